@@ -1,0 +1,81 @@
+package flowctl
+
+import (
+	"testing"
+	"time"
+
+	"multiedge/internal/mono"
+)
+
+const us = mono.Time(time.Microsecond)
+
+func TestAckPolicy(t *testing.T) {
+	type frame struct {
+		at             mono.Time
+		eliciting, gap bool
+	}
+	many := func(n int) (fs []frame) {
+		for range n {
+			fs = append(fs, frame{1000 * us, true, false})
+		}
+		return fs
+	}
+	hole := append([]frame{{1000 * us, true, true}}, many(255)...)
+	for _, c := range []struct {
+		name    string
+		params  AckParams
+		frames  []frame
+		due     mono.Time
+		nack    bool
+		pending bool
+		want    bool
+	}{
+		{"idle", DefaultAcks, nil, mono.Never, false, false, false},
+		{"bare acknowledgements do not answer each other", DefaultAcks, []frame{{1000 * us, false, false}}, mono.Never, false, false, false},
+		{"one frame waits for Delay", DefaultAcks, many(1), 1100 * us, false, true, false},
+		{"later frames do not put it off", DefaultAcks, []frame{{1000 * us, true, false}, {1090 * us, true, false}}, 1100 * us, false, true, false},
+		{"a quarter of Every rides", DefaultAcks, many(4), 1100 * us, false, true, true},
+		{"Every speaks", DefaultAcks, many(16), 1000 * us, false, true, true},
+		{"a hole speaks at once", DefaultAcks, []frame{{1000 * us, true, true}}, 1000 * us, true, true, true},
+		{"a hole revealed by a bare acknowledgement", DefaultAcks, []frame{{1000 * us, false, true}}, 1000 * us, true, true, true},
+		{"paper: 47 frames wait for 5 ms", PaperAcks, many(47), 6000 * us, false, true, true},
+		{"paper: 48 frames speak", PaperAcks, many(48), 1000 * us, false, true, true},
+		{"paper: a hole waits for 5 ms", PaperAcks, hole[:40], 6000 * us, true, true, true},
+		{"paper without positive: 256 frames after the hole", AckParams{Every: 1000, NackEvery: 256, Delay: time.Second, NackDelay: time.Second},
+			append(hole, frame{1000 * us, true, false}), 1000 * us, true, true, true},
+		{"paper without positive: one frame before that", AckParams{Every: 1000, NackEvery: 256, Delay: time.Second, NackDelay: time.Second},
+			hole, 1001000 * us, true, true, true},
+	} {
+		var p AckPolicy
+		p.Init(c.params)
+		for range 2 { // the second time after OnSent, to see that it forgets
+			for _, f := range c.frames {
+				p.OnFrame(f.at, f.eliciting, f.gap)
+			}
+			if p.Deadline() != c.due || p.Nack() != c.nack || p.Pending() != c.pending || p.WantPiggyback() != c.want {
+				t.Errorf("%s: Deadline %d Nack %v Pending %v WantPiggyback %v, want %d %v %v %v", c.name,
+					p.Deadline(), p.Nack(), p.Pending(), p.WantPiggyback(), c.due, c.nack, c.pending, c.want)
+			}
+			if p.Due(c.due-1) || p.Due(c.due) != c.pending {
+				t.Errorf("%s: Due does not agree with Deadline", c.name)
+			}
+			p.OnSent()
+			if p.Pending() || p.Deadline() != mono.Never {
+				t.Errorf("%s: still pending after OnSent", c.name)
+			}
+		}
+	}
+}
+
+func TestAckPolicyHurry(t *testing.T) {
+	var p AckPolicy
+	p.Hurry(1)
+	if p.Due(mono.Never - 1) {
+		t.Error("Hurry with nothing pending made it due")
+	}
+	p.OnFrame(1000*us, true, false)
+	p.Hurry(1001 * us)
+	if p.Deadline() != 1001*us {
+		t.Errorf("Deadline = %d after Hurry", p.Deadline())
+	}
+}

@@ -1,0 +1,284 @@
+package flowctl
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"multiedge/internal/mono"
+)
+
+// DefaultSpan is a good capacity for a Ledger: many windows of 512 frames, so that frames which overtake each other by thousands do not stop
+// the path, in about 200 KiB.
+const DefaultSpan = 1 << 13
+
+// Sent is what the Ledger remembers of one packet.
+type Sent struct {
+	PN        uint64
+	Time      mono.Time // when it was recorded
+	Bytes     uint32
+	Tag       uint64 // the engine's; not interpreted
+	Eliciting bool   // always true of those returned
+}
+
+// AckResult says what a block meant.
+type AckResult struct {
+	RTTSample      time.Duration // as measured, the peer's delay included; already given to the RTT
+	HasRTT         bool
+	SpuriousLosses int  // packets judged lost before, now acknowledged after all: they were sent again for nothing
+	Invalid        bool // the block speaks of packets never sent, or contradicts itself; nothing was changed
+}
+
+// LossParams tune the Ledger's clocks.
+type LossParams struct {
+	AckDelay      time.Duration // the peer's AckParams.Delay
+	CoarseTimeout time.Duration // longest wait between probes
+}
+
+// Ledger is the send side of one path: which packets are in flight, which arrived, which are lost.
+//
+// A packet is, in this order:
+//
+//	outstanding   recorded as eliciting, neither acknowledged nor judged lost; returned by nobody yet
+//	acked         returned once in acked                                       final
+//	lost          returned once in lost; remembered until its slot is reused
+//	lost, acked   acknowledged after all: counted as spurious, not returned    final
+//
+// Packets that do not elicit an acknowledgement take a number and a slot, and are never any of these.
+//
+// It is a ring of slots by packet number and two bitmaps over the same ring, out and lost. Bit pn mod capacity belongs to pn in
+// [next-capacity, next). Invariants: out and lost are disjoint; base is the lowest outstanding number, or next if there is none, so every
+// out bit belongs to [base, next) and next-base <= capacity; frames and bytes sum the outstanding; lost bits are remembered in number.
+//
+// An acknowledgement visits the words of the bitmaps between what was settled before and Largest, and only bits that change.
+// Loss judgement is in loss.go, probes are in probe.go.
+type Ledger struct {
+	slots    []slot
+	out      []uint64
+	lost     []uint64
+	mask     uint64 // capacity-1
+	wordMask uint64
+
+	next     uint64
+	base     uint64
+	settled  uint64 // a block said of every number below it that it arrived
+	frames   int
+	bytes    int
+	recalled int // lost bits set
+
+	params LossParams
+	loss   lossState
+	probe  probeState
+}
+
+type slot struct {
+	time  mono.Time
+	tag   uint64
+	bytes uint32
+}
+
+// NewLedger returns a Ledger for packet numbers that span at most capacity, a power of two from 64 to WindowBits. (More than the peer's
+// Tracker window would let a frame fall out of that window while it is in flight.)
+func NewLedger(capacity int) *Ledger {
+	if capacity < 64 || capacity > WindowBits || capacity&(capacity-1) != 0 {
+		panic(fmt.Sprintf("BUG: flowctl: ledger capacity %d is not a power of two from 64 to %d", capacity, WindowBits))
+	}
+	l := &Ledger{
+		slots:    make([]slot, capacity),
+		out:      make([]uint64, capacity/64),
+		lost:     make([]uint64, capacity/64),
+		mask:     uint64(capacity - 1),
+		wordMask: uint64(capacity/64 - 1),
+	}
+	l.loss.at = mono.Never
+	l.probe.pto = InitialPTO
+	l.Configure(Profiles[0].Loss(DefaultAcks))
+	return l
+}
+
+// Configure sets the parameters; NewLedger has set those of the default profile.
+func (l *Ledger) Configure(p LossParams) { l.params = p }
+
+// NextPN returns the number Record will assign.
+func (l *Ledger) NextPN() uint64 { return l.next }
+
+// CanSend reports whether Record may be called: the span from the oldest outstanding packet has room for one more, of either kind.
+func (l *Ledger) CanSend() bool { return l.next-l.base <= l.mask }
+
+// InFlight returns the outstanding packets and their bytes.
+func (l *Ledger) InFlight() (frames, bytes int) { return l.frames, l.bytes }
+
+// Record assigns the next number to a packet that leaves now. Call it only when CanSend; now must not decrease. A packet that does not
+// elicit an acknowledgement is never in flight nor judged lost.
+func (l *Ledger) Record(now mono.Time, bytes int, tag uint64, eliciting bool) (pn uint64) {
+	if !l.CanSend() {
+		panic("BUG: flowctl: Record although CanSend is false")
+	}
+	pn = l.next
+	l.next++
+	l.slots[pn&l.mask] = slot{time: now, tag: tag, bytes: uint32(bytes)}
+	word, bit := pn>>6&l.wordMask, uint64(1)<<(pn&63)
+	if l.lost[word]&bit != 0 { // the previous user of the slot is forgotten
+		l.lost[word] &^= bit
+		l.recalled--
+	}
+	if !eliciting {
+		if l.frames == 0 {
+			l.base = l.next
+		}
+		return pn
+	}
+	if l.frames == 0 {
+		l.probe.anchor = now
+	}
+	l.out[word] |= bit
+	l.frames++
+	l.bytes += bytes
+	return pn
+}
+
+// OnAck applies a block. Packets it newly acknowledges are appended to acked, those it shows to be lost to lost, each in the order they
+// were sent; both slices are the caller's. If Largest is newly acknowledged its round trip is given to rtt.
+func (l *Ledger) OnAck(now mono.Time, b *Block, rtt *RTT, acked, lost []Sent) (_, _ []Sent, res AckResult) {
+	if b.Largest >= l.next || b.Floor > b.Largest+1 {
+		return acked, lost, AckResult{Invalid: true}
+	}
+	if b.Largest >= l.base && l.isOut(b.Largest) && b.word(b.Largest)&1 != 0 {
+		res.RTTSample = now.Sub(l.slots[b.Largest&l.mask].time)
+		res.HasRTT = res.RTTSample > 0
+		rtt.Update(res.RTTSample, b.Delay)
+	}
+	before := len(acked)
+	acked, spurious, late := l.settle(b, acked)
+	res.SpuriousLosses = spurious
+	fresh := l.observe(now, b, rtt, late)
+	if len(acked) > before || spurious > 0 {
+		l.progress(now, rtt)
+	}
+	if fresh {
+		lost = l.judge(now, l.loss.basis+l.allowance(rtt), rtt, lost)
+	} else if l.frames == 0 {
+		l.loss.at = mono.Never
+	}
+	return acked, lost, res
+}
+
+// lateArrival is the packet sent earliest among those a block newly says arrived.
+type lateArrival struct {
+	pn   uint64
+	sent mono.Time
+	any  bool
+	lost bool // and was judged lost
+}
+
+// settle resolves the packets that b newly says arrived.
+func (l *Ledger) settle(b *Block, acked []Sent) (_ []Sent, spurious int, late lateArrival) {
+	end := b.Largest + 1
+	for pn := l.unsettled(b); pn < end; pn = (pn | 63) + 1 {
+		word := pn >> 6 & l.wordMask
+		live := (l.out[word] | l.lost[word]) & span(pn, end)
+		if live == 0 {
+			continue
+		}
+		first := pn &^ 63
+		live &= b.word(first)
+		if live == 0 {
+			continue
+		}
+		if !late.any {
+			p := first + uint64(bits.TrailingZeros64(live))
+			late = lateArrival{p, l.slots[p&l.mask].time, true, l.lost[word]>>(p&63)&1 != 0}
+		}
+		if again := live & l.lost[word]; again != 0 {
+			l.lost[word] &^= again
+			n := bits.OnesCount64(again)
+			l.recalled -= n
+			spurious += n
+		}
+		acked = l.take(first, live&l.out[word], acked)
+	}
+	if !b.silentBelow() {
+		l.settled = max(l.settled, b.Floor)
+	}
+	l.raiseBase()
+	return acked, spurious, late
+}
+
+// unsettled returns the lowest number of which b may say something new.
+func (l *Ledger) unsettled(b *Block) uint64 {
+	if l.recalled == 0 {
+		if b.silentBelow() {
+			return max(l.base, b.Floor)
+		}
+		return l.base
+	}
+	low := l.settled
+	if b.silentBelow() {
+		low = max(low, b.Floor)
+	}
+	if l.next > l.mask+1 {
+		low = max(low, l.next-l.mask-1)
+	}
+	return low
+}
+
+// take moves the outstanding packets first+i, i in set, out of flight and appends them to dst.
+func (l *Ledger) take(first, set uint64, dst []Sent) []Sent {
+	if set == 0 {
+		return dst
+	}
+	l.out[first>>6&l.wordMask] &^= set
+	l.frames -= bits.OnesCount64(set)
+	for ; set != 0; set &= set - 1 {
+		pn := first + uint64(bits.TrailingZeros64(set))
+		s := &l.slots[pn&l.mask]
+		l.bytes -= int(s.bytes)
+		dst = append(dst, Sent{PN: pn, Time: s.time, Bytes: s.bytes, Tag: s.tag, Eliciting: true})
+	}
+	return dst
+}
+
+// raiseBase moves base to the lowest outstanding number.
+func (l *Ledger) raiseBase() {
+	if l.frames == 0 {
+		l.base = l.next
+		return
+	}
+	l.base = l.nextOut(l.base)
+}
+
+// nextOut returns the lowest outstanding number at or above pn. There must be one, and pn must not be below base.
+func (l *Ledger) nextOut(pn uint64) uint64 {
+	for {
+		if v := l.out[pn>>6&l.wordMask] >> (pn & 63); v != 0 {
+			return pn + uint64(bits.TrailingZeros64(v))
+		}
+		pn = (pn | 63) + 1
+	}
+}
+
+func (l *Ledger) isOut(pn uint64) bool { return l.out[pn>>6&l.wordMask]>>(pn&63)&1 != 0 }
+
+// AbandonAll gives up the path: everything outstanding is appended to lost, to be sent elsewhere. Should it be acknowledged after all it
+// counts as spurious, but teaches nothing about reordering.
+func (l *Ledger) AbandonAll(lost []Sent) []Sent {
+	lost = l.condemn(l.next, lost)
+	l.loss.abandoned = l.next
+	return lost
+}
+
+// condemn declares everything outstanding below end lost.
+func (l *Ledger) condemn(end uint64, lost []Sent) []Sent {
+	for pn := l.base; pn < end && l.frames > 0; pn = (pn | 63) + 1 {
+		word := pn >> 6 & l.wordMask
+		set := l.out[word] & span(pn, end)
+		l.lost[word] |= set
+		l.recalled += bits.OnesCount64(set)
+		lost = l.take(pn&^63, set, lost)
+	}
+	l.raiseBase()
+	if l.frames == 0 {
+		l.loss.at = mono.Never
+	}
+	return lost
+}

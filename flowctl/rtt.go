@@ -1,0 +1,66 @@
+package flowctl
+
+import "time"
+
+const (
+	// MinPTO floors the probe timeout. Threads of user space wake 50 to 100 us late when all is well, and on a host with more threads than
+	// cores the peer is off its core for one to a few milliseconds as a matter of course. A probe then is not harmful but is noise: it
+	// counts against the path, and the third in a row halves its window. Two milliseconds ride out most of
+	// that, and bound what a lost last frame costs.
+	MinPTO = 2 * time.Millisecond
+
+	// InitialPTO applies until the first round trip was measured.
+	InitialPTO = 10 * time.Millisecond
+)
+
+// RTT estimates the round trip of one path, as RFC 6298 section 2 and RFC 9002 section 5 do, except that the time the peer held the
+// acknowledgement back is always taken out: the peer measured it, is authenticated, and holds back longer than the wire takes. What
+// remains is the wire, its queues, and the time a frame waited for the peer's thread.
+//
+// The zero value has no sample.
+type RTT struct {
+	srtt, rttvar, min, latest time.Duration
+}
+
+// Update adds a sample: from sending a frame to receiving its acknowledgement, ackDelay of which the peer spent waiting. A sample that is
+// not positive is ignored; an ackDelay that does not fit in the sample is not believed.
+func (r *RTT) Update(sample, ackDelay time.Duration) {
+	if sample <= 0 {
+		return
+	}
+	if ackDelay > 0 && ackDelay < sample {
+		sample -= ackDelay
+	}
+	if !r.Valid() {
+		*r = RTT{srtt: sample, rttvar: sample / 2, min: sample, latest: sample}
+		return
+	}
+	r.latest = sample
+	r.min = min(r.min, sample)
+	r.rttvar += ((r.srtt - sample).Abs() - r.rttvar) / 4
+	r.srtt += (sample - r.srtt) / 8
+}
+
+// Valid reports whether there was a sample.
+func (r *RTT) Valid() bool { return r.latest > 0 }
+
+// SRTT returns the smoothed round trip; 0 before the first sample, like the following.
+func (r *RTT) SRTT() time.Duration { return r.srtt }
+
+// Var returns the smoothed mean deviation.
+func (r *RTT) Var() time.Duration { return r.rttvar }
+
+// Min returns the shortest round trip seen.
+func (r *RTT) Min() time.Duration { return r.min }
+
+// Latest returns the newest sample, less the peer's delay.
+func (r *RTT) Latest() time.Duration { return r.latest }
+
+// PTO returns how long to wait for an acknowledgement before probing, ackDelay being the peer's AckParams.Delay: two round trips and four
+// deviations (RFC 8985 section 7.2, RFC 9002 section 6.2.1).
+func (r *RTT) PTO(ackDelay time.Duration) time.Duration {
+	if !r.Valid() {
+		return InitialPTO + ackDelay
+	}
+	return max(2*r.srtt+4*r.rttvar+ackDelay, MinPTO)
+}

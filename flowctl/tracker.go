@@ -1,0 +1,211 @@
+package flowctl
+
+import (
+	"math"
+	"math/bits"
+
+	"multiedge/internal/mono"
+)
+
+// WindowBits is how far behind the largest packet number a frame may arrive and still be told apart from a replay.
+const WindowBits = 1 << 14
+
+// MaxAckWords is a good limit for AckBits: 4096 numbers behind the largest. Frames that arrive later than the bitmap reaches back are never
+// acknowledged, and are sent again for nothing; the words are spent only on a path with holes.
+const MaxAckWords = 64
+
+const windowWords = WindowBits / 64
+
+// Verdict says whether a packet number may be accepted.
+type Verdict uint8
+
+const (
+	New       Verdict = iota // never committed: accept it
+	Duplicate                // committed before: a duplicate or a replay
+	TooOld                   // behind the window: it cannot be told from a replay
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case New:
+		return "new"
+	case Duplicate:
+		return "duplicate"
+	case TooOld:
+		return "too old"
+	}
+	return "unknown verdict"
+}
+
+// Tracker records which packet numbers of one path arrived. It serves the replay check and the acknowledgements alike.
+//
+// It is a ring of WindowBits bits that covers the window [next-WindowBits, next); bit pn mod WindowBits belongs to pn. Bits of numbers at
+// or above next are leftovers of the previous lap: whoever reads a word masks them, and Commit clears those it steps over.
+//
+// Invariants: next is 0 or largest+1; next-WindowBits <= floor <= next; every number in the window below floor arrived; floor itself did
+// not; missing counts the numbers in [floor, next) that did not.
+//
+// A number that was lost is never sent again, so floor stands at that hole until the window has slid past it. Then floor steps over it,
+// and claims a frame that never came. This harms nobody: the peer's Ledger spans at most WindowBits numbers, so it settled that frame as
+// lost before it sent the one that pushed it out.
+//
+// The zero value is ready. Once Check says New and the frame proved authentic, Commit it; nothing else changes the state, so forged
+// frames cannot move the window.
+type Tracker struct {
+	bits    [windowWords]uint64
+	next    uint64
+	floor   uint64
+	missing int
+	at      mono.Time // arrival of next-1
+}
+
+// Check says what Commit would find. It changes nothing.
+func (t *Tracker) Check(pn uint64) Verdict {
+	if pn >= t.next {
+		if pn == math.MaxUint64 {
+			return TooOld // has no successor; no honest peer gets there
+		}
+		return New
+	}
+	if t.next-pn > WindowBits {
+		return TooOld
+	}
+	if t.has(pn) {
+		return Duplicate
+	}
+	return New
+}
+
+// Commit records the arrival of pn, for which Check said New, at time now. gap: pn opened a new hole on this path. reordered: a larger
+// number had arrived before.
+func (t *Tracker) Commit(pn uint64, now mono.Time) (gap, reordered bool) {
+	if pn < t.next {
+		t.set(pn)
+		t.missing--
+		if pn == t.floor {
+			t.raiseFloor()
+		}
+		return false, true
+	}
+	skipped := pn - t.next
+	t.slide(pn + 1)
+	t.set(pn)
+	t.at = now
+	if t.floor == pn {
+		t.floor = pn + 1
+	} else if !t.hasFloorHole() {
+		t.raiseFloor()
+	}
+	return skipped > 0, false
+}
+
+// slide moves the upper edge of the window to next, which is above the present one. Numbers stepped over become holes, except next-1,
+// which the caller is about to set; holes that fall out at the lower edge are forgotten.
+func (t *Tracker) slide(next uint64) {
+	if next > WindowBits && t.floor < next-WindowBits {
+		low := next - WindowBits
+		if low >= t.next { // nothing of the old window remains
+			t.missing = 0
+			t.clear(low, next)
+			t.missing = WindowBits - 1
+			t.floor, t.next = low, next
+			return
+		}
+		t.missing -= int(low-t.floor) - t.count(t.floor, low)
+		t.floor = low
+	}
+	t.missing += int(next - t.next - 1)
+	t.clear(t.next, next)
+	t.next = next
+}
+
+// hasFloorHole reports whether floor is where it belongs: at a hole, or at next.
+func (t *Tracker) hasFloorHole() bool { return t.floor == t.next || !t.has(t.floor) }
+
+// raiseFloor moves floor over the run of numbers that arrived, a word at a time.
+func (t *Tracker) raiseFloor() {
+	for t.floor < t.next {
+		ones := uint64(bits.TrailingZeros64(^(t.bits[t.floor>>6%windowWords] >> (t.floor & 63))))
+		word := 64 - t.floor&63
+		t.floor = min(t.floor+min(ones, word), t.next)
+		if ones < word {
+			return
+		}
+	}
+}
+
+// Largest returns the largest number committed and when it arrived; ok is false before the first.
+func (t *Tracker) Largest() (pn uint64, at mono.Time, ok bool) {
+	if t.next == 0 {
+		return 0, 0, false
+	}
+	return t.next - 1, t.at, true
+}
+
+// Floor returns the cumulative edge: every number below it arrived or fell out of the window.
+func (t *Tracker) Floor() uint64 { return t.floor }
+
+// Missing returns how many numbers between floor and the largest have not arrived.
+func (t *Tracker) Missing() int { return t.missing }
+
+// AckBits appends to dst the bitmap of [floor, largest] and returns it with its floor: bit i of word w says whether floor+64w+i arrived.
+// Without holes there are no words. The result is a copy: it does not change afterwards.
+//
+// At most maxWords words (at least one) are appended. If the span does not fit, the newest are kept and the floor returned is raised to a
+// number that did arrive. Because a true floor never did, bit 0 tells the two apart: clear, everything below floor arrived; set, the
+// block says nothing about what lies below it. See Block.
+func (t *Tracker) AckBits(dst []uint64, maxWords int) (floor uint64, words []uint64) {
+	from := t.floor
+	if most := uint64(max(maxWords, 1)) * 64; t.next-from > most {
+		from = t.nextArrived(t.next - most)
+	}
+	words = dst
+	for pn := from; pn < t.next; pn += 64 {
+		w, s := pn>>6, pn&63
+		v := t.bits[w%windowWords]>>s | t.bits[(w+1)%windowWords]<<(64-s)
+		if left := t.next - pn; left < 64 {
+			v &= 1<<left - 1
+		}
+		words = append(words, v)
+	}
+	return from, words
+}
+
+// nextArrived returns the lowest number at or above pn that arrived. There is one: the largest.
+func (t *Tracker) nextArrived(pn uint64) uint64 {
+	for {
+		if v := t.bits[pn>>6%windowWords] >> (pn & 63); v != 0 {
+			return pn + uint64(bits.TrailingZeros64(v))
+		}
+		pn = (pn | 63) + 1
+	}
+}
+
+func (t *Tracker) has(pn uint64) bool { return t.bits[pn>>6%windowWords]>>(pn&63)&1 != 0 }
+func (t *Tracker) set(pn uint64)      { t.bits[pn>>6%windowWords] |= 1 << (pn & 63) }
+
+// clear forgets the bits of [lo, hi), at most one lap.
+func (t *Tracker) clear(lo, hi uint64) {
+	for lo < hi {
+		t.bits[lo>>6%windowWords] &^= span(lo, hi)
+		lo = (lo | 63) + 1
+	}
+}
+
+// count returns how many of [lo, hi), at most one lap, arrived.
+func (t *Tracker) count(lo, hi uint64) (n int) {
+	for lo < hi {
+		n += bits.OnesCount64(t.bits[lo>>6%windowWords] & span(lo, hi))
+		lo = (lo | 63) + 1
+	}
+	return n
+}
+
+// span returns the mask of those bits of lo's word that belong to [lo, hi); lo < hi.
+func span(lo, hi uint64) uint64 {
+	m := ^uint64(0) << (lo & 63)
+	if end := lo&^63 + 64; hi < end {
+		m &= 1<<(hi&63) - 1
+	}
+	return m
+}

@@ -1,0 +1,33 @@
+package engine
+
+import "multiedge/internal/wire"
+
+// TxFrame is one frame to send on local link Link: Head, Bulk and Tail gathered in this order. Head starts with the Ethernet header. Bulk points
+// into registered memory, Head and Tail into the batch.
+type TxFrame struct {
+	Link             int
+	Head, Bulk, Tail []byte
+}
+
+// Batch receives frames from PollTransmit. Its buffers are reused after Reset; until then the frames in it stay valid.
+type Batch struct {
+	Frames []TxFrame
+	bufs   [][]byte
+}
+
+// NewBatch returns a batch of up to n frames, each up to maxFrame bytes after the Ethernet header.
+func NewBatch(n, maxFrame int) *Batch {
+	b := &Batch{Frames: make([]TxFrame, 0, n), bufs: make([][]byte, n)}
+	for i := range b.bufs {
+		b.bufs[i] = make([]byte, wire.HeadLen+maxFrame)
+	}
+	return b
+}
+
+// Reset empties the batch.
+func (b *Batch) Reset() { b.Frames = b.Frames[:0] }
+
+func (b *Batch) full() bool { return len(b.Frames) == cap(b.Frames) }
+
+// next returns the buffer of the frame to be added.
+func (b *Batch) next() []byte { return b.bufs[len(b.Frames)] }

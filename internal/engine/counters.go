@@ -1,0 +1,33 @@
+package engine
+
+// Counters are plain words of one endpoint or link; the owner's thread alone writes them. All count from the start of the endpoint.
+type Counters struct {
+	FramesSent, FramesReceived           uint64 // Ethernet frames of this protocol
+	BytesSent, BytesReceived             uint64 // of those frames, Ethernet header included
+	PayloadSent, PayloadReceived         uint64 // bytes of operations; sent counts retransmissions too
+	DataFramesSent, DataFramesReceived   uint64 // eliciting frames
+	AcksExplicit                         uint64 // frames sent only to acknowledge
+	NacksSent                            uint64 // acknowledgement blocks that name a gap
+	FramesRetransmitted                  uint64 // frames that carry something sent before
+	FramesLost                           uint64 // frames judged lost
+	SpuriousLosses                       uint64 // judged lost, acknowledged later
+	TailProbes                           uint64 // probe timeouts
+	FramesDuplicated                     uint64 // received with a packet number seen before
+	FramesReordered                      uint64 // received behind a later one of the same path
+	SegmentsDuplicated                   uint64 // parts of operations that were in place already
+	RejectedMalformed                    uint64
+	RejectedHeaderSum                    uint64
+	RejectedPayloadSum                   uint64
+	RejectedVersion                      uint64
+	RejectedNoRoom                       uint64 // left unreceived because nothing could hold them
+	UnknownSession                       uint64
+	SegmentsHeld                         uint64 // parts of operations that waited behind a fence
+	OpsSubmitted, OpsCompleted           uint64
+	OpsFailed                            uint64 // completed with another status than success
+	OpsApplied                           uint64 // operations of peers applied here
+	AccessRefused                        uint64 // negative answers sent for bad keys, permissions, bounds
+	Notifications                        uint64
+	ConnectionsOpened, ConnectionsClosed uint64
+	SessionsOpened, SessionsFailed       uint64
+	PathChanges                          uint64
+}

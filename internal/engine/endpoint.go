@@ -1,0 +1,320 @@
+package engine
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"multiedge/flowctl"
+	"multiedge/internal/mono"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+	"multiedge/sched"
+)
+
+// Endpoint is one node's transport: every peer, session and connection of one thread. Not safe for concurrent use.
+type Endpoint struct {
+	cfg   Config
+	rng   *rand.Rand
+	links [MaxLinks]link
+	up    uint64 // links that are configured
+
+	peers     []*peer // in order of first hearing
+	peerByID  map[NodeID]*peer
+	sessions  []*session
+	byNumber  map[uint32]*session
+	lastFound *session
+	turn      int // session to transmit first
+
+	conns    []*conn // by index of the ConnID
+	freeConn []uint32
+	services map[string]bool
+	dials    []*conn // asked for, not yet answered
+
+	outbox   []outFrame // set-up frames that wait for PollTransmit
+	resetsAt mono.Time
+	resets   int
+	helloAt  mono.Time
+	lastRun  mono.Time
+
+	events eventRing
+	recs   records
+	Count  Counters
+
+	frame   wire.Frame
+	seg     wire.Segment
+	acked   []flowctl.Sent
+	lost    []flowctl.Sent
+	words   []uint64
+	block   flowctl.Block
+	builder builder
+}
+
+// link is one local interface.
+type link struct {
+	LinkConfig
+	up      bool
+	blocked bool
+	count   Counters
+}
+
+// outFrame is a set-up frame waiting to be sent: complete but for its Ethernet header.
+type outFrame struct {
+	link int
+	dst  [6]byte
+	body []byte
+	kind wire.Type
+	sess uint32
+	pad  int
+}
+
+// New returns an endpoint without links. It fails if cfg cannot be used, saying which field.
+func New(cfg Config) (*Endpoint, error) {
+	if cfg.Node == (NodeID{}) || cfg.Epoch == 0 {
+		return nil, errors.New("engine: Config.Node and Config.Epoch must be set")
+	}
+	if cfg.Grants == nil {
+		return nil, errors.New("engine: Config.Grants must be set")
+	}
+	if len(cfg.Name) > MaxNodeName {
+		return nil, fmt.Errorf("engine: node name %q is longer than %d bytes", cfg.Name, MaxNodeName)
+	}
+	cfg.setDefaults()
+	if _, err := sched.New(cfg.Scheduler); err != nil {
+		return nil, err
+	}
+	if cfg.OpWindow&(cfg.OpWindow-1) != 0 || cfg.OpWindow < 2 || cfg.OpWindow > 1<<15 {
+		return nil, fmt.Errorf("engine: operation window %d is not a power of two between 2 and 32768", cfg.OpWindow)
+	}
+	e := &Endpoint{
+		cfg:      cfg,
+		rng:      rand.New(rand.NewPCG(cfg.Seed, cfg.Epoch)),
+		peerByID: map[NodeID]*peer{},
+		byNumber: map[uint32]*session{},
+		services: map[string]bool{},
+	}
+	e.recs.init()
+	e.conns = append(e.conns, &conn{}) // number 0 means none
+	return e, nil
+}
+
+// grantOwner is what a key must be bound to for connection c to use it (clause 6.9).
+func grantOwner(c ConnID) uint64 { return uint64(c) }
+
+// SetLink adds link number i or changes it. Paths over a changed link are probed anew.
+func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) {
+	if lc.Weight <= 0 {
+		lc.Weight = 1
+	}
+	if lc.RxSlots <= 0 {
+		lc.RxSlots = 256
+	}
+	lc.MTU = min(lc.MTU, 65535)
+	l := &e.links[i]
+	l.LinkConfig, l.up, l.blocked = lc, true, false
+	e.up |= 1 << i
+	e.sendHello(i, broadcast, wire.HelloAnswer)
+	for _, s := range e.sessions {
+		s.dropPath(now, i, "link changed")
+		s.refreshPaths(now)
+	}
+}
+
+// RemoveLink says that link i is down or gone: its paths die at once and what was in flight on them is sent on the others.
+func (e *Endpoint) RemoveLink(now mono.Time, i int) {
+	if e.up&(1<<i) == 0 {
+		return
+	}
+	e.links[i].up = false
+	e.up &^= 1 << i
+	for _, p := range e.peers {
+		p.forgetLink(i)
+	}
+	for _, s := range e.sessions {
+		s.dropPath(now, i, "link down")
+	}
+}
+
+// SetLinkBlocked tells that the shell still holds unsent frames of link i: PollTransmit gives no more for it.
+func (e *Endpoint) SetLinkBlocked(i int, blocked bool) { e.links[i].blocked = blocked }
+
+// Listen makes service available to peers; their requests arrive as EvIncoming.
+func (e *Endpoint) Listen(service string) { e.services[service] = true }
+
+// Unlisten ends Listen. Connections that exist live on.
+func (e *Endpoint) Unlisten(service string) { delete(e.services, service) }
+
+// PollEvent takes the oldest event.
+func (e *Endpoint) PollEvent(ev *Event) bool { return e.events.pop(ev) }
+
+func (e *Endpoint) emit(ev Event) { e.events.push(ev) }
+
+// eventRing is a growing ring: its length is bounded by operations in flight plus a few events per connection and path.
+type eventRing struct {
+	buf        []Event
+	head, tail uint32
+}
+
+func (r *eventRing) push(ev Event) {
+	if int(r.tail-r.head) == len(r.buf) {
+		bigger := make([]Event, max(64, 2*len(r.buf)))
+		for i := range r.tail - r.head {
+			bigger[i] = r.buf[(r.head+i)&uint32(len(r.buf)-1)]
+		}
+		r.head, r.tail, r.buf = 0, r.tail-r.head, bigger
+	}
+	r.buf[r.tail&uint32(len(r.buf)-1)] = ev
+	r.tail++
+}
+
+func (r *eventRing) pop(ev *Event) bool {
+	if r.head == r.tail {
+		return false
+	}
+	slot := &r.buf[r.head&uint32(len(r.buf)-1)]
+	*ev = *slot
+	if slot.Kind != EvComplete && slot.Kind != EvNotify {
+		*slot = Event{}
+	}
+	r.head++
+	return true
+}
+
+// newConn takes a free connection record. It returns nil when the table is full.
+func (e *Endpoint) newConn() *conn {
+	if n := len(e.freeConn); n > 0 && (n > 1024 || len(e.conns) >= e.cfg.MaxConns) {
+		i := e.freeConn[0]
+		e.freeConn = e.freeConn[1:]
+		old := e.conns[i]
+		c := &conn{e: e, id: ConnID(uint32(old.id) + 1<<connIndexBits)}
+		e.conns[i] = c
+		return c
+	}
+	if len(e.conns) >= e.cfg.MaxConns {
+		return nil
+	}
+	c := &conn{e: e, id: ConnID(len(e.conns)) | ConnID(e.rng.Uint32()<<connIndexBits)}
+	e.conns = append(e.conns, c)
+	return c
+}
+
+const connIndexBits = 20
+
+// conn returns the live connection of that number, or nil.
+func (e *Endpoint) conn(id ConnID) *conn {
+	i := int(id & (1<<connIndexBits - 1))
+	if i >= len(e.conns) {
+		return nil
+	}
+	c := e.conns[i]
+	if c.id != id || c.state == connFree {
+		return nil
+	}
+	return c
+}
+
+func (e *Endpoint) freeConnection(c *conn) {
+	e.cfg.Grants.RevokeOwner(grantOwner(c.id))
+	if c.s != nil {
+		delete(c.s.byRemote, c.remote)
+		c.s.conns--
+	}
+	*c = conn{e: e, id: c.id}
+	e.freeConn = append(e.freeConn, uint32(c.id)&(1<<connIndexBits-1))
+}
+
+// NextTimeout returns when HandleTimeout must be called at the latest, if nothing else happens. It may change with every other call.
+func (e *Endpoint) NextTimeout() mono.Time {
+	t := e.helloAt
+	if len(e.outbox) > 0 {
+		return 0
+	}
+	for _, c := range e.dials {
+		t = min(t, c.deadline)
+	}
+	for _, s := range e.sessions {
+		t = min(t, s.nextTimeout())
+	}
+	return t
+}
+
+// stoppedFor is a gap between two runs of the timers after which silence is blamed on ourselves: the process was stopped or the machine slept.
+const stoppedFor = mono.Time(500e6)
+
+// HandleTimeout runs every timer that is due.
+func (e *Endpoint) HandleTimeout(now mono.Time) {
+	if e.lastRun != 0 && now-e.lastRun > stoppedFor+mono.Time(e.cfg.HelloTime) {
+		for _, s := range e.sessions {
+			s.lastHeard = now
+		}
+	}
+	e.lastRun = now
+	if now >= e.helloAt {
+		e.helloAt = now.Add(e.cfg.HelloTime)
+		for i := range e.links {
+			if e.up&(1<<i) != 0 {
+				e.sendHello(i, broadcast, 0)
+			}
+		}
+	}
+	for i := 0; i < len(e.sessions); i++ {
+		if s := e.sessions[i]; now >= s.nextTimeout() {
+			s.handleTimeout(now)
+			if s.state == sessionDead {
+				i--
+			}
+		}
+	}
+	for i := 0; i < len(e.dials); i++ {
+		if c := e.dials[i]; now >= c.deadline {
+			e.dialExpired(now, c)
+			i--
+		}
+	}
+}
+
+func (cfg *Config) setDefaults() {
+	setDefault(&cfg.EtherType, wire.EtherType)
+	setDefault(&cfg.Scheduler, "adaptive")
+	setDefault(&cfg.OpWindow, 1024)
+	setDefault(&cfg.HeldBytes, 16<<20)
+	setDefault(&cfg.MaxConns, 1<<16)
+	setDefault(&cfg.DialTime, 5e9)
+	setDefault(&cfg.DeadTime, 15e9)
+	setDefault(&cfg.KeepAlive, 1e9)
+	setDefault(&cfg.HelloTime, 1e9)
+	if cfg.Profile.Name == "" {
+		cfg.Profile, _ = flowctl.ProfileByName("default")
+	}
+}
+
+func setDefault[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// parseNodeID reads the hexadecimal form of an identity.
+func parseNodeID(s string) (id NodeID, ok bool) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(id) {
+		return id, false
+	}
+	copy(id[:], b)
+	return id, true
+}
+
+// statusOf turns the refusal of a memory check into what the peer is told.
+func statusOf(err error) Status {
+	switch {
+	case errors.Is(err, regmem.ErrOwner):
+		return StatusOwner
+	case errors.Is(err, regmem.ErrPermission):
+		return StatusPermission
+	case errors.Is(err, regmem.ErrBounds):
+		return StatusBounds
+	}
+	return StatusKey
+}

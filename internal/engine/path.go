@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"multiedge/flowctl"
+	"multiedge/internal/mono"
+	"multiedge/internal/wire"
+)
+
+// PathState is what is believed of a path (clause 9.1).
+type PathState uint8
+
+const (
+	PathProbing PathState = iota
+	PathGood
+	PathSuspect
+	PathDead
+)
+
+func (p PathState) String() string { return [...]string{"probing", "good", "suspect", "dead"}[p] }
+
+// Timers of clause 9.
+const (
+	probeEvery     = 50 * time.Millisecond // between probes of a path that is not good
+	probeSlowest   = time.Second           // after some unanswered ones
+	sizeProbeEvery = 20 * time.Millisecond // between tries of one frame size
+	sizeProbeTries = 3
+	deadAfter      = 200 * time.Millisecond // of unanswered probing, while another path is good
+	deadProbes     = 3
+	rejoinEchoes   = 3
+)
+
+// frameSizes are the steps of clause 9.2, bytes after the Ethernet header.
+var frameSizes = [...]int{65535, 32768, 16110, 9000, 8192, 4096, 1500, 1280, 576}
+
+const baseFrame = 1500
+
+// txPath is the send side of a path: what is in flight, round trips, congestion, state.
+type txPath struct {
+	s      *session
+	link   int
+	number uint8 // the peer's link
+	header [wire.EthLen]byte
+	mtu    int // largest frame in use, bytes after the Ethernet header
+	slots  int // frames in flight that the peer's receive side can hold
+	shuf   int // header bytes to shuffle past, 0 for none
+
+	ledger *flowctl.Ledger
+	rtt    flowctl.RTT
+	cwnd   flowctl.Cwnd
+
+	state   PathState
+	echoes  int // in a row, while probing
+	goodAt  mono.Time
+	ackedAt mono.Time // newest acknowledgement, or start
+
+	probeAt   mono.Time // next probe: of life while not good, of size while growing
+	probeWait time.Duration
+	nonce     uint64
+	target    int // frame size being probed for; 0 when settled
+	tries     int
+
+	ping  bool
+	probe bool
+	echo  uint64 // nonce to return; 0 for none
+
+	count PathCounters
+}
+
+// PathCounters are per path and session.
+type PathCounters struct {
+	Frames, Bytes, Retransmitted, Lost uint64
+}
+
+// rxPath is the receive side of a path.
+type rxPath struct {
+	tracker flowctl.Tracker
+	policy  flowctl.AckPolicy
+}
+
+// refreshPaths makes a path for every local link that reaches the peer, and follows changes of the peer's side.
+func (s *session) refreshPaths(now mono.Time) {
+	if s.state != sessionOpen {
+		return
+	}
+	e := s.e
+	for m := e.up; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		number, r, ok := s.peer.reach(i)
+		if !ok {
+			continue
+		}
+		if p := s.tx[i]; s.txMask&(1<<i) != 0 {
+			if p.number == number && [6]byte(p.header[:6]) == r.mac && p.limit() >= p.mtu && p.slots == usableSlots(r.slots) {
+				continue
+			}
+			s.dropPath(now, i, "peer's link changed")
+		}
+		s.addPath(now, i, number, r)
+	}
+}
+
+// usableSlots leaves a quarter of the receive slots to frames that are not in flight by our count (clause 8.7).
+func usableSlots(slots int) int { return max(4, slots*3/4) }
+
+func (s *session) addPath(now mono.Time, i int, number uint8, r remoteLink) {
+	e := s.e
+	p := &txPath{s: s, link: i, number: number, slots: usableSlots(r.slots), shuf: int(r.shuffle), ackedAt: now, probeAt: now, probeWait: probeEvery}
+	copy(p.header[0:], r.mac[:])
+	copy(p.header[6:], e.links[i].MAC[:])
+	p.header[12], p.header[13] = byte(e.cfg.EtherType>>8), byte(e.cfg.EtherType)
+	if old := s.tx[i]; old != nil {
+		p.ledger = old.ledger // packet numbers never repeat within a session (clause 3.2)
+	} else {
+		p.ledger = flowctl.NewLedger(flowctl.DefaultSpan)
+	}
+	p.ledger.Configure(e.cfg.Profile.Loss(e.cfg.Profile.Acks))
+	p.cwnd.Init(e.cfg.Profile.Congestion)
+	p.mtu = min(baseFrame, p.limit())
+	s.tx[i] = p
+	s.txMask |= 1 << i
+	s.sched.SetWeight(i, e.links[i].Weight)
+	p.handleTimeout(now)
+}
+
+// limit is the largest frame both links can carry.
+func (p *txPath) limit() int {
+	return min(p.s.e.links[p.link].MTU, p.s.peer.remote[p.number].mtu)
+}
+
+// dropPath takes a path out of use; what was in flight on it is sent again on the others. The path's numbering is kept for its return.
+func (s *session) dropPath(now mono.Time, i int, why string) {
+	if s.txMask&(1<<i) == 0 {
+		return
+	}
+	p := s.tx[i]
+	p.setState(now, PathDead, why)
+	s.txMask &^= 1 << i
+	s.special &^= 1 << i
+}
+
+// usable reports whether the path may carry data at all.
+func (p *txPath) usable() bool { return p.state == PathGood || p.state == PathSuspect }
+
+// setState changes the state and does what the change demands.
+func (p *txPath) setState(now mono.Time, st PathState, why string) {
+	if p.state == st {
+		return
+	}
+	from := p.state
+	p.state = st
+	e := p.s.e
+	switch st {
+	case PathGood:
+		p.goodAt, p.ackedAt = now, now
+		if from != PathSuspect {
+			p.mtu = min(baseFrame, p.limit())
+			p.startSizeProbe(now, p.limit())
+		}
+	case PathDead:
+		e.lost = p.ledger.AbandonAll(e.lost[:0])
+		p.s.onLost(now, p, e.lost)
+		p.echoes, p.target, p.probeAt, p.probeWait = 0, 0, now, probeEvery
+	}
+	e.Count.PathChanges++
+	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("%v -> %v: %s", from, st, why)})
+}
+
+func (p *txPath) startSizeProbe(now mono.Time, size int) {
+	p.target, p.tries, p.probeAt = 0, 0, mono.Never
+	if size > p.mtu {
+		p.target, p.probeAt = size, now
+	}
+}
+
+func (p *txPath) nextTimeout() mono.Time { return min(p.probeAt, p.ledger.Deadline()) }
+
+func (p *txPath) handleTimeout(now mono.Time) {
+	s, e := p.s, p.s.e
+	if now >= p.ledger.Deadline() {
+		var probe bool
+		e.lost, probe = p.ledger.OnTimeout(now, &p.rtt, e.lost[:0])
+		p.cwndLoss(now, len(e.lost))
+		s.onLost(now, p, e.lost)
+		if probe {
+			e.Count.TailProbes++
+			p.wantPing(true)
+			p.cwnd.OnTimeout(now)
+			p.judge(now)
+		}
+	}
+	if now >= p.probeAt {
+		p.probeTimer(now)
+	}
+}
+
+func (p *txPath) cwndLoss(now mono.Time, n int) {
+	if n > 0 {
+		p.cwnd.OnLoss(now, n)
+	}
+}
+
+// judge moves a path that does not answer towards dead (clause 9.1).
+func (p *txPath) judge(now mono.Time) {
+	n := p.ledger.Probes()
+	if n >= 2 && p.state == PathGood {
+		p.setState(now, PathSuspect, fmt.Sprintf("%d probes unanswered", n))
+	}
+	if n >= deadProbes && p.state == PathSuspect && now.Sub(p.ackedAt) >= deadAfter && p.s.hasOther(p.link) {
+		p.setState(now, PathDead, fmt.Sprintf("no answer for %v", now.Sub(p.ackedAt).Round(time.Millisecond)))
+	}
+}
+
+// hasOther reports whether a good path besides that of link i exists.
+func (s *session) hasOther(i int) bool {
+	for m := s.txMask &^ (1 << i); m != 0; m &= m - 1 {
+		if s.tx[bits.TrailingZeros64(m)].state == PathGood {
+			return true
+		}
+	}
+	return false
+}
+
+// probeTimer sends the next probe: of life, or of a frame size.
+func (p *txPath) probeTimer(now mono.Time) {
+	switch {
+	case p.state == PathProbing || p.state == PathDead:
+		p.target, p.echoes = 0, 0
+		p.sendProbe(0)
+		p.probeAt = now.Add(p.probeWait)
+		p.probeWait = min(p.probeWait*5/4, probeSlowest)
+	case p.target != 0 && p.tries < sizeProbeTries:
+		p.tries++
+		p.sendProbe(p.target)
+		p.probeAt = now.Add(sizeProbeEvery)
+	case p.target != 0:
+		next := 0
+		for _, size := range frameSizes {
+			if size < p.target {
+				next = size
+				break
+			}
+		}
+		p.startSizeProbe(now, next)
+	default:
+		p.probeAt = mono.Never
+	}
+}
+
+// sendProbe asks for a Probe padded to size bytes (0: small). The low half of the nonce is the size.
+func (p *txPath) sendProbe(size int) {
+	p.nonce = uint64(p.s.e.rng.Uint32()|1)<<32 | uint64(size)
+	p.probe = true
+	p.s.special |= 1 << p.link
+}
+
+func (p *txPath) wantPing(on bool) {
+	p.ping = on
+	if on {
+		p.s.special |= 1 << p.link
+	}
+}
+
+// onEcho handles an answered probe (clauses 9.1 and 9.2).
+func (p *txPath) onEcho(now mono.Time, nonce uint64) {
+	if nonce != p.nonce || p.nonce == 0 {
+		return
+	}
+	p.nonce = 0
+	if size := int(uint32(nonce)); size != 0 {
+		if size == p.target && size <= p.limit() {
+			p.mtu, p.target, p.probeAt = size, 0, mono.Never
+		}
+		return
+	}
+	switch p.state {
+	case PathProbing:
+		p.setState(now, PathGood, "answered")
+	case PathDead:
+		p.probeWait = probeEvery
+		if p.echoes++; p.echoes >= rejoinEchoes {
+			p.setState(now, PathGood, "answers again")
+			return
+		}
+		p.sendProbe(0)
+		p.probeAt = now.Add(probeEvery)
+	}
+}
+
+// onAlive is called when the path's ledger advanced.
+func (p *txPath) onAlive(now mono.Time) {
+	p.ackedAt = now
+	if p.state == PathSuspect {
+		p.setState(now, PathGood, "acknowledged")
+	}
+}
+
+// room reports whether the path can take a data frame now.
+func (p *txPath) room(now mono.Time) bool {
+	n, _ := p.ledger.InFlight()
+	return p.usable() && n < p.slots && !p.s.e.links[p.link].blocked && p.ledger.CanSend() && p.cwnd.Allows(n, now)
+}
+
+// frameLimit is how long frames on the path are made, bytes after the Ethernet header. One byte above a power of two of pages costs the
+// kernel another page and 5 to 10 % of throughput, more than the longer payload gains, so frames of 8 to 16 KiB stop at 8 KiB.
+func (p *txPath) frameLimit() int {
+	if p.mtu > 8192 && p.mtu < 16384 {
+		return 8192
+	}
+	return p.mtu
+}

@@ -1,0 +1,353 @@
+package engine
+
+import (
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+type ropState uint8
+
+const (
+	ropNone    ropState = iota // nothing arrived, or only held segments
+	ropPartial                 // a write, partly in place
+	ropReading                 // a read whose data is being sent
+	ropFailed                  // refused; its OpNak is not known to have arrived
+	ropApplied
+)
+
+// recvOp is an operation of the peer (clause 6.3).
+type recvOp struct {
+	state       ropState
+	status      Status
+	flags       uint8 // segment flags seen
+	imm         uint32
+	first, last uint64 // place of FIRST, end of LAST
+	got         ranges // of a write: bytes in place
+	held        []heldSegment
+
+	key         regmem.Key // of a read
+	off         uint64
+	n           uint64
+	sent, acked uint64
+}
+
+// segment is a part of an operation as it arrived. Data is borrowed from the frame.
+type segment struct {
+	kind     wire.Kind
+	flags    uint8
+	shuffled int // the first so many bytes stand behind the others
+	op       seqnum.Value
+	fence    seqnum.Value
+	imm      uint32
+	key      regmem.Key
+	place    uint64
+	size     uint64 // of a read request
+	data     []byte
+}
+
+// heldSegment is a segment behind a fence, with its own copy of the data.
+type heldSegment struct{ segment }
+
+// rop returns the slot of one of the peer's operations in the window, growing the ring as needed.
+func (c *conn) rop(op seqnum.Value) *recvOp {
+	for c.rcvBase.Distance(op) >= len(c.rops) {
+		old := c.rops
+		c.rops = make([]recvOp, max(firstRing, 2*len(old)))
+		for i := range old {
+			o := c.rcvBase.Add(i)
+			c.rops[uint32(o)&uint32(len(c.rops)-1)] = old[uint32(o)&uint32(len(old)-1)]
+		}
+	}
+	return &c.rops[uint32(op)&uint32(len(c.rops)-1)]
+}
+
+// creditLimit is the first operation number the peer may not send (clause 7.3).
+func (c *conn) creditLimit() seqnum.Value { return c.rcvBase.Add(max(0, c.window-c.notes.len())) }
+
+// onOperation takes a part of one of the peer's operations. It reports whether the frame may count as received (clause 3.3).
+func (c *conn) onOperation(now mono.Time, g *segment) bool {
+	e := c.e
+	if g.op.Before(c.rcvBase) {
+		e.Count.SegmentsDuplicated++
+		c.oweAck()
+		return true
+	}
+	if !g.op.InWindow(c.rcvBase, c.window) {
+		e.Count.RejectedNoRoom++
+		return false
+	}
+	o := c.rop(g.op)
+	if c.rcvTop.AtMost(g.op) {
+		c.rcvTop = g.op + 1
+	}
+	if o.state >= ropReading {
+		e.Count.SegmentsDuplicated++
+		c.oweAck()
+		return true
+	}
+	if g.flags&wire.SegFenced != 0 && !g.fence.Before(g.op) {
+		e.Count.RejectedMalformed++
+		return false
+	}
+	if !c.allowed(g) {
+		return c.hold(o, g)
+	}
+	return c.perform(now, o, g)
+}
+
+// allowed evaluates the fences (clauses 6.5 and 6.6).
+func (c *conn) allowed(g *segment) bool {
+	if g.flags&wire.SegBackward != 0 && g.op != c.rcvBase {
+		return false
+	}
+	if g.flags&wire.SegFenced != 0 && !g.fence.Before(c.rcvBase) {
+		return c.rop(g.fence).state == ropApplied
+	}
+	return true
+}
+
+// perform places a write segment or starts a read.
+func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
+	if g.kind == wire.KindReadRequest {
+		c.startRead(now, o, g)
+		return true
+	}
+	e := c.e
+	dst, _, err := e.cfg.Grants.Check(g.key, grantOwner(c.id), regmem.RemoteWrite, g.place, uint64(len(g.data)))
+	if err != nil {
+		c.refuseOp(o, g.op, statusOf(err))
+		return true
+	}
+	lo, hi := g.place, g.place+uint64(len(g.data))
+	switch {
+	case lo == hi:
+	case o.got.covers(lo, hi):
+		e.Count.SegmentsDuplicated++
+	case len(o.got.spans) >= maxSpans:
+		e.Count.RejectedNoRoom++
+		return false
+	default:
+		if h := g.shuffled; h > 0 && h < len(dst) {
+			n := copy(dst[h:], g.data[:len(g.data)-h])
+			copy(dst[:h], g.data[n:])
+		} else {
+			copy(dst, g.data)
+		}
+		o.got.add(lo, hi)
+		e.Count.PayloadReceived += hi - lo
+	}
+	o.state = ropPartial
+	o.flags |= g.flags
+	if g.flags&wire.SegFirst != 0 {
+		o.first = lo
+	}
+	if g.flags&wire.SegLast != 0 {
+		o.last = hi
+	}
+	if g.flags&wire.SegNotify != 0 {
+		o.imm = g.imm
+	}
+	if o.flags&(wire.SegFirst|wire.SegLast) == wire.SegFirst|wire.SegLast && o.got.is(o.first, o.last) {
+		c.apply(now, o, g.op, o.last-o.first)
+	}
+	return true
+}
+
+func (c *conn) startRead(now mono.Time, o *recvOp, g *segment) {
+	if _, _, err := c.e.cfg.Grants.Check(g.key, grantOwner(c.id), regmem.RemoteRead, g.place, g.size); err != nil {
+		c.refuseOp(o, g.op, statusOf(err))
+		return
+	}
+	o.state, o.flags, o.imm = ropReading, g.flags, g.imm
+	o.key, o.off, o.n, o.sent, o.acked = g.key, g.place, g.size, 0, 0
+	if g.size == 0 {
+		c.apply(now, o, g.op, 0)
+		return
+	}
+	c.reading.push(g.op)
+	c.wake()
+}
+
+// refuseOp answers an operation with a negative acknowledgement (clause 6.9).
+func (c *conn) refuseOp(o *recvOp, op seqnum.Value, st Status) {
+	o.state, o.status = ropFailed, st
+	o.got.reset()
+	c.dropHeld(o)
+	c.e.Count.AccessRefused++
+	c.naks.push(op)
+	c.wake()
+}
+
+// apply marks an operation applied, delivers its notification and lets those behind it proceed.
+func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
+	e := c.e
+	failed := o.state == ropFailed
+	o.state = ropApplied
+	o.got.reset()
+	if !failed {
+		e.Count.OpsApplied++
+		if o.flags&wire.SegNotify != 0 {
+			e.Count.Notifications++
+			c.notes.push(Notification{Imm: o.imm, Len: uint32(min(n, 1<<32-1))})
+			if !c.noting {
+				c.noting = true
+				e.emit(Event{Kind: EvNotify, Conn: c.id})
+			}
+		}
+	}
+	if op != c.rcvBase {
+		c.appliedAhead++
+	}
+	for c.rcvBase != c.rcvTop {
+		b := c.rop(c.rcvBase)
+		if b.state != ropApplied {
+			break
+		}
+		if c.rcvBase != op {
+			c.appliedAhead--
+		}
+		b.reset()
+		c.rcvBase++
+	}
+	c.oweAck()
+	if c.held > 0 {
+		c.release(now)
+	}
+}
+
+// reset empties the slot but keeps its memory for reuse.
+func (o *recvOp) reset() {
+	spans, held := o.got.spans[:0], o.held[:0]
+	*o = recvOp{got: ranges{spans}, held: held}
+}
+
+// hold keeps a copy of a segment that a fence forbids (clause 7.5).
+func (c *conn) hold(o *recvOp, g *segment) bool {
+	e := c.e
+	for i := range o.held {
+		if h := &o.held[i]; h.kind == g.kind && h.place == g.place && len(h.data) == len(g.data) {
+			e.Count.SegmentsDuplicated++
+			return true
+		}
+	}
+	if c.s.heldMem+len(g.data)+heldOverhead > e.cfg.HeldBytes {
+		e.Count.RejectedNoRoom++
+		return false
+	}
+	c.s.heldMem += len(g.data) + heldOverhead
+	e.Count.SegmentsHeld++
+	h := heldSegment{*g}
+	h.data = append([]byte(nil), g.data...)
+	o.held = append(o.held, h)
+	c.held++
+	if g.flags&wire.SegFenced != 0 {
+		c.heldFence++
+	}
+	return true
+}
+
+// heldOverhead is what a held segment costs besides its data, bytes.
+const heldOverhead = 128
+
+func (c *conn) dropHeld(o *recvOp) {
+	for i := range o.held {
+		c.unhold(&o.held[i])
+	}
+	o.held = o.held[:0]
+}
+
+func (c *conn) unhold(h *heldSegment) {
+	c.s.heldMem -= len(h.data) + heldOverhead
+	c.held--
+	if h.flags&wire.SegFenced != 0 {
+		c.heldFence--
+	}
+}
+
+// release performs held segments that nothing forbids any more. Performing one can apply an operation, which calls release again: the inner
+// call only asks the outer one for another round.
+func (c *conn) release(now mono.Time) {
+	c.again = true
+	if c.releasing {
+		return
+	}
+	c.releasing = true
+	for c.again && c.held > 0 {
+		c.again = false
+		if c.heldFence == 0 {
+			c.releaseOp(now, c.rcvBase)
+			continue
+		}
+		for op := c.rcvBase; op.Before(c.rcvTop) && c.held > 0; op++ {
+			c.releaseOp(now, op)
+		}
+	}
+	c.releasing = false
+}
+
+// releaseOp performs the held segments of one operation.
+func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
+	if !op.Before(c.rcvTop) {
+		return
+	}
+	o := c.rop(op)
+	if len(o.held) == 0 || !c.allowed(&o.held[0].segment) {
+		return
+	}
+	held := o.held
+	o.held = nil
+	for i := range held {
+		h := &held[i]
+		c.unhold(h)
+		if o.state < ropReading && op.InWindow(c.rcvBase, c.window) {
+			c.perform(now, o, &h.segment)
+		}
+		h.data = nil
+	}
+}
+
+// onReadData places data of one of our reads.
+func (c *conn) onReadData(op seqnum.Value, place uint64, data []byte, shuffled int) bool {
+	e := c.e
+	if !c.outstanding(op) || c.sop(op).Kind != OpRead {
+		e.Count.SegmentsDuplicated++
+		return true
+	}
+	o := c.sop(op)
+	lo, n := place, uint64(len(data))
+	if n == 0 || lo > o.n || n > o.n-lo {
+		e.Count.RejectedMalformed++
+		return false
+	}
+	if o.got.covers(lo, lo+n) {
+		e.Count.SegmentsDuplicated++
+		return true
+	}
+	if len(o.got.spans) >= maxSpans {
+		e.Count.RejectedNoRoom++
+		return false
+	}
+	dst := o.Local[lo : lo+n]
+	if h := shuffled; h > 0 && h < len(dst) {
+		k := copy(dst[h:], data[:len(data)-h])
+		copy(dst[:h], data[k:])
+	} else {
+		copy(dst, data)
+	}
+	o.got.add(lo, lo+n)
+	e.Count.PayloadReceived += n
+	if o.got.is(0, o.n) {
+		c.complete(op, OK)
+	}
+	return true
+}
+
+// oweAck puts the connection among those that owe the peer an OpAck.
+func (c *conn) oweAck() {
+	if !c.owesAck && c.state != connFree {
+		c.owesAck = true
+		c.s.opacks.push(c)
+	}
+}

@@ -1,0 +1,61 @@
+package engine
+
+// span is the half-open interval [lo, hi).
+type span struct{ lo, hi uint64 }
+
+// maxSpans bounds the memory that one operation's holes can take; a frame that would need more is left unreceived.
+const maxSpans = 4096
+
+// ranges is the set of bytes of one operation that are in place: sorted, disjoint, not touching. In order of arrival it is one span that
+// grows; striping and loss make a few more.
+type ranges struct{ spans []span }
+
+func (r *ranges) reset() { r.spans = r.spans[:0] }
+
+// covers reports whether every byte of [lo, hi) is in the set.
+func (r *ranges) covers(lo, hi uint64) bool {
+	i := r.find(lo)
+	return lo == hi || i < len(r.spans) && r.spans[i].lo <= lo && hi <= r.spans[i].hi
+}
+
+// find returns the index of the first span that ends at or after lo.
+func (r *ranges) find(lo uint64) int {
+	i := len(r.spans)
+	for i > 0 && r.spans[i-1].hi >= lo {
+		i--
+	}
+	return i
+}
+
+// add puts [lo, hi), lo < hi, into the set.
+func (r *ranges) add(lo, hi uint64) {
+	i := r.find(lo)
+	if i == len(r.spans) {
+		r.spans = append(r.spans, span{lo, hi})
+		return
+	}
+	s := &r.spans[i]
+	if hi < s.lo {
+		r.spans = append(r.spans, span{})
+		copy(r.spans[i+1:], r.spans[i:])
+		r.spans[i] = span{lo, hi}
+		return
+	}
+	s.lo, s.hi = min(s.lo, lo), max(s.hi, hi)
+	j := i + 1
+	for j < len(r.spans) && r.spans[j].lo <= s.hi {
+		s.hi = max(s.hi, r.spans[j].hi)
+		j++
+	}
+	if j > i+1 {
+		r.spans = append(r.spans[:i+1], r.spans[j:]...)
+	}
+}
+
+// is reports whether the set is exactly [lo, hi).
+func (r *ranges) is(lo, hi uint64) bool {
+	if lo == hi {
+		return len(r.spans) == 0
+	}
+	return len(r.spans) == 1 && r.spans[0] == span{lo, hi}
+}

@@ -1,0 +1,60 @@
+package engine
+
+import "multiedge/internal/seqnum"
+
+// recKind says what a frame carried, so that it can be sent again if the frame is lost or acted on when it arrives.
+type recKind uint8
+
+const (
+	recOps      recKind = iota // count whole small writes or read requests, from op on
+	recRange                   // bytes [off, off+n) of the write op
+	recReadData                // bytes [off, off+n) of the peer's read op
+	recOpAck
+	recOpNak
+	recControl // control bits of the connection, in off
+	recAdvert  // advert or withdrawal number off of the connection
+	recProbe   // path probe
+)
+
+// record is one thing that a frame in flight carries. Records of a frame are a list through next; the ledger's tag is its head.
+type record struct {
+	kind  recKind
+	retx  bool
+	conn  ConnID
+	op    seqnum.Value
+	count uint32
+	off   uint64
+	n     uint64
+	next  int32
+}
+
+// records is the pool of records of all frames in flight. It grows to what the windows need and then stays. Index 0 is the end of a list.
+type records struct {
+	pool []record
+	free int32
+}
+
+func (r *records) init() { r.pool = make([]record, 1, 64) }
+
+// alloc returns the index of a record with the given successor.
+func (r *records) alloc(next int32) int32 {
+	i := r.free
+	if i == 0 {
+		r.pool = append(r.pool, record{})
+		i = int32(len(r.pool) - 1)
+	} else {
+		r.free = r.pool[i].next
+	}
+	r.pool[i] = record{next: next}
+	return i
+}
+
+// release gives a whole list back.
+func (r *records) release(head int32) {
+	for head != 0 {
+		next := r.pool[head].next
+		r.pool[head].next = r.free
+		r.free = head
+		head = next
+	}
+}

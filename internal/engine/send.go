@@ -1,0 +1,220 @@
+package engine
+
+// The send path, one frame at a time:
+//
+//  1. PollTransmit: set-up frames first, then each session in turn.
+//  2. session.transmit: probes and pings on their own path; data on the path the scheduler picks; else an acknowledgement that is due.
+//  3. builder: acknowledgements that wait, then what connections have to send, small parts copied to the tail, one large part referenced
+//     where it lies in registered memory (the driver gathers it; the kernel's copy is the only one).
+//  4. builder.finish: packet number, checksums, and a record of what the frame carried, for the case that it is lost.
+
+import (
+	"math/bits"
+	"time"
+
+	"multiedge/flowctl"
+	"multiedge/internal/mono"
+	"multiedge/internal/wire"
+)
+
+// PollTransmit adds the frames that may leave now to b and returns how many. It is to be called until it returns 0 after anything else was called.
+func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
+	before := len(b.Frames)
+	for len(e.outbox) > 0 && !b.full() {
+		f := e.outbox[0]
+		e.outbox = e.outbox[1:]
+		if len(e.outbox) == 0 {
+			e.outbox = nil
+		}
+		if e.links[f.link].up {
+			e.emitSetup(b, &f)
+		}
+	}
+	for k := range e.sessions {
+		s := e.sessions[(e.turn+k)%len(e.sessions)]
+		if s.state == sessionOpen {
+			s.transmit(now, b)
+		}
+	}
+	e.turn++
+	return len(b.Frames) - before
+}
+
+func (e *Endpoint) emitSetup(b *Batch, f *outFrame) {
+	buf := b.next()
+	copy(buf[0:], f.dst[:])
+	copy(buf[6:], e.links[f.link].MAC[:])
+	buf[12], buf[13] = byte(e.cfg.EtherType>>8), byte(e.cfg.EtherType)
+	n := copy(buf[wire.TailStart:], f.body)
+	h := wire.Header{Type: f.kind, Path: uint8(f.link), Session: f.sess}
+	wire.Finish(buf[wire.EthLen:], &h, buf[wire.TailStart:wire.TailStart+n])
+	b.Frames = append(b.Frames, TxFrame{Link: f.link, Head: buf[:wire.TailStart+n]})
+	e.countSent(f.link, wire.TailStart+n)
+}
+
+func (e *Endpoint) countSent(link, bytes int) {
+	e.Count.FramesSent++
+	e.Count.BytesSent += uint64(bytes)
+	e.links[link].count.FramesSent++
+	e.links[link].count.BytesSent += uint64(bytes)
+}
+
+func (s *session) transmit(now mono.Time, b *Batch) {
+	w := &s.e.builder
+	for m := s.special; m != 0 && !b.full(); m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		if s.e.links[i].blocked {
+			continue
+		}
+		s.special &^= 1 << i
+		s.sendSpecial(now, b, s.tx[i])
+	}
+	for !b.full() && s.sendq.len() > 0 {
+		p := s.pickPath(now)
+		if p == nil {
+			break
+		}
+		w.begin(s, p, b)
+		if s.wantPiggyback() {
+			w.acks(now, piggybackWords)
+		}
+		w.fill(now)
+		if !w.used() {
+			break
+		}
+		w.finish(now)
+	}
+	if !b.full() && s.ackDue(now) {
+		s.sendAck(now, b)
+	}
+}
+
+// pickPath returns the path for the next data frame, nil if it must wait.
+func (s *session) pickPath(now mono.Time) *txPath {
+	if s.inFlight >= s.e.cfg.Profile.Window {
+		return nil
+	}
+	var live, good, room uint64
+	for m := s.txMask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros64(m)
+		p := s.tx[i]
+		if !p.usable() {
+			continue
+		}
+		live |= 1 << i
+		if p.state == PathGood {
+			good |= 1 << i
+		}
+		if p.room(now) {
+			room |= 1 << i
+		}
+	}
+	if good != 0 {
+		live = good
+	}
+	i, ok := s.sched.Pick(live, room&live)
+	if !ok {
+		return nil
+	}
+	return s.tx[i]
+}
+
+func (s *session) adaptive() bool { return s.e.cfg.Scheduler == "adaptive" }
+
+// Bitmap words an acknowledgement block may take on a data frame and alone.
+const (
+	piggybackWords = flowctl.MaxAckWords
+	explicitWords  = 128
+)
+
+// wantPiggyback reports whether enough waits to be acknowledged that a data frame should carry it (clause 8.2).
+func (s *session) wantPiggyback() bool {
+	if s.ackAt != mono.Never || s.opacks.len() > 0 {
+		return true
+	}
+	for m := s.rxMask; m != 0; m &= m - 1 {
+		if s.rx[bits.TrailingZeros64(m)].policy.WantPiggyback() {
+			return true
+		}
+	}
+	return false
+}
+
+// ackDue reports whether an explicit acknowledgement must leave now.
+func (s *session) ackDue(now mono.Time) bool {
+	if now < s.muteTo {
+		return false
+	}
+	if now >= s.ackAt {
+		return true
+	}
+	for m := s.rxMask; m != 0; m &= m - 1 {
+		if s.rx[bits.TrailingZeros64(m)].policy.Due(now) {
+			return true
+		}
+	}
+	if s.opacks.len() > 0 && s.ackAt == mono.Never {
+		s.ackAt = now.Add(s.e.cfg.Profile.Acks.Delay)
+	}
+	return false
+}
+
+// sendAck sends an explicit acknowledgement on the best path for it: the usable one with the least in flight.
+func (s *session) sendAck(now mono.Time, b *Batch) {
+	var best *txPath
+	least := 0
+	for m := s.txMask; m != 0; m &= m - 1 {
+		p := s.tx[bits.TrailingZeros64(m)]
+		n, _ := p.ledger.InFlight()
+		if s.e.links[p.link].blocked || p.state == PathDead {
+			continue
+		}
+		if !p.usable() {
+			n += 1 << 20
+		}
+		if p.state == PathSuspect {
+			n += 1 << 16
+		}
+		if best == nil || n < least {
+			best, least = p, n
+		}
+	}
+	if best == nil {
+		s.muteTo = now.Add(time.Millisecond)
+		return
+	}
+	w := &s.e.builder
+	w.begin(s, best, b)
+	w.acks(now, explicitWords)
+	if w.used() {
+		s.e.Count.AcksExplicit++
+		w.finish(now)
+	}
+}
+
+// sendSpecial sends what must go on path p itself: ping, probe, echo.
+func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
+	w := &s.e.builder
+	w.begin(s, p, b)
+	g := &w.seg
+	if p.echo != 0 {
+		*g = wire.Segment{Kind: wire.KindEcho, Place: p.echo}
+		w.small(g)
+		p.echo = 0
+	}
+	if p.ping {
+		*g = wire.Segment{Kind: wire.KindPing}
+		w.small(g)
+		p.ping = false
+	}
+	if p.probe {
+		p.probe = false
+		*g = wire.Segment{Kind: wire.KindProbe, Place: p.nonce}
+		w.small(g)
+		size := int(uint32(p.nonce))
+		w.padTo(size)
+	}
+	if w.used() {
+		w.finish(now)
+	}
+}

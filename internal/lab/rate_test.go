@@ -1,0 +1,147 @@
+package lab
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"multiedge/internal/mono"
+	"multiedge/linkdrv"
+)
+
+// flood sends frames of the given size from a host at about pace bytes per second (0: as fast as it can) until stop is set, past the
+// interface's own discipline like the transport does.
+func flood(s *station, to, size int, pace float64, stop *atomic.Bool, done chan<- uint64) {
+	batch := make([]linkdrv.TxFrame, 16)
+	for i := range batch {
+		batch[i].Head = s.frame(to, 0, size)
+	}
+	sent, start := uint64(0), mono.Now()
+	for !stop.Load() {
+		if pace > 0 && float64(sent)*float64(size) > pace*mono.Now().Sub(start).Seconds() {
+			time.Sleep(50 * time.Microsecond)
+			continue
+		}
+		n, err := s.drv.Send(batch)
+		if err != nil {
+			s.t.Errorf("send: %v", err)
+			break
+		}
+		sent += uint64(n)
+		if n < len(batch) {
+			time.Sleep(50 * time.Microsecond)
+		}
+	}
+	done <- sent
+}
+
+// throughput measures what arrives over a link in bytes per second once the bucket is empty.
+func throughput(t testing.TB, l *Lab, size int, pace float64, settle, span time.Duration) float64 {
+	from, to := open(t, l, 0, 0), open(t, l, 0, 1)
+	var stop atomic.Bool
+	done := make(chan uint64, 1)
+	go flood(from, 1, size, pace, &stop, done)
+	var begin, first, last mono.Time
+	bytes := 0
+	to.receive(2*time.Second, func(f []byte) bool {
+		now := mono.Now()
+		if begin == 0 {
+			begin = now
+		}
+		switch {
+		case now.Sub(begin) < settle:
+		case first == 0:
+			first, last = now, now
+		default:
+			bytes += len(f)
+			last = now
+		}
+		return first == 0 || now.Sub(first) < span
+	})
+	stop.Store(true)
+	<-done
+	return float64(bytes) / last.Sub(first).Seconds()
+}
+
+// A shaped link carries its rate, whatever the frame size and though the sender bypasses its own discipline.
+func TestRates(t *testing.T) {
+	for _, c := range []struct {
+		rate      string
+		mtu       int
+		medium    Medium
+		tolerance float64
+	}{
+		{"1gbit", 9000, Switch, 0.005},
+		{"1gbit", 65535, Switch, 0.01},
+		{"100mbit", 1500, Switch, 0.005},
+		{"500mbit", 9000, Switch, 0.005},
+		{"1gbit", 9000, Wire, 0.01},
+	} {
+		t.Run(fmt.Sprintf("%s mtu %d %v", c.rate, c.mtu, c.medium), func(t *testing.T) {
+			want, err := ParseRate(c.rate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The machine may be busy with other things, hence another try.
+			for try := 1; ; try++ {
+				l := build(t, Spec{MTU: c.mtu, Rates: []string{c.rate}, Medium: c.medium})
+				got := throughput(t, l, c.mtu+ethernetHeader, 1.4*float64(want), 20*time.Millisecond, 400*time.Millisecond)
+				off := got/float64(want) - 1
+				n, err := l.Link(0).Counters()
+				l.Close()
+				t.Logf("%.4f Gbit/s, %+.3f %%, %+v", got*8/1e9, 100*off, n)
+				overloaded := n.Overflow > n.Received/10 // or the sender had no processor
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case overloaded && math.Abs(off) <= c.tolerance:
+					return
+				case try == 8:
+					t.Fatalf("%.1f bytes/s, want %d within %.1f %%; counters %+v", got, want, 100*c.tolerance, n)
+				}
+			}
+		})
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	for s, want := range map[string]uint64{
+		"": 0, "1gbit": 125e6, "250mbit": 31_250_000, "2.5Gbit": 312_500_000, "100kbit": 12500, "800000bit": 100_000, "100gbit": 12_500_000_000,
+	} {
+		if got, err := ParseRate(s); err != nil || got != want {
+			t.Errorf("%q: %d, %v; want %d", s, got, err, want)
+		}
+		if back, err := ParseRate(formatRate(want)); want > 0 && (err != nil || back != want) {
+			t.Errorf("%d is written %q and read %d, %v", want, formatRate(want), back, err)
+		}
+	}
+	for _, s := range []string{"1", "gbit", "1gbps", "-1gbit", "0gbit", "99kbit", "1e9gbit", "infgbit"} {
+		if v, err := ParseRate(s); err == nil {
+			t.Errorf("%q was accepted as %d", s, v)
+		}
+	}
+}
+
+// How fast a wire without faults forwards what a sender without any flow control offers; sender, wire and receiver are three threads.
+func BenchmarkWire(b *testing.B) {
+	for _, mtu := range []int{1500, 9000, 65535} {
+		b.Run(fmt.Sprintf("mtu %d", mtu), func(b *testing.B) {
+			for b.Loop() {
+				l := build(b, Spec{MTU: mtu, Medium: Wire})
+				before := mono.Now()
+				got := throughput(b, l, mtu+ethernetHeader, 0, 100*time.Millisecond, time.Second)
+				span := mono.Now().Sub(before).Seconds()
+				n, err := l.Link(0).Counters()
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(n.Delivered)*float64(mtu+ethernetHeader)*8/span/1e9, "Gbit/s-forwarded")
+				b.ReportMetric(got*8/1e9, "Gbit/s-received")
+				b.ReportMetric(float64(n.Missed)/float64(n.Missed+n.Received), "share-missed")
+				b.ReportMetric(0, "ns/op")
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Medium is what joins the ends of a link.
+type Medium uint8
+
+const (
+	Auto   Medium = iota // Wire if the link has faults, else Switch if it has a rate or more than two hosts, else Cable
+	Cable                // a bare veth pair between two hosts: fastest, cannot be cut nor shaped
+	Switch               // a bridge: shaped by the kernel, can be cut
+	Wire                 // user space: faults, rates and cuts, at a few Gbit/s
+)
+
+func (m Medium) String() string { return [...]string{"auto", "cable", "switch", "wire"}[m] }
+
+// Limits of a lab. Links is the engine's limit on links of a node.
+const (
+	MaxHosts = 16
+	MaxLinks = 64
+	MinMTU   = 256
+	MaxMTU   = 65535
+)
+
+// Spec describes a lab. The zero value is two hosts joined by one cable of MTU 9000.
+type Spec struct {
+	Hosts  int      // 2 if zero
+	Links  int      // 1 if zero
+	MTU    int      // bytes of Ethernet payload; 9000 if zero
+	Rates  []string // per link, "1gbit", "250mbit"; one entry serves all links; "" is unlimited
+	Medium Medium   // what to build links of
+	Faults          // what every link does to its frames; changed later by Link.SetFaults
+	Seed   uint64   // of the faults: the same seed spoils the same frames
+}
+
+// Faults is what a Wire does to each frame it carries, independently in each direction. Of Loss, Corrupt and Dup at most one happens
+// to a frame, so that what a receiver counts can equal what was injected.
+type Faults struct {
+	Loss      float64       // share of frames lost, 0 to 1
+	Burst     int           // frames are lost in runs of this length; 0 and 1: singly
+	Corrupt   float64       // share with one bit flipped, behind the Ethernet header
+	Dup       float64       // share delivered twice
+	Reorder   float64       // share held back by ReorderBy
+	ReorderBy time.Duration // 1 ms if zero
+	Delay     time.Duration // of every frame
+}
+
+// any reports whether f does anything at all.
+func (f *Faults) any() bool {
+	return f.Loss > 0 || f.Corrupt > 0 || f.Dup > 0 || f.Reorder > 0 || f.Delay > 0
+}
+
+func (f *Faults) check() error {
+	for _, p := range []struct {
+		name  string
+		share float64
+	}{{"loss", f.Loss}, {"corruption", f.Corrupt}, {"duplication", f.Dup}, {"reordering", f.Reorder}} {
+		if !(p.share >= 0 && p.share <= 1) {
+			return fmt.Errorf("lab: %s %v: give a share between 0 and 1", p.name, p.share)
+		}
+	}
+	if f.Loss+f.Corrupt+f.Dup > 1 {
+		return errors.New("lab: loss, corruption and duplication exclude each other in one frame: their shares may add up to 1 at most")
+	}
+	if f.Delay < 0 || f.ReorderBy < 0 || f.Burst < 0 {
+		return errors.New("lab: delays and burst lengths cannot be negative")
+	}
+	return nil
+}
+
+// normal fills in defaults and refuses what cannot be built. It returns the rate of each link in bytes per second, 0 for unlimited.
+func (s *Spec) normal() (rates []uint64, err error) {
+	setDefault(&s.Hosts, 2)
+	setDefault(&s.Links, 1)
+	setDefault(&s.MTU, 9000)
+	switch {
+	case s.Hosts < 2 || s.Hosts > MaxHosts:
+		return nil, fmt.Errorf("lab: %d hosts: give 2 to %d", s.Hosts, MaxHosts)
+	case s.Links < 1 || s.Links > MaxLinks:
+		return nil, fmt.Errorf("lab: %d links: give 1 to %d", s.Links, MaxLinks)
+	case s.MTU < MinMTU || s.MTU > MaxMTU:
+		return nil, fmt.Errorf("lab: MTU %d: give %d to %d", s.MTU, MinMTU, MaxMTU)
+	case s.Medium > Wire:
+		return nil, fmt.Errorf("lab: medium %d is unknown", s.Medium)
+	case len(s.Rates) > 1 && len(s.Rates) != s.Links:
+		return nil, fmt.Errorf("lab: %d rates for %d links: give one for all or one for each", len(s.Rates), s.Links)
+	case s.Medium != Auto && s.Medium != Wire && s.Faults.any():
+		return nil, fmt.Errorf("lab: a %s has no faults: leave Medium at Auto or choose Wire", s.Medium)
+	case s.Medium == Cable && (s.Hosts > 2 || len(s.Rates) > 0):
+		return nil, errors.New("lab: a cable joins two hosts and has no rate: choose Switch or Wire")
+	}
+	if err := s.Faults.check(); err != nil {
+		return nil, err
+	}
+	rates = make([]uint64, s.Links)
+	for i := range rates {
+		if len(s.Rates) == 0 {
+			break
+		}
+		if rates[i], err = ParseRate(s.Rates[i%len(s.Rates)]); err != nil {
+			return nil, fmt.Errorf("link %d: %w", i, err)
+		}
+	}
+	return rates, nil
+}
+
+func setDefault(v *int, d int) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+// medium is what a link of the given rate is built of.
+func (s *Spec) medium(rate uint64) Medium {
+	switch {
+	case s.Medium != Auto:
+		return s.Medium
+	case s.Faults.any():
+		return Wire
+	case rate > 0 || s.Hosts > 2:
+		return Switch
+	}
+	return Cable
+}

@@ -1,0 +1,31 @@
+// Package mono is the transport's only notion of time: nanoseconds on a monotonic clock that never steps.
+//
+// Protocol code receives a Time as an argument and never reads the clock; shells read it once per iteration.
+package mono
+
+import "time"
+
+// Time is nanoseconds since an arbitrary origin fixed at process start. The zero Time is before every reading of Now.
+type Time int64
+
+// Never is later than every reading of Now: an unarmed timer.
+const Never Time = 1<<63 - 1
+
+var origin = time.Now().Add(-time.Hour)
+
+// Now reads the monotonic clock. Settings of the wall clock do not move it.
+func Now() Time { return Time(time.Since(origin)) }
+
+// Add returns t+d, saturating at Never so that an unarmed timer stays unarmed.
+func (t Time) Add(d time.Duration) Time {
+	if t == Never {
+		return Never
+	}
+	return t + Time(d)
+}
+
+// Sub returns the time elapsed from u to t.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+
+// Min returns the earlier of two times.
+func Min(a, b Time) Time { return min(a, b) }

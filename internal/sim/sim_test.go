@@ -1,0 +1,82 @@
+package sim
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"multiedge/internal/engine"
+	"multiedge/regmem"
+)
+
+func TestConnectAndWrite(t *testing.T) {
+	w := New(Options{Seed: 1, MTU: 9000})
+	a, b := w.Nodes[0], w.Nodes[1]
+	ca, cb, err := w.Connect(a, b, engine.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := make([]byte, 1<<20)
+	region := &regmem.Region{ID: 1, Mem: regmem.Wrap(target)}
+	key, err := b.Grants.Grant(region, uint64(cb), regmem.RemoteWrite|regmem.RemoteRead, 0, uint64(len(target)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := make([]byte, 1<<20)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range src {
+		src[i] = byte(rng.Uint32())
+	}
+	a.Events, b.Events = nil, nil
+	if !a.E.Submit(w.Now, ca, &engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Imm: 42, Token: 7, Local: src, Key: key}) {
+		t.Fatal("not taken")
+	}
+	done := func() bool { return len(a.Events) > 0 && a.Events[len(a.Events)-1].Kind == engine.EvComplete }
+	if err := w.Run(time.Second, done); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(src, target) {
+		t.Fatal("memory differs")
+	}
+	n, ok := b.E.TakeNotify(cb)
+	if !ok || n.Imm != 42 || n.Len != 1<<20 {
+		t.Fatalf("notification %+v %v", n, ok)
+	}
+	back := make([]byte, 1<<20)
+	a.Events = nil
+	a.E.Submit(w.Now, ca, &engine.Op{Kind: engine.OpRead, Token: 8, Local: back, Key: key})
+	if err := w.Run(time.Second, done); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(back, target) || a.Events[len(a.Events)-1].Status != engine.OK {
+		t.Fatal("read differs", a.Events)
+	}
+}
+
+var seeds = flag.Int("seeds", 2000, "seeds that TestSwarm runs")
+var only = flag.Uint64("seed", 0, "run this seed alone")
+
+func TestSwarm(t *testing.T) {
+	if *only != 0 {
+		r, err := Swarm(*only, true)
+		t.Logf("%+v", r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for part := range 4 {
+		t.Run(fmt.Sprint("part", part), func(t *testing.T) {
+			t.Parallel()
+			for i := part; i < *seeds; i += 4 {
+				if _, err := Swarm(uint64(i+1), false); err != nil {
+					t.Errorf("%v\nagain: go test ./internal/sim -run TestSwarm -seed %d", err, i+1)
+					return
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package linkdrv
+
+import (
+	"net"
+
+	"github.com/mdlayher/ethernet"
+)
+
+const (
+	// EtherType is the default EtherType of the transport: IEEE 802 Local Experimental 1.
+	EtherType ethernet.EtherType = 0x88B5
+	// EtherTypeAll receives frames of every EtherType (ETH_P_ALL). For wires and taps, together with Options.Promiscuous.
+	EtherTypeAll ethernet.EtherType = 0x0003
+)
+
+const (
+	// HeaderLen is the length in bytes of an untagged Ethernet header.
+	HeaderLen = 14
+	// SendBatch is the largest number of frames handed to the kernel by one system call.
+	SendBatch = 64
+	// RecvBatch is the largest number of frames the mmsg driver returns from one Recv, and a good len(dst) for both drivers.
+	RecvBatch = 32
+)
+
+// Kinds of driver, for Options.Kind and Info.Kind.
+const (
+	KindRing = "ring" // memory-mapped TPACKET_V2 receive ring
+	KindMmsg = "mmsg" // recvmmsg into buffers of the driver
+)
+
+// TxFrame is one frame to send, gathered from up to three pieces. Head starts with the Ethernet header and holds at least
+// those 14 bytes; Bulk and Tail may be empty. The driver reads the pieces only during Send.
+type TxFrame struct{ Head, Bulk, Tail []byte }
+
+// Len returns the length of the frame on the wire in bytes, without padding and checksum.
+func (f *TxFrame) Len() int { return len(f.Head) + len(f.Bulk) + len(f.Tail) }
+
+// Driver sends and receives Ethernet frames on one interface. All methods are for one goroutine at a time, none blocks, and
+// Send and Recv do not allocate.
+type Driver interface {
+	// Send hands frames to the kernel, up to SendBatch of them per system call, and returns how many it consumed: go on with
+	// frames[n:]. All buffers are the caller's again on return.
+	//
+	//   - n < len(frames), err == nil: no room now (socket buffer, device queue, or no carrier); try later.
+	//   - ErrTooLong, ErrBadFrame: frames[:n-1] were taken and only frames[n-1] was discarded, because it exceeds
+	//     the interface's MTU or is shorter than an Ethernet header; go on with frames[n:].
+	//   - ErrLinkDown: the interface is down and nothing past n was taken; the driver works again once it is up.
+	//   - ErrLinkGone (which is also ErrLinkDown): the interface was deleted; close the driver and open the new one.
+	Send(frames []TxFrame) (n int, err error)
+
+	// Recv stores up to len(dst) received frames in dst: complete Ethernet frames, contiguous, tag-free when the kernel
+	// strips VLAN tags. Their bytes are the driver's, may be overwritten by the caller, and are valid until the next Recv,
+	// which takes them back first; Recv(nil) only takes back. 0, nil: nothing now.
+	//
+	// The ring driver cannot receive into slots the caller holds: keep len(dst) a small part of Info().RxSlots.
+	// ErrLinkDown is reported once each time the interface goes down, ErrLinkGone on every call.
+	Recv(dst [][]byte) (n int, err error)
+
+	// FD is the descriptor to ppoll: readable when frames wait or an error does. The ring is readable also while the caller
+	// holds its newest frame, so poll only after a Recv that returned 0.
+	FD() int
+
+	// Stats returns what was counted since Open. It costs a system call.
+	Stats() (Stats, error)
+
+	// Info describes the interface as it was when the driver was opened.
+	Info() Info
+
+	// Close releases the socket and the ring. Frames returned by Recv must not be touched afterwards.
+	Close() error
+}
+
+// Stats counts frames since the driver was opened.
+type Stats struct {
+	Received  uint64 // accepted into the ring or the socket queue by the kernel
+	Dropped   uint64 // dropped by the kernel because the ring or the queue was full
+	Truncated uint64 // received longer than a slot, hence discarded: super-frames, or an MTU raised since Open
+	Sent      uint64 // taken by the kernel
+	Refused   uint64 // discarded by Send: ErrTooLong, ErrBadFrame
+	SendCalls uint64 // sendmmsg calls
+	NoRoom    uint64 // sendmmsg calls refused with EAGAIN or ENOBUFS
+}
+
+// Info describes an open driver.
+type Info struct {
+	Name    string           // of the interface, when opened; Watch reports renames
+	Index   int              // interface index, which survives renames
+	MAC     net.HardwareAddr // 6 bytes; do not modify
+	MTU     int              // when opened: the largest frame is MTU+HeaderLen bytes
+	RxSlots int              // largest frames the receive side can hold
+	Kind    string           // KindRing or KindMmsg
+}
+
+// Options says how to open an interface. The zero value is the transport's default.
+type Options struct {
+	// EtherType of the frames to receive; 0 means EtherType, EtherTypeAll every frame.
+	EtherType ethernet.EtherType
+	// Kind of driver; empty chooses KindMmsg up to an MTU of 2048 and KindRing above.
+	Kind string
+	// RingSlots is the number of frames the receive side holds; it is rounded up to whole ring blocks. 0 means 256 for the ring, which
+	// keeps it in cache (2048 slots lose 10 to 15 %), and up to 1024 for mmsg. Without CAP_NET_ADMIN the system's rmem_max limits
+	// mmsg to less; Info().RxSlots tells.
+	RingSlots int
+	// Promiscuous also receives frames that are not addressed to the interface. Without it the kernel discards them
+	// before they take a slot, also on interfaces (such as veth) that have no address filter.
+	Promiscuous bool
+	// Qdisc sends through the interface's queueing discipline, which is otherwise bypassed. For wires shaped by tc.
+	Qdisc bool
+}

@@ -1,0 +1,101 @@
+package linkdrv
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// recvError receives until an error comes, at most a few rounds of errorEvery.
+func recvError(d Driver) error {
+	dst := make([][]byte, 4)
+	for range 4 * errorEvery {
+		if _, err := d.Recv(dst); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestDownAndUp: a link that goes down reports it and works again under the same driver.
+func TestDownAndUp(t *testing.T) {
+	kinds(t, []int{1500, 9000}, func(t *testing.T, kind string, mtu int) {
+		namespace(t)
+		veth(t, mtu)
+		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
+		frame := []TxFrame{{Head: header(tx, rx, 50)}}
+		for _, name := range []string{"a0", "b0"} {
+			if err := netlink.LinkSetDown(link(t, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		await(t, rx, 2000) // POLLERR wakes a sleeping owner
+		if err := recvError(rx); !errors.Is(err, ErrLinkDown) || errors.Is(err, ErrLinkGone) {
+			t.Errorf("Recv: %v, want ErrLinkDown only", err)
+		}
+		if err := recvError(rx); err != nil {
+			t.Errorf("Recv reports the same event twice: %v", err)
+		}
+		for range 3 {
+			if n, err := tx.Send(frame); n != 0 || !errors.Is(err, ErrLinkDown) || errors.Is(err, ErrLinkGone) {
+				t.Errorf("Send = %d, %v; want ErrLinkDown only", n, err)
+			}
+		}
+		setUp(t, "a0")
+		setUp(t, "b0")
+		if n, err := tx.Send(frame); n != 1 || err != nil {
+			t.Fatalf("Send after up: %d, %v", n, err)
+		}
+		receive(t, rx, 1)
+	})
+}
+
+// TestGone: a deleted interface is reported for ever, and the recreated one can be opened beside.
+func TestGone(t *testing.T) {
+	kinds(t, []int{1500, 9000}, func(t *testing.T, kind string, mtu int) {
+		namespace(t)
+		veth(t, mtu)
+		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
+		frame := []TxFrame{{Head: header(tx, rx, 50)}}
+		if n, err := tx.Send(frame); n != 1 {
+			t.Fatal(n, err)
+		}
+		if err := netlink.LinkDel(link(t, "a0")); err != nil {
+			t.Fatal(err)
+		}
+		veth(t, mtu)
+		if f := receive(t, rx, 1); len(f) != 1 {
+			t.Error("the frame received before was lost")
+		}
+		for range 3 {
+			if n, err := tx.Send(frame); n != 0 || !errors.Is(err, ErrLinkGone) || !errors.Is(err, ErrLinkDown) {
+				t.Errorf("Send = %d, %v; want ErrLinkGone", n, err)
+			}
+			if err := recvError(rx); !errors.Is(err, ErrLinkGone) || !errors.Is(err, ErrLinkDown) {
+				t.Errorf("Recv: %v, want ErrLinkGone", err)
+			}
+		}
+		tx2, rx2 := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
+		if n, err := tx2.Send([]TxFrame{{Head: header(tx2, rx2, 50)}}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		receive(t, rx2, 1)
+	})
+}
+
+// TestRename: a driver follows its interface through a rename.
+func TestRename(t *testing.T) {
+	kinds(t, []int{9000}, func(t *testing.T, kind string, mtu int) {
+		namespace(t)
+		veth(t, mtu)
+		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
+		if err := netlink.LinkSetName(link(t, "a0"), "c0"); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := tx.Send([]TxFrame{{Head: header(tx, rx, 50)}}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		receive(t, rx, 1)
+	})
+}

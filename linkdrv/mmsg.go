@@ -1,0 +1,96 @@
+package linkdrv
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Receiving with recvmmsg:
+//
+//  1. the message headers point for ever at the driver's buffers, one each, so a call needs no preparation;
+//  2. one recvmmsg copies up to 32 queued frames into them;
+//  3. dst receives slices of the buffers: valid until the next call overwrites them.
+//
+// Buffers are placed so that byte 78 of a frame, where a bulk payload starts, is 64-byte aligned.
+
+const (
+	mmsgSlots = 1024    // default number of frames the socket queue holds, unless
+	mmsgBytes = 8 << 20 // that is more than so many bytes
+	maxSlots  = 1 << 16
+	// skbOverhead is what the kernel charges per frame beside its bytes rounded up to pages. Short frames cost less.
+	skbOverhead = 1280
+)
+
+// mmsg receives through the socket's ordinary queue.
+type mmsg struct {
+	*socket
+	bufs [][]byte // one per header
+	hdrs []unix.Mmsghdr
+	iovs []unix.Iovec
+	late error // met by Recv, to be reported once the frames behind it are delivered
+}
+
+func newMmsg(s *socket, slots int) (*mmsg, error) {
+	frame := maxFrame(s.info.MTU)
+	// The kernel doubles the value to account for overhead; ours is accounted for already.
+	charge := alignUp(frame, os.Getpagesize()) + skbOverhead
+	if slots == 0 {
+		slots = max(ringSlots, min(mmsgSlots, mmsgBytes/charge))
+	}
+	if err := s.setBuffer(unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, slots*charge/2); err != nil {
+		return nil, err
+	}
+	granted, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return nil, err
+	}
+	s.info.RxSlots = max(1, granted/charge)
+	d := &mmsg{socket: s, bufs: make([][]byte, RecvBatch), hdrs: make([]unix.Mmsghdr, RecvBatch), iovs: make([]unix.Iovec, RecvBatch)}
+	stride := alignUp(mmsgHeadroom+frame, cacheLine)
+	mem := make([]byte, RecvBatch*stride) // a large object: page aligned
+	for i := range d.bufs {
+		d.bufs[i] = mem[i*stride+mmsgHeadroom:][:frame:frame]
+		d.iovs[i].Base = &d.bufs[i][0]
+		d.iovs[i].SetLen(frame)
+		d.hdrs[i].Hdr.Iov = &d.iovs[i]
+		d.hdrs[i].Hdr.SetIovlen(1)
+	}
+	return d, nil
+}
+
+// Recv implements Driver.
+func (d *mmsg) Recv(dst [][]byte) (n int, err error) {
+	if len(dst) == 0 {
+		return 0, nil
+	}
+	hdrs := d.hdrs[:min(len(dst), RecvBatch)]
+	k, errno := recvmmsg(d.fd, hdrs)
+	if errno != 0 && errno != unix.EAGAIN {
+		d.late = d.judge(errno)
+		k, errno = recvmmsg(d.fd, hdrs) // frames may wait behind the error, which is cleared now
+	}
+	if errno != 0 {
+		return 0, d.nothing()
+	}
+	for i := range hdrs[:k] {
+		h := &hdrs[i]
+		if h.Hdr.Flags&unix.MSG_TRUNC != 0 || int(h.Len) > len(d.bufs[i]) {
+			d.stats.Truncated++
+			continue
+		}
+		dst[n] = d.bufs[i][:h.Len:h.Len]
+		n++
+	}
+	return n, nil
+}
+
+// nothing is what Recv reports when the queue is empty: an error once, or that the interface is gone.
+func (d *mmsg) nothing() error {
+	err := d.late
+	d.late = nil
+	if d.gone {
+		err = d.errs.gone
+	}
+	return err
+}

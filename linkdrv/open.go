@@ -1,0 +1,181 @@
+package linkdrv
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Opening, in order:
+//
+//  1. the interface is looked up in the calling thread's namespace and must be Ethernet and up;
+//  2. mdlayher/packet opens and binds the socket with a filter that rejects everything;
+//  3. the socket is configured, the receive side (ring or queue) is set up;
+//  4. the real filter replaces the first one: only now can frames arrive, none of them half configured;
+//  5. the descriptor is duplicated and the original closed, see the package comment.
+
+// Open opens the interface called ifname for frames of one EtherType.
+//
+// Errors name the remedy. An unknown interface is ErrNoLink and lists the existing ones, an interface that is down is
+// ErrLinkDown, a missing CAP_NET_RAW is os.ErrPermission.
+func Open(ifname string, o Options) (Driver, error) {
+	if o.EtherType == 0 {
+		o.EtherType = EtherType
+	}
+	ifi, err := lookup(ifname)
+	if err != nil {
+		return nil, err
+	}
+	if o.Kind == "" {
+		o.Kind = kindFor(ifi.MTU)
+	}
+	if o.Kind != KindRing && o.Kind != KindMmsg {
+		return nil, fmt.Errorf("linkdrv: unknown driver kind %q: want %q, %q, or nothing to choose by MTU", o.Kind, KindRing, KindMmsg)
+	}
+	if o.RingSlots < 0 || o.RingSlots > maxSlots {
+		return nil, fmt.Errorf("linkdrv: %d ring slots: want 1 to %d, or 0 for the default", o.RingSlots, maxSlots)
+	}
+	conn, err := packet.Listen(ifi, packet.Raw, int(o.EtherType), &packet.Config{Filter: rejectAll})
+	if err != nil {
+		return nil, explainOpen(ifname, err)
+	}
+	defer conn.Close()
+	d, err := attach(conn, ifi, o)
+	if err != nil {
+		return nil, explainOpen(ifname, err)
+	}
+	return d, nil
+}
+
+// kindFor chooses the faster driver for an MTU.
+func kindFor(mtu int) string {
+	if mtu <= 2048 {
+		return KindMmsg
+	}
+	return KindRing
+}
+
+func lookup(name string) (*net.Interface, error) {
+	ifi, err := net.InterfaceByName(name)
+	switch {
+	case err != nil:
+		return nil, unknownLink(name)
+	case len(ifi.HardwareAddr) != 6:
+		return nil, fmt.Errorf("linkdrv: %s is not an Ethernet interface: it has no 6-byte hardware address", name)
+	case ifi.Flags&net.FlagUp == 0:
+		return nil, newLinkErrors(Info{Name: name}).down
+	}
+	return ifi, nil
+}
+
+// attach turns a configured conn into a driver that owns a duplicate of its descriptor.
+func attach(conn *packet.Conn, ifi *net.Interface, o Options) (Driver, error) {
+	s, err := newSocket(conn, ifi, o)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newReceiver(s, o)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	if err := conn.SetBPF(acceptFilter(o.Promiscuous)); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// newReceiver adds the receive side of the chosen kind.
+func newReceiver(s *socket, o Options) (Driver, error) {
+	if o.Kind == KindRing {
+		return newRing(s, o.RingSlots)
+	}
+	return newMmsg(s, o.RingSlots)
+}
+
+// newSocket configures the socket for both directions; its receive side is the driver's business.
+func newSocket(conn *packet.Conn, ifi *net.Interface, o Options) (*socket, error) {
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if o.Promiscuous {
+		if err := conn.SetPromiscuous(true); err != nil {
+			return nil, err
+		}
+	}
+	fd, dupErr := -1, error(nil)
+	if err := rc.Control(func(orig uintptr) { fd, dupErr = unix.FcntlInt(orig, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, err
+	}
+	if dupErr != nil {
+		return nil, fmt.Errorf("duplicate descriptor: %w", dupErr)
+	}
+	info := Info{Name: ifi.Name, Index: ifi.Index, MAC: ifi.HardwareAddr, MTU: ifi.MTU, Kind: o.Kind}
+	s := &socket{fd: fd, info: info, errs: newLinkErrors(info)}
+	s.tx.init()
+	if err := s.configure(o); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// sndBuf bounds the bytes that wait in a real NIC's transmit queue; veth never queues.
+const sndBuf = 4 << 20
+
+func (s *socket) configure(o Options) error {
+	if !o.Qdisc {
+		if err := s.setInt(unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1, "PACKET_QDISC_BYPASS"); err != nil {
+			return err
+		}
+	}
+	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING"); err != nil {
+		return err
+	}
+	return s.setBuffer(unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sndBuf)
+}
+
+func (s *socket) setInt(level, opt, v int, name string) error {
+	if err := unix.SetsockoptInt(s.fd, level, opt, v); err != nil {
+		return fmt.Errorf("setsockopt %s: %w", name, err)
+	}
+	return nil
+}
+
+// setBuffer sets a buffer size by force, or as far as the system's limit allows without CAP_NET_ADMIN.
+func (s *socket) setBuffer(force, opt, bytes int) error {
+	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, force, bytes) == nil {
+		return nil
+	}
+	return s.setInt(unix.SOL_SOCKET, opt, bytes, "socket buffer size")
+}
+
+// rejectAll keeps frames out of a socket that is not configured yet.
+var rejectAll = assemble(bpf.RetConstant{Val: 0})
+
+// acceptFilter passes whole frames: those for this host, or all.
+func acceptFilter(promiscuous bool) []bpf.RawInstruction {
+	const whole = 1 << 18
+	if promiscuous {
+		return assemble(bpf.RetConstant{Val: whole})
+	}
+	return assemble(
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OTHERHOST, SkipTrue: 1},
+		bpf.RetConstant{Val: whole},
+		bpf.RetConstant{Val: 0},
+	)
+}
+
+func assemble(prog ...bpf.Instruction) []bpf.RawInstruction {
+	raw, err := bpf.Assemble(prog)
+	if err != nil {
+		panic("BUG: linkdrv: filter does not assemble: " + err.Error())
+	}
+	return raw
+}

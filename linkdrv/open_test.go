@@ -1,0 +1,126 @@
+package linkdrv
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+func TestOpenRefusals(t *testing.T) {
+	namespace(t)
+	veth(t, 1500)
+	if err := netlink.LinkSetDown(link(t, "b0")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, ifname string
+		o            Options
+		is           error
+		says         []string
+	}{
+		{"unknown", "eth7", Options{}, ErrNoLink, []string{`"eth7"`, "a0", "b0", "lo"}},
+		{"down", "b0", Options{}, ErrLinkDown, []string{"ip link set b0 up"}},
+		{"loopback", "lo", Options{}, nil, []string{"not an Ethernet interface"}},
+		{"kind", "a0", Options{Kind: "xdp"}, nil, []string{"ring", "mmsg", `"xdp"`}},
+		{"slots", "a0", Options{RingSlots: -1}, nil, []string{"-1 ring slots"}},
+	} {
+		d, err := Open(tc.ifname, tc.o) // no subtest: it would run on another thread, in another namespace
+		if err == nil {
+			d.Close()
+			t.Errorf("%s: opened", tc.name)
+			continue
+		}
+		if tc.is != nil && !errors.Is(err, tc.is) {
+			t.Errorf("%s: %v is not %v", tc.name, err, tc.is)
+		}
+		for _, s := range tc.says {
+			if !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: %q does not say %q", tc.name, err, s)
+			}
+		}
+	}
+}
+
+func TestOpenWithoutCapability(t *testing.T) {
+	namespace(t)
+	veth(t, 1500)
+	here, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	err = inside(here, func() error {
+		if err := dropNetRaw(); err != nil {
+			return err
+		}
+		d, err := Open("a0", Options{})
+		if err == nil {
+			d.Close()
+		}
+		return err
+	})
+	if !errors.Is(err, os.ErrPermission) {
+		t.Fatalf("%v is not os.ErrPermission", err)
+	}
+	for _, s := range []string{"CAP_NET_RAW", "setcap", "AmbientCapabilities"} {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%q does not say %q", err, s)
+		}
+	}
+}
+
+// dropNetRaw removes CAP_NET_RAW from the calling thread.
+func dropNetRaw() error {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &data[0]); err != nil {
+		return err
+	}
+	data[0].Effective &^= 1 << unix.CAP_NET_RAW
+	return unix.Capset(&hdr, &data[0])
+}
+
+func TestOpenChoosesByMTU(t *testing.T) {
+	namespace(t)
+	for _, tc := range []struct {
+		mtu  int
+		kind string
+	}{{1500, KindMmsg}, {2048, KindMmsg}, {9000, KindRing}} {
+		veth(t, tc.mtu)
+		d := open(t, "a0", Options{})
+		if i := d.Info(); i.Kind != tc.kind || i.MTU != tc.mtu || i.Name != "a0" || len(i.MAC) != 6 || i.RxSlots < 256 {
+			t.Errorf("MTU %d: %+v, want kind %s and at least 256 slots", tc.mtu, i, tc.kind)
+		}
+		if err := netlink.LinkDel(link(t, "a0")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCloseTwice(t *testing.T) {
+	namespace(t)
+	veth(t, 1500)
+	for _, kind := range []string{KindRing, KindMmsg} {
+		d := open(t, "a0", Options{Kind: kind})
+		for range 2 {
+			if err := d.Close(); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
+		if _, err := d.Send([]TxFrame{{Head: make([]byte, 60)}}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: Send after Close: %v", kind, err)
+		}
+		if _, err := d.Recv(make([][]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: Recv after Close: %v", kind, err)
+		}
+		if _, err := d.Stats(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: Stats after Close: %v", kind, err)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package linkdrv
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Receiving through the ring:
+//
+//  1. the kernel copies an arriving frame into the slot at its own head, then stores TP_STATUS_USER in the slot's status word
+//     (release); it never looks past a slot that is not its own, but drops;
+//  2. Recv loads the status word of the slot at head (acquire), checks where the kernel says the frame lies, hands out a slice
+//     of the slot, and moves head on: no system call, no copy;
+//  3. slots from tail up to head are the caller's until the next Recv, which stores TP_STATUS_KERNEL in each (release).
+//
+// Head and tail are private to the driver. Only bytes inside the slot are ever handed out, whatever the header says.
+
+// errorEvery is how many Recvs in a row may find nothing before the socket is asked for a waiting error. The ring itself cannot
+// tell that its interface is gone, and the question costs a system call.
+const errorEvery = 64
+
+// ring receives through a memory-mapped TPACKET_V2 ring.
+type ring struct {
+	*socket
+	mem   []byte              // the mapping
+	slots [][]byte            // the slots in mem
+	heads []*unix.Tpacket2Hdr // their headers
+
+	head, tail uint // slots taken and slots given back since Open; head-tail are the caller's
+	next, back int  // the same modulo len(slots)
+	empty      int  // Recvs in a row that found nothing
+}
+
+func newRing(s *socket, slots int) (*ring, error) {
+	if slots == 0 {
+		slots = ringSlots
+	}
+	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2, "PACKET_VERSION"); err != nil {
+		return nil, err
+	}
+	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_RESERVE, ringReserve, "PACKET_RESERVE"); err != nil {
+		return nil, err
+	}
+	g := layout(s.info.MTU, slots)
+	if err := unix.SetsockoptTpacketReq(s.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, g.request()); err != nil {
+		return nil, fmt.Errorf("receive ring of %v: %w", g, err)
+	}
+	mem, err := unix.Mmap(s.fd, 0, g.bytes(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map receive ring of %v: %w", g, err)
+	}
+	s.info.RxSlots = g.slots()
+	r := &ring{socket: s, mem: mem, slots: make([][]byte, g.slots()), heads: make([]*unix.Tpacket2Hdr, g.slots())}
+	for i := range r.slots {
+		off := g.offset(i)
+		r.slots[i] = mem[off : off+g.slot : off+g.slot]
+		r.heads[i] = slotHeader(r.slots[i])
+	}
+	return r, nil
+}
+
+// Recv implements Driver.
+func (r *ring) Recv(dst [][]byte) (n int, err error) {
+	r.release()
+	for n < len(dst) && r.head-r.tail < uint(len(r.slots)) {
+		h := r.heads[r.next]
+		if atomic.LoadUint32(&h.Status)&unix.TP_STATUS_USER == 0 {
+			break
+		}
+		if frame := contents(r.slots[r.next], h); frame != nil {
+			dst[n] = frame
+			n++
+		} else {
+			r.stats.Truncated++
+		}
+		r.head++
+		if r.next++; r.next == len(r.slots) {
+			r.next = 0
+		}
+	}
+	if n > 0 || len(dst) == 0 {
+		r.empty = 0
+		return n, nil
+	}
+	if r.empty++; r.empty < errorEvery && !r.gone && r.fd >= 0 {
+		return 0, nil
+	}
+	r.empty = 0
+	return 0, r.pending()
+}
+
+// release gives the slots of the previous Recv back to the kernel, oldest first.
+func (r *ring) release() {
+	for ; r.tail != r.head; r.tail++ {
+		atomic.StoreUint32(&r.heads[r.back].Status, unix.TP_STATUS_KERNEL)
+		if r.back++; r.back == len(r.slots) {
+			r.back = 0
+		}
+	}
+}
+
+// contents returns the frame in a slot, nil if it was cut short or the header points outside the slot.
+func contents(slot []byte, h *unix.Tpacket2Hdr) []byte {
+	start, size := int(h.Mac), int(h.Snaplen)
+	if h.Snaplen != h.Len || start < unix.TPACKET_HDRLEN || start+size > len(slot) {
+		return nil
+	}
+	return slot[start : start+size : start+size]
+}
+
+// Close unmaps the ring and closes the socket.
+func (r *ring) Close() error {
+	if r.mem == nil {
+		return r.socket.Close()
+	}
+	err := unix.Munmap(r.mem)
+	r.mem, r.slots, r.heads = nil, nil, nil
+	r.head, r.tail = 0, 0
+	return errors.Join(err, r.socket.Close())
+}

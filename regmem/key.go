@@ -1,0 +1,53 @@
+package regmem
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Perm is a set of accesses.
+type Perm uint8
+
+const (
+	RemoteRead  Perm = 1 << iota // the peer may fetch the bytes
+	RemoteWrite                  // the peer may store to the bytes
+
+	permAll = RemoteRead | RemoteWrite
+)
+
+func (p Perm) String() string {
+	switch p {
+	case 0:
+		return "none"
+	case RemoteRead:
+		return "read"
+	case RemoteWrite:
+		return "write"
+	case permAll:
+		return "read+write"
+	}
+	return fmt.Sprintf("invalid(%#x)", uint8(p))
+}
+
+// Key names a grant on the wire: 64 random bits, so that a key that was not told cannot be guessed. Zero is never a key.
+// A key is a secret between the two ends of a connection and is not printed in logs.
+type Key uint64
+
+// keyTries bounds the draws for one key. With 64 good bits a second draw is already a rarity; a source that repeats itself is broken.
+const keyTries = 64
+
+// newKey draws a key that is neither zero nor taken.
+func newKey(rand io.Reader, buf *[8]byte, taken func(Key) bool) (Key, error) {
+	for range keyTries {
+		if _, err := io.ReadFull(rand, buf[:]); err != nil {
+			return 0, fmt.Errorf("regmem: no randomness for a key: %w", err)
+		}
+		k := Key(binary.LittleEndian.Uint64(buf[:]))
+		if k != 0 && !taken(k) {
+			return k, nil
+		}
+	}
+	return 0, errors.New("regmem: the random source repeats itself; use crypto/rand")
+}

@@ -1,0 +1,274 @@
+package regmem
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"testing"
+)
+
+const (
+	alice uint64 = 1
+	bob   uint64 = 2
+)
+
+// mustGrant grants or ends the test.
+func mustGrant(t testing.TB, tab *Table, r *Region, owner uint64, perm Perm, off, n uint64) Key {
+	t.Helper()
+	k, err := tab.Grant(r, owner, perm, off, n)
+	if err != nil {
+		t.Fatalf("Grant(%d, %v, %d, %d): %v", owner, perm, off, n, err)
+	}
+	return k
+}
+
+// Every combination of what can be wrong with an access: the first check that fails, in the order key, owner, permission, bounds, answers.
+func TestCheckOrder(t *testing.T) {
+	tab := NewTable(rand.Reader)
+	r := &Region{ID: 7, Mem: Wrap(make([]byte, 4096))}
+	good := mustGrant(t, tab, r, alice, RemoteWrite, 0, 4096)
+	revoked := mustGrant(t, tab, r, alice, RemoteWrite, 0, 4096)
+	tab.Revoke(revoked)
+	keys := []struct {
+		k  Key
+		ok bool
+	}{{good, true}, {revoked, false}, {0, false}, {good ^ 1, false}}
+	owners := []struct {
+		owner uint64
+		ok    bool
+	}{{alice, true}, {bob, false}, {0, false}}
+	perms := []struct {
+		p  Perm
+		ok bool
+	}{{RemoteWrite, true}, {RemoteRead, false}, {RemoteRead | RemoteWrite, false}, {0, false}, {0xff, false}}
+	ranges := []struct {
+		off, n uint64
+		ok     bool
+	}{
+		{0, 4096, true}, {0, 0, true}, {4096, 0, true}, {4095, 1, true}, {100, 200, true},
+		{0, 4097, false}, {4096, 1, false}, {4097, 0, false}, {1, 4096, false},
+		{math.MaxUint64 - 7, 8, false}, {8, math.MaxUint64 - 7, false}, {math.MaxUint64, math.MaxUint64, false},
+		{math.MaxUint64, 0, false}, {0, math.MaxUint64, false}, {1 << 63, 1 << 63, false},
+	}
+	for _, k := range keys {
+		for _, o := range owners {
+			for _, p := range perms {
+				for _, g := range ranges {
+					var want error
+					switch {
+					case !k.ok:
+						want = ErrKey
+					case !o.ok:
+						want = ErrOwner
+					case !p.ok:
+						want = ErrPermission
+					case !g.ok:
+						want = ErrBounds
+					}
+					for _, cached := range []bool{false, true} {
+						tab.last = nil
+						if cached {
+							tab.Check(good, alice, RemoteWrite, 0, 0)
+						}
+						dst, reg, err := tab.Check(k.k, o.owner, p.p, g.off, g.n)
+						if err != want {
+							t.Fatalf("Check(%v, %d, %v, %d, %d), cached %t: %v, want %v", k, o.owner, p.p, g.off, g.n, cached, err, want)
+						}
+						if want != nil && (dst != nil || reg != nil) {
+							t.Fatalf("Check refused with %v but returned %d bytes, region %v", err, len(dst), reg)
+						}
+						if want == nil && (uint64(len(dst)) != g.n || uint64(cap(dst)) != g.n || dst == nil || reg != r) {
+							t.Fatalf("Check(%d, %d) returned %d bytes (capacity %d), region %v", g.off, g.n, len(dst), cap(dst), reg)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Offsets count from the start of the grant, and a grant reaches nothing beside it.
+func TestCheckWindow(t *testing.T) {
+	tab := NewTable(rand.Reader)
+	mem := make([]byte, 100)
+	k := mustGrant(t, tab, &Region{Mem: Wrap(mem)}, alice, RemoteRead|RemoteWrite, 10, 20)
+	dst, _, err := tab.Check(k, alice, RemoteRead|RemoteWrite, 5, 15)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(dst, bytes.Repeat([]byte{1}, 100))
+	for i, b := range mem {
+		if want := byte(0); i >= 15 && i < 30 {
+			want = 1
+			if b != want {
+				t.Fatalf("byte %d not reached", i)
+			}
+		} else if b != want {
+			t.Fatalf("byte %d overwritten", i)
+		}
+	}
+	for _, c := range [][2]uint64{{0, 21}, {20, 1}, {5, 16}, {math.MaxUint64 - 9, 10}} {
+		if _, _, err := tab.Check(k, alice, RemoteRead, c[0], c[1]); err != ErrBounds {
+			t.Errorf("Check(%d, %d) of a grant of 20: %v, want ErrBounds", c[0], c[1], err)
+		}
+	}
+}
+
+func TestGrantRefuses(t *testing.T) {
+	tab := NewTable(rand.Reader)
+	r := &Region{Mem: Wrap(make([]byte, 4096))}
+	closed := &Region{Mem: Wrap(make([]byte, 4096))}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		r      *Region
+		perm   Perm
+		off, n uint64
+		want   error
+	}{
+		{nil, RemoteRead, 0, 1, ErrClosed},
+		{&Region{}, RemoteRead, 0, 1, ErrClosed},
+		{closed, RemoteRead, 0, 1, ErrClosed},
+		{r, 0, 0, 1, ErrPermission},
+		{r, 4, 0, 1, ErrPermission},
+		{r, RemoteRead | 128, 0, 1, ErrPermission},
+		{r, RemoteRead, 0, 4097, ErrBounds},
+		{r, RemoteRead, 4097, 0, ErrBounds},
+		{r, RemoteRead, math.MaxUint64 - 7, 8, ErrBounds},
+	} {
+		if k, err := tab.Grant(c.r, alice, c.perm, c.off, c.n); k != 0 || !errors.Is(err, c.want) {
+			t.Errorf("Grant(%v, %v, %d, %d) = %v, want %v", c.r, c.perm, c.off, c.n, err, c.want)
+		}
+	}
+	tab.limit = 2
+	mustGrant(t, tab, r, alice, RemoteRead, 0, 0)
+	mustGrant(t, tab, r, alice, RemoteRead, 4096, 0)
+	if _, err := tab.Grant(r, alice, RemoteRead, 0, 0); !errors.Is(err, ErrQuota) {
+		t.Errorf("grant beyond the limit: %v, want ErrQuota", err)
+	}
+	if tab.Len() != 2 {
+		t.Errorf("%d keys, want 2", tab.Len())
+	}
+}
+
+// words is a random source that yields the given keys, then io.EOF.
+func words(keys ...Key) io.Reader {
+	var b []byte
+	for _, k := range keys {
+		b = binary.LittleEndian.AppendUint64(b, uint64(k))
+	}
+	return bytes.NewReader(b)
+}
+
+func TestKeysAreNeverZeroNorRepeated(t *testing.T) {
+	r := &Region{Mem: Wrap(make([]byte, 8))}
+	tab := NewTable(words(0, 0, 5, 5, 0, 5, 6))
+	for _, want := range []Key{5, 6} {
+		if k := mustGrant(t, tab, r, alice, RemoteRead, 0, 8); k != want {
+			t.Fatalf("key %d, want %d", k, want)
+		}
+	}
+	if _, err := tab.Grant(r, alice, RemoteRead, 0, 8); !errors.Is(err, io.EOF) || tab.Len() != 2 {
+		t.Errorf("grant without randomness: %v, %d keys, want EOF and 2", err, tab.Len())
+	}
+	if _, err := NewTable(words(make([]Key, 1000)...)).Grant(r, alice, RemoteRead, 0, 8); err == nil {
+		t.Error("a source of zeros yielded a key")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("NewTable(nil) did not panic")
+		}
+	}()
+	NewTable(nil)
+}
+
+func TestRevoke(t *testing.T) {
+	tab := NewTable(rand.Reader)
+	regions := []*Region{{ID: 0, Mem: Wrap(make([]byte, 8))}, {ID: 1, Mem: Wrap(make([]byte, 8))}}
+	var keys []Key
+	for i := range 12 { // region i%2, owner i%3
+		keys = append(keys, mustGrant(t, tab, regions[i%2], uint64(i%3), RemoteRead, 0, 8))
+	}
+	expect := func(what string, n int, valid func(i int) bool) {
+		t.Helper()
+		if tab.Len() != n {
+			t.Errorf("%s: %d keys, want %d", what, tab.Len(), n)
+		}
+		for i, k := range keys {
+			if _, _, err := tab.Check(k, uint64(i%3), RemoteRead, 0, 8); (err == nil) != valid(i) || err != nil && err != ErrKey {
+				t.Errorf("%s: key %d: %v", what, i, err)
+			}
+		}
+	}
+	tab.Check(keys[0], 0, RemoteRead, 0, 8) // the latest hit must be forgotten too
+	if !tab.Revoke(keys[0]) || tab.Revoke(keys[0]) || tab.Revoke(0) {
+		t.Error("Revoke does not say whether there was a key")
+	}
+	expect("Revoke", 11, func(i int) bool { return i != 0 })
+	if n := tab.RevokeOwner(1); n != 4 {
+		t.Errorf("RevokeOwner: %d, want 4", n)
+	}
+	expect("RevokeOwner", 7, func(i int) bool { return i != 0 && i%3 != 1 })
+	if err := regions[0].Close(); !errors.Is(err, ErrBusy) {
+		t.Errorf("Close of a granted region: %v, want ErrBusy", err)
+	}
+	if n := tab.RevokeRegion(regions[0]); n != 3 {
+		t.Errorf("RevokeRegion: %d, want 3", n)
+	}
+	expect("RevokeRegion", 4, func(i int) bool { return i != 0 && i%3 != 1 && i%2 != 0 })
+	if tab.RevokeRegion(regions[0])+tab.RevokeOwner(1)+tab.RevokeOwner(99)+tab.RevokeRegion(&Region{}) != 0 {
+		t.Error("something was revoked twice")
+	}
+	regions[0].InFlight = 1
+	if err := regions[0].Close(); !errors.Is(err, ErrBusy) || regions[0].Mem.Bytes() == nil {
+		t.Errorf("Close with an operation in flight: %v, want ErrBusy and the memory", err)
+	}
+	regions[0].InFlight = 0
+	for range 2 {
+		if err := regions[0].Close(); err != nil || regions[0].Mem.Bytes() != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	if tab.RevokeOwner(0)+tab.RevokeOwner(2) != 4 || tab.Len() != 0 || len(tab.owners) != 0 {
+		t.Errorf("%d keys and %d owners left", tab.Len(), len(tab.owners))
+	}
+}
+
+func TestPermString(t *testing.T) {
+	for p, want := range map[Perm]string{0: "none", 1: "read", 2: "write", 3: "read+write", 4: "invalid(0x4)"} {
+		if p.String() != want {
+			t.Errorf("Perm(%d): %s, want %s", p, p, want)
+		}
+	}
+}
+
+func TestCheckAllocs(t *testing.T) {
+	tab, keys := filled(t, 1000)
+	i := 0
+	if n := testing.AllocsPerRun(1000, func() {
+		k := keys[i%len(keys)]
+		tab.Check(k, alice, RemoteWrite, 0, 64)               // miss of the last hit
+		tab.Check(k, alice, RemoteWrite, 64, 64)              // hit
+		tab.Check(k+1, alice, RemoteWrite, 0, 64)             // each refusal
+		tab.Check(k, bob, RemoteWrite, 0, 64)                 //
+		tab.Check(k, alice, RemoteRead, 0, 64)                //
+		tab.Check(k, alice, RemoteWrite, math.MaxUint64-7, 8) //
+		i++
+	}); n != 0 {
+		t.Errorf("Check allocates %v times, want 0", n)
+	}
+}
+
+func filled(t testing.TB, n int) (*Table, []Key) {
+	tab := NewTable(rand.Reader)
+	r := &Region{Mem: Wrap(make([]byte, 1<<20))}
+	keys := make([]Key, n)
+	for i := range keys {
+		keys[i] = mustGrant(t, tab, r, alice, RemoteWrite, 0, 1<<20)
+	}
+	return tab, keys
+}
