@@ -1,0 +1,36 @@
+# The commands people type. Everything is Go: no other tool is needed.
+
+GO    ?= go
+SEEDS ?= 20000
+
+.PHONY: build demo test race sim fuzz bench clean
+
+build:            ## bin/edged, bin/edgectl, bin/edgebench
+	$(GO) build -o bin/ ./cmd/...
+
+demo: build       ## two hosts on this machine, all three benchmarks, out/demo.html
+	bin/edgebench demo -o out
+
+test: build       ## everything that must pass, as root or as a user who may make user namespaces
+	$(GO) vet ./...
+	$(GO) test -timeout 8m ./...
+
+race:             ## the same under the race detector, for the packages that have goroutines
+	$(GO) test -race -timeout 10m ./edge ./internal/ipc ./internal/daemon ./internal/metrics ./linkdrv/... ./bench/...
+
+sim:              ## any number of simulated worlds: make sim SEEDS=100000
+	$(GO) test ./internal/sim -run TestSwarm -timeout 0 -seeds $(SEEDS)
+
+FUZZTIME ?= 10s
+fuzz:             ## every decoder for FUZZTIME
+	@for p in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p 2>/dev/null | grep '^Fuzz'); do \
+			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+		done; \
+	done
+
+bench:            ## the pieces of the packet path
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./flowctl ./sched ./regmem ./remap ./linkdrv
+
+clean:
+	rm -rf bin out

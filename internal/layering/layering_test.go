@@ -1,0 +1,113 @@
+// Package layering holds the test that imports point downward only (docs/ARCHITECTURE.md).
+package layering
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// allowed lists which packages of the project each package may import; a name covers the packages below it. Test files may import more.
+var allowed = map[string]string{
+	"cmd":               "edge bench internal/daemon internal/metrics internal/ipc internal/lab",
+	"bench":             "bench edge internal/lab internal/ipc internal/daemon internal/mono linkdrv",
+	"edge":              "internal/ipc internal/daemon internal/mono linkdrv/linktest linkdrv regmem",
+	"internal/metrics":  "internal/daemon internal/engine linkdrv",
+	"internal/daemon":   "internal/engine internal/ipc internal/mono linkdrv regmem flowctl sched",
+	"internal/sim":      "internal/engine internal/mono flowctl regmem sched",
+	"internal/lab":      "internal/mono linkdrv",
+	"internal/engine":   "internal/wire internal/seqnum internal/mono flowctl sched regmem remap",
+	"internal/wire":     "",
+	"internal/ipc":      "",
+	"internal/mono":     "",
+	"internal/seqnum":   "",
+	"internal/layering": "",
+	"flowctl":           "internal/seqnum internal/mono",
+	"sched":             "",
+	"regmem":            "",
+	"remap":             "regmem",
+	"linkdrv":           "",
+	"linkdrv/linktest":  "linkdrv",
+}
+
+// pure lists the packages that must not touch the operating system.
+var pure = []string{"flowctl", "sched", "remap", "internal/engine", "internal/wire", "internal/sim", "internal/seqnum", "internal/mono"}
+
+func TestImportsPointDownward(t *testing.T) {
+	root := filepath.Join("..", "..")
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "out" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		seen++
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		dir, _ := filepath.Rel(root, filepath.Dir(path))
+		rule, may, ok := find(dir)
+		if !ok {
+			t.Errorf("%s: package %s has no layer; add it to this test and to docs/ARCHITECTURE.md", path, dir)
+			return nil
+		}
+		for _, spec := range file.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			inside, ours := strings.CutPrefix(name, "multiedge/")
+			if ours && inside != dir && !covered(inside, may) && !strings.HasPrefix(inside, dir+"/") {
+				t.Errorf("%s imports %s; %s may import: %s", path, name, rule, may)
+			}
+			if strings.HasPrefix(name, "golang.org/x/sys") && contains(pure, rule) {
+				t.Errorf("%s imports %s; %s is pure", path, name, rule)
+			}
+			if name == "unsafe" && !strings.HasSuffix(path, "_unsafe.go") {
+				t.Errorf("%s imports unsafe; that belongs in a file named *_unsafe.go", path)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 50 {
+		t.Fatalf("only %d files looked at; the test does not see the project", seen)
+	}
+}
+
+// find returns the rule of the longest name that covers dir.
+func find(dir string) (rule, may string, ok bool) {
+	for name, m := range allowed {
+		if (dir == name || strings.HasPrefix(dir, name+"/")) && len(name) > len(rule) {
+			rule, may, ok = name, m, true
+		}
+	}
+	return
+}
+
+func covered(name, may string) bool {
+	for _, m := range strings.Fields(may) {
+		if name == m || strings.HasPrefix(name, m+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
