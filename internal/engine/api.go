@@ -167,6 +167,7 @@ type Event struct {
 	Service  string
 	Text     string
 	Data     []byte
+	Notes    []Notification // EvClosed: those not taken yet
 	Advert   Advert
 }
 

@@ -339,13 +339,22 @@ func (c *conn) drained() {
 
 // leave tells the peer and the owner that the connection is over.
 func (c *conn) leave(st Status, text string) {
-	c.e.Count.ConnectionsClosed++
-	c.e.emit(Event{Kind: EvClosed, Conn: c.id, Status: st, Text: text})
+	c.tellClosed(st, text)
 	c.e.cfg.Grants.RevokeOwner(grantOwner(c.id))
 	c.dropReceived()
 	c.state, c.status = connLast, st
 	c.ctl = ctlClose
 	c.wake()
+}
+
+// tellClosed emits EvClosed with the notifications that were applied but not taken yet: the connection may be gone when the owner reads it.
+func (c *conn) tellClosed(st Status, text string) {
+	ev := Event{Kind: EvClosed, Conn: c.id, Status: st, Text: text}
+	for ; c.notes.len() > 0; c.notes.pop() {
+		ev.Notes = append(ev.Notes, *c.notes.front())
+	}
+	c.e.Count.ConnectionsClosed++
+	c.e.emit(ev)
 }
 
 // Abort ends the connection at once: operations in flight complete with st, the peer is told, EvClosed follows.
@@ -393,8 +402,7 @@ func (c *conn) finish(now mono.Time, st Status, text string) {
 	e.dropDial(c)
 	c.failOps(st)
 	if c.state != connLast {
-		e.Count.ConnectionsClosed++
-		e.emit(Event{Kind: EvClosed, Conn: c.id, Status: st, Text: text})
+		c.tellClosed(st, text)
 	}
 	c.dropReceived()
 	c.forget()

@@ -427,8 +427,7 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 		st := Status(g.Status)
 		e.dropDial(c)
 		c.failOps(StatusClosed)
-		e.Count.ConnectionsClosed++
-		e.emit(Event{Kind: EvClosed, Conn: c.id, Status: st})
+		c.tellClosed(st, "")
 		c.dropReceived()
 		c.state = connLast
 		c.forget()

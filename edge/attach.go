@@ -1,0 +1,101 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"multiedge/internal/ipc"
+)
+
+// attachTime bounds the greeting when ctx does not.
+const attachTime = 10 * time.Second
+
+// attach greets the daemon at the other end of ctl and builds the Device. It consumes ctl, and release on error.
+func attach(ctx context.Context, ctl *ipc.Conn, cfg Config, drive func() bool, release func() error) (*Device, error) {
+	d, err := greet(ctx, ctl, cfg)
+	if err != nil {
+		ctl.Close()
+		if release != nil {
+			release()
+		}
+		return nil, err
+	}
+	d.drive, d.release = drive, release
+	go d.readLoop()
+	return d, nil
+}
+
+func greet(ctx context.Context, ctl *ipc.Conn, cfg Config) (*Device, error) {
+	ctx, cancel := context.WithTimeout(ctx, attachTime)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { ctl.Close() })
+	hello := &ipc.Message{ID: 1, Kind: ipc.KindHello, Version: ipc.Version, PID: os.Getpid(), Depth: cfg.QueueDepth}
+	err := ctl.Send(hello)
+	var m *ipc.Message
+	var fds []int
+	if err == nil {
+		m, fds, err = ctl.RecvFDs()
+	}
+	if !stop() {
+		ipc.CloseFDs(fds)
+		return nil, fmt.Errorf("edge: the daemon does not answer; look at its log: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: while attaching: %v", ErrDaemonDown, err)
+	}
+	if err := checkHello(m, fds, cfg.QueueDepth); err != nil {
+		ipc.CloseFDs(fds)
+		return nil, err
+	}
+	rings, err := ipc.MapRings(fds[0], m.Rings)
+	if err != nil {
+		ipc.CloseFDs(fds)
+		return nil, err
+	}
+	ipc.CloseFDs(fds[:1])
+	return newDevice(cfg, ctl, m, rings, fds[1], fds[2]), nil
+}
+
+func checkHello(m *ipc.Message, fds []int, depth int) error {
+	switch {
+	case m.Error != nil:
+		return errorFor(m.Error.Code, m.Error.Text)
+	case m.Kind != ipc.KindHello || m.ID != 1:
+		return fmt.Errorf("%w: the daemon answers hello by %q", ErrVersion, m.Kind)
+	case m.Version != ipc.Version:
+		return fmt.Errorf("%w: the daemon speaks version %d, this library %d", ErrVersion, m.Version, ipc.Version)
+	case len(fds) != 3:
+		return fmt.Errorf("%w: the daemon sent %d descriptors instead of 3", ErrVersion, len(fds))
+	case m.Rings.Depth() != depth:
+		return fmt.Errorf("%w: the daemon made rings of depth %d instead of %d", ErrVersion, m.Rings.Depth(), depth)
+	}
+	return m.Rings.Validate()
+}
+
+func newDevice(cfg Config, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Rings, submitFD, bellFD int) *Device {
+	depth := rings.Layout().Depth()
+	d := &Device{
+		cfg: cfg, node: hello.Node, name: hello.Name, window: hello.Window,
+		ctl: ctl, rings: rings, submit: ipc.DoorbellFromFD(submitFD), bell: ipc.DoorbellFromFD(bellFD),
+		sq:    rings.SubmitProducer(),
+		slots: make([]slot, depth), free: make([]uint32, depth),
+		conns: map[uint32]*Conn{}, listeners: map[string]*Listener{}, regions: map[*Region]struct{}{},
+		deadCh: make(chan struct{}), readDone: make(chan struct{}),
+	}
+	if d.window <= 0 || d.window > depth {
+		d.window = depth
+	}
+	for i := range d.free {
+		d.free[i] = uint32(i)
+	}
+	d.freeTail.Store(uint32(depth))
+	d.kickFunc = d.kick
+	d.lead.free = sync.NewCond(&d.lead.mu)
+	d.lead.cq = rings.CompleteConsumer()
+	d.calls.pending = map[uint64]*call{}
+	d.calls.next = 2
+	return d
+}

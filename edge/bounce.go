@@ -1,0 +1,239 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+)
+
+// The bounce arena lends registered memory to ReadAt and WriteAt, whose p is ordinary memory: WriteAt copies p in, chunk by chunk, and
+// waits for the writes; ReadAt waits for the reads and copies out. One region per Device, made at the first use.
+const (
+	bounceChunk = 64 << 10 // bytes of a slot
+	bounceSlots = 32       // 2 MiB in all
+	bounceDepth = 8        // slots one call uses at once
+)
+
+const (
+	bounceOwned     int32 = iota // lent to a call, or free
+	bounceAbandoned              // the call has gone; the completion of the operation frees the slot
+)
+
+type bounceArena struct {
+	region *Region
+	mu     sync.RWMutex // copies against the unmapping of region
+	gone   bool
+	free   chan int32 // never full: there are as many places as slots
+	state  [bounceSlots]atomic.Int32
+}
+
+func (d *Device) arena(ctx context.Context) (*bounceArena, error) {
+	if a := d.bounce.Load(); a != nil {
+		return a, nil
+	}
+	d.bounceMu.Lock()
+	defer d.bounceMu.Unlock()
+	if a := d.bounce.Load(); a != nil {
+		return a, nil
+	}
+	r, err := d.RegisterContext(ctx, bounceChunk*bounceSlots)
+	if err != nil {
+		return nil, fmt.Errorf("edge: memory for ReadAt and WriteAt: %w", err)
+	}
+	a := &bounceArena{region: r, free: make(chan int32, bounceSlots)}
+	for i := range int32(bounceSlots) {
+		a.free <- i
+	}
+	d.bounce.Store(a)
+	return a, nil
+}
+
+// borrow waits for a slot.
+func (a *bounceArena) borrow(ctx context.Context) (int32, error) {
+	d := a.region.d
+	for {
+		select {
+		case b := <-a.free:
+			return b, nil
+		default:
+		}
+		if d.Poll() > 0 {
+			continue // it may have freed an abandoned slot
+		}
+		select {
+		case b := <-a.free:
+			return b, nil
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-d.deadCh:
+			return 0, d.Err()
+		}
+	}
+}
+
+// abandon gives up a slot that op may still use.
+func (a *bounceArena) abandon(b int32, op Op) {
+	a.state[b].Store(bounceAbandoned)
+	if op.d == nil || op.settled() {
+		a.completed(b)
+	}
+}
+
+// completed frees slot b if it was abandoned; the leader calls it after the operation has settled.
+func (a *bounceArena) completed(b int32) {
+	if a.state[b].CompareAndSwap(bounceAbandoned, bounceOwned) {
+		a.free <- b
+	}
+}
+
+// fill copies p into slot b, and drain the slot into p.
+func (a *bounceArena) fill(b int32, p []byte) error {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.gone {
+		return a.region.d.Err()
+	}
+	copy(a.region.bytes[int(b)*bounceChunk:], p)
+	return nil
+}
+
+func (a *bounceArena) drain(p []byte, b int32) error {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.gone {
+		return a.region.d.Err()
+	}
+	copy(p, a.region.bytes[int(b)*bounceChunk:])
+	return nil
+}
+
+// retire ends all copying; the region is about to go.
+func (a *bounceArena) retire() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone = true
+}
+
+// WriteAt writes p to the remote memory and returns when it is complete there. On error, n bytes from the start are
+// complete and any others may be.
+func (r *RemoteRegion) WriteAt(p []byte, off int64) (n int, err error) {
+	return r.WriteAtContext(context.Background(), p, off)
+}
+
+// ReadAt reads remote memory into p. It returns io.EOF when the memory ends before p does.
+func (r *RemoteRegion) ReadAt(p []byte, off int64) (n int, err error) {
+	return r.ReadAtContext(context.Background(), p, off)
+}
+
+// WriteAtContext is WriteAt that gives up waiting when ctx ends. What was started may still be written then; p is not used any more.
+func (r *RemoteRegion) WriteAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	if off < 0 || off > r.size || int64(len(p)) > r.size-off {
+		return 0, fmt.Errorf("%w: %d bytes at %d, of %d", ErrBounds, len(p), off, r.size)
+	}
+	return r.transfer(ctx, Write, p, off)
+}
+
+// ReadAtContext is ReadAt that gives up waiting when ctx ends.
+func (r *RemoteRegion) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	switch {
+	case off < 0:
+		return 0, fmt.Errorf("%w: offset %d", ErrBounds, off)
+	case off >= r.size && len(p) > 0:
+		return 0, io.EOF
+	case int64(len(p)) <= r.size-off:
+		return r.transfer(ctx, Read, p, off)
+	}
+	n, err := r.transfer(ctx, Read, p[:r.size-off], off)
+	if err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// pipeline is the chunks of one ReadAt or WriteAt in flight, a ring.
+type pipeline struct {
+	ops    [bounceDepth]Op
+	slots  [bounceDepth]int32
+	lens   [bounceDepth]int
+	head   int // oldest
+	n      int
+	posted int // bytes
+	done   int // bytes complete from the start
+}
+
+func (r *RemoteRegion) transfer(ctx context.Context, kind Kind, p []byte, off int64) (int, error) {
+	if len(p) == 0 {
+		return 0, r.conn.usable()
+	}
+	a, err := r.conn.d.arena(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var t pipeline
+	for err == nil && t.done < len(p) {
+		if t.posted == len(p) || t.n == bounceDepth {
+			err = t.retire(ctx, a, kind, p)
+		} else {
+			err = r.advance(ctx, a, &t, kind, p, off)
+		}
+	}
+	for err != nil && t.n > 0 {
+		a.abandon(t.slots[t.head], t.ops[t.head])
+		t.head, t.n = (t.head+1)%bounceDepth, t.n-1
+	}
+	return t.done, err
+}
+
+// advance posts the next chunk; without a free slot it waits for a chunk of its own first, so that calls cannot starve each other.
+func (r *RemoteRegion) advance(ctx context.Context, a *bounceArena, t *pipeline, kind Kind, p []byte, off int64) error {
+	var b int32
+	select {
+	case b = <-a.free:
+	default:
+		if t.n > 0 {
+			return t.retire(ctx, a, kind, p)
+		}
+		var err error
+		if b, err = a.borrow(ctx); err != nil {
+			return err
+		}
+	}
+	n := min(bounceChunk, len(p)-t.posted)
+	if kind == Write {
+		if err := a.fill(b, p[t.posted:t.posted+n]); err != nil {
+			return err
+		}
+	}
+	w := Work{Kind: kind, Local: a.region, LocalOff: int(b) * bounceChunk, Len: n, Remote: r, RemoteOff: int(off) + t.posted}
+	op, err := r.conn.postWait(ctx, &w, b)
+	if err != nil {
+		a.free <- b
+		return err
+	}
+	i := (t.head + t.n) % bounceDepth
+	t.ops[i], t.slots[i], t.lens[i] = op, b, n
+	t.n++
+	t.posted += n
+	return nil
+}
+
+// retire waits for the oldest chunk.
+func (t *pipeline) retire(ctx context.Context, a *bounceArena, kind Kind, p []byte) error {
+	i := t.head
+	err := t.ops[i].Wait(ctx)
+	if err != nil {
+		return err // the caller abandons the chunk with the others
+	}
+	n := t.lens[i]
+	if kind == Read {
+		if err := a.drain(p[t.done:t.done+n], t.slots[i]); err != nil {
+			return err
+		}
+	}
+	t.done += n
+	t.head, t.n = (t.head+1)%bounceDepth, t.n-1
+	a.free <- t.slots[i]
+	return nil
+}

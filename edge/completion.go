@@ -1,0 +1,177 @@
+package edge
+
+import (
+	"context"
+	"runtime"
+
+	"multiedge/internal/ipc"
+)
+
+// Poll takes what has completed from the ring, unless another goroutine does so already, and returns how many entries there were.
+// Done, Err and PollNotify then know. It never blocks.
+func (d *Device) Poll() int {
+	if !d.lead.try() {
+		return 0
+	}
+	if d.drive != nil {
+		d.drive()
+	}
+	n := d.goRound()
+	d.resign()
+	return n
+}
+
+// resign ends the caller's leadership.
+func (d *Device) resign() {
+	d.lead.handOff()
+	d.progress()
+}
+
+// sync returns when everything the daemon published before the call has been taken from the ring.
+func (d *Device) sync() {
+	// The round under way may have passed the entries in question, so the one after it counts.
+	d.wait(context.Background(), waiter{kind: waitPass, pass: d.lead.passes.Load() + 2})
+}
+
+// goRound empties the ring once. The caller leads.
+func (d *Device) goRound() (total int) {
+	l := &d.lead
+	for !l.broken && d.dead.Load() == nil {
+		n, err := l.cq.Drain(l.batch[:])
+		for i := range l.batch[:n] {
+			if !d.take(&l.batch[i]) {
+				err = ipc.ErrEntry
+				break
+			}
+		}
+		total += n
+		if err != nil {
+			l.broken = true
+			go d.fail(ErrDaemonDown) // not here: fail waits for the leader
+		}
+		if n < len(l.batch) {
+			break
+		}
+	}
+	l.passes.Add(1)
+	if l.others.Load() > 0 {
+		l.wakeAll(false)
+	}
+	if total > 0 {
+		d.progress()
+	}
+	d.payOwing()
+	return total
+}
+
+// take handles one entry. It reports false for one that cannot be right.
+func (d *Device) take(e *ipc.CQE) bool {
+	if e.Kind == ipc.CQNotify {
+		return d.notified(e)
+	}
+	i, gen := uint32(e.Token), uint32(e.Token>>32)
+	if i >= uint32(len(d.slots)) {
+		return false
+	}
+	s := &d.slots[i]
+	if !s.busy.Load() || s.gen.Load() != gen || s.conn.id != e.Conn {
+		return false
+	}
+	d.complete(i, gen, e.Status)
+	return true
+}
+
+// complete ends the operation in slot i and frees the slot. The caller leads.
+func (d *Device) complete(i, gen uint32, status ipc.Status) {
+	s := &d.slots[i]
+	c, r, bounce := s.conn, s.region, s.bounce
+	s.conn, s.region = nil, nil
+	s.busy.Store(false)
+	if status != ipc.StatusOK {
+		d.failed.add(i, gen, status)
+	}
+	if r != nil {
+		r.inflight.Add(-1)
+	}
+	idle := c.inflight.Add(-1) == 0
+	s.gen.Store(gen + 1)
+	if bounce >= 0 {
+		d.bounce.Load().completed(bounce)
+	}
+	if d.lead.followers.Load() > 0 {
+		d.lead.wake(&s.waiters)
+		if idle {
+			d.lead.wake(&c.waiters)
+		}
+	}
+	tail := d.freeTail.Load()
+	d.free[tail&uint32(len(d.free)-1)] = i
+	d.freeTail.Store(tail + 1)
+}
+
+// notified queues a notification. One for a connection that the answer to our dial has not told us of yet is kept for it.
+func (d *Device) notified(e *ipc.CQE) bool {
+	d.connMu.Lock()
+	c := d.conns[e.Conn]
+	if c == nil && d.dialing > 0 && len(d.orphans[e.Conn]) < ipc.NotifyCredit {
+		if d.orphans == nil {
+			d.orphans = map[uint32][]ipc.CQE{}
+		}
+		d.orphans[e.Conn] = append(d.orphans[e.Conn], *e)
+	}
+	d.connMu.Unlock()
+	if c == nil {
+		return true
+	}
+	ok := c.notes.push(e)
+	if d.lead.followers.Load() > 0 {
+		d.lead.wake(&c.waiters)
+	}
+	return ok
+}
+
+// leadFor takes completions until w is satisfied. The caller leads, and hands off afterwards.
+func (d *Device) leadFor(ctx context.Context, w *waiter) error {
+	l := &d.lead
+	done := ctx.Done()
+	s := &l.strategy
+	s.begin()
+	defer s.end(d)
+	for {
+		if d.drive != nil {
+			d.drive()
+		}
+		n := d.goRound()
+		if w.kind == waitPass || d.satisfied(w) {
+			return nil // the round that has just ended began after the wait did
+		}
+		if done != nil {
+			select {
+			case <-done:
+				return ctx.Err()
+			default:
+			}
+		}
+		if n > 0 && l.followers.Load() > 0 {
+			runtime.Gosched() // those just woken run now
+		}
+		if s.idle(d, n) && !d.owingFlag.Load() {
+			l.cancel.arm(ctx, d.kickFunc)
+			d.block(w, done)
+		}
+	}
+}
+
+// block sleeps until the doorbell rings: something completed, the context ended, or the Device died.
+func (d *Device) block(w *waiter, done <-chan struct{}) {
+	d.rings.SetClientAsleep(true)
+	select {
+	case <-done:
+	default:
+		if d.lead.passers.Load() == 0 && !d.lead.cq.Ready() && !d.satisfied(w) && d.dead.Load() == nil {
+			d.lead.strategy.sleep(d.bell.FD())
+		}
+	}
+	d.rings.SetClientAsleep(false)
+	d.bell.Clear()
+}

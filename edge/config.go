@@ -1,0 +1,80 @@
+package edge
+
+import (
+	"os"
+	"time"
+
+	"multiedge/internal/ipc"
+)
+
+// WaitMode is how a goroutine that waits finds out about progress.
+type WaitMode uint8
+
+const (
+	// Adaptive polls for Config.Spin, giving way to others on the core after every look, then blocks. It stops polling
+	// for a while when giving way turns out to be slow, since somebody else then needs the core.
+	Adaptive WaitMode = iota
+	// Block never polls: least processor time, a wake-up (some 30 microseconds) on each wait.
+	Block
+	// Busy polls without end: only for a process with cores to itself.
+	Busy
+)
+
+// Defaults of Config.
+const (
+	DefaultSpin       = 50 * time.Microsecond
+	DefaultQueueDepth = 1024
+)
+
+// Config says how to attach. The zero value attaches to the local daemon at its usual place.
+type Config struct {
+	Socket     string    // the daemon's control socket; empty: $EDGE_SOCKET, or /run/edged/edged.sock
+	Embedded   *Embedded // not nil: no daemon, the transport runs in this process
+	Wait       WaitMode
+	Spin       time.Duration // how long Adaptive polls; zero: DefaultSpin
+	QueueDepth int           // operations in flight on the Device, a power of two; zero: DefaultQueueDepth
+}
+
+func (c *Config) normalize() error {
+	if c.Socket == "" {
+		c.Socket = os.Getenv(ipc.SocketEnv)
+	}
+	if c.Socket == "" {
+		c.Socket = ipc.DefaultSocket
+	}
+	if c.Spin == 0 {
+		c.Spin = DefaultSpin
+	}
+	if c.QueueDepth == 0 {
+		c.QueueDepth = DefaultQueueDepth
+	}
+	if c.Wait > Busy {
+		return invalid("Config.Wait is %d; choose Adaptive, Block or Busy", c.Wait)
+	}
+	if c.Spin < 0 {
+		return invalid("Config.Spin is negative")
+	}
+	if _, err := ipc.LayoutFor(c.QueueDepth); err != nil {
+		return invalid("Config.QueueDepth: %v", err)
+	}
+	return nil
+}
+
+// DialOption modifies a connection request.
+type DialOption func(*dialOptions)
+
+type dialOptions struct {
+	ordered   bool
+	data      []byte
+	scheduler string
+}
+
+// Ordered makes every operation take effect after the one before it, in both directions, as if each had a backward fence.
+func Ordered() DialOption { return func(o *dialOptions) { o.ordered = true } }
+
+// Data sends up to 512 bytes to the side that accepts, which reads them by Conn.Data or Request.Data.
+func Data(b []byte) DialOption { return func(o *dialOptions) { o.data = b } }
+
+// Scheduler chooses how frames are spread over links: "adaptive", "wd", "wsrr" or "srr". It has an effect when this is the first
+// connection between the two nodes; others share what was chosen then.
+func Scheduler(name string) DialOption { return func(o *dialOptions) { o.scheduler = name } }

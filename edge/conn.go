@@ -1,0 +1,196 @@
+package edge
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"multiedge/internal/ipc"
+)
+
+// Conn is a connection to an application at a peer, over as many links as the two nodes share. Operations of a connection may take effect in
+// any order unless fences or Ordered say otherwise. Any number of goroutines may use it.
+type Conn struct {
+	d       *Device
+	id      uint32
+	peer    string
+	service string
+
+	inflight atomic.Int32 // operations; raised under Device.post, lowered by the leader
+	notes    notes
+	waiters  *waiter // guarded by leadership.mu
+	closing  atomic.Bool
+	ended    atomic.Pointer[endState]
+
+	mu      sync.Mutex
+	data    []byte
+	adverts map[string]*RemoteRegion
+	changed chan struct{} // closed and replaced when adverts or ended change; made when somebody waits
+}
+
+type endState struct{ err error }
+
+// Dial connects to a service at a peer, which is a node's name or its identity in hexadecimal. It returns when the peer has accepted.
+func (d *Device) Dial(ctx context.Context, peer, service string, opts ...DialOption) (*Conn, error) {
+	var o dialOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := checkNames(peer, service, o.data); err != nil {
+		return nil, err
+	}
+	m := &ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service, Ordered: o.ordered, Data: o.data, Scheduler: o.scheduler}
+	m.Timeout = timeLeft(ctx)
+	var c *Conn
+	d.dialBegins()
+	defer d.dialEnds()
+	_, err := d.call(ctx, m, &call{
+		apply: func(m *ipc.Message) { c = d.newConn(m.Conn, orElse(m.Peer, peer), service, m.Data) },
+		late:  func(m *ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: m.Conn}) },
+	})
+	if err != nil {
+		if c != nil {
+			c.Abort()
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d *Device) dialBegins() {
+	d.connMu.Lock()
+	defer d.connMu.Unlock()
+	d.dialing++
+}
+
+func (d *Device) dialEnds() {
+	d.connMu.Lock()
+	defer d.connMu.Unlock()
+	if d.dialing--; d.dialing == 0 {
+		d.orphans = nil
+	}
+}
+
+// newConn enters a connection the daemon told of, with the notifications that were faster.
+func (d *Device) newConn(id uint32, peer, service string, data []byte) *Conn {
+	c := &Conn{d: d, id: id, peer: peer, service: service, data: data, adverts: map[string]*RemoteRegion{}}
+	d.connMu.Lock()
+	defer d.connMu.Unlock()
+	d.conns[id] = c
+	for i := range d.orphans[id] {
+		c.notes.push(&d.orphans[id][i])
+	}
+	delete(d.orphans, id)
+	return c
+}
+
+// Peer returns the name of the peer's node.
+func (c *Conn) Peer() string { return c.peer }
+
+// Service returns the name that was dialled.
+func (c *Conn) Service() string { return c.service }
+
+// Device returns the Device the connection belongs to.
+func (c *Conn) Device() *Device { return c.d }
+
+// Data returns the private data of the other side: what it gave to Dial, or to Request.Accept. It must not be modified.
+func (c *Conn) Data() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.data
+}
+
+// Err returns nil while the connection lives, and why it ended.
+func (c *Conn) Err() error {
+	if s := c.ended.Load(); s != nil {
+		return s.err
+	}
+	return c.d.Err()
+}
+
+// usable returns why nothing can be posted, if so.
+func (c *Conn) usable() error {
+	if s := c.ended.Load(); s != nil {
+		return s.err
+	}
+	if c.closing.Load() {
+		return net.ErrClosed
+	}
+	return c.d.Err()
+}
+
+// Close ends the connection in good order: it takes no new operations, completes those in flight, and tells the peer.
+func (c *Conn) Close() error { return c.CloseContext(context.Background()) }
+
+// CloseContext is Close that aborts the connection when ctx ends first, and then returns its error.
+func (c *Conn) CloseContext(ctx context.Context) error {
+	if !c.beginClose() {
+		return net.ErrClosed
+	}
+	if c.Err() == nil {
+		err := c.d.wait(ctx, waiter{kind: waitIdle, conn: c})
+		if err == nil {
+			_, err = c.d.call(ctx, &ipc.Message{Kind: ipc.KindClose, Conn: c.id}, &call{})
+		}
+		if err != nil && ctx.Err() != nil {
+			c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: c.id})
+			c.finish(ErrAborted)
+			return ctx.Err()
+		}
+	}
+	c.finish(net.ErrClosed)
+	return nil
+}
+
+// Abort ends the connection at once. Operations in flight fail with ErrAborted or have been done.
+func (c *Conn) Abort() error {
+	if !c.beginClose() {
+		return net.ErrClosed
+	}
+	if c.Err() == nil {
+		c.d.call(context.Background(), &ipc.Message{Kind: ipc.KindAbort, Conn: c.id}, &call{})
+	}
+	c.finish(ErrAborted)
+	return nil
+}
+
+// beginClose reports whether the caller is the one that closes. After it nothing is posted.
+func (c *Conn) beginClose() bool {
+	c.d.post.Lock() // whoever posts has seen closing, or has posted
+	defer c.d.post.Unlock()
+	return c.closing.CompareAndSwap(false, true)
+}
+
+// finish removes a connection that the daemon has no more to say about.
+func (c *Conn) finish(err error) {
+	c.d.sync() // its last completions are in the ring
+	c.fail(err)
+	c.d.connMu.Lock()
+	defer c.d.connMu.Unlock()
+	if c.d.conns[c.id] == c {
+		delete(c.d.conns, c.id)
+	}
+}
+
+// fail ends the connection for the application. Only the first call counts. Notifications before it stay readable.
+func (c *Conn) fail(err error) {
+	if !c.ended.CompareAndSwap(nil, &endState{err}) {
+		return
+	}
+	c.announce()
+	c.d.lead.wake(&c.waiters)
+	c.d.lead.wakeAll(false)
+	c.d.kick() // the leader may be waiting for this connection
+	c.d.progress()
+}
+
+// announce wakes those who wait for a change of adverts or the end.
+func (c *Conn) announce() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}

@@ -1,0 +1,50 @@
+// Package edge gives programs remote direct memory access over plain Ethernet: reads and writes of another host's memory that
+// involve no code of its application, over as many links at once as the two hosts share.
+//
+// # Model
+//
+// A Device is an attachment to the transport: to the daemon edged, which many processes share, or to one embedded in this process
+// (Config.Embedded). Memory for operations is registered with it: a Region is pinned and shared with the transport, so that data moves
+// without further copies. A Conn joins two applications, found by node and service name. One side exports part of a Region on a Conn under a
+// name; the other imports it and obtains a RemoteRegion, the target of its operations:
+//
+//	server                                              client
+//	l, _ := dev.Listen(ctx, "store")
+//	c, _ := l.Accept(ctx)                               c, _ := dev.Dial(ctx, "server", "store")
+//	r, _ := dev.Register(1 << 20)                       local, _ := dev.Register(4096)
+//	r.Export(c, "table", edge.RemoteWrite, 0, r.Len())  table, _ := c.Import(ctx, "table")
+//	                                                    op, _ := c.Post(&edge.Work{Kind: edge.Write, Local: local,
+//	                                                        Len: 4096, Remote: table, Flags: edge.Notify, Imm: 7})
+//	n, _ := c.WaitNotify(ctx)                           err := op.Wait(ctx)
+//
+// # Operations
+//
+// Post returns at once with an Op, a value to ask (Done, Err) or to wait for (Wait). An operation that is done without error has taken
+// effect in the remote memory. Until it is done its local memory belongs to it: unchanged under a write, untouched under a read. Nothing has
+// to be released, and an Op may be dropped. Posting, waiting and polling allocate nothing.
+//
+// Operations of a connection may take effect in any order: they travel over several links. Where order matters, say so: a BackwardFence
+// operation takes effect after all earlier ones, later operations take effect after one with a ForwardFence, and Ordered at Dial puts everything
+// in order. A write with Notify tells the owner of the remote memory once every byte of it is in place; a notification says nothing
+// of other writes unless a fence does.
+//
+// RemoteRegion is also an io.ReaderAt and io.WriterAt for ordinary memory and any size, through registered memory that the Device
+// keeps for it. That costs a copy and no thought.
+//
+// # Waiting
+//
+// Any number of goroutines may use a Device and wait on it. One of them at a time looks for completions on behalf of all. It polls for a
+// moment, letting others have the core, and then blocks, because waking up costs some 30 microseconds; Config.Wait chooses otherwise. An event
+// loop of your own can wait for the descriptor of PollFD.
+//
+// # Errors
+//
+// Errors are values: errors.Is(err, edge.ErrPeerDown). Their text says what to do next. An operation that is refused for its key, bounds or
+// permission fails alone, the connection lives. When a connection ends, everything in flight on it fails; when the daemon goes away, everything on
+// the Device fails with ErrDaemonDown and nothing hangs. What a failed operation did to the remote memory is unknown, except after ErrKey,
+// ErrPermission and ErrBounds: nothing.
+//
+// # Tests
+//
+// A Fabric is a network in memory on which devices find each other by name, for tests of programs that use this package.
+package edge

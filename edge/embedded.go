@@ -1,0 +1,62 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"multiedge/internal/daemon"
+	"multiedge/linkdrv"
+)
+
+// Embedded runs the transport inside the process: the shortest path, at the price of the links being this process's alone. It needs
+// CAP_NET_RAW. Zero fields have edged's defaults.
+type Embedded struct {
+	Links []string // interfaces to use; at least one
+	Name  string   // what peers dial; empty: one made of the host's name, unique on it
+
+	EtherType uint16
+	Scheduler string // how frames are spread over links: "adaptive", "wd", "wsrr", "srr"
+	Profile   string // flow control: "default", "paper"
+	Window    int    // frames in flight per peer
+	Checksum  string // "full" or "header"
+	Poll      string // how the transport's own thread waits: "adaptive", "block", "busy"
+	OpWindow  int    // operations in flight per connection, a power of two
+
+	DialTimeout time.Duration // how long Dial waits when its context does not say
+	DeadTime    time.Duration // silence after which a peer is down
+
+	Log *slog.Logger // nil: nothing is logged
+
+	open func(name string) (linkdrv.Driver, error) // of links; nil: real interfaces
+}
+
+// openEmbedded starts a transport and attaches to it. The Device owns it.
+func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
+	e := cfg.Embedded
+	if len(e.Links) == 0 {
+		return nil, invalid("Embedded.Links is empty; name at least one interface")
+	}
+	c := daemon.Config{
+		Name: e.Name, EtherType: e.EtherType, Scheduler: e.Scheduler, Profile: e.Profile, Window: e.Window, Checksum: e.Checksum,
+		Poll: e.Poll, OpWindow: e.OpWindow, DialTimeout: e.DialTimeout, DeadTime: e.DeadTime,
+	}
+	c.Limits.Queue = max(cfg.QueueDepth, DefaultQueueDepth)
+	for _, name := range e.Links {
+		c.Links = append(c.Links, daemon.Link{Name: name})
+	}
+	o := daemon.Options{Log: e.Log}
+	if e.open != nil {
+		o.Open = func(l daemon.Link, _ linkdrv.Options) (linkdrv.Driver, error) { return e.open(l.Name) }
+	}
+	emb, err := daemon.NewEmbedded(c, o)
+	if err != nil {
+		return nil, err
+	}
+	ctl, err := emb.Attach()
+	if err != nil {
+		return nil, errors.Join(err, emb.Close())
+	}
+	return attach(ctx, ctl, cfg, emb.Drive, emb.Close)
+}

@@ -1,0 +1,123 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+
+	"multiedge/internal/ipc"
+	"multiedge/regmem"
+)
+
+// Error is one of the package's error values. Compare with errors.Is: what is returned may carry details around it.
+type Error struct {
+	text string
+	also error // errors.Is holds for it as well; may be nil
+}
+
+func (e *Error) Error() string { return "edge: " + e.text }
+
+// Unwrap returns the more general error e stands for, if any.
+func (e *Error) Unwrap() error { return e.also }
+
+// What can go wrong, and what to do next.
+var (
+	ErrNoDaemon = &Error{text: "no daemon answers; start edged, name its socket in EDGE_SOCKET or Config.Socket, or use Config.Embedded"}
+	// ErrDaemonDown ends everything on a Device whose daemon went away. Whether operations then in flight took effect is unknown.
+	ErrDaemonDown = &Error{text: "the daemon went away; open a new Device once edged runs again and dial anew"}
+
+	ErrPeerUnknown = &Error{text: "no node of that name was heard on any link; check the name, and that edged runs there on a common link (edgectl peer)"}
+	ErrPeerDown    = &Error{text: "the peer stopped answering or restarted; dial again when it is back (edgectl peer)"}
+	// ErrPeerClosed means that the other side closed the connection in good order. errors.Is(err, io.EOF) holds too.
+	ErrPeerClosed = &Error{text: "the peer closed the connection", also: io.EOF}
+	ErrNoService  = &Error{text: "nobody at the peer listens for that service; start the server or check the service's name"}
+	ErrRefused    = &Error{text: "the service refused the connection"}
+	ErrTimeout    = &Error{text: "no answer in time; check the links (edgectl link) or allow more time", also: os.ErrDeadlineExceeded}
+	ErrMTU        = &Error{text: "no frame size works on the path; give the links and switches between the peers the same MTU (edgectl doctor)"}
+	ErrVersion    = &Error{text: "versions differ; upgrade so that library, daemon and peer are of the same release"}
+
+	ErrKey        = &Error{text: "the remote memory is not exported (any more); import it again"}
+	ErrRevoked    = &Error{text: "the peer revoked the remote memory; import it again once it is exported anew", also: ErrKey}
+	ErrPermission = &Error{text: "the remote memory does not allow this access; export it with that permission"}
+	ErrBounds     = &Error{text: "the range lies outside the memory; check offset and length against Len and Size"}
+
+	ErrAborted = &Error{text: "the connection was aborted by this side", also: net.ErrClosed}
+	ErrAgain   = &Error{text: "the queue is full; wait for an operation in flight, or use PostWait"}
+	ErrBusy    = &Error{text: "operations in flight use the region; wait for them first"}
+	ErrLimit   = &Error{text: "a quota of the daemon is reached; release what is not needed or raise the limit in its configuration"}
+	ErrDenied  = &Error{text: "this user may not use the daemon; join the group of its socket or ask its owner"}
+	ErrExists  = &Error{text: "the name is taken; choose another or end the present use"}
+	ErrInvalid = &Error{text: "invalid argument"}
+)
+
+// ErrMemlock is wrapped by errors of Register when the memory cannot be pinned; their text has the remedy.
+var ErrMemlock = regmem.ErrMemlock
+
+var errNoConn = &Error{text: "the daemon has no such connection", also: net.ErrClosed}
+
+// statusError maps how an operation ended to its error, without allocation; nil is success.
+var statusError = func() (t [256]error) {
+	for i := range t {
+		t[i] = fmt.Errorf("edge: operation failed with unknown status %d; upgrade the library", i)
+	}
+	for s, err := range map[ipc.Status]error{
+		ipc.StatusOK: nil, ipc.StatusKey: ErrKey, ipc.StatusOwner: ErrKey, ipc.StatusPermission: ErrPermission, ipc.StatusBounds: ErrBounds,
+		ipc.StatusClosed: ErrPeerClosed, ipc.StatusPeerDown: ErrPeerDown, ipc.StatusPeerUnknown: ErrPeerUnknown,
+		ipc.StatusNoService: ErrNoService, ipc.StatusRefused: ErrRefused, ipc.StatusLimit: ErrLimit, ipc.StatusAborted: ErrAborted,
+		ipc.StatusTimeout: ErrTimeout, ipc.StatusMTU: ErrMTU, ipc.StatusVersion: ErrVersion,
+		ipc.StatusLocal: ErrBounds, ipc.StatusNoConn: errNoConn,
+	} {
+		t[s] = err
+	}
+	return t
+}()
+
+var codeError = map[string]error{
+	ipc.CodeInvalid: ErrInvalid, ipc.CodeUnknownKind: ErrVersion, ipc.CodeMemlock: ErrMemlock, ipc.CodeBusy: ErrBusy,
+	ipc.CodeExists: ErrExists, ipc.CodeNoRegion: ErrInvalid, ipc.CodeDraining: ErrDaemonDown, ipc.CodeDenied: ErrDenied,
+	ipc.CodeVersion: ErrVersion,
+}
+
+// errorFor turns a code and text of the daemon into an error that wraps one of the package's values where there is one.
+func errorFor(code, text string) error {
+	err := codeError[code]
+	if s, ok := ipc.StatusFor(code); ok && err == nil {
+		err = statusError[s]
+	}
+	switch {
+	case err == nil && text == "":
+		return fmt.Errorf("edge: the daemon answered %q", code)
+	case err == nil:
+		return fmt.Errorf("edge: %s", text)
+	case text == "":
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, text)
+}
+
+// closedError says why the daemon ended a connection.
+func closedError(code, text string) error {
+	if code == ipc.StatusOK.Code() || code == ipc.StatusClosed.Code() || code == "" {
+		return ErrPeerClosed
+	}
+	return errorFor(code, text)
+}
+
+// dialDaemonError says why the control socket at path cannot be used.
+func dialDaemonError(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w (tried %s)", ErrNoDaemon, path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w (socket %s)", ErrDenied, path)
+	}
+	return fmt.Errorf("edge: connecting to the daemon: %w", err)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}

@@ -1,0 +1,221 @@
+package edge
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"multiedge/internal/ipc"
+)
+
+// backlog is how many requests wait for Accept before others are refused.
+const backlog = 128
+
+// Listener waits for connections to a service.
+type Listener struct {
+	d       *Device
+	service string
+	queue   chan *Request
+	once    sync.Once
+	ended   chan struct{}
+	err     error // set before ended is closed
+}
+
+// Request is a peer's wish to connect. Answer it by Accept or Refuse.
+type Request struct {
+	conn *Conn
+}
+
+// Listen offers a service on this node under a name.
+func (d *Device) Listen(ctx context.Context, service string) (*Listener, error) {
+	if err := checkNames("", service, nil); err != nil {
+		return nil, err
+	}
+	l := &Listener{d: d, service: service, queue: make(chan *Request, backlog), ended: make(chan struct{})}
+	d.connMu.Lock()
+	if d.listeners[service] != nil {
+		d.connMu.Unlock()
+		return nil, ErrExists
+	}
+	d.listeners[service] = l // before the request: its answer may be overtaken by nothing
+	d.connMu.Unlock()
+	late := func(*ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindUnlisten, Service: service}) }
+	if _, err := d.call(ctx, &ipc.Message{Kind: ipc.KindListen, Service: service}, &call{late: late}); err != nil {
+		l.fail(err)
+		d.dropListener(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+func (d *Device) dropListener(l *Listener) {
+	d.connMu.Lock()
+	defer d.connMu.Unlock()
+	if d.listeners[l.service] == l {
+		delete(d.listeners, l.service)
+	}
+}
+
+// incoming queues a request, or refuses it when nobody takes them.
+func (d *Device) incoming(m *ipc.Message) {
+	d.connMu.Lock()
+	l := d.listeners[m.Service]
+	d.connMu.Unlock()
+	if l == nil {
+		go d.tell(&ipc.Message{Kind: ipc.KindRefuse, Conn: m.Conn, Text: "the service has just closed"})
+		return
+	}
+	r := &Request{conn: d.newConn(m.Conn, m.Peer, m.Service, m.Data)}
+	select {
+	case l.queue <- r:
+		select {
+		case <-l.ended:
+			l.refuseAll()
+		default:
+		}
+	default:
+		go r.Refuse("too many requests wait; try again later")
+	}
+}
+
+// Service returns the name of the service.
+func (l *Listener) Service() string { return l.service }
+
+// Next waits for a request.
+func (l *Listener) Next(ctx context.Context) (*Request, error) {
+	for {
+		select {
+		case r := <-l.queue:
+			if r.conn.Err() == nil { // else the peer gave up meanwhile
+				return r, nil
+			}
+			r.conn.finish(net.ErrClosed)
+			continue
+		default:
+		}
+		select {
+		case r := <-l.queue:
+			if r.conn.Err() == nil {
+				return r, nil
+			}
+			r.conn.finish(net.ErrClosed)
+		case <-l.ended:
+			return nil, l.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Accept waits for a connection. Requests that fail while they are being accepted are passed over.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	for {
+		r, err := l.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c, err := r.Accept(ctx, nil)
+		if err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close withdraws the service and refuses the requests that wait. Accepted connections live on.
+func (l *Listener) Close() error {
+	if !l.fail(net.ErrClosed) {
+		return net.ErrClosed
+	}
+	_, err := l.d.call(context.Background(), &ipc.Message{Kind: ipc.KindUnlisten, Service: l.service}, &call{})
+	l.d.dropListener(l)
+	l.refuseAll()
+	if l.d.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (l *Listener) fail(err error) (first bool) {
+	l.once.Do(func() {
+		l.err = err
+		close(l.ended)
+		first = true
+	})
+	return first
+}
+
+func (l *Listener) refuseAll() {
+	for {
+		select {
+		case r := <-l.queue:
+			go r.Refuse("the service has just closed")
+		default:
+			return
+		}
+	}
+}
+
+// Peer returns the name of the peer's node.
+func (r *Request) Peer() string { return r.conn.peer }
+
+// Data returns the private data of the peer's Dial.
+func (r *Request) Data() []byte { return r.conn.Data() }
+
+// Accept establishes the connection, sending up to 512 bytes of private data to the peer's Conn.Data.
+func (r *Request) Accept(ctx context.Context, data []byte) (*Conn, error) {
+	c := r.conn
+	if err := checkNames("", c.service, data); err != nil {
+		return nil, err
+	}
+	if _, err := c.d.call(ctx, &ipc.Message{Kind: ipc.KindAccept, Conn: c.id, Data: data}, &call{}); err != nil {
+		if ctx.Err() != nil {
+			c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: c.id})
+		}
+		c.closing.Store(true)
+		c.finish(err)
+		return nil, err
+	}
+	return c, nil
+}
+
+// Refuse turns the peer down; its Dial fails with ErrRefused and the reason.
+func (r *Request) Refuse(reason string) error {
+	c := r.conn
+	c.d.tell(&ipc.Message{Kind: ipc.KindRefuse, Conn: c.id, Text: reason[:min(len(reason), ipc.MaxText)]})
+	c.closing.Store(true)
+	c.finish(net.ErrClosed)
+	return c.d.Err()
+}
+
+// checkNames checks what goes into set-up messages.
+func checkNames(peer, service string, data []byte) error {
+	switch {
+	case service == "" || len(service) > ipc.MaxName:
+		return invalid("a service's name has 1 to %d bytes, %q has %d", ipc.MaxName, service, len(service))
+	case len(peer) > ipc.MaxName:
+		return invalid("a peer's name has at most %d bytes, %q has %d", ipc.MaxName, peer, len(peer))
+	case len(data) > ipc.MaxData:
+		return invalid("%d bytes of private data; at most %d can be sent", len(data), ipc.MaxData)
+	}
+	return nil
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// timeLeft is what remains until ctx's deadline, zero without one.
+func timeLeft(ctx context.Context) time.Duration {
+	at, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(time.Until(at), time.Millisecond)
+}

@@ -1,0 +1,157 @@
+package edge
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"multiedge/internal/ipc"
+)
+
+// Kind is what an operation does.
+type Kind uint8
+
+const (
+	Write Kind = Kind(ipc.OpWrite) // local memory to remote memory
+	Read  Kind = Kind(ipc.OpRead)  // remote memory to local memory
+)
+
+// Flags modify an operation; each is independent of the others.
+type Flags uint8
+
+const (
+	// BackwardFence: takes effect after every earlier operation of the connection.
+	BackwardFence Flags = Flags(ipc.FlagBackwardFence)
+	// ForwardFence: later operations of the connection take effect after this one.
+	ForwardFence Flags = Flags(ipc.FlagForwardFence)
+	// Notify: once a write is complete at the remote memory, its owner receives a Notification with Work.Imm.
+	Notify Flags = Flags(ipc.FlagNotify)
+)
+
+// MaxInline is the number of bytes a Work can carry by value.
+const MaxInline = ipc.MaxInline
+
+// Work describes one operation. Post copies it, including Inline; the caller may reuse it at once. The memory that Local names is the
+// operation's until it is done: do not change it under a write, nor use it under a read.
+type Work struct {
+	Kind      Kind
+	Flags     Flags
+	Imm       uint32 // handed to the peer with Notify
+	Local     *Region
+	LocalOff  int
+	Len       int
+	Remote    *RemoteRegion
+	RemoteOff int
+	Inline    []byte // of a write, up to MaxInline bytes instead of Local, LocalOff and Len
+}
+
+// Op is an operation in flight or done: a small value to keep or to drop as you like. Nothing has to be released. The zero Op is done.
+type Op struct {
+	d    *Device
+	slot uint32
+	gen  uint32
+}
+
+// slot is one place in the table of operations in flight. An operation is done when the generation of its slot has moved on; what
+// went wrong, if anything, is then in Device.failed. Posting fills the fields of a free slot; the leader empties them.
+type slot struct {
+	gen     atomic.Uint32
+	busy    atomic.Bool
+	bounce  int32 // slot of the bounce arena that is freed when its owner has gone; -1: none
+	conn    *Conn
+	region  *Region
+	waiters *waiter // guarded by leadership.mu
+}
+
+// settled reports whether the operation can make no further progress. It does not look at the completion ring.
+func (o *Op) settled() bool {
+	return o.d == nil || o.d.slots[o.slot].gen.Load() != o.gen || o.d.dead.Load() != nil
+}
+
+// Done reports whether the operation has ended, looking at the completion ring if nobody else does.
+func (o Op) Done() bool {
+	if o.settled() {
+		return true
+	}
+	o.d.Poll()
+	return o.settled()
+}
+
+// Err returns nil for an operation that succeeded or is still in flight, and otherwise what went wrong. A failure is
+// remembered until 65,536 later operations of the Device have failed as well.
+func (o Op) Err() error {
+	if o.d == nil {
+		return nil
+	}
+	if o.d.slots[o.slot].gen.Load() == o.gen {
+		return o.d.Err()
+	}
+	return statusError[o.d.failed.get(o.slot, o.gen)]
+}
+
+// Wait waits until the operation has ended and returns Err, or the error of ctx when that ends first; the operation is then still in flight.
+func (o Op) Wait(ctx context.Context) error {
+	if o.settled() {
+		return o.Err()
+	}
+	if err := o.d.wait(ctx, waiter{kind: waitOp, op: o}); err != nil {
+		return err
+	}
+	return o.Err()
+}
+
+// WaitAll waits for every operation and returns the first failure in the order of ops, or the error of ctx when that ends first.
+func WaitAll(ctx context.Context, ops []Op) error {
+	var first error
+	for i := range ops {
+		err := ops[i].Wait(ctx)
+		if err != nil && !ops[i].settled() {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// maxFailures is how many failures a Device remembers.
+const maxFailures = 1 << 16
+
+// failures remembers how operations failed, by slot and generation, so that success needs no memory at all.
+type failures struct {
+	any   atomic.Bool
+	mu    sync.Mutex
+	byOp  map[uint64]ipc.Status
+	order []uint64 // ring of the last maxFailures keys
+	next  int
+}
+
+func opKey(slot, gen uint32) uint64 { return uint64(gen)<<32 | uint64(slot) }
+
+func (f *failures) add(slot, gen uint32, s ipc.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := opKey(slot, gen)
+	if f.byOp == nil {
+		f.byOp = map[uint64]ipc.Status{}
+	}
+	if len(f.order) < maxFailures {
+		f.order = append(f.order, k)
+	} else {
+		delete(f.byOp, f.order[f.next])
+		f.order[f.next] = k
+		f.next = (f.next + 1) % maxFailures
+	}
+	f.byOp[k] = s
+	f.any.Store(true)
+}
+
+func (f *failures) get(slot, gen uint32) ipc.Status {
+	if !f.any.Load() {
+		return ipc.StatusOK
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.byOp[opKey(slot, gen)]
+}

@@ -1,0 +1,222 @@
+package edge
+
+import (
+	"context"
+
+	"multiedge/internal/ipc"
+	"multiedge/regmem"
+)
+
+// Post starts an operation and returns at once. It allocates nothing. ErrAgain means that the queue is full.
+func (c *Conn) Post(w *Work) (Op, error) {
+	op, err := c.postOne(w, -1)
+	if err == ErrAgain && c.d.Poll() > 0 {
+		op, err = c.postOne(w, -1)
+	}
+	return op, err
+}
+
+// PostBatch starts the operations of ws in order, waking the daemon once, and stores them in ops, which must be as long. It returns how
+// many were started, and why not all; ErrAgain means that the queue is full.
+func (c *Conn) PostBatch(ws []Work, ops []Op) (int, error) {
+	if len(ops) < len(ws) {
+		return 0, invalid("PostBatch: %d operations and room for %d results", len(ws), len(ops))
+	}
+	n, err := c.postBatch(ws, ops)
+	if err == ErrAgain && c.d.Poll() > 0 {
+		var m int
+		m, err = c.postBatch(ws[n:], ops[n:])
+		n += m
+	}
+	return n, err
+}
+
+// PostWait is Post that waits for room.
+func (c *Conn) PostWait(ctx context.Context, w *Work) (Op, error) { return c.postWait(ctx, w, -1) }
+
+func (c *Conn) postWait(ctx context.Context, w *Work, bounce int32) (Op, error) {
+	for {
+		op, err := c.postOne(w, bounce)
+		if err != ErrAgain {
+			return op, err
+		}
+		if err := c.d.wait(ctx, waiter{kind: waitRoom, conn: c}); err != nil {
+			return Op{}, err
+		}
+	}
+}
+
+func (c *Conn) postOne(w *Work, bounce int32) (Op, error) {
+	d := c.d
+	d.post.Lock()
+	op, err := c.put(w, bounce)
+	wake := err == nil && d.sq.Publish()
+	if wake {
+		d.submit.Ring()
+	}
+	d.post.Unlock()
+	return op, err
+}
+
+func (c *Conn) postBatch(ws []Work, ops []Op) (n int, err error) {
+	d := c.d
+	d.post.Lock()
+	for n < len(ws) {
+		if ops[n], err = c.put(&ws[n], -1); err != nil {
+			break
+		}
+		n++
+	}
+	if n > 0 && d.sq.Publish() {
+		d.submit.Ring()
+	}
+	d.post.Unlock()
+	return n, err
+}
+
+// put checks w and writes it to the submission ring. The caller holds d.post and publishes.
+func (c *Conn) put(w *Work, bounce int32) (Op, error) {
+	d := c.d
+	if err := c.usable(); err != nil {
+		return Op{}, err
+	}
+	e := &d.sqe
+	if err := c.encode(w, e); err != nil {
+		return Op{}, err
+	}
+	if d.detached || !c.room() {
+		return Op{}, ErrAgain
+	}
+	i := d.free[d.freeHead&uint32(len(d.free)-1)]
+	d.freeHead++
+	s := &d.slots[i]
+	gen := s.gen.Load()
+	s.conn, s.region, s.bounce = c, w.Local, bounce
+	if len(w.Inline) > 0 {
+		s.region = nil
+	}
+	c.inflight.Add(1)
+	if s.region != nil {
+		s.region.inflight.Add(1)
+	}
+	s.busy.Store(true)
+	e.Token = opKey(i, gen)
+	d.sq.Put(e)
+	return Op{d: d, slot: i, gen: gen}, nil
+}
+
+// room reports whether an operation can be put. The caller holds d.post.
+func (c *Conn) room() bool {
+	d := c.d
+	if int(c.inflight.Load()) >= d.window || d.freeHead == d.freeTail.Load() {
+		return false
+	}
+	n, err := d.sq.Room()
+	if err != nil {
+		go d.fail(ErrDaemonDown)
+	}
+	return n > 0
+}
+
+// encode checks w against its memory and fills e, all but the token. The caller holds d.post, which keeps regions open.
+func (c *Conn) encode(w *Work, e *ipc.SQE) error {
+	r := w.Remote
+	if r == nil || r.conn != c {
+		return errRemote
+	}
+	if r.revoked.Load() {
+		return ErrRevoked
+	}
+	n := w.Len
+	if len(w.Inline) > 0 {
+		n = len(w.Inline)
+	}
+	if n < 0 || w.RemoteOff < 0 || int64(w.RemoteOff) > r.size || int64(n) > r.size-int64(w.RemoteOff) {
+		return ErrBounds
+	}
+	switch {
+	case w.Kind == Write && r.perm&regmem.RemoteWrite == 0, w.Kind == Read && r.perm&regmem.RemoteRead == 0:
+		return ErrPermission
+	case w.Kind != Write && w.Kind != Read, w.Flags&^(BackwardFence|ForwardFence|Notify) != 0:
+		return errKind
+	case w.Kind == Read && (w.Flags&Notify != 0 || len(w.Inline) > 0):
+		return errReadFlags
+	case len(w.Inline) > MaxInline:
+		return errInline
+	}
+	e.Op, e.Flags, e.Conn, e.Imm = uint8(w.Kind), uint8(w.Flags), c.id, w.Imm
+	e.Key, e.RemoteOff = uint64(r.key), uint64(w.RemoteOff)
+	if len(w.Inline) > 0 {
+		e.InlineLen = uint8(len(w.Inline))
+		e.Region, e.LocalOff, e.Len = 0, 0, 0
+		e.Inline = [ipc.MaxInline]byte{}
+		copy(e.Inline[:], w.Inline)
+		return nil
+	}
+	l := w.Local
+	if l == nil || l.d != c.d || l.closed {
+		return errLocal
+	}
+	if w.LocalOff < 0 || w.LocalOff > l.size || n > l.size-w.LocalOff {
+		return ErrBounds
+	}
+	e.InlineLen = 0
+	e.Region, e.LocalOff, e.Len = l.id, uint64(w.LocalOff), uint64(n)
+	return nil
+}
+
+var (
+	errRemote    = invalid("Work.Remote must be a RemoteRegion imported on this connection")
+	errLocal     = invalid("Work.Local must be an open Region of the same Device; or use Inline")
+	errKind      = invalid("Work.Kind must be Write or Read, and Work.Flags known flags")
+	errReadFlags = invalid("a Read takes neither Notify nor Inline")
+	errInline    = invalid("Work.Inline holds more than MaxInline bytes; use a Region")
+)
+
+// credit returns the notifications that c's owner consumed to the daemon. The caller holds d.post. It reports false when there was no room.
+func (d *Device) credit(c *Conn) bool {
+	if d.detached || d.dead.Load() != nil {
+		return true
+	}
+	room, err := d.sq.Room()
+	if err != nil {
+		go d.fail(ErrDaemonDown)
+	}
+	if room == 0 {
+		return false
+	}
+	n := c.notes.takeOwed()
+	if n == 0 {
+		return true
+	}
+	d.sqe = ipc.SQE{Op: ipc.OpCredit, Conn: c.id, Imm: n}
+	d.sq.Put(&d.sqe)
+	if d.sq.Publish() {
+		d.submit.Ring()
+	}
+	return true
+}
+
+// returnCredit gives credit of c back now, or as soon as the ring has room.
+func (d *Device) returnCredit(c *Conn) {
+	d.post.Lock()
+	defer d.post.Unlock()
+	if !d.credit(c) {
+		d.owing = append(d.owing, c)
+		d.owingFlag.Store(true)
+	}
+}
+
+// payOwing retries credit that did not fit before.
+func (d *Device) payOwing() {
+	if !d.owingFlag.Load() {
+		return
+	}
+	d.post.Lock()
+	defer d.post.Unlock()
+	for len(d.owing) > 0 && d.credit(d.owing[len(d.owing)-1]) {
+		d.owing[len(d.owing)-1] = nil
+		d.owing = d.owing[:len(d.owing)-1]
+	}
+	d.owingFlag.Store(len(d.owing) > 0)
+}

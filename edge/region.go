@@ -1,0 +1,165 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"multiedge/internal/ipc"
+	"multiedge/regmem"
+)
+
+// Perm is what a peer may do with exported memory.
+type Perm = regmem.Perm
+
+// Permissions.
+const (
+	RemoteRead  = regmem.RemoteRead
+	RemoteWrite = regmem.RemoteWrite
+)
+
+// Region is registered memory: pinned, zeroed at first, and shared with the transport, which reads and writes it directly. It belongs to the
+// Device; the bytes belong to the application except for ranges of operations in flight and of exports that a peer writes.
+type Region struct {
+	d        *Device
+	id       uint32
+	size     int
+	mem      *regmem.Memory
+	bytes    []byte
+	inflight atomic.Int32 // operations that use it; raised under Device.post
+	closed   bool         // guarded by Device.post
+}
+
+// Register returns a new region of size bytes. An error that wraps ErrMemlock says how to allow more pinned memory.
+func (d *Device) Register(size int) (*Region, error) {
+	return d.RegisterContext(context.Background(), size)
+}
+
+// RegisterContext is Register that gives up when ctx ends.
+func (d *Device) RegisterContext(ctx context.Context, size int) (*Region, error) {
+	if size <= 0 {
+		return nil, invalid("a region of %d bytes; ask for one byte at least", size)
+	}
+	c := &call{late: func(m *ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindDeregister, Region: m.Region}) }}
+	m, err := d.call(ctx, &ipc.Message{Kind: ipc.KindRegister, Size: uint64(size)}, c)
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.mapRegion(m, c.fds, size)
+	if err != nil {
+		d.tell(&ipc.Message{Kind: ipc.KindDeregister, Region: m.Region})
+	}
+	return r, err
+}
+
+// mapRegion consumes fds.
+func (d *Device) mapRegion(m *ipc.Message, fds []int, size int) (*Region, error) {
+	if len(fds) != 1 || m.Size < uint64(size) || m.Size > 1<<62 {
+		ipc.CloseFDs(fds)
+		return nil, fmt.Errorf("%w: the answer to a registration has %d descriptors and %d bytes", ErrVersion, len(fds), m.Size)
+	}
+	mem, err := regmem.Map(fds[0], int(m.Size))
+	if err != nil {
+		ipc.CloseFDs(fds)
+		return nil, err
+	}
+	r := &Region{d: d, id: m.Region, size: size, mem: mem, bytes: mem.Bytes()[:size:size]}
+	d.connMu.Lock()
+	if d.regions != nil {
+		d.regions[r] = struct{}{}
+	}
+	gone := d.regions == nil
+	d.connMu.Unlock()
+	if gone {
+		mem.Close()
+		return nil, d.deadErr()
+	}
+	return r, nil
+}
+
+// Bytes returns the memory. No slice of it may be used once Region.Close or Device.Close was called: the addresses are gone then.
+func (r *Region) Bytes() []byte { return r.bytes }
+
+// Len returns the size in bytes.
+func (r *Region) Len() int { return r.size }
+
+// Close revokes all exports of the region, unpins and unmaps it. ErrBusy: operations in flight use it; nothing has happened then.
+func (r *Region) Close() error {
+	r.d.Poll() // what has completed is not in flight
+	if err := r.beginClose(); err != nil {
+		return err
+	}
+	if r.d.Err() == nil {
+		_, err := r.d.call(context.Background(), &ipc.Message{Kind: ipc.KindDeregister, Region: r.id}, &call{})
+		if err != nil && r.d.Err() == nil {
+			r.d.post.Lock()
+			r.closed = false
+			r.d.post.Unlock()
+			return err
+		}
+	}
+	r.d.connMu.Lock()
+	_, mine := r.d.regions[r]
+	delete(r.d.regions, r)
+	r.d.connMu.Unlock()
+	if !mine {
+		return nil // Device.Close unmapped it
+	}
+	return r.mem.Close()
+}
+
+func (r *Region) beginClose() error {
+	r.d.post.Lock()
+	defer r.d.post.Unlock()
+	if r.closed {
+		return fmt.Errorf("edge: region: %w", regmem.ErrClosed)
+	}
+	if r.inflight.Load() > 0 && r.d.Err() == nil {
+		return ErrBusy
+	}
+	r.closed = true
+	return nil
+}
+
+// Grant is memory exported to the peer of one connection.
+type Grant struct {
+	conn *Conn
+	key  uint64
+	name string
+}
+
+// Export lets the peer of c access bytes off to off+n of the region, and announces them under name, by which the peer imports them. The
+// export ends with Revoke, with the region, or with the connection.
+func (r *Region) Export(c *Conn, name string, perm Perm, off, n int) (*Grant, error) {
+	switch {
+	case c == nil || c.d != r.d:
+		return nil, invalid("Export: the connection must be of the region's Device")
+	case name == "" || len(name) > ipc.MaxName:
+		return nil, invalid("Export: a name has 1 to %d bytes, this one %d", ipc.MaxName, len(name))
+	case perm == 0 || perm&^(RemoteRead|RemoteWrite) != 0:
+		return nil, invalid("Export: choose RemoteRead, RemoteWrite or both")
+	case off < 0 || n <= 0 || off > r.size || n > r.size-off:
+		return nil, fmt.Errorf("%w: export of %d bytes from %d, of a region of %d", ErrBounds, n, off, r.size)
+	}
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	m := &ipc.Message{Kind: ipc.KindExport, Conn: c.id, Region: r.id, Off: uint64(off), Size: uint64(n), Perm: uint8(perm), Name: name}
+	m, err := r.d.call(context.Background(), m, &call{})
+	if err != nil {
+		return nil, err
+	}
+	return &Grant{conn: c, key: m.Key, name: name}, nil
+}
+
+// Name returns the name of the export.
+func (g *Grant) Name() string { return g.name }
+
+// Revoke ends the export. When it returns, no access by the peer follows; the peer's operations fail with ErrKey.
+func (g *Grant) Revoke() error {
+	if err := g.conn.Err(); err != nil {
+		return nil // the export ended with the connection
+	}
+	_, err := g.conn.d.call(context.Background(), &ipc.Message{Kind: ipc.KindRevoke, Conn: g.conn.id, Key: g.key}, &call{})
+	return err
+}

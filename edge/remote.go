@@ -1,0 +1,92 @@
+package edge
+
+import (
+	"context"
+	"sync/atomic"
+
+	"multiedge/internal/ipc"
+	"multiedge/regmem"
+)
+
+// RemoteRegion is memory that the peer of a connection exported. It is an io.ReaderAt and io.WriterAt, and the target of Work.
+type RemoteRegion struct {
+	conn    *Conn
+	name    string
+	key     regmem.Key
+	size    int64
+	perm    Perm
+	revoked atomic.Bool
+}
+
+// Import returns the memory that the peer exports under name, waiting until it does so.
+func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
+	for {
+		r, changed := c.lookup(name)
+		if r != nil {
+			return r, nil
+		}
+		if err := c.usable(); err != nil {
+			return nil, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.d.deadCh:
+			return nil, c.d.Err()
+		}
+	}
+}
+
+// lookup returns what the peer exports under name, or a channel that is closed at the next change.
+func (c *Conn) lookup(name string) (*RemoteRegion, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.adverts[name]; r != nil {
+		return r, nil
+	}
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return nil, c.changed
+}
+
+// maxAdverts bounds what a peer can make us remember.
+const maxAdverts = 1 << 16
+
+func (c *Conn) advertised(m *ipc.Message) {
+	size := int64(m.Size)
+	if size < 0 || int64(int(size)) != size {
+		return // no int can address it
+	}
+	r := &RemoteRegion{conn: c, name: m.Name, key: regmem.Key(m.Key), size: size, perm: Perm(m.Perm)}
+	c.mu.Lock()
+	if len(c.adverts) < maxAdverts || c.adverts[m.Name] != nil {
+		c.adverts[m.Name] = r
+	}
+	c.mu.Unlock()
+	c.announce()
+}
+
+func (c *Conn) withdrawn(key uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, r := range c.adverts {
+		if r.key == regmem.Key(key) {
+			r.revoked.Store(true)
+			delete(c.adverts, name)
+		}
+	}
+}
+
+// Name returns the name under which the peer exported the memory.
+func (r *RemoteRegion) Name() string { return r.name }
+
+// Size returns the size in bytes.
+func (r *RemoteRegion) Size() int64 { return r.size }
+
+// Perm returns what is allowed.
+func (r *RemoteRegion) Perm() Perm { return r.perm }
+
+// Conn returns the connection the memory was imported on.
+func (r *RemoteRegion) Conn() *Conn { return r.conn }

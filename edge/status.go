@@ -1,0 +1,28 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+
+	"multiedge/internal/ipc"
+)
+
+// Status returns what the transport says of itself, as the JSON that edgectl -j prints; what is one of "status", "link", "peer", "conn",
+// "region", "client". An answer of several pages comes as an array of them.
+func (d *Device) Status(ctx context.Context, what string) (json.RawMessage, error) {
+	var pages []json.RawMessage
+	for {
+		m, err := d.call(ctx, &ipc.Message{Kind: ipc.KindStatus, What: what, Page: len(pages)}, &call{})
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, m.Body)
+		if m.More && len(pages) < 1<<16 {
+			continue
+		}
+		if len(pages) == 1 {
+			return pages[0], nil
+		}
+		return json.Marshal(pages)
+	}
+}

@@ -1,0 +1,114 @@
+package edge
+
+import (
+	"context"
+	"sync"
+)
+
+// Waiting is combining. One goroutine at a time, the leader, takes completions from the ring, for everybody. Others that wait, the followers,
+// are parked and woken when what they wait for has happened, or when the leader is satisfied and one of them must lead.
+//
+// No wake-up is lost: the leader changes what is waited for (a slot's generation, a queue) before it looks for waiters, and a
+// follower enters the tables before it looks at what it waits for.
+
+type waitKind uint8
+
+const (
+	waitOp   waitKind = iota // op is settled
+	waitNote                 // conn has a notification or has ended
+	waitRoom                 // conn may have room for an operation
+	waitPass                 // the leader has been round the ring once, from its beginning
+	waitIdle                 // conn has no operation in flight
+)
+
+// waiter is what one goroutine waits for. A waiter is in the follower list, and in the list of its kind, from enlist to delist.
+type waiter struct {
+	kind waitKind
+	op   Op
+	conn *Conn
+	pass uint64 // of waitPass: done when leadership.passes has reached it
+
+	ch         chan struct{} // one token: look again
+	leads      bool          // leadership has been handed to this waiter; guarded by leadership.mu
+	next, prev *waiter       // followers
+	sibling    *waiter       // in the list of the slot or connection
+}
+
+var waiterPool = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
+
+// wait waits for what w describes, leading if nobody does. It returns nil when that happened or the Device died, else ctx's error.
+func (d *Device) wait(ctx context.Context, want waiter) error {
+	w := waiterPool.Get().(*waiter)
+	ch := w.ch
+	*w = want
+	w.ch = ch
+	err := d.await(ctx, w)
+	select {
+	case <-w.ch:
+	default:
+	}
+	*w = waiter{ch: ch}
+	waiterPool.Put(w)
+	return err
+}
+
+func (d *Device) await(ctx context.Context, w *waiter) error {
+	l := &d.lead
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if l.enlist(w) {
+		err := d.leadFor(ctx, w)
+		d.resign()
+		return err
+	}
+	if w.kind == waitPass {
+		d.kick() // a blocked leader must go round
+	}
+	for {
+		if d.satisfied(w) {
+			l.delist(w)
+			return nil
+		}
+		select {
+		case <-w.ch:
+		case <-ctx.Done():
+			if d.satisfied(w) {
+				l.delist(w)
+				return nil
+			}
+			l.delist(w)
+			return ctx.Err()
+		}
+		if l.assume(w) {
+			err := d.leadFor(ctx, w)
+			d.resign()
+			return err
+		}
+	}
+}
+
+// satisfied reports whether w has what it waits for. A dead Device satisfies everybody.
+func (d *Device) satisfied(w *waiter) bool {
+	if d.dead.Load() != nil {
+		return true
+	}
+	switch w.kind {
+	case waitOp:
+		return w.op.settled()
+	case waitNote:
+		return !w.conn.notes.empty() || w.conn.Err() != nil
+	case waitRoom:
+		return d.hasRoom(w.conn) || w.conn.usable() != nil
+	case waitIdle:
+		return w.conn.inflight.Load() == 0
+	default:
+		return d.lead.passes.Load() >= w.pass
+	}
+}
+
+func (d *Device) hasRoom(c *Conn) bool {
+	d.post.Lock()
+	defer d.post.Unlock()
+	return d.detached || c.room()
+}

@@ -1,0 +1,314 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/internal/ipc"
+)
+
+// Many goroutines share a device: every operation completes once, every notification is seen once.
+func TestManyGoroutines(t *testing.T) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			ctx := testContext(t)
+			p := newDuo(t, m.cfg, 1<<16)
+			const workers, each = 16, 200
+			var wg sync.WaitGroup
+			for w := range workers {
+				wg.Add(2)
+				go func() {
+					defer wg.Done()
+					for i := range each {
+						op, err := p.out.PostWait(ctx, &Work{Kind: Write, Local: p.local, LocalOff: 64 * w, Len: 64, Remote: p.remote,
+							RemoteOff: 64 * w, Flags: Notify, Imm: uint32(w*each + i)})
+						if err == nil {
+							err = op.Wait(ctx)
+						}
+						if err != nil {
+							t.Errorf("worker %d, operation %d: %v", w, i, err)
+							return
+						}
+					}
+				}()
+				go func() {
+					defer wg.Done()
+					for range each {
+						if _, err := p.in.WaitNotify(ctx); err != nil {
+							t.Errorf("worker %d: %v", w, err)
+							return
+						}
+					}
+				}()
+			}
+			wg.Wait()
+			if _, ok := p.in.PollNotify(); ok {
+				t.Error("a notification too many")
+			}
+			if n := p.client.lead.followers.Load() + p.client.lead.others.Load() + p.out.inflight.Load() + p.local.inflight.Load(); n != 0 {
+				t.Errorf("%d left behind", n)
+			}
+		})
+	}
+}
+
+// waitersOfEveryKind starts a goroutine for each way to wait and returns their errors once all wait.
+func waitersOfEveryKind(t *testing.T, ctx context.Context, p *duo) <-chan error {
+	t.Helper()
+	p.f.setHold(true)
+	w := Work{Kind: Write, Inline: []byte{1}, Remote: p.remote}
+	l, err := p.client.Listen(ctx, "unused")
+	must(t, err)
+	var ops []Op
+	for {
+		op, err := p.out.Post(&w)
+		if err == ErrAgain {
+			break
+		}
+		must(t, err)
+		ops = append(ops, op)
+	}
+	errs := make(chan error, 8)
+	for i, f := range []func() error{
+		func() error { return ops[0].Wait(ctx) },
+		func() error { return ops[1].Wait(ctx) },
+		func() error { return ops[1].Wait(ctx) },
+		func() error { _, err := p.out.WaitNotify(ctx); return err },
+		func() error { _, err := p.out.PostWait(ctx, &w); return err },
+		func() error { _, err := p.out.Import(ctx, "never"); return err },
+		func() error { _, err := l.Accept(ctx); return err },
+		func() error { _, err := p.remote.WriteAtContext(ctx, make([]byte, 200), 0); return err },
+	} {
+		go func() {
+			if err := f(); err != nil {
+				errs <- err
+			} else {
+				errs <- fmt.Errorf("waiter %d got what it waited for", i)
+			}
+		}()
+	}
+	for p.client.lead.followers.Load() < 5 {
+		runtime.Gosched()
+	}
+	return errs
+}
+
+func TestDaemonDies(t *testing.T) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			cfg := m.cfg
+			cfg.QueueDepth = ipc.MinDepth
+			p := newDuo(t, cfg, 4096)
+			_, err := p.remote.WriteAt([]byte{1}, 0)
+			must(t, err)
+			errs := waitersOfEveryKind(t, testContext(t), p)
+			p.cend.end()
+			for range 8 {
+				if err := <-errs; !errors.Is(err, ErrDaemonDown) {
+					t.Errorf("waiter: %v", err)
+				}
+			}
+			if _, err := p.client.Register(1); !errors.Is(err, ErrDaemonDown) {
+				t.Errorf("register: %v", err)
+			}
+			if _, err := p.out.Post(&Work{}); !errors.Is(err, ErrDaemonDown) {
+				t.Errorf("post: %v", err)
+			}
+			if p.client.Arm() {
+				t.Error("armed a dead device")
+			}
+			must(t, p.local.Close())
+			p.out.Close()
+		})
+	}
+}
+
+func TestCloseUnderWaiters(t *testing.T) {
+	p := newDuo(t, Config{QueueDepth: ipc.MinDepth}, 4096)
+	_, err := p.remote.WriteAt([]byte{1}, 0)
+	must(t, err)
+	errs := waitersOfEveryKind(t, testContext(t), p)
+	must(t, p.client.Close())
+	for range 8 {
+		if err := <-errs; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("waiter: %v", err)
+		}
+	}
+	must(t, p.client.Close())
+}
+
+func TestCancelWakes(t *testing.T) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			cfg := m.cfg
+			cfg.QueueDepth = ipc.MinDepth
+			p := newDuo(t, cfg, 4096)
+			_, err := p.remote.WriteAt([]byte{1}, 0)
+			must(t, err)
+			ctx, cancel := context.WithCancel(testContext(t))
+			errs := waitersOfEveryKind(t, ctx, p)
+			cancel()
+			for range 8 {
+				if err := <-errs; !errors.Is(err, context.Canceled) {
+					t.Errorf("waiter: %v", err)
+				}
+			}
+			if l := &p.client.lead; l.head != nil || l.followers.Load() != 0 || l.taken {
+				t.Errorf("waiters left behind: %+v", l.head)
+			}
+		})
+	}
+}
+
+// The leader leaves while others wait: one of them must go on.
+func TestHandOff(t *testing.T) {
+	p := newDuo(t, Config{Wait: Block}, 4096)
+	p.f.setHold(true)
+	post := func() Op {
+		op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+		must(t, err)
+		return op
+	}
+	a, b := post(), post()
+	leading, cancel := context.WithCancel(testContext(t))
+	left := make(chan error, 2)
+	go func() { left <- a.Wait(leading) }()
+	for !func() bool { p.client.lead.mu.Lock(); defer p.client.lead.mu.Unlock(); return p.client.lead.taken }() {
+		runtime.Gosched()
+	}
+	go func() { left <- b.Wait(testContext(t)) }()
+	for p.client.lead.followers.Load() == 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	p.f.release()
+	must(t, <-left)
+	must(t, a.Wait(testContext(t)))
+}
+
+func TestPollFD(t *testing.T) {
+	p := newDuo(t, Config{}, 4096)
+	fd, err := p.client.PollFD()
+	must(t, err)
+	if again, err := p.client.PollFD(); err != nil || again != fd {
+		t.Fatalf("second descriptor %d, %v", again, err)
+	}
+	for i := range 200 {
+		op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+		must(t, err)
+		if i%2 == 1 { // a leader takes the completion away
+			go p.client.sync()
+		}
+		for !op.Done() {
+			if !p.client.Arm() {
+				continue
+			}
+			pfd := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, err := unix.Poll(pfd, 5000)
+			for err == unix.EINTR {
+				n, err = unix.Poll(pfd, 5000)
+			}
+			if n != 1 {
+				t.Fatalf("round %d: poll says %d, %v", i, n, err)
+			}
+		}
+	}
+}
+
+// A daemon that writes nonsense is a dead daemon, and nothing worse.
+func TestHostileDaemon(t *testing.T) {
+	for name, entry := range map[string]ipc.CQE{
+		"slot out of range":    {Kind: ipc.CQComplete, Token: 1 << 20},
+		"idle slot":            {Kind: ipc.CQComplete, Token: 5},
+		"wrong generation":     {Kind: ipc.CQComplete, Token: 77 << 32},
+		"unknown kind":         {Kind: 9},
+		"notification unasked": {Kind: ipc.CQNotify, Conn: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newDuo(t, Config{}, 4096)
+			p.f.setHold(true)
+			op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+			must(t, err)
+			p.f.mu.Lock()
+			n := 1
+			if entry.Kind == ipc.CQNotify {
+				entry.Conn = p.out.id
+				n = ipc.NotifyCredit + 1
+			}
+			for range n {
+				p.cend.complete(&entry)
+			}
+			p.cend.publish()
+			p.f.mu.Unlock()
+			if err := op.Wait(testContext(t)); !errors.Is(err, ErrDaemonDown) {
+				t.Fatalf("operation: %v", err)
+			}
+		})
+	}
+}
+
+func TestWindowWordsAndStrategy(t *testing.T) {
+	p := newDuo(t, Config{Spin: time.Hour}, 4096)
+	p.f.setHold(true)
+	op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+	must(t, err)
+	var done atomic.Bool
+	waited := make(chan error, 1)
+	go func() { waited <- op.Wait(testContext(t)); done.Store(true) }()
+	for !p.cend.rings.ClientPolling() { // an adaptive waiter says that it polls
+		runtime.Gosched()
+	}
+	p.f.release()
+	must(t, <-waited)
+	if p.cend.rings.ClientPolling() {
+		t.Error("still flagged as polling")
+	}
+}
+
+func TestStrategyGivesUpYielding(t *testing.T) {
+	p := newDuo(t, Config{Spin: time.Hour}, 4096)
+	d := p.client
+	var s strategy
+	s.begin()
+	if s.idle(d, 0) {
+		t.Fatal("blocks at the first look")
+	}
+	if s.idle(d, 3) || s.since != 0 {
+		t.Fatal("progress does not restart the polling")
+	}
+	s.noYield = 1 << 62 // as after a slow yield
+	if !s.idle(d, 0) || s.polling {
+		t.Fatal("polls although others need the core")
+	}
+	d.cfg.Wait = Busy
+	if s.idle(d, 0) {
+		t.Fatal("Busy blocks")
+	}
+	d.cfg.Wait = Block
+	if !s.idle(d, 0) {
+		t.Fatal("Block polls")
+	}
+	s.end(d)
+}
+
+func TestFailuresAreBounded(t *testing.T) {
+	var f failures
+	for i := range uint32(maxFailures + 10) {
+		f.add(i%8, i, ipc.StatusKey)
+	}
+	if len(f.byOp) != maxFailures || f.get(0, 0) != ipc.StatusOK || f.get(1, 9) != ipc.StatusOK || f.get(2, 10) != ipc.StatusKey {
+		t.Fatalf("%d failures remembered", len(f.byOp))
+	}
+}

@@ -1,0 +1,208 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"multiedge/linkdrv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Severity of a Finding.
+const (
+	FindingOK      = "ok"
+	FindingWarning = "warning" // works, but worse than it could
+	FindingProblem = "problem" // does not work, or not for long
+)
+
+// Finding is one thing doctor looked at.
+type Finding struct {
+	Severity string `json:"severity"`
+	About    string `json:"about"`
+	Text     string `json:"text"`
+	Remedy   string `json:"remedy,omitempty"` // what to do; empty if all is well
+}
+
+// CheckHost examines what a daemon needs of the host for the given links. It needs no daemon. Capabilities and limits are those of the calling
+// process.
+func CheckHost(links []string) []Finding {
+	var f findings
+	f.capability(unix.CAP_NET_RAW, "CAP_NET_RAW", FindingProblem, "packet sockets can be opened", "no packet socket can be opened",
+		"run edged as root, or setcap cap_net_raw,cap_ipc_lock+ep on its binary, or AmbientCapabilities= in the unit")
+	f.memlock()
+	for _, name := range links {
+		f.iface(name)
+	}
+	return f
+}
+
+type findings []Finding
+
+func (f *findings) add(severity, about, text, remedy string) {
+	*f = append(*f, Finding{severity, about, text, remedy})
+}
+
+// hasCapability reports whether the process has an effective capability.
+func hasCapability(c int) bool {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&hdr, &data[0]) != nil {
+		return false
+	}
+	return data[c/32].Effective&(1<<(c%32)) != 0
+}
+
+func (f *findings) capability(c int, name, severity, good, bad, remedy string) {
+	if hasCapability(c) {
+		f.add(FindingOK, name, good, "")
+		return
+	}
+	f.add(severity, name, bad, remedy)
+}
+
+// memlock looks at how much memory can be registered.
+func (f *findings) memlock() {
+	if hasCapability(unix.CAP_IPC_LOCK) {
+		f.add(FindingOK, "memlock", "CAP_IPC_LOCK is held: registered memory is limited by limits.pinned only", "")
+		return
+	}
+	var rl unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &rl); err != nil {
+		f.add(FindingWarning, "memlock", "the limit cannot be read: "+err.Error(), "")
+		return
+	}
+	const remedy = "grant CAP_IPC_LOCK, set LimitMEMLOCK=infinity in the unit, or raise \"ulimit -l\""
+	switch {
+	case rl.Cur == unix.RLIM_INFINITY:
+		f.add(FindingOK, "memlock", "no limit", "")
+	case rl.Cur < 64<<20:
+		f.add(FindingProblem, "memlock", fmt.Sprintf("all clients together can register %v", Size(rl.Cur)), remedy)
+	default:
+		f.add(FindingWarning, "memlock", fmt.Sprintf("all clients together can register %v", Size(rl.Cur)), remedy)
+	}
+}
+
+// iface looks at one interface.
+func (f *findings) iface(name string) {
+	about := "link " + name
+	ifi, err := net.InterfaceByName(name)
+	switch {
+	case err != nil:
+		f.add(FindingProblem, about, "there is no such interface", "choose one of: "+strings.Join(interfaces(), ", "))
+		return
+	case len(ifi.HardwareAddr) != 6:
+		f.add(FindingProblem, about, "this is not an Ethernet interface", "choose one of: "+strings.Join(interfaces(), ", "))
+		return
+	case ifi.Flags&net.FlagUp == 0:
+		f.add(FindingProblem, about, "the interface is down", "ip link set "+name+" up")
+		return
+	case ifi.Flags&net.FlagRunning == 0:
+		f.add(FindingProblem, about, "the interface is up but has no carrier", "check the cable, or that the other end is up")
+	default:
+		f.add(FindingOK, about, "up and running", "")
+	}
+	f.mtu(about, name, ifi.MTU)
+	f.offloads(about, name)
+}
+
+// mtu advises on frame sizes. One more page per frame costs 5 to 10 %; frames of 1500 cost two thirds of the throughput.
+func (f *findings) mtu(about, name string, mtu int) {
+	switch {
+	case mtu < 576:
+		f.add(FindingProblem, about, fmt.Sprintf("MTU %d is too small", mtu), "ip link set "+name+" mtu 9000, if the switch carries that")
+	case mtu <= 2048:
+		f.add(FindingWarning, about, fmt.Sprintf("MTU %d: about a third of what jumbo frames reach", mtu), "ip link set "+name+" mtu 9000, if the switch and every peer carry that")
+	default:
+		f.add(FindingOK, about, fmt.Sprintf("MTU %d", mtu), "")
+	}
+}
+
+// offloads looks at what a NIC does to received frames. Offloads of TCP and IP do not know this protocol and leave its frames alone.
+func (f *findings) offloads(about, name string) {
+	if on, ok := largeReceive(name); ok && on {
+		f.add(FindingWarning, about, "large receive offload is on, which some NICs apply to every frame", "ethtool -K "+name+" lro off")
+	} else {
+		f.add(FindingOK, about, "offloads leave this protocol's frames alone", "")
+	}
+	if usecs, ok := rxDelay(name); ok && usecs > 8 {
+		f.add(FindingWarning, about, fmt.Sprintf("the NIC delays receive interrupts by up to %d us", usecs), "ethtool -C "+name+" adaptive-rx off rx-usecs 0, where latency matters")
+	}
+}
+
+// facts examines a running daemon: its own rights and the state of its links.
+func (d *Daemon) facts(snap *Snapshot) []Finding {
+	names := make([]string, 0, len(snap.Links))
+	for i := range snap.Links {
+		name := snap.Links[i].Name
+		if snap.Links[i].Device != "" {
+			name = snap.Links[i].Device
+		}
+		names = append(names, name)
+	}
+	var f findings
+	if d.listener != nil || d.watch != nil {
+		f = CheckHost(names)
+	}
+	for i := range snap.Links {
+		f.running(&snap.Links[i])
+	}
+	for i := range snap.Peers {
+		f.peer(&snap.Peers[i])
+	}
+	if len(snap.Peers) == 0 {
+		f.add(FindingWarning, "peers", "no other node was heard on any link", "start edged on another host of the same Ethernet segment; check VLANs and that switches pass EtherType "+snap.Status.EtherType)
+	}
+	return f
+}
+
+// running looks at a link as the daemon uses it.
+func (f *findings) running(l *LinkStatus) {
+	about := "link " + l.Name
+	if !l.Up {
+		f.add(FindingProblem, about, "not in use: "+orElse(l.Error, "the interface is missing or down"), "bring the interface up; edged will use it within two seconds")
+		return
+	}
+	text := fmt.Sprintf("%s driver with %d receive slots", l.Driver, l.RxSlots)
+	switch {
+	case l.Driver == linkdrv.KindRing && l.RxSlots > 512:
+		f.add(FindingWarning, about, text+": a ring that large leaves the cache and costs 10 to 15 %", "leave slots out of the configuration, or set 256")
+	case l.RxSlots < 64:
+		f.add(FindingWarning, about, text+": bursts will be dropped", "set slots = 256")
+	default:
+		f.add(FindingOK, about, text, "")
+	}
+	received, dropped := l.Kernel["received"], l.Kernel["dropped"]
+	if dropped*1000 > received+dropped {
+		f.add(FindingWarning, about, fmt.Sprintf("the kernel dropped %d of %d frames: the daemon was not quick enough", dropped, received+dropped),
+			"give edged a core of its own, set poll = \"busy\", or raise slots")
+	}
+	if l.Kernel["truncated"] > 0 {
+		f.add(FindingWarning, about, fmt.Sprintf("%d frames were longer than a slot", l.Kernel["truncated"]), "set the same MTU at both ends")
+	}
+}
+
+// peer looks at the ways to a node.
+func (f *findings) peer(p *PeerStatus) {
+	for _, path := range p.Paths {
+		if path.State != "good" {
+			f.add(FindingWarning, "peer "+p.Name, fmt.Sprintf("path over %s is %s", path.Link, path.State), "check that link at both ends: edgectl link, edgectl peer")
+		}
+	}
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func interfaces() (names []string) {
+	all, _ := net.Interfaces()
+	for _, ifi := range all {
+		names = append(names, ifi.Name)
+	}
+	return names
+}

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"multiedge/internal/ipc"
+)
+
+// Embedded is a daemon inside the process that uses it: the same shard, sessions and rings, without a socket file and a second process.
+type Embedded struct {
+	d      *Daemon
+	cancel context.CancelFunc
+	done   chan struct{}
+	once   sync.Once
+}
+
+var embeddedCount atomic.Uint64
+
+// NewEmbedded starts an embedded daemon. cfg is edged's; Socket, Group, Mode and Metrics are not used. An empty Name becomes one
+// that no other process has. Links are opened in the network namespace of the calling thread.
+func NewEmbedded(cfg Config, o Options) (*Embedded, error) {
+	if cfg.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "localhost"
+		}
+		cfg.Name = fmt.Sprintf("%.40s-%d-%d", host, os.Getpid(), embeddedCount.Add(1))
+	}
+	d, err := prepare(cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.keeper.start(); err != nil {
+		d.Close()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	e := &Embedded{d: d, cancel: cancel, done: make(chan struct{})}
+	d.running.Store(true)
+	go func() {
+		defer close(e.done)
+		d.Run(ctx)
+	}()
+	<-d.ready
+	return e, nil
+}
+
+// Attach returns a new connected client end that speaks the daemon's protocol, hello first. It is the caller's to close.
+func (e *Embedded) Attach() (*ipc.Conn, error) {
+	ours, theirs, err := ipc.Pair()
+	if err != nil {
+		return nil, err
+	}
+	e.d.serve(ours)
+	return theirs, nil
+}
+
+// Drive runs one iteration of the shard on the calling goroutine, which has to wait anyway: no thread switch lies between it and the
+// wire. It returns false when somebody else runs iterations at this moment; the shard's own thread steps back and the next call will
+// succeed. It neither blocks nor allocates.
+func (e *Embedded) Drive() bool { return e.d.shard.drive() }
+
+// Daemon returns the daemon itself, for its status.
+func (e *Embedded) Daemon() *Daemon { return e.d }
+
+// Close stops the transport: peers are told, links are closed, attached clients see the end of their socket. It waits until everything is
+// released and may be called more than once.
+func (e *Embedded) Close() error {
+	e.once.Do(e.cancel)
+	<-e.done
+	return nil
+}

@@ -1,0 +1,366 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"multiedge/internal/ipc"
+	"multiedge/linkdrv"
+	"multiedge/linkdrv/linktest"
+	"multiedge/regmem"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// deadline is how long any single step of a test may take on a loaded machine. Nothing waits that long when it works.
+const deadline = 10 * time.Second
+
+type testLog struct{ t *testing.T }
+
+func (w testLog) Write(b []byte) (int, error) { w.t.Logf("%s", b); return len(b), nil }
+
+func logTo(t *testing.T) *slog.Logger {
+	if !testing.Verbose() {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// nodes starts two embedded daemons, a and b, joined by n links in memory.
+func nodes(t *testing.T, n int, change func(*Config)) (a, b *Embedded) {
+	t.Helper()
+	ends := map[string]linkdrv.Driver{}
+	var linksA, linksB []Link
+	for k := range n {
+		x, y := linktest.PairN(k, 9000, 256)
+		nameA, nameB := fmt.Sprintf("a%d", k), fmt.Sprintf("b%d", k)
+		ends[nameA], ends[nameB] = x, y
+		linksA, linksB = append(linksA, Link{Name: nameA}), append(linksB, Link{Name: nameB})
+	}
+	o := Options{Log: logTo(t), Version: "test", Open: func(l Link, _ linkdrv.Options) (linkdrv.Driver, error) { return ends[l.Name], nil }}
+	start := func(name string, links []Link) *Embedded {
+		cfg := Config{Name: name, Links: links, Poll: "block", DialTimeout: 2 * time.Second}
+		if change != nil {
+			change(&cfg)
+		}
+		e, err := NewEmbedded(cfg, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	}
+	return start("a", linksA), start("b", linksB)
+}
+
+// testClient speaks the daemon's protocol by hand: what a hostile client can do, it can do.
+type testClient struct {
+	t        *testing.T
+	conn     *ipc.Conn
+	in       chan *ipc.Message
+	events   []*ipc.Message
+	id       uint64
+	rings    *ipc.Rings
+	sq       *ipc.SubmitProducer
+	cq       *ipc.CompleteConsumer
+	bell     *ipc.Doorbell
+	complete *ipc.Doorbell
+	window   int
+	spare    []ipc.CQE
+	regions  []*regmem.Memory
+}
+
+// open attaches without hello.
+func open(t *testing.T, e *Embedded) *testClient {
+	t.Helper()
+	conn, err := e.Attach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &testClient{t: t, conn: conn, in: make(chan *ipc.Message, 4096)}
+	t.Cleanup(c.close)
+	return c
+}
+
+// attach opens a client with rings.
+func attach(t *testing.T, e *Embedded, depth int) *testClient {
+	t.Helper()
+	c := open(t, e)
+	if err := c.hello(depth); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// hello gets the rings and starts receiving messages.
+func (c *testClient) hello(depth int) error {
+	m, fds, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: depth})
+	if err != nil {
+		return err
+	}
+	c.rings, err = ipc.MapRings(fds[0], m.Rings)
+	if err != nil {
+		return err
+	}
+	ipc.CloseFDs(fds[:1])
+	c.bell, c.complete = ipc.DoorbellFromFD(fds[1]), ipc.DoorbellFromFD(fds[2])
+	c.sq, c.cq, c.window = c.rings.SubmitProducer(), c.rings.CompleteConsumer(), m.Window
+	go c.receive()
+	return nil
+}
+
+// exchange sends a request and receives the next message: for use before the receiving goroutine runs.
+func (c *testClient) exchange(m *ipc.Message) (*ipc.Message, []int, error) {
+	c.id++
+	m.ID = c.id
+	if err := c.conn.Send(m); err != nil {
+		return nil, nil, err
+	}
+	reply, fds, err := c.conn.RecvFDs()
+	if err == nil && reply.Error != nil {
+		err = reply.Error
+	}
+	return reply, fds, err
+}
+
+func (c *testClient) receive() {
+	defer close(c.in)
+	for {
+		m, fds, err := c.conn.RecvFDs()
+		if err != nil {
+			return
+		}
+		if len(fds) > 0 {
+			mem, err := regmem.Map(fds[0], int(m.Size))
+			if err != nil {
+				ipc.CloseFDs(fds)
+				return
+			}
+			c.regions = append(c.regions, mem)
+		}
+		c.in <- m
+	}
+}
+
+// close is the client's death as the daemon sees it.
+func (c *testClient) close() {
+	c.conn.Close()
+	if c.rings == nil {
+		return
+	}
+	for range c.in {
+	}
+	for _, m := range c.regions {
+		m.Close()
+	}
+	c.rings.Close()
+	c.bell.Close()
+	c.complete.Close()
+	c.rings = nil
+}
+
+// send sends a request whose reply is taken later.
+func (c *testClient) send(m *ipc.Message) uint64 {
+	c.t.Helper()
+	c.id++
+	m.ID = c.id
+	if err := c.conn.Send(m); err != nil {
+		c.t.Fatalf("sending %s: %v", m.Kind, err)
+	}
+	return c.id
+}
+
+// message waits for the next message that fits.
+func (c *testClient) message(what string, fits func(*ipc.Message) bool) *ipc.Message {
+	c.t.Helper()
+	for i, m := range c.events {
+		if fits(m) {
+			c.events = append(c.events[:i], c.events[i+1:]...)
+			return m
+		}
+	}
+	late := time.After(deadline)
+	for {
+		select {
+		case m, ok := <-c.in:
+			if !ok {
+				c.t.Fatalf("the daemon closed the socket while %s was awaited", what)
+			}
+			if fits(m) {
+				return m
+			}
+			c.events = append(c.events, m)
+		case <-late:
+			c.t.Fatalf("no %s within %v", what, deadline)
+		}
+	}
+}
+
+// reply waits for the answer to a request.
+func (c *testClient) reply(id uint64) (*ipc.Message, error) {
+	c.t.Helper()
+	m := c.message(fmt.Sprintf("reply %d", id), func(m *ipc.Message) bool { return m.ID == id })
+	if m.Error != nil {
+		return m, m.Error
+	}
+	return m, nil
+}
+
+func (c *testClient) call(m *ipc.Message) (*ipc.Message, error) {
+	c.t.Helper()
+	return c.reply(c.send(m))
+}
+
+// must is call for requests that have to succeed.
+func (c *testClient) must(m *ipc.Message) *ipc.Message {
+	c.t.Helper()
+	r, err := c.call(m)
+	if err != nil {
+		c.t.Fatalf("%s: %v", m.Kind, err)
+	}
+	return r
+}
+
+func (c *testClient) event(k ipc.Kind) *ipc.Message {
+	c.t.Helper()
+	return c.message(string(k), func(m *ipc.Message) bool { return m.ID == 0 && m.Kind == k })
+}
+
+// fails requires a refusal with the given code.
+func (c *testClient) fails(m *ipc.Message, code string) *ipc.Error {
+	c.t.Helper()
+	_, err := c.call(m)
+	e, ok := errors.AsType[*ipc.Error](err)
+	if !ok || e.Code != code {
+		c.t.Fatalf("%s: got %v, want a refusal with code %q", m.Kind, err, code)
+	}
+	if e.Text == "" {
+		c.t.Errorf("%s: the refusal %q does not say what to do", m.Kind, code)
+	}
+	return e
+}
+
+// post publishes submissions as a well-behaved client does.
+func (c *testClient) post(es ...ipc.SQE) {
+	c.t.Helper()
+	for i := range es {
+		for start := time.Now(); ; runtime.Gosched() {
+			if room, err := c.sq.Room(); err != nil {
+				c.t.Fatal(err)
+			} else if room > 0 {
+				break
+			}
+			if time.Since(start) > deadline {
+				c.t.Fatal("no room in the submission ring")
+			}
+		}
+		c.sq.Put(&es[i])
+		if c.sq.Publish() {
+			c.bell.Ring()
+		}
+	}
+}
+
+// entry waits for the next completion or notification.
+func (c *testClient) entry() ipc.CQE {
+	c.t.Helper()
+	var buf [1]ipc.CQE
+	for start := time.Now(); time.Since(start) < deadline; time.Sleep(20 * time.Microsecond) {
+		n, err := c.cq.Drain(buf[:])
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if n == 1 {
+			return buf[0]
+		}
+	}
+	c.t.Fatal("nothing completed")
+	return ipc.CQE{}
+}
+
+// completion waits for the next completion and sets notifications aside.
+func (c *testClient) completion() ipc.CQE {
+	c.t.Helper()
+	for {
+		e := c.entry()
+		if e.Kind == ipc.CQComplete {
+			return e
+		}
+		c.spare = append(c.spare, e)
+	}
+}
+
+// register returns a region's number and bytes.
+func (c *testClient) register(size int) (uint32, []byte) {
+	c.t.Helper()
+	m := c.must(&ipc.Message{Kind: ipc.KindRegister, Size: uint64(size)})
+	return m.Region, c.regions[len(c.regions)-1].Bytes()
+}
+
+// gone waits until the daemon has ended the session.
+func (c *testClient) gone() {
+	c.t.Helper()
+	late := time.After(deadline)
+	for {
+		select {
+		case _, ok := <-c.in:
+			if !ok {
+				return
+			}
+		case <-late:
+			c.t.Fatal("the daemon kept a client that broke the rules")
+		}
+	}
+}
+
+// connect joins two clients by a connection of the named service.
+func connect(t *testing.T, server, client *testClient, peer, service string) (atServer, atClient uint32) {
+	t.Helper()
+	server.must(&ipc.Message{Kind: ipc.KindListen, Service: service})
+	return dialAccept(t, server, client, peer, service)
+}
+
+func dialAccept(t *testing.T, server, client *testClient, peer, service string) (atServer, atClient uint32) {
+	t.Helper()
+	id := client.send(&ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service, Data: []byte("hi")})
+	in := server.event(ipc.KindIncoming)
+	if in.Service != service || string(in.Data) != "hi" {
+		t.Fatalf("incoming: %+v", in)
+	}
+	server.must(&ipc.Message{Kind: ipc.KindAccept, Conn: in.Conn, Data: []byte("ho")})
+	r, err := client.reply(id)
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	if string(r.Data) != "ho" || r.Peer != peer {
+		t.Fatalf("dial reply: %+v", r)
+	}
+	return in.Conn, r.Conn
+}
+
+// until polls a condition of the outside world (descriptors, pinned bytes) that no channel announces.
+func until(t *testing.T, what string, within time.Duration, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > within {
+			t.Fatalf("%s: not within %v", what, within)
+		}
+	}
+}
+
+// openFiles counts this process's descriptors.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

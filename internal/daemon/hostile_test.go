@@ -1,0 +1,263 @@
+package daemon
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"multiedge/internal/ipc"
+	"multiedge/regmem"
+
+	"golang.org/x/sys/unix"
+)
+
+// raw maps a client's rings again, as bytes: what a client can write, it can write wrongly. The offsets are those of ipc's layout.
+func raw(t *testing.T, a *Embedded, depth int) (*testClient, []byte) {
+	t.Helper()
+	c := open(t, a)
+	m, fds, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: depth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fds[0], 0, m.Rings.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(mem) })
+	if c.rings, err = ipc.MapRings(fds[0], m.Rings); err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fds[0])
+	c.bell, c.complete = ipc.DoorbellFromFD(fds[1]), ipc.DoorbellFromFD(fds[2])
+	c.sq, c.cq = c.rings.SubmitProducer(), c.rings.CompleteConsumer()
+	go c.receive()
+	return c, mem
+}
+
+const (
+	offSQTail = 0 * 128
+	offCQHead = 3 * 128
+	offSQ     = 4096
+)
+
+// Each of these ends the client that does it and nobody else.
+func TestHostileRings(t *testing.T) {
+	a, b := nodes(t, 1, nil)
+	server, peer := attach(t, a, 64), attach(t, b, 64)
+	atServer, atPeer := connect(t, server, peer, "a", "mem")
+	tests := []struct {
+		name string
+		do   func(c *testClient, mem []byte)
+	}{
+		{"tail far ahead", func(c *testClient, mem []byte) { binary.LittleEndian.PutUint32(mem[offSQTail:], 1<<20) }},
+		{"tail behind", func(c *testClient, mem []byte) { binary.LittleEndian.PutUint32(mem[offSQTail:], ^uint32(0)) }},
+		{"unknown operation", func(c *testClient, mem []byte) {
+			mem[offSQ] = 77
+			binary.LittleEndian.PutUint32(mem[offSQTail:], 1)
+		}},
+		{"reserved bytes", func(c *testClient, mem []byte) {
+			mem[offSQ], mem[offSQ+3] = 1, 1
+			binary.LittleEndian.PutUint32(mem[offSQTail:], 1)
+		}},
+		{"local range that wraps", func(c *testClient, mem []byte) {
+			ipc.EncodeSQE(mem[offSQ:], &ipc.SQE{Op: ipc.OpWrite, LocalOff: 1<<64 - 8, Len: 16})
+			binary.LittleEndian.PutUint32(mem[offSQTail:], 1)
+		}},
+		{"completion head ahead of the tail", func(c *testClient, mem []byte) {
+			binary.LittleEndian.PutUint32(mem[offCQHead:], 1<<20)
+			for i := range 64 { // each completes at once; the head is looked at when the ring seems full
+				ipc.EncodeSQE(mem[offSQ+64*i:], &ipc.SQE{Op: ipc.OpWrite, Conn: 99, Token: uint64(i)})
+			}
+			for tail := uint32(64); tail <= 512; tail += 64 {
+				binary.LittleEndian.PutUint32(mem[offSQTail:], tail)
+				c.bell.Ring()
+				time.Sleep(200 * time.Microsecond) // pace only: the daemon drains what it can
+			}
+		}},
+		{"noise in every word", func(c *testClient, mem []byte) {
+			for i := range mem {
+				mem[i] = byte(i*131 + 17)
+			}
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			c, mem := raw(t, a, 64)
+			c.t = t
+			tc.do(c, mem)
+			c.bell.Ring()
+			c.gone()
+		})
+	}
+	until(t, "evicted clients are forgotten", deadline, func() bool {
+		snap, err := a.Daemon().Snapshot()
+		return err == nil && snap.Status.Evictions == uint64(len(tests)) && snap.Status.Clients == 1
+	})
+	// The others work on.
+	region, target := server.register(4096)
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+	key := peer.event(ipc.KindAdvert).Key
+	e := ipc.SQE{Op: ipc.OpWrite, InlineLen: 1, Conn: atPeer, Token: 1, Key: key}
+	e.Inline[0] = 42
+	peer.post(e)
+	if got := peer.completion(); got.Status != ipc.StatusOK || target[0] != 42 {
+		t.Fatalf("%+v, %d", got, target[0])
+	}
+}
+
+// What a client may get wrong without being hostile is answered by a completion for that operation only.
+func TestBadOperations(t *testing.T) {
+	a, b := nodes(t, 1, nil)
+	server, client := attach(t, a, 64), attach(t, b, 64)
+	atServer, atClient := connect(t, server, client, "a", "mem")
+	other := attach(t, b, 64)
+	foreign, _ := other.register(4096)
+	region, _ := server.register(4096)
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Off: 96, Size: 1000, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+	key := client.event(ipc.KindAdvert).Key
+	local, _ := client.register(4096)
+	gone, _ := client.register(4096)
+	client.must(&ipc.Message{Kind: ipc.KindDeregister, Region: gone})
+	tests := []struct {
+		name string
+		e    ipc.SQE
+		want ipc.Status
+	}{
+		{"good", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: local, Len: 1000}, ipc.StatusOK},
+		{"empty", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key}, ipc.StatusOK},
+		{"no such connection", ipc.SQE{Op: ipc.OpWrite, Conn: atClient + 1, Key: key, Region: local, Len: 1}, ipc.StatusNoConn},
+		{"no such region", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: 12345, Len: 1}, ipc.StatusLocal},
+		{"region zero", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Len: 1}, ipc.StatusLocal},
+		{"deregistered region", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: gone, Len: 1}, ipc.StatusLocal},
+		{"another client's region", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: foreign + 1<<16, Len: 1}, ipc.StatusLocal},
+		{"past the region's end", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: local, LocalOff: 4000, Len: 97}, ipc.StatusLocal},
+		{"far past the region's end", ipc.SQE{Op: ipc.OpRead, Conn: atClient, Key: key, Region: local, LocalOff: 1 << 63, Len: 8}, ipc.StatusLocal},
+		{"remote bounds", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, RemoteOff: 1<<64 - 8, InlineLen: 8}, ipc.StatusBounds},
+		{"remote permission", ipc.SQE{Op: ipc.OpRead, Conn: atClient, Key: key, Region: local, Len: 8}, ipc.StatusPermission},
+		{"remote key", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key + 1, InlineLen: 8}, ipc.StatusKey},
+	}
+	for i, tc := range tests {
+		tc.e.Token = uint64(i) | 1<<63
+		client.post(tc.e)
+		if got := client.completion(); got.Status != tc.want || got.Token != tc.e.Token {
+			t.Errorf("%s: status %v token %#x, want %v", tc.name, got.Status, got.Token, tc.want)
+		}
+	}
+	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Off: 1<<64 - 8, Size: 16, Perm: 1, Name: "y"}, ipc.StatusBounds.Code())
+	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 16, Perm: 8, Name: "y"}, ipc.CodeInvalid)
+	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: 999, Size: 16, Perm: 1, Name: "y"}, ipc.CodeNoRegion)
+	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 16, Perm: 1}, ipc.CodeInvalid)
+	server.fails(&ipc.Message{Kind: ipc.KindRevoke, Conn: atServer, Key: 1}, ipc.StatusKey.Code())
+	client.fails(&ipc.Message{Kind: ipc.KindRevoke, Conn: atClient, Key: key}, ipc.StatusKey.Code())
+	server.must(&ipc.Message{Kind: ipc.KindRevoke, Conn: atServer, Key: key})
+	if m := client.event(ipc.KindWithdrawn); m.Key != key {
+		t.Fatalf("withdrawn: %+v", m)
+	}
+	client.post(ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, InlineLen: 8})
+	if got := client.completion(); got.Status != ipc.StatusKey {
+		t.Errorf("after revoke: %v", got.Status)
+	}
+}
+
+// A client that does not return credit stalls only itself, and one that returns what it never had is evicted.
+func TestNotifyCredit(t *testing.T) {
+	a, b := nodes(t, 1, nil)
+	server, client := attach(t, a, 512), attach(t, b, 512)
+	atServer, atClient := connect(t, server, client, "a", "mem")
+	region, _ := server.register(4096)
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+	key := client.event(ipc.KindAdvert).Key
+	const extra = 10
+	for i := range ipc.NotifyCredit + extra {
+		client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, InlineLen: 1, Conn: atClient, Imm: uint32(i), Token: uint64(i), Key: key})
+	}
+	for range ipc.NotifyCredit + extra {
+		if e := client.completion(); e.Status != ipc.StatusOK {
+			t.Fatalf("%+v", e)
+		}
+	}
+	var buf [1024]ipc.CQE
+	got := 0
+	take := func() {
+		n, err := server.cq.Drain(buf[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range buf[:n] {
+			if e.Kind != ipc.CQNotify || e.Imm != uint32(got) {
+				t.Fatalf("notification %d: %+v", got, e)
+			}
+			got++
+		}
+	}
+	until(t, "all notifications with credit", deadline, func() bool { take(); return got >= ipc.NotifyCredit })
+	server.must(&ipc.Message{Kind: ipc.KindStatus}) // a round trip through the shard: had there been more, they would be here
+	if take(); got != ipc.NotifyCredit {
+		t.Fatalf("%d notifications delivered, the credit is %d", got, ipc.NotifyCredit)
+	}
+	server.post(ipc.SQE{Op: ipc.OpCredit, Conn: atServer, Imm: ipc.NotifyCredit})
+	until(t, "the rest", deadline, func() bool { take(); return got == ipc.NotifyCredit+extra })
+	server.post(ipc.SQE{Op: ipc.OpCredit, Conn: atServer + 1, Imm: 1}) // unknown: ignored
+	server.post(ipc.SQE{Op: ipc.OpCredit, Conn: atServer, Imm: extra})
+	server.must(&ipc.Message{Kind: ipc.KindStatus})
+	server.post(ipc.SQE{Op: ipc.OpCredit, Conn: atServer, Imm: 1})
+	server.gone()
+	if m := client.event(ipc.KindClosed); m.Conn != atClient {
+		t.Fatalf("%+v", m)
+	}
+}
+
+// The file behind a doorbell belongs to the client too: making it blocking and filling it must not stop the daemon.
+func TestBlockedDoorbell(t *testing.T) {
+	a, _ := nodes(t, 1, nil)
+	c, other := attach(t, a, 64), attach(t, a, 64)
+	fd := c.complete.FD()
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0); err != nil {
+		t.Fatal(err)
+	}
+	full := [8]byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	if _, err := unix.Write(fd, full[:]); err != nil {
+		t.Fatal(err)
+	}
+	c.rings.SetClientAsleep(true)
+	c.post(ipc.SQE{Op: ipc.OpWrite, Conn: 1, Token: 1}) // completes at once, by ringing the bell
+	other.must(&ipc.Message{Kind: ipc.KindStatus})
+	c.gone()
+}
+
+// Garbage on the control socket ends that session and no other.
+func TestHostileControl(t *testing.T) {
+	a, _ := nodes(t, 1, nil)
+	for _, text := range []string{"", "{", "[]", `{"id":1}`, `{"id":1,"kind":"status","page":-1}`, "\x00\xff\xfe"} {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := fileConn(fds[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.d.serve(conn)
+		unix.Write(fds[1], []byte(text))
+		var b [16]byte
+		if n, _ := unix.Read(fds[1], b[:]); n > 0 {
+			t.Errorf("%q: answered", text)
+		}
+		unix.Close(fds[1])
+	}
+	// A request for rings from one who has not said hello, and one without a number.
+	c := open(t, a)
+	if _, _, err := c.exchange(&ipc.Message{Kind: ipc.KindRegister, Size: 1}); err == nil {
+		t.Error("register without hello was served")
+	}
+	c.conn.Send(&ipc.Message{Kind: ipc.KindStatus})
+	if m, err := c.conn.Recv(); err != nil || m.Error == nil {
+		t.Errorf("request without id: %+v, %v", m, err)
+	}
+	if _, _, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version + 1}); err == nil {
+		t.Error("wrong version was accepted")
+	}
+	if _, _, err := c.exchange(&ipc.Message{Kind: ipc.KindStatus}); err != nil {
+		t.Errorf("status without hello: %v", err)
+	}
+}

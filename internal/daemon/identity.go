@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"os"
+	"strings"
+
+	"multiedge/internal/engine"
+)
+
+// identity returns the node's lasting identity. It is the configured one, else a digest of the machine and the node's name, so that a daemon
+// keeps its identity over restarts and two daemons of different names on one machine have different ones.
+func identity(cfg *Config) engine.NodeID {
+	if cfg.NodeID != "" {
+		id, _ := parseNodeID(cfg.NodeID) // Normalize checked it
+		return id
+	}
+	sum := sha256.Sum256([]byte("multiedge node\x00" + machineID() + "\x00" + cfg.Name))
+	var id engine.NodeID
+	copy(id[:], sum[:])
+	id[0] |= 1 // never zero
+	return id
+}
+
+// machineID is systemd's, or in hosts without one (containers) the kernel's boot identity.
+func machineID() string {
+	for _, path := range []string{"/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/random/boot_id"} {
+		if b, err := os.ReadFile(path); err == nil {
+			if s := strings.TrimSpace(string(b)); s != "" && s != "uninitialized" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// randomNonZero draws the epoch and the seed of one run.
+func randomNonZero() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails since Go 1.24
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}

@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+)
+
+// pageRoom is what a page of a list may take of a control message; the rest is for the message around it.
+const pageRoom = ipc.MaxMessage - 4096
+
+// VersionReport answers a version request.
+type VersionReport struct {
+	Schema    int    `json:"schema"`
+	Version   string `json:"version"`
+	Protocol  int    `json:"ipc_version"`
+	GoVersion string `json:"go_version"`
+	Node      string `json:"node"`
+	Name      string `json:"name"`
+}
+
+// whats are the lists a status request can ask for.
+var whats = []string{"status", "link", "peer", "conn", "region", "client"}
+
+// inform answers status, doctor and version requests. Lists are sent in pages: each is a JSON array, the client joins them.
+func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
+	var body any
+	switch m.Kind {
+	case ipc.KindVersion:
+		body = VersionReport{
+			Schema: StatusSchema, Version: ss.d.version, Protocol: ipc.Version, GoVersion: runtime.Version(), Node: ss.d.node.String(), Name: ss.d.cfg.Name,
+		}
+	case ipc.KindDoctor:
+		snap, err := ss.d.Snapshot()
+		if err != nil {
+			return nil, err
+		}
+		return page(m, ss.d.facts(snap))
+	default:
+		snap, err := ss.d.Snapshot()
+		if err != nil {
+			return nil, err
+		}
+		switch m.What {
+		case "", "status":
+			body = snap.Status
+		case "link":
+			return page(m, snap.Links)
+		case "peer":
+			return page(m, snap.Peers)
+		case "conn":
+			return page(m, snap.Conns)
+		case "region":
+			return page(m, snap.Regions)
+		case "client":
+			return page(m, snap.Clients)
+		default:
+			return nil, ipc.Errorf(ipc.CodeInvalid, "there is no status of %q; ask for one of %s", m.What, strings.Join(whats, ", "))
+		}
+	}
+	reply := m.Reply()
+	var err error
+	reply.Body, err = json.Marshal(body)
+	return reply, err
+}
+
+// page answers with page m.Page of a list. Pages are cut where they are full, so an entry that comes or goes between two requests can be
+// seen twice or missed, as in any listing of a live system.
+func page[T any](m *ipc.Message, list []T) (*ipc.Message, error) {
+	reply := m.Reply()
+	body, n := []byte{'['}, 0
+	for i := range list {
+		entry, err := json.Marshal(list[i])
+		if err != nil {
+			return nil, err
+		}
+		if len(entry) > pageRoom {
+			return nil, fmt.Errorf("an entry of %d bytes does not fit in a page", len(entry))
+		}
+		if len(body)+len(entry) > pageRoom {
+			if n == m.Page {
+				reply.More = true
+				break
+			}
+			body, n = body[:1], n+1
+		}
+		if len(body) > 1 {
+			body = append(body, ',')
+		}
+		body = append(body, entry...)
+	}
+	if n < m.Page {
+		body = body[:1] // past the end
+	}
+	reply.Body = append(body, ']')
+	return reply, nil
+}
+
+// drain makes the daemon refuse everything new. Who started the daemon may do that, and root.
+func (ss *session) drain(m *ipc.Message) (*ipc.Message, error) {
+	if !ss.trusted() {
+		return nil, ipc.Errorf(ipc.CodeDenied, "only root and the user that runs the daemon may drain it")
+	}
+	s := ss.d.shard
+	if err := s.box.do(func(mono.Time) { s.draining = true }); err != nil {
+		return nil, err
+	}
+	ss.d.log.Info("draining: nothing new is taken", "pid", ss.cred.PID)
+	return m.Reply(), nil
+}

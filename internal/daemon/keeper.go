@@ -1,0 +1,243 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"multiedge/internal/mono"
+	"multiedge/linkdrv"
+
+	"github.com/mdlayher/ethernet"
+	"golang.org/x/sys/unix"
+)
+
+// keeperRetry is how often opening a link that ought to work is tried again.
+const keeperRetry = 250 * time.Millisecond
+
+// keeper keeps the configured links open: it follows the kernel's reports, opens drivers (which takes long, so not on the shard) and gives
+// them to the shard or takes them away. One goroutine owns it.
+//
+// A link is found by its configured name and from then on followed by its index, through renames, until it is deleted; a new interface of
+// the configured name takes its place.
+type keeper struct {
+	d     *Daemon
+	links []*kept
+	known map[int]linkdrv.Event // what the kernel said, by interface index; nil without a Watch
+	kicks chan string           // links whose driver failed
+	jobs  chan func()           // other changes, from Reload
+}
+
+// kept is what the keeper knows of one link.
+type kept struct {
+	cfg    Link
+	slot   *link // the shard's; only passed on
+	index  int   // interface followed; 0: none
+	open   bool
+	mtu    int
+	mac    string
+	failed string // last error logged
+}
+
+// start opens every link before the daemon serves anybody. Missing links are an error unless waiting for them was asked for.
+func (k *keeper) start() error {
+	var errs []error
+	for _, l := range k.links {
+		drv, err := k.openDriver(l, l.cfg.Name)
+		switch {
+		case err == nil:
+			k.opened(l, drv)
+		case k.d.cfg.WaitLinks && (errors.Is(err, linkdrv.ErrNoLink) || errors.Is(err, linkdrv.ErrLinkDown)):
+			k.d.log.Warn("waiting for link", "link", l.cfg.Name, "reason", err)
+			l.failed = err.Error()
+		default:
+			errs = append(errs, fmt.Errorf("%w%s", err, waitHint(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func waitHint(err error) string {
+	if errors.Is(err, linkdrv.ErrNoLink) || errors.Is(err, linkdrv.ErrLinkDown) {
+		return " (or start with --wait-links to wait for it)"
+	}
+	return ""
+}
+
+func (k *keeper) openDriver(l *kept, name string) (linkdrv.Driver, error) {
+	cfg := l.cfg
+	cfg.Name = name
+	return k.d.open(cfg, linkdrv.Options{EtherType: ethernet.EtherType(k.d.cfg.EtherType), Kind: l.cfg.Driver, RingSlots: l.cfg.Slots})
+}
+
+// opened hands a driver to the shard.
+func (k *keeper) opened(l *kept, drv linkdrv.Driver) {
+	info := drv.Info()
+	s := k.d.shard
+	if err := k.d.onShard(func(now mono.Time) { s.setDriver(now, l.slot, drv) }); err != nil {
+		drv.Close()
+		return
+	}
+	l.open, l.index, l.mtu, l.mac, l.failed = true, info.Index, info.MTU, info.MAC.String(), ""
+}
+
+// closed takes a driver away from the shard.
+func (k *keeper) closed(l *kept) {
+	if !l.open {
+		return
+	}
+	l.open = false
+	s := k.d.shard
+	k.d.onShard(func(now mono.Time) { s.dropDriver(now, l.slot) })
+}
+
+// run follows links until ctx ends. ns, if not negative, is the network namespace in which the daemon was made.
+func (k *keeper) run(ctx context.Context, ns int) {
+	events := make(chan linkdrv.Event)
+	if k.d.watch != nil {
+		k.known = map[int]linkdrv.Event{}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			enterNamespace(ns)
+			err := k.d.watch(ctx, func(ev linkdrv.Event) {
+				select {
+				case events <- ev:
+				case <-ctx.Done():
+				}
+			})
+			if err != nil {
+				k.d.log.Error("links are not watched any more: changes of their state are found by retrying only", "error", err)
+			}
+		}()
+		defer func() { <-done }()
+	}
+	enterNamespace(ns)
+	t := time.NewTicker(keeperRetry)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case ev := <-events:
+			k.event(ev)
+		case name := <-k.kicks:
+			k.failed(name)
+			continue // the next tick retries: at once would spin on a driver that fails at once
+		case f := <-k.jobs:
+			f()
+		case <-t.C:
+		}
+		for _, l := range k.links {
+			k.reconcile(l)
+		}
+	}
+}
+
+// failed notes that the shard has closed a link because its driver failed. An interface that still exists, down perhaps, is followed by
+// its index even if it is renamed now; one that was never reported is looked for by name.
+func (k *keeper) failed(name string) {
+	for _, l := range k.links {
+		if l.cfg.Name == name {
+			l.open = false
+			if _, there := k.known[l.index]; !there {
+				l.index = 0
+			}
+		}
+	}
+}
+
+func (k *keeper) event(ev linkdrv.Event) {
+	if ev.Gone {
+		delete(k.known, ev.Index)
+		for _, l := range k.links {
+			if l.index == ev.Index {
+				k.closed(l)
+				l.index = 0
+			}
+		}
+		return
+	}
+	k.known[ev.Index] = ev
+	if ev.OldName != "" {
+		for _, l := range k.links {
+			if l.index == ev.Index {
+				k.d.log.Info("link renamed", "link", l.cfg.Name, "from", ev.OldName, "to", ev.Name)
+			}
+		}
+	}
+}
+
+// reconcile makes a link's driver agree with what the kernel reports.
+func (k *keeper) reconcile(l *kept) {
+	if k.known == nil {
+		k.tryOpen(l, l.cfg.Name)
+		return
+	}
+	ev, there := k.known[l.index]
+	if !there && l.index == 0 {
+		ev, there = k.find(l.cfg.Name)
+	}
+	if !there {
+		return // not there, or not reported yet
+	}
+	if !ev.Up {
+		l.index = ev.Index
+		k.closed(l)
+		return
+	}
+	if l.open && (l.index != ev.Index || l.mtu != ev.MTU || l.mac != ev.MAC.String()) {
+		k.closed(l)
+	}
+	k.tryOpen(l, ev.Name)
+}
+
+func (k *keeper) find(name string) (linkdrv.Event, bool) {
+	for _, ev := range k.known {
+		if ev.Name == name {
+			return ev, true
+		}
+	}
+	return linkdrv.Event{}, false
+}
+
+// tryOpen opens a link that is closed. An error is logged once.
+func (k *keeper) tryOpen(l *kept, name string) {
+	if l.open {
+		return
+	}
+	drv, err := k.openDriver(l, name)
+	if err == nil {
+		k.opened(l, drv)
+		return
+	}
+	if l.failed != err.Error() {
+		l.failed = err.Error()
+		k.d.log.Warn("link cannot be opened; will retry", "link", l.cfg.Name, "error", err)
+	}
+}
+
+// otherNamespace returns a descriptor of the calling thread's network namespace if it is not the process's, else -1.
+func otherNamespace() int {
+	var mine, process unix.Stat_t
+	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	if unix.Fstat(fd, &mine) != nil || unix.Stat("/proc/self/ns/net", &process) != nil || mine.Ino == process.Ino {
+		unix.Close(fd)
+		return -1
+	}
+	return fd
+}
+
+// enterNamespace moves the calling goroutine, for the rest of its life, to a network namespace.
+func enterNamespace(ns int) {
+	if ns < 0 {
+		return
+	}
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	unix.Setns(ns, unix.CLONE_NEWNET)
+}

@@ -1,0 +1,131 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"multiedge/linkdrv"
+	"multiedge/linkdrv/linktest"
+)
+
+// host is a make-believe kernel with one interface.
+type host struct {
+	mu     sync.Mutex
+	name   string
+	index  int
+	mtu    int
+	up     bool
+	opens  []string
+	ends   map[string]*linktest.End
+	events chan linkdrv.Event
+}
+
+func (h *host) open(l Link, _ linkdrv.Options) (linkdrv.Driver, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.Name != h.name {
+		return nil, linkdrv.ErrNoLink
+	}
+	if !h.up {
+		return nil, linkdrv.ErrLinkDown
+	}
+	h.opens = append(h.opens, l.Name)
+	end, _ := linktest.PairN(0, h.mtu, 16)
+	return &indexed{end, h.index}, nil
+}
+
+// indexed is a driver on an interface of a given index.
+type indexed struct {
+	*linktest.End
+	index int
+}
+
+func (d *indexed) Info() linkdrv.Info {
+	i := d.End.Info()
+	i.Index = d.index
+	return i
+}
+
+func (h *host) watch(ctx context.Context, sink func(linkdrv.Event)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case ev := <-h.events:
+			sink(ev)
+		}
+	}
+}
+
+var memMAC = net.HardwareAddr{0x02, 0x4d, 0, 0, 0, 1}
+
+// set changes the interface and reports it.
+func (h *host) set(name string, index, mtu int, up, gone bool) {
+	h.mu.Lock()
+	old := h.name
+	h.name, h.index, h.mtu, h.up = name, index, mtu, up && !gone
+	h.mu.Unlock()
+	ev := linkdrv.Event{Name: name, Index: index, MTU: mtu, Up: up, Gone: gone, MAC: memMAC}
+	if old != name {
+		ev.OldName = old
+	}
+	h.events <- ev
+}
+
+func TestLinkIsFollowed(t *testing.T) {
+	h := &host{name: "eth1", index: 3, events: make(chan linkdrv.Event)}
+	cfg := Config{Name: "a", Links: []Link{{Name: "eth1"}}, Poll: "block"}
+	if _, err := NewEmbedded(cfg, Options{Open: h.open, Watch: h.watch}); !errors.Is(err, linkdrv.ErrLinkDown) {
+		t.Fatalf("started on an interface that is down: %v", err)
+	}
+	cfg.WaitLinks = true
+	e, err := NewEmbedded(cfg, Options{Log: logTo(t), Open: h.open, Watch: h.watch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	state := func(up bool, mtu int, device string) {
+		t.Helper()
+		var got LinkStatus
+		until(t, "link state", 2*time.Second, func() bool {
+			snap, err := e.Daemon().Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = snap.Links[0]
+			return got.Up == up && got.MTU == mtu
+		})
+		if got.Name != "eth1" {
+			t.Fatalf("%+v", got)
+		}
+	}
+	state(false, 0, "")
+	h.set("eth1", 3, 9000, true, false)
+	state(true, 9000, "")
+	h.set("eth1", 3, 1500, true, false) // another MTU: another driver
+	state(true, 1500, "")
+	h.set("eth1", 3, 1500, false, false)
+	state(false, 0, "")
+	h.set("lan0", 3, 1500, true, false) // renamed and up: followed by its index
+	state(true, 1500, "lan0")
+	h.set("lan0", 3, 1500, true, true) // deleted
+	state(false, 0, "")
+	h.set("eth1", 8, 4000, true, false) // a new one of the configured name
+	state(true, 4000, "")
+	e.Daemon().keeper.kicks <- "eth1" // as if its driver had failed: the retry finds it
+	if err := e.Daemon().Reload(Config{Name: "a", Links: []Link{{Name: "eth1", Weight: 3}}, Poll: "busy"}); err == nil || err.Error() != "these take effect after a restart only: poll" {
+		t.Fatalf("reload: %v", err)
+	}
+	state(true, 4000, "")
+	if err := e.Daemon().Reload(Config{Name: "a", Links: []Link{{Name: "eth7"}}, Poll: "block"}); !errors.Is(err, linkdrv.ErrNoLink) {
+		t.Fatalf("reload with a link that does not exist: %v", err)
+	}
+	snap, err := e.Daemon().Snapshot()
+	if err != nil || len(snap.Links) != 1 || snap.Links[0].Name != "eth7" || snap.Links[0].Up {
+		t.Fatalf("after reload: %+v, %v", snap, err)
+	}
+}

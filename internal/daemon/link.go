@@ -1,0 +1,288 @@
+package daemon
+
+import (
+	"errors"
+	"time"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+	"multiedge/linkdrv"
+)
+
+// recvBatch is the most frames one link delivers per iteration: enough to make a system call or a ring scan cheap, few enough for the
+// other links, and a small part of the smallest receive ring.
+const recvBatch = linkdrv.RecvBatch
+
+// retryPause is how long a link that took no more frames is left alone: about a batch's time on the wire.
+const retryPause = 20 * time.Microsecond
+
+// link is the shard's view of one local interface. The shard owns it. The index is the engine's link number and never changes while the
+// link is configured.
+type link struct {
+	index int
+	cfg   Link
+	drv   linkdrv.Driver // nil: closed, because the interface is down or gone
+	info  linkdrv.Info   // of drv
+	rx    [recvBatch][]byte
+
+	// Frames the kernel has not taken yet. They belong to batch, which is reset when they are gone. While there are any, the engine knows
+	// the link as blocked, so one batch is all there ever is.
+	tx      []linkdrv.TxFrame
+	batch   *txBatch
+	retryAt mono.Time
+
+	failed   bool // drv reported an error that needs a new driver; the watcher is told once
+	opens    uint64
+	closes   uint64
+	discards uint64 // frames the driver refused for good, or that were dropped with a closing link
+	last     linkdrv.Stats
+	lastErr  string
+}
+
+// txBatch is one engine batch and the number of links that still hold frames of it.
+type txBatch struct {
+	*engine.Batch
+	users    int
+	maxFrame int
+}
+
+// setDriver puts a fresh driver in service.
+func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
+	s.dropDriver(now, l)
+	l.drv, l.info, l.failed, l.lastErr = drv, drv.Info(), false, ""
+	l.opens++
+	s.maxFrame = max(s.maxFrame, l.info.MTU)
+	if cap(l.tx) == 0 {
+		l.tx = make([]linkdrv.TxFrame, 0, linkdrv.SendBatch)
+	}
+	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight}
+	copy(lc.MAC[:], l.info.MAC)
+	s.eng.SetLink(now, l.index, lc)
+	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU, "mac", l.info.MAC.String(), "driver", l.info.Kind, "slots", l.info.RxSlots)
+}
+
+// dropDriver takes a link out of service: its paths die at once and frames in flight move to other links.
+func (s *shard) dropDriver(now mono.Time, l *link) {
+	if l.drv == nil {
+		return
+	}
+	s.eng.RemoveLink(now, l.index)
+	s.dropUnsent(l)
+	if st, err := l.drv.Stats(); err == nil {
+		l.last = addStats(l.last, st)
+	}
+	l.drv.Close()
+	l.drv = nil
+	l.closes++
+	s.log.Warn("link down", "link", l.cfg.Name)
+}
+
+// stats returns what the link counted under all its drivers so far.
+func (l *link) stats() linkdrv.Stats {
+	if l.drv == nil {
+		return l.last
+	}
+	st, err := l.drv.Stats()
+	if err != nil {
+		return l.last
+	}
+	return addStats(l.last, st)
+}
+
+func addStats(a, b linkdrv.Stats) linkdrv.Stats {
+	return linkdrv.Stats{
+		Received: a.Received + b.Received, Dropped: a.Dropped + b.Dropped, Truncated: a.Truncated + b.Truncated, Sent: a.Sent + b.Sent,
+		Refused: a.Refused + b.Refused, SendCalls: a.SendCalls + b.SendCalls, NoRoom: a.NoRoom + b.NoRoom,
+	}
+}
+
+// receive hands waiting frames of every link to the engine. The frames are the driver's; the engine borrows each for the call.
+func (s *shard) receive(now mono.Time) (worked bool) {
+	for _, l := range s.active {
+		if l.drv == nil {
+			continue
+		}
+		n, err := l.drv.Recv(l.rx[:])
+		for i, frame := range l.rx[:n] {
+			s.eng.HandleFrame(now, l.index, frame)
+			l.rx[i] = nil
+		}
+		worked = worked || n > 0
+		if err != nil {
+			s.linkFailed(l, err)
+		}
+	}
+	return worked
+}
+
+// linkFailed reacts to an error of a driver. An interface that is merely down is the watcher's to report; anything else asks the watcher
+// for a new driver. The link is taken out of service by the next housekeeping.
+func (s *shard) linkFailed(l *link, err error) {
+	if l.failed {
+		return
+	}
+	l.failed = true
+	s.failedLinks = true
+	l.lastErr = err.Error()
+}
+
+// reapLinks takes failed links out of service and has them opened anew.
+func (s *shard) reapLinks(now mono.Time) {
+	if !s.failedLinks {
+		return
+	}
+	s.failedLinks = false
+	for _, l := range s.active {
+		if l.failed && l.drv != nil {
+			s.log.Warn("link failed", "link", l.cfg.Name, "error", l.lastErr)
+			s.dropDriver(now, l)
+			s.reopen(l.cfg.Name)
+		}
+	}
+}
+
+// transmit moves frames from the engine to the drivers until the engine has none, or the links have no room, or rounds are used up.
+func (s *shard) transmit(now mono.Time) (worked bool) {
+	s.retryBlocked(now)
+	for range maxTransmitRounds {
+		b := s.takeBatch()
+		n := s.eng.PollTransmit(now, b.Batch)
+		if n == 0 {
+			s.putBatch(b)
+			return worked
+		}
+		worked = true
+		s.sortFrames(b)
+		for _, l := range s.active {
+			if len(l.tx) > 0 && l.batch == b {
+				s.flush(now, l)
+			}
+		}
+		s.release(b)
+	}
+	return worked
+}
+
+// maxTransmitRounds bounds the batches of one iteration, so that a busy sender still receives.
+const maxTransmitRounds = 4
+
+// sortFrames distributes a batch over the links. The shard itself counts as one user until every link has had its turn.
+func (s *shard) sortFrames(b *txBatch) {
+	b.users = 1
+	for i := range b.Frames {
+		f := &b.Frames[i]
+		l := s.byIndex[f.Link]
+		if l == nil || l.drv == nil {
+			continue // removed since: the engine has been told and will send elsewhere
+		}
+		if len(l.tx) == 0 {
+			l.batch = b
+			b.users++
+		}
+		l.tx = append(l.tx, linkdrv.TxFrame{Head: f.Head, Bulk: f.Bulk, Tail: f.Tail})
+	}
+}
+
+// flush sends what a link holds. What remains blocks the link.
+func (s *shard) flush(now mono.Time, l *link) {
+	frames := l.tx
+	for len(frames) > 0 {
+		n, err := l.drv.Send(frames)
+		frames = frames[n:]
+		switch {
+		case err == nil:
+		case errors.Is(err, linkdrv.ErrTooLong), errors.Is(err, linkdrv.ErrBadFrame):
+			l.discards++
+			l.lastErr = err.Error()
+			continue
+		default:
+			l.discards += uint64(len(frames))
+			frames = nil
+			s.linkFailed(l, err)
+		}
+		if len(frames) > 0 {
+			kept := copy(l.tx, frames)
+			clear(l.tx[kept:])
+			l.tx = l.tx[:kept]
+			l.retryAt = now.Add(retryPause)
+			s.blocked(l, true)
+			return
+		}
+	}
+	s.emptied(l)
+}
+
+// emptied ends a link's hold on its batch.
+func (s *shard) emptied(l *link) {
+	clear(l.tx)
+	l.tx = l.tx[:0]
+	b := l.batch
+	l.batch = nil
+	s.blocked(l, false)
+	if b != nil {
+		s.release(b)
+	}
+}
+
+// blocked tells the engine about a change.
+func (s *shard) blocked(l *link, on bool) {
+	bit := uint64(1) << l.index
+	if (s.blockedLinks&bit != 0) == on {
+		return
+	}
+	s.blockedLinks ^= bit
+	s.eng.SetLinkBlocked(l.index, on)
+}
+
+// retryBlocked offers held frames again.
+func (s *shard) retryBlocked(now mono.Time) {
+	if s.blockedLinks == 0 {
+		return
+	}
+	for _, l := range s.active {
+		if len(l.tx) > 0 && l.drv != nil && now >= l.retryAt {
+			s.flush(now, l)
+		}
+	}
+}
+
+// dropUnsent forgets the frames a link holds: to the peers they are lost on the wire.
+func (s *shard) dropUnsent(l *link) {
+	l.discards += uint64(len(l.tx))
+	s.emptied(l)
+}
+
+// dropAllUnsent is called before memory that frames may point into is unmapped.
+func (s *shard) dropAllUnsent() {
+	if s.blockedLinks == 0 {
+		return
+	}
+	for _, l := range s.active {
+		if len(l.tx) > 0 {
+			s.dropUnsent(l)
+		}
+	}
+}
+
+// takeBatch returns an empty batch. At most one per blocked link and one being filled exist.
+func (s *shard) takeBatch() *txBatch {
+	for n := len(s.batches); n > 0; n = len(s.batches) {
+		b := s.batches[n-1]
+		s.batches = s.batches[:n-1]
+		if b.maxFrame >= s.maxFrame {
+			return b
+		}
+	}
+	return &txBatch{Batch: engine.NewBatch(linkdrv.SendBatch, s.maxFrame), maxFrame: s.maxFrame}
+}
+
+func (s *shard) putBatch(b *txBatch) {
+	b.Reset()
+	s.batches = append(s.batches, b)
+}
+
+func (s *shard) release(b *txBatch) {
+	if b.users--; b.users == 0 {
+		s.putBatch(b)
+	}
+}

@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+)
+
+// Reload makes a new configuration effective as far as that is possible while running: links come, go and change their weight, limits
+// apply to what is asked for next. Changes that need a restart are not made; they are named in the error, as are links that cannot be opened.
+func (d *Daemon) Reload(cfg Config) error {
+	if err := cfg.Normalize(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	running := d.running.Load() && !d.closing
+	d.mu.Unlock()
+	if !running {
+		return errStopped
+	}
+	fixed := d.fixedChanges(&cfg)
+	done := make(chan error, 1)
+	job := func() { done <- d.keeper.relink(cfg.Links) }
+	select {
+	case d.keeper.jobs <- job:
+	case <-d.stopped:
+		return errStopped
+	}
+	err := <-done
+	s := d.shard
+	if e := s.box.do(func(mono.Time) { s.limits = cfg.Limits }); e != nil {
+		return e
+	}
+	d.accounts.setLimits(cfg.Limits)
+	if len(fixed) > 0 {
+		err = errors.Join(err, fmt.Errorf("these take effect after a restart only: %s", strings.Join(fixed, ", ")))
+	}
+	return err
+}
+
+// fixedChanges names the settings that differ and cannot change.
+func (d *Daemon) fixedChanges(c *Config) (names []string) {
+	old := &d.cfg
+	for _, f := range []struct {
+		name string
+		same bool
+	}{
+		{"name", old.Name == c.Name}, {"node_id", old.NodeID == c.NodeID}, {"socket", old.Socket == c.Socket}, {"group", old.Group == c.Group},
+		{"mode", old.Mode == c.Mode}, {"ethertype", old.EtherType == c.EtherType}, {"scheduler", old.Scheduler == c.Scheduler},
+		{"profile", old.Profile == c.Profile}, {"window", old.Window == c.Window}, {"checksum", old.Checksum == c.Checksum},
+		{"poll", old.Poll == c.Poll}, {"spin", old.Spin == c.Spin}, {"op_window", old.OpWindow == c.OpWindow}, {"metrics", old.Metrics == c.Metrics},
+		{"dial_timeout", old.DialTimeout == c.DialTimeout}, {"dead_time", old.DeadTime == c.DeadTime},
+		{"keep_alive", old.KeepAlive == c.KeepAlive}, {"hello_time", old.HelloTime == c.HelloTime}, {"limits.queue", old.Limits.Queue == c.Limits.Queue},
+	} {
+		if !f.same {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// relink makes the configured links those of the list. It runs on the keeper's goroutine.
+func (k *keeper) relink(want []Link) error {
+	var errs []error
+	var links []*kept
+	for _, l := range k.links {
+		i := indexOf(want, l.cfg.Name)
+		if i < 0 {
+			k.closed(l)
+			k.d.onShard(func(mono.Time) { k.d.shard.removeLink(l.slot) })
+			continue
+		}
+		if l.cfg != want[i] {
+			k.closed(l) // opened anew with its new settings below
+			l.cfg = want[i]
+			k.d.onShard(func(mono.Time) { l.slot.cfg = l.cfg })
+		}
+		links = append(links, l)
+	}
+	k.links = links
+	for _, cfg := range want {
+		if k.has(cfg.Name) {
+			continue
+		}
+		if len(k.links) == engine.MaxLinks {
+			errs = append(errs, fmt.Errorf("link %s: all %d links are in use", cfg.Name, engine.MaxLinks))
+			continue
+		}
+		l := &kept{cfg: cfg}
+		if err := k.d.onShard(func(mono.Time) { l.slot = k.d.shard.addLink(cfg) }); err != nil {
+			return err
+		}
+		k.links = append(k.links, l)
+		drv, err := k.openDriver(l, cfg.Name)
+		if err != nil {
+			l.failed = err.Error()
+			errs = append(errs, fmt.Errorf("%w (will be retried)", err))
+			continue
+		}
+		k.opened(l, drv)
+	}
+	return errors.Join(errs...)
+}
+
+func (k *keeper) has(name string) bool {
+	for _, l := range k.links {
+		if l.cfg.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func indexOf(links []Link, name string) int {
+	for i := range links {
+		if links[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// removeLink forgets a link that has no driver any more; its number is free for another.
+func (s *shard) removeLink(l *link) {
+	s.byIndex[l.index] = nil
+	for i, other := range s.active {
+		if other == l {
+			s.active = append(s.active[:i], s.active[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"log/slog"
+	"sync/atomic"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+
+	"golang.org/x/sys/unix"
+)
+
+// shard owns one engine, its links and the rings of its clients. Everything without a comment to the contrary belongs to whoever holds the
+// token: the shard's thread, or for an embedded daemon a goroutine inside drive.
+type shard struct {
+	eng    *engine.Endpoint
+	grants *regmem.Table
+	limits Limits
+	window int // operations in flight per connection, as the clients are told
+	log    *slog.Logger
+	box    *mailbox
+	wait   waiter
+	reopen func(name string) // asks the watcher for a new driver; any goroutine
+
+	active       []*link                 // configured links, in order of configuration
+	byIndex      [engine.MaxLinks]*link  // the same by engine number
+	blockedLinks uint64                  // bit i: link i holds unsent frames
+	failedLinks  bool                    // some link failed since reapLinks
+	batches      []*txBatch              // free
+	clients      []*client               // by slot; holes are nil
+	dying        int                     // clients that are dead but still own memory in use
+	conns        map[engine.ConnID]*conn // every connection of every client
+	services     map[string]*client      // who listens
+	touched      []*client               // clients with completions or messages to flush this iteration
+	evictions    uint64
+	sqes         [sqBudget]ipc.SQE       // scratch of drain
+	ev           engine.Event            // scratch of PollEvent
+	op           engine.Op               // scratch of submit
+	pings        map[engine.ConnID]*ping // dials that measure
+
+	doorbells  int                 // epoll of the clients' submit doorbells, edge-triggered
+	sleepWords bool                // the clients have been told to ring
+	maxFrame   int                 // largest MTU seen: what a batch must hold
+	pollSet    []unix.PollFd       // prepared under the token; used by the thread while it sleeps
+	timeout    unix.Timespec       // likewise
+	rung       [64]unix.EpollEvent // the thread's scratch
+
+	token     atomic.Int32 // 1: somebody runs iterations
+	wanted    atomic.Bool  // a driver found the token taken: the thread shall step back
+	lease     atomic.Int64 // mono.Time until which the thread leaves the work to drivers
+	beat      atomic.Int64 // mono.Time of the latest iteration, mono.Never while blocked
+	ringing   atomic.Int32 // slot+1 of the client whose doorbell is being rung; see guard.go
+	ringingFD atomic.Int32
+	stopping  atomic.Bool
+	draining  bool // no new connections or memory
+}
+
+// run is the shard's thread. The caller has locked it. It returns when stop was called and everything is closed down.
+//
+// The token is held while working and returned for every sleep, so that a driver (see drive) can take over from a sleeping thread.
+func (s *shard) run() {
+	for !s.stopping.Load() {
+		if !s.token.CompareAndSwap(0, 1) {
+			s.leaveToDrivers()
+			continue
+		}
+		sleep := s.work()
+		s.token.Store(0)
+		if sleep {
+			s.sleep()
+		} else {
+			s.leaveToDrivers()
+		}
+	}
+	for !s.token.CompareAndSwap(0, 1) { // drivers give way within one iteration; the token is never returned
+		yield()
+	}
+	s.shutdown()
+}
+
+// work runs iterations while there is something to do. It returns true when the thread shall sleep, everything being prepared for it, and
+// false when a driver wants the shard or the shard shall stop.
+func (s *shard) work() (sleep bool) {
+	for !s.wanted.Load() && !s.stopping.Load() {
+		now := mono.Now()
+		if s.iterate(now) {
+			s.wait.lastWork = now
+			continue
+		}
+		switch s.wait.idle(now, s.clientsPoll()) {
+		case actYield:
+			yield()
+			after := mono.Now()
+			s.wait.yielded(after, after.Sub(now))
+		case actBlock:
+			if s.prepareSleep(now) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// iterate does one round of everything and reports whether there was anything to do. It does not block. In the steady state it does not
+// allocate.
+func (s *shard) iterate(now mono.Time) (worked bool) {
+	s.beat.Store(int64(now))
+	if s.sleepWords {
+		s.setAsleep(false)
+	}
+	worked = s.receive(now)
+	worked = s.drainClients(now) || worked
+	worked = s.box.run(now) || worked
+	if s.eng.NextTimeout() <= now {
+		s.eng.HandleTimeout(now)
+	}
+	s.reapLinks(now)
+	worked = s.handleEvents(now) || worked
+	worked = s.transmit(now) || worked
+	worked = s.handleEvents(now) || worked
+	s.flushClients()
+	if s.dying > 0 {
+		s.reapClients(now)
+	}
+	return worked
+}
+
+// clientsPoll reports whether some client has said that it polls.
+func (s *shard) clientsPoll() bool {
+	for _, c := range s.clients {
+		if c != nil && c.rings != nil && c.rings.ClientPolling() {
+			return true
+		}
+	}
+	return false
+}
+
+// stop makes run return. It does not wait.
+func (s *shard) stop() {
+	s.stopping.Store(true)
+	s.box.wake()
+}
+
+// shutdown tells the peers, closes every link and detaches every client. What clients still own is theirs to release (client.gone is closed).
+func (s *shard) shutdown() {
+	now := mono.Now()
+	for _, c := range s.clients {
+		if c != nil {
+			s.detach(now, c)
+		}
+	}
+	for range 8 { // the frames that say so; nothing waits for answers
+		s.handleEvents(now)
+		if !s.transmit(now) {
+			break
+		}
+	}
+	for _, l := range s.active {
+		s.dropDriver(now, l)
+	}
+	s.handleEvents(now)
+	for _, c := range s.clients {
+		if c != nil {
+			s.free(c)
+		}
+	}
+	s.box.close(now)
+	if s.doorbells >= 0 {
+		unix.Close(s.doorbells)
+	}
+}

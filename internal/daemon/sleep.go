@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"time"
+
+	"multiedge/internal/mono"
+
+	"golang.org/x/sys/unix"
+)
+
+// How the shard's thread sleeps and is woken:
+//
+//   - frames: ppoll on the links' descriptors;
+//   - submissions: clients see their ring's sleep word and ring a doorbell. The daemon never reads a doorbell: its file belongs to the client
+//     too, who could make the read block. An edge-triggered epoll reports each ring without one;
+//   - functions for the mailbox: an eventfd of our own;
+//   - timers: the time-out of ppoll.
+//
+// Everything is looked at once more after the sleep words are set, so that no wake-up falls between.
+
+const (
+	longestSleep = time.Second            // also bounds what a lost netlink event costs
+	stuckSleep   = time.Millisecond       // while a notification waits for room: a client that makes room rings no doorbell
+	deafSleep    = 200 * time.Microsecond // while a driver without a descriptor is open
+	reapSleep    = 10 * time.Millisecond  // while memory of a dead client is still in use
+)
+
+// prepareSleep sets the sleep words and builds the poll set. It reports false if something came up meanwhile. The caller holds the token.
+func (s *shard) prepareSleep(now mono.Time) bool {
+	s.box.asleep.Store(true)
+	s.setAsleep(true)
+	if s.box.count.Load() > 0 || s.wanted.Load() || s.stopping.Load() || s.clientsReady() {
+		s.wakeUp()
+		return false
+	}
+	left := min(s.eng.NextTimeout().Sub(now), longestSleep)
+	s.pollSet = append(s.pollSet[:0],
+		unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.doorbells), Events: unix.POLLIN})
+	for _, l := range s.active {
+		if l.drv == nil {
+			continue
+		}
+		if len(l.tx) > 0 {
+			left = min(left, retryPause)
+		}
+		if fd := l.drv.FD(); fd >= 0 {
+			s.pollSet = append(s.pollSet, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		} else {
+			left = min(left, deafSleep)
+		}
+	}
+	for _, c := range s.clients {
+		if c != nil && (c.full || c.stalled()) {
+			left = min(left, stuckSleep)
+		}
+	}
+	if s.dying > 0 {
+		left = min(left, reapSleep)
+	}
+	s.timeout = unix.NsecToTimespec(int64(max(left, 0)))
+	s.beat.Store(int64(mono.Never))
+	return true
+}
+
+// sleep blocks until something happens. The token is not held: only what prepareSleep left for the thread is used.
+func (s *shard) sleep() {
+	unix.Ppoll(s.pollSet, &s.timeout, nil) // EINTR and time-outs alike: look around
+	s.box.asleep.Store(false)
+	if s.pollSet[0].Revents != 0 {
+		s.box.clear()
+	}
+	if s.pollSet[1].Revents != 0 {
+		unix.EpollWait(s.doorbells, s.rung[:], 0) // takes the edges
+	}
+}
+
+// wakeUp undoes prepareSleep.
+func (s *shard) wakeUp() {
+	s.box.asleep.Store(false)
+	s.setAsleep(false)
+}
+
+// setAsleep tells every client whether submissions need a doorbell.
+func (s *shard) setAsleep(on bool) {
+	s.sleepWords = on
+	for _, c := range s.clients {
+		if c != nil && c.rings != nil {
+			c.rings.SetDaemonAsleep(on)
+		}
+	}
+}
+
+// clientsReady reports whether a submission waits.
+func (s *shard) clientsReady() bool {
+	for _, c := range s.clients {
+		if c != nil && c.rings != nil && c.sq.Ready() && !c.stalled() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,69 @@
+package daemon
+
+import (
+	"time"
+
+	"multiedge/internal/mono"
+
+	"golang.org/x/sys/unix"
+)
+
+// The wait policy as measured on shared cores: poll for some 50 us after the last work (5 us is worse than useless, for ever burns a
+// core); yield between polls only while a client says that it polls too, else yielding buys nothing; when a yield took long, somebody
+// else needs the core, so stop yielding for a while and go to sleep; never spin bare where a client waits for the same core.
+const (
+	slowYield   = 200 * time.Microsecond // a yield that took longer found a busy core
+	yieldPause  = 100 * time.Millisecond // no yields for this long after a slow one
+	defaultSpin = 50 * time.Microsecond
+)
+
+// action is what an idle shard does next.
+type action uint8
+
+const (
+	actPoll  action = iota // look again at once
+	actYield               // let others run, then look again
+	actBlock               // sleep until something happens
+)
+
+// waiter decides what an idle shard does. It reads no clock.
+type waiter struct {
+	mode     string        // Config.Poll
+	spin     time.Duration // Config.Spin
+	lastWork mono.Time
+	noYield  mono.Time // no yields before this time
+}
+
+// idle is asked after an iteration that found nothing. polling says that some client polls now.
+func (w *waiter) idle(now mono.Time, polling bool) action {
+	may := polling && now >= w.noYield
+	switch w.mode {
+	case "block":
+		return actBlock
+	case "busy":
+		if may {
+			return actYield
+		}
+		return actPoll
+	}
+	if now.Sub(w.lastWork) >= w.spin {
+		return actBlock
+	}
+	switch {
+	case may:
+		return actYield
+	case polling: // the core is contended: sleeping gives it up for certain
+		return actBlock
+	}
+	return actPoll
+}
+
+// yielded records how long a yield took, until now.
+func (w *waiter) yielded(now mono.Time, took time.Duration) {
+	if took > slowYield {
+		w.noYield = now.Add(yieldPause)
+	}
+}
+
+// yield gives the processor to another runnable thread, if there is one.
+func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -1,0 +1,182 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxFDs is the number of descriptors one message may carry.
+const MaxFDs = 3
+
+// SendTimeout bounds how long Send waits for a peer that does not read.
+const SendTimeout = 5 * time.Second
+
+// ErrDescriptors is returned by Recv for a message with descriptors nobody expects; they have been closed.
+var ErrDescriptors = errors.New("ipc: message with unexpected descriptors")
+
+// Conn is one end of a control socket. Send may be called by many goroutines, Recv and RecvFDs by one. Close interrupts both.
+type Conn struct {
+	uc   *net.UnixConn
+	send sync.Mutex
+	buf  []byte
+	oob  []byte
+}
+
+// NewConn takes over a connected SEQPACKET socket.
+func NewConn(uc *net.UnixConn) *Conn {
+	return &Conn{uc: uc, buf: make([]byte, MaxMessage+1), oob: make([]byte, unix.CmsgSpace(MaxFDs*4))}
+}
+
+// Pair returns two connected ends, for an embedded daemon and for tests.
+func Pair() (a, b *Conn, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ipc: socketpair: %w", err)
+	}
+	a, errA := fromFD(fds[0])
+	b, errB := fromFD(fds[1])
+	if err := errors.Join(errA, errB); err != nil {
+		for _, c := range []*Conn{a, b} {
+			if c != nil {
+				c.Close()
+			}
+		}
+		return nil, nil, err
+	}
+	return a, b, nil
+}
+
+func fromFD(fd int) (*Conn, error) { return FromFile(os.NewFile(uintptr(fd), "ipc")) }
+
+// FromFile makes a Conn of a connected SEQPACKET socket. It closes f, also on error.
+func FromFile(f *os.File) (*Conn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("ipc: %w", err)
+	}
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("ipc: descriptor is not a Unix socket")
+	}
+	return NewConn(uc), nil
+}
+
+// Send sends m with descriptors, which stay the caller's. An error means the connection is of no further use, except for
+// a message that cannot be encoded.
+func (c *Conn) Send(m *Message, fds ...int) error {
+	b, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	if len(fds) > MaxFDs {
+		return fmt.Errorf("ipc: %d descriptors in one message; at most %d are allowed", len(fds), MaxFDs)
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	c.send.Lock()
+	defer c.send.Unlock()
+	if err := c.uc.SetWriteDeadline(time.Now().Add(SendTimeout)); err != nil {
+		return err
+	}
+	_, _, err = c.uc.WriteMsgUnix(b, oob, nil)
+	return err
+}
+
+// Recv receives a message that carries no descriptors. io.EOF: the peer is gone.
+func (c *Conn) Recv() (*Message, error) {
+	m, fds, err := c.RecvFDs()
+	if len(fds) > 0 {
+		CloseFDs(fds)
+		return nil, ErrDescriptors
+	}
+	return m, err
+}
+
+// RecvFDs receives a message and its descriptors, which become the caller's (close-on-exec is set). On error there are none.
+func (c *Conn) RecvFDs() (*Message, []int, error) {
+	n, oobn, flags, _, err := c.uc.ReadMsgUnix(c.buf, c.oob)
+	fds, fdErr := parseRights(c.oob[:oobn])
+	switch {
+	case errors.Is(err, io.EOF):
+		err = io.EOF // bare, without the socket's name
+	case err != nil:
+	case n == 0:
+		err = io.EOF
+	case fdErr != nil:
+		err = fdErr
+	case flags&unix.MSG_CTRUNC != 0:
+		err = ErrDescriptors
+	case flags&unix.MSG_TRUNC != 0 || n > MaxMessage:
+		err = fmt.Errorf("ipc: message exceeds %d bytes", MaxMessage)
+	}
+	var m *Message
+	if err == nil {
+		m, err = Decode(c.buf[:n])
+	}
+	if err != nil {
+		CloseFDs(fds)
+		return nil, nil, err
+	}
+	return m, fds, nil
+}
+
+func parseRights(oob []byte) (fds []int, err error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("ipc: control data: %w", err)
+	}
+	for i := range msgs {
+		got, err := unix.ParseUnixRights(&msgs[i])
+		if err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	return fds, nil
+}
+
+// CloseFDs closes descriptors that nobody wants.
+func CloseFDs(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// Cred is who is at the other end, as the kernel recorded it when the socket was connected.
+type Cred struct {
+	PID      int32
+	UID, GID uint32
+}
+
+// Peer returns the credentials of the other end.
+func (c *Conn) Peer() (Cred, error) {
+	rc, err := c.uc.SyscallConn()
+	if err != nil {
+		return Cred{}, err
+	}
+	var uc *unix.Ucred
+	var optErr error
+	if err := rc.Control(func(fd uintptr) { uc, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return Cred{}, err
+	}
+	if optErr != nil {
+		return Cred{}, fmt.Errorf("ipc: SO_PEERCRED: %w", optErr)
+	}
+	return Cred{PID: uc.Pid, UID: uc.Uid, GID: uc.Gid}, nil
+}
+
+// Close closes the socket.
+func (c *Conn) Close() error { return c.uc.Close() }

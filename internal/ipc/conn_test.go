@@ -1,0 +1,214 @@
+package ipc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func pair(t *testing.T) (a, b *Conn) {
+	t.Helper()
+	a, b, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a, b
+}
+
+func TestMessagesAndDescriptors(t *testing.T) {
+	a, b := pair(t)
+	m := &Message{ID: 9, Kind: KindRegister, Region: 4, Size: 1 << 40, Timeout: time.Second, Data: []byte{1, 2}}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := a.Send(m, int(r.Fd()), int(r.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	got, fds, err := b.RecvFDs()
+	if err != nil || len(fds) != 2 || got.ID != 9 || got.Size != 1<<40 || got.Timeout != time.Second || !bytes.Equal(got.Data, m.Data) {
+		t.Fatalf("%+v, %v, %v", got, fds, err)
+	}
+	w.Write([]byte("x"))
+	var x [1]byte
+	if n, err := unix.Read(fds[1], x[:]); n != 1 || err != nil || x[0] != 'x' {
+		t.Fatalf("descriptor reads %d, %v", n, err)
+	}
+	if fl, _ := unix.FcntlInt(uintptr(fds[0]), unix.F_GETFD, 0); fl&unix.FD_CLOEXEC == 0 {
+		t.Error("descriptor survives exec")
+	}
+	CloseFDs(fds)
+	if c, err := b.Peer(); err != nil || int(c.PID) != os.Getpid() || int(c.UID) != os.Getuid() {
+		t.Errorf("peer %+v, %v", c, err)
+	}
+	a.Close()
+	if _, err := b.Recv(); err != io.EOF {
+		t.Errorf("after close: %v", err)
+	}
+}
+
+// openFDs counts this process's descriptors.
+func openFDs(t *testing.T) int {
+	t.Helper()
+	d, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(d)
+}
+
+func TestUnwantedDescriptorsAreClosed(t *testing.T) {
+	a, b := pair(t)
+	before := openFDs(t)
+	if err := a.Send(&Message{Kind: "x"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Recv(); !errors.Is(err, ErrDescriptors) {
+		t.Fatalf("unwanted descriptor: %v", err)
+	}
+	flood := make([]int, 200) // more than the receiver has room for
+	if _, _, err := a.uc.WriteMsgUnix([]byte(`{"kind":"x"}`), unix.UnixRights(flood...), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.RecvFDs(); !errors.Is(err, ErrDescriptors) {
+		t.Fatalf("flood of descriptors: %v", err)
+	}
+	if _, _, err := a.uc.WriteMsgUnix([]byte(`not JSON`), unix.UnixRights(0, 0), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.RecvFDs(); err == nil {
+		t.Fatal("nonsense accepted")
+	}
+	if after := openFDs(t); after != before {
+		t.Errorf("%d descriptors leaked", after-before)
+	}
+	if err := a.Send(&Message{Kind: "x"}, 0, 0, 0, 0); err == nil {
+		t.Error("four descriptors sent")
+	}
+}
+
+func TestMessageBounds(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	for name, m := range map[string]*Message{
+		"no kind": {}, "service": {Kind: "k", Service: long}, "data": {Kind: "k", Data: []byte(long)}, "text": {Kind: "k", Text: long},
+		"negative": {Kind: "k", Timeout: -1}, "body": {Kind: "k", Body: []byte(`"` + strings.Repeat("x", MaxMessage) + `"`)},
+		"error": {Kind: "k", Error: &Error{Code: long}},
+	} {
+		if _, err := m.Encode(); err == nil {
+			t.Errorf("%s: encoded", name)
+		}
+	}
+	a, b := pair(t)
+	if _, err := a.uc.Write(append([]byte(`{"kind":"`), bytes.Repeat([]byte("x"), MaxMessage)...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Recv(); err == nil {
+		t.Error("a message that is too long was received")
+	}
+	big := &Message{Kind: "k", Body: []byte(`"` + strings.Repeat("x", MaxMessage-100) + `"`)}
+	if err := a.Send(big); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := b.Recv(); err != nil || len(m.Body) != len(big.Body) {
+		t.Errorf("the largest message: %v", err)
+	}
+}
+
+func TestFailReplies(t *testing.T) {
+	m := &Message{ID: 3, Kind: KindDial}
+	for _, tc := range []struct {
+		err  error
+		want Error
+	}{
+		{Errorf(CodeLimit, "only %d", 5), Error{CodeLimit, "only 5"}},
+		{errors.New("boom"), Error{CodeInternal, "boom"}},
+		{errors.New(strings.Repeat("y", 5000)), Error{CodeInternal, strings.Repeat("y", MaxText)}},
+	} {
+		if r := m.Fail(tc.err); *r.Error != tc.want || r.ID != 3 || r.Kind != KindDial {
+			t.Errorf("%v became %+v", tc.err, r.Error)
+		}
+	}
+	if Kind("nonsense").Request() || !KindPing.Request() || KindAdvert.Request() {
+		t.Error("requests are not told apart")
+	}
+	for s := range statusCode {
+		if got, ok := StatusFor(s.Code()); !ok || got != s {
+			t.Errorf("status %d: %v, %v", s, got, ok)
+		}
+	}
+}
+
+func TestListen(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run", "edged.sock")
+	l, err := Listen(path, 0o660)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o660 {
+		t.Fatalf("socket %v, %v", st, err)
+	}
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			_, err = c.Recv()
+			c.Close()
+		}
+		accepted <- err
+	}()
+	c, err := Dial(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Send(&Message{Kind: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-accepted; err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	go func() { // Listen looks whether somebody answers
+		if c, err := l.Accept(); err == nil {
+			c.Close()
+		}
+		accepted <- nil
+	}()
+	if _, err := Listen(path, 0o660); err == nil || !strings.Contains(err.Error(), "another daemon") {
+		t.Fatalf("second daemon: %v", err)
+	}
+	<-accepted
+	l.ul.SetUnlinkOnClose(false) // as if killed
+	l.Close()
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept after close: %v", err)
+	}
+	if _, err := Dial(context.Background(), path); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("dial to a dead daemon: %v", err)
+	}
+	l, err = Listen(path, 0o600)
+	if err != nil {
+		t.Fatalf("taking over from a dead daemon: %v", err)
+	}
+	l.Close()
+	if _, err := Dial(context.Background(), path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("dial to nothing: %v", err)
+	}
+	os.WriteFile(path, nil, 0o600)
+	if _, err := Listen(path, 0o600); err == nil {
+		t.Error("an ordinary file was replaced")
+	}
+}

@@ -1,0 +1,172 @@
+package ipc
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+// ErrRing is returned when the other side's index cannot be right. The peer must be disconnected.
+var ErrRing = errors.New("ipc: ring index out of range")
+
+// word numbers in the control page; each has two cache lines of its own, so that neighbours are not prefetched together.
+const (
+	wordSQTail        = iota // written by the client
+	wordSQHead               // written by the daemon
+	wordCQTail               // written by the daemon
+	wordCQHead               // written by the client
+	wordDaemonAsleep         // set by the daemon before it blocks, taken by the client that wakes it
+	wordClientAsleep         // set by the client before it blocks, taken by the daemon that wakes it
+	wordClientPolling        // set by the client while one of its threads polls
+	wordCount
+)
+
+const wordStride = 128
+
+// SubmitProducer is the client's end of the submission ring. One goroutine at a time uses it.
+type SubmitProducer struct {
+	r    *Rings
+	mask uint32
+	tail uint32 // next entry to fill
+	seen uint32 // published tail
+	head uint32 // daemon's head as last read
+}
+
+// Room returns how many entries can be put. It reads the daemon's head only when the last known one leaves no room.
+func (p *SubmitProducer) Room() (int, error) {
+	if p.tail-p.head > p.mask {
+		head := p.r.word(wordSQHead).Load()
+		if p.seen-head > p.seen-p.head {
+			return 0, ErrRing
+		}
+		p.head = head
+	}
+	return int(p.mask + 1 - (p.tail - p.head)), nil
+}
+
+// Put fills the next entry. The caller has seen Room > 0 for it. The daemon sees it at Publish.
+func (p *SubmitProducer) Put(e *SQE) {
+	EncodeSQE(p.r.sqEntry(p.tail&p.mask), e)
+	p.tail++
+}
+
+// Publish makes the entries put visible to the daemon and reports whether the caller must ring the submit doorbell.
+func (p *SubmitProducer) Publish() (wake bool) {
+	if p.seen == p.tail {
+		return false
+	}
+	p.seen = p.tail
+	p.r.word(wordSQTail).Store(p.tail)
+	return take(p.r.word(wordDaemonAsleep))
+}
+
+// SubmitConsumer is the daemon's end of the submission ring. One goroutine at a time uses it.
+type SubmitConsumer struct {
+	r       *Rings
+	mask    uint32
+	head    uint32 // next entry to read
+	scratch [SQESize]byte
+}
+
+// Drain moves up to len(dst) entries to dst, validated. It reads the client's tail once. On error the client must be
+// disconnected; the n entries before the bad one are good.
+func (c *SubmitConsumer) Drain(dst []SQE) (n int, err error) {
+	avail := c.r.word(wordSQTail).Load() - c.head
+	if avail > c.mask+1 {
+		return 0, ErrRing
+	}
+	for n < len(dst) && uint32(n) < avail {
+		copy(c.scratch[:], c.r.sqEntry((c.head+uint32(n))&c.mask))
+		if err = DecodeSQE(c.scratch[:], &dst[n]); err != nil {
+			break
+		}
+		n++
+	}
+	if n > 0 {
+		c.head += uint32(n)
+		c.r.word(wordSQHead).Store(c.head)
+	}
+	return n, err
+}
+
+// Ready reports whether entries wait (or the client's tail is wrong, which Drain will report).
+func (c *SubmitConsumer) Ready() bool { return c.r.word(wordSQTail).Load() != c.head }
+
+// CompleteProducer is the daemon's end of the completion ring. One goroutine at a time uses it.
+type CompleteProducer struct {
+	r    *Rings
+	mask uint32
+	tail uint32
+	seen uint32
+	head uint32 // client's head as last read
+}
+
+// Refresh reads the client's head once and returns how many entries are free.
+func (p *CompleteProducer) Refresh() (room int, err error) {
+	head := p.r.word(wordCQHead).Load()
+	if p.seen-head > p.seen-p.head {
+		return 0, ErrRing
+	}
+	p.head = head
+	return p.Room(), nil
+}
+
+// Room returns how many entries are free as of the last Refresh. It reads nothing shared.
+func (p *CompleteProducer) Room() int { return int(p.mask + 1 - (p.tail - p.head)) }
+
+// Used returns how many entries the client has not consumed as of the last Refresh.
+func (p *CompleteProducer) Used() int { return int(p.tail - p.head) }
+
+// Put fills the next entry, or reports false when the ring is full as of the last Refresh. The client sees it at Publish.
+func (p *CompleteProducer) Put(e *CQE) bool {
+	if p.tail-p.head > p.mask {
+		return false
+	}
+	EncodeCQE(p.r.cqEntry(p.tail&p.mask), e)
+	p.tail++
+	return true
+}
+
+// Publish makes the entries put visible to the client and reports whether the caller must ring the complete doorbell.
+func (p *CompleteProducer) Publish() (wake bool) {
+	if p.seen == p.tail {
+		return false
+	}
+	p.seen = p.tail
+	p.r.word(wordCQTail).Store(p.tail)
+	return take(p.r.word(wordClientAsleep))
+}
+
+// CompleteConsumer is the client's end of the completion ring. One goroutine at a time uses it.
+type CompleteConsumer struct {
+	r       *Rings
+	mask    uint32
+	head    uint32
+	scratch [CQESize]byte
+}
+
+// Drain moves up to len(dst) entries to dst, validated. It reads the daemon's tail once. On error the daemon must be
+// treated as dead; the n entries before the bad one are good.
+func (c *CompleteConsumer) Drain(dst []CQE) (n int, err error) {
+	avail := c.r.word(wordCQTail).Load() - c.head
+	if avail > c.mask+1 {
+		return 0, ErrRing
+	}
+	for n < len(dst) && uint32(n) < avail {
+		copy(c.scratch[:], c.r.cqEntry((c.head+uint32(n))&c.mask))
+		if err = DecodeCQE(c.scratch[:], &dst[n]); err != nil {
+			break
+		}
+		n++
+	}
+	if n > 0 {
+		c.head += uint32(n)
+		c.r.word(wordCQHead).Store(c.head)
+	}
+	return n, err
+}
+
+// Ready reports whether entries wait. It may be called by any goroutine while no Drain runs.
+func (c *CompleteConsumer) Ready() bool { return c.r.word(wordCQTail).Load() != c.head }
+
+// take clears a sleep word and reports whether it was set, writing only when it was: the cache line stays shared otherwise.
+func take(w *atomic.Uint32) bool { return w.Load() != 0 && w.Swap(0) != 0 }

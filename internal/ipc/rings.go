@@ -1,0 +1,134 @@
+package ipc
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// ringSeals are what a rings memfd must carry, so that no access to the mapping can fault.
+const ringSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// Rings is one mapping of the shared memory of a client and the daemon. Each side has its own.
+type Rings struct {
+	mem    []byte
+	layout Layout
+	mapped bool
+}
+
+// CreateRings makes the shared memory, zeroed and sealed, and maps it. The descriptor is the caller's, to send and to close.
+func CreateRings(l Layout) (r *Rings, fd int, err error) {
+	if err := l.Validate(); err != nil {
+		return nil, -1, err
+	}
+	fd, err = unix.MemfdCreate("edge-rings", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, -1, fmt.Errorf("ipc: rings: memfd_create: %w", err)
+	}
+	if err = unix.Ftruncate(fd, int64(l.Size())); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, ringSeals)
+	}
+	if err == nil {
+		r, err = MapRings(fd, l)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, -1, fmt.Errorf("ipc: rings: %w", err)
+	}
+	return r, fd, nil
+}
+
+// MapRings maps memory received from the daemon after checking its size and seals. The descriptor stays the caller's and may be
+// closed at once.
+func MapRings(fd int, l Layout) (*Rings, error) {
+	if err := l.Validate(); err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("ipc: rings: fstat: %w", err)
+	}
+	if st.Size != int64(l.Size()) {
+		return nil, fmt.Errorf("ipc: rings: memory of %d bytes, the layout needs %d", st.Size, l.Size())
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&ringSeals != ringSeals {
+		return nil, fmt.Errorf("ipc: rings: memory is not sealed (seals %#x, %v)", seals, err)
+	}
+	mem, err := unix.Mmap(fd, 0, l.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fmt.Errorf("ipc: rings: mmap: %w", err)
+	}
+	return &Rings{mem: mem, layout: l, mapped: true}, nil
+}
+
+// NewRings lays rings over mem, at least l.Size() bytes aligned to 64; for tests.
+func NewRings(mem []byte, l Layout) (*Rings, error) {
+	if err := l.Validate(); err != nil {
+		return nil, err
+	}
+	if len(mem) < l.Size() || !aligned(mem) {
+		return nil, fmt.Errorf("ipc: rings need %d bytes aligned to 64", l.Size())
+	}
+	return &Rings{mem: mem[:l.Size()], layout: l}, nil
+}
+
+// Close unmaps the memory. Nothing may use the rings or the ends made from them afterwards.
+func (r *Rings) Close() error {
+	if !r.mapped {
+		return nil
+	}
+	r.mapped = false
+	return unix.Munmap(r.mem)
+}
+
+// Layout returns the sizes of the rings.
+func (r *Rings) Layout() Layout { return r.layout }
+
+func (r *Rings) sqEntry(i uint32) []byte {
+	off := controlSize + int(i)*SQESize
+	return r.mem[off : off+SQESize : off+SQESize]
+}
+
+func (r *Rings) cqEntry(i uint32) []byte {
+	off := controlSize + int(r.layout.SQ)*SQESize + int(i)*CQESize
+	return r.mem[off : off+CQESize : off+CQESize]
+}
+
+// The four ends. Each is made once per Rings, before any traffic: they assume indices of zero.
+
+// SubmitProducer returns the client's end of the submission ring.
+func (r *Rings) SubmitProducer() *SubmitProducer { return &SubmitProducer{r: r, mask: r.layout.SQ - 1} }
+
+// SubmitConsumer returns the daemon's end of the submission ring.
+func (r *Rings) SubmitConsumer() *SubmitConsumer { return &SubmitConsumer{r: r, mask: r.layout.SQ - 1} }
+
+// CompleteProducer returns the daemon's end of the completion ring.
+func (r *Rings) CompleteProducer() *CompleteProducer {
+	return &CompleteProducer{r: r, mask: r.layout.CQ - 1}
+}
+
+// CompleteConsumer returns the client's end of the completion ring.
+func (r *Rings) CompleteConsumer() *CompleteConsumer {
+	return &CompleteConsumer{r: r, mask: r.layout.CQ - 1}
+}
+
+// SetDaemonAsleep is called with true by the daemon before it looks at its ring a last time and blocks, with false when it woke.
+func (r *Rings) SetDaemonAsleep(on bool) { set(r, wordDaemonAsleep, on) }
+
+// SetClientAsleep is the client's counterpart.
+func (r *Rings) SetClientAsleep(on bool) { set(r, wordClientAsleep, on) }
+
+// SetClientPolling says whether a thread of the client polls: the daemon then yields the processor while it polls itself.
+func (r *Rings) SetClientPolling(on bool) { set(r, wordClientPolling, on) }
+
+// ClientPolling is read by the daemon. It is a hint: a client that lies only costs system calls that do nothing.
+func (r *Rings) ClientPolling() bool { return r.word(wordClientPolling).Load() != 0 }
+
+func set(r *Rings, word int, on bool) {
+	var v uint32
+	if on {
+		v = 1
+	}
+	r.word(word).Store(v)
+}

@@ -1,0 +1,111 @@
+package ipc
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Submission operations. OpWrite and OpRead equal the engine's numbers.
+const (
+	OpWrite  uint8 = 1 // local memory (or inline bytes) to remote memory
+	OpRead   uint8 = 2 // remote memory to local memory
+	OpCredit uint8 = 3 // Imm notifications of Conn were consumed; has no completion
+)
+
+// Flags of an operation; the bits equal the engine's.
+const (
+	FlagBackwardFence uint8 = 1 << 0
+	FlagForwardFence  uint8 = 1 << 1
+	FlagNotify        uint8 = 1 << 2
+	flagsAll                = FlagBackwardFence | FlagForwardFence | FlagNotify
+)
+
+// MaxInline is the number of bytes an SQE can carry by value.
+const MaxInline = 24
+
+// ErrEntry is returned for a ring entry that no correct peer writes. The peer must be disconnected.
+var ErrEntry = errors.New("ipc: malformed ring entry")
+
+// SQE is one submission. On the ring it is 64 little-endian bytes:
+//
+//	0 op | 1 flags | 2 inline length | 3 zero | 4 conn u32 | 8 imm u32 | 12 zero u32 | 16 token u64 | 24 key u64 | 32 remote offset u64
+//	40 region u32 | 44 zero u32 | 48 local offset u64 | 56 length u64      when the inline length is zero
+//	40 24 bytes of data                                                    otherwise
+type SQE struct {
+	Op        uint8
+	Flags     uint8
+	InlineLen uint8 // 1..24: a write of Inline[:InlineLen]; Region, LocalOff and Len are then zero
+	Conn      uint32
+	Imm       uint32
+	Region    uint32
+	Token     uint64 // returned in the completion; the daemon does not interpret it
+	Key       uint64
+	RemoteOff uint64
+	LocalOff  uint64
+	Len       uint64
+	Inline    [MaxInline]byte
+}
+
+// EncodeSQE writes e at dst, which must hold SQESize bytes.
+func EncodeSQE(dst []byte, e *SQE) {
+	_ = dst[SQESize-1]
+	dst[0], dst[1], dst[2], dst[3] = e.Op, e.Flags, e.InlineLen, 0
+	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
+	binary.LittleEndian.PutUint32(dst[8:], e.Imm)
+	binary.LittleEndian.PutUint32(dst[12:], 0)
+	binary.LittleEndian.PutUint64(dst[16:], e.Token)
+	binary.LittleEndian.PutUint64(dst[24:], e.Key)
+	binary.LittleEndian.PutUint64(dst[32:], e.RemoteOff)
+	if e.InlineLen != 0 {
+		copy(dst[40:SQESize], e.Inline[:])
+		return
+	}
+	binary.LittleEndian.PutUint32(dst[40:], e.Region)
+	binary.LittleEndian.PutUint32(dst[44:], 0)
+	binary.LittleEndian.PutUint64(dst[48:], e.LocalOff)
+	binary.LittleEndian.PutUint64(dst[56:], e.Len)
+}
+
+// DecodeSQE reads an entry from src, SQESize bytes of private memory, and checks everything that can be checked without
+// knowing the client: operation, flags, inline length, reserved bytes, sums that wrap. On error e is unspecified.
+func DecodeSQE(src []byte, e *SQE) error {
+	_ = src[SQESize-1]
+	e.Op, e.Flags, e.InlineLen = src[0], src[1], src[2]
+	e.Conn = binary.LittleEndian.Uint32(src[4:])
+	e.Imm = binary.LittleEndian.Uint32(src[8:])
+	e.Token = binary.LittleEndian.Uint64(src[16:])
+	e.Key = binary.LittleEndian.Uint64(src[24:])
+	e.RemoteOff = binary.LittleEndian.Uint64(src[32:])
+	reserved := uint32(src[3]) | binary.LittleEndian.Uint32(src[12:])
+	if e.InlineLen != 0 {
+		e.Region, e.LocalOff, e.Len = 0, 0, 0
+		copy(e.Inline[:], src[40:SQESize])
+	} else {
+		e.Region = binary.LittleEndian.Uint32(src[40:])
+		reserved |= binary.LittleEndian.Uint32(src[44:])
+		e.LocalOff = binary.LittleEndian.Uint64(src[48:])
+		e.Len = binary.LittleEndian.Uint64(src[56:])
+		e.Inline = [MaxInline]byte{}
+	}
+	if reserved != 0 {
+		return ErrEntry
+	}
+	return e.check()
+}
+
+func (e *SQE) check() error {
+	switch {
+	case e.Op == OpCredit:
+		if e.Flags|e.InlineLen != 0 || e.Imm == 0 || e.Imm > NotifyCredit {
+			return ErrEntry
+		}
+		return nil
+	case e.Op != OpWrite && e.Op != OpRead, e.Flags&^flagsAll != 0, e.InlineLen > MaxInline:
+		return ErrEntry
+	case e.Op == OpRead && (e.InlineLen != 0 || e.Flags&FlagNotify != 0):
+		return ErrEntry
+	case e.LocalOff+e.Len < e.LocalOff:
+		return ErrEntry
+	}
+	return nil
+}
