@@ -14,7 +14,7 @@ import (
 const attachTime = 10 * time.Second
 
 // attach greets the daemon at the other end of ctl and builds the Device. It consumes ctl, and release on error.
-func attach(ctx context.Context, ctl *ipc.Conn, cfg Config, drive func() bool, release func() error) (*Device, error) {
+func attach(ctx context.Context, ctl *ipc.Conn, cfg Config, drive driver, release func() error) (*Device, error) {
 	d, err := greet(ctx, ctl, cfg)
 	if err != nil {
 		ctl.Close()

@@ -14,7 +14,7 @@ func (d *Device) Poll() int {
 		return 0
 	}
 	if d.drive != nil {
-		d.drive()
+		d.drive.Drive()
 	}
 	n := d.goRound()
 	d.resign()
@@ -138,8 +138,9 @@ func (d *Device) leadFor(ctx context.Context, w *waiter) error {
 	s.begin()
 	defer s.end(d)
 	for {
+		worked := false
 		if d.drive != nil {
-			d.drive()
+			worked, _ = d.drive.Drive()
 		}
 		n := d.goRound()
 		if w.kind == waitPass || d.satisfied(w) {
@@ -155,7 +156,7 @@ func (d *Device) leadFor(ctx context.Context, w *waiter) error {
 		if n > 0 && l.followers.Load() > 0 {
 			runtime.Gosched() // those just woken run now
 		}
-		if s.idle(d, n) && !d.owingFlag.Load() {
+		if s.idle(d, worked || n > 0) && !d.owingFlag.Load() {
 			l.cancel.arm(ctx, d.kickFunc)
 			d.block(w, done)
 		}
@@ -169,6 +170,9 @@ func (d *Device) block(w *waiter, done <-chan struct{}) {
 	case <-done:
 	default:
 		if d.lead.passers.Load() == 0 && !d.lead.cq.Ready() && !d.satisfied(w) && d.dead.Load() == nil {
+			if d.drive != nil {
+				d.drive.Rest()
+			}
 			d.lead.strategy.sleep(d.bell.FD())
 		}
 	}

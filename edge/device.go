@@ -22,7 +22,7 @@ type Device struct {
 	rings   *ipc.Rings
 	submit  *ipc.Doorbell // wakes the daemon
 	bell    *ipc.Doorbell // wakes our leader
-	drive   func() bool   // embedded: one iteration of the transport in this goroutine; nil otherwise
+	drive   driver        // embedded: runs the transport in the goroutine that waits; nil otherwise
 	release func() error  // embedded: ends the transport; nil otherwise
 
 	post      sync.Mutex

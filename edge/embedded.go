@@ -58,5 +58,5 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 	if err != nil {
 		return nil, errors.Join(err, emb.Close())
 	}
-	return attach(ctx, ctl, cfg, emb.Drive, emb.Close)
+	return attach(ctx, ctl, cfg, emb, emb.Close)
 }

@@ -13,7 +13,14 @@ const (
 	slowYield   = 200 * time.Microsecond // a yield that takes longer means that somebody else needs the core
 	yieldPause  = 100 * time.Millisecond // and for how long polling then is out of the question
 	goschedEach = 8                      // looks at the ring between two chances for other goroutines
+	driveEach   = 32                     // idle iterations of an embedded transport between two chances for other threads
 )
+
+// driver is an embedded transport that a waiting goroutine runs itself.
+type driver interface {
+	Drive() (worked, ran bool) // one iteration
+	Rest()                     // the caller is about to block: the transport's own thread takes over
+}
 
 // strategy is the leader's way of waiting, as measured: poll and yield while that is cheap, then block.
 // The leader alone uses it.
@@ -34,10 +41,10 @@ func (s *strategy) end(d *Device) {
 	}
 }
 
-// idle is called after each look at the ring, which found n entries but not what the leader waits for. It yields, and reports
-// whether the leader should block instead of looking again.
-func (s *strategy) idle(d *Device, n int) (block bool) {
-	if n > 0 {
+// idle is called after each look at the ring that did not find what the leader waits for; progress says that it found something else, or
+// that the transport it drives had work. It yields, and reports whether the leader should block instead of looking again.
+func (s *strategy) idle(d *Device, progress bool) (block bool) {
+	if progress {
 		s.since = 0
 		return false
 	}
@@ -57,8 +64,11 @@ func (s *strategy) idle(d *Device, n int) (block bool) {
 		d.rings.SetClientPolling(true)
 	}
 	s.looks++
+	if d.drive != nil && s.looks%driveEach != 0 {
+		return false // the core is this thread's: it runs the transport itself
+	}
 	if d.drive != nil || s.looks%goschedEach == 0 {
-		runtime.Gosched() // the transport in this process, or others here, need to run too
+		runtime.Gosched() // others in this process need to run too
 		now = mono.Now()
 	}
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)

@@ -282,22 +282,22 @@ func TestStrategyGivesUpYielding(t *testing.T) {
 	d := p.client
 	var s strategy
 	s.begin()
-	if s.idle(d, 0) {
+	if s.idle(d, false) {
 		t.Fatal("blocks at the first look")
 	}
-	if s.idle(d, 3) || s.since != 0 {
+	if s.idle(d, true) || s.since != 0 {
 		t.Fatal("progress does not restart the polling")
 	}
 	s.noYield = 1 << 62 // as after a slow yield
-	if !s.idle(d, 0) || s.polling {
+	if !s.idle(d, false) || s.polling {
 		t.Fatal("polls although others need the core")
 	}
 	d.cfg.Wait = Busy
-	if s.idle(d, 0) {
+	if s.idle(d, false) {
 		t.Fatal("Busy blocks")
 	}
 	d.cfg.Wait = Block
-	if !s.idle(d, 0) {
+	if !s.idle(d, false) {
 		t.Fatal("Block polls")
 	}
 	s.end(d)

@@ -8,7 +8,7 @@ import (
 
 // Receiving with recvmmsg:
 //
-//  1. the message headers point for ever at the driver's buffers, one each, so a call needs no preparation;
+//  1. the message headers point at the driver's buffers, one each, so a call needs no preparation (RecvScatter makes detours);
 //  2. one recvmmsg copies up to 32 queued frames into them;
 //  3. dst receives slices of the buffers: valid until the next call overwrites them.
 //
@@ -18,6 +18,7 @@ const (
 	mmsgSlots = 1024    // default number of frames the socket queue holds, unless
 	mmsgBytes = 8 << 20 // that is more than so many bytes
 	maxSlots  = 1 << 16
+	vectors   = 3 // of a message: RecvScatter uses all, Recv the first
 	// skbOverhead is what the kernel charges per frame beside its bytes rounded up to pages. Short frames cost less.
 	skbOverhead = 1280
 )
@@ -46,14 +47,14 @@ func newMmsg(s *socket, slots int) (*mmsg, error) {
 		return nil, err
 	}
 	s.info.RxSlots = max(1, granted/charge)
-	d := &mmsg{socket: s, bufs: make([][]byte, RecvBatch), hdrs: make([]unix.Mmsghdr, RecvBatch), iovs: make([]unix.Iovec, RecvBatch)}
+	d := &mmsg{socket: s, bufs: make([][]byte, RecvBatch), hdrs: make([]unix.Mmsghdr, RecvBatch), iovs: make([]unix.Iovec, vectors*RecvBatch)}
 	stride := alignUp(mmsgHeadroom+frame, cacheLine)
 	mem := make([]byte, RecvBatch*stride) // a large object: page aligned
 	for i := range d.bufs {
 		d.bufs[i] = mem[i*stride+mmsgHeadroom:][:frame:frame]
-		d.iovs[i].Base = &d.bufs[i][0]
-		d.iovs[i].SetLen(frame)
-		d.hdrs[i].Hdr.Iov = &d.iovs[i]
+		d.iovs[vectors*i].Base = &d.bufs[i][0]
+		d.iovs[vectors*i].SetLen(frame)
+		d.hdrs[i].Hdr.Iov = &d.iovs[vectors*i]
 		d.hdrs[i].Hdr.SetIovlen(1)
 	}
 	return d, nil
@@ -64,25 +65,37 @@ func (d *mmsg) Recv(dst [][]byte) (n int, err error) {
 	if len(dst) == 0 {
 		return 0, nil
 	}
-	hdrs := d.hdrs[:min(len(dst), RecvBatch)]
-	k, errno := recvmmsg(d.fd, hdrs)
+	k, err := d.recv(min(len(dst), RecvBatch))
+	for i := range k {
+		if size := d.hdrs[i].Len; d.whole(i) {
+			dst[n] = d.bufs[i][:size:size]
+			n++
+		}
+	}
+	return n, err
+}
+
+// recv fills up to want messages and returns how many.
+func (d *mmsg) recv(want int) (n int, err error) {
+	k, errno := recvmmsg(d.fd, d.hdrs[:want])
 	if errno != 0 && errno != unix.EAGAIN {
 		d.late = d.judge(errno)
-		k, errno = recvmmsg(d.fd, hdrs) // frames may wait behind the error, which is cleared now
+		k, errno = recvmmsg(d.fd, d.hdrs[:want]) // frames may wait behind the error, which is cleared now
 	}
 	if errno != 0 {
 		return 0, d.nothing()
 	}
-	for i := range hdrs[:k] {
-		h := &hdrs[i]
-		if h.Hdr.Flags&unix.MSG_TRUNC != 0 || int(h.Len) > len(d.bufs[i]) {
-			d.stats.Truncated++
-			continue
-		}
-		dst[n] = d.bufs[i][:h.Len:h.Len]
-		n++
+	return k, nil
+}
+
+// whole reports whether message i holds all of its frame, and counts it if not.
+func (d *mmsg) whole(i int) bool {
+	h := &d.hdrs[i]
+	if h.Hdr.Flags&unix.MSG_TRUNC == 0 && int(h.Len) <= len(d.bufs[i]) {
+		return true
 	}
-	return n, nil
+	d.stats.Truncated++
+	return false
 }
 
 // nothing is what Recv reports when the queue is empty: an error once, or that the interface is gone.

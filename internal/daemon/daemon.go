@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -249,59 +248,6 @@ func (d *Daemon) closeNamespace() {
 		unix.Close(d.ns)
 		d.ns = -1
 	}
-}
-
-// accept serves every client that connects.
-func (d *Daemon) accept() error {
-	for pause := time.Millisecond; ; {
-		conn, err := d.listener.Accept()
-		if err == nil {
-			pause = time.Millisecond
-			d.serve(conn)
-			continue
-		}
-		select {
-		case <-d.stopped:
-			return nil
-		default:
-		}
-		if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) && !errors.Is(err, unix.ECONNABORTED) && !errors.Is(err, unix.ENOMEM) {
-			return fmt.Errorf("control socket: %w", err)
-		}
-		d.log.Error("a client could not be accepted; raise LimitNOFILE if this lasts", "error", err)
-		time.Sleep(pause)
-		pause = min(2*pause, time.Second)
-	}
-}
-
-// maxSessions bounds control sockets, clients or not, in proportion to the clients allowed.
-func (d *Daemon) maxSessions() int { return 2*d.cfg.Limits.Clients + 16 }
-
-// serve starts a session on a connected control socket, which becomes the daemon's.
-func (d *Daemon) serve(conn *ipc.Conn) {
-	cred, err := conn.Peer()
-	if err != nil {
-		d.log.Warn("client without credentials", "error", err)
-		conn.Close()
-		return
-	}
-	ss := &session{d: d, conn: conn, cred: cred, since: time.Now(), out: newOutbox(), quit: make(chan struct{})}
-	d.mu.Lock()
-	if d.closing || len(d.sessions) >= d.maxSessions() {
-		d.mu.Unlock()
-		conn.Close()
-		return
-	}
-	d.sessions[ss] = struct{}{}
-	d.tasks.Add(1)
-	d.mu.Unlock()
-	go func() {
-		defer d.tasks.Done()
-		ss.serve()
-		d.mu.Lock()
-		delete(d.sessions, ss)
-		d.mu.Unlock()
-	}()
 }
 
 // onShard runs f as the shard, on its thread or, before there is one, on this.

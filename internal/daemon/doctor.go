@@ -141,10 +141,10 @@ func (d *Daemon) facts(snap *Snapshot) []Finding {
 		}
 		names = append(names, name)
 	}
-	var f findings
-	if d.listener != nil || d.watch != nil {
-		f = CheckHost(names)
+	if d.watch == nil {
+		names = nil // links in memory
 	}
+	f := findings(CheckHost(names))
 	for i := range snap.Links {
 		f.running(&snap.Links[i])
 	}

@@ -15,19 +15,19 @@ import (
 // and then neither waits nor posts again.
 const driverLease = time.Millisecond
 
-// drive runs one iteration on the calling goroutine. It returns false when somebody else holds the token; the thread, if it is that, then
-// steps back. It neither blocks nor allocates.
-func (s *shard) drive() bool {
+// drive runs one iteration on the calling goroutine and reports whether it found work. ran is false when somebody else holds the token; the
+// thread, if it is that, then steps back. It neither blocks nor allocates.
+func (s *shard) drive() (worked, ran bool) {
 	if s.stopping.Load() {
-		return false
+		return false, false
 	}
 	if !s.token.CompareAndSwap(0, 1) {
 		s.wanted.Store(true)
-		return false
+		return false, false
 	}
 	now := mono.Now()
 	s.lease.Store(int64(now.Add(driverLease)))
-	s.iterate(now)
+	worked = s.iterate(now)
 	asleep := s.box.asleep.Load()
 	s.token.Store(0)
 	if asleep {
@@ -35,7 +35,15 @@ func (s *shard) drive() bool {
 		// lease, once.
 		s.box.wake()
 	}
-	return true
+	return worked, true
+}
+
+// rest ends the lease: the driver is going to block, and the thread takes over at once.
+func (s *shard) rest() {
+	s.lease.Store(0)
+	if s.leasing.CompareAndSwap(true, false) {
+		s.box.ring()
+	}
 }
 
 // leaveToDrivers sleeps until no drive has happened for a lease. A driver that asked for the token but has not come yet gets one lease.
@@ -43,6 +51,7 @@ func (s *shard) leaveToDrivers() {
 	grace := s.wanted.Swap(false)
 	for !s.stopping.Load() {
 		left := mono.Time(s.lease.Load()).Sub(mono.Now())
+		asked := grace
 		if grace {
 			left, grace = max(left, driverLease), false
 		}
@@ -50,6 +59,14 @@ func (s *shard) leaveToDrivers() {
 			return
 		}
 		s.timeout = unix.NsecToTimespec(int64(min(left, driverLease)))
-		unix.Nanosleep(&s.timeout, nil)
+		s.pollSet = append(s.pollSet[:0], unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN})
+		s.leasing.Store(true)
+		if s.lease.Load() != 0 || asked {
+			unix.Ppoll(s.pollSet, &s.timeout, nil)
+		}
+		s.leasing.Store(false)
+		if s.pollSet[0].Revents != 0 {
+			s.box.clear()
+		}
 	}
 }

@@ -60,9 +60,12 @@ func (e *Embedded) Attach() (*ipc.Conn, error) {
 }
 
 // Drive runs one iteration of the shard on the calling goroutine, which has to wait anyway: no thread switch lies between it and the
-// wire. It returns false when somebody else runs iterations at this moment; the shard's own thread steps back and the next call will
-// succeed. It neither blocks nor allocates.
-func (e *Embedded) Drive() bool { return e.d.shard.drive() }
+// wire. worked says whether there was anything to do; ran is false when somebody else runs iterations at this moment: the shard's own thread
+// steps back and the next call will succeed. It neither blocks nor allocates.
+func (e *Embedded) Drive() (worked, ran bool) { return e.d.shard.drive() }
+
+// Rest is called by one who drove and is about to block: the shard's own thread takes over at once instead of when the lease ends.
+func (e *Embedded) Rest() { e.d.shard.rest() }
 
 // Daemon returns the daemon itself, for its status.
 func (e *Embedded) Daemon() *Daemon { return e.d }

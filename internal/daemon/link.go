@@ -25,6 +25,11 @@ type link struct {
 	info  linkdrv.Info   // of drv
 	rx    [recvBatch][]byte
 
+	// For a driver that scatters: forecast places, and frames received there.
+	scatter linkdrv.Scatterer
+	slots   [recvBatch][]byte
+	parts   [recvBatch]linkdrv.RxFrame
+
 	// Frames the kernel has not taken yet. They belong to batch, which is reset when they are gone. While there are any, the engine knows
 	// the link as blocked, so one batch is all there ever is.
 	tx      []linkdrv.TxFrame
@@ -50,6 +55,7 @@ type txBatch struct {
 func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
 	s.dropDriver(now, l)
 	l.drv, l.info, l.failed, l.lastErr = drv, drv.Info(), false, ""
+	l.scatter, _ = drv.(linkdrv.Scatterer)
 	l.opens++
 	s.maxFrame = max(s.maxFrame, l.info.MTU)
 	if cap(l.tx) == 0 {
@@ -72,7 +78,7 @@ func (s *shard) dropDriver(now mono.Time, l *link) {
 		l.last = addStats(l.last, st)
 	}
 	l.drv.Close()
-	l.drv = nil
+	l.drv, l.scatter = nil, nil
 	l.closes++
 	s.log.Warn("link down", "link", l.cfg.Name)
 }
@@ -102,10 +108,15 @@ func (s *shard) receive(now mono.Time) (worked bool) {
 		if l.drv == nil {
 			continue
 		}
-		n, err := l.drv.Recv(l.rx[:])
-		for i, frame := range l.rx[:n] {
-			s.eng.HandleFrame(now, l.index, frame)
-			l.rx[i] = nil
+		n, err := 0, error(nil)
+		if slots := s.forecast(l); slots > 0 {
+			n, err = s.receiveInPlace(now, l, slots)
+		} else {
+			n, err = l.drv.Recv(l.rx[:])
+			for i, frame := range l.rx[:n] {
+				s.eng.HandleFrame(now, l.index, frame)
+				l.rx[i] = nil
+			}
 		}
 		worked = worked || n > 0
 		if err != nil {
@@ -113,6 +124,37 @@ func (s *shard) receive(now mono.Time) (worked bool) {
 		}
 	}
 	return worked
+}
+
+// forecast asks where the payloads of the next frames belong, if the driver can put them there.
+func (s *shard) forecast(l *link) int {
+	if l.scatter == nil {
+		return 0
+	}
+	return s.eng.Forecast(l.index, l.slots[:])
+}
+
+// receiveInPlace receives frames whose payloads the kernel puts where they were forecast to belong. From the first one that does not belong
+// there on, the frames are joined before any of them is handled: handling one may write to the place where another one waits.
+func (s *shard) receiveInPlace(now mono.Time, l *link, slots int) (n int, err error) {
+	n, err = l.scatter.RecvScatter(l.parts[:], l.slots[:slots])
+	clear(l.slots[:slots])
+	done := 0
+	for ; done < n; done++ {
+		f := &l.parts[done]
+		if !s.eng.HandleParts(now, l.index, f.Head, f.Body, f.Rest) {
+			break
+		}
+	}
+	for i := done; i < n; i++ {
+		l.rx[i] = l.parts[i].Join()
+	}
+	for i := done; i < n; i++ {
+		s.eng.HandleFrame(now, l.index, l.rx[i])
+		l.rx[i] = nil
+	}
+	clear(l.parts[:n])
+	return n, err
 }
 
 // linkFailed reacts to an error of a driver. An interface that is merely down is the watcher's to report; anything else asks the watcher

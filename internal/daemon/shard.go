@@ -49,6 +49,7 @@ type shard struct {
 
 	token     atomic.Int32 // 1: somebody runs iterations
 	wanted    atomic.Bool  // a driver found the token taken: the thread shall step back
+	leasing   atomic.Bool  // the thread sleeps until the lease ends
 	lease     atomic.Int64 // mono.Time until which the thread leaves the work to drivers
 	beat      atomic.Int64 // mono.Time of the latest iteration, mono.Never while blocked
 	ringing   atomic.Int32 // slot+1 of the client whose doorbell is being rung; see guard.go

@@ -394,6 +394,7 @@ func (w *builder) part(c *conn, o *sendOp, op seqnum.Value, off, n uint64, retx 
 		flags |= wire.SegLast
 	}
 	w.bulk = wire.Bulk{Kind: wire.KindWrite, Flags: flags, Conn: c.remote, Op: uint32(op), Fence: uint32(o.fence), Key: uint64(o.Key), Place: o.Off + off, Imm: o.Imm}
+	w.announce(o.n - off - take)
 	w.attach(o.Local[off : off+take])
 	w.record(record{kind: recRange, conn: c.id, op: op, off: off, n: take, retx: retx})
 	return take, true
@@ -467,6 +468,13 @@ func (w *builder) attach(payload []byte) {
 	w.payload = payload
 }
 
+// announce says in the bulk header how much of the operation follows, unless it is the last part (clause 2.3).
+func (w *builder) announce(follows uint64) {
+	if follows > 0 {
+		w.bulk.Imm = uint32(min(follows, 1<<32-1))
+	}
+}
+
 // readOp returns the peer's read op if its data is still being sent.
 func (c *conn) readOp(op seqnum.Value) *recvOp {
 	if !op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
@@ -526,6 +534,7 @@ func (w *builder) readRange(c *conn, o *recvOp, op seqnum.Value, off, n uint64, 
 			flags |= wire.SegLast
 		}
 		w.bulk = wire.Bulk{Kind: wire.KindReadData, Flags: flags, Conn: c.remote, Op: uint32(op), Place: off}
+		w.announce(o.n - off - n)
 		w.attach(src[:n])
 	}
 	w.record(record{kind: recReadData, conn: c.id, op: op, off: off, n: n, retx: retx})

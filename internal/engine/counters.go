@@ -15,6 +15,7 @@ type Counters struct {
 	FramesDuplicated                     uint64 // received with a packet number seen before
 	FramesReordered                      uint64 // received behind a later one of the same path
 	SegmentsDuplicated                   uint64 // parts of operations that were in place already
+	FramesInPlace                        uint64 // payloads that the driver received where they belong: no copy was needed
 	RejectedMalformed                    uint64
 	RejectedHeaderSum                    uint64
 	RejectedPayloadSum                   uint64

@@ -57,6 +57,8 @@ type link struct {
 	up      bool
 	blocked bool
 	count   Counters
+
+	forecast forecast
 }
 
 // outFrame is a set-up frame waiting to be sent: complete but for its Ethernet header.

@@ -129,14 +129,8 @@ func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 		e.Count.RejectedNoRoom++
 		return false
 	default:
-		if h := g.shuffled; h > 0 && h < len(dst) {
-			n := copy(dst[h:], g.data[:len(g.data)-h])
-			copy(dst[:h], g.data[n:])
-		} else {
-			copy(dst, g.data)
-		}
+		e.deliver(dst, g.data, g.shuffled)
 		o.got.add(lo, hi)
-		e.Count.PayloadReceived += hi - lo
 	}
 	o.state = ropPartial
 	o.flags |= g.flags
@@ -146,7 +140,7 @@ func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 	if g.flags&wire.SegLast != 0 {
 		o.last = hi
 	}
-	if g.flags&wire.SegNotify != 0 {
+	if g.flags&wire.SegLast != 0 {
 		o.imm = g.imm
 	}
 	if o.flags&(wire.SegFirst|wire.SegLast) == wire.SegFirst|wire.SegLast && o.got.is(o.first, o.last) {
@@ -329,19 +323,28 @@ func (c *conn) onReadData(op seqnum.Value, place uint64, data []byte, shuffled i
 		e.Count.RejectedNoRoom++
 		return false
 	}
-	dst := o.Local[lo : lo+n]
-	if h := shuffled; h > 0 && h < len(dst) {
-		k := copy(dst[h:], data[:len(data)-h])
-		copy(dst[:h], data[k:])
-	} else {
-		copy(dst, data)
-	}
+	e.deliver(o.Local[lo:lo+n], data, shuffled)
 	o.got.add(lo, lo+n)
-	e.Count.PayloadReceived += n
 	if o.got.is(0, o.n) {
 		c.complete(op, OK)
 	}
 	return true
+}
+
+// deliver puts a payload in its place, unless the driver has received it there already (scatter.go). Of a shuffled one the first bytes stand
+// behind the others (clause 2.6).
+func (e *Endpoint) deliver(dst, data []byte, shuffled int) {
+	e.Count.PayloadReceived += uint64(len(data))
+	if &dst[0] == &data[0] {
+		e.Count.FramesInPlace++
+		return
+	}
+	if h := shuffled; h > 0 && h < len(dst) {
+		n := copy(dst[h:], data[:len(data)-h])
+		copy(dst[:h], data[n:])
+		return
+	}
+	copy(dst, data)
 }
 
 // oweAck puts the connection among those that owe the peer an OpAck.

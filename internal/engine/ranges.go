@@ -18,6 +18,16 @@ func (r *ranges) covers(lo, hi uint64) bool {
 	return lo == hi || i < len(r.spans) && r.spans[i].lo <= lo && hi <= r.spans[i].hi
 }
 
+// touches reports whether any byte of [lo, hi) is in the set.
+func (r *ranges) touches(lo, hi uint64) bool {
+	for i := len(r.spans) - 1; i >= 0 && r.spans[i].hi > lo; i-- {
+		if r.spans[i].lo < hi {
+			return true
+		}
+	}
+	return false
+}
+
 // find returns the index of the first span that ends at or after lo.
 func (r *ranges) find(lo uint64) int {
 	i := len(r.spans)

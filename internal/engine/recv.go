@@ -25,11 +25,7 @@ const pushDelay = 20 * time.Microsecond
 
 // HandleFrame takes a complete Ethernet frame received on local link i. The frame is borrowed for the call.
 func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
-	l := &e.links[i]
-	l.count.FramesReceived++
-	l.count.BytesReceived += uint64(len(frame))
-	e.Count.FramesReceived++
-	e.Count.BytesReceived += uint64(len(frame))
+	e.received(i, len(frame))
 	if len(frame) < wire.EthLen || binary.BigEndian.Uint16(frame[12:]) != e.cfg.EtherType {
 		e.Count.RejectedMalformed++
 		return
@@ -73,6 +69,14 @@ func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
 	default:
 		e.Count.RejectedMalformed++
 	}
+}
+
+func (e *Endpoint) received(i, bytes int) {
+	l := &e.links[i]
+	l.count.FramesReceived++
+	l.count.BytesReceived += uint64(bytes)
+	e.Count.FramesReceived++
+	e.Count.BytesReceived += uint64(bytes)
 }
 
 func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
@@ -145,6 +149,7 @@ func (s *session) onBulk(now mono.Time, i int, f *wire.Frame) bool {
 		shuffled = int(s.e.links[i].Shuffle)
 	}
 	b := &f.Bulk
+	s.e.links[i].forecast.learn(f)
 	if b.Kind == wire.KindReadData {
 		return c.onReadData(seqnum.Value(b.Op), b.Place, f.Payload, shuffled)
 	}

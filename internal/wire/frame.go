@@ -82,7 +82,7 @@ type Bulk struct {
 	Fence uint32
 	Key   uint64
 	Place uint64
-	Imm   uint32
+	Imm   uint32 // with SegLast the immediate, else how many bytes of the operation follow (clause 2.3)
 	Sum   uint32
 }
 
@@ -141,6 +141,55 @@ func (f *Frame) Decode(b []byte) error {
 	if len(b) < FixedLen {
 		return ErrShort
 	}
+	if err := f.decodeFixed(b); err != nil {
+		return err
+	}
+	rest := b[FixedLen:]
+	f.Payload = nil
+	if f.Flags&FlagBulk != 0 {
+		if len(rest) < BulkLen {
+			return ErrShort
+		}
+		f.Bulk.decode(rest)
+		rest = rest[BulkLen:]
+		if len(rest) < int(f.Bulk.Len) {
+			return ErrShort
+		}
+		f.Payload, rest = rest[:f.Bulk.Len], rest[f.Bulk.Len:]
+	}
+	return f.finishDecode(b, rest)
+}
+
+// DecodeParts is Decode of a frame with bulk that arrived in pieces: head holds the fixed and bulk headers, payload exactly the bulk payload,
+// rest what follows it. It returns ErrShort, and f is undefined, if the frame has no bulk or its payload has another length.
+func (f *Frame) DecodeParts(head, payload, rest []byte) error {
+	if len(head) != FixedLen+BulkLen || head[3]&FlagBulk == 0 || int(binary.BigEndian.Uint16(head[FixedLen+2:])) != len(payload) {
+		return ErrShort
+	}
+	if err := f.decodeFixed(head); err != nil {
+		return err
+	}
+	f.Bulk.decode(head[FixedLen:])
+	f.Payload = payload
+	return f.finishDecode(head, rest)
+}
+
+// finishDecode finds the tail at the start of rest and verifies what is known so far. b starts with the headers.
+func (f *Frame) finishDecode(b, rest []byte) error {
+	if len(rest) < int(f.TailLen) {
+		return ErrShort
+	}
+	f.Tail = rest[:f.TailLen]
+	if binary.BigEndian.Uint32(b[16:]) != headSum(b, f.Flags, f.Tail) {
+		return ErrHeadSum
+	}
+	if f.Flags&FlagBulk != 0 && (f.Bulk.Kind != KindWrite && f.Bulk.Kind != KindReadData || f.Bulk.Flags&^uint8(segFlagsKnown) != 0) {
+		return ErrReserved
+	}
+	return nil
+}
+
+func (f *Frame) decodeFixed(b []byte) error {
 	if b[0]>>4 != Version {
 		return ErrVersion
 	}
@@ -149,29 +198,6 @@ func (f *Frame) Decode(b []byte) error {
 	f.PN = binary.BigEndian.Uint64(b[8:])
 	f.TailLen = binary.BigEndian.Uint16(b[20:])
 	if f.Flags&^uint8(flagsKnown) != 0 || b[22]|b[23] != 0 || f.Path > 63 || f.KeyEpoch != 0 {
-		return ErrReserved
-	}
-	at := FixedLen
-	f.Payload = nil
-	if f.Flags&FlagBulk != 0 {
-		if len(b) < FixedLen+BulkLen {
-			return ErrShort
-		}
-		f.Bulk.decode(b[FixedLen:])
-		at += BulkLen + int(f.Bulk.Len)
-		if at > len(b) {
-			return ErrShort
-		}
-		f.Payload = b[FixedLen+BulkLen : at]
-	}
-	if at+int(f.TailLen) > len(b) {
-		return ErrShort
-	}
-	f.Tail = b[at : at+int(f.TailLen)]
-	if binary.BigEndian.Uint32(b[16:]) != headSum(b, f.Flags, f.Tail) {
-		return ErrHeadSum
-	}
-	if f.Flags&FlagBulk != 0 && (f.Bulk.Kind != KindWrite && f.Bulk.Kind != KindReadData || f.Bulk.Flags&^uint8(segFlagsKnown) != 0) {
 		return ErrReserved
 	}
 	return nil

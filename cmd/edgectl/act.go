@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"time"
+
+	"multiedge/internal/daemon"
+	"multiedge/internal/ipc"
+)
+
+type pingCmd struct {
+	Peer     string        `arg:"" help:"Node name, or node id in hexadecimal."`
+	Count    int           `short:"c" default:"4" help:"How many (default: ${default})."`
+	Interval time.Duration `short:"i" default:"200ms" help:"Pause between two (default: ${default})."`
+	Wait     time.Duration `short:"W" default:"2s" help:"How long to wait for each (default: ${default})."`
+}
+
+// Run asks for one ping at a time, so that results appear as they come. It fails if any ping did.
+func (c *pingCmd) Run(g *globals) error {
+	if c.Count < 1 {
+		return fmt.Errorf("--count %d: must be at least 1", c.Count)
+	}
+	all := daemon.PingReport{Schema: daemon.StatusSchema, Peer: c.Peer}
+	g.Timeout = max(g.Timeout, c.Wait+time.Second)
+	lost := 0
+	for seq := range c.Count {
+		if seq > 0 {
+			time.Sleep(c.Interval)
+		}
+		body, err := g.ask(ipc.Message{Kind: ipc.KindPing, Peer: c.Peer, Count: 1, Timeout: c.Wait})
+		if err != nil {
+			return err
+		}
+		var r daemon.PingReport
+		if err := json.Unmarshal(body, &r); err != nil || len(r.Results) != 1 {
+			return fmt.Errorf("the daemon's answer to ping cannot be read: %s", body)
+		}
+		res := r.Results[0]
+		res.Seq = seq
+		all.Results = append(all.Results, res)
+		if res.Status != "ok" {
+			lost++
+		}
+		if !g.JSON {
+			c.print(g, &res)
+		}
+	}
+	if g.JSON {
+		if err := printJSON(g, all); err != nil {
+			return err
+		}
+	}
+	if lost > 0 {
+		return errUnwell
+	}
+	return nil
+}
+
+func (c *pingCmd) print(g *globals, r *daemon.PingResult) {
+	if r.Status == "ok" {
+		fmt.Fprintf(g.out, "%s: seq=%d time=%s\n", c.Peer, r.Seq, micros(r.Nanos))
+		return
+	}
+	fmt.Fprintf(g.out, "%s: seq=%d %s: %s\n", c.Peer, r.Seq, r.Status, r.Text)
+}
+
+type doctorCmd struct {
+	Link []string `short:"l" placeholder:"NAME" help:"Interfaces to examine when no daemon runs."`
+}
+
+// Run asks the daemon, which knows its own rights and links; without one it examines this process and the named links. It fails if there
+// is a problem.
+func (c *doctorCmd) Run(g *globals) error {
+	var findings []daemon.Finding
+	body, err := g.ask(ipc.Message{Kind: ipc.KindDoctor})
+	if err == nil {
+		err = json.Unmarshal(body, &findings)
+	}
+	if err != nil {
+		findings = append(findings, daemon.Finding{Severity: daemon.FindingProblem, About: "daemon", Text: "cannot be asked", Remedy: err.Error()})
+		findings = append(findings, daemon.CheckHost(c.Link)...)
+	}
+	unwell := false
+	for _, f := range findings {
+		unwell = unwell || f.Severity == daemon.FindingProblem
+	}
+	if g.JSON {
+		if err := printJSON(g, findings); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range findings {
+			fmt.Fprintf(g.out, "%-8s %s: %s\n", f.Severity, f.About, f.Text)
+			if f.Remedy != "" {
+				fmt.Fprintf(g.out, "         -> %s\n", f.Remedy)
+			}
+		}
+	}
+	if unwell {
+		return errUnwell
+	}
+	return nil
+}
+
+type drainCmd struct{}
+
+func (*drainCmd) Run(g *globals) error {
+	if _, err := g.ask(ipc.Message{Kind: ipc.KindDrain}); err != nil {
+		return err
+	}
+	if g.JSON {
+		return printJSON(g, map[string]any{"schema": daemon.StatusSchema, "draining": true})
+	}
+	fmt.Fprintln(g.out, "draining: existing connections go on, nothing new is taken (edgectl client shows who is left)")
+	return nil
+}
+
+type versionCmd struct{}
+
+// Run shows edgectl's own version also when no daemon runs; then it fails.
+func (*versionCmd) Run(g *globals) error {
+	var remote *daemon.VersionReport
+	body, err := g.ask(ipc.Message{Kind: ipc.KindVersion})
+	if err == nil {
+		err = json.Unmarshal(body, &remote)
+	}
+	if g.JSON {
+		if perr := printJSON(g, map[string]any{"schema": daemon.StatusSchema, "edgectl": version, "go_version": runtime.Version(), "daemon": remote}); perr != nil {
+			return perr
+		}
+		return err
+	}
+	fmt.Fprintf(g.out, "edgectl %s (%s)\n", version, runtime.Version())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(g.out, "edged   %s (%s), node %s (%s)\n", remote.Version, remote.GoVersion, remote.Name, remote.Node)
+	return nil
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+	"time"
+
+	"multiedge/internal/ipc"
+)
+
+// ask sends one request and returns the body of the answer, lists joined from their pages.
+func (g *globals) ask(m ipc.Message) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.Timeout)
+	defer cancel()
+	conn, err := ipc.Dial(ctx, g.Socket)
+	if err != nil {
+		return nil, dialError(g.Socket, err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // a daemon that does not answer must not hang us
+	defer stop()
+	body, err := pages(conn, m)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("the daemon at %s accepted the connection but did not answer within %v; see its log (journalctl -u edged)", g.Socket, g.Timeout)
+	}
+	return body, err
+}
+
+// pages collects the answer.
+func pages(conn *ipc.Conn, m ipc.Message) (json.RawMessage, error) {
+	var joined []json.RawMessage
+	for id := uint64(1); ; id++ {
+		m.ID = id
+		if err := conn.Send(&m); err != nil {
+			return nil, fmt.Errorf("sending to the daemon: %w", err)
+		}
+		reply, err := conn.Recv()
+		if err != nil {
+			return nil, fmt.Errorf("the daemon ended the connection: %w", err)
+		}
+		if reply.Error != nil {
+			return nil, errors.New(reply.Error.Text)
+		}
+		if !reply.More && m.Page == 0 {
+			return reply.Body, nil
+		}
+		var list []json.RawMessage
+		if err := json.Unmarshal(reply.Body, &list); err != nil {
+			return nil, fmt.Errorf("the daemon's answer: %w", err)
+		}
+		joined = append(joined, list...)
+		if !reply.More {
+			return json.Marshal(joined)
+		}
+		m.Page++
+	}
+}
+
+// dialError says why no daemon could be asked and what to do about it.
+func dialError(socket string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no daemon runs at %s; start one (systemctl start edged, or: edged --link INTERFACE), or name its socket by --socket", socket)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("you may not use %s%s", socket, groupHint(socket))
+	}
+	return fmt.Errorf("asking the daemon: %w", err)
+}
+
+// groupHint names the group that may use a socket.
+func groupHint(socket string) string {
+	st, err := os.Stat(socket)
+	if err != nil {
+		return "; ask for membership in the daemon's group, or run as root"
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok || st.Mode().Perm()&0o020 == 0 {
+		return "; only its owner may: run as root"
+	}
+	name := strconv.Itoa(int(sys.Gid))
+	if g, err := user.LookupGroupId(name); err == nil {
+		name = g.Name
+	}
+	return fmt.Sprintf("; it belongs to group %q: have yourself added (usermod -aG %s USER, then log in again), or run as root", name, name)
+}
+
+// fetch asks and decodes; with -j it prints the answer as it came and reports done.
+func fetch[T any](g *globals, m ipc.Message) (v T, done bool, err error) {
+	body, err := g.ask(m)
+	if err != nil {
+		return v, false, err
+	}
+	if g.JSON {
+		return v, true, printJSON(g, body)
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		return v, false, fmt.Errorf("the daemon's answer: %w", err)
+	}
+	return v, false, nil
+}
+
+func printJSON(g *globals, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(g.out, "%s\n", b)
+	return err
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}

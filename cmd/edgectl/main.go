@@ -1,0 +1,74 @@
+// Edgectl asks a running edged about itself and the network it sees.
+//
+//	edgectl status | link | peer | conn | region | client | ping NODE | doctor | drain | version
+//
+// Every command takes -j for JSON. The exit code is 0 if all is well, 1 if something is wrong, 2 for a wrong command line.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the linker: -ldflags "-X main.version=1.2.3".
+var version = "devel"
+
+// errUnwell ends a command that has said already what is wrong.
+var errUnwell = errors.New("something is wrong")
+
+// globals are the options of every command.
+type globals struct {
+	JSON    bool          `short:"j" help:"Print JSON."`
+	Socket  string        `short:"s" env:"EDGE_SOCKET" default:"/run/edged/edged.sock" placeholder:"PATH" help:"Control socket of the daemon (default: ${default})."`
+	Timeout time.Duration `default:"10s" help:"How long to wait for the daemon (default: ${default})."`
+	out     io.Writer
+}
+
+type cli struct {
+	globals
+	Status  statusCmd  `cmd:"" help:"Show the daemon and its totals."`
+	Link    linkCmd    `cmd:"" help:"Show the local links."`
+	Peer    peerCmd    `cmd:"" help:"Show the nodes that were heard and the paths to them."`
+	Conn    connCmd    `cmd:"" help:"Show connections."`
+	Region  regionCmd  `cmd:"" help:"Show registered memory."`
+	Client  clientCmd  `cmd:"" help:"Show attached processes."`
+	Ping    pingCmd    `cmd:"" help:"Measure round trips to a node, engine to engine."`
+	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong or slow, and say what to do."`
+	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory."`
+	Version versionCmd `cmd:"" help:"Show the versions of edgectl and of the daemon."`
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run executes one command line and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	c := cli{globals: globals{out: stdout}}
+	helped := false
+	parser, err := kong.New(&c, kong.Name("edgectl"), kong.Description("Ask edged about links, peers, connections and memory."),
+		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))
+	if err != nil {
+		fmt.Fprintln(stderr, "edgectl:", err)
+		return 1
+	}
+	ctx, err := parser.Parse(args)
+	if helped {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "edgectl: %v (edgectl --help lists the commands)\n", err)
+		return 2
+	}
+	switch err := ctx.Run(&c.globals); {
+	case errors.Is(err, errUnwell):
+		return 1
+	case err != nil:
+		fmt.Fprintln(stderr, "edgectl:", err)
+		return 1
+	}
+	return 0
+}

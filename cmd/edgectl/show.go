@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"multiedge/internal/daemon"
+	"multiedge/internal/ipc"
+)
+
+type statusCmd struct {
+	All bool `short:"a" help:"Show counters that are zero, too."`
+}
+
+func (c *statusCmd) Run(g *globals) error {
+	st, done, err := fetch[daemon.Status](g, ipc.Message{Kind: ipc.KindStatus})
+	if err != nil || done {
+		return err
+	}
+	state := "serving"
+	if st.Draining {
+		state = "draining"
+	}
+	fmt.Fprintf(g.out, "node       %s (%s), %s\n", st.Name, st.Node, state)
+	fmt.Fprintf(g.out, "daemon     version %s, process %d, up %s, cpu %.2fs user %.2fs system\n", st.Version, st.PID, seconds(st.UptimeSeconds), st.CPUUserSeconds, st.CPUSystemSeconds)
+	fmt.Fprintf(g.out, "links      %d of %d up\n", st.LinksUp, st.Links)
+	fmt.Fprintf(g.out, "peers      %d\n", st.Peers)
+	fmt.Fprintf(g.out, "clients    %d with %d connections, %d evicted so far\n", st.Clients, st.Connections, st.Evictions)
+	fmt.Fprintf(g.out, "memory     %d regions, %s pinned, %d exports\n", st.Regions, bytesText(st.PinnedBytes), st.Exports)
+	fmt.Fprintf(g.out, "policy     scheduler %s, profile %s, checksum %s, poll %s, ethertype %s\n", st.Scheduler, st.Profile, st.Checksum, st.Poll, st.EtherType)
+	names := make([]string, 0, len(st.Counters))
+	for name, n := range st.Counters {
+		if n > 0 || c.All {
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		fmt.Fprintf(g.out, "  %-26s %d\n", name, st.Counters[name])
+	}
+	return nil
+}
+
+type linkCmd struct{}
+
+func (*linkCmd) Run(g *globals) error {
+	links, done, err := fetch[[]daemon.LinkStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "link"})
+	if err != nil || done {
+		return err
+	}
+	var rows [][]any
+	for _, l := range links {
+		name := l.Name
+		if l.Device != "" {
+			name += " (" + l.Device + ")"
+		}
+		rows = append(rows, []any{
+			name, yesNo(l.Up, "up", "down"), l.MTU, l.MAC, l.Driver, l.RxSlots, l.Weight, l.Kernel["sent"], l.Kernel["received"], l.Kernel["dropped"], l.Discards, l.Error,
+		})
+	}
+	return table(g.out, "LINK STATE MTU MAC DRIVER SLOTS WEIGHT SENT RECEIVED DROPPED DISCARDED ERROR", rows)
+}
+
+type peerCmd struct{}
+
+func (*peerCmd) Run(g *globals) error {
+	peers, done, err := fetch[[]daemon.PeerStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "peer"})
+	if err != nil || done {
+		return err
+	}
+	var rows [][]any
+	for _, p := range peers {
+		if len(p.Paths) == 0 {
+			rows = append(rows, []any{p.Name, p.Node, p.State, p.Connections, "", "", "", "", "", "", "", ""})
+		}
+		for _, t := range p.Paths {
+			rows = append(rows, []any{
+				p.Name, p.Node, p.State, p.Connections, t.Link, t.PeerMAC, t.State, t.MTU, micros(t.SRTT), fmt.Sprintf("%.1f", t.Window), t.InFlight, t.Counters["lost"],
+			})
+		}
+	}
+	return table(g.out, "PEER NODE STATE CONNS LINK PEER-MAC PATH MTU SRTT WINDOW IN-FLIGHT LOST", rows)
+}
+
+type connCmd struct{}
+
+func (*connCmd) Run(g *globals) error {
+	conns, done, err := fetch[[]daemon.ConnStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "conn"})
+	if err != nil || done {
+		return err
+	}
+	var rows [][]any
+	for _, c := range conns {
+		rows = append(rows, []any{c.ID, c.PID, c.Peer, c.Service, c.State, yesNo(c.Ordered, "yes", "no"), c.Submitted, c.Outstanding, c.Held, c.Unread, c.Exports})
+	}
+	return table(g.out, "CONN PID PEER SERVICE STATE ORDERED SUBMITTED OUTSTANDING HELD UNREAD EXPORTS", rows)
+}
+
+type regionCmd struct{}
+
+func (*regionCmd) Run(g *globals) error {
+	regions, done, err := fetch[[]daemon.RegionStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "region"})
+	if err != nil || done {
+		return err
+	}
+	var rows [][]any
+	for _, r := range regions {
+		rows = append(rows, []any{r.ID, r.PID, r.UID, bytesText(uint64(r.Bytes)), yesNo(r.Pinned, "yes", "no"), yesNo(r.Exported, "yes", "no"), r.InFlight})
+	}
+	return table(g.out, "REGION PID UID SIZE PINNED EXPORTED OPERATIONS", rows)
+}
+
+type clientCmd struct{}
+
+func (*clientCmd) Run(g *globals) error {
+	clients, done, err := fetch[[]daemon.ClientStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "client"})
+	if err != nil || done {
+		return err
+	}
+	var rows [][]any
+	for _, c := range clients {
+		since := time.Since(time.Unix(c.SinceUnix, 0)).Round(time.Second)
+		rows = append(rows, []any{c.PID, c.UID, c.State, since, c.Depth, c.InFlight, c.Connections, c.Regions, strings.Join(c.Services, ",")})
+	}
+	return table(g.out, "PID UID STATE SINCE DEPTH OPERATIONS CONNS REGIONS SERVICES", rows)
+}

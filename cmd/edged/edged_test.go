@@ -1,0 +1,101 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+func parse(t *testing.T, args ...string) *flags {
+	t.Helper()
+	var f flags
+	p, err := kong.New(&f, kong.Vars{"version": "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return &f
+}
+
+// Flags are laid over the file; what they do not name stays.
+func TestFlagsOverFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "edged.toml")
+	text := "name = \"file\"\nscheduler = \"wd\"\nspin = \"10us\"\n[[link]]\nname = \"eth1\"\nweight = 4\n[[link]]\nname = \"eth2\"\n[metrics]\nlisten = \"127.0.0.1:9469\"\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := parse(t, "-c", path).config()
+	if err != nil || cfg.Name != "file" || len(cfg.Links) != 2 || cfg.Spin != 10*time.Microsecond {
+		t.Fatalf("%+v %v", cfg, err)
+	}
+	cfg, err = parse(t, "-c", path, "--name", "flag", "--link", "eth3", "--link", "eth1", "--metrics-listen", "", "--ethertype", "0x88b6", "--wait-links").config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Name != "flag" || cfg.Scheduler != "wd" || cfg.Metrics.Listen != "" || cfg.EtherType != 0x88b6 || !cfg.WaitLinks {
+		t.Errorf("%+v", cfg)
+	}
+	if len(cfg.Links) != 2 || cfg.Links[0].Name != "eth3" || cfg.Links[1].Name != "eth1" || cfg.Links[1].Weight != 4 {
+		t.Errorf("links %+v", cfg.Links)
+	}
+	if _, err := parse(t, "--ethertype", "x").config(); err == nil || !strings.Contains(err.Error(), "0x88b5") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.toml")
+	if err := os.WriteFile(bad, []byte("lnik = 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--check", "--link", "eth1"}, 0},
+		{[]string{"-c", bad, "--check"}, 2},
+		{[]string{"-c", filepath.Join(dir, "none.toml")}, 2},
+		{[]string{"--poll", "sometimes", "--link", "eth1"}, 2},
+		{[]string{"--no-such-flag"}, 2},
+		{[]string{"--link", "no-such-if", "--socket", filepath.Join(dir, "s.sock")}, 1},
+	} {
+		if got := run(tc.args); got != tc.want {
+			t.Errorf("edged %s: exit %d, want %d", strings.Join(tc.args, " "), got, tc.want)
+		}
+	}
+}
+
+// The example that is installed must be accepted as it is.
+func TestExampleConfiguration(t *testing.T) {
+	cfg, err := parse(t, "-c", "../../deploy/edged.toml").config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../deploy/edged.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Every key that is commented out must be one that exists.
+	uncommented := strings.NewReplacer("# [[", "[[", "\n# ", "\n").Replace(string(text[strings.Index(string(text), "# name"):]))
+	path := filepath.Join(t.TempDir(), "all.toml")
+	if err := os.WriteFile(path, []byte(uncommented), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err = parse(t, "-c", path).config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"multiedge/internal/daemon"
+)
+
+// defaultConfig is read when it exists and no other is named.
+const defaultConfig = "/etc/edged/edged.toml"
+
+// flags are laid over the configuration file. A flag that is not given leaves the file's setting alone.
+type flags struct {
+	Config        string           `short:"c" placeholder:"FILE" help:"Configuration file (default: /etc/edged/edged.toml if it exists)."`
+	Link          []string         `short:"l" placeholder:"NAME" help:"Interface to use; may be repeated. Replaces the links of the file."`
+	Name          *string          `short:"n" help:"Name by which peers dial this node (default: the host's name)."`
+	Socket        *string          `placeholder:"PATH" help:"Control socket (default: $$EDGE_SOCKET or /run/edged/edged.sock)."`
+	Group         *string          `help:"Group that may connect to the socket."`
+	Mode          *string          `placeholder:"OCTAL" help:"Permissions of the socket (default: 0660)."`
+	WaitLinks     bool             `help:"Start although links are missing or down, and use them when they come."`
+	Ethertype     *string          `placeholder:"NUMBER" help:"EtherType of the frames (default: 0x88b5)."`
+	Scheduler     *string          `help:"How frames are spread over links: adaptive, srr, wsrr, wd."`
+	Profile       *string          `help:"Flow control: default or paper."`
+	Window        *int             `placeholder:"FRAMES" help:"Frames in flight per peer (default: the profile's)."`
+	Checksum      *string          `help:"full or header."`
+	Poll          *string          `help:"adaptive, block or busy."`
+	Spin          *time.Duration   `help:"How long adaptive polls after the last work (default: 50us)."`
+	MetricsListen *string          `placeholder:"HOST:PORT" help:"Serve /metrics, /livez, /readyz there, for example 127.0.0.1:9469; empty: off."`
+	LogLevel      *string          `help:"debug, info, warn or error."`
+	LogFormat     *string          `help:"text or json."`
+	Check         bool             `help:"Check the configuration and exit."`
+	Version       kong.VersionFlag `help:"Print the version and exit."`
+}
+
+// config reads the file and lays the flags over it.
+func (f *flags) config() (daemon.Config, error) {
+	cfg, err := f.file()
+	if err != nil {
+		return cfg, err
+	}
+	if len(f.Link) > 0 {
+		old := cfg.Links
+		cfg.Links = nil
+		for _, name := range f.Link {
+			cfg.Links = append(cfg.Links, settingsOf(old, name))
+		}
+	}
+	overlay(&cfg.Name, f.Name)
+	overlay(&cfg.Socket, f.Socket)
+	overlay(&cfg.Group, f.Group)
+	overlay(&cfg.Mode, f.Mode)
+	cfg.WaitLinks = cfg.WaitLinks || f.WaitLinks
+	overlay(&cfg.Scheduler, f.Scheduler)
+	overlay(&cfg.Profile, f.Profile)
+	overlay(&cfg.Window, f.Window)
+	overlay(&cfg.Checksum, f.Checksum)
+	overlay(&cfg.Poll, f.Poll)
+	overlay(&cfg.Spin, f.Spin)
+	overlay(&cfg.Metrics.Listen, f.MetricsListen)
+	overlay(&cfg.Log.Level, f.LogLevel)
+	overlay(&cfg.Log.Format, f.LogFormat)
+	if f.Ethertype != nil {
+		n, err := strconv.ParseUint(*f.Ethertype, 0, 16)
+		if err != nil {
+			return cfg, fmt.Errorf("--ethertype: %q is not a number such as 0x88b5", *f.Ethertype)
+		}
+		cfg.EtherType = uint16(n)
+	}
+	return cfg, nil
+}
+
+// settingsOf keeps what the file says of a link that is named by a flag.
+func settingsOf(links []daemon.Link, name string) daemon.Link {
+	for _, l := range links {
+		if l.Name == name {
+			return l
+		}
+	}
+	return daemon.Link{Name: name}
+}
+
+func (f *flags) file() (daemon.Config, error) {
+	if f.Config != "" {
+		return daemon.Load(f.Config)
+	}
+	cfg, err := daemon.Load(defaultConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return daemon.Config{}, nil
+	}
+	return cfg, err
+}
+
+func overlay[T any](dst *T, flag *T) {
+	if flag != nil {
+		*dst = *flag
+	}
+}

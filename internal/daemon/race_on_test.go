@@ -1,0 +1,6 @@
+//go:build race
+
+package daemon
+
+// raceDetector: the detector itself allocates.
+const raceDetector = true

@@ -1,0 +1,305 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"multiedge/flowctl"
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+// rig is two engines joined in memory, for tests that hold, reorder, drop, change or invent single frames; package sim is for what happens
+// over time. Frames of one round arrive one hop later, in order.
+type rig struct {
+	t    testing.TB
+	now  mono.Time
+	n    [2]*node
+	hop  time.Duration
+	pass func(from int, f *flight) bool // nil: everything passes
+}
+
+type node struct {
+	e      *engine.Endpoint
+	grants *regmem.Table
+	batch  *engine.Batch
+	events []engine.Event
+	done   map[uint64]engine.Status // by token
+	closed map[engine.ConnID]engine.Event
+	auto   bool // take notifications as they come
+	notes  []engine.Notification
+}
+
+// flight is a frame on its way.
+type flight struct {
+	link int
+	b    []byte
+}
+
+type rigOptions struct {
+	links, mtu, window, held int
+	profile                  string
+	scheduler                string
+	maxConns                 int
+	shuffle                  uint16
+}
+
+// counting is a reproducible source of keys.
+type counting uint64
+
+func (c *counting) Read(p []byte) (int, error) {
+	for i := range p {
+		*c = *c*6364136223846793005 + 1442695040888963407
+		p[i] = byte(*c >> 56)
+	}
+	return len(p), nil
+}
+
+func newRig(t testing.TB, o rigOptions) *rig {
+	t.Helper()
+	r := &rig{t: t, now: mono.Time(time.Second), hop: 5 * time.Microsecond}
+	for i := range r.n {
+		r.boot(i, 1, o)
+	}
+	return r
+}
+
+func (r *rig) boot(i int, epoch uint64, o rigOptions) {
+	r.t.Helper()
+	o.links = max(o.links, 1)
+	if o.mtu == 0 {
+		o.mtu = 1500
+	}
+	src := counting(i + 1)
+	profile, err := flowctl.ProfileByName(o.profile)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	n := &node{grants: regmem.NewTable(&src), batch: engine.NewBatch(32, 65535), done: map[uint64]engine.Status{}, closed: map[engine.ConnID]engine.Event{}}
+	n.e, err = engine.New(engine.Config{
+		Node: engine.NodeID{7: byte(i + 1)}, Name: fmt.Sprint("node", i), Epoch: epoch, Seed: uint64(i) + epoch<<8, Grants: n.grants, OpWindow: o.window,
+		HeldBytes: o.held, Profile: profile, Scheduler: o.scheduler, MaxConns: o.maxConns,
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for l := range o.links {
+		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256, Shuffle: o.shuffle})
+	}
+	r.n[i] = n
+}
+
+func macOf(node, link int) [6]byte { return [6]byte{2, 0, 0, 0, byte(link), byte(node + 1)} }
+
+// take collects what node i sends now.
+func (r *rig) take(i int) (out []flight) {
+	n := r.n[i]
+	if n.e.NextTimeout() <= r.now {
+		n.e.HandleTimeout(r.now)
+	}
+	for n.e.PollTransmit(r.now, n.batch) > 0 {
+		for _, f := range n.batch.Frames {
+			out = append(out, flight{f.Link, append(append(append([]byte(nil), f.Head...), f.Bulk...), f.Tail...)})
+		}
+		n.batch.Reset()
+	}
+	r.poll(i)
+	return out
+}
+
+// give delivers one frame to node i, unless it is addressed to somebody else.
+func (r *rig) give(i int, f flight) {
+	if mac := macOf(i, f.link); f.b[0]&1 != 0 || string(f.b[:6]) == string(mac[:]) {
+		r.n[i].e.HandleFrame(r.now, f.link, f.b)
+	}
+	r.poll(i)
+}
+
+func (r *rig) poll(i int) {
+	n := r.n[i]
+	var ev engine.Event
+	for n.e.PollEvent(&ev) {
+		n.events = append(n.events, ev)
+		switch ev.Kind {
+		case engine.EvComplete:
+			if st, twice := n.done[ev.Token]; twice {
+				r.t.Fatalf("node %d: operation with token %d completed with %v and again with %v", i, ev.Token, st, ev.Status)
+			}
+			n.done[ev.Token] = ev.Status
+		case engine.EvClosed:
+			if _, twice := n.closed[ev.Conn]; twice {
+				r.t.Fatalf("node %d: connection %d closed twice", i, ev.Conn)
+			}
+			n.closed[ev.Conn] = ev
+		case engine.EvNotify:
+			if n.auto {
+				n.takeNotes(ev.Conn)
+			}
+		}
+	}
+}
+
+func (n *node) takeNotes(c engine.ConnID) {
+	for {
+		note, ok := n.e.TakeNotify(c)
+		if !ok {
+			return
+		}
+		n.notes = append(n.notes, note)
+	}
+}
+
+// round moves what both nodes have to send, or the clock to the next timer. It reports whether a frame moved.
+func (r *rig) round() bool {
+	var sent [2][]flight
+	for i := range r.n {
+		for _, f := range r.take(i) {
+			if r.pass == nil || r.pass(i, &f) {
+				sent[i] = append(sent[i], f)
+			}
+		}
+	}
+	if len(sent[0])+len(sent[1]) == 0 {
+		next := min(r.n[0].e.NextTimeout(), r.n[1].e.NextTimeout())
+		r.now = max(r.now+1, next)
+		return false
+	}
+	r.now = r.now.Add(r.hop)
+	for i := range sent {
+		for _, f := range sent[i] {
+			r.give(1-i, f)
+		}
+	}
+	return true
+}
+
+// until runs rounds until cond holds, for at most limit of virtual time, and reports whether it did.
+func (r *rig) until(limit time.Duration, cond func() bool) bool {
+	for end := r.now.Add(limit); !cond(); r.round() {
+		if r.now > end {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *rig) must(what string, limit time.Duration, cond func() bool) {
+	r.t.Helper()
+	if start := r.now; !r.until(limit, cond) {
+		r.t.Fatalf("%s: not within %v of virtual time; now %v\nnode 0: %+v\nnode 1: %+v", what, limit, r.now.Sub(start), r.n[0].e.Snapshot(r.now), r.n[1].e.Snapshot(r.now))
+	}
+}
+
+// rest runs for a fixed virtual time.
+func (r *rig) rest(d time.Duration) {
+	end := r.now.Add(d)
+	r.until(d, func() bool { return r.now >= end })
+}
+
+// connect opens a connection from node 0 to node 1.
+func (r *rig) connect(o engine.DialOptions) (c [2]engine.ConnID) {
+	r.t.Helper()
+	return r.connectTo("test", o)
+}
+
+func (r *rig) connectTo(service string, o engine.DialOptions) (c [2]engine.ConnID) {
+	r.t.Helper()
+	a, b := r.n[0], r.n[1]
+	b.e.Listen(service)
+	id, err := a.e.Dial(r.now, "node1", service, o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	seen := len(b.events)
+	up := false
+	r.must("connect", 10*time.Second, func() bool {
+		for ; seen < len(b.events); seen++ {
+			if ev := &b.events[seen]; ev.Kind == engine.EvIncoming {
+				c[1] = ev.Conn
+				if err := b.e.Accept(r.now, ev.Conn, nil); err != nil {
+					r.t.Fatal(err)
+				}
+			}
+		}
+		for i := range a.events {
+			up = up || a.events[i].Kind == engine.EvConnected && a.events[i].Conn == id
+		}
+		if ev, over := a.closed[id]; over {
+			r.t.Fatalf("dial failed: %v %s", ev.Status, ev.Text)
+		}
+		return up
+	})
+	a.events, b.events = nil, nil
+	c[0] = id
+	return c
+}
+
+// settle waits for all paths to have found their frame size.
+func (r *rig) settle() { r.rest(300 * time.Millisecond) }
+
+// export grants n fresh bytes of node i to its connection c.
+func (r *rig) export(i int, c engine.ConnID, n int, perm regmem.Perm) ([]byte, regmem.Key) {
+	r.t.Helper()
+	mem := make([]byte, n)
+	key, err := r.n[i].grants.Grant(&regmem.Region{ID: 1, Mem: regmem.Wrap(mem)}, uint64(c), perm, 0, uint64(n))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return mem, key
+}
+
+func (r *rig) submit(i int, c engine.ConnID, op engine.Op) {
+	r.t.Helper()
+	if !r.n[i].e.Submit(r.now, c, &op) {
+		r.t.Fatalf("node %d does not take operation %d", i, op.Token)
+	}
+}
+
+// all reports whether node i completed n operations.
+func (r *rig) all(i, n int) func() bool { return func() bool { return len(r.n[i].done) >= n } }
+
+func (r *rig) wantStatus(i int, token uint64, want engine.Status) {
+	r.t.Helper()
+	if got, ok := r.n[i].done[token]; !ok || got != want {
+		r.t.Errorf("operation %d ended with %v (complete: %v), want %v", token, got, ok, want)
+	}
+}
+
+const both = regmem.RemoteRead | regmem.RemoteWrite
+
+// pattern fills n bytes that differ by position and seed.
+func pattern(seed, n int) []byte {
+	b := make([]byte, n)
+	x := counting(seed + 1)
+	x.Read(b)
+	return b
+}
+
+// kinds lists the segments of a data frame, the bulk segment first; nil for other frames.
+func kinds(frame []byte) (out []wire.Kind) {
+	var f wire.Frame
+	if f.Decode(frame[wire.EthLen:]) != nil || f.Type != wire.TypeData {
+		return nil
+	}
+	if f.Flags&wire.FlagBulk != 0 {
+		out = append(out, f.Bulk.Kind)
+	}
+	var g wire.Segment
+	for tail := f.Tail; len(tail) > 0; {
+		var err error
+		if tail, err = g.Next(tail); err != nil {
+			return out
+		}
+		out = append(out, g.Kind)
+	}
+	return out
+}
+
+func carries(frame []byte, k wire.Kind) bool { return slices.Contains(kinds(frame), k) }
+
+// typeOf is the frame type.
+func typeOf(frame []byte) wire.Type { return wire.Type(frame[wire.EthLen] & 15) }

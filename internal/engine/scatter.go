@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+// Receiving in place. A driver that can scatter asks where the payloads of the next frames will belong and receives them there; a forecast
+// that was wrong costs a copy, as a driver that cannot scatter always does. Forecast places are bytes of operations in progress that have not
+// been received, so a wrong payload in one of them is overwritten before anybody is told of the range.
+
+// forecast is what one link learned from its latest bulk frame: its operation, and where it led.
+type forecast struct {
+	kind    wire.Kind
+	session uint32
+	conn    uint32
+	op      uint32
+	key     uint64
+	place   uint64 // of the latest payload
+	n       uint64 // its length
+	follows uint64 // bytes of the operation behind it
+	stride  uint64 // from one payload of this link to the next: more than n when the operation is striped over links
+}
+
+// learn takes a bulk frame that arrived.
+func (p *forecast) learn(f *wire.Frame) {
+	b := &f.Bulk
+	n := uint64(b.Len)
+	stride := n
+	if p.session == f.Session && p.conn == b.Conn && p.op == b.Op && p.kind == b.Kind && b.Place > p.place {
+		stride = max(n, b.Place-p.place)
+	}
+	*p = forecast{kind: b.Kind, session: f.Session, conn: b.Conn, op: b.Op, key: b.Key, place: b.Place, n: n, stride: stride}
+	if b.Flags&wire.SegLast == 0 {
+		p.follows = uint64(b.Imm)
+	}
+}
+
+// Forecast fills slots with the places where the bulk payloads of the next frames on link i are expected, each once, and returns how many. They are valid
+// until any other method is called but HandleParts and HandleFrame. Frames received there go to HandleParts.
+func (e *Endpoint) Forecast(i int, slots [][]byte) (n int) {
+	p := &e.links[i].forecast
+	s := e.byNumber[p.session]
+	if p.follows == 0 || s == nil || s.state != sessionOpen {
+		return 0
+	}
+	c := s.receiver(p.conn)
+	if c == nil {
+		return 0
+	}
+	end := p.place + p.n + p.follows
+	for at := p.place + p.stride; n < len(slots) && at < end; at += p.stride {
+		slot := c.vacant(p, at, min(p.n, end-at))
+		if slot == nil {
+			break
+		}
+		slots[n] = slot
+		n++
+	}
+	return n
+}
+
+// vacant returns the memory at [at, at+n) of the forecast's operation if all of it may be received into now.
+func (c *conn) vacant(p *forecast, at, n uint64) []byte {
+	op := seqnum.Value(p.op)
+	if p.kind == wire.KindReadData {
+		if !c.outstanding(op) {
+			return nil
+		}
+		o := c.sop(op)
+		if o.Kind != OpRead || at > o.n || n > o.n-at || o.got.touches(at, at+n) {
+			return nil
+		}
+		return o.Local[at : at+n]
+	}
+	if !op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+		return nil
+	}
+	o := c.rop(op)
+	if o.state != ropPartial || o.got.touches(at, at+n) {
+		return nil
+	}
+	dst, _, err := c.e.cfg.Grants.Check(regmem.Key(p.key), grantOwner(c.id), regmem.RemoteWrite, at, n)
+	if err != nil {
+		return nil
+	}
+	return dst
+}
+
+// HandleParts takes a frame received into a forecast slot: head holds its first wire.HeadLen bytes, body what landed in the slot, rest what followed. It
+// reports false, and nothing has happened, if the payload does not belong where it is: the caller then joins the pieces of this frame and of all
+// later ones of the same batch, before any of the slots is written to, and gives them to HandleFrame.
+func (e *Endpoint) HandleParts(now mono.Time, i int, head, body, rest []byte) bool {
+	f := &e.frame
+	if len(head) != wire.HeadLen || len(body) == 0 || f.DecodeParts(head[wire.EthLen:], body, rest) != nil {
+		return false
+	}
+	s := e.byNumber[f.Session]
+	if f.Type != wire.TypeData || f.Flags&wire.FlagShuffled != 0 || s == nil || s.state != sessionOpen {
+		return false
+	}
+	c := s.receiver(f.Bulk.Conn)
+	if c == nil {
+		return false
+	}
+	b := &f.Bulk
+	p := forecast{kind: b.Kind, op: b.Op, key: b.Key}
+	if slot := c.vacant(&p, b.Place, uint64(b.Len)); slot == nil || &slot[0] != &body[0] {
+		return false
+	}
+	e.received(i, len(head)+len(body)+len(rest))
+	s.onData(now, i, f)
+	return true
+}

@@ -1,0 +1,121 @@
+package metrics
+
+import (
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"multiedge/internal/daemon"
+	"multiedge/internal/engine"
+)
+
+// Labels are device (the node's name), link and peer only: their number is bounded by the configuration and the network, never by
+// connections.
+var (
+	deviceLabels = []string{"device"}
+	linkLabels   = []string{"device", "link"}
+	pathLabels   = []string{"device", "link", "peer"}
+	peerLabels   = []string{"device", "peer"}
+)
+
+// deviceCounter is one word of the engine.
+type deviceCounter struct {
+	desc *prometheus.Desc
+	read func(*engine.Counters) uint64
+}
+
+// reading is a figure of a link, peer or path.
+type reading[T any] struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func(*T) float64
+}
+
+type collector struct {
+	src      Source
+	version  string
+	up, info *prometheus.Desc
+	counters []deviceCounter
+	status   []reading[daemon.Status]
+	links    []reading[daemon.LinkStatus]
+	peers    []reading[daemon.PeerStatus]
+	paths    []reading[daemon.PathStatus]
+}
+
+func desc(name, help string, labels []string) *prometheus.Desc {
+	return prometheus.NewDesc("edge_"+name, help, labels, nil)
+}
+
+func newCollector(src Source, version string) *collector {
+	return &collector{
+		src: src, version: version,
+		up:       desc("up", "Whether the daemon could be asked for its state.", deviceLabels),
+		info:     desc("build_info", "Version of the daemon; always 1.", []string{"version", "goversion"}),
+		counters: deviceCounters(), status: statusReadings(), links: linkReadings(), peers: peerReadings(), paths: pathReadings(),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.up
+	ch <- c.info
+	for i := range c.counters {
+		ch <- c.counters[i].desc
+	}
+	describe(ch, c.status)
+	describe(ch, c.links)
+	describe(ch, c.peers)
+	describe(ch, c.paths)
+}
+
+func describe[T any](ch chan<- *prometheus.Desc, rs []reading[T]) {
+	for i := range rs {
+		ch <- rs[i].desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	device, _ := c.src.Node()
+	ch <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, c.version, runtime.Version())
+	snap, err := c.src.Snapshot()
+	if err != nil {
+		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, 0, device)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, 1, device)
+	for _, m := range c.counters {
+		ch <- prometheus.MustNewConstMetric(m.desc, prometheus.CounterValue, float64(m.read(&snap.Counters)), device)
+	}
+	collect(ch, c.status, &snap.Status, device)
+	for i := range snap.Links {
+		collect(ch, c.links, &snap.Links[i], device, snap.Links[i].Name)
+	}
+	c.collectPeers(ch, snap.Peers, device)
+}
+
+// collectPeers reports peers by name. Of two nodes of one name only the first is reported: a series cannot be given twice.
+func (c *collector) collectPeers(ch chan<- prometheus.Metric, peers []daemon.PeerStatus, device string) {
+	seen := map[string]bool{}
+	for i := range peers {
+		p := &peers[i]
+		if seen[p.Name] {
+			continue
+		}
+		seen[p.Name] = true
+		collect(ch, c.peers, p, device, p.Name)
+		links := map[string]bool{}
+		for j := range p.Paths {
+			if path := &p.Paths[j]; !links[path.Link] {
+				links[path.Link] = true
+				collect(ch, c.paths, path, device, path.Link, p.Name)
+			}
+		}
+	}
+}
+
+func collect[T any](ch chan<- prometheus.Metric, rs []reading[T], v *T, labels ...string) {
+	for i := range rs {
+		ch <- prometheus.MustNewConstMetric(rs[i].desc, rs[i].kind, rs[i].read(v), labels...)
+	}
+}

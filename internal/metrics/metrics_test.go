@@ -1,0 +1,117 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"multiedge/internal/daemon"
+	"multiedge/internal/engine"
+)
+
+// fixed is a Source with settled answers.
+type fixed struct {
+	snap  daemon.Snapshot
+	err   error
+	alive bool
+}
+
+func (f *fixed) Snapshot() (*daemon.Snapshot, error) { return &f.snap, f.err }
+func (f *fixed) Alive(time.Duration) bool            { return f.alive }
+func (f *fixed) Node() (string, string)              { return "alpha", "0011" }
+
+func sample() *fixed {
+	return &fixed{alive: true, snap: daemon.Snapshot{
+		Status:   daemon.Status{LinksUp: 1, Clients: 2},
+		Counters: engine.Counters{PayloadReceived: 12345, FramesReordered: 7},
+		Links:    []daemon.LinkStatus{{Name: "eth1", Up: true, MTU: 9000, Kernel: daemon.Counts{"dropped": 3}}},
+		Peers: []daemon.PeerStatus{
+			{Name: "beta", State: "open", Paths: []daemon.PathStatus{{Link: "eth1", State: "good", SRTT: 5000}, {Link: "eth1", State: "dead"}}},
+			{Name: "beta", State: "known"}, // a second node of that name must not make the scrape fail
+		},
+	}}
+}
+
+// What promtool check metrics complains of must not be there.
+func TestLint(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(newCollector(sample(), "1"))
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func get(t *testing.T, h http.Handler, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	body, _ := io.ReadAll(w.Body)
+	return w.Code, string(body)
+}
+
+func TestEndpoints(t *testing.T) {
+	src, ready := sample(), false
+	h := Handler(src, "1", func() bool { return ready })
+	if code, body := get(t, h, "/readyz"); code != 503 || !strings.Contains(body, "starting") {
+		t.Errorf("readyz while starting: %d %s", code, body)
+	}
+	ready = true
+	for _, path := range []string{"/readyz", "/livez"} {
+		if code, body := get(t, h, path); code != 200 {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	_, body := get(t, h, "/metrics")
+	for _, line := range []string{
+		`edge_data_received_bytes_total{device="alpha"} 12345`, `edge_out_of_sequence_packets_received_total{device="alpha"} 7`,
+		`edge_link_receive_dropped_total{device="alpha",link="eth1"} 3`, `edge_path_round_trip_seconds{device="alpha",link="eth1",peer="beta"} 5e-06`,
+		`edge_up{device="alpha"} 1`, `edge_clients{device="alpha"} 2`,
+	} {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+	src.snap.Status.LinksUp = 0
+	if code, body := get(t, h, "/readyz"); code != 503 || !strings.Contains(body, "no link") {
+		t.Errorf("readyz without links: %d %s", code, body)
+	}
+	src.alive, src.err = false, errors.New("stopping")
+	if code, _ := get(t, h, "/livez"); code != 503 {
+		t.Errorf("livez of a stuck daemon: %d", code)
+	}
+	if _, body := get(t, h, "/metrics"); !strings.Contains(body, `edge_up{device="alpha"} 0`) {
+		t.Error("a scrape of a stopping daemon does not say so")
+	}
+	if code, _ := get(t, h, "/other"); code != 404 {
+		t.Errorf("other path: %d", code)
+	}
+}
+
+func TestServe(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	addr, err := Serve(ctx, "127.0.0.1:0", Handler(sample(), "1", func() bool { return true }), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get("http://" + addr.String() + "/livez")
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp, err)
+	}
+	resp.Body.Close()
+	if _, err := Serve(ctx, addr.String(), nil, nil); err == nil || !strings.Contains(err.Error(), "--metrics-listen") {
+		t.Fatalf("address in use: %v", err)
+	}
+}

@@ -1,0 +1,86 @@
+package wire
+
+import (
+	"bytes"
+	"testing"
+)
+
+// The committed corpora in testdata/fuzz run with every go test; to search on: go test -fuzz FuzzSegment ./internal/wire
+
+// FuzzFrame: decoding never panics nor reaches outside, and a frame that is accepted is laid out again as it was, padding aside (clause 2.4).
+func FuzzFrame(f *testing.F) {
+	f.Add(build(plainHeader, nil, nil, ping))
+	f.Add(build(Header{Type: TypeData, Flags: FlagPayloadSum}, theBulk(), []byte("payload!"), ping))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var fr Frame
+		if fr.Decode(b[:len(b):len(b)]) != nil {
+			return
+		}
+		fr.PayloadIntact()
+		var bulk *Bulk
+		if fr.Flags&FlagBulk != 0 {
+			bulk = &fr.Bulk
+		}
+		again := build(fr.Header, bulk, fr.Payload, fr.Tail)
+		if len(again) > len(b) || !bytes.Equal(again, b[:len(again)]) {
+			t.Errorf("encoding differs:\n got %x\nfrom %x", again, b)
+		}
+		var fr2 Frame
+		if err := fr2.Decode(again); err != nil || fr2.Header != fr.Header || !bytes.Equal(fr2.Payload, fr.Payload) || !bytes.Equal(fr2.Tail, fr.Tail) || bulk != nil && fr2.Bulk != fr.Bulk {
+			t.Errorf("decoded again: %v %+v, want %+v", err, fr2, fr)
+		}
+	})
+}
+
+// FuzzSegment decodes a whole tail. There is one encoding of each segment: what was accepted is encoded as it was received.
+func FuzzSegment(f *testing.F) {
+	for i := range messages {
+		m := &messages[i]
+		f.Add(append(unhex(f, m.before), unhex(f, m.golden)...))
+	}
+	f.Fuzz(func(t *testing.T, tail []byte) {
+		var s, s2 Segment
+		for rest := tail[:len(tail):len(tail)]; len(rest) > 0; {
+			before := rest
+			prev := s
+			var err error
+			if rest, err = s.Next(rest); err != nil {
+				return
+			}
+			used := before[:len(before)-len(rest)]
+			again := s.AppendTo(nil)
+			if !bytes.Equal(again, used) || s.Len() != len(used) {
+				t.Fatalf("%+v is encoded as %x (Len %d), was %x", s, again, s.Len(), used)
+			}
+			s2 = prev
+			if more, err := s2.Next(again); err != nil || len(more) != 0 || !equal(&s, &s2) {
+				t.Fatalf("decoded again: %v %+v, want %+v", err, s2, s)
+			}
+			for w := range s.Words() {
+				s.Word(w)
+			}
+		}
+	})
+}
+
+// fuzzBody checks that a set-up body that is accepted is encoded as it was received.
+func fuzzBody(f *testing.F, m *body, decode func([]byte) ([]byte, error)) {
+	f.Add(unhex(f, m.golden))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if again, err := decode(b[:len(b):len(b)]); err == nil && !bytes.Equal(again, b) {
+			t.Errorf("%s: encoded as %x, was %x", m.name, again, b)
+		}
+	})
+}
+
+func FuzzHello(f *testing.F) {
+	fuzzBody(f, &bodies[0], func(b []byte) ([]byte, error) { var h Hello; err := h.Decode(b); return h.AppendTo(nil), err })
+}
+
+func FuzzInit(f *testing.F) {
+	fuzzBody(f, &bodies[1], func(b []byte) ([]byte, error) { var i Init; err := i.Decode(b); return i.AppendTo(nil), err })
+}
+
+func FuzzReset(f *testing.F) {
+	fuzzBody(f, &bodies[2], func(b []byte) ([]byte, error) { var r Reset; err := r.Decode(b); return r.AppendTo(nil), err })
+}

@@ -1,0 +1,182 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"testing"
+)
+
+// Clause 3.4: the layout of every segment is what the table in the specification says, byte for byte.
+func TestSegmentLayout(t *testing.T) {
+	for _, m := range messages {
+		want := unhex(t, m.golden)
+		got := m.seg.AppendTo(nil)
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s (clause %s):\n got %s\nwant %s", m.name, m.clause, hex.EncodeToString(got), hex.EncodeToString(want))
+		}
+		if m.seg.Len() != len(want) {
+			t.Errorf("%s (clause %s): Len says %d, the encoding has %d", m.name, m.clause, m.seg.Len(), len(want))
+		}
+	}
+}
+
+func TestSegmentRoundTrip(t *testing.T) {
+	for _, m := range messages {
+		var s Segment
+		m.prime(t, &s)
+		rest, err := s.Next(append(unhex(t, m.golden), 0xEE))
+		if err != nil || len(rest) != 1 || rest[0] != 0xEE {
+			t.Errorf("%s (clause %s): error %v, %d bytes left, want the one behind it", m.name, m.clause, err, len(rest))
+			continue
+		}
+		if !equal(&s, &m.seg) {
+			t.Errorf("%s (clause %s):\n got %+v\nwant %+v", m.name, m.clause, s, m.seg)
+		}
+	}
+}
+
+// Clause 2.7: whatever is shorter than its own lengths say is malformed.
+func TestSegmentTruncated(t *testing.T) {
+	for _, m := range messages {
+		b := unhex(t, m.golden)
+		for n := range b {
+			var s Segment
+			m.prime(t, &s)
+			if rest, err := s.Next(b[:n:n]); err == nil {
+				t.Errorf("%s (clause %s): %d of %d bytes decode, leaving %d", m.name, m.clause, n, len(b), len(rest))
+			}
+		}
+	}
+}
+
+// Clauses 2.7 and 3.4: reserved bits, fields that must be zero, and values beyond their limits are refused.
+func TestSegmentRefused(t *testing.T) {
+	long := func(n int) string { return hex.EncodeToString(make([]byte, n)) }
+	for _, c := range []struct{ name, clause, bytes string }{
+		{"unknown kind 17", "3.4", "11 00 0000"},
+		{"unknown kind 255", "3.4", "ff 00 0000"},
+		{"pad flags", "3.4 kind 0", "00 01 0000"},
+		{"write flag 6", "6.2", "01 40 0000 00000001 00000002 0000000000000003 0000000000000004"},
+		{"write flag 7", "6.2", "01 83 0000 00000001 00000002 0000000000000003 0000000000000004"},
+		{"write next without a write", "3.4 kind 2", "02 03 0000 0000000000000001"},
+		{"read request with n", "3.4 kind 3", "03 03 0001 00000001 00000002 0000000000000003 0000000000000004 0000000000000005 00"},
+		{"read request flag 7", "6.2", "03 83 0000 00000001 00000002 0000000000000003 0000000000000004 0000000000000005"},
+		{"read data flag 6", "6.2", "04 40 0000 00000001 00000002 0000000000000003"},
+		{"op ack u16", "3.4 kind 5", "05 00 0001 00000001 00000002 00000003"},
+		{"op ack u16 high", "3.4 kind 5", "05 00 0100 00000001 00000002 00000003"},
+		{"op nak u16", "3.4 kind 6", "06 01 0001 00000001 00000002 00"},
+		{"ack path 64", "1.2, 3.4 kind 7", "07 40 00 00 00000000 0000000000000001 0000000000000002"},
+		{"ack flag 1", "3.4 kind 7", "07 00 02 00 00000000 0000000000000001 0000000000000002"},
+		{"ack floor above largest+1", "8.1", "07 00 00 00 00000000 0000000000000001 0000000000000003"},
+		{"ack floor largest+1 with a bitmap", "8.1", "07 00 00 01 00000000 0000000000000001 0000000000000002 0000000000000001"},
+		{"open flag 1", "5.3", "08 02 0002 00000001 00000002 01 61"},
+		{"open without room for the name length", "3.4 kind 8", "08 00 0000 00000001 00000002 00"},
+		{"open name longer than n", "3.4 kind 8", "08 00 0002 00000001 00000002 02 6161"},
+		{"open name of 65", "3.4 kind 8", "08 00 0042 00000001 00000002 41" + long(65)},
+		{"open private data of 513", "5.2", "08 00 0203 00000001 00000002 01 61" + long(513)},
+		{"accept u8", "3.4 kind 9", "09 01 0000 00000001 00000002 00000003"},
+		{"accept private data of 513", "5.2", "09 00 0201 00000001 00000002 00000003" + long(513)},
+		{"refuse text of 513", "3.4 kind 10", "0a 09 0201 00000001" + long(513)},
+		{"close u16", "3.4 kind 11", "0b 00 0001 00000001 00"},
+		{"advert name of 65", "3.4 kind 12", "0c 03 0041 00000001 0000000000000002 0000000000000003" + long(65)},
+		{"advert permission 4", "3.4 kind 12", "0c 04 0001 00000001 0000000000000002 0000000000000003 61"},
+		{"withdraw u8", "3.4 kind 13", "0d 01 0000 00000001 0000000000000002"},
+		{"withdraw u16", "3.4 kind 13", "0d 00 0001 00000001 0000000000000002 00"},
+		{"ping u8", "3.4 kind 14", "0e 01 0000"},
+		{"ping u16", "3.4 kind 14", "0e 00 0001 00"},
+		{"probe u8", "3.4 kind 15", "0f 01 0000 0000000000000001"},
+		{"probe u16", "3.4 kind 15", "0f 00 0001 0000000000000001 00"},
+		{"echo u8", "3.4 kind 16", "10 80 0000 0000000000000001"},
+		{"echo u16", "3.4 kind 16", "10 00 8000 0000000000000001"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var s Segment
+			if rest, err := s.Next(unhex(t, c.bytes)); err == nil {
+				t.Errorf("clause %s: accepted as %+v, %d bytes left", c.clause, s, len(rest))
+			} else if !errors.Is(err, ErrSegment) && !errors.Is(err, ErrReserved) && !errors.Is(err, ErrKind) {
+				t.Errorf("clause %s: unexpected error %v", c.clause, err)
+			}
+		})
+	}
+}
+
+// Limits themselves are allowed: clause 5.2 says at most 512 bytes, clause 3.4 names of up to 64.
+func TestSegmentLimits(t *testing.T) {
+	name, data := bytes.Repeat([]byte{'n'}, 64), bytes.Repeat([]byte{'d'}, 512)
+	for _, s := range []Segment{
+		{Kind: KindOpen, From: 1, Limit: 2, Name: name, Data: data},
+		{Kind: KindAccept, Conn: 1, From: 1, Limit: 2, Data: data},
+		{Kind: KindRefuse, Status: 9, Conn: 1, Data: data},
+		{Kind: KindAdvert, Perm: 3, Conn: 1, Key: 1, Size: 2, Name: name},
+		{Kind: KindAck, Path: 63, Flags: AckNack, Size: 1 << 63, Place: 1<<63 - 64*255, Data: make([]byte, 8*MaxWords)},
+		{Kind: KindOpAck, Conn: 1, Op: 1, Limit: 1, Data: make([]byte, 8*MaxWords)},
+		{Kind: KindWrite, Conn: 1, Op: 1, Data: make([]byte, 65000)},
+		{Kind: KindPad, Data: make([]byte, 65500)},
+	} {
+		var got Segment
+		if rest, err := got.Next(s.AppendTo(nil)); err != nil || len(rest) != 0 || !equal(&got, &s) {
+			t.Errorf("kind %d at its limits: error %v, %d bytes left", s.Kind, err, len(rest))
+		}
+	}
+}
+
+// Clause 8.1: the largest packet number there is does not wrap the check of the floor.
+func TestAckAtTheEndOfNumbers(t *testing.T) {
+	for _, c := range []struct {
+		largest, floor uint64
+		ok             bool
+	}{{0, 0, true}, {0, 1, true}, {0, 2, false}, {^uint64(0), ^uint64(0), true}, {^uint64(0) - 1, ^uint64(0), true}} {
+		s := Segment{Kind: KindAck, Size: c.largest, Place: c.floor}
+		if _, err := s.Next(s.AppendTo(nil)); (err == nil) != c.ok {
+			t.Errorf("largest %d floor %d: error %v, want accepted %v", c.largest, c.floor, err, c.ok)
+		}
+	}
+}
+
+// Clause 3.4 kind 2: a run of WriteNext counts operations from the Write, and nothing but a Write or WriteNext may stand before one.
+func TestWriteNextChain(t *testing.T) {
+	write := Segment{Kind: KindWrite, Flags: SegFirst | SegLast | SegFenced, Conn: 5, Op: 0xfffffffe, Fence: 3, Key: 6, Place: 7, Data: []byte{1}}
+	b := write.AppendTo(nil)
+	for i := range 4 {
+		next := Segment{Kind: KindWriteNext, Flags: SegFirst | SegLast | SegFenced, Place: uint64(i), Data: []byte{byte(i)}}
+		b = next.AppendTo(b)
+	}
+	var s Segment
+	for i := 0; len(b) > 0; i++ {
+		var err error
+		if b, err = s.Next(b); err != nil {
+			t.Fatal(err)
+		}
+		if s.Op != 0xfffffffe+uint32(i) || s.Conn != 5 || s.Key != 6 || s.Fence != 3 {
+			t.Errorf("segment %d resolves to %+v", i, s)
+		}
+	}
+	for _, m := range messages {
+		var s Segment
+		m.prime(t, &s)
+		s.Next(unhex(t, m.golden))
+		_, err := s.Next(unhex(t, "02 03 0000 0000000000000001"))
+		if may := m.seg.Kind == KindWrite || m.seg.Kind == KindWriteNext; (err == nil) != may {
+			t.Errorf("WriteNext behind %s: error %v, want allowed %v", m.name, err, may)
+		}
+	}
+}
+
+// PutAck and PutOpAck write what AppendTo would.
+func TestPutAck(t *testing.T) {
+	words := []uint64{0x8000000000000001, 2}
+	s := Segment{Path: 3, Flags: AckNack, Delay: 9, Size: 200, Place: 100}
+	b := make([]byte, ackLen+16)
+	PutAck(b, &s, words)
+	var got Segment
+	if rest, err := got.Next(b); err != nil || len(rest) != 0 || got.Words() != 2 || got.Word(0) != words[0] || got.Word(1) != words[1] || got.Size != 200 {
+		t.Errorf("PutAck: %v %+v", err, got)
+	}
+	s = Segment{Conn: 1, Op: 2, Limit: 3}
+	b = make([]byte, opAckLen+16)
+	PutOpAck(b, &s, 2, func(i int) bool { return i == 0 || i == 63 || i == 65 })
+	if rest, err := got.Next(b); err != nil || len(rest) != 0 || got.Words() != 2 || got.Word(0) != words[0] || got.Word(1) != words[1] {
+		t.Errorf("PutOpAck: %v %+v", err, got)
+	}
+}
