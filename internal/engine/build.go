@@ -198,12 +198,6 @@ func (w *builder) from(c *conn) (more bool) {
 	if c.ctl != 0 && !w.control(c) {
 		return true
 	}
-	for c.naks.len() > 0 {
-		if w.room < 16 {
-			return true
-		}
-		w.nak(c)
-	}
 	for c.adQueue.len() > 0 && c.remote != 0 {
 		if !w.advert(c) {
 			return true
@@ -218,6 +212,12 @@ func (w *builder) from(c *conn) (more bool) {
 		if !w.readData(c) {
 			return true
 		}
+	}
+	for c.naks.len() > 0 { // a read above may just have been refused
+		if w.room < 16 {
+			return true
+		}
+		w.nak(c)
 	}
 	if c.state != connOpen && c.state != connClosing {
 		return false
@@ -247,6 +247,9 @@ func (w *builder) control(c *conn) bool {
 			*g = wire.Segment{Kind: wire.KindRefuse, Status: uint8(c.status), Conn: c.remote, Data: []byte(c.text)}
 		case ctlClose:
 			*g = wire.Segment{Kind: wire.KindClose, Status: uint8(c.status), Conn: c.remote}
+			if c.remote == 0 {
+				g.Flags, g.Conn = wire.CloseUnanswered, uint32(c.id)
+			}
 		}
 		if bit == ctlOpen && c.state != connDialing {
 			c.ctl &^= bit

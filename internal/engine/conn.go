@@ -6,6 +6,7 @@ import (
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
+	"multiedge/sched"
 )
 
 type connState uint8
@@ -123,6 +124,11 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 	if peer == "" || len(peer) > MaxNodeName {
 		return 0, fmt.Errorf("engine: peer name %q: must be 1 to %d bytes", peer, MaxNodeName)
 	}
+	if o.Scheduler != "" {
+		if _, err := sched.New(o.Scheduler); err != nil {
+			return 0, err
+		}
+	}
 	c := e.newConn()
 	if c == nil {
 		return 0, fmt.Errorf("engine: all %d connections are in use", e.cfg.MaxConns)
@@ -137,11 +143,7 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 	c.window, c.limitSent = e.cfg.OpWindow, seqnum.Value(e.cfg.OpWindow)
 	e.dials = append(e.dials, c)
 	if e.tryDial(now, c); c.s == nil {
-		for i := range e.links {
-			if e.up&(1<<i) != 0 {
-				e.sendHello(i, broadcast, wire.HelloAnswer)
-			}
-		}
+		e.greet(now)
 	}
 	return c.id, nil
 }
@@ -377,11 +379,6 @@ func (c *conn) abort(now mono.Time, st Status, text string) {
 	}
 	c.e.dropDial(c)
 	c.failOps(st)
-	if c.remote == 0 && c.state == connDialing {
-		// The peer may hold our Open: its Accept finds no connection and is answered by Close (clause 3.6).
-		c.finish(now, st, text)
-		return
-	}
 	c.leave(st, text)
 }
 

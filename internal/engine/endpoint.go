@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"multiedge/flowctl"
 	"multiedge/internal/mono"
@@ -36,6 +37,7 @@ type Endpoint struct {
 	resetsAt mono.Time
 	resets   int
 	helloAt  mono.Time
+	helloGap time.Duration // grows to Config.HelloTime
 	lastRun  mono.Time
 
 	events eventRing
@@ -116,7 +118,7 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) {
 	l := &e.links[i]
 	l.LinkConfig, l.up, l.blocked = lc, true, false
 	e.up |= 1 << i
-	e.sendHello(i, broadcast, wire.HelloAnswer)
+	e.greet(now)
 	for _, s := range e.sessions {
 		s.dropPath(now, i, "link changed")
 		s.refreshPaths(now)
@@ -244,6 +246,11 @@ func (e *Endpoint) NextTimeout() mono.Time {
 // stoppedFor is a gap between two runs of the timers after which silence is blamed on ourselves: the process was stopped or the machine slept.
 const stoppedFor = mono.Time(500e6)
 
+// greet says Hello at once and for a while often: a link came up, or a peer is looked for.
+func (e *Endpoint) greet(now mono.Time) {
+	e.helloAt, e.helloGap = now, min(10*time.Millisecond, e.cfg.HelloTime)
+}
+
 // HandleTimeout runs every timer that is due.
 func (e *Endpoint) HandleTimeout(now mono.Time) {
 	if e.lastRun != 0 && now-e.lastRun > stoppedFor+mono.Time(e.cfg.HelloTime) {
@@ -253,12 +260,17 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 	}
 	e.lastRun = now
 	if now >= e.helloAt {
-		e.helloAt = now.Add(e.cfg.HelloTime)
+		flags := uint8(0)
+		if e.helloGap < e.cfg.HelloTime {
+			flags = wire.HelloAnswer
+		}
 		for i := range e.links {
 			if e.up&(1<<i) != 0 {
-				e.sendHello(i, broadcast, 0)
+				e.sendHello(i, broadcast, flags)
 			}
 		}
+		e.helloAt = now.Add(e.helloGap)
+		e.helloGap = min(2*e.helloGap, e.cfg.HelloTime)
 	}
 	for i := 0; i < len(e.sessions); i++ {
 		if s := e.sessions[i]; now >= s.nextTimeout() {

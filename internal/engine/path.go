@@ -34,7 +34,7 @@ const (
 )
 
 // frameSizes are the steps of clause 9.2, bytes after the Ethernet header.
-var frameSizes = [...]int{65535, 32768, 16110, 9000, 8192, 4096, 1500, 1280, 576}
+var frameSizes = [...]int{65535, 32768, 16110, 9000, 8192, 4096, 1500, 1280, wire.MinFrame}
 
 const baseFrame = 1500
 

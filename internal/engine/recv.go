@@ -422,6 +422,9 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 		}
 	case wire.KindClose:
 		c := e.conn(ConnID(g.Conn))
+		if g.Flags&wire.CloseUnanswered != 0 {
+			c = s.byRemote[g.Conn]
+		}
 		if c == nil || c.s != s {
 			return true
 		}

@@ -80,7 +80,7 @@ func Swarm(seed uint64, trace bool) (Report, error) {
 		return 0
 	}
 	o := Options{
-		Seed: seed, Trace: trace, Links: 1 + rng.IntN(4), MTU: []int{576, 1500, 4000, 9000}[rng.IntN(4)], Slots: []int{16, 64, 256}[rng.IntN(3)],
+		Seed: seed, Trace: trace, Links: 1 + rng.IntN(4), MTU: []int{640, 1500, 4000, 9000}[rng.IntN(4)], Slots: []int{16, 64, 256}[rng.IntN(3)],
 		Scheduler: sched.Names()[rng.IntN(len(sched.Names()))], Profile: flowctl.Profiles[rng.IntN(len(flowctl.Profiles))], OpWindow: []int{4, 32, 1024}[rng.IntN(3)],
 		Faults: Faults{
 			Loss: pick(0.6, 0.3), Dup: pick(0.4, 0.3), Corrupt: pick(0.4, 0.1), Delay: time.Duration(1 + rng.IntN(200_000)),

@@ -20,12 +20,11 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 	prev := s.Kind
 	s.Kind, s.Flags, s.Data = k, tail[1], nil
 	variable := int(be.Uint16(tail[2:]))
+	if byteOneIsZero[k] && tail[1] != 0 {
+		return nil, ErrReserved
+	}
 	switch k {
-	case KindPad:
-		s.Flags = 0
-		if tail[1] != 0 {
-			return nil, ErrReserved
-		}
+	case KindPad, KindPing:
 	case KindWrite, KindReadRequest:
 		return s.nextOperation(tail, n, variable)
 	case KindWriteNext:
@@ -61,7 +60,7 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 		if s.Flags&^uint8(AckNack) != 0 || s.Path > 63 {
 			return nil, ErrReserved
 		}
-		if s.Place > s.Size+1 {
+		if s.Place > s.Size && (s.Place-s.Size > 1 || variable != 0) {
 			return nil, ErrSegment
 		}
 	case KindOpen:
@@ -71,13 +70,22 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 		if variable > MaxPrivate {
 			return nil, ErrSegment
 		}
-	case KindRefuse, KindClose:
+	case KindClose:
+		s.Status, s.Flags, s.Conn = tail[1], tail[3], be.Uint32(tail[4:])
+		if variable&^CloseUnanswered != 0 {
+			return nil, ErrReserved
+		}
+		variable = 0
+	case KindRefuse:
 		s.Status, s.Conn = tail[1], be.Uint32(tail[4:])
 		if variable > MaxText {
 			return nil, ErrSegment
 		}
 	case KindAdvert:
 		s.Perm, s.Conn, s.Key, s.Size = tail[1], be.Uint32(tail[4:]), be.Uint64(tail[8:]), be.Uint64(tail[16:])
+		if s.Perm&^3 != 0 {
+			return nil, ErrReserved
+		}
 		if variable > MaxServiceName || len(tail) < n+variable {
 			return nil, ErrSegment
 		}
@@ -98,8 +106,12 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 	return tail[n+variable:], nil
 }
 
+var byteOneIsZero = [...]bool{
+	KindPad: true, KindAccept: true, KindWithdraw: true, KindPing: true, KindProbe: true, KindEcho: true,
+}
+
 var hasNoVariable = [...]bool{
-	KindOpNak: true, KindClose: true, KindWithdraw: true, KindPing: true, KindProbe: true, KindEcho: true,
+	KindOpNak: true, KindWithdraw: true, KindPing: true, KindProbe: true, KindEcho: true,
 }
 
 // nextOperation decodes Write and ReadRequest, whose fence and immediate are present only with their flags.

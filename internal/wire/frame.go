@@ -25,6 +25,9 @@ const (
 	TailStart = EthLen + FixedLen
 )
 
+// MinFrame is the least MTU of a link: the longest set-up segment must fit in a frame (clause 9.2).
+const MinFrame = 640
+
 // Version of the protocol (clause 2.2).
 const Version = 1
 

@@ -38,8 +38,9 @@ const (
 
 // Flags of other segments.
 const (
-	AckNack     = 1 << 0 // clause 3.4, Ack
-	OpenOrdered = 1 << 0 // clause 5.3, Open
+	AckNack         = 1 << 0 // clause 3.4, Ack
+	OpenOrdered     = 1 << 0 // clause 5.3, Open
+	CloseUnanswered = 1 << 0 // clause 5.4, Close
 )
 
 // Limits of variable parts, in bytes or words.
@@ -207,7 +208,7 @@ func (s *Segment) AppendTo(b []byte) []byte {
 		b = be.AppendUint16(b, uint16(len(s.Data)))
 		b = be.AppendUint32(b, s.Conn)
 	case KindClose:
-		b = append(b, byte(s.Kind), s.Status, 0, 0)
+		b = append(b, byte(s.Kind), s.Status, 0, s.Flags)
 		b = be.AppendUint32(b, s.Conn)
 	case KindAdvert:
 		b = append(b, byte(s.Kind), s.Perm)

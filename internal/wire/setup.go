@@ -61,7 +61,7 @@ func (h *Hello) decode(b []byte) (rest []byte, err error) {
 	if n > MaxNodeName || len(b) < helloLen+n {
 		return nil, ErrShort
 	}
-	if h.Node == [8]byte{} || h.Epoch == 0 || h.Link > 63 || h.Flags&^uint8(HelloAnswer) != 0 || h.MTU < 128 || h.MTU > 65535 || h.RxSlots == 0 {
+	if h.Node == [8]byte{} || h.Epoch == 0 || h.Link > 63 || h.Flags&^uint8(HelloAnswer) != 0 || h.MTU < MinFrame || h.MTU > 65535 || h.RxSlots == 0 {
 		return nil, ErrReserved
 	}
 	h.Name = b[helloLen : helloLen+n]
