@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 
+	"multiedge/internal/wire"
 	"multiedge/linkdrv"
 
 	"golang.org/x/sys/unix"
@@ -110,7 +111,7 @@ func (f *findings) iface(name string) {
 // mtu advises on frame sizes. One more page per frame costs 5 to 10 %; frames of 1500 cost two thirds of the throughput.
 func (f *findings) mtu(about, name string, mtu int) {
 	switch {
-	case mtu < 576:
+	case mtu < wire.MinFrame:
 		f.add(FindingProblem, about, fmt.Sprintf("MTU %d is too small", mtu), "ip link set "+name+" mtu 9000, if the switch carries that")
 	case mtu <= 2048:
 		f.add(FindingWarning, about, fmt.Sprintf("MTU %d: about a third of what jumbo frames reach", mtu), "ip link set "+name+" mtu 9000, if the switch and every peer carry that")

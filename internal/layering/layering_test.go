@@ -13,11 +13,11 @@ import (
 
 // allowed lists which packages of the project each package may import; a name covers the packages below it. Test files may import more.
 var allowed = map[string]string{
-	"cmd":               "edge bench internal/daemon internal/metrics internal/ipc internal/lab",
+	"cmd":               "edge bench sched internal/daemon internal/metrics internal/ipc internal/lab",
 	"bench":             "bench edge internal/lab internal/ipc internal/daemon internal/mono linkdrv",
 	"edge":              "internal/ipc internal/daemon internal/mono linkdrv/linktest linkdrv regmem",
 	"internal/metrics":  "internal/daemon internal/engine linkdrv",
-	"internal/daemon":   "internal/engine internal/ipc internal/mono linkdrv regmem flowctl sched",
+	"internal/daemon":   "internal/engine internal/wire internal/ipc internal/mono linkdrv regmem flowctl sched",
 	"internal/sim":      "internal/engine internal/mono flowctl regmem sched",
 	"internal/lab":      "internal/mono linkdrv",
 	"internal/engine":   "internal/wire internal/seqnum internal/mono flowctl sched regmem remap",

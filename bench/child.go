@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/internal/lab"
+)
+
+// child is a process of this program in a lab host.
+type child struct {
+	proc   *lab.Process
+	out    io.ReadCloser // its standard output; nil for daemons
+	stderr *tail
+	ended  chan struct{}
+	err    error
+}
+
+// PinVariable tells a lab process which processors to bind itself to, before it does anything else.
+const PinVariable = "EDGEBENCH_CPUS"
+
+// start runs a hidden subcommand of this program in a host.
+func (c *Cluster) start(host int, command, argument string) (*child, error) {
+	argv := append(append([]string{}, c.spec.Self...), command, argument)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = os.Environ()
+	if cpus := c.CPUs(host); len(cpus) > 0 {
+		list := strings.Trim(fmt.Sprint(cpus), "[]")
+		// One processor, yet more than one P: the shard's thread must not keep the others from being scheduled.
+		cmd.Env = append(cmd.Env, PinVariable+"="+list, "GOMAXPROCS="+strconv.Itoa(max(2, len(cpus))))
+	}
+	k := &child{stderr: &tail{limit: 16 << 10}, ended: make(chan struct{})}
+	cmd.Stderr = k.stderr
+	if c.spec.Log != "" {
+		cmd.Stderr = io.MultiWriter(k.stderr, os.Stderr)
+	}
+	if command != CommandDaemon {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		defer w.Close()
+		k.out, cmd.Stdout = r, w
+	}
+	var err error
+	if k.proc, err = c.lab.Host(host).Start(cmd); err != nil {
+		if k.out != nil {
+			k.out.Close()
+		}
+		return nil, err
+	}
+	go func() {
+		k.err = k.proc.Wait()
+		close(k.ended)
+	}()
+	return k, nil
+}
+
+// stop asks the process to end and makes sure that it does.
+func (k *child) stop() {
+	_ = k.proc.Signal(syscall.SIGTERM) // it may be gone already
+	select {
+	case <-k.ended:
+	case <-time.After(2 * time.Second):
+		k.proc.Kill()
+		<-k.ended
+	}
+	if k.out != nil {
+		k.out.Close()
+	}
+}
+
+// failure says why the process ended, in its own words if it left any.
+func (k *child) failure() error {
+	words := strings.TrimSpace(k.stderr.String())
+	switch {
+	case words != "":
+		return errors.New(words)
+	case k.err != nil:
+		return k.err
+	}
+	return errors.New("ended unexpectedly")
+}
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	limit int
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf.Write(b)
+	if over := t.buf.Len() - t.limit; over > 0 {
+		t.buf.Next(over)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.buf.String()
+}
+
+// BindProcessors binds this process to the processors that PinVariable names, by starting the program again on a thread that is bound:
+// every thread of a process inherits the binding of the one that made it, and at exec there is only one. It returns when there is
+// nothing to do.
+func BindProcessors() error {
+	list := os.Getenv(PinVariable)
+	if list == "" {
+		return nil
+	}
+	var set unix.CPUSet
+	for _, s := range strings.Fields(list) {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", PinVariable, err)
+		}
+		set.Set(n)
+	}
+	return rebind(&set)
+}

@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/internal/ipc"
+	"multiedge/internal/lab"
+)
+
+// ClusterSpec describes hosts on this machine and the transport on them.
+type ClusterSpec struct {
+	Lab       lab.Spec
+	Scheduler string
+	Checksum  string
+	Profile   string
+	Poll      string    // how daemons and applications wait
+	Weights   []float64 // of links, for wsrr and wd; empty: their rates, if they have any
+	Embedded  bool      // no daemons: the transport runs in the benchmark processes
+	Pin       bool      // give each host its own share of the processors
+	Log       string    // level of the daemons' log to standard error; empty: errors only, when they fail
+	Self      []string  // how to run this program; empty: the executable
+}
+
+// Cluster is a running lab with a daemon in each host.
+type Cluster struct {
+	spec    ClusterSpec
+	lab     *lab.Lab
+	dir     string
+	daemons []*child
+}
+
+// Hidden subcommands of edgebench that a Cluster starts in its hosts. Each takes one argument.
+const (
+	CommandDaemon = "lab-daemon" // the daemon's configuration in TOML
+	CommandWorker = "lab-worker" // a Job in JSON
+)
+
+// startTime bounds how long a daemon or server may take to be there.
+const startTime = 20 * time.Second
+
+// NewCluster builds the lab and starts the daemons. When it returns an error, nothing is left.
+func NewCluster(ctx context.Context, spec ClusterSpec) (_ *Cluster, err error) {
+	c := &Cluster{spec: spec}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if len(c.spec.Self) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		c.spec.Self = []string{self}
+	}
+	if c.dir, err = os.MkdirTemp("", "edgebench-"); err != nil {
+		return nil, err
+	}
+	if c.lab, err = lab.New(ctx, spec.Lab); err != nil {
+		return nil, err
+	}
+	if spec.Embedded {
+		return c, nil
+	}
+	for i := range c.lab.Hosts() {
+		d, err := c.start(i, CommandDaemon, c.daemonConfig(i))
+		if err != nil {
+			return nil, fmt.Errorf("daemon of host %d: %w", i, err)
+		}
+		c.daemons = append(c.daemons, d)
+	}
+	for i := range c.daemons {
+		if err := c.waitReady(ctx, i); err != nil {
+			return nil, fmt.Errorf("daemon of host %d: %w", i, err)
+		}
+	}
+	return c, nil
+}
+
+// Close removes everything: processes, hosts, sockets.
+func (c *Cluster) Close() error {
+	var err error
+	for _, d := range c.daemons {
+		d.stop()
+	}
+	if c.lab != nil {
+		err = c.lab.Close()
+	}
+	if c.dir != "" {
+		err = errors.Join(err, os.RemoveAll(c.dir))
+	}
+	return err
+}
+
+// Lab returns the hosts.
+func (c *Cluster) Lab() *lab.Lab { return c.lab }
+
+// Report describes the lab for a result file.
+func (c *Cluster) Report() *report.Lab {
+	s := c.spec.Lab
+	return &report.Lab{
+		Hosts: c.lab.Hosts(), Links: c.lab.Links(), MTU: orDefault(s.MTU, 9000), Rates: c.rates(), Loss: s.Loss, Duplicate: s.Dup, Corrupt: s.Corrupt,
+		Reorder: s.Reorder, Unprivileged: lab.Unprivileged(),
+	}
+}
+
+func orDefault(v, d int) int {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+// rates returns the rate of each link; nil when none is limited.
+func (c *Cluster) rates() []string {
+	switch r := c.spec.Lab.Rates; {
+	case len(r) == 1 && c.lab.Links() > 1:
+		all := make([]string, c.lab.Links())
+		for i := range all {
+			all[i] = r[0]
+		}
+		return all
+	default:
+		return r
+	}
+}
+
+func (c *Cluster) socket(host int) string { return filepath.Join(c.dir, fmt.Sprintf("h%d.sock", host)) }
+
+// daemonConfig is the configuration of a host's daemon.
+func (c *Cluster) daemonConfig(host int) string {
+	var b strings.Builder
+	h := c.lab.Host(host)
+	fmt.Fprintf(&b, "name = %q\nsocket = %q\n", h.Name(), c.socket(host))
+	for key, value := range map[string]string{"scheduler": c.spec.Scheduler, "checksum": c.spec.Checksum, "profile": c.spec.Profile, "poll": c.spec.Poll} {
+		if value != "" {
+			fmt.Fprintf(&b, "%s = %q\n", key, value)
+		}
+	}
+	level := c.spec.Log
+	if level == "" {
+		level = "error"
+	}
+	fmt.Fprintf(&b, "[log]\nlevel = %q\n", level)
+	weights := c.weights()
+	for i, name := range h.LinkNames() {
+		fmt.Fprintf(&b, "[[link]]\nname = %q\n", name)
+		if i < len(weights) {
+			fmt.Fprintf(&b, "weight = %g\n", weights[i])
+		}
+	}
+	return b.String()
+}
+
+// weights are those given, or the links' rates in units of the slowest.
+func (c *Cluster) weights() []float64 {
+	if len(c.spec.Weights) > 0 {
+		return c.spec.Weights
+	}
+	var w []float64
+	slowest := 0.0
+	for _, r := range c.rates() {
+		bits, err := report.ParseRate(r)
+		if err != nil {
+			return nil
+		}
+		w = append(w, bits)
+		if slowest == 0 || bits < slowest {
+			slowest = bits
+		}
+	}
+	for i := range w {
+		w[i] /= slowest
+	}
+	return w
+}
+
+// CPUs returns the processors a host's processes are bound to; nil: any.
+func (c *Cluster) CPUs(host int) []int {
+	n, hosts := runtime.NumCPU(), c.lab.Hosts()
+	if !c.spec.Pin || n < hosts {
+		return nil
+	}
+	var cpus []int
+	for i := n * host / hosts; i < n*(host+1)/hosts; i++ {
+		cpus = append(cpus, i)
+	}
+	return cpus
+}
+
+// waitReady waits until a host's daemon serves clients.
+func (c *Cluster) waitReady(ctx context.Context, host int) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	d := c.daemons[host]
+	for {
+		conn, err := ipc.Dial(ctx, c.socket(host))
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-d.ended:
+			return d.failure()
+		case <-ctx.Done():
+			return fmt.Errorf("does not answer: %w", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"multiedge/bench/contender"
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// Comparison is the same work over several transports, interleaved: in each round every contender runs once, and each round begins with
+// another one, so that what the machine does beside affects all of them alike.
+type Comparison struct {
+	Cluster ClusterSpec
+	Plan    Plan // its Sizes and Duration; a number of messages is not supported
+	Rounds  int
+	Edge    []EdgeVariant
+	Others  []contender.Contender
+
+	Row  func(r *report.Row)         // each result
+	Note func(text string)           // what a person should know
+	Show func(step int, what string) // before each run
+}
+
+// EdgeVariant is one way to set up the edge transport.
+type EdgeVariant struct {
+	Name     string // for Row.Variant
+	Checksum string
+	Embedded bool
+}
+
+// EdgeVariants are the known ones. The first is comparable to the others' service: frames are trusted to the link's own check.
+var EdgeVariants = []EdgeVariant{
+	{Name: "", Checksum: "header"},
+	{Name: "crc32c", Checksum: "full"},
+	{Name: "embedded", Checksum: "header", Embedded: true},
+}
+
+// entrant is a contender that is ready to run.
+type entrant struct {
+	name string
+	run  func(ctx context.Context, size int) (*report.Row, error)
+}
+
+// Steps returns how many runs the comparison takes.
+func (c *Comparison) Steps() int { return c.Rounds * len(c.sizes()) * (len(c.Edge) + len(c.Others)) }
+
+func (c *Comparison) sizes() []int {
+	if len(c.Plan.Sizes) > 0 {
+		return c.Plan.Sizes
+	}
+	if c.Plan.Test == report.PingPong {
+		return []int{8}
+	}
+	return []int{1 << 20}
+}
+
+// Run runs the comparison. A contender that fails is reported in a note and left out from then on; the error is that of the edge
+// transport or of ctx.
+func (c *Comparison) Run(ctx context.Context) (err error) {
+	var clusters []*Cluster
+	defer func() {
+		for _, cl := range clusters {
+			err = errors.Join(err, cl.Close())
+		}
+	}()
+	var entrants []entrant
+	for _, v := range c.Edge {
+		spec := c.Cluster
+		spec.Checksum, spec.Embedded = v.Checksum, v.Embedded
+		cl, err := NewCluster(ctx, spec)
+		if err != nil {
+			return err
+		}
+		clusters = append(clusters, cl)
+		entrants = append(entrants, c.edge(cl, v))
+	}
+	if len(clusters) == 0 {
+		return errors.New("a comparison needs at least one variant of edge")
+	}
+	for _, o := range c.Others {
+		entrants = append(entrants, c.other(clusters[0], o))
+	}
+	return c.rounds(ctx, entrants)
+}
+
+func (c *Comparison) rounds(ctx context.Context, entrants []entrant) error {
+	out := map[string]bool{}
+	step := 0
+	for _, size := range c.sizes() {
+		for round := 1; round <= c.Rounds; round++ {
+			for i := range entrants {
+				e := entrants[(i+round-1)%len(entrants)]
+				c.Show(step, fmt.Sprintf("round %d: %s, %s over %s", round, c.Plan.Test, report.Bytes(size), e.name))
+				step++
+				if out[e.name] {
+					continue
+				}
+				row, err := e.run(ctx, size)
+				switch {
+				case ctx.Err() != nil:
+					return ctx.Err()
+				case err != nil && row != nil && row.Transport == report.TransportEdge:
+					return fmt.Errorf("%s: %w", e.name, err)
+				case err != nil:
+					out[e.name] = true
+					c.Note(fmt.Sprintf("%s is left out: %v", e.name, err))
+					continue
+				}
+				row.Round = round
+				c.Row(row)
+			}
+		}
+	}
+	return nil
+}
+
+// edge returns the entrant of a variant of the edge transport: a session of its own for each run.
+func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
+	proto := report.Row{Transport: report.TransportEdge, Variant: v.Name}
+	return entrant{proto.Contender(), func(ctx context.Context, size int) (*report.Row, error) {
+		row := &report.Row{Transport: report.TransportEdge}
+		p := c.Plan
+		p.Sizes = []int{size}
+		specs, region, err := Concat(p)
+		if err != nil {
+			return row, err
+		}
+		err = cl.Run(ctx, Session{Specs: specs, Region: region, Sink: func(e Event) {
+			if e.Row != nil {
+				row = e.Row
+				row.Variant = v.Name
+			}
+			if e.Note != "" {
+				c.Note(e.Note)
+			}
+		}})
+		if err == nil && row.Test == "" {
+			err = errors.New("the benchmark reported nothing")
+		}
+		return row, err
+	}}
+}
+
+// other returns the entrant of another transport, between the same hosts.
+func (c *Comparison) other(cl *Cluster, o contender.Contender) entrant {
+	proto := report.Row{Transport: o.Name(), Variant: o.Variant()}
+	return entrant{proto.Contender(), func(ctx context.Context, size int) (*report.Row, error) {
+		p := c.Plan
+		p.Sizes = []int{size}
+		row, err := o.Run(ctx, &contender.Job{
+			Test: p.Test, Size: size, Duration: p.Duration, Region: p.region(), MTU: orDefault(c.Cluster.Lab.MTU, 9000),
+			Hosts: [2]*lab.Host{cl.lab.Host(0), cl.lab.Host(1)}, CPUs: [2][]int{cl.CPUs(0), cl.CPUs(1)}, Self: cl.spec.Self,
+		})
+		if row != nil {
+			cl.complete(row)
+		}
+		return row, err
+	}}
+}
+
+// Contenders returns those that can do a test, of all that are known; what is not installed is described in notes.
+func Contenders(test string, all []contender.Contender) (able []contender.Contender, notes []string) {
+	for _, o := range all {
+		switch missing := o.Missing(); {
+		case !o.Does(test):
+		case missing != "":
+			if !slices.Contains(notes, missing) {
+				notes = append(notes, missing)
+			}
+		default:
+			able = append(able, o)
+		}
+	}
+	return able, notes
+}

@@ -1,0 +1,133 @@
+// Package contender moves the same bytes between two lab hosts without the edge transport, for comparison: over bare packet sockets, which
+// is the limit of what any transport on this path can reach; over TCP; and over UCX, libfabric and iperf3 where they are installed.
+//
+// Raw and TCP run inside this process, one locked thread (TCP two-way: two) for each host, with sockets in the hosts' namespaces; their
+// processor time is that of those threads. Memory is as for edge: regions too large for any cache, used from one end to the other.
+package contender
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// Job is one measurement.
+type Job struct {
+	Test     string // report.OneWay, TwoWay or PingPong
+	Size     int    // bytes of a message
+	Duration time.Duration
+	Region   int // bytes of each end's source and target memory
+	MTU      int
+	Hosts    [2]*lab.Host // client, server
+	CPUs     [2][]int     // processors of each host's threads; empty: any
+	Self     []string     // how to run this program, for commands that need a view of the host (see Enter)
+}
+
+// Contender is one way to do a Job.
+type Contender interface {
+	// Name is the transport's, for Row.Transport; Variant tells several set-ups of one transport apart.
+	Name() string
+	Variant() string
+	// Does reports whether the contender can do a test at all.
+	Does(test string) bool
+	// Missing returns how to install what is needed and is not there, or "".
+	Missing() string
+	Run(ctx context.Context, j *Job) (*report.Row, error)
+}
+
+// row returns the row of a job that has not begun.
+func (j *Job) row(c Contender) *report.Row {
+	r := &report.Row{
+		Test: j.Test, Transport: c.Name(), Variant: c.Variant(), MessageBytes: j.Size, Bidirectional: j.Test == report.TwoWay, RegionBytes: j.Region,
+		Links: len(j.Hosts[0].LinkNames()), MTU: j.MTU, QueueDepth: 1,
+	}
+	if j.Test == report.PingPong {
+		r.LatencyKind = report.LatencyHalfRTT
+	}
+	return r
+}
+
+// finish derives the rates of a row from its bytes and seconds.
+func finish(r *report.Row) *report.Row {
+	if r.Operations == 0 && r.MessageBytes > 0 {
+		r.Operations = r.Bytes / uint64(r.MessageBytes)
+	}
+	if r.Seconds > 0 {
+		r.Throughput, r.OperationsPerSecond = float64(r.Bytes)/r.Seconds, float64(r.Operations)/r.Seconds
+	}
+	return r
+}
+
+// onThread runs fn on a thread of its own that is bound to processors, and returns the processor time it used. The thread ends with fn, so
+// nobody inherits the binding.
+func onThread(cpus []int, fn func() error) (report.End, error) {
+	type result struct {
+		end report.End
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread dies with the goroutine
+		if len(cpus) > 0 {
+			var set unix.CPUSet
+			for _, c := range cpus {
+				set.Set(c)
+			}
+			if err := unix.SchedSetaffinity(0, &set); err != nil {
+				done <- result{err: fmt.Errorf("binding to processors %v: %w", cpus, err)}
+				return
+			}
+		}
+		user, system := threadCPU()
+		err := fn()
+		u, s := threadCPU()
+		done <- result{report.End{ProcessUser: u - user, ProcessSystem: s - system}.Sum(), err}
+	}()
+	r := <-done
+	return r.end, r.err
+}
+
+func threadCPU() (user, system float64) {
+	var ru unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &ru) != nil {
+		return 0, 0
+	}
+	return float64(ru.Utime.Nano()) / 1e9, float64(ru.Stime.Nano()) / 1e9
+}
+
+// memory returns size bytes of touched memory, to be given back with unix.Munmap.
+func memory(size int) ([]byte, error) {
+	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %s: %w", report.Bytes(size), err)
+	}
+	for i := 0; i < len(m); i += 8 { // a page of zeros would be read from cache
+		m[i] = byte(i >> 3)
+	}
+	return m, nil
+}
+
+// pair runs the client's and the server's part, and returns the processor time of both.
+func pair(j *Job, client, server func() error) (report.CPU, error) {
+	type result struct {
+		end report.End
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		end, err := onThread(j.CPUs[1], server)
+		done <- result{end, err}
+	}()
+	c, err := onThread(j.CPUs[0], client)
+	s := <-done
+	if err == nil {
+		err = s.err
+	}
+	return report.Ends(c, s.end), err
+}

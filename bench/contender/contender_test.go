@@ -1,0 +1,86 @@
+package contender
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+func TestMain(m *testing.M) {
+	if err := lab.EnsurePrivileges(); err != nil {
+		os.Stderr.WriteString(err.Error() + "\n")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func testJob(t *testing.T, spec lab.Spec, test string, size int) *Job {
+	t.Helper()
+	l, err := lab.New(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Job{Test: test, Size: size, Duration: 60 * time.Millisecond, Region: 8 << 20, MTU: spec.MTU, Hosts: [2]*lab.Host{l.Host(0), l.Host(1)}}
+}
+
+func TestBuiltInContendersMoveBytes(t *testing.T) {
+	for _, c := range []Contender{Raw{}, TCP{}} {
+		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
+			for _, size := range []int{8, 100_000} {
+				t.Run(c.Name()+"/"+test+"/"+report.Bytes(size), func(t *testing.T) {
+					j := testJob(t, lab.Spec{Links: 2, MTU: 9000}, test, size)
+					r, err := c.Run(t.Context(), j)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.Bytes == 0 || r.Throughput <= 0 || r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 || r.Seconds < 0.05 || r.Seconds > 2 {
+						t.Errorf("%d bytes in %.3f s, CPU %.3f and %.3f", r.Bytes, r.Seconds, r.CPU.Client.Total, r.CPU.Server.Total)
+					}
+					if (test == report.PingPong) != (r.Latency.Count > 0) {
+						t.Errorf("%d latencies", r.Latency.Count)
+					}
+					if r.FramesLost > 0 {
+						t.Errorf("%d frames lost", r.FramesLost)
+					}
+					t.Logf("%.2f Gbit/s, p50 %s", r.Throughput*8/1e9, report.Nanos(r.Latency.P50))
+				})
+			}
+		}
+	}
+}
+
+func TestRawEndsDespiteLoss(t *testing.T) {
+	j := testJob(t, lab.Spec{Links: 1, MTU: 1500, Faults: lab.Faults{Loss: 0.05}, Seed: 1}, report.OneWay, 8192)
+	r, err := Raw{}.Run(t.Context(), j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.FramesLost == 0 {
+		t.Error("no frame was lost at 5 % loss")
+	}
+}
+
+func TestCancelEndsAtOnce(t *testing.T) {
+	for _, c := range []Contender{Raw{}, TCP{}} {
+		j := testJob(t, lab.Spec{MTU: 9000}, report.OneWay, 1<<20)
+		j.Duration = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		start := time.Now()
+		if _, err := c.Run(ctx, j); err == nil {
+			t.Errorf("%s: no error", c.Name())
+		}
+		cancel()
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("%s ended after %v", c.Name(), d)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package contender
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// All returns every contender this program knows.
+func All() []Contender {
+	return []Contender{Raw{}, TCP{}, Iperf3{}, UCX{}, Libfabric{"tcp"}, Libfabric{"udp"}}
+}
+
+// missing returns how to get a program that is not in the path, or "".
+func missing(program, packages string) string {
+	if _, err := exec.LookPath(program); err == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s is not installed and is left out: %s", program, packages)
+}
+
+// external is a foreign benchmark that consists of a server and a client program.
+type external struct {
+	server, client []string
+	env            []string
+	port           int // the server listens here; 0: just wait a moment
+}
+
+// grace is how long a client may take beyond the duration of a job.
+const grace = 15 * time.Second
+
+// run runs both programs in a job's hosts and returns what the client wrote and what the two used.
+func (x *external) run(ctx context.Context, j *Job) (string, report.CPU, error) {
+	ctx, cancel := context.WithTimeout(ctx, j.Duration+grace)
+	defer cancel()
+	server, err := startIn(j, 1, x.server, x.env, nil)
+	if err != nil {
+		return "", report.CPU{}, err
+	}
+	defer server.end()
+	if err := x.listening(ctx, j); err != nil {
+		return "", report.CPU{}, fmt.Errorf("%s: %w", x.server[0], err)
+	}
+	var out bytes.Buffer
+	client, err := startIn(j, 0, x.client, x.env, &out)
+	if err != nil {
+		return "", report.CPU{}, err
+	}
+	defer client.end()
+	select {
+	case <-client.done:
+	case <-ctx.Done():
+		return "", report.CPU{}, fmt.Errorf("%s: %w", x.client[0], ctx.Err())
+	}
+	if client.err != nil {
+		return "", report.CPU{}, fmt.Errorf("%s: %w: %s", x.client[0], client.err, lastLine(client.errs.String()+out.String()))
+	}
+	server.end()
+	return out.String(), report.Ends(client.used(), server.used()), nil
+}
+
+// listening waits until the server accepts connections, by looking whether its port is taken.
+func (x *external) listening(ctx context.Context, j *Job) error {
+	for {
+		if taken(j.Hosts[1], x.port) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("does not listen")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// taken reports whether a TCP port of a host is in use. Connecting would be taken for a client.
+func taken(h *lab.Host, port int) bool {
+	inUse := false
+	_ = h.Do(func() error {
+		l, err := net.Listen("tcp", netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)).String())
+		if err == nil {
+			return l.Close()
+		}
+		inUse = errors.Is(err, unix.EADDRINUSE)
+		return nil
+	})
+	return inUse
+}
+
+// program is a running foreign program.
+type program struct {
+	cmd  *exec.Cmd
+	proc *lab.Process
+	errs bytes.Buffer
+	done chan struct{}
+	err  error
+}
+
+// startIn starts argv in a host, bound to the host's processors by taskset-like means: the thread that starts it is bound, and the child
+// inherits that.
+func startIn(j *Job, host int, argv, env []string, out *bytes.Buffer) (*program, error) {
+	if len(j.Self) > 0 {
+		argv = append(append(append([]string{}, j.Self...), enterCommand), argv...)
+	}
+	p := &program{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
+	if cpus := j.CPUs[host]; len(cpus) > 0 {
+		p.cmd.Env = append(p.cmd.Env, "EDGEBENCH_CPUS="+strings.Trim(fmt.Sprint(cpus), "[]"))
+	}
+	p.cmd.Stderr = &p.errs
+	if out != nil {
+		p.cmd.Stdout = out
+	}
+	var err error
+	if p.proc, err = j.Hosts[host].Start(p.cmd); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.err = p.proc.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// end makes sure that the program has ended: it may do so by itself, for a moment.
+func (p *program) end() {
+	select {
+	case <-p.done:
+		return
+	case <-time.After(300 * time.Millisecond):
+	}
+	_ = p.proc.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(time.Second):
+		p.proc.Kill()
+		<-p.done
+	}
+}
+
+// used is the processor time of a program that has ended.
+func (p *program) used() report.End {
+	st := p.cmd.ProcessState
+	if st == nil {
+		return report.End{}
+	}
+	return report.End{ProcessUser: st.UserTime().Seconds(), ProcessSystem: st.SystemTime().Seconds()}
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+// numbers returns the fields of a line that are numbers.
+func numbers(line string) []float64 {
+	var v []float64
+	for _, f := range strings.Fields(line) {
+		if x, err := strconv.ParseFloat(f, 64); err == nil {
+			v = append(v, x)
+		}
+	}
+	return v
+}

@@ -1,0 +1,270 @@
+package contender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+	"multiedge/internal/mono"
+	"multiedge/linkdrv"
+)
+
+// Raw is the limit: bare packet sockets. Frames are the transport's in size and shape (78 bytes of header, then payload); the receiver
+// reads the place from the header and copies the payload there. There are no acknowledgements: how much is in flight is read from shared
+// memory, which costs nothing.
+type Raw struct{}
+
+func (Raw) Name() string    { return report.TransportRaw }
+func (Raw) Variant() string { return "" }
+func (Raw) Missing() string { return "" }
+func (Raw) Does(test string) bool {
+	return test == report.OneWay || test == report.TwoWay || test == report.PingPong
+}
+
+const (
+	rawType     = 0x88B6                 // not the transport's: the daemons of the same hosts must not receive these frames
+	rawHead     = 78                     // bytes of a data frame before its payload, as the transport's
+	rawWindow   = 96                     // frames in flight on a link; receive rings hold 256
+	rawBatch    = 32                     // frames per system call
+	rawPatience = 300 * time.Millisecond // after which frames in flight are given up
+	rawPage     = 8192
+)
+
+// rawPayload is the largest payload of a frame: as the transport, it does not begin another page for less than a page.
+func rawPayload(mtu int) int {
+	if mtu > rawPage && mtu < 2*rawPage {
+		mtu = rawPage
+	}
+	return mtu + linkdrv.HeaderLen - rawHead
+}
+
+// Run implements Contender.
+func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
+	row := j.row(c)
+	nodes, err := rawNodes(j)
+	defer func() {
+		for _, n := range nodes {
+			n.close()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	a, b := nodes[0], nodes[1]
+	a.peer, b.peer = b, a
+	a.sending.Store(true) // before either looks at the other
+	b.sending.Store(j.Test == report.TwoWay)
+	before, err := a.drops(b)
+	if err != nil {
+		return nil, err
+	}
+	lat := report.NewRecorder()
+	var elapsed time.Duration
+	client := func() error { return a.stream(ctx, j, true, j.Test == report.TwoWay, &elapsed) }
+	server := func() error { return b.stream(ctx, j, j.Test == report.TwoWay, true, nil) }
+	if j.Test == report.PingPong {
+		client = func() error { return a.ping(ctx, j, lat, &elapsed) }
+		server = func() error { return b.pong(ctx, j) }
+	}
+	if row.CPU, err = pair(j, client, server); err != nil {
+		return nil, err
+	}
+	after, err := a.drops(b)
+	if err != nil {
+		return nil, err
+	}
+	row.Seconds, row.Latency, row.QueueDepth = elapsed.Seconds(), lat.Summary(0.5), rawWindow
+	row.Bytes = a.bytesIn + b.bytesIn
+	row.FramesSent, row.FramesReceived = a.sent+b.sent, a.got.Load()+b.got.Load()
+	row.FramesLost, row.Dropped = a.lost+b.lost, after-before
+	return finish(row), nil
+}
+
+// rawNodes opens both ends. What could be opened is returned with an error, to be closed.
+func rawNodes(j *Job) (nodes []*rawNode, err error) {
+	for _, h := range j.Hosts {
+		n, err := newRawNode(j, h)
+		if n != nil {
+			nodes = append(nodes, n)
+		}
+		if err != nil {
+			return nodes, err
+		}
+	}
+	for i, n := range nodes {
+		n.address(nodes[1-i])
+	}
+	return nodes, nil
+}
+
+func newRawNode(j *Job, h *lab.Host) (*rawNode, error) {
+	n := &rawNode{payload: rawPayload(j.MTU), size: j.Size}
+	err := h.Do(func() error {
+		for _, name := range h.LinkNames() {
+			d, err := linkdrv.Open(name, linkdrv.Options{EtherType: rawType})
+			if err != nil {
+				return err
+			}
+			n.links = append(n.links, d)
+		}
+		return nil
+	})
+	if err != nil {
+		return n, fmt.Errorf("raw: %s: %w", h.Name(), err)
+	}
+	if n.source, err = memory(j.Region); err != nil {
+		return n, err
+	}
+	if n.target, err = memory(j.Region); err != nil {
+		return n, err
+	}
+	n.frames, n.heads = make([][]linkdrv.TxFrame, len(n.links)), make([][][]byte, len(n.links))
+	n.rx = make([][]byte, 64)
+	return n, nil
+}
+
+func (n *rawNode) close() {
+	for _, d := range n.links {
+		d.Close()
+	}
+	for _, m := range [][]byte{n.source, n.target} {
+		if m != nil {
+			unix.Munmap(m)
+		}
+	}
+}
+
+// drops is what the kernel dropped at both ends so far.
+func (n *rawNode) drops(o *rawNode) (uint64, error) {
+	sum := uint64(0)
+	for _, d := range append(append([]linkdrv.Driver{}, n.links...), o.links...) {
+		st, err := d.Stats()
+		if err != nil {
+			return 0, err
+		}
+		sum += st.Dropped
+	}
+	return sum, nil
+}
+
+// stream sends until the time is over, receives what the peer sends, or both. It ends when all that either sent has arrived.
+func (n *rawNode) stream(ctx context.Context, j *Job, sends, receives bool, elapsed *time.Duration) error {
+	defer n.sending.Store(false)
+	start := mono.Now()
+	stop := start.Add(j.Duration)
+	for i, quiet := 0, 0; ; i++ {
+		moved, err := n.step(sends, receives)
+		if err != nil {
+			return err
+		}
+		if quiet++; moved > 0 {
+			quiet = 0
+		}
+		if i%64 != 0 {
+			idle(quiet)
+			continue
+		}
+		now := mono.Now()
+		sends = sends && now < stop
+		n.stalled(now, moved)
+		if !sends && n.outstanding() == 0 {
+			n.sending.Store(false)
+			if moved == 0 && !n.peer.sending.Load() {
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if elapsed != nil {
+		*elapsed = mono.Now().Sub(start)
+	}
+	return nil
+}
+
+// step moves one batch each way and returns how many frames that were.
+func (n *rawNode) step(sends, receives bool) (moved int, err error) {
+	if receives {
+		if moved, err = n.receive(); err != nil {
+			return moved, err
+		}
+	}
+	if sends {
+		m, err := n.send()
+		return moved + m, err
+	}
+	return moved, nil
+}
+
+// ping sends a message, waits for one, and so on, polling.
+func (n *rawNode) ping(ctx context.Context, j *Job, lat *report.Recorder, elapsed *time.Duration) error {
+	defer n.sending.Store(false)
+	start := mono.Now()
+	stop := start.Add(j.Duration)
+	for now := start; now < stop; {
+		if err := n.message(ctx, j.Size); err != nil {
+			return err
+		}
+		t := mono.Now()
+		lat.Record(t.Sub(now))
+		now = t
+	}
+	*elapsed = mono.Now().Sub(start)
+	return nil
+}
+
+// message sends one message and waits for one.
+func (n *rawNode) message(ctx context.Context, size int) error {
+	if err := n.sendMessage(ctx); err != nil {
+		return err
+	}
+	want := n.bytesIn + uint64(size)
+	give := mono.Now().Add(time.Second)
+	for quiet := 0; n.bytesIn < want; quiet++ {
+		m, err := n.receive()
+		if err != nil {
+			return err
+		}
+		if m == 0 {
+			idle(quiet)
+			if quiet%1024 == 1023 && mono.Now() > give {
+				return errors.New("raw: no answer within a second: a frame was lost")
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (n *rawNode) pong(ctx context.Context, j *Job) error {
+	for want := uint64(j.Size); ; want += uint64(j.Size) {
+		for quiet := 0; n.bytesIn < want; quiet++ {
+			m, err := n.receive()
+			if err != nil {
+				return err
+			}
+			if m == 0 {
+				idle(quiet)
+				if !n.peer.sending.Load() || ctx.Err() != nil {
+					return ctx.Err()
+				}
+			}
+		}
+		if err := n.sendMessage(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// idle is called when a node found nothing to do, with the number of times in a row. It polls for a while, then lets others onto this
+// processor, should there be any: they might be the peer.
+func idle(times int) {
+	if times > 1000 {
+		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	}
+}

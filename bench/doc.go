@@ -1,0 +1,14 @@
+// Package bench measures the transport and what people would use instead, and shows the results.
+//
+// It is made of parts that know nothing of each other:
+//
+//	report     the result model, latency recorder, and writers for text, CSV and JSON
+//	pattern    message contents that betray every wrong byte
+//	workload   the benchmarks, client and server, over the edge API
+//	contender  the same work over packet sockets, TCP, UCX, libfabric and iperf3
+//	figure     the paper's figures, and the page with all of them
+//
+// This package joins them: a Plan becomes the measurements of a session (plan.go); a Cluster is a lab of hosts on this machine with a
+// daemon in each (cluster.go), where clients and servers run as processes of their own (worker.go); compare.go, schedulers.go and demo.go
+// are the runs that need more than one session.
+package bench

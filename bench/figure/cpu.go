@@ -1,0 +1,172 @@
+package figure
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"multiedge/bench/report"
+)
+
+// labelColour is the palette entry of each breakdown label. The coarse labels have the colour of the copy that is most of them.
+var labelColour = map[string]int{
+	report.LabelPoll: 7, report.LabelTxCopy: 0, report.LabelRxCopy: 1, report.LabelRemapping: 3, report.LabelPacket: 2, report.LabelDevice: 5,
+	report.LabelDaemonUser: 1, report.LabelDaemonSystem: 0, report.LabelApp: 4, report.LabelOther: 9,
+}
+
+// maxBars bounds how many bars one panel shows; sizes are thinned to stay below.
+const maxBars = 28
+
+// cpu is figure 3.2: processor utilization by message size, stacked by what the time went to. 100 % is one processor.
+func cpu(rows []entry) Figure {
+	f := Figure{ID: "cpu", Title: "CPU utilization"}
+	used := map[string]bool{}
+	var order []string
+	for _, t := range []struct {
+		test, title string
+		end         func(c report.CPU) report.End
+	}{
+		{report.OneWay, "one-way, sender", func(c report.CPU) report.End { return c.Client }},
+		{report.OneWay, "one-way, receiver", func(c report.CPU) report.End { return c.Server }},
+		{report.TwoWay, "two-way, one end", func(c report.CPU) report.End { return c.Client }},
+		{report.PingPong, "ping-pong, one end", func(c report.CPU) report.End { return c.Client }},
+		{report.Read, "read, reader", func(c report.CPU) report.End { return c.Client }},
+		{report.Read, "read, owner", func(c report.CPU) report.End { return c.Server }},
+	} {
+		cs := configsOf(rows, t.test)
+		f.Panels = append(f.Panels, cpuPanel(t.title, cs, t.end, used))
+		if names := configLabels(cs); len(names) > len(order) {
+			order = names
+		}
+	}
+	for _, name := range report.Labels {
+		if used[name] {
+			f.Legend = append(f.Legend, Entry{Text: name, Style: labelColour[name], Bar: true})
+		}
+	}
+	f.Caption = "Processor time of one end, application and daemon together, while the test ran; 100 % is one processor (paper, figure 3.2)."
+	if len(order) > 1 {
+		f.Caption += " One bar for each configuration, from left to right: " + strings.Join(order, "; ") + "."
+	}
+	f.Panels = wrap(f.Panels)
+	return f.trim()
+}
+
+// wrap drops panels without bars early, so that at most four of them stand side by side: the paper's.
+func wrap(panels []Panel) []Panel {
+	panels = slices.DeleteFunc(panels, func(p Panel) bool { return p.empty() })
+	return panels[:min(len(panels), 4)]
+}
+
+func configLabels(cs []config) []string {
+	var names []string
+	for _, c := range cs {
+		names = append(names, c.label)
+	}
+	return names
+}
+
+func cpuPanel(title string, cs []config, end func(report.CPU) report.End, used map[string]bool) Panel {
+	p := Panel{Title: title, XLabel: sizeLabel, YLabel: "CPU utilization (%)"}
+	var all []entry
+	for _, c := range cs {
+		all = append(all, c.rows...)
+	}
+	for _, size := range spread(sizes(all), max(2, maxBars/max(1, len(cs)))) {
+		var group []Bar
+		for _, c := range cs {
+			if b := cpuBar(ofSize(c.rows, size), end, used); len(b.Parts) > 0 {
+				group = append(group, b)
+			}
+		}
+		p.Names, p.Bars = append(p.Names, shortSize(size)), append(p.Bars, group)
+	}
+	return p
+}
+
+// cpuBar stacks the mean breakdown of rows.
+func cpuBar(rows []entry, end func(report.CPU) report.End, used map[string]bool) Bar {
+	var b Bar
+	sum, seconds := report.Breakdown{}, 0.0
+	for _, e := range rows {
+		seconds += e.Seconds
+		for label, s := range end(e.CPU).Parts() {
+			sum[label] += s
+		}
+	}
+	if seconds == 0 {
+		return b
+	}
+	for _, label := range report.Labels {
+		if v := sum[label]; v > 0 {
+			used[label] = true
+			b.Parts = append(b.Parts, Part{Value: 100 * v / seconds, Color: labelColour[label]})
+		}
+	}
+	return b
+}
+
+// comparisons draws interleaved runs over several transports: medians with the range over the rounds.
+func comparisons(rows []entry) []Figure {
+	var figs []Figure
+	type key struct {
+		test string
+		size int
+		mtu  int
+	}
+	var keys []key
+	for _, e := range rows {
+		k := key{e.Test, e.MessageBytes, e.MTU}
+		if !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range keys {
+		sub := slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return (key{e.Test, e.MessageBytes, e.MTU}) != k })
+		name := fmt.Sprintf("%s, %s messages, %s, MTU %d", k.test, report.Bytes(k.size), report.Rates(sub[0].LinkRates, sub[0].Links), k.mtu)
+		f := Figure{ID: fmt.Sprintf("compare-%s-%s-mtu%d", k.test, shortSize(k.size), k.mtu), Title: "Comparison: " + name, Caption: "Medians of interleaved rounds; the whiskers are the slowest and the fastest round."}
+		if report.IsLatencyTest(k.test) {
+			f.Panels = append(f.Panels, comparePanel("half round trip, median", "latency (us)", sub, func(e entry) float64 { return e.Latency.P50 / 1e3 }))
+			f.Panels = append(f.Panels, comparePanel("half round trip, 99th percentile", "latency (us)", sub, func(e entry) float64 { return e.Latency.P99 / 1e3 }))
+		} else {
+			f.Panels = append(f.Panels, comparePanel("throughput", "throughput (Gbit/s)", sub, func(e entry) float64 { return e.Throughput * 8 / 1e9 }))
+			f.Panels = append(f.Panels, comparePanel("processor time, both ends", "CPU (seconds per GiB)", sub, func(e entry) float64 { return e.PerGiB() }))
+		}
+		figs = append(figs, f.trim())
+	}
+	return figs
+}
+
+func comparePanel(title, unit string, rows []entry, value func(entry) float64) Panel {
+	p := Panel{Title: title, YLabel: unit, Width: 1.25}
+	for i, c := range contenders(rows) {
+		var v []float64
+		for _, e := range c.rows {
+			if x := value(e); x > 0 {
+				v = append(v, x)
+			}
+		}
+		if len(v) == 0 {
+			continue
+		}
+		m := median(v)
+		p.Names = append(p.Names, c.label)
+		p.Bars = append(p.Bars, []Bar{{Parts: []Part{{Value: m, Color: i}}, Label: significant(m), Spread: [2]float64{v[0], v[len(v)-1]}}})
+	}
+	return p
+}
+
+// contenders groups rows of a comparison by transport and variant.
+func contenders(rows []entry) []config {
+	var out []config
+	for _, e := range rows {
+		label := e.Contender()
+		i := slices.IndexFunc(out, func(c config) bool { return c.label == label })
+		if i < 0 {
+			out = append(out, config{label: label})
+			i = len(out) - 1
+		}
+		out[i].rows = append(out[i].rows, e)
+	}
+	return out
+}

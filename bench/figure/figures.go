@@ -1,0 +1,254 @@
+package figure
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"multiedge/bench/report"
+)
+
+// Build returns the figures that the sources have data for, in the paper's order.
+func Build(sources []Source) []Figure {
+	ours := entries(sources, func(r *report.Row) bool { return r.Transport == report.TransportEdge && r.Round == 0 && r.Error == "" })
+	sched := schedulerRows(ours)
+	rest := ours
+	if len(sched) > 0 {
+		rest = nil
+		for _, e := range ours {
+			if !slices.ContainsFunc(sched, func(s entry) bool { return s.Row == e.Row }) {
+				rest = append(rest, e)
+			}
+		}
+	}
+	all := []Figure{throughput(rest), latency(rest), percentiles(rest), cpu(rest), rate(rest), schedulers(sched)}
+	all = append(all, comparisons(entries(sources, func(r *report.Row) bool { return r.Round > 0 && r.Error == "" }))...)
+	return slices.DeleteFunc(all, func(f Figure) bool { return len(f.Panels) == 0 })
+}
+
+// trim drops empty panels.
+func (f *Figure) trim() Figure {
+	f.Panels = slices.DeleteFunc(f.Panels, func(p Panel) bool { return p.empty() })
+	return *f
+}
+
+// legend lists configurations in the order of their styles.
+func legend(labels []string) []Entry {
+	var l []Entry
+	for i, s := range labels {
+		l = append(l, Entry{Text: s, Style: i})
+	}
+	return l
+}
+
+// styles gives each configuration label of all panels of a figure its style, so that a colour means one thing.
+type styles []string
+
+func (s *styles) of(label string) int {
+	if i := slices.Index(*s, label); i >= 0 {
+		return i
+	}
+	*s = append(*s, label)
+	return len(*s) - 1
+}
+
+const sizeLabel = "message size (bytes)"
+
+// tests that move data and are drawn over message size.
+var sizeTests = []string{report.OneWay, report.TwoWay, report.PingPong, report.Read}
+
+// throughput is figure 3.1, right column.
+func throughput(rows []entry) Figure {
+	f := Figure{ID: "throughput", Title: "Throughput", Caption: "Payload delivered per second over message size. Two-way counts both directions (paper, figure 3.1)."}
+	var st styles
+	for _, test := range sizeTests {
+		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
+	}
+	f.Legend = legend(st)
+	return f.trim()
+}
+
+func throughputPanel(rows []entry, title string, st *styles) Panel {
+	p := Panel{Title: title, XLabel: sizeLabel, YLabel: "throughput (Gbit/s)", SizeX: true}
+	if len(rows) == 0 {
+		return p
+	}
+	limit := nominal(rows[0].Row)
+	for _, c := range configs(rows) {
+		x, y := curve(c.rows, func(e entry) float64 { return e.Throughput * 8 / 1e9 })
+		p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(c.label)})
+		if nominal(c.rows[0].Row) != limit {
+			limit = 0
+		}
+	}
+	if limit > 0 && rows[0].Test != report.PingPong {
+		p.Level = &Level{Y: limit, Text: fmt.Sprintf("nominal %s Gbit/s", number(limit))}
+	}
+	return p
+}
+
+// latency is figure 3.1, left column: half a round trip for ping-pong, the time to initiate an operation for one-way and two-way.
+func latency(rows []entry) Figure {
+	f := Figure{
+		ID: "latency", Title: "Latency",
+		Caption: "Ping-pong: half a round trip, application to application; median, and dashed the 99th percentile. " +
+			"One-way and two-way: the time a posting call takes, as in the paper. Read: from posting to completion (paper, figure 3.1).",
+	}
+	var st styles
+	for _, t := range []struct {
+		test, title string
+		value       func(e entry) report.Latency
+		tail        bool
+	}{
+		{report.PingPong, "ping-pong: half round trip", func(e entry) report.Latency { return e.Latency }, true},
+		{report.OneWay, "one-way: time to post", func(e entry) report.Latency { return e.Post }, false},
+		{report.TwoWay, "two-way: time to post", func(e entry) report.Latency { return e.Post }, false},
+		{report.Read, "read: completion", func(e entry) report.Latency { return e.Latency }, true},
+	} {
+		p := Panel{Title: t.title, XLabel: sizeLabel, YLabel: "latency (us)", SizeX: true, LogY: true}
+		for _, c := range configsOf(rows, t.test) {
+			us := func(q func(report.Latency) float64) func(entry) float64 {
+				return func(e entry) float64 {
+					l := t.value(e)
+					if l.Count == 0 {
+						return math.NaN()
+					}
+					return q(l) / 1e3
+				}
+			}
+			x, y := curve(c.rows, us(func(l report.Latency) float64 { return l.P50 }))
+			if len(x) == 0 {
+				continue
+			}
+			style := st.of(c.label)
+			p.Lines = append(p.Lines, Line{X: x, Y: y, Style: style})
+			if t.tail {
+				x, y = curve(c.rows, us(func(l report.Latency) float64 { return l.P99 }))
+				p.Lines = append(p.Lines, Line{X: x, Y: y, Style: style, Thin: true})
+			}
+		}
+		f.Panels = append(f.Panels, p)
+	}
+	f.Legend = legend(st)
+	return f.trim()
+}
+
+func configsOf(rows []entry, test string) []config {
+	rows = only(rows, test)
+	if len(rows) == 0 {
+		return nil
+	}
+	return configs(rows)
+}
+
+// percentiles shows the tail of ping-pong for a few message sizes, one panel for each of the first configurations.
+func percentiles(rows []entry) Figure {
+	f := Figure{ID: "percentiles", Title: "Latency percentiles", Caption: "Half a round trip of ping-pong by percentile, from an HDR histogram."}
+	var st styles
+	for _, c := range configsOf(rows, report.PingPong) {
+		if len(f.Panels) == 3 {
+			break
+		}
+		p := Panel{Title: "ping-pong, " + c.label, XLabel: "percentile", YLabel: "latency (us)", LogY: true, Names: []string{"min", "50", "90", "99", "99.9", "99.99", "max"}}
+		for _, size := range spread(sizes(c.rows), 5) {
+			i := slices.IndexFunc(c.rows, func(e entry) bool { return e.MessageBytes == size && e.Latency.Count > 0 })
+			if i < 0 {
+				continue
+			}
+			l := c.rows[i].Latency
+			line := Line{Style: st.of(report.Bytes(size))}
+			for x, ns := range []float64{l.Min, l.P50, l.P90, l.P99, l.P999, l.P9999, l.Max} {
+				line.X, line.Y = append(line.X, float64(x)), append(line.Y, ns/1e3)
+			}
+			p.Lines = append(p.Lines, line)
+		}
+		f.Panels = append(f.Panels, p)
+	}
+	f.Legend = legend(st)
+	return f.trim()
+}
+
+// spread picks at most n of v, evenly, with both ends.
+func spread(v []int, n int) []int {
+	if len(v) <= n {
+		return v
+	}
+	out := make([]int, n)
+	for i := range out {
+		out[i] = v[i*(len(v)-1)/(n-1)]
+	}
+	return out
+}
+
+// rate is the number of small operations per second.
+func rate(rows []entry) Figure {
+	f := Figure{ID: "rate", Title: "Small operations", Caption: "Operations completed per second over operation size."}
+	var st styles
+	p := Panel{Title: "rate", XLabel: "operation size (bytes)", YLabel: "million operations/s", SizeX: true}
+	for _, c := range configsOf(rows, report.Rate) {
+		x, y := curve(c.rows, func(e entry) float64 { return e.OperationsPerSecond / 1e6 })
+		p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(c.label)})
+	}
+	f.Panels, f.Legend = []Panel{p}, legend(st)
+	return f.trim()
+}
+
+// schedulerRows returns the rows of configurations that were measured with more than one scheduler.
+func schedulerRows(rows []entry) []entry {
+	key := func(e entry) string {
+		return strings.Join([]string{report.Rates(e.LinkRates, e.Links), fmt.Sprint(e.MTU), e.Attach, e.Poll, e.Checksum, e.source}, "/")
+	}
+	first, mixed := map[string]string{}, map[string]bool{}
+	for _, e := range rows {
+		k := key(e)
+		if s, ok := first[k]; ok && s != e.Scheduler {
+			mixed[k] = true
+		} else {
+			first[k] = e.Scheduler
+		}
+	}
+	var out []entry
+	for _, e := range rows {
+		if mixed[key(e)] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// schedulers is figure 3.5: throughput, and processor time of the sending end, with one curve or bar for each scheduler.
+func schedulers(rows []entry) Figure {
+	f := Figure{ID: "schedulers", Title: "Schedulers"}
+	if len(rows) == 0 {
+		return f
+	}
+	var st styles
+	for _, test := range sizeTests {
+		if sub := only(rows, test); len(sub) > 0 {
+			f.Panels = append(f.Panels, throughputPanel(sub, test+", "+report.Rates(sub[0].LinkRates, sub[0].Links), &st))
+		}
+	}
+	f.Legend = legend(st)
+	f.Caption = "Throughput with different link schedulers over links of different rates (paper, figure 3.5). " +
+		"SRR is held by the slowest link; WSRR and WD use the links by weight; adaptive measures them."
+	test := sizeTests[slices.IndexFunc(sizeTests, func(t string) bool { return len(only(rows, t)) > 0 })]
+	p := Panel{Title: test + ", sender", XLabel: sizeLabel, YLabel: "CPU (seconds per GiB)"}
+	groups := only(rows, test)
+	for _, size := range spread(sizes(groups), 5) {
+		var bars []Bar
+		for _, c := range configs(groups) {
+			_, y := curve(ofSize(c.rows, size), func(e entry) float64 { return e.CPU.Client.Total / (float64(max(e.Bytes, 1)) / (1 << 30)) })
+			if len(y) > 0 {
+				bars = append(bars, Bar{Parts: []Part{{Value: y[0], Color: st.of(c.label)}}})
+			}
+		}
+		p.Names, p.Bars = append(p.Names, shortSize(size)), append(p.Bars, bars)
+	}
+	f.Panels = append(f.Panels, p)
+	return f.trim()
+}
+
+func ofSize(rows []entry, size int) []entry {
+	return slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return e.MessageBytes != size })
+}

@@ -1,0 +1,125 @@
+package figure
+
+import (
+	"fmt"
+
+	"multiedge/bench/report"
+)
+
+// Summary is one piece of work of an interleaved comparison: what each contender reached, and how edge compares.
+type Summary struct {
+	Work       string // "one-way, 1 MiB, 1 link, MTU 9000"
+	Latency    bool   // values are medians of half round trips in nanoseconds, else bytes per second
+	Contenders []Standing
+	Ratios     []Ratio
+}
+
+// Standing is one contender's result over all rounds.
+type Standing struct {
+	Name             string
+	Median, Min, Max float64
+	CPU              float64 // seconds per GiB, both ends, median
+	Rounds           int
+}
+
+// Ratio compares two contenders: the ratio within each round, over all rounds.
+type Ratio struct {
+	Work, What       string // what was done; what is compared
+	Over, Base       string // contenders: Over divided by Base
+	Median, Min, Max float64
+	Rounds           int
+}
+
+// Summarize groups the interleaved rows of sources by work.
+func Summarize(sources []Source) []Summary {
+	rows := entries(sources, func(r *report.Row) bool { return r.Round > 0 && r.Error == "" })
+	var out []Summary
+	byWork := map[string][]entry{}
+	for _, e := range rows {
+		w := fmt.Sprintf("%s, %s, %s, MTU %d", e.Test, report.Bytes(e.MessageBytes), report.Rates(e.LinkRates, e.Links), e.MTU)
+		if byWork[w] == nil {
+			out = append(out, Summary{Work: w, Latency: report.IsLatencyTest(e.Test)})
+		}
+		byWork[w] = append(byWork[w], e)
+	}
+	for i := range out {
+		out[i].fill(contenders(byWork[out[i].Work]))
+	}
+	return out
+}
+
+func (s *Summary) fill(cs []config) {
+	main := s.mainMetric()
+	for _, c := range cs {
+		v, cpu := values(c.rows, main.value), values(c.rows, entry.PerGiB)
+		if len(v) == 0 {
+			continue
+		}
+		st := Standing{Name: c.label, Median: median(v), Rounds: len(v)}
+		st.Min, st.Max = v[0], v[len(v)-1]
+		if len(cpu) > 0 {
+			st.CPU = median(cpu)
+		}
+		s.Contenders = append(s.Contenders, st)
+	}
+	for _, over := range cs {
+		for _, base := range cs {
+			if over.rows[0].Transport == report.TransportEdge && base.rows[0].Transport != report.TransportEdge {
+				s.Ratios = append(s.Ratios, s.compareRounds(over, base)...)
+			}
+		}
+	}
+}
+
+// metric is a property in which contenders are compared.
+type metric struct {
+	name  string
+	value func(entry) float64
+}
+
+func (s *Summary) mainMetric() metric {
+	if s.Latency {
+		return metric{"median latency", func(e entry) float64 { return e.Latency.P50 }}
+	}
+	return metric{"throughput", func(e entry) float64 { return e.Throughput }}
+}
+
+// values of rows, without those that were not measured.
+func values(rows []entry, value func(entry) float64) []float64 {
+	var v []float64
+	for _, e := range rows {
+		if x := value(e); x > 0 {
+			v = append(v, x)
+		}
+	}
+	return v
+}
+
+// compareRounds divides over by base round by round.
+func (s *Summary) compareRounds(over, base config) []Ratio {
+	var out []Ratio
+	for _, m := range []metric{s.mainMetric(), {"CPU per GiB", entry.PerGiB}} {
+		var v []float64
+		for _, a := range over.rows {
+			for _, b := range base.rows {
+				if a.Round == b.Round && m.value(a) > 0 && m.value(b) > 0 {
+					v = append(v, m.value(a)/m.value(b))
+				}
+			}
+		}
+		if len(v) > 0 {
+			mid := median(v)
+			out = append(out, Ratio{Work: s.Work, What: m.name, Over: over.label, Base: base.label, Median: mid, Min: v[0], Max: v[len(v)-1], Rounds: len(v)})
+		}
+	}
+	return out
+}
+
+// Ratios returns the ratios of all works.
+func Ratios(sources []Source) []Ratio {
+	var out []Ratio
+	for _, s := range Summarize(sources) {
+		out = append(out, s.Ratios...)
+	}
+	return out
+}

@@ -1,0 +1,158 @@
+package figure
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"multiedge/bench/report"
+)
+
+// Source is a result file with the name it is shown under when several are drawn together.
+type Source struct {
+	Name string
+	File *report.File
+}
+
+// entry is a row with its source.
+type entry struct {
+	*report.Row
+	source string
+}
+
+// A dim is one property by which configurations can differ. Those that do differ make up a curve's label.
+type dim func(e entry) string
+
+var dims = []dim{
+	func(e entry) string { return report.Rates(e.LinkRates, e.Links) },
+	func(e entry) string { return fmt.Sprintf("MTU %d", e.MTU) },
+	func(e entry) string { return named("over", e.Transport) },
+	func(e entry) string { return e.Attach },
+	func(e entry) string { return e.Scheduler },
+	func(e entry) string { return named("checksum", e.Checksum) },
+	func(e entry) string { return named("poll", e.Poll) },
+	func(e entry) string { return e.source },
+}
+
+func named(what, value string) string {
+	if value == "" {
+		return ""
+	}
+	return what + " " + value
+}
+
+// config is one configuration: a curve, or a bar in each group.
+type config struct {
+	label string
+	rows  []entry
+}
+
+// configs groups rows by configuration, in order of appearance.
+func configs(rows []entry) []config {
+	var differ []dim
+	for _, d := range dims {
+		if slices.ContainsFunc(rows, func(e entry) bool { return d(e) != d(rows[0]) }) {
+			differ = append(differ, d)
+		}
+	}
+	if len(differ) == 0 {
+		differ = dims[:1]
+	}
+	var out []config
+	for _, e := range rows {
+		label := labelOf(e, differ)
+		i := slices.IndexFunc(out, func(c config) bool { return c.label == label })
+		if i < 0 {
+			out = append(out, config{label: label})
+			i = len(out) - 1
+		}
+		out[i].rows = append(out[i].rows, e)
+	}
+	return out
+}
+
+func labelOf(e entry, differ []dim) string {
+	var parts []string
+	for _, d := range differ {
+		if s := d(e); s != "" {
+			parts = append(parts, s)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// entries returns all rows of the sources that want accepts.
+func entries(sources []Source, want func(r *report.Row) bool) []entry {
+	var out []entry
+	for _, s := range sources {
+		for i := range s.File.Results {
+			if r := &s.File.Results[i]; want(r) {
+				out = append(out, entry{r, s.Name})
+			}
+		}
+	}
+	return out
+}
+
+// only returns the rows of one test.
+func only(rows []entry, test string) []entry {
+	var out []entry
+	for _, e := range rows {
+		if e.Test == test {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// sizes returns the message sizes of rows in ascending order.
+func sizes(rows []entry) []int {
+	var s []int
+	for _, e := range rows {
+		s = append(s, e.MessageBytes)
+	}
+	slices.Sort(s)
+	return slices.Compact(s)
+}
+
+// curve returns the median of value over each size of a configuration's rows. Sizes without a value (NaN) are left out.
+func curve(rows []entry, value func(entry) float64) (x, y []float64) {
+	for _, size := range sizes(rows) {
+		var v []float64
+		for _, e := range rows {
+			if e.MessageBytes == size {
+				if w := value(e); !math.IsNaN(w) {
+					v = append(v, w)
+				}
+			}
+		}
+		if len(v) > 0 {
+			x, y = append(x, max(float64(size), 1)), append(y, median(v))
+		}
+	}
+	return x, y
+}
+
+// median of v, which it sorts. v must not be empty.
+func median(v []float64) float64 {
+	slices.Sort(v)
+	n := len(v)
+	return (v[(n-1)/2] + v[n/2]) / 2
+}
+
+// nominal returns the summed rate of a row's links in Gbit/s, 0 when they are not limited.
+func nominal(r *report.Row) float64 {
+	sum := 0.0
+	for _, s := range r.LinkRates {
+		bits, err := report.ParseRate(s)
+		if err != nil {
+			return 0
+		}
+		sum += bits / 1e9
+	}
+	if r.Test == report.TwoWay || r.Bidirectional {
+		sum *= 2
+	}
+	return sum
+}

@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/bench/workload"
+)
+
+// Plan is what a person asks for: one test over some message sizes.
+type Plan struct {
+	Test          string
+	Sizes         []int // empty: the test's usual size
+	Count         uint64
+	Duration      time.Duration // both zero: a second or so for each size
+	Depth         int           // 0: the test's usual depth
+	Batch         int           // 0: the test's usual batch
+	Bidirectional bool
+	Integrity     bool
+	Seed          uint64
+	Region        int // 0: DefaultRegion
+}
+
+// DefaultRegion is large enough that no cache holds it.
+const DefaultRegion = 256 << 20
+
+// usual is what a test does unless told otherwise.
+type usual struct {
+	size, depth, batch int
+}
+
+var usuals = map[string]usual{
+	report.OneWay:   {65536, 128, 1},
+	report.TwoWay:   {65536, 128, 1},
+	report.PingPong: {8, 1, 1},
+	report.Read:     {65536, 64, 1},
+	report.Rate:     {8, 512, 32},
+}
+
+// MaxSize is the largest message of AllSizes.
+const MaxSize = 8 << 20
+
+// AllSizes are the message sizes of -a: powers of two from 2 bytes to MaxSize, as in perftest.
+func AllSizes() []int { return SizeRange(2, MaxSize) }
+
+// SizeRange returns the powers of two between lo and hi, and both of them.
+func SizeRange(lo, hi int) []int {
+	sizes := []int{lo}
+	for s := 1; s < hi; s *= 2 {
+		if s > lo {
+			sizes = append(sizes, s)
+		}
+	}
+	if hi > lo {
+		sizes = append(sizes, hi)
+	}
+	return sizes
+}
+
+// Specs returns the measurements of a plan.
+func (p *Plan) Specs() ([]workload.Spec, error) {
+	u, ok := usuals[p.Test]
+	if !ok {
+		return nil, fmt.Errorf("test %q: want one of %v", p.Test, workload.Tests)
+	}
+	if p.Bidirectional && p.Test == report.PingPong {
+		return nil, fmt.Errorf("ping-pong goes both ways by itself: leave out -b")
+	}
+	test := p.Test
+	if p.Bidirectional && test == report.OneWay {
+		test = report.TwoWay
+	}
+	sizes := p.Sizes
+	if len(sizes) == 0 {
+		sizes = []int{u.size}
+	}
+	var specs []workload.Spec
+	for _, size := range sizes {
+		s := workload.Spec{
+			Test: test, Size: size, Count: p.Count, Duration: p.Duration, Depth: u.depth, Batch: u.batch, Integrity: p.Integrity,
+			Bidirectional: p.Bidirectional && test != report.TwoWay, Seed: p.Seed,
+		}
+		if p.Depth > 0 && test != report.PingPong {
+			s.Depth = p.Depth
+		}
+		if p.Batch > 0 {
+			s.Batch = p.Batch
+		}
+		s.Batch = min(s.Batch, s.Depth)
+		if s.Count == 0 && s.Duration == 0 {
+			s.Duration = time.Second
+		}
+		specs = append(specs, s)
+	}
+	return specs, nil
+}
+
+// region is how much memory the plan wants registered for each data region: what was asked for, or more where messages need it.
+func (p *Plan) region() int {
+	r := p.Region
+	if r == 0 {
+		r = DefaultRegion
+	}
+	if len(p.Sizes) > 0 {
+		r = max(r, 2*slices.Max(p.Sizes)+64<<10)
+	}
+	return r
+}
+
+// FitSizes drops sizes of which two do not fit a region of the given size, and says so.
+func FitSizes(specs []workload.Spec, region int) (kept []workload.Spec, note string) {
+	largest := 0
+	for _, s := range specs {
+		if s.Size > 0 && 2*s.Size+16<<10 > region {
+			continue
+		}
+		kept = append(kept, s)
+		largest = max(largest, s.Size)
+	}
+	if len(kept) < len(specs) {
+		note = fmt.Sprintf("messages larger than %s are left out: two of them do not fit a region of %s", report.Bytes(largest), report.Bytes(region))
+	}
+	return kept, note
+}

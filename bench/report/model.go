@@ -1,0 +1,161 @@
+package report
+
+import "time"
+
+// Format and Version identify result files. Version changes when a field changes its meaning or goes away.
+const (
+	Format  = "edgebench"
+	Version = 1
+)
+
+// Head says where results come from.
+type Head struct {
+	Created time.Time `json:"created"`
+	Command []string  `json:"command,omitempty"`
+	Machine Machine   `json:"machine"`
+	Lab     *Lab      `json:"lab,omitempty"` // nil: two real hosts
+	Notes   []string  `json:"notes,omitempty"`
+}
+
+// File is a whole result file.
+type File struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Head
+	Results []Row `json:"results"`
+}
+
+// NewFile returns an empty result file of the current version.
+func NewFile(h Head) *File { return &File{Format: Format, Version: Version, Head: h} }
+
+// Lab describes hosts that were built on this machine for the run.
+type Lab struct {
+	Hosts        int      `json:"hosts"`
+	Links        int      `json:"links"`
+	MTU          int      `json:"mtu"`
+	Rates        []string `json:"rates,omitempty"` // of each link; empty: not limited
+	Loss         float64  `json:"loss,omitempty"`  // probability that a wire drops a frame
+	Duplicate    float64  `json:"duplicate,omitempty"`
+	Corrupt      float64  `json:"corrupt,omitempty"`
+	Reorder      float64  `json:"reorder,omitempty"`
+	Unprivileged bool     `json:"unprivileged"`
+}
+
+// Names of tests, as the paper and the command line call them.
+const (
+	OneWay   = "one-way"
+	TwoWay   = "two-way"
+	PingPong = "ping-pong"
+	Read     = "read"
+	Rate     = "rate"
+)
+
+// Transports a row can have been measured over.
+const (
+	TransportEdge      = "edge"
+	TransportRaw       = "raw"
+	TransportTCP       = "tcp"
+	TransportUCX       = "ucx"
+	TransportLibfabric = "libfabric"
+	TransportIperf3    = "iperf3"
+)
+
+// What a row's latency_ns measures.
+const (
+	LatencyHalfRTT    = "half_round_trip" // half of the time from posting a ping to having its pong
+	LatencyCompletion = "completion"      // from posting an operation to its completion, with queue_depth of them in flight
+)
+
+// Row is one measurement.
+type Row struct {
+	Test      string `json:"test"`
+	Transport string `json:"transport"`
+	Attach    string `json:"attach,omitempty"`  // "daemon" or "embedded"; edge only
+	Round     int    `json:"round,omitempty"`   // of an interleaved comparison, from 1
+	Variant   string `json:"variant,omitempty"` // of a comparison: how the transport was set up, when there is more than one way
+
+	MessageBytes  int      `json:"message_bytes"`
+	Bidirectional bool     `json:"bidirectional,omitempty"`
+	QueueDepth    int      `json:"queue_depth"`
+	RegionBytes   int      `json:"region_bytes"`
+	Links         int      `json:"links"`
+	LinkRates     []string `json:"link_rates,omitempty"`
+	MTU           int      `json:"mtu"`
+	Scheduler     string   `json:"scheduler,omitempty"`
+	Checksum      string   `json:"checksum,omitempty"`
+	Poll          string   `json:"poll,omitempty"`
+
+	Operations          uint64  `json:"operations"`
+	Bytes               uint64  `json:"bytes"` // of payload, both directions together
+	Seconds             float64 `json:"seconds"`
+	Throughput          float64 `json:"throughput_bytes_per_second"`
+	PeakThroughput      float64 `json:"throughput_peak_bytes_per_second,omitempty"`
+	OperationsPerSecond float64 `json:"operations_per_second"`
+
+	LatencyKind string  `json:"latency_kind,omitempty"`
+	Latency     Latency `json:"latency_ns"`
+	Post        Latency `json:"post_ns,omitzero"` // the time an initiating call takes; the paper's latency of one-way and two-way
+
+	CPU CPU `json:"cpu_seconds"`
+
+	Counters            // of both ends together
+	Client   *Counters  `json:"client,omitempty"`
+	Server   *Counters  `json:"server,omitempty"`
+	Dropped  uint64     `json:"frames_dropped_by_kernel"`
+	Paths    []LinkLoad `json:"link_load,omitempty"` // how the client's frames were spread
+
+	IntegrityChecked bool     `json:"integrity_checked"`
+	IntegrityErrors  uint64   `json:"integrity_errors"`
+	IntegrityDetail  []string `json:"integrity_detail,omitempty"` // the first few errors, in words
+	Error            string   `json:"error,omitempty"`            // the measurement failed; the figures are of what was done until then
+	Notes            []string `json:"notes,omitempty"`
+}
+
+// Counters are what the transport did for one measurement.
+type Counters struct {
+	FramesSent          uint64 `json:"frames_sent"`
+	FramesReceived      uint64 `json:"frames_received"`
+	FramesRetransmitted uint64 `json:"frames_retransmitted"`
+	FramesDuplicated    uint64 `json:"frames_duplicated"` // received again
+	FramesReordered     uint64 `json:"frames_reordered"`
+	FramesLost          uint64 `json:"frames_lost"` // judged lost by their sender
+	FramesRejected      uint64 `json:"frames_rejected"`
+	AcksExplicit        uint64 `json:"acks_explicit"`
+}
+
+// Sub returns c - o field by field: what happened between two readings.
+func (c Counters) Sub(o Counters) Counters {
+	return Counters{
+		FramesSent: c.FramesSent - o.FramesSent, FramesReceived: c.FramesReceived - o.FramesReceived,
+		FramesRetransmitted: c.FramesRetransmitted - o.FramesRetransmitted, FramesDuplicated: c.FramesDuplicated - o.FramesDuplicated,
+		FramesReordered: c.FramesReordered - o.FramesReordered, FramesLost: c.FramesLost - o.FramesLost,
+		FramesRejected: c.FramesRejected - o.FramesRejected, AcksExplicit: c.AcksExplicit - o.AcksExplicit,
+	}
+}
+
+// Add returns c + o field by field.
+func (c Counters) Add(o Counters) Counters {
+	return Counters{
+		FramesSent: c.FramesSent + o.FramesSent, FramesReceived: c.FramesReceived + o.FramesReceived,
+		FramesRetransmitted: c.FramesRetransmitted + o.FramesRetransmitted, FramesDuplicated: c.FramesDuplicated + o.FramesDuplicated,
+		FramesReordered: c.FramesReordered + o.FramesReordered, FramesLost: c.FramesLost + o.FramesLost,
+		FramesRejected: c.FramesRejected + o.FramesRejected, AcksExplicit: c.AcksExplicit + o.AcksExplicit,
+	}
+}
+
+// LinkLoad is one link's share of a measurement.
+type LinkLoad struct {
+	Link                string `json:"link"`
+	FramesSent          uint64 `json:"frames_sent"`
+	BytesSent           uint64 `json:"bytes_sent"`
+	FramesRetransmitted uint64 `json:"frames_retransmitted"`
+}
+
+// Contender names what a row of a comparison was measured over: the transport and, where it matters, how it was set up.
+func (r *Row) Contender() string {
+	name := r.Transport
+	if r.Variant != "" {
+		name += " " + r.Variant
+	}
+	return name
+}

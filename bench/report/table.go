@@ -1,0 +1,91 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// table writes one compact line for each row, narrow enough for a wide terminal.
+type table struct {
+	w      io.Writer
+	style  Style
+	header bool
+}
+
+func (t *table) Head(h Head) error {
+	if !t.style.Notes {
+		return nil
+	}
+	for _, n := range h.Notes {
+		if _, err := fmt.Fprintf(t.w, "note: %s\n", n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *table) Row(r *Row) error {
+	var b strings.Builder
+	if !t.header {
+		t.header = true
+		line := fmt.Sprintf("%-10s %-14s %-14s %8s %10s %10s %9s %9s %8s %7s %6s %6s %6s %7s %5s", "test", "over", "links", "size", "Gbit/s", "ops/s",
+			"p50", "p99", "frames", "retrans", "lost", "dup", "reord", "acks", "bad")
+		if t.style.CPU {
+			line += fmt.Sprintf(" %6s %6s %8s", "cli%", "srv%", "s/GiB")
+		}
+		fmt.Fprintf(&b, "%s\n%s\n", line, strings.Repeat("-", len(line)))
+	}
+	fmt.Fprintf(&b, "%-10s %-14s %-14s %8s %10.3f %10s %9s %9s %8s %7d %6d %6d %6d %7d %5s", r.Test, clip(r.Contender(), 14), clip(Rates(r.LinkRates, r.Links), 14),
+		Bytes(r.MessageBytes), r.Throughput*8/1e9, Count(r.OperationsPerSecond), lat(r.Latency, r.Latency.P50), lat(r.Latency, r.Latency.P99),
+		Count(float64(r.FramesSent)), r.FramesRetransmitted, r.FramesLost, r.FramesDuplicated, r.FramesReordered, r.AcksExplicit, bad(r))
+	if t.style.CPU {
+		fmt.Fprintf(&b, " %6.0f %6.0f %8.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total, r.Seconds), r.PerGiB())
+	}
+	b.WriteString("\n")
+	for _, d := range r.IntegrityDetail {
+		fmt.Fprintf(&b, "    integrity: %s\n", d)
+	}
+	if r.Error != "" {
+		fmt.Fprintf(&b, "    failed: %s\n", r.Error)
+	}
+	_, err := io.WriteString(t.w, b.String())
+	return err
+}
+
+func (t *table) Close() error { return nil }
+
+// bad is the integrity column: a dash says that data was not checked.
+func bad(r *Row) string {
+	if !r.IntegrityChecked {
+		return "-"
+	}
+	return fmt.Sprint(r.IntegrityErrors)
+}
+
+func lat(l Latency, v float64) string {
+	if l.Count == 0 {
+		return "-"
+	}
+	return Nanos(v)
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n-1] + "~"
+}
+
+// Count formats a large number in four characters or so: 812, 45.1k, 2.31M.
+func Count(v float64) string {
+	switch {
+	case v >= 1e9:
+		return fmt.Sprintf("%.3gG", v/1e9)
+	case v >= 1e6:
+		return fmt.Sprintf("%.3gM", v/1e6)
+	case v >= 1e3:
+		return fmt.Sprintf("%.3gk", v/1e3)
+	}
+	return fmt.Sprintf("%.3g", v)
+}

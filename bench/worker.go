@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/bench/workload"
+	"multiedge/edge"
+)
+
+// Job is what one benchmark process does: one end of a session. Lab hosts get it as JSON.
+type Job struct {
+	Server    bool            `json:"server,omitempty"`
+	Transport Transport       `json:"transport"`
+	Region    int             `json:"region"`
+	Peer      string          `json:"peer,omitempty"`
+	Scheduler string          `json:"scheduler,omitempty"` // asked for by the dial
+	Specs     []workload.Spec `json:"specs,omitempty"`
+	Warmup    time.Duration   `json:"warmup,omitempty"`
+	Fit       bool            `json:"fit,omitempty"` // leave out sizes that memory does not allow, instead of failing
+}
+
+// Transport says how a process reaches the transport.
+type Transport struct {
+	Socket   string    `json:"socket,omitempty"`
+	Embedded *Embedded `json:"embedded,omitempty"`
+	Wait     string    `json:"wait,omitempty"` // adaptive, block or busy
+	Depth    int       `json:"depth,omitempty"`
+}
+
+// Embedded are the knobs of a transport inside the process.
+type Embedded struct {
+	Links     []string `json:"links"`
+	Name      string   `json:"name"`
+	Scheduler string   `json:"scheduler,omitempty"`
+	Profile   string   `json:"profile,omitempty"`
+	Checksum  string   `json:"checksum,omitempty"`
+	Poll      string   `json:"poll,omitempty"`
+}
+
+// waitModes are the values of Transport.Wait.
+var waitModes = map[string]edge.WaitMode{"": edge.Adaptive, "adaptive": edge.Adaptive, "block": edge.Block, "busy": edge.Busy}
+
+// attach returns how a workload opens its device.
+func (t *Transport) attach(region int, log func(string, ...any)) (workload.Attach, error) {
+	mode, ok := waitModes[t.Wait]
+	if !ok {
+		return workload.Attach{}, fmt.Errorf("poll mode %q: want adaptive, block or busy", t.Wait)
+	}
+	cfg := edge.Config{Socket: t.Socket, Wait: mode, QueueDepth: queueDepth(t.Depth)}
+	if e := t.Embedded; e != nil {
+		cfg.Embedded = &edge.Embedded{Links: e.Links, Name: e.Name, Scheduler: e.Scheduler, Profile: e.Profile, Checksum: e.Checksum, Poll: e.Poll}
+	}
+	return workload.Attach{
+		Embedded: t.Embedded != nil, Region: region, Log: log,
+		Open: func(ctx context.Context) (*edge.Device, error) { return edge.Open(ctx, cfg) },
+	}, nil
+}
+
+// queueDepth is the device's queue for depth operations of a benchmark and its control messages: a power of two.
+func queueDepth(depth int) int {
+	q := 1024
+	for q < depth+16 {
+		q *= 2
+	}
+	return q
+}
+
+// Event is what a benchmark process reports while it runs. One field is set.
+type Event struct {
+	Started bool        `json:"started,omitempty"` // server: the service is offered
+	Note    string      `json:"note,omitempty"`
+	Show    *Show       `json:"show,omitempty"`
+	Row     *report.Row `json:"row,omitempty"`
+	Error   string      `json:"error,omitempty"` // the process ends
+}
+
+// Show is progress within measurement Index.
+type Show struct {
+	Index      int     `json:"index"`
+	Share      float64 `json:"share"`
+	Throughput float64 `json:"throughput"`
+}
+
+// Work does a job and reports to sink, from one goroutine at a time. Ending ctx ends a server in good order.
+func Work(ctx context.Context, j *Job, sink func(Event)) error {
+	var mu sync.Mutex
+	emit := func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		sink(e)
+	}
+	a, err := j.Transport.attach(j.Region, func(format string, args ...any) {
+		if j.Server {
+			emit(Event{Note: fmt.Sprintf(format, args...)})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if j.Server {
+		return workload.Serve(ctx, a, func() { emit(Event{Started: true}) })
+	}
+	return j.client(ctx, a, emit)
+}
+
+func (j *Job) client(ctx context.Context, a workload.Attach, emit func(Event)) (err error) {
+	c, err := workload.Dial(ctx, a, workload.DialOptions{Peer: j.Peer, Scheduler: j.Scheduler, Specs: j.Specs})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	specs := j.Specs
+	if j.Fit {
+		var note string
+		if specs, note = FitSizes(specs, c.Region); note != "" {
+			c.Notes = append(c.Notes, note)
+		}
+	}
+	for _, n := range c.Notes {
+		emit(Event{Note: n})
+	}
+	for i, s := range specs {
+		row, err := j.measure(ctx, c, i, s, emit)
+		if row != nil {
+			emit(Event{Row: row})
+		}
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", s.Test, report.Bytes(s.Size), err)
+		}
+	}
+	return nil
+}
+
+// measure runs one spec, the first one of a session after a warm-up that does not count, except for what it finds wrong.
+func (j *Job) measure(ctx context.Context, c *workload.Client, i int, s workload.Spec, emit func(Event)) (*report.Row, error) {
+	warm := &report.Row{}
+	if i == 0 && j.Warmup > 0 {
+		w := s
+		w.Count, w.Duration = 0, j.Warmup
+		var err error
+		if warm, err = c.Run(ctx, w, nil); err != nil {
+			return warm, err
+		}
+	}
+	row, err := c.Run(ctx, s, func(share, throughput float64) { emit(Event{Show: &Show{i, share, throughput}}) })
+	row.IntegrityErrors += warm.IntegrityErrors
+	row.IntegrityDetail = append(row.IntegrityDetail, warm.IntegrityDetail...)
+	return row, err
+}
+
+// WorkJSON does a job given as JSON and writes events as JSON lines: what a process in a lab host does.
+func WorkJSON(ctx context.Context, job string, out io.Writer) error {
+	var j Job
+	if err := json.Unmarshal([]byte(job), &j); err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
+	enc := json.NewEncoder(out)
+	err := Work(ctx, &j, func(e Event) { _ = enc.Encode(e) }) // a parent that is gone will end us
+	if err != nil {
+		_ = enc.Encode(Event{Error: err.Error()})
+	}
+	return err
+}

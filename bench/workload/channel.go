@@ -1,0 +1,109 @@
+package workload
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"multiedge/edge"
+)
+
+// The control region: what the peer writes, and where own messages wait to be written.
+const (
+	inboxSize   = 32 << 10
+	endOff      = inboxSize - 8 // where the peer writes how many messages it sent
+	controlSize = 2 * inboxSize
+)
+
+// Names of exports.
+const (
+	controlName = "control"
+	sourceName  = "source"
+	targetName  = "target"
+)
+
+// channel passes small JSON messages between the ends of a session through their control regions, and signals without payload. One
+// message may be under way in each direction; the protocol in doc.go takes turns.
+type channel struct {
+	conn   *edge.Conn
+	local  *edge.Region
+	remote *edge.RemoteRegion
+}
+
+// message is what travels. Exactly one field is set.
+type message struct {
+	Run   *Spec   `json:"run,omitempty"`   // client: measure this
+	Ready *ready  `json:"ready,omitempty"` // server: begin
+	Done  *Report `json:"done,omitempty"`  // server: this is what I saw
+	Bye   bool    `json:"bye,omitempty"`   // client: no more
+}
+
+// ready answers a run; with an error, the measurement does not take place.
+type ready struct {
+	Error string `json:"error,omitempty"`
+}
+
+// send delivers m behind everything sent before and ahead of everything sent later. When it returns, the memory it was sent from may be used again.
+func (ch *channel) send(ctx context.Context, m *message) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(b) > endOff {
+		return fmt.Errorf("control message of %d bytes: %d are possible", len(b), endOff)
+	}
+	copy(ch.local.Bytes()[inboxSize:], b)
+	return ch.write(ctx, &edge.Work{
+		Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence | edge.ForwardFence, Imm: immControl | uint32(len(b)), Local: ch.local, LocalOff: inboxSize, Len: len(b), Remote: ch.remote,
+	})
+}
+
+// signal delivers a notification without payload. It does not wait for its completion.
+func (ch *channel) signal(ctx context.Context, imm uint32) error {
+	_, err := ch.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: imm, Local: ch.local, Remote: ch.remote})
+	return err
+}
+
+// end tells the peer that all of count messages are complete, once they are.
+func (ch *channel) end(ctx context.Context, count uint64) error {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], count)
+	return ch.write(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence, Imm: immEnd, Inline: b[:], Remote: ch.remote, RemoteOff: endOff})
+}
+
+// endCount is the number the peer's end carried.
+func (ch *channel) endCount() uint64 { return binary.LittleEndian.Uint64(ch.local.Bytes()[endOff:]) }
+
+func (ch *channel) write(ctx context.Context, w *edge.Work) error {
+	op, err := ch.conn.PostWait(ctx, w)
+	if err != nil {
+		return err
+	}
+	return op.Wait(ctx)
+}
+
+// receive waits for a control message. Anything else that arrives is against the protocol.
+func (ch *channel) receive(ctx context.Context) (*message, error) {
+	n, err := ch.conn.WaitNotify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kind, size := split(n.Imm)
+	if kind != immControl || size > endOff {
+		return nil, unexpected(n.Imm, "a control message")
+	}
+	var m message
+	if err := json.Unmarshal(ch.local.Bytes()[:size], &m); err != nil {
+		return nil, fmt.Errorf("control message: %w", err)
+	}
+	return &m, nil
+}
+
+// errProtocol means that the two ends do not agree on what comes next.
+var errProtocol = errors.New("the peer broke the benchmark's protocol")
+
+func unexpected(imm uint32, want string) error {
+	return fmt.Errorf("%w: notification %#x instead of %s", errProtocol, imm, want)
+}

@@ -1,0 +1,228 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/edge"
+)
+
+// Client is the client's side of a session with a server.
+type Client struct {
+	dev   *edge.Device
+	conn  *edge.Conn
+	mem   *regions
+	side  *side
+	probe *Probe
+	info  Info
+
+	Region   int      // bytes of the data regions both ends have
+	Attached string   // "daemon" or "embedded"
+	Notes    []string // what did not go as asked
+}
+
+// DialOptions say what a session is for.
+type DialOptions struct {
+	Peer      string
+	Scheduler string // empty: the daemon's
+	Specs     []Spec // everything that will be measured: decides which memory is needed
+}
+
+// dialTime bounds the attempts to reach a server that may be about to start.
+const dialTime = 10 * time.Second
+
+// Dial opens a session with the server at o.Peer. A peer or service that is not there yet is waited for, some seconds.
+func Dial(ctx context.Context, a Attach, o DialOptions) (_ *Client, err error) {
+	for i := range o.Specs {
+		if err := o.Specs[i].check(); err != nil {
+			return nil, err
+		}
+	}
+	c := &Client{Attached: "daemon"}
+	if a.Embedded {
+		c.Attached = "embedded"
+	}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if c.dev, err = a.Open(ctx); err != nil {
+		return nil, err
+	}
+	c.probe = &Probe{c.dev, a.Embedded}
+	ours, theirs := needs(o.Specs)
+	if c.mem, err = register(c.dev, ours, min(max(a.Region, minRegion), maxRegion)); err != nil {
+		return nil, err
+	}
+	c.note(c.mem.note)
+	p := Params{Protocol: protocol, Region: c.mem.size, Source: theirs.source, Target: theirs.target}
+	if c.conn, err = dialPatiently(ctx, c.dev, o, p.encode()); err != nil {
+		return nil, err
+	}
+	return c, c.begin(ctx)
+}
+
+// dialPatiently dials until the server is there or dialTime has passed.
+func dialPatiently(ctx context.Context, d *edge.Device, o DialOptions, data []byte) (*edge.Conn, error) {
+	opts := []edge.DialOption{edge.Data(data)}
+	if o.Scheduler != "" {
+		opts = append(opts, edge.Scheduler(o.Scheduler))
+	}
+	for give := time.Now().Add(dialTime); ; {
+		conn, err := d.Dial(ctx, o.Peer, Service, opts...)
+		again := errors.Is(err, edge.ErrPeerUnknown) || errors.Is(err, edge.ErrNoService) || errors.Is(err, edge.ErrTimeout)
+		if err == nil || !again || time.Now().After(give) {
+			if errors.Is(err, edge.ErrNoService) {
+				err = fmt.Errorf("%w: run \"edgebench server\" on %s", err, o.Peer)
+			}
+			return conn, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// begin completes the session that was dialled.
+func (c *Client) begin(ctx context.Context) error {
+	var ans answer
+	if err := json.Unmarshal(c.conn.Data(), &ans); err != nil {
+		return fmt.Errorf("the service at %s is not an edgebench server: %w", c.conn.Peer(), err)
+	}
+	if ans.Note != "" {
+		c.note("at the server: " + ans.Note)
+	}
+	c.Region = min(ans.Region, c.mem.size)
+	setup, cancel := context.WithTimeout(ctx, setupTime)
+	defer cancel()
+	var err error
+	if c.side, err = open(setup, c.conn, c.mem); err != nil {
+		return err
+	}
+	r, err := c.probe.Read(ctx)
+	if err != nil {
+		return err
+	}
+	c.info = r.Info
+	return nil
+}
+
+func (c *Client) note(s string) {
+	if s != "" {
+		c.Notes = append(c.Notes, s)
+	}
+}
+
+// Close ends the session and gives everything back.
+func (c *Client) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	var err error
+	if c.side != nil && c.conn.Err() == nil {
+		err = c.side.ch.send(ctx, &message{Bye: true})
+	}
+	if c.conn != nil {
+		err = errors.Join(err, c.conn.CloseContext(ctx))
+	}
+	if errors.Is(err, edge.ErrPeerClosed) {
+		err = nil // the server closes as soon as it reads the goodbye
+	}
+	if c.dev != nil {
+		err = errors.Join(err, c.dev.Close())
+	}
+	return err
+}
+
+// closeTime bounds the orderly end of a session.
+const closeTime = 2 * time.Second
+
+// Run measures once. spec.Region is filled in. show, if not nil, is told now and then which share of the work is done, and the
+// throughput in bytes per second so far. With an error the row, if there is one, holds what is known.
+func (c *Client) Run(ctx context.Context, spec Spec, show func(share, throughput float64)) (*report.Row, error) {
+	if spec.Region == 0 || spec.Region > c.Region {
+		spec.Region = c.Region
+	}
+	row := c.row(&spec)
+	err := c.run(ctx, &spec, show, row)
+	if err != nil {
+		row.Error = err.Error()
+	}
+	return row, err
+}
+
+func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughput float64), row *report.Row) error {
+	p, err := c.side.prepare(*spec, true, spec.serverSends() || spec.Test == report.PingPong || spec.Test == report.Read)
+	if err != nil {
+		return err
+	}
+	if err := c.agree(ctx, spec); err != nil {
+		return err
+	}
+	before, err := c.probe.Read(ctx)
+	if err != nil {
+		return err
+	}
+	c.side.show = progressOf(spec, show)
+	out, err := c.side.execute(ctx, p, true)
+	if err != nil {
+		return err
+	}
+	after, err := c.probe.Read(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := c.side.ch.receive(ctx)
+	if err != nil {
+		return err
+	}
+	if m.Done == nil {
+		return fmt.Errorf("%w: no report", errProtocol)
+	}
+	fill(row, spec, out, after.since(before), m.Done)
+	return nil
+}
+
+// agree tells the server what comes and waits until it is ready.
+func (c *Client) agree(ctx context.Context, spec *Spec) error {
+	setup, cancel := context.WithTimeout(ctx, setupTime)
+	defer cancel()
+	if err := c.side.reach(setup, spec, true); err != nil {
+		return err
+	}
+	if err := c.side.ch.send(setup, &message{Run: spec}); err != nil {
+		return err
+	}
+	m, err := c.side.ch.receive(setup)
+	switch {
+	case err != nil:
+		return err
+	case m.Ready == nil:
+		return fmt.Errorf("%w: the server does not say that it is ready", errProtocol)
+	case m.Ready.Error != "":
+		return fmt.Errorf("server: %s", m.Ready.Error)
+	}
+	return nil
+}
+
+// progressOf adapts show to a sender's count of messages.
+func progressOf(spec *Spec, show func(share, throughput float64)) func(done uint64) {
+	if show == nil {
+		return nil
+	}
+	start := time.Now()
+	return func(done uint64) {
+		used := time.Since(start)
+		share := used.Seconds() / max(spec.Duration.Seconds(), 1e-9)
+		if spec.Count > 0 {
+			share = float64(done) / float64(spec.Count)
+		}
+		show(min(share, 1), float64(done)*float64(spec.Size)/used.Seconds())
+	}
+}

@@ -1,0 +1,24 @@
+// Package workload runs the benchmarks over the edge API: the paper's one-way, two-way and ping-pong (§3.1), read, and the rate of small
+// operations.
+//
+// # Who does what
+//
+// The server offers the service "edgebench". A client dials it and says in the dial's private data which memory the session needs
+// (Params). Both register regions, exclusive of their guard pages export them to each other, and exchange small JSON messages through a
+// control region (channel.go). For each measurement:
+//
+//	client                                server
+//	run{Spec} ------------------------->  prepares memory, reads its counters
+//	          <-------------------------  ready
+//	messages, see the test's file
+//	end (fenced behind all messages) -->  has everything: stops its clock
+//	          <-------------------------  end acknowledged: the client's clock stops
+//	          <-------------------------  done{Report}
+//
+// In two-way both sides send and both sides end. Writes carry their payload only; with integrity checking each also notifies, so that the
+// receiver verifies every message where it landed and gives back the slot (credit).
+//
+// # Notifications
+//
+// The 32 bits of a notification hold a kind in the upper four and a value below, see imm.go.
+package workload

@@ -1,0 +1,72 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+
+	"multiedge/bench/report"
+	"multiedge/edge"
+)
+
+// regions is the registered memory of one end of a session.
+type regions struct {
+	control        *edge.Region
+	source, target *edge.Region // nil when the session does not need it
+	size           int          // of source and target
+	note           string       // why size is not what was asked for
+}
+
+// register registers what an end needs, with data regions of size bytes; where the pin limit does not allow that, with smaller ones, and
+// says so in note. Nothing stays registered after an error.
+func register(d *edge.Device, want memory, size int) (*regions, error) {
+	control, err := d.Register(controlSize)
+	if err != nil {
+		return nil, fmt.Errorf("registering the control region: %w", err)
+	}
+	asked := size
+	for {
+		r := &regions{control: control, size: size}
+		err := r.data(d, want)
+		if err == nil {
+			if size != asked {
+				r.note = fmt.Sprintf("regions of %s do not fit the limit on pinned memory, so they are %s (ulimit -l, LimitMEMLOCK= or CAP_IPC_LOCK raise it)",
+					report.Bytes(asked), report.Bytes(size))
+			}
+			return r, nil
+		}
+		next := size / 4 * 3 &^ 4095
+		if !errors.Is(err, edge.ErrMemlock) && !errors.Is(err, edge.ErrLimit) || next < minRegion {
+			return nil, errors.Join(fmt.Errorf("registering %s: %w", report.Bytes(size), err), control.Close())
+		}
+		size = next
+	}
+}
+
+// data registers the data regions, or none.
+func (r *regions) data(d *edge.Device, want memory) (err error) {
+	if want.source {
+		if r.source, err = d.Register(r.size); err != nil {
+			return err
+		}
+	}
+	if want.target {
+		if r.target, err = d.Register(r.size); err != nil {
+			if r.source != nil {
+				err = errors.Join(err, r.source.Close())
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// close gives everything back.
+func (r *regions) close() error {
+	var err error
+	for _, reg := range []*edge.Region{r.source, r.target, r.control} {
+		if reg != nil {
+			err = errors.Join(err, reg.Close())
+		}
+	}
+	return err
+}

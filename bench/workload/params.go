@@ -1,0 +1,139 @@
+package workload
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"multiedge/bench/report"
+)
+
+// Service is the name servers offer and clients dial.
+const Service = "edgebench"
+
+// protocol is the version of the messages between client and server.
+const protocol = 1
+
+// Params is the private data of a dial: what the session needs. It must stay below 512 bytes of JSON.
+type Params struct {
+	Protocol int  `json:"protocol"`
+	Region   int  `json:"region"` // bytes the client registered for each of its data regions
+	Source   bool `json:"source"` // the server needs memory to send or be read from
+	Target   bool `json:"target"` // the server needs memory that is written
+}
+
+// answer is the private data of the server's acceptance.
+type answer struct {
+	Region int    `json:"region"`
+	Note   string `json:"note,omitempty"`
+}
+
+func (p *Params) encode() []byte {
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return b
+}
+
+func parseParams(data []byte) (p Params, err error) {
+	if err := json.Unmarshal(data, &p); err != nil {
+		return p, fmt.Errorf("the request's parameters are not edgebench's: %v", err)
+	}
+	if p.Protocol != protocol {
+		return p, fmt.Errorf("client speaks version %d of the benchmark, this server version %d: use the same edgebench on both hosts", p.Protocol, protocol)
+	}
+	if p.Region < minRegion || p.Region > maxRegion {
+		return p, fmt.Errorf("regions of %d bytes were asked for: between %d and %d are possible", p.Region, minRegion, maxRegion)
+	}
+	return p, nil
+}
+
+// Limits of data regions in bytes.
+const (
+	minRegion = 64 << 10
+	maxRegion = 16 << 30
+)
+
+// Spec is one measurement. The client sends it to the server.
+type Spec struct {
+	Test          string        `json:"test"`
+	Size          int           `json:"size"`               // bytes of a message
+	Count         uint64        `json:"count,omitempty"`    // messages from each sender; 0: Duration decides
+	Duration      time.Duration `json:"duration,omitempty"` // how long senders send
+	Depth         int           `json:"depth"`              // operations in flight from each sender
+	Batch         int           `json:"batch"`              // operations posted at once
+	Integrity     bool          `json:"integrity"`
+	Bidirectional bool          `json:"bidirectional,omitempty"` // the server sends or reads as well
+	Seed          uint64        `json:"seed"`                    // of message contents
+	Region        int           `json:"region"`                  // bytes of the data regions to use, at both ends
+}
+
+// Tests are the names Spec.Test can have.
+var Tests = []string{report.OneWay, report.TwoWay, report.PingPong, report.Read, report.Rate}
+
+// check returns what is wrong with s, in words for the user.
+func (s *Spec) check() error {
+	switch {
+	case !slices.Contains(Tests, s.Test):
+		return fmt.Errorf("test %q: want one of %v", s.Test, Tests)
+	case s.Size < 0 || s.Size > maxRegion/4:
+		return fmt.Errorf("message size %d: want 0 to %s", s.Size, report.Bytes(maxRegion/4))
+	case s.Count == 0 && s.Duration <= 0:
+		return fmt.Errorf("neither a number of messages nor a duration")
+	case s.Depth < 1 || s.Depth > 1<<16:
+		return fmt.Errorf("queue depth %d: want 1 to %d", s.Depth, 1<<16)
+	case s.Batch < 1 || s.Batch > s.Depth:
+		return fmt.Errorf("batch of %d operations: want 1 to the queue depth, %d", s.Batch, s.Depth)
+	}
+	return nil
+}
+
+// clientSends, serverSends: who initiates operations.
+func (s *Spec) serverSends() bool {
+	return s.Test == report.TwoWay || s.Bidirectional
+}
+
+// needs returns which data regions each end uses over all of specs.
+func needs(specs []Spec) (client, server memory) {
+	for i := range specs {
+		s := &specs[i]
+		both := s.serverSends() || s.Test == report.PingPong
+		if s.Test == report.Read {
+			client.target, server.source = true, true
+			client.source, server.target = client.source || both, server.target || both
+			continue
+		}
+		client.source, server.target = true, true
+		client.target, server.source = client.target || both, server.source || both
+	}
+	return client, server
+}
+
+// memory says which data regions an end has.
+type memory struct{ source, target bool }
+
+// Report is what the server found in one measurement.
+type Report struct {
+	Error     string            `json:"error,omitempty"`
+	Sent      uint64            `json:"sent"` // operations initiated by the server
+	Seconds   float64           `json:"seconds"`
+	CPU       report.End        `json:"cpu"`
+	Counters  report.Counters   `json:"counters"`
+	Dropped   uint64            `json:"dropped"`
+	Integrity Integrity         `json:"integrity"`
+	Links     []report.LinkLoad `json:"links,omitempty"`
+	Notes     []string          `json:"notes,omitempty"`
+}
+
+// Integrity is what a receiver found wrong.
+type Integrity struct {
+	Errors  uint64   `json:"errors"`
+	Details []string `json:"details,omitempty"`
+}
+
+func (i *Integrity) add(o Integrity) {
+	i.Errors += o.Errors
+	i.Details = append(i.Details, o.Details...)
+}

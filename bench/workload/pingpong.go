@@ -1,0 +1,152 @@
+package workload
+
+import (
+	"context"
+
+	"multiedge/bench/pattern"
+	"multiedge/bench/report"
+	"multiedge/edge"
+	"multiedge/internal/mono"
+)
+
+// pingPong is what both sides of the request-reply test share: writes that notify, from one's source into the other's target.
+type pingPong struct {
+	*sender
+	ch      *channel
+	checker *pattern.Checker
+}
+
+func (s *side) pingPong(p *setup) *pingPong {
+	spec := p.spec
+	spec.Depth, spec.Batch = pingPongOps, 1
+	w := edge.Work{Kind: edge.Write, Flags: edge.Notify, Local: s.mem.source, Remote: s.target}
+	d := newSender(s.ch.conn, w, p.from, p.to, &spec)
+	d.every = 1 << 62 // the round trip is timed, not the operation
+	return &pingPong{sender: d, ch: s.ch, checker: p.checker}
+}
+
+// pingPongOps is how many operations of the past are remembered: each is looked at when its turn comes again. Completion is not
+// waited for in the loop, since the answer says more.
+const pingPongOps = 16
+
+// hit posts the next message.
+func (g *pingPong) hit(ctx context.Context) error {
+	if g.posted-g.done == pingPongOps {
+		if err := g.reap(ctx); err != nil {
+			return err
+		}
+	}
+	return g.putOne(ctx)
+}
+
+// verify checks message seq, if data is checked.
+func (g *pingPong) verify(seq uint64) {
+	if g.checker != nil {
+		g.checker.Message(seq)
+	}
+}
+
+// ping is the client's side: write, wait until the answer is complete, and so on. Its latencies are round trips.
+func (s *side) ping(ctx context.Context, p *setup) (*outcome, error) {
+	g := s.pingPong(p)
+	out := &outcome{lat: report.NewRecorder(), post: report.NewRecorder(), scale: 0.5}
+	r := &receiver{ch: s.ch, wantAck: true}
+	start := mono.Now()
+	stop, total := deadline(&p.spec, start), count(&p.spec)
+	show := start.Add(showEvery)
+	now := start
+	for out.sent < total && now < stop {
+		if err := g.hit(ctx); err != nil {
+			return out, err
+		}
+		n, err := s.ch.conn.WaitNotify(ctx)
+		if err != nil {
+			return out, err
+		}
+		if kind, low := split(n.Imm); kind != immMessage || low != out.sent&immMask {
+			return out, unexpected(n.Imm, "the answer to the last message")
+		}
+		t := mono.Now()
+		out.lat.Record(t.Sub(now))
+		g.verify(out.sent)
+		if g.checker != nil { // checking is not part of the next round trip
+			t = mono.Now()
+		}
+		now = t
+		out.sent++
+		if s.show != nil && now >= show {
+			s.show(out.sent)
+			show = now.Add(showEvery)
+		}
+	}
+	out.elapsed = now.Sub(start)
+	if err := s.finishPing(ctx, g, out.sent); err != nil {
+		return out, err
+	}
+	if err := r.run(ctx); err != nil {
+		return out, err
+	}
+	out.integrity = g.result(out.sent)
+	return out, nil
+}
+
+// finishPing waits for what is in flight and tells the peer that it was all.
+func (s *side) finishPing(ctx context.Context, g *pingPong, sent uint64) error {
+	for g.done < g.posted {
+		if err := g.reap(ctx); err != nil {
+			return err
+		}
+	}
+	return s.ch.end(ctx, sent)
+}
+
+// pong is the server's side: it answers each message as soon as it is complete, with one of the same size. It checks after it answered;
+// with a single slot before, since the next message may come at once.
+func (s *side) pong(ctx context.Context, p *setup) (*outcome, error) {
+	g := s.pingPong(p)
+	out := &outcome{scale: 0.5}
+	start := mono.Now()
+	r := &receiver{ch: s.ch, wantEnd: true}
+	for {
+		n, err := s.ch.conn.WaitNotify(ctx)
+		if err != nil {
+			return out, err
+		}
+		kind, low := split(n.Imm)
+		if kind == immEnd {
+			if err := r.handle(ctx, n); err != nil {
+				return out, err
+			}
+			break
+		}
+		if kind != immMessage || low != out.sent&immMask {
+			return out, unexpected(n.Imm, "the next message")
+		}
+		if p.to.Slots == 1 {
+			g.verify(out.sent)
+		}
+		if err := g.hit(ctx); err != nil {
+			return out, err
+		}
+		if p.to.Slots > 1 {
+			g.verify(out.sent)
+		}
+		out.sent++
+	}
+	out.elapsed = r.endAt.Sub(start)
+	for g.done < g.posted {
+		if err := g.reap(ctx); err != nil {
+			return out, err
+		}
+	}
+	out.integrity = g.result(r.peerSent)
+	return out, nil
+}
+
+func (g *pingPong) result(total uint64) Integrity {
+	if g.checker == nil {
+		return Integrity{}
+	}
+	g.checker.Finish(total)
+	return Integrity{g.checker.Errors, g.checker.Details}
+}

@@ -1,0 +1,145 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"multiedge/bench/report"
+	"multiedge/edge"
+)
+
+// Probe reads what the transport that serves a Device has counted so far, and what its process has consumed.
+type Probe struct {
+	dev      *edge.Device
+	embedded bool
+}
+
+// Reading is what one end has used and counted up to a moment.
+type Reading struct {
+	cpu      report.End
+	counters report.Counters
+	dropped  uint64
+	links    []report.LinkLoad
+	Info     Info
+}
+
+// Info describes the transport of one end.
+type Info struct {
+	Links     int    `json:"links"`
+	MTU       int    `json:"mtu"` // the smallest of the links'
+	Scheduler string `json:"scheduler"`
+	Checksum  string `json:"checksum"`
+	Poll      string `json:"poll"`
+}
+
+// daemonStatus and linkStatus are the parts of the daemon's answers that matter here.
+type daemonStatus struct {
+	User      float64           `json:"cpu_user_seconds"`
+	System    float64           `json:"cpu_system_seconds"`
+	Scheduler string            `json:"scheduler"`
+	Checksum  string            `json:"checksum"`
+	Poll      string            `json:"poll"`
+	LinksUp   int               `json:"links_up"`
+	Counters  map[string]uint64 `json:"counters"`
+}
+
+type linkStatus struct {
+	Name     string            `json:"name"`
+	Up       bool              `json:"up"`
+	MTU      int               `json:"mtu"`
+	Kernel   map[string]uint64 `json:"kernel"`
+	Counters map[string]uint64 `json:"counters"`
+}
+
+// Read takes a reading.
+func (p *Probe) Read(ctx context.Context) (*Reading, error) {
+	var st daemonStatus
+	body, err := p.dev.Status(ctx, "status")
+	if err == nil {
+		err = json.Unmarshal(body, &st)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("status of the transport: %w", err)
+	}
+	r := &Reading{counters: countersOf(st.Counters), Info: Info{Scheduler: st.Scheduler, Checksum: st.Checksum, Poll: st.Poll, Links: st.LinksUp}}
+	if err := p.readLinks(ctx, r); err != nil {
+		return nil, fmt.Errorf("status of the links: %w", err)
+	}
+	user, system := processCPU()
+	r.cpu = report.End{ProcessUser: user, ProcessSystem: system}
+	if !p.embedded {
+		r.cpu.DaemonUser, r.cpu.DaemonSystem = st.User, st.System
+	}
+	return r, nil
+}
+
+func (p *Probe) readLinks(ctx context.Context, r *Reading) error {
+	body, err := p.dev.Status(ctx, "link")
+	if err != nil {
+		return err
+	}
+	links, err := joinPages(body)
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if l.Up && (r.Info.MTU == 0 || l.MTU < r.Info.MTU) {
+			r.Info.MTU = l.MTU
+		}
+		r.dropped += l.Kernel["dropped"]
+		r.links = append(r.links, report.LinkLoad{
+			Link: l.Name, FramesSent: l.Counters["frames_sent"], BytesSent: l.Counters["bytes_sent"], FramesRetransmitted: l.Counters["frames_retransmitted"],
+		})
+	}
+	return nil
+}
+
+// joinPages decodes a list that may have come as a list of pages.
+func joinPages(body json.RawMessage) ([]linkStatus, error) {
+	var links []linkStatus
+	if err := json.Unmarshal(body, &links); err == nil {
+		return links, nil
+	}
+	var pages [][]linkStatus
+	if err := json.Unmarshal(body, &pages); err != nil {
+		return nil, err
+	}
+	return slices.Concat(pages...), nil
+}
+
+// countersOf picks the counters of a report from those of the engine.
+func countersOf(c map[string]uint64) report.Counters {
+	return report.Counters{
+		FramesSent: c["frames_sent"], FramesReceived: c["frames_received"], FramesRetransmitted: c["frames_retransmitted"],
+		FramesDuplicated: c["frames_duplicated"], FramesReordered: c["frames_reordered"], FramesLost: c["frames_lost"], AcksExplicit: c["acks_explicit"],
+		FramesRejected: c["rejected_malformed"] + c["rejected_header_sum"] + c["rejected_payload_sum"] + c["rejected_version"] + c["rejected_no_room"],
+	}
+}
+
+// usage is what happened between two readings.
+type usage struct {
+	cpu      report.End
+	counters report.Counters
+	dropped  uint64
+	links    []report.LinkLoad
+}
+
+// since returns what happened from the reading o to r.
+func (r *Reading) since(o *Reading) usage {
+	u := usage{counters: r.counters.Sub(o.counters), dropped: r.dropped - o.dropped, links: []report.LinkLoad{}}
+	u.cpu = report.End{
+		ProcessUser: r.cpu.ProcessUser - o.cpu.ProcessUser, ProcessSystem: r.cpu.ProcessSystem - o.cpu.ProcessSystem,
+		DaemonUser: r.cpu.DaemonUser - o.cpu.DaemonUser, DaemonSystem: r.cpu.DaemonSystem - o.cpu.DaemonSystem,
+	}.Sum()
+	for i, l := range r.links {
+		if i < len(o.links) && o.links[i].Link == l.Link {
+			l.FramesSent -= o.links[i].FramesSent
+			l.BytesSent -= o.links[i].BytesSent
+			l.FramesRetransmitted -= o.links[i].FramesRetransmitted
+		}
+		u.links = append(u.links, l)
+	}
+	return u
+}

@@ -1,0 +1,236 @@
+package workload
+
+import (
+	"context"
+	"time"
+
+	"multiedge/bench/pattern"
+	"multiedge/bench/report"
+	"multiedge/edge"
+	"multiedge/internal/mono"
+)
+
+// sender initiates operations back to back, depth of them in flight. Message seq travels between local slot seq mod local.Slots and remote
+// slot seq mod remote.Slots. One goroutine runs it.
+type sender struct {
+	conn   *edge.Conn
+	work   edge.Work // kind, regions and flags of every operation
+	local  pattern.Layout
+	remote pattern.Layout
+	depth  int
+	batch  int
+	credit *credit // nil: the receiver's slots need not be given back
+	inline bool    // the message travels in the operation itself
+
+	// complete, if set, is called for each message in order once its operation is done (a read: its bytes are here).
+	complete func(seq uint64)
+	// progress, if set, is called now and then with the number of operations done.
+	progress func(done uint64)
+
+	lat, post *report.Recorder
+	peak      peakMeter
+
+	every     uint64 // one operation in every is timed; a power of two
+	ops       []edge.Op
+	started   []mono.Time // by position in ops: when it was posted; 0: not timed
+	posted    uint64
+	done      uint64
+	localSlot int
+	farSlot   int
+	bytes     []byte // of the local region
+	works     []edge.Work
+	batchOps  []edge.Op
+	nextShow  mono.Time
+}
+
+// timedSize is the message size from which each operation is timed. Reading the clock twice costs some 80 ns.
+const timedSize = 4096
+
+// newSender prepares a sender; nothing is allocated while it runs.
+func newSender(conn *edge.Conn, work edge.Work, local, remote pattern.Layout, s *Spec) *sender {
+	d := &sender{
+		conn: conn, work: work, local: local, remote: remote, depth: s.Depth, batch: s.Batch, lat: report.NewRecorder(), post: report.NewRecorder(),
+		every: 16, bytes: work.Local.Bytes(),
+	}
+	if s.Size >= timedSize || s.Depth == 1 {
+		d.every = 1
+	}
+	d.inline = work.Kind == edge.Write && s.Size > 0 && s.Size <= edge.MaxInline
+	size := 1
+	for size < d.depth {
+		size *= 2
+	}
+	d.ops, d.started = make([]edge.Op, size), make([]mono.Time, size)
+	d.works, d.batchOps = make([]edge.Work, d.batch), make([]edge.Op, d.batch)
+	d.peak.size = uint64(s.Size)
+	return d
+}
+
+// run sends count messages, or until stop, and waits for all of them. It returns how many were initiated.
+func (d *sender) run(ctx context.Context, count uint64, stop mono.Time) (uint64, error) {
+	now := mono.Now()
+	d.peak.begin(now)
+	d.nextShow = now.Add(showEvery)
+	for d.posted < count {
+		if d.posted&(d.every-1) == 0 || d.batch > 1 {
+			if now = mono.Now(); now >= stop {
+				break
+			}
+			d.tick(now)
+		}
+		if err := d.makeRoom(ctx); err != nil {
+			return d.posted, err
+		}
+		n := min(uint64(d.batch), count-d.posted, uint64(d.depth)-(d.posted-d.done))
+		n, err := d.credit.take(ctx, d.posted, n)
+		if err != nil {
+			return d.posted, err
+		}
+		if err := d.put(ctx, int(n)); err != nil {
+			return d.posted, err
+		}
+	}
+	for d.done < d.posted {
+		if err := d.reap(ctx); err != nil {
+			return d.posted, err
+		}
+	}
+	return d.posted, nil
+}
+
+// makeRoom waits until fewer than depth operations are in flight, and takes along what else is done. With batches it waits for
+// a whole one, so that the daemon is woken and the clock read once for many.
+func (d *sender) makeRoom(ctx context.Context) error {
+	for d.posted-d.done > uint64(d.depth-d.batch) {
+		if err := d.reap(ctx); err != nil {
+			return err
+		}
+	}
+	for d.done < d.posted && d.ops[d.done&uint64(len(d.ops)-1)].Done() {
+		if err := d.reap(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reap waits for the oldest operation.
+func (d *sender) reap(ctx context.Context) error {
+	i := d.done & uint64(len(d.ops)-1)
+	if err := d.ops[i].Wait(ctx); err != nil {
+		return err
+	}
+	if t := d.started[i]; t != 0 {
+		now := mono.Now()
+		d.lat.Record(now.Sub(t))
+		d.peak.count(now, d.done+1)
+	}
+	if d.complete != nil {
+		d.complete(d.done)
+	}
+	d.done++
+	return nil
+}
+
+// put posts the next n messages.
+func (d *sender) put(ctx context.Context, n int) error {
+	if n == 1 {
+		return d.putOne(ctx)
+	}
+	for i := range n {
+		d.describe(&d.works[i], d.posted+uint64(i))
+	}
+	started := mono.Now()
+	for sent := 0; sent < n; {
+		m, err := d.conn.PostBatch(d.works[sent:n], d.batchOps)
+		for i := range m {
+			at := d.posted & uint64(len(d.ops)-1)
+			d.ops[at], d.started[at] = d.batchOps[i], 0
+			d.posted++
+		}
+		sent += m
+		if err == edge.ErrAgain { // the device's queue is shorter than our depth
+			if d.done == d.posted {
+				return err
+			}
+			err = d.reap(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	last := (d.posted - 1) & uint64(len(d.ops)-1)
+	d.started[last] = started
+	d.post.Record(mono.Now().Sub(started) / time.Duration(n))
+	return nil
+}
+
+func (d *sender) putOne(ctx context.Context) error {
+	w := &d.works[0]
+	d.describe(w, d.posted)
+	at := d.posted & uint64(len(d.ops)-1)
+	d.started[at] = 0
+	timed := d.posted&(d.every-1) == 0
+	if timed {
+		d.started[at] = mono.Now()
+	}
+	op, err := d.conn.PostWait(ctx, w)
+	if err != nil {
+		return err
+	}
+	if timed {
+		d.post.Record(mono.Now().Sub(d.started[at]))
+	}
+	d.ops[at] = op
+	d.posted++
+	return nil
+}
+
+// describe fills w for message seq and moves on to the next slots.
+func (d *sender) describe(w *edge.Work, seq uint64) {
+	*w = d.work
+	w.LocalOff, w.Len = d.local.Off(d.localSlot), d.local.Message
+	w.RemoteOff = d.remote.Off(d.farSlot) - pattern.Guard // exports begin behind the guard
+	if d.inline {
+		w.Inline = d.bytes[w.LocalOff : w.LocalOff+w.Len]
+	}
+	if w.Flags&edge.Notify != 0 {
+		w.Imm = immMessage | uint32(seq&immMask)
+	}
+	if d.localSlot++; d.localSlot == d.local.Slots {
+		d.localSlot = 0
+	}
+	if d.farSlot++; d.farSlot == d.remote.Slots {
+		d.farSlot = 0
+	}
+}
+
+// showEvery is how often progress is reported.
+const showEvery = 100 * time.Millisecond
+
+func (d *sender) tick(now mono.Time) {
+	if d.progress != nil && now >= d.nextShow {
+		d.progress(d.done)
+		d.nextShow = now.Add(showEvery)
+	}
+}
+
+// peakMeter finds the fastest stretch of a run, of at least peakSpan.
+type peakMeter struct {
+	size  uint64
+	since mono.Time
+	from  uint64
+	best  float64 // bytes per second
+}
+
+const peakSpan = 20 * time.Millisecond
+
+func (p *peakMeter) begin(now mono.Time) { p.since = now }
+
+// count notes that done messages are complete.
+func (p *peakMeter) count(now mono.Time, done uint64) {
+	if d := now.Sub(p.since); d >= peakSpan {
+		p.best = max(p.best, float64((done-p.from)*p.size)/d.Seconds())
+		p.since, p.from = now, done
+	}
+}

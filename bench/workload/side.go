@@ -1,0 +1,119 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"multiedge/bench/pattern"
+	"multiedge/bench/report"
+	"multiedge/edge"
+	"multiedge/internal/mono"
+)
+
+// side is one end of an established session.
+type side struct {
+	ch     *channel
+	mem    *regions
+	source *edge.RemoteRegion // the peer's; nil when the session does not need it
+	target *edge.RemoteRegion
+	show   func(done uint64) // progress of the own sender; may be nil
+
+	patterns *pattern.Source
+	seed     uint64
+
+	afterPrepare func(*setup) // of tests that spoil memory; nil
+}
+
+// outcome is what one side saw of a measurement.
+type outcome struct {
+	sent      uint64
+	elapsed   time.Duration
+	peak      float64
+	lat, post *report.Recorder // nil when nothing was sent
+	scale     float64          // of lat: 0.5 when it holds round trips
+	integrity Integrity
+	notes     []string
+}
+
+// setup is memory prepared for one measurement.
+type setup struct {
+	spec    Spec
+	from    pattern.Layout // of sources, at both ends
+	to      pattern.Layout // of targets
+	checker *pattern.Checker
+}
+
+// prepare lays out and fills this side's memory for spec. receives: messages of the peer, or reads of our own, will be placed in our target.
+func (s *side) prepare(spec Spec, sends, receives bool) (*setup, error) {
+	p := &setup{spec: spec}
+	var err error
+	if p.from, p.to, err = pattern.Pair(spec.Region, spec.Size, spec.Integrity); err != nil {
+		return nil, fmt.Errorf("%w: choose smaller messages or a larger --region", err)
+	}
+	if !spec.Integrity {
+		return p, nil
+	}
+	if s.patterns == nil || s.seed != spec.Seed {
+		s.patterns, s.seed = pattern.New(spec.Seed), spec.Seed
+	}
+	if s.mem.source != nil {
+		p.from.Fill(s.mem.source.Bytes()[:spec.Region], s.patterns)
+	}
+	if receives && s.mem.target != nil {
+		p.checker = pattern.NewChecker(s.patterns, s.mem.target.Bytes()[:spec.Region], p.from, p.to)
+	}
+	if s.afterPrepare != nil {
+		s.afterPrepare(p)
+	}
+	return p, nil
+}
+
+// execute runs one measurement on this side, prepared by p.
+func (s *side) execute(ctx context.Context, p *setup, client bool) (*outcome, error) {
+	sends := client || p.spec.serverSends()
+	switch {
+	case p.spec.Test == report.PingPong && client:
+		return s.ping(ctx, p)
+	case p.spec.Test == report.PingPong:
+		return s.pong(ctx, p)
+	case p.spec.Test == report.Read:
+		return s.stream(ctx, p, sends, !client || p.spec.serverSends())
+	}
+	return s.stream(ctx, p, sends, !client || p.spec.serverSends())
+}
+
+// deadline is when a sender stops posting.
+func deadline(s *Spec, now mono.Time) mono.Time {
+	if s.Duration <= 0 {
+		return mono.Never
+	}
+	return now.Add(s.Duration)
+}
+
+// count is how many messages a sender may post.
+func count(s *Spec) uint64 {
+	if s.Count == 0 {
+		return 1 << 62
+	}
+	return s.Count
+}
+
+// newSender returns the sender of this side's operations for p.
+func (s *side) newSender(p *setup) *sender {
+	spec := p.spec
+	if spec.Test == report.Read {
+		spec.Depth = min(spec.Depth, p.to.Slots) // no two reads into one slot at a time
+		spec.Batch = min(spec.Batch, spec.Depth)
+		d := newSender(s.ch.conn, edge.Work{Kind: edge.Read, Local: s.mem.target, Remote: s.source}, p.to, p.from, &spec)
+		if p.checker != nil {
+			d.complete = p.checker.Message
+		}
+		return d
+	}
+	w := edge.Work{Kind: edge.Write, Local: s.mem.source, Remote: s.target}
+	if spec.Integrity {
+		w.Flags |= edge.Notify
+	}
+	return newSender(s.ch.conn, w, p.from, p.to, &spec)
+}

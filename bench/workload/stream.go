@@ -1,0 +1,91 @@
+package workload
+
+import (
+	"context"
+	"errors"
+
+	"multiedge/bench/report"
+	"multiedge/internal/mono"
+)
+
+// stream runs one-way, two-way, read and rate on one side: operations back to back, then an end behind all of them that the peer
+// acknowledges. receives: the peer sends, too, and will say its end.
+//
+// When data is checked, notifications are handled beside the sender by a second goroutine. Otherwise nothing but the ends is notified,
+// and they are waited for when the sender is through: a second goroutine that waits would only be in its way.
+func (s *side) stream(ctx context.Context, p *setup, sends, receives bool) (*outcome, error) {
+	out := &outcome{scale: 1}
+	r := &receiver{ch: s.ch, size: p.spec.Size, wantEnd: receives, wantAck: sends}
+	reads := p.spec.Test == report.Read
+	if !reads {
+		r.checker = p.checker
+	}
+	var d *sender
+	if sends {
+		d = s.newSender(p)
+		d.progress = s.show
+		out.lat, out.post = d.lat, d.post
+		if p.spec.Integrity && !reads {
+			d.credit = newCredit(p.to.Slots)
+			r.credit = d.credit
+		}
+	}
+	start := mono.Now()
+	err := s.drive(ctx, p, d, r, out)
+	if d != nil {
+		out.peak = d.peak.best
+	}
+	if err != nil {
+		return out, err
+	}
+	out.elapsed = max(r.ackAt, r.endAt).Sub(start)
+	if reads && p.checker != nil {
+		p.checker.Finish(out.sent)
+		out.integrity = Integrity{p.checker.Errors, p.checker.Details}
+	} else {
+		out.integrity = r.finish()
+	}
+	return out, nil
+}
+
+// drive runs the sender d, if there is one, and the receiver r: beside each other when d depends on the credit r takes.
+func (s *side) drive(ctx context.Context, p *setup, d *sender, r *receiver, out *outcome) error {
+	if d == nil {
+		return r.run(ctx)
+	}
+	send := func(ctx context.Context) (err error) {
+		if out.sent, err = d.run(ctx, count(&p.spec), deadline(&p.spec, mono.Now())); err != nil {
+			return err
+		}
+		return s.ch.end(ctx, out.sent)
+	}
+	if d.credit == nil {
+		if err := send(ctx); err != nil {
+			return err
+		}
+		return r.run(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	received := make(chan error, 1)
+	go func() {
+		err := r.run(ctx)
+		if err != nil {
+			cancel()
+		}
+		received <- err
+	}()
+	err := send(ctx)
+	if err != nil {
+		cancel()
+	}
+	return first(<-received, err)
+}
+
+// first returns the error that is the cause: one that is not the cancellation that followed it.
+func first(a, b error) error {
+	if a == nil || errors.Is(a, context.Canceled) && b != nil {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/bench/contender"
+	"multiedge/bench/figure"
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// compareCmd runs the same work over several transports.
+type compareCmd struct {
+	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong" help:"one-way, two-way or ping-pong."`
+	Rounds int      `default:"5" help:"How often each contender runs, in turns." placeholder:"N"`
+	Only   []string `help:"Contenders besides edge (default: all that are installed): raw, tcp, iperf3, ucx, libfabric." placeholder:"NAME"`
+	Edge   []string `default:"plain,crc32c" help:"Variants of edge: plain (payload checksum off, as TCP's is on these links), crc32c, embedded." placeholder:"NAME"`
+	sizeFlags
+	workFlags
+	transportFlags
+	labFlags    `prefix:""`
+	outputFlags `prefix:""`
+}
+
+func (c *compareCmd) Run(ctx context.Context) (err error) {
+	if c.Iters > 0 {
+		return errors.New("a comparison takes the same time for each contender: use -D instead of -n")
+	}
+	if err := lab.EnsurePrivileges(); err != nil {
+		return err
+	}
+	p := plan(c.Test, &c.sizeFlags, &c.workFlags)
+	if p.Duration == 0 {
+		p.Duration = time.Second
+	}
+	cmp := &bench.Comparison{Cluster: c.cluster(&c.transportFlags, c.Seed), Plan: p, Rounds: max(c.Rounds, 1)}
+	if cmp.Edge, err = c.variants(); err != nil {
+		return err
+	}
+	others, notes, err := c.others()
+	if err != nil {
+		return err
+	}
+	cmp.Others = others
+	o, err := c.outputFlags.open(cmp.Steps(), "table")
+	if err != nil {
+		return err
+	}
+	o.title = "MultiEdge compared: " + c.Test
+	defer func() { err = errors.Join(err, o.close()) }()
+	for _, n := range notes {
+		o.note(n)
+	}
+	return c.compare(ctx, cmp, o)
+}
+
+func (c *compareCmd) compare(ctx context.Context, cmp *bench.Comparison, o *output) error {
+	var failed error
+	cmp.Note = o.note
+	cmp.Row = func(r *report.Row) { failed = errors.Join(failed, o.row(r)) }
+	step := 0
+	cmp.Show = func(n int, what string) {
+		for ; step < n; step++ {
+			o.progress.Step()
+		}
+		o.show(what, 0, 0)
+	}
+	s := cmp.Cluster.Lab
+	o.file.Lab = &report.Lab{Hosts: s.Hosts, Links: s.Links, MTU: s.MTU, Rates: s.Rates, Loss: s.Loss, Unprivileged: lab.Unprivileged()}
+	err := errors.Join(cmp.Run(ctx), failed)
+	o.progress.Clear()
+	if c.Format == "perftest" || c.Format == "table" {
+		printSummary(os.Stdout, figure.Summarize([]figure.Source{{File: o.file}}))
+	}
+	return err
+}
+
+// variants returns the set-ups of edge that were asked for.
+func (c *compareCmd) variants() ([]bench.EdgeVariant, error) {
+	var out []bench.EdgeVariant
+	names := []string{}
+	for _, v := range bench.EdgeVariants {
+		name := v.Name
+		if name == "" {
+			name = "plain"
+		}
+		names = append(names, name)
+		if slices.Contains(c.Edge, name) {
+			out = append(out, v)
+		}
+	}
+	for _, want := range c.Edge {
+		if !slices.Contains(names, want) {
+			return nil, fmt.Errorf("--edge %q: want %s", want, strings.Join(names, ", "))
+		}
+	}
+	return out, nil
+}
+
+// others returns the contenders that were asked for and can run, and how to install what cannot.
+func (c *compareCmd) others() ([]contender.Contender, []string, error) {
+	all := contender.All()
+	var names []string
+	for _, o := range all {
+		names = append(names, o.Name())
+	}
+	for _, want := range c.Only {
+		if !slices.Contains(names, want) {
+			return nil, nil, fmt.Errorf("--only %q: want some of %s", want, strings.Join(slices.Compact(names), ", "))
+		}
+	}
+	if len(c.Only) > 0 {
+		all = slices.DeleteFunc(all, func(o contender.Contender) bool { return !slices.Contains(c.Only, o.Name()) })
+	}
+	able, notes := bench.Contenders(c.Test, all)
+	return able, notes, nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"multiedge/bench"
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+	"multiedge/sched"
+)
+
+// variables are what help texts refer to.
+func variables() kong.Vars {
+	return kong.Vars{"formats": strings.Join(report.Formats, ","), "schedulers": strings.Join(sched.Names(), ", ")}
+}
+
+// size is a number of bytes on the command line.
+type size int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *size) UnmarshalText(text []byte) error {
+	n, err := report.ParseBytes(string(text))
+	*s = size(n)
+	return err
+}
+
+// seconds is a duration on the command line: a number is seconds, as in perftest; 500ms and the like work, too.
+type seconds time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *seconds) UnmarshalText(text []byte) error {
+	if v, err := strconv.ParseFloat(string(text), 64); err == nil {
+		*s = seconds(v * float64(time.Second))
+	} else if d, err := time.ParseDuration(string(text)); err == nil {
+		*s = seconds(d)
+	} else {
+		return fmt.Errorf("%q: want seconds, such as 3 or 0.5, or a duration such as 500ms", text)
+	}
+	if *s <= 0 {
+		return fmt.Errorf("%q: want more than nothing", text)
+	}
+	return nil
+}
+
+// sizeRange is MIN:MAX on the command line.
+type sizeRange struct{ lo, hi int }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *sizeRange) UnmarshalText(text []byte) error {
+	lo, hi, ok := strings.Cut(string(text), ":")
+	var err error
+	if r.lo, err = report.ParseBytes(lo); err != nil {
+		return err
+	}
+	if r.hi, err = report.ParseBytes(hi); err != nil || !ok || r.hi < r.lo || r.lo < 1 {
+		return fmt.Errorf("range %q: want MIN:MAX, such as 64:1m", text)
+	}
+	return nil
+}
+
+// sizeFlags choose the message sizes of a test.
+type sizeFlags struct {
+	Size  []size     `short:"s" help:"Message size in bytes; 64k and 1m work. Several may be given." placeholder:"SIZE"`
+	All   bool       `short:"a" help:"All sizes: powers of two from 2 to 8 MiB."`
+	Range *sizeRange `short:"m" help:"Powers of two from MIN to MAX." placeholder:"MIN:MAX"`
+}
+
+func (f *sizeFlags) sizes() []int {
+	switch {
+	case f.All:
+		return bench.AllSizes()
+	case f.Range != nil:
+		return bench.SizeRange(f.Range.lo, f.Range.hi)
+	}
+	var sizes []int
+	for _, s := range f.Size {
+		sizes = append(sizes, int(s))
+	}
+	return sizes
+}
+
+// workFlags say how much of a test to do.
+type workFlags struct {
+	Iters     uint64  `short:"n" help:"Messages for each size, from each sender." placeholder:"ITER"`
+	Duration  seconds `short:"D" help:"Seconds for each size (default: 1)." placeholder:"SECONDS"`
+	Depth     int     `short:"q" help:"Operations in flight from each sender." placeholder:"DEPTH"`
+	Batch     int     `help:"Operations posted at once." placeholder:"N"`
+	Integrity bool    `help:"Fill messages with patterns and compare every byte where it arrives."`
+	Seed      uint64  `default:"1" help:"Of message contents and of a lab's faults."`
+	Region    size    `default:"256m" help:"Memory registered for each direction; large, so that no cache holds it."`
+}
+
+// plan puts the flags of a test together.
+func plan(test string, s *sizeFlags, w *workFlags) bench.Plan {
+	return bench.Plan{
+		Test: test, Sizes: s.sizes(), Count: w.Iters, Duration: time.Duration(w.Duration), Depth: w.Depth, Batch: w.Batch, Integrity: w.Integrity,
+		Seed: w.Seed, Region: int(w.Region),
+	}
+}
+
+// transportFlags set the transport up.
+type transportFlags struct {
+	Scheduler string `help:"How frames are spread over links: ${schedulers} (default: the daemon's)." placeholder:"NAME"`
+	Checksum  string `enum:"full,header," default:"" help:"What CRC32C covers: full or header. Only with --lab or --embedded; a daemon has its own." placeholder:"WHAT"`
+	Profile   string `help:"Flow control: default or paper. Only with --lab or --embedded." placeholder:"NAME"`
+	Poll      string `enum:"adaptive,block,busy," default:"" help:"How processes wait: adaptive, block or busy." placeholder:"MODE"`
+	Embedded  bool   `help:"Run the transport inside the benchmark processes, without daemons."`
+}
+
+// labFlags describe hosts on this machine.
+type labFlags struct {
+	Lab        bool      `help:"Build the hosts on this machine, run both ends, remove everything. Needs no root where user namespaces are allowed."`
+	LabHosts   int       `default:"2" help:"Hosts; the first two run the benchmark." placeholder:"N"`
+	LabLinks   int       `default:"0" help:"Links between them (default: as many as --lab-rates, or 1)." placeholder:"K"`
+	LabMTU     int       `name:"lab-mtu" default:"9000" help:"MTU of the links." placeholder:"M"`
+	LabRates   []string  `help:"Rate of each link, such as 10gbit,1gbit; one for all or one for each." placeholder:"RATE"`
+	LabWeights []float64 `help:"Weights of links for wsrr and wd (default: their rates)." placeholder:"W"`
+	LabLoss    float64   `help:"Share of frames the wires lose, 0 to 1." placeholder:"P"`
+	LabDup     float64   `help:"Share of frames delivered twice." placeholder:"P"`
+	LabCorrupt float64   `help:"Share of frames with a bit flipped." placeholder:"P"`
+	LabReorder float64   `help:"Share of frames held back by a millisecond." placeholder:"P"`
+	LabPin     bool      `default:"true" negatable:"" help:"Give each host its own processors."`
+	LabLog     string    `help:"Level of the daemons' log: debug, info, warn or error." placeholder:"LEVEL"`
+}
+
+// cluster returns the hosts the flags describe.
+func (f *labFlags) cluster(t *transportFlags, seed uint64) bench.ClusterSpec {
+	links := f.LabLinks
+	if links == 0 {
+		links = max(1, len(f.LabRates))
+	}
+	return bench.ClusterSpec{
+		Lab: lab.Spec{
+			Hosts: f.LabHosts, Links: links, MTU: f.LabMTU, Rates: f.LabRates, Seed: seed,
+			Faults: lab.Faults{Loss: f.LabLoss, Dup: f.LabDup, Corrupt: f.LabCorrupt, Reorder: f.LabReorder},
+		},
+		Scheduler: t.Scheduler, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Log: f.LabLog,
+	}
+}
+
+// localFlags reach the transport of this host.
+type localFlags struct {
+	Socket string   `help:"Control socket of the daemon (default: $$EDGE_SOCKET or /run/edged/edged.sock)." placeholder:"PATH"`
+	Link   []string `help:"Interfaces to use with --embedded." placeholder:"NAME"`
+	Name   string   `help:"Name of this node with --embedded." placeholder:"NAME"`
+}
+
+// transport returns how this process reaches the transport without a lab.
+func (f *localFlags) transport(t *transportFlags, depth int) (bench.Transport, error) {
+	tr := bench.Transport{Socket: f.Socket, Wait: t.Poll, Depth: depth}
+	if !t.Embedded {
+		if t.Checksum != "" || t.Profile != "" {
+			return tr, fmt.Errorf("--checksum and --profile are the daemon's to choose, see edged's configuration; with --lab or --embedded they work here")
+		}
+		return tr, nil
+	}
+	if len(f.Link) == 0 {
+		return tr, fmt.Errorf("--embedded needs --link with at least one interface, or --lab")
+	}
+	tr.Embedded = &bench.Embedded{Links: f.Link, Name: f.Name, Scheduler: t.Scheduler, Profile: t.Profile, Checksum: t.Checksum, Poll: t.Poll}
+	return tr, nil
+}

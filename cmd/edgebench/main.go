@@ -1,0 +1,77 @@
+// Command edgebench measures the edge transport: throughput, latency, processor time, what happens to frames, and whether every byte
+// arrives. Both ends run on two hosts (edgebench server, edgebench one-way PEER) or, with --lab, on this machine.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"multiedge/bench"
+)
+
+const description = `Benchmarks of the edge transport.
+
+On two hosts that run edged: "edgebench server" on one, "edgebench one-way PEER" on the other.
+On one machine, with hosts, links and daemons made for the run and removed after it: "edgebench one-way --lab".`
+
+// cli is the whole command line.
+type cli struct {
+	OneWay   oneWayCmd   `cmd:"" name:"one-way" help:"Remote writes back to back in one direction; the receiver signals the end."`
+	TwoWay   twoWayCmd   `cmd:"" name:"two-way" help:"Both ends write back to back; throughput counts both directions."`
+	PingPong pingPongCmd `cmd:"" name:"ping-pong" help:"Request and reply by remote writes; latency is half a round trip."`
+	Read     readCmd     `cmd:"" help:"Remote reads back to back."`
+	Rate     rateCmd     `cmd:"" help:"Small writes, as many as possible per second."`
+
+	Compare    compareCmd    `cmd:"" help:"The same work over raw packet sockets, edge, TCP and what else is installed, interleaved (in a lab)."`
+	Schedulers schedulersCmd `cmd:"" help:"Throughput over unequal links with each scheduler: the paper's figure 3.5 (in a lab)."`
+	Demo       demoCmd       `cmd:"" help:"One-way, two-way and ping-pong between two hosts on this machine, checked, with a page of figures."`
+
+	Server serverCmd `cmd:"" help:"Serve clients of another host."`
+	Plot   plotCmd   `cmd:"" help:"Draw figures (SVG, PNG) and one HTML page from result files."`
+
+	LabDaemon labDaemonCmd `cmd:"" name:"lab-daemon" hidden:""`
+	LabWorker labWorkerCmd `cmd:"" name:"lab-worker" hidden:""`
+	LabEnter  labEnterCmd  `cmd:"" name:"lab-enter" hidden:""`
+}
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	if err := bench.BindProcessors(); err != nil {
+		return fail(err)
+	}
+	var c cli
+	parser := kong.Must(&c, kong.Name("edgebench"), kong.Description(description), kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Vars(variables()))
+	kctx, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		return usageError(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	kctx.BindTo(ctx, (*context.Context)(nil))
+	if err := kctx.Run(); err != nil {
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			fmt.Fprintln(os.Stderr, "edgebench: interrupted; everything that was set up is removed")
+			return 130
+		}
+		return fail(err)
+	}
+	return 0
+}
+
+// usageError explains a command line that makes no sense.
+func usageError(err error) int {
+	fmt.Fprintf(os.Stderr, "edgebench: %v\nRun \"edgebench --help\" or \"edgebench COMMAND --help\".\n", err)
+	return 2
+}
+
+func fail(err error) int {
+	fmt.Fprintf(os.Stderr, "edgebench: %v\n", err)
+	return 1
+}

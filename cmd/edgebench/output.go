@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"multiedge/bench/figure"
+	"multiedge/bench/report"
+)
+
+// outputFlags choose where results go and what they look like.
+type outputFlags struct {
+	Format      string   `enum:"${formats}," default:"" help:"Format of the results on standard output: ${formats} (default: perftest; table where transports or schedulers are compared)." placeholder:"FORMAT"`
+	Output      []string `short:"o" help:"Also write the results to a file, in the format its name ends in: .json, .jsonl, .csv, .html, else --format. Repeatable." placeholder:"FILE"`
+	ReportGbits bool     `name:"report-gbits" help:"Report Gbit/s instead of MiB/s."`
+	CPU         bool     `name:"cpu" help:"Show processor time of both ends."`
+}
+
+// output passes results on to all writers and keeps them.
+type output struct {
+	file     *report.File
+	writer   report.Writer
+	progress *report.Progress
+	files    []*os.File
+	pages    []string // HTML files to write at the end
+	title    string
+	begun    bool
+}
+
+// open prepares the output of a command for a number of measurements. usual is its format unless another is asked for.
+func (f *outputFlags) open(steps int, usual string) (*output, error) {
+	if f.Format == "" {
+		f.Format = usual
+	}
+	o := &output{title: "MultiEdge benchmark"}
+	style := report.Style{Gbits: f.ReportGbits, CPU: f.CPU}
+	screen, err := report.NewWriter(f.Format, os.Stdout, style)
+	if err != nil {
+		return nil, err
+	}
+	writers := []report.Writer{screen}
+	style.Notes = true // on the screen they are shown as they come
+	for _, name := range f.Output {
+		w, err := o.add(name, f.Format, style)
+		if err != nil {
+			return nil, errors.Join(err, o.closeFiles())
+		}
+		if w != nil {
+			writers = append(writers, w)
+		}
+	}
+	o.writer = report.Tee(writers...)
+	o.file = report.NewFile(report.Head{Created: time.Now().UTC().Truncate(time.Second), Command: command(), Machine: report.ThisMachine()})
+	o.progress = report.NewProgress(os.Stderr, steps)
+	return o, nil
+}
+
+// command is how this program was called, without the path to it.
+func command() []string { return append([]string{"edgebench"}, os.Args[1:]...) }
+
+// add opens a result file; nil for a page, which is written at the end.
+func (o *output) add(name, format string, style report.Style) (report.Writer, error) {
+	ext := strings.TrimPrefix(filepath.Ext(name), ".")
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	if ext == "html" {
+		o.pages = append(o.pages, name)
+		return nil, nil
+	}
+	if slices.Contains(report.Formats, ext) {
+		format = ext
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	o.files = append(o.files, file)
+	return report.NewWriter(format, file, style)
+}
+
+// note tells a person something: in the head of the results while there are none yet, and on standard error.
+func (o *output) note(text string) {
+	if slices.Contains(o.file.Notes, text) {
+		return
+	}
+	o.file.Notes = append(o.file.Notes, text)
+	o.progress.Clear()
+	fmt.Fprintf(os.Stderr, "note: %s\n", text)
+}
+
+// row takes a result.
+func (o *output) row(r *report.Row) error {
+	o.progress.Clear()
+	if err := o.begin(); err != nil {
+		return err
+	}
+	o.file.Results = append(o.file.Results, *r)
+	return o.writer.Row(r)
+}
+
+// begin writes the head, once. Notes were shown already, so people's formats need not repeat them.
+func (o *output) begin() error {
+	if o.begun {
+		return nil
+	}
+	o.begun = true
+	return o.writer.Head(o.file.Head)
+}
+
+// close ends all formats and writes the pages. It returns an error, too, when data arrived wrong.
+func (o *output) close() error {
+	o.progress.Clear()
+	err := errors.Join(o.begin(), o.writer.Close(), o.closeFiles())
+	for _, name := range o.pages {
+		err = errors.Join(err, figure.WritePage(name, o.title, []figure.Source{{Name: filepath.Base(name), File: o.file}}))
+	}
+	bad := uint64(0)
+	for i := range o.file.Results {
+		bad += o.file.Results[i].IntegrityErrors
+	}
+	if bad > 0 {
+		err = errors.Join(err, fmt.Errorf("%d integrity errors: data arrived wrong", bad))
+	}
+	return err
+}
+
+func (o *output) closeFiles() error {
+	var err error
+	for _, f := range o.files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// show updates the progress line.
+func (o *output) show(what string, share, throughput float64) {
+	if throughput > 0 {
+		what += "  " + report.Gbit(throughput)
+	}
+	o.progress.Update(what, share)
+}

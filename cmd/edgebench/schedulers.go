@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"multiedge/bench"
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+	"multiedge/sched"
+)
+
+// schedulersCmd measures figure 3.5.
+type schedulersCmd struct {
+	Test  string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
+	Names []string `help:"Schedulers to compare (default: all)." placeholder:"NAME"`
+	sizeFlags
+	workFlags
+	transportFlags
+	labFlags    `prefix:""`
+	outputFlags `prefix:""`
+}
+
+// The paper's configuration: one link four times as fast as each of four others.
+var (
+	schedulerRates = []string{"1gbit", "250mbit", "250mbit", "250mbit", "250mbit"}
+	schedulerSizes = []int{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
+)
+
+func (c *schedulersCmd) Run(ctx context.Context) (err error) {
+	if err := lab.EnsurePrivileges(); err != nil {
+		return err
+	}
+	if len(c.LabRates) == 0 && c.LabLinks == 0 {
+		c.LabRates = schedulerRates
+	}
+	names := c.Names
+	if len(names) == 0 {
+		names = sched.Names()
+	}
+	p := plan(c.Test, &c.sizeFlags, &c.workFlags)
+	if len(p.Sizes) == 0 {
+		p.Sizes = schedulerSizes
+	}
+	specs, region, err := bench.Concat(p)
+	if err != nil {
+		return err
+	}
+	o, err := c.outputFlags.open(len(specs)*len(names), "table")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	o.title = "MultiEdge schedulers"
+	var failed error
+	s := bench.Session{Specs: specs, Region: region, Fit: true}
+	spec := c.cluster(&c.transportFlags, c.Seed)
+	current := ""
+	s.Sink = func(e bench.Event) {
+		if e.Show != nil && e.Show.Index < len(specs) {
+			o.show(current+" "+report.Bytes(specs[e.Show.Index].Size), e.Show.Share, e.Show.Throughput)
+			return
+		}
+		failed = errors.Join(failed, o.event(e, specs))
+	}
+	err = bench.Schedulers(ctx, spec, names, s, func(name string, cl *bench.Cluster) error {
+		current, o.file.Lab = name, cl.Report()
+		return nil
+	})
+	return errors.Join(err, failed)
+}

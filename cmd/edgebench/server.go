@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"multiedge/bench"
+)
+
+// serverCmd serves benchmark clients until it is interrupted.
+type serverCmd struct {
+	transportFlags
+	localFlags `prefix:""`
+	Region     size `default:"256m" help:"Most memory registered for each direction of a client."`
+	Depth      int  `short:"q" default:"1024" help:"Most operations in flight that clients may ask this end for."`
+}
+
+func (c *serverCmd) Run(ctx context.Context) error {
+	t, err := c.localFlags.transport(&c.transportFlags, c.Depth)
+	if err != nil {
+		return err
+	}
+	return bench.Work(ctx, &bench.Job{Server: true, Transport: t, Region: int(c.Region)}, func(e bench.Event) {
+		switch {
+		case e.Started:
+			fmt.Fprintln(os.Stderr, "waiting for clients; end with Ctrl-C")
+		case e.Note != "":
+			fmt.Fprintln(os.Stderr, e.Note)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"multiedge/bench/figure"
+	"multiedge/bench/report"
+)
+
+// printSummary prints the medians of a comparison and edge's ratios to the others.
+func printSummary(w io.Writer, works []figure.Summary) {
+	for _, s := range works {
+		fmt.Fprintf(w, "\n%s: median over rounds (smallest to largest)\n", s.Work)
+		for _, c := range s.Contenders {
+			fmt.Fprintf(w, "  %-18s %s   CPU %.3f s/GiB   (%d rounds)\n", c.Name, value(s.Latency, c.Median, c.Min, c.Max), c.CPU, c.Rounds)
+		}
+		fmt.Fprintf(w, "  %s\n", strings.Repeat("-", 60))
+		for _, r := range s.Ratios {
+			fmt.Fprintf(w, "  %-18s %-32s %6.3f   (%.3f to %.3f)\n", r.What, r.Over+" / "+r.Base, r.Median, r.Min, r.Max)
+		}
+	}
+}
+
+// value formats a median with its spread, in Gbit/s or as a time.
+func value(latency bool, median, lo, hi float64) string {
+	if latency {
+		return fmt.Sprintf("%10s (%s to %s)", report.Nanos(median), report.Nanos(lo), report.Nanos(hi))
+	}
+	return fmt.Sprintf("%7.2f Gbit/s (%.2f to %.2f)", median*8/1e9, lo*8/1e9, hi*8/1e9)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"multiedge/bench"
+	"multiedge/bench/report"
+	"multiedge/bench/workload"
+	"multiedge/internal/lab"
+)
+
+// testFlags are common to the tests between two hosts.
+type testFlags struct {
+	Peer string `arg:"" optional:"" help:"Name of the host that runs edgebench server. Not needed with --lab."`
+	sizeFlags
+	workFlags
+	transportFlags
+	localFlags  `prefix:""`
+	labFlags    `prefix:""`
+	outputFlags `prefix:""`
+}
+
+// bothWays is the flag of tests that can run in both directions.
+type bothWays struct {
+	Both bool `short:"b" help:"Both ends initiate operations; the throughput counts both directions."`
+}
+
+type (
+	oneWayCmd struct {
+		testFlags
+		bothWays
+	}
+	twoWayCmd   struct{ testFlags }
+	pingPongCmd struct{ testFlags }
+	readCmd     struct {
+		testFlags
+		bothWays
+	}
+	rateCmd struct {
+		testFlags
+		bothWays
+	}
+)
+
+func (c *oneWayCmd) Run(ctx context.Context) error { return c.run(ctx, report.OneWay, c.Both) }
+
+func (c *twoWayCmd) Run(ctx context.Context) error { return c.run(ctx, report.TwoWay, false) }
+
+func (c *pingPongCmd) Run(ctx context.Context) error { return c.run(ctx, report.PingPong, false) }
+
+func (c *readCmd) Run(ctx context.Context) error { return c.run(ctx, report.Read, c.Both) }
+
+func (c *rateCmd) Run(ctx context.Context) error { return c.run(ctx, report.Rate, c.Both) }
+
+func (f *testFlags) run(ctx context.Context, test string, both bool) error {
+	switch {
+	case f.Lab && f.Peer != "":
+		return fmt.Errorf("--lab makes its own hosts: leave out %q", f.Peer)
+	case !f.Lab && f.Peer == "":
+		return errors.New("name the host that runs \"edgebench server\", or give --lab to run both ends on this machine")
+	}
+	p := plan(test, &f.sizeFlags, &f.workFlags)
+	p.Bidirectional = both
+	specs, region, err := bench.Concat(p)
+	if err != nil {
+		return err
+	}
+	s := bench.Session{Specs: specs, Region: region, Fit: f.All || f.Range != nil}
+	if !f.Lab {
+		return f.remote(ctx, s)
+	}
+	if err := lab.EnsurePrivileges(); err != nil {
+		return err
+	}
+	return f.inLab(ctx, s)
+}
+
+// inLab runs both ends on this machine.
+func (f *testFlags) inLab(ctx context.Context, s bench.Session) (err error) {
+	o, err := f.outputFlags.open(len(s.Specs), "perftest")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	o.show("building the hosts", 0, 0)
+	c, err := bench.NewCluster(ctx, f.cluster(&f.transportFlags, f.Seed))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	o.file.Lab = c.Report()
+	return runSession(ctx, c, s, o)
+}
+
+// runSession runs a session and shows what it reports.
+func runSession(ctx context.Context, c *bench.Cluster, s bench.Session, o *output) error {
+	var failed error
+	s.Sink = func(e bench.Event) { failed = errors.Join(failed, o.event(e, s.Specs)) }
+	return errors.Join(c.Run(ctx, s), failed)
+}
+
+// event takes what a benchmark reports.
+func (o *output) event(e bench.Event, specs []workload.Spec) error {
+	switch {
+	case e.Note != "":
+		o.note(e.Note)
+	case e.Show != nil:
+		if s := e.Show; s.Index < len(specs) {
+			o.show(specs[s.Index].Test+" "+report.Bytes(specs[s.Index].Size), s.Share, s.Throughput)
+		}
+	case e.Row != nil:
+		o.progress.Step()
+		return o.row(e.Row)
+	}
+	return nil
+}
+
+// remote runs the client against a server on another host.
+func (f *testFlags) remote(ctx context.Context, s bench.Session) (err error) {
+	depth := 0
+	for i := range s.Specs {
+		depth = max(depth, s.Specs[i].Depth)
+	}
+	t, err := f.localFlags.transport(&f.transportFlags, depth)
+	if err != nil {
+		return err
+	}
+	o, err := f.outputFlags.open(len(s.Specs), "perftest")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	var failed error
+	err = bench.Work(ctx, &bench.Job{
+		Transport: t, Region: s.Region, Peer: f.Peer, Scheduler: f.Scheduler, Specs: s.Specs, Fit: s.Fit, Warmup: bench.Warmup(s.Specs),
+	}, func(e bench.Event) { failed = errors.Join(failed, o.event(e, s.Specs)) })
+	return errors.Join(err, failed)
+}
