@@ -255,8 +255,8 @@ func (s *session) onAck(now mono.Time, g *wire.Segment) {
 		p.onAlive(now)
 		p.cwnd.OnAck(now, len(e.acked), &p.rtt)
 		s.onAcked(now, p, e.acked)
-		if s.sched != nil && p.usable() {
-			s.adaptWeight(p)
+		if s.adaptive && p.usable() {
+			s.sched.SetWeight(p.link, p.cwnd.Frames())
 		}
 	}
 	if len(e.lost) > 0 {
@@ -489,11 +489,4 @@ func (e *Endpoint) closeStray(s *session, number uint32) bool {
 	c.ctl = ctlClose
 	c.wake()
 	return true
-}
-
-// adaptWeight feeds the adaptive scheduler; static ones keep the configured weight.
-func (s *session) adaptWeight(p *txPath) {
-	if s.adaptive() {
-		s.sched.SetWeight(p.link, p.cwnd.Frames())
-	}
 }

@@ -119,8 +119,6 @@ func (s *session) pickPath(now mono.Time) *txPath {
 	return s.tx[i]
 }
 
-func (s *session) adaptive() bool { return s.e.cfg.Scheduler == "adaptive" }
-
 // Bitmap words an acknowledgement block may take on a data frame and alone.
 const (
 	piggybackWords = flowctl.MaxAckWords

@@ -41,6 +41,7 @@ type session struct {
 	rxMask   uint64
 	special  uint64 // tx paths with a ping, probe or echo to send
 	sched    sched.Scheduler
+	adaptive bool // the scheduler's weights are the measured windows
 	inFlight int // eliciting frames, all paths
 
 	sendq    queue[*conn] // connections with something to send
@@ -96,9 +97,9 @@ func (q *queue[T]) remove(drop func(T) bool) {
 func (e *Endpoint) newSession(now mono.Time, p *peer, scheduler string) *session {
 	sc, err := sched.New(scheduler)
 	if err != nil {
-		sc, _ = sched.New(e.cfg.Scheduler)
+		panic("BUG: engine: scheduler " + scheduler + " was not checked: " + err.Error())
 	}
-	s := &session{e: e, peer: p, sched: sc, born: now, lastHeard: now, ackAt: mono.Never, initAt: mono.Never, pingAt: mono.Never, byRemote: map[uint32]*conn{}}
+	s := &session{e: e, peer: p, sched: sc, adaptive: scheduler == "adaptive", born: now, lastHeard: now, ackAt: mono.Never, initAt: mono.Never, pingAt: mono.Never, byRemote: map[uint32]*conn{}}
 	for s.local == 0 || e.byNumber[s.local] != nil {
 		s.local = e.rng.Uint32()
 	}
