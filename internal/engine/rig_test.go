@@ -153,7 +153,7 @@ func (n *node) takeNotes(c engine.ConnID) {
 	}
 }
 
-// round moves what both nodes have to send, or the clock to the next timer. It reports whether a frame moved.
+// round moves what both nodes have to send. It reports whether there was anything.
 func (r *rig) round() bool {
 	var sent [2][]flight
 	for i := range r.n {
@@ -164,8 +164,6 @@ func (r *rig) round() bool {
 		}
 	}
 	if len(sent[0])+len(sent[1]) == 0 {
-		next := min(r.n[0].e.NextTimeout(), r.n[1].e.NextTimeout())
-		r.now = max(r.now+1, next)
 		return false
 	}
 	r.now = r.now.Add(r.hop)
@@ -179,9 +177,13 @@ func (r *rig) round() bool {
 
 // until runs rounds until cond holds, for at most limit of virtual time, and reports whether it did.
 func (r *rig) until(limit time.Duration, cond func() bool) bool {
-	for end := r.now.Add(limit); !cond(); r.round() {
+	for end := r.now.Add(limit); !cond(); {
 		if r.now > end {
 			return false
+		}
+		if !r.round() && !cond() {
+			next := min(r.n[0].e.NextTimeout(), r.n[1].e.NextTimeout())
+			r.now = max(r.now+1, min(next, end+1))
 		}
 	}
 	return true

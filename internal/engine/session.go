@@ -42,7 +42,7 @@ type session struct {
 	special  uint64 // tx paths with a ping, probe or echo to send
 	sched    sched.Scheduler
 	adaptive bool // the scheduler's weights are the measured windows
-	inFlight int // eliciting frames, all paths
+	inFlight int  // eliciting frames, all paths
 
 	sendq    queue[*conn] // connections with something to send
 	opacks   queue[*conn] // connections that owe an OpAck
