@@ -63,7 +63,10 @@ func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
 	}
 	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight}
 	copy(lc.MAC[:], l.info.MAC)
-	s.eng.SetLink(now, l.index, lc)
+	if err := s.eng.SetLink(now, l.index, lc); err != nil {
+		s.log.Error("link cannot be used", "error", err)
+		l.lastErr = err.Error()
+	}
 	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU, "mac", l.info.MAC.String(), "driver", l.info.Kind, "slots", l.info.RxSlots)
 }
 

@@ -138,7 +138,7 @@ func (w *builder) acks(now mono.Time, maxWords int) {
 		}
 		s.opacks.pop()
 		c.owesAck = false
-		if c.state == connLast || c.state == connFree || c.remote == 0 {
+		if c.state == connFree || c.remote == 0 {
 			continue
 		}
 		w.opAck(c)
@@ -560,6 +560,7 @@ func (w *builder) finish(now mono.Time) {
 		var first []byte
 		if H := p.shuf; H > 0 && H < len(w.payload) {
 			h.Flags |= wire.FlagShuffled
+			h.Shuffle = uint16(H)
 			f.Bulk, first = remap.SendOrder(w.payload, H)
 			copy(w.buf[wire.HeadLen+H:], w.tail)
 			copy(w.buf[wire.HeadLen:], first)

@@ -9,7 +9,7 @@ import (
 
 var broadcast = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// maxPeers bounds the table of nodes heard of. Past it, strangers are ignored until the process restarts.
+// maxPeers bounds the table of nodes heard of. Past it a new one takes the place of one that nobody has to do with.
 const maxPeers = 4096
 
 // peer is a node that was heard on at least one link: what Hello and Init said of it (clause 4.1). It says which of our links reach which
@@ -38,7 +38,7 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 	}
 	p := e.peerByID[id]
 	if p == nil {
-		if len(e.peers) >= maxPeers {
+		if len(e.peers) >= maxPeers && !e.evictPeer() {
 			return nil
 		}
 		p = &peer{id: id, remote: map[uint8]remoteLink{}}
@@ -63,6 +63,19 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 		}
 	}
 	return p
+}
+
+// evictPeer removes a random peer without session.
+func (e *Endpoint) evictPeer() bool {
+	for range 16 {
+		i := e.rng.IntN(len(e.peers))
+		if p := e.peers[i]; p.session == nil {
+			delete(e.peerByID, p.id)
+			e.peers = append(e.peers[:i], e.peers[i+1:]...)
+			return true
+		}
+	}
+	return false
 }
 
 func (p *peer) forgetLink(i int) { p.heard[i] = 0 }

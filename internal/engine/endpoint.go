@@ -91,6 +91,9 @@ func New(cfg Config) (*Endpoint, error) {
 	if cfg.OpWindow&(cfg.OpWindow-1) != 0 || cfg.OpWindow < 2 || cfg.OpWindow > 1<<15 {
 		return nil, fmt.Errorf("engine: operation window %d is not a power of two between 2 and 32768", cfg.OpWindow)
 	}
+	if cfg.MaxConns < 1 || cfg.MaxConns >= 1<<connIndexBits {
+		return nil, fmt.Errorf("engine: %d connections: must be 1 to %d", cfg.MaxConns, 1<<connIndexBits-1)
+	}
 	e := &Endpoint{
 		cfg:      cfg,
 		rng:      rand.New(rand.NewPCG(cfg.Seed, cfg.Epoch)),
@@ -106,8 +109,12 @@ func New(cfg Config) (*Endpoint, error) {
 // grantOwner is what a key must be bound to for connection c to use it (clause 6.9).
 func grantOwner(c ConnID) uint64 { return uint64(c) }
 
-// SetLink adds link number i or changes it. Paths over a changed link are probed anew.
-func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) {
+// SetLink adds link number i or changes it. Paths over a changed link are probed anew. It fails, and the link is not used, if its MTU is less than
+// the protocol needs.
+func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
+	if lc.MTU < wire.MinFrame {
+		return fmt.Errorf("engine: link %s has MTU %d; at least %d is needed: ip link set %s mtu 9000, or 1500", lc.Name, lc.MTU, wire.MinFrame, lc.Name)
+	}
 	if lc.Weight <= 0 {
 		lc.Weight = 1
 	}
@@ -123,6 +130,7 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) {
 		s.dropPath(now, i, "link changed")
 		s.refreshPaths(now)
 	}
+	return nil
 }
 
 // RemoveLink says that link i is down or gone: its paths die at once and what was in flight on them is sent on the others.

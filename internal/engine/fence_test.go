@@ -113,8 +113,9 @@ func (f *fencer) submitAll(flags []engine.OpFlags) (frames [][]flight) {
 	return frames
 }
 
-// check looks at memory after each frame: whatever has a byte in place must have been allowed to.
-func (f *fencer) check(flags []engine.OpFlags, ordered bool) error {
+// check looks at memory after each frame: whatever has a byte in place must have been allowed to, and whatever arrived whole (missing counts
+// the frames that each operation still lacks) waits for nothing but what its fences demand.
+func (f *fencer) check(flags []engine.OpFlags, ordered bool, missing []int) error {
 	touched, whole := make([]bool, len(flags)), make([]bool, len(flags))
 	for i := range flags {
 		n := 0
@@ -131,17 +132,33 @@ func (f *fencer) check(flags []engine.OpFlags, ordered bool) error {
 				return fmt.Errorf("bytes of operation %d are in place and operation %d is not applied", j, i)
 			}
 		}
+		free := missing[j] == 0
+		for i := range j {
+			free = free && (whole[i] || !mustPrecede(flags, ordered, i, j))
+		}
+		if free && !whole[j] {
+			return fmt.Errorf("operation %d has arrived, no fence forbids it and it is not applied", j)
+		}
 	}
 	return nil
 }
 
-// deliver gives the frames to node 1 and returns the order of application. Then everything is completed.
-func (f *fencer) deliver(frames []flight, flags []engine.OpFlags, ordered bool) (order []int, err error) {
+// deliver gives frames of all operations to node 1 in the order of arrival (frame k is part k%frags of operation k/frags) and returns the order of
+// application. Then everything is completed.
+func (f *fencer) deliver(own [][]flight, arrival []int, flags []engine.OpFlags, ordered bool) (order []int, err error) {
 	b := f.n[1]
 	b.notes = b.notes[:0]
-	for _, fr := range frames {
-		f.give(1, fr)
-		if e := f.check(flags, ordered); e != nil && err == nil {
+	frags := len(arrival) / len(flags)
+	missing := make([]int, len(flags))
+	for i := range missing {
+		if missing[i] = frags; len(own[i]) != frags {
+			return nil, fmt.Errorf("operation %d took %d frames, want %d", i, len(own[i]), frags)
+		}
+	}
+	for _, k := range arrival {
+		f.give(1, own[k/frags][k%frags])
+		missing[k/frags]--
+		if e := f.check(flags, ordered, missing); e != nil && err == nil {
 			err = e
 		}
 	}
@@ -173,15 +190,7 @@ func TestFencesExhaustive(t *testing.T) {
 				for _, flags := range flagSets(ops) {
 					seen := map[string]bool{}
 					for _, arrival := range perms {
-						own := f.submitAll(flags)
-						var frames []flight
-						for _, i := range arrival {
-							if len(own[i]) != 1 {
-								t.Fatalf("operation %d took %d frames, want one of its own", i, len(own[i]))
-							}
-							frames = append(frames, own[i][0])
-						}
-						order, err := f.deliver(frames, flags, ordered)
+						order, err := f.deliver(f.submitAll(flags), arrival, flags, ordered)
 						if err != nil || len(order) != ops || !allows(flags, ordered, order) {
 							t.Fatalf("fences %s arrival %v: applied %v: %v", names(flags), arrival, order, err)
 						}
@@ -232,15 +241,7 @@ func TestFencesFragments(t *testing.T) {
 						if runs < len(perms) {
 							arrival = perms[rng.IntN(len(perms))]
 						}
-						own := f.submitAll(flags)
-						var frames []flight
-						for _, i := range arrival {
-							if len(own[i/c.frags]) != c.frags {
-								t.Fatalf("operation %d took %d frames, want %d", i/c.frags, len(own[i/c.frags]), c.frags)
-							}
-							frames = append(frames, own[i/c.frags][i%c.frags])
-						}
-						order, err := f.deliver(frames, flags, ordered)
+						order, err := f.deliver(f.submitAll(flags), arrival, flags, ordered)
 						if err != nil || len(order) != c.ops || !allows(flags, ordered, order) {
 							t.Fatalf("fences %s arrival %v (frame = operation*%d + part): applied %v: %v", names(flags), arrival, c.frags, order, err)
 						}

@@ -36,8 +36,6 @@ const (
 // frameSizes are the steps of clause 9.2, bytes after the Ethernet header.
 var frameSizes = [...]int{65535, 32768, 16110, 9000, 8192, 4096, 1500, 1280, wire.MinFrame}
 
-const baseFrame = 1500
-
 // txPath is the send side of a path: what is in flight, round trips, congestion, state.
 type txPath struct {
 	s      *session
@@ -67,6 +65,8 @@ type txPath struct {
 	probe bool
 	echo  uint64 // nonce to return; 0 for none
 
+	bigLost int // frames above the next smaller size lost in a row: does the path carry this size?
+
 	count PathCounters
 }
 
@@ -95,6 +95,9 @@ func (s *session) refreshPaths(now mono.Time) {
 		}
 		if p := s.tx[i]; s.txMask&(1<<i) != 0 {
 			if p.number == number && [6]byte(p.header[:6]) == r.mac && p.limit() >= p.mtu && p.slots == usableSlots(r.slots) {
+				if p.state == PathGood && p.target == 0 && p.limit() > p.mtu {
+					p.startSizeProbe(now, p.limit())
+				}
 				continue
 			}
 			s.dropPath(now, i, "peer's link changed")
@@ -119,7 +122,7 @@ func (s *session) addPath(now mono.Time, i int, number uint8, r remoteLink) {
 	}
 	p.ledger.Configure(e.cfg.Profile.Loss(e.cfg.Profile.Acks))
 	p.cwnd.Init(e.cfg.Profile.Congestion)
-	p.mtu = min(baseFrame, p.limit())
+	p.mtu = wire.MinFrame
 	s.tx[i] = p
 	s.txMask |= 1 << i
 	s.sched.SetWeight(i, e.links[i].Weight)
@@ -157,7 +160,7 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	case PathGood:
 		p.goodAt, p.ackedAt = now, now
 		if from != PathSuspect {
-			p.mtu = min(baseFrame, p.limit())
+			p.mtu = wire.MinFrame
 			p.startSizeProbe(now, p.limit())
 		}
 	case PathDead:
@@ -183,7 +186,6 @@ func (p *txPath) handleTimeout(now mono.Time) {
 	if now >= p.ledger.Deadline() {
 		var probe bool
 		e.lost, probe = p.ledger.OnTimeout(now, &p.rtt, e.lost[:0])
-		p.cwndLoss(now, len(e.lost))
 		s.onLost(now, p, e.lost)
 		if probe {
 			e.Count.TailProbes++
@@ -194,12 +196,6 @@ func (p *txPath) handleTimeout(now mono.Time) {
 	}
 	if now >= p.probeAt {
 		p.probeTimer(now)
-	}
-}
-
-func (p *txPath) cwndLoss(now mono.Time, n int) {
-	if n > 0 {
-		p.cwnd.OnLoss(now, n)
 	}
 }
 
@@ -237,16 +233,39 @@ func (p *txPath) probeTimer(now mono.Time) {
 		p.sendProbe(p.target)
 		p.probeAt = now.Add(sizeProbeEvery)
 	case p.target != 0:
-		next := 0
-		for _, size := range frameSizes {
-			if size < p.target {
-				next = size
-				break
-			}
-		}
-		p.startSizeProbe(now, next)
+		p.startSizeProbe(now, smallerFrame(p.target))
 	default:
 		p.probeAt = mono.Never
+	}
+}
+
+// smallerFrame is the next step down from size, 0 if there is none.
+func smallerFrame(size int) int {
+	for _, s := range frameSizes {
+		if s < size {
+			return s
+		}
+	}
+	return 0
+}
+
+// bigLostMost is how many large frames in a row may be lost while the path is alive before their size is doubted.
+const bigLostMost = 4
+
+// doubtSize follows the fate of large frames (clause 9.2): a path that drops them silently still answers pings.
+func (p *txPath) doubtSize(now mono.Time, bytes uint32, lost bool) {
+	smaller := smallerFrame(p.frameLimit())
+	if smaller == 0 || int(bytes)-wire.EthLen <= smaller {
+		return
+	}
+	if !lost {
+		p.bigLost = 0
+		return
+	}
+	if p.bigLost++; p.bigLost >= bigLostMost && p.usable() {
+		was := p.mtu
+		p.bigLost, p.mtu = 0, smaller
+		p.startSizeProbe(now, was)
 	}
 }
 

@@ -294,10 +294,11 @@ func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
 	o.held = nil
 	for i := range held {
 		h := &held[i]
-		c.unhold(h)
-		if o.state < ropReading && op.InWindow(c.rcvBase, c.window) {
-			c.perform(now, o, &h.segment)
+		if o.state < ropReading && op.InWindow(c.rcvBase, c.window) && !c.perform(now, o, &h.segment) {
+			o.held = append(o.held, *h) // its frame was acknowledged: it must not be lost
+			continue
 		}
+		c.unhold(h)
 		h.data = nil
 	}
 }

@@ -140,14 +140,11 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
 
 // onBulk takes the bulk segment of a frame.
 func (s *session) onBulk(now mono.Time, i int, f *wire.Frame) bool {
-	c := s.receiver(f.Bulk.Conn)
+	c, known := s.receiver(f.Bulk.Conn)
 	if c == nil {
-		return true
+		return known
 	}
-	shuffled := 0
-	if f.Flags&wire.FlagShuffled != 0 {
-		shuffled = int(s.e.links[i].Shuffle)
-	}
+	shuffled := int(f.Shuffle)
 	b := &f.Bulk
 	s.e.links[i].forecast.learn(f)
 	if b.Kind == wire.KindReadData {
@@ -160,13 +157,18 @@ func (s *session) onBulk(now mono.Time, i int, f *wire.Frame) bool {
 	return c.onOperation(now, &g)
 }
 
-// receiver returns the connection that operations addressed to number may touch, nil if there is none (any more): they are then ignored.
-func (s *session) receiver(number uint32) *conn {
-	c := s.e.conn(ConnID(number))
+// receiver returns the connection that segments addressed to number speak of. There is none if it is over: they are then ignored; or if the
+// Accept that opens it has not arrived yet: known is then false, and they must come again.
+func (s *session) receiver(number uint32) (c *conn, known bool) {
+	c = s.e.conn(ConnID(number))
 	if c == nil || c.s != s || c.state == connLast || c.state == connIncoming {
-		return nil
+		return nil, true
 	}
-	return c
+	if c.state == connDialing {
+		s.e.Count.RejectedNoRoom++
+		return nil, false
+	}
+	return c, true
 }
 
 // onSegment takes one segment of the tail.
@@ -174,9 +176,9 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment) bool {
 	e := s.e
 	switch g.Kind {
 	case wire.KindWrite, wire.KindWriteNext, wire.KindReadRequest:
-		c := s.receiver(g.Conn)
+		c, known := s.receiver(g.Conn)
 		if c == nil {
-			return true
+			return known
 		}
 		kind := g.Kind
 		if kind == wire.KindWriteNext {
@@ -188,17 +190,19 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment) bool {
 		}
 		return c.onOperation(now, &op)
 	case wire.KindReadData:
-		if c := s.receiver(g.Conn); c != nil {
-			return c.onReadData(seqnum.Value(g.Op), g.Place, g.Data, 0)
+		c, known := s.receiver(g.Conn)
+		if c == nil {
+			return known
 		}
+		return c.onReadData(seqnum.Value(g.Op), g.Place, g.Data, 0)
 	case wire.KindAck:
 		s.onAck(now, g)
 	case wire.KindOpAck:
-		if c := s.receiver(g.Conn); c != nil {
+		if c, _ := s.receiver(g.Conn); c != nil {
 			c.onOpAck(g)
 		}
 	case wire.KindOpNak:
-		if c := s.receiver(g.Conn); c != nil && c.outstanding(seqnum.Value(g.Op)) {
+		if c, _ := s.receiver(g.Conn); c != nil && c.outstanding(seqnum.Value(g.Op)) {
 			c.complete(seqnum.Value(g.Op), Status(g.Status))
 		}
 	case wire.KindProbe:
@@ -260,7 +264,6 @@ func (s *session) onAck(now mono.Time, g *wire.Segment) {
 		}
 	}
 	if len(e.lost) > 0 {
-		p.cwndLoss(now, len(e.lost))
 		s.onLost(now, p, e.lost)
 	}
 }
@@ -271,6 +274,7 @@ func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
 	s.inFlight -= len(acked)
 	for k := range acked {
 		s.sched.Done(p.link, int(acked[k].Bytes))
+		p.doubtSize(now, acked[k].Bytes, false)
 		head := int32(acked[k].Tag)
 		for i := head; i != 0; i = e.recs.pool[i].next {
 			r := &e.recs.pool[i]
@@ -319,9 +323,14 @@ func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 	e.Count.FramesLost += uint64(len(lost))
 	e.links[p.link].count.FramesLost += uint64(len(lost))
 	p.count.Lost += uint64(len(lost))
+	carried := 0 // probes and pings may be lost for their size or because the path is dead; that says nothing of congestion
 	for k := range lost {
 		s.sched.Done(p.link, int(lost[k].Bytes))
 		head := int32(lost[k].Tag)
+		if head != 0 {
+			carried++
+			p.doubtSize(now, lost[k].Bytes, true)
+		}
 		for i := head; i != 0; i = e.recs.pool[i].next {
 			r := &e.recs.pool[i]
 			if c := e.conn(r.conn); c != nil {
@@ -329,6 +338,9 @@ func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 			}
 		}
 		e.recs.release(head)
+	}
+	if carried > 0 && p.state != PathDead {
+		p.cwnd.OnLoss(now, carried)
 	}
 }
 
@@ -440,9 +452,9 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 		c.state = connLast
 		c.forget()
 	case wire.KindAdvert, wire.KindWithdraw:
-		c := s.receiver(g.Conn)
+		c, known := s.receiver(g.Conn)
 		if c == nil {
-			return true
+			return known
 		}
 		ev := Event{Kind: EvAdvert, Conn: c.id, Advert: Advert{Name: string(g.Name), Key: regmem.Key(g.Key), Size: g.Size, Perm: regmem.Perm(g.Perm)}}
 		if g.Kind == wire.KindWithdraw {

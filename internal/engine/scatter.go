@@ -46,7 +46,7 @@ func (e *Endpoint) Forecast(i int, slots [][]byte) (n int) {
 	if p.follows == 0 || s == nil || s.state != sessionOpen {
 		return 0
 	}
-	c := s.receiver(p.conn)
+	c, _ := s.receiver(p.conn)
 	if c == nil {
 		return 0
 	}
@@ -101,7 +101,7 @@ func (e *Endpoint) HandleParts(now mono.Time, i int, head, body, rest []byte) bo
 	if f.Type != wire.TypeData || f.Flags&wire.FlagShuffled != 0 || s == nil || s.state != sessionOpen {
 		return false
 	}
-	c := s.receiver(f.Bulk.Conn)
+	c, _ := s.receiver(f.Bulk.Conn)
 	if c == nil {
 		return false
 	}

@@ -150,7 +150,7 @@ func (n *Node) Boot() {
 
 // SetLink brings link i up with an MTU.
 func (n *Node) SetLink(i, mtu int) {
-	n.E.SetLink(n.w.Now, i, engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), MAC: n.mac(i), MTU: mtu, RxSlots: n.w.opt.Slots, Shuffle: n.w.opt.Shuffle})
+	_ = n.E.SetLink(n.w.Now, i, engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), MAC: n.mac(i), MTU: mtu, RxSlots: n.w.opt.Slots, Shuffle: n.w.opt.Shuffle})
 }
 
 func (n *Node) mac(i int) [6]byte { return [6]byte{2, 0, 0, 0, byte(i), byte(n.Index + 1)} }

@@ -73,6 +73,7 @@ type Header struct {
 	Session  uint32
 	PN       uint64
 	TailLen  uint16
+	Shuffle  uint16 // with FlagShuffled: how many payload bytes stand behind the others
 }
 
 // Bulk is the bulk header (clause 2.3).
@@ -124,7 +125,7 @@ func Finish(b []byte, h *Header, tail []byte) {
 	binary.BigEndian.PutUint32(b[4:], h.Session)
 	binary.BigEndian.PutUint64(b[8:], h.PN)
 	binary.BigEndian.PutUint16(b[20:], uint16(len(tail)))
-	b[22], b[23] = 0, 0
+	binary.BigEndian.PutUint16(b[22:], h.Shuffle)
 	binary.BigEndian.PutUint32(b[16:], headSum(b, h.Flags, tail))
 }
 
@@ -200,7 +201,8 @@ func (f *Frame) decodeFixed(b []byte) error {
 	f.Session = binary.BigEndian.Uint32(b[4:])
 	f.PN = binary.BigEndian.Uint64(b[8:])
 	f.TailLen = binary.BigEndian.Uint16(b[20:])
-	if f.Flags&^uint8(flagsKnown) != 0 || b[22]|b[23] != 0 || f.Path > 63 || f.KeyEpoch != 0 {
+	f.Shuffle = binary.BigEndian.Uint16(b[22:])
+	if f.Flags&^uint8(flagsKnown) != 0 || (f.Flags&FlagShuffled != 0) != (f.Shuffle != 0) || f.Path > 63 || f.KeyEpoch != 0 {
 		return ErrReserved
 	}
 	return nil

@@ -47,6 +47,7 @@ var messages = []message{
 	{"accept", "5.1, 5.2", Segment{Kind: KindAccept, Conn: 7, From: 9, Limit: 1024, Data: []byte("ok")}, "09 00 0002 00000007 00000009 00000400 6f6b", ""},
 	{"refuse", "5.1", Segment{Kind: KindRefuse, Status: 9, Conn: 7, Data: []byte("no")}, "0a 09 0002 00000007 6e6f", ""},
 	{"close", "5.4", Segment{Kind: KindClose, Status: 11, Conn: 7}, "0b 0b 0000 00000007", ""},
+	{"close unanswered", "5.4", Segment{Kind: KindClose, Flags: CloseUnanswered, Status: 12, Conn: 7}, "0b 0c 0001 00000007", ""},
 	{"advert", "5.6", Segment{Kind: KindAdvert, Perm: 3, Conn: 7, Key: 8, Size: 9, Name: []byte("heap")}, "0c 03 0004 00000007 0000000000000008 0000000000000009 68656170", ""},
 	{"withdraw", "5.6", Segment{Kind: KindWithdraw, Conn: 7, Key: 8}, "0d 00 0000 00000007 0000000000000008", ""},
 	{"ping", "4.7", Segment{Kind: KindPing}, "0e 00 0000", ""},

@@ -1,0 +1,170 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"multiedge/internal/engine"
+)
+
+// flow keeps three writes outstanding per direction until each has sent so many data frames.
+func (r *rig) flow(c [2]engine.ConnID, dirs []int, size int, frames uint64) {
+	r.t.Helper()
+	src := pattern(1, size)
+	var key [2]engine.Op
+	var next [2]int
+	for _, i := range dirs {
+		_, k := r.export(1-i, c[1-i], size, both)
+		key[i] = engine.Op{Kind: engine.OpWrite, Key: k, Local: src}
+	}
+	r.must("the traffic", 10*time.Second, func() bool {
+		enough := true
+		for _, i := range dirs {
+			for next[i]-len(r.n[i].done) < 3 {
+				key[i].Token = uint64(next[i])
+				r.submit(i, c[i], key[i])
+				next[i]++
+			}
+			enough = enough && r.n[i].e.Count.DataFramesSent >= frames
+		}
+		return enough
+	})
+}
+
+// Clause 8.2: in two-way traffic acknowledgements ride on data frames; below one explicit frame per 100 data frames remains.
+func TestAcksPiggyback(t *testing.T) {
+	for _, profile := range []string{"default", "paper"} {
+		for _, links := range []int{1, 2} {
+			r := newRig(t, rigOptions{profile: profile, links: links})
+			r.hop = 50 * time.Microsecond
+			c := r.connect(engine.DialOptions{})
+			r.settle()
+			before := [2]engine.Counters{r.n[0].e.Count, r.n[1].e.Count}
+			r.flow(c, []int{0, 1}, 200_000, 5000)
+			for i := range r.n {
+				n := &r.n[i].e.Count
+				explicit, data := n.AcksExplicit-before[i].AcksExplicit, n.DataFramesSent-before[i].DataFramesSent
+				if explicit*100 >= data {
+					t.Errorf("%s, %d links, node %d: %d explicit acknowledgements for %d data frames sent", profile, links, i, explicit, data)
+				}
+				if n.FramesRetransmitted+n.FramesLost+n.NacksSent != 0 {
+					t.Errorf("%s, %d links, node %d: %d retransmitted, %d lost, %d nacks on a perfect network (clause 8.3)", profile, links, i, n.FramesRetransmitted, n.FramesLost, n.NacksSent)
+				}
+			}
+		}
+	}
+}
+
+// Paper section 2.1.2, clause 8.2: one-way traffic is acknowledged every so many frames.
+func TestAcksOneWay(t *testing.T) {
+	for _, c := range []struct {
+		profile     string
+		least, most float64 // data frames per frame back
+	}{{"paper", 46, 49}, {"default", 15, 17}} {
+		r := newRig(t, rigOptions{profile: c.profile})
+		conn := r.connect(engine.DialOptions{})
+		const size = 4_000_000
+		_, key := r.export(1, conn[1], size, both)
+		r.settle()
+		r.submit(0, conn[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: make([]byte, size)})
+		data, back := 0, 0
+		for end := r.now.Add(time.Second); len(r.n[0].done) == 0; r.now++ {
+			if r.now > end {
+				t.Fatalf("%s: not done within a second", c.profile)
+			}
+			for _, f := range r.take(0) { // one by one, as from a wire
+				data++
+				r.now = r.now.Add(2 * time.Microsecond)
+				r.give(1, f)
+				for _, g := range r.take(1) {
+					back++
+					r.give(0, g)
+				}
+			}
+			for _, g := range r.take(1) {
+				back++
+				r.give(0, g)
+			}
+			if len(r.n[0].done) == 0 && r.n[0].e.NextTimeout() > r.now && r.n[1].e.NextTimeout() > r.now {
+				r.now = r.now.Add(time.Microsecond)
+			}
+		}
+		if per := float64(data) / float64(back); per < c.least || per > c.most {
+			t.Errorf("%s: %d data frames and %d frames back, one per %.1f, want one per %v to %v", c.profile, data, back, per, c.least, c.most)
+		}
+	}
+}
+
+// Paper section 2.1.2: with profile paper a frame that is not the last waits up to 5 ms to be acknowledged, with default far less; clause 8.4: the last
+// one (PUSH) at most 20 µs with either.
+func TestAckDelay(t *testing.T) {
+	for _, c := range []struct {
+		profile     string
+		least, most time.Duration
+	}{{"paper", 4900 * time.Microsecond, 5200 * time.Microsecond}, {"default", 80 * time.Microsecond, 200 * time.Microsecond}} {
+		r := newRig(t, rigOptions{profile: c.profile})
+		conn := r.connect(engine.DialOptions{})
+		_, key := r.export(1, conn[1], 100_000, both)
+		r.settle()
+		r.rest(20 * time.Millisecond)
+		op := engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: make([]byte, 100_000)}
+		r.submit(0, conn[0], op)
+		first := r.take(0)[0] // the first frame of many: no PUSH
+		r.give(1, first)
+		start := r.now
+		var waited time.Duration
+		for r.now < start.Add(20*time.Millisecond) && waited == 0 {
+			for _, f := range r.take(1) {
+				if len(kinds(f.b)) > 0 {
+					waited = r.now.Sub(start)
+				}
+			}
+			r.now = r.now.Add(10 * time.Microsecond)
+		}
+		if waited < c.least || waited > c.most {
+			t.Errorf("%s: a frame without PUSH was acknowledged after %v, want %v to %v", c.profile, waited, c.least, c.most)
+		}
+
+		r = newRig(t, rigOptions{profile: c.profile})
+		conn = r.connect(engine.DialOptions{})
+		_, key = r.export(1, conn[1], 8, both)
+		r.settle()
+		r.submit(0, conn[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: make([]byte, 8)})
+		start = r.now
+		r.must("a lone write", time.Second, r.all(0, 1))
+		if took := r.now.Sub(start); took > 2*r.hop+25*time.Microsecond {
+			t.Errorf("%s: a lone write took %v, want a round trip of %v and 20 µs", c.profile, took, 2*r.hop)
+		}
+	}
+}
+
+// Clause 8.4: an application that answers at once carries the acknowledgement: request and reply need no explicit one.
+func TestPingPongPiggybacks(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	_, k0 := r.export(0, c[0], 8, both)
+	_, k1 := r.export(1, c[1], 8, both)
+	r.settle()
+	keys := [2]engine.Op{{Key: k1}, {Key: k0}}
+	before := [2]engine.Counters{r.n[0].e.Count, r.n[1].e.Count}
+	const turns = 500
+	var sent [2]uint64
+	send := func(i int) {
+		r.submit(i, c[i], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: sent[i], Key: keys[i].Key, Local: []byte("pingpong")})
+		sent[i]++
+	}
+	send(0)
+	r.must("ping-pong", 5*time.Second, func() bool {
+		for i := range 2 {
+			if _, ok := r.n[i].e.TakeNotify(c[i]); ok {
+				send(i)
+			}
+		}
+		return sent[0] >= turns
+	})
+	for i := range 2 {
+		if n := r.n[i].e.Count.AcksExplicit - before[i].AcksExplicit; n > turns/100 {
+			t.Errorf("node %d sent %d explicit acknowledgements in %d turns", i, n, turns)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+)
+
+// pipe joins two engines without copies of its own beyond gathering a frame, and without allocations, so that what is measured is the engine.
+type pipe struct {
+	e     [2]*engine.Endpoint
+	batch [2]*engine.Batch
+	c     [2]engine.ConnID
+	now   mono.Time
+	buf   []byte
+	done  int
+	bad   int
+	op    engine.Op
+}
+
+const pipeMemory = 1 << 20
+
+func newPipe(t testing.TB, mtu, links int) *pipe {
+	r := newRig(t, rigOptions{mtu: mtu, links: links})
+	c := r.connect(engine.DialOptions{})
+	_, key := r.export(1, c[1], pipeMemory, both)
+	r.settle()
+	r.rest(2 * time.Second)
+	p := &pipe{c: c, now: r.now, buf: make([]byte, 0, 1<<17), op: engine.Op{Key: key}}
+	for i := range r.n {
+		p.e[i], p.batch[i] = r.n[i].e, r.n[i].batch
+	}
+	return p
+}
+
+// step moves what both engines have to send and takes their events. The clock advances by what a frame might take.
+func (p *pipe) step() {
+	p.now += 5000
+	for i := range p.e {
+		if p.e[i].NextTimeout() <= p.now {
+			p.e[i].HandleTimeout(p.now)
+		}
+		for p.e[i].PollTransmit(p.now, p.batch[i]) > 0 {
+			for k := range p.batch[i].Frames {
+				f := &p.batch[i].Frames[k]
+				p.buf = append(append(append(p.buf[:0], f.Head...), f.Bulk...), f.Tail...)
+				p.e[1-i].HandleFrame(p.now, f.Link, p.buf)
+			}
+			p.batch[i].Reset()
+		}
+		var ev engine.Event
+		for p.e[i].PollEvent(&ev) {
+			switch ev.Kind {
+			case engine.EvComplete:
+				p.done++
+				if ev.Status != engine.OK {
+					p.bad++
+				}
+			case engine.EvNotify:
+				for ok := true; ok; {
+					_, ok = p.e[i].TakeNotify(ev.Conn)
+				}
+			}
+		}
+	}
+}
+
+// do runs n operations with up to depth outstanding.
+func (p *pipe) do(n, depth int) {
+	want := p.done + n
+	for left := n; p.done < want; {
+		for left > 0 && left+p.done > want-depth && p.e[0].Submit(p.now, p.c[0], &p.op) {
+			left--
+		}
+		p.step()
+	}
+}
+
+var shapes = []struct {
+	name  string
+	kind  engine.OpKind
+	flags engine.OpFlags
+	size  int
+	depth int
+}{
+	{"write of 8 B", engine.OpWrite, 0, 8, 64},
+	{"write of 8 B, notify", engine.OpWrite, engine.Notify, 8, 64},
+	{"write of 8 B, one at a time", engine.OpWrite, engine.Notify, 8, 1},
+	{"write of 64 KiB", engine.OpWrite, engine.Notify, 64 << 10, 4},
+	{"read of 8 B", engine.OpRead, 0, 8, 64},
+	{"read of 64 KiB", engine.OpRead, 0, 64 << 10, 4},
+	{"fenced write of 1 KiB", engine.OpWrite, engine.BackwardFence | engine.ForwardFence, 1 << 10, 64},
+}
+
+// No allocation per operation nor per frame once rings and pools have their size.
+func TestAllocations(t *testing.T) {
+	for _, c := range []struct{ mtu, links int }{{1500, 1}, {9000, 4}} {
+		p := newPipe(t, c.mtu, c.links)
+		for _, s := range shapes {
+			p.op.Kind, p.op.Flags, p.op.Local = s.kind, s.flags, make([]byte, s.size)
+			warm, each := 4000, 200
+			if s.size > 1<<12 {
+				warm, each = 200, 20
+			}
+			p.do(warm, s.depth)
+			frames := p.e[0].Count.FramesSent + p.e[1].Count.FramesSent
+			const runs = 5
+			allocs := testing.AllocsPerRun(runs, func() { p.do(each, s.depth) })
+			frames = p.e[0].Count.FramesSent + p.e[1].Count.FramesSent - frames
+			// A hello a second per link is allowed its buffer; this takes milliseconds of virtual time.
+			if allocs > 0 || frames == 0 {
+				t.Errorf("MTU %d, %d links, %s: %v allocations per %d operations (%d frames)", c.mtu, c.links, s.name, allocs, each, frames/(runs+1))
+			}
+		}
+		if p.bad != 0 {
+			t.Errorf("%d operations failed", p.bad)
+		}
+	}
+}
+
+func BenchmarkEngines(b *testing.B) {
+	for _, s := range shapes {
+		b.Run(s.name, func(b *testing.B) {
+			p := newPipe(b, 9000, 1)
+			p.op.Kind, p.op.Flags, p.op.Local = s.kind, s.flags, make([]byte, s.size)
+			p.do(2000, s.depth)
+			frames := p.e[0].Count.FramesSent + p.e[1].Count.FramesSent
+			b.SetBytes(int64(s.size))
+			b.ReportAllocs()
+			b.ResetTimer()
+			p.do(b.N, s.depth)
+			frames = p.e[0].Count.FramesSent + p.e[1].Count.FramesSent - frames
+			b.ReportMetric(float64(frames)/b.Elapsed().Seconds(), "frames/s")
+			b.ReportMetric(float64(frames)/float64(b.N), "frames/op")
+		})
+	}
+}

@@ -1,0 +1,340 @@
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+	"multiedge/internal/wire"
+)
+
+// stream keeps two writes outstanding from node 0 to node 1 and notes when they complete.
+type stream struct {
+	*rig
+	c        [2]engine.ConnID
+	op       engine.Op
+	mem, src []byte
+	next     uint64
+	last     mono.Time // latest completion
+	worst    time.Duration
+	seen     int
+}
+
+const streamOp = 32 << 10
+
+func newStream(r *rig, c [2]engine.ConnID) *stream {
+	s := &stream{rig: r, c: c, src: pattern(9, 8*streamOp)}
+	s.mem, s.op.Key = r.export(1, c[1], 8*streamOp, both)
+	s.op.Kind = engine.OpWrite
+	s.last = r.now
+	r.hop = 500 * time.Microsecond // bounds the rate, and so what a virtual second costs
+	return s
+}
+
+// run keeps the stream going until cond holds; false if that takes longer than limit.
+func (s *stream) run(limit time.Duration, cond func() bool) bool {
+	return s.until(limit, func() bool {
+		if n := len(s.n[0].done); n != s.seen {
+			s.seen, s.last = n, s.now
+		}
+		s.worst = max(s.worst, s.now.Sub(s.last))
+		for int(s.next)-s.seen < 2 {
+			k := int(s.next%8) * streamOp
+			s.op.Token, s.op.Off, s.op.Local = s.next, uint64(k), s.src[k:k+streamOp]
+			s.submit(0, s.c[0], s.op)
+			s.next++
+		}
+		return cond()
+	})
+}
+
+// for time runs for a fixed virtual time and fails if nothing completes for longer than patience.
+func (s *stream) forTime(d, patience time.Duration) {
+	s.t.Helper()
+	s.worst, s.last = 0, s.now
+	end := s.now.Add(d)
+	s.run(d, func() bool { return s.now >= end })
+	if s.worst > patience {
+		s.t.Errorf("nothing completed for %v, want at most %v", s.worst, patience)
+	}
+}
+
+// finish completes what is outstanding and checks it.
+func (s *stream) finish() {
+	s.t.Helper()
+	s.must("what is outstanding", 5*time.Second, s.all(0, int(s.next)))
+	for tok, st := range s.n[0].done {
+		if st != engine.OK {
+			s.t.Fatalf("operation %d ended with %v", tok, st)
+		}
+	}
+	if !bytes.Equal(s.mem, s.src) {
+		s.t.Error("memory differs")
+	}
+}
+
+// perLink counts the bytes that carry payload from node 0, by link.
+func (r *rig) perLink() (n [2]uint64) {
+	for _, l := range r.n[0].e.Snapshot(r.now).Links {
+		n[l.Number] = l.Counters.BytesSent
+	}
+	return n
+}
+
+// stallLimit is what the fault table allows: max(3 probe timeouts, 200 ms), and a probe timeout until the judgement falls.
+const stallLimit = 200*time.Millisecond + 30*time.Millisecond
+
+// One of two links is cut under load, in one direction or both: the stall is bounded, the rest goes over the other link, and within 2 s of healing
+// the link is used again (faults.md, clause 9.1).
+func TestLinkCut(t *testing.T) {
+	for _, link := range []int{0, 1} {
+		for _, c := range []struct {
+			name string
+			dir  [2]bool // frames from node i are lost
+		}{{"both", [2]bool{true, true}}, {"forward", [2]bool{true, false}}, {"backward", [2]bool{false, true}}} {
+			t.Run(fmt.Sprintf("link=%d,%s", link, c.name), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, rigOptions{links: 2, mtu: 9000})
+				r.hop = 500 * time.Microsecond
+				s := newStream(r, r.connect(engine.DialOptions{}))
+				r.settle()
+				s.forTime(50*time.Millisecond, 20*time.Millisecond)
+				before := r.perLink()
+				if before[0] < 3e5 || before[1] < 3e5 {
+					t.Fatalf("bytes by link before the cut: %v", before)
+				}
+				cut, lost := true, 0
+				r.pass = func(from int, f *flight) bool {
+					if cut && f.link == link && c.dir[from] {
+						lost++
+						return false
+					}
+					return true
+				}
+				s.forTime(500*time.Millisecond, stallLimit)
+				if lost == 0 {
+					t.Fatal("nothing was lost")
+				}
+				// While the link is dark, the other one carries the load.
+				before = r.perLink()
+				s.forTime(200*time.Millisecond, stallLimit)
+				if n := r.perLink()[1-link] - before[1-link]; n < 2e6 {
+					t.Errorf("the good link carried %d bytes in 200 ms", n)
+				}
+				cut = false
+				healed := r.now
+				s.forTime(time.Second, stallLimit)
+				s.forTime(900*time.Millisecond, 50*time.Millisecond)
+				before = r.perLink()
+				s.forTime(50*time.Millisecond, 20*time.Millisecond)
+				if n := r.perLink()[link] - before[link]; n < 15e4 {
+					t.Errorf("%v after healing the link carries %d bytes in 50 ms", r.now.Sub(healed), n)
+				}
+				s.finish()
+			})
+		}
+	}
+}
+
+// All links dark for a while, shorter than the dead time: the same connection goes on.
+func TestAllLinksOff(t *testing.T) {
+	r := newRig(t, rigOptions{links: 2})
+	r.hop = 500 * time.Microsecond
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	s.forTime(20*time.Millisecond, 20*time.Millisecond)
+	off := false
+	r.pass = func(int, *flight) bool { return !off }
+	for range 2 {
+		off = true
+		s.forTime(2*time.Second, 3*time.Second)
+		off = false
+		start := r.now
+		n := s.seen
+		if !s.run(2*time.Second, func() bool { return s.seen > n }) {
+			t.Fatal("nothing completes within 2 s of the links' return")
+		}
+		if took := r.now.Sub(start); took > 300*time.Millisecond {
+			t.Errorf("the first completion came %v after the links' return", took)
+		}
+		s.forTime(100*time.Millisecond, 50*time.Millisecond)
+	}
+	s.finish()
+}
+
+// A link that its own node knows to be down is left at once, and used again when it is back.
+func TestRemoveAndSetLink(t *testing.T) {
+	for _, node := range []int{0, 1} {
+		t.Run(fmt.Sprint("node=", node), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, rigOptions{links: 2, mtu: 9000})
+			r.hop = 500 * time.Microsecond
+			s := newStream(r, r.connect(engine.DialOptions{}))
+			r.settle()
+			s.forTime(50*time.Millisecond, 20*time.Millisecond)
+			down := false
+			r.pass = func(_ int, f *flight) bool { return !down || f.link != 1 }
+			down = true
+			r.n[node].e.RemoveLink(r.now, 1)
+			patience := stallLimit
+			if node == 0 {
+				patience = 50 * time.Millisecond // this end needs not find out; the other loses some acknowledgements
+			}
+			s.forTime(500*time.Millisecond, patience)
+			for _, l := range r.n[node].e.Snapshot(r.now).Links {
+				if l.Number == 1 && l.Up {
+					t.Error("the link is up in the snapshot")
+				}
+			}
+			before := r.perLink()
+			s.forTime(100*time.Millisecond, 20*time.Millisecond)
+			if n := r.perLink()[1] - before[1]; node == 0 && n != 0 {
+				t.Errorf("%d bytes were sent on the link that is gone", n)
+			}
+			down = false
+			r.n[node].e.SetLink(r.now, 1, engine.LinkConfig{Name: "edge1", MAC: macOf(node, 1), MTU: 9000, RxSlots: 256})
+			s.forTime(1900*time.Millisecond, stallLimit)
+			before = r.perLink()
+			s.forTime(50*time.Millisecond, 20*time.Millisecond)
+			if n := r.perLink()[1] - before[1]; n < 15e4 {
+				t.Errorf("the link that is back carries %d bytes in 50 ms", n)
+			}
+			s.finish()
+		})
+	}
+}
+
+// The only link goes and comes back within the dead time: the connection waits for it.
+func TestOnlyLinkReturns(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	r.hop = 500 * time.Microsecond
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	s.forTime(20*time.Millisecond, 20*time.Millisecond)
+	r.n[0].e.RemoveLink(r.now, 0)
+	s.forTime(3*time.Second, 4*time.Second)
+	r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(0, 0), MTU: 1500, RxSlots: 256})
+	start := r.now
+	n := s.seen
+	if !s.run(2*time.Second, func() bool { return s.seen > n }) {
+		t.Fatal("nothing completes within 2 s of the link's return")
+	}
+	t.Logf("first completion %v after the link's return", r.now.Sub(start))
+	s.finish()
+}
+
+// pathMTU is the frame size in use from node i on a link.
+func (r *rig) pathMTU(i, link int) int {
+	for _, p := range r.n[i].e.Snapshot(r.now).Peers {
+		for _, q := range p.Paths {
+			if q.Link == link {
+				return q.MTU
+			}
+		}
+	}
+	return 0
+}
+
+// narrow drops frames longer than size bytes behind the Ethernet header.
+func (r *rig) narrow(size int) {
+	r.pass = func(_ int, f *flight) bool { return len(f.b)-wire.EthLen <= size }
+}
+
+// Clause 9.2: frames grow to what both ends and everything between them carry, found by probing; nothing hangs meanwhile.
+func TestFrameSize(t *testing.T) {
+	for _, c := range []struct{ a, b, path, want int }{
+		{1500, 1500, 65535, 1500}, {9000, 9000, 65535, 9000}, {9000, 1500, 65535, 1500}, {1500, 9000, 65535, 1500}, {65535, 65535, 65535, 65535},
+		{9000, 9000, 1500, 1500}, {9000, 9000, 8999, 8192}, {65535, 65535, 9000, 9000}, {9000, 4000, 2000, 1500}, {4000, 4000, 65535, 4000}, {640, 9000, 65535, 640},
+		{1500, 1500, 1400, 1280}, {9000, 9000, 1280, 1280}, {1500, 1500, 700, 640},
+	} {
+		t.Run(fmt.Sprintf("a=%d,b=%d,path=%d", c.a, c.b, c.path), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, rigOptions{mtu: c.a})
+			r.boot(1, 1, rigOptions{mtu: c.b})
+			r.narrow(c.path)
+			s := newStream(r, r.connect(engine.DialOptions{}))
+			if !s.run(2*time.Second, func() bool { return s.seen > 0 }) {
+				t.Fatal("nothing completes within 2 s")
+			}
+			s.forTime(time.Second, time.Second)
+			for i := range r.n {
+				if got := r.pathMTU(i, 0); got != c.want {
+					t.Errorf("node %d uses frames of %d bytes, want %d", i, got, c.want)
+				}
+			}
+			s.finish()
+		})
+	}
+}
+
+// A path that silently carries less than it did (a route moved, a tunnel appeared) must not hang what is on its way.
+func TestFrameSizeShrinks(t *testing.T) {
+	r := newRig(t, rigOptions{mtu: 9000})
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	r.settle()
+	if got := r.pathMTU(0, 0); got != 9000 {
+		t.Fatalf("frames of %d bytes at first", got)
+	}
+	s.forTime(20*time.Millisecond, 10*time.Millisecond)
+	r.narrow(1500)
+	n := s.seen
+	if !s.run(2*time.Second, func() bool { return s.seen > n+8 }) {
+		t.Fatal("nothing completes within 2 s of the path's narrowing")
+	}
+	s.finish()
+}
+
+// A peer whose interface is set to a larger MTU later gets larger frames, a smaller one smaller frames, without another dial.
+func TestFrameSizeFollowsPeer(t *testing.T) {
+	r := newRig(t, rigOptions{mtu: 9000})
+	r.boot(1, 1, rigOptions{mtu: 1500})
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	r.settle()
+	for _, mtu := range []int{9000, 1500, 4000} {
+		r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: mtu, RxSlots: 256})
+		s.forTime(2*time.Second, 300*time.Millisecond)
+		for i := range r.n {
+			if got := r.pathMTU(i, 0); got != mtu {
+				t.Errorf("node %d uses frames of %d bytes, want %d", i, got, mtu)
+			}
+		}
+	}
+	s.finish()
+}
+
+// A dial may choose its session's scheduler; static weights then hold whatever the endpoint's own scheduler is.
+func TestSessionScheduler(t *testing.T) {
+	r := newRig(t, rigOptions{links: 2})
+	for i := range r.n {
+		r.n[i].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(i, 0), MTU: 1500, RxSlots: 256, Weight: 4})
+	}
+	r.hop = 500 * time.Microsecond
+	s := newStream(r, r.connect(engine.DialOptions{Scheduler: "wsrr"}))
+	r.settle()
+	before := r.perLink()
+	s.forTime(100*time.Millisecond, 20*time.Millisecond)
+	after := r.perLink()
+	ratio := float64(after[0]-before[0]) / float64(after[1]-before[1])
+	if ratio < 3.5 || ratio > 4.5 {
+		t.Errorf("weights 4:1, bytes by link %.2f:1", ratio)
+	}
+	s.finish()
+}
+
+// Clause 2.6: a receiver that changes what it announces must not misplace frames that are on their way.
+func TestShuffleChanges(t *testing.T) {
+	r := newRig(t, rigOptions{shuffle: 78, mtu: 9000})
+	r.hop = 500 * time.Microsecond
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	r.settle()
+	s.forTime(10*time.Millisecond, 10*time.Millisecond)
+	for _, h := range []uint16{0, 78, 64, 0} {
+		r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256, Shuffle: h})
+		s.forTime(100*time.Millisecond, 60*time.Millisecond)
+		s.finish()
+		clear(s.mem)
+	}
+	s.forTime(20*time.Millisecond, 20*time.Millisecond)
+	s.finish()
+}

@@ -1,0 +1,205 @@
+package engine_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/wire"
+)
+
+// Clause 4.6: operations on a restarted peer fail within one round trip of contact, nothing of the old epoch reaches the new one, and a new connection works.
+func TestPeerRestarts(t *testing.T) {
+	for _, links := range []int{1, 2} {
+		o := rigOptions{links: links}
+		r := newRig(t, o)
+		c := r.connect(engine.DialOptions{})
+		_, key := r.export(1, c[1], 100_000, both)
+		r.settle()
+		var old []flight
+		r.pass = func(from int, f *flight) bool {
+			if from == 0 {
+				old = append(old, flight{f.link, bytes.Clone(f.b)})
+			}
+			return true
+		}
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 0, Key: key, Local: pattern(1, 100_000)})
+		r.must("a write before the restart", time.Second, r.all(0, 1))
+		for i := range 8 {
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: uint64(1 + i), Key: key, Off: uint64(i), Local: []byte{1}})
+		}
+		r.submit(0, c[0], engine.Op{Kind: engine.OpRead, Token: 9, Key: key, Local: make([]byte, 5000)})
+
+		r.boot(1, 2, o)
+		// In the new process memory stands under the very key of the old one, for the very same connection number: worse than chance would have it.
+		mem, again := r.export(1, c[1], 100_000, both)
+		if again != key {
+			t.Fatalf("key %v, want %v again", again, key)
+		}
+		start := r.now
+		r.must("the old operations fail", time.Second, r.all(0, 10))
+		if took, rtt := r.now.Sub(start), 2*r.hop; took > rtt {
+			t.Errorf("%d links: they took %v, want a round trip of %v", links, took, rtt)
+		}
+		for i := range 9 {
+			r.wantStatus(0, uint64(1+i), engine.StatusPeerDown)
+		}
+		if ev, over := r.n[0].closed[c[0]]; !over || ev.Status != engine.StatusPeerDown {
+			t.Errorf("the connection ended with %v (%v), want %v", ev.Status, over, engine.StatusPeerDown)
+		}
+		if r.n[0].e.Submit(r.now, c[0], &engine.Op{Kind: engine.OpWrite, Key: key, Local: []byte{1}}) {
+			t.Error("the dead connection takes operations")
+		}
+		c = r.connect(engine.DialOptions{})
+		for _, f := range old { // also once a session of the new epoch exists
+			if typeOf(f.b) == wire.TypeData {
+				r.give(1, f)
+			}
+		}
+		r.rest(10 * time.Millisecond)
+		if !bytes.Equal(mem, make([]byte, len(mem))) {
+			t.Errorf("%d links: bytes of the old epoch were written", links)
+		}
+		if len(r.n[0].closed) != 1 || len(r.n[1].closed) != 0 {
+			t.Error("frames of the old session ended the new one")
+		}
+		r.echoWorks(c)
+	}
+}
+
+// Both ends have operations outstanding when one restarts and dials anew: its Init ends the old session (clause 4.5).
+func TestPeerRestartsAndDials(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	_, key := r.export(1, c[1], 8, both)
+	cut := true
+	r.pass = func(from int, f *flight) bool { return !cut || from != 0 }
+	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: []byte("abcdefgh")})
+	r.rest(10 * time.Millisecond)
+	r.boot(1, 2, rigOptions{})
+	r.n[0].e.Listen("back")
+	if _, err := r.n[1].e.Dial(r.now, "node0", "back", engine.DialOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cut = false
+	incoming := false
+	r.must("the request of the restarted peer", 2*time.Second, func() bool {
+		for _, ev := range r.n[0].events {
+			incoming = incoming || ev.Kind == engine.EvIncoming
+		}
+		return incoming
+	})
+	r.wantStatus(0, 1, engine.StatusPeerDown)
+	up, down := 0, 0
+	for _, ev := range r.n[0].events {
+		switch ev.Kind {
+		case engine.EvPeerDown:
+			down++
+		case engine.EvPeerUp:
+			up++
+		}
+	}
+	if up != 1 || down != 1 {
+		t.Errorf("%d peer-up and %d peer-down events, want one each", up, down)
+	}
+}
+
+// Clause 4.5: both dial at once, with any frame of the set-up lost; one session results and both connections open.
+func TestBothDialAtOnce(t *testing.T) {
+	for lose := -1; lose < 8; lose++ {
+		r := newRig(t, rigOptions{})
+		r.rest(5 * time.Millisecond)
+		n := 0
+		r.pass = func(_ int, f *flight) bool {
+			if k := typeOf(f.b); k == wire.TypeInit || k == wire.TypeInitAck {
+				n++
+				return n-1 != lose
+			}
+			return true
+		}
+		for i := range 2 {
+			r.n[i].e.Listen("x")
+			if _, err := r.n[i].e.Dial(r.now, []string{"node1", "node0"}[i], "x", engine.DialOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var up, answered [2]int
+		r.must("both connections", 3*time.Second, func() bool {
+			for i := range 2 {
+				for ; answered[i] < len(r.n[i].events); answered[i]++ {
+					switch ev := r.n[i].events[answered[i]]; ev.Kind {
+					case engine.EvIncoming:
+						r.n[i].e.Accept(r.now, ev.Conn, nil)
+					case engine.EvConnected:
+						up[i]++
+					}
+				}
+			}
+			return up[0] == 2 && up[1] == 2
+		})
+		for i := range 2 {
+			if z := r.n[i].e.TableSizes(); z.Sessions != 1 || z.Numbers != 1 || len(r.n[i].closed) != 0 {
+				t.Errorf("set-up frame %d lost: node %d has %+v", lose, i, z)
+			}
+		}
+	}
+}
+
+// Clause 4.6 the other way: a Reset from elsewhere, or for another number, ends nothing.
+func TestForgedReset(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	var number uint32
+	r.pass = func(from int, f *flight) bool {
+		var fr wire.Frame
+		if from == 0 && fr.Decode(f.b[wire.EthLen:]) == nil && fr.Type == wire.TypeData {
+			number = fr.Session
+		}
+		return true
+	}
+	r.echoWorks(c)
+	forge := func(mac [6]byte, session uint32) {
+		b := make([]byte, wire.TailStart)
+		dst := macOf(0, 0)
+		copy(b, dst[:])
+		copy(b[6:], mac[:])
+		b[12], b[13] = 0x88, 0xB5
+		reset := wire.Reset{Session: session, Epoch: 7}
+		tail := reset.AppendTo(nil)
+		wire.Finish(b[wire.EthLen:], &wire.Header{Type: wire.TypeReset}, tail)
+		r.give(0, flight{0, append(b, tail...)})
+	}
+	forge([6]byte{2, 9, 9, 9, 9, 9}, number)
+	forge(macOf(1, 0), number+1)
+	if len(r.n[0].closed) != 0 {
+		t.Fatal("a reset that does not concern the session ended it")
+	}
+	r.echoWorks(c)
+}
+
+// A million strangers' hellos leave no room in the table of peers; a real peer must connect all the same (faults.md, adversary).
+func TestHelloFlood(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	body := wire.Hello{Epoch: 1, RxSlots: 256, MTU: 1500, Name: []byte("stranger")}
+	head := make([]byte, wire.TailStart)
+	for i := range 6 {
+		head[i] = 0xff
+	}
+	copy(head[6:], []byte{2, 7, 7, 7, 7, 7})
+	head[12], head[13] = 0x88, 0xB5
+	r.pass = func(int, *flight) bool { return false } // the real peer's first hellos are lost
+	r.rest(time.Millisecond)
+	for i := range 10_000 {
+		body.Node = [8]byte{9, 9, byte(i >> 16), byte(i >> 8), byte(i), 1, 1, 1}
+		tail := body.AppendTo(nil)
+		wire.Finish(head[wire.EthLen:], &wire.Header{Type: wire.TypeHello}, tail)
+		r.n[0].e.HandleFrame(r.now, 0, append(bytes.Clone(head), tail...))
+	}
+	r.pass = nil
+	start := r.now
+	r.echoWorks(r.connect(engine.DialOptions{}))
+	if took := r.now.Sub(start); took > time.Second {
+		t.Errorf("connecting took %v", took)
+	}
+}
