@@ -11,7 +11,7 @@ import (
 	"multiedge/internal/wire"
 )
 
-// stream keeps two writes outstanding from node 0 to node 1 and notes when they complete.
+// stream keeps some writes outstanding from node 0 to node 1 and notes when they complete.
 type stream struct {
 	*rig
 	c        [2]engine.ConnID
@@ -20,13 +20,14 @@ type stream struct {
 	next     uint64
 	last     mono.Time // latest completion
 	worst    time.Duration
+	depth    int // operations outstanding
 	seen     int
 }
 
 const streamOp = 32 << 10
 
 func newStream(r *rig, c [2]engine.ConnID) *stream {
-	s := &stream{rig: r, c: c, src: pattern(9, 8*streamOp)}
+	s := &stream{rig: r, c: c, depth: 2, src: pattern(9, 8*streamOp)}
 	s.mem, s.op.Key = r.export(1, c[1], 8*streamOp, both)
 	s.op.Kind = engine.OpWrite
 	s.last = r.now
@@ -41,7 +42,7 @@ func (s *stream) run(limit time.Duration, cond func() bool) bool {
 			s.seen, s.last = n, s.now
 		}
 		s.worst = max(s.worst, s.now.Sub(s.last))
-		for int(s.next)-s.seen < 2 {
+		for int(s.next)-s.seen < s.depth {
 			k := int(s.next%8) * streamOp
 			s.op.Token, s.op.Off, s.op.Local = s.next, uint64(k), s.src[k:k+streamOp]
 			s.submit(0, s.c[0], s.op)
@@ -283,6 +284,33 @@ func TestFrameSizeShrinks(t *testing.T) {
 		t.Fatal("nothing completes within 2 s of the path's narrowing")
 	}
 	s.finish()
+}
+
+// A burst of losses says nothing of the frame size for long: the path is back at its size soon after (faults.md: bursts of 3 to 64).
+func TestFrameSizeSurvivesBursts(t *testing.T) {
+	for k, burst := range []int{3, 5, 20, 64, 200, 20, 64, 200} {
+		// The fixed window of profile paper lets the whole burst be on its way at once.
+		r := newRig(t, rigOptions{mtu: 9000, profile: []string{"default", "paper"}[k/5]})
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		s.depth = 16 // dozens of large frames on their way
+		s.forTime(300*time.Millisecond, 20*time.Millisecond)
+		left := burst
+		r.pass = func(from int, f *flight) bool {
+			if from == 0 && left > 0 && carries(f.b, wire.KindWrite) { // probes of the path are seldom in a burst
+				left--
+				return false
+			}
+			return true
+		}
+		if !s.run(3*time.Second, func() bool { return left == 0 }) {
+			t.Fatalf("burst of %d: %d of its frames were not even sent in 3 s", burst, left)
+		}
+		s.forTime(500*time.Millisecond, 100*time.Millisecond)
+		if got := r.pathMTU(0, 0); got != 9000 {
+			t.Errorf("case %d: half a second after %d frames in a row were lost, frames of %d bytes are in use, want 9000 again", k, burst, got)
+		}
+		s.finish()
+	}
 }
 
 // A peer whose interface is set to a larger MTU later gets larger frames, a smaller one smaller frames, without another dial.

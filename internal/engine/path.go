@@ -172,6 +172,20 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("%v -> %v: %s", from, st, why)})
 }
 
+// reportSize says when a path carries less than its link: somebody's MTU is set too small.
+func (p *txPath) reportSize() {
+	e := p.s.e
+	own, peer := e.links[p.link].MTU, p.s.peer.remote[p.number].mtu
+	if p.mtu >= own {
+		return
+	}
+	why := fmt.Sprintf("a device between drops larger ones, although both ends are set to %d", own)
+	if peer < own {
+		why = fmt.Sprintf("the peer's link has MTU %d and ours %d; set both to the same", peer, own)
+	}
+	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("frames of %d bytes: %s", p.mtu, why)})
+}
+
 func (p *txPath) startSizeProbe(now mono.Time, size int) {
 	p.target, p.tries, p.probeAt = 0, 0, mono.Never
 	if size > p.mtu {
@@ -255,15 +269,15 @@ const bigLostMost = 4
 // doubtSize follows the fate of large frames (clause 9.2): a path that drops them silently still answers pings.
 func (p *txPath) doubtSize(now mono.Time, bytes uint32, lost bool) {
 	smaller := smallerFrame(p.frameLimit())
-	if smaller == 0 || int(bytes)-wire.EthLen <= smaller {
-		return
+	if size := int(bytes) - wire.EthLen; smaller == 0 || size <= smaller || size > p.frameLimit() {
+		return // of a size that proves nothing, or not in use any more
 	}
 	if !lost {
 		p.bigLost = 0
 		return
 	}
 	if p.bigLost++; p.bigLost >= bigLostMost && p.usable() {
-		was := p.mtu
+		was := max(p.mtu, p.target)
 		p.bigLost, p.mtu = 0, smaller
 		p.startSizeProbe(now, was)
 	}
@@ -292,6 +306,7 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 	if size := int(uint32(nonce)); size != 0 {
 		if size == p.target && size <= p.limit() {
 			p.mtu, p.target, p.probeAt = size, 0, mono.Never
+			p.reportSize()
 		}
 		return
 	}

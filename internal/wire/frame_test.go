@@ -44,6 +44,9 @@ func TestFrameLayout(t *testing.T) {
 		{"bulk", build(Header{Type: TypeData, Flags: FlagPayloadSum, Session: 9, PN: 1}, theBulk(), []byte("payload!"), ping),
 			"11 00 00 03 00000009 0000000000000001 4377eb34 0004 0000" +
 				"01 3f 0008 21222324 31323334 41424344 5152535455565758 6162636465666768 71727374 f1c7e9e8" + hex.EncodeToString([]byte("payload!")) + "0e000000"},
+		{"bulk shuffled", build(Header{Type: TypeData, Flags: FlagPayloadSum | FlagShuffled, Shuffle: 78, Session: 9, PN: 1}, theBulk(), []byte("payload!"), ping),
+			"11 00 00 07 00000009 0000000000000001 ad842510 0004 004e" +
+				"01 3f 0008 21222324 31323334 41424344 5152535455565758 6162636465666768 71727374 f1c7e9e8" + hex.EncodeToString([]byte("payload!")) + "0e000000"},
 		{"hello", build(Header{Type: TypeHello, Path: 63}, nil, nil, unhex(t, goldenHello)), "12 00 3f 00 00000000 0000000000000000 3045943d 001e 0000" + goldenHello},
 	} {
 		if want := unhex(t, c.golden); !bytes.Equal(c.frame, want) {
@@ -57,7 +60,7 @@ func TestFrameLayout(t *testing.T) {
 
 func TestFrameRoundTrip(t *testing.T) {
 	var f Frame
-	b := build(Header{Type: TypeData, Flags: FlagPayloadSum | FlagShuffled, Path: 63, Session: 9, PN: ^uint64(0)}, theBulk(), []byte("payload!"), ping)
+	b := build(Header{Type: TypeData, Flags: FlagPayloadSum | FlagShuffled, Shuffle: 78, Path: 63, Session: 9, PN: ^uint64(0)}, theBulk(), []byte("payload!"), ping)
 	padded := append(append([]byte(nil), b...), make([]byte, 30)...) // clause 2.4: Ethernet padding is ignored
 	for _, b := range [][]byte{b, padded} {
 		if err := f.Decode(b); err != nil {
@@ -65,7 +68,7 @@ func TestFrameRoundTrip(t *testing.T) {
 		}
 		want := theBulk()
 		want.Len = 8
-		if f.PN != ^uint64(0) || f.Path != 63 || f.Session != 9 || f.Flags != FlagBulk|FlagPayloadSum|FlagShuffled || f.Bulk != *want ||
+		if f.PN != ^uint64(0) || f.Path != 63 || f.Session != 9 || f.Shuffle != 78 || f.Flags != FlagBulk|FlagPayloadSum|FlagShuffled || f.Bulk != *want ||
 			string(f.Payload) != "payload!" || !bytes.Equal(f.Tail, ping) || !f.PayloadIntact() {
 			t.Errorf("decoded %+v", f)
 		}
@@ -130,8 +133,9 @@ func TestFrameRefused(t *testing.T) {
 		{"path 64", "1.2", change(2, 64, false), ErrReserved},
 		{"flag 4", "2.2", change(3, 0x10, false), ErrReserved},
 		{"flag 7", "2.2", change(3, 0x80, false), ErrReserved},
-		{"byte 22", "2.2", change(22, 1, false), ErrReserved},
-		{"byte 23", "2.2", change(23, 1, false), ErrReserved},
+		{"byte 22 without SHUFFLED", "2.2", change(22, 1, false), ErrReserved},
+		{"byte 23 without SHUFFLED", "2.2", change(23, 1, true), ErrReserved},
+		{"SHUFFLED by nothing", "2.6", change(3, FlagBulk|FlagShuffled, true), ErrReserved},
 		{"bulk kind 2", "2.3", change(FixedLen, 2, true), ErrReserved},
 		{"bulk kind 0", "2.3", change(FixedLen, 0, true), ErrReserved},
 		{"bulk flag 6", "2.3, 6.2", change(FixedLen+1, 0x40, true), ErrReserved},
