@@ -18,18 +18,18 @@ const driverLease = time.Millisecond
 // driveLooks is how many iterations in a row may find nothing before the driver looks at other things: some 150 ns each.
 const driveLooks = 8
 
-// drive runs iterations on the calling goroutine until one finds work, or driveLooks of them found none, and reports which. ran is false when somebody else holds the token; the
-// thread, if it is that, then steps back. It neither blocks nor allocates.
+// drive runs iterations on the calling goroutine until one finds work, or driveLooks of them found none, and reports which. ran is false when
+// somebody else holds the token; the thread, if it is that, then steps back. It neither blocks nor allocates.
 func (s *shard) drive() (worked, ran bool) {
 	if s.stopping.Load() {
 		return false, false
 	}
+	now := mono.Now()
+	s.lease.Store(int64(now.Add(driverLease)))
 	if !s.token.CompareAndSwap(0, 1) {
 		s.wanted.Store(true)
 		return false, false
 	}
-	now := mono.Now()
-	s.lease.Store(int64(now.Add(driverLease)))
 	for range driveLooks {
 		if worked = s.iterate(now); worked {
 			break
@@ -49,27 +49,24 @@ func (s *shard) drive() (worked, ran bool) {
 // rest ends the lease: the driver is going to block, and the thread takes over at once.
 func (s *shard) rest() {
 	s.lease.Store(0)
+	s.wanted.Store(false)
 	if s.leasing.CompareAndSwap(true, false) {
 		s.box.ring()
 	}
 }
 
-// leaveToDrivers sleeps until no drive has happened for a lease. A driver that asked for the token but has not come yet gets one lease.
+// leaveToDrivers sleeps until no drive has happened, or been asked for, for a lease.
 func (s *shard) leaveToDrivers() {
-	grace := s.wanted.Swap(false)
+	s.wanted.Store(false)
 	for !s.stopping.Load() {
 		left := mono.Time(s.lease.Load()).Sub(mono.Now())
-		asked := grace
-		if grace {
-			left, grace = max(left, driverLease), false
-		}
 		if left <= 0 {
 			return
 		}
 		s.timeout = unix.NsecToTimespec(int64(min(left, driverLease)))
 		s.pollSet = append(s.pollSet[:0], unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN})
 		s.leasing.Store(true)
-		if s.lease.Load() != 0 || asked {
+		if s.lease.Load() != 0 {
 			unix.Ppoll(s.pollSet, &s.timeout, nil)
 		}
 		s.leasing.Store(false)
