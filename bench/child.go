@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/contender"
 	"multiedge/internal/lab"
 )
 
@@ -27,8 +28,8 @@ type child struct {
 	err    error
 }
 
-// PinVariable tells a lab process which processors to bind itself to, before it does anything else.
-const PinVariable = "EDGEBENCH_CPUS"
+// PinVariable tells a lab process which processors to bind itself to.
+const PinVariable = contender.PinVariable
 
 // start runs a hidden subcommand of this program in a host.
 func (c *Cluster) start(host int, command, argument string) (*child, error) {

@@ -39,6 +39,13 @@ var usuals = map[string]usual{
 	report.Rate:     {8, 512, 32},
 }
 
+// Large messages need fewer in flight: flightBytes keep every link of a lab busy, and a slow link is not left with seconds of work when
+// the time is over. leastDepth is the depth of the largest.
+const (
+	flightBytes = 16 << 20
+	leastDepth  = 4
+)
+
 // MaxSize is the largest message of AllSizes.
 const MaxSize = 8 << 20
 
@@ -81,6 +88,9 @@ func (p *Plan) Specs() ([]workload.Spec, error) {
 		s := workload.Spec{
 			Test: test, Size: size, Count: p.Count, Duration: p.Duration, Depth: u.depth, Batch: u.batch, Integrity: p.Integrity,
 			Bidirectional: p.Bidirectional && test != report.TwoWay, Seed: p.Seed,
+		}
+		if s.Batch == 1 && s.Depth > 1 {
+			s.Depth = min(s.Depth, max(leastDepth, flightBytes/max(size, 1)))
 		}
 		if p.Depth > 0 && test != report.PingPong {
 			s.Depth = p.Depth

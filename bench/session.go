@@ -18,6 +18,7 @@ type Session struct {
 	Region    int
 	Scheduler string // asked for by the client's dial; empty: the daemons'
 	Fit       bool
+	Profile   bool        // find out what processor time goes to, where that is allowed
 	Sink      func(Event) // rows, notes and progress; called from one goroutine
 }
 
@@ -43,6 +44,10 @@ func (c *Cluster) Run(ctx context.Context, s Session) error {
 		return fmt.Errorf("client: %w", err)
 	}
 	defer client.stop()
+	if s.Profile {
+		p := c.startProfile(client, server, &s)
+		defer p.close()
+	}
 	return c.follow(ctx, client, server, s)
 }
 

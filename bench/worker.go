@@ -76,6 +76,7 @@ func queueDepth(depth int) int {
 type Event struct {
 	Started bool        `json:"started,omitempty"` // server: the service is offered
 	Note    string      `json:"note,omitempty"`
+	Begin   bool        `json:"begin,omitempty"` // the part of the next row's measurement that counts begins
 	Show    *Show       `json:"show,omitempty"`
 	Row     *report.Row `json:"row,omitempty"`
 	Error   string      `json:"error,omitempty"` // the process ends
@@ -149,6 +150,7 @@ func (j *Job) measure(ctx context.Context, c *workload.Client, i int, s workload
 			return warm, err
 		}
 	}
+	c.Begin = func() { emit(Event{Begin: true}) }
 	row, err := c.Run(ctx, s, func(share, throughput float64) { emit(Event{Show: &Show{i, share, throughput}}) })
 	row.IntegrityErrors += warm.IntegrityErrors
 	row.IntegrityDetail = append(row.IntegrityDetail, warm.IntegrityDetail...)

@@ -64,6 +64,14 @@ func finish(r *report.Row) *report.Row {
 	return r
 }
 
+// watch runs fn, which sets row.CPU, and notes what else this machine's processors did meanwhile.
+func watch(row *report.Row, fn func() error) error {
+	busy := report.BusySeconds()
+	err := fn()
+	row.OtherCPU = max(0, report.BusySeconds()-busy-row.CPU.Total)
+	return err
+}
+
 // onThread runs fn on a thread of its own that is bound to processors, and returns the processor time it used. The thread ends with fn, so
 // nobody inherits the binding.
 func onThread(cpus []int, fn func() error) (report.End, error) {

@@ -20,6 +20,9 @@ import (
 	"multiedge/internal/lab"
 )
 
+// PinVariable tells a process of this program which processors to bind itself to, before it does anything else.
+const PinVariable = "EDGEBENCH_CPUS"
+
 // All returns every contender this program knows.
 func All() []Contender {
 	return []Contender{Raw{}, TCP{}, Iperf3{}, UCX{}, Libfabric{"tcp"}, Libfabric{"udp"}}
@@ -110,8 +113,7 @@ type program struct {
 	err  error
 }
 
-// startIn starts argv in a host, bound to the host's processors by taskset-like means: the thread that starts it is bound, and the child
-// inherits that.
+// startIn starts argv in a host, by way of this program's hidden subcommand, which binds itself to the host's processors first.
 func startIn(j *Job, host int, argv, env []string, out *bytes.Buffer) (*program, error) {
 	if len(j.Self) > 0 {
 		argv = append(append(append([]string{}, j.Self...), enterCommand), argv...)
@@ -119,7 +121,7 @@ func startIn(j *Job, host int, argv, env []string, out *bytes.Buffer) (*program,
 	p := &program{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	if cpus := j.CPUs[host]; len(cpus) > 0 {
-		p.cmd.Env = append(p.cmd.Env, "EDGEBENCH_CPUS="+strings.Trim(fmt.Sprint(cpus), "[]"))
+		p.cmd.Env = append(p.cmd.Env, PinVariable+"="+strings.Trim(fmt.Sprint(cpus), "[]"))
 	}
 	p.cmd.Stderr = &p.errs
 	if out != nil {

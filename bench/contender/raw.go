@@ -71,7 +71,10 @@ func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 		client = func() error { return a.ping(ctx, j, lat, &elapsed) }
 		server = func() error { return b.pong(ctx, j) }
 	}
-	if row.CPU, err = pair(j, client, server); err != nil {
+	if err := watch(row, func() (err error) {
+		row.CPU, err = pair(j, client, server)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	after, err := a.drops(b)

@@ -57,12 +57,12 @@ func (c TCP) Run(ctx context.Context, j *Job) (*report.Row, error) {
 		}
 	})
 	defer stop()
-	var err error
-	if j.Test == report.PingPong {
-		err = c.pingPong(j, flows[0], row)
-	} else {
-		err = c.streams(j, flows, row)
-	}
+	err := watch(row, func() error {
+		if j.Test == report.PingPong {
+			return c.pingPong(j, flows[0], row)
+		}
+		return c.streams(j, flows, row)
+	})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

@@ -58,7 +58,7 @@ func (c UCX) parse(row *report.Row, text string) (*report.Row, error) {
 		}
 		if row.Test == report.PingPong {
 			row.Latency = report.Latency{Count: row.Operations, P50: v[1] * 1e3, Mean: v[3] * 1e3}
-			row.Bytes *= 2
+			row.Operations, row.Bytes = 2*row.Operations, 2*row.Bytes // messages of both directions
 		}
 	}
 	if row.Operations == 0 {

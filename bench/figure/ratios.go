@@ -18,7 +18,7 @@ type Summary struct {
 type Standing struct {
 	Name             string
 	Median, Min, Max float64
-	CPU              float64 // seconds per GiB, both ends, median
+	CPU              float64 // of both ends, median: seconds per GiB or, where latency is compared, microseconds per message
 	Rounds           int
 }
 
@@ -49,9 +49,9 @@ func Summarize(sources []Source) []Summary {
 }
 
 func (s *Summary) fill(cs []config) {
-	main := s.mainMetric()
+	main, cost := s.mainMetric(), s.cpuMetric()
 	for _, c := range cs {
-		v, cpu := values(c.rows, main.value), values(c.rows, entry.PerGiB)
+		v, cpu := values(c.rows, main.value), values(c.rows, cost.value)
 		if len(v) == 0 {
 			continue
 		}
@@ -84,6 +84,14 @@ func (s *Summary) mainMetric() metric {
 	return metric{"throughput", func(e entry) float64 { return e.Throughput }}
 }
 
+// cpuMetric is the cost of what mainMetric is the benefit.
+func (s *Summary) cpuMetric() metric {
+	if s.Latency {
+		return metric{"CPU per message", func(e entry) float64 { return 1e6 * e.CPU.Total / float64(max(e.Operations, 1)) }}
+	}
+	return metric{"CPU per GiB", entry.PerGiB}
+}
+
 // values of rows, without those that were not measured.
 func values(rows []entry, value func(entry) float64) []float64 {
 	var v []float64
@@ -98,7 +106,7 @@ func values(rows []entry, value func(entry) float64) []float64 {
 // compareRounds divides over by base round by round.
 func (s *Summary) compareRounds(over, base config) []Ratio {
 	var out []Ratio
-	for _, m := range []metric{s.mainMetric(), {"CPU per GiB", entry.PerGiB}} {
+	for _, m := range []metric{s.mainMetric(), s.cpuMetric()} {
 		var v []float64
 		for _, a := range over.rows {
 			for _, b := range base.rows {

@@ -29,6 +29,7 @@ const (
 	LabelRemapping = "Remapping"
 	LabelPacket    = "Packet"
 	LabelDevice    = "Device"
+	LabelChecksum  = "Checksum" // of payload; the paper leaves that to the card
 	LabelApp       = "Application"
 	LabelOther     = "Other"
 
@@ -38,7 +39,7 @@ const (
 
 // Labels lists every label in the order in which bars are stacked.
 var Labels = []string{
-	LabelPoll, LabelTxCopy, LabelRxCopy, LabelRemapping, LabelPacket, LabelDevice,
+	LabelPoll, LabelTxCopy, LabelRxCopy, LabelRemapping, LabelPacket, LabelChecksum, LabelDevice,
 	LabelDaemonUser, LabelDaemonSystem, LabelApp, LabelOther,
 }
 

@@ -49,3 +49,38 @@ func procField(file, name string) string {
 	}
 	return ""
 }
+
+// BusySeconds returns the processor time this machine has spent on anything at all since it started, all processors together; 0 where that
+// cannot be found out.
+func BusySeconds() float64 {
+	f := strings.Fields(firstLine("/proc/stat"))
+	if len(f) < 9 || f[0] != "cpu" {
+		return 0
+	}
+	ticks := 0
+	for _, i := range []int{1, 2, 3, 6, 7, 8} { // user, nice, system, irq, softirq, steal; not idle and iowait
+		n, err := strconv.Atoi(f[i])
+		if err != nil {
+			return 0
+		}
+		ticks += n
+	}
+	return float64(ticks) / userHertz
+}
+
+// userHertz is the unit of /proc/stat on every Linux system.
+const userHertz = 100
+
+func firstLine(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	return line
+}
+
+// Disturbed reports whether other programs used more than a tenth of this machine's processors while r was measured.
+func (r *Row) Disturbed() bool {
+	return r.Seconds > 0 && r.OtherCPU > 0.1*r.Seconds*float64(runtime.NumCPU())
+}

@@ -97,6 +97,9 @@ type Row struct {
 	Post        Latency `json:"post_ns,omitzero"` // the time an initiating call takes; the paper's latency of one-way and two-way
 
 	CPU CPU `json:"cpu_seconds"`
+	// OtherCPU is what this machine's processors did beside the measurement, in seconds; only where both ends are on this machine.
+	// Much of it means that the figures are disturbed.
+	OtherCPU float64 `json:"cpu_seconds_others,omitempty"`
 
 	Counters            // of both ends together
 	Client   *Counters  `json:"client,omitempty"`

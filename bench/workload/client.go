@@ -23,6 +23,7 @@ type Client struct {
 	Region   int      // bytes of the data regions both ends have
 	Attached string   // "daemon" or "embedded"
 	Notes    []string // what did not go as asked
+	Begin    func()   // if set, called when the part of Run that counts begins
 }
 
 // DialOptions say what a session is for.
@@ -170,10 +171,15 @@ func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughpu
 		return err
 	}
 	c.side.show = progressOf(spec, show)
+	if c.Begin != nil {
+		c.Begin()
+	}
+	busy := report.BusySeconds()
 	out, err := c.side.execute(ctx, p, true)
 	if err != nil {
 		return err
 	}
+	row.OtherCPU = report.BusySeconds() - busy // less the measurement's own share, see fill
 	after, err := c.probe.Read(ctx)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func (c *demoCmd) Run(ctx context.Context) (err error) {
 	if lab.Unprivileged() {
 		o.note("run as an ordinary user: hosts live in a user namespace, where the limit on pinned memory holds")
 	}
-	err = runSession(ctx, cl, bench.Session{Specs: specs, Region: region, Fit: true}, o)
+	err = runSession(ctx, cl, bench.Session{Specs: specs, Region: region, Fit: true, Profile: true}, o)
 	done = err == nil
 	return err
 }

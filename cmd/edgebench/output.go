@@ -120,9 +120,15 @@ func (o *output) close() error {
 	for _, name := range o.pages {
 		err = errors.Join(err, figure.WritePage(name, o.title, []figure.Source{{Name: filepath.Base(name), File: o.file}}))
 	}
-	bad := uint64(0)
+	bad, disturbed := uint64(0), 0
 	for i := range o.file.Results {
 		bad += o.file.Results[i].IntegrityErrors
+		if o.file.Results[i].Disturbed() {
+			disturbed++
+		}
+	}
+	if disturbed > 0 {
+		fmt.Fprintf(os.Stderr, "note: in %d of %d measurements other programs used more than a tenth of this machine; repeat them when it is quiet\n", disturbed, len(o.file.Results))
 	}
 	if bad > 0 {
 		err = errors.Join(err, fmt.Errorf("%d integrity errors: data arrived wrong", bad))

@@ -53,7 +53,7 @@ func (c *schedulersCmd) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, o.close()) }()
 	o.title = "MultiEdge schedulers"
 	var failed error
-	s := bench.Session{Specs: specs, Region: region, Fit: true}
+	s := bench.Session{Specs: specs, Region: region, Fit: true, Profile: c.CPU}
 	spec := c.cluster(&c.transportFlags, c.Seed)
 	current := ""
 	s.Sink = func(e bench.Event) {

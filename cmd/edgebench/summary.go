@@ -13,8 +13,12 @@ import (
 func printSummary(w io.Writer, works []figure.Summary) {
 	for _, s := range works {
 		fmt.Fprintf(w, "\n%s: median over rounds (smallest to largest)\n", s.Work)
+		unit := "s/GiB"
+		if s.Latency {
+			unit = "us/message"
+		}
 		for _, c := range s.Contenders {
-			fmt.Fprintf(w, "  %-18s %s   CPU %.3f s/GiB   (%d rounds)\n", c.Name, value(s.Latency, c.Median, c.Min, c.Max), c.CPU, c.Rounds)
+			fmt.Fprintf(w, "  %-18s %s   CPU %.3f %s   (%d rounds)\n", c.Name, value(s.Latency, c.Median, c.Min, c.Max), c.CPU, unit, c.Rounds)
 		}
 		fmt.Fprintf(w, "  %s\n", strings.Repeat("-", 60))
 		for _, r := range s.Ratios {

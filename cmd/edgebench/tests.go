@@ -67,7 +67,7 @@ func (f *testFlags) run(ctx context.Context, test string, both bool) error {
 	if err != nil {
 		return err
 	}
-	s := bench.Session{Specs: specs, Region: region, Fit: f.All || f.Range != nil}
+	s := bench.Session{Specs: specs, Region: region, Fit: f.All || f.Range != nil, Profile: f.CPU}
 	if !f.Lab {
 		return f.remote(ctx, s)
 	}
@@ -135,6 +135,11 @@ func (f *testFlags) remote(ctx context.Context, s bench.Session) (err error) {
 	var failed error
 	err = bench.Work(ctx, &bench.Job{
 		Transport: t, Region: s.Region, Peer: f.Peer, Scheduler: f.Scheduler, Specs: s.Specs, Fit: s.Fit, Warmup: bench.Warmup(s.Specs),
-	}, func(e bench.Event) { failed = errors.Join(failed, o.event(e, s.Specs)) })
+	}, func(e bench.Event) {
+		if e.Row != nil {
+			e.Row.OtherCPU = 0 // the server's share is not this machine's
+		}
+		failed = errors.Join(failed, o.event(e, s.Specs))
+	})
 	return errors.Join(err, failed)
 }

@@ -1,0 +1,275 @@
+package bench
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"multiedge/bench/contender"
+	"multiedge/bench/report"
+	"multiedge/bench/workload"
+	"multiedge/internal/daemon"
+	"multiedge/internal/lab"
+)
+
+// TestMain is also what runs in the hosts of the tests' clusters.
+func TestMain(m *testing.M) {
+	if err := BindProcessors(); err != nil {
+		fatal(err)
+	}
+	if len(os.Args) == 3 {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		switch os.Args[1] {
+		case CommandDaemon:
+			fatal(runDaemon(ctx, os.Args[2]))
+		case CommandWorker:
+			fatal(WorkJSON(ctx, os.Args[2], os.Stdout))
+		}
+	}
+	if err := lab.EnsurePrivileges(); err != nil {
+		fatal(err)
+	}
+	os.Exit(m.Run())
+}
+
+func fatal(err error) {
+	if err != nil {
+		os.Stderr.WriteString(err.Error() + "\n")
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func runDaemon(ctx context.Context, config string) error {
+	cfg, err := daemon.Parse([]byte(config), "lab")
+	if err != nil {
+		return err
+	}
+	d, err := daemon.New(cfg, daemon.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	if err != nil {
+		return err
+	}
+	return d.Run(ctx)
+}
+
+func cluster(t *testing.T, spec ClusterSpec) *Cluster {
+	t.Helper()
+	c, err := NewCluster(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// runPlans runs plans in one session and returns the rows.
+func runPlans(t *testing.T, c *Cluster, plans ...Plan) []report.Row {
+	t.Helper()
+	for i := range plans {
+		plans[i].Region = 4 << 20
+	}
+	specs, region, err := Concat(plans...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []report.Row
+	err = c.Run(t.Context(), Session{Specs: specs, Region: region, Sink: func(e Event) {
+		if e.Row != nil {
+			rows = append(rows, *e.Row)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != len(specs) {
+		t.Fatalf("%d rows for %d measurements", len(rows), len(specs))
+	}
+	return rows
+}
+
+const shortly = 60 * time.Millisecond
+
+func allTests(integrity bool) (plans []Plan) {
+	for _, test := range workload.Tests {
+		plans = append(plans, Plan{Test: test, Sizes: []int{8, 70_000}, Duration: shortly, Integrity: integrity, Seed: 1})
+	}
+	return plans
+}
+
+func TestLabMeasuresEverything(t *testing.T) {
+	for _, embedded := range []bool{false, true} {
+		name := map[bool]string{false: "daemon", true: "embedded"}[embedded]
+		t.Run(name, func(t *testing.T) {
+			c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2}, Embedded: embedded, Pin: true, Checksum: "full"})
+			for _, r := range runPlans(t, c, allTests(true)...) {
+				if r.IntegrityErrors > 0 || !r.IntegrityChecked || r.Operations == 0 || r.Attach != name || r.Links != 2 || r.MTU != 9000 || r.Checksum != "full" {
+					t.Errorf("%+v", r)
+				}
+				if r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 || (r.CPU.Client.DaemonUser+r.CPU.Client.DaemonSystem > 0) == embedded {
+					t.Errorf("%s of %d bytes: processor time %+v", r.Test, r.MessageBytes, r.CPU)
+				}
+			}
+		})
+	}
+}
+
+func TestLossIsInjectedCountedAndSurvived(t *testing.T) {
+	c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2, Faults: lab.Faults{Loss: 0.03}, Seed: 5}})
+	for _, r := range runPlans(t, c, Plan{Test: report.OneWay, Sizes: []int{100_000}, Duration: 200 * time.Millisecond, Integrity: true}) {
+		if r.IntegrityErrors > 0 || r.FramesLost == 0 || r.FramesRetransmitted == 0 {
+			t.Errorf("%d integrity errors, %d of %d frames lost, %d retransmitted: %v", r.IntegrityErrors, r.FramesLost, r.FramesSent, r.FramesRetransmitted, r.IntegrityDetail)
+		}
+	}
+	counters, err := c.Lab().Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counters[0].Lost == 0 || counters[1].Lost == 0 {
+		t.Errorf("the wires lost nothing: %+v", counters)
+	}
+}
+
+func TestRatesLimitAndWeightsFollow(t *testing.T) {
+	c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2, Rates: []string{"200mbit", "50mbit"}}})
+	if w := c.weights(); !slices.Equal(w, []float64{4, 1}) {
+		t.Errorf("weights %v", w)
+	}
+	r := runPlans(t, c, Plan{Test: report.OneWay, Sizes: []int{65536}, Duration: 300 * time.Millisecond, Depth: 16})[0]
+	if mbit := r.Throughput * 8 / 1e6; mbit > 260 || mbit < 100 {
+		t.Errorf("%.0f Mbit/s over links of 250 Mbit/s", mbit)
+	}
+	if !slices.Equal(r.LinkRates, []string{"200mbit", "50mbit"}) {
+		t.Errorf("rates in the row: %v", r.LinkRates)
+	}
+}
+
+func TestCancelRemovesEverythingSoon(t *testing.T) {
+	c := cluster(t, ClusterSpec{})
+	specs, region, err := Concat(Plan{Test: report.OneWay, Duration: time.Hour, Region: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	began := time.Now()
+	err = c.Run(ctx, Session{Specs: specs, Region: region, Sink: func(e Event) {
+		if e.Show != nil {
+			cancel() // it is running
+		}
+	}})
+	if err == nil || ctx.Err() == nil {
+		t.Fatalf("ended with %v", err)
+	}
+	pids := []int{c.daemons[0].proc.Pid(), c.daemons[1].proc.Pid()}
+	dir := c.dir
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if used := time.Since(began); used > 8*time.Second {
+		t.Errorf("took %v", used)
+	}
+	for _, pid := range pids {
+		if syscall.Kill(pid, 0) == nil {
+			t.Errorf("daemon %d lives on", pid)
+		}
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", dir, err)
+	}
+}
+
+func TestDaemonThatCannotStartIsExplained(t *testing.T) {
+	_, err := NewCluster(t.Context(), ClusterSpec{Scheduler: "best"})
+	if err == nil || !strings.Contains(err.Error(), "best") || !strings.Contains(err.Error(), "wsrr") {
+		t.Errorf("error %v does not say what is wrong and what is possible", err)
+	}
+}
+
+func TestComparisonInterleaves(t *testing.T) {
+	var rows []report.Row
+	steps := 0
+	c := &Comparison{
+		Cluster: ClusterSpec{Pin: true}, Plan: Plan{Test: report.OneWay, Sizes: []int{100_000}, Duration: shortly, Region: 8 << 20}, Rounds: 2,
+		Edge: EdgeVariants, Others: []contender.Contender{contender.Raw{}, contender.TCP{}},
+		Row: func(r *report.Row) { rows = append(rows, *r) }, Note: func(s string) { t.Log(s) }, Show: func(int, string) { steps++ },
+	}
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 10 || steps != c.Steps() {
+		t.Fatalf("%d rows and %d steps, want 10", len(rows), steps)
+	}
+	seen := map[string]int{}
+	for _, r := range rows {
+		seen[r.Contender()] += r.Round
+		if r.Throughput <= 0 {
+			t.Errorf("%s moved nothing", r.Contender())
+		}
+	}
+	for _, name := range []string{"edge", "edge crc32c", "edge embedded", "raw", "tcp"} {
+		if seen[name] != 3 {
+			t.Errorf("%s did not run once in each round", name)
+		}
+	}
+	if rows[0].Contender() == rows[5].Contender() {
+		t.Error("both rounds begin with the same contender")
+	}
+}
+
+func TestPlanDefaults(t *testing.T) {
+	for _, c := range []struct {
+		plan Plan
+		want workload.Spec
+	}{
+		{Plan{Test: report.OneWay}, workload.Spec{Test: report.OneWay, Size: 65536, Depth: 128, Batch: 1, Duration: time.Second}},
+		{Plan{Test: report.OneWay, Bidirectional: true, Sizes: []int{1 << 20}, Count: 5}, workload.Spec{Test: report.TwoWay, Size: 1 << 20, Depth: 16, Batch: 1, Count: 5}},
+		{Plan{Test: report.PingPong, Depth: 9}, workload.Spec{Test: report.PingPong, Size: 8, Depth: 1, Batch: 1, Duration: time.Second}},
+		{Plan{Test: report.Rate, Depth: 8}, workload.Spec{Test: report.Rate, Size: 8, Depth: 8, Batch: 8, Duration: time.Second}},
+		{Plan{Test: report.Read, Bidirectional: true, Sizes: []int{8 << 20}}, workload.Spec{Test: report.Read, Size: 8 << 20, Depth: 4, Batch: 1, Duration: time.Second, Bidirectional: true}},
+	} {
+		specs, err := c.plan.Specs()
+		if err != nil || len(specs) != 1 || specs[0] != c.want {
+			t.Errorf("%+v gives %+v, %v; want %+v", c.plan, specs, err, c.want)
+		}
+	}
+	for _, p := range []Plan{{Test: "fast"}, {Test: report.PingPong, Bidirectional: true}} {
+		if _, err := p.Specs(); err == nil {
+			t.Errorf("%+v was accepted", p)
+		}
+	}
+}
+
+func TestSizeRange(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi int
+		want   []int
+	}{{64, 256, []int{64, 128, 256}}, {100, 300, []int{100, 128, 256, 300}}, {8, 8, []int{8}}} {
+		if got := SizeRange(c.lo, c.hi); !slices.Equal(got, c.want) {
+			t.Errorf("SizeRange(%d, %d) = %v, want %v", c.lo, c.hi, got, c.want)
+		}
+	}
+	if all := AllSizes(); all[0] != 2 || all[len(all)-1] != MaxSize || len(all) != 23 {
+		t.Errorf("%v", all)
+	}
+}
+
+func TestFitSizes(t *testing.T) {
+	specs := []workload.Spec{{Size: 1 << 10}, {Size: 1 << 20}, {Size: 4 << 20}}
+	kept, note := FitSizes(specs, 3<<20)
+	if len(kept) != 2 || !strings.Contains(note, "1 MiB") {
+		t.Errorf("%v, %q", kept, note)
+	}
+	if kept, note := FitSizes(specs, 64<<20); len(kept) != 3 || note != "" {
+		t.Errorf("%v, %q", kept, note)
+	}
+}

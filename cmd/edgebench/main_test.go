@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// Set in the environment of test binaries that are to be edgebench itself, and of their children.
+const (
+	beEdgebench = "EDGEBENCH_TEST"
+	memlock     = "EDGEBENCH_TEST_MEMLOCK" // run with a limit of 8 MiB on pinned memory
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(memlock) != "" {
+		_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 8 << 20, Max: 8 << 20})
+	}
+	if os.Getenv(beEdgebench) != "" {
+		os.Exit(run())
+	}
+	if err := lab.EnsurePrivileges(); err != nil {
+		os.Stderr.WriteString(err.Error() + "\n")
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// edgebench returns the command with its arguments, and what it writes.
+func edgebench(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	cmd = exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), beEdgebench+"=1")
+	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, stdout, stderr
+}
+
+func TestLabRunWritesResultsAndPlotDrawsThem(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "deep", "r.json")
+	cmd, stdout, stderr := edgebench("ping-pong", "--lab", "--lab-links", "2", "-s", "8,4k", "-n", "50", "--integrity", "--region", "1m", "--format", "jsonl", "-o", file, "-o", filepath.Join(dir, "r.csv"))
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	f, err := report.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := report.Parse(stdout.Bytes())
+	if err != nil {
+		t.Fatalf("%v in %q", err, stdout)
+	}
+	if len(f.Results) != 2 || len(lines.Results) != 2 || f.Lab == nil || f.Lab.Links != 2 || f.Command[1] != "ping-pong" {
+		t.Errorf("%+v", f)
+	}
+	for _, r := range f.Results {
+		if r.Latency.Count != 50 || r.IntegrityErrors != 0 || !r.IntegrityChecked || r.LatencyKind != report.LatencyHalfRTT {
+			t.Errorf("%+v", r)
+		}
+	}
+	if strings.Contains(stderr.String(), "\r") {
+		t.Errorf("progress on something that is no terminal: %q", stderr)
+	}
+	cmd, stdout, stderr = edgebench("plot", file, "-o", filepath.Join(dir, "out"))
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("plot: %v: %s", err, stderr)
+	}
+	for _, name := range []string{"index.html", "latency.svg", "latency.png", "throughput.svg"} {
+		if info, err := os.Stat(filepath.Join(dir, "out", name)); err != nil || info.Size() < 1000 || !strings.Contains(stdout.String(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What a person may get wrong is explained in one line, without a stack and without hanging.
+func TestMistakesAreExplained(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"one-way", 1, "--lab"},
+		{"one-way peer --lab", 1, "leave out"},
+		{"one-way --lab --format xml", 2, "perftest"},
+		{"one-way --lab -s big", 2, "64k"},
+		{"one-way --lab -m 5", 2, "MIN:MAX"},
+		{"one-way --lab -D never", 2, "seconds"},
+		{"one-way --lab --lab-rates fast", 1, "rate"},
+		{"one-way --lab --lab-links 65", 1, "64"},
+		{"one-way --lab --poll sometimes", 2, "adaptive"},
+		{"one-way --lab --scheduler best", 1, "wsrr"},
+		{"one-way --embedded peer", 1, "--link"},
+		{"one-way peer --socket /nowhere/edged.sock", 1, "edged"},
+		{"one-way peer --checksum full", 1, "configuration"},
+		{"ping-pong --lab -b", 2, "unknown flag"},
+		{"compare -n 5", 1, "-D"},
+		{"compare --only carrier-pigeon", 1, "libfabric"},
+		{"compare --edge fast", 1, "crc32c"},
+		{"plot", 2, "files"},
+		{"plot /proc/version", 1, "--format json"},
+		{"dance", 2, "--help"},
+	} {
+		cmd, _, stderr := edgebench(strings.Fields(c.args)...)
+		_ = cmd.Run()
+		text := stderr.String()
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(text, c.want) || !strings.Contains(text, "edgebench: ") {
+			t.Errorf("edgebench %s: exit %d, want %d; text without %q: %s", c.args, code, c.code, c.want, text)
+		}
+		if strings.Contains(text, "goroutine ") {
+			t.Errorf("edgebench %s prints a stack:\n%s", c.args, text)
+		}
+	}
+}
+
+func TestInterruptRemovesEverything(t *testing.T) {
+	tmp := t.TempDir()
+	cmd, stdout, stderr := edgebench("one-way", "--lab", "-D", "600", "--region", "1m", "--format", "json")
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "a worker to run", func() bool { return len(children(t, commandLine("lab-worker"), tmp)) == 2 })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "interrupted") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	if left := children(t, commandLine("lab-"), tmp); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	if left, _ := filepath.Glob(filepath.Join(tmp, "edgebench-*")); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+	var doc report.File
+	if err := json.Unmarshal(stdout.Bytes(), &doc); err != nil {
+		t.Errorf("the JSON was not ended: %v in %q", err, stdout)
+	}
+}
+
+// commandLine is a text that command lines of wanted processes contain.
+type commandLine string
+
+// children returns the processes whose command line contains text and whose environment names tmp.
+func children(t *testing.T, text commandLine, tmp string) (pids []string) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		line, _ := os.ReadFile(d + "/cmdline") // it may have ended
+		env, _ := os.ReadFile(d + "/environ")
+		if bytes.Contains(line, []byte(text)) && bytes.Contains(env, []byte("TMPDIR="+tmp)) {
+			pids = append(pids, filepath.Base(d))
+		}
+	}
+	return pids
+}
+
+func waitFor(t *testing.T, what string, there func() bool) {
+	t.Helper()
+	for give := time.Now().Add(20 * time.Second); !there(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(give) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// An ordinary user with the usual limit on pinned memory gets results, and is told what was fitted.
+func TestOrdinaryUser(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self := filepath.Join(dir, "edgebench")
+	copyFile(t, os.Args[0], self)
+	cmd, stdout, stderr := edgebench("two-way", "--lab", "-m", "64k:4m", "-n", "10", "--integrity", "--format", "json")
+	cmd.Path, cmd.Dir = self, "/"
+	cmd.Env = append(cmd.Env, memlock+"=1", "TMPDIR=/tmp")
+	if os.Geteuid() == 0 && os.Getenv("MULTIEDGE_LAB_USERNS") == "" {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	f, err := report.Parse(stdout.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := f.Results[len(f.Results)-1]
+	if last.IntegrityErrors > 0 || last.MessageBytes < 1<<20 || last.MessageBytes > 2<<20 || last.RegionBytes > 4<<20 {
+		t.Errorf("the largest message was %d bytes in regions of %d, %d errors", last.MessageBytes, last.RegionBytes, last.IntegrityErrors)
+	}
+	for _, want := range []string{"ulimit -l", "left out"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("nothing is said about %q: %s", want, stderr)
+		}
+	}
+	if !f.Lab.Unprivileged {
+		t.Error("the lab was built with privileges")
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{"3": 3 * time.Second, "0.5": 500 * time.Millisecond, "250ms": 250 * time.Millisecond} {
+		var s seconds
+		if err := s.UnmarshalText([]byte(text)); err != nil || time.Duration(s) != want {
+			t.Errorf("%q: %v, %v", text, time.Duration(s), err)
+		}
+	}
+	for _, text := range []string{"", "-1", "0", "soon"} {
+		var s seconds
+		if s.UnmarshalText([]byte(text)) == nil {
+			t.Errorf("%q was accepted", text)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// Server and client as on two real hosts: each knows its daemon's socket, the client the other node's name.
+func TestServerAndClientOnTwoHosts(t *testing.T) {
+	l, err := lab.New(t.Context(), lab.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	start := func(host int, cmd *exec.Cmd) *lab.Process {
+		p, err := l.Host(host).Start(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	socket := func(host int) string { return filepath.Join(dir, fmt.Sprintf("%d.sock", host)) }
+	for i := range 2 {
+		daemon, _, _ := edgebench("lab-daemon", fmt.Sprintf("name = \"node%d\"\nsocket = %q\n[log]\nlevel = \"error\"\n[[link]]\nname = \"edge0\"\n", i, socket(i)))
+		start(i, daemon)
+		waitFor(t, "the daemon", func() bool {
+			found, err := filepath.Glob(socket(i))
+			return err == nil && len(found) == 1
+		})
+	}
+	serverCmd, _, serverErr := edgebench("server", "--socket", socket(1), "--region", "2m")
+	server := start(1, serverCmd)
+	clientCmd, stdout, clientErr := edgebench("read", "node1", "--socket", socket(0), "-s", "64,100k", "-n", "100", "--region", "2m", "--integrity", "--format", "json", "-b")
+	if err := start(0, clientCmd).Wait(); err != nil {
+		t.Fatalf("client: %v: %s; server: %s", err, clientErr, serverErr)
+	}
+	f, err := report.Parse(stdout.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range f.Results {
+		if r.Operations != 200 || r.IntegrityErrors != 0 || f.Lab != nil || r.OtherCPU != 0 || r.LinkRates != nil {
+			t.Errorf("%+v", r)
+		}
+	}
+	if err := server.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Wait()
+	if text := serverErr.String(); !strings.Contains(text, "waiting for clients") || !strings.Contains(text, "client on node0") {
+		t.Errorf("the server said %q", text)
+	}
+}
