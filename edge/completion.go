@@ -171,9 +171,11 @@ func (d *Device) block(w *waiter, done <-chan struct{}) {
 	default:
 		if d.lead.passers.Load() == 0 && !d.lead.cq.Ready() && !d.satisfied(w) && d.dead.Load() == nil {
 			if d.drive != nil {
-				d.drive.Rest()
+				d.drive.Drowse(d.bell.FD())
+				d.lead.strategy.since = 0
+			} else {
+				d.lead.strategy.sleep(d.bell.FD())
 			}
-			d.lead.strategy.sleep(d.bell.FD())
 		}
 	}
 	d.rings.SetClientAsleep(false)

@@ -12,14 +12,14 @@ import (
 const (
 	slowYield   = 200 * time.Microsecond // a yield that takes longer means that somebody else needs the core
 	yieldPause  = 100 * time.Millisecond // and for how long polling then is out of the question
-	goschedEach = 8                      // looks at the ring between two chances for other goroutines
-	driveEach   = 32                     // idle iterations of an embedded transport between two chances for other threads
+	goschedEach = 200 * time.Microsecond // of polling between two chances for other goroutines: each makes the runtime look for work on every core
+	driveAlone  = 20 * time.Microsecond  // how long a driver of an embedded transport keeps its core before it yields between looks
 )
 
 // driver is an embedded transport that a waiting goroutine runs itself.
 type driver interface {
 	Drive() (worked, ran bool) // one iteration
-	Rest()                     // the caller is about to block: the transport's own thread takes over
+	Drowse(fd int)             // blocks until there may be work or fd is readable
 }
 
 // strategy is the leader's way of waiting, as measured: poll and yield while that is cheap, then block.
@@ -27,7 +27,7 @@ type driver interface {
 type strategy struct {
 	since    mono.Time // the last progress; zero: not polling
 	noYield  mono.Time // no polling before
-	looks    uint32
+	gosched  mono.Time // when others of this process had their chance
 	polling  bool // as the daemon was told
 	pollArgs [1]unix.PollFd
 }
@@ -63,13 +63,13 @@ func (s *strategy) idle(d *Device, progress bool) (block bool) {
 		s.polling = true
 		d.rings.SetClientPolling(true)
 	}
-	s.looks++
-	if d.drive != nil && s.looks%driveEach != 0 {
-		return false // the core is this thread's: it runs the transport itself
+	if d.drive != nil && now.Sub(s.since) < driveAlone {
+		return false
 	}
-	if d.drive != nil || s.looks%goschedEach == 0 {
-		runtime.Gosched() // others in this process need to run too
+	if now.Sub(s.gosched) > goschedEach {
+		runtime.Gosched()
 		now = mono.Now()
+		s.gosched = now
 	}
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	if after := mono.Now(); after.Sub(now) > slowYield {

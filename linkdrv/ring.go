@@ -20,7 +20,7 @@ import (
 
 // errorEvery is how many Recvs in a row may find nothing before the socket is asked for a waiting error. The ring itself cannot
 // tell that its interface is gone, and the question costs a system call.
-const errorEvery = 64
+const errorEvery = 1024
 
 // ring receives through a memory-mapped TPACKET_V2 ring.
 type ring struct {

@@ -15,6 +15,9 @@ import (
 // and then neither waits nor posts again.
 const driverLease = time.Millisecond
 
+// longestNap bounds what driverLease promises after drivers were at it for long: waking the thread costs them a few microseconds each time.
+const longestNap = 8 * time.Millisecond
+
 // driveLooks is how many iterations in a row may find nothing before the driver looks at other things: some 150 ns each.
 const driveLooks = 8
 
@@ -46,31 +49,46 @@ func (s *shard) drive() (worked, ran bool) {
 	return worked, true
 }
 
-// rest ends the lease: the driver is going to block, and the thread takes over at once.
-func (s *shard) rest() {
-	s.lease.Store(0)
-	s.wanted.Store(false)
-	if s.leasing.CompareAndSwap(true, false) {
-		s.box.ring()
+// drowse blocks a driver that has nothing to do, in the thread's stead, until something happens or fd becomes readable: what wakes it is one
+// step from the wire. It returns at once if somebody else holds the token.
+func (s *shard) drowse(fd int) {
+	if s.stopping.Load() || !s.token.CompareAndSwap(0, 1) {
+		return
 	}
+	b := &s.driverBed
+	ready := !s.prepareSleep(mono.Now(), b)
+	if !ready {
+		s.lease.Store(int64(mono.Never))
+		b.set = append(b.set, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		s.dozing.Store(true)
+	}
+	s.token.Store(0)
+	if ready {
+		return
+	}
+	s.sleep(b)
+	s.dozing.Store(false)
+	s.lease.Store(int64(mono.Now().Add(driverLease)))
 }
 
-// leaveToDrivers sleeps until no drive has happened, or been asked for, for a lease.
+// leaveToDrivers sleeps until no drive has happened, or been asked for, for a lease. While drivers are at it without a pause it looks ever less often.
 func (s *shard) leaveToDrivers() {
 	s.wanted.Store(false)
+	nap := driverLease
 	for !s.stopping.Load() {
 		left := mono.Time(s.lease.Load()).Sub(mono.Now())
 		if left <= 0 {
 			return
 		}
-		s.timeout = unix.NsecToTimespec(int64(min(left, driverLease)))
-		s.pollSet = append(s.pollSet[:0], unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN})
-		s.leasing.Store(true)
-		if s.lease.Load() != 0 {
-			unix.Ppoll(s.pollSet, &s.timeout, nil)
+		nap = min(2*nap, longestNap)
+		if left < driverLease-driverLease/16 {
+			nap = left
 		}
-		s.leasing.Store(false)
-		if s.pollSet[0].Revents != 0 {
+		b := &s.bed
+		b.timeout = unix.NsecToTimespec(int64(nap))
+		b.set = append(b.set[:0], unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN})
+		unix.Ppoll(b.set, &b.timeout, nil)
+		if b.set[0].Revents != 0 && !s.dozing.Load() {
 			s.box.clear()
 		}
 	}

@@ -64,8 +64,8 @@ func (e *Embedded) Attach() (*ipc.Conn, error) {
 // steps back and the next call will succeed. It neither blocks nor allocates.
 func (e *Embedded) Drive() (worked, ran bool) { return e.d.shard.drive() }
 
-// Rest is called by one who drove and is about to block: the shard's own thread takes over at once instead of when the lease ends.
-func (e *Embedded) Rest() { e.d.shard.rest() }
+// Drowse blocks the calling goroutine until the transport has work, or fd becomes readable. It may return for no reason.
+func (e *Embedded) Drowse(fd int) { e.d.shard.drowse(fd) }
 
 // Daemon returns the daemon itself, for its status.
 func (e *Embedded) Daemon() *Daemon { return e.d }

@@ -66,15 +66,6 @@ func (m *mailbox) wake() {
 	}
 }
 
-// ring makes the eventfd readable whether or not the shard sleeps in the ordinary way.
-func (m *mailbox) ring() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.closed { // else the descriptor may be somebody else's by now
-		unix.Write(m.wakeFD, eventOne[:])
-	}
-}
-
 var eventOne = [8]byte{1}
 
 func (m *mailbox) wakeLocked() {

@@ -40,16 +40,15 @@ type shard struct {
 	op           engine.Op               // scratch of submit
 	pings        map[engine.ConnID]*ping // dials that measure
 
-	doorbells  int                 // epoll of the clients' submit doorbells, edge-triggered
-	sleepWords bool                // the clients have been told to ring
-	maxFrame   int                 // largest MTU seen: what a batch must hold
-	pollSet    []unix.PollFd       // prepared under the token; used by the thread while it sleeps
-	timeout    unix.Timespec       // likewise
-	rung       [64]unix.EpollEvent // the thread's scratch
+	doorbells  int  // epoll of the clients' submit doorbells, edge-triggered
+	sleepWords bool // the clients have been told to ring
+	maxFrame   int  // largest MTU seen: what a batch must hold
+	bed        bed  // the thread's; prepared under the token, used while it sleeps
+	driverBed  bed  // the sleeping driver's, likewise
 
 	token     atomic.Int32 // 1: somebody runs iterations
 	wanted    atomic.Bool  // a driver found the token taken: the thread shall step back
-	leasing   atomic.Bool  // the thread sleeps until the lease ends
+	dozing    atomic.Bool  // a driver sleeps in drowse and takes what wakes the shard
 	lease     atomic.Int64 // mono.Time until which the thread leaves the work to drivers
 	beat      atomic.Int64 // mono.Time of the latest iteration, mono.Never while blocked
 	ringing   atomic.Int32 // slot+1 of the client whose doorbell is being rung; see guard.go
@@ -70,7 +69,7 @@ func (s *shard) run() {
 		sleep := s.work()
 		s.token.Store(0)
 		if sleep {
-			s.sleep()
+			s.sleep(&s.bed)
 		} else {
 			s.leaveToDrivers()
 		}
@@ -96,7 +95,7 @@ func (s *shard) work() (sleep bool) {
 			after := mono.Now()
 			s.wait.yielded(after, after.Sub(now))
 		case actBlock:
-			if s.prepareSleep(now) {
+			if s.prepareSleep(now, &s.bed) {
 				return true
 			}
 		}

@@ -25,8 +25,15 @@ const (
 	reapSleep    = 10 * time.Millisecond  // while memory of a dead client is still in use
 )
 
+// bed is what one who sleeps for the shard polls: the thread has one, and the drivers of an embedded shard.
+type bed struct {
+	set     []unix.PollFd
+	timeout unix.Timespec
+	rung    [64]unix.EpollEvent
+}
+
 // prepareSleep sets the sleep words and builds the poll set. It reports false if something came up meanwhile. The caller holds the token.
-func (s *shard) prepareSleep(now mono.Time) bool {
+func (s *shard) prepareSleep(now mono.Time, b *bed) bool {
 	s.box.asleep.Store(true)
 	s.setAsleep(true)
 	if s.box.count.Load() > 0 || s.wanted.Load() || s.stopping.Load() || s.clientsReady() {
@@ -34,7 +41,7 @@ func (s *shard) prepareSleep(now mono.Time) bool {
 		return false
 	}
 	left := min(s.eng.NextTimeout().Sub(now), longestSleep)
-	s.pollSet = append(s.pollSet[:0],
+	b.set = append(b.set[:0],
 		unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.doorbells), Events: unix.POLLIN})
 	for _, l := range s.active {
 		if l.drv == nil {
@@ -44,7 +51,7 @@ func (s *shard) prepareSleep(now mono.Time) bool {
 			left = min(left, retryPause)
 		}
 		if fd := l.drv.FD(); fd >= 0 {
-			s.pollSet = append(s.pollSet, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+			b.set = append(b.set, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 		} else {
 			left = min(left, deafSleep)
 		}
@@ -57,20 +64,20 @@ func (s *shard) prepareSleep(now mono.Time) bool {
 	if s.dying > 0 {
 		left = min(left, reapSleep)
 	}
-	s.timeout = unix.NsecToTimespec(int64(max(left, 0)))
+	b.timeout = unix.NsecToTimespec(int64(max(left, 0)))
 	s.beat.Store(int64(mono.Never))
 	return true
 }
 
-// sleep blocks until something happens. The token is not held: only what prepareSleep left for the thread is used.
-func (s *shard) sleep() {
-	unix.Ppoll(s.pollSet, &s.timeout, nil) // EINTR and time-outs alike: look around
+// sleep blocks until something happens. The token is not held: only the bed is used.
+func (s *shard) sleep(b *bed) {
+	unix.Ppoll(b.set, &b.timeout, nil) // EINTR and time-outs alike: look around
 	s.box.asleep.Store(false)
-	if s.pollSet[0].Revents != 0 {
+	if b.set[0].Revents != 0 {
 		s.box.clear()
 	}
-	if s.pollSet[1].Revents != 0 {
-		unix.EpollWait(s.doorbells, s.rung[:], 0) // takes the edges
+	if b.set[1].Revents != 0 {
+		unix.EpollWait(s.doorbells, b.rung[:], 0) // takes the edges
 	}
 }
 
