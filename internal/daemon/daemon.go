@@ -191,8 +191,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
+// leastProcs is how many goroutines must be able to run at once, whatever the number of cores: the shard's thread polls without letting go, and
+// on a single P everything else in the process would wait for the runtime to preempt it, which takes it up to 10 ms.
+const leastProcs = 4
+
 // startShard starts the shard's thread and what serves it.
 func (d *Daemon) startShard(ctx context.Context) (done chan struct{}) {
+	if runtime.GOMAXPROCS(0) < leastProcs {
+		runtime.GOMAXPROCS(leastProcs)
+	}
 	done = make(chan struct{})
 	d.running.Store(true)
 	go func() {

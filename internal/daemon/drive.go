@@ -84,12 +84,6 @@ func (s *shard) leaveToDrivers() {
 		if left < driverLease-driverLease/16 {
 			nap = left
 		}
-		b := &s.bed
-		b.timeout = unix.NsecToTimespec(int64(nap))
-		b.set = append(b.set[:0], unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN})
-		unix.Ppoll(b.set, &b.timeout, nil)
-		if b.set[0].Revents != 0 && !s.dozing.Load() {
-			s.box.clear()
-		}
+		time.Sleep(nap) // of the runtime: a thread in a system call would keep the runtime's monitor busy, on the driver's core perhaps
 	}
 }
