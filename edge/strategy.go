@@ -27,8 +27,9 @@ type driver interface {
 type strategy struct {
 	since    mono.Time // the last progress; zero: not polling
 	noYield  mono.Time // no polling before
+	seen     mono.Time // the clock after the latest yield, if polling
 	gosched  mono.Time // when others of this process had their chance
-	polling  bool // as the daemon was told
+	polling  bool      // as the daemon was told
 	pollArgs [1]unix.PollFd
 }
 
@@ -51,8 +52,9 @@ func (s *strategy) idle(d *Device, progress bool) (block bool) {
 	if d.cfg.Wait == Block {
 		return true
 	}
-	now := mono.Now()
+	now := s.seen // the clock was read after the latest yield
 	if s.since == 0 {
+		now = mono.Now()
 		s.since = now
 	}
 	if d.cfg.Wait == Adaptive && (now < s.noYield || now.Sub(s.since) > d.cfg.Spin) {
@@ -63,8 +65,10 @@ func (s *strategy) idle(d *Device, progress bool) (block bool) {
 		s.polling = true
 		d.rings.SetClientPolling(true)
 	}
-	if d.drive != nil && now.Sub(s.since) < driveAlone {
-		return false
+	if d.drive != nil {
+		if now = mono.Now(); now.Sub(s.since) < driveAlone {
+			return false
+		}
 	}
 	if now.Sub(s.gosched) > goschedEach {
 		runtime.Gosched()
@@ -72,8 +76,8 @@ func (s *strategy) idle(d *Device, progress bool) (block bool) {
 		s.gosched = now
 	}
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	if after := mono.Now(); after.Sub(now) > slowYield {
-		s.noYield = after.Add(yieldPause)
+	if s.seen = mono.Now(); s.seen.Sub(now) > slowYield {
+		s.noYield = s.seen.Add(yieldPause)
 	}
 	return false
 }

@@ -152,6 +152,7 @@ func (s *shard) touch(c *client) {
 
 // flushClients publishes completions, wakes sleeping clients and hands messages to the writers.
 func (s *shard) flushClients() {
+	s.gaveClients = len(s.touched) > 0
 	for i, c := range s.touched {
 		s.touched[i] = nil
 		c.touched = false

@@ -34,6 +34,7 @@ type shard struct {
 	conns        map[engine.ConnID]*conn // every connection of every client
 	services     map[string]*client      // who listens
 	touched      []*client               // clients with completions or messages to flush this iteration
+	gaveClients  bool                    // there were such clients in the latest iteration
 	evictions    uint64
 	sqes         [sqBudget]ipc.SQE       // scratch of drain
 	ev           engine.Event            // scratch of PollEvent
@@ -87,7 +88,10 @@ func (s *shard) work() (sleep bool) {
 		now := mono.Now()
 		if s.iterate(now) {
 			s.wait.lastWork = now
-			continue
+			if !s.gaveClients || !s.clientsPoll() {
+				continue
+			}
+			// What was done is for a client that polls, on this core perhaps: it comes first.
 		}
 		switch s.wait.idle(now, s.clientsPoll()) {
 		case actYield:
