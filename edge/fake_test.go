@@ -286,6 +286,11 @@ func (c *fakeClient) cleanup() {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
 	c.stop.Store(true)
+	for key, g := range c.f.grants { // they reach into memory that is unmapped now
+		if g.conn.owner == c {
+			delete(c.f.grants, key)
+		}
+	}
 	for _, m := range c.regions {
 		m.Close()
 	}
