@@ -67,17 +67,17 @@ func (d *Device) await(ctx context.Context, w *waiter) error {
 	}
 	for {
 		if d.satisfied(w) {
-			l.delist(w)
+			d.withdraw(w)
 			return nil
 		}
 		select {
 		case <-w.ch:
 		case <-ctx.Done():
 			if d.satisfied(w) {
-				l.delist(w)
+				d.withdraw(w)
 				return nil
 			}
-			l.delist(w)
+			d.withdraw(w)
 			return ctx.Err()
 		}
 		if l.assume(w) {
@@ -86,6 +86,13 @@ func (d *Device) await(ctx context.Context, w *waiter) error {
 			return err
 		}
 	}
+}
+
+// withdraw ends the waiting of a follower that does not lead. Leadership may have been on its way to it and is free then, without the look at
+// the ring that a leader takes: an armed poller must take it.
+func (d *Device) withdraw(w *waiter) {
+	d.lead.delist(w)
+	d.progress()
 }
 
 // satisfied reports whether w has what it waits for. A dead Device satisfies everybody.
