@@ -10,6 +10,16 @@ import (
 // Poll takes what has completed from the ring, unless another goroutine does so already, and returns how many entries there were.
 // Done, Err and PollNotify then know. It never blocks.
 func (d *Device) Poll() int {
+	seen := d.news.Load()
+	n := d.pollOnce()
+	if n > 0 {
+		seen++ // our own round
+	}
+	d.newsSeen.Store(seen)
+	return n
+}
+
+func (d *Device) pollOnce() int {
 	if !d.lead.try() {
 		return 0
 	}
@@ -58,6 +68,7 @@ func (d *Device) goRound() (total int) {
 		l.wakeAll(false)
 	}
 	if total > 0 {
+		d.news.Add(1)
 		d.progress()
 	}
 	d.payOwing()

@@ -182,6 +182,7 @@ func (c *Conn) fail(err error) {
 	c.d.lead.wake(&c.waiters)
 	c.d.lead.wakeAll(false)
 	c.d.kick() // the leader may be waiting for this connection
+	c.d.news.Add(1)
 	c.d.progress()
 }
 

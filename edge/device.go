@@ -65,6 +65,8 @@ type Device struct {
 	pollMu      sync.Mutex
 	poller      *poller
 	pollerArmed atomic.Bool
+	news        atomic.Uint64 // rounds of the ring that found something, and connections that ended
+	newsSeen    atomic.Uint64 // of them, those before the latest Poll
 }
 
 // kick makes a leader that is blocked look again.

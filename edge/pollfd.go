@@ -57,7 +57,12 @@ func (d *Device) Arm() bool {
 	}
 	p.bell.Clear()
 	p.armed = true
-	d.pollerArmed.Store(true) // before try: a leader looks at it after it has handed off
+	d.pollerArmed.Store(true) // before what follows: a leader looks at it after it has made news and handed off
+	if d.news.Load() != d.newsSeen.Load() {
+		p.armed = false
+		d.pollerArmed.Store(false)
+		return false // another goroutine took what the caller has not looked at yet
+	}
 	if !d.lead.try() {
 		return true
 	}
