@@ -97,7 +97,7 @@ type Options struct {
 	EtherType ethernet.EtherType
 	// Kind of driver; empty chooses KindMmsg up to an MTU of 2048 and KindRing above.
 	Kind string
-	// RingSlots is the number of frames the receive side holds; it is rounded up to whole ring blocks. 0 means 256 for the ring, which
+	// RingSlots is the number of frames the receive side holds; it is rounded up to whole ring blocks. 0 means 256 for the ring (fewer above an MTU of 32 KiB), which
 	// keeps it in cache (2048 slots lose 10 to 15 %), and up to 1024 for mmsg. Without CAP_NET_ADMIN the system's rmem_max limits
 	// mmsg to less; Info().RxSlots tells.
 	RingSlots int

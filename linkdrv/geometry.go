@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	cacheLine = 64
-	vlanLen   = 4 // a tag the kernel did not strip
-	ringSlots = 256
+	cacheLine  = 64
+	vlanLen    = 4       // a tag the kernel did not strip
+	ringSlots  = 256     // default number of frames the ring holds, unless
+	ringBytes  = 8 << 20 // that is more than so many bytes: beyond, long frames lose a tenth to cache misses
+	leastSlots = 64
 
 	// ringReserve is the extra headroom (PACKET_RESERVE) that puts byte 78 of a frame, where a bulk payload starts, on a cache line:
 	// the kernel places the network header at align16(52+16)+reserve = 128, the frame 14 bytes before, byte 78 at 192.

@@ -36,7 +36,7 @@ type ring struct {
 
 func newRing(s *socket, slots int) (*ring, error) {
 	if slots == 0 {
-		slots = ringSlots
+		slots = max(leastSlots, min(ringSlots, ringBytes/maxFrame(s.info.MTU)))
 	}
 	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2, "PACKET_VERSION"); err != nil {
 		return nil, err

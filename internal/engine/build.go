@@ -158,7 +158,9 @@ func (c *conn) opAckLen() int {
 // opAck appends an OpAck (clause 7.1).
 func (w *builder) opAck(c *conn) {
 	g := &w.seg
-	c.limitSent = c.creditLimit()
+	if limit := c.creditLimit(); c.limitSent.Before(limit) {
+		c.limitSent = limit
+	}
 	*g = wire.Segment{Kind: wire.KindOpAck, Conn: c.remote, Op: uint32(c.rcvBase), Limit: uint32(c.limitSent)}
 	n := len(w.tail)
 	words := (c.opAckLen() - 16) / 8
@@ -282,10 +284,16 @@ func (w *builder) nak(c *conn) {
 
 func (w *builder) advert(c *conn) bool {
 	i := *c.adQueue.front()
-	a := &c.adverts[i]
+	a := c.adverts[i]
+	if a == nil {
+		c.adQueue.pop()
+		return true
+	}
 	g := &w.seg
+	rec := record{kind: recAdvert, conn: c.id, off: uint64(i)}
 	*g = wire.Segment{Kind: wire.KindAdvert, Perm: uint8(a.Perm), Conn: c.remote, Key: uint64(a.Key), Size: a.Size, Name: []byte(a.Name)}
 	if a.withdrawn {
+		rec.n = 1
 		*g = wire.Segment{Kind: wire.KindWithdraw, Conn: c.remote, Key: uint64(a.Key)}
 	}
 	if w.room < g.Len() {
@@ -293,7 +301,7 @@ func (w *builder) advert(c *conn) bool {
 	}
 	c.adQueue.pop()
 	w.small(g)
-	w.record(record{kind: recAdvert, conn: c.id, off: uint64(i)})
+	w.record(rec)
 	return true
 }
 
@@ -454,11 +462,17 @@ func (w *builder) bulkRoom(n, place uint64) uint64 {
 	if w.p.shuf > 0 {
 		return uint64(remap.NextLen(place, n, room, pageSize))
 	}
-	if uint64(room) >= n {
-		return n
+	if most := room + min(w.p.mtu, len(w.buf)-wire.HeadLen) - w.limit; uint64(most) >= n {
+		return n // a little over the preferred length is cheaper than another frame for the rest
+	}
+	if w.limit < alignFrom {
+		return uint64(room) &^ 7
 	}
 	return uint64(room) &^ 63
 }
+
+// alignFrom is the frame length from which giving up to 63 bytes for payloads on cache lines at their destination pays.
+const alignFrom = 4096
 
 const pageSize = 4096
 
