@@ -55,6 +55,13 @@ func (s *shard) drowse(fd int) {
 	if s.stopping.Load() || !s.token.CompareAndSwap(0, 1) {
 		return
 	}
+	if s.resting.Load() { // the thread was not woken yet, or is getting up: next time
+		s.token.Store(0)
+		s.box.wake()
+		yield()
+		return
+	}
+	s.wanted.Store(false) // it asks the thread to step back, and the thread has
 	b := &s.driverBed
 	ready := !s.prepareSleep(mono.Now(), b)
 	if !ready {

@@ -138,18 +138,25 @@ func (s *shard) forecast(l *link) int {
 }
 
 // receiveInPlace receives frames whose payloads the kernel puts where they were forecast to belong. From the first one that does not belong
-// there on, the frames are joined before any of them is handled: handling one may write to the place where another one waits.
+// there on, the frames are joined before any frame is handled: handling one may write to the place where another one waits.
 func (s *shard) receiveInPlace(now mono.Time, l *link, slots int) (n int, err error) {
 	n, err = l.scatter.RecvScatter(l.parts[:], l.slots[:slots])
 	clear(l.slots[:slots])
+	fit := 0
+	for fit < n && s.eng.Fits(l.index, fit, l.parts[fit].Head, l.parts[fit].Body) {
+		fit++
+	}
+	for i := fit; i < n; i++ {
+		l.rx[i] = l.parts[i].Join()
+	}
 	done := 0
-	for ; done < n; done++ {
+	for ; done < fit; done++ {
 		f := &l.parts[done]
 		if !s.eng.HandleParts(now, l.index, f.Head, f.Body, f.Rest) {
 			break
 		}
 	}
-	for i := done; i < n; i++ {
+	for i := done; i < fit; i++ { // a key was revoked meanwhile, or a header is damaged
 		l.rx[i] = l.parts[i].Join()
 	}
 	for i := done; i < n; i++ {
@@ -318,7 +325,7 @@ func (s *shard) takeBatch() *txBatch {
 			return b
 		}
 	}
-	return &txBatch{Batch: engine.NewBatch(linkdrv.SendBatch, s.maxFrame), maxFrame: s.maxFrame}
+	return &txBatch{Batch: engine.NewBatch(32, s.maxFrame), maxFrame: s.maxFrame}
 }
 
 func (s *shard) putBatch(b *txBatch) {

@@ -49,7 +49,8 @@ type shard struct {
 
 	token     atomic.Int32 // 1: somebody runs iterations
 	wanted    atomic.Bool  // a driver found the token taken: the thread shall step back
-	dozing    atomic.Bool  // a driver sleeps in drowse and takes what wakes the shard
+	resting   atomic.Bool  // the thread sleeps in its bed and takes what wakes the shard
+	dozing    atomic.Bool  // a driver sleeps in drowse and does; never both, or one would take the other's wake-up
 	lease     atomic.Int64 // mono.Time until which the thread leaves the work to drivers
 	beat      atomic.Int64 // mono.Time of the latest iteration, mono.Never while blocked
 	ringing   atomic.Int32 // slot+1 of the client whose doorbell is being rung; see guard.go
@@ -67,15 +68,25 @@ func (s *shard) run() {
 			s.leaveToDrivers()
 			continue
 		}
+		if s.dozing.Load() {
+			s.token.Store(0)
+			s.leaveToDrivers()
+			continue
+		}
 		sleep := s.work()
+		s.resting.Store(sleep)
 		s.token.Store(0)
 		if sleep {
 			s.sleep(&s.bed)
+			s.resting.Store(false)
 		} else {
 			s.leaveToDrivers()
 		}
 	}
 	for !s.token.CompareAndSwap(0, 1) { // drivers give way within one iteration; the token is never returned
+		yield()
+	}
+	for s.dozing.Load() { // its sleep uses descriptors that shutdown closes; stop has woken it
 		yield()
 	}
 	s.shutdown()

@@ -66,8 +66,8 @@ type conn struct {
 	rcvBase, rcvTop seqnum.Value
 	window          int // of our receive side
 	rops            []recvOp
-	appliedAhead    int // applied ops in (rcvBase, rcvTop)
-	limitSent       seqnum.Value
+	appliedAhead    int          // applied ops in (rcvBase, rcvTop)
+	limitSent       seqnum.Value // the largest limit told: the peer's credit ends there
 	naks            queue[seqnum.Value]
 	reading         queue[seqnum.Value]
 	notes           queue[Notification]
@@ -75,8 +75,9 @@ type conn struct {
 	releasing       bool
 	again           bool
 
-	adverts []advert // what we exported, in order; never shrinks while the connection lives
-	adQueue queue[int]
+	adverts  map[int]*advert // what we exported, by number, until its withdrawal has arrived
+	adNumber int             // of the next
+	adQueue  queue[int]      // to send, or their withdrawals
 }
 
 // sendOp is an operation of ours until it completed.
@@ -454,8 +455,12 @@ func (e *Endpoint) Advertise(now mono.Time, id ConnID, a Advert) bool {
 	if c == nil || c.state != connOpen || len(a.Name) > MaxServiceName {
 		return false
 	}
-	c.adverts = append(c.adverts, advert{Advert: a})
-	c.adQueue.push(len(c.adverts) - 1)
+	if c.adverts == nil {
+		c.adverts = map[int]*advert{}
+	}
+	c.adverts[c.adNumber] = &advert{Advert: a}
+	c.adQueue.push(c.adNumber)
+	c.adNumber++
 	c.wake()
 	return true
 }
@@ -466,9 +471,9 @@ func (e *Endpoint) Withdraw(now mono.Time, id ConnID, key uint64) {
 	if c == nil {
 		return
 	}
-	for i := range c.adverts {
-		if uint64(c.adverts[i].Key) == key && !c.adverts[i].withdrawn {
-			c.adverts[i].withdrawn = true
+	for i, a := range c.adverts {
+		if uint64(a.Key) == key && !a.withdrawn {
+			a.withdrawn = true
 			c.adQueue.push(i)
 			c.wake()
 		}

@@ -45,6 +45,7 @@ type Endpoint struct {
 	Count  Counters
 
 	frame   wire.Frame
+	peek    wire.Bulk
 	seg     wire.Segment
 	acked   []flowctl.Sent
 	lost    []flowctl.Sent

@@ -31,3 +31,6 @@ func (e *Endpoint) HeldMemory() (n int) {
 	}
 	return n
 }
+
+// Adverts counts what a connection remembers of its exports.
+func (e *Endpoint) Adverts(id ConnID) int { return len(e.conn(id).adverts) }

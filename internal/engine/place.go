@@ -74,7 +74,7 @@ func (c *conn) onOperation(now mono.Time, g *segment) bool {
 		c.oweAck()
 		return true
 	}
-	if !g.op.InWindow(c.rcvBase, c.window) {
+	if !g.op.InWindow(c.rcvBase, c.window) || !g.op.Before(c.limitSent) { // beyond the ring, or beyond the credit: our notifications would pile up
 		e.Count.RejectedNoRoom++
 		return false
 	}

@@ -12,7 +12,7 @@ const (
 	recOpAck
 	recOpNak
 	recControl // control bits of the connection, in off
-	recAdvert  // advert or withdrawal number off of the connection
+	recAdvert  // advert number off of the connection; with n = 1 its withdrawal
 	recProbe   // path probe
 )
 

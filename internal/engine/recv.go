@@ -278,7 +278,7 @@ func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
 		head := int32(acked[k].Tag)
 		for i := head; i != 0; i = e.recs.pool[i].next {
 			r := &e.recs.pool[i]
-			if r.kind == recReadData || r.kind == recOpNak || r.kind == recControl {
+			if r.kind == recReadData || r.kind == recOpNak || r.kind == recControl || r.kind == recAdvert {
 				if c := e.conn(r.conn); c != nil {
 					c.onRecordAcked(now, *r)
 				}
@@ -307,6 +307,10 @@ func (c *conn) onRecordAcked(now mono.Time, r record) {
 		}
 		if o := c.rop(r.op); o.state == ropFailed {
 			c.apply(now, o, r.op, 0)
+		}
+	case recAdvert:
+		if r.n == 1 {
+			delete(c.adverts, int(r.off))
 		}
 	case recControl:
 		if r.off&(ctlClose|ctlRefuse) != 0 && c.state == connLast {

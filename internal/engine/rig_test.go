@@ -46,6 +46,7 @@ type rigOptions struct {
 	scheduler                string
 	maxConns                 int
 	shuffle                  uint16
+	checksum                 engine.Checksum
 }
 
 // counting is a reproducible source of keys.
@@ -83,6 +84,7 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 	n.e, err = engine.New(engine.Config{
 		Node: engine.NodeID{7: byte(i + 1)}, Name: fmt.Sprint("node", i), Epoch: epoch, Seed: uint64(i) + epoch<<8, Grants: n.grants, OpWindow: o.window,
 		HeldBytes: o.held, Profile: profile, Scheduler: o.scheduler, MaxConns: o.maxConns,
+		Checksum: o.checksum,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -33,7 +33,7 @@ func (p *forecast) learn(f *wire.Frame) {
 		stride = max(n, b.Place-p.place)
 	}
 	*p = forecast{kind: b.Kind, session: f.Session, conn: b.Conn, op: b.Op, key: b.Key, place: b.Place, n: n, stride: stride}
-	if b.Flags&wire.SegLast == 0 {
+	if b.Flags&wire.SegLast == 0 && n > 0 { // an empty payload leads nowhere: slots are never empty
 		p.follows = uint64(b.Imm)
 	}
 }
@@ -89,9 +89,21 @@ func (c *conn) vacant(p *forecast, at, n uint64) []byte {
 	return dst
 }
 
+// Fits reports whether the k-th frame of a batch received into the slots of the latest Forecast belongs in slot k, as far as its headers, not yet
+// verified, say. It changes nothing. Frames from the first on that does not fit are joined before any frame of the batch is handled: what
+// the tail of one frame, or a segment it releases, writes may lie where another waits.
+func (e *Endpoint) Fits(i, k int, head, body []byte) bool {
+	if len(head) != wire.HeadLen || len(body) == 0 {
+		return false
+	}
+	p := &e.links[i].forecast
+	return wire.PeekBulk(head[wire.EthLen:], &e.peek) && e.peek.Kind == p.kind && e.peek.Op == p.op && e.peek.Conn == p.conn && e.peek.Key == p.key &&
+		e.peek.Place == p.place+uint64(k+1)*p.stride && int(e.peek.Len) == len(body)
+}
+
 // HandleParts takes a frame received into a forecast slot: head holds its first wire.HeadLen bytes, body what landed in the slot, rest what followed. It
-// reports false, and nothing has happened, if the payload does not belong where it is: the caller then joins the pieces of this frame and of all
-// later ones of the same batch, before any of the slots is written to, and gives them to HandleFrame.
+// reports false, and nothing has happened, if the payload does not belong where it is, although Fits said so: the caller then joins the pieces of
+// this frame and of all later ones of the same batch and gives them to HandleFrame.
 func (e *Endpoint) HandleParts(now mono.Time, i int, head, body, rest []byte) bool {
 	f := &e.frame
 	if len(head) != wire.HeadLen || len(body) == 0 || f.DecodeParts(head[wire.EthLen:], body, rest) != nil {

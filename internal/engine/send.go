@@ -26,7 +26,7 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 		if len(e.outbox) == 0 {
 			e.outbox = nil
 		}
-		if e.links[f.link].up {
+		if l := &e.links[f.link]; l.up && !l.blocked { // else as good as lost: it comes again
 			e.emitSetup(b, &f)
 		}
 	}
@@ -164,7 +164,7 @@ func (s *session) sendAck(now mono.Time, b *Batch) {
 	for m := s.txMask; m != 0; m &= m - 1 {
 		p := s.tx[bits.TrailingZeros64(m)]
 		n, _ := p.ledger.InFlight()
-		if s.e.links[p.link].blocked || p.state == PathDead {
+		if s.e.links[p.link].blocked || p.state == PathDead || !p.ledger.CanSend() {
 			continue
 		}
 		if !p.usable() {
@@ -193,6 +193,10 @@ func (s *session) sendAck(now mono.Time, b *Batch) {
 // sendSpecial sends what must go on path p itself: ping, probe, echo.
 func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 	w := &s.e.builder
+	if !p.ledger.CanSend() { // a whole span of frames since the oldest that the peer neither acknowledged nor passed over
+		s.e.lost = p.ledger.AbandonAll(s.e.lost[:0])
+		s.onLost(now, p, s.e.lost)
+	}
 	w.begin(s, p, b)
 	g := &w.seg
 	if p.echo != 0 {

@@ -221,6 +221,15 @@ func (h *Bulk) decode(b []byte) {
 	h.Sum = binary.BigEndian.Uint32(b[36:])
 }
 
+// PeekBulk reads the bulk header of b, at least the fixed and bulk headers of a frame, and reports whether there is one. Nothing is verified.
+func PeekBulk(b []byte, h *Bulk) bool {
+	if b[3]&FlagBulk == 0 {
+		return false
+	}
+	h.decode(b[FixedLen:])
+	return true
+}
+
 // PayloadIntact verifies the payload checksum where the frame carries one (clause 2.5).
 func (f *Frame) PayloadIntact() bool {
 	return f.Flags&(FlagBulk|FlagPayloadSum) != FlagBulk|FlagPayloadSum || Sum(0, f.Payload) == f.Bulk.Sum
