@@ -40,6 +40,7 @@ type AckPolicy struct {
 	hole    bool      // a hole opened that was not yet reported
 	holeAge int       // frames since it opened
 	due     mono.Time // meaningful while Pending
+	late    mono.Time // Delay after the first unacknowledged frame; meaningful while frames > 0
 }
 
 // Init sets the parameters and forgets what is pending.
@@ -58,7 +59,8 @@ func (p *AckPolicy) OnFrame(now mono.Time, eliciting, gap bool) {
 	if eliciting {
 		p.frames++
 		if p.frames == 1 {
-			due = mono.Min(due, now.Add(p.params.Delay))
+			p.late = now.Add(p.params.Delay)
+			due = mono.Min(due, p.late)
 		}
 		if p.frames >= p.params.Every {
 			due = mono.Min(due, now)
@@ -86,6 +88,12 @@ func (p *AckPolicy) Hurry(now mono.Time) {
 
 // Due reports whether an explicit acknowledgement must leave now.
 func (p *AckPolicy) Due(now mono.Time) bool { return p.Pending() && p.due <= now }
+
+// Overdue is Due for a side that has data of its own waiting to leave, which will carry the block: it puts off an explicit acknowledgement that is due
+// by count alone, up to three times the count, but no delay and no hole.
+func (p *AckPolicy) Overdue(now mono.Time) bool {
+	return p.Due(now) && (p.hole || p.frames >= 3*p.params.Every || p.late <= now)
+}
 
 // Pending reports whether something is unacknowledged: the last data frame of a batch should carry a block, so that request and reply
 // need no explicit one.

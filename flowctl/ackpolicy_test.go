@@ -79,3 +79,29 @@ func TestAckPolicyHurry(t *testing.T) {
 		t.Errorf("Deadline = %d after Hurry", p.Deadline())
 	}
 }
+
+// A side with data of its own puts off what is due by count alone.
+func TestOverdue(t *testing.T) {
+	var p AckPolicy
+	p.Init(AckParams{Every: 4, Delay: 100})
+	for i := range 12 {
+		now := mono.Time(1000 + i)
+		p.OnFrame(now, true, false)
+		if got, want := p.Due(now), i >= 3; got != want {
+			t.Errorf("frame %d: Due %v", i, got)
+		}
+		if got, want := p.Overdue(now), i >= 11; got != want {
+			t.Errorf("frame %d: Overdue %v", i, got)
+		}
+	}
+	p.OnSent()
+	p.OnFrame(2000, true, false)
+	if p.Overdue(2099) || !p.Overdue(2100) {
+		t.Error("Overdue does not follow the delay")
+	}
+	p.OnSent()
+	p.OnFrame(3000, true, true)
+	if !p.Overdue(3000) {
+		t.Error("a hole is put off")
+	}
+}

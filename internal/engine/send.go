@@ -147,7 +147,8 @@ func (s *session) ackDue(now mono.Time) bool {
 		return true
 	}
 	for m := s.rxMask; m != 0; m &= m - 1 {
-		if s.rx[bits.TrailingZeros64(m)].policy.Due(now) {
+		p := &s.rx[bits.TrailingZeros64(m)].policy
+		if s.sendq.len() == 0 && p.Due(now) || p.Overdue(now) {
 			return true
 		}
 	}
