@@ -91,8 +91,14 @@ func (p *AckPolicy) Due(now mono.Time) bool { return p.Pending() && p.due <= now
 
 // Overdue is Due for a side that has data of its own waiting to leave, which will carry the block: it puts off an explicit acknowledgement that is due
 // by count alone, up to three times the count, but no delay and no hole.
-func (p *AckPolicy) Overdue(now mono.Time) bool {
-	return p.Due(now) && (p.hole || p.frames >= 3*p.params.Every || p.late <= now)
+func (p *AckPolicy) Overdue(now mono.Time) bool { return p.OverdueAt() <= now }
+
+// OverdueAt returns when Overdue turns true if nothing else happens; Never when idle.
+func (p *AckPolicy) OverdueAt() mono.Time {
+	if p.Pending() && !p.hole && p.frames < 3*p.params.Every {
+		return p.late
+	}
+	return p.Deadline()
 }
 
 // Pending reports whether something is unacknowledged: the last data frame of a batch should carry a block, so that request and reply

@@ -64,8 +64,8 @@ func TestPeerThatNeverAcknowledges(t *testing.T) {
 		if err := f.Decode(like[wire.EthLen:]); err != nil {
 			t.Fatal(err)
 		}
-		r.submit(1, c[1], engine.Op{Kind: engine.OpWrite, Key: key, Local: []byte("abcdefgh")}) // is never acknowledged
-		frames := 0
+		r.submit(1, c[1], engine.Op{Kind: engine.OpWrite, Key: key, Local: []byte("abcdefgh")})
+		frames := 0 // one that is never acknowledged, and acknowledgements and echoes behind it
 		for k := range 20_000 {
 			g := wire.Segment{Kind: kind}
 			if kind == wire.KindProbe {
@@ -79,8 +79,6 @@ func TestPeerThatNeverAcknowledges(t *testing.T) {
 		if frames < 5000 {
 			t.Errorf("segments of kind %d: only %d frames were sent in answer", kind, frames)
 		}
-		// Once the peer comes to its senses all is well.
-		r.must("the write", 5*time.Second, r.all(1, 1))
 	}
 }
 

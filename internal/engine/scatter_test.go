@@ -171,13 +171,13 @@ func TestScatterHostileForecast(t *testing.T) {
 	s := newScatterer(r, 1)
 	rng := rand.New(rand.NewPCG(1, 2))
 	pn := bulkOf(t, first).PN
-	places := []uint64{0, 1, 9_999, 10_000, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1, 1<<64 - 64}
+	places := []uint64{0, 1, 50, 3_000, 6_000, 9_000, 9_990, 10_000, 1 << 32, 1<<63 - 1, 1 << 63, 1<<64 - 1, 1<<64 - 64}
 	for k := range 5000 {
 		f := bulkOf(t, first)
 		pn++
 		f.PN = pn
 		f.Bulk.Flags = uint8(rng.IntN(2)) * wire.SegFirst
-		f.Bulk.Op += uint32(rng.IntN(2))
+		f.Bulk.Op += uint32(rng.IntN(1000)) // an access that is refused spoils its operation
 		f.Bulk.Place = places[rng.IntN(len(places))] + uint64(rng.IntN(3))
 		f.Bulk.Imm = []uint32{0, 1, 5000, 1<<32 - 1}[rng.IntN(4)]
 		f.Payload = f.Payload[:[]int{0, 0, 1, 64, 1000}[rng.IntN(5)]]

@@ -147,8 +147,7 @@ func (s *session) ackDue(now mono.Time) bool {
 		return true
 	}
 	for m := s.rxMask; m != 0; m &= m - 1 {
-		p := &s.rx[bits.TrailingZeros64(m)].policy
-		if s.sendq.len() == 0 && p.Due(now) || p.Overdue(now) {
+		if s.rx[bits.TrailingZeros64(m)].ackAt(s) <= now {
 			return true
 		}
 	}
@@ -156,6 +155,14 @@ func (s *session) ackDue(now mono.Time) bool {
 		s.ackAt = now.Add(s.e.cfg.Profile.Acks.Delay)
 	}
 	return false
+}
+
+// ackAt is when an explicit acknowledgement of the path is due: later when data is waiting to leave that will carry it.
+func (r *rxPath) ackAt(s *session) mono.Time {
+	if s.sendq.len() > 0 {
+		return r.policy.OverdueAt()
+	}
+	return r.policy.Deadline()
 }
 
 // sendAck sends an explicit acknowledgement on the best path for it: the usable one with the least in flight.

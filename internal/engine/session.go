@@ -280,7 +280,7 @@ func (s *session) fail(now mono.Time, st Status) {
 func (s *session) nextTimeout() mono.Time {
 	t := s.ackAt
 	for m := s.rxMask; m != 0; m &= m - 1 {
-		t = min(t, s.rx[bits.TrailingZeros64(m)].policy.Deadline())
+		t = min(t, s.rx[bits.TrailingZeros64(m)].ackAt(s))
 	}
 	t = min(max(t, s.muteTo), s.initAt, s.pingAt)
 	for m := s.txMask; m != 0; m &= m - 1 {
