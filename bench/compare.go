@@ -30,6 +30,7 @@ type EdgeVariant struct {
 	Name     string // for Row.Variant
 	Checksum string
 	Embedded bool
+	Test     string // what it does instead of the comparison's test; only for comparisons of this test, which is Read
 }
 
 // EdgeVariants are the known ones. The first is comparable to the others' service: frames are trusted to the link's own check.
@@ -37,7 +38,11 @@ var EdgeVariants = []EdgeVariant{
 	{Name: "", Checksum: "header"},
 	{Name: "crc32c", Checksum: "full"},
 	{Name: "embedded", Checksum: "header", Embedded: true},
+	{Name: "write", Checksum: "header", Test: report.OneWay},
 }
+
+// Does reports whether v belongs into a comparison of test: writes are something to compare reads with.
+func (v *EdgeVariant) Does(test string) bool { return v.Test == "" || test == report.Read }
 
 // entrant is a contender that is ready to run.
 type entrant struct {
@@ -52,7 +57,7 @@ func (c *Comparison) sizes() []int {
 	if len(c.Plan.Sizes) > 0 {
 		return c.Plan.Sizes
 	}
-	if c.Plan.Test == report.PingPong {
+	if c.Plan.Test == report.PingPong || c.Plan.Test == report.Rate {
 		return []int{8}
 	}
 	return []int{1 << 20}
@@ -61,28 +66,34 @@ func (c *Comparison) sizes() []int {
 // Run runs the comparison. A contender that fails is reported in a note and left out from then on; the error is that of the edge
 // transport or of ctx.
 func (c *Comparison) Run(ctx context.Context) (err error) {
-	var clusters []*Cluster
+	clusters := map[EdgeVariant]*Cluster{} // by what matters for the daemons
 	defer func() {
 		for _, cl := range clusters {
 			err = errors.Join(err, cl.Close())
 		}
 	}()
 	var entrants []entrant
+	var hosts *Cluster
 	for _, v := range c.Edge {
-		spec := c.Cluster
+		spec, key := c.Cluster, EdgeVariant{Checksum: v.Checksum, Embedded: v.Embedded}
 		spec.Checksum, spec.Embedded = v.Checksum, v.Embedded
-		cl, err := NewCluster(ctx, spec)
-		if err != nil {
-			return err
+		cl := clusters[key]
+		if cl == nil {
+			if cl, err = NewCluster(ctx, spec); err != nil {
+				return err
+			}
+			clusters[key] = cl
 		}
-		clusters = append(clusters, cl)
+		if hosts == nil {
+			hosts = cl
+		}
 		entrants = append(entrants, c.edge(cl, v))
 	}
-	if len(clusters) == 0 {
+	if hosts == nil {
 		return errors.New("a comparison needs at least one variant of edge")
 	}
 	for _, o := range c.Others {
-		entrants = append(entrants, c.other(clusters[0], o))
+		entrants = append(entrants, c.other(hosts, o))
 	}
 	return c.rounds(ctx, entrants)
 }
@@ -125,6 +136,9 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 		row := &report.Row{Transport: report.TransportEdge}
 		p := c.Plan
 		p.Sizes = []int{size}
+		if v.Test != "" {
+			p.Test = v.Test
+		}
 		specs, region, err := Concat(p)
 		if err != nil {
 			return row, err
@@ -132,7 +146,7 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 		err = cl.Run(ctx, Session{Specs: specs, Region: region, Sink: func(e Event) {
 			if e.Row != nil {
 				row = e.Row
-				row.Variant = v.Name
+				row.Test, row.Variant = c.Plan.Test, v.Name
 			}
 			if e.Note != "" {
 				c.Note(e.Note)
@@ -152,21 +166,30 @@ func (c *Comparison) other(cl *Cluster, o contender.Contender) entrant {
 		p := c.Plan
 		p.Sizes = []int{size}
 		row, err := o.Run(ctx, &contender.Job{
-			Test: p.Test, Size: size, Duration: p.Duration, Region: p.region(), MTU: orDefault(c.Cluster.Lab.MTU, 9000),
+			Test: standIn(p.Test), Size: size, Duration: p.Duration, Region: p.region(), MTU: orDefault(c.Cluster.Lab.MTU, 9000),
 			Hosts: [2]*lab.Host{cl.lab.Host(0), cl.lab.Host(1)}, CPUs: [2][]int{cl.CPUs(0), cl.CPUs(1)}, Self: cl.spec.Self,
 		})
 		if row != nil {
+			row.Test = p.Test
 			cl.complete(row)
 		}
 		return row, err
 	}}
 }
 
+// standIn is what other transports do in a comparison of test: for reads, which they do not have, they send the same bytes in one direction.
+func standIn(test string) string {
+	if test == report.Read {
+		return report.OneWay
+	}
+	return test
+}
+
 // Contenders returns those that can do a test, of all that are known; what is not installed is described in notes.
 func Contenders(test string, all []contender.Contender) (able []contender.Contender, notes []string) {
 	for _, o := range all {
 		switch missing := o.Missing(); {
-		case !o.Does(test):
+		case !o.Does(standIn(test)):
 		case missing != "":
 			if !slices.Contains(notes, missing) {
 				notes = append(notes, missing)

@@ -17,6 +17,7 @@ type Plan struct {
 	Duration      time.Duration // both zero: a second or so for each size
 	Depth         int           // 0: the test's usual depth
 	Batch         int           // 0: the test's usual batch
+	Conns         []int         // connections that share the operations; each size is measured with each number of them; empty: one
 	Bidirectional bool
 	Integrity     bool
 	Seed          uint64
@@ -102,9 +103,20 @@ func (p *Plan) Specs() ([]workload.Spec, error) {
 		if s.Count == 0 && s.Duration == 0 {
 			s.Duration = time.Second
 		}
-		specs = append(specs, s)
+		for _, n := range p.conns() {
+			s.Conns = n
+			specs = append(specs, s)
+		}
 	}
 	return specs, nil
+}
+
+// conns are the numbers of connections to measure with; 0 stands for the usual one.
+func (p *Plan) conns() []int {
+	if len(p.Conns) == 0 {
+		return []int{0}
+	}
+	return p.Conns
 }
 
 // region is how much memory the plan wants registered for each data region: what was asked for, or more where messages need it.
@@ -117,6 +129,19 @@ func (p *Plan) region() int {
 		r = max(r, 2*slices.Max(p.Sizes)+64<<10)
 	}
 	return r
+}
+
+// Concat returns the measurements of several plans as those of one session, and the region they need.
+func Concat(plans ...Plan) (specs []workload.Spec, region int, err error) {
+	for i := range plans {
+		s, err := plans[i].Specs()
+		if err != nil {
+			return nil, 0, err
+		}
+		specs = append(specs, s...)
+		region = max(region, plans[i].region())
+	}
+	return specs, region, nil
 }
 
 // FitSizes drops sizes of which two do not fit a region of the given size, and says so.

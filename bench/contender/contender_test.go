@@ -8,6 +8,7 @@ import (
 
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
+	"multiedge/linkdrv"
 )
 
 func TestMain(m *testing.M) {
@@ -33,10 +34,10 @@ func testJob(t *testing.T, spec lab.Spec, test string, size int) *Job {
 }
 
 func TestBuiltInContendersMoveBytes(t *testing.T) {
-	for _, c := range []Contender{Raw{}, TCP{}} {
+	for _, c := range []Contender{Raw{linkdrv.KindRing}, Raw{linkdrv.KindMmsg}, TCP{}} {
 		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
 			for _, size := range []int{8, 100_000} {
-				t.Run(c.Name()+"/"+test+"/"+report.Bytes(size), func(t *testing.T) {
+				t.Run(c.Name()+c.Variant()+"/"+test+"/"+report.Bytes(size), func(t *testing.T) {
 					j := testJob(t, lab.Spec{Links: 2, MTU: 9000}, test, size)
 					r, err := c.Run(t.Context(), j)
 					if err != nil {
@@ -53,6 +54,22 @@ func TestBuiltInContendersMoveBytes(t *testing.T) {
 					}
 					t.Logf("%.2f Gbit/s, p50 %s", r.Throughput*8/1e9, report.Nanos(r.Latency.P50))
 				})
+			}
+		}
+	}
+}
+
+// The window fits the receive ring, which holds fewer frames when they are long.
+func TestRawLosesNothingAtAnyMTU(t *testing.T) {
+	for _, kind := range []string{linkdrv.KindRing, linkdrv.KindMmsg} {
+		for _, mtu := range []int{1500, 65535} {
+			j := testJob(t, lab.Spec{Links: 1, MTU: mtu}, report.TwoWay, 1<<20)
+			r, err := Raw{kind}.Run(t.Context(), j)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Dropped > 0 || r.Throughput <= 0 {
+				t.Errorf("%s at MTU %d: %d frames dropped", kind, mtu, r.Dropped)
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
+	"multiedge/linkdrv"
 )
 
 // PinVariable tells a process of this program which processors to bind itself to, before it does anything else.
@@ -25,7 +26,7 @@ const PinVariable = "EDGEBENCH_CPUS"
 
 // All returns every contender this program knows.
 func All() []Contender {
-	return []Contender{Raw{}, TCP{}, Iperf3{}, UCX{}, Libfabric{"tcp"}, Libfabric{"udp"}}
+	return []Contender{Raw{linkdrv.KindRing}, Raw{linkdrv.KindMmsg}, TCP{}, Iperf3{}, UCX{}, Libfabric{"tcp"}, Libfabric{"udp"}}
 }
 
 // missing returns how to get a program that is not in the path, or "".

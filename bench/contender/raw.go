@@ -17,11 +17,13 @@ import (
 // Raw is the limit: bare packet sockets. Frames are the transport's in size and shape (78 bytes of header, then payload); the receiver
 // reads the place from the header and copies the payload there. There are no acknowledgements: how much is in flight is read from shared
 // memory, which costs nothing.
-type Raw struct{}
+//
+// Kind is the receive path to use, linkdrv.KindRing or linkdrv.KindMmsg. Which is better depends on the MTU and on the machine, so both run.
+type Raw struct{ Kind string }
 
-func (Raw) Name() string    { return report.TransportRaw }
-func (Raw) Variant() string { return "" }
-func (Raw) Missing() string { return "" }
+func (Raw) Name() string      { return report.TransportRaw }
+func (c Raw) Variant() string { return c.Kind }
+func (Raw) Missing() string   { return "" }
 func (Raw) Does(test string) bool {
 	return test == report.OneWay || test == report.TwoWay || test == report.PingPong
 }
@@ -29,7 +31,7 @@ func (Raw) Does(test string) bool {
 const (
 	rawType     = 0x88B6                 // not the transport's: the daemons of the same hosts must not receive these frames
 	rawHead     = 78                     // bytes of a data frame before its payload, as the transport's
-	rawWindow   = 96                     // frames in flight on a link; receive rings hold 256
+	rawWindow   = 96                     // frames in flight on a link, or half of what a receive ring holds if that is less
 	rawBatch    = 32                     // frames per system call
 	rawPatience = 300 * time.Millisecond // after which frames in flight are given up
 	rawPage     = 8192
@@ -46,7 +48,7 @@ func rawPayload(mtu int) int {
 // Run implements Contender.
 func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	row := j.row(c)
-	nodes, err := rawNodes(j)
+	nodes, err := rawNodes(j, c.Kind)
 	defer func() {
 		for _, n := range nodes {
 			n.close()
@@ -81,7 +83,7 @@ func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	row.Seconds, row.Latency, row.QueueDepth = elapsed.Seconds(), lat.Summary(0.5), rawWindow
+	row.Seconds, row.Latency, row.QueueDepth = elapsed.Seconds(), lat.Summary(0.5), a.window
 	row.Bytes = a.bytesIn + b.bytesIn
 	row.FramesSent, row.FramesReceived = a.sent+b.sent, a.got.Load()+b.got.Load()
 	row.FramesLost, row.Dropped = a.lost+b.lost, after-before
@@ -89,9 +91,9 @@ func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 }
 
 // rawNodes opens both ends. What could be opened is returned with an error, to be closed.
-func rawNodes(j *Job) (nodes []*rawNode, err error) {
+func rawNodes(j *Job, kind string) (nodes []*rawNode, err error) {
 	for _, h := range j.Hosts {
-		n, err := newRawNode(j, h)
+		n, err := newRawNode(j, kind, h)
 		if n != nil {
 			nodes = append(nodes, n)
 		}
@@ -105,11 +107,11 @@ func rawNodes(j *Job) (nodes []*rawNode, err error) {
 	return nodes, nil
 }
 
-func newRawNode(j *Job, h *lab.Host) (*rawNode, error) {
+func newRawNode(j *Job, kind string, h *lab.Host) (*rawNode, error) {
 	n := &rawNode{payload: rawPayload(j.MTU), size: j.Size}
 	err := h.Do(func() error {
 		for _, name := range h.LinkNames() {
-			d, err := linkdrv.Open(name, linkdrv.Options{EtherType: rawType})
+			d, err := linkdrv.Open(name, linkdrv.Options{EtherType: rawType, Kind: kind})
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ type rawNode struct {
 	source, target []byte
 	payload        int // of a full frame
 	size           int // of a message
+	window         int // frames in flight on a link
 
 	frames [][]linkdrv.TxFrame // by link: the batch being sent
 	heads  [][][]byte
@@ -33,9 +34,13 @@ type rawNode struct {
 	lastMoved mono.Time
 }
 
-// address prepares the heads of frames to the peer.
+// address prepares the heads of frames to the peer, and learns how many are safe: a ring gives slots back only when it is read again, so that
+// frames in flight and a batch that was taken must fit together.
 func (n *rawNode) address(peer *rawNode) {
+	n.window = rawWindow
 	for l, d := range n.links {
+		n.window = max(1, min(n.window, peer.links[l].Info().RxSlots/2))
+		n.rx = n.rx[:max(1, min(len(n.rx), d.Info().RxSlots/4))]
 		n.heads[l], n.frames[l] = make([][]byte, rawBatch), make([]linkdrv.TxFrame, rawBatch)
 		for i := range n.heads[l] {
 			h := make([]byte, rawHead)
@@ -52,7 +57,7 @@ func (n *rawNode) outstanding() int { return int(n.sent - n.lost - n.peer.got.Lo
 
 // send fills one batch on the next link, as the window allows, and returns how many frames left.
 func (n *rawNode) send() (int, error) {
-	room := min(rawBatch, rawWindow*len(n.links)-n.outstanding())
+	room := min(rawBatch, n.window*len(n.links)-n.outstanding())
 	if room <= 0 {
 		return 0, nil
 	}
@@ -95,7 +100,7 @@ func (n *rawNode) next(head []byte, off, done int) (linkdrv.TxFrame, int, int) {
 // sendMessage sends one message whole.
 func (n *rawNode) sendMessage(ctx context.Context) error {
 	for first := true; first || n.done > 0; {
-		room := rawWindow*len(n.links) - n.outstanding()
+		room := n.window*len(n.links) - n.outstanding()
 		frames := n.frames[n.link][:0]
 		off, done := n.off, n.done
 		for i := 0; i < min(rawBatch, room) && (first || done > 0); i++ {

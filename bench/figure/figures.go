@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"multiedge/bench/report"
 )
@@ -12,17 +11,11 @@ import (
 // Build returns the figures that the sources have data for, in the paper's order.
 func Build(sources []Source) []Figure {
 	ours := entries(sources, func(r *report.Row) bool { return r.Transport == report.TransportEdge && r.Round == 0 && r.Error == "" })
-	sched := schedulerRows(ours)
-	rest := ours
-	if len(sched) > 0 {
-		rest = nil
-		for _, e := range ours {
-			if !slices.ContainsFunc(sched, func(s entry) bool { return s.Row == e.Row }) {
-				rest = append(rest, e)
-			}
-		}
-	}
-	all := []Figure{throughput(rest), latency(rest), percentiles(rest), cpu(rest), rate(rest), schedulers(sched)}
+	sched, rest := varied(ours, "scheduler", nothing)
+	poll, rest := varied(rest, "poll", nothing)
+	conns, rest := varied(rest, "connections", nothing)
+	links, rest := linkRows(rest)
+	all := []Figure{throughput(rest), latency(rest), percentiles(rest), cpu(rest), rate(rest), polling(poll), pollingCPU(poll), schedulers(sched), linkScaling(links), connScaling(conns)}
 	all = append(all, comparisons(entries(sources, func(r *report.Row) bool { return r.Round > 0 && r.Error == "" }))...)
 	return slices.DeleteFunc(all, func(f Figure) bool { return len(f.Panels) == 0 })
 }
@@ -192,29 +185,6 @@ func rate(rows []entry) Figure {
 	}
 	f.Panels, f.Legend = []Panel{p}, legend(st)
 	return f.trim()
-}
-
-// schedulerRows returns the rows of configurations that were measured with more than one scheduler.
-func schedulerRows(rows []entry) []entry {
-	key := func(e entry) string {
-		return strings.Join([]string{report.Rates(e.LinkRates, e.Links), fmt.Sprint(e.MTU), e.Attach, e.Poll, e.Checksum, e.source}, "/")
-	}
-	first, mixed := map[string]string{}, map[string]bool{}
-	for _, e := range rows {
-		k := key(e)
-		if s, ok := first[k]; ok && s != e.Scheduler {
-			mixed[k] = true
-		} else {
-			first[k] = e.Scheduler
-		}
-	}
-	var out []entry
-	for _, e := range rows {
-		if mixed[key(e)] {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // schedulers is figure 3.5: throughput, and processor time of the sending end, with one curve or bar for each scheduler.

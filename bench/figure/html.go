@@ -17,8 +17,9 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bytes": report.Bytes, "rates": report.Rates, "nanos": report.Nanos, "count": report.Count, "join": strings.Join,
-	"gbit":  func(v float64) string { return fmt.Sprintf("%.2f", v*8/1e9) },
-	"fixed": func(v float64) string { return fmt.Sprintf("%.3f", v) },
+	"gbit":    func(v float64) string { return fmt.Sprintf("%.2f", v*8/1e9) },
+	"percent": func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
+	"fixed":   func(v float64) string { return fmt.Sprintf("%.3f", v) },
 }).Parse(pageText))
 
 // page is what the template shows.
@@ -27,6 +28,7 @@ type page struct {
 	Heads   []headView
 	Tiles   []tile
 	Figures []figureView
+	Links   []LinkCurve
 	Ratios  []Ratio
 	Rows    []entryView
 	Data    template.JS
@@ -53,7 +55,7 @@ type tile struct{ Value, Unit, Text, Class string }
 // HTML writes one page with all figures of the sources, their headline numbers, a table of every row, and the results themselves as JSON.
 // It refers to nothing outside itself.
 func HTML(w io.Writer, title string, sources []Source) error {
-	p := page{Title: title, Tiles: tiles(sources), Ratios: Ratios(sources)}
+	p := page{Title: title, Tiles: tiles(sources), Links: Links(sources), Ratios: Ratios(sources)}
 	for _, f := range Build(sources) {
 		svg, err := f.SVG()
 		if err != nil {

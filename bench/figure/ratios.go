@@ -10,6 +10,7 @@ import (
 type Summary struct {
 	Work       string // "one-way, 1 MiB, 1 link, MTU 9000"
 	Latency    bool   // values are medians of half round trips in nanoseconds, else bytes per second
+	Limit      string // the contender that nothing can beat: raw packet sockets with the receive path that is better here; empty: not measured
 	Contenders []Standing
 	Ratios     []Ratio
 }
@@ -22,11 +23,12 @@ type Standing struct {
 	Rounds           int
 }
 
-// Ratio compares two contenders: the ratio within each round, over all rounds.
+// Ratio compares two contenders: the ratio of their medians, and the ratios within each round.
 type Ratio struct {
 	Work, What       string // what was done; what is compared
 	Over, Base       string // contenders: Over divided by Base
-	Median, Min, Max float64
+	OfMedians        float64
+	Median, Min, Max float64 // of the ratios within rounds
 	Rounds           int
 }
 
@@ -62,13 +64,41 @@ func (s *Summary) fill(cs []config) {
 		}
 		s.Contenders = append(s.Contenders, st)
 	}
+	s.Limit = s.limit(cs)
 	for _, over := range cs {
 		for _, base := range cs {
-			if over.rows[0].Transport == report.TransportEdge && base.rows[0].Transport != report.TransportEdge {
+			if over.rows[0].Transport == report.TransportEdge && s.isBase(over, base) {
 				s.Ratios = append(s.Ratios, s.compareRounds(over, base)...)
 			}
 		}
 	}
+}
+
+// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets where they are at their best, and
+// reads with writes.
+func (s *Summary) isBase(over, base config) bool {
+	switch r := base.rows[0]; r.Transport {
+	case report.TransportEdge:
+		return r.Test == report.Read && r.Variant == "write" && over.label != base.label
+	case report.TransportRaw:
+		return base.label == s.Limit
+	}
+	return true
+}
+
+// limit returns the raw contender with the best median.
+func (s *Summary) limit(cs []config) string {
+	best, name := 0.0, ""
+	for _, c := range cs {
+		v := values(c.rows, s.mainMetric().value)
+		if c.rows[0].Transport != report.TransportRaw || len(v) == 0 {
+			continue
+		}
+		if m := median(v); name == "" || (m < best) == s.Latency && m != best {
+			best, name = m, c.label
+		}
+	}
+	return name
 }
 
 // metric is a property in which contenders are compared.
@@ -116,8 +146,8 @@ func (s *Summary) compareRounds(over, base config) []Ratio {
 			}
 		}
 		if len(v) > 0 {
-			mid := median(v)
-			out = append(out, Ratio{Work: s.Work, What: m.name, Over: over.label, Base: base.label, Median: mid, Min: v[0], Max: v[len(v)-1], Rounds: len(v)})
+			mid, of := median(v), median(values(over.rows, m.value))/median(values(base.rows, m.value))
+			out = append(out, Ratio{Work: s.Work, OfMedians: of, What: m.name, Over: over.label, Base: base.label, Median: mid, Min: v[0], Max: v[len(v)-1], Rounds: len(v)})
 		}
 	}
 	return out

@@ -22,18 +22,69 @@ type entry struct {
 }
 
 // A dim is one property by which configurations can differ. Those that do differ make up a curve's label.
-type dim func(e entry) string
+type dim struct {
+	name string
+	of   func(e entry) string
+}
 
 var dims = []dim{
-	func(e entry) string { return report.Rates(e.LinkRates, e.Links) },
-	func(e entry) string { return fmt.Sprintf("MTU %d", e.MTU) },
-	func(e entry) string { return named("over", e.Transport) },
-	func(e entry) string { return e.Attach },
-	func(e entry) string { return e.Scheduler },
-	func(e entry) string { return named("checksum", e.Checksum) },
-	func(e entry) string { return named("poll", e.Poll) },
-	func(e entry) string { return e.source },
+	{"links", func(e entry) string { return report.Rates(e.LinkRates, e.Links) }},
+	{"mtu", func(e entry) string { return fmt.Sprintf("MTU %d", e.MTU) }},
+	{"transport", func(e entry) string { return named("over", e.Transport) }},
+	{"attach", func(e entry) string { return e.Attach }},
+	{"scheduler", func(e entry) string { return e.Scheduler }},
+	{"checksum", func(e entry) string { return named("checksum", e.Checksum) }},
+	{"poll", func(e entry) string { return named("poll", e.Poll) }},
+	{"connections", func(e entry) string { return plural(max(e.Connections, 1), "connection") }},
+	{"source", func(e entry) string { return e.source }},
 }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// varied splits off the rows of configurations that differ in the dim of that name and in nothing else: what was measured to compare it.
+// apart adds to what must be equal.
+func varied(rows []entry, name string, apart func(e entry) string) (varied, rest []entry) {
+	var value func(e entry) string
+	for _, d := range dims {
+		if d.name == name {
+			value = d.of
+		}
+	}
+	key := func(e entry) string {
+		parts := []string{apart(e)}
+		for _, d := range dims {
+			if d.name != name {
+				parts = append(parts, d.of(e))
+			}
+		}
+		return strings.Join(parts, "/")
+	}
+	first, mixed := map[string]string{}, map[string]bool{}
+	for _, e := range rows {
+		k := key(e)
+		if v, ok := first[k]; ok && v != value(e) {
+			mixed[k] = true
+		} else if !ok {
+			first[k] = value(e)
+		}
+	}
+	for _, e := range rows {
+		if mixed[key(e)] {
+			varied = append(varied, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	return varied, rest
+}
+
+// nothing is the apart of varied that adds nothing.
+func nothing(entry) string { return "" }
 
 func named(what, value string) string {
 	if value == "" {
@@ -52,7 +103,7 @@ type config struct {
 func configs(rows []entry) []config {
 	var differ []dim
 	for _, d := range dims {
-		if slices.ContainsFunc(rows, func(e entry) bool { return d(e) != d(rows[0]) }) {
+		if slices.ContainsFunc(rows, func(e entry) bool { return d.of(e) != d.of(rows[0]) }) {
 			differ = append(differ, d)
 		}
 	}
@@ -75,7 +126,7 @@ func configs(rows []entry) []config {
 func labelOf(e entry, differ []dim) string {
 	var parts []string
 	for _, d := range differ {
-		if s := d(e); s != "" {
+		if s := d.of(e); s != "" {
 			parts = append(parts, s)
 		}
 	}

@@ -30,6 +30,7 @@ var columns = []column{
 	{"message_bytes", func(r *Row) string { return itoa(r.MessageBytes) }},
 	{"bidirectional", func(r *Row) string { return strconv.FormatBool(r.Bidirectional) }},
 	{"queue_depth", func(r *Row) string { return itoa(r.QueueDepth) }},
+	{"connections", func(r *Row) string { return itoa(r.Connections) }},
 	{"region_bytes", func(r *Row) string { return itoa(r.RegionBytes) }},
 	{"links", func(r *Row) string { return itoa(r.Links) }},
 	{"link_rates", func(r *Row) string { return strings.Join(r.LinkRates, " ") }},

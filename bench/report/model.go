@@ -76,7 +76,8 @@ type Row struct {
 
 	MessageBytes  int      `json:"message_bytes"`
 	Bidirectional bool     `json:"bidirectional,omitempty"`
-	QueueDepth    int      `json:"queue_depth"`
+	QueueDepth    int      `json:"queue_depth"`           // operations in flight from each sender, on all its connections together
+	Connections   int      `json:"connections,omitempty"` // that share the operations; edge only
 	RegionBytes   int      `json:"region_bytes"`
 	Links         int      `json:"links"`
 	LinkRates     []string `json:"link_rates,omitempty"`

@@ -30,9 +30,11 @@ func (p *perftest) Head(h Head) error {
 
 func (p *perftest) Row(r *Row) error {
 	var b strings.Builder
-	if key := p.banner(r); key != p.last {
+	same := *r
+	same.QueueDepth = 0 // falls with the message size by itself, and has a column
+	if key := p.banner(&same); key != p.last {
 		p.last = key
-		b.WriteString(key)
+		b.WriteString(p.banner(r))
 		b.WriteString(p.columns(r))
 	}
 	if IsLatencyTest(r.Test) {
@@ -81,6 +83,9 @@ func (p *perftest) banner(r *Row) string {
 	fmt.Fprintf(&b, " Transport       : %-18s Attachment      : %s\n", r.Transport, attach)
 	fmt.Fprintf(&b, " Scheduler       : %-18s Checksum        : %s\n", dash(r.Scheduler), dash(r.Checksum))
 	fmt.Fprintf(&b, " TX depth        : %-18d Region          : %s\n", r.QueueDepth, Bytes(r.RegionBytes))
+	if r.Connections > 1 {
+		fmt.Fprintf(&b, " Connections     : %d, sharing the operations in flight\n", r.Connections)
+	}
 	if IsLatencyTest(r.Test) {
 		fmt.Fprintf(&b, " Latency is half a round trip.\n")
 	}
@@ -106,6 +111,12 @@ func (p *perftest) columns(r *Row) string {
 			"t_max[usec]", "t_typical[usec]", "t_avg[usec]", "t_stdev[usec]", "99% percentile[usec]", "99.9% percentile[usec]", "90%[usec]", "99.99%[usec]")
 	} else {
 		s = fmt.Sprintf(" %-10s %-12s %-18s %-20s %-13s", "#bytes", "#iterations", "BW peak["+p.unit()+"]", "BW average["+p.unit()+"]", "MsgRate[Mpps]")
+	}
+	if !IsLatencyTest(r.Test) {
+		s += fmt.Sprintf(" %-6s", "depth")
+		if r.Connections > 1 {
+			s += fmt.Sprintf(" %-6s", "conns")
+		}
 	}
 	s += fmt.Sprintf(" %-9s %-7s %-7s %-7s %-7s %-7s", "frames", "retrans", "lost", "dup", "reord", "acks")
 	if r.IntegrityChecked {
@@ -144,6 +155,12 @@ func (p *perftest) latency(b *strings.Builder, r *Row) {
 }
 
 func (p *perftest) tail(b *strings.Builder, r *Row) {
+	if !IsLatencyTest(r.Test) {
+		fmt.Fprintf(b, " %-6d", r.QueueDepth)
+		if r.Connections > 1 {
+			fmt.Fprintf(b, " %-6d", r.Connections)
+		}
+	}
 	fmt.Fprintf(b, " %-9d %-7d %-7d %-7d %-7d %-7d", r.FramesSent, r.FramesRetransmitted, r.FramesLost, r.FramesDuplicated, r.FramesReordered, r.AcksExplicit)
 	if r.IntegrityChecked {
 		fmt.Fprintf(b, " %-7d", r.IntegrityErrors)

@@ -273,3 +273,25 @@ func TestProgressRewritesOneLine(t *testing.T) {
 	none.Step()
 	none.Clear()
 }
+
+// A depth that falls with the message size is a column and begins no new block; connections do.
+func TestPerftestBlocks(t *testing.T) {
+	var b bytes.Buffer
+	w, err := NewWriter("perftest", &b, Style{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, depth := range []int{128, 16, 16} {
+		r := Row{Test: OneWay, Transport: TransportEdge, Links: 1, MTU: 9000, MessageBytes: 64 << i, QueueDepth: depth, Connections: 1 + i/2*999}
+		if err := w.Row(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := b.String()
+	if n := strings.Count(text, "Write BW Test"); n != 2 {
+		t.Errorf("%d blocks, want 2:\n%s", n, text)
+	}
+	if !strings.Contains(text, "1000, sharing") || !strings.Contains(text, "depth") {
+		t.Errorf("connections or depth are missing:\n%s", text)
+	}
+}

@@ -60,9 +60,9 @@ func (ch *channel) send(ctx context.Context, m *message) error {
 	})
 }
 
-// signal delivers a notification without payload. It does not wait for its completion.
-func (ch *channel) signal(ctx context.Context, imm uint32) error {
-	_, err := ch.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: imm, Local: ch.local, Remote: ch.remote})
+// signal delivers a notification without payload, in an order that flags say. It does not wait for its completion.
+func (ch *channel) signal(ctx context.Context, imm uint32, flags edge.Flags) error {
+	_, err := ch.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | flags, Imm: imm, Local: ch.local, Remote: ch.remote})
 	return err
 }
 

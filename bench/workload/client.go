@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"multiedge/bench/report"
@@ -57,15 +58,24 @@ func Dial(ctx context.Context, a Attach, o DialOptions) (_ *Client, err error) {
 	}
 	c.probe = &Probe{c.dev, a.Embedded}
 	ours, theirs := needs(o.Specs)
+	conns := mostConns(o.Specs)
 	if c.mem, err = register(c.dev, ours, min(max(a.Region, minRegion), maxRegion)); err != nil {
 		return nil, err
 	}
 	c.note(c.mem.note)
-	p := Params{Protocol: protocol, Region: c.mem.size, Source: theirs.source, Target: theirs.target}
+	p := Params{Protocol: protocol, Region: c.mem.size, Source: theirs.source, Target: theirs.target, Conns: conns}
+	if conns > 1 {
+		p.Session = rand.Uint64()
+	}
 	if c.conn, err = dialPatiently(ctx, c.dev, o, p.encode()); err != nil {
 		return nil, err
 	}
-	return c, c.begin(ctx)
+	setup, cancel := setupContext(ctx, conns)
+	defer cancel()
+	if err := c.begin(setup); err != nil {
+		return nil, err
+	}
+	return c, c.join(setup, o, p, conns)
 }
 
 // dialPatiently dials until the server is there or dialTime has passed.
@@ -101,10 +111,8 @@ func (c *Client) begin(ctx context.Context) error {
 		c.note("at the server: " + ans.Note)
 	}
 	c.Region = min(ans.Region, c.mem.size)
-	setup, cancel := context.WithTimeout(ctx, setupTime)
-	defer cancel()
 	var err error
-	if c.side, err = open(setup, c.conn, c.mem); err != nil {
+	if c.side, err = open(ctx, c.conn, c.mem); err != nil {
 		return err
 	}
 	r, err := c.probe.Read(ctx)
@@ -128,6 +136,7 @@ func (c *Client) Close() error {
 	var err error
 	if c.side != nil && c.conn.Err() == nil {
 		err = c.side.ch.send(ctx, &message{Bye: true})
+		c.side.closeLanes()
 	}
 	if c.conn != nil {
 		err = errors.Join(err, c.conn.CloseContext(ctx))
@@ -197,7 +206,7 @@ func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughpu
 
 // agree tells the server what comes and waits until it is ready.
 func (c *Client) agree(ctx context.Context, spec *Spec) error {
-	setup, cancel := context.WithTimeout(ctx, setupTime)
+	setup, cancel := setupContext(ctx, spec.conns())
 	defer cancel()
 	if err := c.side.reach(setup, spec, true); err != nil {
 		return err

@@ -18,6 +18,11 @@
 // In two-way both sides send and both sides end. Writes carry their payload only; with integrity checking each also notifies, so that the
 // receiver verifies every message where it landed and gives back the slot (credit).
 //
+// # Several connections
+//
+// A session may have further connections (lanes.go): the client dials each with the number of the session, both ends export the same
+// regions on it, and senders use them by turns. Control messages, ends and credit stay on the first.
+//
 // # Notifications
 //
 // The 32 bits of a notification hold a kind in the upper four and a value below, see imm.go.

@@ -13,7 +13,7 @@ import (
 const Service = "edgebench"
 
 // protocol is the version of the messages between client and server.
-const protocol = 1
+const protocol = 2
 
 // Params is the private data of a dial: what the session needs. It must stay below 512 bytes of JSON.
 type Params struct {
@@ -21,6 +21,10 @@ type Params struct {
 	Region   int  `json:"region"` // bytes the client registered for each of its data regions
 	Source   bool `json:"source"` // the server needs memory to send or be read from
 	Target   bool `json:"target"` // the server needs memory that is written
+
+	Conns   int    `json:"conns,omitempty"`   // connections of the session, this one included; 0: 1
+	Session uint64 `json:"session,omitempty"` // the session's number, chosen by the client, if it has several connections
+	Joins   bool   `json:"joins,omitempty"`   // a further connection of a session that was begun
 }
 
 // answer is the private data of the server's acceptance.
@@ -44,6 +48,9 @@ func parseParams(data []byte) (p Params, err error) {
 	if p.Protocol != protocol {
 		return p, fmt.Errorf("client speaks version %d of the benchmark, this server version %d: use the same edgebench on both hosts", p.Protocol, protocol)
 	}
+	if p.Conns < 0 || p.Conns > MaxConns {
+		return p, fmt.Errorf("%d connections were asked for: at most %d are possible", p.Conns, MaxConns)
+	}
 	if p.Region < minRegion || p.Region > maxRegion {
 		return p, fmt.Errorf("regions of %d bytes were asked for: between %d and %d are possible", p.Region, minRegion, maxRegion)
 	}
@@ -56,6 +63,9 @@ const (
 	maxRegion = 16 << 30
 )
 
+// MaxConns is the largest number of connections of a session. Each exports up to two regions, of which a daemon allows 16,384 by default.
+const MaxConns = 8000
+
 // Spec is one measurement. The client sends it to the server.
 type Spec struct {
 	Test          string        `json:"test"`
@@ -64,6 +74,7 @@ type Spec struct {
 	Duration      time.Duration `json:"duration,omitempty"` // how long senders send
 	Depth         int           `json:"depth"`              // operations in flight from each sender
 	Batch         int           `json:"batch"`              // operations posted at once
+	Conns         int           `json:"conns,omitempty"`    // connections that share the operations; 0: 1
 	Integrity     bool          `json:"integrity"`
 	Bidirectional bool          `json:"bidirectional,omitempty"` // the server sends or reads as well
 	Seed          uint64        `json:"seed"`                    // of message contents
@@ -84,6 +95,10 @@ func (s *Spec) check() error {
 		return fmt.Errorf("neither a number of messages nor a duration")
 	case s.Depth < 1 || s.Depth > 1<<16:
 		return fmt.Errorf("queue depth %d: want 1 to %d", s.Depth, 1<<16)
+	case s.Conns < 0 || s.Conns > MaxConns:
+		return fmt.Errorf("%d connections: want 1 to %d", s.Conns, MaxConns)
+	case s.Conns > 1 && s.Test == report.PingPong:
+		return fmt.Errorf("ping-pong uses one connection, not %d: it has one message under way", s.Conns)
 	case s.Batch < 1 || s.Batch > s.Depth:
 		return fmt.Errorf("batch of %d operations: want 1 to the queue depth, %d", s.Batch, s.Depth)
 	}
@@ -93,6 +108,18 @@ func (s *Spec) check() error {
 // clientSends, serverSends: who initiates operations.
 func (s *Spec) serverSends() bool {
 	return s.Test == report.TwoWay || s.Bidirectional
+}
+
+// conns is how many connections s uses.
+func (s *Spec) conns() int { return max(s.Conns, 1) }
+
+// mostConns is how many connections a session needs for all of specs.
+func mostConns(specs []Spec) int {
+	n := 1
+	for i := range specs {
+		n = max(n, specs[i].Conns)
+	}
+	return n
 }
 
 // needs returns which data regions each end uses over all of specs.

@@ -19,8 +19,8 @@ type pingPong struct {
 func (s *side) pingPong(p *setup) *pingPong {
 	spec := p.spec
 	spec.Depth, spec.Batch = pingPongOps, 1
-	w := edge.Work{Kind: edge.Write, Flags: edge.Notify, Local: s.mem.source, Remote: s.target}
-	d := newSender(s.ch.conn, w, p.from, p.to, &spec)
+	w := edge.Work{Kind: edge.Write, Flags: edge.Notify, Local: s.mem.source}
+	d := newSender(s.lanes[:1], w, p.from, p.to, &spec)
 	d.every = 1 << 62 // the round trip is timed, not the operation
 	return &pingPong{sender: d, ch: s.ch, checker: p.checker}
 }

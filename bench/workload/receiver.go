@@ -3,6 +3,8 @@ package workload
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"multiedge/bench/pattern"
 	"multiedge/edge"
@@ -10,12 +12,17 @@ import (
 )
 
 // receiver takes one run's notifications: messages to verify, credit for the own sender, and the ends of both directions. It is run by one
-// goroutine; while a sender runs beside it, only the credit is shared.
+// goroutine, and one more for each further connection when data is checked; while a sender runs beside it, only the credit is shared.
 type receiver struct {
 	ch      *channel
+	lanes   []lane           // further connections that messages come from
 	size    int              // bytes of a message
 	checker *pattern.Checker // nil: data is not checked
 	credit  *credit          // of the own sender; may be nil
+
+	mu      sync.Mutex    // guards the checker, told and ended while several connections are served
+	ended   bool          // the peer's end was acknowledged: it needs no more credit
+	checked chan struct{} // one token: a message of a further connection was verified
 
 	wantEnd  bool // the peer sends, and will say how much
 	wantAck  bool // the own end will be acknowledged
@@ -25,8 +32,83 @@ type receiver struct {
 	ackAt    mono.Time // when the own end was acknowledged
 }
 
-// run handles notifications until both ends it wants are seen.
+// run handles notifications until both ends it wants are seen, and what the peer sent.
 func (r *receiver) run(ctx context.Context) error {
+	if r.checker == nil || len(r.lanes) == 0 {
+		return r.untilEnds(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	r.checked = make(chan struct{}, 1)
+	var wg sync.WaitGroup
+	for i := range r.lanes {
+		wg.Go(func() {
+			if err := r.serve(ctx, r.lanes[i].conn); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	err := r.untilEnds(ctx)
+	if err == nil {
+		err = r.untilChecked(ctx)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	cancel(nil)
+	wg.Wait()
+	return err
+}
+
+// serve handles the messages of a further connection until ctx ends, which is no error.
+func (r *receiver) serve(ctx context.Context, conn *edge.Conn) error {
+	for {
+		n, err := conn.WaitNotify(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		kind, value := split(n.Imm)
+		if kind != immMessage {
+			return unexpected(n.Imm, "a message")
+		}
+		if err := r.message(ctx, n, value); err != nil {
+			return err
+		}
+		select {
+		case r.checked <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// stragglers is how long messages may take to be announced after the end was: they are here, their notifications wait to be read.
+const stragglers = 5 * time.Second
+
+// untilChecked waits until everything the peer sent on its further connections was looked at. What does not come is found by finish.
+func (r *receiver) untilChecked(ctx context.Context) error {
+	give := time.NewTimer(stragglers)
+	defer give.Stop()
+	for {
+		r.mu.Lock()
+		all := r.checker.Floor() >= r.peerSent
+		r.mu.Unlock()
+		if all {
+			return nil
+		}
+		select {
+		case <-r.checked:
+		case <-give.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// untilEnds handles the first connection's notifications until both ends are seen.
+func (r *receiver) untilEnds(ctx context.Context) error {
 	for r.wantEnd || r.wantAck {
 		n, err := r.ch.conn.WaitNotify(ctx)
 		if err != nil {
@@ -47,8 +129,7 @@ func (r *receiver) handle(ctx context.Context, n edge.Notification) error {
 		r.credit.raise(value)
 	case kind == immEnd && r.wantEnd:
 		r.wantEnd, r.endAt = false, mono.Now()
-		r.peerSent = r.ch.endCount()
-		return r.ch.signal(ctx, immEndAck)
+		return r.acknowledge(ctx)
 	case kind == immEndAck && r.wantAck:
 		r.wantAck, r.ackAt = false, mono.Now()
 	default:
@@ -57,16 +138,29 @@ func (r *receiver) handle(ctx context.Context, n edge.Notification) error {
 	return nil
 }
 
+// acknowledge tells the peer that its end has come: after all credit that was given, for none is expected behind it.
+func (r *receiver) acknowledge(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended, r.peerSent = true, r.ch.endCount()
+	if r.checker != nil {
+		return r.ch.signal(ctx, immEndAck, edge.BackwardFence)
+	}
+	return r.ch.signal(ctx, immEndAck, 0)
+}
+
 // message verifies one message and gives its slot back, a quarter of all slots at a time.
 func (r *receiver) message(ctx context.Context, n edge.Notification, low uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	seq := r.checker.Extend(low, immMask)
 	r.checker.Message(seq)
 	if n.Len != r.size {
 		r.checker.Fail(fmt.Sprintf("message %d: the notification says %d bytes", seq, n.Len))
 	}
-	if floor := r.checker.Floor(); floor-r.told >= max(1, uint64(r.checker.Slots())/4) {
+	if floor := r.checker.Floor(); !r.ended && floor-r.told >= max(1, uint64(r.checker.Slots())/4) {
 		r.told = floor
-		return r.ch.signal(ctx, immCredit|uint32(floor&immMask))
+		return r.ch.signal(ctx, immCredit|uint32(floor&immMask), 0)
 	}
 	return nil
 }

@@ -10,11 +10,12 @@ import (
 	"multiedge/internal/mono"
 )
 
-// sender initiates operations back to back, depth of them in flight. Message seq travels between local slot seq mod local.Slots and remote
+// sender initiates operations back to back, depth of them in flight, on its connections in turns. Message seq travels between local slot seq mod local.Slots and remote
 // slot seq mod remote.Slots. One goroutine runs it.
 type sender struct {
-	conn   *edge.Conn
-	work   edge.Work // kind, regions and flags of every operation
+	lanes  []lane
+	turn   int       // the lane whose turn it is
+	work   edge.Work // kind, local region and flags of every operation
 	local  pattern.Layout
 	remote pattern.Layout
 	depth  int
@@ -47,9 +48,9 @@ type sender struct {
 const timedSize = 4096
 
 // newSender prepares a sender; nothing is allocated while it runs.
-func newSender(conn *edge.Conn, work edge.Work, local, remote pattern.Layout, s *Spec) *sender {
+func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Spec) *sender {
 	d := &sender{
-		conn: conn, work: work, local: local, remote: remote, depth: s.Depth, batch: s.Batch, lat: report.NewRecorder(), post: report.NewRecorder(),
+		lanes: lanes, work: work, local: local, remote: remote, depth: s.Depth, batch: s.Batch, lat: report.NewRecorder(), post: report.NewRecorder(),
 		every: 16, bytes: work.Local.Bytes(),
 	}
 	if s.Size >= timedSize || s.Depth == 1 {
@@ -132,17 +133,27 @@ func (d *sender) reap(ctx context.Context) error {
 	return nil
 }
 
-// put posts the next n messages.
+// next returns the connection whose turn it is.
+func (d *sender) next() *lane {
+	l := &d.lanes[d.turn]
+	if d.turn++; d.turn == len(d.lanes) {
+		d.turn = 0
+	}
+	return l
+}
+
+// put posts the next n messages on one connection.
 func (d *sender) put(ctx context.Context, n int) error {
 	if n == 1 {
 		return d.putOne(ctx)
 	}
+	l := d.next()
 	for i := range n {
-		d.describe(&d.works[i], d.posted+uint64(i))
+		d.describe(&d.works[i], l, d.posted+uint64(i))
 	}
 	started := mono.Now()
 	for sent := 0; sent < n; {
-		m, err := d.conn.PostBatch(d.works[sent:n], d.batchOps)
+		m, err := l.conn.PostBatch(d.works[sent:n], d.batchOps)
 		for i := range m {
 			at := d.posted & uint64(len(d.ops)-1)
 			d.ops[at], d.started[at] = d.batchOps[i], 0
@@ -167,14 +178,15 @@ func (d *sender) put(ctx context.Context, n int) error {
 
 func (d *sender) putOne(ctx context.Context) error {
 	w := &d.works[0]
-	d.describe(w, d.posted)
+	l := d.next()
+	d.describe(w, l, d.posted)
 	at := d.posted & uint64(len(d.ops)-1)
 	d.started[at] = 0
 	timed := d.posted&(d.every-1) == 0
 	if timed {
 		d.started[at] = mono.Now()
 	}
-	op, err := d.conn.PostWait(ctx, w)
+	op, err := l.conn.PostWait(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -186,9 +198,12 @@ func (d *sender) putOne(ctx context.Context) error {
 	return nil
 }
 
-// describe fills w for message seq and moves on to the next slots.
-func (d *sender) describe(w *edge.Work, seq uint64) {
+// describe fills w for message seq on l and moves on to the next slots.
+func (d *sender) describe(w *edge.Work, l *lane, seq uint64) {
 	*w = d.work
+	if w.Remote = l.target; w.Kind == edge.Read {
+		w.Remote = l.source
+	}
 	w.LocalOff, w.Len = d.local.Off(d.localSlot), d.local.Message
 	w.RemoteOff = d.remote.Off(d.farSlot) - pattern.Guard // exports begin behind the guard
 	if d.inline {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"multiedge/bench/pattern"
 	"multiedge/bench/report"
 	"multiedge/edge"
 )
@@ -42,7 +41,7 @@ func Serve(ctx context.Context, a Attach, started func()) error {
 	if err != nil {
 		return err
 	}
-	probe := &Probe{dev, a.Embedded}
+	sv := &server{dev: dev, probe: &Probe{dev, a.Embedded}, attach: &a}
 	started()
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
@@ -55,19 +54,58 @@ func Serve(ctx context.Context, a Attach, started func()) error {
 			return err
 		}
 		sessions.Go(func() {
-			if err := serveRequest(ctx, dev, probe, &a, req); err != nil && ctx.Err() == nil {
+			if err := sv.serve(ctx, req); err != nil && ctx.Err() == nil {
 				a.log("client on %s: %v", req.Peer(), err)
 			}
 		})
 	}
 }
 
-func serveRequest(ctx context.Context, dev *edge.Device, probe *Probe, a *Attach, req *edge.Request) (err error) {
+// server is what the sessions of Serve share.
+type server struct {
+	dev    *edge.Device
+	probe  *Probe
+	attach *Attach
+	lobby  lobby
+}
+
+// serve handles a request: a further connection of a session, or a session from its beginning to its end.
+func (sv *server) serve(ctx context.Context, req *edge.Request) error {
 	p, err := parseParams(req.Data())
 	if err != nil {
 		return errors.Join(err, req.Refuse(err.Error()))
 	}
-	mem, err := register(dev, memory{p.Source, p.Target}, min(p.Region, max(a.Region, minRegion)))
+	if p.Joins {
+		return sv.joins(ctx, req, lobbyKey{req.Peer(), p.Session})
+	}
+	return sv.session(ctx, req, &p)
+}
+
+// joins accepts a further connection and passes it on to its session.
+func (sv *server) joins(ctx context.Context, req *edge.Request, k lobbyKey) error {
+	setup, cancel := context.WithTimeout(ctx, setupTime)
+	defer cancel()
+	conn, err := req.Accept(setup, nil)
+	if err != nil {
+		return err
+	}
+	if err := sv.lobby.enter(k, conn); err != nil {
+		return errors.Join(err, conn.Abort())
+	}
+	return nil
+}
+
+// session serves one client until it goes.
+func (sv *server) session(ctx context.Context, req *edge.Request, p *Params) (err error) {
+	further := max(p.Conns, 1) - 1
+	var joined <-chan *edge.Conn
+	if key := (lobbyKey{req.Peer(), p.Session}); further > 0 {
+		if joined, err = sv.lobby.open(key, further); err != nil {
+			return errors.Join(err, req.Refuse(err.Error()))
+		}
+		defer sv.lobby.close(key)
+	}
+	mem, err := register(sv.dev, memory{p.Source, p.Target}, min(p.Region, max(sv.attach.Region, minRegion)))
 	if err != nil {
 		return errors.Join(err, req.Refuse(err.Error()))
 	}
@@ -76,7 +114,7 @@ func serveRequest(ctx context.Context, dev *edge.Device, probe *Probe, a *Attach
 	if err != nil {
 		return err
 	}
-	setup, cancel := context.WithTimeout(ctx, setupTime)
+	setup, cancel := setupContext(ctx, further)
 	defer cancel()
 	conn, err := req.Accept(setup, data)
 	if err != nil {
@@ -91,52 +129,42 @@ func serveRequest(ctx context.Context, dev *edge.Device, probe *Probe, a *Attach
 	if err != nil {
 		return err
 	}
-	a.log("client on %s: regions of %d MiB", conn.Peer(), mem.size>>20)
-	return s.serve(ctx, probe)
+	defer s.closeLanes()
+	if err := s.join(setup, joined, further); err != nil {
+		return err
+	}
+	sv.attach.log("client on %s: regions of %s, %s", conn.Peer(), report.Bytes(mem.size), connections(further+1))
+	return s.serve(ctx, sv.probe)
 }
 
 // open exchanges memory with the peer and returns the session's side.
 func open(ctx context.Context, conn *edge.Conn, mem *regions) (*side, error) {
-	exports := []struct {
-		region *edge.Region
-		name   string
-		perm   edge.Perm
-		off, n int
-	}{
-		{mem.control, controlName, edge.RemoteWrite, 0, inboxSize},
-		{mem.source, sourceName, edge.RemoteRead, pattern.Guard, mem.size - 2*pattern.Guard},
-		{mem.target, targetName, edge.RemoteWrite, pattern.Guard, mem.size - 2*pattern.Guard},
+	if _, err := mem.control.Export(conn, controlName, edge.RemoteWrite, 0, inboxSize); err != nil {
+		return nil, fmt.Errorf("exporting %s: %w", controlName, err)
 	}
-	for _, e := range exports {
-		if e.region == nil {
-			continue
-		}
-		if _, err := e.region.Export(conn, e.name, e.perm, e.off, e.n); err != nil {
-			return nil, fmt.Errorf("exporting %s: %w", e.name, err)
-		}
+	if err := exportData(conn, mem); err != nil {
+		return nil, err
 	}
 	remote, err := conn.Import(ctx, controlName)
 	if err != nil {
 		return nil, fmt.Errorf("importing the peer's %s region: %w", controlName, err)
 	}
-	return &side{ch: &channel{conn: conn, local: mem.control, remote: remote}, mem: mem}, nil
+	return &side{ch: &channel{conn: conn, local: mem.control, remote: remote}, lanes: []lane{{conn: conn}}, mem: mem}, nil
 }
 
-// reach imports the data regions a measurement needs of the peer.
-func (s *side) reach(ctx context.Context, spec *Spec, client bool) (err error) {
+// connections says how many there are.
+func connections(n int) string {
+	if n == 1 {
+		return "1 connection"
+	}
+	return fmt.Sprintf("%d connections", n)
+}
+
+// reach imports the data regions a measurement needs of the peer, on each connection that it uses.
+func (s *side) reach(ctx context.Context, spec *Spec, client bool) error {
 	wantSource := spec.Test == report.Read && (client || spec.serverSends())
 	wantTarget := spec.Test != report.Read && (client || spec.serverSends() || spec.Test == report.PingPong)
-	if wantSource && s.source == nil {
-		if s.source, err = s.ch.conn.Import(ctx, sourceName); err != nil {
-			return fmt.Errorf("importing the peer's %s region: %w", sourceName, err)
-		}
-	}
-	if wantTarget && s.target == nil {
-		if s.target, err = s.ch.conn.Import(ctx, targetName); err != nil {
-			return fmt.Errorf("importing the peer's %s region: %w", targetName, err)
-		}
-	}
-	return nil
+	return each(ctx, spec.conns(), func(ctx context.Context, i int) error { return s.lanes[i].reach(ctx, wantSource, wantTarget) })
 }
 
 // serve answers the client's requests until it says goodbye or goes away.
@@ -186,6 +214,9 @@ func (s *side) serveRun(ctx context.Context, spec Spec, probe *Probe) error {
 func (s *side) readyFor(ctx context.Context, spec *Spec, probe *Probe) (*setup, *Reading, error) {
 	if err := spec.check(); err != nil {
 		return nil, nil, err
+	}
+	if spec.conns() > len(s.lanes) {
+		return nil, nil, fmt.Errorf("%d connections are wanted, %d are open", spec.conns(), len(s.lanes))
 	}
 	if spec.Region > s.mem.size {
 		return nil, nil, fmt.Errorf("regions of %d bytes are wanted, %d are registered", spec.Region, s.mem.size)

@@ -13,11 +13,10 @@ import (
 
 // side is one end of an established session.
 type side struct {
-	ch     *channel
-	mem    *regions
-	source *edge.RemoteRegion // the peer's; nil when the session does not need it
-	target *edge.RemoteRegion
-	show   func(done uint64) // progress of the own sender; may be nil
+	ch    *channel
+	lanes []lane // connections that carry operations; the first is ch's
+	mem   *regions
+	show  func(done uint64) // progress of the own sender; may be nil
 
 	patterns *pattern.Source
 	seed     uint64
@@ -105,15 +104,15 @@ func (s *side) newSender(p *setup) *sender {
 	if spec.Test == report.Read {
 		spec.Depth = min(spec.Depth, p.to.Slots) // no two reads into one slot at a time
 		spec.Batch = min(spec.Batch, spec.Depth)
-		d := newSender(s.ch.conn, edge.Work{Kind: edge.Read, Local: s.mem.target, Remote: s.source}, p.to, p.from, &spec)
+		d := newSender(s.lanes[:spec.conns()], edge.Work{Kind: edge.Read, Local: s.mem.target}, p.to, p.from, &spec)
 		if p.checker != nil {
 			d.complete = p.checker.Message
 		}
 		return d
 	}
-	w := edge.Work{Kind: edge.Write, Local: s.mem.source, Remote: s.target}
+	w := edge.Work{Kind: edge.Write, Local: s.mem.source}
 	if spec.Integrity {
 		w.Flags |= edge.Notify
 	}
-	return newSender(s.ch.conn, w, p.from, p.to, &spec)
+	return newSender(s.lanes[:spec.conns()], w, p.from, p.to, &spec)
 }

@@ -15,7 +15,7 @@ import (
 // and they are waited for when the sender is through: a second goroutine that waits would only be in its way.
 func (s *side) stream(ctx context.Context, p *setup, sends, receives bool) (*outcome, error) {
 	out := &outcome{scale: 1}
-	r := &receiver{ch: s.ch, size: p.spec.Size, wantEnd: receives, wantAck: sends}
+	r := &receiver{ch: s.ch, lanes: s.lanes[1:p.spec.conns()], size: p.spec.Size, wantEnd: receives, wantAck: sends}
 	reads := p.spec.Test == report.Read
 	if !reads {
 		r.checker = p.checker

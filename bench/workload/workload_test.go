@@ -74,6 +74,15 @@ func TestAllTestsIntact(t *testing.T) {
 	}
 	specs = append(specs, Spec{Test: report.OneWay, Size: 3000, Duration: 30 * time.Millisecond, Depth: 8, Batch: 1, Integrity: true, Bidirectional: true})
 	specs = append(specs, Spec{Test: report.Read, Size: 3000, Count: 100, Depth: 8, Batch: 1, Integrity: true, Bidirectional: true})
+	for _, test := range []string{report.OneWay, report.TwoWay, report.Read, report.Rate} {
+		for _, integrity := range []bool{true, false} {
+			s := Spec{Test: test, Size: 2000, Count: 200, Depth: 16, Batch: 1, Conns: 20, Integrity: integrity, Seed: 7}
+			if test == report.Rate {
+				s.Size, s.Batch = 8, 4
+			}
+			specs = append(specs, s)
+		}
+	}
 	c := dial(t, world(t), specs...)
 	for _, s := range specs {
 		began := time.Now()
@@ -98,7 +107,7 @@ func check(t *testing.T, s *Spec, r *report.Row) {
 	if r.IntegrityErrors != 0 || r.IntegrityChecked != s.Integrity {
 		t.Errorf("%+v: checked %v, %d errors: %v", s, r.IntegrityChecked, r.IntegrityErrors, r.IntegrityDetail)
 	}
-	if r.Bytes != r.Operations*uint64(s.Size) || r.Seconds <= 0 || r.FramesSent == 0 || r.Latency.Count == 0 || r.Links != 1 || r.MTU != 9000 {
+	if r.Bytes != r.Operations*uint64(s.Size) || r.Seconds <= 0 || r.FramesSent == 0 || r.Latency.Count == 0 || r.Links != 1 || r.MTU != 9000 || r.Connections != s.conns() {
 		t.Errorf("%+v: row does not add up: %+v", s, r)
 	}
 }
@@ -146,6 +155,7 @@ func TestSpecCheck(t *testing.T) {
 	for name, change := range map[string]func(*Spec){
 		"test": func(s *Spec) { s.Test = "fast" }, "size": func(s *Spec) { s.Size = -1 }, "nothing to do": func(s *Spec) { s.Count = 0 },
 		"depth": func(s *Spec) { s.Depth = 0 }, "batch": func(s *Spec) { s.Batch = 5 },
+		"connections": func(s *Spec) { s.Conns = MaxConns + 1 }, "ping-pong": func(s *Spec) { s.Test, s.Conns = report.PingPong, 2 },
 	} {
 		s := good
 		change(&s)
@@ -156,11 +166,11 @@ func TestSpecCheck(t *testing.T) {
 }
 
 func TestParamsFitPrivateData(t *testing.T) {
-	p := Params{Protocol: protocol, Region: maxRegion, Source: true, Target: true}
+	p := Params{Protocol: protocol, Region: maxRegion, Source: true, Target: true, Conns: MaxConns, Session: 1<<64 - 1, Joins: true}
 	if b := p.encode(); len(b) > 512 {
 		t.Errorf("%d bytes", len(b))
 	}
-	for _, bad := range []string{"", "{}", `{"protocol":99,"region":1048576}`, `{"protocol":1,"region":-5}`, `{"protocol":1,"region":1}`} {
+	for _, bad := range []string{"", "{}", `{"protocol":99,"region":1048576}`, `{"protocol":2,"region":-5}`, `{"protocol":2,"region":1}`, `{"protocol":2,"region":1048576,"conns":100000}`} {
 		if _, err := parseParams([]byte(bad)); err == nil {
 			t.Errorf("parameters %q were accepted", bad)
 		}
@@ -174,6 +184,26 @@ func TestAdvanceIgnoresOldNews(t *testing.T) {
 		if got := advance(c.base, c.news&immMask); got != c.want {
 			t.Errorf("advance(%#x, %#x) = %#x, want %#x", c.base, c.news, got, c.want)
 		}
+	}
+}
+
+// A connection that joins no session of the server is ended, and the server lives on.
+func TestStrayConnectionIsRefused(t *testing.T) {
+	a := world(t)
+	d, err := a.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	p := Params{Protocol: protocol, Region: minRegion, Session: 5, Joins: true}
+	c, err := dialPatiently(t.Context(), d, DialOptions{Peer: "server"}, p.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := c.WaitNotify(ctx); err == nil || ctx.Err() != nil {
+		t.Errorf("the connection lives: %v", err)
 	}
 }
 

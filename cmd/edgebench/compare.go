@@ -18,10 +18,10 @@ import (
 
 // compareCmd runs the same work over several transports.
 type compareCmd struct {
-	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong" help:"one-way, two-way or ping-pong."`
+	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
 	Rounds int      `default:"5" help:"How often each contender runs, in turns." placeholder:"N"`
 	Only   []string `help:"Contenders besides edge (default: all that are installed): raw, tcp, iperf3, ucx, libfabric." placeholder:"NAME"`
-	Edge   []string `default:"plain,crc32c" help:"Variants of edge: plain (payload checksum off, as TCP's is on these links), crc32c, embedded." placeholder:"NAME"`
+	Edge   []string `default:"plain,crc32c,write" help:"Variants of edge: plain (payload checksum off, as TCP's is on these links), crc32c, embedded; write (beside read only)." placeholder:"NAME"`
 	sizeFlags
 	workFlags
 	transportFlags
@@ -58,6 +58,9 @@ func (c *compareCmd) Run(ctx context.Context) (err error) {
 	for _, n := range notes {
 		o.note(n)
 	}
+	if c.Test == report.Read {
+		o.note("edge reads; the other transports send the same bytes in one direction, as does \"edge write\"")
+	}
 	return c.compare(ctx, cmp, o)
 }
 
@@ -92,7 +95,7 @@ func (c *compareCmd) variants() ([]bench.EdgeVariant, error) {
 			name = "plain"
 		}
 		names = append(names, name)
-		if slices.Contains(c.Edge, name) {
+		if slices.Contains(c.Edge, name) && v.Does(c.Test) {
 			out = append(out, v)
 		}
 	}

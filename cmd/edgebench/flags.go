@@ -95,6 +95,11 @@ type workFlags struct {
 	Region    size    `default:"256m" help:"Memory registered for each direction; large, so that no cache holds it."`
 }
 
+// connFlags spread the operations of a test over connections.
+type connFlags struct {
+	Conns []int `help:"Connections that share the operations in flight, by turns. Several numbers are measured one after another, with all of the largest number open." placeholder:"N"`
+}
+
 // plan puts the flags of a test together.
 func plan(test string, s *sizeFlags, w *workFlags) bench.Plan {
 	return bench.Plan{

@@ -30,6 +30,8 @@ type cli struct {
 
 	Compare    compareCmd    `cmd:"" help:"The same work over raw packet sockets, edge, TCP and what else is installed, interleaved (in a lab)."`
 	Schedulers schedulersCmd `cmd:"" help:"Throughput over unequal links with each scheduler: the paper's figure 3.5 (in a lab)."`
+	Polling    pollingCmd    `cmd:"" help:"Throughput, processor time and latency when waiting by blocking, adaptively and by polling: the paper's figure 3.3 (in a lab)."`
+	Links      linksCmd      `cmd:"" help:"Throughput over 1, 2, 4 and 8 links, shaped and not (in a lab)."`
 	Profile    profileCmd    `cmd:"" help:"Where the nanoseconds of a frame go at each end, in the paper's labels (in a lab)."`
 	Demo       demoCmd       `cmd:"" help:"One-way, two-way and ping-pong between two hosts on this machine, checked, with a page of figures."`
 

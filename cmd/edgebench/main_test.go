@@ -84,6 +84,34 @@ func TestLabRunWritesResultsAndPlotDrawsThem(t *testing.T) {
 	}
 }
 
+// The comparisons that build several labs draw their figures and print their tables.
+func TestSweeps(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ args, figure, text string }{
+		{"polling -s 64 -D 0.02 --region 1m --names block,busy", "polling", "busy"},
+		{"links -s 64k -D 0.05 --region 1m --rounds 1 --counts 1,2 --lab-rates 200mbit", "links", "of nominal"},
+		{"one-way --lab -s 8 -D 0.02 --region 1m --conns 1,30 --integrity", "connections", "conns"},
+	} {
+		out := filepath.Join(dir, c.figure) + "/"
+		page := out + "index.html"
+		cmd, stdout, stderr := edgebench(append(strings.Fields(c.args), "-o", out)...)
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("edgebench %s: %v: %s", c.args, err, stderr)
+		}
+		html, err := os.ReadFile(page)
+		if err != nil || !bytes.Contains(html, []byte(`<section id="`+c.figure+`">`)) {
+			t.Errorf("edgebench %s: no figure %s: %v", c.args, c.figure, err)
+		}
+		command, _, _ := strings.Cut(c.args, " ")
+		if _, err := report.ReadFile(out + command + ".json"); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(stdout.String(), c.text) {
+			t.Errorf("edgebench %s: no %q in:\n%s", c.args, c.text, stdout)
+		}
+	}
+}
+
 // What a person may get wrong is explained in one line, without a stack and without hanging.
 func TestMistakesAreExplained(t *testing.T) {
 	for _, c := range []struct {
@@ -106,6 +134,11 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"one-way peer --checksum full", 1, "configuration"},
 		{"ping-pong --lab -b", 2, "unknown flag"},
 		{"compare -n 5", 1, "-D"},
+		{"one-way --lab --conns 9000", 1, "8000"},
+		{"ping-pong --lab --conns 2", 2, "unknown flag"},
+		{"polling --poll busy", 1, "--names"},
+		{"links --lab-links 2", 1, "--counts"},
+		{"links --lab-rates 1gbit,2gbit", 1, "same rate"},
 		{"compare --only carrier-pigeon", 1, "libfabric"},
 		{"compare --edge fast", 1, "crc32c"},
 		{"plot", 2, "files"},

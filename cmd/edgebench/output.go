@@ -16,7 +16,7 @@ import (
 // outputFlags choose where results go and what they look like.
 type outputFlags struct {
 	Format      string   `enum:"${formats}," default:"" help:"Format of the results on standard output: ${formats} (default: perftest; table where transports or schedulers are compared)." placeholder:"FORMAT"`
-	Output      []string `short:"o" help:"Also write the results to a file, in the format its name ends in: .json, .jsonl, .csv, .html, else --format. Repeatable." placeholder:"FILE"`
+	Output      []string `short:"o" help:"Also write the results to a file, in the format its name ends in: .json, .jsonl, .csv, .html, else --format; or into a directory, named with a slash at its end: COMMAND.json, all figures and a page. Repeatable." placeholder:"FILE"`
 	ReportGbits bool     `name:"report-gbits" help:"Report Gbit/s instead of MiB/s."`
 	CPU         bool     `name:"cpu" help:"Show processor time of both ends."`
 }
@@ -28,6 +28,7 @@ type output struct {
 	progress *report.Progress
 	files    []*os.File
 	pages    []string // HTML files to write at the end
+	dirs     []string // directories that get all figures at the end
 	title    string
 	begun    bool
 }
@@ -65,6 +66,10 @@ func command() []string { return append([]string{"edgebench"}, os.Args[1:]...) }
 
 // add opens a result file; nil for a page, which is written at the end.
 func (o *output) add(name, format string, style report.Style) (report.Writer, error) {
+	if info, err := os.Stat(name); strings.HasSuffix(name, "/") || err == nil && info.IsDir() {
+		o.dirs = append(o.dirs, name)
+		name = filepath.Join(name, os.Args[1]+".json")
+	}
 	ext := strings.TrimPrefix(filepath.Ext(name), ".")
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
@@ -117,6 +122,12 @@ func (o *output) begin() error {
 func (o *output) close() error {
 	o.progress.Clear()
 	err := errors.Join(o.begin(), o.writer.Close(), o.closeFiles())
+	for _, dir := range o.dirs {
+		_, figErr := figure.WriteDir(dir, o.title, []figure.Source{{File: o.file}})
+		if err = errors.Join(err, figErr); figErr == nil {
+			fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", dir)
+		}
+	}
 	for _, name := range o.pages {
 		err = errors.Join(err, figure.WritePage(name, o.title, []figure.Source{{Name: filepath.Base(name), File: o.file}}))
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"multiedge/bench"
-	"multiedge/bench/report"
 	"multiedge/internal/lab"
 	"multiedge/sched"
 )
@@ -52,20 +51,11 @@ func (c *schedulersCmd) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
 	o.title = "MultiEdge schedulers"
-	var failed error
-	s := bench.Session{Specs: specs, Region: region, Fit: true, Profile: c.CPU}
-	spec := c.cluster(&c.transportFlags, c.Seed)
-	current := ""
-	s.Sink = func(e bench.Event) {
-		if e.Show != nil && e.Show.Index < len(specs) {
-			o.show(current+" "+report.Bytes(specs[e.Show.Index].Size), e.Show.Share, e.Show.Throughput)
-			return
-		}
-		failed = errors.Join(failed, o.event(e, specs))
+	var variants []bench.Variant
+	for _, name := range names {
+		v := bench.Variant{Name: "scheduler " + name, Cluster: c.cluster(&c.transportFlags, c.Seed), Session: bench.Session{Specs: specs, Region: region, Fit: true, Profile: c.CPU}}
+		v.Cluster.Scheduler = name
+		variants = append(variants, v)
 	}
-	err = bench.Schedulers(ctx, spec, names, s, func(name string, cl *bench.Cluster) error {
-		current, o.file.Lab = name, cl.Report()
-		return nil
-	})
-	return errors.Join(err, failed)
+	return o.sweep(ctx, 1, variants)
 }

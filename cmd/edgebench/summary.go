@@ -18,11 +18,15 @@ func printSummary(w io.Writer, works []figure.Summary) {
 			unit = "us/message"
 		}
 		for _, c := range s.Contenders {
-			fmt.Fprintf(w, "  %-18s %s   CPU %.3f %s   (%d rounds)\n", c.Name, value(s.Latency, c.Median, c.Min, c.Max), c.CPU, unit, c.Rounds)
+			limit := ""
+			if c.Name == s.Limit {
+				limit = "   the limit"
+			}
+			fmt.Fprintf(w, "  %-18s %s   CPU %.3f %s   (%d rounds)%s\n", c.Name, value(s.Latency, c.Median, c.Min, c.Max), c.CPU, unit, c.Rounds, limit)
 		}
-		fmt.Fprintf(w, "  %s\n", strings.Repeat("-", 60))
+		fmt.Fprintf(w, "  %s\n  %-18s %-32s %6s   within rounds: median (smallest to largest)\n", strings.Repeat("-", 60), "ratio of medians", "", "")
 		for _, r := range s.Ratios {
-			fmt.Fprintf(w, "  %-18s %-32s %6.3f   (%.3f to %.3f)\n", r.What, r.Over+" / "+r.Base, r.Median, r.Min, r.Max)
+			fmt.Fprintf(w, "  %-18s %-32s %6.3f   %.3f (%.3f to %.3f)\n", r.What, r.Over+" / "+r.Base, r.OfMedians, r.Median, r.Min, r.Max)
 		}
 	}
 }

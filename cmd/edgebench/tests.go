@@ -31,30 +31,36 @@ type (
 	oneWayCmd struct {
 		testFlags
 		bothWays
+		connFlags
 	}
-	twoWayCmd   struct{ testFlags }
+	twoWayCmd struct {
+		testFlags
+		connFlags
+	}
 	pingPongCmd struct{ testFlags }
 	readCmd     struct {
 		testFlags
 		bothWays
+		connFlags
 	}
 	rateCmd struct {
 		testFlags
 		bothWays
+		connFlags
 	}
 )
 
-func (c *oneWayCmd) Run(ctx context.Context) error { return c.run(ctx, report.OneWay, c.Both) }
+func (c *oneWayCmd) Run(ctx context.Context) error { return c.run(ctx, report.OneWay, c.Both, c.Conns) }
 
-func (c *twoWayCmd) Run(ctx context.Context) error { return c.run(ctx, report.TwoWay, false) }
+func (c *twoWayCmd) Run(ctx context.Context) error { return c.run(ctx, report.TwoWay, false, c.Conns) }
 
-func (c *pingPongCmd) Run(ctx context.Context) error { return c.run(ctx, report.PingPong, false) }
+func (c *pingPongCmd) Run(ctx context.Context) error { return c.run(ctx, report.PingPong, false, nil) }
 
-func (c *readCmd) Run(ctx context.Context) error { return c.run(ctx, report.Read, c.Both) }
+func (c *readCmd) Run(ctx context.Context) error { return c.run(ctx, report.Read, c.Both, c.Conns) }
 
-func (c *rateCmd) Run(ctx context.Context) error { return c.run(ctx, report.Rate, c.Both) }
+func (c *rateCmd) Run(ctx context.Context) error { return c.run(ctx, report.Rate, c.Both, c.Conns) }
 
-func (f *testFlags) run(ctx context.Context, test string, both bool) error {
+func (f *testFlags) run(ctx context.Context, test string, both bool, conns []int) error {
 	switch {
 	case f.Lab && f.Peer != "":
 		return fmt.Errorf("--lab makes its own hosts: leave out %q", f.Peer)
@@ -62,7 +68,7 @@ func (f *testFlags) run(ctx context.Context, test string, both bool) error {
 		return errors.New("name the host that runs \"edgebench server\", or give --lab to run both ends on this machine")
 	}
 	p := plan(test, &f.sizeFlags, &f.workFlags)
-	p.Bidirectional = both
+	p.Bidirectional, p.Conns = both, conns
 	specs, region, err := bench.Concat(p)
 	if err != nil {
 		return err
@@ -132,6 +138,7 @@ func (f *testFlags) remote(ctx context.Context, s bench.Session) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
+	o.show("connecting to "+f.Peer, 0, 0)
 	var failed error
 	err = bench.Work(ctx, &bench.Job{
 		Transport: t, Region: s.Region, Peer: f.Peer, Scheduler: f.Scheduler, Specs: s.Specs, Fit: s.Fit, Warmup: bench.Warmup(s.Specs),

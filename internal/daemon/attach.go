@@ -28,7 +28,20 @@ func (s *shard) attach(c *client) error {
 		s.clients = append(s.clients, nil)
 	}
 	s.clients[c.slot] = c
+	s.countUsers()
 	return nil
+}
+
+// countUsers notes whether the clients, dying ones too, belong to more than one user.
+func (s *shard) countUsers() {
+	var first *client
+	s.mixed = false
+	for _, c := range s.clients {
+		if first == nil {
+			first = c
+		}
+		s.mixed = s.mixed || c != nil && c.session.cred.UID != first.session.cred.UID
+	}
 }
 
 // detach begins a client's end: its rings are left alone from here on, its services vanish, its connections are aborted, its keys revoked.
@@ -105,6 +118,7 @@ func (s *shard) free(c *client) {
 	s.dropAllUnsent()
 	s.clients[c.slot] = nil
 	s.dying--
+	s.countUsers()
 	close(c.gone)
 }
 

@@ -50,11 +50,25 @@ func (s *shard) handleEvent(now mono.Time, ev *engine.Event) {
 		s.connected(cn, ev)
 	case engine.EvClosed:
 		s.closed(cn, ev)
+	case engine.EvAdvert, engine.EvWithdrawn:
+		s.advert(now, cn, ev)
+	}
+}
+
+// advert tells a client of memory that a peer exported or took back. A peer that does so faster than the client reads loses its connection, lest
+// the client be evicted for it.
+func (s *shard) advert(now mono.Time, cn *conn, ev *engine.Event) {
+	c := cn.client
+	if len(c.msgs)+c.session.out.length() > outboxLimit/2 {
+		s.eng.Abort(now, cn.id, engine.StatusLimit)
+		return
+	}
+	switch ev.Kind {
 	case engine.EvAdvert:
 		a := &ev.Advert
-		s.say(cn.client, &ipc.Message{Kind: ipc.KindAdvert, Conn: uint32(cn.id), Name: a.Name, Key: uint64(a.Key), Size: a.Size, Perm: uint8(a.Perm)})
+		s.say(c, &ipc.Message{Kind: ipc.KindAdvert, Conn: uint32(cn.id), Name: a.Name, Key: uint64(a.Key), Size: a.Size, Perm: uint8(a.Perm)})
 	case engine.EvWithdrawn:
-		s.say(cn.client, &ipc.Message{Kind: ipc.KindWithdrawn, Conn: uint32(cn.id), Key: uint64(ev.Advert.Key)})
+		s.say(c, &ipc.Message{Kind: ipc.KindWithdrawn, Conn: uint32(cn.id), Key: uint64(ev.Advert.Key)})
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
 	"multiedge/regmem"
 
 	"golang.org/x/sys/unix"
@@ -260,4 +262,23 @@ func TestHostileControl(t *testing.T) {
 	if _, _, err := c.exchange(&ipc.Message{Kind: ipc.KindStatus}); err != nil {
 		t.Errorf("status without hello: %v", err)
 	}
+}
+
+// A peer that floods a client with adverts ends its own connection, not the client.
+func TestFloodOfAdverts(t *testing.T) {
+	a, b := nodes(t, 1, nil)
+	victim, peer := attach(t, a, 64), attach(t, b, 64)
+	flooded, atPeer := connect(t, victim, peer, "a", "mem")
+	calm, _ := dialAccept(t, victim, peer, "a", "mem")
+	if err := b.d.shard.box.do(func(now mono.Time) {
+		for k := range 3 * outboxLimit {
+			b.d.shard.eng.Advertise(now, engine.ConnID(atPeer), engine.Advert{Name: "x", Key: regmem.Key(k + 1), Size: 1, Perm: regmem.RemoteRead})
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if m := victim.event(ipc.KindClosed); m.Conn != flooded || m.Code != ipc.Status(engine.StatusLimit).Code() {
+		t.Errorf("closed: %+v", m)
+	}
+	victim.must(&ipc.Message{Kind: ipc.KindClose, Conn: calm})
 }

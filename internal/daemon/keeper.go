@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 
@@ -219,18 +220,23 @@ func (k *keeper) tryOpen(l *kept, name string) {
 	}
 }
 
-// otherNamespace returns a descriptor of the calling thread's network namespace if it is not the process's, else -1.
+// otherNamespace returns a descriptor of the calling thread's network namespace if some other thread has another, else -1.
 func otherNamespace() int {
-	var mine, process unix.Stat_t
 	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1
 	}
-	if unix.Fstat(fd, &mine) != nil || unix.Stat("/proc/self/ns/net", &process) != nil || mine.Ino == process.Ino {
-		unix.Close(fd)
-		return -1
+	var mine, other unix.Stat_t
+	if unix.Fstat(fd, &mine) == nil {
+		threads, _ := os.ReadDir("/proc/self/task")
+		for _, t := range threads { // any may be the one that the caller's differs from, or the next one's parent
+			if unix.Stat("/proc/self/task/"+t.Name()+"/ns/net", &other) == nil && other.Ino != mine.Ino {
+				return fd
+			}
+		}
 	}
-	return fd
+	unix.Close(fd)
+	return -1
 }
 
 // enterNamespace moves the calling goroutine, for the rest of its life, to a network namespace.

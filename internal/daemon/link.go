@@ -129,9 +129,10 @@ func (s *shard) receive(now mono.Time) (worked bool) {
 	return worked
 }
 
-// forecast asks where the payloads of the next frames belong, if the driver can put them there.
+// forecast asks where the payloads of the next frames belong, if the driver can put them there, and if a wrong guess shows no user's bytes to
+// another: until such a frame is joined its payload lies in memory that the other can read and write.
 func (s *shard) forecast(l *link) int {
-	if l.scatter == nil {
+	if l.scatter == nil || s.mixed {
 		return 0
 	}
 	return s.eng.Forecast(l.index, l.slots[:])

@@ -38,6 +38,13 @@ func (o *outbox) put(msgs []*ipc.Message) bool {
 	return true
 }
 
+// length is the number of messages that wait.
+func (o *outbox) length() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.msgs)
+}
+
 // take waits for messages and appends them to buf. It returns nil once the outbox is closed and empty.
 func (o *outbox) take(buf []*ipc.Message) []*ipc.Message {
 	o.mu.Lock()

@@ -30,6 +30,7 @@ type shard struct {
 	failedLinks  bool                    // some link failed since reapLinks
 	batches      []*txBatch              // free
 	clients      []*client               // by slot; holes are nil
+	mixed        bool                    // they belong to more than one user
 	dying        int                     // clients that are dead but still own memory in use
 	conns        map[engine.ConnID]*conn // every connection of every client
 	services     map[string]*client      // who listens

@@ -51,6 +51,42 @@ func TestCreditIsEnforced(t *testing.T) {
 	}
 }
 
+// An operation with more holes than are remembered: what would make another is refused, what fills one is not, and in the end it is whole.
+func TestManyHoles(t *testing.T) {
+	const size = 10_001
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	mem, key := r.export(1, c[1], size, both)
+	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Key: key, Local: []byte("abcdefgh")})
+	like := r.take(0)[0].b
+	var f wire.Frame
+	if err := f.Decode(like[wire.EthLen:]); err != nil {
+		t.Fatal(err)
+	}
+	pn := f.PN
+	want := pattern(1, size)
+	for _, start := range []int{0, 1, 0} { // every second byte, those between, and the refused ones again
+		for at := start; at < size; at += 2 {
+			g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegNotify, Conn: uint32(c[1]), Key: uint64(key), Place: uint64(at), Data: want[at : at+1]}
+			switch at {
+			case 0:
+				g.Flags |= wire.SegFirst
+			case size - 1:
+				g.Flags |= wire.SegLast
+			}
+			pn++
+			r.give(1, flight{0, forge(like, pn, &g)})
+		}
+	}
+	r.n[1].takeNotes(c[1])
+	if len(r.n[1].notes) != 1 || r.n[1].notes[0].Len != size || !bytes.Equal(mem, want) {
+		t.Errorf("the write is not whole: %+v", r.n[1].notes)
+	}
+	if r.n[1].e.Count.RejectedNoRoom == 0 {
+		t.Error("nothing was refused: the test needs more holes")
+	}
+}
+
 // A peer that never acknowledges but asks and asks: the span of packet numbers on the path runs out, and nothing else happens.
 func TestPeerThatNeverAcknowledges(t *testing.T) {
 	for _, kind := range []wire.Kind{wire.KindPing, wire.KindProbe} {

@@ -125,7 +125,7 @@ func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 	case lo == hi:
 	case o.got.covers(lo, hi):
 		e.Count.SegmentsDuplicated++
-	case len(o.got.spans) >= maxSpans:
+	case len(o.got.spans) >= maxSpans && !o.got.joins(lo, hi):
 		e.Count.RejectedNoRoom++
 		return false
 	default:
@@ -320,7 +320,7 @@ func (c *conn) onReadData(op seqnum.Value, place uint64, data []byte, shuffled i
 		e.Count.SegmentsDuplicated++
 		return true
 	}
-	if len(o.got.spans) >= maxSpans {
+	if len(o.got.spans) >= maxSpans && !o.got.joins(lo, lo+n) {
 		e.Count.RejectedNoRoom++
 		return false
 	}

@@ -28,6 +28,12 @@ func (r *ranges) touches(lo, hi uint64) bool {
 	return false
 }
 
+// joins reports whether adding [lo, hi) makes no further span: it fills a hole or lengthens what there is.
+func (r *ranges) joins(lo, hi uint64) bool {
+	i := r.find(lo)
+	return i < len(r.spans) && r.spans[i].lo <= hi
+}
+
 // find returns the index of the first span that ends at or after lo.
 func (r *ranges) find(lo uint64) int {
 	i := len(r.spans)

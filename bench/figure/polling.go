@@ -1,0 +1,53 @@
+package figure
+
+import (
+	"math"
+
+	"multiedge/bench/report"
+)
+
+// polling is figure 3.3, upper row, with the latency that waiting costs: one curve for each way to wait.
+func polling(rows []entry) Figure {
+	f := Figure{
+		ID: "polling", Title: "Interrupts and polling: throughput and latency",
+		Caption: "Waiting by blocking (interrupts), adaptively (polling for a while, then blocking) and by polling alone (paper, figure 3.3). Dashed: the 99th percentile.",
+	}
+	var st styles
+	for _, test := range []string{report.OneWay, report.TwoWay, report.Read} {
+		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
+	}
+	p := Panel{Title: "ping-pong: half round trip", XLabel: sizeLabel, YLabel: "latency (us)", SizeX: true, LogY: true}
+	for _, c := range configsOf(rows, report.PingPong) {
+		for _, q := range []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 }, func(l report.Latency) float64 { return l.P99 }} {
+			x, y := curve(c.rows, func(e entry) float64 {
+				if e.Latency.Count == 0 {
+					return math.NaN()
+				}
+				return q(e.Latency) / 1e3
+			})
+			thin := len(p.Lines) > 0 && p.Lines[len(p.Lines)-1].Style == st.of(c.label)
+			p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(c.label), Thin: thin})
+		}
+	}
+	f.Panels, f.Legend = append(f.Panels, p), legend(st)
+	return f.trim()
+}
+
+// pollingCPU is figure 3.3, lower row.
+func pollingCPU(rows []entry) Figure {
+	f := Figure{
+		ID: "polling-cpu", Title: "Interrupts and polling: CPU utilization",
+		Caption: "Processor time of both ends, applications and daemons together, while the test ran; 100 % is one processor (paper, figure 3.3).",
+	}
+	var st styles
+	for _, test := range []string{report.OneWay, report.TwoWay, report.Read, report.PingPong} {
+		p := Panel{Title: test, XLabel: sizeLabel, YLabel: "CPU utilization (%)", SizeX: true}
+		for _, c := range configsOf(rows, test) {
+			x, y := curve(c.rows, func(e entry) float64 { return 100 * e.CPU.Total / max(e.Seconds, 1e-9) })
+			p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(c.label)})
+		}
+		f.Panels = append(f.Panels, p)
+	}
+	f.Legend = legend(st)
+	return f.trim()
+}

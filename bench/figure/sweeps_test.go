@@ -1,0 +1,133 @@
+package figure
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"multiedge/bench/report"
+)
+
+// of returns results made by synthRow and changed by set, as one source.
+func of(rows ...report.Row) []Source {
+	f := report.NewFile(report.Head{})
+	f.Results = rows
+	return []Source{{File: f}}
+}
+
+// What was measured to compare one property has figures of its own, and only those.
+func TestSweepsHaveTheirFigures(t *testing.T) {
+	var poll, conns []report.Row
+	for _, mode := range []string{"block", "adaptive", "busy"} {
+		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
+			for _, size := range []int{4096, 65536} {
+				r := synthRow(test, 1, size)
+				r.Poll = mode
+				poll = append(poll, r)
+			}
+		}
+	}
+	for _, n := range []int{1, 10, 1000, 1} {
+		one, rate := synthRow(report.OneWay, 1, 65536), synthRow(report.Rate, 1, 8)
+		one.Connections, rate.Connections = n, n
+		conns = append(conns, one, rate)
+	}
+	for _, c := range []struct {
+		rows []report.Row
+		want string // figures with their panels
+	}{
+		{poll, "[polling 3] [polling-cpu 3]"},
+		{conns, "[connections 2]"},
+		{linkSweep(), "[links 3]"},
+	} {
+		got := ""
+		for _, f := range Build(of(c.rows...)) {
+			got += fmt.Sprintf(" [%s %d]", f.ID, len(f.Panels))
+			if svg, err := f.SVG(); err != nil || bytes.Contains(svg, []byte("NaN")) {
+				t.Errorf("%s: %v", f.ID, err)
+			}
+		}
+		if got[1:] != c.want {
+			t.Errorf("figures%s, want %s", got, c.want)
+		}
+	}
+}
+
+// linkSweep is three rounds over 1, 2 and 4 links, of 1 Gbit/s each and not limited.
+func linkSweep() (rows []report.Row) {
+	for round := range 3 {
+		for _, n := range []int{1, 2, 4} {
+			r := synthRow(report.OneWay, n, 1<<20)
+			r.Throughput = 3e9 - float64(n)*1e8 + float64(round)
+			rows = append(rows, r)
+			for range n {
+				r.LinkRates = append(r.LinkRates, "1gbit")
+			}
+			r.Throughput = 0.98e9 / 8 * float64(n)
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+func TestLinksShareOfNominalAndOfOneLink(t *testing.T) {
+	curves := Links(of(linkSweep()...))
+	if len(curves) != 2 {
+		t.Fatalf("%d curves: %+v", len(curves), curves)
+	}
+	free, shaped := curves[0], curves[1]
+	if free.Rate != "" || shaped.Rate != "1gbit" || len(free.Points) != 3 || len(shaped.Points) != 3 {
+		t.Fatalf("%+v", curves)
+	}
+	for i, n := range []int{1, 2, 4} {
+		p, q := shaped.Points[i], free.Points[i]
+		if p.Links != n || math.Abs(p.Share-0.98) > 1e-9 || p.Nominal != float64(n)*1e9/8 {
+			t.Errorf("shaped: %+v", p)
+		}
+		if q.Nominal != 0 || math.Abs(q.Share-(3e9-float64(n)*1e8+1)/(2.9e9+1)) > 1e-9 || q.Max-q.Min != 2 {
+			t.Errorf("not shaped: %+v", q)
+		}
+	}
+}
+
+// Of two raw receive paths the better is the limit, and the base; reads are compared with writes, too.
+func TestLimitIsTheBetterReceivePath(t *testing.T) {
+	var rows []report.Row
+	add := func(test, transport, variant string, round int, throughput, latency float64) {
+		r := synthRow(test, 1, 4096)
+		r.Transport, r.Variant, r.Round, r.Throughput, r.Latency = transport, variant, round, throughput, report.Latency{Count: 1, P50: latency}
+		rows = append(rows, r)
+	}
+	for round := 1; round <= 3; round++ {
+		for _, test := range []string{report.Read, report.PingPong} {
+			add(test, report.TransportRaw, "ring", round, 10, 2000)
+			add(test, report.TransportRaw, "mmsg", round, 20, 1000)
+			add(test, report.TransportEdge, "", round, 15, 1500)
+		}
+		add(report.Read, report.TransportEdge, "write", round, 16, 0)
+	}
+	want := map[string]float64{
+		"read edge/raw mmsg": 0.75, "read edge write/raw mmsg": 0.8, "read edge/edge write": 15.0 / 16, "ping-pong edge/raw mmsg": 1.5,
+	}
+	for _, s := range Summarize(of(rows...)) {
+		if s.Limit != "raw mmsg" {
+			t.Errorf("%s: the limit is %q", s.Work, s.Limit)
+		}
+		test, _, _ := strings.Cut(s.Work, ",")
+		for _, r := range s.Ratios {
+			if r.What != "throughput" && r.What != "median latency" {
+				continue
+			}
+			k := test + " " + r.Over + "/" + r.Base
+			if want[k] == 0 || math.Abs(r.OfMedians-want[k]) > 1e-9 || math.Abs(r.Median-want[k]) > 1e-9 {
+				t.Errorf("%s: %v, want %v", k, r.OfMedians, want[k])
+			}
+			delete(want, k)
+		}
+	}
+	for k := range want {
+		t.Errorf("no ratio %s", k)
+	}
+}

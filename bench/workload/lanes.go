@@ -1,0 +1,187 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"multiedge/bench/pattern"
+	"multiedge/edge"
+)
+
+// A session has one connection that carries control messages, and as many further ones as its measurements ask for. All of them reach the
+// same memory: each end registers its regions once and exports them on every connection. A lane is one connection with what it reaches.
+type lane struct {
+	conn   *edge.Conn
+	source *edge.RemoteRegion // the peer's; nil when no measurement needed it yet
+	target *edge.RemoteRegion
+}
+
+// laneWorkers is how many connections are dialled, accepted, or asked for their peer's memory at a time.
+const laneWorkers = 16
+
+// perLane is what a further connection adds to the time that setting up may take.
+const perLane = 20 * time.Millisecond
+
+// setupContext bounds setting up a session of n connections.
+func setupContext(ctx context.Context, n int) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, setupTime+time.Duration(n)*perLane)
+}
+
+// each runs f for 0 to n-1, some at a time, and returns the first error. ctx given to f ends with it.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	next := make(chan int)
+	for range min(n, laneWorkers) {
+		wg.Go(func() {
+			for i := range next {
+				if err := f(ctx, i); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+feed:
+	for i := range n {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(next)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// exportData lets the peer of conn reach the data regions, except for their guard pages.
+func exportData(conn *edge.Conn, mem *regions) error {
+	for _, e := range []struct {
+		region *edge.Region
+		name   string
+		perm   edge.Perm
+	}{{mem.source, sourceName, edge.RemoteRead}, {mem.target, targetName, edge.RemoteWrite}} {
+		if e.region == nil {
+			continue
+		}
+		if _, err := e.region.Export(conn, e.name, e.perm, pattern.Guard, mem.size-2*pattern.Guard); err != nil {
+			return fmt.Errorf("exporting %s: %w", e.name, err)
+		}
+	}
+	return nil
+}
+
+// reach imports what it does not have yet of the peer's data regions.
+func (l *lane) reach(ctx context.Context, source, target bool) (err error) {
+	if source && l.source == nil {
+		if l.source, err = l.conn.Import(ctx, sourceName); err != nil {
+			return fmt.Errorf("importing the peer's %s region: %w", sourceName, err)
+		}
+	}
+	if target && l.target == nil {
+		if l.target, err = l.conn.Import(ctx, targetName); err != nil {
+			return fmt.Errorf("importing the peer's %s region: %w", targetName, err)
+		}
+	}
+	return nil
+}
+
+// join opens the further connections of a session at the client, n in all.
+func (c *Client) join(ctx context.Context, o DialOptions, p Params, n int) error {
+	p.Joins = true
+	data := p.encode()
+	lanes := make([]lane, n-1)
+	err := each(ctx, n-1, func(ctx context.Context, i int) error {
+		conn, err := c.dev.Dial(ctx, o.Peer, Service, edge.Data(data))
+		if err != nil {
+			return fmt.Errorf("connection %d of %d: %w", i+2, n, err)
+		}
+		lanes[i].conn = conn
+		return exportData(conn, c.mem)
+	})
+	if err != nil {
+		return err // closing the device ends the connections
+	}
+	c.side.lanes = append(c.side.lanes, lanes...)
+	return nil
+}
+
+// closeLanes ends the further connections of a side in good order; what goes wrong no longer matters.
+func (s *side) closeLanes() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	_ = each(ctx, len(s.lanes)-1, func(ctx context.Context, i int) error {
+		_ = s.lanes[i+1].conn.CloseContext(ctx)
+		return nil
+	})
+}
+
+// lobby is where further connections of the server's sessions arrive.
+type lobby struct {
+	mu       sync.Mutex
+	sessions map[lobbyKey]chan *edge.Conn
+}
+
+type lobbyKey struct {
+	peer    string
+	session uint64
+}
+
+// open expects n connections for a session and returns where they will come.
+func (l *lobby) open(k lobbyKey, n int) (<-chan *edge.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions == nil {
+		l.sessions = map[lobbyKey]chan *edge.Conn{}
+	}
+	if l.sessions[k] != nil {
+		return nil, errors.New("a session of that number is open already")
+	}
+	ch := make(chan *edge.Conn, n)
+	l.sessions[k] = ch
+	return ch, nil
+}
+
+// close ends the wait for connections of a session and gives back those nobody took.
+func (l *lobby) close(k lobbyKey) {
+	l.mu.Lock()
+	ch := l.sessions[k]
+	delete(l.sessions, k)
+	l.mu.Unlock()
+	for len(ch) > 0 {
+		_ = (<-ch).Abort() // its peer has ended as well
+	}
+}
+
+// enter passes an accepted connection on to its session.
+func (l *lobby) enter(k lobbyKey, conn *edge.Conn) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ch := l.sessions[k]
+	if ch == nil || len(ch) == cap(ch) {
+		return errors.New("the connection belongs to no session of this server")
+	}
+	ch <- conn
+	return nil
+}
+
+// join takes the n further connections of a session at the server.
+func (s *side) join(ctx context.Context, from <-chan *edge.Conn, n int) error {
+	for range n {
+		select {
+		case conn := <-from:
+			s.lanes = append(s.lanes, lane{conn: conn})
+			if err := exportData(conn, s.mem); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d connections came: %w", len(s.lanes), n+1, ctx.Err())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"multiedge/bench"
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// pollingCmd measures figure 3.3.
+type pollingCmd struct {
+	Names  []string `default:"block,adaptive,busy" enum:"block,adaptive,busy" help:"Ways to wait to compare: block, adaptive, busy." placeholder:"MODE"`
+	Rounds int      `default:"1" help:"How often each is measured, in turns; figures show medians." placeholder:"N"`
+	sizeFlags
+	workFlags
+	transportFlags
+	labFlags    `prefix:""`
+	outputFlags `prefix:""`
+}
+
+var pollingSizes = []int{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
+
+func (c *pollingCmd) Run(ctx context.Context) (err error) {
+	if c.Poll != "" {
+		return errors.New("polling compares the ways to wait: choose them by --names, leave out --poll")
+	}
+	if err := lab.EnsurePrivileges(); err != nil {
+		return err
+	}
+	var plans []bench.Plan
+	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
+		p := plan(test, &c.sizeFlags, &c.workFlags)
+		if len(p.Sizes) == 0 {
+			p.Sizes = pollingSizes
+			if test == report.PingPong {
+				p.Sizes = append([]int{8}, pollingSizes...)
+			}
+		}
+		plans = append(plans, p)
+	}
+	specs, region, err := bench.Concat(plans...)
+	if err != nil {
+		return err
+	}
+	rounds := max(c.Rounds, 1)
+	c.CPU = true
+	o, err := c.outputFlags.open(rounds*len(specs)*len(c.Names), "table")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	o.title = "MultiEdge: interrupts and polling"
+	var variants []bench.Variant
+	for _, name := range c.Names {
+		v := bench.Variant{Name: "poll " + name, Cluster: c.cluster(&c.transportFlags, c.Seed), Session: bench.Session{Specs: specs, Region: region, Fit: true}}
+		v.Cluster.Poll = name
+		variants = append(variants, v)
+	}
+	return o.sweep(ctx, rounds, variants)
+}

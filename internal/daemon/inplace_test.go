@@ -1,0 +1,167 @@
+package daemon
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// vethNodes starts two embedded daemons joined by real links, in a network namespace of the test's own.
+func vethNodes(t *testing.T, mtu, links int, change func(*Config)) (a, b *Embedded) {
+	t.Helper()
+	runtime.LockOSThread()
+	old, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := netns.New()
+	if err != nil {
+		t.Fatalf("new network namespace (needs root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Set(old); err != nil {
+			t.Fatal(err)
+		}
+		fresh.Close()
+		old.Close()
+		runtime.UnlockOSThread()
+	})
+	var of [2][]Link
+	for i := range links {
+		names := [2]string{"a" + string(rune('0'+i)), "b" + string(rune('0'+i))}
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = names[0], mtu
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: names[1], PeerMTU: uint32(mtu)}); err != nil {
+			t.Fatal(err)
+		}
+		for k, name := range names {
+			l, err := netlink.LinkByName(name)
+			if err == nil {
+				err = netlink.LinkSetUp(l)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			of[k] = append(of[k], Link{Name: name})
+		}
+	}
+	var e [2]*Embedded
+	for k, name := range []string{"a", "b"} {
+		cfg := Config{Name: name, Links: of[k], Poll: "block"}
+		if change != nil {
+			change(&cfg)
+		}
+		if e[k], err = NewEmbedded(cfg, Options{Log: logTo(t)}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e[k].Close() })
+	}
+	return e[0], e[1]
+}
+
+func countersOf(t *testing.T, e *Embedded) (c engine.Counters) {
+	t.Helper()
+	if err := e.d.shard.box.do(func(mono.Time) { c = e.d.shard.eng.Count }); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Large writes and reads over real links of a size for which the driver scatters: the kernel puts payloads where they belong, every byte is right
+// and those beside are untouched. With two connections busy at once most forecasts go wrong.
+func TestReceiveInPlace(t *testing.T) {
+	for _, shape := range []struct{ links, conns int }{{1, 1}, {2, 1}, {1, 2}, {2, 3}} {
+		links, conns := shape.links, shape.conns
+		const size, ops, gap = 100_003, 40, 64
+		a, b := vethNodes(t, 1500, links, func(c *Config) { c.Checksum = "header" })
+		server, client := attach(t, a, 64), attach(t, b, 64)
+		server.must(&ipc.Message{Kind: ipc.KindListen, Service: "mem"})
+		rng := rand.New(rand.NewPCG(uint64(links), 9))
+		local, mine := client.register(size * ops)
+		back, read := client.register((size + gap) * ops)
+		for i := range mine {
+			mine[i] = byte(rng.Uint32())
+		}
+		type end struct {
+			conn  uint32
+			key   uint64
+			bytes []byte
+		}
+		ends := make([]end, conns)
+		for k := range ends {
+			atServer, atClient := dialAccept(t, server, client, "a", "mem")
+			region, mem := server.register((size + gap) * ops)
+			server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: uint64(len(mem)), Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
+			ends[k] = end{atClient, client.event(ipc.KindAdvert).Key, mem}
+		}
+		run := func(op uint8) {
+			t.Helper()
+			for k := range ops {
+				x := &ends[k%conns]
+				e := ipc.SQE{Op: op, Conn: x.conn, Token: uint64(k), Key: x.key, RemoteOff: uint64((size + gap) * k), Region: local, LocalOff: uint64(size * k), Len: size}
+				if op == ipc.OpRead {
+					e.Region, e.LocalOff = back, e.RemoteOff
+				}
+				client.post(e)
+			}
+			for range ops {
+				if e := client.completion(); e.Status != ipc.StatusOK {
+					t.Fatalf("operation %d ended with %v", e.Token, e.Status)
+				}
+			}
+		}
+		run(ipc.OpWrite)
+		run(ipc.OpRead)
+		zero := make([]byte, gap)
+		for k := range ops {
+			for what, m := range map[string][]byte{"remote": ends[k%conns].bytes, "read": read} {
+				at := (size + gap) * k
+				if !bytes.Equal(m[at:at+size], mine[size*k:][:size]) {
+					t.Errorf("%d links, operation %d: %s memory differs", links, k, what)
+				}
+				if !bytes.Equal(m[at+size:at+size+gap], zero) {
+					t.Errorf("%d links, operation %d: bytes behind it in %s memory changed", links, k, what)
+				}
+			}
+		}
+		for name, e := range map[string]*Embedded{"a": a, "b": b} {
+			c := countersOf(t, e)
+			t.Logf("%d links, %d connections, node %s: %d data frames, %d payloads in place, %d lost", links, conns, name, c.DataFramesReceived, c.FramesInPlace, c.FramesLost)
+			if links == 1 && conns == 1 && c.FramesInPlace == 0 {
+				t.Errorf("%d links, node %s: no payload was received in place", links, name)
+			}
+			if c.RejectedMalformed+c.RejectedHeaderSum > 0 {
+				t.Errorf("%d links, node %s: %+v", links, name, c)
+			}
+		}
+	}
+}
+
+// Nothing is received in place while clients of several users are attached: a wrong forecast would show one's bytes to another.
+func TestClientsOfSeveralUsers(t *testing.T) {
+	of := func(uid uint32) *client { return &client{session: &session{cred: ipc.Cred{UID: uid}}} }
+	for _, c := range []struct {
+		clients []*client
+		want    bool
+	}{
+		{nil, false},
+		{[]*client{nil, of(0), nil}, false},
+		{[]*client{of(7), nil, of(7)}, false},
+		{[]*client{nil, of(0), of(7)}, true},
+		{[]*client{of(7), of(7), nil, of(0)}, true},
+	} {
+		s := &shard{clients: c.clients, mixed: !c.want}
+		if s.countUsers(); s.mixed != c.want {
+			t.Errorf("%d places: mixed is %v", len(c.clients), s.mixed)
+		}
+	}
+}
