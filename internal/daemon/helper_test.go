@@ -40,6 +40,8 @@ func nodes(t *testing.T, n int, change func(*Config)) (a, b *Embedded) {
 	var linksA, linksB []Link
 	for k := range n {
 		x, y := linktest.PairN(k, 9000, 256)
+		x.FD() // an End makes its descriptor on first use: here, so that no test takes it for a leak
+		y.FD()
 		nameA, nameB := fmt.Sprintf("a%d", k), fmt.Sprintf("b%d", k)
 		ends[nameA], ends[nameB] = x, y
 		linksA, linksB = append(linksA, Link{Name: nameA}), append(linksB, Link{Name: nameB})
