@@ -27,7 +27,6 @@ type fake struct {
 	held     []heldOp     //
 	fail     ipc.Status   // of every operation
 	submits  atomic.Int64 // entries drained
-	lateDial chan struct{}
 }
 
 type heldOp struct {

@@ -78,14 +78,6 @@ func (p *AckPolicy) OnFrame(now mono.Time, eliciting, gap bool) {
 	p.due = due
 }
 
-// Hurry makes a pending acknowledgement due at once: the sender asked for it (its window is full, or it has nothing more to send), or
-// the receiver is about to sleep.
-func (p *AckPolicy) Hurry(now mono.Time) {
-	if p.Pending() {
-		p.due = mono.Min(p.due, now)
-	}
-}
-
 // Due reports whether an explicit acknowledgement must leave now.
 func (p *AckPolicy) Due(now mono.Time) bool { return p.Pending() && p.due <= now }
 

@@ -67,19 +67,6 @@ func TestAckPolicy(t *testing.T) {
 	}
 }
 
-func TestAckPolicyHurry(t *testing.T) {
-	var p AckPolicy
-	p.Hurry(1)
-	if p.Due(mono.Never - 1) {
-		t.Error("Hurry with nothing pending made it due")
-	}
-	p.OnFrame(1000*us, true, false)
-	p.Hurry(1001 * us)
-	if p.Deadline() != 1001*us {
-		t.Errorf("Deadline = %d after Hurry", p.Deadline())
-	}
-}
-
 // A side with data of its own puts off what is due by count alone.
 func TestOverdue(t *testing.T) {
 	var p AckPolicy

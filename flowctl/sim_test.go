@@ -48,8 +48,6 @@ func (s *sim) at(t mono.Time, do func()) {
 	heap.Push(&s.heap, event{max(t, s.now), s.seq, do})
 }
 
-func (s *sim) after(d time.Duration, do func()) { s.at(s.now.Add(d), do) }
-
 // run steps until done or the events end or the limit is reached.
 func (s *sim) run(limit time.Duration, done func() bool) {
 	end := s.now.Add(limit)

@@ -20,7 +20,6 @@ type host struct {
 	mtu    int
 	up     bool
 	opens  []string
-	ends   map[string]*linktest.End
 	events chan linkdrv.Event
 }
 

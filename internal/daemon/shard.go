@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"multiedge/internal/engine"
-	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
 
@@ -37,7 +36,6 @@ type shard struct {
 	touched      []*client               // clients with completions or messages to flush this iteration
 	gaveClients  bool                    // there were such clients in the latest iteration
 	evictions    uint64
-	sqes         [sqBudget]ipc.SQE       // scratch of drain
 	ev           engine.Event            // scratch of PollEvent
 	op           engine.Op               // scratch of submit
 	pings        map[engine.ConnID]*ping // dials that measure

@@ -71,7 +71,6 @@ type outFrame struct {
 	body []byte
 	kind wire.Type
 	sess uint32
-	pad  int
 }
 
 // New returns an endpoint without links. It fails if cfg cannot be used, saying which field.

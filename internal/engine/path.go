@@ -51,8 +51,7 @@ type txPath struct {
 	cwnd   flowctl.Cwnd
 
 	state   PathState
-	echoes  int // in a row, while probing
-	goodAt  mono.Time
+	echoes  int       // in a row, while probing
 	ackedAt mono.Time // newest acknowledgement, or start
 
 	probeAt   mono.Time // next probe: of life while not good, of size while growing
@@ -158,7 +157,7 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	e := p.s.e
 	switch st {
 	case PathGood:
-		p.goodAt, p.ackedAt = now, now
+		p.ackedAt = now
 		if from != PathSuspect {
 			p.mtu = wire.MinFrame
 			p.startSizeProbe(now, p.limit())
