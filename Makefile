@@ -3,7 +3,7 @@
 GO    ?= go
 SEEDS ?= 20000
 
-.PHONY: build demo test race sim fuzz bench clean
+.PHONY: build demo test race sim fuzz faults bench clean
 
 build:            ## bin/edged, bin/edgectl, bin/edgebench
 	$(GO) build -o bin/ ./cmd/...
@@ -28,6 +28,11 @@ fuzz:             ## every decoder for FUZZTIME
 			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 		done; \
 	done
+
+SOAK ?= 20s
+faults: build     ## the short form of the fault scenarios, and a soak of SOAK: out/faults, out/soak
+	bin/edgebench faults --lab --short -o out/faults
+	bin/edgebench soak --lab -D $(SOAK) -o out/soak
 
 bench:            ## the pieces of the packet path
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./flowctl ./sched ./regmem ./remap ./linkdrv

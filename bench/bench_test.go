@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 			fatal(runDaemon(ctx, os.Args[2]))
 		case CommandWorker:
 			fatal(WorkJSON(ctx, os.Args[2], os.Stdout))
+		case CommandScale:
+			fatal(WorkScale(ctx, os.Args[2], os.Stdout))
 		}
 	}
 	if err := lab.EnsurePrivileges(); err != nil {
@@ -108,12 +110,17 @@ func allTests(integrity bool) (plans []Plan) {
 }
 
 func TestLabMeasuresEverything(t *testing.T) {
-	for _, embedded := range []bool{false, true} {
-		name := map[bool]string{false: "daemon", true: "embedded"}[embedded]
-		t.Run(name, func(t *testing.T) {
-			c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2}, Embedded: embedded, Pin: true, Checksum: "full"})
+	for _, form := range []struct {
+		name, security, checksum string
+		embedded                 bool
+	}{
+		{"daemon", daemon.Encrypted, "", false}, {"embedded", daemon.Encrypted, "", true}, {"daemon", daemon.Plaintext, "full", false}, {"embedded", daemon.Plaintext, "header", true},
+	} {
+		name, embedded := form.name, form.embedded
+		t.Run(name+" "+form.security, func(t *testing.T) {
+			c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2}, Embedded: embedded, Pin: true, Security: form.security, Checksum: form.checksum})
 			for _, r := range runPlans(t, c, allTests(true)...) {
-				if r.IntegrityErrors > 0 || !r.IntegrityChecked || r.Operations == 0 || r.Attach != name || r.Links != 2 || r.MTU != 9000 || r.Checksum != "full" {
+				if r.IntegrityErrors > 0 || !r.IntegrityChecked || r.Operations == 0 || r.Attach != name || r.Links != 2 || r.MTU != 9000 || r.Checksum != form.checksum || r.Security != form.security {
 					t.Errorf("%+v", r)
 				}
 				if r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 || (r.CPU.Client.DaemonUser+r.CPU.Client.DaemonSystem > 0) == embedded {
@@ -193,6 +200,9 @@ func TestDaemonThatCannotStartIsExplained(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "best") || !strings.Contains(err.Error(), "wsrr") {
 		t.Errorf("error %v does not say what is wrong and what is possible", err)
 	}
+	if _, err := NewCluster(t.Context(), ClusterSpec{Checksum: "full"}); err == nil || !strings.Contains(err.Error(), "--security plaintext") {
+		t.Errorf("a checksum of encrypted frames: %v", err)
+	}
 }
 
 func TestComparisonInterleaves(t *testing.T) {
@@ -200,28 +210,31 @@ func TestComparisonInterleaves(t *testing.T) {
 	steps := 0
 	c := &Comparison{
 		Cluster: ClusterSpec{Pin: true}, Plan: Plan{Test: report.OneWay, Sizes: []int{100_000}, Duration: shortly, Region: 8 << 20}, Rounds: 2,
-		Edge: EdgeVariants[:3], Others: []contender.Contender{contender.Raw{Kind: "mmsg"}, contender.TCP{}},
+		Edge: EdgeVariants[:4], Others: []contender.Contender{contender.Raw{Kind: "mmsg"}, contender.TCP{}},
 		Row: func(r *report.Row) { rows = append(rows, *r) }, Note: func(s string) { t.Log(s) }, Show: func(int, string) { steps++ },
 	}
 	if err := c.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 10 || steps != c.Steps() {
-		t.Fatalf("%d rows and %d steps, want 10", len(rows), steps)
+	if len(rows) != 12 || steps != c.Steps() {
+		t.Fatalf("%d rows and %d steps, want 12", len(rows), steps)
 	}
 	seen := map[string]int{}
 	for _, r := range rows {
 		seen[r.Contender()] += r.Round
+		if want := map[string]string{"edge": daemon.Plaintext, "edge crc32c": daemon.Plaintext, "edge encrypted": daemon.Encrypted, "edge embedded": daemon.Plaintext}[r.Contender()]; r.Security != want {
+			t.Errorf("%s was measured with security %q, want %q", r.Contender(), r.Security, want)
+		}
 		if r.Throughput <= 0 {
 			t.Errorf("%s moved nothing", r.Contender())
 		}
 	}
-	for _, name := range []string{"edge", "edge crc32c", "edge embedded", "raw mmsg", "tcp"} {
+	for _, name := range []string{"edge", "edge crc32c", "edge encrypted", "edge embedded", "raw mmsg", "tcp"} {
 		if seen[name] != 3 {
 			t.Errorf("%s did not run once in each round", name)
 		}
 	}
-	if rows[0].Contender() == rows[5].Contender() {
+	if rows[0].Contender() == rows[6].Contender() {
 		t.Error("both rounds begin with the same contender")
 	}
 }

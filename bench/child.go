@@ -22,7 +22,8 @@ import (
 // child is a process of this program in a lab host.
 type child struct {
 	proc   *lab.Process
-	out    io.ReadCloser // its standard output; nil for daemons
+	in     io.WriteCloser // its standard input; nil unless it takes orders
+	out    io.ReadCloser  // its standard output; nil for daemons
 	stderr *tail
 	ended  chan struct{}
 	err    error
@@ -33,7 +34,12 @@ const PinVariable = contender.PinVariable
 
 // start runs a hidden subcommand of this program in a host.
 func (c *Cluster) start(host int, command, argument string) (*child, error) {
-	argv := append(append([]string{}, c.spec.Self...), command, argument)
+	return c.launch(host, nil, command, argument)
+}
+
+// launch is start with words put before the subcommand, and a standard input for CommandFault.
+func (c *Cluster) launch(host int, before []string, command, argument string) (*child, error) {
+	argv := append(append(append([]string{}, c.spec.Self...), before...), command, argument)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = os.Environ()
 	if cpus := c.CPUs(host); len(cpus) > 0 {
@@ -44,7 +50,11 @@ func (c *Cluster) start(host int, command, argument string) (*child, error) {
 	k := &child{stderr: &tail{limit: 16 << 10}, ended: make(chan struct{})}
 	cmd.Stderr = k.stderr
 	if c.spec.Log != "" {
-		cmd.Stderr = io.MultiWriter(k.stderr, os.Stderr)
+		to := c.spec.LogTo
+		if to == nil {
+			to = os.Stderr
+		}
+		cmd.Stderr = io.MultiWriter(k.stderr, to)
 	}
 	if command != CommandDaemon {
 		r, w, err := os.Pipe()
@@ -54,11 +64,18 @@ func (c *Cluster) start(host int, command, argument string) (*child, error) {
 		defer w.Close()
 		k.out, cmd.Stdout = r, w
 	}
+	if command == CommandFault {
+		r, w, err := os.Pipe()
+		if err != nil {
+			k.out.Close()
+			return nil, err
+		}
+		defer r.Close()
+		k.in, cmd.Stdin = w, r
+	}
 	var err error
 	if k.proc, err = c.lab.Host(host).Start(cmd); err != nil {
-		if k.out != nil {
-			k.out.Close()
-		}
+		k.closePipes()
 		return nil, err
 	}
 	go func() {
@@ -76,6 +93,13 @@ func (k *child) stop() {
 	case <-time.After(2 * time.Second):
 		k.proc.Kill()
 		<-k.ended
+	}
+	k.closePipes()
+}
+
+func (k *child) closePipes() {
+	if k.in != nil {
+		k.in.Close()
 	}
 	if k.out != nil {
 		k.out.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,12 +22,30 @@ type ClusterSpec struct {
 	Scheduler string
 	Checksum  string
 	Profile   string
+	Shards    int       // of each daemon; 0: one
+	Placers   int       // of each shard
 	Poll      string    // how daemons and applications wait
+	Copy      string    // how payloads reach their place: daemon.Config.Copy, or CopyDefault
 	Weights   []float64 // of links, for wsrr and wd; empty: their rates, if they have any
+	Security  string    // "encrypted" (default) or "plaintext"
 	Embedded  bool      // no daemons: the transport runs in the benchmark processes
 	Pin       bool      // give each host its own share of the processors
 	Log       string    // level of the daemons' log to standard error; empty: errors only, when they fail
+	Limits    string    // lines of TOML for the daemons' [limits]
 	Self      []string  // how to run this program; empty: the executable
+	Config    string    // TOML for every daemon, keys of the top level first: what the fields above do not say
+	LogTo     io.Writer // where the daemons' log goes as well when Log is set; nil: standard error
+}
+
+// CopyDefault is the name under which results are kept of what is fastest, where ways to copy are compared.
+const CopyDefault = "default"
+
+// copy is what the transport is told.
+func (s *ClusterSpec) copy() string {
+	if s.Copy == CopyDefault {
+		return ""
+	}
+	return s.Copy
 }
 
 // Cluster is a running lab with a daemon in each host.
@@ -41,6 +60,7 @@ type Cluster struct {
 const (
 	CommandDaemon = "lab-daemon" // the daemon's configuration in TOML
 	CommandWorker = "lab-worker" // a Job in JSON
+	CommandScale  = "lab-scale"  // a ScaleJob in JSON
 )
 
 // startTime bounds how long a daemon or server may take to be there.
@@ -49,6 +69,9 @@ const startTime = 20 * time.Second
 // NewCluster builds the lab and starts the daemons. When it returns an error, nothing is left.
 func NewCluster(ctx context.Context, spec ClusterSpec) (_ *Cluster, err error) {
 	c := &Cluster{spec: spec}
+	if c.encrypted() && spec.Checksum != "" {
+		return nil, fmt.Errorf("checksum %q: checksums are of plaintext, encrypted frames are protected as a whole; leave out --checksum, or add --security plaintext", spec.Checksum)
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -67,8 +90,8 @@ func NewCluster(ctx context.Context, spec ClusterSpec) (_ *Cluster, err error) {
 	if c.lab, err = lab.New(ctx, spec.Lab); err != nil {
 		return nil, err
 	}
-	if spec.Embedded {
-		return c, nil
+	if err = c.makeKeys(); err != nil || spec.Embedded {
+		return c, err
 	}
 	for i := range c.lab.Hosts() {
 		d, err := c.start(i, CommandDaemon, c.daemonConfig(i))
@@ -140,16 +163,21 @@ func (c *Cluster) daemonConfig(host int) string {
 	var b strings.Builder
 	h := c.lab.Host(host)
 	fmt.Fprintf(&b, "name = %q\nsocket = %q\n", h.Name(), c.socket(host))
-	for key, value := range map[string]string{"scheduler": c.spec.Scheduler, "checksum": c.spec.Checksum, "profile": c.spec.Profile, "poll": c.spec.Poll} {
+	for key, value := range map[string]string{"scheduler": c.spec.Scheduler, "checksum": c.spec.Checksum, "profile": c.spec.Profile, "poll": c.spec.Poll, "security": c.spec.Security, "copy": c.spec.copy()} {
 		if value != "" {
 			fmt.Fprintf(&b, "%s = %q\n", key, value)
 		}
 	}
+	if c.encrypted() {
+		fmt.Fprintf(&b, "key_file = %q\npeers_file = %q\n", c.keyFile(host), c.peersFile(host))
+	}
+	fmt.Fprintf(&b, "shards = %d\nplacers = %d\n", max(c.spec.Shards, 1), c.spec.Placers)
 	level := c.spec.Log
 	if level == "" {
 		level = "error"
 	}
-	fmt.Fprintf(&b, "[log]\nlevel = %q\n", level)
+	b.WriteString(c.spec.Config)
+	fmt.Fprintf(&b, "[log]\nlevel = %q\n[limits]\n%s\n", level, c.spec.Limits)
 	weights := c.weights()
 	for i, name := range h.LinkNames() {
 		fmt.Fprintf(&b, "[[link]]\nname = %q\n", name)

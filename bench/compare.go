@@ -8,6 +8,7 @@ import (
 
 	"multiedge/bench/contender"
 	"multiedge/bench/report"
+	"multiedge/internal/daemon"
 	"multiedge/internal/lab"
 )
 
@@ -28,17 +29,19 @@ type Comparison struct {
 // EdgeVariant is one way to set up the edge transport.
 type EdgeVariant struct {
 	Name     string // for Row.Variant
-	Checksum string
+	Security string
+	Checksum string // of plaintext
 	Embedded bool
 	Test     string // what it does instead of the comparison's test; only for comparisons of this test, which is Read
 }
 
-// EdgeVariants are the known ones. The first is comparable to the others' service: frames are trusted to the link's own check.
+// EdgeVariants are the known ones. The first is comparable to the others' service: frames are plaintext and trusted to the link's own check.
 var EdgeVariants = []EdgeVariant{
-	{Name: "", Checksum: "header"},
-	{Name: "crc32c", Checksum: "full"},
-	{Name: "embedded", Checksum: "header", Embedded: true},
-	{Name: "write", Checksum: "header", Test: report.OneWay},
+	{Name: "", Security: daemon.Plaintext, Checksum: "header"},
+	{Name: "crc32c", Security: daemon.Plaintext, Checksum: "full"},
+	{Name: "encrypted", Security: daemon.Encrypted},
+	{Name: "embedded", Security: daemon.Plaintext, Checksum: "header", Embedded: true},
+	{Name: "write", Security: daemon.Plaintext, Checksum: "header", Test: report.OneWay},
 }
 
 // Does reports whether v belongs into a comparison of test: writes are something to compare reads with.
@@ -75,8 +78,8 @@ func (c *Comparison) Run(ctx context.Context) (err error) {
 	var entrants []entrant
 	var hosts *Cluster
 	for _, v := range c.Edge {
-		spec, key := c.Cluster, EdgeVariant{Checksum: v.Checksum, Embedded: v.Embedded}
-		spec.Checksum, spec.Embedded = v.Checksum, v.Embedded
+		spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded}
+		spec.Security, spec.Checksum, spec.Embedded = v.Security, v.Checksum, v.Embedded
 		cl := clusters[key]
 		if cl == nil {
 			if cl, err = NewCluster(ctx, spec); err != nil {

@@ -21,7 +21,8 @@ type Plan struct {
 	Bidirectional bool
 	Integrity     bool
 	Seed          uint64
-	Region        int // 0: DefaultRegion
+	Region        int    // 0: DefaultRegion
+	Align         string // of destinations: a name in pattern.Alignments; empty: cache lines
 }
 
 // DefaultRegion is large enough that no cache holds it.
@@ -88,7 +89,7 @@ func (p *Plan) Specs() ([]workload.Spec, error) {
 	for _, size := range sizes {
 		s := workload.Spec{
 			Test: test, Size: size, Count: p.Count, Duration: p.Duration, Depth: u.depth, Batch: u.batch, Integrity: p.Integrity,
-			Bidirectional: p.Bidirectional && test != report.TwoWay, Seed: p.Seed,
+			Bidirectional: p.Bidirectional && test != report.TwoWay, Seed: p.Seed, Align: p.Align,
 		}
 		if s.Batch == 1 && s.Depth > 1 {
 			s.Depth = min(s.Depth, max(leastDepth, flightBytes/max(size, 1)))

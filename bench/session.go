@@ -60,7 +60,10 @@ func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*child, error
 	h := c.lab.Host(host)
 	if c.spec.Embedded {
 		j.Transport.Embedded = &Embedded{
-			Links: h.LinkNames(), Name: h.Name(), Scheduler: c.spec.Scheduler, Profile: c.spec.Profile, Checksum: c.spec.Checksum, Poll: c.spec.Poll,
+			Security: c.spec.Security, Links: h.LinkNames(), Name: h.Name(), Scheduler: c.spec.Scheduler, Profile: c.spec.Profile, Checksum: c.spec.Checksum, Poll: c.spec.Poll, Copy: c.spec.copy(),
+		}
+		if c.encrypted() {
+			j.Transport.Embedded.KeyFile, j.Transport.Embedded.PeersFile = c.keyFile(host), c.peersFile(host)
 		}
 	} else {
 		j.Transport.Socket = c.socket(host)
@@ -147,4 +150,4 @@ func (c *Cluster) follow(ctx context.Context, client, server *child, s Session) 
 }
 
 // complete adds to a row what only the cluster knows.
-func (c *Cluster) complete(r *report.Row) { r.LinkRates = c.rates() }
+func (c *Cluster) complete(r *report.Row) { r.LinkRates, r.Copy = c.rates(), c.spec.Copy }

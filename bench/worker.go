@@ -20,6 +20,7 @@ type Job struct {
 	Transport Transport       `json:"transport"`
 	Region    int             `json:"region"`
 	Peer      string          `json:"peer,omitempty"`
+	Service   string          `json:"service,omitempty"`   // offered or dialled; empty: the usual one
 	Scheduler string          `json:"scheduler,omitempty"` // asked for by the dial
 	Specs     []workload.Spec `json:"specs,omitempty"`
 	Warmup    time.Duration   `json:"warmup,omitempty"`
@@ -42,6 +43,10 @@ type Embedded struct {
 	Profile   string   `json:"profile,omitempty"`
 	Checksum  string   `json:"checksum,omitempty"`
 	Poll      string   `json:"poll,omitempty"`
+	Copy      string   `json:"copy,omitempty"`
+	Security  string   `json:"security,omitempty"`
+	KeyFile   string   `json:"key_file,omitempty"`
+	PeersFile string   `json:"peers_file,omitempty"`
 }
 
 // waitModes are the values of Transport.Wait.
@@ -55,7 +60,10 @@ func (t *Transport) attach(region int, log func(string, ...any)) (workload.Attac
 	}
 	cfg := edge.Config{Socket: t.Socket, Wait: mode, QueueDepth: queueDepth(t.Depth)}
 	if e := t.Embedded; e != nil {
-		cfg.Embedded = &edge.Embedded{Links: e.Links, Name: e.Name, Scheduler: e.Scheduler, Profile: e.Profile, Checksum: e.Checksum, Poll: e.Poll}
+		cfg.Embedded = &edge.Embedded{
+			Links: e.Links, Name: e.Name, Scheduler: e.Scheduler, Profile: e.Profile, Checksum: e.Checksum, Poll: e.Poll, Copy: e.Copy,
+			Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile,
+		}
 	}
 	return workload.Attach{
 		Embedded: t.Embedded != nil, Region: region, Log: log,
@@ -105,6 +113,7 @@ func Work(ctx context.Context, j *Job, sink func(Event)) error {
 	if err != nil {
 		return err
 	}
+	a.Service = j.Service
 	if j.Server {
 		return workload.Serve(ctx, a, func() { emit(Event{Started: true}) })
 	}

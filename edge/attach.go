@@ -15,25 +15,54 @@ const attachTime = 10 * time.Second
 
 // attach greets the daemon at the other end of ctl and builds the Device. It consumes ctl, and release on error.
 func attach(ctx context.Context, ctl *ipc.Conn, cfg Config, drive driver, release func() error) (*Device, error) {
-	d, err := greet(ctx, ctl, cfg)
-	if err != nil {
-		ctl.Close()
+	d := newDevice(cfg)
+	d.release = release
+	if err := d.start(ctx, ctl, drive); err != nil {
 		if release != nil {
 			release()
 		}
 		return nil, err
 	}
-	d.drive, d.release = drive, release
-	go d.readLoop()
 	return d, nil
 }
 
-func greet(ctx context.Context, ctl *ipc.Conn, cfg Config) (*Device, error) {
+// start makes the first attachment.
+func (d *Device) start(ctx context.Context, ctl *ipc.Conn, drive driver) error {
+	a, err := d.greet(ctx, ctl)
+	if err != nil {
+		return err
+	}
+	a.drive = drive
+	d.at.Store(a)
+	go a.readLoop()
+	if d.reopen != nil {
+		go d.supervise()
+	}
+	return nil
+}
+
+func newDevice(cfg Config) *Device {
+	d := &Device{
+		cfg: cfg, listeners: map[string]*Listener{}, regions: map[*Region]struct{}{},
+		wanted: make(chan chan error), supervised: make(chan struct{}),
+	}
+	d.life, d.stop = context.WithCancel(context.Background())
+	return d
+}
+
+// greet consumes ctl on error.
+func (d *Device) greet(ctx context.Context, ctl *ipc.Conn) (_ *attachment, err error) {
+	defer func() {
+		if err != nil {
+			ctl.Close()
+		}
+	}()
+	cfg := &d.cfg
 	ctx, cancel := context.WithTimeout(ctx, attachTime)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { ctl.Close() })
 	hello := &ipc.Message{ID: 1, Kind: ipc.KindHello, Version: ipc.Version, PID: os.Getpid(), Depth: cfg.QueueDepth}
-	err := ctl.Send(hello)
+	err = ctl.Send(hello)
 	var m *ipc.Message
 	var fds []int
 	if err == nil {
@@ -56,7 +85,7 @@ func greet(ctx context.Context, ctl *ipc.Conn, cfg Config) (*Device, error) {
 		return nil, err
 	}
 	ipc.CloseFDs(fds[:1])
-	return newDevice(cfg, ctl, m, rings, fds[1], fds[2]), nil
+	return newAttachment(d, ctl, m, rings, fds[1], fds[2]), nil
 }
 
 func checkHello(m *ipc.Message, fds []int, depth int) error {
@@ -75,14 +104,14 @@ func checkHello(m *ipc.Message, fds []int, depth int) error {
 	return m.Rings.Validate()
 }
 
-func newDevice(cfg Config, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Rings, submitFD, bellFD int) *Device {
+func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Rings, submitFD, bellFD int) *attachment {
 	depth := rings.Layout().Depth()
-	d := &Device{
-		cfg: cfg, node: hello.Node, name: hello.Name, window: hello.Window,
+	d := &attachment{
+		dev: dev, cfg: dev.cfg, node: hello.Node, name: hello.Name, window: hello.Window,
 		ctl: ctl, rings: rings, submit: ipc.DoorbellFromFD(submitFD), bell: ipc.DoorbellFromFD(bellFD),
 		sq:    rings.SubmitProducer(),
 		slots: make([]slot, depth), free: make([]uint32, depth),
-		conns: map[uint32]*Conn{}, listeners: map[string]*Listener{}, regions: map[*Region]struct{}{},
+		conns:  map[uint32]*Conn{},
 		deadCh: make(chan struct{}), readDone: make(chan struct{}),
 	}
 	if d.window <= 0 || d.window > depth {

@@ -29,7 +29,7 @@ type bounceArena struct {
 	state  [bounceSlots]atomic.Int32
 }
 
-func (d *Device) arena(ctx context.Context) (*bounceArena, error) {
+func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
 	if a := d.bounce.Load(); a != nil {
 		return a, nil
 	}
@@ -38,7 +38,7 @@ func (d *Device) arena(ctx context.Context) (*bounceArena, error) {
 	if a := d.bounce.Load(); a != nil {
 		return a, nil
 	}
-	r, err := d.RegisterContext(ctx, bounceChunk*bounceSlots)
+	r, err := d.register(ctx, bounceChunk*bounceSlots)
 	if err != nil {
 		return nil, fmt.Errorf("edge: memory for ReadAt and WriteAt: %w", err)
 	}
@@ -59,7 +59,7 @@ func (a *bounceArena) borrow(ctx context.Context) (int32, error) {
 			return b, nil
 		default:
 		}
-		if d.Poll() > 0 {
+		if d.poll() > 0 {
 			continue // it may have freed an abandoned slot
 		}
 		select {

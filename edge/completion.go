@@ -9,7 +9,9 @@ import (
 
 // Poll takes what has completed from the ring, unless another goroutine does so already, and returns how many entries there were.
 // Done, Err and PollNotify then know. It never blocks.
-func (d *Device) Poll() int {
+func (d *Device) Poll() int { return d.at.Load().poll() }
+
+func (d *attachment) poll() int {
 	seen := d.news.Load()
 	n := d.pollOnce()
 	if n > 0 {
@@ -19,7 +21,7 @@ func (d *Device) Poll() int {
 	return n
 }
 
-func (d *Device) pollOnce() int {
+func (d *attachment) pollOnce() int {
 	if !d.lead.try() {
 		return 0
 	}
@@ -32,19 +34,19 @@ func (d *Device) pollOnce() int {
 }
 
 // resign ends the caller's leadership.
-func (d *Device) resign() {
+func (d *attachment) resign() {
 	d.lead.handOff()
-	d.progress()
+	d.dev.progress()
 }
 
 // sync returns when everything the daemon published before the call has been taken from the ring.
-func (d *Device) sync() {
+func (d *attachment) sync() {
 	// The round under way may have passed the entries in question, so the one after it counts.
 	d.wait(context.Background(), waiter{kind: waitPass, pass: d.lead.passes.Load() + 2})
 }
 
 // goRound empties the ring once. The caller leads.
-func (d *Device) goRound() (total int) {
+func (d *attachment) goRound() (total int) {
 	l := &d.lead
 	for !l.broken && d.dead.Load() == nil {
 		n, err := l.cq.Drain(l.batch[:])
@@ -69,14 +71,14 @@ func (d *Device) goRound() (total int) {
 	}
 	if total > 0 {
 		d.news.Add(1)
-		d.progress()
+		d.dev.progress()
 	}
 	d.payOwing()
 	return total
 }
 
 // take handles one entry. It reports false for one that cannot be right.
-func (d *Device) take(e *ipc.CQE) bool {
+func (d *attachment) take(e *ipc.CQE) bool {
 	if e.Kind == ipc.CQNotify {
 		return d.notified(e)
 	}
@@ -93,7 +95,7 @@ func (d *Device) take(e *ipc.CQE) bool {
 }
 
 // complete ends the operation in slot i and frees the slot. The caller leads.
-func (d *Device) complete(i, gen uint32, status ipc.Status) {
+func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	s := &d.slots[i]
 	c, r, bounce := s.conn, s.region, s.bounce
 	s.conn, s.region = nil, nil
@@ -121,7 +123,7 @@ func (d *Device) complete(i, gen uint32, status ipc.Status) {
 }
 
 // notified queues a notification. One for a connection that the answer to our dial has not told us of yet is kept for it.
-func (d *Device) notified(e *ipc.CQE) bool {
+func (d *attachment) notified(e *ipc.CQE) bool {
 	d.connMu.Lock()
 	c := d.conns[e.Conn]
 	if c == nil && d.dialing > 0 && len(d.orphans[e.Conn]) < ipc.NotifyCredit {
@@ -142,7 +144,7 @@ func (d *Device) notified(e *ipc.CQE) bool {
 }
 
 // leadFor takes completions until w is satisfied. The caller leads, and hands off afterwards.
-func (d *Device) leadFor(ctx context.Context, w *waiter) error {
+func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 	l := &d.lead
 	done := ctx.Done()
 	s := &l.strategy
@@ -175,7 +177,7 @@ func (d *Device) leadFor(ctx context.Context, w *waiter) error {
 }
 
 // block sleeps until the doorbell rings: something completed, the context ended, or the Device died.
-func (d *Device) block(w *waiter, done <-chan struct{}) {
+func (d *attachment) block(w *waiter, done <-chan struct{}) {
 	d.rings.SetClientAsleep(true)
 	select {
 	case <-done:

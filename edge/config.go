@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"log/slog"
 	"os"
 	"time"
 
@@ -33,6 +34,11 @@ type Config struct {
 	Wait       WaitMode
 	Spin       time.Duration // how long Adaptive polls; zero: DefaultSpin
 	QueueDepth int           // operations in flight on the Device, a power of two; zero: DefaultQueueDepth
+	Log        *slog.Logger  // says when the daemon is lost and found again; nil: nothing is logged
+
+	// OnChange is called when the daemon is lost and when the Device has attached again, in that order, by a goroutine of the Device: it must
+	// return soon, and neither close the Device nor ask anything of it.
+	OnChange func(Change)
 }
 
 func (c *Config) normalize() error {

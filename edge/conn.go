@@ -12,12 +12,12 @@ import (
 // Conn is a connection to an application at a peer, over as many links as the two nodes share. Operations of a connection may take effect in
 // any order unless fences or Ordered say otherwise. Any number of goroutines may use it.
 type Conn struct {
-	d       *Device
+	d       *attachment
 	id      uint32
 	peer    string
 	service string
 
-	inflight atomic.Int32 // operations; raised under Device.post, lowered by the leader
+	inflight atomic.Int32 // operations; raised under attachment.post, lowered by the leader
 	notes    notes
 	waiters  *waiter // guarded by leadership.mu
 	closing  atomic.Bool
@@ -25,8 +25,8 @@ type Conn struct {
 
 	mu      sync.Mutex
 	data    []byte
-	adverts map[string]*RemoteRegion
-	changed chan struct{} // closed and replaced when adverts or ended change; made when somebody waits
+	adverts map[string]*RemoteRegion // made by the first
+	changed chan struct{}            // closed and replaced when adverts or ended change; made when somebody waits
 }
 
 type endState struct{ err error }
@@ -40,6 +40,14 @@ func (d *Device) Dial(ctx context.Context, peer, service string, opts ...DialOpt
 	if err := checkNames(peer, service, o.data); err != nil {
 		return nil, err
 	}
+	a, err := d.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.dial(ctx, peer, service, &o)
+}
+
+func (d *attachment) dial(ctx context.Context, peer, service string, o *dialOptions) (*Conn, error) {
 	m := &ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service, Ordered: o.ordered, Data: o.data, Scheduler: o.scheduler}
 	m.Timeout = timeLeft(ctx)
 	var c *Conn
@@ -58,13 +66,13 @@ func (d *Device) Dial(ctx context.Context, peer, service string, opts ...DialOpt
 	return c, nil
 }
 
-func (d *Device) dialBegins() {
+func (d *attachment) dialBegins() {
 	d.connMu.Lock()
 	defer d.connMu.Unlock()
 	d.dialing++
 }
 
-func (d *Device) dialEnds() {
+func (d *attachment) dialEnds() {
 	d.connMu.Lock()
 	defer d.connMu.Unlock()
 	if d.dialing--; d.dialing == 0 {
@@ -73,8 +81,8 @@ func (d *Device) dialEnds() {
 }
 
 // newConn enters a connection the daemon told of, with the notifications that were faster.
-func (d *Device) newConn(id uint32, peer, service string, data []byte) *Conn {
-	c := &Conn{d: d, id: id, peer: peer, service: service, data: data, adverts: map[string]*RemoteRegion{}}
+func (d *attachment) newConn(id uint32, peer, service string, data []byte) *Conn {
+	c := &Conn{d: d, id: id, peer: peer, service: service, data: data}
 	d.connMu.Lock()
 	defer d.connMu.Unlock()
 	d.conns[id] = c
@@ -92,7 +100,7 @@ func (c *Conn) Peer() string { return c.peer }
 func (c *Conn) Service() string { return c.service }
 
 // Device returns the Device the connection belongs to.
-func (c *Conn) Device() *Device { return c.d }
+func (c *Conn) Device() *Device { return c.d.dev }
 
 // Data returns the private data of the other side: what it gave to Dial, or to Request.Accept. It must not be modified.
 func (c *Conn) Data() []byte {
@@ -166,11 +174,7 @@ func (c *Conn) beginClose() bool {
 func (c *Conn) finish(err error) {
 	c.d.sync() // its last completions are in the ring
 	c.fail(err)
-	c.d.connMu.Lock()
-	defer c.d.connMu.Unlock()
-	if c.d.conns[c.id] == c {
-		delete(c.d.conns, c.id)
-	}
+	c.d.forget(c)
 }
 
 // fail ends the connection for the application. Only the first call counts. Notifications before it stay readable.
@@ -183,7 +187,7 @@ func (c *Conn) fail(err error) {
 	c.d.lead.wakeAll(false)
 	c.d.kick() // the leader may be waiting for this connection
 	c.d.news.Add(1)
-	c.d.progress()
+	c.d.dev.progress()
 }
 
 // announce wakes those who wait for a change of adverts or the end.

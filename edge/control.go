@@ -71,7 +71,7 @@ func (t *callTable) failAll() {
 }
 
 // call sends m and waits for the answer. The descriptors of the answer are in c.fds and the caller's.
-func (d *Device) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Message, error) {
+func (d *attachment) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Message, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func (d *Device) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Messag
 	}
 }
 
-// deadErr is Err for paths that know the Device ends, perhaps before dead is set.
-func (d *Device) deadErr() error {
+// deadErr is Err for paths that know the attachment ends, perhaps before dead is set.
+func (d *attachment) deadErr() error {
 	if err := d.Err(); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (d *Device) deadErr() error {
 }
 
 // tell sends a request whose answer nobody awaits.
-func (d *Device) tell(m *ipc.Message) {
+func (d *attachment) tell(m *ipc.Message) {
 	if id, ok := d.calls.add(&call{gone: true}); ok {
 		m.ID = id
 		d.ctl.Send(m) // failure shows at the reading side
@@ -123,7 +123,7 @@ func (d *Device) tell(m *ipc.Message) {
 }
 
 // readLoop serves the control socket until it ends.
-func (d *Device) readLoop() {
+func (d *attachment) readLoop() {
 	defer close(d.readDone)
 	for {
 		m, fds, err := d.ctl.RecvFDs()
@@ -140,7 +140,7 @@ func (d *Device) readLoop() {
 	}
 }
 
-func (d *Device) deliver(m *ipc.Message, fds []int) {
+func (d *attachment) deliver(m *ipc.Message, fds []int) {
 	c, gone := d.calls.take(m.ID)
 	if c == nil || gone || m.Error != nil {
 		ipc.CloseFDs(fds)
@@ -163,7 +163,7 @@ func (d *Device) deliver(m *ipc.Message, fds []int) {
 }
 
 // event handles what the daemon says unasked. Unknown kinds are ignored: versions agree, so there are none.
-func (d *Device) event(m *ipc.Message) {
+func (d *attachment) event(m *ipc.Message) {
 	if m.Kind == ipc.KindIncoming {
 		d.incoming(m)
 		return
@@ -180,10 +180,19 @@ func (d *Device) event(m *ipc.Message) {
 	case ipc.KindClosed:
 		d.sync() // notifications published before this message come first
 		c.fail(closedError(m.Code, m.Text))
+		d.forget(c) // the daemon has no more to say of it, whether its owner closes it or not
 	}
 }
 
-func (d *Device) conn(id uint32) *Conn {
+func (d *attachment) forget(c *Conn) {
+	d.connMu.Lock()
+	defer d.connMu.Unlock()
+	if d.conns[c.id] == c {
+		delete(d.conns, c.id)
+	}
+}
+
+func (d *attachment) conn(id uint32) *Conn {
 	d.connMu.Lock()
 	defer d.connMu.Unlock()
 	return d.conns[id]

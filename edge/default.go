@@ -2,6 +2,8 @@ package edge
 
 import (
 	"context"
+	"errors"
+	"net"
 	"sync"
 )
 
@@ -10,15 +12,13 @@ var shared struct {
 	dev *Device
 }
 
-// sharedDevice returns the Device behind the package's Dial and Listen, attached to the local daemon with the zero Config. A dead one is replaced.
+// sharedDevice returns the Device behind the package's Dial and Listen, attached to the local daemon with the zero Config. One that somebody closed is
+// replaced; one that lost its daemon finds the next by itself.
 func sharedDevice(ctx context.Context) (*Device, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if shared.dev != nil && shared.dev.Err() == nil {
+	if shared.dev != nil && !errors.Is(shared.dev.Err(), net.ErrClosed) {
 		return shared.dev, nil
-	}
-	if shared.dev != nil {
-		shared.dev.Close()
 	}
 	d, err := Open(ctx, Config{})
 	shared.dev = d

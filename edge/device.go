@@ -9,76 +9,29 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// Device is an attachment to the transport. It may be used by any number of goroutines; its connections share its queues.
-//
-// What guards what: post the submission ring; leadership (see wait.go) the completion ring; connMu the tables of connections and
-// listeners; callMu the requests that wait for the daemon. post and leadership are never held together with a wait for the daemon.
+// Device is the way to the transport. It may be used by any number of goroutines; its connections share its queues. When its daemon goes
+// away the Device attaches to the next one, see reattach.go.
 type Device struct {
-	cfg        Config
-	node, name string
-	window     int // operations in flight per connection
+	cfg     Config
+	at      atomic.Pointer[attachment]               // the present one, or the last
+	reopen  func(context.Context) (*ipc.Conn, error) // reaches the daemon again; nil: the end of the attachment is the Device's
+	release func() error                             // embedded: ends the transport; nil otherwise
 
-	ctl     *ipc.Conn
-	rings   *ipc.Rings
-	submit  *ipc.Doorbell // wakes the daemon
-	bell    *ipc.Doorbell // wakes our leader
-	drive   driver        // embedded: runs the transport in the goroutine that waits; nil otherwise
-	release func() error  // embedded: ends the transport; nil otherwise
-
-	post      sync.Mutex
-	sq        *ipc.SubmitProducer
-	sqe       ipc.SQE // scratch
-	freeHead  uint32  // of free
-	owing     []*Conn // connections whose credit did not fit in the ring
-	detached  bool    // rings are unmapped
-	owingFlag atomic.Bool
-
-	slots    []slot
-	free     []uint32 // ring of free slots: posting takes at freeHead, the leader adds at freeTail
-	freeTail atomic.Uint32
-	failed   failures
-
-	lead leadership
-
-	connMu    sync.Mutex
-	conns     map[uint32]*Conn
+	mu        sync.Mutex
 	listeners map[string]*Listener
-	regions   map[*Region]struct{}
-	dialing   int                         // dials whose answer is awaited
-	orphans   map[uint32][]ipc.CQE        // notifications that overtook the answer to a dial
-	bounce    atomic.Pointer[bounceArena] // of ReadAt and WriteAt
-	bounceMu  sync.Mutex                  // creation of bounce
+	regions   map[*Region]struct{} // mapped, of all attachments; nil once closed
 
-	calls callTable
-
-	dead     atomic.Pointer[deadState]
-	deadCh   chan struct{} // closed once dead is set
-	dying    sync.Once
-	readDone chan struct{}
-	closing  sync.Once
-	closeErr error
-
-	bellMu   sync.RWMutex // kick against the closing of bell
-	bellGone bool
-	kickFunc func() // kick, made once: a method value allocates
+	life       context.Context // ends with Close
+	stop       context.CancelFunc
+	wanted     chan chan error // asks that attaching be tried now; answered with what came of it
+	supervised chan struct{}   // closed when supervise has ended
+	closing    sync.Once
+	closeErr   error
 
 	pollMu      sync.Mutex
 	poller      *poller
 	pollerArmed atomic.Bool
-	news        atomic.Uint64 // rounds of the ring that found something, and connections that ended
-	newsSeen    atomic.Uint64 // of them, those before the latest Poll
 }
-
-// kick makes a leader that is blocked look again.
-func (d *Device) kick() {
-	d.bellMu.RLock()
-	defer d.bellMu.RUnlock()
-	if !d.bellGone {
-		d.bell.Ring()
-	}
-}
-
-type deadState struct{ err error }
 
 // Open attaches to the daemon, or starts the transport in this process when cfg.Embedded is set. ctx bounds the attaching only.
 func Open(ctx context.Context, cfg Config) (*Device, error) {
@@ -88,27 +41,48 @@ func Open(ctx context.Context, cfg Config) (*Device, error) {
 	if cfg.Embedded != nil {
 		return openEmbedded(ctx, cfg)
 	}
-	ctl, err := ipc.Dial(ctx, cfg.Socket)
-	if err != nil {
-		return nil, dialDaemonError(cfg.Socket, err)
+	d := newDevice(cfg)
+	d.reopen = func(ctx context.Context) (*ipc.Conn, error) {
+		ctl, err := ipc.Dial(ctx, cfg.Socket)
+		if err != nil {
+			return nil, dialDaemonError(cfg.Socket, err)
+		}
+		return ctl, nil
 	}
-	return attach(ctx, ctl, cfg, nil, nil)
+	ctl, err := d.reopen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.start(ctx, ctl, nil); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // Name returns the name of the local node: what peers dial.
-func (d *Device) Name() string { return d.name }
+func (d *Device) Name() string { return d.at.Load().name }
 
 // Node returns the identity of the local node in hexadecimal. It also serves as a peer's name.
-func (d *Device) Node() string { return d.node }
+func (d *Device) Node() string { return d.at.Load().node }
 
 // Close ends the attachment at once: connections are aborted, operations in flight fail with net.ErrClosed, and all regions
 // are unmapped: no slice of Region.Bytes may be used afterwards. Close connections first to end in good order.
 func (d *Device) Close() error {
 	d.closing.Do(func() {
-		d.fail(net.ErrClosed)
-		d.ctl.Close()
-		<-d.readDone
-		d.detach()
+		d.stop()
+		if d.reopen != nil {
+			<-d.supervised
+		}
+		a := d.at.Load()
+		a.fail(net.ErrClosed)
+		a.end()
+		d.failListeners(net.ErrClosed)
+		d.pollMu.Lock()
+		if d.poller != nil {
+			d.poller.close()
+		}
+		d.pollMu.Unlock()
+		d.unmapAll()
 		if d.release != nil {
 			d.closeErr = d.release()
 		}
@@ -116,72 +90,61 @@ func (d *Device) Close() error {
 	return d.closeErr
 }
 
-// Err returns nil while the Device works, and why it does not any more.
+// Err returns nil while the Device works. ErrDaemonDown says that it is looking for a daemon to attach to; any other error is final.
 func (d *Device) Err() error {
-	if s := d.dead.Load(); s != nil {
-		return s.err
+	if d.life.Err() != nil {
+		return net.ErrClosed
 	}
-	return nil
+	return d.at.Load().Err()
 }
 
-// fail ends the Device: what completed before stays completed, everything else ends with err. Only the first call counts.
-// It must not be called by the leader.
-func (d *Device) fail(err error) {
-	d.dying.Do(func() {
-		d.sync() // completions that arrived before the end still count
-		d.dead.Store(&deadState{err})
-		close(d.deadCh)
-		d.lead.wakeAll(true)
-		d.kick()
-		d.calls.failAll()
-		d.connMu.Lock()
-		conns, listeners := make([]*Conn, 0, len(d.conns)), make([]*Listener, 0, len(d.listeners))
-		for _, c := range d.conns {
-			conns = append(conns, c)
-		}
-		for _, l := range d.listeners {
-			listeners = append(listeners, l)
-		}
-		d.connMu.Unlock()
-		for _, c := range conns {
-			c.fail(err)
-		}
-		for _, l := range listeners {
-			l.fail(err)
-		}
-		d.pollMu.Lock()
-		if d.poller != nil {
-			d.poller.bell.Ring()
-		}
-		d.pollMu.Unlock()
-	})
+// bereaved is told of the end of the attachment, which is the end of everything where nothing can be reopened.
+func (d *Device) bereaved(err error) {
+	if d.reopen == nil {
+		d.failListeners(err)
+	}
 }
 
-// detach waits until nobody uses the rings and gives everything back. The Device is dead already.
-func (d *Device) detach() {
-	d.lead.seize()
-	d.post.Lock()
-	d.detached = true
-	d.rings.Close()
-	d.submit.Close()
-	d.post.Unlock()
-	d.lead.cancel.drop()
-	d.pollMu.Lock()
-	d.bellMu.Lock()
-	d.bell.Close()
-	d.bellGone = true
-	d.bellMu.Unlock()
-	if d.poller != nil {
-		d.poller.close()
+func (d *Device) failListeners(err error) {
+	d.mu.Lock()
+	listeners := make([]*Listener, 0, len(d.listeners))
+	for _, l := range d.listeners {
+		listeners = append(listeners, l)
 	}
-	d.pollMu.Unlock()
-	if a := d.bounce.Load(); a != nil {
-		a.retire()
+	d.mu.Unlock()
+	for _, l := range listeners {
+		l.fail(err)
 	}
-	d.connMu.Lock()
+}
+
+// keep enters a region that is mapped. It reports false when the Device is closed.
+func (d *Device) keep(r *Region) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.regions == nil {
+		return false
+	}
+	d.regions[r] = struct{}{}
+	return true
+}
+
+// unmap takes the memory of a region away, unless that was done before.
+func (d *Device) unmap(r *Region) error {
+	d.mu.Lock()
+	_, mine := d.regions[r]
+	delete(d.regions, r)
+	d.mu.Unlock()
+	if !mine {
+		return nil
+	}
+	return r.mem.Close()
+}
+
+func (d *Device) unmapAll() {
+	d.mu.Lock()
 	regions := d.regions
 	d.regions = nil
-	d.connMu.Unlock()
+	d.mu.Unlock()
 	for r := range regions {
 		r.mem.Close()
 	}

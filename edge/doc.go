@@ -44,6 +44,13 @@
 // the Device fails with ErrDaemonDown and nothing hangs. What a failed operation did to the remote memory is unknown, except after ErrKey,
 // ErrPermission and ErrBounds: nothing.
 //
+// # When the daemon is restarted
+//
+// The Device attaches to the new daemon by itself and says so (Config.Log, Config.OnChange). Listeners go on: their services are offered
+// again. Connections have ended and are dialled anew by whoever needs them; Dial, Listen and Register try to attach at once. Registered memory was
+// made and pinned by the daemon that went: its bytes stay readable and writable until Close, but operations need Region.Renew, which registers
+// as much memory anew and copies them.
+//
 // # Tests
 //
 // A Fabric is a network in memory on which devices find each other by name, for tests of programs that use this package.

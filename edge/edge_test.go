@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -17,7 +18,17 @@ import (
 	"multiedge/internal/ipc"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if socket := os.Getenv(childSocketEnv); socket != "" {
+		fmt.Fprintln(os.Stderr, beChild(socket)) // ends only by mishap
+		os.Exit(1)
+	}
+	if socket := os.Getenv(childDaemonEnv); socket != "" {
+		fmt.Fprintln(os.Stderr, beDaemon(socket))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // testContext ends long after any test should have.
 func testContext(t testing.TB) context.Context {
@@ -472,7 +483,7 @@ func TestBounceSlotsComeBack(t *testing.T) {
 	p := newDuo(t, Config{}, 1<<20)
 	_, err := p.remote.WriteAt([]byte{1}, 0)
 	must(t, err)
-	a := p.client.bounce.Load()
+	a := p.client.at.Load().bounce.Load()
 	for range 10 {
 		p.f.setHold(true)
 		ctx, cancel := context.WithTimeout(testContext(t), time.Millisecond)
@@ -484,7 +495,7 @@ func TestBounceSlotsComeBack(t *testing.T) {
 			t.Fatalf("%d slots are free while %d are in flight", got, bounceDepth)
 		}
 		p.f.release()
-		p.client.sync()
+		p.client.at.Load().sync()
 		for len(a.free) != bounceSlots { // the fake may still complete
 			p.client.Poll()
 		}
@@ -498,4 +509,23 @@ func TestBounceSlotsComeBack(t *testing.T) {
 	for len(a.free) != bounceSlots {
 		p.client.Poll()
 	}
+}
+
+// A peer that exports without end loses that connection, and we remember a bounded number of names.
+func TestExportsWithoutEnd(t *testing.T) {
+	ctx := testContext(t)
+	p := newDuo(t, Config{}, 4096)
+	for i := range MaxImports { // one name is there already
+		_, err := p.exported.Export(p.in, fmt.Sprint(i), RemoteRead, 0, 1)
+		must(t, err)
+	}
+	if _, err := p.out.Import(ctx, "never"); !errors.Is(err, ErrLimit) {
+		t.Fatalf("import: %v", err)
+	}
+	p.out.mu.Lock()
+	defer p.out.mu.Unlock()
+	if n := len(p.out.adverts); n != MaxImports {
+		t.Errorf("%d names are remembered", n)
+	}
+	must(t, p.client.Err())
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"multiedge/internal/daemon"
+	"multiedge/internal/secure"
 	"multiedge/linkdrv"
 )
 
@@ -20,9 +21,24 @@ type Embedded struct {
 	Scheduler string // how frames are spread over links: "adaptive", "wd", "wsrr", "srr"
 	Profile   string // flow control: "default", "paper"
 	Window    int    // frames in flight per peer
-	Checksum  string // "full" or "header"
+	Checksum  string // of plaintext: "full" or "header"
 	Poll      string // how the transport's own thread waits: "adaptive", "block", "busy"
 	OpWindow  int    // operations in flight per connection, a power of two
+
+	// Copy chooses how payloads reach their place. Empty is what is fastest. To compare, the paper's configurations: "cp" copies at both ends, "notx" at
+	// the receiver, "pinmap" exchanges received pages for those of regions of 256 KiB and more and copies what is less than such a run, "nocp" has the
+	// kernel put payloads in their place. With "pinmap" a region pins up to 8 MiB more, and Region.Bytes shows other pages after a large write, at the
+	// same addresses.
+	Copy string
+
+	// Security is "encrypted", the default, or "plaintext", for trusted wires alone. Encrypted, the node is who its private key says, and talks to
+	// Peers alone: each of two nodes must authorise the other's public key. A node without Key and KeyFile gets a key for this run, which
+	// Device.PublicKey tells.
+	Security  string
+	Key       string            // the private key, as NewKey or edgectl key new make it
+	KeyFile   string            // or the file that holds it, made at first use
+	Peers     map[string]string // public keys of authorised peers, by the name they are dialled by; Device.Authorise changes them
+	PeersFile string            // more of them, as edgectl peers edits it
 
 	DialTimeout time.Duration // how long Dial waits when its context does not say
 	DeadTime    time.Duration // silence after which a peer is down
@@ -40,13 +56,24 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 	}
 	c := daemon.Config{
 		Name: e.Name, EtherType: e.EtherType, Scheduler: e.Scheduler, Profile: e.Profile, Window: e.Window, Checksum: e.Checksum,
-		Poll: e.Poll, OpWindow: e.OpWindow, DialTimeout: e.DialTimeout, DeadTime: e.DeadTime,
+		Poll: e.Poll, OpWindow: e.OpWindow, Copy: e.Copy, DialTimeout: e.DialTimeout, DeadTime: e.DeadTime,
+		Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile, Peers: peerList(e.Peers),
 	}
 	c.Limits.Queue = max(cfg.QueueDepth, DefaultQueueDepth)
 	for _, name := range e.Links {
 		c.Links = append(c.Links, daemon.Link{Name: name})
 	}
 	o := daemon.Options{Log: e.Log}
+	if e.Key != "" {
+		if e.KeyFile != "" {
+			return nil, invalid("Embedded.Key and Embedded.KeyFile are both set; give one")
+		}
+		key, err := secure.ParsePrivateKey(e.Key)
+		if err != nil {
+			return nil, invalid("Embedded.Key: %v", err)
+		}
+		o.Key = &key
+	}
 	if e.open != nil {
 		o.Open = func(l daemon.Link, _ linkdrv.Options) (linkdrv.Driver, error) { return e.open(l.Name) }
 	}

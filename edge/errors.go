@@ -27,18 +27,23 @@ func (e *Error) Unwrap() error { return e.also }
 // What can go wrong, and what to do next.
 var (
 	ErrNoDaemon = &Error{text: "no daemon answers; start edged, name its socket in EDGE_SOCKET or Config.Socket, or use Config.Embedded"}
-	// ErrDaemonDown ends everything on a Device whose daemon went away. Whether operations then in flight took effect is unknown.
-	ErrDaemonDown = &Error{text: "the daemon went away; open a new Device once edged runs again and dial anew"}
+	// ErrDaemonDown ends everything on a Device whose daemon went away. Whether operations then in flight took effect is unknown. The Device attaches
+	// again by itself when edged is back.
+	ErrDaemonDown = &Error{text: "the daemon went away; dial anew and renew registered memory (Region.Renew) once edged runs again"}
+	// ErrStale is what memory is good for after its daemon went away. errors.Is(err, ErrDaemonDown) holds too.
+	ErrStale = &Error{text: "the memory was registered with a daemon that has gone; register it anew by Region.Renew", also: ErrDaemonDown}
 
 	ErrPeerUnknown = &Error{text: "no node of that name was heard on any link; check the name, and that edged runs there on a common link (edgectl peer)"}
 	ErrPeerDown    = &Error{text: "the peer stopped answering or restarted; dial again when it is back (edgectl peer)"}
 	// ErrPeerClosed means that the other side closed the connection in good order. errors.Is(err, io.EOF) holds too.
 	ErrPeerClosed = &Error{text: "the peer closed the connection", also: io.EOF}
-	ErrNoService  = &Error{text: "nobody at the peer listens for that service; start the server or check the service's name"}
-	ErrRefused    = &Error{text: "the service refused the connection"}
-	ErrTimeout    = &Error{text: "no answer in time; check the links (edgectl link) or allow more time", also: os.ErrDeadlineExceeded}
-	ErrMTU        = &Error{text: "no frame size works on the path; give the links and switches between the peers the same MTU (edgectl doctor)"}
-	ErrVersion    = &Error{text: "versions differ; upgrade so that library, daemon and peer are of the same release"}
+	// ErrStranger means that one of the two nodes does not authorise the other's key, or that this node authorises no peer of that name.
+	ErrStranger  = &Error{text: "not authorised; each of the two nodes must authorise the other's key: edgectl key show there, edgectl peers add KEY NAME here"}
+	ErrNoService = &Error{text: "nobody at the peer listens for that service; start the server or check the service's name"}
+	ErrRefused   = &Error{text: "the service refused the connection"}
+	ErrTimeout   = &Error{text: "no answer in time; check the links (edgectl link) or allow more time", also: os.ErrDeadlineExceeded}
+	ErrMTU       = &Error{text: "no frame size works on the path; give the links and switches between the peers the same MTU (edgectl doctor)"}
+	ErrVersion   = &Error{text: "versions differ; upgrade so that library, daemon and peer are of the same release"}
 
 	ErrKey        = &Error{text: "the remote memory is not exported (any more); import it again"}
 	ErrRevoked    = &Error{text: "the peer revoked the remote memory; import it again once it is exported anew", also: ErrKey}
@@ -49,6 +54,8 @@ var (
 	ErrAgain   = &Error{text: "the queue is full; wait for an operation in flight, or use PostWait"}
 	ErrBusy    = &Error{text: "operations in flight use the region; wait for them first"}
 	ErrLimit   = &Error{text: "a quota of the daemon is reached; release what is not needed or raise the limit in its configuration"}
+	// ErrQuota ends an operation when all clients of the user together have too many in flight. errors.Is(err, ErrLimit) holds too.
+	ErrQuota   = &Error{text: "this user's programs have as many operations in flight as the daemon allows; wait for some or raise limits.ops_per_user", also: ErrLimit}
 	ErrDenied  = &Error{text: "this user may not use the daemon; join the group of its socket or ask its owner"}
 	ErrExists  = &Error{text: "the name is taken; choose another or end the present use"}
 	ErrInvalid = &Error{text: "invalid argument"}
@@ -68,8 +75,8 @@ var statusError = func() (t [256]error) {
 		ipc.StatusOK: nil, ipc.StatusKey: ErrKey, ipc.StatusOwner: ErrKey, ipc.StatusPermission: ErrPermission, ipc.StatusBounds: ErrBounds,
 		ipc.StatusClosed: ErrPeerClosed, ipc.StatusPeerDown: ErrPeerDown, ipc.StatusPeerUnknown: ErrPeerUnknown,
 		ipc.StatusNoService: ErrNoService, ipc.StatusRefused: ErrRefused, ipc.StatusLimit: ErrLimit, ipc.StatusAborted: ErrAborted,
-		ipc.StatusTimeout: ErrTimeout, ipc.StatusMTU: ErrMTU, ipc.StatusVersion: ErrVersion,
-		ipc.StatusLocal: ErrBounds, ipc.StatusNoConn: errNoConn,
+		ipc.StatusTimeout: ErrTimeout, ipc.StatusMTU: ErrMTU, ipc.StatusVersion: ErrVersion, ipc.StatusStranger: ErrStranger,
+		ipc.StatusLocal: ErrBounds, ipc.StatusNoConn: errNoConn, ipc.StatusQuota: ErrQuota,
 	} {
 		t[s] = err
 	}

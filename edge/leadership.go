@@ -144,7 +144,7 @@ func (l *leadership) pass() {
 	l.head.nudge()
 }
 
-// seize takes leadership for ever. The Device is dead: leaders give up at once, and followers do not need any.
+// seize takes leadership for ever. The attachment is dead: leaders give up at once, and followers do not need any.
 func (l *leadership) seize() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"multiedge/internal/ipc"
@@ -16,6 +17,7 @@ const backlog = 128
 type Listener struct {
 	d       *Device
 	service string
+	offered atomic.Bool // the daemon was told; the next one will be
 	queue   chan *Request
 	once    sync.Once
 	ended   chan struct{}
@@ -33,15 +35,18 @@ func (d *Device) Listen(ctx context.Context, service string) (*Listener, error) 
 		return nil, err
 	}
 	l := &Listener{d: d, service: service, queue: make(chan *Request, backlog), ended: make(chan struct{})}
-	d.connMu.Lock()
+	a, err := d.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
 	if d.listeners[service] != nil {
-		d.connMu.Unlock()
+		d.mu.Unlock()
 		return nil, ErrExists
 	}
 	d.listeners[service] = l // before the request: its answer may be overtaken by nothing
-	d.connMu.Unlock()
-	late := func(*ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindUnlisten, Service: service}) }
-	if _, err := d.call(ctx, &ipc.Message{Kind: ipc.KindListen, Service: service}, &call{late: late}); err != nil {
+	d.mu.Unlock()
+	if err := a.listen(ctx, l); err != nil {
 		l.fail(err)
 		d.dropListener(l)
 		return nil, err
@@ -49,19 +54,34 @@ func (d *Device) Listen(ctx context.Context, service string) (*Listener, error) 
 	return l, nil
 }
 
+// listen offers the service of l to the daemon.
+func (d *attachment) listen(ctx context.Context, l *Listener) error {
+	_, err := d.call(ctx, &ipc.Message{Kind: ipc.KindListen, Service: l.service}, &call{
+		apply: func(*ipc.Message) { l.offered.Store(true) },
+		late:  func(*ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindUnlisten, Service: l.service}) },
+	})
+	return err
+}
+
+func (d *Device) listens(l *Listener) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.listeners[l.service] == l
+}
+
 func (d *Device) dropListener(l *Listener) {
-	d.connMu.Lock()
-	defer d.connMu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.listeners[l.service] == l {
 		delete(d.listeners, l.service)
 	}
 }
 
 // incoming queues a request, or refuses it when nobody takes them.
-func (d *Device) incoming(m *ipc.Message) {
-	d.connMu.Lock()
-	l := d.listeners[m.Service]
-	d.connMu.Unlock()
+func (d *attachment) incoming(m *ipc.Message) {
+	d.dev.mu.Lock()
+	l := d.dev.listeners[m.Service]
+	d.dev.mu.Unlock()
 	if l == nil {
 		go d.tell(&ipc.Message{Kind: ipc.KindRefuse, Conn: m.Conn, Text: "the service has just closed"})
 		return
@@ -130,10 +150,11 @@ func (l *Listener) Close() error {
 	if !l.fail(net.ErrClosed) {
 		return net.ErrClosed
 	}
-	_, err := l.d.call(context.Background(), &ipc.Message{Kind: ipc.KindUnlisten, Service: l.service}, &call{})
-	l.d.dropListener(l)
+	l.d.dropListener(l) // before the request: a daemon to come is not told of it
+	a := l.d.at.Load()
+	_, err := a.call(context.Background(), &ipc.Message{Kind: ipc.KindUnlisten, Service: l.service}, &call{})
 	l.refuseAll()
-	if l.d.Err() != nil {
+	if a.Err() != nil {
 		return nil
 	}
 	return err

@@ -72,7 +72,7 @@ func (c *Conn) PollNotify() (Notification, bool) {
 	if n, ok := c.takeNote(); ok {
 		return n, true
 	}
-	c.d.Poll()
+	c.d.poll()
 	return c.takeNote()
 }
 

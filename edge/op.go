@@ -47,13 +47,13 @@ type Work struct {
 
 // Op is an operation in flight or done: a small value to keep or to drop as you like. Nothing has to be released. The zero Op is done.
 type Op struct {
-	d    *Device
+	d    *attachment
 	slot uint32
 	gen  uint32
 }
 
 // slot is one place in the table of operations in flight. An operation is done when the generation of its slot has moved on; what
-// went wrong, if anything, is then in Device.failed. Posting fills the fields of a free slot; the leader empties them.
+// went wrong, if anything, is then in attachment.failed. Posting fills the fields of a free slot; the leader empties them.
 type slot struct {
 	gen     atomic.Uint32
 	busy    atomic.Bool
@@ -73,7 +73,7 @@ func (o Op) Done() bool {
 	if o.settled() {
 		return true
 	}
-	o.d.Poll()
+	o.d.poll()
 	return o.settled()
 }
 

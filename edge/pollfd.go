@@ -2,6 +2,7 @@ package edge
 
 import (
 	"fmt"
+	"net"
 
 	"golang.org/x/sys/unix"
 
@@ -21,8 +22,8 @@ type poller struct {
 func (d *Device) PollFD() (int, error) {
 	d.pollMu.Lock()
 	defer d.pollMu.Unlock()
-	if err := d.Err(); err != nil {
-		return -1, err
+	if d.life.Err() != nil {
+		return -1, net.ErrClosed
 	}
 	if d.poller != nil {
 		return d.poller.fd, nil
@@ -36,14 +37,29 @@ func (d *Device) PollFD() (int, error) {
 		bell.Close()
 		return -1, fmt.Errorf("edge: epoll_create1: %w", err)
 	}
-	for _, fd := range []int{bell.FD(), d.bell.FD()} {
-		if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
-			p.close()
-			return -1, fmt.Errorf("edge: epoll_ctl: %w", err)
-		}
+	err = p.watch(bell)
+	if a := d.at.Load(); err == nil && !a.bellGone { // detach changes that under pollMu
+		err = p.watch(a.bell)
+	}
+	if err != nil {
+		p.close()
+		return -1, err
 	}
 	d.poller = p
 	return p.fd, nil
+}
+
+func (p *poller) watch(bell *ipc.Doorbell) error {
+	fd := bell.FD()
+	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+		return fmt.Errorf("edge: epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// forget ends watch. A daemon that is only hung still has the file behind the doorbell, so closing ours would not.
+func (p *poller) forget(bell *ipc.Doorbell) {
+	unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, bell.FD(), nil)
 }
 
 // Arm asks that the descriptor of PollFD become readable at the next progress. It reports false when there has been progress already:
@@ -51,30 +67,30 @@ func (d *Device) PollFD() (int, error) {
 func (d *Device) Arm() bool {
 	d.pollMu.Lock()
 	defer d.pollMu.Unlock()
-	p := d.poller
-	if p == nil || d.dead.Load() != nil {
+	p, a := d.poller, d.at.Load()
+	if p == nil || a.dead.Load() != nil && (d.reopen == nil || d.life.Err() != nil) {
 		return false
 	}
 	p.bell.Clear()
 	p.armed = true
 	d.pollerArmed.Store(true) // before what follows: a leader looks at it after it has made news and handed off
-	if d.news.Load() != d.newsSeen.Load() {
+	if a.news.Load() != a.newsSeen.Load() {
 		p.armed = false
 		d.pollerArmed.Store(false)
 		return false // another goroutine took what the caller has not looked at yet
 	}
-	if !d.lead.try() {
+	if a.dead.Load() != nil || !a.lead.try() { // the next attachment tells, or the leader does
 		return true
 	}
-	d.bell.Clear()
-	d.rings.SetClientAsleep(true)
-	ready := d.lead.cq.Ready()
+	a.bell.Clear()
+	a.rings.SetClientAsleep(true)
+	ready := a.lead.cq.Ready()
 	if ready {
-		d.rings.SetClientAsleep(false)
+		a.rings.SetClientAsleep(false)
 		p.armed = false
 		d.pollerArmed.Store(false)
 	}
-	d.lead.handOff()
+	a.lead.handOff()
 	return !ready
 }
 

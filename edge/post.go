@@ -10,7 +10,7 @@ import (
 // Post starts an operation and returns at once. It allocates nothing. ErrAgain means that the queue is full.
 func (c *Conn) Post(w *Work) (Op, error) {
 	op, err := c.postOne(w, -1)
-	if err == ErrAgain && c.d.Poll() > 0 {
+	if err == ErrAgain && c.d.poll() > 0 {
 		op, err = c.postOne(w, -1)
 	}
 	return op, err
@@ -23,7 +23,7 @@ func (c *Conn) PostBatch(ws []Work, ops []Op) (int, error) {
 		return 0, invalid("PostBatch: %d operations and room for %d results", len(ws), len(ops))
 	}
 	n, err := c.postBatch(ws, ops)
-	if err == ErrAgain && c.d.Poll() > 0 {
+	if err == ErrAgain && c.d.poll() > 0 {
 		var m int
 		m, err = c.postBatch(ws[n:], ops[n:])
 		n += m
@@ -155,6 +155,9 @@ func (c *Conn) encode(w *Work, e *ipc.SQE) error {
 	}
 	l := w.Local
 	if l == nil || l.d != c.d || l.closed {
+		if l != nil && !l.closed && l.d.dev == c.d.dev && l.d.dead.Load() != nil {
+			return ErrStale
+		}
 		return errLocal
 	}
 	if w.LocalOff < 0 || w.LocalOff > l.size || n > l.size-w.LocalOff {
@@ -174,7 +177,7 @@ var (
 )
 
 // credit returns the notifications that c's owner consumed to the daemon. The caller holds d.post. It reports false when there was no room.
-func (d *Device) credit(c *Conn) bool {
+func (d *attachment) credit(c *Conn) bool {
 	if d.detached || d.dead.Load() != nil {
 		return true
 	}
@@ -198,7 +201,7 @@ func (d *Device) credit(c *Conn) bool {
 }
 
 // returnCredit gives credit of c back now, or as soon as the ring has room.
-func (d *Device) returnCredit(c *Conn) {
+func (d *attachment) returnCredit(c *Conn) {
 	d.post.Lock()
 	defer d.post.Unlock()
 	if !d.credit(c) {
@@ -208,7 +211,7 @@ func (d *Device) returnCredit(c *Conn) {
 }
 
 // payOwing retries credit that did not fit before.
-func (d *Device) payOwing() {
+func (d *attachment) payOwing() {
 	if !d.owingFlag.Load() {
 		return
 	}

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync/atomic"
 
 	"multiedge/internal/ipc"
@@ -21,13 +22,13 @@ const (
 // Region is registered memory: pinned, zeroed at first, and shared with the transport, which reads and writes it directly. It belongs to the
 // Device; the bytes belong to the application except for ranges of operations in flight and of exports that a peer writes.
 type Region struct {
-	d        *Device
+	d        *attachment
 	id       uint32
 	size     int
 	mem      *regmem.Memory
 	bytes    []byte
-	inflight atomic.Int32 // operations that use it; raised under Device.post
-	closed   bool         // guarded by Device.post
+	inflight atomic.Int32 // operations that use it; raised under attachment.post
+	closed   bool         // guarded by attachment.post
 }
 
 // Register returns a new region of size bytes. An error that wraps ErrMemlock says how to allow more pinned memory.
@@ -40,6 +41,14 @@ func (d *Device) RegisterContext(ctx context.Context, size int) (*Region, error)
 	if size <= 0 {
 		return nil, invalid("a region of %d bytes; ask for one byte at least", size)
 	}
+	a, err := d.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.register(ctx, size)
+}
+
+func (d *attachment) register(ctx context.Context, size int) (*Region, error) {
 	c := &call{late: func(m *ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindDeregister, Region: m.Region}) }}
 	m, err := d.call(ctx, &ipc.Message{Kind: ipc.KindRegister, Size: uint64(size)}, c)
 	if err != nil {
@@ -53,26 +62,28 @@ func (d *Device) RegisterContext(ctx context.Context, size int) (*Region, error)
 }
 
 // mapRegion consumes fds.
-func (d *Device) mapRegion(m *ipc.Message, fds []int, size int) (*Region, error) {
+func (d *attachment) mapRegion(m *ipc.Message, fds []int, size int) (*Region, error) {
 	if len(fds) != 1 || m.Size < uint64(size) || m.Size > 1<<62 {
 		ipc.CloseFDs(fds)
 		return nil, fmt.Errorf("%w: the answer to a registration has %d descriptors and %d bytes", ErrVersion, len(fds), m.Size)
 	}
-	mem, err := regmem.Map(fds[0], int(m.Size))
-	if err != nil {
-		ipc.CloseFDs(fds)
-		return nil, err
+	var mem *regmem.Memory
+	if d.drive != nil {
+		if mem = d.drive.Memory(fds[0]); mem != nil {
+			ipc.CloseFDs(fds)
+		}
+	}
+	if mem == nil {
+		var err error
+		if mem, err = regmem.Map(fds[0], int(m.Size)); err != nil {
+			ipc.CloseFDs(fds)
+			return nil, err
+		}
 	}
 	r := &Region{d: d, id: m.Region, size: size, mem: mem, bytes: mem.Bytes()[:size:size]}
-	d.connMu.Lock()
-	if d.regions != nil {
-		d.regions[r] = struct{}{}
-	}
-	gone := d.regions == nil
-	d.connMu.Unlock()
-	if gone {
+	if !d.dev.keep(r) {
 		mem.Close()
-		return nil, d.deadErr()
+		return nil, net.ErrClosed
 	}
 	return r, nil
 }
@@ -85,7 +96,7 @@ func (r *Region) Len() int { return r.size }
 
 // Close revokes all exports of the region, unpins and unmaps it. ErrBusy: operations in flight use it; nothing has happened then.
 func (r *Region) Close() error {
-	r.d.Poll() // what has completed is not in flight
+	r.d.poll() // what has completed is not in flight
 	if err := r.beginClose(); err != nil {
 		return err
 	}
@@ -98,14 +109,7 @@ func (r *Region) Close() error {
 			return err
 		}
 	}
-	r.d.connMu.Lock()
-	_, mine := r.d.regions[r]
-	delete(r.d.regions, r)
-	r.d.connMu.Unlock()
-	if !mine {
-		return nil // Device.Close unmapped it
-	}
-	return r.mem.Close()
+	return r.d.dev.unmap(r)
 }
 
 func (r *Region) beginClose() error {
@@ -132,6 +136,8 @@ type Grant struct {
 // export ends with Revoke, with the region, or with the connection.
 func (r *Region) Export(c *Conn, name string, perm Perm, off, n int) (*Grant, error) {
 	switch {
+	case c != nil && c.d != r.d && c.d.dev == r.d.dev && r.Err() != nil:
+		return nil, r.Err()
 	case c == nil || c.d != r.d:
 		return nil, invalid("Export: the connection must be of the region's Device")
 	case name == "" || len(name) > ipc.MaxName:

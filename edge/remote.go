@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"multiedge/internal/ipc"
@@ -51,8 +52,9 @@ func (c *Conn) lookup(name string) (*RemoteRegion, <-chan struct{}) {
 	return nil, c.changed
 }
 
-// maxAdverts bounds what a peer can make us remember.
-const maxAdverts = 1 << 16
+// MaxImports is how much memory, by names, the peer of one connection can export to it at once; it bounds what a peer can make us remember. A
+// connection whose peer exports more ends with ErrLimit.
+const MaxImports = 4096
 
 func (c *Conn) advertised(m *ipc.Message) {
 	size := int64(m.Size)
@@ -61,10 +63,19 @@ func (c *Conn) advertised(m *ipc.Message) {
 	}
 	r := &RemoteRegion{conn: c, name: m.Name, key: regmem.Key(m.Key), size: size, perm: Perm(m.Perm)}
 	c.mu.Lock()
-	if len(c.adverts) < maxAdverts || c.adverts[m.Name] != nil {
+	if c.adverts == nil {
+		c.adverts = map[string]*RemoteRegion{}
+	}
+	full := len(c.adverts) >= MaxImports && c.adverts[m.Name] == nil
+	if !full {
 		c.adverts[m.Name] = r
 	}
 	c.mu.Unlock()
+	if full {
+		go c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: c.id})
+		c.fail(errImports)
+		return
+	}
 	c.announce()
 }
 
@@ -78,6 +89,8 @@ func (c *Conn) withdrawn(key uint64) {
 		}
 	}
 }
+
+var errImports = fmt.Errorf("%w: the peer exported more than %d names on one connection; export less at once, or on several", ErrLimit, MaxImports)
 
 // Name returns the name under which the peer exported the memory.
 func (r *RemoteRegion) Name() string { return r.name }

@@ -10,9 +10,13 @@ import (
 // Status returns what the transport says of itself, as the JSON that edgectl -j prints; what is one of "status", "link", "peer", "conn",
 // "region", "client". An answer of several pages comes as an array of them.
 func (d *Device) Status(ctx context.Context, what string) (json.RawMessage, error) {
+	a, err := d.current(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var pages []json.RawMessage
 	for {
-		m, err := d.call(ctx, &ipc.Message{Kind: ipc.KindStatus, What: what, Page: len(pages)}, &call{})
+		m, err := a.call(ctx, &ipc.Message{Kind: ipc.KindStatus, What: what, Page: len(pages)}, &call{})
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"multiedge/internal/mono"
+	"multiedge/regmem"
 )
 
 const (
@@ -18,8 +19,9 @@ const (
 
 // driver is an embedded transport that a waiting goroutine runs itself.
 type driver interface {
-	Drive() (worked, ran bool) // one iteration
-	Drowse(fd int)             // blocks until there may be work or fd is readable
+	Drive() (worked, ran bool)    // one iteration
+	Drowse(fd int)                // blocks until there may be work or fd is readable
+	Memory(fd int) *regmem.Memory // of a region, as the transport sees it; nil: map fd
 }
 
 // strategy is the leader's way of waiting, as measured: poll and yield while that is cheap, then block.
@@ -35,7 +37,7 @@ type strategy struct {
 
 func (s *strategy) begin() { s.since = 0 }
 
-func (s *strategy) end(d *Device) {
+func (s *strategy) end(d *attachment) {
 	if s.polling {
 		s.polling = false
 		d.rings.SetClientPolling(false)
@@ -44,7 +46,7 @@ func (s *strategy) end(d *Device) {
 
 // idle is called after each look at the ring that did not find what the leader waits for; progress says that it found something else, or
 // that the transport it drives had work. It yields, and reports whether the leader should block instead of looking again.
-func (s *strategy) idle(d *Device, progress bool) (block bool) {
+func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	if progress {
 		s.since = 0
 		return false

@@ -36,8 +36,8 @@ type waiter struct {
 
 var waiterPool = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
 
-// wait waits for what w describes, leading if nobody does. It returns nil when that happened or the Device died, else ctx's error.
-func (d *Device) wait(ctx context.Context, want waiter) error {
+// wait waits for what w describes, leading if nobody does. It returns nil when that happened or the attachment died, else ctx's error.
+func (d *attachment) wait(ctx context.Context, want waiter) error {
 	w := waiterPool.Get().(*waiter)
 	ch := w.ch
 	*w = want
@@ -52,7 +52,7 @@ func (d *Device) wait(ctx context.Context, want waiter) error {
 	return err
 }
 
-func (d *Device) await(ctx context.Context, w *waiter) error {
+func (d *attachment) await(ctx context.Context, w *waiter) error {
 	l := &d.lead
 	if err := ctx.Err(); err != nil {
 		return err
@@ -90,13 +90,13 @@ func (d *Device) await(ctx context.Context, w *waiter) error {
 
 // withdraw ends the waiting of a follower that does not lead. Leadership may have been on its way to it and is free then, without the look at
 // the ring that a leader takes: an armed poller must take it.
-func (d *Device) withdraw(w *waiter) {
+func (d *attachment) withdraw(w *waiter) {
 	d.lead.delist(w)
-	d.progress()
+	d.dev.progress()
 }
 
-// satisfied reports whether w has what it waits for. A dead Device satisfies everybody.
-func (d *Device) satisfied(w *waiter) bool {
+// satisfied reports whether w has what it waits for. A dead attachment satisfies everybody.
+func (d *attachment) satisfied(w *waiter) bool {
 	if d.dead.Load() != nil {
 		return true
 	}
@@ -114,7 +114,7 @@ func (d *Device) satisfied(w *waiter) bool {
 	}
 }
 
-func (d *Device) hasRoom(c *Conn) bool {
+func (d *attachment) hasRoom(c *Conn) bool {
 	d.post.Lock()
 	defer d.post.Unlock()
 	return d.detached || c.room()

@@ -54,7 +54,7 @@ func TestManyGoroutines(t *testing.T) {
 			if _, ok := p.in.PollNotify(); ok {
 				t.Error("a notification too many")
 			}
-			if n := p.client.lead.followers.Load() + p.client.lead.others.Load() + p.out.inflight.Load() + p.local.inflight.Load(); n != 0 {
+			if n := p.client.at.Load().lead.followers.Load() + p.client.at.Load().lead.others.Load() + p.out.inflight.Load() + p.local.inflight.Load(); n != 0 {
 				t.Errorf("%d left behind", n)
 			}
 		})
@@ -96,7 +96,7 @@ func waitersOfEveryKind(t *testing.T, ctx context.Context, p *duo) <-chan error 
 			}
 		}()
 	}
-	for p.client.lead.followers.Load() < 5 {
+	for p.client.at.Load().lead.followers.Load() < 5 {
 		runtime.Gosched()
 	}
 	return errs
@@ -162,7 +162,7 @@ func TestCancelWakes(t *testing.T) {
 					t.Errorf("waiter: %v", err)
 				}
 			}
-			if l := &p.client.lead; l.head != nil || l.followers.Load() != 0 || l.taken {
+			if l := &p.client.at.Load().lead; l.head != nil || l.followers.Load() != 0 || l.taken {
 				t.Errorf("waiters left behind: %+v", l.head)
 			}
 		})
@@ -182,11 +182,15 @@ func TestHandOff(t *testing.T) {
 	leading, cancel := context.WithCancel(testContext(t))
 	left := make(chan error, 2)
 	go func() { left <- a.Wait(leading) }()
-	for !func() bool { p.client.lead.mu.Lock(); defer p.client.lead.mu.Unlock(); return p.client.lead.taken }() {
+	for !func() bool {
+		p.client.at.Load().lead.mu.Lock()
+		defer p.client.at.Load().lead.mu.Unlock()
+		return p.client.at.Load().lead.taken
+	}() {
 		runtime.Gosched()
 	}
 	go func() { left <- b.Wait(testContext(t)) }()
-	for p.client.lead.followers.Load() == 0 {
+	for p.client.at.Load().lead.followers.Load() == 0 {
 		runtime.Gosched()
 	}
 	cancel()
@@ -209,7 +213,7 @@ func TestPollFD(t *testing.T) {
 		op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
 		must(t, err)
 		if i%2 == 1 { // a leader takes the completion away
-			go p.client.sync()
+			go p.client.at.Load().sync()
 		}
 		for !op.Done() {
 			if !p.client.Arm() {
@@ -279,7 +283,7 @@ func TestWindowWordsAndStrategy(t *testing.T) {
 
 func TestStrategyGivesUpYielding(t *testing.T) {
 	p := newDuo(t, Config{Spin: time.Hour}, 4096)
-	d := p.client
+	d := p.client.at.Load()
 	var s strategy
 	s.begin()
 	if s.idle(d, false) {

@@ -32,6 +32,9 @@ const (
 	drainFrames  = 4                      // the window meanwhile
 	minSamples   = 3                      // of delay in a round
 	longestDelay = time.Duration(1<<63 - 1)
+	slowLeast    = 4  // smaller windows are of paths that many share
+	slowQueue    = 16 // frames that may queue on a slow path
+	slowMost     = 2 * time.Millisecond
 )
 
 // Cwnd is the window of one path, driven by delay as in Swift: below the target it grows by a frame per round trip, above it shrinks in
@@ -115,9 +118,14 @@ func (c *Cwnd) OnAck(now mono.Time, ackedFrames int, rtt *RTT) {
 }
 
 // allowed returns the delay allowed above the idle path's: the target, and up to half of it again for small windows, so that of flows which
-// share a queue the smaller are cut later and grow towards the larger (Swift's flow-based scaling).
+// share a queue the smaller are cut later and grow towards the larger (Swift's flow-based scaling). On a slow path, where the target is a
+// frame or three, it is what slowQueue frames take: a thread that is late for the time of so few would leave the link idle.
 func (c *Cwnd) allowed() time.Duration {
-	return time.Duration(float64(c.p.Target) * (1 + 1/math.Sqrt(max(c.frames, 4))))
+	allowed := time.Duration(float64(c.p.Target) * (1 + 1/math.Sqrt(max(c.frames, 4))))
+	if c.frames >= slowLeast && c.frames < slowQueue {
+		allowed = max(allowed, min(time.Duration(slowQueue*float64(c.rtt)/c.frames), slowMost))
+	}
+	return allowed
 }
 
 // drain narrows the window for two round trips when the delay has not come near the minimum for long: the queue that stands there may be

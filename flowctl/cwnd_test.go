@@ -23,8 +23,8 @@ func TestCwndConverges(t *testing.T) {
 		{"25 Gbit/s", 2624, 10 * time.Microsecond, 0, 450 * time.Microsecond},
 		{"10 Gbit/s", 6560, 20 * time.Microsecond, 0, 450 * time.Microsecond},
 		{"10 Gbit/s, far", 6560, 200 * time.Microsecond, 0, 450 * time.Microsecond},
-		{"1 Gbit/s", 65600, 20 * time.Microsecond, 0, 500 * time.Microsecond},
-		{"250 Mbit/s: Min decides", 262400, 20 * time.Microsecond, 0, 1300 * time.Microsecond},
+		{"1 Gbit/s: a slow path may queue 16 frames", 65600, 20 * time.Microsecond, 0, 1050 * time.Microsecond},
+		{"250 Mbit/s: for 2 ms", 262400, 20 * time.Microsecond, 0, 2100 * time.Microsecond},
 		{"10 Gbit/s, shallow buffer", 6560, 20 * time.Microsecond, 24, 450 * time.Microsecond},
 	} {
 		s := newSim(9)

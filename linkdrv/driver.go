@@ -106,4 +106,6 @@ type Options struct {
 	Promiscuous bool
 	// Qdisc sends through the interface's queueing discipline, which is otherwise bypassed. For wires shaped by tc.
 	Qdisc bool
+
+	closed bool // to frames, until OpenShards opens all sockets of the group
 }

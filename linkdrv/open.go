@@ -82,6 +82,9 @@ func attach(conn *packet.Conn, ifi *net.Interface, o Options) (Driver, error) {
 		s.Close()
 		return nil, err
 	}
+	if o.closed {
+		return d, nil
+	}
 	if err := conn.SetBPF(acceptFilter(o.Promiscuous)); err != nil {
 		d.Close()
 		return nil, err

@@ -125,6 +125,16 @@ func (t *Table) RevokeRegion(r *Region) (n int) {
 	return n
 }
 
+// RevokeNext ends the oldest grant on r, if there is one, and says which it was: for those who have to tell its owner.
+func (t *Table) RevokeNext(r *Region) (k Key, owner uint64, ok bool) {
+	g := r.grants.first()
+	if g == nil {
+		return 0, 0, false
+	}
+	t.drop(g)
+	return g.key, g.owner, true
+}
+
 // RevokeOwner ends every grant to a connection, as its end does, and returns how many there were.
 func (t *Table) RevokeOwner(owner uint64) (n int) {
 	for head := t.owners[owner]; head != nil && head.first() != nil; n++ {

@@ -272,3 +272,29 @@ func filled(t testing.TB, n int) (*Table, []Key) {
 	}
 	return tab, keys
 }
+
+func TestRevokeNext(t *testing.T) {
+	tab := NewTable(rand.Reader)
+	r := &Region{ID: 1, Mem: Wrap(make([]byte, 64))}
+	want := map[Key]uint64{}
+	for owner := range uint64(5) {
+		k, err := tab.Grant(r, owner, RemoteRead, 0, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[k] = owner
+	}
+	for range 5 {
+		k, owner, ok := tab.RevokeNext(r)
+		if w, known := want[k]; !ok || !known || w != owner {
+			t.Fatalf("key %v of %d: %v", k, owner, ok)
+		}
+		delete(want, k)
+		if _, _, err := tab.Check(k, owner, RemoteRead, 0, 8); !errors.Is(err, ErrKey) {
+			t.Errorf("access through a revoked key: %v", err)
+		}
+	}
+	if _, _, ok := tab.RevokeNext(r); ok || r.Granted() || tab.Len() != 0 {
+		t.Error("there is one more")
+	}
+}

@@ -34,7 +34,7 @@ func testJob(t *testing.T, spec lab.Spec, test string, size int) *Job {
 }
 
 func TestBuiltInContendersMoveBytes(t *testing.T) {
-	for _, c := range []Contender{Raw{linkdrv.KindRing}, Raw{linkdrv.KindMmsg}, TCP{}} {
+	for _, c := range []Contender{Raw{Kind: linkdrv.KindRing}, Raw{Kind: linkdrv.KindMmsg}, Raw{Kind: linkdrv.KindRing, Sealed: true}, TCP{}} {
 		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
 			for _, size := range []int{8, 100_000} {
 				t.Run(c.Name()+c.Variant()+"/"+test+"/"+report.Bytes(size), func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestRawLosesNothingAtAnyMTU(t *testing.T) {
 	for _, kind := range []string{linkdrv.KindRing, linkdrv.KindMmsg} {
 		for _, mtu := range []int{1500, 65535} {
 			j := testJob(t, lab.Spec{Links: 1, MTU: mtu}, report.TwoWay, 1<<20)
-			r, err := Raw{kind}.Run(t.Context(), j)
+			r, err := Raw{Kind: kind}.Run(t.Context(), j)
 			if err != nil {
 				t.Fatal(err)
 			}

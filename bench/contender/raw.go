@@ -19,11 +19,22 @@ import (
 // memory, which costs nothing.
 //
 // Kind is the receive path to use, linkdrv.KindRing or linkdrv.KindMmsg. Which is better depends on the MTU and on the machine, so both run.
-type Raw struct{ Kind string }
+//
+// Sealed is the limit for encrypted traffic: the sender seals every payload by AES-128-GCM on its way to the frame, the receiver opens it into memory of its
+// own and then copies it to its place. There is nothing else of a secure channel.
+type Raw struct {
+	Kind   string
+	Sealed bool
+}
 
-func (Raw) Name() string      { return report.TransportRaw }
-func (c Raw) Variant() string { return c.Kind }
-func (Raw) Missing() string   { return "" }
+func (Raw) Name() string { return report.TransportRaw }
+func (c Raw) Variant() string {
+	if c.Sealed {
+		return c.Kind + " sealed"
+	}
+	return c.Kind
+}
+func (Raw) Missing() string { return "" }
 func (Raw) Does(test string) bool {
 	return test == report.OneWay || test == report.TwoWay || test == report.PingPong
 }
@@ -48,7 +59,7 @@ func rawPayload(mtu int) int {
 // Run implements Contender.
 func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	row := j.row(c)
-	nodes, err := rawNodes(j, c.Kind)
+	nodes, err := rawNodes(j, c)
 	defer func() {
 		for _, n := range nodes {
 			n.close()
@@ -91,9 +102,9 @@ func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 }
 
 // rawNodes opens both ends. What could be opened is returned with an error, to be closed.
-func rawNodes(j *Job, kind string) (nodes []*rawNode, err error) {
+func rawNodes(j *Job, c Raw) (nodes []*rawNode, err error) {
 	for _, h := range j.Hosts {
-		n, err := newRawNode(j, kind, h)
+		n, err := newRawNode(j, c, h)
 		if n != nil {
 			nodes = append(nodes, n)
 		}
@@ -107,11 +118,15 @@ func rawNodes(j *Job, kind string) (nodes []*rawNode, err error) {
 	return nodes, nil
 }
 
-func newRawNode(j *Job, kind string, h *lab.Host) (*rawNode, error) {
+func newRawNode(j *Job, c Raw, h *lab.Host) (*rawNode, error) {
 	n := &rawNode{payload: rawPayload(j.MTU), size: j.Size}
+	if c.Sealed {
+		n.sealed = newRawSeal()
+		n.payload -= rawTag
+	}
 	err := h.Do(func() error {
 		for _, name := range h.LinkNames() {
-			d, err := linkdrv.Open(name, linkdrv.Options{EtherType: rawType, Kind: kind})
+			d, err := linkdrv.Open(name, linkdrv.Options{EtherType: rawType, Kind: c.Kind})
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ type rawNode struct {
 	payload        int // of a full frame
 	size           int // of a message
 	window         int // frames in flight on a link
+	sealed         *rawSeal
 
 	frames [][]linkdrv.TxFrame // by link: the batch being sent
 	heads  [][][]byte
@@ -43,7 +44,7 @@ func (n *rawNode) address(peer *rawNode) {
 		n.rx = n.rx[:max(1, min(len(n.rx), d.Info().RxSlots/4))]
 		n.heads[l], n.frames[l] = make([][]byte, rawBatch), make([]linkdrv.TxFrame, rawBatch)
 		for i := range n.heads[l] {
-			h := make([]byte, rawHead)
+			h := make([]byte, rawHead, rawHead+n.payload+rawTag)
 			copy(h[0:6], peer.links[l].Info().MAC)
 			copy(h[6:12], d.Info().MAC)
 			binary.BigEndian.PutUint16(h[12:], rawType)
@@ -87,6 +88,9 @@ func (n *rawNode) next(head []byte, off, done int) (linkdrv.TxFrame, int, int) {
 		binary.BigEndian.PutUint64(head[16:], uint64(off+done))
 		binary.BigEndian.PutUint32(head[24:], uint32(length))
 		f = linkdrv.TxFrame{Head: head, Bulk: n.source[off+done : off+done+length]}
+		if n.sealed != nil {
+			f = linkdrv.TxFrame{Head: n.sealed.seal(head, f.Bulk)}
+		}
 	}
 	if done += length; done < n.size {
 		return f, off, done
@@ -145,7 +149,13 @@ func (n *rawNode) receive() (int, error) {
 			}
 			off, length := binary.BigEndian.Uint64(f[16:]), uint64(binary.BigEndian.Uint32(f[24:]))
 			if length <= uint64(len(f)-rawHead) && off <= uint64(len(n.target)) && length <= uint64(len(n.target))-off {
-				copy(n.target[off:off+length], f[rawHead:])
+				payload := f[rawHead:]
+				if n.sealed != nil {
+					if payload = n.sealed.open(f, length); payload == nil {
+						continue
+					}
+				}
+				copy(n.target[off:off+length], payload)
 				n.bytesIn += length
 			}
 		}

@@ -11,11 +11,15 @@ import (
 // Build returns the figures that the sources have data for, in the paper's order.
 func Build(sources []Source) []Figure {
 	ours := entries(sources, func(r *report.Row) bool { return r.Transport == report.TransportEdge && r.Round == 0 && r.Error == "" })
-	sched, rest := varied(ours, "scheduler", nothing)
+	copies, aligned, rest := copyRows(ours)
+	shards, rest := shardRows(rest)
+	sched, rest := varied(rest, "scheduler", nothing)
 	poll, rest := varied(rest, "poll", nothing)
 	conns, rest := varied(rest, "connections", nothing)
 	links, rest := linkRows(rest)
-	all := []Figure{throughput(rest), latency(rest), percentiles(rest), cpu(rest), rate(rest), polling(poll), pollingCPU(poll), schedulers(sched), linkScaling(links), connScaling(conns)}
+	all := []Figure{throughput(rest), latency(rest), percentiles(rest), cpu(rest), rate(rest), polling(poll), pollingCPU(poll), schedulers(sched), linkScaling(links), connScaling(conns), shardScaling(shards), shardCPU(shards)}
+	places := entries(sources, func(r *report.Row) bool { return r.Test == report.Place && r.Error == "" })
+	all = append(all, zeroCopy(copies), zeroCopyCPU(copies), zeroCopyLatency(copies), alignment(aligned), placing(places))
 	all = append(all, comparisons(entries(sources, func(r *report.Row) bool { return r.Round > 0 && r.Error == "" }))...)
 	return slices.DeleteFunc(all, func(f Figure) bool { return len(f.Panels) == 0 })
 }

@@ -18,6 +18,7 @@ type Summary struct {
 // Standing is one contender's result over all rounds.
 type Standing struct {
 	Name             string
+	Security         string // "encrypted" or "plaintext"; empty where nobody said
 	Median, Min, Max float64
 	CPU              float64 // of both ends, median: seconds per GiB or, where latency is compared, microseconds per message
 	Rounds           int
@@ -57,7 +58,7 @@ func (s *Summary) fill(cs []config) {
 		if len(v) == 0 {
 			continue
 		}
-		st := Standing{Name: c.label, Median: median(v), Rounds: len(v)}
+		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: median(v), Rounds: len(v)}
 		st.Min, st.Max = v[0], v[len(v)-1]
 		if len(cpu) > 0 {
 			st.CPU = median(cpu)
@@ -74,11 +75,14 @@ func (s *Summary) fill(cs []config) {
 	}
 }
 
-// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets where they are at their best, and
-// reads with writes.
+// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets where they are at their best, reads with
+// writes, and encrypted frames with plaintext ones.
 func (s *Summary) isBase(over, base config) bool {
 	switch r := base.rows[0]; r.Transport {
 	case report.TransportEdge:
+		if over.rows[0].Variant == "encrypted" && (r.Variant == "" || r.Variant == "crc32c") {
+			return true
+		}
 		return r.Test == report.Read && r.Variant == "write" && over.label != base.label
 	case report.TransportRaw:
 		return base.label == s.Limit

@@ -34,7 +34,10 @@ var dims = []dim{
 	{"attach", func(e entry) string { return e.Attach }},
 	{"scheduler", func(e entry) string { return e.Scheduler }},
 	{"checksum", func(e entry) string { return named("checksum", e.Checksum) }},
+	{"security", func(e entry) string { return e.Security }},
 	{"poll", func(e entry) string { return named("poll", e.Poll) }},
+	{"copy", func(e entry) string { return e.Copy }},
+	{"alignment", func(e entry) string { return e.Alignment }},
 	{"connections", func(e entry) string { return plural(max(e.Connections, 1), "connection") }},
 	{"source", func(e entry) string { return e.source }},
 }

@@ -41,6 +41,8 @@ func TestSweepsHaveTheirFigures(t *testing.T) {
 		{poll, "[polling 3] [polling-cpu 3]"},
 		{conns, "[connections 2]"},
 		{linkSweep(), "[links 3]"},
+		{copySweep(), "[zero-copy 2] [zero-copy-cpu 3] [zero-copy-latency 3] [alignment 2] [exchange 2]"},
+		{shardSweep(), "[shards 2] [shards-cpu 2]"},
 	} {
 		got := ""
 		for _, f := range Build(of(c.rows...)) {
@@ -70,6 +72,63 @@ func linkSweep() (rows []report.Row) {
 		}
 	}
 	return rows
+}
+
+// shardSweep is three rounds with 1 and 2 shards, 1 and 8 connections.
+func shardSweep() (rows []report.Row) {
+	for round := range 3 {
+		for _, shards := range []int{2, 1} {
+			for _, test := range []string{report.TwoWay, report.OneWay} {
+				for _, conns := range []int{1, 8} {
+					r := synthRow(test, 2, 1<<20)
+					r.Shards, r.Connections, r.Bytes = shards, conns, 1<<30
+					r.Throughput = 1e9 * float64(shards) * (1 + float64(round)/10)
+					for _, host := range []string{"client", "server"} {
+						for i := range shards {
+							r.ShardLoad = append(r.ShardLoad, report.ShardLoad{Host: host, Shard: i, CPU: 0.25 * float64(i+round)})
+						}
+					}
+					rows = append(rows, r)
+				}
+			}
+		}
+	}
+	return rows
+}
+
+func TestShardsGainOverTheFewest(t *testing.T) {
+	points := Shards(of(shardSweep()...))
+	if len(points) != 8 {
+		t.Fatalf("%d points: %+v", len(points), points)
+	}
+	for i, p := range points {
+		one := i%2 == 0
+		if p.Test != []string{report.TwoWay, report.OneWay}[i/4] || p.Connections != []int{1, 8}[i/2%2] || p.Shards != 1+i%2 {
+			t.Errorf("point %d is %+v", i, p)
+		}
+		if one && (p.Gain != 1 || math.Abs(p.Median-1.1e9) > 1) || !one && (p.Gain != 2 || p.Min != 2e9) {
+			t.Errorf("point %d: %+v", i, p)
+		}
+		if len(p.Client) != p.Shards || len(p.Server) != p.Shards || p.Server[0] != 0.25 {
+			t.Errorf("point %d: processor time %+v", i, p)
+		}
+	}
+}
+
+// Placers are threads of their own, behind the shards.
+func TestShardsWithPlacers(t *testing.T) {
+	rows := shardSweep()
+	for i := range rows {
+		rows[i].Placers = 1
+		for k := range rows[i].ShardLoad {
+			rows[i].ShardLoad[k].PlacersCPU = 0.5
+		}
+	}
+	for _, p := range Shards(of(append(rows, shardSweep()...)...)) {
+		if want := p.Shards * (1 + p.Placers); len(p.Client) != want || len(p.Server) != want || p.Placers > 0 && p.Server[want-1] != 0.5 {
+			t.Errorf("%+v", p)
+		}
+	}
 }
 
 func TestLinksShareOfNominalAndOfOneLink(t *testing.T) {
@@ -129,5 +188,62 @@ func TestLimitIsTheBetterReceivePath(t *testing.T) {
 	}
 	for k := range want {
 		t.Errorf("no ratio %s", k)
+	}
+}
+
+// copySweep is every way to copy at the best alignment, one at all alignments, and runs of pages, to exchange which pays from 64 KiB on when cold.
+func copySweep() (rows []report.Row) {
+	for _, how := range []string{"cp", "notx", "pinmap", "nocp", "default"} {
+		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
+			for _, align := range []string{"best", "middle", "worst"} {
+				if align != "best" && (how != "pinmap" || test == report.PingPong) {
+					continue
+				}
+				for _, size := range []int{4096, 65536} {
+					r := synthRow(test, 1, size)
+					r.Copy, r.Alignment = how, align
+					rows = append(rows, r)
+				}
+			}
+		}
+	}
+	for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
+		for _, state := range []string{report.PlaceWarm, report.PlaceCold} {
+			for way, ns := range map[string]float64{report.PlaceCopy: float64(size), report.PlaceExchange: 40_000 + float64(size)/3} {
+				if state == report.PlaceWarm && way == report.PlaceCopy {
+					ns /= 8
+				}
+				rows = append(rows, report.Row{
+					Test: report.Place, Transport: report.TransportMemory, Variant: report.PlaceVariant(way, state), MessageBytes: size,
+					Latency: report.Latency{Count: 9, P50: ns, P99: 2 * ns},
+				})
+			}
+		}
+	}
+	return rows
+}
+
+func TestCrossover(t *testing.T) {
+	rows := copySweep()
+	if cold, warm := report.Crossover(rows, report.PlaceCold), report.Crossover(rows, report.PlaceWarm); cold != 64<<10 || warm != 0 {
+		t.Errorf("exchange pays from %d bytes on when cold, %d when warm", cold, warm)
+	}
+	want := "exchanging pages is cheaper than copying from runs of 64 KiB on when no cache holds the place, at none of these sizes when one does"
+	if got := report.CrossoverText(rows); got != want {
+		t.Errorf("%q", got)
+	}
+	for _, f := range Build(of(rows...)) {
+		if f.ID == "exchange" && !strings.Contains(f.Caption, want) {
+			t.Errorf("caption: %s", f.Caption)
+		}
+		if f.ID == "alignment" && fmt.Sprint(f.Legend) != "[{best 0 false} {middle 1 false} {worst 2 false}]" {
+			t.Errorf("legend of the alignments: %v", f.Legend)
+		}
+		if f.ID == "zero-copy" && len(f.Legend) != 5 {
+			t.Errorf("legend of the ways to copy: %v", f.Legend)
+		}
+	}
+	if report.Crossover(nil, report.PlaceCold) != 0 {
+		t.Error("a crossover without measurements")
 	}
 }

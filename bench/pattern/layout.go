@@ -18,6 +18,7 @@ type Layout struct {
 	Stride  int  // bytes from one slot to the next
 	Slots   int  // how many slots there are
 	Checked bool // slots are surrounded by canaries
+	Shift   int  // bytes by which the slots begin later than they could
 }
 
 // stride of slots for a message size.
@@ -54,7 +55,7 @@ func NewLayout(size, message, limit int, checked bool) (Layout, error) {
 }
 
 // Off returns where in the region slot begins.
-func (l Layout) Off(slot int) int { return Guard + gap + slot*l.Stride }
+func (l Layout) Off(slot int) int { return Guard + gap + l.Shift + slot*l.Stride }
 
 // Pair returns the layouts of a source and a destination region of size bytes such that message seq travels from source slot
 // seq mod src.Slots to destination slot seq mod dst.Slots, and a destination slot never receives the same content twice in a row.

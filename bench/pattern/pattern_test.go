@@ -207,3 +207,57 @@ func BenchmarkMismatch(b *testing.B) {
 		}
 	}
 }
+
+// Aligned layouts begin where they say, do not overlap, stay off the guards, and find what is wrong as others do.
+func TestAlignedLayouts(t *testing.T) {
+	into := map[string]int{"best": 0, "middle": 2048, "worst": 1}
+	for _, align := range Alignments {
+		for _, message := range []int{8, 4096, 5000, 64 << 10, 1 << 20} {
+			for _, checked := range []bool{false, true} {
+				const size = 8 << 20
+				from, to, err := PairAt(size, message, checked, align)
+				if err != nil {
+					t.Fatal(err)
+				}
+				unit := 4096
+				if message >= 64<<10 {
+					unit = 64 << 10
+				}
+				for _, l := range []struct {
+					Layout
+					into int
+				}{{from, 0}, {to, into[align]}} {
+					for _, k := range []int{0, 1, l.Slots - 1} {
+						if off := l.Off(k); off%unit != l.into || off < Guard || off+message > size-Guard || l.Stride < message {
+							t.Errorf("%s, %d bytes, checked %v: slot %d of %d at %d, one each %d", align, message, checked, k, l.Slots, off, l.Stride)
+						}
+					}
+				}
+				if from.Slots < 1 || checked && from.Slots != to.Slots+1 {
+					t.Errorf("%d and %d slots", from.Slots, to.Slots)
+				}
+				if !checked || message > 5000 {
+					continue
+				}
+				w := &world{src: New(42), from: from, to: to, a: make([]byte, size), b: make([]byte, size)}
+				from.Fill(w.a, w.src)
+				w.chk = NewChecker(w.src, w.b, from, to)
+				for seq := range uint64(5) {
+					w.deliver(seq)
+					w.chk.Message(seq)
+				}
+				w.b[to.Off(3)-1] ^= 1
+				w.chk.Finish(5)
+				if w.chk.Errors != 1 {
+					t.Errorf("%s, %d bytes: %d errors, want the one that was made: %v", align, message, w.chk.Errors, w.chk.Details)
+				}
+			}
+		}
+	}
+	if _, _, err := PairAt(1<<20, 8, false, "good"); err == nil || !strings.Contains(err.Error(), "[best middle worst]") {
+		t.Errorf("error %v", err)
+	}
+	if _, _, err := PairAt(128<<10, 64<<10, false, "best"); err == nil {
+		t.Error("a message that does not fit was accepted")
+	}
+}

@@ -25,6 +25,7 @@ var programRules = []rule{
 	{[]string{"multiedge/linkdrv.(*ring).Recv", "multiedge/linkdrv.(*rxRing)", "multiedge/internal/daemon", "runtime.", "internal/runtime"}, report.LabelPoll},
 	{[]string{"multiedge/linkdrv", "golang.org/x/sys/unix", "syscall.", "internal/syscall"}, report.LabelDevice},
 	{[]string{"hash/crc32"}, report.LabelChecksum},
+	{[]string{"crypto/", "multiedge/internal/secure"}, report.LabelSealing},
 	{[]string{"multiedge/", "encoding/binary", "internal/"}, report.LabelPacket},
 }
 
@@ -35,6 +36,7 @@ var copying = rule{prefixes: []string{"memcpy", "__memcpy", "rep_movs", "_copy_f
 var (
 	receiving = rule{prefixes: []string{"tpacket_rcv", "packet_rcv", "packet_recvmsg", "__skb_recv", "skb_recv", "___sys_recvmsg", "__sys_recvmmsg"}}
 	sending   = rule{prefixes: []string{"packet_sendmsg", "packet_snd", "packet_xmit", "packet_direct_xmit", "dev_direct_xmit", "__dev_direct_xmit", "__dev_queue_xmit", "___sys_sendmsg", "__sys_sendmmsg"}}
+	mapping   = rule{prefixes: []string{"__x64_sys_mmap", "__arm64_sys_mmap", "ksys_mmap_pgoff", "vm_mmap_pgoff", "__mm_populate"}}
 	waiting   = rule{prefixes: []string{
 		"do_sys_poll", "__x64_sys_ppoll", "__do_sys_ppoll", "__x64_sys_sched_yield", "do_sched_yield", "yield_", "futex", "__x64_sys_futex", "do_futex", "eventfd",
 		"schedule", "__schedule", "asm_sysvec", "irq_", "handle_softirqs", "__do_softirq", "do_epoll", "__x64_sys_epoll",
@@ -55,6 +57,8 @@ func kernelLabel(chain []string) string {
 			return report.LabelTxCopy
 		case receiving.matches(name), sending.matches(name):
 			return report.LabelDevice
+		case mapping.matches(name):
+			return report.LabelRemapping
 		case waiting.matches(name):
 			return report.LabelPoll
 		}

@@ -24,6 +24,7 @@ func TestKernelLabels(t *testing.T) {
 		{"schedule_hrtimeout_range do_sys_poll __x64_sys_ppoll", report.LabelPoll},
 		{"process_backlog __napi_poll handle_softirqs packet_sendmsg", report.LabelPoll},
 		{"shmem_fault do_fault", report.LabelOther},
+		{"smp_call_function_many_cond flush_tlb_mm_range __mmap_region do_mmap vm_mmap_pgoff __x64_sys_mmap", report.LabelRemapping},
 		{"", report.LabelOther},
 	} {
 		if got := kernelLabel(strings.Fields(c.chain)); got != c.want {

@@ -30,6 +30,7 @@ const (
 	LabelPacket    = "Packet"
 	LabelDevice    = "Device"
 	LabelChecksum  = "Checksum" // of payload; the paper leaves that to the card
+	LabelSealing   = "Encryption"
 	LabelApp       = "Application"
 	LabelOther     = "Other"
 
@@ -39,7 +40,7 @@ const (
 
 // Labels lists every label in the order in which bars are stacked.
 var Labels = []string{
-	LabelPoll, LabelTxCopy, LabelRxCopy, LabelRemapping, LabelPacket, LabelChecksum, LabelDevice,
+	LabelPoll, LabelTxCopy, LabelRxCopy, LabelRemapping, LabelPacket, LabelChecksum, LabelSealing, LabelDevice,
 	LabelDaemonUser, LabelDaemonSystem, LabelApp, LabelOther,
 }
 

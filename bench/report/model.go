@@ -1,6 +1,9 @@
 package report
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Format and Version identify result files. Version changes when a field changes its meaning or goes away.
 const (
@@ -48,6 +51,7 @@ const (
 	PingPong = "ping-pong"
 	Read     = "read"
 	Rate     = "rate"
+	Place    = "place" // a run of pages to its place, by copying or by exchanging; no transport
 )
 
 // Transports a row can have been measured over.
@@ -58,12 +62,14 @@ const (
 	TransportUCX       = "ucx"
 	TransportLibfabric = "libfabric"
 	TransportIperf3    = "iperf3"
+	TransportMemory    = "memory" // none: what moving bytes within a process costs
 )
 
 // What a row's latency_ns measures.
 const (
 	LatencyHalfRTT    = "half_round_trip" // half of the time from posting a ping to having its pong
 	LatencyCompletion = "completion"      // from posting an operation to its completion, with queue_depth of them in flight
+	LatencyCall       = "call"            // the time one placing of a run takes
 )
 
 // Row is one measurement.
@@ -78,13 +84,18 @@ type Row struct {
 	Bidirectional bool     `json:"bidirectional,omitempty"`
 	QueueDepth    int      `json:"queue_depth"`           // operations in flight from each sender, on all its connections together
 	Connections   int      `json:"connections,omitempty"` // that share the operations; edge only
+	Shards        int      `json:"shards,omitempty"`      // of each daemon, where that is what is compared
+	Placers       int      `json:"placers,omitempty"`     // further threads of each shard
 	RegionBytes   int      `json:"region_bytes"`
 	Links         int      `json:"links"`
 	LinkRates     []string `json:"link_rates,omitempty"`
 	MTU           int      `json:"mtu"`
 	Scheduler     string   `json:"scheduler,omitempty"`
-	Checksum      string   `json:"checksum,omitempty"`
+	Checksum      string   `json:"checksum,omitempty"` // of plaintext: what CRC32C covers
+	Security      string   `json:"security,omitempty"` // "encrypted" or "plaintext"; edge only
 	Poll          string   `json:"poll,omitempty"`
+	Copy          string   `json:"copy,omitempty"`      // of a comparison of copies: default, cp, notx, pinmap or nocp
+	Alignment     string   `json:"alignment,omitempty"` // of destinations: best, middle or worst; empty: cache lines
 
 	Operations          uint64  `json:"operations"`
 	Bytes               uint64  `json:"bytes"` // of payload, both directions together
@@ -108,6 +119,8 @@ type Row struct {
 	Dropped  uint64     `json:"frames_dropped_by_kernel"`
 	Paths    []LinkLoad `json:"link_load,omitempty"` // how the client's frames were spread
 
+	ShardLoad []ShardLoad `json:"shard_load,omitempty"` // what each thread that serves links did, where shards are compared
+
 	IntegrityChecked bool     `json:"integrity_checked"`
 	IntegrityErrors  uint64   `json:"integrity_errors"`
 	IntegrityDetail  []string `json:"integrity_detail,omitempty"` // the first few errors, in words
@@ -125,6 +138,8 @@ type Counters struct {
 	FramesLost          uint64 `json:"frames_lost"` // judged lost by their sender
 	FramesRejected      uint64 `json:"frames_rejected"`
 	AcksExplicit        uint64 `json:"acks_explicit"`
+	FramesInPlace       uint64 `json:"frames_in_place"`  // whose payload the kernel put where it belongs
+	FramesExchanged     uint64 `json:"frames_exchanged"` // whose payload got there by an exchange of pages
 }
 
 // Sub returns c - o field by field: what happened between two readings.
@@ -134,6 +149,7 @@ func (c Counters) Sub(o Counters) Counters {
 		FramesRetransmitted: c.FramesRetransmitted - o.FramesRetransmitted, FramesDuplicated: c.FramesDuplicated - o.FramesDuplicated,
 		FramesReordered: c.FramesReordered - o.FramesReordered, FramesLost: c.FramesLost - o.FramesLost,
 		FramesRejected: c.FramesRejected - o.FramesRejected, AcksExplicit: c.AcksExplicit - o.AcksExplicit,
+		FramesInPlace: c.FramesInPlace - o.FramesInPlace, FramesExchanged: c.FramesExchanged - o.FramesExchanged,
 	}
 }
 
@@ -144,6 +160,7 @@ func (c Counters) Add(o Counters) Counters {
 		FramesRetransmitted: c.FramesRetransmitted + o.FramesRetransmitted, FramesDuplicated: c.FramesDuplicated + o.FramesDuplicated,
 		FramesReordered: c.FramesReordered + o.FramesReordered, FramesLost: c.FramesLost + o.FramesLost,
 		FramesRejected: c.FramesRejected + o.FramesRejected, AcksExplicit: c.AcksExplicit + o.AcksExplicit,
+		FramesInPlace: c.FramesInPlace + o.FramesInPlace, FramesExchanged: c.FramesExchanged + o.FramesExchanged,
 	}
 }
 
@@ -155,11 +172,38 @@ type LinkLoad struct {
 	FramesRetransmitted uint64 `json:"frames_retransmitted"`
 }
 
+// ShardLoad is one shard's share of a measurement.
+type ShardLoad struct {
+	Host            string  `json:"host"` // client or server
+	Shard           int     `json:"shard"`
+	CPU             float64 `json:"cpu_seconds"` // of its thread
+	PlacersCPU      float64 `json:"placers_cpu_seconds,omitempty"`
+	FramesReceived  uint64  `json:"frames_received"`
+	PayloadReceived uint64  `json:"payload_bytes_received"`
+}
+
+// Threads says how many serve a daemon's links: "1 shard", "2 shards", "1 shard + 1 placer".
+func Threads(shards, placers int) string {
+	s := "1 shard"
+	if shards > 1 {
+		s = fmt.Sprintf("%d shards", shards)
+	}
+	switch placers {
+	case 0:
+		return s
+	case 1:
+		return s + " + 1 placer"
+	}
+	return fmt.Sprintf("%s + %d placers", s, placers)
+}
+
 // Contender names what a row of a comparison was measured over: the transport and, where it matters, how it was set up.
 func (r *Row) Contender() string {
 	name := r.Transport
-	if r.Variant != "" {
-		name += " " + r.Variant
+	for _, s := range []string{r.Variant, r.Copy, r.Alignment} {
+		if s != "" {
+			name += " " + s
+		}
 	}
 	return name
 }

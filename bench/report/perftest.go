@@ -82,6 +82,9 @@ func (p *perftest) banner(r *Row) string {
 	fmt.Fprintf(&b, " Links           : %-18s Mtu             : %d[B]\n", Rates(r.LinkRates, r.Links), r.MTU)
 	fmt.Fprintf(&b, " Transport       : %-18s Attachment      : %s\n", r.Transport, attach)
 	fmt.Fprintf(&b, " Scheduler       : %-18s Checksum        : %s\n", dash(r.Scheduler), dash(r.Checksum))
+	if r.Security != "" {
+		fmt.Fprintf(&b, " Security        : %s\n", r.Security)
+	}
 	fmt.Fprintf(&b, " TX depth        : %-18d Region          : %s\n", r.QueueDepth, Bytes(r.RegionBytes))
 	if r.Connections > 1 {
 		fmt.Fprintf(&b, " Connections     : %d, sharing the operations in flight\n", r.Connections)

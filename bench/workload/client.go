@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ type Client struct {
 type DialOptions struct {
 	Peer      string
 	Scheduler string // empty: the daemon's
+	service   string // empty: Service
 	Specs     []Spec // everything that will be measured: decides which memory is needed
 }
 
@@ -44,6 +46,7 @@ func Dial(ctx context.Context, a Attach, o DialOptions) (_ *Client, err error) {
 			return nil, err
 		}
 	}
+	o.service = a.Service
 	c := &Client{Attached: "daemon"}
 	if a.Embedded {
 		c.Attached = "embedded"
@@ -85,7 +88,7 @@ func dialPatiently(ctx context.Context, d *edge.Device, o DialOptions, data []by
 		opts = append(opts, edge.Scheduler(o.Scheduler))
 	}
 	for give := time.Now().Add(dialTime); ; {
-		conn, err := d.Dial(ctx, o.Peer, Service, opts...)
+		conn, err := d.Dial(ctx, o.Peer, cmp.Or(o.service, Service), opts...)
 		again := errors.Is(err, edge.ErrPeerUnknown) || errors.Is(err, edge.ErrNoService) || errors.Is(err, edge.ErrTimeout)
 		if err == nil || !again || time.Now().After(give) {
 			if errors.Is(err, edge.ErrNoService) {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (c *Client) join(ctx context.Context, o DialOptions, p Params, n int) error
 	data := p.encode()
 	lanes := make([]lane, n-1)
 	err := each(ctx, n-1, func(ctx context.Context, i int) error {
-		conn, err := c.dev.Dial(ctx, o.Peer, Service, edge.Data(data))
+		conn, err := c.dev.Dial(ctx, o.Peer, cmp.Or(o.service, Service), edge.Data(data))
 		if err != nil {
 			return fmt.Errorf("connection %d of %d: %w", i+2, n, err)
 		}

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/bench/pattern"
 	"multiedge/bench/report"
 )
 
-// Service is the name servers offer and clients dial.
+// Service is the name servers offer and clients dial, unless told otherwise.
 const Service = "edgebench"
 
 // protocol is the version of the messages between client and server.
@@ -79,6 +80,7 @@ type Spec struct {
 	Bidirectional bool          `json:"bidirectional,omitempty"` // the server sends or reads as well
 	Seed          uint64        `json:"seed"`                    // of message contents
 	Region        int           `json:"region"`                  // bytes of the data regions to use, at both ends
+	Align         string        `json:"align,omitempty"`         // of destinations, a name in pattern.Alignments; sources lie on pages then. Empty: cache lines
 }
 
 // Tests are the names Spec.Test can have.
@@ -95,6 +97,8 @@ func (s *Spec) check() error {
 		return fmt.Errorf("neither a number of messages nor a duration")
 	case s.Depth < 1 || s.Depth > 1<<16:
 		return fmt.Errorf("queue depth %d: want 1 to %d", s.Depth, 1<<16)
+	case s.Align != "" && !slices.Contains(pattern.Alignments, s.Align):
+		return fmt.Errorf("alignment %q: want one of %v", s.Align, pattern.Alignments)
 	case s.Conns < 0 || s.Conns > MaxConns:
 		return fmt.Errorf("%d connections: want 1 to %d", s.Conns, MaxConns)
 	case s.Conns > 1 && s.Test == report.PingPong:

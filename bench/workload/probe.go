@@ -31,6 +31,7 @@ type Info struct {
 	MTU       int    `json:"mtu"` // the smallest of the links'
 	Scheduler string `json:"scheduler"`
 	Checksum  string `json:"checksum"`
+	Security  string `json:"security"`
 	Poll      string `json:"poll"`
 }
 
@@ -40,6 +41,7 @@ type daemonStatus struct {
 	System    float64           `json:"cpu_system_seconds"`
 	Scheduler string            `json:"scheduler"`
 	Checksum  string            `json:"checksum"`
+	Security  string            `json:"security"`
 	Poll      string            `json:"poll"`
 	LinksUp   int               `json:"links_up"`
 	Counters  map[string]uint64 `json:"counters"`
@@ -63,7 +65,7 @@ func (p *Probe) Read(ctx context.Context) (*Reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("status of the transport: %w", err)
 	}
-	r := &Reading{counters: countersOf(st.Counters), Info: Info{Scheduler: st.Scheduler, Checksum: st.Checksum, Poll: st.Poll, Links: st.LinksUp}}
+	r := &Reading{counters: countersOf(st.Counters), Info: Info{Scheduler: st.Scheduler, Checksum: st.Checksum, Security: st.Security, Poll: st.Poll, Links: st.LinksUp}}
 	if err := p.readLinks(ctx, r); err != nil {
 		return nil, fmt.Errorf("status of the links: %w", err)
 	}
@@ -109,11 +111,15 @@ func joinPages(body json.RawMessage) ([]linkStatus, error) {
 	return slices.Concat(pages...), nil
 }
 
+// CountersOf picks the counters of a report from those of a daemon's status.
+func CountersOf(c map[string]uint64) report.Counters { return countersOf(c) }
+
 // countersOf picks the counters of a report from those of the engine.
 func countersOf(c map[string]uint64) report.Counters {
 	return report.Counters{
 		FramesSent: c["frames_sent"], FramesReceived: c["frames_received"], FramesRetransmitted: c["frames_retransmitted"],
 		FramesDuplicated: c["frames_duplicated"], FramesReordered: c["frames_reordered"], FramesLost: c["frames_lost"], AcksExplicit: c["acks_explicit"],
+		FramesInPlace: c["frames_in_place"], FramesExchanged: c["frames_exchanged"],
 		FramesRejected: c["rejected_malformed"] + c["rejected_header_sum"] + c["rejected_payload_sum"] + c["rejected_version"] + c["rejected_no_room"],
 	}
 }

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 // Attach says how a client or server reaches the transport.
 type Attach struct {
 	Open     func(ctx context.Context) (*edge.Device, error)
+	Service  string                           // offered or dialled; empty: Service
 	Embedded bool                             // the transport runs in this process
 	Region   int                              // bytes of data regions; what the limits do not allow is reduced
 	Log      func(format string, args ...any) // what a person may want to know; nil: nothing
@@ -37,7 +39,7 @@ func Serve(ctx context.Context, a Attach, started func()) error {
 		return err
 	}
 	defer dev.Close()
-	l, err := dev.Listen(ctx, Service)
+	l, err := dev.Listen(ctx, cmp.Or(a.Service, Service))
 	if err != nil {
 		return err
 	}

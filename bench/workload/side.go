@@ -47,7 +47,7 @@ type setup struct {
 func (s *side) prepare(spec Spec, sends, receives bool) (*setup, error) {
 	p := &setup{spec: spec}
 	var err error
-	if p.from, p.to, err = pattern.Pair(spec.Region, spec.Size, spec.Integrity); err != nil {
+	if p.from, p.to, err = pattern.PairAt(spec.Region, spec.Size, spec.Integrity, spec.Align); err != nil {
 		return nil, fmt.Errorf("%w: choose smaller messages or a larger --region", err)
 	}
 	if !spec.Integrity {

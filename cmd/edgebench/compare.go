@@ -21,7 +21,7 @@ type compareCmd struct {
 	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
 	Rounds int      `default:"5" help:"How often each contender runs, in turns." placeholder:"N"`
 	Only   []string `help:"Contenders besides edge (default: all that are installed): raw, tcp, iperf3, ucx, libfabric." placeholder:"NAME"`
-	Edge   []string `default:"plain,crc32c,write" help:"Variants of edge: plain (payload checksum off, as TCP's is on these links), crc32c, embedded; write (beside read only)." placeholder:"NAME"`
+	Edge   []string `default:"plain,crc32c,encrypted,write" help:"Variants of edge: plain (plaintext, payload checksum off, as TCP's is on these links), crc32c (plaintext), encrypted, embedded (plain); write (plain, beside read only)." placeholder:"NAME"`
 	sizeFlags
 	workFlags
 	transportFlags
@@ -32,6 +32,9 @@ type compareCmd struct {
 func (c *compareCmd) Run(ctx context.Context) (err error) {
 	if c.Iters > 0 {
 		return errors.New("a comparison takes the same time for each contender: use -D instead of -n")
+	}
+	if c.Security != "" || c.Checksum != "" {
+		return errors.New("compare runs variants side by side: choose them by --edge plain,crc32c,encrypted and leave out --security and --checksum")
 	}
 	if err := lab.EnsurePrivileges(); err != nil {
 		return err

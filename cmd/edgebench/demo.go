@@ -13,7 +13,8 @@ import (
 
 // demoCmd is what "make demo" runs.
 type demoCmd struct {
-	Out string `short:"o" default:"out" help:"Directory for demo.json and demo.html." placeholder:"DIR"`
+	Security string `enum:"encrypted,plaintext" default:"encrypted" help:"encrypted or plaintext (default: ${default})." placeholder:"WHAT"`
+	Out      string `short:"o" default:"out" help:"Directory for demo.json and demo.html." placeholder:"DIR"`
 }
 
 func (c *demoCmd) Run(ctx context.Context) (err error) {
@@ -21,6 +22,7 @@ func (c *demoCmd) Run(ctx context.Context) (err error) {
 		return err
 	}
 	spec, plans := bench.Demo()
+	spec.Security = c.Security
 	specs, region, err := bench.Concat(plans...)
 	if err != nil {
 		return err
@@ -38,7 +40,7 @@ func (c *demoCmd) Run(ctx context.Context) (err error) {
 			fmt.Fprintf(os.Stderr, "figures: %s\nresults: %s\n", files[1], files[0])
 		}
 	}()
-	fmt.Fprintf(os.Stderr, "two hosts on this machine, %d links of MTU %d, a daemon in each; every byte is checked\n", spec.Lab.Links, spec.Lab.MTU)
+	fmt.Fprintf(os.Stderr, "two hosts on this machine, %d links of MTU %d, a daemon in each; frames are %s, every byte is checked\n", spec.Lab.Links, spec.Lab.MTU, spec.Security)
 	cl, err := bench.NewCluster(ctx, spec)
 	if err != nil {
 		return err

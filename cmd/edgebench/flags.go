@@ -9,14 +9,16 @@ import (
 	"github.com/alecthomas/kong"
 
 	"multiedge/bench"
+	"multiedge/bench/hostile"
 	"multiedge/bench/report"
+	"multiedge/internal/daemon"
 	"multiedge/internal/lab"
 	"multiedge/sched"
 )
 
 // variables are what help texts refer to.
 func variables() kong.Vars {
-	return kong.Vars{"formats": strings.Join(report.Formats, ","), "schedulers": strings.Join(sched.Names(), ", ")}
+	return kong.Vars{"formats": strings.Join(report.Formats, ","), "schedulers": strings.Join(sched.Names(), ", "), "hostile": strings.Join(hostile.Names(), ", ")}
 }
 
 // size is a number of bytes on the command line.
@@ -111,7 +113,8 @@ func plan(test string, s *sizeFlags, w *workFlags) bench.Plan {
 // transportFlags set the transport up.
 type transportFlags struct {
 	Scheduler string `help:"How frames are spread over links: ${schedulers} (default: the daemon's)." placeholder:"NAME"`
-	Checksum  string `enum:"full,header," default:"" help:"What CRC32C covers: full or header. Only with --lab or --embedded; a daemon has its own." placeholder:"WHAT"`
+	Security  string `enum:"encrypted,plaintext," default:"" help:"encrypted or plaintext (default: encrypted). Only with --lab or --embedded; a daemon has its own." placeholder:"WHAT"`
+	Checksum  string `enum:"full,header," default:"" help:"What CRC32C covers in plaintext: full or header. Only with --lab or --embedded." placeholder:"WHAT"`
 	Profile   string `help:"Flow control: default or paper. Only with --lab or --embedded." placeholder:"NAME"`
 	Poll      string `enum:"adaptive,block,busy," default:"" help:"How processes wait: adaptive, block or busy." placeholder:"MODE"`
 	Embedded  bool   `help:"Run the transport inside the benchmark processes, without daemons."`
@@ -130,6 +133,8 @@ type labFlags struct {
 	LabCorrupt float64   `help:"Share of frames with a bit flipped." placeholder:"P"`
 	LabReorder float64   `help:"Share of frames held back by a millisecond." placeholder:"P"`
 	LabPin     bool      `default:"true" negatable:"" help:"Give each host its own processors."`
+	LabShards  int       `default:"1" help:"Threads that serve the links of each daemon." placeholder:"N"`
+	LabPlacers int       `help:"Further threads of each that copy payloads into place." placeholder:"N"`
 	LabLog     string    `help:"Level of the daemons' log: debug, info, warn or error." placeholder:"LEVEL"`
 }
 
@@ -144,7 +149,7 @@ func (f *labFlags) cluster(t *transportFlags, seed uint64) bench.ClusterSpec {
 			Hosts: f.LabHosts, Links: links, MTU: f.LabMTU, Rates: f.LabRates, Seed: seed,
 			Faults: lab.Faults{Loss: f.LabLoss, Dup: f.LabDup, Corrupt: f.LabCorrupt, Reorder: f.LabReorder},
 		},
-		Scheduler: t.Scheduler, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Log: f.LabLog,
+		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: f.LabShards, Placers: f.LabPlacers, Log: f.LabLog,
 	}
 }
 
@@ -153,20 +158,29 @@ type localFlags struct {
 	Socket string   `help:"Control socket of the daemon (default: $$EDGE_SOCKET or /run/edged/edged.sock)." placeholder:"PATH"`
 	Link   []string `help:"Interfaces to use with --embedded." placeholder:"NAME"`
 	Name   string   `help:"Name of this node with --embedded." placeholder:"NAME"`
+	Key    string   `name:"key-file" help:"Private key of this node with --embedded, made if there is none." placeholder:"FILE"`
+	Peers  string   `name:"peers-file" help:"Authorised peers with --embedded (edgectl peers add --file)." placeholder:"FILE"`
 }
 
 // transport returns how this process reaches the transport without a lab.
 func (f *localFlags) transport(t *transportFlags, depth int) (bench.Transport, error) {
 	tr := bench.Transport{Socket: f.Socket, Wait: t.Poll, Depth: depth}
 	if !t.Embedded {
-		if t.Checksum != "" || t.Profile != "" {
-			return tr, fmt.Errorf("--checksum and --profile are the daemon's to choose, see edged's configuration; with --lab or --embedded they work here")
+		if t.Checksum != "" || t.Profile != "" || t.Security != "" {
+			return tr, fmt.Errorf("--security, --checksum and --profile are the daemon's to choose, see edged's configuration; with --lab or --embedded they work here")
 		}
 		return tr, nil
 	}
 	if len(f.Link) == 0 {
 		return tr, fmt.Errorf("--embedded needs --link with at least one interface, or --lab")
 	}
-	tr.Embedded = &bench.Embedded{Links: f.Link, Name: f.Name, Scheduler: t.Scheduler, Profile: t.Profile, Checksum: t.Checksum, Poll: t.Poll}
+	switch {
+	case t.Security == daemon.Plaintext:
+	case t.Checksum != "":
+		return tr, fmt.Errorf("--checksum is of plaintext: leave it out, or add --security plaintext")
+	case f.Key == "" || f.Peers == "":
+		return tr, fmt.Errorf("--embedded needs --key-file and --peers-file, so that the two nodes can authorise each other; or --security plaintext on trusted wires")
+	}
+	tr.Embedded = &bench.Embedded{Security: t.Security, KeyFile: f.Key, PeersFile: f.Peers, Links: f.Link, Name: f.Name, Scheduler: t.Scheduler, Profile: t.Profile, Checksum: t.Checksum, Poll: t.Poll}
 	return tr, nil
 }

@@ -2,12 +2,21 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"multiedge/bench"
 	"multiedge/bench/contender"
+	"multiedge/bench/faults"
 	"multiedge/internal/daemon"
+	"multiedge/internal/metrics"
 )
 
 // labDaemonCmd is a daemon in a lab host: edged's own code, so that no other program has to be found.
@@ -29,6 +38,13 @@ func (c *labDaemonCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Metrics.Listen != "" {
+		ready := func() bool { return d.Alive(time.Second) }
+		if _, err := metrics.Serve(ctx, cfg.Metrics.Listen, metrics.Handler(d, "lab", ready), func(err error) { log.Error("metrics", "error", err) }); err != nil {
+			d.Close()
+			return err
+		}
+	}
 	return d.Run(ctx)
 }
 
@@ -45,3 +61,40 @@ type labEnterCmd struct {
 }
 
 func (c *labEnterCmd) Run() error { return contender.Enter(c.Argv) }
+
+// labFaultCmd is one process of a fault scenario in a lab host.
+type labFaultCmd struct {
+	Job string `arg:"" help:"What to do, in JSON."`
+}
+
+func (c *labFaultCmd) Run(ctx context.Context) error {
+	return faults.WorkJSON(ctx, c.Job, os.Stdin, os.Stdout)
+}
+
+// labConfinedCmd runs a hidden subcommand that may lock little memory.
+type labConfinedCmd struct {
+	Bytes string   `arg:"" help:"Limit of locked memory in bytes."`
+	Argv  []string `arg:"" passthrough:""`
+}
+
+func (c *labConfinedCmd) Run() error { return confine(c.Bytes, c.Argv) }
+
+// confine starts this program again, in this process, without CAP_IPC_LOCK for good: with it the limit would not hold.
+func confine(bytes string, argv []string) error {
+	limit, err := strconv.ParseUint(bytes, 10, 64)
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread() // the bounding set is the thread's, and exec keeps that of the thread which calls it
+	if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_IPC_LOCK, 0, 0, 0); err != nil {
+		return fmt.Errorf("giving CAP_IPC_LOCK up: %w", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		return fmt.Errorf("limiting locked memory: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(self, append([]string{os.Args[0]}, argv...), os.Environ())
+}

@@ -31,16 +31,25 @@ type cli struct {
 	Compare    compareCmd    `cmd:"" help:"The same work over raw packet sockets, edge, TCP and what else is installed, interleaved (in a lab)."`
 	Schedulers schedulersCmd `cmd:"" help:"Throughput over unequal links with each scheduler: the paper's figure 3.5 (in a lab)."`
 	Polling    pollingCmd    `cmd:"" help:"Throughput, processor time and latency when waiting by blocking, adaptively and by polling: the paper's figure 3.3 (in a lab)."`
+	ZeroCopy   zeroCopyCmd   `cmd:"" name:"zero-copy" help:"Throughput, processor time, latency and alignment with copies at both ends, at one, by exchange of pages and with none: the paper's figures 3.8, 3.9 and 3.11 (in a lab)."`
 	Links      linksCmd      `cmd:"" help:"Throughput over 1, 2, 4 and 8 links, shaped and not (in a lab)."`
+	Shards     shardsCmd     `cmd:"" help:"Throughput and processor time with one and with several threads serving the links of a daemon (in a lab)."`
 	Profile    profileCmd    `cmd:"" help:"Where the nanoseconds of a frame go at each end, in the paper's labels (in a lab)."`
+	Scale      scaleCmd      `cmd:"" help:"What very many connections cost: memory for each, connect/close cycles, and whether everything is given back."`
+	Faults     faultsCmd     `cmd:"" help:"Faults of networks, hosts and adversaries, injected into daemons and clients at work: who survives what (in a lab)."`
+	Soak       soakCmd       `cmd:"" help:"Faults of all kinds mixed for as long as you like, with memory, descriptors and latency over time (in a lab)."`
 	Demo       demoCmd       `cmd:"" help:"One-way, two-way and ping-pong between two hosts on this machine, checked, with a page of figures."`
 
 	Server serverCmd `cmd:"" help:"Serve clients of another host."`
 	Plot   plotCmd   `cmd:"" help:"Draw figures (SVG, PNG) and one HTML page from result files."`
 
-	LabDaemon labDaemonCmd `cmd:"" name:"lab-daemon" hidden:""`
-	LabWorker labWorkerCmd `cmd:"" name:"lab-worker" hidden:""`
-	LabEnter  labEnterCmd  `cmd:"" name:"lab-enter" hidden:""`
+	Hostile     hostileClientCmd `cmd:"" name:"hostile-client" hidden:""`
+	LabDaemon   labDaemonCmd     `cmd:"" name:"lab-daemon" hidden:""`
+	LabScale    labScaleCmd      `cmd:"" name:"lab-scale" hidden:""`
+	LabWorker   labWorkerCmd     `cmd:"" name:"lab-worker" hidden:""`
+	LabEnter    labEnterCmd      `cmd:"" name:"lab-enter" hidden:""`
+	LabFault    labFaultCmd      `cmd:"" name:"lab-fault" hidden:""`
+	LabConfined labConfinedCmd   `cmd:"" name:"lab-confined" hidden:""`
 }
 
 func main() { os.Exit(run()) }

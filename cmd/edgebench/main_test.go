@@ -90,7 +90,9 @@ func TestSweeps(t *testing.T) {
 	for _, c := range []struct{ args, figure, text string }{
 		{"polling -s 64 -D 0.02 --region 1m --names block,busy", "polling", "busy"},
 		{"links -s 64k -D 0.05 --region 1m --rounds 1 --counts 1,2 --lab-rates 200mbit", "links", "of nominal"},
+		{"shards -D 0.1 --region 8m --rounds 1 --conns 2 --setups 1+1,2", "shards", "server's shards"},
 		{"one-way --lab -s 8 -D 0.02 --region 1m --conns 1,30 --integrity", "connections", "conns"},
+		{"zero-copy -s 512k -D 0.03 --region 4m --runs 4k,256k --integrity", "zero-copy", "pinmap worst"},
 	} {
 		out := filepath.Join(dir, c.figure) + "/"
 		page := out + "index.html"
@@ -132,12 +134,23 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"one-way --embedded peer", 1, "--link"},
 		{"one-way peer --socket /nowhere/edged.sock", 1, "edged"},
 		{"one-way peer --checksum full", 1, "configuration"},
+		{"one-way peer --security plaintext", 1, "configuration"},
+		{"one-way --lab --checksum full", 1, "--security plaintext"},
+		{"one-way --embedded --link eth1 peer", 1, "--peers-file"},
+		{"one-way --lab --security none", 2, "plaintext"},
+		{"compare --security plaintext", 1, "--edge"},
 		{"ping-pong --lab -b", 2, "unknown flag"},
 		{"compare -n 5", 1, "-D"},
 		{"one-way --lab --conns 9000", 1, "8000"},
 		{"ping-pong --lab --conns 2", 2, "unknown flag"},
 		{"polling --poll busy", 1, "--names"},
 		{"links --lab-links 2", 1, "--counts"},
+		{"shards --setups 9", 2, "1+1"},
+		{"shards --setups 1+x", 2, "1+1"},
+		{"shards --conns 0", 1, "--conns"},
+		{"shards -n 5", 1, "-D"},
+		{"shards --lab-shards 2", 1, "--setups"},
+		{"one-way --lab --lab-shards 9", 1, "1..8"},
 		{"links --lab-rates 1gbit,2gbit", 1, "same rate"},
 		{"compare --only carrier-pigeon", 1, "libfabric"},
 		{"compare --edge fast", 1, "crc32c"},

@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"multiedge/bench/report"
+	"multiedge/internal/identity"
 	"multiedge/internal/lab"
+	"multiedge/internal/secure"
 )
 
 // Server and client as on two real hosts: each knows its daemon's socket, the client the other node's name.
@@ -28,8 +30,18 @@ func TestServerAndClientOnTwoHosts(t *testing.T) {
 		return p
 	}
 	socket := func(host int) string { return filepath.Join(dir, fmt.Sprintf("%d.sock", host)) }
+	file := func(host int, what string) string { return filepath.Join(dir, fmt.Sprintf("%d.%s", host, what)) }
 	for i := range 2 {
-		daemon, _, _ := edgebench("lab-daemon", fmt.Sprintf("name = \"node%d\"\nsocket = %q\n[log]\nlevel = \"error\"\n[[link]]\nname = \"edge0\"\n", i, socket(i)))
+		key, _, err := identity.LoadKey(file(1-i, "key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := identity.AddPeer(file(i, "peers"), secure.Peer{Name: fmt.Sprintf("node%d", 1-i), Key: key.Public()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 {
+		daemon, _, _ := edgebench("lab-daemon", fmt.Sprintf("name = \"node%d\"\nsocket = %q\nkey_file = %q\npeers_file = %q\n[log]\nlevel = \"error\"\n[[link]]\nname = \"edge0\"\n", i, socket(i), file(i, "key"), file(i, "peers")))
 		start(i, daemon)
 		waitFor(t, "the daemon", func() bool {
 			found, err := filepath.Glob(socket(i))
@@ -47,7 +59,7 @@ func TestServerAndClientOnTwoHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range f.Results {
-		if r.Operations != 200 || r.IntegrityErrors != 0 || f.Lab != nil || r.OtherCPU != 0 || r.LinkRates != nil {
+		if r.Operations != 200 || r.IntegrityErrors != 0 || f.Lab != nil || r.OtherCPU != 0 || r.LinkRates != nil || r.Security != "encrypted" {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -22,7 +23,7 @@ func printSummary(w io.Writer, works []figure.Summary) {
 			if c.Name == s.Limit {
 				limit = "   the limit"
 			}
-			fmt.Fprintf(w, "  %-18s %s   CPU %.3f %s   (%d rounds)%s\n", c.Name, value(s.Latency, c.Median, c.Min, c.Max), c.CPU, unit, c.Rounds, limit)
+			fmt.Fprintf(w, "  %-18s %-9s %s   CPU %.3f %s   (%d rounds)%s\n", c.Name, cmp.Or(c.Security, "-"), value(s.Latency, c.Median, c.Min, c.Max), c.CPU, unit, c.Rounds, limit)
 		}
 		fmt.Fprintf(w, "  %s\n  %-18s %-32s %6s   within rounds: median (smallest to largest)\n", strings.Repeat("-", 60), "ratio of medians", "", "")
 		for _, r := range s.Ratios {

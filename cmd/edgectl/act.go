@@ -67,7 +67,9 @@ func (c *pingCmd) print(g *globals, r *daemon.PingResult) {
 }
 
 type doctorCmd struct {
-	Link []string `short:"l" placeholder:"NAME" help:"Interfaces to examine when no daemon runs."`
+	Link      []string `short:"l" placeholder:"NAME" help:"Interfaces to examine when no daemon runs."`
+	KeyFile   string   `placeholder:"FILE" help:"Key file to examine when no daemon runs (default: where edged keeps it)."`
+	PeersFile string   `placeholder:"FILE" help:"Authorised-peers file to examine when no daemon runs (default: where edged looks for it)."`
 }
 
 // Run asks the daemon, which knows its own rights and links; without one it examines this process and the named links. It fails if there
@@ -81,6 +83,7 @@ func (c *doctorCmd) Run(g *globals) error {
 	if err != nil {
 		findings = append(findings, daemon.Finding{Severity: daemon.FindingProblem, About: "daemon", Text: "cannot be asked", Remedy: err.Error()})
 		findings = append(findings, daemon.CheckHost(c.Link)...)
+		findings = append(findings, daemon.CheckIdentity(c.KeyFile, c.PeersFile)...)
 	}
 	unwell := false
 	for _, f := range findings {

@@ -63,11 +63,14 @@ func pages(conn *ipc.Conn, m ipc.Message) (json.RawMessage, error) {
 	}
 }
 
+// errNoDaemon is wrapped where there is nobody to ask.
+var errNoDaemon = errors.New("no daemon runs")
+
 // dialError says why no daemon could be asked and what to do about it.
 func dialError(socket string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no daemon runs at %s; start one (systemctl start edged, or: edged --link INTERFACE), or name its socket by --socket", socket)
+		return fmt.Errorf("%w at %s; start one (systemctl start edged, or: edged --link INTERFACE), or name its socket by --socket", errNoDaemon, socket)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("you may not use %s%s", socket, groupHint(socket))
 	}

@@ -11,17 +11,38 @@ import (
 	"time"
 
 	"multiedge/internal/daemon"
+	"multiedge/internal/identity"
+	"multiedge/internal/secure"
 	"multiedge/linkdrv"
 	"multiedge/linkdrv/linktest"
 )
 
-// pair runs two daemons joined in memory and returns their sockets.
-func pair(t *testing.T) (a, b string) {
+// keys makes the key and peers files of two nodes that authorise each other, each in a directory of its own, and returns them.
+func keys(t *testing.T) (a, b string) {
+	t.Helper()
+	a, b = t.TempDir(), t.TempDir()
+	for dir, peer := range map[string]string{a: b, b: a} {
+		name := map[string]string{a: "a", b: "b"}[peer]
+		k, _, err := identity.LoadKey(filepath.Join(peer, "key"))
+		if err == nil {
+			_, err = identity.AddPeer(filepath.Join(dir, "peers"), secure.Peer{Name: name, Key: k.Public()})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, b
+}
+
+// pair runs two daemons joined in memory and returns their sockets; key and peers files are beside them.
+func pair(t *testing.T, security string) (a, b string) {
 	t.Helper()
 	x, y := linktest.Pair(9000, 256)
-	start := func(name string, drv linkdrv.Driver) string {
-		sock := filepath.Join(t.TempDir(), name+".sock")
-		d, err := daemon.New(daemon.Config{Name: name, Socket: sock, Links: []daemon.Link{{Name: "mem"}}}, daemon.Options{
+	dirA, dirB := keys(t)
+	start := func(name, dir string, drv linkdrv.Driver) string {
+		sock := filepath.Join(dir, name+".sock")
+		cfg := daemon.Config{Name: name, Socket: sock, Links: []daemon.Link{{Name: "mem"}}, Security: security, KeyFile: filepath.Join(dir, "key"), PeersFile: filepath.Join(dir, "peers")}
+		d, err := daemon.New(cfg, daemon.Options{
 			Version: "1.2.3", Open: func(daemon.Link, linkdrv.Options) (linkdrv.Driver, error) { return drv, nil },
 		})
 		if err != nil {
@@ -34,7 +55,7 @@ func pair(t *testing.T) (a, b string) {
 		<-d.Ready()
 		return sock
 	}
-	return start("a", x), start("b", y)
+	return start("a", dirA, x), start("b", dirB, y)
 }
 
 func ctl(args ...string) (code int, out, errs string) {
@@ -44,7 +65,7 @@ func ctl(args ...string) (code int, out, errs string) {
 }
 
 func TestCommands(t *testing.T) {
-	a, b := pair(t)
+	a, b := pair(t, daemon.Encrypted)
 	if code, out, errs := ctl("-s", b, "ping", "a", "-c", "2", "-i", "1ms"); code != 0 || strings.Count(out, "time=") != 2 {
 		t.Fatalf("ping: %d %s %s", code, out, errs)
 	}
@@ -54,11 +75,11 @@ func TestCommands(t *testing.T) {
 	}{
 		{"status", []string{"node       a", "links      1 of 1 up", "frames_sent"}},
 		{"link", []string{"LINK", "mem", "up", "9000"}},
-		{"peer", []string{"PEER", "b", "good"}},
+		{"peer", []string{"PEER", "b", "good", "KEY"}}, {"peers list", []string{"PEER", "b", "open", filepath.Dir(a)}}, {"key show", []string{"="}},
 		{"conn", []string{"CONN"}}, {"region", []string{"REGION"}}, {"client", []string{"PID"}},
 		{"version", []string{"edged   1.2.3"}}, {"doctor", []string{"link mem"}}, {"drain", []string{"draining"}},
 	} {
-		code, out, errs := ctl("-s", a, tc.cmd)
+		code, out, errs := ctl(append([]string{"-s", a}, strings.Fields(tc.cmd)...)...)
 		if code != 0 {
 			t.Errorf("%s: exit %d: %s", tc.cmd, code, errs)
 		}
@@ -67,12 +88,12 @@ func TestCommands(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", tc.cmd, w, out)
 			}
 		}
-		code, out, errs = ctl("-j", "-s", a, tc.cmd)
+		code, out, errs = ctl(append([]string{"-j", "-s", a}, strings.Fields(tc.cmd)...)...)
 		if code != 0 || !json.Valid([]byte(out)) {
 			t.Errorf("%s -j: exit %d: %s%s", tc.cmd, code, out, errs)
 		}
 	}
-	if code, out, _ := ctl("-s", b, "ping", "nobody", "-c", "1", "-W", "50ms"); code != 1 || !strings.Contains(out, "peer-unknown") {
+	if code, out, _ := ctl("-s", b, "ping", "nobody", "-c", "1", "-W", "50ms"); code != 1 || !strings.Contains(out, "nobody: seq=0") || strings.Contains(out, "time=") {
 		t.Errorf("ping of nobody: %d %s", code, out)
 	}
 }

@@ -1,6 +1,8 @@
 // Edgectl asks a running edged about itself and the network it sees.
 //
 //	edgectl status | link | peer | conn | region | client | ping NODE | doctor | drain | version
+//	edgectl key show | new | public
+//	edgectl peers list | add KEY NAME | remove NAME
 //
 // Every command takes -j for JSON. The exit code is 0 if all is well, 1 if something is wrong, 2 for a wrong command line.
 package main
@@ -26,6 +28,7 @@ type globals struct {
 	JSON    bool          `short:"j" help:"Print JSON."`
 	Socket  string        `short:"s" env:"EDGE_SOCKET" default:"/run/edged/edged.sock" placeholder:"PATH" help:"Control socket of the daemon (default: ${default})."`
 	Timeout time.Duration `default:"10s" help:"How long to wait for the daemon (default: ${default})."`
+	in      io.Reader
 	out     io.Writer
 }
 
@@ -40,6 +43,8 @@ type cli struct {
 	Ping    pingCmd    `cmd:"" help:"Measure round trips to a node, engine to engine."`
 	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong or slow, and say what to do."`
 	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory."`
+	Key     keyCmd     `cmd:"" help:"Show and make the keys by which nodes know each other."`
+	Peers   peersCmd   `cmd:"" help:"Show and change which nodes are authorised."`
 	Version versionCmd `cmd:"" help:"Show the versions of edgectl and of the daemon."`
 }
 
@@ -47,7 +52,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run executes one command line and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	c := cli{globals: globals{out: stdout}}
+	c := cli{globals: globals{in: os.Stdin, out: stdout}}
 	helped := false
 	parser, err := kong.New(&c, kong.Name("edgectl"), kong.Description("Ask edged about links, peers, connections and memory."),
 		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -28,8 +29,18 @@ func (c *statusCmd) Run(g *globals) error {
 	fmt.Fprintf(g.out, "links      %d of %d up\n", st.LinksUp, st.Links)
 	fmt.Fprintf(g.out, "peers      %d\n", st.Peers)
 	fmt.Fprintf(g.out, "clients    %d with %d connections, %d evicted so far\n", st.Clients, st.Connections, st.Evictions)
+	if len(st.Shards) > 1 || len(st.Shards) == 1 && st.Shards[0].Placers > 0 {
+		for _, s := range st.Shards {
+			fmt.Fprintf(g.out, "shard %-3d  %d clients with %d connections, thread %d, cpu %.2fs user %.2fs system", s.Shard, s.Clients, s.Connections, s.Thread, s.CPUUserSeconds, s.CPUSystemSeconds)
+			if s.Placers > 0 {
+				fmt.Fprintf(g.out, ", %.2fs of %d placers", s.CPUPlacers, s.Placers)
+			}
+			fmt.Fprintln(g.out)
+		}
+	}
 	fmt.Fprintf(g.out, "memory     %d regions, %s pinned, %d exports\n", st.Regions, bytesText(st.PinnedBytes), st.Exports)
-	fmt.Fprintf(g.out, "policy     scheduler %s, profile %s, checksum %s, poll %s, ethertype %s\n", st.Scheduler, st.Profile, st.Checksum, st.Poll, st.EtherType)
+	fmt.Fprintf(g.out, "security   %s\n", securityText(&st))
+	fmt.Fprintf(g.out, "policy     scheduler %s, profile %s, poll %s, ethertype %s\n", st.Scheduler, st.Profile, st.Poll, st.EtherType)
 	names := make([]string, 0, len(st.Counters))
 	for name, n := range st.Counters {
 		if n > 0 || c.All {
@@ -70,18 +81,22 @@ func (*peerCmd) Run(g *globals) error {
 	if err != nil || done {
 		return err
 	}
+	sharded := slices.ContainsFunc(peers, func(p daemon.PeerStatus) bool { return p.Shard+p.PeerShard > 0 })
 	var rows [][]any
 	for _, p := range peers {
+		if sharded {
+			p.Name = fmt.Sprintf("%s (%d-%d)", p.Name, p.Shard, p.PeerShard) // shard here, shard there
+		}
 		if len(p.Paths) == 0 {
-			rows = append(rows, []any{p.Name, p.Node, p.State, p.Connections, "", "", "", "", "", "", "", ""})
+			rows = append(rows, []any{p.Name, p.Node, p.State, p.Connections, "", "", "", "", "", "", "", "", keyText(&p)})
 		}
 		for _, t := range p.Paths {
 			rows = append(rows, []any{
-				p.Name, p.Node, p.State, p.Connections, t.Link, t.PeerMAC, t.State, t.MTU, micros(t.SRTT), fmt.Sprintf("%.1f", t.Window), t.InFlight, t.Counters["lost"],
+				p.Name, p.Node, p.State, p.Connections, t.Link, t.PeerMAC, t.State, t.MTU, micros(t.SRTT), fmt.Sprintf("%.1f", t.Window), t.InFlight, t.Counters["lost"], keyText(&p),
 			})
 		}
 	}
-	return table(g.out, "PEER NODE STATE CONNS LINK PEER-MAC PATH MTU SRTT WINDOW IN-FLIGHT LOST", rows)
+	return table(g.out, "PEER NODE STATE CONNS LINK PEER-MAC PATH MTU SRTT WINDOW IN-FLIGHT LOST KEY", rows)
 }
 
 type connCmd struct{}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"multiedge/internal/daemon"
 )
 
 func parse(t *testing.T, args ...string) *flags {
@@ -34,11 +36,11 @@ func TestFlagsOverFile(t *testing.T) {
 	if err != nil || cfg.Name != "file" || len(cfg.Links) != 2 || cfg.Spin != 10*time.Microsecond {
 		t.Fatalf("%+v %v", cfg, err)
 	}
-	cfg, err = parse(t, "-c", path, "--name", "flag", "--link", "eth3", "--link", "eth1", "--metrics-listen", "", "--ethertype", "0x88b6", "--wait-links").config()
+	cfg, err = parse(t, "-c", path, "--name", "flag", "--link", "eth3", "--link", "eth1", "--metrics-listen", "", "--ethertype", "0x88b6", "--wait-links", "--plaintext", "--key-file", "/k", "--peers-file", "/p").config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Name != "flag" || cfg.Scheduler != "wd" || cfg.Metrics.Listen != "" || cfg.EtherType != 0x88b6 || !cfg.WaitLinks {
+	if cfg.Name != "flag" || cfg.Scheduler != "wd" || cfg.Metrics.Listen != "" || cfg.EtherType != 0x88b6 || !cfg.WaitLinks || cfg.Security != daemon.Plaintext || cfg.KeyFile != "/k" || cfg.PeersFile != "/p" {
 		t.Errorf("%+v", cfg)
 	}
 	if len(cfg.Links) != 2 || cfg.Links[0].Name != "eth3" || cfg.Links[1].Name != "eth1" || cfg.Links[1].Weight != 4 {
@@ -59,12 +61,15 @@ func TestExitCodes(t *testing.T) {
 		args []string
 		want int
 	}{
-		{[]string{"--check", "--link", "eth1"}, 0},
+		{[]string{"--check", "--link", "eth1", "--key-file", filepath.Join(dir, "key"), "--peers-file", filepath.Join(dir, "peers")}, 0},
 		{[]string{"-c", bad, "--check"}, 2},
 		{[]string{"-c", filepath.Join(dir, "none.toml")}, 2},
 		{[]string{"--poll", "sometimes", "--link", "eth1"}, 2},
 		{[]string{"--no-such-flag"}, 2},
-		{[]string{"--link", "no-such-if", "--socket", filepath.Join(dir, "s.sock")}, 1},
+		{[]string{"--link", "no-such-if", "--socket", filepath.Join(dir, "s.sock"), "--key-file", filepath.Join(dir, "key")}, 1},
+		{[]string{"--check", "--link", "eth1", "--key-file", filepath.Join(dir, "key"), "--peers-file", bad}, 2},
+		{[]string{"--check", "--link", "eth1", "--key-file", bad}, 2},
+		{[]string{"--check", "--link", "eth1", "--key-file", bad, "--plaintext"}, 0},
 	} {
 		if got := run(tc.args); got != tc.want {
 			t.Errorf("edged %s: exit %d, want %d", strings.Join(tc.args, " "), got, tc.want)
@@ -97,5 +102,29 @@ func TestExampleConfiguration(t *testing.T) {
 	}
 	if err := cfg.Normalize(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The unit gives the daemon packet sockets and nothing else: who loosens it shall do so on purpose.
+func TestUnit(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/edged.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
+			set[key] = append(set[key], value)
+		}
+	}
+	for key, want := range map[string]string{
+		"User": "edged", "AmbientCapabilities": "CAP_NET_RAW", "CapabilityBoundingSet": "CAP_NET_RAW", "NoNewPrivileges": "yes", "ProtectSystem": "strict",
+		"RestrictAddressFamilies": "AF_UNIX AF_PACKET AF_NETLINK AF_INET AF_INET6", "RestrictNamespaces": "yes", "MemoryDenyWriteExecute": "yes",
+		"SystemCallArchitectures": "native", "StateDirectory": "edged", "StateDirectoryMode": "0700",
+		"SystemCallFilter": "@system-service|~@privileged @resources @keyring @setuid userfaultfd|@chown",
+	} {
+		if got := strings.Join(set[key], "|"); got != want {
+			t.Errorf("%s=%s, want %s", key, got, want)
+		}
 	}
 }

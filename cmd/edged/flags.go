@@ -26,9 +26,14 @@ type flags struct {
 	WaitLinks     bool             `help:"Start although links are missing or down, and use them when they come."`
 	Ethertype     *string          `placeholder:"NUMBER" help:"EtherType of the frames (default: 0x88b5)."`
 	Scheduler     *string          `help:"How frames are spread over links: adaptive, srr, wsrr, wd."`
+	Shards        *int             `placeholder:"N" help:"Threads that serve the links, each with clients of its own (default: 1)."`
+	Placers       *int             `placeholder:"N" help:"Further threads of each shard that copy received payloads into place (default: 0)."`
 	Profile       *string          `help:"Flow control: default or paper."`
 	Window        *int             `placeholder:"FRAMES" help:"Frames in flight per peer (default: the profile's)."`
-	Checksum      *string          `help:"full or header."`
+	Checksum      *string          `help:"What CRC32C covers in plaintext: full or header."`
+	Plaintext     bool             `help:"Neither encrypt nor authenticate: for trusted wires alone."`
+	KeyFile       *string          `placeholder:"FILE" help:"This node's private key, made at first start (default: /var/lib/edged/key, or in the user's state directory)."`
+	PeersFile     *string          `placeholder:"FILE" help:"Authorised peers (default: /etc/edged/peers, or beside the key)."`
 	Poll          *string          `help:"adaptive, block or busy."`
 	Spin          *time.Duration   `help:"How long adaptive polls after the last work (default: 50us)."`
 	MetricsListen *string          `placeholder:"HOST:PORT" help:"Serve /metrics, /livez, /readyz there, for example 127.0.0.1:9469; empty: off."`
@@ -57,9 +62,16 @@ func (f *flags) config() (daemon.Config, error) {
 	overlay(&cfg.Mode, f.Mode)
 	cfg.WaitLinks = cfg.WaitLinks || f.WaitLinks
 	overlay(&cfg.Scheduler, f.Scheduler)
+	overlay(&cfg.Shards, f.Shards)
+	overlay(&cfg.Placers, f.Placers)
 	overlay(&cfg.Profile, f.Profile)
 	overlay(&cfg.Window, f.Window)
 	overlay(&cfg.Checksum, f.Checksum)
+	if f.Plaintext {
+		cfg.Security = daemon.Plaintext
+	}
+	overlay(&cfg.KeyFile, f.KeyFile)
+	overlay(&cfg.PeersFile, f.PeersFile)
 	overlay(&cfg.Poll, f.Poll)
 	overlay(&cfg.Spin, f.Spin)
 	overlay(&cfg.Metrics.Listen, f.MetricsListen)

@@ -45,6 +45,9 @@ func run(args []string) int {
 		return fail(2, err)
 	}
 	if f.Check {
+		if err := cfg.CheckFiles(); err != nil {
+			return fail(2, err)
+		}
 		fmt.Println("the configuration is valid")
 		return 0
 	}

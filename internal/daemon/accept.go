@@ -36,6 +36,21 @@ func (d *Daemon) accept() error {
 // maxSessions bounds control sockets, clients or not, in proportion to the clients allowed.
 func (d *Daemon) maxSessions() int { return 2*d.cfg.Limits.Clients + 16 }
 
+// maxSessionsOfUser keeps one user from taking all of them.
+func (d *Daemon) maxSessionsOfUser() int {
+	return d.cfg.Limits.ClientsPerUser + d.cfg.Limits.Clients/2 + 8
+}
+
+// sessionsOf counts the control sockets of a user. The caller holds d.mu.
+func (d *Daemon) sessionsOf(uid uint32) (n int) {
+	for ss := range d.sessions {
+		if ss.cred.UID == uid {
+			n++
+		}
+	}
+	return n
+}
+
 // serve starts a session on a connected control socket, which becomes the daemon's.
 func (d *Daemon) serve(conn *ipc.Conn) {
 	cred, err := conn.Peer()
@@ -46,7 +61,7 @@ func (d *Daemon) serve(conn *ipc.Conn) {
 	}
 	ss := &session{d: d, conn: conn, cred: cred, since: time.Now(), out: newOutbox(), quit: make(chan struct{})}
 	d.mu.Lock()
-	if d.closing || len(d.sessions) >= d.maxSessions() {
+	if d.closing || len(d.sessions) >= d.maxSessions() || d.sessionsOf(cred.UID) >= d.maxSessionsOfUser() {
 		d.mu.Unlock()
 		conn.Close()
 		return

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"time"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
@@ -56,13 +57,14 @@ func (s *shard) detach(now mono.Time, c *client) {
 	for _, name := range c.names {
 		s.eng.Unlisten(name)
 		delete(s.services, name)
+		s.offered.release(name)
 	}
 	c.names = nil
 	c.regions.all(func(r *regmem.Region) { s.grants.RevokeRegion(r) })
 	clear(c.msgs)
 	c.msgs = c.msgs[:0]
 	for _, cn := range c.conns {
-		cn.queued = false
+		cn.queued, cn.parked = false, false
 		if cn.state == connOver {
 			s.forget(cn)
 			continue
@@ -89,6 +91,7 @@ func (s *shard) evict(c *client, why string) {
 		return
 	}
 	s.evictions++
+	c.session.d.accounts.evicted(time.Now(), c.session.cred.UID)
 	s.log.Warn("client evicted", "pid", c.session.cred.PID, "uid", c.session.cred.UID, "reason", why)
 	s.detach(mono.Now(), c)
 	c.session.end()
@@ -116,6 +119,7 @@ func (s *shard) inUse(c *client) bool {
 // free forgets a dead client; its session unmaps what it had.
 func (s *shard) free(c *client) {
 	s.dropAllUnsent()
+	c.regions.all(s.exchange.remove)
 	s.clients[c.slot] = nil
 	s.dying--
 	s.countUsers()

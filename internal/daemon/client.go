@@ -16,6 +16,7 @@ const sqBudget = 64
 type client struct {
 	slot    int
 	session *session
+	account *account   // the user's
 	rings   *ipc.Rings // nil once dying
 	sq      *ipc.SubmitConsumer
 	cq      *ipc.CompleteProducer
@@ -28,6 +29,7 @@ type client struct {
 	ops      []opSlot // operations in flight, by the low half of the engine's token
 	free     []uint32 // unused slots
 	inflight int
+	useless  int // submissions in a row that could not be served
 
 	regions regionSet
 	conns   map[engine.ConnID]*conn
@@ -36,8 +38,8 @@ type client struct {
 	backlog int // requests of peers the client has not answered
 	exports int
 
-	notify []*conn // connections whose notifications the engine or left still holds
-	full   bool    // some of them wait for room in the completion ring
+	notify []*conn // connections with credit whose notifications the engine or left still holds
+	full   bool    // they wait for room in the completion ring
 
 	msgs    []*ipc.Message // said in this iteration, sent after the completion ring is published
 	touched bool
@@ -72,7 +74,8 @@ type conn struct {
 	peer       string
 	inflight   int
 	unreturned int  // notifications delivered beyond those the client gave credit back for
-	queued     bool // on client.notify
+	queued     bool // on client.notify, or parked
+	parked     bool // has notifications and no credit: looked at again when credit comes
 	exports    map[regmem.Key]*regmem.Region
 	left       []engine.Notification // taken from the engine when the connection ended
 	farewell   *ipc.Message          // to send when left is delivered
@@ -81,7 +84,7 @@ type conn struct {
 func newClient(s *session, rings *ipc.Rings, submit, ring *ipc.Doorbell) *client {
 	depth := rings.Layout().Depth()
 	c := &client{
-		session: s, rings: rings, sq: rings.SubmitConsumer(), cq: rings.CompleteProducer(), submit: submit, ring: ring,
+		session: s, account: s.account, rings: rings, sq: rings.SubmitConsumer(), cq: rings.CompleteProducer(), submit: submit, ring: ring,
 		ops: make([]opSlot, depth), free: make([]uint32, depth), conns: map[engine.ConnID]*conn{}, gone: make(chan struct{}),
 	}
 	for i := range c.free {
@@ -152,7 +155,7 @@ func (s *shard) touch(c *client) {
 
 // flushClients publishes completions, wakes sleeping clients and hands messages to the writers.
 func (s *shard) flushClients() {
-	s.gaveClients = len(s.touched) > 0
+	s.gaveClients = s.gaveClients || len(s.touched) > 0
 	for i, c := range s.touched {
 		s.touched[i] = nil
 		c.touched = false

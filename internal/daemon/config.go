@@ -7,7 +7,7 @@ import (
 // Config is everything edged can be told. Zero fields get their defaults in Normalize.
 type Config struct {
 	Name      string        `toml:"name"`       // what peers dial; default: the host's name
-	NodeID    string        `toml:"node_id"`    // 16 hexadecimal digits; default: derived from the machine id and Name
+	NodeID    string        `toml:"node_id"`    // 16 hexadecimal digits, plaintext only; default: derived from the key, in plaintext from the machine id and Name
 	Socket    string        `toml:"socket"`     // control socket; default: $EDGE_SOCKET or /run/edged/edged.sock
 	Group     string        `toml:"group"`      // group that may connect to the socket; default: the daemon's own
 	Mode      string        `toml:"mode"`       // octal permissions of the socket; default: 0660
@@ -20,16 +20,36 @@ type Config struct {
 	Checksum  string        `toml:"checksum"`   // "full" (default) or "header"
 	Poll      string        `toml:"poll"`       // "adaptive" (default), "block" or "busy"
 	Spin      time.Duration `toml:"spin"`       // how long adaptive polls after the last work; default: 50us
+	Shards    int           `toml:"shards"`     // threads that serve the links, each with clients of its own; 1 (default) to 8
+	Placers   int           `toml:"placers"`    // further threads of each shard that copy received payloads into place; 0 (default) to 4
 	OpWindow  int           `toml:"op_window"`  // operations in flight per connection, power of two; default: 1024
+	Copy      string        `toml:"copy"`       // how payloads reach their place: "" (default: what is fastest), or "cp", "notx", "nocp", embedded also "pinmap": see copying.go
 
 	DialTimeout time.Duration `toml:"dial_timeout"` // default: 5s
 	DeadTime    time.Duration `toml:"dead_time"`    // silence after which a peer is down; default: 15s
 	KeepAlive   time.Duration `toml:"keep_alive"`   // idle time after which a peer is probed; default: 1s
 	HelloTime   time.Duration `toml:"hello_time"`   // period of the broadcast that makes nodes find each other; default: 1s
 
+	Security  string `toml:"security"`   // "encrypted" (default) or "plaintext", for trusted wires
+	KeyFile   string `toml:"key_file"`   // this node's private key, made at first start; default: identity.KeyPath
+	PeersFile string `toml:"peers_file"` // authorised peers, lines of KEY NAME; default: identity.PeersPath
+	Peers     []Peer `toml:"peer"`       // more of them
+
 	Limits  Limits  `toml:"limits"`
 	Metrics Metrics `toml:"metrics"`
 	Log     Log     `toml:"log"`
+}
+
+// Values of Config.Security.
+const (
+	Encrypted = "encrypted"
+	Plaintext = "plaintext"
+)
+
+// Peer is an authorised peer.
+type Peer struct {
+	Name string `toml:"name"` // what it is dialled by here
+	Key  string `toml:"key"`  // its public key: edgectl key show
 }
 
 // Link is one local interface to use.
@@ -51,6 +71,10 @@ type Limits struct {
 	Backlog        int  `toml:"backlog"`          // connection requests a client has not answered; default: 256
 	Pinned         Size `toml:"pinned"`           // bytes of registered memory per user; default: half of the host's memory
 	Queue          int  `toml:"queue"`            // submission entries per client, power of two; default: 4096
+	RegionsPerUser int  `toml:"regions_per_user"` // over all clients of a user; default: 16384
+	ConnsPerUser   int  `toml:"conns_per_user"`   // likewise; default: 32768
+	OpsPerUser     int  `toml:"ops_per_user"`     // operations in flight, likewise; default: 65536
+	Requests       int  `toml:"requests"`         // control requests of a user per second, further ones wait; default: 4000
 }
 
 // Metrics says where the HTTP endpoint is.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"multiedge/internal/secure"
 )
 
 func TestParseRefusals(t *testing.T) {
@@ -57,6 +59,14 @@ func TestNormalizeRefusals(t *testing.T) {
 		{"unknown checksum", func(c *Config) { c.Checksum = "none" }, "full, header"},
 		{"ethertype is a length", func(c *Config) { c.EtherType = 0x500 }, "ethertype"},
 		{"node id", func(c *Config) { c.NodeID = "12" }, "node_id"},
+		{"node id and key", func(c *Config) { c.NodeID = "00112233445566ff" }, "a node is who its key says"},
+		{"unknown security", func(c *Config) { c.Security = "plaintxt" }, `did you mean "plaintext"?`},
+		{"peer without key", func(c *Config) { c.Peers = []Peer{{Name: "b"}} }, `peer: peer "b": a key is 44`},
+		{"peer without name", func(c *Config) { c.Peers = []Peer{{Key: secure.PrivateKey{1}.Public().String()}} }, "peer name"},
+		{"two peers of a key", func(c *Config) {
+			key := secure.PrivateKey{1}.Public().String()
+			c.Peers = []Peer{{Name: "b", Key: key}, {Name: "c", Key: key}}
+		}, "the same key"},
 		{"zero node id", func(c *Config) { c.NodeID = "0000000000000000" }, "zeros"},
 		{"mode", func(c *Config) { c.Mode = "rw" }, "octal"},
 		{"socket", func(c *Config) { c.Socket = "/" + strings.Repeat("x", 120) }, "107"},
@@ -68,6 +78,8 @@ func TestNormalizeRefusals(t *testing.T) {
 		{"keep-alive above dead time", func(c *Config) { c.KeepAlive = 20 * time.Second }, "dead_time"},
 		{"dead time", func(c *Config) { c.DeadTime = 1 }, "dead_time"},
 		{"window", func(c *Config) { c.Window = 1 << 20 }, "window"},
+		{"unknown copy", func(c *Config) { c.Copy = "zero" }, `copy: "zero" is not one of cp, notx, pinmap, nocp`},
+		{"in place from a ring", func(c *Config) { c.Copy, c.Links[0].Driver = "nocp", "ring" }, `make it "mmsg"`},
 		{"spin", func(c *Config) { c.Spin = time.Hour }, "spin"},
 		{"operation window", func(c *Config) { c.OpWindow = 3 }, "op_window"},
 	}
@@ -147,11 +159,19 @@ func TestSize(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	a, b := Config{Name: "a"}, Config{Name: "b"}
-	if identity(&a) != identity(&a) || identity(&a) == identity(&b) {
+	if plainIdentity(&a) != plainIdentity(&a) || plainIdentity(&a) == plainIdentity(&b) {
 		t.Fatal("an identity must last and differ between names")
 	}
 	c := Config{NodeID: "00112233445566ff"}
-	if got := identity(&c).String(); got != c.NodeID {
+	if got := plainIdentity(&c).String(); got != c.NodeID {
 		t.Fatalf("configured identity: %s", got)
+	}
+}
+
+// Pages of a region are exchanged in the address space of its user only, so a daemon of its own refuses to be told to.
+func TestPageExchangeNeedsEmbedding(t *testing.T) {
+	_, err := New(Config{Copy: CopyRemap, Links: []Link{{Name: "eth1"}}, Socket: filepath.Join(t.TempDir(), "s")}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "edge.Embedded.Copy") || !strings.Contains(err.Error(), `"nocp"`) {
+		t.Errorf("error %v", err)
 	}
 }

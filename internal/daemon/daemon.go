@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/secure"
 	"multiedge/linkdrv"
 	"multiedge/regmem"
 
@@ -25,6 +25,11 @@ import (
 type Options struct {
 	Log     *slog.Logger // nil: nothing is logged
 	Version string       // of the program, for status
+
+	// Key is who the node is; nil: what Config.KeyFile holds, and an embedded node with no KeyFile gets a key of its own for this run.
+	Key *secure.PrivateKey
+
+	inline bool // peers are those of the configuration alone, no file is read
 
 	// Open opens a link; nil means linkdrv.Open. In-memory networks and tests inject their drivers here.
 	Open func(Link, linkdrv.Options) (linkdrv.Driver, error)
@@ -40,15 +45,17 @@ type Daemon struct {
 	node     engine.NodeID
 	epoch    uint64
 	began    time.Time
-	shard    *shard
+	shards   []*shard // one thread each
+	shard    *shard   // the first: an embedded daemon's only one
 	accounts *accounts
 	keeper   *keeper
-	open     func(Link, linkdrv.Options) (linkdrv.Driver, error)
+	open     opener
 	watch    func(ctx context.Context, sink func(linkdrv.Event)) error
+	trust    *trust         // nil: plaintext
 	ns       int            // network namespace of the links if it is not the process's; else -1
 	lock     *os.File       // nil: embedded
 	listener *ipc.Listener  // nil: embedded
-	running  atomic.Bool    // the shard's thread runs
+	running  atomic.Bool    // the shards' threads run
 	ready    chan struct{}  // closed when clients are served
 	stopped  chan struct{}  // closed when the daemon begins to stop
 	tasks    sync.WaitGroup // keeper, guard, sessions
@@ -61,6 +68,9 @@ type Daemon struct {
 // New takes the control socket, opens the links and returns a daemon ready to Run. Errors say what to do. Whoever gets a Daemon must Run it, if
 // only with a context that is done, or Close it: it holds descriptors.
 func New(cfg Config, o Options) (*Daemon, error) {
+	if cfg.Copy == CopyRemap {
+		return nil, fmt.Errorf("configuration: %w", errRemapShared)
+	}
 	d, err := prepare(cfg, o)
 	if err != nil {
 		return nil, err
@@ -76,40 +86,60 @@ func New(cfg Config, o Options) (*Daemon, error) {
 		d.Close()
 		return nil, err
 	}
+	d.announce()
 	return d, nil
 }
 
-// prepare makes everything that touches neither links nor the file system.
+// prepare makes everything that does not touch links. Of the file system it uses the key and the peers.
 func prepare(cfg Config, o Options) (*Daemon, error) {
 	if err := cfg.Normalize(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	if err := checkShards(&cfg, &o); err != nil {
+		return nil, err
+	}
+	tr, node, err := newTrust(&cfg, &o)
+	if err != nil {
+		return nil, err
+	}
 	d := &Daemon{
-		cfg: cfg, log: o.Log, version: o.Version, node: identity(&cfg), epoch: randomNonZero(), began: time.Now(),
-		accounts: newAccounts(cfg.Limits), open: o.Open, watch: o.Watch, ns: otherNamespace(),
+		cfg: cfg, log: o.Log, version: o.Version, node: node, trust: tr, epoch: randomNonZero(), began: time.Now(),
+		accounts: newAccounts(cfg.Limits), open: openOne(o.Open), watch: o.Watch, ns: otherNamespace(),
 		ready: make(chan struct{}), stopped: make(chan struct{}), sessions: map[*session]struct{}{},
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	if d.open == nil {
-		d.open = func(l Link, o linkdrv.Options) (linkdrv.Driver, error) { return linkdrv.Open(l.Name, o) }
+	if o.Open == nil {
+		d.open = openSockets(cfg.Shards)
 		if d.watch == nil {
 			d.watch = linkdrv.Watch
 		}
 	}
-	var err error
-	if d.shard, err = newShard(d); err != nil {
-		d.closeNamespace()
-		return nil, err
+	offered := &directory{names: map[string]*client{}}
+	for range cfg.Shards {
+		s, err := newShard(d)
+		if err != nil {
+			d.Close()
+			return nil, err
+		}
+		s.offered = offered
+		d.shards = append(d.shards, s)
 	}
-	d.keeper = &keeper{d: d, kicks: make(chan string, engine.MaxLinks), jobs: make(chan func())}
+	d.shard = d.shards[0]
+	d.keeper = &keeper{d: d, kicks: make(chan string, engine.MaxLinks*cfg.Shards), jobs: make(chan func())}
 	for _, l := range cfg.Links {
-		d.keeper.links = append(d.keeper.links, &kept{cfg: l, slot: d.shard.addLink(l)})
+		slots, err := d.addLink(l)
+		if err != nil {
+			d.Close()
+			return nil, err
+		}
+		d.keeper.links = append(d.keeper.links, &kept{cfg: l, slots: slots})
 	}
 	return d, nil
 }
 
+// newShard makes the shard of the next number.
 func newShard(d *Daemon) (*shard, error) {
 	cfg := &d.cfg
 	profile, err := flowctl.ProfileByName(cfg.Profile)
@@ -120,7 +150,7 @@ func newShard(d *Daemon) (*shard, error) {
 		profile.Window = cfg.Window
 	}
 	s := &shard{
-		grants: regmem.NewTable(rand.Reader), limits: cfg.Limits, window: cfg.OpWindow, log: d.log,
+		number: len(d.shards), grants: regmem.NewTable(rand.Reader), limits: cfg.Limits, window: cfg.OpWindow, log: d.log,
 		wait:  waiter{mode: cfg.Poll, spin: cfg.Spin},
 		conns: map[engine.ConnID]*conn{}, services: map[string]*client{}, pings: map[engine.ConnID]*ping{},
 	}
@@ -128,12 +158,22 @@ func newShard(d *Daemon) (*shard, error) {
 	if cfg.Checksum == "header" {
 		checksum = engine.ChecksumHeader
 	}
-	s.eng, err = engine.New(engine.Config{
+	var helper engine.Placer
+	if cfg.Placers > 0 {
+		s.placer = newPlacer()
+		helper = s.placer
+	}
+	var cookies [32]byte
+	rand.Read(cookies[:]) // never fails
+	ec := engine.Config{
 		Node: d.node, Name: cfg.Name, Epoch: d.epoch, Seed: randomNonZero(), EtherType: cfg.EtherType, Checksum: checksum,
 		Scheduler: cfg.Scheduler, Profile: profile, OpWindow: cfg.OpWindow, DialTime: cfg.DialTimeout, DeadTime: cfg.DeadTime,
 		KeepAlive: cfg.KeepAlive, HelloTime: cfg.HelloTime, Grants: s.grants,
-	})
-	if err != nil {
+		Secure: d.trust.secureNode(), CookieKey: cookies,
+		Shard: s.number, Shards: cfg.Shards, Placer: helper,
+	}
+	s.copies(cfg, &ec)
+	if s.eng, err = engine.New(ec); err != nil {
 		return nil, err
 	}
 	if s.box, err = newMailbox(); err != nil {
@@ -142,6 +182,9 @@ func newShard(d *Daemon) (*shard, error) {
 	if s.doorbells, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		s.box.close(0)
 		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	if s.placer != nil {
+		s.placer.start(cfg.Placers)
 	}
 	s.reopen = func(name string) {
 		select {
@@ -169,7 +212,7 @@ func (s *shard) addLink(cfg Link) *link {
 func (d *Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	shardDone := d.startShard(ctx)
+	shardDone := d.startShards(ctx)
 	failed := make(chan error, 1)
 	if d.listener != nil {
 		d.tasks.Go(func() {
@@ -177,7 +220,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 				failed <- err
 			}
 		})
-		d.log.Info("serving", "name", d.cfg.Name, "node", d.node.String(), "socket", d.cfg.Socket, "links", len(d.cfg.Links))
+		d.log.Info("serving", "name", d.cfg.Name, "node", d.node.String(), "socket", d.cfg.Socket, "links", len(d.cfg.Links), "shards", len(d.shards))
 	}
 	close(d.ready)
 	var err error
@@ -191,34 +234,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// leastProcs is how many goroutines must be able to run at once, whatever the number of cores: the shard's thread polls without letting go, and
-// on a single P everything else in the process would wait for the runtime to preempt it, which takes it up to 10 ms.
-const leastProcs = 4
-
-// startShard starts the shard's thread and what serves it.
-func (d *Daemon) startShard(ctx context.Context) (done chan struct{}) {
-	if runtime.GOMAXPROCS(0) < leastProcs {
-		runtime.GOMAXPROCS(leastProcs)
-	}
-	done = make(chan struct{})
-	d.running.Store(true)
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		d.shard.run()
-	}()
-	d.tasks.Go(func() { d.keeper.run(ctx, d.ns) })
-	d.tasks.Go(func() { d.guard(ctx) })
-	return done
-}
-
-// stop ends what startShard and accept began, in the order in which nobody waits for somebody who has gone.
+// stop ends what startShards and accept began, in the order in which nobody waits for somebody who has gone.
 func (d *Daemon) stop(shardDone chan struct{}) {
 	if d.listener != nil {
 		d.listener.Close()
 	}
-	d.shard.stop()
+	for _, s := range d.shards {
+		s.stop()
+	}
 	<-shardDone
 	d.mu.Lock()
 	d.closing = true
@@ -238,7 +261,9 @@ func (d *Daemon) Close() {
 	if d.listener != nil {
 		d.listener.Close()
 	}
-	d.shard.shutdown()
+	for _, s := range d.shards {
+		s.shutdown()
+	}
 	d.closeFiles()
 }
 
@@ -257,21 +282,17 @@ func (d *Daemon) closeNamespace() {
 	}
 }
 
-// onShard runs f as the shard, on its thread or, before there is one, on this.
-func (d *Daemon) onShard(f func(mono.Time)) error {
-	if d.running.Load() {
-		return d.shard.box.do(f)
-	}
-	f(mono.Now())
-	return nil
-}
-
 // Ready is closed when clients are served.
 func (d *Daemon) Ready() <-chan struct{} { return d.ready }
 
-// Alive reports whether the shard went round within the given time, or sleeps because there is nothing to do.
+// Alive reports whether every shard went round within the given time, or sleeps because there is nothing to do.
 func (d *Daemon) Alive(within time.Duration) bool {
-	return mono.Time(d.shard.beat.Load()).Add(within) >= mono.Now()
+	for _, s := range d.shards {
+		if mono.Time(s.beat.Load()).Add(within) < mono.Now() {
+			return false
+		}
+	}
+	return true
 }
 
 // Node returns what peers dial.

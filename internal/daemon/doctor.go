@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 
 	"multiedge/internal/wire"
@@ -146,6 +147,8 @@ func (d *Daemon) facts(snap *Snapshot) []Finding {
 		names = nil // links in memory
 	}
 	f := findings(CheckHost(names))
+	f.security(d, snap)
+	f.shards(len(d.shards), runtime.NumCPU())
 	for i := range snap.Links {
 		f.running(&snap.Links[i])
 	}

@@ -34,7 +34,7 @@ func alone(t *testing.T) *Embedded {
 	t.Helper()
 	x, _ := linktest.PairN(0, 9000, 256)
 	q := quiet{x, eventfd(t, 0)}
-	e, err := NewEmbedded(Config{Name: "alone", Links: []Link{{Name: "q"}}, Poll: "block"},
+	e, err := NewEmbedded(plaintext(Config{Name: "alone", Links: []Link{{Name: "q"}}, Poll: "block"}),
 		Options{Log: logTo(t), Open: func(Link, linkdrv.Options) (linkdrv.Driver, error) { return q, nil }})
 	if err != nil {
 		t.Fatal(err)

@@ -13,12 +13,12 @@ import (
 
 // The numbers of ipc.Status are the engine's: the daemon casts.
 func TestStatusNumbersAgree(t *testing.T) {
-	for s := engine.OK; s <= engine.StatusVersion; s++ {
+	for s := engine.OK; s <= engine.StatusStranger; s++ {
 		if code := ipc.Status(s).Code(); code == "" || code[:1] == "s" && len(code) > 7 && code[:7] == "status-" {
 			t.Errorf("engine status %d (%v) has no code in ipc", s, s)
 		}
 	}
-	if uint8(engine.StatusVersion) != uint8(ipc.StatusVersion) || uint8(engine.StatusRefused) != uint8(ipc.StatusRefused) {
+	if uint8(engine.StatusStranger) != uint8(ipc.StatusStranger) || uint8(engine.StatusRefused) != uint8(ipc.StatusRefused) {
 		t.Error("status numbers differ")
 	}
 	if uint8(engine.OpWrite) != ipc.OpWrite || uint8(engine.OpRead) != ipc.OpRead || uint8(engine.Notify) != ipc.FlagNotify ||
@@ -27,9 +27,11 @@ func TestStatusNumbersAgree(t *testing.T) {
 	}
 }
 
-func TestWriteReadNotify(t *testing.T) {
+func TestWriteReadNotify(t *testing.T) { inBothForms(t, testWriteReadNotify) }
+
+func testWriteReadNotify(t *testing.T, security string) {
 	for _, links := range []int{1, 3} {
-		a, b := nodes(t, links, nil)
+		a, b := nodesIn(t, security, links, nil)
 		server, client := attach(t, a, 64), attach(t, b, 64)
 		atServer, atClient := connect(t, server, client, "a", "mem")
 		const size = 1 << 20
@@ -73,8 +75,10 @@ func TestWriteReadNotify(t *testing.T) {
 }
 
 // Many operations of several connections in flight at once, all of them completed exactly once.
-func TestManyOperations(t *testing.T) {
-	a, b := nodes(t, 2, nil)
+func TestManyOperations(t *testing.T) { inBothForms(t, testManyOperations) }
+
+func testManyOperations(t *testing.T, security string) {
+	a, b := nodesIn(t, security, 2, nil)
 	server, client := attach(t, a, 64), attach(t, b, 256)
 	const conns, rounds, size = 4, 500, 3000
 	region, _ := server.register(conns * size)
@@ -111,8 +115,10 @@ func TestManyOperations(t *testing.T) {
 }
 
 // Driving by the waiting goroutine completes operations without the shard's thread.
-func TestDrive(t *testing.T) {
-	a, b := nodes(t, 1, nil)
+func TestDrive(t *testing.T) { inBothForms(t, testDrive) }
+
+func testDrive(t *testing.T, security string) {
+	a, b := nodesIn(t, security, 1, nil)
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	atServer, atClient := connect(t, server, client, "a", "mem")
 	region, _ := server.register(4096)
@@ -140,8 +146,10 @@ func TestDrive(t *testing.T) {
 	}
 }
 
-func TestStatusAndPing(t *testing.T) {
-	a, b := nodes(t, 2, nil)
+func TestStatusAndPing(t *testing.T) { inBothForms(t, testStatusAndPing) }
+
+func testStatusAndPing(t *testing.T, security string) {
+	a, b := nodesIn(t, security, 2, nil)
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	connect(t, server, client, "a", "mem")
 	client.register(8192)
@@ -157,7 +165,8 @@ func TestStatusAndPing(t *testing.T) {
 	for _, what := range whats[1:] {
 		r := client.must(&ipc.Message{Kind: ipc.KindStatus, What: what})
 		var list []map[string]any
-		if err := json.Unmarshal(r.Body, &list); err != nil || len(list) == 0 {
+		nobody := what == "authorised" && security == Plaintext
+		if err := json.Unmarshal(r.Body, &list); err != nil || (len(list) == 0) != nobody {
 			t.Errorf("%s: %v: %s", what, err, r.Body)
 		}
 	}
@@ -173,12 +182,24 @@ func TestStatusAndPing(t *testing.T) {
 		t.Fatalf("doctor: %v: %s", err, r.Body)
 	}
 	client.must(&ipc.Message{Kind: ipc.KindVersion})
+	if st.Security != security || (st.PublicKey != "") != (security == Encrypted) || (st.Checksum == "") != (security == Encrypted) {
+		t.Errorf("security %q, key %q, checksum %q", st.Security, st.PublicKey, st.Checksum)
+	}
+	var peers []PeerStatus
+	r = client.must(&ipc.Message{Kind: ipc.KindStatus, What: "peer"})
+	if err := json.Unmarshal(r.Body, &peers); err != nil || len(peers) != 1 || peers[0].Security != security || peers[0].Key != a.Daemon().PublicKey() {
+		t.Errorf("peers: %v: %s", err, r.Body)
+	}
 }
 
-func TestRefusals(t *testing.T) {
-	a, b := nodes(t, 1, func(c *Config) { c.DialTimeout = 1e8 })
+func TestRefusals(t *testing.T) { inBothForms(t, testRefusals) }
+
+func testRefusals(t *testing.T, security string) {
+	a, b := nodesIn(t, security, 1, func(c *Config) { c.DialTimeout = 1e8 })
 	server, client := attach(t, a, 64), attach(t, b, 64)
-	client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "nobody", Service: "x"}, ipc.StatusPeerUnknown.Code())
+	if security == Plaintext {
+		client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "nobody", Service: "x"}, ipc.StatusPeerUnknown.Code())
+	}
 	client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "x"}, ipc.StatusNoService.Code())
 	client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "x", Scheduler: "fifo"}, ipc.CodeInvalid)
 	client.fails(&ipc.Message{Kind: "dance"}, ipc.CodeUnknownKind)

@@ -2,12 +2,14 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
 
 	"multiedge/internal/ipc"
+	"multiedge/internal/secure"
 )
 
 // Embedded is a daemon inside the process that uses it: the same shard, sessions and rings, without a socket file and a second process.
@@ -21,7 +23,8 @@ type Embedded struct {
 var embeddedCount atomic.Uint64
 
 // NewEmbedded starts an embedded daemon. cfg is edged's; Socket, Group, Mode and Metrics are not used. An empty Name becomes one
-// that no other process has. Links are opened in the network namespace of the calling thread.
+// that no other process has; without a KeyFile and Options.Key the node has a key for this run alone, and without a PeersFile the peers are
+// those of cfg.Peers. Links are opened in the network namespace of the calling thread.
 func NewEmbedded(cfg Config, o Options) (*Embedded, error) {
 	if cfg.Name == "" {
 		host, err := os.Hostname()
@@ -30,6 +33,15 @@ func NewEmbedded(cfg Config, o Options) (*Embedded, error) {
 		}
 		cfg.Name = fmt.Sprintf("%.40s-%d-%d", host, os.Getpid(), embeddedCount.Add(1))
 	}
+	if cfg.Shards > 1 {
+		return nil, errors.New("shards: a transport inside a process has one; run edged for more")
+	}
+	if o.Key == nil && cfg.KeyFile == "" {
+		key := secure.NewPrivateKey()
+		o.Key = &key
+	}
+	o.inline = cfg.PeersFile == ""
+	setDefault(&cfg.Limits.Requests, maxLimit) // the process has only itself to be protected from
 	d, err := prepare(cfg, o)
 	if err != nil {
 		return nil, err
@@ -38,6 +50,7 @@ func NewEmbedded(cfg Config, o Options) (*Embedded, error) {
 		d.Close()
 		return nil, err
 	}
+	d.announce()
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Embedded{d: d, cancel: cancel, done: make(chan struct{})}
 	d.running.Store(true)

@@ -82,8 +82,11 @@ func (s *shard) incoming(now mono.Time, ev *engine.Event) {
 	case s.draining:
 		s.eng.Refuse(now, ev.Conn, "the daemon is being drained")
 		return
-	case c.backlog >= s.limits.Backlog || len(c.conns) >= s.limits.Conns:
-		s.eng.Refuse(now, ev.Conn, "the service has too many connections")
+	case c.backlog >= s.limits.Backlog:
+		s.eng.Refuse(now, ev.Conn, "too many requests wait for the service to answer; try again, or raise limits.backlog there")
+		return
+	case s.connRoom(c) != nil:
+		s.eng.Refuse(now, ev.Conn, "the service has no room: "+s.connRoom(c).(*ipc.Error).Text)
 		return
 	}
 	cn := s.newConn(c, ev.Conn, connIncoming)
@@ -103,6 +106,7 @@ func (s *shard) newConn(c *client, id engine.ConnID, state connState) *conn {
 	cn := &conn{id: id, client: c, state: state}
 	c.conns[id] = cn
 	s.conns[id] = cn
+	c.account.conns.Add(1)
 	return cn
 }
 
@@ -154,6 +158,7 @@ func (s *shard) closed(cn *conn, ev *engine.Event) {
 	s.dropExports(cn)
 	cn.state, cn.farewell = connOver, m
 	if cn.queued {
+		cn.client.unpark(cn)
 		return // deliver says farewell
 	}
 	if len(cn.left) > 0 && cn.client.rings != nil {
@@ -168,6 +173,7 @@ func (s *shard) forget(cn *conn) {
 	c := cn.client
 	delete(s.conns, cn.id)
 	delete(c.conns, cn.id)
+	c.account.conns.Add(-1)
 	if c.last == cn {
 		c.last = nil
 	}

@@ -14,10 +14,10 @@ const guardPeriod = 250 * time.Millisecond
 
 // guard frees a shard that is stuck ringing a doorbell. The file behind a doorbell is the client's too: one that makes it blocking and fills
 // its counter would stop the daemon. Reading the counter ends the write; the client is evicted.
-func (d *Daemon) guard(ctx context.Context) {
+func (d *Daemon) guard(ctx context.Context, s *shard) {
 	t := time.NewTicker(guardPeriod)
 	defer t.Stop()
-	s, before := d.shard, int32(0)
+	before := int32(0)
 	for {
 		select {
 		case <-ctx.Done():

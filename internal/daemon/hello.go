@@ -60,7 +60,13 @@ func (ss *session) attach(m *ipc.Message, layout ipc.Layout) (_ *ipc.Message, er
 		submit.Close()
 		return nil, err
 	}
-	s := ss.d.shard
+	s, err := ss.d.place(m.Shard)
+	if err != nil {
+		rings.Close()
+		submit.Close()
+		ring.Close()
+		return nil, err
+	}
 	c := newClient(ss, rings, submit, ring)
 	var refusal error
 	err = s.box.do(func(mono.Time) {
@@ -74,16 +80,17 @@ func (ss *session) attach(m *ipc.Message, layout ipc.Layout) (_ *ipc.Message, er
 		err = refusal
 	}
 	if err != nil {
+		ss.d.unplace(s)
 		rings.Close()
 		submit.Close()
 		ring.Close()
 		return nil, err
 	}
-	ss.client, ss.rings = c, rings
+	ss.shard, ss.client, ss.rings = s, c, rings
 	reply := m.Reply()
 	reply.Version, reply.Node, reply.Name = ipc.Version, ss.d.node.String(), ss.d.cfg.Name
-	reply.Rings, reply.Window = layout, s.window
-	ss.d.log.Info("client attached", "pid", ss.cred.PID, "uid", ss.cred.UID, "depth", layout.Depth())
+	reply.Rings, reply.Window, reply.Shard = layout, s.window, s.number+1
+	ss.d.log.Info("client attached", "pid", ss.cred.PID, "uid", ss.cred.UID, "depth", layout.Depth(), "shard", s.number)
 	if err := ss.conn.Send(reply, ringFD, submit.FD(), ring.FD()); err != nil {
 		ss.end() // release does the rest
 	}

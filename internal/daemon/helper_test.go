@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"multiedge/internal/ipc"
+	"multiedge/internal/secure"
 	"multiedge/linkdrv"
 	"multiedge/linkdrv/linktest"
 	"multiedge/regmem"
@@ -22,20 +23,27 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // deadline is how long any single step of a test may take on a loaded machine. Nothing waits that long when it works.
 const deadline = 10 * time.Second
 
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
 
 func (w testLog) Write(b []byte) (int, error) { w.t.Logf("%s", b); return len(b), nil }
 
-func logTo(t *testing.T) *slog.Logger {
+func logTo(t testing.TB) *slog.Logger {
 	if !testing.Verbose() {
 		return nil
 	}
 	return slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// nodes starts two embedded daemons, a and b, joined by n links in memory.
-func nodes(t *testing.T, n int, change func(*Config)) (a, b *Embedded) {
+// nodes starts two embedded daemons in plaintext, a and b, joined by n links in memory.
+func nodes(t testing.TB, n int, change func(*Config)) (a, b *Embedded) {
 	t.Helper()
+	return nodesIn(t, Plaintext, n, change)
+}
+
+// nodesIn is nodes with a choice of security: encrypted, they authorise each other.
+func nodesIn(t testing.TB, security string, n int, change func(*Config)) (a, b *Embedded) {
+	t.Helper()
+	keys := map[string]secure.PrivateKey{"a": secure.NewPrivateKey(), "b": secure.NewPrivateKey()}
 	ends := map[string]linkdrv.Driver{}
 	var linksA, linksB []Link
 	for k := range n {
@@ -47,8 +55,12 @@ func nodes(t *testing.T, n int, change func(*Config)) (a, b *Embedded) {
 		linksA, linksB = append(linksA, Link{Name: nameA}), append(linksB, Link{Name: nameB})
 	}
 	o := Options{Log: logTo(t), Version: "test", Open: func(l Link, _ linkdrv.Options) (linkdrv.Driver, error) { return ends[l.Name], nil }}
-	start := func(name string, links []Link) *Embedded {
-		cfg := Config{Name: name, Links: links, Poll: "block", DialTimeout: 2 * time.Second}
+	start := func(name, peer string, links []Link) *Embedded {
+		cfg := Config{Name: name, Links: links, Poll: "block", DialTimeout: 2 * time.Second, Security: security}
+		if security == Encrypted {
+			key := keys[name]
+			o.Key, cfg.Peers = &key, []Peer{{Name: peer, Key: keys[peer].Public().String()}}
+		}
 		if change != nil {
 			change(&cfg)
 		}
@@ -59,16 +71,17 @@ func nodes(t *testing.T, n int, change func(*Config)) (a, b *Embedded) {
 		t.Cleanup(func() { e.Close() })
 		return e
 	}
-	return start("a", linksA), start("b", linksB)
+	return start("a", "b", linksA), start("b", "a", linksB)
 }
 
 // testClient speaks the daemon's protocol by hand: what a hostile client can do, it can do.
 type testClient struct {
-	t        *testing.T
+	t        testing.TB
 	conn     *ipc.Conn
 	in       chan *ipc.Message
 	events   []*ipc.Message
 	id       uint64
+	wish     int // of hello: shard, from 1
 	rings    *ipc.Rings
 	sq       *ipc.SubmitProducer
 	cq       *ipc.CompleteConsumer
@@ -80,7 +93,7 @@ type testClient struct {
 }
 
 // open attaches without hello.
-func open(t *testing.T, e *Embedded) *testClient {
+func open(t testing.TB, e *Embedded) *testClient {
 	t.Helper()
 	conn, err := e.Attach()
 	if err != nil {
@@ -92,7 +105,7 @@ func open(t *testing.T, e *Embedded) *testClient {
 }
 
 // attach opens a client with rings.
-func attach(t *testing.T, e *Embedded, depth int) *testClient {
+func attach(t testing.TB, e *Embedded, depth int) *testClient {
 	t.Helper()
 	c := open(t, e)
 	if err := c.hello(depth); err != nil {
@@ -103,7 +116,7 @@ func attach(t *testing.T, e *Embedded, depth int) *testClient {
 
 // hello gets the rings and starts receiving messages.
 func (c *testClient) hello(depth int) error {
-	m, fds, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: depth})
+	m, fds, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: depth, Shard: c.wish})
 	if err != nil {
 		return err
 	}
@@ -323,13 +336,13 @@ func (c *testClient) gone() {
 }
 
 // connect joins two clients by a connection of the named service.
-func connect(t *testing.T, server, client *testClient, peer, service string) (atServer, atClient uint32) {
+func connect(t testing.TB, server, client *testClient, peer, service string) (atServer, atClient uint32) {
 	t.Helper()
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: service})
 	return dialAccept(t, server, client, peer, service)
 }
 
-func dialAccept(t *testing.T, server, client *testClient, peer, service string) (atServer, atClient uint32) {
+func dialAccept(t testing.TB, server, client *testClient, peer, service string) (atServer, atClient uint32) {
 	t.Helper()
 	id := client.send(&ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service, Data: []byte("hi")})
 	in := server.event(ipc.KindIncoming)
@@ -348,7 +361,7 @@ func dialAccept(t *testing.T, server, client *testClient, peer, service string) 
 }
 
 // until polls a condition of the outside world (descriptors, pinned bytes) that no channel announces.
-func until(t *testing.T, what string, within time.Duration, ok func() bool) {
+func until(t testing.TB, what string, within time.Duration, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(time.Millisecond) {
 		if time.Since(start) > within {
@@ -358,7 +371,7 @@ func until(t *testing.T, what string, within time.Duration, ok func() bool) {
 }
 
 // openFiles counts this process's descriptors.
-func openFiles(t *testing.T) int {
+func openFiles(t testing.TB) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

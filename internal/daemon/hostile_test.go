@@ -14,7 +14,7 @@ import (
 )
 
 // raw maps a client's rings again, as bytes: what a client can write, it can write wrongly. The offsets are those of ipc's layout.
-func raw(t *testing.T, a *Embedded, depth int) (*testClient, []byte) {
+func raw(t testing.TB, a *Embedded, depth int) (*testClient, []byte) {
 	t.Helper()
 	c := open(t, a)
 	m, fds, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: depth})

@@ -10,9 +10,9 @@ import (
 	"multiedge/internal/engine"
 )
 
-// identity returns the node's lasting identity. It is the configured one, else a digest of the machine and the node's name, so that a daemon
+// plainIdentity returns the node's lasting identity where no key proves it. It is the configured one, else a digest of the machine and the node's name, so that a daemon
 // keeps its identity over restarts and two daemons of different names on one machine have different ones.
-func identity(cfg *Config) engine.NodeID {
+func plainIdentity(cfg *Config) engine.NodeID {
 	if cfg.NodeID != "" {
 		id, _ := parseNodeID(cfg.NodeID) // Normalize checked it
 		return id

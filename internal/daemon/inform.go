@@ -24,7 +24,7 @@ type VersionReport struct {
 }
 
 // whats are the lists a status request can ask for.
-var whats = []string{"status", "link", "peer", "conn", "region", "client"}
+var whats = []string{"status", "link", "peer", "conn", "region", "client", "authorised"}
 
 // inform answers status, doctor and version requests. Lists are sent in pages: each is a JSON array, the client joins them.
 func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
@@ -58,6 +58,8 @@ func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
 			return page(m, snap.Regions)
 		case "client":
 			return page(m, snap.Clients)
+		case "authorised":
+			return page(m, snap.Authorised)
 		default:
 			return nil, ipc.Errorf(ipc.CodeInvalid, "there is no status of %q; ask for one of %s", m.What, strings.Join(whats, ", "))
 		}
@@ -105,8 +107,7 @@ func (ss *session) drain(m *ipc.Message) (*ipc.Message, error) {
 	if !ss.trusted() {
 		return nil, ipc.Errorf(ipc.CodeDenied, "only root and the user that runs the daemon may drain it")
 	}
-	s := ss.d.shard
-	if err := s.box.do(func(mono.Time) { s.draining = true }); err != nil {
+	if err := ss.d.everyShard(func(s *shard, _ mono.Time) { s.draining = true }); err != nil {
 		return nil, err
 	}
 	ss.d.log.Info("draining: nothing new is taken", "pid", ss.cred.PID)

@@ -56,7 +56,7 @@ func vethNodes(t *testing.T, mtu, links int, change func(*Config)) (a, b *Embedd
 	}
 	var e [2]*Embedded
 	for k, name := range []string{"a", "b"} {
-		cfg := Config{Name: name, Links: of[k], Poll: "block"}
+		cfg := plaintext(Config{Name: name, Links: of[k], Poll: "block"})
 		if change != nil {
 			change(&cfg)
 		}

@@ -34,8 +34,8 @@ type keeper struct {
 // kept is what the keeper knows of one link.
 type kept struct {
 	cfg    Link
-	slot   *link // the shard's; only passed on
-	index  int   // interface followed; 0: none
+	slots  []*link // the shards', by their number; only passed on
+	index  int     // interface followed; 0: none
 	open   bool
 	mtu    int
 	mac    string
@@ -46,10 +46,10 @@ type kept struct {
 func (k *keeper) start() error {
 	var errs []error
 	for _, l := range k.links {
-		drv, err := k.openDriver(l, l.cfg.Name)
+		drvs, err := k.openDriver(l, l.cfg.Name)
 		switch {
 		case err == nil:
-			k.opened(l, drv)
+			k.opened(l, drvs)
 		case k.d.cfg.WaitLinks && (errors.Is(err, linkdrv.ErrNoLink) || errors.Is(err, linkdrv.ErrLinkDown)):
 			k.d.log.Warn("waiting for link", "link", l.cfg.Name, "reason", err)
 			l.failed = err.Error()
@@ -67,31 +67,33 @@ func waitHint(err error) string {
 	return ""
 }
 
-func (k *keeper) openDriver(l *kept, name string) (linkdrv.Driver, error) {
+func (k *keeper) openDriver(l *kept, name string) ([]linkdrv.Driver, error) {
 	cfg := l.cfg
 	cfg.Name = name
 	return k.d.open(cfg, linkdrv.Options{EtherType: ethernet.EtherType(k.d.cfg.EtherType), Kind: l.cfg.Driver, RingSlots: l.cfg.Slots})
 }
 
-// opened hands a driver to the shard.
-func (k *keeper) opened(l *kept, drv linkdrv.Driver) {
-	info := drv.Info()
-	s := k.d.shard
-	if err := k.d.onShard(func(now mono.Time) { s.setDriver(now, l.slot, drv) }); err != nil {
-		drv.Close()
-		return
+// opened hands each shard its driver.
+func (k *keeper) opened(l *kept, drvs []linkdrv.Driver) {
+	info := drvs[0].Info()
+	for i, s := range k.d.shards {
+		if err := k.d.onShard(s, func(now mono.Time) { s.setDriver(now, l.slots[i], drvs[i]) }); err != nil {
+			for _, drv := range drvs[i:] {
+				drv.Close()
+			}
+			return
+		}
 	}
 	l.open, l.index, l.mtu, l.mac, l.failed = true, info.Index, info.MTU, info.MAC.String(), ""
 }
 
-// closed takes a driver away from the shard.
+// closed takes a link's drivers away from the shards.
 func (k *keeper) closed(l *kept) {
 	if !l.open {
 		return
 	}
 	l.open = false
-	s := k.d.shard
-	k.d.onShard(func(now mono.Time) { s.dropDriver(now, l.slot) })
+	k.d.everyShard(func(s *shard, now mono.Time) { s.dropDriver(now, l.slots[s.number]) })
 }
 
 // run follows links until ctx ends. ns, if not negative, is the network namespace in which the daemon was made.
@@ -137,17 +139,26 @@ func (k *keeper) run(ctx context.Context, ns int) {
 	}
 }
 
-// failed notes that the shard has closed a link because its driver failed. An interface that still exists, down perhaps, is followed by
+// failed notes that a shard has closed a link because its driver failed; the other shards' go with it, because they are steered together. An interface that still exists, down perhaps, is followed by
 // its index even if it is renamed now; one that was never reported is looked for by name.
 func (k *keeper) failed(name string) {
 	for _, l := range k.links {
 		if l.cfg.Name == name {
-			l.open = false
+			if len(l.slots) > 1 && !k.lost(l) {
+				continue // each shard's driver fails, and the first report had all of them opened anew
+			}
+			k.closed(l)
 			if _, there := k.known[l.index]; !there {
 				l.index = 0
 			}
 		}
 	}
+}
+
+// lost reports whether some shard has no driver for a link.
+func (k *keeper) lost(l *kept) (lost bool) {
+	k.d.everyShard(func(s *shard, _ mono.Time) { lost = lost || l.slots[s.number].drv == nil })
+	return lost
 }
 
 func (k *keeper) event(ev linkdrv.Event) {
@@ -209,9 +220,9 @@ func (k *keeper) tryOpen(l *kept, name string) {
 	if l.open {
 		return
 	}
-	drv, err := k.openDriver(l, name)
+	drvs, err := k.openDriver(l, name)
 	if err == nil {
-		k.opened(l, drv)
+		k.opened(l, drvs)
 		return
 	}
 	if l.failed != err.Error() {

@@ -77,7 +77,7 @@ func (h *host) set(name string, index, mtu int, up, gone bool) {
 
 func TestLinkIsFollowed(t *testing.T) {
 	h := &host{name: "eth1", index: 3, events: make(chan linkdrv.Event)}
-	cfg := Config{Name: "a", Links: []Link{{Name: "eth1"}}, Poll: "block"}
+	cfg := plaintext(Config{Name: "a", Links: []Link{{Name: "eth1"}}, Poll: "block"})
 	if _, err := NewEmbedded(cfg, Options{Open: h.open, Watch: h.watch}); !errors.Is(err, linkdrv.ErrLinkDown) {
 		t.Fatalf("started on an interface that is down: %v", err)
 	}
@@ -116,11 +116,11 @@ func TestLinkIsFollowed(t *testing.T) {
 	h.set("eth1", 8, 4000, true, false) // a new one of the configured name
 	state(true, 4000, "")
 	e.Daemon().keeper.kicks <- "eth1" // as if its driver had failed: the retry finds it
-	if err := e.Daemon().Reload(Config{Name: "a", Links: []Link{{Name: "eth1", Weight: 3}}, Poll: "busy"}); err == nil || err.Error() != "these take effect after a restart only: poll" {
+	if err := e.Daemon().Reload(plaintext(Config{Name: "a", Links: []Link{{Name: "eth1", Weight: 3}}, Poll: "busy"})); err == nil || err.Error() != "these take effect after a restart only: poll" {
 		t.Fatalf("reload: %v", err)
 	}
 	state(true, 4000, "")
-	if err := e.Daemon().Reload(Config{Name: "a", Links: []Link{{Name: "eth7"}}, Poll: "block"}); !errors.Is(err, linkdrv.ErrNoLink) {
+	if err := e.Daemon().Reload(plaintext(Config{Name: "a", Links: []Link{{Name: "eth7"}}, Poll: "block"})); !errors.Is(err, linkdrv.ErrNoLink) {
 		t.Fatalf("reload with a link that does not exist: %v", err)
 	}
 	snap, err := e.Daemon().Snapshot()

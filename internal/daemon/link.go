@@ -126,13 +126,14 @@ func (s *shard) receive(now mono.Time) (worked bool) {
 			s.linkFailed(l, err)
 		}
 	}
+	s.eng.Placed()
 	return worked
 }
 
 // forecast asks where the payloads of the next frames belong, if the driver can put them there, and if a wrong guess shows no user's bytes to
 // another: until such a frame is joined its payload lies in memory that the other can read and write.
 func (s *shard) forecast(l *link) int {
-	if l.scatter == nil || s.mixed {
+	if l.scatter == nil || s.mixed || s.copying {
 		return 0
 	}
 	return s.eng.Forecast(l.index, l.slots[:])
@@ -216,7 +217,7 @@ func (s *shard) transmit(now mono.Time) (worked bool) {
 	return worked
 }
 
-// maxTransmitRounds bounds the batches of one iteration, so that a busy sender still receives.
+// maxTransmitRounds bounds the batches of one iteration, so that a busy sender still receives. With a single one, many slow links run dry.
 const maxTransmitRounds = 4
 
 // sortFrames distributes a batch over the links. The shard itself counts as one user until every link has had its turn.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
@@ -15,18 +16,25 @@ func (ss *session) register(m *ipc.Message) (*ipc.Message, error) {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "memory of %d bytes cannot be registered", m.Size)
 	}
 	size := int(m.Size)
-	if err := ss.account.memory.Reserve(size); err != nil {
-		return nil, ipc.Errorf(memoryCode(err), "%v; the operator's limit is limits.pinned", err)
+	x := ss.d.shard.exchange
+	if err := ss.account.memory.Reserve(x.pins(size)); err != nil {
+		key := "limits.pinned"
+		if q, ok := errors.AsType[*regmem.QuotaError](err); ok && q.What == "regions" {
+			key = "limits.regions_per_user"
+		}
+		return nil, ipc.Errorf(memoryCode(err), "%v, over all clients of user %d; deregister some or raise %s", err, ss.cred.UID, key)
 	}
-	mem, err := regmem.Alloc(size, regmem.Named("edge-region"))
+	mem, space, err := x.allocate(size)
 	if err != nil {
-		ss.account.memory.Release(size)
+		ss.account.memory.Release(x.pins(size))
 		return nil, ipc.Errorf(memoryCode(err), "%v", err)
 	}
 	region := &regmem.Region{Mem: mem, Owner: uint64(ss.cred.UID)}
-	s, c, full := ss.d.shard, ss.client, true
+	s, c, full := ss.shard, ss.client, true
 	err = s.box.do(func(mono.Time) {
-		full = !c.regions.add(region, s.limits.Regions)
+		if full = !c.regions.add(region, s.limits.Regions); !full {
+			x.add(region, space)
+		}
 	})
 	if err != nil || full {
 		ss.freeMemory(mem)
@@ -54,7 +62,7 @@ func memoryCode(err error) string {
 
 // deregister revokes every key of a region, then unmaps and unpins it. It fails with CodeBusy while operations use it.
 func (ss *session) deregister(m *ipc.Message) (*ipc.Message, error) {
-	s, c := ss.d.shard, ss.client
+	s, c := ss.shard, ss.client
 	var region *regmem.Region
 	var refusal error
 	err := s.box.do(func(now mono.Time) { region, refusal = s.dropRegion(now, c, m.Region) })
@@ -79,16 +87,15 @@ func (s *shard) dropRegion(now mono.Time, c *client, id uint32) (*regmem.Region,
 	case r.InFlight > 0:
 		return nil, stillBusy(r)
 	}
-	for _, cn := range c.conns {
-		for key, exported := range cn.exports {
-			if exported == r {
-				s.eng.Withdraw(now, cn.id, uint64(key))
-				delete(cn.exports, key)
-				c.exports--
-			}
+	s.exchange.settle() // nothing may change once a key is revoked
+	for key, owner, ok := s.grants.RevokeNext(r); ok; key, owner, ok = s.grants.RevokeNext(r) {
+		if cn := c.conns[engine.ConnID(owner)]; cn != nil {
+			s.eng.Withdraw(now, cn.id, uint64(key))
+			delete(cn.exports, key)
+			c.exports--
 		}
 	}
-	s.grants.RevokeRegion(r)
+	s.exchange.remove(r)
 	s.dropAllUnsent()
 	c.regions.remove(r)
 	return r, nil

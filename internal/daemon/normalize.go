@@ -15,7 +15,9 @@ import (
 
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
+	"multiedge/internal/identity"
 	"multiedge/internal/ipc"
+	"multiedge/internal/wire"
 	"multiedge/sched"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +25,12 @@ import (
 
 // MaxQueue is the deepest submission queue a client can ask for.
 const MaxQueue = ipc.MaxDepth
+
+// MaxShards is the most threads that can serve a daemon's links.
+const MaxShards = wire.MaxShards
+
+// maxPlacers bounds the placers of a shard: the bookkeeping of one thread cannot employ more.
+const maxPlacers = 4
 
 // maxLimit bounds every count in Limits.
 const maxLimit = 1 << 16
@@ -37,6 +45,7 @@ func (c *Config) Normalize() error {
 	var p problems
 	p.check(len(c.Name) <= engine.MaxNodeName, "name", "%q is longer than %d bytes", c.Name, engine.MaxNodeName)
 	p.check(!strings.ContainsAny(c.Name, " \t\n\x00"), "name", "%q contains white space", c.Name)
+	c.checkSecurity(&p)
 	if c.NodeID != "" {
 		_, err := parseNodeID(c.NodeID)
 		p.check(err == nil, "node_id", "%v", err)
@@ -53,12 +62,15 @@ func (c *Config) Normalize() error {
 	p.oneOf("poll", c.Poll, []string{"adaptive", "block", "busy"})
 	p.check(c.Spin >= 0 && c.Spin <= time.Second, "spin", "%v is outside 0..1s", c.Spin)
 	p.check(powerOfTwo(c.OpWindow) && c.OpWindow >= 2 && c.OpWindow <= 1<<15, "op_window", "%d is not a power of two from 2 to 32768", c.OpWindow)
+	p.check(c.Shards >= 1 && c.Shards <= MaxShards, "shards", "%d is outside 1..%d", c.Shards, MaxShards)
+	p.check(c.Placers >= 0 && c.Placers <= maxPlacers, "placers", "%d is outside 0..%d", c.Placers, maxPlacers)
 	p.positive("dial_timeout", c.DialTimeout)
 	p.positive("dead_time", c.DeadTime)
 	p.positive("keep_alive", c.KeepAlive)
 	p.positive("hello_time", c.HelloTime)
 	p.check(c.KeepAlive < c.DeadTime, "keep_alive", "%v is not below dead_time (%v): every idle peer would be declared down", c.KeepAlive, c.DeadTime)
 	c.checkLinks(&p)
+	c.checkCopy(&p)
 	c.checkLimits(&p)
 	if c.Metrics.Listen != "" {
 		_, _, err := net.SplitHostPort(c.Metrics.Listen)
@@ -81,9 +93,13 @@ func (c *Config) fillDefaults() {
 	setDefault(&c.Scheduler, "adaptive")
 	setDefault(&c.Profile, "default")
 	setDefault(&c.Checksum, "full")
+	setDefault(&c.Security, Encrypted)
+	setDefault(&c.KeyFile, identity.KeyPath())
+	setDefault(&c.PeersFile, identity.PeersPath(c.KeyFile))
 	setDefault(&c.Poll, "adaptive")
 	setDefault(&c.Spin, 50*time.Microsecond)
 	setDefault(&c.OpWindow, 1024)
+	setDefault(&c.Shards, 1)
 	setDefault(&c.DialTimeout, 5*time.Second)
 	setDefault(&c.DeadTime, 15*time.Second)
 	setDefault(&c.KeepAlive, time.Second)
@@ -96,6 +112,10 @@ func (c *Config) fillDefaults() {
 	setDefault(&c.Limits.Services, 256)
 	setDefault(&c.Limits.Backlog, 256)
 	setDefault(&c.Limits.Queue, 4096)
+	setDefault(&c.Limits.RegionsPerUser, 16384)
+	setDefault(&c.Limits.ConnsPerUser, 32768)
+	setDefault(&c.Limits.OpsPerUser, 65536)
+	setDefault(&c.Limits.Requests, 4000)
 	if c.Limits.Pinned == 0 {
 		c.Limits.Pinned = hostMemory() / 2
 	}
@@ -104,6 +124,7 @@ func (c *Config) fillDefaults() {
 	for i := range c.Links {
 		setDefault(&c.Links[i].Weight, 1)
 	}
+	c.fillCopy()
 }
 
 // SocketPath is where the control socket is unless configured: $EDGE_SOCKET, else ipc.DefaultSocket.
@@ -142,7 +163,8 @@ func (c *Config) checkLimits(p *problems) {
 		n   int
 	}{
 		{"clients", c.Limits.Clients}, {"clients_per_user", c.Limits.ClientsPerUser}, {"regions", c.Limits.Regions}, {"exports", c.Limits.Exports},
-		{"conns", c.Limits.Conns}, {"services", c.Limits.Services}, {"backlog", c.Limits.Backlog},
+		{"conns", c.Limits.Conns}, {"services", c.Limits.Services}, {"backlog", c.Limits.Backlog}, {"regions_per_user", c.Limits.RegionsPerUser},
+		{"conns_per_user", c.Limits.ConnsPerUser}, {"ops_per_user", c.Limits.OpsPerUser}, {"requests", c.Limits.Requests},
 	} {
 		p.check(l.n > 0 && l.n <= maxLimit, "limits."+l.key, "%d is outside 1..%d", l.n, maxLimit)
 	}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"multiedge/internal/ipc"
 	"multiedge/regmem"
@@ -14,15 +15,31 @@ type accounts struct {
 	mu     sync.Mutex
 	total  int
 	users  map[uint32]*account
+	pacers map[uint32]*pacers // by user; they outlive accounts, lest a user attach anew for a fresh one
 }
 
 // account is one user's. It lives as long as a client of that user does.
 type account struct {
 	clients int
 	memory  *regmem.Quota
+	conns   atomic.Int64 // of all clients, those that are ending included
+	ops     atomic.Int64 // in flight, likewise
 }
 
-func newAccounts(l Limits) *accounts { return &accounts{limits: l, users: map[uint32]*account{}} }
+// connRoom says which limit keeps a client from having one more connection, and how to go on; nil: none does.
+func (s *shard) connRoom(c *client) error {
+	switch uid := c.session.cred.UID; {
+	case len(c.conns) >= s.limits.Conns:
+		return ipc.Errorf(ipc.CodeLimit, "this client has %d connections already; close some or raise limits.conns", len(c.conns))
+	case c.account.conns.Load() >= int64(s.limits.ConnsPerUser):
+		return ipc.Errorf(ipc.CodeLimit, "the clients of user %d have %d connections already; close some or raise limits.conns_per_user", uid, c.account.conns.Load())
+	}
+	return nil
+}
+
+func newAccounts(l Limits) *accounts {
+	return &accounts{limits: l, users: map[uint32]*account{}, pacers: map[uint32]*pacers{}}
+}
 
 // enter admits a client.
 func (a *accounts) enter(uid uint32) (*account, error) {
@@ -33,7 +50,7 @@ func (a *accounts) enter(uid uint32) (*account, error) {
 	}
 	u := a.users[uid]
 	if u == nil {
-		u = &account{memory: regmem.NewQuota(int(min(a.limits.Pinned, math.MaxInt)), math.MaxInt)}
+		u = &account{memory: regmem.NewQuota(int(min(a.limits.Pinned, math.MaxInt)), a.limits.RegionsPerUser)}
 		a.users[uid] = u
 	}
 	if u.clients >= a.limits.ClientsPerUser {

@@ -10,7 +10,7 @@ import (
 )
 
 // Reload makes a new configuration effective as far as that is possible while running: links come, go and change their weight, limits
-// apply to what is asked for next. Changes that need a restart are not made; they are named in the error, as are links that cannot be opened.
+// apply to what is asked for next, peers are authorised or not any more. Changes that need a restart are not made; they are named in the error, as are links that cannot be opened.
 func (d *Daemon) Reload(cfg Config) error {
 	if err := cfg.Normalize(); err != nil {
 		return err
@@ -21,6 +21,9 @@ func (d *Daemon) Reload(cfg Config) error {
 	if !running {
 		return errStopped
 	}
+	if err := d.reloadTrust(&cfg); err != nil {
+		return err
+	}
 	fixed := d.fixedChanges(&cfg)
 	done := make(chan error, 1)
 	job := func() { done <- d.keeper.relink(cfg.Links) }
@@ -30,11 +33,11 @@ func (d *Daemon) Reload(cfg Config) error {
 		return errStopped
 	}
 	err := <-done
-	s := d.shard
-	if e := s.box.do(func(mono.Time) { s.limits = cfg.Limits }); e != nil {
+	if e := d.everyShard(func(s *shard, _ mono.Time) { s.limits = cfg.Limits }); e != nil {
 		return e
 	}
 	d.accounts.setLimits(cfg.Limits)
+	d.announce()
 	if len(fixed) > 0 {
 		err = errors.Join(err, fmt.Errorf("these take effect after a restart only: %s", strings.Join(fixed, ", ")))
 	}
@@ -48,10 +51,11 @@ func (d *Daemon) fixedChanges(c *Config) (names []string) {
 		name string
 		same bool
 	}{
+		{"security", old.Security == c.Security}, {"key_file", old.KeyFile == c.KeyFile || d.trust.keyless()},
 		{"name", old.Name == c.Name}, {"node_id", old.NodeID == c.NodeID}, {"socket", old.Socket == c.Socket}, {"group", old.Group == c.Group},
 		{"mode", old.Mode == c.Mode}, {"ethertype", old.EtherType == c.EtherType}, {"scheduler", old.Scheduler == c.Scheduler},
 		{"profile", old.Profile == c.Profile}, {"window", old.Window == c.Window}, {"checksum", old.Checksum == c.Checksum},
-		{"poll", old.Poll == c.Poll}, {"spin", old.Spin == c.Spin}, {"op_window", old.OpWindow == c.OpWindow}, {"metrics", old.Metrics == c.Metrics},
+		{"poll", old.Poll == c.Poll}, {"copy", old.Copy == c.Copy}, {"spin", old.Spin == c.Spin}, {"op_window", old.OpWindow == c.OpWindow}, {"shards", old.Shards == c.Shards}, {"placers", old.Placers == c.Placers}, {"metrics", old.Metrics == c.Metrics},
 		{"dial_timeout", old.DialTimeout == c.DialTimeout}, {"dead_time", old.DeadTime == c.DeadTime},
 		{"keep_alive", old.KeepAlive == c.KeepAlive}, {"hello_time", old.HelloTime == c.HelloTime}, {"limits.queue", old.Limits.Queue == c.Limits.Queue},
 	} {
@@ -70,13 +74,13 @@ func (k *keeper) relink(want []Link) error {
 		i := indexOf(want, l.cfg.Name)
 		if i < 0 {
 			k.closed(l)
-			k.d.onShard(func(mono.Time) { k.d.shard.removeLink(l.slot) })
+			k.d.everyShard(func(s *shard, _ mono.Time) { s.removeLink(l.slots[s.number]) })
 			continue
 		}
 		if l.cfg != want[i] {
 			k.closed(l) // opened anew with its new settings below
 			l.cfg = want[i]
-			k.d.onShard(func(mono.Time) { l.slot.cfg = l.cfg })
+			k.d.everyShard(func(s *shard, _ mono.Time) { l.slots[s.number].cfg = l.cfg })
 		}
 		links = append(links, l)
 	}
@@ -89,18 +93,19 @@ func (k *keeper) relink(want []Link) error {
 			errs = append(errs, fmt.Errorf("link %s: all %d links are in use", cfg.Name, engine.MaxLinks))
 			continue
 		}
-		l := &kept{cfg: cfg}
-		if err := k.d.onShard(func(mono.Time) { l.slot = k.d.shard.addLink(cfg) }); err != nil {
+		slots, err := k.d.addLink(cfg)
+		if err != nil {
 			return err
 		}
+		l := &kept{cfg: cfg, slots: slots}
 		k.links = append(k.links, l)
-		drv, err := k.openDriver(l, cfg.Name)
+		drvs, err := k.openDriver(l, cfg.Name)
 		if err != nil {
 			l.failed = err.Error()
 			errs = append(errs, fmt.Errorf("%w (will be retried)", err))
 			continue
 		}
-		k.opened(l, drv)
+		k.opened(l, drvs)
 	}
 	return errors.Join(errs...)
 }

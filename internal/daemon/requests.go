@@ -19,6 +19,8 @@ func (ss *session) request(m *ipc.Message) (*ipc.Message, error) {
 		return ss.inform(m)
 	case ipc.KindPing:
 		return ss.ping(m)
+	case ipc.KindReload:
+		return ss.reload(m)
 	case ipc.KindDrain:
 		return ss.drain(m)
 	}
@@ -40,7 +42,7 @@ func (ss *session) request(m *ipc.Message) (*ipc.Message, error) {
 // onShard serves the requests that are short and change what the shard owns. Their replies go through the shard, so that they
 // are sent after the completions that precede them.
 func (ss *session) onShard(m *ipc.Message) (*ipc.Message, error) {
-	s, c := ss.d.shard, ss.client
+	s, c := ss.shard, ss.client
 	err := s.box.do(func(now mono.Time) {
 		if c.rings == nil {
 			return // evicted
@@ -95,8 +97,8 @@ func (s *shard) dial(now mono.Time, c *client, m *ipc.Message) error {
 	if s.draining {
 		return errDraining
 	}
-	if len(c.conns) >= s.limits.Conns {
-		return ipc.Errorf(ipc.CodeLimit, "this client has %d connections already; close some or raise limits.conns", len(c.conns))
+	if err := s.connRoom(c); err != nil {
+		return err
 	}
 	if m.Scheduler != "" {
 		if _, err := sched.New(m.Scheduler); err != nil {
@@ -106,6 +108,9 @@ func (s *shard) dial(now mono.Time, c *client, m *ipc.Message) error {
 	id, err := s.eng.Dial(now, m.Peer, m.Service, engine.DialOptions{
 		Ordered: m.Ordered, Data: m.Data, Scheduler: m.Scheduler, Timeout: m.Timeout,
 	})
+	if errors.Is(err, engine.ErrConns) {
+		return ipc.Errorf(ipc.CodeLimit, "this node takes no more connections: %v; close some", err)
+	}
 	if err != nil {
 		return ipc.Errorf(ipc.CodeInvalid, "%v", err)
 	}
@@ -120,10 +125,11 @@ func (s *shard) listen(c *client, service string) error {
 		return errDraining
 	case service == "" || service == pingService:
 		return ipc.Errorf(ipc.CodeInvalid, "%q cannot be the name of a service", service)
-	case s.services[service] != nil:
-		return ipc.Errorf(ipc.CodeExists, "process %d waits for service %q already; choose another name or stop that process", s.services[service].session.cred.PID, service)
 	case len(c.names) >= s.limits.Services:
 		return ipc.Errorf(ipc.CodeLimit, "this client offers %d services already; withdraw some or raise limits.services", len(c.names))
+	}
+	if owner := s.offered.claim(service, c); owner != nil {
+		return ipc.Errorf(ipc.CodeExists, "process %d waits for service %q already; choose another name or stop that process", owner.session.cred.PID, service)
 	}
 	s.eng.Listen(service)
 	s.services[service] = c
@@ -137,6 +143,7 @@ func (s *shard) unlisten(c *client, service string) error {
 	}
 	s.eng.Unlisten(service)
 	delete(s.services, service)
+	s.offered.release(service)
 	for i, name := range c.names {
 		if name == service {
 			c.names = append(c.names[:i], c.names[i+1:]...)
@@ -253,6 +260,7 @@ func (s *shard) revoke(now mono.Time, cn *conn, key regmem.Key) error {
 	if cn.exports[key] == nil {
 		return ipc.Errorf(ipc.StatusKey.Code(), "connection %d was not given key %#x", cn.id, uint64(key))
 	}
+	s.exchange.settle()
 	s.grants.Revoke(key)
 	s.eng.Withdraw(now, cn.id, uint64(key))
 	delete(cn.exports, key)

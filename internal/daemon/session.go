@@ -26,6 +26,7 @@ type session struct {
 
 	// Owned by the serving goroutine.
 	account *account
+	shard   *shard     // the client's
 	client  *client    // nil before hello
 	rings   *ipc.Rings // the client's, kept here to unmap them when the shard has let go
 }
@@ -40,6 +41,7 @@ func (ss *session) serve() {
 			ss.report(err)
 			break
 		}
+		ss.pause(m)
 		if reply := ss.answer(m); reply != nil {
 			if err := ss.conn.Send(reply); err != nil {
 				ss.report(err)
@@ -112,19 +114,20 @@ func (ss *session) release() {
 	if c == nil {
 		return
 	}
-	ss.d.shard.box.do(func(now mono.Time) { ss.d.shard.detach(now, c) }) // a stopped shard has detached everybody
+	ss.shard.box.do(func(now mono.Time) { ss.shard.detach(now, c) }) // a stopped shard has detached everybody
 	<-c.gone
 	c.regions.all(func(r *regmem.Region) { ss.freeMemory(r.Mem) })
 	ss.rings.Close()
 	c.submit.Close()
 	c.ring.Close()
 	ss.d.accounts.leave(ss.cred.UID)
+	ss.d.unplace(ss.shard)
 	ss.d.log.Info("client left", "pid", ss.cred.PID, "uid", ss.cred.UID)
 }
 
 // freeMemory unpins and unmaps a region's bytes. It may take long: never call it on the shard.
 func (ss *session) freeMemory(m *regmem.Memory) {
-	n := m.Len()
+	n := ss.d.shard.exchange.pins(m.Len())
 	if err := m.Close(); err != nil {
 		ss.d.log.Error("releasing memory", "bytes", n, "error", err)
 	}

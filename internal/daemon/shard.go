@@ -14,6 +14,7 @@ import (
 // shard owns one engine, its links and the rings of its clients. Everything without a comment to the contrary belongs to whoever holds the
 // token: the shard's thread, or for an embedded daemon a goroutine inside drive.
 type shard struct {
+	number int // of the daemon's shards, from 0
 	eng    *engine.Endpoint
 	grants *regmem.Table
 	limits Limits
@@ -21,6 +22,7 @@ type shard struct {
 	log    *slog.Logger
 	box    *mailbox
 	wait   waiter
+	placer *placer           // nil: the shard copies itself
 	reopen func(name string) // asks the watcher for a new driver; any goroutine
 
 	active       []*link                 // configured links, in order of configuration
@@ -33,6 +35,8 @@ type shard struct {
 	dying        int                     // clients that are dead but still own memory in use
 	conns        map[engine.ConnID]*conn // every connection of every client
 	services     map[string]*client      // who listens
+	offered      *directory              // the same for all shards, which share it
+	placed       int                     // clients that belong here; under the daemon's lock
 	touched      []*client               // clients with completions or messages to flush this iteration
 	gaveClients  bool                    // there were such clients in the latest iteration
 	evictions    uint64
@@ -46,6 +50,9 @@ type shard struct {
 	bed        bed  // the thread's; prepared under the token, used while it sleeps
 	driverBed  bed  // the sleeping driver's, likewise
 
+	copying  bool      // payloads are never received in their place
+	exchange *exchange // of pages; nil: none are exchanged
+
 	token     atomic.Int32 // 1: somebody runs iterations
 	wanted    atomic.Bool  // a driver found the token taken: the thread shall step back
 	resting   atomic.Bool  // the thread sleeps in its bed and takes what wakes the shard
@@ -54,6 +61,7 @@ type shard struct {
 	beat      atomic.Int64 // mono.Time of the latest iteration, mono.Never while blocked
 	ringing   atomic.Int32 // slot+1 of the client whose doorbell is being rung; see guard.go
 	ringingFD atomic.Int32
+	thread    atomic.Int32 // its number for the kernel; 0 before it runs
 	stopping  atomic.Bool
 	draining  bool // no new connections or memory
 }
@@ -121,6 +129,7 @@ func (s *shard) work() (sleep bool) {
 // allocate.
 func (s *shard) iterate(now mono.Time) (worked bool) {
 	s.beat.Store(int64(now))
+	s.gaveClients = false
 	if s.sleepWords {
 		s.setAsleep(false)
 	}
@@ -132,6 +141,7 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 	}
 	s.reapLinks(now)
 	worked = s.handleEvents(now) || worked
+	s.flushClients() // before the acknowledgements leave: a peer is not told of what the client could still miss if this process died
 	worked = s.transmit(now) || worked
 	worked = s.handleEvents(now) || worked
 	s.flushClients()
@@ -179,6 +189,9 @@ func (s *shard) shutdown() {
 		if c != nil {
 			s.free(c)
 		}
+	}
+	if s.placer != nil {
+		s.placer.stop()
 	}
 	s.box.close(now)
 	if s.doorbells >= 0 {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"time"
 	"unicode"
@@ -26,20 +27,28 @@ type Snapshot struct {
 	Conns    []ConnStatus
 	Regions  []RegionStatus
 	Clients  []ClientStatus
+
+	Authorised []AuthorisedStatus
 }
 
-// Snapshot copies the daemon's state, on the shard, between two iterations.
+// Snapshot copies the daemon's state, on each shard between two iterations, and puts the shards together.
 func (d *Daemon) Snapshot() (*Snapshot, error) {
-	out := new(Snapshot)
-	var raw engine.Snapshot
-	err := d.onShard(func(now mono.Time) {
-		raw = d.shard.eng.Snapshot(now)
-		d.shard.describe(out)
+	parts := make([]part, len(d.shards))
+	err := d.everyShard(func(s *shard, now mono.Time) {
+		parts[s.number].raw = s.eng.Snapshot(now)
+		s.describe(&parts[s.number].Snapshot)
 	})
 	if err != nil {
 		return nil, err
 	}
-	d.fill(out, &raw)
+	var shards []ShardStatus
+	for i, s := range d.shards {
+		parts[i].fill(i)
+		shards = append(shards, s.status(&parts[i]))
+	}
+	out, counters := join(parts)
+	out.Status.Shards = shards
+	d.fill(out, counters)
 	return out, nil
 }
 
@@ -87,42 +96,34 @@ func (l *link) status(s *shard) LinkStatus {
 	return st
 }
 
-// fill adds what the engine knows and what needs no shard.
-func (d *Daemon) fill(out *Snapshot, raw *engine.Snapshot) {
+// fill adds what needs no shard.
+func (d *Daemon) fill(out *Snapshot, counters engine.Counters) {
 	st := &out.Status
-	out.Counters = raw.Counters
+	out.Counters = counters
 	st.Schema, st.Node, st.Name, st.Version, st.GoVersion = StatusSchema, d.node.String(), d.cfg.Name, d.version, runtime.Version()
 	st.Epoch, st.PID, st.UptimeSeconds = fmt.Sprintf("%016x", d.epoch), os.Getpid(), time.Since(d.began).Seconds()
 	if d.listener != nil {
 		st.Socket = d.cfg.Socket
 	}
-	st.Scheduler, st.Profile, st.Checksum, st.Poll = d.cfg.Scheduler, d.cfg.Profile, d.cfg.Checksum, d.cfg.Poll
+	st.Scheduler, st.Profile, st.Checksum, st.Poll, st.Copy = d.cfg.Scheduler, d.cfg.Profile, d.cfg.Checksum, d.cfg.Poll, d.cfg.Copy
 	st.EtherType = fmt.Sprintf("%#04x", d.cfg.EtherType)
 	st.CPUUserSeconds, st.CPUSystemSeconds, st.ResidentBytes = usage()
-	st.Counters = countsOf(raw.Counters)
-	st.Links, st.Peers, st.Clients, st.Regions = len(out.Links), len(raw.Peers), len(out.Clients), len(out.Regions)
+	st.HeapBytes, st.Goroutines = heapBytes(), runtime.NumGoroutine()
+	st.Counters = countsOf(counters)
+	st.Links, st.Peers, st.Clients, st.Regions = len(out.Links), countNodes(out.Peers), len(out.Clients), len(out.Regions)
 	st.PinnedBytes = d.accounts.pinned()
 	st.Connections = len(out.Conns)
 	for i := range out.Links {
-		l := &out.Links[i]
-		if l.Up {
+		if out.Links[i].Up {
 			st.LinksUp++
 		}
-		for j := range raw.Links {
-			if raw.Links[j].Number == l.Number {
-				l.Counters = countsOf(raw.Links[j].Counters)
-			}
-		}
 	}
-	for i := range raw.Peers {
-		out.Peers = append(out.Peers, peerStatus(&raw.Peers[i], out.Links))
-	}
-	out.Conns = joinConns(out.Conns, raw.Connections)
+	d.trust.fill(out)
 }
 
 func peerStatus(p *engine.PeerStatus, links []LinkStatus) PeerStatus {
 	st := PeerStatus{
-		Name: p.Name, Node: p.ID.String(), State: "known", AgeSeconds: p.Age.Seconds(), SilentSeconds: p.Silent.Seconds(),
+		Name: p.Name, Node: p.ID.String(), PeerShard: p.Shard, State: "known", AgeSeconds: p.Age.Seconds(), SilentSeconds: p.Silent.Seconds(),
 		Connections: p.Connections, InFlight: p.InFlight, Lost: p.Lost, Retransmitted: p.Retransmits, Paths: []PathStatus{},
 	}
 	if p.Open {
@@ -174,6 +175,15 @@ func usage() (user, system float64, peak uint64) {
 		return 0, 0, 0
 	}
 	return float64(ru.Utime.Nano()) / 1e9, float64(ru.Stime.Nano()) / 1e9, uint64(ru.Maxrss) << 10
+}
+
+// heapBytes asks the runtime without stopping the world.
+func heapBytes() uint64 {
+	m := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	if metrics.Read(m); m[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return m[0].Value.Uint64()
 }
 
 // countsOf turns a struct of uint64 counters into Counts.

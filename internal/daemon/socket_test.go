@@ -37,7 +37,7 @@ func run(t *testing.T, cfg Config) (stop func()) {
 }
 
 func TestOneDaemonPerSocket(t *testing.T) {
-	cfg := Config{Socket: filepath.Join(t.TempDir(), "sub", "edged.sock"), Links: []Link{{Name: "mem"}}, Mode: "0600"}
+	cfg := keyed(t, Config{Socket: filepath.Join(t.TempDir(), "sub", "edged.sock"), Links: []Link{{Name: "mem"}}, Mode: "0600"})
 	files := openFiles(t)
 	stop := run(t, cfg)
 	if st, err := os.Stat(cfg.Socket); err != nil || st.Mode().Perm() != 0o600 {
@@ -100,7 +100,7 @@ func TestStartErrors(t *testing.T) {
 	files := openFiles(t)
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := New(tc.cfg, tc.o)
+			_, err := New(plaintext(tc.cfg), tc.o)
 			if err == nil {
 				t.Fatal("started")
 			}
@@ -114,7 +114,7 @@ func TestStartErrors(t *testing.T) {
 	if now := openFiles(t); now > files {
 		t.Errorf("%d descriptors left behind", now-files)
 	}
-	d, err := New(Config{Socket: sock, WaitLinks: true, Links: []Link{{Name: "no-such-if"}}}, Options{})
+	d, err := New(plaintext(Config{Socket: sock, WaitLinks: true, Links: []Link{{Name: "no-such-if"}}}), Options{})
 	if err != nil {
 		t.Fatalf("with wait-links: %v", err)
 	}

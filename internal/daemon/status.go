@@ -21,10 +21,18 @@ type Status struct {
 	CPUUserSeconds   float64 `json:"cpu_user_seconds"` // of the process
 	CPUSystemSeconds float64 `json:"cpu_system_seconds"`
 	ResidentBytes    uint64  `json:"max_resident_bytes"` // the process's peak
+	HeapBytes        uint64  `json:"heap_bytes"`         // of objects, live and not yet collected
+	Goroutines       int     `json:"goroutines"`
 	Scheduler        string  `json:"scheduler"`
 	Profile          string  `json:"profile"`
-	Checksum         string  `json:"checksum"`
+	Checksum         string  `json:"checksum"` // "full" or "header"; empty when encrypted: the seal covers everything
+	Security         string  `json:"security"` // "encrypted" or "plaintext"
+	PublicKey        string  `json:"public_key,omitempty"`
+	KeyFile          string  `json:"key_file,omitempty"`   // of the private key; empty: it is in memory alone
+	PeersFile        string  `json:"peers_file,omitempty"` // of the authorised peers; empty: none is read
+	Authorised       int     `json:"peers_authorised"`
 	Poll             string  `json:"poll"`
+	Copy             string  `json:"copy,omitempty"` // empty: what is fastest
 	EtherType        string  `json:"ethertype"`
 	Links            int     `json:"links"`
 	LinksUp          int     `json:"links_up"`
@@ -35,6 +43,21 @@ type Status struct {
 	Regions          int     `json:"regions"`
 	Exports          int     `json:"exports"`
 	PinnedBytes      uint64  `json:"pinned_bytes"`
+	Counters         Counts  `json:"counters"`
+
+	Shards []ShardStatus `json:"shards"`
+}
+
+// ShardStatus is one of the threads that serve the links.
+type ShardStatus struct {
+	Shard            int     `json:"shard"`  // from 0
+	Thread           int     `json:"thread"` // its number for the kernel: /proc/PID/task/THREAD
+	Clients          int     `json:"clients"`
+	Connections      int     `json:"connections"`
+	CPUUserSeconds   float64 `json:"cpu_user_seconds"`
+	CPUSystemSeconds float64 `json:"cpu_system_seconds"`
+	Placers          int     `json:"placers"`             // further threads that copy payloads
+	CPUPlacers       float64 `json:"cpu_placers_seconds"` // of theirs
 	Counters         Counts  `json:"counters"`
 }
 
@@ -47,7 +70,7 @@ type LinkStatus struct {
 	MAC      string  `json:"mac,omitempty"`
 	MTU      int     `json:"mtu,omitempty"`
 	Driver   string  `json:"driver,omitempty"`
-	RxSlots  int     `json:"rx_slots,omitempty"`
+	RxSlots  int     `json:"rx_slots,omitempty"` // for each shard
 	Weight   float64 `json:"weight"`
 	Blocked  bool    `json:"blocked"`
 	Opens    uint64  `json:"opens"`
@@ -57,11 +80,15 @@ type LinkStatus struct {
 	Counters Counts  `json:"counters"`
 }
 
-// PeerStatus is one node that was heard.
+// PeerStatus is one node that was heard; where shards are more than one, what one shard here has with one shard there.
 type PeerStatus struct {
 	Name          string       `json:"name"`
 	Node          string       `json:"node"`
-	State         string       `json:"state"` // known, connecting, open
+	Shard         int          `json:"shard"`
+	PeerShard     int          `json:"peer_shard"`
+	State         string       `json:"state"`         // known, connecting, open
+	Security      string       `json:"security"`      // "encrypted"; "plaintext"; "stranger": encrypted, but we do not authorise it
+	Key           string       `json:"key,omitempty"` // its public key, if we authorise it
 	AgeSeconds    float64      `json:"age_seconds,omitempty"`
 	SilentSeconds float64      `json:"silent_seconds,omitempty"`
 	Connections   int          `json:"connections"`
@@ -69,6 +96,15 @@ type PeerStatus struct {
 	Lost          uint64       `json:"frames_lost"`
 	Retransmitted uint64       `json:"frames_retransmitted"`
 	Paths         []PathStatus `json:"paths"`
+}
+
+// AuthorisedStatus is one peer that may talk to us.
+type AuthorisedStatus struct {
+	Name   string `json:"name"`
+	Key    string `json:"key"`
+	Node   string `json:"node"`
+	Source string `json:"source"` // the file, or "configuration"
+	State  string `json:"state"`  // that of PeerStatus, or "not heard"
 }
 
 // PathStatus is one way to a peer.
@@ -93,6 +129,7 @@ type ConnStatus struct {
 	State       string `json:"state"`
 	Ordered     bool   `json:"ordered"`
 	PID         int32  `json:"pid"`
+	Shard       int    `json:"shard"`
 	Submitted   uint32 `json:"submitted"` // operations, modulo 2^32
 	Outstanding int    `json:"outstanding"`
 	Held        int    `json:"held_segments"`
@@ -115,6 +152,7 @@ type RegionStatus struct {
 type ClientStatus struct {
 	PID         int32    `json:"pid"`
 	UID         uint32   `json:"uid"`
+	Shard       int      `json:"shard"`
 	State       string   `json:"state"` // attached, or dying: gone, but its memory is still in use
 	Depth       int      `json:"depth"`
 	InFlight    int      `json:"operations"`

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"errors"
+
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
@@ -66,8 +68,7 @@ func (s *shard) submit(now mono.Time, c *client, e *ipc.SQE) (ok bool, err error
 	}
 	cn := c.lookup(e.Conn)
 	if status := s.check(cn, e); status != ipc.StatusOK {
-		s.put(c, &ipc.CQE{Kind: ipc.CQComplete, Status: status, Conn: e.Conn, Token: e.Token})
-		return true, nil
+		return true, s.reject(c, e, status)
 	}
 	slot := c.free[len(c.free)-1]
 	op := &s.op
@@ -80,8 +81,7 @@ func (s *shard) submit(now mono.Time, c *client, e *ipc.SQE) (ok bool, err error
 	} else {
 		var status ipc.Status
 		if op.Local, op.Region, status = c.regions.local(e); status != ipc.StatusOK {
-			s.put(c, &ipc.CQE{Kind: ipc.CQComplete, Status: status, Conn: e.Conn, Token: e.Token})
-			return true, nil
+			return true, s.reject(c, e, status)
 		}
 	}
 	if !s.eng.Submit(now, cn.id, op) {
@@ -91,8 +91,33 @@ func (s *shard) submit(now mono.Time, c *client, e *ipc.SQE) (ok bool, err error
 	c.ops[slot] = opSlot{conn: cn, token: e.Token}
 	c.inflight++
 	cn.inflight++
+	c.account.ops.Add(1)
+	c.useless = 0
 	return true, nil
 }
+
+// uselessDepths is how many submissions that cannot be served a client may make in a row, in units of its queue: those that were under way when a
+// connection ended are fewer. They cost it nothing and the others time, so a client that makes more is up to no good.
+const uselessDepths = 16
+
+// reject answers an entry by a completion. The error says that the client must go.
+func (s *shard) reject(c *client, e *ipc.SQE, status ipc.Status) error {
+	s.put(c, &ipc.CQE{Kind: ipc.CQComplete, Status: status, Conn: e.Conn, Token: e.Token})
+	if status == ipc.StatusQuota {
+		return nil // no fault of its own
+	}
+	return s.wasted(c)
+}
+
+// wasted counts a submission that did nothing.
+func (s *shard) wasted(c *client) error {
+	if c.useless++; c.useless > uselessDepths*len(c.ops) {
+		return errUseless
+	}
+	return nil
+}
+
+var errUseless = errors.New("it floods its submission ring with entries that cannot be served")
 
 // check says whether an operation may go to a connection.
 func (s *shard) check(cn *conn, e *ipc.SQE) ipc.Status {
@@ -103,6 +128,8 @@ func (s *shard) check(cn *conn, e *ipc.SQE) ipc.Status {
 		return ipc.StatusClosed
 	case cn.inflight >= s.window:
 		return ipc.StatusLimit
+	case cn.client.account.ops.Load() >= int64(s.limits.OpsPerUser):
+		return ipc.StatusQuota
 	}
 	return ipc.StatusOK
 }
@@ -110,13 +137,14 @@ func (s *shard) check(cn *conn, e *ipc.SQE) ipc.Status {
 // credit lets more notifications of a connection through.
 func (s *shard) credit(c *client, e *ipc.SQE) error {
 	cn := c.lookup(e.Conn)
-	if cn == nil {
-		return nil // it raced with the connection's end
+	if cn == nil || e.Imm == 0 {
+		return s.wasted(c) // it raced with the connection's end, if it is not a flood
 	}
 	if int(e.Imm) > cn.unreturned {
 		return ipc.ErrEntry
 	}
 	cn.unreturned -= int(e.Imm)
+	c.unpark(cn)
 	return nil
 }
 
@@ -126,6 +154,7 @@ func (s *shard) completed(ev *engine.Event) {
 	slot := &c.ops[uint32(ev.Token)]
 	c.free = append(c.free, uint32(ev.Token))
 	c.inflight--
+	c.account.ops.Add(-1)
 	slot.conn.inflight--
 	if c.rings != nil {
 		s.put(c, &ipc.CQE{Kind: ipc.CQComplete, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: slot.token})
@@ -144,46 +173,57 @@ func (s *shard) notified(cn *conn) {
 	s.deliver(c)
 }
 
-// deliver moves notifications to the completion ring as far as credit and room go. What stays is asked for again in every iteration.
+// unpark queues a connection that waited for credit, or for its end.
+func (c *client) unpark(cn *conn) {
+	if cn.parked {
+		cn.parked = false
+		c.notify = append(c.notify, cn)
+	}
+}
+
+// deliver moves notifications to the completion ring as far as credit and room go. Who lacks credit is parked, so that what is asked for again in
+// every iteration is little, whatever a client leaves lying; without room nothing else is looked at.
 func (s *shard) deliver(c *client) (worked bool) {
 	c.full = false
-	kept := 0
-	for i, cn := range c.notify {
-		c.notify[i] = nil
-		done, err := s.deliverConn(c, cn, &worked)
+	done := 0
+	for _, cn := range c.notify {
+		more, err := s.deliverConn(c, cn, &worked)
 		if err != nil {
 			s.evict(c, err.Error())
 			return true
 		}
-		if !done {
-			c.notify[kept] = cn
-			kept++
+		if more {
+			break
 		}
+		done++
 	}
-	c.notify = c.notify[:kept]
+	rest := copy(c.notify, c.notify[done:])
+	clear(c.notify[rest:])
+	c.notify = c.notify[:rest]
 	return worked
 }
 
-// deliverConn reports whether nothing is left to deliver.
-func (s *shard) deliverConn(c *client, cn *conn, worked *bool) (done bool, err error) {
+// deliverConn reports whether there is more to deliver and no room for it.
+func (s *shard) deliverConn(c *client, cn *conn, worked *bool) (more bool, err error) {
 	for {
 		if cn.state == connOver && len(cn.left) == 0 {
 			cn.queued = false
 			s.forget(cn)
-			return true, nil
+			return false, nil
 		}
 		if cn.unreturned >= ipc.NotifyCredit {
+			cn.parked = true
 			return false, nil
 		}
 		room, err := c.roomForNotify()
 		if !room {
 			c.full = true
-			return false, err
+			return true, err
 		}
 		n, ok := s.takeNotify(cn)
 		if !ok {
 			cn.queued = false
-			return true, nil
+			return false, nil
 		}
 		cn.unreturned++
 		*worked = true

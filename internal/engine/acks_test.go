@@ -32,10 +32,12 @@ func (r *rig) flow(c [2]engine.ConnID, dirs []int, size int, frames uint64) {
 }
 
 // Clause 8.2: in two-way traffic acknowledgements ride on data frames; below one explicit frame per 100 data frames remains.
-func TestAcksPiggyback(t *testing.T) {
+func TestAcksPiggyback(t *testing.T) { inBothForms(t, testAcksPiggyback) }
+
+func testAcksPiggyback(t *testing.T, sealed bool) {
 	for _, profile := range []string{"default", "paper"} {
 		for _, links := range []int{1, 2} {
-			r := newRig(t, rigOptions{profile: profile, links: links})
+			r := newRig(t, rigOptions{sealed: sealed, profile: profile, links: links})
 			r.hop = 50 * time.Microsecond
 			c := r.connect(engine.DialOptions{})
 			r.settle()
@@ -56,12 +58,14 @@ func TestAcksPiggyback(t *testing.T) {
 }
 
 // Paper section 2.1.2, clause 8.2: one-way traffic is acknowledged every so many frames.
-func TestAcksOneWay(t *testing.T) {
+func TestAcksOneWay(t *testing.T) { inBothForms(t, testAcksOneWay) }
+
+func testAcksOneWay(t *testing.T, sealed bool) {
 	for _, c := range []struct {
 		profile     string
 		least, most float64 // data frames per frame back
 	}{{"paper", 46, 49}, {"default", 15, 17}} {
-		r := newRig(t, rigOptions{profile: c.profile})
+		r := newRig(t, rigOptions{sealed: sealed, profile: c.profile})
 		conn := r.connect(engine.DialOptions{})
 		const size = 4_000_000
 		_, key := r.export(1, conn[1], size, both)
@@ -139,8 +143,10 @@ func TestAckDelay(t *testing.T) {
 }
 
 // Clause 8.4: an application that answers at once carries the acknowledgement: request and reply need no explicit one.
-func TestPingPongPiggybacks(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestPingPongPiggybacks(t *testing.T) { inBothForms(t, testPingPongPiggybacks) }
+
+func testPingPongPiggybacks(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	_, k0 := r.export(0, c[0], 8, both)
 	_, k1 := r.export(1, c[1], 8, both)

@@ -10,8 +10,10 @@ import (
 )
 
 // Clause 4.7: after the keep-alive time of silence each path is pinged, about once per keep-alive time; an idle connection lives for ever.
-func TestIdleConnectionLives(t *testing.T) {
-	r := newRig(t, rigOptions{links: 2})
+func TestIdleConnectionLives(t *testing.T) { inBothForms(t, testIdleConnectionLives) }
+
+func testIdleConnectionLives(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, links: 2})
 	c := r.connect(engine.DialOptions{})
 	r.settle()
 	frames := 0
@@ -32,8 +34,10 @@ func TestIdleConnectionLives(t *testing.T) {
 }
 
 // Clause 4.7: silence for the dead time fails the session, neither long before nor long after; every operation ends (faults.md: all links off).
-func TestDeadTime(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestDeadTime(t *testing.T) { inBothForms(t, testDeadTime) }
+
+func testDeadTime(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	_, key := r.export(1, c[1], 8, both)
 	r.settle()
@@ -96,8 +100,10 @@ func TestStoppedProcess(t *testing.T) {
 }
 
 // Both ends stopped at once for longer than the dead time, as when their machine is suspended.
-func TestBothStopped(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestBothStopped(t *testing.T) { inBothForms(t, testBothStopped) }
+
+func testBothStopped(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	r.settle()
 	r.now = r.now.Add(time.Hour)

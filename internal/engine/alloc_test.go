@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -22,8 +23,8 @@ type pipe struct {
 
 const pipeMemory = 1 << 20
 
-func newPipe(t testing.TB, mtu, links int) *pipe {
-	r := newRig(t, rigOptions{mtu: mtu, links: links})
+func newPipe(t testing.TB, o rigOptions) *pipe {
+	r := newRig(t, o)
 	c := r.connect(engine.DialOptions{})
 	_, key := r.export(1, c[1], pipeMemory, both)
 	r.settle()
@@ -96,8 +97,8 @@ var shapes = []struct {
 
 // No allocation per operation nor per frame once rings and pools have their size.
 func TestAllocations(t *testing.T) {
-	for _, c := range []struct{ mtu, links int }{{1500, 1}, {9000, 4}} {
-		p := newPipe(t, c.mtu, c.links)
+	for _, c := range []rigOptions{{mtu: 1500, links: 1}, {mtu: 9000, links: 4}, {mtu: 1500, links: 1, sealed: true}, {mtu: 9000, links: 4, sealed: true}} {
+		p := newPipe(t, c)
 		for _, s := range shapes {
 			p.op.Kind, p.op.Flags, p.op.Local = s.kind, s.flags, make([]byte, s.size)
 			warm, each := 4000, 200
@@ -111,7 +112,7 @@ func TestAllocations(t *testing.T) {
 			frames = p.e[0].Count.FramesSent + p.e[1].Count.FramesSent - frames
 			// A hello a second per link is allowed its buffer; this takes milliseconds of virtual time.
 			if allocs > 0 || frames == 0 {
-				t.Errorf("MTU %d, %d links, %s: %v allocations per %d operations (%d frames)", c.mtu, c.links, s.name, allocs, each, frames/(runs+1))
+				t.Errorf("MTU %d, %d links, sealed %v, %s: %v allocations per %d operations (%d frames)", c.mtu, c.links, c.sealed, s.name, allocs, each, frames/(runs+1))
 			}
 		}
 		if p.bad != 0 {
@@ -121,9 +122,10 @@ func TestAllocations(t *testing.T) {
 }
 
 func BenchmarkEngines(b *testing.B) {
-	for _, s := range shapes {
-		b.Run(s.name, func(b *testing.B) {
-			p := newPipe(b, 9000, 1)
+	for k := range 2 * len(shapes) {
+		s, o := shapes[k/2], rigOptions{mtu: 9000, sealed: k%2 == 1}
+		b.Run(fmt.Sprintf("%s, sealed %v", s.name, o.sealed), func(b *testing.B) {
+			p := newPipe(b, o)
 			p.op.Kind, p.op.Flags, p.op.Local = s.kind, s.flags, make([]byte, s.size)
 			p.do(2000, s.depth)
 			frames := p.e[0].Count.FramesSent + p.e[1].Count.FramesSent

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/secure"
 	"multiedge/regmem"
+	"multiedge/remap"
 )
 
 // MaxLinks is the number of local links one endpoint can use (paper §2.5: up to 64, the width of a bit set).
@@ -58,6 +60,13 @@ type Config struct {
 	KeepAlive time.Duration // idle time after which a peer is probed; zero: 1 s
 	HelloTime time.Duration // period of the broadcast hello; zero: 1 s
 	Grants    *regmem.Table // keys the peers may use
+	Secure    *secure.Node  // identity and authorised peers; Node must be Secure.Public.Node(). nil: plaintext, for trusted wires alone
+	Shard     int           // number of this endpoint among those that share the node's links, each with the frames of its own sessions
+	Shards    int           // how many there are; zero: 1; wire.MaxShards at most
+	Placer    Placer        // copies payloads into place; nil: the endpoint does, at once
+	CookieKey [32]byte      // of clause 4.3, secret; zero: made from Seed, which nobody may guess then
+	CopySend  bool          // copy payloads into the batch's buffer instead of referring to them: only to measure what that costs
+	Stage     *remap.Stage  // receives long runs of pages for exchange; nil: none is exchanged
 }
 
 // LinkConfig describes one local link. Engine copies it.
@@ -121,6 +130,7 @@ const (
 	StatusTimeout            // no answer in time
 	StatusMTU                // the path cannot carry the smallest frame the peers agreed on
 	StatusVersion            // the peer speaks another protocol version
+	StatusStranger           // one end does not authorise the other's key
 )
 
 var statusText = [...]string{
@@ -129,7 +139,7 @@ var statusText = [...]string{
 	StatusClosed: "connection closed", StatusPeerDown: "peer down", StatusPeerUnknown: "peer unknown",
 	StatusNoService: "service not offered by the peer", StatusRefused: "connection refused", StatusLimit: "limit reached",
 	StatusAborted: "connection aborted", StatusTimeout: "timed out", StatusMTU: "no frame size both ends can carry",
-	StatusVersion: "peer speaks another protocol version",
+	StatusVersion: "peer speaks another protocol version", StatusStranger: "not authorised",
 }
 
 func (s Status) String() string {

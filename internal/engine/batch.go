@@ -13,7 +13,12 @@ type TxFrame struct {
 type Batch struct {
 	Frames []TxFrame
 	bufs   [][]byte
+	bytes  int // of Frames
 }
+
+// batchBytes is about how much one batch carries: what was summed or sealed is still in the cache when the kernel copies it, and the receiver
+// is at work before all of it is.
+const batchBytes = 256 << 10
 
 // NewBatch returns a batch of up to n frames, each up to maxFrame bytes after the Ethernet header.
 func NewBatch(n, maxFrame int) *Batch {
@@ -25,9 +30,9 @@ func NewBatch(n, maxFrame int) *Batch {
 }
 
 // Reset empties the batch.
-func (b *Batch) Reset() { b.Frames = b.Frames[:0] }
+func (b *Batch) Reset() { b.Frames, b.bytes = b.Frames[:0], 0 }
 
-func (b *Batch) full() bool { return len(b.Frames) == cap(b.Frames) }
+func (b *Batch) full() bool { return len(b.Frames) == cap(b.Frames) || b.bytes >= batchBytes }
 
 // next returns the buffer of the frame to be added.
 func (b *Batch) next() []byte { return b.bufs[len(b.Frames)] }

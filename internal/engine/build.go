@@ -24,7 +24,9 @@ type builder struct {
 	b     *Batch
 	buf   []byte
 	tail  []byte // grows in buf from HeadLen
-	limit int    // longest frame, bytes after the Ethernet header
+	limit int    // longest frame, bytes after the Ethernet header and before the tag
+	tag   int    // bytes of the tag that sealing adds
+	split int    // bytes that sealing adds for a payload
 	room  int    // bytes left for tail, and bulk header and payload
 	recs  int32  // records so far, newest first
 	seg   wire.Segment
@@ -45,7 +47,11 @@ func (w *builder) begin(s *session, p *txPath, b *Batch) {
 	buf := b.next()
 	w.s, w.p, w.b, w.buf = s, p, b, buf
 	w.tail = buf[wire.HeadLen:wire.HeadLen]
-	w.limit = min(p.frameLimit(), len(buf)-wire.HeadLen)
+	w.tag, w.split = 0, 0
+	if s.sealer != nil {
+		w.tag, w.split = wire.TagLen, wire.SplitLen
+	}
+	w.limit = min(p.frameLimit(), len(buf)-wire.HeadLen) - w.tag
 	w.room = w.limit - wire.FixedLen
 	w.recs, w.flags, w.retx, w.hasBulk, w.eliciting, w.next = 0, 0, false, false, false, false
 	w.payload = nil
@@ -67,9 +73,21 @@ func (w *builder) small(g *wire.Segment) {
 	}
 }
 
+// links appends the news of our links (clause 10.4).
+func (w *builder) links() {
+	s := w.s
+	for ; s.news != 0 && w.room >= 64; s.news &= s.news - 1 {
+		i := bits.TrailingZeros64(s.news)
+		in := s.e.linkInfo(i)
+		w.seg = wire.Segment{Kind: wire.KindLink, Data: in.AppendTo(nil)}
+		w.small(&w.seg)
+		w.record(record{kind: recLink, off: uint64(i)})
+	}
+}
+
 // padTo makes the frame size bytes long after the Ethernet header.
 func (w *builder) padTo(size int) {
-	if n := size - wire.FixedLen - len(w.tail) - 4; n > 0 && len(w.tail)+n+4 <= cap(w.tail) {
+	if n := size - w.tag - wire.FixedLen - len(w.tail) - 4; n > 0 && len(w.tail)+n+4 <= cap(w.tail) {
 		at := len(w.tail)
 		w.tail = append(w.tail, byte(wire.KindPad), 0, byte(n>>8), byte(n))
 		w.tail = w.tail[:at+4+n]
@@ -100,12 +118,14 @@ func (w *builder) recordOp(c *conn, op seqnum.Value, retx bool) {
 }
 
 // acks appends what waits to be acknowledged: a block per path, then OpAcks.
-func (w *builder) acks(now mono.Time, maxWords int) {
+//
+// again says that the peer may not have what was sent: everything is said once more.
+func (w *builder) acks(now mono.Time, maxWords int, again bool) {
 	s, e := w.s, w.s.e
 	for m := s.rxMask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
 		r := s.rx[i]
-		if !r.policy.Pending() {
+		if !again && !r.policy.Pending() {
 			continue
 		}
 		largest, at, ok := r.tracker.Largest()
@@ -173,42 +193,28 @@ func (w *builder) opAck(c *conn) {
 	w.record(record{kind: recOpAck, conn: c.id})
 }
 
-// finish numbers the frame, seals its header and adds it to the batch.
+// finish numbers the frame, sums or seals it, and adds it to the batch.
 func (w *builder) finish(now mono.Time) {
 	s, p, e := w.s, w.p, w.s.e
 	bytes := wire.EthLen + wire.FixedLen + len(w.tail)
 	if w.hasBulk {
-		bytes += wire.BulkLen + len(w.payload)
+		bytes += wire.BulkLen + len(w.payload) + w.split
+	}
+	if w.tag > 0 {
+		bytes = max(bytes+w.tag, wire.MinSealed)
 	}
 	h := wire.Header{Type: wire.TypeData, Path: uint8(p.link), Flags: w.flags, Session: s.remote}
 	h.PN = p.ledger.Record(now, bytes, uint64(uint32(w.recs)), w.eliciting)
-	f := TxFrame{Link: p.link}
 	if w.hasBulk {
 		h.Flags |= wire.FlagBulk
-		f.Bulk, f.Tail = w.payload, w.tail
-		var first []byte
-		if H := p.shuf; H > 0 && H < len(w.payload) {
-			h.Flags |= wire.FlagShuffled
-			h.Shuffle = uint16(H)
-			f.Bulk, first = remap.SendOrder(w.payload, H)
-			copy(w.buf[wire.HeadLen+H:], w.tail)
-			copy(w.buf[wire.HeadLen:], first)
-			f.Tail = w.buf[wire.HeadLen : wire.HeadLen+H+len(w.tail)]
-			w.tail = f.Tail[H:]
-		}
-		if e.cfg.Checksum == ChecksumFull {
-			h.Flags |= wire.FlagPayloadSum
-			w.bulk.Sum = wire.Sum(wire.Sum(0, f.Bulk), first)
-		}
-		f.Head = w.buf[:wire.HeadLen]
-		wire.PutBulk(f.Head[wire.EthLen+wire.FixedLen:], &w.bulk)
-	} else {
-		f.Head = w.buf[wire.BulkLen : wire.HeadLen+len(w.tail)]
 	}
-	copy(f.Head, p.header[:])
-	wire.Finish(f.Head[wire.EthLen:], &h, w.tail)
-	w.b.Frames = append(w.b.Frames, f)
+	if w.tag > 0 {
+		w.seal(&h, bytes)
+	} else {
+		w.sum(&h)
+	}
 
+	w.b.bytes += bytes
 	e.countSent(p.link, bytes)
 	p.count.Frames++
 	p.count.Bytes += uint64(bytes)
@@ -223,4 +229,56 @@ func (w *builder) finish(now mono.Time) {
 		s.framesRetransmitted++
 		p.count.Retransmitted++
 	}
+}
+
+// sum completes a frame in plaintext: headers and tail with their checksum in the batch's buffer, the payload where it lies.
+func (w *builder) sum(h *wire.Header) {
+	f := TxFrame{Link: w.p.link}
+	if w.hasBulk {
+		f.Bulk, f.Tail = w.payload, w.tail
+		var first []byte
+		if H := w.p.shuf; H > 0 && H < len(w.payload) {
+			h.Flags |= wire.FlagShuffled
+			h.Shuffle = uint16(H)
+			f.Bulk, first = remap.SendOrder(w.payload, H)
+			copy(w.buf[wire.HeadLen+H:], w.tail)
+			copy(w.buf[wire.HeadLen:], first)
+			f.Tail = w.buf[wire.HeadLen : wire.HeadLen+H+len(w.tail)]
+			w.tail = f.Tail[H:]
+		}
+		if w.s.e.cfg.Checksum == ChecksumFull {
+			h.Flags |= wire.FlagPayloadSum
+			w.bulk.Sum = wire.Sum(wire.Sum(0, f.Bulk), first)
+		}
+		f.Head = w.buf[:wire.HeadLen]
+		if w.s.e.cfg.CopySend {
+			w.stageCopy(&f)
+		}
+		wire.PutBulk(f.Head[wire.EthLen+wire.FixedLen:], &w.bulk)
+	} else {
+		f.Head = w.buf[wire.BulkLen : wire.HeadLen+len(w.tail)]
+	}
+	copy(f.Head, w.p.header[:])
+	wire.Finish(f.Head[wire.EthLen:], h, w.tail)
+	w.b.Frames = append(w.b.Frames, f)
+}
+
+// seal completes a frame of n bytes in one piece in the batch's buffer and encrypts it there, the payload from where it lies (clause 10.5).
+func (w *builder) seal(h *wire.Header, n int) {
+	buf := w.buf
+	if w.hasBulk {
+		wire.PutBulk(buf[wire.EthLen+wire.FixedLen:], &w.bulk)
+	} else {
+		buf = buf[wire.BulkLen:]
+		clear(buf[wire.EthLen+wire.FixedLen+len(w.tail) : n-wire.TagLen])
+	}
+	copy(buf, w.p.header[:])
+	h.KeyEpoch = w.s.sealer.Epoch()
+	wire.FinishOpen(buf[wire.EthLen:], h, w.tail)
+	if w.hasBulk {
+		w.s.sealer.SealParts(buf[wire.EthLen:wire.HeadLen+len(w.tail)], w.payload, h.Path, h.PN)
+	} else {
+		w.s.sealer.Seal(buf[wire.EthLen:n-wire.TagLen], h.Path, h.PN)
+	}
+	w.b.Frames = append(w.b.Frames, TxFrame{Link: w.p.link, Head: buf[:n]})
 }

@@ -12,8 +12,10 @@ import (
 )
 
 // Clause 5.4: Close lets what was submitted complete, tells the other end, and both forget the connection.
-func TestCloseDrains(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestCloseDrains(t *testing.T) { inBothForms(t, testCloseDrains) }
+
+func testCloseDrains(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], 200_000, both)
 	src := pattern(4, 200_000)
@@ -60,11 +62,13 @@ func (r *rig) cleanAfter(t *testing.T, what string) {
 }
 
 // Whatever ends a connection, at whatever moment, with losses or without: each operation and each end completes exactly once, and nothing stays.
-func TestCloseRaces(t *testing.T) {
+func TestCloseRaces(t *testing.T) { inBothForms(t, testCloseRaces) }
+
+func testCloseRaces(t *testing.T, sealed bool) {
 	actions := []string{"nothing", "close", "abort"}
 	for seed := range uint64(600) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		r := newRig(t, rigOptions{window: 16})
+		r := newRig(t, rigOptions{sealed: sealed, window: 16})
 		c := r.connect(engine.DialOptions{Ordered: rng.IntN(3) == 0})
 		loss := []float64{0, 0, 0.1, 0.3}[rng.IntN(4)]
 		r.pass = func(int, *flight) bool { return rng.Float64() >= loss }
@@ -130,8 +134,10 @@ func afterClosed(events []engine.Event, c engine.ConnID) bool {
 }
 
 // Thousands of connections one after the other leave tables and memory as they were.
-func TestConnectCloseCycles(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestConnectCloseCycles(t *testing.T) { inBothForms(t, testConnectCloseCycles) }
+
+func testConnectCloseCycles(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
 	r.n[1].e.Listen("test")
 	next := 0
 	cycle := func(n int) {
@@ -238,8 +244,10 @@ func TestAcceptOvertaken(t *testing.T) {
 }
 
 // Clause 5.6: exported memory is announced and taken back, exactly once each, whatever is lost.
-func TestAdverts(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestAdverts(t *testing.T) { inBothForms(t, testAdverts) }
+
+func testAdverts(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	n := 0
 	r.pass = func(from int, f *flight) bool { n++; return n%3 != 0 }

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
+	"multiedge/regmem"
 	"multiedge/sched"
 )
 
@@ -53,6 +55,7 @@ type conn struct {
 	text     string
 	data     []byte // private data to send
 	sched    string
+	tried    int // shards of the peer that do not offer the service
 
 	sndBase, sndCur, sndNext seqnum.Value
 	curOff                   uint64
@@ -62,6 +65,7 @@ type conn struct {
 	hasForward               bool
 	ops                      []sendOp
 	retx                     queue[resend]
+	urgent                   queue[resend] // of the operation that everything at the peer may be waiting for
 
 	rcvBase, rcvTop seqnum.Value
 	window          int // of our receive side
@@ -76,8 +80,9 @@ type conn struct {
 	again           bool
 
 	adverts  map[int]*advert // what we exported, by number, until its withdrawal has arrived
-	adNumber int             // of the next
-	adQueue  queue[int]      // to send, or their withdrawals
+	adByKey  map[regmem.Key]int
+	adNumber int        // of the next
+	adQueue  queue[int] // to send, or their withdrawals
 }
 
 // sendOp is an operation of ours until it completed.
@@ -104,7 +109,8 @@ type advert struct {
 }
 
 // firstRing is the length that rings of operations start with; they grow to the window as use demands.
-const firstRing = 16
+// A power of two. Most of very many connections have little in flight, and an entry costs more than 100 bytes.
+const firstRing = 4
 
 // sop returns the slot of one of our operations in [sndBase, sndNext).
 func (c *conn) sop(op seqnum.Value) *sendOp { return &c.ops[uint32(op)&uint32(len(c.ops)-1)] }
@@ -113,6 +119,9 @@ func (c *conn) sop(op seqnum.Value) *sendOp { return &c.ops[uint32(op)&uint32(le
 func (c *conn) outstanding(op seqnum.Value) bool {
 	return op.InWindow(c.sndBase, c.sndBase.Distance(c.sndNext)) && !c.sop(op).done
 }
+
+// ErrConns is wrapped by Dial when the endpoint has as many connections as Config.MaxConns allows.
+var ErrConns = errors.New("engine: connections")
 
 // Dial asks for a connection to a service of a peer, named by node name or identity in hexadecimal. The answer is EvConnected, or EvClosed with the reason.
 func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (ConnID, error) {
@@ -132,7 +141,7 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 	}
 	c := e.newConn()
 	if c == nil {
-		return 0, fmt.Errorf("engine: all %d connections are in use", e.cfg.MaxConns)
+		return 0, fmt.Errorf("%w: all %d are in use", ErrConns, e.cfg.MaxConns)
 	}
 	wait := o.Timeout
 	if wait <= 0 {
@@ -143,6 +152,10 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 	c.deadline = now.Add(wait)
 	c.window, c.limitSent = e.cfg.OpWindow, seqnum.Value(e.cfg.OpWindow)
 	e.dials = append(e.dials, c)
+	if !e.authorised(peer) {
+		c.finish(now, StatusStranger, fmt.Sprintf("no authorised peer is called %q; authorise it: edgectl peers add KEY %s", peer, peer))
+		return c.id, nil
+	}
 	if e.tryDial(now, c); c.s == nil {
 		e.greet(now)
 	}
@@ -151,7 +164,7 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 
 // tryDial attaches a dialing connection to its session once the peer is known.
 func (e *Endpoint) tryDial(now mono.Time, c *conn) {
-	p := e.findPeer(c.wantPeer)
+	p := e.findPeer(c.wantPeer, c.tried)
 	if p == nil {
 		return
 	}
@@ -166,6 +179,21 @@ func (c *conn) attach(s *session) {
 	s.conns++
 }
 
+// tryNextShard asks the next shard of the peer, if there is one, for the service that this one does not offer.
+func (c *conn) tryNextShard(now mono.Time) bool {
+	s := c.s
+	if c.tried >= int(s.peer.last) {
+		return false
+	}
+	c.tried++
+	s.sendq.remove(func(o *conn) bool { return o == c })
+	s.opacks.remove(func(o *conn) bool { return o == c })
+	s.conns--
+	c.s, c.ctl, c.queued, c.owesAck = nil, 0, false, false
+	c.e.tryDial(now, c)
+	return true
+}
+
 func (c *conn) requestOpen() {
 	c.ctl |= ctlOpen
 	c.wake()
@@ -175,9 +203,20 @@ func (c *conn) requestOpen() {
 func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
 	switch {
 	case c.s == nil:
-		c.finish(now, StatusPeerUnknown, fmt.Sprintf("no node %q was heard on any link; is its daemon running and on the same Ethernet segment?", c.wantPeer))
+		text := fmt.Sprintf("no node %q was heard on any link; is its daemon running and on the same Ethernet segment?", c.wantPeer)
+		if c.text != "" {
+			text += " " + c.text
+		}
+		c.finish(now, StatusPeerUnknown, text)
 	case c.s.state != sessionOpen:
-		c.finish(now, StatusPeerDown, fmt.Sprintf("node %q was heard but does not answer", c.wantPeer))
+		text := fmt.Sprintf("node %q was heard but does not answer", c.wantPeer)
+		if c.s.hint != "" {
+			text += ": " + c.s.hint
+		}
+		if c.s.peer.sealed && e.cfg.Secure == nil {
+			text += ": it talks encrypted only, and this node plaintext; give both the same setting of security"
+		}
+		c.finish(now, StatusPeerDown, text)
 	default:
 		c.abort(now, StatusTimeout, fmt.Sprintf("node %q offers service %q but did not accept in time", c.wantPeer, c.service))
 	}
@@ -293,6 +332,9 @@ func (c *conn) complete(op seqnum.Value, st Status) {
 		return
 	}
 	o.done = true
+	if o.Kind == OpRead {
+		c.settle(op, true)
+	}
 	if o.Region != nil {
 		o.Region.InFlight--
 		o.Region = nil
@@ -391,6 +433,7 @@ func (c *conn) failOps(st Status) {
 	for op := c.sndBase; op != c.sndNext; op++ {
 		c.complete(op, st)
 	}
+	c.urgent = queue[resend]{}
 	c.retx.remove(func(r resend) bool { return r.kind != recReadData })
 }
 
@@ -422,13 +465,14 @@ func (c *conn) forget() {
 
 // dropReceived forgets what the peer's operations left here.
 func (c *conn) dropReceived() {
+	c.settleAll()
 	for op := c.rcvBase; op != c.rcvTop; op++ {
 		c.dropHeld(c.rop(op))
 	}
 	c.notes = queue[Notification]{}
 	c.naks = queue[seqnum.Value]{}
 	c.reading = queue[seqnum.Value]{}
-	c.retx = queue[resend]{}
+	c.retx, c.urgent = queue[resend]{}, queue[resend]{}
 	c.rops, c.rcvTop = nil, c.rcvBase
 }
 
@@ -456,9 +500,10 @@ func (e *Endpoint) Advertise(now mono.Time, id ConnID, a Advert) bool {
 		return false
 	}
 	if c.adverts == nil {
-		c.adverts = map[int]*advert{}
+		c.adverts, c.adByKey = map[int]*advert{}, map[regmem.Key]int{}
 	}
 	c.adverts[c.adNumber] = &advert{Advert: a}
+	c.adByKey[a.Key] = c.adNumber
 	c.adQueue.push(c.adNumber)
 	c.adNumber++
 	c.wake()
@@ -471,11 +516,12 @@ func (e *Endpoint) Withdraw(now mono.Time, id ConnID, key uint64) {
 	if c == nil {
 		return
 	}
-	for i, a := range c.adverts {
-		if uint64(a.Key) == key && !a.withdrawn {
-			a.withdrawn = true
-			c.adQueue.push(i)
-			c.wake()
-		}
+	i, ok := c.adByKey[regmem.Key(key)]
+	if !ok {
+		return
 	}
+	delete(c.adByKey, regmem.Key(key))
+	c.adverts[i].withdrawn = true
+	c.adQueue.push(i)
+	c.wake()
 }

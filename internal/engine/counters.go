@@ -16,17 +16,25 @@ type Counters struct {
 	FramesReordered                      uint64 // received behind a later one of the same path
 	SegmentsDuplicated                   uint64 // parts of operations that were in place already
 	FramesInPlace                        uint64 // payloads that the driver received where they belong: no copy was needed
+	FramesExchanged                      uint64 // payloads received into pages that were then exchanged for their place's: no copy was needed
+	Exchanges, BytesExchanged            uint64 // runs of pages exchanged, bytes in them
+	BytesUnexchanged                     uint64 // bytes received for an exchange that did not come about, and copied
 	RejectedMalformed                    uint64
 	RejectedHeaderSum                    uint64
 	RejectedPayloadSum                   uint64
 	RejectedVersion                      uint64
 	RejectedNoRoom                       uint64 // left unreceived because nothing could hold them
+	RejectedAuth                         uint64 // sealed frames that no key opens, and plaintext where only sealed frames may come
+	RejectedCookie                       uint64 // Init without a good cookie; most are the first of an honest peer
+	HandshakesFailed                     uint64 // given up, or ended by an error
+	StrangersRefused                     uint64 // peers that proved a key which is not authorised here
 	UnknownSession                       uint64
 	SegmentsHeld                         uint64 // parts of operations that waited behind a fence
 	OpsSubmitted, OpsCompleted           uint64
 	OpsFailed                            uint64 // completed with another status than success
 	OpsApplied                           uint64 // operations of peers applied here
 	AccessRefused                        uint64 // negative answers sent for bad keys, permissions, bounds
+	GuessesIgnored                       uint64 // operations with wrong keys that got no answer, because there were too many of them
 	Notifications                        uint64
 	ConnectionsOpened, ConnectionsClosed uint64
 	SessionsOpened, SessionsFailed       uint64

@@ -8,9 +8,11 @@ import (
 )
 
 // Clauses 7.2 and 7.3: an owner who takes no notifications stops the peer of that connection after one window, and nobody else.
-func TestCredit(t *testing.T) {
+func TestCredit(t *testing.T) { inBothForms(t, testCredit) }
+
+func testCredit(t *testing.T, sealed bool) {
 	for _, window := range []int{2, 4, 16, 64} {
-		r := newRig(t, rigOptions{window: window})
+		r := newRig(t, rigOptions{sealed: sealed, window: window})
 		slow, quick := r.connect(engine.DialOptions{}), r.connectTo("quick", engine.DialOptions{})
 		_, slowKey := r.export(1, slow[1], 8, both)
 		_, quickKey := r.export(1, quick[1], 8, both)
@@ -62,8 +64,10 @@ func TestCredit(t *testing.T) {
 }
 
 // Credit must come back however few notifications the owner takes at a time.
-func TestCreditTakenOneByOne(t *testing.T) {
-	r := newRig(t, rigOptions{window: 8})
+func TestCreditTakenOneByOne(t *testing.T) { inBothForms(t, testCreditTakenOneByOne) }
+
+func testCreditTakenOneByOne(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, window: 8})
 	c := r.connect(engine.DialOptions{})
 	_, key := r.export(1, c[1], 8, both)
 	submitted := 0
@@ -86,8 +90,10 @@ func TestCreditTakenOneByOne(t *testing.T) {
 }
 
 // Writes without notification need no owner at all.
-func TestNoCreditWithoutNotify(t *testing.T) {
-	r := newRig(t, rigOptions{window: 4})
+func TestNoCreditWithoutNotify(t *testing.T) { inBothForms(t, testNoCreditWithoutNotify) }
+
+func testNoCreditWithoutNotify(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, window: 4})
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], 8, both)
 	n := 0

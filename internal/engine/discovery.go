@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"multiedge/internal/mono"
+	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 )
 
@@ -16,18 +17,32 @@ const maxPeers = 4096
 // of its links; it is a hint, and only the session's handshake commits to anything.
 type peer struct {
 	id      NodeID
+	shard   uint8
+	last    uint8 // of the node's shards
 	name    string
 	heard   [MaxLinks]uint64     // per local link: the peer's links heard there
+	newest  [MaxLinks]uint8      // per local link: the one heard last
 	remote  map[uint8]remoteLink // the peer's links by their number
 	session *session
+	sealed  bool      // it said that it talks encrypted only
+	up      bool      // EvPeerUp was the latest event
+	doubt   *session  // asks whether the peer still has session (clause 10.8)
+	doubtAt mono.Time // not before
+}
+
+// peerID names a peer: a shard of a node.
+type peerID struct {
+	node  NodeID
+	shard uint8
 }
 
 // remoteLink is one link of a peer as it announced it.
 type remoteLink struct {
 	mac     [6]byte
 	mtu     int
-	slots   int
+	slots   int // 0: gone
 	shuffle uint16
+	version uint32 // of the announcement, in a sealed session
 }
 
 // hear records what a Hello received on local link i from mac says, and returns the peer; nil if the table is full or it is ourselves.
@@ -36,21 +51,26 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 	if id == e.cfg.Node {
 		return nil
 	}
-	p := e.peerByID[id]
-	if p == nil {
-		if len(e.peers) >= maxPeers && !e.evictPeer() {
-			return nil
+	name, known := string(h.Name), true
+	if e.cfg.Secure != nil {
+		var who secure.Peer
+		who, known = e.cfg.Secure.Peers.ByNode(id)
+		if !known || h.Flags&wire.HelloSecure == 0 {
+			e.hintFor(h)
+			return nil // a stranger costs no memory
 		}
-		p = &peer{id: id, remote: map[uint8]remoteLink{}}
-		e.peers = append(e.peers, p)
-		e.peerByID[id] = p
+		name = who.Name
 	}
-	if p.name != string(h.Name) {
-		p.name = string(h.Name)
+	p := e.record(id, h.Shard)
+	if p == nil {
+		return nil
 	}
+	p.last = h.Last
+	e.shards = max(e.shards, int(h.Last)+1)
+	p.name, p.sealed = name, h.Flags&wire.HelloSecure != 0
+	p.newest[i] = h.Link
 	r := remoteLink{mac: mac, mtu: int(h.MTU), slots: int(h.RxSlots), shuffle: h.Shuffle}
-	known := p.heard[i]&(1<<h.Link) != 0 && p.remote[h.Link] == r
-	if !known {
+	if p.heard[i]&(1<<h.Link) == 0 || p.remote[h.Link] != r {
 		p.heard[i] |= 1 << h.Link
 		p.remote[h.Link] = r
 		if p.session != nil {
@@ -65,12 +85,39 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 	return p
 }
 
+// record returns what is kept of a node, nil if there is no room for it.
+func (e *Endpoint) record(id NodeID, shard uint8) *peer {
+	if p := e.peerByID[peerID{id, shard}]; p != nil {
+		return p
+	}
+	if len(e.peers) >= maxPeers && !e.evictPeer() {
+		return nil
+	}
+	p := &peer{id: id, shard: shard, remote: map[uint8]remoteLink{}}
+	e.peers = append(e.peers, p)
+	e.peerByID[peerID{id, shard}] = p
+	return p
+}
+
+// hintFor tells dials that wait for a node of that name why this one is not it. Names of strangers prove nothing, so that is all that comes of it.
+func (e *Endpoint) hintFor(h *wire.Hello) {
+	for _, c := range e.dials {
+		if c.s != nil || c.wantPeer != string(h.Name) {
+			continue
+		}
+		c.text = "a node that calls itself so was heard, but its key is not the one authorised here; compare `edgectl key show` there with `edgectl peers list` here"
+		if h.Flags&wire.HelloSecure == 0 {
+			c.text = "a node that calls itself so was heard, but it talks plaintext only: give both nodes the same setting of security"
+		}
+	}
+}
+
 // evictPeer removes a random peer without session.
 func (e *Endpoint) evictPeer() bool {
 	for range 16 {
 		i := e.rng.IntN(len(e.peers))
-		if p := e.peers[i]; p.session == nil {
-			delete(e.peerByID, p.id)
+		if p := e.peers[i]; p.session == nil && p.doubt == nil {
+			delete(e.peerByID, peerID{p.id, p.shard})
 			e.peers = append(e.peers[:i], e.peers[i+1:]...)
 			return true
 		}
@@ -82,42 +129,110 @@ func (p *peer) forgetLink(i int) { p.heard[i] = 0 }
 
 // reach returns the peer's link that local link i uses (clause 4.2).
 func (p *peer) reach(i int) (number uint8, r remoteLink, ok bool) {
-	m := p.heard[i]
+	number, ok = choose(p.heard[i], i)
+	return number, p.remote[number], ok
+}
+
+// try returns the peer's link that the k-th Init goes to from local link i: each that was heard there in turn, and between them the one heard last, for whoever
+// makes links up must go on doing it.
+func (p *peer) try(i, k int) (r remoteLink, ok bool) {
+	if p.heard[i]&(1<<p.newest[i]) != 0 && k%3 == 1 {
+		return p.remote[p.newest[i]], true
+	}
+	number, ok := choose(p.heard[i], i+k/2)
+	return p.remote[number], ok
+}
+
+// choose spreads local links over those of the peer that are in m.
+func choose(m uint64, i int) (number uint8, ok bool) {
 	if m == 0 {
-		return 0, r, false
+		return 0, false
 	}
 	for range i % bits.OnesCount64(m) {
 		m &= m - 1
 	}
-	number = uint8(bits.TrailingZeros64(m))
-	return number, p.remote[number], true
+	return uint8(bits.TrailingZeros64(m)), true
 }
 
-// findPeer looks a peer up by name or hexadecimal identity. The newest of several nodes of one name wins.
-func (e *Endpoint) findPeer(name string) *peer {
-	if id, ok := parseNodeID(name); ok {
-		return e.peerByID[id]
+// reach is peer.reach for a session. What Hello says is a hint; in a sealed session only links that the peer announced inside it count, and where its
+// frames were seen to arrive says more than where Hello was heard (clause 10.4).
+func (s *session) reach(i int) (number uint8, r remoteLink, ok bool) {
+	if s.opener == nil {
+		return s.peer.reach(i)
 	}
-	for i := len(e.peers) - 1; i >= 0; i-- {
-		if e.peers[i].name == name {
-			return e.peers[i]
+	if p := s.tx[i]; s.txMask&(1<<i) != 0 && p.usable() && s.seen[i] == 0 && s.links[p.number].slots > 0 {
+		return p.number, s.links[p.number], true
+	}
+	m := s.seen[i]
+	if m == 0 {
+		m = s.peer.heard[i]
+	}
+	for rest := m; rest != 0; rest &= rest - 1 {
+		if j := bits.TrailingZeros64(rest); s.links[j].slots == 0 {
+			m &^= 1 << j
+		}
+	}
+	number, ok = choose(m, i)
+	return number, s.links[number], ok
+}
+
+// remote returns what is known of the peer's link j.
+func (s *session) remoteLink(j uint8) remoteLink {
+	if s.opener != nil {
+		return s.links[j]
+	}
+	return s.peer.remote[j]
+}
+
+// findPeer looks a peer up by name or hexadecimal identity. In plaintext the newest of several nodes of one name wins; else the name is the one
+// that was given to the peer's key.
+//
+// Of a node with several shards it is the one whose number is ours, or the skip-th after it.
+func (e *Endpoint) findPeer(name string, skip int) *peer {
+	id, ok := e.findNode(name)
+	if !ok {
+		return nil
+	}
+	for shard := range uint8(wire.MaxShards) {
+		if p := e.peerByID[peerID{id, shard}]; p != nil {
+			return e.peerByID[peerID{id, uint8((e.cfg.Shard + skip) % int(p.last+1))}]
 		}
 	}
 	return nil
 }
 
+func (e *Endpoint) findNode(name string) (NodeID, bool) {
+	if e.cfg.Secure != nil {
+		who, ok := e.authorisedPeer(name)
+		return NodeID(who.Key.Node()), ok
+	}
+	if id, ok := parseNodeID(name); ok {
+		return id, true
+	}
+	for i := len(e.peers) - 1; i >= 0; i-- {
+		if e.peers[i].name == name {
+			return e.peers[i].id, true
+		}
+	}
+	return NodeID{}, false
+}
+
 // hello returns the Hello body for local link i.
 func (e *Endpoint) hello(i int, flags uint8) wire.Hello {
 	l := &e.links[i]
+	if e.cfg.Secure != nil {
+		flags |= wire.HelloSecure
+	}
 	return wire.Hello{
 		Node: e.cfg.Node, Epoch: e.cfg.Epoch, Flags: flags, Link: uint8(i), RxSlots: uint16(min(l.RxSlots, 65535)), MTU: uint32(l.MTU),
-		Shuffle: l.Shuffle, Name: []byte(e.cfg.Name),
+		Shard: uint8(e.cfg.Shard), Last: uint8(e.cfg.Shards - 1), Shuffle: l.Shuffle, Name: []byte(e.cfg.Name),
 	}
 }
 
-func (e *Endpoint) sendHello(i int, dst [6]byte, flags uint8) {
+// sendHello says Hello to one shard of whoever listens at dst (clause 1.7).
+func (e *Endpoint) sendHello(i int, dst [6]byte, flags, shard uint8) {
 	h := e.hello(i, flags)
-	e.queueSetup(outFrame{link: i, dst: dst, kind: wire.TypeHello, body: h.AppendTo(nil)})
+	e.queueSetup(outFrame{link: i, dst: dst, kind: wire.TypeHello, sess: uint32(shard), body: h.AppendTo(nil)})
 }
 
 // maxOutbox bounds set-up frames that wait; more are dropped, as the network might.
@@ -137,6 +252,6 @@ func (e *Endpoint) onHello(now mono.Time, i int, src [6]byte, body []byte) {
 		return
 	}
 	if e.hear(now, i, src, &h) != nil && h.Flags&wire.HelloAnswer != 0 {
-		e.sendHello(i, src, 0)
+		e.sendHello(i, src, 0, h.Shard)
 	}
 }

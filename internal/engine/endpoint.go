@@ -22,7 +22,8 @@ type Endpoint struct {
 	up    uint64 // links that are configured
 
 	peers     []*peer // in order of first hearing
-	peerByID  map[NodeID]*peer
+	peerByID  map[peerID]*peer
+	shards    int // the most that a node we know of has
 	sessions  []*session
 	byNumber  map[uint32]*session
 	lastFound *session
@@ -34,11 +35,19 @@ type Endpoint struct {
 	dials    []*conn // asked for, not yet answered
 
 	outbox   []outFrame // set-up frames that wait for PollTransmit
+	cookies  cookies
+	retryAt  mono.Time // of the limit of Retry
+	retries  [2]int
 	resetsAt mono.Time
 	resets   int
 	helloAt  mono.Time
 	helloGap time.Duration // grows to Config.HelloTime
 	lastRun  mono.Time
+
+	linkVersion uint32           // of what peers are told about links
+	changed     [MaxLinks]uint32 // linkVersion of each link's latest change
+	scratch     []byte           // where sealed frames are opened
+	lasting     bool             // the frame at hand stays as it is until Placed
 
 	events eventRing
 	recs   records
@@ -66,11 +75,12 @@ type link struct {
 
 // outFrame is a set-up frame waiting to be sent: complete but for its Ethernet header.
 type outFrame struct {
-	link int
-	dst  [6]byte
-	body []byte
-	kind wire.Type
-	sess uint32
+	link   int
+	dst    [6]byte
+	body   []byte
+	kind   wire.Type
+	sess   uint32
+	sealed bool // body starts with the fixed header
 }
 
 // New returns an endpoint without links. It fails if cfg cannot be used, saying which field.
@@ -91,16 +101,27 @@ func New(cfg Config) (*Endpoint, error) {
 	if cfg.OpWindow&(cfg.OpWindow-1) != 0 || cfg.OpWindow < 2 || cfg.OpWindow > 1<<15 {
 		return nil, fmt.Errorf("engine: operation window %d is not a power of two between 2 and 32768", cfg.OpWindow)
 	}
-	if cfg.MaxConns < 1 || cfg.MaxConns >= 1<<connIndexBits {
-		return nil, fmt.Errorf("engine: %d connections: must be 1 to %d", cfg.MaxConns, 1<<connIndexBits-1)
+	if cfg.Shards < 1 || cfg.Shards > wire.MaxShards || cfg.Shard < 0 || cfg.Shard >= cfg.Shards {
+		return nil, fmt.Errorf("engine: shard %d of %d: there are 1 to %d, numbered from 0", cfg.Shard, cfg.Shards, wire.MaxShards)
+	}
+	if cfg.MaxConns < 1 || cfg.MaxConns >= 1<<connIndexBits-spareConns {
+		return nil, fmt.Errorf("engine: %d connections: must be 1 to %d", cfg.MaxConns, 1<<connIndexBits-spareConns-1)
 	}
 	e := &Endpoint{
 		cfg:      cfg,
 		rng:      rand.New(rand.NewPCG(cfg.Seed, cfg.Epoch)),
-		peerByID: map[NodeID]*peer{},
+		peerByID: map[peerID]*peer{},
+		shards:   cfg.Shards,
 		byNumber: map[uint32]*session{},
 		services: map[string]bool{},
 	}
+	if n := cfg.Secure; n != nil {
+		if cfg.Node != NodeID(n.Public.Node()) {
+			return nil, errors.New("engine: Config.Node is not the identity of Config.Secure's key")
+		}
+		e.scratch = make([]byte, 1<<17)
+	}
+	e.cookies = newCookies(&cfg)
 	e.recs.init()
 	e.conns = append(e.conns, &conn{}) // number 0 means none
 	return e, nil
@@ -125,8 +146,10 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
 	l := &e.links[i]
 	l.LinkConfig, l.up, l.blocked = lc, true, false
 	e.up |= 1 << i
+	e.announceLink(i)
 	e.greet(now)
 	for _, s := range e.sessions {
+		s.seen[i] = 0
 		s.dropPath(now, i, "link changed")
 		s.refreshPaths(now)
 	}
@@ -140,10 +163,12 @@ func (e *Endpoint) RemoveLink(now mono.Time, i int) {
 	}
 	e.links[i].up = false
 	e.up &^= 1 << i
+	e.announceLink(i)
 	for _, p := range e.peers {
 		p.forgetLink(i)
 	}
 	for _, s := range e.sessions {
+		s.seen[i] = 0
 		s.dropPath(now, i, "link down")
 	}
 }
@@ -193,18 +218,26 @@ func (r *eventRing) pop(ev *Event) bool {
 	return true
 }
 
+// spareConns is how many records there are beyond Config.MaxConns, for words to peers that find the table full.
+const spareConns = 64
+
 // newConn takes a free connection record. It returns nil when the table is full.
-func (e *Endpoint) newConn() *conn {
-	if n := len(e.freeConn); n > 0 && (n > 1024 || len(e.conns) >= e.cfg.MaxConns) {
+func (e *Endpoint) newConn() *conn { return e.connWithin(e.cfg.MaxConns) }
+
+// spareConn is newConn for a record that only says no, and is free again when the peer has heard it.
+func (e *Endpoint) spareConn() *conn { return e.connWithin(e.cfg.MaxConns + spareConns) }
+
+func (e *Endpoint) connWithin(limit int) *conn {
+	if len(e.conns)-1-len(e.freeConn) >= limit {
+		return nil
+	}
+	if n := len(e.freeConn); n > 0 && (n > 1024 || len(e.conns) > e.cfg.MaxConns) {
 		i := e.freeConn[0]
 		e.freeConn = e.freeConn[1:]
 		old := e.conns[i]
 		c := &conn{e: e, id: ConnID(uint32(old.id) + 1<<connIndexBits)}
 		e.conns[i] = c
 		return c
-	}
-	if len(e.conns) >= e.cfg.MaxConns {
-		return nil
 	}
 	c := &conn{e: e, id: ConnID(len(e.conns)) | ConnID(e.rng.Uint32()<<connIndexBits)}
 	e.conns = append(e.conns, c)
@@ -274,7 +307,9 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 		}
 		for i := range e.links {
 			if e.up&(1<<i) != 0 {
-				e.sendHello(i, broadcast, flags)
+				for t := range e.shards {
+					e.sendHello(i, broadcast, flags, uint8(t))
+				}
 			}
 		}
 		e.helloAt = now.Add(e.helloGap)
@@ -302,6 +337,7 @@ func (cfg *Config) setDefaults() {
 	setDefault(&cfg.OpWindow, 1024)
 	setDefault(&cfg.HeldBytes, 16<<20)
 	setDefault(&cfg.MaxConns, 1<<16)
+	setDefault(&cfg.Shards, 1)
 	setDefault(&cfg.DialTime, 5e9)
 	setDefault(&cfg.DeadTime, 15e9)
 	setDefault(&cfg.KeepAlive, 1e9)

@@ -1,5 +1,7 @@
 package engine
 
+import "math/bits"
+
 // Sizes are the lengths of an endpoint's tables, for tests that look for growth.
 type Sizes struct {
 	Conns, Free, Dials, Sessions, Numbers, ByRemote, SendQueue, OpAcks, Records, Live, Outbox int
@@ -34,3 +36,41 @@ func (e *Endpoint) HeldMemory() (n int) {
 
 // Adverts counts what a connection remembers of its exports.
 func (e *Endpoint) Adverts(id ConnID) int { return len(e.conn(id).adverts) }
+
+// SessionInfo is what tests see of a session.
+type SessionInfo struct {
+	Local, Remote uint32
+	Open          bool
+	Handshake     bool // something of its handshake is remembered
+	Paths         int
+}
+
+// SessionList describes every session, those that are being set up too.
+func (e *Endpoint) SessionList() (out []SessionInfo) {
+	for _, s := range e.sessions {
+		out = append(out, SessionInfo{s.local, s.remote, s.state == sessionOpen, s.hs != nil, bits.OnesCount64(s.txMask)})
+	}
+	return out
+}
+
+// Handshakes counts those that others began and that did not end.
+func (e *Endpoint) Handshakes() (n int) {
+	for _, s := range e.sessions {
+		if s.hs != nil && !s.hs.dialer && s.state == sessionShaking {
+			n++
+		}
+	}
+	return n
+}
+
+// MaxPending is how many of them there may be.
+const MaxPending = maxPending
+
+// SetKeyLife has every key of the open sessions seal n frames.
+func (e *Endpoint) SetKeyLife(n uint64) {
+	for _, s := range e.sessions {
+		if s.sealer != nil {
+			s.sealer.Left, s.sealer.Life = n, n
+		}
+	}
+}

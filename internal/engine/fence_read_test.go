@@ -135,10 +135,12 @@ func firstOp(frame []byte) bool {
 }
 
 // Clause 6.9: an operation that is refused does not stop those behind its fences for longer than its answer takes.
-func TestFenceBehindRefused(t *testing.T) {
+func TestFenceBehindRefused(t *testing.T) { inBothForms(t, testFenceBehindRefused) }
+
+func testFenceBehindRefused(t *testing.T, sealed bool) {
 	for _, flags := range []engine.OpFlags{0, engine.BackwardFence, engine.ForwardFence, engine.BackwardFence | engine.ForwardFence} {
 		t.Run(fmt.Sprint("flags=", uint8(flags)), func(t *testing.T) {
-			r := newRig(t, rigOptions{})
+			r := newRig(t, rigOptions{sealed: sealed})
 			c := r.connect(engine.DialOptions{})
 			mem, key := r.export(1, c[1], 100, both)
 			for i := range 30 {

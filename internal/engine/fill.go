@@ -41,7 +41,7 @@ func (w *builder) from(c *conn) (more bool) {
 			return true
 		}
 	}
-	for c.retx.len() > 0 {
+	for c.urgent.len()+c.retx.len() > 0 {
 		if !w.resend(c) {
 			return true
 		}
@@ -143,18 +143,22 @@ func (w *builder) advert(c *conn) bool {
 
 // resend sends the oldest lost part again. It reports false if it did not fit.
 func (w *builder) resend(c *conn) bool {
-	r := c.retx.front()
+	q := &c.urgent
+	if q.len() == 0 {
+		q = &c.retx
+	}
+	r := q.front()
 	if r.kind == recReadData {
 		o := c.readOp(r.op)
 		if o == nil {
-			c.retx.pop()
+			q.pop()
 			return true
 		}
 		n, ok := w.readRange(c, o, r.op, r.off, r.n, true)
-		return ok && c.shrink(r, n)
+		return ok && shrink(q, n)
 	}
 	if !c.outstanding(r.op) {
-		c.retx.pop()
+		q.pop()
 		return true
 	}
 	o := c.sop(r.op)
@@ -162,15 +166,16 @@ func (w *builder) resend(c *conn) bool {
 		r.off, r.n = 0, o.n
 	}
 	n, ok := w.part(c, o, r.op, r.off, r.n, true)
-	return ok && c.shrink(r, n)
+	return ok && shrink(q, n)
 }
 
-// shrink takes n sent bytes from the front of the oldest resend and reports whether it is finished.
-func (c *conn) shrink(r *resend, n uint64) bool {
+// shrink takes n sent bytes from the front of the oldest resend of q and reports whether it is finished.
+func shrink(q *queue[resend], n uint64) bool {
+	r := q.front()
 	r.kind = keepRange(r.kind)
 	r.off += n
 	if r.n -= n; r.n == 0 {
-		c.retx.pop()
+		q.pop()
 		return true
 	}
 	return false
@@ -291,14 +296,14 @@ func (w *builder) smallWrite(c *conn, o *sendOp, op seqnum.Value, off, n uint64,
 // bulkRoom returns how many of n bytes for destination offset place the frame's bulk segment can take; 0 if it has one already or so little is left that the
 // next frame should have them.
 func (w *builder) bulkRoom(n, place uint64) uint64 {
-	room := w.room - wire.BulkLen
+	room := w.room - wire.BulkLen - w.split
 	if w.hasBulk || room <= 0 || uint64(room) < n && 2*room < w.limit {
 		return 0
 	}
 	if w.p.shuf > 0 {
 		return uint64(remap.NextLen(place, n, room, pageSize))
 	}
-	if most := room + min(w.p.mtu, len(w.buf)-wire.HeadLen) - w.limit; uint64(most) >= n {
+	if most := room + min(w.p.mtu, len(w.buf)-wire.HeadLen) - w.tag - w.limit; uint64(most) >= n {
 		return n // a little over the preferred length is cheaper than another frame for the rest
 	}
 	if w.limit < alignFrom {
@@ -316,7 +321,7 @@ const pageSize = 4096
 func (w *builder) attach(payload []byte) {
 	w.hasBulk, w.eliciting, w.next = true, true, false
 	w.bulk.Len = uint16(len(payload))
-	w.room -= wire.BulkLen + len(payload)
+	w.room -= wire.BulkLen + len(payload) + w.split
 	w.s.e.Count.PayloadSent += uint64(len(payload))
 	w.payload = payload
 }

@@ -119,8 +119,10 @@ func TestPeerThatNeverAcknowledges(t *testing.T) {
 }
 
 // A link that takes no frames gets none, set-up frames neither: the batch they lie in is used again.
-func TestNothingForBlockedLinks(t *testing.T) {
-	r := newRig(t, rigOptions{links: 2})
+func TestNothingForBlockedLinks(t *testing.T) { inBothForms(t, testNothingForBlockedLinks) }
+
+func testNothingForBlockedLinks(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, links: 2})
 	r.connect(engine.DialOptions{})
 	r.settle()
 	r.n[0].e.SetLinkBlocked(1, true)
@@ -139,8 +141,10 @@ func TestNothingForBlockedLinks(t *testing.T) {
 }
 
 // Exporting and revoking again and again leaves nothing behind.
-func TestAdvertsAreForgotten(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestAdvertsAreForgotten(t *testing.T) { inBothForms(t, testAdvertsAreForgotten) }
+
+func testAdvertsAreForgotten(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	for k := range 300 {
 		r.n[0].e.Advertise(r.now, c[0], engine.Advert{Name: fmt.Sprint(k), Key: regmem.Key(k + 1), Size: 1, Perm: both})

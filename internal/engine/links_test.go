@@ -90,7 +90,9 @@ const stallLimit = 200*time.Millisecond + 30*time.Millisecond
 
 // One of two links is cut under load, in one direction or both: the stall is bounded, the rest goes over the other link, and within 2 s of healing
 // the link is used again (faults.md, clause 9.1).
-func TestLinkCut(t *testing.T) {
+func TestLinkCut(t *testing.T) { inBothForms(t, testLinkCut) }
+
+func testLinkCut(t *testing.T, sealed bool) {
 	for _, link := range []int{0, 1} {
 		for _, c := range []struct {
 			name string
@@ -98,7 +100,7 @@ func TestLinkCut(t *testing.T) {
 		}{{"both", [2]bool{true, true}}, {"forward", [2]bool{true, false}}, {"backward", [2]bool{false, true}}} {
 			t.Run(fmt.Sprintf("link=%d,%s", link, c.name), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, rigOptions{links: 2, mtu: 9000})
+				r := newRig(t, rigOptions{sealed: sealed, links: 2, mtu: 9000})
 				r.hop = 500 * time.Microsecond
 				s := newStream(r, r.connect(engine.DialOptions{}))
 				r.settle()
@@ -141,8 +143,10 @@ func TestLinkCut(t *testing.T) {
 }
 
 // All links dark for a while, shorter than the dead time: the same connection goes on.
-func TestAllLinksOff(t *testing.T) {
-	r := newRig(t, rigOptions{links: 2})
+func TestAllLinksOff(t *testing.T) { inBothForms(t, testAllLinksOff) }
+
+func testAllLinksOff(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, links: 2})
 	r.hop = 500 * time.Microsecond
 	s := newStream(r, r.connect(engine.DialOptions{}))
 	s.forTime(20*time.Millisecond, 20*time.Millisecond)
@@ -166,11 +170,13 @@ func TestAllLinksOff(t *testing.T) {
 }
 
 // A link that its own node knows to be down is left at once, and used again when it is back.
-func TestRemoveAndSetLink(t *testing.T) {
+func TestRemoveAndSetLink(t *testing.T) { inBothForms(t, testRemoveAndSetLink) }
+
+func testRemoveAndSetLink(t *testing.T, sealed bool) {
 	for _, node := range []int{0, 1} {
 		t.Run(fmt.Sprint("node=", node), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, rigOptions{links: 2, mtu: 9000})
+			r := newRig(t, rigOptions{sealed: sealed, links: 2, mtu: 9000})
 			r.hop = 500 * time.Microsecond
 			s := newStream(r, r.connect(engine.DialOptions{}))
 			r.settle()
@@ -208,8 +214,10 @@ func TestRemoveAndSetLink(t *testing.T) {
 }
 
 // The only link goes and comes back within the dead time: the connection waits for it.
-func TestOnlyLinkReturns(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestOnlyLinkReturns(t *testing.T) { inBothForms(t, testOnlyLinkReturns) }
+
+func testOnlyLinkReturns(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
 	r.hop = 500 * time.Microsecond
 	s := newStream(r, r.connect(engine.DialOptions{}))
 	s.forTime(20*time.Millisecond, 20*time.Millisecond)
@@ -243,7 +251,9 @@ func (r *rig) narrow(size int) {
 }
 
 // Clause 9.2: frames grow to what both ends and everything between them carry, found by probing; nothing hangs meanwhile.
-func TestFrameSize(t *testing.T) {
+func TestFrameSize(t *testing.T) { inBothForms(t, testFrameSize) }
+
+func testFrameSize(t *testing.T, sealed bool) {
 	for _, c := range []struct{ a, b, path, want int }{
 		{1500, 1500, 65535, 1500}, {9000, 9000, 65535, 9000}, {9000, 1500, 65535, 1500}, {1500, 9000, 65535, 1500}, {65535, 65535, 65535, 65535},
 		{9000, 9000, 1500, 1500}, {9000, 9000, 8999, 8192}, {65535, 65535, 9000, 9000}, {9000, 4000, 2000, 1500}, {4000, 4000, 65535, 4000}, {640, 9000, 65535, 640},
@@ -251,8 +261,8 @@ func TestFrameSize(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("a=%d,b=%d,path=%d", c.a, c.b, c.path), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, rigOptions{mtu: c.a})
-			r.boot(1, 1, rigOptions{mtu: c.b})
+			r := newRig(t, rigOptions{sealed: sealed, mtu: c.a})
+			r.boot(1, 1, rigOptions{sealed: sealed, mtu: c.b})
 			r.narrow(c.path)
 			s := newStream(r, r.connect(engine.DialOptions{}))
 			if !s.run(2*time.Second, func() bool { return s.seen > 0 }) {
@@ -270,8 +280,10 @@ func TestFrameSize(t *testing.T) {
 }
 
 // A path that silently carries less than it did (a route moved, a tunnel appeared) must not hang what is on its way.
-func TestFrameSizeShrinks(t *testing.T) {
-	r := newRig(t, rigOptions{mtu: 9000})
+func TestFrameSizeShrinks(t *testing.T) { inBothForms(t, testFrameSizeShrinks) }
+
+func testFrameSizeShrinks(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, mtu: 9000})
 	s := newStream(r, r.connect(engine.DialOptions{}))
 	r.settle()
 	if got := r.pathMTU(0, 0); got != 9000 {
@@ -314,9 +326,11 @@ func TestFrameSizeSurvivesBursts(t *testing.T) {
 }
 
 // A peer whose interface is set to a larger MTU later gets larger frames, a smaller one smaller frames, without another dial.
-func TestFrameSizeFollowsPeer(t *testing.T) {
-	r := newRig(t, rigOptions{mtu: 9000})
-	r.boot(1, 1, rigOptions{mtu: 1500})
+func TestFrameSizeFollowsPeer(t *testing.T) { inBothForms(t, testFrameSizeFollowsPeer) }
+
+func testFrameSizeFollowsPeer(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, mtu: 9000})
+	r.boot(1, 1, rigOptions{sealed: sealed, mtu: 1500})
 	s := newStream(r, r.connect(engine.DialOptions{}))
 	r.settle()
 	for _, mtu := range []int{9000, 1500, 4000} {
@@ -332,8 +346,10 @@ func TestFrameSizeFollowsPeer(t *testing.T) {
 }
 
 // A dial may choose its session's scheduler; static weights then hold whatever the endpoint's own scheduler is.
-func TestSessionScheduler(t *testing.T) {
-	r := newRig(t, rigOptions{links: 2})
+func TestSessionScheduler(t *testing.T) { inBothForms(t, testSessionScheduler) }
+
+func testSessionScheduler(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, links: 2})
 	for i := range r.n {
 		r.n[i].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(i, 0), MTU: 1500, RxSlots: 256, Weight: 4})
 	}
@@ -351,8 +367,10 @@ func TestSessionScheduler(t *testing.T) {
 }
 
 // Clause 2.6: a receiver that changes what it announces must not misplace frames that are on their way.
-func TestShuffleChanges(t *testing.T) {
-	r := newRig(t, rigOptions{shuffle: 78, mtu: 9000})
+func TestShuffleChanges(t *testing.T) { inBothForms(t, testShuffleChanges) }
+
+func testShuffleChanges(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, shuffle: 78, mtu: 9000})
 	r.hop = 500 * time.Microsecond
 	s := newStream(r, r.connect(engine.DialOptions{}))
 	r.settle()
@@ -365,4 +383,28 @@ func TestShuffleChanges(t *testing.T) {
 	}
 	s.forTime(20*time.Millisecond, 20*time.Millisecond)
 	s.finish()
+}
+
+// The sender's link goes away, which it knows and the peer does not: acknowledgements that the peer sends there are lost and nobody acknowledges them. They must find the
+// other link all the same, whichever that is.
+func TestAcksIntoTheDark(t *testing.T) { inBothForms(t, testAcksIntoTheDark) }
+
+func testAcksIntoTheDark(t *testing.T, sealed bool) {
+	for link := range 2 {
+		r := newRig(t, rigOptions{sealed: sealed, links: 2, mtu: 9000})
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		r.settle()
+		s.forTime(50*time.Millisecond, 20*time.Millisecond)
+		dark := 0
+		r.pass = func(from int, f *flight) bool {
+			if f.link == link {
+				dark++
+			}
+			return f.link != link
+		}
+		r.n[0].e.RemoveLink(r.now, link)
+		s.forTime(time.Second, 50*time.Millisecond)
+		s.finish()
+		t.Logf("link %d: %d frames into the dark", link, dark)
+	}
 }

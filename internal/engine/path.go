@@ -56,8 +56,9 @@ type txPath struct {
 
 	probeAt   mono.Time // next probe: of life while not good, of size while growing
 	probeWait time.Duration
-	nonce     uint64
-	target    int // frame size being probed for; 0 when settled
+	nonce     uint64    // of the probe that waits for its echo, 0 for none
+	probedAt  mono.Time // when that was first sent
+	target    int       // frame size being probed for; 0 when settled
 	tries     int
 
 	ping  bool
@@ -88,8 +89,11 @@ func (s *session) refreshPaths(now mono.Time) {
 	e := s.e
 	for m := e.up; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		number, r, ok := s.peer.reach(i)
+		number, r, ok := s.reach(i)
 		if !ok {
+			if s.opener != nil {
+				s.dropPath(now, i, "peer's link is gone")
+			}
 			continue
 		}
 		if p := s.tx[i]; s.txMask&(1<<i) != 0 {
@@ -130,7 +134,7 @@ func (s *session) addPath(now mono.Time, i int, number uint8, r remoteLink) {
 
 // limit is the largest frame both links can carry.
 func (p *txPath) limit() int {
-	return min(p.s.e.links[p.link].MTU, p.s.peer.remote[p.number].mtu)
+	return min(p.s.e.links[p.link].MTU, p.s.remoteLink(p.number).mtu)
 }
 
 // dropPath takes a path out of use; what was in flight on it is sent again on the others. The path's numbering is kept for its return.
@@ -140,6 +144,8 @@ func (s *session) dropPath(now mono.Time, i int, why string) {
 	}
 	p := s.tx[i]
 	p.setState(now, PathDead, why)
+	s.e.lost = p.ledger.AbandonAll(s.e.lost[:0]) // the probes of a path that was dead already
+	s.onLost(now, p, s.e.lost)
 	s.txMask &^= 1 << i
 	s.special &^= 1 << i
 }
@@ -162,6 +168,8 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 			p.mtu = wire.MinFrame
 			p.startSizeProbe(now, p.limit())
 		}
+	case PathSuspect:
+		p.probeAt = min(p.probeAt, now.Add(probeEvery))
 	case PathDead:
 		e.lost = p.ledger.AbandonAll(e.lost[:0])
 		p.s.onLost(now, p, e.lost)
@@ -174,7 +182,7 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 // reportSize says when a path carries less than its link: somebody's MTU is set too small.
 func (p *txPath) reportSize() {
 	e := p.s.e
-	own, peer := e.links[p.link].MTU, p.s.peer.remote[p.number].mtu
+	own, peer := e.links[p.link].MTU, p.s.remoteLink(p.number).mtu
 	if p.mtu >= own {
 		return
 	}
@@ -238,17 +246,21 @@ func (p *txPath) probeTimer(now mono.Time) {
 	switch {
 	case p.state == PathProbing || p.state == PathDead:
 		p.target, p.echoes = 0, 0
-		p.sendProbe(0)
+		p.sendProbe(now, 0)
 		p.probeAt = now.Add(p.probeWait)
 		p.probeWait = min(p.probeWait*5/4, probeSlowest)
 	case p.target != 0 && p.tries < sizeProbeTries:
 		p.tries++
-		p.sendProbe(p.target)
+		p.sendProbe(now, p.target)
 		p.probeAt = now.Add(sizeProbeEvery)
 	case p.target != 0:
 		p.startSizeProbe(now, smallerFrame(p.target))
 	default:
 		p.probeAt = mono.Never
+	}
+	if p.state == PathSuspect && p.probeAt == mono.Never { // others carry the data: nothing else would show that it is alive
+		p.wantPing(true)
+		p.probeAt = now.Add(probeEvery)
 	}
 }
 
@@ -262,8 +274,9 @@ func smallerFrame(size int) int {
 	return 0
 }
 
-// bigLostMost is how many large frames in a row may be lost while the path is alive before their size is doubted.
-const bigLostMost = 4
+// bigLostMost is how many large frames in a row may be lost while the path is alive before their size is doubted. At 30 % loss four in a row
+// happen once in a hundred frames, and smaller frames then cost more than they save; eight, once in fifteen thousand.
+const bigLostMost = 8
 
 // doubtSize follows the fate of large frames (clause 9.2): a path that drops them silently still answers pings.
 func (p *txPath) doubtSize(now mono.Time, bytes uint32, lost bool) {
@@ -282,9 +295,12 @@ func (p *txPath) doubtSize(now mono.Time, bytes uint32, lost bool) {
 	}
 }
 
-// sendProbe asks for a Probe padded to size bytes (0: small). The low half of the nonce is the size.
-func (p *txPath) sendProbe(size int) {
-	p.nonce = uint64(p.s.e.rng.Uint32()|1)<<32 | uint64(size)
+// sendProbe asks for a Probe padded to size bytes (0: small). The low half of the nonce is the size. One that is repeated is the same: where round trips
+// are longer than the repetition, the echo of the first is as good.
+func (p *txPath) sendProbe(now mono.Time, size int) {
+	if p.nonce == 0 || int(uint32(p.nonce)) != size {
+		p.nonce, p.probedAt = uint64(p.s.e.rng.Uint32()|1)<<32|uint64(size), now
+	}
 	p.probe = true
 	p.s.special |= 1 << p.link
 }
@@ -313,13 +329,13 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 	case PathProbing:
 		p.setState(now, PathGood, "answered")
 	case PathDead:
-		p.probeWait = probeEvery
+		p.probeWait = min(max(probeEvery, 2*now.Sub(p.probedAt)), probeSlowest)
 		if p.echoes++; p.echoes >= rejoinEchoes {
 			p.setState(now, PathGood, "answers again")
 			return
 		}
-		p.sendProbe(0)
-		p.probeAt = now.Add(probeEvery)
+		p.sendProbe(now, 0)
+		p.probeAt = now.Add(p.probeWait)
 	}
 }
 

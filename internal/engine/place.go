@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"time"
+
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
+	"multiedge/remap"
 )
 
 type ropState uint8
@@ -111,14 +114,12 @@ func (c *conn) allowed(g *segment) bool {
 // perform places a write segment or starts a read.
 func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 	if g.kind == wire.KindReadRequest {
-		c.startRead(now, o, g)
-		return true
+		return c.startRead(now, o, g)
 	}
 	e := c.e
 	dst, _, err := e.cfg.Grants.Check(g.key, grantOwner(c.id), regmem.RemoteWrite, g.place, uint64(len(g.data)))
 	if err != nil {
-		c.refuseOp(o, g.op, statusOf(err))
-		return true
+		return c.refuseAccess(now, o, g.op, statusOf(err))
 	}
 	lo, hi := g.place, g.place+uint64(len(g.data))
 	switch {
@@ -129,7 +130,7 @@ func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 		e.Count.RejectedNoRoom++
 		return false
 	default:
-		e.deliver(dst, g.data, g.shuffled)
+		e.deliver(c.opName(g.op, false), dst, g.data, g.shuffled, g.flags&(wire.SegFirst|wire.SegLast) == wire.SegFirst|wire.SegLast)
 		o.got.add(lo, hi)
 	}
 	o.state = ropPartial
@@ -144,29 +145,50 @@ func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 		o.imm = g.imm
 	}
 	if o.flags&(wire.SegFirst|wire.SegLast) == wire.SegFirst|wire.SegLast && o.got.is(o.first, o.last) {
+		e.Placed()
 		c.apply(now, o, g.op, o.last-o.first)
 	}
 	return true
 }
 
-func (c *conn) startRead(now mono.Time, o *recvOp, g *segment) {
+func (c *conn) startRead(now mono.Time, o *recvOp, g *segment) bool {
 	if _, _, err := c.e.cfg.Grants.Check(g.key, grantOwner(c.id), regmem.RemoteRead, g.place, g.size); err != nil {
-		c.refuseOp(o, g.op, statusOf(err))
-		return
+		return c.refuseAccess(now, o, g.op, statusOf(err))
 	}
 	o.state, o.flags, o.imm = ropReading, g.flags, g.imm
 	o.key, o.off, o.n, o.sent, o.acked = g.key, g.place, g.size, 0, 0
 	if g.size == 0 {
 		c.apply(now, o, g.op, 0)
-		return
+		return true
 	}
 	c.reading.push(g.op)
 	c.wake()
+	return true
+}
+
+// maxGuesses is how many operations with wrong keys are answered a second and session (clause 6.9).
+const maxGuesses = 5000
+
+// refuseAccess refuses an operation for its key, owner, permission or bounds. Who guesses keys faster than maxGuesses gets no answer: to him the frame is lost.
+func (c *conn) refuseAccess(now mono.Time, o *recvOp, op seqnum.Value, st Status) bool {
+	s := c.s
+	if (st == StatusKey || st == StatusOwner) && !c.releasing {
+		if now.Sub(s.guessedAt) >= time.Second {
+			s.guessedAt, s.guesses = now, 0
+		}
+		if s.guesses++; s.guesses > maxGuesses {
+			c.e.Count.GuessesIgnored++
+			return false
+		}
+	}
+	c.refuseOp(o, op, st)
+	return true
 }
 
 // refuseOp answers an operation with a negative acknowledgement (clause 6.9).
 func (c *conn) refuseOp(o *recvOp, op seqnum.Value, st Status) {
 	o.state, o.status = ropFailed, st
+	c.settle(op, false)
 	o.got.reset()
 	c.dropHeld(o)
 	c.e.Count.AccessRefused++
@@ -177,6 +199,7 @@ func (c *conn) refuseOp(o *recvOp, op seqnum.Value, st Status) {
 // apply marks an operation applied, delivers its notification and lets those behind it proceed.
 func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 	e := c.e
+	c.settle(op, false)
 	failed := o.state == ropFailed
 	o.state = ropApplied
 	o.got.reset()
@@ -324,18 +347,22 @@ func (c *conn) onReadData(op seqnum.Value, place uint64, data []byte, shuffled i
 		e.Count.RejectedNoRoom++
 		return false
 	}
-	e.deliver(o.Local[lo:lo+n], data, shuffled)
+	e.deliver(c.opName(op, true), o.Local[lo:lo+n], data, shuffled, n == o.n)
 	o.got.add(lo, lo+n)
 	if o.got.is(0, o.n) {
+		e.Placed()
 		c.complete(op, OK)
 	}
 	return true
 }
 
 // deliver puts a payload in its place, unless the driver has received it there already (scatter.go). Of a shuffled one the first bytes stand
-// behind the others (clause 2.6).
-func (e *Endpoint) deliver(dst, data []byte, shuffled int) {
+// behind the others (clause 2.6). whole says that it is all of its operation.
+func (e *Endpoint) deliver(op remap.Op, dst, data []byte, shuffled int, whole bool) {
 	e.Count.PayloadReceived += uint64(len(data))
+	if e.cfg.Stage != nil && e.deliverStaged(op, dst, data, shuffled) {
+		return
+	}
 	if &dst[0] == &data[0] {
 		e.Count.FramesInPlace++
 		return
@@ -343,6 +370,10 @@ func (e *Endpoint) deliver(dst, data []byte, shuffled int) {
 	if h := shuffled; h > 0 && h < len(dst) {
 		n := copy(dst[h:], data[:len(data)-h])
 		copy(dst[:h], data[n:])
+		return
+	}
+	if p := e.cfg.Placer; p != nil && e.lasting && !whole {
+		p.Place(dst, data)
 		return
 	}
 	copy(dst, data)

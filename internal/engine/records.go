@@ -13,7 +13,7 @@ const (
 	recOpNak
 	recControl // control bits of the connection, in off
 	recAdvert  // advert number off of the connection; with n = 1 its withdrawal
-	recProbe   // path probe
+	recLink    // news of our link, in off
 )
 
 // record is one thing that a frame in flight carries. Records of a frame are a list through next; the ledger's tag is its head.

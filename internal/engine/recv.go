@@ -9,6 +9,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 // carry it.
 const pushDelay = 20 * time.Microsecond
 
-// HandleFrame takes a complete Ethernet frame received on local link i. The frame is borrowed for the call.
+// HandleFrame takes a complete Ethernet frame received on local link i. The frame is borrowed for the call; with a Placer, until Placed.
 func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
 	e.received(i, len(frame))
 	if len(frame) < wire.EthLen || binary.BigEndian.Uint16(frame[12:]) != e.cfg.EtherType {
@@ -31,32 +32,30 @@ func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
 		return
 	}
 	f := &e.frame
-	if err := f.Decode(frame[wire.EthLen:]); err != nil {
-		switch err {
-		case wire.ErrHeadSum:
-			e.Count.RejectedHeaderSum++
-		case wire.ErrVersion:
-			e.Count.RejectedVersion++
-		default:
-			e.Count.RejectedMalformed++
-		}
+	src := [6]byte(frame[6:12])
+	if b := frame[wire.EthLen:]; wire.Sealed(b) {
+		e.handleSealed(now, i, src, b)
 		return
 	}
-	src := [6]byte(frame[6:12])
+	if err := f.Decode(frame[wire.EthLen:]); err != nil {
+		e.rejected(err)
+		return
+	}
 	switch f.Type {
 	case wire.TypeData:
-		s := e.lastFound
-		if s == nil || s.local != f.Session {
-			s = e.byNumber[f.Session]
-		}
+		s := e.session(f.Session)
 		if s == nil {
 			e.onUnknownSession(now, i, src, f.Session)
+			return
+		}
+		if e.cfg.Secure != nil {
+			e.Count.RejectedAuth++
 			return
 		}
 		if s.state != sessionOpen {
 			return // the peer's InitAck is still on its way: it will send this again
 		}
-		e.lastFound = s
+		e.lastFound, e.lasting = s, true
 		s.onData(now, i, f)
 	case wire.TypeHello:
 		e.onHello(now, i, src, f.Tail)
@@ -66,9 +65,90 @@ func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
 		e.onInitAck(now, i, src, f.Session, f.Tail)
 	case wire.TypeReset:
 		e.onReset(now, src, f.Tail)
+	case wire.TypeRetry:
+		e.onRetry(now, i, src, f.Session, f.Tail)
+	case wire.TypeCrypto:
+		if s := e.session(f.Session); s != nil && s.hs != nil {
+			s.onCrypto(now, f.Tail, false)
+		}
 	default:
 		e.Count.RejectedMalformed++
 	}
+}
+
+func (e *Endpoint) rejected(err error) {
+	switch err {
+	case wire.ErrHeadSum:
+		e.Count.RejectedHeaderSum++
+	case wire.ErrVersion:
+		e.Count.RejectedVersion++
+	default:
+		e.Count.RejectedMalformed++
+	}
+}
+
+func (e *Endpoint) session(number uint32) *session {
+	if s := e.lastFound; s != nil && s.local == number {
+		return s
+	}
+	return e.byNumber[number]
+}
+
+// handleSealed takes a sealed frame b: it is opened into scratch, and nothing it says counts before that succeeded (clause 10.5).
+func (e *Endpoint) handleSealed(now mono.Time, i int, src [6]byte, b []byte) {
+	var h wire.Header
+	if err := h.DecodeClear(b); err != nil {
+		e.rejected(err)
+		return
+	}
+	s := e.session(h.Session)
+	switch {
+	case e.cfg.Secure == nil && (s != nil || h.Type != wire.TypeData):
+		e.Count.RejectedAuth++
+		return
+	case s == nil:
+		if h.Type == wire.TypeData {
+			e.onUnknownSession(now, i, src, h.Session)
+		}
+		return
+	case h.Type == wire.TypeCrypto:
+		e.onSealedCrypto(now, s, &h, b)
+		return
+	case h.Type != wire.TypeData:
+		e.Count.RejectedMalformed++
+		return
+	case s.opener == nil:
+		return // the peer's last word of the handshake is still on its way: it will send this again
+	}
+	if r := s.rx[h.Path]; r != nil && r.tracker.Check(h.PN) != flowctl.New {
+		e.Count.FramesDuplicated++
+		e.links[i].count.FramesDuplicated++
+		return
+	}
+	var opened []byte
+	var ok bool
+	if h.Flags&wire.FlagBulk != 0 {
+		opened, ok = s.opener.OpenParts(e.scratch, b, wire.FixedLen+wire.BulkLen, h.KeyEpoch, h.Path, h.PN)
+	} else {
+		opened, ok = s.opener.Open(e.scratch, b, h.KeyEpoch, h.Path, h.PN)
+	}
+	if !ok {
+		e.Count.RejectedAuth++
+		return
+	}
+	if err := e.frame.DecodeOpened(opened); err != nil {
+		e.rejected(err)
+		return
+	}
+	e.lastFound, s.served, e.lasting = s, true, false
+	if s.hs != nil && s.state == sessionOpen {
+		s.endHandshake() // the asking end knows that the session is open
+	}
+	if s.seen[i]&(1<<h.Path) == 0 {
+		s.seen[i] |= 1 << h.Path
+		s.refreshPaths(now)
+	}
+	s.onData(now, i, &e.frame)
 }
 
 func (e *Endpoint) received(i, bytes int) {
@@ -132,6 +212,7 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
 	r.policy.OnFrame(now, eliciting, gap)
 	if eliciting {
 		e.Count.DataFramesReceived++
+		s.heardOn = i
 		if f.Flags&wire.FlagPush != 0 {
 			s.ackAt = min(s.ackAt, now.Add(pushDelay))
 		}
@@ -211,7 +292,11 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment) bool {
 		if p := s.pathOf(g.Place); p != nil {
 			p.onEcho(now, g.Place)
 		}
-	case wire.KindPad, wire.KindPing:
+	case wire.KindPing:
+		s.pinged = true
+	case wire.KindPad:
+	case wire.KindLink:
+		s.onLink(now, g.Data)
 	default:
 		return e.onControl(now, s, g)
 	}
@@ -236,180 +321,6 @@ func (s *session) pathOf(nonce uint64) *txPath {
 	return nil
 }
 
-// onAck takes an acknowledgement of one of our paths.
-func (s *session) onAck(now mono.Time, g *wire.Segment) {
-	e := s.e
-	p := s.tx[g.Path]
-	if p == nil {
-		return
-	}
-	e.words = e.words[:0]
-	for w := range g.Words() {
-		e.words = append(e.words, g.Word(w))
-	}
-	e.block = flowctl.Block{Path: g.Path, Largest: g.Size, Floor: g.Place, Delay: time.Duration(g.Delay), Nack: g.Flags&wire.AckNack != 0, Bits: e.words}
-	var res flowctl.AckResult
-	e.acked, e.lost, res = p.ledger.OnAck(now, &e.block, &p.rtt, e.acked[:0], e.lost[:0])
-	if res.Invalid {
-		e.Count.RejectedMalformed++
-		return
-	}
-	e.Count.SpuriousLosses += uint64(res.SpuriousLosses)
-	if len(e.acked) > 0 {
-		p.onAlive(now)
-		p.cwnd.OnAck(now, len(e.acked), &p.rtt)
-		s.onAcked(now, p, e.acked)
-		if s.adaptive && p.usable() {
-			s.sched.SetWeight(p.link, p.cwnd.Frames())
-		}
-	}
-	if len(e.lost) > 0 {
-		s.onLost(now, p, e.lost)
-	}
-}
-
-// onAcked acts on what the frames carried and frees their records.
-func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
-	e := s.e
-	s.inFlight -= len(acked)
-	for k := range acked {
-		s.sched.Done(p.link, int(acked[k].Bytes))
-		p.doubtSize(now, acked[k].Bytes, false)
-		head := int32(acked[k].Tag)
-		for i := head; i != 0; i = e.recs.pool[i].next {
-			r := &e.recs.pool[i]
-			if r.kind == recReadData || r.kind == recOpNak || r.kind == recControl || r.kind == recAdvert {
-				if c := e.conn(r.conn); c != nil {
-					c.onRecordAcked(now, *r)
-				}
-			}
-		}
-		e.recs.release(head)
-	}
-}
-
-func (c *conn) onRecordAcked(now mono.Time, r record) {
-	switch r.kind {
-	case recReadData:
-		if !r.op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
-			return
-		}
-		o := c.rop(r.op)
-		if o.state != ropReading {
-			return
-		}
-		if o.acked += r.n; o.acked >= o.n {
-			c.apply(now, o, r.op, o.n)
-		}
-	case recOpNak:
-		if !r.op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
-			return
-		}
-		if o := c.rop(r.op); o.state == ropFailed {
-			c.apply(now, o, r.op, 0)
-		}
-	case recAdvert:
-		if r.n == 1 {
-			delete(c.adverts, int(r.off))
-		}
-	case recControl:
-		if r.off&(ctlClose|ctlRefuse) != 0 && c.state == connLast {
-			c.forget()
-		}
-	}
-}
-
-// onLost queues again what the frames carried, where it still matters (clause 3.6).
-func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
-	e := s.e
-	s.inFlight -= len(lost)
-	s.framesLost += uint64(len(lost))
-	e.Count.FramesLost += uint64(len(lost))
-	e.links[p.link].count.FramesLost += uint64(len(lost))
-	p.count.Lost += uint64(len(lost))
-	carried := 0 // probes and pings may be lost for their size or because the path is dead; that says nothing of congestion
-	for k := range lost {
-		s.sched.Done(p.link, int(lost[k].Bytes))
-		head := int32(lost[k].Tag)
-		if head != 0 {
-			carried++
-			p.doubtSize(now, lost[k].Bytes, true)
-		}
-		for i := head; i != 0; i = e.recs.pool[i].next {
-			r := &e.recs.pool[i]
-			if c := e.conn(r.conn); c != nil {
-				c.onRecordLost(r)
-			}
-		}
-		e.recs.release(head)
-	}
-	if carried > 0 && p.state != PathDead {
-		p.cwnd.OnLoss(now, carried)
-	}
-}
-
-func (c *conn) onRecordLost(r *record) {
-	switch r.kind {
-	case recOps:
-		for k := range int(r.count) {
-			c.retx.push(resend{kind: recOps, op: r.op.Add(k)})
-		}
-	case recRange, recReadData:
-		c.retx.push(resend{kind: r.kind, op: r.op, off: r.off, n: r.n})
-	case recOpAck:
-		c.oweAck()
-		return
-	case recOpNak:
-		c.naks.push(r.op)
-	case recControl:
-		c.ctl |= uint8(r.off)
-	case recAdvert:
-		c.adQueue.push(int(r.off))
-	}
-	c.wake()
-}
-
-// onOpAck completes operations (clause 7.1) and takes credit (clause 7.2).
-func (c *conn) onOpAck(g *wire.Segment) {
-	base, limit := seqnum.Value(g.Op), seqnum.Value(g.Limit)
-	if base.Before(c.ackBase) {
-		return
-	}
-	if c.sndNext.Before(base) || base.Distance(limit) < 0 || base.Distance(limit) > 1<<15 {
-		c.e.Count.RejectedMalformed++
-		return
-	}
-	for op := c.ackBase; op != base; op++ {
-		c.applied(op)
-	}
-	c.ackBase = base
-	for w := range g.Words() {
-		for word := g.Word(w); word != 0; word &= word - 1 {
-			op := base.Add(1 + 64*w + bits.TrailingZeros64(word))
-			if !op.Before(c.sndNext) {
-				break
-			}
-			c.applied(op)
-		}
-	}
-	if c.limit.Before(limit) {
-		c.limit = limit
-		if c.sndCur != c.sndNext {
-			c.wake()
-		}
-	}
-}
-
-// applied notes that the peer applied op: a write is complete, a read still waits for its data unless it has none.
-func (c *conn) applied(op seqnum.Value) {
-	if !c.outstanding(op) {
-		return
-	}
-	if o := c.sop(op); o.Kind == OpWrite || o.n == 0 {
-		c.complete(op, OK)
-	}
-}
-
 // onControl takes the segments of clause 5.
 func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 	switch g.Kind {
@@ -418,7 +329,7 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 	case wire.KindAccept:
 		c := e.conn(ConnID(g.Conn))
 		if c == nil || c.s != s || c.state != connDialing {
-			if c == nil {
+			if c == nil || c.s == s && c.state == connLast && c.remote == 0 { // withdrawn, and the Close overtook the Open
 				return e.closeStray(s, g.From)
 			}
 			return true
@@ -432,6 +343,9 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 		if c := e.conn(ConnID(g.Conn)); c != nil && c.s == s && c.state == connDialing {
 			text := string(g.Data)
 			if Status(g.Status) == StatusNoService {
+				if c.tryNextShard(now) {
+					return true
+				}
 				text = "nobody offers service \"" + c.service + "\" at node \"" + s.peer.name + "\""
 			}
 			c.finish(now, Status(g.Status), text)
@@ -475,9 +389,12 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 		return true
 	}
 	c := e.newConn()
-	if c == nil {
+	full := c == nil
+	if full {
 		e.Count.RejectedNoRoom++
-		return false
+		if c = e.spareConn(); c == nil {
+			return false // the peer asks again
+		}
 	}
 	c.attach(s)
 	c.remote, c.limit, c.window = g.From, seqnum.Value(min(g.Limit, 1<<15)), e.cfg.OpWindow
@@ -485,6 +402,10 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 	c.ordered = g.Flags&wire.OpenOrdered != 0
 	c.service = string(g.Name)
 	s.byRemote[c.remote] = c
+	if full {
+		c.refuse(StatusLimit, fmt.Sprintf("all %d connections of the node are in use", e.cfg.MaxConns))
+		return true
+	}
 	if !e.services[c.service] {
 		c.refuse(StatusNoService, "")
 		return true
@@ -496,7 +417,7 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 
 // closeStray closes a connection that the peer believes in and we do not have (clause 3.6).
 func (e *Endpoint) closeStray(s *session, number uint32) bool {
-	c := e.newConn()
+	c := e.spareConn()
 	if c == nil {
 		return false
 	}

@@ -12,9 +12,11 @@ import (
 )
 
 // Clause 6.9: each access that is not allowed gets its own status, nothing of it is applied, the connection lives and what stands next to it succeeds.
-func TestAccessRefused(t *testing.T) {
+func TestAccessRefused(t *testing.T) { inBothForms(t, testAccessRefused) }
+
+func testAccessRefused(t *testing.T, sealed bool) {
 	const size = 256
-	r := newRig(t, rigOptions{})
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	other := r.connectTo("other", engine.DialOptions{})
 	mem, key := r.export(1, c[1], size, both)
@@ -96,9 +98,11 @@ func TestAccessRefused(t *testing.T) {
 }
 
 // A write of several frames, revoked when the first is in place: it ends with the key's status and not one byte lands after the revocation.
-func TestRevokedUnderWrite(t *testing.T) {
+func TestRevokedUnderWrite(t *testing.T) { inBothForms(t, testRevokedUnderWrite) }
+
+func testRevokedUnderWrite(t *testing.T, sealed bool) {
 	const size = 20_000
-	r := newRig(t, rigOptions{})
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], size, both)
 	r.settle()
@@ -111,6 +115,7 @@ func TestRevokedUnderWrite(t *testing.T) {
 	for _, f := range frames[:half] {
 		r.give(1, f)
 	}
+	r.n[1].e.Placed()
 	r.n[1].grants.Revoke(key)
 	after := bytes.Clone(mem)
 	if bytes.Equal(after, make([]byte, size)) {
@@ -131,9 +136,11 @@ func TestRevokedUnderWrite(t *testing.T) {
 }
 
 // A read revoked while its data is being sent ends with the key's status, at once and with no other traffic to help.
-func TestRevokedUnderRead(t *testing.T) {
+func TestRevokedUnderRead(t *testing.T) { inBothForms(t, testRevokedUnderRead) }
+
+func testRevokedUnderRead(t *testing.T, sealed bool) {
 	const size = 400_000
-	r := newRig(t, rigOptions{})
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], size, both)
 	copy(mem, pattern(1, size))
@@ -185,17 +192,19 @@ func (r *rig) dialEnds(peer, service string, o engine.DialOptions, limit time.Du
 	return ev, took
 }
 
-func TestDialRefused(t *testing.T) {
+func TestDialRefused(t *testing.T) { inBothForms(t, testDialRefused) }
+
+func testDialRefused(t *testing.T, sealed bool) {
 	const wait = 400 * time.Millisecond
 	t.Run("no service", func(t *testing.T) {
-		r := newRig(t, rigOptions{})
+		r := newRig(t, rigOptions{sealed: sealed})
 		ev, took := r.dialEnds("node1", "nobody", engine.DialOptions{}, time.Second)
 		if ev.Status != engine.StatusNoService || !strings.Contains(ev.Text, "nobody") || !strings.Contains(ev.Text, "node1") || took > 10*time.Millisecond {
 			t.Errorf("%v %q after %v", ev.Status, ev.Text, took)
 		}
 	})
 	t.Run("refused with a text", func(t *testing.T) {
-		r := newRig(t, rigOptions{})
+		r := newRig(t, rigOptions{sealed: sealed})
 		r.n[1].e.Listen("picky")
 		id, _ := r.n[0].e.Dial(r.now, "node1", "picky", engine.DialOptions{Data: []byte("let me in")})
 		asked := false
@@ -221,14 +230,14 @@ func TestDialRefused(t *testing.T) {
 		}
 	})
 	t.Run("peer unknown", func(t *testing.T) {
-		r := newRig(t, rigOptions{})
+		r := newRig(t, rigOptions{}) // TestStrangers has the sealed form
 		ev, took := r.dialEnds("nowhere", "test", engine.DialOptions{Timeout: wait}, time.Second)
 		if ev.Status != engine.StatusPeerUnknown || !strings.Contains(ev.Text, "nowhere") || took < wait || took > wait+10*time.Millisecond {
 			t.Errorf("%v %q after %v", ev.Status, ev.Text, took)
 		}
 	})
 	t.Run("peer silent", func(t *testing.T) {
-		r := newRig(t, rigOptions{})
+		r := newRig(t, rigOptions{sealed: sealed})
 		r.rest(10 * time.Millisecond)
 		r.pass = func(from int, _ *flight) bool { return from == 0 }
 		ev, took := r.dialEnds("node1", "test", engine.DialOptions{Timeout: wait}, time.Second)
@@ -237,7 +246,7 @@ func TestDialRefused(t *testing.T) {
 		}
 	})
 	t.Run("owner never answers", func(t *testing.T) {
-		r := newRig(t, rigOptions{})
+		r := newRig(t, rigOptions{sealed: sealed})
 		r.n[1].e.Listen("slow")
 		ev, took := r.dialEnds("node1", "slow", engine.DialOptions{Timeout: wait}, time.Second)
 		if ev.Status != engine.StatusTimeout || took < wait || took > wait+10*time.Millisecond {
@@ -257,7 +266,7 @@ func TestDialRefused(t *testing.T) {
 		}
 	})
 	t.Run("bad arguments", func(t *testing.T) {
-		e := newRig(t, rigOptions{}).n[0].e
+		e := newRig(t, rigOptions{sealed: sealed}).n[0].e
 		for name, err := range map[string]error{
 			"no service":        second(e.Dial(0, "node1", "", engine.DialOptions{})),
 			"long service":      second(e.Dial(0, "node1", strings.Repeat("s", 65), engine.DialOptions{})),
@@ -280,9 +289,11 @@ func TestDialRefused(t *testing.T) {
 func second(_ engine.ConnID, err error) error { return err }
 
 // Names and private data of the greatest length fit whatever frame size two ends may have (clauses 5.1, 5.2), and while they try, others are served.
-func TestDialWithMostData(t *testing.T) {
+func TestDialWithMostData(t *testing.T) { inBothForms(t, testDialWithMostData) }
+
+func testDialWithMostData(t *testing.T, sealed bool) {
 	for _, mtu := range []int{9000, 1500, 640} {
-		r := newRig(t, rigOptions{mtu: mtu})
+		r := newRig(t, rigOptions{sealed: sealed, mtu: mtu})
 		first := r.connect(engine.DialOptions{})
 		mem, key := r.export(1, first[1], 100_000, both)
 		r.settle()
@@ -313,8 +324,10 @@ func TestDialWithMostData(t *testing.T) {
 }
 
 // Clause 3.2 and 4.6: a frame sent again as it was, and frames for sessions that do not exist, change nothing.
-func TestReplay(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestReplay(t *testing.T) { inBothForms(t, testReplay) }
+
+func testReplay(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], 8, both)
 	var heard []flight
@@ -343,7 +356,7 @@ func TestReplay(t *testing.T) {
 		t.Error("a replayed frame notified again")
 	}
 	// The same at a node that knows nothing of the session: answered by Reset, at most 100 a second.
-	r.boot(1, 2, rigOptions{})
+	r.boot(1, 2, rigOptions{sealed: sealed})
 	for range 10 {
 		for _, f := range heard {
 			r.give(1, f)

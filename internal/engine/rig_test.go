@@ -9,8 +9,10 @@ import (
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
 	"multiedge/internal/mono"
+	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
+	"multiedge/remap"
 )
 
 // rig is two engines joined in memory, for tests that hold, reorder, drop, change or invent single frames; package sim is for what happens
@@ -21,6 +23,7 @@ type rig struct {
 	n    [2]*node
 	hop  time.Duration
 	pass func(from int, f *flight) bool // nil: everything passes
+	mac  [2]map[int][6]byte             // addresses that are not macOf
 }
 
 type node struct {
@@ -47,6 +50,27 @@ type rigOptions struct {
 	maxConns                 int
 	shuffle                  uint16
 	checksum                 engine.Checksum
+	stages                   [2]*remap.Stage
+	copySend                 bool
+	sealed                   bool
+	lazy                     bool    // payloads are placed when that is waited for, and not before
+	strange                  [2]bool // node i is not authorised at the other one
+}
+
+// identity returns the key of node i.
+func identity(i int) secure.PrivateKey { return secure.PrivateKey{31: byte(i + 1)} }
+
+// secureNode is node i with the other one authorised.
+func secureNode(t testing.TB, i int, o *rigOptions) *secure.Node {
+	var peers []secure.Peer
+	if !o.strange[1-i] {
+		peers = append(peers, secure.Peer{Name: fmt.Sprint("node", 1-i), Key: identity(1 - i).Public()})
+	}
+	table, err := secure.NewPeers(peers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secure.NewNode(identity(i), table)
 }
 
 // counting is a reproducible source of keys.
@@ -58,6 +82,12 @@ func (c *counting) Read(p []byte) (int, error) {
 		p[i] = byte(*c >> 56)
 	}
 	return len(p), nil
+}
+
+// inBothForms runs a test in plaintext and sealed.
+func inBothForms(t *testing.T, test func(t *testing.T, sealed bool)) {
+	t.Run("plaintext", func(t *testing.T) { test(t, false) })
+	t.Run("sealed", func(t *testing.T) { test(t, true) })
 }
 
 func newRig(t testing.TB, o rigOptions) *rig {
@@ -81,10 +111,16 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 		r.t.Fatal(err)
 	}
 	n := &node{grants: regmem.NewTable(&src), batch: engine.NewBatch(32, 65535), done: map[uint64]engine.Status{}, closed: map[engine.ConnID]engine.Event{}}
+	id := engine.NodeID{7: byte(i + 1)}
+	var who *secure.Node
+	if o.sealed {
+		who = secureNode(r.t, i, &o)
+		id = who.Public.Node()
+	}
 	n.e, err = engine.New(engine.Config{
-		Node: engine.NodeID{7: byte(i + 1)}, Name: fmt.Sprint("node", i), Epoch: epoch, Seed: uint64(i) + epoch<<8, Grants: n.grants, OpWindow: o.window,
+		Node: id, Secure: who, Name: fmt.Sprint("node", i), Epoch: epoch, Seed: uint64(i) + epoch<<8, Grants: n.grants, OpWindow: o.window,
 		HeldBytes: o.held, Profile: profile, Scheduler: o.scheduler, MaxConns: o.maxConns,
-		Checksum: o.checksum,
+		Checksum: o.checksum, Stage: o.stages[i], CopySend: o.copySend, Placer: placerOf(&o),
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -93,6 +129,25 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256, Shuffle: o.shuffle})
 	}
 	r.n[i] = n
+}
+
+func (r *rig) macAt(i, link int) [6]byte {
+	if mac, ok := r.mac[i][link]; ok {
+		return mac
+	}
+	return macOf(i, link)
+}
+
+// relink gives link l of node i another address and size.
+func (r *rig) relink(i, l int, mac [6]byte, mtu int) {
+	r.t.Helper()
+	if r.mac[i] == nil {
+		r.mac[i] = map[int][6]byte{}
+	}
+	r.mac[i][l] = mac
+	if err := r.n[i].e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: mac, MTU: mtu, RxSlots: 256}); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func macOf(node, link int) [6]byte { return [6]byte{2, 0, 0, 0, byte(link), byte(node + 1)} }
@@ -115,7 +170,7 @@ func (r *rig) take(i int) (out []flight) {
 
 // give delivers one frame to node i, unless it is addressed to somebody else.
 func (r *rig) give(i int, f flight) {
-	if mac := macOf(i, f.link); f.b[0]&1 != 0 || string(f.b[:6]) == string(mac[:]) {
+	if mac := r.macAt(i, f.link); f.b[0]&1 != 0 || string(f.b[:6]) == string(mac[:]) {
 		r.n[i].e.HandleFrame(r.now, f.link, f.b)
 	}
 	r.poll(i)

@@ -43,12 +43,15 @@ func (p *forecast) learn(f *wire.Frame) {
 func (e *Endpoint) Forecast(i int, slots [][]byte) (n int) {
 	p := &e.links[i].forecast
 	s := e.byNumber[p.session]
-	if p.follows == 0 || s == nil || s.state != sessionOpen {
+	if p.follows == 0 || s == nil || s.state != sessionOpen || s.opener != nil { // a sealed frame is opened into scratch first
 		return 0
 	}
 	c, _ := s.receiver(p.conn)
 	if c == nil {
 		return 0
+	}
+	if e.cfg.Stage != nil {
+		e.cfg.Stage.Round()
 	}
 	end := p.place + p.n + p.follows
 	for at := p.place + p.stride; n < len(slots) && at < end; at += p.stride {
@@ -56,8 +59,14 @@ func (e *Endpoint) Forecast(i int, slots [][]byte) (n int) {
 		if slot == nil {
 			break
 		}
+		if e.cfg.Stage != nil {
+			slot = c.slotFor(p, slot, at, end)
+		}
 		slots[n] = slot
 		n++
+	}
+	if n > 0 {
+		e.Placed() // a late copy must not end where a frame that was forecast wrongly waits to be joined
 	}
 	return n
 }
@@ -110,7 +119,7 @@ func (e *Endpoint) HandleParts(now mono.Time, i int, head, body, rest []byte) bo
 		return false
 	}
 	s := e.byNumber[f.Session]
-	if f.Type != wire.TypeData || f.Flags&wire.FlagShuffled != 0 || s == nil || s.state != sessionOpen {
+	if f.Type != wire.TypeData || f.Flags&wire.FlagShuffled != 0 || s == nil || s.state != sessionOpen || s.opener != nil {
 		return false
 	}
 	c, _ := s.receiver(f.Bulk.Conn)
@@ -119,10 +128,11 @@ func (e *Endpoint) HandleParts(now mono.Time, i int, head, body, rest []byte) bo
 	}
 	b := &f.Bulk
 	p := forecast{kind: b.Kind, op: b.Op, key: b.Key}
-	if slot := c.vacant(&p, b.Place, uint64(b.Len)); slot == nil || &slot[0] != &body[0] {
+	if slot := c.vacant(&p, b.Place, uint64(b.Len)); slot == nil || !c.lies(&p, slot, body) {
 		return false
 	}
 	e.received(i, len(head)+len(body)+len(rest))
+	e.lasting = true
 	s.onData(now, i, f)
 	return true
 }

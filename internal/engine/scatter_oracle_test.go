@@ -9,6 +9,7 @@ import (
 
 	"multiedge/internal/engine"
 	"multiedge/regmem"
+	"multiedge/remap"
 )
 
 // Many writes and reads at once, over several connections and links, received in place, while the network loses, repeats and reorders: every byte
@@ -17,22 +18,30 @@ func TestScatterAgainstOracle(t *testing.T) {
 	for _, c := range []struct {
 		links, mtu, conns  int
 		loss, twice, later float64
+		exchange           bool
 	}{
-		{1, 1500, 1, 0, 0, 0},
-		{1, 9000, 2, 0, 0, 0},
-		{2, 1500, 1, 0, 0, 0},
-		{1, 1500, 3, 0.02, 0, 0},
-		{1, 1500, 2, 0, 0.05, 0.1},
-		{2, 1500, 3, 0.02, 0.02, 0.1},
-		{2, 9000, 3, 0.05, 0.05, 0.2},
-		{3, 1500, 4, 0.1, 0.1, 0.3},
+		{1, 1500, 1, 0, 0, 0, false},
+		{1, 9000, 2, 0, 0, 0, false},
+		{2, 1500, 1, 0, 0, 0, false},
+		{1, 1500, 3, 0.02, 0, 0, false},
+		{1, 1500, 2, 0, 0.05, 0.1, false},
+		{2, 1500, 3, 0.02, 0.02, 0.1, false},
+		{2, 9000, 3, 0.05, 0.05, 0.2, false},
+		{3, 1500, 4, 0.1, 0.1, 0.3, false},
+		{1, 9000, 1, 0, 0, 0, true},
+		{1, 9000, 3, 0.02, 0.02, 0.1, true},
+		{2, 9000, 2, 0.05, 0.05, 0.2, true},
 	} {
 		for seed := range uint64(4) {
 			t.Run(fmt.Sprintf("%d links of %d, %d conns, loss %v, twice %v, later %v, seed %d", c.links, c.mtu, c.conns, c.loss, c.twice, c.later, seed), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 77))
-				r := newRig(t, rigOptions{links: c.links, mtu: c.mtu, checksum: engine.ChecksumHeader})
+				o := rigOptions{links: c.links, mtu: c.mtu, checksum: engine.ChecksumHeader}
+				if c.exchange {
+					o.stages = [2]*remap.Stage{{}, {}}
+				}
+				r := newRig(t, o)
 				clean := c.loss+c.twice+c.later == 0
-				x := newOracle(t, r, rng, c.conns)
+				x := newOracle(t, r, rng, c.conns, o.stages)
 				r.settle()
 				rx := [2]*scatterer{newScatterer(r, 0), newScatterer(r, 1)}
 				var late [2][]flight
@@ -75,8 +84,11 @@ func TestScatterAgainstOracle(t *testing.T) {
 				}
 				x.verify()
 				in := r.n[0].e.Count.FramesInPlace + r.n[1].e.Count.FramesInPlace
-				if clean && (in == 0 || rx[0].placed+rx[1].placed == 0) {
+				if clean && (in == 0 && !c.exchange || rx[0].placed+rx[1].placed == 0) {
 					t.Errorf("%d payloads in place, %d+%d frames placed", in, rx[0].placed, rx[1].placed)
+				}
+				if ex := r.n[0].e.Count.Exchanges + r.n[1].e.Count.Exchanges; ex > 0 && !c.exchange || ex == 0 && c.exchange && clean {
+					t.Errorf("%d runs of pages were exchanged", ex)
 				}
 				if r.n[0].e.Count.RejectedMalformed+r.n[1].e.Count.RejectedMalformed > 0 {
 					t.Error("malformed frames")
@@ -101,6 +113,7 @@ type oracle struct {
 	next [2]int
 	left [2]int
 	n    [2]int
+	long bool // operations of several hundred KiB, too
 }
 
 const (
@@ -108,16 +121,30 @@ const (
 	canary     = 0xc7
 )
 
-func newOracle(t *testing.T, r *rig, rng *rand.Rand, conns int) *oracle {
-	x := &oracle{t: t, r: r, rng: rng, left: [2]int{24, 24}}
+// newOracle makes memory whose pages are exchanged for each node that has a stage.
+func newOracle(t *testing.T, r *rig, rng *rand.Rand, conns int, stages [2]*remap.Stage) *oracle {
+	x := &oracle{t: t, r: r, rng: rng, left: [2]int{24, 24}, long: stages[0] != nil}
+	memory := func(i int, content []byte) []byte {
+		if stages[i] == nil {
+			return content
+		}
+		s, err := remap.NewShared(len(content), remap.Options{Extent: 2 * remap.Grain, Extents: 3, Least: remap.Grain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stages[i].Add(s.Space)
+		t.Cleanup(func() { stages[i].Remove(s.Space); s.Close() })
+		copy(s.Bytes(), content)
+		return s.Bytes()
+	}
 	for range conns {
 		x.c = append(x.c, r.connectTo(fmt.Sprint("s", len(x.c)), engine.DialOptions{}))
 	}
 	for i := range r.n {
-		x.mem[i] = bytes.Repeat([]byte{canary}, 2*oracleHalf)
+		x.mem[i] = memory(i, bytes.Repeat([]byte{canary}, 2*oracleHalf))
 		copy(x.mem[i], pattern(50+i, oracleHalf))
 		x.want[i] = bytes.Clone(x.mem[i])
-		x.into[i] = bytes.Repeat([]byte{canary}, oracleHalf)
+		x.into[i] = memory(i, bytes.Repeat([]byte{canary}, oracleHalf))
 		x.inTo[i] = bytes.Clone(x.into[i])
 		region := &regmem.Region{ID: 1, Mem: regmem.Wrap(x.mem[i])}
 		for _, c := range x.c {
@@ -134,6 +161,9 @@ func newOracle(t *testing.T, r *rig, rng *rand.Rand, conns int) *oracle {
 // step submits while something is left to submit and few are outstanding.
 func (x *oracle) step() {
 	sizes := []int{8, 600, 1400, 1436, 5000, 20_000, 64 << 10}
+	if x.long {
+		sizes = append(sizes, 150_000, 150_000, 300_000)
+	}
 	for i := range x.r.n {
 		for x.left[i] > 0 && x.n[i]-len(x.r.n[i].done) < 6 {
 			k := x.rng.IntN(len(x.c))

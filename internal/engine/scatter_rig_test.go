@@ -61,6 +61,7 @@ func (s *scatterer) give(r *rig, link int, frames [][]byte, most int) {
 		} else {
 			s.batch(r, link, frames[:n])
 		}
+		s.e.Placed()
 		frames = frames[n:]
 	}
 }

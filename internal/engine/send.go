@@ -45,6 +45,12 @@ func (e *Endpoint) emitSetup(b *Batch, f *outFrame) {
 	copy(buf[0:], f.dst[:])
 	copy(buf[6:], e.links[f.link].MAC[:])
 	buf[12], buf[13] = byte(e.cfg.EtherType>>8), byte(e.cfg.EtherType)
+	if f.sealed {
+		n := wire.EthLen + copy(buf[wire.EthLen:], f.body)
+		b.Frames = append(b.Frames, TxFrame{Link: f.link, Head: buf[:n]})
+		e.countSent(f.link, n)
+		return
+	}
 	n := copy(buf[wire.TailStart:], f.body)
 	h := wire.Header{Type: f.kind, Path: uint8(f.link), Session: f.sess}
 	wire.Finish(buf[wire.EthLen:], &h, buf[wire.TailStart:wire.TailStart+n])
@@ -69,14 +75,17 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 		s.special &^= 1 << i
 		s.sendSpecial(now, b, s.tx[i])
 	}
-	for !b.full() && s.sendq.len() > 0 {
+	for !b.full() && (s.sendq.len() > 0 || s.news != 0) {
 		p := s.pickPath(now)
 		if p == nil {
 			break
 		}
 		w.begin(s, p, b)
 		if s.wantPiggyback() {
-			w.acks(now, piggybackWords)
+			w.acks(now, piggybackWords, false)
+		}
+		if s.news != 0 {
+			w.links()
 		}
 		w.fill(now)
 		if !w.used() {
@@ -165,33 +174,46 @@ func (r *rxPath) ackAt(s *session) mono.Time {
 	return r.policy.Deadline()
 }
 
-// sendAck sends an explicit acknowledgement on the best path for it: the usable one with the least in flight.
+// sendAck sends an explicit acknowledgement on the best path for it: where the peer's frames arrive, if that is good; else the usable one with the least in
+// flight. Nobody acknowledges acknowledgements, so a path that has become a black hole is not noticed by them: when the peer asks, it is answered on all.
 func (s *session) sendAck(now mono.Time, b *Batch) {
 	var best *txPath
 	least := 0
-	for m := s.txMask; m != 0; m &= m - 1 {
+	again := s.pinged
+	s.pinged = false
+	for m := s.txMask; m != 0 && !b.full(); m &= m - 1 {
 		p := s.tx[bits.TrailingZeros64(m)]
 		n, _ := p.ledger.InFlight()
-		if s.e.links[p.link].blocked || p.state == PathDead || !p.ledger.CanSend() {
+		switch {
+		case s.e.links[p.link].blocked || p.state == PathDead || !p.ledger.CanSend():
 			continue
-		}
-		if !p.usable() {
+		case again && p.usable():
+			s.ackOn(now, b, p, true)
+			best = p
+			continue
+		case !p.usable():
 			n += 1 << 20
-		}
-		if p.state == PathSuspect {
+		case p.state == PathSuspect:
 			n += 1 << 16
+		case p.link == s.heardOn:
+			n = -1
 		}
 		if best == nil || n < least {
 			best, least = p, n
 		}
 	}
-	if best == nil {
+	switch {
+	case best == nil:
 		s.muteTo = now.Add(time.Millisecond)
-		return
+	case !again || !best.usable():
+		s.ackOn(now, b, best, again)
 	}
+}
+
+func (s *session) ackOn(now mono.Time, b *Batch, p *txPath, again bool) {
 	w := &s.e.builder
-	w.begin(s, best, b)
-	w.acks(now, explicitWords)
+	w.begin(s, p, b)
+	w.acks(now, explicitWords, again)
 	if w.used() {
 		s.e.Count.AcksExplicit++
 		w.finish(now)
@@ -206,6 +228,9 @@ func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 		s.onLost(now, p, s.e.lost)
 	}
 	w.begin(s, p, b)
+	if s.news != 0 && !p.usable() && !s.hasOther(p.link) { // the peer answers where it believes us to be
+		w.links()
+	}
 	g := &w.seg
 	if p.echo != 0 {
 		*g = wire.Segment{Kind: wire.KindEcho, Place: p.echo}

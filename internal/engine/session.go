@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/internal/mono"
+	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 	"multiedge/sched"
 )
@@ -13,13 +14,16 @@ type sessionState uint8
 
 const (
 	sessionDialing sessionState = iota // Init sent, no answer yet
+	sessionShaking                     // the handshake runs, see handshake.go
 	sessionOpen
 	sessionDead
 )
 
 // session is the channel to one peer (clause 1.3): paths, packet numbers and what is in flight. Connections live in it.
 //
-//	dialing --InitAck or the peer's Init--> open --Reset, silence, new Init--> dead
+//	plaintext: dialing --InitAck or the peer's Init--> open --Reset, silence, new Init--> dead
+//	sealed:    dialing --InitAck--> shaking --Done--> open --silence, new session--> dead
+//	                 the peer's Init--> shaking --its last word--> open
 type session struct {
 	e         *Endpoint
 	peer      *peer
@@ -28,12 +32,29 @@ type session struct {
 	local     uint32 // our number for it, in frames we receive
 	remote    uint32 // the peer's number, in frames we send
 	born      mono.Time
+	opened    mono.Time
+	asked     bool // by us, of a sealed session that is open
 	lastHeard mono.Time
 	pingAt    mono.Time // next keep-alive
 
 	initAt   mono.Time // next Init while dialing
 	initWait time.Duration
 	initLink int
+	inits    int            // sent so far
+	cookies  map[int][]byte // the peer's, to be said in Init, by our link: it is made for our address there
+	hint     string         // why the peer may not be answering
+
+	hs      *handshake     // nil in plaintext, and when it is over and forgotten
+	sealer  *secure.Sealer // nil in plaintext and until the session opens
+	opener  *secure.Opener
+	claimed NodeID // by an Init, before it is proved
+	doubted uint32 // the peer's number of the session that this one asks about
+	served  bool   // a frame of data was authentic
+
+	links [MaxLinks]remoteLink // of the peer, as announced in a sealed session
+	seen  [MaxLinks]uint64     // per local link: the peer's links whose sealed frames arrived there
+	news  uint64               // links of ours that the peer must be told about
+	told  uint32               // the version of our links that our parameters in the handshake had
 
 	tx       [MaxLinks]*txPath // by local link
 	rx       [MaxLinks]*rxPath // by the peer's link number, clause 2.2
@@ -44,13 +65,17 @@ type session struct {
 	adaptive bool // the scheduler's weights are the measured windows
 	inFlight int  // eliciting frames, all paths
 
-	sendq    queue[*conn] // connections with something to send
-	opacks   queue[*conn] // connections that owe an OpAck
-	ackAt    mono.Time    // an explicit acknowledgement is due then, whatever the path policies say
-	muteTo   mono.Time    // no path could carry an acknowledgement: do not try before
-	heldMem  int
-	conns    int
-	byRemote map[uint32]*conn
+	sendq     queue[*conn] // connections with something to send
+	opacks    queue[*conn] // connections that owe an OpAck
+	ackAt     mono.Time    // an explicit acknowledgement is due then, whatever the path policies say
+	muteTo    mono.Time    // no path could carry an acknowledgement: do not try before
+	heardOn   int          // link on which the latest eliciting frame arrived
+	pinged    bool         // the peer asks: our acknowledgements may be lost on their path
+	heldMem   int
+	guesses   int // operations with wrong keys since guessedAt
+	guessedAt mono.Time
+	conns     int
+	byRemote  map[uint32]*conn
 
 	framesRetransmitted, framesLost uint64
 }
@@ -99,14 +124,22 @@ func (e *Endpoint) newSession(now mono.Time, p *peer, scheduler string) *session
 	if err != nil {
 		panic("BUG: engine: scheduler " + scheduler + " was not checked: " + err.Error())
 	}
-	s := &session{e: e, peer: p, sched: sc, adaptive: scheduler == "adaptive", born: now, lastHeard: now, ackAt: mono.Never, initAt: mono.Never, pingAt: mono.Never, byRemote: map[uint32]*conn{}}
-	for s.local == 0 || e.byNumber[s.local] != nil {
-		s.local = e.rng.Uint32()
+	s := &session{
+		e: e, peer: p, sched: sc, adaptive: scheduler == "adaptive", born: now, lastHeard: now, ackAt: mono.Never, initAt: mono.Never, pingAt: mono.Never, byRemote: map[uint32]*conn{},
 	}
-	e.byNumber[s.local] = s
+	s.renumber()
 	e.sessions = append(e.sessions, s)
-	p.session = s
 	return s
+}
+
+// renumber gives s a number that no frame still on its way can mean.
+func (s *session) renumber() {
+	delete(s.e.byNumber, s.local)
+	s.local = 0
+	for s.local == 0 || s.e.byNumber[s.local] != nil || int(s.local%uint32(s.e.cfg.Shards)) != s.e.cfg.Shard {
+		s.local = s.e.rng.Uint32()
+	}
+	s.e.byNumber[s.local] = s
 }
 
 // dialSession returns the session with p, asking for one if there is none.
@@ -118,28 +151,44 @@ func (e *Endpoint) dialSession(now mono.Time, p *peer, scheduler string) *sessio
 		scheduler = e.cfg.Scheduler
 	}
 	s := e.newSession(now, p, scheduler)
-	s.initWait = 50 * time.Millisecond
+	p.session = s
+	s.initWait = firstInit
 	s.sendInit(now)
 	return s
 }
 
+// firstInit is the time before Init is sent again; it doubles up to a second.
+const firstInit = 50 * time.Millisecond
+
 // sendInit sends Init on the next link that reaches the peer (clause 4.3).
 func (s *session) sendInit(now mono.Time) {
 	e := s.e
+	if s.cookies != nil && e.cfg.Secure == nil { // the peer may have opened the session under this number and ended it: its frames must not be taken for those of a new one
+		s.renumber()
+		s.cookies = nil
+	}
 	for range MaxLinks {
 		i := s.initLink
 		s.initLink = (i + 1) % MaxLinks
-		if _, r, ok := s.peer.reach(i); ok && e.up&(1<<i) != 0 {
-			e.sendSetup(wire.TypeInit, i, r.mac, 0, s)
+		if r, ok := s.peer.try(i, s.inits); ok && e.up&(1<<i) != 0 {
+			s.inits++
+			e.sendSetup(wire.TypeInit, i, r.mac, uint32(s.peer.shard), s)
 			break
 		}
 	}
+	s.initSent(now)
+}
+
+func (s *session) initSent(now mono.Time) {
 	s.initAt = now.Add(s.initWait)
 	s.initWait = min(2*s.initWait, time.Second)
 }
 
 func (e *Endpoint) sendSetup(kind wire.Type, i int, dst [6]byte, number uint32, s *session) {
 	b := wire.Init{Hello: e.hello(i, 0), Session: s.local, PeerEpoch: s.epoch}
+	if kind == wire.TypeInit {
+		b.Cookie = s.cookies[i]
+	}
 	e.queueSetup(outFrame{link: i, dst: dst, kind: kind, sess: number, body: b.AppendTo(nil)})
 }
 
@@ -150,7 +199,23 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 		e.Count.RejectedMalformed++
 		return
 	}
+	if NodeID(in.Node) == e.cfg.Node {
+		return
+	}
+	if !e.cookies.valid(now, src, &in) {
+		e.sendRetry(now, i, src, &in)
+		return
+	}
+	sealed := in.Flags&wire.HelloSecure != 0
+	if sealed != (e.cfg.Secure != nil) {
+		e.Count.RejectedAuth++
+		return
+	}
 	p := e.hear(now, i, src, &in.Hello)
+	if sealed {
+		e.answerInit(now, i, src, &in)
+		return
+	}
 	if p == nil {
 		return
 	}
@@ -166,12 +231,61 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 		e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 		return
 	default:
+		n := e.newSession(now, p, e.cfg.Scheduler)
+		n.adopt(now, s)
 		s.fail(now, StatusPeerDown)
-		s = e.newSession(now, p, e.cfg.Scheduler)
+		s = n
 	}
+	p.session = s
 	s.remote, s.epoch = in.Session, in.Epoch
 	e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 	s.open(now)
+}
+
+// maxRetries bounds what an attacker can have us send to addresses it makes up, in frames of each retryTime. Peers that say Hello from the address they
+// ask from have a share of their own.
+const (
+	maxRetries = 100
+	retryTime  = 20 * time.Millisecond
+)
+
+// sendRetry asks the sender of an Init to show that it receives (clause 4.3). Nothing is kept, and less is sent than came.
+func (e *Endpoint) sendRetry(now mono.Time, i int, src [6]byte, in *wire.Init) {
+	e.Count.RejectedCookie++
+	if now-e.retryAt > mono.Time(retryTime) {
+		e.retryAt, e.retries = now, [2]int{}
+	}
+	share := 0
+	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; p != nil && p.remote[in.Link].mac == src {
+		share = 1
+	}
+	if e.retries[share]++; e.retries[share] > maxRetries {
+		return
+	}
+	cookie := e.cookies.make(now/mono.Time(cookieTime), src, in)
+	e.queueSetup(outFrame{link: i, dst: src, kind: wire.TypeRetry, sess: in.Session, body: append([]byte(nil), cookie...)})
+}
+
+// onRetry says Init again as the peer wants it.
+func (e *Endpoint) onRetry(now mono.Time, i int, src [6]byte, number uint32, body []byte) {
+	var r wire.Retry
+	if r.Decode(body) != nil {
+		e.Count.RejectedMalformed++
+		return
+	}
+	s := e.byNumber[number]
+	if s == nil || s.state != sessionDialing || string(s.cookies[i]) == string(r.Cookie) {
+		return
+	}
+	if s.cookies != nil && e.cfg.Secure == nil {
+		return // sendInit starts over when no answer comes
+	}
+	if s.cookies == nil {
+		s.cookies = map[int][]byte{}
+	}
+	s.cookies[i] = append([]byte(nil), r.Cookie...)
+	e.sendSetup(wire.TypeInit, i, src, uint32(s.peer.shard), s)
+	s.initSent(now)
 }
 
 // onInitAck handles clause 4.4.
@@ -182,23 +296,34 @@ func (e *Endpoint) onInitAck(now mono.Time, i int, src [6]byte, number uint32, b
 		return
 	}
 	s := e.byNumber[number]
-	if s == nil || s.state != sessionDialing || s.peer.id != NodeID(in.Node) {
+	if s == nil || s.state != sessionDialing || s.peer.id != NodeID(in.Node) || s.peer.shard != in.Shard {
 		return
 	}
 	if e.hear(now, i, src, &in.Hello) == nil {
 		return
 	}
 	s.remote, s.epoch = in.Session, in.Epoch
+	if e.cfg.Secure != nil {
+		s.shake(now, i, src, true)
+		return
+	}
 	s.open(now)
 }
 
 func (s *session) open(now mono.Time) {
-	s.state = sessionOpen
+	s.state, s.opened = sessionOpen, now
 	s.lastHeard, s.initAt = now, mono.Never
+	s.news = 0
+	if s.sealer != nil {
+		s.news = s.e.changedSince(s.told)
+	}
 	s.pingAt = now.Add(s.e.cfg.KeepAlive)
 	s.e.Count.SessionsOpened++
 	s.refreshPaths(now)
-	s.e.emit(Event{Kind: EvPeerUp, Peer: s.peer.id, PeerName: s.peer.name})
+	if !s.peer.up {
+		s.peer.up = true
+		s.e.emit(Event{Kind: EvPeerUp, Peer: s.peer.id, PeerName: s.peer.name})
+	}
 	for _, c := range s.e.dials {
 		if c.s == s {
 			c.requestOpen()
@@ -209,6 +334,9 @@ func (s *session) open(now mono.Time) {
 // onUnknownSession answers a frame of a session that does not exist (clause 4.6).
 func (e *Endpoint) onUnknownSession(now mono.Time, i int, src [6]byte, number uint32) {
 	e.Count.UnknownSession++
+	if int(number%uint32(e.cfg.Shards)) != e.cfg.Shard {
+		return // another shard's: a link was just opened or lost, and what steers frames is incomplete
+	}
 	if now-e.resetsAt > mono.Time(time.Second) {
 		e.resetsAt, e.resets = now, 0
 	}
@@ -216,7 +344,9 @@ func (e *Endpoint) onUnknownSession(now mono.Time, i int, src [6]byte, number ui
 		return
 	}
 	r := wire.Reset{Session: number, Epoch: e.cfg.Epoch}
-	e.queueSetup(outFrame{link: i, dst: src, kind: wire.TypeReset, body: r.AppendTo(nil)})
+	for t := range e.shards { // nothing in the frame says which shard sent it
+		e.queueSetup(outFrame{link: i, dst: src, kind: wire.TypeReset, sess: uint32(t), body: r.AppendTo(nil)})
+	}
 }
 
 // onReset handles clause 4.6.
@@ -228,15 +358,19 @@ func (e *Endpoint) onReset(now mono.Time, src [6]byte, body []byte) {
 	}
 	for _, s := range e.sessions {
 		if s.state == sessionOpen && s.remote == r.Session && s.hasAddress(src) {
-			s.fail(now, StatusPeerDown)
+			if s.opener != nil {
+				s.doubt(now)
+			} else {
+				s.fail(now, StatusPeerDown)
+			}
 			return
 		}
 	}
 }
 
 func (s *session) hasAddress(mac [6]byte) bool {
-	for _, r := range s.peer.remote {
-		if r.mac == mac {
+	for m := s.txMask; m != 0; m &= m - 1 {
+		if [6]byte(s.tx[bits.TrailingZeros64(m)].header[:6]) == mac {
 			return true
 		}
 	}
@@ -251,14 +385,33 @@ func (s *session) fail(now mono.Time, st Status) {
 	}
 	wasOpen := s.state == sessionOpen
 	s.state = sessionDead
+	s.sendq, s.opacks = queue[*conn]{}, queue[*conn]{} // or each of very many connections would look for itself there
 	for _, c := range e.conns {
 		if c.s == s && c.state != connFree {
 			c.finish(now, st, "")
 		}
 	}
+	s.dropPaths(now)
+	if d := s.peer.doubt; d != nil && d != s && s.peer.session == s {
+		d.discard()
+	}
+	s.endHandshake()
+	e.forgetSession(s)
+	if wasOpen {
+		e.Count.SessionsFailed++
+		s.peer.up = false
+		e.emit(Event{Kind: EvPeerDown, Peer: s.peer.id, PeerName: s.peer.name, Status: st})
+	}
+}
+
+func (s *session) dropPaths(now mono.Time) {
 	for m := s.txMask; m != 0; m &= m - 1 {
 		s.dropPath(now, bits.TrailingZeros64(m), "session over")
 	}
+}
+
+// forgetSession takes s out of every table.
+func (e *Endpoint) forgetSession(s *session) {
 	delete(e.byNumber, s.local)
 	if e.lastFound == s {
 		e.lastFound = nil
@@ -269,16 +422,20 @@ func (s *session) fail(now mono.Time, st Status) {
 			break
 		}
 	}
-	s.peer.session = nil
-	if wasOpen {
-		e.Count.SessionsFailed++
-		e.emit(Event{Kind: EvPeerDown, Peer: s.peer.id, PeerName: s.peer.name, Status: st})
+	if s.peer.session == s {
+		s.peer.session = nil
+	}
+	if s.peer.doubt == s {
+		s.peer.doubt = nil
 	}
 }
 
 // nextTimeout is the earliest of the session's deadlines.
 func (s *session) nextTimeout() mono.Time {
 	t := s.ackAt
+	if s.hs != nil {
+		t = min(t, s.hs.deadline())
+	}
 	for m := s.rxMask; m != 0; m &= m - 1 {
 		t = min(t, s.rx[bits.TrailingZeros64(m)].ackAt(s))
 	}
@@ -292,7 +449,16 @@ func (s *session) nextTimeout() mono.Time {
 // handleTimeout runs what is due. Acknowledgements are not sent here: PollTransmit finds them due.
 func (s *session) handleTimeout(now mono.Time) {
 	if now >= s.initAt {
+		if s.conns == 0 && now.Sub(s.born) > handshakeTime { // nobody waits for it any more
+			s.discard()
+			return
+		}
 		s.sendInit(now)
+	}
+	if s.hs != nil && now >= s.hs.deadline() {
+		if s.shakeTimeout(now); s.state != sessionOpen {
+			return
+		}
 	}
 	for m := s.txMask; m != 0; m &= m - 1 {
 		s.tx[bits.TrailingZeros64(m)].handleTimeout(now)

@@ -31,6 +31,7 @@ type LinkStatus struct {
 type PeerStatus struct {
 	ID          NodeID
 	Name        string
+	Shard       int // of the node
 	Session     bool
 	Open        bool
 	Age         time.Duration // of the session
@@ -101,7 +102,7 @@ func (e *Endpoint) Snapshot(now mono.Time) Snapshot {
 }
 
 func (p *peer) status(now mono.Time) PeerStatus {
-	st := PeerStatus{ID: p.id, Name: p.name}
+	st := PeerStatus{ID: p.id, Name: p.name, Shard: int(p.shard)}
 	s := p.session
 	if s == nil {
 		return st

@@ -131,6 +131,7 @@ func (c *Conn) RecvFDs() (*Message, []int, error) {
 	return m, fds, nil
 }
 
+// parseRights may return descriptors together with an error: they are open.
 func parseRights(oob []byte) (fds []int, err error) {
 	if len(oob) == 0 {
 		return nil, nil
@@ -140,6 +141,9 @@ func parseRights(oob []byte) (fds []int, err error) {
 		return nil, fmt.Errorf("ipc: control data: %w", err)
 	}
 	for i := range msgs {
+		if len(msgs[i].Data)%4 != 0 { // no kernel sends that, and the parser would fault
+			return fds, errors.New("ipc: control data: descriptors of a broken size")
+		}
 		got, err := unix.ParseUnixRights(&msgs[i])
 		if err == nil {
 			fds = append(fds, got...)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"reflect"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func FuzzSQE(f *testing.F) {
@@ -142,4 +144,17 @@ func alignedBytes(n int) []byte {
 		}
 	}
 	return b[:n]
+}
+
+// FuzzRights reads any bytes as the control data of a packet, from which descriptors are taken.
+func FuzzRights(f *testing.F) {
+	f.Add(unix.UnixRights(0, 1))
+	f.Add(unix.UnixCredentials(&unix.Ucred{Pid: 1}))
+	f.Add([]byte{16, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		fds, _ := parseRights(in)
+		if len(fds)*4 > len(in) {
+			t.Fatalf("%d descriptors in %d bytes", len(fds), len(in))
+		}
+	})
 }

@@ -24,7 +24,7 @@ type Kind string
 
 // Requests of a client; the reply's fields are after the arrow.
 const (
-	KindHello      Kind = "hello"      // Version, PID, Depth -> Version, Node, Name, Rings, Window; descriptors: rings, submit doorbell, complete doorbell
+	KindHello      Kind = "hello"      // Version, PID, Depth, Shard -> Version, Shard, Node, Name, Rings, Window; descriptors: rings, submit doorbell, complete doorbell
 	KindRegister   Kind = "register"   // Size -> Region, Size; descriptor: the memory
 	KindDeregister Kind = "deregister" // Region ->
 	KindDial       Kind = "dial"       // Peer, Service, Ordered, Data, Scheduler, Timeout -> Conn, Data, Peer; or Error
@@ -39,6 +39,7 @@ const (
 	KindStatus     Kind = "status"     // What, Page -> Body, More
 	KindPing       Kind = "ping"       // Peer, Count -> Body
 	KindDrain      Kind = "drain"      // ->
+	KindReload     Kind = "reload"     // -> Body; authorised peers are read again
 	KindDoctor     Kind = "doctor"     // Page -> Body, More
 	KindVersion    Kind = "version"    // -> Body
 )
@@ -54,7 +55,7 @@ const (
 var requests = map[Kind]bool{
 	KindHello: true, KindRegister: true, KindDeregister: true, KindDial: true, KindListen: true, KindUnlisten: true, KindAccept: true,
 	KindRefuse: true, KindExport: true, KindRevoke: true, KindClose: true, KindAbort: true, KindStatus: true, KindPing: true,
-	KindDrain: true, KindDoctor: true, KindVersion: true,
+	KindDrain: true, KindReload: true, KindDoctor: true, KindVersion: true,
 }
 
 // Request reports whether k is a request this version knows. Others must be answered by CodeUnknownKind.
@@ -70,8 +71,9 @@ type Message struct {
 	Version uint32 `json:"version,omitempty"`
 	PID     int    `json:"pid,omitempty"`
 	Depth   int    `json:"depth,omitempty"`
-	Node    string `json:"node,omitempty"` // node id in hexadecimal
-	Name    string `json:"name,omitempty"` // hello: node name; export, advert: name of the memory
+	Shard   int    `json:"shard,omitempty"` // hello: the wished one, from 1; 0: any. Of its reply: the client's
+	Node    string `json:"node,omitempty"`  // node id in hexadecimal
+	Name    string `json:"name,omitempty"`  // hello: node name; export, advert: name of the memory
 	Rings   Layout `json:"rings,omitzero"`
 	Window  int    `json:"window,omitempty"` // operations in flight allowed per connection
 

@@ -2,7 +2,7 @@ package ipc
 
 import "fmt"
 
-// Status says how an operation or connection ended. The numbers up to StatusVersion are the engine's; the daemon adds those from 200 on.
+// Status says how an operation or connection ended. The numbers up to StatusStranger are the engine's; the daemon adds those from 200 on.
 type Status uint8
 
 const (
@@ -21,9 +21,11 @@ const (
 	StatusTimeout
 	StatusMTU
 	StatusVersion
+	StatusStranger
 
 	StatusLocal  Status = 200 // the local region is unknown, or the local range is outside it
 	StatusNoConn Status = 201 // the client has no such connection
+	StatusQuota  Status = 202 // the clients of this user have as many operations in flight as limits.ops_per_user allows
 )
 
 // Codes of control errors, Error.Code. Every Status has one as well, see Status.Code.
@@ -46,7 +48,8 @@ var statusCode = map[Status]string{
 	StatusOK: "ok", StatusKey: "key", StatusOwner: "owner", StatusPermission: "permission", StatusBounds: "bounds",
 	StatusClosed: "closed", StatusPeerDown: "peer-down", StatusPeerUnknown: "peer-unknown", StatusNoService: "no-service",
 	StatusRefused: "refused", StatusLimit: CodeLimit, StatusAborted: "aborted", StatusTimeout: "timeout", StatusMTU: "mtu",
-	StatusVersion: "peer-version", StatusLocal: "local", StatusNoConn: CodeNoConn,
+	StatusVersion: "peer-version", StatusStranger: "stranger", StatusLocal: "local", StatusNoConn: CodeNoConn,
+	StatusQuota: "ops-per-user",
 }
 
 // Code returns the word for s used in Error.Code and Message.Code.

@@ -186,3 +186,28 @@ func TestWireFaults(t *testing.T) {
 		})
 	}
 }
+
+// A device with a smaller MTU between the ends: long frames are lost and counted, others pass, and it heals.
+func TestLongestFrame(t *testing.T) {
+	l := build(t, Spec{Medium: Wire})
+	if err := l.Link(0).SetFaults(Faults{Longest: 1500}); err != nil {
+		t.Fatal(err)
+	}
+	a, b := open(t, l, 0, 0), open(t, l, 0, 1)
+	a.send(1, 1, 3, 1501+ethernetHeader)
+	a.send(1, 9, 1, 1500+ethernetHeader)
+	first := uint64(0)
+	if !b.receive(2*time.Second, func(f []byte) bool { first, _ = number(f); return false }) || first != 9 {
+		t.Errorf("the first frame that arrives is %d, want 9", first)
+	}
+	if c, err := l.Link(0).Counters(); err != nil || c.Lost != 3 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if err := l.Link(0).SetFaults(Faults{}); err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, l, 0, 0, 1, 9000)
+	if err := l.Link(0).SetFaults(Faults{Longest: -1}); err == nil {
+		t.Error("a negative length is taken")
+	}
+}

@@ -140,5 +140,8 @@ func (f *Faults) describe() string {
 	if f.Delay > 0 {
 		fmt.Fprintf(&b, ", delay %v", f.Delay)
 	}
+	if f.Longest > 0 {
+		fmt.Fprintf(&b, ", frames of at most %d bytes", f.Longest)
+	}
 	return b.String()
 }

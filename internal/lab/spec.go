@@ -47,11 +47,12 @@ type Faults struct {
 	Reorder   float64       // share held back by ReorderBy
 	ReorderBy time.Duration // 1 ms if zero
 	Delay     time.Duration // of every frame
+	Longest   int           // bytes after the Ethernet header: longer frames are lost, as by a device with a smaller MTU; 0: no limit
 }
 
 // any reports whether f does anything at all.
 func (f *Faults) any() bool {
-	return f.Loss > 0 || f.Corrupt > 0 || f.Dup > 0 || f.Reorder > 0 || f.Delay > 0
+	return f.Loss > 0 || f.Corrupt > 0 || f.Dup > 0 || f.Reorder > 0 || f.Delay > 0 || f.Longest > 0
 }
 
 func (f *Faults) check() error {
@@ -66,8 +67,8 @@ func (f *Faults) check() error {
 	if f.Loss+f.Corrupt+f.Dup > 1 {
 		return errors.New("lab: loss, corruption and duplication exclude each other in one frame: their shares may add up to 1 at most")
 	}
-	if f.Delay < 0 || f.ReorderBy < 0 || f.Burst < 0 {
-		return errors.New("lab: delays and burst lengths cannot be negative")
+	if f.Delay < 0 || f.ReorderBy < 0 || f.Burst < 0 || f.Longest < 0 {
+		return errors.New("lab: delays, burst lengths and frame lengths cannot be negative")
 	}
 	return nil
 }

@@ -38,6 +38,10 @@ func (w *wire) pump(from int, p *wirePort) bool {
 // carry decides what becomes of one frame.
 func (w *wire) carry(from int, frame []byte) {
 	f := &w.faults
+	if f.Longest > 0 && len(frame) > f.Longest+ethernetHeader {
+		w.count.Lost++
+		return
+	}
 	v := w.streams[from].next(f, len(frame))
 	if v.lost {
 		w.count.Lost++

@@ -91,7 +91,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for i := range snap.Links {
 		collect(ch, c.links, &snap.Links[i], device, snap.Links[i].Name)
 	}
-	c.collectPeers(ch, snap.Peers, device)
+	c.collectPeers(ch, daemon.MergePeers(snap.Peers), device)
 }
 
 // collectPeers reports peers by name. Of two nodes of one name only the first is reported: a series cannot be given twice.

@@ -30,7 +30,7 @@ func (f *fixed) Node() (string, string)              { return "alpha", "0011" }
 
 func sample() *fixed {
 	return &fixed{alive: true, snap: daemon.Snapshot{
-		Status:   daemon.Status{LinksUp: 1, Clients: 2},
+		Status:   daemon.Status{LinksUp: 1, Clients: 2, Security: daemon.Plaintext},
 		Counters: engine.Counters{PayloadReceived: 12345, FramesReordered: 7},
 		Links:    []daemon.LinkStatus{{Name: "eth1", Up: true, MTU: 9000, Kernel: daemon.Counts{"dropped": 3}}},
 		Peers: []daemon.PeerStatus{
@@ -77,7 +77,7 @@ func TestEndpoints(t *testing.T) {
 	for _, line := range []string{
 		`edge_data_received_bytes_total{device="alpha"} 12345`, `edge_out_of_sequence_packets_received_total{device="alpha"} 7`,
 		`edge_link_receive_dropped_total{device="alpha",link="eth1"} 3`, `edge_path_round_trip_seconds{device="alpha",link="eth1",peer="beta"} 5e-06`,
-		`edge_up{device="alpha"} 1`, `edge_clients{device="alpha"} 2`,
+		`edge_up{device="alpha"} 1`, `edge_clients{device="alpha"} 2`, `edge_plaintext{device="alpha"} 1`,
 	} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("no line %s", line)

@@ -12,11 +12,11 @@ import (
 func TestDeterminism(t *testing.T) {
 	hashes := map[uint64]uint64{}
 	for seed := uint64(1); seed <= 40; seed++ {
-		first, err := Swarm(seed, true)
+		first, err := Swarm(seed, Watch{Trace: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := Swarm(seed, true)
+		again, err := Swarm(seed, Watch{Trace: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,11 +33,11 @@ func TestDeterminism(t *testing.T) {
 // Tracing itself changes nothing.
 func TestTraceDoesNotDisturb(t *testing.T) {
 	for seed := uint64(1); seed <= 10; seed++ {
-		traced, err := Swarm(seed, true)
+		traced, err := Swarm(seed, Watch{Trace: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain, err := Swarm(seed, false)
+		plain, err := Swarm(seed, Watch{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,31 +62,117 @@ func TestConnectUnderLoss(t *testing.T) {
 	}
 }
 
-// Corruption never goes unnoticed: every corrupted frame is counted as rejected, or harmless because it was for nobody (faults.md, clause 2.5).
-func TestCorruptionCounted(t *testing.T) {
-	w := New(Options{Seed: 3})
+// counting runs two nodes, with nothing but the keep-alives and probes of one idle connection, under faults for a while and then without.
+func counting(t *testing.T, secure bool, f Faults) (w *World, before [2]engine.Counters) {
+	t.Helper()
+	w = New(Options{Seed: 3, Secure: secure, KeepAlive: 20 * time.Millisecond})
+	t.Cleanup(w.Stop)
 	if _, _, err := w.Connect(w.Nodes[0], w.Nodes[1], engine.DialOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range w.Nodes {
-		w.Net[0][i].Corrupt = 0.3
-	}
-	count := func() (n uint64) {
-		for _, x := range w.Nodes {
-			c := &x.E.Count
-			n += c.RejectedMalformed + c.RejectedHeaderSum + c.RejectedPayloadSum + c.RejectedVersion
-		}
-		return n
-	}
-	before := count()
-	end := w.Now.Add(14 * time.Second)
-	if err := w.Run(time.Minute, func() bool { return w.Now > end }); err != nil {
+	if err := w.Rest(4 * time.Second); err != nil { // the handshake is over and forgotten
 		t.Fatal(err)
 	}
-	w.Net[0][0].Corrupt, w.Net[0][1].Corrupt = 0, 0
-	end = w.Now.Add(time.Millisecond)
-	w.Run(time.Minute, func() bool { return w.Now > end })
-	if got := count() - before; got != w.Corrupted || got == 0 {
-		t.Errorf("%d frames were corrupted, %d rejected", w.Corrupted, got)
+	f.Delay = w.Net[0][0].Delay
+	for i, n := range w.Nodes {
+		before[i] = n.E.Count
+		w.Net[0][i] = f
+	}
+	if err := w.Rest(14 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.Nodes {
+		w.Net[0][i] = Faults{Delay: f.Delay}
+	}
+	if err := w.Rest(time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	return w, before
+}
+
+// Corruption never goes unnoticed: every corrupted frame is counted as rejected (faults.md, clause 2.5).
+func TestCorruptionCounted(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		w, before := counting(t, secure, Faults{Corrupt: 0.3})
+		got := uint64(0)
+		for i, n := range w.Nodes {
+			for _, c := range []struct {
+				sign uint64
+				*engine.Counters
+			}{{1, &n.E.Count}, {^uint64(0), &before[i]}} {
+				// A corrupted number in the clear part can name no session, or a packet that was there before.
+				got += c.sign * (c.RejectedMalformed + c.RejectedHeaderSum + c.RejectedPayloadSum + c.RejectedVersion + c.RejectedAuth + c.UnknownSession + c.FramesDuplicated)
+			}
+		}
+		// A flipped type or epoch makes a sealed frame one that belongs to nothing, or a clear one of a sealed node one that does: those are ignored.
+		least := w.Corrupted
+		if secure {
+			least = w.Corrupted * 9 / 10
+		}
+		if got < least || got > w.Corrupted || w.Corrupted < 100 {
+			t.Errorf("secure %v: %d frames were corrupted, %d rejected", secure, w.Corrupted, got)
+		}
+	}
+}
+
+// The duplicate counter equals what was injected (faults.md).
+func TestDuplicatesCounted(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		w, before := counting(t, secure, Faults{Dup: 0.3})
+		got := w.Nodes[0].E.Count.FramesDuplicated + w.Nodes[1].E.Count.FramesDuplicated - before[0].FramesDuplicated - before[1].FramesDuplicated
+		if got != w.DuplicatedData || got < 100 {
+			t.Errorf("secure %v: %d data frames were duplicated, %d counted", secure, w.DuplicatedData, got)
+		}
+	}
+}
+
+// What must not happen is noticed when it does: each tampering is one that a broken engine might do.
+func TestOracleNotices(t *testing.T) {
+	tampers := map[string]func(w *swarm, a *area) bool{
+		"canary": func(w *swarm, a *area) bool { a.buf[0] = 0; return true },
+		"data that nobody sent": func(w *swarm, a *area) bool {
+			for _, s := range a.slots {
+				if s.n > 0 {
+					s.bytes()[0] ^= 0x40
+					return true
+				}
+			}
+			return false
+		},
+		"an event of no connection": func(w *swarm, a *area) bool {
+			w.event(a.node, &engine.Event{Kind: engine.EvComplete, Conn: 1})
+			return true
+		},
+		"an operation that no peer answers": func(w *swarm, a *area) bool {
+			if len(a.slots) == 0 || a.void {
+				return false
+			}
+			a.node.Grants.RevokeRegion(a.region)
+			return true
+		},
+	}
+	for name, tamper := range tampers {
+		noticed, tried := 0, 0
+		for seed := uint64(1); seed <= 20; seed++ {
+			o, m := drawMix(seed)
+			m.crashes, m.revocations, m.endings, m.flaps, m.partitions = 0, 0, 0, 0, 0
+			w := &swarm{World: New(o), mix: m, rng: stream(seed, workloadStream), dice: stream(seed, crashStream)}
+			w.After(m.duration/2, func() {
+				for _, p := range w.pairs {
+					if e := p.end[0]; e.state == endOpen && e.other.flow.open > 0 && tamper(w, e.exports[0]) {
+						tried++
+						return
+					}
+				}
+			})
+			was := tried
+			if err := w.run(); err != nil && tried > was {
+				noticed++
+			}
+			w.Stop()
+		}
+		if tried == 0 || noticed*2 < tried {
+			t.Errorf("%s: tried in %d worlds, noticed in %d", name, tried, noticed)
+		}
 	}
 }

@@ -5,25 +5,16 @@ package sim
 import (
 	"container/heap"
 	"fmt"
-	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"time"
 
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
 	"multiedge/internal/mono"
+	"multiedge/internal/secure"
 	"multiedge/regmem"
 )
-
-// Faults is what one direction of one link does to frames. Probabilities are per frame.
-type Faults struct {
-	Loss, Dup, Corrupt float64
-	Delay              time.Duration // of every frame
-	Jitter             time.Duration // more, uniformly: frames overtake each other
-	Rate               float64       // bytes per second; 0: unlimited
-	Queue              time.Duration // what the queue of a limited link holds, as time; beyond it frames are dropped. 0: no bound
-	Cut                bool
-}
 
 // Options fixes a world.
 type Options struct {
@@ -36,7 +27,12 @@ type Options struct {
 	Scheduler string
 	Profile   flowctl.Profile
 	OpWindow  int
+	HeldBytes int
+	DeadTime  time.Duration
+	KeepAlive time.Duration
 	Checksum  engine.Checksum
+	Secure    bool   // sealed sessions, with identities made from Seed
+	Rekey     uint64 // frames that one key seals; 0: as in production
 	Faults    Faults // of every link and direction at first
 	Trace     bool   // keep a hash of all frames
 }
@@ -46,37 +42,48 @@ type World struct {
 	Now   mono.Time
 	Nodes []*Node
 	Net   [][]Faults // by link and sending node
-	busy  [][]mono.Time
-	opt   Options
-	rng   *rand.Rand // of the network
-	queue eventQueue
-	seq   uint64
-	hash  uint64
-	// what the network did
-	Sent, Lost, Duplicated, Corrupted uint64
-	Check                             func() error // runs after every event
+	Apart [][]bool   // by sending and receiving node: nothing passes
+	Log   io.Writer  // every frame and event as a line of text; nil: none
+	Check func() error
+	Tally // what the network did
+
+	busy    [][]mono.Time
+	opt     Options
+	rng     *rand.Rand // of the network
+	queue   eventQueue
+	seq     uint64
+	trace   trace
+	flaw    error // the first thing that went wrong
+	handled *Node // who got the latest frame
 }
 
 // Node is one engine and what happened to it.
 type Node struct {
-	E      *engine.Endpoint
-	Grants *regmem.Table
-	Index  int
-	w      *World
-	batch  *engine.Batch
-	boot   uint64
-	Handle func(ev *engine.Event) // nil: events are kept in Events
-	Events []engine.Event
-	Down   bool
+	E       *engine.Endpoint
+	Grants  *regmem.Table
+	Index   int
+	Handle  func(ev *engine.Event) // nil: events are kept in Events
+	Events  []engine.Event
+	Down    bool
+	Crashes int
+
+	w        *World
+	batch    *engine.Batch
+	boot     uint64
+	id       *secure.Node // nil in plaintext
+	services []string
+	up       uint64 // links
 }
 
 type delivery struct {
-	at    mono.Time
-	seq   uint64
-	node  int
-	link  int
-	frame []byte
-	call  func()
+	at      mono.Time
+	seq     uint64
+	node    int
+	link    int
+	frame   []byte
+	flipped int  // which byte was corrupted, 0: none
+	copied  bool // another copy was or will be delivered
+	call    func()
 }
 
 type eventQueue []delivery
@@ -91,9 +98,21 @@ func (q *eventQueue) Pop() any {
 	old := *q
 	n := len(old) - 1
 	d := old[n]
+	old[n] = delivery{}
 	*q = old[:n]
 	return d
 }
+
+// Streams of randomness: what one of them draws changes nothing in the others.
+const (
+	networkStream = 1 + iota
+	workloadStream
+	crashStream
+	mixStream
+	identityStream
+)
+
+func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }
 
 // New makes a world with all nodes up.
 func New(o Options) *World {
@@ -109,7 +128,8 @@ func New(o Options) *World {
 	if o.Faults.Delay == 0 {
 		o.Faults.Delay = 5 * time.Microsecond
 	}
-	w := &World{Now: mono.Time(time.Second), opt: o, rng: rand.New(rand.NewPCG(o.Seed, 1))}
+	w := &World{Now: mono.Time(time.Second), opt: o, rng: stream(o.Seed, networkStream)}
+	w.trace.on, w.trace.clear = o.Trace, o.Secure
 	for range o.Links {
 		net := make([]Faults, o.Nodes)
 		for i := range net {
@@ -118,50 +138,16 @@ func New(o Options) *World {
 		w.Net = append(w.Net, net)
 		w.busy = append(w.busy, make([]mono.Time, o.Nodes))
 	}
+	ids := w.identities()
 	for i := range o.Nodes {
-		n := &Node{Index: i, w: w, batch: engine.NewBatch(32, o.MTU)}
+		w.Apart = append(w.Apart, make([]bool, o.Nodes))
+		n := &Node{Index: i, w: w, id: ids[i], batch: engine.NewBatch(32, o.MTU)}
 		w.Nodes = append(w.Nodes, n)
+	}
+	for _, n := range w.Nodes {
 		n.Boot()
 	}
 	return w
-}
-
-// Name is what other nodes dial.
-func (n *Node) Name() string { return fmt.Sprintf("node%d", n.Index) }
-
-// Boot starts the node's engine anew, with another epoch; what it knew is gone.
-func (n *Node) Boot() {
-	o := n.w.opt
-	n.boot++
-	n.Down = false
-	n.Grants = regmem.NewTable(seededReader{rand.New(rand.NewPCG(o.Seed, uint64(n.Index)<<32|n.boot))})
-	e, err := engine.New(engine.Config{
-		Node: engine.NodeID{7: byte(n.Index + 1)}, Name: n.Name(), Epoch: n.boot, Seed: o.Seed ^ uint64(n.Index+1)<<40 ^ n.boot, Scheduler: o.Scheduler, Profile: o.Profile,
-		OpWindow: o.OpWindow, Checksum: o.Checksum, Grants: n.Grants,
-	})
-	if err != nil {
-		panic(err)
-	}
-	n.E, n.Events = e, nil
-	for i := range o.Links {
-		n.SetLink(i, o.MTU)
-	}
-}
-
-// SetLink brings link i up with an MTU.
-func (n *Node) SetLink(i, mtu int) {
-	_ = n.E.SetLink(n.w.Now, i, engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), MAC: n.mac(i), MTU: mtu, RxSlots: n.w.opt.Slots, Shuffle: n.w.opt.Shuffle})
-}
-
-func (n *Node) mac(i int) [6]byte { return [6]byte{2, 0, 0, 0, byte(i), byte(n.Index + 1)} }
-
-type seededReader struct{ *rand.Rand }
-
-func (r seededReader) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = byte(r.Uint32())
-	}
-	return len(p), nil
 }
 
 // After calls f at a later time.
@@ -170,13 +156,17 @@ func (w *World) After(d time.Duration, f func()) {
 	heap.Push(&w.queue, delivery{at: w.Now.Add(d), seq: w.seq, call: f})
 }
 
+// fault remembers the first thing that is wrong; Step returns it.
+func (w *World) fault(format string, args ...any) {
+	if w.flaw == nil {
+		w.flaw = fmt.Errorf(format, args...)
+	}
+}
+
 // pump lets every node do what it can do now.
 func (w *World) pump() {
 	for _, n := range w.Nodes {
-		if n.Down {
-			continue
-		}
-		again := true
+		again := !n.Down
 		for round := 0; again && round < 1000; round++ {
 			again = false
 			if n.E.NextTimeout() <= w.Now {
@@ -189,68 +179,23 @@ func (w *World) pump() {
 				n.batch.Reset()
 				again = true
 			}
-			var ev engine.Event
-			for n.E.PollEvent(&ev) {
-				again = true
-				if n.Handle != nil {
-					n.Handle(&ev)
-				} else {
-					n.Events = append(n.Events, ev)
-				}
-			}
+			again = n.takeEvents() || again
 		}
 	}
 }
 
-// send puts a frame on its link.
-func (w *World) send(from *Node, f *engine.TxFrame) {
-	w.Sent++
-	frame := append(append(append([]byte(nil), f.Head...), f.Bulk...), f.Tail...)
-	if w.opt.Trace {
-		h := fnv.New64a()
-		fmt.Fprint(h, w.hash, w.Now, from.Index, f.Link)
-		h.Write(frame)
-		w.hash = h.Sum64()
-	}
-	net := &w.Net[f.Link][from.Index]
-	if net.Cut || w.rng.Float64() < net.Loss {
-		w.Lost++
-		return
-	}
-	at := w.Now
-	if net.Rate > 0 {
-		busy := &w.busy[f.Link][from.Index]
-		if net.Queue > 0 && *busy > at.Add(net.Queue) {
-			w.Lost++
-			return
-		}
-		*busy = max(*busy, at).Add(time.Duration(float64(len(frame)) / net.Rate * 1e9))
-		at = *busy
-	}
-	copies := 1
-	if w.rng.Float64() < net.Dup {
-		copies = 2
-		w.Duplicated++
-	}
-	for range copies {
-		b := frame
-		if w.rng.Float64() < net.Corrupt {
-			b = append([]byte(nil), frame...)
-			b[14+w.rng.IntN(len(b)-14)] ^= 1 << w.rng.IntN(8)
-			w.Corrupted++
-		}
-		d := net.Delay
-		if net.Jitter > 0 {
-			d += time.Duration(w.rng.Int64N(int64(net.Jitter)))
-		}
-		for _, n := range w.Nodes {
-			to := n.mac(f.Link)
-			if n != from && (b[0]&1 != 0 || string(b[:6]) == string(to[:])) {
-				w.seq++
-				heap.Push(&w.queue, delivery{at: at.Add(d), seq: w.seq, node: n.Index, link: f.Link, frame: append([]byte(nil), b...)})
-			}
+func (n *Node) takeEvents() (any bool) {
+	var ev engine.Event
+	for n.E.PollEvent(&ev) {
+		any = true
+		n.w.trace.event(n.w, n, &ev)
+		if n.Handle != nil {
+			n.Handle(&ev)
+		} else {
+			n.Events = append(n.Events, ev)
 		}
 	}
+	return any
 }
 
 // Step advances to the next event. It reports false if nothing will ever happen again.
@@ -262,13 +207,14 @@ func (w *World) Step() (bool, error) {
 			next = min(next, n.E.NextTimeout())
 		}
 	}
+	w.handled = nil
 	if len(w.queue) > 0 && w.queue[0].at <= next {
 		d := heap.Pop(&w.queue).(delivery)
 		w.Now = max(w.Now, d.at)
 		if d.call != nil {
 			d.call()
-		} else if n := w.Nodes[d.node]; !n.Down {
-			n.E.HandleFrame(w.Now, d.link, d.frame)
+		} else if n := w.Nodes[d.node]; !n.Down && n.up&(1<<d.link) != 0 {
+			w.deliver(n, &d)
 		}
 	} else {
 		if next == mono.Never {
@@ -277,10 +223,10 @@ func (w *World) Step() (bool, error) {
 		w.Now = max(w.Now, next)
 	}
 	w.pump()
-	if w.Check != nil {
+	if w.flaw == nil && w.Check != nil {
 		return true, w.Check()
 	}
-	return true, nil
+	return true, w.flaw
 }
 
 // Run steps until done says so, for at most limit of virtual time.
@@ -307,35 +253,21 @@ func (w *World) Run(limit time.Duration, done func() bool) error {
 	return nil
 }
 
-// Hash is a fingerprint of every frame sent so far, with its time, if Options.Trace is set.
-func (w *World) Hash() uint64 { return w.hash }
+// Rest runs for a time.
+func (w *World) Rest(d time.Duration) error {
+	over := false
+	w.After(d, func() { over = true })
+	return w.Run(d+time.Second, func() bool { return over })
+}
 
-// Connect opens a connection from node a to node b, both ends open when it returns.
-func (w *World) Connect(a, b *Node, o engine.DialOptions) (ca, cb engine.ConnID, err error) {
-	b.E.Listen("test")
-	ha, hb := a.Handle, b.Handle
-	defer func() { a.Handle, b.Handle = ha, hb }()
-	var failed *engine.Event
-	a.Handle = func(ev *engine.Event) {
-		switch ev.Kind {
-		case engine.EvConnected:
-			ca = ev.Conn
-		case engine.EvClosed:
-			failed = ev
+// Hash is a fingerprint of every frame sent so far, with its time, if Options.Trace is set.
+func (w *World) Hash() uint64 { return w.trace.sum }
+
+// Stop ends all engines; the world is not used any more.
+func (w *World) Stop() {
+	for _, n := range w.Nodes {
+		if !n.Down {
+			n.Crash()
 		}
 	}
-	b.Handle = func(ev *engine.Event) {
-		if ev.Kind == engine.EvIncoming {
-			cb = ev.Conn
-			b.E.Accept(w.Now, ev.Conn, nil)
-		}
-	}
-	if _, err = a.E.Dial(w.Now, b.Name(), "test", o); err != nil {
-		return
-	}
-	err = w.Run(2*time.Minute, func() bool { return ca != 0 && cb != 0 || failed != nil })
-	if err == nil && failed != nil {
-		err = fmt.Errorf("dial failed: %v %s", failed.Status, failed.Text)
-	}
-	return
 }

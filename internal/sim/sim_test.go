@@ -2,8 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"flag"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -53,30 +51,5 @@ func TestConnectAndWrite(t *testing.T) {
 	}
 	if !bytes.Equal(back, target) || a.Events[len(a.Events)-1].Status != engine.OK {
 		t.Fatal("read differs", a.Events)
-	}
-}
-
-var seeds = flag.Int("seeds", 2000, "seeds that TestSwarm runs")
-var only = flag.Uint64("seed", 0, "run this seed alone")
-
-func TestSwarm(t *testing.T) {
-	if *only != 0 {
-		r, err := Swarm(*only, true)
-		t.Logf("%+v", r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	for part := range 4 {
-		t.Run(fmt.Sprint("part", part), func(t *testing.T) {
-			t.Parallel()
-			for i := part; i < *seeds; i += 4 {
-				if _, err := Swarm(uint64(i+1), false); err != nil {
-					t.Errorf("%v\nagain: go test ./internal/sim -run TestSwarm -seed %d", err, i+1)
-					return
-				}
-			}
-		})
 	}
 }

@@ -95,6 +95,9 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 		s.Conn, s.Key = be.Uint32(tail[4:]), be.Uint64(tail[8:])
 	case KindProbe, KindEcho:
 		s.Place = be.Uint64(tail[4:])
+	case KindLink:
+		s.Flags, s.Data = 0, tail[1:linkLen]
+		return tail[linkLen:], (&LinkInfo{}).Decode(s.Data)
 	}
 	if hasNoVariable[k] && variable != 0 {
 		return nil, ErrReserved
@@ -106,11 +109,11 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 	return tail[n+variable:], nil
 }
 
-var byteOneIsZero = [...]bool{
+var byteOneIsZero = [len(fixedLen)]bool{
 	KindPad: true, KindAccept: true, KindWithdraw: true, KindPing: true, KindProbe: true, KindEcho: true,
 }
 
-var hasNoVariable = [...]bool{
+var hasNoVariable = [len(fixedLen)]bool{
 	KindOpNak: true, KindWithdraw: true, KindPing: true, KindProbe: true, KindEcho: true,
 }
 

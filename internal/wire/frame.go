@@ -25,6 +25,17 @@ const (
 	TailStart = EthLen + FixedLen
 )
 
+// ClearLen is the part of the fixed header that is readable in a sealed frame; TagLen is what sealing adds behind the tail (clause 2.2).
+const (
+	ClearLen = 16
+	TagLen   = 16
+	// SplitLen is what sealing a payload apart from the rest adds beyond one tag.
+	SplitLen = 2 + TagLen
+)
+
+// MinSealed is the least length of a sealed frame, Ethernet header included: Ethernet pads shorter ones, and a tag cannot be told from padding (clause 10.5).
+const MinSealed = 64
+
 // MinFrame is the least MTU of a link: the longest set-up segment must fit in a frame (clause 9.2).
 const MinFrame = 640
 
@@ -43,6 +54,8 @@ const (
 	TypeInit    Type = 3
 	TypeInitAck Type = 4
 	TypeReset   Type = 5
+	TypeRetry   Type = 6
+	TypeCrypto  Type = 7
 )
 
 // Frame flags (clause 2.2).
@@ -120,13 +133,19 @@ func PutBulk(b []byte, h *Bulk) {
 // Finish writes the fixed header to b[:FixedLen] and its checksum over b (fixed and, if present, bulk header) and tail.
 // With FlagBulk, b must already hold the bulk header at b[FixedLen:FixedLen+BulkLen].
 func Finish(b []byte, h *Header, tail []byte) {
+	FinishOpen(b, h, tail)
+	binary.BigEndian.PutUint32(b[16:], headSum(b, h.Flags, tail))
+}
+
+// FinishOpen is Finish of a frame that is about to be sealed: it carries no checksum.
+func FinishOpen(b []byte, h *Header, tail []byte) {
 	_ = b[FixedLen-1]
 	b[0], b[1], b[2], b[3] = Version<<4|byte(h.Type), h.KeyEpoch, h.Path, h.Flags
 	binary.BigEndian.PutUint32(b[4:], h.Session)
 	binary.BigEndian.PutUint64(b[8:], h.PN)
+	binary.BigEndian.PutUint32(b[16:], 0)
 	binary.BigEndian.PutUint16(b[20:], uint16(len(tail)))
 	binary.BigEndian.PutUint16(b[22:], h.Shuffle)
-	binary.BigEndian.PutUint32(b[16:], headSum(b, h.Flags, tail))
 }
 
 func headSum(b []byte, flags uint8, tail []byte) uint32 {
@@ -142,26 +161,67 @@ func headSum(b []byte, flags uint8, tail []byte) uint32 {
 // Decode reads b, the frame after its Ethernet header, into f and verifies the header checksum. The payload checksum is left to
 // CheckPayload, which the caller runs once the frame is known to be wanted.
 func (f *Frame) Decode(b []byte) error {
-	if len(b) < FixedLen {
-		return ErrShort
-	}
-	if err := f.decodeFixed(b); err != nil {
+	rest, err := f.decodeHeaders(b)
+	if err != nil {
 		return err
 	}
-	rest := b[FixedLen:]
+	if f.KeyEpoch != 0 {
+		return ErrReserved
+	}
+	return f.finishDecode(b, rest)
+}
+
+// Sealed reports whether b, the frame after its Ethernet header, is sealed: DecodeClear and, once it is opened, DecodeOpened are for it, and Decode is not.
+func Sealed(b []byte) bool { return len(b) >= ClearLen && b[1] != 0 }
+
+// DecodeClear reads the clear part of a sealed frame: nothing in it is authentic before the frame is opened.
+func (h *Header) DecodeClear(b []byte) error {
+	if len(b) < FixedLen+TagLen {
+		return ErrShort
+	}
+	if err := h.decodeClear(b); err != nil {
+		return err
+	}
+	if h.KeyEpoch == 0 {
+		return ErrReserved
+	}
+	return nil
+}
+
+// DecodeOpened reads b, a frame that was sealed and is opened, after its Ethernet header. It is authentic, so no sum is verified.
+func (f *Frame) DecodeOpened(b []byte) error {
+	rest, err := f.decodeHeaders(b)
+	if err != nil {
+		return err
+	}
+	if f.KeyEpoch == 0 || f.Flags&(FlagPayloadSum|FlagShuffled) != 0 || binary.BigEndian.Uint32(b[16:]) != 0 {
+		return ErrReserved
+	}
+	return f.splitTail(rest)
+}
+
+// decodeHeaders reads the headers and finds the payload, and returns what follows it.
+func (f *Frame) decodeHeaders(b []byte) (rest []byte, err error) {
+	if len(b) < FixedLen {
+		return nil, ErrShort
+	}
+	if err := f.decodeFixed(b); err != nil {
+		return nil, err
+	}
+	rest = b[FixedLen:]
 	f.Payload = nil
 	if f.Flags&FlagBulk != 0 {
 		if len(rest) < BulkLen {
-			return ErrShort
+			return nil, ErrShort
 		}
 		f.Bulk.decode(rest)
 		rest = rest[BulkLen:]
 		if len(rest) < int(f.Bulk.Len) {
-			return ErrShort
+			return nil, ErrShort
 		}
 		f.Payload, rest = rest[:f.Bulk.Len], rest[f.Bulk.Len:]
 	}
-	return f.finishDecode(b, rest)
+	return rest, nil
 }
 
 // DecodeParts is Decode of a frame with bulk that arrived in pieces: head holds the fixed and bulk headers, payload exactly the bulk payload,
@@ -173,6 +233,9 @@ func (f *Frame) DecodeParts(head, payload, rest []byte) error {
 	if err := f.decodeFixed(head); err != nil {
 		return err
 	}
+	if f.KeyEpoch != 0 {
+		return ErrReserved
+	}
 	f.Bulk.decode(head[FixedLen:])
 	f.Payload = payload
 	return f.finishDecode(head, rest)
@@ -183,10 +246,17 @@ func (f *Frame) finishDecode(b, rest []byte) error {
 	if len(rest) < int(f.TailLen) {
 		return ErrShort
 	}
-	f.Tail = rest[:f.TailLen]
-	if binary.BigEndian.Uint32(b[16:]) != headSum(b, f.Flags, f.Tail) {
+	if binary.BigEndian.Uint32(b[16:]) != headSum(b, f.Flags, rest[:f.TailLen]) {
 		return ErrHeadSum
 	}
+	return f.splitTail(rest)
+}
+
+func (f *Frame) splitTail(rest []byte) error {
+	if len(rest) < int(f.TailLen) {
+		return ErrShort
+	}
+	f.Tail = rest[:f.TailLen]
 	if f.Flags&FlagBulk != 0 && (f.Bulk.Kind != KindWrite && f.Bulk.Kind != KindReadData || f.Bulk.Flags&^uint8(segFlagsKnown) != 0) {
 		return ErrReserved
 	}
@@ -194,15 +264,25 @@ func (f *Frame) finishDecode(b, rest []byte) error {
 }
 
 func (f *Frame) decodeFixed(b []byte) error {
+	if err := f.decodeClear(b); err != nil {
+		return err
+	}
+	f.TailLen = binary.BigEndian.Uint16(b[20:])
+	f.Shuffle = binary.BigEndian.Uint16(b[22:])
+	if (f.Flags&FlagShuffled != 0) != (f.Shuffle != 0) {
+		return ErrReserved
+	}
+	return nil
+}
+
+func (h *Header) decodeClear(b []byte) error {
 	if b[0]>>4 != Version {
 		return ErrVersion
 	}
-	f.Type, f.KeyEpoch, f.Path, f.Flags = Type(b[0]&15), b[1], b[2], b[3]
-	f.Session = binary.BigEndian.Uint32(b[4:])
-	f.PN = binary.BigEndian.Uint64(b[8:])
-	f.TailLen = binary.BigEndian.Uint16(b[20:])
-	f.Shuffle = binary.BigEndian.Uint16(b[22:])
-	if f.Flags&^uint8(flagsKnown) != 0 || (f.Flags&FlagShuffled != 0) != (f.Shuffle != 0) || f.Path > 63 || f.KeyEpoch != 0 {
+	h.Type, h.KeyEpoch, h.Path, h.Flags = Type(b[0]&15), b[1], b[2], b[3]
+	h.Session = binary.BigEndian.Uint32(b[4:])
+	h.PN = binary.BigEndian.Uint64(b[8:])
+	if h.Flags&^uint8(flagsKnown) != 0 || h.Path > 63 {
 		return ErrReserved
 	}
 	return nil

@@ -84,3 +84,47 @@ func FuzzInit(f *testing.F) {
 func FuzzReset(f *testing.F) {
 	fuzzBody(f, &bodies[2], func(b []byte) ([]byte, error) { var r Reset; err := r.Decode(b); return r.AppendTo(nil), err })
 }
+
+func FuzzRetry(f *testing.F) {
+	fuzzBody(f, &bodies[3], func(b []byte) ([]byte, error) { var r Retry; err := r.Decode(b); return r.Cookie, err })
+}
+
+func FuzzCrypto(f *testing.F) {
+	fuzzBody(f, &bodies[4], func(b []byte) ([]byte, error) { var c Crypto; err := c.Decode(b); return c.AppendTo(nil), err })
+}
+
+func FuzzLinkInfo(f *testing.F) {
+	fuzzBody(f, &bodies[5], func(b []byte) ([]byte, error) { var l LinkInfo; err := l.Decode(b); return l.AppendTo(nil), err })
+}
+
+func FuzzParams(f *testing.F) {
+	fuzzBody(f, &bodies[6], func(b []byte) ([]byte, error) { var p Params; err := p.Decode(b); return p.AppendTo(nil), err })
+}
+
+// FuzzOpened is FuzzFrame for frames that were sealed: what their clear part says stays said once they are open (clauses 2.2 and 10.5).
+func FuzzOpened(f *testing.F) {
+	f.Add(buildOpened(sealedHeader, nil, nil, ping))
+	f.Add(buildOpened(sealedHeader, theBulk(), []byte("payload!"), ping))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = b[:len(b):len(b)]
+		var h Header
+		clear := h.DecodeClear(b)
+		if clear == nil && !Sealed(b) {
+			t.Error("a frame that is not sealed has a clear part")
+		}
+		var fr Frame
+		if fr.DecodeOpened(b) != nil {
+			return
+		}
+		if len(b) >= FixedLen+TagLen && (clear != nil || h.Type != fr.Type || h.KeyEpoch != fr.KeyEpoch || h.Path != fr.Path || h.Flags != fr.Flags || h.Session != fr.Session || h.PN != fr.PN) {
+			t.Errorf("clear part: %v %+v, opened %+v", clear, h, fr.Header)
+		}
+		var bulk *Bulk
+		if fr.Flags&FlagBulk != 0 {
+			bulk = &fr.Bulk
+		}
+		if again := buildOpened(fr.Header, bulk, fr.Payload, fr.Tail); len(again) > len(b) || !bytes.Equal(again, b[:len(again)]) {
+			t.Errorf("encoding differs:\n got %x\nfrom %x", again, b)
+		}
+	})
+}

@@ -53,6 +53,8 @@ var messages = []message{
 	{"ping", "4.7", Segment{Kind: KindPing}, "0e 00 0000", ""},
 	{"probe", "9.1", Segment{Kind: KindProbe, Place: 0x0102030405060708}, "0f 00 0000 0102030405060708", ""},
 	{"echo", "9.3", Segment{Kind: KindEcho, Place: 0x0102030405060708}, "10 00 0000 0102030405060708", ""},
+	{"link", "10.4", Segment{Kind: KindLink, Data: theLink.AppendTo(nil)}, "11 " + goldenLink, ""},
+	{"link that is gone", "10.4", Segment{Kind: KindLink, Data: make([]byte, LinkInfoLen)}, "11 00 0000 00000000 00000000 0000 000000000000", ""},
 }
 
 // unhex reads hexadecimal with blanks.

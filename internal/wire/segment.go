@@ -23,6 +23,7 @@ const (
 	KindPing
 	KindProbe
 	KindEcho
+	KindLink
 )
 
 // Segment flags (clause 6.2).
@@ -70,7 +71,7 @@ type Segment struct {
 	Place  uint64 // Ack: floor; Probe, Echo: nonce
 	Size   uint64 // ReadRequest: length; Advert: size; Ack: largest
 	Name   []byte // Open: service; Advert: name
-	Data   []byte // payload, private data, text; Ack and OpAck: bitmap words
+	Data   []byte // payload, private data, text; Ack and OpAck: bitmap words; Link: a LinkInfo
 }
 
 // Word returns word i of the bitmap in Data.
@@ -97,6 +98,7 @@ const (
 	withdrawLen    = 16
 	pingLen        = 4
 	probeLen       = 12
+	linkLen        = 1 + LinkInfoLen
 )
 
 // fixedLen is the length of a segment before its optional and variable parts; 0 for an unknown kind.
@@ -104,10 +106,14 @@ var fixedLen = [...]int{
 	KindPad: padLen, KindWrite: writeLen, KindWriteNext: writeNextLen, KindReadRequest: readRequestLen, KindReadData: readDataLen,
 	KindOpAck: opAckLen, KindOpNak: opNakLen, KindAck: ackLen, KindOpen: openLen, KindAccept: acceptLen, KindRefuse: refuseLen,
 	KindClose: closeLen, KindAdvert: advertLen, KindWithdraw: withdrawLen, KindPing: pingLen, KindProbe: probeLen, KindEcho: probeLen,
+	KindLink: linkLen,
 }
 
 // Len returns the encoded length of s in bytes.
 func (s *Segment) Len() int {
+	if s.Kind == KindLink {
+		return linkLen
+	}
 	n := fixedLen[s.Kind] + len(s.Data)
 	switch s.Kind {
 	case KindWrite, KindReadRequest:
@@ -226,6 +232,8 @@ func (s *Segment) AppendTo(b []byte) []byte {
 	case KindProbe, KindEcho:
 		b = append(b, byte(s.Kind), 0, 0, 0)
 		b = be.AppendUint64(b, s.Place)
+	case KindLink:
+		b = append(b, byte(s.Kind))
 	default:
 		panic("BUG: wire: encoding an unknown segment kind")
 	}

@@ -54,7 +54,7 @@ func TestSegmentTruncated(t *testing.T) {
 func TestSegmentRefused(t *testing.T) {
 	long := func(n int) string { return hex.EncodeToString(make([]byte, n)) }
 	for _, c := range []struct{ name, clause, bytes string }{
-		{"unknown kind 17", "3.4", "11 00 0000"},
+		{"unknown kind 18", "3.4", "12 00 0000"},
 		{"unknown kind 255", "3.4", "ff 00 0000"},
 		{"pad flags", "3.4 kind 0", "00 01 0000"},
 		{"write flag 6", "6.2", "01 40 0000 00000001 00000002 0000000000000003 0000000000000004"},
@@ -90,6 +90,8 @@ func TestSegmentRefused(t *testing.T) {
 		{"probe u16", "3.4 kind 15", "0f 00 0001 0000000000000001 00"},
 		{"echo u8", "3.4 kind 16", "10 80 0000 0000000000000001"},
 		{"echo u16", "3.4 kind 16", "10 00 8000 0000000000000001"},
+		{"link 64", "1.2, 3.4 kind 17", "11 40 0100 01020304 00002328 004e 020000000001"},
+		{"link of MTU 639", "9.2, 10.4", "11 00 0100 01020304 0000027f 004e 020000000001"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var s Segment

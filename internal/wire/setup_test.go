@@ -9,9 +9,13 @@ import (
 )
 
 const (
-	goldenHello = "0102030405060708 1112131415161718 01 3f 0100 00002328 004e 03 6e6f64"
-	goldenInit  = goldenHello + " 21222324 3132333435363738 0002 4142"
-	goldenReset = "21222324 3132333435363738"
+	goldenHello  = "0102030405060708 1112131415161718 01 3f 0100 00002328 004e 03 6e6f64"
+	goldenInit   = goldenHello + " 21222324 3132333435363738 0002 4142"
+	goldenReset  = "21222324 3132333435363738"
+	goldenRetry  = "41424344"
+	goldenCrypto = "02 01 0f 00 00000304 616263"
+	goldenLink   = "3f 0100 01020304 00002328 004e 020000000001"
+	goldenParams = "1112131415161718 21222324 31323334 00 02" + goldenLink + " 00 0000 01020305 00000000 0000 000000000000"
 )
 
 var (
@@ -20,6 +24,11 @@ var (
 	}
 	theInit  = Init{Hello: theHello, Session: 0x21222324, PeerEpoch: 0x3132333435363738, Cookie: []byte("AB")}
 	theReset = Reset{Session: 0x21222324, Epoch: 0x3132333435363738}
+
+	theRetry  = Retry{Cookie: []byte("ABCD")}
+	theCrypto = Crypto{Flags: CryptoRefused, Level: 1, Status: 15, Offset: 0x304, Data: []byte("abc")}
+	theLink   = LinkInfo{Link: 63, RxSlots: 256, Version: 0x01020304, MTU: 9000, Shuffle: 78, MAC: [6]byte{2, 0, 0, 0, 0, 1}}
+	theParams = Params{Epoch: 0x1112131415161718, Session: 0x21222324, Previous: 0x31323334, Links: []LinkInfo{theLink, {Version: 0x01020305}}}
 )
 
 // body is one of the set-up messages for tests that treat all alike.
@@ -28,12 +37,17 @@ type body struct {
 	want                 any
 	encode               func(b []byte) []byte
 	decode               func(b []byte) (any, error)
+	data                 int // bytes at the end that may be fewer or more
 }
 
 var bodies = []body{
-	{"hello", "4.1", goldenHello, theHello, theHello.AppendTo, func(b []byte) (any, error) { var h Hello; err := h.Decode(b); return h, err }},
-	{"init", "4.3", goldenInit, theInit, theInit.AppendTo, func(b []byte) (any, error) { var i Init; err := i.Decode(b); return i, err }},
-	{"reset", "4.6", goldenReset, theReset, theReset.AppendTo, func(b []byte) (any, error) { var r Reset; err := r.Decode(b); return r, err }},
+	{"hello", "4.1", goldenHello, theHello, theHello.AppendTo, func(b []byte) (any, error) { var h Hello; err := h.Decode(b); return h, err }, 0},
+	{"init", "4.3", goldenInit, theInit, theInit.AppendTo, func(b []byte) (any, error) { var i Init; err := i.Decode(b); return i, err }, 0},
+	{"reset", "4.6", goldenReset, theReset, theReset.AppendTo, func(b []byte) (any, error) { var r Reset; err := r.Decode(b); return r, err }, 0},
+	{"retry", "4.3", goldenRetry, theRetry, func(b []byte) []byte { return append(b, theRetry.Cookie...) }, func(b []byte) (any, error) { var r Retry; err := r.Decode(b); return r, err }, 3},
+	{"crypto", "10.2", goldenCrypto, theCrypto, theCrypto.AppendTo, func(b []byte) (any, error) { var c Crypto; err := c.Decode(b); return c, err }, 3},
+	{"link", "10.4", goldenLink, theLink, theLink.AppendTo, func(b []byte) (any, error) { var l LinkInfo; err := l.Decode(b); return l, err }, 0},
+	{"parameters", "10.3", goldenParams, theParams, theParams.AppendTo, func(b []byte) (any, error) { var p Params; err := p.Decode(b); return p, err }, 0},
 }
 
 func TestSetupLayout(t *testing.T) {
@@ -57,11 +71,11 @@ func TestSetupTruncatedAndLong(t *testing.T) {
 	for _, m := range bodies {
 		b := unhex(t, m.golden)
 		for n := range b {
-			if _, err := m.decode(b[:n:n]); err == nil {
-				t.Errorf("%s (clause %s): %d of %d bytes decode", m.name, m.clause, n, len(b))
+			if _, err := m.decode(b[:n:n]); (err == nil) != (n >= len(b)-m.data) {
+				t.Errorf("%s (clause %s): %d of %d bytes decode with %v", m.name, m.clause, n, len(b), err)
 			}
 		}
-		if _, err := m.decode(append(b, 0)); err == nil {
+		if _, err := m.decode(append(b, 0)); err == nil && m.data == 0 {
 			t.Errorf("%s (clause %s): a byte too many decodes", m.name, m.clause)
 		}
 	}
@@ -75,7 +89,7 @@ func TestSetupRefused(t *testing.T) {
 	}{
 		{"hello without identity", "1.1", bodies[0].decode, "0000000000000000 1112131415161718 00 00 0100 00002328 0000 00"},
 		{"hello without epoch", "1.1", bodies[0].decode, "0102030405060708 0000000000000000 00 00 0100 00002328 0000 00"},
-		{"hello flag 1", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 02 00 0100 00002328 0000 00"},
+		{"hello of shard 1 of 1", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 04 00 0100 00002328 0000 00"},
 		{"hello link 64", "1.2", bodies[0].decode, "0102030405060708 1112131415161718 00 40 0100 00002328 0000 00"},
 		{"hello without slots", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0000 00002328 0000 00"},
 		{"hello MTU 0", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0100 00000000 0000 00"},
@@ -85,6 +99,21 @@ func TestSetupRefused(t *testing.T) {
 		{"init cookie shorter than said", "4.3", bodies[1].decode, goldenHello + " 21222324 3132333435363738 0003 4142"},
 		{"reset session 0", "4.6", bodies[2].decode, "00000000 3132333435363738"},
 		{"reset epoch 0", "4.6", bodies[2].decode, "21222324 0000000000000000"},
+		{"cookie of 65", "4.3", bodies[3].decode, strings.Repeat("61", 65)},
+		{"crypto flag 3", "10.2", bodies[4].decode, "08 01 00 00 00000000"},
+		{"crypto level 2", "10.2", bodies[4].decode, "00 02 00 00 00000000"},
+		{"crypto byte 3", "10.2", bodies[4].decode, "00 01 00 01 00000000"},
+		{"crypto beyond the stream", "10.2", bodies[4].decode, "00 00 00 00 00004000 61"},
+		{"crypto at the highest offset", "10.2", bodies[4].decode, "00 00 00 00 ffffffff 61"},
+		{"crypto across the end of the stream", "10.2", bodies[4].decode, "00 00 00 00 00003ffe 616263"},
+		{"link 64", "1.2", bodies[5].decode, "40 0100 01020304 00002328 004e 020000000001"},
+		{"link of MTU 639", "9.2", bodies[5].decode, "3f 0100 01020304 0000027f 004e 020000000001"},
+		{"link of MTU 65536", "10.4", bodies[5].decode, "3f 0100 01020304 00010000 004e 020000000001"},
+		{"parameters without epoch", "1.1", bodies[6].decode, "0000000000000000 21222324 31323334 00"},
+		{"parameters without session", "1.3", bodies[6].decode, "1112131415161718 00000000 31323334 00"},
+		{"parameters with a bad link", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 01 40 0100 01020304 00002328 004e 020000000001"},
+		{"parameters with fewer links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 02" + goldenLink},
+		{"parameters with more links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 00" + goldenLink},
 	} {
 		if got, err := c.decode(unhex(t, c.bytes)); err == nil {
 			t.Errorf("%s (clause %s): accepted as %+v", c.name, c.clause, got)

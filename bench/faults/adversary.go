@@ -1,0 +1,208 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/internal/lab"
+)
+
+// What an adversary may cost the daemon that is attacked.
+const (
+	grownMost   = 32 << 20    // resident bytes
+	connectTime = time.Second // until a real peer is connected
+	guessesMost = 20000       // keys tried per second and peer
+)
+
+// cable gives injectors the whole speed of the machine.
+func cable(s *bench.ClusterSpec) { s.Lab.Medium = lab.Cable }
+
+// attack is one kind of injector against a transfer.
+func attack(name, criteria, kind string, short bool) Scenario {
+	return Scenario{
+		Name: name, Group: Adversary, Criteria: criteria, Short: short, Set: cable,
+		Run: func(ctx context.Context, t *Trial) error {
+			a, err := t.assault(ctx, kind, false)
+			if err != nil {
+				return err
+			}
+			return t.endured(ctx, a)
+		},
+	}
+}
+
+// assault is an attack under way.
+type assault struct {
+	client   *agent
+	injector *agent
+	was      map[string]uint64 // counters of the attacked daemon
+	resident uint64
+	peers    int
+}
+
+// assault starts a transfer, listens to it where the kind needs that, restarts the first host's daemon if asked, and lets the injector loose
+// on the second.
+func (t *Trial) assault(ctx context.Context, kind string, restart bool) (*assault, error) {
+	ear, err := t.capture()
+	if err != nil {
+		return nil, err
+	}
+	a := &assault{}
+	if a.client, err = t.pair(ctx, MixRandom, 2, 8); err != nil {
+		return nil, err
+	}
+	file, n, err := ear.save(t.cluster.Dir())
+	if err != nil {
+		return nil, err
+	}
+	if restart {
+		t.killDaemon(0)
+		if err := t.cluster.StartDaemon(ctx, 0); err != nil {
+			return nil, err
+		}
+		if err := t.flowing(ctx, a.client, 10*time.Second); err != nil {
+			return nil, err
+		}
+	}
+	if kind == injectReplay || kind == injectForge {
+		t.row.Measured["frames captured"] = float64(n)
+	}
+	if _, err := t.mark(ctx, a.client, "before"); err != nil {
+		return nil, err
+	}
+	a.was = map[string]uint64{}
+	if err := t.addCounters(ctx, 1, a.was); err != nil {
+		return nil, err
+	}
+	st, err := t.status(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	a.resident, a.peers = resident(st.PID), st.Peers
+	a.injector, err = t.spawn(ctx, 0, Job{Role: RoleInject, Name: kind, Kind: kind, Link: "edge0", Target: t.cluster.Lab().Host(1).MAC(0), File: file, Seed: t.seed})
+	return a, err
+}
+
+// endured lets the attack go on for a while beside the transfer, then beside nothing, and judges what became of both.
+func (t *Trial) endured(ctx context.Context, a *assault) error {
+	busy, err := t.measure(ctx, a.client, "attacked", t.span(3*time.Second, 700*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	t.check("the transfer goes on", busy.Ops > 0, "nothing completes: errors %s, dial errors %s", counts(busy.Errors), counts(busy.DialErrors))
+	t.row.Measured["Gbit/s meanwhile"] = busy.rate() * 8 / 1e9
+	rest, err := a.client.drain(ctx)
+	if err != nil {
+		return err
+	}
+	t.judge(a.client, rest)
+	t.unfailed(busy, rest)
+	if err := t.silent(ctx); err != nil {
+		return err
+	}
+	return t.survived(ctx, a)
+}
+
+// silent judges that, with the session open and nobody at work, the attacked daemon accepts no more than the other one sends.
+func (t *Trial) silent(ctx context.Context) error {
+	t.quiet(ctx)
+	was, now := [2]map[string]uint64{{}, {}}, [2]map[string]uint64{{}, {}}
+	for _, h := range []int{0, 1} { // the sender first, so that what is under way is not counted against it
+		if err := t.addCounters(ctx, h, was[h]); err != nil {
+			return err
+		}
+	}
+	if !sleep(ctx, t.span(time.Second, 400*time.Millisecond)) {
+		return ctx.Err()
+	}
+	for _, h := range []int{1, 0} {
+		if err := t.addCounters(ctx, h, now[h]); err != nil {
+			return err
+		}
+	}
+	real, d := less(now[0], was[0])["data_frames_sent"], less(now[1], was[1])
+	t.counted("accepted in silence", d["data_frames_received"])
+	t.check("nothing is accepted", d["data_frames_received"] <= real && d["payload_received"] == 0 && d["ops_applied"] == 0,
+		"%d frames accepted where the peer sent %d, %d bytes of payload, %d operations", d["data_frames_received"], real, d["payload_received"], d["ops_applied"])
+	return nil
+}
+
+// survived ends the attack and judges state, memory and counts of the attacked daemon.
+func (t *Trial) survived(ctx context.Context, a *assault) error {
+	st, err := t.status(ctx, 1)
+	if err != nil {
+		return err
+	}
+	grown := int64(resident(st.PID)) - int64(a.resident)
+	e, err := a.injector.ask(ctx, Order{Do: DoDrain}, func(e *Event) bool { return e.Result != nil })
+	if err != nil {
+		return err
+	}
+	if _, err := a.injector.quit(); err != nil {
+		return err
+	}
+	now := map[string]uint64{}
+	if err := t.addCounters(ctx, 1, now); err != nil {
+		return err
+	}
+	d := less(now, a.was)
+	t.injected(a.injector.job.Kind+" frames", e.Result.Done)
+	t.row.Measured["injected per second"] = float64(e.Result.Done) / max(e.Result.Seconds, 1e-9)
+	t.row.Measured["resident MiB grown"] = float64(grown) / (1 << 20)
+	t.counted("frames turned away", rejected(d)+d["unknown_session"]+d["frames_duplicated"])
+	t.counted("sessions failed", d["sessions_failed"])
+	t.counted("frames the kernel had no room for", d["kernel_dropped"])
+	if seen := d["frames_received"] + d["kernel_dropped"]; seen < e.Result.Done {
+		t.row.U[3].fail("%d frames were injected, the daemon and its kernel saw %d", e.Result.Done, seen)
+	}
+	t.check("no session changes", d["sessions_failed"] == 0, "%d sessions failed", d["sessions_failed"])
+	t.check(fmt.Sprintf("at most %d MiB of memory for it", grownMost>>20), grown <= grownMost, "%d MiB", grown>>20)
+	t.check("no memory held for nodes that do not exist", st.Peers-a.peers <= strangersMost, "%d nodes remembered", st.Peers-a.peers)
+	return nil
+}
+
+// strangersMost is the size of the table of nodes heard.
+const strangersMost = 4096
+
+// flood announces nodes that do not exist, in the course of which a real one comes back and connects.
+func flood(name, kind string, short bool) Scenario {
+	return Scenario{
+		Name: name, Group: Adversary, Criteria: "no memory held for them; a real peer connects within 1 s", Short: short, Set: cable,
+		Run: func(ctx context.Context, t *Trial) error {
+			a, err := t.assault(ctx, kind, false)
+			if err != nil {
+				return err
+			}
+			if !sleep(ctx, t.span(3*time.Second, 400*time.Millisecond)) {
+				return ctx.Err()
+			}
+			t.killDaemon(0)
+			if _, err := t.mark(ctx, a.client, "killed"); err != nil {
+				return err
+			}
+			if err := t.cluster.StartDaemon(ctx, 0); err != nil {
+				return err
+			}
+			took, ok := t.connects(ctx, a.client, 10*connectTime)
+			t.ms("a real peer connected after", took)
+			t.check("a real peer connects", ok, "not after %v", took.Round(time.Millisecond))
+			t.speed("a real peer connects within 1 s", took <= connectTime, "after %v", took.Round(time.Millisecond))
+			if _, err := a.client.drain(ctx); err != nil {
+				return err
+			}
+			a.was["sessions_failed"]++ // that of the daemon we killed
+			return t.survived(ctx, a)
+		},
+	}
+}
+
+// connects waits until a client completes operations , all connections having been lost before.
+func (t *Trial) connects(ctx context.Context, c *agent, within time.Duration) (time.Duration, bool) {
+	took, ok := t.event(ctx, within, func() bool {
+		w, err := t.mark(ctx, c, "connects")
+		return err == nil && w.Ops > 0
+	})
+	return took, ok
+}

@@ -1,0 +1,201 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"multiedge/bench"
+)
+
+// agent is a process of a scenario, as the process that runs the scenario sees it.
+type agent struct {
+	job    Job
+	host   int
+	proc   *bench.Process
+	events chan Event // closed when the process has ended
+	killed bool       // on purpose
+
+	mu     sync.Mutex
+	ended  []Ended
+	notes  []string
+	rest   *Rest
+	lost   error
+	claims []Order // to be verified
+}
+
+// patience bounds the wait for any answer of a process.
+const patience = 40 * time.Second
+
+// spawn starts a process in a host and waits until it says that it has started.
+func (s *Stage) spawn(ctx context.Context, host int, job Job) (*agent, error) {
+	job.Socket, job.Dir = s.cluster.Socket(host), s.cluster.Dir()
+	b, err := json.Marshal(job)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.cluster.Spawn(host, bench.CommandFault, string(b))
+	if err != nil {
+		return nil, err
+	}
+	a := &agent{job: job, host: host, proc: p, events: make(chan Event, 64)}
+	s.agents = append(s.agents, a)
+	go a.read()
+	_, err = a.await(ctx, "start", func(e *Event) bool { return e.Started })
+	return a, err
+}
+
+// read takes events apart: what is only kept, and what somebody waits for.
+func (a *agent) read() {
+	defer close(a.events)
+	sc := bufio.NewScanner(a.proc.Out())
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		var e Event
+		if json.Unmarshal(sc.Bytes(), &e) == nil && !a.keep(&e) {
+			a.events <- e
+		}
+	}
+}
+
+func (a *agent) keep(e *Event) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case e.Claim != "":
+		a.claims = append(a.claims, Order{Do: DoVerify, File: e.Claim})
+	case e.Void != "":
+		a.claims = append(a.claims, Order{Do: DoVoid, Name: e.Void})
+	case e.Ended != nil:
+		a.ended = append(a.ended, *e.Ended)
+	case e.Note != "":
+		a.notes = append(a.notes, e.Note)
+	case e.Rest != nil:
+		a.rest = e.Rest
+	case e.Error != "":
+		a.lost = errors.New(e.Error)
+		return false
+	default:
+		return false
+	}
+	return true
+}
+
+// await returns the next event that fits. Others are dropped: nobody asked for them any more.
+func (a *agent) await(ctx context.Context, what string, fits func(*Event) bool) (*Event, error) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		select {
+		case e, ok := <-a.events:
+			if !ok {
+				return nil, fmt.Errorf("%s %s ended while its %s was awaited: %s", a.job.Role, a.job.Name, what, a.words())
+			}
+			if e.Error != "" {
+				return nil, fmt.Errorf("%s %s: %s", a.job.Role, a.job.Name, e.Error)
+			}
+			if fits(&e) {
+				return &e, nil
+			}
+		case <-late.C:
+			return nil, fmt.Errorf("%s %s: no %s within %v", a.job.Role, a.job.Name, what, patience)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (a *agent) words() string { return strings.TrimSpace(a.proc.Words()) }
+
+func (a *agent) tell(o Order) error {
+	b, err := json.Marshal(o)
+	if err == nil {
+		_, err = a.proc.In().Write(append(b, '\n'))
+	}
+	return err
+}
+
+// ask sends an order and waits for its answer.
+func (a *agent) ask(ctx context.Context, o Order, fits func(*Event) bool) (*Event, error) {
+	if err := a.tell(o); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.words())
+	}
+	return a.await(ctx, "answer to "+o.Do, fits)
+}
+
+// mark returns what a client did since the last mark.
+func (a *agent) mark(ctx context.Context, name string) (*Window, error) {
+	e, err := a.ask(ctx, Order{Do: DoMark, Name: name}, func(e *Event) bool { return e.Window != nil && e.Window.Name == name })
+	if err != nil {
+		return nil, err
+	}
+	return e.Window, nil
+}
+
+// drain makes a client finish its work. The last window is returned.
+func (a *agent) drain(ctx context.Context) (*Window, error) {
+	var w *Window
+	_, err := a.ask(ctx, Order{Do: DoDrain}, func(e *Event) bool {
+		if e.Window != nil {
+			w = e.Window
+		}
+		return e.Drained
+	})
+	return w, err
+}
+
+// takeClaims returns what a server is to verify for this client and was not told yet.
+func (a *agent) takeClaims() []Order {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.claims
+	a.claims = nil
+	return c
+}
+
+// result waits for what a role with one task reports.
+func (a *agent) result(ctx context.Context) (*Result, error) {
+	e, err := a.await(ctx, "result", func(e *Event) bool { return e.Result != nil })
+	if err != nil {
+		return nil, err
+	}
+	return e.Result, nil
+}
+
+// kill ends the process with SIGKILL, on purpose.
+func (a *agent) kill() {
+	a.killed = true
+	_ = a.proc.Signal(syscall.SIGKILL) // it may be gone
+	<-a.proc.Ended()
+}
+
+// quit ends the process in good order and returns what it still held.
+func (a *agent) quit() (*Rest, error) {
+	if a.killed {
+		return nil, nil
+	}
+	if err := a.tell(Order{Do: DoQuit}); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.words())
+	}
+	late := time.After(patience)
+	for {
+		select {
+		case _, ok := <-a.events:
+			if ok {
+				continue
+			}
+			<-a.proc.Ended()
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.rest, a.lost
+		case <-late:
+			return nil, fmt.Errorf("%s %s does not end", a.job.Role, a.job.Name)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// finish ends the processes of a trial in good order and judges U1 (memory), U2 (nothing lost count of), U3 and U5.
+func (t *Trial) finish(ctx context.Context) error {
+	for _, c := range t.clients {
+		if c.killed {
+			continue
+		}
+		w, err := c.drain(ctx)
+		if err != nil {
+			return err
+		}
+		t.judge(c, w)
+		if w.Posted != w.Completed {
+			t.row.U[1].fail("%s: %d operations were started, %d ended", c.job.Name, w.Posted, w.Completed)
+		}
+	}
+	if err := t.verify(ctx); err != nil {
+		return err
+	}
+	for _, group := range [][]*agent{t.clients, t.servers} {
+		for _, a := range group {
+			rest, err := a.quit()
+			if err != nil {
+				return err
+			}
+			if rest != nil && (rest.Goroutines > 0 || rest.Descriptors > 0) {
+				t.row.U[2].fail("%s %s kept %d goroutines and %d descriptors after closing its device", a.job.Role, a.job.Name, rest.Goroutines, rest.Descriptors)
+			}
+		}
+	}
+	t.leaks(ctx)
+	t.alive()
+	return nil
+}
+
+// verify has the servers compare memory with every claim that was handed in.
+func (t *Trial) verify(ctx context.Context) error {
+	for _, c := range t.clients {
+		server := t.serverOf(c)
+		if server == nil || server.killed {
+			c.takeClaims()
+			continue
+		}
+		for _, order := range c.takeClaims() {
+			e, err := server.ask(ctx, order, func(e *Event) bool { return e.Checked != nil })
+			if err != nil {
+				return err
+			}
+			t.compared(e.Checked)
+		}
+	}
+	return nil
+}
+
+func (t *Trial) compared(c *Checked) {
+	t.row.Counted["bytes compared"] += uint64(c.Bytes)
+	if c.Crashed > 0 {
+		t.counted("notifications that went with a killed daemon", uint64(c.Crashed))
+	}
+	if c.Wrong > 0 {
+		t.row.U[0].fail("%s: %d wrong bytes, %d of them canaries: %v", c.ID, c.Wrong, c.Canary, c.Details)
+	}
+	if c.Notes > 0 {
+		t.row.U[1].fail("%s: %d notifications are wrong: %v", c.ID, c.Notes, c.Details)
+	}
+	if c.Late {
+		t.row.U[1].fail("%s: %v", c.ID, c.Details)
+	}
+}
+
+// serverOf is the server that a client's claims go to.
+func (t *Trial) serverOf(c *agent) *agent {
+	for _, s := range t.servers {
+		if s.job.Service == c.job.Service && !s.killed {
+			return s
+		}
+	}
+	return nil
+}
+
+// leakTime is how long daemons may take to let go of what clients had.
+const leakTime = 3 * time.Second
+
+// leaks judges U3 of the daemons that run.
+func (t *Trial) leaks(ctx context.Context) {
+	for h := range t.before {
+		var more []string
+		_, ok := t.event(ctx, leakTime, func() bool {
+			now, err := t.held(ctx, h)
+			if err != nil {
+				more = []string{err.Error()}
+				return false
+			}
+			more = now.exceeds(t.before[h])
+			return len(more) == 0
+		})
+		if !ok {
+			t.row.U[2].fail("daemon of host %d: %v", h, more)
+		}
+	}
+}
+
+// alive judges U5.
+func (t *Trial) alive() {
+	for h := range t.before {
+		p := t.cluster.Daemon(h)
+		select {
+		case <-p.Ended():
+			if !t.killed[p] {
+				t.row.U[4].fail("the daemon of host %d is gone", h)
+			}
+		default:
+		}
+	}
+	if line := panics(t.log.String()); line != "" {
+		t.row.U[4].fail("a daemon: %s", line)
+	}
+	for _, a := range t.agents {
+		if line := panics(a.words()); line != "" {
+			t.row.U[4].fail("%s %s: %s", a.job.Role, a.job.Name, line)
+		}
+	}
+}
+
+// injected enters a fault's count; U4 asks for at least one.
+func (t *Trial) injected(what string, n uint64) { t.row.Injected[what] += n }
+
+// counted enters what was seen of it.
+func (t *Trial) counted(what string, n uint64) { t.row.Counted[what] += n }
+
+// some judges that faults were injected at all.
+func (t *Trial) some() {
+	total := uint64(0)
+	for _, n := range t.row.Injected {
+		total += n
+	}
+	if total == 0 {
+		t.row.U[3].fail("nothing was injected: the scenario proves nothing")
+	}
+}
+
+// agrees judges that a count equals what was injected, give or take.
+func (t *Trial) agrees(what string, counted, injected, slack uint64) {
+	diff := max(counted, injected) - min(counted, injected)
+	if diff > slack {
+		t.row.U[3].fail("%s: counted %d, injected %d (at most %d apart)", what, counted, injected, slack)
+	}
+}
+
+// skipped says in the row what a form leaves out.
+func (t *Trial) skipped(what string) {
+	t.row.Checks = append(t.row.Checks, Check{What: fmt.Sprintf("%s: not in this form", what), Verdict: Unjudged})
+}

@@ -1,0 +1,235 @@
+package faults
+
+import (
+	"context"
+	"syscall"
+	"time"
+)
+
+// hostDead is the dead time where a scenario waits for it.
+const hostDead = 1500 * time.Millisecond
+
+func hostScenarios() []Scenario {
+	return []Scenario{
+		{Name: "peer killed with -9", Group: Host, Criteria: "operations error by the deadline, typed", Short: true, Dead: hostDead, Run: peerKilled},
+		{Name: "daemon restarted", Group: Host, Criteria: "old operations fail within one round trip of contact (at the latest the next probe); no old frame is applied; clients reconnect", Short: true, Run: daemonRestarted},
+		{Name: "own daemon killed with -9", Group: Host, Criteria: "operations error at once, typed; clients reconnect", Short: true, Run: ownDaemonKilled},
+		{Name: "client killed with operations in flight", Group: Host, Criteria: "unpinned within 1 s; the peer gets a typed answer; memory that was reused is not written", Short: true, Run: clientKilled},
+		{Name: "target killed with writes in flight", Group: Host, Criteria: "unpinned within 1 s; the peer gets a typed answer; memory that was reused is not written", Run: targetKilled},
+		{Name: "memory revoked with operations in flight", Group: Host, Criteria: "operations fail with a key error; nothing lands afterwards", Short: true, Run: revoked},
+		{Name: "stopped client", Group: Host, Criteria: "only it stalls; others keep at least 95 %", Short: true, Set: shaped, Run: stoppedClient},
+		{Name: "receiver that takes no notifications", Group: Host, Criteria: "only its peers stall; others keep at least 95 %", Set: shaped, Run: slowReceiver},
+		{Name: "daemon stopped for 10 s", Group: Host, Criteria: "no mass tear-down: same connections, U", Short: true, Dead: 15 * time.Second, Run: daemonStopped},
+	}
+}
+
+func peerKilled(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixRandom, 2, 8)
+	if err != nil {
+		return err
+	}
+	if _, err := t.mark(ctx, c, "before"); err != nil {
+		return err
+	}
+	at := time.Now()
+	t.killDaemon(1)
+	t.injected("daemons killed", 1)
+	w, err := t.failing(ctx, c, at)
+	if err != nil {
+		return err
+	}
+	t.counted("operations that failed", total(w.Errors))
+	t.check("operations fail with peer-down", w.Errors["peer-down"] > 0, "errors: %s", counts(w.Errors))
+	if err := t.cluster.StartDaemon(ctx, 1); err != nil {
+		return err
+	}
+	return t.flowing(ctx, c, 10*time.Second)
+}
+
+// contactTime is by when a restarted peer has been contacted: the coarse time-out between two probes, and what a busy machine adds.
+const contactTime = 500 * time.Millisecond
+
+func daemonRestarted(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixRandom, 2, 8)
+	if err != nil {
+		return err
+	}
+	if _, err := t.mark(ctx, c, "before"); err != nil {
+		return err
+	}
+	t.killDaemon(1)
+	t.injected("daemons killed", 1)
+	if err := t.cluster.StartDaemon(ctx, 1); err != nil {
+		return err
+	}
+	ready := time.Now()
+	var w Window
+	took, ok := t.event(ctx, 10*time.Second, func() bool {
+		next, err := t.mark(ctx, c, "after")
+		if err != nil {
+			return false
+		}
+		w.add(next)
+		return w.Ops > 0 && w.Reconnects > 0
+	})
+	t.ms("work goes on after", took)
+	t.counted("operations that failed", total(w.Errors))
+	if !w.LastError.IsZero() {
+		t.ms("old operations failed after", w.LastError.Sub(ready))
+	}
+	t.check("old operations fail at contact", w.Errors["peer-down"] > 0 && w.LastError.Sub(ready) <= contactTime, "errors %s, the last %v after the daemon was back", counts(w.Errors), w.LastError.Sub(ready))
+	t.check("clients reconnect", ok, "dial errors %s", counts(w.DialErrors))
+	return nil
+}
+
+// add joins a later window to w, as far as scenarios ask.
+func (w *Window) add(o *Window) {
+	merge := func(dst *map[string]uint64, src map[string]uint64) {
+		for k, n := range src {
+			if *dst == nil {
+				*dst = map[string]uint64{}
+			}
+			(*dst)[k] += n
+		}
+	}
+	merge(&w.Errors, o.Errors)
+	merge(&w.DialErrors, o.DialErrors)
+	w.Seconds, w.Bytes, w.Stall = w.Seconds+o.Seconds, w.Bytes+o.Bytes, max(w.Stall, o.Stall)
+	w.Reconnects += o.Reconnects
+	if o.Reconnects > 0 {
+		w.Ops = 0 // only those of new connections tell that work goes on
+	}
+	w.Ops += o.Ops
+	if w.FirstError.IsZero() {
+		w.FirstError = o.FirstError
+	}
+	if !o.LastError.IsZero() {
+		w.LastError = o.LastError
+	}
+}
+
+func ownDaemonKilled(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixRandom, 2, 8)
+	if err != nil {
+		return err
+	}
+	if _, err := t.mark(ctx, c, "before"); err != nil {
+		return err
+	}
+	at := time.Now()
+	t.killDaemon(0)
+	t.injected("daemons killed", 1)
+	var w Window
+	took, failed := t.event(ctx, 2*time.Second, func() bool {
+		next, err := t.mark(ctx, c, "killed")
+		if err == nil {
+			w.add(next)
+		}
+		return w.Errors["daemon-down"] >= 1
+	})
+	t.ms("operations failed after", took)
+	t.check("operations fail with daemon-down within 1 s", failed && w.LastError.Sub(at) <= time.Second, "errors %s", counts(w.Errors))
+	t.counted("operations that failed", total(w.Errors))
+	if err := t.cluster.StartDaemon(ctx, 0); err != nil {
+		return err
+	}
+	back := time.Now()
+	if err := t.flowing(ctx, c, 10*time.Second); err != nil {
+		return err
+	}
+	t.ms("work goes on after", time.Since(back))
+	return nil
+}
+
+// beside measures what one client keeps while something is done to another, which shares the wire.
+func (t *Trial) beside(ctx context.Context, other *agent, stop, resume func() error) error {
+	calm, err := t.work(ctx, "store", MixBulk, 1, 8)
+	if err != nil {
+		return err
+	}
+	if err := t.flowing(ctx, calm, 5*time.Second); err != nil {
+		return err
+	}
+	d := t.span(2*time.Second, 500*time.Millisecond)
+	was, err := t.measure(ctx, calm, "together", d)
+	if err != nil {
+		return err
+	}
+	if err := stop(); err != nil {
+		return err
+	}
+	now, err := t.measure(ctx, calm, "alone", d)
+	if err != nil {
+		return err
+	}
+	if err := resume(); err != nil {
+		return err
+	}
+	ratio := now.rate() / max(was.rate(), 1)
+	t.row.Measured["others keep"] = ratio
+	t.ms("others' stall", now.Stall)
+	t.unfailed(was, now)
+	t.check("others go on", now.Ops > 0, "nothing completes")
+	t.speed("others keep at least 95 %", ratio >= 0.95, "%.1f %%", 100*ratio)
+	return t.flowing(ctx, other, 10*time.Second)
+}
+
+func stoppedClient(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixRandom, 2, 8)
+	if err != nil {
+		return err
+	}
+	t.injected("clients stopped", 1)
+	return t.beside(ctx, c, func() error { return c.proc.Signal(syscall.SIGSTOP) }, func() error { return c.proc.Signal(syscall.SIGCONT) })
+}
+
+func slowReceiver(ctx context.Context, t *Trial) error {
+	if _, err := t.serve(ctx, 1, "store"); err != nil {
+		return err
+	}
+	slow, err := t.serve(ctx, 1, "slow")
+	if err != nil {
+		return err
+	}
+	c, err := t.work(ctx, "slow", MixSmall, 2, 8)
+	if err != nil {
+		return err
+	}
+	if err := t.flowing(ctx, c, 5*time.Second); err != nil {
+		return err
+	}
+	t.injected("receivers stopped", 1)
+	return t.beside(ctx, c, func() error { return slow.proc.Signal(syscall.SIGSTOP) }, func() error { return slow.proc.Signal(syscall.SIGCONT) })
+}
+
+func daemonStopped(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixRandom, 4, 8)
+	if err != nil {
+		return err
+	}
+	if _, err := t.mark(ctx, c, "before"); err != nil {
+		return err
+	}
+	d := t.cluster.Daemon(1)
+	if err := d.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	if !sleep(ctx, t.span(10*time.Second, 2*time.Second)) {
+		return ctx.Err()
+	}
+	if err := d.Signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	t.injected("daemons stopped", 1)
+	at := time.Now()
+	if err := t.flowing(ctx, c, 10*time.Second); err != nil {
+		return err
+	}
+	t.ms("work goes on after", time.Since(at))
+	w, err := t.measure(ctx, c, "after", t.span(time.Second, 500*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	t.unfailed(w)
+	return nil
+}

@@ -1,0 +1,122 @@
+package faults
+
+import (
+	"context"
+	"time"
+)
+
+func adversaryScenarios() []Scenario {
+	unheard := "no state changes; none accepted; the transfer goes on; memory bounded"
+	return []Scenario{
+		attack("frames forged blindly", unheard, injectBlind, true),
+		attack("frames replayed as they were, or from other addresses", unheard, injectReplay, true),
+		attack("frames forged by one who listens", unheard, injectForge, false),
+		{Name: "frames of an old epoch replayed after a restart", Group: Adversary, Criteria: unheard, Set: cable, Run: func(ctx context.Context, t *Trial) error {
+			a, err := t.assault(ctx, injectReplay, true)
+			if err != nil {
+				return err
+			}
+			return t.endured(ctx, a)
+		}},
+		attack("malformed frames", unheard, injectMalformed, true),
+		flood("spoofed hellos", injectHello, true),
+		flood("spoofed session requests", injectInit, false),
+		{Name: "out of bounds, stale and foreign keys", Group: Adversary, Criteria: "typed answer to that operation only", Short: true, Run: badKeys},
+		{Name: "guessing of keys", Group: Adversary, Criteria: "never right; rate limited per peer", Run: guessing},
+		{Name: "client that breaks the rings' rules", Group: Adversary, Criteria: "only that client is evicted", Short: true, Set: shaped, Run: breaksRules},
+	}
+}
+
+// raw starts a raw client in host 0 and returns what it reports.
+func (t *Trial) raw(ctx context.Context, kind string, count int) (*Result, error) {
+	a, err := t.spawn(ctx, 0, Job{Role: RoleRaw, Name: kind, Kind: kind, Peer: "host1", Service: "store", Count: count, Seed: t.seed})
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.result(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = a.quit()
+	return r, err
+}
+
+func badKeys(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixRandom, 2, 8)
+	if err != nil {
+		return err
+	}
+	r, err := t.raw(ctx, rawBounds, 0)
+	if err != nil {
+		return err
+	}
+	t.injected("bad operations", r.Failed)
+	for k, n := range r.Types {
+		t.counted("answered "+k, n)
+	}
+	t.check("each is answered with its own error, good ones succeed", len(r.Wrong) == 0, "%v", r.Wrong)
+	w, err := t.mark(ctx, c, "meanwhile")
+	if err == nil {
+		t.unfailed(w)
+	}
+	return err
+}
+
+func guessing(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixRandom, 2, 8)
+	if err != nil {
+		return err
+	}
+	r, err := t.raw(ctx, rawGuess, t.many(100000, 10000))
+	if err != nil {
+		return err
+	}
+	rate := float64(r.Done) / r.Seconds
+	t.injected("guesses", r.Done)
+	for k, n := range r.Types {
+		t.counted("answered "+k, n)
+	}
+	t.row.Measured["guesses per second"] = rate
+	t.check("no guess is right", len(r.Wrong) == 0, "%v", r.Wrong)
+	t.check("guessing is rate limited", rate <= guessesMost || r.Types["cut off"] > 0, "%.0f guesses a second were answered, want at most %d", rate, guessesMost)
+	w, err := t.mark(ctx, c, "meanwhile")
+	if err == nil {
+		t.unfailed(w)
+	}
+	return err
+}
+
+func breaksRules(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixBulk, 2, 8)
+	if err != nil {
+		return err
+	}
+	was, err := t.status(ctx, 0)
+	if err != nil {
+		return err
+	}
+	d := t.span(2*time.Second, 500*time.Millisecond)
+	before, err := t.measure(ctx, c, "before", d)
+	if err != nil {
+		return err
+	}
+	r, err := t.raw(ctx, rawScribble, 0)
+	if err != nil {
+		return err
+	}
+	meanwhile, err := t.mark(ctx, c, "meanwhile")
+	if err != nil {
+		return err
+	}
+	now, err := t.status(ctx, 0)
+	if err != nil {
+		return err
+	}
+	t.injected("rules broken", r.Done)
+	t.counted("clients evicted", now.Evictions-was.Evictions)
+	t.check("each is answered as it should be", len(r.Wrong) == 0, "%v", r.Wrong)
+	t.agrees("evictions", now.Evictions-was.Evictions, r.Failed, 0)
+	t.unfailed(before, meanwhile)
+	t.row.Measured["others keep"] = meanwhile.rate() / max(before.rate(), 1)
+	return nil
+}

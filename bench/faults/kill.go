@@ -1,0 +1,119 @@
+package faults
+
+import (
+	"context"
+	"time"
+)
+
+// unpinTime is how soon memory of a process that died must be unpinned.
+const unpinTime = time.Second
+
+// unpinned waits until a host's daemon has let go of all registered memory but so much.
+func (t *Trial) unpinned(ctx context.Context, host int, but uint64) {
+	took, ok := t.event(ctx, unpinTime, func() bool {
+		st, err := t.status(ctx, host)
+		return err == nil && st.PinnedBytes <= but
+	})
+	t.ms("unpinned after", took)
+	t.check("unpinned within 1 s", ok, "not after %v", took)
+}
+
+func clientKilled(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixBulk, 4, 8)
+	if err != nil {
+		return err
+	}
+	at := time.Now()
+	c.kill()
+	t.injected("clients killed", 1)
+	t.unpinned(ctx, 0, 0)
+	server := t.servers[0]
+	took, ok := t.event(ctx, 2*time.Second, func() bool { return len(server.endings()) >= c.job.Conns })
+	types := map[string]uint64{}
+	for _, e := range server.endings() {
+		types[e.Type]++
+		t.row.Measured["peer told after ms"] = float64(e.At.Sub(at).Microseconds()) / 1e3
+	}
+	t.counted("connections that ended at the peer", total(types))
+	t.check("the peer gets a typed answer", ok && types["untyped"] == 0, "%s after %v", counts(types), took)
+	return t.reuse(ctx)
+}
+
+// endings are the ends of connections that a server has seen.
+func (a *agent) endings() []Ended {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]Ended(nil), a.ended...)
+}
+
+// reuse has other clients use the memory that was given back: their oracle tells whether anything else is written to it.
+func (t *Trial) reuse(ctx context.Context) error {
+	if _, err := t.serve(ctx, 1, "next"); err != nil {
+		return err
+	}
+	c, err := t.work(ctx, "next", MixRandom, 4, 8)
+	if err != nil {
+		return err
+	}
+	if err := t.flowing(ctx, c, 10*time.Second); err != nil {
+		return err
+	}
+	w, err := t.measure(ctx, c, "reuse", t.span(time.Second, 300*time.Millisecond))
+	if err == nil {
+		t.unfailed(w)
+	}
+	return err
+}
+
+func targetKilled(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixBulk, 4, 8)
+	if err != nil {
+		return err
+	}
+	if _, err := t.mark(ctx, c, "before"); err != nil {
+		return err
+	}
+	at := time.Now()
+	t.servers[0].kill()
+	t.injected("servers killed", 1)
+	t.unpinned(ctx, 1, 0)
+	w := Window{}
+	_, ok := t.event(ctx, 2*time.Second, func() bool {
+		next, err := t.mark(ctx, c, "killed")
+		if err == nil {
+			w.add(next)
+		}
+		return total(w.Errors) > 0
+	})
+	t.ms("peer told after", w.FirstError.Sub(at))
+	t.counted("operations that failed", total(w.Errors))
+	t.check("the peer gets a typed answer", ok && w.Errors["untyped"] == 0, "%s", counts(w.Errors))
+	return t.reuse(ctx)
+}
+
+func revoked(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixBulk, 2, 8)
+	if err != nil {
+		return err
+	}
+	if _, err := t.mark(ctx, c, "before"); err != nil {
+		return err
+	}
+	e, err := t.servers[0].ask(ctx, Order{Do: DoRevoke}, func(e *Event) bool { return e.Revoked > 0 })
+	if err != nil {
+		return err
+	}
+	t.injected("exports revoked", uint64(e.Revoked))
+	w := Window{}
+	took, ok := t.event(ctx, 2*time.Second, func() bool {
+		next, err := t.mark(ctx, c, "revoked")
+		if err == nil {
+			w.add(next)
+		}
+		return w.Errors["key"] > 0 && w.Reconnects >= uint64(e.Revoked) && w.Ops > 0
+	})
+	t.ms("anew after", took)
+	t.counted("operations that failed", total(w.Errors))
+	t.check("operations fail with a key error, clients start anew", ok, "errors %s, %d reconnects", counts(w.Errors), w.Reconnects)
+	return nil
+}

@@ -1,0 +1,225 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"multiedge/edge"
+)
+
+// lane is one connection's life at a client: movers work on it until it ends or they are told to stop.
+type lane struct {
+	c      *client
+	conn   *edge.Conn
+	remote *edge.RemoteRegion
+	local  *edge.Region
+	oracle *oracle
+	slots  []slot
+	broken atomic.Bool // no more operations
+	notes  atomic.Uint32
+	mu     sync.Mutex // guards claim
+	claim  Claim
+}
+
+// dialTime bounds one attempt to connect and import.
+const dialTime = 3 * time.Second
+
+// open connects. The region of a lane that failed to open is given back.
+func (c *client) open(ctx context.Context) (*lane, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	dev, err := c.device(ctx)
+	if err != nil {
+		return nil, err
+	}
+	job := &c.w.job
+	l := &lane{c: c, claim: Claim{ID: c.name(), Notes: map[uint32]int{}, Doubts: map[uint32]int{}}}
+	var size int
+	if l.slots, size, err = divide(job.Mix, job.Depth); err != nil {
+		return nil, err
+	}
+	hello, err := json.Marshal(greeting{l.claim.ID, size, job.Seed})
+	if err != nil {
+		return nil, err
+	}
+	if l.conn, err = dev.Dial(ctx, job.Peer, job.Service, edge.Data(hello)); err != nil {
+		c.w.emit(Event{Void: l.claim.ID}) // the peer may have it all the same
+		return nil, err
+	}
+	l.remote, err = l.conn.Import(ctx, exportName)
+	if err == nil {
+		l.local, err = dev.RegisterContext(ctx, 2*size)
+	}
+	if err != nil {
+		l.conn.Abort()
+		c.w.emit(Event{Void: l.claim.ID})
+		return nil, err
+	}
+	l.oracle = newOracle(job.Seed, size)
+	for _, s := range l.slots {
+		l.claim.Slots = append(l.claim.Slots, [2]int{s.off, s.size})
+	}
+	return l, nil
+}
+
+// run moves data until the connection ends or ctx does, then closes it in good order. Afterwards the claim is complete.
+func (l *lane) run(ctx context.Context) {
+	var movers sync.WaitGroup
+	half := len(l.oracle.bytes)
+	background(l.oracle.src, l.local.Bytes()[half:])
+	for i, s := range l.slots {
+		movers.Add(1)
+		go func() {
+			defer movers.Done()
+			m := mover{l: l, slot: s, number: uint64(i), half: half, rng: rand.New(rand.NewPCG(l.c.w.job.Seed, uint64(i)))}
+			m.run(ctx)
+		}()
+	}
+	movers.Wait()
+	if l.conn.Err() == nil && !l.broken.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), l.c.w.job.Deadline)
+		defer cancel()
+		if err := l.conn.CloseContext(ctx); err != nil && !isEnd(err) {
+			l.c.tally.failedClose(err)
+		}
+	} else {
+		l.conn.Abort()
+	}
+	if err := l.local.Close(); errors.Is(err, edge.ErrBusy) {
+		l.c.tally.wrong("memory is still in use after every operation has ended")
+	}
+	l.claim.Bytes = l.oracle.bytes
+}
+
+// mover keeps one operation in flight on its own slot.
+type mover struct {
+	l      *lane
+	slot   slot
+	number uint64
+	half   int // where in the local region what was read goes
+	rng    *rand.Rand
+	round  uint64
+}
+
+func (m *mover) run(ctx context.Context) {
+	for ctx.Err() == nil && !m.l.broken.Load() {
+		if err := m.move(ctx); err != nil {
+			m.l.broken.Store(true)
+			return
+		}
+	}
+}
+
+// move does one operation. An error ends the lane.
+func (m *mover) move(ctx context.Context) error {
+	w := m.choose()
+	write := w.Kind == edge.Write
+	if write {
+		m.l.oracle.src.Fill(m.l.local.Bytes()[w.LocalOff:w.LocalOff+w.Len], 1+m.number*1000003+m.round)
+	}
+	t := m.l.c.tally
+	start := time.Now()
+	op, err := m.l.conn.PostWait(ctx, &w)
+	if err != nil {
+		return err // nothing was started
+	}
+	t.begins()
+	err, late := m.await(op, start)
+	t.ends(time.Since(start), w.Len, err, late)
+	if write {
+		m.wrote(&w, err)
+	} else if err == nil {
+		m.check(&w)
+	}
+	return err
+}
+
+// await waits for the end of an operation; one that has none within three times its deadline ends the connection.
+func (m *mover) await(op edge.Op, start time.Time) (err error, late bool) {
+	deadline := m.l.c.w.job.Deadline
+	ctx, cancel := context.WithDeadline(context.Background(), start.Add(deadline))
+	defer cancel()
+	if err = op.Wait(ctx); op.Done() {
+		return op.Err(), time.Since(start) > deadline
+	}
+	again, stop := context.WithTimeout(context.Background(), 2*deadline)
+	defer stop()
+	if op.Wait(again); !op.Done() {
+		m.l.c.tally.wrong("an operation never ended")
+		m.l.conn.Abort()
+		return err, true
+	}
+	return op.Err(), true
+}
+
+// choose makes up the next operation. Local memory mirrors the remote region: written from its first half, read to its second.
+func (m *mover) choose() edge.Work {
+	m.round++
+	mix := m.l.c.w.job.Mix
+	n, off := m.slot.size, m.slot.off
+	if mix != MixBulk {
+		n = 1 + int(float64(m.slot.size-1)*m.rng.Float64()*m.rng.Float64())
+		off += m.rng.IntN(m.slot.size - n + 1)
+	}
+	w := edge.Work{Kind: edge.Write, Local: m.l.local, LocalOff: off, Len: n, Remote: m.l.remote, RemoteOff: off - guard}
+	if mix == MixRandom {
+		switch p := m.rng.IntN(100); {
+		case p < 20:
+			w.Kind, w.LocalOff = edge.Read, m.half+off
+		case p < 40:
+			w.Flags |= edge.Notify
+		}
+		switch p := m.rng.IntN(100); {
+		case p < 3:
+			w.Flags |= edge.BackwardFence
+		case p < 6:
+			w.Flags |= edge.ForwardFence
+		}
+	}
+	if mix == MixSmall {
+		w.Flags |= edge.Notify
+	}
+	if w.Flags&edge.Notify != 0 {
+		w.Imm = m.l.notes.Add(1)
+	}
+	return w
+}
+
+// wrote enters a write that has ended in the oracle and the claim.
+func (m *mover) wrote(w *edge.Work, err error) {
+	l := m.l
+	sent := l.local.Bytes()[w.LocalOff : w.LocalOff+w.Len]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		copy(l.oracle.bytes[w.LocalOff:], sent)
+	} else {
+		l.claim.Maybe = append(l.claim.Maybe, Maybe{w.LocalOff, append([]byte(nil), sent...)})
+	}
+	if w.Flags&edge.Notify == 0 {
+		return
+	}
+	if err == nil {
+		l.claim.Notes[w.Imm] = w.Len
+	} else {
+		l.claim.Doubts[w.Imm] = w.Len
+	}
+}
+
+// check compares what was read with the oracle, and the gaps beside the slot, which hold the background in both.
+func (m *mover) check(w *edge.Work) {
+	local, want := m.l.local.Bytes(), m.l.oracle.bytes
+	at := w.LocalOff - m.half
+	if string(local[w.LocalOff:w.LocalOff+w.Len]) != string(want[at:at+w.Len]) {
+		m.l.c.tally.wrong("a read returned bytes that the memory does not hold")
+	}
+	before, after := m.slot.off, m.slot.off+m.slot.size
+	if o := m.l.oracle; !o.intact(local[m.half:], before-gap, before) || !o.intact(local[m.half:], after, after+gap) {
+		m.l.c.tally.wrong("a read wrote beside the memory it was given")
+	}
+}

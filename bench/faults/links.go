@@ -1,0 +1,264 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/internal/lab"
+)
+
+// linkRate limits each link where links are cut, so that a link's share is the link's and not the processors'.
+const linkRate = "500mbit"
+
+func twoLinks(s *bench.ClusterSpec) { s.Lab.Links, s.Lab.Rates = 2, []string{linkRate} }
+
+// rejoinTime is how soon a link that works again must be used again.
+const rejoinTime = 2 * time.Second
+
+// black cuts one of two links, in both directions or towards one host, and heals it.
+func black(name string, towards int, short bool) Scenario {
+	return Scenario{
+		Name: name, Group: Network, Short: short, Set: twoLinks,
+		Criteria: "U; stall at most max(3 probe time-outs, 200 ms); at least 90 % of (k-1)/k; in use again within 2 s of healing",
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixBulk, 2, 8)
+			if err != nil {
+				return err
+			}
+			cut := func(on bool) error {
+				if towards < 0 {
+					return t.cluster.Lab().Link(1).Cut(on)
+				}
+				return t.cluster.Lab().Link(1).CutTowards(towards, on)
+			}
+			return t.blackLink(ctx, c, cut)
+		},
+	}
+}
+
+func (t *Trial) blackLink(ctx context.Context, c *agent, cut func(bool) error) error {
+	d := t.span(2*time.Second, 500*time.Millisecond)
+	clean, err := t.measure(ctx, c, "clean", d)
+	if err != nil {
+		return err
+	}
+	p, err := t.path(ctx, 0, "edge1", "host1")
+	if err != nil || p == nil {
+		return fmt.Errorf("no path over edge1 to cut: %w", err)
+	}
+	b, err := t.count(ctx)
+	if err != nil {
+		return err
+	}
+	if err := cut(true); err != nil {
+		return err
+	}
+	onset, err := t.measure(ctx, c, "onset", 500*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	dark, err := t.measure(ctx, c, "black", d)
+	if err != nil {
+		return err
+	}
+	if err := cut(false); err != nil {
+		return err
+	}
+	took, used := t.usedAgain(ctx, 1)
+	t.ms("in use again", took)
+	after, err := c.drain(ctx)
+	if err != nil {
+		return err
+	}
+	t.judge(c, after)
+	t.unfailed(clean, onset, dark, after)
+	_, l, err := t.since(ctx, b)
+	if err != nil {
+		return err
+	}
+	t.injected("cut", l.Cut)
+	t.changes(ctx)
+	ratio, limit := dark.rate()/max(clean.rate(), 1), stallMost(time.Duration(p.SRTT), ackDelay)
+	t.ms("stall", onset.Stall)
+	t.row.Measured["goodput ratio"] = ratio
+	t.speed(fmt.Sprintf("stall at most %v", limit.Round(time.Millisecond)), onset.Stall <= limit, "%v", onset.Stall)
+	t.speed(fmt.Sprintf("goodput at least %.0f %% of clean", 100*survivors(2)), ratio >= survivors(2), "%.1f %%", 100*ratio)
+	t.check("in use again within 2 s of healing", used, "not after %v", took)
+	return nil
+}
+
+// ackDelay is what a peer may delay an acknowledgement by, part of a probe time-out.
+const ackDelay = 5 * time.Millisecond
+
+// usedBytes is more than probes send within the time: what exceeds it is data.
+const usedBytes = 256 << 10
+
+// usedAgain waits until data leaves host 0 on a link again.
+func (t *Trial) usedAgain(ctx context.Context, link int) (time.Duration, bool) {
+	name, sent := fmt.Sprintf("edge%d", link), func() (n uint64) {
+		links, err := t.links(ctx, 0)
+		for i := range links {
+			if err == nil && links[i].Number == link {
+				n = links[i].Counters["bytes_sent"]
+			}
+		}
+		return n
+	}
+	was := sent()
+	return t.event(ctx, rejoinTime, func() bool {
+		p, err := t.path(ctx, 0, name, "host1")
+		return err == nil && p != nil && p.State == "good" && sent() > was+usedBytes
+	})
+}
+
+// changes judges that what became of links was counted and logged: "each change is an event, a log line and a counter".
+func (t *Trial) changes(ctx context.Context) {
+	m, err := t.scrape(ctx, 0)
+	if err != nil {
+		t.check("changes of links are counted and logged", false, "%v", err)
+		return
+	}
+	lines := t.logged("node=host0", "path changed")
+	t.counted("path changes", uint64(m["edge_path_changes_total"]))
+	t.counted("log lines of them", uint64(lines))
+	t.check("changes of links are counted and logged", m["edge_path_changes_total"] > 0 && uint64(m["edge_path_changes_total"]) <= uint64(lines),
+		"%v counted, %d logged", m["edge_path_changes_total"], lines)
+}
+
+// flapping takes all links away for a while, again and again.
+func flapping(short bool) Scenario {
+	return Scenario{
+		Name: "all links 5 s on, 2 s off", Group: Network, Criteria: "same connection, U", Short: short, Set: twoLinks,
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixRandom, 2, 8)
+			if err != nil {
+				return err
+			}
+			b, err := t.count(ctx)
+			if err != nil {
+				return err
+			}
+			for range t.many(3, 2) {
+				for _, off := range []bool{true, false} {
+					if err := t.cutAll(off); err != nil {
+						return err
+					}
+					on := t.span(5*time.Second, 700*time.Millisecond)
+					if off {
+						on = t.span(2*time.Second, 700*time.Millisecond)
+					}
+					if !sleep(ctx, on) {
+						return ctx.Err()
+					}
+				}
+			}
+			w, err := c.drain(ctx)
+			if err != nil {
+				return err
+			}
+			t.judge(c, w)
+			t.unfailed(w)
+			_, l, err := t.since(ctx, b)
+			t.injected("cut", l.Cut)
+			t.row.Measured["operations"] = float64(w.Ops)
+			t.ms("stall", w.Stall)
+			return err
+		},
+	}
+}
+
+func (t *Trial) cutAll(on bool) error {
+	l := t.cluster.Lab()
+	for i := range l.Links() {
+		if err := l.Link(i).Cut(on); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone takes all links away for longer than the dead time.
+func gone(short bool) Scenario {
+	return Scenario{
+		Name: "all links off beyond the dead time", Group: Network, Criteria: "every operation errors by its deadline", Short: short, Set: twoLinks, Dead: 1500 * time.Millisecond,
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixRandom, 2, 8)
+			if err != nil {
+				return err
+			}
+			b, err := t.labCounters()
+			if err != nil {
+				return err
+			}
+			if err := t.cutAll(true); err != nil {
+				return err
+			}
+			at := time.Now()
+			w, err := t.failing(ctx, c, at)
+			if err != nil {
+				return err
+			}
+			l, err := t.labCounters()
+			if err != nil {
+				return err
+			}
+			t.injected("cut", l.Cut-b.Cut)
+			t.counted("operations that failed", total(w.Errors))
+			t.check("operations fail with peer-down", w.Errors["peer-down"] > 0, "errors: %s", counts(w.Errors))
+			if err := t.cutAll(false); err != nil {
+				return err
+			}
+			return t.flowing(ctx, c, 10*time.Second)
+		},
+	}
+}
+
+// failing waits until every operation that was in flight at a moment has failed, and returns the window; the deadline is judged by U2.
+func (t *Trial) failing(ctx context.Context, c *agent, at time.Time) (*Window, error) {
+	if !sleep(ctx, time.Until(at.Add(deadline(t.dead)))) {
+		return nil, ctx.Err()
+	}
+	w, err := t.mark(ctx, c, "failing")
+	if err == nil {
+		if !w.FirstError.IsZero() {
+			t.ms("first error after", w.FirstError.Sub(at))
+		}
+		t.check("what was in flight has failed by the deadline", !w.LastError.IsZero(), "no operation failed")
+	}
+	return w, err
+}
+
+func total(m map[string]uint64) (n uint64) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// unequal is two links of very different rates.
+func unequal(short bool) Scenario {
+	return Scenario{
+		Name: "rates 10:1", Group: Network, Criteria: "at least 85 % of the summed rate", Short: short,
+		Set: func(s *bench.ClusterSpec) {
+			s.Lab.Links, s.Lab.Medium, s.Lab.Rates = 2, lab.Switch, []string{"1gbit", "100mbit"}
+		},
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixBulk, 2, 16)
+			if err != nil {
+				return err
+			}
+			w, err := t.measure(ctx, c, "work", t.span(3*time.Second, 600*time.Millisecond))
+			if err != nil {
+				return err
+			}
+			t.unfailed(w)
+			share := w.rate() * 8 / 1.1e9
+			t.injected("links slowed down", 1)
+			t.row.Measured["share of the summed rate"] = share
+			t.speed("at least 85 % of the summed rate", share >= 0.85, "%.1f %%", 100*share)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,237 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/internal/lab"
+)
+
+// shapedRate limits wires where goodput under a fault is compared with goodput without: below what two processors carry, so that the fault
+// and not the machine decides.
+const shapedRate = "1gbit"
+
+func shaped(s *bench.ClusterSpec) { s.Lab.Rates = []string{shapedRate} }
+
+// before is what was counted when an injection began.
+type before struct {
+	daemons map[string]uint64
+	lab     lab.Counters
+}
+
+func (t *Trial) count(ctx context.Context) (before, error) {
+	d, err := t.daemonCounters(ctx)
+	if err != nil {
+		return before{}, err
+	}
+	l, err := t.labCounters()
+	return before{d, l}, err
+}
+
+// quiet waits until what the wires carry has arrived: what they received and what daemons sent stand still.
+func (t *Trial) quiet(ctx context.Context) {
+	last, _ := t.labCounters()
+	t.event(ctx, 2*time.Second, func() bool {
+		if !sleep(ctx, 40*time.Millisecond) {
+			return true
+		}
+		now, _ := t.labCounters()
+		still := now.Received-last.Received <= 1
+		last = now
+		return still
+	})
+}
+
+// since returns what daemons and wires counted since b, and judges that frames are accounted for: what daemons sent and did not receive, since
+// they started, is what the wires took away. (From b on would not do: counters of two hosts at work cannot be read at one moment.)
+func (t *Trial) since(ctx context.Context, b before) (d map[string]uint64, l lab.Counters, err error) {
+	t.quiet(ctx)
+	now, err := t.count(ctx)
+	if err != nil {
+		return nil, l, err
+	}
+	all, w := now.daemons, now.lab
+	taken := w.Lost + w.Cut + w.Overflow + w.Missed + all["kernel_dropped"] + all["send_discards"]
+	missing := all["frames_sent"] + w.Duplicated - min(all["frames_received"], all["frames_sent"]+w.Duplicated)
+	t.counted("frames that did not arrive", missing)
+	t.agrees("frames that did not arrive", missing, taken, 32+taken/100)
+	return less(now.daemons, b.daemons), lessLab(now.lab, b.lab), nil
+}
+
+// lessLab subtracts what wires counted.
+func lessLab(l, was lab.Counters) lab.Counters {
+	l.Received -= was.Received
+	l.Delivered -= was.Delivered
+	l.Lost -= was.Lost
+	l.Corrupted -= was.Corrupted
+	l.Duplicated -= was.Duplicated
+	l.Reordered -= was.Reordered
+	l.Cut -= was.Cut
+	l.Overflow -= was.Overflow
+	l.Missed -= was.Missed
+	return l
+}
+
+// everywhere injects the same faults on every link.
+func (t *Trial) everywhere(f lab.Faults) func() error { return func() error { return t.setFaults(f) } }
+
+// under compares what a client does with and without faults on every link.
+type under struct {
+	clean, with *Window
+	base, did   map[string]uint64 // daemons' counters of each
+	wires       lab.Counters
+}
+
+func (t *Trial) under(ctx context.Context, c *agent, inject func() error, d time.Duration) (*under, error) {
+	var u under
+	b, err := t.count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if u.clean, err = t.measure(ctx, c, "clean", d); err != nil {
+		return nil, err
+	}
+	mid, err := t.count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.base = less(mid.daemons, b.daemons)
+	if err := inject(); err != nil {
+		return nil, err
+	}
+	if u.with, err = t.measure(ctx, c, "fault", d); err != nil {
+		return nil, err
+	}
+	rest, err := c.drain(ctx) // with the fault still there: what is in flight must end under it
+	if err != nil {
+		return nil, err
+	}
+	t.judge(c, rest)
+	t.unfailed(u.clean, u.with, rest)
+	u.did, u.wires, err = t.since(ctx, mid)
+	u.with.Bytes += rest.Bytes // frames of the drain are in the counters, so its bytes belong here
+	u.with.Seconds += rest.Seconds
+	if err != nil {
+		return nil, err
+	}
+	t.row.Measured["clean Gbit/s"] = u.clean.rate() * 8 / 1e9
+	t.row.Measured["goodput ratio"] = u.with.rate() / max(u.clean.rate(), 1)
+	t.ms("stall", u.with.Stall)
+	t.ms("p99", time.Duration(u.with.P99))
+	return &u, t.setFaults(lab.Faults{})
+}
+
+// frames judges how many frames the payload took.
+func (t *Trial) frames(u *under, p float64) {
+	perByte := func(d map[string]uint64, w *Window) float64 {
+		return float64(d["data_frames_sent"]) / float64(max(w.Bytes, 1))
+	}
+	ratio := perByte(u.did, u.with) / max(perByte(u.base, u.clean), 1e-12)
+	t.row.Measured["frames over the least"] = ratio
+	t.check(fmt.Sprintf("frames at most %.3g of the least", framesMost(p)), ratio <= framesMost(p), "%.3g", ratio)
+}
+
+func (t *Trial) goodput(u *under, floor float64) {
+	if floor > 0 {
+		ratio := u.with.rate() / max(u.clean.rate(), 1)
+		t.speed(fmt.Sprintf("goodput at least %.0f %% of clean", 100*floor), ratio >= floor, "%.1f %%", 100*ratio)
+	}
+}
+
+// loss is a share of frames lost, singly or in bursts.
+func loss(p float64, burst int, short bool) Scenario {
+	name, criteria := fmt.Sprintf("loss %g %%", 100*p), "U; frames sent at most 1.3/(1-p) of the least"
+	if burst > 1 {
+		name += fmt.Sprintf(" in bursts of %d", burst)
+	} else if f := lossFloor(p); f > 0 {
+		criteria += fmt.Sprintf("; goodput at least %.0f %% of clean", 100*f)
+	}
+	return Scenario{Name: name, Group: Network, Criteria: criteria, Short: short, Set: shaped, Run: func(ctx context.Context, t *Trial) error {
+		c, err := t.pair(ctx, MixBulk, 2, 8)
+		if err != nil {
+			return err
+		}
+		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Loss: p, Burst: burst}), t.span(3*time.Second, 500*time.Millisecond))
+		if err != nil {
+			return err
+		}
+		t.injected("lost", u.wires.Lost)
+		t.counted("judged lost", u.did["frames_lost"])
+		t.counted("spurious", u.did["spurious_losses"])
+		t.frames(u, p)
+		if burst <= 1 {
+			t.goodput(u, lossFloor(p))
+		}
+		if real := u.did["frames_lost"] - min(u.did["frames_lost"], u.did["spurious_losses"]); real > u.wires.Lost+u.wires.Overflow+u.wires.Missed+u.did["kernel_dropped"]+16 {
+			t.row.U[3].fail("%d frames were judged lost and never acknowledged, the wire lost %d", real, u.wires.Lost)
+		}
+		return nil
+	}}
+}
+
+// duplication delivers a share of frames twice.
+func duplication(p float64, short bool) Scenario {
+	return Scenario{Name: fmt.Sprintf("duplication %g %%", 100*p), Group: Network, Criteria: "U; the duplicate counter equals what was injected", Short: short, Run: func(ctx context.Context, t *Trial) error {
+		c, err := t.pair(ctx, MixRandom, 2, 8)
+		if err != nil {
+			return err
+		}
+		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Dup: p}), t.span(2*time.Second, 400*time.Millisecond))
+		if err != nil {
+			return err
+		}
+		t.injected("duplicated", u.wires.Duplicated)
+		t.counted("duplicates", u.did["frames_duplicated"])
+		t.agrees("duplicates", u.did["frames_duplicated"], u.wires.Duplicated, setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"])
+		return nil
+	}}
+}
+
+// setupFrames is how many frames without packet number, hellos above all, may be among those injected in a scenario.
+const setupFrames = 24
+
+// corruption flips a bit in a share of frames.
+func corruption(p float64, short bool) Scenario {
+	return Scenario{Name: fmt.Sprintf("corruption %g %%", 100*p), Group: Network, Criteria: "no wrong byte; the reject counter equals what was injected; the connection lives", Short: short, Run: func(ctx context.Context, t *Trial) error {
+		c, err := t.pair(ctx, MixRandom, 2, 8)
+		if err != nil {
+			return err
+		}
+		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Corrupt: p}), t.span(2*time.Second, 400*time.Millisecond))
+		if err != nil {
+			return err
+		}
+		t.injected("corrupted", u.wires.Corrupted)
+		// A sealed frame whose packet number was changed to one that was seen is turned away as a duplicate, one with another session's number as unknown.
+		turned := rejected(u.did) + u.did["frames_duplicated"] + u.did["unknown_session"]
+		t.counted("rejected", turned)
+		t.agrees("rejected", turned, u.wires.Corrupted, setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"])
+		return nil
+	}}
+}
+
+// spuriousMost is the share of retransmissions that may have been in vain.
+const spuriousMost = 0.02
+
+// reordering holds frames back, or gives two links different delays.
+func reordering(name string, short bool, set func(*bench.ClusterSpec), inject func(t *Trial) error, held func(u *under) uint64) Scenario {
+	return Scenario{Name: name, Group: Network, Criteria: "no false replay drop; spurious retransmissions at most 2 % of frames", Short: short, Set: set, Run: func(ctx context.Context, t *Trial) error {
+		c, err := t.pair(ctx, MixBulk, 2, 8)
+		if err != nil {
+			return err
+		}
+		u, err := t.under(ctx, c, func() error { return inject(t) }, t.span(3*time.Second, 600*time.Millisecond))
+		if err != nil {
+			return err
+		}
+		t.injected("held back", held(u))
+		t.counted("out of sequence", u.did["frames_reordered"])
+		share := float64(u.did["spurious_losses"]) / float64(max(u.did["data_frames_sent"], 1))
+		t.row.Measured["spurious share"] = share
+		t.check("no false replay drop", u.did["frames_duplicated"] == 0, "%d frames dropped as seen before", u.did["frames_duplicated"])
+		t.check("spurious retransmissions at most 2 %", share <= spuriousMost, "%.2f %%", 100*share)
+		return nil
+	}}
+}

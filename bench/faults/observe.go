@@ -1,0 +1,156 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"multiedge/internal/daemon"
+	"multiedge/internal/ipc"
+)
+
+// metricsAddress is where every daemon of a stage serves /metrics, inside its own host.
+const metricsAddress = "127.0.0.1:9469"
+
+// fetch asks a host's daemon over its control socket, as edgectl does; lists are joined from their pages.
+func fetch[T any](ctx context.Context, socket, what string) (out T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := ipc.Dial(ctx, socket)
+	if err != nil {
+		return out, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	var pages []json.RawMessage
+	for {
+		m := ipc.Message{ID: uint64(len(pages) + 1), Kind: ipc.KindStatus, What: what, Page: len(pages)}
+		if err := conn.Send(&m); err != nil {
+			return out, err
+		}
+		r, err := conn.Recv()
+		switch {
+		case err != nil:
+			return out, err
+		case r.Error != nil:
+			return out, r.Error
+		}
+		pages = append(pages, r.Body)
+		if !r.More {
+			break
+		}
+	}
+	if len(pages) == 1 {
+		return out, json.Unmarshal(pages[0], &out)
+	}
+	var all []json.RawMessage
+	for _, p := range pages {
+		var list []json.RawMessage
+		if err := json.Unmarshal(p, &list); err != nil {
+			return out, err
+		}
+		all = append(all, list...)
+	}
+	b, err := json.Marshal(all)
+	if err != nil {
+		return out, err
+	}
+	return out, json.Unmarshal(b, &out)
+}
+
+// status is what a host's daemon says of itself.
+func (s *Stage) status(ctx context.Context, host int) (daemon.Status, error) {
+	return fetch[daemon.Status](ctx, s.cluster.Socket(host), "status")
+}
+
+// security is what host 0's daemon says its wire is; a daemon that says nothing speaks plaintext.
+func (s *Stage) security(ctx context.Context) string {
+	m, err := fetch[map[string]any](ctx, s.cluster.Socket(0), "status")
+	if word, ok := m["security"].(string); err == nil && ok {
+		return word
+	}
+	return "plaintext"
+}
+
+func (s *Stage) peers(ctx context.Context, host int) ([]daemon.PeerStatus, error) {
+	return fetch[[]daemon.PeerStatus](ctx, s.cluster.Socket(host), "peer")
+}
+
+func (s *Stage) links(ctx context.Context, host int) ([]daemon.LinkStatus, error) {
+	return fetch[[]daemon.LinkStatus](ctx, s.cluster.Socket(host), "link")
+}
+
+func (s *Stage) regions(ctx context.Context, host int) ([]daemon.RegionStatus, error) {
+	return fetch[[]daemon.RegionStatus](ctx, s.cluster.Socket(host), "region")
+}
+
+// path is what a host's daemon says of the path of a link to a peer; nil when there is none.
+func (s *Stage) path(ctx context.Context, host int, link, peer string) (*daemon.PathStatus, error) {
+	peers, err := s.peers(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	for i := range peers {
+		for j := range peers[i].Paths {
+			if p := &peers[i].Paths[j]; peers[i].Name == peer && p.Link == link {
+				return p, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// scrape reads a host's /metrics: the sum of each metric over its labels, by name.
+func (s *Stage) scrape(ctx context.Context, host int) (map[string]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	h := s.cluster.Lab().Host(host)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, network, addr string) (c net.Conn, err error) {
+		err = h.Do(func() (err error) {
+			c, err = net.DialTimeout(network, addr, time.Second)
+			return err
+		})
+		return c, err
+	}}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("/metrics: %s", resp.Status)
+	}
+	out := map[string]float64{}
+	sc := bufio.NewScanner(resp.Body)
+	for sc.Scan() {
+		name, value, ok := sample(sc.Text())
+		if ok {
+			out[name] += value
+		}
+	}
+	return out, sc.Err()
+}
+
+// sample reads one line of the exposition format.
+func sample(line string) (name string, value float64, ok bool) {
+	if line == "" || line[0] == '#' {
+		return "", 0, false
+	}
+	head, text := line, ""
+	if i := strings.LastIndexByte(line, ' '); i > 0 {
+		head, text = line[:i], line[i+1:]
+	}
+	name, _, _ = strings.Cut(head, "{")
+	value, err := strconv.ParseFloat(text, 64)
+	return name, value, err == nil
+}

@@ -1,0 +1,112 @@
+package faults
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"multiedge/bench/report"
+)
+
+// Format and Version identify the files.
+const (
+	Format  = "edgebench-faults"
+	Version = 1
+)
+
+// File is a whole result file. Rows are scenarios; a soak has Samples and a row for the whole.
+type File struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	report.Head
+	Short   bool     `json:"short,omitempty"`
+	Seed    uint64   `json:"seed"`
+	Rows    []Row    `json:"rows"`
+	Samples []Sample `json:"samples,omitempty"`
+}
+
+// NewFile returns an empty result file.
+func NewFile(h report.Head, short bool, seed uint64) *File {
+	return &File{Format: Format, Version: Version, Head: h, Short: short, Seed: seed}
+}
+
+// Failed is how many rows failed.
+func (f *File) Failed() (n int) {
+	for i := range f.Rows {
+		if f.Rows[i].Verdict == Fail {
+			n++
+		}
+	}
+	return n
+}
+
+// JSON writes the file.
+func (f *File) JSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(f)
+}
+
+// TableHead writes the head of the table for terminals; TableRow a row of it.
+func TableHead(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%-9s %-44s %-5s %-5s %5s  %s\n%s\n", "group", "scenario", "", "U", "s", "injected -> counted; measured", strings.Repeat("-", 140))
+	return err
+}
+
+// TableRow writes a row, and why it failed.
+func TableRow(w io.Writer, r *Row) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-9s %-44s %-5s %-5s %5.1f  %s -> %s; %s\n", r.Group, r.Scenario, r.Verdict, r.marks(), r.Seconds, counts(r.Injected), counts(r.Counted), figures(r.Measured))
+	for _, why := range r.Reasons() {
+		fmt.Fprintf(&b, "%10s%s\n", "", why)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// CSV writes all rows.
+func (f *File) CSV(w io.Writer) error {
+	cw := csv.NewWriter(w)
+	rows := [][]string{{"group", "scenario", "verdict", "u1", "u2", "u3", "u4", "u5", "seconds", "security", "injected", "counted", "measured", "why"}}
+	for i := range f.Rows {
+		r := &f.Rows[i]
+		rec := []string{r.Group, r.Scenario, r.Verdict}
+		for _, u := range r.U {
+			rec = append(rec, u.Verdict)
+		}
+		rows = append(rows, append(rec, fmt.Sprintf("%.2f", r.Seconds), r.Security, counts(r.Injected), counts(r.Counted), figures(r.Measured), strings.Join(r.Reasons(), " | ")))
+	}
+	if err := cw.WriteAll(rows); err != nil {
+		return err
+	}
+	return cw.Error()
+}
+
+// Markdown writes the table of docs/RELIABILITY.md: a row for each scenario with its criteria, what was measured and the command.
+func (f *File) Markdown(w io.Writer) error {
+	var b strings.Builder
+	group := ""
+	for i := range f.Rows {
+		r := &f.Rows[i]
+		if r.Group != group {
+			group = r.Group
+			fmt.Fprintf(&b, "\n| %s | passes when | injected | counted and measured | verdict | `edgebench faults --lab --only` |\n|---|---|---|---|---|---|\n", group)
+		}
+		seen := counts(r.Counted)
+		if m := figures(r.Measured); m != "" {
+			seen = strings.TrimPrefix(seen+"; "+m, "; ")
+		}
+		verdict := r.Verdict
+		if why := r.Reasons(); len(why) > 0 {
+			verdict += ": " + strings.Join(why, "; ")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | `'^%s$'` |\n", r.Scenario, r.Criteria, counts(r.Injected), seen, cell(verdict), r.Scenario)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// cell makes text fit a Markdown table.
+func cell(s string) string { return strings.NewReplacer("|", "/", "\n", " ").Replace(s) }

@@ -1,0 +1,129 @@
+package faults
+
+import "time"
+
+// Job is what a process of a scenario is to do. Lab hosts get it as JSON (bench.CommandFault).
+type Job struct {
+	Role     string        `json:"role"` // one of the Role constants
+	Socket   string        `json:"socket"`
+	Dir      string        `json:"dir,omitempty"`  // for claims
+	Name     string        `json:"name,omitempty"` // prefix of connection names
+	Peer     string        `json:"peer,omitempty"`
+	Service  string        `json:"service,omitempty"`
+	Mix      string        `json:"mix,omitempty"`
+	Conns    int           `json:"conns,omitempty"`
+	Depth    int           `json:"depth,omitempty"`
+	Seed     uint64        `json:"seed,omitempty"`
+	Deadline time.Duration `json:"deadline,omitempty"` // by which an operation must have ended
+	Link     string        `json:"link,omitempty"`     // interface of an injector
+	Kind     string        `json:"kind,omitempty"`     // what an injector or a raw client does
+	Target   []byte        `json:"target,omitempty"`   // address an injector sends to
+	File     string        `json:"file,omitempty"`     // captured frames of an injector
+	Count    int           `json:"count,omitempty"`    // how many of what the role does; 0: until told to stop
+}
+
+// Roles of processes.
+const (
+	RoleServer = "server" // offers memory and compares it with what clients claim
+	RoleClient = "client" // moves data and keeps the oracle
+	RoleRaw    = "raw"    // speaks the daemon's protocol by hand, to break its rules
+	RoleInject = "inject" // sends frames of its own making
+	RoleDial   = "dial"   // opens connections, one after another
+)
+
+// Order is what a process is told, one JSON line of its standard input. The end of the input is an order to quit.
+type Order struct {
+	Do   string `json:"do"` // one of the Do constants
+	Name string `json:"name,omitempty"`
+	File string `json:"file,omitempty"`
+}
+
+// Orders.
+const (
+	DoMark   = "mark"   // clients: report what was done since the last mark
+	DoDrain  = "drain"  // clients: finish what is in flight, close connections, hand in claims
+	DoResume = "resume" // clients: work again after a drain
+	DoVerify = "verify" // servers: compare memory with the claim in File
+	DoRevoke = "revoke" // servers: withdraw what is exported now
+	DoVoid   = "void"   // servers: the client never got the connection Name; its memory must be untouched
+	DoForget = "forget" // servers: let go of the memory of a client that was killed, by the prefix Name
+	DoQuit   = "quit"
+)
+
+// Event is what a process reports, one JSON line of its standard output. One field is set.
+type Event struct {
+	Started bool     `json:"started,omitempty"`
+	Note    string   `json:"note,omitempty"`
+	Error   string   `json:"error,omitempty"` // the process ends
+	Window  *Window  `json:"window,omitempty"`
+	Drained bool     `json:"drained,omitempty"`
+	Claim   string   `json:"claim,omitempty"` // a file to verify
+	Void    string   `json:"void,omitempty"`  // a connection that the client failed to get, and the server may have
+	Checked *Checked `json:"checked,omitempty"`
+	Ended   *Ended   `json:"ended,omitempty"`
+	Revoked int      `json:"revoked,omitempty"`
+	Result  *Result  `json:"result,omitempty"` // of a raw client, injector or dialler
+	Rest    *Rest    `json:"rest,omitempty"`
+}
+
+// Window is what a client did between two marks.
+type Window struct {
+	Name       string            `json:"name"`
+	Seconds    float64           `json:"seconds"`
+	Ops        uint64            `json:"ops"` // that succeeded
+	Bytes      uint64            `json:"bytes"`
+	Posted     uint64            `json:"posted"`    // since the start of the process
+	Completed  uint64            `json:"completed"` // likewise, well or not
+	Stall      time.Duration     `json:"stall"`     // longest time without a completion while there was work
+	P50        float64           `json:"p50_ns"`
+	P99        float64           `json:"p99_ns"`
+	Errors     map[string]uint64 `json:"errors,omitempty"` // operations that failed, by type
+	Untyped    []string          `json:"untyped,omitempty"`
+	Late       uint64            `json:"late,omitempty"` // operations that missed their deadline
+	Wrong      []string          `json:"wrong,omitempty"`
+	Reconnects uint64            `json:"reconnects,omitempty"`
+	FirstError time.Time         `json:"first_error,omitzero"`
+	LastError  time.Time         `json:"last_error,omitzero"`
+	Dialled    time.Time         `json:"dialled,omitzero"` // the last connection made
+	DialErrors map[string]uint64 `json:"dial_errors,omitempty"`
+	Idle       int               `json:"idle,omitempty"` // connections that are not there now
+}
+
+// Checked is what a server found in the memory of one connection.
+type Checked struct {
+	ID      string   `json:"id"`
+	Bytes   int      `json:"bytes"`
+	Wrong   int      `json:"wrong"`             // bytes that are neither the oracle's nor of an operation that failed
+	Canary  int      `json:"canary"`            // of them, bytes that nobody may write
+	Late    bool     `json:"late"`              // memory changed after the connection's end or the revocation
+	Notes   int      `json:"notes"`             // notifications missing, doubled or never sent
+	Crashed int      `json:"crashed,omitempty"` // notifications that went with the owner's own daemon, which was killed
+	Details []string `json:"details,omitempty"`
+}
+
+// Ended says how a connection ended at the server.
+type Ended struct {
+	ID   string    `json:"id"`
+	Type string    `json:"type"`
+	At   time.Time `json:"at"`
+}
+
+// Result is what a role with a single task reports.
+type Result struct {
+	Done    uint64            `json:"done"`
+	Failed  uint64            `json:"failed,omitempty"`
+	Types   map[string]uint64 `json:"types,omitempty"`
+	Seconds float64           `json:"seconds"`
+	Slowest time.Duration     `json:"slowest,omitempty"`
+	Wrong   []string          `json:"wrong,omitempty"` // answers that should have been others
+}
+
+// Rest is what a process holds.
+type Rest struct {
+	Goroutines  int    `json:"goroutines"`
+	Descriptors int    `json:"descriptors"`
+	Locked      uint64 `json:"locked_bytes"` // VmLck
+}
+
+// Usage is a process at its start and at its end, by its own account.
+type Usage struct{ Before, After Rest }

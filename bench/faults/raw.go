@@ -1,0 +1,216 @@
+package faults
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/internal/ipc"
+)
+
+// Kinds of raw clients.
+const (
+	rawBounds   = "bounds"   // keys and ranges that no correct client uses
+	rawGuess    = "guess"    // keys at random, as fast as they are answered
+	rawScribble = "scribble" // clients that break the ring protocol, one after another
+)
+
+func runRaw(ctx context.Context, w *worker) error {
+	w.emit(Event{Started: true})
+	r := Result{Types: map[string]uint64{}}
+	start := time.Now()
+	var err error
+	switch w.job.Kind {
+	case rawBounds:
+		err = bounds(ctx, &w.job, &r)
+	case rawGuess:
+		err = guess(ctx, &w.job, &r)
+	case rawScribble:
+		err = scribble(ctx, &w.job, &r)
+	default:
+		err = fmt.Errorf("job: kind %q is unknown", w.job.Kind)
+	}
+	if err != nil {
+		return err
+	}
+	r.Seconds = time.Since(start).Seconds()
+	w.emit(Event{Result: &r})
+	w.wait(ctx, nil)
+	return nil
+}
+
+// bounds asks for what must be refused, each time with the answer that belongs to it, and once for what must not.
+func bounds(ctx context.Context, job *Job, r *Result) error {
+	c, err := newRawClient(ctx, job.Socket)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	conn, key, size, err := c.dial(job, 1)
+	if err != nil {
+		return err
+	}
+	other, foreign, _, err := c.dial(job, 2)
+	if err != nil {
+		return err
+	}
+	tests := []struct {
+		name string
+		e    ipc.SQE
+		want ipc.Status
+	}{
+		{"good", ipc.SQE{Conn: conn, Key: key, RemoteOff: gap}, ipc.StatusOK},
+		{"offset 2^64-8, length 8", ipc.SQE{Conn: conn, Key: key, RemoteOff: 1<<64 - 8}, ipc.StatusBounds},
+		{"last byte and seven more", ipc.SQE{Conn: conn, Key: key, RemoteOff: size - 1}, ipc.StatusBounds},
+		{"far beyond the end", ipc.SQE{Conn: conn, Key: key, RemoteOff: 1 << 62}, ipc.StatusBounds},
+		{"key of another connection", ipc.SQE{Conn: conn, Key: foreign, RemoteOff: gap}, ipc.StatusOwner},
+		{"key of another connection, the other way", ipc.SQE{Conn: other, Key: key, RemoteOff: gap}, ipc.StatusOwner},
+		{"key next to a true one", ipc.SQE{Conn: conn, Key: key + 1, RemoteOff: gap}, ipc.StatusKey},
+		{"no key", ipc.SQE{Conn: conn, RemoteOff: gap}, ipc.StatusKey},
+		{"connection of nobody", ipc.SQE{Conn: 1 << 30, Key: key}, ipc.StatusNoConn},
+		{"good again", ipc.SQE{Conn: conn, Key: key, RemoteOff: gap}, ipc.StatusOK},
+	}
+	for i := range tests {
+		e := &tests[i].e
+		e.Op, e.InlineLen, e.Token = ipc.OpWrite, 8, uint64(i)+1
+		got, err := c.post([]ipc.SQE{*e})
+		if err != nil {
+			return fmt.Errorf("%s: %w", tests[i].name, err)
+		}
+		st := got[e.Token]
+		r.Types[st.Code()]++
+		if st != ipc.StatusOK {
+			r.Failed++
+		}
+		if st != tests[i].want {
+			r.Wrong = append(r.Wrong, fmt.Sprintf("%s: answered %s, want %s", tests[i].name, st.Code(), tests[i].want.Code()))
+		}
+		r.Done++
+	}
+	return nil
+}
+
+// guess tries keys at random.
+func guess(ctx context.Context, job *Job, r *Result) error {
+	c, err := newRawClient(ctx, job.Socket)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	conn, _, _, err := c.dial(job, 1)
+	if err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(job.Seed, 7))
+	for int(r.Done) < job.Count {
+		es := make([]ipc.SQE, rawDepth)
+		for i := range es {
+			es[i] = ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: conn, Key: rng.Uint64() | 1, RemoteOff: gap, Token: uint64(i)}
+		}
+		got, err := c.post(es)
+		for _, st := range got {
+			r.Types[st.Code()]++
+			r.Done++
+			if st == ipc.StatusOK {
+				r.Wrong = append(r.Wrong, "a guessed key was good")
+			}
+		}
+		if err != nil {
+			r.Types["cut off"]++ // the daemon has had enough: that is a limit, too
+			return nil
+		}
+	}
+	return nil
+}
+
+// Offsets in the shared rings, as package ipc lays them out.
+const (
+	atSQTail = 0
+	atCQHead = 3 * 128
+	atSQ     = 4096
+)
+
+// scribbles are things a client can do to memory and sockets it shares with the daemon. Those with mild set must be borne, the others
+// end the client, and it alone.
+var scribbles = []struct {
+	name string
+	mild bool
+	do   func(c *rawClient) error
+}{
+	{"tail far ahead", false, func(c *rawClient) error { binary.LittleEndian.PutUint32(c.mem[atSQTail:], 1<<20); return nil }},
+	{"tail behind", false, func(c *rawClient) error { binary.LittleEndian.PutUint32(c.mem[atSQTail:], ^uint32(0)); return nil }},
+	{"unknown operation", false, func(c *rawClient) error {
+		c.mem[atSQ] = 77
+		binary.LittleEndian.PutUint32(c.mem[atSQTail:], 1)
+		return nil
+	}},
+	{"local range that wraps", false, func(c *rawClient) error {
+		ipc.EncodeSQE(c.mem[atSQ:], &ipc.SQE{Op: ipc.OpWrite, LocalOff: 1<<64 - 8, Len: 16})
+		binary.LittleEndian.PutUint32(c.mem[atSQTail:], 1)
+		return nil
+	}},
+	{"noise in every word", false, func(c *rawClient) error {
+		for i := range c.mem {
+			c.mem[i] = byte(i*131 + 17)
+		}
+		return nil
+	}},
+	{"memfd truncated", true, func(c *rawClient) error {
+		if unix.Ftruncate(c.fds[0], 0) == nil {
+			return fmt.Errorf("the rings could be truncated")
+		}
+		return nil
+	}},
+	{"memfd punched", true, func(c *rawClient) error {
+		_ = unix.Fallocate(c.fds[0], unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(c.mem))) // its own loss
+		return nil
+	}},
+	{"flood of descriptors", true, func(c *rawClient) error {
+		f, err := os.Open("/dev/null")
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		fds := make([]int, 3)
+		for i := range fds {
+			fds[i] = int(f.Fd())
+		}
+		for range 1000 {
+			if _, got, err := c.call(&ipc.Message{Kind: ipc.KindVersion}, fds...); err != nil {
+				return nil // turned away: fine as well
+			} else {
+				ipc.CloseFDs(got)
+			}
+		}
+		return nil
+	}},
+}
+
+// scribble has one client after another break the rules.
+func scribble(ctx context.Context, job *Job, r *Result) error {
+	for _, s := range scribbles {
+		c, err := newRawClient(ctx, job.Socket)
+		if err != nil {
+			return err
+		}
+		if err := s.do(c); err != nil {
+			r.Wrong = append(r.Wrong, s.name+": "+err.Error())
+		}
+		c.bell.Ring()
+		r.Done++
+		if !s.mild {
+			if err := c.gone(); err != nil {
+				r.Wrong = append(r.Wrong, s.name+": "+err.Error())
+			} else {
+				r.Failed++
+			}
+		}
+		c.close()
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// thisRest is what the calling process holds.
+func thisRest() Rest {
+	r := restOf(os.Getpid())
+	r.Goroutines = runtime.NumGoroutine()
+	return r
+}
+
+// restOf is what a process holds, as the kernel sees it: no goroutines.
+func restOf(pid int) Rest {
+	var r Rest
+	if d, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)); err == nil {
+		r.Descriptors = len(d)
+	}
+	r.Locked = statusBytes(pid, "VmLck")
+	return r
+}
+
+// resident is the resident memory of a process in bytes.
+func resident(pid int) uint64 { return statusBytes(pid, "VmRSS") }
+
+// statusBytes reads a field in kB of a process's status; 0 when it is gone.
+func statusBytes(pid int, field string) uint64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(line, field+":"); ok {
+			n, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}

@@ -1,0 +1,123 @@
+package faults
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Groups of scenarios.
+const (
+	Network   = "network"
+	Host      = "host"
+	Adversary = "adversary"
+	Load      = "load"
+)
+
+// Verdicts.
+const (
+	Pass = "pass"
+	Fail = "FAIL"
+	// Unjudged: a figure of speed in the short form, whose windows are too brief to judge by.
+	Unjudged = "-"
+)
+
+// Row is the outcome of one scenario.
+type Row struct {
+	Group    string             `json:"group"`
+	Scenario string             `json:"scenario"`
+	Criteria string             `json:"criteria"` // when it passes, besides U1 to U5
+	Injected map[string]uint64  `json:"injected"` // faults, by kind
+	Counted  map[string]uint64  `json:"counted"`  // what the daemons' metrics or the clients saw of them
+	Measured map[string]float64 `json:"measured"` // by name with unit
+	Checks   []Check            `json:"checks"`   // the scenario's own criteria, one by one
+	U        [5]Check           `json:"u"`        // U1 to U5
+	Verdict  string             `json:"verdict"`
+	Security string             `json:"security"` // what the wire was: "plaintext" or "encrypted"
+	Seconds  float64            `json:"seconds"`
+	Error    string             `json:"error,omitempty"` // the scenario could not be carried out
+}
+
+// Check is one criterion and how it came out.
+type Check struct {
+	What    string   `json:"what"`
+	Verdict string   `json:"verdict"`
+	Why     []string `json:"why,omitempty"` // of a failure
+}
+
+// fail makes a check fail, with a reason.
+func (c *Check) fail(format string, args ...any) {
+	c.Verdict = Fail
+	if len(c.Why) < 6 {
+		c.Why = append(c.Why, fmt.Sprintf(format, args...))
+	}
+}
+
+func newRow(s *Scenario) *Row {
+	r := &Row{Group: s.Group, Scenario: s.Name, Criteria: s.Criteria, Injected: map[string]uint64{}, Counted: map[string]uint64{}, Measured: map[string]float64{}}
+	for i, what := range []string{"memory equals the oracle", "operations end once, typed, in time", "nothing left behind", "faults injected and counted", "no panic, all alive"} {
+		r.U[i] = Check{What: fmt.Sprintf("U%d %s", i+1, what), Verdict: Pass}
+	}
+	return r
+}
+
+// close gives the verdict.
+func (r *Row) close() {
+	r.Verdict = Pass
+	for _, c := range r.all() {
+		if c.Verdict == Fail {
+			r.Verdict = Fail
+		}
+	}
+	if r.Error != "" {
+		r.Verdict = Fail
+	}
+}
+
+func (r *Row) all() []Check { return append(append([]Check{}, r.Checks...), r.U[:]...) }
+
+// Reasons are why a row failed, in words.
+func (r *Row) Reasons() []string {
+	var out []string
+	if r.Error != "" {
+		out = append(out, "could not be carried out: "+r.Error)
+	}
+	for _, c := range r.all() {
+		if c.Verdict == Fail {
+			out = append(out, c.What+": "+strings.Join(c.Why, "; "))
+		}
+	}
+	return out
+}
+
+// marks is U1 to U5 in five characters.
+func (r *Row) marks() string {
+	b := []byte("12345")
+	for i, c := range r.U {
+		if c.Verdict == Fail {
+			b[i] = 'x'
+		}
+	}
+	return string(b)
+}
+
+// words writes a map in a fixed order: "lost 12, cut 3".
+func words[V any](m map[string]V, format func(V) string) string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	for i, k := range keys {
+		keys[i] = k + " " + format(m[k])
+	}
+	return strings.Join(keys, ", ")
+}
+
+func counts(m map[string]uint64) string {
+	return words(m, func(v uint64) string { return fmt.Sprint(v) })
+}
+
+func figures(m map[string]float64) string {
+	return words(m, func(v float64) string { return fmt.Sprintf("%.4g", v) })
+}

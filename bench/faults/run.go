@@ -1,0 +1,93 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// Options choose what is run.
+type Options struct {
+	Only  *regexp.Regexp // nil: all
+	Short bool           // the form for every change: a minute and a half, speed not judged
+	Seed  uint64
+	Self  []string // how to run this program; empty: the executable
+}
+
+// Select returns the scenarios that the options choose, in order.
+func Select(o Options) []Scenario {
+	var out []Scenario
+	for _, s := range All() {
+		if o.Only != nil && !o.Only.MatchString(s.Name) && !o.Only.MatchString(s.Group) {
+			continue
+		}
+		if o.Short && !s.Short && o.Only == nil {
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// Run carries out scenarios one after another, each on a lab of its own, and hands every row to sink as it comes. It returns an error only
+// when ctx ended.
+func Run(ctx context.Context, scenarios []Scenario, o Options, begin func(i int, s *Scenario), sink func(*Row) error) error {
+	for i := range scenarios {
+		begin(i, &scenarios[i])
+		r := runOne(ctx, &scenarios[i], o)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := sink(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scenarioTime bounds a scenario, so that one that hangs is a failure and not the end of the run.
+const scenarioTime = 3 * time.Minute
+
+func runOne(ctx context.Context, s *Scenario, o Options) *Row {
+	ctx, cancel := context.WithTimeout(ctx, scenarioTime)
+	defer cancel()
+	start := time.Now()
+	r := newRow(s)
+	if err := carryOut(ctx, s, o, r); err != nil {
+		r.Error = err.Error()
+	}
+	r.Seconds = time.Since(start).Seconds()
+	r.close()
+	return r
+}
+
+func carryOut(ctx context.Context, s *Scenario, o Options, r *Row) (err error) {
+	spec := stageSpec(o.Seed)
+	spec.Self = o.Self
+	if s.Set != nil {
+		s.Set(&spec)
+	}
+	dead := s.Dead
+	if dead == 0 {
+		dead = deadTime
+	}
+	stage, err := newStage(ctx, spec, dead)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stage.close()) }()
+	r.Security = stage.security(ctx)
+	t := &Trial{Stage: stage, row: r, short: o.Short, seed: o.Seed}
+	if err := s.Run(ctx, t); err != nil {
+		t.alive() // a crash explains more than what it led to
+		return err
+	}
+	t.some()
+	if err := t.finish(ctx); err != nil {
+		t.alive()
+		return fmt.Errorf("ending: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"multiedge/bench/pattern"
+	"multiedge/edge"
+)
+
+// greeting is the private data of a client's dial.
+type greeting struct {
+	ID   string `json:"id"`
+	Size int    `json:"size"`
+	Seed uint64 `json:"seed"`
+}
+
+// exportName is the name of what a server exports on each connection.
+const exportName = "memory"
+
+// server offers memory to clients and compares it with what they claim afterwards.
+type server struct {
+	w       *worker
+	mu      sync.Mutex
+	targets map[string]*target
+	void    map[string]bool // connections that came to nothing before they came here, and clients that were killed
+	idlers  []*edge.Conn    // connections without memory
+	before  Rest
+}
+
+// attachment is a Device and the number of targets whose memory it holds.
+type attachment struct {
+	dev   *edge.Device
+	users int
+	over  bool // no more will come
+}
+
+// target is the memory of one connection, kept until it was compared.
+type target struct {
+	id     string
+	seed   uint64 // of what the memory held at first
+	conn   *edge.Conn
+	region *edge.Region
+	grant  *edge.Grant
+	on     *attachment
+	over   chan struct{} // closed when the connection has ended and notes is complete
+	notes  map[uint32]note
+	sum    uint64
+	sealed bool // sum was taken; guarded by server.mu
+
+	crashed bool // the connection ended because this side's daemon died; set before over is closed
+}
+
+var crcTable = crc64.MakeTable(crc64.ECMA)
+
+func runServer(ctx context.Context, w *worker) error {
+	s := &server{w: w, targets: map[string]*target{}, void: map[string]bool{}, before: thisRest()}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { s.sweep(ctx) })
+	go func() { done <- s.serve(ctx) }()
+	w.wait(ctx, s.order)
+	cancel()
+	err := <-done
+	sweeping.Wait()
+	rest := settle(s.before)
+	w.emit(Event{Rest: &rest})
+	return err
+}
+
+// serve offers the service until ctx ends, anew whenever the daemon went away.
+func (s *server) serve(ctx context.Context) error {
+	for first := true; ; first = false {
+		a, l, err := s.attach(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			if first {
+				return err
+			}
+			if !sleep(ctx, 20*time.Millisecond) {
+				return nil
+			}
+			continue
+		}
+		s.w.emit(Event{Started: true})
+		s.accept(ctx, a, l)
+		s.leave(a)
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+func (s *server) attach(ctx context.Context) (*attachment, *edge.Listener, error) {
+	dev, err := edge.Open(ctx, edge.Config{Socket: s.w.job.Socket})
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := dev.Listen(ctx, s.w.job.Service)
+	if err != nil {
+		dev.Close()
+		return nil, nil, err
+	}
+	return &attachment{dev: dev}, l, nil
+}
+
+// accept takes connections until the device dies or ctx ends.
+func (s *server) accept(ctx context.Context, a *attachment, l *edge.Listener) {
+	for {
+		c, err := l.Accept(ctx)
+		if err != nil {
+			return
+		}
+		if err := s.take(ctx, a, c); err != nil {
+			s.w.emit(Event{Note: fmt.Sprintf("connection of %s: %v", c.Peer(), err)})
+			c.Abort()
+		}
+	}
+}
+
+// leave closes an attachment whose targets were all compared; on the way out of the process also those that never will be.
+func (s *server) leave(a *attachment) {
+	s.mu.Lock()
+	a.over = true
+	idle := a.users == 0
+	s.mu.Unlock()
+	if idle || a.dev.Err() == nil {
+		a.dev.Close()
+	}
+}
+
+func (s *server) take(ctx context.Context, a *attachment, c *edge.Conn) error {
+	var g greeting
+	err := json.Unmarshal(c.Data(), &g)
+	if err == nil && g.Size == 0 {
+		s.idle(c)
+		return nil
+	}
+	if err != nil || g.Size <= 2*guard {
+		return fmt.Errorf("greeting %q: %w", c.Data(), errors.Join(err, edge.ErrInvalid))
+	}
+	r, err := a.dev.RegisterContext(ctx, g.Size)
+	if err != nil {
+		return err
+	}
+	background(pattern.New(g.Seed), r.Bytes())
+	t := &target{id: g.ID, seed: g.Seed, conn: c, region: r, on: a, over: make(chan struct{}), notes: map[uint32]note{}}
+	if t.grant, err = r.Export(c, exportName, edge.RemoteRead|edge.RemoteWrite, guard, g.Size-2*guard); err != nil {
+		return errors.Join(err, r.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unwanted(g.ID) {
+		go c.Abort()
+		return r.Close()
+	}
+	s.targets[g.ID] = t
+	a.users++
+	go s.follow(ctx, t)
+	return nil
+}
+
+// unwanted reports whether a connection came to nothing at its client, or the client is gone for good. The caller holds mu.
+func (s *server) unwanted(id string) bool {
+	return s.void[id] || s.void[id[:max(0, strings.LastIndexByte(id, '-'))]]
+}
+
+// idle keeps a connection that wants no memory until it ends.
+func (s *server) idle(c *edge.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idlers = append(s.idlers, c)
+}
+
+// sweep lets go of connections without memory that have ended.
+func (s *server) sweep(ctx context.Context) {
+	for sleep(ctx, 10*time.Millisecond) {
+		s.mu.Lock()
+		kept, over := s.idlers[:0], []*edge.Conn(nil)
+		for _, c := range s.idlers {
+			if c.Err() == nil {
+				kept = append(kept, c)
+			} else {
+				over = append(over, c)
+			}
+		}
+		s.idlers = kept
+		s.mu.Unlock()
+		for _, c := range over {
+			c.Close()
+		}
+	}
+}
+
+// settle waits until the process holds no more than before, or a moment has passed, and returns what it holds.
+func settle(before Rest) Rest {
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		now := thisRest()
+		if now.Goroutines <= before.Goroutines && now.Descriptors <= before.Descriptors || time.Now().After(deadline) {
+			return Rest{now.Goroutines - before.Goroutines, now.Descriptors - before.Descriptors, now.Locked - before.Locked}
+		}
+	}
+}
+
+// sleep reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// isEnd reports whether an error means that a connection is over in good order.
+func isEnd(err error) bool {
+	return errors.Is(err, net.ErrClosed) || errors.Is(err, edge.ErrPeerClosed)
+}

@@ -1,0 +1,139 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"multiedge/edge"
+	"multiedge/internal/lab"
+)
+
+// Set-up under faults: connections, not all in one session.
+const (
+	setupConns    = 50
+	setupSessions = 5 // the dialling host's daemon is killed and started again between them
+	setupTime     = 60 * time.Second
+)
+
+func setup(name string, f lab.Faults, short bool) Scenario {
+	return Scenario{
+		Name: name, Group: Network, Criteria: "50 of 50 connections within 60 s, in 5 sessions", Short: short,
+		Run: func(ctx context.Context, t *Trial) error {
+			if _, err := t.serve(ctx, 1, "store"); err != nil {
+				return err
+			}
+			if err := t.setFaults(f); err != nil {
+				return err
+			}
+			sessions := t.many(setupSessions, 2)
+			want, start, done, slowest := sessions*setupConns/setupSessions, time.Now(), 0, time.Duration(0)
+			for i := range sessions {
+				if i > 0 {
+					t.killDaemon(0)
+					if err := t.cluster.StartDaemon(ctx, 0); err != nil {
+						return err
+					}
+				}
+				r, err := t.dial(ctx, fmt.Sprintf("d%d-", i), want/sessions)
+				if err != nil {
+					return err
+				}
+				done += int(r.Done)
+				slowest = max(slowest, r.Slowest)
+				for k, n := range r.Types {
+					t.counted("dials that failed: "+k, n)
+				}
+			}
+			took := time.Since(start)
+			l, err := t.labCounters()
+			if err != nil {
+				return err
+			}
+			t.injected("lost", l.Lost)
+			t.injected("corrupted", l.Corrupted)
+			t.counted("connections", uint64(done))
+			t.ms("slowest connection", slowest)
+			t.ms("all", took)
+			t.check("all connections within 60 s", done == want && took <= setupTime, "%d of %d in %v", done, want, took.Round(time.Millisecond))
+			return t.setFaults(lab.Faults{})
+		},
+	}
+}
+
+// dial has a process of host 0 make so many connections, each of which writes once and closes.
+func (t *Trial) dial(ctx context.Context, name string, n int) (*Result, error) {
+	a, err := t.spawn(ctx, 0, Job{Role: RoleDial, Name: name, Peer: "host1", Service: "store", Count: n, Seed: t.seed, Mix: MixSmall, Depth: 1, Deadline: deadline(t.dead)})
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.result(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range r.Wrong {
+		t.row.U[1].fail("%s", w)
+	}
+	_, err = a.quit()
+	return r, err
+}
+
+// runDial makes connections, one after another, trying each until it is there.
+func runDial(ctx context.Context, w *worker) error {
+	dev, err := edge.Open(ctx, edge.Config{Socket: w.job.Socket})
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	w.emit(Event{Started: true})
+	c := &client{w: w, tally: newTally(), dev: dev}
+	r := Result{Types: map[string]uint64{}}
+	start := time.Now()
+	if w.job.Kind != "" {
+		defer c.crowd(ctx, &r)()
+	}
+	for w.job.Kind == "" && r.Done < uint64(w.job.Count) && time.Since(start) < setupTime && ctx.Err() == nil {
+		r.count(time.Now(), c.once(ctx))
+	}
+	r.Seconds = time.Since(start).Seconds()
+	w.emit(Event{Result: &r})
+	w.wait(ctx, nil)
+	return nil
+}
+
+// count enters how an attempt to connect that began then ended.
+func (r *Result) count(began time.Time, err error) {
+	if err == nil {
+		r.Done++
+		r.Slowest = max(r.Slowest, time.Since(began))
+		return
+	}
+	r.Failed++
+	name, ok := typeOf(err)
+	if r.Types[name]++; !ok && len(r.Wrong) < maxDetails {
+		r.Wrong = append(r.Wrong, "untyped error: "+err.Error())
+	}
+}
+
+// once connects, writes once and closes in good order.
+func (c *client) once(ctx context.Context) error {
+	l, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.local.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.w.job.Deadline)
+	defer cancel()
+	op, err := l.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Remote: l.remote, Inline: []byte("here"), RemoteOff: gap, Flags: edge.Notify})
+	if err == nil {
+		err = op.Wait(ctx)
+	}
+	if err != nil {
+		l.conn.Abort()
+		return err
+	}
+	if err := l.conn.CloseContext(ctx); err != nil && !isEnd(err) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package faults
+
+import (
+	"context"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/internal/lab"
+)
+
+// mtu gives a path a smaller frame size than its links claim, or one link a smaller one than before.
+func mtu(name string, short bool, medium lab.Medium, inject func(t *Trial) error) Scenario {
+	return Scenario{
+		Name: name, Group: Network, Criteria: "found by probing; lowered within 2 s; nothing hangs, U", Short: short,
+		Set: func(s *bench.ClusterSpec) { s.Lab.Medium = medium },
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixBulk, 2, 8)
+			if err != nil {
+				return err
+			}
+			p := func() int {
+				p, err := t.path(ctx, 0, "edge0", "host1")
+				if err != nil || p == nil || p.State != "good" {
+					return 0
+				}
+				return p.MTU
+			}
+			t.event(ctx, 2*time.Second, func() bool { return p() >= 8192 })
+			large := p()
+			if _, err := t.mark(ctx, c, "before"); err != nil {
+				return err
+			}
+			if err := inject(t); err != nil {
+				return err
+			}
+			t.injected("paths made narrower", 1)
+			took, ok := t.event(ctx, rejoinTime, func() bool { now := p(); return now > 0 && now <= 1500 })
+			t.row.Measured["frame before"], t.row.Measured["frame after"] = float64(large), float64(p())
+			t.ms("lowered after", took)
+			t.check("lowered within 2 s", ok, "frames of %d bytes after %v", p(), took)
+			t.counted("paths lowered", truth(ok))
+			w, err := t.measure(ctx, c, "narrow", t.span(2*time.Second, 500*time.Millisecond))
+			if err != nil {
+				return err
+			}
+			t.check("data moves", w.Ops > 0, "no operation completes")
+			t.unfailed(w)
+			return nil
+		},
+	}
+}
+
+func truth(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func mtuScenarios() []Scenario {
+	return []Scenario{
+		mtu("MTU mismatch, silent: a device between drops long frames", true, lab.Wire, func(t *Trial) error { return t.setFaults(lab.Faults{Longest: 1500}) }),
+		mtu("MTU mismatch, silent: the receiver's link", false, lab.Switch, func(t *Trial) error { return t.cluster.Lab().Link(0).SetMTU(1, 1500) }),
+		mtu("MTU mismatch with EMSGSIZE: the sender's link", false, lab.Switch, func(t *Trial) error { return t.cluster.Lab().Link(0).SetMTU(0, 1500) }),
+	}
+}

@@ -1,0 +1,143 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"strings"
+	"time"
+
+	"multiedge/edge"
+)
+
+// follow takes notifications until the connection ends.
+func (s *server) follow(ctx context.Context, t *target) {
+	var err error
+	for {
+		var n edge.Notification
+		if n, err = t.conn.WaitNotify(ctx); err != nil {
+			break
+		}
+		was := t.notes[n.Imm]
+		t.notes[n.Imm] = note{was.times + 1, n.Len}
+	}
+	name, _ := typeOf(err)
+	t.crashed = errors.Is(err, edge.ErrDaemonDown)
+	s.mu.Lock()
+	if !t.sealed {
+		t.seal()
+	}
+	s.mu.Unlock()
+	close(t.over)
+	if !errors.Is(err, context.Canceled) {
+		s.w.emit(Event{Ended: &Ended{ID: t.id, Type: name, At: time.Now()}})
+	}
+	t.conn.Close() // it has ended; what this side still knows of it goes
+}
+
+// seal remembers the memory: from now on it may not change.
+func (t *target) seal() { t.sum, t.sealed = crc64.Checksum(t.region.Bytes(), crcTable), true }
+
+func (s *server) order(o Order) {
+	switch o.Do {
+	case DoVerify:
+		if c, err := readClaim(o.File); err != nil {
+			s.w.emit(Event{Error: err.Error()})
+		} else {
+			s.verify(c)
+		}
+	case DoVoid:
+		s.verify(&Claim{ID: o.Name})
+	case DoRevoke:
+		s.revoke()
+	case DoForget:
+		s.forget(o.Name)
+	}
+}
+
+// revoke withdraws every export and remembers what memory holds when it is withdrawn.
+func (s *server) revoke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, t := range s.targets {
+		if t.conn.Err() == nil && t.grant.Revoke() == nil {
+			t.seal()
+			n++
+		}
+	}
+	s.w.emit(Event{Revoked: n})
+}
+
+// forget lets go of the memory of a client that cannot claim it any more, once its connections have ended.
+func (s *server) forget(client string) {
+	s.mu.Lock()
+	s.void[client] = true // what it dialled last may still come
+	var mine []*target
+	for id, t := range s.targets {
+		if strings.HasPrefix(id, client+"-") {
+			mine = append(mine, t)
+			delete(s.targets, id)
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range mine {
+		select {
+		case <-t.over:
+			s.release(t)
+		case <-time.After(verifyTime):
+			s.w.emit(Event{Checked: &Checked{ID: t.id, Wrong: 1, Details: []string{"the connection of a killed client has not ended"}}})
+		}
+	}
+}
+
+// verifyTime bounds how long a server waits for the end of a connection whose client is done with it.
+const verifyTime = 30 * time.Second
+
+// verify compares the memory of a connection with a claim, and lets go of it.
+// A claim without bytes is of a connection that the client never had: memory must be as it was made.
+func (s *server) verify(c *Claim) {
+	s.mu.Lock()
+	t := s.targets[c.ID]
+	delete(s.targets, c.ID)
+	if t == nil {
+		s.void[c.ID] = true
+	}
+	s.mu.Unlock()
+	if t == nil { // it did not get here, and will be turned away if it does
+		s.w.emit(Event{Checked: &Checked{ID: c.ID}})
+		return
+	}
+	select {
+	case <-t.over:
+	case <-time.After(verifyTime):
+		s.w.emit(Event{Checked: &Checked{ID: c.ID, Wrong: 1, Details: []string{"the server's end of the connection has not ended"}}})
+		return
+	}
+	got := t.region.Bytes()
+	if c.Bytes == nil {
+		c.Bytes = newOracle(t.seed, len(got)).bytes
+	}
+	out := c.compare(got)
+	c.notes(&out, t.notes, t.crashed)
+	if out.Late = crc64.Checksum(got, crcTable) != t.sum; out.Late {
+		out.say("memory changed after the connection's end")
+	}
+	s.release(t)
+	s.w.emit(Event{Checked: &out})
+}
+
+// release gives a target's memory back, and its attachment when that is dead and nobody needs it.
+func (s *server) release(t *target) {
+	if err := t.region.Close(); err != nil && t.on.dev.Err() == nil {
+		s.w.emit(Event{Note: fmt.Sprintf("deregistering: %v", err)})
+	}
+	s.mu.Lock()
+	t.on.users--
+	last := t.on.over && t.on.users == 0
+	s.mu.Unlock()
+	if last {
+		t.on.dev.Close()
+	}
+}

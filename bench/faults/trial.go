@@ -1,0 +1,198 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"multiedge/bench"
+)
+
+// Scenario is one fault, how it is injected, and when it counts as survived.
+type Scenario struct {
+	Name     string
+	Group    string
+	Criteria string                     // in words, as docs/RELIABILITY.md has it
+	Short    bool                       // part of the short form
+	Dead     time.Duration              // of the daemons; zero: deadTime
+	Set      func(s *bench.ClusterSpec) // changes to the stage; nil: none
+	Run      func(ctx context.Context, t *Trial) error
+}
+
+// Trial is a scenario while it is carried out.
+type Trial struct {
+	*Stage
+	row     *Row
+	short   bool
+	seed    uint64
+	clients []*agent
+	servers []*agent
+}
+
+// span is how long a part lasts in the full and in the short form.
+func (t *Trial) span(full, short time.Duration) time.Duration {
+	if t.short {
+		return short
+	}
+	return full
+}
+
+// many is how often something is done in the full and in the short form.
+func (t *Trial) many(full, short int) int {
+	if t.short {
+		return short
+	}
+	return full
+}
+
+// check enters a criterion of the scenario.
+func (t *Trial) check(what string, ok bool, format string, args ...any) {
+	c := Check{What: what, Verdict: Pass}
+	if !ok {
+		c.fail(format, args...)
+	}
+	t.row.Checks = append(t.row.Checks, c)
+}
+
+// speed is check for a figure of speed, which the short form shows and does not judge.
+func (t *Trial) speed(what string, ok bool, format string, args ...any) {
+	if t.short {
+		t.row.Checks = append(t.row.Checks, Check{What: what + " (not judged in the short form)", Verdict: Unjudged})
+		return
+	}
+	t.check(what, ok, format, args...)
+}
+
+// ms enters a time.
+func (t *Trial) ms(name string, d time.Duration) {
+	t.row.Measured[name+" ms"] = float64(d.Microseconds()) / 1e3
+}
+
+// serve starts a server in a host.
+func (t *Trial) serve(ctx context.Context, host int, service string) (*agent, error) {
+	a, err := t.spawn(ctx, host, Job{Role: RoleServer, Name: service, Service: service})
+	if err == nil {
+		t.servers = append(t.servers, a)
+	}
+	return a, err
+}
+
+// work starts a client in host 0 that works with a service of host 1.
+func (t *Trial) work(ctx context.Context, service, mix string, conns, depth int) (*agent, error) {
+	return t.workFrom(ctx, 0, 1, service, mix, conns, depth)
+}
+
+func (t *Trial) workFrom(ctx context.Context, host, peer int, service, mix string, conns, depth int) (*agent, error) {
+	name := fmt.Sprintf("%s%d", service, len(t.agents))
+	a, err := t.spawn(ctx, host, Job{
+		Role: RoleClient, Name: name, Peer: t.cluster.Lab().Host(peer).Name(), Service: service, Mix: mix, Conns: conns, Depth: depth,
+		Seed: t.seed, Deadline: deadline(t.dead),
+	})
+	if err == nil {
+		t.clients = append(t.clients, a)
+	}
+	return a, err
+}
+
+// pair starts a server and a client, and returns the client once operations complete.
+func (t *Trial) pair(ctx context.Context, mix string, conns, depth int) (*agent, error) {
+	if _, err := t.serve(ctx, 1, "store"); err != nil {
+		return nil, err
+	}
+	c, err := t.work(ctx, "store", mix, conns, depth)
+	if err != nil {
+		return nil, err
+	}
+	return c, t.flowing(ctx, c, 10*time.Second)
+}
+
+// flowing waits until a client completes operations, with every connection up.
+func (t *Trial) flowing(ctx context.Context, a *agent, within time.Duration) error {
+	for end := time.Now().Add(within); ; {
+		if !sleep(ctx, 100*time.Millisecond) {
+			return ctx.Err()
+		}
+		w, err := t.mark(ctx, a, "flowing")
+		if err != nil {
+			return err
+		}
+		if w.Ops > 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("nothing completes: dial errors %v, operations' errors %v", w.DialErrors, w.Errors)
+		}
+	}
+}
+
+// mark takes a window of a client and enters in U1 and U2 what is wrong with it.
+func (t *Trial) mark(ctx context.Context, a *agent, name string) (*Window, error) {
+	w, err := a.mark(ctx, name)
+	if err == nil {
+		t.judge(a, w)
+	}
+	return w, err
+}
+
+func (t *Trial) judge(a *agent, w *Window) {
+	for _, what := range w.Wrong {
+		t.row.U[0].fail("%s: %s", a.job.Name, what)
+	}
+	if w.Late > 0 {
+		t.row.U[1].fail("%s: %d operations missed their deadline of %v", a.job.Name, w.Late, a.job.Deadline)
+	}
+	for _, what := range w.Untyped {
+		t.row.U[1].fail("%s: untyped error: %s", a.job.Name, what)
+	}
+}
+
+// measure takes a window of so long.
+func (t *Trial) measure(ctx context.Context, a *agent, name string, d time.Duration) (*Window, error) {
+	if _, err := t.mark(ctx, a, name+" begins"); err != nil {
+		return nil, err
+	}
+	if !sleep(ctx, d) {
+		return nil, ctx.Err()
+	}
+	return t.mark(ctx, a, name)
+}
+
+// rate is a window's goodput in bytes per second.
+func (w *Window) rate() float64 { return float64(w.Bytes) / max(w.Seconds, 1e-9) }
+
+// failures enters errors of operations as a failed check where there should be none.
+func (t *Trial) unfailed(ws ...*Window) {
+	bad, again := map[string]uint64{}, uint64(0)
+	for _, w := range ws {
+		for k, n := range w.Errors {
+			bad[k] += n
+		}
+		again += w.Reconnects
+	}
+	t.check("no operation fails, same connections", len(bad) == 0 && again == 0, "operations failed: %s; %d reconnects", counts(bad), again)
+}
+
+// event waits until a condition of the outside world holds, and returns how long that took; false after within.
+func (t *Trial) event(ctx context.Context, within time.Duration, ok func() bool) (time.Duration, bool) {
+	start := time.Now()
+	for {
+		if ok() {
+			return time.Since(start), true
+		}
+		if time.Since(start) > within || !sleep(ctx, 5*time.Millisecond) {
+			return time.Since(start), false
+		}
+	}
+}
+
+// panics finds signs of a crash or a race in what a process wrote.
+func panics(words string) string {
+	for _, sign := range []string{"panic:", "fatal error:", "DATA RACE", "SIGSEGV"} {
+		if i := strings.Index(words, sign); i >= 0 {
+			line, _, _ := strings.Cut(words[i:], "\n")
+			return line
+		}
+	}
+	return ""
+}

@@ -1,0 +1,108 @@
+package figure
+
+import (
+	"math"
+	"slices"
+
+	"multiedge/bench/report"
+)
+
+// copyRows splits off what was measured to compare copies: with destinations on pages, and of several alignments.
+func copyRows(rows []entry) (copies, alignments, rest []entry) {
+	for _, e := range rows {
+		switch {
+		case e.Copy == "":
+			rest = append(rest, e)
+		case e.Alignment == "" || e.Alignment == "best":
+			copies = append(copies, e)
+		}
+	}
+	for _, e := range rows { // of configurations measured at one alignment only there is nothing to compare
+		other := func(o entry) bool {
+			return o.Copy == e.Copy && o.Test == e.Test && o.source == e.source && o.Alignment != e.Alignment
+		}
+		if e.Copy != "" && slices.ContainsFunc(rows, other) {
+			alignments = append(alignments, e)
+		}
+	}
+	return copies, alignments, rest
+}
+
+// zeroCopy is figure 3.8, upper row.
+func zeroCopy(rows []entry) Figure {
+	f := Figure{
+		ID: "zero-copy", Title: "Zero copy: throughput",
+		Caption: "Throughput with a copy at both ends (cp), at the receiver (notx), with received pages exchanged for those of the destination (pinmap), and with " +
+			"payloads received in their place (nocp); default is what the transport does unless told otherwise (paper, figure 3.8).",
+	}
+	var st styles
+	for _, test := range []string{report.OneWay, report.TwoWay} {
+		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
+	}
+	f.Legend = legend(st)
+	return f.trim()
+}
+
+// zeroCopyCPU is figure 3.8, lower row: the bars of figure 3.2, one for each configuration.
+func zeroCopyCPU(rows []entry) Figure {
+	f := cpu(slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return e.Test == report.PingPong }))
+	f.ID, f.Title = "zero-copy-cpu", "Zero copy: CPU utilization"
+	return f
+}
+
+// zeroCopyLatency is figure 3.9.
+func zeroCopyLatency(rows []entry) Figure {
+	f := latency(rows)
+	f.ID, f.Title = "zero-copy-latency", "Zero copy: latency"
+	f.Caption = "Ping-pong: half a round trip; median, and dashed the 99th percentile. One-way and two-way: the time a posting call takes (paper, figure 3.9)."
+	return f
+}
+
+// alignment is figure 3.11.
+func alignment(rows []entry) Figure {
+	f := Figure{
+		ID: "alignment", Title: "Zero copy: alignment of the destination",
+		Caption: "Destinations that begin at the start of a page (best), in its middle, and at its second byte (worst); sources begin at the start of a page (paper, figure 3.11).",
+	}
+	var st styles
+	for _, test := range []string{report.OneWay, report.TwoWay} {
+		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
+	}
+	f.Legend = legend(st)
+	return f.trim()
+}
+
+// placing shows what exchanging a run of pages costs beside copying it.
+func placing(rows []entry) Figure {
+	f := Figure{ID: "exchange", Title: "Exchange of pages against copying"}
+	if len(rows) == 0 {
+		return f
+	}
+	var all []report.Row
+	for _, e := range rows {
+		all = append(all, *e.Row)
+	}
+	f.Caption = "The time it takes to bring a received run to its place; medians, and dashed the 99th percentile. Another thread of the process runs, so that every change of " +
+		"mappings flushes its processor's TLB. In this measurement " + report.CrossoverText(all) + "."
+	var st styles
+	for _, state := range []string{report.PlaceCold, report.PlaceWarm} {
+		p := Panel{Title: "place " + map[string]string{report.PlaceCold: "not in the cache", report.PlaceWarm: "in the cache"}[state], XLabel: "run (bytes)", YLabel: "time (us)", SizeX: true, LogY: true}
+		for _, way := range []string{report.PlaceCopy, report.PlaceExchange} {
+			sub := slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return e.Variant != report.PlaceVariant(way, state) })
+			for i, q := range []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 }, func(l report.Latency) float64 { return l.P99 }} {
+				x, y := curve(sub, func(e entry) float64 {
+					if e.Latency.Count == 0 {
+						return math.NaN()
+					}
+					return q(e.Latency) / 1e3
+				})
+				if len(x) > 0 {
+					p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(way), Thin: i > 0})
+				}
+			}
+		}
+		f.Panels = append(f.Panels, p)
+	}
+	f.Legend = legend(st)
+	return f.trim()
+}

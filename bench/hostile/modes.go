@@ -1,0 +1,133 @@
+package hostile
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/internal/ipc"
+)
+
+// mode is one way to misbehave. act does a little of it and returns how many acts that were; it ends the mischief by an error.
+type mode struct {
+	name  string
+	about string
+	fatal bool // a daemon that protects itself evicts the client for it
+	act   func(c *client, r *rand.Rand) (acts uint64, err error)
+}
+
+// modes are all that Run knows.
+var modes = []mode{
+	{"scribble", "writes noise over indices and entries of its rings", true, scribble},
+	{"flood", "fills its ring with operations for connections that do not exist", true, flood},
+	{"credit", "returns credit it never had", true, credit},
+	{"wipe", "punches holes into the memory of its rings", true, wipe},
+	{"control", "sends requests without end", false, control},
+	{"punch", "punches holes into registered memory, under operations if there is a peer", false, punch},
+	{"truncate", "tries to shrink and to grow the memory it shares", false, truncate},
+	{"doorbell", "rings the daemon's doorbell without end", false, doorbell},
+	{"burn", "breaks no rule and burns a processor: what the others are to be compared with", false, burn},
+	{"spin", "claims to poll and never sleeps", false, spin},
+}
+
+// indexStride is how far apart the indices and sleep words lie at the start of the rings.
+const indexStride = 128
+
+// batch is how many acts are done between two looks at the clock.
+const batch = 256
+
+func scribble(c *client, r *rand.Rand) (uint64, error) {
+	for range batch {
+		at := r.IntN(len(c.raw)/8) * 8
+		if r.IntN(4) > 0 { // mostly the indices
+			at = r.IntN(7) * indexStride
+		}
+		binary.LittleEndian.PutUint64(c.raw[at:], r.Uint64())
+	}
+	c.bell.Ring()
+	return batch, nil
+}
+
+func flood(c *client, r *rand.Rand) (uint64, error) {
+	return c.post(&ipc.SQE{Op: ipc.OpWrite, Conn: ^c.link, Region: c.region, Len: 64, Token: r.Uint64()}, depth)
+}
+
+func credit(c *client, r *rand.Rand) (uint64, error) {
+	return c.post(&ipc.SQE{Op: ipc.OpCredit, Conn: c.link, Imm: 1}, 1<<62)
+}
+
+func control(c *client, r *rand.Rand) (uint64, error) {
+	kinds := []ipc.Kind{ipc.KindStatus, ipc.KindListen, ipc.KindUnlisten, ipc.KindRegister, ipc.KindDeregister, ipc.KindDial, ipc.KindRevoke, "nonsense"}
+	for n := range uint64(batch) {
+		c.id++
+		m := &ipc.Message{ID: c.id, Kind: kinds[r.IntN(len(kinds))], Service: "x", Peer: "nobody", Size: 4096, Region: r.Uint32(), Conn: r.Uint32(), Timeout: 1}
+		if err := c.conn.Send(m); err != nil {
+			return n, err
+		}
+	}
+	return batch, nil
+}
+
+// What is under way while holes are punched: little, since it is the holes that are to be felt and not the load.
+const (
+	punchSize  = 4096 // bytes
+	punchDepth = 2    // operations
+)
+
+const punchHole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+
+func wipe(c *client, r *rand.Rand) (uint64, error) {
+	if _, err := c.post(&ipc.SQE{Op: ipc.OpWrite, Conn: ^c.link, Token: r.Uint64()}, depth); err != nil {
+		return 1, nil // our own view of the indices is spoilt by now, too
+	}
+	if binary.LittleEndian.Uint32(c.raw[indexStride:]) == 0 {
+		return 0, nil // the daemon has taken nothing yet, and zeros are where it is
+	}
+	if err := unix.Fallocate(c.ringsFD, punchHole, 0, int64(len(c.raw))); err != nil {
+		return 0, err
+	}
+	c.bell.Ring()
+	return 1, nil
+}
+
+func punch(c *client, r *rand.Rand) (uint64, error) {
+	if c.link != 0 {
+		op := ipc.OpWrite + uint8(r.IntN(2))
+		if _, err := c.post(&ipc.SQE{Op: op, Conn: c.link, Key: c.key, Region: c.region, Len: punchSize, Token: r.Uint64()}, punchDepth); err != nil {
+			return 0, err
+		}
+	}
+	return 1, unix.Fallocate(c.regionFD, punchHole, 0, int64(punchSize+r.IntN(regionSize-punchSize)))
+}
+
+// truncate fails when the memory is sealed as it should be; where it is not, the daemon faults.
+func truncate(c *client, r *rand.Rand) (uint64, error) {
+	for _, fd := range []int{c.ringsFD, c.regionFD} {
+		unix.Ftruncate(fd, int64(r.IntN(2*regionSize)))
+	}
+	return 2, nil
+}
+
+func doorbell(c *client, r *rand.Rand) (uint64, error) {
+	for range batch {
+		c.bell.Ring()
+	}
+	return batch, nil
+}
+
+func spin(c *client, r *rand.Rand) (uint64, error) {
+	c.rings.SetClientPolling(true)
+	c.rings.SetClientAsleep(true)
+	for range batch {
+		c.cq.Ready()
+	}
+	return batch, nil
+}
+
+func burn(c *client, r *rand.Rand) (uint64, error) {
+	for range batch {
+		r.Uint64()
+	}
+	return batch, nil
+}

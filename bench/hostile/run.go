@@ -1,0 +1,135 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"multiedge/internal/ipc"
+)
+
+// Options say what to do and to whom.
+type Options struct {
+	Mode  string        // one of Names
+	Seed  uint64        // of what is random
+	For   time.Duration // of each attachment's mischief; zero: until the daemon or the context ends it
+	Again bool          // attach anew after each eviction, as soon as the daemon allows, until the context ends
+
+	// Peer and Service, if set, name somebody to connect to who accepts and exports memory for writing and reading under any name: operations are then in
+	// flight during the mischief.
+	Peer, Service string
+
+	Dial func(context.Context) (*ipc.Conn, error) // reaches the daemon
+}
+
+// Report is what came of it.
+type Report struct {
+	Mode      string  `json:"mode"`
+	Acts      uint64  `json:"acts"`      // how often the rule was broken
+	Attached  int     `json:"attached"`  // attachments made
+	Evictions int     `json:"evictions"` // of them, those the daemon ended
+	Expected  bool    `json:"expected"`  // whether a daemon evicts for this
+	First     float64 `json:"first"`     // seconds from the first act to the first eviction; 0: none
+	Seconds   float64 `json:"seconds"`
+}
+
+// Names lists the modes.
+func Names() (names []string) {
+	for _, m := range modes {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// About describes a mode; empty if there is none of that name.
+func About(name string) string {
+	if m := find(name); m != nil {
+		return m.about
+	}
+	return ""
+}
+
+// Fatal says whether a daemon that protects itself evicts a client for this.
+func Fatal(name string) bool {
+	m := find(name)
+	return m != nil && m.fatal
+}
+
+func find(name string) *mode {
+	for i := range modes {
+		if modes[i].name == name {
+			return &modes[i]
+		}
+	}
+	return nil
+}
+
+// Run misbehaves until the daemon ends it, or with Again until ctx ends, which is no error.
+func Run(ctx context.Context, o Options) (rep Report, err error) {
+	m := find(o.Mode)
+	if m == nil {
+		return rep, fmt.Errorf("hostile: there is no mode %q; choose one of %s", o.Mode, strings.Join(Names(), ", "))
+	}
+	rep = Report{Mode: m.name, Expected: m.fatal}
+	start := time.Now()
+	defer func() { rep.Seconds = time.Since(start).Seconds() }()
+	r := rand.New(rand.NewPCG(o.Seed, 1))
+	for ctx.Err() == nil {
+		conn, err := o.Dial(ctx)
+		if err == nil {
+			var c *client
+			if c, err = attach(ctx, conn, &o); err == nil {
+				rep.Attached++
+				rep.misbehave(ctx, m, c, r, o.For)
+				c.close()
+			}
+		}
+		if err != nil && ctx.Err() == nil && (rep.Attached == 0 || !o.Again) {
+			return rep, err
+		}
+		if !o.Again {
+			break
+		}
+	}
+	return rep, nil
+}
+
+// misbehave goes on until the session ends.
+func (rep *Report) misbehave(ctx context.Context, m *mode, c *client, r *rand.Rand, limit time.Duration) {
+	go c.listen()
+	defer func() { <-c.gone }()
+	defer c.conn.Close()
+	start := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.gone:
+			rep.evicted(start)
+			return
+		default:
+		}
+		n, err := m.act(c, r)
+		rep.Acts += n
+		if limit > 0 && time.Since(start) > limit {
+			return
+		}
+		if err != nil { // what was shared is spoilt, or the socket is closed: the daemon's move
+			c.bell.Ring()
+			select {
+			case <-ctx.Done():
+			case <-c.gone:
+				rep.evicted(start)
+			}
+			return
+		}
+	}
+}
+
+func (rep *Report) evicted(start time.Time) {
+	if rep.Evictions++; rep.Evictions == 1 {
+		rep.First = time.Since(start).Seconds()
+	}
+}

@@ -1,0 +1,89 @@
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"multiedge/edge"
+)
+
+// Usage is what one process holds.
+type Usage struct {
+	Resident    uint64 `json:"resident_bytes"`
+	Heap        uint64 `json:"heap_bytes"`
+	Goroutines  int    `json:"goroutines"`
+	Descriptors int    `json:"descriptors"` // -1: not ours to count
+	Connections int    `json:"connections"` // a daemon's
+	Regions     int    `json:"regions"`
+	Exports     int    `json:"exports"`
+	Pinned      uint64 `json:"pinned_bytes"`
+}
+
+// Host is an application and the daemon it is attached to.
+type Host struct {
+	Application Usage `json:"application"`
+	Daemon      Usage `json:"daemon"`
+}
+
+// status is what of a daemon's status is looked at.
+type status struct {
+	PID         int    `json:"pid"`
+	Heap        uint64 `json:"heap_bytes"`
+	Goroutines  int    `json:"goroutines"`
+	Connections int    `json:"connections"`
+	Regions     int    `json:"regions"`
+	Exports     int    `json:"exports"`
+	Pinned      uint64 `json:"pinned_bytes"`
+}
+
+// look measures this process, after collecting its garbage, and the daemon behind d, whose garbage is its own affair.
+func look(ctx context.Context, d *edge.Device) (h Host, err error) {
+	body, err := d.Status(ctx, "status")
+	if err != nil {
+		return h, err
+	}
+	var st status
+	if err := json.Unmarshal(body, &st); err != nil {
+		return h, fmt.Errorf("scale: the daemon's status: %w", err)
+	}
+	h.Daemon = Usage{Heap: st.Heap, Goroutines: st.Goroutines, Connections: st.Connections, Regions: st.Regions, Exports: st.Exports, Pinned: st.Pinned}
+	if h.Daemon.Resident, err = resident(st.PID); err != nil {
+		return h, err
+	}
+	h.Daemon.Descriptors = descriptors(st.PID)
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	h.Application = Usage{Heap: m.HeapAlloc, Goroutines: runtime.NumGoroutine(), Descriptors: descriptors(os.Getpid())}
+	h.Application.Resident, err = resident(os.Getpid())
+	return h, err
+}
+
+// resident returns the bytes of a process that are in memory now.
+func resident(pid int) (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("scale: memory of process %d: %w; the daemon must be on this host", pid, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("scale: /proc/%d/status has no VmRSS", pid)
+}
+
+// descriptors counts the open files of a process; -1 where the kernel does not let us.
+func descriptors(pid int) int {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return -1
+	}
+	return len(entries)
+}

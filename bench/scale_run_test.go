@@ -1,0 +1,44 @@
+package bench
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"multiedge/bench/scale"
+	"multiedge/internal/lab"
+)
+
+// A small run through daemons in lab hosts: every connection carries its operation, memory is attributed, and nothing is left behind.
+func TestScale(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	spec := scale.Spec{Conns: 300, Cycles: 400, Workers: 8}
+	c, err := NewCluster(ctx, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: ScaleLimits(spec)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	shown := 0
+	res, err := c.Scale(ctx, spec, func(string, float64) { shown++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Leaks) != 0 {
+		t.Errorf("left behind: %v", res.Leaks)
+	}
+	if len(res.Moments) != 6 || res.CyclesPerSec <= 0 || shown == 0 {
+		t.Errorf("%+v", res)
+	}
+	for _, m := range res.Moments {
+		want := 1
+		if m.What == "open" || m.What == "open again" {
+			want += spec.Conns
+		}
+		for _, h := range []scale.Host{m.Client, m.Server} {
+			if h.Daemon.Connections != want || h.Daemon.Resident == 0 || h.Daemon.Heap == 0 || h.Daemon.Goroutines == 0 || h.Application.Resident == 0 {
+				t.Errorf("%s: %+v", m.What, h)
+			}
+		}
+	}
+}

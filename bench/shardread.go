@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/bench/workload"
+	"multiedge/internal/daemon"
+	"multiedge/internal/ipc"
+)
+
+// shardReading is what both daemons and the processes of a measurement have done up to a moment.
+type shardReading struct {
+	at     time.Time
+	busy   float64 // seconds of all processors
+	status [2]daemon.Status
+	links  [2][]daemon.LinkStatus
+	user   [2]float64 // of the benchmark's processes, by host
+	system [2]float64
+}
+
+// readShards reads, waits and reads again.
+func (c *Cluster) readShards(ctx context.Context, w *crowd, d time.Duration) (*report.Row, error) {
+	before, err := c.readAll(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.pass(ctx, d); err != nil {
+		return nil, err
+	}
+	after, err := c.readAll(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return after.since(before), nil
+}
+
+func (c *Cluster) readAll(ctx context.Context, w *crowd) (*shardReading, error) {
+	r := &shardReading{at: time.Now(), busy: report.BusySeconds()}
+	for host := range r.status {
+		if err := c.ask(ctx, host, "status", &r.status[host]); err != nil {
+			return nil, err
+		}
+		if err := c.ask(ctx, host, "link", &r.links[host]); err != nil {
+			return nil, err
+		}
+	}
+	for i, k := range w.children {
+		host := 1 // servers come first
+		if i >= len(w.children)/2 {
+			host = 0
+		}
+		user, system, err := processorTime(k.proc.Pid())
+		if err != nil {
+			return nil, err
+		}
+		r.user[host] += user
+		r.system[host] += system
+	}
+	return r, nil
+}
+
+// ask gets one part of the status of a host's daemon.
+func (c *Cluster) ask(ctx context.Context, host int, what string, into any) error {
+	conn, err := ipc.Dial(ctx, c.socket(host))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindStatus, What: what}); err != nil {
+		return err
+	}
+	m, err := conn.Recv()
+	switch {
+	case err != nil:
+		return err
+	case m.Error != nil:
+		return m.Error
+	}
+	return json.Unmarshal(m.Body, into)
+}
+
+// clockTick is USER_HZ, in which the kernel counts processor time in /proc.
+const clockTick = 100
+
+// processorTime returns what a process has used so far, in seconds.
+func processorTime(pid int) (user, system float64, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	f := strings.Fields(rest)
+	if len(f) < 13 {
+		return 0, 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
+	}
+	u, _ := strconv.ParseFloat(f[11], 64)
+	s, _ := strconv.ParseFloat(f[12], 64)
+	return u / clockTick, s / clockTick, nil
+}
+
+// hosts names the ends of ShardLoad.
+var hosts = [2]string{"client", "server"}
+
+// since returns the row of what happened from o to r. Bytes are what arrived at the server; finishShards knows more.
+func (r *shardReading) since(o *shardReading) *report.Row {
+	st := &r.status[0]
+	row := &report.Row{
+		Transport: report.TransportEdge, Attach: "daemon", Links: st.LinksUp, Scheduler: st.Scheduler, Checksum: st.Checksum, Poll: st.Poll, Shards: len(st.Shards),
+		Seconds: r.at.Sub(o.at).Seconds(), LatencyKind: report.LatencyCompletion,
+	}
+	if len(st.Shards) > 0 {
+		row.Placers = st.Shards[0].Placers
+	}
+	var ends [2]report.End
+	var counters [2]report.Counters
+	for h := range r.status {
+		now, then := &r.status[h], &o.status[h]
+		ends[h] = report.End{
+			ProcessUser: r.user[h] - o.user[h], ProcessSystem: r.system[h] - o.system[h],
+			DaemonUser: now.CPUUserSeconds - then.CPUUserSeconds, DaemonSystem: now.CPUSystemSeconds - then.CPUSystemSeconds,
+		}
+		counters[h] = workload.CountersOf(now.Counters).Sub(workload.CountersOf(then.Counters))
+		for i := range min(len(now.Shards), len(then.Shards)) {
+			a, b := &now.Shards[i], &then.Shards[i]
+			row.ShardLoad = append(row.ShardLoad, report.ShardLoad{
+				Host: hosts[h], Shard: i, CPU: max(0, a.CPUUserSeconds+a.CPUSystemSeconds-b.CPUUserSeconds-b.CPUSystemSeconds),
+				PlacersCPU:      max(0, a.CPUPlacers-b.CPUPlacers),
+				FramesReceived:  a.Counters["frames_received"] - b.Counters["frames_received"],
+				PayloadReceived: a.Counters["payload_received"] - b.Counters["payload_received"],
+			})
+		}
+		for i := range min(len(r.links[h]), len(o.links[h])) {
+			row.Dropped += r.links[h][i].Kernel["dropped"] - o.links[h][i].Kernel["dropped"]
+		}
+	}
+	row.CPU = report.Ends(ends[0], ends[1])
+	row.OtherCPU = max(0, r.busy-o.busy-row.CPU.Total)
+	row.Client, row.Server, row.Counters = &counters[0], &counters[1], counters[0].Add(counters[1])
+	return row
+}
+
+// finishShards fills in what follows from the test: what arrived counts, at the server, with reads at the client, and in two-way at both.
+func (c *Cluster) finishShards(row *report.Row) {
+	row.LinkRates, row.MTU = c.rates(), orDefault(c.spec.Lab.MTU, 9000)
+	for _, s := range row.ShardLoad {
+		if row.Bidirectional || s.Host == hosts[1] != (row.Test == report.Read) {
+			row.Bytes += s.PayloadReceived
+		}
+	}
+	row.Operations = row.Bytes / uint64(max(row.MessageBytes, 1))
+	if row.Seconds > 0 {
+		row.Throughput, row.OperationsPerSecond = float64(row.Bytes)/row.Seconds, float64(row.Operations)/row.Seconds
+	}
+}

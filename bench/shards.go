@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/bench/workload"
+)
+
+// ShardSetup is how many threads serve the links of each daemon.
+type ShardSetup struct {
+	Shards  int
+	Placers int // of each shard
+}
+
+// String is as in "2 shards + 1 placer".
+func (s ShardSetup) String() string { return report.Threads(s.Shards, s.Placers) }
+
+// ShardSweep compares numbers of shards: pairs of processes, one at each host and a connection between them, move data at the same time, and the daemons
+// are read at the beginning and at the end of a time in which all pairs do.
+type ShardSweep struct {
+	Cluster ClusterSpec // its Shards and Placers are what varies
+	Plan    Plan        // of each pair; its Duration is the time that counts, Depth and Region are for all pairs together
+	Tests   []string    // report.OneWay, report.TwoWay, report.Read
+	Setups  []ShardSetup
+	Pairs   []int
+	Rounds  int
+
+	Row  func(r *report.Row)
+	Show func(step int, what string) // before each
+}
+
+// Steps returns how many measurements there are.
+func (w *ShardSweep) Steps() int { return w.Rounds * len(w.Setups) * len(w.Tests) * len(w.Pairs) }
+
+// settle is how long pairs run before what counts: congestion windows open.
+const settle = 200 * time.Millisecond
+
+// Run measures everything once in each round. Each round begins with another setup, and has hosts of its own for each.
+func (w *ShardSweep) Run(ctx context.Context) error {
+	step := 0
+	for round := range w.Rounds {
+		for i := range w.Setups {
+			spec, setup := w.Cluster, w.Setups[(i+round)%len(w.Setups)]
+			spec.Shards, spec.Placers = setup.Shards, setup.Placers
+			err := withCluster(ctx, spec, func(c *Cluster) error {
+				for _, test := range w.Tests {
+					for _, pairs := range w.Pairs {
+						w.Show(step, fmt.Sprintf("%v, %d connections, %s", setup, pairs, test))
+						step++
+						row, err := w.measure(ctx, c, test, pairs)
+						if err != nil {
+							return fmt.Errorf("%v, %d connections, %s: %w", setup, pairs, test, err)
+						}
+						w.Row(row)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// measure runs so many pairs.
+func (w *ShardSweep) measure(ctx context.Context, c *Cluster, test string, pairs int) (*report.Row, error) {
+	p := w.Plan
+	p.Test = test
+	specs, err := p.Specs()
+	if err != nil {
+		return nil, err
+	}
+	spec := specs[0]
+	spec.Depth = max(spec.Depth/pairs, leastDepth)
+	spec.Batch = min(spec.Batch, spec.Depth)
+	spec.Count, spec.Duration = 0, p.Duration+10*startTime // ended when all is measured
+	specs = []workload.Spec{spec}
+	region := max(p.region()/pairs, 2*spec.Size+64<<10)
+
+	crowd := &crowd{failed: make(chan error, 2*pairs), began: make(chan struct{}, pairs)}
+	defer crowd.stop()
+	if err := crowd.start(ctx, c, pairs, region, specs); err != nil {
+		return nil, err
+	}
+	if err := crowd.wait(ctx, pairs); err != nil {
+		return nil, err
+	}
+	row, err := c.readShards(ctx, crowd, p.Duration)
+	if err != nil {
+		return nil, err
+	}
+	row.Test, row.MessageBytes, row.Bidirectional, row.QueueDepth, row.RegionBytes = test, spec.Size, test == report.TwoWay, spec.Depth*pairs, region
+	row.Connections = pairs
+	c.finishShards(row)
+	return row, nil
+}
+
+// crowd are the processes of a measurement.
+type crowd struct {
+	children []*child
+	began    chan struct{} // one for each client whose measurement began
+	failed   chan error
+}
+
+// start starts the servers and, when they are there, the clients.
+func (w *crowd) start(ctx context.Context, c *Cluster, pairs, region int, specs []workload.Spec) error {
+	service := func(i int) string { return fmt.Sprint("pair-", i) }
+	for i := range pairs {
+		server, err := c.worker(1, &Job{Server: true, Region: region, Service: service(i)}, specs)
+		if err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+		w.add(server)
+		events := events(server.out)
+		if err := c.waitStarted(ctx, server, events); err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+		go w.follow("server", server, events)
+	}
+	for i := range pairs {
+		client, err := c.worker(0, &Job{Region: region, Service: service(i), Peer: c.lab.Host(1).Name(), Specs: specs}, specs)
+		if err != nil {
+			return fmt.Errorf("client: %w", err)
+		}
+		w.add(client)
+		go w.follow("client", client, events(client.out))
+	}
+	return nil
+}
+
+func (w *crowd) add(k *child) { w.children = append(w.children, k) }
+
+// follow reads what a process reports until it ends.
+func (w *crowd) follow(what string, k *child, events <-chan Event) {
+	for e := range events {
+		switch {
+		case e.Begin:
+			w.began <- struct{}{}
+		case e.Error != "":
+			w.fail(fmt.Errorf("%s: %s", what, e.Error))
+		}
+	}
+	<-k.ended
+	w.fail(fmt.Errorf("%s: %w", what, k.failure()))
+}
+
+// fail reports the first failures; more do not matter.
+func (w *crowd) fail(err error) {
+	select {
+	case w.failed <- err:
+	default:
+	}
+}
+
+// wait returns when every client has begun and the settling time is over.
+func (w *crowd) wait(ctx context.Context, clients int) error {
+	late := time.After(2 * startTime)
+	for range clients {
+		select {
+		case <-w.began:
+		case err := <-w.failed:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late:
+			return fmt.Errorf("not all of %d connections came up within %v", clients, 2*startTime)
+		}
+	}
+	return w.pass(ctx, settle)
+}
+
+// pass lets time pass in which nothing may fail.
+func (w *crowd) pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case err := <-w.failed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// stop ends all processes at once.
+func (w *crowd) stop() {
+	var all sync.WaitGroup
+	for _, k := range w.children {
+		all.Go(k.stop)
+	}
+	all.Wait()
+}

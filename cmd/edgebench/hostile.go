@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"multiedge/bench/hostile"
+	"multiedge/internal/daemon"
+	"multiedge/internal/ipc"
+)
+
+// hostileClientCmd misbehaves at a daemon, for fault scenarios: what others at that daemon feel of it is measured beside it.
+type hostileClientCmd struct {
+	Mode    string  `arg:"" help:"How: ${hostile}."`
+	Socket  string  `help:"Control socket of the daemon (default: $$EDGE_SOCKET or /run/edged/edged.sock)." placeholder:"PATH"`
+	For     seconds `default:"3" help:"For how long."`
+	Again   bool    `default:"true" negatable:"" help:"Attach anew after each eviction."`
+	Peer    string  `help:"A node to connect to, so that operations are in flight." placeholder:"NAME"`
+	Service string  `default:"hostile" help:"The service there; it must export memory."`
+	Seed    uint64  `default:"1" help:"Of what is random."`
+}
+
+// Run prints a hostile.Report as one line of JSON.
+func (c *hostileClientCmd) Run(ctx context.Context) error {
+	if hostile.About(c.Mode) == "" {
+		return fmt.Errorf("mode %q: want one of %s", c.Mode, strings.Join(hostile.Names(), ", "))
+	}
+	socket := c.Socket
+	if socket == "" {
+		socket = daemon.SocketPath()
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.For))
+	defer cancel()
+	rep, err := hostile.Run(ctx, hostile.Options{
+		Mode: c.Mode, Seed: c.Seed, Again: c.Again, Peer: c.Peer, Service: c.Service,
+		Dial: func(ctx context.Context) (*ipc.Conn, error) { return ipc.Dial(ctx, socket) },
+	})
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(rep)
+}

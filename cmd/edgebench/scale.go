@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"multiedge/bench"
+	"multiedge/bench/report"
+	"multiedge/bench/scale"
+	"multiedge/edge"
+	"multiedge/internal/lab"
+)
+
+// scaleCmd finds out what very many connections cost.
+type scaleCmd struct {
+	Peer    string `arg:"" optional:"" help:"Name of the host that runs \"edgebench scale --serve\". Not needed with --lab."`
+	Conns   int    `default:"10000" help:"Connections open at once." placeholder:"N"`
+	Cycles  int    `default:"1000000" help:"Connections opened and closed after that." placeholder:"N"`
+	Workers int    `default:"32" help:"How many do so at once." placeholder:"N"`
+	Serve   bool   `help:"Be the server, for a client on another host."`
+	Socket  string `help:"Control socket of the daemon (default: $$EDGE_SOCKET or /run/edged/edged.sock)." placeholder:"PATH"`
+	JSON    string `help:"Write the result there, too." placeholder:"FILE"`
+	transportFlags
+	labFlags `prefix:""`
+}
+
+func (c *scaleCmd) Run(ctx context.Context) error {
+	switch {
+	case c.Conns < 1 || c.Conns > 60000 || c.Cycles < 0 || c.Workers < 1 || c.Workers > 1024:
+		return errors.New("--conns is 1 to 60000, --cycles not negative, --workers 1 to 1024")
+	case c.Embedded:
+		return errors.New("scale measures daemons: leave out --embedded")
+	case c.Lab && (c.Serve || c.Peer != ""):
+		return errors.New("--lab makes both hosts: leave out --serve and the peer")
+	case !c.Lab && !c.Serve && c.Peer == "":
+		return errors.New("name the host that runs \"edgebench scale --serve\", or give --lab to run both ends on this machine")
+	}
+	spec := scale.Spec{Peer: c.Peer, Conns: c.Conns, Cycles: c.Cycles, Workers: c.Workers}
+	if c.Serve {
+		return c.serve(ctx)
+	}
+	progress := report.NewProgress(os.Stderr, 1)
+	res, err := c.measure(ctx, spec, progress.Update)
+	progress.Clear()
+	if err != nil {
+		return err
+	}
+	res.Print(os.Stdout)
+	if c.JSON != "" {
+		text, err := json.MarshalIndent(res, "", "  ")
+		if err == nil {
+			err = os.WriteFile(c.JSON, append(text, '\n'), 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(res.Leaks) > 0 {
+		return fmt.Errorf("%d things were not given back", len(res.Leaks))
+	}
+	return nil
+}
+
+func (c *scaleCmd) serve(ctx context.Context) error {
+	d, err := edge.Open(ctx, edge.Config{Socket: c.Socket})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return scale.Serve(ctx, d, func() { fmt.Fprintf(os.Stderr, "serving as %s\n", d.Name()) })
+}
+
+func (c *scaleCmd) measure(ctx context.Context, spec scale.Spec, show func(string, float64)) (*scale.Result, error) {
+	if !c.Lab {
+		d, err := edge.Open(ctx, edge.Config{Socket: c.Socket})
+		if err != nil {
+			return nil, err
+		}
+		defer d.Close()
+		return scale.Run(ctx, d, spec, show)
+	}
+	if err := lab.EnsurePrivileges(); err != nil {
+		return nil, err
+	}
+	cs := c.cluster(&c.transportFlags, 1)
+	cs.Limits = bench.ScaleLimits(spec)
+	cl, err := bench.NewCluster(ctx, cs)
+	if err != nil {
+		return nil, err
+	}
+	res, err := cl.Scale(ctx, spec, show)
+	return res, errors.Join(err, cl.Close())
+}
+
+// labScaleCmd is one end of it in a lab host.
+type labScaleCmd struct {
+	Job string `arg:"" help:"What to do, in JSON."`
+}
+
+func (c *labScaleCmd) Run(ctx context.Context) error { return bench.WorkScale(ctx, c.Job, os.Stdout) }

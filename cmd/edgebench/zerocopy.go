@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/bench/report"
+	"multiedge/internal/daemon"
+	"multiedge/internal/lab"
+)
+
+// zeroCopyCmd measures figures 3.8, 3.9 and 3.11, and where exchanging pages begins to pay.
+type zeroCopyCmd struct {
+	Names   []string `default:"cp,notx,pinmap,nocp,default" enum:"cp,notx,pinmap,nocp,default" help:"Configurations to compare: cp copies at both ends, notx at the receiver, pinmap exchanges received pages, nocp receives in place; default is what is fastest." placeholder:"NAME"`
+	Aligned []string `default:"pinmap" help:"Configurations of which destinations in the middle and at the second byte of a page are measured, too." placeholder:"NAME"`
+	Parts   []string `default:"throughput,latency,alignment,exchange" enum:"throughput,latency,alignment,exchange" help:"What to measure: throughput, latency, alignment, and exchange against copy." placeholder:"PART"`
+	Runs    []size   `help:"Sizes of runs for exchange against copy (default: 4k to 8m)." placeholder:"SIZE"`
+	Rounds  int      `default:"1" help:"How often each is measured, in turns; figures show medians." placeholder:"N"`
+	sizeFlags
+	workFlags
+	transportFlags
+	labFlags    `prefix:""`
+	outputFlags `prefix:""`
+}
+
+var (
+	zeroCopySizes    = []int{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
+	zeroCopyLatSizes = []int{8, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
+)
+
+func (c *zeroCopyCmd) Run(ctx context.Context) (err error) {
+	if err := lab.EnsurePrivileges(); err != nil {
+		return err
+	}
+	if c.Security == "" {
+		c.Security = daemon.Plaintext // a sealed payload is opened into other memory first: there is nothing to exchange or to receive in place
+	}
+	profile := c.CPU
+	c.Embedded, c.CPU = true, true // pages can be exchanged in a transport's own process only
+	rounds := max(c.Rounds, 1)
+	var variants []bench.Variant
+	steps := 0
+	for _, name := range c.Names {
+		specs, region, err := bench.Concat(c.plans(name)...)
+		if err != nil {
+			return err
+		}
+		if len(specs) == 0 {
+			continue
+		}
+		v := bench.Variant{Name: name, Cluster: c.cluster(&c.transportFlags, c.Seed), Session: bench.Session{Specs: specs, Region: region, Fit: true, Profile: profile}}
+		v.Cluster.Copy = name
+		variants = append(variants, v)
+		steps += rounds * len(specs)
+	}
+	runs, exchange := c.runs(), slices.Contains(c.Parts, "exchange")
+	if exchange {
+		steps += 4 * len(runs)
+	}
+	o, err := c.outputFlags.open(steps, "table")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	o.title = "MultiEdge: zero copy"
+	if exchange {
+		if err := o.place(ctx, runs, time.Duration(c.Duration)); err != nil {
+			return err
+		}
+	}
+	return o.sweep(ctx, rounds, variants)
+}
+
+// plans are the measurements of one configuration.
+func (c *zeroCopyCmd) plans(name string) (plans []bench.Plan) {
+	add := func(test, align string, usual []int) {
+		p := plan(test, &c.sizeFlags, &c.workFlags)
+		if p.Align = align; len(p.Sizes) == 0 {
+			p.Sizes = usual
+		}
+		plans = append(plans, p)
+	}
+	if slices.Contains(c.Parts, "throughput") {
+		add(report.OneWay, "best", zeroCopySizes)
+		add(report.TwoWay, "best", zeroCopySizes)
+	}
+	if slices.Contains(c.Parts, "latency") {
+		add(report.PingPong, "best", zeroCopyLatSizes)
+	}
+	if slices.Contains(c.Parts, "alignment") && slices.Contains(c.Aligned, name) {
+		for _, align := range []string{"best", "middle", "worst"} {
+			if align == "best" && slices.Contains(c.Parts, "throughput") {
+				continue // measured above
+			}
+			add(report.OneWay, align, zeroCopySizes)
+			add(report.TwoWay, align, zeroCopySizes)
+		}
+	}
+	return plans
+}
+
+func (c *zeroCopyCmd) runs() (sizes []int) {
+	for _, s := range c.Runs {
+		sizes = append(sizes, int(s))
+	}
+	if len(sizes) == 0 {
+		sizes = bench.PlaceSizes()
+	}
+	return sizes
+}
+
+// placeTime is how long each size of run is measured at most: medians settle early.
+const placeTime = 200 * time.Millisecond
+
+// place measures exchange against copy and says where one overtakes the other.
+func (o *output) place(ctx context.Context, runs []int, each time.Duration) error {
+	if each <= 0 || each > placeTime {
+		each = placeTime
+	}
+	note, err := bench.Place(ctx, runs, each, func(r *report.Row) error {
+		o.show("exchange against copy, runs of "+report.Bytes(r.MessageBytes), 0, 0)
+		o.progress.Step()
+		return o.row(r)
+	})
+	if note != "" {
+		o.note(note)
+	}
+	if err == nil {
+		o.note(report.CrossoverText(o.file.Results) + "; pinmap exchanges from " + report.Bytes(bench.LeastExchanged) + " on")
+	}
+	return err
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"multiedge/internal/daemon"
+	"multiedge/internal/identity"
+	"multiedge/internal/secure"
+)
+
+// ctlFrom is ctl with a standard input.
+func ctlFrom(in string, args ...string) (code int, out, errs string) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	w.WriteString(in)
+	w.Close()
+	defer r.Close()
+	old := os.Stdin
+	os.Stdin = r
+	defer func() { os.Stdin = old }()
+	return ctl(args...)
+}
+
+// The commands of two new hosts, from key to authorised.
+func TestKeysAndPeersWithoutDaemon(t *testing.T) {
+	dir := t.TempDir()
+	none, key, peers := dir+"/none.sock", dir+"/state/key", dir+"/etc/peers"
+	code, public, errs := ctl("key", "new", key)
+	if code != 0 {
+		t.Fatal(errs)
+	}
+	if code, shown, _ := ctl("-s", none, "key", "show", "-f", key); code != 0 || shown != public {
+		t.Errorf("key show: %q, key new said %q", shown, public)
+	}
+	code, private, _ := ctl("key", "new")
+	k, err := secure.ParsePrivateKey(private)
+	if code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	code, other, errs := ctlFrom(private, "key", "public")
+	if code != 0 || strings.TrimSpace(other) != k.Public().String() {
+		t.Fatalf("key public: %d %q %s", code, other, errs)
+	}
+	other = strings.TrimSpace(other)
+	if code, out, errs := ctl("-s", none, "peers", "add", other, "beta", "-f", peers); code != 0 || !strings.Contains(out, "no running daemon") {
+		t.Errorf("peers add: %d %s%s", code, out, errs)
+	}
+	if code, out, _ := ctl("-s", none, "peers", "list", "-f", peers); code != 0 || !strings.Contains(out, other) || !strings.Contains(out, "beta") {
+		t.Errorf("peers list: %d %s", code, out)
+	}
+	if code, out, _ := ctl("-j", "-s", none, "peers", "remove", "beta", "-f", peers); code != 0 || !strings.Contains(out, `"no-daemon"`) || !json.Valid([]byte(out)) {
+		t.Errorf("peers remove: %d %s", code, out)
+	}
+	if text, err := os.ReadFile(peers); err != nil || len(text) != 0 {
+		t.Errorf("%q %v", text, err)
+	}
+	for _, tc := range []struct {
+		in   string
+		args []string
+		want string
+	}{
+		{"", []string{"key", "new", key}, "file exists"},
+		{"", []string{"-s", none, "key", "show", "-f", dir + "/nokey"}, "edgectl key new"},
+		{"rubbish", []string{"key", "public"}, "44 characters"},
+		{"", []string{"-s", none, "peers", "add", "beta", other, "-f", peers}, "the key comes first: edgectl peers add " + other + " beta"},
+		{"", []string{"-s", none, "peers", "add", "rubbish", "beta", "-f", peers}, "44 characters"},
+		{"", []string{"-s", none, "peers", "remove", "beta", "-f", peers}, "no peer"},
+	} {
+		if code, out, errs := ctlFrom(tc.in, tc.args...); code != 1 || !strings.Contains(errs, tc.want) || out != "" {
+			t.Errorf("%v: %d %q %q, want %q", tc.args, code, out, errs, tc.want)
+		}
+	}
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := ctl("-s", none, "doctor", "--key-file", key, "--peers-file", peers); code != 1 || !strings.Contains(out, "chmod 600 "+key) || !strings.Contains(out, "nobody is authorised") {
+		t.Errorf("doctor: %d %s", code, out)
+	}
+}
+
+// What is written is in force at once.
+func TestPeersOfARunningDaemon(t *testing.T) {
+	a, _ := pair(t, daemon.Encrypted)
+	file := filepath.Join(filepath.Dir(a), "peers")
+	k := secure.NewPrivateKey().Public().String()
+	code, out, errs := ctl("-j", "-s", a, "peers", "add", k, "gamma")
+	var r peersReport
+	if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil || r.Reload != "done" || r.InForce != 2 || !r.Changed || r.File != file {
+		t.Fatalf("%d %+v %v %s", code, r, err, errs)
+	}
+	if _, out, _ := ctl("-s", a, "peers", "list"); !strings.Contains(out, k) || !strings.Contains(out, "not heard") {
+		t.Errorf("list: %s", out)
+	}
+	if _, out, _ := ctl("-s", a, "status"); !strings.Contains(out, "security   encrypted, key ") || !strings.Contains(out, "authorised peers: 2 ("+file) {
+		t.Errorf("status: %s", out)
+	}
+	own, err := identity.ReadKey(filepath.Join(filepath.Dir(a), "key"))
+	if _, out, _ := ctl("-s", a, "key", "show"); err != nil || strings.TrimSpace(out) != own.Public().String() {
+		t.Errorf("key show %q, %v", out, err)
+	}
+	if code, out, errs := ctl("-s", a, "peers", "remove", "gamma"); code != 0 || !strings.Contains(out, "no more") {
+		t.Errorf("remove: %d %s%s", code, out, errs)
+	}
+	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), 10), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := ctl("-s", a, "doctor"); code != 1 || !strings.Contains(out, "peers:1") {
+		t.Errorf("doctor on a malformed file: %d %s", code, out)
+	}
+}
+
+func TestPlaintextIsShown(t *testing.T) {
+	a, b := pair(t, daemon.Plaintext)
+	if code, _, errs := ctl("-s", b, "ping", "a", "-c", "1"); code != 0 {
+		t.Fatal(errs)
+	}
+	for args, want := range map[string]string{"status": "security   PLAINTEXT", "peer": "PLAINTEXT"} {
+		if code, out, _ := ctl("-s", a, args); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: %d %s", args, code, out)
+		}
+	}
+	for _, args := range []string{"key show", "peers list"} {
+		if code, _, errs := ctl(append([]string{"-s", a}, strings.Fields(args)...)...); code != 1 || !strings.Contains(errs, "plaintext") {
+			t.Errorf("%s: %d %s", args, code, errs)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"multiedge/internal/daemon"
+	"multiedge/internal/identity"
+	"multiedge/internal/ipc"
+	"multiedge/internal/secure"
+)
+
+type peersCmd struct {
+	List   peersListCmd   `cmd:"" help:"Show the authorised peers: the running daemon's, else those of the file."`
+	Add    peersAddCmd    `cmd:"" help:"Authorise a peer."`
+	Remove peersRemoveCmd `cmd:"" help:"Authorise a peer no more; connections with it end."`
+}
+
+// peersFile chooses the file to work on.
+type peersFile struct {
+	File string `short:"f" placeholder:"FILE" help:"Authorised-peers file (default: the running daemon's, else /etc/edged/peers or beside the user's key)."`
+}
+
+// find returns the file, and whether a daemon runs that reads it.
+func (c *peersFile) find(g *globals) (file string, running bool, err error) {
+	st, err := g.status()
+	switch {
+	case err != nil && !errors.Is(err, errNoDaemon):
+		return "", false, err
+	case err != nil && c.File != "":
+		return c.File, false, nil
+	case err != nil:
+		if file = identity.PeersPath(identity.KeyPath()); file == "" {
+			return "", false, errors.New("there is no home directory to look for the peers in: name the file by --file")
+		}
+		return file, false, nil
+	case c.File != "":
+		return c.File, st.PeersFile == c.File, nil
+	case st.Security != daemon.Encrypted:
+		return "", false, errors.New("the daemon runs in plaintext and authorises nobody; take security = \"plaintext\" out of its configuration, or name a file by --file")
+	case st.PeersFile == "":
+		return "", false, errors.New("the daemon reads no peers file; name a file by --file")
+	}
+	return st.PeersFile, true, nil
+}
+
+type peersListCmd struct{ peersFile }
+
+func (c *peersListCmd) Run(g *globals) error {
+	file, running, err := c.find(g)
+	if err != nil {
+		return err
+	}
+	if running && c.File == "" {
+		list, done, err := fetch[[]daemon.AuthorisedStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "authorised"})
+		if err != nil || done {
+			return err
+		}
+		return printPeers(g, list)
+	}
+	peers, err := identity.ReadPeers(file)
+	if err != nil {
+		return err
+	}
+	list := []daemon.AuthorisedStatus{}
+	for _, p := range peers {
+		list = append(list, daemon.AuthorisedStatus{Name: p.Name, Key: p.Key.String(), Node: fmt.Sprintf("%x", p.Key.Node()), Source: file})
+	}
+	if g.JSON {
+		return printJSON(g, list)
+	}
+	return printPeers(g, list)
+}
+
+func printPeers(g *globals, list []daemon.AuthorisedStatus) error {
+	var rows [][]any
+	for _, p := range list {
+		rows = append(rows, []any{p.Name, p.Key, p.Node, p.State, p.Source})
+	}
+	return table(g.out, "PEER KEY NODE STATE FROM", rows)
+}
+
+// peersReport is what peers add and remove print with -j.
+type peersReport struct {
+	Schema  int    `json:"schema"`
+	File    string `json:"peers_file"`
+	Name    string `json:"name"`
+	Key     string `json:"key"`
+	Changed bool   `json:"changed"`  // the file
+	Reload  string `json:"reload"`   // "done", "no-daemon", or why the daemon goes on with what it had
+	InForce int    `json:"in_force"` // peers the daemon authorises now; 0 unless reload is done
+}
+
+type peersAddCmd struct {
+	Key  string `arg:"" help:"The peer's public key: edgectl key show there."`
+	Name string `arg:"" help:"What it is dialled by here."`
+	peersFile
+}
+
+func (c *peersAddCmd) Run(g *globals) error {
+	key, err := secure.ParsePublicKey(c.Key)
+	if err != nil {
+		if _, swapped := secure.ParsePublicKey(c.Name); swapped == nil {
+			return fmt.Errorf("the key comes first: edgectl peers add %s %s", c.Name, c.Key)
+		}
+		return err
+	}
+	file, running, err := c.find(g)
+	if err != nil {
+		return err
+	}
+	changed, err := identity.AddPeer(file, secure.Peer{Name: c.Name, Key: key})
+	if err != nil {
+		return editError(err)
+	}
+	return g.applied("authorised", peersReport{Schema: daemon.StatusSchema, File: file, Name: c.Name, Key: c.Key, Changed: changed}, running)
+}
+
+type peersRemoveCmd struct {
+	Name string `arg:"" help:"Name or public key of the peer."`
+	peersFile
+}
+
+func (c *peersRemoveCmd) Run(g *globals) error {
+	file, running, err := c.find(g)
+	if err != nil {
+		return err
+	}
+	p, err := identity.RemovePeer(file, c.Name)
+	if err != nil {
+		return editError(err)
+	}
+	return g.applied("authorised no more", peersReport{Schema: daemon.StatusSchema, File: file, Name: p.Name, Key: p.Key.String(), Changed: true}, running)
+}
+
+func editError(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; run this as root, or as the owner of the file", err)
+	}
+	return err
+}
+
+// applied has the daemon read the file again and says what came of it. It fails if the daemon refuses: what was changed is not in force then.
+func (g *globals) applied(what string, r peersReport, running bool) error {
+	var err error
+	r.Reload = "no-daemon"
+	if running {
+		var body []byte
+		var now daemon.ReloadReport
+		if body, err = g.ask(ipc.Message{Kind: ipc.KindReload}); err == nil {
+			err = json.Unmarshal(body, &now)
+		}
+		r.Reload, r.InForce = "done", now.Authorised
+		if err != nil {
+			r.Reload = err.Error()
+			err = fmt.Errorf("%s was written, and the daemon goes on with what it had: %w", r.File, err)
+		}
+	}
+	if g.JSON {
+		return errors.Join(printJSON(g, r), err)
+	}
+	note := ""
+	if !running {
+		note = "; no running daemon reads that file, the next one started with it will"
+	}
+	fmt.Fprintf(g.out, "%s: %s (%s)%s\n", r.Name, what, r.File, note)
+	return err
+}

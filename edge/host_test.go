@@ -1,0 +1,80 @@
+package edge
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"multiedge/internal/daemon"
+	"multiedge/linkdrv"
+)
+
+// testHost is a daemon with a control socket in this process, on a network in memory. It can be stopped and started again under its clients.
+type testHost struct {
+	t      *testing.T
+	fabric *Fabric
+	cfg    daemon.Config
+	d      *daemon.Daemon
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func newHost(t *testing.T, f *Fabric, name string, change func(*daemon.Config)) *testHost {
+	t.Helper()
+	h := &testHost{t: t, fabric: f, cfg: daemon.Config{
+		Security: daemon.Plaintext,
+		Name:     name, Socket: filepath.Join(t.TempDir(), name+".sock"), Poll: "block", DialTimeout: 5 * time.Second, HelloTime: 50 * time.Millisecond,
+		Links: []daemon.Link{{Name: "mem0"}},
+	}}
+	if change != nil {
+		change(&h.cfg)
+	}
+	h.start()
+	t.Cleanup(h.stop)
+	return h
+}
+
+func (h *testHost) start() {
+	h.t.Helper()
+	open := func(l daemon.Link, _ linkdrv.Options) (linkdrv.Driver, error) { return h.fabric.plug(l.Name) }
+	var err error
+	h.d, err = daemon.New(h.cfg, daemon.Options{Open: open})
+	must(h.t, err)
+	var ctx context.Context
+	ctx, h.cancel = context.WithCancel(context.Background())
+	h.done = make(chan error, 1)
+	go func() { h.done <- h.d.Run(ctx) }()
+	<-h.d.Ready()
+}
+
+func (h *testHost) stop() {
+	if h.cancel == nil {
+		return
+	}
+	h.cancel()
+	h.cancel = nil
+	if err := <-h.done; err != nil {
+		h.t.Errorf("daemon %s: %v", h.cfg.Name, err)
+	}
+}
+
+// open attaches a Device that is closed with the test.
+func (h *testHost) open(cfg Config) *Device {
+	h.t.Helper()
+	cfg.Socket = h.cfg.Socket
+	d, err := Open(testContext(h.t), cfg)
+	must(h.t, err)
+	h.t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// eventually polls a condition of the world that no channel announces.
+func eventually(t *testing.T, what string, within time.Duration, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > within {
+			t.Fatalf("%s: not within %v", what, within)
+		}
+	}
+}

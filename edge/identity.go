@@ -1,0 +1,52 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"multiedge/internal/daemon"
+	"multiedge/internal/secure"
+)
+
+// NewKey makes the identity of an embedded node: the private key for Embedded.Key, which is a secret, and the public one for its peers.
+func NewKey() (private, public string) {
+	k := secure.NewPrivateKey()
+	return k.Text(), k.Public().String()
+}
+
+// PublicKey returns what peers must authorise to talk to this node; empty when it runs in plaintext.
+func (d *Device) PublicKey(ctx context.Context) (string, error) {
+	body, err := d.Status(ctx, "status")
+	if err != nil {
+		return "", err
+	}
+	var st daemon.Status
+	if err := json.Unmarshal(body, &st); err != nil {
+		return "", fmt.Errorf("edge: the answer to status: %w", err)
+	}
+	return st.PublicKey, nil
+}
+
+// Authorise makes the given peers, public keys by name, those that an embedded node talks to, instead of those of Embedded.Peers or of an earlier
+// call; those of Embedded.PeersFile stay. Connections with others end. A daemon's peers are its owner's to choose (edgectl peers): ErrDenied.
+func (d *Device) Authorise(peers map[string]string) error {
+	e, ok := d.at.Load().drive.(*daemon.Embedded)
+	if !ok {
+		return fmt.Errorf("%w: whom a daemon authorises is said by edgectl peers", ErrDenied)
+	}
+	if err := e.Daemon().SetPeers(peerList(peers)); err != nil {
+		return invalid("%v", err)
+	}
+	return nil
+}
+
+// peerList is in order of names, so that errors are the same each time.
+func peerList(peers map[string]string) (list []daemon.Peer) {
+	for _, name := range slices.Sorted(maps.Keys(peers)) {
+		list = append(list, daemon.Peer{Name: name, Key: peers[name]})
+	}
+	return list
+}

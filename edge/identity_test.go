@@ -1,0 +1,96 @@
+package edge
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func encrypted(e Embedded) Config {
+	e.Security = "encrypted"
+	return Config{Embedded: &e}
+}
+
+// Nodes with keys that were made beforehand, and nodes that learn each other's keys while they run.
+func TestEmbeddedNodesAuthoriseEachOther(t *testing.T) {
+	ctx := testContext(t)
+	fab := NewFabric()
+	defer fab.Close()
+	privateA, publicA := NewKey()
+	privateB, publicB := NewKey()
+	a, err := fab.OpenConfig(ctx, "a", encrypted(Embedded{Key: privateA, Peers: map[string]string{"b": publicB}}))
+	must(t, err)
+	b, err := fab.OpenConfig(ctx, "b", encrypted(Embedded{Key: privateB, Peers: map[string]string{"a": publicA}}))
+	must(t, err)
+	if key, err := a.PublicKey(ctx); err != nil || key != publicA {
+		t.Errorf("key %q, want %q: %v", key, publicA, err)
+	}
+	out, in := pairOn(t, ctx, a, b, "made")
+	must(t, exchange(ctx, out, in, 100_000, 1))
+
+	c, err := fab.OpenConfig(ctx, "c", encrypted(Embedded{}))
+	must(t, err)
+	d, err := fab.OpenConfig(ctx, "d", encrypted(Embedded{}))
+	must(t, err)
+	keyC, err := c.PublicKey(ctx)
+	must(t, err)
+	keyD, err := d.PublicKey(ctx)
+	must(t, err)
+	if keyC == keyD || keyC == "" || c.Node() == d.Node() {
+		t.Errorf("two nodes have keys %q and %q", keyC, keyD)
+	}
+	must(t, c.Authorise(map[string]string{"d": keyD}))
+	must(t, d.Authorise(map[string]string{"c": keyC}))
+	out, in = pairOn(t, ctx, c, d, "learnt")
+	must(t, exchange(ctx, out, in, 100_000, 2))
+	if err := c.Authorise(map[string]string{"d": "rubbish"}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "44 characters") {
+		t.Errorf("a key that is none: %v", err)
+	}
+}
+
+func TestEmbeddedIdentityIsKept(t *testing.T) {
+	ctx := testContext(t)
+	fab := NewFabric()
+	defer fab.Close()
+	cfg := encrypted(Embedded{KeyFile: t.TempDir() + "/state/key"})
+	var keys [2]string
+	for i := range keys {
+		d, err := fab.OpenConfig(ctx, "a", cfg)
+		must(t, err)
+		keys[i], err = d.PublicKey(ctx)
+		must(t, err)
+		must(t, d.Close())
+	}
+	if keys[0] != keys[1] || keys[0] == "" {
+		t.Errorf("keys %q", keys)
+	}
+	plain, err := fab.Open("plain")
+	must(t, err)
+	if key, err := plain.PublicKey(ctx); err != nil || key != "" {
+		t.Errorf("a plaintext node has key %q: %v", key, err)
+	}
+	if err := plain.Authorise(nil); err == nil || !strings.Contains(err.Error(), "plaintext") {
+		t.Errorf("a plaintext node authorises: %v", err)
+	}
+}
+
+func TestEmbeddedIdentityMistakes(t *testing.T) {
+	ctx := testContext(t)
+	fab := NewFabric()
+	defer fab.Close()
+	private, public := NewKey()
+	for want, e := range map[string]Embedded{
+		"both set":      {Key: private, KeyFile: "x"},
+		"44 characters": {Key: "rubbish"},
+		"the same key":  {Peers: map[string]string{"a": public, "b": public}},
+		"peer name":     {Peers: map[string]string{"": public}},
+	} {
+		if _, err := fab.OpenConfig(ctx, "n", encrypted(e)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), private) {
+			t.Errorf("want %q: %v", want, err)
+		}
+	}
+	p := newDuo(t, Config{}, 4096)
+	if err := p.client.Authorise(nil); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "edgectl peers") {
+		t.Errorf("a daemon's peers: %v", err)
+	}
+}

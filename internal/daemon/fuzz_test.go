@@ -1,0 +1,159 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+
+	"golang.org/x/sys/unix"
+)
+
+// FuzzParse reads any text as a configuration. One that is accepted and complete must be so again after it was completed.
+func FuzzParse(f *testing.F) {
+	if text, err := os.ReadFile("../../deploy/edged.toml"); err == nil {
+		f.Add(text)
+	}
+	f.Add([]byte("name = \"a\"\n[[link]]\nname = \"eth1\"\nweight = 2.5\n[limits]\npinned = \"8GiB\"\n"))
+	f.Add([]byte("lnik = 1\n[limits]\nclinets = 2\n[x.y]\nz = [{a = 1}]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		cfg, err := Parse(text, "fuzz")
+		if err != nil {
+			if err.Error() == "" {
+				t.Fatal("refused without a word")
+			}
+			return
+		}
+		if cfg.Normalize() != nil {
+			return
+		}
+		again := cfg
+		if err := again.Normalize(); err != nil || !reflect.DeepEqual(again, cfg) {
+			t.Fatalf("%+v\nbecame %+v, %v", cfg, again, err)
+		}
+	})
+}
+
+// fuzzNodes are two daemons that live as long as the target: what one input does to them, the next one meets. At the first a server accepts and exports.
+func fuzzNodes(f *testing.F) *Embedded {
+	a, b := nodes(f, 1, func(c *Config) { c.Limits = Limits{Requests: maxLimit, Pinned: 64 << 20} })
+	server := attach(f, a, 64)
+	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "h"})
+	region, _ := server.register(1 << 20)
+	go server.serveAll(region)
+	return b
+}
+
+// FuzzSubmissions lets a client with a connection, a region and a key write anything into its submission ring: 64 bytes an entry. Numbers that have to be
+// guessed are filled in where the entry's reserved byte says so, so that what is behind the checks is reached. Others must not notice.
+func FuzzSubmissions(f *testing.F) {
+	b := fuzzNodes(f)
+	entry := func(e ipc.SQE, fill byte) []byte {
+		b := make([]byte, ipc.SQESize)
+		ipc.EncodeSQE(b, &e)
+		b[3] = fill
+		return b
+	}
+	f.Add(entry(ipc.SQE{Op: ipc.OpWrite, Len: 4096, Token: 1}, 7))
+	f.Add(append(entry(ipc.SQE{Op: ipc.OpRead, Len: 1 << 20, Token: 2}, 7), entry(ipc.SQE{Op: ipc.OpWrite, InlineLen: 24, Flags: ipc.FlagNotify}, 3)...))
+	f.Add(entry(ipc.SQE{Op: ipc.OpWrite, LocalOff: 1<<64 - 8, Len: 8, RemoteOff: 1<<64 - 8}, 7))
+	f.Add(entry(ipc.SQE{Op: ipc.OpCredit, Imm: 1}, 1))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		c, mem := raw(t, b, 64)
+		defer c.close()
+		region, _ := c.register(1 << 20)
+		id := c.send(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "h"})
+		m, err := c.reply(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := c.event(ipc.KindAdvert).Key
+		tail := uint32(0)
+		for ; len(in) >= ipc.SQESize && tail < 64; in = in[ipc.SQESize:] {
+			at := mem[offSQ+int(tail)*ipc.SQESize:][:ipc.SQESize]
+			copy(at, in)
+			fill := at[3]
+			at[3] = fill &^ 7
+			if fill&1 != 0 {
+				binary.LittleEndian.PutUint32(at[4:], m.Conn)
+			}
+			if fill&2 != 0 {
+				binary.LittleEndian.PutUint64(at[24:], key)
+			}
+			if fill&4 != 0 {
+				binary.LittleEndian.PutUint32(at[40:], region)
+			}
+			tail++
+		}
+		binary.LittleEndian.PutUint32(mem[offSQTail:], tail)
+		c.bell.Ring()
+		if err := b.d.shard.box.do(func(mono.Time) {}); err != nil { // an iteration has passed, and with it the entries
+			t.Fatal(err)
+		}
+		stillServes(t, b)
+	})
+}
+
+// FuzzRequests sends any packets, one a line, to the control socket.
+func FuzzRequests(f *testing.F) {
+	b := fuzzNodes(f)
+	for _, m := range []ipc.Message{
+		{ID: 1, Kind: ipc.KindHello, Version: ipc.Version, Depth: 64},
+		{ID: 2, Kind: ipc.KindRegister, Size: 4096},
+		{ID: 3, Kind: ipc.KindDial, Peer: "a", Service: "h", Data: []byte("x"), Timeout: time.Millisecond},
+		{ID: 4, Kind: ipc.KindExport, Conn: 1, Region: 1 << 16, Size: 1 << 63, Off: 1 << 63, Perm: uint8(regmem.RemoteWrite), Name: "n"},
+		{ID: 5, Kind: ipc.KindStatus, What: "conn", Page: 1 << 40},
+		{ID: 6, Kind: ipc.KindPing, Peer: "a", Count: 1},
+	} {
+		text, err := m.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(append([]byte(`{"id":9,"kind":"hello","version":1,"depth":8}`+"\n"), text...))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := fileConn(fds[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.d.serve(conn)
+		sent := 0
+		for _, line := range bytes.Split(in, []byte("\n")) {
+			if len(line) == 0 || bytes.Contains(line, []byte("drain")) || sent == 16 { // a daemon that drains serves nobody
+				continue
+			}
+			if unix.Send(fds[1], line, unix.MSG_NOSIGNAL) != nil {
+				break
+			}
+			sent++
+		}
+		unix.Shutdown(fds[1], unix.SHUT_WR)
+		var buf [1]byte
+		for { // until everything was answered and the daemon has hung up
+			n, _, _, _, err := unix.Recvmsg(fds[1], buf[:], nil, 0)
+			if err == nil && n == 0 || err != nil && err != unix.EINTR {
+				break
+			}
+		}
+		unix.Close(fds[1])
+		stillServes(t, b)
+	})
+}
+
+// stillServes asks the shard for something.
+func stillServes(t *testing.T, e *Embedded) {
+	t.Helper()
+	if _, err := e.Daemon().Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+}

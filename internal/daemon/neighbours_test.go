@@ -1,0 +1,155 @@
+package daemon
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"multiedge/bench/hostile"
+	"multiedge/internal/ipc"
+	"multiedge/regmem"
+)
+
+// honest is a client that writes without pause and counts what completes.
+type honest struct {
+	*testClient
+	conn, region uint32
+	key          uint64
+	done         atomic.Uint64
+	bad          atomic.Uint64
+	stop         atomic.Bool
+	ended        chan struct{}
+}
+
+func beHonest(t *testing.T, server, client *testClient, peer string) *honest {
+	t.Helper()
+	h := &honest{testClient: client, ended: make(chan struct{})}
+	var atServer uint32
+	atServer, h.conn = dialAccept(t, server, client, peer, "s")
+	region, _ := server.register(1 << 16)
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 16, Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
+	h.key = client.event(ipc.KindAdvert).Key
+	h.region, _ = client.register(1 << 16)
+	go h.run()
+	t.Cleanup(h.halt)
+	return h
+}
+
+func (h *honest) halt() {
+	h.stop.Store(true)
+	<-h.ended
+}
+
+// run keeps 16 writes in flight.
+func (h *honest) run() {
+	defer close(h.ended)
+	var buf [64]ipc.CQE
+	inFlight, token := 0, uint64(0)
+	for !h.stop.Load() {
+		for ; inFlight < 16; inFlight++ {
+			token++
+			h.sq.Put(&ipc.SQE{Op: ipc.OpWrite, Conn: h.conn, Token: token, Key: h.key, Region: h.region, Len: 4096})
+			if h.sq.Publish() {
+				h.bell.Ring()
+			}
+		}
+		n, err := h.cq.Drain(buf[:])
+		if err != nil {
+			h.bad.Add(1)
+			return
+		}
+		for i := range buf[:n] {
+			if buf[i].Status != ipc.StatusOK {
+				h.bad.Add(1)
+			}
+		}
+		inFlight -= n
+		h.done.Add(uint64(n))
+		if n == 0 {
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
+}
+
+// rate measures writes per second while f runs.
+func (h *honest) rate(f func()) float64 {
+	before, start := h.done.Load(), time.Now()
+	f()
+	return float64(h.done.Load()-before) / time.Since(start).Seconds()
+}
+
+// Beside a client that misbehaves in every way there is, an honest one at the same daemon works on without an error, and only the hostile one is evicted.
+// What it costs the neighbour is printed; what it may cost is measured by edgebench on a quiet machine.
+func TestNeighboursOfHostileClients(t *testing.T) {
+	a, b := nodes(t, 1, nil)
+	server := attach(t, a, 64)
+	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
+	victim := beHonest(t, server, attach(t, b, 64), "a")
+	// The hostile client's peer accepts and exports, as any service might.
+	greedy := attach(t, a, 64)
+	greedy.must(&ipc.Message{Kind: ipc.KindListen, Service: "h"})
+	region, _ := greedy.register(1 << 20)
+	go greedy.serveAll(region)
+	for _, name := range hostile.Names() {
+		t.Run(name, func(t *testing.T) {
+			evictions := func() uint64 {
+				snap, err := b.Daemon().Snapshot()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return snap.Status.Evictions
+			}
+			before, alone := evictions(), victim.rate(func() { time.Sleep(50 * time.Millisecond) })
+			ctx, cancel := context.WithTimeout(context.Background(), 2*deadline)
+			defer cancel()
+			mischief := 200 * time.Millisecond
+			if hostile.Fatal(name) {
+				mischief = 0 // until it is evicted
+			}
+			var rep hostile.Report
+			var err error
+			beside := victim.rate(func() {
+				rep, err = hostile.Run(ctx, hostile.Options{
+					Mode: name, Seed: 1, For: mischief, Peer: "a", Service: "h",
+					Dial: func(context.Context) (*ipc.Conn, error) { return b.Attach() },
+				})
+			})
+			if err != nil || rep.Acts == 0 {
+				t.Fatalf("%+v, %v", rep, err)
+			}
+			if rep.Expected && (rep.Evictions != 1 || evictions() != before+1) {
+				t.Errorf("not evicted: %+v", rep)
+			}
+			if !rep.Expected && evictions() != before {
+				t.Errorf("evicted for nothing the daemon should mind: %+v", rep)
+			}
+			done := victim.done.Load()
+			until(t, "the neighbour works on", deadline, func() bool { return victim.done.Load() > done })
+			if n := victim.bad.Load(); n != 0 {
+				t.Fatalf("%d writes of the neighbour went wrong", n)
+			}
+			t.Logf("%d acts, evicted after %.3f s; the neighbour made %.0f writes/s alone, %.0f beside it", rep.Acts, rep.First, alone, beside)
+		})
+	}
+	until(t, "the hostile clients are forgotten", deadline, func() bool {
+		snap, err := b.Daemon().Snapshot()
+		return err == nil && len(snap.Clients) == 1
+	})
+}
+
+// serveAll accepts every connection and exports memory on it, until the client is closed.
+func (c *testClient) serveAll(region uint32) {
+	id := uint64(1 << 40)
+	for m := range c.in {
+		id += 2
+		switch m.Kind {
+		case ipc.KindIncoming:
+			c.conn.Send(&ipc.Message{ID: id, Kind: ipc.KindAccept, Conn: m.Conn})
+		case ipc.KindAccept:
+			if m.Error == nil {
+				c.conn.Send(&ipc.Message{ID: id + 1, Kind: ipc.KindExport, Conn: m.Conn, Region: region, Size: 1 << 20, Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "h"})
+			}
+		}
+	}
+}

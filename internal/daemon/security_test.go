@@ -1,0 +1,267 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"multiedge/internal/identity"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/internal/secure"
+	"multiedge/linkdrv"
+)
+
+// book is a log that can be read.
+type book struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// take returns what was logged since the last take.
+func (b *book) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
+
+// starter starts daemons whose links are in memory and pass for interfaces, with a log.
+func starter(t *testing.T) (start func(Config) (*Daemon, error), log *book) {
+	log = new(book)
+	o := Options{Log: slog.New(slog.NewTextHandler(log, nil)), Open: memoryLink, Watch: func(ctx context.Context, _ func(linkdrv.Event)) error { <-ctx.Done(); return nil }}
+	return func(cfg Config) (*Daemon, error) {
+		cfg.Links, cfg.Socket = []Link{{Name: "mem"}}, filepath.Join(t.TempDir(), "s")
+		d, err := New(cfg, o)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); d.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-done })
+		<-d.Ready()
+		return d, nil
+	}, log
+}
+
+// inForce is what the engine was given.
+func inForce(t *testing.T, d *Daemon) (names string) {
+	t.Helper()
+	if err := d.onShard(d.shard, func(mono.Time) {
+		for _, p := range d.trust.node.Peers.List() {
+			names += p.Name
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestFirstStartMakesTheKey(t *testing.T) {
+	start, log := starter(t)
+	cfg := keyed(t, Config{Name: "alpha"})
+	d, err := start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := identity.ReadKey(cfg.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, id := d.Node(); d.PublicKey() != key.Public().String() || d.node != key.Public().Node() || id != d.node.String() {
+		t.Errorf("key %s, node %s", d.PublicKey(), id)
+	}
+	said := log.take()
+	for _, want := range []string{"level=WARN", "no peer is authorised", "edgectl peers add " + d.PublicKey() + " alpha", cfg.PeersFile, cfg.KeyFile} {
+		if !strings.Contains(said, want) {
+			t.Errorf("nothing is said about %q:\n%s", want, said)
+		}
+	}
+	if strings.Contains(said, key.Text()) {
+		t.Error("the private key is in the log")
+	}
+	again, err := start(cfg)
+	if err != nil || again.node != d.node {
+		t.Errorf("after a restart the node is %v, %v", again, err)
+	}
+	if said := log.take(); strings.Contains(said, "a key was made") {
+		t.Errorf("the second start says: %s", said)
+	}
+}
+
+func TestBadIdentityFilesAreExplained(t *testing.T) {
+	start, _ := starter(t)
+	for _, tc := range []struct {
+		name   string
+		damage func(cfg *Config) error
+		want   string
+	}{
+		{"key readable by others", func(c *Config) error {
+			if err := identity.CreateKey(c.KeyFile, secure.NewPrivateKey()); err != nil {
+				return err
+			}
+			return os.Chmod(c.KeyFile, 0o644)
+		}, "chmod 600"},
+		{"no directory for the key", func(c *Config) error { c.KeyFile = "/dev/null/key"; return nil }, "/dev/null/key"},
+		{"malformed peers", func(c *Config) error { return os.WriteFile(c.PeersFile, []byte("beta\n"), 0o644) }, "peers:1"},
+		{"peers in conflict", func(c *Config) error {
+			c.Peers = []Peer{{"beta", secure.PrivateKey{1}.Public().String()}}
+			return os.WriteFile(c.PeersFile, []byte(secure.PrivateKey{2}.Public().String()+" beta\n"), 0o644)
+		}, "two keys"},
+	} {
+		cfg := keyed(t, Config{})
+		if err := tc.damage(&cfg); err != nil {
+			t.Fatal(err)
+		}
+		_, err := start(cfg)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+		if checked := cfg.CheckFiles(); tc.name != "no directory for the key" && (checked == nil || checked.Error() != err.Error()) {
+			t.Errorf("%s: a check says %v", tc.name, checked)
+		}
+	}
+	cfg := keyed(t, Config{})
+	if err := cfg.CheckFiles(); err != nil {
+		t.Errorf("before the first start: %v", err)
+	}
+	if _, err := os.Stat(cfg.KeyFile); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a check made a key: %v", err)
+	}
+}
+
+// Both sources of peers count, and both are read again; what cannot be read changes nothing.
+func TestPeersAreReloaded(t *testing.T) {
+	start, log := starter(t)
+	cfg := keyed(t, Config{Name: "alpha", Peers: []Peer{{"x", secure.PrivateKey{1}.Public().String()}}})
+	d, err := start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Links, cfg.Socket = d.cfg.Links, d.cfg.Socket
+	check := func(want string) {
+		t.Helper()
+		snap, err := d.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed := ""
+		for _, p := range snap.Authorised {
+			listed += p.Name
+		}
+		if got := inForce(t, d); got != want || listed != want || snap.Status.Authorised != len(want) {
+			t.Errorf("in force %q, listed %q, %d in status; want %q", got, listed, snap.Status.Authorised, want)
+		}
+	}
+	check("x")
+	if _, err := identity.AddPeer(cfg.PeersFile, secure.Peer{Name: "y", Key: secure.PrivateKey{2}.Public()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := identity.AddPeer(cfg.PeersFile, secure.Peer{Name: "alpha", Key: d.trust.node.Public}); err != nil { // all nodes may share a file
+		t.Fatal(err)
+	}
+	check("x")
+	snap, _ := d.Snapshot()
+	if text := about(d.facts(snap), "peers file"); !strings.Contains(text, "not read again") {
+		t.Errorf("doctor on a changed file: %s", text)
+	}
+	if n, err := d.ReloadPeers(); err != nil || n != 2 {
+		t.Fatal(n, err)
+	}
+	check("yx")
+	cfg.Peers = []Peer{{"z", secure.PrivateKey{3}.Public().String()}}
+	if err := d.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	check("yz")
+	cfg.Security = Plaintext
+	if err := d.Reload(cfg); err == nil || !strings.Contains(err.Error(), "restart only: security") {
+		t.Errorf("to plaintext while running: %v", err)
+	}
+	cfg.Security = Encrypted
+	if err := os.WriteFile(cfg.PeersFile, []byte("nonsense\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Peers = nil
+	if err := d.Reload(cfg); err == nil || !strings.Contains(err.Error(), "peers:1") {
+		t.Errorf("malformed: %v", err)
+	}
+	if _, err := d.ReloadPeers(); err == nil {
+		t.Error("a malformed file was accepted")
+	}
+	check("yz")
+	if strings.Contains(log.take(), "PLAINTEXT") {
+		t.Error("an encrypted node says that it is not")
+	}
+}
+
+func about(list []Finding, what string) (text string) {
+	for _, f := range list {
+		if f.About == what {
+			text += f.Severity + " " + f.Text + " " + f.Remedy + "\n"
+		}
+	}
+	return text
+}
+
+func TestPlaintextIsLoud(t *testing.T) {
+	start, log := starter(t)
+	d, err := start(plaintext(Config{Name: "alpha"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	loud := func(when string) {
+		t.Helper()
+		if said := log.take(); !strings.Contains(said, "level=WARN") || !strings.Contains(said, "PLAINTEXT") {
+			t.Errorf("%s it says: %s", when, said)
+		}
+	}
+	loud("at start")
+	if err := d.Reload(d.Config()); err != nil {
+		t.Fatal(err)
+	}
+	loud("at reload")
+	snap, err := d.Snapshot()
+	if err != nil || snap.Status.Security != Plaintext || snap.Status.PublicKey != "" || snap.Status.Checksum != "full" {
+		t.Errorf("%+v %v", snap.Status, err)
+	}
+	if text := about(d.facts(snap), "security"); !strings.HasPrefix(text, FindingWarning+" PLAINTEXT") {
+		t.Errorf("doctor: %q", text)
+	}
+	if _, err := d.ReloadPeers(); err == nil || !strings.Contains(err.Error(), "plaintext") {
+		t.Errorf("peers of a plaintext node: %v", err)
+	}
+}
+
+func TestReloadRequest(t *testing.T) {
+	a, b := nodesIn(t, Encrypted, 1, nil)
+	c := attach(t, a, 64)
+	var r ReloadReport
+	m := c.must(&ipc.Message{Kind: ipc.KindReload})
+	if err := json.Unmarshal(m.Body, &r); err != nil || r.Authorised != 1 {
+		t.Errorf("%v: %s", err, m.Body)
+	}
+	if err := a.Daemon().SetPeers(nil); err != nil || inForce(t, a.d) != "" {
+		t.Errorf("%q is authorised: %v", inForce(t, a.d), err)
+	}
+	if err := a.Daemon().SetPeers([]Peer{{"b", b.Daemon().PublicKey()}, {"c", b.Daemon().PublicKey()}}); err == nil || inForce(t, a.d) != "" {
+		t.Errorf("two peers of one key: %v", err)
+	}
+	p, _ := nodes(t, 1, nil)
+	attach(t, p, 64).fails(&ipc.Message{Kind: ipc.KindReload}, ipc.CodeInvalid)
+}

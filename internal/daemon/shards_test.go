@@ -1,0 +1,260 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"multiedge/internal/ipc"
+	"multiedge/internal/secure"
+	"multiedge/regmem"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// wires puts the test into a network namespace with n pairs of interfaces a0 - b0, a1 - b1, ..., all up.
+func wires(t *testing.T, n int) {
+	t.Helper()
+	runtime.LockOSThread()
+	old, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := netns.New()
+	if err != nil {
+		t.Fatalf("new network namespace (needs root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Set(old); err != nil {
+			t.Fatal(err)
+		}
+		fresh.Close()
+		old.Close()
+		runtime.UnlockOSThread()
+	})
+	for i := range n {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = fmt.Sprint("a", i), 9000
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprint("b", i), PeerMTU: 9000}); err != nil {
+			t.Fatal(err)
+		}
+		set(t, attrs.Name, netlink.LinkSetUp)
+		set(t, fmt.Sprint("b", i), netlink.LinkSetUp)
+	}
+}
+
+func set(t *testing.T, name string, f func(netlink.Link) error) {
+	t.Helper()
+	l, err := netlink.LinkByName(name)
+	if err == nil {
+		err = f(l)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// serveShards runs a daemon of that name, a or b, with so many shards on so many links, and placers where shards are several.
+func serveShards(t *testing.T, security, name string, shards, links int) *Daemon {
+	t.Helper()
+	cfg := Config{Name: name, Socket: filepath.Join(t.TempDir(), "s"), Shards: shards, Placers: shards - 1, Poll: "block", DialTimeout: 2 * time.Second, Security: security}
+	o := Options{Log: logTo(t)}
+	if security == Encrypted {
+		peer := string("ba"[name[0]-'a'])
+		o.Key, cfg.Peers = &secure.PrivateKey{name[0]}, []Peer{{Name: peer, Key: secure.PrivateKey{peer[0]}.Public().String()}}
+	}
+	for i := range links {
+		cfg.Links = append(cfg.Links, Link{Name: fmt.Sprint(name, i)})
+	}
+	d, err := New(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	<-d.Ready()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// clientOf attaches to a daemon's socket, to a shard counted from 1, or to any.
+func clientOf(t *testing.T, d *Daemon, shard int) *testClient {
+	t.Helper()
+	conn, err := ipc.Dial(t.Context(), d.cfg.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &testClient{t: t, conn: conn, in: make(chan *ipc.Message, 4096), wish: shard}
+	t.Cleanup(c.close)
+	if err := c.hello(256); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// stream is a connection with memory at both ends.
+type stream struct {
+	server, client     *testClient
+	atServer, atClient uint32
+	key                uint64
+	local              uint32
+	source, target     []byte
+}
+
+const streamSize = 200_000
+
+func newStream(t *testing.T, server, client *testClient, peer, service string) *stream {
+	t.Helper()
+	s := &stream{server: server, client: client}
+	s.atServer, s.atClient = dialAccept(t, server, client, peer, service)
+	var region uint32
+	region, s.target = server.register(streamSize)
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: s.atServer, Region: region, Size: streamSize, Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "m"})
+	s.key = client.event(ipc.KindAdvert).Key
+	s.local, s.source = client.register(streamSize)
+	return s
+}
+
+// write writes fresh bytes, waits for the completion and the notification, and looks at what arrived.
+func (s *stream) write(t *testing.T) {
+	t.Helper()
+	rand.Read(s.source[:streamSize])
+	s.client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, Conn: s.atClient, Imm: 5, Token: 9, Key: s.key, Region: s.local, Len: streamSize})
+	if e := s.client.completion(); e.Status != ipc.StatusOK || e.Conn != s.atClient {
+		t.Fatalf("write: %+v", e)
+	}
+	if e := s.server.entry(); e.Kind != ipc.CQNotify || e.Conn != s.atServer || e.Imm != 5 {
+		t.Fatalf("notification: %+v", e)
+	}
+	if !bytes.Equal(s.target[:streamSize], s.source[:streamSize]) {
+		t.Fatal("the write did not arrive as sent")
+	}
+}
+
+// crossing connects a client at every shard of b with a server at every shard of a.
+func crossing(t *testing.T, a, b *Daemon) (all []*stream) {
+	t.Helper()
+	var clients []*testClient
+	for i := range b.shards {
+		clients = append(clients, clientOf(t, b, i+1))
+	}
+	for i := range a.shards {
+		server, service := clientOf(t, a, i+1), fmt.Sprint("service", i)
+		server.must(&ipc.Message{Kind: ipc.KindListen, Service: service})
+		for _, c := range clients {
+			all = append(all, newStream(t, server, c, "a", service))
+		}
+	}
+	return all
+}
+
+// Connections work whatever shards their ends sit on, and however many shards the nodes have.
+func TestShardsCrossing(t *testing.T) {
+	for i, n := range [][2]int{{2, 2}, {1, 2}, {3, 1}, {2, 2}} {
+		security := []string{Plaintext, Encrypted}[min(i, 1)]
+		t.Run(fmt.Sprint(security, n), func(t *testing.T) {
+			wires(t, 2)
+			a, b := serveShards(t, security, "a", n[0], 2), serveShards(t, security, "b", n[1], 2)
+			streams := crossing(t, a, b)
+			for range 3 {
+				for _, s := range streams {
+					s.write(t)
+				}
+			}
+			checkShardStatus(t, a, b, n)
+		})
+	}
+}
+
+func checkShardStatus(t *testing.T, a, b *Daemon, n [2]int) {
+	t.Helper()
+	sa, err := a.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb, err := b.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs := n[0] * n[1]
+	if sa.Status.Connections != pairs || sb.Status.Connections != pairs || len(sa.Conns) != pairs || sa.Status.Clients != n[0] || sa.Status.Peers != 1 || sa.Status.LinksUp != 2 {
+		t.Errorf("status of a: %+v", sa.Status)
+	}
+	if len(sa.Status.Shards) != n[0] {
+		t.Fatalf("%d shards are listed, want %d", len(sa.Status.Shards), n[0])
+	}
+	sum := uint64(0)
+	for i, s := range sa.Status.Shards {
+		if s.Shard != i || s.Thread == 0 || s.Clients != 1 || s.Connections != n[1] || s.Counters["ops_applied"] == 0 {
+			t.Errorf("shard %d: %+v", i, s)
+		}
+		sum += s.Counters["frames_received"]
+	}
+	if total := sa.Status.Counters["frames_received"]; total != sum || sa.Links[0].Counters["frames_received"]+sa.Links[1].Counters["frames_received"] != total {
+		t.Errorf("%d frames received, by shards %d, by links %v and %v", total, sum, sa.Links[0].Counters, sa.Links[1].Counters)
+	}
+	if m := MergePeers(sa.Peers); len(sa.Peers) != pairs || len(m) != 1 || m[0].Connections != pairs || len(m[0].Paths) != 2 {
+		t.Errorf("%d peers, merged %+v", len(sa.Peers), m)
+	}
+	for _, s := range []*Snapshot{sa, sb} { // frames for shards that the kernel put elsewhere would be seen here
+		if c := &s.Counters; c.SessionsFailed != 0 || c.UnknownSession != 0 || c.RejectedMalformed != 0 {
+			t.Errorf("%s: %+v", s.Status.Name, *c)
+		}
+	}
+}
+
+// A link that goes down and comes back, or is taken away and given back by a reload, is every shard's again, and no session suffers.
+func TestShardsLinks(t *testing.T) {
+	wires(t, 2)
+	a, b := serveShards(t, Plaintext, "a", 2, 2), serveShards(t, Plaintext, "b", 2, 2)
+	streams := crossing(t, a, b)
+	use := func() {
+		for _, s := range streams {
+			s.write(t)
+		}
+	}
+	links := func(d *Daemon, up int) func() bool {
+		return func() bool {
+			s, err := d.Snapshot()
+			return err == nil && s.Status.LinksUp == up
+		}
+	}
+	use()
+	set(t, "a1", netlink.LinkSetDown)
+	until(t, "link down", deadline, links(a, 1))
+	use()
+	set(t, "a1", netlink.LinkSetUp)
+	until(t, "link up", deadline, links(a, 2))
+	use()
+	cfg := b.Config()
+	both := cfg.Links
+	for _, want := range [][]Link{both[1:], both} {
+		cfg.Links = want
+		if err := b.Reload(cfg); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "links of the reload", deadline, links(b, len(want)))
+		use()
+	}
+	for _, d := range []*Daemon{a, b} {
+		s, err := d.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Counters.SessionsFailed != 0 {
+			t.Errorf("%s: %+v", s.Status.Name, s.Counters)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"math/bits"
+	"time"
+
+	"multiedge/flowctl"
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+)
+
+// What acknowledgements say: of frames (clause 8.1), whose records are freed, acted on, or queued to be sent again; and of operations (clause 7.1).
+
+// onAck takes an acknowledgement of one of our paths.
+func (s *session) onAck(now mono.Time, g *wire.Segment) {
+	e := s.e
+	p := s.tx[g.Path]
+	if p == nil {
+		return
+	}
+	e.words = e.words[:0]
+	for w := range g.Words() {
+		e.words = append(e.words, g.Word(w))
+	}
+	e.block = flowctl.Block{Path: g.Path, Largest: g.Size, Floor: g.Place, Delay: time.Duration(g.Delay), Nack: g.Flags&wire.AckNack != 0, Bits: e.words}
+	var res flowctl.AckResult
+	e.acked, e.lost, res = p.ledger.OnAck(now, &e.block, &p.rtt, e.acked[:0], e.lost[:0])
+	if res.Invalid {
+		e.Count.RejectedMalformed++
+		return
+	}
+	e.Count.SpuriousLosses += uint64(res.SpuriousLosses)
+	if len(e.acked) > 0 {
+		p.onAlive(now)
+		p.cwnd.OnAck(now, len(e.acked), &p.rtt)
+		s.onAcked(now, p, e.acked)
+		if s.adaptive && p.usable() {
+			s.sched.SetWeight(p.link, p.cwnd.Frames())
+		}
+	}
+	if len(e.lost) > 0 {
+		s.onLost(now, p, e.lost)
+	}
+}
+
+// onAcked acts on what the frames carried and frees their records.
+func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
+	e := s.e
+	s.inFlight -= len(acked)
+	for k := range acked {
+		s.sched.Done(p.link, int(acked[k].Bytes))
+		p.doubtSize(now, acked[k].Bytes, false)
+		head := int32(acked[k].Tag)
+		for i := head; i != 0; i = e.recs.pool[i].next {
+			r := &e.recs.pool[i]
+			if r.kind == recReadData || r.kind == recOpNak || r.kind == recControl || r.kind == recAdvert {
+				if c := e.conn(r.conn); c != nil {
+					c.onRecordAcked(now, *r)
+				}
+			}
+		}
+		e.recs.release(head)
+	}
+}
+
+func (c *conn) onRecordAcked(now mono.Time, r record) {
+	switch r.kind {
+	case recReadData:
+		if !r.op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+			return
+		}
+		o := c.rop(r.op)
+		if o.state != ropReading {
+			return
+		}
+		if o.acked += r.n; o.acked >= o.n {
+			c.apply(now, o, r.op, o.n)
+		}
+	case recOpNak:
+		if !r.op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+			return
+		}
+		if o := c.rop(r.op); o.state == ropFailed {
+			c.apply(now, o, r.op, 0)
+		}
+	case recAdvert:
+		if r.n == 1 {
+			delete(c.adverts, int(r.off))
+		}
+	case recControl:
+		if r.off&(ctlClose|ctlRefuse) != 0 && c.state == connLast {
+			c.forget()
+		}
+	}
+}
+
+// onLost queues again what the frames carried, where it still matters (clause 3.6).
+func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
+	e := s.e
+	s.inFlight -= len(lost)
+	s.framesLost += uint64(len(lost))
+	e.Count.FramesLost += uint64(len(lost))
+	e.links[p.link].count.FramesLost += uint64(len(lost))
+	p.count.Lost += uint64(len(lost))
+	carried := 0 // probes and pings may be lost for their size or because the path is dead; that says nothing of congestion
+	for k := range lost {
+		s.sched.Done(p.link, int(lost[k].Bytes))
+		head := int32(lost[k].Tag)
+		if head != 0 {
+			carried++
+			p.doubtSize(now, lost[k].Bytes, true)
+		}
+		for i := head; i != 0; i = e.recs.pool[i].next {
+			r := &e.recs.pool[i]
+			if r.kind == recLink {
+				s.news |= 1 << r.off
+			} else if c := e.conn(r.conn); c != nil {
+				c.onRecordLost(r)
+			}
+		}
+		e.recs.release(head)
+	}
+	if carried > 0 && p.state != PathDead {
+		p.cwnd.OnLoss(now, carried)
+	}
+}
+
+func (c *conn) onRecordLost(r *record) {
+	switch r.kind {
+	case recOps:
+		for k := range int(r.count) {
+			c.resendLater(resend{kind: recOps, op: r.op.Add(k)})
+		}
+	case recRange, recReadData:
+		c.resendLater(resend{kind: r.kind, op: r.op, off: r.off, n: r.n})
+	case recOpAck:
+		c.oweAck()
+		return
+	case recOpNak:
+		c.naks.push(r.op)
+	case recControl:
+		c.ctl |= uint8(r.off)
+	case recAdvert:
+		c.adQueue.push(int(r.off))
+	}
+	c.wake()
+}
+
+// resendLater queues what was lost. The oldest operation that the peer has not applied comes first: others may be held behind it there, and when
+// there is no room to hold more, nothing else is of use.
+func (c *conn) resendLater(r resend) {
+	if r.kind != recReadData && r.op == c.ackBase {
+		c.urgent.push(r)
+		return
+	}
+	c.retx.push(r)
+}
+
+// onOpAck completes operations (clause 7.1) and takes credit (clause 7.2).
+func (c *conn) onOpAck(g *wire.Segment) {
+	base, limit := seqnum.Value(g.Op), seqnum.Value(g.Limit)
+	if base.Before(c.ackBase) {
+		return
+	}
+	if c.sndNext.Before(base) || base.Distance(limit) < 0 || base.Distance(limit) > 1<<15 {
+		c.e.Count.RejectedMalformed++
+		return
+	}
+	for op := c.ackBase; op != base; op++ {
+		c.applied(op)
+	}
+	c.ackBase = base
+	for w := range g.Words() {
+		for word := g.Word(w); word != 0; word &= word - 1 {
+			op := base.Add(1 + 64*w + bits.TrailingZeros64(word))
+			if !op.Before(c.sndNext) {
+				break
+			}
+			c.applied(op)
+		}
+	}
+	if c.limit.Before(limit) {
+		c.limit = limit
+		if c.sndCur != c.sndNext {
+			c.wake()
+		}
+	}
+}
+
+// applied notes that the peer applied op: a write is complete, a read still waits for its data unless it has none.
+func (c *conn) applied(op seqnum.Value) {
+	if !c.outstanding(op) {
+		return
+	}
+	if o := c.sop(op); o.Kind == OpWrite || o.n == 0 {
+		c.complete(op, OK)
+	}
+}

@@ -1,0 +1,45 @@
+package engine
+
+// Holding counts what an endpoint keeps for its peers at one moment: after the last connection is closed and answered, only sessions are left.
+type Holding struct {
+	Conns, Dials         int // connections, those whose end the peer has not confirmed included
+	Sessions, Handshakes int
+	Numbers, ByRemote    int // entries of tables by number
+	Queued               int // connections that wait to send or to acknowledge
+	Records              int // of what frames in flight carry
+	InFlight, Held       int // the largest of any session: eliciting frames; bytes behind fences
+	Least                int // the smallest of those counts, never negative
+	Outbox               int
+}
+
+// Holding takes time proportional to the tables; it is for tests and the simulator.
+func (e *Endpoint) Holding() Holding {
+	h := Holding{Dials: len(e.dials), Sessions: len(e.sessions), Numbers: len(e.byNumber), Outbox: len(e.outbox), Records: len(e.recs.pool) - 1}
+	for _, c := range e.conns[1:] {
+		if c.state != connFree {
+			h.Conns++
+		}
+	}
+	for i := e.recs.free; i != 0; i = e.recs.pool[i].next {
+		h.Records--
+	}
+	for _, s := range e.sessions {
+		if s.hs != nil {
+			h.Handshakes++
+		}
+		h.ByRemote += len(s.byRemote)
+		h.Queued += s.sendq.len() + s.opacks.len()
+		h.InFlight, h.Held = max(h.InFlight, s.inFlight), max(h.Held, s.heldMem)
+		h.Least = min(h.Least, s.inFlight, s.heldMem, s.conns)
+	}
+	return h
+}
+
+// Load is the part of Holding that can be had after every event.
+func (e *Endpoint) Load() (h Holding) {
+	for _, s := range e.sessions {
+		h.InFlight, h.Held = max(h.InFlight, s.inFlight), max(h.Held, s.heldMem)
+		h.Least = min(h.Least, s.inFlight, s.heldMem, s.conns)
+	}
+	return h
+}

@@ -1,0 +1,45 @@
+package engine_test
+
+import (
+	"testing"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+// A frame that the kernel put into another shard's queue is left alone: a Reset would end a session that the right shard has (clause 4.6).
+func TestFramesOfOtherShardsAreLeftAlone(t *testing.T) {
+	src := counting(1)
+	e, err := engine.New(engine.Config{Node: engine.NodeID{1}, Name: "n", Epoch: 1, Grants: regmem.NewTable(&src), Shard: 1, Shards: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.SetLink(1, 0, engine.LinkConfig{Name: "edge0", MTU: 1500, RxSlots: 64}); err != nil {
+		t.Fatal(err)
+	}
+	batch := engine.NewBatch(32, 65535)
+	resets := func(session uint32) (n int) {
+		frame := make([]byte, wire.TailStart)
+		copy(frame[12:], []byte{0x88, 0xb5})
+		wire.Finish(frame[wire.EthLen:], &wire.Header{Type: wire.TypeData, Session: session, PN: 1}, nil)
+		e.HandleFrame(1, 0, frame)
+		for e.PollTransmit(1, batch) > 0 {
+			for _, f := range batch.Frames {
+				if typeOf(f.Head) == wire.TypeReset {
+					n++
+				}
+			}
+			batch.Reset()
+		}
+		return n
+	}
+	for session := range uint32(9) {
+		if n := resets(session); (n > 0) != (session%3 == 1) {
+			t.Errorf("%d Resets answer a frame of session %d", n, session)
+		}
+	}
+	if e.Count.UnknownSession != 9 {
+		t.Errorf("%+v", e.Count)
+	}
+}

@@ -1,0 +1,114 @@
+package identity
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"multiedge/internal/secure"
+)
+
+// AddPeer authorises a peer in a file, which is made if there is none. Comments and order stay. changed is false if the peer is there already.
+// A name or key that another line has is an error.
+func AddPeer(path string, p secure.Peer) (changed bool, err error) {
+	if _, err := secure.NewPeers(p); err != nil {
+		return false, err
+	}
+	err = edit(path, func(text []byte) ([]byte, error) {
+		peers, err := secure.ParsePeers(text, path)
+		if err != nil {
+			return nil, err
+		}
+		if old, ok := peers.ByName(p.Name); ok && old == p {
+			return text, nil
+		} else if ok {
+			return nil, fmt.Errorf("%s: %q has another key already; remove it first: edgectl peers remove %s", path, p.Name, p.Name)
+		}
+		if len(text) > 0 && text[len(text)-1] != '\n' {
+			text = append(text, '\n')
+		}
+		text = append(text, p.Key.String()+" "+p.Name+"\n"...)
+		if _, err := secure.ParsePeers(text, path); err != nil {
+			return nil, err
+		}
+		changed = true
+		return text, nil
+	})
+	return changed && err == nil, err
+}
+
+// RemovePeer takes a peer, by its name or the text of its key, out of a file and returns it. Comments and order of the others stay.
+func RemovePeer(path, which string) (gone secure.Peer, err error) {
+	err = edit(path, func(text []byte) ([]byte, error) {
+		peers, err := secure.ParsePeers(text, path)
+		if err != nil {
+			return nil, err
+		}
+		found := false
+		for _, p := range peers.List() {
+			if p.Name == which || p.Key.String() == which {
+				gone, found = p, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("%s: no peer %q is authorised there (edgectl peers list shows who is)", path, which)
+		}
+		var kept []byte
+		for line := range bytes.Lines(text) {
+			if !holds(line, gone) {
+				kept = append(kept, line...)
+			}
+		}
+		return kept, nil
+	})
+	return gone, err
+}
+
+// holds reports whether a line of the file authorises p.
+func holds(line []byte, p secure.Peer) bool {
+	entry, _, _ := strings.Cut(string(line), "#")
+	words := strings.Fields(entry)
+	return len(words) == 2 && words[0] == p.Key.String() && words[1] == p.Name
+}
+
+// edit replaces a file by what change makes of it. The file is replaced whole, keeping its mode; a symbolic link stays and what it names is
+// replaced. Of several editors at once each waits for the one before: the lock is on the directory.
+func edit(path string, change func(text []byte) ([]byte, error)) error {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("peers file %s: %w", path, cause(err))
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("peers file %s: %w", path, cause(err))
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("peers file %s: locking %s: %w", path, dir, err)
+	}
+	old, mode, err := readPeersText(path)
+	if err != nil {
+		return err
+	}
+	text, err := change(bytes.Clone(old))
+	if err != nil || bytes.Equal(text, old) {
+		return err
+	}
+	tmp, err := writeTemp(path, text, mode)
+	if err == nil {
+		if err = os.Rename(tmp, path); err != nil {
+			err = errors.Join(err, os.Remove(tmp))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("peers file %s: %w", path, cause(err))
+	}
+	return syncDir(dir)
+}

@@ -1,0 +1,150 @@
+package identity
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"multiedge/internal/secure"
+)
+
+func newPeer(name string) secure.Peer {
+	return secure.Peer{Name: name, Key: secure.NewPrivateKey().Public()}
+}
+
+func TestPeersAreEdited(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "etc", "peers")
+	if peers, err := ReadPeers(path); err != nil || len(peers) != 0 {
+		t.Fatalf("no file: %v %v", peers, err)
+	}
+	a, b, c := newPeer("a"), newPeer("b"), newPeer("c")
+	for _, p := range []secure.Peer{a, b} {
+		if changed, err := AddPeer(path, p); err != nil || !changed {
+			t.Fatal(changed, err)
+		}
+	}
+	if mode(t, path) != 0o644 {
+		t.Errorf("mode %o", mode(t, path))
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment := "# rack 1\n\n" + string(text) + c.Key.String() + "\tc   # the new one, without a line end"
+	write(t, path, comment, 0o640)
+	if changed, err := AddPeer(path, c); err != nil || changed {
+		t.Errorf("a peer twice: %v %v", changed, err)
+	}
+	d := newPeer("d")
+	if _, err := AddPeer(path, d); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := RemovePeer(path, "b"); err != nil || gone != b {
+		t.Errorf("%v %v", gone, err)
+	}
+	if gone, err := RemovePeer(path, a.Key.String()); err != nil || gone != a {
+		t.Errorf("%v %v", gone, err)
+	}
+	want := "# rack 1\n\n" + c.Key.String() + "\tc   # the new one, without a line end\n" + d.Key.String() + " d\n"
+	if got, _ := os.ReadFile(path); string(got) != want || mode(t, path) != 0o640 {
+		t.Errorf("mode %o, got\n%swant\n%s", mode(t, path), got, want)
+	}
+	only(t, filepath.Dir(path), "peers")
+}
+
+// What is refused leaves the file as it was.
+func TestEditRefusals(t *testing.T) {
+	dir := t.TempDir()
+	a := newPeer("a")
+	path := write(t, filepath.Join(dir, "peers"), a.Key.String()+" a\n", 0o644)
+	bad := write(t, filepath.Join(dir, "bad"), "nonsense\n", 0o644)
+	open := write(t, filepath.Join(dir, "open"), a.Key.String()+" a\n", 0o666)
+	add := func(path string, p secure.Peer) func() error {
+		return func() error { _, err := AddPeer(path, p); return err }
+	}
+	remove := func(path, which string) func() error {
+		return func() error { _, err := RemovePeer(path, which); return err }
+	}
+	for _, tc := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"name taken", add(path, newPeer("a")), "edgectl peers remove a"},
+		{"key taken", add(path, secure.Peer{Name: "b", Key: a.Key}), "the same key"},
+		{"name with a comment", add(path, newPeer("b#c")), "peer name"},
+		{"name with a blank", add(path, newPeer("b c")), "peer name"},
+		{"no name", add(path, newPeer("")), "peer name"},
+		{"remove nobody", remove(path, "b"), "no peer"},
+		{"malformed", add(bad, newPeer("b")), "bad:1"},
+		{"malformed, remove", remove(bad, "b"), "bad:1"},
+		{"anybody may write", add(open, newPeer("b")), "chmod go-w"},
+		{"a directory", add(dir, newPeer("b")), "not an ordinary file"},
+	} {
+		if err := tc.do(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+	}
+	for file, want := range map[string]string{path: a.Key.String() + " a\n", bad: "nonsense\n", open: a.Key.String() + " a\n"} {
+		if got, _ := os.ReadFile(file); string(got) != want {
+			t.Errorf("%s was changed: %q", file, got)
+		}
+	}
+	only(t, dir, "bad", "open", "peers")
+	if _, err := ReadPeers(open); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+		t.Errorf("a file that anybody may write was read: %v", err)
+	}
+}
+
+func TestEditThroughSymlink(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "real"), "# kept\n", 0o644)
+	link := filepath.Join(dir, "peers")
+	if err := os.Symlink("real", link); err != nil {
+		t.Fatal(err)
+	}
+	p := newPeer("a")
+	if _, err := AddPeer(link, p); err != nil {
+		t.Fatal(err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != "real" {
+		t.Errorf("the link became %q: %v", to, err)
+	}
+	if got, _ := os.ReadFile(filepath.Join(dir, "real")); string(got) != "# kept\n"+p.Key.String()+" a\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Editors at once lose nothing of each other.
+func TestEditorsRace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peers")
+	const editors = 12
+	var wg sync.WaitGroup
+	for i := range editors {
+		wg.Go(func() {
+			if _, err := AddPeer(path, newPeer(fmt.Sprint("p", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if peers, err := ReadPeers(path); err != nil || len(peers) != editors {
+		t.Errorf("%d peers, %v", len(peers), err)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	a, b := newPeer("a"), newPeer("b")
+	file, inline := Source{Name: "peers", Peers: []secure.Peer{a, b}}, Source{Name: "configuration", Peers: []secure.Peer{b}}
+	p, err := Merge(file, inline)
+	if err != nil || len(p.List()) != 2 {
+		t.Errorf("%v %v", p.List(), err)
+	}
+	inline.Peers = []secure.Peer{newPeer("a")}
+	if _, err := Merge(file, inline); err == nil || !strings.Contains(err.Error(), "peers and configuration") || !strings.Contains(err.Error(), "two keys") {
+		t.Errorf("one name, two keys: %v", err)
+	}
+}

@@ -1,0 +1,326 @@
+package secure
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+func pair(t *testing.T, knows, known bool) (a, b *Node, pa, pb Peer) {
+	t.Helper()
+	ka, kb := NewPrivateKey(), NewPrivateKey()
+	pa, pb = Peer{"a", ka.Public()}, Peer{"b", kb.Public()}
+	table := func(ok bool, p Peer) *Peers {
+		if !ok {
+			return nil
+		}
+		ps, err := NewPeers(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ps
+	}
+	return NewNode(ka, table(knows, pb)), NewNode(kb, table(known, pa)), pa, pb
+}
+
+// run carries a handshake to its end.
+func run(c, s *Handshake) error {
+	var sent [2][Levels]int
+	for range 10 {
+		for i, h := range []*Handshake{c, s} {
+			other := []*Handshake{s, c}[i]
+			for l := range Levels {
+				out := h.Out(l)[sent[i][l]:]
+				sent[i][l] += len(out)
+				if len(out) > 0 {
+					if err := other.Receive(l, out); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func TestHandshake(t *testing.T) {
+	a, b, pa, pb := pair(t, true, true)
+	c, s := a.Dial(pb, []byte("from a")), b.Answer([]byte("from b"))
+	defer c.Close()
+	defer s.Close()
+	if err := run(c, s); err != nil {
+		t.Fatal(err)
+	}
+	if !c.Done() || !s.Done() || c.Peer() != pb || s.Peer() != pa || string(c.Params()) != "from b" || string(s.Params()) != "from a" {
+		t.Fatalf("client done %v peer %v params %q, server done %v peer %v params %q", c.Done(), c.Peer(), c.Params(), s.Done(), s.Peer(), s.Params())
+	}
+	cw, cr := c.DataKeys()
+	sw, sr := s.DataKeys()
+	check := func(w *Sealer, r *Opener) {
+		t.Helper()
+		frame := make([]byte, 100)
+		copy(frame, "0123456789abcdefpayload")
+		sealed := w.Seal(append(make([]byte, 0, 200), frame...), 3, 7)
+		if got, ok := r.Open(make([]byte, 200), sealed, 1, 3, 7); !ok || !bytes.Equal(got, frame) {
+			t.Fatalf("opened %v %q", ok, got)
+		}
+	}
+	check(cw, sr)
+	check(sw, cr)
+	t.Logf("client says %d + %d bytes, server %d + %d", len(c.Out(0)), len(c.Out(1)), len(s.Out(0)), len(s.Out(1)))
+}
+
+func TestStrangers(t *testing.T) {
+	a, b, _, pb := pair(t, true, false)
+	c, s := a.Dial(pb, nil), b.Answer(nil)
+	defer c.Close()
+	defer s.Close()
+	if err := run(c, s); !errors.Is(err, ErrStranger) || s.Done() {
+		t.Errorf("a node that is not authorised: %v, done %v", err, s.Done())
+	}
+	_, other, _, _ := pair(t, true, true)
+	c, s = a.Dial(pb, nil), other.Answer(nil)
+	defer c.Close()
+	defer s.Close()
+	if err := run(c, s); !errors.Is(err, ErrStranger) || c.Done() {
+		t.Errorf("another node in the place of the one that was dialled: %v, done %v", err, c.Done())
+	}
+}
+
+func secretOf(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
+
+func TestOpenRefuses(t *testing.T) {
+	const path, pn = 2, 1<<40 + 5
+	plain := append([]byte("0123456789abcdef"), bytes.Repeat([]byte("payload "), 20)...)
+	sealed := NewSealer(secretOf(1)).Seal(append(make([]byte, 0, 500), plain...), path, pn)
+	scratch := make([]byte, 500)
+	open := func(o *Opener, frame []byte, epoch, path uint8, pn uint64) bool {
+		_, ok := o.Open(scratch, frame, epoch, path, pn)
+		return ok
+	}
+	o := NewOpener(secretOf(1))
+	if !open(o, sealed, 1, path, pn) {
+		t.Fatal("the frame itself does not open")
+	}
+	for i := range sealed {
+		forged := bytes.Clone(sealed)
+		forged[i] ^= 1 << (i % 8)
+		if open(o, forged, 1, path, pn) {
+			t.Errorf("opens with byte %d changed", i)
+		}
+	}
+	for n := range len(sealed) {
+		if open(o, sealed[:n], 1, path, pn) {
+			t.Errorf("opens cut to %d bytes", n)
+		}
+	}
+	for name, ok := range map[string]bool{
+		"other path": open(o, sealed, 1, path+1, pn), "other number": open(o, sealed, 1, path, pn+1), "other direction": open(NewOpener(secretOf(2)), sealed, 1, path, pn),
+		"next key": open(o, sealed, 2, path, pn), "plaintext": open(o, sealed, 0, path, pn), "far key": open(o, sealed, 77, path, pn), "longer": open(o, append(sealed[:len(sealed):len(sealed)], 0), 1, path, pn),
+	} {
+		if ok {
+			t.Errorf("opens with %s", name)
+		}
+	}
+}
+
+func TestRekey(t *testing.T) {
+	w, r := NewSealer(secretOf(3)), NewOpener(secretOf(3))
+	scratch := make([]byte, 200)
+	var late []byte
+	var lateEpoch uint8
+	seen := map[uint8]bool{}
+	for pn := range uint64(3 * 255) {
+		w.Left = 1 // every frame a key of its own
+		frame := make([]byte, 40, 100)
+		epoch := w.Epoch()
+		seen[epoch] = true
+		frame[1] = epoch
+		sealed := w.Seal(frame, 1, pn)
+		if late != nil {
+			if _, ok := r.Open(scratch, late, lateEpoch, 1, pn-1); !ok {
+				t.Fatalf("frame %d of the key before does not open", pn-1)
+			}
+			late = nil
+		}
+		if _, ok := r.Open(scratch, sealed, epoch, 1, pn); !ok {
+			t.Fatalf("frame %d of key %d does not open", pn, epoch)
+		}
+		if pn%3 == 0 {
+			late, lateEpoch = bytes.Clone(sealed), epoch
+		}
+	}
+	if len(seen) != 255 || seen[0] {
+		t.Errorf("%d key epochs, zero among them: %v", len(seen), seen[0])
+	}
+}
+
+func TestSealAllocatesNothing(t *testing.T) {
+	w, r := NewSealer(secretOf(4)), NewOpener(secretOf(4))
+	frame, scratch := make([]byte, 8192, 8192+Overhead), make([]byte, 9000)
+	pn := uint64(0)
+	if n := testing.AllocsPerRun(100, func() {
+		sealed := w.Seal(frame, 1, pn)
+		if _, ok := r.Open(scratch, sealed, 1, 1, pn); !ok {
+			t.Fatal("does not open")
+		}
+		pn++
+	}); n != 0 {
+		t.Errorf("%v allocations per frame", n)
+	}
+}
+
+func TestKeysAsText(t *testing.T) {
+	k := NewPrivateKey()
+	back, err := ParsePrivateKey(" " + k.Text() + "\n")
+	if err != nil || back != k {
+		t.Errorf("private key: %v", err)
+	}
+	pub, err := ParsePublicKey(k.Public().String())
+	if err != nil || pub != k.Public() {
+		t.Errorf("public key: %v", err)
+	}
+	for _, s := range []string{"", "abc", k.Text()[:43], k.Text() + "A", k.Text()[:43] + "!"} {
+		if _, err := ParsePublicKey(s); err == nil {
+			t.Errorf("%q is taken for a key", s)
+		}
+	}
+}
+
+func TestParsePeers(t *testing.T) {
+	x, y := NewPrivateKey().Public(), NewPrivateKey().Public()
+	p, err := ParsePeers([]byte("# who may talk\n\n"+x.String()+" alpha # rack 1\n\t"+y.String()+"\tbeta\r\n"), "peers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := p.ByName("alpha"); !ok || got.Key != x {
+		t.Error("alpha is not found by name")
+	}
+	if got, ok := p.ByNode(y.Node()); !ok || got.Name != "beta" {
+		t.Error("beta is not found by identity")
+	}
+	for text, want := range map[string]string{
+		x.String(): "peers:1: want a line", "x alpha": "peers:1: a key is 44", "\n" + x.String() + " a b": "peers:2: want a line",
+		x.String() + " a\n" + y.String() + " a": "two keys", x.String() + " a\n" + x.String() + " b": "the same key",
+	} {
+		if _, err := ParsePeers([]byte(text), "peers"); err == nil || !bytes.Contains([]byte(err.Error()), []byte(want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func FuzzParsePeers(f *testing.F) {
+	f.Add([]byte("# comment\n" + NewPrivateKey().Public().String() + " name\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := ParsePeers(text, "f")
+		if err != nil {
+			return
+		}
+		for _, e := range p.List() {
+			if got, ok := p.ByName(e.Name); !ok || got != e {
+				t.Fatalf("%v is listed but not found", e)
+			}
+		}
+	})
+}
+
+// FuzzAnswer gives a node arbitrary bytes as a peer's handshake: it may fail, and nothing else.
+func FuzzAnswer(f *testing.F) {
+	node := NewNode(PrivateKey{1}, nil)
+	c := node.Dial(Peer{"x", PrivateKey{2}.Public()}, []byte("params"))
+	f.Add(c.Out(Initial), []byte{})
+	c.Close()
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		h := node.Answer(nil)
+		defer h.Close()
+		if h.Receive(Initial, first) == nil {
+			h.Receive(Protected, second)
+		}
+		if h.Done() {
+			t.Fatal("done with nobody authorised")
+		}
+	})
+}
+
+func BenchmarkSeal8K(b *testing.B) {
+	w := NewSealer(secretOf(5))
+	frame := make([]byte, 8192, 8192+Overhead)
+	b.SetBytes(8192)
+	b.ReportAllocs()
+	for pn := uint64(0); b.Loop(); pn++ {
+		w.Seal(frame, 1, pn)
+	}
+}
+
+func BenchmarkOpen8K(b *testing.B) {
+	frame, scratch := make([]byte, 8192, 8192+Overhead), make([]byte, 9000)
+	sealed := NewSealer(secretOf(5)).Seal(frame, 1, 1)
+	r := NewOpener(secretOf(5))
+	b.SetBytes(8192)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Open(scratch, sealed, 1, 1, 1)
+	}
+}
+
+func BenchmarkHandshake(b *testing.B) {
+	ka, kb := NewPrivateKey(), NewPrivateKey()
+	pa, _ := NewPeers(Peer{"a", ka.Public()})
+	x, y := NewNode(ka, nil), NewNode(kb, pa)
+	b.ReportAllocs()
+	for b.Loop() {
+		c, s := x.Dial(Peer{"b", kb.Public()}, nil), y.Answer(nil)
+		if err := run(c, s); err != nil {
+			b.Fatal(err)
+		}
+		c.Close()
+		s.Close()
+	}
+}
+
+// A frame in two parts: head bytes of headers, a payload sealed from elsewhere, a tail.
+func TestParts(t *testing.T) {
+	const head = 64
+	for _, tail := range []int{0, 7, 100} {
+		plain := bytes.Repeat([]byte("headers "), 8)[:head]
+		plain = append(plain, bytes.Repeat([]byte{0xAB}, tail)...)
+		payload := bytes.Repeat([]byte("payload."), 128)
+		whole := append(append(bytes.Clone(plain[:head]), payload...), plain[head:]...)
+		kept := bytes.Clone(payload)
+		sealed := NewSealer(secretOf(7)).SealParts(append(make([]byte, 0, 4096), plain...), payload, 3, 9)
+		if len(sealed) != len(whole)+PartsOverhead || !bytes.Equal(payload, kept) || bytes.Contains(sealed, payload[:16]) || bytes.Contains(sealed, plain[20:40]) {
+			t.Fatalf("tail of %d bytes: sealed to %d bytes from %d", tail, len(sealed), len(whole))
+		}
+		scratch := make([]byte, 8192)
+		o := NewOpener(secretOf(7))
+		if got, ok := o.OpenParts(scratch, sealed, head, 1, 3, 9); !ok || !bytes.Equal(got, whole) {
+			t.Fatalf("tail of %d bytes: opened %v, %d bytes", tail, ok, len(got))
+		}
+		for i := range sealed {
+			forged := bytes.Clone(sealed)
+			forged[i] ^= 1 << (i % 8)
+			if _, ok := o.OpenParts(scratch, forged, head, 1, 3, 9); ok {
+				t.Errorf("opens with byte %d changed", i)
+			}
+			if _, ok := o.OpenParts(scratch, sealed[:i], head, 1, 3, 9); ok {
+				t.Errorf("opens cut to %d bytes", i)
+			}
+		}
+		if _, ok := o.OpenParts(scratch, sealed, head, 1, 3, 10); ok {
+			t.Error("opens with another number")
+		}
+		if _, ok := o.Open(scratch, sealed, 1, 3, 9); ok {
+			t.Error("opens as a frame in one part")
+		}
+	}
+	w, r := NewSealer(secretOf(8)), NewOpener(secretOf(8))
+	frame, payload, scratch := make([]byte, 100, 9000), make([]byte, 8000), make([]byte, 20000)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, ok := r.OpenParts(scratch, w.SealParts(frame, payload, 1, 1), head, 1, 1, 1); !ok {
+			t.Fatal("does not open")
+		}
+		clear(frame)
+	}); n != 0 {
+		t.Errorf("%v allocations per frame", n)
+	}
+}

@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"time"
+
+	"multiedge/internal/engine"
+)
+
+// chaos schedules what happens to nodes, links and connections while there are faults. Its dice are those of crashes alone.
+func (w *swarm) chaos() {
+	do := func(n int, f func()) {
+		for range n {
+			w.After(w.crashTime(), func() {
+				if !w.healed {
+					f()
+				}
+			})
+		}
+	}
+	do(w.mix.crashes, w.crash)
+	do(w.mix.flaps, w.flap)
+	do(w.mix.partitions, w.partition)
+	do(w.mix.revocations, w.revoke)
+	do(w.mix.endings, w.endOne)
+	do(w.mix.resizes, w.resize)
+}
+
+func (w *swarm) crashTime() time.Duration {
+	return time.Duration(w.dice.Int64N(int64(w.mix.duration)))
+}
+
+// crash ends a node's engine; some time later it is back with another epoch.
+func (w *swarm) crash() {
+	n := w.Nodes[w.dice.IntN(len(w.Nodes))]
+	if n.Down {
+		return
+	}
+	w.report.Crashes++
+	w.report.Ops += int(n.E.Count.OpsCompleted)
+	for _, p := range w.pairs {
+		for _, e := range p.end {
+			if e.node == n && e.state != endNone && e.state != endOver {
+				e.killed = true
+				w.over(e)
+				e.flow.open = 0
+			}
+		}
+	}
+	clear(w.ends[n.Index])
+	n.Crash()
+	down := w.crashTime() / 2
+	if w.dice.IntN(2) == 0 {
+		down = time.Duration(w.dice.IntN(1_000_000))
+	}
+	w.After(down, func() { w.boot(n) })
+}
+
+func (w *swarm) boot(n *Node) {
+	if !n.Down {
+		return
+	}
+	n.Boot()
+	for _, ch := range w.channels {
+		if ch.from == n && !w.healed {
+			w.dial(ch, anyOperations, w.dialTime())
+		}
+	}
+}
+
+// flap takes a link away and gives it back, some times: for all by silence, or at one node with its knowledge.
+func (w *swarm) flap() {
+	l, n := w.dice.IntN(len(w.Net)), w.Nodes[w.dice.IntN(len(w.Nodes))]
+	silent, oneWay := w.dice.IntN(2) == 0, w.dice.IntN(4) == 0
+	period := w.crashTime()/4 + 1
+	var turn func(times int)
+	turn = func(times int) {
+		if w.healed {
+			return
+		}
+		w.report.Flaps++
+		off := times%2 == 0
+		switch {
+		case silent:
+			for i := range w.Net[l] {
+				w.Net[l][i].Cut = off && (!oneWay || i == n.Index)
+			}
+		case n.Down:
+		case off:
+			n.RemoveLink(l)
+		default:
+			n.SetLink(l, w.opt.MTU)
+		}
+		if times < 5 {
+			w.After(period, func() { turn(times + 1) })
+		}
+	}
+	turn(w.dice.IntN(5))
+}
+
+// partition separates two nodes on all links, in one direction or both.
+func (w *swarm) partition() {
+	w.report.Partitions++
+	a := w.dice.IntN(len(w.Nodes))
+	b := (a + 1 + w.dice.IntN(len(w.Nodes)-1)) % len(w.Nodes)
+	both := w.dice.IntN(3) > 0
+	w.Apart[a][b], w.Apart[b][a] = true, both || w.Apart[b][a]
+	w.After(w.crashTime(), func() { w.Apart[a][b], w.Apart[b][a] = false, false })
+}
+
+// revoke takes exported memory back, as deregistering does, and uses it for something else at once.
+func (w *swarm) revoke() {
+	e := w.randomEnd(w.dice, func(e *end) bool { return e.state == endOpen })
+	if e == nil {
+		return
+	}
+	a := e.exports[w.dice.IntN(len(e.exports))]
+	if a.void {
+		return
+	}
+	w.report.Revocations++
+	if w.dice.IntN(2) == 0 {
+		e.node.Grants.Revoke(a.key)
+	} else {
+		e.node.Grants.RevokeRegion(a.region)
+	}
+	a.end()
+}
+
+// endOne closes or aborts a connection, in whatever state it is.
+func (w *swarm) endOne() {
+	dialing := w.dice.IntN(3) == 0
+	e := w.randomEnd(w.dice, func(e *end) bool {
+		return !e.closing && !e.aborted && (e.state == endOpen && !dialing || e.state == endDialing && dialing)
+	})
+	if e == nil {
+		return
+	}
+	w.report.Endings++
+	if w.dice.IntN(2) == 0 {
+		e.closing = true
+		if e.state == endDialing {
+			e.pairing.ended = true
+		}
+		e.node.E.Close(w.Now, e.conn)
+		return
+	}
+	e.aborted, e.pairing.ended = true, true
+	e.node.E.Abort(w.Now, e.conn, engine.StatusAborted)
+}
+
+// resize changes a link's MTU at one node.
+func (w *swarm) resize() {
+	n := w.Nodes[w.dice.IntN(len(w.Nodes))]
+	l, mtu := w.dice.IntN(len(w.Net)), []int{640, 1500, 4000, 9000}[w.dice.IntN(4)]
+	if !n.Down {
+		w.report.Resizes++
+		n.SetLink(l, min(mtu, w.opt.MTU))
+	}
+}
+
+// heal ends all faults. Links keep their delays and rates.
+func (w *swarm) heal() {
+	w.healed = true
+	for l := range w.Net {
+		for i := range w.Net[l] {
+			f := &w.Net[l][i]
+			f.Loss, f.Dup, f.Corrupt, f.Jitter, f.Hold, f.Cut = 0, 0, 0, 0, 0, false
+		}
+	}
+	for _, n := range w.Nodes {
+		clear(w.Apart[n.Index])
+		w.boot(n)
+		for _, l := range n.E.Snapshot(w.Now).Links {
+			if !l.Up || l.MTU != w.opt.MTU {
+				n.SetLink(l.Number, w.opt.MTU)
+			}
+		}
+	}
+}

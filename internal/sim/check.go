@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"multiedge/internal/engine"
+)
+
+// invariants is what must hold after every event. Memory is looked at where the event was, one area at a time in turn: what landed wrongly stays, so that none
+// is overlooked; Watch.Full looks at everything.
+func (w *swarm) invariants() error {
+	if n := w.handled; n != nil && !n.Down {
+		l := n.E.Load()
+		most := w.opt.HeldBytes
+		if most == 0 {
+			most = 16 << 20
+		}
+		// Probes, pings and acknowledgements of operations leave without asking the window: up to 40 a second and path until the peer is declared down.
+		beside := w.opt.Links * (256 + int(40*w.opt.DeadTime/time.Second))
+		if l.Least < 0 || l.Held > most || l.InFlight > w.opt.Profile.Window+beside {
+			return fmt.Errorf("node%d: %d frames in flight, %d bytes held, the smallest count is %d", n.Index, l.InFlight, l.Held, l.Least)
+		}
+	}
+	for _, p := range w.pairs {
+		for _, e := range p.end {
+			if e.state != endOpen {
+				continue
+			}
+			if e.local.region.InFlight != e.flow.using || e.flow.open > w.opt.OpWindow {
+				return fmt.Errorf("%v: %d operations in flight, %d with local memory, whose region counts %d", e, e.flow.open, e.flow.using, e.local.region.InFlight)
+			}
+			if !w.mix.fences {
+				continue
+			}
+			if err := e.flow.fences(); err != nil {
+				return fmt.Errorf("%v: %w", e, err)
+			}
+		}
+	}
+	if w.full {
+		return w.everything()
+	}
+	if n := w.handled; n != nil && len(w.areas[n.Index]) > 0 {
+		all := w.areas[n.Index]
+		w.turn[n.Index]++
+		a := all[w.turn[n.Index]%len(all)]
+		if len(a.slots) > 0 {
+			if err := a.slots[w.turn[n.Index]/len(all)%len(a.slots)].check(); err != nil {
+				return err
+			}
+		}
+		return a.canaries()
+	}
+	return nil
+}
+
+// everything compares all memory with what may be there.
+func (w *swarm) everything() error {
+	for _, areas := range w.areas {
+		for _, a := range areas {
+			if err := a.checkAll(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rejoined checks that all links are in use again.
+func (w *swarm) rejoined() error {
+	for _, n := range w.Nodes {
+		for _, p := range n.E.Snapshot(w.Now).Peers {
+			if !p.Open {
+				continue
+			}
+			good := 0
+			for _, t := range p.Paths {
+				if t.State == "good" {
+					good++
+				}
+			}
+			if good != w.opt.Links {
+				return fmt.Errorf("node%d: %d of %d paths to %s are good: %+v", n.Index, good, w.opt.Links, p.Name, p.Paths)
+			}
+		}
+	}
+	return nil
+}
+
+// verify checks at the end that notifications were told and that nothing is left (faults.md, U3).
+func (w *swarm) verify() error {
+	for _, p := range w.pairs {
+		for _, e := range p.end {
+			for i, o := range e.flow.ops {
+				if o.submitted && !o.complete && !e.killed {
+					return fmt.Errorf("%v: operation %d never completed", e, i)
+				}
+				told := o.Flags&engine.Notify != 0 && o.complete && o.status == engine.OK && !e.other.killed
+				// The peer knows of the end of a read by acknowledgements, which an early end of the connection forestalls, or a revocation.
+				told = told && (o.Kind == engine.OpWrite || p.rested && !o.far.area.void)
+				if told && o.notified != 1 {
+					return fmt.Errorf("%v: of operation %d (kind %d) the peer was told %d times", e, i, o.Kind, o.notified)
+				}
+			}
+		}
+	}
+	if err := w.Run(2*time.Second, func() bool { return w.left() == nil }); err != nil { // a ping may be on its way
+		return w.left()
+	}
+	return nil
+}
+
+// left says what engines keep besides their open sessions.
+func (w *swarm) left() error {
+	for _, n := range w.Nodes {
+		h := n.E.Holding()
+		sessions := 0
+		for _, p := range n.E.Snapshot(w.Now).Peers {
+			if p.Open {
+				sessions++
+			}
+		}
+		if h != (engine.Holding{Sessions: sessions, Numbers: sessions}) {
+			return fmt.Errorf("node%d, with %d sessions, still holds %+v", n.Index, sessions, h)
+		}
+		if n.Grants.Len() != 0 {
+			return fmt.Errorf("node%d: %d keys are left", n.Index, n.Grants.Len())
+		}
+	}
+	return nil
+}

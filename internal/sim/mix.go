@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"multiedge/flowctl"
+	"multiedge/sched"
+)
+
+// mix is which faults a seed has and how many.
+type mix struct {
+	duration      time.Duration // of the faults
+	silence       bool          // peers may be silent for longer than the dead time
+	sessionReplay bool          // in plaintext: old frames that set up sessions come again, and are believed
+	fences        bool          // fences are checked on memory after every event
+	crashes       int
+	flaps         int
+	partitions    int
+	revocations   int
+	endings       int // connections closed or aborted
+	resizes       int // changes of a link's MTU
+	channels      int
+	tries         int // more connections per channel, when one is over
+}
+
+// drawMix draws a seed's world and faults.
+func drawMix(seed uint64) (Options, mix) {
+	rng := stream(seed, mixStream)
+	pick := func(p, most float64) float64 {
+		if rng.Float64() < p {
+			return rng.Float64() * most
+		}
+		return 0
+	}
+	count := func(p float64, most int) int {
+		if rng.Float64() < p {
+			return 1 + rng.IntN(most)
+		}
+		return 0
+	}
+	o := Options{
+		Seed: seed, Secure: seed%2 == 0, Nodes: []int{2, 2, 2, 2, 2, 2, 3, 3, 4}[rng.IntN(9)], Links: 1 + rng.IntN(4), MTU: []int{640, 1500, 4000, 9000}[rng.IntN(4)],
+		Slots: []int{16, 64, 256}[rng.IntN(3)], Scheduler: sched.Names()[rng.IntN(len(sched.Names()))], Profile: flowctl.Profiles[rng.IntN(len(flowctl.Profiles))],
+		OpWindow: []int{4, 32, 1024}[rng.IntN(3)],
+		Faults: Faults{
+			Loss: pick(0.6, 0.3), Dup: pick(0.4, 0.3), Corrupt: pick(0.4, 0.1), Delay: time.Duration(1 + rng.IntN(200_000)), Jitter: time.Duration(pick(0.5, 2e6)),
+			Queue: 2 * time.Millisecond, Hold: pick(0.25, 0.02), HoldFor: time.Duration(1e8 + pick(1, 6e9)), HoldSetup: rng.IntN(2) == 0,
+		},
+	}
+	if o.Faults.Rate = pick(0.3, 1e9) + pick(0.3, 5e7); o.Faults.Rate > 0 {
+		o.Faults.Rate += 2e6
+	}
+	if rng.IntN(4) == 0 {
+		o.Shuffle = 64 + 14
+	}
+	if rng.IntN(4) == 0 {
+		o.Rekey = 700 + rng.Uint64N(1500)
+	}
+	m := mix{
+		duration: time.Duration(25+rng.IntN(200)) * time.Millisecond, fences: rng.IntN(4) == 0,
+		crashes: count(0.25, 3), flaps: count(0.5, 4), partitions: count(0.2, 3), revocations: count(0.3, 6), endings: count(0.4, 6), resizes: count(0.1, 3),
+		channels: 1 + rng.IntN(3), tries: rng.IntN(4),
+	}
+	if rng.IntN(4) == 0 {
+		m.duration = time.Duration(1e9 + rng.Int64N(12e9))
+	}
+	if rng.IntN(4) == 0 { // little memory behind fences: writes find no room and come again
+		o.HeldBytes, m.revocations = 20_000+rng.IntN(100_000), 0
+	}
+	o.DeadTime, o.KeepAlive = 15*time.Second, time.Second
+	if rng.IntN(6) == 0 {
+		o.DeadTime, o.KeepAlive = time.Second, 100*time.Millisecond
+	}
+	m.silence = m.duration >= o.DeadTime*3/4
+	m.sessionReplay = !o.Secure && o.Faults.Hold > 0 && o.Faults.HoldSetup
+	return o, m
+}
+
+// spread makes links differ: delays up to 50:1, rates, and sometimes devices that drop long frames.
+func (w *World) spread(rng *rand.Rand) {
+	for l := range w.Net {
+		slow, most := 1, 0
+		if rng.IntN(4) == 0 {
+			slow = 50
+		}
+		if rng.IntN(10) == 0 {
+			most = []int{640, 1280, 1500, 4096}[rng.IntN(4)]
+		}
+		for i := range w.Net[l] {
+			w.Net[l][i].Delay *= time.Duration(slow)
+			w.Net[l][i].Most = most
+			if rng.IntN(8) == 0 {
+				w.Net[l][i].Delay *= time.Duration(1 + rng.IntN(10)) // one direction alone
+			}
+		}
+	}
+}

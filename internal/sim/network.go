@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"container/heap"
+	"time"
+
+	"multiedge/internal/engine"
+)
+
+// Faults is what one direction of one link does to frames. Probabilities are per frame.
+type Faults struct {
+	Loss, Dup, Corrupt float64
+	Hold               float64       // another copy is kept back and delivered much later
+	HoldFor            time.Duration // at most so much later
+	HoldSetup          bool          // frames that set sessions up too, not only data
+	Delay              time.Duration // of every frame
+	Jitter             time.Duration // more, uniformly: frames overtake each other
+	Rate               float64       // bytes per second; 0: unlimited
+	Queue              time.Duration // what the queue of a limited link holds, as time; beyond it frames are dropped. 0: no bound
+	Most               int           // longer frames vanish, in bytes after the Ethernet header; 0: none do
+	Cut                bool
+}
+
+// Tally counts what the network did to frames.
+type Tally struct {
+	Sent, Lost, Duplicated, Corrupted, Replayed, Oversize uint64
+	DuplicatedData                                        uint64 // of Duplicated: data frames
+}
+
+const (
+	ethLen   = 14
+	clearLen = 16 // of the fixed header: authenticated, never encrypted (clause 2.2)
+	typeData = 1
+)
+
+func frameType(frame []byte) byte { return frame[ethLen] & 0xf }
+func sealedFrame(b []byte) bool   { return b[ethLen+1] != 0 }
+
+// send puts a frame on its link.
+func (w *World) send(from *Node, f *engine.TxFrame) {
+	w.Sent++
+	frame := append(append(append(make([]byte, 0, len(f.Head)+len(f.Bulk)+len(f.Tail)), f.Head...), f.Bulk...), f.Tail...)
+	w.trace.frame(w, from, f.Link, frame)
+	net := &w.Net[f.Link][from.Index]
+	if net.Cut || w.rng.Float64() < net.Loss {
+		w.Lost++
+		return
+	}
+	if net.Most > 0 && len(frame) > net.Most+ethLen {
+		w.Oversize++
+		return
+	}
+	at := w.Now
+	if net.Rate > 0 {
+		busy := &w.busy[f.Link][from.Index]
+		if net.Queue > 0 && *busy > at.Add(net.Queue) {
+			w.Lost++
+			return
+		}
+		*busy = max(*busy, at).Add(time.Duration(float64(len(frame)) / net.Rate * 1e9))
+		at = *busy
+	}
+	wait := at.Sub(w.Now)
+	twice := w.rng.Float64() < net.Dup
+	held := net.Hold > 0 && w.rng.Float64() < net.Hold && (net.HoldSetup || frameType(frame) == typeData)
+	w.carry(from, f.Link, net, frame, wait, twice || held)
+	if twice {
+		w.Duplicated++
+		if frameType(frame) == typeData {
+			w.DuplicatedData++
+		}
+		w.carry(from, f.Link, net, frame, wait, true)
+	}
+	if held {
+		w.Replayed++
+		w.carry(from, f.Link, net, frame, wait+time.Duration(w.rng.Int64N(int64(net.HoldFor))), true)
+	}
+}
+
+// carry delivers one copy of a frame to everybody it is for, after wait and the link's delay.
+func (w *World) carry(from *Node, link int, net *Faults, frame []byte, wait time.Duration, copied bool) {
+	flipped := 0
+	if w.rng.Float64() < net.Corrupt {
+		frame = append([]byte(nil), frame...)
+		flipped = ethLen + w.rng.IntN(len(frame)-ethLen)
+		frame[flipped] ^= 1 << w.rng.IntN(8)
+		w.Corrupted++
+	}
+	wait += net.Delay
+	if net.Jitter > 0 {
+		wait += time.Duration(w.rng.Int64N(int64(net.Jitter)))
+	}
+	for _, n := range w.Nodes {
+		to := n.mac(link)
+		if n != from && !w.Apart[from.Index][n.Index] && (frame[0]&1 != 0 || string(frame[:6]) == string(to[:])) {
+			w.seq++
+			own := append([]byte(nil), frame...)
+			heap.Push(&w.queue, delivery{at: w.Now.Add(wait), seq: w.seq, node: n.Index, link: link, frame: own, flipped: flipped, copied: copied})
+		}
+	}
+}
+
+// deliver gives a frame to its engine and checks that the engine's counters say what happened to it (faults.md, U4).
+func (w *World) deliver(n *Node, d *delivery) {
+	w.handled = n
+	was := n.E.Count
+	n.E.HandleFrame(w.Now, d.link, d.frame)
+	now := &n.E.Count
+	sums := now.RejectedMalformed + now.RejectedHeaderSum + now.RejectedPayloadSum + now.RejectedVersion -
+		was.RejectedMalformed - was.RejectedHeaderSum - was.RejectedPayloadSum - was.RejectedVersion
+	auth := now.RejectedAuth - was.RejectedAuth
+	if d.flipped == 0 {
+		if sums != 0 || auth != 0 && w.opt.Rekey == 0 {
+			w.fault("an intact frame of type %d to node%d was rejected (%d for what it says, %d for its seal)", frameType(d.frame), n.Index, sums, auth)
+		}
+		return
+	}
+	if now.DataFramesReceived != was.DataFramesReceived || now.PayloadReceived != was.PayloadReceived || now.OpsApplied != was.OpsApplied ||
+		now.SessionsOpened != was.SessionsOpened || now.FramesLost != was.FramesLost || now.OpsCompleted != was.OpsCompleted {
+		w.fault("node%d took a frame whose byte %d was corrupted", n.Index, d.flipped)
+	}
+	counted := sums + auth + now.FramesDuplicated - was.FramesDuplicated + now.UnknownSession - was.UnknownSession
+	if counted > 1 || counted == 0 && !w.opt.Secure {
+		w.fault("node%d counted a frame whose byte %d was corrupted %d times", n.Index, d.flipped, counted)
+	}
+}

@@ -1,0 +1,234 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+)
+
+// flow is the operations that one end of a connection submits, in order.
+type flow struct {
+	ops     []*operation
+	next    int // to submit
+	open    int // submitted and not completed
+	using   int // of those with local memory
+	gap     time.Duration
+	after   mono.Time // no next one before
+	ordered bool
+	fenced  bool // fences are checked on memory itself
+}
+
+// operation is one read or write and what is known of it.
+type operation struct {
+	engine.Op
+	far, near *slot // at the peer; here, nil for writes by value
+	size      int
+	bad       bool // reaches outside on purpose
+	submitted bool
+	complete  bool
+	status    engine.Status
+	notified  int
+	applied   bool // seen whole at the peer
+	touched   bool
+}
+
+// plan draws an end's operations and lays out the memory they use.
+func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
+	f := &from.flow
+	f.ordered = p.ordered
+	var far []*area
+	for i := range 1 + rng.IntN(2) {
+		far = append(far, &area{node: to.node, name: fmt.Sprintf("pairing %d, export %d", p.number, i)})
+	}
+	near := &area{node: from.node, name: fmt.Sprintf("pairing %d, local", p.number)}
+	for i := range rng.IntN(most + 1) {
+		o := &operation{size: drawSize(rng)}
+		want := drawData(rng, o.size)
+		o.Kind = engine.OpWrite
+		if rng.IntN(4) == 0 && kind != plainWrites {
+			o.Kind = engine.OpRead
+		}
+		if rng.IntN(2) == 0 {
+			o.Flags = engine.OpFlags(rng.IntN(8))
+		}
+		o.Token, o.Imm = uint64(i), uint32(i)|rng.Uint32()<<16
+		o.far = far[rng.IntN(len(far))].slot(o.size, want, o.Kind == engine.OpRead)
+		if o.Kind == engine.OpWrite && o.size <= engine.MaxInline && rng.IntN(2) == 0 {
+			o.Inline = uint8(copy(o.Data[:], want))
+		} else {
+			o.near = near.slot(o.size, want, o.Kind == engine.OpWrite)
+		}
+		o.bad = kind == anyOperations && rng.IntN(16) == 0
+		f.ops = append(f.ops, o)
+	}
+	for i, a := range append(far, near) {
+		a.make(uint32(i + 1))
+	}
+	for _, o := range f.ops {
+		o.Off = uint64(o.far.off)
+		if o.bad { // of a long write that ends outside, the parts inside would land: each is checked alone (clause 6.9)
+			at := uint64(o.far.area.size)
+			o.Off = []uint64{at, ^uint64(7), at - uint64(o.size) + 1}[rng.IntN(3)]
+			if o.size == 0 || o.size > 100 {
+				o.Off = at + 1
+			}
+		}
+		if o.near != nil {
+			o.Local, o.Region = o.near.bytes(), near.region
+		}
+	}
+	to.exports, from.local = far, near
+}
+
+type planKind int
+
+const (
+	anyOperations  planKind = iota
+	plainWrites             // none that the peer answers with anything but OpAck
+	goodOperations          // few, that must all succeed
+)
+
+func drawSize(rng *rand.Rand) int {
+	switch rng.IntN(8) {
+	case 0, 1:
+		return rng.IntN(30)
+	case 2, 3, 4, 5:
+		return rng.IntN(3000)
+	}
+	return rng.IntN(40000)
+}
+
+// drawData returns n bytes without their top bits.
+func drawData(rng *rand.Rand, n int) []byte {
+	b := make([]byte, (n+7)&^7)
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], rng.Uint64()&0x7f7f7f7f7f7f7f7f)
+	}
+	return b[:n:n]
+}
+
+// post submits what fits and is due.
+func (w *swarm) post(e *end) {
+	f := &e.flow
+	for e.state == endOpen && f.next < len(f.ops) {
+		if w.Now < f.after {
+			return // a call is on its way
+		}
+		o := f.ops[f.next]
+		o.Key = o.far.area.key
+		if !e.node.E.Submit(w.Now, e.conn, &o.Op) {
+			return
+		}
+		f.next++
+		o.submitted = true
+		f.open++
+		if o.near != nil {
+			f.using++
+		}
+		if f.gap > 0 {
+			f.after = w.Now.Add(f.gap)
+			w.After(f.gap, func() { w.post(e) })
+		}
+	}
+}
+
+// completed checks a completion against the oracle, and uses the memory again that is the owners' now.
+func (w *swarm) completed(e *end, ev *engine.Event) {
+	f := &e.flow
+	if ev.Token >= uint64(len(f.ops)) || !f.ops[ev.Token].submitted || f.ops[ev.Token].complete {
+		w.fault("%v: operation %d completed twice, or was never submitted", e, ev.Token)
+		return
+	}
+	o := f.ops[ev.Token]
+	o.complete, o.status = true, ev.Status
+	f.open--
+	if err := e.judge(o, ev.Status); err != nil {
+		w.fault("%v: operation %d of %d bytes (kind %d, flags %d, bad %v) completed with %q: %w", e, ev.Token, o.size, o.Kind, o.Flags, o.bad, ev.Status, err)
+	}
+	if o.near != nil {
+		f.using--
+		if err := o.near.check(); err != nil {
+			w.fault("%v: %w", e, err)
+		}
+		o.near.fill(spent)
+	}
+	if ev.Status == engine.OK && o.far.mark == 0 && !f.fenced {
+		o.far.fill(reused)
+	}
+}
+
+// judge says whether an operation may end so.
+func (e *end) judge(o *operation, st engine.Status) error {
+	p, void := e.pairing, o.far.area.void
+	switch st {
+	case engine.OK:
+		if o.bad {
+			return fmt.Errorf("it reaches outside the memory")
+		}
+		if o.Kind == engine.OpRead && !o.near.has() {
+			return fmt.Errorf("wrong data was read")
+		}
+		if o.Kind == engine.OpWrite && !o.far.has() && !o.far.whole {
+			return fmt.Errorf("the data is not in place (void %v)", void)
+		}
+		return nil
+	case engine.StatusBounds:
+		if o.bad {
+			return nil
+		}
+	case engine.StatusKey:
+		if void {
+			return nil
+		}
+	case engine.StatusClosed:
+		if p.ended {
+			return nil
+		}
+	case engine.StatusAborted:
+		if e.aborted {
+			return nil
+		}
+	case engine.StatusPeerDown:
+		if p.mayDrop() {
+			return nil
+		}
+	}
+	return fmt.Errorf("nothing explains it")
+}
+
+// fences checks clauses 6.5 and 6.6 on memory itself: no byte of an operation before what its fences demand.
+func (f *flow) fences() error {
+	allBefore, forward := true, true
+	for i, o := range f.ops[:f.next] {
+		if o.far.area.void {
+			return nil
+		}
+		known := o.Kind == engine.OpWrite && !o.bad && o.size > 0
+		if !known || o.complete {
+			o.applied = true
+			continue
+		}
+		if !o.applied {
+			slot := o.far.bytes()
+			o.touched = o.touched || notAll(slot, untouched) >= 0
+			if o.touched {
+				if (o.Flags&engine.BackwardFence != 0 || f.ordered) && !allBefore {
+					return fmt.Errorf("operation %d has a backward fence and was placed before one before it was applied", i)
+				}
+				if !forward {
+					return fmt.Errorf("operation %d was placed before the forward-fenced one before it was applied", i)
+				}
+				o.applied = o.far.has()
+			}
+		}
+		if !o.applied {
+			allBefore = false
+			forward = forward && o.Flags&engine.ForwardFence == 0
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"bufio"
+	_ "embed"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	seeds = flag.Int("seeds", 4000, "seeds that TestSwarm runs, besides those of testdata/seeds.txt")
+	first = flag.Uint64("first", 1, "the first of them")
+	only  = flag.Uint64("seed", 0, "run this seed alone, print every frame and event, and check all memory after each")
+)
+
+//go:embed testdata/seeds.txt
+var committed string
+
+// TestSwarm runs every seed that ever failed, then as many more as -seeds says, on all processors.
+func TestSwarm(t *testing.T) {
+	if *only != 0 {
+		out := bufio.NewWriter(os.Stdout)
+		r, err := Swarm(*only, Watch{Trace: true, Full: true, Log: out})
+		out.Flush()
+		t.Logf("%+v", r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	before := runtime.NumGoroutine()
+	list := failedOnce(t)
+	for i := range *seeds {
+		list = append(list, *first+uint64(i))
+	}
+	var next, failed atomic.Int64
+	var total sums
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(list)) && failed.Load() < 10; i = next.Add(1) - 1 {
+				r, err := Swarm(list[i], Watch{})
+				total.add(&r)
+				if err != nil {
+					failed.Add(1)
+					t.Errorf("%v\nagain: go test ./internal/sim -run TestSwarm -seed %d; then add it to testdata/seeds.txt", err, list[i])
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d seeds: %s", len(list), total.String())
+	for name, n := range total.n {
+		if n == 0 && *seeds >= 200 {
+			t.Errorf("%s: none in %d seeds", name, len(list))
+		}
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, at the start there were %d", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+// failedOnce reads the committed seeds.
+func failedOnce(t *testing.T) (list []uint64) {
+	for i, line := range strings.Split(committed, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		seed, err := strconv.ParseUint(line, 10, 64)
+		if err != nil {
+			t.Fatalf("testdata/seeds.txt:%d: %v; want a number, then # and what it found", i+1, err)
+		}
+		list = append(list, seed)
+	}
+	return list
+}
+
+// sums adds up the numbers of reports: a fault that never happens tests nothing (faults.md, U4).
+type sums struct {
+	sync.Mutex
+	n map[string]uint64
+}
+
+func (s *sums) add(r *Report) {
+	s.Lock()
+	defer s.Unlock()
+	if s.n == nil {
+		s.n = map[string]uint64{}
+	}
+	s.walk(reflect.ValueOf(*r))
+}
+
+func (s *sums) walk(v reflect.Value) {
+	for i := range v.NumField() {
+		f, name := v.Field(i), v.Type().Field(i).Name
+		switch {
+		case name == "Tally":
+			s.walk(f)
+		case name == "Hash" || name == "Virtual":
+		case f.CanUint():
+			s.n[name] += f.Uint()
+		case f.CanInt():
+			s.n[name] += uint64(f.Int())
+		}
+	}
+}
+
+func (s *sums) String() string { return fmt.Sprint(s.n) }
