@@ -124,6 +124,7 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 	d.kickFunc = d.kick
 	d.lead.free = sync.NewCond(&d.lead.mu)
 	d.lead.cq = rings.CompleteConsumer()
+	d.lead.strategy.patience.Base = d.cfg.Spin
 	d.calls.pending = map[uint64]*call{}
 	d.calls.next = 2
 	return d

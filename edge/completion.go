@@ -183,12 +183,7 @@ func (d *attachment) block(w *waiter, done <-chan struct{}) {
 	case <-done:
 	default:
 		if d.lead.passers.Load() == 0 && !d.lead.cq.Ready() && !d.satisfied(w) && d.dead.Load() == nil {
-			if d.drive != nil {
-				d.drive.Drowse(d.bell.FD())
-				d.lead.strategy.since = 0
-			} else {
-				d.lead.strategy.sleep(d.bell.FD())
-			}
+			d.lead.strategy.sleep(d)
 		}
 	}
 	d.rings.SetClientAsleep(false)

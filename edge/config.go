@@ -12,7 +12,7 @@ import (
 type WaitMode uint8
 
 const (
-	// Adaptive polls for Config.Spin, giving way to others on the core after every look, then blocks. It stops polling
+	// Adaptive polls for Config.Spin, longer while what it waits for comes soon after, giving way to others on the core after every look, then blocks. It stops polling
 	// for a while when giving way turns out to be slow, since somebody else then needs the core.
 	Adaptive WaitMode = iota
 	// Block never polls: least processor time, a wake-up (some 30 microseconds) on each wait.
@@ -32,7 +32,7 @@ type Config struct {
 	Socket     string    // the daemon's control socket; empty: $EDGE_SOCKET, or /run/edged/edged.sock
 	Embedded   *Embedded // not nil: no daemon, the transport runs in this process
 	Wait       WaitMode
-	Spin       time.Duration // how long Adaptive polls; zero: DefaultSpin
+	Spin       time.Duration // how long Adaptive polls at first, up to four times that while sleeps prove short; zero: DefaultSpin
 	QueueDepth int           // operations in flight on the Device, a power of two; zero: DefaultQueueDepth
 	Log        *slog.Logger  // says when the daemon is lost and found again; nil: nothing is logged
 

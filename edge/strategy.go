@@ -27,6 +27,7 @@ type driver interface {
 // strategy is the leader's way of waiting, as measured: poll and yield while that is cheap, then block.
 // The leader alone uses it.
 type strategy struct {
+	patience mono.Patience
 	since    mono.Time // the last progress; zero: not polling
 	noYield  mono.Time // no polling before
 	seen     mono.Time // the clock after the latest yield, if polling
@@ -59,7 +60,7 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		now = mono.Now()
 		s.since = now
 	}
-	if d.cfg.Wait == Adaptive && (now < s.noYield || now.Sub(s.since) > d.cfg.Spin) {
+	if d.cfg.Wait == Adaptive && (now < s.noYield || now.Sub(s.since) > s.patience.Limit()) {
 		s.end(d)
 		return true
 	}
@@ -84,9 +85,15 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	return false
 }
 
-// sleep blocks the thread until fd is readable or a signal arrives.
-func (s *strategy) sleep(fd int) {
-	s.pollArgs[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-	unix.Poll(s.pollArgs[:], -1) // whatever the outcome, the caller looks again
+// sleep blocks until the doorbell rings, a signal arrives or, with a driver, there may be work. Whatever it was, the caller looks again.
+func (s *strategy) sleep(d *attachment) {
+	asleep := mono.Now()
+	if d.drive != nil {
+		d.drive.Drowse(d.bell.FD())
+	} else {
+		s.pollArgs[0] = unix.PollFd{Fd: int32(d.bell.FD()), Events: unix.POLLIN}
+		unix.Poll(s.pollArgs[:], -1)
+	}
+	s.patience.Slept(mono.Now().Sub(asleep))
 	s.since = 0
 }

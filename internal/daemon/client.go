@@ -172,6 +172,7 @@ func (s *shard) flushClient(c *client) {
 		s.ringing.Store(int32(c.slot + 1))
 		c.ring.Ring()
 		s.ringing.Store(0)
+		s.rang = true
 	}
 	if len(c.msgs) == 0 {
 		return

@@ -19,7 +19,7 @@ type Config struct {
 	Window    int           `toml:"window"`     // frames a session may have in flight; 0: the profile's
 	Checksum  string        `toml:"checksum"`   // "full" (default) or "header"
 	Poll      string        `toml:"poll"`       // "adaptive" (default), "block" or "busy"
-	Spin      time.Duration `toml:"spin"`       // how long adaptive polls after the last work; default: 50us
+	Spin      time.Duration `toml:"spin"`       // how long adaptive polls after the last work, up to four times that while sleeps prove short; default: 50us
 	Shards    int           `toml:"shards"`     // threads that serve the links, each with clients of its own; 1 (default) to 8
 	Placers   int           `toml:"placers"`    // further threads of each shard that copy received payloads into place; 0 (default) to 4
 	OpWindow  int           `toml:"op_window"`  // operations in flight per connection, power of two; default: 1024

@@ -151,7 +151,7 @@ func newShard(d *Daemon) (*shard, error) {
 	}
 	s := &shard{
 		number: len(d.shards), grants: regmem.NewTable(rand.Reader), limits: cfg.Limits, window: cfg.OpWindow, log: d.log,
-		wait:  waiter{mode: cfg.Poll, spin: cfg.Spin},
+		wait:  waiter{mode: cfg.Poll, spin: mono.Patience{Base: cfg.Spin}},
 		conns: map[engine.ConnID]*conn{}, services: map[string]*client{}, pings: map[engine.ConnID]*ping{},
 	}
 	checksum := engine.ChecksumFull

@@ -39,6 +39,7 @@ type shard struct {
 	placed       int                     // clients that belong here; under the daemon's lock
 	touched      []*client               // clients with completions or messages to flush this iteration
 	gaveClients  bool                    // there were such clients in the latest iteration
+	rang         bool                    // a client's doorbell, and nobody else had this core since
 	evictions    uint64
 	ev           engine.Event            // scratch of PollEvent
 	op           engine.Op               // scratch of submit
@@ -84,7 +85,9 @@ func (s *shard) run() {
 		s.resting.Store(sleep)
 		s.token.Store(0)
 		if sleep {
-			s.sleep(&s.bed)
+			if s.sleep(&s.bed) {
+				s.wait.spin.Slept(mono.Now().Sub(s.wait.asleep))
+			}
 			s.resting.Store(false)
 		} else {
 			s.leaveToDrivers()
@@ -106,18 +109,20 @@ func (s *shard) work() (sleep bool) {
 		now := mono.Now()
 		if s.iterate(now) {
 			s.wait.lastWork = now
-			if !s.gaveClients || !s.clientsPoll() {
+			if !s.gaveClients || !s.rang && !s.clientsPoll() {
 				continue
 			}
-			// What was done is for a client that polls, on this core perhaps: it comes first.
+			// What was done is for a client that waits for this core perhaps: it comes first.
 		}
-		switch s.wait.idle(now, s.clientsPoll()) {
+		switch s.wait.idle(now, s.rang || s.clientsPoll()) {
 		case actYield:
 			yield()
+			s.rang = false
 			after := mono.Now()
 			s.wait.yielded(after, after.Sub(now))
 		case actBlock:
 			if s.prepareSleep(now, &s.bed) {
+				s.wait.asleep = now
 				return true
 			}
 		}

@@ -69,9 +69,9 @@ func (s *shard) prepareSleep(now mono.Time, b *bed) bool {
 	return true
 }
 
-// sleep blocks until something happens. The token is not held: only the bed is used.
-func (s *shard) sleep(b *bed) {
-	unix.Ppoll(b.set, &b.timeout, nil) // EINTR and time-outs alike: look around
+// sleep blocks until something happens, and reports whether it was more than the time. The token is not held: only the bed is used.
+func (s *shard) sleep(b *bed) (woken bool) {
+	n, _ := unix.Ppoll(b.set, &b.timeout, nil) // EINTR and time-outs alike: look around
 	s.box.asleep.Store(false)
 	if b.set[0].Revents != 0 {
 		s.box.clear()
@@ -79,6 +79,7 @@ func (s *shard) sleep(b *bed) {
 	if b.set[1].Revents != 0 {
 		unix.EpollWait(s.doorbells, b.rung[:], 0) // takes the edges
 	}
+	return n > 0
 }
 
 // wakeUp undoes prepareSleep.

@@ -9,7 +9,7 @@ import (
 )
 
 // The wait policy as measured on shared cores: poll for some 50 us after the last work (5 us is worse than useless, for ever burns a
-// core); yield between polls only while a client says that it polls too, else yielding buys nothing; when a yield took long, somebody
+// core), longer while sleeps turn out to be short; yield between polls only while a client polls too or was just woken, else yielding buys nothing; when a yield took long, somebody
 // else needs the core, so stop yielding for a while and go to sleep; never spin bare where a client waits for the same core.
 const (
 	slowYield   = 200 * time.Microsecond // a yield that took longer found a busy core
@@ -29,12 +29,13 @@ const (
 // waiter decides what an idle shard does. It reads no clock.
 type waiter struct {
 	mode     string        // Config.Poll
-	spin     time.Duration // Config.Spin
+	spin     mono.Patience // of Config.Spin
 	lastWork mono.Time
 	noYield  mono.Time // no yields before this time
+	asleep   mono.Time // since when it sleeps
 }
 
-// idle is asked after an iteration that found nothing. polling says that some client polls now.
+// idle is asked after an iteration that found nothing. polling says that some client polls now, or was just woken.
 func (w *waiter) idle(now mono.Time, polling bool) action {
 	may := polling && now >= w.noYield
 	switch w.mode {
@@ -46,7 +47,7 @@ func (w *waiter) idle(now mono.Time, polling bool) action {
 		}
 		return actPoll
 	}
-	if now.Sub(w.lastWork) >= w.spin {
+	if now.Sub(w.lastWork) >= w.spin.Limit() {
 		return actBlock
 	}
 	switch {

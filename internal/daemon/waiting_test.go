@@ -33,7 +33,7 @@ func TestWaitPolicy(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			w := waiter{mode: tc.mode, spin: defaultSpin, lastWork: start}
+			w := waiter{mode: tc.mode, spin: mono.Patience{Base: defaultSpin}, lastWork: start}
 			now := start.Add(tc.idleFor)
 			if tc.slowAgo != 0 {
 				w.yielded(now.Add(-tc.slowAgo), 300*us)
