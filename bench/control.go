@@ -15,6 +15,9 @@ const CommandFault = "lab-fault"
 // its first argument, in bytes.
 const CommandConfined = "lab-confined"
 
+// CommandGrouped is the hidden subcommand that runs the rest of its command line in the control group in whose directory, its first argument, cgroup.procs is.
+const CommandGrouped = "lab-grouped"
+
 // Process is a process of this program in a lab host, for runs that do to processes what benchmarks do not. Its methods may be called
 // from any goroutine.
 type Process struct{ k *child }
@@ -52,10 +55,10 @@ func (c *Cluster) StartDaemon(ctx context.Context, host int) error {
 	return c.waitReady(ctx, host)
 }
 
-// ConfineDaemon replaces a host's daemon by one without CAP_IPC_LOCK that may lock so many bytes of memory.
-func (c *Cluster) ConfineDaemon(ctx context.Context, host int, bytes string) error {
+// ConfineDaemon replaces a host's daemon by one that CommandConfined or CommandGrouped, with its first argument, starts.
+func (c *Cluster) ConfineDaemon(ctx context.Context, host int, command, argument string) error {
 	c.daemons[host].stop()
-	d, err := c.launch(host, []string{CommandConfined, bytes}, CommandDaemon, c.daemonConfig(host))
+	d, err := c.launch(host, []string{command, argument}, CommandDaemon, c.daemonConfig(host))
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ var (
 
 // Why memory could not be had, mapped or given back. They are found in wrapped errors by errors.Is.
 var (
-	// ErrMemlock: pinning would exceed RLIMIT_MEMLOCK. The error is a *MemlockError.
-	ErrMemlock = errors.New("regmem: locked-memory limit exceeded")
+	// ErrMemlock: pinning would exceed RLIMIT_MEMLOCK, a *MemlockError, or what a control group may hold, a *GroupError.
+	ErrMemlock = errors.New("regmem: memory cannot be pinned")
 	// ErrQuota: a limit set by the operator would be exceeded; from Quota the error is a *QuotaError.
 	ErrQuota = errors.New("regmem: quota exceeded")
 	// ErrSize: a size that no memory can have here: zero, negative, or larger than the machine.
@@ -48,6 +48,20 @@ func (e *MemlockError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrMemlock) hold.
 func (e *MemlockError) Unwrap() error { return ErrMemlock }
+
+// GroupError says that memory does not fit a control group beside what the process itself needs.
+type GroupError struct {
+	Need  uint64 // what was to be filled, in bytes
+	Group Group
+}
+
+func (e *GroupError) Error() string {
+	return fmt.Sprintf("regmem: cannot pin %d bytes: control group %s holds %d bytes that cannot be reclaimed and the limit is %d (%s), of which some must stay free; "+
+		"raise MemoryMax= and MemoryHigh= in the systemd unit, or the container's memory limit", e.Need, e.Group.Dir, e.Group.Used, e.Group.Limit, e.Group.File)
+}
+
+// Unwrap makes errors.Is(err, ErrMemlock) hold.
+func (e *GroupError) Unwrap() error { return ErrMemlock }
 
 // QuotaError says which limit of a Quota a reservation would have exceeded.
 type QuotaError struct {

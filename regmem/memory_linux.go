@@ -26,9 +26,8 @@ func Named(name string) Option { return func(o *options) { o.name = name } }
 
 // Alloc returns new sealed shared memory of size bytes, rounded up to whole pages, zeroed and pinned. The caller closes it.
 //
-// Errors wrap ErrSize (also where the machine does not have that much), ErrMemlock (as a *MemlockError) or the kernel's errno; after any
-// error nothing is left behind. Pinning costs about
-// 0.4 ms for each MiB, as the kernel zeroes the pages: keep it off the packet path.
+// Errors wrap ErrSize (also where the machine does not have that much), ErrMemlock (as a *MemlockError or *GroupError) or the kernel's errno; after any
+// error nothing is left behind. Pinning costs about 0.4 ms for each MiB, as the kernel zeroes the pages: keep it off the packet path.
 func Alloc(size int, opts ...Option) (*Memory, error) {
 	o := options{name: "multiedge"}
 	for _, opt := range opts {
@@ -39,9 +38,11 @@ func Alloc(size int, opts ...Option) (*Memory, error) {
 		return nil, err
 	}
 	if !o.unpinned {
-		if err := roomFor(n); err != nil {
+		done, err := Reserve(n)
+		if err != nil {
 			return nil, err
 		}
+		defer done()
 	}
 	fd, err := sealedFile(o.name, n)
 	if err != nil {

@@ -57,21 +57,6 @@ func pinError(need uint64, err error) error {
 	return fmt.Errorf("regmem: mlock of %d bytes: %w; the machine or its control group may be out of memory", need, err)
 }
 
-// checkAvailable is the size from which roomFor asks; below it the question costs more than pinning.
-const checkAvailable = 1 << 20
-
-// roomFor refuses to fill n new bytes that the machine does not have: the kernel would not say no but kill a process.
-// It cannot see the limit of a control group.
-func roomFor(n int) error {
-	if n < checkAvailable {
-		return nil
-	}
-	if free, ok := procBytes("/proc/meminfo", "MemAvailable:"); ok && uint64(n) > free {
-		return fmt.Errorf("%w: cannot pin %d bytes, the machine has %d available", ErrSize, n, free)
-	}
-	return nil
-}
-
 // procBytes reads a line "name: value kB" of a file in /proc.
 func procBytes(file, name string) (bytes uint64, ok bool) {
 	f, err := os.Open(file)

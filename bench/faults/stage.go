@@ -31,6 +31,7 @@ type Stage struct {
 	log     *lockedBuffer
 	before  []held // by host
 	killed  map[*bench.Process]bool
+	after   []func() error // what is done when all processes have ended
 }
 
 // held is what a host's daemon holds.
@@ -76,7 +77,11 @@ func (s *Stage) close() error {
 			a.proc.Kill()
 		}
 	}
-	return s.cluster.Close()
+	err := s.cluster.Close()
+	for _, f := range s.after {
+		err = errors.Join(err, f())
+	}
+	return err
 }
 
 // settled is what a host's daemon holds once it has started everything: when it has not changed for a while.

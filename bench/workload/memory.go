@@ -29,7 +29,7 @@ func register(d *edge.Device, want memory, size int) (*regions, error) {
 		err := r.data(d, want)
 		if err == nil {
 			if size != asked {
-				r.note = fmt.Sprintf("regions of %s do not fit the limit on pinned memory, so they are %s (ulimit -l, LimitMEMLOCK= or CAP_IPC_LOCK raise it)",
+				r.note = fmt.Sprintf("regions of %s do not fit the limit on pinned memory, so they are %s (ulimit -l, LimitMEMLOCK= or CAP_IPC_LOCK raise it, MemoryMax= that of a control group)",
 					report.Bytes(asked), report.Bytes(size))
 			}
 			return r, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -92,6 +93,24 @@ func confine(bytes string, argv []string) error {
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		return fmt.Errorf("limiting locked memory: %w", err)
 	}
+	return again(argv)
+}
+
+// labGroupedCmd runs a hidden subcommand in a control group.
+type labGroupedCmd struct {
+	Dir  string   `arg:"" help:"Directory of the group."`
+	Argv []string `arg:"" passthrough:""`
+}
+
+func (c *labGroupedCmd) Run() error {
+	if err := os.WriteFile(filepath.Join(c.Dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return fmt.Errorf("entering a control group: %w", err)
+	}
+	return again(c.Argv)
+}
+
+// again starts this program with other arguments, in this process.
+func again(argv []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

@@ -50,6 +50,7 @@ type cli struct {
 	LabEnter    labEnterCmd      `cmd:"" name:"lab-enter" hidden:""`
 	LabFault    labFaultCmd      `cmd:"" name:"lab-fault" hidden:""`
 	LabConfined labConfinedCmd   `cmd:"" name:"lab-confined" hidden:""`
+	LabGrouped  labGroupedCmd    `cmd:"" name:"lab-grouped" hidden:""`
 }
 
 func main() { os.Exit(run()) }

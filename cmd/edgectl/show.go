@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"time"
 
 	"multiedge/internal/daemon"
 	"multiedge/internal/ipc"
@@ -136,8 +135,7 @@ func (*clientCmd) Run(g *globals) error {
 	}
 	var rows [][]any
 	for _, c := range clients {
-		since := time.Since(time.Unix(c.SinceUnix, 0)).Round(time.Second)
-		rows = append(rows, []any{c.PID, c.UID, c.State, since, c.Depth, c.InFlight, c.Connections, c.Regions, strings.Join(c.Services, ",")})
+		rows = append(rows, []any{c.PID, c.UID, c.State, seconds(c.Age), c.Depth, c.InFlight, c.Connections, c.Regions, strings.Join(c.Services, ",")})
 	}
-	return table(g.out, "PID UID STATE SINCE DEPTH OPERATIONS CONNS REGIONS SERVICES", rows)
+	return table(g.out, "PID UID STATE AGE DEPTH OPERATIONS CONNS REGIONS SERVICES", rows)
 }

@@ -8,6 +8,7 @@ import (
 
 	"multiedge/internal/wire"
 	"multiedge/linkdrv"
+	"multiedge/regmem"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +35,9 @@ func CheckHost(links []string) []Finding {
 	f.capability(unix.CAP_NET_RAW, "CAP_NET_RAW", FindingProblem, "packet sockets can be opened", "no packet socket can be opened",
 		"run edged as root, or setcap cap_net_raw,cap_ipc_lock+ep on its binary, or AmbientCapabilities= in the unit")
 	f.memlock()
+	if g, ok := regmem.TightestGroup(); ok {
+		f.group(&g)
+	}
 	for _, name := range links {
 		f.iface(name)
 	}
@@ -83,6 +87,16 @@ func (f *findings) memlock() {
 		f.add(FindingProblem, "memlock", fmt.Sprintf("all clients together can register %v", Size(rl.Cur)), remedy)
 	default:
 		f.add(FindingWarning, "memlock", fmt.Sprintf("all clients together can register %v", Size(rl.Cur)), remedy)
+	}
+}
+
+// group looks at what the memory limit of a control group leaves.
+func (f *findings) group(g *regmem.Group) {
+	text := fmt.Sprintf("control group %s has room for %v of %v (%s): no more can be registered", g.Dir, Size(g.Room()>>20<<20), Size(g.Limit), g.File)
+	if g.Room() < 64<<20 {
+		f.add(FindingWarning, "memory", text, "raise MemoryMax= and MemoryHigh= in the unit, or the container's memory limit")
+	} else {
+		f.add(FindingOK, "memory", text, "")
 	}
 }
 

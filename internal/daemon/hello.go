@@ -3,6 +3,7 @@ package daemon
 import (
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/regmem"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,11 @@ func (ss *session) hello(m *ipc.Message) (*ipc.Message, error) {
 
 // attach makes what the two sides share.
 func (ss *session) attach(m *ipc.Message, layout ipc.Layout) (_ *ipc.Message, err error) {
+	filled, err := regmem.Reserve(layout.Size())
+	if err != nil {
+		return nil, ipc.Errorf(memoryCode(err), "%v", err)
+	}
+	defer filled()
 	rings, ringFD, err := ipc.CreateRings(layout)
 	if err != nil {
 		return nil, err

@@ -65,7 +65,7 @@ func (s *shard) describe(out *Snapshot) {
 		cred := c.session.cred
 		cs := ClientStatus{
 			PID: cred.PID, UID: cred.UID, State: "attached", Depth: len(c.ops), InFlight: c.inflight, Connections: len(c.conns), Regions: c.regions.n,
-			Services: append([]string{}, c.names...), SinceUnix: c.session.since.Unix(),
+			Services: append([]string{}, c.names...), Age: time.Since(c.session.since).Seconds(),
 		}
 		if c.rings == nil {
 			cs.State = "dying"

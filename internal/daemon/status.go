@@ -159,5 +159,5 @@ type ClientStatus struct {
 	Connections int      `json:"connections"`
 	Regions     int      `json:"regions"`
 	Services    []string `json:"services"`
-	SinceUnix   int64    `json:"since_unix"`
+	Age         float64  `json:"age_seconds"` // since it came
 }

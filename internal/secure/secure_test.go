@@ -2,8 +2,11 @@ package secure
 
 import (
 	"bytes"
+	"crypto/x509"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func pair(t *testing.T, knows, known bool) (a, b *Node, pa, pb Peer) {
@@ -23,11 +26,14 @@ func pair(t *testing.T, knows, known bool) (a, b *Node, pa, pb Peer) {
 	return NewNode(ka, table(knows, pb)), NewNode(kb, table(known, pa)), pa, pb
 }
 
-// run carries a handshake to its end.
-func run(c, s *Handshake) error {
+// run carries a handshake to its end; meanwhile is done before each end speaks.
+func run(c, s *Handshake, meanwhile ...func()) error {
 	var sent [2][Levels]int
 	for range 10 {
 		for i, h := range []*Handshake{c, s} {
+			for _, f := range meanwhile {
+				f()
+			}
 			other := []*Handshake{s, c}[i]
 			for l := range Levels {
 				out := h.Out(l)[sent[i][l]:]
@@ -68,6 +74,36 @@ func TestHandshake(t *testing.T) {
 	check(cw, sr)
 	check(sw, cr)
 	t.Logf("client says %d + %d bytes, server %d + %d", len(c.Out(0)), len(c.Out(1)), len(s.Out(0)), len(s.Out(1)))
+}
+
+// The wall clock of each node is far from the other's, and moves on by more than a century while they talk, beyond the end of their certificates.
+func TestWallClocksDiffer(t *testing.T) {
+	a, b, pa, pb := pair(t, true, true)
+	synctest.Test(t, func(t *testing.T) {
+		c, s := a.Dial(pb, nil), b.Answer(nil)
+		defer c.Close()
+		defer s.Close()
+		cert, err := x509.ParseCertificate(a.cert.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		years := []time.Duration{125, 125, 10} // before the client's hello arrives, the server's certificate, the client's
+		err = run(c, s, func() {
+			if len(years) > 0 {
+				time.Sleep(years[0] * 365 * 24 * time.Hour)
+				years = years[1:]
+			}
+			if now := time.Now(); len(years) == 1 && !now.After(cert.NotAfter) {
+				t.Errorf("it is only %v when certificates arrive, and they end at %v", now, cert.NotAfter)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.Done() || !s.Done() || c.Peer() != pb || s.Peer() != pa {
+			t.Errorf("client done %v peer %v, server done %v peer %v", c.Done(), c.Peer(), s.Done(), s.Peer())
+		}
+	})
 }
 
 func TestStrangers(t *testing.T) {
