@@ -6,13 +6,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/internal/idle"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
 )
 
 const (
-	slowYield   = 200 * time.Microsecond // a yield that takes longer means that somebody else needs the core
-	yieldPause  = 100 * time.Millisecond // and for how long polling then is out of the question
 	goschedEach = 200 * time.Microsecond // of polling between two chances for other goroutines: each makes the runtime look for work on every core
 	driveAlone  = 20 * time.Microsecond  // how long a driver of an embedded transport keeps its core before it yields between looks
 )
@@ -27,9 +26,9 @@ type driver interface {
 // strategy is the leader's way of waiting, as measured: poll and yield while that is cheap, then block.
 // The leader alone uses it.
 type strategy struct {
-	patience mono.Patience
+	patience idle.Patience
+	core     idle.Contention
 	since    mono.Time // the last progress; zero: not polling
-	noYield  mono.Time // no polling before
 	seen     mono.Time // the clock after the latest yield, if polling
 	gosched  mono.Time // when others of this process had their chance
 	polling  bool      // as the daemon was told
@@ -60,7 +59,7 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		now = mono.Now()
 		s.since = now
 	}
-	if d.cfg.Wait == Adaptive && (now < s.noYield || now.Sub(s.since) > s.patience.Limit()) {
+	if d.cfg.Wait == Adaptive && (s.core.At(now) || now.Sub(s.since) > s.patience.Limit()) {
 		s.end(d)
 		return true
 	}
@@ -79,9 +78,8 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		s.gosched = now
 	}
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	if s.seen = mono.Now(); s.seen.Sub(now) > slowYield {
-		s.noYield = s.seen.Add(yieldPause)
-	}
+	s.seen = mono.Now()
+	s.core.Yielded(s.seen, s.seen.Sub(now))
 	return false
 }
 

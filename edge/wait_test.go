@@ -13,7 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/internal/idle"
 	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
 )
 
 // Many goroutines share a device: every operation completes once, every notification is seen once.
@@ -284,7 +286,7 @@ func TestWindowWordsAndStrategy(t *testing.T) {
 func TestStrategyGivesUpYielding(t *testing.T) {
 	p := newDuo(t, Config{Spin: time.Hour}, 4096)
 	d := p.client.at.Load()
-	var s strategy
+	s := strategy{patience: idle.Patience{Base: time.Hour}}
 	s.begin()
 	if s.idle(d, false) {
 		t.Fatal("blocks at the first look")
@@ -292,7 +294,7 @@ func TestStrategyGivesUpYielding(t *testing.T) {
 	if s.idle(d, true) || s.since != 0 {
 		t.Fatal("progress does not restart the polling")
 	}
-	s.noYield = 1 << 62 // as after a slow yield
+	s.core.Yielded(mono.Now().Add(time.Hour), time.Second)
 	if !s.idle(d, false) || s.polling {
 		t.Fatal("polls although others need the core")
 	}

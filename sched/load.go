@@ -7,6 +7,7 @@ type load struct {
 	cursor int               // ties go round robin from here, so that equal links share
 	bytes  [MaxLinks]float64 // B; never negative
 	per    [MaxLinks]float64 // 1/W; 0 if no weight is set
+	set    uint64            // bit i: per[i] is not 0
 	unset  float64           // 1/W of links without a weight: the largest of per; 0 if none is set
 }
 
@@ -42,16 +43,18 @@ func (l *load) Done(link, bytes int) { l.bytes[link] = max(0, l.bytes[link]-floa
 func (l *load) SetWeight(link int, w float64) {
 	was := l.per[link]
 	l.per[link] = 0
+	l.set &^= 1 << link
 	if valid(w) {
 		l.per[link] = 1 / w
+		l.set |= 1 << link
 	}
 	switch {
 	case l.per[link] >= l.unset:
 		l.unset = l.per[link]
 	case was == l.unset: // the slowest became faster: look for the new one
 		l.unset = 0
-		for _, p := range l.per {
-			l.unset = max(l.unset, p)
+		for m := l.set; m != 0; m &= m - 1 {
+			l.unset = max(l.unset, l.per[bits.TrailingZeros64(m)])
 		}
 	}
 }

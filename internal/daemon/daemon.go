@@ -12,6 +12,7 @@ import (
 
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
+	"multiedge/internal/idle"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
@@ -151,7 +152,7 @@ func newShard(d *Daemon) (*shard, error) {
 	}
 	s := &shard{
 		number: len(d.shards), grants: regmem.NewTable(rand.Reader), limits: cfg.Limits, window: cfg.OpWindow, log: d.log,
-		wait:  waiter{mode: cfg.Poll, spin: mono.Patience{Base: cfg.Spin}},
+		wait:  waiter{mode: cfg.Poll, spin: idle.Patience{Base: cfg.Spin}},
 		conns: map[engine.ConnID]*conn{}, services: map[string]*client{}, pings: map[engine.ConnID]*ping{},
 	}
 	checksum := engine.ChecksumFull

@@ -109,17 +109,17 @@ func (s *shard) work() (sleep bool) {
 		now := mono.Now()
 		if s.iterate(now) {
 			s.wait.lastWork = now
-			if !s.gaveClients || !s.rang && !s.clientsPoll() {
+			if !s.gaveClients || !s.clientsPoll() {
 				continue
 			}
-			// What was done is for a client that waits for this core perhaps: it comes first.
+			// What was done is for a client that polls, on this core perhaps: it comes first.
 		}
 		switch s.wait.idle(now, s.rang || s.clientsPoll()) {
 		case actYield:
 			yield()
 			s.rang = false
 			after := mono.Now()
-			s.wait.yielded(after, after.Sub(now))
+			s.wait.core.Yielded(after, after.Sub(now))
 		case actBlock:
 			if s.prepareSleep(now, &s.bed) {
 				s.wait.asleep = now

@@ -3,6 +3,7 @@ package daemon
 import (
 	"time"
 
+	"multiedge/internal/idle"
 	"multiedge/internal/mono"
 
 	"golang.org/x/sys/unix"
@@ -11,11 +12,7 @@ import (
 // The wait policy as measured on shared cores: poll for some 50 us after the last work (5 us is worse than useless, for ever burns a
 // core), longer while sleeps turn out to be short; yield between polls only while a client polls too or was just woken, else yielding buys nothing; when a yield took long, somebody
 // else needs the core, so stop yielding for a while and go to sleep; never spin bare where a client waits for the same core.
-const (
-	slowYield   = 200 * time.Microsecond // a yield that took longer found a busy core
-	yieldPause  = 100 * time.Millisecond // no yields for this long after a slow one
-	defaultSpin = 50 * time.Microsecond
-)
+const defaultSpin = 50 * time.Microsecond
 
 // action is what an idle shard does next.
 type action uint8
@@ -29,15 +26,15 @@ const (
 // waiter decides what an idle shard does. It reads no clock.
 type waiter struct {
 	mode     string        // Config.Poll
-	spin     mono.Patience // of Config.Spin
+	spin     idle.Patience // of Config.Spin
+	core     idle.Contention
 	lastWork mono.Time
-	noYield  mono.Time // no yields before this time
 	asleep   mono.Time // since when it sleeps
 }
 
 // idle is asked after an iteration that found nothing. polling says that some client polls now, or was just woken.
 func (w *waiter) idle(now mono.Time, polling bool) action {
-	may := polling && now >= w.noYield
+	may := polling && !w.core.At(now)
 	switch w.mode {
 	case "block":
 		return actBlock
@@ -57,13 +54,6 @@ func (w *waiter) idle(now mono.Time, polling bool) action {
 		return actBlock
 	}
 	return actPoll
-}
-
-// yielded records how long a yield took, until now.
-func (w *waiter) yielded(now mono.Time, took time.Duration) {
-	if took > slowYield {
-		w.noYield = now.Add(yieldPause)
-	}
 }
 
 // yield gives the processor to another runnable thread, if there is one.

@@ -24,10 +24,13 @@ const batchBytes = 256 << 10
 func NewBatch(n, maxFrame int) *Batch {
 	b := &Batch{Frames: make([]TxFrame, 0, n), bufs: make([][]byte, n)}
 	for i := range b.bufs {
-		b.bufs[i] = make([]byte, wire.HeadLen+maxFrame)
+		b.bufs[i] = make([]byte, bufShift+wire.HeadLen+maxFrame)[bufShift:]
 	}
 	return b
 }
+
+// bufShift puts what follows the Ethernet header on a multiple of 16 bytes, which checksums and copies like.
+const bufShift = 16 - wire.EthLen
 
 // Reset empties the batch.
 func (b *Batch) Reset() { b.Frames, b.bytes = b.Frames[:0], 0 }
