@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"multiedge/bench/scale"
 	"multiedge/edge"
@@ -91,7 +92,13 @@ func (c *Cluster) Scale(ctx context.Context, s scale.Spec, show func(what string
 			case e.Result != nil:
 				return e.Result, nil
 			case e.Error != "":
-				return nil, fmt.Errorf("client: %s", e.Error)
+				err := fmt.Errorf("client: %s", e.Error)
+				select { // it may be the server's fault
+				case e := <-fromServer:
+					err = errors.Join(err, fmt.Errorf("server: %w", wordsOf(e)))
+				case <-time.After(time.Second):
+				}
+				return nil, err
 			}
 			show(e.What, e.Share)
 		case e, ok := <-fromServer:

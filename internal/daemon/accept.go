@@ -59,7 +59,7 @@ func (d *Daemon) serve(conn *ipc.Conn) {
 		conn.Close()
 		return
 	}
-	ss := &session{d: d, conn: conn, cred: cred, since: time.Now(), out: newOutbox(), quit: make(chan struct{})}
+	ss := &session{d: d, conn: conn, cred: cred, since: time.Now(), out: newOutbox(d.cfg.Limits.Conns), quit: make(chan struct{})}
 	d.mu.Lock()
 	if d.closing || len(d.sessions) >= d.maxSessions() || d.sessionsOf(cred.UID) >= d.maxSessionsOfUser() {
 		d.mu.Unlock()

@@ -59,7 +59,7 @@ func (s *shard) handleEvent(now mono.Time, ev *engine.Event) {
 // the client be evicted for it.
 func (s *shard) advert(now mono.Time, cn *conn, ev *engine.Event) {
 	c := cn.client
-	if len(c.msgs)+c.session.out.length() > outboxLimit/2 {
+	if len(c.msgs)+c.session.out.length() > c.session.out.limit/2 {
 		s.eng.Abort(now, cn.id, engine.StatusLimit)
 		return
 	}

@@ -271,7 +271,7 @@ func TestFloodOfAdverts(t *testing.T) {
 	flooded, atPeer := connect(t, victim, peer, "a", "mem")
 	calm, _ := dialAccept(t, victim, peer, "a", "mem")
 	if err := b.d.shard.box.do(func(now mono.Time) {
-		for k := range 3 * outboxLimit {
+		for k := range 3 * (outboxLimit + a.d.cfg.Limits.Conns) {
 			b.d.shard.eng.Advertise(now, engine.ConnID(atPeer), engine.Advert{Name: "x", Key: regmem.Key(k + 1), Size: 1, Perm: regmem.RemoteRead})
 		}
 	}); err != nil {

@@ -6,7 +6,8 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// outboxLimit is the number of messages that may wait for a client that does not read. Past it the client is evicted.
+// outboxLimit is the number of messages that may wait for a client that does not read, besides the end of each of its connections: all may end at once,
+// faster than it reads. Past it the client is evicted.
 const outboxLimit = 4096
 
 // outbox carries control messages from the shard, which must not wait, to the goroutine that writes them.
@@ -14,11 +15,13 @@ type outbox struct {
 	mu     sync.Mutex
 	ready  sync.Cond
 	msgs   []*ipc.Message
+	limit  int
 	closed bool
 }
 
-func newOutbox() *outbox {
-	o := new(outbox)
+// newOutbox returns the outbox of a client that may have so many connections.
+func newOutbox(conns int) *outbox {
+	o := &outbox{limit: outboxLimit + conns}
 	o.ready.L = &o.mu
 	return o
 }
@@ -30,7 +33,7 @@ func (o *outbox) put(msgs []*ipc.Message) bool {
 	if o.closed {
 		return true
 	}
-	if len(o.msgs)+len(msgs) > outboxLimit {
+	if len(o.msgs)+len(msgs) > o.limit {
 		return false
 	}
 	o.msgs = append(o.msgs, msgs...)

@@ -363,6 +363,9 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 			return true
 		}
 		st := Status(g.Status)
+		if st == StatusAborted { // by its owner there, not here
+			st = StatusClosed
+		}
 		e.dropDial(c)
 		c.failOps(StatusClosed)
 		c.tellClosed(st, "")
