@@ -195,10 +195,10 @@ func (s *shard) reapLinks(now mono.Time) {
 	}
 }
 
-// transmit moves frames from the engine to the drivers until the engine has none, or the links have no room, or rounds are used up.
+// transmit moves frames from the engine to the drivers until the engine has none, or the links have no room, or maxTransmit were moved.
 func (s *shard) transmit(now mono.Time) (worked bool) {
 	s.retryBlocked(now)
-	for range maxTransmitRounds {
+	for sent := 0; sent < maxTransmit; {
 		b := s.takeBatch()
 		n := s.eng.PollTransmit(now, b.Batch)
 		if n == 0 {
@@ -206,6 +206,7 @@ func (s *shard) transmit(now mono.Time) (worked bool) {
 			return worked
 		}
 		worked = true
+		sent += n
 		s.sortFrames(b)
 		for _, l := range s.active {
 			if len(l.tx) > 0 && l.batch == b {
@@ -217,8 +218,8 @@ func (s *shard) transmit(now mono.Time) (worked bool) {
 	return worked
 }
 
-// maxTransmitRounds bounds the batches of one iteration, so that a busy sender still receives. With a single one, many slow links run dry.
-const maxTransmitRounds = 4
+// maxTransmit bounds the frames of one iteration, so that a busy sender still receives. With a quarter of it, many slow links run dry.
+const maxTransmit = 128
 
 // sortFrames distributes a batch over the links. The shard itself counts as one user until every link has had its turn.
 func (s *shard) sortFrames(b *txBatch) {

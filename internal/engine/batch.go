@@ -14,11 +14,15 @@ type Batch struct {
 	Frames []TxFrame
 	bufs   [][]byte
 	bytes  int // of Frames
+	most   int // bytes; once it carries so much it is full
 }
 
-// batchBytes is about how much one batch carries: what was summed or sealed is still in the cache when the kernel copies it, and the receiver
-// is at work before all of it is.
-const batchBytes = 256 << 10
+// How many bytes one batch carries, about. Payloads that are summed or sealed here leave a few at a time: the receiver opens the first while later ones are
+// being sealed, and what the kernel copies is still in the cache.
+const (
+	batchPlain   = 256 << 10
+	batchTouched = 32 << 10
+)
 
 // NewBatch returns a batch of up to n frames, each up to maxFrame bytes after the Ethernet header.
 func NewBatch(n, maxFrame int) *Batch {
@@ -35,7 +39,7 @@ const bufShift = 16 - wire.EthLen
 // Reset empties the batch.
 func (b *Batch) Reset() { b.Frames, b.bytes = b.Frames[:0], 0 }
 
-func (b *Batch) full() bool { return len(b.Frames) == cap(b.Frames) || b.bytes >= batchBytes }
+func (b *Batch) full() bool { return len(b.Frames) == cap(b.Frames) || b.bytes >= b.most }
 
 // next returns the buffer of the frame to be added.
 func (b *Batch) next() []byte { return b.bufs[len(b.Frames)] }

@@ -20,6 +20,10 @@ import (
 // PollTransmit adds the frames that may leave now to b and returns how many. It is to be called until it returns 0 after anything else was called.
 func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	before := len(b.Frames)
+	b.most = batchPlain
+	if e.cfg.Secure != nil || e.cfg.Checksum == ChecksumFull {
+		b.most = batchTouched
+	}
 	for len(e.outbox) > 0 && !b.full() {
 		f := e.outbox[0]
 		e.outbox = e.outbox[1:]
