@@ -1,7 +1,6 @@
 package flowctl
 
 import (
-	"math"
 	"math/bits"
 
 	"multiedge/internal/mono"
@@ -16,13 +15,16 @@ const MaxAckWords = 64
 
 const windowWords = WindowBits / 64
 
+// MaxPN is the largest packet number there can be: nobody gets there, and the arithmetic below has room above it.
+const MaxPN = 1<<62 - 1
+
 // Verdict says whether a packet number may be accepted.
 type Verdict uint8
 
 const (
 	New       Verdict = iota // never committed: accept it
 	Duplicate                // committed before: a duplicate or a replay
-	TooOld                   // behind the window: it cannot be told from a replay
+	TooOld                   // behind the window: it cannot be told from a replay; or above MaxPN
 )
 
 func (v Verdict) String() string {
@@ -62,8 +64,8 @@ type Tracker struct {
 // Check says what Commit would find. It changes nothing.
 func (t *Tracker) Check(pn uint64) Verdict {
 	if pn >= t.next {
-		if pn == math.MaxUint64 {
-			return TooOld // has no successor; no honest peer gets there
+		if pn > MaxPN {
+			return TooOld
 		}
 		return New
 	}

@@ -195,6 +195,7 @@ func (s *shard) shutdown() {
 			s.free(c)
 		}
 	}
+	s.eng.Stop()
 	if s.placer != nil {
 		s.placer.stop()
 	}

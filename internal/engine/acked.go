@@ -95,6 +95,18 @@ func (c *conn) onRecordAcked(now mono.Time, r record) {
 	}
 }
 
+// readsComplete takes the peer's Close with success for the acknowledgement of its reads: it is sent when all of them are complete (clause 6.3).
+func (c *conn) readsComplete(now mono.Time) {
+	for op := c.rcvBase; op != c.rcvTop; op++ {
+		if op.Before(c.rcvBase) {
+			continue
+		}
+		if o := c.rop(op); o.state == ropReading && o.sent >= o.n {
+			c.apply(now, o, op, o.n)
+		}
+	}
+}
+
 // onLost queues again what the frames carried, where it still matters (clause 3.6).
 func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 	e := s.e

@@ -176,6 +176,13 @@ func (e *Endpoint) RemoveLink(now mono.Time, i int) {
 // SetLinkBlocked tells that the shell still holds unsent frames of link i: PollTransmit gives no more for it.
 func (e *Endpoint) SetLinkBlocked(i int, blocked bool) { e.links[i].blocked = blocked }
 
+// Stop ends what runs beside the owner's thread: the goroutines of handshakes. Nobody is told. Nothing but Snapshot may be called afterwards.
+func (e *Endpoint) Stop() {
+	for _, s := range e.sessions {
+		s.endHandshake()
+	}
+}
+
 // Listen makes service available to peers; their requests arrive as EvIncoming.
 func (e *Endpoint) Listen(service string) { e.services[service] = true }
 
@@ -262,7 +269,10 @@ func (e *Endpoint) conn(id ConnID) *conn {
 func (e *Endpoint) freeConnection(c *conn) {
 	e.cfg.Grants.RevokeOwner(grantOwner(c.id))
 	if c.s != nil {
-		delete(c.s.byRemote, c.remote)
+		if c.s.byRemote[c.remote] == c {
+			delete(c.s.byRemote, c.remote)
+			c.s.ended(c.remote)
+		}
 		c.s.conns--
 	}
 	*c = conn{e: e, id: c.id}

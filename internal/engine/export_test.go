@@ -74,3 +74,23 @@ func (e *Endpoint) SetKeyLife(n uint64) {
 		}
 	}
 }
+
+// MaxTries is how many handshakes a session that asks may have.
+const MaxTries = maxTries
+
+// Ended is how many ended connections the sessions remember.
+func (e *Endpoint) Ended() (n int) {
+	for _, s := range e.sessions {
+		n += len(s.over)
+	}
+	return n
+}
+
+// FillPeers fills the table of peers with ones that have a session.
+func (e *Endpoint) FillPeers() {
+	e.peers, e.peerByID = nil, map[peerID]*peer{}
+	for i := range maxPeers {
+		id := NodeID{9, byte(i >> 8), byte(i)}
+		e.record(id, 0).session = &session{}
+	}
+}

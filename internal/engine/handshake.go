@@ -2,7 +2,8 @@ package engine
 
 // How two nodes come to trust each other (clause 10), one frame at a time:
 //
-//  1. Init and InitAck have told each end the other's session number, after a cookie proved that the asking end receives at its address.
+//  1. Init and InitAck have told each end the other's session number, after a cookie proved that the asking end receives at its address. Whoever sees
+//     an Init can answer it, so the asking end begins a handshake with each address that does, until one of them has proved that it is the peer.
 //  2. Crypto frames carry the streams of a TLS 1.3 handshake, cut and put together by offset. A flight is repeated until the next one arrives.
 //  3. The answering end has the asking one's last word: it opens the session and says Done. Only now does the asking end open it too.
 //  4. session.established decides what becomes of an older session of the same two nodes.
@@ -34,6 +35,9 @@ type handshake struct {
 	dialer  bool
 	link    int // where its frames go
 	mac     [6]byte
+	to      []uint32 // the session's numbers at the other end: until the peer's is proved, those that InitAcks of the address named
+	said    int      // how many they named
+	told    uint32   // the version of our links that our parameters have
 	in      [secure.Levels]stream
 	sent    [secure.Levels]int // bytes of our streams that were sent at least once
 	seal    *secure.Sealer     // nil until there are handshake keys
@@ -93,19 +97,95 @@ func (e *Endpoint) linkInfo(i int) wire.LinkInfo {
 	return in
 }
 
-// shake starts the handshake of s, whose numbers both ends know.
-func (s *session) shake(now mono.Time, i int, mac [6]byte, dialer bool) {
+// shake starts a handshake of s with the end that knows it by number.
+func (s *session) shake(now mono.Time, i int, mac [6]byte, number uint32, dialer bool) {
 	s.state = sessionShaking
-	s.initAt = mono.Never
-	s.told = s.e.linkVersion
-	h := &handshake{dialer: dialer, link: i, mac: mac, again: mono.Never, wait: handshakeRepeat, end: now.Add(handshakeTime)}
-	s.hs = h
-	if !dialer {
+	s.hs = &handshake{
+		dialer: dialer, link: i, mac: mac, to: []uint32{number}, said: 1, told: s.e.linkVersion, again: mono.Never, wait: handshakeRepeat, end: now.Add(handshakeTime),
+	}
+}
+
+// asking reports whether s still looks for the peer: InitAck and Retry count.
+func (s *session) asking() bool { return s.state == sessionDialing || len(s.tries) > 0 }
+
+// maxTries bounds the handshakes of one session, and the numbers of one address. Which answers are tried is left to chance: who says many cannot choose
+// whom he drives out.
+const maxTries = 4
+
+// answered takes an InitAck, which proves nothing: the handshake with who said it does.
+func (s *session) answered(now mono.Time, i int, mac [6]byte, number uint32) {
+	e := s.e
+	for _, h := range s.tries {
+		if h.link != i || h.mac != mac {
+			continue
+		}
+		if slices.Contains(h.to, number) {
+			return
+		}
+		if h.said++; len(h.to) < maxTries {
+			h.to = append(h.to, number)
+		} else if k := e.rng.IntN(h.said); k < maxTries {
+			h.to[k] = number
+		} else {
+			return
+		}
+		s.hs = h
+		to := h.to
+		h.to = []uint32{number}
+		s.sendFlight(now, true)
+		h.to = to
 		return
 	}
-	peer, _ := s.e.cfg.Secure.Peers.ByNode(s.peer.id)
-	h.tls = s.e.cfg.Secure.Dial(peer, s.params())
+	s.answers++
+	if len(s.tries) == maxTries {
+		k := e.rng.IntN(s.answers)
+		if k >= maxTries {
+			return
+		}
+		s.endTry(s.tries[k])
+	}
+	s.shake(now, i, mac, number, true)
+	peer, _ := e.cfg.Secure.Peers.ByNode(s.peer.id)
+	s.hs.tls = e.cfg.Secure.Dial(peer, s.params())
+	s.tries = append(s.tries, s.hs)
 	s.sendFlight(now, false)
+}
+
+// turnTo makes s.hs the handshake with the sender of a frame. It reports false if there were several and none is his.
+func (s *session) turnTo(i int, mac [6]byte) bool {
+	for _, h := range s.tries {
+		if h.link == i && h.mac == mac {
+			s.hs = h
+			return true
+		}
+	}
+	return s.answers <= 1 || s.hs != nil && s.hs.link == i && s.hs.mac == mac
+}
+
+// endTry ends one of several handshakes.
+func (s *session) endTry(h *handshake) {
+	h.tls.Close()
+	s.tries = slices.DeleteFunc(s.tries, func(o *handshake) bool { return o == h })
+	if s.hs == h && len(s.tries) > 0 {
+		s.hs = s.tries[0]
+	}
+}
+
+// proved goes on with s.hs alone, whose other end has proved that it is the peer, and has told its number.
+func (s *session) proved(now mono.Time) bool {
+	var p wire.Params
+	if p.Decode(s.hs.tls.Params()) != nil {
+		s.handshakeFailed(now, errors.New("the peer's parameters are malformed"))
+		return false
+	}
+	for _, h := range s.tries {
+		if h != s.hs {
+			h.tls.Close()
+		}
+	}
+	s.tries, s.initAt = nil, mono.Never
+	s.remote, s.hs.to = p.Session, []uint32{p.Session}
+	return true
 }
 
 // sendFlight sends what was not sent yet of the handshake's streams, or again what the peer may not have.
@@ -135,21 +215,23 @@ const maxCryptoData = wire.MinFrame - wire.FixedLen - wire.CryptoLen - wire.TagL
 // sendCrypto queues one frame of the handshake, sealed unless it is of the first level.
 func (s *session) sendCrypto(c *wire.Crypto) {
 	h := s.hs
-	f := outFrame{link: h.link, dst: h.mac, kind: wire.TypeCrypto, sess: s.remote, body: c.AppendTo(nil)}
-	if c.Level == uint8(secure.Protected) {
-		if h.seal == nil {
-			return
+	for _, number := range h.to {
+		f := outFrame{link: h.link, dst: h.mac, kind: wire.TypeCrypto, sess: number, body: c.AppendTo(nil)}
+		if c.Level == uint8(secure.Protected) {
+			if h.seal == nil {
+				return
+			}
+			n := max(wire.FixedLen+len(f.body), wire.MinSealed-wire.EthLen-wire.TagLen)
+			b := make([]byte, n, n+wire.TagLen)
+			copy(b[wire.FixedLen:], f.body)
+			head := wire.Header{Type: wire.TypeCrypto, KeyEpoch: h.seal.Epoch(), Path: uint8(h.link), Session: number, PN: h.pn}
+			wire.FinishOpen(b, &head, f.body)
+			f.body = h.seal.Seal(b, head.Path, head.PN)
+			f.sealed = true
+			h.pn++
 		}
-		n := max(wire.FixedLen+len(f.body), wire.MinSealed-wire.EthLen-wire.TagLen)
-		b := make([]byte, n, n+wire.TagLen)
-		copy(b[wire.FixedLen:], f.body)
-		head := wire.Header{Type: wire.TypeCrypto, KeyEpoch: h.seal.Epoch(), Path: uint8(h.link), Session: s.remote, PN: h.pn}
-		wire.FinishOpen(b, &head, f.body)
-		f.body = h.seal.Seal(b, head.Path, head.PN)
-		f.sealed = true
-		h.pn++
+		s.e.queueSetup(f)
 	}
-	s.e.queueSetup(f)
 }
 
 // onSealedCrypto opens a frame of the handshake.
@@ -202,6 +284,9 @@ func (s *session) onCrypto(now mono.Time, body []byte, authentic bool) {
 		s.handshakeFailed(now, err)
 		return
 	}
+	if len(s.tries) > 0 && h.tls.Done() && !s.proved(now) {
+		return
+	}
 	s.sendFlight(now, false)
 	if h.tls.Done() && !h.dialer {
 		s.established(now)
@@ -231,6 +316,10 @@ func (s *session) handshakeFailed(now mono.Time, err error) {
 	if h.dialer {
 		if stranger {
 			s.hint = "a node that answers in its place holds another key than the one authorised for it here"
+		}
+		if len(s.tries) > 1 {
+			s.endTry(h)
+			return
 		}
 		h.end = min(h.end, now.Add(handshakeSlow)) // and once more from the start
 		return
@@ -289,10 +378,12 @@ func (s *session) established(now mono.Time) {
 			s.handshakeFailed(now, secure.ErrStranger)
 			return
 		}
-		if s.peer = e.record(who.Key.Node(), p.Shard); s.peer == nil {
+		peer := e.record(who.Key.Node(), p.Shard)
+		if peer == nil {
 			s.discard()
 			return
 		}
+		s.peer = peer
 		s.peer.name = who.Name
 		if !s.supersede(now, p.Previous) {
 			return
@@ -310,6 +401,7 @@ func (s *session) established(now mono.Time) {
 		s.peer.session = s
 	}
 	s.sealer, s.opener = h.tls.DataKeys()
+	s.told = h.told
 	s.heardHere(now, h.link)
 	if s.asked = h.dialer; s.asked {
 		s.endHandshake()
@@ -406,7 +498,38 @@ func (s *session) endHandshake() {
 	if s.hs.tls != nil {
 		s.hs.tls.Close()
 	}
-	s.hs = nil
+	for _, h := range s.tries {
+		h.tls.Close()
+	}
+	s.hs, s.tries, s.answers = nil, nil, 0
+}
+
+// shakeDeadline is when shakeTimeouts is due.
+func (s *session) shakeDeadline() mono.Time {
+	t := mono.Never
+	if s.hs != nil {
+		t = s.hs.deadline()
+	}
+	for _, h := range s.tries {
+		t = min(t, h.deadline())
+	}
+	return t
+}
+
+// shakeTimeouts does what is due of every handshake.
+func (s *session) shakeTimeouts(now mono.Time) {
+	if len(s.tries) == 0 {
+		s.shakeTimeout(now)
+		return
+	}
+	for _, h := range slices.Clone(s.tries) {
+		if s.hs = h; now >= h.end && len(s.tries) > 1 {
+			s.e.Count.HandshakesFailed++
+			s.endTry(h)
+		} else if now >= h.deadline() {
+			s.shakeTimeout(now)
+		}
+	}
 }
 
 // shakeTimeout repeats a flight, or gives the handshake up.
@@ -434,7 +557,7 @@ func (s *session) shakeTimeout(now mono.Time) {
 	}
 }
 
-// shakeDeadline is when shakeTimeout is due.
+// deadline is when shakeTimeout is due.
 func (h *handshake) deadline() mono.Time {
 	if h.answer != 0 {
 		return h.end
@@ -467,7 +590,7 @@ func (e *Endpoint) answerInit(now mono.Time, i int, src [6]byte, in *wire.Init) 
 	}
 	s := e.newSession(now, &peer{}, e.cfg.Scheduler)
 	s.remote, s.epoch, s.claimed = in.Session, in.Epoch, NodeID(in.Node)
-	s.shake(now, i, src, false)
+	s.shake(now, i, src, in.Session, false)
 	e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 }
 

@@ -29,6 +29,7 @@ type recvOp struct {
 	first, last uint64 // place of FIRST, end of LAST
 	got         ranges // of a write: bytes in place
 	held        []heldSegment
+	heldAt      map[heldKey]struct{} // of held, once there are heldFew
 
 	key         regmem.Key // of a read
 	off         uint64
@@ -52,6 +53,46 @@ type segment struct {
 
 // heldSegment is a segment behind a fence, with its own copy of the data.
 type heldSegment struct{ segment }
+
+// heldKey tells the segments of one operation apart.
+type heldKey struct {
+	kind  wire.Kind
+	place uint64
+	n     int
+}
+
+func (g *segment) where() heldKey { return heldKey{g.kind, g.place, len(g.data)} }
+
+// heldFew is how many held segments of one operation are looked through; a peer that sends tiny ones can have more than 100,000.
+const heldFew = 32
+
+// holds reports whether the segment is held already.
+func (o *recvOp) holds(g *segment) bool {
+	if o.heldAt != nil {
+		_, ok := o.heldAt[g.where()]
+		return ok
+	}
+	for i := range o.held {
+		if o.held[i].where() == g.where() {
+			return true
+		}
+	}
+	return false
+}
+
+// keep adds a segment to those held.
+func (o *recvOp) keep(h heldSegment) {
+	o.held = append(o.held, h)
+	switch {
+	case o.heldAt != nil:
+		o.heldAt[h.where()] = struct{}{}
+	case len(o.held) == heldFew:
+		o.heldAt = map[heldKey]struct{}{}
+		for i := range o.held {
+			o.heldAt[o.held[i].where()] = struct{}{}
+		}
+	}
+}
 
 // rop returns the slot of one of the peer's operations in the window, growing the ring as needed.
 func (c *conn) rop(op seqnum.Value) *recvOp {
@@ -203,6 +244,7 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 	failed := o.state == ropFailed
 	o.state = ropApplied
 	o.got.reset()
+	c.dropHeld(o)
 	if !failed {
 		e.Count.OpsApplied++
 		if o.flags&wire.SegNotify != 0 {
@@ -243,11 +285,9 @@ func (o *recvOp) reset() {
 // hold keeps a copy of a segment that a fence forbids (clause 7.5).
 func (c *conn) hold(o *recvOp, g *segment) bool {
 	e := c.e
-	for i := range o.held {
-		if h := &o.held[i]; h.kind == g.kind && h.place == g.place && len(h.data) == len(g.data) {
-			e.Count.SegmentsDuplicated++
-			return true
-		}
+	if o.holds(g) {
+		e.Count.SegmentsDuplicated++
+		return true
 	}
 	if c.s.heldMem+len(g.data)+heldOverhead > e.cfg.HeldBytes {
 		e.Count.RejectedNoRoom++
@@ -257,7 +297,7 @@ func (c *conn) hold(o *recvOp, g *segment) bool {
 	e.Count.SegmentsHeld++
 	h := heldSegment{*g}
 	h.data = append([]byte(nil), g.data...)
-	o.held = append(o.held, h)
+	o.keep(h)
 	c.held++
 	if g.flags&wire.SegFenced != 0 {
 		c.heldFence++
@@ -272,7 +312,7 @@ func (c *conn) dropHeld(o *recvOp) {
 	for i := range o.held {
 		c.unhold(&o.held[i])
 	}
-	o.held = o.held[:0]
+	o.held, o.heldAt = o.held[:0], nil
 }
 
 func (c *conn) unhold(h *heldSegment) {
@@ -314,11 +354,11 @@ func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
 		return
 	}
 	held := o.held
-	o.held = nil
+	o.held, o.heldAt = nil, nil
 	for i := range held {
 		h := &held[i]
 		if o.state < ropReading && op.InWindow(c.rcvBase, c.window) && !c.perform(now, o, &h.segment) {
-			o.held = append(o.held, *h) // its frame was acknowledged: it must not be lost
+			o.keep(*h) // its frame was acknowledged: it must not be lost
 			continue
 		}
 		c.unhold(h)

@@ -1,5 +1,10 @@
 package engine
 
+import (
+	"cmp"
+	"slices"
+)
+
 // span is the half-open interval [lo, hi).
 type span struct{ lo, hi uint64 }
 
@@ -20,12 +25,8 @@ func (r *ranges) covers(lo, hi uint64) bool {
 
 // touches reports whether any byte of [lo, hi) is in the set.
 func (r *ranges) touches(lo, hi uint64) bool {
-	for i := len(r.spans) - 1; i >= 0 && r.spans[i].hi > lo; i-- {
-		if r.spans[i].lo < hi {
-			return true
-		}
-	}
-	return false
+	i := r.find(lo + 1)
+	return i < len(r.spans) && r.spans[i].lo < hi
 }
 
 // joins reports whether adding [lo, hi) makes no further span: it fills a hole or lengthens what there is.
@@ -36,10 +37,14 @@ func (r *ranges) joins(lo, hi uint64) bool {
 
 // find returns the index of the first span that ends at or after lo.
 func (r *ranges) find(lo uint64) int {
-	i := len(r.spans)
-	for i > 0 && r.spans[i-1].hi >= lo {
-		i--
+	n := len(r.spans)
+	if n < 2 || r.spans[n-2].hi < lo { // in order, or nearly
+		if n > 0 && r.spans[n-1].hi >= lo {
+			return n - 1
+		}
+		return n
 	}
+	i, _ := slices.BinarySearchFunc(r.spans, lo, func(s span, lo uint64) int { return cmp.Compare(s.hi, lo) })
 	return i
 }
 

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"multiedge/flowctl"
@@ -68,7 +69,7 @@ func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
 	case wire.TypeRetry:
 		e.onRetry(now, i, src, f.Session, f.Tail)
 	case wire.TypeCrypto:
-		if s := e.session(f.Session); s != nil && s.hs != nil {
+		if s := e.session(f.Session); s != nil && s.hs != nil && s.turnTo(i, src) {
 			s.onCrypto(now, f.Tail, false)
 		}
 	default:
@@ -112,7 +113,9 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src [6]byte, b []byte) {
 		}
 		return
 	case h.Type == wire.TypeCrypto:
-		e.onSealedCrypto(now, s, &h, b)
+		if s.turnTo(i, src) {
+			e.onSealedCrypto(now, s, &h, b)
+		}
 		return
 	case h.Type != wire.TypeData:
 		e.Count.RejectedMalformed++
@@ -353,7 +356,9 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 	case wire.KindClose:
 		c := e.conn(ConnID(g.Conn))
 		if g.Flags&wire.CloseUnanswered != 0 {
-			c = s.byRemote[g.Conn]
+			if c = s.byRemote[g.Conn]; c == nil && !slices.Contains(s.over, g.Conn) { // it overtook the Open
+				s.ended(g.Conn)
+			}
 		}
 		if c == nil || c.s != s {
 			return true
@@ -363,7 +368,10 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 			return true
 		}
 		st := Status(g.Status)
-		if st == StatusAborted { // by its owner there, not here
+		switch st {
+		case OK:
+			c.readsComplete(now)
+		case StatusAborted: // by its owner there, not here
 			st = StatusClosed
 		}
 		e.dropDial(c)
@@ -388,7 +396,7 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 
 // onOpen takes a connection request (clause 5.1).
 func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
-	if g.From == 0 || s.byRemote[g.From] != nil {
+	if g.From == 0 || s.byRemote[g.From] != nil || slices.Contains(s.over, g.From) {
 		return true
 	}
 	c := e.newConn()

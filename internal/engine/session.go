@@ -22,7 +22,7 @@ const (
 // session is the channel to one peer (clause 1.3): paths, packet numbers and what is in flight. Connections live in it.
 //
 //	plaintext: dialing --InitAck or the peer's Init--> open --Reset, silence, new Init--> dead
-//	sealed:    dialing --InitAck--> shaking --Done--> open --silence, new session--> dead
+//	sealed:    dialing --InitAcks--> shaking --Done--> open --silence, new session--> dead
 //	                 the peer's Init--> shaking --its last word--> open
 type session struct {
 	e         *Endpoint
@@ -44,7 +44,9 @@ type session struct {
 	cookies  map[int][]byte // the peer's, to be said in Init, by our link: it is made for our address there
 	hint     string         // why the peer may not be answering
 
-	hs      *handshake     // nil in plaintext, and when it is over and forgotten
+	hs      *handshake     // nil in plaintext, and when it is over and forgotten; of several, the one that something happens to
+	tries   []*handshake   // at the asking end: one with each address that answered, until the peer has proved who it is
+	answers int            // of different addresses since the handshake began
 	sealer  *secure.Sealer // nil in plaintext and until the session opens
 	opener  *secure.Opener
 	claimed NodeID // by an Init, before it is proved
@@ -76,6 +78,8 @@ type session struct {
 	guessedAt mono.Time
 	conns     int
 	byRemote  map[uint32]*conn
+	over      []uint32 // the peer's numbers of connections that ended lately, a ring of overMost
+	overNext  int
 
 	framesRetransmitted, framesLost uint64
 }
@@ -274,7 +278,7 @@ func (e *Endpoint) onRetry(now mono.Time, i int, src [6]byte, number uint32, bod
 		return
 	}
 	s := e.byNumber[number]
-	if s == nil || s.state != sessionDialing || string(s.cookies[i]) == string(r.Cookie) {
+	if s == nil || !s.asking() || string(s.cookies[i]) == string(r.Cookie) {
 		return
 	}
 	if s.cookies != nil && e.cfg.Secure == nil {
@@ -285,7 +289,9 @@ func (e *Endpoint) onRetry(now mono.Time, i int, src [6]byte, number uint32, bod
 	}
 	s.cookies[i] = append([]byte(nil), r.Cookie...)
 	e.sendSetup(wire.TypeInit, i, src, uint32(s.peer.shard), s)
-	s.initSent(now)
+	if e.cfg.Secure == nil { // else who forges Retry could put off the next Init for ever
+		s.initSent(now)
+	}
 }
 
 // onInitAck handles clause 4.4.
@@ -296,17 +302,17 @@ func (e *Endpoint) onInitAck(now mono.Time, i int, src [6]byte, number uint32, b
 		return
 	}
 	s := e.byNumber[number]
-	if s == nil || s.state != sessionDialing || s.peer.id != NodeID(in.Node) || s.peer.shard != in.Shard {
+	if s == nil || !s.asking() || s.peer.id != NodeID(in.Node) || s.peer.shard != in.Shard {
 		return
 	}
 	if e.hear(now, i, src, &in.Hello) == nil {
 		return
 	}
-	s.remote, s.epoch = in.Session, in.Epoch
 	if e.cfg.Secure != nil {
-		s.shake(now, i, src, true)
+		s.answered(now, i, src, in.Session)
 		return
 	}
+	s.remote, s.epoch = in.Session, in.Epoch
 	s.open(now)
 }
 
@@ -377,6 +383,19 @@ func (s *session) hasAddress(mac [6]byte) bool {
 	return false
 }
 
+// overMost is how many ended connections a session remembers, lest a late copy of their Open begins them anew (clause 5.1).
+const overMost = 1024
+
+// ended notes the peer's number of a connection that is over.
+func (s *session) ended(number uint32) {
+	if len(s.over) < overMost {
+		s.over = append(s.over, number)
+		return
+	}
+	s.over[s.overNext] = number
+	s.overNext = (s.overNext + 1) % overMost
+}
+
 // fail ends the session: every operation of its connections completes with st, nothing of it is accepted any more.
 func (s *session) fail(now mono.Time, st Status) {
 	e := s.e
@@ -432,10 +451,7 @@ func (e *Endpoint) forgetSession(s *session) {
 
 // nextTimeout is the earliest of the session's deadlines.
 func (s *session) nextTimeout() mono.Time {
-	t := s.ackAt
-	if s.hs != nil {
-		t = min(t, s.hs.deadline())
-	}
+	t := min(s.ackAt, s.shakeDeadline())
 	for m := s.rxMask; m != 0; m &= m - 1 {
 		t = min(t, s.rx[bits.TrailingZeros64(m)].ackAt(s))
 	}
@@ -455,8 +471,8 @@ func (s *session) handleTimeout(now mono.Time) {
 		}
 		s.sendInit(now)
 	}
-	if s.hs != nil && now >= s.hs.deadline() {
-		if s.shakeTimeout(now); s.state != sessionOpen {
+	if now >= s.shakeDeadline() {
+		if s.shakeTimeouts(now); s.state != sessionOpen {
 			return
 		}
 	}

@@ -78,7 +78,7 @@ func (n *Node) Boot() {
 func (n *Node) Crash() {
 	n.Down = true
 	n.Crashes++
-	n.E.HandleTimeout(n.w.Now.Add(time.Hour)) // nobody hears of it; handshakes give their goroutines back
+	n.E.Stop()
 }
 
 // Offer makes a service available, now and after every boot.
