@@ -59,6 +59,9 @@ type attachment struct {
 	bellGone bool
 	kickFunc func() // kick, made once: a method value allocates
 
+	pulse  pulse
+	silent atomic.Bool // the daemon has not run for some time
+
 	news     atomic.Uint64 // rounds of the ring that found something, and connections that ended
 	newsSeen atomic.Uint64 // of them, those before the latest Poll
 }

@@ -27,6 +27,7 @@ type bounceArena struct {
 	gone   bool
 	free   chan int32 // never full: there are as many places as slots
 	state  [bounceSlots]atomic.Int32
+	hungry atomic.Int32 // calls that wait for a slot
 }
 
 func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
@@ -50,26 +51,32 @@ func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
 	return a, nil
 }
 
-// borrow waits for a slot.
+// borrow waits for a slot. It takes completions meanwhile: when all slots are abandoned, nobody else may be there to do so.
 func (a *bounceArena) borrow(ctx context.Context) (int32, error) {
 	d := a.region.d
+	a.hungry.Add(1)
+	defer a.hungry.Add(-1)
 	for {
 		select {
 		case b := <-a.free:
 			return b, nil
 		default:
 		}
-		if d.poll() > 0 {
-			continue // it may have freed an abandoned slot
+		if err := d.Err(); err != nil {
+			return 0, err
 		}
-		select {
-		case b := <-a.free:
-			return b, nil
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-d.deadCh:
-			return 0, d.Err()
+		if err := d.wait(ctx, waiter{kind: waitBounce}); err != nil {
+			return 0, err
 		}
+	}
+}
+
+// giveBack frees a slot and lets those look who wait for one, the leader too.
+func (a *bounceArena) giveBack(b int32) {
+	a.free <- b
+	if a.hungry.Load() > 0 {
+		a.region.d.lead.wakeAll(false)
+		a.region.d.kick()
 	}
 }
 
@@ -84,7 +91,7 @@ func (a *bounceArena) abandon(b int32, op Op) {
 // completed frees slot b if it was abandoned; the leader calls it after the operation has settled.
 func (a *bounceArena) completed(b int32) {
 	if a.state[b].CompareAndSwap(bounceAbandoned, bounceOwned) {
-		a.free <- b
+		a.giveBack(b)
 	}
 }
 
@@ -209,7 +216,7 @@ func (r *RemoteRegion) advance(ctx context.Context, a *bounceArena, t *pipeline,
 	w := Work{Kind: kind, Local: a.region, LocalOff: int(b) * bounceChunk, Len: n, Remote: r, RemoteOff: int(off) + t.posted}
 	op, err := r.conn.postWait(ctx, &w, b)
 	if err != nil {
-		a.free <- b
+		a.giveBack(b)
 		return err
 	}
 	i := (t.head + t.n) % bounceDepth
@@ -234,6 +241,6 @@ func (t *pipeline) retire(ctx context.Context, a *bounceArena, kind Kind, p []by
 	}
 	t.done += n
 	t.head, t.n = (t.head+1)%bounceDepth, t.n-1
-	a.free <- t.slots[i]
+	a.giveBack(t.slots[i])
 	return nil
 }

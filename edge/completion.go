@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"runtime"
+	"time"
 
 	"multiedge/internal/ipc"
 )
@@ -162,7 +163,7 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 		if done != nil {
 			select {
 			case <-done:
-				return ctx.Err()
+				return d.ended(ctx)
 			default:
 			}
 		}
@@ -176,6 +177,24 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 	}
 }
 
+// crammedLook is how often the leader looks for room that no doorbell tells of.
+const crammedLook = time.Millisecond
+
+// crammed reports whether w or a follower waits for room in a submission ring that is full although operations could be posted: full of credit. The daemon
+// takes that without a completion, and so without a doorbell.
+func (d *attachment) crammed(w *waiter) bool {
+	if w.kind != waitRoom && d.lead.others.Load() == 0 {
+		return false
+	}
+	d.post.Lock()
+	defer d.post.Unlock()
+	if d.detached || d.freeHead == d.freeTail.Load() {
+		return false
+	}
+	n, _ := d.sq.Room()
+	return n == 0
+}
+
 // block sleeps until the doorbell rings: something completed, the context ended, or the Device died.
 func (d *attachment) block(w *waiter, done <-chan struct{}) {
 	d.rings.SetClientAsleep(true)
@@ -183,7 +202,7 @@ func (d *attachment) block(w *waiter, done <-chan struct{}) {
 	case <-done:
 	default:
 		if d.lead.passers.Load() == 0 && !d.lead.cq.Ready() && !d.satisfied(w) && d.dead.Load() == nil {
-			d.lead.strategy.sleep(d)
+			d.lead.strategy.sleep(d, d.crammed(w))
 		}
 	}
 	d.rings.SetClientAsleep(false)

@@ -144,7 +144,7 @@ func (c *Conn) CloseContext(ctx context.Context) error {
 		if err != nil && ctx.Err() != nil {
 			c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: c.id})
 			c.finish(ErrAborted)
-			return ctx.Err()
+			return c.d.ended(ctx)
 		}
 	}
 	c.finish(net.ErrClosed)

@@ -72,8 +72,8 @@ func (t *callTable) failAll() {
 
 // call sends m and waits for the answer. The descriptors of the answer are in c.fds and the caller's.
 func (d *attachment) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Message, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, d.ended(ctx)
 	}
 	c.done = make(chan error, 1)
 	id, ok := d.calls.add(c)
@@ -96,7 +96,7 @@ func (d *attachment) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Me
 		return c.reply, err
 	case <-ctx.Done():
 		if d.calls.abandon(id) {
-			return nil, ctx.Err()
+			return nil, d.ended(ctx)
 		}
 		err := <-c.done // the answer is being delivered
 		if err == nil && c.reply == nil {

@@ -511,6 +511,54 @@ func TestBounceSlotsComeBack(t *testing.T) {
 	}
 }
 
+// Who waits for a slot of the bounce arena gets one when the operation of a call that gave up ends, although nobody else takes completions, and when
+// another call gives one back.
+func TestBounceSlotsAreWaitedFor(t *testing.T) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			p := newDuo(t, m.cfg, 1<<20)
+			_, err := p.remote.WriteAt([]byte{1}, 0)
+			must(t, err)
+			a := p.client.at.Load().bounce.Load()
+			write := func() chan error {
+				done := make(chan error, 1)
+				go func() {
+					_, err := p.remote.WriteAtContext(testContext(t), []byte{2}, 0)
+					done <- err
+				}()
+				for a.hungry.Load() == 0 {
+					runtime.Gosched()
+				}
+				return done
+			}
+
+			p.f.setHold(true)
+			for len(a.free) > 0 {
+				ctx, cancel := context.WithTimeout(testContext(t), time.Millisecond)
+				if _, err := p.remote.WriteAtContext(ctx, make([]byte, 1<<20), 0); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatal(err)
+				}
+				cancel()
+				if m.cfg.QueueDepth != 0 { // the queue is full before the arena is
+					for len(a.free) > 0 {
+						<-a.free
+					}
+				}
+			}
+			done := write()
+			p.f.release()
+			must(t, <-done)
+
+			for p.client.at.Load().sync(); len(a.free) > 0; {
+				<-a.free
+			}
+			done = write()
+			a.giveBack(0)
+			must(t, <-done)
+		})
+	}
+}
+
 // A peer that exports without end loses that connection, and we remember a bounded number of names.
 func TestExportsWithoutEnd(t *testing.T) {
 	ctx := testContext(t)

@@ -30,6 +30,11 @@ var (
 	// ErrDaemonDown ends everything on a Device whose daemon went away. Whether operations then in flight took effect is unknown. The Device attaches
 	// again by itself when edged is back.
 	ErrDaemonDown = &Error{text: "the daemon went away; dial anew and renew registered memory (Region.Renew) once edged runs again"}
+	// ErrDraining means that somebody prepares the daemon's end (edgectl drain), or that it is stopping: what exists goes on, nothing new is taken.
+	// errors.Is(err, ErrDaemonDown) holds too.
+	ErrDraining = &Error{text: "the daemon is on its way out; go on with what is there, or wait for its restart", also: ErrDaemonDown}
+	// ErrDaemonSilent comes with the error of a context that ended a wait, when the daemon has not run for seconds. Operations in flight are in flight still.
+	ErrDaemonSilent = &Error{text: "the daemon is there but does not run: it is stopped, hung or starved of processor time; see that edged goes on, or restart it"}
 	// ErrStale is what memory is good for after its daemon went away. errors.Is(err, ErrDaemonDown) holds too.
 	ErrStale = &Error{text: "the memory was registered with a daemon that has gone; register it anew by Region.Renew", also: ErrDaemonDown}
 
@@ -85,7 +90,7 @@ var statusError = func() (t [256]error) {
 
 var codeError = map[string]error{
 	ipc.CodeInvalid: ErrInvalid, ipc.CodeUnknownKind: ErrVersion, ipc.CodeMemlock: ErrMemlock, ipc.CodeBusy: ErrBusy,
-	ipc.CodeExists: ErrExists, ipc.CodeNoRegion: ErrInvalid, ipc.CodeDraining: ErrDaemonDown, ipc.CodeDenied: ErrDenied,
+	ipc.CodeExists: ErrExists, ipc.CodeNoRegion: ErrInvalid, ipc.CodeDraining: ErrDraining, ipc.CodeDenied: ErrDenied,
 	ipc.CodeVersion: ErrVersion,
 }
 

@@ -17,7 +17,7 @@ type leadership struct {
 	head      *waiter // followers, oldest first
 	tail      *waiter
 	followers atomic.Int32
-	others    atomic.Int32  // followers of waitRoom and waitPass
+	others    atomic.Int32  // followers that every round looks at: of waitRoom, waitPass and waitBounce
 	passers   atomic.Int32  // followers of waitPass: the leader must not block
 	passes    atomic.Uint64 // rounds of the ring that have ended
 

@@ -123,7 +123,7 @@ func (l *Listener) Next(ctx context.Context) (*Request, error) {
 		case <-l.ended:
 			return nil, l.err
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, l.d.at.Load().ended(ctx)
 		}
 	}
 }

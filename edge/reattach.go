@@ -56,8 +56,12 @@ func (d *Device) supervise() {
 
 // untilLost returns when a has ended, with those who asked for another since, or open false when the Device is closed.
 func (d *Device) untilLost(a *attachment) (waiting []chan error, open bool) {
+	look := time.NewTicker(pulseLook)
+	defer look.Stop()
 	for {
 		select {
+		case <-look.C:
+			d.feel(a)
 		case <-a.deadCh:
 			return waiting, true
 		case answer := <-d.wanted:

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"multiedge/internal/daemon"
+	"multiedge/internal/ipc"
 )
 
 // changes collects what a Device says of its daemon.
@@ -312,4 +313,16 @@ func TestServiceRefusedAnew(t *testing.T) {
 	if refused != 1 {
 		t.Fatalf("one of two services fits, %d were refused", refused)
 	}
+}
+
+// A daemon that is drained is there: what it refuses says so, and not that it went away.
+func TestDraining(t *testing.T) {
+	ctx := testContext(t)
+	d := newHost(t, NewFabric(), "a", nil).open(Config{})
+	_, err := d.at.Load().call(ctx, &ipc.Message{Kind: ipc.KindDrain}, &call{})
+	must(t, err)
+	if _, err := d.Listen(ctx, "s"); !errors.Is(err, ErrDraining) || !errors.Is(err, ErrDaemonDown) || strings.Contains(err.Error(), "went away") {
+		t.Fatalf("listening: %v", err)
+	}
+	must(t, d.Err())
 }

@@ -32,7 +32,7 @@ func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, c.d.ended(ctx)
 		case <-c.d.deadCh:
 			return nil, c.d.Err()
 		}

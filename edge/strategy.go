@@ -83,14 +83,19 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	return false
 }
 
-// sleep blocks until the doorbell rings, a signal arrives or, with a driver, there may be work. Whatever it was, the caller looks again.
-func (s *strategy) sleep(d *attachment) {
+// sleep blocks until the doorbell rings, a signal arrives or, with a driver, there may be work; briefly at most if so asked. Whatever it was, the caller looks
+// again.
+func (s *strategy) sleep(d *attachment, briefly bool) {
 	asleep := mono.Now()
 	if d.drive != nil {
 		d.drive.Drowse(d.bell.FD())
 	} else {
 		s.pollArgs[0] = unix.PollFd{Fd: int32(d.bell.FD()), Events: unix.POLLIN}
-		unix.Poll(s.pollArgs[:], -1)
+		timeout := -1
+		if briefly {
+			timeout = int(crammedLook / time.Millisecond)
+		}
+		unix.Poll(s.pollArgs[:], timeout)
 	}
 	s.patience.Slept(mono.Now().Sub(asleep))
 	s.since = 0

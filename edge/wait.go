@@ -14,11 +14,12 @@ import (
 type waitKind uint8
 
 const (
-	waitOp   waitKind = iota // op is settled
-	waitNote                 // conn has a notification or has ended
-	waitRoom                 // conn may have room for an operation
-	waitPass                 // the leader has been round the ring once, from its beginning
-	waitIdle                 // conn has no operation in flight
+	waitOp     waitKind = iota // op is settled
+	waitNote                   // conn has a notification or has ended
+	waitRoom                   // conn may have room for an operation
+	waitPass                   // the leader has been round the ring once, from its beginning
+	waitIdle                   // conn has no operation in flight
+	waitBounce                 // the bounce arena has a free slot
 )
 
 // waiter is what one goroutine waits for. A waiter is in the follower list, and in the list of its kind, from enlist to delist.
@@ -54,16 +55,16 @@ func (d *attachment) wait(ctx context.Context, want waiter) error {
 
 func (d *attachment) await(ctx context.Context, w *waiter) error {
 	l := &d.lead
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return d.ended(ctx)
 	}
 	if l.enlist(w) {
 		err := d.leadFor(ctx, w)
 		d.resign()
 		return err
 	}
-	if w.kind == waitPass {
-		d.kick() // a blocked leader must go round
+	if w.kind == waitPass || w.kind == waitRoom && d.crammed(w) {
+		d.kick() // a blocked leader must go round, or look again how long to sleep
 	}
 	for {
 		if d.satisfied(w) {
@@ -78,7 +79,7 @@ func (d *attachment) await(ctx context.Context, w *waiter) error {
 				return nil
 			}
 			d.withdraw(w)
-			return ctx.Err()
+			return d.ended(ctx)
 		}
 		if l.assume(w) {
 			err := d.leadFor(ctx, w)
@@ -109,6 +110,8 @@ func (d *attachment) satisfied(w *waiter) bool {
 		return d.hasRoom(w.conn) || w.conn.usable() != nil
 	case waitIdle:
 		return w.conn.inflight.Load() == 0
+	case waitBounce:
+		return len(d.bounce.Load().free) > 0
 	default:
 		return d.lead.passes.Load() >= w.pass
 	}

@@ -204,6 +204,48 @@ func TestHandOff(t *testing.T) {
 	must(t, a.Wait(testContext(t)))
 }
 
+// Room in a submission ring that was full of credit comes without a completion and without a doorbell, and is found.
+func TestRoomAfterCredit(t *testing.T) {
+	p := newDuo(t, Config{QueueDepth: ipc.MinDepth, Wait: Block}, 4096)
+	d := p.client.at.Load()
+	before := p.f.submits.Load()
+	p.f.mu.Lock()
+	d.returnOne(p.out)
+	for p.f.submits.Load() == before { // the daemon has taken it, and stops there
+		runtime.Gosched()
+	}
+	for range ipc.MinDepth {
+		d.returnOne(p.out)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.out.PostWait(context.Background(), &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+		done <- err
+	}()
+	for d.lead.try() {
+		d.lead.handOff()
+		runtime.Gosched()
+	}
+	for range 1000 { // it goes to sleep
+		runtime.Gosched()
+	}
+	p.f.mu.Unlock()
+	select {
+	case err := <-done:
+		must(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the room is not seen")
+	}
+}
+
+// returnOne gives back credit that was never owed; the fake does not mind.
+func (d *attachment) returnOne(c *Conn) {
+	c.notes.mu.Lock()
+	c.notes.owed++
+	c.notes.mu.Unlock()
+	d.returnCredit(c)
+}
+
 func TestPollFD(t *testing.T) {
 	p := newDuo(t, Config{}, 4096)
 	fd, err := p.client.PollFD()

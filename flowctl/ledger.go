@@ -138,7 +138,8 @@ func (l *Ledger) Record(now mono.Time, bytes int, tag uint64, eliciting bool) (p
 }
 
 // OnAck applies a block. Packets it newly acknowledges are appended to acked, those it shows to be lost to lost, each in the order they
-// were sent; both slices are the caller's. If Largest is newly acknowledged its round trip is given to rtt.
+// were sent; both slices are the caller's. If Largest is newly acknowledged its round trip is given to rtt,
+// but one only of all the packets that were sent before the end of a silence: an end was away, and the rest would say the same.
 func (l *Ledger) OnAck(now mono.Time, b *Block, rtt *RTT, acked, lost []Sent) (_, _ []Sent, res AckResult) {
 	if b.Largest >= l.next || b.Floor > b.Largest+1 {
 		return acked, lost, AckResult{Invalid: true}
@@ -146,13 +147,18 @@ func (l *Ledger) OnAck(now mono.Time, b *Block, rtt *RTT, acked, lost []Sent) (_
 	if b.Largest >= l.base && l.isOut(b.Largest) && b.word(b.Largest)&1 != 0 {
 		res.RTTSample = now.Sub(l.slots[b.Largest&l.mask].time)
 		res.HasRTT = res.RTTSample > 0
-		rtt.Update(res.RTTSample, b.Delay)
+		if b.Largest >= l.probe.silent {
+			rtt.Update(res.RTTSample, b.Delay)
+		}
 	}
 	before := len(acked)
 	acked, spurious, late := l.settle(b, acked)
 	res.SpuriousLosses = spurious
 	fresh := l.observe(now, b, rtt, late)
 	if len(acked) > before || spurious > 0 {
+		if l.probe.count >= lowTimeouts || now.Sub(l.probeAt()) > awayTime {
+			l.probe.silent = l.next
+		}
 		l.progress(now, rtt)
 	}
 	if fresh {

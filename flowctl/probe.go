@@ -17,11 +17,12 @@ type probeState struct {
 	anchor mono.Time
 	pto    time.Duration // not backed off
 	count  int           // consecutive probes unanswered
+	silent uint64        // numbers below it were sent before the end of a silence, of the peer through several probes or of ourselves
 }
 
 // progress records that something was newly acknowledged.
 func (l *Ledger) progress(now mono.Time, rtt *RTT) {
-	l.probe = probeState{anchor: now, pto: rtt.PTO(l.params.AckDelay)}
+	l.probe.anchor, l.probe.pto, l.probe.count = now, rtt.PTO(l.params.AckDelay), 0
 }
 
 // probeAt returns when the next probe is due.

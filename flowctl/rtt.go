@@ -11,6 +11,12 @@ const (
 
 	// InitialPTO applies until the first round trip was measured.
 	InitialPTO = 10 * time.Millisecond
+
+	// A round trip longer than awayTime, and more than awayGrowth times the smoothed one, tells how long an end was away (stopped, suspended), not how
+	// long the path is. Believed whole, it would make the next loss wait for a probe as long as that. Counted as the larger of the two, it
+	// still lets a path that really became so slow be learned within some samples.
+	awayTime   = 100 * time.Millisecond
+	awayGrowth = 8
 )
 
 // RTT estimates the round trip of one path, as RFC 6298 section 2 and RFC 9002 section 5 do, except that the time the peer held the
@@ -31,6 +37,7 @@ func (r *RTT) Update(sample, ackDelay time.Duration) {
 	if ackDelay > 0 && ackDelay < sample {
 		sample -= ackDelay
 	}
+	sample = min(sample, max(awayTime, awayGrowth*r.srtt))
 	if !r.Valid() {
 		*r = RTT{srtt: sample, rttvar: sample / 2, min: sample, latest: sample}
 		return

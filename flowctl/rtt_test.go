@@ -3,6 +3,8 @@ package flowctl
 import (
 	"testing"
 	"time"
+
+	"multiedge/internal/mono"
 )
 
 func TestRTT(t *testing.T) {
@@ -27,6 +29,63 @@ func TestRTT(t *testing.T) {
 	}
 	if got, want := r.PTO(5000*us), 2*r.SRTT()+4*r.Var()+5000*us; got != want {
 		t.Errorf("PTO = %v, want %v", got, want)
+	}
+}
+
+// A peer that was stopped for ten seconds makes one round trip of ten seconds: the next probe must not wait for as long. A path that became so slow is
+// learned all the same.
+func TestRTTOfThoseWhoWereAway(t *testing.T) {
+	var r RTT
+	for range 10 {
+		r.Update(50*time.Microsecond, 0)
+	}
+	r.Update(10*time.Second, 0)
+	if r.PTO(0) > 250*time.Millisecond || r.Latest() > 2*awayTime {
+		t.Errorf("probe after %v, latest %v", r.PTO(0), r.Latest())
+	}
+	for range 60 {
+		r.Update(10*time.Second, 0)
+	}
+	if r.SRTT() < 9*time.Second {
+		t.Errorf("a path of 10 s is thought to take %v", r.SRTT())
+	}
+}
+
+// After a silence of ten seconds, in which the peer was stopped or we were, all that was sent is acknowledged piece by piece: the next loss is probed for soon.
+func TestProbeAfterSilence(t *testing.T) {
+	for _, self := range []bool{false, true} {
+		l, rtt := NewLedger(DefaultSpan), new(RTT)
+		rtt.Update(50*time.Microsecond, 0)
+		now := mono.Time(time.Second)
+		end := now.Add(10 * time.Second)
+		l.Record(now, 1000, 0, true)
+		for !self && l.Deadline() < end {
+			now = l.Deadline()
+			if _, probe := l.OnTimeout(now, rtt, nil); probe {
+				l.Record(now, 100, 0, true)
+			}
+		}
+		for self && l.NextPN() < 100 {
+			l.Record(now, 1000, 0, true)
+		}
+		sent := l.NextPN()
+		if sent < 100 {
+			t.Fatalf("%d frames in ten seconds", sent)
+		}
+		for pn := range sent - 20 { // the ring had no room for the last ones
+			l.OnAck(end, &Block{Largest: pn, Floor: pn + 1}, rtt, nil, nil)
+		}
+		if left := l.Deadline().Sub(end); left > 250*time.Millisecond {
+			t.Errorf("self %v: after %d frames the next look is in %v, srtt %v", self, sent, left, rtt.SRTT())
+		}
+		for range 20 { // later samples count
+			pn := l.Record(end, 100, 0, true)
+			end = end.Add(time.Millisecond)
+			l.OnAck(end, &Block{Largest: pn, Floor: pn + 1}, rtt, nil, nil)
+		}
+		if rtt.Latest() != time.Millisecond {
+			t.Errorf("self %v: latest %v", self, rtt.Latest())
+		}
 	}
 }
 

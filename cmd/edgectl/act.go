@@ -116,7 +116,7 @@ func (*drainCmd) Run(g *globals) error {
 	if g.JSON {
 		return printJSON(g, map[string]any{"schema": daemon.StatusSchema, "draining": true})
 	}
-	fmt.Fprintln(g.out, "draining: existing connections go on, nothing new is taken (edgectl client shows who is left)")
+	fmt.Fprintln(g.out, "draining until it is restarted: existing connections go on, nothing new is taken (edgectl client shows who is left)")
 	return nil
 }
 

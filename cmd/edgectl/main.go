@@ -42,7 +42,7 @@ type cli struct {
 	Client  clientCmd  `cmd:"" help:"Show attached processes."`
 	Ping    pingCmd    `cmd:"" help:"Measure round trips to a node, engine to engine."`
 	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong or slow, and say what to do."`
-	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory."`
+	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory until it is restarted."`
 	Key     keyCmd     `cmd:"" help:"Show and make the keys by which nodes know each other."`
 	Peers   peersCmd   `cmd:"" help:"Show and change which nodes are authorised."`
 	Version versionCmd `cmd:"" help:"Show the versions of edgectl and of the daemon."`

@@ -29,6 +29,7 @@ func (s *shard) attach(c *client) error {
 		s.clients = append(s.clients, nil)
 	}
 	s.clients[c.slot] = c
+	c.rings.BeatPulse()
 	s.countUsers()
 	return nil
 }

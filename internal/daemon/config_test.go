@@ -24,6 +24,7 @@ func TestParseRefusals(t *testing.T) {
 		{"syntax", "name = \n", []string{"edged.toml", "line 1"}},
 		{"type", "name = 3\n", []string{"edged.toml", "name"}},
 		{"duration", "spin = \"fast\"\n", []string{"edged.toml", "fast"}},
+		{"duration without a unit", "name = \"a\"\nspin = 50\n", []string{"edged.toml:2", "spin", "\"50us\""}},
 		{"size", "[limits]\npinned = \"lots\"\n", []string{"lots", "64KiB"}},
 		{"negative size", "[limits]\npinned = -1\n", []string{"negative"}},
 	}
@@ -58,6 +59,7 @@ func TestNormalizeRefusals(t *testing.T) {
 		{"unknown poll", func(c *Config) { c.Poll = "bussy" }, `did you mean "busy"?`},
 		{"unknown checksum", func(c *Config) { c.Checksum = "none" }, "full, header"},
 		{"ethertype is a length", func(c *Config) { c.EtherType = 0x500 }, "ethertype"},
+		{"ethertype of IPv4", func(c *Config) { c.EtherType = 0x800 }, "ethertype: 0x800"},
 		{"node id", func(c *Config) { c.NodeID = "12" }, "node_id"},
 		{"node id and key", func(c *Config) { c.NodeID = "00112233445566ff" }, "a node is who its key says"},
 		{"unknown security", func(c *Config) { c.Security = "plaintxt" }, `did you mean "plaintext"?`},

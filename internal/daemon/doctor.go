@@ -169,10 +169,20 @@ func (d *Daemon) facts(snap *Snapshot) []Finding {
 	for i := range snap.Peers {
 		f.peer(&snap.Peers[i])
 	}
-	if len(snap.Peers) == 0 {
-		f.add(FindingWarning, "peers", "no other node was heard on any link", "start edged on another host of the same Ethernet segment; check VLANs and that switches pass EtherType "+snap.Status.EtherType)
-	}
+	f.silence(snap)
 	return f
+}
+
+// silence says why no peer was heard. Strangers are not remembered, so whether there are some is not known; without any authorised peer it has been said already.
+func (f *findings) silence(snap *Snapshot) {
+	wires := "on the same Ethernet segment; check VLANs and that switches pass EtherType " + snap.Status.EtherType
+	switch {
+	case len(snap.Peers) > 0:
+	case snap.Status.Security == Plaintext:
+		f.add(FindingWarning, "peers", "no other node was heard on any link", "start edged on another host "+wires)
+	case snap.Status.Authorised > 0:
+		f.add(FindingWarning, "peers", "no authorised peer was heard on any link", "compare edgectl peers list with edgectl key show at the peer; start edged there, "+wires)
+	}
 }
 
 // running looks at a link as the daemon uses it.

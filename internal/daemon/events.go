@@ -29,7 +29,9 @@ func (s *shard) handleEvent(now mono.Time, ev *engine.Event) {
 		s.log.Warn("peer down", "peer", ev.PeerName, "node", ev.Peer.String(), "reason", ev.Status.String())
 		return
 	case engine.EvPath:
-		s.log.Info("path changed", "peer", ev.PeerName, "link", s.linkName(int(ev.Link)), "state", ev.Text)
+		if !s.stopping.Load() {
+			s.log.Info("path changed", "peer", ev.PeerName, "link", s.linkName(int(ev.Link)), "state", ev.Text)
+		}
 		return
 	case engine.EvIncoming:
 		s.incoming(now, ev)

@@ -83,7 +83,9 @@ func (s *shard) dropDriver(now mono.Time, l *link) {
 	l.drv.Close()
 	l.drv, l.scatter = nil, nil
 	l.closes++
-	s.log.Warn("link down", "link", l.cfg.Name)
+	if !s.stopping.Load() {
+		s.log.Warn("link down", "link", l.cfg.Name)
+	}
 }
 
 // stats returns what the link counted under all its drivers so far.

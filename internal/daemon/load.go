@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/BurntSushi/toml"
 )
@@ -35,10 +36,33 @@ func Parse(text []byte, file string) (Config, error) {
 		}
 		errs = append(errs, unknownKey(text, file, key, known))
 	}
+	for _, key := range bareDurations(meta) {
+		errs = append(errs, fmt.Errorf("%s: %s is a time and needs a unit, such as \"15s\" or \"50us\"", place(text, file, key), key))
+	}
 	if len(errs) > 0 {
 		return Config{}, errors.Join(errs...)
 	}
 	return cfg, nil
+}
+
+// bareDurations lists the times that are written as numbers, which would be taken for nanoseconds.
+func bareDurations(meta toml.MetaData) (keys []string) {
+	t := reflect.TypeFor[Config]()
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if name := f.Tag.Get("toml"); f.Type == reflect.TypeFor[time.Duration]() && meta.Type(name) == "Integer" {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+// place says where in a file a key is.
+func place(text []byte, file, key string) string {
+	if n := lineOf(string(text), key); n > 0 {
+		return fmt.Sprintf("%s:%d", file, n)
+	}
+	return file
 }
 
 func tomlError(err error) string {
@@ -59,10 +83,7 @@ func contains(keys []toml.Key, want toml.Key) bool {
 
 func unknownKey(text []byte, file string, key toml.Key, known []string) error {
 	name := strings.Join(key, ".")
-	where := file
-	if n := lineOf(string(text), key[len(key)-1]); n > 0 {
-		where = fmt.Sprintf("%s:%d", file, n)
-	}
+	where := place(text, file, key[len(key)-1])
 	if near := nearest(name, known); near != "" {
 		return fmt.Errorf("%s: unknown key %q; did you mean %q?", where, name, near)
 	}

@@ -98,7 +98,7 @@ func (m *mailbox) clear() {
 	unix.Read(m.wakeFD, b[:])
 }
 
-// close refuses further posts, runs what was queued, and closes the descriptor. The shard calls it last.
+// close refuses further posts, runs what was queued, and closes the descriptor. The shard runs nothing posted afterwards.
 func (m *mailbox) close(now mono.Time) {
 	m.mu.Lock()
 	m.closed = true

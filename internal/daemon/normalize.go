@@ -35,6 +35,9 @@ const maxPlacers = 4
 // maxLimit bounds every count in Limits.
 const maxLimit = 1 << 16
 
+// takenTypes are EtherTypes of frames that the kernel itself handles.
+var takenTypes = []uint16{0x0800, 0x0806, 0x8100, 0x86dd, 0x88a8}
+
 // maxIfName is IFNAMSIZ without its terminator.
 const maxIfName = 15
 
@@ -54,6 +57,7 @@ func (c *Config) Normalize() error {
 	p.check(err == nil, "mode", "%v", err)
 	p.check(len(c.Socket) < 108, "socket", "the path is longer than the 107 bytes a Unix socket can have: %s", c.Socket)
 	p.check(c.EtherType >= 0x600, "ethertype", "%#x is a length, not an EtherType; use 0x88b5 or another value from 0x600 up", c.EtherType)
+	p.check(!slices.Contains(takenTypes, c.EtherType), "ethertype", "%#x is that of IP, ARP or VLAN tags; use 0x88b5 or another one that nobody uses", c.EtherType)
 	p.oneOf("scheduler", c.Scheduler, sched.Names())
 	_, err = flowctl.ProfileByName(c.Profile)
 	p.check(err == nil, "profile", "%v", err)

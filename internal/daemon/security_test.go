@@ -265,3 +265,22 @@ func TestReloadRequest(t *testing.T) {
 	p, _ := nodes(t, 1, nil)
 	attach(t, p, 64).fails(&ipc.Message{Kind: ipc.KindReload}, ipc.CodeInvalid)
 }
+
+// What doctor says when nobody was heard: strangers are not remembered, so an encrypted node does not claim that there are none.
+func TestDoctorHearsNobody(t *testing.T) {
+	for _, c := range []struct {
+		snap Snapshot
+		want string
+	}{
+		{Snapshot{Status: Status{Security: Plaintext}}, "no other node was heard"},
+		{Snapshot{Status: Status{Security: Encrypted, Authorised: 1}}, "no authorised peer was heard"},
+		{Snapshot{Status: Status{Security: Encrypted}}, ""}, // that nobody is authorised is said elsewhere
+		{Snapshot{Status: Status{Security: Plaintext}, Peers: []PeerStatus{{}}}, ""},
+	} {
+		var f findings
+		f.silence(&c.snap)
+		if text := about(f, "peers"); !strings.Contains(text, c.want) || (text == "") != (c.want == "") {
+			t.Errorf("%+v: %q, want %q", c.snap.Status, text, c.want)
+		}
+	}
+}

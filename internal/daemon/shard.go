@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
 
@@ -45,11 +46,12 @@ type shard struct {
 	op           engine.Op               // scratch of submit
 	pings        map[engine.ConnID]*ping // dials that measure
 
-	doorbells  int  // epoll of the clients' submit doorbells, edge-triggered
-	sleepWords bool // the clients have been told to ring
-	maxFrame   int  // largest MTU seen: what a batch must hold
-	bed        bed  // the thread's; prepared under the token, used while it sleeps
-	driverBed  bed  // the sleeping driver's, likewise
+	doorbells  int       // epoll of the clients' submit doorbells, edge-triggered
+	sleepWords bool      // the clients have been told to ring
+	pulseAt    mono.Time // when the clients are shown next that the shard runs
+	maxFrame   int       // largest MTU seen: what a batch must hold
+	bed        bed       // the thread's; prepared under the token, used while it sleeps
+	driverBed  bed       // the sleeping driver's, likewise
 
 	copying  bool      // payloads are never received in their place
 	exchange *exchange // of pages; nil: none are exchanged
@@ -138,6 +140,9 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 	if s.sleepWords {
 		s.setAsleep(false)
 	}
+	if now >= s.pulseAt {
+		s.pulse(now)
+	}
 	worked = s.receive(now)
 	worked = s.drainClients(now) || worked
 	worked = s.box.run(now) || worked
@@ -154,6 +159,16 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 		s.reapClients(now)
 	}
 	return worked
+}
+
+// pulse shows every client that the shard runs; sleeps are shorter than what makes a client wonder.
+func (s *shard) pulse(now mono.Time) {
+	s.pulseAt = now.Add(ipc.PulseTime)
+	for _, c := range s.clients {
+		if c != nil && c.rings != nil {
+			c.rings.BeatPulse()
+		}
+	}
 }
 
 // clientsPoll reports whether some client has said that it polls.
@@ -175,6 +190,8 @@ func (s *shard) stop() {
 // shutdown tells the peers, closes every link and detaches every client. What clients still own is theirs to release (client.gone is closed).
 func (s *shard) shutdown() {
 	now := mono.Now()
+	s.stopping.Store(true)
+	s.box.close(now) // first: a client or a driver that came after the others were let go would be kept for ever
 	for _, c := range s.clients {
 		if c != nil {
 			s.detach(now, c)
@@ -199,7 +216,6 @@ func (s *shard) shutdown() {
 	if s.placer != nil {
 		s.placer.stop()
 	}
-	s.box.close(now)
 	if s.doorbells >= 0 {
 		unix.Close(s.doorbells)
 	}

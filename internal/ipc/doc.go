@@ -11,4 +11,7 @@
 // Sleeping: a side that is about to block sets its sleep word and looks at its ring once more; a side that publishes entries afterwards
 // looks at the other's sleep word, and takes it (so one doorbell is rung per sleep) when it is set. Go's atomics are sequentially
 // consistent, so one of the two always sees the other.
+//
+// Pulse: a word that the daemon counts up while it runs, several times a second when busy and once a second when idle. A socket that is open says only
+// that the process exists.
 package ipc

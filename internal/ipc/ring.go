@@ -17,6 +17,7 @@ const (
 	wordDaemonAsleep         // set by the daemon before it blocks, taken by the client that wakes it
 	wordClientAsleep         // set by the client before it blocks, taken by the daemon that wakes it
 	wordClientPolling        // set by the client while one of its threads polls
+	wordPulse                // counted up by the daemon every PulseTime or so, and at least every second, while it runs; 0: it does not do that
 	wordCount
 )
 

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -124,6 +125,15 @@ func (r *Rings) SetClientPolling(on bool) { set(r, wordClientPolling, on) }
 
 // ClientPolling is read by the daemon. It is a hint: a client that lies only costs system calls that do nothing.
 func (r *Rings) ClientPolling() bool { return r.word(wordClientPolling).Load() != 0 }
+
+// PulseTime is how often a busy daemon gives its pulse.
+const PulseTime = 250 * time.Millisecond
+
+// BeatPulse is called by the daemon to show that it runs.
+func (r *Rings) BeatPulse() { r.word(wordPulse).Add(1) }
+
+// Pulse is read by the client: while it changes, the daemon runs.
+func (r *Rings) Pulse() uint32 { return r.word(wordPulse).Load() }
 
 func set(r *Rings, word int, on bool) {
 	var v uint32

@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"multiedge/internal/ipc"
+	"multiedge/linkdrv"
+	"multiedge/linkdrv/linktest"
+)
+
+// A client that attaches in the last moment is let go with the others: its session ends, and with it the daemon.
+func TestHelloWhileStopping(t *testing.T) {
+	x, y := linktest.PairN(0, 9000, 64)
+	defer y.Close()
+	d, err := prepare(Config{Name: "a", Security: Plaintext, Links: []Link{{Name: "l"}}}, Options{
+		Log: logTo(t), Open: func(Link, linkdrv.Options) (linkdrv.Driver, error) { return x, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	ours, theirs, err := ipc.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.serve(ours)
+	if err := theirs.Send(&ipc.Message{ID: 1, Kind: ipc.KindHello, Version: ipc.Version}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "hello waits for the shard", deadline, func() bool { return d.shard.box.count.Load() == 1 })
+	d.Close() // the shard ends without another iteration
+	theirs.Close()
+	ended := make(chan struct{})
+	go func() {
+		d.tasks.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(deadline):
+		t.Fatal("the session never ends")
+	}
+}
+
+// An orderly stop takes no link down in the log: nothing is wrong with them.
+func TestStopIsQuiet(t *testing.T) {
+	var log bytes.Buffer
+	x, y := linktest.PairN(0, 9000, 64)
+	defer y.Close()
+	e, err := NewEmbedded(Config{Name: "a", Security: Plaintext, Links: []Link{{Name: "l"}}, Poll: "block"}, Options{
+		Log: slog.New(slog.NewTextHandler(&log, nil)), Open: func(Link, linkdrv.Options) (linkdrv.Driver, error) { return x, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Close()
+	if out := log.String(); !strings.Contains(out, "link up") || strings.Contains(out, "link down") {
+		t.Errorf("the log of a start and a stop:\n%s", out)
+	}
+}
+
+// A daemon shows its clients that it runs, whether it has work or sleeps.
+func TestPulse(t *testing.T) {
+	for _, poll := range []string{"block", "busy"} {
+		a, _ := nodes(t, 1, func(c *Config) { c.Poll = poll })
+		c := attach(t, a, 64)
+		first := c.rings.Pulse()
+		if first == 0 {
+			t.Error("no pulse after attaching")
+		}
+		until(t, "two beats under poll = "+poll, deadline, func() bool { return c.rings.Pulse() >= first+2 })
+	}
+}
