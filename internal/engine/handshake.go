@@ -240,7 +240,11 @@ func (e *Endpoint) onSealedCrypto(now mono.Time, s *session, h *wire.Header, b [
 		return
 	}
 	opened, ok := s.hs.open.Open(e.scratch, b, h.KeyEpoch, h.Path, h.PN)
-	if !ok || e.frame.DecodeOpened(opened) != nil {
+	switch {
+	case !ok && s.hs.said > 1:
+		e.Count.UnknownSession++ // of another session that the address named: a peer that began anew has named two
+		return
+	case !ok || e.frame.DecodeOpened(opened) != nil:
 		e.Count.RejectedAuth++
 		return
 	}
