@@ -23,12 +23,18 @@ func hostScenarios() []Scenario {
 	}
 }
 
-func peerKilled(ctx context.Context, t *Trial) error {
+// atWork returns a client that reads and writes at random over two connections and has begun.
+func (t *Trial) atWork(ctx context.Context) (*agent, error) {
 	c, err := t.pair(ctx, MixRandom, 2, 8)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = t.mark(ctx, c, "before")
 	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
+	return c, err
+}
+
+func peerKilled(ctx context.Context, t *Trial) error {
+	c, err := t.atWork(ctx)
+	if err != nil {
 		return err
 	}
 	at := time.Now()
@@ -50,11 +56,8 @@ func peerKilled(ctx context.Context, t *Trial) error {
 const contactTime = 500 * time.Millisecond
 
 func daemonRestarted(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixRandom, 2, 8)
+	c, err := t.atWork(ctx)
 	if err != nil {
-		return err
-	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
 		return err
 	}
 	t.killDaemon(1)
@@ -109,11 +112,8 @@ func (w *Window) add(o *Window) {
 }
 
 func ownDaemonKilled(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixRandom, 2, 8)
+	c, err := t.atWork(ctx)
 	if err != nil {
-		return err
-	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
 		return err
 	}
 	at := time.Now()

@@ -99,11 +99,8 @@ func groupLimit(ctx context.Context, t *Trial) error {
 	if err := t.cluster.ConfineDaemon(ctx, 0, bench.CommandGrouped, g.Dir()); err != nil {
 		return err
 	}
-	c, err := t.pair(ctx, MixRandom, 2, 8)
+	c, err := t.atWork(ctx)
 	if err != nil {
-		return err
-	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
 		return err
 	}
 	if err := t.refused(ctx, "memlock", 2*groupBytes); err != nil {

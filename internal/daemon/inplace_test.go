@@ -2,57 +2,24 @@ package daemon
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
-
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 )
 
 // vethNodes starts two embedded daemons joined by real links, in a network namespace of the test's own.
 func vethNodes(t *testing.T, mtu, links int, change func(*Config)) (a, b *Embedded) {
 	t.Helper()
-	runtime.LockOSThread()
-	old, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fresh, err := netns.New()
-	if err != nil {
-		t.Fatalf("new network namespace (needs root): %v", err)
-	}
-	t.Cleanup(func() {
-		if err := netns.Set(old); err != nil {
-			t.Fatal(err)
-		}
-		fresh.Close()
-		old.Close()
-		runtime.UnlockOSThread()
-	})
+	wires(t, links, mtu)
 	var of [2][]Link
 	for i := range links {
-		names := [2]string{"a" + string(rune('0'+i)), "b" + string(rune('0'+i))}
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = names[0], mtu
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: names[1], PeerMTU: uint32(mtu)}); err != nil {
-			t.Fatal(err)
-		}
-		for k, name := range names {
-			l, err := netlink.LinkByName(name)
-			if err == nil {
-				err = netlink.LinkSetUp(l)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			of[k] = append(of[k], Link{Name: name})
-		}
+		of[0] = append(of[0], Link{Name: fmt.Sprint("a", i)})
+		of[1] = append(of[1], Link{Name: fmt.Sprint("b", i)})
 	}
 	var e [2]*Embedded
 	for k, name := range []string{"a", "b"} {
@@ -60,6 +27,7 @@ func vethNodes(t *testing.T, mtu, links int, change func(*Config)) (a, b *Embedd
 		if change != nil {
 			change(&cfg)
 		}
+		var err error
 		if e[k], err = NewEmbedded(cfg, Options{Log: logTo(t)}); err != nil {
 			t.Fatal(err)
 		}

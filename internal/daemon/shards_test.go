@@ -19,7 +19,7 @@ import (
 )
 
 // wires puts the test into a network namespace with n pairs of interfaces a0 - b0, a1 - b1, ..., all up.
-func wires(t *testing.T, n int) {
+func wires(t *testing.T, n, mtu int) {
 	t.Helper()
 	runtime.LockOSThread()
 	old, err := netns.Get()
@@ -40,8 +40,8 @@ func wires(t *testing.T, n int) {
 	})
 	for i := range n {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = fmt.Sprint("a", i), 9000
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprint("b", i), PeerMTU: 9000}); err != nil {
+		attrs.Name, attrs.MTU = fmt.Sprint("a", i), mtu
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprint("b", i), PeerMTU: uint32(mtu)}); err != nil {
 			t.Fatal(err)
 		}
 		set(t, attrs.Name, netlink.LinkSetUp)
@@ -165,7 +165,7 @@ func TestShardsCrossing(t *testing.T) {
 	for i, n := range [][2]int{{2, 2}, {1, 2}, {3, 1}, {2, 2}} {
 		security := []string{Plaintext, Encrypted}[min(i, 1)]
 		t.Run(fmt.Sprint(security, n), func(t *testing.T) {
-			wires(t, 2)
+			wires(t, 2, 9000)
 			a, b := serveShards(t, security, "a", n[0], 2), serveShards(t, security, "b", n[1], 2)
 			streams := crossing(t, a, b)
 			for range 3 {
@@ -217,7 +217,7 @@ func checkShardStatus(t *testing.T, a, b *Daemon, n [2]int) {
 
 // A link that goes down and comes back, or is taken away and given back by a reload, is every shard's again, and no session suffers.
 func TestShardsLinks(t *testing.T) {
-	wires(t, 2)
+	wires(t, 2, 9000)
 	a, b := serveShards(t, Plaintext, "a", 2, 2), serveShards(t, Plaintext, "b", 2, 2)
 	streams := crossing(t, a, b)
 	use := func() {
