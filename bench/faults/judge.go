@@ -29,11 +29,11 @@ func stallMost(srtt, ackDelay time.Duration) time.Duration {
 // survivors is the share of clean goodput that must remain when one of k links is black.
 func survivors(k int) float64 { return 0.9 * float64(k-1) / float64(k) }
 
-// slope is the least-squares slope of y over x, in y per x; 0 for fewer than two points.
-func slope(x, y []float64) float64 {
+// slope is the least-squares slope of y over x, in y per x, and its standard error; both are 0 for fewer than three points.
+func slope(x, y []float64) (b, deviation float64) {
 	n := float64(len(x))
-	if len(x) < 2 {
-		return 0
+	if len(x) < 3 {
+		return 0, 0
 	}
 	var sx, sy, sxx, sxy float64
 	for i := range x {
@@ -42,9 +42,15 @@ func slope(x, y []float64) float64 {
 	}
 	d := n*sxx - sx*sx
 	if math.Abs(d) < 1e-12 {
-		return 0
+		return 0, 0
 	}
-	return (n*sxy - sx*sy) / d
+	b = (n*sxy - sx*sy) / d
+	var rest float64 // squares of what the line does not explain
+	for i := range x {
+		off := y[i] - sy/n - b*(x[i]-sx/n)
+		rest += off * off
+	}
+	return b, math.Sqrt(rest / (n - 2) * n / d)
 }
 
 // less subtracts counters, name by name; what went backwards, as after a restart, counts from zero.

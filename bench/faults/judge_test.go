@@ -32,15 +32,17 @@ func TestThresholds(t *testing.T) {
 func TestSlope(t *testing.T) {
 	x := []float64{0, 1, 2, 3}
 	for _, c := range []struct {
-		y    []float64
-		want float64
-	}{{[]float64{5, 5, 5, 5}, 0}, {[]float64{1, 3, 5, 7}, 2}, {[]float64{4, 3, 2, 1}, -1}} {
-		if got := slope(x, c.y); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("%v: %v", c.y, got)
+		y               []float64
+		want, deviation float64
+	}{{[]float64{5, 5, 5, 5}, 0, 0}, {[]float64{1, 3, 5, 7}, 2, 0}, {[]float64{4, 3, 2, 1}, -1, 0}, {[]float64{0, 1, 1, 0}, 0, math.Sqrt(0.1)}} {
+		if got, dev := slope(x, c.y); math.Abs(got-c.want) > 1e-12 || math.Abs(dev-c.deviation) > 1e-12 {
+			t.Errorf("%v: %v, %v", c.y, got, dev)
 		}
 	}
-	if slope(x[:1], x[:1]) != 0 || slope([]float64{2, 2}, []float64{1, 9}) != 0 {
-		t.Error("a slope of what has none")
+	for _, none := range [][]float64{{1, 2}, {2, 2, 2}} {
+		if got, dev := slope(none, none); got != 0 || dev != 0 {
+			t.Errorf("the slope of what has none: %v, %v", got, dev)
+		}
 	}
 }
 

@@ -28,9 +28,14 @@ func restOf(pid int) Rest {
 // resident is the resident memory of a process in bytes.
 func resident(pid int) uint64 { return statusBytes(pid, "VmRSS") }
 
+// settled returns resident memory page by page; VmRSS may be some hundred kB behind.
+func settled(pid int) uint64 { return fieldBytes(pid, "smaps_rollup", "Rss") }
+
 // statusBytes reads a field in kB of a process's status; 0 when it is gone.
-func statusBytes(pid int, field string) uint64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+func statusBytes(pid int, field string) uint64 { return fieldBytes(pid, "status", field) }
+
+func fieldBytes(pid int, file, field string) uint64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
 		return 0
 	}

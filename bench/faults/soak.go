@@ -33,6 +33,7 @@ type Sample struct {
 // DaemonSample is what a daemon holds.
 type DaemonSample struct {
 	Resident    uint64 `json:"resident_bytes"`
+	AtRest      uint64 `json:"at_rest_bytes"` // of resident memory, without garbage, when last nobody worked; 0: not yet
 	Descriptors int    `json:"descriptors"`
 	Goroutines  int    `json:"goroutines"`
 	Pinned      uint64 `json:"pinned_bytes"`
@@ -61,6 +62,7 @@ type soak struct {
 	sampleAt time.Time
 	starts   [2]int
 	samples  []Sample
+	rests    [2][]rest // of each host's daemon, since it was started last
 	kinds    map[string]uint64
 }
 
@@ -228,6 +230,9 @@ func (s *soak) compareAll(ctx context.Context) error {
 		if !ok {
 			s.row.U[2].fail("host %d holds %d regions, %d connections, %d exports, %d pinned bytes when nobody works", h, st.Regions, st.Connections, st.Exports, st.Pinned)
 		}
+	}
+	if err := s.collect(ctx); err != nil {
+		return err
 	}
 	for _, c := range s.clients {
 		if c.killed {

@@ -40,6 +40,7 @@ func SoakFigures(samples []Sample) []figure.Figure {
 			Caption: "Resident memory, descriptors and goroutines over time. Daemons are restarted in the first third only.",
 			Panels: []figure.Panel{
 				panel("resident memory", "MiB", false, both(func(d *DaemonSample) float64 { return float64(d.Resident) / (1 << 20) })...),
+				panel("resident memory at rest", "MiB", false, both(func(d *DaemonSample) float64 { return float64(d.AtRest) / (1 << 20) })...),
 				panel("descriptors", "", false, both(func(d *DaemonSample) float64 { return float64(d.Descriptors) })...),
 				panel("goroutines", "", false, both(func(d *DaemonSample) float64 { return float64(d.Goroutines) })...),
 			},

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"syscall"
 	"time"
@@ -34,6 +36,13 @@ func (c *labDaemonCmd) Run(ctx context.Context) error {
 	if err := level.UnmarshalText([]byte(cfg.Log.Level)); err != nil {
 		return err
 	}
+	collect := make(chan os.Signal, 1)
+	signal.Notify(collect, faults.CollectSignal)
+	go func() {
+		for range collect {
+			debug.FreeOSMemory()
+		}
+	}()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", cfg.Name)
 	d, err := daemon.New(cfg, daemon.Options{Log: log})
 	if err != nil {
