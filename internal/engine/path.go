@@ -275,8 +275,8 @@ func smallerFrame(size int) int {
 }
 
 // bigLostMost is how many large frames in a row may be lost while the path is alive before their size is doubted. At 30 % loss four in a row
-// happen once in a hundred frames, and smaller frames then cost more than they save; eight, once in fifteen thousand.
-const bigLostMost = 8
+// happen once in a hundred frames, eight once in fifteen thousand, and smaller frames then cost more than they save; twelve, once in two million.
+const bigLostMost = 12
 
 // doubtSize follows the fate of large frames (clause 9.2): a path that drops them silently still answers pings.
 func (p *txPath) doubtSize(now mono.Time, bytes uint32, lost bool) {
