@@ -17,11 +17,11 @@ type Batch struct {
 	most   int // bytes; once it carries so much it is full
 }
 
-// How many bytes one batch carries, about. Payloads that are summed or sealed here leave a few at a time: the receiver opens the first while later ones are
-// being sealed, and what the kernel copies is still in the cache.
+// How many bytes one batch carries, about. Payloads that are summed or sealed here leave a few at a time on each link: the receiver opens the first while later
+// ones are being sealed, and what the kernel copies is still in the cache.
 const (
 	batchPlain   = 256 << 10
-	batchTouched = 32 << 10
+	batchTouched = 32 << 10 // for each link that is up
 )
 
 // NewBatch returns a batch of up to n frames, each up to maxFrame bytes after the Ethernet header.

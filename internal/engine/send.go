@@ -22,7 +22,7 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	before := len(b.Frames)
 	b.most = batchPlain
 	if e.cfg.Secure != nil || e.cfg.Checksum == ChecksumFull {
-		b.most = batchTouched
+		b.most = min(batchPlain, batchTouched*max(1, bits.OnesCount64(e.up)))
 	}
 	for len(e.outbox) > 0 && !b.full() {
 		f := e.outbox[0]
