@@ -77,6 +77,8 @@ func signalClient(sig syscall.Signal) func(context.Context, *soak) error {
 	return func(_ context.Context, s *soak) error { return s.forward.proc.Signal(sig) }
 }
 
+const unpinLongest = "memory of a killed client unpinned after ms, at most"
+
 // killClient ends the client of host 0 with operations in flight. What it wrote last nobody can claim any more.
 func killClient(ctx context.Context, s *soak) error {
 	if err := s.verify(ctx); err != nil { // what it handed in so far
@@ -88,8 +90,7 @@ func killClient(ctx context.Context, s *soak) error {
 	if !ok {
 		s.row.U[2].fail("memory of a killed client is pinned after %v", took)
 	}
-	const longest = "memory of a killed client unpinned after ms, at most"
-	s.row.Measured[longest] = max(s.row.Measured[longest], float64(took.Microseconds())/1e3)
+	s.row.Measured[unpinLongest] = max(s.row.Measured[unpinLongest], float64(took.Microseconds())/1e3)
 	return nil
 }
 
