@@ -10,13 +10,12 @@ const unpinTime = time.Second
 
 // unpinned waits until a host's daemon has let go of all registered memory but so much.
 func (t *Trial) unpinned(ctx context.Context, host int, but uint64) {
-	took, ok := t.event(ctx, leakTime, func() bool {
+	took, ok := t.event(ctx, unpinTime, func() bool {
 		st, err := t.status(ctx, host)
 		return err == nil && st.PinnedBytes <= but
 	})
 	t.ms("unpinned after", took)
-	t.check("unpinned", ok, "not after %v", took)
-	t.speed("unpinned within 1 s", took <= unpinTime, "after %v", took)
+	t.check("unpinned within 1 s", ok, "not after %v", took)
 }
 
 func clientKilled(ctx context.Context, t *Trial) error {

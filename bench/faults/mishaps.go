@@ -86,7 +86,7 @@ func killClient(ctx context.Context, s *soak) error {
 	}
 	s.forward.kill()
 	rest := s.backPinned(ctx)
-	took, ok := s.event(ctx, leakTime, func() bool { st, err := s.status(ctx, 0); return err == nil && st.PinnedBytes <= rest })
+	took, ok := s.event(ctx, unpinTime, func() bool { st, err := s.status(ctx, 0); return err == nil && st.PinnedBytes <= rest })
 	if !ok {
 		s.row.U[2].fail("memory of a killed client is pinned after %v", took)
 	}

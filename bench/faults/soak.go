@@ -88,7 +88,7 @@ func (s *soak) whole(ctx context.Context, spec bench.ClusterSpec, row *Row, show
 	}
 	defer func() { err = errors.Join(err, stage.close()) }()
 	row.Security = stage.security(ctx)
-	s.Trial = &Trial{Stage: stage, row: row, seed: s.o.Seed, short: s.o.Duration < 2*slopeSpan}
+	s.Trial = &Trial{Stage: stage, row: row, seed: s.o.Seed}
 	if err := s.people(ctx); err != nil {
 		return err
 	}
@@ -101,7 +101,6 @@ func (s *soak) whole(ctx context.Context, spec bench.ClusterSpec, row *Row, show
 	}
 	s.some()
 	s.slopes()
-	s.speed("memory of killed clients unpinned within 1 s", s.row.Measured[unpinLongest] <= float64(unpinTime.Milliseconds()), "after %.0f ms", s.row.Measured[unpinLongest])
 	return s.finish(ctx)
 }
 

@@ -98,8 +98,7 @@ const collections = "go_gc_duration_seconds_count"
 // CollectSignal makes a daemon of a lab collect its garbage and give back to the kernel what it does not use.
 const CollectSignal = syscall.SIGUSR1
 
-// slopes enters how resident memory at rest grew over the second half, with two standard errors, and judges that where it is long enough: it fails when
-// more than chance is above the limit.
+// slopes enters how resident memory at rest grew over the second half, with two standard errors, and judges the slope where that half is long enough.
 func (s *soak) slopes() {
 	for h := range 2 {
 		var x, y []float64
@@ -119,7 +118,7 @@ func (s *soak) slopes() {
 		if span := time.Duration((x[len(x)-1] - x[0]) * float64(time.Hour)); span < slopeSpan {
 			s.skipped(what)
 		} else {
-			s.check(what, share-chance < slopeMost, "%.2f +- %.2f %%", 100*share, 100*chance)
+			s.check(what, share < slopeMost, "%.2f +- %.2f %%", 100*share, 100*chance)
 		}
 	}
 }
