@@ -29,7 +29,7 @@ type strategy struct {
 	patience idle.Patience
 	core     idle.Contention
 	since    mono.Time // the last progress; zero: not polling
-	seen     mono.Time // the clock after the latest yield, if polling
+	seen     mono.Time // the clock in the latest look, if polling
 	gosched  mono.Time // when others of this process had their chance
 	polling  bool      // as the daemon was told
 	pollArgs [1]unix.PollFd
@@ -54,7 +54,7 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	if d.cfg.Wait == Block {
 		return true
 	}
-	now := s.seen // the clock was read after the latest yield
+	now := s.seen // the clock was read in the latest look
 	if s.since == 0 {
 		now = mono.Now()
 		s.since = now
@@ -68,7 +68,8 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		d.rings.SetClientPolling(true)
 	}
 	if d.drive != nil {
-		if now = mono.Now(); now.Sub(s.since) < driveAlone {
+		now = mono.Now()
+		if s.seen = now; now.Sub(s.since) < driveAlone {
 			return false
 		}
 	}

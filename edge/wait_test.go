@@ -16,6 +16,7 @@ import (
 	"multiedge/internal/idle"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/regmem"
 )
 
 // Many goroutines share a device: every operation completes once, every notification is seen once.
@@ -350,6 +351,31 @@ func TestStrategyGivesUpYielding(t *testing.T) {
 	}
 	s.end(d)
 }
+
+// A slow yield long ago is forgotten, at every look: one that drives its transport may not yield for a long time after it.
+func TestStrategyForgetsSlowYields(t *testing.T) {
+	p := newDuo(t, Config{Spin: time.Hour}, 4096)
+	d := p.client.at.Load()
+	d.drive = idleDriver{}
+	defer func() { d.drive = nil }()
+	long := mono.Now().Add(-time.Hour)
+	s := strategy{patience: idle.Patience{Base: time.Hour}, seen: long}
+	s.core.Yielded(long, time.Second)
+	s.begin()
+	for look := range 3 {
+		if s.idle(d, false) {
+			t.Fatalf("blocks at look %d, an hour after a slow yield", look)
+		}
+	}
+	s.end(d)
+}
+
+// idleDriver is a transport with nothing to do.
+type idleDriver struct{}
+
+func (idleDriver) Drive() (worked, ran bool) { return false, true }
+func (idleDriver) Drowse(int)                {}
+func (idleDriver) Memory(int) *regmem.Memory { return nil }
 
 func TestFailuresAreBounded(t *testing.T) {
 	var f failures

@@ -18,8 +18,8 @@ const driverLease = time.Millisecond
 // longestNap bounds what driverLease promises after drivers were at it for long: waking the thread costs them a few microseconds each time.
 const longestNap = 8 * time.Millisecond
 
-// driveLooks is how many iterations in a row may find nothing before the driver looks at other things: some 150 ns each.
-const driveLooks = 8
+// driveLooks is how many iterations in a row may find nothing before the driver looks at other things: some 200 ns each.
+const driveLooks = 4
 
 // drive runs iterations on the calling goroutine until one finds work, or driveLooks of them found none, and reports which. ran is false when
 // somebody else holds the token; the thread, if it is that, then steps back. It neither blocks nor allocates.

@@ -48,6 +48,7 @@ type shard struct {
 
 	doorbells  int       // epoll of the clients' submit doorbells, edge-triggered
 	sleepWords bool      // the clients have been told to ring
+	quiet      mono.Time // until when there is nothing to do unless something comes in
 	pulseAt    mono.Time // when the clients are shown next that the shard runs
 	maxFrame   int       // largest MTU seen: what a batch must hold
 	bed        bed       // the thread's; prepared under the token, used while it sleeps
@@ -116,12 +117,12 @@ func (s *shard) work() (sleep bool) {
 			}
 			// What was done is for a client that polls, on this core perhaps: it comes first.
 		}
-		switch s.wait.idle(now, s.rang || s.clientsPoll()) {
+		switch s.wait.idle(now, s.clientsPoll(), s.rang || s.gaveClients) {
 		case actYield:
 			yield()
 			s.rang = false
-			after := mono.Now()
-			s.wait.core.Yielded(after, after.Sub(now))
+			s.wait.yielded = mono.Now()
+			s.wait.core.Yielded(s.wait.yielded, s.wait.yielded.Sub(now))
 		case actBlock:
 			if s.prepareSleep(now, &s.bed) {
 				s.wait.asleep = now
@@ -143,9 +144,17 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 	if now >= s.pulseAt {
 		s.pulse(now)
 	}
-	worked = s.receive(now)
-	worked = s.drainClients(now) || worked
-	worked = s.box.run(now) || worked
+	for look := 1; ; look++ {
+		worked = s.receive(now)
+		worked = s.drainClients(now) || worked
+		worked = s.box.run(now) || worked
+		if worked || now >= s.quiet || s.failedLinks {
+			break
+		}
+		if look == quietLooks {
+			return false
+		}
+	}
 	if s.eng.NextTimeout() <= now {
 		s.eng.HandleTimeout(now)
 	}
@@ -158,8 +167,15 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 	if s.dying > 0 {
 		s.reapClients(now)
 	}
+	s.quiet = 0
+	if !worked && s.dying == 0 && s.blockedLinks == 0 {
+		s.quiet = s.eng.NextTimeout()
+	}
 	return worked
 }
+
+// quietLooks is how often an iteration looks for something that comes in when nothing else can be due: a look costs no more than reading the clock does.
+const quietLooks = 4
 
 // pulse shows every client that the shard runs; sleeps are shorter than what makes a client wonder.
 func (s *shard) pulse(now mono.Time) {

@@ -34,13 +34,17 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 			e.emitSetup(b, &f)
 		}
 	}
+	if e.turn++; e.turn >= len(e.sessions) {
+		e.turn = 0
+	}
 	for k := range e.sessions {
-		s := e.sessions[(e.turn+k)%len(e.sessions)]
-		if s.state == sessionOpen {
+		if k += e.turn; k >= len(e.sessions) {
+			k -= len(e.sessions)
+		}
+		if s := e.sessions[k]; s.state == sessionOpen {
 			s.transmit(now, b)
 		}
 	}
-	e.turn++
 	return len(b.Frames) - before
 }
 
