@@ -111,7 +111,7 @@ func (s *Stage) scrape(ctx context.Context, host int) (map[string]float64, error
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	h := s.cluster.Lab().Host(host)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, network, addr string) (c net.Conn, err error) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: func(_ context.Context, network, addr string) (c net.Conn, err error) {
 		err = h.Do(func() (err error) {
 			c, err = net.DialTimeout(network, addr, time.Second)
 			return err

@@ -2,7 +2,11 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -62,41 +66,31 @@ type rest struct {
 // collectTime is how long a daemon may take to collect its garbage.
 const collectTime = 5 * time.Second
 
-// collect has the daemons, which are at rest, give back what they do not use, and notes what they keep: what they hold between two collections says more of the
-// collector than of them.
+// collect has the daemons, which are at rest, give back what they do not use, and notes what they keep.
 func (s *soak) collect(ctx context.Context) error {
 	for h := range 2 {
-		was, err := s.scrape(ctx, h)
-		if err != nil {
+		file := keptFile(s.cluster.Socket(h))
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		pid := s.cluster.Daemon(h).Pid()
-		if err := syscall.Kill(pid, CollectSignal); err != nil {
+		if err := syscall.Kill(s.cluster.Daemon(h).Pid(), CollectSignal); err != nil {
 			return err
 		}
-		var last uint64
+		var kept uint64
 		_, ok := s.event(ctx, collectTime, func() bool {
-			now, err := s.scrape(ctx, h)
-			if err != nil || now[collections] <= was[collections] {
-				return false
+			data, err := os.ReadFile(file)
+			if err == nil {
+				kept, err = strconv.ParseUint(string(data), 10, 64)
 			}
-			before := last
-			last = settled(pid)
-			return last == before && last > 0 // what was collected has been given back
+			return err == nil
 		})
 		if !ok {
 			return fmt.Errorf("the daemon of host %d does not collect its garbage", h)
 		}
-		s.rests[h] = append(s.rests[h], rest{time.Since(s.start).Seconds(), last, s.starts[h]})
+		s.rests[h] = append(s.rests[h], rest{time.Since(s.start).Seconds(), kept, s.starts[h]})
 	}
 	return nil
 }
-
-// collections is the metric that counts them.
-const collections = "go_gc_duration_seconds_count"
-
-// CollectSignal makes a daemon of a lab collect its garbage and give back to the kernel what it does not use.
-const CollectSignal = syscall.SIGUSR1
 
 // slopes enters how resident memory at rest grew over the second half, with two standard errors, and judges the slope where that half is long enough.
 func (s *soak) slopes() {

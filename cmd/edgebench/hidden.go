@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"syscall"
 	"time"
@@ -40,7 +39,9 @@ func (c *labDaemonCmd) Run(ctx context.Context) error {
 	signal.Notify(collect, faults.CollectSignal)
 	go func() {
 		for range collect {
-			debug.FreeOSMemory()
+			if err := faults.Collect(cfg.Socket); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
 		}
 	}()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", cfg.Name)
