@@ -55,8 +55,11 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		return true
 	}
 	now := s.seen // the clock was read in the latest look
-	if s.since == 0 {
+	if s.since == 0 || d.drive != nil {
 		now = mono.Now()
+		s.seen = now
+	}
+	if s.since == 0 {
 		s.since = now
 	}
 	if d.cfg.Wait == Adaptive && (s.core.At(now) || now.Sub(s.since) > s.patience.Limit()) {
@@ -67,11 +70,8 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		s.polling = true
 		d.rings.SetClientPolling(true)
 	}
-	if d.drive != nil {
-		now = mono.Now()
-		if s.seen = now; now.Sub(s.since) < driveAlone {
-			return false
-		}
+	if d.drive != nil && now.Sub(s.since) < driveAlone {
+		return false
 	}
 	if now.Sub(s.gosched) > goschedEach {
 		runtime.Gosched()

@@ -108,9 +108,10 @@ func (s *shard) run() {
 // work runs iterations while there is something to do. It returns true when the thread shall sleep, everything being prepared for it, and
 // false when a driver wants the shard or the shard shall stop.
 func (s *shard) work() (sleep bool) {
+	now := mono.Now()
 	for !s.wanted.Load() && !s.stopping.Load() {
-		now := mono.Now()
 		if s.iterate(now) {
+			now = mono.Now() // a burst of sealed frames may have taken longer than the patience is, or a slow yield
 			s.wait.lastWork = now
 			if !s.gaveClients || !s.clientsPoll() {
 				continue
@@ -118,16 +119,21 @@ func (s *shard) work() (sleep bool) {
 			// What was done is for a client that polls, on this core perhaps: it comes first.
 		}
 		switch s.wait.idle(now, s.clientsPoll(), s.rang || s.gaveClients) {
+		case actPoll:
+			now = mono.Now()
 		case actYield:
+			before := now
 			yield()
 			s.rang = false
-			s.wait.yielded = mono.Now()
-			s.wait.core.Yielded(s.wait.yielded, s.wait.yielded.Sub(now))
+			now = mono.Now()
+			s.wait.yielded = now
+			s.wait.core.Yielded(now, now.Sub(before))
 		case actBlock:
 			if s.prepareSleep(now, &s.bed) {
 				s.wait.asleep = now
 				return true
 			}
+			now = mono.Now()
 		}
 	}
 	return false
@@ -155,9 +161,6 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 			return false
 		}
 	}
-	if s.eng.NextTimeout() <= now {
-		s.eng.HandleTimeout(now)
-	}
 	s.reapLinks(now)
 	worked = s.handleEvents(now) || worked
 	s.flushClients() // before the acknowledgements leave: a peer is not told of what the client could still miss if this process died
@@ -167,9 +170,14 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 	if s.dying > 0 {
 		s.reapClients(now)
 	}
+	due := s.eng.NextTimeout()
+	if due <= now { // last, since timers can wait for what came in; what they send leaves in the next iteration
+		s.eng.HandleTimeout(now)
+		worked = true
+	}
 	s.quiet = 0
 	if !worked && s.dying == 0 && s.blockedLinks == 0 {
-		s.quiet = s.eng.NextTimeout()
+		s.quiet = due
 	}
 	return worked
 }
