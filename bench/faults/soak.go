@@ -66,7 +66,7 @@ type soak struct {
 	kinds    map[string]uint64
 }
 
-// Soak mixes faults while clients work, until the time is over. Every sample goes to show; the row judges the whole.
+// Soak mixes faults while clients work, until the time is over. Every sample goes to show; the row judges the whole. Interrupted, it returns what there was.
 func Soak(ctx context.Context, o SoakOptions, show func(*Sample)) (*Row, []Sample, error) {
 	row := newRow(&Scenario{Name: fmt.Sprintf("soak of %v under mixed faults", o.Duration), Group: Load, Criteria: "U; resident memory slope below 1 % per hour"})
 	spec := stageSpec(o.Seed)
@@ -74,7 +74,10 @@ func Soak(ctx context.Context, o SoakOptions, show func(*Sample)) (*Row, []Sampl
 	s := &soak{o: o, rng: rand.New(rand.NewPCG(o.Seed, 23)), start: time.Now(), starts: [2]int{1, 1}, kinds: map[string]uint64{}}
 	err := s.whole(ctx, spec, row, show)
 	row.Seconds = time.Since(s.start).Seconds()
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+		row.Error = "interrupted"
+	case err != nil:
 		row.Error = err.Error()
 	}
 	row.close()

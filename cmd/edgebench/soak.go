@@ -34,7 +34,7 @@ func (c *soakCmd) Run(ctx context.Context) error {
 	if c.Format == "table" {
 		fmt.Printf("%8s %10s %10s %6s %6s %6s %6s %10s %10s %8s  %s\n", "seconds", "host0 MiB", "host1 MiB", "fds0", "fds1", "gor0", "gor1", "p50", "p99", "Gbit/s", "fault")
 	}
-	row, samples, err := faults.Soak(ctx, faults.SoakOptions{Duration: d, Seed: c.Seed}, func(s *faults.Sample) {
+	row, samples, ended := faults.Soak(ctx, faults.SoakOptions{Duration: d, Seed: c.Seed}, func(s *faults.Sample) {
 		progress.Clear()
 		if c.Format == "table" {
 			a, b := &s.Daemons[0], &s.Daemons[1]
@@ -44,16 +44,17 @@ func (c *soakCmd) Run(ctx context.Context) error {
 		progress.Update("soak", s.Seconds/d.Seconds())
 	})
 	progress.Clear()
-	if err != nil {
-		return err
+	if ended != nil && len(samples) == 0 {
+		return ended
 	}
-	f.Rows, f.Samples = []faults.Row{*row}, samples
+	f.Rows, f.Samples = []faults.Row{*row}, samples // of what there was, if it was interrupted
+	var err error
 	if c.Format == "table" {
 		err = errors.Join(faults.TableHead(os.Stdout), faults.TableRow(os.Stdout, row))
 	}
 	err = errors.Join(err, writeFaults(f, c.Format, c.Output, "soak", "MultiEdge under mixed faults", faults.SoakFigures(samples)))
-	if f.Failed() > 0 {
+	if ended == nil && f.Failed() > 0 {
 		err = errors.Join(err, errors.New("the soak failed"))
 	}
-	return err
+	return errors.Join(ended, err)
 }
