@@ -238,7 +238,7 @@ func (w *builder) part(c *conn, o *sendOp, op seqnum.Value, off, n uint64, retx 
 		}
 		return n, w.smallWrite(c, o, op, off, n, flags, retx)
 	}
-	take := w.bulkRoom(n, o.Off+off)
+	take := w.bulkRoom(n, o.Off+off, retx)
 	if take == 0 {
 		return 0, false
 	}
@@ -295,7 +295,7 @@ func (w *builder) smallWrite(c *conn, o *sendOp, op seqnum.Value, off, n uint64,
 
 // bulkRoom returns how many of n bytes for destination offset place the frame's bulk segment can take; 0 if it has one already or so little is left that the
 // next frame should have them.
-func (w *builder) bulkRoom(n, place uint64) uint64 {
+func (w *builder) bulkRoom(n, place uint64, retx bool) uint64 {
 	room := w.room - wire.BulkLen - w.split
 	if w.hasBulk || room <= 0 || uint64(room) < n && 2*room < w.limit {
 		return 0
@@ -303,8 +303,9 @@ func (w *builder) bulkRoom(n, place uint64) uint64 {
 	if w.p.shuf > 0 {
 		return uint64(remap.NextLen(place, n, room, pageSize))
 	}
-	if most := room + min(w.p.mtu, len(w.buf)-wire.HeadLen) - w.tag - w.limit; uint64(most) >= n {
-		return n // a little over the preferred length is cheaper than another frame for the rest
+	// A little over the preferred length is cheaper than another frame for the rest; but that may be why it was lost.
+	if most := room + min(w.p.mtu, len(w.buf)-wire.HeadLen) - w.tag - w.limit; uint64(room) >= n || uint64(most) >= n && !retx {
+		return n
 	}
 	if w.limit < alignFrom {
 		return uint64(room) &^ 7
@@ -385,7 +386,7 @@ func (w *builder) readRange(c *conn, o *recvOp, op seqnum.Value, off, n uint64, 
 		w.small(&w.seg)
 		w.s.e.Count.PayloadSent += n
 	} else {
-		if n = w.bulkRoom(n, off); n == 0 {
+		if n = w.bulkRoom(n, off, retx); n == 0 {
 			return 0, false
 		}
 		if off+n == o.n {

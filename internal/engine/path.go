@@ -281,7 +281,7 @@ const bigLostMost = 12
 // doubtSize follows the fate of large frames (clause 9.2): a path that drops them silently still answers pings.
 func (p *txPath) doubtSize(now mono.Time, bytes uint32, lost bool) {
 	smaller := smallerFrame(p.frameLimit())
-	if size := int(bytes) - wire.EthLen; smaller == 0 || size <= smaller || size > p.frameLimit() {
+	if size := int(bytes) - wire.EthLen; smaller == 0 || size <= smaller || size > p.mtu {
 		return // of a size that proves nothing, or not in use any more
 	}
 	if !lost {
