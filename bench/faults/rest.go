@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -42,6 +43,9 @@ func Collect(socket string) error {
 	runtime.GC() // what pools keep outlives one collection
 	debug.FreeOSMemory()
 	kept := settled(os.Getpid())
+	if kept == 0 {
+		return errors.New("/proc does not tell the resident memory of this process: smaps_rollup is missing")
+	}
 	name := keptFile(socket)
 	if err := os.WriteFile(name+".new", fmt.Append(nil, kept), 0o600); err != nil {
 		return err

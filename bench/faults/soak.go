@@ -95,15 +95,16 @@ func (s *soak) whole(ctx context.Context, spec bench.ClusterSpec, row *Row, show
 	if err := s.people(ctx); err != nil {
 		return err
 	}
-	if err := s.loop(ctx, show); err != nil {
-		s.alive()
-		return err
-	}
+	err = s.loop(ctx, show)
 	for k, n := range s.kinds {
 		s.injected(k, n)
 	}
 	s.some()
 	s.slopes()
+	if err != nil {
+		s.alive()
+		return err
+	}
 	return s.finish(ctx)
 }
 

@@ -55,6 +55,7 @@ type txBatch struct {
 func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
 	s.dropDriver(now, l)
 	l.drv, l.info, l.failed, l.lastErr = drv, drv.Info(), false, ""
+	s.countLooks()
 	l.scatter, _ = drv.(linkdrv.Scatterer)
 	l.opens++
 	s.maxFrame = max(s.maxFrame, l.info.MTU)
@@ -82,9 +83,20 @@ func (s *shard) dropDriver(now mono.Time, l *link) {
 	}
 	l.drv.Close()
 	l.drv, l.scatter = nil, nil
+	s.countLooks()
 	l.closes++
 	if !s.stopping.Load() {
 		s.log.Warn("link down", "link", l.cfg.Name)
+	}
+}
+
+// countLooks sets how often an iteration looks while quiet.
+func (s *shard) countLooks() {
+	s.looks = quietLooks
+	for _, l := range s.active {
+		if l.drv != nil && l.info.Kind != linkdrv.KindRing {
+			s.looks = 1
+		}
 	}
 }
 

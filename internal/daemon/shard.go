@@ -48,7 +48,9 @@ type shard struct {
 
 	doorbells  int       // epoll of the clients' submit doorbells, edge-triggered
 	sleepWords bool      // the clients have been told to ring
+	busy       bool      // the latest iteration found something to do: there may be more
 	quiet      mono.Time // until when there is nothing to do unless something comes in
+	looks      int       // for what comes in, in an iteration while quiet
 	pulseAt    mono.Time // when the clients are shown next that the shard runs
 	maxFrame   int       // largest MTU seen: what a batch must hold
 	bed        bed       // the thread's; prepared under the token, used while it sleeps
@@ -157,9 +159,13 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 		if worked || now >= s.quiet || s.failedLinks {
 			break
 		}
-		if look == quietLooks {
+		if look >= s.looks {
+			s.busy = false
 			return false
 		}
+	}
+	if s.eng.NextTimeout() <= now {
+		s.eng.HandleTimeout(now)
 	}
 	s.reapLinks(now)
 	worked = s.handleEvents(now) || worked
@@ -170,19 +176,15 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 	if s.dying > 0 {
 		s.reapClients(now)
 	}
-	due := s.eng.NextTimeout()
-	if due <= now { // last, since timers can wait for what came in; what they send leaves in the next iteration
-		s.eng.HandleTimeout(now)
-		worked = true
-	}
-	s.quiet = 0
+	s.busy, s.quiet = worked, 0
 	if !worked && s.dying == 0 && s.blockedLinks == 0 {
-		s.quiet = due
+		s.quiet = s.eng.NextTimeout()
 	}
 	return worked
 }
 
-// quietLooks is how often an iteration looks for something that comes in when nothing else can be due: a look costs no more than reading the clock does.
+// quietLooks is how often an iteration looks for something that comes in when nothing else can be due: a look at rings costs no more than reading the clock
+// does. Where a look is a system call there is one.
 const quietLooks = 4
 
 // pulse shows every client that the shard runs; sleeps are shorter than what makes a client wonder.

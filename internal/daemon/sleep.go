@@ -32,8 +32,12 @@ type bed struct {
 	rung    [64]unix.EpollEvent
 }
 
-// prepareSleep sets the sleep words and builds the poll set. It reports false if something came up meanwhile. The caller holds the token.
+// prepareSleep sets the sleep words and builds the poll set. It reports false if something came up meanwhile, or may be left of the latest iteration. The
+// caller holds the token.
 func (s *shard) prepareSleep(now mono.Time, b *bed) bool {
+	if s.busy {
+		return false
+	}
 	s.box.asleep.Store(true)
 	s.setAsleep(true)
 	if s.box.count.Load() > 0 || s.wanted.Load() || s.stopping.Load() || s.clientsReady() {
