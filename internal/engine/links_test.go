@@ -301,19 +301,22 @@ func testFrameSizeShrinks(t *testing.T, sealed bool) {
 	s.finish()
 }
 
-// Frames a little over the preferred length are lost like others: what they carried goes in frames that the path takes, or that tell of its size.
+// A path that silently carries less than it did is found out whatever the length of the frames in use: a little over the preferred length, or far below the
+// path's.
 func TestLongFramesShrink(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
-		for _, path := range []int{8300, 1500} {
+		for _, c := range []struct{ depth, size, path int }{ // little is in flight, and all of it is lost
+			{1, 8500, 8300}, {1, 8500, 1500}, {2, 4096, 8200}, {2, 4096, 1500}, {1, 2600, 1500}, {1, 1400, 1300}, {1, 1300, 700},
+		} {
 			r := newRig(t, rigOptions{sealed: sealed, mtu: 9000})
 			s := newStream(r, r.connect(engine.DialOptions{}))
-			s.depth, s.size = 1, 8500 // one frame, and nothing else in flight
+			s.depth, s.size = c.depth, c.size
 			r.settle()
 			s.forTime(20*time.Millisecond, 10*time.Millisecond)
-			r.narrow(path)
+			r.narrow(c.path)
 			n := s.seen
 			if !s.run(2*time.Second, func() bool { return s.seen > n+8 }) {
-				t.Fatalf("nothing completes within 2 s of the path's narrowing to %d", path)
+				t.Fatalf("nothing completes within 2 s of the path's narrowing to %d", c.path)
 			}
 			s.finish()
 		}

@@ -65,7 +65,8 @@ type txPath struct {
 	probe bool
 	echo  uint64 // nonce to return; 0 for none
 
-	bigLost int // frames above the next smaller size lost in a row: does the path carry this size?
+	bigLost [len(frameSizes)]uint8 // by step, frames longer than it lost in a row: does the path carry more?
+	doubted bool                   // one of them is not 0
 
 	count PathCounters
 }
@@ -274,24 +275,37 @@ func smallerFrame(size int) int {
 	return 0
 }
 
-// bigLostMost is how many large frames in a row may be lost while the path is alive before their size is doubted. At 30 % loss four in a row
-// happen once in a hundred frames, eight once in fifteen thousand, and smaller frames then cost more than they save; twelve, once in two million.
+// bigLostMost is how many frames longer than a step may be lost in a row while the path is alive before it is doubted that more than that step passes. At
+// 30 % loss four in a row happen once in a hundred frames, eight once in fifteen thousand, and smaller frames then cost more than they save; twelve, once in
+// two million.
 const bigLostMost = 12
 
-// doubtSize follows the fate of large frames (clause 9.2): a path that drops them silently still answers pings.
+// doubtSize follows the fate of frames by their length (clause 9.2): a path that drops long ones silently still answers pings.
 func (p *txPath) doubtSize(now mono.Time, bytes uint32, lost bool) {
-	smaller := smallerFrame(p.frameLimit())
-	if size := int(bytes) - wire.EthLen; smaller == 0 || size <= smaller || size > p.mtu {
-		return // of a size that proves nothing, or not in use any more
-	}
-	if !lost {
-		p.bigLost = 0
+	if !lost && !p.doubted {
 		return
 	}
-	if p.bigLost++; p.bigLost >= bigLostMost && p.usable() {
-		was := max(p.mtu, p.target)
-		p.bigLost, p.mtu = 0, smaller
-		p.startSizeProbe(now, was)
+	size := int(bytes) - wire.EthLen
+	if lost && size > p.mtu {
+		return // of a length not in use any more
+	}
+	p.doubted = false
+	for i, step := range frameSizes {
+		n := &p.bigLost[i]
+		switch {
+		case step >= size:
+		case !lost:
+			*n = 0
+		case step < p.mtu:
+			if *n++; *n >= bigLostMost && p.usable() {
+				was := max(p.mtu, p.target)
+				p.bigLost, p.doubted, p.mtu = [len(frameSizes)]uint8{}, false, step
+				p.startSizeProbe(now, was)
+				return
+			}
+			*n = min(*n, bigLostMost)
+		}
+		p.doubted = p.doubted || *n > 0
 	}
 }
 

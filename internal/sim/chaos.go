@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"multiedge/internal/engine"
@@ -23,6 +24,23 @@ func (w *swarm) chaos() {
 	do(w.mix.revocations, w.revoke)
 	do(w.mix.endings, w.endOne)
 	do(w.mix.resizes, w.resize)
+	w.narrow(stream(w.opt.Seed, narrowStream))
+}
+
+// narrow puts devices into links, at some time, that drop long frames in silence, in one direction or both. They stay when all else is healed: paths must find
+// what still passes.
+func (w *swarm) narrow(dice *rand.Rand) {
+	for range w.mix.narrowings {
+		l, most, both := dice.IntN(len(w.Net)), []int{700, 1500, 4200, 8300}[dice.IntN(4)], dice.IntN(4) > 0
+		w.After(time.Duration(dice.Int64N(int64(w.mix.duration))), func() {
+			w.report.Narrowings++
+			for i := range w.Net[l] {
+				if f := &w.Net[l][i]; (both || i == 0) && (f.Most == 0 || f.Most > most) {
+					f.Most = most
+				}
+			}
+		})
+	}
 }
 
 func (w *swarm) crashTime() time.Duration {
@@ -158,7 +176,7 @@ func (w *swarm) resize() {
 	}
 }
 
-// heal ends all faults. Links keep their delays and rates.
+// heal ends all faults. Links keep their delays and rates, and the length of frames that passes.
 func (w *swarm) heal() {
 	w.healed = true
 	for l := range w.Net {

@@ -20,6 +20,7 @@ type mix struct {
 	revocations   int
 	endings       int // connections closed or aborted
 	resizes       int // changes of a link's MTU
+	narrowings    int // devices that drop long frames from some time on
 	channels      int
 	tries         int // more connections per channel, when one is over
 }
@@ -74,6 +75,7 @@ func drawMix(seed uint64) (Options, mix) {
 	}
 	m.silence = m.duration >= o.DeadTime*3/4
 	m.sessionReplay = !o.Secure && o.Faults.Hold > 0 && o.Faults.HoldSetup
+	m.narrowings = count(0.2, 3)
 	return o, m
 }
 

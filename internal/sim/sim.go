@@ -110,6 +110,7 @@ const (
 	crashStream
 	mixStream
 	identityStream
+	narrowStream
 )
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }
