@@ -52,7 +52,7 @@ func (r *rig) cleanAfter(t *testing.T, what string) {
 	r.rest(200 * time.Millisecond)
 	for i := range r.n {
 		z := r.n[i].e.TableSizes()
-		if z.Live != 0 || z.ByRemote != 0 || z.Dials != 0 || z.SendQueue != 0 || z.OpAcks != 0 || r.n[i].e.HeldMemory() != 0 {
+		if z.Live != 0 || z.Kept != 0 || z.ByRemote != 0 || z.Dials != 0 || z.SendQueue != 0 || z.OpAcks != 0 || r.n[i].e.HeldMemory() != 0 {
 			t.Errorf("%s: node %d still holds %+v", what, i, z)
 		}
 		if n := r.n[i].grants.Len(); n != 0 {

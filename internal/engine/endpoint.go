@@ -29,7 +29,8 @@ type Endpoint struct {
 	lastFound *session
 	turn      int // session to transmit first
 
-	conns    []*conn // by index of the ConnID
+	conns    []*conn  // by index of the ConnID; of those that are free the record of number 0
+	numbers  []ConnID // the latest of each index
 	freeConn []uint32
 	services map[string]bool
 	dials    []*conn // asked for, not yet answered
@@ -123,7 +124,7 @@ func New(cfg Config) (*Endpoint, error) {
 	}
 	e.cookies = newCookies(&cfg)
 	e.recs.init()
-	e.conns = append(e.conns, &conn{}) // number 0 means none
+	e.conns, e.numbers = append(e.conns, &conn{}), append(e.numbers, 0) // number 0 means none
 	return e, nil
 }
 
@@ -238,18 +239,22 @@ func (e *Endpoint) connWithin(limit int) *conn {
 	if len(e.conns)-1-len(e.freeConn) >= limit {
 		return nil
 	}
-	if n := len(e.freeConn); n > 0 && (n > 1024 || len(e.conns) > e.cfg.MaxConns) {
-		i := e.freeConn[0]
+	i, id := len(e.conns), ConnID(0)
+	if n := len(e.freeConn); n > numbersRest || n > 0 && i > e.cfg.MaxConns {
+		i = int(e.freeConn[0])
 		e.freeConn = e.freeConn[1:]
-		old := e.conns[i]
-		c := &conn{e: e, id: ConnID(uint32(old.id) + 1<<connIndexBits)}
-		e.conns[i] = c
-		return c
+		id = ConnID(uint32(e.numbers[i]) + 1<<connIndexBits)
+	} else {
+		id = ConnID(i) | ConnID(e.rng.Uint32()<<connIndexBits)
+		e.conns, e.numbers = append(e.conns, nil), append(e.numbers, 0)
 	}
-	c := &conn{e: e, id: ConnID(len(e.conns)) | ConnID(e.rng.Uint32()<<connIndexBits)}
-	e.conns = append(e.conns, c)
+	c := &conn{e: e, id: id}
+	e.conns[i], e.numbers[i] = c, id
 	return c
 }
+
+// numbersRest is how many indices of ended connections wait before the first is used again: the longer, the later a number comes again.
+const numbersRest = 1024
 
 const connIndexBits = 20
 
@@ -276,7 +281,9 @@ func (e *Endpoint) freeConnection(c *conn) {
 		c.s.conns--
 	}
 	*c = conn{e: e, id: c.id}
-	e.freeConn = append(e.freeConn, uint32(c.id)&(1<<connIndexBits-1))
+	i := uint32(c.id) & (1<<connIndexBits - 1)
+	e.conns[i] = e.conns[0] // no record is kept for an index that waits
+	e.freeConn = append(e.freeConn, i)
 }
 
 // NextTimeout returns when HandleTimeout must be called at the latest, if nothing else happens. It may change with every other call.

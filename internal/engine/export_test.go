@@ -4,7 +4,7 @@ import "math/bits"
 
 // Sizes are the lengths of an endpoint's tables, for tests that look for growth.
 type Sizes struct {
-	Conns, Free, Dials, Sessions, Numbers, ByRemote, SendQueue, OpAcks, Records, Live, Outbox int
+	Conns, Kept, Free, Dials, Sessions, Numbers, ByRemote, SendQueue, OpAcks, Records, Live, Outbox int
 }
 
 // TableSizes counts what the endpoint holds.
@@ -16,6 +16,9 @@ func (e *Endpoint) TableSizes() Sizes {
 	for _, c := range e.conns[1:] {
 		if c.state != connFree {
 			z.Live++
+		}
+		if c != e.conns[0] {
+			z.Kept++
 		}
 	}
 	for _, s := range e.sessions {
