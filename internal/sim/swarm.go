@@ -57,6 +57,11 @@ const (
 // complete, new connections must work, and all tables must be empty once everything is closed. An error names the seed and what was violated.
 func Swarm(seed uint64, watch Watch) (Report, error) {
 	o, m := drawMix(seed)
+	return runMix(seed, o, m, watch)
+}
+
+// runMix is Swarm with a mix that may differ from the seed's own.
+func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 	o.Trace = watch.Trace
 	w := &swarm{World: New(o), mix: m, rng: stream(seed, workloadStream), dice: stream(seed, crashStream), full: watch.Full}
 	w.Log = watch.Log
