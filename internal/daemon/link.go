@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"multiedge/internal/engine"
@@ -59,6 +60,7 @@ func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
 	l.scatter, _ = drv.(linkdrv.Scatterer)
 	l.opens++
 	s.maxFrame = max(s.maxFrame, l.info.MTU)
+	s.stockBatches()
 	if cap(l.tx) == 0 {
 		l.tx = make([]linkdrv.TxFrame, 0, linkdrv.SendBatch)
 	}
@@ -333,21 +335,45 @@ func (s *shard) dropAllUnsent() {
 	}
 }
 
-// takeBatch returns an empty batch. At most one per blocked link and one being filled exist.
-func (s *shard) takeBatch() *txBatch {
-	for n := len(s.batches); n > 0; n = len(s.batches) {
-		b := s.batches[n-1]
-		s.batches = s.batches[:n-1]
-		if b.maxFrame >= s.maxFrame {
-			return b
+// stockBatches makes all the batches that the links can hold at once, and the one being filled, with their pages: no burst has to wait for them.
+func (s *shard) stockBatches() {
+	s.batches = slices.DeleteFunc(s.batches, func(b *txBatch) bool { return b.maxFrame < s.maxFrame })
+	for range s.mostBatches() - len(s.batches) {
+		s.batches = append(s.batches, s.newBatch())
+	}
+}
+
+// mostBatches counts the batches that can be in use: at most one for each blocked link, and one being filled.
+func (s *shard) mostBatches() int {
+	n := 1
+	for _, l := range s.active {
+		if l.drv != nil {
+			n++
 		}
 	}
+	return n
+}
+
+func (s *shard) newBatch() *txBatch {
 	return &txBatch{Batch: engine.NewBatch(32, s.maxFrame), maxFrame: s.maxFrame}
+}
+
+// takeBatch returns an empty batch.
+func (s *shard) takeBatch() *txBatch {
+	n := len(s.batches)
+	if n == 0 {
+		return s.newBatch()
+	}
+	b := s.batches[n-1]
+	s.batches = s.batches[:n-1]
+	return b
 }
 
 func (s *shard) putBatch(b *txBatch) {
 	b.Reset()
-	s.batches = append(s.batches, b)
+	if b.maxFrame == s.maxFrame && len(s.batches) <= len(s.active) {
+		s.batches = append(s.batches, b)
+	}
 }
 
 func (s *shard) release(b *txBatch) {

@@ -24,11 +24,13 @@ const (
 	batchTouched = 32 << 10 // for each link that is up
 )
 
-// NewBatch returns a batch of up to n frames, each up to maxFrame bytes after the Ethernet header.
+// NewBatch returns a batch of up to n frames, each up to maxFrame bytes after the Ethernet header. Its buffers are resident.
 func NewBatch(n, maxFrame int) *Batch {
 	b := &Batch{Frames: make([]TxFrame, 0, n), bufs: make([][]byte, n)}
 	for i := range b.bufs {
-		b.bufs[i] = make([]byte, bufShift+wire.HeadLen+maxFrame)[bufShift:]
+		buf := make([]byte, bufShift+wire.HeadLen+maxFrame)
+		clear(buf) // fresh memory has no pages before it is written
+		b.bufs[i] = buf[bufShift:]
 	}
 	return b
 }
