@@ -1,9 +1,9 @@
-# The commands people type. Everything is Go: no other tool is needed.
+# The commands people type. Everything is Go: no other tool is needed, but for promtool by make rules.
 
 GO    ?= go
 SEEDS ?= 20000
 
-.PHONY: build demo test race sim fuzz faults bench clean
+.PHONY: build demo test race sim fuzz faults bench rules clean
 
 build:            ## bin/edged, bin/edgectl, bin/edgebench
 	$(GO) build -o bin/ ./cmd/...
@@ -42,6 +42,10 @@ faults: build     ## the short form of the fault scenarios, and a soak of SOAK: 
 
 bench:            ## the pieces of the packet path
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./flowctl ./sched ./regmem ./remap ./linkdrv
+
+PROMTOOL ?= promtool
+rules:            ## the alert rules, and the tests of when they fire, by Prometheus' own tool
+	cd deploy && $(PROMTOOL) check rules edged.rules.yml && $(PROMTOOL) test rules edged.rules.test.yml
 
 clean:
 	rm -rf bin out

@@ -11,7 +11,7 @@ import (
 )
 
 type pingCmd struct {
-	Peer     string        `arg:"" help:"Node name, or node id in hexadecimal."`
+	Peer     string        `arg:"" predictor:"peer" help:"Node name, or node id in hexadecimal."`
 	Count    int           `short:"c" default:"4" help:"How many (default: ${default})."`
 	Interval time.Duration `short:"i" default:"200ms" help:"Pause between two (default: ${default})."`
 	Wait     time.Duration `short:"W" default:"2s" help:"How long to wait for each (default: ${default})."`
@@ -68,8 +68,8 @@ func (c *pingCmd) print(g *globals, r *daemon.PingResult) {
 
 type doctorCmd struct {
 	Link      []string `short:"l" placeholder:"NAME" help:"Interfaces to examine when no daemon runs."`
-	KeyFile   string   `placeholder:"FILE" help:"Key file to examine when no daemon runs (default: where edged keeps it)."`
-	PeersFile string   `placeholder:"FILE" help:"Authorised-peers file to examine when no daemon runs (default: where edged looks for it)."`
+	KeyFile   string   `placeholder:"FILE" predictor:"file" help:"Key file to examine when no daemon runs (default: where edged keeps it)."`
+	PeersFile string   `placeholder:"FILE" predictor:"file" help:"Authorised-peers file to examine when no daemon runs (default: where edged looks for it)."`
 }
 
 // Run asks the daemon, which knows its own rights and links; without one it examines this process and the named links. It fails if there

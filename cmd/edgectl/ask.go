@@ -103,10 +103,24 @@ func fetch[T any](g *globals, m ipc.Message) (v T, done bool, err error) {
 	if g.JSON {
 		return v, true, printJSON(g, body)
 	}
-	if err := json.Unmarshal(body, &v); err != nil {
-		return v, false, fmt.Errorf("the daemon's answer: %w", err)
+	v, err = decode[T](body)
+	return v, false, err
+}
+
+// get asks and decodes.
+func get[T any](g *globals, m ipc.Message) (v T, err error) {
+	body, err := g.ask(m)
+	if err != nil {
+		return v, err
 	}
-	return v, false, nil
+	return decode[T](body)
+}
+
+func decode[T any](body []byte) (v T, err error) {
+	if err := json.Unmarshal(body, &v); err != nil {
+		return v, fmt.Errorf("the daemon's answer: %w", err)
+	}
+	return v, nil
 }
 
 func printJSON(g *globals, v any) error {

@@ -39,23 +39,29 @@ func pair(t *testing.T, security string) (a, b string) {
 	t.Helper()
 	x, y := linktest.Pair(9000, 256)
 	dirA, dirB := keys(t)
-	start := func(name, dir string, drv linkdrv.Driver) string {
-		sock := filepath.Join(dir, name+".sock")
-		cfg := daemon.Config{Name: name, Socket: sock, Links: []daemon.Link{{Name: "mem"}}, Security: security, KeyFile: filepath.Join(dir, "key"), PeersFile: filepath.Join(dir, "peers")}
-		d, err := daemon.New(cfg, daemon.Options{
-			Version: "1.2.3", Open: func(daemon.Link, linkdrv.Options) (linkdrv.Driver, error) { return drv, nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan struct{})
-		go func() { defer close(done); d.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-done })
-		<-d.Ready()
-		return sock
+	a, _ = start(t, "a", dirA, security, x)
+	b, _ = start(t, "b", dirB, security, y)
+	return a, b
+}
+
+// start runs a daemon with the files of a directory and returns its socket, which is in there too, and what stops it.
+func start(t *testing.T, name, dir, security string, drv linkdrv.Driver) (sock string, stop func()) {
+	t.Helper()
+	sock = filepath.Join(dir, name+".sock")
+	cfg := daemon.Config{Name: name, Socket: sock, Links: []daemon.Link{{Name: "mem"}}, Security: security, KeyFile: filepath.Join(dir, "key"), PeersFile: filepath.Join(dir, "peers")}
+	d, err := daemon.New(cfg, daemon.Options{
+		Version: "1.2.3", Open: func(daemon.Link, linkdrv.Options) (linkdrv.Driver, error) { return drv, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return start("a", dirA, x), start("b", dirB, y)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); d.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	<-d.Ready()
+	return sock, stop
 }
 
 func ctl(args ...string) (code int, out, errs string) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +40,7 @@ func (g *globals) printKey(r keyReport) error {
 }
 
 type keyShowCmd struct {
-	File string `short:"f" placeholder:"FILE" help:"Key file to read, instead of asking the daemon."`
+	File string `short:"f" placeholder:"FILE" predictor:"file" help:"Key file to read, instead of asking the daemon."`
 }
 
 // Run asks the daemon, which may read its key where we may not.
@@ -70,7 +69,7 @@ func (c *keyShowCmd) Run(g *globals) error {
 }
 
 type keyNewCmd struct {
-	File string `arg:"" optional:"" help:"File to make, readable by its owner alone; an existing one is never overwritten."`
+	File string `arg:"" optional:"" predictor:"file" help:"File to make, readable by its owner alone; an existing one is never overwritten."`
 }
 
 func (c *keyNewCmd) Run(g *globals) error {
@@ -105,12 +104,8 @@ func (*keyPublicCmd) Run(g *globals) error {
 }
 
 // status asks the daemon about itself.
-func (g *globals) status() (st daemon.Status, err error) {
-	body, err := g.ask(ipc.Message{Kind: ipc.KindStatus})
-	if err == nil {
-		err = json.Unmarshal(body, &st)
-	}
-	return st, err
+func (g *globals) status() (daemon.Status, error) {
+	return get[daemon.Status](g, ipc.Message{Kind: ipc.KindStatus})
 }
 
 // securityText says in a line what protects the frames.

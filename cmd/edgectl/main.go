@@ -1,8 +1,10 @@
 // Edgectl asks a running edged about itself and the network it sees.
 //
 //	edgectl status | link | peer | conn | region | client | ping NODE | doctor | drain | version
+//	edgectl stat -i 1 | top
 //	edgectl key show | new | public
 //	edgectl peers list | add KEY NAME | remove NAME
+//	edgectl completion bash | zsh | fish
 //
 // Every command takes -j for JSON. The exit code is 0 if all is well, 1 if something is wrong, 2 for a wrong command line.
 package main
@@ -26,10 +28,11 @@ var errUnwell = errors.New("something is wrong")
 // globals are the options of every command.
 type globals struct {
 	JSON    bool          `short:"j" help:"Print JSON."`
-	Socket  string        `short:"s" env:"EDGE_SOCKET" default:"/run/edged/edged.sock" placeholder:"PATH" help:"Control socket of the daemon (default: ${default})."`
+	Socket  string        `short:"s" env:"EDGE_SOCKET" default:"/run/edged/edged.sock" placeholder:"PATH" predictor:"file" help:"Control socket of the daemon (default: ${default})."`
 	Timeout time.Duration `default:"10s" help:"How long to wait for the daemon (default: ${default})."`
 	in      io.Reader
 	out     io.Writer
+	pause   func(time.Duration)
 }
 
 type cli struct {
@@ -40,25 +43,32 @@ type cli struct {
 	Conn    connCmd    `cmd:"" help:"Show connections."`
 	Region  regionCmd  `cmd:"" help:"Show registered memory."`
 	Client  clientCmd  `cmd:"" help:"Show attached processes."`
+	Stat    statCmd    `cmd:"" help:"Show what goes on: rates of the daemon's and links' counters, interval by interval."`
+	Top     topCmd     `cmd:"" help:"Show links, peers and connections by their traffic, refreshed each second."`
 	Ping    pingCmd    `cmd:"" help:"Measure round trips to a node, engine to engine."`
 	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong or slow, and say what to do."`
 	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory until it is restarted."`
 	Key     keyCmd     `cmd:"" help:"Show and make the keys by which nodes know each other."`
 	Peers   peersCmd   `cmd:"" help:"Show and change which nodes are authorised."`
 	Version versionCmd `cmd:"" help:"Show the versions of edgectl and of the daemon."`
+
+	Completion completionCmd `cmd:"" help:"Print what makes a shell complete edgectl's command lines."`
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run executes one command line and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	c := cli{globals: globals{in: os.Stdin, out: stdout}}
+	c := cli{globals: globals{in: os.Stdin, out: stdout, pause: time.Sleep}}
 	helped := false
 	parser, err := kong.New(&c, kong.Name("edgectl"), kong.Description("Ask edged about links, peers, connections and memory."),
 		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))
 	if err != nil {
 		fmt.Fprintln(stderr, "edgectl:", err)
 		return 1
+	}
+	if completeLine(parser) {
+		return 0
 	}
 	ctx, err := parser.Parse(args)
 	if helped {

@@ -20,7 +20,7 @@ type peersCmd struct {
 
 // peersFile chooses the file to work on.
 type peersFile struct {
-	File string `short:"f" placeholder:"FILE" help:"Authorised-peers file (default: the running daemon's, else /etc/edged/peers or beside the user's key)."`
+	File string `short:"f" placeholder:"FILE" predictor:"file" help:"Authorised-peers file (default: the running daemon's, else /etc/edged/peers or beside the user's key)."`
 }
 
 // find returns the file, and whether a daemon runs that reads it.
@@ -119,7 +119,7 @@ func (c *peersAddCmd) Run(g *globals) error {
 }
 
 type peersRemoveCmd struct {
-	Name string `arg:"" help:"Name or public key of the peer."`
+	Name string `arg:"" predictor:"authorised" help:"Name or public key of the peer."`
 	peersFile
 }
 

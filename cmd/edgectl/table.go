@@ -38,6 +38,26 @@ func bytesText(n uint64) string {
 	return fmt.Sprintf("%.1f%s", v, unit)
 }
 
+// bitsText writes bytes per second as megabits or gigabits per second.
+func bitsText(bytes float64) string {
+	switch bits := bytes * 8; {
+	case bits == 0:
+		return "0"
+	case bits < 1e9:
+		return fmt.Sprintf("%.2fM", bits/1e6)
+	default:
+		return fmt.Sprintf("%.2fG", bits/1e9)
+	}
+}
+
+// rateText writes a rate; what is less than ten with its tenths, so that what happens seldom is seen to happen.
+func rateText(r float64) string {
+	if r > 0 && r < 10 {
+		return fmt.Sprintf("%.1f", r)
+	}
+	return fmt.Sprintf("%.0f", r)
+}
+
 // micros writes a duration in microseconds; "-" for none.
 func micros(ns int64) string {
 	if ns <= 0 {

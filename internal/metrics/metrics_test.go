@@ -32,9 +32,9 @@ func sample() *fixed {
 	return &fixed{alive: true, snap: daemon.Snapshot{
 		Status:   daemon.Status{LinksUp: 1, Clients: 2, Security: daemon.Plaintext},
 		Counters: engine.Counters{PayloadReceived: 12345, FramesReordered: 7},
-		Links:    []daemon.LinkStatus{{Name: "eth1", Up: true, MTU: 9000, Kernel: daemon.Counts{"dropped": 3}}},
+		Links:    []daemon.LinkStatus{{Name: "eth1", Up: true, MTU: 9000, Kernel: daemon.Counts{"dropped": 3}, Counters: daemon.Counts{"bytes_received": 99, "frames_reordered": 4}}},
 		Peers: []daemon.PeerStatus{
-			{Name: "beta", State: "open", Paths: []daemon.PathStatus{{Link: "eth1", State: "good", SRTT: 5000}, {Link: "eth1", State: "dead"}}},
+			{Name: "beta", State: "open", Paths: []daemon.PathStatus{{Link: "eth1", State: "good", SRTT: 5000, InFlight: 6}, {Link: "eth1", State: "dead"}}},
 			{Name: "beta", State: "known"}, // a second node of that name must not make the scrape fail
 		},
 	}}
@@ -77,6 +77,8 @@ func TestEndpoints(t *testing.T) {
 	for _, line := range []string{
 		`edge_data_received_bytes_total{device="alpha"} 12345`, `edge_out_of_sequence_packets_received_total{device="alpha"} 7`,
 		`edge_link_receive_dropped_total{device="alpha",link="eth1"} 3`, `edge_path_round_trip_seconds{device="alpha",link="eth1",peer="beta"} 5e-06`,
+		`edge_link_frame_received_bytes_total{device="alpha",link="eth1"} 99`, `edge_link_out_of_sequence_packets_received_total{device="alpha",link="eth1"} 4`,
+		`edge_path_packets_in_flight{device="alpha",link="eth1",peer="beta"} 6`, `edge_draining{device="alpha"} 0`,
 		`edge_up{device="alpha"} 1`, `edge_clients{device="alpha"} 2`, `edge_plaintext{device="alpha"} 1`,
 	} {
 		if !strings.Contains(body, line+"\n") {

@@ -20,6 +20,8 @@ func deviceCounters() []deviceCounter {
 		c("frame_transmitted_bytes_total", "Bytes of Ethernet frames sent.", func(c *engine.Counters) uint64 { return c.BytesSent }),
 		c("packets_received_total", "Frames received.", func(c *engine.Counters) uint64 { return c.FramesReceived }),
 		c("packets_transmitted_total", "Frames sent.", func(c *engine.Counters) uint64 { return c.FramesSent }),
+		c("data_packets_received_total", "Frames received that have to be acknowledged.", func(c *engine.Counters) uint64 { return c.DataFramesReceived }),
+		c("data_packets_transmitted_total", "Frames sent that have to be acknowledged.", func(c *engine.Counters) uint64 { return c.DataFramesSent }),
 		c("acks_transmitted_total", "Frames sent only to acknowledge.", func(c *engine.Counters) uint64 { return c.AcksExplicit }),
 		c("nacks_transmitted_total", "Acknowledgement blocks sent that name a gap.", func(c *engine.Counters) uint64 { return c.NacksSent }),
 		c("retransmitted_packets_total", "Frames sent that carry something sent before.", func(c *engine.Counters) uint64 { return c.FramesRetransmitted }),
@@ -53,7 +55,7 @@ func deviceCounters() []deviceCounter {
 		c("remote_access_errors_total", "Operations of peers refused for their key, permission or range.", func(c *engine.Counters) uint64 { return c.AccessRefused }),
 		c("notifications_total", "Notifications raised by operations of peers.", func(c *engine.Counters) uint64 { return c.Notifications }),
 		c("connections_opened_total", "Connections opened.", func(c *engine.Counters) uint64 { return c.ConnectionsOpened }),
-		c("connections_closed_total", "Connections closed.", func(c *engine.Counters) uint64 { return c.ConnectionsClosed }),
+		c("connections_closed_total", "Connections that ended, and attempts at one that were refused.", func(c *engine.Counters) uint64 { return c.ConnectionsClosed }),
 		c("sessions_opened_total", "Sessions with peers opened.", func(c *engine.Counters) uint64 { return c.SessionsOpened }),
 		c("sessions_failed_total", "Sessions with peers that failed.", func(c *engine.Counters) uint64 { return c.SessionsFailed }),
 		c("path_changes_total", "Changes of the state of a path.", func(c *engine.Counters) uint64 { return c.PathChanges }),
@@ -76,6 +78,7 @@ func statusReadings() []reading[daemon.Status] {
 		r("regions", "Registered regions.", gauge, func(s *daemon.Status) float64 { return float64(s.Regions) }),
 		r("exports", "Keys granted to peers.", gauge, func(s *daemon.Status) float64 { return float64(s.Exports) }),
 		r("pinned_bytes", "Bytes of registered memory.", gauge, func(s *daemon.Status) float64 { return float64(s.PinnedBytes) }),
+		r("draining", "Whether nothing new is taken until a restart.", gauge, func(s *daemon.Status) float64 { return truth(s.Draining) }),
 		r("plaintext", "Whether frames are neither encrypted nor authenticated.", gauge, func(s *daemon.Status) float64 { return truth(s.Security == daemon.Plaintext) }),
 		r("peers_authorised", "Peers that may talk to the node.", gauge, func(s *daemon.Status) float64 { return float64(s.Authorised) }),
 		r("peers", "Nodes heard.", gauge, func(s *daemon.Status) float64 { return float64(s.Peers) }),
@@ -89,16 +92,27 @@ func linkReadings() []reading[daemon.LinkStatus] {
 	kernel := func(name, help, word string) reading[daemon.LinkStatus] {
 		return r(name, help, counter, func(l *daemon.LinkStatus) float64 { return float64(l.Kernel[word]) })
 	}
+	engine := func(name, help, word string) reading[daemon.LinkStatus] {
+		return r(name, help, counter, func(l *daemon.LinkStatus) float64 { return float64(l.Counters[word]) })
+	}
 	return []reading[daemon.LinkStatus]{
 		r("link_up", "Whether the link is in use.", gauge, func(l *daemon.LinkStatus) float64 { return truth(l.Up) }),
 		r("link_mtu_bytes", "MTU of the link, 0 while it is down.", gauge, func(l *daemon.LinkStatus) float64 { return float64(l.MTU) }),
+		r("link_blocked", "Whether frames wait because the link has no room.", gauge, func(l *daemon.LinkStatus) float64 { return truth(l.Blocked) }),
 		r("link_opened_total", "Times the link was opened.", counter, func(l *daemon.LinkStatus) float64 { return float64(l.Opens) }),
 		r("link_transmit_discards_total", "Frames discarded before the kernel took them.", counter, func(l *daemon.LinkStatus) float64 { return float64(l.Discards) }),
+		engine("link_frame_received_bytes_total", "Bytes of Ethernet frames received on the link.", "bytes_received"),
+		engine("link_frame_transmitted_bytes_total", "Bytes of Ethernet frames sent on the link.", "bytes_sent"),
+		engine("link_retransmitted_packets_total", "Frames sent on the link that carry something sent before.", "frames_retransmitted"),
+		engine("link_lost_packets_total", "Frames sent on the link and judged lost.", "frames_lost"),
+		engine("link_duplicate_requests_packets_total", "Frames received on the link with a packet number seen before.", "frames_duplicated"),
+		engine("link_out_of_sequence_packets_received_total", "Frames received on the link behind a later one of the same path.", "frames_reordered"),
 		kernel("link_packets_received_total", "Frames the kernel received for us.", "received"),
 		kernel("link_receive_dropped_total", "Frames the kernel dropped because the receive ring was full.", "dropped"),
 		kernel("link_receive_truncated_total", "Frames longer than a receive slot.", "truncated"),
 		kernel("link_packets_transmitted_total", "Frames the kernel took from us.", "sent"),
 		kernel("link_transmit_calls_total", "System calls that sent frames.", "send_calls"),
+		kernel("link_transmit_refused_total", "Frames the link cannot carry, discarded.", "refused"),
 		kernel("link_transmit_no_room_total", "System calls refused because the link had no room.", "no_room"),
 	}
 }
@@ -110,6 +124,7 @@ func peerReadings() []reading[daemon.PeerStatus] {
 	return []reading[daemon.PeerStatus]{
 		r("peer_up", "Whether a session with the peer is open.", gauge, func(p *daemon.PeerStatus) float64 { return truth(p.State == "open") }),
 		r("peer_connections", "Connections with the peer.", gauge, func(p *daemon.PeerStatus) float64 { return float64(p.Connections) }),
+		r("peer_silent_seconds", "Time since the last frame of the session with the peer.", gauge, func(p *daemon.PeerStatus) float64 { return p.SilentSeconds }),
 		r("peer_packets_in_flight", "Frames sent to the peer and not acknowledged.", gauge, func(p *daemon.PeerStatus) float64 { return float64(p.InFlight) }),
 	}
 }
@@ -121,6 +136,8 @@ func pathReadings() []reading[daemon.PathStatus] {
 	return []reading[daemon.PathStatus]{
 		r("path_good", "Whether the path is in use for data.", gauge, func(p *daemon.PathStatus) float64 { return truth(p.State == "good") }),
 		r("path_round_trip_seconds", "Smoothed round-trip time.", gauge, func(p *daemon.PathStatus) float64 { return float64(p.SRTT) / 1e9 }),
+		r("path_round_trip_min_seconds", "Shortest round trip seen.", gauge, func(p *daemon.PathStatus) float64 { return float64(p.MinRTT) / 1e9 }),
+		r("path_packets_in_flight", "Frames sent on the path and not acknowledged.", gauge, func(p *daemon.PathStatus) float64 { return float64(p.InFlight) }),
 		r("path_window_packets", "Frames the path may have in flight.", gauge, func(p *daemon.PathStatus) float64 { return p.Window }),
 		r("path_mtu_bytes", "Largest frame in use after the Ethernet header.", gauge, func(p *daemon.PathStatus) float64 { return float64(p.MTU) }),
 	}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"multiedge/internal/daemon"
+)
+
+// topReport is what top shows, and prints with -j: rates between two looks, what carries most first.
+type topReport struct {
+	Schema      int       `json:"schema"`
+	Name        string    `json:"name"`
+	Uptime      float64   `json:"uptime_seconds"`
+	Interval    float64   `json:"interval_seconds"`
+	Security    string    `json:"security"`
+	Rates       rates     `json:"rates"` // per second, of the whole daemon
+	PinnedBytes uint64    `json:"pinned_bytes"`
+	Connections int       `json:"connections"`
+	Links       []topLink `json:"links"`
+	Peers       []topPeer `json:"peers"`
+	Conns       []topConn `json:"busiest_connections"` // left out where there are more than mostConns
+}
+
+type topLink struct {
+	Name  string `json:"name"`
+	Up    bool   `json:"up"`
+	Rates rates  `json:"rates"`
+}
+
+// topPeer has rates of what was sent to the peer: what comes from it is not counted by peer.
+type topPeer struct {
+	Name        string `json:"name"`
+	Node        string `json:"node"`
+	State       string `json:"state"`
+	Connections int    `json:"connections"`
+	InFlight    int    `json:"frames_in_flight"`
+	SRTT        int64  `json:"srtt_ns"` // of the fastest path
+	Rates       rates  `json:"rates"`
+}
+
+type topConn struct {
+	ID          uint32  `json:"id"`
+	PID         int32   `json:"pid"`
+	Peer        string  `json:"peer"`
+	Service     string  `json:"service"`
+	State       string  `json:"state"`
+	Operations  float64 `json:"operations_per_second"` // submitted
+	Outstanding int     `json:"outstanding"`
+	Held        int     `json:"held_segments"`
+	Unread      int     `json:"unread_notifications"`
+}
+
+// rank compares two looks at one run of the daemon.
+func rank(now, before *fullSample) *topReport {
+	st := &now.status
+	t := now.secondsSince(&before.sample)
+	r := &topReport{
+		Schema: daemon.StatusSchema, Name: st.Name, Uptime: st.UptimeSeconds, Interval: t, Security: st.Security,
+		Rates: growth(st.Counters, before.status.Counters, t), PinnedBytes: st.PinnedBytes, Connections: st.Connections,
+		Links: rankLinks(now.links, before.links, t), Peers: rankPeers(now.peers, before.peers, t), Conns: rankConns(now.conns, before.conns, t),
+	}
+	return r
+}
+
+// growth is perSecond for what may begin anew while the daemon lives: a link that left, a session that ended. What is there is new then.
+func growth(now, before daemon.Counts, seconds float64) rates {
+	if r := perSecond(now, before, seconds); r != nil {
+		return r
+	}
+	return perSecond(now, nil, seconds)
+}
+
+func rankLinks(now, before []daemon.LinkStatus, t float64) []topLink {
+	old := map[string]daemon.Counts{}
+	for i := range before {
+		old[before[i].Name] = linkCounts(&before[i])
+	}
+	list := []topLink{}
+	for i := range now {
+		l := &now[i]
+		list = append(list, topLink{l.Name, l.Up, growth(linkCounts(l), old[l.Name], t)})
+	}
+	slices.SortStableFunc(list, func(a, b topLink) int {
+		return cmp.Compare(b.Rates["bytes_sent"]+b.Rates["bytes_received"], a.Rates["bytes_sent"]+a.Rates["bytes_received"])
+	})
+	return list
+}
+
+func rankPeers(now, before []daemon.PeerStatus, t float64) []topPeer {
+	old := map[string]daemon.Counts{}
+	for i := range before {
+		old[before[i].Node] = pathCounts(&before[i])
+	}
+	list := []topPeer{}
+	for i := range now {
+		p := &now[i]
+		tp := topPeer{Name: p.Name, Node: p.Node, State: p.State, Connections: p.Connections, InFlight: p.InFlight, Rates: growth(pathCounts(p), old[p.Node], t)}
+		for _, path := range p.Paths {
+			if path.SRTT > 0 && (tp.SRTT == 0 || path.SRTT < tp.SRTT) {
+				tp.SRTT = path.SRTT
+			}
+		}
+		list = append(list, tp)
+	}
+	slices.SortStableFunc(list, func(a, b topPeer) int { return cmp.Compare(b.Rates["bytes"], a.Rates["bytes"]) })
+	return list
+}
+
+// pathCounts adds a peer's paths up.
+func pathCounts(p *daemon.PeerStatus) daemon.Counts {
+	sum := daemon.Counts{"frames": 0, "bytes": 0, "retransmitted": 0, "lost": 0}
+	for _, path := range p.Paths {
+		for word, n := range path.Counters {
+			sum[word] += n
+		}
+	}
+	return sum
+}
+
+func rankConns(now, before []daemon.ConnStatus, t float64) []topConn {
+	type key struct {
+		shard int
+		id    uint32
+	}
+	old := map[key]uint32{}
+	for _, c := range before {
+		old[key{c.Shard, c.ID}] = c.Submitted
+	}
+	list := []topConn{}
+	for _, c := range now {
+		posted := c.Submitted - old[key{c.Shard, c.ID}] // modulo 2^32, as it is counted
+		list = append(list, topConn{c.ID, c.PID, c.Peer, c.Service, c.State, float64(posted) / t, c.Outstanding, c.Held, c.Unread})
+	}
+	slices.SortStableFunc(list, func(a, b topConn) int {
+		return cmp.Or(cmp.Compare(b.Operations, a.Operations), cmp.Compare(b.Outstanding, a.Outstanding))
+	})
+	return list
+}
+
+const unlimited = math.MaxInt
+
+// text is the report in as many lines as there are, connections last, since they are many.
+func (r *topReport) text(height int) string {
+	const others = 8 // two lines above, and a heading and an empty line for each of three tables
+	var b strings.Builder
+	r.write(&b, max((height-others)/3, 2))
+	return b.String()
+}
+
+// write writes at most so many lines of each table but the last, which is left to be cut where the screen ends.
+func (r *topReport) write(w io.Writer, most int) {
+	fmt.Fprintf(w, "%s  up %s  %s  %d connections  %s pinned\n", r.Name, seconds(r.Uptime), r.Security, r.Connections, bytesText(r.PinnedBytes))
+	fmt.Fprintf(w, "in %sbit/s  out %sbit/s  operations %s/s here, %s/s of peers  retransmitted %s/s  lost %s/s\n\n", bitsText(r.Rates["bytes_received"]), bitsText(r.Rates["bytes_sent"]),
+		rateText(r.Rates["ops_completed"]), rateText(r.Rates["ops_applied"]), rateText(r.Rates["frames_retransmitted"]), rateText(r.Rates["frames_lost"]))
+
+	var rows [][]any
+	for _, l := range r.Links {
+		row := []any{l.Name, yesNo(l.Up, "up", "down"), bitsText(l.Rates["bytes_received"]), bitsText(l.Rates["bytes_sent"])}
+		for _, word := range strings.Fields("frames_received frames_sent frames_retransmitted frames_lost kernel_dropped") {
+			row = append(row, rateText(l.Rates[word]))
+		}
+		rows = append(rows, row)
+	}
+	few(w, "LINK STATE IN-BIT/S OUT-BIT/S FRAMES-IN FRAMES-OUT RETRANS LOST DROPPED", rows, most)
+
+	rows = nil
+	for _, p := range r.Peers {
+		rows = append(rows, []any{
+			p.Name, p.State, p.Connections, bitsText(p.Rates["bytes"]), rateText(p.Rates["frames"]), rateText(p.Rates["retransmitted"]), rateText(p.Rates["lost"]), p.InFlight, micros(p.SRTT),
+		})
+	}
+	few(w, "PEER STATE CONNS OUT-BIT/S FRAMES-OUT RETRANS LOST IN-FLIGHT SRTT", rows, most)
+
+	if r.Connections > mostConns && len(r.Conns) == 0 {
+		fmt.Fprintf(w, "more than %d connections are not listed here: edgectl conn\n", mostConns)
+		return
+	}
+	rows = nil
+	for _, c := range r.Conns {
+		rows = append(rows, []any{c.ID, c.PID, c.Peer, c.Service, c.State, rateText(c.Operations), c.Outstanding, c.Held, c.Unread})
+	}
+	table(w, "CONN PID PEER SERVICE STATE OPS/S OUTSTANDING HELD UNREAD", rows)
+}
+
+// few prints a table of at most so many rows, and an empty line.
+func few(w io.Writer, heading string, rows [][]any, most int) {
+	left := len(rows) - most
+	table(w, heading, rows[:min(most, len(rows))])
+	if left > 0 {
+		fmt.Fprintf(w, "... and %d more\n", left)
+	}
+	fmt.Fprintln(w)
+}
