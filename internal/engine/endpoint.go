@@ -145,6 +145,9 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
 	}
 	lc.MTU = min(lc.MTU, 65535)
 	l := &e.links[i]
+	if l.Name != lc.Name { // the number was another link's
+		l.count = Counters{}
+	}
 	l.LinkConfig, l.up, l.blocked = lc, true, false
 	e.up |= 1 << i
 	e.announceLink(i)

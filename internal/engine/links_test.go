@@ -433,3 +433,29 @@ func testAcksIntoTheDark(t *testing.T, sealed bool) {
 		t.Logf("link %d: %d frames into the dark", link, dark)
 	}
 }
+
+// A link that gets the number of one that went begins to count anew; one that comes back goes on.
+func TestLinkCountsAreItsOwn(t *testing.T) {
+	r := newRig(t, rigOptions{links: 2})
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	s.forTime(100*time.Millisecond, time.Second)
+	e := r.n[0].e
+	sent := func() uint64 { return e.Snapshot(r.now).Links[1].Counters.FramesSent }
+	was, lc := sent(), engine.LinkConfig{Name: e.Snapshot(r.now).Links[1].Name, MAC: macOf(0, 1), MTU: 1500}
+	if was == 0 {
+		t.Fatal("nothing was sent on the link")
+	}
+	for _, c := range []struct {
+		name string
+		want uint64
+	}{{lc.Name, was}, {"another", 0}} {
+		e.RemoveLink(r.now, 1)
+		lc.Name = c.name
+		if err := e.SetLink(r.now, 1, lc); err != nil {
+			t.Fatal(err)
+		}
+		if got := sent(); got != c.want {
+			t.Errorf("link %s has sent %d frames, want %d", c.name, got, c.want)
+		}
+	}
+}
