@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"multiedge/internal/engine"
@@ -133,7 +134,7 @@ func (s *shard) removeLink(l *link) {
 	s.byIndex[l.index] = nil
 	for i, other := range s.active {
 		if other == l {
-			s.active = append(s.active[:i], s.active[i+1:]...)
+			s.active = slices.Delete(s.active, i, i+1)
 			return
 		}
 	}

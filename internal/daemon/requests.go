@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"slices"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
@@ -146,7 +147,7 @@ func (s *shard) unlisten(c *client, service string) error {
 	s.offered.release(service)
 	for i, name := range c.names {
 		if name == service {
-			c.names = append(c.names[:i], c.names[i+1:]...)
+			c.names = slices.Delete(c.names, i, i+1)
 			break
 		}
 	}

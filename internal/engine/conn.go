@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
@@ -225,7 +226,7 @@ func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
 func (e *Endpoint) dropDial(c *conn) {
 	for i, d := range e.dials {
 		if d == c {
-			e.dials = append(e.dials[:i], e.dials[i+1:]...)
+			e.dials = slices.Delete(e.dials, i, i+1)
 			return
 		}
 	}

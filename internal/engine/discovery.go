@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math/bits"
+	"slices"
 
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
@@ -118,7 +119,7 @@ func (e *Endpoint) evictPeer() bool {
 		i := e.rng.IntN(len(e.peers))
 		if p := e.peers[i]; p.session == nil && p.doubt == nil {
 			delete(e.peerByID, peerID{p.id, p.shard})
-			e.peers = append(e.peers[:i], e.peers[i+1:]...)
+			e.peers = slices.Delete(e.peers, i, i+1)
 			return true
 		}
 	}

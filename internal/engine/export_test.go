@@ -1,6 +1,9 @@
 package engine
 
-import "math/bits"
+import (
+	"math/bits"
+	"weak"
+)
 
 // Sizes are the lengths of an endpoint's tables, for tests that look for growth.
 type Sizes struct {
@@ -96,4 +99,13 @@ func (e *Endpoint) FillPeers() {
 		id := NodeID{9, byte(i >> 8), byte(i)}
 		e.record(id, 0).session = &session{}
 	}
+}
+
+// SessionsAlive returns, for each session, a function that tells whether its memory is still in use.
+func (e *Endpoint) SessionsAlive() (alive []func() bool) {
+	for _, s := range e.sessions {
+		p := weak.Make(s)
+		alive = append(alive, func() bool { return p.Value() != nil })
+	}
+	return alive
 }

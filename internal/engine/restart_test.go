@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 	"time"
 
@@ -215,4 +216,38 @@ func testHelloFlood(t *testing.T, sealed bool) {
 	if took := r.now.Sub(start); took > time.Second {
 		t.Errorf("connecting took %v", took)
 	}
+}
+
+// A session that is over, some hundred kilobytes, is not kept by any table: peers are restarted at any time, and then nothing may happen for long.
+func TestEndedSessionsAreGivenBack(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		o := rigOptions{sealed: sealed, links: 2}
+		r := newRig(t, o)
+		var alive []func() bool
+		note := func() { alive = append(alive, r.n[0].e.SessionsAlive()...) }
+		for epoch := range uint32(5) {
+			if epoch > 0 {
+				r.boot(1, uint64(epoch+1), o)
+				r.rest(10 * time.Second) // until the silence is noticed
+			}
+			c := r.connect(engine.DialOptions{})
+			_, key := r.export(1, c[1], 100_000, both)
+			r.settle()
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(epoch), Key: key, Local: pattern(1, 100_000)})
+			r.must("a write", time.Second, r.all(0, int(epoch)+1))
+			note()
+		}
+		r.boot(1, 9, o)
+		r.rest(10 * time.Second)
+		runtime.GC()
+		now, kept := len(r.n[0].e.SessionList()), 0
+		for _, a := range alive {
+			if a() {
+				kept++
+			}
+		}
+		if kept > now {
+			t.Errorf("%d of %d sessions are in memory, %d in the table", kept, len(alive), now)
+		}
+	})
 }

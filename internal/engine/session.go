@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"multiedge/internal/mono"
@@ -432,12 +433,15 @@ func (s *session) dropPaths(now mono.Time) {
 // forgetSession takes s out of every table.
 func (e *Endpoint) forgetSession(s *session) {
 	delete(e.byNumber, s.local)
+	if e.builder.s == s {
+		e.builder = builder{}
+	}
 	if e.lastFound == s {
 		e.lastFound = nil
 	}
 	for i, o := range e.sessions {
 		if o == s {
-			e.sessions = append(e.sessions[:i], e.sessions[i+1:]...)
+			e.sessions = slices.Delete(e.sessions, i, i+1)
 			break
 		}
 	}
