@@ -29,9 +29,10 @@ type attachment struct {
 	sq        *ipc.SubmitProducer
 	sqe       ipc.SQE // scratch
 	freeHead  uint32  // of free
-	owing     []*Conn // connections whose credit did not fit in the ring
+	owing     []*Conn // connections whose credit found no room
 	detached  bool    // rings are unmapped
 	owingFlag atomic.Bool
+	ringFull  atomic.Bool // credit is owed for want of room in the ring, of which no doorbell tells: the leader must not block
 
 	slots    []slot
 	free     []uint32 // ring of free slots: posting takes at freeHead, the leader adds at freeTail

@@ -101,8 +101,12 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	c, r, bounce := s.conn, s.region, s.bounce
 	s.conn, s.region = nil, nil
 	s.busy.Store(false)
+	stream := c.notes.stream.Load()
 	if status != ipc.StatusOK {
 		d.failed.add(i, gen, status)
+		if stream != nil {
+			stream.failed(status)
+		}
 	}
 	if r != nil {
 		r.inflight.Add(-1)
@@ -116,6 +120,9 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 		d.lead.wake(&s.waiters)
 		if idle {
 			d.lead.wake(&c.waiters)
+		}
+		if stream != nil {
+			d.lead.wake(&stream.out.waiters)
 		}
 	}
 	tail := d.freeTail.Load()
@@ -137,7 +144,10 @@ func (d *attachment) notified(e *ipc.CQE) bool {
 	if c == nil {
 		return true
 	}
-	ok := c.notes.push(e)
+	ok, due := c.notes.push(e)
+	if due {
+		d.returnCredit(c)
+	}
 	if d.lead.followers.Load() > 0 {
 		d.lead.wake(&c.waiters)
 	}
@@ -170,7 +180,7 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 		if n > 0 && l.followers.Load() > 0 {
 			runtime.Gosched() // those just woken run now
 		}
-		if s.idle(d, worked || n > 0) && !d.owingFlag.Load() {
+		if s.idle(d, worked || n > 0) && !d.ringFull.Load() {
 			l.cancel.arm(ctx, d.kickFunc)
 			d.block(w, done)
 		}

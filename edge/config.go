@@ -34,6 +34,7 @@ type Config struct {
 	Wait       WaitMode
 	Spin       time.Duration // how long Adaptive polls at first, up to four times that while sleeps prove short; zero: DefaultSpin
 	QueueDepth int           // operations in flight on the Device, a power of two; zero: DefaultQueueDepth
+	Stream     StreamConfig  // of DialStream and ListenStream
 	Log        *slog.Logger  // says when the daemon is lost and found again; nil: nothing is logged
 
 	// OnChange is called when the daemon is lost and when the Device has attached again, in that order, by a goroutine of the Device: it must
@@ -59,6 +60,9 @@ func (c *Config) normalize() error {
 	}
 	if c.Spin < 0 {
 		return invalid("Config.Spin is negative")
+	}
+	if err := c.Stream.normalize(); err != nil {
+		return err
 	}
 	if _, err := ipc.LayoutFor(c.QueueDepth); err != nil {
 		return invalid("Config.QueueDepth: %v", err)

@@ -21,6 +21,7 @@ type Conn struct {
 	notes    notes
 	waiters  *waiter // guarded by leadership.mu
 	closing  atomic.Bool
+	owes     bool // it is on attachment.owing; guarded by attachment.post
 	ended    atomic.Pointer[endState]
 
 	mu      sync.Mutex
@@ -193,9 +194,13 @@ func (c *Conn) fail(err error) {
 // announce wakes those who wait for a change of adverts or the end.
 func (c *Conn) announce() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.changed != nil {
 		close(c.changed)
 		c.changed = nil
+	}
+	c.mu.Unlock()
+	if s := c.notes.stream.Load(); s != nil {
+		s.in.interrupt()
+		s.out.interrupt()
 	}
 }

@@ -137,7 +137,7 @@ func (d *Device) unmap(r *Region) error {
 	if !mine {
 		return nil
 	}
-	return r.mem.Close()
+	return r.unmap()
 }
 
 func (d *Device) unmapAll() {
@@ -146,6 +146,6 @@ func (d *Device) unmapAll() {
 	d.regions = nil
 	d.mu.Unlock()
 	for r := range regions {
-		r.mem.Close()
+		r.unmap()
 	}
 }

@@ -31,6 +31,19 @@
 // RemoteRegion is also an io.ReaderAt and io.WriterAt for ordinary memory and any size, through registered memory that the Device
 // keeps for it. That costs a copy and no thought.
 //
+// # Streams
+//
+// A Stream is a net.Conn and a StreamListener a net.Listener, so that net/http and whatever else takes these runs over the transport unmodified:
+//
+//	l, _ := edge.ListenStream(ctx, "web")               tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+//	http.Serve(l, handler)                                  node, _, _ := net.SplitHostPort(addr)
+//	                                                        return edge.DialStream(ctx, node, "web")
+//	                                                    }}
+//
+// It has deadlines, half-close and the errors of package net, around those of this package. Each end pins a receive and a send buffer (Config.Stream), and
+// no goroutine. Bytes are copied once at each end. A reader that stands still stops its writer when the buffer is full, or after some thousand
+// writes that are smaller than that, and no other stream. Like TCP, Write returns before the peer has the bytes; Close waits for that, for 5 seconds.
+//
 // # Waiting
 //
 // Any number of goroutines may use a Device and wait on it. One of them at a time looks for completions on behalf of all. It polls for a

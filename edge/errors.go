@@ -42,6 +42,11 @@ var (
 	ErrPeerDown    = &Error{text: "the peer stopped answering or restarted; dial again when it is back (edgectl peer)"}
 	// ErrPeerClosed means that the other side closed the connection in good order. errors.Is(err, io.EOF) holds too.
 	ErrPeerClosed = &Error{text: "the peer closed the connection", also: io.EOF}
+	// ErrReset ends a Stream whose peer went away without closing it: its process died, or it closed the stream while we were writing. errors.Is(err,
+	// syscall.ECONNRESET) holds too.
+	ErrReset = &Error{text: "the peer left the stream before its end; dial again", also: syscall.ECONNRESET}
+	// ErrStream ends a Stream whose peer broke the rules of PROTOCOL clause 11, and a dial to a service that has no streams.
+	ErrStream = &Error{text: "the peer does not follow the rules of streams; use DialStream and ListenStream of the same release at both ends"}
 	// ErrStranger means that one of the two nodes does not authorise the other's key, or that this node authorises no peer of that name.
 	ErrStranger  = &Error{text: "not authorised; each of the two nodes must authorise the other's key: edgectl key show there, edgectl peers add KEY NAME here"}
 	ErrNoService = &Error{text: "nobody at the peer listens for that service; start the server or check the service's name"}

@@ -3,7 +3,10 @@ package edge_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
+	"net"
+	"net/http"
 
 	"multiedge/edge"
 )
@@ -82,6 +85,39 @@ func ExampleRemoteRegion_WriteAt() {
 	check(err)
 	fmt.Printf("%s\n", p)
 	// Output: any memory
+}
+
+// HTTP over streams: a Listener for the server, a DialContext for the client.
+func ExampleDevice_DialStream() {
+	ctx := context.Background()
+	fab := edge.NewFabric()
+	defer fab.Close()
+	a, b := open(fab, "a"), open(fab, "b")
+
+	l, err := a.ListenStream(ctx, "web") // programs use edge.ListenStream and edge.DialStream
+	check(err)
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s asked for %s", r.RemoteAddr, r.URL.Path)
+	}))
+
+	client := http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			node, _, err := net.SplitHostPort(addr)
+			if err != nil {
+				return nil, err
+			}
+			return b.DialStream(ctx, node, "web")
+		},
+	}}
+	r, err := client.Get("http://a/hello")
+	check(err)
+	body, err := io.ReadAll(r.Body)
+	check(err)
+	check(r.Body.Close())
+	client.CloseIdleConnections()
+	check(l.Close())
+	fmt.Printf("%s\n", body)
+	// Output: b:web asked for /hello
 }
 
 func open(fab *edge.Fabric, name string) *edge.Device {

@@ -73,6 +73,8 @@ func (w *waiter) list() **waiter {
 		return &w.op.d.slots[w.op.slot].waiters
 	case waitNote, waitIdle:
 		return &w.conn.waiters
+	case waitHalf:
+		return &w.half.waiters
 	}
 	return nil
 }

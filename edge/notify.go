@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"multiedge/internal/ipc"
 )
@@ -16,8 +17,11 @@ type Notification struct {
 // creditBatch is how many notifications are consumed before credit is returned.
 const creditBatch = ipc.NotifyCredit / 2
 
-// notes is the queue of notifications of a connection. The daemon's credit bounds it, so it never grows.
+// notes is the queue of notifications of a connection. The daemon's credit bounds it, so it never grows. The notifications of a Stream are
+// taken as they come, by whoever leads, and never queued.
 type notes struct {
+	stream atomic.Pointer[Stream] // changed under mu; nil: they are queued
+
 	mu   sync.Mutex
 	ring []Notification // NotifyCredit long, made at the first notification
 	head uint32
@@ -25,19 +29,37 @@ type notes struct {
 	owed uint32 // consumed, and not returned as credit
 }
 
-// push reports false when the daemon exceeded its credit.
-func (q *notes) push(e *ipc.CQE) bool {
+// push reports ok false when the daemon exceeded its credit; due says that credit should be returned.
+func (q *notes) push(e *ipc.CQE) (ok, due bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.tail-q.head+q.owed >= ipc.NotifyCredit {
+		return false, false
+	}
+	n := Notification{Imm: e.Imm, Len: int(e.Len)}
+	if s := q.stream.Load(); s != nil {
+		s.arrived(n)
+		q.owed++
+		return true, q.owed == creditBatch
+	}
 	if q.ring == nil {
 		q.ring = make([]Notification, ipc.NotifyCredit)
 	}
-	if q.tail-q.head+q.owed >= ipc.NotifyCredit {
-		return false
-	}
-	q.ring[q.tail%ipc.NotifyCredit] = Notification{Imm: e.Imm, Len: int(e.Len)}
+	q.ring[q.tail%ipc.NotifyCredit] = n
 	q.tail++
-	return true
+	return true, false
+}
+
+// attach gives s the notifications that were faster, and all to come.
+func (q *notes) attach(s *Stream) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ; q.head != q.tail; q.head++ {
+		s.arrived(q.ring[q.head%ipc.NotifyCredit])
+		q.owed++
+	}
+	q.ring = nil
+	q.stream.Store(s)
 }
 
 // pop takes the oldest; due says that credit should be returned.

@@ -105,10 +105,15 @@ func (c *Conn) put(w *Work, bounce int32) (Op, error) {
 	return Op{d: d, slot: i, gen: gen}, nil
 }
 
+// slotFree reports whether there is room for an operation but for the ring. The caller holds d.post.
+func (c *Conn) slotFree() bool {
+	return int(c.inflight.Load()) < c.d.window && c.d.freeHead != c.d.freeTail.Load()
+}
+
 // room reports whether an operation can be put. The caller holds d.post.
 func (c *Conn) room() bool {
 	d := c.d
-	if int(c.inflight.Load()) >= d.window || d.freeHead == d.freeTail.Load() {
+	if !c.slotFree() {
 		return false
 	}
 	n, err := d.sq.Room()
@@ -176,7 +181,8 @@ var (
 	errInline    = invalid("Work.Inline holds more than MaxInline bytes; use a Region")
 )
 
-// credit returns the notifications that c's owner consumed to the daemon. The caller holds d.post. It reports false when there was no room.
+// credit returns the notifications that c's owner consumed to the daemon, and what was read of a stream to its peer. The caller holds d.post. It reports
+// false when there was no room.
 func (d *attachment) credit(c *Conn) bool {
 	if d.detached || d.dead.Load() != nil {
 		return true
@@ -186,28 +192,39 @@ func (d *attachment) credit(c *Conn) bool {
 		go d.fail(ErrDaemonDown)
 	}
 	if room == 0 {
+		d.ringFull.Store(true)
 		return false
 	}
-	n := c.notes.takeOwed()
-	if n == 0 {
-		return true
+	s := c.notes.stream.Load()
+	n, paid := c.notes.takeOwed(), true
+	if n > 0 {
+		d.sqe = ipc.SQE{Op: ipc.OpCredit, Conn: c.id, Imm: n}
+		d.sq.Put(&d.sqe)
 	}
-	d.sqe = ipc.SQE{Op: ipc.OpCredit, Conn: c.id, Imm: n}
-	d.sq.Put(&d.sqe)
-	if d.sq.Publish() {
+	if s != nil && s.due() {
+		paid = s.pay()
+		n++
+	}
+	if n > 0 && d.sq.Publish() {
 		d.submit.Ring()
 	}
-	return true
+	if !paid && c.slotFree() {
+		d.ringFull.Store(true)
+	}
+	return paid
 }
 
-// returnCredit gives credit of c back now, or as soon as the ring has room.
-func (d *attachment) returnCredit(c *Conn) {
+// returnCredit gives credit of c back now, or as soon as there is room, and reports whether it was now.
+func (d *attachment) returnCredit(c *Conn) bool {
 	d.post.Lock()
 	defer d.post.Unlock()
-	if !d.credit(c) {
+	paid := d.credit(c)
+	if !paid && !c.owes {
+		c.owes = true
 		d.owing = append(d.owing, c)
 		d.owingFlag.Store(true)
 	}
+	return paid
 }
 
 // payOwing retries credit that did not fit before.
@@ -217,9 +234,14 @@ func (d *attachment) payOwing() {
 	}
 	d.post.Lock()
 	defer d.post.Unlock()
-	for len(d.owing) > 0 && d.credit(d.owing[len(d.owing)-1]) {
-		d.owing[len(d.owing)-1] = nil
-		d.owing = d.owing[:len(d.owing)-1]
+	d.ringFull.Store(false)
+	still := d.owing[:0]
+	for _, c := range d.owing {
+		if c.owes = !d.credit(c); c.owes {
+			still = append(still, c)
+		}
 	}
-	d.owingFlag.Store(len(d.owing) > 0)
+	clear(d.owing[len(still):])
+	d.owing = still
+	d.owingFlag.Store(len(still) > 0)
 }

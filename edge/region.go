@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 
 	"multiedge/internal/ipc"
@@ -29,6 +30,9 @@ type Region struct {
 	bytes    []byte
 	inflight atomic.Int32 // operations that use it; raised under attachment.post
 	closed   bool         // guarded by attachment.post
+
+	use  sync.RWMutex // copies by the package itself against unmapping
+	gone bool         // unmapped
 }
 
 // Register returns a new region of size bytes. An error that wraps ErrMemlock says how to allow more pinned memory.
@@ -94,14 +98,45 @@ func (r *Region) Bytes() []byte { return r.bytes }
 // Len returns the size in bytes.
 func (r *Region) Len() int { return r.size }
 
+// copyIn and copyOut copy to and from the memory at off, where it is the package that uses it and the owner may close it, or the Device, meanwhile.
+func (r *Region) copyIn(off int, p []byte) error {
+	r.use.RLock()
+	defer r.use.RUnlock()
+	if r.gone {
+		return net.ErrClosed
+	}
+	copy(r.bytes[off:off+len(p)], p)
+	return nil
+}
+
+func (r *Region) copyOut(p []byte, off int) error {
+	r.use.RLock()
+	defer r.use.RUnlock()
+	if r.gone {
+		return net.ErrClosed
+	}
+	copy(p, r.bytes[off:off+len(p)])
+	return nil
+}
+
+// unmap takes the memory away once nobody copies.
+func (r *Region) unmap() error {
+	r.use.Lock()
+	defer r.use.Unlock()
+	r.gone = true
+	return r.mem.Close()
+}
+
 // Close revokes all exports of the region, unpins and unmaps it. ErrBusy: operations in flight use it; nothing has happened then.
-func (r *Region) Close() error {
+func (r *Region) Close() error { return r.closeContext(context.Background()) }
+
+func (r *Region) closeContext(ctx context.Context) error {
 	r.d.poll() // what has completed is not in flight
 	if err := r.beginClose(); err != nil {
 		return err
 	}
 	if r.d.Err() == nil {
-		_, err := r.d.call(context.Background(), &ipc.Message{Kind: ipc.KindDeregister, Region: r.id}, &call{})
+		_, err := r.d.call(ctx, &ipc.Message{Kind: ipc.KindDeregister, Region: r.id}, &call{})
 		if err != nil && r.d.Err() == nil {
 			r.d.post.Lock()
 			r.closed = false

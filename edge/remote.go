@@ -77,6 +77,9 @@ func (c *Conn) advertised(m *ipc.Message) {
 		return
 	}
 	c.announce()
+	if c.notes.stream.Load() != nil {
+		c.d.returnCredit(c) // it may have waited for the peer's ring
+	}
 }
 
 func (c *Conn) withdrawn(key uint64) {

@@ -20,6 +20,7 @@ const (
 	waitPass                   // the leader has been round the ring once, from its beginning
 	waitIdle                   // conn has no operation in flight
 	waitBounce                 // the bounce arena has a free slot
+	waitHalf                   // half is ready
 )
 
 // waiter is what one goroutine waits for. A waiter is in the follower list, and in the list of its kind, from enlist to delist.
@@ -27,6 +28,7 @@ type waiter struct {
 	kind waitKind
 	op   Op
 	conn *Conn
+	half *half  // of a stream; with waitRoom, what else ends the waiting
 	pass uint64 // of waitPass: done when leadership.passes has reached it
 
 	ch         chan struct{} // one token: look again
@@ -107,11 +109,13 @@ func (d *attachment) satisfied(w *waiter) bool {
 	case waitNote:
 		return !w.conn.notes.empty() || w.conn.Err() != nil
 	case waitRoom:
-		return d.hasRoom(w.conn) || w.conn.usable() != nil
+		return d.hasRoom(w.conn) || w.conn.usable() != nil || w.half != nil && w.half.ready()
 	case waitIdle:
 		return w.conn.inflight.Load() == 0
 	case waitBounce:
 		return len(d.bounce.Load().free) > 0
+	case waitHalf:
+		return w.half.ready()
 	default:
 		return d.lead.passes.Load() >= w.pass
 	}

@@ -35,6 +35,7 @@ var clockUses = map[string]struct{ names, why string }{
 	"internal/secure/handshake.go": {"Unix", "dates that a certificate must have and nobody looks at (TestWallClocksDiffer)"},
 	"edge/reattach.go":             {"Now Since", "how long an attachment lasted and attempts go on, by readings of this process"},
 	"edge/listener.go":             {"Until", "what is left of a context's deadline; context.WithTimeout makes it from a reading of this process"},
+	"edge/stream_deadline.go":      {"Time Until", "net.Conn has deadlines as time.Time; what is left of one, made from a reading of this process, counts on the monotonic clock"},
 	"linkdrv/linktest/tap.go":      {"Now Time Unix", "a capture file has the wall time of frames"},
 	"cmd/edged/supervise.go":       {"Time", "the type of a ticker's channel"},
 }

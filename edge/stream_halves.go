@@ -1,0 +1,279 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+)
+
+// inbound is the direction towards us: the peer's writes fill the ring, Read empties it. Counts are of bytes since the beginning.
+type inbound struct {
+	half
+	tail    atomic.Uint64 // arrived; changed by the leader
+	fin     atomic.Bool   // nothing follows tail; set by the leader
+	head    atomic.Uint64 // read; changed under mu
+	granted atomic.Uint64 // of head, what the peer knows of; changed under attachment.post
+}
+
+// piece takes the peer's word that a piece is in the ring (clause 11.4), or says what is wrong with it.
+func (i *inbound) piece(pos uint64, n, ring int) (bad string) {
+	tail := i.tail.Load()
+	switch {
+	case n <= 0 || i.fin.Load():
+		return "an empty piece, or one after the end"
+	case pos != tail&immCount:
+		return fmt.Sprintf("a piece for position %d where %d is next", pos, tail&immCount)
+	case uint64(n) > i.granted.Load()+uint64(ring)-tail:
+		return fmt.Sprintf("%d bytes where there is room for %d", n, i.granted.Load()+uint64(ring)-tail)
+	}
+	i.tail.Store(tail + uint64(n))
+	i.wake()
+	return ""
+}
+
+// end takes the peer's word that nothing more follows (clause 11.6).
+func (i *inbound) end(pos uint64) (bad string) {
+	if tail := i.tail.Load() & immCount; pos != tail || i.fin.Load() {
+		return fmt.Sprintf("an end at position %d of a stream that is at %d, or a second one", pos, tail)
+	}
+	i.fin.Store(true)
+	i.wake()
+	return ""
+}
+
+// read is Read. The caller holds in.mu.
+func (s *Stream) read(p []byte) (int, error) {
+	i := &s.in
+	for {
+		if err := s.check(&i.half); err != nil || len(p) == 0 {
+			return 0, err
+		}
+		ended := s.ended() // these first, since bytes precede them
+		fin := i.fin.Load()
+		n, err := s.take(p)
+		switch {
+		case n > 0 || err != nil:
+			s.grant()
+			return n, err
+		case fin:
+			return 0, io.EOF
+		case ended != nil:
+			return 0, ended
+		}
+		i.wait(waitHalf)
+	}
+}
+
+// canRead is ready of the half.
+func (s *Stream) canRead() bool {
+	i := &s.in
+	return i.tail.Load() != i.head.Load() || i.fin.Load() || s.check(&i.half) != nil || s.c.Err() != nil
+}
+
+// take copies what is there to p.
+func (s *Stream) take(p []byte) (int, error) {
+	i := &s.in
+	head := i.head.Load()
+	n := int(min(i.tail.Load()-head, uint64(len(p))))
+	for done := 0; done < n; {
+		at := int(head) & (s.ring - 1)
+		m := min(n-done, s.ring-at)
+		if err := s.region.copyOut(p[done:done+m], at); err != nil {
+			return done, err
+		}
+		head += uint64(m)
+		i.head.Store(head)
+		done += m
+	}
+	return n, nil
+}
+
+// due says that the peer should be told of what was read: a quarter of the ring.
+func (s *Stream) due() bool { return s.in.head.Load()-s.in.granted.Load() >= uint64(s.ring/4) }
+
+// grant tells the peer of what was read, if that is due: now, or when the queue has room, or the peer's ring is known, by whoever sees to that (payOwing,
+// advertised). It does not take another Read.
+func (s *Stream) grant() {
+	if d := s.c.d; s.due() && !d.returnCredit(s.c) {
+		d.poll() // perhaps there is room and nobody looked
+		d.kick() // or the leader has to
+	}
+}
+
+// pay posts the credit that is due. It reports false when there is no room for the operation. The caller holds attachment.post and publishes.
+func (s *Stream) pay() bool {
+	i := &s.in
+	if !s.due() || i.fin.Load() || s.c.Err() != nil {
+		return true
+	}
+	to, err := s.peer()
+	if to == nil || err != nil {
+		return true
+	}
+	before, head := i.granted.Load(), i.head.Load()
+	i.granted.Store(head) // first: the peer is quick
+	w := Work{Kind: Write, Flags: Notify, Imm: immCredit | uint32(head-before), Local: s.region, Remote: to}
+	if _, err := s.c.put(&w, -1); err != nil {
+		i.granted.Store(before)
+		return err != ErrAgain
+	}
+	return true
+}
+
+// maxPieces is how many pieces of a stream are on their way at once.
+const maxPieces = 64
+
+// outbound is the direction towards the peer.
+type outbound struct {
+	half
+	size    int           // bytes of the send buffer
+	sent    atomic.Uint64 // given to the transport; changed under mu
+	acked   atomic.Uint64 // of sent, what the peer has read and told us of; changed by the leader
+	shut    atomic.Bool   // CloseWrite was called
+	fin     bool          // the peer was told; guarded by mu
+	crowded bool          // Write waits for room for an operation, and for nothing else; guarded by mu
+
+	// Of sent, the pieces whose bytes the transport may still need, a ring; guarded by mu.
+	freed  uint64 // bytes before them: their place in the send buffer is free
+	pieces [maxPieces]piece
+	oldest int
+	flying int
+}
+
+type piece struct {
+	op Op
+	n  int
+}
+
+// credit takes the peer's word that it has read n bytes more (clause 11.5), or says what is wrong with it.
+func (o *outbound) credit(n uint64) (bad string) {
+	acked, sent := o.acked.Load(), o.sent.Load()
+	if n == 0 || n > sent-acked {
+		return fmt.Sprintf("credit for %d bytes of %d", n, sent-acked)
+	}
+	o.acked.Store(acked + n)
+	o.wake()
+	return ""
+}
+
+// write is Write. The caller holds out.mu.
+func (s *Stream) write(p []byte) (done int, err error) {
+	for {
+		if err := s.writable(); err != nil || done == len(p) {
+			return done, err
+		}
+		n, err := s.send(p[done:])
+		done += n
+		switch {
+		case err == ErrAgain:
+			s.out.crowded = true
+			s.out.wait(waitRoom)
+			s.out.crowded = false
+		case err != nil:
+			return done, err
+		case done == len(p):
+			return done, nil
+		case n == 0:
+			s.out.wait(waitHalf)
+		}
+	}
+}
+
+// writable returns why nothing can be written any more, if so.
+func (s *Stream) writable() error {
+	if err := s.check(&s.out.half); err != nil {
+		return err
+	}
+	if s.out.shut.Load() {
+		return errShut
+	}
+	return s.ended()
+}
+
+// canWrite is ready of the half.
+func (s *Stream) canWrite() bool {
+	if s.writable() != nil {
+		return true
+	}
+	if s.out.crowded {
+		return false
+	}
+	to, err := s.peer()
+	return err != nil || to != nil && s.out.room(int(to.size)) > 0
+}
+
+// send gives one piece of p to the transport and returns its length, 0 when there is no room for any; ErrAgain means that the queue is full.
+func (s *Stream) send(p []byte) (int, error) {
+	o := &s.out
+	to, err := s.peer()
+	if to == nil || err != nil {
+		return 0, err
+	}
+	n := min(len(p), o.room(int(to.size)))
+	if n == 0 {
+		return 0, nil
+	}
+	sent := o.sent.Load()
+	at := s.ring + int(sent)&(o.size-1)
+	if err := s.region.copyIn(at, p[:n]); err != nil {
+		return 0, err
+	}
+	o.sent.Store(sent + uint64(n)) // first: the peer is quick
+	// Fenced, so that the bytes before are in place when the peer is notified (clause 11.4).
+	op, err := s.c.Post(&Work{
+		Kind: Write, Flags: Notify | BackwardFence, Imm: immData | uint32(sent&immCount),
+		Local: s.region, LocalOff: at, Len: n, Remote: to, RemoteOff: int(sent) & int(to.size-1),
+	})
+	if err != nil {
+		o.sent.Store(sent)
+		return 0, inStreamTerms(err)
+	}
+	o.pieces[(o.oldest+o.flying)%maxPieces] = piece{op, n}
+	o.flying++
+	return n, nil
+}
+
+// room returns how long the next piece can be: it neither passes what the peer and the send buffer have room for, nor the end of either, nor a quarter of
+// either, so that pieces follow each other while earlier ones are read. The caller holds mu.
+func (o *outbound) room(ring int) int {
+	for o.flying > 0 && o.pieces[o.oldest].op.settled() {
+		o.freed += uint64(o.pieces[o.oldest].n)
+		o.oldest = (o.oldest + 1) % maxPieces
+		o.flying--
+	}
+	if o.flying == maxPieces {
+		return 0
+	}
+	sent := o.sent.Load()
+	return min(
+		ring-int(sent-o.acked.Load()), ring-int(sent)&(ring-1), ring/4,
+		o.size-int(sent-o.freed), o.size-int(sent)&(o.size-1), o.size/4,
+	)
+}
+
+// finish tells the peer that nothing more follows, unless it was told.
+func (s *Stream) finish(ctx context.Context) error {
+	o := &s.out
+	o.mu.Lock() // a Write under way ends, since shut or closed is set
+	defer o.mu.Unlock()
+	if o.fin {
+		return nil
+	}
+	if err := s.ended(); err != nil {
+		return err
+	}
+	to, err := s.c.Import(ctx, streamRing)
+	if err == nil {
+		to, err = s.adopt(to)
+	}
+	if err != nil {
+		return inStreamTerms(err)
+	}
+	w := Work{Kind: Write, Flags: Notify | BackwardFence, Imm: immFin | uint32(o.sent.Load()&immCount), Local: s.region, Remote: to}
+	if _, err := s.c.PostWait(ctx, &w); err != nil {
+		return inStreamTerms(err)
+	}
+	o.fin = true
+	return nil
+}
