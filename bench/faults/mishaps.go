@@ -85,8 +85,10 @@ func killClient(ctx context.Context, s *soak) error {
 		return err
 	}
 	s.forward.kill()
-	rest := s.backPinned(ctx)
-	took, ok := s.event(ctx, unpinTime, func() bool { st, err := s.status(ctx, 0); return err == nil && st.PinnedBytes <= rest })
+	took, ok := s.event(ctx, unpinTime, func() bool {
+		st, err := s.status(ctx, 0)
+		return err == nil && st.PinnedBytes <= s.backPinned(ctx) // which changes, when its connections come and go
+	})
 	if !ok {
 		s.row.U[2].fail("memory of a killed client is pinned after %v", took)
 	}
