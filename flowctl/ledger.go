@@ -9,7 +9,7 @@ import (
 )
 
 // DefaultSpan is a good capacity for a Ledger: many windows of 512 frames, so that frames which overtake each other by thousands do not stop
-// the path, in about 200 KiB.
+// the path, in about 130 KiB.
 const DefaultSpan = 1 << 13
 
 // Sent is what the Ledger remembers of one packet.
@@ -17,7 +17,7 @@ type Sent struct {
 	PN        uint64
 	Time      mono.Time // when it was recorded
 	Bytes     uint32
-	Tag       uint64 // the engine's; not interpreted
+	Tag       uint32 // the engine's; not interpreted
 	Eliciting bool   // always true of those returned
 }
 
@@ -73,7 +73,7 @@ type Ledger struct {
 
 type slot struct {
 	time  mono.Time
-	tag   uint64
+	tag   uint32
 	bytes uint32
 }
 
@@ -110,7 +110,7 @@ func (l *Ledger) InFlight() (frames, bytes int) { return l.frames, l.bytes }
 
 // Record assigns the next number to a packet that leaves now. Call it only when CanSend; now must not decrease. A packet that does not
 // elicit an acknowledgement is never in flight nor judged lost.
-func (l *Ledger) Record(now mono.Time, bytes int, tag uint64, eliciting bool) (pn uint64) {
+func (l *Ledger) Record(now mono.Time, bytes int, tag uint32, eliciting bool) (pn uint64) {
 	if !l.CanSend() {
 		panic("BUG: flowctl: Record although CanSend is false")
 	}

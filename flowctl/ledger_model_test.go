@@ -70,7 +70,7 @@ func (m *ledgerModel) record(t *rapid.T, l *Ledger, now mono.Time, wire []uint64
 	}
 	eliciting := rapid.IntRange(0, 4).Draw(t, "eliciting") > 0
 	want := l.NextPN()
-	pn := l.Record(now, int(want%97), want*3, eliciting)
+	pn := l.Record(now, int(want%97), uint32(want)*3, eliciting)
 	if pn != want {
 		t.Fatalf("Record = %d, NextPN said %d", pn, want)
 	}
@@ -78,7 +78,7 @@ func (m *ledgerModel) record(t *rapid.T, l *Ledger, now mono.Time, wire []uint64
 		delete(m.lost, pn-l.mask-1)
 	}
 	if eliciting {
-		m.out[pn] = Sent{PN: pn, Time: now, Bytes: uint32(pn % 97), Tag: pn * 3, Eliciting: true}
+		m.out[pn] = Sent{PN: pn, Time: now, Bytes: uint32(pn % 97), Tag: uint32(pn) * 3, Eliciting: true}
 		m.bytes += int(pn % 97)
 	}
 	return append(wire, pn)

@@ -33,7 +33,7 @@ func sameNumbers(a []uint64, b ...uint64) bool {
 func TestLedgerLossByTime(t *testing.T) {
 	l, rtt := NewLedger(64), &RTT{}
 	for i := range 4 { // 0 to 3, one per microsecond
-		l.Record(mono.Time(i)*us, 100, uint64(i), true)
+		l.Record(mono.Time(i)*us, 100, uint32(i), true)
 	}
 	acked, lost, res := l.OnAck(103*us, block(3, 1, 0b110), rtt, nil, nil) // 1 is missing
 	if !sameNumbers(pns(acked), 0, 2, 3) || len(lost) != 0 || !res.HasRTT || res.RTTSample != 100*time.Microsecond {
@@ -109,7 +109,7 @@ func TestLedgerAbandon(t *testing.T) {
 		if !l.CanSend() {
 			break
 		}
-		l.Record(mono.Time(i), 10, uint64(i), i%2 == 0)
+		l.Record(mono.Time(i), 10, uint32(i), i%2 == 0)
 	}
 	if l.NextPN() != 64 || l.CanSend() {
 		t.Fatalf("next %d, CanSend %v", l.NextPN(), l.CanSend())

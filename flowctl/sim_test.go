@@ -103,10 +103,10 @@ type flow struct {
 	fwd      *wire
 	back     []*wire // blocks take them in turn
 	blocks   int
-	want     uint64
-	next     uint64
-	again    []uint64 // tags to send again
-	tags     map[uint64]bool
+	want     uint32
+	next     uint32
+	again    []uint32 // tags to send again
+	tags     map[uint32]bool
 	fate     []byte                        // by packet number: 'o' out, 'a' acked, 'l' lost
 	window   int                           // besides cwnd
 	pause    func(now mono.Time) mono.Time // when the receiver's thread next runs
@@ -121,8 +121,8 @@ type flow struct {
 }
 
 func newFlow(t testing.TB, s *sim, want int, p Profile, fwd *wire, back ...*wire) *flow {
-	f := &flow{t: t, s: s, l: NewLedger(DefaultSpan), fwd: fwd, back: back, want: uint64(want), window: p.Window,
-		tags: map[uint64]bool{}, timer: mono.Never, polTimer: mono.Never}
+	f := &flow{t: t, s: s, l: NewLedger(DefaultSpan), fwd: fwd, back: back, want: uint32(want), window: p.Window,
+		tags: map[uint32]bool{}, timer: mono.Never, polTimer: mono.Never}
 	f.l.Configure(p.Loss(p.Acks))
 	f.cwnd.Init(p.Congestion)
 	f.pol.Init(p.Acks)

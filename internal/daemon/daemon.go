@@ -216,6 +216,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	shardDone := d.startShards(ctx)
 	failed := make(chan error, 1)
 	if d.listener != nil {
+		if err := residentCode(); err != nil {
+			d.log.Warn("the program's code is read from its file when it first runs", "error", err)
+		}
 		d.tasks.Go(func() {
 			if err := d.accept(); err != nil {
 				failed <- err

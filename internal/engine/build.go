@@ -10,9 +10,13 @@ import (
 	"multiedge/remap"
 )
 
-// smallMost is the largest part of an operation that is copied into the tail, where it shares the frame with others, in bytes; longer ones are
-// gathered from where they lie. Of short frames it is at most a quarter.
-const smallMost = 1024
+// Of what a frame carries of operations one part is gathered from where it lies, the others are copied into the tail. smallMost is the longest part that is
+// copied although it could be gathered, in bytes, packMost the longest that is copied because another is gathered already: a copy costs less than a frame of its
+// own. Of short frames they are at most a quarter, and half.
+const (
+	smallMost = 1024
+	packMost  = 4096
+)
 
 // builder makes one frame at a time in the batch's next buffer:
 //
@@ -57,8 +61,28 @@ func (w *builder) begin(s *session, p *txPath, b *Batch) {
 	w.payload = nil
 }
 
-// smallLimit is smallMost for this frame.
-func (w *builder) smallLimit() uint64 { return uint64(min(smallMost, w.limit/4)) }
+// smallLimit is the longest part that is copied into this frame.
+func (w *builder) smallLimit() uint64 {
+	if w.hasBulk {
+		return uint64(min(packMost, (w.limit+w.tag)/2))
+	}
+	return uint64(min(smallMost, w.limit/4))
+}
+
+// stretchMost is how much longer than preferred a frame may be, in bytes, so that another operation fits into it.
+const stretchMost = 1024
+
+// fits reports whether a segment of an operation fits into the tail. A little over the preferred length is cheaper than another frame; but that may be why
+// what is sent again was lost.
+func (w *builder) fits(n int, retx bool) bool {
+	if n <= w.room || retx || !w.hasBulk {
+		return n <= w.room
+	}
+	return n <= w.room+min(stretchMost, w.stretch())
+}
+
+// stretch is how much longer than preferred the frame can be.
+func (w *builder) stretch() int { return min(w.p.mtu, len(w.buf)-wire.HeadLen) - w.tag - w.limit }
 
 func (w *builder) used() bool { return w.hasBulk || len(w.tail) > 0 }
 
@@ -204,7 +228,7 @@ func (w *builder) finish(now mono.Time) {
 		bytes = max(bytes+w.tag, wire.MinSealed)
 	}
 	h := wire.Header{Type: wire.TypeData, Path: uint8(p.link), Flags: w.flags, Session: s.remote}
-	h.PN = p.ledger.Record(now, bytes, uint64(uint32(w.recs)), w.eliciting)
+	h.PN = p.ledger.Record(now, bytes, uint32(w.recs), w.eliciting)
 	if w.hasBulk {
 		h.Flags |= wire.FlagBulk
 	}

@@ -279,7 +279,7 @@ func (w *builder) smallWrite(c *conn, o *sendOp, op seqnum.Value, off, n uint64,
 	if w.next && p.Conn == g.Conn && p.Key == g.Key && p.Op+1 == g.Op && p.Flags&wire.SegFenced == g.Flags&wire.SegFenced && p.Fence == g.Fence {
 		g.Kind = wire.KindWriteNext
 	}
-	if w.room < g.Len() {
+	if !w.fits(g.Len(), retx) {
 		return false
 	}
 	p.Conn, p.Key, p.Op, p.Flags, p.Fence = g.Conn, g.Key, g.Op, g.Flags, g.Fence
@@ -304,7 +304,7 @@ func (w *builder) bulkRoom(n, place uint64, retx bool) uint64 {
 		return uint64(remap.NextLen(place, n, room, pageSize))
 	}
 	// A little over the preferred length is cheaper than another frame for the rest; but that may be why it was lost.
-	if most := room + min(w.p.mtu, len(w.buf)-wire.HeadLen) - w.tag - w.limit; uint64(room) >= n || uint64(most) >= n && !retx {
+	if most := room + w.stretch(); uint64(room) >= n || uint64(most) >= n && !retx {
 		return n
 	}
 	if w.limit < alignFrom {
@@ -380,7 +380,7 @@ func (w *builder) readRange(c *conn, o *recvOp, op seqnum.Value, off, n uint64, 
 			flags |= wire.SegLast
 		}
 		w.seg = wire.Segment{Kind: wire.KindReadData, Flags: flags, Conn: c.remote, Op: uint32(op), Place: off, Data: src}
-		if w.room < w.seg.Len() {
+		if !w.fits(w.seg.Len(), retx) {
 			return 0, false
 		}
 		w.small(&w.seg)

@@ -117,13 +117,13 @@ type oracle struct {
 }
 
 const (
-	oracleHalf = 1 << 20
+	oracleHalf = 4 << 20
 	canary     = 0xc7
 )
 
 // newOracle makes memory whose pages are exchanged for each node that has a stage.
 func newOracle(t *testing.T, r *rig, rng *rand.Rand, conns int, stages [2]*remap.Stage) *oracle {
-	x := &oracle{t: t, r: r, rng: rng, left: [2]int{24, 24}, long: stages[0] != nil}
+	x := &oracle{t: t, r: r, rng: rng, left: [2]int{60, 60}, long: stages[0] != nil}
 	memory := func(i int, content []byte) []byte {
 		if stages[i] == nil {
 			return content
@@ -160,7 +160,7 @@ func newOracle(t *testing.T, r *rig, rng *rand.Rand, conns int, stages [2]*remap
 
 // step submits while something is left to submit and few are outstanding.
 func (x *oracle) step() {
-	sizes := []int{8, 600, 1400, 1436, 5000, 20_000, 64 << 10}
+	sizes := []int{8, 600, 1400, 1436, 2500, 4096, 5000, 20_000, 64 << 10}
 	if x.long {
 		sizes = append(sizes, 150_000, 150_000, 300_000)
 	}
