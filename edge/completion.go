@@ -10,19 +10,19 @@ import (
 
 // Poll takes what has completed from the ring, unless another goroutine does so already, and returns how many entries there were.
 // Done, Err and PollNotify then know. It never blocks.
-func (d *Device) Poll() int { return d.at.Load().poll() }
-
-func (d *attachment) poll() int {
-	seen := d.news.Load()
-	n := d.pollOnce()
+func (d *Device) Poll() int {
+	a := d.at.Load()
+	seen := a.news.Load()
+	n := a.poll()
 	if n > 0 {
 		seen++ // our own round
 	}
-	d.newsSeen.Store(seen)
+	a.newsSeen.Store(seen)
 	return n
 }
 
-func (d *attachment) pollOnce() int {
+// poll is Poll by whoever is not the loop that Arm is for.
+func (d *attachment) poll() int {
 	if !d.lead.try() {
 		return 0
 	}

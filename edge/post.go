@@ -192,7 +192,9 @@ func (d *attachment) credit(c *Conn) bool {
 		go d.fail(ErrDaemonDown)
 	}
 	if room == 0 {
-		d.ringFull.Store(true)
+		if d.freeHead != d.freeTail.Load() { // else completions will ring
+			d.ringFull.Store(true)
+		}
 		return false
 	}
 	s := c.notes.stream.Load()
@@ -217,14 +219,24 @@ func (d *attachment) credit(c *Conn) bool {
 // returnCredit gives credit of c back now, or as soon as there is room, and reports whether it was now.
 func (d *attachment) returnCredit(c *Conn) bool {
 	d.post.Lock()
-	defer d.post.Unlock()
 	paid := d.credit(c)
 	if !paid && !c.owes {
 		c.owes = true
 		d.owing = append(d.owing, c)
 		d.owingFlag.Store(true)
 	}
+	d.post.Unlock()
+	if !paid {
+		d.kick() // a leader that found nothing owing and went to sleep must look
+	}
 	return paid
+}
+
+// owes reports whether credit of c waits for room, and still matters.
+func (d *attachment) owes(c *Conn) bool {
+	d.post.Lock()
+	defer d.post.Unlock()
+	return c.owes && c.usable() == nil
 }
 
 // payOwing retries credit that did not fit before.

@@ -128,15 +128,13 @@ func (r *Region) unmap() error {
 }
 
 // Close revokes all exports of the region, unpins and unmaps it. ErrBusy: operations in flight use it; nothing has happened then.
-func (r *Region) Close() error { return r.closeContext(context.Background()) }
-
-func (r *Region) closeContext(ctx context.Context) error {
+func (r *Region) Close() error {
 	r.d.poll() // what has completed is not in flight
 	if err := r.beginClose(); err != nil {
 		return err
 	}
 	if r.d.Err() == nil {
-		_, err := r.d.call(ctx, &ipc.Message{Kind: ipc.KindDeregister, Region: r.id}, &call{})
+		_, err := r.d.call(context.Background(), &ipc.Message{Kind: ipc.KindDeregister, Region: r.id}, &call{})
 		if err != nil && r.d.Err() == nil {
 			r.d.post.Lock()
 			r.closed = false

@@ -21,7 +21,7 @@ import (
 //	       ... the peer's leader (wait.go) takes the notification and moves tail: that much is there to read
 //	Read:  copied from the ring to p; when a quarter of the ring was read, a notification back says so: that much may be sent
 //
-// A Stream has no goroutine. Who leads the waiting on the Device takes the notifications of all its streams, which are counters that move, so that
+// A Stream has no goroutine, but while credit finds no room. Who leads the waiting on the Device takes the notifications of all its streams, which are counters that move, so that
 // the daemon's credit for them always returns and a stream that nobody reads holds up nothing but its own peer. What a Read or a Write waits for
 // is in its half: ready says whether it can go on, and interrupt lets it look because its deadline passed or the stream ended.
 //
@@ -82,7 +82,7 @@ type Stream struct {
 	data   []byte  // private data of the dialler
 	local  net.Addr
 	remote net.Addr
-	linger time.Duration // bounds how long Close and CloseWrite wait for the peer to have everything
+	linger time.Duration // bounds how long Close waits for the peer to have everything, and CloseWrite for room to tell it
 
 	peerRing atomic.Pointer[RemoteRegion] // set by who needs it first
 	closed   atomic.Bool
@@ -203,28 +203,43 @@ func (s *Stream) Close() error {
 	if err != nil && ctx.Err() == nil {
 		err = nil // the connection is over, that is all
 	}
-	s.release()
+	s.release(ctx)
 	if err != nil {
 		err = os.ErrDeadlineExceeded
 	}
 	return s.opError("close", err)
 }
 
-// release gives the memory back. The connection is over: its operations have ended, or are about to. What fails here is left to Device.Close.
-func (s *Stream) release() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.linger)
-	defer cancel()
-	s.c.d.wait(ctx, waiter{kind: waitIdle, conn: s.c})
-	if err := s.region.closeContext(ctx); err != nil {
-		s.c.d.dev.log().Warn("edge: memory of a stream stays pinned until the device is closed", "peer", s.c.peer, "service", s.c.service, "reason", err)
+// release gives the memory back, once no operation uses it. Beyond ctx that goes on by itself, until it is done or the daemon has gone.
+func (s *Stream) release(ctx context.Context) {
+	inTime(ctx, func() {
+		s.c.Abort() // unless it was closed
+		s.c.d.wait(context.Background(), waiter{kind: waitIdle, conn: s.c})
+		if err := s.region.Close(); err != nil {
+			s.c.d.dev.log().Warn("edge: memory of a stream stays pinned until the device is closed", "peer", s.c.peer, "service", s.c.service, "reason", err)
+		}
+	})
+}
+
+// inTime runs f, and returns when it has ended or ctx has; f goes on then.
+func inTime(ctx context.Context, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 
 // abandon ends a stream that came to nothing.
 func (s *Stream) abandon() {
 	s.closed.Store(true)
-	s.c.Abort()
-	s.release()
+	ctx, cancel := context.WithTimeout(context.Background(), s.linger)
+	defer cancel()
+	s.release(ctx)
 }
 
 // LocalAddr returns this node's name and the service, a StreamAddr.
@@ -265,6 +280,9 @@ func (s *Stream) failed(status ipc.Status) {
 
 // cut ends the connection at once, for a reason of this end.
 func (s *Stream) cut(err error) {
+	if s.c.Err() != nil {
+		return // the peer's nonsense may be much
+	}
 	go s.c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: s.c.id})
 	s.c.fail(err)
 }

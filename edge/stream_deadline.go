@@ -17,6 +17,7 @@ type deadline struct {
 	mu    sync.Mutex
 	at    mono.Time // zero: none
 	timer *time.Timer
+	over  bool // the stream is closed
 }
 
 // farOff is as far as a deadline can be: some 36 years, which mono.Time can add.
@@ -29,7 +30,7 @@ func (h *half) setDeadline(t time.Time) {
 	defer l.mu.Unlock()
 	l.halt()
 	l.expired.Store(false)
-	if t.IsZero() {
+	if t.IsZero() || l.over {
 		return
 	}
 	left := min(time.Until(t), farOff)
@@ -69,6 +70,7 @@ func (l *deadline) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.halt()
+	l.over = true
 }
 
 // SetDeadline implements net.Conn: calls on the stream that are under way at t, or made later, fail with os.ErrDeadlineExceeded. The zero time is no

@@ -319,10 +319,15 @@ func TestStreamCloseGivesUp(t *testing.T) {
 
 // fakeStream is a stream between two devices of a fake daemon.
 func fakeStream(t testing.TB, cfg Config) (out, in *Stream, f *fake) {
+	return fakeStreamOf(t, cfg, cfg)
+}
+
+// fakeStreamOf is fakeStream between devices that differ.
+func fakeStreamOf(t testing.TB, a, b Config) (out, in *Stream, f *fake) {
 	f = newFake(t)
 	n := &streamNet{}
-	n.a, _ = f.open(cfg)
-	n.b, _ = f.open(cfg)
+	n.a, _ = f.open(a)
+	n.b, _ = f.open(b)
 	ctx := testContext(t)
 	var err error
 	n.l, err = n.b.ListenStream(ctx, "s")

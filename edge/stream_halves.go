@@ -13,6 +13,7 @@ type inbound struct {
 	tail    atomic.Uint64 // arrived; changed by the leader
 	fin     atomic.Bool   // nothing follows tail; set by the leader
 	head    atomic.Uint64 // read; changed under mu
+	seeing  atomic.Bool   // seeToCredit runs
 	granted atomic.Uint64 // of head, what the peer knows of; changed under attachment.post
 }
 
@@ -24,7 +25,7 @@ func (i *inbound) piece(pos uint64, n, ring int) (bad string) {
 		return "an empty piece, or one after the end"
 	case pos != tail&immCount:
 		return fmt.Sprintf("a piece for position %d where %d is next", pos, tail&immCount)
-	case uint64(n) > i.granted.Load()+uint64(ring)-tail:
+	case int64(n) > int64(i.granted.Load()+uint64(ring)-tail):
 		return fmt.Sprintf("%d bytes where there is room for %d", n, i.granted.Load()+uint64(ring)-tail)
 	}
 	i.tail.Store(tail + uint64(n))
@@ -93,11 +94,30 @@ func (s *Stream) take(p []byte) (int, error) {
 func (s *Stream) due() bool { return s.in.head.Load()-s.in.granted.Load() >= uint64(s.ring/4) }
 
 // grant tells the peer of what was read, if that is due: now, or when the queue has room, or the peer's ring is known, by whoever sees to that (payOwing,
-// advertised). It does not take another Read.
+// advertised, else seeToCredit). It does not take another Read.
 func (s *Stream) grant() {
-	if d := s.c.d; s.due() && !d.returnCredit(s.c) {
-		d.poll() // perhaps there is room and nobody looked
-		d.kick() // or the leader has to
+	d := s.c.d
+	if !s.due() || d.returnCredit(s.c) {
+		return
+	}
+	d.poll() // perhaps there is room and nobody looked
+	if d.owes(s.c) && s.in.seeing.CompareAndSwap(false, true) {
+		go s.seeToCredit()
+	}
+}
+
+// seeToCredit waits for room until credit that found none is paid: perhaps nobody else waits on the Device, and the peer waits for us.
+func (s *Stream) seeToCredit() {
+	d, seeing := s.c.d, &s.in.seeing
+	for {
+		for d.owes(s.c) {
+			d.wait(context.Background(), waiter{kind: waitRoom, conn: s.c})
+			d.poll() // pays
+		}
+		seeing.Store(false)
+		if !d.owes(s.c) || !seeing.CompareAndSwap(false, true) {
+			return
+		}
 	}
 }
 
@@ -149,7 +169,7 @@ type piece struct {
 // credit takes the peer's word that it has read n bytes more (clause 11.5), or says what is wrong with it.
 func (o *outbound) credit(n uint64) (bad string) {
 	acked, sent := o.acked.Load(), o.sent.Load()
-	if n == 0 || n > sent-acked {
+	if n == 0 || int64(n) > int64(sent-acked) {
 		return fmt.Sprintf("credit for %d bytes of %d", n, sent-acked)
 	}
 	o.acked.Store(acked + n)

@@ -2,10 +2,11 @@ package edge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
+
+	"multiedge/internal/ipc"
 )
 
 // How a stream begins (clause 11.2): both ends say streamHello in the private data of the connection request and its answer, and then export their
@@ -35,6 +36,9 @@ func (d *Device) DialStream(ctx context.Context, node, service string, opts ...D
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if most := ipc.MaxData - len(streamHello); len(o.data) > most {
+		return nil, invalid("%d bytes of private data; a stream takes at most %d", len(o.data), most)
+	}
 	o.data = append([]byte(streamHello), o.data...)
 	if err := checkNames(node, service, o.data); err != nil {
 		return nil, err
@@ -49,7 +53,8 @@ func (d *Device) DialStream(ctx context.Context, node, service string, opts ...D
 	}
 	c, err := a.dial(ctx, node, service, &o)
 	if err != nil {
-		return nil, errors.Join(err, r.Close())
+		inTime(ctx, func() { r.Close() })
+		return nil, err
 	}
 	s := newStream(c, r, d.cfg.Stream, nil)
 	if string(c.Data()) != streamHello {

@@ -128,7 +128,7 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-func second[N int | int64](_ N, err error) error { return err }
+func second[T any](_ T, err error) error { return err }
 
 // What is written before Close arrives, whenever the reader reads, whoever closes first.
 func TestStreamCloseDeliversEverything(t *testing.T) {
