@@ -23,6 +23,7 @@ type fake struct {
 	grants   map[uint64]*fakeGrant
 	nextID   uint32
 	window   int
+	mute     bool         // do not answer when a region is given back
 	hold     bool         // take operations and complete none
 	held     []heldOp     //
 	fail     ipc.Status   // of every operation
@@ -168,6 +169,9 @@ func (c *fakeClient) handle(m *ipc.Message) {
 		c.ctl.Send(r, mem.FD())
 		return
 	case ipc.KindDeregister:
+		if f.mute {
+			return
+		}
 		c.regions[m.Region].Close()
 		delete(c.regions, m.Region)
 	case ipc.KindListen:

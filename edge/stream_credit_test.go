@@ -1,6 +1,8 @@
 package edge
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -129,5 +131,26 @@ func TestUntakenNotificationsKeepNoConnection(t *testing.T) {
 			return err == nil && len(snap.Conns) == 0
 		})
 		must(t, r.Close())
+	}
+}
+
+// A dial that failed gives its memory back, but not beyond its context: the daemon may have stopped.
+func TestStreamDialEndsWithItsContext(t *testing.T) {
+	f := newFake(t)
+	a, _ := f.open(Config{})
+	f.mu.Lock()
+	f.mute = true
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- second(a.DialStream(ctx, "fake", "none")) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, ErrNoService) {
+			t.Errorf("the dial failed with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the dial goes on without its context")
 	}
 }

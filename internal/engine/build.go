@@ -75,7 +75,7 @@ const stretchMost = 1024
 // fits reports whether a segment of an operation fits into the tail. A little over the preferred length is cheaper than another frame; but that may be why
 // what is sent again was lost.
 func (w *builder) fits(n int, retx bool) bool {
-	if n <= w.room || retx || !w.hasBulk {
+	if n <= w.room || retx || w.retx || !w.hasBulk {
 		return n <= w.room
 	}
 	return n <= w.room+min(stretchMost, w.stretch())

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -157,5 +158,42 @@ func TestUnservedSessionReplaced(t *testing.T) {
 	}
 	if up != 1 {
 		t.Errorf("%d more peer-up than peer-down events, want one", up)
+	}
+}
+
+// Clause 9.2: what a lost frame carried is not sent again in a frame above the preferred length, whatever new operations could share it.
+func TestResentFramesAreNotStretched(t *testing.T) {
+	const size = 4096
+	for _, lost := range []int{size, 1000} { // sent again as the payload, and as a part that is copied
+		r := newRig(t, rigOptions{mtu: 9000, checksum: engine.ChecksumHeader})
+		c := r.connect(engine.DialOptions{})
+		_, key := r.export(1, c[1], 256*2*size, both)
+		r.rest(time.Second) // the path grows to 9000
+		fresh := size
+		if lost < size {
+			fresh = 8200 - lost // as a payload, a little too long beside it
+		}
+		first := pattern(1, lost)
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Key: key, Local: first})
+		r.take(0) // lost
+		again := false
+		for i := 1; i < 250 && !again; i++ {
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(i), Key: key, Off: uint64(i * 2 * size), Local: pattern(100+i, fresh)})
+			for _, f := range r.take(0) {
+				if bytes.Contains(f.b, first[:64]) {
+					if again = true; len(f.b) > wire.EthLen+8192 {
+						t.Errorf("%d bytes were sent again in a frame of %d bytes", lost, len(f.b)-wire.EthLen)
+					}
+				}
+				r.give(1, f)
+			}
+			for _, f := range r.take(1) {
+				r.give(0, f)
+			}
+			r.now = r.now.Add(50 * time.Microsecond)
+		}
+		if !again {
+			t.Fatalf("%d bytes that were lost were not sent again", lost)
+		}
 	}
 }

@@ -304,7 +304,7 @@ func (w *builder) bulkRoom(n, place uint64, retx bool) uint64 {
 		return uint64(remap.NextLen(place, n, room, pageSize))
 	}
 	// A little over the preferred length is cheaper than another frame for the rest; but that may be why it was lost.
-	if most := room + w.stretch(); uint64(room) >= n || uint64(most) >= n && !retx {
+	if most := room + w.stretch(); uint64(room) >= n || uint64(most) >= n && !retx && !w.retx {
 		return n
 	}
 	if w.limit < alignFrom {
