@@ -24,6 +24,7 @@ type Embedded struct {
 	Checksum  string // of plaintext: "full" or "header"
 	Poll      string // how the transport's own thread waits: "adaptive", "block", "busy"
 	OpWindow  int    // operations in flight per connection, a power of two
+	Driver    string // of links: "udp" packs frames into UDP datagrams of up to 64 KiB, and every node of the wire must choose it; else "ring" or "mmsg"; empty: one of these two, by MTU
 
 	// Copy chooses how payloads reach their place. Empty is what is fastest. To compare, the paper's configurations: "cp" copies at both ends, "notx" at
 	// the receiver, "pinmap" exchanges received pages for those of regions of 256 KiB and more and copies what is less than such a run, "nocp" has the
@@ -56,7 +57,7 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 	}
 	c := daemon.Config{
 		Name: e.Name, EtherType: e.EtherType, Scheduler: e.Scheduler, Profile: e.Profile, Window: e.Window, Checksum: e.Checksum,
-		Poll: e.Poll, OpWindow: e.OpWindow, Copy: e.Copy, DialTimeout: e.DialTimeout, DeadTime: e.DeadTime,
+		Poll: e.Poll, OpWindow: e.OpWindow, Driver: e.Driver, Copy: e.Copy, DialTimeout: e.DialTimeout, DeadTime: e.DeadTime,
 		Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile, Peers: peerList(e.Peers),
 	}
 	c.Limits.Queue = max(cfg.QueueDepth, DefaultQueueDepth)

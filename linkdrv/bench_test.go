@@ -13,7 +13,7 @@ import (
 // frames in flight kept by a shared counter. One operation is one frame; SetBytes counts payload.
 func BenchmarkVeth(b *testing.B) {
 	for _, mtu := range []int{1500, 9000, 65535} {
-		for _, kind := range []string{KindRing, KindMmsg} {
+		for _, kind := range []string{KindRing, KindMmsg, KindUDP} {
 			b.Run(fmt.Sprintf("%s/%d", kind, mtu), func(b *testing.B) { benchmarkVeth(b, kind, mtu) })
 		}
 	}

@@ -26,6 +26,7 @@ const (
 const (
 	KindRing = "ring" // memory-mapped TPACKET_V2 receive ring
 	KindMmsg = "mmsg" // recvmmsg into buffers of the driver
+	KindUDP  = "udp"  // many frames as one UDP datagram, cut up where the wire begins; at both ends or neither
 )
 
 // TxFrame is one frame to send, gathered from up to three pieces. Head starts with the Ethernet header and holds at least
@@ -43,7 +44,7 @@ type Driver interface {
 	//
 	//   - n < len(frames), err == nil: no room now (socket buffer, device queue, or no carrier); try later.
 	//   - ErrTooLong, ErrBadFrame: frames[:n-1] were taken and only frames[n-1] was discarded, because it exceeds
-	//     the interface's MTU or is shorter than an Ethernet header; go on with frames[n:].
+	//     the interface's MTU (KindUDP: the one when opened) or is shorter than an Ethernet header; go on with frames[n:].
 	//   - ErrLinkDown: the interface is down and nothing past n was taken; the driver works again once it is up.
 	//   - ErrLinkGone (which is also ErrLinkDown): the interface was deleted; close the driver and open the new one.
 	Send(frames []TxFrame) (n int, err error)
@@ -73,8 +74,8 @@ type Driver interface {
 // Stats counts frames since the driver was opened.
 type Stats struct {
 	Received  uint64 // accepted into the ring or the socket queue by the kernel
-	Dropped   uint64 // dropped by the kernel because the ring or the queue was full
-	Truncated uint64 // received longer than a slot, hence discarded: super-frames, or an MTU raised since Open
+	Dropped   uint64 // dropped by the kernel because the ring or the queue was full; KindUDP: super-frames
+	Truncated uint64 // received longer than a slot, hence discarded: super-frames, or an MTU raised since Open; KindUDP: malformed ones
 	Sent      uint64 // taken by the kernel
 	Refused   uint64 // discarded by Send: ErrTooLong, ErrBadFrame
 	SendCalls uint64 // sendmmsg calls
@@ -87,24 +88,29 @@ type Info struct {
 	Index   int              // interface index, which survives renames
 	MAC     net.HardwareAddr // 6 bytes; do not modify
 	MTU     int              // when opened: the largest frame is MTU+HeaderLen bytes
-	RxSlots int              // largest frames the receive side can hold
-	Kind    string           // KindRing or KindMmsg
+	RxSlots int              // largest frames the receive side can hold; KindUDP holds more if they arrive merged
+	Kind    string           // KindRing, KindMmsg or KindUDP
+
+	// Overhead is what the driver's own headers take of the interface's MTU, which is MTU+Overhead: 0 but for KindUDP.
+	Overhead int
+	// Super is how many bytes of frames can cross in one super-frame, at hardly more than the cost of one frame: 0 but for KindUDP.
+	Super int
 }
 
 // Options says how to open an interface. The zero value is the transport's default.
 type Options struct {
 	// EtherType of the frames to receive; 0 means EtherType, EtherTypeAll every frame.
 	EtherType ethernet.EtherType
-	// Kind of driver; empty chooses KindMmsg up to an MTU of 2048 and KindRing above.
+	// Kind of driver; empty chooses KindMmsg up to an MTU of 2048 and KindRing above. Both understand each other; KindUDP understands only itself.
 	Kind string
 	// RingSlots is the number of frames the receive side holds; it is rounded up to whole ring blocks. 0 means 256 for the ring (fewer above an MTU of 32 KiB), which
-	// keeps it in cache (2048 slots lose 10 to 15 %), and up to 1024 for mmsg. Without CAP_NET_ADMIN the system's rmem_max limits
+	// keeps it in cache (2048 slots lose 10 to 15 %), up to 1024 for mmsg, and 256 of 64 KiB for udp. Without CAP_NET_ADMIN the system's rmem_max limits
 	// mmsg to less; Info().RxSlots tells.
 	RingSlots int
 	// Promiscuous also receives frames that are not addressed to the interface. Without it the kernel discards them
 	// before they take a slot, also on interfaces (such as veth) that have no address filter.
 	Promiscuous bool
-	// Qdisc sends through the interface's queueing discipline, which is otherwise bypassed. For wires shaped by tc.
+	// Qdisc sends through the interface's queueing discipline, which is otherwise bypassed, by KindUDP unless the kernel has to cut up what it sends. For wires shaped by tc.
 	Qdisc bool
 
 	closed bool // to frames, until OpenShards opens all sockets of the group

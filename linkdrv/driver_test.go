@@ -20,7 +20,7 @@ func TestFrames(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, uint64(mtu)))
 		laps := 3*rx.Info().RxSlots/SendBatch + 1
 		for range min(laps, 30) {
-			frames, want := randomFrames(rng, tx, rx, mtu)
+			frames, want := randomFrames(rng, tx, rx, tx.Info().MTU)
 			n, err := tx.Send(frames)
 			if n != len(frames) || err != nil {
 				t.Fatalf("sent %d of %d: %v", n, len(frames), err)
@@ -135,7 +135,7 @@ func TestBadFrames(t *testing.T) {
 
 // TestOverflow: frames beyond the receive side's capacity are counted as dropped by the kernel, those before are intact.
 func TestOverflow(t *testing.T) {
-	kinds(t, []int{1500, 9000}, func(t *testing.T, kind string, mtu int) {
+	each(t, frameKinds, []int{1500, 9000}, func(t *testing.T, kind string, mtu int) {
 		namespace(t)
 		veth(t, mtu)
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind, RingSlots: 64})
@@ -168,6 +168,7 @@ func TestHeldSlots(t *testing.T) {
 		namespace(t)
 		veth(t, mtu)
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind, RingSlots: 32})
+		mtu = tx.Info().MTU
 		mark := func(b byte) []TxFrame {
 			f := make([]TxFrame, SendBatch)
 			for i := range f {
@@ -198,7 +199,7 @@ func TestHeldSlots(t *testing.T) {
 
 // TestFilter: other EtherTypes and frames for other hosts stay out, unless everything was asked for.
 func TestFilter(t *testing.T) {
-	kinds(t, []int{1500, 9000}, func(t *testing.T, kind string, mtu int) {
+	each(t, frameKinds, []int{1500, 9000}, func(t *testing.T, kind string, mtu int) {
 		namespace(t)
 		veth(t, mtu)
 		tx := open(t, "a0", Options{Kind: kind})
@@ -231,7 +232,7 @@ func TestFilter(t *testing.T) {
 
 // TestTruncated: frames that grew past the slots are counted, not delivered.
 func TestTruncated(t *testing.T) {
-	kinds(t, []int{1500}, func(t *testing.T, kind string, mtu int) {
+	each(t, frameKinds, []int{1500}, func(t *testing.T, kind string, mtu int) {
 		namespace(t)
 		veth(t, mtu)
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
@@ -252,17 +253,19 @@ func TestTruncated(t *testing.T) {
 
 // TestNoCarrier: while the peer's end is down there is no room, and no error.
 func TestNoCarrier(t *testing.T) {
-	namespace(t)
-	veth(t, 1500)
-	tx, rx := open(t, "a0", Options{}), open(t, "b0", Options{})
-	if err := netlink.LinkSetDown(link(t, "b0")); err != nil {
-		t.Fatal(err)
-	}
-	n, err := tx.Send([]TxFrame{{Head: header(tx, rx, 50)}})
-	if n != 0 || err != nil {
-		t.Errorf("Send = %d, %v; want 0, nil", n, err)
-	}
-	if s, _ := tx.Stats(); s.NoRoom != 1 {
-		t.Errorf("%+v", s)
-	}
+	kinds(t, []int{1500}, func(t *testing.T, kind string, mtu int) {
+		namespace(t)
+		veth(t, mtu)
+		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
+		if err := netlink.LinkSetDown(link(t, "b0")); err != nil {
+			t.Fatal(err)
+		}
+		n, err := tx.Send([]TxFrame{{Head: header(tx, rx, 50)}})
+		if n != 0 || err != nil {
+			t.Errorf("Send = %d, %v; want 0, nil", n, err)
+		}
+		if s, _ := tx.Stats(); s.NoRoom != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
 }

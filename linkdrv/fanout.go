@@ -27,8 +27,14 @@ const (
 // do not heed it, so the filter of the sockets says it again.
 const ignoreOutgoing = 0x4000
 
-// bySession is the fanout program.
-var bySession = assemble(bpf.LoadAbsolute{Off: netOffset + sessionOffset, Size: 4}, bpf.RetA{})
+// bySession is the fanout program. The frames of a super-frame are of one session, so its first one speaks for all.
+func bySession(kind string) []bpf.RawInstruction {
+	at := uint32(netOffset + sessionOffset)
+	if kind == KindUDP {
+		at += udpOverhead
+	}
+	return assemble(bpf.LoadAbsolute{Off: at, Size: 4}, bpf.RetA{})
+}
 
 // OpenShards opens the interface once for each of n shards: frames of session number s arrive at driver s modulo n only. None takes a frame before
 // all of them can. The drivers belong together, but each may be used and closed by a goroutine of its own. With n = 1 it is Open.
@@ -41,6 +47,9 @@ func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {
 	if n == 1 {
 		d, err := Open(ifname, o)
 		return []Driver{d}, err
+	}
+	if o.EtherType == 0 {
+		o.EtherType = EtherType
 	}
 	o.closed = true
 	drivers := make([]Driver, 0, n)
@@ -64,29 +73,15 @@ func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {
 			return nil, fmt.Errorf("linkdrv: %s: socket %d of %d joins the fanout group: %w", ifname, i+1, n, explainFanout(err))
 		}
 	}
-	if err = socketOf(drivers[0]).setProgram(unix.SOL_PACKET, unix.PACKET_FANOUT_DATA, bySession); err != nil {
+	if err = socketOf(drivers[0]).setProgram(unix.SOL_PACKET, unix.PACKET_FANOUT_DATA, bySession(o.Kind)); err != nil {
 		return nil, fmt.Errorf("linkdrv: %s: fanout program: %w", ifname, err)
 	}
 	for _, d := range drivers {
-		if err = socketOf(d).setProgram(unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, memberFilter(o.Promiscuous)); err != nil {
+		if err = socketOf(d).setProgram(unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, o.filter()); err != nil {
 			return nil, fmt.Errorf("linkdrv: %s: filter: %w", ifname, err)
 		}
 	}
 	return drivers, nil
-}
-
-// memberFilter is acceptFilter for a socket of a group.
-func memberFilter(promiscuous bool) []bpf.RawInstruction {
-	if promiscuous {
-		return acceptFilter(true)
-	}
-	return assemble(
-		bpf.LoadExtension{Num: bpf.ExtType},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OTHERHOST, SkipTrue: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 1},
-		bpf.RetConstant{Val: 1 << 18},
-		bpf.RetConstant{Val: 0},
-	)
 }
 
 func socketOf(d Driver) *socket {
@@ -94,6 +89,8 @@ func socketOf(d Driver) *socket {
 	case *ring:
 		return d.socket
 	case *mmsg:
+		return d.socket
+	case *udp:
 		return d.socket
 	}
 	panic("BUG: linkdrv: a driver of another package")

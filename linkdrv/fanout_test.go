@@ -31,7 +31,7 @@ func sessionFrame(from, to Driver, session uint32, n int) TxFrame {
 }
 
 // checkSteering sends frames of random sessions and expects each at its shard, in the order of sending, and nothing else anywhere.
-func checkSteering(t *testing.T, tx Driver, rx []Driver, mtu int) {
+func checkSteering(t *testing.T, tx Driver, rx []Driver) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, uint64(len(rx))))
 	want := make([][]uint32, len(rx))
@@ -39,7 +39,7 @@ func checkSteering(t *testing.T, tx Driver, rx []Driver, mtu int) {
 	for range 150 {
 		s := rng.Uint32()
 		want[s%uint32(len(rx))] = append(want[s%uint32(len(rx))], s)
-		frames = append(frames, sessionFrame(tx, rx[0], s, 64+rng.IntN(mtu-63)))
+		frames = append(frames, sessionFrame(tx, rx[0], s, 64+rng.IntN(tx.Info().MTU-63)))
 	}
 	for len(frames) > 0 {
 		n, err := tx.Send(frames)
@@ -72,9 +72,9 @@ func TestShards(t *testing.T) {
 			o := Options{Kind: kind}
 			if tx := openShards(t, "a0", 2, o); tx != nil { // a group at the other end, and a second one here, change nothing
 				rx := openShards(t, "b0", n, o)
-				checkSteering(t, tx[1], rx, mtu)
+				checkSteering(t, tx[1], rx)
 				other := openShards(t, "b0", n+1, o)
-				checkSteering(t, tx[0], other, mtu)
+				checkSteering(t, tx[0], other)
 				for _, d := range other {
 					if s, err := d.Stats(); err != nil || s.Received == 0 {
 						t.Errorf("%+v, %v", s, err)
@@ -113,7 +113,7 @@ func TestShardsReopened(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkSteering(t, tx, rx, 1500)
+		checkSteering(t, tx, rx)
 		if err := netlink.LinkSetDown(link(t, "b0")); err != nil {
 			t.Fatal(err)
 		}

@@ -53,6 +53,8 @@ func link(t testing.TB, name string) netlink.Link {
 	return l
 }
 
+func deleteLink(t testing.TB, name string) error { return netlink.LinkDel(link(t, name)) }
+
 func setUp(t testing.TB, name string) {
 	t.Helper()
 	if err := netlink.LinkSetUp(link(t, name)); err != nil {
@@ -121,8 +123,19 @@ func receive(t testing.TB, d Driver, want int) [][]byte {
 	return got
 }
 
+// allKinds are the drivers, frameKinds those that leave frames as they are.
+var (
+	allKinds   = []string{KindRing, KindMmsg, KindUDP}
+	frameKinds = allKinds[:2]
+)
+
+// kinds runs f for every kind of driver and interfaces of each MTU.
 func kinds(t *testing.T, mtus []int, f func(t *testing.T, kind string, mtu int)) {
-	for _, kind := range []string{KindRing, KindMmsg} {
+	each(t, allKinds, mtus, f)
+}
+
+func each(t *testing.T, kinds []string, mtus []int, f func(t *testing.T, kind string, mtu int)) {
+	for _, kind := range kinds {
 		for _, mtu := range mtus {
 			t.Run(fmt.Sprintf("%s/%d", kind, mtu), func(t *testing.T) { f(t, kind, mtu) })
 		}

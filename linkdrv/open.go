@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/mdlayher/ethernet"
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -32,13 +33,16 @@ func Open(ifname string, o Options) (Driver, error) {
 	if o.Kind == "" {
 		o.Kind = kindFor(ifi.MTU)
 	}
-	if o.Kind != KindRing && o.Kind != KindMmsg {
-		return nil, fmt.Errorf("linkdrv: unknown driver kind %q: want %q, %q, or nothing to choose by MTU", o.Kind, KindRing, KindMmsg)
+	if o.Kind != KindRing && o.Kind != KindMmsg && o.Kind != KindUDP {
+		return nil, fmt.Errorf("linkdrv: unknown driver kind %q: want %q, %q, %q, or nothing to choose by MTU", o.Kind, KindRing, KindMmsg, KindUDP)
+	}
+	if o.Kind == KindUDP && o.EtherType == EtherTypeAll {
+		return nil, fmt.Errorf("linkdrv: driver %q takes its port from the EtherType: name one", KindUDP)
 	}
 	if o.RingSlots < 0 || o.RingSlots > maxSlots {
 		return nil, fmt.Errorf("linkdrv: %d ring slots: want 1 to %d, or 0 for the default", o.RingSlots, maxSlots)
 	}
-	conn, err := packet.Listen(ifi, packet.Raw, int(o.EtherType), &packet.Config{Filter: rejectAll})
+	conn, err := packet.Listen(ifi, packet.Raw, int(o.protocol()), &packet.Config{Filter: rejectAll})
 	if err != nil {
 		return nil, explainOpen(ifname, err)
 	}
@@ -48,6 +52,22 @@ func Open(ifname string, o Options) (Driver, error) {
 		return nil, explainOpen(ifname, err)
 	}
 	return d, nil
+}
+
+// protocol is what the socket is bound to.
+func (o Options) protocol() ethernet.EtherType {
+	if o.Kind == KindUDP {
+		return ethernet.EtherTypeIPv6
+	}
+	return o.EtherType
+}
+
+// filter passes what the driver is to receive.
+func (o Options) filter() []bpf.RawInstruction {
+	if o.Kind == KindUDP {
+		return superFilter(uint16(o.EtherType), o.Promiscuous)
+	}
+	return acceptFilter(o.Promiscuous)
 }
 
 // kindFor chooses the faster driver for an MTU.
@@ -85,7 +105,7 @@ func attach(conn *packet.Conn, ifi *net.Interface, o Options) (Driver, error) {
 	if o.closed {
 		return d, nil
 	}
-	if err := conn.SetBPF(acceptFilter(o.Promiscuous)); err != nil {
+	if err := conn.SetBPF(o.filter()); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -94,10 +114,14 @@ func attach(conn *packet.Conn, ifi *net.Interface, o Options) (Driver, error) {
 
 // newReceiver adds the receive side of the chosen kind.
 func newReceiver(s *socket, o Options) (Driver, error) {
-	if o.Kind == KindRing {
-		return newRing(s, o.RingSlots)
+	switch o.Kind {
+	case KindRing:
+		return newFrameRing(s, o.RingSlots)
+	case KindUDP:
+		return newUDP(s, o)
+	default:
+		return newMmsg(s, o.RingSlots)
 	}
-	return newMmsg(s, o.RingSlots)
 }
 
 // newSocket configures the socket for both directions; its receive side is the driver's business.
@@ -119,8 +143,7 @@ func newSocket(conn *packet.Conn, ifi *net.Interface, o Options) (*socket, error
 		return nil, fmt.Errorf("duplicate descriptor: %w", dupErr)
 	}
 	info := Info{Name: ifi.Name, Index: ifi.Index, MAC: ifi.HardwareAddr, MTU: ifi.MTU, Kind: o.Kind}
-	s := &socket{fd: fd, info: info, errs: newLinkErrors(info)}
-	s.tx.init()
+	s := &socket{fd: fd, info: info, errs: newLinkErrors(info), tx: newSendQueue()}
 	if err := s.configure(o); err != nil {
 		s.Close()
 		return nil, err
@@ -132,7 +155,7 @@ func newSocket(conn *packet.Conn, ifi *net.Interface, o Options) (*socket, error
 const sndBuf = 4 << 20
 
 func (s *socket) configure(o Options) error {
-	if !o.Qdisc {
+	if s.bypass = !o.Qdisc; s.bypass {
 		if err := s.setInt(unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1, "PACKET_QDISC_BYPASS"); err != nil {
 			return err
 		}
@@ -161,7 +184,7 @@ func (s *socket) setBuffer(force, opt, bytes int) error {
 // rejectAll keeps frames out of a socket that is not configured yet.
 var rejectAll = assemble(bpf.RetConstant{Val: 0})
 
-// acceptFilter passes whole frames: those for this host, or all.
+// acceptFilter passes whole frames: those for this host, or all. Frames of this host's own are refused once more, see ignoreOutgoing.
 func acceptFilter(promiscuous bool) []bpf.RawInstruction {
 	const whole = 1 << 18
 	if promiscuous {
@@ -169,7 +192,8 @@ func acceptFilter(promiscuous bool) []bpf.RawInstruction {
 	}
 	return assemble(
 		bpf.LoadExtension{Num: bpf.ExtType},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OTHERHOST, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OTHERHOST, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 1},
 		bpf.RetConstant{Val: whole},
 		bpf.RetConstant{Val: 0},
 	)

@@ -106,7 +106,7 @@ func TestOpenChoosesByMTU(t *testing.T) {
 func TestCloseTwice(t *testing.T) {
 	namespace(t)
 	veth(t, 1500)
-	for _, kind := range []string{KindRing, KindMmsg} {
+	for _, kind := range allKinds {
 		d := open(t, "a0", Options{Kind: kind})
 		for range 2 {
 			if err := d.Close(); err != nil {

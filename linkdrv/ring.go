@@ -34,17 +34,21 @@ type ring struct {
 	empty      int  // Recvs in a row that found nothing
 }
 
-func newRing(s *socket, slots int) (*ring, error) {
+// newFrameRing makes a ring of at least so many slots for single frames, 0 for the default.
+func newFrameRing(s *socket, slots int) (*ring, error) {
 	if slots == 0 {
 		slots = max(leastSlots, min(ringSlots, ringBytes/maxFrame(s.info.MTU)))
 	}
+	return newRing(s, layout(s.info.MTU, slots), ringReserve)
+}
+
+func newRing(s *socket, g geometry, reserve int) (*ring, error) {
 	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2, "PACKET_VERSION"); err != nil {
 		return nil, err
 	}
-	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_RESERVE, ringReserve, "PACKET_RESERVE"); err != nil {
+	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_RESERVE, reserve, "PACKET_RESERVE"); err != nil {
 		return nil, err
 	}
-	g := layout(s.info.MTU, slots)
 	if err := unix.SetsockoptTpacketReq(s.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, g.request()); err != nil {
 		return nil, fmt.Errorf("receive ring of %v: %w", g, err)
 	}
@@ -65,31 +69,42 @@ func newRing(s *socket, slots int) (*ring, error) {
 // Recv implements Driver.
 func (r *ring) Recv(dst [][]byte) (n int, err error) {
 	r.release()
-	for n < len(dst) && r.head-r.tail < uint(len(r.slots)) {
-		h := r.heads[r.next]
-		if atomic.LoadUint32(&h.Status)&unix.TP_STATUS_USER == 0 {
-			break
-		}
-		if frame := contents(r.slots[r.next], h); frame != nil {
+	for n < len(dst) && r.filled() {
+		if frame := contents(r.slots[r.next], r.heads[r.next]); frame != nil {
 			dst[n] = frame
 			n++
 		} else {
 			r.stats.Truncated++
 		}
-		r.head++
-		if r.next++; r.next == len(r.slots) {
-			r.next = 0
-		}
+		r.advance()
 	}
-	if n > 0 || len(dst) == 0 {
+	return n, r.judgeEmpty(n > 0 || len(dst) == 0)
+}
+
+// filled reports whether the kernel has filled the slot at head.
+func (r *ring) filled() bool {
+	return r.head-r.tail < uint(len(r.slots)) && atomic.LoadUint32(&r.heads[r.next].Status)&unix.TP_STATUS_USER != 0
+}
+
+// advance takes the slot at head.
+func (r *ring) advance() {
+	r.head++
+	if r.next++; r.next == len(r.slots) {
+		r.next = 0
+	}
+}
+
+// judgeEmpty ends a Recv: one in a while of those that found nothing asks the socket for a waiting error.
+func (r *ring) judgeEmpty(found bool) error {
+	if found {
 		r.empty = 0
-		return n, nil
+		return nil
 	}
 	if r.empty++; r.empty < errorEvery && !r.gone && r.fd >= 0 {
-		return 0, nil
+		return nil
 	}
 	r.empty = 0
-	return 0, r.pending()
+	return r.pending()
 }
 
 // release gives the slots of the previous Recv back to the kernel, oldest first.

@@ -4,9 +4,9 @@ import "golang.org/x/sys/unix"
 
 // Sending, per batch of up to 64 frames or 1 MiB:
 //
-//  1. gather points the prebuilt message headers at the caller's pieces: nothing is copied, nothing allocated;
+//  1. gather points prebuilt message headers at the caller's pieces: nothing is copied, nothing allocated;
 //  2. one sendmmsg copies all of them into kernel buffers; on return the caller's buffers are its own again;
-//  3. the kernel reports only how many it took. If that is fewer than offered, the next round offers the first one it refused,
+//  3. the kernel reports only how many messages it took. If that is fewer than offered, the next round offers the first one it refused,
 //     alone at the front, and gets its errno: no room (stop), too long (skip that one), link down (stop).
 //
 // The headers keep references to the last batch's buffers until they are overwritten or the driver is dropped.
@@ -17,46 +17,65 @@ const maxCallBytes = 1 << 20
 // pieces is the number of parts a frame is gathered from.
 const pieces = 3
 
-// sendQueue is the argument of sendmmsg: hdrs[i] points for ever at iovs[3i], only lengths and bases change.
+// queue turns frames into the argument of sendmmsg.
+type queue interface {
+	// gather fills headers from the front of frames; fault is what the frame behind them would be refused for.
+	gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Errno)
+	// frames is how many frames the first so many headers hold.
+	frames(hdrs int) int
+}
+
+// sendQueue sends each frame as a message: hdrs[i] points for ever at iovs[3i], only lengths and bases change.
 type sendQueue struct {
 	hdrs []unix.Mmsghdr
 	iovs []unix.Iovec
 }
 
-func (q *sendQueue) init() {
-	q.hdrs = make([]unix.Mmsghdr, SendBatch)
-	q.iovs = make([]unix.Iovec, SendBatch*pieces)
+func newSendQueue() *sendQueue {
+	q := &sendQueue{hdrs: make([]unix.Mmsghdr, SendBatch), iovs: make([]unix.Iovec, SendBatch*pieces)}
 	for i := range q.hdrs {
 		q.hdrs[i].Hdr.Iov = &q.iovs[i*pieces]
 	}
+	return q
 }
 
-// gather fills the headers from the front of frames and returns how many; 0 only if the first frame has no Ethernet header.
-func (q *sendQueue) gather(frames []TxFrame) int {
+// gather implements queue.
+func (q *sendQueue) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Errno) {
 	bytes := 0
 	for i := range frames {
 		f := &frames[i]
-		if i == SendBatch || bytes > maxCallBytes || len(f.Head) < HeaderLen {
-			return i
+		if i == SendBatch || bytes > maxCallBytes {
+			return q.hdrs[:i], 0
 		}
-		iov := q.iovs[i*pieces : i*pieces+pieces : i*pieces+pieces]
-		iov[0].Base = &f.Head[0]
-		iov[0].SetLen(len(f.Head))
-		k := 1
-		if len(f.Bulk) > 0 {
-			iov[k].Base = &f.Bulk[0]
-			iov[k].SetLen(len(f.Bulk))
-			k++
+		if len(f.Head) < HeaderLen {
+			return q.hdrs[:i], unix.EINVAL
 		}
-		if len(f.Tail) > 0 {
-			iov[k].Base = &f.Tail[0]
-			iov[k].SetLen(len(f.Tail))
-			k++
-		}
-		q.hdrs[i].Hdr.SetIovlen(k)
+		q.hdrs[i].Hdr.SetIovlen(f.scatter(q.iovs[i*pieces:]))
 		bytes += f.Len()
 	}
-	return len(frames)
+	return q.hdrs[:len(frames)], 0
+}
+
+// frames implements queue.
+func (q *sendQueue) frames(hdrs int) int { return hdrs }
+
+// scatter points iov at the pieces of the frame and returns how many there are.
+func (f *TxFrame) scatter(iov []unix.Iovec) int {
+	iov = iov[:pieces:pieces]
+	iov[0].Base = &f.Head[0]
+	iov[0].SetLen(len(f.Head))
+	k := 1
+	if len(f.Bulk) > 0 {
+		iov[k].Base = &f.Bulk[0]
+		iov[k].SetLen(len(f.Bulk))
+		k++
+	}
+	if len(f.Tail) > 0 {
+		iov[k].Base = &f.Tail[0]
+		iov[k].SetLen(len(f.Tail))
+		k++
+	}
+	return k
 }
 
 // Send implements Driver.
@@ -66,17 +85,17 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 	}
 	retried := false
 	for n < len(frames) {
-		k := s.tx.gather(frames[n:])
-		if k == 0 {
-			s.stats.Refused++
-			return n + 1, s.errs.bad
+		hdrs, errno := s.tx.gather(frames[n:])
+		sent := 0
+		if len(hdrs) > 0 {
+			sent, errno = sendmmsg(s.fd, hdrs)
+			s.stats.SendCalls++
 		}
-		sent, errno := sendmmsg(s.fd, s.tx.hdrs[:k])
-		s.stats.SendCalls++
 		switch errno {
 		case 0:
-			n += sent
-			s.stats.Sent += uint64(sent)
+			taken := s.tx.frames(sent)
+			n += taken
+			s.stats.Sent += uint64(taken)
 		case unix.EINTR:
 		case unix.ENETDOWN:
 			// The interface is down, or was: the socket remembers one report from back then. Clear that and ask once more.
@@ -92,6 +111,14 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 			s.stats.Refused++
 			return n + 1, s.errs.bad
 		case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
+			if errno == unix.ENOBUFS && s.bypass && s.tx.frames(1) > 1 {
+				// The interface does not cut up UDP. The kernel does, but not of what bypasses the queueing discipline.
+				if err := s.setInt(unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 0, "PACKET_QDISC_BYPASS"); err != nil {
+					return n, err
+				}
+				s.bypass = false
+				continue
+			}
 			s.stats.NoRoom++
 			return n, nil
 		default:

@@ -11,12 +11,13 @@ import (
 // States: up; down (send errors, heals by itself when the interface comes up); gone (the kernel has detached the socket
 // from a deleted interface; final); closed (fd is -1; final).
 type socket struct {
-	fd    int
-	info  Info
-	errs  linkErrors
-	gone  bool
-	stats Stats
-	tx    sendQueue
+	fd     int
+	info   Info
+	errs   linkErrors
+	gone   bool
+	bypass bool // of the queueing discipline
+	stats  Stats
+	tx     queue
 }
 
 func (s *socket) FD() int    { return s.fd }

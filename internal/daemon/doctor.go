@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 
 	"multiedge/internal/wire"
@@ -31,15 +32,20 @@ type Finding struct {
 // CheckHost examines what a daemon needs of the host for the given links. It needs no daemon. Capabilities and limits are those of the calling
 // process.
 func CheckHost(links []string) []Finding {
-	var f findings
+	f := process()
+	for _, name := range links {
+		f.iface(name, "")
+	}
+	return f
+}
+
+// process looks at what this process may do.
+func process() (f findings) {
 	f.capability(unix.CAP_NET_RAW, "CAP_NET_RAW", FindingProblem, "packet sockets can be opened", "no packet socket can be opened",
 		"run edged as root, or setcap cap_net_raw,cap_ipc_lock+ep on its binary, or AmbientCapabilities= in the unit")
 	f.memlock()
 	if g, ok := regmem.TightestGroup(); ok {
 		f.group(&g)
-	}
-	for _, name := range links {
-		f.iface(name)
 	}
 	return f
 }
@@ -100,8 +106,8 @@ func (f *findings) group(g *regmem.Group) {
 	}
 }
 
-// iface looks at one interface.
-func (f *findings) iface(name string) {
+// iface looks at one interface, which the daemon uses by that driver, if it does.
+func (f *findings) iface(name, driver string) {
 	about := "link " + name
 	ifi, err := net.InterfaceByName(name)
 	switch {
@@ -119,25 +125,28 @@ func (f *findings) iface(name string) {
 	default:
 		f.add(FindingOK, about, "up and running", "")
 	}
-	f.mtu(about, name, ifi.MTU)
-	f.offloads(about, name)
+	f.mtu(about, name, driver, ifi.MTU)
+	f.offloads(about, name, driver)
 }
 
 // mtu advises on frame sizes. One more page per frame costs 5 to 10 %; frames of 1500 cost two thirds of the throughput.
-func (f *findings) mtu(about, name string, mtu int) {
+func (f *findings) mtu(about, name, driver string, mtu int) {
 	switch {
 	case mtu < wire.MinFrame:
 		f.add(FindingProblem, about, fmt.Sprintf("MTU %d is too small", mtu), "ip link set "+name+" mtu 9000, if the switch carries that")
-	case mtu <= 2048:
-		f.add(FindingWarning, about, fmt.Sprintf("MTU %d: about a third of what jumbo frames reach", mtu), "ip link set "+name+" mtu 9000, if the switch and every peer carry that")
+	case mtu <= 2048 && driver != linkdrv.KindUDP:
+		f.add(FindingWarning, about, fmt.Sprintf("MTU %d: frames alone reach about a third of what jumbo frames do", mtu),
+			"ip link set "+name+" mtu 9000, if the switch and every peer carry that; or driver = \"udp\" in the configuration of every node on the wire")
 	default:
 		f.add(FindingOK, about, fmt.Sprintf("MTU %d", mtu), "")
 	}
 }
 
-// offloads looks at what a NIC does to received frames. Offloads of TCP and IP do not know this protocol and leave its frames alone.
-func (f *findings) offloads(about, name string) {
-	if on, ok := largeReceive(name); ok && on {
+// offloads looks at what a NIC does to received frames. Offloads of TCP and IP do not know this protocol and leave its frames alone, but for those in datagrams.
+func (f *findings) offloads(about, name, driver string) {
+	if driver == linkdrv.KindUDP {
+		f.add(FindingOK, about, "frames travel in UDP datagrams, which cost least where the NIC cuts them up and merges them: ethtool -k "+name+" shows tx-udp-segmentation and rx-udp-gro-forwarding", "")
+	} else if on, ok := largeReceive(name); ok && on {
 		f.add(FindingWarning, about, "large receive offload is on, which some NICs apply to every frame", "ethtool -K "+name+" lro off")
 	} else {
 		f.add(FindingOK, about, "offloads leave this protocol's frames alone", "")
@@ -149,18 +158,14 @@ func (f *findings) offloads(about, name string) {
 
 // facts examines a running daemon: its own rights and the state of its links.
 func (d *Daemon) facts(snap *Snapshot) []Finding {
-	names := make([]string, 0, len(snap.Links))
+	f := process()
 	for i := range snap.Links {
-		name := snap.Links[i].Name
-		if snap.Links[i].Device != "" {
-			name = snap.Links[i].Device
+		if d.watch == nil {
+			break // links in memory
 		}
-		names = append(names, name)
+		l := &snap.Links[i]
+		f.iface(orElse(l.Device, l.Name), l.Driver)
 	}
-	if d.watch == nil {
-		names = nil // links in memory
-	}
-	f := findings(CheckHost(names))
 	f.security(d, snap)
 	f.shards(len(d.shards), runtime.NumCPU())
 	for i := range snap.Links {
@@ -176,6 +181,9 @@ func (d *Daemon) facts(snap *Snapshot) []Finding {
 // silence says why no peer was heard. Strangers are not remembered, so whether there are some is not known; without any authorised peer it has been said already.
 func (f *findings) silence(snap *Snapshot) {
 	wires := "on the same Ethernet segment; check VLANs and that switches pass EtherType " + snap.Status.EtherType
+	if slices.ContainsFunc(snap.Links, func(l LinkStatus) bool { return l.Driver == linkdrv.KindUDP }) {
+		wires = fmt.Sprintf("on the same Ethernet segment; check VLANs, and that its links have driver = %q too", linkdrv.KindUDP)
+	}
 	switch {
 	case len(snap.Peers) > 0:
 	case snap.Status.Security == Plaintext:
@@ -206,7 +214,11 @@ func (f *findings) running(l *LinkStatus) {
 		f.add(FindingWarning, about, fmt.Sprintf("the kernel dropped %d of %d frames: the daemon was not quick enough", dropped, received+dropped),
 			"give edged a core of its own, set poll = \"busy\", or raise slots")
 	}
-	if l.Kernel["truncated"] > 0 {
+	switch {
+	case l.Kernel["truncated"] == 0:
+	case l.Driver == linkdrv.KindUDP:
+		f.add(FindingWarning, about, fmt.Sprintf("%d datagrams to this transport's addresses held no frames", l.Kernel["truncated"]), "find out who else uses them on this wire")
+	default:
 		f.add(FindingWarning, about, fmt.Sprintf("%d frames were longer than a slot", l.Kernel["truncated"]), "set the same MTU at both ends")
 	}
 }

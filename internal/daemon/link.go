@@ -60,17 +60,18 @@ func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
 	l.scatter, _ = drv.(linkdrv.Scatterer)
 	l.opens++
 	s.maxFrame = max(s.maxFrame, l.info.MTU)
+	s.batchFrames = max(s.batchFrames, framesPerBatch(l.info))
 	s.stockBatches()
 	if cap(l.tx) == 0 {
 		l.tx = make([]linkdrv.TxFrame, 0, linkdrv.SendBatch)
 	}
-	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight}
+	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight, Super: l.info.Super}
 	copy(lc.MAC[:], l.info.MAC)
 	if err := s.eng.SetLink(now, l.index, lc); err != nil {
 		s.log.Error("link cannot be used", "error", err)
 		l.lastErr = err.Error()
 	}
-	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU, "mac", l.info.MAC.String(), "driver", l.info.Kind, "slots", l.info.RxSlots)
+	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU+l.info.Overhead, "mac", l.info.MAC.String(), "driver", l.info.Kind, "slots", l.info.RxSlots)
 }
 
 // dropDriver takes a link out of service: its paths die at once and frames in flight move to other links.
@@ -96,7 +97,7 @@ func (s *shard) dropDriver(now mono.Time, l *link) {
 func (s *shard) countLooks() {
 	s.looks = quietLooks
 	for _, l := range s.active {
-		if l.drv != nil && l.info.Kind != linkdrv.KindRing {
+		if l.drv != nil && l.info.Kind == linkdrv.KindMmsg {
 			s.looks = 1
 		}
 	}
@@ -337,7 +338,7 @@ func (s *shard) dropAllUnsent() {
 
 // stockBatches makes all the batches that the links can hold at once, and the one being filled, with their pages: no burst has to wait for them.
 func (s *shard) stockBatches() {
-	s.batches = slices.DeleteFunc(s.batches, func(b *txBatch) bool { return b.maxFrame < s.maxFrame })
+	s.batches = slices.DeleteFunc(s.batches, func(b *txBatch) bool { return !s.fits(b) })
 	for range s.mostBatches() - len(s.batches) {
 		s.batches = append(s.batches, s.newBatch())
 	}
@@ -355,7 +356,24 @@ func (s *shard) mostBatches() int {
 }
 
 func (s *shard) newBatch() *txBatch {
-	return &txBatch{Batch: engine.NewBatch(32, s.maxFrame), maxFrame: s.maxFrame}
+	return &txBatch{Batch: engine.NewBatch(s.batchFrames, s.maxFrame), maxFrame: s.maxFrame}
+}
+
+// leastBatch is the number of frames in a batch, unless whole super-frames are a few more or less.
+const leastBatch = 32
+
+// framesPerBatch is how many of a link's longest frames should leave at once.
+func framesPerBatch(link linkdrv.Info) int {
+	per := min(link.Super/(link.MTU+linkdrv.HeaderLen), linkdrv.SendBatch)
+	if per == 0 {
+		return leastBatch
+	}
+	return max(1, leastBatch/per) * per
+}
+
+// fits reports whether a batch is what newBatch would make.
+func (s *shard) fits(b *txBatch) bool {
+	return b.maxFrame == s.maxFrame && cap(b.Frames) == s.batchFrames
 }
 
 // takeBatch returns an empty batch.
@@ -371,7 +389,7 @@ func (s *shard) takeBatch() *txBatch {
 
 func (s *shard) putBatch(b *txBatch) {
 	b.Reset()
-	if b.maxFrame == s.maxFrame && len(s.batches) <= len(s.active) {
+	if s.fits(b) && len(s.batches) <= len(s.active) {
 		s.batches = append(s.batches, b)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"multiedge/internal/identity"
 	"multiedge/internal/ipc"
 	"multiedge/internal/wire"
+	"multiedge/linkdrv"
 	"multiedge/sched"
 
 	"golang.org/x/sys/unix"
@@ -127,6 +128,7 @@ func (c *Config) fillDefaults() {
 	setDefault(&c.Log.Format, "text")
 	for i := range c.Links {
 		setDefault(&c.Links[i].Weight, 1)
+		setDefault(&c.Links[i].Driver, c.Driver)
 	}
 	c.fillCopy()
 }
@@ -156,7 +158,7 @@ func (c *Config) checkLinks(p *problems) {
 		p.check(!seen[l.Name], "link.name", "%q is listed twice", l.Name)
 		seen[l.Name] = true
 		p.check(l.Weight > 0 && l.Weight < 1e6, "link.weight", "%v of %q is not a positive number", l.Weight, l.Name)
-		p.oneOf("link.driver", l.Driver, []string{"", "ring", "mmsg"})
+		p.oneOf("link.driver", l.Driver, []string{"", linkdrv.KindRing, linkdrv.KindMmsg, linkdrv.KindUDP})
 		p.check(l.Slots >= 0 && l.Slots <= 1<<16, "link.slots", "%d of %q is outside 0..65536", l.Slots, l.Name)
 	}
 }

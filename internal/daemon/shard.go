@@ -46,15 +46,16 @@ type shard struct {
 	op           engine.Op               // scratch of submit
 	pings        map[engine.ConnID]*ping // dials that measure
 
-	doorbells  int       // epoll of the clients' submit doorbells, edge-triggered
-	sleepWords bool      // the clients have been told to ring
-	busy       bool      // the latest iteration found something to do: there may be more
-	quiet      mono.Time // until when there is nothing to do unless something comes in
-	looks      int       // for what comes in, in an iteration while quiet
-	pulseAt    mono.Time // when the clients are shown next that the shard runs
-	maxFrame   int       // largest MTU seen: what a batch must hold
-	bed        bed       // the thread's; prepared under the token, used while it sleeps
-	driverBed  bed       // the sleeping driver's, likewise
+	doorbells   int       // epoll of the clients' submit doorbells, edge-triggered
+	sleepWords  bool      // the clients have been told to ring
+	busy        bool      // the latest iteration found something to do: there may be more
+	quiet       mono.Time // until when there is nothing to do unless something comes in
+	looks       int       // for what comes in, in an iteration while quiet
+	pulseAt     mono.Time // when the clients are shown next that the shard runs
+	maxFrame    int       // largest MTU seen: what a batch must hold
+	batchFrames int       // most of framesPerBatch of the links seen
+	bed         bed       // the thread's; prepared under the token, used while it sleeps
+	driverBed   bed       // the sleeping driver's, likewise
 
 	copying  bool      // payloads are never received in their place
 	exchange *exchange // of pages; nil: none are exchanged

@@ -11,7 +11,7 @@ import (
 // Clients are spread over the shards; services are unique among all of them; draining and limits are everywhere.
 func TestShardsControl(t *testing.T) {
 	wires(t, 1, 9000)
-	a := serveShards(t, Plaintext, "a", 3, 1)
+	a := serveShards(t, "", Plaintext, "a", 3, 1)
 	count := func() (n [3]int) {
 		s, err := a.Snapshot()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"multiedge/internal/ipc"
 	"multiedge/internal/secure"
+	"multiedge/linkdrv"
 	"multiedge/regmem"
 
 	"github.com/vishvananda/netlink"
@@ -61,9 +62,9 @@ func set(t *testing.T, name string, f func(netlink.Link) error) {
 }
 
 // serveShards runs a daemon of that name, a or b, with so many shards on so many links, and placers where shards are several.
-func serveShards(t *testing.T, security, name string, shards, links int) *Daemon {
+func serveShards(t *testing.T, driver, security, name string, shards, links int) *Daemon {
 	t.Helper()
-	cfg := Config{Name: name, Socket: filepath.Join(t.TempDir(), "s"), Shards: shards, Placers: shards - 1, Poll: "block", DialTimeout: 2 * time.Second, Security: security}
+	cfg := Config{Name: name, Socket: filepath.Join(t.TempDir(), "s"), Shards: shards, Placers: shards - 1, Poll: "block", DialTimeout: 2 * time.Second, Security: security, Driver: driver}
 	o := Options{Log: logTo(t)}
 	if security == Encrypted {
 		peer := string("ba"[name[0]-'a'])
@@ -162,11 +163,11 @@ func crossing(t *testing.T, a, b *Daemon) (all []*stream) {
 
 // Connections work whatever shards their ends sit on, and however many shards the nodes have.
 func TestShardsCrossing(t *testing.T) {
-	for i, n := range [][2]int{{2, 2}, {1, 2}, {3, 1}, {2, 2}} {
-		security := []string{Plaintext, Encrypted}[min(i, 1)]
-		t.Run(fmt.Sprint(security, n), func(t *testing.T) {
+	for i, n := range [][2]int{{2, 2}, {1, 2}, {3, 1}, {2, 2}, {2, 3}} {
+		security, driver := []string{Plaintext, Encrypted}[min(i, 1)], []string{"", linkdrv.KindUDP}[i/3]
+		t.Run(fmt.Sprint(security, n, driver), func(t *testing.T) {
 			wires(t, 2, 9000)
-			a, b := serveShards(t, security, "a", n[0], 2), serveShards(t, security, "b", n[1], 2)
+			a, b := serveShards(t, driver, security, "a", n[0], 2), serveShards(t, driver, security, "b", n[1], 2)
 			streams := crossing(t, a, b)
 			for range 3 {
 				for _, s := range streams {
@@ -217,8 +218,14 @@ func checkShardStatus(t *testing.T, a, b *Daemon, n [2]int) {
 
 // A link that goes down and comes back, or is taken away and given back by a reload, is every shard's again, and no session suffers.
 func TestShardsLinks(t *testing.T) {
+	for _, driver := range []string{linkdrv.KindRing, linkdrv.KindUDP} {
+		t.Run(driver, func(t *testing.T) { testShardsLinks(t, driver) })
+	}
+}
+
+func testShardsLinks(t *testing.T, driver string) {
 	wires(t, 2, 9000)
-	a, b := serveShards(t, Plaintext, "a", 2, 2), serveShards(t, Plaintext, "b", 2, 2)
+	a, b := serveShards(t, driver, Plaintext, "a", 2, 2), serveShards(t, driver, Plaintext, "b", 2, 2)
 	streams := crossing(t, a, b)
 	use := func() {
 		for _, s := range streams {
@@ -255,6 +262,11 @@ func TestShardsLinks(t *testing.T) {
 		}
 		if s.Counters.SessionsFailed != 0 {
 			t.Errorf("%s: %+v", s.Status.Name, s.Counters)
+		}
+		for _, l := range s.Links { // a driver is opened anew when its link changed, and not because its own headers take some of the MTU
+			if l.Driver != driver || l.MTU != 9000 || l.Opens > 4 {
+				t.Errorf("%s: %+v", s.Status.Name, l)
+			}
 		}
 	}
 }

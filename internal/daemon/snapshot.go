@@ -88,7 +88,7 @@ func (l *link) status(s *shard) LinkStatus {
 		Blocked: s.blockedLinks&(1<<l.index) != 0, Kernel: countsOf(l.stats()),
 	}
 	if l.drv != nil {
-		st.Up, st.MAC, st.MTU, st.Driver, st.RxSlots = true, l.info.MAC.String(), l.info.MTU, l.info.Kind, l.info.RxSlots
+		st.Up, st.MAC, st.MTU, st.Driver, st.RxSlots = true, l.info.MAC.String(), l.info.MTU+l.info.Overhead, l.info.Kind, l.info.RxSlots
 		if l.info.Name != l.cfg.Name {
 			st.Device = l.info.Name
 		}

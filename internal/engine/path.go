@@ -187,9 +187,9 @@ func (p *txPath) reportSize() {
 	if p.mtu >= own {
 		return
 	}
-	why := fmt.Sprintf("a device between drops larger ones, although both ends are set to %d", own)
+	why := fmt.Sprintf("a device between drops larger ones, although both ends can send frames of %d", own)
 	if peer < own {
-		why = fmt.Sprintf("the peer's link has MTU %d and ours %d; set both to the same", peer, own)
+		why = fmt.Sprintf("the peer's link carries %d and ours %d; set both to the same MTU", peer, own)
 	}
 	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("frames of %d bytes: %s", p.mtu, why)})
 }
@@ -368,9 +368,9 @@ func (p *txPath) room(now mono.Time) bool {
 }
 
 // frameLimit is how long frames on the path are made, bytes after the Ethernet header. One byte above a power of two of pages costs the
-// kernel another page and 5 to 10 % of throughput, more than the longer payload gains, so frames of 8 to 16 KiB stop at 8 KiB.
+// kernel another page and 5 to 10 % of throughput, more than the longer payload gains, so frames of 8 to 16 KiB stop at 8 KiB, unless they share pages.
 func (p *txPath) frameLimit() int {
-	if p.mtu > 8192 && p.mtu < 16384 {
+	if p.mtu > 8192 && p.mtu < 16384 && p.s.e.links[p.link].Super == 0 {
 		return 8192
 	}
 	return p.mtu
