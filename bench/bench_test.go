@@ -16,6 +16,7 @@ import (
 	"multiedge/bench/workload"
 	"multiedge/internal/daemon"
 	"multiedge/internal/lab"
+	"multiedge/linkdrv"
 )
 
 // TestMain is also what runs in the hosts of the tests' clusters.
@@ -111,17 +112,21 @@ func allTests(integrity bool) (plans []Plan) {
 
 func TestLabMeasuresEverything(t *testing.T) {
 	for _, form := range []struct {
-		name, security, checksum string
-		embedded                 bool
+		name, security, checksum, driver string
+		embedded                         bool
 	}{
-		{"daemon", daemon.Encrypted, "", false}, {"embedded", daemon.Encrypted, "", true}, {"daemon", daemon.Plaintext, "full", false}, {"embedded", daemon.Plaintext, "header", true},
+		{"daemon", daemon.Encrypted, "", "", false}, {"embedded", daemon.Encrypted, "", "", true}, {"daemon", daemon.Plaintext, "full", "", false}, {"embedded", daemon.Plaintext, "header", "", true},
+		{"daemon", daemon.Encrypted, "", linkdrv.KindUDP, false}, {"embedded", daemon.Plaintext, "header", linkdrv.KindUDP, true},
 	} {
 		name, embedded := form.name, form.embedded
-		t.Run(name+" "+form.security, func(t *testing.T) {
-			c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2}, Embedded: embedded, Pin: true, Security: form.security, Checksum: form.checksum})
+		t.Run(strings.TrimSpace(name+" "+form.security+" "+form.driver), func(t *testing.T) {
+			c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2}, Embedded: embedded, Pin: true, Security: form.security, Checksum: form.checksum, Driver: form.driver})
 			for _, r := range runPlans(t, c, allTests(true)...) {
 				if r.IntegrityErrors > 0 || !r.IntegrityChecked || r.Operations == 0 || r.Attach != name || r.Links != 2 || r.MTU != 9000 || r.Checksum != form.checksum || r.Security != form.security {
 					t.Errorf("%+v", r)
+				}
+				if want := form.driver; r.Driver != want && want != "" || r.Driver == linkdrv.KindUDP && want == "" {
+					t.Errorf("driver %q, want %q", r.Driver, want)
 				}
 				if r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 || (r.CPU.Client.DaemonUser+r.CPU.Client.DaemonSystem > 0) == embedded {
 					t.Errorf("%s of %d bytes: processor time %+v", r.Test, r.MessageBytes, r.CPU)
@@ -132,7 +137,13 @@ func TestLabMeasuresEverything(t *testing.T) {
 }
 
 func TestLossIsInjectedCountedAndSurvived(t *testing.T) {
-	c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2, Faults: lab.Faults{Loss: 0.03}, Seed: 5}})
+	for _, driver := range []string{linkdrv.KindRing, linkdrv.KindUDP} {
+		t.Run(driver, func(t *testing.T) { testLoss(t, driver) })
+	}
+}
+
+func testLoss(t *testing.T, driver string) {
+	c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2, Faults: lab.Faults{Loss: 0.03}, Seed: 5}, Driver: driver})
 	for _, r := range runPlans(t, c, Plan{Test: report.OneWay, Sizes: []int{100_000}, Duration: 200 * time.Millisecond, Integrity: true}) {
 		if r.IntegrityErrors > 0 || r.FramesLost == 0 || r.FramesRetransmitted == 0 {
 			t.Errorf("%d integrity errors, %d of %d frames lost, %d retransmitted: %v", r.IntegrityErrors, r.FramesLost, r.FramesSent, r.FramesRetransmitted, r.IntegrityDetail)

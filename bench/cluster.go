@@ -24,6 +24,7 @@ type ClusterSpec struct {
 	Profile   string
 	Shards    int       // of each daemon; 0: one
 	Placers   int       // of each shard
+	Driver    string    // of links; empty: by MTU
 	Poll      string    // how daemons and applications wait
 	Copy      string    // how payloads reach their place: daemon.Config.Copy, or CopyDefault
 	Weights   []float64 // of links, for wsrr and wd; empty: their rates, if they have any
@@ -163,7 +164,7 @@ func (c *Cluster) daemonConfig(host int) string {
 	var b strings.Builder
 	h := c.lab.Host(host)
 	fmt.Fprintf(&b, "name = %q\nsocket = %q\n", h.Name(), c.socket(host))
-	for key, value := range map[string]string{"scheduler": c.spec.Scheduler, "checksum": c.spec.Checksum, "profile": c.spec.Profile, "poll": c.spec.Poll, "security": c.spec.Security, "copy": c.spec.copy()} {
+	for key, value := range map[string]string{"scheduler": c.spec.Scheduler, "checksum": c.spec.Checksum, "profile": c.spec.Profile, "poll": c.spec.Poll, "driver": c.spec.Driver, "security": c.spec.Security, "copy": c.spec.copy()} {
 		if value != "" {
 			fmt.Fprintf(&b, "%s = %q\n", key, value)
 		}

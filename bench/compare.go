@@ -10,6 +10,7 @@ import (
 	"multiedge/bench/report"
 	"multiedge/internal/daemon"
 	"multiedge/internal/lab"
+	"multiedge/linkdrv"
 )
 
 // Comparison is the same work over several transports, interleaved: in each round every contender runs once, and each round begins with
@@ -32,6 +33,7 @@ type EdgeVariant struct {
 	Security string
 	Checksum string // of plaintext
 	Embedded bool
+	Driver   string // of links; empty: the cluster's
 	Test     string // what it does instead of the comparison's test; only for comparisons of this test, which is Read
 }
 
@@ -41,6 +43,10 @@ var EdgeVariants = []EdgeVariant{
 	{Name: "crc32c", Security: daemon.Plaintext, Checksum: "full"},
 	{Name: "encrypted", Security: daemon.Encrypted},
 	{Name: "embedded", Security: daemon.Plaintext, Checksum: "header", Embedded: true},
+	{Name: "udp", Security: daemon.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP},
+	{Name: "udp crc32c", Security: daemon.Plaintext, Checksum: "full", Driver: linkdrv.KindUDP},
+	{Name: "udp encrypted", Security: daemon.Encrypted, Driver: linkdrv.KindUDP},
+	{Name: "udp embedded", Security: daemon.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Embedded: true},
 	{Name: "write", Security: daemon.Plaintext, Checksum: "header", Test: report.OneWay},
 }
 
@@ -78,8 +84,11 @@ func (c *Comparison) Run(ctx context.Context) (err error) {
 	var entrants []entrant
 	var hosts *Cluster
 	for _, v := range c.Edge {
-		spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded}
+		spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded, Driver: v.Driver}
 		spec.Security, spec.Checksum, spec.Embedded = v.Security, v.Checksum, v.Embedded
+		if v.Driver != "" {
+			spec.Driver = v.Driver
+		}
 		cl := clusters[key]
 		if cl == nil {
 			if cl, err = NewCluster(ctx, spec); err != nil {

@@ -60,7 +60,7 @@ func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*child, error
 	h := c.lab.Host(host)
 	if c.spec.Embedded {
 		j.Transport.Embedded = &Embedded{
-			Security: c.spec.Security, Links: h.LinkNames(), Name: h.Name(), Scheduler: c.spec.Scheduler, Profile: c.spec.Profile, Checksum: c.spec.Checksum, Poll: c.spec.Poll, Copy: c.spec.copy(),
+			Security: c.spec.Security, Links: h.LinkNames(), Name: h.Name(), Scheduler: c.spec.Scheduler, Profile: c.spec.Profile, Checksum: c.spec.Checksum, Poll: c.spec.Poll, Driver: c.spec.Driver, Copy: c.spec.copy(),
 		}
 		if c.encrypted() {
 			j.Transport.Embedded.KeyFile, j.Transport.Embedded.PeersFile = c.keyFile(host), c.peersFile(host)

@@ -43,6 +43,7 @@ type Embedded struct {
 	Profile   string   `json:"profile,omitempty"`
 	Checksum  string   `json:"checksum,omitempty"`
 	Poll      string   `json:"poll,omitempty"`
+	Driver    string   `json:"driver,omitempty"`
 	Copy      string   `json:"copy,omitempty"`
 	Security  string   `json:"security,omitempty"`
 	KeyFile   string   `json:"key_file,omitempty"`
@@ -61,7 +62,7 @@ func (t *Transport) attach(region int, log func(string, ...any)) (workload.Attac
 	cfg := edge.Config{Socket: t.Socket, Wait: mode, QueueDepth: queueDepth(t.Depth)}
 	if e := t.Embedded; e != nil {
 		cfg.Embedded = &edge.Embedded{
-			Links: e.Links, Name: e.Name, Scheduler: e.Scheduler, Profile: e.Profile, Checksum: e.Checksum, Poll: e.Poll, Copy: e.Copy,
+			Links: e.Links, Name: e.Name, Scheduler: e.Scheduler, Profile: e.Profile, Checksum: e.Checksum, Poll: e.Poll, Driver: e.Driver, Copy: e.Copy,
 			Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile,
 		}
 	}

@@ -26,7 +26,7 @@ const PinVariable = "EDGEBENCH_CPUS"
 
 // All returns every contender this program knows.
 func All() []Contender {
-	return []Contender{Raw{Kind: linkdrv.KindRing}, Raw{Kind: linkdrv.KindMmsg}, Raw{Kind: linkdrv.KindRing, Sealed: true}, TCP{}, Iperf3{}, UCX{}, Libfabric{"tcp"}, Libfabric{"udp"}}
+	return []Contender{Raw{Kind: linkdrv.KindRing}, Raw{Kind: linkdrv.KindMmsg}, Raw{Kind: linkdrv.KindUDP}, Raw{Kind: linkdrv.KindRing, Sealed: true}, Raw{Kind: linkdrv.KindUDP, Sealed: true}, TCP{}, Iperf3{}, UCX{}, Libfabric{"tcp"}, Libfabric{"udp"}}
 }
 
 // missing returns how to get a program that is not in the path, or "".

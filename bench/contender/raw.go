@@ -18,7 +18,8 @@ import (
 // reads the place from the header and copies the payload there. There are no acknowledgements: how much is in flight is read from shared
 // memory, which costs nothing.
 //
-// Kind is the receive path to use, linkdrv.KindRing or linkdrv.KindMmsg. Which is better depends on the MTU and on the machine, so both run.
+// Kind is the driver to use. Which of linkdrv.KindRing and linkdrv.KindMmsg is better depends on the MTU and on the machine, so both run; linkdrv.KindUDP is the
+// limit for the transport over that.
 //
 // Sealed is the limit for encrypted traffic: the sender seals every payload by AES-128-GCM on its way to the frame, the receiver opens it into memory of its
 // own and then copies it to its place. There is nothing else of a secure channel.
@@ -43,14 +44,16 @@ const (
 	rawType     = 0x88B6                 // not the transport's: the daemons of the same hosts must not receive these frames
 	rawHead     = 78                     // bytes of a data frame before its payload, as the transport's
 	rawWindow   = 96                     // frames in flight on a link, or half of what a receive ring holds if that is less
-	rawBatch    = 32                     // frames per system call
+	rawBatch    = 32                     // frames per system call, or whole super-frames of about as many
+	rawPlace    = 40                     // where in the head the place and the length stand: behind what drivers look at
 	rawPatience = 300 * time.Millisecond // after which frames in flight are given up
 	rawPage     = 8192
 )
 
-// rawPayload is the largest payload of a frame: as the transport, it does not begin another page for less than a page.
-func rawPayload(mtu int) int {
-	if mtu > rawPage && mtu < 2*rawPage {
+// rawPayload is the largest payload of a frame: as the transport, it does not begin another page for less than a page, unless many frames share their pages.
+func rawPayload(link linkdrv.Info) int {
+	mtu := link.MTU
+	if mtu > rawPage && mtu < 2*rawPage && link.Kind != linkdrv.KindUDP {
 		mtu = rawPage
 	}
 	return mtu + linkdrv.HeaderLen - rawHead
@@ -119,11 +122,7 @@ func rawNodes(j *Job, c Raw) (nodes []*rawNode, err error) {
 }
 
 func newRawNode(j *Job, c Raw, h *lab.Host) (*rawNode, error) {
-	n := &rawNode{payload: rawPayload(j.MTU), size: j.Size}
-	if c.Sealed {
-		n.sealed = newRawSeal()
-		n.payload -= rawTag
-	}
+	n := &rawNode{size: j.Size}
 	err := h.Do(func() error {
 		for _, name := range h.LinkNames() {
 			d, err := linkdrv.Open(name, linkdrv.Options{EtherType: rawType, Kind: c.Kind})
@@ -136,6 +135,15 @@ func newRawNode(j *Job, c Raw, h *lab.Host) (*rawNode, error) {
 	})
 	if err != nil {
 		return n, fmt.Errorf("raw: %s: %w", h.Name(), err)
+	}
+	info := n.links[0].Info()
+	n.payload, n.batch = rawPayload(info), rawBatch
+	if per := min(info.Super/(info.MTU+linkdrv.HeaderLen), linkdrv.SendBatch); per > 0 {
+		n.batch = max(1, rawBatch/per) * per
+	}
+	if c.Sealed {
+		n.sealed = newRawSeal()
+		n.payload -= rawTag
 	}
 	if n.source, err = memory(j.Region); err != nil {
 		return n, err

@@ -17,6 +17,7 @@ type rawNode struct {
 	payload        int // of a full frame
 	size           int // of a message
 	window         int // frames in flight on a link
+	batch          int // frames per system call
 	sealed         *rawSeal
 
 	frames [][]linkdrv.TxFrame // by link: the batch being sent
@@ -42,7 +43,7 @@ func (n *rawNode) address(peer *rawNode) {
 	for l, d := range n.links {
 		n.window = max(1, min(n.window, peer.links[l].Info().RxSlots/2))
 		n.rx = n.rx[:max(1, min(len(n.rx), d.Info().RxSlots/4))]
-		n.heads[l], n.frames[l] = make([][]byte, rawBatch), make([]linkdrv.TxFrame, rawBatch)
+		n.heads[l], n.frames[l] = make([][]byte, n.batch), make([]linkdrv.TxFrame, n.batch)
 		for i := range n.heads[l] {
 			h := make([]byte, rawHead, rawHead+n.payload+rawTag)
 			copy(h[0:6], peer.links[l].Info().MAC)
@@ -58,7 +59,7 @@ func (n *rawNode) outstanding() int { return int(n.sent - n.lost - n.peer.got.Lo
 
 // send fills one batch on the next link, as the window allows, and returns how many frames left.
 func (n *rawNode) send() (int, error) {
-	room := min(rawBatch, n.window*len(n.links)-n.outstanding())
+	room := min(n.batch, n.window*len(n.links)-n.outstanding())
 	if room <= 0 {
 		return 0, nil
 	}
@@ -85,8 +86,8 @@ func (n *rawNode) next(head []byte, off, done int) (linkdrv.TxFrame, int, int) {
 	length := min(n.payload, n.size-done)
 	var f linkdrv.TxFrame
 	if head != nil {
-		binary.BigEndian.PutUint64(head[16:], uint64(off+done))
-		binary.BigEndian.PutUint32(head[24:], uint32(length))
+		binary.BigEndian.PutUint64(head[rawPlace:], uint64(off+done))
+		binary.BigEndian.PutUint32(head[rawPlace+8:], uint32(length))
 		f = linkdrv.TxFrame{Head: head, Bulk: n.source[off+done : off+done+length]}
 		if n.sealed != nil {
 			f = linkdrv.TxFrame{Head: n.sealed.seal(head, f.Bulk)}
@@ -107,7 +108,7 @@ func (n *rawNode) sendMessage(ctx context.Context) error {
 		room := n.window*len(n.links) - n.outstanding()
 		frames := n.frames[n.link][:0]
 		off, done := n.off, n.done
-		for i := 0; i < min(rawBatch, room) && (first || done > 0); i++ {
+		for i := 0; i < min(n.batch, room) && (first || done > 0); i++ {
 			var f linkdrv.TxFrame
 			f, off, done = n.next(n.heads[n.link][i], off, done)
 			frames = append(frames, f)
@@ -147,7 +148,7 @@ func (n *rawNode) receive() (int, error) {
 			if len(f) < rawHead {
 				continue
 			}
-			off, length := binary.BigEndian.Uint64(f[16:]), uint64(binary.BigEndian.Uint32(f[24:]))
+			off, length := binary.BigEndian.Uint64(f[rawPlace:]), uint64(binary.BigEndian.Uint32(f[rawPlace+8:]))
 			if length <= uint64(len(f)-rawHead) && off <= uint64(len(n.target)) && length <= uint64(len(n.target))-off {
 				payload := f[rawHead:]
 				if n.sealed != nil {

@@ -31,7 +31,7 @@ func newRawSeal() *rawSeal {
 // seal appends the sealed payload to head, which has room for it, and says in it which nonce was used.
 func (s *rawSeal) seal(head, payload []byte) []byte {
 	s.sealed++
-	binary.BigEndian.PutUint64(head[32:], s.sealed)
+	binary.BigEndian.PutUint64(head[rawPlace+12:], s.sealed)
 	return s.aead.Seal(head, s.nonceOf(s.sealed), payload, head)
 }
 
@@ -40,7 +40,7 @@ func (s *rawSeal) open(frame []byte, length uint64) []byte {
 	if uint64(len(frame)) < rawHead+length+rawTag {
 		return nil
 	}
-	payload, err := s.aead.Open(s.scratch[:0], s.nonceOf(binary.BigEndian.Uint64(frame[32:])), frame[rawHead:rawHead+length+rawTag], frame[:rawHead])
+	payload, err := s.aead.Open(s.scratch[:0], s.nonceOf(binary.BigEndian.Uint64(frame[rawPlace+12:])), frame[rawHead:rawHead+length+rawTag], frame[:rawHead])
 	if err != nil {
 		return nil
 	}

@@ -81,7 +81,7 @@ func (t *Trial) assault(ctx context.Context, kind string, restart bool) (*assaul
 		return nil, err
 	}
 	a.resident, a.peers = resident(st.PID), st.Peers
-	a.injector, err = t.spawn(ctx, 0, Job{Role: RoleInject, Name: kind, Kind: kind, Link: "edge0", Target: t.cluster.Lab().Host(1).MAC(0), File: file, Seed: t.seed})
+	a.injector, err = t.spawn(ctx, 0, Job{Role: RoleInject, Name: kind, Kind: kind, Link: "edge0", Driver: t.spec.Driver, Target: t.cluster.Lab().Host(1).MAC(0), File: file, Seed: t.seed})
 	return a, err
 }
 

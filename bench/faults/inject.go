@@ -34,7 +34,7 @@ type injector struct {
 }
 
 func runInject(ctx context.Context, w *worker) error {
-	drv, err := linkdrv.Open(w.job.Link, linkdrv.Options{})
+	drv, err := linkdrv.Open(w.job.Link, linkdrv.Options{Kind: w.job.Driver})
 	if err != nil {
 		return err
 	}

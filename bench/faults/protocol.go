@@ -16,6 +16,7 @@ type Job struct {
 	Seed     uint64        `json:"seed,omitempty"`
 	Deadline time.Duration `json:"deadline,omitempty"` // by which an operation must have ended
 	Link     string        `json:"link,omitempty"`     // interface of an injector
+	Driver   string        `json:"driver,omitempty"`   // of that
 	Kind     string        `json:"kind,omitempty"`     // what an injector or a raw client does
 	Target   []byte        `json:"target,omitempty"`   // address an injector sends to
 	File     string        `json:"file,omitempty"`     // captured frames of an injector

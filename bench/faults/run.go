@@ -10,10 +10,11 @@ import (
 
 // Options choose what is run.
 type Options struct {
-	Only  *regexp.Regexp // nil: all
-	Short bool           // the form for every change: a minute and a half, speed not judged
-	Seed  uint64
-	Self  []string // how to run this program; empty: the executable
+	Only   *regexp.Regexp // nil: all
+	Short  bool           // the form for every change: a minute and a half, speed not judged
+	Seed   uint64
+	Driver string   // of links: linkdrv.KindUDP, or empty
+	Self   []string // how to run this program; empty: the executable
 }
 
 // Select returns the scenarios that the options choose, in order.
@@ -65,7 +66,7 @@ func runOne(ctx context.Context, s *Scenario, o Options) *Row {
 
 func carryOut(ctx context.Context, s *Scenario, o Options, r *Row) (err error) {
 	spec := stageSpec(o.Seed)
-	spec.Self = o.Self
+	spec.Self, spec.Driver = o.Self, o.Driver
 	if s.Set != nil {
 		s.Set(&spec)
 	}

@@ -14,6 +14,7 @@ import (
 type SoakOptions struct {
 	Duration time.Duration
 	Seed     uint64
+	Driver   string   // of links, as in Options
 	Self     []string // how to run this program; empty: the executable
 }
 
@@ -70,7 +71,7 @@ type soak struct {
 func Soak(ctx context.Context, o SoakOptions, show func(*Sample)) (*Row, []Sample, error) {
 	row := newRow(&Scenario{Name: fmt.Sprintf("soak of %v under mixed faults", o.Duration), Group: Load, Criteria: "U; resident memory slope below 1 % per hour"})
 	spec := stageSpec(o.Seed)
-	spec.Self, spec.Lab.Links = o.Self, 2
+	spec.Self, spec.Driver, spec.Lab.Links = o.Self, o.Driver, 2
 	s := &soak{o: o, rng: rand.New(rand.NewPCG(o.Seed, 23)), start: time.Now(), starts: [2]int{1, 1}, kinds: map[string]uint64{}}
 	err := s.whole(ctx, spec, row, show)
 	row.Seconds = time.Since(s.start).Seconds()

@@ -2,6 +2,8 @@ package figure
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"multiedge/bench/report"
 )
@@ -10,9 +12,17 @@ import (
 type Summary struct {
 	Work       string // "one-way, 1 MiB, 1 link, MTU 9000"
 	Latency    bool   // values are medians of half round trips in nanoseconds, else bytes per second
-	Limit      string // the contender that nothing can beat: raw packet sockets with the receive path that is better here; empty: not measured
 	Contenders []Standing
 	Ratios     []Ratio
+
+	limits map[service]string // raw packet sockets in the form that is best here
+}
+
+// service is what separates contenders of which one is no limit for the other.
+type service struct{ datagrams, sealed bool }
+
+func serviceOf(r *report.Row) service {
+	return service{slices.Contains(strings.Fields(r.Variant), "udp") || r.Driver == "udp", strings.HasSuffix(r.Variant, "sealed") || strings.HasSuffix(r.Variant, "encrypted")}
 }
 
 // Standing is one contender's result over all rounds.
@@ -22,6 +32,7 @@ type Standing struct {
 	Median, Min, Max float64
 	CPU              float64 // of both ends, median: seconds per GiB or, where latency is compared, microseconds per message
 	Rounds           int
+	Limit            bool // nothing that does the same can beat it
 }
 
 // Ratio compares two contenders: the ratio of their medians, and the ratios within each round.
@@ -53,19 +64,19 @@ func Summarize(sources []Source) []Summary {
 
 func (s *Summary) fill(cs []config) {
 	main, cost := s.mainMetric(), s.cpuMetric()
+	s.findLimits(cs)
 	for _, c := range cs {
 		v, cpu := values(c.rows, main.value), values(c.rows, cost.value)
 		if len(v) == 0 {
 			continue
 		}
-		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: median(v), Rounds: len(v)}
+		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: median(v), Rounds: len(v), Limit: s.limits[serviceOf(c.rows[0].Row)] == c.label}
 		st.Min, st.Max = v[0], v[len(v)-1]
 		if len(cpu) > 0 {
 			st.CPU = median(cpu)
 		}
 		s.Contenders = append(s.Contenders, st)
 	}
-	s.Limit = s.limit(cs)
 	for _, over := range cs {
 		for _, base := range cs {
 			if over.rows[0].Transport == report.TransportEdge && s.isBase(over, base) {
@@ -75,34 +86,37 @@ func (s *Summary) fill(cs []config) {
 	}
 }
 
-// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets where they are at their best, reads with
-// writes, and encrypted frames with plaintext ones.
+// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets that do the same (and with those that do not seal) where they
+// are at their best, reads with writes, encrypted frames with plaintext ones, and frames in datagrams with frames alone.
 func (s *Summary) isBase(over, base config) bool {
-	switch r := base.rows[0]; r.Transport {
-	case report.TransportEdge:
-		if over.rows[0].Variant == "encrypted" && (r.Variant == "" || r.Variant == "crc32c") {
-			return true
-		}
-		return r.Test == report.Read && r.Variant == "write" && over.label != base.label
-	case report.TransportRaw:
-		return base.label == s.Limit
+	r, a, b := base.rows[0].Row, serviceOf(over.rows[0].Row), serviceOf(base.rows[0].Row)
+	switch {
+	case r.Transport == report.TransportRaw:
+		return base.label == s.limits[b] && a.datagrams == b.datagrams && (a.sealed || !b.sealed)
+	case r.Transport != report.TransportEdge:
+		return true
+	case r.Variant == "write":
+		return r.Test == report.Read && over.label != base.label
+	case a.datagrams && !b.datagrams:
+		return strings.TrimSpace(strings.TrimPrefix(over.rows[0].Variant, "udp")) == r.Variant
 	}
-	return true
+	return a.sealed && !b.sealed && a.datagrams == b.datagrams && !strings.HasSuffix(r.Variant, "embedded")
 }
 
-// limit returns the raw contender with the best median.
-func (s *Summary) limit(cs []config) string {
-	best, name := 0.0, ""
+// findLimits finds the raw contender with the best median for each service.
+func (s *Summary) findLimits(cs []config) {
+	s.limits = map[service]string{}
+	best := map[service]float64{}
 	for _, c := range cs {
 		v := values(c.rows, s.mainMetric().value)
 		if c.rows[0].Transport != report.TransportRaw || len(v) == 0 {
 			continue
 		}
-		if m := median(v); name == "" || (m < best) == s.Latency && m != best {
-			best, name = m, c.label
+		does := serviceOf(c.rows[0].Row)
+		if m := median(v); s.limits[does] == "" || (m < best[does]) == s.Latency && m != best[does] {
+			best[does], s.limits[does] = m, c.label
 		}
 	}
-	return name
 }
 
 // metric is a property in which contenders are compared.

@@ -36,6 +36,7 @@ var dims = []dim{
 	{"checksum", func(e entry) string { return named("checksum", e.Checksum) }},
 	{"security", func(e entry) string { return e.Security }},
 	{"poll", func(e entry) string { return named("poll", e.Poll) }},
+	{"driver", func(e entry) string { return named("driver", e.Driver) }},
 	{"copy", func(e entry) string { return e.Copy }},
 	{"alignment", func(e entry) string { return e.Alignment }},
 	{"connections", func(e entry) string { return plural(max(e.Connections, 1), "connection") }},

@@ -41,6 +41,7 @@ var columns = []column{
 	{"checksum", func(r *Row) string { return r.Checksum }},
 	{"security", func(r *Row) string { return r.Security }},
 	{"poll", func(r *Row) string { return r.Poll }},
+	{"driver", func(r *Row) string { return r.Driver }},
 	{"copy", func(r *Row) string { return r.Copy }},
 	{"alignment", func(r *Row) string { return r.Alignment }},
 	{"variant", func(r *Row) string { return r.Variant }},

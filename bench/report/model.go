@@ -94,6 +94,7 @@ type Row struct {
 	Checksum      string   `json:"checksum,omitempty"` // of plaintext: what CRC32C covers
 	Security      string   `json:"security,omitempty"` // "encrypted" or "plaintext"; edge only
 	Poll          string   `json:"poll,omitempty"`
+	Driver        string   `json:"driver,omitempty"`    // of links; edge only
 	Copy          string   `json:"copy,omitempty"`      // of a comparison of copies: default, cp, notx, pinmap or nocp
 	Alignment     string   `json:"alignment,omitempty"` // of destinations: best, middle or worst; empty: cache lines
 

@@ -83,7 +83,7 @@ func (p *perftest) banner(r *Row) string {
 	fmt.Fprintf(&b, " Transport       : %-18s Attachment      : %s\n", r.Transport, attach)
 	fmt.Fprintf(&b, " Scheduler       : %-18s Checksum        : %s\n", dash(r.Scheduler), dash(r.Checksum))
 	if r.Security != "" {
-		fmt.Fprintf(&b, " Security        : %s\n", r.Security)
+		fmt.Fprintf(&b, " Security        : %-18s Driver          : %s\n", r.Security, dash(r.Driver))
 	}
 	fmt.Fprintf(&b, " TX depth        : %-18d Region          : %s\n", r.QueueDepth, Bytes(r.RegionBytes))
 	if r.Connections > 1 {

@@ -33,6 +33,7 @@ type Info struct {
 	Checksum  string `json:"checksum"`
 	Security  string `json:"security"`
 	Poll      string `json:"poll"`
+	Driver    string `json:"driver"` // of the last of the links
 }
 
 // daemonStatus and linkStatus are the parts of the daemon's answers that matter here.
@@ -51,6 +52,7 @@ type linkStatus struct {
 	Name     string            `json:"name"`
 	Up       bool              `json:"up"`
 	MTU      int               `json:"mtu"`
+	Driver   string            `json:"driver"`
 	Kernel   map[string]uint64 `json:"kernel"`
 	Counters map[string]uint64 `json:"counters"`
 }
@@ -89,6 +91,9 @@ func (p *Probe) readLinks(ctx context.Context, r *Reading) error {
 	for _, l := range links {
 		if l.Up && (r.Info.MTU == 0 || l.MTU < r.Info.MTU) {
 			r.Info.MTU = l.MTU
+		}
+		if l.Up {
+			r.Info.Driver = l.Driver
 		}
 		r.dropped += l.Kernel["dropped"]
 		r.links = append(r.links, report.LinkLoad{

@@ -7,7 +7,7 @@ func (c *Client) row(s *Spec) *report.Row {
 	r := &report.Row{
 		Test: s.Test, Transport: report.TransportEdge, Attach: c.Attached, MessageBytes: s.Size, Bidirectional: s.serverSends(),
 		QueueDepth: s.Depth, Connections: s.conns(), RegionBytes: s.Region, Links: c.info.Links, MTU: c.info.MTU, Scheduler: c.info.Scheduler, Checksum: c.info.Checksum,
-		Security: c.info.Security, Poll: c.info.Poll, Alignment: s.Align, IntegrityChecked: s.Integrity, LatencyKind: report.LatencyCompletion,
+		Security: c.info.Security, Poll: c.info.Poll, Driver: c.info.Driver, Alignment: s.Align, IntegrityChecked: s.Integrity, LatencyKind: report.LatencyCompletion,
 	}
 	if s.Test == report.PingPong {
 		r.LatencyKind, r.QueueDepth = report.LatencyHalfRTT, 1

@@ -117,6 +117,7 @@ type transportFlags struct {
 	Checksum  string `enum:"full,header," default:"" help:"What CRC32C covers in plaintext: full or header. Only with --lab or --embedded." placeholder:"WHAT"`
 	Profile   string `help:"Flow control: default or paper. Only with --lab or --embedded." placeholder:"NAME"`
 	Poll      string `enum:"adaptive,block,busy," default:"" help:"How processes wait: adaptive, block or busy." placeholder:"MODE"`
+	Driver    string `enum:"ring,mmsg,udp," default:"" help:"How links move frames: udp, ring or mmsg (default: one of the last two, by MTU). Only with --lab or --embedded." placeholder:"NAME"`
 	Embedded  bool   `help:"Run the transport inside the benchmark processes, without daemons."`
 }
 
@@ -149,7 +150,7 @@ func (f *labFlags) cluster(t *transportFlags, seed uint64) bench.ClusterSpec {
 			Hosts: f.LabHosts, Links: links, MTU: f.LabMTU, Rates: f.LabRates, Seed: seed,
 			Faults: lab.Faults{Loss: f.LabLoss, Dup: f.LabDup, Corrupt: f.LabCorrupt, Reorder: f.LabReorder},
 		},
-		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: f.LabShards, Placers: f.LabPlacers, Log: f.LabLog,
+		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Driver: t.Driver, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: f.LabShards, Placers: f.LabPlacers, Log: f.LabLog,
 	}
 }
 
@@ -166,8 +167,8 @@ type localFlags struct {
 func (f *localFlags) transport(t *transportFlags, depth int) (bench.Transport, error) {
 	tr := bench.Transport{Socket: f.Socket, Wait: t.Poll, Depth: depth}
 	if !t.Embedded {
-		if t.Checksum != "" || t.Profile != "" || t.Security != "" {
-			return tr, fmt.Errorf("--security, --checksum and --profile are the daemon's to choose, see edged's configuration; with --lab or --embedded they work here")
+		if t.Checksum != "" || t.Profile != "" || t.Security != "" || t.Driver != "" {
+			return tr, fmt.Errorf("--security, --checksum, --profile and --driver are the daemon's to choose, see edged's configuration; with --lab or --embedded they work here")
 		}
 		return tr, nil
 	}
@@ -181,6 +182,6 @@ func (f *localFlags) transport(t *transportFlags, depth int) (bench.Transport, e
 	case f.Key == "" || f.Peers == "":
 		return tr, fmt.Errorf("--embedded needs --key-file and --peers-file, so that the two nodes can authorise each other; or --security plaintext on trusted wires")
 	}
-	tr.Embedded = &bench.Embedded{Security: t.Security, KeyFile: f.Key, PeersFile: f.Peers, Links: f.Link, Name: f.Name, Scheduler: t.Scheduler, Profile: t.Profile, Checksum: t.Checksum, Poll: t.Poll}
+	tr.Embedded = &bench.Embedded{Security: t.Security, KeyFile: f.Key, PeersFile: f.Peers, Links: f.Link, Name: f.Name, Scheduler: t.Scheduler, Profile: t.Profile, Checksum: t.Checksum, Poll: t.Poll, Driver: t.Driver}
 	return tr, nil
 }

@@ -17,6 +17,7 @@ type soakCmd struct {
 	Lab      bool    `help:"Build the hosts on this machine: the only way a soak runs."`
 	Duration seconds `short:"D" default:"60" help:"How long: seconds, or a duration such as 1h." placeholder:"SECONDS"`
 	Seed     uint64  `default:"1" help:"Of faults and contents."`
+	Driver   string  `enum:"udp," default:"" help:"udp: links carry frames in datagrams." placeholder:"NAME"`
 	Format   string  `enum:"table,json,csv,markdown" default:"table" help:"Format on standard output: table, json, csv or markdown." placeholder:"FORMAT"`
 	Output   string  `short:"o" help:"Directory for soak.json, soak.csv, soak.md, index.html and the figures." placeholder:"DIR"`
 }
@@ -34,7 +35,7 @@ func (c *soakCmd) Run(ctx context.Context) error {
 	if c.Format == "table" {
 		fmt.Printf("%8s %10s %10s %6s %6s %6s %6s %10s %10s %8s  %s\n", "seconds", "host0 MiB", "host1 MiB", "fds0", "fds1", "gor0", "gor1", "p50", "p99", "Gbit/s", "fault")
 	}
-	row, samples, ended := faults.Soak(ctx, faults.SoakOptions{Duration: d, Seed: c.Seed}, func(s *faults.Sample) {
+	row, samples, ended := faults.Soak(ctx, faults.SoakOptions{Duration: d, Seed: c.Seed, Driver: c.Driver}, func(s *faults.Sample) {
 		progress.Clear()
 		if c.Format == "table" {
 			a, b := &s.Daemons[0], &s.Daemons[1]

@@ -20,7 +20,7 @@ func printSummary(w io.Writer, works []figure.Summary) {
 		}
 		for _, c := range s.Contenders {
 			limit := ""
-			if c.Name == s.Limit {
+			if c.Limit {
 				limit = "   the limit"
 			}
 			fmt.Fprintf(w, "  %-18s %-9s %s   CPU %.3f %s   (%d rounds)%s\n", c.Name, cmp.Or(c.Security, "-"), value(s.Latency, c.Median, c.Min, c.Max), c.CPU, unit, c.Rounds, limit)
