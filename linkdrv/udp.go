@@ -24,7 +24,7 @@ const (
 	superSlots    = 256
 	maxSuperSlots = 4096
 	// superReserve is ringReserve for the first frame of a super-frame: 10 bytes for the virtio_net_hdr and 62 of outer headers lie before it.
-	superReserve = ringReserve - (vnetLen+outerLen)%cacheLine
+	superReserve = ringReserve - (vnetLen+OuterLen)%cacheLine
 )
 
 // udp receives super-frames; its socket sends them.

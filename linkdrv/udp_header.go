@@ -11,10 +11,9 @@ import "encoding/binary"
 // is complete, its own Ethernet header included.
 
 const (
-	vnetLen  = 10 // struct virtio_net_hdr, in the byte order of the machine
-	ipLen    = 40
-	udpLen   = 8
-	outerLen = HeaderLen + ipLen + udpLen
+	vnetLen = 10 // struct virtio_net_hdr, in the byte order of the machine
+	ipLen   = 40
+	udpLen  = 8
 	// udpOverhead is what the outer headers take of an interface's MTU beyond the inner Ethernet header's own place.
 	udpOverhead = ipLen + udpLen + HeaderLen
 
@@ -24,12 +23,21 @@ const (
 	hopLimit = 255
 
 	// superBytes is the most bytes of frames in one super-frame: IPv6's length is 16 bits, and the kernel cuts up what is 64 KiB long with its headers.
-	superBytes = 65535 - outerLen
+	superBytes = 65535 - OuterLen
 
 	vnetNeedsChecksum = 1 // VIRTIO_NET_HDR_F_NEEDS_CSUM
 	vnetSingle        = 0 // VIRTIO_NET_HDR_GSO_NONE
 	vnetUDP           = 5 // VIRTIO_NET_HDR_GSO_UDP_L4
 )
+
+// OuterLen is what stands before the first frame of a datagram on the wire, in bytes.
+const OuterLen = HeaderLen + ipLen + udpLen
+
+// InDatagram reports whether an Ethernet frame is a datagram that carries frames.
+func InDatagram(frame []byte) bool {
+	return len(frame) >= OuterLen && frame[12] == etherIPv6>>8 && frame[13] == etherIPv6&0xff && frame[atNext] == nextUDP &&
+		[2]byte(frame[atDestination+8:]) == [2]byte(nodePrefix[8:])
+}
 
 // nodePrefix begins the addresses: link-local, and "me" before the six bytes of the hardware address, so that no host has one for its own.
 var nodePrefix = [10]byte{0xfe, 0x80, 8: 'm', 9: 'e'}
@@ -48,13 +56,13 @@ const (
 )
 
 // outer is what precedes the frames of one super-frame.
-type outer [vnetLen + outerLen]byte
+type outer [vnetLen + OuterLen]byte
 
 // init writes what all super-frames of a driver share.
 func (o *outer) init(mac []byte, port uint16) {
 	v, h := o[:vnetLen], o[vnetLen:]
 	v[0] = vnetNeedsChecksum
-	binary.NativeEndian.PutUint16(v[2:], outerLen)
+	binary.NativeEndian.PutUint16(v[2:], OuterLen)
 	binary.NativeEndian.PutUint16(v[6:], atUDP)
 	binary.NativeEndian.PutUint16(v[8:], atChecksum-atUDP)
 
@@ -121,10 +129,10 @@ func pseudoSum(addresses []byte, length uint16) uint16 {
 // openSuper returns the frames in a super-frame and the length of each but the last, given the virtio_net_hdr that the kernel put before it. It returns nil for what is
 // none. The socket's filter has looked at the addresses.
 func openSuper(vnet, super []byte) (frames []byte, step int) {
-	if len(vnet) < vnetLen || len(super) < outerLen+HeaderLen {
+	if len(vnet) < vnetLen || len(super) < OuterLen+HeaderLen {
 		return nil, 0
 	}
-	frames = super[outerLen:]
+	frames = super[OuterLen:]
 	length := int(binary.BigEndian.Uint16(super[atLength:])) - udpLen
 	if length < HeaderLen || length > len(frames) {
 		return nil, 0

@@ -80,7 +80,7 @@ func TestSuperFramesStayWhole(t *testing.T) {
 func TestSuperFramesAreCutUp(t *testing.T) {
 	namespace(t)
 	veth(t, 1500)
-	checksumOffload(t, "a0", false)
+	feature(t, "a0", "tx-checksum-ip-generic", false) // and with it all segmentation
 	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
 	wire := open(t, "b0", Options{Kind: KindRing, EtherType: EtherTypeAll, Promiscuous: true, RingSlots: 256})
 	frames, want := stream(tx, rx, 50, tx.Info().MTU+HeaderLen, 777)
@@ -95,7 +95,7 @@ func TestSuperFramesAreCutUp(t *testing.T) {
 		if binary.BigEndian.Uint16(f[12:]) != etherIPv6 || f[atNext] != nextUDP || binary.BigEndian.Uint16(f[atPort:]) != uint16(EtherType) {
 			continue
 		}
-		if !bytes.Equal(f[outerLen:], want[seen]) {
+		if !InDatagram(f) || !bytes.Equal(f[OuterLen:], want[seen]) {
 			t.Fatalf("datagram %d does not hold frame %d", seen, seen)
 		}
 		length := binary.BigEndian.Uint16(f[atLength:])
@@ -113,6 +113,34 @@ func TestSuperFramesAreCutUp(t *testing.T) {
 	}
 	if seen != len(want) {
 		t.Errorf("%d of %d datagrams", seen, len(want))
+	}
+}
+
+// What was cut up is merged again before it is received, where the interface does that, and what it merges are frames of one session.
+func TestSuperFramesAreMerged(t *testing.T) {
+	namespace(t)
+	veth(t, 9000)
+	feature(t, "a0", "tx-checksum-ip-generic", false)
+	feature(t, "b0", "rx-gro", true)
+	feature(t, "b0", "rx-udp-gro-forwarding", true)
+	tx, rx := open(t, "a0", Options{Kind: KindUDP}), openShards(t, "b0", 2, Options{Kind: KindUDP})
+	frames, want := stream(tx, rx[0], 60, tx.Info().MTU+HeaderLen, 777)
+	sendFrames(t, tx, frames)
+	checkFrames(t, receive(t, rx[0], len(want)), want)
+	if n := rx[0].(*udp).head; n > uint(len(want)/2) {
+		t.Errorf("%d frames arrived in %d pieces", len(want), n)
+	}
+	var mixed []TxFrame
+	for i := range 60 {
+		mixed = append(mixed, sessionFrame(tx, rx[0], uint32(i%2)<<31|uint32(i/2%2), 1000))
+	}
+	sendFrames(t, tx, mixed)
+	for shard := range 2 {
+		for i, f := range receive(t, rx[shard], 30) {
+			if session := binary.BigEndian.Uint32(f[HeaderLen+sessionOffset:]); int(session%2) != shard {
+				t.Fatalf("frame %d of session %#x at shard %d", i, session, shard)
+			}
+		}
 	}
 }
 
@@ -267,6 +295,9 @@ func TestSuperAlone(t *testing.T) {
 	a, b := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{})
 	sendFrames(t, a, []TxFrame{{Head: header(a, b, 50)}})
 	sendFrames(t, b, []TxFrame{{Head: header(b, a, 50)}})
+	if InDatagram(header(b, a, 50)) || InDatagram(nil) {
+		t.Error("a frame alone is taken for a datagram")
+	}
 	for _, d := range []Driver{a, b} {
 		if n, err := d.Recv(make([][]byte, 1)); n != 0 || err != nil {
 			t.Errorf("%s: %d, %v", d.Info().Kind, n, err)
@@ -335,7 +366,7 @@ func FuzzOpenSuper(f *testing.F) {
 		if frames == nil {
 			return
 		}
-		if step < HeaderLen || step > len(frames) || len(frames) > len(super)-outerLen || cap(frames) != len(frames) {
+		if step < HeaderLen || step > len(frames) || len(frames) > len(super)-OuterLen || cap(frames) != len(frames) {
 			t.Fatalf("%d bytes in steps of %d, of %d", len(frames), step, len(super))
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"multiedge/internal/daemon"
 	"multiedge/internal/lab"
 	"multiedge/internal/metrics"
+	"multiedge/linkdrv"
 )
 
 // TestMain is also what runs in the hosts of the tests' labs.
@@ -65,7 +66,15 @@ func serveDaemon(ctx context.Context, config string) error {
 
 // A fault of the network, one of a host and one of an adversary, each carried out from lab to verdict.
 func TestScenarios(t *testing.T) {
-	o := Options{Only: regexp.MustCompile("^(corruption 2 %|client killed with operations in flight|out of bounds.*)$"), Short: true, Seed: 5}
+	testScenarios(t, Options{Only: regexp.MustCompile("^(corruption 2 %|client killed with operations in flight|out of bounds.*)$"), Short: true, Seed: 5})
+}
+
+// The same of frames that travel in datagrams; those of an adversary who listens do so too.
+func TestScenariosInDatagrams(t *testing.T) {
+	testScenarios(t, Options{Only: regexp.MustCompile("^(corruption 2 %|NIC deleted and recreated|frames forged by one who listens)$"), Short: true, Seed: 5, Driver: linkdrv.KindUDP})
+}
+
+func testScenarios(t *testing.T, o Options) {
 	scenarios := Select(o)
 	f := NewFile(report.Head{Created: time.Now(), Command: []string{"test"}}, true, o.Seed)
 	err := Run(context.Background(), scenarios, o, func(int, *Scenario) {}, func(r *Row) error {

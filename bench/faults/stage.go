@@ -184,6 +184,7 @@ func (s *Stage) labCounters() (sum lab.Counters, err error) {
 		sum.Delivered += c.Delivered
 		sum.Lost += c.Lost
 		sum.Corrupted += c.Corrupted
+		sum.Outer += c.Outer
 		sum.Duplicated += c.Duplicated
 		sum.Reordered += c.Reordered
 		sum.Cut += c.Cut

@@ -45,6 +45,7 @@ type flight struct {
 
 type rigOptions struct {
 	links, mtu, window, held int
+	super                    int
 	profile                  string
 	scheduler                string
 	maxConns                 int
@@ -126,7 +127,7 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 		r.t.Fatal(err)
 	}
 	for l := range o.links {
-		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256, Shuffle: o.shuffle})
+		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256, Shuffle: o.shuffle, Super: o.super})
 	}
 	r.n[i] = n
 }

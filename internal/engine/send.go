@@ -21,8 +21,11 @@ import (
 func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	before := len(b.Frames)
 	b.most = batchPlain
-	if e.cfg.Secure != nil || e.cfg.Checksum == ChecksumFull {
-		b.most = min(batchPlain, batchTouched*max(1, bits.OnesCount64(e.up)))
+	switch links := max(1, bits.OnesCount64(e.up)); {
+	case e.cfg.Secure != nil:
+		b.most = min(batchPlain, batchTouched*links)
+	case e.cfg.Checksum == ChecksumFull:
+		b.most = min(batchPlain, max(batchTouched, e.super)*links)
 	}
 	for len(e.outbox) > 0 && !b.full() {
 		f := e.outbox[0]

@@ -16,6 +16,7 @@ type Counters struct {
 	Delivered  uint64 // frames handed to the hosts, copies included
 	Lost       uint64 // injected: frames that were dropped
 	Corrupted  uint64 // injected: frames delivered with a bit flipped
+	Outer      uint64 // of Corrupted: with the bit in the headers around a frame that travels in a datagram, where it may change nothing or be noticed by nobody
 	Duplicated uint64 // injected: frames delivered a second time
 	Reordered  uint64 // injected: frames held back
 	Cut        uint64 // frames swallowed by Link.Cut

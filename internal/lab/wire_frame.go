@@ -49,6 +49,9 @@ func (w *wire) carry(from int, frame []byte) {
 	}
 	if v.corrupted {
 		w.count.Corrupted++
+		if v.bit/8 < linkdrv.OuterLen+ethernetHeader && linkdrv.InDatagram(frame) {
+			w.count.Outer++
+		}
 		frame[v.bit/8] ^= 1 << (v.bit % 8)
 	}
 	copies := 1
