@@ -9,7 +9,7 @@ import (
 
 // Sending and receiving many frames as one (KindUDP), because what a kernel does costs by the frame and hardly by the byte:
 //
-//  1. gatherSuper puts successive frames of one flow and one length behind common outer headers, as UDP over IPv6; no byte is copied, the
+//  1. superQueue.gather puts successive frames of one flow and one length behind common outer headers, as UDP over IPv6; no byte is copied, the
 //     kernel gathers the pieces of them all;
 //  2. the kernel passes the super-frame on as one. Where the wire begins, the interface or the kernel cuts it into frames (UDP segmentation offload);
 //     a virtual link hands it over whole;
