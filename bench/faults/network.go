@@ -185,7 +185,7 @@ func duplication(p float64, short bool) Scenario {
 		}
 		t.injected("duplicated", u.wires.Duplicated)
 		t.counted("duplicates", u.did["frames_duplicated"])
-		t.agrees("duplicates", u.did["frames_duplicated"], u.wires.Duplicated, setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"]+u.wires.Outer)
+		t.agrees("duplicates", u.did["frames_duplicated"], u.wires.Duplicated, setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"])
 		return nil
 	}}
 }
