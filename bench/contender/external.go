@@ -26,7 +26,11 @@ const PinVariable = "EDGEBENCH_CPUS"
 
 // All returns every contender this program knows.
 func All() []Contender {
-	return []Contender{Raw{Kind: linkdrv.KindRing}, Raw{Kind: linkdrv.KindMmsg}, Raw{Kind: linkdrv.KindUDP}, Raw{Kind: linkdrv.KindRing, Sealed: true}, Raw{Kind: linkdrv.KindUDP, Sealed: true}, TCP{}, Iperf3{}, UCX{}, Libfabric{"tcp"}, Libfabric{"udp"}}
+	all := []Contender{Raw{Kind: linkdrv.KindMmsg}}
+	for _, kind := range []string{linkdrv.KindRing, linkdrv.KindUDP} {
+		all = append(all, Raw{Kind: kind}, Raw{Kind: kind, Sealed: true}, Raw{Kind: kind, Sealed: true, Stdlib: true})
+	}
+	return append(all, TCP{}, Iperf3{}, UCX{}, Libfabric{"tcp"}, Libfabric{"udp"})
 }
 
 // missing returns how to get a program that is not in the path, or "".

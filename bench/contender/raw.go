@@ -22,15 +22,20 @@ import (
 // limit for the transport over that.
 //
 // Sealed is the limit for encrypted traffic: the sender seals every payload by AES-128-GCM on its way to the frame, the receiver opens it into memory of its
-// own and then copies it to its place. There is nothing else of a secure channel.
+// own and then copies it to its place. There is nothing else of a secure channel. The cipher is the transport's (package aesgcm) or, with Stdlib, the standard
+// library's, which is what a transport in Go would otherwise seal with.
 type Raw struct {
 	Kind   string
 	Sealed bool
+	Stdlib bool
 }
 
 func (Raw) Name() string { return report.TransportRaw }
 func (c Raw) Variant() string {
-	if c.Sealed {
+	switch {
+	case c.Sealed && c.Stdlib:
+		return c.Kind + " sealed stdlib"
+	case c.Sealed:
 		return c.Kind + " sealed"
 	}
 	return c.Kind
@@ -142,7 +147,7 @@ func newRawNode(j *Job, c Raw, h *lab.Host) (*rawNode, error) {
 		n.batch = max(1, rawBatch/per) * per
 	}
 	if c.Sealed {
-		n.sealed = newRawSeal()
+		n.sealed = newRawSeal(c.Stdlib)
 		n.payload -= rawTag
 	}
 	if n.source, err = memory(j.Region); err != nil {

@@ -1,12 +1,16 @@
 package contender
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
 	"encoding/binary"
+
+	"multiedge/internal/aesgcm"
 )
 
-const rawTag = 16 // bytes that sealing adds to a frame
+const (
+	rawTag   = aesgcm.TagSize // bytes that sealing adds to a frame
+	rawClear = 64             // bytes of a frame's head that are authenticated: all that says something
+)
 
 // rawSeal seals and opens the payloads of raw frames, with a key that everybody knows: it is there for what it costs.
 type rawSeal struct {
@@ -16,23 +20,20 @@ type rawSeal struct {
 	scratch []byte
 }
 
-func newRawSeal() *rawSeal {
-	block, err := aes.NewCipher(make([]byte, 16))
-	if err != nil {
-		panic("BUG: contender: " + err.Error())
+func newRawSeal(stdlib bool) *rawSeal {
+	key := make([]byte, aesgcm.KeySize)
+	s := &rawSeal{aead: aesgcm.New(key), scratch: make([]byte, 1<<16)}
+	if stdlib {
+		s.aead = aesgcm.NewStandard(key)
 	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		panic("BUG: contender: " + err.Error())
-	}
-	return &rawSeal{aead: aead, scratch: make([]byte, 1<<16)}
+	return s
 }
 
 // seal appends the sealed payload to head, which has room for it, and says in it which nonce was used.
 func (s *rawSeal) seal(head, payload []byte) []byte {
 	s.sealed++
 	binary.BigEndian.PutUint64(head[rawPlace+12:], s.sealed)
-	return s.aead.Seal(head, s.nonceOf(s.sealed), payload, head)
+	return s.aead.Seal(head, s.nonceOf(s.sealed), payload, head[:rawClear])
 }
 
 // open returns the payload of length bytes in frame, nil if it was changed. It is valid until the next call.
@@ -40,7 +41,7 @@ func (s *rawSeal) open(frame []byte, length uint64) []byte {
 	if uint64(len(frame)) < rawHead+length+rawTag {
 		return nil
 	}
-	payload, err := s.aead.Open(s.scratch[:0], s.nonceOf(binary.BigEndian.Uint64(frame[rawPlace+12:])), frame[rawHead:rawHead+length+rawTag], frame[:rawHead])
+	payload, err := s.aead.Open(s.scratch[:0], s.nonceOf(binary.BigEndian.Uint64(frame[rawPlace+12:])), frame[rawHead:rawHead+length+rawTag], frame[:rawClear])
 	if err != nil {
 		return nil
 	}

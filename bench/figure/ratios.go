@@ -19,10 +19,12 @@ type Summary struct {
 }
 
 // service is what separates contenders of which one is no limit for the other.
-type service struct{ datagrams, sealed bool }
+type service struct{ datagrams, sealed, stdlib bool }
 
 func serviceOf(r *report.Row) service {
-	return service{slices.Contains(strings.Fields(r.Variant), "udp") || r.Driver == "udp", strings.HasSuffix(r.Variant, "sealed") || strings.HasSuffix(r.Variant, "encrypted")}
+	words := strings.Fields(r.Variant)
+	has := func(word string) bool { return slices.Contains(words, word) }
+	return service{has("udp") || r.Driver == "udp", has("sealed") || has("encrypted"), has("stdlib")}
 }
 
 // Standing is one contender's result over all rounds.
@@ -70,7 +72,7 @@ func (s *Summary) fill(cs []config) {
 		if len(v) == 0 {
 			continue
 		}
-		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: median(v), Rounds: len(v), Limit: s.limits[serviceOf(c.rows[0].Row)] == c.label}
+		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: median(v), Rounds: len(v), Limit: s.limits[serviceOf(c.rows[0].Row)] == c.label && !serviceOf(c.rows[0].Row).stdlib}
 		st.Min, st.Max = v[0], v[len(v)-1]
 		if len(cpu) > 0 {
 			st.CPU = median(cpu)
@@ -86,8 +88,8 @@ func (s *Summary) fill(cs []config) {
 	}
 }
 
-// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets that do the same (and with those that do not seal) where they
-// are at their best, reads with writes, encrypted frames with plaintext ones, and frames in datagrams with frames alone.
+// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets that do the same (and with those that do not seal, or seal by
+// the standard library) where they are at their best, reads with writes, encrypted frames with plaintext ones, and frames in datagrams with frames alone.
 func (s *Summary) isBase(over, base config) bool {
 	r, a, b := base.rows[0].Row, serviceOf(over.rows[0].Row), serviceOf(base.rows[0].Row)
 	switch {

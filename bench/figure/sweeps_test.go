@@ -164,6 +164,7 @@ func TestLimitIsTheBetterReceivePath(t *testing.T) {
 			add(test, report.TransportRaw, "ring", round, 10, 2000)
 			add(test, report.TransportRaw, "mmsg", round, 20, 1000)
 			add(test, report.TransportRaw, "ring sealed", round, 10, 3000)
+			add(test, report.TransportRaw, "ring sealed stdlib", round, 5, 12000)
 			add(test, report.TransportRaw, "udp", round, 40, 4000)
 			add(test, report.TransportRaw, "udp sealed", round, 20, 5000)
 			add(test, report.TransportEdge, "", round, 15, 1500)
@@ -176,11 +177,11 @@ func TestLimitIsTheBetterReceivePath(t *testing.T) {
 	limits := map[string]bool{"raw mmsg": true, "raw ring sealed": true, "raw udp": true, "raw udp sealed": true}
 	want := map[string]float64{
 		"read edge/raw mmsg": 0.75, "read edge write/raw mmsg": 0.8, "read edge/edge write": 15.0 / 16, "ping-pong edge/raw mmsg": 1.5,
-		"read edge encrypted/raw mmsg": 0.4, "read edge encrypted/raw ring sealed": 0.8, "read edge encrypted/edge": 8.0 / 15, "read edge encrypted/edge write": 0.5,
+		"read edge encrypted/raw mmsg": 0.4, "read edge encrypted/raw ring sealed": 0.8, "read edge encrypted/raw ring sealed stdlib": 1.6, "read edge encrypted/edge": 8.0 / 15, "read edge encrypted/edge write": 0.5,
 		"read edge udp/raw udp": 0.75, "read edge udp/edge": 2, "read edge udp/edge write": 30.0 / 16,
 		"read edge udp encrypted/raw udp": 0.4, "read edge udp encrypted/raw udp sealed": 0.8, "read edge udp encrypted/edge udp": 16.0 / 30,
 		"read edge udp encrypted/edge encrypted": 2, "read edge udp encrypted/edge write": 1,
-		"ping-pong edge encrypted/raw mmsg": 6, "ping-pong edge encrypted/raw ring sealed": 2, "ping-pong edge encrypted/edge": 4,
+		"ping-pong edge encrypted/raw mmsg": 6, "ping-pong edge encrypted/raw ring sealed": 2, "ping-pong edge encrypted/raw ring sealed stdlib": 0.5, "ping-pong edge encrypted/edge": 4,
 		"ping-pong edge udp/raw udp": 0.75, "ping-pong edge udp/edge": 2,
 		"ping-pong edge udp encrypted/raw udp": 1.5, "ping-pong edge udp encrypted/raw udp sealed": 1.2, "ping-pong edge udp encrypted/edge udp": 2,
 		"ping-pong edge udp encrypted/edge encrypted": 1,

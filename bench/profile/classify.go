@@ -25,7 +25,7 @@ var programRules = []rule{
 	{[]string{"multiedge/linkdrv.(*ring).Recv", "multiedge/linkdrv.(*udp).Recv", "multiedge/linkdrv.(*udp).open", "multiedge/internal/daemon", "runtime.", "internal/runtime"}, report.LabelPoll},
 	{[]string{"multiedge/linkdrv", "golang.org/x/sys/unix", "syscall.", "internal/syscall"}, report.LabelDevice},
 	{[]string{"hash/crc32"}, report.LabelChecksum},
-	{[]string{"crypto/", "multiedge/internal/secure"}, report.LabelSealing},
+	{[]string{"crypto/", "multiedge/internal/secure", "multiedge/internal/aesgcm"}, report.LabelSealing},
 	{[]string{"multiedge/", "encoding/binary", "internal/"}, report.LabelPacket},
 }
 

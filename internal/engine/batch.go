@@ -17,10 +17,8 @@ type Batch struct {
 	most   int // bytes; once it carries so much it is full
 }
 
-// How many bytes one batch carries, about. Payloads that are summed or sealed here leave a few at a time on each link: the receiver opens the first while later
-// ones are being sealed, and what the kernel copies is still in the cache.
-//
-// What is summed may also fill a super-frame, which gains more than waiting for it loses; what is sealed may not.
+// How many bytes one batch carries, about. Payloads that are summed or sealed here leave a few at a time on each link, so that the receiver opens the first while
+// later ones are being sealed; once it has frames to open, as many bytes as are in flight.
 const (
 	batchPlain   = 256 << 10
 	batchTouched = 32 << 10 // for each link that is up

@@ -24,7 +24,6 @@ type Endpoint struct {
 	peers     []*peer // in order of first hearing
 	peerByID  map[peerID]*peer
 	shards    int // the most that a node we know of has
-	super     int // bytes of frames that nearly fill a super-frame of the links seen; 0: none has any
 	sessions  []*session
 	byNumber  map[uint32]*session
 	lastFound *session
@@ -150,7 +149,6 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
 		l.count = Counters{}
 	}
 	l.LinkConfig, l.up, l.blocked = lc, true, false
-	e.super = max(e.super, lc.Super*7/8) // a frame less makes it full
 	e.up |= 1 << i
 	e.announceLink(i)
 	e.greet(now)

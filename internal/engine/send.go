@@ -21,11 +21,9 @@ import (
 func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	before := len(b.Frames)
 	b.most = batchPlain
-	switch links := max(1, bits.OnesCount64(e.up)); {
-	case e.cfg.Secure != nil:
-		b.most = min(batchPlain, batchTouched*links)
-	case e.cfg.Checksum == ChecksumFull:
-		b.most = min(batchPlain, max(batchTouched, e.super)*links)
+	touched := e.cfg.Secure != nil || e.cfg.Checksum == ChecksumFull
+	if touched {
+		b.most = min(batchPlain, batchTouched*max(1, bits.OnesCount64(e.up)))
 	}
 	for len(e.outbox) > 0 && !b.full() {
 		f := e.outbox[0]
@@ -45,6 +43,9 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 			k -= len(e.sessions)
 		}
 		if s := e.sessions[k]; s.state == sessionOpen {
+			if touched {
+				b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
+			}
 			s.transmit(now, b)
 		}
 	}
@@ -74,6 +75,15 @@ func (e *Endpoint) countSent(link, bytes int) {
 	e.Count.BytesSent += uint64(bytes)
 	e.links[link].count.FramesSent++
 	e.links[link].count.BytesSent += uint64(bytes)
+}
+
+// bytesInFlight is what was sent on all paths and is not acknowledged.
+func (s *session) bytesInFlight() (bytes int) {
+	for m := s.txMask; m != 0; m &= m - 1 {
+		_, n := s.tx[bits.TrailingZeros64(m)].ledger.InFlight()
+		bytes += n
+	}
+	return bytes
 }
 
 func (s *session) transmit(now mono.Time, b *Batch) {

@@ -14,16 +14,17 @@ import (
 // allowed lists which packages of the project each package may import; a name covers the packages below it. Test files may import more.
 var allowed = map[string]string{
 	"cmd":               "internal/identity internal/secure edge bench sched internal/daemon internal/metrics internal/ipc internal/lab",
-	"bench":             "bench internal/identity internal/secure edge internal/lab internal/ipc internal/daemon internal/mono linkdrv remap",
+	"bench":             "bench internal/identity internal/secure internal/aesgcm edge internal/lab internal/ipc internal/daemon internal/mono linkdrv remap",
 	"edge":              "internal/secure internal/ipc internal/daemon internal/idle internal/mono linkdrv/linktest linkdrv regmem",
 	"bench/faults":      "bench edge internal/identity internal/secure internal/lab internal/ipc internal/daemon internal/wire linkdrv", // wire: an adversary makes frames
 	"internal/metrics":  "internal/daemon internal/engine linkdrv",
-	"internal/daemon":   "internal/identity internal/engine internal/wire internal/secure internal/ipc internal/idle internal/mono linkdrv regmem remap flowctl sched",
+	"internal/daemon":   "internal/identity internal/engine internal/wire internal/secure internal/aesgcm internal/ipc internal/idle internal/mono linkdrv regmem remap flowctl sched",
 	"internal/sim":      "internal/engine internal/secure internal/mono flowctl regmem sched",
 	"internal/lab":      "internal/mono linkdrv",
 	"internal/engine":   "internal/wire internal/secure internal/seqnum internal/mono flowctl sched regmem remap",
 	"internal/identity": "internal/secure",
-	"internal/secure":   "",
+	"internal/secure":   "internal/aesgcm",
+	"internal/aesgcm":   "",
 	"internal/wire":     "",
 	"internal/ipc":      "",
 	"internal/idle":     "internal/mono",

@@ -1,11 +1,12 @@
 package secure
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/binary"
+
+	"multiedge/internal/aesgcm"
 )
 
 const (
@@ -30,13 +31,7 @@ type generation struct {
 func newGeneration(secret []byte, epoch uint8) generation {
 	g := generation{secret: secret, epoch: epoch}
 	copy(g.iv[:], expand(secret, "multiedge iv", 12))
-	block, err := aes.NewCipher(expand(secret, "multiedge key", 16))
-	if err == nil {
-		g.aead, err = cipher.NewGCM(block)
-	}
-	if err != nil {
-		panic("BUG: secure: " + err.Error())
-	}
+	g.aead = aesgcm.New(expand(secret, "multiedge key", aesgcm.KeySize))
 	return g
 }
 

@@ -1,0 +1,47 @@
+// Package aesgcm is AES-128-GCM (NIST SP 800-38D) for the frames of a session: what crypto/cipher gives, at twice its speed where the processor encrypts four
+// blocks at once.
+//
+// A frame's payload is the largest single cost of an encrypted transport, and the standard library works on one block an instruction (golang.org/issue/42726).
+// Processors with AVX-512, VAES and VPCLMULQDQ (Intel's Xeons from Ice Lake on, AMD's from Zen 4 on) run the code in aesgcm_amd64.s, of which no branch and no
+// address depends on a key, a text or a tag; every other one the standard library, and the bytes are the same.
+package aesgcm
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+)
+
+const (
+	KeySize   = 16 // bytes
+	NonceSize = 12 // bytes
+	TagSize   = 16 // bytes, what sealing adds
+)
+
+// New returns AES-128-GCM with key, of KeySize bytes, which it does not keep. As always, nonces have NonceSize, buffers overlap exactly or not at all, and Open
+// leaves zeros where it would have put what it refuses.
+func New(key []byte) cipher.AEAD {
+	if Wide() {
+		return newWide(key)
+	}
+	return NewStandard(key)
+}
+
+// NewStandard is New by the standard library.
+func NewStandard(key []byte) cipher.AEAD {
+	aead, err := cipher.NewGCM(newBlock(key))
+	if err != nil {
+		panic("BUG: aesgcm: " + err.Error())
+	}
+	return aead
+}
+
+func newBlock(key []byte) cipher.Block {
+	if len(key) != KeySize {
+		panic("BUG: aesgcm: a key is 16 bytes long")
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic("BUG: aesgcm: " + err.Error())
+	}
+	return block
+}

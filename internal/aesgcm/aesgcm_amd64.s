@@ -1,0 +1,497 @@
+#include "textflag.h"
+
+// AES-128-GCM on vectors of four blocks (VAES, VPCLMULQDQ, AVX-512), 16 blocks a turn.
+//
+// A block is hashed as POLYVAL does it (RFC 8452, appendix A): its bytes reversed, times powers of the key's H, which is multiplied by x once
+// before. A product is then reduced by two multiplications with poly. What is hashed in a turn is the turn's own ciphertext when opening and the
+// turn's before when sealing, so that AES and the hash never wait for each other.
+//
+//	Z0-Z3    counters, then the key stream          Z12  mask that reverses the bytes of each block
+//	Z4-Z7    ciphertext, reversed, to be hashed     Z13  next four counters, reversed
+//	Z8-Z10   product: low, middle, high halves      Z14  4, to be added to them
+//	X11      hash so far (lanes 1 to 3 are zero)    Z15  poly
+//	Z16-Z26  round keys                             Z27, Z28, Z31  at hand
+//	X29      the tag's key stream                   X30  lengths of additional data and text
+//
+//	AX *wideKey   DI dst   SI src   CX bytes left   R8 additional data   R9 its bytes   R10 nonce   R11 tag   R12 powers to hash with
+//	R13 all ones   R8, R9, R12 are at hand where they are not these
+//
+// Every byte of the source is read once: what Open lets out is what it has hashed, whoever else writes there.
+
+DATA reverse<>+0(SB)/8, $0x08090a0b0c0d0e0f
+DATA reverse<>+8(SB)/8, $0x0001020304050607
+GLOBL reverse<>(SB), RODATA|NOPTR, $16
+
+DATA poly<>+0(SB)/8, $0xc200000000000000
+GLOBL poly<>(SB), RODATA|NOPTR, $8
+
+// The first four data blocks have the counters 2 to 5; 1 is the tag's.
+DATA first<>+0(SB)/8, $1
+DATA first<>+8(SB)/8, $0
+DATA first<>+16(SB)/8, $2
+DATA first<>+24(SB)/8, $0
+DATA first<>+32(SB)/8, $3
+DATA first<>+40(SB)/8, $0
+DATA first<>+48(SB)/8, $4
+DATA first<>+56(SB)/8, $0
+GLOBL first<>(SB), RODATA|NOPTR, $64
+
+DATA four<>+0(SB)/8, $4
+DATA four<>+8(SB)/8, $0
+GLOBL four<>(SB), RODATA|NOPTR, $16
+
+#define POWERS 192 // offset in wideKey of the 16th power
+#define LAST 432   // of the first
+#define BEHIND 448 // of what is behind it
+
+// COUNTERS makes the next 16 and begins their encryption.
+#define COUNTERS \
+	VPADDD  Z14, Z13, Z1  \
+	VPADDD  Z14, Z1, Z2   \
+	VPADDD  Z14, Z2, Z3   \
+	VPSHUFB Z12, Z13, Z0  \
+	VPADDD  Z14, Z3, Z13  \
+	VPSHUFB Z12, Z1, Z1   \
+	VPSHUFB Z12, Z2, Z2   \
+	VPSHUFB Z12, Z3, Z3   \
+	VPXORQ  Z16, Z0, Z0   \
+	VPXORQ  Z16, Z1, Z1   \
+	VPXORQ  Z16, Z2, Z2   \
+	VPXORQ  Z16, Z3, Z3
+
+#define ROUND(K) \
+	VAESENC K, Z0, Z0 \
+	VAESENC K, Z1, Z1 \
+	VAESENC K, Z2, Z2 \
+	VAESENC K, Z3, Z3
+
+#define LASTROUND \
+	VAESENCLAST Z26, Z0, Z0 \
+	VAESENCLAST Z26, Z1, Z1 \
+	VAESENCLAST Z26, Z2, Z2 \
+	VAESENCLAST Z26, Z3, Z3
+
+// MUL begins a product with four blocks, MULADD adds four more.
+#define MUL(BLOCKS, H) \
+	VPCLMULQDQ $0x00, H, BLOCKS, Z8  \
+	VPCLMULQDQ $0x11, H, BLOCKS, Z10 \
+	VPCLMULQDQ $0x01, H, BLOCKS, Z9  \
+	VPCLMULQDQ $0x10, H, BLOCKS, Z27 \
+	VPXORQ     Z27, Z9, Z9
+
+#define MULADD(BLOCKS, H) \
+	VPCLMULQDQ $0x00, H, BLOCKS, Z27 \
+	VPCLMULQDQ $0x11, H, BLOCKS, Z28 \
+	VPXORQ     Z27, Z8, Z8           \
+	VPXORQ     Z28, Z10, Z10         \
+	VPCLMULQDQ $0x01, H, BLOCKS, Z27 \
+	VPCLMULQDQ $0x10, H, BLOCKS, Z28 \
+	VPTERNLOGQ $0x96, Z27, Z28, Z9
+
+// REDUCELOW folds the low quarter of the product into its middle, REDUCEHIGH that into what remains.
+#define REDUCELOW \
+	VPCLMULQDQ $0x00, Z15, Z8, Z27 \
+	VPSHUFD    $0x4e, Z8, Z8       \
+	VPTERNLOGQ $0x96, Z27, Z8, Z9
+
+#define REDUCEHIGH \
+	VPCLMULQDQ $0x00, Z15, Z9, Z27 \
+	VPSHUFD    $0x4e, Z9, Z9       \
+	VPTERNLOGQ $0x96, Z27, Z9, Z10
+
+// FOLD adds the four lanes up.
+#define FOLD \
+	VEXTRACTI64X4 $1, Z10, Y27   \
+	VPXORQ        Y27, Y10, Y10  \
+	VEXTRACTI32X4 $1, Y10, X27   \
+	VPXORQ        X27, X10, X11
+
+// TURN encrypts the counters and hashes Z4 to Z7.
+#define TURN \
+	COUNTERS                  \
+	ROUND(Z17)                \
+	MUL(Z7, 384(AX))          \
+	ROUND(Z18)                \
+	MULADD(Z6, 320(AX))       \
+	ROUND(Z19)                \
+	MULADD(Z5, 256(AX))       \
+	ROUND(Z20)                \
+	VPXORQ Z11, Z4, Z31       \
+	MULADD(Z31, POWERS(AX))   \
+	ROUND(Z21)                \
+	REDUCELOW                 \
+	ROUND(Z22)                \
+	REDUCEHIGH                \
+	ROUND(Z23)                \
+	FOLD                      \
+	ROUND(Z24)                \
+	ROUND(Z25)                \
+	LASTROUND
+
+// HASH hashes Z4 to Z7 with the powers at R12.
+#define HASH \
+	MUL(Z7, 192(R12))     \
+	MULADD(Z6, 128(R12))  \
+	MULADD(Z5, 64(R12))   \
+	VPXORQ Z11, Z4, Z4    \
+	MULADD(Z4, (R12))     \
+	REDUCELOW             \
+	REDUCEHIGH            \
+	FOLD
+
+// HASH4 hashes Z4 alone.
+#define HASH4 \
+	VPXORQ Z11, Z4, Z4 \
+	MUL(Z4, (R12))     \
+	REDUCELOW          \
+	REDUCEHIGH         \
+	FOLD
+
+#define KEYSTREAM \
+	COUNTERS    \
+	ROUND(Z17)  \
+	ROUND(Z18)  \
+	ROUND(Z19)  \
+	ROUND(Z20)  \
+	ROUND(Z21)  \
+	ROUND(Z22)  \
+	ROUND(Z23)  \
+	ROUND(Z24)  \
+	ROUND(Z25)  \
+	LASTROUND
+
+// KEYSTREAM4 is KEYSTREAM for the last four blocks or fewer.
+#define KEYSTREAM4 \
+	VPSHUFB     Z12, Z13, Z0 \
+	VPXORQ      Z16, Z0, Z0  \
+	VAESENC     Z17, Z0, Z0  \
+	VAESENC     Z18, Z0, Z0  \
+	VAESENC     Z19, Z0, Z0  \
+	VAESENC     Z20, Z0, Z0  \
+	VAESENC     Z21, Z0, Z0  \
+	VAESENC     Z22, Z0, Z0  \
+	VAESENC     Z23, Z0, Z0  \
+	VAESENC     Z24, Z0, Z0  \
+	VAESENC     Z25, Z0, Z0  \
+	VAESENCLAST Z26, Z0, Z0
+
+#define REVERSE \
+	VPSHUFB Z12, Z4, Z4 \
+	VPSHUFB Z12, Z5, Z5 \
+	VPSHUFB Z12, Z6, Z6 \
+	VPSHUFB Z12, Z7, Z7
+
+// AHEAD asks for source bytes 1 KiB ahead: payloads come from memory that no cache holds, and the processor's own prefetching ends with each page.
+#define AHEAD \
+	PREFETCHT0 1024(SI) \
+	PREFETCHT0 1088(SI) \
+	PREFETCHT0 1152(SI) \
+	PREFETCHT0 1216(SI)
+
+// BEGIN loads the key and makes the counters, the tag's key stream and the lengths.
+#define BEGIN \
+	VBROADCASTI32X4 (AX), Z16              \
+	VBROADCASTI32X4 16(AX), Z17            \
+	VBROADCASTI32X4 32(AX), Z18            \
+	VBROADCASTI32X4 48(AX), Z19            \
+	VBROADCASTI32X4 64(AX), Z20            \
+	VBROADCASTI32X4 80(AX), Z21            \
+	VBROADCASTI32X4 96(AX), Z22            \
+	VBROADCASTI32X4 112(AX), Z23           \
+	VBROADCASTI32X4 128(AX), Z24           \
+	VBROADCASTI32X4 144(AX), Z25           \
+	VBROADCASTI32X4 160(AX), Z26           \
+	VBROADCASTI32X4 reverse<>(SB), Z12     \
+	VBROADCASTI32X4 four<>(SB), Z14        \
+	VPBROADCASTQ    poly<>(SB), Z15        \
+	VMOVQ           (R10), X0              \
+	VPINSRD         $2, 8(R10), X0, X0     \
+	MOVL            $0x01000000, R12       \
+	VPINSRD         $3, R12, X0, X0        \
+	VPSHUFB         X12, X0, X1            \
+	VSHUFI32X4      $0, Z1, Z1, Z1         \
+	VPADDD          first<>(SB), Z1, Z13   \
+	VPXORQ          X16, X0, X29           \
+	VAESENC         X17, X29, X29          \
+	VAESENC         X18, X29, X29          \
+	VAESENC         X19, X29, X29          \
+	VAESENC         X20, X29, X29          \
+	VAESENC         X21, X29, X29          \
+	VAESENC         X22, X29, X29          \
+	VAESENC         X23, X29, X29          \
+	VAESENC         X24, X29, X29          \
+	VAESENC         X25, X29, X29          \
+	VAESENCLAST     X26, X29, X29          \
+	VPXOR           X11, X11, X11          \
+	MOVQ            $-1, R13               \
+	LEAQ            (CX*8), R12            \
+	VMOVQ           R12, X30               \
+	LEAQ            (R9*8), R12            \
+	VPINSRQ         $1, R12, X30, X30
+
+// ADDITIONAL hashes the additional data, of 1 to 64 bytes.
+#define ADDITIONAL \
+	BZHIQ           R9, R13, R12           \
+	KMOVQ           R12, K1                \
+	VMOVDQU8.Z      (R8), K1, Z4           \
+	VPSHUFB         Z12, Z4, Z4            \
+	LEAQ            15(R9), R12            \
+	ANDQ            $-16, R12              \
+	NEGQ            R12                    \
+	LEAQ            BEHIND(AX)(R12*1), R12 \
+	HASH4
+
+// END hashes the lengths (in X30) and stores the tag.
+#define END \
+	VPXORQ  X30, X11, X4  \
+	LEAQ    LAST(AX), R12 \
+	VMOVDQU64 (R12), X27    \
+	VPCLMULQDQ $0x00, X27, X4, X8  \
+	VPCLMULQDQ $0x11, X27, X4, X10 \
+	VPCLMULQDQ $0x01, X27, X4, X9  \
+	VPCLMULQDQ $0x10, X27, X4, X28 \
+	VPXORQ  X28, X9, X9   \
+	REDUCELOW             \
+	REDUCEHIGH            \
+	VPSHUFB X12, X10, X10 \
+	VPXORQ  X29, X10, X10 \
+	VMOVDQU X10, (R11)    \
+	VZEROUPPER
+
+// TAILPOWERS points R12 at the powers for the CX bytes that are left.
+#define TAILPOWERS \
+	LEAQ 15(CX), R12          \
+	ANDQ $-16, R12            \
+	NEGQ R12                  \
+	LEAQ BEHIND(AX)(R12*1), R12
+
+// MASK sets K to the bytes of vector V that the CX bytes which are left reach, for the vectors behind the first.
+#define MASK(V, K) \
+	XORL    R9, R9           \
+	LEAQ    -64*V(CX), R8    \
+	TESTQ   R8, R8           \
+	CMOVQLT R9, R8           \
+	BZHIQ   R8, R13, R8      \
+	KMOVQ   R8, K
+
+#define TAILMASKS \
+	BZHIQ CX, R13, R8 \
+	KMOVQ R8, K1      \
+	MASK(1, K2)       \
+	MASK(2, K3)       \
+	MASK(3, K4)
+
+// func seal(k *wideKey, dst, src *byte, n int, aad *byte, aadLen int, nonce, tag *byte)
+TEXT ·seal(SB), NOSPLIT, $0-64
+	MOVQ k+0(FP), AX
+	MOVQ dst+8(FP), DI
+	MOVQ src+16(FP), SI
+	MOVQ n+24(FP), CX
+	MOVQ aad+32(FP), R8
+	MOVQ aadLen+40(FP), R9
+	MOVQ nonce+48(FP), R10
+	MOVQ tag+56(FP), R11
+	BEGIN
+	TESTQ R9, R9
+	JZ    sealText
+	ADDITIONAL
+
+sealText:
+	CMPQ CX, $256
+	JB   sealTail
+
+	KEYSTREAM
+	JMP  sealStore
+
+sealTurn:
+	TURN
+
+sealStore:
+	AHEAD
+	VPXORQ    (SI), Z0, Z4
+	VPXORQ    64(SI), Z1, Z5
+	VPXORQ    128(SI), Z2, Z6
+	VPXORQ    192(SI), Z3, Z7
+	VMOVDQU64 Z4, (DI)
+	VMOVDQU64 Z5, 64(DI)
+	VMOVDQU64 Z6, 128(DI)
+	VMOVDQU64 Z7, 192(DI)
+	REVERSE
+	ADDQ      $256, SI
+	ADDQ      $256, DI
+	SUBQ      $256, CX
+	CMPQ      CX, $256
+	JAE       sealTurn
+
+	LEAQ POWERS(AX), R12
+	HASH
+
+sealTail:
+	TESTQ CX, CX
+	JZ    sealEnd
+	TAILPOWERS
+	CMPQ  CX, $64
+	JA    sealTail16
+
+	BZHIQ      CX, R13, R8
+	KMOVQ      R8, K1
+	KEYSTREAM4
+	VMOVDQU8.Z (SI), K1, Z4
+	VPXORQ     Z0, Z4, Z4
+	VMOVDQU8   Z4, K1, (DI)
+	VMOVDQU8.Z Z4, K1, Z4
+	VPSHUFB    Z12, Z4, Z4
+	HASH4
+	JMP        sealEnd
+
+sealTail16:
+	TAILMASKS
+	KEYSTREAM
+	VMOVDQU8.Z (SI), K1, Z4
+	VMOVDQU8.Z 64(SI), K2, Z5
+	VMOVDQU8.Z 128(SI), K3, Z6
+	VMOVDQU8.Z 192(SI), K4, Z7
+	VPXORQ     Z0, Z4, Z4
+	VPXORQ     Z1, Z5, Z5
+	VPXORQ     Z2, Z6, Z6
+	VPXORQ     Z3, Z7, Z7
+	VMOVDQU8   Z4, K1, (DI)
+	VMOVDQU8   Z5, K2, 64(DI)
+	VMOVDQU8   Z6, K3, 128(DI)
+	VMOVDQU8   Z7, K4, 192(DI)
+	VMOVDQU8.Z Z4, K1, Z4
+	VMOVDQU8.Z Z5, K2, Z5
+	VMOVDQU8.Z Z6, K3, Z6
+	VMOVDQU8.Z Z7, K4, Z7
+	REVERSE
+	HASH
+
+sealEnd:
+	END
+	RET
+
+// func open(k *wideKey, dst, src *byte, n int, aad *byte, aadLen int, nonce, tag *byte)
+TEXT ·open(SB), NOSPLIT, $0-64
+	MOVQ k+0(FP), AX
+	MOVQ dst+8(FP), DI
+	MOVQ src+16(FP), SI
+	MOVQ n+24(FP), CX
+	MOVQ aad+32(FP), R8
+	MOVQ aadLen+40(FP), R9
+	MOVQ nonce+48(FP), R10
+	MOVQ tag+56(FP), R11
+	BEGIN
+	TESTQ R9, R9
+	JZ    openText
+	ADDITIONAL
+
+openText:
+	CMPQ CX, $256
+	JB   openTail
+
+openTurn:
+	AHEAD
+	VMOVDQU64 (SI), Z4
+	VMOVDQU64 64(SI), Z5
+	VMOVDQU64 128(SI), Z6
+	VMOVDQU64 192(SI), Z7
+	REVERSE
+	TURN
+	REVERSE
+	VPXORQ    Z4, Z0, Z0
+	VPXORQ    Z5, Z1, Z1
+	VPXORQ    Z6, Z2, Z2
+	VPXORQ    Z7, Z3, Z3
+	VMOVDQU64 Z0, (DI)
+	VMOVDQU64 Z1, 64(DI)
+	VMOVDQU64 Z2, 128(DI)
+	VMOVDQU64 Z3, 192(DI)
+	ADDQ      $256, SI
+	ADDQ      $256, DI
+	SUBQ      $256, CX
+	CMPQ      CX, $256
+	JAE       openTurn
+
+openTail:
+	TESTQ CX, CX
+	JZ    openEnd
+	TAILPOWERS
+	CMPQ  CX, $64
+	JA    openTail16
+
+	BZHIQ      CX, R13, R8
+	KMOVQ      R8, K1
+	KEYSTREAM4
+	VMOVDQU8.Z (SI), K1, Z4
+	VPXORQ     Z0, Z4, Z0
+	VMOVDQU8   Z0, K1, (DI)
+	VPSHUFB    Z12, Z4, Z4
+	HASH4
+	JMP        openEnd
+
+openTail16:
+	TAILMASKS
+	KEYSTREAM
+	VMOVDQU8.Z (SI), K1, Z4
+	VMOVDQU8.Z 64(SI), K2, Z5
+	VMOVDQU8.Z 128(SI), K3, Z6
+	VMOVDQU8.Z 192(SI), K4, Z7
+	VPXORQ     Z0, Z4, Z0
+	VPXORQ     Z1, Z5, Z1
+	VPXORQ     Z2, Z6, Z2
+	VPXORQ     Z3, Z7, Z3
+	VMOVDQU8   Z0, K1, (DI)
+	VMOVDQU8   Z1, K2, 64(DI)
+	VMOVDQU8   Z2, K3, 128(DI)
+	VMOVDQU8   Z3, K4, 192(DI)
+	REVERSE
+	HASH
+
+openEnd:
+	END
+	RET
+
+// func mul(product, a, b *byte)
+TEXT ·mul(SB), NOSPLIT, $0-24
+	MOVQ product+0(FP), DI
+	MOVQ a+8(FP), SI
+	MOVQ b+16(FP), AX
+	VPBROADCASTQ poly<>(SB), Z15
+	VMOVDQU (SI), X4
+	VMOVDQU (AX), X11
+	MUL(Z4, Z11)
+	REDUCELOW
+	REDUCEHIGH
+	VMOVDQU X10, (DI)
+	VZEROUPPER
+	RET
+
+// NEXTKEY makes round key N of the one before, in X0, with AESKEYGENASSIST's constant.
+#define NEXTKEY(N, CONSTANT) \
+	VAESKEYGENASSIST $CONSTANT, X0, X1 \
+	VPSHUFD          $0xff, X1, X1     \
+	VPSLLDQ          $4, X0, X2        \
+	VPXOR            X2, X0, X0        \
+	VPSLLDQ          $8, X0, X2        \
+	VPXOR            X2, X0, X0        \
+	VPXOR            X1, X0, X0        \
+	VMOVDQU          X0, 16*N(DI)
+
+// func expand(rounds, secret *byte)
+TEXT ·expand(SB), NOSPLIT, $0-16
+	MOVQ    rounds+0(FP), DI
+	MOVQ    secret+8(FP), SI
+	VMOVDQU (SI), X0
+	VMOVDQU X0, (DI)
+	NEXTKEY(1, 0x01)
+	NEXTKEY(2, 0x02)
+	NEXTKEY(3, 0x04)
+	NEXTKEY(4, 0x08)
+	NEXTKEY(5, 0x10)
+	NEXTKEY(6, 0x20)
+	NEXTKEY(7, 0x40)
+	NEXTKEY(8, 0x80)
+	NEXTKEY(9, 0x1b)
+	NEXTKEY(10, 0x36)
+	VZEROUPPER
+	RET
