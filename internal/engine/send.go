@@ -43,7 +43,7 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 			k -= len(e.sessions)
 		}
 		if s := e.sessions[k]; s.state == sessionOpen {
-			if touched {
+			if touched && s.sendq.len() > 0 {
 				b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
 			}
 			s.transmit(now, b)
