@@ -23,10 +23,10 @@ type Sent struct {
 
 // AckResult says what a block meant.
 type AckResult struct {
-	RTTSample      time.Duration // as measured, the peer's delay included; already given to the RTT
-	HasRTT         bool
-	SpuriousLosses int  // packets judged lost before, now acknowledged after all: they were sent again for nothing
-	Invalid        bool // the block speaks of packets never sent, or contradicts itself; nothing was changed
+	RTTSample      time.Duration // as measured, the peer's delay included
+	HasRTT         bool          // it was given to the RTT
+	SpuriousLosses int           // packets judged lost before, now acknowledged after all: they were sent again for nothing
+	Invalid        bool          // the block speaks of packets never sent, or contradicts itself; nothing was changed
 }
 
 // LossParams tune the Ledger's clocks.
@@ -146,8 +146,7 @@ func (l *Ledger) OnAck(now mono.Time, b *Block, rtt *RTT, acked, lost []Sent) (_
 	}
 	if b.Largest >= l.base && l.isOut(b.Largest) && b.word(b.Largest)&1 != 0 {
 		res.RTTSample = now.Sub(l.slots[b.Largest&l.mask].time)
-		res.HasRTT = res.RTTSample > 0
-		if b.Largest >= l.probe.silent {
+		if res.HasRTT = res.RTTSample > 0 && b.Largest >= l.probe.silent; res.HasRTT {
 			rtt.Update(res.RTTSample, b.Delay)
 		}
 	}

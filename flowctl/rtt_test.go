@@ -72,8 +72,14 @@ func TestProbeAfterSilence(t *testing.T) {
 		if sent < 100 {
 			t.Fatalf("%d frames in ten seconds", sent)
 		}
+		samples := 0
 		for pn := range sent - 20 { // the ring had no room for the last ones
-			l.OnAck(end, &Block{Largest: pn, Floor: pn + 1}, rtt, nil, nil)
+			if _, _, res := l.OnAck(end, &Block{Largest: pn, Floor: pn + 1}, rtt, nil, nil); res.HasRTT {
+				samples++
+			}
+		}
+		if samples != 1 {
+			t.Errorf("self %v: %d samples of one silence", self, samples)
 		}
 		if left := l.Deadline().Sub(end); left > 250*time.Millisecond {
 			t.Errorf("self %v: after %d frames the next look is in %v, srtt %v", self, sent, left, rtt.SRTT())

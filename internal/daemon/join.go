@@ -10,8 +10,8 @@ import (
 	"multiedge/internal/engine"
 )
 
-// How what the shards know becomes one Snapshot: counters are summed, links are one each, clients, connections and peers are listed with the number of
-// their shard.
+// How what the shards know becomes one Snapshot: counters and histograms are summed, links are one each, clients, connections and peers are listed with
+// the number of their shard.
 
 // part is what one shard knows.
 type part struct {
@@ -25,7 +25,7 @@ func (p *part) fill(shard int) {
 		l := &p.Links[i]
 		for j := range p.raw.Links {
 			if p.raw.Links[j].Number == l.Number {
-				l.Counters = countsOf(p.raw.Links[j].Counters)
+				l.Counters, l.RoundTrips = countsOf(p.raw.Links[j].Counters), p.raw.Links[j].RoundTrips
 			}
 		}
 	}
@@ -46,9 +46,11 @@ func (p *part) fill(shard int) {
 // join puts the shards' parts together.
 func join(parts []part) (*Snapshot, engine.Counters) {
 	out, sum := &parts[0].Snapshot, parts[0].raw.Counters
+	out.Latency = parts[0].raw.Latency
 	for i := range parts[1:] {
 		p := &parts[i+1]
 		addCounters(&sum, &p.raw.Counters)
+		out.Latency.Add(&p.raw.Latency)
 		out.Status.Draining = out.Status.Draining || p.Status.Draining
 		out.Status.Evictions += p.Status.Evictions
 		out.Status.Exports += p.Status.Exports
@@ -80,6 +82,7 @@ func (l *LinkStatus) join(o *LinkStatus) {
 	l.Discards += o.Discards
 	l.Error = orElse(l.Error, o.Error)
 	l.Kernel, l.Counters = addCounts(l.Kernel, o.Kernel), addCounts(l.Counters, o.Counters)
+	l.RoundTrips.Add(&o.RoundTrips)
 }
 
 func addCounts(a, b Counts) Counts {

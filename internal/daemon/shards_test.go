@@ -209,6 +209,12 @@ func checkShardStatus(t *testing.T, a, b *Daemon, n [2]int) {
 	if m := MergePeers(sa.Peers); len(sa.Peers) != pairs || len(m) != 1 || m[0].Connections != pairs || len(m[0].Paths) != 2 {
 		t.Errorf("%d peers, merged %+v", len(sa.Peers), m)
 	}
+	if n := sb.Latency.Write.Count(); n != uint64(3*pairs) || n != sb.Counters.OpsCompleted-sb.Counters.OpsFailed || sb.Latency.Read.Count() != 0 {
+		t.Errorf("%d writes were timed, want %d", n, 3*pairs)
+	}
+	if sa.Latency.Write.Count() != 0 || sa.Links[0].RoundTrips.Count()+sa.Links[1].RoundTrips.Count() == 0 {
+		t.Errorf("latency at a: %+v, links %+v", sa.Latency, sa.Links)
+	}
 	for _, s := range []*Snapshot{sa, sb} { // frames for shards that the kernel put elsewhere would be seen here
 		if c := &s.Counters; c.SessionsFailed != 0 || c.UnknownSession != 0 || c.RejectedMalformed != 0 {
 			t.Errorf("%s: %+v", s.Status.Name, *c)

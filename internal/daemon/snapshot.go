@@ -22,6 +22,7 @@ import (
 type Snapshot struct {
 	Status   Status
 	Counters engine.Counters // what Status.Counters shows by name
+	Latency  engine.Latency
 	Links    []LinkStatus
 	Peers    []PeerStatus
 	Conns    []ConnStatus

@@ -1,5 +1,7 @@
 package daemon
 
+import "multiedge/internal/hist"
+
 // StatusSchema numbers the JSON below. It grows when a field changes its meaning or goes; new fields do not change it.
 const StatusSchema = 1
 
@@ -78,6 +80,8 @@ type LinkStatus struct {
 	Error    string  `json:"error,omitempty"`
 	Kernel   Counts  `json:"kernel"` // what the kernel counted: received, dropped, truncated, sent, ...
 	Counters Counts  `json:"counters"`
+
+	RoundTrips hist.Histogram `json:"-"` // for metrics alone
 }
 
 // PeerStatus is one node that was heard; where shards are more than one, what one shard here has with one shard there.

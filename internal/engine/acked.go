@@ -31,6 +31,9 @@ func (s *session) onAck(now mono.Time, g *wire.Segment) {
 		return
 	}
 	e.Count.SpuriousLosses += uint64(res.SpuriousLosses)
+	if res.HasRTT {
+		e.links[p.link].roundTrips.Observe(p.rtt.Latest())
+	}
 	if len(e.acked) > 0 {
 		p.onAlive(now)
 		p.cwnd.OnAck(now, len(e.acked), &p.rtt)
@@ -170,7 +173,7 @@ func (c *conn) resendLater(r resend) {
 }
 
 // onOpAck completes operations (clause 7.1) and takes credit (clause 7.2).
-func (c *conn) onOpAck(g *wire.Segment) {
+func (c *conn) onOpAck(now mono.Time, g *wire.Segment) {
 	base, limit := seqnum.Value(g.Op), seqnum.Value(g.Limit)
 	if base.Before(c.ackBase) {
 		return
@@ -180,7 +183,7 @@ func (c *conn) onOpAck(g *wire.Segment) {
 		return
 	}
 	for op := c.ackBase; op != base; op++ {
-		c.applied(op)
+		c.applied(now, op)
 	}
 	c.ackBase = base
 	for w := range g.Words() {
@@ -189,7 +192,7 @@ func (c *conn) onOpAck(g *wire.Segment) {
 			if !op.Before(c.sndNext) {
 				break
 			}
-			c.applied(op)
+			c.applied(now, op)
 		}
 	}
 	if c.limit.Before(limit) {
@@ -201,11 +204,11 @@ func (c *conn) onOpAck(g *wire.Segment) {
 }
 
 // applied notes that the peer applied op: a write is complete, a read still waits for its data unless it has none.
-func (c *conn) applied(op seqnum.Value) {
+func (c *conn) applied(now mono.Time, op seqnum.Value) {
 	if !c.outstanding(op) {
 		return
 	}
 	if o := c.sop(op); o.Kind == OpWrite || o.n == 0 {
-		c.complete(op, OK)
+		c.complete(now, op, OK)
 	}
 }

@@ -90,6 +90,7 @@ type conn struct {
 type sendOp struct {
 	Op
 	n      uint64 // bytes
+	since  mono.Time
 	fence  seqnum.Value
 	fenced bool
 	done   bool
@@ -285,7 +286,7 @@ func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 	o := c.sop(seq)
 	got := o.got
 	got.reset()
-	*o = sendOp{Op: *op, n: uint64(len(op.Local)), got: got}
+	*o = sendOp{Op: *op, n: uint64(len(op.Local)), since: now, got: got}
 	if op.Local == nil {
 		o.n = uint64(op.Inline)
 	}
@@ -327,7 +328,7 @@ func (c *conn) wake() {
 }
 
 // complete ends one of our operations.
-func (c *conn) complete(op seqnum.Value, st Status) {
+func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 	o := c.sop(op)
 	if o.done {
 		return
@@ -343,7 +344,9 @@ func (c *conn) complete(op seqnum.Value, st Status) {
 	o.Local = nil
 	e := c.e
 	e.Count.OpsCompleted++
-	if st != OK {
+	if st == OK {
+		e.Latency.of(o.Kind).Observe(now.Sub(o.since))
+	} else {
 		e.Count.OpsFailed++
 	}
 	e.emit(Event{Kind: EvComplete, Conn: c.id, Token: o.Token, Status: st})
@@ -422,17 +425,17 @@ func (c *conn) abort(now mono.Time, st Status, text string) {
 		return
 	}
 	c.e.dropDial(c)
-	c.failOps(st)
+	c.failOps(now, st)
 	c.leave(st, text)
 }
 
 // failOps completes every operation in flight with st.
-func (c *conn) failOps(st Status) {
+func (c *conn) failOps(now mono.Time, st Status) {
 	if c.state == connClosing {
 		c.state = connOpen // complete must not find it drained
 	}
 	for op := c.sndBase; op != c.sndNext; op++ {
-		c.complete(op, st)
+		c.complete(now, op, st)
 	}
 	c.urgent = queue[resend]{}
 	c.retx.remove(func(r resend) bool { return r.kind != recReadData })
@@ -442,7 +445,7 @@ func (c *conn) failOps(st Status) {
 func (c *conn) finish(now mono.Time, st Status, text string) {
 	e := c.e
 	e.dropDial(c)
-	c.failOps(st)
+	c.failOps(now, st)
 	if c.state != connLast {
 		c.tellClosed(st, text)
 	}

@@ -1,5 +1,7 @@
 package engine
 
+import "multiedge/internal/hist"
+
 // Counters are plain words of one endpoint or link; the owner's thread alone writes them. All count from the start of the endpoint.
 type Counters struct {
 	FramesSent, FramesReceived           uint64 // Ethernet frames of this protocol
@@ -39,4 +41,23 @@ type Counters struct {
 	ConnectionsOpened, ConnectionsClosed uint64
 	SessionsOpened, SessionsFailed       uint64
 	PathChanges                          uint64
+}
+
+// Latency is how long operations of ours took, by kind: from the Submit that took one to the EvComplete that says OK, by the times that the endpoint was
+// called with. They are plain words as Counters are, as many as OpsCompleted less OpsFailed.
+type Latency struct {
+	Write, Read hist.Histogram
+}
+
+func (l *Latency) of(k OpKind) *hist.Histogram {
+	if k == OpRead {
+		return &l.Read
+	}
+	return &l.Write
+}
+
+// Add adds what another endpoint counted.
+func (l *Latency) Add(o *Latency) {
+	l.Write.Add(&o.Write)
+	l.Read.Add(&o.Read)
 }

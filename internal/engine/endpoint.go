@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/hist"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
@@ -50,9 +51,10 @@ type Endpoint struct {
 	scratch     []byte           // where sealed frames are opened
 	lasting     bool             // the frame at hand stays as it is until Placed
 
-	events eventRing
-	recs   records
-	Count  Counters
+	events  eventRing
+	recs    records
+	Count   Counters
+	Latency Latency
 
 	frame   wire.Frame
 	peek    wire.Bulk
@@ -71,7 +73,8 @@ type link struct {
 	blocked bool
 	count   Counters
 
-	forecast forecast
+	roundTrips *hist.Histogram // made with the link: most of MaxLinks are none
+	forecast   forecast
 }
 
 // outFrame is a set-up frame waiting to be sent: complete but for its Ethernet header.
@@ -145,8 +148,8 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
 	}
 	lc.MTU = min(lc.MTU, 65535)
 	l := &e.links[i]
-	if l.Name != lc.Name { // the number was another link's
-		l.count = Counters{}
+	if l.Name != lc.Name || l.roundTrips == nil { // the number was another link's
+		l.count, l.roundTrips = Counters{}, new(hist.Histogram)
 	}
 	l.LinkConfig, l.up, l.blocked = lc, true, false
 	e.up |= 1 << i

@@ -367,7 +367,7 @@ func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
 }
 
 // onReadData places data of one of our reads.
-func (c *conn) onReadData(op seqnum.Value, place uint64, data []byte, shuffled int) bool {
+func (c *conn) onReadData(now mono.Time, op seqnum.Value, place uint64, data []byte, shuffled int) bool {
 	e := c.e
 	if !c.outstanding(op) || c.sop(op).Kind != OpRead {
 		e.Count.SegmentsDuplicated++
@@ -391,7 +391,7 @@ func (c *conn) onReadData(op seqnum.Value, place uint64, data []byte, shuffled i
 	o.got.add(lo, lo+n)
 	if o.got.is(0, o.n) {
 		e.Placed()
-		c.complete(op, OK)
+		c.complete(now, op, OK)
 	}
 	return true
 }

@@ -232,7 +232,7 @@ func (s *session) onBulk(now mono.Time, i int, f *wire.Frame) bool {
 	b := &f.Bulk
 	s.e.links[i].forecast.learn(f)
 	if b.Kind == wire.KindReadData {
-		return c.onReadData(seqnum.Value(b.Op), b.Place, f.Payload, shuffled)
+		return c.onReadData(now, seqnum.Value(b.Op), b.Place, f.Payload, shuffled)
 	}
 	g := segment{
 		kind: wire.KindWrite, flags: b.Flags, shuffled: shuffled, op: seqnum.Value(b.Op), fence: seqnum.Value(b.Fence), imm: b.Imm,
@@ -278,16 +278,16 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment) bool {
 		if c == nil {
 			return known
 		}
-		return c.onReadData(seqnum.Value(g.Op), g.Place, g.Data, 0)
+		return c.onReadData(now, seqnum.Value(g.Op), g.Place, g.Data, 0)
 	case wire.KindAck:
 		s.onAck(now, g)
 	case wire.KindOpAck:
 		if c, _ := s.receiver(g.Conn); c != nil {
-			c.onOpAck(g)
+			c.onOpAck(now, g)
 		}
 	case wire.KindOpNak:
 		if c, _ := s.receiver(g.Conn); c != nil && c.outstanding(seqnum.Value(g.Op)) {
-			c.complete(seqnum.Value(g.Op), Status(g.Status))
+			c.complete(now, seqnum.Value(g.Op), Status(g.Status))
 		}
 	case wire.KindProbe:
 		s.onProbe(i, g.Place)
@@ -375,7 +375,7 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 			st = StatusClosed
 		}
 		e.dropDial(c)
-		c.failOps(StatusClosed)
+		c.failOps(now, StatusClosed)
 		c.tellClosed(st, "")
 		c.dropReceived()
 		c.state = connLast

@@ -4,12 +4,14 @@ import (
 	"math/bits"
 	"time"
 
+	"multiedge/internal/hist"
 	"multiedge/internal/mono"
 )
 
 // Snapshot is the endpoint's state for people and metrics: a copy that shares nothing with it.
 type Snapshot struct {
 	Counters    Counters
+	Latency     Latency
 	Links       []LinkStatus
 	Peers       []PeerStatus
 	Connections []ConnStatus
@@ -25,6 +27,8 @@ type LinkStatus struct {
 	Up       bool
 	Blocked  bool
 	Counters Counters // frames and bytes only
+
+	RoundTrips hist.Histogram // what the RTT of its paths took for samples
 }
 
 // PeerStatus describes one node that was heard, and the session with it if there is one.
@@ -74,10 +78,10 @@ var connStateText = [...]string{"free", "dialing", "incoming", "open", "closing"
 
 // Snapshot copies the endpoint's state. It takes time proportional to links, peers and connections; not for the packet path.
 func (e *Endpoint) Snapshot(now mono.Time) Snapshot {
-	out := Snapshot{Counters: e.Count}
+	out := Snapshot{Counters: e.Count, Latency: e.Latency}
 	for i := range e.links {
 		if l := &e.links[i]; l.Name != "" {
-			out.Links = append(out.Links, LinkStatus{Number: i, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Weight: l.Weight, Up: l.up, Blocked: l.blocked, Counters: l.count})
+			out.Links = append(out.Links, LinkStatus{Number: i, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Weight: l.Weight, Up: l.up, Blocked: l.blocked, Counters: l.count, RoundTrips: *l.roundTrips})
 		}
 	}
 	for _, p := range e.peers {

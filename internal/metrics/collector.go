@@ -9,13 +9,14 @@ import (
 	"multiedge/internal/engine"
 )
 
-// Labels are device (the node's name), link and peer only: their number is bounded by the configuration and the network, never by
+// Labels are device (the node's name), link, peer and kind of operation only: their number is bounded by the configuration and the network, never by
 // connections.
 var (
 	deviceLabels = []string{"device"}
 	linkLabels   = []string{"device", "link"}
 	pathLabels   = []string{"device", "link", "peer"}
 	peerLabels   = []string{"device", "peer"}
+	kindLabels   = []string{"device", "kind"}
 )
 
 // deviceCounter is one word of the engine.
@@ -40,6 +41,8 @@ type collector struct {
 	links    []reading[daemon.LinkStatus]
 	peers    []reading[daemon.PeerStatus]
 	paths    []reading[daemon.PathStatus]
+
+	operations, roundTrips *prometheus.Desc
 }
 
 func desc(name, help string, labels []string) *prometheus.Desc {
@@ -52,6 +55,9 @@ func newCollector(src Source, version string) *collector {
 		up:       desc("up", "Whether the daemon could be asked for its state.", deviceLabels),
 		info:     desc("build_info", "Version of the daemon; always 1.", []string{"version", "goversion"}),
 		counters: deviceCounters(), status: statusReadings(), links: linkReadings(), peers: peerReadings(), paths: pathReadings(),
+
+		operations: desc("operation_seconds", "Time from taking an operation of a local client to its completion; those that failed are not counted.", kindLabels),
+		roundTrips: desc("link_round_trip_seconds", "Round trips on the link as they were measured, without the time that acknowledgements were held back.", linkLabels),
 	}
 }
 
@@ -66,6 +72,8 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	describe(ch, c.links)
 	describe(ch, c.peers)
 	describe(ch, c.paths)
+	ch <- c.operations
+	ch <- c.roundTrips
 }
 
 func describe[T any](ch chan<- *prometheus.Desc, rs []reading[T]) {
@@ -90,7 +98,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	collect(ch, c.status, &snap.Status, device)
 	for i := range snap.Links {
 		collect(ch, c.links, &snap.Links[i], device, snap.Links[i].Name)
+		ch <- newHistogram(c.roundTrips, &snap.Links[i].RoundTrips, device, snap.Links[i].Name)
 	}
+	ch <- newHistogram(c.operations, &snap.Latency.Write, device, "write")
+	ch <- newHistogram(c.operations, &snap.Latency.Read, device, "read")
 	c.collectPeers(ch, daemon.MergePeers(snap.Peers), device)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -31,6 +32,19 @@ func exported(t *testing.T) map[string]bool {
 				t.Fatalf("no name in %s", d)
 			}
 			names[m[1]] = true
+		}
+	}
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(newCollector(sample(), "1"))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetType() == dto.MetricType_HISTOGRAM { // what a classic one is stored as
+			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+				names[f.GetName()+suffix] = true
+			}
 		}
 	}
 	return names

@@ -1,5 +1,5 @@
 // Package metrics serves a daemon's counters to Prometheus and its health to supervisors. It is the only importer of the Prometheus client:
-// counters are plain words of the engine, copied once per scrape through the shard's mailbox.
+// counters and histograms are plain words of the engine, copied once per scrape through the shard's mailbox.
 package metrics
 
 import (
