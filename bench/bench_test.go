@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"multiedge/bench/contender"
+	"multiedge/bench/figure"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
 	"multiedge/internal/daemon"
@@ -250,6 +251,49 @@ func TestComparisonInterleaves(t *testing.T) {
 	}
 }
 
+// Streams move bytes through daemons, and their rows are those of TCP: in the same terms, and compared with it.
+func TestComparisonOfStreams(t *testing.T) {
+	var variants []EdgeVariant
+	for _, v := range EdgeVariants {
+		if v.Stream {
+			variants = append(variants, v)
+		}
+	}
+	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
+		t.Run(test, func(t *testing.T) {
+			file := report.NewFile(report.Head{})
+			c := &Comparison{
+				Cluster: ClusterSpec{Pin: true}, Plan: Plan{Test: test, Sizes: []int{20_000}, Duration: shortly, Region: 8 << 20, Integrity: true}, Rounds: 1,
+				Edge: variants, Others: []contender.Contender{contender.TCP{}},
+				Row: func(r *report.Row) { file.Results = append(file.Results, *r) }, Note: func(s string) { t.Log(s) }, Show: func(int, string) {},
+			}
+			if err := c.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range file.Results {
+				if r.Test != test || r.Bytes == 0 || r.Bytes != r.Operations*20_000 || r.Throughput <= 0 || r.Seconds < shortly.Seconds() || r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 {
+					t.Errorf("%s: %d bytes, %d operations in %.3f s, CPU %+v", r.Contender(), r.Bytes, r.Operations, r.Seconds, r.CPU)
+				}
+				if (test == report.PingPong) != (r.Latency.Count > 0) || r.QueueDepth != 1 || r.IntegrityChecked || r.Bidirectional != (test == report.TwoWay) {
+					t.Errorf("%s: not as TCP's: %+v", r.Contender(), r)
+				}
+				if r.Transport == report.TransportEdge && (r.Attach != "daemon" || r.CPU.Client.DaemonUser+r.CPU.Client.DaemonSystem <= 0 || r.FramesSent == 0 || r.IntegrityErrors > 0) {
+					t.Errorf("%s did not go through daemons: %+v", r.Contender(), r)
+				}
+			}
+			with := map[string]bool{}
+			for _, r := range figure.Ratios([]figure.Source{{File: file}}) {
+				with[r.Over] = with[r.Over] || r.Base == report.TransportTCP
+			}
+			for _, v := range variants {
+				if !with["edge "+v.Name] {
+					t.Errorf("no ratio of edge %s to TCP: %v", v.Name, with)
+				}
+			}
+		})
+	}
+}
+
 func TestPlanDefaults(t *testing.T) {
 	for _, c := range []struct {
 		plan Plan
@@ -259,6 +303,7 @@ func TestPlanDefaults(t *testing.T) {
 		{Plan{Test: report.OneWay, Bidirectional: true, Sizes: []int{1 << 20}, Count: 5}, workload.Spec{Test: report.TwoWay, Size: 1 << 20, Depth: 16, Batch: 1, Count: 5}},
 		{Plan{Test: report.PingPong, Depth: 9}, workload.Spec{Test: report.PingPong, Size: 8, Depth: 1, Batch: 1, Duration: time.Second}},
 		{Plan{Test: report.Rate, Depth: 8}, workload.Spec{Test: report.Rate, Size: 8, Depth: 8, Batch: 8, Duration: time.Second}},
+		{Plan{Test: report.TwoWay, ByteStream: true, Depth: 9, Integrity: true}, workload.Spec{Test: report.TwoWay, Size: 65536, Depth: 1, Batch: 1, Duration: time.Second, ByteStream: true}},
 		{Plan{Test: report.Read, Bidirectional: true, Sizes: []int{8 << 20}}, workload.Spec{Test: report.Read, Size: 8 << 20, Depth: 4, Batch: 1, Duration: time.Second, Bidirectional: true}},
 	} {
 		specs, err := c.plan.Specs()

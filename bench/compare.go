@@ -34,6 +34,7 @@ type EdgeVariant struct {
 	Checksum string // of plaintext
 	Embedded bool
 	Driver   string // of links; empty: the cluster's
+	Stream   bool   // bytes of streams instead of writes
 	Test     string // what it does instead of the comparison's test; only for comparisons of this test, which is Read
 }
 
@@ -47,11 +48,20 @@ var EdgeVariants = []EdgeVariant{
 	{Name: "udp crc32c", Security: daemon.Plaintext, Checksum: "full", Driver: linkdrv.KindUDP},
 	{Name: "udp encrypted", Security: daemon.Encrypted, Driver: linkdrv.KindUDP},
 	{Name: "udp embedded", Security: daemon.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Embedded: true},
+	{Name: "stream", Security: daemon.Plaintext, Checksum: "header", Stream: true},
+	{Name: "stream encrypted", Security: daemon.Encrypted, Stream: true},
+	{Name: "udp stream", Security: daemon.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Stream: true},
+	{Name: "udp stream encrypted", Security: daemon.Encrypted, Driver: linkdrv.KindUDP, Stream: true},
 	{Name: "write", Security: daemon.Plaintext, Checksum: "header", Test: report.OneWay},
 }
 
-// Does reports whether v belongs into a comparison of test: writes are something to compare reads with.
-func (v *EdgeVariant) Does(test string) bool { return v.Test == "" || test == report.Read }
+// Does reports whether v belongs into a comparison of test: writes are something to compare reads with, and streams have no reads of the peer's memory.
+func (v *EdgeVariant) Does(test string) bool {
+	if test == report.Read {
+		return !v.Stream
+	}
+	return v.Test == ""
+}
 
 // entrant is a contender that is ready to run.
 type entrant struct {
@@ -147,7 +157,7 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 	return entrant{proto.Contender(), func(ctx context.Context, size int) (*report.Row, error) {
 		row := &report.Row{Transport: report.TransportEdge}
 		p := c.Plan
-		p.Sizes = []int{size}
+		p.Sizes, p.ByteStream = []int{size}, v.Stream
 		if v.Test != "" {
 			p.Test = v.Test
 		}

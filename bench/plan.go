@@ -19,7 +19,8 @@ type Plan struct {
 	Batch         int           // 0: the test's usual batch
 	Conns         []int         // connections that share the operations; each size is measured with each number of them; empty: one
 	Bidirectional bool
-	Integrity     bool
+	ByteStream    bool // messages are bytes of streams, one Write each
+	Integrity     bool // not of byte streams
 	Seed          uint64
 	Region        int    // 0: DefaultRegion
 	Align         string // of destinations: a name in pattern.Alignments; empty: cache lines
@@ -101,6 +102,9 @@ func (p *Plan) Specs() ([]workload.Spec, error) {
 			s.Batch = p.Batch
 		}
 		s.Batch = min(s.Batch, s.Depth)
+		if s.ByteStream = p.ByteStream; s.ByteStream {
+			s.Depth, s.Batch, s.Integrity = 1, 1, false
+		}
 		if s.Count == 0 && s.Duration == 0 {
 			s.Duration = time.Second
 		}

@@ -109,18 +109,6 @@ func threadCPU() (user, system float64) {
 	return float64(ru.Utime.Nano()) / 1e9, float64(ru.Stime.Nano()) / 1e9
 }
 
-// memory returns size bytes of touched memory, to be given back with unix.Munmap.
-func memory(size int) ([]byte, error) {
-	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
-	if err != nil {
-		return nil, fmt.Errorf("mapping %s: %w", report.Bytes(size), err)
-	}
-	for i := 0; i < len(m); i += 8 { // a page of zeros would be read from cache
-		m[i] = byte(i >> 3)
-	}
-	return m, nil
-}
-
 // pair runs the client's and the server's part, and returns the processor time of both.
 func pair(j *Job, client, server func() error) (report.CPU, error) {
 	type result struct {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/bytestream"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
 	"multiedge/internal/mono"
@@ -150,10 +151,10 @@ func newRawNode(j *Job, c Raw, h *lab.Host) (*rawNode, error) {
 		n.sealed = newRawSeal(c.Stdlib)
 		n.payload -= rawTag
 	}
-	if n.source, err = memory(j.Region); err != nil {
+	if n.source, err = bytestream.Memory(j.Region); err != nil {
 		return n, err
 	}
-	if n.target, err = memory(j.Region); err != nil {
+	if n.target, err = bytestream.Memory(j.Region); err != nil {
 		return n, err
 	}
 	n.frames, n.heads = make([][]linkdrv.TxFrame, len(n.links)), make([][][]byte, len(n.links))
@@ -165,11 +166,8 @@ func (n *rawNode) close() {
 	for _, d := range n.links {
 		d.Close()
 	}
-	for _, m := range [][]byte{n.source, n.target} {
-		if m != nil {
-			unix.Munmap(m)
-		}
-	}
+	bytestream.Free(n.source)
+	bytestream.Free(n.target)
 }
 
 // drops is what the kernel dropped at both ends so far.

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"io"
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/bytestream"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
 	"multiedge/internal/mono"
@@ -26,9 +27,7 @@ func (TCP) Does(test string) bool {
 
 // flow is one connected stream between the hosts, and what was sent over it.
 type flow struct {
-	from, to int // descriptors of the sending and the receiving end
-	source   []byte
-	target   []byte
+	from, to *bytestream.End // the sending and the receiving one
 	bytes    uint64
 }
 
@@ -47,13 +46,13 @@ func (c TCP) Run(ctx context.Context, j *Job) (*report.Row, error) {
 		}
 		f, err := newFlow(j, j.Hosts[dir], j.Hosts[1-dir])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("tcp: %w", err)
 		}
 		flows = append(flows, f)
 	}
 	stop := context.AfterFunc(ctx, func() { // wakes blocking calls
 		for _, f := range flows {
-			unix.Shutdown(f.from, unix.SHUT_RDWR)
+			unix.Shutdown(int(f.from.Conn.(socket)), unix.SHUT_RDWR)
 		}
 	})
 	defer stop()
@@ -63,10 +62,13 @@ func (c TCP) Run(ctx context.Context, j *Job) (*report.Row, error) {
 		}
 		return c.streams(j, flows, row)
 	})
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("tcp: %w", err)
 	}
-	return finish(row), err
+	return finish(row), nil
 }
 
 // streams runs each flow with a thread at either end.
@@ -83,7 +85,7 @@ func (c TCP) streams(j *Job, flows []*flow, row *report.Row) error {
 			if dir == 1 {
 				job.CPUs[0], job.CPUs[1] = j.CPUs[1], j.CPUs[0]
 			}
-			cpu, err := pair(&job, func() error { return f.send(j.Size, start.Add(j.Duration)) }, f.receive)
+			cpu, err := pair(&job, func() error { return f.send(j.Size, start.Add(j.Duration)) }, f.to.Receive)
 			if dir == 1 {
 				cpu.Client, cpu.Server = cpu.Server, cpu.Client
 			}
@@ -107,91 +109,29 @@ func (c TCP) streams(j *Job, flows []*flow, row *report.Row) error {
 	return err
 }
 
-// send writes messages until the time is over, then waits until the receiver has everything.
 func (f *flow) send(size int, stop mono.Time) error {
-	size = max(size, 1)
-	for off := 0; mono.Now() < stop; {
-		if err := writeAll(f.from, f.source[off:off+size]); err != nil {
-			return fmt.Errorf("tcp: %w", err)
-		}
-		f.bytes += uint64(size)
-		if off += size; off+size > len(f.source) {
-			off = 0
-		}
-	}
-	if err := unix.Shutdown(f.from, unix.SHUT_WR); err != nil {
-		return fmt.Errorf("tcp: %w", err)
-	}
-	var b [1]byte
-	if n, err := retry(func() (int, error) { return unix.Read(f.from, b[:]) }); n != 1 {
-		return fmt.Errorf("tcp: the receiver did not confirm the end: %w", errors.Join(err, errShort))
-	}
-	return nil
-}
-
-// receive reads into successive places until the stream ends, and confirms that.
-func (f *flow) receive() error {
-	for off := 0; ; {
-		n, err := retry(func() (int, error) { return unix.Read(f.to, f.target[off:min(off+1<<20, len(f.target))]) })
-		if err != nil {
-			return fmt.Errorf("tcp: %w", err)
-		}
-		if n == 0 {
-			_, err := unix.Write(f.to, []byte{1})
-			return err
-		}
-		if off += n; off == len(f.target) {
-			off = 0
-		}
-	}
-}
-
-func (c TCP) pingPong(j *Job, f *flow, row *report.Row) error {
-	lat := report.NewRecorder()
-	size := max(j.Size, 1)
-	start := mono.Now()
-	var elapsed time.Duration
-	client := func() error {
-		defer unix.Shutdown(f.from, unix.SHUT_WR)
-		stop := start.Add(j.Duration)
-		for now, off := mono.Now(), 0; now < stop; {
-			if err := errors.Join(writeAll(f.from, f.source[off:off+size]), readAll(f.from, f.target[off:off+size])); err != nil {
-				return fmt.Errorf("tcp: %w", err)
-			}
-			if off += size; off+size > len(f.source) {
-				off = 0
-			}
-			f.bytes += 2 * uint64(size)
-			t := mono.Now()
-			lat.Record(t.Sub(now))
-			now = t
-		}
-		elapsed = mono.Now().Sub(start)
-		return nil
-	}
-	server := func() error {
-		for off := 0; ; {
-			if err := readAll(f.to, f.target[off:off+size]); err == errShort {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("tcp: %w", err)
-			}
-			if err := writeAll(f.to, f.source[off:off+size]); err != nil {
-				return fmt.Errorf("tcp: %w", err)
-			}
-			if off += size; off+size > len(f.source) {
-				off = 0
-			}
-		}
-	}
-	var err error
-	row.CPU, err = pair(j, client, server)
-	row.Seconds, row.Bytes, row.Latency = elapsed.Seconds(), f.bytes, lat.Summary(0.5)
+	n, err := f.from.Send(stop)
+	f.bytes = n * uint64(max(size, 1))
 	return err
 }
 
-// errShort means that a stream ended between messages.
-var errShort = errors.New("the stream ended")
+func (c TCP) pingPong(j *Job, f *flow, row *report.Row) (err error) {
+	lat := report.NewRecorder()
+	start := mono.Now()
+	row.CPU, err = pair(j, func() error {
+		n, err := f.from.Ping(start.Add(j.Duration), lat)
+		row.Seconds, row.Bytes = mono.Now().Sub(start).Seconds(), 2*n*uint64(max(j.Size, 1))
+		return err
+	}, func() error {
+		_, err := f.to.Pong()
+		return err
+	})
+	row.Latency = lat.Summary(0.5)
+	return err
+}
+
+// socket is a connected TCP socket that blocks the thread.
+type socket int
 
 // retry repeats a call that a signal interrupted.
 func retry(call func() (int, error)) (int, error) {
@@ -203,90 +143,97 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-func writeAll(fd int, b []byte) error {
-	for len(b) > 0 {
-		n, err := retry(func() (int, error) { return unix.Write(fd, b) })
-		if err != nil {
-			return err
-		}
-		b = b[n:]
+// Read implements bytestream.Conn.
+func (s socket) Read(p []byte) (int, error) {
+	n, err := retry(func() (int, error) { return unix.Read(int(s), p) })
+	if n == 0 && err == nil && len(p) > 0 {
+		return 0, io.EOF
 	}
-	return nil
+	return n, err
 }
 
-func readAll(fd int, b []byte) error {
-	for len(b) > 0 {
-		n, err := retry(func() (int, error) { return unix.Read(fd, b) })
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return errShort
-		}
-		b = b[n:]
+// Write implements bytestream.Conn.
+func (s socket) Write(p []byte) (done int, err error) {
+	for done < len(p) && err == nil {
+		var n int
+		n, err = retry(func() (int, error) { return unix.Write(int(s), p[done:]) })
+		done += n
 	}
-	return nil
+	return done, err
 }
+
+// CloseWrite implements bytestream.Conn.
+func (s socket) CloseWrite() error { return unix.Shutdown(int(s), unix.SHUT_WR) }
+
+// Close implements bytestream.Conn.
+func (s socket) Close() error { return unix.Close(int(s)) }
 
 // newFlow connects a stream on which from sends to to.
-func newFlow(j *Job, from, to *lab.Host) (f *flow, err error) {
-	f = &flow{from: -1, to: -1}
-	defer func() {
-		if err != nil {
-			f.close()
-			f, err = nil, fmt.Errorf("tcp: %w", err)
-		}
-	}()
-	listener := -1
-	if err := to.Do(func() (err error) {
-		listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		return err
-	}); err != nil {
-		return f, err
+func newFlow(j *Job, from, to *lab.Host) (*flow, error) {
+	echo := j.Test == report.PingPong
+	f := &flow{}
+	var err error
+	if f.from, err = bytestream.NewEnd(j.Size, j.Region, true, echo); err == nil {
+		f.to, err = bytestream.NewEnd(j.Size, j.Region, echo, true)
 	}
-	defer unix.Close(listener)
-	addr := &unix.SockaddrInet4{Addr: to.IP(0).As4()}
-	if err := errors.Join(unix.Bind(listener, addr), unix.Listen(listener, 1)); err != nil {
-		return f, err
+	if err == nil {
+		err = f.connect(from, to, echo)
 	}
-	bound, err := unix.Getsockname(listener)
 	if err != nil {
-		return f, err
+		f.close()
+		return nil, err
 	}
-	if err := from.Do(func() (err error) {
-		f.from, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	return f, nil
+}
+
+// connect connects the ends. With noDelay, TCP does not hold back a short message.
+func (f *flow) connect(from, to *lab.Host, noDelay bool) error {
+	listener, err := newSocket(to)
+	if err != nil {
 		return err
-	}); err != nil {
-		return f, err
 	}
-	if err := unix.Connect(f.from, bound); err != nil {
-		return f, err
+	defer listener.Close()
+	addr := &unix.SockaddrInet4{Addr: to.IP(0).As4()}
+	if err := errors.Join(unix.Bind(int(listener), addr), unix.Listen(int(listener), 1)); err != nil {
+		return err
 	}
-	if f.to, _, err = unix.Accept4(listener, unix.SOCK_CLOEXEC); err != nil {
-		return f, err
+	bound, err := unix.Getsockname(int(listener))
+	if err != nil {
+		return err
 	}
-	if j.Test == report.PingPong {
-		err = errors.Join(unix.SetsockoptInt(f.from, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1), unix.SetsockoptInt(f.to, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
-		if err != nil {
-			return f, err
-		}
+	client, err := newSocket(from)
+	if err != nil {
+		return err
 	}
-	if f.source, err = memory(j.Region); err != nil {
-		return f, err
+	f.from.Conn = client
+	if err := unix.Connect(int(client), bound); err != nil {
+		return err
 	}
-	f.target, err = memory(j.Region)
-	return f, err
+	server, _, err := unix.Accept4(int(listener), unix.SOCK_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	f.to.Conn = socket(server)
+	if !noDelay {
+		return nil
+	}
+	return errors.Join(unix.SetsockoptInt(int(client), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1), unix.SetsockoptInt(server, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+}
+
+// newSocket returns a socket in a host.
+func newSocket(h *lab.Host) (socket, error) {
+	fd := -1
+	err := h.Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	return socket(fd), err
 }
 
 func (f *flow) close() {
-	for _, fd := range []int{f.from, f.to} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
-	for _, m := range [][]byte{f.source, f.target} {
-		if m != nil {
-			unix.Munmap(m)
+	for _, e := range []*bytestream.End{f.from, f.to} {
+		if e != nil {
+			e.Close()
 		}
 	}
 }

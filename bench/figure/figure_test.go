@@ -189,6 +189,34 @@ func TestRatios(t *testing.T) {
 	t.Error("edge was not compared with raw")
 }
 
+// Each variant of edge is compared with what differs from it in one respect.
+func TestRatiosOfVariants(t *testing.T) {
+	f := report.NewFile(report.Head{})
+	for _, name := range []string{"", "crc32c", "encrypted", "udp", "udp encrypted", "stream", "stream encrypted", "udp stream", "udp stream encrypted"} {
+		r := synthRow(report.OneWay, 1, 1<<20)
+		r.Round, r.Variant = 1, name
+		f.Results = append(f.Results, r)
+	}
+	tcp := synthRow(report.OneWay, 1, 1<<20)
+	tcp.Round, tcp.Transport = 1, report.TransportTCP
+	f.Results = append(f.Results, tcp)
+	got := map[string]string{}
+	for _, r := range Ratios([]Source{{File: f}}) {
+		if r.What == "throughput" {
+			got[r.Over] += r.Base + ", "
+		}
+	}
+	for over, want := range map[string]string{
+		"edge": "tcp, ", "edge encrypted": "edge, edge crc32c, tcp, ", "edge udp": "edge, tcp, ", "edge udp encrypted": "edge encrypted, edge udp, tcp, ",
+		"edge stream": "edge, tcp, ", "edge stream encrypted": "edge encrypted, edge stream, tcp, ", "edge udp stream": "edge udp, edge stream, tcp, ",
+		"edge udp stream encrypted": "edge udp encrypted, edge stream encrypted, edge udp stream, tcp, ",
+	} {
+		if got[over] != want {
+			t.Errorf("%s is compared with %s, want %s", over, got[over], want)
+		}
+	}
+}
+
 func TestTicks(t *testing.T) {
 	if got := niceMax(29.7); got != 30 {
 		t.Errorf("niceMax(29.7) = %v", got)

@@ -19,12 +19,12 @@ type Summary struct {
 }
 
 // service is what separates contenders of which one is no limit for the other.
-type service struct{ datagrams, sealed, stdlib bool }
+type service struct{ datagrams, sealed, stdlib, stream bool }
 
 func serviceOf(r *report.Row) service {
 	words := strings.Fields(r.Variant)
 	has := func(word string) bool { return slices.Contains(words, word) }
-	return service{has("udp") || r.Driver == "udp", has("sealed") || has("encrypted"), has("stdlib")}
+	return service{has("udp") || r.Driver == "udp", has("sealed") || has("encrypted"), has("stdlib"), has("stream")}
 }
 
 // Standing is one contender's result over all rounds.
@@ -89,7 +89,8 @@ func (s *Summary) fill(cs []config) {
 }
 
 // isBase reports whether edge is compared with base: with the other transports, with raw packet sockets that do the same (and with those that do not seal, or seal by
-// the standard library) where they are at their best, reads with writes, encrypted frames with plaintext ones, and frames in datagrams with frames alone.
+// the standard library) where they are at their best, reads with writes, encrypted frames with plaintext ones, frames in datagrams with frames alone, and streams with
+// writes.
 func (s *Summary) isBase(over, base config) bool {
 	r, a, b := base.rows[0].Row, serviceOf(over.rows[0].Row), serviceOf(base.rows[0].Row)
 	switch {
@@ -100,9 +101,16 @@ func (s *Summary) isBase(over, base config) bool {
 	case r.Variant == "write":
 		return r.Test == report.Read && over.label != base.label
 	case a.datagrams && !b.datagrams:
-		return strings.TrimSpace(strings.TrimPrefix(over.rows[0].Variant, "udp")) == r.Variant
+		return without(over.rows[0].Variant, "udp") == r.Variant
+	case a.stream && !b.stream:
+		return without(over.rows[0].Variant, "stream") == r.Variant
 	}
-	return a.sealed && !b.sealed && a.datagrams == b.datagrams && !strings.HasSuffix(r.Variant, "embedded")
+	return a.sealed && !b.sealed && a.datagrams == b.datagrams && a.stream == b.stream && !strings.HasSuffix(r.Variant, "embedded")
+}
+
+// without returns a variant's name without one of its words.
+func without(variant, word string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(variant), func(w string) bool { return w == word }), " ")
 }
 
 // findLimits finds the raw contender with the best median for each service.

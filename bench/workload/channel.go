@@ -42,7 +42,8 @@ type message struct {
 
 // ready answers a run; with an error, the measurement does not take place.
 type ready struct {
-	Error string `json:"error,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Streams string `json:"streams,omitempty"` // the service to dial, if the run wants byte streams
 }
 
 // send delivers m behind everything sent before and ahead of everything sent later. When it returns, the memory it was sent from may be used again.

@@ -171,11 +171,12 @@ func (c *Client) Run(ctx context.Context, spec Spec, show func(share, throughput
 }
 
 func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughput float64), row *report.Row) error {
-	p, err := c.side.prepare(*spec, true, spec.serverSends() || spec.Test == report.PingPong || spec.Test == report.Read)
+	p, err := c.side.prepare(*spec, true)
 	if err != nil {
 		return err
 	}
-	if err := c.agree(ctx, spec); err != nil {
+	defer p.streams.close()
+	if err := c.agree(ctx, p); err != nil {
 		return err
 	}
 	before, err := c.probe.Read(ctx)
@@ -208,7 +209,8 @@ func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughpu
 }
 
 // agree tells the server what comes and waits until it is ready.
-func (c *Client) agree(ctx context.Context, spec *Spec) error {
+func (c *Client) agree(ctx context.Context, p *setup) error {
+	spec := &p.spec
 	setup, cancel := setupContext(ctx, spec.conns())
 	defer cancel()
 	if err := c.side.reach(setup, spec, true); err != nil {
@@ -225,6 +227,8 @@ func (c *Client) agree(ctx context.Context, spec *Spec) error {
 		return fmt.Errorf("%w: the server does not say that it is ready", errProtocol)
 	case m.Ready.Error != "":
 		return fmt.Errorf("server: %s", m.Ready.Error)
+	case p.streams != nil:
+		return p.streams.dial(setup, c.conn, m.Ready.Streams)
 	}
 	return nil
 }

@@ -23,6 +23,11 @@
 // A session may have further connections (lanes.go): the client dials each with the number of the session, both ends export the same
 // regions on it, and senders use them by turns. Control messages, ends and credit stay on the first.
 //
+// # Byte streams
+//
+// A run of byte streams (bytestream.go) has the same run, ready and done. The server's ready names a service, made for this run, that the client dials
+// streams to; the end and its confirmation travel on them, as TCP's do, and what the program writes and reads is memory that is not registered.
+//
 // # Notifications
 //
 // The 32 bits of a notification hold a kind in the upper four and a value below, see imm.go.

@@ -78,6 +78,7 @@ type Spec struct {
 	Conns         int           `json:"conns,omitempty"`    // connections that share the operations; 0: 1
 	Integrity     bool          `json:"integrity"`
 	Bidirectional bool          `json:"bidirectional,omitempty"` // the server sends or reads as well
+	ByteStream    bool          `json:"byte_stream,omitempty"`   // messages are bytes of streams, one for each direction; only one-way, two-way and ping-pong
 	Seed          uint64        `json:"seed"`                    // of message contents
 	Region        int           `json:"region"`                  // bytes of the data regions to use, at both ends
 	Align         string        `json:"align,omitempty"`         // of destinations, a name in pattern.Alignments; sources lie on pages then. Empty: cache lines
@@ -103,6 +104,10 @@ func (s *Spec) check() error {
 		return fmt.Errorf("%d connections: want 1 to %d", s.Conns, MaxConns)
 	case s.Conns > 1 && s.Test == report.PingPong:
 		return fmt.Errorf("ping-pong uses one connection, not %d: it has one message under way", s.Conns)
+	case s.ByteStream && (s.Test == report.Read || s.Test == report.Rate || s.Bidirectional || s.conns() > 1):
+		return fmt.Errorf("byte streams do %s, %s and %s, on one stream for each direction", report.OneWay, report.TwoWay, report.PingPong)
+	case s.ByteStream && (s.Size == 0 || s.Count > 0 || s.Integrity):
+		return fmt.Errorf("byte streams are measured for a duration, with messages that are not empty and not checked")
 	case s.Batch < 1 || s.Batch > s.Depth:
 		return fmt.Errorf("batch of %d operations: want 1 to the queue depth, %d", s.Batch, s.Depth)
 	}
@@ -130,6 +135,9 @@ func mostConns(specs []Spec) int {
 func needs(specs []Spec) (client, server memory) {
 	for i := range specs {
 		s := &specs[i]
+		if s.ByteStream {
+			continue // its memory is not registered
+		}
 		both := s.serverSends() || s.Test == report.PingPong
 		if s.Test == report.Read {
 			client.target, server.source = true, true

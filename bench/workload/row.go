@@ -9,8 +9,11 @@ func (c *Client) row(s *Spec) *report.Row {
 		QueueDepth: s.Depth, Connections: s.conns(), RegionBytes: s.Region, Links: c.info.Links, MTU: c.info.MTU, Scheduler: c.info.Scheduler, Checksum: c.info.Checksum,
 		Security: c.info.Security, Poll: c.info.Poll, Driver: c.info.Driver, Alignment: s.Align, IntegrityChecked: s.Integrity, LatencyKind: report.LatencyCompletion,
 	}
-	if s.Test == report.PingPong {
+	switch {
+	case s.Test == report.PingPong:
 		r.LatencyKind, r.QueueDepth = report.LatencyHalfRTT, 1
+	case s.ByteStream:
+		r.LatencyKind = "" // a Write that has returned is not complete
 	}
 	return r
 }

@@ -165,7 +165,7 @@ func connections(n int) string {
 // reach imports the data regions a measurement needs of the peer, on each connection that it uses.
 func (s *side) reach(ctx context.Context, spec *Spec, client bool) error {
 	wantSource := spec.Test == report.Read && (client || spec.serverSends())
-	wantTarget := spec.Test != report.Read && (client || spec.serverSends() || spec.Test == report.PingPong)
+	wantTarget := spec.Test != report.Read && !spec.ByteStream && (client || spec.serverSends() || spec.Test == report.PingPong)
 	return each(ctx, spec.conns(), func(ctx context.Context, i int) error { return s.lanes[i].reach(ctx, wantSource, wantTarget) })
 }
 
@@ -195,7 +195,11 @@ func (s *side) serveRun(ctx context.Context, spec Spec, probe *Probe) error {
 	if err != nil {
 		return s.ch.send(ctx, &message{Ready: &ready{Error: err.Error()}})
 	}
-	if err := s.ch.send(ctx, &message{Ready: &ready{}}); err != nil {
+	defer p.streams.close()
+	if err := s.ch.send(ctx, &message{Ready: &ready{Streams: p.streams.service()}}); err != nil {
+		return err
+	}
+	if err := p.streams.accept(ctx); err != nil {
 		return err
 	}
 	out, err := s.execute(ctx, p, false)
@@ -226,10 +230,17 @@ func (s *side) readyFor(ctx context.Context, spec *Spec, probe *Probe) (*setup, 
 	if err := s.reach(ctx, spec, false); err != nil {
 		return nil, nil, err
 	}
-	p, err := s.prepare(*spec, spec.serverSends(), true)
+	p, err := s.prepare(*spec, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	before, err := probe.Read(ctx)
+	err = p.streams.listen(ctx, s.ch.conn)
+	var before *Reading
+	if err == nil {
+		before, err = probe.Read(ctx)
+	}
+	if err != nil {
+		p.streams.close()
+	}
 	return p, before, err
 }

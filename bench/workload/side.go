@@ -41,14 +41,19 @@ type setup struct {
 	from    pattern.Layout // of sources, at both ends
 	to      pattern.Layout // of targets
 	checker *pattern.Checker
+	streams *streams // of byte streams; else nil
 }
 
-// prepare lays out and fills this side's memory for spec. receives: messages of the peer, or reads of our own, will be placed in our target.
-func (s *side) prepare(spec Spec, sends, receives bool) (*setup, error) {
+// prepare lays out and fills this side's memory for spec.
+func (s *side) prepare(spec Spec, client bool) (*setup, error) {
 	p := &setup{spec: spec}
 	var err error
 	if p.from, p.to, err = pattern.PairAt(spec.Region, spec.Size, spec.Integrity, spec.Align); err != nil {
 		return nil, fmt.Errorf("%w: choose smaller messages or a larger --region", err)
+	}
+	if spec.ByteStream {
+		p.streams, err = newStreams(&spec, client)
+		return p, err
 	}
 	if !spec.Integrity {
 		return p, nil
@@ -59,6 +64,7 @@ func (s *side) prepare(spec Spec, sends, receives bool) (*setup, error) {
 	if s.mem.source != nil {
 		p.from.Fill(s.mem.source.Bytes()[:spec.Region], s.patterns)
 	}
+	receives := !client || spec.serverSends() || spec.Test == report.PingPong || spec.Test == report.Read // messages of the peer, or what the own reads bring
 	if receives && s.mem.target != nil {
 		p.checker = pattern.NewChecker(s.patterns, s.mem.target.Bytes()[:spec.Region], p.from, p.to)
 	}
@@ -72,6 +78,8 @@ func (s *side) prepare(spec Spec, sends, receives bool) (*setup, error) {
 func (s *side) execute(ctx context.Context, p *setup, client bool) (*outcome, error) {
 	sends := client || p.spec.serverSends()
 	switch {
+	case p.streams != nil:
+		return p.streams.run(ctx, &p.spec, client)
 	case p.spec.Test == report.PingPong && client:
 		return s.ping(ctx, p)
 	case p.spec.Test == report.PingPong:

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,47 @@ func check(t *testing.T, s *Spec, r *report.Row) {
 	}
 }
 
+// Byte streams, several measurements in one session: both ends count the same.
+func TestByteStreams(t *testing.T) {
+	var specs []Spec
+	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
+		for _, size := range []int{1, 4096, 300_000} {
+			specs = append(specs, Spec{Test: test, Size: size, Duration: 20 * time.Millisecond, Depth: 1, Batch: 1, ByteStream: true})
+		}
+	}
+	c := dial(t, world(t), specs...)
+	if c.mem.source != nil || c.mem.target != nil {
+		t.Error("memory was registered that streams do not need")
+	}
+	for _, s := range specs {
+		r, err := c.Run(t.Context(), s, nil)
+		if err != nil {
+			t.Fatalf("%+v: %v", s, err)
+		}
+		if r.Operations == 0 || r.Bytes != r.Operations*uint64(s.Size) || r.Throughput <= 0 || r.Seconds < s.Duration.Seconds() || r.QueueDepth != 1 || r.FramesSent == 0 {
+			t.Errorf("%+v: row does not add up: %+v", s, r)
+		}
+		if ping := s.Test == report.PingPong; ping != (r.Latency.Count > 0) || ping && r.Operations != 2*r.Latency.Count {
+			t.Errorf("%+v: %d latencies of %d operations", s, r.Latency.Count, r.Operations)
+		}
+	}
+}
+
+// A measurement that is cancelled ends, at both ends.
+func TestCancelledByteStreams(t *testing.T) {
+	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
+		t.Run(test, func(t *testing.T) {
+			s := Spec{Test: test, Size: 1000, Duration: time.Hour, Depth: 1, Batch: 1, ByteStream: true}
+			c := dial(t, world(t), s)
+			ctx, cancel := context.WithCancel(t.Context())
+			c.Begin = cancel
+			if _, err := c.Run(ctx, s, nil); !errors.Is(err, context.Canceled) {
+				t.Errorf("ended with %v", err)
+			}
+		})
+	}
+}
+
 func TestProgressIsShown(t *testing.T) {
 	s := Spec{Test: report.OneWay, Size: 100, Duration: 350 * time.Millisecond, Depth: 8, Batch: 1}
 	c := dial(t, world(t), s)
@@ -156,6 +198,7 @@ func TestSpecCheck(t *testing.T) {
 		"test": func(s *Spec) { s.Test = "fast" }, "size": func(s *Spec) { s.Size = -1 }, "nothing to do": func(s *Spec) { s.Count = 0 },
 		"depth": func(s *Spec) { s.Depth = 0 }, "batch": func(s *Spec) { s.Batch = 5 },
 		"connections": func(s *Spec) { s.Conns = MaxConns + 1 }, "ping-pong": func(s *Spec) { s.Test, s.Conns = report.PingPong, 2 },
+		"reads of a stream": func(s *Spec) { s.ByteStream, s.Test, s.Count, s.Duration = true, report.Read, 0, 1 }, "a stream checked": func(s *Spec) { s.ByteStream, s.Integrity, s.Count, s.Duration = true, true, 0, 1 },
 	} {
 		s := good
 		change(&s)

@@ -91,6 +91,7 @@ func TestSweeps(t *testing.T) {
 		{"polling -s 64 -D 0.02 --region 1m --names block,busy", "polling", "busy"},
 		{"links -s 64k -D 0.05 --region 1m --rounds 1 --counts 1,2 --lab-rates 200mbit", "links", "of nominal"},
 		{"shards -D 0.1 --region 8m --rounds 1 --conns 2 --setups 1+1,2", "shards", "server's shards"},
+		{"compare -s 64k -D 0.03 --region 1m --rounds 1 --only tcp --edge plain,udp-stream-encrypted", "compare-one-way-64K-mtu9000", "edge udp stream encrypted / tcp"},
 		{"one-way --lab -s 8 -D 0.02 --region 1m --conns 1,30 --integrity", "connections", "conns"},
 		{"zero-copy -s 512k -D 0.03 --region 4m --runs 4k,256k --integrity", "zero-copy", "pinmap worst"},
 	} {

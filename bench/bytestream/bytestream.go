@@ -1,0 +1,159 @@
+// Package bytestream is what a connection that carries bytes in order is measured by. TCP (package contender) and edge's streams (package
+// workload) do exactly this, so that they can be compared.
+package bytestream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/bench/report"
+	"multiedge/internal/mono"
+)
+
+// Conn is one end of a connection.
+type Conn interface {
+	io.ReadWriteCloser
+	CloseWrite() error // the peer reads io.EOF behind what was written
+}
+
+// End is one end of a connection with the memory its program has: too large for any cache, used from one end to the other.
+type End struct {
+	Conn   Conn
+	size   int
+	source []byte // what is written
+	target []byte // where what is read goes
+}
+
+// NewEnd returns an end for messages of size bytes with memory of region bytes, to be closed. It has no connection yet.
+func NewEnd(size, region int, writes, reads bool) (*End, error) {
+	e := &End{size: max(size, 1)}
+	var err error
+	if writes {
+		e.source, err = Memory(region)
+	}
+	if reads && err == nil {
+		e.target, err = Memory(region)
+	}
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// Close closes the connection, if there is one, and gives the memory back. Nothing may use the end any more.
+func (e *End) Close() {
+	if e.Conn != nil {
+		e.Conn.Close() // everything that counts was confirmed
+	}
+	Free(e.source)
+	Free(e.target)
+}
+
+// Memory returns size bytes of touched memory, to be given back with Free.
+func Memory(size int) ([]byte, error) {
+	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %s: %w", report.Bytes(size), err)
+	}
+	for i := 0; i < len(m); i += 8 { // a page of zeros would be read from cache
+		m[i] = byte(i >> 3)
+	}
+	return m, nil
+}
+
+// Free gives memory back; nil is none.
+func Free(m []byte) {
+	if m != nil {
+		_ = unix.Munmap(m) // fails only for what Memory did not return
+	}
+}
+
+// mostRead is how much a receiver asks for at once.
+const mostRead = 1 << 20
+
+// Send writes messages, one at least, until the time is over, then waits until the peer, in Receive, has everything. It returns how many it wrote.
+func (e *End) Send(stop mono.Time) (messages uint64, err error) {
+	for off := 0; messages == 0 || mono.Now() < stop; off = e.next(off) {
+		if _, err := e.Conn.Write(e.source[off : off+e.size]); err != nil {
+			return messages, err
+		}
+		messages++
+	}
+	if err := e.Conn.CloseWrite(); err != nil {
+		return messages, err
+	}
+	var b [8]byte
+	if _, err := io.ReadFull(e.Conn, b[:]); err != nil {
+		return messages, fmt.Errorf("the receiver did not confirm the end: %w", err)
+	}
+	if sent, received := messages*uint64(e.size), binary.LittleEndian.Uint64(b[:]); sent != received {
+		return messages, fmt.Errorf("%d bytes were sent and %d received", sent, received)
+	}
+	return messages, nil
+}
+
+// Receive reads into successive places until the stream ends, and tells the sender how much that was.
+func (e *End) Receive() error {
+	received := uint64(0)
+	for off := 0; ; {
+		n, err := e.Conn.Read(e.target[off:min(off+mostRead, len(e.target))])
+		received += uint64(n)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if off += n; off == len(e.target) {
+			off = 0
+		}
+	}
+	_, err := e.Conn.Write(binary.LittleEndian.AppendUint64(nil, received))
+	return err
+}
+
+// Ping writes a message, reads one, and so on, once at least, until the time is over. lat gets the round trips. It returns how many there were.
+func (e *End) Ping(stop mono.Time, lat *report.Recorder) (messages uint64, err error) {
+	defer func() { err = errors.Join(err, e.Conn.CloseWrite()) }()
+	for now, off := mono.Now(), 0; messages == 0 || now < stop; off = e.next(off) {
+		if _, err := e.Conn.Write(e.source[off : off+e.size]); err != nil {
+			return messages, err
+		}
+		if _, err := io.ReadFull(e.Conn, e.target[off:off+e.size]); err != nil {
+			return messages, err
+		}
+		t := mono.Now()
+		lat.Record(t.Sub(now))
+		now = t
+		messages++
+	}
+	return messages, nil
+}
+
+// Pong answers each message of Ping with one of the same size. It returns how many there were.
+func (e *End) Pong() (messages uint64, err error) {
+	for off := 0; ; off = e.next(off) {
+		if _, err := io.ReadFull(e.Conn, e.target[off:off+e.size]); err == io.EOF {
+			return messages, nil
+		} else if err != nil {
+			return messages, err
+		}
+		if _, err := e.Conn.Write(e.source[off : off+e.size]); err != nil {
+			return messages, err
+		}
+		messages++
+	}
+}
+
+// next returns the place of the message behind the one at off.
+func (e *End) next(off int) int {
+	if off += e.size; off+e.size > max(len(e.source), len(e.target)) {
+		return 0
+	}
+	return off
+}

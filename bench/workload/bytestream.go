@@ -1,0 +1,151 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"multiedge/bench/bytestream"
+	"multiedge/bench/report"
+	"multiedge/edge"
+	"multiedge/internal/mono"
+)
+
+// streams are what one end of a measurement of byte streams has: one stream whose messages are the client's and, in two-way, one whose messages are the
+// server's, each made for the measurement, as TCP's are. The nil streams are those of other measurements.
+type streams struct {
+	ends     []*bytestream.End
+	listener *edge.StreamListener // the server's
+}
+
+// newStreams makes an end's memory; there are no streams yet.
+func newStreams(spec *Spec, client bool) (*streams, error) {
+	st := &streams{}
+	echo := spec.Test == report.PingPong
+	for i := range spec.byteStreams() {
+		sends := st.sends(i, client)
+		e, err := bytestream.NewEnd(spec.Size, spec.Region, sends || echo, !sends || echo)
+		if err != nil {
+			st.close()
+			return nil, err
+		}
+		st.ends = append(st.ends, e)
+	}
+	return st, nil
+}
+
+// byteStreams is how many streams s uses.
+func (s *Spec) byteStreams() int {
+	if s.serverSends() {
+		return 2
+	}
+	return 1
+}
+
+// sends reports whether an end sends on stream i.
+func (st *streams) sends(i int, client bool) bool { return client == (i == 0) }
+
+// runs numbers the services, so that no measurement meets the streams of another.
+var runs atomic.Uint64
+
+// listen offers a service for the streams of the client of c.
+func (st *streams) listen(ctx context.Context, c *edge.Conn) (err error) {
+	if st != nil {
+		st.listener, err = c.Device().ListenStream(ctx, fmt.Sprintf("%s-stream-%d", c.Service(), runs.Add(1)))
+	}
+	return err
+}
+
+// service is what listen offers.
+func (st *streams) service() string {
+	if st == nil {
+		return ""
+	}
+	return st.listener.Addr().(edge.StreamAddr).Service
+}
+
+// accept waits for the client's streams.
+func (st *streams) accept(ctx context.Context) error {
+	if st == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, setupTime)
+	defer cancel()
+	for _, e := range st.ends {
+		s, err := st.listener.AcceptStream(ctx)
+		if err != nil {
+			return err
+		}
+		e.Conn = s
+	}
+	return nil
+}
+
+// dial opens streams to the peer of c, one after the other: it accepts them in that order.
+func (st *streams) dial(ctx context.Context, c *edge.Conn, service string) error {
+	for _, e := range st.ends {
+		s, err := c.Device().DialStream(ctx, c.Peer(), service)
+		if err != nil {
+			return err
+		}
+		e.Conn = s
+	}
+	return nil
+}
+
+// close ends the streams and gives the memory back.
+func (st *streams) close() {
+	if st == nil {
+		return
+	}
+	if st.listener != nil {
+		st.listener.Close() // fails only when the daemon has gone, and the service with it
+	}
+	for _, e := range st.ends {
+		e.Close()
+	}
+}
+
+// run does one end's part.
+func (st *streams) run(ctx context.Context, spec *Spec, client bool) (*outcome, error) {
+	stop := context.AfterFunc(ctx, func() {
+		for _, e := range st.ends {
+			_ = e.Conn.(*edge.Stream).SetDeadline(time.Unix(1, 0)) // a stream that is closed waits for nothing
+		}
+	})
+	defer stop()
+	out := &outcome{scale: 0.5}
+	if spec.Test == report.PingPong && client {
+		out.lat, out.post = report.NewRecorder(), report.NewRecorder()
+	}
+	start := mono.Now()
+	until := deadline(spec, start)
+	results := make(chan error, len(st.ends))
+	for i, e := range st.ends {
+		go func() {
+			var err error
+			switch {
+			case spec.Test == report.PingPong && client:
+				out.sent, err = e.Ping(until, out.lat)
+			case spec.Test == report.PingPong:
+				out.sent, err = e.Pong()
+			case st.sends(i, client):
+				out.sent, err = e.Send(until)
+			default:
+				err = e.Receive()
+			}
+			results <- err
+		}()
+	}
+	var err error
+	for range st.ends {
+		err = errors.Join(err, <-results)
+	}
+	out.elapsed = mono.Now().Sub(start)
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return out, err
+}
