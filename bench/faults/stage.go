@@ -84,6 +84,9 @@ func (s *Stage) close() error {
 	return err
 }
 
+// settleTime is how long a daemon may take to have started everything. On a machine whose hypervisor takes half of the processors a look alone takes a second.
+const settleTime = 20 * time.Second
+
 // settled is what a host's daemon holds once it has started everything: when it has not changed for a while.
 func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 	for start, same := time.Now(), 0; same < 4; {
@@ -93,8 +96,8 @@ func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 		} else {
 			same, last = 0, now
 		}
-		if time.Since(start) > 5*time.Second {
-			return last, fmt.Errorf("the daemon of host %d does not settle: %+v, %w", host, now, err)
+		if time.Since(start) > settleTime {
+			return last, fmt.Errorf("the daemon of host %d does not settle: %+v and, after %d looks that found the same, %+v (%v)", host, last, same, now, err)
 		}
 		if !sleep(ctx, 25*time.Millisecond) {
 			return last, ctx.Err()
