@@ -84,7 +84,7 @@ func (s *Stage) close() error {
 	return err
 }
 
-// settleTime is how long a daemon may take to have started everything. On a machine whose hypervisor takes half of the processors a look alone takes a second.
+// settleTime is how long a daemon may take to have started everything. Five looks did not fit into 5 s, under the race detector, where a hypervisor took a third of the processors.
 const settleTime = 20 * time.Second
 
 // settled is what a host's daemon holds once it has started everything: when it has not changed for a while.
