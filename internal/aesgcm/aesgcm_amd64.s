@@ -188,6 +188,17 @@ GLOBL four<>(SB), RODATA|NOPTR, $16
 	PREFETCHT0 1152(SI) \
 	PREFETCHT0 1216(SI)
 
+// ARGUMENTS are those of seal and open.
+#define ARGUMENTS \
+	MOVQ k+0(FP), AX       \
+	MOVQ dst+8(FP), DI     \
+	MOVQ src+16(FP), SI    \
+	MOVQ n+24(FP), CX      \
+	MOVQ aad+32(FP), R8    \
+	MOVQ aadLen+40(FP), R9 \
+	MOVQ nonce+48(FP), R10 \
+	MOVQ tag+56(FP), R11
+
 // BEGIN loads the key and makes the counters, the tag's key stream and the lengths.
 #define BEGIN \
 	VBROADCASTI32X4 (AX), Z16              \
@@ -281,16 +292,16 @@ GLOBL four<>(SB), RODATA|NOPTR, $16
 	MASK(2, K3)       \
 	MASK(3, K4)
 
+// TAILLOAD loads them.
+#define TAILLOAD \
+	VMOVDQU8.Z (SI), K1, Z4    \
+	VMOVDQU8.Z 64(SI), K2, Z5  \
+	VMOVDQU8.Z 128(SI), K3, Z6 \
+	VMOVDQU8.Z 192(SI), K4, Z7
+
 // func seal(k *wideKey, dst, src *byte, n int, aad *byte, aadLen int, nonce, tag *byte)
 TEXT ·seal(SB), NOSPLIT, $0-64
-	MOVQ k+0(FP), AX
-	MOVQ dst+8(FP), DI
-	MOVQ src+16(FP), SI
-	MOVQ n+24(FP), CX
-	MOVQ aad+32(FP), R8
-	MOVQ aadLen+40(FP), R9
-	MOVQ nonce+48(FP), R10
-	MOVQ tag+56(FP), R11
+	ARGUMENTS
 	BEGIN
 	TESTQ R9, R9
 	JZ    sealText
@@ -347,10 +358,7 @@ sealTail:
 sealTail16:
 	TAILMASKS
 	KEYSTREAM
-	VMOVDQU8.Z (SI), K1, Z4
-	VMOVDQU8.Z 64(SI), K2, Z5
-	VMOVDQU8.Z 128(SI), K3, Z6
-	VMOVDQU8.Z 192(SI), K4, Z7
+	TAILLOAD
 	VPXORQ     Z0, Z4, Z4
 	VPXORQ     Z1, Z5, Z5
 	VPXORQ     Z2, Z6, Z6
@@ -372,14 +380,7 @@ sealEnd:
 
 // func open(k *wideKey, dst, src *byte, n int, aad *byte, aadLen int, nonce, tag *byte)
 TEXT ·open(SB), NOSPLIT, $0-64
-	MOVQ k+0(FP), AX
-	MOVQ dst+8(FP), DI
-	MOVQ src+16(FP), SI
-	MOVQ n+24(FP), CX
-	MOVQ aad+32(FP), R8
-	MOVQ aadLen+40(FP), R9
-	MOVQ nonce+48(FP), R10
-	MOVQ tag+56(FP), R11
+	ARGUMENTS
 	BEGIN
 	TESTQ R9, R9
 	JZ    openText
@@ -432,10 +433,7 @@ openTail:
 openTail16:
 	TAILMASKS
 	KEYSTREAM
-	VMOVDQU8.Z (SI), K1, Z4
-	VMOVDQU8.Z 64(SI), K2, Z5
-	VMOVDQU8.Z 128(SI), K3, Z6
-	VMOVDQU8.Z 192(SI), K4, Z7
+	TAILLOAD
 	VPXORQ     Z0, Z4, Z0
 	VPXORQ     Z1, Z5, Z1
 	VPXORQ     Z2, Z6, Z2

@@ -88,7 +88,7 @@ func TestRates(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The machine may be busy with other things, hence another try. Who is a virtual machine may also be without processors, which empties the link:
-			// such tries can only show a rate that is too high.
+			// such tries can only show a rate that is too high, and do not count before there are many.
 			for try, disturbed := 1, 0; ; {
 				before := stolen(t)
 				l := build(t, Spec{MTU: c.mtu, Rates: []string{c.rate}, Medium: c.medium})
@@ -106,9 +106,6 @@ func TestRates(t *testing.T) {
 					return
 				case off < 0 && away > 10*time.Millisecond && disturbed < 30:
 					disturbed++
-				case off < 0 && away > 10*time.Millisecond:
-					t.Logf("the hypervisor took the processors away in each of %d tries: not shown that the link carries all of its rate", disturbed)
-					return
 				case try == 8:
 					t.Fatalf("%.1f bytes/s, want %d within %.1f %%; counters %+v", got, want, 100*c.tolerance, n)
 				default:
