@@ -80,6 +80,7 @@ func TestCommands(t *testing.T) {
 		want []string
 	}{
 		{"status", []string{"node       a", "links      1 of 1 up", "frames_sent"}},
+		{"dev", []string{"DEVICE", "a", "serving", "1/1", "encrypted"}},
 		{"link", []string{"LINK", "mem", "up", "9000"}},
 		{"peer", []string{"PEER", "b", "good", "KEY"}}, {"peers list", []string{"PEER", "b", "open", filepath.Dir(a)}}, {"key show", []string{"="}},
 		{"conn", []string{"CONN"}}, {"region", []string{"REGION"}}, {"client", []string{"PID"}},

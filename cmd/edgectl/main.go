@@ -1,7 +1,8 @@
 // Edgectl asks a running edged about itself and the network it sees.
 //
-//	edgectl status | link | peer | conn | region | client | ping NODE | doctor | drain | version
+//	edgectl status | dev | link | peer | conn | region | client | ping NODE | doctor | drain | version
 //	edgectl stat -i 1 | top
+//	edgectl trace [LINK] [-w FILE]
 //	edgectl key show | new | public
 //	edgectl peers list | add KEY NAME | remove NAME
 //	edgectl completion bash | zsh | fish
@@ -32,12 +33,14 @@ type globals struct {
 	Timeout time.Duration `default:"10s" help:"How long to wait for the daemon (default: ${default})."`
 	in      io.Reader
 	out     io.Writer
+	errs    io.Writer
 	pause   func(time.Duration)
 }
 
 type cli struct {
 	globals
 	Status  statusCmd  `cmd:"" help:"Show the daemon and its totals."`
+	Dev     devCmd     `cmd:"" help:"Show the device that programs open: the links together."`
 	Link    linkCmd    `cmd:"" help:"Show the local links."`
 	Peer    peerCmd    `cmd:"" help:"Show the nodes that were heard and the paths to them."`
 	Conn    connCmd    `cmd:"" help:"Show connections."`
@@ -45,6 +48,7 @@ type cli struct {
 	Client  clientCmd  `cmd:"" help:"Show attached processes."`
 	Stat    statCmd    `cmd:"" help:"Show what goes on: rates of the daemon's and links' counters, interval by interval."`
 	Top     topCmd     `cmd:"" help:"Show links, peers and connections by their traffic, refreshed each second."`
+	Trace   traceCmd   `cmd:"" help:"Show the frames that pass the links, or write them to a pcapng file."`
 	Ping    pingCmd    `cmd:"" help:"Measure round trips to a node, engine to engine."`
 	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong or slow, and say what to do."`
 	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory until it is restarted."`
@@ -59,7 +63,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run executes one command line and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	c := cli{globals: globals{in: os.Stdin, out: stdout, pause: time.Sleep}}
+	c := cli{globals: globals{in: os.Stdin, out: stdout, errs: stderr, pause: time.Sleep}}
 	helped := false
 	parser, err := kong.New(&c, kong.Name("edgectl"), kong.Description("Ask edged about links, peers, connections and memory."),
 		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))

@@ -53,6 +53,20 @@ func (c *statusCmd) Run(g *globals) error {
 	return nil
 }
 
+type devCmd struct{}
+
+// Run shows what a program gets that opens a device here: as rdma dev does, in a line. There is one, of all links.
+func (*devCmd) Run(g *globals) error {
+	st, done, err := fetch[daemon.Status](g, ipc.Message{Kind: ipc.KindStatus})
+	if err != nil || done {
+		return err
+	}
+	return table(g.out, "DEVICE NODE STATE LINKS SHARDS SECURITY SCHEDULER CLIENTS CONNS REGIONS PINNED", [][]any{{
+		st.Name, st.Node, yesNo(st.Draining, "draining", "serving"), fmt.Sprintf("%d/%d", st.LinksUp, st.Links), len(st.Shards), st.Security, st.Scheduler, st.Clients,
+		st.Connections, st.Regions, bytesText(st.PinnedBytes),
+	}})
+}
+
 type linkCmd struct{}
 
 func (*linkCmd) Run(g *globals) error {

@@ -53,14 +53,15 @@ type Daemon struct {
 	keeper   *keeper
 	open     opener
 	watch    func(ctx context.Context, sink func(linkdrv.Event)) error
-	trust    *trust         // nil: plaintext
-	ns       int            // network namespace of the links if it is not the process's; else -1
-	lock     *os.File       // nil: embedded
-	listener *ipc.Listener  // nil: embedded
-	running  atomic.Bool    // the shards' threads run
-	ready    chan struct{}  // closed when clients are served
-	stopped  chan struct{}  // closed when the daemon begins to stop
-	tasks    sync.WaitGroup // keeper, guard, sessions
+	trust    *trust              // nil: plaintext
+	ns       int                 // network namespace of the links if it is not the process's; else -1
+	lock     *os.File            // nil: embedded
+	listener *ipc.Listener       // nil: embedded
+	tracing  atomic.Pointer[tap] // nil: nobody traces
+	running  atomic.Bool         // the shards' threads run
+	ready    chan struct{}       // closed when clients are served
+	stopped  chan struct{}       // closed when the daemon begins to stop
+	tasks    sync.WaitGroup      // keeper, guard, sessions
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}

@@ -57,7 +57,7 @@ func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
 	s.dropDriver(now, l)
 	l.drv, l.info, l.failed, l.lastErr = drv, drv.Info(), false, ""
 	s.countLooks()
-	l.scatter, _ = drv.(linkdrv.Scatterer)
+	s.tapLink(l)
 	l.opens++
 	s.maxFrame = max(s.maxFrame, l.info.MTU)
 	s.batchFrames = max(s.batchFrames, framesPerBatch(l.info))

@@ -24,6 +24,8 @@ func (ss *session) request(m *ipc.Message) (*ipc.Message, error) {
 		return ss.reload(m)
 	case ipc.KindDrain:
 		return ss.drain(m)
+	case ipc.KindTrace:
+		return ss.trace(m)
 	}
 	if !m.Kind.Request() {
 		return nil, ipc.Errorf(ipc.CodeUnknownKind, "this daemon does not know requests of kind %q", m.Kind)

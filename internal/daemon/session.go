@@ -16,13 +16,14 @@ import (
 // session is one control socket: a goroutine that serves requests in order and one that writes what the shard says. It becomes a client by
 // hello; without one it may only ask for status.
 type session struct {
-	d     *Daemon
-	conn  *ipc.Conn
-	cred  ipc.Cred
-	since time.Time
-	out   *outbox
-	quit  chan struct{} // closed when the session ends
-	once  sync.Once
+	d      *Daemon
+	conn   *ipc.Conn
+	cred   ipc.Cred
+	since  time.Time
+	out    *outbox
+	quit   chan struct{} // closed when the session ends
+	once   sync.Once
+	tracer sync.WaitGroup // what goes on for a trace
 
 	// Owned by the serving goroutine.
 	account *account
@@ -52,6 +53,7 @@ func (ss *session) serve() {
 	ss.release()
 	ss.end()
 	writer.Wait()
+	ss.tracer.Wait()
 }
 
 // answer serves one request and returns the reply, or nil if it was sent already or comes later. A fault of ours must not take

@@ -57,6 +57,7 @@ type shard struct {
 	bed         bed       // the thread's; prepared under the token, used while it sleeps
 	driverBed   bed       // the sleeping driver's, likewise
 
+	tap      *tap      // records the frames of links; nil: nobody traces
 	copying  bool      // payloads are never received in their place
 	exchange *exchange // of pages; nil: none are exchanged
 

@@ -42,6 +42,7 @@ const (
 	KindReload     Kind = "reload"     // -> Body; authorised peers are read again
 	KindDoctor     Kind = "doctor"     // Page -> Body, More
 	KindVersion    Kind = "version"    // -> Body
+	KindTrace      Kind = "trace"      // Name, Size -> Body; descriptor: a pipe of records of frames, package trace
 )
 
 // Events of the daemon; ID is zero.
@@ -55,7 +56,7 @@ const (
 var requests = map[Kind]bool{
 	KindHello: true, KindRegister: true, KindDeregister: true, KindDial: true, KindListen: true, KindUnlisten: true, KindAccept: true,
 	KindRefuse: true, KindExport: true, KindRevoke: true, KindClose: true, KindAbort: true, KindStatus: true, KindPing: true,
-	KindDrain: true, KindReload: true, KindDoctor: true, KindVersion: true,
+	KindDrain: true, KindReload: true, KindDoctor: true, KindVersion: true, KindTrace: true,
 }
 
 // Request reports whether k is a request this version knows. Others must be answered by CodeUnknownKind.

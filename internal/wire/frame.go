@@ -171,6 +171,36 @@ func (f *Frame) Decode(b []byte) error {
 	return f.finishDecode(b, rest)
 }
 
+// Peek reads what there is of a frame of which b is the beginning, after its Ethernet header: of a sealed one the clear part, else the headers, and as much of the payload and the
+// tail as b holds. It verifies no checksum, and only what it needs is checked.
+func (f *Frame) Peek(b []byte) error {
+	*f = Frame{}
+	if len(b) < ClearLen {
+		return ErrShort
+	}
+	if Sealed(b) {
+		return f.decodeClear(b)
+	}
+	if len(b) < FixedLen {
+		return ErrShort
+	}
+	if err := f.decodeFixed(b); err != nil {
+		return err
+	}
+	rest := b[FixedLen:]
+	if f.Flags&FlagBulk != 0 {
+		if len(rest) < BulkLen {
+			return ErrShort
+		}
+		f.Bulk.decode(rest)
+		rest = rest[BulkLen:]
+		n := min(len(rest), int(f.Bulk.Len))
+		f.Payload, rest = rest[:n], rest[n:]
+	}
+	f.Tail = rest[:min(len(rest), int(f.TailLen))]
+	return nil
+}
+
 // Sealed reports whether b, the frame after its Ethernet header, is sealed: DecodeClear and, once it is opened, DecodeOpened are for it, and Decode is not.
 func Sealed(b []byte) bool { return len(b) >= ClearLen && b[1] != 0 }
 

@@ -17,6 +17,16 @@ func FuzzFrame(f *testing.F) {
 			return
 		}
 		fr.PayloadIntact()
+		var peeked Frame
+		if err := peeked.Peek(b[:len(b):len(b)]); err != nil || peeked.Header != fr.Header || fr.Flags&FlagBulk != 0 && peeked.Bulk != fr.Bulk ||
+			!bytes.Equal(peeked.Payload, fr.Payload) || !bytes.Equal(peeked.Tail, fr.Tail) {
+			t.Errorf("peeked: %v %+v, want %+v", err, peeked, fr)
+		}
+		for cut := range min(len(b), 200) {
+			if peeked.Peek(b[:cut:cut]) == nil && peeked.Header != fr.Header {
+				t.Errorf("peeked at %d bytes: %+v, want %+v", cut, peeked.Header, fr.Header)
+			}
+		}
 		var bulk *Bulk
 		if fr.Flags&FlagBulk != 0 {
 			bulk = &fr.Bulk

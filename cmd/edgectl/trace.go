@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"multiedge/internal/daemon"
+	"multiedge/internal/ipc"
+	"multiedge/internal/trace"
+)
+
+type traceCmd struct {
+	Link     string        `arg:"" optional:"" predictor:"link" help:"Only this link (default: all)."`
+	Write    string        `short:"w" placeholder:"FILE" predictor:"file" help:"Write a pcapng file, for Wireshark; - is standard output."`
+	Count    uint64        `short:"c" placeholder:"N" help:"End after so many frames."`
+	Duration time.Duration `short:"D" placeholder:"TIME" help:"End after so long."`
+	Snap     int           `default:"256" placeholder:"BYTES" help:"Keep so many bytes of each frame; 0: all of it (default: ${default})."`
+}
+
+// Help is what edgectl trace --help says beside the options.
+func (*traceCmd) Help() string {
+	return `The daemon shows the frames it sends and receives, also those that a packet socket shows to no other program on this host. Of encrypted traffic the clear headers can
+be read. Ctrl-C ends it. Only root and the user that runs the daemon may trace: frames in plaintext hold what others write.
+
+	edgectl trace eth0 -c 20
+	edgectl trace -w out.pcapng -D 10s`
+}
+
+func (c *traceCmd) Run(g *globals) (err error) {
+	if c.Snap < 0 || c.Snap > trace.MaxFrame {
+		return fmt.Errorf("--snap %d: give bytes, at most %d, or 0 for whole frames", c.Snap, trace.MaxFrame)
+	}
+	if c.Duration < 0 {
+		return fmt.Errorf("--duration %v: give a time, such as 10s", c.Duration)
+	}
+	if c.Write != "" && g.JSON {
+		return errors.New("--write makes a file and --json lines: choose one")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	s, err := c.start(g)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	show, err := c.shower(g, s)
+	if err != nil {
+		return err
+	}
+	if c.Duration > 0 {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, c.Duration)
+		defer cancel()
+	}
+	defer context.AfterFunc(ctx, s.close)()
+	err = s.each(c.Count, show.frame)
+	if ctx.Err() != nil {
+		err = nil // it was told to end
+	}
+	if err := errors.Join(err, show.close()); err != nil {
+		return err
+	}
+	if c.Write != "" || s.lost > 0 {
+		fmt.Fprintf(g.errs, "%d frames, and %d more that found no room\n", s.frames, s.lost)
+	}
+	return nil
+}
+
+// tracing is a trace under way.
+type tracing struct {
+	conn   *ipc.Conn
+	pipe   *os.File
+	origin time.Time // of the daemon's clock
+	links  map[uint8]trace.Link
+	list   []trace.Link
+	frames uint64
+	lost   uint64
+}
+
+// start asks the daemon.
+func (c *traceCmd) start(g *globals) (*tracing, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.Timeout)
+	defer cancel()
+	conn, err := ipc.Dial(ctx, g.Socket)
+	if err != nil {
+		return nil, dialError(g.Socket, err)
+	}
+	keep := context.AfterFunc(ctx, func() { conn.Close() })
+	s, err := c.request(conn)
+	if !keep() && err == nil {
+		err = fmt.Errorf("the daemon at %s did not answer within %v; see its log (journalctl -u edged)", g.Socket, g.Timeout)
+	}
+	if err != nil {
+		conn.Close()
+	}
+	return s, err
+}
+
+func (c *traceCmd) request(conn *ipc.Conn) (*tracing, error) {
+	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindTrace, Name: c.Link, Size: uint64(c.Snap)}); err != nil {
+		return nil, fmt.Errorf("sending to the daemon: %w", err)
+	}
+	reply, fds, err := conn.RecvFDs()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the daemon ended the connection: %w", err)
+	case reply.Error != nil:
+		ipc.CloseFDs(fds)
+		return nil, errors.New(reply.Error.Text)
+	case len(fds) != 1:
+		ipc.CloseFDs(fds)
+		return nil, errors.New("the daemon sent no pipe to read from; edgectl and edged must be of one version")
+	}
+	s := &tracing{conn: conn, pipe: os.NewFile(uintptr(fds[0]), "trace"), links: map[uint8]trace.Link{}}
+	var start trace.Start
+	if err := json.Unmarshal(reply.Body, &start); err != nil {
+		s.close()
+		return nil, fmt.Errorf("the daemon's answer: %w", err)
+	}
+	s.origin = time.Now().Add(-time.Duration(start.Now))
+	s.list = start.Links
+	for _, l := range start.Links {
+		s.links[uint8(l.Number)] = l
+	}
+	return s, nil
+}
+
+func (s *tracing) close() {
+	s.conn.Close()
+	s.pipe.Close()
+}
+
+// each passes on frame after frame, most at most unless it is 0, until the daemon ends it.
+func (s *tracing) each(most uint64, f func(at time.Time, r *trace.Record) error) error {
+	in := trace.NewReader(s.pipe)
+	var r trace.Record
+	for most == 0 || s.frames < most {
+		switch err := in.Next(&r); {
+		case err == io.EOF:
+			return errors.New("the daemon ended the trace")
+		case err != nil:
+			return err
+		}
+		s.frames++
+		s.lost += uint64(r.Lost)
+		if err := f(s.origin.Add(time.Duration(r.Time)), &r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shower shows frames to somebody.
+type shower struct {
+	frame func(at time.Time, r *trace.Record) error
+	close func() error
+}
+
+func (c *traceCmd) shower(g *globals, s *tracing) (shower, error) {
+	switch {
+	case c.Write == "-":
+		return s.capture(g.out, c.Snap, func() error { return nil })
+	case c.Write != "":
+		f, err := os.OpenFile(c.Write, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // what it holds is nobody else's business
+		if err != nil {
+			return shower{}, err
+		}
+		return s.capture(f, c.Snap, f.Close)
+	case g.JSON:
+		return s.jsonLines(g.out), nil
+	}
+	return s.lines(g.out), nil
+}
+
+func direction(r *trace.Record) string {
+	if r.Sent {
+		return "out"
+	}
+	return "in"
+}
+
+func (s *tracing) lines(w io.Writer) shower {
+	return shower{func(at time.Time, r *trace.Record) error {
+		text := trace.Describe(r.Data, r.Len).Text
+		_, err := fmt.Fprintf(w, "%s %s %-3s %5d  %s\n", at.Format("15:04:05.000000"), s.links[r.Link].Name, direction(r), r.Len, text)
+		return err
+	}, func() error { return nil }}
+}
+
+// traceLine is what trace prints with -j, one a line.
+type traceLine struct {
+	Schema    int       `json:"schema"`
+	Time      time.Time `json:"time"`
+	Link      string    `json:"link"`
+	Direction string    `json:"direction"` // "in" or "out"
+	Length    int       `json:"length"`    // of the frame, in bytes
+	Lost      uint32    `json:"lost"`      // frames before this one that found no room
+	trace.Summary
+}
+
+func (s *tracing) jsonLines(w io.Writer) shower {
+	out := json.NewEncoder(w)
+	return shower{func(at time.Time, r *trace.Record) error {
+		return out.Encode(traceLine{daemon.StatusSchema, at, s.links[r.Link].Name, direction(r), r.Len, r.Lost, trace.Describe(r.Data, r.Len)})
+	}, func() error { return nil }}
+}
+
+// capture writes a pcapng file with an interface for each link, its frames with their direction and, as a comment, what is in them.
+func (s *tracing) capture(w io.Writer, snap int, closeFile func() error) (shower, error) {
+	buf := bufio.NewWriter(w)
+	var out *pcapgo.NgWriter
+	numbers := map[uint8]int{}
+	for _, l := range s.list {
+		in := pcapgo.NgInterface{
+			Name: l.Name, Description: fmt.Sprintf("edge link %d, %s, MTU %d", l.Number, l.MAC, l.MTU), OS: "linux", LinkType: layers.LinkTypeEthernet,
+			SnapLength: uint32(snap), TimestampResolution: 9,
+		}
+		id, err := 0, error(nil)
+		if out == nil {
+			about := pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{OS: "linux", Application: "edgectl " + version}}
+			out, err = pcapgo.NewNgWriterInterface(buf, in, about)
+		} else {
+			id, err = out.AddInterface(in)
+		}
+		if err != nil {
+			return shower{}, errors.Join(err, closeFile())
+		}
+		numbers[uint8(l.Number)] = id
+	}
+	way := map[bool]*pcapgo.NgEpbFlags{true: {Direction: pcapgo.NgEpbFlagDirectionOutbound}, false: {Direction: pcapgo.NgEpbFlagDirectionInbound}}
+	return shower{
+		func(at time.Time, r *trace.Record) error {
+			about := pcapgo.NgPacketOptions{Comments: []string{trace.Describe(r.Data, r.Len).Text}, Flags: way[r.Sent]}
+			if lost := uint64(r.Lost); lost > 0 {
+				about.DropCount = &lost
+			}
+			ci := gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(r.Data), Length: r.Len, InterfaceIndex: numbers[r.Link]}
+			return out.WritePacketWithOptions(ci, r.Data, about)
+		},
+		func() error { return errors.Join(out.Flush(), buf.Flush(), closeFile()) },
+	}, nil
+}
