@@ -68,7 +68,12 @@ func check(t *testing.T, file string, expressions []string) int {
 
 func deployed(t *testing.T, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "..", "deploy", name))
+	return project(t, "deploy", name)
+}
+
+func project(t *testing.T, path ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", filepath.Join(path...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,5 +191,13 @@ func TestAlertRules(t *testing.T) {
 	check(t, testFile, series)
 	if !slices.Equal(tests.Files, []string{file}) {
 		t.Errorf("%s tests %q", testFile, tests.Files)
+	}
+}
+
+func TestOperationsNamesMetrics(t *testing.T) {
+	for _, file := range []string{"docs/OPERATIONS.md", "README.md"} {
+		if n := check(t, file, strings.Split(string(project(t, file)), "\n")); n < 3 {
+			t.Errorf("%s names %d metrics; has the test gone blind?", file, n)
+		}
 	}
 }
