@@ -2,11 +2,7 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"io"
-	"math"
 	"slices"
-	"strings"
 
 	"multiedge/internal/daemon"
 )
@@ -136,63 +132,25 @@ func rankConns(now, before []daemon.ConnStatus, t float64) []topConn {
 		posted := c.Submitted - old[key{c.Shard, c.ID}] // modulo 2^32, as it is counted
 		list = append(list, topConn{c.ID, c.PID, c.Peer, c.Service, c.State, float64(posted) / t, c.Outstanding, c.Held, c.Unread})
 	}
-	slices.SortStableFunc(list, func(a, b topConn) int {
-		return cmp.Or(cmp.Compare(b.Operations, a.Operations), cmp.Compare(b.Outstanding, a.Outstanding))
-	})
+	orderConns(list, 0)
 	return list
 }
 
-const unlimited = math.MaxInt
-
-// text is the report in as many lines as there are, connections last, since they are many.
-func (r *topReport) text(height int) string {
-	const others = 8 // two lines above, and a heading and an empty line for each of three tables
-	var b strings.Builder
-	r.write(&b, max((height-others)/3, 2))
-	return b.String()
+// connOrders are the columns that connections can be ordered by, the largest first.
+var connOrders = []struct {
+	column string
+	of     func(*topConn) float64
+}{
+	{"OPS/S", func(c *topConn) float64 { return c.Operations }},
+	{"OUTSTANDING", func(c *topConn) float64 { return float64(c.Outstanding) }},
+	{"HELD", func(c *topConn) float64 { return float64(c.Held) }},
+	{"UNREAD", func(c *topConn) float64 { return float64(c.Unread) }},
 }
 
-// write writes at most so many lines of each table but the last, which is left to be cut where the screen ends.
-func (r *topReport) write(w io.Writer, most int) {
-	fmt.Fprintf(w, "%s  up %s  %s  %d connections  %s pinned\n", r.Name, seconds(r.Uptime), r.Security, r.Connections, bytesText(r.PinnedBytes))
-	fmt.Fprintf(w, "in %sbit/s  out %sbit/s  operations %s/s here, %s/s of peers  retransmitted %s/s  lost %s/s\n\n", bitsText(r.Rates["bytes_received"]), bitsText(r.Rates["bytes_sent"]),
-		rateText(r.Rates["ops_completed"]), rateText(r.Rates["ops_applied"]), rateText(r.Rates["frames_retransmitted"]), rateText(r.Rates["frames_lost"]))
-
-	var rows [][]any
-	for _, l := range r.Links {
-		row := []any{l.Name, yesNo(l.Up, "up", "down"), bitsText(l.Rates["bytes_received"]), bitsText(l.Rates["bytes_sent"])}
-		for _, word := range strings.Fields("frames_received frames_sent frames_retransmitted frames_lost kernel_dropped") {
-			row = append(row, rateText(l.Rates[word]))
-		}
-		rows = append(rows, row)
-	}
-	few(w, "LINK STATE IN-BIT/S OUT-BIT/S FRAMES-IN FRAMES-OUT RETRANS LOST DROPPED", rows, most)
-
-	rows = nil
-	for _, p := range r.Peers {
-		rows = append(rows, []any{
-			p.Name, p.State, p.Connections, bitsText(p.Rates["bytes"]), rateText(p.Rates["frames"]), rateText(p.Rates["retransmitted"]), rateText(p.Rates["lost"]), p.InFlight, micros(p.SRTT),
-		})
-	}
-	few(w, "PEER STATE CONNS OUT-BIT/S FRAMES-OUT RETRANS LOST IN-FLIGHT SRTT", rows, most)
-
-	if r.Connections > mostConns && len(r.Conns) == 0 {
-		fmt.Fprintf(w, "more than %d connections are not listed here: edgectl conn\n", mostConns)
-		return
-	}
-	rows = nil
-	for _, c := range r.Conns {
-		rows = append(rows, []any{c.ID, c.PID, c.Peer, c.Service, c.State, rateText(c.Operations), c.Outstanding, c.Held, c.Unread})
-	}
-	table(w, "CONN PID PEER SERVICE STATE OPS/S OUTSTANDING HELD UNREAD", rows)
-}
-
-// few prints a table of at most so many rows, and an empty line.
-func few(w io.Writer, heading string, rows [][]any, most int) {
-	left := len(rows) - most
-	table(w, heading, rows[:min(most, len(rows))])
-	if left > 0 {
-		fmt.Fprintf(w, "... and %d more\n", left)
-	}
-	fmt.Fprintln(w)
+// orderConns orders by one of connOrders, what is equal there by the first ones.
+func orderConns(list []topConn, order int) {
+	slices.SortStableFunc(list, func(a, b topConn) int {
+		by := func(i int) int { return cmp.Compare(connOrders[i].of(&b), connOrders[i].of(&a)) }
+		return cmp.Or(by(order), by(0), by(1))
+	})
 }
