@@ -33,7 +33,7 @@
 //
 // # Streams
 //
-// A Stream is a net.Conn and a StreamListener a net.Listener, so that net/http and whatever else takes these runs over the transport unmodified:
+// A Stream is a net.Conn and a StreamListener a net.Listener, so that net/http, gRPC and whatever else takes these run over the transport unmodified:
 //
 //	l, _ := edge.ListenStream(ctx, "web")               tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 //	http.Serve(l, handler)                                  node, _, _ := net.SplitHostPort(addr)

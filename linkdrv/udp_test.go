@@ -7,7 +7,17 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"multiedge/internal/ethtool"
 )
+
+// change turns features of an interface on and off.
+func change(t testing.TB, link string, features map[string]bool) {
+	t.Helper()
+	if err := ethtool.Change(link, features); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // stream is n frames of one flow, of size bytes each but the last, which has last.
 func stream(from, to Driver, n, size, last int) (frames []TxFrame, want [][]byte) {
@@ -80,7 +90,7 @@ func TestSuperFramesStayWhole(t *testing.T) {
 func TestSuperFramesAreCutUp(t *testing.T) {
 	namespace(t)
 	veth(t, 1500)
-	feature(t, "a0", "tx-checksum-ip-generic", false) // and with it all segmentation
+	change(t, "a0", map[string]bool{"tx-checksum-ip-generic": false}) // and with it all segmentation
 	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
 	wire := open(t, "b0", Options{Kind: KindRing, EtherType: EtherTypeAll, Promiscuous: true, RingSlots: 256})
 	frames, want := stream(tx, rx, 50, tx.Info().MTU+HeaderLen, 777)
@@ -120,9 +130,8 @@ func TestSuperFramesAreCutUp(t *testing.T) {
 func TestSuperFramesAreMerged(t *testing.T) {
 	namespace(t)
 	veth(t, 9000)
-	feature(t, "a0", "tx-checksum-ip-generic", false)
-	feature(t, "b0", "rx-gro", true)
-	feature(t, "b0", "rx-udp-gro-forwarding", true)
+	change(t, "a0", map[string]bool{"tx-checksum-ip-generic": false})
+	change(t, "b0", map[string]bool{"rx-gro": true, "rx-udp-gro-forwarding": true})
 	tx, rx := open(t, "a0", Options{Kind: KindUDP}), openShards(t, "b0", 2, Options{Kind: KindUDP})
 	frames, want := stream(tx, rx[0], 60, tx.Info().MTU+HeaderLen, 777)
 	sendFrames(t, tx, frames)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"multiedge/internal/aesgcm"
+	"multiedge/internal/ethtool"
 	"multiedge/internal/wire"
 	"multiedge/linkdrv"
 	"multiedge/regmem"
@@ -157,12 +158,12 @@ func (f *findings) mtu(about, name, driver string, mtu int) {
 func (f *findings) offloads(about, name, driver string) {
 	if driver == linkdrv.KindUDP {
 		f.add(FindingOK, about, "frames travel in UDP datagrams, which cost least where the NIC cuts them up and merges them: ethtool -k "+name+" shows tx-udp-segmentation and rx-udp-gro-forwarding", "")
-	} else if on, ok := largeReceive(name); ok && on {
+	} else if features, err := ethtool.Features(name); err == nil && features["rx-lro"] {
 		f.add(FindingWarning, about, "large receive offload is on, which some NICs apply to every frame", "ethtool -K "+name+" lro off")
 	} else {
 		f.add(FindingOK, about, "offloads leave this protocol's frames alone", "")
 	}
-	if usecs, ok := rxDelay(name); ok && usecs > 8 {
+	if usecs, err := ethtool.RxDelay(name); err == nil && usecs > 8 {
 		f.add(FindingWarning, about, fmt.Sprintf("the NIC delays receive interrupts by up to %d us", usecs), "ethtool -C "+name+" adaptive-rx off rx-usecs 0, where latency matters")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"multiedge/internal/ethtool"
 )
 
 func interfaces(t *testing.T) (names []string) {
@@ -157,5 +159,30 @@ func TestTCP(t *testing.T) {
 			}
 			t.Logf("%.2f Gbit/s", total*8/time.Since(start).Seconds()/1e9)
 		})
+	}
+}
+
+// On a wire, interfaces transmit complete frames with checksums; elsewhere, and in all else, they are as the kernel makes them.
+func TestPlainFrames(t *testing.T) {
+	features := func(m Medium) (f map[string]bool) {
+		l := build(t, Spec{Medium: m})
+		if err := l.Host(1).Do(func() (err error) {
+			f, err = ethtool.Features(l.Host(1).LinkNames()[0])
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	cable, wire := features(Cable), features(Wire)
+	for name := range plainFrames {
+		if !cable[name] || wire[name] {
+			t.Errorf("%s: %v on a cable, %v on a wire", name, cable[name], wire[name])
+		}
+	}
+	for name, on := range cable {
+		if _, off := plainFrames[name]; wire[name] != on && !off && name != "tx-udp-segmentation" { // which needs checksums
+			t.Errorf("%s: %v on a cable, %v on a wire", name, on, wire[name])
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"multiedge/internal/ethtool"
 	"multiedge/linkdrv"
 )
 
@@ -184,6 +185,18 @@ func (k *Link) addVeth(in *space, name string, mac net.HardwareAddr, peer *space
 	return nil
 }
 
+// plainFrames turns transmit offloads off: what passes through user space must be complete frames with checksums, not the super-frames of up to 64 KiB
+// that TCP hands to a veth.
+var plainFrames = map[string]bool{
+	"tx-checksum-ip-generic":       false,
+	"tx-checksum-sctp":             false,
+	"tx-tcp-segmentation":          false,
+	"tx-tcp6-segmentation":         false,
+	"tx-tcp-ecn-segmentation":      false,
+	"tx-tcp-mangleid-segmentation": false,
+	"tx-generic-segmentation":      false,
+}
+
 // configure addresses a host's new interface and sets it up.
 func (k *Link) configure(host int) error {
 	n, s := &k.nics[host], k.lab.hosts[host].space
@@ -197,7 +210,7 @@ func (k *Link) configure(host int) error {
 		return fmt.Errorf("address %v for %s: %w", ip, n.name, err)
 	}
 	if k.medium == Wire {
-		if err := s.do(func() error { return plainFrames(n.name) }); err != nil {
+		if err := s.do(func() error { return ethtool.Change(n.name, plainFrames) }); err != nil {
 			return err
 		}
 	}
