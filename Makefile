@@ -3,7 +3,7 @@
 GO    ?= go
 SEEDS ?= 20000
 
-.PHONY: build demo test race sim fuzz faults bench rules clean
+.PHONY: build demo test race sim fuzz faults bench rules packages clean
 
 build:            ## bin/edged, bin/edgectl, bin/edgebench
 	$(GO) build -o bin/ ./cmd/...
@@ -46,6 +46,14 @@ bench:            ## the pieces of the packet path
 PROMTOOL ?= promtool
 rules:            ## the alert rules, and the tests of when they fire, by Prometheus' own tool
 	cd deploy && $(PROMTOOL) check rules edged.rules.yml && $(PROMTOOL) test rules edged.rules.test.yml
+
+# A version that a package may have: what is after a tag is newer than it, v1.2.3-4-g5678abc is 1.2.3+4.g5678abc.
+VERSION ?= $(or $(shell git describe --tags 2>/dev/null | sed 's/^v//; s/-\([0-9]*\)-g/+\1.g/'),0.0.0)
+NFPM    ?= $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+packages:         ## out/packages: a deb and an rpm, of static binaries: make packages VERSION=1.2.3 (GOARCH=arm64)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	mkdir -p out/packages
+	for p in deb rpm; do VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) GOARCH= $(NFPM) package -f deploy/nfpm.yaml -p $$p -t out/packages/ || exit 1; done
 
 clean:
 	rm -rf bin out

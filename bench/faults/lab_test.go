@@ -53,12 +53,13 @@ func serveDaemon(ctx context.Context, config string) error {
 	if err != nil {
 		return err
 	}
-	d, err := daemon.New(cfg, daemon.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", cfg.Name)})
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", cfg.Name)
+	d, err := daemon.New(cfg, daemon.Options{Log: log})
 	if err != nil {
 		return err
 	}
 	h := metrics.Handler(d, "test", func() bool { return d.Alive(time.Second) })
-	if _, err := metrics.Serve(ctx, cfg.Metrics.Listen, h, func(error) {}); err != nil {
+	if _, err := metrics.Serve(ctx, cfg.Metrics, h, log, func(error) {}); err != nil {
 		return err
 	}
 	return d.Run(ctx)

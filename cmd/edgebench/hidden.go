@@ -51,7 +51,7 @@ func (c *labDaemonCmd) Run(ctx context.Context) error {
 	}
 	if cfg.Metrics.Listen != "" {
 		ready := func() bool { return d.Alive(time.Second) }
-		if _, err := metrics.Serve(ctx, cfg.Metrics.Listen, metrics.Handler(d, "lab", ready), func(err error) { log.Error("metrics", "error", err) }); err != nil {
+		if _, err := metrics.Serve(ctx, cfg.Metrics, metrics.Handler(d, "lab", ready), log, func(err error) { log.Error("metrics", "error", err) }); err != nil {
 			d.Close()
 			return err
 		}

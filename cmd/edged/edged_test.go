@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
 
 	"multiedge/internal/daemon"
 )
@@ -36,11 +37,11 @@ func TestFlagsOverFile(t *testing.T) {
 	if err != nil || cfg.Name != "file" || len(cfg.Links) != 2 || cfg.Spin != 10*time.Microsecond {
 		t.Fatalf("%+v %v", cfg, err)
 	}
-	cfg, err = parse(t, "-c", path, "--name", "flag", "--link", "eth3", "--link", "eth1", "--metrics-listen", "", "--ethertype", "0x88b6", "--wait-links", "--plaintext", "--key-file", "/k", "--peers-file", "/p").config()
+	cfg, err = parse(t, "-c", path, "--name", "flag", "--link", "eth3", "--link", "eth1", "--metrics-listen", "", "--metrics-web-config", "/w", "--ethertype", "0x88b6", "--wait-links", "--plaintext", "--key-file", "/k", "--peers-file", "/p").config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Name != "flag" || cfg.Scheduler != "wd" || cfg.Metrics.Listen != "" || cfg.EtherType != 0x88b6 || !cfg.WaitLinks || cfg.Security != daemon.Plaintext || cfg.KeyFile != "/k" || cfg.PeersFile != "/p" {
+	if cfg.Name != "flag" || cfg.Scheduler != "wd" || cfg.Metrics != (daemon.Metrics{WebConfig: "/w"}) || cfg.EtherType != 0x88b6 || !cfg.WaitLinks || cfg.Security != daemon.Plaintext || cfg.KeyFile != "/k" || cfg.PeersFile != "/p" {
 		t.Errorf("%+v", cfg)
 	}
 	if len(cfg.Links) != 2 || cfg.Links[0].Name != "eth3" || cfg.Links[1].Name != "eth1" || cfg.Links[1].Weight != 4 {
@@ -64,6 +65,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"--check", "--link", "eth1", "--key-file", filepath.Join(dir, "key"), "--peers-file", filepath.Join(dir, "peers")}, 0},
 		{[]string{"-c", bad, "--check"}, 2},
 		{[]string{"-c", filepath.Join(dir, "none.toml")}, 2},
+		{[]string{"--link", "eth1", "--metrics-listen", "127.0.0.1:0", "--metrics-web-config", bad}, 2},
+		{[]string{"--check", "--link", "eth1", "--metrics-listen", "127.0.0.1:0", "--metrics-web-config", bad}, 2},
 		{[]string{"--poll", "sometimes", "--link", "eth1"}, 2},
 		{[]string{"--no-such-flag"}, 2},
 		{[]string{"--link", "no-such-if", "--socket", filepath.Join(dir, "s.sock"), "--key-file", filepath.Join(dir, "key")}, 1},
@@ -102,6 +105,41 @@ func TestExampleConfiguration(t *testing.T) {
 	}
 	if err := cfg.Normalize(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What the packages are made of must be there; the programs are, once they are built.
+func TestPackage(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/nfpm.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pack struct {
+		Contents []struct{ Src, Dst, Type string }
+		Scripts  map[string]string
+	}
+	if err := yaml.Unmarshal(text, &pack); err != nil {
+		t.Fatal(err)
+	}
+	var sources []string
+	for _, c := range pack.Contents {
+		if program, ok := strings.CutPrefix(c.Src, "bin/"); ok {
+			c.Src = "cmd/" + program
+		}
+		if sources = append(sources, c.Src); strings.HasPrefix(c.Dst, "/etc/") && c.Type != "config|noreplace" {
+			t.Errorf("an upgrade overwrites %s", c.Dst)
+		}
+	}
+	for _, script := range pack.Scripts {
+		sources = append(sources, script)
+	}
+	for _, src := range sources {
+		if found, err := filepath.Glob("../../" + src); err != nil || len(found) == 0 {
+			t.Errorf("no %s: %v", src, err)
+		}
+	}
+	if len(sources) < 10 || len(pack.Scripts) == 0 {
+		t.Errorf("only %q found: the test does not see it", sources)
 	}
 }
 

@@ -38,6 +38,7 @@ type flags struct {
 	Poll          *string          `help:"adaptive, block or busy."`
 	Spin          *time.Duration   `help:"How long adaptive polls after the last work (default: 50us)."`
 	MetricsListen *string          `placeholder:"HOST:PORT" help:"Serve /metrics, /livez, /readyz there, for example 127.0.0.1:9469; empty: off."`
+	MetricsWeb    *string          `name:"metrics-web-config" placeholder:"FILE" help:"TLS and users for them: a web configuration file of the Prometheus exporter toolkit; empty: plain HTTP."`
 	LogLevel      *string          `help:"debug, info, warn or error."`
 	LogFormat     *string          `help:"text or json."`
 	Check         bool             `help:"Check the configuration and exit."`
@@ -77,6 +78,7 @@ func (f *flags) config() (daemon.Config, error) {
 	overlay(&cfg.Poll, f.Poll)
 	overlay(&cfg.Spin, f.Spin)
 	overlay(&cfg.Metrics.Listen, f.MetricsListen)
+	overlay(&cfg.Metrics.WebConfig, f.MetricsWeb)
 	overlay(&cfg.Log.Level, f.LogLevel)
 	overlay(&cfg.Log.Format, f.LogFormat)
 	if f.Ethertype != nil {

@@ -41,6 +41,9 @@ func run(args []string) int {
 	if err == nil {
 		err = cfg.Normalize()
 	}
+	if err == nil {
+		err = metrics.Check(cfg.Metrics)
+	}
 	if err != nil {
 		return fail(2, err)
 	}
@@ -83,12 +86,10 @@ func serve(f *flags, cfg daemon.Config) error {
 				return false
 			}
 		}
-		addr, err := metrics.Serve(ctx, cfg.Metrics.Listen, metrics.Handler(d, version, ready), cancel)
-		if err != nil {
+		if _, err := metrics.Serve(ctx, cfg.Metrics, metrics.Handler(d, version, ready), log, cancel); err != nil {
 			d.Close()
 			return err
 		}
-		log.Info("metrics", "url", "http://"+addr.String()+"/metrics")
 	}
 	done := make(chan struct{})
 	go func() {

@@ -80,7 +80,8 @@ type Limits struct {
 
 // Metrics says where the HTTP endpoint is.
 type Metrics struct {
-	Listen string `toml:"listen"` // host:port for /metrics, /livez and /readyz; empty: off
+	Listen    string `toml:"listen"`     // host:port for /metrics, /livez and /readyz; empty: off
+	WebConfig string `toml:"web_config"` // TLS and users, a file in the format of the Prometheus exporter toolkit; empty: plain HTTP
 }
 
 // Log says what is logged and how.

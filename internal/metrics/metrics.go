@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/exporter-toolkit/web"
 
 	"multiedge/internal/daemon"
 )
@@ -66,19 +68,39 @@ func readiness(src Source, ready func() bool) error {
 	return nil
 }
 
-// Serve serves h on a TCP address until ctx is done. The listener is opened before it returns, so that a bad address is an error at once.
-func Serve(ctx context.Context, addr string, h http.Handler, failed func(error)) (net.Addr, error) {
-	l, err := net.Listen("tcp", addr)
+// Check reads the web configuration, if there is one, with the certificates it names.
+func Check(cfg daemon.Metrics) error {
+	if cfg.Listen == "" {
+		return nil
+	}
+	if err := web.Validate(cfg.WebConfig); err != nil {
+		return fmt.Errorf("metrics.web_config %s: %w; mend the file, or leave it and --metrics-web-config out for plain HTTP", cfg.WebConfig, err)
+	}
+	return nil
+}
+
+// Serve serves h until ctx is done, over TLS and to the users that the web configuration names; without one, over plain HTTP to everybody. That file is
+// checked and the listener opened before it returns, so that a bad one is an error at once. The file is read again for each request and connection.
+func Serve(ctx context.Context, cfg daemon.Metrics, h http.Handler, log *slog.Logger, failed func(error)) (net.Addr, error) {
+	if err := Check(cfg); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("metrics address: %w; choose another by --metrics-listen or set it empty", err)
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}
+	log = log.With("endpoint", "metrics")
+	if cfg.WebConfig == "" && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		log.Warn("whoever reaches this address reads the metrics, in the clear: set metrics.web_config, or listen on 127.0.0.1", "address", l.Addr().String())
+	}
+	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: errorLog}
 	go func() {
 		<-ctx.Done()
 		srv.Close()
 	}()
 	go func() {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := web.Serve(l, srv, &web.FlagConfig{WebConfigFile: &cfg.WebConfig}, log); !errors.Is(err, http.ErrServerClosed) {
 			failed(err)
 		}
 	}()

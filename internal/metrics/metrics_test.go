@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -104,7 +105,8 @@ func TestEndpoints(t *testing.T) {
 func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	addr, err := Serve(ctx, "127.0.0.1:0", Handler(sample(), "1", func() bool { return true }), func(err error) { t.Error(err) })
+	log := slog.New(slog.DiscardHandler)
+	addr, err := Serve(ctx, daemon.Metrics{Listen: "127.0.0.1:0"}, Handler(sample(), "1", func() bool { return true }), log, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(resp, err)
 	}
 	resp.Body.Close()
-	if _, err := Serve(ctx, addr.String(), nil, nil); err == nil || !strings.Contains(err.Error(), "--metrics-listen") {
+	if _, err := Serve(ctx, daemon.Metrics{Listen: addr.String()}, nil, log, nil); err == nil || !strings.Contains(err.Error(), "--metrics-listen") {
 		t.Fatalf("address in use: %v", err)
 	}
 }
