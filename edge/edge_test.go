@@ -559,6 +559,38 @@ func TestBounceSlotsAreWaitedFor(t *testing.T) {
 	}
 }
 
+// Of several exports of a name the newest counts, in whatever order they become known, and an older one again when that is revoked.
+func TestExportsOfOneName(t *testing.T) {
+	ctx := testContext(t)
+	p := newDuo(t, Config{}, 4096)
+	say := func(number int) {
+		p.out.advertised(&ipc.Message{Kind: ipc.KindAdvert, Name: "name", Key: uint64(number), Size: 1, Perm: uint8(RemoteRead), Count: number})
+	}
+	newest := func(want int) {
+		t.Helper()
+		r, err := p.out.Import(ctx, "name")
+		must(t, err)
+		if r.number != want || r.revoked.Load() {
+			t.Errorf("imported number %d, want %d", r.number, want)
+		}
+	}
+	before := p.out.imports
+	say(1002)
+	say(1001)
+	newest(1002)
+	say(1004)
+	say(1003)
+	newest(1004)
+	for _, step := range [][2]int{{1002, 1004}, {1004, 1003}, {1003, 1001}} {
+		p.out.withdrawn(uint64(step[0]))
+		newest(step[1])
+	}
+	p.out.withdrawn(1001)
+	if r, _ := p.out.lookup("name"); r != nil || p.out.imports != before {
+		t.Errorf("afterwards there is %+v; %d imports, %d before", r, p.out.imports, before)
+	}
+}
+
 // A peer that exports without end loses that connection, and we remember a bounded number of names.
 func TestExportsWithoutEnd(t *testing.T) {
 	ctx := testContext(t)

@@ -16,10 +16,12 @@ type RemoteRegion struct {
 	key     regmem.Key
 	size    int64
 	perm    Perm
+	number  int           // of two of a name the greater is the newer
+	older   *RemoteRegion // of the same name, not withdrawn either; guarded by Conn.mu
 	revoked atomic.Bool
 }
 
-// Import returns the memory that the peer exports under name, waiting until it does so.
+// Import returns the memory that the peer exports under name, waiting until it does so. Of several it is what was exported last.
 func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 	for {
 		r, changed := c.lookup(name)
@@ -52,7 +54,7 @@ func (c *Conn) lookup(name string) (*RemoteRegion, <-chan struct{}) {
 	return nil, c.changed
 }
 
-// MaxImports is how much memory, by names, the peer of one connection can export to it at once; it bounds what a peer can make us remember. A
+// MaxImports is how many pieces of memory the peer of one connection can export to it at once; it bounds what a peer can make us remember. A
 // connection whose peer exports more ends with ErrLimit.
 const MaxImports = 4096
 
@@ -61,14 +63,21 @@ func (c *Conn) advertised(m *ipc.Message) {
 	if size < 0 || int64(int(size)) != size {
 		return // no int can address it
 	}
-	r := &RemoteRegion{conn: c, name: m.Name, key: regmem.Key(m.Key), size: size, perm: Perm(m.Perm)}
+	r := &RemoteRegion{conn: c, name: m.Name, key: regmem.Key(m.Key), size: size, perm: Perm(m.Perm), number: m.Count}
 	c.mu.Lock()
 	if c.adverts == nil {
 		c.adverts = map[string]*RemoteRegion{}
 	}
-	full := len(c.adverts) >= MaxImports && c.adverts[m.Name] == nil
+	full := c.imports >= MaxImports
 	if !full {
-		c.adverts[m.Name] = r
+		c.imports++
+		newest := c.adverts[m.Name]
+		at := &newest
+		for *at != nil && (*at).number > r.number { // it was overtaken
+			at = &(*at).older
+		}
+		r.older, *at = *at, r
+		c.adverts[m.Name] = newest
 	}
 	c.mu.Unlock()
 	if full {
@@ -85,15 +94,24 @@ func (c *Conn) advertised(m *ipc.Message) {
 func (c *Conn) withdrawn(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, r := range c.adverts {
-		if r.key == regmem.Key(key) {
+	for name, newest := range c.adverts {
+		for at := &newest; *at != nil; at = &(*at).older {
+			r := *at
+			if r.key != regmem.Key(key) {
+				continue
+			}
 			r.revoked.Store(true)
-			delete(c.adverts, name)
+			c.imports--
+			*at = r.older
+			if c.adverts[name] = newest; newest == nil {
+				delete(c.adverts, name)
+			}
+			return
 		}
 	}
 }
 
-var errImports = fmt.Errorf("%w: the peer exported more than %d names on one connection; export less at once, or on several", ErrLimit, MaxImports)
+var errImports = fmt.Errorf("%w: the peer exported more than %d pieces of memory on one connection; export less at once, or on several", ErrLimit, MaxImports)
 
 // Name returns the name under which the peer exported the memory.
 func (r *RemoteRegion) Name() string { return r.name }

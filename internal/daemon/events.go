@@ -68,7 +68,7 @@ func (s *shard) advert(now mono.Time, cn *conn, ev *engine.Event) {
 	switch ev.Kind {
 	case engine.EvAdvert:
 		a := &ev.Advert
-		s.say(c, &ipc.Message{Kind: ipc.KindAdvert, Conn: uint32(cn.id), Name: a.Name, Key: uint64(a.Key), Size: a.Size, Perm: uint8(a.Perm)})
+		s.say(c, &ipc.Message{Kind: ipc.KindAdvert, Conn: uint32(cn.id), Name: a.Name, Key: uint64(a.Key), Size: a.Size, Perm: uint8(a.Perm), Count: int(a.Number)})
 	case engine.EvWithdrawn:
 		s.say(c, &ipc.Message{Kind: ipc.KindWithdrawn, Conn: uint32(cn.id), Key: uint64(ev.Advert.Key)})
 	}

@@ -190,10 +190,11 @@ type Notification struct {
 
 // Advert announces exported memory under a name.
 type Advert struct {
-	Name string
-	Key  regmem.Key
-	Size uint64
-	Perm regmem.Perm
+	Name   string
+	Key    regmem.Key
+	Size   uint64
+	Perm   regmem.Perm
+	Number uint32 // of EvAdvert: of two of a name the greater is the newer
 }
 
 // DialOptions modify a connection request.

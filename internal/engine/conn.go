@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"multiedge/internal/mono"
@@ -84,6 +85,7 @@ type conn struct {
 	adByKey  map[regmem.Key]int
 	adNumber int        // of the next
 	adQueue  queue[int] // to send, or their withdrawals
+	told     ranges     // numbers of the peer's adverts that came, themselves or their withdrawals
 }
 
 // sendOp is an operation of ours until it completed.
@@ -500,7 +502,7 @@ func (e *Endpoint) TakeNotify(id ConnID) (Notification, bool) {
 // Advertise tells the peer of exported memory under a name (clause 5.6).
 func (e *Endpoint) Advertise(now mono.Time, id ConnID, a Advert) bool {
 	c := e.conn(id)
-	if c == nil || c.state != connOpen || len(a.Name) > MaxServiceName {
+	if c == nil || c.state != connOpen || len(a.Name) > MaxServiceName || c.adNumber > math.MaxUint32 {
 		return false
 	}
 	if c.adverts == nil {

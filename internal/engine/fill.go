@@ -127,10 +127,10 @@ func (w *builder) advert(c *conn) bool {
 	}
 	g := &w.seg
 	rec := record{kind: recAdvert, conn: c.id, off: uint64(i)}
-	*g = wire.Segment{Kind: wire.KindAdvert, Perm: uint8(a.Perm), Conn: c.remote, Key: uint64(a.Key), Size: a.Size, Name: []byte(a.Name)}
+	*g = wire.Segment{Kind: wire.KindAdvert, Perm: uint8(a.Perm), Conn: c.remote, Op: uint32(i), Key: uint64(a.Key), Size: a.Size, Name: []byte(a.Name)}
 	if a.withdrawn {
 		rec.n = 1
-		*g = wire.Segment{Kind: wire.KindWithdraw, Conn: c.remote, Key: uint64(a.Key)}
+		*g = wire.Segment{Kind: wire.KindWithdraw, Conn: c.remote, Op: uint32(i), Key: uint64(a.Key)}
 	}
 	if w.room < g.Len() {
 		return false

@@ -83,6 +83,51 @@ func TestLateOpenMemory(t *testing.T) {
 	}
 }
 
+// Clause 5.6: an Advert that comes a second time, or after its Withdraw, is not told, and so many numbers at once that nothing could hold them are left unreceived.
+func TestLateAdverts(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	like, pn := r.like(c[0], 1)
+	r.n[1].events = nil
+	const first = 100 // the numbers before are node 0's own
+	advert := func(n uint32) wire.Segment {
+		return wire.Segment{Kind: wire.KindAdvert, Conn: uint32(c[1]), Op: first + n, Key: uint64(n) + 10, Size: 1, Perm: 1, Name: []byte("m")}
+	}
+	withdraw := func(n uint32) wire.Segment {
+		return wire.Segment{Kind: wire.KindWithdraw, Conn: uint32(c[1]), Op: first + n, Key: uint64(n) + 10}
+	}
+	give := func(g wire.Segment) {
+		pn++
+		r.give(1, flight{0, forge(like, pn, &g)})
+	}
+	for k, step := range []struct {
+		g    wire.Segment
+		told engine.EventKind // 0: nothing
+	}{
+		{advert(0), engine.EvAdvert}, {advert(0), 0}, {advert(2), engine.EvAdvert}, {withdraw(1), 0}, {advert(1), 0},
+		{withdraw(0), engine.EvWithdrawn}, {advert(0), 0}, {advert(3), engine.EvAdvert}, {advert(2), 0},
+	} {
+		give(step.g)
+		switch ev := r.n[1].events; {
+		case step.told == 0 && len(ev) == 0:
+		case len(ev) != 1 || ev[0].Kind != step.told || uint64(ev[0].Advert.Key) != step.g.Key || step.told == engine.EvAdvert && ev[0].Advert.Number != step.g.Op:
+			t.Fatalf("step %d, %+v: told %+v", k, step.g, ev)
+		}
+		r.n[1].events = nil
+	}
+	for n := range uint32(5000) {
+		give(advert(10 + 2*n))
+	}
+	told := len(r.n[1].events)
+	if told == 0 || told >= 5000 || r.n[1].e.Count.RejectedNoRoom == 0 {
+		t.Errorf("of 5000 numbers with holes %d were told, %d had no room", told, r.n[1].e.Count.RejectedNoRoom)
+	}
+	give(advert(9)) // fills a hole
+	if len(r.n[1].events) != told+1 {
+		t.Error("what fills a hole was left unreceived")
+	}
+}
+
 // Clause 6.3: Close with success says that the closing end's reads are complete, so their notifications are told although no acknowledgement of the data came.
 func TestReadNotifiedAtClose(t *testing.T) {
 	for _, c := range []struct {

@@ -385,11 +385,25 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 		if c == nil {
 			return known
 		}
-		ev := Event{Kind: EvAdvert, Conn: c.id, Advert: Advert{Name: string(g.Name), Key: regmem.Key(g.Key), Size: g.Size, Perm: regmem.Perm(g.Perm)}}
-		if g.Kind == wire.KindWithdraw {
-			ev.Kind, ev.Advert = EvWithdrawn, Advert{Key: regmem.Key(g.Key)}
-		}
-		e.emit(ev)
+		return c.onAdvert(g)
+	}
+	return true
+}
+
+// onAdvert takes an Advert or a Withdraw. Frames overtake each other and come twice: what was taken back, or told before, is not told (clause 5.6).
+func (c *conn) onAdvert(g *wire.Segment) bool {
+	n := uint64(g.Op)
+	known := c.told.covers(n, n+1)
+	if !known && len(c.told.spans) >= maxSpans && !c.told.joins(n, n+1) {
+		c.e.Count.RejectedNoRoom++
+		return false
+	}
+	c.told.add(n, n+1)
+	switch {
+	case g.Kind == wire.KindWithdraw && known:
+		c.e.emit(Event{Kind: EvWithdrawn, Conn: c.id, Advert: Advert{Key: regmem.Key(g.Key)}})
+	case g.Kind == wire.KindAdvert && !known:
+		c.e.emit(Event{Kind: EvAdvert, Conn: c.id, Advert: Advert{Name: string(g.Name), Key: regmem.Key(g.Key), Size: g.Size, Perm: regmem.Perm(g.Perm), Number: g.Op}})
 	}
 	return true
 }

@@ -48,7 +48,7 @@ const (
 // Events of the daemon; ID is zero.
 const (
 	KindIncoming  Kind = "incoming"  // Conn, Service, Peer, Data
-	KindAdvert    Kind = "advert"    // Conn, Name, Key, Size, Perm
+	KindAdvert    Kind = "advert"    // Conn, Name, Key, Size, Perm, Count: of two of a name the greater is the newer
 	KindWithdrawn Kind = "withdrawn" // Conn, Key
 	KindClosed    Kind = "closed"    // Conn, Code, Text: the connection is over; the last message naming it
 )

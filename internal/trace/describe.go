@@ -166,9 +166,9 @@ func (d *describer) segment(g *wire.Segment) {
 	case wire.KindClose:
 		d.add("| close conn %d status %d", g.Conn, g.Status)
 	case wire.KindAdvert:
-		d.add("| advert conn %d %q key %#x, %d bytes", g.Conn, g.Name, g.Key, g.Size)
+		d.add("| advert conn %d number %d %q key %#x, %d bytes", g.Conn, g.Op, g.Name, g.Key, g.Size)
 	case wire.KindWithdraw:
-		d.add("| withdraw conn %d key %#x", g.Conn, g.Key)
+		d.add("| withdraw conn %d number %d key %#x", g.Conn, g.Op, g.Key)
 	case wire.KindPing:
 		d.add("| ping")
 	case wire.KindProbe:

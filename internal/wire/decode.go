@@ -82,7 +82,7 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 			return nil, ErrSegment
 		}
 	case KindAdvert:
-		s.Perm, s.Conn, s.Key, s.Size = tail[1], be.Uint32(tail[4:]), be.Uint64(tail[8:]), be.Uint64(tail[16:])
+		s.Perm, s.Conn, s.Op, s.Key, s.Size = tail[1], be.Uint32(tail[4:]), be.Uint32(tail[8:]), be.Uint64(tail[12:]), be.Uint64(tail[20:])
 		if s.Perm&^3 != 0 {
 			return nil, ErrReserved
 		}
@@ -92,7 +92,7 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 		s.Name = tail[n : n+variable]
 		return tail[n+variable:], nil
 	case KindWithdraw:
-		s.Conn, s.Key = be.Uint32(tail[4:]), be.Uint64(tail[8:])
+		s.Conn, s.Op, s.Key = be.Uint32(tail[4:]), be.Uint32(tail[8:]), be.Uint64(tail[12:])
 	case KindProbe, KindEcho:
 		s.Place = be.Uint64(tail[4:])
 	case KindLink:

@@ -62,7 +62,7 @@ type Segment struct {
 	Perm   uint8 // Advert
 	Conn   uint32
 	From   uint32 // Open, Accept: the sender's connection number
-	Op     uint32 // OpAck: base
+	Op     uint32 // OpAck: base; Advert, Withdraw: number
 	Fence  uint32
 	Limit  uint32 // OpAck: limit; Open, Accept: window
 	Imm    uint32
@@ -94,8 +94,8 @@ const (
 	acceptLen      = 16
 	refuseLen      = 8
 	closeLen       = 8
-	advertLen      = 24
-	withdrawLen    = 16
+	advertLen      = 28
+	withdrawLen    = 20
 	pingLen        = 4
 	probeLen       = 12
 	linkLen        = 1 + LinkInfoLen
@@ -220,12 +220,14 @@ func (s *Segment) AppendTo(b []byte) []byte {
 		b = append(b, byte(s.Kind), s.Perm)
 		b = be.AppendUint16(b, uint16(len(s.Name)))
 		b = be.AppendUint32(b, s.Conn)
+		b = be.AppendUint32(b, s.Op)
 		b = be.AppendUint64(b, s.Key)
 		b = be.AppendUint64(b, s.Size)
 		return append(b, s.Name...)
 	case KindWithdraw:
 		b = append(b, byte(s.Kind), 0, 0, 0)
 		b = be.AppendUint32(b, s.Conn)
+		b = be.AppendUint32(b, s.Op)
 		b = be.AppendUint64(b, s.Key)
 	case KindPing:
 		b = append(b, byte(s.Kind), 0, 0, 0)
