@@ -27,7 +27,6 @@ type Conn struct {
 	mu      sync.Mutex
 	data    []byte
 	adverts map[string]*RemoteRegion // the newest of each name; made by the first
-	imports int                      // in adverts, older ones too
 	changed chan struct{}            // closed and replaced when adverts or ended change; made when somebody waits
 }
 

@@ -574,7 +574,7 @@ func TestExportsOfOneName(t *testing.T) {
 			t.Errorf("imported number %d, want %d", r.number, want)
 		}
 	}
-	before := p.out.imports
+	before := len(p.out.adverts)
 	say(1002)
 	say(1001)
 	newest(1002)
@@ -586,8 +586,19 @@ func TestExportsOfOneName(t *testing.T) {
 		newest(step[1])
 	}
 	p.out.withdrawn(1001)
-	if r, _ := p.out.lookup("name"); r != nil || p.out.imports != before {
-		t.Errorf("afterwards there is %+v; %d imports, %d before", r, p.out.imports, before)
+	if r, _ := p.out.lookup("name"); r != nil || len(p.out.adverts) != before {
+		t.Errorf("afterwards there is %+v; %d names, %d before", r, len(p.out.adverts), before)
+	}
+	for n := range 10 * ofOneName {
+		say(n)
+	}
+	newest(10*ofOneName - 1)
+	remembered := 0
+	for r := p.out.adverts["name"]; r != nil; r = r.older {
+		remembered++
+	}
+	if remembered != ofOneName {
+		t.Errorf("%d of one name are remembered, want %d", remembered, ofOneName)
 	}
 }
 

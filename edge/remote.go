@@ -54,9 +54,11 @@ func (c *Conn) lookup(name string) (*RemoteRegion, <-chan struct{}) {
 	return nil, c.changed
 }
 
-// MaxImports is how many pieces of memory the peer of one connection can export to it at once; it bounds what a peer can make us remember. A
-// connection whose peer exports more ends with ErrLimit.
+// MaxImports is how much memory, by names, the peer of one connection can export to it at once; it bounds what a peer can make us remember. A
+// connection whose peer exports more ends with ErrLimit. Of one name the 16 newest are remembered.
 const MaxImports = 4096
+
+const ofOneName = 16
 
 func (c *Conn) advertised(m *ipc.Message) {
 	size := int64(m.Size)
@@ -68,16 +70,10 @@ func (c *Conn) advertised(m *ipc.Message) {
 	if c.adverts == nil {
 		c.adverts = map[string]*RemoteRegion{}
 	}
-	full := c.imports >= MaxImports
+	newest := c.adverts[m.Name]
+	full := newest == nil && len(c.adverts) >= MaxImports
 	if !full {
-		c.imports++
-		newest := c.adverts[m.Name]
-		at := &newest
-		for *at != nil && (*at).number > r.number { // it was overtaken
-			at = &(*at).older
-		}
-		r.older, *at = *at, r
-		c.adverts[m.Name] = newest
+		c.adverts[m.Name] = newest.with(r)
 	}
 	c.mu.Unlock()
 	if full {
@@ -91,6 +87,23 @@ func (c *Conn) advertised(m *ipc.Message) {
 	}
 }
 
+// with returns newest, the newest of its name or nil, with r in its place among them.
+func (newest *RemoteRegion) with(r *RemoteRegion) *RemoteRegion {
+	at := &newest
+	for *at != nil && (*at).number > r.number { // it was overtaken
+		at = &(*at).older
+	}
+	r.older, *at = *at, r
+	last := newest
+	for range ofOneName - 1 {
+		if last = last.older; last == nil {
+			return newest
+		}
+	}
+	last.older = nil
+	return newest
+}
+
 func (c *Conn) withdrawn(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +114,6 @@ func (c *Conn) withdrawn(key uint64) {
 				continue
 			}
 			r.revoked.Store(true)
-			c.imports--
 			*at = r.older
 			if c.adverts[name] = newest; newest == nil {
 				delete(c.adverts, name)
@@ -111,7 +123,7 @@ func (c *Conn) withdrawn(key uint64) {
 	}
 }
 
-var errImports = fmt.Errorf("%w: the peer exported more than %d pieces of memory on one connection; export less at once, or on several", ErrLimit, MaxImports)
+var errImports = fmt.Errorf("%w: the peer exported more than %d names on one connection; export less at once, or on several", ErrLimit, MaxImports)
 
 // Name returns the name under which the peer exported the memory.
 func (r *RemoteRegion) Name() string { return r.name }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -50,7 +50,8 @@ func (c *traceCmd) Run(g *globals) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	s, err := c.start(g)
+	context.AfterFunc(ctx, stop) // a second signal ends what the first one does not, such as an output that nobody reads
+	s, err := c.start(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -65,17 +66,17 @@ func (c *traceCmd) Run(g *globals) (err error) {
 		defer cancel()
 	}
 	defer context.AfterFunc(ctx, s.close)()
-	err = s.each(c.Count, show.frame)
+	err = s.each(c.Count, show)
 	if ctx.Err() != nil {
 		err = nil // it was told to end
 	}
-	if err := errors.Join(err, show.close()); err != nil {
-		return err
+	if cerr := show.close(); err == nil {
+		err = cerr
 	}
-	if c.Write != "" || s.lost > 0 {
-		fmt.Fprintf(g.errs, "%d frames, and %d more that found no room\n", s.frames, s.lost)
+	if err == nil && (c.Write != "" || s.lost > 0) {
+		fmt.Fprintf(g.errs, "%d frames, and %d between them that found no room\n", s.frames, s.lost)
 	}
-	return nil
+	return err
 }
 
 // tracing is a trace under way.
@@ -90,8 +91,8 @@ type tracing struct {
 }
 
 // start asks the daemon.
-func (c *traceCmd) start(g *globals) (*tracing, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), g.Timeout)
+func (c *traceCmd) start(ctx context.Context, g *globals) (*tracing, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.Timeout)
 	defer cancel()
 	conn, err := ipc.Dial(ctx, g.Socket)
 	if err != nil {
@@ -142,8 +143,8 @@ func (s *tracing) close() {
 	s.pipe.Close()
 }
 
-// each passes on frame after frame, most at most unless it is 0, until the daemon ends it.
-func (s *tracing) each(most uint64, f func(at time.Time, r *trace.Record) error) error {
+// each shows frame after frame, most at most unless it is 0, until the daemon ends it.
+func (s *tracing) each(most uint64, show shower) error {
 	in := trace.NewReader(s.pipe)
 	var r trace.Record
 	for most == 0 || s.frames < most {
@@ -155,7 +156,11 @@ func (s *tracing) each(most uint64, f func(at time.Time, r *trace.Record) error)
 		}
 		s.frames++
 		s.lost += uint64(r.Lost)
-		if err := f(s.origin.Add(time.Duration(r.Time)), &r); err != nil {
+		err := show.frame(s.origin.Add(time.Duration(r.Time)), &r)
+		if err == nil && in.Idle() {
+			err = show.flush()
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -165,17 +170,27 @@ func (s *tracing) each(most uint64, f func(at time.Time, r *trace.Record) error)
 // shower shows frames to somebody.
 type shower struct {
 	frame func(at time.Time, r *trace.Record) error
+	flush func() error // for whoever reads along
 	close func() error
 }
+
+func nothing() error { return nil }
 
 func (c *traceCmd) shower(g *globals, s *tracing) (shower, error) {
 	switch {
 	case c.Write == "-":
-		return s.capture(g.out, c.Snap, func() error { return nil })
+		return s.capture(g.out, c.Snap, nothing)
 	case c.Write != "":
 		f, err := os.OpenFile(c.Write, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // what it holds is nobody else's business
 		if err != nil {
 			return shower{}, err
+		}
+		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+			err = f.Chmod(0o600) // one that was there before
+			if err != nil {
+				f.Close()
+				return shower{}, err
+			}
 		}
 		return s.capture(f, c.Snap, f.Close)
 	case g.JSON:
@@ -196,7 +211,7 @@ func (s *tracing) lines(w io.Writer) shower {
 		text := trace.Describe(r.Data, r.Len).Text
 		_, err := fmt.Fprintf(w, "%s %s %-3s %5d  %s\n", at.Format("15:04:05.000000"), s.links[r.Link].Name, direction(r), r.Len, text)
 		return err
-	}, func() error { return nil }}
+	}, nothing, nothing}
 }
 
 // traceLine is what trace prints with -j, one a line.
@@ -214,12 +229,14 @@ func (s *tracing) jsonLines(w io.Writer) shower {
 	out := json.NewEncoder(w)
 	return shower{func(at time.Time, r *trace.Record) error {
 		return out.Encode(traceLine{daemon.StatusSchema, at, s.links[r.Link].Name, direction(r), r.Len, r.Lost, trace.Describe(r.Data, r.Len)})
-	}, func() error { return nil }}
+	}, nothing, nothing}
 }
+
+// maxComment bounds a description in a file, in bytes: the format has room for 64 KiB.
+const maxComment = 8 << 10
 
 // capture writes a pcapng file with an interface for each link, its frames with their direction and, as a comment, what is in them.
 func (s *tracing) capture(w io.Writer, snap int, closeFile func() error) (shower, error) {
-	buf := bufio.NewWriter(w)
 	var out *pcapgo.NgWriter
 	numbers := map[uint8]int{}
 	for _, l := range s.list {
@@ -230,7 +247,7 @@ func (s *tracing) capture(w io.Writer, snap int, closeFile func() error) (shower
 		id, err := 0, error(nil)
 		if out == nil {
 			about := pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{OS: "linux", Application: "edgectl " + version}}
-			out, err = pcapgo.NewNgWriterInterface(buf, in, about)
+			out, err = pcapgo.NewNgWriterInterface(w, in, about)
 		} else {
 			id, err = out.AddInterface(in)
 		}
@@ -242,13 +259,15 @@ func (s *tracing) capture(w io.Writer, snap int, closeFile func() error) (shower
 	way := map[bool]*pcapgo.NgEpbFlags{true: {Direction: pcapgo.NgEpbFlagDirectionOutbound}, false: {Direction: pcapgo.NgEpbFlagDirectionInbound}}
 	return shower{
 		func(at time.Time, r *trace.Record) error {
-			about := pcapgo.NgPacketOptions{Comments: []string{trace.Describe(r.Data, r.Len).Text}, Flags: way[r.Sent]}
+			text := trace.Describe(r.Data, r.Len).Text
+			about := pcapgo.NgPacketOptions{Comments: []string{strings.ToValidUTF8(text[:min(len(text), maxComment)], "")}, Flags: way[r.Sent]}
 			if lost := uint64(r.Lost); lost > 0 {
 				about.DropCount = &lost
 			}
 			ci := gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(r.Data), Length: r.Len, InterfaceIndex: numbers[r.Link]}
 			return out.WritePacketWithOptions(ci, r.Data, about)
 		},
-		func() error { return errors.Join(out.Flush(), buf.Flush(), closeFile()) },
+		out.Flush,
+		func() error { return errors.Join(out.Flush(), closeFile()) },
 	}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"multiedge/internal/daemon"
 	"multiedge/internal/ipc"
 	"multiedge/internal/trace"
+	"multiedge/internal/wire"
 )
 
 // talk pings node a from b until the test ends, so that there are frames to see.
@@ -72,7 +73,7 @@ func TestTraceFile(t *testing.T) {
 	a, b := pair(t, daemon.Encrypted)
 	talk(t, b)
 	file := filepath.Join(t.TempDir(), "out.pcapng")
-	if code, out, errs := ctl("-s", a, "trace", "-w", file, "-c", "10", "--snap", "0"); code != 0 || !strings.HasPrefix(errs, "10 frames, and 0 more") {
+	if code, out, errs := ctl("-s", a, "trace", "-w", file, "-c", "10", "--snap", "0"); code != 0 || !strings.HasPrefix(errs, "10 frames, and 0 between") {
 		t.Fatalf("exit %d: %s%s", code, errs, out)
 	}
 	written, err := os.ReadFile(file)
@@ -145,5 +146,54 @@ func TestTraceTroubles(t *testing.T) {
 	}
 	if code, _, errs := ctl("-s", filepath.Join(t.TempDir(), "none"), "trace"); code != 1 || !strings.Contains(errs, "start one") {
 		t.Errorf("without a daemon: %d %s", code, errs)
+	}
+}
+
+// A file that was there before is made private, and holds this trace alone. Of a frame of very many segments the description fits into the file.
+func TestTraceFileIsPrivate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "old.pcapng")
+	if err := os.WriteFile(file, make([]byte, 1<<20), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s := &tracing{list: []trace.Link{{Number: 3, Name: "eth3"}}}
+	show, err := (&traceCmd{Write: file}).shower(&globals{}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := wire.Header{Type: wire.TypeData}
+	tail := bytes.Repeat((&wire.Segment{Kind: wire.KindRefuse, Data: bytes.Repeat([]byte{0xff}, 500)}).AppendTo(nil), 100)
+	b := make([]byte, wire.TailStart)
+	wire.Finish(b[wire.EthLen:], &h, tail)
+	b = append(b, tail...)
+	for range 2 {
+		if err := show.frame(time.Now(), &trace.Record{Link: 3, Len: len(b), Data: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := show.close(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(file)
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, mode %v", err, st.Mode())
+	}
+	written, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := pcapgo.NewNgReader(bytes.NewReader(written), pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := 0
+	for ; ; frames++ {
+		if data, _, err := in.ReadPacketData(); err == io.EOF {
+			break
+		} else if err != nil || !bytes.Equal(data, b) {
+			t.Fatalf("frame %d: %v, %d bytes", frames, err, len(data))
+		}
+	}
+	if frames != 2 {
+		t.Errorf("%d frames", frames)
 	}
 }

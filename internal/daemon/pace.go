@@ -33,7 +33,7 @@ func weight(k ipc.Kind) int {
 	switch k {
 	case ipc.KindHello:
 		return weightHello
-	case ipc.KindStatus, ipc.KindDoctor:
+	case ipc.KindStatus, ipc.KindDoctor, ipc.KindTrace:
 		return weightLook
 	}
 	return 1

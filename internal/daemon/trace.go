@@ -28,11 +28,11 @@ const tapPatience = time.Second
 
 // tap collects records. The shards add to it, its session empties it.
 type tap struct {
-	pid  int32
-	link string // the only one traced; empty: all
-	cut  int    // bytes kept of a frame
-	news chan struct{}
-	over chan struct{} // closed when another may trace
+	pid   int32
+	links map[int]string // names of those traced, by number; one that comes later is not
+	cut   int            // bytes kept of a frame
+	news  chan struct{}
+	over  chan struct{} // closed when another may trace
 
 	mu    sync.Mutex
 	waits []byte
@@ -130,7 +130,7 @@ func (s *shard) tapLink(l *link) {
 		l.drv = d.Driver
 	}
 	l.scatter, _ = l.drv.(linkdrv.Scatterer)
-	if l.drv == nil || s.tap == nil || s.tap.link != "" && s.tap.link != l.cfg.Name {
+	if l.drv == nil || s.tap == nil || s.tap.links[l.index] != l.cfg.Name {
 		return
 	}
 	t := tapped{Driver: l.drv, tap: s.tap, link: l.index}
@@ -152,16 +152,17 @@ func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	start := trace.Start{}
+	start, links := trace.Start{}, map[int]string{}
 	for i := range snap.Links {
 		if l := &snap.Links[i]; m.Name == "" || m.Name == l.Name {
 			start.Links = append(start.Links, trace.Link{Number: l.Number, Name: l.Name, MAC: l.MAC, MTU: l.MTU})
+			links[l.Number] = l.Name
 		}
 	}
 	if len(start.Links) == 0 {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "there is no link %q; edgectl link lists them", m.Name)
 	}
-	t := &tap{pid: ss.cred.PID, link: m.Name, cut: trace.MaxFrame, news: make(chan struct{}, 1), over: make(chan struct{})}
+	t := &tap{pid: ss.cred.PID, links: links, cut: trace.MaxFrame, news: make(chan struct{}, 1), over: make(chan struct{})}
 	if m.Size > 0 {
 		t.cut = int(min(m.Size, trace.MaxFrame))
 	}
@@ -245,6 +246,7 @@ func (d *Daemon) untap(t *tap) {
 	_ = d.everyShard(func(s *shard, _ mono.Time) { s.setTap(nil) }) // a shard that has ended traces nothing
 	d.tracing.Store(nil)
 	close(t.over)
+	d.log.Info("frames are traced no more", "pid", t.pid)
 }
 
 func (s *shard) setTap(t *tap) {

@@ -49,7 +49,7 @@ func TestTapLink(t *testing.T) {
 		l := &link{index: 3, cfg: Link{Name: "one"}, drv: drv}
 		other := &link{index: 4, cfg: Link{Name: "two"}, drv: y}
 		s := &shard{active: []*link{l, other}}
-		p := &tap{link: "one", cut: 30, news: make(chan struct{}, 1)}
+		p := &tap{links: map[int]string{3: "one", 4: "what was two before"}, cut: 30, news: make(chan struct{}, 1)}
 		s.setTap(p)
 		_, scatters := drv.(linkdrv.Scatterer)
 		if l.drv == drv || other.drv != y || (l.scatter != nil) != scatters || scatters && l.scatter == drv {

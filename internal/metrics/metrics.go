@@ -94,7 +94,7 @@ func Serve(ctx context.Context, cfg daemon.Metrics, h http.Handler, log *slog.Lo
 		log.Warn("whoever reaches this address reads the metrics, in the clear: set metrics.web_config, or listen on 127.0.0.1", "address", l.Addr().String())
 	}
 	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelWarn)
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, ErrorLog: errorLog}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, ErrorLog: errorLog}
 	go func() {
 		<-ctx.Done()
 		srv.Close()

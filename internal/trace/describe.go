@@ -34,7 +34,9 @@ func Describe(frame []byte, size int) (s Summary) {
 	d.add("%s > %s", mac(frame[6:]), mac(frame))
 	var f wire.Frame
 	b := frame[wire.EthLen:]
-	if err := f.Peek(b); err != nil {
+	err := f.Peek(b)
+	cut := err == wire.ErrShort && f.Type != 0 && len(frame) < size // the clear part is there
+	if err != nil && !cut {
 		d.add("type %#04x, not understood: %v", binary.BigEndian.Uint16(frame[12:]), err)
 		s.Text = d.String()
 		return s
@@ -46,6 +48,8 @@ func Describe(frame []byte, size int) (s Summary) {
 	s.Session, s.Path, s.PN, s.Sealed = f.Session, f.Path, f.PN, wire.Sealed(b)
 	d.add("%s session %d path %d pn %d", s.Type, f.Session, f.Path, f.PN)
 	switch {
+	case cut:
+		d.add("%d bytes, cut off", size)
 	case s.Sealed:
 		d.add("sealed, key epoch %d, %d bytes", f.KeyEpoch, size-wire.EthLen)
 	case f.Type == wire.TypeData:
@@ -95,10 +99,17 @@ func (d *describer) data(f *wire.Frame, b []byte, whole bool) {
 	d.tail(f.Tail, int(f.TailLen)-len(f.Tail))
 }
 
+// mostSegments is how many segments of a frame are listed: one of small operations has hundreds.
+const mostSegments = 16
+
 // tail lists the segments of a tail, of which cut bytes are missing.
 func (d *describer) tail(tail []byte, cut int) {
 	var g wire.Segment
-	for len(tail) > 0 {
+	for listed := 0; len(tail) > 0; listed++ {
+		if listed == mostSegments {
+			d.add("| %d bytes more", len(tail)+cut)
+			return
+		}
 		rest, err := g.Next(tail)
 		if err != nil && cut == 0 {
 			d.add("| %v", err)
@@ -205,7 +216,7 @@ func (d *describer) setup(f *wire.Frame, size int) {
 	case wire.TypeCrypto:
 		var c wire.Crypto
 		if c.Decode(f.Tail) == nil {
-			d.add("level %d at %d, %d bytes", c.Level, c.Offset, len(c.Data))
+			d.add("level %d at %d, %d bytes", c.Level, c.Offset, int(f.TailLen)-wire.CryptoLen)
 		}
 	}
 	d.add("(%d bytes)", size)

@@ -1,6 +1,6 @@
 // Package trace is how frames get from a daemon to whoever traces it: as records in a pipe. Describe says what is in a frame.
 //
-//	shard: a tapped driver (internal/daemon) -> AppendTo -> pipe -> Reader -> edgectl trace: a line by Describe, or a block of a pcapng file
+//	shard: a tapped driver (internal/daemon) -> Begin -> pipe -> Reader -> edgectl trace: a line by Describe, or a block of a pcapng file
 package trace
 
 import (
@@ -77,6 +77,9 @@ type Reader struct {
 
 // NewReader returns a Reader of what Begin wrote.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 1<<16)} }
+
+// Idle reports whether Next has to wait for the daemon.
+func (r *Reader) Idle() bool { return r.r.Buffered() == 0 }
 
 // Next reads a record. Its Data is the Reader's until the next call. The error is io.EOF between two records, io.ErrUnexpectedEOF inside one, and wraps ErrRecord for
 // nonsense.

@@ -93,7 +93,9 @@ func TestDescribe(t *testing.T) {
 	}{
 		{"bulk", long, len(long), to + "data session 5 path 1 pn 77 | write conn 2 op 9 at 4096, 1000 bytes key 0xabc first notify | ping"},
 		{"bulk, cut", long[:200], len(long), to + "data session 5 path 1 pn 77 | write conn 2 op 9 at 4096, 1000 bytes key 0xabc first notify | 4 bytes more, cut off"},
-		{"bulk, cut in its header", long[:60], len(long), to + "type 0x88b5, not understood: wire: frame shorter than its lengths say"},
+		{"bulk, cut in its header", long[:60], len(long), to + "data session 5 path 1 pn 77 1082 bytes, cut off"},
+		{"bulk, cut in its clear part", long[:20], len(long), to + "type 0x88b5, not understood: wire: frame shorter than its lengths say"},
+		{"many segments", frame(data, nil, nil, make([]wire.Segment, 100)...), 0, to + "data session 5 path 1 pn 77" + strings.Repeat(" | pad 0", 16) + " | 336 bytes more"},
 		{"small write and acknowledgement", frame(data, nil, nil, wire.Segment{Kind: wire.KindAck, Path: 1, Size: 9, Place: 10},
 			wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: 3, Op: 1, Key: 2, Place: 8, Data: []byte("12345678")}), 0,
 			to + "data session 5 path 1 pn 77 | ack path 1 below 10 largest 9 after 0 ns | write conn 3 op 1 at 8, 8 bytes key 0x2 first last"},
