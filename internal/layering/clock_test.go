@@ -37,7 +37,6 @@ var clockUses = map[string]struct{ names, why string }{
 	"edge/listener.go":             {"Until", "what is left of a context's deadline; context.WithTimeout makes it from a reading of this process"},
 	"edge/stream_deadline.go":      {"Time Until", "net.Conn has deadlines as time.Time; what is left of one, made from a reading of this process, counts on the monotonic clock"},
 	"cmd/edgectl/trace.go":         {"Now Time", "people read the wall time of frames: it is read once and the daemon's clock counts on from there"},
-	"linkdrv/linktest/tap.go":      {"Now Time Unix", "a capture file has the wall time of frames"},
 	"cmd/edged/supervise.go":       {"Time", "the type of a ticker's channel"},
 }
 
