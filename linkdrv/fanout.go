@@ -67,33 +67,23 @@ func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {
 		}
 		drivers = append(drivers, d)
 	}
-	group := 0
-	for i, d := range drivers {
-		if group, err = socketOf(d).join(i == 0, group); err != nil {
-			return nil, fmt.Errorf("linkdrv: %s: socket %d of %d joins the fanout group: %w", ifname, i+1, n, explainFanout(err))
+	for k := range socketsOf(drivers[0]) {
+		group := 0
+		for i, d := range drivers {
+			if group, err = socketsOf(d)[k].join(i == 0, group); err != nil {
+				return nil, fmt.Errorf("linkdrv: %s: socket %d of %d joins the fanout group: %w", ifname, i+1, n, explainFanout(err))
+			}
+		}
+		if err = socketsOf(drivers[0])[k].setProgram(unix.SOL_PACKET, unix.PACKET_FANOUT_DATA, bySession(o.Kind)); err != nil {
+			return nil, fmt.Errorf("linkdrv: %s: fanout program: %w", ifname, err)
 		}
 	}
-	if err = socketOf(drivers[0]).setProgram(unix.SOL_PACKET, unix.PACKET_FANOUT_DATA, bySession(o.Kind)); err != nil {
-		return nil, fmt.Errorf("linkdrv: %s: fanout program: %w", ifname, err)
-	}
 	for _, d := range drivers {
-		if err = socketOf(d).setProgram(unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, o.filter()); err != nil {
-			return nil, fmt.Errorf("linkdrv: %s: filter: %w", ifname, err)
+		if err = o.admit(d); err != nil {
+			return nil, fmt.Errorf("linkdrv: %s: %w", ifname, err)
 		}
 	}
 	return drivers, nil
-}
-
-func socketOf(d Driver) *socket {
-	switch d := d.(type) {
-	case *ring:
-		return d.socket
-	case *mmsg:
-		return d.socket
-	case *udp:
-		return d.socket
-	}
-	panic("BUG: linkdrv: a driver of another package")
 }
 
 // join makes the socket the next member of a group, or the first of a new one that nobody else uses, and returns the group's number.

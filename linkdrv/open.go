@@ -13,10 +13,10 @@ import (
 // Opening, in order:
 //
 //  1. the interface is looked up in the calling thread's namespace and must be Ethernet and up;
-//  2. mdlayher/packet opens and binds the socket with a filter that rejects everything;
-//  3. the socket is configured, the receive side (ring or queue) is set up;
-//  4. the real filter replaces the first one: only now can frames arrive, none of them half configured;
-//  5. the descriptor is duplicated and the original closed, see the package comment.
+//  2. mdlayher/packet opens and binds the socket, or both of them, with a filter that rejects everything;
+//  3. the descriptor is duplicated and the original closed, see the package comment;
+//  4. the socket is configured, the receive side (ring or queue) is set up;
+//  5. the real filter replaces the first one: only now can frames arrive, none of them half configured.
 
 // Open opens the interface called ifname for frames of one EtherType.
 //
@@ -42,12 +42,7 @@ func Open(ifname string, o Options) (Driver, error) {
 	if o.RingSlots < 0 || o.RingSlots > maxSlots {
 		return nil, fmt.Errorf("linkdrv: %d ring slots: want 1 to %d, or 0 for the default", o.RingSlots, maxSlots)
 	}
-	conn, err := packet.Listen(ifi, packet.Raw, int(o.protocol()), &packet.Config{Filter: rejectAll})
-	if err != nil {
-		return nil, explainOpen(ifname, err)
-	}
-	defer conn.Close()
-	d, err := attach(conn, ifi, o)
+	d, err := attach(ifi, o)
 	if err != nil {
 		return nil, explainOpen(ifname, err)
 	}
@@ -62,12 +57,31 @@ func (o Options) protocol() ethernet.EtherType {
 	return o.EtherType
 }
 
-// filter passes what the driver is to receive.
-func (o Options) filter() []bpf.RawInstruction {
-	if o.Kind == KindUDP {
-		return superFilter(uint16(o.EtherType), o.Promiscuous)
+// admit puts the filters in place that pass what the driver is to receive.
+func (o Options) admit(d Driver) error {
+	for i, s := range socketsOf(d) {
+		filter := acceptFilter(o.Promiscuous)
+		if o.Kind == KindUDP {
+			filter = superFilter(uint16(o.EtherType), o.Promiscuous, maxFrame(s.info.MTU+s.info.Overhead), i > 0)
+		}
+		if err := s.setProgram(unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, filter); err != nil {
+			return fmt.Errorf("filter: %w", err)
+		}
 	}
-	return acceptFilter(o.Promiscuous)
+	return nil
+}
+
+// socketsOf returns the sockets of a driver, of which the first sends; so many for each driver of one kind.
+func socketsOf(d Driver) []*socket {
+	switch d := d.(type) {
+	case *ring:
+		return []*socket{d.socket}
+	case *mmsg:
+		return []*socket{d.socket}
+	case *udp:
+		return []*socket{d.socket, d.supers.socket}
+	}
+	panic("BUG: linkdrv: a driver of another package")
 }
 
 // kindFor chooses the faster driver for an MTU.
@@ -91,13 +105,13 @@ func lookup(name string) (*net.Interface, error) {
 	return ifi, nil
 }
 
-// attach turns a configured conn into a driver that owns a duplicate of its descriptor.
-func attach(conn *packet.Conn, ifi *net.Interface, o Options) (Driver, error) {
-	s, err := newSocket(conn, ifi, o)
+// attach makes a driver and, unless it waits for the others of its group, lets frames in.
+func attach(ifi *net.Interface, o Options) (Driver, error) {
+	s, err := newSocket(ifi, o)
 	if err != nil {
 		return nil, err
 	}
-	d, err := newReceiver(s, o)
+	d, err := newReceiver(s, ifi, o)
 	if err != nil {
 		s.Close()
 		return nil, err
@@ -105,7 +119,7 @@ func attach(conn *packet.Conn, ifi *net.Interface, o Options) (Driver, error) {
 	if o.closed {
 		return d, nil
 	}
-	if err := conn.SetBPF(o.filter()); err != nil {
+	if err := o.admit(d); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -113,19 +127,33 @@ func attach(conn *packet.Conn, ifi *net.Interface, o Options) (Driver, error) {
 }
 
 // newReceiver adds the receive side of the chosen kind.
-func newReceiver(s *socket, o Options) (Driver, error) {
+func newReceiver(s *socket, ifi *net.Interface, o Options) (Driver, error) {
 	switch o.Kind {
 	case KindRing:
-		return newFrameRing(s, o.RingSlots)
+		return newRing(s, s.info.MTU, o.RingSlots, ringReserve)
 	case KindUDP:
-		return newUDP(s, o)
+		supers, err := newSocket(ifi, o)
+		if err != nil {
+			return nil, err
+		}
+		d, err := newUDP(s, supers, o)
+		if err != nil {
+			supers.Close()
+			return nil, err
+		}
+		return d, nil
 	default:
 		return newMmsg(s, o.RingSlots)
 	}
 }
 
-// newSocket configures the socket for both directions; its receive side is the driver's business.
-func newSocket(conn *packet.Conn, ifi *net.Interface, o Options) (*socket, error) {
+// newSocket opens a socket that no frame reaches yet and configures it for both directions; its receive side is the driver's business.
+func newSocket(ifi *net.Interface, o Options) (*socket, error) {
+	conn, err := packet.Listen(ifi, packet.Raw, int(o.protocol()), &packet.Config{Filter: rejectAll})
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
 	rc, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err

@@ -34,15 +34,12 @@ type ring struct {
 	empty      int  // Recvs in a row that found nothing
 }
 
-// newFrameRing makes a ring of at least so many slots for single frames, 0 for the default.
-func newFrameRing(s *socket, slots int) (*ring, error) {
+// newRing makes a ring of at least so many slots, 0 for the default, for frames of an interface of that MTU.
+func newRing(s *socket, mtu, slots, reserve int) (*ring, error) {
 	if slots == 0 {
-		slots = max(leastSlots, min(ringSlots, ringBytes/maxFrame(s.info.MTU)))
+		slots = defaultSlots(mtu)
 	}
-	return newRing(s, layout(s.info.MTU, slots), ringReserve)
-}
-
-func newRing(s *socket, g geometry, reserve int) (*ring, error) {
+	g := layout(mtu, slots)
 	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2, "PACKET_VERSION"); err != nil {
 		return nil, err
 	}
@@ -84,6 +81,12 @@ func (r *ring) Recv(dst [][]byte) (n int, err error) {
 // filled reports whether the kernel has filled the slot at head.
 func (r *ring) filled() bool {
 	return r.head-r.tail < uint(len(r.slots)) && atomic.LoadUint32(&r.heads[r.next].Status)&unix.TP_STATUS_USER != 0
+}
+
+// stamp is when the kernel received what the slot at head holds, in nanoseconds. It must be filled.
+func (r *ring) stamp() uint64 {
+	h := r.heads[r.next]
+	return uint64(h.Sec)*1e9 + uint64(h.Nsec)
 }
 
 // advance takes the slot at head.

@@ -1,6 +1,7 @@
 package linkdrv
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/net/bpf"
@@ -13,95 +14,151 @@ import (
 //     kernel gathers the pieces of them all;
 //  2. the kernel passes the super-frame on as one. Where the wire begins, the interface or the kernel cuts it into frames (UDP segmentation offload);
 //     a virtual link hands it over whole;
-//  3. the peer's kernel copies it, as one, to a slot of the ring; frames that arrived one by one may have been merged before (receive offload);
+//  3. the peer's kernel copies it, as one, to a slot of a ring; frames that arrived one by one may have been merged before (receive offload);
 //  4. Recv hands out the frames in it one after the other, where they lie.
 //
 // Nobody's IP stack is needed: the addresses are made from hardware addresses and are no host's, so nothing is configured, and a host that is no router drops what its stack
 // sees of them.
 
-const (
-	// superSlots is the default number of super-frames the ring holds. Where nothing merges frames that arrived one by one, each takes a slot.
-	superSlots    = 256
-	maxSuperSlots = 4096
-	// superReserve is ringReserve for the first frame of a super-frame: 10 bytes for the virtio_net_hdr and 62 of outer headers lie before it.
-	superReserve = ringReserve - (vnetLen+OuterLen)%cacheLine
-)
+// superReserve is ringReserve for the first frame of a datagram: 10 bytes for the virtio_net_hdr and 62 of outer headers lie before it.
+const superReserve = ringReserve - (vnetLen+OuterLen)%cacheLine
 
-// udp receives super-frames; its socket sends them.
+// udp receives datagrams through two rings, so that each is small enough for a core's cache however many frames a datagram holds: its own, whose slots hold
+// one frame of the interface's MTU, and supers for everything longer. The filters of their sockets part datagrams by length; Recv takes them in the order of
+// the kernel's time stamps.
 type udp struct {
-	*ring
-	rest []byte // of the super-frame in the slot at head: frames not handed out yet
+	*ring        // its socket sends, and tells the link's fate
+	supers *ring // its socket only receives
+	poll   int   // an epoll descriptor: readable when either is
+
+	from *ring  // has the slot at its head handed out, as far as rest
+	rest []byte // frames of that slot not handed out yet
 	step int    // their length, but for the last
 }
 
-func newUDP(s *socket, o Options) (*udp, error) {
+// newUDP makes a driver of two sockets, which are the caller's to close after an error.
+func newUDP(s, supers *socket, o Options) (_ *udp, err error) {
 	if err := superKernel(); err != nil {
 		return nil, err
 	}
-	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1, "PACKET_VNET_HDR"); err != nil {
+	d := &udp{poll: -1}
+	if d.ring, err = newDatagramRing(s, s.info.MTU, o.RingSlots); err != nil {
 		return nil, err
 	}
-	slots := o.RingSlots
-	if slots == 0 {
-		slots = superSlots
+	if d.supers, err = newDatagramRing(supers, longestMTU, 0); err != nil {
+		return nil, errors.Join(err, d.ring.Close())
 	}
-	if slots > maxSuperSlots {
-		return nil, fmt.Errorf("%d slots of 64 KiB: want at most %d, or 0 for %d", slots, maxSuperSlots, superSlots)
-	}
-	r, err := newRing(s, layout(65535, slots), superReserve)
-	if err != nil {
-		return nil, err
+	if d.poll, err = pollBoth(s.fd, supers.fd); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
 	s.info.MTU -= udpOverhead
 	s.info.Overhead, s.info.Super = udpOverhead, superBytes
+	s.info.RxSlots = min(s.info.RxSlots, supers.info.RxSlots*max(2, superBytes/(s.info.MTU+HeaderLen))) // two frames at least are in what the ring of supers receives
 	s.errs = newLinkErrors(s.info)
 	s.tx = newSuperQueue(s.info.MAC, uint16(o.EtherType), s.info.MTU+HeaderLen)
-	return &udp{ring: r}, nil
+	return d, nil
 }
+
+func newDatagramRing(s *socket, mtu, slots int) (*ring, error) {
+	if err := s.setInt(unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1, "PACKET_VNET_HDR"); err != nil {
+		return nil, err
+	}
+	return newRing(s, mtu+vnetLen, slots, superReserve)
+}
+
+// pollBoth returns an epoll descriptor that is readable when a or b is.
+func pollBoth(a, b int) (int, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("epoll_create1: %w", err)
+	}
+	for _, of := range []int{a, b} {
+		if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, of, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
+			unix.Close(fd)
+			return -1, fmt.Errorf("epoll_ctl: %w", err)
+		}
+	}
+	return fd, nil
+}
+
+// FD implements Driver.
+func (d *udp) FD() int { return d.poll }
 
 // Recv implements Driver.
 func (d *udp) Recv(dst [][]byte) (n int, err error) {
 	d.release()
+	d.supers.release()
 	for n < len(dst) && (len(d.rest) > 0 || d.open()) {
 		k := min(d.step, len(d.rest))
 		dst[n] = d.rest[:k:k]
 		n++
 		if d.rest = d.rest[k:]; len(d.rest) == 0 {
-			d.advance()
+			d.from.advance()
 		}
 	}
 	d.stats.Received += uint64(n)
-	return n, d.judgeEmpty(n > 0 || len(dst) == 0)
+	if err = d.judgeEmpty(n > 0 || len(dst) == 0); err != nil {
+		socketError(d.supers.fd) // it says the same, and would keep FD readable
+	}
+	return n, err
+}
+
+// open finds the next datagram.
+func (d *udp) open() bool {
+	for {
+		r := d.oldest()
+		if r == nil {
+			return false
+		}
+		slot, h := r.slots[r.next], r.heads[r.next]
+		if datagram := contents(slot, h); datagram != nil && int(h.Mac) >= vnetLen {
+			if d.rest, d.step = openSuper(slot[int(h.Mac)-vnetLen:h.Mac], datagram); len(d.rest) > 0 {
+				d.from = r
+				return true
+			}
+		}
+		d.stats.Truncated++
+		r.advance()
+	}
+}
+
+// oldest returns the ring with the datagram that came first, nil if none has one.
+func (d *udp) oldest() *ring {
+	one, many := d.ring.filled(), d.supers.filled()
+	if many && !one {
+		one = d.ring.filled() // what came before may have been stored since the first look; the other way round it was seen by the second
+	}
+	switch {
+	case one && many && d.supers.stamp() < d.ring.stamp():
+		return d.supers
+	case one:
+		return d.ring
+	case many:
+		return d.supers
+	}
+	return nil
+}
+
+// Stats implements Driver. The kernel counts datagrams; what Recv hands out is counted here.
+func (d *udp) Stats() (Stats, error) {
+	received := d.stats.Received
+	supers, err := d.supers.Stats()
+	s, err2 := d.socket.Stats()
+	d.stats.Received = received
+	s.Received = received
+	s.Dropped += supers.Dropped
+	return s, errors.Join(err, err2)
 }
 
 // Close implements Driver.
 func (d *udp) Close() error {
 	d.rest = nil
-	return d.ring.Close()
-}
-
-// open finds the next super-frame.
-func (d *udp) open() bool {
-	for d.filled() {
-		slot, h := d.slots[d.next], d.heads[d.next]
-		if super := contents(slot, h); super != nil && int(h.Mac) >= vnetLen {
-			if d.rest, d.step = openSuper(slot[int(h.Mac)-vnetLen:h.Mac], super); len(d.rest) > 0 {
-				return true
-			}
-		}
-		d.stats.Truncated++
-		d.advance()
+	err := errors.Join(d.ring.Close(), d.supers.Close())
+	if d.poll >= 0 {
+		unix.Close(d.poll)
+		d.poll = -1
 	}
-	return false
-}
-
-// Stats implements Driver. The kernel counts super-frames; what Recv hands out is counted here.
-func (d *udp) Stats() (Stats, error) {
-	received := d.stats.Received
-	s, err := d.socket.Stats()
-	d.stats.Received = received
-	s.Received = received
-	return s, err
+	return err
 }
 
 // superQueue is the argument of sendmmsg: each message is a super-frame.
@@ -182,24 +239,35 @@ func (q *superQueue) frames(messages int) int {
 	return q.upto[messages-1]
 }
 
-// superFilter passes the transport's datagrams that are for this host, or all of them, and came over no router.
-func superFilter(port uint16, promiscuous bool) []bpf.RawInstruction {
+// superFilter passes the transport's datagrams that are for this host, or all of them, and came over no router: those of at most so many bytes, headers and
+// all, or the longer ones.
+func superFilter(port uint16, promiscuous bool, upto int, longer bool) []bpf.RawInstruction {
 	prefix := uint32(nodePrefix[8])<<8 | uint32(nodePrefix[9])
-	conditions := []struct {
-		load bpf.Instruction
-		is   uint32
-	}{
-		{bpf.LoadAbsolute{Off: atNext, Size: 1}, nextUDP},
-		{bpf.LoadAbsolute{Off: atHops, Size: 1}, hopLimit},
-		{bpf.LoadAbsolute{Off: atPort, Size: 2}, uint32(port)},
-		{bpf.LoadAbsolute{Off: atDestination, Size: 2}, uint32(nodePrefix[0])<<8 | uint32(nodePrefix[1])},
-		{bpf.LoadAbsolute{Off: atDestination + 8, Size: 2}, prefix},
+	equal := func(load bpf.Instruction, is uint32) condition {
+		return condition{load, bpf.JumpIf{Cond: bpf.JumpEqual, Val: is, SkipTrue: 1}}
+	}
+	length := condition{bpf.LoadExtension{Num: bpf.ExtLen}, bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: uint32(upto), SkipTrue: 1}}
+	if longer {
+		length.jump.Cond = bpf.JumpGreaterThan
 	}
 	var prog []bpf.Instruction
-	for _, c := range conditions {
-		prog = append(prog, c.load, bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.is, SkipTrue: 1}, bpf.RetConstant{Val: 0})
+	for _, c := range []condition{
+		length,
+		equal(bpf.LoadAbsolute{Off: atNext, Size: 1}, nextUDP),
+		equal(bpf.LoadAbsolute{Off: atHops, Size: 1}, hopLimit),
+		equal(bpf.LoadAbsolute{Off: atPort, Size: 2}, uint32(port)),
+		equal(bpf.LoadAbsolute{Off: atDestination, Size: 2}, uint32(nodePrefix[0])<<8|uint32(nodePrefix[1])),
+		equal(bpf.LoadAbsolute{Off: atDestination + 8, Size: 2}, prefix),
+	} {
+		prog = append(prog, c.load, c.jump, bpf.RetConstant{Val: 0})
 	}
 	return append(assemble(prog...), acceptFilter(promiscuous)...)
+}
+
+// condition jumps over the next instruction if what it loads is right.
+type condition struct {
+	load bpf.Instruction
+	jump bpf.JumpIf
 }
 
 // superKernel refuses kernels that take PACKET_VNET_HDR but refuse each super-frame.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"multiedge/internal/ethtool"
@@ -37,6 +39,9 @@ func stream(from, to Driver, n, size, last int) (frames []TxFrame, want [][]byte
 	return frames, want
 }
 
+// datagrams is how many d has taken, of one frame or several.
+func datagrams(d Driver) uint { return d.(*udp).head + d.(*udp).supers.head }
+
 func sendFrames(t testing.TB, d Driver, frames []TxFrame) {
 	t.Helper()
 	if n, err := d.Send(frames); n != len(frames) || err != nil {
@@ -62,7 +67,7 @@ func TestSuperFramesStayWhole(t *testing.T) {
 		for take := range 4 {
 			frames, want := stream(tx, rx, tc.frames, tx.Info().MTU+HeaderLen, 200)
 			sendFrames(t, tx, frames)
-			before := rx.(*udp).head
+			before := datagrams(rx)
 			buf, got := make([][]byte, 1+take*7), [][]byte(nil)
 			await(t, rx, 2000)
 			for len(got) < len(want) {
@@ -75,7 +80,7 @@ func TestSuperFramesStayWhole(t *testing.T) {
 				}
 			}
 			checkFrames(t, got, want)
-			if n := rx.(*udp).head - before; n != uint(tc.supers) {
+			if n := datagrams(rx) - before; n != uint(tc.supers) {
 				t.Errorf("MTU %d: %d frames crossed as %d super-frames, want %d", tc.mtu, tc.frames, n, tc.supers)
 			}
 		}
@@ -96,7 +101,7 @@ func TestSuperFramesAreCutUp(t *testing.T) {
 	frames, want := stream(tx, rx, 50, tx.Info().MTU+HeaderLen, 777)
 	sendFrames(t, tx, frames)
 	checkFrames(t, receive(t, rx, len(want)), want)
-	if n := rx.(*udp).head; n != uint(len(want)) {
+	if n := datagrams(rx); n != uint(len(want)) {
 		t.Errorf("%d frames arrived in %d pieces", len(want), n)
 	}
 	seen := 0
@@ -136,7 +141,7 @@ func TestSuperFramesAreMerged(t *testing.T) {
 	frames, want := stream(tx, rx[0], 60, tx.Info().MTU+HeaderLen, 777)
 	sendFrames(t, tx, frames)
 	checkFrames(t, receive(t, rx[0], len(want)), want)
-	if n := rx[0].(*udp).head; n > uint(len(want)/2) {
+	if n := datagrams(rx[0]); n > uint(len(want)/2) {
 		t.Errorf("%d frames arrived in %d pieces", len(want), n)
 	}
 	var mixed []TxFrame
@@ -272,14 +277,72 @@ func TestSuperFilter(t *testing.T) {
 	}
 }
 
+// Datagrams of one frame and of several wait in different rings, and are taken in the order of sending also while they arrive.
+func TestSuperOrder(t *testing.T) {
+	namespace(t)
+	veth(t, 1500)
+	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
+	const total, window = 60_000, 40
+	rng := rand.New(rand.NewPCG(5, 6))
+	var taken atomic.Uint32
+	sender := make(chan error, 1)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for next := uint32(0); next < total; {
+			var frames []TxFrame
+			for range min(1+rng.IntN(3), int(window-(next-taken.Load()))) {
+				f := TxFrame{Head: header(tx, rx, 4), Bulk: make([]byte, 1000)}
+				binary.BigEndian.PutUint32(f.Head[HeaderLen:], next)
+				frames = append(frames, f)
+				next++
+			}
+			if n, err := tx.Send(frames); n != len(frames) || err != nil {
+				sender <- fmt.Errorf("sent %d of %d frames: %w", n, len(frames), err)
+				return
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+		sender <- nil
+	}()
+	buf := make([][]byte, 4)
+	for want := uint32(0); want < total; {
+		n, err := rx.Recv(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range buf[:n] {
+			if got := binary.BigEndian.Uint32(f[HeaderLen:]); got != want {
+				t.Fatalf("frame %d in place of %d", got, want)
+			}
+			want++
+		}
+		taken.Store(want)
+		select {
+		case err := <-sender:
+			if err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+	}
+	if many, one := rx.(*udp).supers.head, rx.(*udp).head; many < total/10 || one < total/10 {
+		t.Errorf("%d datagrams of several frames and %d of one", many, one)
+	}
+}
+
 // When the ring is full, whole super-frames are lost and counted, and those before are intact.
 func TestSuperOverflow(t *testing.T) {
 	namespace(t)
 	veth(t, 9000)
-	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP, RingSlots: 16})
+	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
 	per := superBytes / (tx.Info().MTU + HeaderLen)
 	frames, want := stream(tx, rx, 8*per, tx.Info().MTU+HeaderLen, 500)
-	slots := len(rx.(*udp).slots)
+	slots := len(rx.(*udp).supers.slots)
 	for range 2 * (slots/8 + 1) {
 		sendFrames(t, tx, frames)
 	}

@@ -22,7 +22,7 @@ var programRules = []rule{
 	{[]string{"multiedge/bench", "multiedge/edge", "main."}, report.LabelApp},
 	{[]string{"multiedge/remap"}, report.LabelRemapping},
 	{[]string{"runtime.memmove"}, report.LabelRxCopy},
-	{[]string{"multiedge/linkdrv.(*ring).Recv", "multiedge/linkdrv.(*udp).Recv", "multiedge/linkdrv.(*udp).open", "multiedge/internal/daemon", "runtime.", "internal/runtime"}, report.LabelPoll},
+	{[]string{"multiedge/linkdrv.(*ring).Recv", "multiedge/linkdrv.(*udp).Recv", "multiedge/linkdrv.(*udp).open", "multiedge/linkdrv.(*udp).oldest", "multiedge/internal/daemon", "runtime.", "internal/runtime"}, report.LabelPoll},
 	{[]string{"multiedge/linkdrv", "golang.org/x/sys/unix", "syscall.", "internal/syscall"}, report.LabelDevice},
 	{[]string{"hash/crc32"}, report.LabelChecksum},
 	{[]string{"crypto/", "multiedge/internal/secure", "multiedge/internal/aesgcm"}, report.LabelSealing},

@@ -213,10 +213,10 @@ func (f *findings) running(l *LinkStatus) {
 		return
 	}
 	text := fmt.Sprintf("%s driver with %d receive slots", l.Driver, l.RxSlots)
-	switch {
-	case l.Driver == linkdrv.KindRing && l.RxSlots > 512:
-		f.add(FindingWarning, about, text+": a ring that large leaves the cache and costs 10 to 15 %", "leave slots out of the configuration, or set 256")
-	case l.RxSlots < 64:
+	switch size := l.RxSlots * l.MTU; {
+	case l.Driver != linkdrv.KindMmsg && size > 4<<20:
+		f.add(FindingWarning, about, text+": a ring that large leaves the cache and costs 10 to 25 %", "leave slots out of the configuration")
+	case l.RxSlots < 64 && size < 1<<20:
 		f.add(FindingWarning, about, text+": bursts will be dropped", "set slots = 256")
 	default:
 		f.add(FindingOK, about, text, "")
