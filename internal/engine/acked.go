@@ -53,7 +53,7 @@ func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
 	s.inFlight -= len(acked)
 	for k := range acked {
 		s.sched.Done(p.link, int(acked[k].Bytes))
-		p.doubtSize(now, acked[k].Bytes, false)
+		p.doubtSize(now, &acked[k], false)
 		head := int32(acked[k].Tag)
 		for i := head; i != 0; i = e.recs.pool[i].next {
 			r := &e.recs.pool[i]
@@ -124,7 +124,7 @@ func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 		head := int32(lost[k].Tag)
 		if head != 0 {
 			carried++
-			p.doubtSize(now, lost[k].Bytes, true)
+			p.doubtSize(now, &lost[k], true)
 		}
 		for i := head; i != 0; i = e.recs.pool[i].next {
 			r := &e.recs.pool[i]

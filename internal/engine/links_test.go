@@ -350,6 +350,89 @@ func TestFrameSizeSurvivesBursts(t *testing.T) {
 	}
 }
 
+// Frames of a flight that are lost together say nothing of the frame size: the path stays at its size all the time.
+func TestBurstDoesNotNarrow(t *testing.T) {
+	for _, c := range []struct {
+		profile             string
+		depth, flight, lost int // a flight is of about so many frames
+	}{{"paper", 16, 64, 16}, {"paper", 4, 16, 16}, {"paper", 16, 64, 64}, {"default", 16, 10, 16}} {
+		r := newRig(t, rigOptions{mtu: 9000, profile: c.profile})
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		s.depth = c.depth
+		s.forTime(300*time.Millisecond, 20*time.Millisecond)
+		count := &r.n[0].e.Count
+		before, left, split := count.FramesLost, c.lost, false
+		r.pass = func(from int, f *flight) bool {
+			if from != 0 || left == 0 || !carries(f.b, wire.KindWrite) {
+				return true
+			}
+			left--
+			split = split || count.FramesLost != before // some are known to be lost before the others are sent
+			return false
+		}
+		narrowed, end := 0, r.now.Add(100*time.Millisecond)
+		s.run(time.Second, func() bool {
+			if r.pathMTU(0, 0) != 9000 {
+				narrowed++
+			}
+			return r.now >= end
+		})
+		if n := count.FramesLost - before; n < uint64(c.lost) || split != (c.lost > c.flight) {
+			t.Errorf("%+v: %d frames are judged lost, of several flights: %v", c, n, split)
+		}
+		if narrowed > 0 {
+			t.Errorf("%+v: shorter frames are in use after %d rounds", c, narrowed)
+		}
+		s.finish()
+	}
+}
+
+// A path whose probes of size were lost by chance, or that carries more than before, gets its full frames within a little more than a minute.
+func TestFrameSizeIsRaised(t *testing.T) {
+	r := newRig(t, rigOptions{mtu: 9000})
+	r.narrow(1500)
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	s.forTime(300*time.Millisecond, 20*time.Millisecond)
+	if n := r.pathMTU(0, 0); n != 1500 {
+		t.Fatalf("frames of %d bytes", n)
+	}
+	s.finish()
+	r.narrow(9000)
+	r.rest(61 * time.Second)
+	if n := r.pathMTU(0, 0); n != 9000 {
+		t.Errorf("frames of %d bytes after a minute", n)
+	}
+}
+
+// A path that loses every long frame from some moment on is found out after twelve of them, of three flights, and its size found.
+func TestNarrowedSoon(t *testing.T) {
+	for _, c := range []struct{ depth, size, path, want int }{
+		{1, 8000, 1500, 1500}, {4, streamOp, 1500, 1500}, {16, streamOp, 4096, 4096}, {16, streamOp, 1500, 1500}, {16, streamOp, 700, 640},
+	} {
+		r := newRig(t, rigOptions{mtu: 9000})
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		s.depth, s.size = c.depth, c.size
+		s.forTime(300*time.Millisecond, 20*time.Millisecond)
+		r.narrow(c.path)
+		start, n := r.now, s.seen
+		for _, p := range []struct {
+			what string
+			most time.Duration
+			cond func() bool
+		}{
+			{"shorter frames", 50 * time.Millisecond, func() bool { return r.pathMTU(0, 0) < 9000 }},
+			{"the size that passes", 150 * time.Millisecond, func() bool { return r.pathMTU(0, 0) == c.want }},
+			{"completions", 200 * time.Millisecond, func() bool { return s.seen > n+8 }},
+		} {
+			if s.run(2*time.Second, p.cond); r.now.Sub(start) > p.most {
+				t.Errorf("%+v: %s after %v, want at most %v", c, p.what, r.now.Sub(start), p.most)
+			}
+			t.Logf("%+v: %s after %v", c, p.what, r.now.Sub(start))
+		}
+		s.finish()
+	}
+}
+
 // A peer whose interface is set to a larger MTU later gets larger frames, a smaller one smaller frames, without another dial.
 func TestFrameSizeFollowsPeer(t *testing.T) { inBothForms(t, testFrameSizeFollowsPeer) }
 

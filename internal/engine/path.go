@@ -28,6 +28,7 @@ const (
 	probeSlowest   = time.Second           // after some unanswered ones
 	sizeProbeEvery = 20 * time.Millisecond // between tries of one frame size
 	sizeProbeTries = 3
+	sizeRaiseEvery = time.Minute            // tries of larger frames on a path that carries less than its links: their probes may have been lost by chance
 	deadAfter      = 200 * time.Millisecond // of unanswered probing, while another path is good
 	deadProbes     = 3
 	rejoinEchoes   = 3
@@ -65,8 +66,9 @@ type txPath struct {
 	probe bool
 	echo  uint64 // nonce to return; 0 for none
 
-	bigLost [len(frameSizes)]uint8 // by step, frames longer than it lost in a row: does the path carry more?
-	doubted bool                   // one of them is not 0
+	bigLost [len(frameSizes)]bigLoss // by step: does the path carry more?
+	doubted bool                     // one of them is not zero
+	flight  uint64                   // first packet number that was not sent when a loss of the latest flight was known
 
 	count PathCounters
 }
@@ -195,9 +197,22 @@ func (p *txPath) reportSize() {
 }
 
 func (p *txPath) startSizeProbe(now mono.Time, size int) {
-	p.target, p.tries, p.probeAt = 0, 0, mono.Never
+	p.target, p.tries = 0, 0
 	if size > p.mtu {
 		p.target, p.probeAt = size, now
+	} else {
+		p.settleSize(now)
+	}
+}
+
+// settleSize ends the search for the frame size.
+func (p *txPath) settleSize(now mono.Time) {
+	p.target, p.probeAt = 0, mono.Never
+	switch {
+	case p.state == PathSuspect:
+		p.probeAt = now.Add(probeEvery) // of life
+	case p.mtu < p.limit():
+		p.probeAt = now.Add(sizeRaiseEvery)
 	}
 }
 
@@ -256,10 +271,12 @@ func (p *txPath) probeTimer(now mono.Time) {
 		p.probeAt = now.Add(sizeProbeEvery)
 	case p.target != 0:
 		p.startSizeProbe(now, smallerFrame(p.target))
+	case p.state == PathGood:
+		p.startSizeProbe(now, p.limit())
 	default:
 		p.probeAt = mono.Never
 	}
-	if p.state == PathSuspect && p.probeAt == mono.Never { // others carry the data: nothing else would show that it is alive
+	if p.state == PathSuspect && p.target == 0 { // others carry the data: nothing else would show that it is alive
 		p.wantPing(true)
 		p.probeAt = now.Add(probeEvery)
 	}
@@ -275,19 +292,32 @@ func smallerFrame(size int) int {
 	return 0
 }
 
-// bigLostMost is how many frames longer than a step may be lost in a row while the path is alive before it is doubted that more than that step passes. At
-// 30 % loss four in a row happen once in a hundred frames, eight once in fifteen thousand, and smaller frames then cost more than they save; twelve, once in
-// two million.
-const bigLostMost = 12
+// bigLoss counts the frames longer than a step that were lost in a row, none being acknowledged in between, and of how many flights they were: a frame is of another
+// flight than those before if it was sent after their loss was known.
+type bigLoss struct{ frames, flights uint8 }
+
+// What may be lost in a row while the path is alive before it is doubted that more than a step passes. At 30 % loss four in a row happen once in a hundred frames,
+// eight once in fifteen thousand, and smaller frames then cost more than they save; twelve, once in two million. A burst takes many frames, of whatever
+// length, but those of one flight, or of two if it lasts.
+const (
+	bigLostMost    = 12
+	bigLostFlights = 3
+)
 
 // doubtSize follows the fate of frames by their length (clause 9.2): a path that drops long ones silently still answers pings.
-func (p *txPath) doubtSize(now mono.Time, bytes uint32, lost bool) {
+func (p *txPath) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
 	if !lost && !p.doubted {
 		return
 	}
-	size := int(bytes) - wire.EthLen
-	if lost && size > p.mtu {
-		return // of a length not in use any more
+	size := int(f.Bytes) - wire.EthLen
+	flight := uint8(0)
+	if lost {
+		if size > p.mtu || size <= wire.MinFrame {
+			return // of a length that is not in use any more, or that always passes
+		}
+		if f.PN >= p.flight {
+			p.flight, flight = p.ledger.NextPN(), 1
+		}
 	}
 	p.doubted = false
 	for i, step := range frameSizes {
@@ -295,17 +325,17 @@ func (p *txPath) doubtSize(now mono.Time, bytes uint32, lost bool) {
 		switch {
 		case step >= size:
 		case !lost:
-			*n = 0
+			*n = bigLoss{}
 		case step < p.mtu:
-			if *n++; *n >= bigLostMost && p.usable() {
+			n.frames, n.flights = min(n.frames+1, bigLostMost), min(max(n.flights+flight, 1), bigLostFlights)
+			if n.frames == bigLostMost && n.flights == bigLostFlights && p.usable() {
 				was := max(p.mtu, p.target)
-				p.bigLost, p.doubted, p.mtu = [len(frameSizes)]uint8{}, false, step
+				p.bigLost, p.doubted, p.mtu = [len(frameSizes)]bigLoss{}, false, step
 				p.startSizeProbe(now, was)
 				return
 			}
-			*n = min(*n, bigLostMost)
 		}
-		p.doubted = p.doubted || *n > 0
+		p.doubted = p.doubted || n.frames > 0
 	}
 }
 
@@ -334,7 +364,8 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 	p.nonce = 0
 	if size := int(uint32(nonce)); size != 0 {
 		if size == p.target && size <= p.limit() {
-			p.mtu, p.target, p.probeAt = size, 0, mono.Never
+			p.mtu = size
+			p.settleSize(now)
 			p.reportSize()
 		}
 		return
