@@ -56,7 +56,6 @@ func Alloc(size int, opts ...Option) (*Memory, error) {
 	if o.unpinned {
 		return m, nil
 	}
-	_ = unix.Madvise(m.buf, unix.MADV_HUGEPAGE) // a wish: the system may not have them for shared memory, which OPERATIONS.md tells how to change
 	if err := m.Pin(); err != nil {
 		m.Close()
 		return nil, err
