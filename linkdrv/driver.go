@@ -88,7 +88,7 @@ type Info struct {
 	Index   int              // interface index, which survives renames
 	MAC     net.HardwareAddr // 6 bytes; do not modify
 	MTU     int              // when opened: the largest frame is MTU+HeaderLen bytes
-	RxSlots int              // largest frames the receive side can hold; KindUDP may hold more if they arrive merged
+	RxSlots int              // largest frames the receive side can hold; KindUDP: however they arrive merged
 	Kind    string           // KindRing, KindMmsg or KindUDP
 
 	// Overhead is what the driver's own headers take of the interface's MTU, which is MTU+Overhead: 0 but for KindUDP.
@@ -103,9 +103,9 @@ type Options struct {
 	EtherType ethernet.EtherType
 	// Kind of driver; empty chooses KindMmsg up to an MTU of 2048 and KindRing above. Both understand each other; KindUDP understands only itself.
 	Kind string
-	// RingSlots is the number of frames the receive side holds; it is rounded up to whole ring blocks. 0 means 256 for ring and udp (fewer above an MTU of
-	// 9000), which keeps the ring in cache, and up to 1024 for mmsg. Beside it udp holds 30 datagrams of several frames. Without CAP_NET_ADMIN the system's
-	// rmem_max limits mmsg to less; Info().RxSlots tells.
+	// RingSlots is the number of frames the receive side holds; for a ring it is rounded up to whole blocks. 0 means as many as keep the rings in cache (256 for
+	// ring up to an MTU of 9000, 120 for udp at 9000 and 210 at 1500) and up to 1024 for mmsg. Without CAP_NET_ADMIN the system's rmem_max limits mmsg to
+	// less; Info().RxSlots tells.
 	RingSlots int
 	// Promiscuous also receives frames that are not addressed to the interface. Without it the kernel discards them
 	// before they take a slot, also on interfaces (such as veth) that have no address filter.

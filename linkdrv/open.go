@@ -62,7 +62,7 @@ func (o Options) admit(d Driver) error {
 	for i, s := range socketsOf(d) {
 		filter := acceptFilter(o.Promiscuous)
 		if o.Kind == KindUDP {
-			filter = superFilter(uint16(o.EtherType), o.Promiscuous, maxFrame(s.info.MTU+s.info.Overhead), i > 0)
+			filter = superFilter(uint16(o.EtherType), o.Promiscuous, shortDatagram(s.info.MTU+s.info.Overhead), i > 0)
 		}
 		if err := s.setProgram(unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, filter); err != nil {
 			return fmt.Errorf("filter: %w", err)

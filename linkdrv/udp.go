@@ -23,17 +23,24 @@ import (
 // superReserve is ringReserve for the first frame of a datagram: 10 bytes for the virtio_net_hdr and 62 of outer headers lie before it.
 const superReserve = ringReserve - (vnetLen+OuterLen)%cacheLine
 
-// udp receives datagrams through two rings, so that each is small enough for a core's cache however many frames a datagram holds: its own, whose slots hold
-// one frame of the interface's MTU, and supers for everything longer. The filters of their sockets part datagrams by length; Recv takes them in the order of
-// the kernel's time stamps.
+// fewFrames is how many of an interface's longest frames a slot of the ring of short datagrams holds, but no fewer than fewBytes.
+const (
+	fewFrames = 3
+	fewBytes  = 9 << 10
+	mostSuper = 4096 // slots anybody may ask for
+)
+
+// udp receives datagrams through two rings, so that both stay in a core's cache however many frames datagrams hold: its own, for those of a few frames, and
+// supers for longer ones. The filters of their sockets part datagrams by length; Recv takes them in the order of the kernel's time stamps.
 type udp struct {
 	*ring        // its socket sends, and tells the link's fate
 	supers *ring // its socket only receives
 	poll   int   // an epoll descriptor: readable when either is
 
-	from *ring  // has the slot at its head handed out, as far as rest
-	rest []byte // frames of that slot not handed out yet
-	step int    // their length, but for the last
+	from   *ring  // has the slot at its head handed out, as far as rest
+	rest   []byte // frames of that slot not handed out yet
+	step   int    // their length, but for the last
+	passed int    // datagrams in a row taken from one ring while the other had one
 }
 
 // newUDP makes a driver of two sockets, which are the caller's to close after an error.
@@ -41,11 +48,19 @@ func newUDP(s, supers *socket, o Options) (_ *udp, err error) {
 	if err := superKernel(); err != nil {
 		return nil, err
 	}
+	least := shortDatagram(s.info.MTU)/maxFrame(s.info.MTU) + 1 // frames in a longer one
+	slots := o.RingSlots
+	switch {
+	case slots == 0:
+		slots = least * defaultSlots(longestMTU)
+	case slots > mostSuper:
+		return nil, fmt.Errorf("%d slots: want at most %d, or 0 for %d", slots, mostSuper, least*defaultSlots(longestMTU))
+	}
 	d := &udp{poll: -1}
-	if d.ring, err = newDatagramRing(s, s.info.MTU, o.RingSlots); err != nil {
+	if d.ring, err = newDatagramRing(s, shortDatagram(s.info.MTU), slots); err != nil {
 		return nil, err
 	}
-	if d.supers, err = newDatagramRing(supers, longestMTU, 0); err != nil {
+	if d.supers, err = newDatagramRing(supers, longestMTU, (slots+least-1)/least); err != nil {
 		return nil, errors.Join(err, d.ring.Close())
 	}
 	if d.poll, err = pollBoth(s.fd, supers.fd); err != nil {
@@ -53,10 +68,15 @@ func newUDP(s, supers *socket, o Options) (_ *udp, err error) {
 	}
 	s.info.MTU -= udpOverhead
 	s.info.Overhead, s.info.Super = udpOverhead, superBytes
-	s.info.RxSlots = min(s.info.RxSlots, supers.info.RxSlots*max(2, superBytes/(s.info.MTU+HeaderLen))) // two frames at least are in what the ring of supers receives
+	s.info.RxSlots = slots
 	s.errs = newLinkErrors(s.info)
 	s.tx = newSuperQueue(s.info.MAC, uint16(o.EtherType), s.info.MTU+HeaderLen)
 	return d, nil
+}
+
+// shortDatagram is the length of the longest datagram, headers and all, that the ring of short ones takes on an interface of that MTU.
+func shortDatagram(mtu int) int {
+	return min(max(fewFrames*maxFrame(mtu), fewBytes), maxFrame(longestMTU))
 }
 
 func newDatagramRing(s *socket, mtu, slots int) (*ring, error) {
@@ -97,8 +117,9 @@ func (d *udp) Recv(dst [][]byte) (n int, err error) {
 		}
 	}
 	d.stats.Received += uint64(n)
-	if err = d.judgeEmpty(n > 0 || len(dst) == 0); err != nil {
-		socketError(d.supers.fd) // it says the same, and would keep FD readable
+	err = d.judgeEmpty(n > 0 || len(dst) == 0)
+	if n == 0 && len(dst) > 0 && d.empty == 0 { // the socket was asked
+		socketError(d.supers.fd) // says the same, and would keep FD readable
 	}
 	return n, err
 }
@@ -129,14 +150,33 @@ func (d *udp) oldest() *ring {
 		one = d.ring.filled() // what came before may have been stored since the first look; the other way round it was seen by the second
 	}
 	switch {
-	case one && many && d.supers.stamp() < d.ring.stamp():
-		return d.supers
+	case one && many:
+		return d.older()
 	case one:
+		d.passed = 0
 		return d.ring
 	case many:
+		d.passed = 0
 		return d.supers
 	}
 	return nil
+}
+
+// older chooses between two rings that both have a datagram. The stamps are of a clock that may be set back: what is passed over has no more before it than the
+// other ring has slots.
+func (d *udp) older() *ring {
+	first, other := d.ring, d.supers
+	if other.stamp() < first.stamp() {
+		first, other = other, first
+	}
+	if first != d.from {
+		d.passed = 0
+	}
+	if d.passed++; d.passed > len(first.slots) {
+		d.passed = 0
+		return other
+	}
+	return first
 }
 
 // Stats implements Driver. The kernel counts datagrams; what Recv hands out is counted here.

@@ -11,7 +11,7 @@ import (
 )
 
 // recvBatch is the most frames one link delivers per iteration: enough to make a system call or a ring scan cheap, few enough for the
-// other links, and a small part of the smallest receive ring.
+// other links. A quarter of the receive slots is the most, since what was delivered takes up its slots until the next Recv.
 const recvBatch = linkdrv.RecvBatch
 
 // retryPause is how long a link that took no more frames is left alone: about a batch's time on the wire.
@@ -25,6 +25,7 @@ type link struct {
 	drv   linkdrv.Driver // nil: closed, because the interface is down or gone
 	info  linkdrv.Info   // of drv
 	rx    [recvBatch][]byte
+	take  int // of rx, frames of one Recv
 
 	// For a driver that scatters: forecast places, and frames received there.
 	scatter linkdrv.Scatterer
@@ -56,6 +57,7 @@ type txBatch struct {
 func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
 	s.dropDriver(now, l)
 	l.drv, l.info, l.failed, l.lastErr = drv, drv.Info(), false, ""
+	l.take = max(1, min(recvBatch, l.info.RxSlots/4))
 	s.countLooks()
 	s.tapLink(l)
 	l.opens++
@@ -132,7 +134,7 @@ func (s *shard) receive(now mono.Time) (worked bool) {
 		if slots := s.forecast(l); slots > 0 {
 			n, err = s.receiveInPlace(now, l, slots)
 		} else {
-			n, err = l.drv.Recv(l.rx[:])
+			n, err = l.drv.Recv(l.rx[:l.take])
 			for i, frame := range l.rx[:n] {
 				s.eng.HandleFrame(now, l.index, frame)
 				l.rx[i] = nil

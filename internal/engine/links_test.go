@@ -404,6 +404,32 @@ func TestFrameSizeIsRaised(t *testing.T) {
 	}
 }
 
+// Short outages of a narrow path do not hurry the tries of larger frames, of which there is one series a minute.
+func TestFrameSizeIsRaisedSeldom(t *testing.T) {
+	r := newRig(t, rigOptions{mtu: 9000})
+	r.narrow(1500)
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	s.forTime(2*time.Second, time.Second)
+	long, off := 0, false
+	r.pass = func(from int, f *flight) bool {
+		fits := len(f.b)-wire.EthLen <= 1500
+		if from == 0 && !fits {
+			long++
+		}
+		return fits && !off
+	}
+	for range 10 {
+		off = true
+		s.forTime(150*time.Millisecond, time.Second)
+		off = false
+		s.forTime(850*time.Millisecond, 2*time.Second)
+	}
+	if long > 0 {
+		t.Errorf("%d long frames within ten seconds", long)
+	}
+	s.finish()
+}
+
 // A path that loses every long frame from some moment on is found out after twelve of them, of three flights, and its size found.
 func TestNarrowedSoon(t *testing.T) {
 	for _, c := range []struct{ depth, size, path, want int }{

@@ -56,6 +56,7 @@ type txPath struct {
 	ackedAt mono.Time // newest acknowledgement, or start
 
 	probeAt   mono.Time // next probe: of life while not good, of size while growing
+	raiseAt   mono.Time // when larger frames are tried again
 	probeWait time.Duration
 	nonce     uint64    // of the probe that waits for its echo, 0 for none
 	probedAt  mono.Time // when that was first sent
@@ -207,12 +208,12 @@ func (p *txPath) startSizeProbe(now mono.Time, size int) {
 
 // settleSize ends the search for the frame size.
 func (p *txPath) settleSize(now mono.Time) {
-	p.target, p.probeAt = 0, mono.Never
-	switch {
-	case p.state == PathSuspect:
-		p.probeAt = now.Add(probeEvery) // of life
-	case p.mtu < p.limit():
-		p.probeAt = now.Add(sizeRaiseEvery)
+	p.target, p.raiseAt = 0, mono.Never
+	if p.mtu < p.limit() {
+		p.raiseAt = now.Add(sizeRaiseEvery)
+	}
+	if p.probeAt = p.raiseAt; p.state == PathSuspect {
+		p.probeAt = now.Add(probeEvery)
 	}
 }
 
@@ -268,11 +269,13 @@ func (p *txPath) probeTimer(now mono.Time) {
 	case p.target != 0 && p.tries < sizeProbeTries:
 		p.tries++
 		p.sendProbe(now, p.target)
-		p.probeAt = now.Add(sizeProbeEvery)
+		p.probeAt = now.Add(max(sizeProbeEvery, 2*p.rtt.SRTT()))
 	case p.target != 0:
 		p.startSizeProbe(now, smallerFrame(p.target))
-	case p.state == PathGood:
+	case p.state == PathGood && now >= p.raiseAt:
 		p.startSizeProbe(now, p.limit())
+	case p.state == PathGood: // a timer of life that is not needed any more
+		p.probeAt = p.raiseAt
 	default:
 		p.probeAt = mono.Never
 	}
