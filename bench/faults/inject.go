@@ -68,14 +68,16 @@ func runInject(ctx context.Context, w *worker) error {
 	return nil
 }
 
+// injectBatch is how many frames are sent at once.
+const injectBatch = 32
+
 // run sends batch after batch until ctx ends or the count is reached.
 func (in *injector) run(ctx context.Context, drv linkdrv.Driver, r *Result) {
-	const batch = 32
 	start := time.Now()
-	frames := make([]linkdrv.TxFrame, 0, batch)
+	frames := make([]linkdrv.TxFrame, 0, injectBatch)
 	for ctx.Err() == nil && (in.job.Count == 0 || int(r.Done) < in.job.Count) {
 		frames = frames[:0]
-		for range batch {
+		for range injectBatch {
 			frames = append(frames, linkdrv.TxFrame{Head: append([]byte(nil), in.make()...)})
 		}
 		for rest := frames; len(rest) > 0 && ctx.Err() == nil; {

@@ -84,7 +84,10 @@ func TestQuotasOfAUser(t *testing.T) {
 		return err == nil && len(snap.Clients) == 1 && len(snap.Conns) == 1
 	})
 	dialAccept(t, server, one, "a", "s")
-	one.register(4096)
+	until(t, "the dead client's memory is given back", deadline, func() bool {
+		_, err := one.call(&ipc.Message{Kind: ipc.KindRegister, Size: 4096})
+		return err == nil
+	})
 	one.register(4096)
 }
 
