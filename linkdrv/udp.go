@@ -23,7 +23,8 @@ import (
 // superReserve is ringReserve for the first frame of a datagram: 10 bytes for the virtio_net_hdr and 62 of outer headers lie before it.
 const superReserve = ringReserve - (vnetLen+OuterLen)%cacheLine
 
-// fewFrames is how many of an interface's longest frames a slot of the ring of short datagrams holds, but no fewer than fewBytes.
+// A slot of the ring of short datagrams holds fewFrames of the interface's longest frames, and no less than fewBytes. The more it holds, the larger this ring is, and
+// the more frames are certain to be in a long datagram, which is what the slots of the other one count for.
 const (
 	fewFrames = 3
 	fewBytes  = 9 << 10
@@ -145,17 +146,17 @@ func (d *udp) open() bool {
 
 // oldest returns the ring with the datagram that came first, nil if none has one.
 func (d *udp) oldest() *ring {
-	one, many := d.ring.filled(), d.supers.filled()
-	if many && !one {
-		one = d.ring.filled() // what came before may have been stored since the first look; the other way round it was seen by the second
+	short, long := d.ring.filled(), d.supers.filled()
+	if long && !short {
+		short = d.ring.filled() // what came before may have been stored since the first look; the other way round it was seen by the second
 	}
 	switch {
-	case one && many:
+	case short && long:
 		return d.older()
-	case one:
+	case short:
 		d.passed = 0
 		return d.ring
-	case many:
+	case long:
 		d.passed = 0
 		return d.supers
 	}
