@@ -68,16 +68,17 @@ func runInject(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// injectBatch is how many frames are sent at once.
-const injectBatch = 32
-
 // run sends batch after batch until ctx ends or the count is reached.
 func (in *injector) run(ctx context.Context, drv linkdrv.Driver, r *Result) {
+	batch := 32
+	if in.job.Driver == linkdrv.KindUDP {
+		batch = 1 // the kernel counts what it drops by the datagram
+	}
 	start := time.Now()
-	frames := make([]linkdrv.TxFrame, 0, injectBatch)
+	frames := make([]linkdrv.TxFrame, 0, batch)
 	for ctx.Err() == nil && (in.job.Count == 0 || int(r.Done) < in.job.Count) {
 		frames = frames[:0]
-		for range injectBatch {
+		for range batch {
 			frames = append(frames, linkdrv.TxFrame{Head: append([]byte(nil), in.make()...)})
 		}
 		for rest := frames; len(rest) > 0 && ctx.Err() == nil; {
