@@ -47,12 +47,12 @@ func (Raw) Does(test string) bool {
 }
 
 const (
-	rawType     = 0x88B6                 // not the transport's: the daemons of the same hosts must not receive these frames
-	rawHead     = 78                     // bytes of a data frame before its payload, as the transport's
-	rawWindow   = 96                     // frames in flight on a link, or half of what a receive ring holds if that is less
-	rawBatch    = 32                     // frames per system call, or whole super-frames of about as many
-	rawPlace    = 40                     // where in the head the place and the length stand: behind what drivers look at
-	rawPatience = 300 * time.Millisecond // after which frames in flight are given up
+	rawType     = 0x88B6          // not the transport's: the daemons of the same hosts must not receive these frames
+	rawHead     = 78              // bytes of a data frame before its payload, as the transport's
+	rawWindow   = 96              // frames in flight on a link, or half of what a receive ring holds if that is less
+	rawBatch    = 32              // frames per system call, or whole super-frames of about as many
+	rawPlace    = 40              // where in the head the place and the length stand: behind what drivers look at
+	rawPatience = 2 * time.Second // after which frames in flight are given up: longer than a busy machine keeps an end off its core
 	rawPage     = 8192
 )
 
