@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/internal/mono"
+	"multiedge/internal/prefetch"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
 	"multiedge/remap"
@@ -45,6 +46,9 @@ type builder struct {
 	// the small write just appended, which WriteNext can follow
 	next bool
 	prev wire.Segment
+
+	far  [4][]byte // long payloads to be fetched together
+	fars int
 }
 
 func (w *builder) begin(s *session, p *txPath, b *Batch) {
@@ -275,8 +279,11 @@ func (w *builder) sum(h *wire.Header) {
 			w.bulk.Sum = wire.Sum(wire.Sum(0, f.Bulk), first)
 		}
 		f.Head = w.buf[:wire.HeadLen]
-		if w.s.e.cfg.CopySend {
+		switch {
+		case w.s.e.cfg.CopySend:
 			w.stageCopy(&f)
+		case h.Flags&wire.FlagPayloadSum == 0:
+			w.fetch(f.Bulk)
 		}
 		wire.PutBulk(f.Head[wire.EthLen+wire.FixedLen:], &w.bulk)
 	} else {
@@ -286,6 +293,25 @@ func (w *builder) sum(h *wire.Header) {
 	wire.Finish(f.Head[wire.EthLen:], h, w.tail)
 	w.b.Frames = append(w.b.Frames, f)
 }
+
+// fetchAlone is the longest payload, in bytes, that is fetched while its frame is being built. Longer ones would be waited for, and come faster several at a time.
+const fetchAlone = 2048
+
+// fetch has the caches fetch a payload that the kernel is to copy.
+func (w *builder) fetch(payload []byte) {
+	if len(payload) <= fetchAlone {
+		prefetch.One(payload)
+		return
+	}
+	w.far[w.fars] = payload
+	if w.fars++; w.fars == len(w.far) {
+		prefetch.Four(w.far[0], w.far[1], w.far[2], w.far[3])
+		w.forget()
+	}
+}
+
+// forget leaves payloads that are fewer than four to the kernel.
+func (w *builder) forget() { w.far, w.fars = [4][]byte{}, 0 }
 
 // seal completes a frame of n bytes in one piece in the batch's buffer and encrypts it there, the payload from where it lies (clause 10.5).
 func (w *builder) seal(h *wire.Header, n int) {

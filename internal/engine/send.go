@@ -49,6 +49,7 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 			s.transmit(now, b)
 		}
 	}
+	e.builder.forget()
 	return len(b.Frames) - before
 }
 

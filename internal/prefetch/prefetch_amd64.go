@@ -1,0 +1,7 @@
+package prefetch
+
+//go:noescape
+func one(p *byte, n int)
+
+//go:noescape
+func four(a, b, c, d *byte, n int)

@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package prefetch
+
+func one(*byte, int) {}
+
+func four(_, _, _, _ *byte, _ int) {}

@@ -1,0 +1,28 @@
+package prefetch
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestBeyondMemory fetches what begins in memory that is mapped and ends where nothing is: a fault would end the test's process.
+func TestBeyondMemory(t *testing.T) {
+	const page = 4096
+	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mprotect(mem[page:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 1, 63, 64, 65, page} {
+		One(mem[page-n : page])
+		One(mem[page : page+n])
+		Four(mem[:n], mem[page-n:page], mem[page:page+n], mem[page:])
+		Four(nil, mem, mem, mem)
+	}
+	if err := unix.Munmap(mem); err != nil {
+		t.Fatal(err)
+	}
+}
