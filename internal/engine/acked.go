@@ -114,10 +114,7 @@ func (c *conn) readsComplete(now mono.Time) {
 func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 	e := s.e
 	s.inFlight -= len(lost)
-	s.framesLost += uint64(len(lost))
-	e.Count.FramesLost += uint64(len(lost))
-	e.links[p.link].count.FramesLost += uint64(len(lost))
-	p.count.Lost += uint64(len(lost))
+	n := uint64(0)
 	carried := 0 // probes and pings may be lost for their size or because the path is dead; that says nothing of congestion
 	for k := range lost {
 		s.sched.Done(p.link, int(lost[k].Bytes))
@@ -125,7 +122,10 @@ func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 		if head != 0 {
 			carried++
 			p.doubtSize(now, &lost[k], true)
+		} else if int(lost[k].Bytes)-wire.EthLen > p.mtu {
+			continue // a probe of a size that may not pass: nothing is wrong (clause 9.2)
 		}
+		n++
 		for i := head; i != 0; i = e.recs.pool[i].next {
 			r := &e.recs.pool[i]
 			if r.kind == recLink {
@@ -136,6 +136,10 @@ func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 		}
 		e.recs.release(head)
 	}
+	s.framesLost += n
+	e.Count.FramesLost += n
+	e.links[p.link].count.FramesLost += n
+	p.count.Lost += n
 	if carried > 0 && p.state != PathDead {
 		p.cwnd.OnLoss(now, carried)
 	}

@@ -397,6 +397,10 @@ func TestFrameSizeIsRaised(t *testing.T) {
 		t.Fatalf("frames of %d bytes", n)
 	}
 	s.finish()
+	r.rest(61 * time.Second)
+	if n := r.n[0].e.Count.FramesLost; n != 0 {
+		t.Errorf("%d frames lost; only probes of size were", n)
+	}
 	r.narrow(9000)
 	r.rest(61 * time.Second)
 	if n := r.pathMTU(0, 0); n != 9000 {

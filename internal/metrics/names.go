@@ -25,7 +25,7 @@ func deviceCounters() []deviceCounter {
 		c("acks_transmitted_total", "Frames sent only to acknowledge.", func(c *engine.Counters) uint64 { return c.AcksExplicit }),
 		c("nacks_transmitted_total", "Acknowledgement blocks sent that name a gap.", func(c *engine.Counters) uint64 { return c.NacksSent }),
 		c("retransmitted_packets_total", "Frames sent that carry something sent before.", func(c *engine.Counters) uint64 { return c.FramesRetransmitted }),
-		c("lost_packets_total", "Frames judged lost.", func(c *engine.Counters) uint64 { return c.FramesLost }),
+		c("lost_packets_total", "Frames judged lost, without probes of what size passes.", func(c *engine.Counters) uint64 { return c.FramesLost }),
 		c("spurious_losses_total", "Frames judged lost that were acknowledged later.", func(c *engine.Counters) uint64 { return c.SpuriousLosses }),
 		c("local_ack_timeout_errors_total", "Probe time-outs: acknowledgements that did not come in time.", func(c *engine.Counters) uint64 { return c.TailProbes }),
 		c("duplicate_requests_packets_total", "Frames received with a packet number seen before.", func(c *engine.Counters) uint64 { return c.FramesDuplicated }),
