@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -285,6 +286,32 @@ func TestStreamPeerHasNoRing(t *testing.T) {
 	}
 	r.in.Close()
 	r.c.Close()
+}
+
+// A Write after CloseWrite fails at once, however long CloseWrite takes to tell the peer.
+func TestStreamWriteDuringCloseWrite(t *testing.T) {
+	n := newStreamNet(t, StreamConfig{})
+	r := n.rogue(t, 0)
+	done := make(chan error, 1)
+	go func() { done <- r.in.CloseWrite() }()
+	for !r.in.out.shut.Load() {
+		runtime.Gosched()
+	}
+	for r.in.out.mu.TryLock() { // until CloseWrite has it
+		r.in.out.mu.Unlock()
+		runtime.Gosched()
+	}
+	if n, err := r.in.Write([]byte("x")); n != 0 || !errors.Is(err, errShut) {
+		t.Errorf("write: %d, %v", n, err)
+	}
+	if len(done) > 0 {
+		t.Error("the write returned after CloseWrite")
+	}
+	r.c.Close()
+	if err := <-done; err == nil {
+		t.Error("CloseWrite told a peer that has no ring")
+	}
+	r.in.Close()
 }
 
 // A write that the transport refuses would leave a hole: it ends the stream.
