@@ -164,9 +164,6 @@ func (s *Stream) Read(p []byte) (int, error) {
 // Write implements net.Conn. It returns when all of p was copied and given to the transport, which needs room in the peer's ring; p is the caller's
 // again. Bytes that were written may still be lost when the connection fails. An error comes with how many bytes were given to the transport.
 func (s *Stream) Write(p []byte) (int, error) {
-	if s.out.shut.Load() { // CloseWrite may hold the lock until the peer can be told
-		return 0, s.fault("write", s.writable())
-	}
 	s.out.mu.Lock()
 	defer s.out.mu.Unlock()
 	n, err := s.write(p)

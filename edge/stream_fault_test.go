@@ -288,30 +288,50 @@ func TestStreamPeerHasNoRing(t *testing.T) {
 	r.c.Close()
 }
 
-// A Write after CloseWrite fails at once, however long CloseWrite takes to tell the peer.
-func TestStreamWriteDuringCloseWrite(t *testing.T) {
-	n := newStreamNet(t, StreamConfig{})
-	r := n.rogue(t, 0)
-	done := make(chan error, 1)
-	go func() { done <- r.in.CloseWrite() }()
-	for !r.in.out.shut.Load() {
-		runtime.Gosched()
+// A Write during CloseWrite or Close fails at once, however long these take to tell the peer.
+func TestStreamWriteWhileClosing(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		close func(*Stream) error
+		begun func(*Stream) bool
+		want  error
+	}{
+		{"CloseWrite", (*Stream).CloseWrite, func(s *Stream) bool { return s.out.shut.Load() }, errShut},
+		{"Close", (*Stream).Close, func(s *Stream) bool { return s.closed.Load() }, net.ErrClosed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newStreamNet(t, StreamConfig{})
+			r := n.rogue(t, 0)
+			done, written := make(chan error, 1), make(chan error)
+			write := func() {
+				_, err := r.in.Write([]byte("x"))
+				written <- err
+			}
+			for range 3 { // one waits for the peer's ring, the others for it
+				go write()
+			}
+			for r.in.out.mu.TryLock() {
+				r.in.out.mu.Unlock()
+				runtime.Gosched()
+			}
+			go func() { done <- c.close(r.in) }()
+			for !c.begun(r.in) {
+				runtime.Gosched()
+			}
+			go write()
+			for range 4 {
+				if err := <-written; !errors.Is(err, c.want) {
+					t.Errorf("write: %v", err)
+				}
+			}
+			if len(done) > 0 {
+				t.Error("a write returned no sooner")
+			}
+			r.c.Close()
+			<-done
+			r.in.Close()
+		})
 	}
-	for r.in.out.mu.TryLock() { // until CloseWrite has it
-		r.in.out.mu.Unlock()
-		runtime.Gosched()
-	}
-	if n, err := r.in.Write([]byte("x")); n != 0 || !errors.Is(err, errShut) {
-		t.Errorf("write: %d, %v", n, err)
-	}
-	if len(done) > 0 {
-		t.Error("the write returned after CloseWrite")
-	}
-	r.c.Close()
-	if err := <-done; err == nil {
-		t.Error("CloseWrite told a peer that has no ring")
-	}
-	r.in.Close()
 }
 
 // A write that the transport refuses would leave a hole: it ends the stream.

@@ -151,7 +151,7 @@ type outbound struct {
 	sent    atomic.Uint64 // given to the transport; changed under mu
 	acked   atomic.Uint64 // of sent, what the peer has read and told us of; changed by the leader
 	shut    atomic.Bool   // CloseWrite was called
-	fin     bool          // the peer was told; guarded by mu
+	fin     atomic.Bool   // the peer was told; changed under mu
 	crowded bool          // Write waits for room for an operation, and for nothing else; guarded by mu
 
 	// Of sent, the pieces whose bytes the transport may still need, a ring; guarded by mu.
@@ -272,12 +272,9 @@ func (o *outbound) room(ring int) int {
 	)
 }
 
-// finish tells the peer that nothing more follows, unless it was told.
+// finish tells the peer that nothing more follows, unless it was told. It waits without the lock: a Write meanwhile fails at once.
 func (s *Stream) finish(ctx context.Context) error {
-	o := &s.out
-	o.mu.Lock() // a Write under way ends, since shut or closed is set
-	defer o.mu.Unlock()
-	if o.fin {
+	if s.out.fin.Load() {
 		return nil
 	}
 	if err := s.ended(); err != nil {
@@ -287,13 +284,26 @@ func (s *Stream) finish(ctx context.Context) error {
 	if err == nil {
 		to, err = s.adopt(to)
 	}
-	if err != nil {
-		return inStreamTerms(err)
+	for err == nil {
+		if err = s.tell(to); err == nil {
+			return nil
+		}
+		if err == ErrAgain {
+			err = s.c.d.wait(ctx, waiter{kind: waitRoom, conn: s.c})
+		}
 	}
-	w := Work{Kind: Write, Flags: Notify | BackwardFence, Imm: immFin | uint32(o.sent.Load()&immCount), Local: s.region, Remote: to}
-	if _, err := s.c.PostWait(ctx, &w); err != nil {
-		return inStreamTerms(err)
+	return inStreamTerms(err)
+}
+
+// tell posts the end of what is written, once. ErrAgain means that the queue is full.
+func (s *Stream) tell(to *RemoteRegion) error {
+	o := &s.out
+	o.mu.Lock() // a Write under way ends, since shut or closed is set
+	defer o.mu.Unlock()
+	if o.fin.Load() {
+		return nil
 	}
-	o.fin = true
-	return nil
+	_, err := s.c.Post(&Work{Kind: Write, Flags: Notify | BackwardFence, Imm: immFin | uint32(o.sent.Load()&immCount), Local: s.region, Remote: to})
+	o.fin.Store(err == nil)
+	return err
 }
