@@ -16,17 +16,15 @@ const (
 	bounceDepth = 8        // slots one call uses at once
 )
 
-const (
-	bounceOwned     int32 = iota // lent to a call, or free
-	bounceAbandoned              // the call has gone; the completion of the operation frees the slot
-)
+// bounceAbandoned marks the state of a slot whose call has gone: it is then the key of the operation whose completion frees the slot. 0: lent, or free.
+const bounceAbandoned = 1 << 31
 
 type bounceArena struct {
 	region *Region
 	mu     sync.RWMutex // copies against the unmapping of region
 	gone   bool
 	free   chan int32 // never full: there are as many places as slots
-	state  [bounceSlots]atomic.Int32
+	state  [bounceSlots]atomic.Uint64
 	hungry atomic.Int32 // calls that wait for a slot
 }
 
@@ -82,15 +80,16 @@ func (a *bounceArena) giveBack(b int32) {
 
 // abandon gives up a slot that op may still use.
 func (a *bounceArena) abandon(b int32, op Op) {
-	a.state[b].Store(bounceAbandoned)
+	key := opKey(op.slot, op.gen)
+	a.state[b].Store(key | bounceAbandoned)
 	if op.d == nil || op.settled() {
-		a.completed(b)
+		a.completed(b, key)
 	}
 }
 
 // completed frees slot b if it was abandoned; the leader calls it after the operation has settled.
-func (a *bounceArena) completed(b int32) {
-	if a.state[b].CompareAndSwap(bounceAbandoned, bounceOwned) {
+func (a *bounceArena) completed(b int32, key uint64) {
+	if a.state[b].CompareAndSwap(key|bounceAbandoned, 0) {
 		a.giveBack(b)
 	}
 }

@@ -114,7 +114,7 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	idle := c.inflight.Add(-1) == 0
 	s.gen.Store(gen + 1)
 	if bounce >= 0 {
-		d.bounce.Load().completed(bounce)
+		d.bounce.Load().completed(bounce, opKey(i, gen))
 	}
 	if d.lead.followers.Load() > 0 {
 		d.lead.wake(&s.waiters)

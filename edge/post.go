@@ -184,7 +184,7 @@ var (
 // credit returns the notifications that c's owner consumed to the daemon, and what was read of a stream to its peer. The caller holds d.post. It reports
 // false when there was no room.
 func (d *attachment) credit(c *Conn) bool {
-	if d.detached || d.dead.Load() != nil {
+	if d.detached || c.Err() != nil { // who ended takes none
 		return true
 	}
 	room, err := d.sq.Room()

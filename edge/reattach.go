@@ -132,10 +132,12 @@ func (d *Device) tryAttach() error {
 	if d.poller != nil {
 		err = d.poller.watch(a.bell)
 	}
+	if err == nil {
+		d.at.Store(a)
+	}
 	d.pollMu.Unlock()
 	go a.readLoop()
 	if err == nil {
-		d.at.Store(a)
 		err = d.relisten(ctx, a)
 	}
 	if err != nil {
@@ -164,6 +166,9 @@ func (d *Device) relisten(ctx context.Context, a *attachment) error {
 		}
 		if a.Err() != nil {
 			return a.Err()
+		}
+		if ctx.Err() != nil { // nobody refused it
+			return err
 		}
 		if err != nil {
 			d.log().Warn("edge: a service could not be offered again", "service", l.service, "reason", err)
@@ -235,7 +240,10 @@ func (r *Region) Renew(ctx context.Context) (*Region, error) {
 	if err != nil {
 		return nil, err
 	}
-	copy(n.bytes, r.bytes)
+	if err := r.copyOut(n.bytes, 0); err != nil {
+		n.Close()
+		return nil, err
+	}
 	return n, r.Close()
 }
 

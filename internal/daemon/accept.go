@@ -34,11 +34,12 @@ func (d *Daemon) accept() error {
 }
 
 // maxSessions bounds control sockets, clients or not, in proportion to the clients allowed.
-func (d *Daemon) maxSessions() int { return 2*d.cfg.Limits.Clients + 16 }
+func (d *Daemon) maxSessions() int { return 2*d.accounts.admitted().Clients + 16 }
 
 // maxSessionsOfUser keeps one user from taking all of them.
 func (d *Daemon) maxSessionsOfUser() int {
-	return d.cfg.Limits.ClientsPerUser + d.cfg.Limits.Clients/2 + 8
+	l := d.accounts.admitted()
+	return l.ClientsPerUser + l.Clients/2 + 8
 }
 
 // sessionsOf counts the control sockets of a user. The caller holds d.mu.
@@ -59,7 +60,7 @@ func (d *Daemon) serve(conn *ipc.Conn) {
 		conn.Close()
 		return
 	}
-	ss := &session{d: d, conn: conn, cred: cred, since: time.Now(), out: newOutbox(d.cfg.Limits.Conns), quit: make(chan struct{})}
+	ss := &session{d: d, conn: conn, cred: cred, since: time.Now(), out: newOutbox(d.accounts.admitted().Conns), quit: make(chan struct{})}
 	d.mu.Lock()
 	if d.closing || len(d.sessions) >= d.maxSessions() || d.sessionsOf(cred.UID) >= d.maxSessionsOfUser() {
 		d.mu.Unlock()

@@ -168,10 +168,9 @@ func (s *shard) flushClients() {
 
 func (s *shard) flushClient(c *client) {
 	if c.cq.Publish() {
-		s.ringingFD.Store(int32(c.ring.FD()))
-		s.ringing.Store(int32(c.slot + 1))
+		s.ringing.Store(c)
 		c.ring.Ring()
-		s.ringing.Store(0)
+		s.ringing.Store(nil)
 		s.rang = true
 	}
 	if len(c.msgs) == 0 {

@@ -17,7 +17,7 @@ const guardPeriod = 250 * time.Millisecond
 func (d *Daemon) guard(ctx context.Context, s *shard) {
 	t := time.NewTicker(guardPeriod)
 	defer t.Stop()
-	before := int32(0)
+	var before *client
 	for {
 		select {
 		case <-ctx.Done():
@@ -25,7 +25,7 @@ func (d *Daemon) guard(ctx context.Context, s *shard) {
 		case <-t.C:
 		}
 		now := s.ringing.Load()
-		if now != 0 && now == before && mono.Now().Sub(mono.Time(s.beat.Load())) > guardPeriod/2 {
+		if now != nil && now == before && mono.Now().Sub(mono.Time(s.beat.Load())) > guardPeriod/2 {
 			d.unjam(s, now)
 		}
 		before = now
@@ -33,11 +33,11 @@ func (d *Daemon) guard(ctx context.Context, s *shard) {
 }
 
 // unjam reads away the counter of the doorbell that the shard is stuck on.
-func (d *Daemon) unjam(s *shard, slot int32) {
-	fd := int(s.ringingFD.Load())
+func (d *Daemon) unjam(s *shard, c *client) {
+	fd := c.ring.FD()
 	var b [8]byte
 	for range 1000 {
-		if s.ringing.Load() != slot {
+		if s.ringing.Load() != c {
 			break
 		}
 		// RWF_NOWAIT: the client may have made reading block as well.
@@ -45,8 +45,6 @@ func (d *Daemon) unjam(s *shard, slot int32) {
 		time.Sleep(10 * time.Microsecond)
 	}
 	s.box.post(func(mono.Time) {
-		if c := s.clients[slot-1]; c != nil {
-			s.evict(c, "it blocked its doorbell")
-		}
+		s.evict(c, "it blocked its doorbell") // if it is still there
 	})
 }

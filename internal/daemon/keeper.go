@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"multiedge/internal/mono"
@@ -208,7 +209,7 @@ func (k *keeper) reconcile(l *kept) {
 
 func (k *keeper) find(name string) (linkdrv.Event, bool) {
 	for _, ev := range k.known {
-		if ev.Name == name {
+		if ev.Name == name && !slices.ContainsFunc(k.links, func(l *kept) bool { return l.index == ev.Index }) {
 			return ev, true
 		}
 	}

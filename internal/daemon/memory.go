@@ -31,7 +31,11 @@ func (ss *session) register(m *ipc.Message) (*ipc.Message, error) {
 	}
 	region := &regmem.Region{Mem: mem, Owner: uint64(ss.cred.UID)}
 	s, c, full := ss.shard, ss.client, true
+	draining := false
 	err = s.box.do(func(mono.Time) {
+		if draining = s.draining; draining {
+			return
+		}
 		if full = !c.regions.add(region, s.limits.Regions); !full {
 			x.add(region, space)
 		}
@@ -40,6 +44,9 @@ func (ss *session) register(m *ipc.Message) (*ipc.Message, error) {
 		ss.freeMemory(mem)
 		if err != nil {
 			return nil, err
+		}
+		if draining {
+			return nil, errDraining
 		}
 		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d regions already; deregister some or raise limits.regions", s.limits.Regions)
 	}

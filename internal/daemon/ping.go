@@ -36,15 +36,37 @@ type PingReport struct {
 	Results []PingResult `json:"results"`
 }
 
-// ping measures round trips one after the other, on the session's goroutine.
-func (ss *session) ping(m *ipc.Message) (*ipc.Message, error) {
+// startPing pings on a goroutine of its own: the session's must notice when the client goes.
+func (ss *session) startPing(m *ipc.Message) (*ipc.Message, error) {
+	if !ss.pinging.CompareAndSwap(false, true) {
+		return nil, ipc.Errorf(ipc.CodeBusy, "a ping of this client is under way; wait for its answer")
+	}
+	s := ss.shard
+	if s == nil {
+		s = ss.d.shard // no client: any will do
+	}
+	ss.tracer.Go(func() {
+		reply, err := ss.ping(s, m)
+		if err != nil {
+			reply = m.Fail(err)
+		}
+		ss.pinging.Store(false)
+		if err := ss.conn.Send(reply); err != nil {
+			ss.end()
+		}
+	})
+	return nil, nil
+}
+
+// ping measures round trips one after the other.
+func (ss *session) ping(s *shard, m *ipc.Message) (*ipc.Message, error) {
 	count := max(m.Count, 1)
 	if count > maxPings {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "%d pings; at most %d in one request", count, maxPings)
 	}
 	report := PingReport{Schema: StatusSchema, Peer: m.Peer, Results: make([]PingResult, 0, count)}
 	for seq := range count {
-		r, err := ss.pingOnce(m.Peer, m.Timeout)
+		r, err := ss.pingOnce(s, m.Peer, m.Timeout)
 		if err != nil {
 			return nil, err
 		}
@@ -53,20 +75,23 @@ func (ss *session) ping(m *ipc.Message) (*ipc.Message, error) {
 	}
 	reply := m.Reply()
 	var err error
-	reply.Body, err = json.Marshal(report)
+	if reply.Body, err = json.Marshal(report); err == nil && len(reply.Body) > pageRoom { // a reason for each: the first will do
+		for i := 1; i < len(report.Results); i++ {
+			report.Results[i].Text = ""
+		}
+		reply.Body, err = json.Marshal(report)
+	}
 	return reply, err
 }
 
-func (ss *session) pingOnce(peer string, timeout time.Duration) (PingResult, error) {
-	s := ss.shard
-	if s == nil {
-		s = ss.d.shard // no client: any will do
-	}
+func (ss *session) pingOnce(s *shard, peer string, timeout time.Duration) (PingResult, error) {
 	p := &ping{done: make(chan PingResult, 1)}
 	var refusal error
+	var id engine.ConnID
 	err := s.box.do(func(now mono.Time) {
 		p.sent = now
-		id, err := s.eng.Dial(now, peer, pingService, engine.DialOptions{Timeout: timeout})
+		var err error
+		id, err = s.eng.Dial(now, peer, pingService, engine.DialOptions{Timeout: timeout})
 		if err != nil {
 			refusal = ipc.Errorf(ipc.CodeInvalid, "%v", err)
 			return
@@ -83,6 +108,11 @@ func (ss *session) pingOnce(peer string, timeout time.Duration) (PingResult, err
 	case r := <-p.done:
 		return r, nil
 	case <-ss.quit:
+		s.box.post(func(now mono.Time) {
+			if s.pings[id] == p { // nobody waits for it any more
+				s.eng.Abort(now, id, engine.StatusAborted)
+			}
+		})
 		return PingResult{}, errStopped
 	case <-ss.d.stopped:
 		return PingResult{}, errStopped

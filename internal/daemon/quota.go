@@ -79,6 +79,13 @@ func (a *accounts) setLimits(l Limits) {
 	a.limits = l
 }
 
+// admitted returns the limits in force.
+func (a *accounts) admitted() Limits {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.limits
+}
+
 // pinned returns the bytes reserved by all users.
 func (a *accounts) pinned() (bytes uint64) {
 	a.mu.Lock()

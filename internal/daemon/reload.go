@@ -70,7 +70,7 @@ func (d *Daemon) fixedChanges(c *Config) (names []string) {
 // relink makes the configured links those of the list. It runs on the keeper's goroutine.
 func (k *keeper) relink(want []Link) error {
 	var errs []error
-	var links []*kept
+	var links, changed []*kept
 	for _, l := range k.links {
 		i := indexOf(want, l.cfg.Name)
 		if i < 0 {
@@ -79,13 +79,20 @@ func (k *keeper) relink(want []Link) error {
 			continue
 		}
 		if l.cfg != want[i] {
-			k.closed(l) // opened anew with its new settings below
+			k.closed(l)
+			changed = append(changed, l)
 			l.cfg = want[i]
 			k.d.everyShard(func(s *shard, _ mono.Time) { l.slots[s.number].cfg = l.cfg })
 		}
 		links = append(links, l)
 	}
 	k.links = links
+	for _, l := range changed { // opened anew with their new settings
+		l.failed = ""
+		if k.reconcile(l); l.failed != "" {
+			errs = append(errs, fmt.Errorf("%s (will be retried)", l.failed))
+		}
+	}
 	for _, cfg := range want {
 		if k.has(cfg.Name) {
 			continue

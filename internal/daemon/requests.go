@@ -19,7 +19,7 @@ func (ss *session) request(m *ipc.Message) (*ipc.Message, error) {
 	case ipc.KindStatus, ipc.KindDoctor, ipc.KindVersion:
 		return ss.inform(m)
 	case ipc.KindPing:
-		return ss.ping(m)
+		return ss.startPing(m)
 	case ipc.KindReload:
 		return ss.reload(m)
 	case ipc.KindDrain:

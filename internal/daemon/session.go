@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"multiedge/internal/ipc"
@@ -16,14 +17,15 @@ import (
 // session is one control socket: a goroutine that serves requests in order and one that writes what the shard says. It becomes a client by
 // hello; without one it may only ask for status.
 type session struct {
-	d      *Daemon
-	conn   *ipc.Conn
-	cred   ipc.Cred
-	since  time.Time
-	out    *outbox
-	quit   chan struct{} // closed when the session ends
-	once   sync.Once
-	tracer sync.WaitGroup // what goes on for a trace
+	d       *Daemon
+	conn    *ipc.Conn
+	cred    ipc.Cred
+	since   time.Time
+	out     *outbox
+	quit    chan struct{} // closed when the session ends
+	once    sync.Once
+	tracer  sync.WaitGroup // what goes on for a trace or a ping
+	pinging atomic.Bool
 
 	// Owned by the serving goroutine.
 	account *account
@@ -50,8 +52,8 @@ func (ss *session) serve() {
 			}
 		}
 	}
+	ss.end() // before release: whoever waits for the client stops
 	ss.release()
-	ss.end()
 	writer.Wait()
 	ss.tracer.Wait()
 }

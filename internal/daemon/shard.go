@@ -61,17 +61,16 @@ type shard struct {
 	copying  bool      // payloads are never received in their place
 	exchange *exchange // of pages; nil: none are exchanged
 
-	token     atomic.Int32 // 1: somebody runs iterations
-	wanted    atomic.Bool  // a driver found the token taken: the thread shall step back
-	resting   atomic.Bool  // the thread sleeps in its bed and takes what wakes the shard
-	dozing    atomic.Bool  // a driver sleeps in drowse and does; never both, or one would take the other's wake-up
-	lease     atomic.Int64 // mono.Time until which the thread leaves the work to drivers
-	beat      atomic.Int64 // mono.Time of the latest iteration, mono.Never while blocked
-	ringing   atomic.Int32 // slot+1 of the client whose doorbell is being rung; see guard.go
-	ringingFD atomic.Int32
-	thread    atomic.Int32 // its number for the kernel; 0 before it runs
-	stopping  atomic.Bool
-	draining  bool // no new connections or memory
+	token    atomic.Int32           // 1: somebody runs iterations
+	wanted   atomic.Bool            // a driver found the token taken: the thread shall step back
+	resting  atomic.Bool            // the thread sleeps in its bed and takes what wakes the shard
+	dozing   atomic.Bool            // a driver sleeps in drowse and does; never both, or one would take the other's wake-up
+	lease    atomic.Int64           // mono.Time until which the thread leaves the work to drivers
+	beat     atomic.Int64           // mono.Time of the latest iteration, mono.Never while blocked
+	ringing  atomic.Pointer[client] // whose doorbell is being rung; see guard.go
+	thread   atomic.Int32           // its number for the kernel; 0 before it runs
+	stopping atomic.Bool
+	draining bool // no new connections or memory
 }
 
 // run is the shard's thread. The caller has locked it. It returns when stop was called and everything is closed down.

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
 
@@ -66,7 +67,7 @@ func (s *shard) describe(out *Snapshot) {
 		cred := c.session.cred
 		cs := ClientStatus{
 			PID: cred.PID, UID: cred.UID, State: "attached", Depth: len(c.ops), InFlight: c.inflight, Connections: len(c.conns), Regions: c.regions.n,
-			Services: append([]string{}, c.names...), Age: time.Since(c.session.since).Seconds(),
+			Services: someOf(c.names), Age: time.Since(c.session.since).Seconds(),
 		}
 		if c.rings == nil {
 			cs.State = "dying"
@@ -81,6 +82,15 @@ func (s *shard) describe(out *Snapshot) {
 	for id, cn := range s.conns {
 		out.Conns = append(out.Conns, ConnStatus{ID: uint32(id), PID: cn.client.session.cred.PID, Exports: len(cn.exports)})
 	}
+}
+
+// someOf returns the names that fit in an entry of a page, however they are spelt.
+func someOf(names []string) []string {
+	const most = pageRoom / 2 / (6*ipc.MaxName + 3)
+	if len(names) <= most {
+		return append([]string{}, names...)
+	}
+	return append(append([]string{}, names[:most]...), fmt.Sprintf("and %d more", len(names)-most))
 }
 
 func (l *link) status(s *shard) LinkStatus {

@@ -48,6 +48,7 @@ type conn struct {
 	ordered  bool
 	queued   bool // in s.sendq
 	owesAck  bool // in s.opacks
+	ownFirst bool // of the latest frame: refusals and our operations went before the data of the peer's reads
 	noting   bool // EvNotify is out and TakeNotify has not said no yet
 	ctl      uint8
 	status   Status // of Close or Refuse

@@ -8,7 +8,8 @@ import (
 	"multiedge/remap"
 )
 
-// What connections put into a frame, in this order: control segments, adverts, what was lost, data of the peer's reads, refusals, new operations.
+// What connections put into a frame, in this order: control segments, adverts, what was lost; then, by turns one before the other, data of the peer's reads, and refusals
+// and new operations.
 
 // fill takes from the connections that have something to send, in turn, until the frame is full.
 func (w *builder) fill(now mono.Time) {
@@ -46,26 +47,35 @@ func (w *builder) from(c *conn) (more bool) {
 			return true
 		}
 	}
+	// The data of reads and what is of our own go first by turns: a peer that always reads keeps its reads from ending.
+	if c.ownFirst = !c.ownFirst; c.ownFirst && !w.own(c) {
+		return true
+	}
 	for c.reading.len() > 0 {
 		if !w.readData(c) {
 			return true
 		}
 	}
-	for c.naks.len() > 0 { // a read above may just have been refused
+	return !w.own(c)
+}
+
+// own sends refusals and operations and reports false if the frame is full.
+func (w *builder) own(c *conn) bool {
+	for c.naks.len() > 0 {
 		if w.room < 16 {
-			return true
+			return false
 		}
 		w.nak(c)
 	}
 	if c.state != connOpen && c.state != connClosing {
-		return false
+		return true
 	}
 	for c.sndCur != c.sndNext && c.sndCur.Before(c.limit) {
 		if !w.operation(c) {
-			return true
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // control appends the connection's control segments (clause 5).

@@ -242,10 +242,16 @@ func (s *session) ackOn(now mono.Time, b *Batch, p *txPath, again bool) {
 	}
 }
 
+// mostProbes is how many unanswered frames of a path that carries no data are remembered.
+const mostProbes = 4
+
 // sendSpecial sends what must go on path p itself: ping, probe, echo.
 func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 	w := &s.e.builder
-	if !p.ledger.CanSend() { // a whole span of frames since the oldest that the peer neither acknowledged nor passed over
+	n, _ := p.ledger.InFlight()
+	// A whole span of frames since the oldest that the peer neither acknowledged nor passed over; or probes of a path that carries no data: they count in the session's
+	// window, and would fill it.
+	if !p.ledger.CanSend() || !p.usable() && n >= mostProbes {
 		s.e.lost = p.ledger.AbandonAll(s.e.lost[:0])
 		s.onLost(now, p, s.e.lost)
 	}

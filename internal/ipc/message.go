@@ -3,6 +3,7 @@ package ipc
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -140,7 +141,14 @@ func (m *Message) Encode() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(m)
+	c := *m // JSON makes three bytes of each one that is not UTF-8, past what the reader allows
+	for _, f := range []*string{&c.Node, &c.Name, &c.Peer, &c.Service, &c.Scheduler, &c.Code, &c.Text, &c.What} {
+		*f = strings.ToValidUTF8(*f, "?")
+	}
+	if m.Error != nil {
+		c.Error = &Error{Code: strings.ToValidUTF8(m.Error.Code, "?"), Text: strings.ToValidUTF8(m.Error.Text, "?")}
+	}
+	b, err := json.Marshal(&c)
 	if err != nil {
 		return nil, fmt.Errorf("ipc: %s message: %w", m.Kind, err)
 	}
