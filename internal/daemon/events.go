@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"strings"
-
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
@@ -70,7 +68,7 @@ func (s *shard) advert(now mono.Time, cn *conn, ev *engine.Event) {
 	switch ev.Kind {
 	case engine.EvAdvert:
 		a := &ev.Advert
-		s.say(c, &ipc.Message{Kind: ipc.KindAdvert, Conn: uint32(cn.id), Name: clean(a.Name), Key: uint64(a.Key), Size: a.Size, Perm: uint8(a.Perm), Count: int(a.Number)})
+		s.say(c, &ipc.Message{Kind: ipc.KindAdvert, Conn: uint32(cn.id), Name: a.Name, Key: uint64(a.Key), Size: a.Size, Perm: uint8(a.Perm), Count: int(a.Number)})
 	case engine.EvWithdrawn:
 		s.say(c, &ipc.Message{Kind: ipc.KindWithdrawn, Conn: uint32(cn.id), Key: uint64(ev.Advert.Key)})
 	}
@@ -102,12 +100,9 @@ func (s *shard) incoming(now mono.Time, ev *engine.Event) {
 	s.say(c, &ipc.Message{Kind: ipc.KindIncoming, Conn: uint32(cn.id), Service: ev.Service, Peer: cn.peer, Data: ev.Data})
 }
 
-// clean makes what a peer sent fit for JSON, in which bytes that are no UTF-8 become longer than the client takes.
-func clean(s string) string { return strings.ToValidUTF8(s, "?") }
-
 func peerName(ev *engine.Event) string {
 	if ev.PeerName != "" {
-		return clean(ev.PeerName)
+		return ev.PeerName
 	}
 	return ev.Peer.String()
 }
@@ -138,7 +133,7 @@ func (s *shard) connected(cn *conn, ev *engine.Event) {
 // closed ends a connection for its client: by the reply that is due, else by an event. Notifications the engine still has come first.
 func (s *shard) closed(cn *conn, ev *engine.Event) {
 	status := ipc.Status(ev.Status)
-	text := clean(ev.Text)
+	text := ev.Text
 	if text == "" {
 		text = ev.Status.String()
 	}

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"encoding/binary"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -281,4 +283,121 @@ func TestFloodOfAdverts(t *testing.T) {
 		t.Errorf("closed: %+v", m)
 	}
 	victim.must(&ipc.Message{Kind: ipc.KindClose, Conn: calm})
+}
+
+// A client with many services of long names is listed with some of them: the list would not fit in a page, for anybody.
+func TestManyServicesOfAClient(t *testing.T) {
+	_, b := nodes(t, 1, nil)
+	c := attach(t, b, 64)
+	for i := range 256 {
+		c.must(&ipc.Message{Kind: ipc.KindListen, Service: fmt.Sprintf("%03d", i) + strings.Repeat("\x01", 61)})
+	}
+	other := attach(t, b, 64)
+	if _, err := other.call(&ipc.Message{Kind: ipc.KindStatus, What: "client"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The guard evicts who jammed its doorbell, not who came after in its slot.
+func TestGuardSparesTheNext(t *testing.T) {
+	a, _ := nodes(t, 1, nil)
+	bad := attach(t, a, 64)
+	s := a.d.shard
+	var first *client
+	s.box.do(func(mono.Time) { first = s.clients[0] })
+	bad.close()
+	until(t, "gone", deadline, func() bool {
+		empty := false
+		s.box.do(func(mono.Time) { empty = len(s.clients) > 0 && s.clients[0] == nil })
+		return empty
+	})
+	good := attach(t, a, 64) // takes the slot
+	a.d.unjam(s, first)      // the guard wakes up after all that
+	if _, err := good.call(&ipc.Message{Kind: ipc.KindStatus}); err != nil {
+		t.Fatal(err)
+	}
+	s.box.do(func(mono.Time) {}) // what was posted before has run
+	snap, _ := a.d.Snapshot()
+	if snap.Status.Evictions != 0 {
+		t.Fatal("the next client of the slot was evicted")
+	}
+}
+
+// Peers that ask and give up, over and over, do not get a listening client evicted that is stopped for a while.
+func TestPeersCannotEvict(t *testing.T) {
+	a, b := nodes(t, 1, func(c *Config) { c.Limits.Conns = 512; c.Limits.Backlog = 128 })
+	server := open(t, a)
+	m, fds, err := server.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: 64})
+	if err != nil {
+		t.Fatal(m, err)
+	}
+	ipc.CloseFDs(fds)
+	server.exchange(&ipc.Message{Kind: ipc.KindListen, Service: "s"}) // and reads no more
+	s, listening := b.d.shard, a.d.shard
+	requests := func() (n int, evicted, full bool) {
+		listening.box.do(func(mono.Time) {
+			n, evicted = len(listening.conns), listening.evictions > 0
+			if c := listening.services["s"]; c != nil {
+				full = c.session.out.length() > outboxLimit/2
+			}
+		})
+		return n, evicted, full
+	}
+	for range 100 { // some 200 messages each; outboxLimit is reached after a few dozen
+		var ids []engine.ConnID
+		s.box.do(func(now mono.Time) {
+			for range 100 {
+				id, err := s.eng.Dial(now, "a", "s", engine.DialOptions{})
+				if err != nil {
+					t.Error(err)
+				}
+				ids = append(ids, id)
+			}
+		})
+		until(t, "requests", deadline, func() bool {
+			n, evicted, full := requests()
+			return n >= 100 || evicted || full
+		})
+		s.box.do(func(now mono.Time) {
+			for _, id := range ids {
+				s.eng.Abort(now, id, engine.StatusAborted)
+			}
+		})
+		until(t, "ends", deadline, func() bool {
+			n, evicted, _ := requests()
+			if evicted {
+				t.Fatal("evicted for what its peers do")
+			}
+			return n == 0
+		})
+	}
+}
+
+// Bytes of a peer that are no UTF-8 would get longer in a message than its reader takes.
+func TestNameOfAPeerIsNotUTF8(t *testing.T) {
+	a, b := nodes(t, 1, nil)
+	server, client := attach(t, a, 64), attach(t, b, 64)
+	_, atClient := connect(t, server, client, "a", "s")
+	s := b.d.shard
+	s.box.do(func(now mono.Time) {
+		if !s.eng.Advertise(now, engine.ConnID(atClient), engine.Advert{Name: strings.Repeat("\xff", 60), Key: 77, Size: 1, Perm: 1}) {
+			t.Error("not advertised")
+		}
+	})
+	if m := server.event(ipc.KindAdvert); m.Name != "?" {
+		t.Errorf("name %q", m.Name)
+	}
+}
+
+func TestTextOfAPeerIsNotUTF8(t *testing.T) {
+	a, b := nodes(t, 1, nil)
+	server, client := attach(t, a, 64), attach(t, b, 64)
+	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
+	id := client.send(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "s"})
+	in := server.event(ipc.KindIncoming)
+	s := a.d.shard
+	s.box.do(func(now mono.Time) { s.eng.Refuse(now, engine.ConnID(in.Conn), strings.Repeat("\xff", 1000)) })
+	if _, err := client.reply(id); err == nil || !strings.Contains(err.Error(), "?") {
+		t.Errorf("dial: %v", err)
+	}
 }

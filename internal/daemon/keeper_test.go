@@ -128,3 +128,56 @@ func TestLinkIsFollowed(t *testing.T) {
 		t.Fatalf("after reload: %+v, %v", snap, err)
 	}
 }
+
+// An interface that takes over the name of one that was deleted goes on under its own link alone.
+func TestRenamedOntoAnother(t *testing.T) {
+	events := make(chan linkdrv.Event)
+	var mu sync.Mutex
+	index := map[string]int{"eth1": 3, "eth2": 4}
+	o := Options{Log: logTo(t), Open: func(l Link, _ linkdrv.Options) (linkdrv.Driver, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if index[l.Name] == 0 {
+			return nil, linkdrv.ErrNoLink
+		}
+		x, _ := linktest.PairN(0, 9000, 64)
+		return &indexed{x, index[l.Name]}, nil
+	}, Watch: func(ctx context.Context, sink func(linkdrv.Event)) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case ev := <-events:
+				sink(ev)
+			}
+		}
+	}}
+	e, err := NewEmbedded(plaintext(Config{Name: "a", Links: []Link{{Name: "eth1"}, {Name: "eth2"}}, Poll: "block"}), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ev := func(name, old string, i int, up, gone bool) {
+		mu.Lock()
+		if old != "" {
+			delete(index, old)
+		}
+		if gone {
+			delete(index, name)
+		} else {
+			index[name] = i
+		}
+		mu.Unlock()
+		events <- linkdrv.Event{Name: name, OldName: old, Index: i, MTU: 9000, Up: up, Gone: gone, MAC: net.HardwareAddr(memMAC)}
+	}
+	ev("eth1", "", 3, true, false)
+	ev("eth2", "", 4, true, false)
+	ev("eth2", "", 4, true, true)      // deleted
+	ev("eth2", "eth1", 3, true, false) // and the other one renamed to its name
+	for range 3 {                      // looked at again
+		ev("eth2", "", 3, true, false)
+		if snap, err := e.d.Snapshot(); err != nil || !snap.Links[0].Up || snap.Links[1].Up {
+			t.Fatalf("two links use one interface, or none does: %+v, %v", snap.Links, err)
+		}
+	}
+}

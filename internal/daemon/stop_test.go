@@ -75,3 +75,11 @@ func TestPulse(t *testing.T) {
 		until(t, "two beats under poll = "+poll, deadline, func() bool { return c.rings.Pulse() >= first+2 })
 	}
 }
+
+// A daemon that is drained takes no memory.
+func TestDrainedDaemonTakesNoMemory(t *testing.T) {
+	a, _ := nodes(t, 1, nil)
+	c := attach(t, a, 64)
+	c.must(&ipc.Message{Kind: ipc.KindDrain})
+	c.fails(&ipc.Message{Kind: ipc.KindRegister, Size: 4096}, ipc.CodeDraining)
+}

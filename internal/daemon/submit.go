@@ -144,6 +144,7 @@ func (s *shard) credit(c *client, e *ipc.SQE) error {
 		return ipc.ErrEntry
 	}
 	cn.unreturned -= int(e.Imm)
+	c.useless = 0
 	c.unpark(cn)
 	return nil
 }

@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+)
+
+// pingsOf counts the pings that a daemon has under way.
+func pingsOf(n *Embedded) (pings int) {
+	n.d.shard.box.do(func(mono.Time) { pings = len(n.d.shard.pings) })
+	return pings
+}
+
+// A client that dies while it waits for a ping is let go of at once.
+func TestDeathWhilePinging(t *testing.T) {
+	_, b := nodes(t, 1, nil)
+	pinned := regmem.Pinned()
+	c := attach(t, b, 64)
+	c.register(1 << 20)
+	c.must(&ipc.Message{Kind: ipc.KindListen, Service: "mine"})
+	c.send(&ipc.Message{Kind: ipc.KindPing, Peer: "nobody", Count: 1, Timeout: time.Hour})
+	until(t, "the ping", deadline, func() bool { return pingsOf(b) == 1 })
+	c.close()
+	until(t, "memory unpinned", deadline, func() bool { return regmem.Pinned() == pinned })
+}
+
+// Pings end with the session that asked for them.
+func TestPingsOfTheGone(t *testing.T) {
+	_, b := nodes(t, 1, nil)
+	for range 5 {
+		c := attach(t, b, 64)
+		c.send(&ipc.Message{Kind: ipc.KindDial, Peer: "nobody", Service: "x", Timeout: 30 * time.Millisecond})
+		c.send(&ipc.Message{Kind: ipc.KindPing, Peer: "nobody", Timeout: time.Hour})
+		until(t, "the ping", deadline, func() bool { return pingsOf(b) > 0 })
+		c.close()
+		until(t, "the end of the ping", deadline, func() bool { return pingsOf(b) == 0 })
+	}
+	until(t, "clients and connections gone", deadline, func() bool {
+		snap, err := b.d.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(snap.Clients)+len(snap.Conns) == 0
+	})
+}
+
+// The answer to many pings that failed fits in a message.
+func TestManyPings(t *testing.T) {
+	_, b := nodes(t, 1, nil)
+	c := attach(t, b, 64)
+	if _, err := c.call(&ipc.Message{Kind: ipc.KindPing, Peer: strings.Repeat("n", 60), Count: 1000, Timeout: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+}

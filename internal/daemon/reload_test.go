@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"multiedge/linkdrv"
+	"multiedge/linkdrv/linktest"
+)
+
+// As many clients are admitted as the configuration in force says, not the one at the start.
+func TestReloadAdmitsMoreClients(t *testing.T) {
+	a, _ := nodes(t, 1, func(c *Config) { c.Limits = Limits{Clients: 2, ClientsPerUser: 2} })
+	cfg := a.d.cfg
+	cfg.Limits.Clients, cfg.Limits.ClientsPerUser = 64, 64
+	if err := a.d.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 64 {
+		if err := open(t, a).hello(64); err != nil {
+			t.Fatalf("client %d of 64: %v", i+1, err)
+		}
+	}
+}
+
+// A link whose new settings cannot be had is in the error of Reload.
+func TestReloadTellsOfLinkThatFails(t *testing.T) {
+	broken := errors.New("no such driver here")
+	o := Options{Open: func(l Link, _ linkdrv.Options) (linkdrv.Driver, error) {
+		if l.Driver == linkdrv.KindUDP {
+			return nil, broken
+		}
+		x, _ := linktest.PairN(0, 9000, 64)
+		return x, nil
+	}}
+	cfg := plaintext(Config{Name: "a", Links: []Link{{Name: "eth1"}}, Poll: "block"})
+	e, err := NewEmbedded(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	cfg.Links = []Link{{Name: "eth1", Driver: linkdrv.KindUDP}}
+	if err := e.d.Reload(cfg); err == nil || !strings.Contains(err.Error(), broken.Error()) {
+		t.Fatalf("reload: %v", err)
+	}
+}
