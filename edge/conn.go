@@ -152,9 +152,9 @@ func (c *Conn) CloseContext(ctx context.Context) error {
 	return nil
 }
 
-// Abort ends the connection at once. Operations in flight fail with ErrAborted or have been done.
+// Abort ends the connection at once, also while Close waits. Operations in flight fail with ErrAborted or have been done.
 func (c *Conn) Abort() error {
-	if !c.beginClose() {
+	if !c.beginClose() && c.Err() != nil {
 		return net.ErrClosed
 	}
 	if c.Err() == nil {

@@ -25,6 +25,8 @@ type call struct {
 	gone  bool
 	apply func(*ipc.Message)
 	late  func(*ipc.Message)
+
+	wantFDs bool
 }
 
 func (t *callTable) add(c *call) (id uint64, ok bool) {
@@ -154,6 +156,10 @@ func (d *attachment) deliver(m *ipc.Message, fds []int) {
 	case m.Error != nil:
 		c.done <- errorFor(m.Error.Code, m.Error.Text)
 	default:
+		if !c.wantFDs {
+			ipc.CloseFDs(fds)
+			fds = nil
+		}
 		c.reply, c.fds = m, fds
 		if c.apply != nil {
 			c.apply(m)

@@ -53,7 +53,7 @@ func (d *Device) RegisterContext(ctx context.Context, size int) (*Region, error)
 }
 
 func (d *attachment) register(ctx context.Context, size int) (*Region, error) {
-	c := &call{late: func(m *ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindDeregister, Region: m.Region}) }}
+	c := &call{wantFDs: true, late: func(m *ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindDeregister, Region: m.Region}) }}
 	m, err := d.call(ctx, &ipc.Message{Kind: ipc.KindRegister, Size: uint64(size)}, c)
 	if err != nil {
 		return nil, err

@@ -141,14 +141,7 @@ func (m *Message) Encode() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	c := *m // JSON makes three bytes of each one that is not UTF-8, past what the reader allows
-	for _, f := range []*string{&c.Node, &c.Name, &c.Peer, &c.Service, &c.Scheduler, &c.Code, &c.Text, &c.What} {
-		*f = strings.ToValidUTF8(*f, "?")
-	}
-	if m.Error != nil {
-		c.Error = &Error{Code: strings.ToValidUTF8(m.Error.Code, "?"), Text: strings.ToValidUTF8(m.Error.Text, "?")}
-	}
-	b, err := json.Marshal(&c)
+	b, err := json.Marshal(m.clean())
 	if err != nil {
 		return nil, fmt.Errorf("ipc: %s message: %w", m.Kind, err)
 	}
@@ -156,6 +149,19 @@ func (m *Message) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("ipc: %s message of %d bytes exceeds %d: split it in pages", m.Kind, len(b), MaxMessage)
 	}
 	return b, nil
+}
+
+// clean returns m with question marks for what is not UTF-8, such as names that peers chose: JSON would make three bytes of each of these, past what the
+// reader allows.
+func (m *Message) clean() *Message {
+	c := *m
+	for _, f := range []*string{&c.Node, &c.Name, &c.Peer, &c.Service, &c.Scheduler, &c.Code, &c.Text, &c.What} {
+		*f = strings.ToValidUTF8(*f, "?")
+	}
+	if e := m.Error; e != nil {
+		c.Error = &Error{Code: strings.ToValidUTF8(e.Code, "?"), Text: strings.ToValidUTF8(e.Text, "?")}
+	}
+	return &c
 }
 
 // Decode reads one packet and checks the bounds of its fields. It accepts unknown kinds: the receiver answers them (Kind.Request).

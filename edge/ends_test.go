@@ -1,0 +1,136 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"multiedge/internal/ipc"
+)
+
+// Text that is not UTF-8, the peer's or cut in the middle of a letter, ends no attachment.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	ctx := testContext(t)
+	f := NewFabric()
+	a, b := newHost(t, f, "a", nil), newHost(t, f, "b", nil)
+	server, client := a.open(Config{}), b.open(Config{})
+	l, err := server.Listen(ctx, "svc")
+	must(t, err)
+	refused := make(chan error, 1)
+	go func() {
+		_, err := client.Dial(ctx, "a", "svc")
+		refused <- err
+	}()
+	r, err := l.Next(ctx)
+	must(t, err)
+	must(t, r.Refuse("x"+strings.Repeat("é", 600)))
+	if err := <-refused; !errors.Is(err, ErrRefused) {
+		t.Errorf("dial: %v", err)
+	}
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	if _, err := client.Dial(short, strings.Repeat("\xff", 22), "svc"); err == nil || errors.Is(err, ErrDaemonDown) {
+		t.Errorf("dial of a name that is no text: %v", err)
+	}
+	for _, d := range []*Device{server, client} {
+		if _, err := d.Register(4096); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+}
+
+// A region that was closed is not renewed: its memory may be somebody else's.
+func TestRenewAfterClose(t *testing.T) {
+	h := newHost(t, NewFabric(), "a", nil)
+	d := h.open(Config{})
+	r, err := d.Register(1 << 20)
+	must(t, err)
+	h.stop()
+	<-d.at.Load().deadCh
+	h.start()
+	must(t, r.Close())
+	if n, err := r.Renew(testContext(t)); n != nil || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("renewed: %v, %v", n, err)
+	}
+}
+
+// The late half of a completion frees no slot that was lent again since.
+func TestBounceSlotLentAgain(t *testing.T) {
+	ctx := testContext(t)
+	p := newDuo(t, Config{}, 1<<17)
+	_, err := p.remote.WriteAt([]byte{1}, 0) // makes the arena
+	must(t, err)
+	a := p.client.at.Load().bounce.Load()
+	for len(a.free) != bounceSlots {
+		runtime.Gosched()
+	}
+	b := <-a.free // lent again at once, to a call that then gives up
+	p.f.setHold(true)
+	op, err := p.out.postWait(ctx, &Work{Kind: Read, Local: a.region, LocalOff: int(b) * bounceChunk, Len: 1, Remote: p.remote}, b)
+	must(t, err)
+	a.abandon(b, op)
+	a.completed(b, opKey(op.slot, op.gen-1))
+	if !op.settled() && len(a.free) == bounceSlots {
+		t.Error("the slot of an operation in flight is free")
+	}
+	p.f.release()
+}
+
+// Abort cuts short a Close that waits for operations.
+func TestAbortDuringClose(t *testing.T) {
+	p := newDuo(t, Config{}, 4096)
+	p.f.setHold(true)
+	_, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 1, Remote: p.remote})
+	must(t, err)
+	closed := make(chan error, 1)
+	go func() { closed <- p.out.Close() }()
+	eventually(t, "closing", time.Second, func() bool { return p.out.closing.Load() })
+	must(t, p.out.Abort())
+	if err := p.out.Err(); err == nil {
+		t.Error("the connection lives")
+	}
+	p.f.release()
+	<-closed
+}
+
+// A Listener ends when its service is refused, not when there was no time to offer it.
+func TestRelistenWithoutTime(t *testing.T) {
+	p := newDuo(t, Config{}, 4096)
+	l, err := p.server.Listen(testContext(t), "other")
+	must(t, err)
+	late, cancel := context.WithCancel(context.Background())
+	cancel()
+	a := p.server.at.Load() // in place of a new attachment
+	if err := a.dev.relisten(late, a); err == nil {
+		t.Error("offered within no time")
+	}
+	if !p.server.listens(l) {
+		t.Errorf("the Listener ended: %v", l.err)
+	}
+}
+
+// Descriptors that come with an answer that should have none are closed.
+func TestUnwantedDescriptors(t *testing.T) {
+	p := newDuo(t, Config{}, 4096)
+	d := p.client.at.Load()
+	count := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		must(t, err)
+		return len(entries)
+	}
+	before := count()
+	c := &call{done: make(chan error, 1)}
+	for range 20 {
+		id, _ := d.calls.add(c)
+		must(t, p.cend.ctl.Send(&ipc.Message{ID: id, Kind: ipc.KindStatus}, p.cend.bell.FD()))
+		must(t, <-c.done)
+	}
+	if n := count(); n > before {
+		t.Errorf("%d descriptors, %d before", n, before)
+	}
+}
