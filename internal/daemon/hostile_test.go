@@ -338,7 +338,7 @@ func TestPeersCannotEvict(t *testing.T) {
 		listening.box.do(func(mono.Time) {
 			n, evicted = len(listening.conns), listening.evictions > 0
 			if c := listening.services["s"]; c != nil {
-				full = c.session.out.length() > outboxLimit/2
+				full = len(c.msgs)+c.session.out.length() > outboxLimit/2
 			}
 		})
 		return n, evicted, full

@@ -242,7 +242,7 @@ func (s *session) ackOn(now mono.Time, b *Batch, p *txPath, again bool) {
 	}
 }
 
-// mostProbes is how many unanswered frames of a path that carries no data are remembered.
+// mostProbes is how many unanswered frames of a path that carries no data are remembered (clause 9.1).
 const mostProbes = 4
 
 // sendSpecial sends what must go on path p itself: ping, probe, echo.
