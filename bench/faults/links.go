@@ -17,8 +17,8 @@ func twoLinks(s *bench.ClusterSpec) { s.Lab.Links, s.Lab.Rates = 2, []string{lin
 // rejoinTime is how soon a link that works again must be used again.
 const rejoinTime = 2 * time.Second
 
-// black cuts one of two links, in both directions or towards one host, and heals it.
-func black(name string, towards int, short bool) Scenario {
+// black cuts one of two links, in both directions or towards one host, and heals it after a while: seconds, 2 in the usual form.
+func black(name string, towards int, seconds int, short bool) Scenario {
 	return Scenario{
 		Name: name, Group: Network, Short: short, Set: twoLinks,
 		Criteria: "U; stall at most max(3 probe time-outs, 200 ms); at least 90 % of (k-1)/k; in use again within 2 s of healing",
@@ -33,12 +33,12 @@ func black(name string, towards int, short bool) Scenario {
 				}
 				return t.cluster.Lab().Link(1).CutTowards(towards, on)
 			}
-			return t.blackLink(ctx, c, cut)
+			return t.blackLink(ctx, c, cut, time.Duration(seconds)*time.Second)
 		},
 	}
 }
 
-func (t *Trial) blackLink(ctx context.Context, c *agent, cut func(bool) error) error {
+func (t *Trial) blackLink(ctx context.Context, c *agent, cut func(bool) error, black time.Duration) error {
 	d := t.span(2*time.Second, 500*time.Millisecond)
 	clean, err := t.measure(ctx, c, "clean", d)
 	if err != nil {
@@ -59,7 +59,7 @@ func (t *Trial) blackLink(ctx context.Context, c *agent, cut func(bool) error) e
 	if err != nil {
 		return err
 	}
-	dark, err := t.measure(ctx, c, "black", d)
+	dark, err := t.measure(ctx, c, "black", t.span(black, d))
 	if err != nil {
 		return err
 	}
