@@ -26,7 +26,7 @@ type call struct {
 	apply func(*ipc.Message)
 	late  func(*ipc.Message)
 
-	wantFDs bool
+	wantFDs bool // descriptors belong to the answer
 }
 
 func (t *callTable) add(c *call) (id uint64, ok bool) {

@@ -47,7 +47,7 @@ func (w *builder) from(c *conn) (more bool) {
 			return true
 		}
 	}
-	// The data of reads and what is of our own go first by turns: a peer that always reads keeps its reads from ending.
+	// The data of the peer's reads and what is our own go first by turns: a peer can keep reads outstanding for ever.
 	if c.ownFirst = !c.ownFirst; c.ownFirst && !w.own(c) {
 		return true
 	}
