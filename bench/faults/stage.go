@@ -110,7 +110,7 @@ func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 	return last, nil
 }
 
-// held asks a host's daemon what it holds.
+// held asks a host's daemon what it holds. A scrape is gathered by goroutines of its own, one to three, so their number is that of the status, asked last.
 func (s *Stage) held(ctx context.Context, host int) (held, error) {
 	m, err := s.scrape(ctx, host)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Stage) held(ctx context.Context, host int) (held, error) {
 		return held{}, err
 	}
 	r := restOf(st.PID)
-	r.Goroutines = int(m["go_goroutines"])
+	r.Goroutines = st.Goroutines
 	r.Descriptors = int(m["process_open_fds"])
 	return held{st.Clients, st.Connections, st.Regions, st.Exports, st.PinnedBytes, r}, nil
 }
