@@ -31,7 +31,10 @@ type agent struct {
 }
 
 // patience bounds the wait for any answer of a process.
-const patience = 40 * time.Second
+const (
+	patience     = 40 * time.Second
+	patienceEach = 5 * time.Millisecond // for each of many connections: one takes about one millisecond on a machine left alone
+)
 
 // spawn starts a process in a host and waits until it says that it has started.
 func (s *Stage) spawn(ctx context.Context, host int, job Job) (*agent, error) {
@@ -47,7 +50,7 @@ func (s *Stage) spawn(ctx context.Context, host int, job Job) (*agent, error) {
 	a := &agent{job: job, host: host, proc: p, events: make(chan Event, 64)}
 	s.agents = append(s.agents, a)
 	go a.read()
-	_, err = a.await(ctx, "start", func(e *Event) bool { return e.Started })
+	_, err = a.await(ctx, "start", patience, func(e *Event) bool { return e.Started })
 	return a, err
 }
 
@@ -88,8 +91,8 @@ func (a *agent) keep(e *Event) bool {
 }
 
 // await returns the next event that fits. Others are dropped: nobody asked for them any more.
-func (a *agent) await(ctx context.Context, what string, fits func(*Event) bool) (*Event, error) {
-	late := time.NewTimer(patience)
+func (a *agent) await(ctx context.Context, what string, within time.Duration, fits func(*Event) bool) (*Event, error) {
+	late := time.NewTimer(within)
 	defer late.Stop()
 	for {
 		select {
@@ -104,7 +107,7 @@ func (a *agent) await(ctx context.Context, what string, fits func(*Event) bool) 
 				return &e, nil
 			}
 		case <-late.C:
-			return nil, fmt.Errorf("%s %s: no %s within %v", a.job.Role, a.job.Name, what, patience)
+			return nil, fmt.Errorf("%s %s: no %s within %v", a.job.Role, a.job.Name, what, within)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -126,7 +129,7 @@ func (a *agent) ask(ctx context.Context, o Order, fits func(*Event) bool) (*Even
 	if err := a.tell(o); err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.words())
 	}
-	return a.await(ctx, "answer to "+o.Do, fits)
+	return a.await(ctx, "answer to "+o.Do, patience, fits)
 }
 
 // mark returns what a client did since the last mark.
@@ -159,9 +162,9 @@ func (a *agent) takeClaims() []Order {
 	return c
 }
 
-// result waits for what a role with one task reports.
+// result waits for what a role with one task reports; where that is to do something many times, patience for each besides.
 func (a *agent) result(ctx context.Context) (*Result, error) {
-	e, err := a.await(ctx, "result", func(e *Event) bool { return e.Result != nil })
+	e, err := a.await(ctx, "result", patience+time.Duration(a.job.Count)*patienceEach, func(e *Event) bool { return e.Result != nil })
 	if err != nil {
 		return nil, err
 	}

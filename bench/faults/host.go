@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -150,26 +151,21 @@ func (t *Trial) beside(ctx context.Context, other *agent, stop, resume func() er
 	if err := t.flowing(ctx, calm, 5*time.Second); err != nil {
 		return err
 	}
-	d := t.span(2*time.Second, 500*time.Millisecond)
-	was, err := t.measure(ctx, calm, "together", d)
-	if err != nil {
-		return err
+	var x turns
+	rounds := t.many(turnsJudged, 1)
+	for range rounds {
+		if err := t.turn(ctx, calm, &x, t.span(3*time.Second, 500*time.Millisecond)/time.Duration(rounds), stop); err != nil {
+			return err
+		}
+		if err := resume(); err != nil {
+			return err
+		}
 	}
-	if err := stop(); err != nil {
-		return err
-	}
-	now, err := t.measure(ctx, calm, "alone", d)
-	if err != nil {
-		return err
-	}
-	if err := resume(); err != nil {
-		return err
-	}
-	ratio := now.rate() / max(was.rate(), 1)
+	ratio := x.ratio()
 	t.row.Measured["others keep"] = ratio
-	t.ms("others' stall", now.Stall)
-	t.unfailed(was, now)
-	t.check("others go on", now.Ops > 0, "nothing completes")
+	t.ms("others' stall", x.stall())
+	t.unfailed(x.all()...)
+	t.check("others go on", !slices.ContainsFunc(x.with, func(w *Window) bool { return w.Ops == 0 }), "nothing completes")
 	t.speed("others keep at least 95 %", ratio >= 0.95, "%.1f %%", 100*ratio)
 	return t.flowing(ctx, other, 10*time.Second)
 }

@@ -80,49 +80,58 @@ func (t *Trial) everywhere(f lab.Faults) func() error { return func() error { re
 
 // under compares what a client does with and without faults on every link.
 type under struct {
-	clean, with *Window
-	base, did   map[string]uint64 // daemons' counters of each
-	wires       lab.Counters
+	turns
+	base, did map[string]uint64 // daemons' counters without faults, and with them
+	wires     lab.Counters
 }
 
-func (t *Trial) under(ctx context.Context, c *agent, inject func() error, d time.Duration) (*under, error) {
-	var u under
-	b, err := t.count(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if u.clean, err = t.measure(ctx, c, "clean", d); err != nil {
-		return nil, err
-	}
-	mid, err := t.count(ctx)
-	if err != nil {
-		return nil, err
-	}
-	u.base = less(mid.daemons, b.daemons)
-	if err := inject(); err != nil {
-		return nil, err
-	}
-	if u.with, err = t.measure(ctx, c, "fault", d); err != nil {
-		return nil, err
+// under injects faults for a time d in all: at once, or in several turns where goodput is judged.
+func (t *Trial) under(ctx context.Context, c *agent, inject func() error, d time.Duration, rounds int) (*under, error) {
+	u := under{base: map[string]uint64{}}
+	begin, err := t.count(ctx)
+	for i := range rounds {
+		var was, now before
+		if was, err = t.count(ctx); err != nil {
+			return nil, err
+		}
+		err = t.turn(ctx, c, &u.turns, d/time.Duration(rounds), func() error {
+			if now, err = t.count(ctx); err != nil {
+				return err
+			}
+			for k, n := range less(now.daemons, was.daemons) {
+				u.base[k] += n
+			}
+			return inject()
+		})
+		if err == nil && i < rounds-1 {
+			if err = t.setFaults(lab.Faults{}); err == nil && !sleep(ctx, healTime) {
+				err = ctx.Err()
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	rest, err := c.drain(ctx) // with the fault still there: what is in flight must end under it
 	if err != nil {
 		return nil, err
 	}
 	t.judge(c, rest)
-	t.unfailed(u.clean, u.with, rest)
-	u.did, u.wires, err = t.since(ctx, mid)
-	u.with.Bytes += rest.Bytes // what the drain completes was under the fault too
-	u.with.Seconds += rest.Seconds
+	t.unfailed(append(u.all(), rest)...)
+	all, wires, err := t.since(ctx, begin)
 	if err != nil {
 		return nil, err
 	}
-	t.row.Measured["clean Gbit/s"] = u.clean.rate() * 8 / 1e9
-	t.row.Measured["goodput ratio"] = u.with.rate() / max(u.clean.rate(), 1)
-	t.ms("stall", u.with.Stall)
-	t.ms("p99", time.Duration(u.with.P99))
+	u.did, u.wires = less(all, u.base), wires
+	t.row.Measured["clean Gbit/s"] = u.cleanRate() * 8 / 1e9
+	t.row.Measured["goodput ratio"] = u.ratio()
+	t.ms("stall", u.stall())
+	t.ms("p99", u.p99())
 	return &u, t.setFaults(lab.Faults{})
 }
+
+// healTime is how long what was lost is being sent again, after faults have ended and before a client's goodput is its clean one.
+const healTime = 50 * time.Millisecond
 
 // frames judges how many frames the payload took. The daemons say both: what they send between their count and a client's mark is of no window of the client,
 // and in the short form that was a tenth of all, more on a busy machine.
@@ -137,7 +146,7 @@ func (t *Trial) frames(u *under, p float64) {
 
 func (t *Trial) goodput(u *under, floor float64) {
 	if floor > 0 {
-		ratio := u.with.rate() / max(u.clean.rate(), 1)
+		ratio := u.ratio()
 		t.speed(fmt.Sprintf("goodput at least %.0f %% of clean", 100*floor), ratio >= floor, "%.1f %%", 100*ratio)
 	}
 }
@@ -155,7 +164,11 @@ func loss(p float64, burst int, short bool) Scenario {
 		if err != nil {
 			return err
 		}
-		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Loss: p, Burst: burst}), t.span(3*time.Second, 500*time.Millisecond))
+		rounds := 1
+		if burst <= 1 && lossFloor(p) > 0 {
+			rounds = t.many(turnsJudged, 1)
+		}
+		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Loss: p, Burst: burst}), t.span(3*time.Second, 500*time.Millisecond), rounds)
 		if err != nil {
 			return err
 		}
@@ -180,7 +193,7 @@ func duplication(p float64, short bool) Scenario {
 		if err != nil {
 			return err
 		}
-		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Dup: p}), t.span(2*time.Second, 400*time.Millisecond))
+		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Dup: p}), t.span(2*time.Second, 400*time.Millisecond), 1)
 		if err != nil {
 			return err
 		}
@@ -201,7 +214,7 @@ func corruption(p float64, short bool) Scenario {
 		if err != nil {
 			return err
 		}
-		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Corrupt: p}), t.span(2*time.Second, 400*time.Millisecond))
+		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Corrupt: p}), t.span(2*time.Second, 400*time.Millisecond), 1)
 		if err != nil {
 			return err
 		}
@@ -224,7 +237,7 @@ func reordering(name string, short bool, set func(*bench.ClusterSpec), inject fu
 		if err != nil {
 			return err
 		}
-		u, err := t.under(ctx, c, func() error { return inject(t) }, t.span(3*time.Second, 600*time.Millisecond))
+		u, err := t.under(ctx, c, func() error { return inject(t) }, t.span(3*time.Second, 600*time.Millisecond), 1)
 		if err != nil {
 			return err
 		}

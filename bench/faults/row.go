@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+
+	"multiedge/bench/report"
 )
 
 // Groups of scenarios.
@@ -59,6 +61,14 @@ func newRow(s *Scenario) *Row {
 		r.U[i] = Check{What: fmt.Sprintf("U%d %s", i+1, what), Verdict: Pass}
 	}
 	return r
+}
+
+// stolen enters the share of the processors that a hypervisor took since report.StolenSeconds returned was, where it took any: stalls and goodput say
+// more of it then than of the system.
+func (r *Row) stolen(was float64) {
+	if share := report.StolenShare(was, r.Seconds); share > 0.01 {
+		r.Measured["processors stolen %"] = 100 * share
+	}
 }
 
 // close gives the verdict.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"time"
+
+	"multiedge/bench/report"
 )
 
 // Options choose what is run.
@@ -54,12 +56,13 @@ const scenarioTime = 3 * time.Minute
 func runOne(ctx context.Context, s *Scenario, o Options) *Row {
 	ctx, cancel := context.WithTimeout(ctx, scenarioTime)
 	defer cancel()
-	start := time.Now()
+	start, stolen := time.Now(), report.StolenSeconds()
 	r := newRow(s)
 	if err := carryOut(ctx, s, o, r); err != nil {
 		r.Error = err.Error()
 	}
 	r.Seconds = time.Since(start).Seconds()
+	r.stolen(stolen)
 	r.close()
 	return r
 }

@@ -51,9 +51,9 @@ func delayed(u *under) uint64 { return u.wires.Received }
 
 func linkScenarios() []Scenario {
 	return slices.Concat([]Scenario{
-		black("one of two links black, both directions", -1, 2, true),
-		black("one of two links black towards the receiver", 1, 2, false),
-		black("one of two links black towards the sender", 0, 2, false),
+		black("one of two links black, both directions", -1, 0, true),
+		black("one of two links black towards the receiver", 1, 0, false),
+		black("one of two links black towards the sender", 0, 0, false),
 		black("one of two links black for half a minute", -1, 30, false),
 		flapping(true), gone(true),
 	}, mtuScenarios(), []Scenario{unequal(true)})

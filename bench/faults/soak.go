@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"multiedge/bench"
+	"multiedge/bench/report"
 )
 
 // SoakOptions say how long and how.
@@ -28,6 +29,8 @@ type Sample struct {
 	Stall   float64           `json:"stall_ns"`
 	Goodput float64           `json:"goodput_bytes_per_second"`
 	Ops     uint64            `json:"ops"`
+	Late    uint64            `json:"late,omitempty"`   // of them, those that missed their deadline
+	Stolen  float64           `json:"stolen_share"`     // of the processors, by a hypervisor, since the last sample
 	Errors  map[string]uint64 `json:"errors,omitempty"` // typed, and only where a fault asks for them
 }
 
@@ -61,6 +64,7 @@ type soak struct {
 	nextAt   time.Time
 	roundAt  time.Time
 	sampleAt time.Time
+	stolen   float64 // seconds of processors, at the last sample
 	starts   [2]int
 	samples  []Sample
 	rests    [2][]rest // of each host's daemon, since it was started last
@@ -73,8 +77,10 @@ func Soak(ctx context.Context, o SoakOptions, show func(*Sample)) (*Row, []Sampl
 	spec := stageSpec(o.Seed)
 	spec.Self, spec.Driver, spec.Lab.Links = o.Self, o.Driver, 2
 	s := &soak{o: o, rng: rand.New(rand.NewPCG(o.Seed, 23)), start: time.Now(), starts: [2]int{1, 1}, kinds: map[string]uint64{}}
+	begin, stolen := s.start, report.StolenSeconds()
 	err := s.whole(ctx, spec, row, show)
-	row.Seconds = time.Since(s.start).Seconds()
+	row.Seconds = time.Since(begin).Seconds()
+	row.stolen(stolen)
 	switch {
 	case ctx.Err() != nil:
 		row.Error = "interrupted"
@@ -132,7 +138,7 @@ func (s *soak) round() time.Duration { return min(max(s.o.Duration/60, 5*time.Se
 
 func (s *soak) loop(ctx context.Context, show func(*Sample)) error {
 	now := time.Now()
-	s.start = now
+	s.start, s.stolen = now, report.StolenSeconds()
 	s.nextAt, s.roundAt, s.sampleAt = now.Add(500*time.Millisecond), now.Add(s.round()), now.Add(s.every())
 	for end := s.start.Add(s.o.Duration); time.Now().Before(end); {
 		if err := s.step(ctx, show); err != nil {

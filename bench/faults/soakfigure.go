@@ -46,11 +46,12 @@ func SoakFigures(samples []Sample) []figure.Figure {
 			},
 		},
 		{
-			ID: "soak-work", Title: "How operations fare", Legend: []figure.Entry{{Text: "p50, goodput", Style: 2}, {Text: "p99", Style: 3}},
-			Caption: "Operations of 1 byte to 1 MiB from host0 to host1: time from posting to completion, and goodput, through all faults.",
+			ID: "soak-work", Title: "How operations fare", Legend: []figure.Entry{{Text: "p50, goodput, stolen", Style: 2}, {Text: "p99", Style: 3}},
+			Caption: "Operations of 1 byte to 1 MiB from host0 to host1: time from posting to completion, and goodput, through all faults; and what a hypervisor took of the processors.",
 			Panels: []figure.Panel{
 				panel("latency", "ms", true, line(2, func(s *Sample) float64 { return s.P50 / 1e6 }), line(3, func(s *Sample) float64 { return s.P99 / 1e6 })),
 				panel("goodput", "Gbit/s", false, line(2, func(s *Sample) float64 { return s.Goodput * 8 / 1e9 })),
+				panel("processors stolen", "%", false, line(2, func(s *Sample) float64 { return 100 * s.Stolen })),
 			},
 		},
 	}

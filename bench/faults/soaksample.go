@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"multiedge/bench/report"
 )
 
 // tell counts what clients did.
@@ -47,10 +49,15 @@ func (s *soak) sample(ctx context.Context, show func(*Sample)) error {
 			return err
 		}
 		if c == s.forward {
-			x.P50, x.P99, x.Stall, x.Goodput, x.Ops, x.Errors = w.P50, w.P99, float64(w.Stall), w.rate(), w.Ops, w.Errors
+			x.P50, x.P99, x.Stall, x.Goodput, x.Ops, x.Late, x.Errors = w.P50, w.P99, float64(w.Stall), w.rate(), w.Ops, w.Late, w.Errors
 		}
 		s.tell(w)
 	}
+	since := x.Seconds
+	if n := len(s.samples); n > 0 {
+		since -= s.samples[n-1].Seconds
+	}
+	x.Stolen, s.stolen = report.StolenShare(s.stolen, since), report.StolenSeconds()
 	s.samples = append(s.samples, x)
 	show(&x)
 	return nil

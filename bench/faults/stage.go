@@ -84,17 +84,18 @@ func (s *Stage) close() error {
 	return err
 }
 
-// A daemon may take settleTime to have started everything, or so many looks, if they take longer: five did not fit into that time, under the race detector, where a hypervisor
-// took a third of the processors.
+// A daemon may take settleTime to have started everything, or so many looks, if they take longer.
 const (
 	settleTime  = 5 * time.Second
-	settleLooks = 20
+	settleLooks = 60
 )
 
-// settled is what a host's daemon holds once it has started everything: when it has not changed for a while.
+// settled is what a host's daemon holds once it has started everything: when it has not changed for a while. A look leaves a connection that the daemon has
+// yet to close: the next one comes as much later as this one took.
 func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 	for start, looks, same := time.Now(), 1, 0; same < 4; looks++ {
 		var now held
+		at := time.Now()
 		if now, err = s.held(ctx, host); err == nil && now == last {
 			same++
 		} else {
@@ -103,7 +104,7 @@ func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 		if time.Since(start) > settleTime && looks > settleLooks {
 			return last, fmt.Errorf("the daemon of host %d does not settle: %+v and, after %d looks that found the same, %+v (%v)", host, last, same, now, err)
 		}
-		if !sleep(ctx, 25*time.Millisecond) {
+		if !sleep(ctx, max(25*time.Millisecond, time.Since(at))) {
 			return last, ctx.Err()
 		}
 	}

@@ -50,15 +50,33 @@ func procField(file, name string) string {
 	return ""
 }
 
+// Columns of /proc/stat, see proc_stat(5).
+var (
+	busyColumns   = []int{1, 2, 3, 6, 7, 8} // user, nice, system, irq, softirq, steal; not idle and iowait
+	stolenColumns = []int{8}
+)
+
 // BusySeconds returns the processor time this machine has spent on anything at all since it started, all processors together; 0 where that
 // cannot be found out.
-func BusySeconds() float64 {
-	f := strings.Fields(firstLine("/proc/stat"))
+func BusySeconds() float64 { return statSeconds(firstLine("/proc/stat"), busyColumns) }
+
+// StolenSeconds returns for how long processors of this machine were wanted and a hypervisor did not give them, since it started, all processors together;
+// 0 where that cannot be found out.
+func StolenSeconds() float64 { return statSeconds(firstLine("/proc/stat"), stolenColumns) }
+
+// StolenShare is the share of all processors that was stolen since StolenSeconds returned was, seconds ago.
+func StolenShare(was, seconds float64) float64 {
+	return (StolenSeconds() - was) / max(seconds*float64(runtime.NumCPU()), 1e-9)
+}
+
+// statSeconds sums columns of the first line of /proc/stat.
+func statSeconds(line string, columns []int) float64 {
+	f := strings.Fields(line)
 	if len(f) < 9 || f[0] != "cpu" {
 		return 0
 	}
 	ticks := 0
-	for _, i := range []int{1, 2, 3, 6, 7, 8} { // user, nice, system, irq, softirq, steal; not idle and iowait
+	for _, i := range columns {
 		n, err := strconv.Atoi(f[i])
 		if err != nil {
 			return 0

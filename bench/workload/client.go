@@ -201,8 +201,11 @@ func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughpu
 	if err != nil {
 		return err
 	}
-	if m.Done == nil {
+	switch {
+	case m.Done == nil:
 		return fmt.Errorf("%w: no report", errProtocol)
+	case m.Done.Error != "":
+		return fmt.Errorf("server: %s", m.Done.Error)
 	}
 	fill(row, spec, out, after.since(before), m.Done)
 	return nil

@@ -155,8 +155,8 @@ type memory struct{ source, target bool }
 
 // Report is what the server found in one measurement.
 type Report struct {
-	Error     string            `json:"error,omitempty"`
-	Sent      uint64            `json:"sent"` // operations initiated by the server
+	Error     string            `json:"error,omitempty"` // it failed, and the session is over
+	Sent      uint64            `json:"sent"`            // operations initiated by the server
 	Seconds   float64           `json:"seconds"`
 	CPU       report.End        `json:"cpu"`
 	Counters  report.Counters   `json:"counters"`

@@ -199,21 +199,33 @@ func (s *side) serveRun(ctx context.Context, spec Spec, probe *Probe) error {
 	if err := s.ch.send(ctx, &message{Ready: &ready{Streams: p.streams.service()}}); err != nil {
 		return err
 	}
+	r, err := s.measure(ctx, p, before, probe)
+	if err != nil {
+		r = &Report{Error: err.Error()}
+	}
+	if e := s.ch.send(ctx, &message{Done: r}); err == nil {
+		err = e
+	}
+	return err
+}
+
+// measure does the server's part and reports it.
+func (s *side) measure(ctx context.Context, p *setup, before *Reading, probe *Probe) (*Report, error) {
 	if err := p.streams.accept(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	out, err := s.execute(ctx, p, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	after, err := probe.Read(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	u := after.since(before)
-	return s.ch.send(ctx, &message{Done: &Report{
+	return &Report{
 		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Counters: u.counters, Dropped: u.dropped, Integrity: out.integrity, Links: u.links, Notes: out.notes,
-	}})
+	}, nil
 }
 
 // readyFor prepares memory and takes the first reading.

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,31 @@ func TestCancelledByteStreams(t *testing.T) {
 				t.Errorf("ended with %v", err)
 			}
 		})
+	}
+}
+
+// A server that fails says why before it closes the session.
+func TestServerSaysWhyItFailed(t *testing.T) {
+	s := Spec{Test: report.PingPong, Size: 1000, Duration: time.Hour, Depth: 1, Batch: 1, ByteStream: true, Region: 1 << 20}
+	c := dial(t, world(t), s)
+	p, err := c.side.prepare(s, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.streams.close()
+	if err := c.agree(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	stream := p.streams.ends[0].Conn
+	if _, err := stream.Write(make([]byte, 999)); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.side.ch.receive(t.Context())
+	if err != nil || m.Done == nil || m.Done.Error != io.ErrUnexpectedEOF.Error() {
+		t.Errorf("%+v, %v", m, err)
 	}
 }
 

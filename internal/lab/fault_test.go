@@ -165,7 +165,7 @@ func TestWireFaults(t *testing.T) {
 					if n.Received == uint64(i+40) && n.Delivered == n.Received+n.Duplicated-n.Lost && got == n.Delivered {
 						break
 					}
-					if got < n.Delivered && !to.receive(time.Second, func(f []byte) bool { read(f); return got < n.Delivered }) {
+					if got < n.Delivered && !to.receive(10*time.Second, func(f []byte) bool { read(f); return got < n.Delivered }) {
 						t.Fatalf("%d frames arrived; counters %+v", got, n)
 					}
 				}
