@@ -61,7 +61,7 @@ type Driver interface {
 	// holds its newest frame, so poll only after a Recv that returned 0.
 	FD() int
 
-	// Stats returns what was counted since Open. It costs a system call.
+	// Stats returns what was counted since Open. It costs a system call. The kernel counts in 32 bits from one call to the next.
 	Stats() (Stats, error)
 
 	// Info describes the interface as it was when the driver was opened.

@@ -99,3 +99,69 @@ func TestRename(t *testing.T) {
 		receive(t, rx, 1)
 	})
 }
+
+// TestDownThenGone: an interface that goes down first and is deleted then is reported as gone too, by a driver that only receives.
+func TestDownThenGone(t *testing.T) {
+	kinds(t, []int{9000}, func(t *testing.T, kind string, mtu int) {
+		namespace(t)
+		veth(t, mtu)
+		d := open(t, "a0", Options{Kind: kind})
+		if err := netlink.LinkSetDown(link(t, "a0")); err != nil {
+			t.Fatal(err)
+		}
+		if err := recvError(d); !errors.Is(err, ErrLinkDown) || errors.Is(err, ErrLinkGone) {
+			t.Fatalf("Recv: %v, want ErrLinkDown only", err)
+		}
+		if err := recvError(d); err != nil {
+			t.Errorf("Recv reports the same event twice: %v", err)
+		}
+		if err := deleteLink(t, "a0"); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := recvError(d); !errors.Is(err, ErrLinkGone) {
+				t.Errorf("Recv: %v, want ErrLinkGone", err)
+			}
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestFlapMetBySend: Recv tells of each time the interface went down, once, also if a Send was first to hear of it and went through, since it was up again.
+func TestFlapMetBySend(t *testing.T) {
+	kinds(t, []int{9000}, func(t *testing.T, kind string, mtu int) {
+		namespace(t)
+		veth(t, mtu)
+		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
+		frame := []TxFrame{{Head: header(tx, rx, 50)}}
+		for _, sends := range []string{"up again", "still down", "down and up again"} {
+			if err := netlink.LinkSetDown(link(t, "a0")); err != nil {
+				t.Fatal(err)
+			}
+			if sends != "up again" {
+				for range 2 {
+					if n, err := tx.Send(frame); n != 0 || !errors.Is(err, ErrLinkDown) {
+						t.Fatalf("%s: Send = %d, %v", sends, n, err)
+					}
+				}
+			}
+			if sends != "still down" {
+				setUp(t, "a0")
+				for range 2 {
+					if n, err := tx.Send(frame); n != 1 || err != nil {
+						t.Fatalf("%s: Send = %d, %v", sends, n, err)
+					}
+				}
+			}
+			if err := recvError(tx); !errors.Is(err, ErrLinkDown) || errors.Is(err, ErrLinkGone) {
+				t.Errorf("%s: Recv: %v, want ErrLinkDown only", sends, err)
+			}
+			if err := recvError(tx); err != nil {
+				t.Errorf("%s: Recv reports the same event twice: %v", sends, err)
+			}
+			setUp(t, "a0")
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package linkdrv
 
 import (
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -34,12 +35,12 @@ type mmsg struct {
 
 func newMmsg(s *socket, slots int) (*mmsg, error) {
 	frame := maxFrame(s.info.MTU)
-	// The kernel doubles the value to account for overhead; ours is accounted for already.
+	// The kernel doubles the value to account for overhead; ours is accounted for already. More than it can double is no number to it.
 	charge := alignUp(frame, os.Getpagesize()) + skbOverhead
 	if slots == 0 {
 		slots = max(ringSlots, min(mmsgSlots, mmsgBytes/charge))
 	}
-	if err := s.setBuffer(unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, slots*charge/2); err != nil {
+	if err := s.setBuffer(unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, min(slots*charge/2, math.MaxInt32/2)); err != nil {
 		return nil, err
 	}
 	granted, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
@@ -102,6 +103,9 @@ func (d *mmsg) whole(i int) bool {
 func (d *mmsg) nothing() error {
 	err := d.late
 	d.late = nil
+	if err == nil && d.fd >= 0 {
+		err = d.owed()
+	}
 	if d.gone {
 		err = d.errs.gone
 	}

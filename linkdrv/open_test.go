@@ -103,6 +103,16 @@ func TestOpenChoosesByMTU(t *testing.T) {
 	}
 }
 
+// As many slots as may be asked for are more bytes than a socket's buffer can have, on an interface of the longest frames: the driver then has what it can get.
+func TestOpenMostSlots(t *testing.T) {
+	namespace(t)
+	veth(t, longestMTU)
+	few, most := open(t, "a0", Options{Kind: KindMmsg, RingSlots: 10_000}), open(t, "a0", Options{Kind: KindMmsg, RingSlots: maxSlots})
+	if f, m := few.Info().RxSlots, most.Info().RxSlots; f < 1000 || m < f {
+		t.Errorf("%d slots when %d are asked for, %d when 10000 are", m, maxSlots, f)
+	}
+}
+
 func TestCloseTwice(t *testing.T) {
 	namespace(t)
 	veth(t, 1500)

@@ -83,9 +83,13 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 	if s.gone {
 		return 0, s.errs.gone
 	}
-	retried := false
+	retried, alone := false, false
 	for n < len(frames) {
-		hdrs, errno := s.tx.gather(frames[n:])
+		upto := len(frames)
+		if alone {
+			upto = n + 1
+		}
+		hdrs, errno := s.tx.gather(frames[n:upto])
 		sent := 0
 		if len(hdrs) > 0 {
 			sent, errno = sendmmsg(s.fd, hdrs)
@@ -96,6 +100,14 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 			taken := s.tx.frames(sent)
 			n += taken
 			s.stats.Sent += uint64(taken)
+			s.untold = s.untold || retried
+			if alone {
+				// There is room, but the interface does not cut up UDP. The kernel does, but not of what bypasses the queueing discipline.
+				if err := s.setInt(unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 0, "PACKET_QDISC_BYPASS"); err != nil {
+					return n, err
+				}
+				s.bypass, alone = false, false
+			}
 		case unix.EINTR:
 		case unix.ENETDOWN:
 			// The interface is down, or was: the socket remembers one report from back then. Clear that and ask once more.
@@ -103,7 +115,7 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 				return n, s.judge(errno)
 			}
 			retried = true
-			socketError(s.fd)
+			s.untold = socketError(s.fd) != 0 || s.untold
 		case unix.EMSGSIZE:
 			s.stats.Refused++
 			return n + 1, s.errs.tooLong
@@ -112,11 +124,7 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 			return n + 1, s.errs.bad
 		case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
 			if errno == unix.ENOBUFS && s.bypass && s.tx.frames(1) > 1 {
-				// The interface does not cut up UDP. The kernel does, but not of what bypasses the queueing discipline.
-				if err := s.setInt(unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 0, "PACKET_QDISC_BYPASS"); err != nil {
-					return n, err
-				}
-				s.bypass = false
+				alone = true // no room, no carrier, or nobody to cut this up: one frame tells
 				continue
 			}
 			s.stats.NoRoom++

@@ -15,6 +15,8 @@ type socket struct {
 	info   Info
 	errs   linkErrors
 	gone   bool
+	down   bool // it was, and may be gone by now, of which nobody tells
+	untold bool // Send met the report that Recv owes
 	bypass bool // of the queueing discipline
 	stats  Stats
 	tx     queue
@@ -62,6 +64,7 @@ func (s *socket) judge(errno unix.Errno) error {
 		if s.gone = s.gone || boundIndex(s.fd) != s.info.Index; s.gone {
 			return s.errs.gone
 		}
+		s.down = true
 		return s.errs.down
 	case unix.EBADF:
 		return s.errs.closed
@@ -78,5 +81,22 @@ func (s *socket) pending() error {
 	case s.gone:
 		return s.errs.gone
 	}
-	return s.judge(socketError(s.fd))
+	if err := s.judge(socketError(s.fd)); err != nil {
+		return err
+	}
+	return s.owed()
+}
+
+// owed returns what Recv has to tell although no error waits: that the interface went down, if Send was the one to hear of it, or that it was deleted
+// after it had gone down.
+func (s *socket) owed() error {
+	switch {
+	case s.untold:
+		s.untold = false
+		return s.judge(unix.ENETDOWN)
+	case s.down && boundIndex(s.fd) != s.info.Index:
+		s.gone = true
+		return s.errs.gone
+	}
+	return nil
 }

@@ -130,3 +130,34 @@ func TestSuperDownThenQuiet(t *testing.T) {
 		}
 	}
 }
+
+// A link without carrier has no room for super-frames, and goes on bypassing the queueing discipline: it was not the want of somebody to cut them up.
+func TestSuperNoCarrier(t *testing.T) {
+	namespace(t)
+	veth(t, 9000)
+	a0 := link(t, "a0").Attrs().Index
+	// With a queueing discipline, what it is given while there is no carrier is lost without a word.
+	if err := netlink.QdiscAdd(&netlink.PfifoFast{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: a0, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}}); err != nil {
+		t.Fatal(err)
+	}
+	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
+	frames, want := stream(tx, rx, 20, 1000, 1000)
+	if err := netlink.LinkSetDown(link(t, "b0")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if n, err := tx.Send(frames); n != 0 || err != nil {
+			t.Errorf("Send without carrier = %d, %v; want 0, nil", n, err)
+		}
+	}
+	if s, err := tx.Stats(); err != nil || s.Sent != 0 || s.NoRoom != 2 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	setUp(t, "b0")
+	recvError(rx)
+	sendFrames(t, tx, frames)
+	checkFrames(t, receive(t, rx, len(want)), want)
+	if n := datagrams(rx); n != 1 || !tx.(*udp).bypass {
+		t.Errorf("%d datagrams, bypass %v", n, tx.(*udp).bypass)
+	}
+}

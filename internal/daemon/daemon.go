@@ -195,6 +195,13 @@ func newShard(d *Daemon) (*shard, error) {
 		default: // full: as many kicks as links can exist are queued, so this link's is among them
 		}
 	}
+	s.discard = func(drv linkdrv.Driver) {
+		if s.stopping.Load() {
+			drv.Close()
+			return
+		}
+		d.tasks.Go(func() { drv.Close() }) // the kernel waits until no processor uses the socket: other links would stand still meanwhile
+	}
 	return s, nil
 }
 

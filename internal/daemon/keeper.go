@@ -16,8 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeperRetry is how often opening a link that ought to work is tried again.
-const keeperRetry = 250 * time.Millisecond
+// keeperRetry is how often opening a link that ought to work is tried again, watchRetry how often watching links that could not be watched.
+const (
+	keeperRetry = 250 * time.Millisecond
+	watchRetry  = 5 * time.Second
+)
 
 // keeper keeps the configured links open: it follows the kernel's reports, opens drivers (which takes long, so not on the shard) and gives
 // them to the shard or takes them away. One goroutine owns it.
@@ -27,7 +30,7 @@ const keeperRetry = 250 * time.Millisecond
 type keeper struct {
 	d     *Daemon
 	links []*kept
-	known map[int]linkdrv.Event // what the kernel said, by interface index; nil without a Watch
+	known map[int]linkdrv.Event // what the kernel said, by interface index; nil while nobody watches
 	kicks chan string           // links whose driver failed
 	jobs  chan func()           // other changes, from Reload
 }
@@ -99,22 +102,14 @@ func (k *keeper) closed(l *kept) {
 
 // run follows links until ctx ends. ns, if not negative, is the network namespace in which the daemon was made.
 func (k *keeper) run(ctx context.Context, ns int) {
-	events := make(chan linkdrv.Event)
+	events, blind := make(chan linkdrv.Event), make(chan struct{})
 	if k.d.watch != nil {
 		k.known = map[int]linkdrv.Event{}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			enterNamespace(ns)
-			err := k.d.watch(ctx, func(ev linkdrv.Event) {
-				select {
-				case events <- ev:
-				case <-ctx.Done():
-				}
-			})
-			if err != nil {
-				k.d.log.Error("links are not watched any more: changes of their state are found by retrying only", "error", err)
-			}
+			k.watch(ctx, events, blind)
 		}()
 		defer func() { <-done }()
 	}
@@ -127,6 +122,8 @@ func (k *keeper) run(ctx context.Context, ns int) {
 			return
 		case ev := <-events:
 			k.event(ev)
+		case <-blind:
+			k.forget()
 		case name := <-k.kicks:
 			k.failed(name)
 			continue // the next tick retries: at once would spin on a driver that fails at once
@@ -140,13 +137,37 @@ func (k *keeper) run(ctx context.Context, ns int) {
 	}
 }
 
+// watch passes on what the kernel reports, until ctx ends, and says when it reports nothing more for now.
+func (k *keeper) watch(ctx context.Context, events chan<- linkdrv.Event, blind chan<- struct{}) {
+	for ctx.Err() == nil {
+		err := k.d.watch(ctx, func(ev linkdrv.Event) {
+			select {
+			case events <- ev:
+			case <-ctx.Done():
+			}
+		})
+		if err == nil {
+			return
+		}
+		k.d.log.Error("links are not watched for now: changes of their state are found by retrying only", "error", err)
+		select {
+		case blind <- struct{}{}:
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(watchRetry):
+		case <-ctx.Done():
+		}
+	}
+}
+
 // failed notes that a shard has closed a link because its driver failed; the other shards' go with it, because they are steered together. An interface that still exists, down perhaps, is followed by
 // its index even if it is renamed now; one that was never reported is looked for by name.
 func (k *keeper) failed(name string) {
 	for _, l := range k.links {
 		if l.cfg.Name == name {
-			if len(l.slots) > 1 && !k.lost(l) {
-				continue // each shard's driver fails, and the first report had all of them opened anew
+			if !k.lost(l) {
+				continue // opened anew since: the kernel said so too, or another shard's driver failed as well
 			}
 			k.closed(l)
 			if _, there := k.known[l.index]; !there {
@@ -162,7 +183,20 @@ func (k *keeper) lost(l *kept) (lost bool) {
 	return lost
 }
 
+// forget drops what the kernel said, since it will not say when that changes. Links that are closed are looked for by name.
+func (k *keeper) forget() {
+	k.known = nil
+	for _, l := range k.links {
+		if !l.open {
+			l.index = 0
+		}
+	}
+}
+
 func (k *keeper) event(ev linkdrv.Event) {
+	if k.known == nil {
+		k.known = map[int]linkdrv.Event{}
+	}
 	if ev.Gone {
 		delete(k.known, ev.Index)
 		for _, l := range k.links {

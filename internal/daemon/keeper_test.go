@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/mono"
 	"multiedge/linkdrv"
 	"multiedge/linkdrv/linktest"
 )
@@ -179,5 +180,201 @@ func TestRenamedOntoAnother(t *testing.T) {
 		if snap, err := e.d.Snapshot(); err != nil || !snap.Links[0].Up || snap.Links[1].Up {
 			t.Fatalf("two links use one interface, or none does: %+v, %v", snap.Links, err)
 		}
+	}
+}
+
+// watched starts an embedded daemon on the interface of a make-believe kernel.
+func watched(t *testing.T, o Options) *Embedded {
+	t.Helper()
+	o.Log = logTo(t)
+	e, err := NewEmbedded(plaintext(Config{Name: "a", Links: []Link{{Name: "eth1"}}, Poll: "block", WaitLinks: true}), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func (h *host) opened() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.opens)
+}
+
+// A driver's failure that is heard of only after the kernel's report had the link opened anew does not close it again.
+func TestLateKickIsIgnored(t *testing.T) {
+	h := &host{name: "eth1", index: 3, mtu: 9000, up: true, events: make(chan linkdrv.Event)}
+	e := watched(t, Options{Open: h.open, Watch: h.watch})
+	h.set("eth1", 3, 9000, true, false)
+	h.set("eth1", 3, 9000, true, true)
+	h.set("eth1", 4, 9000, true, false)
+	until(t, "opened anew", deadline, func() bool { return h.opened() == 2 })
+	e.d.keeper.kicks <- "eth1"
+	h.set("eth1", 4, 9000, true, false) // taken after the kick or before; the next one after both
+	h.set("eth1", 4, 9000, true, false)
+	until(t, "kick taken", deadline, func() bool { return len(e.d.keeper.kicks) == 0 })
+	h.set("eth1", 4, 9000, true, false)
+	h.set("eth1", 4, 9000, true, false)
+	if snap, err := e.d.Snapshot(); err != nil || !snap.Links[0].Up || h.opened() != 2 {
+		t.Errorf("opened %d times, want 2: %+v, %v", h.opened(), snap.Links, err)
+	}
+}
+
+// What the kernel said last counts for nothing once it says nothing more: a link that was down then is opened when it can be.
+func TestLinkIsFollowedUnwatched(t *testing.T) {
+	h := &host{name: "eth1", index: 3, mtu: 9000, up: true, events: make(chan linkdrv.Event)}
+	broken := make(chan error)
+	e := watched(t, Options{Open: h.open, Watch: func(ctx context.Context, sink func(linkdrv.Event)) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- h.watch(ctx, sink) }()
+		select {
+		case err := <-broken:
+			cancel()
+			<-ended
+			return err
+		case err := <-ended:
+			return err
+		}
+	}})
+	up := func(want bool) {
+		t.Helper()
+		until(t, "link state", deadline, func() bool {
+			snap, err := e.d.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return snap.Links[0].Up == want
+		})
+	}
+	h.set("eth1", 3, 9000, false, false)
+	up(false)
+	broken <- errors.New("too many open files")
+	h.mu.Lock()
+	h.up, h.index = true, 4 // deleted, made anew and up: nobody tells
+	h.mu.Unlock()
+	up(true)
+}
+
+// slow is a driver that takes long to close.
+type slow struct {
+	indexed
+	closing, close chan struct{}
+}
+
+func (d *slow) Close() error {
+	d.closing <- struct{}{}
+	<-d.close
+	return d.indexed.Close()
+}
+
+// The kernel may take its time to close a socket. The shard serves its other links meanwhile, and the link itself can be opened again.
+func TestClosingHoldsNobodyUp(t *testing.T) {
+	h := &host{name: "eth1", index: 3, mtu: 9000, up: true, events: make(chan linkdrv.Event)}
+	closing, release := make(chan struct{}), make(chan struct{})
+	e := watched(t, Options{Watch: h.watch, Open: func(l Link, o linkdrv.Options) (linkdrv.Driver, error) {
+		d, err := h.open(l, o)
+		if err != nil {
+			return nil, err
+		}
+		return &slow{*d.(*indexed), closing, release}, nil
+	}})
+	defer func() { // the last one, with the daemon
+		go func() { <-closing }()
+		e.Close()
+	}()
+	h.set("eth1", 3, 9000, true, false)
+	go h.set("eth1", 3, 9000, false, false)
+	<-closing
+	served := make(chan error, 1)
+	go func() { served <- e.d.shard.box.do(func(mono.Time) {}) }()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(deadline):
+		close(release)
+		t.Fatal("the shard waits until the kernel has closed a socket")
+	}
+	h.set("eth1", 3, 9000, true, false)
+	until(t, "opened again", deadline, func() bool { return h.opened() == 2 })
+	close(release)
+}
+
+// counted is a driver that is asked for its counters.
+type counted struct {
+	indexed
+	asked *int
+}
+
+func (d *counted) Stats() (linkdrv.Stats, error) {
+	*d.asked++
+	return d.indexed.Stats()
+}
+
+// The kernel's counters are read before 32 bits are too few, also if nobody wants to know them.
+func TestCountersAreRead(t *testing.T) {
+	h, asked := &host{name: "eth1", index: 3, mtu: 9000, up: true}, 0
+	e := watched(t, Options{Open: func(l Link, o linkdrv.Options) (linkdrv.Driver, error) {
+		d, err := h.open(l, o)
+		if err != nil {
+			return nil, err
+		}
+		return &counted{*d.(*indexed), &asked}, nil
+	}})
+	s := e.d.shard
+	if err := s.box.do(func(now mono.Time) {
+		s.pulse(now)
+		for range 3 {
+			now = now.Add(countTime)
+			before := asked
+			if s.pulse(now); asked != before+1 {
+				t.Errorf("asked %d times in %v", asked-before, countTime)
+			}
+			if s.pulse(now.Add(countTime / 2)); asked != before+1 {
+				t.Errorf("asked %d times in %v", asked-before, countTime/2)
+			}
+		}
+		s.pulseAt = 0
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stuck is a driver that has no room, and whose interface is gone when it is asked again.
+type stuck struct {
+	indexed
+	sends int
+}
+
+func (d *stuck) Send([]linkdrv.TxFrame) (int, error) {
+	if d.sends++; d.sends == 1 {
+		return 0, nil
+	}
+	return 0, linkdrv.ErrLinkGone
+}
+
+// A shard whose link failed when held frames were offered again does not sleep before it has taken the link out of service.
+func TestNoSleepOverFailedLink(t *testing.T) {
+	h := &host{name: "eth1", index: 3, mtu: 9000, up: true}
+	e := watched(t, Options{Open: h.open})
+	s := e.d.shard
+	if err := s.box.do(func(now mono.Time) {
+		l := s.active[0]
+		l.drv = &stuck{indexed: *l.drv.(*indexed)}
+		b := s.takeBatch()
+		b.users = 1
+		l.tx, l.batch = append(l.tx, linkdrv.TxFrame{Head: make([]byte, 64)}), b
+		s.flush(now, l)
+		s.retryBlocked(l.retryAt)
+		s.busy = false // nothing else was there to do
+		if !s.failedLinks || s.prepareSleep(now, &s.driverBed) {
+			t.Errorf("failed %v, and the shard would sleep", s.failedLinks)
+			s.wakeUp()
+		}
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

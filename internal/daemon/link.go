@@ -86,7 +86,7 @@ func (s *shard) dropDriver(now mono.Time, l *link) {
 	if st, err := l.drv.Stats(); err == nil {
 		l.last = addStats(l.last, st)
 	}
-	l.drv.Close()
+	s.discard(l.drv)
 	l.drv, l.scatter = nil, nil
 	s.countLooks()
 	l.closes++

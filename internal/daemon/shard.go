@@ -3,10 +3,12 @@ package daemon
 import (
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/linkdrv"
 	"multiedge/regmem"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,8 @@ type shard struct {
 	wait   waiter
 	placer *placer           // nil: the shard copies itself
 	reopen func(name string) // asks the watcher for a new driver; any goroutine
+
+	discard func(linkdrv.Driver) // closes a driver
 
 	active       []*link                 // configured links, in order of configuration
 	byIndex      [engine.MaxLinks]*link  // the same by engine number
@@ -52,6 +56,7 @@ type shard struct {
 	quiet       mono.Time // until when there is nothing to do unless something comes in
 	looks       int       // for what comes in, in an iteration while quiet
 	pulseAt     mono.Time // when the clients are shown next that the shard runs
+	countAt     mono.Time // when the links' counters are read next
 	maxFrame    int       // largest MTU seen: what a batch must hold
 	batchFrames int       // most of framesPerBatch of the links seen
 	bed         bed       // the thread's; prepared under the token, used while it sleeps
@@ -188,12 +193,24 @@ func (s *shard) iterate(now mono.Time) (worked bool) {
 // does. Where a look is a system call there is one.
 const quietLooks = 4
 
+// countTime is how often the kernel's counters are read if nobody asks: they have 32 bits, which a million frames a second fill in an hour.
+const countTime = 5 * time.Minute
+
 // pulse shows every client that the shard runs; sleeps are shorter than what makes a client wonder.
 func (s *shard) pulse(now mono.Time) {
 	s.pulseAt = now.Add(ipc.PulseTime)
 	for _, c := range s.clients {
 		if c != nil && c.rings != nil {
 			c.rings.BeatPulse()
+		}
+	}
+	if now < s.countAt {
+		return
+	}
+	s.countAt = now.Add(countTime)
+	for _, l := range s.active {
+		if l.drv != nil {
+			_, _ = l.drv.Stats() // adds them up
 		}
 	}
 }

@@ -35,7 +35,7 @@ type bed struct {
 // prepareSleep sets the sleep words and builds the poll set. It reports false if something came up meanwhile, or may be left of the latest iteration. The
 // caller holds the token.
 func (s *shard) prepareSleep(now mono.Time, b *bed) bool {
-	if s.busy {
+	if s.busy || s.failedLinks {
 		return false
 	}
 	s.box.asleep.Store(true)
