@@ -113,6 +113,7 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 		slots: make([]slot, depth), free: make([]uint32, depth),
 		conns:  map[uint32]*Conn{},
 		deadCh: make(chan struct{}), readDone: make(chan struct{}),
+		bounceTurn: make(chan struct{}, 1),
 	}
 	if d.window <= 0 || d.window > depth {
 		d.window = depth

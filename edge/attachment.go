@@ -41,12 +41,12 @@ type attachment struct {
 
 	lead leadership
 
-	connMu   sync.Mutex
-	conns    map[uint32]*Conn
-	dialing  int                         // dials whose answer is awaited
-	orphans  map[uint32][]ipc.CQE        // notifications that overtook the answer to a dial
-	bounce   atomic.Pointer[bounceArena] // of ReadAt and WriteAt
-	bounceMu sync.Mutex                  // creation of bounce
+	connMu     sync.Mutex
+	conns      map[uint32]*Conn
+	dialing    int                         // dials whose answer is awaited
+	orphans    map[uint32][]ipc.CQE        // notifications that overtook the answer to a dial
+	bounce     atomic.Pointer[bounceArena] // of ReadAt and WriteAt
+	bounceTurn chan struct{}               // full while somebody makes bounce
 
 	calls callTable
 

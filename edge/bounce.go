@@ -32,8 +32,12 @@ func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
 	if a := d.bounce.Load(); a != nil {
 		return a, nil
 	}
-	d.bounceMu.Lock()
-	defer d.bounceMu.Unlock()
+	select {
+	case d.bounceTurn <- struct{}{}:
+		defer func() { <-d.bounceTurn }()
+	case <-ctx.Done():
+		return nil, d.ended(ctx)
+	}
 	if a := d.bounce.Load(); a != nil {
 		return a, nil
 	}

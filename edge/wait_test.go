@@ -386,3 +386,27 @@ func TestFailuresAreBounded(t *testing.T) {
 		t.Fatalf("%d failures remembered", len(f.byOp))
 	}
 }
+
+// ReadAtContext and WriteAtContext end with their context also while another call waits for the memory that both need.
+func TestBounceTurn(t *testing.T) {
+	p := newDuo(t, Config{}, 4096)
+	p.f.mu.Lock() // the daemon does not answer
+	first := make(chan error, 1)
+	go func() {
+		_, err := p.remote.ReadAt(make([]byte, 10), 0)
+		first <- err
+	}()
+	for len(p.client.at.Load().bounceTurn) == 0 {
+		runtime.Gosched()
+	}
+	short, cancel := context.WithCancel(testContext(t))
+	cancel()
+	if _, err := p.remote.ReadAtContext(short, make([]byte, 10), 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("reading: %v", err)
+	}
+	if _, err := p.remote.WriteAtContext(short, make([]byte, 10), 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("writing: %v", err)
+	}
+	p.f.mu.Unlock()
+	must(t, <-first)
+}

@@ -65,17 +65,44 @@ func run() int {
 	if err != nil {
 		return usageError(err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	endings := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as it is under nohup
+		endings = append(endings, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), endings...)
 	defer stop()
 	kctx.BindTo(ctx, (*context.Context)(nil))
 	if err := kctx.Run(); err != nil {
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-			fmt.Fprintln(os.Stderr, "edgebench: interrupted; everything that was set up is removed")
+			fmt.Fprintln(os.Stderr, "edgebench: interrupted; "+whatElse(err))
 			return 130
 		}
 		return fail(err)
 	}
 	return 0
+}
+
+// whatElse says how it stands after an interruption that ended with err: data that arrived wrong before is no less wrong.
+func whatElse(err error) string {
+	if rest := besideCancel(err); rest != nil {
+		return rest.Error()
+	}
+	return "everything that was set up is removed"
+}
+
+// besideCancel leaves out of joined errors those that say no more than that the context has ended.
+func besideCancel(err error) (rest error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	}
+	for _, e := range joined.Unwrap() {
+		rest = errors.Join(rest, besideCancel(e))
+	}
+	return rest
 }
 
 // usageError explains a command line that makes no sense.

@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -158,6 +162,8 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"plot", 2, "files"},
 		{"plot /proc/version", 1, "--format json"},
 		{"dance", 2, "--help"},
+		{"one-way --lab -D 600 -o /proc/version/page.html", 1, "/proc/version"},
+		{"one-way --lab -D 600 -o /proc/page.html", 1, "/proc/page.html"},
 	} {
 		cmd, _, stderr := edgebench(strings.Fields(c.args)...)
 		_ = cmd.Run()
@@ -172,6 +178,15 @@ func TestMistakesAreExplained(t *testing.T) {
 }
 
 func TestInterruptRemovesEverything(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		t.Run(s.String(), func(t *testing.T) { interruptRemovesEverything(t, s) })
+	}
+}
+
+func interruptRemovesEverything(t *testing.T, with syscall.Signal) {
+	caught := make(chan os.Signal, 1) // so that nohup, which may be around this test, is not around its child
+	signal.Notify(caught, with)
+	defer signal.Stop(caught)
 	tmp := t.TempDir()
 	cmd, stdout, stderr := edgebench("one-way", "--lab", "-D", "600", "--region", "1m", "--format", "json")
 	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
@@ -180,11 +195,11 @@ func TestInterruptRemovesEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "a worker to run", func() bool { return len(children(t, commandLine("lab-worker"), tmp)) == 2 })
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := cmd.Process.Signal(with); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "interrupted") {
+	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "interrupted; everything") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	if left := children(t, commandLine("lab-"), tmp); len(left) > 0 {
@@ -293,6 +308,24 @@ func TestSeconds(t *testing.T) {
 		var s seconds
 		if s.UnmarshalText([]byte(text)) == nil {
 			t.Errorf("%q was accepted", text)
+		}
+	}
+}
+
+// What went wrong before an interruption is not lost in it.
+func TestWhatElse(t *testing.T) {
+	canceled := fmt.Errorf("worker: %w", context.Canceled)
+	wrong := errors.New("3 integrity errors: data arrived wrong")
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{canceled, "everything that was set up is removed"},
+		{errors.Join(canceled, errors.Join(nil, context.Canceled)), "everything that was set up is removed"},
+		{errors.Join(errors.Join(canceled, wrong), canceled), wrong.Error()},
+	} {
+		if got := whatElse(c.err); got != c.want {
+			t.Errorf("%q: %q, want %q", c.err, got, c.want)
 		}
 	}
 }

@@ -75,8 +75,12 @@ func (o *output) add(name, format string, style report.Style) (report.Writer, er
 		return nil, err
 	}
 	if ext == "html" {
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666) // an hour later is too late to learn that it cannot be written
+		if err != nil {
+			return nil, err
+		}
 		o.pages = append(o.pages, name)
-		return nil, nil
+		return nil, file.Close()
 	}
 	if slices.Contains(report.Formats, ext) {
 		format = ext

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
+	"strings"
 	"time"
 
 	"multiedge/internal/daemon"
@@ -44,7 +47,9 @@ func (c *pingCmd) Run(g *globals) error {
 			lost++
 		}
 		if !g.JSON {
-			c.print(g, &res)
+			if err := c.print(g, &res); err != nil {
+				return err
+			}
 		}
 	}
 	if g.JSON {
@@ -58,12 +63,13 @@ func (c *pingCmd) Run(g *globals) error {
 	return nil
 }
 
-func (c *pingCmd) print(g *globals, r *daemon.PingResult) {
-	if r.Status == "ok" {
-		fmt.Fprintf(g.out, "%s: seq=%d time=%s\n", c.Peer, r.Seq, micros(r.Nanos))
-		return
+func (c *pingCmd) print(g *globals, r *daemon.PingResult) error {
+	text := fmt.Sprintf("%s: seq=%d time=%s\n", c.Peer, r.Seq, micros(r.Nanos))
+	if r.Status != "ok" {
+		text = fmt.Sprintf("%s: seq=%d %s: %s\n", c.Peer, r.Seq, r.Status, r.Text)
 	}
-	fmt.Fprintf(g.out, "%s: seq=%d %s: %s\n", c.Peer, r.Seq, r.Status, r.Text)
+	_, err := io.WriteString(g.out, clean(text))
+	return err
 }
 
 type doctorCmd struct {
@@ -93,18 +99,24 @@ func (c *doctorCmd) Run(g *globals) error {
 		if err := printJSON(g, findings); err != nil {
 			return err
 		}
-	} else {
-		for _, f := range findings {
-			fmt.Fprintf(g.out, "%-8s %s: %s\n", f.Severity, f.About, f.Text)
-			if f.Remedy != "" {
-				fmt.Fprintf(g.out, "         -> %s\n", f.Remedy)
-			}
-		}
+	} else if _, err := io.WriteString(g.out, clean(findingsText(findings))); err != nil {
+		return err
 	}
 	if unwell {
 		return errUnwell
 	}
 	return nil
+}
+
+func findingsText(findings []daemon.Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%-8s %s: %s\n", f.Severity, f.About, f.Text)
+		if f.Remedy != "" {
+			fmt.Fprintf(&b, "         -> %s\n", f.Remedy)
+		}
+	}
+	return b.String()
 }
 
 type drainCmd struct{}
@@ -116,8 +128,8 @@ func (*drainCmd) Run(g *globals) error {
 	if g.JSON {
 		return printJSON(g, map[string]any{"schema": daemon.StatusSchema, "draining": true})
 	}
-	fmt.Fprintln(g.out, "draining until it is restarted: existing connections go on, nothing new is taken (edgectl client shows who is left)")
-	return nil
+	_, err := fmt.Fprintln(g.out, "draining until it is restarted: existing connections go on, nothing new is taken (edgectl client shows who is left)")
+	return err
 }
 
 type versionCmd struct{}
@@ -135,10 +147,9 @@ func (*versionCmd) Run(g *globals) error {
 		}
 		return err
 	}
-	fmt.Fprintf(g.out, "edgectl %s (%s)\n", version, runtime.Version())
-	if err != nil {
-		return err
+	if _, werr := fmt.Fprintf(g.out, "edgectl %s (%s)\n", version, runtime.Version()); werr != nil || err != nil {
+		return cmp.Or(err, werr)
 	}
-	fmt.Fprintf(g.out, "edged   %s (%s), node %s (%s)\n", remote.Version, remote.GoVersion, remote.Name, remote.Node)
-	return nil
+	_, err = fmt.Fprintf(g.out, "edged   %s (%s), node %s (%s)\n", remote.Version, remote.GoVersion, remote.Name, remote.Node)
+	return err
 }

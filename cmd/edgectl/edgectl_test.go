@@ -5,8 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"net"
+	"os"
+	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,5 +147,52 @@ func TestTroubles(t *testing.T) {
 	}
 	if text := dialError(silent, net.ErrClosed).Error(); text == "" {
 		t.Error("no text")
+	}
+}
+
+// Names come from elsewhere, some from hosts that nobody authorised: they neither steer the terminal nor make lines of their own.
+func TestNamesDoNotSteer(t *testing.T) {
+	var out bytes.Buffer
+	if err := table(&out, "PEER NODE", [][]any{{"b\x1b]0;x\a\u009b2J\nroot\tx", "1"}, {"", "2"}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "PEER               NODE\nb?]0;x??2J?root?x  1\n-                  2\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+	text := findingsText([]daemon.Finding{{Severity: daemon.FindingWarning, About: "peer b", Text: "slow", Remedy: "look"}, {Severity: daemon.FindingOK, About: "a", Text: "b"}})
+	if strings.Count(text, "\n") != 3 {
+		t.Errorf("%q", text)
+	}
+}
+
+// Who asked for a file gets no exit code of zero for one that is not there.
+func TestFullDisk(t *testing.T) {
+	a, _ := pair(t, daemon.Encrypted)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, cmd := range []string{"status", "dev", "peer", "conn", "doctor", "version", "stat", "top -i 0.001", "ping -c 1 b", "ping -c 1 nobody", "peers list", "peers remove b", "drain"} {
+		var errs bytes.Buffer
+		if code := run(append([]string{"-s", a}, strings.Fields(cmd)...), full, &errs); code != 1 || !strings.Contains(errs.String(), "no space") {
+			t.Errorf("%s: exit %d %q", cmd, code, errs.String())
+		}
+	}
+}
+
+// Under nohup the end of the terminal ends nothing.
+func TestNohup(t *testing.T) {
+	hangsUp := func() bool { return slices.Contains(endings(), os.Signal(syscall.SIGHUP)) }
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	if !hangsUp() {
+		t.Error("the end of the terminal does not end it")
+	}
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Stop(caught)
+	defer signal.Notify(caught, syscall.SIGHUP) // Reset would leave it ignored
+	if hangsUp() {
+		t.Error("the end of the terminal ends it under nohup")
 	}
 }

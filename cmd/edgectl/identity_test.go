@@ -105,7 +105,8 @@ func TestPeersOfARunningDaemon(t *testing.T) {
 	if _, out, _ := ctl("-s", a, "key", "show"); err != nil || strings.TrimSpace(out) != own.Public().String() {
 		t.Errorf("key show %q, %v", out, err)
 	}
-	if code, out, errs := ctl("-s", a, "peers", "remove", "gamma"); code != 0 || !strings.Contains(out, "no more") {
+	t.Chdir(filepath.Dir(a))
+	if code, out, errs := ctl("-s", a, "peers", "remove", "gamma", "-f", "./peers"); code != 0 || !strings.Contains(out, "no more") || strings.Contains(out, "no running daemon") {
 		t.Errorf("remove: %d %s%s", code, out, errs)
 	}
 	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), 10), 0o644); err != nil {

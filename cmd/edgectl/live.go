@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -28,7 +27,7 @@ type live struct {
 
 // run shows one table after the other until it is told to end.
 func (m live) run(out *os.File) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	defer stop()
 	var in io.Reader // nil if there is no keyboard
 	if f, ok := m.g.in.(*os.File); ok && isTerminal(f) {

@@ -86,7 +86,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, errUnwell):
 		return 1
 	case err != nil:
-		fmt.Fprintln(stderr, "edgectl:", err)
+		fmt.Fprintln(stderr, "edgectl:", clean(err.Error()))
 		return 1
 	}
 	return 0

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 
 	"multiedge/internal/daemon"
 	"multiedge/internal/identity"
@@ -37,13 +40,24 @@ func (c *peersFile) find(g *globals) (file string, running bool, err error) {
 		}
 		return file, false, nil
 	case c.File != "":
-		return c.File, st.PeersFile == c.File, nil
+		return c.File, sameFile(st.PeersFile, c.File), nil
 	case st.Security != daemon.Encrypted:
 		return "", false, errors.New("the daemon runs in plaintext and authorises nobody; take security = \"plaintext\" out of its configuration, or name a file by --file")
 	case st.PeersFile == "":
 		return "", false, errors.New("the daemon reads no peers file; name a file by --file")
 	}
 	return st.PeersFile, true, nil
+}
+
+// sameFile reports whether two paths lead to one file, which need not be there yet.
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil {
+		return os.SameFile(x, y)
+	}
+	b, err := filepath.Abs(b)
+	return err == nil && filepath.Clean(a) == b
 }
 
 type peersListCmd struct{ peersFile }
@@ -165,6 +179,6 @@ func (g *globals) applied(what string, r peersReport, running bool) error {
 	if !running {
 		note = "; no running daemon reads that file, the next one started with it will"
 	}
-	fmt.Fprintf(g.out, "%s: %s (%s)%s\n", r.Name, what, r.File, note)
-	return err
+	_, werr := fmt.Fprintf(g.out, "%s: %s (%s)%s\n", r.Name, what, r.File, note)
+	return cmp.Or(err, werr)
 }

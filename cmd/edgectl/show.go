@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"sort"
 	"strings"
@@ -19,27 +20,28 @@ func (c *statusCmd) Run(g *globals) error {
 	if err != nil || done {
 		return err
 	}
+	var b strings.Builder
 	state := "serving"
 	if st.Draining {
 		state = "draining"
 	}
-	fmt.Fprintf(g.out, "node       %s (%s), %s\n", st.Name, st.Node, state)
-	fmt.Fprintf(g.out, "daemon     version %s, process %d, up %s, cpu %.2fs user %.2fs system\n", st.Version, st.PID, seconds(st.UptimeSeconds), st.CPUUserSeconds, st.CPUSystemSeconds)
-	fmt.Fprintf(g.out, "links      %d of %d up\n", st.LinksUp, st.Links)
-	fmt.Fprintf(g.out, "peers      %d\n", st.Peers)
-	fmt.Fprintf(g.out, "clients    %d with %d connections, %d evicted so far\n", st.Clients, st.Connections, st.Evictions)
+	fmt.Fprintf(&b, "node       %s (%s), %s\n", st.Name, st.Node, state)
+	fmt.Fprintf(&b, "daemon     version %s, process %d, up %s, cpu %.2fs user %.2fs system\n", st.Version, st.PID, seconds(st.UptimeSeconds), st.CPUUserSeconds, st.CPUSystemSeconds)
+	fmt.Fprintf(&b, "links      %d of %d up\n", st.LinksUp, st.Links)
+	fmt.Fprintf(&b, "peers      %d\n", st.Peers)
+	fmt.Fprintf(&b, "clients    %d with %d connections, %d evicted so far\n", st.Clients, st.Connections, st.Evictions)
 	if len(st.Shards) > 1 || len(st.Shards) == 1 && st.Shards[0].Placers > 0 {
 		for _, s := range st.Shards {
-			fmt.Fprintf(g.out, "shard %-3d  %d clients with %d connections, thread %d, cpu %.2fs user %.2fs system", s.Shard, s.Clients, s.Connections, s.Thread, s.CPUUserSeconds, s.CPUSystemSeconds)
+			fmt.Fprintf(&b, "shard %-3d  %d clients with %d connections, thread %d, cpu %.2fs user %.2fs system", s.Shard, s.Clients, s.Connections, s.Thread, s.CPUUserSeconds, s.CPUSystemSeconds)
 			if s.Placers > 0 {
-				fmt.Fprintf(g.out, ", %.2fs of %d placers", s.CPUPlacers, s.Placers)
+				fmt.Fprintf(&b, ", %.2fs of %d placers", s.CPUPlacers, s.Placers)
 			}
-			fmt.Fprintln(g.out)
+			fmt.Fprintln(&b)
 		}
 	}
-	fmt.Fprintf(g.out, "memory     %d regions, %s pinned, %d exports\n", st.Regions, bytesText(st.PinnedBytes), st.Exports)
-	fmt.Fprintf(g.out, "security   %s\n", securityText(&st))
-	fmt.Fprintf(g.out, "policy     scheduler %s, profile %s, poll %s, ethertype %s\n", st.Scheduler, st.Profile, st.Poll, st.EtherType)
+	fmt.Fprintf(&b, "memory     %d regions, %s pinned, %d exports\n", st.Regions, bytesText(st.PinnedBytes), st.Exports)
+	fmt.Fprintf(&b, "security   %s\n", securityText(&st))
+	fmt.Fprintf(&b, "policy     scheduler %s, profile %s, poll %s, ethertype %s\n", st.Scheduler, st.Profile, st.Poll, st.EtherType)
 	names := make([]string, 0, len(st.Counters))
 	for name, n := range st.Counters {
 		if n > 0 || c.All {
@@ -48,9 +50,10 @@ func (c *statusCmd) Run(g *globals) error {
 	}
 	sort.Strings(names)
 	for _, name := range names {
-		fmt.Fprintf(g.out, "  %-26s %d\n", name, st.Counters[name])
+		fmt.Fprintf(&b, "  %-26s %d\n", name, st.Counters[name])
 	}
-	return nil
+	_, err = io.WriteString(g.out, b.String())
+	return err
 }
 
 type devCmd struct{}

@@ -28,7 +28,7 @@ func table(w io.Writer, heading string, rows [][]any) error {
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, v := range row {
-			if cells[i] = fmt.Sprint(v); cells[i] == "" {
+			if cells[i] = strings.ReplaceAll(clean(fmt.Sprint(v)), "\n", "?"); cells[i] == "" {
 				cells[i] = "-"
 			}
 		}

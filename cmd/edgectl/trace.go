@@ -48,7 +48,7 @@ func (c *traceCmd) Run(g *globals) (err error) {
 	if c.Write != "" && g.JSON {
 		return errors.New("--write makes a file and --json lines: choose one")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends what the first one does not, such as an output that nobody reads
 	s, err := c.start(ctx, g)
@@ -77,6 +77,14 @@ func (c *traceCmd) Run(g *globals) (err error) {
 		fmt.Fprintf(g.errs, "%d frames, and %d between them that found no room\n", s.frames, s.lost)
 	}
 	return err
+}
+
+// endings are the signals that end a command in order. Under nohup a terminal's end is none.
+func endings() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{os.Interrupt, syscall.SIGTERM}
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 }
 
 // tracing is a trace under way.

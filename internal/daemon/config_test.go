@@ -73,6 +73,8 @@ func TestNormalizeRefusals(t *testing.T) {
 		{"mode", func(c *Config) { c.Mode = "rw" }, "octal"},
 		{"socket", func(c *Config) { c.Socket = "/" + strings.Repeat("x", 120) }, "107"},
 		{"name with a space", func(c *Config) { c.Name = "a b" }, "white space"},
+		{"name that steers a terminal", func(c *Config) { c.Name = "a\x1b[2J" }, "printed"},
+		{"name that is no text", func(c *Config) { c.Name = "a\xff" }, "printed"},
 		{"queue", func(c *Config) { c.Limits.Queue = 1000 }, "power of two"},
 		{"clients", func(c *Config) { c.Limits.Clients = -1 }, "limits.clients"},
 		{"metrics address", func(c *Config) { c.Metrics.Listen = "9469" }, "host:port"},

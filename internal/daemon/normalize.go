@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
@@ -48,7 +50,7 @@ func (c *Config) Normalize() error {
 	c.fillDefaults()
 	var p problems
 	p.check(len(c.Name) <= engine.MaxNodeName, "name", "%q is longer than %d bytes", c.Name, engine.MaxNodeName)
-	p.check(!strings.ContainsAny(c.Name, " \t\n\x00"), "name", "%q contains white space", c.Name)
+	p.check(utf8.ValidString(c.Name) && !strings.ContainsFunc(c.Name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), "name", "%q contains white space, or what cannot be printed", c.Name)
 	c.checkSecurity(&p)
 	if c.NodeID != "" {
 		_, err := parseNodeID(c.NodeID)

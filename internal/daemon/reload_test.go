@@ -45,3 +45,13 @@ func TestReloadTellsOfLinkThatFails(t *testing.T) {
 		t.Fatalf("reload: %v", err)
 	}
 }
+
+// A setting that a reload leaves as it was is named.
+func TestReloadTellsOfFixedSettings(t *testing.T) {
+	a, _ := nodes(t, 1, nil)
+	cfg := a.d.cfg
+	cfg.Log.Format, cfg.Spin = "json", cfg.Spin+1
+	if err := a.d.Reload(cfg); err == nil || err.Error() != "these take effect after a restart only: spin, log.format" {
+		t.Errorf("reload: %v", err)
+	}
+}

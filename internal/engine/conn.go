@@ -87,6 +87,7 @@ type conn struct {
 	adNumber int        // of the next
 	adQueue  queue[int] // to send, or their withdrawals
 	told     ranges     // numbers of the peer's adverts that came, themselves or their withdrawals
+	taken    ranges     // those of them that were withdrawn, as many as are remembered
 }
 
 // sendOp is an operation of ours until it completed.

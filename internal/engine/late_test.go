@@ -83,7 +83,8 @@ func TestLateOpenMemory(t *testing.T) {
 	}
 }
 
-// Clause 5.6: an Advert that comes a second time, or after its Withdraw, is not told, and so many numbers at once that nothing could hold them are left unreceived.
+// Clause 5.6: an Advert that comes a second time, or after its Withdraw, is not told, nor is a Withdraw that comes a second time, and so many numbers at once
+// that nothing could hold them are left unreceived.
 func TestLateAdverts(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	c := r.connect(engine.DialOptions{})
@@ -104,8 +105,8 @@ func TestLateAdverts(t *testing.T) {
 		g    wire.Segment
 		told engine.EventKind // 0: nothing
 	}{
-		{advert(0), engine.EvAdvert}, {advert(0), 0}, {advert(2), engine.EvAdvert}, {withdraw(1), 0}, {advert(1), 0},
-		{withdraw(0), engine.EvWithdrawn}, {advert(0), 0}, {advert(3), engine.EvAdvert}, {advert(2), 0},
+		{advert(0), engine.EvAdvert}, {advert(0), 0}, {advert(2), engine.EvAdvert}, {withdraw(1), 0}, {advert(1), 0}, {withdraw(1), 0},
+		{withdraw(0), engine.EvWithdrawn}, {advert(0), 0}, {withdraw(0), 0}, {advert(3), engine.EvAdvert}, {advert(2), 0}, {withdraw(2), engine.EvWithdrawn},
 	} {
 		give(step.g)
 		switch ev := r.n[1].events; {
@@ -267,5 +268,61 @@ func TestManyHeld(t *testing.T) {
 	r.n[1].e.HandleFrame(r.now, 0, forge(like, pn+1, &g))
 	if held := r.n[1].e.HeldMemory(); held != 0 || mem[0] != 7 || mem[n-1] != 7 || r.n[1].e.Count.OpsApplied != 2 {
 		t.Errorf("%d bytes held, %d operations applied", held, r.n[1].e.Count.OpsApplied)
+	}
+}
+
+// A held segment was acknowledged and comes once: what waits behind a fence is no more than what has a place once the fence allows it, in whatever order it came.
+// Nothing but the operation's own segments is needed to complete it.
+func TestHeldWithManyHoles(t *testing.T) {
+	const n = 12_000
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	mem, key := r.export(1, c[1], n, both)
+	like, pn := r.like(c[0], 1)
+	give := func(k int) (received bool) {
+		g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegBackward, Conn: uint32(c[1]), Op: 1, Key: uint64(key), Place: uint64(k), Data: []byte{7}}
+		switch k {
+		case 0:
+			g.Flags |= wire.SegFirst
+		case n - 1:
+			g.Flags |= wire.SegLast
+		}
+		before := r.n[1].e.Count.RejectedNoRoom
+		pn++
+		r.n[1].e.HandleFrame(r.now, 0, forge(like, pn, &g))
+		return r.n[1].e.Count.RejectedNoRoom == before
+	}
+	var again []int
+	for k := n - 1; k > 0; k -= 2 {
+		if !give(k) {
+			again = append(again, k)
+		}
+	}
+	for k := 2; k < n/2; k += 2 { // holes close, and others fit in
+		if !give(k) {
+			again = append(again, k)
+		}
+	}
+	pn++
+	g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: uint32(c[1]), Key: uint64(key)}
+	r.n[1].e.HandleFrame(r.now, 0, forge(like, pn, &g))
+	if held := r.n[1].e.HeldMemory(); held != 0 {
+		t.Errorf("%d bytes are held although nothing forbids them", held)
+	}
+	for k := 0; k < n; k += 2 {
+		if k == 0 || k >= n/2 {
+			give(k)
+		}
+	}
+	for _, k := range again {
+		give(k)
+	}
+	if applied := r.n[1].e.Count.OpsApplied; applied != 2 {
+		t.Errorf("%d of 2 operations are applied, %d segments were sent again", applied, len(again))
+	}
+	for k, b := range mem {
+		if b != 7 {
+			t.Fatalf("byte %d is %d", k, b)
+		}
 	}
 }

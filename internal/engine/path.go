@@ -65,7 +65,7 @@ type txPath struct {
 
 	ping  bool
 	probe bool
-	echo  uint64 // nonce to return; 0 for none
+	echo  []uint64 // nonces to return, in order of arrival
 
 	bigLost [len(frameSizes)]bigLoss // by step: does the path carry more?
 	doubted bool                     // one of them is not zero

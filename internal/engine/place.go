@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"multiedge/internal/mono"
@@ -29,7 +31,7 @@ type recvOp struct {
 	first, last uint64 // place of FIRST, end of LAST
 	got         ranges // of a write: bytes in place
 	held        []heldSegment
-	heldAt      map[heldKey]struct{} // of held, once there are heldFew
+	kept        ranges // of a write: bytes in held
 
 	key         regmem.Key // of a read
 	off         uint64
@@ -54,43 +56,25 @@ type segment struct {
 // heldSegment is a segment behind a fence, with its own copy of the data.
 type heldSegment struct{ segment }
 
-// heldKey tells the segments of one operation apart.
-type heldKey struct {
-	kind  wire.Kind
-	place uint64
-	n     int
+// extent is where the segment's bytes belong. What would end beyond the last place there is, Check refuses when it is performed.
+func (g *segment) extent() (lo, hi uint64) {
+	return g.place, g.place + min(uint64(len(g.data)), ^g.place)
 }
 
-func (g *segment) where() heldKey { return heldKey{g.kind, g.place, len(g.data)} }
-
-// heldFew is how many held segments of one operation are looked through; a peer that sends tiny ones can have more than 100,000.
-const heldFew = 32
-
-// holds reports whether the segment is held already.
+// holds reports whether the segment is held already. One without data is all of its operation.
 func (o *recvOp) holds(g *segment) bool {
-	if o.heldAt != nil {
-		_, ok := o.heldAt[g.where()]
-		return ok
+	lo, hi := g.extent()
+	if lo == hi {
+		return len(o.held) > 0
 	}
-	for i := range o.held {
-		if o.held[i].where() == g.where() {
-			return true
-		}
-	}
-	return false
+	return o.kept.covers(lo, hi)
 }
 
 // keep adds a segment to those held.
 func (o *recvOp) keep(h heldSegment) {
 	o.held = append(o.held, h)
-	switch {
-	case o.heldAt != nil:
-		o.heldAt[h.where()] = struct{}{}
-	case len(o.held) == heldFew:
-		o.heldAt = map[heldKey]struct{}{}
-		for i := range o.held {
-			o.heldAt[o.held[i].where()] = struct{}{}
-		}
+	if lo, hi := h.extent(); lo < hi {
+		o.kept.add(lo, hi)
 	}
 }
 
@@ -167,7 +151,7 @@ func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 	case lo == hi:
 	case o.got.covers(lo, hi):
 		e.Count.SegmentsDuplicated++
-	case len(o.got.spans) >= maxSpans && !o.got.joins(lo, hi):
+	case !o.got.takes(lo, hi):
 		e.Count.RejectedNoRoom++
 		return false
 	default:
@@ -289,7 +273,7 @@ func (c *conn) hold(o *recvOp, g *segment) bool {
 		e.Count.SegmentsDuplicated++
 		return true
 	}
-	if c.s.heldMem+len(g.data)+heldOverhead > e.cfg.HeldBytes {
+	if lo, hi := g.extent(); c.s.heldMem+len(g.data)+heldOverhead > e.cfg.HeldBytes || !o.kept.takes(lo, hi) {
 		e.Count.RejectedNoRoom++
 		return false
 	}
@@ -312,7 +296,8 @@ func (c *conn) dropHeld(o *recvOp) {
 	for i := range o.held {
 		c.unhold(&o.held[i])
 	}
-	o.held, o.heldAt = o.held[:0], nil
+	o.held = o.held[:0]
+	o.kept.reset()
 }
 
 func (c *conn) unhold(h *heldSegment) {
@@ -354,7 +339,10 @@ func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
 		return
 	}
 	held := o.held
-	o.held, o.heldAt = nil, nil
+	o.held = nil
+	o.kept.reset()
+	// In the order of their places they make no more ranges at any time than all of them make: there is room for each, as there was when it was held.
+	slices.SortFunc(held, func(a, b heldSegment) int { return cmp.Compare(a.place, b.place) })
 	for i := range held {
 		h := &held[i]
 		if o.state < ropReading && op.InWindow(c.rcvBase, c.window) && !c.perform(now, o, &h.segment) {
@@ -383,7 +371,7 @@ func (c *conn) onReadData(now mono.Time, op seqnum.Value, place uint64, data []b
 		e.Count.SegmentsDuplicated++
 		return true
 	}
-	if len(o.got.spans) >= maxSpans && !o.got.joins(lo, lo+n) {
+	if !o.got.takes(lo, lo+n) {
 		e.Count.RejectedNoRoom++
 		return false
 	}

@@ -35,6 +35,9 @@ func (r *ranges) joins(lo, hi uint64) bool {
 	return i < len(r.spans) && r.spans[i].lo <= hi
 }
 
+// takes reports whether there is room for [lo, hi).
+func (r *ranges) takes(lo, hi uint64) bool { return len(r.spans) < maxSpans || r.joins(lo, hi) }
+
 // find returns the index of the first span that ends at or after lo.
 func (r *ranges) find(lo uint64) int {
 	n := len(r.spans)

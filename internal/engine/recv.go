@@ -306,10 +306,12 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment) bool {
 	return true
 }
 
-// onProbe owes an Echo on the path of the link on which the probe arrived (clause 9.3).
+// onProbe owes an Echo on the path of the link on which the probe arrived (clause 9.3). Several links of the peer may face one of ours: each has a probe that waits.
 func (s *session) onProbe(i int, nonce uint64) {
 	if p := s.tx[i]; p != nil && s.txMask&(1<<i) != 0 {
-		p.echo = nonce
+		if len(p.echo) < MaxLinks && !slices.Contains(p.echo, nonce) {
+			p.echo = append(p.echo, nonce)
+		}
 		s.special |= 1 << i
 	}
 }
@@ -390,20 +392,30 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 	return true
 }
 
-// onAdvert takes an Advert or a Withdraw. Frames overtake each other and come twice: what was taken back, or told before, is not told (clause 5.6).
+// onAdvert takes an Advert or a Withdraw. Frames overtake each other and come twice: what was taken back, or told before, is not told, and what was taken
+// back is so once (clause 5.6).
 func (c *conn) onAdvert(g *wire.Segment) bool {
 	n := uint64(g.Op)
 	known := c.told.covers(n, n+1)
-	if !known && len(c.told.spans) >= maxSpans && !c.told.joins(n, n+1) {
+	if !known && !c.told.takes(n, n+1) {
 		c.e.Count.RejectedNoRoom++
 		return false
 	}
 	c.told.add(n, n+1)
-	switch {
-	case g.Kind == wire.KindWithdraw && known:
+	if g.Kind == wire.KindAdvert {
+		if !known {
+			c.e.emit(Event{Kind: EvAdvert, Conn: c.id, Advert: Advert{Name: string(g.Name), Key: regmem.Key(g.Key), Size: g.Size, Perm: regmem.Perm(g.Perm), Number: g.Op}})
+		}
+		return true
+	}
+	if c.taken.covers(n, n+1) {
+		return true
+	}
+	if c.taken.takes(n, n+1) { // else it may be told twice, which is better than never
+		c.taken.add(n, n+1)
+	}
+	if known {
 		c.e.emit(Event{Kind: EvWithdrawn, Conn: c.id, Advert: Advert{Key: regmem.Key(g.Key)}})
-	case g.Kind == wire.KindAdvert && !known:
-		c.e.emit(Event{Kind: EvAdvert, Conn: c.id, Advert: Advert{Name: string(g.Name), Key: regmem.Key(g.Key), Size: g.Size, Perm: regmem.Perm(g.Perm), Number: g.Op}})
 	}
 	return true
 }

@@ -10,6 +10,7 @@ package engine
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"multiedge/flowctl"
@@ -260,10 +261,13 @@ func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 		w.links()
 	}
 	g := &w.seg
-	if p.echo != 0 {
-		*g = wire.Segment{Kind: wire.KindEcho, Place: p.echo}
+	n = 0
+	for ; n < len(p.echo) && w.room >= 64; n++ {
+		*g = wire.Segment{Kind: wire.KindEcho, Place: p.echo[n]}
 		w.small(g)
-		p.echo = 0
+	}
+	if p.echo = slices.Delete(p.echo, 0, n); len(p.echo) > 0 {
+		s.special |= 1 << p.link
 	}
 	if p.ping {
 		*g = wire.Segment{Kind: wire.KindPing}

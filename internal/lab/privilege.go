@@ -94,7 +94,10 @@ func rerun() (code int, err error) {
 		Setpgid:     true,
 	}
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	if !signal.Ignored(unix.SIGHUP) { // as it is under nohup
+		signal.Notify(signals, unix.SIGHUP)
+	}
 	defer signal.Stop(signals)
 	if err := child.Start(); err != nil {
 		return 0, err

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"runtime"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -85,6 +86,7 @@ func describe[T any](ch chan<- *prometheus.Desc, rs []reading[T]) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	device, _ := c.src.Node()
+	device = label(device)
 	ch <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, c.version, runtime.Version())
 	snap, err := c.src.Snapshot()
 	if err != nil {
@@ -110,20 +112,24 @@ func (c *collector) collectPeers(ch chan<- prometheus.Metric, peers []daemon.Pee
 	seen := map[string]bool{}
 	for i := range peers {
 		p := &peers[i]
-		if seen[p.Name] {
+		name := label(p.Name)
+		if seen[name] {
 			continue
 		}
-		seen[p.Name] = true
-		collect(ch, c.peers, p, device, p.Name)
+		seen[name] = true
+		collect(ch, c.peers, p, device, name)
 		links := map[string]bool{}
 		for j := range p.Paths {
 			if path := &p.Paths[j]; !links[path.Link] {
 				links[path.Link] = true
-				collect(ch, c.paths, path, device, path.Link, p.Name)
+				collect(ch, c.paths, path, device, path.Link, name)
 			}
 		}
 	}
 }
+
+// label makes a label of a name: one that is not UTF-8, as a node in plaintext can have, would end the scrape.
+func label(name string) string { return strings.ToValidUTF8(name, "?") }
 
 func collect[T any](ch chan<- prometheus.Metric, rs []reading[T], v *T, labels ...string) {
 	for i := range rs {

@@ -36,7 +36,9 @@ func sample() *fixed {
 		Links:    []daemon.LinkStatus{{Name: "eth1", Up: true, MTU: 9000, Kernel: daemon.Counts{"dropped": 3}, Counters: daemon.Counts{"bytes_received": 99, "frames_reordered": 4}}},
 		Peers: []daemon.PeerStatus{
 			{Name: "beta", State: "open", Paths: []daemon.PathStatus{{Link: "eth1", State: "good", SRTT: 5000, InFlight: 6}, {Link: "eth1", State: "dead"}}},
-			{Name: "beta", State: "known"}, // a second node of that name must not make the scrape fail
+			{Name: "beta", State: "known"},            // a second node of that name must not make the scrape fail
+			{Name: "\xff", Node: "2", State: "known"}, // nor must what some node calls itself in plaintext
+			{Name: "?", Node: "3", State: "known"},
 		},
 	}}
 }
@@ -80,7 +82,7 @@ func TestEndpoints(t *testing.T) {
 		`edge_link_receive_dropped_total{device="alpha",link="eth1"} 3`, `edge_path_round_trip_seconds{device="alpha",link="eth1",peer="beta"} 5e-06`,
 		`edge_link_frame_received_bytes_total{device="alpha",link="eth1"} 99`, `edge_link_out_of_sequence_packets_received_total{device="alpha",link="eth1"} 4`,
 		`edge_path_packets_in_flight{device="alpha",link="eth1",peer="beta"} 6`, `edge_draining{device="alpha"} 0`,
-		`edge_up{device="alpha"} 1`, `edge_clients{device="alpha"} 2`, `edge_plaintext{device="alpha"} 1`,
+		`edge_peer_up{device="alpha",peer="?"} 0`, `edge_up{device="alpha"} 1`, `edge_clients{device="alpha"} 2`, `edge_plaintext{device="alpha"} 1`,
 	} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("no line %s", line)
