@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/wire"
 )
 
 // A batch of sealed or summed frames is short as long as the peer has nothing to open, and then as long as what is in flight.
@@ -36,6 +37,40 @@ func TestBatchesGrowWithWhatIsInFlight(t *testing.T) {
 		}
 		if flying < 900_000 {
 			t.Errorf("only %d bytes left", flying)
+		}
+	}
+}
+
+// A link that sends as fast as it can takes no more frames most times one looks: set-up frames wait for it, a bounded number, and make nobody look again and again
+// meanwhile.
+func TestSetupWaitsForBlockedLink(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		r := newRig(t, rigOptions{sealed: sealed})
+		r.rest(20 * time.Millisecond)
+		if _, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{Timeout: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		start := r.now
+		for k := 0; r.n[0].e.Count.SessionsOpened == 0; k++ {
+			r.n[1].e.SetLinkBlocked(0, k%4 != 0)
+			if r.round(); r.now.Sub(start) > time.Millisecond {
+				t.Fatalf("sealed %v: no session after %v", sealed, r.now.Sub(start))
+			}
+			r.now = r.now.Add(r.hop)
+		}
+		r.n[1].e.SetLinkBlocked(0, true)
+		h := helloOf(0, 0, 1500, 1)
+		h.Node = [8]byte{7: 9}
+		in := wire.Init{Hello: h, Session: 7}
+		for range 1000 {
+			r.n[1].e.HandleFrame(r.now, 0, raw([6]byte{2, 7, 7, 7, 7, 7}, macOf(1, 0), wire.Header{Type: wire.TypeInit}, in.AppendTo(nil)))
+			r.take(1)
+		}
+		if n := r.n[1].e.TableSizes().Outbox; n == 0 || n > 100 {
+			t.Errorf("sealed %v: %d frames wait", sealed, n)
+		}
+		if r.n[1].e.HandleTimeout(r.now); r.n[1].e.NextTimeout() <= r.now {
+			t.Errorf("sealed %v: frames that cannot leave are looked at all the time", sealed)
 		}
 	}
 }

@@ -29,23 +29,24 @@ func newCookies(cfg *Config) cookies {
 	return cookies{mac: hmac.New(sha256.New, key[:])}
 }
 
-// make returns the cookie for the sender of in at address src; it is valid until the next call.
-func (c *cookies) make(interval mono.Time, src [6]byte, in *wire.Init) []byte {
-	var b [6 + 8 + 8 + 4 + 8]byte
+// make returns the cookie for the sender of in at address src; it is valid until the next call. over is the session that in would end.
+func (c *cookies) make(interval mono.Time, src [6]byte, in *wire.Init, over uint32) []byte {
+	var b [6 + 8 + 8 + 4 + 8 + 4]byte
 	copy(b[0:], src[:])
 	copy(b[6:], in.Node[:])
 	binary.BigEndian.PutUint64(b[14:], in.Epoch)
 	binary.BigEndian.PutUint32(b[22:], in.Session)
 	binary.BigEndian.PutUint64(b[26:], uint64(interval))
+	binary.BigEndian.PutUint32(b[34:], over)
 	c.mac.Reset()
 	c.mac.Write(b[:])
 	return c.mac.Sum(c.sum[:0])[:wire.CookieLen]
 }
 
-func (c *cookies) valid(now mono.Time, src [6]byte, in *wire.Init) bool {
+func (c *cookies) valid(now mono.Time, src [6]byte, in *wire.Init, over uint32) bool {
 	if len(in.Cookie) != wire.CookieLen {
 		return false
 	}
 	interval := now / mono.Time(cookieTime)
-	return hmac.Equal(in.Cookie, c.make(interval, src, in)) || hmac.Equal(in.Cookie, c.make(interval-1, src, in))
+	return hmac.Equal(in.Cookie, c.make(interval, src, in, over)) || hmac.Equal(in.Cookie, c.make(interval-1, src, in, over))
 }

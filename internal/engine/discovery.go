@@ -78,6 +78,11 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 			p.session.refreshPaths(now)
 		}
 	}
+	for _, s := range [...]*session{p.session, p.doubt} {
+		if s != nil {
+			s.elsewhere(now, i, mac)
+		}
+	}
 	for _, c := range e.dials {
 		if c.s == nil {
 			e.tryDial(now, c)

@@ -38,8 +38,8 @@ type Endpoint struct {
 
 	outbox   []outFrame // set-up frames that wait for PollTransmit
 	cookies  cookies
-	retryAt  mono.Time // of the limit of Retry
-	retries  [2]int
+	retries  ration // of Retry
+	answers  ration // of handshakes that others begin
 	resetsAt mono.Time
 	resets   int
 	helloAt  mono.Time
@@ -85,6 +85,8 @@ type outFrame struct {
 	kind   wire.Type
 	sess   uint32
 	sealed bool // body starts with the fixed header
+	held   bool // the link was blocked: it waits for it until then
+	until  mono.Time
 }
 
 // New returns an endpoint without links. It fails if cfg cannot be used, saying which field.
@@ -295,7 +297,7 @@ func (e *Endpoint) freeConnection(c *conn) {
 // NextTimeout returns when HandleTimeout must be called at the latest, if nothing else happens. It may change with every other call.
 func (e *Endpoint) NextTimeout() mono.Time {
 	t := e.helloAt
-	if len(e.outbox) > 0 {
+	if e.setupWaits() {
 		return 0
 	}
 	for _, c := range e.dials {

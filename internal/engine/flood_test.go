@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 )
 
@@ -148,4 +149,58 @@ func TestInitTakenOver(t *testing.T) {
 	r.connectsWithin(time.Second)
 	r.rest(4 * time.Second)
 	r.oneSession()
+}
+
+// Somebody who receives at very many addresses asks for handshakes as fast as he can and says the first flight of each: what is computed for him is bounded, and a real
+// peer gets in.
+func TestHandshakeFlood(t *testing.T) {
+	r := newRig(t, rigOptions{sealed: true})
+	r.rest(20 * time.Millisecond)
+	peer, _ := peersOf(t, 1).ByName("node1")
+	stranger := secure.NewNode(identity(2), nil).Dial(peer, (&wire.Params{Epoch: 1, Session: 1}).AppendTo(nil))
+	defer stranger.Close()
+	hello := stranger.Out(secure.Initial)
+	answered, start, k := 0, r.now, 0
+	flood := func() {
+		for range 50 {
+			k++
+			_, b := initFrom(k, nil)
+			r.n[1].e.HandleFrame(r.now, 0, b)
+		}
+		for {
+			out := r.take(1)
+			if len(out) == 0 {
+				break
+			}
+			for _, f := range out {
+				var fr wire.Frame
+				var in wire.Init
+				if wire.Sealed(f.b[wire.EthLen:]) || fr.Decode(f.b[wire.EthLen:]) != nil || string(f.b[:2]) != "\x02\x09" {
+					continue
+				}
+				switch {
+				case fr.Type == wire.TypeRetry:
+					_, b := initFrom(int(fr.Session)-1, fr.Tail)
+					r.n[1].e.HandleFrame(r.now, 0, b)
+				case fr.Type == wire.TypeInitAck && in.Decode(fr.Tail) == nil:
+					answered++
+					for off := 0; off < len(hello); off += 500 {
+						c := wire.Crypto{Offset: uint32(off), Data: hello[off:min(off+500, len(hello))]}
+						r.n[1].e.HandleFrame(r.now, 0, raw([6]byte(f.b[:6]), macOf(1, 0), wire.Header{Type: wire.TypeCrypto, Session: in.Session}, c.AppendTo(nil)))
+					}
+				}
+			}
+		}
+	}
+	for r.now.Sub(start) < time.Second {
+		flood()
+		r.now = r.now.Add(5 * time.Millisecond)
+	}
+	if answered < 100 || answered > 1000 {
+		t.Errorf("%d handshakes were answered in a second, want some hundreds", answered)
+	}
+	if n := r.n[1].e.Handshakes(); n != engine.MaxPending {
+		t.Errorf("%d handshakes wait, want %d", n, engine.MaxPending)
+	}
+	r.connectsWithin(time.Millisecond)
 }

@@ -262,3 +262,61 @@ func TestSealedEveryBit(t *testing.T) {
 // keyEpoch is the key epoch of a frame, packet the number of its packet.
 func keyEpoch(b []byte) byte { return b[wire.EthLen+1] }
 func packet(b []byte) uint64 { return binary.BigEndian.Uint64(b[wire.EthLen+8:]) }
+
+// Somebody says Hello in the peer's name, from his own address and far more often than the peer: a dial, and a doubt, reach the peer when it says Hello once.
+func TestHellosInPeersName(t *testing.T) {
+	evil := func(k int) [6]byte { return [6]byte{2, 6, 6, 6, byte(k), 6} }
+	for _, several := range []bool{false, true} {
+		r := newRig(t, rigOptions{sealed: true})
+		r.rest(20 * time.Millisecond)
+		h, next, k := helloOf(1, 0, 1500, 1), r.now, 0
+		forge := func() {
+			for ; next <= r.now; next = next.Add(10 * time.Millisecond) {
+				if k++; !several {
+					k = 1
+				}
+				r.give(0, flight{0, raw(evil(k), [6]byte{255, 255, 255, 255, 255, 255}, wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
+			}
+		}
+		forge()
+		r.n[1].e.Listen("test")
+		id, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened := func(n uint64) {
+			t.Helper()
+			r.must("a session", 2200*time.Millisecond, func() bool { // a Hello, and before that for a doubt a keep-alive
+				if forge(); len(r.n[0].closed) > 0 && r.n[0].e.Count.SessionsFailed == 0 {
+					t.Fatalf("the dial ended: %+v", r.n[0].closed[id])
+				}
+				return r.n[0].e.Count.SessionsOpened == n
+			})
+		}
+		opened(1)
+		r.rest(time.Second)
+		r.boot(1, 2, rigOptions{sealed: true})
+		opened(2)
+	}
+}
+
+// What is said to an answering end in the asking one's place, before there are keys, ends that handshake alone: the asking end's next Init begins another.
+func TestSpoiltFirstFlight(t *testing.T) {
+	r := newRig(t, rigOptions{sealed: true})
+	r.rest(20 * time.Millisecond)
+	spoilt := false
+	r.pass = func(from int, f *flight) bool {
+		if from == 1 && typeOf(f.b) == wire.TypeInitAck && !spoilt {
+			spoilt = true
+			c := wire.Crypto{Data: []byte{9, 0, 0, 1, 0}}
+			r.n[1].e.HandleFrame(r.now, 0, raw([6]byte{2, 6, 6, 6, 6, 6}, macOf(1, 0), wire.Header{Type: wire.TypeCrypto, Session: r.n[1].e.SessionList()[0].Local}, c.AppendTo(nil)))
+		}
+		return true
+	}
+	r.connectsWithin(60 * time.Millisecond)
+	if !spoilt || r.n[1].e.Count.HandshakesFailed != 1 {
+		t.Errorf("spoilt %v, %d handshakes failed", spoilt, r.n[1].e.Count.HandshakesFailed)
+	}
+	r.rest(4 * time.Second)
+	r.oneSession()
+}

@@ -208,6 +208,7 @@ func (s *session) onCrypto(now mono.Time, body []byte, authentic bool) {
 	if len(s.tries) > 0 && h.tls.Done() && !s.proved(now) {
 		return
 	}
+	h.wait = handshakeRepeat
 	s.sendFlight(now, false)
 	if h.tls.Done() && !h.dialer {
 		s.established(now)
@@ -243,6 +244,10 @@ func (s *session) handshakeFailed(now mono.Time, err error) {
 			return
 		}
 		h.end = min(h.end, now.Add(handshakeSlow)) // and once more from the start
+		return
+	}
+	if h.seal == nil { // nobody can be told: it was no handshake, and who asked begins another with its next Init
+		s.discard()
 		return
 	}
 	h.answer, h.refused, h.again = wire.CryptoRefused, StatusRefused, 0
@@ -459,7 +464,7 @@ func (h *handshake) deadline() mono.Time {
 }
 
 // answerInit begins the handshake that an Init with a good cookie asks for. The claimed identity is not believed yet.
-func (e *Endpoint) answerInit(now mono.Time, i int, src [6]byte, in *wire.Init) {
+func (e *Endpoint) answerInit(now mono.Time, i int, src [6]byte, in *wire.Init, heard bool) {
 	pending := 0
 	var victim *session // any of them with the same chance: who floods us cannot choose whom he drives out
 	for _, s := range e.sessions {
@@ -476,6 +481,10 @@ func (e *Endpoint) answerInit(now mono.Time, i int, src [6]byte, in *wire.Init) 
 	}
 	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; p != nil && p.session != nil && p.session.hs != nil && p.session.hs.dialer && string(e.cfg.Node[:]) < string(in.Node[:]) {
 		return // both ends ask, and ours prevails (clause 4.5)
+	}
+	if !e.answers.take(now, answerTime, heard, maxAnswers) {
+		e.Count.RejectedNoRoom++
+		return
 	}
 	if pending >= maxPending {
 		e.Count.RejectedNoRoom++

@@ -142,3 +142,36 @@ func TestForgedInHandshake(t *testing.T) {
 		t.Error("nothing was forged")
 	}
 }
+
+// Clauses 4.3 and 10.2: what is lost after an answer came is said again at the first pace, whatever was lost before it.
+func TestSetupPace(t *testing.T) {
+	r := newRig(t, rigOptions{sealed: true})
+	r.rest(20 * time.Millisecond)
+	start := r.now
+	inits, retried, flights := 0, r.now, [2]int{}
+	r.pass = func(from int, f *flight) bool {
+		switch {
+		case from == 1 && typeOf(f.b) == wire.TypeRetry:
+			retried = r.now
+		case from == 0 && typeOf(f.b) == wire.TypeInit:
+			inits++
+			return r.now.Sub(start) > 300*time.Millisecond && inits != 5 // the first four, and the one with the cookie
+		case from == 0 && typeOf(f.b) == wire.TypeCrypto:
+			level := 0
+			if wire.Sealed(f.b[wire.EthLen:]) {
+				level = 1
+			}
+			flights[level]++
+			return r.now.Sub(retried) > 200*time.Millisecond && (level == 0 || flights[1] > 3) // the first one for long, then the second once
+		}
+		return true
+	}
+	c := r.connect(engine.DialOptions{})
+	if inits < 5 || flights[1] < 4 {
+		t.Fatalf("%d Inits, %d frames of flights: the test loses nothing", inits, flights)
+	}
+	if took := r.now.Sub(retried); took > 420*time.Millisecond {
+		t.Errorf("%v after the Retry", took)
+	}
+	r.echoWorks(c)
+}

@@ -143,7 +143,7 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src [6]byte, b []byte) {
 		e.rejected(err)
 		return
 	}
-	e.lastFound, s.served, e.lasting = s, true, false
+	e.lastFound, e.lasting = s, false
 	if s.hs != nil && s.state == sessionOpen {
 		s.endHandshake() // the asking end knows that the session is open
 	}
@@ -180,7 +180,7 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
 		e.Count.RejectedPayloadSum++
 		return
 	}
-	s.lastHeard = now
+	s.lastHeard, s.served = now, true
 	eliciting, accepted := false, true
 	if f.Flags&wire.FlagBulk != 0 {
 		eliciting = true

@@ -188,3 +188,40 @@ func TestRestartUnderTraffic(t *testing.T) {
 	r.rest(4 * time.Second)
 	r.oneSession()
 }
+
+// The same with the end that sent it all started anew: while its new session carries data, what it said in its old epoch, set-up and Hello included, as it was and
+// from other addresses, with cookies that are still good and ones that are not, reaches the other end. That keeps its session.
+func TestReplayOfRestartedPeer(t *testing.T) {
+	for _, wait := range []time.Duration{0, 10 * time.Second} {
+		r, _, all, _ := recorded(t)
+		r.rest(wait)
+		r.boot(0, 2, rigOptions{sealed: true, links: 2})
+		r.must("the restart is noticed", 2*time.Second, func() bool { return len(r.n[1].closed) == 1 })
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		s.forTime(300*time.Millisecond, 50*time.Millisecond)
+		sessions, count := fmt.Sprint(r.n[0].e.SessionList(), r.n[1].e.SessionList()), r.n[1].e.Count
+		k := 0
+		r.pass = func(int, *flight) bool {
+			for range 2 {
+				f := all.frames[0][k%len(all.frames[0])]
+				f = toward(1, (f.link+k/3)%2, f)
+				if k%4 == 0 {
+					copy(f.b[6:12], []byte{2, 6, 6, byte(k), byte(k >> 8), byte(k >> 16)})
+				}
+				r.n[1].e.HandleFrame(r.now, f.link, f.b)
+				k++
+			}
+			return true
+		}
+		s.forTime(time.Second, 50*time.Millisecond)
+		r.pass = nil
+		s.finish()
+		r.rest(4 * time.Second)
+		if now := fmt.Sprint(r.n[0].e.SessionList(), r.n[1].e.SessionList()); now != sessions {
+			t.Errorf("the session was %s and is %s", sessions, now)
+		}
+		if n := r.n[1].e.Count; n.SessionsFailed != count.SessionsFailed || n.SessionsOpened != count.SessionsOpened || k < 10*len(all.frames[0]) {
+			t.Errorf("%d frames: %d sessions failed, %d opened", k, n.SessionsFailed-count.SessionsFailed, n.SessionsOpened-count.SessionsOpened)
+		}
+	}
+}

@@ -251,3 +251,58 @@ func TestEndedSessionsAreGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// In plaintext an Init or an answer that is late, because a node had no processor for a while, makes the asking end ask anew (clause 4.3): the session that it never
+// had is replaced without a word, and the late Init does not end the one that came of the next.
+func TestLateAnswer(t *testing.T) {
+	for _, kind := range []wire.Type{wire.TypeInit, wire.TypeInitAck} {
+		for _, late := range []time.Duration{20, 60, 120, 180, 400} {
+			d := newDialled(t, rigOptions{}, 1) // no end may hear that its peer is down
+			d.calm(50 * time.Millisecond)
+			n := 0
+			d.fault = func(_ int, f *flight) (int, time.Duration) {
+				if typeOf(f.b) == kind {
+					if n++; n == 2 && kind == wire.TypeInit || n == 1 && kind == wire.TypeInitAck { // the Init with the cookie, or its answer
+						return 1, late * time.Millisecond
+					}
+				}
+				return 1, 0
+			}
+			d.dial(0)
+			if !d.run(time.Second, func() bool { return d.connected == [2]int{1, 1} }) {
+				t.Fatalf("connected %v", d.connected)
+			}
+			d.calm(time.Second)
+			for i := range d.n {
+				if n := d.n[i].e.Count; n.SessionsFailed != 0 {
+					t.Errorf("type %d late by %d ms: node %d: %d sessions failed", kind, late, i, n.SessionsFailed)
+				}
+			}
+			d.oneSession()
+		}
+	}
+}
+
+// In plaintext too an Init of an old epoch, sent again while its cookie is good, does not end the session of the new one.
+func TestOldInitAgain(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	all := record(r)
+	r.connect(engine.DialOptions{})
+	r.pass = nil
+	r.boot(0, 2, rigOptions{})
+	r.must("the restart is noticed", 2*time.Second, func() bool { return len(r.n[1].closed) == 1 })
+	c := r.connect(engine.DialOptions{})
+	sent := 0
+	for _, f := range all.frames[0] {
+		if typeOf(f.b) == wire.TypeInit {
+			r.give(1, f)
+			sent++
+		}
+	}
+	r.rest(10 * time.Millisecond)
+	if sent < 2 || len(r.n[1].closed) != 1 || len(r.n[0].closed) != 0 {
+		t.Errorf("%d Inits ended the new session", sent)
+	}
+	r.echoWorks(c)
+	r.oneSession()
+}

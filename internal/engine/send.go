@@ -26,16 +26,7 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	if touched {
 		b.most = min(batchPlain, batchTouched*max(1, bits.OnesCount64(e.up)))
 	}
-	for len(e.outbox) > 0 && !b.full() {
-		f := e.outbox[0]
-		e.outbox = e.outbox[1:]
-		if len(e.outbox) == 0 {
-			e.outbox = nil
-		}
-		if l := &e.links[f.link]; l.up && !l.blocked { // else as good as lost: it comes again
-			e.emitSetup(b, &f)
-		}
-	}
+	e.emitOutbox(now, b)
 	if e.turn++; e.turn >= len(e.sessions) {
 		e.turn = 0
 	}
@@ -52,6 +43,40 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	}
 	e.builder.forget()
 	return len(b.Frames) - before
+}
+
+// Set-up frames wait for links that are blocked: one that sends as fast as it can is blocked whenever one looks. They are at most maxHeld, and as good as lost after
+// heldTime: soon they come again.
+const (
+	maxHeld  = 64
+	heldTime = 20 * time.Millisecond
+)
+
+// emitOutbox gives the set-up frames that can leave to b.
+func (e *Endpoint) emitOutbox(now mono.Time, b *Batch) {
+	var held []outFrame
+	for len(e.outbox) > 0 && !b.full() {
+		f := e.outbox[0]
+		e.outbox = e.outbox[1:]
+		switch l := &e.links[f.link]; {
+		case !l.up || f.held && now > f.until: // as good as lost
+		case !l.blocked:
+			e.emitSetup(b, &f)
+		case len(held) < maxHeld:
+			if !f.held {
+				f.held, f.until = true, now.Add(heldTime)
+			}
+			held = append(held, f)
+		}
+	}
+	if e.outbox = append(held, e.outbox...); len(e.outbox) == 0 {
+		e.outbox = nil
+	}
+}
+
+// setupWaits reports whether a set-up frame can leave.
+func (e *Endpoint) setupWaits() bool {
+	return slices.ContainsFunc(e.outbox, func(f outFrame) bool { return !e.links[f.link].blocked })
 }
 
 func (e *Endpoint) emitSetup(b *Batch, f *outFrame) {

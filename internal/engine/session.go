@@ -41,9 +41,11 @@ type session struct {
 	initAt   mono.Time // next Init while dialing
 	initWait time.Duration
 	initLink int
-	inits    int            // sent so far
-	cookies  map[int][]byte // the peer's, to be said in Init, by our link: it is made for our address there
-	hint     string         // why the peer may not be answering
+	inits    int             // sent so far
+	initTo   map[int][6]byte // where the latest went, by our link
+	turns    ration          // of Inits to addresses that Hello named since
+	cookies  map[int][]byte  // the peer's, to be said in Init, by our link: it is made for our address there
+	hint     string          // why the peer may not be answering
 
 	hs      *handshake     // nil in plaintext, and when it is over and forgotten; of several, the one that something happens to
 	tries   []*handshake   // at the asking end: one with each address that answered, until the peer has proved who it is
@@ -177,11 +179,28 @@ func (s *session) sendInit(now mono.Time) {
 		s.initLink = (i + 1) % MaxLinks
 		if r, ok := s.peer.try(i, s.inits); ok && e.up&(1<<i) != 0 {
 			s.inits++
-			e.sendSetup(wire.TypeInit, i, r.mac, uint32(s.peer.shard), s)
+			s.sendInitTo(i, r.mac)
 			break
 		}
 	}
 	s.initSent(now)
+}
+
+func (s *session) sendInitTo(i int, mac [6]byte) {
+	if s.initTo == nil {
+		s.initTo = map[int][6]byte{}
+	}
+	s.initTo[i] = mac
+	s.e.sendSetup(wire.TypeInit, i, mac, uint32(s.peer.shard), s)
+}
+
+// elsewhere is called when a Hello names an address of the peer. If the latest Init on that link went to another one, it is asked there at once: who says Hello in
+// the peer's name, more often than the peer does, does not keep us from it. In plaintext he could anyway.
+func (s *session) elsewhere(now mono.Time, i int, mac [6]byte) {
+	if to, asked := s.initTo[i]; s.state != sessionDialing || s.e.cfg.Secure == nil || !asked || to == mac || !s.turns.take(now, retryTime, false, maxTurns) {
+		return
+	}
+	s.sendInitTo(i, mac)
 }
 
 func (s *session) initSent(now mono.Time) {
@@ -207,7 +226,7 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 	if NodeID(in.Node) == e.cfg.Node {
 		return
 	}
-	if !e.cookies.valid(now, src, &in) {
+	if !e.cookies.valid(now, src, &in, e.wouldEnd(&in)) {
 		e.sendRetry(now, i, src, &in)
 		return
 	}
@@ -216,9 +235,10 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 		e.Count.RejectedAuth++
 		return
 	}
+	heard := e.heardAt(src, &in)
 	p := e.hear(now, i, src, &in.Hello)
 	if sealed {
-		e.answerInit(now, i, src, &in)
+		e.answerInit(now, i, src, &in, heard)
 		return
 	}
 	if p == nil {
@@ -237,8 +257,12 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 		return
 	default:
 		n := e.newSession(now, p, e.cfg.Scheduler)
-		n.adopt(now, s)
-		s.fail(now, StatusPeerDown)
+		if s.epoch == in.Epoch && !s.served { // it never had s: our InitAck was late
+			n.inherit(now, s)
+		} else {
+			n.adopt(now, s)
+			s.fail(now, StatusPeerDown)
+		}
 		s = n
 	}
 	p.session = s
@@ -247,27 +271,58 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 	s.open(now)
 }
 
-// maxRetries bounds what an attacker can have us send to addresses it makes up, in frames of each retryTime. Peers that say Hello from the address they
-// ask from have a share of their own.
+// maxRetries bounds what an attacker can have us send to addresses it makes up, in frames of each retryTime, and maxTurns what Hello can have a session that asks send;
+// maxAnswers what one who receives there can have us compute, in handshakes of each answerTime. Peers that say Hello from the address they ask from have a share of
+// their own.
 const (
 	maxRetries = 100
+	maxTurns   = 16
 	retryTime  = 20 * time.Millisecond
+	maxAnswers = maxPending
+	answerTime = 100 * time.Millisecond
 )
+
+// ration counts what was done lately, for addresses that were not heard and those that were.
+type ration struct {
+	from mono.Time
+	used [2]int
+}
+
+// take reports whether less than most was done in the present span.
+func (r *ration) take(now mono.Time, span time.Duration, heard bool, most int) bool {
+	if now-r.from > mono.Time(span) {
+		*r = ration{from: now}
+	}
+	share := &r.used[0]
+	if heard {
+		share = &r.used[1]
+	}
+	*share++
+	return *share <= most
+}
+
+// heardAt reports whether the node that an Init speaks of said Hello from its address.
+func (e *Endpoint) heardAt(src [6]byte, in *wire.Init) bool {
+	p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]
+	return p != nil && p.remote[in.Link].mac == src
+}
+
+// wouldEnd is the number of the open session that an Init in plaintext would end: its cookie must have been made for that, or a late copy of an Init, of an older
+// number or epoch, would end what came after it.
+func (e *Endpoint) wouldEnd(in *wire.Init) uint32 {
+	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; e.cfg.Secure == nil && p != nil && p.session != nil && p.session.state == sessionOpen {
+		return p.session.local
+	}
+	return 0
+}
 
 // sendRetry asks the sender of an Init to show that it receives (clause 4.3). Nothing is kept, and less is sent than came.
 func (e *Endpoint) sendRetry(now mono.Time, i int, src [6]byte, in *wire.Init) {
 	e.Count.RejectedCookie++
-	if now-e.retryAt > mono.Time(retryTime) {
-		e.retryAt, e.retries = now, [2]int{}
-	}
-	share := 0
-	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; p != nil && p.remote[in.Link].mac == src {
-		share = 1
-	}
-	if e.retries[share]++; e.retries[share] > maxRetries {
+	if !e.retries.take(now, retryTime, e.heardAt(src, in), maxRetries) {
 		return
 	}
-	cookie := e.cookies.make(now/mono.Time(cookieTime), src, in)
+	cookie := e.cookies.make(now/mono.Time(cookieTime), src, in, e.wouldEnd(in))
 	e.queueSetup(outFrame{link: i, dst: src, kind: wire.TypeRetry, sess: in.Session, body: append([]byte(nil), cookie...)})
 }
 
@@ -287,6 +342,9 @@ func (e *Endpoint) onRetry(now mono.Time, i int, src [6]byte, number uint32, bod
 	}
 	if s.cookies == nil {
 		s.cookies = map[int][]byte{}
+		if e.cfg.Secure != nil { // somebody is there: what is lost from now on is said again at the first pace
+			s.initWait, s.initAt = firstInit, min(s.initAt, now.Add(firstInit))
+		}
 	}
 	s.cookies[i] = append([]byte(nil), r.Cookie...)
 	e.sendSetup(wire.TypeInit, i, src, uint32(s.peer.shard), s)

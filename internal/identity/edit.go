@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"multiedge/internal/secure"
 )
@@ -75,6 +76,23 @@ func holds(line []byte, p secure.Peer) bool {
 	return len(words) == 2 && words[0] == p.Key.String() && words[1] == p.Name
 }
 
+// lockTries is how often, every lockPause, an editor looks whether others are done; none of ours takes that long. Changed by tests alone.
+var lockTries = 1000
+
+const lockPause = 10 * time.Millisecond
+
+// waitLock locks a directory. Whoever may read it can hold the lock for as long as he likes, and must not keep a key from being taken off the list without a word.
+func waitLock(dir *os.File) error {
+	for range lockTries {
+		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+		time.Sleep(lockPause)
+	}
+	return fmt.Errorf("another process keeps it locked: end that (fuser -v %s names it), or edit the file by hand and reload the daemon", dir.Name())
+}
+
 // edit replaces a file by what change makes of it. The file is replaced whole, keeping its mode; a symbolic link stays and what it names is
 // replaced. Of several editors at once each waits for the one before: the lock is on the directory.
 func edit(path string, change func(text []byte) ([]byte, error)) error {
@@ -90,7 +108,7 @@ func edit(path string, change func(text []byte) ([]byte, error)) error {
 		return fmt.Errorf("peers file %s: %w", path, cause(err))
 	}
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+	if err := waitLock(lock); err != nil {
 		return fmt.Errorf("peers file %s: locking %s: %w", path, dir, err)
 	}
 	old, mode, err := readPeersText(path)

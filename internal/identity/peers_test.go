@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"multiedge/internal/secure"
 )
@@ -146,5 +148,42 @@ func TestMerge(t *testing.T) {
 	inline.Peers = []secure.Peer{newPeer("a")}
 	if _, err := Merge(file, inline); err == nil || !strings.Contains(err.Error(), "peers and configuration") || !strings.Contains(err.Error(), "two keys") {
 		t.Errorf("one name, two keys: %v", err)
+	}
+}
+
+// Whoever may read the directory can lock it: an editor waits for a while, and then says what is wrong.
+func TestEditLockedOut(t *testing.T) {
+	defer func(was int) { lockTries = was }(lockTries)
+	lockTries = 5
+	path := filepath.Join(t.TempDir(), "peers")
+	a, b := newPeer("a"), newPeer("b")
+	if _, err := AddPeer(path, a); err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := syscall.Flock(int(other.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := RemovePeer(path, "a")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "fuser") {
+			t.Errorf("locked out: %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("an editor waits for ever")
+	}
+	lockTries = 500
+	time.AfterFunc(30*time.Millisecond, func() { other.Close() })
+	if _, err := AddPeer(path, b); err != nil {
+		t.Errorf("after a wait: %v", err)
 	}
 }
