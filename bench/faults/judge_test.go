@@ -110,6 +110,31 @@ func TestRowVerdict(t *testing.T) {
 	}
 }
 
+// Only what a hypervisor may have caused is tried again.
+func TestDisturbed(t *testing.T) {
+	slow := func(t *Trial) { t.speed("x", false, "slow") }
+	for _, c := range []struct {
+		name   string
+		stolen float64
+		do     func(t *Trial)
+		want   bool
+	}{
+		{"slow", 0.06, slow, true},
+		{"slow on a machine of its own", 0.05, slow, false},
+		{"not slow", 0.5, func(t *Trial) { t.speed("x", true, ""); t.check("y", true, "") }, false},
+		{"slow, and wrong", 0.5, func(t *Trial) { slow(t); t.check("y", false, "why") }, false},
+		{"slow, and an operation late", 0.5, func(t *Trial) { slow(t); t.judge(&agent{}, &Window{Late: 1}) }, false},
+		{"not carried out", 0.5, func(t *Trial) { t.row.Error = "no" }, false},
+	} {
+		tr := &Trial{row: newRow(&Scenario{Name: "x"})}
+		c.do(tr)
+		tr.row.Stolen = c.stolen
+		if tr.row.close(); tr.row.disturbed() != c.want {
+			t.Errorf("%s: disturbed %v", c.name, !c.want)
+		}
+	}
+}
+
 func TestHeld(t *testing.T) {
 	was := held{Regions: 1, Rest: Rest{Goroutines: 15, Descriptors: 20}}
 	if more := was.exceeds(was); len(more) != 0 {

@@ -20,6 +20,8 @@ const (
 const (
 	Pass = "pass"
 	Fail = "FAIL"
+	// Again: nothing but figures of speed were missed, while a hypervisor took processors (stolenMost); another row says how the scenario came out.
+	Again = "again"
 	// Unjudged: a figure of speed in the short form, whose windows are too brief to judge by.
 	Unjudged = "-"
 )
@@ -37,6 +39,7 @@ type Row struct {
 	Verdict  string             `json:"verdict"`
 	Security string             `json:"security"` // what the wire was: "plaintext" or "encrypted"
 	Seconds  float64            `json:"seconds"`
+	Stolen   float64            `json:"stolen_share"`    // of the processors, by a hypervisor meanwhile
 	Error    string             `json:"error,omitempty"` // the scenario could not be carried out
 }
 
@@ -44,7 +47,8 @@ type Row struct {
 type Check struct {
 	What    string   `json:"what"`
 	Verdict string   `json:"verdict"`
-	Why     []string `json:"why,omitempty"` // of a failure
+	Why     []string `json:"why,omitempty"`   // of a failure
+	Speed   bool     `json:"speed,omitempty"` // it is about a figure of speed
 }
 
 // fail makes a check fail, with a reason.
@@ -66,9 +70,22 @@ func newRow(s *Scenario) *Row {
 // stolen enters the share of the processors that a hypervisor took since report.StolenSeconds returned was, where it took any: stalls and goodput say
 // more of it then than of the system.
 func (r *Row) stolen(was float64) {
-	if share := report.StolenShare(was, r.Seconds); share > 0.01 {
-		r.Measured["processors stolen %"] = 100 * share
+	if r.Stolen = report.StolenShare(was, r.Seconds); r.Stolen > 0.01 {
+		r.Measured["processors stolen %"] = 100 * r.Stolen
 	}
+}
+
+// stolenMost is the share of the processors that a hypervisor may take before a figure of speed that is missed says nothing.
+const stolenMost = 0.05
+
+// disturbed reports whether a row failed in figures of speed alone, where a hypervisor took processors.
+func (r *Row) disturbed() bool {
+	for _, c := range r.all() {
+		if c.Verdict == Fail && !c.Speed {
+			return false
+		}
+	}
+	return r.Verdict == Fail && r.Error == "" && r.Stolen > stolenMost
 }
 
 // close gives the verdict.

@@ -62,6 +62,7 @@ func (t *Trial) speed(what string, ok bool, format string, args ...any) {
 		return
 	}
 	t.check(what, ok, format, args...)
+	t.row.Checks[len(t.row.Checks)-1].Speed = true
 }
 
 // ms enters a time.

@@ -59,7 +59,9 @@ func (c *faultsCmd) Run(ctx context.Context) error {
 	}
 	err := faults.Run(ctx, scenarios, o, func(_ int, s *faults.Scenario) { progress.Update(s.Name, 0) }, func(r *faults.Row) error {
 		progress.Clear()
-		progress.Step()
+		if r.Verdict != faults.Again {
+			progress.Step()
+		}
 		f.Rows = append(f.Rows, *r)
 		if c.Format == "table" {
 			return faults.TableRow(os.Stdout, r)
@@ -69,7 +71,7 @@ func (c *faultsCmd) Run(ctx context.Context) error {
 	progress.Clear()
 	err = errors.Join(err, writeFaults(f, c.Format, c.Output, "faults", "MultiEdge under faults", nil))
 	if n := f.Failed(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%d of %d scenarios failed", n, len(f.Rows)))
+		err = errors.Join(err, fmt.Errorf("%d of %d scenarios failed", n, len(scenarios)))
 	}
 	return err
 }
