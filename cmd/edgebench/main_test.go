@@ -177,6 +177,32 @@ func TestMistakesAreExplained(t *testing.T) {
 	}
 }
 
+// A command that measures nothing leaves results of earlier ones alone, and no empty files.
+func TestNothingMeasuredChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	old := []string{"old.json", "old.csv", "old.html"}
+	args := strings.Fields("one-way peer --socket /nowhere/edged.sock -o " + file("new.json") + " -o " + file("new.html"))
+	for _, name := range old {
+		if err := os.WriteFile(file(name), []byte("of "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "-o", file(name))
+	}
+	cmd, _, _ := edgebench(args...)
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 1 {
+		t.Fatalf("ended with %v", err)
+	}
+	for _, name := range old {
+		if b, err := os.ReadFile(file(name)); string(b) != "of "+name {
+			t.Errorf("%s holds %q, %v", name, b, err)
+		}
+	}
+	if there, err := os.ReadDir(dir); err != nil || len(there) != len(old) {
+		t.Errorf("%v, %v; want %v", there, err, old)
+	}
+}
+
 func TestInterruptRemovesEverything(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) { interruptRemovesEverything(t, s) })

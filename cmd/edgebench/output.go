@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,9 +25,11 @@ type outputFlags struct {
 // output passes results on to all writers and keeps them.
 type output struct {
 	file     *report.File
-	writer   report.Writer
+	screen   report.Writer
+	writer   report.Writer // of the screen and all files
 	progress *report.Progress
 	files    []*os.File
+	created  []string // of files and pages, those that were not there before
 	pages    []string // HTML files to write at the end
 	dirs     []string // directories that get all figures at the end
 	title    string
@@ -49,13 +52,13 @@ func (f *outputFlags) open(steps int, usual string) (*output, error) {
 	for _, name := range f.Output {
 		w, err := o.add(name, f.Format, style)
 		if err != nil {
-			return nil, errors.Join(err, o.closeFiles())
+			return nil, errors.Join(err, o.discard())
 		}
 		if w != nil {
 			writers = append(writers, w)
 		}
 	}
-	o.writer = report.Tee(writers...)
+	o.screen, o.writer = screen, report.Tee(writers...)
 	o.file = report.NewFile(report.Head{Created: time.Now().UTC().Truncate(time.Second), Command: command(), Machine: report.ThisMachine()})
 	o.progress = report.NewProgress(os.Stderr, steps)
 	return o, nil
@@ -74,23 +77,40 @@ func (o *output) add(name, format string, style report.Style) (report.Writer, er
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
 	}
+	file, err := o.create(name) // an hour later is too late to learn that it cannot be written
+	if err != nil {
+		return nil, err
+	}
 	if ext == "html" {
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666) // an hour later is too late to learn that it cannot be written
-		if err != nil {
-			return nil, err
-		}
 		o.pages = append(o.pages, name)
 		return nil, file.Close()
 	}
 	if slices.Contains(report.Formats, ext) {
 		format = ext
 	}
-	file, err := os.Create(name)
-	if err != nil {
-		return nil, err
-	}
 	o.files = append(o.files, file)
 	return report.NewWriter(format, file, style)
+}
+
+// create opens a file to be written. What it holds stays until there are results.
+func (o *output) create(name string) (*os.File, error) {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return os.OpenFile(name, os.O_WRONLY, 0)
+	}
+	if err == nil {
+		o.created = append(o.created, name)
+	}
+	return file, err
+}
+
+// discard leaves all files as they were before.
+func (o *output) discard() error {
+	err := o.closeFiles()
+	for _, name := range o.created {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
 }
 
 // note tells a person something: in the head of the results while there are none yet, and on standard error.
@@ -119,13 +139,23 @@ func (o *output) begin() error {
 		return nil
 	}
 	o.begun = true
+	for _, f := range o.files {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			if err := f.Truncate(0); err != nil {
+				return err
+			}
+		}
+	}
 	return o.writer.Head(o.file.Head)
 }
 
-// close ends all formats and writes the pages. It returns an error, too, when data arrived wrong.
+// close ends all formats and writes the pages; without results it leaves files and pages alone. It returns an error, too, when data arrived wrong.
 func (o *output) close() error {
 	o.progress.Clear()
-	err := errors.Join(o.begin(), o.writer.Close(), o.closeFiles())
+	if !o.begun {
+		return errors.Join(o.screen.Head(o.file.Head), o.screen.Close(), o.discard())
+	}
+	err := errors.Join(o.writer.Close(), o.closeFiles())
 	for _, dir := range o.dirs {
 		_, figErr := figure.WriteDir(dir, o.title, []figure.Source{{File: o.file}})
 		if err = errors.Join(err, figErr); figErr == nil {
