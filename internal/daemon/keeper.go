@@ -137,7 +137,7 @@ func (k *keeper) run(ctx context.Context, ns int) {
 	}
 }
 
-// watch passes on what the kernel reports, until ctx ends, and says when it reports nothing more for now.
+// watch passes on what the kernel reports, until ctx ends, and says when it reports nothing more.
 func (k *keeper) watch(ctx context.Context, events chan<- linkdrv.Event, blind chan<- struct{}) {
 	for ctx.Err() == nil {
 		err := k.d.watch(ctx, func(ev linkdrv.Event) {
@@ -149,7 +149,7 @@ func (k *keeper) watch(ctx context.Context, events chan<- linkdrv.Event, blind c
 		if err == nil {
 			return
 		}
-		k.d.log.Error("links are not watched for now: changes of their state are found by retrying only", "error", err)
+		k.d.log.Error("links are not watched until that is tried again: changes of their state are found by retrying only", "error", err)
 		select {
 		case blind <- struct{}{}:
 		case <-ctx.Done():

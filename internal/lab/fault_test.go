@@ -166,7 +166,8 @@ func TestWireFaults(t *testing.T) {
 						break
 					}
 					if got < n.Delivered && !to.receive(10*time.Second, func(f []byte) bool { read(f); return got < n.Delivered }) {
-						t.Fatalf("%d frames arrived; counters %+v", got, n)
+						st, err := to.drv.Stats()
+						t.Fatalf("%d frames arrived; counters %+v; the receiver's %+v, %v", got, n, st, err)
 					}
 				}
 			}

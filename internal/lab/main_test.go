@@ -69,7 +69,7 @@ func open(t testing.TB, l *Lab, link, host int) *station {
 	t.Helper()
 	s := &station{t: t, lab: l, link: link, host: host}
 	err := l.Host(host).Do(func() (err error) {
-		s.drv, err = linkdrv.Open(l.Host(host).LinkNames()[link], linkdrv.Options{RingSlots: 64}) // at any MTU: tests send 40 at once
+		s.drv, err = linkdrv.Open(l.Host(host).LinkNames()[link], linkdrv.Options{RingSlots: 256}) // at any MTU: tests send 40 at once, some twice, and a batch is held until the next Recv
 		return err
 	})
 	if err != nil {
