@@ -158,7 +158,11 @@ func TestCancelledByteStreams(t *testing.T) {
 // A server that fails says why before it closes the session.
 func TestServerSaysWhyItFailed(t *testing.T) {
 	s := Spec{Test: report.PingPong, Size: 1000, Duration: time.Hour, Depth: 1, Batch: 1, ByteStream: true, Region: 1 << 20}
-	c := dial(t, world(t), s)
+	c, err := Dial(t.Context(), world(t), DialOptions{Peer: "server", Specs: []Spec{s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() // the server may have closed the session by then
 	p, err := c.side.prepare(s, true)
 	if err != nil {
 		t.Fatal(err)
