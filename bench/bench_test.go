@@ -117,7 +117,7 @@ func TestLabMeasuresEverything(t *testing.T) {
 		embedded                         bool
 	}{
 		{"daemon", daemon.Encrypted, "", "", false}, {"embedded", daemon.Encrypted, "", "", true}, {"daemon", daemon.Plaintext, "full", "", false}, {"embedded", daemon.Plaintext, "header", "", true},
-		{"daemon", daemon.Encrypted, "", linkdrv.KindUDP, false}, {"embedded", daemon.Plaintext, "header", linkdrv.KindUDP, true},
+		{"daemon", daemon.Encrypted, "", linkdrv.KindAlone, false}, {"embedded", daemon.Plaintext, "header", linkdrv.KindAlone, true},
 	} {
 		name, embedded := form.name, form.embedded
 		t.Run(strings.TrimSpace(name+" "+form.security+" "+form.driver), func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestLabMeasuresEverything(t *testing.T) {
 				if r.IntegrityErrors > 0 || !r.IntegrityChecked || r.Operations == 0 || r.Attach != name || r.Links != 2 || r.MTU != 9000 || r.Checksum != form.checksum || r.Security != form.security {
 					t.Errorf("%+v", r)
 				}
-				if want := form.driver; r.Driver != want && want != "" || r.Driver == linkdrv.KindUDP && want == "" {
+				if want := map[string]string{"": linkdrv.KindUDP, linkdrv.KindAlone: linkdrv.KindRing}[form.driver]; r.Driver != want {
 					t.Errorf("driver %q, want %q", r.Driver, want)
 				}
 				if r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 || (r.CPU.Client.DaemonUser+r.CPU.Client.DaemonSystem > 0) == embedded {

@@ -14,6 +14,7 @@ import (
 	"multiedge/bench/report"
 	"multiedge/internal/ipc"
 	"multiedge/internal/lab"
+	"multiedge/linkdrv"
 )
 
 // ClusterSpec describes hosts on this machine and the transport on them.
@@ -24,7 +25,7 @@ type ClusterSpec struct {
 	Profile   string
 	Shards    int       // of each daemon; 0: one
 	Placers   int       // of each shard
-	Driver    string    // of links; empty: by MTU
+	Driver    string    // of links; empty: what the daemon chooses, or frames alone where Lab has rates: such links stand for NICs
 	Poll      string    // how daemons and applications wait
 	Copy      string    // how payloads reach their place: daemon.Config.Copy, or CopyDefault
 	Weights   []float64 // of links, for wsrr and wd; empty: their rates, if they have any
@@ -70,6 +71,9 @@ const startTime = 20 * time.Second
 // NewCluster builds the lab and starts the daemons. When it returns an error, nothing is left.
 func NewCluster(ctx context.Context, spec ClusterSpec) (_ *Cluster, err error) {
 	c := &Cluster{spec: spec}
+	if spec.Driver == "" && len(spec.Lab.Rates) > 0 {
+		c.spec.Driver = linkdrv.KindAlone
+	}
 	if c.encrypted() && spec.Checksum != "" {
 		return nil, fmt.Errorf("checksum %q: checksums are of plaintext, encrypted frames are protected as a whole; leave out --checksum, or add --security plaintext", spec.Checksum)
 	}

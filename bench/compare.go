@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,12 +34,13 @@ type EdgeVariant struct {
 	Security string
 	Checksum string // of plaintext
 	Embedded bool
-	Driver   string // of links; empty: the cluster's
+	Driver   string // of links; empty: the cluster's, or frames alone
 	Stream   bool   // bytes of streams instead of writes
 	Test     string // what it does instead of the comparison's test; only for comparisons of this test, which is Read
 }
 
-// EdgeVariants are the known ones. The first is comparable to the others' service: frames are plaintext and trusted to the link's own check.
+// EdgeVariants are the known ones. The first is comparable to the others' service: frames are plaintext and trusted to the link's own check. Of each form there are two: with
+// frames alone, as NICs get them, and in datagrams ("udp"), as is the default on virtual links.
 var EdgeVariants = []EdgeVariant{
 	{Name: "", Security: daemon.Plaintext, Checksum: "header"},
 	{Name: "crc32c", Security: daemon.Plaintext, Checksum: "full"},
@@ -96,9 +98,7 @@ func (c *Comparison) Run(ctx context.Context) (err error) {
 	for _, v := range c.Edge {
 		spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded, Driver: v.Driver}
 		spec.Security, spec.Checksum, spec.Embedded = v.Security, v.Checksum, v.Embedded
-		if v.Driver != "" {
-			spec.Driver = v.Driver
-		}
+		spec.Driver = cmp.Or(v.Driver, spec.Driver, linkdrv.KindAlone)
 		cl := clusters[key]
 		if cl == nil {
 			if cl, err = NewCluster(ctx, spec); err != nil {

@@ -24,7 +24,7 @@ type Embedded struct {
 	Checksum  string // of plaintext: "full" or "header"
 	Poll      string // how the transport's own thread waits: "adaptive", "block", "busy"
 	OpWindow  int    // operations in flight per connection, a power of two
-	Driver    string // of links: "udp" packs frames into UDP datagrams of up to 64 KiB, and every node of the wire must choose it; else "ring" or "mmsg"; empty: one of these two, by MTU
+	Driver    string // of links: "udp" packs frames for those who take them into UDP datagrams of up to 64 KiB; "alone" does not; empty: udp on virtual links (veth), else alone
 
 	// Copy chooses how payloads reach their place. Empty is what is fastest. To compare, the paper's configurations: "cp" copies at both ends, "notx" at
 	// the receiver, "pinmap" exchanges received pages for those of regions of 256 KiB and more and copies what is less than such a run, "nocp" has the

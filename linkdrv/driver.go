@@ -24,14 +24,20 @@ const (
 
 // Kinds of driver, for Options.Kind and Info.Kind.
 const (
-	KindRing = "ring" // memory-mapped TPACKET_V2 receive ring
-	KindMmsg = "mmsg" // recvmmsg into buffers of the driver
-	KindUDP  = "udp"  // many frames as one UDP datagram, cut up where the wire begins; at both ends or neither
+	KindRing  = "ring"  // memory-mapped TPACKET_V2 receive ring
+	KindMmsg  = "mmsg"  // recvmmsg into buffers of the driver
+	KindUDP   = "udp"   // also many frames as one UDP datagram, cut up where the wire begins, to and from those who take them
+	KindAlone = "alone" // in Options: KindRing or KindMmsg, by MTU
 )
 
 // TxFrame is one frame to send, gathered from up to three pieces. Head starts with the Ethernet header and holds at least
 // those 14 bytes; Bulk and Tail may be empty. The driver reads the pieces only during Send.
-type TxFrame struct{ Head, Bulk, Tail []byte }
+//
+// With Joined a driver of KindUDP sends it in a datagram, with the Joined frames of the same length, destination and session that follow it; others take no notice.
+type TxFrame struct {
+	Head, Bulk, Tail []byte
+	Joined           bool
+}
 
 // Len returns the length of the frame on the wire in bytes, without padding and checksum.
 func (f *TxFrame) Len() int { return len(f.Head) + len(f.Bulk) + len(f.Tail) }
@@ -44,7 +50,7 @@ type Driver interface {
 	//
 	//   - n < len(frames), err == nil: no room now (socket buffer, device queue, or no carrier); try later.
 	//   - ErrTooLong, ErrBadFrame: frames[:n-1] were taken and only frames[n-1] was discarded, because it exceeds
-	//     the interface's MTU (KindUDP: the one when opened) or is shorter than an Ethernet header; go on with frames[n:].
+	//     the interface's MTU (in datagrams: the one when opened, less Overhead) or is shorter than an Ethernet header; go on with frames[n:].
 	//   - ErrLinkDown: the interface is down and nothing past n was taken; the driver works again once it is up.
 	//   - ErrLinkGone (which is also ErrLinkDown): the interface was deleted; close the driver and open the new one.
 	Send(frames []TxFrame) (n int, err error)
@@ -91,7 +97,7 @@ type Info struct {
 	RxSlots int              // largest frames the receive side can hold; KindUDP: however they arrive merged
 	Kind    string           // KindRing, KindMmsg or KindUDP
 
-	// Overhead is what the driver's own headers take of the interface's MTU, which is MTU+Overhead: 0 but for KindUDP.
+	// Overhead is what the headers of a datagram take of the MTU: 0 but for KindUDP.
 	Overhead int
 	// Super is how many bytes of frames can cross in one super-frame, at hardly more than the cost of one frame: 0 but for KindUDP.
 	Super int
@@ -101,7 +107,8 @@ type Info struct {
 type Options struct {
 	// EtherType of the frames to receive; 0 means EtherType, EtherTypeAll every frame.
 	EtherType ethernet.EtherType
-	// Kind of driver; empty chooses KindMmsg up to an MTU of 2048 and KindRing above. Both understand each other; KindUDP understands only itself.
+	// Kind of driver. Empty chooses KindUDP on virtual links (veth) whose MTU lets a datagram hold some frames, unless Qdisc says that their bytes are counted, and KindAlone
+	// elsewhere: KindMmsg up to an MTU of 2048, KindRing above. All understand each other's frames but those in datagrams.
 	Kind string
 	// RingSlots is the number of frames the receive side holds; for a ring it is rounded up to whole blocks. 0 means as many as keep the rings in cache (256 for
 	// ring up to an MTU of 9000, 120 for udp at 9000 and 210 at 1500) and up to 1024 for mmsg. Without CAP_NET_ADMIN the system's rmem_max limits mmsg to

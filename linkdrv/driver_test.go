@@ -74,7 +74,7 @@ func TestPayloadAlignment(t *testing.T) {
 		namespace(t)
 		veth(t, mtu)
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
-		f := []TxFrame{{Head: header(tx, rx, 200)}}
+		f := []TxFrame{{Head: header(tx, rx, 200), Joined: true}}
 		dst := make([][]byte, 1)
 		for range 40 {
 			if n, err := tx.Send(f); n != 1 {

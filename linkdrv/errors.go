@@ -33,7 +33,7 @@ func newLinkErrors(i Info) linkErrors {
 	return linkErrors{
 		down:    fmt.Errorf("linkdrv: %s: %w; bring it up with: ip link set %s up", i.Name, ErrLinkDown, i.Name),
 		gone:    fmt.Errorf("linkdrv: %s (index %d): %w; close the driver and open the interface anew", i.Name, i.Index, ErrLinkGone),
-		tooLong: fmt.Errorf("linkdrv: %s: %w; its MTU was %d when opened, frames may have %d bytes", i.Name, ErrTooLong, i.MTU+i.Overhead, i.MTU+HeaderLen),
+		tooLong: fmt.Errorf("linkdrv: %s: %w; its MTU was %d when opened, frames may have %d bytes", i.Name, ErrTooLong, i.MTU, i.MTU+HeaderLen),
 		bad:     fmt.Errorf("linkdrv: %s: %w; it needs at least the %d bytes of an Ethernet header", i.Name, ErrBadFrame, HeaderLen),
 		closed:  fmt.Errorf("linkdrv: %s: %w", i.Name, ErrClosed),
 	}

@@ -28,13 +28,14 @@ const (
 const ignoreOutgoing = 0x4000
 
 // bySession is the fanout program. The frames of a super-frame are of one session, so its first one speaks for all.
-func bySession(kind string) []bpf.RawInstruction {
-	at := uint32(netOffset + sessionOffset)
-	if kind == KindUDP {
-		at += udpOverhead
-	}
-	return assemble(bpf.LoadAbsolute{Off: at, Size: 4}, bpf.RetA{})
-}
+var bySession = assemble(
+	bpf.LoadExtension{Num: bpf.ExtProto},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: etherIPv6, SkipTrue: 2},
+	bpf.LoadAbsolute{Off: netOffset + sessionOffset, Size: 4},
+	bpf.RetA{},
+	bpf.LoadAbsolute{Off: netOffset + sessionOffset + udpOverhead, Size: 4},
+	bpf.RetA{},
+)
 
 // OpenShards opens the interface once for each of n shards: frames of session number s arrive at driver s modulo n only. None takes a frame before
 // all of them can. The drivers belong together, but each may be used and closed by a goroutine of its own. With n = 1 it is Open.
@@ -74,7 +75,7 @@ func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {
 				return nil, fmt.Errorf("linkdrv: %s: socket %d of %d joins the fanout group: %w", ifname, i+1, n, explainFanout(err))
 			}
 		}
-		if err = socketsOf(drivers[0])[k].setProgram(unix.SOL_PACKET, unix.PACKET_FANOUT_DATA, bySession(o.Kind)); err != nil {
+		if err = socketsOf(drivers[0])[k].setProgram(unix.SOL_PACKET, unix.PACKET_FANOUT_DATA, bySession); err != nil {
 			return nil, fmt.Errorf("linkdrv: %s: fanout program: %w", ifname, err)
 		}
 	}

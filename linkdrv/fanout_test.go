@@ -27,7 +27,7 @@ func openShards(t testing.TB, name string, n int, o Options) []Driver {
 func sessionFrame(from, to Driver, session uint32, n int) TxFrame {
 	head := header(from, to, 64)
 	binary.BigEndian.PutUint32(head[HeaderLen+sessionOffset:], session)
-	return TxFrame{Head: head, Bulk: make([]byte, n-64)}
+	return TxFrame{Head: head, Bulk: make([]byte, n-64), Joined: session&64 != 0}
 }
 
 // checkSteering sends frames of random sessions and expects each at its shard, in the order of sending, and nothing else anywhere.
@@ -39,7 +39,7 @@ func checkSteering(t *testing.T, tx Driver, rx []Driver) {
 	for range 150 {
 		s := rng.Uint32()
 		want[s%uint32(len(rx))] = append(want[s%uint32(len(rx))], s)
-		frames = append(frames, sessionFrame(tx, rx[0], s, 64+rng.IntN(tx.Info().MTU-63)))
+		frames = append(frames, sessionFrame(tx, rx[0], s, 64+rng.IntN(tx.Info().MTU-tx.Info().Overhead-63)))
 	}
 	for len(frames) > 0 {
 		n, err := tx.Send(frames)

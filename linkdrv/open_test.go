@@ -86,16 +86,30 @@ func dropNetRaw() error {
 	return unix.Capset(&hdr, &data[0])
 }
 
-func TestOpenChoosesByMTU(t *testing.T) {
+func TestOpenChooses(t *testing.T) {
 	namespace(t)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = "d0", 9000
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+		t.Fatal(err)
+	}
+	setUp(t, "d0")
 	for _, tc := range []struct {
-		mtu  int
-		kind string
-	}{{1500, KindMmsg}, {2048, KindMmsg}, {9000, KindRing}} {
+		name  string
+		mtu   int
+		o     Options
+		kind  string
+		slots int
+	}{
+		{"a0", 1500, Options{}, KindUDP, 200}, {"a0", 9000, Options{}, KindUDP, 100}, {"a0", 32768, Options{}, KindRing, 30}, // two frames in a datagram gain nothing
+		{"a0", 1500, Options{Qdisc: true}, KindMmsg, 256}, {"a0", 9000, Options{EtherType: EtherTypeAll}, KindRing, 256},
+		{"a0", 1500, Options{Kind: KindAlone}, KindMmsg, 256}, {"a0", 2048, Options{Kind: KindAlone}, KindMmsg, 256}, {"a0", 9000, Options{Kind: KindAlone}, KindRing, 256},
+		{"d0", 9000, Options{}, KindRing, 256},
+	} {
 		veth(t, tc.mtu)
-		d := open(t, "a0", Options{})
-		if i := d.Info(); i.Kind != tc.kind || i.MTU != tc.mtu || i.Name != "a0" || len(i.MAC) != 6 || i.RxSlots < 256 {
-			t.Errorf("MTU %d: %+v, want kind %s and at least 256 slots", tc.mtu, i, tc.kind)
+		d := open(t, tc.name, tc.o)
+		if i := d.Info(); i.Kind != tc.kind || i.Name != tc.name || len(i.MAC) != 6 || i.RxSlots < tc.slots {
+			t.Errorf("%s of MTU %d, %+v: %+v, want kind %s and at least %d slots", tc.name, tc.mtu, tc.o, i, tc.kind, tc.slots)
 		}
 		if err := netlink.LinkDel(link(t, "a0")); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package linkdrv
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -10,8 +11,8 @@ import (
 
 // Sending and receiving many frames as one (KindUDP), because what a kernel does costs by the frame and hardly by the byte:
 //
-//  1. superQueue.gather puts successive frames of one flow and one length behind common outer headers, as UDP over IPv6; no byte is copied, the
-//     kernel gathers the pieces of them all;
+//  1. superQueue.gather puts successive joined frames of one flow and one length behind common outer headers, as UDP over IPv6; no byte is copied, the
+//     kernel gathers the pieces of them all. Other frames go alone, as they are;
 //  2. the kernel passes the super-frame on as one. Where the wire begins, the interface or the kernel cuts it into frames (UDP segmentation offload);
 //     a virtual link hands it over whole;
 //  3. the peer's kernel copies it, as one, to a slot of a ring; frames that arrived one by one may have been merged before (receive offload);
@@ -31,7 +32,7 @@ const (
 	mostSuper = 4096 // slots anybody may ask for
 )
 
-// udp receives datagrams through two rings, so that both stay in a core's cache however many frames datagrams hold: its own, for those of a few frames, and
+// udp receives through two rings, so that both stay in a core's cache however many frames datagrams hold: its own, for frames alone and datagrams of a few, and
 // supers for longer ones. The filters of their sockets part datagrams by length; Recv takes them in the order of the kernel's time stamps.
 type udp struct {
 	*ring        // its socket sends, and tells the link's fate
@@ -67,11 +68,9 @@ func newUDP(s, supers *socket, o Options) (_ *udp, err error) {
 	if d.poll, err = pollBoth(s.fd, supers.fd); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	s.info.MTU -= udpOverhead
 	s.info.Overhead, s.info.Super = udpOverhead, superBytes
 	s.info.RxSlots = slots
-	s.errs = newLinkErrors(s.info)
-	s.tx = newSuperQueue(s.info.MAC, uint16(o.EtherType), s.info.MTU+HeaderLen)
+	s.tx = newSuperQueue(s.info.MAC, uint16(o.EtherType), s.info.MTU+HeaderLen-udpOverhead)
 	return d, nil
 }
 
@@ -125,7 +124,7 @@ func (d *udp) Recv(dst [][]byte) (n int, err error) {
 	return n, err
 }
 
-// open finds the next datagram.
+// open finds the next frame or datagram.
 func (d *udp) open() bool {
 	for {
 		r := d.oldest()
@@ -133,8 +132,12 @@ func (d *udp) open() bool {
 			return false
 		}
 		slot, h := r.slots[r.next], r.heads[r.next]
-		if datagram := contents(slot, h); datagram != nil && int(h.Mac) >= vnetLen {
-			if d.rest, d.step = openSuper(slot[int(h.Mac)-vnetLen:h.Mac], datagram); len(d.rest) > 0 {
+		if arrived := contents(slot, h); len(arrived) >= HeaderLen && int(h.Mac) >= vnetLen {
+			d.rest, d.step = arrived, len(arrived)
+			if binary.BigEndian.Uint16(arrived[12:]) == etherIPv6 {
+				d.rest, d.step = openSuper(slot[int(h.Mac)-vnetLen:h.Mac], arrived)
+			}
+			if len(d.rest) > 0 {
 				d.from = r
 				return true
 			}
@@ -202,14 +205,17 @@ func (d *udp) Close() error {
 	return err
 }
 
-// superQueue is the argument of sendmmsg: each message is a super-frame.
+// superQueue is the argument of sendmmsg: each message is a super-frame, or a frame alone.
 type superQueue struct {
 	hdrs   []unix.Mmsghdr
 	iovs   []unix.Iovec
 	outers []outer
 	upto   []int // frames up to and with message i
-	most   int   // bytes of a frame
+	most   int   // bytes of a frame in a datagram
 }
+
+// noOuter is the virtio_net_hdr of a frame alone.
+var noOuter [vnetLen]byte
 
 func newSuperQueue(mac []byte, port uint16, most int) *superQueue {
 	q := &superQueue{
@@ -233,26 +239,34 @@ func (q *superQueue) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.E
 		if fault := q.check(&frames[i]); fault != 0 {
 			return q.hdrs[:m], fault
 		}
-		f := flowOf(frames[i].Head)
-		step, size := frames[i].Len(), 0
-		o := &q.outers[m]
-		iovs[0].Base = &o[0]
-		iovs[0].SetLen(len(o))
-		v := 1
-		for i < min(len(frames), SendBatch) {
-			next := &frames[i]
-			n := next.Len()
-			if size > 0 && (n > step || size+n > superBytes || q.check(next) != 0 || flowOf(next.Head) != f) {
-				break
+		v, size := 1, 0
+		if first := &frames[i]; first.Joined {
+			f := flowOf(first.Head)
+			step := first.Len()
+			o := &q.outers[m]
+			iovs[0].Base = &o[0]
+			iovs[0].SetLen(len(o))
+			for i < min(len(frames), SendBatch) {
+				next := &frames[i]
+				n := next.Len()
+				if size > 0 && (!next.Joined || n > step || size+n > superBytes || q.check(next) != 0 || flowOf(next.Head) != f) {
+					break
+				}
+				v += next.scatter(iovs[v:])
+				size += n
+				i++
+				if n < step {
+					break
+				}
 			}
-			v += next.scatter(iovs[v:])
-			size += n
+			o.fill(&f, step, size)
+		} else {
+			iovs[0].Base = &noOuter[0]
+			iovs[0].SetLen(vnetLen)
+			v += first.scatter(iovs[v:])
+			size = first.Len()
 			i++
-			if n < step {
-				break
-			}
 		}
-		o.fill(&f, step, size)
 		q.hdrs[m].Hdr.Iov = &iovs[0]
 		q.hdrs[m].Hdr.SetIovlen(v)
 		q.upto[m] = i
@@ -266,7 +280,7 @@ func (q *superQueue) check(f *TxFrame) unix.Errno {
 	switch {
 	case len(f.Head) < HeaderLen:
 		return unix.EINVAL
-	case f.Len() > q.most:
+	case f.Joined && f.Len() > q.most:
 		return unix.EMSGSIZE
 	}
 	return 0
@@ -281,7 +295,7 @@ func (q *superQueue) frames(messages int) int {
 }
 
 // superFilter passes the transport's datagrams that are for this host, or all of them, and came over no router: those of at most so many bytes, headers and
-// all, or the longer ones.
+// all, and its frames alone, or only the longer ones.
 func superFilter(port uint16, promiscuous bool, upto int, longer bool) []bpf.RawInstruction {
 	prefix := uint32(nodePrefix[8])<<8 | uint32(nodePrefix[9])
 	equal := func(load bpf.Instruction, is uint32) condition {
@@ -294,6 +308,7 @@ func superFilter(port uint16, promiscuous bool, upto int, longer bool) []bpf.Raw
 	var prog []bpf.Instruction
 	for _, c := range []condition{
 		length,
+		equal(bpf.LoadAbsolute{Off: 12, Size: 2}, etherIPv6),
 		equal(bpf.LoadAbsolute{Off: atNext, Size: 1}, nextUDP),
 		equal(bpf.LoadAbsolute{Off: atHops, Size: 1}, hopLimit),
 		equal(bpf.LoadAbsolute{Off: atPort, Size: 2}, uint32(port)),
@@ -301,6 +316,14 @@ func superFilter(port uint16, promiscuous bool, upto int, longer bool) []bpf.Raw
 		equal(bpf.LoadAbsolute{Off: atDestination + 8, Size: 2}, prefix),
 	} {
 		prog = append(prog, c.load, c.jump, bpf.RetConstant{Val: 0})
+	}
+	if !longer {
+		// A socket of all protocols sees frames before the kernel gives those of a VLAN to its interface.
+		untagged := equal(bpf.LoadExtension{Num: bpf.ExtVLANTagPresent}, 0)
+		prog = append([]bpf.Instruction{
+			untagged.load, untagged.jump, bpf.RetConstant{Val: 0},
+			bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(port), SkipTrue: uint8(len(prog))},
+		}, prog...)
 	}
 	return append(assemble(prog...), acceptFilter(promiscuous)...)
 }

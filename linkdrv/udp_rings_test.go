@@ -15,7 +15,7 @@ func TestSuperRingsHoldWhatIsAnnounced(t *testing.T) {
 		namespace(t)
 		veth(t, mtu)
 		tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
-		long, slots := tx.Info().MTU+HeaderLen, rx.Info().RxSlots
+		long, slots := longest(tx), rx.Info().RxSlots
 		for per := 1; per <= max(1, superBytes/long); per++ {
 			before, err := rx.Stats()
 			if err != nil {

@@ -21,7 +21,10 @@ func change(t testing.TB, link string, features map[string]bool) {
 	}
 }
 
-// stream is n frames of one flow, of size bytes each but the last, which has last.
+// longest is how long a frame in a datagram can be.
+func longest(d Driver) int { return d.Info().MTU - d.Info().Overhead + HeaderLen }
+
+// stream is n frames of one flow to travel in datagrams, of size bytes each but the last, which has last.
 func stream(from, to Driver, n, size, last int) (frames []TxFrame, want [][]byte) {
 	rng := rand.New(rand.NewPCG(uint64(n), uint64(size)))
 	for i := range n {
@@ -29,7 +32,7 @@ func stream(from, to Driver, n, size, last int) (frames []TxFrame, want [][]byte
 		if i == n-1 {
 			length = last
 		}
-		f := TxFrame{Head: header(from, to, 24), Bulk: make([]byte, length-HeaderLen-24)}
+		f := TxFrame{Head: header(from, to, 24), Bulk: make([]byte, length-HeaderLen-24), Joined: true}
 		for k := range f.Bulk {
 			f.Bulk[k] = byte(rng.Uint32())
 		}
@@ -65,7 +68,7 @@ func TestSuperFramesStayWhole(t *testing.T) {
 		veth(t, tc.mtu)
 		tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
 		for take := range 4 {
-			frames, want := stream(tx, rx, tc.frames, tx.Info().MTU+HeaderLen, 200)
+			frames, want := stream(tx, rx, tc.frames, longest(tx), 200)
 			sendFrames(t, tx, frames)
 			before := datagrams(rx)
 			buf, got := make([][]byte, 1+take*7), [][]byte(nil)
@@ -98,7 +101,7 @@ func TestSuperFramesAreCutUp(t *testing.T) {
 	change(t, "a0", map[string]bool{"tx-checksum-ip-generic": false}) // and with it all segmentation
 	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
 	wire := open(t, "b0", Options{Kind: KindRing, EtherType: EtherTypeAll, Promiscuous: true, RingSlots: 256})
-	frames, want := stream(tx, rx, 50, tx.Info().MTU+HeaderLen, 777)
+	frames, want := stream(tx, rx, 50, longest(tx), 777)
 	sendFrames(t, tx, frames)
 	checkFrames(t, receive(t, rx, len(want)), want)
 	if n := datagrams(rx); n != uint(len(want)) {
@@ -138,7 +141,7 @@ func TestSuperFramesAreMerged(t *testing.T) {
 	change(t, "a0", map[string]bool{"tx-checksum-ip-generic": false})
 	change(t, "b0", map[string]bool{"rx-gro": true, "rx-udp-gro-forwarding": true})
 	tx, rx := open(t, "a0", Options{Kind: KindUDP}), openShards(t, "b0", 2, Options{Kind: KindUDP})
-	frames, want := stream(tx, rx[0], 60, tx.Info().MTU+HeaderLen, 777)
+	frames, want := stream(tx, rx[0], 60, longest(tx), 777)
 	sendFrames(t, tx, frames)
 	checkFrames(t, receive(t, rx[0], len(want)), want)
 	if n := datagrams(rx[0]); n > uint(len(want)/2) {
@@ -164,7 +167,7 @@ func TestGatherSuper(t *testing.T) {
 		h := make([]byte, 64)
 		h[5] = to
 		binary.BigEndian.PutUint32(h[HeaderLen+sessionOffset:], session)
-		return TxFrame{Head: h, Bulk: make([]byte, length-64)}
+		return TxFrame{Head: h, Bulk: make([]byte, length-64), Joined: true}
 	}
 	many := func(n, length int) (frames []TxFrame) {
 		for range n {
@@ -213,7 +216,8 @@ func TestGatherSuper(t *testing.T) {
 		bad  TxFrame
 		want error
 	}{
-		{"too long", TxFrame{Head: make([]byte, 9015)}, ErrTooLong},
+		{"too long", TxFrame{Head: make([]byte, 9015), Joined: true}, ErrTooLong},
+		{"too long alone", TxFrame{Head: make([]byte, 9077)}, ErrTooLong},
 		{"no header", TxFrame{Head: make([]byte, 13)}, ErrBadFrame},
 		{"empty", TxFrame{}, ErrBadFrame},
 	} {
@@ -267,6 +271,27 @@ func TestSuperFilter(t *testing.T) {
 	if s, err := rx.Stats(); err != nil || s.Received != uint64(len(bad)) || s.Truncated != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
+	// Frames alone of other protocols, for others, and of a VLAN, which has an interface of its own.
+	alone := slices.Concat(header(tx, rx, 0), bytes.Repeat([]byte{8}, 60))
+	everything := open(t, "b0", Options{Kind: KindRing, EtherType: EtherTypeAll, Promiscuous: true, RingSlots: 256})
+	for name, f := range map[string][]byte{
+		"other EtherType": slices.Concat(alone[:12], []byte{0x88, 0xb6}, alone[14:]),
+		"other host":      slices.Concat([]byte{2, 3, 4, 5, 6, 7}, alone[6:]),
+		"VLAN 7":          slices.Concat(alone[:12], []byte{0x81, 0, 0, 7}, alone[12:]),
+	} {
+		sendFrames(t, bare, []TxFrame{{Head: f}, {Head: alone}})
+		if got := receive(t, rx, 1)[0]; !bytes.Equal(got, alone) {
+			t.Errorf("%s: received % x", name, got)
+		}
+		for both := 0; both < 2; { // it did arrive: somebody who takes everything has it
+			if bytes.HasSuffix(receive(t, everything, 1)[0], alone[14:]) {
+				both++
+			}
+		}
+		if n, err := rx.Recv(make([][]byte, 1)); n != 0 || err != nil {
+			t.Errorf("%s: came through (%d, %v)", name, n, err)
+		}
+	}
 	// What passes the filter and is no super-frame is counted and dropped.
 	sendFrames(t, bare, []TxFrame{datagram(func(h []byte) { h[atLength] = 0xFF }), datagram(func(h []byte) { h[atLength], h[atLength+1] = 0, 3 }), datagram(func([]byte) {})})
 	if got := receive(t, rx, 1)[0]; !bytes.Equal(got, inner) {
@@ -292,7 +317,7 @@ func TestSuperOrder(t *testing.T) {
 		for next := uint32(0); next < total; {
 			var frames []TxFrame
 			for range min(1+9*rng.IntN(3), int(window-(next-taken.Load()))) {
-				f := TxFrame{Head: header(tx, rx, 4), Bulk: make([]byte, 1000)}
+				f := TxFrame{Head: header(tx, rx, 4), Bulk: make([]byte, 1000), Joined: next%16 > 0}
 				binary.BigEndian.PutUint32(f.Head[HeaderLen:], next)
 				frames = append(frames, f)
 				next++
@@ -340,8 +365,8 @@ func TestSuperOverflow(t *testing.T) {
 	namespace(t)
 	veth(t, 9000)
 	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
-	per := superBytes / (tx.Info().MTU + HeaderLen)
-	frames, want := stream(tx, rx, 8*per, tx.Info().MTU+HeaderLen, 500)
+	per := superBytes / (longest(tx))
+	frames, want := stream(tx, rx, 8*per, longest(tx), 500)
 	slots := len(rx.(*udp).supers.slots)
 	for range 2 * (slots/8 + 1) {
 		sendFrames(t, tx, frames)
@@ -360,20 +385,26 @@ func TestSuperOverflow(t *testing.T) {
 	}
 }
 
-// Two nodes of which only one packs its frames do not hear each other, and say nothing wrong.
+// Frames alone, up to the longest, cross between all drivers; those in datagrams reach only who takes them.
 func TestSuperAlone(t *testing.T) {
 	namespace(t)
 	veth(t, 9000)
-	a, b := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{})
-	sendFrames(t, a, []TxFrame{{Head: header(a, b, 50)}})
-	sendFrames(t, b, []TxFrame{{Head: header(b, a, 50)}})
+	a, b := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindAlone})
 	if InDatagram(header(b, a, 50)) || InDatagram(nil) {
 		t.Error("a frame alone is taken for a datagram")
 	}
-	for _, d := range []Driver{a, b} {
-		if n, err := d.Recv(make([][]byte, 1)); n != 0 || err != nil {
-			t.Errorf("%s: %d, %v", d.Info().Kind, n, err)
+	for _, way := range [][2]Driver{{a, b}, {b, a}} {
+		frames, want := stream(way[0], way[1], 5, 9000+HeaderLen, 60)
+		for i := range frames {
+			frames[i].Joined = false
 		}
+		sendFrames(t, way[0], frames)
+		checkFrames(t, receive(t, way[1], len(want)), want)
+	}
+	frames, _ := stream(a, b, 5, 1000, 60)
+	sendFrames(t, a, frames)
+	if n, err := b.Recv(make([][]byte, 1)); n != 0 || err != nil {
+		t.Errorf("%s received %d datagrams, %v", b.Info().Kind, n, err)
 	}
 	if _, err := Open("a0", Options{Kind: KindUDP, EtherType: EtherTypeAll}); err == nil {
 		t.Error("opened for every EtherType")

@@ -58,7 +58,7 @@ const (
 
 // rawPayload is the largest payload of a frame: as the transport, it does not begin another page for less than a page, unless many frames share their pages.
 func rawPayload(link linkdrv.Info) int {
-	mtu := link.MTU
+	mtu := link.MTU - link.Overhead
 	if mtu > rawPage && mtu < 2*rawPage && link.Kind != linkdrv.KindUDP {
 		mtu = rawPage
 	}
@@ -144,7 +144,7 @@ func newRawNode(j *Job, c Raw, h *lab.Host) (*rawNode, error) {
 	}
 	info := n.links[0].Info()
 	n.payload, n.batch = rawPayload(info), rawBatch
-	if per := min(info.Super/(info.MTU+linkdrv.HeaderLen), linkdrv.SendBatch); per > 0 {
+	if per := min(info.Super/(info.MTU-info.Overhead+linkdrv.HeaderLen), linkdrv.SendBatch); per > 0 {
 		n.batch = max(1, rawBatch/per) * per
 	}
 	if c.Sealed {

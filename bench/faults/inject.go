@@ -79,7 +79,7 @@ func (in *injector) run(ctx context.Context, drv linkdrv.Driver, r *Result) {
 	for ctx.Err() == nil && (in.job.Count == 0 || int(r.Done) < in.job.Count) {
 		frames = frames[:0]
 		for range batch {
-			frames = append(frames, linkdrv.TxFrame{Head: append([]byte(nil), in.make()...)})
+			frames = append(frames, linkdrv.TxFrame{Head: append([]byte(nil), in.make()...), Joined: in.job.Driver == linkdrv.KindUDP})
 		}
 		for rest := frames; len(rest) > 0 && ctx.Err() == nil; {
 			n, err := drv.Send(rest)

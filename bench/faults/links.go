@@ -58,11 +58,11 @@ func (t *Trial) blackLink(ctx context.Context, c *agent, cut func(bool) error, b
 	}
 	windows := []*Window{clean}
 	var (
-		stalls    []time.Duration
-		ratios    []float64
-		back      time.Duration // the longest until the link was used again
-		unused    int           // healed links that were not
-		unchanged = clean
+		stalls []time.Duration
+		ratios []float64
+		back   time.Duration // the longest until the link was used again
+		unused int           // healed links that were not
+		before = clean
 	)
 	for range rounds {
 		if err := cut(true); err != nil {
@@ -89,8 +89,8 @@ func (t *Trial) blackLink(ctx context.Context, c *agent, cut func(bool) error, b
 		}
 		back = max(back, took)
 		stalls = append(stalls, onset.Stall)
-		ratios = append(ratios, 2*dark.rate()/max(unchanged.rate()+healed.rate(), 1))
-		windows, unchanged = append(windows, onset, dark, healed), healed
+		ratios = append(ratios, 2*dark.rate()/max(before.rate()+healed.rate(), 1))
+		windows, before = append(windows, onset, dark, healed), healed
 	}
 	after, err := c.drain(ctx)
 	if err != nil {

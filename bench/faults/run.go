@@ -15,7 +15,7 @@ type Options struct {
 	Only   *regexp.Regexp // nil: all
 	Short  bool           // the form for every change: a minute and a half, speed not judged
 	Seed   uint64
-	Driver string   // of links: linkdrv.KindUDP, or empty
+	Driver string   // of links: linkdrv.KindUDP, linkdrv.KindAlone, or empty, which is bench.ClusterSpec's choice
 	Self   []string // how to run this program; empty: the executable
 }
 

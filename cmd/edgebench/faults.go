@@ -23,7 +23,7 @@ type faultsCmd struct {
 	Short  bool   `help:"The form that runs for every change: fewer scenarios, brief windows, figures of speed not judged."`
 	List   bool   `help:"List the scenarios and when each passes, and end."`
 	Seed   uint64 `default:"1" help:"Of faults and contents: the same seed spoils the same frames."`
-	Driver string `enum:"udp," default:"" help:"udp: links carry frames in datagrams." placeholder:"NAME"`
+	Driver string `enum:"alone,udp," default:"" help:"udp: long frames travel in datagrams; alone: none do (default: udp, but alone on links that have rates)." placeholder:"NAME"`
 	Format string `enum:"table,json,csv,markdown" default:"table" help:"Format on standard output: table, json, csv or markdown." placeholder:"FORMAT"`
 	Output string `short:"o" help:"Directory for faults.json, faults.csv, faults.md and index.html." placeholder:"DIR"`
 }

@@ -117,7 +117,7 @@ type transportFlags struct {
 	Checksum  string `enum:"full,header," default:"" help:"What CRC32C covers in plaintext: full or header. Only with --lab or --embedded." placeholder:"WHAT"`
 	Profile   string `help:"Flow control: default or paper. Only with --lab or --embedded." placeholder:"NAME"`
 	Poll      string `enum:"adaptive,block,busy," default:"" help:"How processes wait: adaptive, block or busy." placeholder:"MODE"`
-	Driver    string `enum:"ring,mmsg,udp," default:"" help:"How links move frames: udp, ring or mmsg (default: one of the last two, by MTU). Only with --lab or --embedded." placeholder:"NAME"`
+	Driver    string `enum:"alone,ring,mmsg,udp," default:"" help:"How links move frames: udp (many in one UDP datagram), alone, ring or mmsg (default: udp on veth, but alone with --lab-rates, which stand for NICs). Only with --lab or --embedded." placeholder:"NAME"`
 	Embedded  bool   `help:"Run the transport inside the benchmark processes, without daemons."`
 }
 

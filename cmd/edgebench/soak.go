@@ -17,7 +17,7 @@ type soakCmd struct {
 	Lab      bool    `help:"Build the hosts on this machine: the only way a soak runs."`
 	Duration seconds `short:"D" default:"60" help:"How long: seconds, or a duration such as 1h." placeholder:"SECONDS"`
 	Seed     uint64  `default:"1" help:"Of faults and contents."`
-	Driver   string  `enum:"udp," default:"" help:"udp: links carry frames in datagrams." placeholder:"NAME"`
+	Driver   string  `enum:"alone,udp," default:"" help:"udp: long frames travel in datagrams; alone: none do (default: udp, but alone on links that have rates)." placeholder:"NAME"`
 	Format   string  `enum:"table,json,csv,markdown" default:"table" help:"Format on standard output: table, json, csv or markdown." placeholder:"FORMAT"`
 	Output   string  `short:"o" help:"Directory for soak.json, soak.csv, soak.md, index.html and the figures." placeholder:"DIR"`
 }

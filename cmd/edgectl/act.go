@@ -20,11 +20,16 @@ type pingCmd struct {
 	Wait     time.Duration `short:"W" default:"2s" help:"How long to wait for each (default: ${default})."`
 }
 
-// Run asks for one ping at a time, so that results appear as they come. It fails if any ping did.
-func (c *pingCmd) Run(g *globals) error {
+// Validate is called before Run.
+func (c *pingCmd) Validate() error {
 	if c.Count < 1 {
 		return fmt.Errorf("--count %d: must be at least 1", c.Count)
 	}
+	return nil
+}
+
+// Run asks for one ping at a time, so that results appear as they come. It fails if any ping did.
+func (c *pingCmd) Run(g *globals) error {
 	all := daemon.PingReport{Schema: daemon.StatusSchema, Peer: c.Peer}
 	g.Timeout = max(g.Timeout, c.Wait+time.Second)
 	lost := 0

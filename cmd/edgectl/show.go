@@ -104,15 +104,23 @@ func (*peerCmd) Run(g *globals) error {
 			p.Name = fmt.Sprintf("%s (%d-%d)", p.Name, p.Shard, p.PeerShard) // shard here, shard there
 		}
 		if len(p.Paths) == 0 {
-			rows = append(rows, []any{p.Name, p.Node, p.State, p.Connections, "", "", "", "", "", "", "", "", keyText(&p)})
+			rows = append(rows, []any{p.Name, p.Node, p.State, p.Connections, "", "", "", "", "", "", "", "", "", keyText(&p)})
 		}
 		for _, t := range p.Paths {
 			rows = append(rows, []any{
-				p.Name, p.Node, p.State, p.Connections, t.Link, t.PeerMAC, t.State, t.MTU, micros(t.SRTT), fmt.Sprintf("%.1f", t.Window), t.InFlight, t.Counters["lost"], keyText(&p),
+				p.Name, p.Node, p.State, p.Connections, t.Link, t.PeerMAC, t.State, t.MTU, form(&t), micros(t.SRTT), fmt.Sprintf("%.1f", t.Window), t.InFlight, t.Counters["lost"], keyText(&p),
 			})
 		}
 	}
-	return table(g.out, "PEER NODE STATE CONNS LINK PEER-MAC PATH MTU SRTT WINDOW IN-FLIGHT LOST KEY", rows)
+	return table(g.out, "PEER NODE STATE CONNS LINK PEER-MAC PATH MTU FORM SRTT WINDOW IN-FLIGHT LOST KEY", rows)
+}
+
+// form says how frames travel on a path.
+func form(t *daemon.PathStatus) string {
+	if t.Datagrams {
+		return "datagrams"
+	}
+	return "alone"
 }
 
 type connCmd struct{}

@@ -18,9 +18,6 @@ type statCmd struct {
 
 // Run prints totals, or the differences of samples divided by the time between them.
 func (c *statCmd) Run(g *globals) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	before, err := c.sample(g)
 	if err != nil {
 		return err
@@ -47,7 +44,8 @@ func (c *statCmd) Run(g *globals) error {
 	return nil
 }
 
-func (c *statCmd) check() error {
+// Validate is called before Run.
+func (c *statCmd) Validate() error {
 	switch {
 	case c.Count < 0:
 		return fmt.Errorf("--count %d: must be at least 1; without it the lines go on until interrupted", c.Count)

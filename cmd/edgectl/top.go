@@ -21,10 +21,10 @@ func (*topCmd) Help() string {
 		"Where the output is not a terminal, and with -j, it looks twice, prints one report and ends."
 }
 
+// Validate is called before Run.
+func (c *topCmd) Validate() error { return checkInterval(c.Interval) }
+
 func (c *topCmd) Run(g *globals) error {
-	if err := checkInterval(c.Interval); err != nil {
-		return err
-	}
 	first, err := g.fullSample()
 	if err != nil {
 		return err

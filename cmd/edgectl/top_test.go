@@ -40,7 +40,7 @@ func TestTopOnce(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Name != "a" || len(r.Links) != 1 || len(r.Peers) != 1 || r.Peers[0].Rates["frames"] <= 0 || r.Conns == nil {
 		t.Errorf("%v %s", err, &out)
 	}
-	if code, _, errs := ctl("-s", a, "top", "-i", "0"); code != 1 || !strings.Contains(errs, "more than 0") {
+	if code, _, errs := ctl("-s", a, "top", "-i", "0"); code != 2 || !strings.Contains(errs, "more than 0") {
 		t.Errorf("%d %s", code, errs)
 	}
 	if code, _, errs := ctl("-s", a+"x", "top"); code != 1 || !strings.Contains(errs, "start one") {

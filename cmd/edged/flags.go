@@ -34,7 +34,7 @@ type flags struct {
 	Plaintext     bool             `help:"Neither encrypt nor authenticate: for trusted wires alone."`
 	KeyFile       *string          `placeholder:"FILE" help:"This node's private key, made at first start (default: /var/lib/edged/key, or in the user's state directory)."`
 	PeersFile     *string          `placeholder:"FILE" help:"Authorised peers (default: /etc/edged/peers, or beside the key)."`
-	Driver        *string          `placeholder:"NAME" help:"How links move frames: udp (many frames in one UDP datagram; every node of the wire must choose it), ring or mmsg (default: one of these two, by MTU)."`
+	Driver        *string          `placeholder:"NAME" help:"How links move frames: udp (many in one UDP datagram, to peers that take them), alone (each by itself), or how those are received, ring or mmsg (default: udp on veth, else alone)."`
 	Poll          *string          `help:"adaptive, block or busy."`
 	Spin          *time.Duration   `help:"How long adaptive polls after the last work (default: 50us)."`
 	MetricsListen *string          `placeholder:"HOST:PORT" help:"Serve /metrics, /livez, /readyz there, for example 127.0.0.1:9469; empty: off."`

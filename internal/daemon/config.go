@@ -18,7 +18,7 @@ type Config struct {
 	Profile   string        `toml:"profile"`    // flow-control profile; default: default
 	Window    int           `toml:"window"`     // frames a session may have in flight; 0: the profile's
 	Checksum  string        `toml:"checksum"`   // "full" (default) or "header"
-	Driver    string        `toml:"driver"`     // of links that name none: "udp", which every node of the wire must name, or "ring" or "mmsg"; default: one of these two, by MTU
+	Driver    string        `toml:"driver"`     // of links that name none: "udp", frames also in datagrams, "alone", or how those are received, "ring" or "mmsg"; default: udp on veth, else alone
 	Poll      string        `toml:"poll"`       // "adaptive" (default), "block" or "busy"
 	Spin      time.Duration `toml:"spin"`       // how long adaptive polls after the last work, up to four times that while sleeps prove short; default: 50us
 	Shards    int           `toml:"shards"`     // threads that serve the links, each with clients of its own; 1 (default) to 8
@@ -57,7 +57,7 @@ type Peer struct {
 type Link struct {
 	Name   string  `toml:"name"`   // of the interface
 	Weight float64 `toml:"weight"` // static share for the wsrr and wd schedulers; default: 1
-	Driver string  `toml:"driver"` // "ring", "mmsg", "udp", or empty: the configuration's
+	Driver string  `toml:"driver"` // as Driver above; empty: that
 	Slots  int     `toml:"slots"`  // receive ring slots; 0: the driver's default
 }
 

@@ -28,7 +28,7 @@ func (c *Config) checkCopy(p *problems) {
 	case CopyUsual, CopyBoth, CopyRx:
 	case CopyRemap, CopyNone:
 		for _, l := range c.Links {
-			p.check(l.Driver == "" || l.Driver == linkdrv.KindMmsg, "copy", "%q receives payloads in their place, which the driver %q of link %q cannot: leave its driver out, or make it \"mmsg\"", c.Copy, l.Driver, l.Name)
+			p.check(l.Driver == "" || l.Driver == linkdrv.KindAlone || l.Driver == linkdrv.KindMmsg, "copy", "%q receives payloads in their place, which the driver %q of link %q cannot: leave its driver out, or make it \"mmsg\"", c.Copy, l.Driver, l.Name)
 		}
 	default:
 		p.check(false, "copy", "%q is not one of %s", c.Copy, copyChoice)
@@ -38,8 +38,8 @@ func (c *Config) checkCopy(p *problems) {
 // fillCopy gives links the driver that Copy suggests.
 func (c *Config) fillCopy() {
 	for i := range c.Links {
-		if c.Copy != CopyUsual {
-			setDefault(&c.Links[i].Driver, linkdrv.KindMmsg)
+		if l := &c.Links[i]; c.Copy != CopyUsual && (l.Driver == "" || l.Driver == linkdrv.KindAlone) {
+			l.Driver = linkdrv.KindMmsg
 		}
 	}
 }

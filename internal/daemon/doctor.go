@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-	"slices"
 	"strings"
 
 	"multiedge/internal/aesgcm"
@@ -148,7 +147,7 @@ func (f *findings) mtu(about, name, driver string, mtu int) {
 		f.add(FindingProblem, about, fmt.Sprintf("MTU %d is too small", mtu), "ip link set "+name+" mtu 9000, if the switch carries that")
 	case mtu <= 2048 && driver != linkdrv.KindUDP:
 		f.add(FindingWarning, about, fmt.Sprintf("MTU %d: frames alone reach about a third of what jumbo frames do", mtu),
-			"ip link set "+name+" mtu 9000, if the switch and every peer carry that; or driver = \"udp\" in the configuration of every node on the wire")
+			"ip link set "+name+" mtu 9000, if the switch and every peer carry that; or driver = \"udp\" at both ends")
 	default:
 		f.add(FindingOK, about, fmt.Sprintf("MTU %d", mtu), "")
 	}
@@ -157,7 +156,7 @@ func (f *findings) mtu(about, name, driver string, mtu int) {
 // offloads looks at what a NIC does to received frames. Offloads of TCP and IP do not know this protocol and leave its frames alone, but for those in datagrams.
 func (f *findings) offloads(about, name, driver string) {
 	if driver == linkdrv.KindUDP {
-		f.add(FindingOK, about, "frames travel in UDP datagrams, which cost least where the NIC cuts them up and merges them: ethtool -k "+name+" shows tx-udp-segmentation and rx-udp-gro-forwarding", "")
+		f.add(FindingOK, about, "frames travel in UDP datagrams to peers that take them, which cost least where the NIC cuts them up and merges them: ethtool -k "+name+" shows tx-udp-segmentation and rx-udp-gro-forwarding", "")
 	} else if features, err := ethtool.Features(name); err == nil && features["rx-lro"] {
 		f.add(FindingWarning, about, "large receive offload is on, which some NICs apply to every frame", "ethtool -K "+name+" lro off")
 	} else {
@@ -193,9 +192,6 @@ func (d *Daemon) facts(snap *Snapshot) []Finding {
 // silence says why no peer was heard. Strangers are not remembered, so whether there are some is not known; without any authorised peer it has been said already.
 func (f *findings) silence(snap *Snapshot) {
 	wires := "on the same Ethernet segment; check VLANs and that switches pass EtherType " + snap.Status.EtherType
-	if slices.ContainsFunc(snap.Links, func(l LinkStatus) bool { return l.Driver == linkdrv.KindUDP }) {
-		wires = fmt.Sprintf("on the same Ethernet segment; check VLANs, and that its links have driver = %q too", linkdrv.KindUDP)
-	}
 	switch {
 	case len(snap.Peers) > 0:
 	case snap.Status.Security == Plaintext:

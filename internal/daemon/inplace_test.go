@@ -9,6 +9,7 @@ import (
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/linkdrv"
 	"multiedge/regmem"
 )
 
@@ -50,7 +51,7 @@ func TestReceiveInPlace(t *testing.T) {
 	for _, shape := range []struct{ links, conns int }{{1, 1}, {2, 1}, {1, 2}, {2, 3}} {
 		links, conns := shape.links, shape.conns
 		const size, ops, gap = 100_003, 40, 64
-		a, b := vethNodes(t, 1500, links, func(c *Config) { c.Checksum = "header" })
+		a, b := vethNodes(t, 1500, links, func(c *Config) { c.Checksum, c.Driver = "header", linkdrv.KindAlone })
 		server, client := attach(t, a, 64), attach(t, b, 64)
 		server.must(&ipc.Message{Kind: ipc.KindListen, Service: "mem"})
 		rng := rand.New(rand.NewPCG(uint64(links), 9))

@@ -88,7 +88,7 @@ func (k *keeper) opened(l *kept, drvs []linkdrv.Driver) {
 			return
 		}
 	}
-	l.open, l.index, l.mtu, l.mac, l.failed = true, info.Index, info.MTU+info.Overhead, info.MAC.String(), ""
+	l.open, l.index, l.mtu, l.mac, l.failed = true, info.Index, info.MTU, info.MAC.String(), ""
 }
 
 // closed takes a link's drivers away from the shards.

@@ -67,13 +67,13 @@ func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
 	if cap(l.tx) == 0 {
 		l.tx = make([]linkdrv.TxFrame, 0, linkdrv.SendBatch)
 	}
-	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight, Super: l.info.Super}
+	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight, Super: l.info.Super, Overhead: l.info.Overhead}
 	copy(lc.MAC[:], l.info.MAC)
 	if err := s.eng.SetLink(now, l.index, lc); err != nil {
 		s.log.Error("link cannot be used", "error", err)
 		l.lastErr = err.Error()
 	}
-	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU+l.info.Overhead, "mac", l.info.MAC.String(), "driver", l.info.Kind, "slots", l.info.RxSlots)
+	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU, "mac", l.info.MAC.String(), "driver", l.info.Kind, "slots", l.info.RxSlots)
 }
 
 // dropDriver takes a link out of service: its paths die at once and frames in flight move to other links.
@@ -253,7 +253,7 @@ func (s *shard) sortFrames(b *txBatch) {
 			l.batch = b
 			b.users++
 		}
-		l.tx = append(l.tx, linkdrv.TxFrame{Head: f.Head, Bulk: f.Bulk, Tail: f.Tail})
+		l.tx = append(l.tx, linkdrv.TxFrame{Head: f.Head, Bulk: f.Bulk, Tail: f.Tail, Joined: f.Joined})
 	}
 }
 
@@ -366,7 +366,7 @@ const leastBatch = 32
 
 // framesPerBatch is how many of a link's longest frames should leave at once.
 func framesPerBatch(link linkdrv.Info) int {
-	per := min(link.Super/(link.MTU+linkdrv.HeaderLen), linkdrv.SendBatch)
+	per := min(link.Super/(link.MTU-link.Overhead+linkdrv.HeaderLen), linkdrv.SendBatch)
 	if per == 0 {
 		return leastBatch
 	}

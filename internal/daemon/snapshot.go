@@ -99,7 +99,7 @@ func (l *link) status(s *shard) LinkStatus {
 		Blocked: s.blockedLinks&(1<<l.index) != 0, Kernel: countsOf(l.stats()),
 	}
 	if l.drv != nil {
-		st.Up, st.MAC, st.MTU, st.Driver, st.RxSlots = true, l.info.MAC.String(), l.info.MTU+l.info.Overhead, l.info.Kind, l.info.RxSlots
+		st.Up, st.MAC, st.MTU, st.Driver, st.RxSlots = true, l.info.MAC.String(), l.info.MTU, l.info.Kind, l.info.RxSlots
 		if l.info.Name != l.cfg.Name {
 			st.Device = l.info.Name
 		}
@@ -145,7 +145,7 @@ func peerStatus(p *engine.PeerStatus, links []LinkStatus) PeerStatus {
 	for i := range p.Paths {
 		t := &p.Paths[i]
 		ps := PathStatus{
-			Link: fmt.Sprint(t.Link), PeerLink: t.PeerLink, PeerMAC: net.HardwareAddr(t.PeerMAC[:]).String(), State: t.State, MTU: t.MTU,
+			Link: fmt.Sprint(t.Link), PeerLink: t.PeerLink, PeerMAC: net.HardwareAddr(t.PeerMAC[:]).String(), State: t.State, MTU: t.MTU, Datagrams: t.Joined,
 			SRTT: int64(t.SRTT), MinRTT: int64(t.MinRTT), Window: t.Window, InFlight: t.InFlight, Counters: countsOf(t.Counters),
 		}
 		for j := range links {

@@ -113,16 +113,17 @@ type AuthorisedStatus struct {
 
 // PathStatus is one way to a peer.
 type PathStatus struct {
-	Link     string  `json:"link"`
-	PeerLink int     `json:"peer_link"`
-	PeerMAC  string  `json:"peer_mac"`
-	State    string  `json:"state"`
-	MTU      int     `json:"mtu"`
-	SRTT     int64   `json:"srtt_ns"`
-	MinRTT   int64   `json:"min_rtt_ns"`
-	Window   float64 `json:"window_frames"`
-	InFlight int     `json:"frames_in_flight"`
-	Counters Counts  `json:"counters"`
+	Link      string  `json:"link"`
+	PeerLink  int     `json:"peer_link"`
+	PeerMAC   string  `json:"peer_mac"`
+	State     string  `json:"state"`
+	MTU       int     `json:"mtu"`       // largest frame in use, bytes after its Ethernet header
+	Datagrams bool    `json:"datagrams"` // frames travel in datagrams (PROTOCOL clause 12)
+	SRTT      int64   `json:"srtt_ns"`
+	MinRTT    int64   `json:"min_rtt_ns"`
+	Window    float64 `json:"window_frames"`
+	InFlight  int     `json:"frames_in_flight"`
+	Counters  Counts  `json:"counters"`
 }
 
 // ConnStatus is one connection.

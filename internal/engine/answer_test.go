@@ -16,7 +16,7 @@ import (
 // answer is an InitAck to node 0 in the name of node 1.
 func (r *rig) answer(src [6]byte, from uint32) flight {
 	in := wire.Init{Hello: helloOf(1, 0, 1500, 1), Session: from, PeerEpoch: 1}
-	return flight{0, raw(src, macOf(0, 0), wire.Header{Type: wire.TypeInitAck, Session: r.n[0].e.SessionList()[0].Local}, in.AppendTo(nil))}
+	return flight{link: 0, b: raw(src, macOf(0, 0), wire.Header{Type: wire.TypeInitAck, Session: r.n[0].e.SessionList()[0].Local}, in.AppendTo(nil))}
 }
 
 func TestForgedAnswer(t *testing.T) {
@@ -77,7 +77,7 @@ func TestForgedAnswerGoesOn(t *testing.T) {
 		defer hs.Close()
 		say := func(h wire.Header, c wire.Crypto) {
 			h.Type, h.Session = wire.TypeCrypto, r.n[0].e.SessionList()[0].Local
-			r.give(0, flight{0, raw(evil, macOf(0, 0), h, c.AppendTo(nil))})
+			r.give(0, flight{link: 0, b: raw(evil, macOf(0, 0), h, c.AppendTo(nil))})
 		}
 		heard := 0
 		r.pass = func(from int, f *flight) bool {
@@ -100,7 +100,7 @@ func TestForgedAnswerGoesOn(t *testing.T) {
 						b := make([]byte, wire.FixedLen, 4096)
 						wire.FinishOpen(b, &h, c.AppendTo(nil))
 						b = seal.Seal(append(b, c.AppendTo(nil)...), 0, 0)
-						r.give(0, flight{0, append(raw(evil, macOf(0, 0), h, nil)[:wire.EthLen:wire.EthLen], b...)})
+						r.give(0, flight{link: 0, b: append(raw(evil, macOf(0, 0), h, nil)[:wire.EthLen:wire.EthLen], b...)})
 					}
 				}
 			}
@@ -168,7 +168,7 @@ func TestForgedRetries(t *testing.T) {
 			k++
 			next = r.now.Add(40 * time.Millisecond)
 			b := raw([6]byte{2, 6, 6, 6, 6, 6}, macOf(0, 0), wire.Header{Type: wire.TypeRetry, Session: r.n[0].e.SessionList()[0].Local}, fmt.Append(nil, "cookie", k))
-			r.give(0, flight{0, b})
+			r.give(0, flight{link: 0, b: b})
 		}
 		return r.n[0].e.Count.SessionsOpened > 0
 	})

@@ -77,7 +77,10 @@ type LinkConfig struct {
 	RxSlots int     // frames the receive side holds before the kernel drops; announced to peers as a limit
 	Shuffle uint16  // header bytes the peer must shuffle past for page alignment (remap); 0: driver scatters or copies
 	Weight  float64 // static weight for wsrr and wd; zero: 1
-	Super   int     // bytes of frames of one length and session that the driver sends at once if they follow one another; zero: each frame goes alone
+
+	// Super is how many bytes of frames of one length and session the driver sends as one datagram if they follow one another (clause 12), and Overhead what its headers
+	// take of the MTU. Zero: it neither sends nor takes datagrams.
+	Super, Overhead int
 }
 
 // OpKind is what an operation does.

@@ -3,10 +3,11 @@ package engine
 import "multiedge/internal/wire"
 
 // TxFrame is one frame to send on local link Link: Head, Bulk and Tail gathered in this order. Head starts with the Ethernet header. Bulk points
-// into registered memory, Head and Tail into the batch.
+// into registered memory, Head and Tail into the batch. Joined says that it travels in a datagram, with its neighbours of the same length and session if there are any.
 type TxFrame struct {
 	Link             int
 	Head, Bulk, Tail []byte
+	Joined           bool
 }
 
 // Batch receives frames from PollTransmit. Its buffers are reused after Reset; until then the frames in it stay valid.

@@ -38,6 +38,8 @@ type builder struct {
 	flags uint8
 	retx  bool
 
+	joined bool // travels in a datagram, unless it is short or not eliciting
+
 	hasBulk   bool
 	bulk      wire.Bulk
 	payload   []byte
@@ -62,7 +64,7 @@ func (w *builder) begin(s *session, p *txPath, b *Batch) {
 	w.limit = min(p.frameLimit(), len(buf)-wire.HeadLen) - w.tag
 	w.room = w.limit - wire.FixedLen
 	w.recs, w.flags, w.retx, w.hasBulk, w.eliciting, w.next = 0, 0, false, false, false, false
-	w.payload = nil
+	w.payload, w.joined = nil, p.joined
 }
 
 // smallLimit is the longest part that is copied into this frame.
@@ -231,6 +233,8 @@ func (w *builder) finish(now mono.Time) {
 	if w.tag > 0 {
 		bytes = max(bytes+w.tag, wire.MinSealed)
 	}
+	// Short frames go alone, which always passes, and are there sooner; so do those that nobody acknowledges, and which would not be missed if datagrams did not pass.
+	w.joined = w.joined && w.eliciting && bytes > wire.EthLen+wire.MinFrame
 	h := wire.Header{Type: wire.TypeData, Path: uint8(p.link), Flags: w.flags, Session: s.remote}
 	h.PN = p.ledger.Record(now, bytes, uint32(w.recs), w.eliciting)
 	if w.hasBulk {
@@ -261,7 +265,7 @@ func (w *builder) finish(now mono.Time) {
 
 // sum completes a frame in plaintext: headers and tail with their checksum in the batch's buffer, the payload where it lies.
 func (w *builder) sum(h *wire.Header) {
-	f := TxFrame{Link: w.p.link}
+	f := TxFrame{Link: w.p.link, Joined: w.joined}
 	if w.hasBulk {
 		f.Bulk, f.Tail = w.payload, w.tail
 		var first []byte
@@ -330,5 +334,5 @@ func (w *builder) seal(h *wire.Header, n int) {
 	} else {
 		w.s.sealer.Seal(buf[wire.EthLen:n-wire.TagLen], h.Path, h.PN)
 	}
-	w.b.Frames = append(w.b.Frames, TxFrame{Link: w.p.link, Head: buf[:n]})
+	w.b.Frames = append(w.b.Frames, TxFrame{Link: w.p.link, Head: buf[:n], Joined: w.joined})
 }

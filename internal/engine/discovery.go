@@ -41,7 +41,8 @@ type peerID struct {
 type remoteLink struct {
 	mac     [6]byte
 	mtu     int
-	slots   int // 0: gone
+	joins   bool // takes frames in datagrams too (clause 12)
+	slots   int  // 0: gone
 	shuffle uint16
 	version uint32 // of the announcement, in a sealed session
 }
@@ -70,7 +71,7 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 	e.shards = max(e.shards, int(h.Last)+1)
 	p.name, p.sealed = name, h.Flags&wire.HelloSecure != 0
 	p.newest[i] = h.Link
-	r := remoteLink{mac: mac, mtu: int(h.MTU), slots: int(h.RxSlots), shuffle: h.Shuffle}
+	r := remoteLink{mac: mac, mtu: int(h.MTU), joins: h.Joins, slots: int(h.RxSlots), shuffle: h.Shuffle}
 	if p.heard[i]&(1<<h.Link) == 0 || p.remote[h.Link] != r {
 		p.heard[i] |= 1 << h.Link
 		p.remote[h.Link] = r
@@ -230,7 +231,7 @@ func (e *Endpoint) hello(i int, flags uint8) wire.Hello {
 		flags |= wire.HelloSecure
 	}
 	return wire.Hello{
-		Node: e.cfg.Node, Epoch: e.cfg.Epoch, Flags: flags, Link: uint8(i), RxSlots: uint16(min(l.RxSlots, 65535)), MTU: uint32(l.MTU),
+		Node: e.cfg.Node, Epoch: e.cfg.Epoch, Flags: flags, Link: uint8(i), RxSlots: uint16(min(l.RxSlots, 65535)), MTU: uint32(l.MTU), Joins: l.Super > 0,
 		Shard: uint8(e.cfg.Shard), Last: uint8(e.cfg.Shards - 1), Shuffle: l.Shuffle, Name: []byte(e.cfg.Name),
 	}
 }

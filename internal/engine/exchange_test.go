@@ -36,7 +36,7 @@ func TestCopySend(t *testing.T) {
 						if len(f.Bulk) > 0 && addressOf(f.Bulk)-low < n {
 							referred += len(f.Bulk)
 						}
-						r.give(1-i, flight{f.Link, bytes.Join([][]byte{f.Head, f.Bulk, f.Tail}, nil)})
+						r.give(1-i, flight{link: f.Link, b: bytes.Join([][]byte{f.Head, f.Bulk, f.Tail}, nil)})
 					}
 					x.batch.Reset()
 				}

@@ -54,7 +54,7 @@ func (r *rig) forgeries(to int) map[string][]flight {
 	add := func(what string, h wire.Header, tail []byte) {
 		for _, src := range [][6]byte{macOf(from, 0), macOf(from, 1), evil} {
 			for link := range 2 {
-				out[what] = append(out[what], flight{link, raw(src, macOf(to, link), h, tail)})
+				out[what] = append(out[what], flight{link: link, b: raw(src, macOf(to, link), h, tail)})
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (r *rig) forgeries(to int) map[string][]flight {
 			c := wire.Crypto{Flags: flags, Level: level, Status: uint8(engine.StatusStranger), Data: []byte("hello")}
 			add("crypto", wire.Header{Type: wire.TypeCrypto, Session: s.Local}, body(&c))
 			sealed := raw(macOf(from, 0), macOf(to, 0), wire.Header{Type: wire.TypeCrypto, KeyEpoch: 1, Session: s.Local}, append(body(&c), make([]byte, wire.TagLen)...))
-			out["crypto"] = append(out["crypto"], flight{0, sealed})
+			out["crypto"] = append(out["crypto"], flight{link: 0, b: sealed})
 		}
 	}
 	link := wire.LinkInfo{RxSlots: 256, Version: 1 << 30, MTU: 1500, MAC: evil}
@@ -196,7 +196,7 @@ func TestForgedHelloBeforeDial(t *testing.T) {
 	r.rest(50 * time.Millisecond)
 	for link := range 3 {
 		h := helloOf(1, link, 1500, 1)
-		r.give(0, flight{0, raw([6]byte{2, 6, 6, 6, 6, byte(link)}, macOf(0, 0), wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
+		r.give(0, flight{link: 0, b: raw([6]byte{2, 6, 6, 6, 6, byte(link)}, macOf(0, 0), wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
 	}
 	up := false
 	r.n[1].e.Listen("test")
@@ -252,7 +252,7 @@ func TestSealedEveryBit(t *testing.T) {
 		if after := r.state(1); after != before || !bytes.Equal(mem, make([]byte, size)) {
 			t.Errorf("before %s\nafter  %s", before, after)
 		}
-		r.give(1, flight{0, frame})
+		r.give(1, flight{link: 0, b: frame})
 		if !bytes.Equal(mem, pattern(1, size)) {
 			t.Error("the frame itself is not accepted afterwards")
 		}
@@ -275,7 +275,7 @@ func TestHellosInPeersName(t *testing.T) {
 				if k++; !several {
 					k = 1
 				}
-				r.give(0, flight{0, raw(evil(k), [6]byte{255, 255, 255, 255, 255, 255}, wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
+				r.give(0, flight{link: 0, b: raw(evil(k), [6]byte{255, 255, 255, 255, 255, 255}, wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
 			}
 		}
 		forge()

@@ -90,7 +90,7 @@ func (s *session) params() []byte {
 // linkInfo describes link i to peers; one that is not up has no slots.
 func (e *Endpoint) linkInfo(i int) wire.LinkInfo {
 	l := &e.links[i]
-	in := wire.LinkInfo{Link: uint8(i), Version: e.linkVersion, MTU: uint32(l.MTU), Shuffle: l.Shuffle, MAC: l.MAC}
+	in := wire.LinkInfo{Link: uint8(i), Version: e.linkVersion, MTU: uint32(l.MTU), Joins: l.Super > 0, Shuffle: l.Shuffle, MAC: l.MAC}
 	if e.up&(1<<i) != 0 {
 		in.RxSlots = uint16(min(l.RxSlots, 65535))
 	}
@@ -343,7 +343,7 @@ func (s *session) heardHere(now mono.Time, i int) {
 	for j, r := range s.links {
 		if r.mac == s.hs.mac {
 			s.peer.heard[i] |= 1 << j
-			s.peer.remote[uint8(j)] = remoteLink{mac: r.mac, mtu: r.mtu, slots: r.slots, shuffle: r.shuffle}
+			s.peer.remote[uint8(j)] = remoteLink{mac: r.mac, mtu: r.mtu, joins: r.joins, slots: r.slots, shuffle: r.shuffle}
 		}
 	}
 }
@@ -516,7 +516,7 @@ func (s *session) setRemoteLink(l *wire.LinkInfo) {
 	if r := s.links[j]; r.version > l.Version {
 		return
 	}
-	s.links[j] = remoteLink{mac: l.MAC, mtu: int(l.MTU), slots: int(l.RxSlots), shuffle: l.Shuffle, version: l.Version}
+	s.links[j] = remoteLink{mac: l.MAC, mtu: int(l.MTU), joins: l.Joins, slots: int(l.RxSlots), shuffle: l.Shuffle, version: l.Version}
 }
 
 // onLink follows a change of one of the peer's links.

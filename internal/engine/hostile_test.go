@@ -41,7 +41,7 @@ func TestCreditIsEnforced(t *testing.T) {
 	g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast | wire.SegNotify, Conn: uint32(c[1]), Key: uint64(key), Data: []byte("abcdefgh")}
 	for k := range 20 * window {
 		g.Op = uint32(k)
-		r.give(1, flight{0, forge(like, f.PN+1+uint64(k), &g)})
+		r.give(1, flight{link: 0, b: forge(like, f.PN+1+uint64(k), &g)})
 		r.take(1) // acknowledged as far as it goes
 		r.now += 30_000
 	}
@@ -75,7 +75,7 @@ func TestManyHoles(t *testing.T) {
 				g.Flags |= wire.SegLast
 			}
 			pn++
-			r.give(1, flight{0, forge(like, pn, &g)})
+			r.give(1, flight{link: 0, b: forge(like, pn, &g)})
 		}
 	}
 	r.n[1].takeNotes(c[1])
@@ -107,7 +107,7 @@ func TestPeerThatNeverAcknowledges(t *testing.T) {
 			if kind == wire.KindProbe {
 				g.Place = uint64(k + 1)
 			}
-			r.give(1, flight{0, forge(like, f.PN+1+uint64(k), &g)})
+			r.give(1, flight{link: 0, b: forge(like, f.PN+1+uint64(k), &g)})
 			frames += len(r.take(1))
 			r.now += 21_000
 			frames += len(r.take(1))

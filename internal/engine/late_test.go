@@ -57,13 +57,13 @@ func TestLateOpen(t *testing.T) {
 		{Kind: wire.KindClose, Flags: wire.CloseUnanswered, Conn: withdrawn, Status: uint8(engine.StatusAborted)},
 		{Kind: wire.KindOpen, From: withdrawn, Limit: 16, Name: []byte("test")},
 	} {
-		r.give(1, flight{0, forge(like, pn+1+uint64(k), &g)})
+		r.give(1, flight{link: 0, b: forge(like, pn+1+uint64(k), &g)})
 		if r.incoming(1) != 0 || r.n[1].e.TableSizes().Live != before {
 			t.Fatalf("segment %d began a connection: %+v", k, r.n[1].events)
 		}
 	}
 	g := wire.Segment{Kind: wire.KindOpen, From: withdrawn + 1, Limit: 16, Name: []byte("test")}
-	r.give(1, flight{0, forge(like, pn+5, &g)})
+	r.give(1, flight{link: 0, b: forge(like, pn+5, &g)})
 	if r.incoming(1) != 1 {
 		t.Error("a new request did not arrive")
 	}
@@ -76,7 +76,7 @@ func TestLateOpenMemory(t *testing.T) {
 	like, pn := r.like(c[0], 1)
 	for k := range 5000 {
 		g := wire.Segment{Kind: wire.KindClose, Flags: wire.CloseUnanswered, Conn: uint32(1<<30 + k), Status: uint8(engine.StatusAborted)}
-		r.give(1, flight{0, forge(like, pn+1+uint64(k), &g)})
+		r.give(1, flight{link: 0, b: forge(like, pn+1+uint64(k), &g)})
 		if n := r.n[1].e.Ended(); n != min(k+1, 1024) {
 			t.Fatalf("%d are remembered after %d", n, k+1)
 		}
@@ -99,7 +99,7 @@ func TestLateAdverts(t *testing.T) {
 	}
 	give := func(g wire.Segment) {
 		pn++
-		r.give(1, flight{0, forge(like, pn, &g)})
+		r.give(1, flight{link: 0, b: forge(like, pn, &g)})
 	}
 	for k, step := range []struct {
 		g    wire.Segment
@@ -154,7 +154,7 @@ func TestReadNotifiedAtClose(t *testing.T) {
 		}
 		like := asked[len(asked)-1].b
 		g := wire.Segment{Kind: wire.KindClose, Conn: uint32(conn[1]), Status: uint8(c.status)}
-		r.give(1, flight{0, forge(like, packet(like)+10, &g)})
+		r.give(1, flight{link: 0, b: forge(like, packet(like)+10, &g)})
 		ev, over := r.n[1].closed[conn[1]]
 		if !over || len(ev.Notes) != c.want {
 			t.Errorf("closed with %v: the end (%v) carries %+v, want %d notifications", c.status, over, ev.Notes, c.want)
@@ -175,12 +175,12 @@ func TestHugePacketNumber(t *testing.T) {
 	g := wire.Segment{Kind: wire.KindPing}
 	before := r.n[1].e.Count
 	for _, pn := range []uint64{1 << 62, 1<<64 - 65, 1<<64 - 2, 1<<64 - 1} {
-		r.give(1, flight{0, forge(like, pn, &g)})
+		r.give(1, flight{link: 0, b: forge(like, pn, &g)})
 	}
 	if n := r.n[1].e.Count; n.FramesDuplicated != before.FramesDuplicated+4 || n.DataFramesReceived != before.DataFramesReceived {
 		t.Errorf("%d of 4 frames dropped as duplicates", n.FramesDuplicated-before.FramesDuplicated)
 	}
-	r.give(1, flight{0, like})
+	r.give(1, flight{link: 0, b: like})
 	r.echoWorks(c)
 }
 

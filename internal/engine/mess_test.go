@@ -40,13 +40,13 @@ func (m *mess) send(from int, f flight) {
 	if m.fault != nil {
 		copies, more := m.fault(from, &f)
 		for range copies {
-			m.fly = append(m.fly, late{m.now.Add(m.hop + more), 1 - from, flight{f.link, slices.Clone(f.b)}})
+			m.fly = append(m.fly, late{m.now.Add(m.hop + more), 1 - from, flight{link: f.link, b: slices.Clone(f.b)}})
 		}
 		return
 	}
 	for range 2 {
 		if m.rng.Float64() >= m.loss {
-			g := flight{f.link, slices.Clone(f.b)}
+			g := flight{link: f.link, b: slices.Clone(f.b)}
 			if m.rng.Float64() < m.change {
 				g.b[m.rng.IntN(len(g.b))] ^= 1 << m.rng.IntN(8)
 			}

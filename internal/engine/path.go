@@ -43,9 +43,10 @@ type txPath struct {
 	link   int
 	number uint8 // the peer's link
 	header [wire.EthLen]byte
-	mtu    int // largest frame in use, bytes after the Ethernet header
-	slots  int // frames in flight that the peer's receive side can hold
-	shuf   int // header bytes to shuffle past, 0 for none
+	mtu    int  // largest frame in use, bytes after the Ethernet header
+	joined bool // but for short ones they travel in datagrams (clause 12)
+	slots  int  // frames in flight that the peer's receive side can hold
+	shuf   int  // header bytes to shuffle past, 0 for none
 
 	ledger *flowctl.Ledger
 	rtt    flowctl.RTT
@@ -61,6 +62,8 @@ type txPath struct {
 	nonce     uint64    // of the probe that waits for its echo, 0 for none
 	probedAt  mono.Time // when that was first sent
 	target    int       // frame size being probed for; 0 when settled
+	joining   bool      // in a datagram
+	alone     bool      // it was said that datagrams do not pass
 	tries     int
 
 	ping  bool
@@ -101,9 +104,9 @@ func (s *session) refreshPaths(now mono.Time) {
 			continue
 		}
 		if p := s.tx[i]; s.txMask&(1<<i) != 0 {
-			if p.number == number && [6]byte(p.header[:6]) == r.mac && p.limit() >= p.mtu && p.slots == usableSlots(r.slots) {
-				if p.state == PathGood && p.target == 0 && p.limit() > p.mtu {
-					p.startSizeProbe(now, p.limit())
+			if p.number == number && [6]byte(p.header[:6]) == r.mac && p.fits() && p.slots == usableSlots(r.slots) {
+				if p.state == PathGood && p.target == 0 && !p.atBest() {
+					p.grow(now)
 				}
 				continue
 			}
@@ -141,6 +144,30 @@ func (p *txPath) limit() int {
 	return min(p.s.e.links[p.link].MTU, p.s.remoteLink(p.number).mtu)
 }
 
+// best is the largest frame both links can carry in the form that is preferred: in datagrams, if both take them (clause 12.2).
+func (p *txPath) best() (size int, joined bool) {
+	size = p.limit()
+	if l := &p.s.e.links[p.link]; l.Super > 0 && p.s.remoteLink(p.number).joins && size-l.Overhead > wire.MinFrame {
+		return size - l.Overhead, true
+	}
+	return size, false
+}
+
+// fits reports whether the links still carry what is in use.
+func (p *txPath) fits() bool {
+	if !p.joined {
+		return p.mtu <= p.limit()
+	}
+	size, joined := p.best()
+	return joined && p.mtu <= size
+}
+
+// atBest reports whether nothing better is to be had.
+func (p *txPath) atBest() bool {
+	size, joined := p.best()
+	return p.joined == joined && p.mtu >= size
+}
+
 // dropPath takes a path out of use; what was in flight on it is sent again on the others. The path's numbering is kept for its return.
 func (s *session) dropPath(now mono.Time, i int, why string) {
 	if s.txMask&(1<<i) == 0 {
@@ -169,8 +196,8 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	case PathGood:
 		p.ackedAt = now
 		if from != PathSuspect {
-			p.mtu = wire.MinFrame
-			p.startSizeProbe(now, p.limit())
+			p.mtu, p.joined = wire.MinFrame, false
+			p.grow(now)
 		}
 	case PathSuspect:
 		p.probeAt = min(p.probeAt, now.Add(probeEvery))
@@ -186,21 +213,30 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 // reportSize says when a path carries less than its link: somebody's MTU is set too small.
 func (p *txPath) reportSize() {
 	e := p.s.e
-	own, peer := e.links[p.link].MTU, p.s.remoteLink(p.number).mtu
-	if p.mtu >= own {
+	own, peer, size := e.links[p.link].MTU, p.s.remoteLink(p.number).mtu, p.mtu
+	if p.joined {
+		size += e.links[p.link].Overhead
+	}
+	if size >= own {
 		return
 	}
 	why := fmt.Sprintf("a device between drops larger ones, although both ends can send frames of %d", own)
 	if peer < own {
 		why = fmt.Sprintf("the peer's link carries %d and ours %d; set both to the same MTU", peer, own)
 	}
-	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("frames of %d bytes: %s", p.mtu, why)})
+	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("frames of %d bytes: %s", size, why)})
 }
 
-func (p *txPath) startSizeProbe(now mono.Time, size int) {
+// grow looks for the largest frames that pass.
+func (p *txPath) grow(now mono.Time) {
+	size, joined := p.best()
+	p.startSizeProbe(now, size, joined)
+}
+
+func (p *txPath) startSizeProbe(now mono.Time, size int, joined bool) {
 	p.target, p.tries = 0, 0
-	if size > p.mtu {
-		p.target, p.probeAt = size, now
+	if size > p.mtu || size > wire.MinFrame && joined != p.joined {
+		p.target, p.joining, p.probeAt = size, joined, now
 	} else {
 		p.settleSize(now)
 	}
@@ -209,7 +245,7 @@ func (p *txPath) startSizeProbe(now mono.Time, size int) {
 // settleSize ends the search for the frame size.
 func (p *txPath) settleSize(now mono.Time) {
 	p.target, p.raiseAt = 0, mono.Never
-	if p.mtu < p.limit() {
+	if !p.atBest() {
 		p.raiseAt = now.Add(sizeRaiseEvery)
 	}
 	if p.probeAt = p.raiseAt; p.state == PathSuspect {
@@ -263,17 +299,20 @@ func (p *txPath) probeTimer(now mono.Time) {
 	switch {
 	case p.state == PathProbing || p.state == PathDead:
 		p.target, p.echoes = 0, 0
-		p.sendProbe(now, 0)
+		p.sendProbe(now, 0, false)
 		p.probeAt = now.Add(p.probeWait)
 		p.probeWait = min(p.probeWait*5/4, probeSlowest)
 	case p.target != 0 && p.tries < sizeProbeTries:
 		p.tries++
-		p.sendProbe(now, p.target)
+		p.sendProbe(now, p.target, p.joining)
 		p.probeAt = now.Add(max(sizeProbeEvery, 2*p.rtt.SRTT()))
+	case p.target != 0 && p.joining:
+		p.goAlone()
+		p.startSizeProbe(now, p.limit(), false)
 	case p.target != 0:
-		p.startSizeProbe(now, smallerFrame(p.target))
+		p.startSizeProbe(now, smallerFrame(p.target), false)
 	case p.state == PathGood && now >= p.raiseAt:
-		p.startSizeProbe(now, p.limit())
+		p.grow(now)
 	case p.state == PathGood: // a timer of life that is not needed any more
 		p.probeAt = p.raiseAt
 	default:
@@ -283,6 +322,16 @@ func (p *txPath) probeTimer(now mono.Time) {
 		p.wantPing(true)
 		p.probeAt = now.Add(probeEvery)
 	}
+}
+
+// goAlone says, once, that datagrams do not pass.
+func (p *txPath) goAlone() {
+	if p.alone {
+		return
+	}
+	p.alone = true
+	e := p.s.e
+	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: "frames go alone: UDP datagrams do not pass, although both ends take them"})
 }
 
 // smallerFrame is the next step down from size, 0 if there is none.
@@ -334,7 +383,11 @@ func (p *txPath) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
 			if n.frames == bigLostMost && n.flights == bigLostFlights && p.usable() {
 				was := max(p.mtu, p.target)
 				p.bigLost, p.doubted, p.mtu = [len(frameSizes)]bigLoss{}, false, step
-				p.startSizeProbe(now, was)
+				if p.joined || p.target != 0 && p.joining {
+					p.grow(now)
+				} else {
+					p.startSizeProbe(now, was, false)
+				}
 				return
 			}
 		}
@@ -342,11 +395,23 @@ func (p *txPath) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
 	}
 }
 
-// sendProbe asks for a Probe padded to size bytes (0: small). The low half of the nonce is the size. One that is repeated is the same: where round trips
-// are longer than the repetition, the echo of the first is as good.
-func (p *txPath) sendProbe(now mono.Time, size int) {
-	if p.nonce == 0 || int(uint32(p.nonce)) != size {
-		p.nonce, p.probedAt = uint64(p.s.e.rng.Uint32()|1)<<32|uint64(size), now
+// joinedProbe is the bit of a probe's nonce that says that it travels in a datagram.
+const joinedProbe = 1 << 31
+
+// probed is the size, in bytes after the Ethernet header, and the form that the low half of a nonce tells of; 0 is a probe of life.
+func probed(nonce uint64) (size int, joined bool) {
+	return int(uint32(nonce) &^ joinedProbe), nonce&joinedProbe != 0
+}
+
+// sendProbe asks for a Probe padded to size bytes (0: small). One that is repeated is the same: where round trips are longer than the repetition, the echo of the
+// first is as good.
+func (p *txPath) sendProbe(now mono.Time, size int, joined bool) {
+	low := uint64(size)
+	if joined {
+		low |= joinedProbe
+	}
+	if p.nonce == 0 || uint64(uint32(p.nonce)) != low {
+		p.nonce, p.probedAt = uint64(p.s.e.rng.Uint32()|1)<<32|low, now
 	}
 	p.probe = true
 	p.s.special |= 1 << p.link
@@ -365,9 +430,9 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 		return
 	}
 	p.nonce = 0
-	if size := int(uint32(nonce)); size != 0 {
-		if size == p.target && size <= p.limit() {
-			p.mtu = size
+	if size, joined := probed(nonce); size != 0 {
+		if best, can := p.best(); size == p.target && joined == p.joining && (joined && can && size <= best || !joined && size <= p.limit()) {
+			p.mtu, p.joined = size, joined
 			p.settleSize(now)
 			p.reportSize()
 		}
@@ -382,7 +447,7 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 			p.setState(now, PathGood, "answers again")
 			return
 		}
-		p.sendProbe(now, 0)
+		p.sendProbe(now, 0, false)
 		p.probeAt = now.Add(p.probeWait)
 	}
 }
@@ -404,7 +469,7 @@ func (p *txPath) room(now mono.Time) bool {
 // frameLimit is how long frames on the path are made, bytes after the Ethernet header. One byte above a power of two of pages costs the
 // kernel another page and 5 to 10 % of throughput, more than the longer payload gains, so frames of 8 to 16 KiB stop at 8 KiB, unless they share pages.
 func (p *txPath) frameLimit() int {
-	if p.mtu > 8192 && p.mtu < 16384 && p.s.e.links[p.link].Super == 0 {
+	if p.mtu > 8192 && p.mtu < 16384 && !p.joined {
 		return 8192
 	}
 	return p.mtu

@@ -333,7 +333,7 @@ func testReplay(t *testing.T, sealed bool) {
 	var heard []flight
 	r.pass = func(from int, f *flight) bool {
 		if from == 0 && typeOf(f.b) == wire.TypeData {
-			heard = append(heard, flight{f.link, bytes.Clone(f.b)})
+			heard = append(heard, flight{link: f.link, b: bytes.Clone(f.b)})
 		}
 		return true
 	}

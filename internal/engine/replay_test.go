@@ -18,7 +18,7 @@ type recorder struct {
 func record(r *rig) *recorder {
 	c := &recorder{}
 	r.pass = func(from int, f *flight) bool {
-		c.frames[from] = append(c.frames[from], flight{f.link, bytes.Clone(f.b)})
+		c.frames[from] = append(c.frames[from], flight{link: f.link, b: bytes.Clone(f.b)})
 		return true
 	}
 	return c
@@ -55,7 +55,7 @@ func toward(i, l int, f flight) flight {
 	b := bytes.Clone(f.b)
 	mac := macOf(i, l)
 	copy(b, mac[:])
-	return flight{l, b}
+	return flight{link: l, b: b}
 }
 
 // Every frame of a session sent again, on its link and on another one, to its receiver and back to its sender, at once and after a minute: nothing is

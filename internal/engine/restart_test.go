@@ -27,7 +27,7 @@ func testPeerRestarts(t *testing.T, sealed bool) {
 		var old []flight
 		r.pass = func(from int, f *flight) bool {
 			if from == 0 {
-				old = append(old, flight{f.link, bytes.Clone(f.b)})
+				old = append(old, flight{link: f.link, b: bytes.Clone(f.b)})
 			}
 			return true
 		}
@@ -180,7 +180,7 @@ func TestForgedReset(t *testing.T) {
 		reset := wire.Reset{Session: session, Epoch: 7}
 		tail := reset.AppendTo(nil)
 		wire.Finish(b[wire.EthLen:], &wire.Header{Type: wire.TypeReset}, tail)
-		r.give(0, flight{0, append(b, tail...)})
+		r.give(0, flight{link: 0, b: append(b, tail...)})
 	}
 	forge([6]byte{2, 9, 9, 9, 9, 9}, number)
 	forge(macOf(1, 0), number+1)

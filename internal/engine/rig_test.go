@@ -39,13 +39,14 @@ type node struct {
 
 // flight is a frame on its way.
 type flight struct {
-	link int
-	b    []byte
+	link   int
+	b      []byte
+	joined bool // in a datagram
 }
 
 type rigOptions struct {
 	links, mtu, window, held int
-	super                    int
+	super                    int // bytes that a datagram can hold; 0: the links take none
 	profile                  string
 	scheduler                string
 	maxConns                 int
@@ -127,7 +128,7 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 		r.t.Fatal(err)
 	}
 	for l := range o.links {
-		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256, Shuffle: o.shuffle, Super: o.super})
+		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256, Shuffle: o.shuffle, Super: o.super, Overhead: overhead(o.super)})
 	}
 	r.n[i] = n
 }
@@ -137,6 +138,14 @@ func (r *rig) macAt(i, link int) [6]byte {
 		return mac
 	}
 	return macOf(i, link)
+}
+
+// overhead is what the headers of a datagram take of the MTU, where links take datagrams.
+func overhead(super int) int {
+	if super == 0 {
+		return 0
+	}
+	return 62
 }
 
 // relink gives link l of node i another address and size.
@@ -161,7 +170,7 @@ func (r *rig) take(i int) (out []flight) {
 	}
 	for n.e.PollTransmit(r.now, n.batch) > 0 {
 		for _, f := range n.batch.Frames {
-			out = append(out, flight{f.Link, append(append(append([]byte(nil), f.Head...), f.Bulk...), f.Tail...)})
+			out = append(out, flight{f.Link, append(append(append([]byte(nil), f.Head...), f.Bulk...), f.Tail...), f.Joined})
 		}
 		n.batch.Reset()
 	}

@@ -60,7 +60,7 @@ func TestScatterAgainstOracle(t *testing.T) {
 								continue
 							}
 							if rng.Float64() < c.twice {
-								late[i] = append(late[i], flight{f.link, bytes.Clone(f.b)})
+								late[i] = append(late[i], flight{link: f.link, b: bytes.Clone(f.b)})
 							}
 							if rng.Float64() < c.later {
 								late[i] = append(late[i], f)

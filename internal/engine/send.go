@@ -303,7 +303,8 @@ func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 		p.probe = false
 		*g = wire.Segment{Kind: wire.KindProbe, Place: p.nonce}
 		w.small(g)
-		size := int(uint32(p.nonce))
+		size, joined := probed(p.nonce)
+		w.joined = joined
 		w.padTo(size)
 	}
 	if w.used() {

@@ -53,7 +53,8 @@ type PathStatus struct {
 	PeerLink int
 	PeerMAC  [6]byte
 	State    string
-	MTU      int // largest frame in use, bytes after the Ethernet header
+	MTU      int  // largest frame in use, bytes after the Ethernet header
+	Joined   bool // frames travel in datagrams
 	SRTT     time.Duration
 	MinRTT   time.Duration
 	Window   float64 // frames
@@ -118,7 +119,7 @@ func (p *peer) status(now mono.Time) PeerStatus {
 		t := s.tx[bits.TrailingZeros64(m)]
 		n, _ := t.ledger.InFlight()
 		st.Paths = append(st.Paths, PathStatus{
-			Link: t.link, PeerLink: int(t.number), PeerMAC: [6]byte(t.header[:6]), State: t.state.String(), MTU: t.mtu, SRTT: t.rtt.SRTT(), MinRTT: t.rtt.Min(),
+			Link: t.link, PeerLink: int(t.number), PeerMAC: [6]byte(t.header[:6]), State: t.state.String(), MTU: t.mtu, Joined: t.joined, SRTT: t.rtt.SRTT(), MinRTT: t.rtt.Min(),
 			Window: t.cwnd.Frames(), InFlight: n, Counters: t.count,
 		})
 	}

@@ -120,7 +120,7 @@ func TestRefusalOfAnImpostor(t *testing.T) {
 		number := r.n[0].e.SessionList()[0].Local
 		h := helloOf(1, 0, 1500, 1)
 		in := wire.Init{Hello: h, Session: 99, PeerEpoch: 1}
-		r.give(0, flight{0, raw(macOf(1, 0), macOf(0, 0), wire.Header{Type: wire.TypeInitAck, Session: number}, in.AppendTo(nil))})
+		r.give(0, flight{link: 0, b: raw(macOf(1, 0), macOf(0, 0), wire.Header{Type: wire.TypeInitAck, Session: number}, in.AppendTo(nil))})
 		hs := secure.NewNode(identity(2), nil).Answer((&wire.Params{Epoch: 1, Session: 99}).AppendTo(nil))
 		defer hs.Close()
 		for _, f := range r.take(0) {
@@ -133,7 +133,7 @@ func TestRefusalOfAnImpostor(t *testing.T) {
 			}
 		}
 		c := wire.Crypto{Data: hs.Out(secure.Initial)}
-		r.give(0, flight{0, raw(macOf(1, 0), macOf(0, 0), wire.Header{Type: wire.TypeCrypto, Session: number}, c.AppendTo(nil))})
+		r.give(0, flight{link: 0, b: raw(macOf(1, 0), macOf(0, 0), wire.Header{Type: wire.TypeCrypto, Session: number}, c.AppendTo(nil))})
 		seal, _ := hs.ProtectedKeys()
 		if seal == nil {
 			t.Fatal("no keys were agreed on")
@@ -144,7 +144,7 @@ func TestRefusalOfAnImpostor(t *testing.T) {
 		tail := word.AppendTo(nil)
 		wire.FinishOpen(b, &head, tail)
 		b = seal.Seal(append(b, tail...), 0, 0)
-		r.give(0, flight{0, append(bytes.Clone(raw(macOf(1, 0), macOf(0, 0), head, nil)[:wire.EthLen]), b...)})
+		r.give(0, flight{link: 0, b: append(bytes.Clone(raw(macOf(1, 0), macOf(0, 0), head, nil)[:wire.EthLen]), b...)})
 		if ev, over := r.n[0].closed[id]; over {
 			t.Errorf("flags %d: the dial ended with %v %q", flags, ev.Status, ev.Text)
 		}

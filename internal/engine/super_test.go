@@ -1,17 +1,21 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/wire"
 )
 
+const superBytes = 65473
+
 // Frames of 8 to 16 KiB stop at 8 KiB, but for small operations that share them, where each has pages of its own; they are as long as the path lets them where they
-// share a super-frame (clause 9.2).
+// share a datagram (clause 9.2).
 func TestSuperFramesUseTheWholeMTU(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
-		for _, c := range []struct{ mtu, super, least, most int }{{8938, 0, 8192 - 16, 8192 + 512}, {8938, 65473, 8938 - 64, 8938}, {1438, 65473, 1438 - 64, 1438}} {
+		for _, c := range []struct{ mtu, super, least, most int }{{9000, 0, 8192 - 16, 8192 + 512}, {9000, superBytes, 8938 - 64, 8938}, {1500, superBytes, 1438 - 64, 1438}} {
 			r := newRig(t, rigOptions{sealed: sealed, mtu: c.mtu, super: c.super})
 			longest := 0
 			r.pass = func(from int, f *flight) bool {
@@ -23,9 +27,157 @@ func TestSuperFramesUseTheWholeMTU(t *testing.T) {
 			longest = 0
 			s.forTime(100*time.Millisecond, 50*time.Millisecond)
 			if longest < c.least || longest > c.most {
-				t.Errorf("MTU %d, super-frames of %d: frames of up to %d bytes, want %d to %d", c.mtu, c.super, longest, c.least, c.most)
+				t.Errorf("MTU %d, datagrams of %d: frames of up to %d bytes, want %d to %d", c.mtu, c.super, longest, c.least, c.most)
 			}
 			s.finish()
 		}
+	})
+}
+
+// forms counts the frames that are longer than what always goes alone, by form.
+type forms struct{ joined, alone int }
+
+// countForms counts what is sent from now on, and fails for a short frame in a datagram; through says what arrives.
+func (r *rig) countForms(through func(f *flight) bool) *forms {
+	n := &forms{}
+	r.pass = func(from int, f *flight) bool {
+		long := len(f.b) > wire.EthLen+wire.MinFrame
+		switch {
+		case f.joined && !long:
+			r.t.Errorf("a frame of %d bytes in a datagram", len(f.b))
+		case f.joined:
+			n.joined++
+		case long && from == 0: // and carries more than acknowledgements
+			n.alone++
+		}
+		return through(f)
+	}
+	return n
+}
+
+func whatever(*flight) bool { return true }
+
+// Clause 12.2: long frames travel in datagrams if both links take them and one was answered, else alone; short ones always alone.
+func TestDatagramsWhereBothTakeThem(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		for _, c := range []struct {
+			name       string
+			super, mtu [2]int
+			want       int
+			joined     bool
+		}{
+			{"both", [2]int{superBytes, superBytes}, [2]int{9000, 9000}, 8938, true},
+			{"ours alone", [2]int{superBytes, 0}, [2]int{9000, 9000}, 9000, false},
+			{"theirs alone", [2]int{0, superBytes}, [2]int{9000, 9000}, 9000, false},
+			{"the shorter MTU", [2]int{superBytes, superBytes}, [2]int{9000, 1500}, 1438, true},
+			{"nothing long fits", [2]int{superBytes, superBytes}, [2]int{700, 700}, 700, false},
+		} {
+			r := newRig(t, rigOptions{sealed: sealed, mtu: c.mtu[0], super: c.super[0]})
+			r.boot(1, 1, rigOptions{sealed: sealed, mtu: c.mtu[1], super: c.super[1]})
+			n := r.countForms(whatever)
+			s := newStream(r, r.connect(engine.DialOptions{}))
+			r.settle()
+			*n = forms{}
+			s.forTime(100*time.Millisecond, 50*time.Millisecond)
+			s.finish()
+			if (n.joined > 0) != c.joined || (n.alone > 0) == c.joined {
+				t.Errorf("%s: %+v", c.name, *n)
+			}
+			for i := range r.n {
+				if got := r.pathMTU(i, 0); got != c.want {
+					t.Errorf("%s: node %d uses frames of %d bytes, want %d", c.name, i, got, c.want)
+				}
+			}
+		}
+	})
+}
+
+// Where datagrams do not pass, frames go alone, in their full length, and that is said once; when they do later, they are used from the next try on.
+func TestDatagramsThatDoNotPass(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		r := newRig(t, rigOptions{sealed: sealed, mtu: 9000, super: superBytes})
+		pass := false
+		n := r.countForms(func(f *flight) bool { return pass || !f.joined })
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		s.forTime(300*time.Millisecond, 200*time.Millisecond)
+		if got := r.pathMTU(0, 0); got != 9000 || n.alone == 0 {
+			t.Errorf("frames of %d bytes, %+v", got, *n)
+		}
+		*n = forms{}
+		r.rest(70 * time.Second)
+		if n.joined == 0 || n.joined > 12 {
+			t.Errorf("%d tries at a datagram within 70 s", n.joined)
+		}
+		if said := r.saidOfPaths("datagrams do not pass"); said != [2]int{1, 1} {
+			t.Errorf("said so %v times", said)
+		}
+		pass = true
+		r.rest(70 * time.Second)
+		if got := r.pathMTU(0, 0); got != 8938 {
+			t.Errorf("frames of %d bytes since datagrams pass", got)
+		}
+		s.forTime(50*time.Millisecond, 50*time.Millisecond)
+		s.finish()
+	})
+}
+
+// saidOfPaths counts events of each node that tell something of a path.
+func (r *rig) saidOfPaths(what string) (n [2]int) {
+	for i := range r.n {
+		for _, ev := range r.n[i].events {
+			if ev.Kind == engine.EvPath && strings.Contains(ev.Text, what) {
+				n[i]++
+			}
+		}
+	}
+	return n
+}
+
+// Datagrams that cease to pass, while frames alone do, are found out whatever is on its way.
+func TestDatagramsCeaseToPass(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		for _, c := range []struct{ mtu, depth, size int }{{9000, 2, streamOp}, {9000, 1, 8500}, {9000, 1, 1400}, {1500, 2, streamOp}, {1500, 1, 1400}} {
+			r := newRig(t, rigOptions{sealed: sealed, mtu: c.mtu, super: superBytes})
+			pass := true
+			n := r.countForms(func(f *flight) bool { return pass || !f.joined })
+			s := newStream(r, r.connect(engine.DialOptions{}))
+			s.depth, s.size = c.depth, c.size
+			r.settle()
+			s.forTime(20*time.Millisecond, 10*time.Millisecond)
+			if n.joined == 0 {
+				t.Fatalf("%+v: no datagrams", c)
+			}
+			pass = false
+			seen := s.seen
+			if !s.run(2*time.Second, func() bool { return s.seen > seen+8 }) {
+				t.Fatalf("%+v: nothing completes within 2 s of their end", c)
+			}
+			s.forTime(time.Second, time.Second)
+			if got := r.pathMTU(0, 0); got != c.mtu {
+				t.Errorf("%+v: frames of %d bytes", c, got)
+			}
+			s.finish()
+		}
+	})
+}
+
+// A link that takes no datagrams any more gets none.
+func TestDatagramsAreGivenUp(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		r := newRig(t, rigOptions{sealed: sealed, mtu: 9000, super: superBytes})
+		n := r.countForms(whatever)
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		s.forTime(50*time.Millisecond, 50*time.Millisecond)
+		if n.joined == 0 {
+			t.Fatal("no datagrams")
+		}
+		r.relink(1, 0, macOf(1, 0), 9000)
+		s.forTime(2*time.Second, 1500*time.Millisecond)
+		*n = forms{}
+		s.forTime(100*time.Millisecond, 50*time.Millisecond)
+		if n.joined > 0 || n.alone == 0 {
+			t.Errorf("%+v", *n)
+		}
+		s.finish()
 	})
 }

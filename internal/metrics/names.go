@@ -140,6 +140,7 @@ func pathReadings() []reading[daemon.PathStatus] {
 		r("path_packets_in_flight", "Frames sent on the path and not acknowledged.", gauge, func(p *daemon.PathStatus) float64 { return float64(p.InFlight) }),
 		r("path_window_packets", "Frames the path may have in flight.", gauge, func(p *daemon.PathStatus) float64 { return p.Window }),
 		r("path_mtu_bytes", "Largest frame in use after the Ethernet header.", gauge, func(p *daemon.PathStatus) float64 { return float64(p.MTU) }),
+		r("path_datagrams", "Whether long frames travel in UDP datagrams.", gauge, func(p *daemon.PathStatus) float64 { return truth(p.Datagrams) }),
 	}
 }
 

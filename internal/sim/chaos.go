@@ -25,6 +25,7 @@ func (w *swarm) chaos() {
 	do(w.mix.endings, w.endOne)
 	do(w.mix.resizes, w.resize)
 	w.narrow(stream(w.opt.Seed, narrowStream))
+	w.wall(stream(w.opt.Seed, formStream))
 }
 
 // narrow puts devices into links, at some time, that drop long frames in silence, in one direction or both. They stay when all else is healed: paths must find
@@ -38,6 +39,26 @@ func (w *swarm) narrow(dice *rand.Rand) {
 				if f := &w.Net[l][i]; (both || i == 0) && (f.Most == 0 || f.Most > most) {
 					f.Most = most
 				}
+			}
+		})
+	}
+}
+
+// wall is narrow for datagrams. What a link takes may change besides.
+func (w *swarm) wall(dice *rand.Rand) {
+	for range w.mix.walls {
+		l, n, both, change := dice.IntN(len(w.Net)), w.Nodes[dice.IntN(len(w.Nodes))], dice.IntN(4) > 0, dice.IntN(3) == 0
+		w.After(time.Duration(dice.Int64N(int64(w.mix.duration))), func() {
+			w.report.Walls++
+			if change {
+				w.opt.Joins ^= 1 << (8*n.Index + l)
+				if !n.Down && n.up&(1<<l) != 0 {
+					n.SetLink(l, w.opt.MTU)
+				}
+				return
+			}
+			for i := range w.Net[l] {
+				w.Net[l][i].Walled = w.Net[l][i].Walled || both || i == 0
 			}
 		})
 	}

@@ -21,6 +21,7 @@ type mix struct {
 	endings       int // connections closed or aborted
 	resizes       int // changes of a link's MTU
 	narrowings    int // devices that drop long frames from some time on
+	walls         int // devices that drop datagrams from some time on, and links that take them no more, or begin to
 	channels      int
 	tries         int // more connections per channel, when one is over
 }
@@ -76,6 +77,10 @@ func drawMix(seed uint64) (Options, mix) {
 	m.silence = m.duration >= o.DeadTime*3/4
 	m.sessionReplay = !o.Secure && o.Faults.Hold > 0 && o.Faults.HoldSetup
 	m.narrowings = count(0.2, 3)
+	if forms := stream(seed, formStream); forms.IntN(2) == 0 {
+		o.Joins = forms.Uint64() | forms.Uint64()
+		m.walls = forms.IntN(4)
+	}
 	return o, m
 }
 

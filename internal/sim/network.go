@@ -18,12 +18,14 @@ type Faults struct {
 	Rate               float64       // bytes per second; 0: unlimited
 	Queue              time.Duration // what the queue of a limited link holds, as time; beyond it frames are dropped. 0: no bound
 	Most               int           // longer frames vanish, in bytes after the Ethernet header; 0: none do
+	Walled             bool          // datagrams vanish
 	Cut                bool
 }
 
 // Tally counts what the network did to frames.
 type Tally struct {
 	Sent, Lost, Duplicated, Corrupted, Replayed, Oversize uint64
+	Joined, Walled                                        uint64 // in datagrams; of them, those that vanished for being in one
 	DuplicatedData                                        uint64 // of Duplicated: data frames
 }
 
@@ -31,6 +33,7 @@ const (
 	ethLen   = 14
 	clearLen = 16 // of the fixed header: authenticated, never encrypted (clause 2.2)
 	typeData = 1
+	overhead = 62 // of a datagram, beyond the frame in it (clause 12.5)
 )
 
 func frameType(frame []byte) byte { return frame[ethLen] & 0xf }
@@ -46,7 +49,16 @@ func (w *World) send(from *Node, f *engine.TxFrame) {
 		w.Lost++
 		return
 	}
-	if net.Most > 0 && len(frame) > net.Most+ethLen {
+	size := len(frame)
+	if f.Joined {
+		w.Joined++
+		size += overhead
+		if net.Walled {
+			w.Tally.Walled++
+			return
+		}
+	}
+	if net.Most > 0 && size > net.Most+ethLen {
 		w.Oversize++
 		return
 	}

@@ -94,7 +94,11 @@ func (n *Node) Offer(service string) {
 // SetLink brings link i up with an MTU.
 func (n *Node) SetLink(i, mtu int) {
 	n.up |= 1 << i
-	_ = n.E.SetLink(n.w.Now, i, engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), MAC: n.mac(i), MTU: mtu, RxSlots: n.w.opt.Slots, Shuffle: n.w.opt.Shuffle})
+	c := engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), MAC: n.mac(i), MTU: mtu, RxSlots: n.w.opt.Slots, Shuffle: n.w.opt.Shuffle}
+	if n.w.opt.Joins>>(8*n.Index+i)&1 != 0 {
+		c.Super, c.Overhead = 1<<16, overhead
+	}
+	_ = n.E.SetLink(n.w.Now, i, c)
 }
 
 // RemoveLink takes link i away: nothing arrives on it any more.

@@ -24,6 +24,7 @@ type Options struct {
 	MTU       int // 0: 1500
 	Slots     int // receive slots announced
 	Shuffle   uint16
+	Joins     uint64 // links that take datagrams: bit 8 times the node plus the link
 	Scheduler string
 	Profile   flowctl.Profile
 	OpWindow  int
@@ -111,6 +112,7 @@ const (
 	mixStream
 	identityStream
 	narrowStream
+	formStream
 )
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }

@@ -13,12 +13,12 @@ import (
 type Report struct {
 	Options Options
 	Tally
-	Ops, Connections                                                            int
-	Crashes, Flaps, Partitions, Revocations, Endings, Resizes, Narrowings, Fell int // Fell: sessions that failed
-	Late                                                                        int // requests that came again when all was over
-	Held, Refused                                                               uint64
-	Virtual                                                                     time.Duration
-	Hash                                                                        uint64
+	Ops, Connections                                                                   int
+	Crashes, Flaps, Partitions, Revocations, Endings, Resizes, Narrowings, Walls, Fell int // Fell: sessions that failed
+	Late                                                                               int // requests that came again when all was over
+	Held, Refused                                                                      uint64
+	Virtual                                                                            time.Duration
+	Hash                                                                               uint64
 }
 
 // Watch is how closely a run is looked at; it changes nothing in it.

@@ -189,9 +189,17 @@ func (d *describer) segment(g *wire.Segment) {
 	case wire.KindLink:
 		var l wire.LinkInfo
 		if l.Decode(g.Data) == nil {
-			d.add("| link %d mtu %d %s", l.Link, l.MTU, mac(l.MAC[:]))
+			d.add("| link %d mtu %d%s %s", l.Link, l.MTU, takes(l.Joins), mac(l.MAC[:]))
 		}
 	}
+}
+
+// takes says that a link takes frames in datagrams too.
+func takes(joined bool) string {
+	if joined {
+		return " datagrams"
+	}
+	return ""
 }
 
 // setup says what the body of a set-up frame says, as far as it is there.
@@ -223,5 +231,5 @@ func (d *describer) setup(f *wire.Frame, size int) {
 }
 
 func (d *describer) hello(h *wire.Hello) {
-	d.add("from %q node %x epoch %x link %d mtu %d", h.Name, h.Node, h.Epoch, h.Link, h.MTU)
+	d.add("from %q node %x epoch %x link %d mtu %d%s", h.Name, h.Node, h.Epoch, h.Link, h.MTU, takes(h.Joins))
 }

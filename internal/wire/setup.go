@@ -22,6 +22,7 @@ type Hello struct {
 	Link    uint8
 	RxSlots uint16
 	MTU     uint32
+	Joins   bool // the link takes frames in datagrams too (clause 12)
 	Shuffle uint16
 	Name    []byte
 }
@@ -42,6 +43,16 @@ type Reset struct {
 
 const helloLen = 27
 
+// joins is the bit of an MTU in Hello and LinkInfo that says that the link takes frames in datagrams too.
+const joins = 1 << 31
+
+func putMTU(mtu uint32, joined bool) uint32 {
+	if joined {
+		mtu |= joins
+	}
+	return mtu
+}
+
 // AppendTo appends the encoding of h to b. len(h.Name) is at most MaxNodeName.
 func (h *Hello) AppendTo(b []byte) []byte {
 	be := binary.BigEndian
@@ -49,7 +60,7 @@ func (h *Hello) AppendTo(b []byte) []byte {
 	b = be.AppendUint64(b, h.Epoch)
 	b = append(b, h.Flags|h.Shard<<2|h.Last<<5, h.Link)
 	b = be.AppendUint16(b, h.RxSlots)
-	b = be.AppendUint32(b, h.MTU)
+	b = be.AppendUint32(b, putMTU(h.MTU, h.Joins))
 	b = be.AppendUint16(b, h.Shuffle)
 	b = append(b, byte(len(h.Name)))
 	return append(b, h.Name...)
@@ -64,7 +75,7 @@ func (h *Hello) decode(b []byte) (rest []byte, err error) {
 	h.Epoch = be.Uint64(b[8:])
 	h.Flags, h.Shard, h.Last, h.Link = b[16]&helloFlagsKnown, b[16]>>2&7, b[16]>>5, b[17]
 	h.RxSlots = be.Uint16(b[18:])
-	h.MTU = be.Uint32(b[20:])
+	h.MTU, h.Joins = be.Uint32(b[20:])&^joins, b[20]>>7 != 0
 	h.Shuffle = be.Uint16(b[24:])
 	n := int(b[26])
 	if n > MaxNodeName || len(b) < helloLen+n {
@@ -198,6 +209,7 @@ type LinkInfo struct {
 	RxSlots uint16 // 0: the link is gone
 	Version uint32 // grows with each change of any link of the node
 	MTU     uint32
+	Joins   bool // as in Hello
 	Shuffle uint16
 	MAC     [6]byte
 }
@@ -211,7 +223,7 @@ func (l *LinkInfo) AppendTo(b []byte) []byte {
 	b = append(b, l.Link)
 	b = be.AppendUint16(b, l.RxSlots)
 	b = be.AppendUint32(b, l.Version)
-	b = be.AppendUint32(b, l.MTU)
+	b = be.AppendUint32(b, putMTU(l.MTU, l.Joins))
 	b = be.AppendUint16(b, l.Shuffle)
 	return append(b, l.MAC[:]...)
 }
@@ -222,7 +234,7 @@ func (l *LinkInfo) Decode(b []byte) error {
 		return ErrShort
 	}
 	be := binary.BigEndian
-	*l = LinkInfo{Link: b[0], RxSlots: be.Uint16(b[1:]), Version: be.Uint32(b[3:]), MTU: be.Uint32(b[7:]), Shuffle: be.Uint16(b[11:]), MAC: [6]byte(b[13:])}
+	*l = LinkInfo{Link: b[0], RxSlots: be.Uint16(b[1:]), Version: be.Uint32(b[3:]), MTU: be.Uint32(b[7:]) &^ joins, Joins: b[7]>>7 != 0, Shuffle: be.Uint16(b[11:]), MAC: [6]byte(b[13:])}
 	if l.Link > 63 || l.RxSlots != 0 && (l.MTU < MinFrame || l.MTU > 65535) {
 		return ErrReserved
 	}
