@@ -1,15 +1,15 @@
 // Package linkdrv moves batches of Ethernet frames between one network interface and its caller, without ever blocking and
 // without allocating.
 //
-// There are three drivers behind one interface. Two send each frame on its own and are chosen by the interface's MTU (measured, see docs/PERFORMANCE.md):
+// There are three drivers behind one interface. Two send each frame on its own ("alone"), and which is better depends on the interface's MTU (measured, see docs/PERFORMANCE.md):
 //
 //   - ring: the kernel leaves received frames in a small memory-mapped TPACKET_V2 ring that stays in cache. Receiving is a load
 //     of one word per frame and no system call at all. Best above 2 KiB and for latency.
 //   - mmsg: recvmmsg into buffers of the driver, up to 32 frames a call. Best at MTU 1500, where a copy is cheap and the
 //     ring's bookkeeping in the kernel is not.
 //
-// The third, udp, must be chosen at both ends (PROTOCOL clause 12): it receives through a ring too, but hands the kernel many frames as one UDP datagram of up to 64 KiB, which the
-// interface or the kernel cuts up where the wire begins. What a frame costs in the kernel is paid once for many.
+// The third, udp, is the default on virtual links. It receives through rings, and besides frames alone it takes and sends many of them as one UDP datagram of up to 64 KiB (PROTOCOL
+// clause 12), which the interface or the kernel cuts up where the wire begins. What a frame costs in the kernel is paid once for many.
 //
 // All send with sendmmsg, up to 64 frames a call, each gathered from up to three pieces, so that a payload goes from the
 // application's memory to the kernel in one copy.

@@ -107,8 +107,8 @@ type Info struct {
 type Options struct {
 	// EtherType of the frames to receive; 0 means EtherType, EtherTypeAll every frame.
 	EtherType ethernet.EtherType
-	// Kind of driver. Empty chooses KindUDP on virtual links (veth) whose MTU lets a datagram hold some frames, unless Qdisc says that their bytes are counted, and KindAlone
-	// elsewhere: KindMmsg up to an MTU of 2048, KindRing above. All understand each other's frames but those in datagrams.
+	// Kind of driver. Empty chooses KindUDP on virtual links (veth) whose MTU lets a datagram hold some frames, unless Qdisc says that their bytes are counted or RingSlots is large,
+	// and KindAlone elsewhere: KindMmsg up to an MTU of 2048, KindRing above. All understand each other's frames but those in datagrams.
 	Kind string
 	// RingSlots is the number of frames the receive side holds; for a ring it is rounded up to whole blocks. 0 means as many as keep the rings in cache (256 for
 	// ring up to an MTU of 9000, 120 for udp at 9000 and 210 at 1500) and up to 1024 for mmsg. Without CAP_NET_ADMIN the system's rmem_max limits mmsg to

@@ -61,7 +61,7 @@ func randomFrames(rng *rand.Rand, tx, rx Driver, count, mtu int) (frames []TxFra
 		}
 		head := rng.IntN(min(n, 64) + 1)
 		bulk := rng.IntN(n - head + 1)
-		f := TxFrame{Head: append(header(tx, rx, 0), fill(head)...), Bulk: fill(bulk), Tail: fill(n - head - bulk)}
+		f := TxFrame{Head: append(header(tx, rx, 0), fill(head)...), Bulk: fill(bulk), Tail: fill(n - head - bulk), Joined: i%3 > 0 && n+HeaderLen <= longest(tx)}
 		frames = append(frames, f)
 		want = append(want, bytes.Join([][]byte{f.Head, f.Bulk, f.Tail}, nil))
 	}

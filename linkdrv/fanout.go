@@ -52,6 +52,11 @@ func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {
 	if o.EtherType == 0 {
 		o.EtherType = EtherType
 	}
+	ifi, err := lookup(ifname)
+	if err != nil {
+		return nil, err
+	}
+	o.resolve(ifi) // once for all of them
 	o.closed = true
 	drivers := make([]Driver, 0, n)
 	defer func() {

@@ -30,12 +30,7 @@ func Open(ifname string, o Options) (Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Kind == "" {
-		o.Kind = kindFor(ifi, &o)
-	}
-	if o.Kind == KindAlone {
-		o.Kind = aloneKind(ifi.MTU)
-	}
+	o.resolve(ifi)
 	if o.Kind != KindRing && o.Kind != KindMmsg && o.Kind != KindUDP {
 		return nil, fmt.Errorf("linkdrv: unknown driver kind %q: want %q, %q, %q, %q, or nothing to choose by interface and MTU", o.Kind, KindAlone, KindRing, KindMmsg, KindUDP)
 	}
@@ -52,7 +47,8 @@ func Open(ifname string, o Options) (Driver, error) {
 	return d, nil
 }
 
-// protocol is what the driver's first socket is bound to. That of KindUDP takes frames in both forms.
+// protocol is what the driver's sockets are bound to. Those of KindUDP take all protocols: the first for both forms, and the other so that it stands where the first does, before
+// what filters or forwards packets on their way to the host (tc, netfilter, bridges), and whoever hears short datagrams hears long ones.
 func (o Options) protocol() ethernet.EtherType {
 	if o.Kind == KindUDP {
 		return EtherTypeAll
@@ -87,9 +83,19 @@ func socketsOf(d Driver) []*socket {
 	panic("BUG: linkdrv: a driver of another package")
 }
 
+// resolve chooses the kind of driver for an interface.
+func (o *Options) resolve(ifi *net.Interface) {
+	if o.Kind == "" {
+		o.Kind = kindFor(ifi, o)
+	}
+	if o.Kind == KindAlone {
+		o.Kind = aloneKind(ifi.MTU)
+	}
+}
+
 // kindFor chooses the fastest driver. A virtual link hands datagrams over whole and costs nothing by the byte; what NICs gain by them was not measured.
 func kindFor(ifi *net.Interface, o *Options) string {
-	if !o.Qdisc && o.EtherType != EtherTypeAll && superBytes/(ifi.MTU+HeaderLen) >= fewFrames && isVeth(ifi.Name) && superKernel() == nil {
+	if !o.Qdisc && o.EtherType != EtherTypeAll && o.RingSlots <= ringSlots && superBytes/(ifi.MTU+HeaderLen) >= fewFrames && isVeth(ifi.Name) && superKernel() == nil {
 		return KindUDP
 	}
 	return KindAlone
@@ -129,7 +135,7 @@ func lookup(name string) (*net.Interface, error) {
 
 // attach makes a driver and, unless it waits for the others of its group, lets frames in.
 func attach(ifi *net.Interface, o Options) (Driver, error) {
-	s, err := newSocket(ifi, o, o.protocol())
+	s, err := newSocket(ifi, o)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +160,7 @@ func newReceiver(s *socket, ifi *net.Interface, o Options) (Driver, error) {
 	case KindRing:
 		return newRing(s, s.info.MTU, o.RingSlots, ringReserve)
 	case KindUDP:
-		supers, err := newSocket(ifi, o, ethernet.EtherTypeIPv6)
+		supers, err := newSocket(ifi, o)
 		if err != nil {
 			return nil, err
 		}
@@ -170,8 +176,8 @@ func newReceiver(s *socket, ifi *net.Interface, o Options) (Driver, error) {
 }
 
 // newSocket opens a socket that no frame reaches yet and configures it for both directions; its receive side is the driver's business.
-func newSocket(ifi *net.Interface, o Options, protocol ethernet.EtherType) (*socket, error) {
-	conn, err := packet.Listen(ifi, packet.Raw, int(protocol), &packet.Config{Filter: rejectAll})
+func newSocket(ifi *net.Interface, o Options) (*socket, error) {
+	conn, err := packet.Listen(ifi, packet.Raw, int(o.protocol()), &packet.Config{Filter: rejectAll})
 	if err != nil {
 		return nil, err
 	}

@@ -318,14 +318,12 @@ func superFilter(port uint16, promiscuous bool, upto int, longer bool) []bpf.Raw
 		prog = append(prog, c.load, c.jump, bpf.RetConstant{Val: 0})
 	}
 	if !longer {
-		// A socket of all protocols sees frames before the kernel gives those of a VLAN to its interface.
-		untagged := equal(bpf.LoadExtension{Num: bpf.ExtVLANTagPresent}, 0)
-		prog = append([]bpf.Instruction{
-			untagged.load, untagged.jump, bpf.RetConstant{Val: 0},
-			bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(port), SkipTrue: uint8(len(prog))},
-		}, prog...)
+		alone := []bpf.Instruction{bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(port), SkipTrue: uint8(len(prog))}}
+		prog = append(alone, prog...)
 	}
-	return append(assemble(prog...), acceptFilter(promiscuous)...)
+	// A socket of all protocols sees frames before the kernel gives those of a VLAN to its interface. VLAN 0 is none: such a tag says a priority.
+	untagged := []bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtVLANTag}, bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: 0x0fff, SkipTrue: 1}, bpf.RetConstant{Val: 0}}
+	return append(assemble(append(untagged, prog...)...), acceptFilter(promiscuous)...)
 }
 
 // condition jumps over the next instruction if what it loads is right.
@@ -347,7 +345,7 @@ func superKernel() error {
 func superRelease(release string) error {
 	var major, minor int
 	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n == 2 && (major < 6 || major == 6 && minor < 2) {
-		return fmt.Errorf("the driver %q needs Linux 6.2 or newer, this is %s: leave the driver out at every node of the wire", KindUDP, release)
+		return fmt.Errorf("the driver %q needs Linux 6.2 or newer, this is %s: leave the driver out", KindUDP, release)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"multiedge/internal/ethtool"
 )
 
@@ -149,7 +151,9 @@ func TestSuperFramesAreMerged(t *testing.T) {
 	}
 	var mixed []TxFrame
 	for i := range 60 {
-		mixed = append(mixed, sessionFrame(tx, rx[0], uint32(i%2)<<31|uint32(i/2%2), 1000))
+		f := sessionFrame(tx, rx[0], uint32(i%2)<<31|uint32(i/2%2), 1000)
+		f.Joined = true
+		mixed = append(mixed, f)
 	}
 	sendFrames(t, tx, mixed)
 	for shard := range 2 {
@@ -278,8 +282,12 @@ func TestSuperFilter(t *testing.T) {
 		"other EtherType": slices.Concat(alone[:12], []byte{0x88, 0xb6}, alone[14:]),
 		"other host":      slices.Concat([]byte{2, 3, 4, 5, 6, 7}, alone[6:]),
 		"VLAN 7":          slices.Concat(alone[:12], []byte{0x81, 0, 0, 7}, alone[12:]),
+		"":                slices.Concat(alone[:12], []byte{0x81, 0, 0xe0, 0}, alone[12:]), // a priority is no VLAN
 	} {
 		sendFrames(t, bare, []TxFrame{{Head: f}, {Head: alone}})
+		if name == "" {
+			receive(t, rx, 1)
+		}
 		if got := receive(t, rx, 1)[0]; !bytes.Equal(got, alone) {
 			t.Errorf("%s: received % x", name, got)
 		}
@@ -408,6 +416,29 @@ func TestSuperAlone(t *testing.T) {
 	}
 	if _, err := Open("a0", Options{Kind: KindUDP, EtherType: EtherTypeAll}); err == nil {
 		t.Error("opened for every EtherType")
+	}
+}
+
+// An interface whose frames somebody forwards or filters before they get to the host hears datagrams of every length, or none: what passes when a path is asked is
+// what passes later.
+func TestSuperBehindBridge(t *testing.T) {
+	namespace(t)
+	veth(t, 9000)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "br0"
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if err := netlink.LinkAdd(bridge); err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetMaster(link(t, "b0"), bridge); err != nil {
+		t.Fatal(err)
+	}
+	setUp(t, "br0")
+	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
+	for _, n := range []int{1, 3, 7} {
+		frames, want := stream(tx, rx, n, longest(tx), longest(tx))
+		sendFrames(t, tx, frames)
+		checkFrames(t, receive(t, rx, len(want)), want)
 	}
 }
 

@@ -54,6 +54,7 @@ const (
 	rawPlace    = 40              // where in the head the place and the length stand: behind what drivers look at
 	rawPatience = 2 * time.Second // after which frames in flight are given up: longer than a busy machine keeps an end off its core
 	rawPage     = 8192
+	rawAlone    = 640 // bytes of payload up to which frames travel alone, about as the transport's do
 )
 
 // rawPayload is the largest payload of a frame: as the transport, it does not begin another page for less than a page, unless many frames share their pages.

@@ -88,9 +88,10 @@ func (n *rawNode) next(head []byte, off, done int) (linkdrv.TxFrame, int, int) {
 	if head != nil {
 		binary.BigEndian.PutUint64(head[rawPlace:], uint64(off+done))
 		binary.BigEndian.PutUint32(head[rawPlace+8:], uint32(length))
-		f = linkdrv.TxFrame{Head: head, Bulk: n.source[off+done : off+done+length], Joined: true}
+		joined := length > rawAlone
+		f = linkdrv.TxFrame{Head: head, Bulk: n.source[off+done : off+done+length], Joined: joined}
 		if n.sealed != nil {
-			f = linkdrv.TxFrame{Head: n.sealed.seal(head, f.Bulk), Joined: true}
+			f = linkdrv.TxFrame{Head: n.sealed.seal(head, f.Bulk), Joined: joined}
 		}
 	}
 	if done += length; done < n.size {

@@ -164,7 +164,7 @@ func crossing(t *testing.T, a, b *Daemon) (all []*stream) {
 // Connections work whatever shards their ends sit on, and however many shards the nodes have.
 func TestShardsCrossing(t *testing.T) {
 	for i, n := range [][2]int{{2, 2}, {1, 2}, {3, 1}, {2, 2}, {2, 3}} {
-		security, driver := []string{Plaintext, Encrypted}[min(i, 1)], []string{"", linkdrv.KindUDP}[i/3]
+		security, driver := []string{Plaintext, Encrypted}[min(i, 1)], []string{linkdrv.KindAlone, linkdrv.KindUDP}[i/3]
 		t.Run(fmt.Sprint(security, n, driver), func(t *testing.T) {
 			wires(t, 2, 9000)
 			a, b := serveShards(t, driver, security, "a", n[0], 2), serveShards(t, driver, security, "b", n[1], 2)

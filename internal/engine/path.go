@@ -63,7 +63,8 @@ type txPath struct {
 	probedAt  mono.Time // when that was first sent
 	target    int       // frame size being probed for; 0 when settled
 	joining   bool      // in a datagram
-	alone     bool      // it was said that datagrams do not pass
+	late      uint64    // nonce of a probe in a datagram that was given up, and may be answered yet
+	alone     bool      // datagrams did not pass when frames alone of that length did
 	tries     int
 
 	ping  bool
@@ -195,8 +196,14 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	switch st {
 	case PathGood:
 		p.ackedAt = now
-		if from != PathSuspect {
+		switch {
+		case from != PathSuspect && p.alone:
 			p.mtu, p.joined = wire.MinFrame, false
+			p.startSizeProbe(now, p.limit(), false)
+		case from != PathSuspect:
+			p.mtu, p.joined = wire.MinFrame, false
+			p.grow(now)
+		case p.target == 0 && p.raiseAt == mono.Never && !p.atBest(): // the links changed meanwhile
 			p.grow(now)
 		}
 	case PathSuspect:
@@ -215,7 +222,7 @@ func (p *txPath) reportSize() {
 	e := p.s.e
 	own, peer, size := e.links[p.link].MTU, p.s.remoteLink(p.number).mtu, p.mtu
 	if p.joined {
-		size += e.links[p.link].Overhead
+		size += p.overhead()
 	}
 	if size >= own {
 		return
@@ -307,8 +314,14 @@ func (p *txPath) probeTimer(now mono.Time) {
 		p.sendProbe(now, p.target, p.joining)
 		p.probeAt = now.Add(max(sizeProbeEvery, 2*p.rtt.SRTT()))
 	case p.target != 0 && p.joining:
-		p.goAlone()
-		p.startSizeProbe(now, p.limit(), false)
+		p.late = p.nonce
+		if !p.joined && p.target+p.overhead() == p.mtu { // frames alone of that length pass
+			p.settleSize(now)
+			p.goAlone()
+			p.reportSize()
+		} else {
+			p.startSizeProbe(now, p.limit(), false)
+		}
 	case p.target != 0:
 		p.startSizeProbe(now, smallerFrame(p.target), false)
 	case p.state == PathGood && now >= p.raiseAt:
@@ -324,9 +337,12 @@ func (p *txPath) probeTimer(now mono.Time) {
 	}
 }
 
-// goAlone says, once, that datagrams do not pass.
+// overhead is what the headers of a datagram take of the MTU.
+func (p *txPath) overhead() int { return p.s.e.links[p.link].Overhead }
+
+// goAlone notes, and says once, that datagrams do not pass.
 func (p *txPath) goAlone() {
-	if p.alone {
+	if _, joined := p.best(); p.alone || !joined {
 		return
 	}
 	p.alone = true
@@ -348,7 +364,7 @@ func smallerFrame(size int) int {
 // flight than those before if it was sent after their loss was known.
 type bigLoss struct{ frames, flights uint8 }
 
-// What may be lost in a row while the path is alive before it is doubted that more than a step passes. At 30 % loss four in a row happen once in a hundred frames,
+// What may be lost in a row while the path is alive before it is doubted that more than a step passes, or datagrams do, of which each takes frames of one flight with it. At 30 % loss four in a row happen once in a hundred frames,
 // eight once in fifteen thousand, and smaller frames then cost more than they save; twelve, once in two million. A burst takes many frames, of whatever
 // length, but those of one flight, or of two if it lasts.
 const (
@@ -426,15 +442,21 @@ func (p *txPath) wantPing(on bool) {
 
 // onEcho handles an answered probe (clauses 9.1 and 9.2).
 func (p *txPath) onEcho(now mono.Time, nonce uint64) {
-	if nonce != p.nonce || p.nonce == 0 {
+	late := nonce == p.late
+	switch {
+	case nonce == 0 || nonce != p.nonce && !late:
 		return
+	case late:
+		p.late = 0
+	default:
+		p.nonce = 0
 	}
-	p.nonce = 0
 	if size, joined := probed(nonce); size != 0 {
-		if best, can := p.best(); size == p.target && joined == p.joining && (joined && can && size <= best || !joined && size <= p.limit()) {
+		best, can := p.best()
+		asked := late || size == p.target && joined == p.joining
+		if fits := joined && can && size <= best || !joined && size <= p.limit(); asked && fits && p.usable() {
 			p.mtu, p.joined = size, joined
-			p.settleSize(now)
-			p.reportSize()
+			p.sized(now)
 		}
 		return
 	}
@@ -450,6 +472,22 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 		p.sendProbe(now, 0, false)
 		p.probeAt = now.Add(p.probeWait)
 	}
+}
+
+// sized ends a search, or looks whether datagrams pass in the size that was found.
+func (p *txPath) sized(now mono.Time) {
+	_, can := p.best()
+	switch size := p.mtu - p.overhead(); {
+	case p.joined:
+		p.alone = false
+	case p.mtu == p.limit():
+		p.goAlone() // they were asked for first
+	case can && size > wire.MinFrame:
+		p.startSizeProbe(now, size, true)
+		return
+	}
+	p.settleSize(now)
+	p.reportSize()
 }
 
 // onAlive is called when the path's ledger advanced.

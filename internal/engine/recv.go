@@ -319,7 +319,7 @@ func (s *session) onProbe(i int, nonce uint64) {
 // pathOf finds the path that waits for an echo of nonce.
 func (s *session) pathOf(nonce uint64) *txPath {
 	for m := s.txMask; m != 0; m &= m - 1 {
-		if p := s.tx[bits.TrailingZeros64(m)]; p.nonce == nonce {
+		if p := s.tx[bits.TrailingZeros64(m)]; p.nonce == nonce || p.late == nonce {
 			return p
 		}
 	}

@@ -18,12 +18,13 @@ import (
 // rig is two engines joined in memory, for tests that hold, reorder, drop, change or invent single frames; package sim is for what happens
 // over time. Frames of one round arrive one hop later, in order.
 type rig struct {
-	t    testing.TB
-	now  mono.Time
-	n    [2]*node
-	hop  time.Duration
-	pass func(from int, f *flight) bool // nil: everything passes
-	mac  [2]map[int][6]byte             // addresses that are not macOf
+	t      testing.TB
+	now    mono.Time
+	n      [2]*node
+	hop    time.Duration
+	pass   func(from int, f *flight) bool // nil: everything passes
+	supers func(frames int) bool          // which datagrams pass, by the frames in them; nil: all
+	mac    [2]map[int][6]byte             // addresses that are not macOf
 }
 
 type node struct {
@@ -169,12 +170,31 @@ func (r *rig) take(i int) (out []flight) {
 		n.e.HandleTimeout(r.now)
 	}
 	for n.e.PollTransmit(r.now, n.batch) > 0 {
+		sent := len(out)
 		for _, f := range n.batch.Frames {
 			out = append(out, flight{f.Link, append(append(append([]byte(nil), f.Head...), f.Bulk...), f.Tail...), f.Joined})
 		}
+		out = append(out[:sent], r.datagrams(out[sent:])...)
 		n.batch.Reset()
 	}
 	r.poll(i)
+	return out
+}
+
+// datagrams leaves out those that do not pass. Frames share one if they follow one another on a link and have one length; the last may be shorter.
+func (r *rig) datagrams(frames []flight) (out []flight) {
+	for i, n := 0, 0; i < len(frames); i += n {
+		first := &frames[i]
+		for n = 1; first.joined && i+n < len(frames); n++ {
+			f := &frames[i+n]
+			if !f.joined || f.link != first.link || len(f.b) > len(first.b) || len(frames[i+n-1].b) < len(first.b) || (n+1)*len(first.b) > superBytes {
+				break
+			}
+		}
+		if !first.joined || r.supers == nil || r.supers(n) {
+			out = append(out, frames[i:i+n]...)
+		}
+	}
 	return out
 }
 

@@ -299,15 +299,30 @@ func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 		w.small(g)
 		p.ping = false
 	}
+	times := 1
 	if p.probe {
 		p.probe = false
-		*g = wire.Segment{Kind: wire.KindProbe, Place: p.nonce}
-		w.small(g)
-		size, joined := probed(p.nonce)
-		w.joined = joined
-		w.padTo(size)
+		times = w.probe()
 	}
 	if w.used() {
 		w.finish(now)
 	}
+	for ; times > 1 && !b.full(); times-- {
+		w.begin(s, p, b)
+		w.probe()
+		w.finish(now)
+	}
+}
+
+// probe makes the frame a Probe, and returns how many make a whole datagram of its size: shorter ones may pass where those that data travels in do not.
+func (w *builder) probe() (times int) {
+	size, joined := probed(w.p.nonce)
+	w.seg = wire.Segment{Kind: wire.KindProbe, Place: w.p.nonce}
+	w.small(&w.seg)
+	w.joined = joined
+	w.padTo(size)
+	if !joined {
+		return 1
+	}
+	return w.s.e.links[w.p.link].Super / (size + wire.EthLen)
 }

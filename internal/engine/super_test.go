@@ -9,7 +9,10 @@ import (
 	"multiedge/internal/wire"
 )
 
-const superBytes = 65473
+const (
+	superBytes     = 65473
+	sizeProbeTries = 3 // of clause 9.2, by each node
+)
 
 // Frames of 8 to 16 KiB stop at 8 KiB, but for small operations that share them, where each has pages of its own; they are as long as the path lets them where they
 // share a datagram (clause 9.2).
@@ -105,8 +108,8 @@ func TestDatagramsThatDoNotPass(t *testing.T) {
 		}
 		*n = forms{}
 		r.rest(70 * time.Second)
-		if n.joined == 0 || n.joined > 12 {
-			t.Errorf("%d tries at a datagram within 70 s", n.joined)
+		if whole := superBytes / 8952; n.joined == 0 || n.joined > 2*sizeProbeTries*whole {
+			t.Errorf("%d frames in datagrams within 70 s", n.joined)
 		}
 		if said := r.saidOfPaths("datagrams do not pass"); said != [2]int{1, 1} {
 			t.Errorf("said so %v times", said)
@@ -119,6 +122,121 @@ func TestDatagramsThatDoNotPass(t *testing.T) {
 		s.forTime(50*time.Millisecond, 50*time.Millisecond)
 		s.finish()
 	})
+}
+
+// Between links that carry more than what lies between them, datagrams are as long as passes.
+func TestDatagramsOnNarrowPath(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		for _, c := range []struct{ most, want int }{{8999, 8130}, {1500, 1438}, {700, 640}} {
+			r := newRig(t, rigOptions{sealed: sealed, mtu: 9000, super: superBytes})
+			n := r.countForms(func(f *flight) bool {
+				size := len(f.b) - wire.EthLen
+				if f.joined {
+					size += 62
+				}
+				return size <= c.most
+			})
+			s := newStream(r, r.connect(engine.DialOptions{}))
+			r.rest(time.Second)
+			*n = forms{}
+			s.forTime(100*time.Millisecond, 50*time.Millisecond)
+			if got := r.pathMTU(0, 0); got != c.want || (n.joined > 0) != (c.want > 640) || n.alone > 0 {
+				t.Errorf("%d pass: frames of %d bytes, %+v; want %d", c.most, got, *n, c.want)
+			}
+			if said := r.saidOfPaths("datagrams do not pass"); said != [2]int{} {
+				t.Errorf("%d pass: said %v times that datagrams do not", c.most, said)
+			}
+			s.finish()
+		}
+	})
+}
+
+// A path is asked by a whole datagram, whatever the length of its frames: a device that drops long ones and lets short ones through is found out at once.
+func TestWholeDatagramsAreAskedFor(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		for _, mtu := range []int{1500, 9000} {
+			r := newRig(t, rigOptions{sealed: sealed, mtu: mtu, super: superBytes})
+			r.supers = func(frames int) bool { return frames <= 3 }
+			s := newStream(r, r.connect(engine.DialOptions{}))
+			r.settle()
+			if got := r.pathMTU(0, 0); got != mtu {
+				t.Errorf("frames of %d bytes, want %d", got, mtu)
+			}
+			s.forTime(100*time.Millisecond, 50*time.Millisecond)
+			s.finish()
+		}
+	})
+}
+
+// An answer that comes after datagrams were given up counts all the same: its end was off its processor meanwhile.
+func TestDatagramAnsweredLate(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		r := newRig(t, rigOptions{sealed: sealed, mtu: 9000, super: superBytes})
+		var held []flight
+		r.countForms(func(f *flight) bool {
+			if f.joined {
+				held = append(held, *f)
+			}
+			return !f.joined
+		})
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		s.forTime(300*time.Millisecond, 200*time.Millisecond)
+		if got := r.pathMTU(0, 0); got != 9000 {
+			t.Fatalf("frames of %d bytes", got)
+		}
+		r.pass = nil
+		for _, f := range held {
+			for i := range r.n {
+				r.give(i, f)
+			}
+		}
+		s.forTime(50*time.Millisecond, 50*time.Millisecond)
+		if got := r.pathMTU(0, 0); got != 8938 {
+			t.Errorf("frames of %d bytes after the answer", got)
+		}
+		s.finish()
+	})
+}
+
+// A path that was suspect when its links came to carry more uses that once it is good again.
+func TestRaisedWhileSuspect(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		r := newRig(t, rigOptions{sealed: sealed, mtu: 9000, super: superBytes})
+		r.boot(1, 1, rigOptions{sealed: sealed, mtu: 1500})
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		r.settle()
+		// What node 0 sends of data is lost, so that its path is suspect; what tells it of the peer's link is not.
+		lost := true
+		r.pass = func(from int, f *flight) bool {
+			return !lost || from == 1 || f.b[wire.EthLen]&0xf != byte(wire.TypeData)
+		}
+		s.run(time.Second, func() bool { return r.pathState(0, 0) == "suspect" })
+		if got := r.pathState(0, 0); got != "suspect" {
+			t.Fatalf("the path is %s", got)
+		}
+		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256, Super: superBytes, Overhead: 62}); err != nil {
+			t.Fatal(err)
+		}
+		s.run(100*time.Millisecond, func() bool { return false })
+		lost = false
+		s.run(3*time.Second, func() bool { return r.pathMTU(0, 0) == 8938 && s.seen > 16 })
+		if got := r.pathMTU(0, 0); got != 8938 {
+			t.Errorf("frames of %d bytes", got)
+		}
+		s.finish()
+	})
+}
+
+// pathState is what node i believes of its path over a link.
+func (r *rig) pathState(i, link int) string {
+	for _, p := range r.n[i].e.Snapshot(r.now).Peers {
+		for _, q := range p.Paths {
+			if q.Link == link {
+				return q.State
+			}
+		}
+	}
+	return ""
 }
 
 // saidOfPaths counts events of each node that tell something of a path.

@@ -75,22 +75,22 @@ func (w *World) send(from *Node, f *engine.TxFrame) {
 	wait := at.Sub(w.Now)
 	twice := w.rng.Float64() < net.Dup
 	held := net.Hold > 0 && w.rng.Float64() < net.Hold && (net.HoldSetup || frameType(frame) == typeData)
-	w.carry(from, f.Link, net, frame, wait, twice || held)
+	w.carry(from, f, net, frame, wait, twice || held)
 	if twice {
 		w.Duplicated++
 		if frameType(frame) == typeData {
 			w.DuplicatedData++
 		}
-		w.carry(from, f.Link, net, frame, wait, true)
+		w.carry(from, f, net, frame, wait, true)
 	}
 	if held {
 		w.Replayed++
-		w.carry(from, f.Link, net, frame, wait+time.Duration(w.rng.Int64N(int64(net.HoldFor))), true)
+		w.carry(from, f, net, frame, wait+time.Duration(w.rng.Int64N(int64(net.HoldFor))), true)
 	}
 }
 
 // carry delivers one copy of a frame to everybody it is for, after wait and the link's delay.
-func (w *World) carry(from *Node, link int, net *Faults, frame []byte, wait time.Duration, copied bool) {
+func (w *World) carry(from *Node, f *engine.TxFrame, net *Faults, frame []byte, wait time.Duration, copied bool) {
 	flipped := 0
 	if w.rng.Float64() < net.Corrupt {
 		frame = append([]byte(nil), frame...)
@@ -103,8 +103,9 @@ func (w *World) carry(from *Node, link int, net *Faults, frame []byte, wait time
 		wait += time.Duration(w.rng.Int64N(int64(net.Jitter)))
 	}
 	for _, n := range w.Nodes {
+		link := f.Link
 		to := n.mac(link)
-		if n != from && !w.Apart[from.Index][n.Index] && (frame[0]&1 != 0 || string(frame[:6]) == string(to[:])) {
+		if n != from && (!f.Joined || w.joins(n.Index, link)) && !w.Apart[from.Index][n.Index] && (frame[0]&1 != 0 || string(frame[:6]) == string(to[:])) {
 			w.seq++
 			own := append([]byte(nil), frame...)
 			heap.Push(&w.queue, delivery{at: w.Now.Add(wait), seq: w.seq, node: n.Index, link: link, frame: own, flipped: flipped, copied: copied})

@@ -95,11 +95,14 @@ func (n *Node) Offer(service string) {
 func (n *Node) SetLink(i, mtu int) {
 	n.up |= 1 << i
 	c := engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), MAC: n.mac(i), MTU: mtu, RxSlots: n.w.opt.Slots, Shuffle: n.w.opt.Shuffle}
-	if n.w.opt.Joins>>(8*n.Index+i)&1 != 0 {
+	if n.w.joins(n.Index, i) {
 		c.Super, c.Overhead = 1<<16, overhead
 	}
 	_ = n.E.SetLink(n.w.Now, i, c)
 }
+
+// joins reports whether a node's link takes datagrams.
+func (w *World) joins(node, link int) bool { return w.opt.Joins>>(8*node+link)&1 != 0 }
 
 // RemoveLink takes link i away: nothing arrives on it any more.
 func (n *Node) RemoveLink(i int) {
