@@ -103,6 +103,7 @@ func (c *client) live(ctx context.Context) {
 		c.tally.dialled(again)
 		again = true
 		l.run(ctx)
+		c.tally.down()
 		file := fmt.Sprintf("%s/%s.claim", c.w.job.Dir, l.claim.ID)
 		if err := l.claim.write(file); err != nil {
 			c.tally.wrong(err.Error())

@@ -87,6 +87,7 @@ type Window struct {
 	LastError  time.Time         `json:"last_error,omitzero"`
 	Dialled    time.Time         `json:"dialled,omitzero"` // the last connection made
 	DialErrors map[string]uint64 `json:"dial_errors,omitempty"`
+	Up         int               `json:"up"`             // connections that are there now
 	Idle       int               `json:"idle,omitempty"` // connections that are not there now
 }
 

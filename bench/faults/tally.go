@@ -14,6 +14,7 @@ type tally struct {
 	since     time.Time
 	progress  time.Time // the last completion, or the moment work began
 	working   int       // operations in flight
+	up        int       // connections
 	posted    uint64
 	completed uint64
 	latency   *report.Recorder
@@ -86,6 +87,14 @@ func (t *tally) dialled(again bool) {
 		t.w.Reconnects++
 	}
 	t.w.Dialled = time.Now()
+	t.up++
+}
+
+// down counts a connection that is over.
+func (t *tally) down() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.up--
 }
 
 func (t *tally) dialFailed(err error) {
@@ -108,7 +117,7 @@ func (t *tally) mark(name string) *Window {
 		w.Stall = max(w.Stall, now.Sub(t.progress))
 	}
 	l := t.latency.Summary(1)
-	w.Name, w.Seconds, w.P50, w.P99, w.Posted, w.Completed = name, now.Sub(t.since).Seconds(), l.P50, l.P99, t.posted, t.completed
+	w.Name, w.Seconds, w.P50, w.P99, w.Posted, w.Completed, w.Up = name, now.Sub(t.since).Seconds(), l.P50, l.P99, t.posted, t.completed, t.up
 	t.w, t.since, t.progress = Window{}, now, now
 	t.latency.Reset()
 	return &w

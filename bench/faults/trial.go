@@ -118,11 +118,11 @@ func (t *Trial) flowing(ctx context.Context, a *agent, within time.Duration) err
 		if err != nil {
 			return err
 		}
-		if w.Ops > 0 {
+		if w.Ops > 0 && w.Up >= a.job.Conns {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("nothing completes: dial errors %v, operations' errors %v", w.DialErrors, w.Errors)
+			return fmt.Errorf("%d operations complete, %d of %d connections are up: dial errors %v, operations' errors %v", w.Ops, w.Up, a.job.Conns, w.DialErrors, w.Errors)
 		}
 	}
 }

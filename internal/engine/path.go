@@ -66,6 +66,8 @@ type txPath struct {
 	late      uint64    // nonce of a probe in a datagram that was given up, and may be answered yet
 	alone     bool      // datagrams did not pass when frames alone of that length did
 	tries     int
+	raising   bool // what is in use passes, as far as is known: the search is for more
+	said      int  // by reportSize
 
 	ping  bool
 	probe bool
@@ -211,7 +213,7 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	case PathDead:
 		e.lost = p.ledger.AbandonAll(e.lost[:0])
 		p.s.onLost(now, p, e.lost)
-		p.echoes, p.target, p.probeAt, p.probeWait = 0, 0, now, probeEvery
+		p.echoes, p.target, p.probeAt, p.probeWait, p.raising = 0, 0, now, probeEvery, false
 	}
 	e.Count.PathChanges++
 	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("%v -> %v: %s", from, st, why)})
@@ -224,7 +226,10 @@ func (p *txPath) reportSize() {
 	if p.joined {
 		size += p.overhead()
 	}
-	if size >= own {
+	if size == p.said {
+		return
+	}
+	if p.said = size; size >= own {
 		return
 	}
 	why := fmt.Sprintf("a device between drops larger ones, although both ends can send frames of %d", own)
@@ -251,7 +256,7 @@ func (p *txPath) startSizeProbe(now mono.Time, size int, joined bool) {
 
 // settleSize ends the search for the frame size.
 func (p *txPath) settleSize(now mono.Time) {
-	p.target, p.raiseAt = 0, mono.Never
+	p.target, p.raiseAt, p.raising = 0, mono.Never, false
 	if !p.atBest() {
 		p.raiseAt = now.Add(sizeRaiseEvery)
 	}
@@ -323,8 +328,9 @@ func (p *txPath) probeTimer(now mono.Time) {
 			p.startSizeProbe(now, p.limit(), false)
 		}
 	case p.target != 0:
-		p.startSizeProbe(now, smallerFrame(p.target), false)
+		p.smaller(now, smallerFrame(p.target))
 	case p.state == PathGood && now >= p.raiseAt:
+		p.raising = true
 		p.grow(now)
 	case p.state == PathGood: // a timer of life that is not needed any more
 		p.probeAt = p.raiseAt
@@ -334,6 +340,20 @@ func (p *txPath) probeTimer(now mono.Time) {
 	if p.state == PathSuspect && p.target == 0 { // others carry the data: nothing else would show that it is alive
 		p.wantPing(true)
 		p.probeAt = now.Add(probeEvery)
+	}
+}
+
+// smaller goes on with the next smaller frames, unless what is in use is no worse; then datagrams of that size are tried again.
+func (p *txPath) smaller(now mono.Time, next int) {
+	_, can := p.best()
+	size := p.mtu - p.overhead()
+	switch {
+	case p.raising && p.joined && next-p.overhead() <= p.mtu:
+		p.settleSize(now)
+	case can && !p.joined && next <= p.mtu && size > wire.MinFrame:
+		p.startSizeProbe(now, size, true)
+	default:
+		p.startSizeProbe(now, next, false)
 	}
 }
 
@@ -398,6 +418,7 @@ func (p *txPath) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
 			n.frames, n.flights = min(n.frames+1, bigLostMost), min(max(n.flights+flight, 1), bigLostFlights)
 			if n.frames == bigLostMost && n.flights == bigLostFlights && p.usable() {
 				was := max(p.mtu, p.target)
+				p.raising = false
 				p.bigLost, p.doubted, p.mtu = [len(frameSizes)]bigLoss{}, false, step
 				if p.joined || p.target != 0 && p.joining {
 					p.grow(now)
@@ -453,7 +474,7 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 	}
 	if size, joined := probed(nonce); size != 0 {
 		best, can := p.best()
-		asked := late || size == p.target && joined == p.joining
+		asked := late && (!p.joined || size > p.mtu) || size == p.target && joined == p.joining
 		if fits := joined && can && size <= best || !joined && size <= p.limit(); asked && fits && p.usable() {
 			p.mtu, p.joined = size, joined
 			p.sized(now)

@@ -299,30 +299,40 @@ func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 		w.small(g)
 		p.ping = false
 	}
-	times := 1
-	if p.probe {
+	size, _ := probed(p.nonce)
+	if p.probe && size == 0 {
 		p.probe = false
-		times = w.probe()
+		*g = wire.Segment{Kind: wire.KindProbe, Place: p.nonce}
+		w.small(g)
 	}
 	if w.used() {
 		w.finish(now)
 	}
-	for ; times > 1 && !b.full(); times-- {
-		w.begin(s, p, b)
-		w.probe()
-		w.finish(now)
+	if p.probe { // nothing else may be lost with it
+		s.askSize(now, b, p)
 	}
 }
 
-// probe makes the frame a Probe, and returns how many make a whole datagram of its size: shorter ones may pass where those that data travels in do not.
-func (w *builder) probe() (times int) {
-	size, joined := probed(w.p.nonce)
-	w.seg = wire.Segment{Kind: wire.KindProbe, Place: w.p.nonce}
-	w.small(&w.seg)
-	w.joined = joined
-	w.padTo(size)
-	if !joined {
-		return 1
+// askSize sends the Probe of a frame size, one of a datagram in as many frames as make a whole one, however few bytes the batch is to have: shorter ones may pass where those that
+// data travels in do not (clause 12.2).
+func (s *session) askSize(now mono.Time, b *Batch, p *txPath) {
+	w := &s.e.builder
+	size, joined := probed(p.nonce)
+	times := 1
+	if joined {
+		times = min(s.e.links[p.link].Super/(size+wire.EthLen), cap(b.Frames))
 	}
-	return w.s.e.links[w.p.link].Super / (size + wire.EthLen)
+	if len(b.Frames)+times > cap(b.Frames) {
+		s.special |= 1 << p.link // in the next batch
+		return
+	}
+	p.probe = false
+	for ; times > 0 && p.ledger.CanSend(); times-- {
+		w.begin(s, p, b)
+		w.seg = wire.Segment{Kind: wire.KindProbe, Place: p.nonce}
+		w.small(&w.seg)
+		w.joined = joined
+		w.padTo(size)
+		w.finish(now)
+	}
 }

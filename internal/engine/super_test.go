@@ -12,6 +12,7 @@ import (
 const (
 	superBytes     = 65473
 	sizeProbeTries = 3 // of clause 9.2, by each node
+	batchFrames    = 32
 )
 
 // Frames of 8 to 16 KiB stop at 8 KiB, but for small operations that share them, where each has pages of its own; they are as long as the path lets them where they
@@ -151,18 +152,132 @@ func TestDatagramsOnNarrowPath(t *testing.T) {
 	})
 }
 
+// Where datagrams did not pass at first, they are used once they do, however narrow the path is; one bad search later costs a minute at most; and what a path carries is said once.
+func TestDatagramsReturn(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		for _, most := range []int{9000, 4500, 1500} {
+			r := newRig(t, rigOptions{sealed: sealed, mtu: 9000, super: superBytes})
+			pass := false
+			r.countForms(func(f *flight) bool {
+				size := len(f.b) - wire.EthLen
+				if f.joined {
+					size += 62
+				}
+				return size <= most && (pass || !f.joined)
+			})
+			s := newStream(r, r.connect(engine.DialOptions{}))
+			r.rest(2 * time.Second)
+			alone := r.pathMTU(0, 0)
+			for range 2 {
+				pass = true
+				r.rest(65 * time.Second)
+				if got := r.pathMTU(0, 0); got != alone-62 {
+					t.Errorf("%d pass: frames of %d bytes, alone of %d", most, got, alone)
+				}
+				pass = false
+				r.rest(65 * time.Second)
+			}
+			want := 0
+			if most < 9000 {
+				want = 1
+			}
+			if said := r.saidOfPaths("a device between"); said != [2]int{want, want} {
+				t.Errorf("%d pass: said %v times what the path carries", most, said)
+			}
+			pass = true
+			r.rest(65 * time.Second)
+			s.forTime(50*time.Millisecond, 50*time.Millisecond)
+			s.finish()
+		}
+	})
+}
+
+// A peer that leaves the Probe of a frame size unacknowledged, and has us send as many frames besides as the ledger can tell apart, gets no more than that.
+func TestProbeAtTheEndOfTheSpan(t *testing.T) {
+	for at := 8183; at <= 8192; at++ {
+		probeAtTheEnd(t, at)
+	}
+}
+
+func probeAtTheEnd(t *testing.T, at int) {
+	r := newRig(t, rigOptions{mtu: 9000, super: superBytes})
+	r.connect(engine.DialOptions{})
+	r.settle()
+	link := engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256, Super: superBytes, Overhead: 62}
+	if err := r.n[1].e.SetLink(r.now, 0, link); err != nil {
+		t.Fatal(err)
+	}
+	session, pn := r.n[1].e.SessionList()[0].Local, uint64(1<<10)
+	give := func(g wire.Segment) {
+		r.give(1, flight{b: raw(macOf(0, 0), macOf(1, 0), wire.Header{Type: wire.TypeData, Session: session, PN: pn}, g.AppendTo(nil))})
+		pn += 2 // with a hole each time, so that it is acknowledged at once
+	}
+	var sent, probes int
+	var nonce uint64
+	take := func() {
+		for _, fl := range r.take(1) {
+			var f wire.Frame
+			if f.Decode(fl.b[wire.EthLen:]) != nil || f.Type != wire.TypeData {
+				continue
+			}
+			sent++
+			var g wire.Segment
+			for tail := f.Tail; len(tail) > 0; {
+				var err error
+				if tail, err = g.Next(tail); err != nil {
+					t.Fatal(err)
+				}
+				if g.Kind == wire.KindProbe {
+					nonce = g.Place
+					probes++
+				}
+			}
+		}
+	}
+	take()
+	sent = 0
+	give(wire.Segment{Kind: wire.KindEcho, Place: nonce}) // the path is good, and asks for a size
+	take()
+	if probes < superBytes/8952 {
+		t.Fatalf("%d probes", probes)
+	}
+	for sent < at-1 {
+		before := sent
+		give(wire.Segment{Kind: wire.KindPing})
+		if take(); sent == before {
+			t.Fatalf("no answer after %d frames", sent)
+		}
+	}
+	before := probes
+	r.now = r.now.Add(20 * time.Millisecond)
+	take()
+	if probes-before > superBytes/8952 {
+		t.Errorf("%d probes at the end of the span", probes-before)
+	}
+}
+
 // A path is asked by a whole datagram, whatever the length of its frames: a device that drops long ones and lets short ones through is found out at once.
 func TestWholeDatagramsAreAskedFor(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
-		for _, mtu := range []int{1500, 9000} {
-			r := newRig(t, rigOptions{sealed: sealed, mtu: mtu, super: superBytes})
-			r.supers = func(frames int) bool { return frames <= 3 }
-			s := newStream(r, r.connect(engine.DialOptions{}))
-			r.settle()
-			if got := r.pathMTU(0, 0); got != mtu {
-				t.Errorf("frames of %d bytes, want %d", got, mtu)
+		for _, c := range []struct{ mtu, pass, want int }{
+			{1500, 3, 1500}, {1500, batchFrames - 1, 1500}, {1500, batchFrames, 1438}, {9000, 3, 9000}, {9000, 4, 9000}, {9000, 6, 9000}, {9000, 7, 8938},
+		} {
+			r := newRig(t, rigOptions{sealed: sealed, mtu: c.mtu, super: superBytes})
+			dropped := 0
+			r.supers = func(frames int) bool {
+				if frames > c.pass {
+					dropped++
+				}
+				return frames <= c.pass
 			}
-			s.forTime(100*time.Millisecond, 50*time.Millisecond)
+			s := newStream(r, r.connect(engine.DialOptions{}))
+			s.depth = 8
+			r.settle()
+			dropped = 0
+			s.forTime(time.Second, 50*time.Millisecond)
+			if got := r.pathMTU(0, 0); got != c.want || dropped > 0 {
+				t.Errorf("%d frames of a datagram pass: frames of %d bytes, want %d; %d datagrams lost", c.pass, got, c.want, dropped)
+			}
 			s.finish()
 		}
 	})
