@@ -14,6 +14,6 @@
 //
 // Every call may change what PollTransmit, PollEvent and NextTimeout return next. The same calls with the same times and seed give the same frames.
 //
-// Where things are: endpoint.go the tables; discovery.go who is there; session.go the channel to a peer; path.go one way to it; conn.go what
+// Where things are: endpoint.go the tables; discovery.go who is there; session.go the channel to a peer; path.go one way to it; size.go how long frames are there; conn.go what
 // applications hold; send.go, build.go and fill.go frames out; recv.go frames in; acked.go what became of ours; place.go operations put in place, in the order that fences allow.
 package engine

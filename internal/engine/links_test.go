@@ -236,17 +236,20 @@ func testOnlyLinkReturns(t *testing.T, sealed bool) {
 	s.finish()
 }
 
-// pathMTU is the frame size in use from node i on a link.
-func (r *rig) pathMTU(i, link int) int {
+// path is the state of node i's path over a link; zero if there is none.
+func (r *rig) path(i, link int) engine.PathStatus {
 	for _, p := range r.n[i].e.Snapshot(r.now).Peers {
 		for _, q := range p.Paths {
 			if q.Link == link {
-				return q.MTU
+				return q
 			}
 		}
 	}
-	return 0
+	return engine.PathStatus{}
 }
+
+// pathMTU is the frame size in use from node i on a link.
+func (r *rig) pathMTU(i, link int) int { return r.path(i, link).MTU }
 
 // narrow drops frames longer than size bytes behind the Ethernet header.
 func (r *rig) narrow(size int) {

@@ -34,9 +34,6 @@ const (
 	rejoinEchoes   = 3
 )
 
-// frameSizes are the steps of clause 9.2, bytes after the Ethernet header.
-var frameSizes = [...]int{65535, 32768, 16110, 9000, 8192, 4096, 1500, 1280, wire.MinFrame}
-
 // txPath is the send side of a path: what is in flight, round trips, congestion, state.
 type txPath struct {
 	s      *session
@@ -142,35 +139,6 @@ func (s *session) addPath(now mono.Time, i int, number uint8, r remoteLink) {
 	p.handleTimeout(now)
 }
 
-// limit is the largest frame both links can carry.
-func (p *txPath) limit() int {
-	return min(p.s.e.links[p.link].MTU, p.s.remoteLink(p.number).mtu)
-}
-
-// best is the largest frame both links can carry in the form that is preferred: in datagrams, if both take them (clause 12.2).
-func (p *txPath) best() (size int, joined bool) {
-	size = p.limit()
-	if l := &p.s.e.links[p.link]; l.Super > 0 && p.s.remoteLink(p.number).joins && size-l.Overhead > wire.MinFrame {
-		return size - l.Overhead, true
-	}
-	return size, false
-}
-
-// fits reports whether the links still carry what is in use.
-func (p *txPath) fits() bool {
-	if !p.joined {
-		return p.mtu <= p.limit()
-	}
-	size, joined := p.best()
-	return joined && p.mtu <= size
-}
-
-// atBest reports whether nothing better is to be had.
-func (p *txPath) atBest() bool {
-	size, joined := p.best()
-	return p.joined == joined && p.mtu >= size
-}
-
 // dropPath takes a path out of use; what was in flight on it is sent again on the others. The path's numbering is kept for its return.
 func (s *session) dropPath(now mono.Time, i int, why string) {
 	if s.txMask&(1<<i) == 0 {
@@ -217,52 +185,6 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	}
 	e.Count.PathChanges++
 	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("%v -> %v: %s", from, st, why)})
-}
-
-// reportSize says when a path carries less than its link: somebody's MTU is set too small.
-func (p *txPath) reportSize() {
-	e := p.s.e
-	own, peer, size := e.links[p.link].MTU, p.s.remoteLink(p.number).mtu, p.mtu
-	if p.joined {
-		size += p.overhead()
-	}
-	if size == p.said {
-		return
-	}
-	if p.said = size; size >= own {
-		return
-	}
-	why := fmt.Sprintf("a device between drops larger ones, although both ends can send frames of %d", own)
-	if peer < own {
-		why = fmt.Sprintf("the peer's link carries %d and ours %d; set both to the same MTU", peer, own)
-	}
-	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("frames of %d bytes: %s", size, why)})
-}
-
-// grow looks for the largest frames that pass.
-func (p *txPath) grow(now mono.Time) {
-	size, joined := p.best()
-	p.startSizeProbe(now, size, joined)
-}
-
-func (p *txPath) startSizeProbe(now mono.Time, size int, joined bool) {
-	p.target, p.tries = 0, 0
-	if size > p.mtu || size > wire.MinFrame && joined != p.joined {
-		p.target, p.joining, p.probeAt = size, joined, now
-	} else {
-		p.settleSize(now)
-	}
-}
-
-// settleSize ends the search for the frame size.
-func (p *txPath) settleSize(now mono.Time) {
-	p.target, p.raiseAt, p.raising = 0, mono.Never, false
-	if !p.atBest() {
-		p.raiseAt = now.Add(sizeRaiseEvery)
-	}
-	if p.probeAt = p.raiseAt; p.state == PathSuspect {
-		p.probeAt = now.Add(probeEvery)
-	}
 }
 
 func (p *txPath) nextTimeout() mono.Time { return min(p.probeAt, p.ledger.Deadline()) }
@@ -343,95 +265,6 @@ func (p *txPath) probeTimer(now mono.Time) {
 	}
 }
 
-// smaller goes on with the next smaller frames, unless what is in use is no worse; then datagrams of that size are tried again.
-func (p *txPath) smaller(now mono.Time, next int) {
-	_, can := p.best()
-	size := p.mtu - p.overhead()
-	switch {
-	case p.raising && p.joined && next-p.overhead() <= p.mtu:
-		p.settleSize(now)
-	case can && !p.joined && next <= p.mtu && size > wire.MinFrame:
-		p.startSizeProbe(now, size, true)
-	default:
-		p.startSizeProbe(now, next, false)
-	}
-}
-
-// overhead is what the headers of a datagram take of the MTU.
-func (p *txPath) overhead() int { return p.s.e.links[p.link].Overhead }
-
-// goAlone notes, and says once, that datagrams do not pass.
-func (p *txPath) goAlone() {
-	if _, joined := p.best(); p.alone || !joined {
-		return
-	}
-	p.alone = true
-	e := p.s.e
-	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: "frames go alone: UDP datagrams do not pass, although both ends take them"})
-}
-
-// smallerFrame is the next step down from size, 0 if there is none.
-func smallerFrame(size int) int {
-	for _, s := range frameSizes {
-		if s < size {
-			return s
-		}
-	}
-	return 0
-}
-
-// bigLoss counts the frames longer than a step that were lost in a row, none being acknowledged in between, and of how many flights they were: a frame is of another
-// flight than those before if it was sent after their loss was known.
-type bigLoss struct{ frames, flights uint8 }
-
-// What may be lost in a row while the path is alive before it is doubted that more than a step passes, or datagrams do, of which each takes frames of one flight with it. At 30 % loss four in a row happen once in a hundred frames,
-// eight once in fifteen thousand, and smaller frames then cost more than they save; twelve, once in two million. A burst takes many frames, of whatever
-// length, but those of one flight, or of two if it lasts.
-const (
-	bigLostMost    = 12
-	bigLostFlights = 3
-)
-
-// doubtSize follows the fate of frames by their length (clause 9.2): a path that drops long ones silently still answers pings.
-func (p *txPath) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
-	if !lost && !p.doubted {
-		return
-	}
-	size := int(f.Bytes) - wire.EthLen
-	flight := uint8(0)
-	if lost {
-		if size > p.mtu || size <= wire.MinFrame {
-			return // of a length that is not in use any more, or that always passes
-		}
-		if f.PN >= p.flight {
-			p.flight, flight = p.ledger.NextPN(), 1
-		}
-	}
-	p.doubted = false
-	for i, step := range frameSizes {
-		n := &p.bigLost[i]
-		switch {
-		case step >= size:
-		case !lost:
-			*n = bigLoss{}
-		case step < p.mtu:
-			n.frames, n.flights = min(n.frames+1, bigLostMost), min(max(n.flights+flight, 1), bigLostFlights)
-			if n.frames == bigLostMost && n.flights == bigLostFlights && p.usable() {
-				was := max(p.mtu, p.target)
-				p.raising = false
-				p.bigLost, p.doubted, p.mtu = [len(frameSizes)]bigLoss{}, false, step
-				if p.joined || p.target != 0 && p.joining {
-					p.grow(now)
-				} else {
-					p.startSizeProbe(now, was, false)
-				}
-				return
-			}
-		}
-		p.doubted = p.doubted || n.frames > 0
-	}
-}
-
 // joinedProbe is the bit of a probe's nonce that says that it travels in a datagram.
 const joinedProbe = 1 << 31
 
@@ -495,22 +328,6 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 	}
 }
 
-// sized ends a search, or looks whether datagrams pass in the size that was found.
-func (p *txPath) sized(now mono.Time) {
-	_, can := p.best()
-	switch size := p.mtu - p.overhead(); {
-	case p.joined:
-		p.alone = false
-	case p.mtu == p.limit():
-		p.goAlone() // they were asked for first
-	case can && size > wire.MinFrame:
-		p.startSizeProbe(now, size, true)
-		return
-	}
-	p.settleSize(now)
-	p.reportSize()
-}
-
 // onAlive is called when the path's ledger advanced.
 func (p *txPath) onAlive(now mono.Time) {
 	p.ackedAt = now
@@ -523,13 +340,4 @@ func (p *txPath) onAlive(now mono.Time) {
 func (p *txPath) room(now mono.Time) bool {
 	n, _ := p.ledger.InFlight()
 	return p.usable() && n < p.slots && !p.s.e.links[p.link].blocked && p.ledger.CanSend() && p.cwnd.Allows(n, now)
-}
-
-// frameLimit is how long frames on the path are made, bytes after the Ethernet header. One byte above a power of two of pages costs the
-// kernel another page and 5 to 10 % of throughput, more than the longer payload gains, so frames of 8 to 16 KiB stop at 8 KiB, unless they share pages.
-func (p *txPath) frameLimit() int {
-	if p.mtu > 8192 && p.mtu < 16384 && !p.joined {
-		return 8192
-	}
-	return p.mtu
 }

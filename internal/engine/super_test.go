@@ -325,8 +325,8 @@ func TestRaisedWhileSuspect(t *testing.T) {
 		r.pass = func(from int, f *flight) bool {
 			return !lost || from == 1 || f.b[wire.EthLen]&0xf != byte(wire.TypeData)
 		}
-		s.run(time.Second, func() bool { return r.pathState(0, 0) == "suspect" })
-		if got := r.pathState(0, 0); got != "suspect" {
+		s.run(time.Second, func() bool { return r.path(0, 0).State == "suspect" })
+		if got := r.path(0, 0).State; got != "suspect" {
 			t.Fatalf("the path is %s", got)
 		}
 		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256, Super: superBytes, Overhead: 62}); err != nil {
@@ -340,18 +340,6 @@ func TestRaisedWhileSuspect(t *testing.T) {
 		}
 		s.finish()
 	})
-}
-
-// pathState is what node i believes of its path over a link.
-func (r *rig) pathState(i, link int) string {
-	for _, p := range r.n[i].e.Snapshot(r.now).Peers {
-		for _, q := range p.Paths {
-			if q.Link == link {
-				return q.State
-			}
-		}
-	}
-	return ""
 }
 
 // saidOfPaths counts events of each node that tell something of a path.
