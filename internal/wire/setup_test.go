@@ -120,3 +120,22 @@ func TestSetupRefused(t *testing.T) {
 		}
 	}
 }
+
+// Bit 31 of the MTU says that a link takes datagrams (clauses 4.1 and 10.4), and changes nothing else.
+func TestLinkTakesDatagrams(t *testing.T) {
+	for _, joins := range []bool{false, true} {
+		h, l := theHello, theLink
+		h.Joins, l.Joins = joins, joins
+		var gotHello Hello
+		if err := gotHello.Decode(h.AppendTo(nil)); err != nil || !reflect.DeepEqual(gotHello, h) {
+			t.Errorf("Hello: %+v, %v; want %+v", gotHello, err, h)
+		}
+		var gotLink LinkInfo
+		if err := gotLink.Decode(l.AppendTo(nil)); err != nil || gotLink != l {
+			t.Errorf("link: %+v, %v; want %+v", gotLink, err, l)
+		}
+		if h.AppendTo(nil)[20]>>7 != 0 != joins || l.AppendTo(nil)[7]>>7 != 0 != joins {
+			t.Errorf("the bit is not where clause 4.1 or 10.4 has it")
+		}
+	}
+}
