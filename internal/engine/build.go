@@ -280,6 +280,7 @@ func (w *builder) sum(h *wire.Header) {
 		}
 		if w.s.e.cfg.Checksum == ChecksumFull {
 			h.Flags |= wire.FlagPayloadSum
+			prefetch.Load(f.Bulk)
 			w.bulk.Sum = wire.Sum(wire.Sum(0, f.Bulk), first)
 		}
 		f.Head = w.buf[:wire.HeadLen]
@@ -305,6 +306,9 @@ const fetchAlone = 2048
 func (w *builder) fetch(payload []byte) {
 	if len(payload) <= fetchAlone {
 		prefetch.One(payload)
+		return
+	}
+	if prefetch.Load(payload) {
 		return
 	}
 	w.far[w.fars] = payload

@@ -31,3 +31,25 @@ line:
 	CMPQ       AX, CX
 	JB         line
 	RET
+
+// func load(p *byte, n int)
+TEXT ·load(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), R8
+	MOVQ n+8(FP), CX
+	XORQ AX, AX
+
+line:
+	PREFETCHT0 4096(R8)(AX*1)
+	MOVBLZX    (R8)(AX*1), DX
+	ADDQ       $64, AX
+	CMPQ       AX, CX
+	JB         line
+	RET
+
+// func vendor() uint32
+TEXT ·vendor(SB), NOSPLIT, $0-4
+	XORL AX, AX
+	XORL CX, CX
+	CPUID
+	MOVL BX, ret+0(FP)
+	RET

@@ -24,6 +24,12 @@ func TestBeyondMemory(t *testing.T) {
 		Four(mem, mem[1:], mem[63:], mem[64:])
 		Four(nil, mem, mem, mem)
 	}
+	for _, n := range []int{1, 63, 64, 65, page} {
+		load(&mem[page-n], n) // what is asked for behind it is not there
+	}
+	if Load(mem[page:page]) != loads {
+		t.Error("of nothing Load says something else")
+	}
 	gone := mem
 	if err := unix.Munmap(mem); err != nil {
 		t.Fatal(err)
