@@ -28,6 +28,7 @@ type driver interface {
 type strategy struct {
 	patience idle.Patience
 	core     idle.Contention
+	turn     idle.Turn
 	since    mono.Time // the last progress; zero: not polling
 	seen     mono.Time // the clock in the latest look, if polling
 	gosched  mono.Time // when others of this process had their chance
@@ -88,6 +89,10 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 // again.
 func (s *strategy) sleep(d *attachment, briefly bool) {
 	asleep := mono.Now()
+	if s.turn.Due(asleep) {
+		runtime.Gosched()
+		asleep = mono.Now()
+	}
 	if d.drive != nil {
 		d.drive.Drowse(d.bell.FD())
 	} else {

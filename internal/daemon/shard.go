@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -96,6 +97,9 @@ func (s *shard) run() {
 		s.resting.Store(sleep)
 		s.token.Store(0)
 		if sleep {
+			if s.wait.turn.Due(s.wait.asleep) {
+				runtime.Gosched()
+			}
 			if s.sleep(&s.bed) {
 				s.wait.spin.Slept(mono.Now().Sub(s.wait.asleep))
 			}

@@ -29,6 +29,7 @@ type waiter struct {
 	mode     string        // Config.Poll
 	spin     idle.Patience // of Config.Spin
 	core     idle.Contention
+	turn     idle.Turn
 	lastWork mono.Time
 	yielded  mono.Time // the end of the latest yield
 	asleep   mono.Time // since when it sleeps

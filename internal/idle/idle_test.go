@@ -59,3 +59,17 @@ func TestContention(t *testing.T) {
 	now = now.Add(2 * mostPause)
 	slow(leastPause)
 }
+
+func TestTurn(t *testing.T) {
+	var turn Turn
+	now := mono.Time(time.Hour)
+	for i, step := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, true}, {0, false}, {turnEach - 1, false}, {1, true}, {turnEach - 1, false}, {time.Hour, true}, {1, false}} {
+		now = now.Add(step.after)
+		if got := turn.Due(now); got != step.want {
+			t.Fatalf("step %d, %v later: due %v", i, step.after, got)
+		}
+	}
+}
