@@ -130,7 +130,8 @@ func (s *shard) connected(cn *conn, ev *engine.Event) {
 	s.say(cn.client, &ipc.Message{ID: cn.request, Kind: kind, Conn: uint32(cn.id), Peer: cn.peer, Data: ev.Data})
 }
 
-// closed ends a connection for its client: by the reply that is due, else by an event. Notifications the engine still has come first.
+// closed ends a connection for its client: by the reply that is due, else by an event. Notifications that are left come first; who closes has given up
+// its own, and does not wait for other connections' to find room.
 func (s *shard) closed(cn *conn, ev *engine.Event) {
 	status := ipc.Status(ev.Status)
 	text := ev.Text
@@ -162,20 +163,20 @@ func (s *shard) closed(cn *conn, ev *engine.Event) {
 	}
 	s.dropExports(cn)
 	cn.state, cn.farewell = connOver, m
-	if cn.queued {
-		cn.client.unpark(cn)
-		return // deliver says farewell
-	}
-	if len(cn.left) > 0 && cn.client.rings != nil {
+	switch {
+	case len(cn.left) == 0 || cn.client.rings == nil:
+		s.forget(cn)
+	case cn.queued:
+		cn.client.unpark(cn) // deliver says farewell
+	default:
 		s.notified(cn)
-		return
 	}
-	s.forget(cn)
 }
 
 // forget removes a connection the engine no longer knows and tells the client.
 func (s *shard) forget(cn *conn) {
 	c := cn.client
+	c.dequeue(cn)
 	delete(s.conns, cn.id)
 	delete(c.conns, cn.id)
 	c.account.conns.Add(-1)

@@ -211,6 +211,52 @@ func TestNotifyCredit(t *testing.T) {
 	}
 }
 
+// Closing a connection waits for no room in a completion ring that the notifications of others fill, whoever of the two peers closes first.
+func TestCloseInAFullRing(t *testing.T) {
+	a, b := nodes(t, 1, nil)
+	server, client := attach(t, a, ipc.MinDepth), attach(t, b, 64)
+	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
+	region, _ := server.register(4096)
+	each := int(server.rings.Layout().CQ)/2 + 10 // half of the ring is all there is for notifications
+	var atServer [3]uint32
+	for i := range atServer {
+		var atClient uint32
+		atServer[i], atClient = dialAccept(t, server, client, "a", "s")
+		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer[i], Region: region, Size: 4096, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+		key := client.event(ipc.KindAdvert).Key
+		for range each {
+			client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, InlineLen: 1, Conn: atClient, Key: key})
+			if e := client.completion(); e.Status != ipc.StatusOK {
+				t.Fatalf("%+v", e)
+			}
+		}
+		if i == 2 {
+			client.must(&ipc.Message{Kind: ipc.KindClose, Conn: atClient})
+		}
+	}
+	server.must(&ipc.Message{Kind: ipc.KindClose, Conn: atServer[1]})
+	server.call(&ipc.Message{Kind: ipc.KindClose, Conn: atServer[2]}) // refused if the end has come already
+	until(t, "the daemon has forgotten them", deadline, func() bool {
+		snap, err := a.Daemon().Snapshot()
+		return err == nil && len(snap.Conns) == 1
+	})
+	var buf [64]ipc.CQE
+	got := 0
+	until(t, "the notifications of the other", deadline, func() bool {
+		n, err := server.cq.Drain(buf[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range buf[:n] {
+			if e.Kind != ipc.CQNotify || e.Conn != atServer[0] {
+				t.Fatalf("%+v", e)
+			}
+		}
+		got += n
+		return got == each
+	})
+}
+
 // The file behind a doorbell belongs to the client too: making it blocking and filling it must not stop the daemon.
 func TestBlockedDoorbell(t *testing.T) {
 	a, _ := nodes(t, 1, nil)

@@ -77,8 +77,8 @@ func (s *shard) request(now mono.Time, c *client, m *ipc.Message) (*ipc.Message,
 	}
 	cn := c.lookup(m.Conn)
 	if cn != nil && cn.state == connOver && (m.Kind == ipc.KindClose || m.Kind == ipc.KindAbort) {
-		cn.left = nil // its owner wants no more notifications of it; deliver forgets it
-		c.unpark(cn)
+		s.forget(cn) // its owner wants no more notifications of it
+		cn = nil
 	}
 	if cn == nil || cn.state == connOver {
 		return nil, ipc.Errorf(ipc.CodeNoConn, "there is no connection %d", m.Conn)

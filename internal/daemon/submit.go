@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"slices"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
@@ -180,6 +181,14 @@ func (c *client) unpark(cn *conn) {
 		cn.parked = false
 		c.notify = append(c.notify, cn)
 	}
+}
+
+// dequeue takes a connection from where it waits its turn.
+func (c *client) dequeue(cn *conn) {
+	if cn.queued && !cn.parked {
+		c.notify = slices.DeleteFunc(c.notify, func(o *conn) bool { return o == cn })
+	}
+	cn.queued, cn.parked = false, false
 }
 
 // deliver moves notifications to the completion ring as far as credit and room go. Who lacks credit is parked, so that what is asked for again in
