@@ -66,7 +66,8 @@ func (d *Device) Name() string { return d.at.Load().name }
 func (d *Device) Node() string { return d.at.Load().node }
 
 // Close ends the attachment at once: connections are aborted, operations in flight fail with net.ErrClosed, and all regions
-// are unmapped: no slice of Region.Bytes may be used afterwards. Close connections first to end in good order.
+// are unmapped: no slice of Region.Bytes may be used afterwards. An event loop that waits for the descriptor of PollFD is woken. Close connections
+// first to end in good order.
 func (d *Device) Close() error {
 	d.closing.Do(func() {
 		d.stop()
@@ -77,11 +78,7 @@ func (d *Device) Close() error {
 		a.fail(net.ErrClosed)
 		a.end()
 		d.failListeners(net.ErrClosed)
-		d.pollMu.Lock()
-		if d.poller != nil {
-			d.poller.close()
-		}
-		d.pollMu.Unlock()
+		d.disarm()
 		d.unmapAll()
 		if d.release != nil {
 			d.closeErr = d.release()

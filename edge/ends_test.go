@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"multiedge/internal/ipc"
 )
 
@@ -132,5 +134,65 @@ func TestUnwantedDescriptors(t *testing.T) {
 	}
 	if n := count(); n > before {
 		t.Errorf("%d descriptors, %d before", n, before)
+	}
+}
+
+// Close wakes an event loop, also one that was armed while there was no daemon, and touches its descriptors no more. They go with the Device.
+func TestCloseWakesLoop(t *testing.T) {
+	h := newHost(t, NewFabric(), "a", nil)
+	pollers := func() (n int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		must(t, err)
+		for _, e := range entries {
+			if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); to == "anon_inode:[eventpoll]" {
+				n++
+			}
+		}
+		return n
+	}
+	before := pollers()
+	closeUnderLoop(t, h)
+	h.start()
+	eventually(t, "the descriptors are closed", 10*time.Second, func() bool { runtime.GC(); return pollers() <= before }) // others' may go too
+}
+
+func closeUnderLoop(t *testing.T, h *testHost) {
+	lost := make(changes, 8)
+	d, err := Open(testContext(t), Config{Socket: h.cfg.Socket, OnChange: func(c Change) { lost <- c }})
+	must(t, err)
+	fd, err := d.PollFD()
+	must(t, err)
+	h.stop()
+	lost.next(t, false)
+	d.Poll()
+	if !d.Arm() {
+		t.Fatal("there is news although the loss was seen")
+	}
+	look := func(ms int) int16 {
+		pfd := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(pfd, ms)
+		for err == unix.EINTR {
+			n, err = unix.Poll(pfd, ms)
+		}
+		if n < 1 {
+			return 0
+		}
+		return pfd[0].Revents
+	}
+	woken := make(chan int16, 1)
+	go func() { woken <- look(10_000) }()
+	must(t, d.Close())
+	if got := <-woken; got != unix.POLLIN {
+		t.Errorf("the loop that waited saw %#x", got)
+	}
+	if d.pollerArmed.Load() || d.Arm() {
+		t.Error("a closed Device is armed")
+	}
+	d.progress()
+	if got := look(0); got != unix.POLLIN {
+		t.Errorf("the next look at the descriptor saw %#x", got)
+	}
+	if _, err := d.PollFD(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the descriptor of a closed Device: %v", err)
 	}
 }

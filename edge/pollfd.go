@@ -3,6 +3,7 @@ package edge
 import (
 	"fmt"
 	"net"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +19,8 @@ type poller struct {
 }
 
 // PollFD returns a descriptor that polls readable, after Arm, when something completed or arrived. It belongs to the
-// Device. The loop is: Poll, look at operations and notifications, Arm, and wait on the descriptor if Arm said true.
+// Device. The loop is: Poll, look at operations and notifications, Arm, and wait on the descriptor if Arm said true. From Device.Close on the descriptor
+// is readable and Arm says false; it is closed when nothing refers to the Device any more.
 func (d *Device) PollFD() (int, error) {
 	d.pollMu.Lock()
 	defer d.pollMu.Unlock()
@@ -46,6 +48,7 @@ func (d *Device) PollFD() (int, error) {
 		return -1, err
 	}
 	d.poller = p
+	runtime.AddCleanup(d, (*poller).close, p) // not by Close: a loop that had yet to see it would sleep on, or wait for a stranger's descriptor
 	return p.fd, nil
 }
 
@@ -97,6 +100,17 @@ func (d *Device) Arm() bool {
 func (p *poller) close() {
 	unix.Close(p.fd)
 	p.bell.Close()
+}
+
+// disarm wakes the loop for good; the Device is closed.
+func (d *Device) disarm() {
+	d.pollMu.Lock()
+	defer d.pollMu.Unlock()
+	if d.poller != nil {
+		d.poller.armed = false
+		d.pollerArmed.Store(false)
+		d.poller.bell.Ring()
+	}
 }
 
 // progress tells an armed poller to look again: entries were taken from the ring, a connection ended, or a leader that would have told
