@@ -2,7 +2,9 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"sync"
 
 	"multiedge/internal/ipc"
@@ -85,10 +87,7 @@ func (d *attachment) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Me
 	m.ID = id
 	if err := d.ctl.Send(m); err != nil {
 		d.calls.take(id)
-		if d.Err() != nil {
-			return nil, d.Err()
-		}
-		return nil, fmt.Errorf("edge: request to the daemon: %w", err)
+		return nil, d.unsent(err)
 	}
 	select {
 	case err := <-c.done:
@@ -106,6 +105,20 @@ func (d *attachment) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Me
 		}
 		return c.reply, err
 	}
+}
+
+// unsent says why a request could not be sent: the daemon goes away or stands still, unless it is the request that is at fault.
+func (d *attachment) unsent(err error) error {
+	socket, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case d.Err() != nil:
+		return d.Err()
+	case !ok:
+		return fmt.Errorf("edge: request to the daemon: %w", err)
+	case socket.Timeout():
+		return fmt.Errorf("%w: it takes no requests: %w", ErrDaemonSilent, err)
+	}
+	return ErrDaemonDown // the reading side is about to notice
 }
 
 // deadErr is Err for paths that know the attachment ends, perhaps before dead is set.

@@ -137,6 +137,36 @@ func TestUnwantedDescriptors(t *testing.T) {
 	}
 }
 
+// A request that comes between the end of the daemon and our noticing it ends like those after it.
+func TestRequestWhileDaemonGoes(t *testing.T) {
+	f := newFake(t)
+	d, c := f.open(Config{})
+	a := d.at.Load()
+	if !a.lead.try() { // the end is not noticed before all completions are taken
+		t.Fatal("somebody leads")
+	}
+	c.end()
+	_, err := d.Status(testContext(t), "status")
+	a.lead.handOff()
+	if !errors.Is(err, ErrDaemonDown) {
+		t.Errorf("a daemon that goes: %v", err)
+	}
+}
+
+func TestUnsentRequests(t *testing.T) {
+	f := newFake(t)
+	d, _ := f.open(Config{})
+	a := d.at.Load()
+	late := &net.OpError{Op: "write", Err: os.ErrDeadlineExceeded}
+	if err := a.unsent(late); !errors.Is(err, ErrDaemonSilent) || errors.Is(err, ErrDaemonDown) {
+		t.Errorf("a daemon that does not read: %v", err)
+	}
+	_, err := a.call(testContext(t), &ipc.Message{Kind: ipc.KindDial, Service: strings.Repeat("x", ipc.MaxName+1)}, &call{})
+	if err == nil || errors.Is(err, ErrDaemonDown) || errors.Is(err, ErrDaemonSilent) {
+		t.Errorf("a request that cannot be encoded: %v", err)
+	}
+}
+
 // Close wakes an event loop, also one that was armed while there was no daemon, and touches its descriptors no more. They go with the Device.
 func TestCloseWakesLoop(t *testing.T) {
 	h := newHost(t, NewFabric(), "a", nil)

@@ -33,7 +33,8 @@ var (
 	// ErrDraining means that somebody prepares the daemon's end (edgectl drain), or that it is stopping: what exists goes on, nothing new is taken.
 	// errors.Is(err, ErrDaemonDown) holds too.
 	ErrDraining = &Error{text: "the daemon is on its way out; go on with what is there, or wait for its restart", also: ErrDaemonDown}
-	// ErrDaemonSilent comes with the error of a context that ended a wait, when the daemon has not run for seconds. Operations in flight are in flight still.
+	// ErrDaemonSilent comes with the error of a context that ended a wait, when the daemon has not run for seconds, and ends a request that the daemon did
+	// not take for as long. Operations in flight are in flight still.
 	ErrDaemonSilent = &Error{text: "the daemon is there but does not run: it is stopped, hung or starved of processor time; see that edged goes on, or restart it"}
 	// ErrStale is what memory is good for after its daemon went away. errors.Is(err, ErrDaemonDown) holds too.
 	ErrStale = &Error{text: "the memory was registered with a daemon that has gone; register it anew by Region.Renew", also: ErrDaemonDown}

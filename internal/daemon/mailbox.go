@@ -1,18 +1,18 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
+	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 
 	"golang.org/x/sys/unix"
 )
 
 // errStopped is returned to those who ask a shard that has ended.
-var errStopped = errors.New("the daemon is stopping")
+var errStopped = ipc.Errorf(ipc.CodeDraining, "the daemon is stopping")
 
 // mailbox carries functions from other goroutines to the shard. Posting wakes the shard if it sleeps.
 type mailbox struct {

@@ -59,10 +59,7 @@ func (ss *session) onShard(m *ipc.Message) (*ipc.Message, error) {
 			s.say(c, reply)
 		}
 	})
-	if err != nil {
-		return nil, ipc.Errorf(ipc.CodeDraining, "%v", err)
-	}
-	return nil, nil
+	return nil, err
 }
 
 // request serves m on the shard. A nil reply without an error comes with a later event.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
 	"multiedge/linkdrv"
 	"multiedge/linkdrv/linktest"
 )
@@ -43,6 +44,16 @@ func TestHelloWhileStopping(t *testing.T) {
 	case <-ended:
 	case <-time.After(deadline):
 		t.Fatal("the session never ends")
+	}
+}
+
+// What a daemon that is stopping cannot serve any more is told as that, and not as a fault of the daemon.
+func TestRefusalWhileStopping(t *testing.T) {
+	a, _ := nodes(t, 1, nil)
+	a.Close()
+	err := a.d.shard.box.do(func(mono.Time) {})
+	if e := (&ipc.Message{}).Fail(err).Error; e.Code != ipc.CodeDraining {
+		t.Errorf("refused with %+v", e)
 	}
 }
 
