@@ -150,7 +150,8 @@ func (d *Device) tryAttach() error {
 	return nil
 }
 
-// relisten offers the services of all listeners to a new daemon. One that is refused ends its Listener; an error means that the attachment ended.
+// relisten offers the services of all listeners to a new daemon. One that is refused ends its Listener; an error means that
+// another daemon must be asked, this one is going or gone.
 func (d *Device) relisten(ctx context.Context, a *attachment) error {
 	d.mu.Lock()
 	listeners := make([]*Listener, 0, len(d.listeners))
@@ -167,7 +168,7 @@ func (d *Device) relisten(ctx context.Context, a *attachment) error {
 		if a.Err() != nil {
 			return a.Err()
 		}
-		if ctx.Err() != nil { // nobody refused it
+		if ctx.Err() != nil || errors.Is(err, ErrDaemonDown) || errors.Is(err, ErrDaemonSilent) { // the service was not refused
 			return err
 		}
 		if err != nil {

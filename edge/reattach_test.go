@@ -315,6 +315,24 @@ func TestServiceRefusedAnew(t *testing.T) {
 	}
 }
 
+// A daemon that goes while services are offered to it has refused none of them: the next one is asked.
+func TestRelistenWhileDaemonGoes(t *testing.T) {
+	ctx := testContext(t)
+	d := newHost(t, NewFabric(), "a", nil).open(Config{})
+	l, err := d.Listen(ctx, "s")
+	must(t, err)
+	a := d.at.Load() // in place of a new attachment
+	for _, kind := range []ipc.Kind{ipc.KindUnlisten, ipc.KindDrain} {
+		must(t, second(a.call(ctx, &ipc.Message{Kind: kind, Service: "s"}, &call{})))
+	}
+	if err := d.relisten(ctx, a); !errors.Is(err, ErrDraining) {
+		t.Errorf("offered to a daemon on its way out: %v", err)
+	}
+	if !d.listens(l) {
+		t.Errorf("the Listener ended: %v", l.err)
+	}
+}
+
 // A daemon that is drained is there: what it refuses says so, and not that it went away.
 func TestDraining(t *testing.T) {
 	ctx := testContext(t)
