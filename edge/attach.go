@@ -33,6 +33,7 @@ func (d *Device) start(ctx context.Context, ctl *ipc.Conn, drive driver) error {
 		return err
 	}
 	a.drive = drive
+	close(a.ready)
 	d.at.Store(a)
 	go a.readLoop()
 	if d.reopen != nil {
@@ -112,7 +113,7 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 		sq:    rings.SubmitProducer(),
 		slots: make([]slot, depth), free: make([]uint32, depth),
 		conns:  map[uint32]*Conn{},
-		deadCh: make(chan struct{}), readDone: make(chan struct{}),
+		deadCh: make(chan struct{}), readDone: make(chan struct{}), ready: make(chan struct{}),
 		bounceTurn: make(chan struct{}, 1),
 	}
 	if d.window <= 0 || d.window > depth {

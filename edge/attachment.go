@@ -52,6 +52,7 @@ type attachment struct {
 
 	dead     atomic.Pointer[deadState]
 	deadCh   chan struct{} // closed once dead is set
+	ready    chan struct{} // closed once the services of the Device's Listeners were offered
 	dying    sync.Once
 	readDone chan struct{}
 	ending   sync.Once

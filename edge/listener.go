@@ -46,6 +46,11 @@ func (d *Device) Listen(ctx context.Context, service string) (*Listener, error) 
 	}
 	d.listeners[service] = l // before the request: its answer may be overtaken by nothing
 	d.mu.Unlock()
+	select {
+	case <-a.ready: // neither offered twice nor taken for one that was closed
+	case <-a.deadCh:
+	case <-ctx.Done():
+	}
 	if err := a.listen(ctx, l); err != nil {
 		l.fail(err)
 		d.dropListener(l)

@@ -145,6 +145,7 @@ func (d *Device) tryAttach() error {
 		a.end()
 		return err
 	}
+	close(a.ready)
 	a.news.Add(1)
 	d.progress()
 	return nil
@@ -159,7 +160,7 @@ func (d *Device) relisten(ctx context.Context, a *attachment) error {
 		listeners = append(listeners, l)
 	}
 	d.mu.Unlock()
-	listeners = slices.DeleteFunc(listeners, func(l *Listener) bool { return !l.offered.Load() }) // Listen has not returned: it knows itself
+	listeners = slices.DeleteFunc(listeners, func(l *Listener) bool { return !l.offered.Load() }) // Listen has not returned: it offers it itself, later
 	for _, l := range listeners {
 		err := a.listen(ctx, l)
 		for until := time.Now().Add(nameTime); errors.Is(err, ErrExists) && time.Now().Before(until) && ctx.Err() == nil; err = a.listen(ctx, l) {
@@ -175,7 +176,7 @@ func (d *Device) relisten(ctx context.Context, a *attachment) error {
 			d.log().Warn("edge: a service could not be offered again", "service", l.service, "reason", err)
 			l.fail(fmt.Errorf("edge: service %q could not be offered to the new daemon: %w", l.service, err))
 			d.dropListener(l)
-		} else if !d.listens(l) { // closed meanwhile, perhaps before the daemon knew of it
+		} else if !d.listens(l) { // closed meanwhile, perhaps before the daemon knew of it; who listens anew waits for us
 			a.tell(&ipc.Message{Kind: ipc.KindUnlisten, Service: l.service})
 		}
 	}

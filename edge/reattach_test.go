@@ -333,6 +333,52 @@ func TestRelistenWhileDaemonGoes(t *testing.T) {
 	}
 }
 
+// Who listens while services are offered again waits for that: its service is neither offered twice nor, where it has the name of one that was closed
+// meanwhile, withdrawn.
+func TestListenWhileRelistening(t *testing.T) {
+	ctx := testContext(t)
+	f := newFake(t)
+	d, c := f.open(Config{})
+	old, err := d.Listen(ctx, "s")
+	must(t, err)
+	a := d.at.Load()
+	a.ready = make(chan struct{}) // as in a new attachment
+	f.mu.Lock()                   // the daemon does not answer
+	relistened := make(chan error, 1)
+	go func() { relistened <- d.relisten(ctx, a) }()
+	eventually(t, "the service is being offered", 10*time.Second, func() bool {
+		a.calls.mu.Lock()
+		defer a.calls.mu.Unlock()
+		return len(a.calls.pending) > 0
+	})
+	closed, listened := make(chan error, 1), make(chan error, 2)
+	go func() { closed <- old.Close() }()
+	eventually(t, "it is closed", 10*time.Second, func() bool { return !d.listens(old) })
+	for _, name := range []string{"s", "t"} {
+		go func() { listened <- second(d.Listen(ctx, name)) }()
+		eventually(t, name+" is entered", 10*time.Second, func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.listeners[name] != nil
+		})
+	}
+	f.mu.Unlock()
+	must(t, <-relistened)
+	must(t, <-closed)
+	if len(listened) > 0 {
+		t.Error("Listen did not wait")
+	}
+	close(a.ready)
+	must(t, <-listened)
+	must(t, <-listened)
+	must(t, second(d.Status(ctx, "status"))) // whatever else was said has been heard
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.services["s"] != c || f.services["t"] != c {
+		t.Error("services that are listened to were withdrawn")
+	}
+}
+
 // A daemon that is drained is there: what it refuses says so, and not that it went away.
 func TestDraining(t *testing.T) {
 	ctx := testContext(t)
