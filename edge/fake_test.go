@@ -23,7 +23,7 @@ type fake struct {
 	grants   map[uint64]*fakeGrant
 	nextID   uint32
 	window   int
-	mute     bool         // do not answer when a region is given back
+	mute     bool         // do not answer when a region is given back, or exported
 	hold     bool         // take operations and complete none
 	held     []heldOp     //
 	fail     ipc.Status   // of every operation
@@ -190,6 +190,9 @@ func (c *fakeClient) handle(m *ipc.Message) {
 		cn := f.conns[m.Conn]
 		cn.peer.owner.ctl.Send(cn.peer.reply.Fail(ipc.Errorf(ipc.StatusRefused.Code(), "%s", m.Text)))
 	case ipc.KindExport:
+		if f.mute {
+			return
+		}
 		cn := f.conns[m.Conn]
 		f.nextID++
 		key := uint64(f.nextID)

@@ -168,6 +168,11 @@ type Grant struct {
 // Export lets the peer of c access bytes off to off+n of the region, and announces them under name, by which the peer imports them. The
 // export ends with Revoke, with the region, or with the connection.
 func (r *Region) Export(c *Conn, name string, perm Perm, off, n int) (*Grant, error) {
+	return r.export(context.Background(), c, name, perm, off, n)
+}
+
+// export is Export that gives up when ctx ends; the memory may be exported then until the connection ends.
+func (r *Region) export(ctx context.Context, c *Conn, name string, perm Perm, off, n int) (*Grant, error) {
 	switch {
 	case c != nil && c.d != r.d && c.d.dev == r.d.dev && r.Err() != nil:
 		return nil, r.Err()
@@ -184,7 +189,7 @@ func (r *Region) Export(c *Conn, name string, perm Perm, off, n int) (*Grant, er
 		return nil, err
 	}
 	m := &ipc.Message{Kind: ipc.KindExport, Conn: c.id, Region: r.id, Off: uint64(off), Size: uint64(n), Perm: uint8(perm), Name: name}
-	m, err := r.d.call(context.Background(), m, &call{})
+	m, err := r.d.call(ctx, m, &call{})
 	if err != nil {
 		return nil, err
 	}

@@ -235,9 +235,9 @@ func inTime(ctx context.Context, f func()) {
 }
 
 // abandon ends a stream that came to nothing.
-func (s *Stream) abandon() {
+func (s *Stream) abandon(ctx context.Context) {
 	s.closed.Store(true)
-	ctx, cancel := context.WithTimeout(context.Background(), s.linger)
+	ctx, cancel := context.WithTimeout(ctx, s.linger)
 	defer cancel()
 	s.release(ctx)
 }

@@ -154,3 +154,31 @@ func TestStreamDialEndsWithItsContext(t *testing.T) {
 		t.Fatal("the dial goes on without its context")
 	}
 }
+
+// So do a dial and an accept whose last step the daemon does not answer.
+func TestStreamOpensWithinItsContext(t *testing.T) {
+	f := newFake(t)
+	a, _ := f.open(Config{})
+	b, _ := f.open(Config{})
+	l, err := b.ListenStream(testContext(t), "s")
+	must(t, err)
+	f.mu.Lock()
+	f.mute = true
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 2)
+	go func() { done <- second(a.DialStream(ctx, "fake", "s")) }()
+	go func() { done <- second(l.AcceptStream(ctx)) }()
+	late := time.After(10 * time.Second)
+	for range 2 {
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("it ended with %v", err)
+			}
+		case <-late:
+			t.Fatal("it goes on without its context")
+		}
+	}
+}

@@ -58,10 +58,10 @@ func (d *Device) DialStream(ctx context.Context, node, service string, opts ...D
 	}
 	s := newStream(c, r, d.cfg.Stream, nil)
 	if string(c.Data()) != streamHello {
-		s.abandon()
+		s.abandon(ctx)
 		return nil, fmt.Errorf("%w (the service %q takes connections: use Dial)", ErrStream, service)
 	}
-	return s.open()
+	return s.open(ctx)
 }
 
 // registerStream returns the memory of a stream.
@@ -75,9 +75,9 @@ func (d *attachment) registerStream(ctx context.Context) (*Region, error) {
 }
 
 // open exports the ring and returns s, or ends it.
-func (s *Stream) open() (*Stream, error) {
-	if _, err := s.region.Export(s.c, streamRing, RemoteWrite, 0, s.ring); err != nil {
-		s.abandon()
+func (s *Stream) open(ctx context.Context) (*Stream, error) {
+	if _, err := s.region.export(ctx, s.c, streamRing, RemoteWrite, 0, s.ring); err != nil {
+		s.abandon(ctx)
 		return nil, err
 	}
 	return s, nil
@@ -140,10 +140,10 @@ func (l *StreamListener) accept(ctx context.Context, r *Request) (*Stream, error
 	}
 	s := newStream(r.conn, mem, l.l.d.cfg.Stream, []byte(data))
 	if _, err := r.Accept(ctx, []byte(streamHello)); err != nil {
-		s.abandon()
+		s.abandon(ctx)
 		return nil, err
 	}
-	return s.open()
+	return s.open(ctx)
 }
 
 // Close withdraws the service and ends Accept with net.ErrClosed. Accepted streams live on.
