@@ -152,7 +152,7 @@ func (r *RemoteRegion) ReadAtContext(ctx context.Context, p []byte, off int64) (
 		return 0, fmt.Errorf("%w: offset %d", ErrBounds, off)
 	case off >= r.size && len(p) > 0:
 		return 0, io.EOF
-	case int64(len(p)) <= r.size-off:
+	case len(p) == 0 || int64(len(p)) <= r.size-off:
 		return r.transfer(ctx, Read, p, off)
 	}
 	n, err := r.transfer(ctx, Read, p[:r.size-off], off)

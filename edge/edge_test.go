@@ -466,6 +466,9 @@ func TestReadAtWriteAt(t *testing.T) {
 			if n, err := p.remote.ReadAt(make([]byte, 10), size-4); n != 4 || err != io.EOF {
 				t.Fatalf("read across the end: %d, %v", n, err)
 			}
+			if n, err := p.remote.ReadAt(nil, size+1); n != 0 || err != nil {
+				t.Fatalf("read of nothing beyond the end: %d, %v", n, err)
+			}
 			if n, err := p.remote.WriteAt(make([]byte, 10), size-4); n != 0 || !errors.Is(err, ErrBounds) {
 				t.Fatalf("write across the end: %d, %v", n, err)
 			}
