@@ -34,14 +34,28 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	if err := <-refused; !errors.Is(err, ErrRefused) {
 		t.Errorf("dial: %v", err)
 	}
-	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-	defer cancel()
-	if _, err := client.Dial(short, strings.Repeat("\xff", 22), "svc"); err == nil || errors.Is(err, ErrDaemonDown) {
+	m := &ipc.Message{Kind: ipc.KindDial, Peer: strings.Repeat("\xff", 22), Service: "svc", Timeout: 10 * time.Millisecond}
+	if _, err := client.at.Load().call(ctx, m, &call{}); err == nil || errors.Is(err, ErrDaemonDown) {
 		t.Errorf("dial of a name that is no text: %v", err)
 	}
 	for _, d := range []*Device{server, client} {
 		if _, err := d.Register(4096); err != nil {
 			t.Errorf("afterwards: %v", err)
+		}
+	}
+}
+
+// A name that would be changed on its way to the daemon, and never be found, is refused.
+func TestNamesAreUTF8(t *testing.T) {
+	ctx := testContext(t)
+	p := newDuo(t, Config{}, 4096)
+	const bad = "caf\xe9"
+	for what, err := range map[string]error{
+		"dial of a node": second(p.client.Dial(ctx, bad, "svc")), "dial of a service": second(p.client.Dial(ctx, "fake", bad)),
+		"listening": second(p.server.Listen(ctx, bad)), "export": second(p.exported.Export(p.in, bad, RemoteRead, 0, 1)),
+	} {
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
