@@ -164,11 +164,16 @@ func (c *Conn) Abort() error {
 	return nil
 }
 
-// beginClose reports whether the caller is the one that closes. After it nothing is posted.
+// beginClose reports whether the caller is the one that closes. After it nothing is posted, and nobody waits to post.
 func (c *Conn) beginClose() bool {
 	c.d.post.Lock() // whoever posts has seen closing, or has posted
-	defer c.d.post.Unlock()
-	return c.closing.CompareAndSwap(false, true)
+	first := c.closing.CompareAndSwap(false, true)
+	c.d.post.Unlock()
+	if first {
+		c.d.lead.wakeAll(false)
+		c.d.kick()
+	}
+	return first
 }
 
 // finish removes a connection that the daemon has no more to say about.

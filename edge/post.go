@@ -31,7 +31,7 @@ func (c *Conn) PostBatch(ws []Work, ops []Op) (int, error) {
 	return n, err
 }
 
-// PostWait is Post that waits for room.
+// PostWait is Post that waits for room, until the connection is closed or ends.
 func (c *Conn) PostWait(ctx context.Context, w *Work) (Op, error) { return c.postWait(ctx, w, -1) }
 
 func (c *Conn) postWait(ctx context.Context, w *Work, bounce int32) (Op, error) {

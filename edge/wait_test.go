@@ -185,11 +185,7 @@ func TestHandOff(t *testing.T) {
 	leading, cancel := context.WithCancel(testContext(t))
 	left := make(chan error, 2)
 	go func() { left <- a.Wait(leading) }()
-	for !func() bool {
-		p.client.at.Load().lead.mu.Lock()
-		defer p.client.at.Load().lead.mu.Unlock()
-		return p.client.at.Load().lead.taken
-	}() {
+	for !p.client.at.Load().lead.isTaken() {
 		runtime.Gosched()
 	}
 	go func() { left <- b.Wait(testContext(t)) }()
@@ -203,6 +199,55 @@ func TestHandOff(t *testing.T) {
 	p.f.release()
 	must(t, <-left)
 	must(t, a.Wait(testContext(t)))
+}
+
+// Close ends a PostWait that waits for room, whether that leads or follows, before there is any.
+func TestCloseWakesPostWait(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		p := newDuo(t, Config{QueueDepth: ipc.MinDepth, Wait: Block}, 4096)
+		p.f.setHold(true)
+		ctx := testContext(t)
+		w := Work{Kind: Write, Inline: []byte{1}, Remote: p.remote}
+		var first Op
+		for {
+			op, err := p.out.Post(&w)
+			if err == ErrAgain {
+				break
+			}
+			must(t, err)
+			first = op
+		}
+		l := &p.client.at.Load().lead
+		led := make(chan error, 1)
+		if leads {
+			led <- nil
+		} else {
+			go func() { led <- first.Wait(ctx) }()
+			eventually(t, "an operation is waited for", 10*time.Second, l.isTaken)
+		}
+		posted := make(chan error, 1)
+		go func() { posted <- second(p.out.PostWait(ctx, &w)) }()
+		eventually(t, "room is waited for", 10*time.Second, func() bool { return l.isTaken() && (leads || l.others.Load() > 0) })
+		closed := make(chan error, 1)
+		go func() { closed <- p.out.Close() }()
+		select {
+		case err := <-posted:
+			if !errors.Is(err, net.ErrClosed) {
+				t.Errorf("leading %v: %v", leads, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("leading %v: it goes on", leads)
+		}
+		p.f.release()
+		must(t, <-closed)
+		must(t, <-led)
+	}
+}
+
+func (l *leadership) isTaken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.taken
 }
 
 // Room in a submission ring that was full of credit comes without a completion and without a doorbell, and is found.
