@@ -28,7 +28,8 @@ type Endpoint struct {
 	sessions  []*session
 	byNumber  map[uint32]*session
 	lastFound *session
-	turn      int // session to transmit first
+	turn      int  // session to transmit first
+	muted     bool // muteTo of a session is set
 
 	conns    []*conn  // by index of the ConnID; of those that are free the record of number 0
 	numbers  []ConnID // the latest of each index
@@ -183,7 +184,16 @@ func (e *Endpoint) RemoveLink(now mono.Time, i int) {
 }
 
 // SetLinkBlocked tells that the shell still holds unsent frames of link i: PollTransmit gives no more for it.
-func (e *Endpoint) SetLinkBlocked(i int, blocked bool) { e.links[i].blocked = blocked }
+func (e *Endpoint) SetLinkBlocked(i int, blocked bool) {
+	e.links[i].blocked = blocked
+	if blocked || !e.muted {
+		return
+	}
+	e.muted = false
+	for _, s := range e.sessions {
+		s.muteTo = 0
+	}
+}
 
 // Stop ends what runs beside the owner's thread: the goroutines of handshakes. Nobody is told. Nothing but Snapshot may be called afterwards.
 func (e *Endpoint) Stop() {

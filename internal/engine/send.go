@@ -252,7 +252,8 @@ func (s *session) sendAck(now mono.Time, b *Batch) {
 	}
 	switch {
 	case best == nil:
-		s.muteTo = now.Add(time.Millisecond)
+		s.muteTo, s.e.muted = now.Add(time.Millisecond), true
+		s.pinged = again
 	case !again || !best.usable():
 		s.ackOn(now, b, best, again)
 	}
