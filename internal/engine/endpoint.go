@@ -28,7 +28,8 @@ type Endpoint struct {
 	sessions  []*session
 	byNumber  map[uint32]*session
 	lastFound *session
-	turn      int  // session to transmit first
+	turn      int  // session with data to transmit first
+	idleTurn  int  // session without data to transmit first
 	muted     bool // muteTo of a session is set
 
 	conns    []*conn  // by index of the ConnID; of those that are free the record of number 0

@@ -2,7 +2,7 @@ package engine
 
 // The send path, one frame at a time:
 //
-//  1. PollTransmit: set-up frames first, then each session in turn.
+//  1. PollTransmit: set-up frames first, then what sessions without data owe, then each session with data in turn.
 //  2. session.transmit: probes and pings on their own path; data on the path the scheduler picks; else an acknowledgement that is due.
 //  3. builder: acknowledgements that wait, then what connections have to send, small parts copied to the tail, one large part referenced
 //     where it lies in registered memory (the driver gathers it; the kernel's copy is the only one).
@@ -27,22 +27,61 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 		b.most = min(batchPlain, batchTouched*max(1, bits.OnesCount64(e.up)))
 	}
 	e.emitOutbox(now, b)
-	if e.turn++; e.turn >= len(e.sessions) {
-		e.turn = 0
+	if e.transmitIdle(now, b) {
+		e.transmitBusy(now, b, touched)
+		e.builder.forget()
 	}
+	return len(b.Frames) - before
+}
+
+// transmitIdle has the sessions without data send what others wait for: acknowledgements that are due, pings, probes, echoes. They go before the data of other sessions, which may
+// fill every batch, and take half of one at most. It reports whether there may be sessions with data.
+func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
+	if e.idleTurn >= len(e.sessions) {
+		e.idleTurn = 0
+	}
+	first, most := e.idleTurn, (len(b.Frames)+cap(b.Frames)+1)/2
 	for k := range e.sessions {
-		if k += e.turn; k >= len(e.sessions) {
+		if k += first; k >= len(e.sessions) {
 			k -= len(e.sessions)
 		}
-		if s := e.sessions[k]; s.state == sessionOpen {
-			if touched && s.sendq.len() > 0 {
-				b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
-			}
+		switch s := e.sessions[k]; {
+		case s.state != sessionOpen:
+		case s.hasData():
+			busy = true
+		case len(b.Frames) >= most:
+			e.idleTurn = k
+			return true
+		default:
 			s.transmit(now, b)
 		}
 	}
-	e.builder.forget()
-	return len(b.Frames) - before
+	return busy
+}
+
+// transmitBusy has the sessions with data send. The one after the first that could is the first next time: it may be that one alone which the batch has room for.
+func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
+	if e.turn >= len(e.sessions) {
+		e.turn = 0
+	}
+	first, moved := e.turn, false
+	for k := range e.sessions {
+		if k += first; k >= len(e.sessions) {
+			k -= len(e.sessions)
+		}
+		s := e.sessions[k]
+		if s.state != sessionOpen || !s.hasData() {
+			continue
+		}
+		if touched && s.sendq.len() > 0 {
+			b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
+		}
+		n := len(b.Frames)
+		s.transmit(now, b)
+		if len(b.Frames) > n && !moved {
+			e.turn, moved = k+1, true
+		}
+	}
 }
 
 // Set-up frames wait for links that are blocked: one that sends as fast as it can is blocked whenever one looks. They are at most maxHeld, and as good as lost after
@@ -113,6 +152,9 @@ func (s *session) bytesInFlight() (bytes int) {
 	return bytes
 }
 
+// hasData reports whether frames wait that take a path of the scheduler's choice.
+func (s *session) hasData() bool { return s.sendq.len() > 0 || s.news != 0 }
+
 func (s *session) transmit(now mono.Time, b *Batch) {
 	w := &s.e.builder
 	for m := s.special; m != 0 && !b.full(); m &= m - 1 {
@@ -123,7 +165,7 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 		s.special &^= 1 << i
 		s.sendSpecial(now, b, s.tx[i])
 	}
-	for !b.full() && (s.sendq.len() > 0 || s.news != 0) {
+	for !b.full() && s.hasData() {
 		p := s.pickPath(now)
 		if p == nil {
 			break
