@@ -52,6 +52,7 @@ type txPath struct {
 	state   PathState
 	echoes  int       // in a row, while probing
 	ackedAt mono.Time // newest acknowledgement, or start
+	askedAt mono.Time // when the first of the probe times that ran out in a row did
 
 	probeAt   mono.Time // next probe: of life while not good, of size while growing
 	raiseAt   mono.Time // when larger frames are tried again
@@ -196,6 +197,9 @@ func (p *txPath) handleTimeout(now mono.Time) {
 		e.lost, probe = p.ledger.OnTimeout(now, &p.rtt, e.lost[:0])
 		s.onLost(now, p, e.lost)
 		if probe {
+			if p.ledger.Probes() == 1 {
+				p.askedAt = now
+			}
 			e.Count.TailProbes++
 			p.wantPing(true)
 			p.cwnd.OnTimeout(now)
@@ -213,8 +217,8 @@ func (p *txPath) judge(now mono.Time) {
 	if n >= 2 && p.state == PathGood {
 		p.setState(now, PathSuspect, fmt.Sprintf("%d probes unanswered", n))
 	}
-	if n >= deadProbes && p.state == PathSuspect && now.Sub(p.ackedAt) >= deadAfter && p.s.hasOther(p.link) {
-		p.setState(now, PathDead, fmt.Sprintf("no answer for %v", now.Sub(p.ackedAt).Round(time.Millisecond)))
+	if silent := now.Sub(max(p.ackedAt, p.askedAt)); n >= deadProbes && p.state == PathSuspect && silent >= deadAfter && p.s.hasOther(p.link) {
+		p.setState(now, PathDead, fmt.Sprintf("no answer for %v", silent.Round(time.Millisecond)))
 	}
 }
 
