@@ -122,8 +122,8 @@ func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 		if head != 0 {
 			carried++
 			p.doubtSize(now, &lost[k], true)
-		} else if int(lost[k].Bytes)-wire.EthLen > wire.MinFrame {
-			continue // a probe of a size or form that may not pass: nothing is wrong (clause 9.2)
+		} else if !p.usable() || int(lost[k].Bytes)-wire.EthLen > wire.MinFrame {
+			continue // a probe of a path known not to answer, or of a size or form that may not pass (clause 9)
 		}
 		n++
 		for i := head; i != 0; i = e.recs.pool[i].next {

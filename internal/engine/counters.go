@@ -11,9 +11,9 @@ type Counters struct {
 	AcksExplicit                         uint64 // frames sent only to acknowledge
 	NacksSent                            uint64 // acknowledgement blocks that name a gap
 	FramesRetransmitted                  uint64 // frames that carry something sent before
-	FramesLost                           uint64 // frames judged lost, not counting probes of frame size
+	FramesLost                           uint64 // frames judged lost, not counting probes of frame size and of dead paths
 	SpuriousLosses                       uint64 // judged lost, acknowledged later; probes of frame size too
-	TailProbes                           uint64 // probe timeouts
+	TailProbes                           uint64 // probe timeouts of paths in use
 	FramesDuplicated                     uint64 // received with a packet number seen before
 	FramesReordered                      uint64 // received behind a later one of the same path
 	SegmentsDuplicated                   uint64 // parts of operations that were in place already

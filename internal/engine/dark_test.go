@@ -36,3 +36,39 @@ func testIdleIsNotDead(t *testing.T, sealed bool) {
 		}
 	}
 }
+
+// Clause 9.1: a path that stays dark is probed once a second and sent nothing else but keep-alives; that is no loss, and it is used again as soon as it answers.
+func TestDarkPathIsLeftAlone(t *testing.T) { inBothForms(t, testDarkPathIsLeftAlone) }
+
+func testDarkPathIsLeftAlone(t *testing.T, sealed bool) {
+	for _, c := range []struct {
+		name string
+		pass func(from int, f *flight) bool
+	}{
+		{"both ways", func(_ int, f *flight) bool { return f.link == 0 }},
+		{"towards the peer", func(from int, f *flight) bool { return f.link == 0 || from == 1 }},
+	} {
+		r := newRig(t, rigOptions{sealed: sealed, links: 2, mtu: 9000})
+		s := newStream(r, r.connect(engine.DialOptions{}))
+		r.settle()
+		s.forTime(50*time.Millisecond, 20*time.Millisecond)
+		r.pass = c.pass
+		s.forTime(time.Second, stallLimit)
+		r.rest(15 * time.Second)
+		was := r.n[0].e.Count
+		frames := r.path(0, 1).Counters.Frames
+		r.rest(10 * time.Second)
+		now := r.n[0].e.Count
+		if p := r.path(0, 1); p.State != "dead" || p.Counters.Frames-frames > 20 {
+			t.Errorf("%s: a path that is %s was sent %d frames in 10 s", c.name, p.State, p.Counters.Frames-frames)
+		}
+		if now.FramesLost != was.FramesLost || now.TailProbes != was.TailProbes {
+			t.Errorf("%s: %d frames lost and %d probe times in 10 s", c.name, now.FramesLost-was.FramesLost, now.TailProbes-was.TailProbes)
+		}
+		r.pass = nil
+		if !r.until(1200*time.Millisecond, func() bool { return r.path(0, 1).State == "good" }) {
+			t.Errorf("%s: healed, it is %s after 1.2 s", c.name, r.path(0, 1).State)
+		}
+		s.finish()
+	}
+}

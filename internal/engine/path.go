@@ -196,7 +196,9 @@ func (p *txPath) handleTimeout(now mono.Time) {
 		var probe bool
 		e.lost, probe = p.ledger.OnTimeout(now, &p.rtt, e.lost[:0])
 		s.onLost(now, p, e.lost)
-		if probe {
+		switch {
+		case !probe:
+		case p.usable():
 			if p.ledger.Probes() == 1 {
 				p.askedAt = now
 			}
@@ -204,6 +206,8 @@ func (p *txPath) handleTimeout(now mono.Time) {
 			p.wantPing(true)
 			p.cwnd.OnTimeout(now)
 			p.judge(now)
+		case !s.hasOther(p.link): // the peer is out of reach: the news of our links may be what it lacks (clause 10.4)
+			p.wantPing(true)
 		}
 	}
 	if now >= p.probeAt {
