@@ -72,3 +72,24 @@ func testDarkPathIsLeftAlone(t *testing.T, sealed bool) {
 		s.finish()
 	}
 }
+
+// A path that comes back may lead another way: what was learned of the old one, the shortest round trip above all, would keep its window at the least for ever.
+func TestReturnsByAnotherWay(t *testing.T) { inBothForms(t, testReturnsByAnotherWay) }
+
+func testReturnsByAnotherWay(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, links: 2, mtu: 9000})
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	s.depth = 64
+	r.settle()
+	s.forTime(100*time.Millisecond, 20*time.Millisecond)
+	r.pass = func(_ int, f *flight) bool { return f.link == 0 }
+	s.run(time.Second, func() bool { return r.path(0, 1).State == "dead" })
+	r.hop = 3 * time.Millisecond
+	r.pass = nil
+	s.run(time.Second, func() bool { return r.path(0, 1).State == "good" })
+	s.forTime(2*time.Second, 100*time.Millisecond)
+	if p := r.path(0, 1); p.State != "good" || p.MinRTT < 2*r.hop || p.Window < 32 {
+		t.Errorf("the path is %s, its shortest round trip %v, its window %v frames", p.State, p.MinRTT, p.Window)
+	}
+	s.finish()
+}

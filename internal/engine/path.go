@@ -183,6 +183,8 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 		e.lost = p.ledger.AbandonAll(e.lost[:0])
 		p.s.onLost(now, p, e.lost)
 		p.echoes, p.target, p.probeAt, p.probeWait, p.raising = 0, 0, now, probeEvery, false
+		p.rtt = flowctl.RTT{} // it may come back by another way; then its probes have measured that
+		p.cwnd.Init(e.cfg.Profile.Congestion)
 	}
 	e.Count.PathChanges++
 	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("%v -> %v: %s", from, st, why)})
