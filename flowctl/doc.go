@@ -10,7 +10,7 @@
 //	  p.OnFrame(now, eliciting, gap)
 //	                                                receiving a Block
 //	sending a Block when p.Due(now), or riding        acked, lost, res = l.OnAck(now, &b, &rtt, acked[:0], lost[:0])
-//	on a data frame when p.WantPiggyback()            c.OnAck(now, len(acked), &rtt); c.OnLoss(now, len(lost))
+//	on a data frame when p.WantPiggyback() or Due     c.OnAck(now, len(acked), &rtt); c.OnLoss(now, len(lost))
 //	  floor, bits := t.AckBits(buf[:0], MaxAckWords)
 //	  p.OnSent()                                    at l.Deadline(), after every frame that waited was handled
 //	                                                  lost, probe = l.OnTimeout(now, &rtt, lost[:0])

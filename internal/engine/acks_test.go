@@ -174,3 +174,26 @@ func testPingPongPiggybacks(t *testing.T, sealed bool) {
 		}
 	}
 }
+
+// Clause 8.2: an acknowledgement that is due rides on data that leaves at that moment, however few frames it is for.
+func TestDueAckRides(t *testing.T) { inBothForms(t, testDueAckRides) }
+
+func testDueAckRides(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
+	c := r.connect(engine.DialOptions{})
+	_, k0 := r.export(0, c[0], 8, both)
+	_, k1 := r.export(1, c[1], 100_000, both)
+	r.settle()
+	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: k1, Local: make([]byte, 100_000)})
+	r.give(1, r.take(0)[0]) // no PUSH: it need not be acknowledged at once
+	r.now = r.now.Add(200 * time.Microsecond)
+	before := r.n[1].e.Count
+	r.submit(1, c[1], engine.Op{Kind: engine.OpWrite, Token: 1, Key: k0, Local: make([]byte, 8)})
+	frames, n := len(r.take(1)), r.n[1].e.Count.AcksExplicit-before.AcksExplicit
+	if frames != 1 || n != 0 {
+		t.Errorf("%d frames, %d of them only to acknowledge", frames, n)
+	}
+	if at := r.n[1].e.NextTimeout(); at <= r.now {
+		t.Error("something is still due")
+	}
+}

@@ -171,7 +171,7 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 			break
 		}
 		w.begin(s, p, b)
-		if s.wantPiggyback() {
+		if s.wantPiggyback(now) {
 			w.acks(now, piggybackWords, false)
 		}
 		if s.news != 0 {
@@ -224,13 +224,13 @@ const (
 	explicitWords  = 128
 )
 
-// wantPiggyback reports whether enough waits to be acknowledged that a data frame should carry it (clause 8.2).
-func (s *session) wantPiggyback() bool {
+// wantPiggyback reports whether enough waits to be acknowledged, or for so long, that a data frame should carry it (clause 8.2).
+func (s *session) wantPiggyback(now mono.Time) bool {
 	if s.ackAt != mono.Never || s.opacks.len() > 0 {
 		return true
 	}
 	for m := s.rxMask; m != 0; m &= m - 1 {
-		if s.rx[bits.TrailingZeros64(m)].policy.WantPiggyback() {
+		if p := &s.rx[bits.TrailingZeros64(m)].policy; p.WantPiggyback() || p.Due(now) {
 			return true
 		}
 	}
