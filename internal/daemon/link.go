@@ -326,7 +326,7 @@ func (s *shard) dropUnsent(l *link) {
 	s.emptied(l)
 }
 
-// dropAllUnsent is called before memory that frames may point into is unmapped.
+// dropAllUnsent is called before memory that frames may point into is unmapped, or its owner hears that peers read it no more.
 func (s *shard) dropAllUnsent() {
 	if s.blockedLinks == 0 {
 		return

@@ -266,6 +266,7 @@ func (s *shard) revoke(now mono.Time, cn *conn, key regmem.Key) error {
 	}
 	s.exchange.settle()
 	s.grants.Revoke(key)
+	s.dropAllUnsent()
 	s.eng.Withdraw(now, cn.id, uint64(key))
 	delete(cn.exports, key)
 	cn.client.exports--
