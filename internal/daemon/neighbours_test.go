@@ -2,12 +2,14 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"multiedge/bench/hostile"
 	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
 	"multiedge/regmem"
 )
 
@@ -151,5 +153,64 @@ func (c *testClient) serveAll(region uint32) {
 				c.conn.Send(&ipc.Message{ID: id + 1, Kind: ipc.KindExport, Conn: m.Conn, Region: region, Size: 1 << 20, Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "h"})
 			}
 		}
+	}
+}
+
+// While a long operation of a connection lasts, its client's other connections go on, though operations that completed around it and others that wait have used
+// up the numbers its window has.
+func TestLongOperationHoldsUpItsConnectionAlone(t *testing.T) {
+	const window, size = 4, 16 << 20
+	a, b := nodes(t, 1, func(c *Config) { c.OpWindow = window })
+	server, client := attach(t, a, 64), attach(t, b, 64)
+	region, _ := server.register(size)
+	local, _ := client.register(size)
+	export := func(atServer uint32) uint64 {
+		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "x"})
+		return client.event(ipc.KindAdvert).Key
+	}
+	atServer, busy := connect(t, server, client, "a", "mem")
+	busyKey := export(atServer)
+	atServer, other := dialAccept(t, server, client, "a", "mem")
+	otherKey := export(atServer)
+	for _, e := range []*Embedded{a, b} { // both threads stay away
+		until(t, "token", deadline, func() bool { return e.d.shard.token.CompareAndSwap(0, 1) })
+		defer e.d.shard.token.Store(0)
+	}
+	const read, last = 1000, 2000
+	next, completed := uint64(0), []uint64(nil)
+	write := func(conn uint32, key, token uint64) {
+		client.post(ipc.SQE{Op: ipc.OpWrite, InlineLen: 1, Conn: conn, Token: token, Key: key})
+	}
+	until(t, "the last write", deadline, func() bool {
+		b.d.shard.iterate(mono.Now())
+		a.d.shard.iterate(mono.Now())
+		var buf [64]ipc.CQE
+		n, err := client.cq.Drain(buf[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range buf[:n] {
+			if e.Status != ipc.StatusOK {
+				t.Fatalf("operation %d: %v", e.Token, e.Status)
+			}
+			completed = append(completed, e.Token)
+		}
+		switch {
+		case next == 0:
+			client.post(ipc.SQE{Op: ipc.OpRead, Conn: busy, Token: read, Key: busyKey, Region: local, Len: size})
+			fallthrough
+		case next < window-1 && uint64(len(completed)) == next:
+			write(busy, busyKey, next)
+			next++
+		case next == window-1 && uint64(len(completed)) == next:
+			for ; next < 2*(window-1); next++ {
+				write(busy, busyKey, next)
+			}
+			write(other, otherKey, last)
+		}
+		return len(completed) > 0 && slices.Contains(completed, last)
+	})
+	if slices.Contains(completed, read) {
+		t.Error("a write on another connection waited for the read")
 	}
 }

@@ -15,8 +15,9 @@ import (
 //	client's ring -> Drain copies and validates it (ipc) -> client.held, private -> checks against this client's connections and regions ->
 //	engine.Submit copies it; the bytes it names stay where they are and are counted by the region's InFlight
 //
-// An entry that cannot go on because the engine or the completion ring has no room stays in held, and those behind it wait: a client
-// that overcommits stalls itself.
+// An entry that cannot go on because the completion ring has no room stays in held, and those behind it wait: a client that overcommits stalls itself.
+// The engine takes every operation that check lets pass, however far the oldest of its connection lies back, but those of a connection whose end it is
+// about to report: they wait for that.
 
 // drainClients takes a bounded number of submissions from every client.
 func (s *shard) drainClients(now mono.Time) (worked bool) {

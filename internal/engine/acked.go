@@ -182,7 +182,7 @@ func (c *conn) onOpAck(now mono.Time, g *wire.Segment) {
 	if base.Before(c.ackBase) {
 		return
 	}
-	if c.sndNext.Before(base) || base.Distance(limit) < 0 || base.Distance(limit) > 1<<15 {
+	if base != c.ackBase && !c.sent(base-1) || base.Distance(limit) < 0 || base.Distance(limit) > 1<<15 {
 		c.e.Count.RejectedMalformed++
 		return
 	}
@@ -193,7 +193,7 @@ func (c *conn) onOpAck(now mono.Time, g *wire.Segment) {
 	for w := range g.Words() {
 		for word := g.Word(w); word != 0; word &= word - 1 {
 			op := base.Add(1 + 64*w + bits.TrailingZeros64(word))
-			if !op.Before(c.sndNext) {
+			if !c.sent(op) {
 				break
 			}
 			c.applied(now, op)

@@ -37,7 +37,8 @@ const (
 //	dialing --Accept--> open --Close--> closing --drained--> last --acknowledged--> free
 //	incoming --accepted--> open          any --peer's Close, abort, session failure--> last or free
 //
-// Sending: operations [sndBase, sndNext) are outstanding; those before sndCur were sent at least once, sndCur up to curOff.
+// Sending: of operations [sndBase, sndNext) those not done are outstanding; those before sndCur were sent at least once, sndCur up to curOff. None is sent
+// as far as Config.OpWindow from sndBase: beyond it operations wait that were taken because few are outstanding, though the oldest is one of these.
 // Receiving: operations before rcvBase are applied; of [rcvBase, rcvTop) each has its state.
 type conn struct {
 	e        *Endpoint
@@ -61,6 +62,7 @@ type conn struct {
 	tried    int // shards of the peer that do not offer the service
 
 	sndBase, sndCur, sndNext seqnum.Value
+	pending                  int // operations outstanding
 	curOff                   uint64
 	ackBase                  seqnum.Value // every op before it is applied at the peer
 	limit                    seqnum.Value // credit, clause 7.2
@@ -124,6 +126,16 @@ func (c *conn) sop(op seqnum.Value) *sendOp { return &c.ops[uint32(op)&uint32(le
 // outstanding reports whether op was submitted and has not completed.
 func (c *conn) outstanding(op seqnum.Value) bool {
 	return op.InWindow(c.sndBase, c.sndBase.Distance(c.sndNext)) && !c.sop(op).done
+}
+
+// sent reports whether the peer can know of op.
+func (c *conn) sent(op seqnum.Value) bool {
+	return op.Before(c.sndCur) || op == c.sndCur && c.curOff > 0
+}
+
+// sendable reports whether op, of those not sent yet, may be sent: the peer gives credit for it and it is not too far from the oldest.
+func (c *conn) sendable(op seqnum.Value) bool {
+	return op.Before(c.limit) && op.InWindow(c.sndBase, c.e.cfg.OpWindow)
 }
 
 // ErrConns is wrapped by Dial when the endpoint has as many connections as Config.MaxConns allows.
@@ -273,14 +285,14 @@ func (e *Endpoint) Room(id ConnID) int {
 	if c == nil || c.state != connOpen {
 		return 0
 	}
-	return e.cfg.OpWindow - c.sndBase.Distance(c.sndNext)
+	return e.cfg.OpWindow - c.pending
 }
 
 // Submit takes an operation. It reports false, and nothing has happened, if the connection is not open or has no room; exactly one EvComplete
 // with op.Token follows otherwise.
 func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 	c := e.conn(id)
-	if c == nil || c.state != connOpen || c.sndBase.Distance(c.sndNext) >= e.cfg.OpWindow {
+	if c == nil || c.state != connOpen || c.pending >= e.cfg.OpWindow {
 		return false
 	}
 	if n := c.sndBase.Distance(c.sndNext); n == len(c.ops) {
@@ -307,8 +319,9 @@ func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 		o.Region.InFlight++
 	}
 	c.sndNext++
+	c.pending++
 	e.Count.OpsSubmitted++
-	if !c.queued && seq.Before(c.limit) {
+	if !c.queued && c.sendable(seq) {
 		c.wake()
 	}
 	return true
@@ -354,11 +367,16 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		e.Count.OpsFailed++
 	}
 	e.emit(Event{Kind: EvComplete, Conn: c.id, Token: o.Token, Status: st})
+	c.pending--
+	far := c.sndCur != c.sndNext && !c.sendable(c.sndCur)
 	for c.sndBase != c.sndNext && c.sop(c.sndBase).done {
 		c.sndBase++
 	}
 	if c.sndCur.Before(c.sndBase) {
 		c.sndCur, c.curOff = c.sndBase, 0
+	}
+	if far && c.sendable(c.sndCur) {
+		c.wake()
 	}
 	if c.state == connClosing {
 		c.drained()

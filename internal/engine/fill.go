@@ -70,7 +70,7 @@ func (w *builder) own(c *conn) bool {
 	if c.state != connOpen && c.state != connClosing {
 		return true
 	}
-	for c.sndCur != c.sndNext && c.sndCur.Before(c.limit) {
+	for c.sndCur != c.sndNext && c.sendable(c.sndCur) {
 		if !w.operation(c) {
 			return false
 		}

@@ -357,7 +357,7 @@ func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
 // onReadData places data of one of our reads.
 func (c *conn) onReadData(now mono.Time, op seqnum.Value, place uint64, data []byte, shuffled int) bool {
 	e := c.e
-	if !c.outstanding(op) || c.sop(op).Kind != OpRead {
+	if !c.outstanding(op) || !c.sent(op) || c.sop(op).Kind != OpRead {
 		e.Count.SegmentsDuplicated++
 		return true
 	}

@@ -286,7 +286,7 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment) bool {
 			c.onOpAck(now, g)
 		}
 	case wire.KindOpNak:
-		if c, _ := s.receiver(g.Conn); c != nil && c.outstanding(seqnum.Value(g.Op)) {
+		if c, _ := s.receiver(g.Conn); c != nil && c.outstanding(seqnum.Value(g.Op)) && c.sent(seqnum.Value(g.Op)) {
 			c.complete(now, seqnum.Value(g.Op), Status(g.Status))
 		}
 	case wire.KindProbe:

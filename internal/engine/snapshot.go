@@ -92,14 +92,9 @@ func (e *Endpoint) Snapshot(now mono.Time) Snapshot {
 		if c.state == connFree || c.state == connLast {
 			continue
 		}
-		st := ConnStatus{ID: c.id, Peer: c.wantPeer, Service: c.service, State: connStateText[c.state], Ordered: c.ordered, Submitted: uint32(c.sndNext), Held: c.held, Notes: c.notes.len()}
+		st := ConnStatus{ID: c.id, Peer: c.wantPeer, Service: c.service, State: connStateText[c.state], Ordered: c.ordered, Submitted: uint32(c.sndNext), Outstanding: c.pending, Held: c.held, Notes: c.notes.len()}
 		if c.s != nil {
 			st.Peer = c.s.peer.name
-		}
-		for op := c.sndBase; op != c.sndNext; op++ {
-			if !c.sop(op).done {
-				st.Outstanding++
-			}
 		}
 		out.Connections = append(out.Connections, st)
 	}
