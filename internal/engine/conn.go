@@ -300,9 +300,7 @@ func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 	}
 	seq := c.sndNext
 	o := c.sop(seq)
-	got := o.got
-	got.reset()
-	*o = sendOp{Op: *op, n: uint64(len(op.Local)), since: now, got: got}
+	*o = sendOp{Op: *op, n: uint64(len(op.Local)), since: now, got: o.got}
 	if op.Local == nil {
 		o.n = uint64(op.Inline)
 	}
@@ -353,6 +351,7 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 	o.done = true
 	if o.Kind == OpRead {
 		c.settle(op, true)
+		c.empty(&o.got)
 	}
 	if o.Region != nil {
 		o.Region.InFlight--
@@ -493,6 +492,7 @@ func (c *conn) forget() {
 func (c *conn) dropReceived() {
 	c.settleAll()
 	for op := c.rcvBase; op != c.rcvTop; op++ {
+		c.empty(&c.rop(op).got)
 		c.dropHeld(c.rop(op))
 	}
 	c.notes = queue[Notification]{}

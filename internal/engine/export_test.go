@@ -32,13 +32,28 @@ func (e *Endpoint) TableSizes() Sizes {
 	return z
 }
 
-// HeldMemory is what segments behind fences cost now, over all sessions.
+// HeldMemory is what segments behind fences and holes cost now, over all sessions.
 func (e *Endpoint) HeldMemory() (n int) {
 	for _, s := range e.sessions {
 		n += s.heldMem
 	}
 	return n
 }
+
+// Spans is for how many spans a connection has memory.
+func (e *Endpoint) Spans(id ConnID) (n int) {
+	c := e.conn(id)
+	for i := range c.ops {
+		n += cap(c.ops[i].got.spans)
+	}
+	for i := range c.rops {
+		n += cap(c.rops[i].got.spans)
+	}
+	return n
+}
+
+// FreeSpans is how many spans of an operation are not charged.
+const FreeSpans = freeSpans
 
 // Adverts counts what a connection remembers of its exports.
 func (e *Endpoint) Adverts(id ConnID) int { return len(e.conn(id).adverts) }

@@ -306,8 +306,8 @@ func TestHeldWithManyHoles(t *testing.T) {
 	pn++
 	g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: uint32(c[1]), Key: uint64(key)}
 	r.n[1].e.HandleFrame(r.now, 0, forge(like, pn, &g))
-	if held := r.n[1].e.HeldMemory(); held != 0 {
-		t.Errorf("%d bytes are held although nothing forbids them", held)
+	if held := r.n[1].e.Snapshot(r.now).Connections[0].Held; held != 0 {
+		t.Errorf("%d segments are held although nothing forbids them", held)
 	}
 	for k := 0; k < n; k += 2 {
 		if k == 0 || k >= n/2 {

@@ -151,12 +151,12 @@ func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 	case lo == hi:
 	case o.got.covers(lo, hi):
 		e.Count.SegmentsDuplicated++
-	case !o.got.takes(lo, hi):
+	case !c.fits(&o.got, lo, hi):
 		e.Count.RejectedNoRoom++
 		return false
 	default:
 		e.deliver(c.opName(g.op, false), dst, g.data, g.shuffled, g.flags&(wire.SegFirst|wire.SegLast) == wire.SegFirst|wire.SegLast)
-		o.got.add(lo, hi)
+		c.add(&o.got, lo, hi)
 	}
 	o.state = ropPartial
 	o.flags |= g.flags
@@ -214,7 +214,7 @@ func (c *conn) refuseAccess(now mono.Time, o *recvOp, op seqnum.Value, st Status
 func (c *conn) refuseOp(o *recvOp, op seqnum.Value, st Status) {
 	o.state, o.status = ropFailed, st
 	c.settle(op, false)
-	o.got.reset()
+	c.empty(&o.got)
 	c.dropHeld(o)
 	c.e.Count.AccessRefused++
 	c.naks.push(op)
@@ -227,7 +227,7 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 	c.settle(op, false)
 	failed := o.state == ropFailed
 	o.state = ropApplied
-	o.got.reset()
+	c.empty(&o.got)
 	c.dropHeld(o)
 	if !failed {
 		e.Count.OpsApplied++
@@ -260,10 +260,29 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 	}
 }
 
-// reset empties the slot but keeps its memory for reuse.
-func (o *recvOp) reset() {
-	spans, held := o.got.spans[:0], o.held[:0]
-	*o = recvOp{got: ranges{spans}, held: held}
+// reset empties the slot of an operation that was applied but keeps memory for reuse.
+func (o *recvOp) reset() { *o = recvOp{got: o.got} }
+
+// fits reports whether there is room for [lo, hi) in what is in place of an operation. There always is where it makes no further span, and for what was held, since
+// each segment gives back more than the next one's span costs.
+func (c *conn) fits(got *ranges, lo, hi uint64) bool {
+	if len(got.spans) < freeSpans || got.joins(lo, hi) {
+		return true
+	}
+	return got.takes(lo, hi) && c.s.heldMem+spanCost <= c.e.cfg.HeldBytes
+}
+
+// add puts [lo, hi) among what is in place of an operation.
+func (c *conn) add(got *ranges, lo, hi uint64) {
+	c.s.heldMem -= got.charge()
+	got.add(lo, hi)
+	c.s.heldMem += got.charge()
+}
+
+// empty forgets what is in place of an operation that has ended.
+func (c *conn) empty(got *ranges) {
+	c.s.heldMem -= got.charge()
+	got.reset()
 }
 
 // hold keeps a copy of a segment that a fence forbids (clause 7.5).
@@ -296,8 +315,7 @@ func (c *conn) dropHeld(o *recvOp) {
 	for i := range o.held {
 		c.unhold(&o.held[i])
 	}
-	o.held = o.held[:0]
-	o.kept.reset()
+	o.held, o.kept = nil, ranges{}
 }
 
 func (c *conn) unhold(h *heldSegment) {
@@ -371,12 +389,12 @@ func (c *conn) onReadData(now mono.Time, op seqnum.Value, place uint64, data []b
 		e.Count.SegmentsDuplicated++
 		return true
 	}
-	if !o.got.takes(lo, lo+n) {
+	if !c.fits(&o.got, lo, lo+n) {
 		e.Count.RejectedNoRoom++
 		return false
 	}
 	e.deliver(c.opName(op, true), o.Local[lo:lo+n], data, shuffled, n == o.n)
-	o.got.add(lo, lo+n)
+	c.add(&o.got, lo, lo+n)
 	if o.got.is(0, o.n) {
 		e.Placed()
 		c.complete(now, op, OK)

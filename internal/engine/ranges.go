@@ -11,11 +11,25 @@ type span struct{ lo, hi uint64 }
 // maxSpans bounds the memory that one operation's holes can take; a frame that would need more is left unreceived.
 const maxSpans = 4096
 
+// freeSpans is how many spans of an operation are not charged to its session's held memory, and how many it may leave memory for; honest peers seldom make
+// more. spanCost is what each further one is charged, bytes: slices grow by doubling.
+const (
+	freeSpans = 32
+	spanCost  = 32
+)
+
 // ranges is the set of bytes of one operation that are in place: sorted, disjoint, not touching. In order of arrival it is one span that
 // grows; striping and loss make a few more.
 type ranges struct{ spans []span }
 
-func (r *ranges) reset() { r.spans = r.spans[:0] }
+func (r *ranges) reset() {
+	if r.spans = r.spans[:0]; cap(r.spans) > freeSpans {
+		r.spans = nil
+	}
+}
+
+// charge is what the set costs of its session's held memory.
+func (r *ranges) charge() int { return spanCost * max(0, len(r.spans)-freeSpans) }
 
 // covers reports whether every byte of [lo, hi) is in the set.
 func (r *ranges) covers(lo, hi uint64) bool {

@@ -76,8 +76,8 @@ type session struct {
 	muteTo    mono.Time    // no path could carry an acknowledgement: do not try before, or before a link has room again
 	heardOn   int          // link on which the latest eliciting frame arrived
 	pinged    bool         // the peer asks: our acknowledgements may be lost on their path
-	heldMem   int
-	guesses   int // operations with wrong keys since guessedAt
+	heldMem   int          // bytes of segments behind fences, and of the spans that are charged
+	guesses   int          // operations with wrong keys since guessedAt
 	guessedAt mono.Time
 	conns     int
 	byRemote  map[uint32]*conn
