@@ -50,6 +50,7 @@ type conn struct {
 	queued   bool // in s.sendq
 	owesAck  bool // in s.opacks
 	ownFirst bool // of the latest frame: refusals and our operations went before the data of the peer's reads
+	limbo    bool // in connIncoming or connLast: counted by the session
 	noting   bool // EvNotify is out and TakeNotify has not said no yet
 	ctl      uint8
 	status   Status // of Close or Refuse
@@ -197,6 +198,18 @@ func (c *conn) attach(s *session) {
 	s.conns++
 }
 
+// setLimbo says that the connection waits for its first answer or for the confirmation of its end, or does so no more.
+func (c *conn) setLimbo(on bool) {
+	if on != c.limbo {
+		c.limbo = on
+		if on {
+			c.s.limbo++
+		} else {
+			c.s.limbo--
+		}
+	}
+}
+
 // tryNextShard asks the next shard of the peer, if there is one, for the service that this one does not offer.
 func (c *conn) tryNextShard(now mono.Time) bool {
 	s := c.s
@@ -259,6 +272,7 @@ func (e *Endpoint) Accept(now mono.Time, id ConnID, data []byte) error {
 		return fmt.Errorf("engine: %d bytes of private data; at most %d fit", len(data), MaxPrivateData)
 	}
 	c.state, c.data = connOpen, append([]byte(nil), data...)
+	c.setLimbo(false)
 	c.ctl |= ctlAccept
 	c.wake()
 	e.Count.ConnectionsOpened++
@@ -413,6 +427,7 @@ func (c *conn) leave(st Status, text string) {
 	c.e.cfg.Grants.RevokeOwner(grantOwner(c.id))
 	c.dropReceived()
 	c.state, c.status = connLast, st
+	c.setLimbo(true)
 	c.ctl = ctlClose
 	c.wake()
 }

@@ -272,6 +272,9 @@ func (e *Endpoint) connWithin(limit int) *conn {
 	return c
 }
 
+// limboMost is how many connections of one session may be in limbo when the peer asks for another: a peer that leaves our answers unconfirmed shall not fill the table.
+func (e *Endpoint) limboMost() int { return max(spareConns, e.cfg.MaxConns/4) }
+
 // numbersRest is how many indices of ended connections wait before the first is used again: the longer, the later a number comes again.
 const numbersRest = 1024
 
@@ -293,6 +296,7 @@ func (e *Endpoint) conn(id ConnID) *conn {
 func (e *Endpoint) freeConnection(c *conn) {
 	e.cfg.Grants.RevokeOwner(grantOwner(c.id))
 	if c.s != nil {
+		c.setLimbo(false)
 		if c.s.byRemote[c.remote] == c {
 			delete(c.s.byRemote, c.remote)
 			c.s.ended(c.remote)

@@ -30,7 +30,7 @@ func (e *Endpoint) Holding() Holding {
 		h.ByRemote += len(s.byRemote)
 		h.Queued += s.sendq.len() + s.opacks.len()
 		h.InFlight, h.Held = max(h.InFlight, s.inFlight), max(h.Held, s.heldMem)
-		h.Least = min(h.Least, s.inFlight, s.heldMem, s.conns)
+		h.Least = min(h.Least, s.inFlight, s.heldMem, s.conns, s.limbo, s.conns-s.limbo)
 	}
 	return h
 }
@@ -39,7 +39,7 @@ func (e *Endpoint) Holding() Holding {
 func (e *Endpoint) Load() (h Holding) {
 	for _, s := range e.sessions {
 		h.InFlight, h.Held = max(h.InFlight, s.inFlight), max(h.Held, s.heldMem)
-		h.Least = min(h.Least, s.inFlight, s.heldMem, s.conns)
+		h.Least = min(h.Least, s.inFlight, s.heldMem, s.conns, s.limbo, s.conns-s.limbo)
 	}
 	return h
 }

@@ -425,6 +425,10 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 	if g.From == 0 || s.byRemote[g.From] != nil || slices.Contains(s.over, g.From) {
 		return true
 	}
+	if s.limbo >= e.limboMost() {
+		e.Count.RejectedNoRoom++
+		return false // the peer asks again
+	}
 	c := e.newConn()
 	full := c == nil
 	if full {
@@ -434,6 +438,7 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 		}
 	}
 	c.attach(s)
+	c.setLimbo(true)
 	c.remote, c.limit, c.window = g.From, seqnum.Value(min(g.Limit, 1<<15)), e.cfg.OpWindow
 	c.limitSent = seqnum.Value(c.window)
 	c.ordered = g.Flags&wire.OpenOrdered != 0
@@ -454,11 +459,15 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 
 // closeStray closes a connection that the peer believes in and we do not have (clause 3.6).
 func (e *Endpoint) closeStray(s *session, number uint32) bool {
+	if s.limbo >= e.limboMost() {
+		return false
+	}
 	c := e.spareConn()
 	if c == nil {
 		return false
 	}
 	c.attach(s)
+	c.setLimbo(true)
 	c.remote, c.state, c.status = number, connLast, StatusAborted
 	c.ctl = ctlClose
 	c.wake()

@@ -80,6 +80,7 @@ type session struct {
 	guesses   int          // operations with wrong keys since guessedAt
 	guessedAt mono.Time
 	conns     int
+	limbo     int // those of them that are in connIncoming or connLast
 	byRemote  map[uint32]*conn
 	over      []uint32 // the peer's numbers of connections that ended lately, a ring of overMost
 	overNext  int
