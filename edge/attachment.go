@@ -32,7 +32,7 @@ type attachment struct {
 	owing     []*Conn // connections whose credit found no room
 	detached  bool    // rings are unmapped
 	owingFlag atomic.Bool
-	ringFull  atomic.Bool // credit is owed for want of room in the ring, of which no doorbell tells: the leader must not block
+	ringFull  atomic.Bool // credit is owed for want of room in the ring, of which no doorbell tells: the leader looks again soon
 
 	slots    []slot
 	free     []uint32 // ring of free slots: posting takes at freeHead, the leader adds at freeTail

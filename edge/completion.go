@@ -180,7 +180,7 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 		if n > 0 && l.followers.Load() > 0 {
 			runtime.Gosched() // those just woken run now
 		}
-		if s.idle(d, worked || n > 0) && !d.ringFull.Load() {
+		if s.idle(d, worked || n > 0) && (d.drive == nil || !d.ringFull.Load()) { // who drives makes the room
 			l.cancel.arm(ctx, d.kickFunc)
 			d.block(w, done)
 		}
@@ -212,7 +212,7 @@ func (d *attachment) block(w *waiter, done <-chan struct{}) {
 	case <-done:
 	default:
 		if d.lead.passers.Load() == 0 && !d.lead.cq.Ready() && !d.satisfied(w) && d.dead.Load() == nil {
-			d.lead.strategy.sleep(d, d.crammed(w))
+			d.lead.strategy.sleep(d, d.ringFull.Load() || d.crammed(w))
 		}
 	}
 	d.rings.SetClientAsleep(false)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -238,5 +239,34 @@ func closeUnderLoop(t *testing.T, h *testHost) {
 	}
 	if _, err := d.PollFD(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the descriptor of a closed Device: %v", err)
+	}
+}
+
+// An operation posted while the peer's end of the connection is on its way to us fails for that, not as if we had closed it.
+func TestPostWhilePeerCloses(t *testing.T) {
+	ctx := testContext(t)
+	f := NewFabric()
+	ha, hb := newHost(t, f, "a", nil), newHost(t, f, "b", nil)
+	client, server := ha.open(Config{}), hb.open(Config{})
+	out, in := pairOn(t, ctx, client, server, "s")
+	r, err := server.Register(4096)
+	must(t, err)
+	must(t, second(r.Export(in, "m", RemoteWrite, 0, 4096)))
+	m, err := out.Import(ctx, "m")
+	must(t, err)
+	l := &out.d.lead
+	eventually(t, "nobody leads", 10*time.Second, l.try) // the end is not heard of before all completions are taken
+	handOff := sync.OnceFunc(l.handOff)
+	defer handOff()
+	must(t, in.Close())
+	eventually(t, "the daemon has forgotten the connection", 10*time.Second, func() bool {
+		snap, err := ha.d.Snapshot()
+		return err == nil && len(snap.Conns) == 0
+	})
+	op, err := out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: m})
+	handOff()
+	must(t, err)
+	if err := op.Wait(ctx); !errors.Is(err, ErrPeerClosed) || errors.Is(err, net.ErrClosed) {
+		t.Errorf("the operation failed with %v", err)
 	}
 }

@@ -225,8 +225,10 @@ func checkNames(peer, service string, data []byte) error {
 		return invalid("a service's name has 1 to %d bytes, %q has %d", ipc.MaxName, service, len(service))
 	case len(peer) > ipc.MaxName:
 		return invalid("a peer's name has at most %d bytes, %q has %d", ipc.MaxName, peer, len(peer))
-	case !utf8.ValidString(service) || !utf8.ValidString(peer):
-		return invalid("names are UTF-8, which %q at %q is not", service, peer)
+	case !utf8.ValidString(service):
+		return invalid("a service's name is UTF-8, %q is not", service)
+	case !utf8.ValidString(peer):
+		return invalid("a peer's name is UTF-8, %q is not; a node without one is reached by its identity", peer)
 	case len(data) > ipc.MaxData:
 		return invalid("%d bytes of private data; at most %d can be sent", len(data), ipc.MaxData)
 	}

@@ -344,6 +344,8 @@ func TestListenWhileRelistening(t *testing.T) {
 	a := d.at.Load()
 	a.ready = make(chan struct{}) // as in a new attachment
 	f.mu.Lock()                   // the daemon does not answer
+	goOn := sync.OnceFunc(f.mu.Unlock)
+	defer goOn()
 	relistened := make(chan error, 1)
 	go func() { relistened <- d.relisten(ctx, a) }()
 	eventually(t, "the service is being offered", 10*time.Second, func() bool {
@@ -362,7 +364,7 @@ func TestListenWhileRelistening(t *testing.T) {
 			return d.listeners[name] != nil
 		})
 	}
-	f.mu.Unlock()
+	goOn()
 	must(t, <-relistened)
 	must(t, <-closed)
 	if len(listened) > 0 {

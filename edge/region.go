@@ -182,7 +182,7 @@ func (r *Region) export(ctx context.Context, c *Conn, name string, perm Perm, of
 	case name == "" || len(name) > ipc.MaxName:
 		return nil, invalid("Export: a name has 1 to %d bytes, this one %d", ipc.MaxName, len(name))
 	case !utf8.ValidString(name):
-		return nil, invalid("Export: names are UTF-8, which %q is not", name)
+		return nil, invalid("Export: a name is UTF-8, %q is not", name)
 	case perm == 0 || perm&^(RemoteRead|RemoteWrite) != 0:
 		return nil, invalid("Export: choose RemoteRead, RemoteWrite or both")
 	case off < 0 || n <= 0 || off > r.size || n > r.size-off:

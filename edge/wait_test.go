@@ -284,6 +284,37 @@ func TestRoomAfterCredit(t *testing.T) {
 	}
 }
 
+// While credit finds no room, because the daemon stands still, the leader sleeps, and the credit is given back once there is room.
+func TestLeaderSleepsOwingCredit(t *testing.T) {
+	p := newDuo(t, Config{QueueDepth: ipc.MinDepth, Wait: Block}, 4096)
+	d := p.client.at.Load()
+	before := p.f.submits.Load()
+	p.f.mu.Lock()
+	goOn := sync.OnceFunc(p.f.mu.Unlock)
+	defer goOn()
+	d.returnOne(p.out)
+	for p.f.submits.Load() == before {
+		runtime.Gosched()
+	}
+	for range ipc.MinDepth + 1 {
+		d.returnOne(p.out)
+	}
+	if !d.ringFull.Load() {
+		t.Fatal("there is room for credit: the test tests nothing")
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	waits := make(chan error, 1)
+	go func() { waits <- second(p.out.WaitNotify(ctx)) }()
+	eventually(t, "the leader sleeps", 10*time.Second, func() bool {
+		p.cend.complete(&ipc.CQE{Kind: ipc.CQNotify, Conn: 1 << 20}) // of no connection: publishing it says whether the client sleeps
+		return p.cend.cq.Publish()
+	})
+	goOn()
+	eventually(t, "the credit is given back", 10*time.Second, func() bool { return !d.owes(p.out) })
+	cancel()
+	<-waits
+}
+
 // returnOne gives back credit that was never owed; the fake does not mind.
 func (d *attachment) returnOne(c *Conn) {
 	c.notes.mu.Lock()

@@ -34,6 +34,7 @@ type client struct {
 	regions regionSet
 	conns   map[engine.ConnID]*conn
 	last    *conn // the connection of the latest submission
+	ends    ends
 	names   []string
 	backlog int // requests of peers the client has not answered
 	exports int
@@ -79,6 +80,32 @@ type conn struct {
 	exports    map[regmem.Key]*regmem.Region
 	left       []engine.Notification // taken from the engine when the connection ended
 	farewell   *ipc.Message          // to send when left is delivered
+	why        ipc.Status            // of operations that come too late, once it is over
+}
+
+// ends remembers why the latest connections of a client ended, for operations that were posted before the client had heard of it.
+type ends struct {
+	ring [256]struct {
+		id  uint32
+		why ipc.Status
+	}
+	n int // entered so far
+}
+
+func (e *ends) add(id uint32, why ipc.Status) {
+	at := &e.ring[e.n%len(e.ring)]
+	at.id, at.why = id, why
+	e.n++
+}
+
+// why returns StatusNoConn for connections that it knows nothing of.
+func (e *ends) why(id uint32) ipc.Status {
+	for i := e.n - 1; i >= max(0, e.n-len(e.ring)); i-- {
+		if at := &e.ring[i%len(e.ring)]; at.id == id {
+			return at.why
+		}
+	}
+	return ipc.StatusNoConn
 }
 
 func newClient(s *session, rings *ipc.Rings, submit, ring *ipc.Doorbell) *client {

@@ -139,6 +139,7 @@ func (s *shard) closed(cn *conn, ev *engine.Event) {
 		text = ev.Status.String()
 	}
 	failure := &ipc.Error{Code: status.Code(), Text: text}
+	cn.why = ipc.StatusNoConn
 	var m *ipc.Message
 	switch cn.state {
 	case connDialing:
@@ -158,6 +159,7 @@ func (s *shard) closed(cn *conn, ev *engine.Event) {
 			status = ipc.StatusClosed
 		}
 		m = &ipc.Message{Kind: ipc.KindClosed, Conn: uint32(cn.id), Code: status.Code(), Text: text}
+		cn.why = status
 		cn.left = append(cn.left, ev.Notes...)
 	case connAborted, connOver:
 	}
@@ -182,6 +184,9 @@ func (s *shard) forget(cn *conn) {
 	c.account.conns.Add(-1)
 	if c.last == cn {
 		c.last = nil
+	}
+	if cn.state == connOver {
+		c.ends.add(uint32(cn.id), cn.why)
 	}
 	if cn.farewell != nil {
 		s.say(c, cn.farewell)

@@ -163,6 +163,45 @@ func TestBadOperations(t *testing.T) {
 	}
 }
 
+// An operation that was posted before the client knew of the connection's end ends like the connection.
+func TestOperationsTooLate(t *testing.T) {
+	a, b := nodes(t, 1, nil)
+	server := attach(t, a, 64)
+	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
+	for name, end := range map[string]func(client *testClient, id uint32){
+		"closed by the peer":  func(client *testClient, id uint32) { client.must(&ipc.Message{Kind: ipc.KindClose, Conn: id}) },
+		"aborted by the peer": func(client *testClient, id uint32) { client.must(&ipc.Message{Kind: ipc.KindAbort, Conn: id}) },
+		"peer gone":           func(client *testClient, _ uint32) { client.close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := attach(t, b, 64)
+			atServer, atClient := dialAccept(t, server, client, "a", "s")
+			end(client, atClient)
+			m := server.event(ipc.KindClosed)
+			server.post(ipc.SQE{Op: ipc.OpWrite, Conn: atServer, Key: 1, InlineLen: 1})
+			if e := server.completion(); e.Status.Code() != m.Code {
+				t.Errorf("the connection ended with %q, the operation with %v", m.Code, e.Status)
+			}
+		})
+	}
+}
+
+func TestEndsAreBounded(t *testing.T) {
+	var e ends
+	for id := range uint32(300) {
+		e.add(id, ipc.StatusClosed)
+	}
+	e.add(299, ipc.StatusPeerDown)
+	for id, want := range map[uint32]ipc.Status{0: ipc.StatusNoConn, 298: ipc.StatusClosed, 299: ipc.StatusPeerDown, 300: ipc.StatusNoConn} {
+		if got := e.why(id); got != want {
+			t.Errorf("connection %d: %v, want %v", id, got, want)
+		}
+	}
+	if got := (&ends{}).why(0); got != ipc.StatusNoConn {
+		t.Errorf("of no connection at all: %v", got)
+	}
+}
+
 // A client that does not return credit stalls only itself, and one that returns what it never had is evicted.
 func TestNotifyCredit(t *testing.T) {
 	a, b := nodes(t, 1, nil)

@@ -69,7 +69,7 @@ func (s *shard) submit(now mono.Time, c *client, e *ipc.SQE) (ok bool, err error
 		return false, err
 	}
 	cn := c.lookup(e.Conn)
-	if status := s.check(cn, e); status != ipc.StatusOK {
+	if status := s.check(c, cn, e); status != ipc.StatusOK {
 		return true, s.reject(c, e, status)
 	}
 	slot := c.free[len(c.free)-1]
@@ -122,10 +122,14 @@ func (s *shard) wasted(c *client) error {
 var errUseless = errors.New("it floods its submission ring with entries that cannot be served")
 
 // check says whether an operation may go to a connection.
-func (s *shard) check(cn *conn, e *ipc.SQE) ipc.Status {
+func (s *shard) check(c *client, cn *conn, e *ipc.SQE) ipc.Status {
 	switch {
-	case cn == nil || cn.state < connOpen:
+	case cn == nil:
+		return c.ends.why(e.Conn)
+	case cn.state < connOpen:
 		return ipc.StatusNoConn
+	case cn.state == connOver:
+		return cn.why
 	case cn.state > connOpen:
 		return ipc.StatusClosed
 	case cn.inflight >= s.window:
