@@ -52,9 +52,11 @@ func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
 	e := s.e
 	s.inFlight -= len(acked)
 	for k := range acked {
-		s.sched.Done(p.link, int(acked[k].Bytes))
+		if acked[k].Tag&tagPicked != 0 {
+			s.sched.Done(p.link, int(acked[k].Bytes))
+		}
 		p.doubtSize(now, &acked[k], false)
-		head := int32(acked[k].Tag)
+		head := int32(acked[k].Tag &^ tagPicked)
 		for i := head; i != 0; i = e.recs.pool[i].next {
 			r := &e.recs.pool[i]
 			if r.kind == recReadData || r.kind == recOpNak || r.kind == recControl || r.kind == recAdvert {
@@ -117,8 +119,10 @@ func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 	n := uint64(0)
 	carried := 0 // probes and pings may be lost for their size or because the path is dead; that says nothing of congestion
 	for k := range lost {
-		s.sched.Done(p.link, int(lost[k].Bytes))
-		head := int32(lost[k].Tag)
+		if lost[k].Tag&tagPicked != 0 {
+			s.sched.Done(p.link, int(lost[k].Bytes))
+		}
+		head := int32(lost[k].Tag &^ tagPicked)
 		if head != 0 {
 			carried++
 			p.doubtSize(now, &lost[k], true)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/wire"
 )
 
 // flow keeps three writes outstanding per direction until each has sent so many data frames.
@@ -195,5 +196,39 @@ func testDueAckRides(t *testing.T, sealed bool) {
 	}
 	if at := r.n[1].e.NextTimeout(); at <= r.now {
 		t.Error("something is still due")
+	}
+}
+
+// Round robin is of the frames that the scheduler places: acknowledgements of operations, which leave where the peer's frames arrive, take no turn.
+func TestAcksTakeNoTurn(t *testing.T) {
+	r := newRig(t, rigOptions{links: 2, scheduler: "srr"})
+	c := r.connect(engine.DialOptions{})
+	var op [2]engine.Op
+	for i := range r.n {
+		_, key := r.export(1-i, c[1-i], 8, both)
+		op[i] = engine.Op{Kind: engine.OpWrite, Key: key, Local: make([]byte, 8)}
+	}
+	r.settle()
+	var on []int
+	r.pass = func(from int, f *flight) bool {
+		if from == 0 && carries(f.b, wire.KindWrite) {
+			on = append(on, f.link)
+		}
+		return true
+	}
+	acks := r.n[0].e.Count.AcksExplicit
+	for k := range 40 {
+		i := min(k%4, 1) // three of the peer's for each of ours
+		r.submit(i, c[i], op[i])
+		op[i].Token++
+		r.must("a write", time.Second, r.all(i, int(op[i].Token)))
+	}
+	if r.n[0].e.Count.AcksExplicit-acks < 10 {
+		t.Fatal("the peer's writes were not acknowledged by frames of their own")
+	}
+	for k := 1; k < len(on); k++ {
+		if on[k] == on[k-1] {
+			t.Fatalf("links of the writes: %v", on)
+		}
 	}
 }

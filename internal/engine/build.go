@@ -39,6 +39,7 @@ type builder struct {
 	retx  bool
 
 	joined bool // travels in a datagram, unless it is short or not eliciting
+	picked bool // the scheduler chose the path
 
 	hasBulk   bool
 	bulk      wire.Bulk
@@ -64,7 +65,7 @@ func (w *builder) begin(s *session, p *txPath, b *Batch) {
 	w.limit = min(p.frameLimit(), len(buf)-wire.HeadLen) - w.tag
 	w.room = w.limit - wire.FixedLen
 	w.recs, w.flags, w.retx, w.hasBulk, w.eliciting, w.next = 0, 0, false, false, false, false
-	w.payload, w.joined = nil, p.joined
+	w.payload, w.joined, w.picked = nil, p.joined, false
 }
 
 // smallLimit is the longest part that is copied into this frame.
@@ -223,6 +224,9 @@ func (w *builder) opAck(c *conn) {
 	w.record(record{kind: recOpAck, conn: c.id})
 }
 
+// tagPicked is the bit of the ledger's tag that says that the scheduler chose the path, and is to hear when the frame is done; the others are the newest record.
+const tagPicked = 1 << 31
+
 // finish numbers the frame, sums or seals it, and adds it to the batch.
 func (w *builder) finish(now mono.Time) {
 	s, p, e := w.s, w.p, w.s.e
@@ -236,7 +240,12 @@ func (w *builder) finish(now mono.Time) {
 	// Short frames go alone, which always passes, and are there sooner; so do those that nobody acknowledges, and which would not be missed if datagrams did not pass.
 	w.joined = w.joined && w.eliciting && bytes > wire.EthLen+wire.MinFrame
 	h := wire.Header{Type: wire.TypeData, Path: uint8(p.link), Flags: w.flags, Session: s.remote}
-	h.PN = p.ledger.Record(now, bytes, uint32(w.recs), w.eliciting)
+	tag := uint32(w.recs)
+	if w.picked && w.eliciting {
+		tag |= tagPicked
+		s.sched.Sent(p.link, bytes)
+	}
+	h.PN = p.ledger.Record(now, bytes, tag, w.eliciting)
 	if w.hasBulk {
 		h.Flags |= wire.FlagBulk
 	}
@@ -252,7 +261,6 @@ func (w *builder) finish(now mono.Time) {
 	p.count.Bytes += uint64(bytes)
 	if w.eliciting {
 		s.inFlight++
-		s.sched.Sent(p.link, bytes)
 		e.Count.DataFramesSent++
 	}
 	if w.retx {

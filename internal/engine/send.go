@@ -171,6 +171,7 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 			break
 		}
 		w.begin(s, p, b)
+		w.picked = true
 		if s.wantPiggyback(now) {
 			w.acks(now, piggybackWords, false)
 		}
