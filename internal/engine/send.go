@@ -165,10 +165,13 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 		s.special &^= 1 << i
 		s.sendSpecial(now, b, s.tx[i])
 	}
-	for !b.full() && s.hasData() {
-		p := s.pickPath(now)
-		if p == nil {
-			break
+	var p *txPath
+	for run := 0; !b.full() && s.hasData(); run-- {
+		if run <= 0 || !p.room(now) || s.inFlight >= s.e.cfg.Profile.Window {
+			if p = s.pickPath(now); p == nil {
+				break
+			}
+			run = p.run()
 		}
 		w.begin(s, p, b)
 		w.picked = true
@@ -217,6 +220,19 @@ func (s *session) pickPath(now mono.Time) *txPath {
 		return nil
 	}
 	return s.tx[i]
+}
+
+// run is how many frames in a row leave on a path that was picked: one, or as many as make a datagram, which costs hardly more, where they travel so and as many
+// are in flight already. The first of a burst are spread over the links: their peer can begin with each.
+func (p *txPath) run() int {
+	if !p.joined {
+		return 1
+	}
+	n := p.s.e.links[p.link].Super / (p.frameLimit() + wire.EthLen)
+	if p.s.inFlight < n {
+		return 1
+	}
+	return n
 }
 
 // Bitmap words an acknowledgement block may take on a data frame and alone.
