@@ -223,9 +223,9 @@ func (s *session) pickPath(now mono.Time) *txPath {
 }
 
 // run is how many frames in a row leave on a path that was picked: one, or as many as make a datagram, which costs hardly more, where they travel so and as many
-// are in flight already. The first of a burst are spread over the links: their peer can begin with each.
+// are in flight already. The first of a burst are spread over the links: their peer can begin with each. The paper's schedulers have a say in each frame.
 func (p *txPath) run() int {
-	if !p.joined {
+	if !p.joined || !p.s.adaptive {
 		return 1
 	}
 	n := p.s.e.links[p.link].Super / (p.frameLimit() + wire.EthLen)
