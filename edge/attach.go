@@ -122,7 +122,8 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 	for i := range d.free {
 		d.free[i] = uint32(i)
 	}
-	d.freeTail.Store(uint32(depth))
+	d.lead.freed = uint32(depth)
+	d.freeTail.Store(d.lead.freed)
 	d.kickFunc = d.kick
 	d.lead.free = sync.NewCond(&d.lead.mu)
 	d.lead.cq = rings.CompleteConsumer()

@@ -28,7 +28,7 @@ type attachment struct {
 	post      sync.Mutex
 	sq        *ipc.SubmitProducer
 	sqe       ipc.SQE // scratch
-	freeHead  uint32  // of free
+	freeHead  uint32  // of free: operations posted
 	owing     []*Conn // connections whose credit found no room
 	detached  bool    // rings are unmapped
 	owingFlag atomic.Bool
@@ -37,6 +37,7 @@ type attachment struct {
 	slots    []slot
 	free     []uint32 // ring of free slots: posting takes at freeHead, the leader adds at freeTail
 	freeTail atomic.Uint32
+	gather   gather
 	failed   failures
 
 	lead leadership

@@ -27,7 +27,7 @@ func (d *attachment) poll() int {
 		return 0
 	}
 	if d.drive != nil {
-		d.drive.Drive()
+		d.push()
 	}
 	n := d.goRound()
 	d.resign()
@@ -57,6 +57,7 @@ func (d *attachment) goRound() (total int) {
 				break
 			}
 		}
+		d.freeTail.Store(l.freed)
 		total += n
 		if err != nil {
 			l.broken = true
@@ -88,7 +89,7 @@ func (d *attachment) take(e *ipc.CQE) bool {
 		return false
 	}
 	s := &d.slots[i]
-	if !s.busy.Load() || s.gen.Load() != gen || s.conn.id != e.Conn {
+	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn {
 		return false
 	}
 	d.complete(i, gen, e.Status)
@@ -100,7 +101,6 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	s := &d.slots[i]
 	c, r, bounce := s.conn, s.region, s.bounce
 	s.conn, s.region = nil, nil
-	s.busy.Store(false)
 	stream := c.notes.stream.Load()
 	if status != ipc.StatusOK {
 		d.failed.add(i, gen, status)
@@ -125,9 +125,9 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 			d.lead.wake(&stream.out.waiters)
 		}
 	}
-	tail := d.freeTail.Load()
-	d.free[tail&uint32(len(d.free)-1)] = i
-	d.freeTail.Store(tail + 1)
+	l := &d.lead
+	d.free[l.freed&uint32(len(d.free)-1)] = i
+	l.freed++
 }
 
 // notified queues a notification. One for a connection that the answer to our dial has not told us of yet is kept for it.
@@ -164,7 +164,7 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 	for {
 		worked := false
 		if d.drive != nil {
-			worked, _ = d.drive.Drive()
+			worked = d.push()
 		}
 		n := d.goRound()
 		if w.kind == waitPass || d.satisfied(w) {

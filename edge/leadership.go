@@ -23,6 +23,7 @@ type leadership struct {
 
 	cq       *ipc.CompleteConsumer
 	batch    [64]ipc.CQE
+	freed    uint32 // operations completed; attachment.freeTail once a batch is done
 	strategy strategy
 	cancel   cancelHook
 	broken   bool // the daemon wrote nonsense

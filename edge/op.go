@@ -55,9 +55,8 @@ type Op struct {
 // slot is one place in the table of operations in flight. An operation is done when the generation of its slot has moved on; what
 // went wrong, if anything, is then in attachment.failed. Posting fills the fields of a free slot; the leader empties them.
 type slot struct {
-	gen     atomic.Uint32
-	busy    atomic.Bool
-	bounce  int32 // slot of the bounce arena that is freed when its owner has gone; -1: none
+	gen     atomic.Uint32 // odd: in flight
+	bounce  int32         // slot of the bounce arena that is freed when its owner has gone; -1: none
 	conn    *Conn
 	region  *Region
 	waiters *waiter // guarded by leadership.mu
@@ -68,10 +67,14 @@ func (o *Op) settled() bool {
 	return o.d == nil || o.d.slots[o.slot].gen.Load() != o.gen || o.d.dead.Load() != nil
 }
 
-// Done reports whether the operation has ended, looking at the completion ring if nobody else does.
+// Done reports whether the operation has ended, looking at the completion ring if nobody else does. With an embedded transport short
+// operations that were posted one by one behind others leave together: Done sends them once 64 wait or 10 us have passed, Wait and Poll at once.
 func (o Op) Done() bool {
 	if o.settled() {
 		return true
+	}
+	if o.d.drive != nil && o.d.gathers() {
+		return false
 	}
 	o.d.poll()
 	return o.settled()

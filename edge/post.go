@@ -50,12 +50,21 @@ func (c *Conn) postOne(w *Work, bounce int32) (Op, error) {
 	d := c.d
 	d.post.Lock()
 	op, err := c.put(w, bounce)
-	wake := err == nil && d.sq.Publish()
-	if wake {
-		d.submit.Ring()
+	if err == nil {
+		d.publish()
 	}
 	d.post.Unlock()
 	return op, err
+}
+
+// publish shows what was put to the daemon. The caller holds d.post.
+func (d *attachment) publish() {
+	if d.drive != nil {
+		d.gather.posted.Store(d.freeHead)
+	}
+	if d.sq.Publish() {
+		d.submit.Ring()
+	}
 }
 
 func (c *Conn) postBatch(ws []Work, ops []Op) (n int, err error) {
@@ -67,8 +76,8 @@ func (c *Conn) postBatch(ws []Work, ops []Op) (n int, err error) {
 		}
 		n++
 	}
-	if n > 0 && d.sq.Publish() {
-		d.submit.Ring()
+	if n > 0 {
+		d.publish()
 	}
 	d.post.Unlock()
 	return n, err
@@ -90,7 +99,7 @@ func (c *Conn) put(w *Work, bounce int32) (Op, error) {
 	i := d.free[d.freeHead&uint32(len(d.free)-1)]
 	d.freeHead++
 	s := &d.slots[i]
-	gen := s.gen.Load()
+	gen := s.gen.Load() + 1
 	s.conn, s.region, s.bounce = c, w.Local, bounce
 	if len(w.Inline) > 0 {
 		s.region = nil
@@ -99,7 +108,10 @@ func (c *Conn) put(w *Work, bounce int32) (Op, error) {
 	if s.region != nil {
 		s.region.inflight.Add(1)
 	}
-	s.busy.Store(true)
+	s.gen.Store(gen)
+	if e.Len > gatherLongest {
+		d.gather.at.Store(0)
+	}
 	e.Token = opKey(i, gen)
 	d.sq.Put(e)
 	return Op{d: d, slot: i, gen: gen}, nil
