@@ -30,6 +30,8 @@ const (
 	drainEvery   = 100 * time.Millisecond // a queue that stood for so long hides the minimum
 	lowTimeouts  = 3                      // probes in a row before the window is cut
 	drainFrames  = 4                      // the window meanwhile
+	riseDrains   = 10                     // in a row that stayed far above the minimum: the path itself has become longer
+	riseExcess   = 1.1                    // how far, of what others who share the path may keep there
 	minSamples   = 3                      // of delay in a round
 	longestDelay = time.Duration(1<<63 - 1)
 	slowLeast    = 4  // smaller windows are of paths that many share
@@ -54,15 +56,21 @@ type Cwnd struct {
 	frames    float64
 	starting  bool
 	rtt       time.Duration // for spacing cuts and pacing
+	roundAt   mono.Time     // when the round began
 	roundEnd  mono.Time     // when the window may next be cut for delay
 	roundMin  time.Duration // least delay since the round began
 	lossAt    mono.Time     // start of the round trip that lossFloor bounds
 	lossFloor float64
-	fullAt    mono.Time // last time Allows said no
-	lowAt     mono.Time // last time the delay was near the minimum, or the window narrowed to see
-	drainEnd  mono.Time // until when it is narrowed
+	fullAt    mono.Time     // last time Allows said no
+	lowAt     mono.Time     // last time the delay was near the minimum, or the window narrowed to see
+	drainEnd  mono.Time     // until when it is narrowed; 0: nothing of it is to be judged
+	drainMin  time.Duration // least delay since it was
+	riseMin   time.Duration // least delay of the drains so far that stayed far above the minimum
+	rises     int           // those drains
+	rate      float64       // the most frames per second acknowledged in a round
 	nextSend  mono.Time
 	samples   int // in roundMin
+	acked     int // frames, in this round
 	timeouts  int // since the last acknowledgement
 }
 
@@ -97,15 +105,19 @@ func (c *Cwnd) OnAck(now mono.Time, ackedFrames int, rtt *RTT) {
 	}
 	target := base + c.allowed()
 	c.rtt = rtt.SRTT()
-	c.drain(now, delay, base)
+	if c.drain(now, delay, base) {
+		rtt.Rise(c.riseMin)
+	}
 	c.roundMin = min(c.roundMin, delay)
 	c.samples++
+	c.acked += ackedFrames
 	if now >= c.roundEnd && c.samples >= min(minSamples, int(c.frames)) {
 		if c.roundMin >= target {
 			c.starting = false
 			c.frames *= 1 - min(cutMost, cutGain*float64(c.roundMin-target)/float64(c.roundMin))
 		}
-		c.roundEnd, c.roundMin, c.samples = now.Add(c.rtt), longestDelay, 0
+		c.rate = max(c.rate, float64(c.acked)/now.Sub(c.roundAt).Seconds())
+		c.roundAt, c.roundEnd, c.roundMin, c.samples, c.acked = now, now.Add(c.rtt), longestDelay, 0, 0
 	}
 	if delay < target && now.Sub(c.fullAt) <= 2*c.rtt+time.Millisecond {
 		if c.starting || c.frames < 1 {
@@ -130,14 +142,51 @@ func (c *Cwnd) allowed() time.Duration {
 
 // drain narrows the window for two round trips when the delay has not come near the minimum for long: the queue that stands there may be
 // all there ever was since this path began, and its minimum too high by that queue (the latecomer's advantage; BBR's ProbeRTT).
-func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) {
+//
+// It reports that the path has become longer, to riseMin: riseDrains in a row brought the delay neither near the minimum nor to where others who share the path keep
+// it. If that was a queue after all, a lower minimum shows as soon as it shrinks.
+func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) (rose bool) {
+	if c.drainEnd != 0 {
+		c.drainMin = min(c.drainMin, delay)
+		if now >= c.drainEnd {
+			c.drainEnd = 0
+			rose = c.drained(base)
+		}
+	}
 	switch {
 	case c.lowAt == 0 || delay <= base+c.p.Target/4:
-		c.lowAt = now
+		c.lowAt, c.rises = now, 0
 	case now.Sub(c.lowAt) > drainEvery:
 		c.lowAt = now
-		c.drainEnd = now.Add(2 * c.rtt)
+		c.drainEnd, c.drainMin = now.Add(2*c.rtt), longestDelay
 	}
+	return rose
+}
+
+// kept is the most delay that windows of the size drained to allow on this path: slow ones have more.
+func (c *Cwnd) kept() time.Duration {
+	fast := c.p.Target + c.p.Target/2
+	if c.rate*fast.Seconds() < slowQueue {
+		return max(fast, slowMost)
+	}
+	return fast
+}
+
+// drained judges a drain that has ended, and reports whether it was the last it took to believe that the path has become longer.
+func (c *Cwnd) drained(base time.Duration) bool {
+	if c.drainMin-base <= time.Duration(riseExcess*float64(c.kept())) {
+		c.rises = 0
+		return false
+	}
+	if c.rises == 0 {
+		c.riseMin = longestDelay
+	}
+	c.riseMin = min(c.riseMin, c.drainMin)
+	if c.rises++; c.rises < riseDrains {
+		return false
+	}
+	c.rises = 0
+	return true
 }
 
 // OnLoss records that lostFrames were judged lost.

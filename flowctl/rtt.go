@@ -57,8 +57,11 @@ func (r *RTT) SRTT() time.Duration { return r.srtt }
 // Var returns the smoothed mean deviation.
 func (r *RTT) Var() time.Duration { return r.rttvar }
 
-// Min returns the shortest round trip seen.
+// Min returns the shortest round trip seen, since it rose.
 func (r *RTT) Min() time.Duration { return r.min }
+
+// Rise says that the path has become longer: no round trip is shorter than d.
+func (r *RTT) Rise(d time.Duration) { r.min = d }
 
 // Latest returns the newest sample, less the peer's delay.
 func (r *RTT) Latest() time.Duration { return r.latest }

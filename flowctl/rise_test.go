@@ -1,0 +1,82 @@
+package flowctl
+
+import (
+	"testing"
+	"time"
+)
+
+// A path that becomes longer while it is in use is full again within seconds, as far as the largest window reaches, unless it became so by little more than the delay
+// that is allowed.
+func TestPathBecomesLonger(t *testing.T) {
+	for _, c := range []struct {
+		frame, more time.Duration
+		least       float64
+	}{
+		{6560, 100 * time.Microsecond, 0.97},
+		{6560, 500 * time.Microsecond, 0.95},
+		{6560, 700 * time.Microsecond, 0.95},
+		{6560, time.Millisecond, 0.95},
+		{6560, 5 * time.Millisecond, 0.95 * 192 * 6.56 / 5000},
+		{65600, 600 * time.Microsecond, 0.9},
+		{65600, 5 * time.Millisecond, 0.85},
+	} {
+		s := newSim(uint64(c.more))
+		w := &wire{frame: c.frame, delay: 20 * time.Microsecond}
+		f := newFlow(t, s, endless, Profiles[0], w, ackWire())
+		s.run(200*time.Millisecond, f.done)
+		short := f.rtt.Min()
+		w.delay += c.more
+		s.run(2500*time.Millisecond, f.done)
+		busy, start := w.busy, s.now
+		s.run(200*time.Millisecond, f.done)
+		use := float64(w.busy-busy) / float64(s.now.Sub(start))
+		t.Logf("%v a frame, %v longer: utilisation %.3f, minimum %v, %v", c.frame, c.more, use, f.rtt.Min(), f)
+		if use < c.least {
+			t.Errorf("%v a frame, %v longer: utilisation %.3f, %v", c.frame, c.more, use, f)
+		}
+		w.delay -= c.more
+		s.run(200*time.Millisecond, f.done)
+		if f.rtt.Min() > 2*short {
+			t.Errorf("%v a frame, as short as before: minimum %v, it was %v", c.frame, f.rtt.Min(), short)
+		}
+	}
+}
+
+// Flows that share a path do not take each other's queue for a longer path again and again: the queue is what their least windows and what is allowed make, and all get the like of it.
+func TestSharedPathStaysShort(t *testing.T) {
+	never := func() bool { return false }
+	for _, c := range []struct {
+		frame time.Duration
+		flows int
+	}{{2624, 2}, {2624, 30}, {6560, 8}, {6560, 30}, {65600, 8}, {65600, 30}, {262400, 8}, {262400, 30}} {
+		s := newSim(uint64(c.flows))
+		w := &wire{frame: c.frame, delay: 20 * time.Microsecond}
+		var flows []*flow
+		for range c.flows {
+			flows = append(flows, newFlow(t, s, endless, Profiles[0], w, ackWire()))
+			s.run(20*time.Millisecond, never)
+		}
+		s.run(3*time.Second, never)
+		before := make([]int, len(flows))
+		for i, f := range flows {
+			before[i] = f.arrivals
+		}
+		var queue time.Duration
+		const looks = 50
+		for range looks {
+			s.run(40*time.Millisecond, never)
+			queue += w.free.Sub(s.now) / looks
+		}
+		var sum, squares float64
+		for i, f := range flows {
+			n := float64(f.arrivals - before[i])
+			sum, squares = sum+n, squares+n*n
+		}
+		jain := sum * sum / squares / float64(len(flows))
+		least := time.Duration(c.flows) * drainFrames * c.frame
+		t.Logf("%v a frame, %d flows: queue %v, of least windows %v, Jain %.3f, %v", c.frame, c.flows, queue, least, jain, flows[0])
+		if queue > least+least/2+2*slowMost || jain < 0.8 {
+			t.Errorf("%v a frame, %d flows: queue %v, of least windows %v, Jain %.3f, %v", c.frame, c.flows, queue, least, jain, flows[0])
+		}
+	}
+}
