@@ -107,6 +107,7 @@ func (c *Cwnd) OnAck(now mono.Time, ackedFrames int, rtt *RTT) {
 	c.rtt = rtt.SRTT()
 	if c.drain(now, delay, base) {
 		rtt.Rise(c.riseMin)
+		c.starting = true // the window that fits the longer path is far away
 	}
 	c.roundMin = min(c.roundMin, delay)
 	c.samples++
@@ -154,7 +155,7 @@ func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) (rose bool) {
 		}
 	}
 	switch {
-	case c.lowAt == 0 || delay <= base+c.p.Target/4:
+	case c.lowAt == 0 || delay <= base+max(c.p.Target/4, base/32):
 		c.lowAt, c.rises = now, 0
 	case now.Sub(c.lowAt) > drainEvery:
 		c.lowAt = now

@@ -289,3 +289,42 @@ func unequal(short bool) Scenario {
 		},
 	}
 }
+
+// longer gives the only link of two hosts fifteen times the delay while it is in use.
+func longer(short bool) Scenario {
+	const before, after = 200 * time.Microsecond, 3 * time.Millisecond
+	return Scenario{
+		Name: "a path that becomes 3 ms longer", Group: Network, Criteria: "three seconds later at least half of the goodput before", Short: short,
+		Set: func(s *bench.ClusterSpec) { s.Lab.Rates = []string{linkRate} },
+		Run: func(ctx context.Context, t *Trial) error {
+			if err := t.setFaults(lab.Faults{Delay: before}); err != nil {
+				return err
+			}
+			c, err := t.pair(ctx, MixBulk, 2, 16)
+			if err != nil {
+				return err
+			}
+			was, err := t.measure(ctx, c, "short", time.Second)
+			if err != nil {
+				return err
+			}
+			if err := t.setFaults(lab.Faults{Delay: after}); err != nil {
+				return err
+			}
+			t.injected("paths made longer", 1)
+			learning, err := t.measure(ctx, c, "becoming longer", 3*time.Second)
+			if err != nil {
+				return err
+			}
+			is, err := t.measure(ctx, c, "long", time.Second)
+			if err != nil {
+				return err
+			}
+			t.unfailed(was, learning, is)
+			ratio := is.rate() / was.rate()
+			t.row.Measured["goodput ratio"] = ratio
+			t.speed("at least half of the goodput before", ratio >= 0.5, "%.1f %%", 100*ratio)
+			return nil
+		},
+	}
+}

@@ -56,5 +56,5 @@ func linkScenarios() []Scenario {
 		black("one of two links black towards the sender", 0, 0, false),
 		black("one of two links black for half a minute", -1, 30, false),
 		flapping(true), gone(true),
-	}, mtuScenarios(), []Scenario{unequal(true)})
+	}, mtuScenarios(), []Scenario{unequal(true), longer(true)})
 }
