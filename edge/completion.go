@@ -26,7 +26,7 @@ func (d *attachment) poll() int {
 	if !d.lead.try() {
 		return 0
 	}
-	if d.drive != nil {
+	if d.driven() {
 		d.push()
 	}
 	n := d.goRound()
@@ -163,7 +163,7 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 	defer s.end(d)
 	for {
 		worked := false
-		if d.drive != nil {
+		if d.driven() {
 			worked = d.push()
 		}
 		n := d.goRound()
@@ -180,7 +180,7 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 		if n > 0 && l.followers.Load() > 0 {
 			runtime.Gosched() // those just woken run now
 		}
-		if s.idle(d, worked || n > 0) && (d.drive == nil || !d.ringFull.Load()) { // who drives makes the room
+		if s.idle(d, worked || n > 0) && (!d.driven() || !d.ringFull.Load()) { // who drives makes the room
 			l.cancel.arm(ctx, d.kickFunc)
 			d.block(w, done)
 		}

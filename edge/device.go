@@ -30,6 +30,7 @@ type Device struct {
 
 	pollMu      sync.Mutex
 	poller      *poller
+	looped      atomic.Bool // poller is set
 	pollerArmed atomic.Bool
 }
 

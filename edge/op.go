@@ -73,7 +73,7 @@ func (o Op) Done() bool {
 	if o.settled() {
 		return true
 	}
-	if o.d.drive != nil && o.d.gathers() {
+	if o.d.driven() && o.d.gathers() {
 		return false
 	}
 	o.d.poll()

@@ -20,7 +20,8 @@ type poller struct {
 
 // PollFD returns a descriptor that polls readable, after Arm, when something completed or arrived. It belongs to the
 // Device. The loop is: Poll, look at operations and notifications, Arm, and wait on the descriptor if Arm said true. From Device.Close on the descriptor
-// is readable and Arm says false; it is closed when nothing refers to the Device any more.
+// is readable and Arm says false; it is closed when nothing refers to the Device any more. An embedded transport is run by its own thread from then on, not by the goroutines
+// that wait.
 func (d *Device) PollFD() (int, error) {
 	d.pollMu.Lock()
 	defer d.pollMu.Unlock()
@@ -48,6 +49,7 @@ func (d *Device) PollFD() (int, error) {
 		return -1, err
 	}
 	d.poller = p
+	d.looped.Store(true)
 	runtime.AddCleanup(d, (*poller).close, p) // not by Close: a loop that had yet to see it would sleep on, or wait for a stranger's descriptor
 	return p.fd, nil
 }

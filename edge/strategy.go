@@ -23,6 +23,10 @@ type driver interface {
 	Memory(fd int) *regmem.Memory // of a region, as the transport sees it; nil: map fd
 }
 
+// driven reports whether goroutines that wait run the transport. Those of a Device with an event loop do not: the loop sleeps where nobody runs it, so the transport's own thread
+// does, as a daemon would.
+func (d *attachment) driven() bool { return d.drive != nil && !d.dev.looped.Load() }
+
 // strategy is the leader's way of waiting, as measured: poll and yield while that is cheap, then block.
 // The leader alone uses it.
 type strategy struct {
@@ -56,7 +60,7 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		return true
 	}
 	now := s.seen // the clock was read in the latest look
-	if s.since == 0 || d.drive != nil {
+	if s.since == 0 || d.driven() {
 		now = mono.Now()
 		s.seen = now
 	}
@@ -71,7 +75,7 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		s.polling = true
 		d.rings.SetClientPolling(true)
 	}
-	if d.drive != nil && now.Sub(s.since) < driveAlone {
+	if d.driven() && now.Sub(s.since) < driveAlone {
 		return false
 	}
 	if now.Sub(s.gosched) > goschedEach {
@@ -93,7 +97,7 @@ func (s *strategy) sleep(d *attachment, briefly bool) {
 		runtime.Gosched()
 		asleep = mono.Now()
 	}
-	if d.drive != nil {
+	if d.driven() {
 		d.drive.Drowse(d.bell.FD())
 	} else {
 		s.pollArgs[0] = unix.PollFd{Fd: int32(d.bell.FD()), Events: unix.POLLIN}
