@@ -119,8 +119,10 @@ func (s *shard) inUse(c *client) bool {
 
 // free forgets a dead client; its session unmaps what it had.
 func (s *shard) free(c *client) {
-	s.dropAllUnsent()
-	c.regions.all(s.exchange.remove)
+	c.regions.all(func(r *regmem.Region) {
+		s.dropReferring(r.Mem.Bytes())
+		s.exchange.remove(r)
+	})
 	s.clients[c.slot] = nil
 	s.dying--
 	s.countUsers()

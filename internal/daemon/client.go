@@ -74,10 +74,10 @@ type conn struct {
 	request    uint64 // request to answer: dial, accept or close
 	peer       string
 	inflight   int
-	unreturned int  // notifications delivered beyond those the client gave credit back for
-	queued     bool // on client.notify, or parked
-	parked     bool // has notifications and no credit: looked at again when credit comes
-	exports    map[regmem.Key]*regmem.Region
+	unreturned int                   // notifications delivered beyond those the client gave credit back for
+	queued     bool                  // on client.notify, or parked
+	parked     bool                  // has notifications and no credit: looked at again when credit comes
+	exports    map[regmem.Key][]byte // what each key reaches
 	left       []engine.Notification // taken from the engine when the connection ended
 	farewell   *ipc.Message          // to send when left is delivered
 	why        ipc.Status            // of operations that come too late, once it is over

@@ -193,9 +193,12 @@ func (s *shard) forget(cn *conn) {
 	}
 }
 
-// dropExports forgets the keys given to a connection; the peer that held them is gone.
+// dropExports forgets the keys given to a connection. The peer that held them is gone, or does not know yet: it reads no more either.
 func (s *shard) dropExports(cn *conn) {
 	s.grants.RevokeOwner(uint64(cn.id))
+	for _, mem := range cn.exports {
+		s.dropReferring(mem)
+	}
 	cn.client.exports -= len(cn.exports)
 	clear(cn.exports)
 }

@@ -326,14 +326,17 @@ func (s *shard) dropUnsent(l *link) {
 	s.emptied(l)
 }
 
-// dropAllUnsent is called before memory that frames may point into is unmapped, or its owner hears that peers read it no more.
-func (s *shard) dropAllUnsent() {
+// dropReferring forgets the frames that wait for a link and refer to mem. It is called before mem is unmapped, or its owner hears that peers read it no more.
+func (s *shard) dropReferring(mem []byte) {
 	if s.blockedLinks == 0 {
 		return
 	}
 	for _, l := range s.active {
-		if len(l.tx) > 0 {
-			s.dropUnsent(l)
+		waited := len(l.tx)
+		l.tx = slices.DeleteFunc(l.tx, func(f linkdrv.TxFrame) bool { return overlap(f.Bulk, mem) }) // what else is in a frame was copied
+		l.discards += uint64(waited - len(l.tx))
+		if waited > 0 && len(l.tx) == 0 {
+			s.emptied(l)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (s *shard) dropRegion(now mono.Time, c *client, id uint32) (*regmem.Region,
 		}
 	}
 	s.exchange.remove(r)
-	s.dropAllUnsent()
+	s.dropReferring(r.Mem.Bytes())
 	c.regions.remove(r)
 	return r, nil
 }

@@ -238,9 +238,9 @@ func (s *shard) export(now mono.Time, cn *conn, m *ipc.Message) (*ipc.Message, e
 		return nil, ipc.Errorf(ipc.StatusClosed.Code(), "connection %d is closing", cn.id)
 	}
 	if cn.exports == nil {
-		cn.exports = map[regmem.Key]*regmem.Region{}
+		cn.exports = map[regmem.Key][]byte{}
 	}
-	cn.exports[key] = r
+	cn.exports[key] = r.Mem.Bytes()[m.Off : m.Off+m.Size]
 	c.exports++
 	reply := m.Reply()
 	reply.Conn, reply.Key, reply.Name, reply.Size = m.Conn, uint64(key), m.Name, m.Size
@@ -261,12 +261,13 @@ func grantError(err error) error {
 }
 
 func (s *shard) revoke(now mono.Time, cn *conn, key regmem.Key) error {
-	if cn.exports[key] == nil {
+	mem, ok := cn.exports[key]
+	if !ok {
 		return ipc.Errorf(ipc.StatusKey.Code(), "connection %d was not given key %#x", cn.id, uint64(key))
 	}
 	s.exchange.settle()
 	s.grants.Revoke(key)
-	s.dropAllUnsent()
+	s.dropReferring(mem)
 	s.eng.Withdraw(now, cn.id, uint64(key))
 	delete(cn.exports, key)
 	cn.client.exports--
