@@ -53,7 +53,7 @@ type Config struct {
 	Scheduler string // one of sched.Names; empty: "adaptive"
 	Profile   flowctl.Profile
 	OpWindow  int           // operations a peer, and the owner, may have outstanding per connection, power of two; zero: 1024
-	HeldBytes int           // memory for segments that wait behind a fence, and for many holes in operations, per session; zero: 16 MiB
+	HeldBytes int           // memory for segments that wait behind a fence, and for many holes in operations and adverts, per session; zero: 16 MiB
 	MaxConns  int           // connections of the endpoint; zero: 65,536
 	DialTime  time.Duration // how long Dial waits for a peer and its answer; zero: 5 s
 	DeadTime  time.Duration // silence after which a peer is declared down; zero: 15 s

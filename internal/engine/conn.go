@@ -503,13 +503,15 @@ func (c *conn) forget() {
 	c.e.freeConnection(c)
 }
 
-// dropReceived forgets what the peer's operations left here.
+// dropReceived forgets what the peer's operations and adverts left here.
 func (c *conn) dropReceived() {
 	c.settleAll()
 	for op := c.rcvBase; op != c.rcvTop; op++ {
 		c.empty(&c.rop(op).got)
 		c.dropHeld(c.rop(op))
 	}
+	c.empty(&c.told)
+	c.empty(&c.taken)
 	c.notes = queue[Notification]{}
 	c.naks = queue[seqnum.Value]{}
 	c.reading = queue[seqnum.Value]{}

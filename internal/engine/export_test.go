@@ -43,6 +43,7 @@ func (e *Endpoint) HeldMemory() (n int) {
 // Spans is for how many spans a connection has memory.
 func (e *Endpoint) Spans(id ConnID) (n int) {
 	c := e.conn(id)
+	n = cap(c.told.spans) + cap(c.taken.spans)
 	for i := range c.ops {
 		n += cap(c.ops[i].got.spans)
 	}

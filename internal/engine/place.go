@@ -263,7 +263,7 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 // reset empties the slot of an operation that was applied but keeps memory for reuse.
 func (o *recvOp) reset() { *o = recvOp{got: o.got} }
 
-// fits reports whether there is room for [lo, hi) in what is in place of an operation. There always is where it makes no further span, and for what was held, since
+// fits reports whether there is room for [lo, hi) in what is in place of an operation, or came of adverts. There always is where it makes no further span, and for what was held, since
 // each segment gives back more than the next one's span costs.
 func (c *conn) fits(got *ranges, lo, hi uint64) bool {
 	if len(got.spans) < freeSpans || got.joins(lo, hi) {
@@ -272,16 +272,18 @@ func (c *conn) fits(got *ranges, lo, hi uint64) bool {
 	return got.takes(lo, hi) && c.s.heldMem+spanCost <= c.e.cfg.HeldBytes
 }
 
-// add puts [lo, hi) among what is in place of an operation.
+// add puts [lo, hi) among what is in place or came.
 func (c *conn) add(got *ranges, lo, hi uint64) {
 	c.s.heldMem -= got.charge()
 	got.add(lo, hi)
 	c.s.heldMem += got.charge()
 }
 
-// empty forgets what is in place of an operation that has ended.
+// empty forgets what is in place of an operation that has ended, or came of adverts.
 func (c *conn) empty(got *ranges) {
-	c.s.heldMem -= got.charge()
+	if n := got.charge(); n > 0 { // else there may be no session yet
+		c.s.heldMem -= n
+	}
 	got.reset()
 }
 

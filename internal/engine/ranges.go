@@ -8,17 +8,17 @@ import (
 // span is the half-open interval [lo, hi).
 type span struct{ lo, hi uint64 }
 
-// maxSpans bounds the memory that one operation's holes can take; a frame that would need more is left unreceived.
+// maxSpans bounds the memory that the holes of one set can take; a frame that would need more is left unreceived.
 const maxSpans = 4096
 
-// freeSpans is how many spans of an operation are not charged to its session's held memory, and how many it may leave memory for; honest peers seldom make
+// freeSpans is how many spans of a set are not charged to its session's held memory, and how many it may leave memory for; honest peers seldom make
 // more. spanCost is what each further one is charged, bytes: slices grow by doubling.
 const (
 	freeSpans = 32
 	spanCost  = 32
 )
 
-// ranges is the set of bytes of one operation that are in place: sorted, disjoint, not touching. In order of arrival it is one span that
+// ranges is the set of bytes of one operation that are in place, or of numbers that came: sorted, disjoint, not touching. In order of arrival it is one span that
 // grows; striping and loss make a few more.
 type ranges struct{ spans []span }
 
@@ -87,6 +87,9 @@ func (r *ranges) add(lo, hi uint64) {
 	}
 	if j > i+1 {
 		r.spans = append(r.spans[:i+1], r.spans[j:]...)
+		if n := len(r.spans); cap(r.spans) > freeSpans && n <= cap(r.spans)/4 { // what is charged no more shall not stay
+			r.spans = append(make([]span, 0, max(2*n, freeSpans)), r.spans...)
+		}
 	}
 }
 

@@ -397,11 +397,11 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 func (c *conn) onAdvert(g *wire.Segment) bool {
 	n := uint64(g.Op)
 	known := c.told.covers(n, n+1)
-	if !known && !c.told.takes(n, n+1) {
+	if !known && !c.fits(&c.told, n, n+1) {
 		c.e.Count.RejectedNoRoom++
 		return false
 	}
-	c.told.add(n, n+1)
+	c.add(&c.told, n, n+1)
 	if g.Kind == wire.KindAdvert {
 		if !known {
 			c.e.emit(Event{Kind: EvAdvert, Conn: c.id, Advert: Advert{Name: string(g.Name), Key: regmem.Key(g.Key), Size: g.Size, Perm: regmem.Perm(g.Perm), Number: g.Op}})
@@ -411,8 +411,8 @@ func (c *conn) onAdvert(g *wire.Segment) bool {
 	if c.taken.covers(n, n+1) {
 		return true
 	}
-	if c.taken.takes(n, n+1) { // else it may be told twice, which is better than never
-		c.taken.add(n, n+1)
+	if c.fits(&c.taken, n, n+1) { // else it may be told twice, which is better than never
+		c.add(&c.taken, n, n+1)
 	}
 	if known {
 		c.e.emit(Event{Kind: EvWithdrawn, Conn: c.id, Advert: Advert{Key: regmem.Key(g.Key)}})

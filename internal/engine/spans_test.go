@@ -130,3 +130,70 @@ func TestHeldHolesFindRoom(t *testing.T) {
 		t.Errorf("%d operations applied, %d bytes charged", n, r.n[1].e.HeldMemory())
 	}
 }
+
+// Holes in the numbers of a peer's adverts, and of its withdrawals, count as held memory beyond a few per connection; what closes them has room always, and neither
+// they nor the connection's end leave anything charged or memory for more than a few.
+func TestAdvertHolesAreCharged(t *testing.T) {
+	const held, holes, kept = 64 << 10, 1000, 2 * engine.FreeSpans
+	r := newRig(t, rigOptions{held: held})
+	var conns [4]engine.ConnID
+	var pn uint64
+	var like []byte
+	for i := range conns {
+		c := r.connect(engine.DialOptions{})
+		conns[i] = c[1]
+		like, pn = r.like(c[0], 0)
+	}
+	e := r.n[1].e
+	withdraw := func(c engine.ConnID, n uint32) {
+		pn++
+		r.give(1, flight{b: forge(like, pn, &wire.Segment{Kind: wire.KindWithdraw, Conn: uint32(c), Op: n, Key: 1})})
+	}
+	for _, c := range conns {
+		for n := range uint32(holes) {
+			withdraw(c, 2*n+1)
+		}
+	}
+	spans := 0
+	for _, c := range conns {
+		spans += e.Spans(c)
+	}
+	if n := e.HeldMemory(); n < held/2 || n > held || spans > 2*held/32+len(conns)*kept {
+		t.Errorf("%d bytes are charged, the limit is %d; there is memory for %d spans", n, held, spans)
+	}
+	if e.Count.RejectedNoRoom == 0 {
+		t.Error("all found room")
+	}
+	e.Abort(r.now, conns[0], engine.StatusAborted)
+	before := e.Count.RejectedNoRoom
+	for _, c := range conns[1:] {
+		for n := range uint32(2 * holes) {
+			withdraw(c, n)
+		}
+		if n := e.Spans(c); n > kept {
+			t.Errorf("without holes there is memory for %d spans, want at most %d", n, kept)
+		}
+	}
+	if n := e.Count.RejectedNoRoom - before; n != 0 || e.HeldMemory() != 0 {
+		t.Errorf("%d numbers that close holes found no room; without holes %d bytes are charged", n, e.HeldMemory())
+	}
+}
+
+// An operation whose holes were closed has no memory for them any more, though it has not ended.
+func TestClosedHolesGiveBack(t *testing.T) {
+	const size = 4000
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	_, key := r.export(1, c[1], size, both)
+	like, pn := r.like(c[0], 0)
+	g := wire.Segment{Kind: wire.KindWrite, Conn: uint32(c[1]), Key: uint64(key)}
+	pn = r.scatter(like, pn, g, size, false)
+	if n := r.n[1].e.Spans(c[1]); n < size/2 {
+		t.Fatalf("memory for %d spans", n)
+	}
+	g.Data = make([]byte, size)
+	r.n[1].e.HandleFrame(r.now, 0, forge(like, pn+1, &g))
+	if n := r.n[1].e.Spans(c[1]); n > engine.FreeSpans || r.n[1].e.HeldMemory() != 0 {
+		t.Errorf("memory for %d spans, %d bytes are charged", n, r.n[1].e.HeldMemory())
+	}
+}
