@@ -37,6 +37,8 @@ type Options struct {
 	Open func(Link, linkdrv.Options) (linkdrv.Driver, error)
 	// Watch reports changes of links; nil means linkdrv.Watch, or with a custom Open that links never change.
 	Watch func(ctx context.Context, sink func(linkdrv.Event)) error
+
+	after func(time.Duration) <-chan time.Time // when to watch again; nil: time.After
 }
 
 // Daemon is the transport of one node. Make it by New, run it by Run once.
@@ -53,6 +55,7 @@ type Daemon struct {
 	keeper   *keeper
 	open     opener
 	watch    func(ctx context.Context, sink func(linkdrv.Event)) error
+	after    func(time.Duration) <-chan time.Time
 	trust    *trust              // nil: plaintext
 	ns       int                 // network namespace of the links if it is not the process's; else -1
 	lock     *os.File            // nil: embedded
@@ -107,11 +110,14 @@ func prepare(cfg Config, o Options) (*Daemon, error) {
 	}
 	d := &Daemon{
 		cfg: cfg, log: o.Log, version: o.Version, node: node, trust: tr, epoch: randomNonZero(), began: time.Now(),
-		accounts: newAccounts(cfg.Limits), open: openOne(o.Open), watch: o.Watch, ns: otherNamespace(),
+		accounts: newAccounts(cfg.Limits), open: openOne(o.Open), watch: o.Watch, after: o.after, ns: otherNamespace(),
 		ready: make(chan struct{}), stopped: make(chan struct{}), sessions: map[*session]struct{}{},
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
+	}
+	if d.after == nil {
+		d.after = time.After
 	}
 	if o.Open == nil {
 		d.open = openSockets(cfg.Shards)

@@ -155,7 +155,7 @@ func (k *keeper) watch(ctx context.Context, events chan<- linkdrv.Event, blind c
 		case <-ctx.Done():
 		}
 		select {
-		case <-time.After(watchRetry):
+		case <-k.d.after(watchRetry):
 		case <-ctx.Done():
 		}
 	}

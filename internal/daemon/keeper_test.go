@@ -220,11 +220,17 @@ func TestLateKickIsIgnored(t *testing.T) {
 	}
 }
 
-// What the kernel said last counts for nothing once it says nothing more: a link that was down then is opened when it can be.
+// What the kernel said last counts for nothing once it says nothing more: a link that was down then is opened when it can be. Watching is tried again
+// and again, and what the kernel says then is followed.
 func TestLinkIsFollowedUnwatched(t *testing.T) {
 	h := &host{name: "eth1", index: 3, mtu: 9000, up: true, events: make(chan linkdrv.Event)}
-	broken := make(chan error)
-	e := watched(t, Options{Open: h.open, Watch: func(ctx context.Context, sink func(linkdrv.Event)) error {
+	began, broken, waits, over := make(chan struct{}), make(chan error), make(chan time.Duration), make(chan time.Time)
+	after := func(d time.Duration) <-chan time.Time {
+		waits <- d
+		return over
+	}
+	e := watched(t, Options{Open: h.open, after: after, Watch: func(ctx context.Context, sink func(linkdrv.Event)) error {
+		began <- struct{}{}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		ended := make(chan error, 1)
@@ -248,13 +254,27 @@ func TestLinkIsFollowedUnwatched(t *testing.T) {
 			return snap.Links[0].Up == want
 		})
 	}
+	<-began
 	h.set("eth1", 3, 9000, false, false)
 	up(false)
-	broken <- errors.New("too many open files")
-	h.mu.Lock()
-	h.up, h.index = true, 4 // deleted, made anew and up: nobody tells
-	h.mu.Unlock()
-	up(true)
+	for index := 4; index < 6; index++ {
+		broken <- errors.New("too many open files")
+		if d := <-waits; d != watchRetry {
+			t.Errorf("watching is to be tried again in %v, want %v", d, watchRetry)
+		}
+		h.mu.Lock()
+		h.up, h.index = true, index // deleted, made anew and up: nobody tells
+		h.mu.Unlock()
+		up(true)
+		over <- time.Time{}
+		select {
+		case <-began:
+		case <-time.After(deadline):
+			t.Fatal("watching is not tried again")
+		}
+		h.set("eth1", index, 9000, false, false)
+		up(false)
+	}
 }
 
 // slow is a driver that takes long to close.
