@@ -50,7 +50,9 @@ func (d *Device) PollFD() (int, error) {
 	}
 	d.poller = p
 	d.looped.Store(true)
-	runtime.AddCleanup(d, (*poller).close, p) // not by Close: a loop that had yet to see it would sleep on, or wait for a stranger's descriptor
+	// Not by Close: a loop that had yet to see it would sleep on, or wait for a stranger's descriptor. Nor by the Arm that says false then: the loop may have
+	// the number in a set of its own and take it out later, when it is a stranger's; and of two loops the other one may be about to wait.
+	runtime.AddCleanup(d, (*poller).close, p)
 	return p.fd, nil
 }
 
