@@ -270,3 +270,22 @@ func TestPostWhilePeerCloses(t *testing.T) {
 		t.Errorf("the operation failed with %v", err)
 	}
 }
+
+// What is asked of the daemon about a connection that it has just reported the end of fails for that reason, and an export has ended with it.
+func TestExportOnConnectionThatEnds(t *testing.T) {
+	end := func(p *duo, why ipc.Status) {
+		p.f.mu.Lock()
+		defer p.f.mu.Unlock()
+		p.f.end = why
+	}
+	p := newDuo(t, Config{}, 4096)
+	end(p, ipc.StatusPeerDown)
+	if _, err := p.exported.Export(p.in, "late", RemoteRead, 0, 1); !errors.Is(err, ErrPeerDown) || err != p.in.Err() {
+		t.Errorf("export: %v; the connection: %v", err, p.in.Err())
+	}
+	p = newDuo(t, Config{}, 4096)
+	end(p, ipc.StatusPeerDown)
+	if err := p.grant.Revoke(); err != nil || !errors.Is(p.in.Err(), ErrPeerDown) {
+		t.Errorf("revoke: %v; the connection: %v", err, p.in.Err())
+	}
+}

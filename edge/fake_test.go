@@ -27,6 +27,7 @@ type fake struct {
 	hold     bool         // take operations and complete none
 	held     []heldOp     //
 	fail     ipc.Status   // of every operation
+	end      ipc.Status   // ends the connection on which memory is about to be exported or revoked
 	submits  atomic.Int64 // entries drained
 }
 
@@ -193,7 +194,11 @@ func (c *fakeClient) handle(m *ipc.Message) {
 		if f.mute {
 			return
 		}
-		cn := f.conns[m.Conn]
+		cn := f.live(c, m)
+		if cn == nil {
+			r = m.Fail(ipc.Errorf(ipc.CodeNoConn, "gone"))
+			break
+		}
 		f.nextID++
 		key := uint64(f.nextID)
 		f.grants[key] = &fakeGrant{conn: cn, mem: c.regions[m.Region].Bytes()[m.Off : m.Off+m.Size], perm: regmem.Perm(m.Perm)}
@@ -201,7 +206,11 @@ func (c *fakeClient) handle(m *ipc.Message) {
 		cn.peer.owner.ctl.Send(&ipc.Message{Kind: ipc.KindAdvert, Conn: cn.peer.id, Name: m.Name, Key: key, Size: m.Size, Perm: m.Perm})
 	case ipc.KindRevoke:
 		delete(f.grants, m.Key)
-		cn := f.conns[m.Conn]
+		cn := f.live(c, m)
+		if cn == nil {
+			r = m.Fail(ipc.Errorf(ipc.CodeNoConn, "gone"))
+			break
+		}
 		cn.peer.owner.ctl.Send(&ipc.Message{Kind: ipc.KindWithdrawn, Conn: cn.peer.id, Key: m.Key})
 	case ipc.KindClose, ipc.KindAbort:
 		cn := f.conns[m.Conn]
@@ -221,6 +230,18 @@ func (c *fakeClient) handle(m *ipc.Message) {
 		r = m.Fail(ipc.Errorf(ipc.CodeUnknownKind, "unknown kind %q", m.Kind))
 	}
 	c.ctl.Send(r)
+}
+
+// live returns the connection of m unless it is over, as it is at once if f.end says so.
+func (f *fake) live(c *fakeClient, m *ipc.Message) *fakeConn {
+	if f.end != ipc.StatusOK {
+		c.ctl.Send(&ipc.Message{Kind: ipc.KindClosed, Conn: m.Conn, Code: f.end.Code()})
+		return nil
+	}
+	if cn := f.conns[m.Conn]; cn != nil && !cn.over {
+		return cn
+	}
+	return nil
 }
 
 func (c *fakeClient) dial(m *ipc.Message) {

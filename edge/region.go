@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -193,6 +194,9 @@ func (r *Region) export(ctx context.Context, c *Conn, name string, perm Perm, of
 	}
 	m := &ipc.Message{Kind: ipc.KindExport, Conn: c.id, Region: r.id, Off: uint64(off), Size: uint64(n), Perm: uint8(perm), Name: name}
 	m, err := r.d.call(ctx, m, &call{})
+	if errors.Is(err, errNoConn) && c.usable() != nil {
+		err = c.usable() // it ended meanwhile
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -208,5 +212,8 @@ func (g *Grant) Revoke() error {
 		return nil // the export ended with the connection
 	}
 	_, err := g.conn.d.call(context.Background(), &ipc.Message{Kind: ipc.KindRevoke, Conn: g.conn.id, Key: g.key}, &call{})
+	if errors.Is(err, errNoConn) {
+		return nil // it did so meanwhile
+	}
 	return err
 }
