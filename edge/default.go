@@ -4,19 +4,22 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 )
 
-var shared struct {
-	mu  sync.Mutex
-	dev *Device
-}
+var shared = struct {
+	turn chan struct{} // full while somebody looks at dev, or opens it
+	dev  *Device
+}{turn: make(chan struct{}, 1)}
 
 // sharedDevice returns the Device behind the package's Dial and Listen, attached to the local daemon with the zero Config. One that somebody closed is
 // replaced; one that lost its daemon finds the next by itself.
 func sharedDevice(ctx context.Context) (*Device, error) {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
+	select {
+	case shared.turn <- struct{}{}:
+		defer func() { <-shared.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if shared.dev != nil && !errors.Is(shared.dev.Err(), net.ErrClosed) {
 		return shared.dev, nil
 	}
