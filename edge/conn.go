@@ -143,7 +143,7 @@ func (c *Conn) CloseContext(ctx context.Context) error {
 			_, err = c.d.call(ctx, &ipc.Message{Kind: ipc.KindClose, Conn: c.id}, &call{})
 		}
 		if err != nil && ctx.Err() != nil {
-			c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: c.id})
+			go c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: c.id}) // it may be that the daemon takes nothing
 			c.finish(ErrAborted)
 			return c.d.ended(ctx)
 		}

@@ -85,8 +85,11 @@ func (d *attachment) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Me
 		return nil, d.deadErr()
 	}
 	m.ID = id
-	if err := d.ctl.Send(m); err != nil {
+	if err := d.ctl.SendContext(ctx, m); err != nil {
 		d.calls.take(id)
+		if err == ctx.Err() {
+			return nil, d.ended(ctx)
+		}
 		return nil, d.unsent(err)
 	}
 	select {

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -79,10 +80,7 @@ func (f *fake) open(cfg Config) (*Device, *fakeClient) {
 	if err := cfg.normalize(); err != nil {
 		f.t.Fatal(err)
 	}
-	a, b, err := ipc.Pair()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	a, b := ctlPair(f.t)
 	c := &fakeClient{f: f, ctl: b, regions: map[uint32]*regmem.Memory{}}
 	c.done.Add(1)
 	go c.serve()
@@ -95,6 +93,19 @@ func (f *fake) open(cfg Config) (*Device, *fakeClient) {
 		c.end()
 	})
 	return d, c
+}
+
+// ctlPair returns the ends of a control socket. The client's has room for a few requests only, so that tests can fill it.
+func ctlPair(t testing.TB) (client, daemon *ipc.Conn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	must(t, err)
+	must(t, unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_SNDBUF, 1)) // the least there is, some 5 KB
+	client, err = ipc.FromFile(os.NewFile(uintptr(fds[0]), "client"))
+	must(t, err)
+	daemon, err = ipc.FromFile(os.NewFile(uintptr(fds[1]), "daemon"))
+	must(t, err)
+	return client, daemon
 }
 
 func (c *fakeClient) end() {

@@ -200,7 +200,7 @@ func (r *Request) Accept(ctx context.Context, data []byte) (*Conn, error) {
 	}
 	if _, err := c.d.call(ctx, &ipc.Message{Kind: ipc.KindAccept, Conn: c.id, Data: data}, &call{}); err != nil {
 		if ctx.Err() != nil {
-			c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: c.id})
+			go c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: c.id}) // it may be that the daemon takes nothing
 		}
 		c.closing.Store(true)
 		c.finish(err)

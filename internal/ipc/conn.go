@@ -1,12 +1,12 @@
 package ipc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,14 +24,14 @@ var ErrDescriptors = errors.New("ipc: message with unexpected descriptors")
 // Conn is one end of a control socket. Send may be called by many goroutines, Recv and RecvFDs by one. Close interrupts both.
 type Conn struct {
 	uc   *net.UnixConn
-	send sync.Mutex
+	turn chan struct{} // full while somebody sends
 	buf  []byte
 	oob  []byte
 }
 
 // NewConn takes over a connected SEQPACKET socket.
 func NewConn(uc *net.UnixConn) *Conn {
-	return &Conn{uc: uc, buf: make([]byte, MaxMessage+1), oob: make([]byte, unix.CmsgSpace(MaxFDs*4))}
+	return &Conn{uc: uc, turn: make(chan struct{}, 1), buf: make([]byte, MaxMessage+1), oob: make([]byte, unix.CmsgSpace(MaxFDs*4))}
 }
 
 // Pair returns two connected ends, for an embedded daemon and for tests.
@@ -73,6 +73,12 @@ func FromFile(f *os.File) (*Conn, error) {
 // Send sends m with descriptors, which stay the caller's. An error means the connection is of no further use, except for
 // a message that cannot be encoded.
 func (c *Conn) Send(m *Message, fds ...int) error {
+	return c.SendContext(context.Background(), m, fds...)
+}
+
+// SendContext is Send that gives up when ctx ends, and then returns its error: nothing of m was sent, since a packet is sent whole or not at all, and
+// the connection is as good as before.
+func (c *Conn) SendContext(ctx context.Context, m *Message, fds ...int) error {
 	b, err := m.Encode()
 	if err != nil {
 		return err
@@ -84,12 +90,27 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 	if len(fds) > 0 {
 		oob = unix.UnixRights(fds...)
 	}
-	c.send.Lock()
-	defer c.send.Unlock()
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if err := c.uc.SetWriteDeadline(time.Now().Add(SendTimeout)); err != nil {
 		return err
 	}
+	cut := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		c.uc.SetWriteDeadline(time.Unix(1, 0))
+		close(cut)
+	})
 	_, _, err = c.uc.WriteMsgUnix(b, oob, nil)
+	if !stop() {
+		<-cut // lest it cut short who sends next
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = ctx.Err()
+		}
+	}
 	return err
 }
 

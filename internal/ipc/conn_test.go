@@ -212,3 +212,41 @@ func TestListen(t *testing.T) {
 		t.Error("an ordinary file was replaced")
 	}
 }
+
+// A Send whose context ends gives up, stuck in a full socket or behind another, has sent nothing of its message, and cuts short nobody else.
+func TestSendGivesUp(t *testing.T) {
+	a, b := pair(t)
+	rc, err := a.uc.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	filler := 0
+	rc.Control(func(fd uintptr) {
+		for unix.Send(int(fd), []byte(`{"kind":"filler"}`), unix.MSG_DONTWAIT) == nil {
+			filler++
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	gaveUp, sent := make(chan error), make(chan error)
+	for range 10 {
+		go func() { gaveUp <- a.SendContext(ctx, &Message{Kind: "given up"}) }()
+	}
+	go func() { sent <- a.Send(&Message{Kind: "last"}) }()
+	cancel()
+	for range 10 {
+		if err := <-gaveUp; err != context.Canceled {
+			t.Errorf("gave up with %v", err)
+		}
+	}
+	for range filler {
+		if m, err := b.Recv(); err != nil || m.Kind != "filler" {
+			t.Fatalf("received %+v, %v", m, err)
+		}
+	}
+	if m, err := b.Recv(); err != nil || m.Kind != "last" {
+		t.Errorf("received %+v, %v", m, err)
+	}
+	if err := <-sent; err != nil {
+		t.Errorf("the last: %v", err)
+	}
+}
