@@ -57,7 +57,6 @@ func (d *attachment) goRound() (total int) {
 				break
 			}
 		}
-		d.freeTail.Store(l.freed)
 		total += n
 		if err != nil {
 			l.broken = true
@@ -112,7 +111,10 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 		r.inflight.Add(-1)
 	}
 	idle := c.inflight.Add(-1) == 0
-	s.gen.Store(gen + 1)
+	d.free[d.lead.freed&uint32(len(d.free)-1)] = i
+	d.lead.freed++
+	d.freeTail.Store(d.lead.freed)   // first: who sees that the operation is done finds room
+	s.gen.CompareAndSwap(gen, gen+1) // unless the slot is in use again
 	if bounce >= 0 {
 		d.bounce.Load().completed(bounce, opKey(i, gen))
 	}
@@ -125,9 +127,6 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 			d.lead.wake(&stream.out.waiters)
 		}
 	}
-	l := &d.lead
-	d.free[l.freed&uint32(len(d.free)-1)] = i
-	l.freed++
 }
 
 // notified queues a notification. One for a connection that the answer to our dial has not told us of yet is kept for it.

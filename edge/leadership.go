@@ -23,7 +23,7 @@ type leadership struct {
 
 	cq       *ipc.CompleteConsumer
 	batch    [64]ipc.CQE
-	freed    uint32 // operations completed; attachment.freeTail once a batch is done
+	freed    uint32 // attachment.freeTail
 	strategy strategy
 	cancel   cancelHook
 	broken   bool // the daemon wrote nonsense

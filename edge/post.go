@@ -99,7 +99,7 @@ func (c *Conn) put(w *Work, bounce int32) (Op, error) {
 	i := d.free[d.freeHead&uint32(len(d.free)-1)]
 	d.freeHead++
 	s := &d.slots[i]
-	gen := s.gen.Load() + 1
+	gen := (s.gen.Load() + 1) | 1 // the leader may have yet to move it on
 	s.conn, s.region, s.bounce = c, w.Local, bounce
 	if len(w.Inline) > 0 {
 		s.region = nil
