@@ -175,7 +175,7 @@ func (c *Cwnd) kept() time.Duration {
 
 // drained judges a drain that has ended, and reports whether it was the last it took to believe that the path has become longer.
 func (c *Cwnd) drained(base time.Duration) bool {
-	if c.drainMin-base <= time.Duration(riseExcess*float64(c.kept())) {
+	if c.p.Base > 0 || c.drainMin-base <= time.Duration(riseExcess*float64(c.kept())) {
 		c.rises = 0
 		return false
 	}

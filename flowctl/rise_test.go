@@ -3,6 +3,8 @@ package flowctl
 import (
 	"testing"
 	"time"
+
+	"multiedge/internal/mono"
 )
 
 // A path that becomes longer while it is in use is full again within seconds, as far as the largest window reaches, unless it became so by little more than the delay
@@ -78,5 +80,24 @@ func TestSharedPathStaysShort(t *testing.T) {
 		if queue > least+least/2+2*slowMost || jain < 0.8 {
 			t.Errorf("%v a frame, %d flows: queue %v, of least windows %v, Jain %.3f, %v", c.frame, c.flows, queue, least, jain, flows[0])
 		}
+	}
+}
+
+// Where the round trip of the idle path is known nothing above it is believed.
+func TestKnownPathDoesNotRise(t *testing.T) {
+	const base, ms = 110 * time.Microsecond, mono.Time(time.Millisecond)
+	var c Cwnd
+	var rtt RTT
+	c.Init(CongestionParams{Base: base})
+	rtt.Update(base, 0)
+	for now := ms; now < 4000*ms; now += ms {
+		rtt.Update(5*time.Millisecond, 0)
+		c.OnAck(now, 1, &rtt)
+		if now > 100*ms && c.starting {
+			t.Fatalf("starts anew after %v", time.Duration(now))
+		}
+	}
+	if rtt.Min() != base {
+		t.Errorf("minimum %v", rtt.Min())
 	}
 }
