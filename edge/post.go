@@ -109,7 +109,7 @@ func (c *Conn) put(w *Work, bounce int32) (Op, error) {
 		s.region.inflight.Add(1)
 	}
 	s.gen.Store(gen)
-	if e.Len > gatherLongest {
+	if e.Len > gatherLongest && d.drive != nil {
 		d.gather.at.Store(0)
 	}
 	e.Token = opKey(i, gen)
