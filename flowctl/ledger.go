@@ -238,7 +238,9 @@ func (l *Ledger) take(first, set uint64, dst []Sent) []Sent {
 		pn := first + uint64(bits.TrailingZeros64(set))
 		s := &l.slots[pn&l.mask]
 		l.bytes -= int(s.bytes)
-		dst = append(dst, Sent{PN: pn, Time: s.time, Bytes: s.bytes, Tag: s.tag, Eliciting: true})
+		dst = append(dst, Sent{}) // filled in its place: a copy would wait for the parts it was just put together from
+		d := &dst[len(dst)-1]
+		d.PN, d.Time, d.Bytes, d.Tag, d.Eliciting = pn, s.time, s.bytes, s.tag, true
 	}
 	return dst
 }

@@ -249,7 +249,7 @@ func (q *superQueue) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.E
 			for i < min(len(frames), SendBatch) {
 				next := &frames[i]
 				n := next.Len()
-				if size > 0 && (!next.Joined || n > step || size+n > superBytes || q.check(next) != 0 || flowOf(next.Head) != f) {
+				if size > 0 && (!next.Joined || n > step || size+n > superBytes || q.check(next) != 0 || !sameFlow(next.Head, first.Head)) {
 					break
 				}
 				v += next.scatter(iovs[v:])

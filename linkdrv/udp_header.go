@@ -90,6 +90,15 @@ func flowOf(head []byte) (f flow) {
 	return f
 }
 
+// sameFlow reports whether two frames are of one flow.
+func sameFlow(a, b []byte) bool {
+	const at = HeaderLen + sessionOffset
+	if len(a) < at+4 || len(b) < at+4 {
+		return flowOf(a) == flowOf(b)
+	}
+	return [6]byte(a) == [6]byte(b) && [4]byte(a[at:]) == [4]byte(b[at:])
+}
+
 // label and sourcePort together are another pair for each session, so that whoever merges or spreads datagrams keeps the frames of a session together and those of two
 // sessions apart.
 func (f *flow) label() uint32      { return f.session >> 14 }

@@ -253,7 +253,9 @@ func (s *shard) sortFrames(b *txBatch) {
 			l.batch = b
 			b.users++
 		}
-		l.tx = append(l.tx, linkdrv.TxFrame{Head: f.Head, Bulk: f.Bulk, Tail: f.Tail, Joined: f.Joined})
+		l.tx = append(l.tx, linkdrv.TxFrame{})
+		t := &l.tx[len(l.tx)-1]
+		t.Head, t.Bulk, t.Tail, t.Joined = f.Head, f.Bulk, f.Tail, f.Joined
 	}
 }
 

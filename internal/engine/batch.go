@@ -46,3 +46,9 @@ func (b *Batch) full() bool { return len(b.Frames) == cap(b.Frames) || b.bytes >
 
 // next returns the buffer of the frame to be added.
 func (b *Batch) next() []byte { return b.bufs[len(b.Frames)] }
+
+// add adds a frame, to be filled in its place: a copy would wait for the parts it was just put together from.
+func (b *Batch) add() *TxFrame {
+	b.Frames = append(b.Frames, TxFrame{})
+	return &b.Frames[len(b.Frames)-1]
+}

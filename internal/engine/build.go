@@ -112,7 +112,7 @@ func (w *builder) links() {
 		in := s.e.linkInfo(i)
 		w.seg = wire.Segment{Kind: wire.KindLink, Data: in.AppendTo(nil)}
 		w.small(&w.seg)
-		w.record(record{kind: recLink, off: uint64(i)})
+		w.record(recLink, 0, 0, uint64(i), 0, false)
 	}
 }
 
@@ -127,13 +127,11 @@ func (w *builder) padTo(size int) {
 }
 
 // record notes something that the frame carries.
-func (w *builder) record(r record) {
-	recs := &w.s.e.recs
-	r.next = w.recs
-	i := recs.alloc(w.recs)
-	recs.pool[i] = r
+func (w *builder) record(kind recKind, conn ConnID, op seqnum.Value, off, n uint64, retx bool) {
+	i, r := w.s.e.recs.alloc()
+	r.kind, r.conn, r.op, r.count, r.off, r.n, r.retx, r.next = kind, conn, op, 1, off, n, retx, w.recs
 	w.recs = i
-	w.retx = w.retx || r.retx
+	w.retx = w.retx || retx
 }
 
 // recordOp notes a whole small operation, extending the record before it when they are consecutive.
@@ -145,7 +143,7 @@ func (w *builder) recordOp(c *conn, op seqnum.Value, retx bool) {
 			return
 		}
 	}
-	w.record(record{kind: recOps, conn: c.id, op: op, count: 1, retx: retx})
+	w.record(recOps, c.id, op, 0, 0, retx)
 }
 
 // acks appends what waits to be acknowledged: a block per path, then OpAcks.
@@ -221,7 +219,7 @@ func (w *builder) opAck(c *conn) {
 	})
 	w.room -= 16 + 8*words
 	w.next, w.eliciting = false, true
-	w.record(record{kind: recOpAck, conn: c.id})
+	w.record(recOpAck, c.id, 0, 0, 0, false)
 }
 
 // tagPicked is the bit of the ledger's tag that says that the scheduler chose the path, and is to hear when the frame is done; the others are the newest record.
@@ -273,7 +271,8 @@ func (w *builder) finish(now mono.Time) {
 
 // sum completes a frame in plaintext: headers and tail with their checksum in the batch's buffer, the payload where it lies.
 func (w *builder) sum(h *wire.Header) {
-	f := TxFrame{Link: w.p.link, Joined: w.joined}
+	f := w.b.add()
+	f.Link, f.Joined = w.p.link, w.joined
 	if w.hasBulk {
 		f.Bulk, f.Tail = w.payload, w.tail
 		var first []byte
@@ -294,7 +293,7 @@ func (w *builder) sum(h *wire.Header) {
 		f.Head = w.buf[:wire.HeadLen]
 		switch {
 		case w.s.e.cfg.CopySend:
-			w.stageCopy(&f)
+			w.stageCopy(f)
 		case h.Flags&wire.FlagPayloadSum == 0:
 			w.fetch(f.Bulk)
 		}
@@ -304,7 +303,6 @@ func (w *builder) sum(h *wire.Header) {
 	}
 	copy(f.Head, w.p.header[:])
 	wire.Finish(f.Head[wire.EthLen:], h, w.tail)
-	w.b.Frames = append(w.b.Frames, f)
 }
 
 // fetchAlone is the longest payload, in bytes, that is fetched while its frame is being built. Longer ones would be waited for, and come faster several at a time.
@@ -346,5 +344,6 @@ func (w *builder) seal(h *wire.Header, n int) {
 	} else {
 		w.s.sealer.Seal(buf[wire.EthLen:n-wire.TagLen], h.Path, h.PN)
 	}
-	w.b.Frames = append(w.b.Frames, TxFrame{Link: w.p.link, Head: buf[:n], Joined: w.joined})
+	f := w.b.add()
+	f.Link, f.Head, f.Joined = w.p.link, buf[:n], w.joined
 }

@@ -107,7 +107,7 @@ func (w *builder) control(c *conn) bool {
 			return false
 		}
 		w.small(g)
-		w.record(record{kind: recControl, conn: c.id, off: uint64(bit)})
+		w.record(recControl, c.id, 0, uint64(bit), 0, false)
 		c.ctl &^= bit
 	}
 	return true
@@ -125,7 +125,7 @@ func (w *builder) nak(c *conn) {
 	}
 	w.seg = wire.Segment{Kind: wire.KindOpNak, Status: uint8(o.status), Conn: c.remote, Op: uint32(op)}
 	w.small(&w.seg)
-	w.record(record{kind: recOpNak, conn: c.id, op: op})
+	w.record(recOpNak, c.id, op, 0, 0, false)
 }
 
 func (w *builder) advert(c *conn) bool {
@@ -136,10 +136,10 @@ func (w *builder) advert(c *conn) bool {
 		return true
 	}
 	g := &w.seg
-	rec := record{kind: recAdvert, conn: c.id, off: uint64(i)}
+	withdrawal := uint64(0)
 	*g = wire.Segment{Kind: wire.KindAdvert, Perm: uint8(a.Perm), Conn: c.remote, Op: uint32(i), Key: uint64(a.Key), Size: a.Size, Name: []byte(a.Name)}
 	if a.withdrawn {
-		rec.n = 1
+		withdrawal = 1
 		*g = wire.Segment{Kind: wire.KindWithdraw, Conn: c.remote, Op: uint32(i), Key: uint64(a.Key)}
 	}
 	if w.room < g.Len() {
@@ -147,7 +147,7 @@ func (w *builder) advert(c *conn) bool {
 	}
 	c.adQueue.pop()
 	w.small(g)
-	w.record(rec)
+	w.record(recAdvert, c.id, 0, uint64(i), withdrawal, false)
 	return true
 }
 
@@ -255,10 +255,11 @@ func (w *builder) part(c *conn, o *sendOp, op seqnum.Value, off, n uint64, retx 
 	if off+take == o.n {
 		flags |= wire.SegLast
 	}
-	w.bulk = wire.Bulk{Kind: wire.KindWrite, Flags: flags, Conn: c.remote, Op: uint32(op), Fence: uint32(o.fence), Key: uint64(o.Key), Place: o.Off + off, Imm: o.Imm}
+	b := &w.bulk
+	b.Kind, b.Flags, b.Conn, b.Op, b.Fence, b.Key, b.Place, b.Imm, b.Sum = wire.KindWrite, flags, c.remote, uint32(op), uint32(o.fence), uint64(o.Key), o.Off+off, o.Imm, 0
 	w.announce(o.n - off - take)
 	w.attach(o.Local[off : off+take])
-	w.record(record{kind: recRange, conn: c.id, op: op, off: off, n: take, retx: retx})
+	w.record(recRange, c.id, op, off, take, retx)
 	return take, true
 }
 
@@ -298,7 +299,7 @@ func (w *builder) smallWrite(c *conn, o *sendOp, op seqnum.Value, off, n uint64,
 	if n == o.n {
 		w.recordOp(c, op, retx)
 	} else {
-		w.record(record{kind: recRange, conn: c.id, op: op, off: off, n: n, retx: retx})
+		w.record(recRange, c.id, op, off, n, retx)
 	}
 	return true
 }
@@ -402,10 +403,11 @@ func (w *builder) readRange(c *conn, o *recvOp, op seqnum.Value, off, n uint64, 
 		if off+n == o.n {
 			flags |= wire.SegLast
 		}
-		w.bulk = wire.Bulk{Kind: wire.KindReadData, Flags: flags, Conn: c.remote, Op: uint32(op), Place: off}
+		b := &w.bulk
+		b.Kind, b.Flags, b.Conn, b.Op, b.Fence, b.Key, b.Place, b.Imm, b.Sum = wire.KindReadData, flags, c.remote, uint32(op), 0, 0, off, 0, 0
 		w.announce(o.n - off - n)
 		w.attach(src[:n])
 	}
-	w.record(record{kind: recReadData, conn: c.id, op: op, off: off, n: n, retx: retx})
+	w.record(recReadData, c.id, op, off, n, retx)
 	return n, true
 }

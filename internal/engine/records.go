@@ -36,17 +36,15 @@ type records struct {
 
 func (r *records) init() { r.pool = make([]record, 1, 64) }
 
-// alloc returns the index of a record with the given successor.
-func (r *records) alloc(next int32) int32 {
-	i := r.free
-	if i == 0 {
+// alloc returns a record, to be filled before the next call, and its index.
+func (r *records) alloc() (i int32, _ *record) {
+	if i = r.free; i == 0 {
 		r.pool = append(r.pool, record{})
 		i = int32(len(r.pool) - 1)
 	} else {
 		r.free = r.pool[i].next
 	}
-	r.pool[i] = record{next: next}
-	return i
+	return i, &r.pool[i]
 }
 
 // release gives a whole list back.

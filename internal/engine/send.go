@@ -125,14 +125,16 @@ func (e *Endpoint) emitSetup(b *Batch, f *outFrame) {
 	buf[12], buf[13] = byte(e.cfg.EtherType>>8), byte(e.cfg.EtherType)
 	if f.sealed {
 		n := wire.EthLen + copy(buf[wire.EthLen:], f.body)
-		b.Frames = append(b.Frames, TxFrame{Link: f.link, Head: buf[:n]})
+		t := b.add()
+		t.Link, t.Head = f.link, buf[:n]
 		e.countSent(f.link, n)
 		return
 	}
 	n := copy(buf[wire.TailStart:], f.body)
 	h := wire.Header{Type: f.kind, Path: uint8(f.link), Session: f.sess}
 	wire.Finish(buf[wire.EthLen:], &h, buf[wire.TailStart:wire.TailStart+n])
-	b.Frames = append(b.Frames, TxFrame{Link: f.link, Head: buf[:wire.TailStart+n]})
+	t := b.add()
+	t.Link, t.Head = f.link, buf[:wire.TailStart+n]
 	e.countSent(f.link, wire.TailStart+n)
 }
 

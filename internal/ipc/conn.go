@@ -101,7 +101,7 @@ func (c *Conn) SendContext(ctx context.Context, m *Message, fds ...int) error {
 	}
 	cut := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		c.uc.SetWriteDeadline(time.Unix(1, 0))
+		c.uc.SetWriteDeadline(time.Now())
 		close(cut)
 	})
 	_, _, err = c.uc.WriteMsgUnix(b, oob, nil)
