@@ -234,10 +234,9 @@ func (s *session) onBulk(now mono.Time, i int, f *wire.Frame) bool {
 	if b.Kind == wire.KindReadData {
 		return c.onReadData(now, seqnum.Value(b.Op), b.Place, f.Payload, shuffled)
 	}
-	g := segment{
-		kind: wire.KindWrite, flags: b.Flags, shuffled: shuffled, op: seqnum.Value(b.Op), fence: seqnum.Value(b.Fence), imm: b.Imm,
-		key: regmem.Key(b.Key), place: b.Place, data: f.Payload,
-	}
+	var g segment
+	g.kind, g.flags, g.shuffled, g.op, g.fence = wire.KindWrite, b.Flags, shuffled, seqnum.Value(b.Op), seqnum.Value(b.Fence)
+	g.imm, g.key, g.place, g.data = b.Imm, regmem.Key(b.Key), b.Place, f.Payload
 	return c.onOperation(now, &g)
 }
 

@@ -32,7 +32,7 @@ func (p *forecast) learn(f *wire.Frame) {
 	if p.session == f.Session && p.conn == b.Conn && p.op == b.Op && p.kind == b.Kind && b.Place > p.place {
 		stride = max(n, b.Place-p.place)
 	}
-	*p = forecast{kind: b.Kind, session: f.Session, conn: b.Conn, op: b.Op, key: b.Key, place: b.Place, n: n, stride: stride}
+	p.kind, p.session, p.conn, p.op, p.key, p.place, p.n, p.stride, p.follows = b.Kind, f.Session, b.Conn, b.Op, b.Key, b.Place, n, stride, 0
 	if b.Flags&wire.SegLast == 0 && n > 0 { // an empty payload leads nowhere: slots are never empty
 		p.follows = uint64(b.Imm)
 	}
