@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"time"
 
 	"multiedge/flowctl"
 	"multiedge/internal/mono"
@@ -20,10 +19,6 @@ import (
 	"multiedge/internal/wire"
 	"multiedge/regmem"
 )
-
-// pushDelay bounds how long a frame marked PUSH waits for its acknowledgement (clause 8.4): long enough for an application that polls to answer and
-// carry it.
-const pushDelay = 20 * time.Microsecond
 
 // HandleFrame takes a complete Ethernet frame received on local link i. The frame is borrowed for the call; with a Placer, until Placed.
 func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
@@ -217,7 +212,7 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
 		e.Count.DataFramesReceived++
 		s.heardOn = i
 		if f.Flags&wire.FlagPush != 0 {
-			s.ackAt = min(s.ackAt, now.Add(pushDelay))
+			s.ackAt = min(s.ackAt, now.Add(s.pushes.arrived(now)))
 		}
 	}
 }

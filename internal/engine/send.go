@@ -188,6 +188,7 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 			break
 		}
 		w.finish(now)
+		s.pushes.left(now)
 	}
 	if !b.full() && s.ackDue(now) {
 		s.sendAck(now, b)

@@ -73,6 +73,7 @@ type session struct {
 	sendq     queue[*conn] // connections with something to send
 	opacks    queue[*conn] // connections that owe an OpAck
 	ackAt     mono.Time    // an explicit acknowledgement is due then, whatever the path policies say
+	pushes    pushes       // how long the peer's frames with PUSH wait for theirs
 	muteTo    mono.Time    // no path could carry an acknowledgement: do not try before, or before a link has room again
 	heardOn   int          // link on which the latest eliciting frame arrived
 	pinged    bool         // the peer asks: our acknowledgements may be lost on their path

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"time"
+
+	"multiedge/internal/mono"
+)
+
+// pushes decides how long a frame marked PUSH waits for its acknowledgement (clause 8.4). Its sender has nothing more to send, and perhaps somebody waits there until it is done:
+// an acknowledgement at once costs a frame, but no time. It is worth waiting only for what makes that frame unnecessary: data of our own that carries it, an
+// answer mostly, or more such frames that share it. Both are expected where they came lately.
+type pushes struct {
+	last    mono.Time // when the latest arrived
+	open    bool      // nothing has left since then that could carry its acknowledgement
+	answers int8      // how often something did lately, up to mostAnswers
+	crowd   int8      // how many more frames share acknowledgements
+}
+
+const (
+	answerDelay = 50 * time.Microsecond // an answer comes within this, from an application that has to be woken too
+	mostAnswers = 3
+	fewAnswers  = 2 // and more are reason to wait
+
+	closeTogether = 3 * time.Microsecond // sooner than anybody could have seen an acknowledgement and sent again
+	crowdDelay    = 20 * time.Microsecond
+	crowdFrames   = 16 // how long frames share after two came close together
+)
+
+// arrived is told of each frame with PUSH, and returns how long its acknowledgement may wait.
+func (p *pushes) arrived(now mono.Time) time.Duration {
+	since := now.Sub(p.last)
+	if p.open && since > answerDelay && p.answers > 0 {
+		p.answers--
+	}
+	if since < closeTogether {
+		p.crowd = crowdFrames
+	}
+	p.last, p.open = now, true
+	switch {
+	case p.answers >= fewAnswers:
+		return answerDelay
+	case p.crowd > 0:
+		p.crowd--
+		return crowdDelay
+	}
+	return 0
+}
+
+// left is told of each frame with data that leaves.
+func (p *pushes) left(now mono.Time) {
+	if !p.open {
+		return
+	}
+	p.open = false
+	if now.Sub(p.last) <= answerDelay {
+		p.answers = min(p.answers+1, mostAnswers)
+	}
+}

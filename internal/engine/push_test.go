@@ -1,0 +1,90 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"multiedge/internal/engine"
+)
+
+// Clause 8.4: whoever writes and waits, again and again, waits for a round trip; an answer carries the acknowledgement, even where it takes a while, and when
+// answers cease nobody waits for them for long; writes that come close together share acknowledgements, until they do not.
+func TestPushes(t *testing.T) { inBothForms(t, testPushes) }
+
+func testPushes(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
+	c := r.connect(engine.DialOptions{})
+	var keys [2]engine.Op
+	for i := range r.n {
+		_, k := r.export(1-i, c[1-i], 8, both)
+		keys[i] = engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Key: k, Local: make([]byte, 8)}
+	}
+	r.settle()
+	var sent [2]int
+	write := func(i int) {
+		op := keys[i]
+		op.Token = uint64(sent[i])
+		sent[i]++
+		r.submit(i, c[i], op)
+	}
+	acks := func() uint64 { return r.n[1].e.Count.AcksExplicit }
+	took := func() time.Duration { // of a write that nobody answers
+		start := r.now
+		write(0)
+		r.must("a write", time.Second, r.all(0, sent[0]))
+		r.n[1].e.TakeNotify(c[1])
+		return r.now.Sub(start)
+	}
+	const trip = 2 * time.Microsecond // beyond the round trip, for rounding
+	lone := func(what string, within int) {
+		t.Helper()
+		late := 0
+		for range 50 {
+			if d := took(); d > 2*r.hop+trip {
+				late++
+			}
+		}
+		if late > within {
+			t.Errorf("%s: %d of 50 lone writes took longer than a round trip of %v, want at most %d", what, late, 2*r.hop, within)
+		}
+	}
+	answered := func(after time.Duration, within uint64) {
+		t.Helper()
+		before := acks()
+		for range 50 {
+			write(0)
+			r.must("a request", time.Second, func() bool { _, ok := r.n[1].e.TakeNotify(c[1]); return ok })
+			r.rest(after)
+			write(1)
+			r.must("an answer", time.Second, func() bool { _, ok := r.n[0].e.TakeNotify(c[0]); return ok })
+		}
+		if n := acks() - before; n > within {
+			t.Errorf("50 requests that were answered after %v were acknowledged by %d frames of their own, want at most %d", after, n, within)
+		}
+	}
+	lone("at first", 0)
+	answered(0, 3)
+	lone("after quick answers", 3)
+	answered(40*time.Microsecond, 3)
+	lone("after slow answers", 3)
+	answered(80*time.Microsecond, 50) // too slow to be waited for
+	lone("after answers that were too slow", 0)
+
+	before := acks()
+	for range 320 {
+		write(0)
+		for _, f := range r.take(0) {
+			r.give(1, f)
+		}
+		for _, f := range r.take(1) {
+			r.give(0, f)
+		}
+		r.now = r.now.Add(time.Microsecond)
+		r.n[1].e.TakeNotify(c[1])
+	}
+	r.must("writes", time.Second, r.all(0, sent[0]))
+	if n := acks() - before; n > 320/14 {
+		t.Errorf("320 writes within 320 us were acknowledged by %d frames, want one for 16 or every 20 us", n)
+	}
+	lone("after a crowd", 16)
+}
