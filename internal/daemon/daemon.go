@@ -192,6 +192,11 @@ func newShard(d *Daemon) (*shard, error) {
 		s.box.close(0)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
+	if s.alarm, err = newAlarm(); err != nil {
+		unix.Close(s.doorbells)
+		s.box.close(0)
+		return nil, err
+	}
 	if s.placer != nil {
 		s.placer.start(cfg.Placers)
 	}

@@ -52,6 +52,7 @@ type shard struct {
 	pings        map[engine.ConnID]*ping // dials that measure
 
 	doorbells   int       // epoll of the clients' submit doorbells, edge-triggered
+	alarm       alarm     // ends sleeps in time; its fields are the token holder's
 	sleepWords  bool      // the clients have been told to ring
 	busy        bool      // the latest iteration found something to do: there may be more
 	quiet       mono.Time // until when there is nothing to do unless something comes in
@@ -264,7 +265,6 @@ func (s *shard) shutdown() {
 	if s.placer != nil {
 		s.placer.stop()
 	}
-	if s.doorbells >= 0 {
-		unix.Close(s.doorbells)
-	}
+	unix.Close(s.doorbells)
+	s.alarm.close()
 }

@@ -10,11 +10,11 @@ import (
 
 // How the shard's thread sleeps and is woken:
 //
-//   - frames: ppoll on the links' descriptors;
+//   - frames: poll on the links' descriptors;
 //   - submissions: clients see their ring's sleep word and ring a doorbell. The daemon never reads a doorbell: its file belongs to the client
 //     too, who could make the read block. An edge-triggered epoll reports each ring without one;
 //   - functions for the mailbox: an eventfd of our own;
-//   - timers: the time-out of ppoll.
+//   - timers: the alarm.
 //
 // Everything is looked at once more after the sleep words are set, so that no wake-up falls between.
 
@@ -27,9 +27,8 @@ const (
 
 // bed is what one who sleeps for the shard polls: the thread has one, and the drivers of an embedded shard.
 type bed struct {
-	set     []unix.PollFd
-	timeout unix.Timespec
-	rung    [64]unix.EpollEvent
+	set  []unix.PollFd
+	rung [64]unix.EpollEvent
 }
 
 // prepareSleep sets the sleep words and builds the poll set. It reports false if something came up meanwhile, or may be left of the latest iteration. The
@@ -45,8 +44,8 @@ func (s *shard) prepareSleep(now mono.Time, b *bed) bool {
 		return false
 	}
 	left := min(s.eng.NextTimeout().Sub(now), longestSleep)
-	b.set = append(b.set[:0],
-		unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.doorbells), Events: unix.POLLIN})
+	b.set = append(b.set[:0], unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN},
+		unix.PollFd{Fd: int32(s.doorbells), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.alarm.fd), Events: unix.POLLIN})
 	for _, l := range s.active {
 		if l.drv == nil {
 			continue
@@ -68,20 +67,23 @@ func (s *shard) prepareSleep(now mono.Time, b *bed) bool {
 	if s.dying > 0 {
 		left = min(left, reapSleep)
 	}
-	b.timeout = unix.NsecToTimespec(int64(max(left, 0)))
+	s.alarm.by(now, now.Add(left))
 	s.beat.Store(int64(mono.Never))
 	return true
 }
 
 // sleep blocks until something happens, and reports whether it was more than the time. The token is not held: only the bed is used.
 func (s *shard) sleep(b *bed) (woken bool) {
-	n, _ := unix.Ppoll(b.set, &b.timeout, nil) // EINTR and time-outs alike: look around
+	n, _ := unix.Poll(b.set, -1) // after EINTR too: look around
 	s.box.asleep.Store(false)
 	if b.set[0].Revents != 0 {
 		s.box.clear()
 	}
 	if b.set[1].Revents != 0 {
 		unix.EpollWait(s.doorbells, b.rung[:], 0) // takes the edges
+	}
+	if b.set[2].Revents != 0 {
+		n-- // taken when it is set again
 	}
 	return n > 0
 }

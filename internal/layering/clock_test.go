@@ -25,6 +25,7 @@ var stripping = strings.Fields("Unix UnixMilli UnixMicro UnixNano UTC AddDate")
 // clockUses are the other names, by file, and why they are right.
 var clockUses = map[string]struct{ names, why string }{
 	"internal/mono/mono.go":        {"Now Since", "the transport's clock: the time since a reading of this process, by the monotonic clock"},
+	"internal/daemon/alarm.go":     {"TimerfdCreate", "CLOCK_MONOTONIC, set to intervals"},
 	"internal/daemon/daemon.go":    {"Now Time", "when the daemon began, for its age in the status; the type of a timer's channel"},
 	"internal/daemon/snapshot.go":  {"Since", "ages in the status, of readings of this process"},
 	"internal/daemon/accept.go":    {"Now", "when a client came, for its age in the status"},
