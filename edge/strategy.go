@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	goschedEach = 200 * time.Microsecond // of polling between two chances for other goroutines: each makes the runtime look for work on every core
+	goschedEach = 5 * time.Millisecond   // of polling between two chances for other goroutines: each makes the runtime wake threads that look for work, on this core perhaps
+	goschedOnly = 200 * time.Microsecond // likewise where this goroutine has the only P: nobody else runs meanwhile, and no thread is woken
 	driveAlone  = 20 * time.Microsecond  // how long a driver of an embedded transport keeps its core before it yields between looks
 )
 
@@ -78,7 +79,7 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	if d.driven() && now.Sub(s.since) < driveAlone {
 		return false
 	}
-	if now.Sub(s.gosched) > goschedEach {
+	if kept := now.Sub(s.gosched); kept > goschedEach || kept > goschedOnly && runtime.GOMAXPROCS(0) == 1 {
 		runtime.Gosched()
 		now = mono.Now()
 		s.gosched = now

@@ -85,6 +85,7 @@ func (s *shard) leaveToDrivers() {
 	for !s.stopping.Load() {
 		left := mono.Time(s.lease.Load()).Sub(mono.Now())
 		if left <= 0 {
+			yield() // a driver that still holds the token may have been put off this very core
 			return
 		}
 		nap = min(2*nap, longestNap)
