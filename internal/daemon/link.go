@@ -328,7 +328,8 @@ func (s *shard) dropUnsent(l *link) {
 	s.emptied(l)
 }
 
-// dropReferring forgets the frames that wait for a link and refer to mem. It is called before mem is unmapped, or its owner hears that peers read it no more.
+// dropReferring forgets the frames that wait for a link and refer to mem. It is called before mem is unmapped, or its owner hears that peers read it no more, or that a write
+// from it failed.
 func (s *shard) dropReferring(mem []byte) {
 	if s.blockedLinks == 0 {
 		return

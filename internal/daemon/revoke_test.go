@@ -11,7 +11,7 @@ import (
 	"multiedge/linkdrv"
 )
 
-// halting is a link that takes no frames for a while.
+// halting is a link that for a while takes no frame that refers to memory, nor any behind one.
 type halting struct {
 	linkdrv.Driver
 	on atomic.Bool
@@ -19,9 +19,41 @@ type halting struct {
 
 func (d *halting) Send(frames []linkdrv.TxFrame) (int, error) {
 	if d.on.Load() {
+		for i := range frames {
+			if len(frames[i].Bulk) > 0 {
+				frames = frames[:i]
+				break
+			}
+		}
+	}
+	if len(frames) == 0 {
 		return 0, nil
 	}
 	return d.Driver.Send(frames)
+}
+
+// halt makes e's first link take no payload until d.on is false. It returns d, and what waits until frames with payload wait.
+func halt(t *testing.T, e *Embedded) (d *halting, payloadWaits func()) {
+	t.Helper()
+	s := e.d.shard
+	on := func(f func()) {
+		t.Helper()
+		if err := s.box.do(func(mono.Time) { f() }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d = &halting{}
+	d.on.Store(true)
+	on(func() { d.Driver, s.active[0].drv = s.active[0].drv, d })
+	return d, func() {
+		t.Helper()
+		until(t, "frames that point into the memory wait", deadline, func() (wait bool) {
+			on(func() {
+				wait = slices.ContainsFunc(s.active[0].tx, func(f linkdrv.TxFrame) bool { return len(f.Bulk) > 0 })
+			})
+			return wait
+		})
+	}
 }
 
 // What is written into memory after it was revoked does not reach a peer that was reading it, not even in frames that waited for their link meanwhile.
@@ -38,24 +70,9 @@ func TestRevokeEndsWaitingFrames(t *testing.T) {
 	key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: 1, Name: "x"}).Key
 	client.event(ipc.KindAdvert)
 
-	s, d := a.d.shard, &halting{}
-	on := func(f func()) {
-		t.Helper()
-		if err := s.box.do(func(mono.Time) { f() }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d.on.Store(true)
-	on(func() { d.Driver, s.active[0].drv = s.active[0].drv, d })
+	d, payloadWaits := halt(t, a)
 	client.post(ipc.SQE{Op: ipc.OpRead, Conn: atClient, Key: key, Region: local, Len: size})
-	until(t, "frames that point into the memory wait", deadline, func() (wait bool) {
-		on(func() {
-			for _, f := range s.active[0].tx {
-				wait = wait || len(f.Bulk) > 0
-			}
-		})
-		return wait
-	})
+	payloadWaits()
 	server.must(&ipc.Message{Kind: ipc.KindRevoke, Conn: atServer, Key: key})
 	for i := range mem {
 		mem[i] = 'b'
@@ -63,6 +80,37 @@ func TestRevokeEndsWaitingFrames(t *testing.T) {
 	d.on.Store(false)
 	if e := client.completion(); e.Status != ipc.StatusKey || bytes.Contains(got, []byte("b")) {
 		t.Errorf("the read ended with %v; %d bytes are of later", e.Status, bytes.Count(got, []byte("b")))
+	}
+}
+
+// What is written into memory after a write from it has failed does not reach the peer, though frames of the write waited for their link meanwhile.
+func TestFailureEndsWaitingFrames(t *testing.T) {
+	a, b := nodes(t, 1, func(c *Config) { c.Checksum = "header" })
+	server, client := attach(t, a, 16), attach(t, b, 16)
+	atServer, atClient := connect(t, server, client, "a", "mem")
+	const size = 8192
+	region, mem := server.register(size)
+	local, sent := client.register(size)
+	for i := range sent {
+		mem[i], sent[i] = '-', 'a'
+	}
+	key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: 2, Name: "x"}).Key
+	client.event(ipc.KindAdvert)
+
+	d, payloadWaits := halt(t, b)
+	client.post(ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: local, Len: size})
+	payloadWaits()
+	client.must(&ipc.Message{Kind: ipc.KindAbort, Conn: atClient})
+	if e := client.completion(); e.Status != ipc.StatusAborted {
+		t.Errorf("the write ended with %v", e.Status)
+	}
+	for i := range sent {
+		sent[i] = 'b'
+	}
+	d.on.Store(false)
+	server.event(ipc.KindClosed) // it left after them
+	if n := bytes.Count(mem, []byte("b")); n > 0 {
+		t.Errorf("%d bytes of later arrived", n)
 	}
 }
 

@@ -155,8 +155,12 @@ func (s *shard) credit(c *client, e *ipc.SQE) error {
 	return nil
 }
 
-// completed routes the end of an operation to its client.
+// completed routes the end of an operation to its client. A write that failed may not have arrived: the frames of it that still wait must not take along, in place of what was
+// written, what the client does with the memory from now on.
 func (s *shard) completed(ev *engine.Event) {
+	if ev.Status != engine.OK {
+		s.dropReferring(ev.Data)
+	}
 	c := s.clients[ev.Token>>32]
 	slot := &c.ops[uint32(ev.Token)]
 	c.free = append(c.free, uint32(ev.Token))

@@ -169,7 +169,7 @@ const (
 	EvPath                           // Peer, Link, Text: a path changed state
 )
 
-// Event is one thing the owner must know. Strings and slices belong to the receiver.
+// Event is one thing the owner must know. Strings and slices belong to the receiver, but for the Data of EvComplete.
 type Event struct {
 	Kind     EventKind
 	Status   Status
@@ -180,7 +180,7 @@ type Event struct {
 	PeerName string
 	Service  string
 	Text     string
-	Data     []byte
+	Data     []byte         // of a request or its answer; of a write that failed, its Local: frames that were handed out may still refer to it
 	Notes    []Notification // EvClosed: those not taken yet
 	Advert   Advert
 }

@@ -371,15 +371,19 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		o.Region.InFlight--
 		o.Region = nil
 	}
-	o.Local = nil
 	e := c.e
+	ev := Event{Kind: EvComplete, Conn: c.id, Token: o.Token, Status: st}
 	e.Count.OpsCompleted++
 	if st == OK {
 		e.Latency.of(o.Kind).Observe(now.Sub(o.since))
 	} else {
 		e.Count.OpsFailed++
+		if o.Kind == OpWrite {
+			ev.Data = o.Local
+		}
 	}
-	e.emit(Event{Kind: EvComplete, Conn: c.id, Token: o.Token, Status: st})
+	o.Local = nil
+	e.emit(ev)
 	c.pending--
 	far := c.sndCur != c.sndNext && !c.sendable(c.sndCur)
 	for c.sndBase != c.sndNext && c.sop(c.sndBase).done {
