@@ -21,8 +21,9 @@ type Conn struct {
 	notes    notes
 	waiters  *waiter // guarded by leadership.mu
 	closing  atomic.Bool
-	owes     bool // it is on attachment.owing; guarded by attachment.post
-	ended    atomic.Pointer[endState]
+	owes     bool                     // it is on attachment.owing; guarded by attachment.post
+	ended    atomic.Pointer[endState] // why it ended; notifications may still come
+	drained  atomic.Bool              // after ended: none comes any more
 
 	mu      sync.Mutex
 	data    []byte
@@ -110,10 +111,11 @@ func (c *Conn) Data() []byte {
 	return c.data
 }
 
-// Err returns nil while the connection lives, and why it ended.
+// Err returns nil while the connection lives or notifications of it are on their way, and then why it ended. Other calls may return that before, since
+// 256 notifications that lie unread hold up the others.
 func (c *Conn) Err() error {
-	if s := c.ended.Load(); s != nil {
-		return s.err
+	if c.drained.Load() {
+		return c.ended.Load().err
 	}
 	return c.d.Err()
 }
@@ -183,11 +185,23 @@ func (c *Conn) finish(err error) {
 	c.d.forget(c)
 }
 
-// fail ends the connection for the application. Only the first call counts. Notifications before it stay readable.
-func (c *Conn) fail(err error) {
-	if !c.ended.CompareAndSwap(nil, &endState{err}) {
-		return
+// end says why the connection ended, unless that is known. Notifications may still come.
+func (c *Conn) end(err error) {
+	if c.ended.CompareAndSwap(nil, &endState{err}) {
+		c.wakeEnded()
 	}
+}
+
+// fail is end when no notification comes any more. Those that came stay readable.
+func (c *Conn) fail(err error) {
+	c.ended.CompareAndSwap(nil, &endState{err})
+	if !c.drained.Swap(true) {
+		c.wakeEnded()
+	}
+}
+
+// wakeEnded wakes everybody whom the end may concern.
+func (c *Conn) wakeEnded() {
 	c.announce()
 	c.d.lead.wake(&c.waiters)
 	c.d.lead.wakeAll(false)

@@ -199,6 +199,9 @@ func (d *attachment) event(m *ipc.Message) {
 		c.advertised(m)
 	case ipc.KindWithdrawn:
 		c.withdrawn(m.Key)
+	case ipc.KindEnded:
+		d.sync() // so do completions
+		c.end(closedError(m.Code, m.Text))
 	case ipc.KindClosed:
 		d.sync() // notifications published before this message come first
 		c.fail(closedError(m.Code, m.Text))

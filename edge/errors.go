@@ -75,9 +75,6 @@ var (
 // ErrMemlock is wrapped by errors of Register when the memory cannot be pinned; their text has the remedy.
 var ErrMemlock = regmem.ErrMemlock
 
-// errUnread comes with what fails on a connection that has ended, or may have, without our knowing.
-var errUnread = &Error{text: "notifications of the connection lie unread, and its end comes after them; take them by WaitNotify or PollNotify"}
-
 var errNoConn = &Error{text: "the daemon has no such connection", also: net.ErrClosed}
 
 // statusError maps how an operation ended to its error, without allocation; nil is success.

@@ -33,7 +33,7 @@ type notes struct {
 func (q *notes) push(e *ipc.CQE) (ok, due bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.unpaid() >= ipc.NotifyCredit {
+	if q.tail-q.head+q.owed >= ipc.NotifyCredit {
 		return false, false
 	}
 	n := Notification{Imm: e.Imm, Len: int(e.Len)}
@@ -80,16 +80,6 @@ func (q *notes) empty() bool {
 	defer q.mu.Unlock()
 	return q.head == q.tail
 }
-
-// full reports whether the daemon has no credit left.
-func (q *notes) full() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.unpaid() >= ipc.NotifyCredit
-}
-
-// unpaid is how much of the credit is used up. The caller holds mu.
-func (q *notes) unpaid() uint32 { return q.tail - q.head + q.owed }
 
 func (q *notes) takeOwed() uint32 {
 	q.mu.Lock()

@@ -194,11 +194,8 @@ func (r *Region) export(ctx context.Context, c *Conn, name string, perm Perm, of
 	}
 	m := &ipc.Message{Kind: ipc.KindExport, Conn: c.id, Region: r.id, Off: uint64(off), Size: uint64(n), Perm: uint8(perm), Name: name}
 	m, err := r.d.call(ctx, m, &call{})
-	if errors.Is(err, errNoConn) { // it ended meanwhile
-		if end := c.usable(); end != nil {
-			return nil, end
-		}
-		err = fmt.Errorf("%w: %w", errUnread, err)
+	if errors.Is(err, errNoConn) && c.usable() != nil {
+		err = c.usable() // it ended meanwhile
 	}
 	if err != nil {
 		return nil, err

@@ -21,8 +21,8 @@ type RemoteRegion struct {
 	revoked atomic.Bool
 }
 
-// Import returns the memory that the peer exports under name, waiting until it does so. Of several it is what was exported last. Import
-// does not take notifications: beyond 256 that lie unread, the end of the connection does not end the waiting. The error of ctx says so then.
+// Import returns the memory that the peer exports under name, waiting until it does so. Of several it is what was exported last. The end of
+// the connection ends the waiting, however many notifications lie unread.
 func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 	for {
 		r, changed := c.lookup(name)
@@ -35,10 +35,6 @@ func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			c.d.poll()
-			if c.notes.full() {
-				return nil, fmt.Errorf("%w: %w", errUnread, c.d.ended(ctx))
-			}
 			return nil, c.d.ended(ctx)
 		case <-c.d.deadCh:
 			return nil, c.d.Err()

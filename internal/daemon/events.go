@@ -130,8 +130,8 @@ func (s *shard) connected(cn *conn, ev *engine.Event) {
 	s.say(cn.client, &ipc.Message{ID: cn.request, Kind: kind, Conn: uint32(cn.id), Peer: cn.peer, Data: ev.Data})
 }
 
-// closed ends a connection for its client: by the reply that is due, else by an event. Notifications that are left come first; who closes has given up
-// its own, and does not wait for other connections' to find room.
+// closed ends a connection for its client: by the reply that is due, else by an event. Notifications that are left come first, and if they must wait the client
+// hears at once that the connection has ended; who closes has given up its own, and does not wait for other connections' to find room.
 func (s *shard) closed(cn *conn, ev *engine.Event) {
 	status := ipc.Status(ev.Status)
 	text := ev.Text
@@ -172,6 +172,9 @@ func (s *shard) closed(cn *conn, ev *engine.Event) {
 		cn.client.unpark(cn) // deliver says farewell
 	default:
 		s.notified(cn)
+	}
+	if len(cn.left) > 0 {
+		s.say(cn.client, &ipc.Message{Kind: ipc.KindEnded, Conn: uint32(cn.id), Code: m.Code, Text: m.Text})
 	}
 }
 

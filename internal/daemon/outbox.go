@@ -6,8 +6,8 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// outboxLimit is the number of messages that may wait for a client that does not read, besides the end of each of its connections: all may end at once,
-// faster than it reads. Past it the client is evicted.
+// outboxLimit is the number of messages that may wait for a client that does not read, besides the two that the end of each of its connections may take (ipc.KindEnded,
+// ipc.KindClosed): all may end at once, faster than it reads. Past it the client is evicted.
 const outboxLimit = 4096
 
 // outbox carries control messages from the shard, which must not wait, to the goroutine that writes them.
@@ -21,7 +21,7 @@ type outbox struct {
 
 // newOutbox returns the outbox of a client that may have so many connections.
 func newOutbox(conns int) *outbox {
-	o := &outbox{limit: outboxLimit + conns}
+	o := &outbox{limit: outboxLimit + 2*conns}
 	o.ready.L = &o.mu
 	return o
 }

@@ -11,7 +11,7 @@ func TestOutboxHoldsTheEndOfEveryConnection(t *testing.T) {
 	const conns = 10000
 	o := newOutbox(conns)
 	end := []*ipc.Message{{Kind: ipc.KindClosed}}
-	for i := range outboxLimit + conns {
+	for i := range outboxLimit + 2*conns {
 		if !o.put(end) {
 			t.Fatalf("message %d does not fit", i)
 		}
@@ -19,7 +19,7 @@ func TestOutboxHoldsTheEndOfEveryConnection(t *testing.T) {
 	if o.put(end) {
 		t.Fatal("there is no limit")
 	}
-	if n := len(o.take(nil)); n != outboxLimit+conns {
+	if n := len(o.take(nil)); n != outboxLimit+2*conns {
 		t.Fatalf("%d messages taken", n)
 	}
 	if !o.put(end) {

@@ -51,6 +51,7 @@ const (
 	KindIncoming  Kind = "incoming"  // Conn, Service, Peer, Data
 	KindAdvert    Kind = "advert"    // Conn, Name, Key, Size, Perm, Count: of two of a name the greater is the newer
 	KindWithdrawn Kind = "withdrawn" // Conn, Key
+	KindEnded     Kind = "ended"     // Conn, Code, Text: the connection is over, but notifications of it are left, which wait for credit or room; closed follows them
 	KindClosed    Kind = "closed"    // Conn, Code, Text: the connection is over; the last message naming it
 )
 
