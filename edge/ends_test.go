@@ -289,3 +289,62 @@ func TestExportOnConnectionThatEnds(t *testing.T) {
 		t.Errorf("revoke: %v; the connection: %v", err, p.in.Err())
 	}
 }
+
+// A peer that gives up before it is accepted is no fault of the listener: Request.Accept fails for the reason of the connection's end, which is not net.ErrClosed, and
+// Listener.Accept goes on to the next.
+func TestPeerGivesUpBeforeAccept(t *testing.T) {
+	ctx := testContext(t)
+	f := NewFabric()
+	ha, hb := newHost(t, f, "a", nil), newHost(t, f, "b", nil)
+	server := hb.open(Config{})
+	l, err := server.Listen(ctx, "s")
+	must(t, err)
+	lead := &server.at.Load().lead
+	giveUp := func(asked func()) (hear func()) { // the server does not hear of it before hear is called
+		t.Helper()
+		client := ha.open(Config{})
+		dialled := make(chan error, 1)
+		go func() { dialled <- second(client.Dial(ctx, "b", "s")) }()
+		asked()
+		eventually(t, "nobody leads", 10*time.Second, lead.try)
+		hear = sync.OnceFunc(lead.handOff)
+		t.Cleanup(hear)
+		must(t, client.Close())
+		if err := <-dialled; err == nil {
+			t.Error("the dial succeeded")
+		}
+		eventually(t, "the daemon has forgotten the connection", 10*time.Second, func() bool {
+			snap, err := hb.d.Snapshot()
+			return err == nil && len(snap.Conns) == 0
+		})
+		return hear
+	}
+
+	var r *Request
+	hear := giveUp(func() {
+		r, err = l.Next(ctx)
+		must(t, err)
+	})
+	refused := make(chan error, 1)
+	go func() { refused <- second(r.Accept(ctx, nil)) }()
+	hear()
+	if err := <-refused; err == nil || errors.Is(err, net.ErrClosed) || err != r.conn.Err() {
+		t.Errorf("accept of a request: %v; the connection: %v", err, r.conn.Err())
+	}
+
+	hear = giveUp(func() { eventually(t, "a request waits", 10*time.Second, func() bool { return len(l.queue) == 1 }) })
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := l.Accept(ctx)
+		if err == nil {
+			err = c.Err()
+		}
+		accepted <- err
+	}()
+	eventually(t, "the request is taken", 10*time.Second, func() bool { return len(l.queue) == 0 })
+	hear()
+	must(t, second(ha.open(Config{}).Dial(ctx, "b", "s")))
+	if err := <-accepted; err != nil {
+		t.Errorf("accept of the next: %v", err)
+	}
+}

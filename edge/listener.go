@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -192,7 +193,8 @@ func (r *Request) Peer() string { return r.conn.peer }
 // Data returns the private data of the peer's Dial.
 func (r *Request) Data() []byte { return r.conn.Data() }
 
-// Accept establishes the connection, sending up to 512 bytes of private data to the peer's Conn.Data.
+// Accept establishes the connection, sending up to 512 bytes of private data to the peer's Conn.Data. When the peer has given up meanwhile it fails for the reason of
+// that, such as ErrPeerClosed or ErrPeerDown; the Listener goes on.
 func (r *Request) Accept(ctx context.Context, data []byte) (*Conn, error) {
 	c := r.conn
 	if err := checkNames("", c.service, data); err != nil {
@@ -201,6 +203,9 @@ func (r *Request) Accept(ctx context.Context, data []byte) (*Conn, error) {
 	if _, err := c.d.call(ctx, &ipc.Message{Kind: ipc.KindAccept, Conn: c.id, Data: data}, &call{}); err != nil {
 		if ctx.Err() != nil {
 			go c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: c.id}) // it may be that the daemon takes nothing
+		}
+		if errors.Is(err, errNoConn) && c.Err() != nil {
+			err = c.Err() // it was told before the refusal
 		}
 		c.closing.Store(true)
 		c.finish(err)
