@@ -12,14 +12,13 @@ import (
 type pushes struct {
 	last    mono.Time // when the latest arrived
 	open    bool      // nothing has left since then that could carry its acknowledgement
-	answers int8      // how often something did lately, up to mostAnswers
+	answers int8      // how often in a row something did, up to fewAnswers
 	crowd   int8      // how many more frames share acknowledgements
 }
 
 const (
-	answerDelay = 50 * time.Microsecond // an answer comes within this, from an application that has to be woken too
-	mostAnswers = 3
-	fewAnswers  = 2 // and more are reason to wait
+	answerDelay = 100 * time.Microsecond // an answer comes within this, from an application that has to be woken too
+	fewAnswers  = 2                      // in a row are reason to wait
 
 	closeTogether = 3 * time.Microsecond // sooner than anybody could have seen an acknowledgement and sent again
 	crowdDelay    = 20 * time.Microsecond
@@ -29,15 +28,15 @@ const (
 // arrived is told of each frame with PUSH, and returns how long its acknowledgement may wait.
 func (p *pushes) arrived(now mono.Time) time.Duration {
 	since := now.Sub(p.last)
-	if p.open && since > answerDelay && p.answers > 0 {
-		p.answers--
+	if p.open && since > answerDelay {
+		p.answers = 0
 	}
 	if since < closeTogether {
 		p.crowd = crowdFrames
 	}
 	p.last, p.open = now, true
 	switch {
-	case p.answers >= fewAnswers:
+	case p.answers == fewAnswers:
 		return answerDelay
 	case p.crowd > 0:
 		p.crowd--
@@ -46,13 +45,22 @@ func (p *pushes) arrived(now mono.Time) time.Duration {
 	return 0
 }
 
+// alone is told of each acknowledgement that leaves in a frame of its own.
+func (p *pushes) alone() {
+	if p.open && p.answers == fewAnswers {
+		p.answers = 0 // the wait was in vain
+	}
+}
+
 // left is told of each frame with data that leaves.
 func (p *pushes) left(now mono.Time) {
 	if !p.open {
 		return
 	}
 	p.open = false
-	if now.Sub(p.last) <= answerDelay {
-		p.answers = min(p.answers+1, mostAnswers)
+	if now.Sub(p.last) > answerDelay {
+		p.answers = 0
+	} else if p.answers < fewAnswers {
+		p.answers++
 	}
 }

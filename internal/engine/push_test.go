@@ -1,10 +1,12 @@
 package engine_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/mono"
 )
 
 // Clause 8.4: whoever writes and waits, again and again, waits for a round trip; an answer carries the acknowledgement, even where it takes a while, and when
@@ -63,12 +65,35 @@ func testPushes(t *testing.T, sealed bool) {
 		}
 	}
 	lone("at first", 0)
-	answered(0, 3)
-	lone("after quick answers", 3)
-	answered(40*time.Microsecond, 3)
-	lone("after slow answers", 3)
-	answered(80*time.Microsecond, 50) // too slow to be waited for
+	answered(0, 20)
+	lone("after quick answers", 1)
+	answered(80*time.Microsecond, 20)
+	lone("after slow answers", 1)
+	answered(150*time.Microsecond, 50) // too slow to be waited for
 	lone("after answers that were too slow", 0)
+
+	start, ready, rnd := r.now, [2]mono.Time{r.now, r.now}, rand.New(rand.NewPCG(1, 2))
+	want := [2]int{sent[0] + 500, sent[1] + 500}
+	busy := [2]bool{}
+	thought := time.Duration(0)
+	for len(r.n[0].done) < want[0] || len(r.n[1].done) < want[1] {
+		for i := range r.n {
+			if busy[i] && len(r.n[i].done) == sent[i] {
+				think := time.Duration(rnd.IntN(10_000))
+				busy[i], ready[i] = false, r.now.Add(think)
+				thought += think
+			}
+			if !busy[i] && sent[i] < want[i] && ready[i] <= r.now {
+				write(i)
+				busy[i] = true
+			}
+			r.n[i].e.TakeNotify(c[i])
+		}
+		r.rest(500 * time.Nanosecond)
+	}
+	if d := (r.now.Sub(start) - thought/2) / 500; d > 2*r.hop+10*time.Microsecond {
+		t.Errorf("500 writes each way, each waited for, took %v each, want hardly more than a round trip of %v", d, 2*r.hop)
+	}
 
 	before := acks()
 	for range 320 {

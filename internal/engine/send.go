@@ -191,6 +191,7 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 		s.pushes.left(now)
 	}
 	if !b.full() && s.ackDue(now) {
+		s.pushes.alone()
 		s.sendAck(now, b)
 	}
 }
