@@ -41,7 +41,7 @@ faults: build     ## the short form of the fault scenarios, and a soak of SOAK: 
 	bin/edgebench soak --lab -D $(SOAK) -o out/soak
 
 bench:            ## the pieces of the packet path
-	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./flowctl ./sched ./regmem ./remap ./linkdrv
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./flowctl ./sched ./regmem ./remap ./linkdrv ./edge ./bench/pattern
 
 PROMTOOL ?= promtool
 rules:            ## the alert rules, and the tests of when they fire, by Prometheus' own tool

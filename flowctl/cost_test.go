@@ -96,6 +96,7 @@ func BenchmarkAckBits(b *testing.B) {
 	for _, words := range []int{16, MaxAckWords} {
 		b.Run(fmt.Sprint(words), func(b *testing.B) {
 			p := newPath(50)
+			b.ReportAllocs()
 			for b.Loop() {
 				p.tr.AckBits(p.words[:0], words)
 			}
@@ -109,6 +110,7 @@ func BenchmarkOnAckNothingNew(b *testing.B) {
 	largest, _, _ := p.tr.Largest()
 	blk := Block{Largest: largest}
 	blk.Floor, blk.Bits = p.tr.AckBits(p.words[:0], MaxAckWords)
+	b.ReportAllocs()
 	for b.Loop() {
 		p.acked, p.lost, _ = p.l.OnAck(p.now, &blk, &p.rtt, p.acked[:0], p.lost[:0])
 	}

@@ -166,6 +166,7 @@ func BenchmarkFrame(b *testing.B) {
 		for _, live := range []uint64{0b1, 0xff, math.MaxUint64} {
 			b.Run(fmt.Sprintf("%s/%d", name, countLinks(live)), func(b *testing.B) {
 				s := create(b, name)
+				b.ReportAllocs()
 				for b.Loop() {
 					if link, ok := s.Pick(live, live); ok {
 						s.Sent(link, 8192)

@@ -201,6 +201,7 @@ func BenchmarkMismatch(b *testing.B) {
 	buf := make([]byte, 1<<20)
 	s.Fill(buf, 3)
 	b.SetBytes(int64(len(buf)))
+	b.ReportAllocs()
 	for b.Loop() {
 		if wrong, _ := s.Mismatch(buf, 3); wrong != 0 {
 			b.Fatal(wrong)

@@ -96,6 +96,7 @@ func BenchmarkPlacer(b *testing.B) {
 			p.start(threads)
 			defer p.stop()
 			b.SetBytes(batch * payload)
+			b.ReportAllocs()
 			from, to := 0, 0
 			for b.Loop() {
 				for range batch {

@@ -79,6 +79,7 @@ func BenchmarkObserve(b *testing.B) {
 		mixed[i] = time.Duration(rng.Uint64() >> (34 + rng.UintN(20)))
 	}
 	var h Histogram
+	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		h.Observe(mixed[i%len(mixed)])
 	}

@@ -153,6 +153,7 @@ func TestParseRate(t *testing.T) {
 func BenchmarkWire(b *testing.B) {
 	for _, mtu := range []int{1500, 9000, 65535} {
 		b.Run(fmt.Sprintf("mtu %d", mtu), func(b *testing.B) {
+			b.ReportAllocs()
 			for b.Loop() {
 				l := build(b, Spec{MTU: mtu, Medium: Wire})
 				before := mono.Now()
