@@ -207,11 +207,14 @@ func standIn(test string) string {
 	return test
 }
 
+// CanDo says whether a contender can take part in a comparison of test.
+func CanDo(test string, o contender.Contender) bool { return o.Does(standIn(test)) }
+
 // Contenders returns those that can do a test, of all that are known; what is not installed is described in notes.
 func Contenders(test string, all []contender.Contender) (able []contender.Contender, notes []string) {
 	for _, o := range all {
 		switch missing := o.Missing(); {
-		case !o.Does(standIn(test)):
+		case !CanDo(test, o):
 		case missing != "":
 			if !slices.Contains(notes, missing) {
 				notes = append(notes, missing)

@@ -112,7 +112,7 @@ var hosts = [2]string{"client", "server"}
 func (r *shardReading) since(o *shardReading) *report.Row {
 	st := &r.status[0]
 	row := &report.Row{
-		Transport: report.TransportEdge, Attach: "daemon", Links: st.LinksUp, Scheduler: st.Scheduler, Checksum: st.Checksum, Poll: st.Poll, Shards: len(st.Shards),
+		Transport: report.TransportEdge, Attach: "daemon", Links: st.LinksUp, Scheduler: st.Scheduler, Security: st.Security, Checksum: st.Checksum, Poll: st.Poll, Shards: len(st.Shards),
 		Seconds: r.at.Sub(o.at).Seconds(), LatencyKind: report.LatencyCompletion,
 	}
 	if len(st.Shards) > 0 {

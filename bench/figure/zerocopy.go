@@ -3,6 +3,7 @@ package figure
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"multiedge/bench/report"
 )
@@ -47,6 +48,7 @@ func zeroCopy(rows []entry) Figure {
 func zeroCopyCPU(rows []entry) Figure {
 	f := cpu(slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return e.Test == report.PingPong }))
 	f.ID, f.Title = "zero-copy-cpu", "Zero copy: CPU utilization"
+	f.Caption = strings.Replace(f.Caption, "figure 3.2", "figure 3.8", 1)
 	return f
 }
 

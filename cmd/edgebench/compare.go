@@ -126,5 +126,10 @@ func (c *compareCmd) others() ([]contender.Contender, []string, error) {
 		all = slices.DeleteFunc(all, func(o contender.Contender) bool { return !slices.Contains(c.Only, o.Name()) })
 	}
 	able, notes := bench.Contenders(c.Test, all)
+	for _, want := range c.Only {
+		if !slices.ContainsFunc(all, func(o contender.Contender) bool { return o.Name() == want && bench.CanDo(c.Test, o) }) {
+			notes = append(notes, fmt.Sprintf("%s has no %s and is left out", want, c.Test))
+		}
+	}
 	return able, notes, nil
 }

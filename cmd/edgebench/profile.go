@@ -62,7 +62,11 @@ func printProfile(w io.Writer, r *report.Row) {
 		return
 	}
 	frames := max(r.Client.FramesSent, r.Client.FramesReceived, 1)
-	fmt.Fprintf(w, "\n%s of %s: %d frames of %.0f bytes of payload on average\n", r.Test, report.Bytes(r.MessageBytes), frames, float64(r.Bytes)/float64(frames))
+	each, payload := "", float64(r.Bytes)/float64(frames)
+	if r.Test == report.TwoWay || r.Test == report.PingPong { // r.Bytes are those of both directions
+		each, payload = " each way", payload/2
+	}
+	fmt.Fprintf(w, "\n%s of %s: %d frames%s of %.0f bytes of payload on average\n", r.Test, report.Bytes(r.MessageBytes), frames, each, payload)
 	fmt.Fprintf(w, "  %-34s %22s %22s\n", "", "client", "server")
 	client, server := r.CPU.Client.Parts(), r.CPU.Server.Parts()
 	for _, label := range report.Labels {
