@@ -1,5 +1,9 @@
 package edge
 
+// What comes back: whoever leads (wait.go) drives an embedded transport with push, then empties the completion ring with goRound. take finds the slot by the entry's token;
+// complete frees it and moves its generation on, which is how an Op knows that it is done; notified queues a notification with its connection. Those who wait for what has
+// happened are woken.
+
 import (
 	"context"
 	"runtime"

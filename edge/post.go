@@ -1,5 +1,9 @@
 package edge
 
+// An operation on its way to the transport: Post and the others lock the submission side; put finds room, checks the work against its memory (encode), takes a free
+// slot, whose number and generation are the operation's token, and writes one entry of 64 bytes to the submission ring; publish shows it, and rings the doorbell if the
+// daemon sleeps. How it ends, completion.go takes from the other ring.
+
 import (
 	"context"
 

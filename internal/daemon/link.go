@@ -1,5 +1,9 @@
 package daemon
 
+// Frames between drivers and the engine. In: receive has each driver show up to 32 that wait, and the engine handles them one by one where they lie. Out: transmit
+// has the engine fill a batch, sortFrames tells its frames apart by link, flush sends what a link holds with one call; what the kernel does not take stays with the
+// link, which the engine knows as blocked until it is gone.
+
 import (
 	"errors"
 	"slices"

@@ -1,5 +1,14 @@
 package daemon
 
+// A shard's iteration, from ring to memory and back (iterate):
+//
+//  1. receive (link.go): frames that wait in the links' rings go to the engine, which places their payloads.
+//  2. drainClients (submit.go): what clients have submitted is checked and given to the engine; the mailbox: what other goroutines ask for.
+//  3. handleEvents (events.go), flushClients: completions and notifications to the clients' rings.
+//  4. transmit (link.go): what the engine has to send, in batches, to the links; then the events of that.
+//
+// When there was nothing to do for a while the thread sleeps (waiting.go, sleep.go), or leaves the work to drivers (drive.go).
+
 import (
 	"log/slog"
 	"runtime"

@@ -1,5 +1,12 @@
 package engine
 
+// A frame being made (step 3 and 4 of send.go):
+//
+//  1. begin takes the batch's next buffer and the room that the path's frames have.
+//  2. acks and links, then what fill.go chooses: small segments are appended to the tail, one long payload becomes the bulk and stays where it lies. Each is
+//     recorded as carried by this frame.
+//  3. finish gives it its packet number, has the ledger remember it with its records, and ends in sum (plaintext) or seal (encrypted): now it is in the batch.
+
 import (
 	"math/bits"
 	"time"

@@ -1,5 +1,13 @@
 package engine
 
+// A received part of an operation on its way to memory (step 3 of recv.go):
+//
+//  1. onOperation: of an operation already applied, or beyond the window: answered again, or not taken. A part that a fence forbids is held, with a copy.
+//  2. perform: key, owner, permission and bounds are checked for these very bytes; deliver copies them to their place, unless the driver put them there.
+//  3. Once FIRST, LAST and everything between them is in place: apply queues the notification, owes the peer an OpAck, and performs what was held for it.
+//
+// Data of our own reads comes by onReadData, which delivers likewise.
+
 import (
 	"cmp"
 	"slices"
