@@ -185,3 +185,31 @@ func (f *localFlags) transport(t *transportFlags, depth int) (bench.Transport, e
 	tr.Embedded = &bench.Embedded{Security: t.Security, KeyFile: f.Key, PeersFile: f.Peers, Links: f.Link, Name: f.Name, Scheduler: t.Scheduler, Profile: t.Profile, Checksum: t.Checksum, Poll: t.Poll, Driver: t.Driver}
 	return tr, nil
 }
+
+// misplaced refuses flags that the way a command runs would leave unheard: whoever asks for loss and gets none would take the figures for something they are not.
+func misplaced(kctx *kong.Context) error {
+	given := map[string]bool{}
+	var names []string
+	for _, p := range kctx.Path {
+		if p.Flag != nil && !given[p.Flag.Name] {
+			given[p.Flag.Name] = true
+			names = append(names, p.Flag.Name)
+		}
+	}
+	choice := map[string]bool{} // what the command could be given
+	for _, f := range kctx.Flags() {
+		choice[f.Name] = true
+	}
+	for _, name := range names {
+		here := name == "link" || name == "name" || name == "key-file" || name == "peers-file" // see localFlags
+		switch {
+		case strings.HasPrefix(name, "lab-") && !given["lab"] && choice["socket"]: // without: the command knows nothing but labs
+			return fmt.Errorf("--%s describes hosts that --lab makes: add --lab, or leave it out", name)
+		case (here || name == "socket") && given["lab"]:
+			return fmt.Errorf("--%s is of this host, and --lab makes its own: leave one of them out", name)
+		case here && !given["embedded"]:
+			return fmt.Errorf("--%s goes with --embedded alone: a daemon has its own, see edged's configuration", name)
+		}
+	}
+	return nil
+}

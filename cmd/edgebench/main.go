@@ -62,6 +62,9 @@ func run() int {
 	var c cli
 	parser := kong.Must(&c, kong.Name("edgebench"), kong.Description(description), kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Vars(variables()))
 	kctx, err := parser.Parse(os.Args[1:])
+	if err == nil {
+		err = misplaced(kctx)
+	}
 	if err != nil {
 		return usageError(err)
 	}
