@@ -130,7 +130,10 @@ func (s *shard) pinged(now mono.Time, p *ping, ev *engine.Event) {
 	}
 	delete(s.pings, ev.Conn)
 	r := PingResult{Status: ipc.Status(ev.Status).Code(), Text: ev.Text}
-	if ev.Status == engine.StatusNoService || ev.Status == engine.StatusRefused {
+	switch ev.Status {
+	case engine.StatusTimeout: // what became of a service that nobody knows by name is not of interest
+		r.Text = "no answer; see the paths to the peer: edgectl peer"
+	case engine.StatusNoService, engine.StatusRefused:
 		r = PingResult{Status: "ok", Nanos: int64(mono.Now().Sub(p.sent))}
 	}
 	p.done <- r

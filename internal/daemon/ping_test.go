@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
@@ -55,5 +56,17 @@ func TestManyPings(t *testing.T) {
 	c := attach(t, b, 64)
 	if _, err := c.call(&ipc.Message{Kind: ipc.KindPing, Peer: strings.Repeat("n", 60), Count: 1000, Timeout: time.Millisecond}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A ping that nobody answers tells of the paths, not of the service that it asks for.
+func TestUnansweredPing(t *testing.T) {
+	_, b := nodes(t, 1, nil)
+	p := &ping{done: make(chan PingResult, 1)}
+	b.d.shard.box.do(func(now mono.Time) {
+		b.d.shard.pinged(now, p, &engine.Event{Kind: engine.EvClosed, Status: engine.StatusTimeout, Text: "service " + pingService})
+	})
+	if r := <-p.done; r.Status != "timeout" || strings.Contains(r.Text, "ping") || !strings.Contains(r.Text, "edgectl peer") {
+		t.Errorf("%+v", r)
 	}
 }

@@ -248,6 +248,8 @@ func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
 			text += ": it talks encrypted only, and this node plaintext; give both the same setting of security"
 		}
 		c.finish(now, StatusPeerDown, text)
+	case !c.s.reachable():
+		c.abort(now, StatusTimeout, fmt.Sprintf("node %q does not answer on any link at present; see the paths to it: edgectl peer", c.wantPeer))
 	default:
 		c.abort(now, StatusTimeout, fmt.Sprintf("node %q offers service %q but did not accept in time", c.wantPeer, c.service))
 	}

@@ -156,6 +156,16 @@ func (s *session) dropPath(now mono.Time, i int, why string) {
 // usable reports whether the path may carry data at all.
 func (p *txPath) usable() bool { return p.state == PathGood || p.state == PathSuspect }
 
+// reachable reports whether the peer answers on any path.
+func (s *session) reachable() bool {
+	for m := s.txMask; m != 0; m &= m - 1 {
+		if s.tx[bits.TrailingZeros64(m)].state == PathGood {
+			return true
+		}
+	}
+	return false
+}
+
 // setState changes the state and does what the change demands.
 func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	if p.state == st {

@@ -249,7 +249,7 @@ func testDialRefused(t *testing.T, sealed bool) {
 		r := newRig(t, rigOptions{sealed: sealed})
 		r.n[1].e.Listen("slow")
 		ev, took := r.dialEnds("node1", "slow", engine.DialOptions{Timeout: wait}, time.Second)
-		if ev.Status != engine.StatusTimeout || took < wait || took > wait+10*time.Millisecond {
+		if ev.Status != engine.StatusTimeout || !strings.Contains(ev.Text, "did not accept") || took < wait || took > wait+10*time.Millisecond {
 			t.Errorf("%v %q after %v", ev.Status, ev.Text, took)
 		}
 		// Who accepts too late learns that nobody is there any more: by Close, or by an error (clause 3.6).
@@ -263,6 +263,21 @@ func testDialRefused(t *testing.T, sealed bool) {
 			if z := r.n[i].e.TableSizes(); z.Live != 0 {
 				t.Errorf("node %d: %+v", i, z)
 			}
+		}
+	})
+	t.Run("peer silent in an open session", func(t *testing.T) {
+		r := newRig(t, rigOptions{sealed: sealed, links: 2})
+		r.connect(engine.DialOptions{})
+		r.settle()
+		r.pass = func(int, *flight) bool { return false }
+		id, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{Timeout: wait})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.must("the end of a dial", time.Second, func() bool { _, over := r.n[0].closed[id]; return over })
+		ev := r.n[0].closed[id]
+		if ev.Status != engine.StatusTimeout || !strings.Contains(ev.Text, `"node1" does not answer on any link`) {
+			t.Errorf("%v %q", ev.Status, ev.Text)
 		}
 	})
 	t.Run("bad arguments", func(t *testing.T) {
