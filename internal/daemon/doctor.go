@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 
 	"multiedge/internal/aesgcm"
@@ -183,7 +184,7 @@ func (d *Daemon) facts(snap *Snapshot) []Finding {
 		f.running(&snap.Links[i])
 	}
 	for i := range snap.Peers {
-		f.peer(&snap.Peers[i])
+		f.peer(&snap.Peers[i], snap.Links)
 	}
 	f.silence(snap)
 	return f
@@ -232,10 +233,17 @@ func (f *findings) running(l *LinkStatus) {
 }
 
 // peer looks at the ways to a node.
-func (f *findings) peer(p *PeerStatus) {
+func (f *findings) peer(p *PeerStatus, links []LinkStatus) {
 	for _, path := range p.Paths {
+		about := "peer " + p.Name
 		if path.State != "good" {
-			f.add(FindingWarning, "peer "+p.Name, fmt.Sprintf("path over %s is %s", path.Link, path.State), "check that link at both ends: edgectl link, edgectl peer")
+			f.add(FindingWarning, about, fmt.Sprintf("path over %s is %s", path.Link, path.State), "check that link at both ends: edgectl link, edgectl peer")
+			continue
+		}
+		// The longest frame is a little shorter than the MTU where it travels in a datagram.
+		if i := slices.IndexFunc(links, func(l LinkStatus) bool { return l.Name == path.Link }); i >= 0 && path.MTU < links[i].MTU/4*3 {
+			f.add(FindingWarning, about, fmt.Sprintf("path over %s carries frames of %d bytes, of the link's MTU %d: the peer's link or a switch between them takes no more, or many large frames were lost", path.Link, path.MTU, links[i].MTU),
+				"set the same MTU at both ends and on the switches; if it is, see edgectl peer again in a minute")
 		}
 	}
 }

@@ -284,3 +284,25 @@ func TestDoctorHearsNobody(t *testing.T) {
 		}
 	}
 }
+
+// What doctor says of paths: one that is not used, and one that carries less than its link.
+func TestDoctorExaminesPaths(t *testing.T) {
+	links := []LinkStatus{{Name: "jumbo", MTU: 9000}, {Name: "plain", MTU: 1500}}
+	for _, c := range []struct {
+		path PathStatus
+		want string
+	}{
+		{PathStatus{Link: "jumbo", State: "good", MTU: 9000}, ""},
+		{PathStatus{Link: "jumbo", State: "good", MTU: 8938}, ""},
+		{PathStatus{Link: "plain", State: "good", MTU: 1438}, ""},
+		{PathStatus{Link: "jumbo", State: "good", MTU: 1438}, "over jumbo carries frames of 1438 bytes, of the link's MTU 9000"},
+		{PathStatus{Link: "jumbo", State: "suspect", MTU: 1438}, "is suspect"},
+		{PathStatus{Link: "gone", State: "good", MTU: 1438}, ""},
+	} {
+		var f findings
+		f.peer(&PeerStatus{Name: "beta", Paths: []PathStatus{c.path}}, links)
+		if text := about(f, "peer beta"); !strings.Contains(text, c.want) || (text == "") != (c.want == "") {
+			t.Errorf("%+v: %q, want %q", c.path, text, c.want)
+		}
+	}
+}
