@@ -105,6 +105,12 @@ func TestPeersOfARunningDaemon(t *testing.T) {
 	if _, out, _ := ctl("-s", a, "key", "show"); err != nil || strings.TrimSpace(out) != own.Public().String() {
 		t.Errorf("key show %q, %v", out, err)
 	}
+	if code, out, _ := ctl("-s", a, "peers", "add", own.Public().String(), "self"); code != 0 || !strings.Contains(out, "this node's own key") {
+		t.Errorf("add of its own key: %d %s", code, out)
+	}
+	if code, out, _ := ctl("-s", a, "peers", "add", k, "gamma"); code != 0 || strings.Contains(out, "own key") {
+		t.Errorf("add of a peer that is there: %d %s", code, out)
+	}
 	t.Chdir(filepath.Dir(a))
 	if code, out, errs := ctl("-s", a, "peers", "remove", "gamma", "-f", "./peers"); code != 0 || !strings.Contains(out, "no more") || strings.Contains(out, "no running daemon") {
 		t.Errorf("remove: %d %s%s", code, out, errs)

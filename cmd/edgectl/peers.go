@@ -105,6 +105,7 @@ type peersReport struct {
 	Changed bool   `json:"changed"`  // the file
 	Reload  string `json:"reload"`   // "done", "no-daemon", or why the daemon goes on with what it had
 	InForce int    `json:"in_force"` // peers the daemon authorises now; 0 unless reload is done
+	Own     bool   `json:"own"`      // the key is that of the running daemon itself
 }
 
 type peersAddCmd struct {
@@ -129,7 +130,9 @@ func (c *peersAddCmd) Run(g *globals) error {
 	if err != nil {
 		return editError(err)
 	}
-	return g.applied("authorised", peersReport{Schema: daemon.StatusSchema, File: file, Name: c.Name, Key: c.Key, Changed: changed}, running)
+	st, err := g.status()
+	own := err == nil && st.PublicKey == key.String()
+	return g.applied("authorised", peersReport{Schema: daemon.StatusSchema, File: file, Name: c.Name, Key: c.Key, Changed: changed, Own: own}, running)
 }
 
 type peersRemoveCmd struct {
@@ -178,6 +181,9 @@ func (g *globals) applied(what string, r peersReport, running bool) error {
 	note := ""
 	if !running {
 		note = "; no running daemon reads that file, the next one started with it will"
+	}
+	if r.Own { // no error: one file may be shared by all nodes
+		note += "; that is this node's own key, which lets nobody in here: add the other host's, as edgectl key show prints it there"
 	}
 	_, werr := fmt.Fprintf(g.out, "%s: %s (%s)%s\n", r.Name, what, r.File, note)
 	return cmp.Or(err, werr)
