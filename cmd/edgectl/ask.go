@@ -87,7 +87,15 @@ func groupHint(socket string) string {
 	if !ok || st.Mode().Perm()&0o020 == 0 {
 		return "; only its owner may: run as root"
 	}
-	name := strconv.Itoa(int(sys.Gid))
+	return groupText(sys.Gid)
+}
+
+// groupText says how to become one of a group that may use the socket.
+func groupText(gid uint32) string {
+	if gid == 0 { // nobody should be made a member of that
+		return "; it belongs to group root: start edged with --group GROUP (group in edged.toml) and have yourself added to that, or run as root"
+	}
+	name := strconv.FormatUint(uint64(gid), 10)
 	if g, err := user.LookupGroupId(name); err == nil {
 		name = g.Name
 	}

@@ -145,6 +145,12 @@ func TestTroubles(t *testing.T) {
 	if _, out, _ := ctl("-s", dir+"/none.sock", "doctor", "-l", "no-such-if"); !strings.Contains(out, "no-such-if") || !strings.Contains(out, "choose one of") {
 		t.Errorf("doctor: %s", out)
 	}
+	if text := groupText(0); strings.Contains(text, "usermod") || !strings.Contains(text, "--group") {
+		t.Errorf("a socket of group root: %s", text)
+	}
+	if text := groupText(1<<31 - 7); !strings.Contains(text, "usermod -aG 2147483641 ") {
+		t.Errorf("a socket of another group: %s", text)
+	}
 	if text := dialError(silent, net.ErrClosed).Error(); text == "" {
 		t.Error("no text")
 	}
