@@ -57,8 +57,13 @@ func (c *pingCmd) Run(g *globals) error {
 			}
 		}
 	}
-	if g.JSON {
+	switch {
+	case g.JSON:
 		if err := printJSON(g, all); err != nil {
+			return err
+		}
+	case c.Count > 1:
+		if _, err := io.WriteString(g.out, clean(pingSummary(&all))); err != nil {
 			return err
 		}
 	}
@@ -75,6 +80,26 @@ func (c *pingCmd) print(g *globals, r *daemon.PingResult) error {
 	}
 	_, err := io.WriteString(g.out, clean(text))
 	return err
+}
+
+// pingSummary is the last line of several pings.
+func pingSummary(r *daemon.PingReport) string {
+	var least, most, sum, answered int64
+	for i := range r.Results {
+		n := r.Results[i].Nanos
+		if r.Results[i].Status != "ok" {
+			continue
+		}
+		if answered == 0 || n < least {
+			least = n
+		}
+		most, sum, answered = max(most, n), sum+n, answered+1
+	}
+	text := fmt.Sprintf("%s: %d of %d answered", r.Peer, answered, len(r.Results))
+	if answered > 0 {
+		text += fmt.Sprintf(", round trip min %s avg %s max %s", micros(least), micros(sum/answered), micros(most))
+	}
+	return text + "\n"
 }
 
 type doctorCmd struct {

@@ -79,6 +79,9 @@ func TestCommands(t *testing.T) {
 	if code, out, errs := ctl("-s", b, "ping", "a", "-c", "2", "-i", "1ms"); code != 0 || strings.Count(out, "time=") != 2 {
 		t.Fatalf("ping: %d %s %s", code, out, errs)
 	}
+	if code, out, errs := ctl("-s", b, "ping", "a", "-c", "2", "-i", "0.001", "-W", "5", "--timeout", "10"); code != 0 || !strings.Contains(out, "a: 2 of 2 answered, round trip min ") {
+		t.Fatalf("ping, in seconds: %d %s %s", code, out, errs)
+	}
 	for _, tc := range []struct {
 		cmd  string
 		want []string
@@ -129,6 +132,7 @@ func TestTroubles(t *testing.T) {
 		{"no command", nil, 2, "--help"},
 		{"unknown command", []string{"dance"}, 2, "dance"},
 		{"unknown flag", []string{"status", "--colour"}, 2, "--colour"},
+		{"duration", []string{"ping", "b", "-i", "often"}, 2, "want seconds"},
 		{"doctor without daemon", []string{"-s", dir + "/none.sock", "doctor", "-l", "no-such-if"}, 1, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -153,6 +157,17 @@ func TestTroubles(t *testing.T) {
 	}
 	if text := dialError(silent, net.ErrClosed).Error(); text == "" {
 		t.Error("no text")
+	}
+}
+
+func TestPingSummary(t *testing.T) {
+	r := daemon.PingReport{Peer: "b", Results: []daemon.PingResult{{Status: "ok", Nanos: 3000}, {Status: "timeout"}, {Status: "ok", Nanos: 1000}}}
+	if text := pingSummary(&r); text != "b: 2 of 3 answered, round trip min 1.0us avg 2.0us max 3.0us\n" {
+		t.Errorf("%q", text)
+	}
+	r.Results = r.Results[1:2]
+	if text := pingSummary(&r); text != "b: 0 of 1 answered\n" {
+		t.Errorf("%q", text)
 	}
 }
 

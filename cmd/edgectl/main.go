@@ -14,7 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -66,7 +69,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	c := cli{globals: globals{in: os.Stdin, out: stdout, errs: stderr, pause: time.Sleep}}
 	helped := false
 	parser, err := kong.New(&c, kong.Name("edgectl"), kong.Description("Ask edged about links, peers, connections and memory."),
-		kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)), kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))
 	if err != nil {
 		fmt.Fprintln(stderr, "edgectl:", err)
 		return 1
@@ -90,4 +93,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// decodeDuration reads a duration: 200ms and the like, or a number of seconds, as ping, stat -i and edgebench -D have it.
+func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+		return err
+	}
+	d, err := time.ParseDuration(text)
+	if v, bad := strconv.ParseFloat(text, 64); bad == nil && math.Abs(v) <= 1e9 {
+		d, err = time.Duration(v*float64(time.Second)), nil
+	}
+	if err != nil {
+		return fmt.Errorf("%q: want seconds, such as 3 or 0.5, or a duration such as 500ms", text)
+	}
+	target.SetInt(int64(d))
+	return nil
 }
