@@ -64,6 +64,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{[]string{"--check", "--link", "eth1", "--key-file", filepath.Join(dir, "key"), "--peers-file", filepath.Join(dir, "peers")}, 0},
 		{[]string{"-c", bad, "--check"}, 2},
+		{[]string{"--check", "--link", "eth1", "--plaintext", "--group", "no-such-group"}, 2},
 		{[]string{"-c", filepath.Join(dir, "none.toml")}, 2},
 		{[]string{"--link", "eth1", "--metrics-listen", "127.0.0.1:0", "--metrics-web-config", bad}, 2},
 		{[]string{"--check", "--link", "eth1", "--metrics-listen", "127.0.0.1:0", "--metrics-web-config", bad}, 2},

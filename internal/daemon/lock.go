@@ -48,15 +48,23 @@ func socketError(socket string, err error) error {
 	return fmt.Errorf("control socket %s: %w; give another path by --socket (or $%s)", socket, err, ipc.SocketEnv)
 }
 
+// groupID looks up the group that may connect; -1 if none is named.
+func (c *Config) groupID() (int, error) {
+	if c.Group == "" {
+		return -1, nil
+	}
+	g, err := user.LookupGroup(c.Group)
+	if err != nil {
+		return -1, fmt.Errorf("group: there is no group %q; create it (groupadd --system %s) or leave group out", c.Group, c.Group)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
 // listenSocket makes the control socket with the configured permissions. The caller holds the lock.
 func listenSocket(cfg *Config) (*ipc.Listener, error) {
-	gid := -1
-	if cfg.Group != "" {
-		g, err := user.LookupGroup(cfg.Group)
-		if err != nil {
-			return nil, fmt.Errorf("group: there is no group %q; create it (groupadd --system %s) or leave group out", cfg.Group, cfg.Group)
-		}
-		gid, _ = strconv.Atoi(g.Gid)
+	gid, err := cfg.groupID()
+	if err != nil {
+		return nil, err
 	}
 	mode, err := parseMode(cfg.Mode)
 	if err != nil {

@@ -235,12 +235,13 @@ func (c *Config) checkSecurity(p *problems) {
 	p.check(err == nil, "peer", "%v", err)
 }
 
-// CheckFiles reads the key and the peers as a start would, without making a key. What a start would find wrong is the error.
+// CheckFiles looks up the group and reads the key and the peers as a start would, without making a key. What a start would find wrong is the error.
 func (c *Config) CheckFiles() error {
-	if c.Security == Plaintext {
-		return nil
+	_, err := c.groupID()
+	if err != nil || c.Security == Plaintext {
+		return err
 	}
-	_, err := identity.ReadKey(c.KeyFile)
+	_, err = identity.ReadKey(c.KeyFile)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		err = nil // it will be made; or it is the daemon's user's, and whoever checks is another
 	}
