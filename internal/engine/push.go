@@ -16,31 +16,32 @@ type pushes struct {
 	crowd   int8      // how many more frames share acknowledgements
 }
 
-const (
-	answerDelay = 100 * time.Microsecond // an answer comes within this, from an application that has to be woken too
-	fewAnswers  = 2                      // in a row are reason to wait
+// pushDelay is how long it may wait: long enough for an application that polls to answer. For one that has to be woken it is not worth waiting: the acknowledgement
+// gets its peer's core up meanwhile.
+const pushDelay = 20 * time.Microsecond
 
+const (
+	fewAnswers    = 2                    // in a row are reason to wait
 	closeTogether = 3 * time.Microsecond // sooner than anybody could have seen an acknowledgement and sent again
-	crowdDelay    = 20 * time.Microsecond
-	crowdFrames   = 16 // how long frames share after two came close together
+	crowdFrames   = 16                   // how many frames share after two came close together
 )
 
 // arrived is told of each frame with PUSH, and returns how long its acknowledgement may wait.
 func (p *pushes) arrived(now mono.Time) time.Duration {
 	since := now.Sub(p.last)
-	if p.open && since > answerDelay {
+	if p.open && since > pushDelay {
 		p.answers = 0
 	}
 	if since < closeTogether {
 		p.crowd = crowdFrames
 	}
 	p.last, p.open = now, true
-	switch {
-	case p.answers == fewAnswers:
-		return answerDelay
-	case p.crowd > 0:
+	if p.answers == fewAnswers {
+		return pushDelay
+	}
+	if p.crowd > 0 {
 		p.crowd--
-		return crowdDelay
+		return pushDelay
 	}
 	return 0
 }
@@ -58,7 +59,7 @@ func (p *pushes) left(now mono.Time) {
 		return
 	}
 	p.open = false
-	if now.Sub(p.last) > answerDelay {
+	if now.Sub(p.last) > pushDelay {
 		p.answers = 0
 	} else if p.answers < fewAnswers {
 		p.answers++

@@ -9,7 +9,7 @@ import (
 	"multiedge/internal/mono"
 )
 
-// Clause 8.4: whoever writes and waits, again and again, waits for a round trip; an answer carries the acknowledgement, even where it takes a while, and when
+// Clause 8.4: whoever writes and waits, again and again, waits for a round trip; an answer carries the acknowledgement, and when
 // answers cease nobody waits for them for long; writes that come close together share acknowledgements, until they do not.
 func TestPushes(t *testing.T) { inBothForms(t, testPushes) }
 
@@ -67,9 +67,9 @@ func testPushes(t *testing.T, sealed bool) {
 	lone("at first", 0)
 	answered(0, 20)
 	lone("after quick answers", 1)
-	answered(80*time.Microsecond, 20)
-	lone("after slow answers", 1)
-	answered(150*time.Microsecond, 50) // too slow to be waited for
+	answered(15*time.Microsecond, 20)
+	lone("after slower answers", 1)
+	answered(40*time.Microsecond, 50) // too slow to be waited for
 	lone("after answers that were too slow", 0)
 
 	start, ready, rnd := r.now, [2]mono.Time{r.now, r.now}, rand.New(rand.NewPCG(1, 2))
