@@ -91,7 +91,7 @@ func (ss *session) pingOnce(s *shard, peer string, timeout time.Duration) (PingR
 	err := s.box.do(func(now mono.Time) {
 		p.sent = now
 		var err error
-		id, err = s.eng.Dial(now, peer, pingService, engine.DialOptions{Timeout: timeout})
+		id, err = s.eng.Dial(now, peer, pingService, engine.DialOptions{Timeout: timeout, Ping: true})
 		if err != nil {
 			refusal = ipc.Errorf(ipc.CodeInvalid, "%v", err)
 			return

@@ -70,3 +70,24 @@ func TestUnansweredPing(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// Pings are no connections: those that are answered and those that are not leave the counters of connections alone, at either end.
+func TestPingsAreNotCounted(t *testing.T) {
+	inBothForms(t, func(t *testing.T, security string) {
+		a, b := nodesIn(t, security, 1, nil)
+		c := attach(t, b, 64)
+		if r := c.must(&ipc.Message{Kind: ipc.KindPing, Peer: "a", Count: 3, Timeout: deadline}); strings.Count(string(r.Body), `"ok"`) != 3 {
+			t.Errorf("%s", r.Body)
+		}
+		c.must(&ipc.Message{Kind: ipc.KindPing, Peer: "nobody", Timeout: time.Millisecond})
+		for _, n := range []*Embedded{a, b} {
+			snap, err := n.d.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k := &snap.Counters; k.ConnectionsOpened != 0 || k.ConnectionsClosed != 0 {
+				t.Errorf("opened %d, closed %d", k.ConnectionsOpened, k.ConnectionsClosed)
+			}
+		}
+	})
+}

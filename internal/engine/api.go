@@ -206,4 +206,5 @@ type DialOptions struct {
 	Data      []byte // private data for the acceptor, MaxPrivateData bytes at most
 	Scheduler string // of the session, if this dial creates it; empty: Config.Scheduler
 	Timeout   time.Duration
+	Ping      bool // the request itself measures: it is in no counter of connections
 }

@@ -278,3 +278,30 @@ func testAdverts(t *testing.T, sealed bool) {
 		t.Error("a name of 65 bytes is taken")
 	}
 }
+
+// A request that measures counts as no connection, however it ends: refused, accepted and closed, unanswered, withdrawn.
+func TestPingsAreNotCounted(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		r := newRig(t, rigOptions{sealed: sealed})
+		if ev, _ := r.dialEnds("node1", "nothing", engine.DialOptions{Ping: true}, time.Second); ev.Status != engine.StatusNoService {
+			t.Errorf("a service that nobody offers: %v", ev.Status)
+		}
+		c := r.connect(engine.DialOptions{Ping: true})
+		r.n[0].e.Close(r.now, c[0])
+		r.must("the end", time.Second, func() bool { return len(r.n[1].closed) == 1 })
+		r.dialEnds("node1", "test", engine.DialOptions{Ping: true, Timeout: 50 * time.Millisecond}, time.Second)
+		id, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{Ping: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.n[0].e.Abort(r.now, id, engine.StatusAborted)
+		r.poll(0)
+		if n := &r.n[0].e.Count; n.ConnectionsOpened != 0 || n.ConnectionsClosed != 0 {
+			t.Errorf("opened %d, closed %d", n.ConnectionsOpened, n.ConnectionsClosed)
+		}
+		r.connect(engine.DialOptions{})
+		if n := r.n[0].e.Count.ConnectionsOpened; n != 1 {
+			t.Errorf("of a connection %d were opened", n)
+		}
+	})
+}

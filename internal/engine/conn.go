@@ -47,6 +47,7 @@ type conn struct {
 	remote   uint32 // the peer's number; 0 until known
 	state    connState
 	ordered  bool
+	ping     bool // DialOptions.Ping
 	queued   bool // in s.sendq
 	owesAck  bool // in s.opacks
 	ownFirst bool // of the latest frame: refusals and our operations went before the data of the peer's reads
@@ -166,7 +167,7 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 	if wait <= 0 {
 		wait = e.cfg.DialTime
 	}
-	c.state, c.wantPeer, c.service, c.ordered, c.sched = connDialing, peer, service, o.Ordered, o.Scheduler
+	c.state, c.wantPeer, c.service, c.ordered, c.ping, c.sched = connDialing, peer, service, o.Ordered, o.Ping, o.Scheduler
 	c.data = append([]byte(nil), o.Data...)
 	c.deadline = now.Add(wait)
 	c.window, c.limitSent = e.cfg.OpWindow, seqnum.Value(e.cfg.OpWindow)
@@ -444,7 +445,9 @@ func (c *conn) tellClosed(st Status, text string) {
 	for ; c.notes.len() > 0; c.notes.pop() {
 		ev.Notes = append(ev.Notes, *c.notes.front())
 	}
-	c.e.Count.ConnectionsClosed++
+	if !c.ping {
+		c.e.Count.ConnectionsClosed++
+	}
 	c.e.emit(ev)
 }
 

@@ -336,7 +336,9 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 		e.dropDial(c)
 		c.state, c.remote, c.limit = connOpen, g.From, seqnum.Value(min(g.Limit, 1<<15))
 		s.byRemote[c.remote] = c
-		e.Count.ConnectionsOpened++
+		if !c.ping {
+			e.Count.ConnectionsOpened++
+		}
 		e.emit(Event{Kind: EvConnected, Conn: c.id, Peer: s.peer.id, PeerName: s.peer.name, Data: append([]byte(nil), g.Data...)})
 	case wire.KindRefuse:
 		if c := e.conn(ConnID(g.Conn)); c != nil && c.s == s && c.state == connDialing {
