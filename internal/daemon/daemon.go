@@ -159,7 +159,7 @@ func newShard(d *Daemon) (*shard, error) {
 		profile.Window = cfg.Window
 	}
 	s := &shard{
-		number: len(d.shards), grants: regmem.NewTable(rand.Reader), limits: cfg.Limits, window: cfg.OpWindow, log: d.log,
+		number: len(d.shards), grants: regmem.NewTable(rand.Reader), limits: cfg.Limits, window: cfg.OpWindow, log: d.log, twin: d.twin(),
 		wait:  waiter{mode: cfg.Poll, spin: idle.Patience{Base: cfg.Spin}},
 		conns: map[engine.ConnID]*conn{}, services: map[string]*client{}, pings: map[engine.ConnID]*ping{},
 	}

@@ -179,6 +179,7 @@ func (d *Daemon) facts(snap *Snapshot) []Finding {
 		f.iface(orElse(l.Device, l.Name), l.Driver)
 	}
 	f.security(d, snap)
+	f.claim(d, snap.Claim)
 	f.shards(len(d.shards), runtime.NumCPU())
 	for i := range snap.Links {
 		f.running(&snap.Links[i])

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"net"
+
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
@@ -32,6 +34,9 @@ func (s *shard) handleEvent(now mono.Time, ev *engine.Event) {
 		if !s.stopping.Load() {
 			s.log.Info("path changed", "peer", ev.PeerName, "link", s.linkName(int(ev.Link)), "state", ev.Text)
 		}
+		return
+	case engine.EvClaim:
+		s.log.Warn(claimText, "link", s.linkName(int(ev.Link)), "mac", net.HardwareAddr(ev.Data).String(), "reason", s.twin.reason, "remedy", s.twin.remedy)
 		return
 	case engine.EvIncoming:
 		s.incoming(now, ev)

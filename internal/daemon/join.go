@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"reflect"
 	"strconv"
@@ -33,6 +34,9 @@ func (p *part) fill(shard int) {
 		st := peerStatus(&p.raw.Peers[i], p.Links)
 		st.Shard = shard
 		p.Peers = append(p.Peers, st)
+	}
+	if c := &p.raw.Claim; p.raw.Counters.IdentityClaims > 0 {
+		p.Claim = &Claim{Link: nameOf(p.Links, c.Link), MAC: net.HardwareAddr(c.MAC[:]).String(), Ago: c.Ago}
 	}
 	p.Conns = joinConns(p.Conns, p.raw.Connections)
 	for i := range p.Conns {

@@ -33,6 +33,7 @@ type shard struct {
 	limits Limits
 	window int // operations in flight per connection, as the clients are told
 	log    *slog.Logger
+	twin   twin // what is said of a host that claims the node's identity
 	box    *mailbox
 	wait   waiter
 	placer *placer           // nil: the shard copies itself

@@ -29,6 +29,7 @@ type Snapshot struct {
 	Conns    []ConnStatus
 	Regions  []RegionStatus
 	Clients  []ClientStatus
+	Claim    *Claim // nil: nobody else has claimed the node's identity
 
 	Authorised []AuthorisedStatus
 }
@@ -145,17 +146,22 @@ func peerStatus(p *engine.PeerStatus, links []LinkStatus) PeerStatus {
 	for i := range p.Paths {
 		t := &p.Paths[i]
 		ps := PathStatus{
-			Link: fmt.Sprint(t.Link), PeerLink: t.PeerLink, PeerMAC: net.HardwareAddr(t.PeerMAC[:]).String(), State: t.State, MTU: t.MTU, Datagrams: t.Joined,
+			Link: nameOf(links, t.Link), PeerLink: t.PeerLink, PeerMAC: net.HardwareAddr(t.PeerMAC[:]).String(), State: t.State, MTU: t.MTU, Datagrams: t.Joined,
 			SRTT: int64(t.SRTT), MinRTT: int64(t.MinRTT), Window: t.Window, InFlight: t.InFlight, Counters: countsOf(t.Counters),
-		}
-		for j := range links {
-			if links[j].Number == t.Link {
-				ps.Link = links[j].Name
-			}
 		}
 		st.Paths = append(st.Paths, ps)
 	}
 	return st
+}
+
+// nameOf returns the name of a link, or its number if it has gone.
+func nameOf(links []LinkStatus, number int) string {
+	for i := range links {
+		if links[i].Number == number {
+			return links[i].Name
+		}
+	}
+	return fmt.Sprint(number)
 }
 
 // joinConns adds the owner, which the shard knows, to what the engine says of each connection, in the engine's order.

@@ -167,6 +167,7 @@ const (
 	EvPeerUp                         // Peer, PeerName
 	EvPeerDown                       // Peer, PeerName, Status
 	EvPath                           // Peer, Link, Text: a path changed state
+	EvClaim                          // Link, Data: another host, of that MAC, says Hello with this node's identity; once a minute at most
 )
 
 // Event is one thing the owner must know. Strings and slices belong to the receiver, but for the Data of EvComplete.
@@ -180,7 +181,7 @@ type Event struct {
 	PeerName string
 	Service  string
 	Text     string
-	Data     []byte         // of a request or its answer; of a write that failed, its Local: frames that were handed out may still refer to it
+	Data     []byte         // of a request or its answer; a MAC; of a write that failed, its Local: frames that were handed out may still refer to it
 	Notes    []Notification // EvClosed: those not taken yet
 	Advert   Advert
 }

@@ -30,6 +30,7 @@ type Counters struct {
 	RejectedCookie                       uint64 // Init without a good cookie; most are the first of an honest peer
 	HandshakesFailed                     uint64 // given up, or ended by an error
 	StrangersRefused                     uint64 // peers that proved a key which is not authorised here
+	IdentityClaims                       uint64 // Hellos of other hosts with this node's identity
 	UnknownSession                       uint64
 	SegmentsHeld                         uint64 // parts of operations that waited behind a fence
 	OpsSubmitted, OpsCompleted           uint64

@@ -51,6 +51,7 @@ type remoteLink struct {
 func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer {
 	id := NodeID(h.Node)
 	if id == e.cfg.Node {
+		e.claimed(now, i, mac, h.Epoch)
 		return nil
 	}
 	name, known := string(h.Name), true

@@ -47,6 +47,8 @@ type Endpoint struct {
 	helloAt  mono.Time
 	helloGap time.Duration // grows to Config.HelloTime
 	lastRun  mono.Time
+	began    mono.Time // the first link came; zero: none has
+	claim    claim
 
 	linkVersion uint32           // of what peers are told about links
 	changed     [MaxLinks]uint32 // linkVersion of each link's latest change
@@ -156,6 +158,9 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
 		l.count, l.roundTrips = Counters{}, new(hist.Histogram)
 	}
 	l.LinkConfig, l.up, l.blocked = lc, true, false
+	if e.began == 0 {
+		e.began = now
+	}
 	e.up |= 1 << i
 	e.announceLink(i)
 	e.greet(now)

@@ -15,6 +15,14 @@ type Snapshot struct {
 	Links       []LinkStatus
 	Peers       []PeerStatus
 	Connections []ConnStatus
+	Claim       Claim // the latest, if Counters.IdentityClaims is not 0
+}
+
+// Claim describes a Hello of another host with this node's identity.
+type Claim struct {
+	Link int
+	MAC  [6]byte
+	Ago  time.Duration
 }
 
 // LinkStatus describes one local link.
@@ -80,6 +88,9 @@ var connStateText = [...]string{"free", "dialing", "incoming", "open", "closing"
 // Snapshot copies the endpoint's state. It takes time proportional to links, peers and connections; not for the packet path.
 func (e *Endpoint) Snapshot(now mono.Time) Snapshot {
 	out := Snapshot{Counters: e.Count, Latency: e.Latency}
+	if out.Counters.IdentityClaims > 0 {
+		out.Claim = Claim{Link: e.claim.link, MAC: e.claim.mac, Ago: now.Sub(e.claim.at)}
+	}
 	for i := range e.links {
 		if l := &e.links[i]; l.Name != "" {
 			out.Links = append(out.Links, LinkStatus{Number: i, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Weight: l.Weight, Up: l.up, Blocked: l.blocked, Counters: l.count, RoundTrips: *l.roundTrips})

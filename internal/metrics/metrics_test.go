@@ -32,7 +32,7 @@ func (f *fixed) Node() (string, string)              { return "alpha", "0011" }
 func sample() *fixed {
 	return &fixed{alive: true, snap: daemon.Snapshot{
 		Status:   daemon.Status{LinksUp: 1, Clients: 2, Security: daemon.Plaintext},
-		Counters: engine.Counters{PayloadReceived: 12345, FramesReordered: 7},
+		Counters: engine.Counters{PayloadReceived: 12345, FramesReordered: 7, IdentityClaims: 8},
 		Links:    []daemon.LinkStatus{{Name: "eth1", Up: true, MTU: 9000, Kernel: daemon.Counts{"dropped": 3}, Counters: daemon.Counts{"bytes_received": 99, "frames_reordered": 4}}},
 		Peers: []daemon.PeerStatus{
 			{Name: "beta", State: "open", Paths: []daemon.PathStatus{{Link: "eth1", State: "good", SRTT: 5000, InFlight: 6}, {Link: "eth1", State: "dead"}}},
@@ -83,6 +83,7 @@ func TestEndpoints(t *testing.T) {
 		`edge_link_frame_received_bytes_total{device="alpha",link="eth1"} 99`, `edge_link_out_of_sequence_packets_received_total{device="alpha",link="eth1"} 4`,
 		`edge_path_packets_in_flight{device="alpha",link="eth1",peer="beta"} 6`, `edge_draining{device="alpha"} 0`,
 		`edge_peer_up{device="alpha",peer="?"} 0`, `edge_up{device="alpha"} 1`, `edge_clients{device="alpha"} 2`, `edge_plaintext{device="alpha"} 1`,
+		`edge_identity_claims_total{device="alpha"} 8`,
 	} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("no line %s", line)

@@ -45,6 +45,7 @@ func deviceCounters() []deviceCounter {
 		c("cookie_challenges_total", "Requests for a session that had no good cookie; the first of each honest peer is one.", func(c *engine.Counters) uint64 { return c.RejectedCookie }),
 		c("handshakes_failed_total", "Handshakes given up, or ended by an error.", func(c *engine.Counters) uint64 { return c.HandshakesFailed }),
 		c("strangers_refused_total", "Peers that proved a key which is not authorised.", func(c *engine.Counters) uint64 { return c.StrangersRefused }),
+		c("identity_claims_total", "Hellos of other hosts that claim this node's identity: copies of its key, or forged.", func(c *engine.Counters) uint64 { return c.IdentityClaims }),
 		c("guesses_ignored_total", "Operations with wrong keys that got no answer, because there were too many.", func(c *engine.Counters) uint64 { return c.GuessesIgnored }),
 		c("resource_errors_total", "Frames left unreceived because nothing could hold them.", func(c *engine.Counters) uint64 { return c.RejectedNoRoom }),
 		c("unknown_session_packets_total", "Frames of sessions that do not exist.", func(c *engine.Counters) uint64 { return c.UnknownSession }),

@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+)
+
+// Another host may have this node's identity, as the copy of a virtual machine does. Peers then lose one of the two whenever they hear the other.
+
+// Claim is the latest Hello of another host with the node's identity.
+type Claim struct {
+	Link, MAC string
+	Ago       time.Duration
+}
+
+// claimTime is for how long doctor speaks of a claim. A host that is there says Hello every hello_time.
+const claimTime = time.Minute
+
+const claimText = "another host claims this node's identity"
+
+// twin says why another host may have the node's identity, and what to do.
+type twin struct{ reason, remedy string }
+
+// twin depends on what the identity is made of.
+func (d *Daemon) twin() twin {
+	if d.trust == nil {
+		return twin{
+			"it has this node's node_id, or its machine id and name, or it forges Hello",
+			"give each host a node_id, a name or a machine id of its own, and restart edged there",
+		}
+	}
+	file := orElse(d.trust.keyFile, "FILE")
+	return twin{
+		"it has a copy of this node's key, or it forges Hello, which is not authenticated",
+		fmt.Sprintf("give each host a key of its own: on one of the two stop edged, move its key file away, edgectl key new %s, start edged, authorise the new key at the peers", file),
+	}
+}
+
+// claim looks at whether the node is the only one of its identity.
+func (f *findings) claim(d *Daemon, c *Claim) {
+	if c == nil || c.Ago > claimTime {
+		return
+	}
+	said := d.twin()
+	f.add(FindingProblem, "identity", fmt.Sprintf("%s: MAC %s, on link %s; %s", claimText, c.MAC, c.Link, said.reason), said.remedy)
+}
