@@ -37,6 +37,7 @@ var clockUses = map[string]struct{ names, why string }{
 	"edge/reattach.go":             {"Now Since", "how long an attachment lasted and attempts go on, by readings of this process"},
 	"edge/listener.go":             {"Until", "what is left of a context's deadline; context.WithTimeout makes it from a reading of this process"},
 	"edge/stream_deadline.go":      {"Time Until", "net.Conn has deadlines as time.Time; what is left of one, made from a reading of this process, counts on the monotonic clock"},
+	"cmd/edgectl/main.go":          {"ParseDuration", "reads a flag"},
 	"cmd/edgectl/trace.go":         {"Now Time", "people read the wall time of frames: it is read once and the daemon's clock counts on from there"},
 	"cmd/edged/supervise.go":       {"Time", "the type of a ticker's channel"},
 }
