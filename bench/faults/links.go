@@ -15,13 +15,19 @@ const linkRate = "200mbit"
 
 func twoLinks(s *bench.ClusterSpec) { s.Lab.Links, s.Lab.Rates = 2, []string{linkRate} }
 
+// twoLinksLogged logs every change of a path: that one is suspect, and good again, is logged at debug.
+func twoLinksLogged(s *bench.ClusterSpec) {
+	twoLinks(s)
+	s.Log = "debug"
+}
+
 // rejoinTime is how soon a link that works again must be used again.
 const rejoinTime = 2 * time.Second
 
 // black cuts one of two links, in both directions or towards one host, and heals it: again and again, or once after so many seconds.
 func black(name string, towards int, seconds int, short bool) Scenario {
 	return Scenario{
-		Name: name, Group: Network, Short: short, Set: twoLinks,
+		Name: name, Group: Network, Short: short, Set: twoLinksLogged,
 		Criteria: "U; stall at most max(3 probe time-outs, 200 ms); at least 90 % of (k-1)/k; in use again within 2 s of healing",
 		Run: func(ctx context.Context, t *Trial) error {
 			c, err := t.pair(ctx, MixBulk, 2, 8)
@@ -140,7 +146,7 @@ func (t *Trial) usedAgain(ctx context.Context, link int) (time.Duration, bool) {
 	})
 }
 
-// changes judges that what became of links was counted and logged: "each change is an event, a log line and a counter".
+// changes judges that what became of links was counted and logged: "each change is an event, a log line and a counter". It wants twoLinksLogged.
 func (t *Trial) changes(ctx context.Context) {
 	m, err := t.scrape(ctx, 0)
 	if err != nil {

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"log/slog"
 	"net"
 
 	"multiedge/internal/engine"
@@ -31,8 +33,12 @@ func (s *shard) handleEvent(now mono.Time, ev *engine.Event) {
 		s.log.Warn("peer down", "peer", ev.PeerName, "node", ev.Peer.String(), "reason", ev.Status.String())
 		return
 	case engine.EvPath:
+		level := slog.LevelInfo
+		if ev.Minor {
+			level = slog.LevelDebug
+		}
 		if !s.stopping.Load() {
-			s.log.Info("path changed", "peer", ev.PeerName, "link", s.linkName(int(ev.Link)), "state", ev.Text)
+			s.log.Log(context.Background(), level, "path changed", "peer", ev.PeerName, "link", s.linkName(int(ev.Link)), "state", ev.Text)
 		}
 		return
 	case engine.EvClaim:

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/linkdrv"
@@ -71,6 +72,19 @@ func TestStopIsQuiet(t *testing.T) {
 	e.Close()
 	if out := log.String(); !strings.Contains(out, "link up") || strings.Contains(out, "link down") {
 		t.Errorf("the log of a start and a stop:\n%s", out)
+	}
+}
+
+// What paths go through on a busy host is logged for who looks for it, at debug; what an operator must see, at info.
+func TestLevelsOfPaths(t *testing.T) {
+	var log bytes.Buffer
+	s := &shard{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	for level, minor := range map[string]bool{"DEBUG": true, "INFO": false} {
+		log.Reset()
+		s.handleEvent(0, &engine.Event{Kind: engine.EvPath, PeerName: "b", Text: "changed", Minor: minor})
+		if out := log.String(); !strings.Contains(out, "level="+level+` msg="path changed" peer=b`) {
+			t.Errorf("minor %v: %s", minor, out)
+		}
 	}
 }
 

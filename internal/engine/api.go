@@ -166,7 +166,7 @@ const (
 	EvWithdrawn                      // Conn, Advert.Key: the peer revoked it
 	EvPeerUp                         // Peer, PeerName
 	EvPeerDown                       // Peer, PeerName, Status
-	EvPath                           // Peer, Link, Text: a path changed state
+	EvPath                           // Peer, Link, Text, Minor: a path changed state
 	EvClaim                          // Link, Data: another host, of that MAC, says Hello with this node's identity; once a minute at most
 )
 
@@ -175,6 +175,7 @@ type Event struct {
 	Kind     EventKind
 	Status   Status
 	Link     uint8
+	Minor    bool // EvPath: the path has become suspect, or good again after that; a pause of either host is enough
 	Conn     ConnID
 	Token    uint64
 	Peer     NodeID

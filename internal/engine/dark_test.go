@@ -37,6 +37,38 @@ func testIdleIsNotDead(t *testing.T, sealed bool) {
 	}
 }
 
+// Clause 9.1: that a path is suspect, and good again, is a minor event; that it is dead, and used again, is none.
+func TestSuspicionIsMinor(t *testing.T) {
+	r := newRig(t, rigOptions{links: 2, mtu: 9000})
+	s := newStream(r, r.connect(engine.DialOptions{}))
+	r.settle()
+	become := func(state string, pass bool) {
+		t.Helper()
+		r.pass = func(_ int, f *flight) bool { return pass || f.link == 0 }
+		if !s.run(5*time.Second, func() bool { return r.path(0, 1).State == state }) {
+			t.Fatalf("the path is %s, not %s", r.path(0, 1).State, state)
+		}
+	}
+	become("suspect", false)
+	become("good", true)
+	become("dead", false)
+	become("good", true)
+	s.finish()
+	minor := map[string]bool{"good -> suspect": true, "suspect -> good": true, "suspect -> dead": false, "dead -> good": false}
+	for _, ev := range r.n[0].events {
+		change, _, _ := strings.Cut(ev.Text, ":")
+		want, known := minor[change]
+		if ev.Kind == engine.EvPath && ev.Link == 1 && known && ev.Minor != want {
+			t.Errorf("%q is minor: %v", ev.Text, ev.Minor)
+		}
+	}
+	for change := range minor {
+		if r.saidOfPaths(change)[0] == 0 {
+			t.Errorf("no event tells of %q", change)
+		}
+	}
+}
+
 // Clause 9.1: a path that stays dark is probed once a second and sent nothing else but keep-alives; that is no loss, and it is used again as soon as it answers.
 func TestDarkPathIsLeftAlone(t *testing.T) { inBothForms(t, testDarkPathIsLeftAlone) }
 

@@ -171,7 +171,7 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	if p.state == st {
 		return
 	}
-	from := p.state
+	from, was := p.state, p.usable()
 	p.state = st
 	e := p.s.e
 	switch st {
@@ -197,7 +197,9 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 		p.cwnd.Init(e.cfg.Profile.Congestion)
 	}
 	e.Count.PathChanges++
-	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Text: fmt.Sprintf("%v -> %v: %s", from, st, why)})
+	e.emit(Event{
+		Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Minor: was && p.usable(), Text: fmt.Sprintf("%v -> %v: %s", from, st, why),
+	})
 }
 
 func (p *txPath) nextTimeout() mono.Time { return min(p.probeAt, p.ledger.Deadline()) }
