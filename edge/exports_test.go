@@ -1,9 +1,12 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"multiedge/internal/ipc"
 )
@@ -48,6 +51,26 @@ func TestExportsOfOneName(t *testing.T) {
 	}
 	if remembered != ofOneName {
 		t.Errorf("%d of one name are remembered, want %d", remembered, ofOneName)
+	}
+}
+
+// Who waits in vain for memory is told for what, and why in vain.
+func TestImportOfWhatIsNotExported(t *testing.T) {
+	p := newDuo(t, Config{}, 4096)
+	for want, end := range map[error]func() (context.Context, context.CancelFunc){
+		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) { return context.WithDeadline(testContext(t), time.Now()) },
+		context.Canceled: func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(testContext(t))
+			cancel()
+			return ctx, cancel
+		},
+	} {
+		ctx, cancel := end()
+		_, err := p.out.Import(ctx, "tabel")
+		cancel()
+		if !errors.Is(err, want) || !strings.Contains(err.Error(), p.out.Peer()+` exports no memory named "tabel"`) {
+			t.Errorf("%v: %v", want, err)
+		}
 	}
 }
 

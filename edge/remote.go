@@ -21,7 +21,8 @@ type RemoteRegion struct {
 	revoked atomic.Bool
 }
 
-// Import returns the memory that the peer exports under name, waiting until it does so. Of several it is what was exported last. The end of
+// Import returns the memory that the peer exports under name, waiting until it does so; an error that wraps the context's
+// says that it did not. Of several it is what was exported last. The end of
 // the connection ends the waiting, however many notifications lie unread.
 func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 	for {
@@ -35,7 +36,7 @@ func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, c.d.ended(ctx)
+			return nil, fmt.Errorf("edge: import: %s exports no memory named %q: %w", c.peer, name, c.d.ended(ctx))
 		case <-c.d.deadCh:
 			return nil, c.d.Err()
 		}
