@@ -56,12 +56,8 @@ func explainOpen(name string, err error) error {
 	}
 }
 
-// unknownLink reports a name that does not exist, with those that do.
-func unknownLink(name string) error {
-	all, err := net.Interfaces()
-	if err != nil {
-		return fmt.Errorf("linkdrv: %q: %w; listing the existing ones failed too: %w", name, ErrNoLink, err)
-	}
+// unknownLink reports a name that is none of the interfaces'.
+func unknownLink(name string, all []net.Interface) error {
 	names := make([]string, len(all))
 	for i, ifi := range all {
 		names[i] = ifi.Name

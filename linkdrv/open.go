@@ -3,6 +3,7 @@ package linkdrv
 import (
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/mdlayher/ethernet"
 	"github.com/mdlayher/packet"
@@ -121,10 +122,16 @@ func isVeth(name string) bool {
 }
 
 func lookup(name string) (*net.Interface, error) {
-	ifi, err := net.InterfaceByName(name)
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("linkdrv: %q: the interfaces cannot be listed: %w", name, err)
+	}
+	i := slices.IndexFunc(all, func(ifi net.Interface) bool { return ifi.Name == name })
+	if i < 0 {
+		return nil, unknownLink(name, all)
+	}
+	ifi := &all[i]
 	switch {
-	case err != nil:
-		return nil, unknownLink(name)
 	case len(ifi.HardwareAddr) != 6:
 		return nil, fmt.Errorf("linkdrv: %s is not an Ethernet interface: it has no 6-byte hardware address", name)
 	case ifi.Flags&net.FlagUp == 0:

@@ -47,6 +47,29 @@ func TestOpenRefusals(t *testing.T) {
 	}
 }
 
+// Without a descriptor to look for it, nothing is said of whether the interface exists.
+func TestOpenWithoutDescriptors(t *testing.T) {
+	namespace(t)
+	veth(t, 1500)
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open("a0", Options{})
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil {
+		d.Close()
+	}
+	if !errors.Is(err, unix.EMFILE) || errors.Is(err, ErrNoLink) || !strings.Contains(err.Error(), `"a0"`) {
+		t.Errorf("opened with %v", err)
+	}
+}
+
 func TestOpenWithoutCapability(t *testing.T) {
 	namespace(t)
 	veth(t, 1500)
