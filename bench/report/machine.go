@@ -29,10 +29,17 @@ func ThisMachine() Machine {
 		m.Kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 	}
 	m.CPUModel = procField("/proc/cpuinfo", "model name")
-	if kib, err := strconv.Atoi(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB")); err == nil {
-		m.Memory = kib << 10
-	}
+	m.Memory = MachineMemory()
 	return m
+}
+
+// MachineMemory returns how many bytes of memory this machine has; 0 where that cannot be found out.
+func MachineMemory() int {
+	kib, err := strconv.Atoi(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB"))
+	if err != nil {
+		return 0
+	}
+	return kib << 10
 }
 
 // procField returns the value of the first "name : value" line of a /proc file, or "".

@@ -226,6 +226,11 @@ func TestParseBytes(t *testing.T) {
 			t.Errorf("ParseBytes(%q) = %d, want an error", s, got)
 		}
 	}
+	for _, s := range []string{"9999999999g", "9223372036854775808"} {
+		if _, err := ParseBytes(s); err == nil || !strings.Contains(err.Error(), "too large") {
+			t.Errorf("ParseBytes(%q): %v, want to hear that it is too large", s, err)
+		}
+	}
 }
 
 func TestRates(t *testing.T) {

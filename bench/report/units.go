@@ -1,7 +1,9 @@
 package report
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -42,8 +44,11 @@ func ParseBytes(s string) (int, error) {
 	if shift > 0 {
 		t = t[:len(t)-1]
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(t), 10, 40)
-	if err != nil || n < 0 || n > 1<<40>>shift {
+	n, err := strconv.ParseInt(strings.TrimSpace(t), 10, strconv.IntSize)
+	switch {
+	case errors.Is(err, strconv.ErrRange) && n > 0, n > math.MaxInt>>shift:
+		return 0, fmt.Errorf("size %q is too large for any machine's memory", s)
+	case err != nil || n < 0:
 		return 0, fmt.Errorf("size %q: want bytes such as 4096, 64k, 1m or 1MiB", s)
 	}
 	return int(n << shift), nil

@@ -19,7 +19,7 @@ import (
 // compareCmd runs the same work over several transports.
 type compareCmd struct {
 	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
-	Rounds int      `default:"5" help:"How often each contender runs, in turns." placeholder:"N"`
+	Rounds count    `default:"5" help:"How often each contender runs, in turns (default: ${default})." placeholder:"N"`
 	Only   []string `help:"Contenders besides edge (default: all that are installed): raw, tcp, iperf3, ucx, libfabric." placeholder:"NAME"`
 	Edge   []string `default:"plain,crc32c,encrypted,udp,udp-crc32c,udp-encrypted,write" help:"Variants of edge: plain (plaintext, payload checksum off, as TCP's is on these links), crc32c (plaintext), encrypted, embedded (plain); stream (byte streams, net.Conn, plain, not beside read), stream-encrypted; each also as udp, udp-crc32c and so on, with that driver; write (plain, beside read only)." placeholder:"NAME"`
 	sizeFlags
@@ -43,7 +43,7 @@ func (c *compareCmd) Run(ctx context.Context) (err error) {
 	if p.Duration == 0 {
 		p.Duration = time.Second
 	}
-	cmp := &bench.Comparison{Cluster: c.cluster(&c.transportFlags, c.Seed), Plan: p, Rounds: max(c.Rounds, 1)}
+	cmp := &bench.Comparison{Cluster: c.cluster(&c.transportFlags, c.Seed), Plan: p, Rounds: int(c.Rounds)}
 	if cmp.Edge, err = c.variants(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,16 +19,43 @@ import (
 
 // variables are what help texts refer to.
 func variables() kong.Vars {
-	return kong.Vars{"formats": strings.Join(report.Formats, ","), "schedulers": strings.Join(sched.Names(), ", "), "hostile": strings.Join(hostile.Names(), ", ")}
+	return kong.Vars{"version": version, "sizes": "64k; ping-pong and rate 8", "formats": strings.Join(report.Formats, ","), "schedulers": strings.Join(sched.Names(), ", "), "hostile": strings.Join(hostile.Names(), ", ")}
 }
 
-// size is a number of bytes on the command line.
+// count is a number of things on the command line, of which there is one at least.
+type count int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *count) UnmarshalText(text []byte) error {
+	n, err := strconv.Atoi(string(text))
+	if *c = count(n); err != nil || n < 1 {
+		return fmt.Errorf("%q: want a whole number, 1 at least", text)
+	}
+	return nil
+}
+
+// size is a number of bytes on the command line. It must lie in memory.
 type size int
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *size) UnmarshalText(text []byte) error {
 	n, err := report.ParseBytes(string(text))
+	if m := report.MachineMemory(); err == nil && m > 0 && n > m {
+		err = fmt.Errorf("size %q is too large for this machine's memory of %s", text, report.Bytes(m))
+	}
 	*s = size(n)
+	return err
+}
+
+// region is how much memory is registered.
+type region size
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *region) UnmarshalText(text []byte) error {
+	err := (*size)(r).UnmarshalText(text)
+	if err == nil && *r == 0 {
+		err = fmt.Errorf("region %q: want more than nothing", text)
+	}
 	return err
 }
 
@@ -50,24 +78,24 @@ func (s *seconds) UnmarshalText(text []byte) error {
 }
 
 // sizeRange is MIN:MAX on the command line.
-type sizeRange struct{ lo, hi int }
+type sizeRange struct{ lo, hi size }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (r *sizeRange) UnmarshalText(text []byte) error {
 	lo, hi, ok := strings.Cut(string(text), ":")
-	var err error
-	if r.lo, err = report.ParseBytes(lo); err != nil {
-		return err
+	err := r.lo.UnmarshalText([]byte(lo))
+	if err == nil && ok {
+		err = r.hi.UnmarshalText([]byte(hi))
 	}
-	if r.hi, err = report.ParseBytes(hi); err != nil || !ok || r.hi < r.lo || r.lo < 1 {
-		return fmt.Errorf("range %q: want MIN:MAX, such as 64:1m", text)
+	if err == nil && (r.hi < r.lo || r.lo < 1) {
+		err = fmt.Errorf("range %q: want MIN:MAX, such as 64:1m", text)
 	}
-	return nil
+	return err
 }
 
 // sizeFlags choose the message sizes of a test.
 type sizeFlags struct {
-	Size  []size     `short:"s" help:"Message size in bytes; 64k and 1m work. Several may be given." placeholder:"SIZE"`
+	Size  []size     `short:"s" help:"Message size in bytes; 64k and 1m work. Several may be given (default: ${sizes})." placeholder:"SIZE"`
 	All   bool       `short:"a" help:"All sizes: powers of two from 2 to 8 MiB."`
 	Range *sizeRange `short:"m" help:"Powers of two from MIN to MAX." placeholder:"MIN:MAX"`
 }
@@ -77,7 +105,7 @@ func (f *sizeFlags) sizes() []int {
 	case f.All:
 		return bench.AllSizes()
 	case f.Range != nil:
-		return bench.SizeRange(f.Range.lo, f.Range.hi)
+		return bench.SizeRange(int(f.Range.lo), int(f.Range.hi))
 	}
 	var sizes []int
 	for _, s := range f.Size {
@@ -88,24 +116,24 @@ func (f *sizeFlags) sizes() []int {
 
 // workFlags say how much of a test to do.
 type workFlags struct {
-	Iters     uint64  `short:"n" help:"Messages for each size, from each sender." placeholder:"ITER"`
+	Iters     count   `short:"n" help:"Messages for each size, from each sender, instead of -D." placeholder:"ITER"`
 	Duration  seconds `short:"D" help:"Seconds for each size (default: 1)." placeholder:"SECONDS"`
-	Depth     int     `short:"q" help:"Operations in flight from each sender." placeholder:"DEPTH"`
-	Batch     int     `help:"Operations posted at once." placeholder:"N"`
+	Depth     count   `short:"q" help:"Operations in flight from each sender (default: 128, read 64, rate 512; fewer of large messages; ping-pong always 1)." placeholder:"DEPTH"`
+	Batch     count   `help:"Operations posted at once (default: 1, rate 32)." placeholder:"N"`
 	Integrity bool    `help:"Fill messages with patterns and compare every byte where it arrives."`
 	Seed      uint64  `default:"1" help:"Of message contents and of a lab's faults."`
-	Region    size    `default:"256m" help:"Memory registered for each direction; large, so that no cache holds it."`
+	Region    region  `default:"256m" help:"Memory registered for each direction; large, so that no cache holds it."`
 }
 
 // connFlags spread the operations of a test over connections.
 type connFlags struct {
-	Conns []int `help:"Connections that share the operations in flight, by turns. Several numbers are measured one after another, with all of the largest number open." placeholder:"N"`
+	Conns []count `help:"Connections that share the operations in flight, by turns (default: 1). Several numbers are measured one after another, with all of the largest number open." placeholder:"N"`
 }
 
 // plan puts the flags of a test together.
 func plan(test string, s *sizeFlags, w *workFlags) bench.Plan {
 	return bench.Plan{
-		Test: test, Sizes: s.sizes(), Count: w.Iters, Duration: time.Duration(w.Duration), Depth: w.Depth, Batch: w.Batch, Integrity: w.Integrity,
+		Test: test, Sizes: s.sizes(), Count: uint64(w.Iters), Duration: time.Duration(w.Duration), Depth: int(w.Depth), Batch: int(w.Batch), Integrity: w.Integrity,
 		Seed: w.Seed, Region: int(w.Region),
 	}
 }
@@ -116,7 +144,7 @@ type transportFlags struct {
 	Security  string `enum:"encrypted,plaintext," default:"" help:"encrypted or plaintext (default: encrypted). Only with --lab or --embedded; a daemon has its own." placeholder:"WHAT"`
 	Checksum  string `enum:"full,header," default:"" help:"What CRC32C covers in plaintext: full or header. Only with --lab or --embedded." placeholder:"WHAT"`
 	Profile   string `help:"Flow control: default or paper. Only with --lab or --embedded." placeholder:"NAME"`
-	Poll      string `enum:"adaptive,block,busy," default:"" help:"How processes wait: adaptive, block or busy." placeholder:"MODE"`
+	Poll      string `enum:"adaptive,block,busy," default:"" help:"How processes wait: adaptive, block or busy (default: adaptive; a daemon has its own)." placeholder:"MODE"`
 	Driver    string `enum:"alone,ring,mmsg,udp," default:"" help:"How links move frames: udp (many in one UDP datagram), alone, ring or mmsg (default: udp on veth, but alone with --lab-rates, which stand for NICs). Only with --lab or --embedded." placeholder:"NAME"`
 	Embedded  bool   `help:"Run the transport inside the benchmark processes, without daemons."`
 }
@@ -124,9 +152,9 @@ type transportFlags struct {
 // labFlags describe hosts on this machine.
 type labFlags struct {
 	Lab        bool      `help:"Build the hosts on this machine, run both ends, remove everything. Needs no root where user namespaces are allowed."`
-	LabHosts   int       `default:"2" help:"Hosts; the first two run the benchmark." placeholder:"N"`
+	LabHosts   count     `default:"2" help:"Hosts; the first two run the benchmark (default: ${default})." placeholder:"N"`
 	LabLinks   int       `default:"0" help:"Links between them (default: as many as --lab-rates, or 1)." placeholder:"K"`
-	LabMTU     int       `name:"lab-mtu" default:"9000" help:"MTU of the links." placeholder:"M"`
+	LabMTU     count     `name:"lab-mtu" default:"9000" help:"MTU of the links (default: ${default})." placeholder:"M"`
 	LabRates   []string  `help:"Rate of each link, such as 10gbit,1gbit; one for all or one for each." placeholder:"RATE"`
 	LabWeights []float64 `help:"Weights of links for wsrr and wd (default: their rates)." placeholder:"W"`
 	LabLoss    float64   `help:"Share of frames the wires lose, 0 to 1." placeholder:"P"`
@@ -134,7 +162,7 @@ type labFlags struct {
 	LabCorrupt float64   `help:"Share of frames with a bit flipped." placeholder:"P"`
 	LabReorder float64   `help:"Share of frames held back by a millisecond." placeholder:"P"`
 	LabPin     bool      `default:"true" negatable:"" help:"Give each host its own processors."`
-	LabShards  int       `default:"1" help:"Threads that serve the links of each daemon." placeholder:"N"`
+	LabShards  count     `default:"1" help:"Threads that serve the links of each daemon (default: ${default})." placeholder:"N"`
 	LabPlacers int       `help:"Further threads of each that copy payloads into place." placeholder:"N"`
 	LabLog     string    `help:"Level of the daemons' log: debug, info, warn or error." placeholder:"LEVEL"`
 }
@@ -147,10 +175,10 @@ func (f *labFlags) cluster(t *transportFlags, seed uint64) bench.ClusterSpec {
 	}
 	return bench.ClusterSpec{
 		Lab: lab.Spec{
-			Hosts: f.LabHosts, Links: links, MTU: f.LabMTU, Rates: f.LabRates, Seed: seed,
+			Hosts: int(f.LabHosts), Links: links, MTU: int(f.LabMTU), Rates: f.LabRates, Seed: seed,
 			Faults: lab.Faults{Loss: f.LabLoss, Dup: f.LabDup, Corrupt: f.LabCorrupt, Reorder: f.LabReorder},
 		},
-		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Driver: t.Driver, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: f.LabShards, Placers: f.LabPlacers, Log: f.LabLog,
+		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Driver: t.Driver, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: int(f.LabShards), Placers: f.LabPlacers, Log: f.LabLog,
 	}
 }
 
@@ -186,7 +214,15 @@ func (f *localFlags) transport(t *transportFlags, depth int) (bench.Transport, e
 	return tr, nil
 }
 
-// misplaced refuses flags that the way a command runs would leave unheard: whoever asks for loss and gets none would take the figures for something they are not.
+// clashes are pairs of flags that choose the same, of which one would go unheard.
+var clashes = []struct{ one, other, text string }{
+	{"iters", "duration", "-n ends after so many messages, -D after so much time: leave out -D for the one, -n for the other"},
+	{"all", "size", "-a measures all sizes: leave it out, or leave out -s"},
+	{"all", "range", "-a measures all sizes: leave it out, or leave out -m"},
+	{"size", "range", "-s names sizes, -m a range of them: leave one of them out"},
+}
+
+// misplaced refuses flags that the way a command runs, or another flag, would leave unheard: whoever asks for loss and gets none would take the figures for something they are not.
 func misplaced(kctx *kong.Context) error {
 	given := map[string]bool{}
 	var names []string
@@ -194,6 +230,11 @@ func misplaced(kctx *kong.Context) error {
 		if p.Flag != nil && !given[p.Flag.Name] {
 			given[p.Flag.Name] = true
 			names = append(names, p.Flag.Name)
+		}
+	}
+	for _, c := range clashes {
+		if given[c.one] && given[c.other] {
+			return errors.New(c.text)
 		}
 	}
 	choice := map[string]bool{} // what the command could be given

@@ -18,7 +18,7 @@ type linksCmd struct {
 	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
 	Counts []int    `default:"1,2,4,8" help:"Numbers of links." placeholder:"N"`
 	Kinds  []string `default:"shaped,unshaped" enum:"shaped,unshaped" help:"shaped: each link limited to --lab-rates (default: 1gbit); unshaped: as fast as the machine." placeholder:"KIND"`
-	Rounds int      `default:"3" help:"How often each is measured, in turns; the table has medians." placeholder:"N"`
+	Rounds count    `default:"3" help:"How often each is measured, in turns; the table has medians (default: ${default})." placeholder:"N"`
 	Size   size     `short:"s" default:"1m" help:"Message size."`
 	workFlags
 	transportFlags
@@ -43,7 +43,7 @@ func (c *linksCmd) Run(ctx context.Context) (err error) {
 		return err
 	}
 	variants := c.variants(bench.Session{Specs: specs, Region: region, Profile: c.CPU})
-	rounds := max(c.Rounds, 1)
+	rounds := int(c.Rounds)
 	o, err := c.outputFlags.open(rounds*len(variants), "table")
 	if err != nil {
 		return err

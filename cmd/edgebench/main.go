@@ -20,8 +20,13 @@ const description = `Benchmarks of the edge transport.
 On two hosts that run edged: "edgebench server" on one, "edgebench one-way PEER" on the other.
 On one machine, with hosts, links and daemons made for the run and removed after it: "edgebench one-way --lab".`
 
+// version is set by the linker: -ldflags "-X main.version=1.2.3".
+var version = "devel"
+
 // cli is the whole command line.
 type cli struct {
+	Version kong.VersionFlag `help:"Print the version and exit."`
+
 	OneWay   oneWayCmd   `cmd:"" name:"one-way" help:"Remote writes back to back in one direction; the receiver signals the end."`
 	TwoWay   twoWayCmd   `cmd:"" name:"two-way" help:"Both ends write back to back; throughput counts both directions."`
 	PingPong pingPongCmd `cmd:"" name:"ping-pong" help:"Request and reply by remote writes; latency is half a round trip."`
@@ -29,12 +34,12 @@ type cli struct {
 	Rate     rateCmd     `cmd:"" help:"Small writes, as many as possible per second."`
 
 	Compare    compareCmd    `cmd:"" help:"The same work over raw packet sockets, edge, TCP and what else is installed, interleaved (in a lab)."`
-	Schedulers schedulersCmd `cmd:"" help:"Throughput over unequal links with each scheduler: the paper's figure 3.5 (in a lab)."`
-	Polling    pollingCmd    `cmd:"" help:"Throughput, processor time and latency when waiting by blocking, adaptively and by polling: the paper's figure 3.3 (in a lab)."`
-	ZeroCopy   zeroCopyCmd   `cmd:"" name:"zero-copy" help:"Throughput, processor time, latency and alignment with copies at both ends, at one, by exchange of pages and with none: the paper's figures 3.8, 3.9 and 3.11 (in a lab)."`
+	Schedulers schedulersCmd `cmd:"" set:"sizes=4k to 1m" help:"Throughput over unequal links with each scheduler: the paper's figure 3.5 (in a lab)."`
+	Polling    pollingCmd    `cmd:"" set:"sizes=4k to 1m; ping-pong also 8" help:"Throughput, processor time and latency when waiting by blocking, adaptively and by polling: the paper's figure 3.3 (in a lab)."`
+	ZeroCopy   zeroCopyCmd   `cmd:"" name:"zero-copy" set:"sizes=4k to 4m; ping-pong 8 to 1m" help:"Throughput, processor time, latency and alignment with copies at both ends, at one, by exchange of pages and with none: the paper's figures 3.8, 3.9 and 3.11 (in a lab)."`
 	Links      linksCmd      `cmd:"" help:"Throughput over 1, 2, 4 and 8 links, shaped and not (in a lab)."`
 	Shards     shardsCmd     `cmd:"" help:"Throughput and processor time with one and with several threads serving the links of a daemon (in a lab)."`
-	Profile    profileCmd    `cmd:"" help:"Where the nanoseconds of a frame go at each end, in the paper's labels (in a lab)."`
+	Profile    profileCmd    `cmd:"" set:"sizes=1m; ping-pong and rate 8" help:"Where the nanoseconds of a frame go at each end, in the paper's labels (in a lab)."`
 	Scale      scaleCmd      `cmd:"" help:"What very many connections cost: memory for each, connect/close cycles, and whether everything is given back."`
 	Faults     faultsCmd     `cmd:"" help:"Faults of networks, hosts and adversaries, injected into daemons and clients at work: who survives what (in a lab)."`
 	Soak       soakCmd       `cmd:"" help:"Faults of all kinds mixed for as long as you like, with memory, descriptors and latency over time (in a lab)."`

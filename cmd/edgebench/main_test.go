@@ -169,6 +169,32 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"plot", 2, "files"},
 		{"plot /proc/version", 1, "--format json"},
 		{"dance", 2, "--help"},
+		{"one-way --lab -n 0", 2, "1 at least"},
+		{"one-way --lab -n=-5", 2, "1 at least"},
+		{"one-way --lab -n 1.5", 2, "whole number"},
+		{"one-way --lab -q 0", 2, "1 at least"},
+		{"one-way --lab -q=-1", 2, "1 at least"},
+		{"one-way --lab --conns 0", 2, "1 at least"},
+		{"one-way --lab --conns 8,0", 2, "1 at least"},
+		{"rate --lab --batch 0", 2, "1 at least"},
+		{"rate --lab --batch=-32", 2, "1 at least"},
+		{"server -q 0", 2, "1 at least"},
+		{"compare --rounds 0", 2, "1 at least"},
+		{"one-way --lab --lab-hosts 0", 2, "1 at least"},
+		{"one-way --lab --lab-mtu 0", 2, "1 at least"},
+		{"one-way --lab --lab-shards 0", 2, "1 at least"},
+		{"one-way --lab -n 5 -D 1", 2, "leave out -D for the one, -n for the other"},
+		{"one-way --lab -a -s 8", 2, "leave out -s"},
+		{"one-way --lab -a -m 8:64", 2, "leave out -m"},
+		{"one-way --lab -s 8 -m 8:64", 2, "leave one of them out"},
+		{"one-way --lab --region 100000g", 2, "too large for this machine's memory of"},
+		{"one-way --lab --region 9999999999g", 2, "too large for any machine's memory"},
+		{"one-way --lab --region 0", 2, "more than nothing"},
+		{"one-way --lab --region lots", 2, "64k"},
+		{"one-way --lab -s 100000g", 2, "too large"},
+		{"one-way --lab -m 64:100000g", 2, "too large"},
+		{"one-way --lab -m 64:big", 2, "64k"},
+		{"server --region 100000g", 2, "too large"},
 		{"one-way --lab -D 600 -o /proc/version/page.html", 1, "/proc/version"},
 		{"one-way --lab -D 600 -o /proc/page.html", 1, "/proc/page.html"},
 	} {
@@ -181,6 +207,36 @@ func TestMistakesAreExplained(t *testing.T) {
 		if strings.Contains(text, "goroutine ") {
 			t.Errorf("edgebench %s prints a stack:\n%s", c.args, text)
 		}
+	}
+}
+
+// What is done unless told otherwise can be read.
+func TestHelpShowsDefaults(t *testing.T) {
+	for args, want := range map[string][]string{
+		"one-way": {
+			"given (default: 64k; ping-pong and rate 8).", "(default: 128, read 64, rate 512; fewer of large messages; ping-pong always 1).", "at once (default: 1, rate 32).",
+			"links (default: 9000).", "benchmark (default: 2).", "each daemon (default: 1).", "busy (default: adaptive;", "(default: 1). Several",
+		},
+		"schedulers": {"given (default: 4k to 1m)."}, "polling": {"given (default: 4k to 1m; ping-pong also 8)."},
+		"profile": {"given (default: 1m; ping-pong and rate 8)."}, "zero-copy": {"given (default: 4k to 4m; ping-pong 8 to 1m)."}, "compare": {"turns (default: 5)."},
+	} {
+		cmd, stdout, stderr := edgebench(args, "--help")
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %s", err, stderr)
+		}
+		help := strings.Join(strings.Fields(stdout.String()), " ")
+		for _, text := range want {
+			if !strings.Contains(help, text) {
+				t.Errorf("edgebench %s --help does not say %q:\n%s", args, text, stdout)
+			}
+		}
+	}
+}
+
+func TestVersionFlag(t *testing.T) {
+	cmd, stdout, stderr := edgebench("--version")
+	if err := cmd.Run(); err != nil || stdout.String() != version+"\n" {
+		t.Errorf("%v, %q: %s", err, stdout, stderr)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // pollingCmd measures figure 3.3.
 type pollingCmd struct {
 	Names  []string `default:"block,adaptive,busy" enum:"block,adaptive,busy" help:"Ways to wait to compare: block, adaptive, busy." placeholder:"MODE"`
-	Rounds int      `default:"1" help:"How often each is measured, in turns; figures show medians." placeholder:"N"`
+	Rounds count    `default:"1" help:"How often each is measured, in turns; figures show medians (default: ${default})." placeholder:"N"`
 	sizeFlags
 	workFlags
 	transportFlags
@@ -44,7 +44,7 @@ func (c *pollingCmd) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	rounds := max(c.Rounds, 1)
+	rounds := int(c.Rounds)
 	c.CPU = true
 	o, err := c.outputFlags.open(rounds*len(specs)*len(c.Names), "table")
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 type serverCmd struct {
 	transportFlags
 	localFlags `prefix:""`
-	Region     size `default:"256m" help:"Most memory registered for each direction of a client."`
-	Depth      int  `short:"q" default:"1024" help:"Most operations in flight that clients may ask this end for."`
+	Region     region `default:"256m" help:"Most memory registered for each direction of a client."`
+	Depth      count  `short:"q" default:"1024" help:"Most operations in flight that clients may ask this end for."`
 }
 
 func (c *serverCmd) Run(ctx context.Context) error {
-	t, err := c.localFlags.transport(&c.transportFlags, c.Depth)
+	t, err := c.localFlags.transport(&c.transportFlags, int(c.Depth))
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ type shardsCmd struct {
 	Tests  []string     `default:"one-way,two-way" enum:"one-way,two-way,read" help:"Tests to run: one-way, two-way, read." placeholder:"TEST"`
 	Setups []shardSetup `default:"1,1+1,2" help:"Threads that serve a daemon's links: shards, or shards+placers of each." placeholder:"N"`
 	Conns  []int        `default:"1,2,8" help:"Numbers of connections, each between two processes of its own." placeholder:"N"`
-	Rounds int          `default:"3" help:"How often each is measured, in turns; the table has medians." placeholder:"N"`
+	Rounds count        `default:"3" help:"How often each is measured, in turns; the table has medians (default: ${default})." placeholder:"N"`
 	Size   size         `short:"s" default:"1m" help:"Message size."`
 	workFlags
 	transportFlags
@@ -45,7 +45,7 @@ func (c *shardsCmd) Run(ctx context.Context) (err error) {
 		p.Duration = 2e9
 	}
 	c.LabPin = false // each host's shards shall have a core each, and so both hosts all cores
-	sweep := &bench.ShardSweep{Cluster: c.cluster(&c.transportFlags, c.Seed), Plan: p, Tests: c.Tests, Pairs: c.Conns, Rounds: max(c.Rounds, 1)}
+	sweep := &bench.ShardSweep{Cluster: c.cluster(&c.transportFlags, c.Seed), Plan: p, Tests: c.Tests, Pairs: c.Conns, Rounds: int(c.Rounds)}
 	for _, s := range c.Setups {
 		sweep.Setups = append(sweep.Setups, bench.ShardSetup(s))
 	}

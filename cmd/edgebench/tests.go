@@ -60,7 +60,7 @@ func (c *readCmd) Run(ctx context.Context) error { return c.run(ctx, report.Read
 
 func (c *rateCmd) Run(ctx context.Context) error { return c.run(ctx, report.Rate, c.Both, c.Conns) }
 
-func (f *testFlags) run(ctx context.Context, test string, both bool, conns []int) error {
+func (f *testFlags) run(ctx context.Context, test string, both bool, conns []count) error {
 	switch {
 	case f.Lab && f.Peer != "":
 		return fmt.Errorf("--lab makes its own hosts: leave out %q", f.Peer)
@@ -68,7 +68,10 @@ func (f *testFlags) run(ctx context.Context, test string, both bool, conns []int
 		return errors.New("name the host that runs \"edgebench server\", or give --lab to run both ends on this machine")
 	}
 	p := plan(test, &f.sizeFlags, &f.workFlags)
-	p.Bidirectional, p.Conns = both, conns
+	p.Bidirectional = both
+	for _, n := range conns {
+		p.Conns = append(p.Conns, int(n))
+	}
 	specs, region, err := bench.Concat(p)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ type zeroCopyCmd struct {
 	Aligned []string `default:"pinmap" help:"Configurations of which destinations in the middle and at the second byte of a page are measured, too." placeholder:"NAME"`
 	Parts   []string `default:"throughput,latency,alignment,exchange" enum:"throughput,latency,alignment,exchange" help:"What to measure: throughput, latency, alignment, and exchange against copy." placeholder:"PART"`
 	Runs    []size   `help:"Sizes of runs for exchange against copy (default: 4k to 8m)." placeholder:"SIZE"`
-	Rounds  int      `default:"1" help:"How often each is measured, in turns; figures show medians." placeholder:"N"`
+	Rounds  count    `default:"1" help:"How often each is measured, in turns; figures show medians (default: ${default})." placeholder:"N"`
 	sizeFlags
 	workFlags
 	transportFlags
@@ -40,7 +40,7 @@ func (c *zeroCopyCmd) Run(ctx context.Context) (err error) {
 	}
 	profile := c.CPU
 	c.Embedded, c.CPU = true, true // pages can be exchanged in a transport's own process only
-	rounds := max(c.Rounds, 1)
+	rounds := int(c.Rounds)
 	var variants []bench.Variant
 	steps := 0
 	for _, name := range c.Names {
