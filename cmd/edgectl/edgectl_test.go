@@ -160,6 +160,13 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
+// The version is told without a daemon, and without a command.
+func TestVersionFlag(t *testing.T) {
+	if code, out, errs := ctl("--version"); code != 0 || out != version+"\n" || errs != "" {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}
+
 func TestPingSummary(t *testing.T) {
 	r := daemon.PingReport{Peer: "b", Results: []daemon.PingResult{{Status: "ok", Nanos: 3000}, {Status: "timeout"}, {Status: "ok", Nanos: 1000}}}
 	if text := pingSummary(&r); text != "b: 2 of 3 answered, round trip min 1.0us avg 2.0us max 3.0us\n" {

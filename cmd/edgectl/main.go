@@ -31,9 +31,10 @@ var errUnwell = errors.New("something is wrong")
 
 // globals are the options of every command.
 type globals struct {
-	JSON    bool          `short:"j" help:"Print JSON."`
-	Socket  string        `short:"s" env:"EDGE_SOCKET" default:"/run/edged/edged.sock" placeholder:"PATH" predictor:"file" help:"Control socket of the daemon (default: ${default})."`
-	Timeout time.Duration `default:"10s" help:"How long to wait for the daemon (default: ${default})."`
+	JSON    bool             `short:"j" help:"Print JSON."`
+	Socket  string           `short:"s" env:"EDGE_SOCKET" default:"/run/edged/edged.sock" placeholder:"PATH" predictor:"file" help:"Control socket of the daemon (default: ${default})."`
+	Timeout time.Duration    `default:"10s" help:"How long to wait for the daemon (default: ${default})."`
+	Print   kong.VersionFlag `name:"version" help:"Print the version and exit; edgectl version asks the daemon for its own, too."`
 	in      io.Reader
 	out     io.Writer
 	errs    io.Writer
@@ -69,7 +70,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	c := cli{globals: globals{in: os.Stdin, out: stdout, errs: stderr, pause: time.Sleep}}
 	helped := false
 	parser, err := kong.New(&c, kong.Name("edgectl"), kong.Description("Ask edged about links, peers, connections and memory."),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)), kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)), kong.Vars{"version": version}, kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))
 	if err != nil {
 		fmt.Fprintln(stderr, "edgectl:", err)
 		return 1

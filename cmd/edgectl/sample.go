@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"multiedge/internal/daemon"
 	"multiedge/internal/ipc"
@@ -80,10 +81,10 @@ func perSecond(now, before daemon.Counts, seconds float64) rates {
 }
 
 // checkInterval refuses pauses that are none.
-func checkInterval(seconds float64) error {
-	const day = 24 * 60 * 60
-	if !(seconds > 0 && seconds <= day) {
-		return fmt.Errorf("--interval %v: give seconds, more than 0 and at most %d", seconds, day)
+func checkInterval(d time.Duration) error {
+	const day = 24 * time.Hour
+	if d <= 0 || d > day {
+		return fmt.Errorf("--interval %v: give seconds, more than 0 and at most %.0f, or a duration such as 500ms", d, day.Seconds())
 	}
 	return nil
 }

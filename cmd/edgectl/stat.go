@@ -11,9 +11,9 @@ import (
 )
 
 type statCmd struct {
-	Interval *float64 `short:"i" placeholder:"SECONDS" help:"Print rates per second, one line each so many seconds. Without it: one line of totals since the daemon's start."`
-	Count    int      `short:"n" placeholder:"COUNT" help:"End after so many intervals (default: when interrupted)."`
-	Link     string   `short:"l" placeholder:"NAME" predictor:"link" help:"Show this link instead of the whole daemon; all: each link."`
+	Interval *time.Duration `short:"i" placeholder:"SECONDS" help:"Print rates per second, one line each so many seconds, or each 500ms and the like. Without it: one line of totals since the daemon's start."`
+	Count    int            `short:"n" placeholder:"COUNT" help:"End after so many intervals (default: when interrupted)."`
+	Link     string         `short:"l" placeholder:"NAME" predictor:"link" help:"Show this link instead of the whole daemon; all: each link."`
 }
 
 // Run prints totals, or the differences of samples divided by the time between them.
@@ -27,7 +27,7 @@ func (c *statCmd) Run(g *globals) error {
 		return p.print(totalsOf(before))
 	}
 	for n := 0; c.Count == 0 || n < c.Count; {
-		g.pause(time.Duration(*c.Interval * float64(time.Second)))
+		g.pause(*c.Interval)
 		now, err := c.sample(g)
 		if err != nil {
 			return gone(err)

@@ -17,8 +17,8 @@ func asker(socket string, out io.Writer, pause func()) *globals {
 	return &globals{Socket: socket, Timeout: 10 * time.Second, out: out, pause: func(time.Duration) { pause() }}
 }
 
-func each(seconds float64, count int, link string) *statCmd {
-	return &statCmd{Interval: &seconds, Count: count, Link: link}
+func each(interval time.Duration, count int, link string) *statCmd {
+	return &statCmd{Interval: &interval, Count: count, Link: link}
 }
 
 // pingBetween is traffic from a to b.
@@ -50,8 +50,10 @@ func TestStatTotals(t *testing.T) {
 	if len(r.Links) != 1 || r.Links[0].Totals["frames_sent"] == 0 || r.Links[0].Totals["kernel_sent"] == 0 {
 		t.Errorf("links: %+v", r.Links)
 	}
-	if code, out, _ := ctl("-s", a, "stat", "-i", "0.001", "-n", "2"); code != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(out, "IN-BIT/S") {
-		t.Errorf("stat -i -n: %d %s", code, out)
+	for _, interval := range []string{"0.001", "1ms"} {
+		if code, out, _ := ctl("-s", a, "stat", "-i", interval, "-n", "2"); code != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(out, "IN-BIT/S") {
+			t.Errorf("stat -i %s -n 2: %d %s", interval, code, out)
+		}
 	}
 }
 
@@ -60,7 +62,7 @@ func TestStatRates(t *testing.T) {
 	var out bytes.Buffer
 	g := asker(a, &out, pingBetween(t, a))
 	g.JSON = true
-	if err := each(1, 3, "").Run(g); err != nil {
+	if err := each(time.Second, 3, "").Run(g); err != nil {
 		t.Fatal(err)
 	}
 	dec, lines := json.NewDecoder(&out), 0
@@ -77,7 +79,7 @@ func TestStatRates(t *testing.T) {
 		t.Errorf("%d lines", lines)
 	}
 	g = asker(a, &out, pingBetween(t, a))
-	if err := each(1, 2, "all").Run(g); err != nil || strings.Count(out.String(), "\nmem ") != 2 || strings.Count(out.String(), "LINK") != 1 {
+	if err := each(time.Second, 2, "all").Run(g); err != nil || strings.Count(out.String(), "\nmem ") != 2 || strings.Count(out.String(), "LINK") != 1 {
 		t.Errorf("%v %s", err, &out)
 	}
 }
@@ -97,7 +99,7 @@ func TestStatOverARestart(t *testing.T) {
 				_, stop = start(t, "a", dir, daemon.Encrypted, x)
 			}
 		})
-		if err := each(1, 1, link).Run(g); err != nil {
+		if err := each(time.Second, 1, link).Run(g); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(out.String(), "\n")
@@ -106,7 +108,7 @@ func TestStatOverARestart(t *testing.T) {
 		}
 		out.Reset()
 		g = asker(sock, &out, func() { stop() })
-		if err := each(1, 1, link).Run(g); err == nil || !strings.Contains(err.Error(), "the daemon is gone: no daemon runs at "+sock) || out.Len() > 0 {
+		if err := each(time.Second, 1, link).Run(g); err == nil || !strings.Contains(err.Error(), "the daemon is gone: no daemon runs at "+sock) || out.Len() > 0 {
 			t.Errorf("%v\n%s", err, &out)
 		}
 	}
@@ -119,7 +121,8 @@ func TestStatTroubles(t *testing.T) {
 		args, want string
 	}{
 		{2, "-n 3", "stat -i 1 -n 3"},
-		{2, "-i 0", "more than 0"}, {2, "--interval=-1", "more than 0"}, {2, "-i NaN", "more than 0"}, {2, "-i 1e300", "at most"},
+		{2, "-i 0", "more than 0"}, {2, "--interval=-1", "more than 0"}, {2, "-i NaN", "want seconds"}, {2, "-i 1e300", "want seconds"},
+		{2, "-i 1e9", "at most"}, {2, "-i 25h", "at most"},
 		{2, "-i 1 --count=-1", "at least 1"},
 		{1, "--link eth7", "name one of: mem, or all"},
 	} {

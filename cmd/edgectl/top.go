@@ -12,7 +12,7 @@ import (
 )
 
 type topCmd struct {
-	Interval float64 `short:"i" default:"1" placeholder:"SECONDS" help:"Pause between two looks (default: ${default})."`
+	Interval time.Duration `short:"i" default:"1s" placeholder:"SECONDS" help:"Pause between two looks, in seconds, or 500ms and the like (default: ${default})."`
 }
 
 // Help is what edgectl top --help says beside the options.
@@ -29,11 +29,10 @@ func (c *topCmd) Run(g *globals) error {
 	if err != nil {
 		return err
 	}
-	pause := time.Duration(c.Interval * float64(time.Second))
 	if out, ok := g.out.(*os.File); ok && isTerminal(out) && !g.JSON {
-		return live{g: g, pause: pause, before: first, note: "looking ..."}.run(out)
+		return live{g: g, pause: c.Interval, before: first, note: "looking ..."}.run(out)
 	}
-	g.pause(pause)
+	g.pause(c.Interval)
 	second, err := g.fullSample()
 	if err != nil {
 		return gone(err)

@@ -20,7 +20,7 @@ func TestTopOnce(t *testing.T) {
 	a, _ := pair(t, daemon.Encrypted)
 	var out bytes.Buffer
 	g := asker(a, &out, pingBetween(t, a))
-	if err := (&topCmd{Interval: 1}).Run(g); err != nil {
+	if err := (&topCmd{Interval: time.Second}).Run(g); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"a  up ", "LINK", "mem", "PEER", "b     open", "CONN"} {
@@ -33,12 +33,15 @@ func TestTopOnce(t *testing.T) {
 	}
 	out.Reset()
 	g.JSON = true
-	if err := (&topCmd{Interval: 1}).Run(g); err != nil {
+	if err := (&topCmd{Interval: time.Second}).Run(g); err != nil {
 		t.Fatal(err)
 	}
 	var r topReport
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Name != "a" || len(r.Links) != 1 || len(r.Peers) != 1 || r.Peers[0].Rates["frames"] <= 0 || r.Conns == nil {
 		t.Errorf("%v %s", err, &out)
+	}
+	if code, _, errs := ctl("-s", a, "top", "-i", "1ms"); code != 0 {
+		t.Errorf("in milliseconds: %d %s", code, errs)
 	}
 	if code, _, errs := ctl("-s", a, "top", "-i", "0"); code != 2 || !strings.Contains(errs, "more than 0") {
 		t.Errorf("%d %s", code, errs)
@@ -104,7 +107,7 @@ func topOn(t *testing.T, sock string, program *os.File) (ended chan error) {
 	t.Setenv("TERM", "xterm")
 	g := &globals{Socket: sock, Timeout: 10 * time.Second, in: program, out: program, pause: time.Sleep}
 	ended = make(chan error, 1)
-	go func() { ended <- (&topCmd{Interval: 0.01}).Run(g) }()
+	go func() { ended <- (&topCmd{Interval: 10 * time.Millisecond}).Run(g) }()
 	return ended
 }
 
@@ -181,7 +184,7 @@ func TestTopLiveNoKeyboard(t *testing.T) {
 	was := settings(t, program)
 	g := &globals{Socket: a, Timeout: 10 * time.Second, in: strings.NewReader("q"), out: program, pause: time.Sleep}
 	ended := make(chan error, 1)
-	go func() { ended <- (&topCmd{Interval: 0.01}).Run(g) }()
+	go func() { ended <- (&topCmd{Interval: 10 * time.Millisecond}).Run(g) }()
 	seen(t, person, "UNREAD")
 	if !reflect.DeepEqual(settings(t, program), was) {
 		t.Error("the settings of a terminal that is not read were changed")
