@@ -121,13 +121,20 @@ func (f *findings) group(g *regmem.Group) {
 // iface looks at one interface, which the daemon uses by that driver, if it does.
 func (f *findings) iface(name, driver string) {
 	about := "link " + name
-	ifi, err := net.InterfaceByName(name)
-	switch {
-	case err != nil:
-		f.add(FindingProblem, about, "there is no such interface", "choose one of: "+strings.Join(interfaces(), ", "))
+	all, err := net.Interfaces()
+	if err != nil {
+		f.add(FindingProblem, about, "the interfaces cannot be listed: "+err.Error(), "raise LimitNOFILE if too many files are open")
 		return
+	}
+	i := slices.IndexFunc(all, func(ifi net.Interface) bool { return ifi.Name == name })
+	if i < 0 {
+		f.add(FindingProblem, about, "there is no such interface", "choose one of: "+namesOf(all))
+		return
+	}
+	ifi := &all[i]
+	switch {
 	case len(ifi.HardwareAddr) != 6:
-		f.add(FindingProblem, about, "this is not an Ethernet interface", "choose one of: "+strings.Join(interfaces(), ", "))
+		f.add(FindingProblem, about, "this is not an Ethernet interface", "choose one of: "+namesOf(all))
 		return
 	case ifi.Flags&net.FlagUp == 0:
 		f.add(FindingProblem, about, "the interface is down", "ip link set "+name+" up")
@@ -256,10 +263,10 @@ func orElse(s, other string) string {
 	return s
 }
 
-func interfaces() (names []string) {
-	all, _ := net.Interfaces()
-	for _, ifi := range all {
-		names = append(names, ifi.Name)
+func namesOf(all []net.Interface) string {
+	names := make([]string, len(all))
+	for i, ifi := range all {
+		names[i] = ifi.Name
 	}
-	return names
+	return strings.Join(names, ", ")
 }
