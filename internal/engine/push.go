@@ -8,12 +8,14 @@ import (
 
 // pushes decides how long a frame marked PUSH waits for its acknowledgement (clause 8.4). Its sender has nothing more to send, and perhaps somebody waits there until it is done:
 // an acknowledgement at once costs a frame, but no time. It is worth waiting only for what makes that frame unnecessary: data of our own that carries it, an
-// answer mostly, or more such frames that share it. Both are expected where they came lately.
+// answer mostly, or more such frames that share it, as of one who writes and does not wait. Both are expected where they came lately.
 type pushes struct {
 	last    mono.Time // when the latest arrived
 	open    bool      // nothing has left since then that could carry its acknowledgement
-	answers int8      // how often in a row something did, up to fewAnswers
-	crowd   int8      // how many more frames share acknowledgements
+	held    int8      // how many wait
+	answers int8      // how often in a row something carried it or could have, up to fewAnswers
+	crowd   int8      // how many waits in vain are left before nobody is taken to come
+	turn    uint8     // one in so many waits to see whether others come
 }
 
 // pushDelay is how long it may wait: long enough for an application that polls to answer. For one that has to be woken it is not worth waiting: the acknowledgement
@@ -23,7 +25,7 @@ const pushDelay = 20 * time.Microsecond
 const (
 	fewAnswers    = 2                    // in a row are reason to wait
 	closeTogether = 3 * time.Microsecond // sooner than anybody could have seen an acknowledgement and sent again
-	crowdFrames   = 16                   // how many frames share after two came close together
+	crowdMost     = 4
 )
 
 // arrived is told of each frame with PUSH, and returns how long its acknowledgement may wait.
@@ -32,18 +34,16 @@ func (p *pushes) arrived(now mono.Time) time.Duration {
 	if p.open && since > pushDelay {
 		p.answers = 0
 	}
-	if since < closeTogether {
-		p.crowd = crowdFrames
+	if since < closeTogether || p.held > 0 {
+		p.crowd = crowdMost
 	}
 	p.last, p.open = now, true
-	if p.answers == fewAnswers {
-		return pushDelay
+	p.turn++
+	if p.answers < fewAnswers && p.crowd == 0 && p.turn != 0 {
+		return 0
 	}
-	if p.crowd > 0 {
-		p.crowd--
-		return pushDelay
-	}
-	return 0
+	p.held = min(p.held+1, 2)
+	return pushDelay
 }
 
 // alone is told of each acknowledgement that leaves in a frame of its own.
@@ -51,10 +51,15 @@ func (p *pushes) alone() {
 	if p.open && p.answers == fewAnswers {
 		p.answers = 0 // the wait was in vain
 	}
+	if p.held == 1 && p.crowd > 0 {
+		p.crowd-- // nobody shared it
+	}
+	p.held = 0
 }
 
 // left is told of each frame with data that leaves.
 func (p *pushes) left(now mono.Time) {
+	p.held = 0
 	if !p.open {
 		return
 	}
