@@ -37,6 +37,7 @@ type strategy struct {
 	since    mono.Time // the last progress; zero: not polling
 	seen     mono.Time // the clock in the latest look, if polling
 	gosched  mono.Time // when others of this process had their chance
+	only     bool      // this goroutine has the only P, as of then
 	polling  bool      // as the daemon was told
 	pollArgs [1]unix.PollFd
 }
@@ -79,8 +80,9 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	if d.driven() && now.Sub(s.since) < driveAlone {
 		return false
 	}
-	if kept := now.Sub(s.gosched); kept > goschedEach || kept > goschedOnly && runtime.GOMAXPROCS(0) == 1 {
+	if kept := now.Sub(s.gosched); kept > goschedEach || s.only && kept > goschedOnly {
 		runtime.Gosched()
+		s.only = runtime.GOMAXPROCS(0) == 1
 		now = mono.Now()
 		s.gosched = now
 	}

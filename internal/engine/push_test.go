@@ -121,3 +121,34 @@ func testPushes(t *testing.T, sealed bool) {
 		lone("after a crowd", 5)
 	}
 }
+
+// Clause 8.4: the frame with PUSH overtakes the others of its write, on a shorter link, and is acknowledged before the write is whole.
+func TestPushOvertakes(t *testing.T) { inBothForms(t, testPushOvertakes) }
+
+func testPushOvertakes(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, links: 2})
+	c := r.connect(engine.DialOptions{})
+	_, key := r.export(1, c[1], 32<<10, both)
+	r.settle()
+	for i, ahead := range []time.Duration{0, 10 * time.Microsecond, 60 * time.Microsecond} {
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Key: key, Local: make([]byte, 32<<10), Token: uint64(i)})
+		frames := r.take(0)
+		if len(frames) < 4 {
+			t.Fatalf("a write of 32 KiB in %d frames, want at least 4", len(frames))
+		}
+		r.give(1, frames[len(frames)-1])
+		for _, f := range r.take(1) {
+			r.give(0, f)
+		}
+		r.now = r.now.Add(ahead)
+		for _, f := range frames[:len(frames)-1] {
+			r.give(1, f)
+		}
+		start := r.now
+		r.must("the write", time.Second, r.all(0, i+1))
+		if d := r.now.Sub(start); d > r.hop+22*time.Microsecond {
+			t.Errorf("a write whose last frame came %v ahead of the others completed %v after them, want an acknowledgement within 20 us and a trip of %v", ahead, d, r.hop)
+		}
+		r.rest(time.Millisecond)
+	}
+}

@@ -272,7 +272,11 @@ func (s *session) ackDue(now mono.Time) bool {
 		}
 	}
 	if s.opacks.len() > 0 && s.ackAt == mono.Never {
-		s.ackAt = now.Add(s.e.cfg.Profile.Acks.Delay)
+		wait := s.e.cfg.Profile.Acks.Delay
+		if s.pushes.last != 0 && now.Sub(s.pushes.last) < wait {
+			wait = min(wait, pushDelay) // PUSH may have overtaken frames of its operation
+		}
+		s.ackAt = now.Add(wait)
 	}
 	return false
 }
