@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 )
 
 // recvError receives until an error comes, at most a few rounds of errorEvery.
@@ -125,6 +126,77 @@ func TestDownThenGone(t *testing.T) {
 		}
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// TestDownToldOnce: a Send that goes on trying until the interface is up again does not make Recv tell twice, and does not allocate.
+func TestDownToldOnce(t *testing.T) {
+	kinds(t, []int{9000}, func(t *testing.T, kind string, mtu int) {
+		namespace(t)
+		veth(t, mtu)
+		here, err := netns.Get()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer here.Close()
+		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
+		frame := []TxFrame{{Head: header(tx, rx, 50)}}
+		refused := func() {
+			if n, err := tx.Send(frame); n != 0 || !errors.Is(err, ErrLinkDown) || errors.Is(err, ErrLinkGone) {
+				t.Fatalf("Send = %d, %v; want ErrLinkDown only", n, err)
+			}
+		}
+		for range 20 {
+			a0 := link(t, "a0")
+			if err := netlink.LinkSetDown(a0); err != nil {
+				t.Fatal(err)
+			}
+			if err := recvError(tx); !errors.Is(err, ErrLinkDown) {
+				t.Fatalf("Recv: %v, want ErrLinkDown", err)
+			}
+			if a := testing.AllocsPerRun(10, refused); a != 0 {
+				t.Errorf("%v allocations per Send while down", a)
+			}
+			up := make(chan error, 1)
+			go func() { up <- inside(here, func() error { return netlink.LinkSetUp(a0) }) }()
+			for done := false; !done; {
+				select {
+				case err := <-up:
+					if done = true; err != nil {
+						t.Fatal(err)
+					}
+				default:
+					tx.Send(frame)
+				}
+			}
+			if err := recvError(tx); err != nil {
+				t.Fatalf("Recv reports the same event twice: %v", err)
+			}
+		}
+	})
+}
+
+// TestFlapMetWithoutRoom: Recv tells of a flap also if the Send that met the report found no room then.
+func TestFlapMetWithoutRoom(t *testing.T) {
+	kinds(t, []int{9000}, func(t *testing.T, kind string, mtu int) {
+		namespace(t)
+		veth(t, mtu)
+		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
+		for _, name := range []string{"b0", "a0"} {
+			if err := netlink.LinkSetDown(link(t, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		setUp(t, "a0")
+		if n, err := tx.Send([]TxFrame{{Head: header(tx, rx, 50)}}); n != 0 || err != nil {
+			t.Errorf("Send without carrier = %d, %v; want 0, nil", n, err)
+		}
+		if err := recvError(tx); !errors.Is(err, ErrLinkDown) || errors.Is(err, ErrLinkGone) {
+			t.Errorf("Recv: %v, want ErrLinkDown only", err)
+		}
+		if err := recvError(tx); err != nil {
+			t.Errorf("Recv reports the same event twice: %v", err)
 		}
 	})
 }

@@ -83,6 +83,10 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 	if s.gone {
 		return 0, s.errs.gone
 	}
+	if s.refused && isDown(s.fd, s.info.Index) {
+		return 0, s.judge(unix.ENETDOWN)
+	}
+	s.refused = false
 	retried, alone := false, false
 	for n < len(frames) {
 		upto := len(frames)
@@ -100,7 +104,6 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 			taken := s.tx.frames(sent)
 			n += taken
 			s.stats.Sent += uint64(taken)
-			s.untold = s.untold || retried
 			if alone {
 				// There is room, but the interface does not cut up UDP. The kernel does, but not of what bypasses the queueing discipline.
 				if err := s.setInt(unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 0, "PACKET_QDISC_BYPASS"); err != nil {
@@ -110,12 +113,16 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 			}
 		case unix.EINTR:
 		case unix.ENETDOWN:
-			// The interface is down, or was: the socket remembers one report from back then. Clear that and ask once more.
-			if retried {
-				return n, s.judge(errno)
+			// The interface is down, and the socket keeps the report for Recv. Or it is up again, and what we got is the report from back then: Recv owes it now, whatever a second
+			// try brings. (Should the interface come up between the two calls here, Recv may have told of it, and tells twice.)
+			if s.refused = isDown(s.fd, s.info.Index); !s.refused {
+				s.untold = true
+				if !retried {
+					retried = true
+					continue
+				}
 			}
-			retried = true
-			s.untold = socketError(s.fd) != 0 || s.untold
+			return n, s.judge(errno)
 		case unix.EMSGSIZE:
 			s.stats.Refused++
 			return n + 1, s.errs.tooLong

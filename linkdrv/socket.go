@@ -17,9 +17,11 @@ type socket struct {
 	gone   bool
 	down   bool // it was, and may be gone by now, of which nobody tells
 	untold bool // Send met the report that Recv owes
-	bypass bool // of the queueing discipline
-	stats  Stats
-	tx     queue
+	// refused: the last Send found the interface down. The next one looks first, and so knows what fails it: the interface, or a report of before.
+	refused bool
+	bypass  bool // of the queueing discipline
+	stats   Stats
+	tx      queue
 }
 
 func (s *socket) FD() int    { return s.fd }

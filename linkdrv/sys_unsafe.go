@@ -34,6 +34,21 @@ func socketError(fd int) unix.Errno {
 	return unix.Errno(v)
 }
 
+// isDown reports whether the interface of that index is set down or, when it is deleted, is listed no more. Other than a Send it leaves the socket's report alone.
+func isDown(fd, index int) bool {
+	var r struct { // struct ifreq
+		name  [unix.IFNAMSIZ]byte
+		value [3]uint64 // a union
+	}
+	*(*int32)(unsafe.Pointer(&r.value)) = int32(index)
+	for _, ask := range [...]uintptr{unix.SIOCGIFNAME, unix.SIOCGIFFLAGS} {
+		if _, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), ask, uintptr(unsafe.Pointer(&r))); errno != 0 {
+			return errno == unix.ENODEV
+		}
+	}
+	return *(*uint16)(unsafe.Pointer(&r.value))&unix.IFF_UP == 0
+}
+
 // boundIndex returns the index of the interface a packet socket is bound to: -1 once that was deleted, 0 if the question fails.
 func boundIndex(fd int) int {
 	var sa unix.RawSockaddrLinklayer
