@@ -26,7 +26,7 @@
 //		}
 //	}
 //
-// A Driver belongs to one goroutine, normally one that is locked to its OS thread. Open looks the interface up in the network
+// A Driver belongs to one goroutine, normally one that is locked to its OS thread, or to two: one that receives and one that sends, see [Driver]. Open looks the interface up in the network
 // namespace of the calling thread; afterwards the namespace of the thread does not matter.
 //
 // # System calls that bypass the scheduler

@@ -42,8 +42,10 @@ type TxFrame struct {
 // Len returns the length of the frame on the wire in bytes, without padding and checksum.
 func (f *TxFrame) Len() int { return len(f.Head) + len(f.Bulk) + len(f.Tail) }
 
-// Driver sends and receives Ethernet frames on one interface. All methods are for one goroutine at a time, none blocks, and
-// Send and Recv do not allocate.
+// Driver sends and receives Ethernet frames on one interface. No method blocks, and Send and Recv do not allocate.
+//
+// It serves two goroutines at a time: one calls Recv (also RecvScatter, see Scatterer), the other Send and Stats. They may be the same one, and others may take their places. FD
+// and Info are constant, for any goroutine. Close is called when nothing else runs.
 type Driver interface {
 	// Send hands frames to the kernel, up to SendBatch of them per system call, and returns how many it consumed: go on with
 	// frames[n:]. All buffers are the caller's again on return.
@@ -60,11 +62,12 @@ type Driver interface {
 	// which takes them back first; Recv(nil) only takes back. 0, nil: nothing now.
 	//
 	// The ring driver cannot receive into slots the caller holds: keep len(dst) a small part of Info().RxSlots.
-	// ErrLinkDown is reported once each time the interface goes down, ErrLinkGone on every call.
+	// ErrLinkDown is reported once each time the interface goes down, also if Send hears of it first, ErrLinkGone on every call that finds no frame. One that comes up in the midst
+	// of a Send may be reported twice, or not at all if it also went down in the midst of that Send.
 	Recv(dst [][]byte) (n int, err error)
 
 	// FD is the descriptor to ppoll: readable when frames wait or an error does. The ring is readable also while the caller
-	// holds its newest frame, so poll only after a Recv that returned 0.
+	// holds its newest frame, so poll only after a Recv that returned 0. It is not readable for a time down that was over when Send heard of it.
 	FD() int
 
 	// Stats returns what was counted since Open. It costs a system call. The kernel counts in 32 bits from one call to the next.

@@ -38,7 +38,7 @@ var bySession = assemble(
 )
 
 // OpenShards opens the interface once for each of n shards: frames of session number s arrive at driver s modulo n only. None takes a frame before
-// all of them can. The drivers belong together, but each may be used and closed by a goroutine of its own. With n = 1 it is Open.
+// all of them can. The drivers belong together, but each may be used and closed by goroutines of its own. With n = 1 it is Open.
 //
 // Errors are those of Open.
 func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {

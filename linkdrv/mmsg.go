@@ -95,7 +95,7 @@ func (d *mmsg) whole(i int) bool {
 	if h.Hdr.Flags&unix.MSG_TRUNC == 0 && int(h.Len) <= len(d.bufs[i]) {
 		return true
 	}
-	d.stats.Truncated++
+	d.truncated.Add(1)
 	return false
 }
 
@@ -106,7 +106,7 @@ func (d *mmsg) nothing() error {
 	if err == nil && d.fd >= 0 {
 		err = d.owed()
 	}
-	if d.gone {
+	if d.gone.Load() {
 		err = d.errs.gone
 	}
 	return err

@@ -71,7 +71,7 @@ func (r *ring) Recv(dst [][]byte) (n int, err error) {
 			dst[n] = frame
 			n++
 		} else {
-			r.stats.Truncated++
+			r.truncated.Add(1)
 		}
 		r.advance()
 	}
@@ -103,7 +103,7 @@ func (r *ring) judgeEmpty(found bool) error {
 		r.empty = 0
 		return nil
 	}
-	if r.empty++; r.empty < errorEvery && !r.gone && r.fd >= 0 {
+	if r.empty++; r.empty < errorEvery && !r.gone.Load() && r.fd >= 0 {
 		return nil
 	}
 	r.empty = 0

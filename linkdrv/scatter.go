@@ -12,7 +12,7 @@ package linkdrv
 // Split is the number of bytes of a frame that precede a bulk payload: Ethernet, fixed and bulk header.
 const Split = 78
 
-// Scatterer is a Driver that can receive payloads where they belong.
+// Scatterer is a Driver that can receive payloads where they belong. RecvScatter is for the goroutine that calls Recv.
 type Scatterer interface {
 	Driver
 	// RecvScatter is Recv of up to min(len(dst), len(slots)) frames, the bytes of the i-th after Split going to slots[i] as far as that

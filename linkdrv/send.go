@@ -80,7 +80,7 @@ func (f *TxFrame) scatter(iov []unix.Iovec) int {
 
 // Send implements Driver.
 func (s *socket) Send(frames []TxFrame) (n int, err error) {
-	if s.gone {
+	if s.gone.Load() {
 		return 0, s.errs.gone
 	}
 	if s.refused && isDown(s.fd, s.info.Index) {
@@ -116,7 +116,7 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 			// The interface is down, and the socket keeps the report for Recv. Or it is up again, and what we got is the report from back then: Recv owes it now, whatever a second
 			// try brings. (Should the interface come up between the two calls here, Recv may have told of it, and tells twice.)
 			if s.refused = isDown(s.fd, s.info.Index); !s.refused {
-				s.untold = true
+				s.untold.Store(true)
 				if !retried {
 					retried = true
 					continue

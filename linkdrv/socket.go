@@ -2,6 +2,7 @@ package linkdrv
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,17 +11,24 @@ import (
 //
 // States: up; down (send errors, heals by itself when the interface comes up); gone (the kernel has detached the socket
 // from a deleted interface; final); closed (fd is -1; final).
+//
+// The goroutine that receives and the one that sends share only what says the link's fate. It changes seldom, so the packet path just loads it. No lock is needed: the kernel
+// gives each report to one of them, gone and down are never taken back, and only Recv clears untold.
 type socket struct {
-	fd     int
-	info   Info
-	errs   linkErrors
-	gone   bool
-	down   bool // it was, and may be gone by now, of which nobody tells
-	untold bool // Send met the report that Recv owes
-	// refused: the last Send found the interface down. The next one looks first, and so knows what fails it: the interface, or a report of before.
-	refused bool
-	bypass  bool // of the queueing discipline
-	stats   Stats
+	fd        int // like info and errs constant from Open to Close
+	info      Info
+	errs      linkErrors
+	gone      atomic.Bool
+	down      atomic.Bool   // it was, and may be gone by now, of which nobody tells
+	untold    atomic.Bool   // Send met the report that Recv owes
+	truncated atomic.Uint64 // counted by Recv
+
+	_ [cacheLine]byte // what each Send writes is not in the line that each Recv reads
+
+	// For Send and Stats only.
+	bypass  bool  // of the queueing discipline
+	refused bool  // the last Send found the interface down: the next one looks first, and so knows whether that fails it or a report of before
+	stats   Stats // all but truncated
 	tx      queue
 }
 
@@ -42,16 +50,23 @@ func (s *socket) Close() error {
 
 // Stats adds the kernel's counters, which reading resets, to the accumulated ones.
 func (s *socket) Stats() (Stats, error) {
+	err := s.count()
+	all := s.stats
+	all.Truncated = s.truncated.Load()
+	return all, err
+}
+
+func (s *socket) count() error {
 	if s.fd < 0 {
-		return s.stats, s.errs.closed
+		return s.errs.closed
 	}
 	k, err := unix.GetsockoptTpacketStats(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
-		return s.stats, fmt.Errorf("linkdrv: %s: packet statistics: %w", s.info.Name, err)
+		return fmt.Errorf("linkdrv: %s: packet statistics: %w", s.info.Name, err)
 	}
 	s.stats.Received += uint64(k.Packets - k.Drops) // the kernel's tp_packets includes tp_drops
 	s.stats.Dropped += uint64(k.Drops)
-	return s.stats, nil
+	return nil
 }
 
 // judge turns the errno of a failed call into the driver's error, nil if the call may simply be repeated later.
@@ -63,10 +78,11 @@ func (s *socket) judge(errno unix.Errno) error {
 	case 0, unix.EAGAIN, unix.EINTR, unix.ENOBUFS, unix.ENOMEM:
 		return nil
 	case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
-		if s.gone = s.gone || boundIndex(s.fd) != s.info.Index; s.gone {
+		if s.gone.Load() || boundIndex(s.fd) != s.info.Index {
+			s.gone.Store(true)
 			return s.errs.gone
 		}
-		s.down = true
+		s.down.Store(true)
 		return s.errs.down
 	case unix.EBADF:
 		return s.errs.closed
@@ -80,7 +96,7 @@ func (s *socket) pending() error {
 	switch {
 	case s.fd < 0:
 		return s.errs.closed
-	case s.gone:
+	case s.gone.Load():
 		return s.errs.gone
 	}
 	if err := s.judge(socketError(s.fd)); err != nil {
@@ -93,11 +109,11 @@ func (s *socket) pending() error {
 // after it had gone down.
 func (s *socket) owed() error {
 	switch {
-	case s.untold:
-		s.untold = false
+	case s.untold.Load():
+		s.untold.Store(false) // if Send has met another report since, this tells of both
 		return s.judge(unix.ENETDOWN)
-	case s.down && boundIndex(s.fd) != s.info.Index:
-		s.gone = true
+	case s.down.Load() && boundIndex(s.fd) != s.info.Index:
+		s.gone.Store(true)
 		return s.errs.gone
 	}
 	return nil

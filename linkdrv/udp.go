@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -43,6 +44,8 @@ type udp struct {
 	rest   []byte // frames of that slot not handed out yet
 	step   int    // their length, but for the last
 	passed int    // datagrams in a row taken from one ring while the other had one
+
+	received atomic.Uint64 // frames handed out
 }
 
 // newUDP makes a driver of two sockets, which are the caller's to close after an error.
@@ -116,7 +119,9 @@ func (d *udp) Recv(dst [][]byte) (n int, err error) {
 			d.from.advance()
 		}
 	}
-	d.stats.Received += uint64(n)
+	if n > 0 {
+		d.received.Add(uint64(n))
+	}
 	err = d.judgeEmpty(n > 0 || len(dst) == 0)
 	if n == 0 && len(dst) > 0 && d.empty == 0 { // the socket was asked
 		socketError(d.supers.fd) // says the same, and would keep FD readable
@@ -142,7 +147,7 @@ func (d *udp) open() bool {
 				return true
 			}
 		}
-		d.stats.Truncated++
+		d.truncated.Add(1)
 		r.advance()
 	}
 }
@@ -185,11 +190,9 @@ func (d *udp) older() *ring {
 
 // Stats implements Driver. The kernel counts datagrams; what Recv hands out is counted here.
 func (d *udp) Stats() (Stats, error) {
-	received := d.stats.Received
 	supers, err := d.supers.Stats()
 	s, err2 := d.socket.Stats()
-	d.stats.Received = received
-	s.Received = received
+	s.Received = d.received.Load()
 	s.Dropped += supers.Dropped
 	return s, errors.Join(err, err2)
 }

@@ -34,7 +34,7 @@ type Counters struct {
 }
 
 // Faulty is a driver that mistreats what is sent through it; receiving is untouched, except by Blackhole. For faults in both
-// directions, wrap both ends. Like every Driver it belongs to one goroutine, but Set, Blackhole and Counters are for any.
+// directions, wrap both ends. Like every Driver it serves one goroutine that receives and one that sends, which also calls Flush; Set, Blackhole and Counters are for any.
 type Faulty struct {
 	linkdrv.Driver // the driver below
 

@@ -13,7 +13,7 @@ import (
 // Kind is the Info().Kind of an End.
 const Kind = "memory"
 
-// End is one end of a link in memory. Each end belongs to one goroutine, as a Driver does; the two may be different ones.
+// End is one end of a link in memory. Each end serves goroutines of its own, as a Driver does: one that receives and one that sends.
 //
 // It behaves like the ring driver: a frame sent is copied into a free slot of the other end, or dropped and counted there if no
 // slot is free; slots handed out by Recv stay the caller's until the next Recv. There is no address filter.
