@@ -24,7 +24,7 @@ type ClusterSpec struct {
 	Checksum  string
 	Profile   string
 	Shards    int       // of each daemon; 0: one
-	Placers   int       // of each shard
+	Receivers int       // of each shard
 	Driver    string    // of links; empty: what the daemon chooses, or frames alone where Lab has rates: such links stand for NICs
 	Poll      string    // how daemons and applications wait
 	Copy      string    // how payloads reach their place: daemon.Config.Copy, or CopyDefault
@@ -176,7 +176,7 @@ func (c *Cluster) daemonConfig(host int) string {
 	if c.encrypted() {
 		fmt.Fprintf(&b, "key_file = %q\npeers_file = %q\n", c.keyFile(host), c.peersFile(host))
 	}
-	fmt.Fprintf(&b, "shards = %d\nplacers = %d\n", max(c.spec.Shards, 1), c.spec.Placers)
+	fmt.Fprintf(&b, "shards = %d\nreceivers = %d\n", max(c.spec.Shards, 1), c.spec.Receivers)
 	level := c.spec.Log
 	if level == "" {
 		level = "error"

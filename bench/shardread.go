@@ -116,7 +116,7 @@ func (r *shardReading) since(o *shardReading) *report.Row {
 		Seconds: r.at.Sub(o.at).Seconds(), LatencyKind: report.LatencyCompletion,
 	}
 	if len(st.Shards) > 0 {
-		row.Placers = st.Shards[0].Placers
+		row.Receivers = st.Shards[0].Receivers
 	}
 	var ends [2]report.End
 	var counters [2]report.Counters
@@ -131,7 +131,7 @@ func (r *shardReading) since(o *shardReading) *report.Row {
 			a, b := &now.Shards[i], &then.Shards[i]
 			row.ShardLoad = append(row.ShardLoad, report.ShardLoad{
 				Host: hosts[h], Shard: i, CPU: max(0, a.CPUUserSeconds+a.CPUSystemSeconds-b.CPUUserSeconds-b.CPUSystemSeconds),
-				PlacersCPU:      max(0, a.CPUPlacers-b.CPUPlacers),
+				ReceiversCPU:    max(0, a.CPUReceivers-b.CPUReceivers),
 				FramesReceived:  a.Counters["frames_received"] - b.Counters["frames_received"],
 				PayloadReceived: a.Counters["payload_received"] - b.Counters["payload_received"],
 			})

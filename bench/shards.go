@@ -12,17 +12,17 @@ import (
 
 // ShardSetup is how many threads serve the links of each daemon.
 type ShardSetup struct {
-	Shards  int
-	Placers int // of each shard
+	Shards    int
+	Receivers int // of each shard
 }
 
-// String is as in "2 shards + 1 placer".
-func (s ShardSetup) String() string { return report.Threads(s.Shards, s.Placers) }
+// String is as in "2 shards + 1 receiver".
+func (s ShardSetup) String() string { return report.Threads(s.Shards, s.Receivers) }
 
 // ShardSweep compares numbers of shards: pairs of processes, one at each host and a connection between them, move data at the same time, and the daemons
 // are read at the beginning and at the end of a time in which all pairs do.
 type ShardSweep struct {
-	Cluster ClusterSpec // its Shards and Placers are what varies
+	Cluster ClusterSpec // its Shards and Receivers are what varies
 	Plan    Plan        // of each pair; its Duration is the time that counts, Depth and Region are for all pairs together
 	Tests   []string    // report.OneWay, report.TwoWay, report.Read
 	Setups  []ShardSetup
@@ -45,7 +45,7 @@ func (w *ShardSweep) Run(ctx context.Context) error {
 	for round := range w.Rounds {
 		for i := range w.Setups {
 			spec, setup := w.Cluster, w.Setups[(i+round)%len(w.Setups)]
-			spec.Shards, spec.Placers = setup.Shards, setup.Placers
+			spec.Shards, spec.Receivers = setup.Shards, setup.Receivers
 			err := withCluster(ctx, spec, func(c *Cluster) error {
 				for _, test := range w.Tests {
 					for _, pairs := range w.Pairs {

@@ -10,15 +10,15 @@ import (
 
 // ShardPoint is the result of one test with one number of shards and of connections: medians over the rounds.
 type ShardPoint struct {
-	Test             string
-	Size             int // bytes of a message
-	Shards, Placers  int
-	Connections      int
-	Median, Min, Max float64   // bytes per second
-	Gain             float64   // of the median over that of the fewest threads
-	CPU              float64   // seconds per GiB, everything
-	Apps             float64   // of it, the benchmark's processes
-	Client, Server   []float64 // of it, each shard's thread, and then the placers of each shard
+	Test              string
+	Size              int // bytes of a message
+	Shards, Receivers int
+	Connections       int
+	Median, Min, Max  float64   // bytes per second
+	Gain              float64   // of the median over that of the fewest threads
+	CPU               float64   // seconds per GiB, everything
+	Apps              float64   // of it, the benchmark's processes
+	Client, Server    []float64 // of it, each shard's thread, and then the receivers of each shard
 }
 
 // Shards returns the sources' measurements over different numbers of shards.
@@ -41,13 +41,13 @@ func shardRows(rows []entry) (shards, rest []entry) {
 
 func shardPoints(rows []entry) (out []ShardPoint) {
 	type key struct {
-		test                         string
-		size, conns, shards, placers int
+		test                           string
+		size, conns, shards, receivers int
 	}
 	byKey := map[key][]entry{}
 	var keys []key
 	for _, e := range rows {
-		k := key{e.Test, e.MessageBytes, e.Connections, e.Shards, e.Placers}
+		k := key{e.Test, e.MessageBytes, e.Connections, e.Shards, e.Receivers}
 		if byKey[k] == nil {
 			keys = append(keys, k)
 		}
@@ -57,7 +57,7 @@ func shardPoints(rows []entry) (out []ShardPoint) {
 		return slices.IndexFunc(rows, func(e entry) bool { return e.Test == k.test && e.MessageBytes == k.size })
 	}
 	slices.SortFunc(keys, func(a, b key) int {
-		return cmp.Or(first(a)-first(b), a.conns-b.conns, a.shards-b.shards, a.placers-b.placers)
+		return cmp.Or(first(a)-first(b), a.conns-b.conns, a.shards-b.shards, a.receivers-b.receivers)
 	})
 	for _, k := range keys {
 		p := shardPoint(byKey[k])
@@ -74,7 +74,7 @@ func shardPoints(rows []entry) (out []ShardPoint) {
 // shardPoint puts the rounds of one set-up together.
 func shardPoint(rows []entry) ShardPoint {
 	e := rows[0]
-	p := ShardPoint{Test: e.Test, Size: e.MessageBytes, Shards: e.Shards, Placers: e.Placers, Connections: e.Connections}
+	p := ShardPoint{Test: e.Test, Size: e.MessageBytes, Shards: e.Shards, Receivers: e.Receivers, Connections: e.Connections}
 	over := func(value func(entry) float64) (v []float64) {
 		for _, e := range rows {
 			v = append(v, value(e))
@@ -95,9 +95,9 @@ func shardPoint(rows []entry) ShardPoint {
 	return p
 }
 
-// shardThreads returns the processor time of a host's shards, each, and of their placers, if there are any.
+// shardThreads returns the processor time of a host's shards, each, and of their receivers, if there are any.
 func shardThreads(rows []entry, host string, per func(func(entry) float64) float64) (cpu []float64) {
-	for placers := range min(2, 1+rows[0].Placers) {
+	for receivers := range min(2, 1+rows[0].Receivers) {
 		for i, s := range rows[0].ShardLoad {
 			if s.Host != host {
 				continue
@@ -106,8 +106,8 @@ func shardThreads(rows []entry, host string, per func(func(entry) float64) float
 				switch {
 				case i >= len(e.ShardLoad):
 					return 0
-				case placers > 0:
-					return e.ShardLoad[i].PlacersCPU
+				case receivers > 0:
+					return e.ShardLoad[i].ReceiversCPU
 				}
 				return e.ShardLoad[i].CPU
 			}))
@@ -141,7 +141,7 @@ func shardScaling(rows []entry) Figure {
 	f.Panels = shardPanels(rows, "throughput (Gbit/s)", func(p ShardPoint) Bar {
 		const bits = 8 / 1e9
 		return Bar{
-			Parts: []Part{{Value: p.Median * bits, Color: st.of(report.Threads(p.Shards, p.Placers))}}, Label: significant(p.Median * bits),
+			Parts: []Part{{Value: p.Median * bits, Color: st.of(report.Threads(p.Shards, p.Receivers))}}, Label: significant(p.Median * bits),
 			Spread: [2]float64{p.Min * bits, p.Max * bits},
 		}
 	})
@@ -173,7 +173,7 @@ func (p *ShardPoint) thread(i int) string {
 	if i < p.Shards {
 		return fmt.Sprintf("shard %d", i)
 	}
-	return fmt.Sprintf("placers of shard %d", i-p.Shards)
+	return fmt.Sprintf("receivers of shard %d", i-p.Shards)
 }
 
 func boxes(labels []string) []Entry {

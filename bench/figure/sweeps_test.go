@@ -115,17 +115,17 @@ func TestShardsGainOverTheFewest(t *testing.T) {
 	}
 }
 
-// Placers are threads of their own, behind the shards.
-func TestShardsWithPlacers(t *testing.T) {
+// Receivers are threads of their own, behind the shards.
+func TestShardsWithReceivers(t *testing.T) {
 	rows := shardSweep()
 	for i := range rows {
-		rows[i].Placers = 1
+		rows[i].Receivers = 1
 		for k := range rows[i].ShardLoad {
-			rows[i].ShardLoad[k].PlacersCPU = 0.5
+			rows[i].ShardLoad[k].ReceiversCPU = 0.5
 		}
 	}
 	for _, p := range Shards(of(append(rows, shardSweep()...)...)) {
-		if want := p.Shards * (1 + p.Placers); len(p.Client) != want || len(p.Server) != want || p.Placers > 0 && p.Server[want-1] != 0.5 {
+		if want := p.Shards * (1 + p.Receivers); len(p.Client) != want || len(p.Server) != want || p.Receivers > 0 && p.Server[want-1] != 0.5 {
 			t.Errorf("%+v", p)
 		}
 	}

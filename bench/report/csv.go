@@ -32,7 +32,7 @@ var columns = []column{
 	{"queue_depth", func(r *Row) string { return itoa(r.QueueDepth) }},
 	{"connections", func(r *Row) string { return itoa(r.Connections) }},
 	{"shards", func(r *Row) string { return itoa(r.Shards) }},
-	{"placers", func(r *Row) string { return itoa(r.Placers) }},
+	{"receivers", func(r *Row) string { return itoa(r.Receivers) }},
 	{"region_bytes", func(r *Row) string { return itoa(r.RegionBytes) }},
 	{"links", func(r *Row) string { return itoa(r.Links) }},
 	{"link_rates", func(r *Row) string { return strings.Join(r.LinkRates, " ") }},

@@ -85,7 +85,7 @@ type Row struct {
 	QueueDepth    int      `json:"queue_depth"`           // operations in flight from each sender, on all its connections together
 	Connections   int      `json:"connections,omitempty"` // that share the operations; edge only
 	Shards        int      `json:"shards,omitempty"`      // of each daemon, where that is what is compared
-	Placers       int      `json:"placers,omitempty"`     // further threads of each shard
+	Receivers     int      `json:"receivers,omitempty"`   // further threads of each shard
 	RegionBytes   int      `json:"region_bytes"`
 	Links         int      `json:"links"`
 	LinkRates     []string `json:"link_rates,omitempty"`
@@ -178,24 +178,24 @@ type ShardLoad struct {
 	Host            string  `json:"host"` // client or server
 	Shard           int     `json:"shard"`
 	CPU             float64 `json:"cpu_seconds"` // of its thread
-	PlacersCPU      float64 `json:"placers_cpu_seconds,omitempty"`
+	ReceiversCPU    float64 `json:"receivers_cpu_seconds,omitempty"`
 	FramesReceived  uint64  `json:"frames_received"`
 	PayloadReceived uint64  `json:"payload_bytes_received"`
 }
 
-// Threads says how many serve a daemon's links: "1 shard", "2 shards", "1 shard + 1 placer".
-func Threads(shards, placers int) string {
+// Threads says how many serve a daemon's links: "1 shard", "2 shards", "1 shard + 1 receiver".
+func Threads(shards, receivers int) string {
 	s := "1 shard"
 	if shards > 1 {
 		s = fmt.Sprintf("%d shards", shards)
 	}
-	switch placers {
+	switch receivers {
 	case 0:
 		return s
 	case 1:
-		return s + " + 1 placer"
+		return s + " + 1 receiver"
 	}
-	return fmt.Sprintf("%s + %d placers", s, placers)
+	return fmt.Sprintf("%s + %d receivers", s, receivers)
 }
 
 // Contender names what a row of a comparison was measured over: the transport and, where it matters, how it was set up.

@@ -151,20 +151,20 @@ type transportFlags struct {
 
 // labFlags describe hosts on this machine.
 type labFlags struct {
-	Lab        bool      `help:"Build the hosts on this machine, run both ends, remove everything. Needs no root where user namespaces are allowed."`
-	LabHosts   count     `default:"2" help:"Hosts; the first two run the benchmark (default: ${default})." placeholder:"N"`
-	LabLinks   int       `default:"0" help:"Links between them (default: as many as --lab-rates, or 1)." placeholder:"K"`
-	LabMTU     count     `name:"lab-mtu" default:"9000" help:"MTU of the links (default: ${default})." placeholder:"M"`
-	LabRates   []string  `help:"Rate of each link, such as 10gbit,1gbit; one for all or one for each." placeholder:"RATE"`
-	LabWeights []float64 `help:"Weights of links for wsrr and wd (default: their rates)." placeholder:"W"`
-	LabLoss    float64   `help:"Share of frames the wires lose, 0 to 1." placeholder:"P"`
-	LabDup     float64   `help:"Share of frames delivered twice." placeholder:"P"`
-	LabCorrupt float64   `help:"Share of frames with a bit flipped." placeholder:"P"`
-	LabReorder float64   `help:"Share of frames held back by a millisecond." placeholder:"P"`
-	LabPin     bool      `default:"true" negatable:"" help:"Give each host its own processors."`
-	LabShards  count     `default:"1" help:"Threads that serve the links of each daemon (default: ${default})." placeholder:"N"`
-	LabPlacers int       `help:"Further threads of each that copy payloads into place." placeholder:"N"`
-	LabLog     string    `help:"Level of the daemons' log: debug, info, warn or error." placeholder:"LEVEL"`
+	Lab          bool      `help:"Build the hosts on this machine, run both ends, remove everything. Needs no root where user namespaces are allowed."`
+	LabHosts     count     `default:"2" help:"Hosts; the first two run the benchmark (default: ${default})." placeholder:"N"`
+	LabLinks     int       `default:"0" help:"Links between them (default: as many as --lab-rates, or 1)." placeholder:"K"`
+	LabMTU       count     `name:"lab-mtu" default:"9000" help:"MTU of the links (default: ${default})." placeholder:"M"`
+	LabRates     []string  `help:"Rate of each link, such as 10gbit,1gbit; one for all or one for each." placeholder:"RATE"`
+	LabWeights   []float64 `help:"Weights of links for wsrr and wd (default: their rates)." placeholder:"W"`
+	LabLoss      float64   `help:"Share of frames the wires lose, 0 to 1." placeholder:"P"`
+	LabDup       float64   `help:"Share of frames delivered twice." placeholder:"P"`
+	LabCorrupt   float64   `help:"Share of frames with a bit flipped." placeholder:"P"`
+	LabReorder   float64   `help:"Share of frames held back by a millisecond." placeholder:"P"`
+	LabPin       bool      `default:"true" negatable:"" help:"Give each host its own processors."`
+	LabShards    count     `default:"1" help:"Threads that serve the links of each daemon (default: ${default})." placeholder:"N"`
+	LabReceivers int       `help:"Further threads of each that receive." placeholder:"N"`
+	LabLog       string    `help:"Level of the daemons' log: debug, info, warn or error." placeholder:"LEVEL"`
 }
 
 // cluster returns the hosts the flags describe.
@@ -178,7 +178,7 @@ func (f *labFlags) cluster(t *transportFlags, seed uint64) bench.ClusterSpec {
 			Hosts: int(f.LabHosts), Links: links, MTU: int(f.LabMTU), Rates: f.LabRates, Seed: seed,
 			Faults: lab.Faults{Loss: f.LabLoss, Dup: f.LabDup, Corrupt: f.LabCorrupt, Reorder: f.LabReorder},
 		},
-		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Driver: t.Driver, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: int(f.LabShards), Placers: f.LabPlacers, Log: f.LabLog,
+		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Driver: t.Driver, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: int(f.LabShards), Receivers: f.LabReceivers, Log: f.LabLog,
 	}
 }
 

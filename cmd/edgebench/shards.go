@@ -20,7 +20,7 @@ import (
 // shardsCmd measures what further threads on a daemon's links bring.
 type shardsCmd struct {
 	Tests  []string     `default:"one-way,two-way" enum:"one-way,two-way,read" help:"Tests to run: one-way, two-way, read." placeholder:"TEST"`
-	Setups []shardSetup `default:"1,1+1,2" help:"Threads that serve a daemon's links: shards, or shards+placers of each." placeholder:"N"`
+	Setups []shardSetup `default:"1,1+1,2" help:"Threads that serve a daemon's links: shards, or shards+receivers of each." placeholder:"N"`
 	Conns  []int        `default:"1,2,8" help:"Numbers of connections, each between two processes of its own." placeholder:"N"`
 	Rounds count        `default:"3" help:"How often each is measured, in turns; the table has medians (default: ${default})." placeholder:"N"`
 	Size   size         `short:"s" default:"1m" help:"Message size."`
@@ -65,8 +65,8 @@ func (c *shardsCmd) check() error {
 		return errors.New("all connections are measured over the same time: use -D instead of -n")
 	case c.Integrity:
 		return errors.New("shards measures a time out of a longer run: data is checked by the other tests, leave out --integrity")
-	case c.LabShards != 1 || c.LabPlacers != 0:
-		return errors.New("shards compares numbers of threads: choose them by --setups, leave out --lab-shards and --lab-placers")
+	case c.LabShards != 1 || c.LabReceivers != 0:
+		return errors.New("shards compares numbers of threads: choose them by --setups, leave out --lab-shards and --lab-receivers")
 	case c.Embedded:
 		return errors.New("a transport inside a process has one shard: leave out --embedded")
 	case slices.Min(c.Conns) < 1 || slices.Max(c.Conns) > 64:
@@ -101,10 +101,10 @@ func printShards(w io.Writer, points []figure.ShardPoint) {
 	for _, p := range points {
 		if t := fmt.Sprintf("%s of %s", p.Test, report.Bytes(p.Size)); t != title {
 			title = t
-			fmt.Fprintf(w, "\n%s: medians (smallest to largest); CPU in seconds per GiB of payload; of shards each, then of their placers\n", title)
+			fmt.Fprintf(w, "\n%s: medians (smallest to largest); CPU in seconds per GiB of payload; of shards each, then of their receivers\n", title)
 			fmt.Fprintf(w, "  %5s  %-19s  %28s  %5s  %7s  %7s  %-15s  %-15s\n", "conns", "threads", "throughput", "gain", "CPU", "apps", "client's shards", "server's shards")
 		}
-		fmt.Fprintf(w, "  %5d  %-19s  %28s  %5.2f  %7.3f  %7.3f  %-15s  %-15s\n", p.Connections, report.Threads(p.Shards, p.Placers), value(false, p.Median, p.Min, p.Max), p.Gain, p.CPU, p.Apps, each(p.Client), each(p.Server))
+		fmt.Fprintf(w, "  %5d  %-19s  %28s  %5.2f  %7.3f  %7.3f  %-15s  %-15s\n", p.Connections, report.Threads(p.Shards, p.Receivers), value(false, p.Median, p.Min, p.Max), p.Gain, p.CPU, p.Apps, each(p.Client), each(p.Server))
 	}
 }
 
@@ -113,13 +113,13 @@ type shardSetup bench.ShardSetup
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *shardSetup) UnmarshalText(text []byte) error {
-	shards, placers, plus := strings.Cut(string(text), "+")
+	shards, receivers, plus := strings.Cut(string(text), "+")
 	var err, err2 error
 	s.Shards, err = strconv.Atoi(shards)
 	if plus {
-		s.Placers, err2 = strconv.Atoi(placers)
+		s.Receivers, err2 = strconv.Atoi(receivers)
 	}
-	cfg := daemon.Config{Shards: s.Shards, Placers: s.Placers, Links: []daemon.Link{{Name: "any"}}}
+	cfg := daemon.Config{Shards: s.Shards, Receivers: s.Receivers, Links: []daemon.Link{{Name: "any"}}}
 	if err = errors.Join(err, err2); err != nil || s.Shards < 1 || cfg.Normalize() != nil {
 		return fmt.Errorf("%q: want SHARDS, 1 to %d, or SHARDS+PLACERS, such as 1+1", text, daemon.MaxShards)
 	}

@@ -30,11 +30,11 @@ func (c *statusCmd) Run(g *globals) error {
 	fmt.Fprintf(&b, "links      %d of %d up\n", st.LinksUp, st.Links)
 	fmt.Fprintf(&b, "peers      %d\n", st.Peers)
 	fmt.Fprintf(&b, "clients    %d with %d connections, %d evicted so far\n", st.Clients, st.Connections, st.Evictions)
-	if len(st.Shards) > 1 || len(st.Shards) == 1 && st.Shards[0].Placers > 0 {
+	if len(st.Shards) > 1 || len(st.Shards) == 1 && st.Shards[0].Receivers > 0 {
 		for _, s := range st.Shards {
 			fmt.Fprintf(&b, "shard %-3d  %d clients with %d connections, thread %d, cpu %.2fs user %.2fs system", s.Shard, s.Clients, s.Connections, s.Thread, s.CPUUserSeconds, s.CPUSystemSeconds)
-			if s.Placers > 0 {
-				fmt.Fprintf(&b, ", %.2fs of %d placers", s.CPUPlacers, s.Placers)
+			if s.Receivers > 0 {
+				fmt.Fprintf(&b, ", %.2fs of %d receivers for %d frames", s.CPUReceivers, s.Receivers, s.Counters["frames_from_readers"])
 			}
 			fmt.Fprintln(&b)
 		}

@@ -27,7 +27,7 @@ type flags struct {
 	Ethertype     *string          `placeholder:"NUMBER" help:"EtherType of the frames (default: 0x88b5)."`
 	Scheduler     *string          `help:"How frames are spread over links: adaptive, srr, wsrr, wd."`
 	Shards        *int             `placeholder:"N" help:"Threads that serve the links, each with clients of its own (default: 1)."`
-	Placers       *int             `placeholder:"N" help:"Further threads of each shard that copy received payloads into place (default: 0)."`
+	Receivers     *int             `placeholder:"N" help:"Further threads of each shard that receive, among which its links are shared out (default: 0)."`
 	Profile       *string          `help:"Flow control: default or paper."`
 	Window        *int             `placeholder:"FRAMES" help:"Frames in flight per peer (default: the profile's)."`
 	Checksum      *string          `help:"What CRC32C covers in plaintext: full or header."`
@@ -65,7 +65,7 @@ func (f *flags) config() (daemon.Config, error) {
 	cfg.WaitLinks = cfg.WaitLinks || f.WaitLinks
 	overlay(&cfg.Scheduler, f.Scheduler)
 	overlay(&cfg.Shards, f.Shards)
-	overlay(&cfg.Placers, f.Placers)
+	overlay(&cfg.Receivers, f.Receivers)
 	overlay(&cfg.Profile, f.Profile)
 	overlay(&cfg.Window, f.Window)
 	overlay(&cfg.Checksum, f.Checksum)

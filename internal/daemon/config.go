@@ -22,7 +22,7 @@ type Config struct {
 	Poll      string        `toml:"poll"`       // "adaptive" (default), "block" or "busy"
 	Spin      time.Duration `toml:"spin"`       // how long adaptive polls after the last work, up to four times that while sleeps prove short; default: 50us
 	Shards    int           `toml:"shards"`     // threads that serve the links, each with clients of its own; 1 (default) to 8
-	Placers   int           `toml:"placers"`    // further threads of each shard that copy received payloads into place; 0 (default) to 4
+	Receivers int           `toml:"receivers"`  // further threads of each shard that receive, which share out its links; 0 (default) to 8
 	OpWindow  int           `toml:"op_window"`  // operations in flight per connection, power of two; default: 1024
 	Copy      string        `toml:"copy"`       // how payloads reach their place: "" (default: what is fastest), or "cp", "notx", "nocp", embedded also "pinmap": see copying.go
 

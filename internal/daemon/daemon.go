@@ -167,11 +167,6 @@ func newShard(d *Daemon) (*shard, error) {
 	if cfg.Checksum == "header" {
 		checksum = engine.ChecksumHeader
 	}
-	var helper engine.Placer
-	if cfg.Placers > 0 {
-		s.placer = newPlacer()
-		helper = s.placer
-	}
 	var cookies [32]byte
 	rand.Read(cookies[:]) // never fails
 	ec := engine.Config{
@@ -179,7 +174,11 @@ func newShard(d *Daemon) (*shard, error) {
 		Scheduler: cfg.Scheduler, Profile: profile, OpWindow: cfg.OpWindow, DialTime: cfg.DialTimeout, DeadTime: cfg.DeadTime,
 		KeepAlive: cfg.KeepAlive, HelloTime: cfg.HelloTime, Grants: s.grants,
 		Secure: d.trust.secureNode(), CookieKey: cookies,
-		Shard: s.number, Shards: cfg.Shards, Placer: helper,
+		Shard: s.number, Shards: cfg.Shards,
+	}
+	if cfg.Receivers > 0 {
+		s.receivers = &receivers{}
+		ec.Placer = s.receivers
 	}
 	s.copies(cfg, &ec)
 	if s.eng, err = engine.New(ec); err != nil {
@@ -197,8 +196,13 @@ func newShard(d *Daemon) (*shard, error) {
 		s.box.close(0)
 		return nil, err
 	}
-	if s.placer != nil {
-		s.placer.start(cfg.Placers)
+	if s.receivers != nil {
+		if err := s.receivers.start(s, cfg.Receivers); err != nil {
+			s.alarm.close()
+			unix.Close(s.doorbells)
+			s.box.close(0)
+			return nil, err
+		}
 	}
 	s.reopen = func(name string) {
 		select {

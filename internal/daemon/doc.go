@@ -3,8 +3,8 @@
 // # Threads
 //
 // A shard owns an engine, its drivers and the shared rings of its clients, and runs on one locked operating system thread. Nothing it
-// owns is locked. There is one, or as many as the configuration says (shards.go): they share nothing on the packet path. Placers (placer.go) help a shard
-// to copy. Everybody else (a reader and a writer goroutine per client, the listener, the link watcher, the metrics scrape) asks
+// owns is locked. There is one, or as many as the configuration says (shards.go): they share nothing on the packet path. Receivers (receiver.go) serve
+// links that a shard lends them. Everybody else (a reader and a writer goroutine per client, the listener, the link watcher, the metrics scrape) asks
 // the shard to run a function through its mailbox and waits.
 //
 //	client process          control goroutines            shard thread                  wire

@@ -164,11 +164,11 @@ func countNodes(peers []PeerStatus) int {
 func (s *shard) status(p *part) ShardStatus {
 	st := ShardStatus{Shard: s.number, Thread: int(s.thread.Load()), Clients: len(p.Clients), Connections: len(p.Conns), Counters: countsOf(p.raw.Counters)}
 	st.CPUUserSeconds, st.CPUSystemSeconds = threadUsage(st.Thread)
-	if s.placer != nil {
-		st.Placers = len(s.placer.threads)
-		for i := range s.placer.threads {
-			u, v := threadUsage(int(s.placer.threads[i].Load()))
-			st.CPUPlacers += u + v
+	if s.receivers != nil {
+		st.Receivers = len(s.receivers.all)
+		for _, r := range s.receivers.all {
+			u, v := threadUsage(int(r.thread.Load()))
+			st.CPUReceivers += u + v
 		}
 	}
 	return st

@@ -29,7 +29,9 @@ type link struct {
 	drv   linkdrv.Driver // nil: closed, because the interface is down or gone
 	info  linkdrv.Info   // of drv
 	rx    [recvBatch][]byte
-	take  int // of rx, frames of one Recv
+	take  int       // of rx, frames of one Recv
+	full  int       // Recvs in a row that returned as many as they could
+	lent  *receiver // to whom: the shard does not receive
 
 	// For a driver that scatters: forecast places, and frames received there.
 	scatter linkdrv.Scatterer
@@ -85,6 +87,7 @@ func (s *shard) dropDriver(now mono.Time, l *link) {
 	if l.drv == nil {
 		return
 	}
+	s.recall(now, l)
 	s.eng.RemoveLink(now, l.index)
 	s.dropUnsent(l)
 	if st, err := l.drv.Stats(); err == nil {
@@ -128,17 +131,18 @@ func addStats(a, b linkdrv.Stats) linkdrv.Stats {
 	}
 }
 
-// receive hands waiting frames of every link to the engine. The frames are the driver's; the engine borrows each for the call.
+// receive hands waiting frames of every link to the engine. The frames are the driver's; the engine borrows each for the call. Links that are lent are their receivers' (receiver.go).
 func (s *shard) receive(now mono.Time) (worked bool) {
 	for _, l := range s.active {
-		if l.drv == nil {
+		if l.drv == nil || l.lent != nil && !s.returned(now, l) {
 			continue
 		}
-		n, err := 0, error(nil)
+		n, most, err := 0, s.most(l), error(nil)
 		if slots := s.forecast(l); slots > 0 {
+			most = slots
 			n, err = s.receiveInPlace(now, l, slots)
 		} else {
-			n, err = l.drv.Recv(l.rx[:l.take])
+			n, err = l.drv.Recv(l.rx[:most])
 			for i, frame := range l.rx[:n] {
 				s.eng.HandleFrame(now, l.index, frame)
 				l.rx[i] = nil
@@ -147,9 +151,18 @@ func (s *shard) receive(now mono.Time) (worked bool) {
 		worked = worked || n > 0
 		if err != nil {
 			s.linkFailed(l, err)
+			continue
+		}
+		if l.full++; n < most {
+			l.full = 0
+		}
+		if s.receivers != nil && n > 0 && l.full >= lendAfter {
+			s.lend(now, l)
 		}
 	}
-	s.eng.Placed()
+	if s.receivers != nil {
+		worked = s.judgeAll(now) || worked
+	}
 	return worked
 }
 

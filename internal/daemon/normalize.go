@@ -32,8 +32,8 @@ const MaxQueue = ipc.MaxDepth
 // MaxShards is the most threads that can serve a daemon's links.
 const MaxShards = wire.MaxShards
 
-// maxPlacers bounds the placers of a shard: the bookkeeping of one thread cannot employ more.
-const maxPlacers = 4
+// maxReceivers bounds the receivers of a shard: the bookkeeping of one thread cannot employ more.
+const maxReceivers = 8
 
 // maxLimit bounds every count in Limits.
 const maxLimit = 1 << 16
@@ -70,7 +70,7 @@ func (c *Config) Normalize() error {
 	p.check(c.Spin >= 0 && c.Spin <= time.Second, "spin", "%v is outside 0..1s", c.Spin)
 	p.check(powerOfTwo(c.OpWindow) && c.OpWindow >= 2 && c.OpWindow <= 1<<15, "op_window", "%d is not a power of two from 2 to 32768", c.OpWindow)
 	p.check(c.Shards >= 1 && c.Shards <= MaxShards, "shards", "%d is outside 1..%d", c.Shards, MaxShards)
-	p.check(c.Placers >= 0 && c.Placers <= maxPlacers, "placers", "%d is outside 0..%d", c.Placers, maxPlacers)
+	p.check(c.Receivers >= 0 && c.Receivers <= maxReceivers, "receivers", "%d is outside 0..%d", c.Receivers, maxReceivers)
 	p.positive("dial_timeout", c.DialTimeout)
 	p.positive("dead_time", c.DeadTime)
 	p.positive("keep_alive", c.KeepAlive)

@@ -56,7 +56,7 @@ func (d *Daemon) fixedChanges(c *Config) (names []string) {
 		{"name", old.Name == c.Name}, {"node_id", old.NodeID == c.NodeID}, {"socket", old.Socket == c.Socket}, {"group", old.Group == c.Group},
 		{"mode", old.Mode == c.Mode}, {"ethertype", old.EtherType == c.EtherType}, {"scheduler", old.Scheduler == c.Scheduler},
 		{"profile", old.Profile == c.Profile}, {"window", old.Window == c.Window}, {"checksum", old.Checksum == c.Checksum},
-		{"poll", old.Poll == c.Poll}, {"copy", old.Copy == c.Copy}, {"spin", old.Spin == c.Spin}, {"op_window", old.OpWindow == c.OpWindow}, {"shards", old.Shards == c.Shards}, {"placers", old.Placers == c.Placers}, {"metrics", old.Metrics == c.Metrics},
+		{"poll", old.Poll == c.Poll}, {"copy", old.Copy == c.Copy}, {"spin", old.Spin == c.Spin}, {"op_window", old.OpWindow == c.OpWindow}, {"shards", old.Shards == c.Shards}, {"receivers", old.Receivers == c.Receivers}, {"metrics", old.Metrics == c.Metrics},
 		{"dial_timeout", old.DialTimeout == c.DialTimeout}, {"dead_time", old.DeadTime == c.DeadTime},
 		{"keep_alive", old.KeepAlive == c.KeepAlive}, {"hello_time", old.HelloTime == c.HelloTime}, {"limits.queue", old.Limits.Queue == c.Limits.Queue}, {"log.format", old.Log.Format == c.Log.Format},
 	} {

@@ -27,17 +27,17 @@ import (
 // shard owns one engine, its links and the rings of its clients. Everything without a comment to the contrary belongs to whoever holds the
 // token: the shard's thread, or for an embedded daemon a goroutine inside drive.
 type shard struct {
-	number int // of the daemon's shards, from 0
-	eng    *engine.Endpoint
-	grants *regmem.Table
-	limits Limits
-	window int // operations in flight per connection, as the clients are told
-	log    *slog.Logger
-	twin   twin // what is said of a host that claims the node's identity
-	box    *mailbox
-	wait   waiter
-	placer *placer           // nil: the shard copies itself
-	reopen func(name string) // asks the watcher for a new driver; any goroutine
+	number    int // of the daemon's shards, from 0
+	eng       *engine.Endpoint
+	grants    *regmem.Table
+	limits    Limits
+	window    int // operations in flight per connection, as the clients are told
+	log       *slog.Logger
+	twin      twin // what is said of a host that claims the node's identity
+	box       *mailbox
+	wait      waiter
+	receivers *receivers        // nil: the shard receives itself
+	reopen    func(name string) // asks the watcher for a new driver; any goroutine
 
 	discard func(linkdrv.Driver) // closes a driver
 
@@ -272,8 +272,8 @@ func (s *shard) shutdown() {
 		}
 	}
 	s.eng.Stop()
-	if s.placer != nil {
-		s.placer.stop()
+	if s.receivers != nil {
+		s.receivers.stop()
 	}
 	unix.Close(s.doorbells)
 	s.alarm.close()

@@ -45,7 +45,7 @@ const leastProcs = 3
 
 // startShards starts the shards' threads and what serves them. The kernel's scheduler places the threads on the processors that the process may use.
 func (d *Daemon) startShards(ctx context.Context) (done chan struct{}) {
-	if least := leastProcs + len(d.shards)*(1+d.cfg.Placers); runtime.GOMAXPROCS(0) < least {
+	if least := leastProcs + len(d.shards)*(1+d.cfg.Receivers); runtime.GOMAXPROCS(0) < least {
 		runtime.GOMAXPROCS(least)
 	}
 	done = make(chan struct{})

@@ -61,10 +61,10 @@ func set(t *testing.T, name string, f func(netlink.Link) error) {
 	}
 }
 
-// serveShards runs a daemon of that name, a or b, with so many shards on so many links, and placers where shards are several.
+// serveShards runs a daemon of that name, a or b, with so many shards on so many links, and receivers where shards are several.
 func serveShards(t *testing.T, driver, security, name string, shards, links int) *Daemon {
 	t.Helper()
-	cfg := Config{Name: name, Socket: filepath.Join(t.TempDir(), "s"), Shards: shards, Placers: shards - 1, Poll: "block", DialTimeout: 2 * time.Second, Security: security, Driver: driver}
+	cfg := Config{Name: name, Socket: filepath.Join(t.TempDir(), "s"), Shards: shards, Receivers: shards - 1, Poll: "block", DialTimeout: 2 * time.Second, Security: security, Driver: driver}
 	o := Options{Log: logTo(t)}
 	if security == Encrypted {
 		peer := string("ba"[name[0]-'a'])

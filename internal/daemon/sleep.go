@@ -10,7 +10,7 @@ import (
 
 // How the shard's thread sleeps and is woken:
 //
-//   - frames: poll on the links' descriptors;
+//   - frames: poll on the links' descriptors; receivers use the eventfd;
 //   - submissions: clients see their ring's sleep word and ring a doorbell. The daemon never reads a doorbell: its file belongs to the client
 //     too, who could make the read block. An edge-triggered epoll reports each ring without one;
 //   - functions for the mailbox: an eventfd of our own;
@@ -39,7 +39,7 @@ func (s *shard) prepareSleep(now mono.Time, b *bed) bool {
 	}
 	s.box.asleep.Store(true)
 	s.setAsleep(true)
-	if s.box.count.Load() > 0 || s.wanted.Load() || s.stopping.Load() || s.clientsReady() {
+	if s.box.count.Load() > 0 || s.wanted.Load() || s.stopping.Load() || s.clientsReady() || s.receivers != nil && s.receivers.waiting() {
 		s.wakeUp()
 		return false
 	}
@@ -52,6 +52,9 @@ func (s *shard) prepareSleep(now mono.Time, b *bed) bool {
 		}
 		if len(l.tx) > 0 {
 			left = min(left, retryPause)
+		}
+		if l.lent != nil {
+			continue // its receiver wakes the shard
 		}
 		if fd := l.drv.FD(); fd >= 0 {
 			b.set = append(b.set, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})

@@ -58,8 +58,8 @@ type ShardStatus struct {
 	Connections      int     `json:"connections"`
 	CPUUserSeconds   float64 `json:"cpu_user_seconds"`
 	CPUSystemSeconds float64 `json:"cpu_system_seconds"`
-	Placers          int     `json:"placers"`             // further threads that copy payloads
-	CPUPlacers       float64 `json:"cpu_placers_seconds"` // of theirs
+	Receivers        int     `json:"receivers"`             // further threads that receive
+	CPUReceivers     float64 `json:"cpu_receivers_seconds"` // of theirs
 	Counters         Counts  `json:"counters"`
 }
 

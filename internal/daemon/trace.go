@@ -200,7 +200,7 @@ func (ss *session) startTrace(m *ipc.Message, t *tap, start trace.Start) (*ipc.M
 	start.Now = mono.Now()
 	var err error
 	if reply.Body, err = json.Marshal(start); err == nil {
-		err = ss.d.everyShard(func(s *shard, _ mono.Time) { s.setTap(t) })
+		err = ss.d.everyShard(func(s *shard, now mono.Time) { s.setTap(now, t) })
 	}
 	if err == nil {
 		err = ss.conn.Send(reply, fds[0])
@@ -243,15 +243,16 @@ func (ss *session) writeTrace(t *tap, to *os.File) {
 
 // untap ends tracing.
 func (d *Daemon) untap(t *tap) {
-	_ = d.everyShard(func(s *shard, _ mono.Time) { s.setTap(nil) }) // a shard that has ended traces nothing
+	_ = d.everyShard(func(s *shard, now mono.Time) { s.setTap(now, nil) }) // a shard that has ended traces nothing
 	d.tracing.Store(nil)
 	close(t.over)
 	d.log.Info("frames are traced no more", "pid", t.pid)
 }
 
-func (s *shard) setTap(t *tap) {
+func (s *shard) setTap(now mono.Time, t *tap) {
 	s.tap = t
 	for _, l := range s.active {
+		s.recall(now, l)
 		s.tapLink(l)
 	}
 }

@@ -50,7 +50,7 @@ func TestTapLink(t *testing.T) {
 		other := &link{index: 4, cfg: Link{Name: "two"}, drv: y}
 		s := &shard{active: []*link{l, other}}
 		p := &tap{links: map[int]string{3: "one", 4: "what was two before"}, cut: 30, news: make(chan struct{}, 1)}
-		s.setTap(p)
+		s.setTap(0, p)
 		_, scatters := drv.(linkdrv.Scatterer)
 		if l.drv == drv || other.drv != y || (l.scatter != nil) != scatters || scatters && l.scatter == drv {
 			t.Fatalf("%s: tapped are %T and %T, scattering %T", name, l.drv, other.drv, l.scatter)
@@ -82,7 +82,7 @@ func TestTapLink(t *testing.T) {
 				t.Errorf("%s: %+v, want the first of %x", name, r, frame)
 			}
 		}
-		s.setTap(nil)
+		s.setTap(0, nil)
 		if l.drv != drv || (l.scatter != nil) != scatters {
 			t.Errorf("%s: afterwards the driver is %T, scattering %T", name, l.drv, l.scatter)
 		}

@@ -63,7 +63,7 @@ func TestSetupWaitsForBlockedLink(t *testing.T) {
 		h.Node = [8]byte{7: 9}
 		in := wire.Init{Hello: h, Session: 7}
 		for range 1000 {
-			r.n[1].e.HandleFrame(r.now, 0, raw([6]byte{2, 7, 7, 7, 7, 7}, macOf(1, 0), wire.Header{Type: wire.TypeInit}, in.AppendTo(nil)))
+			r.n[1].handle(r.now, 0, raw([6]byte{2, 7, 7, 7, 7, 7}, macOf(1, 0), wire.Header{Type: wire.TypeInit}, in.AppendTo(nil)))
 			r.take(1)
 		}
 		if n := r.n[1].e.TableSizes().Outbox; n == 0 || n > 100 {

@@ -17,6 +17,7 @@ type Counters struct {
 	FramesDuplicated                     uint64 // received with a packet number seen before
 	FramesReordered                      uint64 // received behind a later one of the same path
 	SegmentsDuplicated                   uint64 // parts of operations that were in place already
+	FramesFromReaders                    uint64 // that a Reader looked at first
 	FramesInPlace                        uint64 // payloads that the driver received where they belong: no copy was needed
 	FramesExchanged                      uint64 // payloads received into pages that were then exchanged for their place's: no copy was needed
 	Exchanges, BytesExchanged            uint64 // runs of pages exchanged, bytes in them

@@ -4,7 +4,7 @@
 //
 //	for {
 //		now := mono.Now()
-//		for each frame received on link i { e.HandleFrame(now, i, frame) }
+//		for each frame received on link i { e.HandleFrame(now, i, frame) } // or, looked at elsewhere, HandleArrival (arrival.go)
 //		for each request of an application { e.Submit(now, conn, &op); e.Dial(...); ... }
 //		if now >= e.NextTimeout() { e.HandleTimeout(now) }
 //		for e.PollTransmit(now, batch) > 0 { send batch.Frames; batch.Reset() }

@@ -46,7 +46,7 @@ func TestDoubtUnfounded(t *testing.T) {
 		if from == 0 && typeOf(f.b) == wire.TypeInit {
 			asked++
 		}
-		r.n[0].e.HandleFrame(r.now, 0, reset)
+		r.n[0].handle(r.now, 0, reset)
 		return true
 	}
 	s.forTime(3*time.Second, 50*time.Millisecond)

@@ -18,7 +18,7 @@ func TestProbesArriveTogether(t *testing.T) {
 			pn++
 			g := wire.Segment{Kind: wire.KindProbe, Place: (k + 1) << 32}
 			missing[g.Place] = true
-			r.n[1].e.HandleFrame(r.now, 0, forge(like, pn, &g))
+			r.n[1].handle(r.now, 0, forge(like, pn, &g))
 		}
 	}
 	var g wire.Segment

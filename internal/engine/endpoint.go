@@ -10,6 +10,7 @@ import (
 	"multiedge/flowctl"
 	"multiedge/internal/hist"
 	"multiedge/internal/mono"
+	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
 	"multiedge/sched"
@@ -53,7 +54,9 @@ type Endpoint struct {
 	linkVersion uint32           // of what peers are told about links
 	changed     [MaxLinks]uint32 // linkVersion of each link's latest change
 	scratch     []byte           // where sealed frames are opened
-	lasting     bool             // the frame at hand stays as it is until Placed
+	nonce       secure.Nonce     // for that
+	openers     openers
+	lasting     bool // the frame at hand stays as it is until Placed
 
 	events  eventRing
 	recs    records

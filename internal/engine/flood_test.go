@@ -32,7 +32,7 @@ func TestInitFlood(t *testing.T) {
 			cookie = make([]byte, wire.CookieLen)
 		}
 		_, b := initFrom(k, cookie)
-		r.n[1].e.HandleFrame(r.now, 0, b)
+		r.n[1].handle(r.now, 0, b)
 		if k%100 == 0 {
 			if z := r.n[1].e.TableSizes(); z.Sessions != 0 || z.Numbers != 0 || z.Outbox > 256 {
 				t.Fatalf("after %d: %+v", k, z)
@@ -77,7 +77,7 @@ func TestCookieFlood(t *testing.T) {
 				r.now = r.now.Add(21 * time.Millisecond) // of the limit of answers
 			}
 			src, b := initFrom(k, nil)
-			r.n[1].e.HandleFrame(r.now, 0, b)
+			r.n[1].handle(r.now, 0, b)
 			var cookie []byte
 			for _, f := range r.take(1) {
 				var fr wire.Frame
@@ -89,7 +89,7 @@ func TestCookieFlood(t *testing.T) {
 				t.Fatal("no cookie")
 			}
 			_, b = initFrom(k, cookie)
-			r.n[1].e.HandleFrame(r.now, 0, b)
+			r.n[1].handle(r.now, 0, b)
 			if most = max(most, r.n[1].e.Handshakes()); most > engine.MaxPending {
 				t.Fatalf("%d handshakes wait", most)
 			}
@@ -120,7 +120,7 @@ func TestInitTakenOver(t *testing.T) {
 	steal := func(f *flight) (cookie []byte) {
 		b := append([]byte(nil), f.b...)
 		copy(b[6:], thief[:])
-		r.n[1].e.HandleFrame(r.now, f.link, b)
+		r.n[1].handle(r.now, f.link, b)
 		for _, a := range r.take(1) {
 			if typeOf(a.b) == wire.TypeRetry && string(a.b[:6]) == string(thief[:]) {
 				cookie = a.b[wire.TailStart:]
@@ -139,7 +139,7 @@ func TestInitTakenOver(t *testing.T) {
 			}
 			in.Cookie = steal(f)
 			b := raw(thief, macOf(1, 0), fr.Header, in.AppendTo(nil))
-			r.n[1].e.HandleFrame(r.now, f.link, b)
+			r.n[1].handle(r.now, f.link, b)
 			if r.n[1].e.Handshakes() != 1 {
 				t.Fatal("the thief's handshake did not begin")
 			}
@@ -165,7 +165,7 @@ func TestHandshakeFlood(t *testing.T) {
 		for range 50 {
 			k++
 			_, b := initFrom(k, nil)
-			r.n[1].e.HandleFrame(r.now, 0, b)
+			r.n[1].handle(r.now, 0, b)
 		}
 		for {
 			out := r.take(1)
@@ -181,12 +181,12 @@ func TestHandshakeFlood(t *testing.T) {
 				switch {
 				case fr.Type == wire.TypeRetry:
 					_, b := initFrom(int(fr.Session)-1, fr.Tail)
-					r.n[1].e.HandleFrame(r.now, 0, b)
+					r.n[1].handle(r.now, 0, b)
 				case fr.Type == wire.TypeInitAck && in.Decode(fr.Tail) == nil:
 					answered++
 					for off := 0; off < len(hello); off += 500 {
 						c := wire.Crypto{Offset: uint32(off), Data: hello[off:min(off+500, len(hello))]}
-						r.n[1].e.HandleFrame(r.now, 0, raw([6]byte(f.b[:6]), macOf(1, 0), wire.Header{Type: wire.TypeCrypto, Session: in.Session}, c.AppendTo(nil)))
+						r.n[1].handle(r.now, 0, raw([6]byte(f.b[:6]), macOf(1, 0), wire.Header{Type: wire.TypeCrypto, Session: in.Session}, c.AppendTo(nil)))
 					}
 				}
 			}

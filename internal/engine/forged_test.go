@@ -165,7 +165,7 @@ func forgeriesUnderLoad(t *testing.T, seed uint64) {
 	r.pass = func(from int, _ *flight) bool {
 		for to := range all {
 			f := all[to][rng.IntN(len(all[to]))]
-			r.n[to].e.HandleFrame(r.now, f.link, f.b)
+			r.n[to].handle(r.now, f.link, f.b)
 		}
 		k++
 		return true
@@ -188,7 +188,7 @@ func TestForgedHelloBeforeDial(t *testing.T) {
 	r.n[1].e.SetLink(r.now, 5, engine.LinkConfig{Name: "edge5", MAC: macOf(1, 0), MTU: 1500, RxSlots: 256})
 	move := func(from int, f *flight) bool {
 		if mac := macOf(1-from, 0); f.b[0]&1 != 0 || string(f.b[:6]) == string(mac[:]) {
-			r.n[1-from].e.HandleFrame(r.now, 5-f.link, f.b)
+			r.n[1-from].handle(r.now, 5-f.link, f.b)
 		}
 		return false
 	}
@@ -228,7 +228,7 @@ func TestSealedEveryBit(t *testing.T) {
 		before, n := r.state(1), rejected()
 		refused := func(what string, b []byte) {
 			t.Helper()
-			r.n[1].e.HandleFrame(r.now, 0, b)
+			r.n[1].handle(r.now, 0, b)
 			if m := rejected(); m == n && what[0] != 'k' {
 				t.Errorf("%s: not counted", what)
 			}
@@ -309,7 +309,7 @@ func TestSpoiltFirstFlight(t *testing.T) {
 		if from == 1 && typeOf(f.b) == wire.TypeInitAck && !spoilt {
 			spoilt = true
 			c := wire.Crypto{Data: []byte{9, 0, 0, 1, 0}}
-			r.n[1].e.HandleFrame(r.now, 0, raw([6]byte{2, 6, 6, 6, 6, 6}, macOf(1, 0), wire.Header{Type: wire.TypeCrypto, Session: r.n[1].e.SessionList()[0].Local}, c.AppendTo(nil)))
+			r.n[1].handle(r.now, 0, raw([6]byte{2, 6, 6, 6, 6, 6}, macOf(1, 0), wire.Header{Type: wire.TypeCrypto, Session: r.n[1].e.SessionList()[0].Local}, c.AppendTo(nil)))
 		}
 		return true
 	}

@@ -40,7 +40,7 @@ func FuzzSealedEndpoint(f *testing.F) {
 			resum(body)
 		}
 		before, count := r.state(1), r.n[1].e.Count
-		r.n[1].e.HandleFrame(r.now, 0, b)
+		r.n[1].handle(r.now, 0, b)
 		r.poll(1)
 		now := r.n[1].e.Count
 		if now.OpsApplied != count.OpsApplied || now.DataFramesReceived != count.DataFramesReceived || now.SessionsFailed != count.SessionsFailed || now.PathChanges != count.PathChanges {

@@ -156,7 +156,7 @@ func (e *Endpoint) onSealedCrypto(now mono.Time, s *session, h *wire.Header, b [
 	if s.hs == nil || s.hs.open == nil {
 		return
 	}
-	opened, ok := s.hs.open.Open(e.scratch, b, h.KeyEpoch, h.Path, h.PN)
+	opened, ok := s.hs.open.Open(&e.nonce, e.scratch, b, h.KeyEpoch, h.Path, h.PN)
 	switch {
 	case !ok && s.hs.said > 1:
 		e.Count.UnknownSession++ // of another session that the address named: a peer that began anew has named two
@@ -327,6 +327,7 @@ func (s *session) established(now mono.Time) {
 		s.peer.session = s
 	}
 	s.sealer, s.opener = h.tls.DataKeys()
+	s.e.showOpeners()
 	s.told = h.told
 	s.heardHere(now, h.link)
 	if s.asked = h.dialer; s.asked {

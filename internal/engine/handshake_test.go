@@ -133,7 +133,7 @@ func TestForgedInHandshake(t *testing.T) {
 		}
 		to := from // who seals has the keys
 		c = wire.Crypto{Offset: uint32(end[to]), Data: []byte{1, 0, 0, 200, 3, 3}}
-		r.n[to].e.HandleFrame(r.now, 0, raw(macOf(1-to, 0), macOf(to, 0), wire.Header{Type: wire.TypeCrypto, Session: r.n[to].e.SessionList()[0].Local}, c.AppendTo(nil)))
+		r.n[to].handle(r.now, 0, raw(macOf(1-to, 0), macOf(to, 0), wire.Header{Type: wire.TypeCrypto, Session: r.n[to].e.SessionList()[0].Local}, c.AppendTo(nil)))
 		forged++
 		return true
 	}

@@ -258,14 +258,14 @@ func TestManyHeld(t *testing.T) {
 				g.Flags |= wire.SegLast
 			}
 			pn++
-			r.n[1].e.HandleFrame(r.now, 0, forge(like, pn, &g))
+			r.n[1].handle(r.now, 0, forge(like, pn, &g))
 		}
 		if dup := r.n[1].e.Count.SegmentsDuplicated; dup != uint64(round*n) {
 			t.Fatalf("round %d: %d duplicates", round, dup)
 		}
 	}
 	g = wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: uint32(c[1]), Key: uint64(key)}
-	r.n[1].e.HandleFrame(r.now, 0, forge(like, pn+1, &g))
+	r.n[1].handle(r.now, 0, forge(like, pn+1, &g))
 	if held := r.n[1].e.HeldMemory(); held != 0 || mem[0] != 7 || mem[n-1] != 7 || r.n[1].e.Count.OpsApplied != 2 {
 		t.Errorf("%d bytes held, %d operations applied", held, r.n[1].e.Count.OpsApplied)
 	}
@@ -289,7 +289,7 @@ func TestHeldWithManyHoles(t *testing.T) {
 		}
 		before := r.n[1].e.Count.RejectedNoRoom
 		pn++
-		r.n[1].e.HandleFrame(r.now, 0, forge(like, pn, &g))
+		r.n[1].handle(r.now, 0, forge(like, pn, &g))
 		return r.n[1].e.Count.RejectedNoRoom == before
 	}
 	var again []int
@@ -305,7 +305,7 @@ func TestHeldWithManyHoles(t *testing.T) {
 	}
 	pn++
 	g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: uint32(c[1]), Key: uint64(key)}
-	r.n[1].e.HandleFrame(r.now, 0, forge(like, pn, &g))
+	r.n[1].handle(r.now, 0, forge(like, pn, &g))
 	if held := r.n[1].e.Snapshot(r.now).Connections[0].Held; held != 0 {
 		t.Errorf("%d segments are held although nothing forbids them", held)
 	}

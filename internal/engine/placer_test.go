@@ -23,7 +23,7 @@ func (p *lazyPlacer) Wait() {
 	p.dst, p.src = p.dst[:0], p.src[:0]
 }
 
-var lazyAll = os.Getenv("LAZYALL") != "" // all tests with lazy placers
+var lazyAll = os.Getenv("LAZYALL") != "" // all tests with Readers and lazy placers: make test
 
 func placerOf(o *rigOptions) engine.Placer {
 	if o.lazy || lazyAll {

@@ -39,20 +39,7 @@ func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
 	}
 	switch f.Type {
 	case wire.TypeData:
-		s := e.session(f.Session)
-		if s == nil {
-			e.onUnknownSession(now, i, src, f.Session)
-			return
-		}
-		if e.cfg.Secure != nil {
-			e.Count.RejectedAuth++
-			return
-		}
-		if s.state != sessionOpen {
-			return // the peer's InitAck is still on its way: it will send this again
-		}
-		e.lastFound, e.lasting = s, true
-		s.onData(now, i, f)
+		e.onPlainData(now, i, src, f)
 	case wire.TypeHello:
 		e.onHello(now, i, src, f.Tail)
 	case wire.TypeInit:
@@ -69,6 +56,20 @@ func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
 		}
 	default:
 		e.Count.RejectedMalformed++
+	}
+}
+
+// onPlainData takes a decoded frame with data that was not sealed.
+func (e *Endpoint) onPlainData(now mono.Time, i int, src [6]byte, f *wire.Frame) {
+	s := e.session(f.Session)
+	switch {
+	case s == nil:
+		e.onUnknownSession(now, i, src, f.Session)
+	case e.cfg.Secure != nil:
+		e.Count.RejectedAuth++
+	case s.state == sessionOpen: // else the peer's InitAck is still on its way: it will send this again
+		e.lastFound, e.lasting = s, true
+		s.onData(now, i, f)
 	}
 }
 
@@ -118,18 +119,10 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src [6]byte, b []byte) {
 	case s.opener == nil:
 		return // the peer's last word of the handshake is still on its way: it will send this again
 	}
-	if r := s.rx[h.Path]; r != nil && r.tracker.Check(h.PN) != flowctl.New {
-		e.Count.FramesDuplicated++
-		e.links[i].count.FramesDuplicated++
+	if !s.isNew(i, &h) {
 		return
 	}
-	var opened []byte
-	var ok bool
-	if h.Flags&wire.FlagBulk != 0 {
-		opened, ok = s.opener.OpenParts(e.scratch, b, wire.FixedLen+wire.BulkLen, h.KeyEpoch, h.Path, h.PN)
-	} else {
-		opened, ok = s.opener.Open(e.scratch, b, h.KeyEpoch, h.Path, h.PN)
-	}
+	opened, ok := open(s.opener, &e.nonce, e.scratch, b, &h)
 	if !ok {
 		e.Count.RejectedAuth++
 		return
@@ -138,15 +131,31 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src [6]byte, b []byte) {
 		e.rejected(err)
 		return
 	}
-	e.lastFound, e.lasting = s, false
+	e.lasting = false
+	s.onOpened(now, i, &e.frame)
+}
+
+// isNew reports whether the frame of that header is none that was seen before, which it counts.
+func (s *session) isNew(i int, h *wire.Header) bool {
+	if r := s.rx[h.Path]; r == nil || r.tracker.Check(h.PN) == flowctl.New {
+		return true
+	}
+	s.e.Count.FramesDuplicated++
+	s.e.links[i].count.FramesDuplicated++
+	return false
+}
+
+// onOpened takes a frame with data that was sealed and is authentic.
+func (s *session) onOpened(now mono.Time, i int, f *wire.Frame) {
+	s.e.lastFound = s
 	if s.hs != nil && s.state == sessionOpen {
 		s.endHandshake() // the asking end knows that the session is open
 	}
-	if s.seen[i]&(1<<h.Path) == 0 {
-		s.seen[i] |= 1 << h.Path
+	if s.seen[i]&(1<<f.Path) == 0 {
+		s.seen[i] |= 1 << f.Path
 		s.refreshPaths(now)
 	}
-	s.onData(now, i, &e.frame)
+	s.onData(now, i, f)
 }
 
 func (e *Endpoint) received(i, bytes int) {
@@ -166,9 +175,7 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
 		s.rx[f.Path] = r
 		s.rxMask |= 1 << f.Path
 	}
-	if r.tracker.Check(f.PN) != flowctl.New {
-		e.Count.FramesDuplicated++
-		e.links[i].count.FramesDuplicated++
+	if !s.isNew(i, &f.Header) {
 		return
 	}
 	if !f.PayloadIntact() {

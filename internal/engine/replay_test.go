@@ -208,7 +208,7 @@ func TestReplayOfRestartedPeer(t *testing.T) {
 				if k%4 == 0 {
 					copy(f.b[6:12], []byte{2, 6, 6, byte(k), byte(k >> 8), byte(k >> 16)})
 				}
-				r.n[1].e.HandleFrame(r.now, f.link, f.b)
+				r.n[1].handle(r.now, f.link, f.b)
 				k++
 			}
 			return true

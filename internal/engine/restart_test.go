@@ -208,7 +208,7 @@ func testHelloFlood(t *testing.T, sealed bool) {
 		body.Node = [8]byte{9, 9, byte(i >> 16), byte(i >> 8), byte(i), 1, 1, 1}
 		tail := body.AppendTo(nil)
 		wire.Finish(head[wire.EthLen:], &wire.Header{Type: wire.TypeHello}, tail)
-		r.n[0].e.HandleFrame(r.now, 0, append(bytes.Clone(head), tail...))
+		r.n[0].handle(r.now, 0, append(bytes.Clone(head), tail...))
 	}
 	r.pass = nil
 	start := r.now

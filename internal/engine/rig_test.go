@@ -29,6 +29,7 @@ type rig struct {
 
 type node struct {
 	e      *engine.Endpoint
+	reader *engine.Reader
 	grants *regmem.Table
 	batch  *engine.Batch
 	events []engine.Event
@@ -56,7 +57,7 @@ type rigOptions struct {
 	stages                   [2]*remap.Stage
 	copySend                 bool
 	sealed                   bool
-	lazy                     bool    // payloads are placed when that is waited for, and not before
+	lazy                     bool    // frames are looked at by a Reader, and payloads placed when that is waited for, not before
 	strange                  [2]bool // node i is not authorised at the other one
 }
 
@@ -127,6 +128,9 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 	})
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if o.lazy || lazyAll {
+		n.reader = n.e.NewReader()
 	}
 	for l := range o.links {
 		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256, Shuffle: o.shuffle, Super: o.super, Overhead: overhead(o.super)})
@@ -201,9 +205,21 @@ func (r *rig) datagrams(frames []flight) (out []flight) {
 // give delivers one frame to node i, unless it is addressed to somebody else.
 func (r *rig) give(i int, f flight) {
 	if mac := r.macAt(i, f.link); f.b[0]&1 != 0 || string(f.b[:6]) == string(mac[:]) {
-		r.n[i].e.HandleFrame(r.now, f.link, f.b)
+		r.n[i].handle(r.now, f.link, f.b)
 	}
 	r.poll(i)
+}
+
+// handle has the endpoint take a frame, if it is lazy from a Reader.
+func (n *node) handle(now mono.Time, link int, frame []byte) {
+	if n.reader == nil {
+		n.e.HandleFrame(now, link, frame)
+		return
+	}
+	n.e.Placed() // what the Reader opened before
+	var a [1]engine.Arrival
+	n.reader.Read([][]byte{frame}, a[:])
+	n.e.HandleArrival(now, link, &a[0])
 }
 
 func (r *rig) poll(i int) {

@@ -188,7 +188,7 @@ func TestScatterHostileForecast(t *testing.T) {
 		head := bytes.Clone(first[:wire.HeadLen])
 		wire.PutBulk(head[wire.EthLen+wire.FixedLen:], &f.Bulk)
 		wire.Finish(head[wire.EthLen:], &f.Header, nil)
-		r.n[1].e.HandleFrame(r.now, 0, append(head, f.Payload...))
+		r.n[1].handle(r.now, 0, append(head, f.Payload...))
 		n := r.n[1].e.Forecast(0, s.slots[:])
 		s.check(s.slots[:n])
 		for _, slot := range s.slots[:n] {

@@ -493,6 +493,9 @@ func (s *session) dropPaths(now mono.Time) {
 // forgetSession takes s out of every table.
 func (e *Endpoint) forgetSession(s *session) {
 	delete(e.byNumber, s.local)
+	if s.opener != nil {
+		e.showOpeners()
+	}
 	if e.builder.s == s {
 		e.builder = builder{}
 	}

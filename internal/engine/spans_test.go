@@ -13,7 +13,7 @@ func (r *rig) scatter(like []byte, pn uint64, g wire.Segment, n int, whole bool)
 	for at := 0; at < n; at += 2 {
 		g.Place, g.Data = uint64(at), []byte{1}
 		pn++
-		r.n[1].e.HandleFrame(r.now, 0, forge(like, pn, &g))
+		r.n[1].handle(r.now, 0, forge(like, pn, &g))
 	}
 	if whole {
 		g.Place, g.Data, g.Flags = 0, make([]byte, n), wire.SegFirst|wire.SegLast
@@ -112,6 +112,7 @@ func TestHeldHolesFindRoom(t *testing.T) {
 	pn++
 	first := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: uint32(c[1]), Key: uint64(key)}
 	r.give(1, flight{b: forge(like, pn, &first)})
+	r.n[1].e.Placed()
 	for at := range holes {
 		if mem[2*at] != 1 {
 			t.Fatalf("byte %d is not in place", 2*at)
@@ -192,7 +193,7 @@ func TestClosedHolesGiveBack(t *testing.T) {
 		t.Fatalf("memory for %d spans", n)
 	}
 	g.Data = make([]byte, size)
-	r.n[1].e.HandleFrame(r.now, 0, forge(like, pn+1, &g))
+	r.n[1].handle(r.now, 0, forge(like, pn+1, &g))
 	if n := r.n[1].e.Spans(c[1]); n > engine.FreeSpans || r.n[1].e.HeldMemory() != 0 {
 		t.Errorf("memory for %d spans, %d bytes are charged", n, r.n[1].e.HeldMemory())
 	}

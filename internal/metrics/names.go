@@ -31,6 +31,7 @@ func deviceCounters() []deviceCounter {
 		c("duplicate_requests_packets_total", "Frames received with a packet number seen before.", func(c *engine.Counters) uint64 { return c.FramesDuplicated }),
 		c("out_of_sequence_packets_received_total", "Frames received behind a later one of the same path.", func(c *engine.Counters) uint64 { return c.FramesReordered }),
 		c("duplicate_segments_total", "Parts of operations received that were in place already.", func(c *engine.Counters) uint64 { return c.SegmentsDuplicated }),
+		c("receiver_packets_received_total", "Frames that receivers, threads besides the shards', took from lent links.", func(c *engine.Counters) uint64 { return c.FramesFromReaders }),
 		c("in_place_packets_received_total", "Frames whose payload the kernel put where it belongs, without a further copy.", func(c *engine.Counters) uint64 { return c.FramesInPlace }),
 		c("exchanged_packets_received_total", "Frames whose payload came to its place by an exchange of pages, without a copy.", func(c *engine.Counters) uint64 { return c.FramesExchanged }),
 		c("page_exchanges_total", "Runs of received pages exchanged for those of their destination.", func(c *engine.Counters) uint64 { return c.Exchanges }),

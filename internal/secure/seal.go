@@ -5,6 +5,7 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/binary"
+	"sync/atomic"
 
 	"multiedge/internal/aesgcm"
 )
@@ -48,7 +49,7 @@ func expand(secret []byte, label string, n int) []byte {
 }
 
 // nonce is the generation's iv with path and packet number added: never the same twice, because no packet number is (clause 3.2).
-func (g *generation) nonce(n *[12]byte, path uint8, pn uint64) []byte {
+func (g *generation) nonce(n *Nonce, path uint8, pn uint64) []byte {
 	*n = g.iv
 	n[3] ^= path
 	binary.BigEndian.PutUint64(n[4:], binary.BigEndian.Uint64(n[4:])^pn)
@@ -56,7 +57,7 @@ func (g *generation) nonce(n *[12]byte, path uint8, pn uint64) []byte {
 }
 
 // payloadNonce is the nonce of a frame's second part.
-func (g *generation) payloadNonce(n *[12]byte, path uint8, pn uint64) []byte {
+func (g *generation) payloadNonce(n *Nonce, path uint8, pn uint64) []byte {
 	g.nonce(n, path, pn)
 	n[0] ^= 0x80
 	return n[:]
@@ -65,7 +66,7 @@ func (g *generation) payloadNonce(n *[12]byte, path uint8, pn uint64) []byte {
 // Sealer seals the frames of one direction of a session. Not safe for concurrent use.
 type Sealer struct {
 	now generation
-	n   [12]byte
+	n   Nonce
 	// Left is how many more frames the present key seals, Life how many each later one does; changed by tests alone.
 	Left, Life uint64
 }
@@ -110,54 +111,61 @@ func (s *Sealer) used() {
 }
 
 // Opener opens the frames of one direction of a session: those of the present key, of the one before, and of the one after, which then becomes the
-// present one. Not safe for concurrent use.
-type Opener struct {
-	before, now, after generation
-	n                  [12]byte
-}
+// present one. Any goroutine may open, each with a Nonce of its own.
+type Opener struct{ keys atomic.Pointer[keys] }
+
+// keys are what an Opener opens with, until a frame of after comes.
+type keys struct{ before, now, after generation }
+
+// Nonce is room for the nonces of one who opens.
+type Nonce [12]byte
 
 // NewOpener returns the opener of a direction's secret.
 func NewOpener(secret []byte) *Opener {
-	o := &Opener{now: newGeneration(secret, 1)}
-	o.after = o.now.next()
+	k := &keys{now: newGeneration(secret, 1)}
+	k.after = k.now.next()
+	o := &Opener{}
+	o.keys.Store(k)
 	return o
 }
 
 // Open decrypts frame, from its fixed header on, into scratch, which is long enough and does not overlap it, and returns the opened frame there. ok is
 // false, and what scratch holds means nothing, if the frame is not authentic.
-func (o *Opener) Open(scratch, frame []byte, epoch, path uint8, pn uint64) (opened []byte, ok bool) {
-	g := o.key(epoch)
+func (o *Opener) Open(n *Nonce, scratch, frame []byte, epoch, path uint8, pn uint64) (opened []byte, ok bool) {
+	k := o.keys.Load()
+	g := k.of(epoch)
 	if len(frame) < ClearLen+Overhead || len(frame)-Overhead > len(scratch) || g == nil {
 		return nil, false
 	}
-	body, err := g.aead.Open(scratch[ClearLen:ClearLen], g.nonce(&o.n, path, pn), frame[ClearLen:], frame[:ClearLen])
+	body, err := g.aead.Open(scratch[ClearLen:ClearLen], g.nonce(n, path, pn), frame[ClearLen:], frame[:ClearLen])
 	if err != nil {
 		return nil, false
 	}
 	copy(scratch, frame[:ClearLen])
-	o.opened(g)
+	o.opened(k, g)
 	return scratch[:ClearLen+len(body)], true
 }
 
 // OpenParts is Open for a frame that was sealed in two parts. The payload stands at offset head of the opened frame, after the headers, where it was before it
 // was taken out to be sealed.
-func (o *Opener) OpenParts(scratch, frame []byte, head int, epoch, path uint8, pn uint64) (opened []byte, ok bool) {
+func (o *Opener) OpenParts(n *Nonce, scratch, frame []byte, head int, epoch, path uint8, pn uint64) (opened []byte, ok bool) {
 	const start = ClearLen + 2
-	g := o.key(epoch)
+	k := o.keys.Load()
+	g := k.of(epoch)
 	if len(frame) < start+2*Overhead || 2*len(frame) > len(scratch) || g == nil {
 		return nil, false
 	}
-	n := int(binary.BigEndian.Uint16(frame[ClearLen:]))
-	if n < head-ClearLen || n > len(frame)-start-2*Overhead {
+	first := int(binary.BigEndian.Uint16(frame[ClearLen:]))
+	if first < head-ClearLen || first > len(frame)-start-2*Overhead {
 		return nil, false
 	}
-	at, clear := start+n+Overhead, frame[:start]
+	at, clear := start+first+Overhead, frame[:start]
 	rest := scratch[len(frame):]
-	rest, err := g.aead.Open(rest[:0], g.nonce(&o.n, path, pn), frame[start:at], clear)
+	rest, err := g.aead.Open(rest[:0], g.nonce(n, path, pn), frame[start:at], clear)
 	if err != nil {
 		return nil, false
 	}
-	payload, err := g.aead.Open(scratch[head:head], g.payloadNonce(&o.n, path, pn), frame[at:], clear)
+	payload, err := g.aead.Open(scratch[head:head], g.payloadNonce(n, path, pn), frame[at:], clear)
 	if err != nil {
 		return nil, false
 	}
@@ -165,13 +173,13 @@ func (o *Opener) OpenParts(scratch, frame []byte, head int, epoch, path uint8, p
 	copy(scratch[ClearLen:], rest[:head-ClearLen])
 	end := head + len(payload)
 	end += copy(scratch[end:], rest[head-ClearLen:])
-	o.opened(g)
+	o.opened(k, g)
 	return scratch[:end], true
 }
 
-// key returns the key of an epoch, nil if it is none of the three.
-func (o *Opener) key(epoch uint8) *generation {
-	for _, g := range [...]*generation{&o.now, &o.after, &o.before} {
+// of returns the key of an epoch, nil if it is none of the three.
+func (k *keys) of(epoch uint8) *generation {
+	for _, g := range [...]*generation{&k.now, &k.after, &k.before} {
 		if g.epoch == epoch && g.aead != nil {
 			return g
 		}
@@ -179,10 +187,9 @@ func (o *Opener) key(epoch uint8) *generation {
 	return nil
 }
 
-// opened notes that a frame of g was authentic.
-func (o *Opener) opened(g *generation) {
-	if g == &o.after {
-		o.before, o.now = o.now, o.after
-		o.after = o.now.next()
+// opened notes that a frame of g, one of k, was authentic.
+func (o *Opener) opened(k *keys, g *generation) {
+	if g == &k.after {
+		o.keys.CompareAndSwap(k, &keys{before: k.now, now: k.after, after: k.after.next()}) // else another goroutine has
 	}
 }

@@ -67,7 +67,7 @@ func TestHandshake(t *testing.T) {
 		frame := make([]byte, 100)
 		copy(frame, "0123456789abcdefpayload")
 		sealed := w.Seal(append(make([]byte, 0, 200), frame...), 3, 7)
-		if got, ok := r.Open(make([]byte, 200), sealed, 1, 3, 7); !ok || !bytes.Equal(got, frame) {
+		if got, ok := r.Open(new(Nonce), make([]byte, 200), sealed, 1, 3, 7); !ok || !bytes.Equal(got, frame) {
 			t.Fatalf("opened %v %q", ok, got)
 		}
 	}
@@ -131,7 +131,7 @@ func TestOpenRefuses(t *testing.T) {
 	sealed := NewSealer(secretOf(1)).Seal(append(make([]byte, 0, 500), plain...), path, pn)
 	scratch := make([]byte, 500)
 	open := func(o *Opener, frame []byte, epoch, path uint8, pn uint64) bool {
-		_, ok := o.Open(scratch, frame, epoch, path, pn)
+		_, ok := o.Open(new(Nonce), scratch, frame, epoch, path, pn)
 		return ok
 	}
 	o := NewOpener(secretOf(1))
@@ -174,12 +174,12 @@ func TestRekey(t *testing.T) {
 		frame[1] = epoch
 		sealed := w.Seal(frame, 1, pn)
 		if late != nil {
-			if _, ok := r.Open(scratch, late, lateEpoch, 1, pn-1); !ok {
+			if _, ok := r.Open(new(Nonce), scratch, late, lateEpoch, 1, pn-1); !ok {
 				t.Fatalf("frame %d of the key before does not open", pn-1)
 			}
 			late = nil
 		}
-		if _, ok := r.Open(scratch, sealed, epoch, 1, pn); !ok {
+		if _, ok := r.Open(new(Nonce), scratch, sealed, epoch, 1, pn); !ok {
 			t.Fatalf("frame %d of key %d does not open", pn, epoch)
 		}
 		if pn%3 == 0 {
@@ -195,9 +195,10 @@ func TestSealAllocatesNothing(t *testing.T) {
 	w, r := NewSealer(secretOf(4)), NewOpener(secretOf(4))
 	frame, scratch := make([]byte, 8192, 8192+Overhead), make([]byte, 9000)
 	pn := uint64(0)
+	var nonce Nonce
 	if n := testing.AllocsPerRun(100, func() {
 		sealed := w.Seal(frame, 1, pn)
-		if _, ok := r.Open(scratch, sealed, 1, 1, pn); !ok {
+		if _, ok := r.Open(&nonce, scratch, sealed, 1, 1, pn); !ok {
 			t.Fatal("does not open")
 		}
 		pn++
@@ -295,7 +296,7 @@ func BenchmarkOpen8K(b *testing.B) {
 	b.SetBytes(8192)
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Open(scratch, sealed, 1, 1, 1)
+		r.Open(new(Nonce), scratch, sealed, 1, 1, 1)
 	}
 }
 
@@ -329,30 +330,31 @@ func TestParts(t *testing.T) {
 		}
 		scratch := make([]byte, 8192)
 		o := NewOpener(secretOf(7))
-		if got, ok := o.OpenParts(scratch, sealed, head, 1, 3, 9); !ok || !bytes.Equal(got, whole) {
+		if got, ok := o.OpenParts(new(Nonce), scratch, sealed, head, 1, 3, 9); !ok || !bytes.Equal(got, whole) {
 			t.Fatalf("tail of %d bytes: opened %v, %d bytes", tail, ok, len(got))
 		}
 		for i := range sealed {
 			forged := bytes.Clone(sealed)
 			forged[i] ^= 1 << (i % 8)
-			if _, ok := o.OpenParts(scratch, forged, head, 1, 3, 9); ok {
+			if _, ok := o.OpenParts(new(Nonce), scratch, forged, head, 1, 3, 9); ok {
 				t.Errorf("opens with byte %d changed", i)
 			}
-			if _, ok := o.OpenParts(scratch, sealed[:i], head, 1, 3, 9); ok {
+			if _, ok := o.OpenParts(new(Nonce), scratch, sealed[:i], head, 1, 3, 9); ok {
 				t.Errorf("opens cut to %d bytes", i)
 			}
 		}
-		if _, ok := o.OpenParts(scratch, sealed, head, 1, 3, 10); ok {
+		if _, ok := o.OpenParts(new(Nonce), scratch, sealed, head, 1, 3, 10); ok {
 			t.Error("opens with another number")
 		}
-		if _, ok := o.Open(scratch, sealed, 1, 3, 9); ok {
+		if _, ok := o.Open(new(Nonce), scratch, sealed, 1, 3, 9); ok {
 			t.Error("opens as a frame in one part")
 		}
 	}
 	w, r := NewSealer(secretOf(8)), NewOpener(secretOf(8))
 	frame, payload, scratch := make([]byte, 100, 9000), make([]byte, 8000), make([]byte, 20000)
+	var nonce Nonce
 	if n := testing.AllocsPerRun(100, func() {
-		if _, ok := r.OpenParts(scratch, w.SealParts(frame, payload, 1, 1), head, 1, 1, 1); !ok {
+		if _, ok := r.OpenParts(&nonce, scratch, w.SealParts(frame, payload, 1, 1), head, 1, 1, 1); !ok {
 			t.Fatal("does not open")
 		}
 		clear(frame)
