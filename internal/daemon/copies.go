@@ -2,9 +2,9 @@ package daemon
 
 import "sync/atomic"
 
-// copies are payloads on their way to their places: a shard that judges the frames of one of its receivers asks for them, and the receiver makes them, whose core has
-// the payloads at hand. Whoever is free takes the next one, the shard too when it has nothing else to do, so a receiver that lost its core costs nothing but its help.
-type copies struct {
+// copyQueue holds payloads on their way to their places: a shard that judges the frames of one of its receivers asks for them, and the receiver makes them, whose core has
+// the payloads at hand. Whoever is free takes the next one, the shard too when it has nothing else to do: a receiver that lost its core keeps it waiting for one copy at most.
+type copyQueue struct {
 	jobs [2 * recvBatch]copyJob // a receiver hands over one batch of frames at a time; more are made at once
 	base uint64                 // of tail, when everything before was finished; the shard's
 	_    [64]byte
@@ -24,7 +24,7 @@ const (
 )
 
 // ask has src copied to dst, by when all that was asked for is over. It does not block.
-func (c *copies) ask(dst, src []byte) {
+func (c *copyQueue) ask(dst, src []byte) {
 	t := c.tail.Load()
 	if c.over() {
 		c.base = t
@@ -38,7 +38,7 @@ func (c *copies) ask(dst, src []byte) {
 }
 
 // step takes one copy and makes it. It returns false if there is none to take.
-func (c *copies) step() bool {
+func (c *copyQueue) step() bool {
 	for {
 		n := c.next.Load()
 		if n == c.tail.Load() {
@@ -54,4 +54,4 @@ func (c *copies) step() bool {
 }
 
 // over reports whether everything that was asked for is in place.
-func (c *copies) over() bool { return c.done.Load() == c.tail.Load() }
+func (c *copyQueue) over() bool { return c.done.Load() == c.tail.Load() }

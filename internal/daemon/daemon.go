@@ -177,7 +177,7 @@ func newShard(d *Daemon) (*shard, error) {
 		Shard: s.number, Shards: cfg.Shards,
 	}
 	if cfg.Receivers > 0 {
-		s.receivers = &receivers{}
+		s.receivers, s.lends = &receivers{}, cfg.Copy != CopyRemap && cfg.Copy != CopyNone // what receivers take is copied
 		ec.Placer = s.receivers
 	}
 	s.copies(cfg, &ec)

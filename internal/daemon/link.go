@@ -31,7 +31,7 @@ type link struct {
 	rx    [recvBatch][]byte
 	take  int       // of rx, frames of one Recv
 	full  int       // Recvs in a row that returned as many as they could
-	lent  *receiver // to whom: the shard does not receive
+	lent  *receiver // to whom, or offered (receiver.go)
 
 	// For a driver that scatters: forecast places, and frames received there.
 	scatter linkdrv.Scatterer
@@ -78,6 +78,9 @@ func (s *shard) setDriver(now mono.Time, l *link, drv linkdrv.Driver) {
 	if err := s.eng.SetLink(now, l.index, lc); err != nil {
 		s.log.Error("link cannot be used", "error", err)
 		l.lastErr = err.Error()
+	}
+	if s.receivers != nil {
+		s.receivers.expect(l)
 	}
 	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU, "mac", l.info.MAC.String(), "driver", l.info.Kind, "slots", l.info.RxSlots)
 }
@@ -134,12 +137,11 @@ func addStats(a, b linkdrv.Stats) linkdrv.Stats {
 // receive hands waiting frames of every link to the engine. The frames are the driver's; the engine borrows each for the call. Links that are lent are their receivers' (receiver.go).
 func (s *shard) receive(now mono.Time) (worked bool) {
 	for _, l := range s.active {
-		if l.drv == nil || l.lent != nil && !s.returned(now, l) {
+		if l.drv == nil || l.lent != nil && !s.serves(now, l) {
 			continue
 		}
 		n, most, err := 0, s.most(l), error(nil)
 		if slots := s.forecast(l); slots > 0 {
-			most = slots
 			n, err = s.receiveInPlace(now, l, slots)
 		} else {
 			n, err = l.drv.Recv(l.rx[:most])
@@ -156,8 +158,8 @@ func (s *shard) receive(now mono.Time) (worked bool) {
 		if l.full++; n < most {
 			l.full = 0
 		}
-		if s.receivers != nil && n > 0 && l.full >= lendAfter {
-			s.lend(now, l)
+		if s.lends && n > 0 && l.full >= lendAfter && l.lent == nil {
+			s.offer(now, l)
 		}
 	}
 	if s.receivers != nil {

@@ -3,7 +3,7 @@ package daemon
 // Receiving one connection on several cores. A shard that finds more on its links than it can take lends them, one by one, to threads of their own, its receivers. What a
 // frame of a lent link goes through:
 //
-//  1. the receiver finds it in the link's receive queue and looks at it there (engine.Reader): its checksums are verified, or it is opened;
+//  1. the receiver, woken while the shard goes on, finds it in the link's receive queue and looks at it there (engine.Reader): its checksums are verified, or it is opened;
 //  2. the receiver hands the batch to the shard, which judges each frame: is it new, may it be written, where to;
 //  3. the shard asks for the payloads' copies (copies.go), which the receiver begins to make while the next frames are judged;
 //  4. when all are judged and copied the receiver gives the frames back to the driver and takes the next ones.
@@ -31,21 +31,24 @@ import (
 var lendAfter = 4
 
 const (
-	lentIdle   = 50 * time.Microsecond  // without frames, after which a receiver returns its link
-	lentSilent = 200 * time.Microsecond // of a receiver, after which it is taken to have lost its core
-	sharedCore = 50 * time.Microsecond  // a yield that takes longer found somebody else on it
-	judgedMost = 4                      // batches of each receiver that a shard judges before it does other things
 	ownFrames  = 16                     // that a shard takes at once from a link of its own while others are lent: their receivers wait for it
+	judgedMost = 2                      // batches of each receiver that a shard judges before it does other things
+	lentIdle   = 50 * time.Microsecond  // without frames, after which a receiver returns its link, unless it shall not poll
+	wakeMost   = time.Millisecond       // after an offer, until its receiver is up: one that takes longer has no core
+	lentSilent = 200 * time.Microsecond // of a receiver that is not at work on its link, after which it is taken to have lost its core
+	slowYield  = 50 * time.Microsecond  // a yield that takes longer found somebody else on the core; or an interrupt,
+	slowYields = 2                      // so that one is not enough
 )
 
-// lease says whose the link and the batch of a receiver are.
-type lease = uint32
-
+// Whose a receiver's link and batch are. Who has them gives them away by storing another word; loanOffer and loanOut either side may leave, by compare-and-swap.
 const (
-	leaseNone   lease = iota // no link is lent: all is the shard's
-	leaseLent                // the receiver may take the link, and the shard may take it back
-	leaseBusy                // the receiver takes frames from it
-	leaseHanded              // the batch is the shard's
+	loanNone   uint32 = iota // no link is lent, or it was returned: all is the shard's
+	loanShared               // the same; it was returned because somebody else was found on the core
+	loanOffer                // the shard serves the link until the receiver is up
+	loanReady                // it is
+	loanOut                  // the receiver may take the link, and the shard may take it back
+	loanBusy                 // the receiver takes frames from it
+	loanHanded               // the batch is the shard's
 )
 
 // receiver is a thread that serves the receive queue of a link that it is lent.
@@ -55,20 +58,21 @@ type receiver struct {
 	bell   int // eventfd that ends a sleep
 	thread atomic.Int32
 	quit   atomic.Bool
-	lease  atomic.Uint32
+	loan   atomic.Uint32
 	beat   atomic.Int64 // mono.Time when the receiver last went round, or the shard last left something to it
-	shared atomic.Bool  // it found somebody else on its core
 
-	// Whose these are, lease says.
-	link     *link
-	drv      linkdrv.Driver
+	// Whose these are, loan says.
 	n        int
 	err      error // of the driver
 	frames   [recvBatch][]byte
 	arrivals [recvBatch]engine.Arrival
-	copies   copies
+	copies   copyQueue
 
+	link *link           // the shard's word for what is lent: nil once it knows that it was returned
 	core idle.Contention // the shard's
+
+	patience time.Duration // without frames
+	slow     int           // yields in this loan
 }
 
 // receivers are a shard's, and the engine's Placer.
@@ -76,18 +80,21 @@ type receivers struct {
 	all   []*receiver
 	group sync.WaitGroup
 	judge *receiver // whose frames the shard judges at the moment
-	lent  int       // links
 }
 
 // start starts n threads that receive for s, which has its engine.
 func (rs *receivers) start(s *shard, n int) error {
+	patience := lentIdle
+	if s.wait.mode == "block" {
+		patience = 0
+	}
 	for range n {
 		bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 		if err != nil {
 			rs.stop()
 			return fmt.Errorf("receiver: eventfd: %w", err)
 		}
-		r := &receiver{shard: s, reader: s.eng.NewReader(), bell: bell}
+		r := &receiver{shard: s, reader: s.eng.NewReader(), bell: bell, patience: patience}
 		rs.all = append(rs.all, r)
 		rs.group.Go(r.run)
 	}
@@ -106,18 +113,24 @@ func (rs *receivers) stop() {
 	}
 }
 
-// lend lends a link to a receiver that has none, if there is one that had a core when it was last seen. Like all that follows, the shard calls it.
-func (s *shard) lend(now mono.Time, l *link) {
+// expect has receivers that have no link make room for the frames of one.
+func (rs *receivers) expect(l *link) {
+	for _, r := range rs.all {
+		if r.link == nil {
+			r.reader.Expect(l.take, l.info.MTU+linkdrv.HeaderLen)
+		}
+	}
+}
+
+// offer offers a link to a receiver that has none, if there is one that had a core when it was last seen. Like all that follows, the shard calls it.
+func (s *shard) offer(now mono.Time, l *link) {
 	for _, r := range s.receivers.all {
-		if r.lease.Load() != leaseNone || r.link != nil || r.core.At(now) {
+		if r.link != nil || r.core.At(now) {
 			continue
 		}
-		l.lent, r.link, r.drv = r, l, l.drv
-		r.reader.Expect(l.take, l.info.MTU+linkdrv.HeaderLen)
-		r.shared.Store(false)
+		l.lent, r.link = r, l
 		r.beat.Store(int64(now))
-		s.receivers.lent++
-		r.lease.Store(leaseLent)
+		r.loan.Store(loanOffer)
 		r.ring()
 		return
 	}
@@ -125,24 +138,40 @@ func (s *shard) lend(now mono.Time, l *link) {
 
 // most is how many frames the shard takes at once from a link of its own.
 func (s *shard) most(l *link) int {
-	if s.receivers != nil && s.receivers.lent > 0 {
+	if s.receivers != nil && slices.ContainsFunc(s.receivers.all, func(r *receiver) bool { return r.link != nil }) {
 		return min(l.take, ownFrames)
 	}
 	return l.take
 }
 
-// returned reports whether a lent link is the shard's again: because its receiver has returned it, or has not been seen for too long.
-func (s *shard) returned(now mono.Time, l *link) bool {
+// serves reports whether the shard serves a link that was lent or offered: because its receiver is not up yet, has returned it, or has not been seen for too long.
+func (s *shard) serves(now mono.Time, l *link) bool {
 	r := l.lent
 	silent := now.Sub(mono.Time(r.beat.Load()))
-	if r.lease.Load() != leaseNone && (silent <= lentSilent || !r.copies.over() || !r.lease.CompareAndSwap(leaseLent, leaseNone)) {
-		return false
-	}
-	if r.shared.Load() {
-		silent = max(silent, lentSilent+1)
+	switch r.loan.Load() {
+	case loanNone:
+		r.over()
+		return true
+	case loanShared:
+		silent = lentSilent + 1
+	case loanReady:
+		if silent <= wakeMost {
+			r.beat.Store(int64(mono.Now()))
+			r.loan.Store(loanOut)
+			return false
+		}
+		r.loan.Store(loanNone)
+	case loanOffer:
+		if silent <= wakeMost || !r.loan.CompareAndSwap(loanOffer, loanNone) {
+			return true
+		}
+	default:
+		if silent <= lentSilent || !r.loan.CompareAndSwap(loanOut, loanNone) {
+			return false
+		}
 	}
 	r.core.Yielded(now, silent)
-	s.receivers.over(l)
+	r.over()
 	return true
 }
 
@@ -152,25 +181,30 @@ func (s *shard) recall(now mono.Time, l *link) {
 	if r == nil {
 		return
 	}
-	for r.lease.Load() != leaseNone && !r.lease.CompareAndSwap(leaseLent, leaseNone) {
+	for !r.gaveUp() && !r.loan.CompareAndSwap(loanOut, loanNone) && !r.loan.CompareAndSwap(loanOffer, loanNone) && !r.loan.CompareAndSwap(loanReady, loanNone) {
 		if !s.judge(now, r) {
 			yield()
 		}
 	}
 	s.receivers.Wait()
-	s.receivers.over(l)
+	r.over()
 }
 
-// over notes that a link is lent no more.
-func (rs *receivers) over(l *link) {
-	l.lent.link, l.lent.drv = nil, nil
-	l.lent, l.full = nil, 0
-	rs.lent--
+// gaveUp reports whether the receiver has returned its link.
+func (r *receiver) gaveUp() bool {
+	loan := r.loan.Load()
+	return loan == loanNone || loan == loanShared
+}
+
+// over notes that the receiver's link is the shard's again.
+func (r *receiver) over() {
+	r.link.lent, r.link.full = nil, 0
+	r.link = nil
 }
 
 // judge has the engine handle what a receiver has handed over, if it has, and hands it back.
 func (s *shard) judge(now mono.Time, r *receiver) bool {
-	if r.lease.Load() != leaseHanded {
+	if r.loan.Load() != loanHanded {
 		return false
 	}
 	s.receivers.judge = r
@@ -181,8 +215,8 @@ func (s *shard) judge(now mono.Time, r *receiver) bool {
 	if r.err != nil {
 		s.linkFailed(r.link, r.err)
 	}
-	r.beat.Store(int64(now))
-	r.lease.Store(leaseLent)
+	r.beat.Store(int64(mono.Now())) // now may be long ago
+	r.loan.Store(loanOut)
 	return true
 }
 
@@ -207,9 +241,12 @@ func (s *shard) judgeAll(now mono.Time) (worked bool) {
 	}
 }
 
-// waiting reports whether some receiver has frames for the shard.
+// waiting reports whether some receiver waits for the shard, or has returned a link of which the shard does not know.
 func (rs *receivers) waiting() bool {
-	return slices.ContainsFunc(rs.all, func(r *receiver) bool { return r.lease.Load() == leaseHanded })
+	return slices.ContainsFunc(rs.all, func(r *receiver) bool {
+		loan := r.loan.Load()
+		return loan == loanHanded || loan == loanReady || r.link != nil && r.gaveUp()
+	})
 }
 
 // Place implements engine.Placer. It does not block and does not allocate.
@@ -240,7 +277,7 @@ func (rs *receivers) placed() bool {
 	return !slices.ContainsFunc(rs.all, func(r *receiver) bool { return !r.copies.over() })
 }
 
-// run is the receiver's thread: it sleeps until a link is lent, and serves it until that is over.
+// run is the receiver's thread: it sleeps until a link is offered, and serves it until that is over.
 func (r *receiver) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -252,43 +289,60 @@ func (r *receiver) run() {
 
 // serve takes frames from the link that is lent, until it returns it or has lost it.
 func (r *receiver) serve() {
-	worked := mono.Now()
-	for now := worked; ; now = mono.Now() {
-		if !r.lease.CompareAndSwap(leaseLent, leaseBusy) {
-			return
+	if !r.loan.CompareAndSwap(loanOffer, loanReady) {
+		return
+	}
+	r.wakeShard()
+	for looks := 1; r.loan.Load() == loanReady; looks++ {
+		if looks%copyLooks == 0 {
+			yield()
 		}
+	}
+	r.slow = 0
+	now := mono.Now()
+	for worked := now; r.loan.CompareAndSwap(loanOut, loanBusy); {
 		r.beat.Store(int64(now))
-		switch r.receive() {
-		case true:
+		found := r.receive()
+		now = mono.Now()
+		why := loanNone
+		switch {
+		case found && r.slow >= slowYields:
+			why = loanShared
+		case found:
 			worked = now
-		case false:
-			r.lease.Store(leaseLent)
+			continue
+		default:
+			r.loan.Store(loanOut)
+			if now.Sub(worked) < r.patience {
+				continue
+			}
 		}
-		if (r.shared.Load() || now.Sub(worked) >= lentIdle) && r.lease.CompareAndSwap(leaseLent, leaseNone) {
-			r.wakeShard() // whose sleep did not watch this link
-			return
+		if r.loan.CompareAndSwap(loanOut, why) {
+			r.wakeShard() // whose sleep does not watch this link
 		}
+		return
 	}
 }
 
-// receive takes what waits on the link all the way.
+// receive takes what waits on the link all the way. If there is anything, the link is left as loanOut, or to whom the shard has given it since.
 func (r *receiver) receive() (found bool) {
-	n, err := r.drv.Recv(r.frames[:r.link.take])
+	l := r.link
+	n, err := l.drv.Recv(r.frames[:l.take])
 	if n == 0 && err == nil {
 		return false
 	}
 	r.reader.Read(r.frames[:n], r.arrivals[:n])
 	clear(r.frames[:n])
 	r.n, r.err = n, err
-	r.lease.Store(leaseHanded)
+	r.loan.Store(loanHanded)
 	r.wakeShard()
-	for looks := 1; r.lease.Load() == leaseHanded || !r.copies.over(); looks++ {
+	for looks := 1; r.loan.Load() == loanHanded || !r.copies.over(); looks++ {
 		if !r.copies.step() && looks%copyLooks == 0 {
 			before := mono.Now()
 			yield()
 			now := mono.Now()
-			if now.Sub(before) > sharedCore {
-				r.shared.Store(true)
+			if now.Sub(before) > slowYield {
+				r.slow++
 			}
 			r.beat.Store(int64(now))
 		}

@@ -102,7 +102,7 @@ func newRxBench(t testing.TB, sealed bool, links, helpers int) *rxBench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.shard = &shard{eng: ends[1], box: box}
+	b.shard = &shard{eng: ends[1], box: box, lends: helpers > 0}
 	if helpers > 0 {
 		b.shard.receivers = rs
 		if err := rs.start(b.shard, helpers); err != nil {
@@ -164,7 +164,9 @@ func (b *rxBench) receive(frames int) {
 	}
 	want := b.shard.eng.Count.FramesReceived + uint64(frames)
 	for i, f := range b.feeds {
-		f.next.Store(&b.frames[i])
+		if len(b.frames[i]) > 0 {
+			f.next.Store(&b.frames[i])
+		}
 	}
 	for b.shard.eng.Count.FramesReceived < want {
 		b.shard.receive(b.now)

@@ -19,7 +19,7 @@ func init() { lendAfter = 0 } // links are lent whenever there is something on t
 // Everything that was asked for is in place when it is over, exactly once, whoever copied it; with more copies than the queue holds, and with none.
 func TestCopies(t *testing.T) {
 	for _, helpers := range []int{0, 1, 3} {
-		c, quit := &copies{}, make(chan struct{})
+		c, quit := &copyQueue{}, make(chan struct{})
 		var group sync.WaitGroup
 		for range helpers {
 			group.Go(func() {
@@ -147,17 +147,21 @@ func TestLinksComeBack(t *testing.T) {
 	const later = lentSilent + 1
 	for _, c := range []struct {
 		name         string
-		lease        uint32
+		loan         uint32
 		beat         time.Duration
-		shared       bool
 		back, rested bool
 	}{
-		{"seen lately", leaseLent, lentSilent, false, false, false},
-		{"silent", leaseLent, later, false, true, false},
-		{"silent at work", leaseBusy, later, false, false, false},
-		{"silent after handing over", leaseHanded, later, false, false, false},
-		{"returned", leaseNone, 0, false, true, true},
-		{"returned, the core is shared", leaseNone, 0, true, true, false},
+		{"not up yet", loanOffer, wakeMost, false, false},
+		{"never up", loanOffer, wakeMost + 1, true, false},
+		{"up in time", loanReady, wakeMost, false, false},
+		{"up too late", loanReady, wakeMost + 1, true, false},
+		{"seen lately", loanOut, lentSilent, false, false},
+		{"silent", loanOut, later, true, false},
+		{"silent at work", loanBusy, later, false, false},
+		{"silent after handing over", loanHanded, later, false, false},
+		{"returned", loanNone, 0, true, true},
+		{"returned, and not noticed for long", loanNone, later, true, true},
+		{"returned, the core is shared", loanShared, 0, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &receiver{bell: -1}
@@ -168,25 +172,28 @@ func TestLinksComeBack(t *testing.T) {
 			}
 			r.reader = eng.NewReader()
 			now := mono.Time(time.Hour)
-			s.lend(now, l)
-			if l.lent != r || r.lease.Load() != leaseLent {
-				t.Fatal("the link is not lent")
+			s.offer(now, l)
+			if l.lent != r || r.loan.Load() != loanOffer {
+				t.Fatal("the link is not offered")
 			}
 			other := &link{take: 1}
-			if s.lend(now, other); other.lent != nil {
-				t.Fatal("two links are lent to one receiver")
+			if s.offer(now, other); other.lent != nil {
+				t.Fatal("two links are offered to one receiver")
 			}
-			r.lease.Store(c.lease)
-			r.shared.Store(c.shared)
+			r.loan.Store(c.loan)
+			r.beat.Store(int64(now))
 			now = now.Add(c.beat)
-			if back := s.returned(now, l); back != c.back || back != (l.lent == nil) {
-				t.Fatalf("the link is back: %v", back)
+			if must := c.loan != loanOut && c.loan != loanBusy && c.loan != loanOffer; s.receivers.waiting() != must {
+				t.Errorf("the shard may not sleep: %v", !must)
 			}
-			if s.lend(now, other); (other.lent == r) != c.rested {
-				t.Errorf("lent again at once: %v", other.lent == r)
+			if serves := s.serves(now, l); serves != (c.back || c.loan == loanOffer) || c.back != (l.lent == nil) {
+				t.Fatalf("the shard serves the link: %v, and has it back: %v", serves, l.lent == nil)
 			}
-			if s.lend(now.Add(time.Minute), other); (other.lent == r) != c.back {
-				t.Errorf("lent again a minute later: %v", other.lent == r)
+			if s.offer(now, other); (other.lent == r) != c.rested {
+				t.Errorf("offered another at once: %v", other.lent == r)
+			}
+			if s.offer(now.Add(time.Minute), other); (other.lent == r) != c.back {
+				t.Errorf("offered another a minute later: %v", other.lent == r)
 			}
 		})
 	}
@@ -215,7 +222,7 @@ func TestIdleReceiversReturnLinks(t *testing.T) {
 			})
 		}
 	}
-	if n := a.Daemon().shard.eng.Count.FramesFromReaders; n == 0 {
-		t.Error("no link was lent")
+	if st, err := a.Daemon().Snapshot(); err != nil || st.Counters.FramesFromReaders == 0 {
+		t.Errorf("no link was lent: %v", err)
 	}
 }

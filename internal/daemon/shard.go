@@ -37,6 +37,7 @@ type shard struct {
 	box       *mailbox
 	wait      waiter
 	receivers *receivers        // nil: the shard receives itself
+	lends     bool              // links to them
 	reopen    func(name string) // asks the watcher for a new driver; any goroutine
 
 	discard func(linkdrv.Driver) // closes a driver

@@ -21,7 +21,7 @@ import (
 const (
 	longestSleep = time.Second            // also bounds what a lost netlink event costs
 	stuckSleep   = time.Millisecond       // while a notification waits for room: a client that makes room rings no doorbell
-	deafSleep    = 200 * time.Microsecond // while a driver without a descriptor is open
+	deafSleep    = 200 * time.Microsecond // while a driver without a descriptor is open, or a link is lent
 	reapSleep    = 10 * time.Millisecond  // while memory of a dead client is still in use
 )
 
@@ -53,8 +53,9 @@ func (s *shard) prepareSleep(now mono.Time, b *bed) bool {
 		if len(l.tx) > 0 {
 			left = min(left, retryPause)
 		}
-		if l.lent != nil {
-			continue // its receiver wakes the shard
+		if l.lent != nil && l.lent.loan.Load() != loanOffer { // its receiver wakes the shard, unless it lost its core
+			left = min(left, deafSleep)
+			continue
 		}
 		if fd := l.drv.FD(); fd >= 0 {
 			b.set = append(b.set, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})

@@ -58,5 +58,8 @@ func (w *waiter) idle(now mono.Time, polling, given bool) action {
 // context, in which nobody looks.
 const looksFor = 3 * time.Microsecond
 
-// yield gives the processor to another runnable thread, if there is one.
+// yield gives the processor to another runnable thread, if there is one. The call itself, which is why it may not be inlined, is where the runtime can stop a loop that waits for a
+// thread which it has stopped already: its signals come while the loop is in the kernel, where they do not count.
+//
+//go:noinline
 func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

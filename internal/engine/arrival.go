@@ -103,8 +103,10 @@ func (r *Reader) look(frame, room []byte, a *Arrival) {
 	if a.opener = (*known)[h.Session]; a.opener == nil {
 		return
 	}
-	a.found = foundForged
-	if opened, ok := open(a.opener, &r.nonce, room, b, &h); ok && f.DecodeOpened(opened) == nil {
+	switch opened, ok := open(a.opener, &r.nonce, room, b, &h); {
+	case !ok:
+		a.found = foundForged
+	case f.DecodeOpened(opened) == nil:
 		a.found = foundOpened
 	}
 }

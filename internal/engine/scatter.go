@@ -50,6 +50,7 @@ func (e *Endpoint) Forecast(i int, slots [][]byte) (n int) {
 	if c == nil {
 		return 0
 	}
+	e.Placed() // a late copy must not end where a frame that was forecast wrongly waits to be joined
 	if e.cfg.Stage != nil {
 		e.cfg.Stage.Round()
 	}
@@ -64,9 +65,6 @@ func (e *Endpoint) Forecast(i int, slots [][]byte) (n int) {
 		}
 		slots[n] = slot
 		n++
-	}
-	if n > 0 {
-		e.Placed() // a late copy must not end where a frame that was forecast wrongly waits to be joined
 	}
 	return n
 }
