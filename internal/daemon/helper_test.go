@@ -28,7 +28,7 @@ type testLog struct{ t testing.TB }
 func (w testLog) Write(b []byte) (int, error) { w.t.Logf("%s", b); return len(b), nil }
 
 func logTo(t testing.TB) *slog.Logger {
-	if !testing.Verbose() {
+	if _, fuzz := t.(*testing.F); fuzz || !testing.Verbose() { // what a fuzz target does may not be logged by its F
 		return nil
 	}
 	return slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -8,7 +8,7 @@ package daemon
 //  3. the shard asks for the payloads' copies (copies.go), which the receiver begins to make while the next frames are judged;
 //  4. when all are judged and copied the receiver gives the frames back to the driver and takes the next ones.
 //
-// Judging costs a tenth of the rest, so one shard keeps several receivers busy. A receiver that finds nothing for a while returns its link, so that lone frames take the
+// Judging costs a quarter of the rest, so one shard keeps a few receivers busy. A receiver that finds nothing for a while returns its link, so that lone frames take the
 // shortest way. One that has to share its core would only be in the way: it returns its link too, or loses it, and is left alone for a while.
 
 import (
