@@ -29,7 +29,7 @@ type Source interface {
 // staleAfter is how long a shard may be silent before /livez fails.
 const staleAfter = 5 * time.Second
 
-// Handler serves /metrics, /livez and /readyz. ready says whether the daemon serves clients.
+// Handler serves /metrics, /livez, /readyz, and a page that names them. ready says whether the daemon serves clients.
 func Handler(src Source, version string, ready func() bool) http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(newCollector(src, version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -49,6 +49,18 @@ func Handler(src Source, version string, ready func() bool) http.Handler {
 		}
 		fmt.Fprintln(w, "ok")
 	})
+	page, err := web.NewLandingPage(web.LandingConfig{
+		Name: "edged", Description: "RDMA over Ethernet without RDMA NICs", Version: version, Profiling: "false",
+		Links: []web.LandingLinks{
+			{Address: "metrics", Text: "Metrics"},
+			{Address: "livez", Text: "Liveness", Description: "whether every shard goes round"},
+			{Address: "readyz", Text: "Readiness", Description: "whether clients are served and a link is up"},
+		},
+	})
+	if err != nil {
+		panic("BUG: metrics: landing page: " + err.Error())
+	}
+	mux.Handle("GET /{$}", page)
 	return mux
 }
 

@@ -76,7 +76,16 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	_, body := get(t, h, "/metrics")
+	code, body := get(t, h, "/")
+	for _, path := range []string{"/metrics", "/livez", "/readyz"} {
+		if code != 200 || !strings.Contains(body, `href="`+path+`"`) {
+			t.Errorf("the page, %d, does not name %s: %s", code, path, body)
+		}
+	}
+	if code, _ := get(t, h, "/elsewhere"); code != 404 {
+		t.Errorf("a path that is not there: %d", code)
+	}
+	_, body = get(t, h, "/metrics")
 	for _, line := range []string{
 		`edge_data_received_bytes_total{device="alpha"} 12345`, `edge_out_of_sequence_packets_received_total{device="alpha"} 7`,
 		`edge_link_receive_dropped_total{device="alpha",link="eth1"} 3`, `edge_path_round_trip_seconds{device="alpha",link="eth1",peer="beta"} 5e-06`,
