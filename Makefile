@@ -1,9 +1,16 @@
-# The commands people type. Everything is Go: no other tool is needed, but for promtool by make rules.
+# The commands people type. Everything is Go: no other tool is needed, but for promtool by make rules, and a C compiler
+# by the targets that end in -c.
 
 GO    ?= go
 SEEDS ?= 20000
 
-.PHONY: build demo test race sim fuzz faults bench rules packages clean
+.PHONY: build demo test race sim fuzz faults bench figures rules packages packages-c module clean lib-c test-c lab-c bench-c
+
+# make module PATH=example.org/multiedge: a PATH on the command line names a module, and commands are found where they were before.
+ifeq ($(origin PATH),command line)
+MODULE := $(PATH)
+override PATH := $(shell PATH=/usr/bin:/bin; tr '\0' '\n' </proc/$$PPID/environ | sed -n 's/^PATH=//p')
+endif
 
 build:            ## bin/edged, bin/edgectl, bin/edgebench
 	$(GO) build -o bin/ ./cmd/...
@@ -11,16 +18,19 @@ build:            ## bin/edged, bin/edgectl, bin/edgebench
 demo: build       ## two hosts on this machine, all three benchmarks, out/demo.html
 	bin/edgebench demo -o out
 
+figures: build    ## measures and draws every figure there is: out/figures/index.html
+	bin/edgebench figures -o out/figures
+
 test: build       ## everything that must pass, as root or as a user who may make user namespaces
 	$(GO) vet ./...
 	$(GO) test -timeout 8m ./...
 	LAZYALL=1 $(GO) test -timeout 8m ./internal/engine
 
 race:             ## the same under the race detector, for the packages that have goroutines
-	$(GO) test -race -timeout 10m ./edge ./internal/ipc ./internal/daemon ./internal/metrics ./linkdrv/... ./bench/...
+	$(GO) test -race -timeout 10m ./edge ./internal/ipc ./internal/shard ./internal/inspect ./internal/daemon ./internal/metrics ./linkdrv/... ./bench/...
 
 sim:              ## any number of simulated worlds: make sim SEEDS=100000
-	$(GO) test ./internal/sim -run TestSwarm -timeout 0 -seeds $(SEEDS)
+	$(GO) test ./internal/sim -run 'TestSwarm|TestLiveness' -timeout 0 -seeds $(SEEDS) -live $(SEEDS)
 
 FUZZTIME ?= 10s
 # Now and then the tool itself fails when its time is over ("context deadline exceeded", with no failing input): that target, and only then, runs once more.
@@ -49,12 +59,50 @@ rules:            ## the alert rules, and the tests of when they fire, by Promet
 	cd deploy && $(PROMTOOL) check rules edged.rules.yml && $(PROMTOOL) test rules edged.rules.test.yml
 
 # A version that a package may have: what is after a tag is newer than it, v1.2.3-4-g5678abc is 1.2.3+4.g5678abc.
-VERSION ?= $(or $(shell git describe --tags 2>/dev/null | sed 's/^v//; s/-\([0-9]*\)-g/+\1.g/'),0.0.0)
+# Where no tag is: the version that the programs say, with the commit.
+BASE    := $(shell sed -n 's/^const Base = "\(.*\)"/\1/p' internal/buildinfo/buildinfo.go)
+VERSION ?= $(or $(shell git describe --tags 2>/dev/null | sed 's/^v//; s/-\([0-9]*\)-g/+\1.g/'),$(BASE)$(shell git rev-parse --short=12 HEAD 2>/dev/null | sed 's/^/+g/'))
 NFPM    ?= $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 packages:         ## out/packages: a deb and an rpm, of static binaries: make packages VERSION=1.2.3 (GOARCH=arm64)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
-	mkdir -p out/packages
+	mkdir -p out/packages out/man out/completion/bash out/completion/zsh out/completion/fish
+	for p in edged.8 edgectl.1 edgebench.1; do n=$${p%.*}; run="env GOARCH= $(GO) run ./cmd/$$n"; \
+		$$run --man-page >out/man/$$p && $$run --completion-bash >out/completion/bash/$$n && \
+		$$run --completion-zsh >out/completion/zsh/_$$n && $$run --completion-fish >out/completion/fish/$$n.fish || exit 1; done
 	for p in deb rpm; do VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) GOARCH= $(NFPM) package -f deploy/nfpm.yaml -p $$p -t out/packages/ || exit 1; done
+
+packages-c:       ## out/packages: libedge1, libedge-dev and edge-preload, deb and rpm (GOARCH=arm64 CC=aarch64-linux-gnu-gcc)
+	mkdir -p out/packages
+	for p in deb rpm; do \
+		export VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) TREE=out/libedge/$$p LIB=/usr/lib64; \
+		test $$p = rpm || LIB=/usr/lib/$$($(CC) -print-multiarch); \
+		$(MAKE) -C edge/c install OUT=$(CURDIR)/out/c/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
+		$(MAKE) -C edge/preload install OUT=$(CURDIR)/out/preload/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
+		for of in libedge1 libedge-dev edge-preload; do GOARCH= $(NFPM) package -f deploy/$$of.yaml -p $$p -t out/packages/ || exit 1; done || exit 1; \
+	done
+
+lib-c:            ## the C library, static and shared: out/c
+	$(MAKE) -C edge/c VERSION=$(VERSION)
+
+DRIVE := $(GO) test -count=1 -tags ctest
+test-c:           ## its tests: by itself, under ASan and UBSan, and under TSan; and those of edge-run that need no daemon
+	$(MAKE) -C edge/c tests
+	$(MAKE) -C edge/preload check
+	$(GO) vet -tags ctest ./edge/c/drive
+	for form in plain asan tsan; do CTEST=$(CURDIR)/out/c/$$form $(DRIVE) -timeout 8m ./edge/c/drive || exit 1; done
+
+lab-c: build      ## edge-run with real programs and faults between two hosts, as root: the short form
+	$(MAKE) -C edge/preload lab-short
+
+bench-c:          ## the C client beside the Go client: 8-byte writes a second, one at a time, 1 MiB
+	$(MAKE) -C edge/c tests
+	CTEST=$(CURDIR)/out/c/plain $(DRIVE) -run '^$$' -bench Clients -benchtime 1x ./edge/c/drive
+
+module:           ## move the module to where it will live: make module PATH=example.org/multiedge
+	@case '$(MODULE)' in *.*/*[!/]) ;; *) echo 'want make module PATH=example.org/multiedge: a path with a dot before its first slash' >&2; exit 1;; esac
+	old=$$($(GO) list -m) && $(GO) mod edit -module '$(MODULE)' && \
+		find . -name '*.go' -exec sed -i "s#\"$$old/\([a-z\"]\)#\"$(MODULE)/\1#g" {} + && \
+		$(GO) build ./... && echo "the module is $(MODULE) now; it was $$old"
 
 clean:
 	rm -rf bin out

@@ -15,6 +15,7 @@ import (
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
+	"multiedge/internal/config"
 	"multiedge/internal/daemon"
 	"multiedge/internal/lab"
 	"multiedge/linkdrv"
@@ -51,12 +52,13 @@ func fatal(err error) {
 	os.Exit(0)
 }
 
-func runDaemon(ctx context.Context, config string) error {
-	cfg, err := daemon.Parse([]byte(config), "lab")
+func runDaemon(ctx context.Context, text string) error {
+	cfg, err := config.Parse([]byte(text), "lab")
 	if err != nil {
 		return err
 	}
-	d, err := daemon.New(cfg, daemon.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	d, err := daemon.New(cfg, daemon.Options{Log: slog.New(slog.NewTextHandler(os.Stderr,
+		&slog.HandlerOptions{Level: slog.LevelError}))})
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,13 @@ const shortly = 60 * time.Millisecond
 
 func allTests(integrity bool) (plans []Plan) {
 	for _, test := range workload.Tests {
-		plans = append(plans, Plan{Test: test, Sizes: []int{8, 70_000}, Duration: shortly, Integrity: integrity, Seed: 1})
+		p := Plan{Test: test, Sizes: []int{8, 70_000}, Duration: shortly, Integrity: integrity, Seed: 1}
+		if test == report.Atomic {
+			p.Sizes = []int{8}
+		}
+		if !integrity || workload.Checks(test) {
+			plans = append(plans, p)
+		}
 	}
 	return plans
 }
@@ -116,20 +124,26 @@ func TestLabMeasuresEverything(t *testing.T) {
 		name, security, checksum, driver string
 		embedded                         bool
 	}{
-		{"daemon", daemon.Encrypted, "", "", false}, {"embedded", daemon.Encrypted, "", "", true}, {"daemon", daemon.Plaintext, "full", "", false}, {"embedded", daemon.Plaintext, "header", "", true},
-		{"daemon", daemon.Encrypted, "", linkdrv.KindAlone, false}, {"embedded", daemon.Plaintext, "header", linkdrv.KindAlone, true},
+		{"daemon", config.Encrypted, "", "", false}, {"embedded", config.Encrypted, "", "", true},
+		{"daemon", config.Plaintext, "full", "", false}, {"embedded", config.Plaintext, "header", "", true},
+		{"daemon", config.Encrypted, "", linkdrv.KindAlone, false}, {"embedded", config.Plaintext, "header",
+			linkdrv.KindAlone, true},
 	} {
 		name, embedded := form.name, form.embedded
 		t.Run(strings.TrimSpace(name+" "+form.security+" "+form.driver), func(t *testing.T) {
-			c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2}, Embedded: embedded, Pin: true, Security: form.security, Checksum: form.checksum, Driver: form.driver})
+			c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2}, Embedded: embedded, Pin: true, Security: form.security,
+				Checksum: form.checksum, Driver: form.driver})
 			for _, r := range runPlans(t, c, allTests(true)...) {
-				if r.IntegrityErrors > 0 || !r.IntegrityChecked || r.Operations == 0 || r.Attach != name || r.Links != 2 || r.MTU != 9000 || r.Checksum != form.checksum || r.Security != form.security {
+				if r.IntegrityErrors > 0 || !r.IntegrityChecked || r.Operations == 0 || r.Attach != name ||
+					r.Links != 2 || r.MTU != 9000 || r.Checksum != form.checksum || r.Security != form.security {
 					t.Errorf("%+v", r)
 				}
-				if want := map[string]string{"": linkdrv.KindUDP, linkdrv.KindAlone: linkdrv.KindRing}[form.driver]; r.Driver != want {
+				if want := map[string]string{"": linkdrv.KindUDP,
+					linkdrv.KindAlone: linkdrv.KindRing}[form.driver]; r.Driver != want {
 					t.Errorf("driver %q, want %q", r.Driver, want)
 				}
-				if r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 || (r.CPU.Client.DaemonUser+r.CPU.Client.DaemonSystem > 0) == embedded {
+				if r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 ||
+					(r.CPU.Client.DaemonUser+r.CPU.Client.DaemonSystem > 0) == embedded {
 					t.Errorf("%s of %d bytes: processor time %+v", r.Test, r.MessageBytes, r.CPU)
 				}
 			}
@@ -145,9 +159,11 @@ func TestLossIsInjectedCountedAndSurvived(t *testing.T) {
 
 func testLoss(t *testing.T, driver string) {
 	c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2, Faults: lab.Faults{Loss: 0.03}, Seed: 5}, Driver: driver})
-	for _, r := range runPlans(t, c, Plan{Test: report.OneWay, Sizes: []int{100_000}, Duration: 200 * time.Millisecond, Integrity: true}) {
+	for _, r := range runPlans(t, c, Plan{Test: report.OneWay, Sizes: []int{100_000}, Duration: 200 * time.Millisecond,
+		Integrity: true}) {
 		if r.IntegrityErrors > 0 || r.FramesLost == 0 || r.FramesRetransmitted == 0 {
-			t.Errorf("%d integrity errors, %d of %d frames lost, %d retransmitted: %v", r.IntegrityErrors, r.FramesLost, r.FramesSent, r.FramesRetransmitted, r.IntegrityDetail)
+			t.Errorf("%d integrity errors, %d of %d frames lost, %d retransmitted: %v", r.IntegrityErrors, r.FramesLost,
+				r.FramesSent, r.FramesRetransmitted, r.IntegrityDetail)
 		}
 	}
 	counters, err := c.Lab().Counters()
@@ -215,7 +231,8 @@ func TestDaemonThatCannotStartIsExplained(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "best") || !strings.Contains(err.Error(), "wsrr") {
 		t.Errorf("error %v does not say what is wrong and what is possible", err)
 	}
-	if _, err := NewCluster(t.Context(), ClusterSpec{Checksum: "full"}); err == nil || !strings.Contains(err.Error(), "--security plaintext") {
+	if _, err := NewCluster(t.Context(), ClusterSpec{Checksum: "full"}); err == nil || !strings.Contains(err.Error(),
+		"--security plaintext") {
 		t.Errorf("a checksum of encrypted frames: %v", err)
 	}
 }
@@ -224,9 +241,11 @@ func TestComparisonInterleaves(t *testing.T) {
 	var rows []report.Row
 	steps := 0
 	c := &Comparison{
-		Cluster: ClusterSpec{Pin: true}, Plan: Plan{Test: report.OneWay, Sizes: []int{100_000}, Duration: shortly, Region: 8 << 20}, Rounds: 2,
+		Cluster: ClusterSpec{Pin: true}, Plan: Plan{Test: report.OneWay, Sizes: []int{100_000}, Duration: shortly,
+			Region: 8 << 20}, Rounds: 2,
 		Edge: EdgeVariants[:4], Others: []contender.Contender{contender.Raw{Kind: "mmsg"}, contender.TCP{}},
-		Row: func(r *report.Row) { rows = append(rows, *r) }, Note: func(s string) { t.Log(s) }, Show: func(int, string) { steps++ },
+		Row: func(r *report.Row) { rows = append(rows, *r) }, Note: func(s string) { t.Log(s) },
+		Show: func(int, string) { steps++ },
 	}
 	if err := c.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -237,7 +256,8 @@ func TestComparisonInterleaves(t *testing.T) {
 	seen := map[string]int{}
 	for _, r := range rows {
 		seen[r.Contender()] += r.Round
-		if want := map[string]string{"edge": daemon.Plaintext, "edge crc32c": daemon.Plaintext, "edge encrypted": daemon.Encrypted, "edge embedded": daemon.Plaintext}[r.Contender()]; r.Security != want {
+		if want := map[string]string{"edge": config.Plaintext, "edge crc32c": config.Plaintext,
+			"edge encrypted": config.Encrypted, "edge embedded": config.Plaintext}[r.Contender()]; r.Security != want {
 			t.Errorf("%s was measured with security %q, want %q", r.Contender(), r.Security, want)
 		}
 		if r.Throughput <= 0 {
@@ -266,21 +286,28 @@ func TestComparisonOfStreams(t *testing.T) {
 		t.Run(test, func(t *testing.T) {
 			file := report.NewFile(report.Head{})
 			c := &Comparison{
-				Cluster: ClusterSpec{Pin: true}, Plan: Plan{Test: test, Sizes: []int{20_000}, Duration: shortly, Region: 8 << 20, Integrity: true}, Rounds: 1,
+				Cluster: ClusterSpec{Pin: true}, Plan: Plan{Test: test, Sizes: []int{20_000}, Duration: shortly,
+					Region: 8 << 20, Integrity: true}, Rounds: 1,
 				Edge: variants, Others: []contender.Contender{contender.TCP{}},
-				Row: func(r *report.Row) { file.Results = append(file.Results, *r) }, Note: func(s string) { t.Log(s) }, Show: func(int, string) {},
+				Row: func(r *report.Row) { file.Results = append(file.Results, *r) }, Note: func(s string) { t.Log(s) },
+				Show: func(int, string) {},
 			}
 			if err := c.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range file.Results {
-				if r.Test != test || r.Bytes == 0 || r.Bytes != r.Operations*20_000 || r.Throughput <= 0 || r.Seconds < shortly.Seconds() || r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 {
-					t.Errorf("%s: %d bytes, %d operations in %.3f s, CPU %+v", r.Contender(), r.Bytes, r.Operations, r.Seconds, r.CPU)
+				if r.Test != test || r.Bytes == 0 || r.Bytes != r.Operations*20_000 || r.Throughput <= 0 ||
+					r.Seconds < shortly.Seconds() || r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 {
+					t.Errorf("%s: %d bytes, %d operations in %.3f s, CPU %+v", r.Contender(), r.Bytes, r.Operations,
+						r.Seconds, r.CPU)
 				}
-				if (test == report.PingPong) != (r.Latency.Count > 0) || r.QueueDepth != 1 || r.IntegrityChecked || r.Bidirectional != (test == report.TwoWay) {
+				if (test == report.PingPong) != (r.Latency.Count > 0) || r.QueueDepth != 1 || r.IntegrityChecked ||
+					r.Bidirectional != (test == report.TwoWay) {
 					t.Errorf("%s: not as TCP's: %+v", r.Contender(), r)
 				}
-				if r.Transport == report.TransportEdge && (r.Attach != "daemon" || r.CPU.Client.DaemonUser+r.CPU.Client.DaemonSystem <= 0 || r.FramesSent == 0 || r.IntegrityErrors > 0) {
+				if r.Transport == report.TransportEdge && (r.Attach != "daemon" ||
+					r.CPU.Client.DaemonUser+r.CPU.Client.DaemonSystem <= 0 || r.FramesSent == 0 ||
+					r.IntegrityErrors > 0) {
 					t.Errorf("%s did not go through daemons: %+v", r.Contender(), r)
 				}
 			}
@@ -302,12 +329,18 @@ func TestPlanDefaults(t *testing.T) {
 		plan Plan
 		want workload.Spec
 	}{
-		{Plan{Test: report.OneWay}, workload.Spec{Test: report.OneWay, Size: 65536, Depth: 128, Batch: 1, Duration: time.Second}},
-		{Plan{Test: report.OneWay, Bidirectional: true, Sizes: []int{1 << 20}, Count: 5}, workload.Spec{Test: report.TwoWay, Size: 1 << 20, Depth: 16, Batch: 1, Count: 5}},
-		{Plan{Test: report.PingPong, Depth: 9}, workload.Spec{Test: report.PingPong, Size: 8, Depth: 1, Batch: 1, Duration: time.Second}},
-		{Plan{Test: report.Rate, Depth: 8}, workload.Spec{Test: report.Rate, Size: 8, Depth: 8, Batch: 8, Duration: time.Second}},
-		{Plan{Test: report.TwoWay, ByteStream: true, Depth: 9, Integrity: true}, workload.Spec{Test: report.TwoWay, Size: 65536, Depth: 1, Batch: 1, Duration: time.Second, ByteStream: true}},
-		{Plan{Test: report.Read, Bidirectional: true, Sizes: []int{8 << 20}}, workload.Spec{Test: report.Read, Size: 8 << 20, Depth: 4, Batch: 1, Duration: time.Second, Bidirectional: true}},
+		{Plan{Test: report.OneWay}, workload.Spec{Test: report.OneWay, Size: 65536, Depth: 128, Batch: 1,
+			Duration: time.Second}},
+		{Plan{Test: report.OneWay, Bidirectional: true, Sizes: []int{1 << 20}, Count: 5},
+			workload.Spec{Test: report.TwoWay, Size: 1 << 20, Depth: 16, Batch: 1, Count: 5}},
+		{Plan{Test: report.PingPong, Depth: 9}, workload.Spec{Test: report.PingPong, Size: 8, Depth: 1, Batch: 1,
+			Duration: time.Second}},
+		{Plan{Test: report.Rate, Depth: 8}, workload.Spec{Test: report.Rate, Size: 8, Depth: 8, Batch: 8,
+			Duration: time.Second}},
+		{Plan{Test: report.TwoWay, ByteStream: true, Depth: 9, Integrity: true}, workload.Spec{Test: report.TwoWay,
+			Size: 65536, Depth: 1, Batch: 1, Duration: time.Second, ByteStream: true}},
+		{Plan{Test: report.Read, Bidirectional: true, Sizes: []int{8 << 20}}, workload.Spec{Test: report.Read,
+			Size: 8 << 20, Depth: 4, Batch: 1, Duration: time.Second, Bidirectional: true}},
 	} {
 		specs, err := c.plan.Specs()
 		if err != nil || len(specs) != 1 || specs[0] != c.want {

@@ -12,8 +12,8 @@ type breakdown struct {
 	embedded bool
 }
 
-// startProfile begins to sample and puts itself between the session's events and its sink. Where sampling is refused it says so once, and the
-// rows keep what the kernel accounts for each process.
+// startProfile begins to sample and puts itself between the session's events and its sink. Where sampling is refused it
+// says so once, and the rows keep what the kernel accounts for each process.
 func (c *Cluster) startProfile(client, server *child, s *Session) *breakdown {
 	b := &breakdown{embedded: c.spec.Embedded}
 	sink := s.Sink

@@ -141,9 +141,9 @@ func (t *tail) String() string {
 	return t.buf.String()
 }
 
-// BindProcessors binds this process to the processors that PinVariable names, by starting the program again on a thread that is bound:
-// every thread of a process inherits the binding of the one that made it, and at exec there is only one. It returns when there is
-// nothing to do.
+// BindProcessors binds this process to the processors that PinVariable names, by starting the program again on a thread
+// that is bound: every thread of a process inherits the binding of the one that made it, and at exec there is only one.
+// It returns when there is nothing to do.
 func BindProcessors() error {
 	list := os.Getenv(PinVariable)
 	if list == "" {

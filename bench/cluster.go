@@ -23,20 +23,21 @@ type ClusterSpec struct {
 	Scheduler string
 	Checksum  string
 	Profile   string
-	Shards    int       // of each daemon; 0: one
-	Receivers int       // of each shard
-	Driver    string    // of links; empty: what the daemon chooses, or frames alone where Lab has rates: such links stand for NICs
-	Poll      string    // how daemons and applications wait
-	Copy      string    // how payloads reach their place: daemon.Config.Copy, or CopyDefault
-	Weights   []float64 // of links, for wsrr and wd; empty: their rates, if they have any
-	Security  string    // "encrypted" (default) or "plaintext"
-	Embedded  bool      // no daemons: the transport runs in the benchmark processes
-	Pin       bool      // give each host its own share of the processors
-	Log       string    // level of the daemons' log to standard error; empty: errors only, when they fail
-	Limits    string    // lines of TOML for the daemons' [limits]
-	Self      []string  // how to run this program; empty: the executable
-	Config    string    // TOML for every daemon, keys of the top level first: what the fields above do not say
-	LogTo     io.Writer // where the daemons' log goes as well when Log is set; nil: standard error
+	Shards    int // of each daemon; 0: one
+	Receivers int // of each shard
+	// of links; empty: what the daemon chooses, or frames alone where Lab has rates: such links stand for NICs
+	Driver   string
+	Poll     string    // how daemons and applications wait
+	Copy     string    // how payloads reach their place: daemon.Config.Copy, or CopyDefault
+	Weights  []float64 // of links, for wsrr and wd; empty: their rates, if they have any
+	Security string    // "encrypted" (default) or "plaintext"
+	Embedded bool      // no daemons: the transport runs in the benchmark processes
+	Pin      bool      // give each host its own share of the processors
+	Log      string    // level of the daemons' log to standard error; empty: errors only, when they fail
+	Limits   string    // lines of TOML for the daemons' [limits]
+	Self     []string  // how to run this program; empty: the executable
+	Config   string    // TOML for every daemon, keys of the top level first: what the fields above do not say
+	LogTo    io.Writer // where the daemons' log goes as well when Log is set; nil: standard error
 }
 
 // CopyDefault is the name under which results are kept of what is fastest, where ways to copy are compared.
@@ -75,7 +76,8 @@ func NewCluster(ctx context.Context, spec ClusterSpec) (_ *Cluster, err error) {
 		c.spec.Driver = linkdrv.KindAlone
 	}
 	if c.encrypted() && spec.Checksum != "" {
-		return nil, fmt.Errorf("checksum %q: checksums are of plaintext, encrypted frames are protected as a whole; leave out --checksum, or add --security plaintext", spec.Checksum)
+		return nil, fmt.Errorf("checksum %q: checksums are of plaintext, encrypted frames are protected as a whole; "+
+			"leave out --checksum, or add --security plaintext", spec.Checksum)
 	}
 	defer func() {
 		if err != nil {
@@ -135,7 +137,8 @@ func (c *Cluster) Lab() *lab.Lab { return c.lab }
 func (c *Cluster) Report() *report.Lab {
 	s := c.spec.Lab
 	return &report.Lab{
-		Hosts: c.lab.Hosts(), Links: c.lab.Links(), MTU: orDefault(s.MTU, 9000), Rates: c.rates(), Loss: s.Loss, Duplicate: s.Dup, Corrupt: s.Corrupt,
+		Hosts: c.lab.Hosts(), Links: c.lab.Links(), MTU: orDefault(s.MTU, 9000), Rates: c.rates(), Loss: s.Loss,
+		Duplicate: s.Dup, Corrupt: s.Corrupt,
 		Reorder: s.Reorder, Unprivileged: lab.Unprivileged(),
 	}
 }
@@ -168,7 +171,9 @@ func (c *Cluster) daemonConfig(host int) string {
 	var b strings.Builder
 	h := c.lab.Host(host)
 	fmt.Fprintf(&b, "name = %q\nsocket = %q\n", h.Name(), c.socket(host))
-	for key, value := range map[string]string{"scheduler": c.spec.Scheduler, "checksum": c.spec.Checksum, "profile": c.spec.Profile, "poll": c.spec.Poll, "driver": c.spec.Driver, "security": c.spec.Security, "copy": c.spec.copy()} {
+	for key, value := range map[string]string{"scheduler": c.spec.Scheduler, "checksum": c.spec.Checksum,
+		"profile": c.spec.Profile, "poll": c.spec.Poll, "driver": c.spec.Driver, "security": c.spec.Security,
+		"copy": c.spec.copy()} {
 		if value != "" {
 			fmt.Fprintf(&b, "%s = %q\n", key, value)
 		}

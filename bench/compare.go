@@ -9,13 +9,13 @@ import (
 
 	"multiedge/bench/contender"
 	"multiedge/bench/report"
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/lab"
 	"multiedge/linkdrv"
 )
 
-// Comparison is the same work over several transports, interleaved: in each round every contender runs once, and each round begins with
-// another one, so that what the machine does beside affects all of them alike.
+// Comparison is the same work over several transports, interleaved: in each round every contender runs once, and each
+// round begins with another one, so that what the machine does beside affects all of them alike.
 type Comparison struct {
 	Cluster ClusterSpec
 	Plan    Plan // its Sizes and Duration; a number of messages is not supported
@@ -39,25 +39,27 @@ type EdgeVariant struct {
 	Test     string // what it does instead of the comparison's test; only for comparisons of this test, which is Read
 }
 
-// EdgeVariants are the known ones. The first is comparable to the others' service: frames are plaintext and trusted to the link's own check. Of each form there are two: with
-// frames alone, as NICs get them, and in datagrams ("udp"), as is the default on virtual links.
+// EdgeVariants are the known ones. The first is comparable to the others' service: frames are plaintext and trusted to
+// the link's own check. Of each form there are two: with frames alone, as NICs get them, and in datagrams ("udp"), as
+// is the default on virtual links.
 var EdgeVariants = []EdgeVariant{
-	{Name: "", Security: daemon.Plaintext, Checksum: "header"},
-	{Name: "crc32c", Security: daemon.Plaintext, Checksum: "full"},
-	{Name: "encrypted", Security: daemon.Encrypted},
-	{Name: "embedded", Security: daemon.Plaintext, Checksum: "header", Embedded: true},
-	{Name: "udp", Security: daemon.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP},
-	{Name: "udp crc32c", Security: daemon.Plaintext, Checksum: "full", Driver: linkdrv.KindUDP},
-	{Name: "udp encrypted", Security: daemon.Encrypted, Driver: linkdrv.KindUDP},
-	{Name: "udp embedded", Security: daemon.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Embedded: true},
-	{Name: "stream", Security: daemon.Plaintext, Checksum: "header", Stream: true},
-	{Name: "stream encrypted", Security: daemon.Encrypted, Stream: true},
-	{Name: "udp stream", Security: daemon.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Stream: true},
-	{Name: "udp stream encrypted", Security: daemon.Encrypted, Driver: linkdrv.KindUDP, Stream: true},
-	{Name: "write", Security: daemon.Plaintext, Checksum: "header", Test: report.OneWay},
+	{Name: "", Security: config.Plaintext, Checksum: "header"},
+	{Name: "crc32c", Security: config.Plaintext, Checksum: "full"},
+	{Name: "encrypted", Security: config.Encrypted},
+	{Name: "embedded", Security: config.Plaintext, Checksum: "header", Embedded: true},
+	{Name: "udp", Security: config.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP},
+	{Name: "udp crc32c", Security: config.Plaintext, Checksum: "full", Driver: linkdrv.KindUDP},
+	{Name: "udp encrypted", Security: config.Encrypted, Driver: linkdrv.KindUDP},
+	{Name: "udp embedded", Security: config.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Embedded: true},
+	{Name: "stream", Security: config.Plaintext, Checksum: "header", Stream: true},
+	{Name: "stream encrypted", Security: config.Encrypted, Stream: true},
+	{Name: "udp stream", Security: config.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Stream: true},
+	{Name: "udp stream encrypted", Security: config.Encrypted, Driver: linkdrv.KindUDP, Stream: true},
+	{Name: "write", Security: config.Plaintext, Checksum: "header", Test: report.OneWay},
 }
 
-// Does reports whether v belongs into a comparison of test: writes are something to compare reads with, and streams have no reads of the peer's memory.
+// Does reports whether v belongs into a comparison of test: writes are something to compare reads with, and streams
+// have no reads of the peer's memory.
 func (v *EdgeVariant) Does(test string) bool {
 	if test == report.Read {
 		return !v.Stream
@@ -84,8 +86,8 @@ func (c *Comparison) sizes() []int {
 	return []int{1 << 20}
 }
 
-// Run runs the comparison. A contender that fails is reported in a note and left out from then on; the error is that of the edge
-// transport or of ctx.
+// Run runs the comparison. A contender that fails is reported in a note and left out from then on; the error is that of
+// the edge transport or of ctx.
 func (c *Comparison) Run(ctx context.Context) (err error) {
 	clusters := map[EdgeVariant]*Cluster{} // by what matters for the daemons
 	defer func() {
@@ -96,7 +98,8 @@ func (c *Comparison) Run(ctx context.Context) (err error) {
 	var entrants []entrant
 	var hosts *Cluster
 	for _, v := range c.Edge {
-		spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded, Driver: v.Driver}
+		spec, key := c.Cluster, EdgeVariant{Security: v.Security, Checksum: v.Checksum, Embedded: v.Embedded,
+			Driver: v.Driver}
 		spec.Security, spec.Checksum, spec.Embedded = v.Security, v.Checksum, v.Embedded
 		spec.Driver = cmp.Or(v.Driver, spec.Driver, linkdrv.KindAlone)
 		cl := clusters[key]
@@ -153,7 +156,7 @@ func (c *Comparison) rounds(ctx context.Context, entrants []entrant) error {
 
 // edge returns the entrant of a variant of the edge transport: a session of its own for each run.
 func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
-	proto := report.Row{Transport: report.TransportEdge, Variant: v.Name}
+	proto := report.Row{Transport: report.TransportEdge, Setup: report.Setup{Variant: v.Name}}
 	return entrant{proto.Contender(), func(ctx context.Context, size int) (*report.Row, error) {
 		row := &report.Row{Transport: report.TransportEdge}
 		p := c.Plan
@@ -183,13 +186,15 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 
 // other returns the entrant of another transport, between the same hosts.
 func (c *Comparison) other(cl *Cluster, o contender.Contender) entrant {
-	proto := report.Row{Transport: o.Name(), Variant: o.Variant()}
+	proto := report.Row{Transport: o.Name(), Setup: report.Setup{Variant: o.Variant()}}
 	return entrant{proto.Contender(), func(ctx context.Context, size int) (*report.Row, error) {
 		p := c.Plan
 		p.Sizes = []int{size}
 		row, err := o.Run(ctx, &contender.Job{
-			Test: standIn(p.Test), Size: size, Duration: p.Duration, Region: p.region(), MTU: orDefault(c.Cluster.Lab.MTU, 9000),
-			Hosts: [2]*lab.Host{cl.lab.Host(0), cl.lab.Host(1)}, CPUs: [2][]int{cl.CPUs(0), cl.CPUs(1)}, Self: cl.spec.Self,
+			Test: standIn(p.Test), Size: size, Duration: p.Duration, Region: p.region(),
+			MTU:   orDefault(c.Cluster.Lab.MTU, 9000),
+			Hosts: [2]*lab.Host{cl.lab.Host(0), cl.lab.Host(1)}, CPUs: [2][]int{cl.CPUs(0), cl.CPUs(1)},
+			Self: cl.spec.Self,
 		})
 		if row != nil {
 			row.Test = p.Test
@@ -199,7 +204,8 @@ func (c *Comparison) other(cl *Cluster, o contender.Contender) entrant {
 	}}
 }
 
-// standIn is what other transports do in a comparison of test: for reads, which they do not have, they send the same bytes in one direction.
+// standIn is what other transports do in a comparison of test: for reads, which they do not have, they send the same
+// bytes in one direction.
 func standIn(test string) string {
 	if test == report.Read {
 		return report.OneWay

@@ -7,19 +7,20 @@ import (
 	"syscall"
 )
 
-// CommandFault is the hidden subcommand of edgebench that is one process of a fault scenario: its argument is a faults.Job in JSON, and it
-// takes orders on its standard input.
+// CommandFault is the hidden subcommand of edgebench that is one process of a fault scenario: its argument is a
+// faults.Job in JSON, and it takes orders on its standard input.
 const CommandFault = "lab-fault"
 
-// CommandConfined is the hidden subcommand that runs the rest of its command line without CAP_IPC_LOCK under a limit of locked memory,
-// its first argument, in bytes.
+// CommandConfined is the hidden subcommand that runs the rest of its command line without CAP_IPC_LOCK under a limit of
+// locked memory, its first argument, in bytes.
 const CommandConfined = "lab-confined"
 
-// CommandGrouped is the hidden subcommand that runs the rest of its command line in the control group in whose directory, its first argument, cgroup.procs is.
+// CommandGrouped is the hidden subcommand that runs the rest of its command line in the control group in whose
+// directory, its first argument, cgroup.procs is.
 const CommandGrouped = "lab-grouped"
 
-// Process is a process of this program in a lab host, for runs that do to processes what benchmarks do not. Its methods may be called
-// from any goroutine.
+// Process is a process of this program in a lab host, for runs that do to processes what benchmarks do not. Its methods
+// may be called from any goroutine.
 type Process struct{ k *child }
 
 // Spawn starts a hidden subcommand in a host. CommandFault has pipes as standard input and output.
@@ -33,6 +34,12 @@ func (c *Cluster) Spawn(host int, command, argument string) (*Process, error) {
 
 // Socket is the control socket of a host's daemon.
 func (c *Cluster) Socket(host int) string { return c.socket(host) }
+
+// PeersFile is a host's file of authorised peers.
+func (c *Cluster) PeersFile(host int) string { return c.peersFile(host) }
+
+// Config is what a host's daemon is started with, in TOML.
+func (c *Cluster) Config(host int) string { return c.daemonConfig(host) }
 
 // Dir is a directory of the cluster's own, which Close removes.
 func (c *Cluster) Dir() string { return c.dir }
@@ -55,7 +62,8 @@ func (c *Cluster) StartDaemon(ctx context.Context, host int) error {
 	return c.waitReady(ctx, host)
 }
 
-// ConfineDaemon replaces a host's daemon by one that CommandConfined or CommandGrouped, with its first argument, starts.
+// ConfineDaemon replaces a host's daemon by one that CommandConfined or CommandGrouped, with its first argument,
+// starts.
 func (c *Cluster) ConfineDaemon(ctx context.Context, host int, command, argument string) error {
 	c.daemons[host].stop()
 	d, err := c.launch(host, []string{command, argument}, CommandDaemon, c.daemonConfig(host))

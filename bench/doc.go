@@ -8,7 +8,7 @@
 //	contender  the same work over packet sockets, TCP, UCX, libfabric and iperf3
 //	figure     the paper's figures, and the page with all of them
 //
-// This package joins them: a Plan becomes the measurements of a session (plan.go); a Cluster is a lab of hosts on this machine with a
-// daemon in each (cluster.go), where clients and servers run as processes of their own (worker.go); compare.go, sweep.go and demo.go
-// are the runs that need more than one session.
+// This package joins them: a Plan becomes the measurements of a session (plan.go); a Cluster is a lab of hosts on this
+// machine with a daemon in each (cluster.go), where clients and servers run as processes of their own (worker.go);
+// compare.go, sweep.go and demo.go are the runs that need more than one session.
 package bench

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/identity"
 	"multiedge/internal/secure"
 )
 
-func (c *Cluster) encrypted() bool { return c.spec.Security != daemon.Plaintext }
+func (c *Cluster) encrypted() bool { return c.spec.Security != config.Plaintext }
 
 func (c *Cluster) keyFile(host int) string { return filepath.Join(c.dir, fmt.Sprintf("h%d.key", host)) }
 
@@ -17,7 +17,8 @@ func (c *Cluster) peersFile(host int) string {
 	return filepath.Join(c.dir, fmt.Sprintf("h%d.peers", host))
 }
 
-// makeKeys gives each host a key and has it authorise the others, as an administrator of real hosts does with edgectl key and edgectl peers.
+// makeKeys gives each host a key and has it authorise the others, as an administrator of real hosts does with edgectl
+// key and edgectl peers.
 func (c *Cluster) makeKeys() error {
 	if !c.encrypted() {
 		return nil

@@ -23,10 +23,12 @@ const LeastExchanged = remap.Least
 // coldRegion is memory that no cache holds, in bytes, where the limit on pinned memory allows that much.
 const coldRegion = 256 << 20
 
-// Place measures what it costs to bring a run that was just received into a pool to its place, by copying and by exchanging pages, for each size, with
-// places in the cache (warm) and not (cold), for about the given time each. Another thread runs in the process all the while, as one does in every
-// Go program, so that TLBs must be flushed. Runs are multiples of a page. Sizes for which not enough memory can be pinned are left out; the note says so.
-func Place(ctx context.Context, sizes []int, each time.Duration, sink func(*report.Row) error) (note string, err error) {
+// Place measures what it costs to bring a run that was just received into a pool to its place, by copying and by
+// exchanging pages, for each size, with places in the cache (warm) and not (cold), for about the given time each.
+// Another thread runs in the process all the while, as one does in every Go program, so that TLBs must be flushed. Runs
+// are multiples of a page. Sizes for which not enough memory can be pinned are left out; the note says so.
+func Place(ctx context.Context, sizes []int, each time.Duration, sink func(*report.Row) error) (note string,
+	err error) {
 	defer spin()()
 	for _, size := range sizes {
 		for _, state := range []string{report.PlaceWarm, report.PlaceCold} {
@@ -87,7 +89,8 @@ func place(ctx context.Context, size int, state string, each time.Duration) (_ [
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	fresh := make([]byte, size)
-	recs := map[string]*report.Recorder{report.PlaceCopy: report.NewRecorder(), report.PlaceExchange: report.NewRecorder()}
+	recs := map[string]*report.Recorder{report.PlaceCopy: report.NewRecorder(),
+		report.PlaceExchange: report.NewRecorder()}
 	sums := map[string]time.Duration{}
 	region, pool := s.Bytes(), s.Pool()[:size]
 	at, n := 0, 0
@@ -115,8 +118,11 @@ func place(ctx context.Context, size int, state string, each time.Duration) (_ [
 	for _, way := range []string{report.PlaceCopy, report.PlaceExchange} {
 		seconds := sums[way].Seconds()
 		rows = append(rows, &report.Row{
-			Test: report.Place, Transport: report.TransportMemory, Variant: report.PlaceVariant(way, state), MessageBytes: size, RegionBytes: len(region), QueueDepth: 1,
-			Operations: uint64(n), Bytes: uint64(n) * uint64(size), Seconds: seconds, Throughput: float64(n) * float64(size) / seconds,
+			Test: report.Place, Transport: report.TransportMemory,
+			Setup:        report.Setup{Variant: report.PlaceVariant(way, state)},
+			MessageBytes: size, RegionBytes: len(region), QueueDepth: 1,
+			Operations: uint64(n), Bytes: uint64(n) * uint64(size), Seconds: seconds,
+			Throughput:          float64(n) * float64(size) / seconds,
 			OperationsPerSecond: float64(n) / seconds, LatencyKind: report.LatencyCall, Latency: recs[way].Summary(1),
 		})
 	}

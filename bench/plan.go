@@ -11,19 +11,23 @@ import (
 
 // Plan is what a person asks for: one test over some message sizes.
 type Plan struct {
-	Test          string
-	Sizes         []int // empty: the test's usual size
-	Count         uint64
-	Duration      time.Duration // both zero: a second or so for each size
-	Depth         int           // 0: the test's usual depth
-	Batch         int           // 0: the test's usual batch
-	Conns         []int         // connections that share the operations; each size is measured with each number of them; empty: one
+	Test     string
+	Sizes    []int // empty: the test's usual size
+	Count    uint64
+	Duration time.Duration // both zero: a second or so for each size
+	Depth    int           // 0: the test's usual depth
+	Batch    int           // 0: the test's usual batch
+	// connections that share the operations; each size is measured with each number of them; empty: one
+	Conns         []int
 	Bidirectional bool
 	ByteStream    bool // messages are bytes of streams, one Write each
 	Integrity     bool // not of byte streams
 	Seed          uint64
 	Region        int    // 0: DefaultRegion
 	Align         string // of destinations: a name in pattern.Alignments; empty: cache lines
+	Compare       bool   // as in workload.Spec, as the next two
+	Pieces        int
+	Copied        bool
 }
 
 // DefaultRegion is large enough that no cache holds it.
@@ -40,10 +44,14 @@ var usuals = map[string]usual{
 	report.PingPong: {8, 1, 1},
 	report.Read:     {65536, 64, 1},
 	report.Rate:     {8, 512, 32},
+	report.Atomic:   {8, 128, 1},
+
+	report.SendLatency: {8, 1, 1},
+	report.SendRate:    {8, 512, 32},
 }
 
-// Large messages need fewer in flight: flightBytes keep every link of a lab busy, and a slow link is not left with seconds of work when
-// the time is over. leastDepth is the depth of the largest.
+// Large messages need fewer in flight: flightBytes keep every link of a lab busy, and a slow link is not left with
+// seconds of work when the time is over. leastDepth is the depth of the largest.
 const (
 	flightBytes = 16 << 20
 	leastDepth  = 4
@@ -89,13 +97,15 @@ func (p *Plan) Specs() ([]workload.Spec, error) {
 	var specs []workload.Spec
 	for _, size := range sizes {
 		s := workload.Spec{
-			Test: test, Size: size, Count: p.Count, Duration: p.Duration, Depth: u.depth, Batch: u.batch, Integrity: p.Integrity,
+			Test: test, Size: size, Count: p.Count, Duration: p.Duration, Depth: u.depth, Batch: u.batch,
+			Integrity:     p.Integrity,
 			Bidirectional: p.Bidirectional && test != report.TwoWay, Seed: p.Seed, Align: p.Align,
+			Compare: p.Compare, Pieces: p.Pieces, Copied: p.Copied,
 		}
 		if s.Batch == 1 && s.Depth > 1 {
 			s.Depth = min(s.Depth, max(leastDepth, flightBytes/max(size, 1)))
 		}
-		if p.Depth > 0 && test != report.PingPong {
+		if p.Depth > 0 && !report.IsLatencyTest(test) {
 			s.Depth = p.Depth
 		}
 		if p.Batch > 0 {
@@ -124,7 +134,8 @@ func (p *Plan) conns() []int {
 	return p.Conns
 }
 
-// region is how much memory the plan wants registered for each data region: what was asked for, or more where messages need it.
+// region is how much memory the plan wants registered for each data region: what was asked for, or more where messages
+// need it.
 func (p *Plan) region() int {
 	r := p.Region
 	if r == 0 {
@@ -160,7 +171,8 @@ func FitSizes(specs []workload.Spec, region int) (kept []workload.Spec, note str
 		largest = max(largest, s.Size)
 	}
 	if len(kept) < len(specs) {
-		note = fmt.Sprintf("messages larger than %s are left out: two of them do not fit a region of %s", report.Bytes(largest), report.Bytes(region))
+		note = fmt.Sprintf("messages larger than %s are left out: two of them do not fit a region of %s",
+			report.Bytes(largest), report.Bytes(region))
 	}
 	return kept, note
 }

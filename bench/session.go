@@ -22,8 +22,8 @@ type Session struct {
 	Sink      func(Event) // rows, notes and progress; called from one goroutine
 }
 
-// Run starts a server in host 1 and a client in host 0, passes on what they report, and ends both. Rows are completed with what only the
-// cluster knows. It returns the client's error, or ctx's.
+// Run starts a server in host 1 and a client in host 0, passes on what they report, and ends both. Rows are completed
+// with what only the cluster knows. It returns the client's error, or ctx's.
 func (c *Cluster) Run(ctx context.Context, s Session) error {
 	server, err := c.worker(1, &Job{Server: true, Region: s.Region}, s.Specs)
 	if err != nil {
@@ -38,7 +38,8 @@ func (c *Cluster) Run(ctx context.Context, s Session) error {
 		for range events { // sessions it reports are our own
 		}
 	}()
-	job := &Job{Region: s.Region, Peer: c.lab.Host(1).Name(), Scheduler: s.Scheduler, Specs: s.Specs, Fit: s.Fit, Warmup: Warmup(s.Specs)}
+	job := &Job{Region: s.Region, Peer: c.lab.Host(1).Name(), Scheduler: s.Scheduler, Specs: s.Specs, Fit: s.Fit,
+		Warmup: Warmup(s.Specs)}
 	client, err := c.worker(0, job, s.Specs)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
@@ -60,7 +61,9 @@ func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*child, error
 	h := c.lab.Host(host)
 	if c.spec.Embedded {
 		j.Transport.Embedded = &Embedded{
-			Security: c.spec.Security, Links: h.LinkNames(), Name: h.Name(), Scheduler: c.spec.Scheduler, Profile: c.spec.Profile, Checksum: c.spec.Checksum, Poll: c.spec.Poll, Driver: c.spec.Driver, Copy: c.spec.copy(),
+			Security: c.spec.Security, Links: h.LinkNames(), Name: h.Name(), Scheduler: c.spec.Scheduler,
+			Profile: c.spec.Profile, Checksum: c.spec.Checksum, Poll: c.spec.Poll, Driver: c.spec.Driver,
+			Copy: c.spec.copy(),
 		}
 		if c.encrypted() {
 			j.Transport.Embedded.KeyFile, j.Transport.Embedded.PeersFile = c.keyFile(host), c.peersFile(host)
@@ -123,6 +126,7 @@ func (c *Cluster) follow(ctx context.Context, client, server *child, s Session) 
 		}()
 	}()
 	var failed error
+	pids, switches := c.pids(client, server), uint64(0)
 	for {
 		select {
 		case e, ok := <-events:
@@ -137,8 +141,14 @@ func (c *Cluster) follow(ctx context.Context, client, server *child, s Session) 
 				failed = errors.New(e.Error)
 				continue
 			}
-			if e.Row != nil {
+			switch {
+			case e.Begin:
+				switches = involuntary(pids)
+			case e.Row != nil:
 				c.complete(e.Row)
+				if now := involuntary(pids); now > switches { // a thread that ended takes its count with it
+					e.Row.Switches = now - switches
+				}
 			}
 			s.Sink(e)
 		case <-server.ended:

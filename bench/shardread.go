@@ -11,7 +11,7 @@ import (
 
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
-	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 )
 
@@ -19,8 +19,8 @@ import (
 type shardReading struct {
 	at     time.Time
 	busy   float64 // seconds of all processors
-	status [2]daemon.Status
-	links  [2][]daemon.LinkStatus
+	status [2]inspect.Status
+	links  [2][]inspect.LinkStatus
 	user   [2]float64 // of the benchmark's processes, by host
 	system [2]float64
 }
@@ -112,7 +112,9 @@ var hosts = [2]string{"client", "server"}
 func (r *shardReading) since(o *shardReading) *report.Row {
 	st := &r.status[0]
 	row := &report.Row{
-		Transport: report.TransportEdge, Attach: "daemon", Links: st.LinksUp, Scheduler: st.Scheduler, Security: st.Security, Checksum: st.Checksum, Poll: st.Poll, Shards: len(st.Shards),
+		Transport: report.TransportEdge, Links: st.LinksUp,
+		Setup: report.Setup{Attach: "daemon", Scheduler: st.Scheduler, Security: st.Security,
+			Checksum: st.Checksum, Poll: st.Poll, Shards: len(st.Shards)},
 		Seconds: r.at.Sub(o.at).Seconds(), LatencyKind: report.LatencyCompletion,
 	}
 	if len(st.Shards) > 0 {
@@ -124,13 +126,15 @@ func (r *shardReading) since(o *shardReading) *report.Row {
 		now, then := &r.status[h], &o.status[h]
 		ends[h] = report.End{
 			ProcessUser: r.user[h] - o.user[h], ProcessSystem: r.system[h] - o.system[h],
-			DaemonUser: now.CPUUserSeconds - then.CPUUserSeconds, DaemonSystem: now.CPUSystemSeconds - then.CPUSystemSeconds,
+			DaemonUser:   now.CPUUserSeconds - then.CPUUserSeconds,
+			DaemonSystem: now.CPUSystemSeconds - then.CPUSystemSeconds,
 		}
 		counters[h] = workload.CountersOf(now.Counters).Sub(workload.CountersOf(then.Counters))
 		for i := range min(len(now.Shards), len(then.Shards)) {
 			a, b := &now.Shards[i], &then.Shards[i]
 			row.ShardLoad = append(row.ShardLoad, report.ShardLoad{
-				Host: hosts[h], Shard: i, CPU: max(0, a.CPUUserSeconds+a.CPUSystemSeconds-b.CPUUserSeconds-b.CPUSystemSeconds),
+				Host: hosts[h], Shard: i, CPU: max(0,
+					a.CPUUserSeconds+a.CPUSystemSeconds-b.CPUUserSeconds-b.CPUSystemSeconds),
 				ReceiversCPU:    max(0, a.CPUReceivers-b.CPUReceivers),
 				FramesReceived:  a.Counters["frames_received"] - b.Counters["frames_received"],
 				PayloadReceived: a.Counters["payload_received"] - b.Counters["payload_received"],
@@ -146,7 +150,8 @@ func (r *shardReading) since(o *shardReading) *report.Row {
 	return row
 }
 
-// finishShards fills in what follows from the test: what arrived counts, at the server, with reads at the client, and in two-way at both.
+// finishShards fills in what follows from the test: what arrived counts, at the server, with reads at the client, and
+// in two-way at both.
 func (c *Cluster) finishShards(row *report.Row) {
 	row.LinkRates, row.MTU = c.rates(), orDefault(c.spec.Lab.MTU, 9000)
 	for _, s := range row.ShardLoad {

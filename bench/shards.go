@@ -19,15 +19,16 @@ type ShardSetup struct {
 // String is as in "2 shards + 1 receiver".
 func (s ShardSetup) String() string { return report.Threads(s.Shards, s.Receivers) }
 
-// ShardSweep compares numbers of shards: pairs of processes, one at each host and a connection between them, move data at the same time, and the daemons
-// are read at the beginning and at the end of a time in which all pairs do.
+// ShardSweep compares numbers of shards: pairs of processes, one at each host and a connection between them, move data
+// at the same time, and the daemons are read at the beginning and at the end of a time in which all pairs do.
 type ShardSweep struct {
 	Cluster ClusterSpec // its Shards and Receivers are what varies
-	Plan    Plan        // of each pair; its Duration is the time that counts, Depth and Region are for all pairs together
-	Tests   []string    // report.OneWay, report.TwoWay, report.Read
-	Setups  []ShardSetup
-	Pairs   []int
-	Rounds  int
+	// of each pair; its Duration is the time that counts, Depth and Region are for all pairs together
+	Plan   Plan
+	Tests  []string // report.OneWay, report.TwoWay, report.Read
+	Setups []ShardSetup
+	Pairs  []int
+	Rounds int
 
 	Row  func(r *report.Row)
 	Show func(step int, what string) // before each
@@ -95,7 +96,8 @@ func (w *ShardSweep) measure(ctx context.Context, c *Cluster, test string, pairs
 	if err != nil {
 		return nil, err
 	}
-	row.Test, row.MessageBytes, row.Bidirectional, row.QueueDepth, row.RegionBytes = test, spec.Size, test == report.TwoWay, spec.Depth*pairs, region
+	row.Test, row.MessageBytes, row.Bidirectional, row.QueueDepth, row.RegionBytes = test, spec.Size,
+		test == report.TwoWay, spec.Depth*pairs, region
 	row.Connections = pairs
 	c.finishShards(row)
 	return row, nil
@@ -124,7 +126,8 @@ func (w *crowd) start(ctx context.Context, c *Cluster, pairs, region int, specs 
 		go w.follow("server", server, events)
 	}
 	for i := range pairs {
-		client, err := c.worker(0, &Job{Region: region, Service: service(i), Peer: c.lab.Host(1).Name(), Specs: specs}, specs)
+		client, err := c.worker(0, &Job{Region: region, Service: service(i), Peer: c.lab.Host(1).Name(), Specs: specs},
+			specs)
 		if err != nil {
 			return fmt.Errorf("client: %w", err)
 		}

@@ -13,8 +13,9 @@ type Variant struct {
 	Session Session
 }
 
-// Sweep measures each variant once in each round, on hosts of its own that are removed before the next. Each round begins with another
-// variant, so that what the machine does beside affects all of them alike. between is called before each, with the hosts.
+// Sweep measures each variant once in each round, on hosts of its own that are removed before the next. Each round
+// begins with another variant, so that what the machine does beside affects all of them alike. between is called before
+// each, with the hosts.
 func Sweep(ctx context.Context, rounds int, variants []Variant, between func(v *Variant, c *Cluster) error) error {
 	for round := range rounds {
 		for i := range variants {

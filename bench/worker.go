@@ -51,7 +51,8 @@ type Embedded struct {
 }
 
 // waitModes are the values of Transport.Wait.
-var waitModes = map[string]edge.WaitMode{"": edge.Adaptive, "adaptive": edge.Adaptive, "block": edge.Block, "busy": edge.Busy}
+var waitModes = map[string]edge.WaitMode{"": edge.Adaptive, "adaptive": edge.Adaptive, "block": edge.Block,
+	"busy": edge.Busy}
 
 // attach returns how a workload opens its device.
 func (t *Transport) attach(region int, log func(string, ...any)) (workload.Attach, error) {
@@ -62,7 +63,8 @@ func (t *Transport) attach(region int, log func(string, ...any)) (workload.Attac
 	cfg := edge.Config{Socket: t.Socket, Wait: mode, QueueDepth: queueDepth(t.Depth)}
 	if e := t.Embedded; e != nil {
 		cfg.Embedded = &edge.Embedded{
-			Links: e.Links, Name: e.Name, Scheduler: e.Scheduler, Profile: e.Profile, Checksum: e.Checksum, Poll: e.Poll, Driver: e.Driver, Copy: e.Copy,
+			Links: e.Links, Name: e.Name, Scheduler: e.Scheduler, Profile: e.Profile, Checksum: e.Checksum,
+			Poll: e.Poll, Driver: e.Driver, Copy: e.Copy,
 			Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile,
 		}
 	}
@@ -149,8 +151,10 @@ func (j *Job) client(ctx context.Context, a workload.Attach, emit func(Event)) (
 	return nil
 }
 
-// measure runs one spec, the first one of a session after a warm-up that does not count, except for what it finds wrong.
-func (j *Job) measure(ctx context.Context, c *workload.Client, i int, s workload.Spec, emit func(Event)) (*report.Row, error) {
+// measure runs one spec, the first one of a session after a warm-up that does not count, except for what it finds
+// wrong.
+func (j *Job) measure(ctx context.Context, c *workload.Client, i int, s workload.Spec, emit func(Event)) (*report.Row,
+	error) {
 	warm := &report.Row{}
 	if i == 0 && j.Warmup > 0 {
 		w := s

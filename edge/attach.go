@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,7 +64,8 @@ func (d *Device) greet(ctx context.Context, ctl *ipc.Conn) (_ *attachment, err e
 	ctx, cancel := context.WithTimeout(ctx, attachTime)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { ctl.Close() })
-	hello := &ipc.Message{ID: 1, Kind: ipc.KindHello, Version: ipc.Version, PID: os.Getpid(), Depth: cfg.QueueDepth}
+	hello := ipc.Hello(cfg.QueueDepth)
+	hello.Name = programName()
 	err = ctl.Send(hello)
 	var m *ipc.Message
 	var fds []int
@@ -74,9 +77,10 @@ func (d *Device) greet(ctx context.Context, ctl *ipc.Conn) (_ *attachment, err e
 		return nil, fmt.Errorf("edge: the daemon does not answer; look at its log: %w", context.Cause(ctx))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: while attaching: %v", ErrDaemonDown, err)
+		return nil, fmt.Errorf("%w: while attaching: %v; its log says why, and a daemon that does not understand this "+
+			"library is older: upgrade it, or restart it if that was done", ErrDaemonDown, err)
 	}
-	if err := checkHello(m, fds, cfg.QueueDepth); err != nil {
+	if err := checkHello(hello, m, fds); err != nil {
 		ipc.CloseFDs(fds)
 		return nil, err
 	}
@@ -85,37 +89,53 @@ func (d *Device) greet(ctx context.Context, ctl *ipc.Conn) (_ *attachment, err e
 		ipc.CloseFDs(fds)
 		return nil, err
 	}
+	bell, err := ipc.WatcherFromFD(fds[2])
+	if err != nil {
+		rings.Close()
+		ipc.CloseFDs(fds)
+		return nil, err
+	}
 	ipc.CloseFDs(fds[:1])
-	return newAttachment(d, ctl, m, rings, fds[1], fds[2]), nil
+	return newAttachment(d, ctl, m, rings, ipc.DoorbellFromFD(fds[1]), bell), nil
 }
 
-func checkHello(m *ipc.Message, fds []int, depth int) error {
+func checkHello(hello, m *ipc.Message, fds []int) error {
 	switch {
+	case m.Kind != ipc.KindHello || m.ID != hello.ID || !m.Answer:
+		return fmt.Errorf("%w: the daemon answers hello by %s %d", ErrVersion, m.Kind, m.ID)
 	case m.Error != nil:
 		return errorFor(m.Error.Code, m.Error.Text)
-	case m.Kind != ipc.KindHello || m.ID != 1:
-		return fmt.Errorf("%w: the daemon answers hello by %q", ErrVersion, m.Kind)
-	case m.Version != ipc.Version:
-		return fmt.Errorf("%w: the daemon speaks version %d, this library %d", ErrVersion, m.Version, ipc.Version)
 	case len(fds) != 3:
 		return fmt.Errorf("%w: the daemon sent %d descriptors instead of 3", ErrVersion, len(fds))
-	case m.Rings.Depth() != depth:
-		return fmt.Errorf("%w: the daemon made rings of depth %d instead of %d", ErrVersion, m.Rings.Depth(), depth)
 	}
-	return m.Rings.Validate()
+	if err := hello.CheckReply(&m.Greeting); err != nil {
+		return fmt.Errorf("%w: %w", ErrVersion, err)
+	}
+	return nil
 }
 
-func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Rings, submitFD, bellFD int) *attachment {
+func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Rings, submit *ipc.Doorbell,
+	bell *ipc.Watcher) *attachment {
 	depth := rings.Layout().Depth()
 	d := &attachment{
 		dev: dev, cfg: dev.cfg, node: hello.Node, name: hello.Name, window: hello.Window,
-		ctl: ctl, rings: rings, submit: ipc.DoorbellFromFD(submitFD), bell: ipc.DoorbellFromFD(bellFD),
-		sq:    rings.SubmitProducer(),
-		slots: make([]slot, depth), free: make([]uint32, depth),
-		conns:  map[uint32]*Conn{},
-		deadCh: make(chan struct{}), readDone: make(chan struct{}), ready: make(chan struct{}),
-		bounceTurn: make(chan struct{}, 1),
+		features: hello.Features, flags: ^uint8(0),
+		ctl: ctl, rings: rings,
+		submission: submission{sq: rings.SubmitProducer(), submit: submit},
+		slotTable: slotTable{slots: make([]slot, 2*depth), free: make([]uint32, depth),
+			tickets: make([]ticket, 2*depth)},
+		connTable: connTable{conns: map[uint32]*Conn{}},
+		wakeups:   wakeups{bell: bell},
+		lifetime: lifetime{
+			deadCh: make(chan struct{}), readDone: make(chan struct{}), ready: make(chan struct{}),
+			flushed: make(chan struct{}),
+		},
+		bounceTurn: make(chan struct{}, 1), registering: make(chan struct{}, 1),
 	}
+	if d.features&ipc.FeatureLocal == 0 {
+		d.flags &^= uint8(LocalDone) // such a write is done later
+	}
+	d.receives.init(depth)
 	if d.window <= 0 || d.window > depth {
 		d.window = depth
 	}
@@ -131,4 +151,10 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 	d.calls.pending = map[uint64]*call{}
 	d.calls.next = 2
 	return d
+}
+
+// programName is what edgectl client shows of this process.
+func programName() string {
+	name := filepath.Base(os.Args[0])
+	return strings.ToValidUTF8(name[:min(len(name), ipc.MaxName)], "?")
 }

@@ -7,66 +7,94 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// attachment is one acquaintance with a daemon: its queues, and what exists by that daemon's leave. It ends with the daemon; the Device then makes
-// another. Whatever names a thing by the daemon's numbers (operations, connections, regions) holds the attachment that the numbers belong to, so that
-// nothing of an old daemon ever reaches a new one.
+// attachment is one acquaintance with a daemon: its queues, and what exists by that daemon's leave. It ends with the
+// daemon; the Device then makes another. Whatever names a thing by the daemon's numbers (operations, connections,
+// regions) holds the attachment that the numbers belong to, so that nothing of an old daemon ever reaches a new one.
 //
-// What guards what: post the submission ring; leadership (see wait.go) the completion ring; connMu the table of connections; callMu the
-// requests that wait for the daemon. post and leadership are never held together with a wait for the daemon.
+// post and leadership are never held together with a wait for the daemon.
 type attachment struct {
 	dev        *Device
 	cfg        Config
 	node, name string
 	window     int // operations in flight per connection
+	features   ipc.Features
+	flags      uint8 // of operations, that the daemon knows
 
-	ctl    *ipc.Conn
-	rings  *ipc.Rings
-	submit *ipc.Doorbell // wakes the daemon
-	bell   *ipc.Doorbell // wakes our leader
-	drive  driver        // embedded: runs the transport in the goroutine that waits; nil otherwise
+	ctl   *ipc.Conn
+	rings *ipc.Rings
+	drive driver // embedded: runs the transport in the goroutine that waits; nil otherwise
 
+	submission
+	slotTable
+	lead leadership // guards the completion ring, see wait.go
+	connTable
+	wakeups
+	lifetime
+
+	bounce     atomic.Pointer[bounceArena] // of ReadAt and WriteAt
+	bounceTurn chan struct{}               // full while somebody makes bounce
+
+	calls       callTable
+	registering chan struct{} // full while somebody registers memory
+
+	news     atomic.Uint64 // rounds of the ring that found something, and connections that ended
+	newsSeen atomic.Uint64 // of them, those before the latest Poll
+}
+
+// submission is the producer's side of the submission ring. post guards all of it but the atomics.
+type submission struct {
 	post      sync.Mutex
 	sq        *ipc.SubmitProducer
 	sqe       ipc.SQE // scratch
-	freeHead  uint32  // of free: operations posted
+	pieces    ipc.SQE // likewise, for entries before it
+	freeHead  uint32  // of slotTable.free: operations posted
 	owing     []*Conn // connections whose credit found no room
 	detached  bool    // rings are unmapped
 	owingFlag atomic.Bool
-	ringFull  atomic.Bool // credit is owed for want of room in the ring, of which no doorbell tells: the leader looks again soon
+	// credit is owed for want of room in the ring, of which no doorbell tells: the leader looks again soon
+	ringFull atomic.Bool
+	submit   *ipc.Doorbell // wakes the daemon
+}
 
+// slotTable has a slot for each operation in flight.
+type slotTable struct {
 	slots    []slot
 	free     []uint32 // ring of free slots: posting takes at freeHead, the leader adds at freeTail
 	freeTail atomic.Uint32
 	gather   gather
 	failed   failures
+	tickets  []ticket // of slots with inQueue
+	receives receives
+}
 
-	lead leadership
+// connTable holds the connections by the daemon's number. connMu guards it.
+type connTable struct {
+	connMu  sync.Mutex
+	conns   map[uint32]*Conn
+	dialing int                  // dials whose answer is awaited
+	orphans map[uint32][]ipc.CQE // notifications that overtook the answer to a dial
+}
 
-	connMu     sync.Mutex
-	conns      map[uint32]*Conn
-	dialing    int                         // dials whose answer is awaited
-	orphans    map[uint32][]ipc.CQE        // notifications that overtook the answer to a dial
-	bounce     atomic.Pointer[bounceArena] // of ReadAt and WriteAt
-	bounceTurn chan struct{}               // full while somebody makes bounce
+// wakeups is how others make a leader look again that is blocked.
+type wakeups struct {
+	bell     *ipc.Watcher
+	bellMu   sync.RWMutex // kick against the closing of bell
+	bellGone bool
+	kickFunc func() // kick, made once: a method value allocates
+}
 
-	calls callTable
-
+// lifetime is what an attachment knows of its end, and of a daemon that does not run.
+type lifetime struct {
 	dead     atomic.Pointer[deadState]
 	deadCh   chan struct{} // closed once dead is set
 	ready    chan struct{} // closed once the services of the Device's Listeners were offered
 	dying    sync.Once
 	readDone chan struct{}
 	ending   sync.Once
-
-	bellMu   sync.RWMutex // kick against the closing of bell
-	bellGone bool
-	kickFunc func() // kick, made once: a method value allocates
+	flushed  chan struct{} // closed once the completions of what can complete no more were told
 
 	pulse  pulse
 	silent atomic.Bool // the daemon has not run for some time
-
-	news     atomic.Uint64 // rounds of the ring that found something, and connections that ended
-	newsSeen atomic.Uint64 // of them, those before the latest Poll
 }
 
 type deadState struct{ err error }
@@ -88,8 +116,8 @@ func (d *attachment) Err() error {
 	return nil
 }
 
-// fail ends the attachment: what completed before stays completed, everything else ends with err. Only the first call counts.
-// It must not be called by the leader.
+// fail ends the attachment: what completed before stays completed, everything else ends with err. Only the first call
+// counts. It must not be called by the leader.
 func (d *attachment) fail(err error) {
 	d.dying.Do(func() {
 		d.sync() // completions that arrived before the end still count
@@ -97,6 +125,7 @@ func (d *attachment) fail(err error) {
 		close(d.deadCh)
 		d.lead.wakeAll(true)
 		d.kick()
+		d.flushQueues(err)
 		d.calls.failAll()
 		d.connMu.Lock()
 		conns := make([]*Conn, 0, len(d.conns))
@@ -113,8 +142,8 @@ func (d *attachment) fail(err error) {
 	})
 }
 
-// end waits until nobody uses the rings and gives everything back but registered memory, which is the Device's to unmap. The attachment is
-// dead already.
+// end waits until nobody uses the rings and gives everything back but registered memory, which is the Device's to
+// unmap. The attachment is dead already.
 func (d *attachment) end() {
 	d.ending.Do(func() {
 		d.ctl.Close()

@@ -2,21 +2,24 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
 )
 
-// The bounce arena lends registered memory to ReadAt and WriteAt, whose p is ordinary memory: WriteAt copies p in, chunk by chunk, and
-// waits for the writes; ReadAt waits for the reads and copies out. One region per Device, made at the first use.
+// The bounce arena lends registered memory to ReadAt and WriteAt, whose p is ordinary memory: WriteAt copies p in,
+// chunk by chunk, and waits for the writes; ReadAt waits for the reads and copies out. One region per Device, made at
+// the first use.
 const (
 	bounceChunk = 64 << 10 // bytes of a slot
 	bounceSlots = 32       // 2 MiB in all
 	bounceDepth = 8        // slots one call uses at once
 )
 
-// bounceAbandoned marks the state of a slot whose call has gone: it is then the key of the operation whose completion frees the slot. 0: lent, or free.
+// bounceAbandoned marks the state of a slot whose call has gone: it is then the key of the operation whose completion
+// frees the slot. 0: lent, or free.
 const bounceAbandoned = 1 << 31
 
 type bounceArena struct {
@@ -53,7 +56,8 @@ func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
 	return a, nil
 }
 
-// borrow waits for a slot. It takes completions meanwhile: when all slots are abandoned, nobody else may be there to do so.
+// borrow waits for a slot. It takes completions meanwhile: when all slots are abandoned, nobody else may be there to do
+// so.
 func (a *bounceArena) borrow(ctx context.Context) (int32, error) {
 	d := a.region.d
 	a.hungry.Add(1)
@@ -132,12 +136,14 @@ func (r *RemoteRegion) WriteAt(p []byte, off int64) (n int, err error) {
 	return r.WriteAtContext(context.Background(), p, off)
 }
 
-// ReadAt reads remote memory into p. It returns io.EOF when the memory ends before p does.
+// ReadAt reads remote memory into p. It returns io.EOF when the memory ends before p does, and for nothing else: when
+// the peer has closed the connection it is ErrReset.
 func (r *RemoteRegion) ReadAt(p []byte, off int64) (n int, err error) {
 	return r.ReadAtContext(context.Background(), p, off)
 }
 
-// WriteAtContext is WriteAt that gives up waiting when ctx ends. What was started may still be written then; p is not used any more.
+// WriteAtContext is WriteAt that gives up waiting when ctx ends. What was started may still be written then; p is not
+// used any more.
 func (r *RemoteRegion) WriteAtContext(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 || off > r.size || int64(len(p)) > r.size-off {
 		return 0, fmt.Errorf("%w: %d bytes at %d, of %d", ErrBounds, len(p), off, r.size)
@@ -174,6 +180,14 @@ type pipeline struct {
 }
 
 func (r *RemoteRegion) transfer(ctx context.Context, kind Kind, p []byte, off int64) (int, error) {
+	n, err := r.move(ctx, kind, p, off)
+	if errors.Is(err, ErrPeerClosed) {
+		err = ErrReset // io.EOF is for the end of the memory
+	}
+	return n, err
+}
+
+func (r *RemoteRegion) move(ctx context.Context, kind Kind, p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, r.conn.usable()
 	}
@@ -196,7 +210,8 @@ func (r *RemoteRegion) transfer(ctx context.Context, kind Kind, p []byte, off in
 	return t.done, err
 }
 
-// advance posts the next chunk; without a free slot it waits for a chunk of its own first, so that calls cannot starve each other.
+// advance posts the next chunk; without a free slot it waits for a chunk of its own first, so that calls cannot starve
+// each other.
 func (r *RemoteRegion) advance(ctx context.Context, a *bounceArena, t *pipeline, kind Kind, p []byte, off int64) error {
 	var b int32
 	select {
@@ -216,7 +231,8 @@ func (r *RemoteRegion) advance(ctx context.Context, a *bounceArena, t *pipeline,
 			return err
 		}
 	}
-	w := Work{Kind: kind, Local: a.region, LocalOff: int(b) * bounceChunk, Len: n, Remote: r, RemoteOff: int(off) + t.posted}
+	w := Work{Kind: kind, Local: a.region, LocalOff: int(b) * bounceChunk, Len: n, Remote: r, RemoteOff: int(off) +
+		t.posted}
 	op, err := r.conn.postWait(ctx, &w, b)
 	if err != nil {
 		a.giveBack(b)

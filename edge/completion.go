@@ -1,8 +1,9 @@
 package edge
 
-// What comes back: whoever leads (wait.go) drives an embedded transport with push, then empties the completion ring with goRound. take finds the slot by the entry's token;
-// complete frees it and moves its generation on, which is how an Op knows that it is done; notified queues a notification with its connection. Those who wait for what has
-// happened are woken.
+// The way of completions: the leader (wait.go) drives an embedded transport with push, then empties the completion ring
+// with goRound. take finds the slot by the entry's token; complete frees it and moves its generation on, which is how
+// an Op knows that it is done; notified queues a notification with its connection. Goroutines that wait for it are
+// woken.
 
 import (
 	"context"
@@ -12,8 +13,8 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// Poll takes what has completed from the ring, unless another goroutine does so already, and returns how many entries there were.
-// Done, Err and PollNotify then know. It never blocks.
+// Poll takes what has completed from the ring, unless another goroutine does so already, and returns how many entries
+// there were. Done, Err and PollNotify then know. It never blocks.
 func (d *Device) Poll() int {
 	a := d.at.Load()
 	seen := a.news.Load()
@@ -25,7 +26,7 @@ func (d *Device) Poll() int {
 	return n
 }
 
-// poll is Poll by whoever is not the loop that Arm is for.
+// poll is Poll called outside of the event loop that uses Arm.
 func (d *attachment) poll() int {
 	if !d.lead.try() {
 		return 0
@@ -84,16 +85,30 @@ func (d *attachment) goRound() (total int) {
 
 // take handles one entry. It reports false for one that cannot be right.
 func (d *attachment) take(e *ipc.CQE) bool {
-	if e.Kind == ipc.CQNotify {
+	switch e.Kind {
+	case ipc.CQNotify:
 		return d.notified(e)
+	case ipc.CQLate:
+		return d.failedLate(e)
+	case ipc.CQRedirected:
+		return d.redirected(e)
+	}
+	if e.Kind == ipc.CQReceive {
+		return d.received(e)
 	}
 	i, gen := uint32(e.Token), uint32(e.Token>>32)
-	if i >= uint32(len(d.slots)) {
+	if i >= uint32(len(d.free)) {
 		return false
 	}
 	s := &d.slots[i]
 	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn {
 		return false
+	}
+	if s.result != nil {
+		if e.Status == ipc.StatusOK {
+			*s.result = e.Off
+		}
+		s.result = nil
 	}
 	d.complete(i, gen, e.Status)
 	return true
@@ -104,8 +119,14 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	s := &d.slots[i]
 	c, r, bounce := s.conn, s.region, s.bounce
 	s.conn, s.region = nil, nil
+	if s.redirection != nil {
+		s.redirection = nil
+	}
 	stream := c.notes.stream.Load()
 	if status != ipc.StatusOK {
+		if status == ipc.StatusClosed && c.named() {
+			status = ipc.StatusKey // as the connection says: ErrRevoked, which is ErrKey
+		}
 		d.failed.add(i, gen, status)
 		if stream != nil {
 			stream.failed(status)
@@ -114,11 +135,21 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	if r != nil {
 		r.inflight.Add(-1)
 	}
+	if len(s.more) > 0 {
+		s.releasePieces()
+	}
 	idle := c.inflight.Add(-1) == 0
+	var t ticket
+	if bounce == inQueue {
+		t = d.tickets[i] // the slot may be posted again from here on
+	}
 	d.free[d.lead.freed&uint32(len(d.free)-1)] = i
 	d.lead.freed++
 	d.freeTail.Store(d.lead.freed)   // first: who sees that the operation is done finds room
 	s.gen.CompareAndSwap(gen, gen+1) // unless the slot is in use again
+	if t.queue != nil {
+		t.queue.put(d, Completion{Kind: t.kind, Conn: c, Context: t.context, Err: statusError[status]})
+	}
 	if bounce >= 0 {
 		d.bounce.Load().completed(bounce, opKey(i, gen))
 	}
@@ -133,7 +164,8 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	}
 }
 
-// notified queues a notification. One for a connection that the answer to our dial has not told us of yet is kept for it.
+// notified queues a notification. One for a connection that the answer to our dial has not told us of yet is kept for
+// it.
 func (d *attachment) notified(e *ipc.CQE) bool {
 	d.connMu.Lock()
 	c := d.conns[e.Conn]
@@ -147,12 +179,15 @@ func (d *attachment) notified(e *ipc.CQE) bool {
 	if c == nil {
 		return true
 	}
-	ok, due := c.notes.push(e)
+	ok, due := c.notes.push(c, e)
 	if due {
 		d.returnCredit(c)
 	}
 	if d.lead.followers.Load() > 0 {
 		d.lead.wake(&c.waiters)
+		if q := c.notes.queue(e.Token); q != nil {
+			d.lead.wake(&q.waiters)
+		}
 	}
 	return ok
 }
@@ -193,8 +228,8 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 // crammedLook is how often the leader looks for room that no doorbell tells of.
 const crammedLook = time.Millisecond
 
-// crammed reports whether w or a follower waits for room in a submission ring that is full although operations could be posted: full of credit. The daemon
-// takes that without a completion, and so without a doorbell.
+// crammed reports whether w or a follower waits for room in a submission ring that is full although operations could be
+// posted: full of credit. The daemon takes that without a completion, and so without a doorbell.
 func (d *attachment) crammed(w *waiter) bool {
 	if w.kind != waitRoom && d.lead.others.Load() == 0 {
 		return false
@@ -204,8 +239,8 @@ func (d *attachment) crammed(w *waiter) bool {
 	if d.detached || d.freeHead == d.freeTail.Load() {
 		return false
 	}
-	n, _ := d.sq.Room()
-	return n == 0
+	n, _ := d.sq.RoomFor(ipc.MaxEntries)
+	return n < ipc.MaxEntries
 }
 
 // block sleeps until the doorbell rings: something completed, the context ended, or the Device died.

@@ -12,8 +12,9 @@ import (
 type WaitMode uint8
 
 const (
-	// Adaptive polls for Config.Spin, longer while what it waits for comes soon after, giving way to others on the core after every look, then blocks. It stops polling
-	// for a while when giving way turns out to be slow, since somebody else then needs the core.
+	// Adaptive polls for Config.Spin, longer while what it waits for comes soon after, giving way to others on the core
+	// after every look, then blocks. It stops polling for a while when giving way turns out to be slow, since somebody
+	// else then needs the core.
 	Adaptive WaitMode = iota
 	// Block never polls: least processor time, a wake-up (some 30 microseconds) on each wait.
 	Block
@@ -29,16 +30,17 @@ const (
 
 // Config says how to attach. The zero value attaches to the local daemon at its usual place.
 type Config struct {
-	Socket     string    // the daemon's control socket; empty: $EDGE_SOCKET, or /run/edged/edged.sock
-	Embedded   *Embedded // not nil: no daemon, the transport runs in this process
-	Wait       WaitMode
-	Spin       time.Duration // how long Adaptive polls at first, up to four times that while sleeps prove short; zero: DefaultSpin
-	QueueDepth int           // operations in flight on the Device, a power of two; zero: DefaultQueueDepth
-	Stream     StreamConfig  // of DialStream and ListenStream
-	Log        *slog.Logger  // says when the daemon is lost and found again; nil: nothing is logged
+	Socket   string    // the daemon's control socket; empty: $EDGE_SOCKET, or /run/edged/edged.sock
+	Embedded *Embedded // not nil: no daemon, the transport runs in this process
+	Wait     WaitMode
+	// how long Adaptive polls at first, up to four times that while sleeps prove short; zero: DefaultSpin
+	Spin       time.Duration
+	QueueDepth int          // operations in flight on the Device, a power of two; zero: DefaultQueueDepth
+	Stream     StreamConfig // of DialStream and ListenStream
+	Log        *slog.Logger // says when the daemon is lost and found again; nil: nothing is logged
 
-	// OnChange is called when the daemon is lost and when the Device has attached again, in that order, by a goroutine of the Device: it must
-	// return soon, and neither close the Device nor ask anything of it.
+	// OnChange is called when the daemon is lost and when the Device has attached again, in that order, by a goroutine
+	// of the Device: it must return soon, and neither close the Device nor ask anything of it.
 	OnChange func(Change)
 }
 
@@ -79,12 +81,13 @@ type dialOptions struct {
 	scheduler string
 }
 
-// Ordered makes every operation take effect after the one before it, in both directions, as if each had a backward fence.
+// Ordered makes every operation take effect after the one before it, in both directions, as if each had a backward
+// fence.
 func Ordered() DialOption { return func(o *dialOptions) { o.ordered = true } }
 
 // Data sends up to 512 bytes to the side that accepts, which reads them by Conn.Data or Request.Data.
 func Data(b []byte) DialOption { return func(o *dialOptions) { o.data = b } }
 
-// Scheduler chooses how frames are spread over links: "adaptive", "wd", "wsrr" or "srr". It has an effect when this is the first
-// connection between the two nodes; others share what was chosen then.
+// Scheduler chooses how frames are spread over links: "adaptive", "wd", "wsrr" or "srr". It has an effect when this is
+// the first connection between the two nodes; others share what was chosen then.
 func Scheduler(name string) DialOption { return func(o *dialOptions) { o.scheduler = name } }

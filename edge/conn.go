@@ -9,8 +9,8 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// Conn is a connection to an application at a peer, over as many links as the two nodes share. Operations of a connection may take effect in
-// any order unless fences or Ordered say otherwise. Any number of goroutines may use it.
+// Conn is a connection to an application at a peer, over as many links as the two nodes share. Operations of a
+// connection may take effect in any order unless fences or Ordered say otherwise. Any number of goroutines may use it.
 type Conn struct {
 	d       *attachment
 	id      uint32
@@ -19,11 +19,13 @@ type Conn struct {
 
 	inflight atomic.Int32 // operations; raised under attachment.post, lowered by the leader
 	notes    notes
+	grants   grants
 	waiters  *waiter // guarded by leadership.mu
 	closing  atomic.Bool
 	owes     bool                     // it is on attachment.owing; guarded by attachment.post
 	ended    atomic.Pointer[endState] // why it ended; notifications may still come
 	drained  atomic.Bool              // after ended: none comes any more
+	late     late
 
 	mu      sync.Mutex
 	data    []byte
@@ -33,7 +35,8 @@ type Conn struct {
 
 type endState struct{ err error }
 
-// Dial connects to a service at a peer, which is a node's name or its identity in hexadecimal. It returns when the peer has accepted.
+// Dial connects to a service at a peer, which is a node's name or its identity in hexadecimal. It returns when the peer
+// has accepted.
 func (d *Device) Dial(ctx context.Context, peer, service string, opts ...DialOption) (*Conn, error) {
 	var o dialOptions
 	for _, opt := range opts {
@@ -50,7 +53,8 @@ func (d *Device) Dial(ctx context.Context, peer, service string, opts ...DialOpt
 }
 
 func (d *attachment) dial(ctx context.Context, peer, service string, o *dialOptions) (*Conn, error) {
-	m := &ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service, Ordered: o.ordered, Data: o.data, Scheduler: o.scheduler}
+	m := &ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service, Ordered: o.ordered, Data: o.data,
+		Scheduler: o.scheduler}
 	m.Timeout = timeLeft(ctx)
 	var c *Conn
 	d.dialBegins()
@@ -89,7 +93,7 @@ func (d *attachment) newConn(id uint32, peer, service string, data []byte) *Conn
 	defer d.connMu.Unlock()
 	d.conns[id] = c
 	for i := range d.orphans[id] {
-		c.notes.push(&d.orphans[id][i])
+		c.notes.push(c, &d.orphans[id][i])
 	}
 	delete(d.orphans, id)
 	return c
@@ -111,8 +115,8 @@ func (c *Conn) Data() []byte {
 	return c.data
 }
 
-// Err returns nil while the connection lives or notifications of it are on their way, and then why it ended. Other calls may return that before, since
-// 256 notifications that lie unread hold up the others.
+// Err returns nil while the connection lives or notifications of it are on their way, and then why it ended. Other
+// calls may return that before, since 256 notifications that lie unread hold up the others.
 func (c *Conn) Err() error {
 	if c.drained.Load() {
 		return c.ended.Load().err
@@ -154,7 +158,8 @@ func (c *Conn) CloseContext(ctx context.Context) error {
 	return nil
 }
 
-// Abort ends the connection at once, also while Close waits. Operations in flight fail with ErrAborted or have been done.
+// Abort ends the connection at once, also while Close waits. Operations in flight fail with ErrAborted or have been
+// done.
 func (c *Conn) Abort() error {
 	if !c.beginClose() && c.Err() != nil {
 		return net.ErrClosed
@@ -168,7 +173,7 @@ func (c *Conn) Abort() error {
 
 // beginClose reports whether the caller is the one that closes. After it nothing is posted, and nobody waits to post.
 func (c *Conn) beginClose() bool {
-	c.d.post.Lock() // whoever posts has seen closing, or has posted
+	c.d.post.Lock() // from here on every Post has seen closing, or has posted
 	first := c.closing.CompareAndSwap(false, true)
 	c.d.post.Unlock()
 	if first {
@@ -196,6 +201,7 @@ func (c *Conn) end(err error) {
 func (c *Conn) fail(err error) {
 	c.ended.CompareAndSwap(nil, &endState{err})
 	if !c.drained.Swap(true) {
+		c.notes.endQueue()
 		c.wakeEnded()
 	}
 }
@@ -204,6 +210,7 @@ func (c *Conn) fail(err error) {
 func (c *Conn) wakeEnded() {
 	c.announce()
 	c.d.lead.wake(&c.waiters)
+	c.notes.wakeQueues(&c.d.lead)
 	c.d.lead.wakeAll(false)
 	c.d.kick() // the leader may be waiting for this connection
 	c.d.news.Add(1)

@@ -18,8 +18,8 @@ type callTable struct {
 	dead    bool
 }
 
-// call is one request. apply runs on the reading goroutine when a successful answer arrives in time, before any later message
-// is looked at; late runs instead when the caller has gone.
+// call is one request. apply runs on the reading goroutine when a successful answer arrives in time, before any later
+// message is looked at; late runs instead when the caller has gone.
 type call struct {
 	done  chan error
 	reply *ipc.Message
@@ -110,7 +110,8 @@ func (d *attachment) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Me
 	}
 }
 
-// unsent says why a request could not be sent: the daemon goes away or stands still, unless it is the request that is at fault.
+// unsent says why a request could not be sent: the daemon goes away or stands still, unless it is the request that is
+// at fault.
 func (d *attachment) unsent(err error) error {
 	socket, ok := errors.AsType[*net.OpError](err)
 	switch {
@@ -184,7 +185,8 @@ func (d *attachment) deliver(m *ipc.Message, fds []int) {
 	}
 }
 
-// event handles what the daemon says unasked. Unknown kinds are ignored: versions agree, so there are none.
+// event handles what the daemon says unasked. Unknown kinds are those of features that are not in force, and ignored
+// (A3.8).
 func (d *attachment) event(m *ipc.Message) {
 	if m.Kind == ipc.KindIncoming {
 		d.incoming(m)
@@ -201,10 +203,10 @@ func (d *attachment) event(m *ipc.Message) {
 		c.withdrawn(m.Key)
 	case ipc.KindEnded:
 		d.sync() // so do completions
-		c.end(closedError(m.Code, m.Text))
+		c.end(c.closedError(m.Code, m.Text))
 	case ipc.KindClosed:
 		d.sync() // notifications published before this message come first
-		c.fail(closedError(m.Code, m.Text))
+		c.fail(c.closedError(m.Code, m.Text))
 		d.forget(c) // the daemon has no more to say of it, whether its owner closes it or not
 	}
 }

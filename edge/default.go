@@ -11,8 +11,8 @@ var shared = struct {
 	dev  *Device
 }{turn: make(chan struct{}, 1)}
 
-// sharedDevice returns the Device behind the package's Dial and Listen, attached to the local daemon with the zero Config. One that somebody closed is
-// replaced; one that lost its daemon finds the next by itself.
+// sharedDevice returns the Device behind the package's Dial and Listen, attached to the local daemon with the zero
+// Config. One that somebody closed is replaced; one that lost its daemon finds the next by itself.
 func sharedDevice(ctx context.Context) (*Device, error) {
 	select {
 	case shared.turn <- struct{}{}:

@@ -9,13 +9,14 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// Device is the way to the transport. It may be used by any number of goroutines; its connections share its queues. When its daemon goes
-// away the Device attaches to the next one, see reattach.go.
+// Device is the way to the transport. It may be used by any number of goroutines; its connections share its queues.
+// When its daemon goes away the Device attaches to the next one, see reattach.go.
 type Device struct {
-	cfg     Config
-	at      atomic.Pointer[attachment]               // the present one, or the last
-	reopen  func(context.Context) (*ipc.Conn, error) // reaches the daemon again; nil: the end of the attachment is the Device's
-	release func() error                             // embedded: ends the transport; nil otherwise
+	cfg Config
+	at  atomic.Pointer[attachment] // the present one, or the last
+	// reaches the daemon again; nil: the end of the attachment is the Device's
+	reopen  func(context.Context) (*ipc.Conn, error)
+	release func() error // embedded: ends the transport; nil otherwise
 
 	mu        sync.Mutex
 	listeners map[string]*Listener
@@ -34,7 +35,8 @@ type Device struct {
 	pollerArmed atomic.Bool
 }
 
-// Open attaches to the daemon, or starts the transport in this process when cfg.Embedded is set. ctx bounds the attaching only.
+// Open attaches to the daemon, or starts the transport in this process when cfg.Embedded is set. ctx bounds the
+// attaching only.
 func Open(ctx context.Context, cfg Config) (*Device, error) {
 	if err := cfg.normalize(); err != nil {
 		return nil, err
@@ -66,9 +68,9 @@ func (d *Device) Name() string { return d.at.Load().name }
 // Node returns the identity of the local node in hexadecimal. It also serves as a peer's name.
 func (d *Device) Node() string { return d.at.Load().node }
 
-// Close ends the attachment at once: connections are aborted, operations in flight fail with net.ErrClosed, and all regions
-// are unmapped: no slice of Region.Bytes may be used afterwards. An event loop that waits for the descriptor of PollFD is woken. Close connections
-// first to end in good order.
+// Close ends the attachment at once: connections are aborted, operations in flight fail with net.ErrClosed, and all
+// regions are unmapped: no slice of Region.Bytes may be used afterwards. An event loop that waits for the descriptor of
+// PollFD is woken. Close connections first to end in good order.
 func (d *Device) Close() error {
 	d.closing.Do(func() {
 		d.stop()
@@ -88,7 +90,8 @@ func (d *Device) Close() error {
 	return d.closeErr
 }
 
-// Err returns nil while the Device works. ErrDaemonDown says that it is looking for a daemon to attach to; any other error is final.
+// Err returns nil while the Device works. ErrDaemonDown says that it is looking for a daemon to attach to; any other
+// error is final.
 func (d *Device) Err() error {
 	if d.life.Err() != nil {
 		return net.ErrClosed

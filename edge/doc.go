@@ -1,12 +1,13 @@
-// Package edge gives programs remote direct memory access over plain Ethernet: reads and writes of another host's memory that
-// involve no code of its application, over as many links at once as the two hosts share.
+// Package edge gives programs remote direct memory access over plain Ethernet: reads and writes of another host's
+// memory that involve no code of its application, over as many links at once as the two hosts share.
 //
 // # Model
 //
-// A Device is an attachment to the transport: to the daemon edged, which many processes share, or to one embedded in this process
-// (Config.Embedded). Memory for operations is registered with it: a Region is pinned and shared with the transport, so that data moves
-// without further copies. A Conn joins two applications, found by node and service name. One side exports part of a Region on a Conn under a
-// name; the other imports it and obtains a RemoteRegion, the target of its operations:
+// A Device is an attachment to the transport: to the daemon edged, which many processes share, or to one embedded in
+// this process (Config.Embedded). Memory for operations is registered with it: a Region is pinned and shared with the
+// transport, so that data moves without further copies. A Conn joins two applications, found by node and service name.
+// One side exports part of a Region on a Conn under a name; the other imports it and obtains a RemoteRegion, the target
+// of its operations:
 //
 //	server                                              client
 //	l, _ := dev.Listen(ctx, "store")
@@ -19,52 +20,66 @@
 //
 // # Operations
 //
-// Post returns at once with an Op, a value to ask (Done, Err) or to wait for (Wait). An operation that is done without error has taken
-// effect in the remote memory. Until it is done its local memory belongs to it: unchanged under a write, untouched under a read. Nothing has
-// to be released, and an Op may be dropped. Posting, waiting and polling allocate nothing.
+// Post returns at once with an Op, a value to ask (Done, Err) or to wait for (Wait). An operation that is done without
+// error has taken effect in the remote memory. Until it is done its local memory belongs to it: unchanged under a
+// write, untouched under a read. Nothing has to be released, and an Op may be dropped. Posting, waiting and polling
+// allocate nothing.
 //
-// Operations of a connection may take effect in any order: they travel over several links. Where order matters, say so: a BackwardFence
-// operation takes effect after all earlier ones, later operations take effect after one with a ForwardFence, and Ordered at Dial puts everything
-// in order. A write with Notify tells the owner of the remote memory once every byte of it is in place; a notification says nothing
-// of other writes unless a fence does.
+// Operations of a connection may take effect in any order: they travel over several links. Where order matters, say so:
+// a BackwardFence operation takes effect after all earlier ones, later operations take effect after one with a
+// ForwardFence, and Ordered at Dial puts everything in order. A write with Notify tells the owner of the remote memory
+// once every byte of it is in place; a notification says nothing of other writes unless a fence does.
 //
-// RemoteRegion is also an io.ReaderAt and io.WriterAt for ordinary memory and any size, through registered memory that the Device
-// keeps for it. That costs a copy and no thought.
+// RemoteRegion is also an io.ReaderAt and io.WriterAt for ordinary memory and any size, through registered memory that
+// the Device keeps for it. That costs a copy and no thought.
+//
+// # Messages
+//
+// A Send goes into the oldest buffer that the peer posted with Receive; the CompletionQueue that a Work names tells how
+// it ended, for any number of connections. ReceiveQueue shares buffers between connections. The examples of Conn.Post
+// and ReceiveQueue are programs that run.
 //
 // # Streams
 //
-// A Stream is a net.Conn and a StreamListener a net.Listener, so that net/http, gRPC and whatever else takes these run over the transport unmodified:
+// A Stream is a net.Conn and a StreamListener a net.Listener, so that net/http, gRPC and whatever else takes these run
+// over the transport unmodified:
 //
-//	l, _ := edge.ListenStream(ctx, "web")               tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-//	http.Serve(l, handler)                                  node, _, _ := net.SplitHostPort(addr)
-//	                                                        return edge.DialStream(ctx, node, "web")
-//	                                                    }}
+//	l, _ := edge.ListenStream(ctx, "web")
+//	http.Serve(l, handler)
 //
-// It has deadlines, half-close and the errors of package net, around those of this package. Each end pins a receive and a send buffer (Config.Stream), and
-// no goroutine. Bytes are copied once at each end. A reader that stands still stops its writer when the buffer is full, or after some thousand
-// writes that are smaller than that, and no other stream. Like TCP, Write returns before the peer has the bytes; Close waits for that, for 5 seconds.
+//	tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+//		node, _, _ := net.SplitHostPort(addr)
+//		return edge.DialStream(ctx, node, "web")
+//	}}
+//
+// It has deadlines, half-close and the errors of package net, around those of this package. Each end pins a receive and
+// a send buffer (Config.Stream), and no goroutine. Bytes are copied once at each end. A reader that stands still stops
+// its writer when the buffer is full, or after some thousand writes that are smaller than that, and no other stream.
+// Like TCP, Write returns before the peer has the bytes; Close waits for that, for 5 seconds.
 //
 // # Waiting
 //
-// Any number of goroutines may use a Device and wait on it. One of them at a time looks for completions on behalf of all. It polls for a
-// moment, letting others have the core, and then blocks, because waking up costs some 30 microseconds; Config.Wait chooses otherwise. An event
-// loop of your own can wait for the descriptor of PollFD.
+// Any number of goroutines may use a Device and wait on it. One of them at a time looks for completions on behalf of
+// all. It polls for a moment, letting others have the core, and then blocks, because waking up costs some 30
+// microseconds; Config.Wait chooses otherwise. An event loop of your own can wait for the descriptor of PollFD.
 //
 // # Errors
 //
-// Errors are values: errors.Is(err, edge.ErrPeerDown). Their text says what to do next. An operation that is refused for its key, bounds or
-// permission fails alone, the connection lives. When a connection ends, everything in flight on it fails; when the daemon goes away, everything on
-// the Device fails with ErrDaemonDown and nothing hangs. What a failed operation did to the remote memory is unknown, except after ErrKey,
-// ErrPermission and ErrBounds: nothing.
+// Errors are values: errors.Is(err, edge.ErrPeerDown). Their text says what to do next. An operation that is refused
+// for its key, bounds or permission fails alone, the connection lives. When a connection ends, everything in flight on
+// it fails; when the daemon goes away, everything on the Device fails with ErrDaemonDown and nothing hangs. What a
+// failed operation did to the remote memory is unknown, except after ErrKey, ErrPermission and ErrBounds: nothing.
 //
 // # When the daemon is restarted
 //
-// The Device attaches to the new daemon by itself and says so (Config.Log, Config.OnChange). Listeners go on: their services are offered
-// again. Connections have ended and are dialled anew by whoever needs them; Dial, Listen and Register try to attach at once. Registered memory was
-// made and pinned by the daemon that went: its bytes stay readable and writable until Close, but operations need Region.Renew, which registers
-// as much memory anew and copies them.
+// The Device attaches to the new daemon by itself and says so (Config.Log, Config.OnChange). Listeners go on: their
+// services are offered again. Connections have ended and are dialled anew by whoever needs them; Dial, Listen and
+// Register try to attach at once. Registered memory was made and pinned by the daemon that went: its bytes stay
+// readable and writable until Close, but operations need Region.Renew, which registers as much memory anew and copies
+// them.
 //
 // # Tests
 //
-// A Fabric is a network in memory on which devices find each other by name, for tests of programs that use this package.
+// A Fabric is a network in memory on which devices find each other by name, for tests of programs that use this
+// package.
 package edge

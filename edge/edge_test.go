@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, beChild(socket)) // ends only by mishap
 		os.Exit(1)
 	}
+	if role := os.Getenv(childPeerEnv); role != "" {
+		fmt.Fprintln(os.Stderr, bePeer(role))
+		os.Exit(1)
+	}
 	if socket := os.Getenv(childDaemonEnv); socket != "" {
 		fmt.Fprintln(os.Stderr, beDaemon(socket))
 		os.Exit(1)
@@ -53,7 +57,8 @@ func TestWriteReadNotify(t *testing.T) {
 			ctx := testContext(t)
 			p := newDuo(t, m.cfg, 1<<16)
 			copy(p.local.Bytes(), "hello, edge")
-			op, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 11, Remote: p.remote, RemoteOff: 100, Flags: Notify | BackwardFence, Imm: 7})
+			op, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 11, Remote: p.remote, RemoteOff: 100,
+				Flags: Notify | BackwardFence, Imm: 7})
 			must(t, err)
 			must(t, op.Wait(ctx))
 			if !op.Done() || op.Err() != nil {
@@ -61,10 +66,12 @@ func TestWriteReadNotify(t *testing.T) {
 			}
 			n, err := p.in.WaitNotify(ctx)
 			must(t, err)
-			if n != (Notification{Imm: 7, Len: 11}) || string(p.exported.Bytes()[100:111]) != "hello, edge" {
+			if n.Imm != 7 || n.Len != 11 || n.Offset != 100 || n.Grant == nil || n.Grant.Region() != p.exported ||
+				string(p.exported.Bytes()[100:111]) != "hello, edge" {
 				t.Fatalf("notification %+v, memory %q", n, p.exported.Bytes()[100:111])
 			}
-			op, err = p.out.Post(&Work{Kind: Read, Local: p.local, LocalOff: 500, Len: 11, Remote: p.remote, RemoteOff: 100})
+			op, err = p.out.Post(&Work{Kind: Read, Local: p.local, LocalOff: 500, Len: 11, Remote: p.remote,
+				RemoteOff: 100})
 			must(t, err)
 			must(t, op.Wait(ctx))
 			if string(p.local.Bytes()[500:511]) != "hello, edge" {
@@ -117,7 +124,8 @@ func TestPostRejects(t *testing.T) {
 	for !readOnly.revoked.Load() { // the event is under way
 		runtime.Gosched()
 	}
-	if _, err := p.out.Post(&Work{Kind: Read, Local: p.local, Len: 1, Remote: readOnly}); !errors.Is(err, ErrRevoked) || !errors.Is(err, ErrKey) {
+	if _, err := p.out.Post(&Work{Kind: Read, Local: p.local, Len: 1, Remote: readOnly}); !errors.Is(err, ErrRevoked) ||
+		!errors.Is(err, ErrKey) {
 		t.Fatalf("post to revoked memory: %v", err)
 	}
 }
@@ -126,8 +134,10 @@ func TestFailedOperations(t *testing.T) {
 	p := newDuo(t, Config{}, 4096)
 	ctx := testContext(t)
 	for status, want := range map[ipc.Status]error{
-		ipc.StatusKey: ErrKey, ipc.StatusOwner: ErrKey, ipc.StatusPermission: ErrPermission, ipc.StatusBounds: ErrBounds,
-		ipc.StatusPeerDown: ErrPeerDown, ipc.StatusLimit: ErrLimit, ipc.StatusTimeout: os.ErrDeadlineExceeded, ipc.StatusClosed: io.EOF,
+		ipc.StatusKey: ErrKey, ipc.StatusOwner: ErrKey, ipc.StatusPermission: ErrPermission,
+		ipc.StatusBounds:   ErrBounds,
+		ipc.StatusPeerDown: ErrPeerDown, ipc.StatusLimit: ErrLimit, ipc.StatusTimeout: os.ErrDeadlineExceeded,
+		ipc.StatusClosed:  io.EOF,
 		ipc.StatusAborted: net.ErrClosed,
 	} {
 		p.f.mu.Lock()
@@ -376,7 +386,8 @@ func TestNotificationsBeforeTheEnd(t *testing.T) {
 	const n = 1000 // several times the credit
 	go func() {
 		for i := range n {
-			if _, err := p.out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote, Flags: Notify, Imm: uint32(i)}); err != nil {
+			if _, err := p.out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote, Flags: Notify,
+				Imm: uint32(i)}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -514,8 +525,8 @@ func TestBounceSlotsComeBack(t *testing.T) {
 	}
 }
 
-// Who waits for a slot of the bounce arena gets one when the operation of a call that gave up ends, although nobody else takes completions, and when
-// another call gives one back.
+// Who waits for a slot of the bounce arena gets one when the operation of a call that gave up ends, although nobody
+// else takes completions, and when another call gives one back.
 func TestBounceSlotsAreWaitedFor(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
@@ -538,7 +549,8 @@ func TestBounceSlotsAreWaitedFor(t *testing.T) {
 			p.f.setHold(true)
 			for len(a.free) > 0 {
 				ctx, cancel := context.WithTimeout(testContext(t), time.Millisecond)
-				if _, err := p.remote.WriteAtContext(ctx, make([]byte, 1<<20), 0); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := p.remote.WriteAtContext(ctx, make([]byte, 1<<20), 0); !errors.Is(err,
+					context.DeadlineExceeded) {
 					t.Fatal(err)
 				}
 				cancel()

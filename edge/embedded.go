@@ -6,13 +6,14 @@ import (
 	"log/slog"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/daemon"
 	"multiedge/internal/secure"
 	"multiedge/linkdrv"
 )
 
-// Embedded runs the transport inside the process: the shortest path, at the price of the links being this process's alone. It needs
-// CAP_NET_RAW. Zero fields have edged's defaults.
+// Embedded runs the transport inside the process: the shortest path, at the price of the links being this process's
+// alone. It needs CAP_NET_RAW. Zero fields have edged's defaults.
 type Embedded struct {
 	Links []string // interfaces to use; at least one
 	Name  string   // what peers dial; empty: one made of the host's name, unique on it
@@ -24,22 +25,27 @@ type Embedded struct {
 	Checksum  string // of plaintext: "full" or "header"
 	Poll      string // how the transport's own thread waits: "adaptive", "block", "busy"
 	OpWindow  int    // operations in flight per connection, a power of two
-	Driver    string // of links: "udp" packs frames for those who take them into UDP datagrams of up to 64 KiB; "alone" does not; empty: udp on virtual links (veth), else alone
+	// of links: "udp" packs frames for those who take them into UDP datagrams of up to 64 KiB; "alone" does not; empty:
+	// udp on virtual links (veth), else alone
+	Driver string
 
-	// Copy chooses how payloads reach their place. Empty is what is fastest. To compare, the paper's configurations: "cp" copies at both ends, "notx" at
-	// the receiver, "pinmap" exchanges received pages for those of regions of 256 KiB and more and copies what is less than such a run, "nocp" has the
-	// kernel put payloads in their place. With "pinmap" a region pins up to 8 MiB more, and Region.Bytes shows other pages after a large write, at the
-	// same addresses.
+	// Copy chooses how payloads reach their place. Empty is what is fastest. To compare, the paper's configurations:
+	// "cp" copies at both ends, "notx" at the receiver, "pinmap" exchanges received pages for those of regions of 256
+	// KiB and more and copies what is less than such a run, "shuffle" does so as the paper's NICs require, with frames
+	// that arrive whole at page boundaries and payloads cut and laid out by the sender to suit that (plaintext alone),
+	// "nocp" has the kernel put payloads in their place. With "pinmap" and "shuffle" a region pins up to 8 MiB more,
+	// and Region.Bytes shows other pages after a large write, at the same addresses.
 	Copy string
 
-	// Security is "encrypted", the default, or "plaintext", for trusted wires alone. Encrypted, the node is who its private key says, and talks to
-	// Peers alone: each of two nodes must authorise the other's public key. A node without Key and KeyFile gets a key for this run, which
-	// Device.PublicKey tells.
-	Security  string
-	Key       string            // the private key, as NewKey or edgectl key new make it
-	KeyFile   string            // or the file that holds it, made at first use
-	Peers     map[string]string // public keys of authorised peers, by the name they are dialled by; Device.Authorise changes them
-	PeersFile string            // more of them, as edgectl peers edits it
+	// Security is "encrypted", the default, or "plaintext", for trusted wires alone. Encrypted, the node is who its
+	// private key says, and talks to Peers alone: each of two nodes must authorise the other's public key. A node
+	// without Key and KeyFile gets a key for this run, which Device.PublicKey tells.
+	Security string
+	Key      string // the private key, as NewKey or edgectl key new make it
+	KeyFile  string // or the file that holds it, made at first use
+	// public keys of authorised peers, by the name they are dialled by; Device.Authorise changes them
+	Peers     map[string]string
+	PeersFile string // more of them, as edgectl peers edits it
 
 	DialTimeout time.Duration // how long Dial waits when its context does not say
 	DeadTime    time.Duration // silence after which a peer is down
@@ -55,14 +61,16 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 	if len(e.Links) == 0 {
 		return nil, invalid("Embedded.Links is empty; name at least one interface")
 	}
-	c := daemon.Config{
-		Name: e.Name, EtherType: e.EtherType, Scheduler: e.Scheduler, Profile: e.Profile, Window: e.Window, Checksum: e.Checksum,
-		Poll: e.Poll, OpWindow: e.OpWindow, Driver: e.Driver, Copy: e.Copy, DialTimeout: e.DialTimeout, DeadTime: e.DeadTime,
+	c := config.Config{
+		Name: e.Name, EtherType: e.EtherType, Scheduler: e.Scheduler, Profile: e.Profile, Window: e.Window,
+		Checksum: e.Checksum,
+		Poll:     e.Poll, OpWindow: e.OpWindow, Driver: e.Driver, Copy: e.Copy,
+		Timing:   config.Timing{DialTimeout: e.DialTimeout, DeadTime: e.DeadTime},
 		Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile, Peers: peerList(e.Peers),
 	}
 	c.Limits.Queue = max(cfg.QueueDepth, DefaultQueueDepth)
 	for _, name := range e.Links {
-		c.Links = append(c.Links, daemon.Link{Name: name})
+		c.Links = append(c.Links, config.Link{Name: name})
 	}
 	o := daemon.Options{Log: e.Log}
 	if e.Key != "" {
@@ -76,7 +84,7 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 		o.Key = &key
 	}
 	if e.open != nil {
-		o.Open = func(l daemon.Link, _ linkdrv.Options) (linkdrv.Driver, error) { return e.open(l.Name) }
+		o.Open = func(l config.Link, _ linkdrv.Options) (linkdrv.Driver, error) { return e.open(l.Name) }
 	}
 	emb, err := daemon.NewEmbedded(c, o)
 	if err != nil {

@@ -35,7 +35,8 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	if err := <-refused; !errors.Is(err, ErrRefused) {
 		t.Errorf("dial: %v", err)
 	}
-	m := &ipc.Message{Kind: ipc.KindDial, Peer: strings.Repeat("\xff", 22), Service: "svc", Timeout: 10 * time.Millisecond}
+	m := &ipc.Message{Kind: ipc.KindDial, Peer: strings.Repeat("\xff", 22), Service: "svc",
+		Timeout: 10 * time.Millisecond}
 	if _, err := client.at.Load().call(ctx, m, &call{}); err == nil || errors.Is(err, ErrDaemonDown) {
 		t.Errorf("dial of a name that is no text: %v", err)
 	}
@@ -52,8 +53,10 @@ func TestNamesAreUTF8(t *testing.T) {
 	p := newDuo(t, Config{}, 4096)
 	const bad = "caf\xe9"
 	for what, err := range map[string]error{
-		"dial of a node": second(p.client.Dial(ctx, bad, "svc")), "dial of a service": second(p.client.Dial(ctx, "fake", bad)),
-		"listening": second(p.server.Listen(ctx, bad)), "export": second(p.exported.Export(p.in, bad, RemoteRead, 0, 1)),
+		"dial of a node": second(p.client.Dial(ctx, bad, "svc")), "dial of a service": second(p.client.Dial(ctx, "fake",
+			bad)),
+		"listening": second(p.server.Listen(ctx, bad)), "export": second(p.exported.Export(p.in, bad, RemoteRead, 0,
+			1)),
 	} {
 		if !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
@@ -88,7 +91,8 @@ func TestBounceSlotLentAgain(t *testing.T) {
 	}
 	b := <-a.free // lent again at once, to a call that then gives up
 	p.f.setHold(true)
-	op, err := p.out.postWait(ctx, &Work{Kind: Read, Local: a.region, LocalOff: int(b) * bounceChunk, Len: 1, Remote: p.remote}, b)
+	op, err := p.out.postWait(ctx, &Work{Kind: Read, Local: a.region, LocalOff: int(b) * bounceChunk, Len: 1,
+		Remote: p.remote}, b)
 	must(t, err)
 	a.abandon(b, op)
 	a.completed(b, opKey(op.slot, op.gen-1))
@@ -176,13 +180,15 @@ func TestUnsentRequests(t *testing.T) {
 	if err := a.unsent(late); !errors.Is(err, ErrDaemonSilent) || errors.Is(err, ErrDaemonDown) {
 		t.Errorf("a daemon that does not read: %v", err)
 	}
-	_, err := a.call(testContext(t), &ipc.Message{Kind: ipc.KindDial, Service: strings.Repeat("x", ipc.MaxName+1)}, &call{})
+	_, err := a.call(testContext(t), &ipc.Message{Kind: ipc.KindDial, Service: strings.Repeat("x", ipc.MaxName+1)},
+		&call{})
 	if err == nil || errors.Is(err, ErrDaemonDown) || errors.Is(err, ErrDaemonSilent) {
 		t.Errorf("a request that cannot be encoded: %v", err)
 	}
 }
 
-// Close wakes an event loop, also one that was armed while there was no daemon, and touches its descriptors no more. They go with the Device.
+// Close wakes an event loop, also one that was armed while there was no daemon, and touches its descriptors no more.
+// They go with the Device.
 func TestCloseWakesLoop(t *testing.T) {
 	h := newHost(t, NewFabric(), "a", nil)
 	pollers := func() (n int) {
@@ -198,7 +204,9 @@ func TestCloseWakesLoop(t *testing.T) {
 	before := pollers()
 	closeUnderLoop(t, h)
 	h.start()
-	eventually(t, "the descriptors are closed", 10*time.Second, func() bool { runtime.GC(); return pollers() <= before }) // others' may go too
+	// others' may go too
+	eventually(t, "the descriptors are closed", 10*time.Second,
+		func() bool { runtime.GC(); return pollers() <= before })
 }
 
 func closeUnderLoop(t *testing.T, h *testHost) {
@@ -242,7 +250,8 @@ func closeUnderLoop(t *testing.T, h *testHost) {
 	}
 }
 
-// An operation posted while the peer's end of the connection is on its way to us fails for that, not as if we had closed it.
+// An operation posted while the peer's end of the connection is on its way to us fails for that, not as if we had
+// closed it.
 func TestPostWhilePeerCloses(t *testing.T) {
 	ctx := testContext(t)
 	f := NewFabric()
@@ -271,7 +280,8 @@ func TestPostWhilePeerCloses(t *testing.T) {
 	}
 }
 
-// What is asked of the daemon about a connection that it has just reported the end of fails for that reason, and an export has ended with it.
+// What is asked of the daemon about a connection that it has just reported the end of fails for that reason, and an
+// export has ended with it.
 func TestExportOnConnectionThatEnds(t *testing.T) {
 	end := func(p *duo, why ipc.Status) {
 		p.f.mu.Lock()
@@ -290,8 +300,8 @@ func TestExportOnConnectionThatEnds(t *testing.T) {
 	}
 }
 
-// A peer that gives up before it is accepted is no fault of the listener: Request.Accept fails for the reason of the connection's end, which is not net.ErrClosed, and
-// Listener.Accept goes on to the next.
+// A peer that gives up before it is accepted is no fault of the listener: Request.Accept fails for the reason of the
+// connection's end, which is not net.ErrClosed, and Listener.Accept goes on to the next.
 func TestPeerGivesUpBeforeAccept(t *testing.T) {
 	ctx := testContext(t)
 	f := NewFabric()

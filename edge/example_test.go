@@ -44,9 +44,11 @@ func Example() {
 	check(err)
 
 	n := copy(local.Bytes(), "written from afar")
-	write, err := c.Post(&edge.Work{Kind: edge.Write, Local: local, Len: n, Remote: table, RemoteOff: 512, Flags: edge.Notify, Imm: 7})
+	write, err := c.Post(&edge.Work{Kind: edge.Write, Local: local, Len: n, Remote: table, RemoteOff: 512,
+		Flags: edge.Notify, Imm: 7})
 	check(err)
-	read, err := c.Post(&edge.Work{Kind: edge.Read, Local: local, LocalOff: 1024, Len: n, Remote: table, RemoteOff: 512, Flags: edge.BackwardFence})
+	read, err := c.Post(&edge.Work{Kind: edge.Read, Local: local, LocalOff: 1024, Len: n, Remote: table, RemoteOff: 512,
+		Flags: edge.BackwardFence})
 	check(err)
 	check(edge.WaitAll(ctx, []edge.Op{write, read}))
 	check(c.Close())
@@ -85,6 +87,37 @@ func ExampleRemoteRegion_WriteAt() {
 	check(err)
 	fmt.Printf("%s\n", p)
 	// Output: any memory
+}
+
+// Memory that every connection may import, before and after a restart of the daemon.
+func ExampleListener_Share() {
+	ctx := context.Background()
+	fab := edge.NewFabric()
+	defer fab.Close()
+	a, b := open(fab, "a"), open(fab, "b")
+	l, err := a.Listen(ctx, "store")
+	check(err)
+	r, err := a.Register(1 << 20)
+	check(err)
+	copy(r.Bytes(), "for all who dial")
+	_, err = l.Share(r, "table", edge.RemoteRead) // one call: no Export for each connection, no Renew after a restart
+	check(err)
+	go func() {
+		for {
+			if _, err := l.Accept(ctx); err != nil {
+				return
+			}
+		}
+	}()
+	c, err := b.Dial(ctx, "a", "store")
+	check(err)
+	table, err := c.Import(ctx, "table")
+	check(err)
+	p := make([]byte, 16)
+	_, err = table.ReadAt(p, 0)
+	check(err)
+	fmt.Printf("%s\n", p)
+	// Output: for all who dial
 }
 
 // HTTP over streams: a Listener for the server, a DialContext for the client.

@@ -11,12 +11,14 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// Of several exports of a name the newest counts, in whatever order they become known, and an older one again when that is revoked.
+// Of several exports of a name the newest counts, in whatever order they become known, and an older one again when that
+// is revoked.
 func TestExportsOfOneName(t *testing.T) {
 	ctx := testContext(t)
 	p := newDuo(t, Config{}, 4096)
 	say := func(number int) {
-		p.out.advertised(&ipc.Message{Kind: ipc.KindAdvert, Name: "name", Key: uint64(number), Size: 1, Perm: uint8(RemoteRead), Count: number})
+		p.out.advertised(&ipc.Message{Kind: ipc.KindAdvert, Name: "name", Key: uint64(number), Size: 1,
+			Perm: uint8(RemoteRead), Count: number})
 	}
 	newest := func(want int) {
 		t.Helper()
@@ -58,7 +60,10 @@ func TestExportsOfOneName(t *testing.T) {
 func TestImportOfWhatIsNotExported(t *testing.T) {
 	p := newDuo(t, Config{}, 4096)
 	for want, end := range map[error]func() (context.Context, context.CancelFunc){
-		context.DeadlineExceeded: func() (context.Context, context.CancelFunc) { return context.WithDeadline(testContext(t), time.Now()) },
+		context.DeadlineExceeded: func() (context.Context,
+			context.CancelFunc) {
+			return context.WithDeadline(testContext(t), time.Now())
+		},
 		context.Canceled: func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(testContext(t))
 			cancel()

@@ -7,13 +7,14 @@ import (
 	"net"
 	"sync"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/linkdrv"
 	"multiedge/linkdrv/linktest"
 )
 
-// Fabric is a network in memory, for tests: devices opened on it reach each other by name, through the whole transport, without
-// privileges and interfaces. Frames stay in the process, so they are plaintext unless Embedded.Security says otherwise.
+// Fabric is a network in memory, for tests: devices opened on it reach each other by name, through the whole transport,
+// without privileges and interfaces. Frames stay in the process, so they are plaintext unless Embedded.Security says
+// otherwise.
 type Fabric struct {
 	mu    sync.Mutex
 	ports []*fabricPort
@@ -43,7 +44,7 @@ func (f *Fabric) OpenConfig(ctx context.Context, name string, cfg Config) (*Devi
 	}
 	e.Name, e.Links = name, []string{"mem0"}
 	if e.Security == "" {
-		e.Security = daemon.Plaintext
+		e.Security = config.Plaintext
 	}
 	e.open = func(link string) (linkdrv.Driver, error) { return f.plug(link) }
 	cfg.Embedded = &e

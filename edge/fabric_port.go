@@ -12,8 +12,9 @@ import (
 	"multiedge/linkdrv/linktest"
 )
 
-// fabricPort is a device's link to a Fabric: a switch port that knows its neighbours. It is a linkdrv.Driver over one linktest.End
-// per neighbour. Neighbours come and go under Fabric.mu; the owner of the driver sees them by one atomic load.
+// fabricPort is a device's link to a Fabric: a switch port that knows its neighbours. It is a linkdrv.Driver over one
+// linktest.End per neighbour. Neighbours come and go under Fabric.mu; the owner of the driver sees them by one atomic
+// load.
 type fabricPort struct {
 	fabric *Fabric
 	name   string
@@ -42,7 +43,8 @@ func newFabricPort(f *Fabric, name string, mac net.HardwareAddr) (*fabricPort, e
 // join adds a neighbour. The caller holds Fabric.mu.
 func (p *fabricPort) join(q *fabricPort, end *linktest.End) error {
 	fd := end.FD()
-	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN,
+		Fd: int32(fd)}); err != nil {
 		return fmt.Errorf("edge: fabric: epoll_ctl: %w", err)
 	}
 	links := append([]fabricLink{}, *p.links.Load()...)
@@ -60,7 +62,8 @@ func (p *fabricPort) mourn(q *fabricPort) {
 	}
 }
 
-// leave removes one link to a neighbour that has left, or all with nil. Frames received from it stay valid: they are ordinary memory.
+// leave removes one link to a neighbour that has left, or all with nil. Frames received from it stay valid: they are
+// ordinary memory.
 func (p *fabricPort) leave(end *linktest.End) {
 	p.fabric.mu.Lock()
 	defer p.fabric.mu.Unlock()
@@ -133,7 +136,8 @@ func (p *fabricPort) Stats() (s linkdrv.Stats, err error) {
 
 // Info implements linkdrv.Driver.
 func (p *fabricPort) Info() linkdrv.Info {
-	return linkdrv.Info{Name: p.name, Index: int(p.mac[5]) + 1, MAC: p.mac, MTU: fabricMTU, RxSlots: fabricSlots, Kind: linktest.Kind}
+	return linkdrv.Info{Name: p.name, Index: int(p.mac[5]) + 1, MAC: p.mac, MTU: fabricMTU, RxSlots: fabricSlots,
+		Kind: linktest.Kind}
 }
 
 // Close implements linkdrv.Driver.

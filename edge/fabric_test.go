@@ -99,7 +99,8 @@ func exchange(ctx context.Context, out, in *Conn, size int, seed byte) error {
 	received := make(chan struct{})
 	go func() {
 		for i := range uint32(notes) {
-			if _, err := out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{seed}, Remote: remote, Flags: Notify | BackwardFence, Imm: i}); err != nil {
+			if _, err := out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{seed}, Remote: remote,
+				Flags: Notify | BackwardFence, Imm: i}); err != nil {
 				return // the count below tells
 			}
 		}
@@ -108,7 +109,7 @@ func exchange(ctx context.Context, out, in *Conn, size int, seed byte) error {
 	}()
 	for i := range uint32(notes) {
 		n, err := in.WaitNotify(ctx)
-		if err != nil || n != (Notification{Imm: i, Len: 1}) {
+		if err != nil || n.Imm != i || n.Len != 1 {
 			return fmt.Errorf("notification %d: %+v, %w", i, n, err)
 		}
 	}
@@ -140,7 +141,8 @@ func TestFabricNotificationsSurviveClose(t *testing.T) {
 	must(t, err)
 	const notes = 700 // more than the daemon may hand over at once
 	for i := range uint32(notes) {
-		_, err := out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: remote, Flags: Notify | BackwardFence, Imm: i})
+		_, err := out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: remote, Flags: Notify | BackwardFence,
+			Imm: i})
 		must(t, err)
 	}
 	must(t, out.Close())
@@ -194,7 +196,8 @@ func TestFabricErrors(t *testing.T) {
 		t.Errorf("the peer's device closed: %v", err)
 	}
 	must(t, a.Close())
-	if _, err := out.Post(&Work{}); !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrPeerClosed) && !errors.Is(err, ErrPeerDown) {
+	if _, err := out.Post(&Work{}); !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrReset) &&
+		!errors.Is(err, ErrPeerDown) {
 		t.Errorf("post after everything: %v", err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"multiedge/regmem"
 )
 
-// fake is the daemon's end of the rings and control sockets for any number of clients, with a memcpy as the wire. One lock covers everything.
+// fake is the daemon's end of the rings and control sockets for any number of clients, with a memcpy as the wire. One
+// lock covers everything.
 type fake struct {
 	t        testing.TB
 	mu       sync.Mutex
@@ -71,7 +72,8 @@ type fakeGrant struct {
 }
 
 func newFake(t testing.TB) *fake {
-	return &fake{t: t, services: map[string]*fakeClient{}, conns: map[uint32]*fakeConn{}, grants: map[uint64]*fakeGrant{}, window: 1 << 20}
+	return &fake{t: t, services: map[string]*fakeClient{}, conns: map[uint32]*fakeConn{},
+		grants: map[uint64]*fakeGrant{}, window: 1 << 20}
 }
 
 // open attaches a Device; everything ends with the test.
@@ -95,7 +97,8 @@ func (f *fake) open(cfg Config) (*Device, *fakeClient) {
 	return d, c
 }
 
-// ctlPair returns the ends of a control socket. The client's has room for a few requests only, so that tests can fill it.
+// ctlPair returns the ends of a control socket. The client's has room for a few requests only, so that tests can fill
+// it.
 func ctlPair(t testing.TB) (client, daemon *ipc.Conn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -151,10 +154,14 @@ func (c *fakeClient) hello(m *ipc.Message) {
 	c.submit, _ = ipc.NewDoorbell()
 	c.bell, _ = ipc.NewDoorbell()
 	r := m.Reply()
-	r.Version, r.Node, r.Name, r.Rings, r.Window = ipc.Version, "0102030405060708", "fake", l, c.f.window
+	r.Name = "fake"
+	r.Greeting = ipc.Greeting{Version: m.Highest, SQESize: ipc.SQESize, CQESize: ipc.CQESize,
+		Node: "0102030405060708", Rings: l, Window: c.f.window}
 	c.done.Add(1)
 	go c.work()
-	c.ctl.Send(r, fd, c.submit.FD(), c.bell.FD())
+	watch, _ := c.bell.Watch()
+	c.ctl.Send(r, fd, c.submit.FD(), watch)
+	unix.Close(watch)
 	unix.Close(fd)
 }
 
@@ -180,6 +187,7 @@ func (c *fakeClient) handle(m *ipc.Message) {
 		r.Region, r.Size = f.nextID, uint64(mem.Len())
 		c.ctl.Send(r, mem.FD())
 		return
+	case ipc.KindMapped:
 	case ipc.KindDeregister:
 		if f.mute {
 			return
@@ -201,33 +209,46 @@ func (c *fakeClient) handle(m *ipc.Message) {
 	case ipc.KindRefuse:
 		cn := f.conns[m.Conn]
 		cn.peer.owner.ctl.Send(cn.peer.reply.Fail(ipc.Errorf(ipc.StatusRefused.Code(), "%s", m.Text)))
-	case ipc.KindExport:
-		if f.mute {
+	case ipc.KindExport, ipc.KindRevoke, ipc.KindClose, ipc.KindAbort:
+		if f.mute && m.Kind == ipc.KindExport {
 			return
 		}
+		r = c.handleGrant(m, r)
+	case ipc.KindStatus:
+		r.Body = json.RawMessage(`{}`)
+	default:
+		r = m.Fail(ipc.Errorf(ipc.CodeUnknownKind, "unknown kind %q", m.Kind))
+	}
+	c.ctl.Send(r)
+}
+
+// handleGrant serves requests about exports and the end of a connection.
+func (c *fakeClient) handleGrant(m, r *ipc.Message) *ipc.Message {
+	f := c.f
+	switch m.Kind {
+	case ipc.KindExport:
 		cn := f.live(c, m)
 		if cn == nil {
-			r = m.Fail(ipc.Errorf(ipc.CodeNoConn, "gone"))
-			break
+			return m.Fail(ipc.Errorf(ipc.CodeNoConn, "gone"))
 		}
 		f.nextID++
 		key := uint64(f.nextID)
-		f.grants[key] = &fakeGrant{conn: cn, mem: c.regions[m.Region].Bytes()[m.Off : m.Off+m.Size], perm: regmem.Perm(m.Perm)}
+		f.grants[key] = &fakeGrant{conn: cn, mem: c.regions[m.Region].Bytes()[m.Off : m.Off+m.Size],
+			perm: regmem.Perm(m.Perm)}
 		r.Key = key
-		cn.peer.owner.ctl.Send(&ipc.Message{Kind: ipc.KindAdvert, Conn: cn.peer.id, Name: m.Name, Key: key, Size: m.Size, Perm: m.Perm})
+		cn.peer.owner.ctl.Send(&ipc.Message{Kind: ipc.KindAdvert, Conn: cn.peer.id, Name: m.Name, Key: key,
+			Size: m.Size, Perm: m.Perm})
 	case ipc.KindRevoke:
 		delete(f.grants, m.Key)
 		cn := f.live(c, m)
 		if cn == nil {
-			r = m.Fail(ipc.Errorf(ipc.CodeNoConn, "gone"))
-			break
+			return m.Fail(ipc.Errorf(ipc.CodeNoConn, "gone"))
 		}
 		cn.peer.owner.ctl.Send(&ipc.Message{Kind: ipc.KindWithdrawn, Conn: cn.peer.id, Key: m.Key})
 	case ipc.KindClose, ipc.KindAbort:
 		cn := f.conns[m.Conn]
 		if cn == nil {
-			r = m.Fail(ipc.Errorf(ipc.CodeNoConn, "gone"))
-			break
+			return m.Fail(ipc.Errorf(ipc.CodeNoConn, "gone"))
 		}
 		cn.over, cn.told = true, true
 		if !cn.peer.over {
@@ -235,12 +256,8 @@ func (c *fakeClient) handle(m *ipc.Message) {
 			cn.peer.flush() // says farewell when everything is delivered
 		}
 		delete(f.conns, m.Conn)
-	case ipc.KindStatus:
-		r.Body = json.RawMessage(`{}`)
-	default:
-		r = m.Fail(ipc.Errorf(ipc.CodeUnknownKind, "unknown kind %q", m.Kind))
 	}
-	c.ctl.Send(r)
+	return r
 }
 
 // live returns the connection of m unless it is over, as it is at once if f.end says so.
@@ -400,7 +417,8 @@ func (f *fake) move(c *fakeClient, e *ipc.SQE) ipc.Status {
 	}
 	copy(g.mem[e.RemoteOff:], local)
 	if e.Flags&ipc.FlagNotify != 0 {
-		cn.peer.queue = append(cn.peer.queue, ipc.CQE{Kind: ipc.CQNotify, Conn: cn.peer.id, Imm: e.Imm, Len: uint32(len(local))})
+		cn.peer.queue = append(cn.peer.queue, ipc.CQE{Kind: ipc.CQNotify, Conn: cn.peer.id, Token: e.Key, Imm: e.Imm,
+			Len: uint32(len(local)), Off: e.RemoteOff})
 		cn.peer.flush()
 	}
 	return ipc.StatusOK

@@ -7,9 +7,10 @@ import (
 	"multiedge/internal/mono"
 )
 
-// Gathering: a goroutine that drives an embedded transport, posts one operation after the other and looks for the end of the oldest in between would send each in a
-// frame of its own. So Done leaves the transport alone for gatherTime after it took what was posted, while few short operations wait and others are under way. A lone
-// operation leaves at once, and so does everything once somebody waits or polls.
+// Gathering: a goroutine that drives an embedded transport, posts one operation after the other and looks for the end
+// of the oldest in between would send each in a frame of its own. So Done leaves the transport alone for gatherTime
+// after it took what was posted, while few short operations wait and others are under way. A lone operation leaves at
+// once, and so does everything once somebody waits or polls.
 const (
 	gatherTime    = 10 * time.Microsecond // a frame takes the sender about three
 	gatherMost    = 64                    // operations

@@ -6,26 +6,33 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/daemon"
+	"multiedge/internal/lab"
+	"multiedge/internal/secure"
 	"multiedge/linkdrv"
 )
 
-// testHost is a daemon with a control socket in this process, on a network in memory. It can be stopped and started again under its clients.
+// testHost is a daemon with a control socket in this process, on a network in memory. It can be stopped and started
+// again under its clients.
 type testHost struct {
 	t      *testing.T
 	fabric *Fabric
-	cfg    daemon.Config
+	cfg    config.Config
+	key    *secure.PrivateKey
+	place  *lab.Host // whose real links it uses; nil: fabric
 	d      *daemon.Daemon
 	cancel context.CancelFunc
 	done   chan error
 }
 
-func newHost(t *testing.T, f *Fabric, name string, change func(*daemon.Config)) *testHost {
+func newHost(t *testing.T, f *Fabric, name string, change func(*config.Config)) *testHost {
 	t.Helper()
-	h := &testHost{t: t, fabric: f, cfg: daemon.Config{
-		Security: daemon.Plaintext,
-		Name:     name, Socket: filepath.Join(t.TempDir(), name+".sock"), Poll: "block", DialTimeout: 5 * time.Second, HelloTime: 50 * time.Millisecond,
-		Links: []daemon.Link{{Name: "mem0"}},
+	h := &testHost{t: t, fabric: f, cfg: config.Config{
+		Security: config.Plaintext,
+		Name:     name, Socket: filepath.Join(t.TempDir(), name+".sock"), Poll: "block",
+		Timing: config.Timing{DialTimeout: 5 * time.Second, HelloTime: 50 * time.Millisecond},
+		Links:  []config.Link{{Name: "mem0"}},
 	}}
 	if change != nil {
 		change(&h.cfg)
@@ -37,9 +44,16 @@ func newHost(t *testing.T, f *Fabric, name string, change func(*daemon.Config)) 
 
 func (h *testHost) start() {
 	h.t.Helper()
-	open := func(l daemon.Link, _ linkdrv.Options) (linkdrv.Driver, error) { return h.fabric.plug(l.Name) }
 	var err error
-	h.d, err = daemon.New(h.cfg, daemon.Options{Open: open})
+	if h.place != nil {
+		err = h.place.Do(func() (err error) {
+			h.d, err = daemon.New(h.cfg, daemon.Options{Key: h.key})
+			return err
+		})
+	} else {
+		open := func(l config.Link, _ linkdrv.Options) (linkdrv.Driver, error) { return h.fabric.plug(l.Name) }
+		h.d, err = daemon.New(h.cfg, daemon.Options{Open: open})
+	}
 	must(h.t, err)
 	var ctx context.Context
 	ctx, h.cancel = context.WithCancel(context.Background())

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// cram has more requests made by d than its control socket holds, while the daemon, whose lock the caller holds, takes none.
+// cram has more requests made by d than its control socket holds, while the daemon, whose lock the caller holds, takes
+// none.
 func cram(ctx context.Context, t *testing.T, d *Device, requests ...func() error) <-chan error {
 	t.Helper()
 	for range 64 {
@@ -26,7 +27,8 @@ func cram(ctx context.Context, t *testing.T, d *Device, requests ...func() error
 	return ended
 }
 
-// Requests to a daemon that takes none end with their context, wherever they are held up, and the daemon understands what comes after them.
+// Requests to a daemon that takes none end with their context, wherever they are held up, and the daemon understands
+// what comes after them.
 func TestRequestsToHungDaemon(t *testing.T) {
 	p := newDuo(t, Config{}, 4096)
 	d := p.client

@@ -7,11 +7,14 @@ import (
 	"maps"
 	"slices"
 
+	"multiedge/internal/config"
 	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 	"multiedge/internal/secure"
 )
 
-// NewKey makes the identity of an embedded node: the private key for Embedded.Key, which is a secret, and the public one for its peers.
+// NewKey makes the identity of an embedded node: the private key for Embedded.Key, which is a secret, and the public
+// one for its peers.
 func NewKey() (private, public string) {
 	k := secure.NewPrivateKey()
 	return k.Text(), k.Public().String()
@@ -23,15 +26,16 @@ func (d *Device) PublicKey(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var st daemon.Status
+	var st inspect.Status
 	if err := json.Unmarshal(body, &st); err != nil {
 		return "", fmt.Errorf("edge: the answer to status: %w", err)
 	}
 	return st.PublicKey, nil
 }
 
-// Authorise makes the given peers, public keys by name, those that an embedded node talks to, instead of those of Embedded.Peers or of an earlier
-// call; those of Embedded.PeersFile stay. Connections with others end. A daemon's peers are its owner's to choose (edgectl peers): ErrDenied.
+// Authorise makes the given peers, public keys by name, those that an embedded node talks to, instead of those of
+// Embedded.Peers or of an earlier call; those of Embedded.PeersFile stay. Connections with others end. A daemon's peers
+// are its owner's to choose (edgectl peers): ErrDenied.
 func (d *Device) Authorise(peers map[string]string) error {
 	e, ok := d.at.Load().drive.(*daemon.Embedded)
 	if !ok {
@@ -44,9 +48,9 @@ func (d *Device) Authorise(peers map[string]string) error {
 }
 
 // peerList is in order of names, so that errors are the same each time.
-func peerList(peers map[string]string) (list []daemon.Peer) {
+func peerList(peers map[string]string) (list []config.Peer) {
 	for _, name := range slices.Sorted(maps.Keys(peers)) {
-		list = append(list, daemon.Peer{Name: name, Key: peers[name]})
+		list = append(list, config.Peer{Name: name, Key: peers[name]})
 	}
 	return list
 }

@@ -43,7 +43,8 @@ func TestEmbeddedNodesAuthoriseEachOther(t *testing.T) {
 	must(t, d.Authorise(map[string]string{"c": keyC}))
 	out, in = pairOn(t, ctx, c, d, "learnt")
 	must(t, exchange(ctx, out, in, 100_000, 2))
-	if err := c.Authorise(map[string]string{"d": "rubbish"}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "44 characters") {
+	if err := c.Authorise(map[string]string{"d": "rubbish"}); !errors.Is(err, ErrInvalid) ||
+		!strings.Contains(err.Error(), "44 characters") {
 		t.Errorf("a key that is none: %v", err)
 	}
 }
@@ -85,7 +86,8 @@ func TestEmbeddedIdentityMistakes(t *testing.T) {
 		"the same key":  {Peers: map[string]string{"a": public, "b": public}},
 		"peer name":     {Peers: map[string]string{"": public}},
 	} {
-		if _, err := fab.OpenConfig(ctx, "n", encrypted(e)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), private) {
+		if _, err := fab.OpenConfig(ctx, "n", encrypted(e)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), private) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}

@@ -14,6 +14,7 @@ type leadership struct {
 	free      *sync.Cond // signalled when leadership becomes free and somebody wants to seize it
 	taken     bool
 	wanted    bool    // seize waits: hand to nobody else
+	seized    bool    // it has it
 	head      *waiter // followers, oldest first
 	tail      *waiter
 	followers atomic.Int32
@@ -57,7 +58,7 @@ func (l *leadership) enlist(w *waiter) (leads bool) {
 	l.tail = w
 	if list := w.list(); list != nil {
 		w.sibling, *list = *list, w
-	} else {
+	} else if w.kind != waitQueue {
 		l.others.Add(1)
 	}
 	if w.kind == waitPass {
@@ -76,6 +77,8 @@ func (w *waiter) list() **waiter {
 		return &w.conn.waiters
 	case waitHalf:
 		return &w.half.waiters
+	case waitEvents:
+		return &w.events.waiters
 	}
 	return nil
 }
@@ -118,6 +121,9 @@ func (l *leadership) unlink(w *waiter) {
 		l.passers.Add(-1)
 	}
 	list := w.list()
+	if w.kind == waitQueue {
+		return
+	}
 	if list == nil {
 		l.others.Add(-1)
 		return
@@ -139,7 +145,7 @@ func (l *leadership) pass() {
 	if l.head == nil || l.wanted {
 		l.taken = false
 		if l.wanted {
-			l.free.Signal()
+			l.free.Broadcast()
 		}
 		return
 	}
@@ -147,15 +153,17 @@ func (l *leadership) pass() {
 	l.head.nudge()
 }
 
-// seize takes leadership for ever. The attachment is dead: leaders give up at once, and followers do not need any.
+// seize takes leadership for ever, for all who call it. The attachment is dead: leaders give up at once, and followers
+// do not need any.
 func (l *leadership) seize() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wanted = true
-	for l.taken {
+	for l.taken && !l.seized {
 		l.free.Wait()
 	}
-	l.taken = true
+	l.taken, l.seized = true, true
+	l.free.Broadcast()
 }
 
 // nudge makes the follower look again.
@@ -175,6 +183,17 @@ func (l *leadership) wake(list **waiter) {
 	}
 }
 
+// wakeQueue nudges those who wait for a completion queue.
+func (l *leadership) wakeQueue(q *CompletionQueue) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := l.head; w != nil; w = w.next {
+		if w.queue == q {
+			w.nudge()
+		}
+	}
+}
+
 // wakeAll nudges every follower, or only those that no list wakes.
 func (l *leadership) wakeAll(listed bool) {
 	l.mu.Lock()
@@ -186,8 +205,8 @@ func (l *leadership) wakeAll(listed bool) {
 	}
 }
 
-// cancelHook rings the doorbell when the context ends under which the leader blocks. It stays in place from one wait to the
-// next while the context is the same, so that waiting in a loop allocates nothing.
+// cancelHook rings the doorbell when the context ends under which the leader blocks. It stays in place from one wait to
+// the next while the context is the same, so that waiting in a loop allocates nothing.
 type cancelHook struct {
 	done <-chan struct{}
 	stop func() bool

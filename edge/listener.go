@@ -24,11 +24,15 @@ type Listener struct {
 	once    sync.Once
 	ended   chan struct{}
 	err     error // set before ended is closed
+
+	mu     sync.Mutex
+	shared []*Shared
 }
 
 // Request is a peer's wish to connect. Answer it by Accept or Refuse.
 type Request struct {
 	conn *Conn
+	l    *Listener
 }
 
 // Listen offers a service on this node under a name.
@@ -93,7 +97,7 @@ func (d *attachment) incoming(m *ipc.Message) {
 		go d.tell(&ipc.Message{Kind: ipc.KindRefuse, Conn: m.Conn, Text: "the service has just closed"})
 		return
 	}
-	r := &Request{conn: d.newConn(m.Conn, m.Peer, m.Service, m.Data)}
+	r := &Request{l: l, conn: d.newConn(m.Conn, m.Peer, m.Service, m.Data)}
 	select {
 	case l.queue <- r:
 		select {
@@ -193,8 +197,8 @@ func (r *Request) Peer() string { return r.conn.peer }
 // Data returns the private data of the peer's Dial.
 func (r *Request) Data() []byte { return r.conn.Data() }
 
-// Accept establishes the connection, sending up to 512 bytes of private data to the peer's Conn.Data. When the peer has given up meanwhile it fails for the reason of
-// that, such as ErrPeerClosed or ErrPeerDown; the Listener goes on.
+// Accept establishes the connection, sending up to 512 bytes of private data to the peer's Conn.Data. When the peer has
+// given up meanwhile it fails for the reason of that, such as ErrPeerClosed or ErrPeerDown; the Listener goes on.
 func (r *Request) Accept(ctx context.Context, data []byte) (*Conn, error) {
 	c := r.conn
 	if err := checkNames("", c.service, data); err != nil {
@@ -209,6 +213,9 @@ func (r *Request) Accept(ctx context.Context, data []byte) (*Conn, error) {
 		}
 		c.closing.Store(true)
 		c.finish(err)
+		return nil, err
+	}
+	if err := r.l.share(ctx, c); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -10,40 +10,120 @@ import (
 
 // Notification tells the owner of memory that a write of the peer with the Notify flag is complete in it.
 type Notification struct {
-	Imm uint32 // Work.Imm of the write
-	Len int    // bytes of the write
+	Imm    uint32 // Work.Imm of the write
+	Len    int    // bytes of the write
+	Offset int    // of its first byte, within what Grant exports
+	Grant  *Grant // the export that was written to; nil if it was revoked before the notification was taken
+	Lost   int    // of an Events queue: how many before it were lost, because the queue was full
+}
+
+// note is a Notification as the daemon told it.
+type note struct {
+	key uint64
+	off uint64
+	imm uint32
+	len uint32
+	// in an Events queue: how many before it found no room
+	lost uint32
+}
+
+// notification finds the Grant of a note.
+func (c *Conn) notification(n *note) Notification {
+	return Notification{Imm: n.imm, Len: int(n.len), Offset: int(n.off), Grant: c.grants.find(n.key)}
+}
+
+// grants are the exports to the peer of a connection, by key. A notification may be faster than the answer to the
+// Export that it tells of: pending counts those that are not answered.
+type grants struct {
+	mu      sync.Mutex
+	pending int
+	changed sync.Cond
+	byKey   map[uint64]*Grant
+}
+
+func (g *grants) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pending++
+}
+
+// end takes the outcome of an export, nil if it failed.
+func (g *grants) end(made *Grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pending--
+	if made != nil {
+		if g.byKey == nil {
+			g.byKey = map[uint64]*Grant{}
+		}
+		g.byKey[made.key] = made
+	}
+	g.changed.Broadcast()
+}
+
+func (g *grants) drop(key uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.byKey, key)
+}
+
+func (g *grants) find(key uint64) *Grant {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.byKey[key] == nil && g.pending > 0 {
+		g.changed.L = &g.mu
+		g.changed.Wait()
+	}
+	return g.byKey[key]
 }
 
 // creditBatch is how many notifications are consumed before credit is returned.
 const creditBatch = ipc.NotifyCredit / 2
 
-// notes is the queue of notifications of a connection. The daemon's credit bounds it, so it never grows. The notifications of a Stream are
-// taken as they come, by whoever leads, and never queued.
+// notes is the queue of notifications of a connection. The daemon's credit bounds it, so it never grows. The
+// notifications of a Stream are taken as they come, by whoever leads, and never queued.
 type notes struct {
 	stream atomic.Pointer[Stream] // changed under mu; nil: they are queued
 
-	mu   sync.Mutex
-	ring []Notification // NotifyCredit long, made at the first notification
-	head uint32
-	tail uint32
-	owed uint32 // consumed, and not returned as credit
+	mu     sync.Mutex
+	queues map[uint64]*Events // of exports that have their own, by key
+	ring   []note             // NotifyCredit long, made at the first notification
+	head   uint32
+	tail   uint32
+	owed   uint32 // consumed, and not returned as credit
+
+	to     *CompletionQueue // where they are told; nil: nowhere
+	queued uint32           // told there, and not taken
+	ended  bool             // none comes any more
 }
 
 // push reports ok false when the daemon exceeded its credit; due says that credit should be returned.
-func (q *notes) push(e *ipc.CQE) (ok, due bool) {
+func (q *notes) push(c *Conn, e *ipc.CQE) (ok, due bool) {
+	n := note{key: e.Token, off: e.Off, imm: e.Imm, len: e.Len}
 	q.mu.Lock()
+	if s := q.stream.Load(); s != nil && q.owed < ipc.NotifyCredit {
+		q.owed++
+		due = q.owed == creditBatch
+		q.mu.Unlock()
+		s.arrived(n) // which may end the connection
+		return true, due
+	}
 	defer q.mu.Unlock()
-	if q.tail-q.head+q.owed >= ipc.NotifyCredit {
+	if q.tail-q.head+q.queued+q.owed >= ipc.NotifyCredit {
 		return false, false
 	}
-	n := Notification{Imm: e.Imm, Len: int(e.Len)}
-	if s := q.stream.Load(); s != nil {
-		s.arrived(n)
+	if to := q.queues[e.Token]; to != nil {
+		to.put(n)
 		q.owed++
-		return true, q.owed == creditBatch
+		return true, q.owed == creditBatch || q.tail-q.head+q.owed+q.queued == ipc.NotifyCredit
+	}
+	if q.to != nil {
+		q.queued++
+		q.to.put(c.d, n.completion(c))
+		return true, false
 	}
 	if q.ring == nil {
-		q.ring = make([]Notification, ipc.NotifyCredit)
+		q.ring = make([]note, ipc.NotifyCredit)
 	}
 	q.ring[q.tail%ipc.NotifyCredit] = n
 	q.tail++
@@ -53,21 +133,25 @@ func (q *notes) push(e *ipc.CQE) (ok, due bool) {
 // attach gives s the notifications that were faster, and all to come.
 func (q *notes) attach(s *Stream) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	for ; q.head != q.tail; q.head++ {
-		s.arrived(q.ring[q.head%ipc.NotifyCredit])
+	for q.head != q.tail {
+		n := q.ring[q.head%ipc.NotifyCredit]
+		q.head++
 		q.owed++
+		q.mu.Unlock()
+		s.arrived(n) // which may end the connection
+		q.mu.Lock()
 	}
 	q.ring = nil
 	q.stream.Store(s)
+	q.mu.Unlock()
 }
 
 // pop takes the oldest; due says that credit should be returned.
-func (q *notes) pop() (n Notification, ok, due bool) {
+func (q *notes) pop() (n note, ok, due bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.head == q.tail {
-		return Notification{}, false, false
+		return note{}, false, false
 	}
 	n = q.ring[q.head%ipc.NotifyCredit]
 	q.head++
@@ -103,11 +187,14 @@ func (c *Conn) takeNote() (Notification, bool) {
 	if due {
 		c.d.returnCredit(c)
 	}
-	return n, ok
+	if !ok {
+		return Notification{}, false
+	}
+	return c.notification(&n), true
 }
 
-// WaitNotify waits for a notification. Those that arrived before the connection ended are still delivered; then its error is
-// returned, ErrPeerClosed (which is io.EOF to errors.Is) after an orderly end.
+// WaitNotify waits for a notification. Those that arrived before the connection ended are still delivered; then its
+// error is returned, ErrPeerClosed (which is io.EOF to errors.Is) after an orderly end.
 func (c *Conn) WaitNotify(ctx context.Context) (Notification, error) {
 	for {
 		ended := c.Err() // read first: notifications precede the end

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"multiedge/internal/ipc"
 )
@@ -14,6 +15,14 @@ type Kind uint8
 const (
 	Write Kind = Kind(ipc.OpWrite) // local memory to remote memory
 	Read  Kind = Kind(ipc.OpRead)  // remote memory to local memory
+	// Atomic changes a value of remote memory in one step and fetches what was there: see AtomicFunc.
+	Atomic Kind = Kind(ipc.OpAtomic)
+	// Send: local memory, or Inline bytes, to the oldest buffer that the peer posted. It needs no Remote.
+	Send Kind = Kind(ipc.OpSend)
+	// Receive: local memory is for one message of the peer. It needs a Queue, where its Completion says what came.
+	Receive Kind = Kind(ipc.OpReceive)
+	// Notified is no work: the Kind of a Completion that is a Notification.
+	Notified Kind = 255
 )
 
 // Flags modify an operation; each is independent of the others.
@@ -24,42 +33,89 @@ const (
 	BackwardFence Flags = Flags(ipc.FlagBackwardFence)
 	// ForwardFence: later operations of the connection take effect after this one.
 	ForwardFence Flags = Flags(ipc.FlagForwardFence)
-	// Notify: once a write is complete at the remote memory, its owner receives a Notification with Work.Imm.
+	// Notify: once a write is complete at the remote memory, its owner receives a Notification with Work.Imm. Of a
+	// Send: the message carries Work.Imm.
 	Notify Flags = Flags(ipc.FlagNotify)
+	// LocalDone: a write is done as soon as its local bytes may change again: they were copied, or the peer has them.
+	// Without it a write is done when it was applied at the peer. A failure that comes later is in Op.Err and
+	// Conn.Late.
+	LocalDone Flags = Flags(ipc.FlagLocal)
 )
 
 // MaxInline is the number of bytes a Work can carry by value.
 const MaxInline = ipc.MaxInline
 
-// Work describes one operation. Post copies it, including Inline; the caller may reuse it at once. The memory that Local names is the
-// operation's until it is done: do not change it under a write, nor use it under a read.
+// Work describes one operation. Post copies it, including Inline; the caller may reuse it at once. The memory that
+// Local names is the operation's until it is done: do not change it under a write, nor use it under a read.
 type Work struct {
 	Kind      Kind
 	Flags     Flags
 	Imm       uint32 // handed to the peer with Notify
 	Local     *Region
 	LocalOff  int
-	Len       int
+	Len       int // in bytes; of an atomic: 4 or 8
 	Remote    *RemoteRegion
-	RemoteOff int
-	Inline    []byte // of a write, up to MaxInline bytes instead of Local, LocalOff and Len
+	RemoteOff int    // of an atomic: a multiple of Len
+	Inline    []byte // of a write or send, up to MaxInline bytes instead of Local, LocalOff and Len
+	// of a write, send or read, up to MaxPieces ranges instead of Local, LocalOff and Len: a write gathers them, a read
+	// scatters into them, in their order
+	Pieces []Piece
+
+	Func    AtomicFunc // of an atomic, as are those that follow
+	Operand uint64
+	Compare uint64  // with CompareSwap
+	Result  *uint64 // receives what was there, before the operation is done; nil: not wanted
+
+	// Of a send, how long it may wait for a buffer of the peer: zero, as long as it takes; negative, not at all. It
+	// ends with ErrNoBuffer then.
+	Patience time.Duration
+	Queue    *CompletionQueue // where its end is told, besides the Op; nil: nowhere
+	Context  uint64           // handed back in the Completion
 }
 
-// Op is an operation in flight or done: a small value to keep or to drop as you like. Nothing has to be released. The zero Op is done.
+// MaxPieces is how many pieces of local memory an operation can have.
+const MaxPieces = ipc.MaxPieces
+
+// Piece is a range of local memory.
+type Piece struct {
+	Region *Region
+	Off    int // within Region
+	Len    int // in bytes, at most 2^32-1 but of the last piece; 0 is allowed
+}
+
+// Op is an operation in flight or done: a small value to keep or to drop as you like. Nothing has to be released. The
+// zero Op is done.
 type Op struct {
 	d    *attachment
 	slot uint32
 	gen  uint32
 }
 
-// slot is one place in the table of operations in flight. An operation is done when the generation of its slot has moved on; what
-// went wrong, if anything, is then in attachment.failed. Posting fills the fields of a free slot; the leader empties them.
+// slot is one place in the table of operations in flight. An operation is done when the generation of its slot has
+// moved on; what went wrong, if anything, is then in attachment.failed. Posting fills the fields of a free slot; the
+// leader empties them.
 type slot struct {
-	gen     atomic.Uint32 // odd: in flight
-	bounce  int32         // slot of the bounce arena that is freed when its owner has gone; -1: none
-	conn    *Conn
-	region  *Region
-	waiters *waiter // guarded by leadership.mu
+	gen         atomic.Uint32 // odd: in flight
+	bounce      int32         // slot of the bounce arena that is freed when its owner has gone; noBounce, inQueue
+	conn        *Conn
+	region      *Region
+	more        []*Region    // of pieces, all but the last
+	result      *uint64      // of an atomic
+	redirection *Redirection // nil: it is an operation
+	waiters     *waiter      // guarded by leadership.mu
+}
+
+// Values of slot.bounce that name no slot of the arena.
+const (
+	noBounce = -1
+	inQueue  = -2 // and attachment.tickets says where the end is told
+)
+
+// ticket is what the Completion of a slot's work is made of.
+type ticket struct {
+	queue   *CompletionQueue
+	context uint64
+	kind    Kind
 }
 
 // settled reports whether the operation can make no further progress. It does not look at the completion ring.
@@ -67,8 +123,9 @@ func (o *Op) settled() bool {
 	return o.d == nil || o.d.slots[o.slot].gen.Load() != o.gen || o.d.dead.Load() != nil
 }
 
-// Done reports whether the operation has ended, looking at the completion ring if nobody else does. With an embedded transport short
-// operations that were posted one by one behind others leave together: Done sends them once 64 wait or 10 us have passed, Wait and Poll at once.
+// Done reports whether the operation has ended, looking at the completion ring if nobody else does. With an embedded
+// transport short operations that were posted one by one behind others leave together: Done sends them once 64 wait or
+// 10 us have passed, Wait and Poll at once.
 func (o Op) Done() bool {
 	if o.settled() {
 		return true
@@ -92,7 +149,8 @@ func (o Op) Err() error {
 	return statusError[o.d.failed.get(o.slot, o.gen)]
 }
 
-// Wait waits until the operation has ended and returns Err, or the error of ctx when that ends first; the operation is then still in flight.
+// Wait waits until the operation has ended and returns Err, or the error of ctx when that ends first; the operation is
+// then still in flight.
 func (o Op) Wait(ctx context.Context) error {
 	if o.settled() {
 		return o.Err()
@@ -103,7 +161,8 @@ func (o Op) Wait(ctx context.Context) error {
 	return o.Err()
 }
 
-// WaitAll waits for every operation and returns the first failure in the order of ops, or the error of ctx when that ends first.
+// WaitAll waits for every operation and returns the first failure in the order of ops, or the error of ctx when that
+// ends first.
 func WaitAll(ctx context.Context, ops []Op) error {
 	var first error
 	for i := range ops {

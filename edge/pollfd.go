@@ -10,8 +10,8 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// poller lets an event loop of the user's wait for a Device. Its descriptor joins the daemon's doorbell with one of our own, by which a
-// leader tells of entries that it took from the ring meanwhile.
+// poller lets an event loop of the user's wait for a Device. Its descriptor joins the daemon's doorbell with one of our
+// own, by which a leader tells of entries that it took from the ring meanwhile.
 type poller struct {
 	fd    int
 	bell  *ipc.Doorbell
@@ -19,9 +19,9 @@ type poller struct {
 }
 
 // PollFD returns a descriptor that polls readable, after Arm, when something completed or arrived. It belongs to the
-// Device. The loop is: Poll, look at operations and notifications, Arm, and wait on the descriptor if Arm said true. From Device.Close on the descriptor
-// is readable and Arm says false; it is closed when nothing refers to the Device any more. An embedded transport is run by its own thread from then on, not by the goroutines
-// that wait.
+// Device. The loop is: Poll, look at operations and notifications, Arm, and wait on the descriptor if Arm said true.
+// From Device.Close on the descriptor is readable and Arm says false; it is closed when nothing refers to the Device
+// any more. An embedded transport is run by its own thread from then on, not by the goroutines that wait.
 func (d *Device) PollFD() (int, error) {
 	d.pollMu.Lock()
 	defer d.pollMu.Unlock()
@@ -40,9 +40,9 @@ func (d *Device) PollFD() (int, error) {
 		bell.Close()
 		return -1, fmt.Errorf("edge: epoll_create1: %w", err)
 	}
-	err = p.watch(bell)
+	err = p.watch(bell.FD())
 	if a := d.at.Load(); err == nil && !a.bellGone { // detach changes that under pollMu
-		err = p.watch(a.bell)
+		err = p.watch(a.bell.FD())
 	}
 	if err != nil {
 		p.close()
@@ -50,27 +50,28 @@ func (d *Device) PollFD() (int, error) {
 	}
 	d.poller = p
 	d.looped.Store(true)
-	// Not by Close: a loop that had yet to see it would sleep on, or wait for a stranger's descriptor. Nor by the Arm that says false then: the loop may have
-	// the number in a set of its own and take it out later, when it is a stranger's; and of two loops the other one may be about to wait.
+	// Not by Close: a loop that had yet to see it would sleep on, or wait for a stranger's descriptor. Nor by the Arm
+	// that says false then: the loop may have the number in a set of its own and take it out later, when it is a
+	// stranger's; and of two loops the other one may be about to wait.
 	runtime.AddCleanup(d, (*poller).close, p)
 	return p.fd, nil
 }
 
-func (p *poller) watch(bell *ipc.Doorbell) error {
-	fd := bell.FD()
-	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+func (p *poller) watch(fd int) error {
+	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN,
+		Fd: int32(fd)}); err != nil {
 		return fmt.Errorf("edge: epoll_ctl: %w", err)
 	}
 	return nil
 }
 
 // forget ends watch. A daemon that is only hung still has the file behind the doorbell, so closing ours would not.
-func (p *poller) forget(bell *ipc.Doorbell) {
+func (p *poller) forget(bell *ipc.Watcher) {
 	unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, bell.FD(), nil)
 }
 
-// Arm asks that the descriptor of PollFD become readable at the next progress. It reports false when there has been progress already:
-// then Poll and look before waiting. Arm before PollFD reports false.
+// Arm asks that the descriptor of PollFD become readable at the next progress. It reports false when there has been
+// progress already: then Poll and look before waiting. Arm before PollFD reports false.
 func (d *Device) Arm() bool {
 	d.pollMu.Lock()
 	defer d.pollMu.Unlock()
@@ -117,8 +118,8 @@ func (d *Device) disarm() {
 	}
 }
 
-// progress tells an armed poller to look again: entries were taken from the ring, a connection ended, or a leader that would have told
-// leads no longer.
+// progress tells an armed poller to look again: entries were taken from the ring, a connection ended, or a leader that
+// would have told leads no longer.
 func (d *Device) progress() {
 	if !d.pollerArmed.Load() {
 		return

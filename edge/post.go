@@ -1,8 +1,9 @@
 package edge
 
-// An operation on its way to the transport: Post and the others lock the submission side; put finds room, checks the work against its memory (encode), takes a free
-// slot, whose number and generation are the operation's token, and writes one entry of 64 bytes to the submission ring; publish shows it, and rings the doorbell if the
-// daemon sleeps. How it ends, completion.go takes from the other ring.
+// An operation on its way to the transport: Post and the others lock the submission side; put finds room, checks the
+// work against its memory (encode), takes a free slot, whose number and generation are the operation's token, and
+// writes one entry of 64 bytes to the submission ring; publish shows it, and rings the doorbell if the daemon sleeps.
+// How it ends, completion.go takes from the other ring.
 
 import (
 	"context"
@@ -13,15 +14,15 @@ import (
 
 // Post starts an operation and returns at once. It allocates nothing. ErrAgain means that the queue is full.
 func (c *Conn) Post(w *Work) (Op, error) {
-	op, err := c.postOne(w, -1)
+	op, err := c.postOne(w, noBounce)
 	if err == ErrAgain && c.d.poll() > 0 {
-		op, err = c.postOne(w, -1)
+		op, err = c.postOne(w, noBounce)
 	}
 	return op, err
 }
 
-// PostBatch starts the operations of ws in order, waking the daemon once, and stores them in ops, which must be as long. It returns how
-// many were started, and why not all; ErrAgain means that the queue is full.
+// PostBatch starts the operations of ws in order, waking the daemon once, and stores them in ops, which must be as
+// long. It returns how many were started, and why not all; ErrAgain means that the queue is full.
 func (c *Conn) PostBatch(ws []Work, ops []Op) (int, error) {
 	if len(ops) < len(ws) {
 		return 0, invalid("PostBatch: %d operations and room for %d results", len(ws), len(ops))
@@ -36,7 +37,9 @@ func (c *Conn) PostBatch(ws []Work, ops []Op) (int, error) {
 }
 
 // PostWait is Post that waits for room, until the connection is closed or ends.
-func (c *Conn) PostWait(ctx context.Context, w *Work) (Op, error) { return c.postWait(ctx, w, -1) }
+func (c *Conn) PostWait(ctx context.Context, w *Work) (Op, error) {
+	return c.postWait(ctx, w, noBounce)
+}
 
 func (c *Conn) postWait(ctx context.Context, w *Work, bounce int32) (Op, error) {
 	for {
@@ -44,7 +47,7 @@ func (c *Conn) postWait(ctx context.Context, w *Work, bounce int32) (Op, error) 
 		if err != ErrAgain {
 			return op, err
 		}
-		if err := c.d.wait(ctx, waiter{kind: waitRoom, conn: c}); err != nil {
+		if err := c.d.wait(ctx, waiter{kind: waitRoom, conn: c, need: entries(w)}); err != nil {
 			return Op{}, err
 		}
 	}
@@ -75,7 +78,7 @@ func (c *Conn) postBatch(ws []Work, ops []Op) (n int, err error) {
 	d := c.d
 	d.post.Lock()
 	for n < len(ws) {
-		if ops[n], err = c.put(&ws[n], -1); err != nil {
+		if ops[n], err = c.put(&ws[n], noBounce); err != nil {
 			break
 		}
 		n++
@@ -93,24 +96,51 @@ func (c *Conn) put(w *Work, bounce int32) (Op, error) {
 	if err := c.usable(); err != nil {
 		return Op{}, err
 	}
+	if w.Kind == Receive {
+		return d.putReceive(c, nil, w)
+	}
 	e := &d.sqe
 	if err := c.encode(w, e); err != nil {
 		return Op{}, err
 	}
-	if d.detached || !c.room() {
+	local := w.Local
+	if e.InlineLen > 0 {
+		local = nil
+	}
+	return c.launch(local, bounce, w)
+}
+
+// launch gives the entry d.sqe a slot, whose token it gets, and puts it into the submission ring, behind the pieces of
+// w, which is nil for what is no operation. The caller holds d.post and publishes.
+func (c *Conn) launch(local *Region, bounce int32, w *Work) (Op, error) {
+	d := c.d
+	if d.detached || !c.room(entries(w)) {
 		return Op{}, ErrAgain
+	}
+	e := &d.sqe
+	if w != nil && w.Queue != nil {
+		if err := w.Queue.take(d, 1); err != nil {
+			return Op{}, err
+		}
+		bounce = inQueue
 	}
 	i := d.free[d.freeHead&uint32(len(d.free)-1)]
 	d.freeHead++
 	s := &d.slots[i]
 	gen := (s.gen.Load() + 1) | 1 // the leader may have yet to move it on
-	s.conn, s.region, s.bounce = c, w.Local, bounce
-	if len(w.Inline) > 0 {
-		s.region = nil
-	}
+	s.conn, s.region, s.bounce = c, local, bounce
 	c.inflight.Add(1)
+	if w != nil {
+		s.result = w.Result
+		if len(w.Pieces) > 0 {
+			c.putPieces(w, s)
+		}
+	}
 	if s.region != nil {
 		s.region.inflight.Add(1)
+	}
+	if bounce == inQueue {
+		d.tickets[i] = ticket{w.Queue, w.Context, w.Kind}
 	}
 	s.gen.Store(gen)
 	if e.Len > gatherLongest && d.drive != nil {
@@ -126,21 +156,24 @@ func (c *Conn) slotFree() bool {
 	return int(c.inflight.Load()) < c.d.window && c.d.freeHead != c.d.freeTail.Load()
 }
 
-// room reports whether an operation can be put. The caller holds d.post.
-func (c *Conn) room() bool {
+// room reports whether an operation of so many entries can be put. The caller holds d.post.
+func (c *Conn) room(need int) bool {
 	d := c.d
 	if !c.slotFree() {
 		return false
 	}
-	n, err := d.sq.Room()
+	n, err := d.sq.RoomFor(need)
 	if err != nil {
 		go d.fail(ErrDaemonDown)
 	}
-	return n > 0
+	return n >= need
 }
 
 // encode checks w against its memory and fills e, all but the token. The caller holds d.post, which keeps regions open.
 func (c *Conn) encode(w *Work, e *ipc.SQE) error {
+	if w.Kind == Send {
+		return c.encodeSend(w, e)
+	}
 	r := w.Remote
 	if r == nil || r.conn != c {
 		return errRemote
@@ -148,25 +181,40 @@ func (c *Conn) encode(w *Work, e *ipc.SQE) error {
 	if r.revoked.Load() {
 		return ErrRevoked
 	}
-	n := w.Len
-	if len(w.Inline) > 0 {
+	n, pieces := w.Len, len(w.Pieces) > 0
+	switch {
+	case pieces:
+		if n = c.d.sumPieces(w); n < 0 {
+			return errPieces
+		}
+	case len(w.Inline) > 0:
 		n = len(w.Inline)
 	}
 	if n < 0 || w.RemoteOff < 0 || int64(w.RemoteOff) > r.size || int64(n) > r.size-int64(w.RemoteOff) {
 		return ErrBounds
 	}
+	if w.Kind == Atomic {
+		return c.encodeAtomic(w, e)
+	}
 	switch {
 	case w.Kind == Write && r.perm&regmem.RemoteWrite == 0, w.Kind == Read && r.perm&regmem.RemoteRead == 0:
 		return ErrPermission
-	case w.Kind != Write && w.Kind != Read, w.Flags&^(BackwardFence|ForwardFence|Notify) != 0:
+	case w.Kind != Write && w.Kind != Read, w.Flags&^(BackwardFence|ForwardFence|Notify|LocalDone) != 0:
 		return errKind
-	case w.Kind == Read && (w.Flags&Notify != 0 || len(w.Inline) > 0):
+	case w.Kind == Read && (w.Flags&(Notify|LocalDone) != 0 || len(w.Inline) > 0):
 		return errReadFlags
+	case pieces && (w.Local != nil || w.LocalOff != 0 || w.Len != 0 || len(w.Inline) > 0):
+		return errPieces
 	case len(w.Inline) > MaxInline:
 		return errInline
 	}
-	e.Op, e.Flags, e.Conn, e.Imm = uint8(w.Kind), uint8(w.Flags), c.id, w.Imm
+	e.Op, e.Flags, e.Conn, e.Imm = uint8(w.Kind), uint8(w.Flags)&c.d.flags, c.id, w.Imm
 	e.Key, e.RemoteOff = uint64(r.key), uint64(w.RemoteOff)
+	return c.d.encodeLocal(w, e)
+}
+
+// encodeLocal checks the local side of w and fills in that part of e.
+func (d *attachment) encodeLocal(w *Work, e *ipc.SQE) error {
 	if len(w.Inline) > 0 {
 		e.InlineLen = uint8(len(w.Inline))
 		e.Region, e.LocalOff, e.Len = 0, 0, 0
@@ -174,33 +222,51 @@ func (c *Conn) encode(w *Work, e *ipc.SQE) error {
 		copy(e.Inline[:], w.Inline)
 		return nil
 	}
-	l := w.Local
-	if l == nil || l.d != c.d || l.closed {
-		if l != nil && !l.closed && l.d.dev == c.d.dev && l.d.dead.Load() != nil {
+	last := Piece{w.Local, w.LocalOff, w.Len}
+	if len(w.Pieces) > 0 {
+		if w.Local != nil || w.LocalOff != 0 || w.Len != 0 {
+			return errPieces
+		}
+		if err := d.checkPieces(w.Pieces); err != nil {
+			return err
+		}
+		last = w.Pieces[len(w.Pieces)-1]
+	}
+	if err := d.checkPiece(&last); err != nil {
+		return err
+	}
+	e.InlineLen = 0
+	e.Region, e.LocalOff, e.Len = last.Region.id, uint64(last.Off), uint64(last.Len)
+	return nil
+}
+
+// checkPiece checks a range of local memory. The caller holds d.post.
+func (d *attachment) checkPiece(p *Piece) error {
+	l := p.Region
+	if l == nil || l.d != d || l.closed {
+		if l != nil && !l.closed && l.d.dev == d.dev && l.d.dead.Load() != nil {
 			return ErrStale
 		}
 		return errLocal
 	}
-	if w.LocalOff < 0 || w.LocalOff > l.size || n > l.size-w.LocalOff {
+	if p.Off < 0 || p.Off > l.size || p.Len < 0 || p.Len > l.size-p.Off {
 		return ErrBounds
 	}
-	e.InlineLen = 0
-	e.Region, e.LocalOff, e.Len = l.id, uint64(w.LocalOff), uint64(n)
 	return nil
 }
 
 var (
 	errRemote    = invalid("Work.Remote must be a RemoteRegion imported on this connection")
 	errLocal     = invalid("Work.Local must be an open Region of the same Device; or use Inline")
-	errKind      = invalid("Work.Kind must be Write or Read, and Work.Flags known flags")
-	errReadFlags = invalid("a Read takes neither Notify nor Inline")
+	errKind      = invalid("Work.Kind must be Write, Read or Atomic, and Work.Flags known flags")
+	errReadFlags = invalid("a Read takes neither Notify, LocalDone nor Inline")
 	errInline    = invalid("Work.Inline holds more than MaxInline bytes; use a Region")
 )
 
-// credit returns the notifications that c's owner consumed to the daemon, and what was read of a stream to its peer. The caller holds d.post. It reports
-// false when there was no room.
+// credit returns the notifications that c's owner consumed to the daemon, and what was read of a stream to its peer.
+// The caller holds d.post. It reports false when there was no room.
 func (d *attachment) credit(c *Conn) bool {
-	if d.detached || c.Err() != nil { // who ended takes none
+	if d.detached || c.Err() != nil { // a connection that has ended takes none
 		return true
 	}
 	room, err := d.sq.Room()

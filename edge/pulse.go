@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// A daemon that died is noticed at once, by the end of the control socket. One that is stopped, hung or starved keeps its socket; its pulse in the rings
-// stands still. Nothing is ended for it: it may go on any time, and would then still write into memory that operations were given. Those who wait
-// go on waiting, the log says why, and so does the error of a wait whose context ends.
+// A daemon that died is noticed at once, by the end of the control socket. One that is stopped, hung or starved keeps
+// its socket; its pulse in the rings stands still. Nothing is ended for it: it may go on any time, and would then still
+// write into memory that operations were given. Those who wait go on waiting, the log says why, and so does the error
+// of a wait whose context ends.
 const (
 	pulseLook  = 2 * time.Second
 	pulseLooks = 3 // in a row without a beat: what we see is not that we were stopped ourselves
@@ -33,7 +34,8 @@ func (d *Device) feel(a *attachment) {
 	}
 	if p.still++; p.still == pulseLooks && beat != 0 {
 		a.silent.Store(true)
-		d.log().Warn("edge: the daemon does not run; everything waits for it", "socket", d.cfg.Socket, "reason", ErrDaemonSilent)
+		d.log().Warn("edge: the daemon does not run; everything waits for it", "socket", d.cfg.Socket, "reason",
+			ErrDaemonSilent)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A daemon whose pulse stands still is reported in the log and in what a wait returns when its context ends; nothing else happens, and it is over with the
-// next beat. One that never gave a pulse is not judged.
+// A daemon whose pulse stands still is reported in the log and in what a wait returns when its context ends; nothing
+// else happens, and it is over with the next beat. One that never gave a pulse is not judged.
 func TestSilentDaemon(t *testing.T) {
 	var log lockedBuffer
 	p := newDuo(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, 4096)

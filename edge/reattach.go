@@ -13,18 +13,21 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// When the daemon goes away (it was restarted, it died, it evicted this process) everything that lived by its leave ends at once with
-// ErrDaemonDown: operations, connections, exports. The Device itself stays. It looks for a daemon in the background, attaches to it, and offers
-// the services of its Listeners again, so that Accept goes on. What a daemon cannot know of is not pretended: connections are dialled anew by
-// those who want them, and memory, which only the daemon that made it may move, is registered anew (Region.Renew keeps the bytes).
+// When the daemon goes away (it was restarted, it died, it evicted this process) everything that lived by its leave
+// ends at once with ErrDaemonDown: operations, connections, exports. The Device itself stays. It looks for a daemon in
+// the background, attaches to it, and offers the services of its Listeners again, so that Accept goes on. Nothing of
+// the old daemon is pretended to go on: programs dial connections again, and register memory again, since only the
+// daemon that made it may move it (Region.Renew keeps the bytes).
 //
-// Attempts are spaced by pauses that double from firstPause to longestPause, each spread by half, so that the clients of a restarted daemon do not come
-// all at once. Whoever asks something of the Device meanwhile causes an attempt at once and has its outcome.
+// Attempts are spaced by pauses that double from firstPause to longestPause, each spread by half, so that the clients
+// of a restarted daemon do not come all at once. A call on the Device meanwhile causes an attempt at once and gets its
+// outcome.
 const (
 	firstPause   = 10 * time.Millisecond
 	longestPause = 2 * time.Second
 	steady       = 10 * time.Second // an attachment that lasted so long was a good one: the next pause is the first
-	nameTime     = 2 * time.Second  // how long the name of a service may still be taken, by ourselves before the daemon noticed
+	// how long the name of a service may still be taken, by ourselves before the daemon noticed
+	nameTime = 2 * time.Second
 )
 
 // Change says that a Device lost its daemon or attached to another.
@@ -130,7 +133,7 @@ func (d *Device) tryAttach() error {
 	}
 	d.pollMu.Lock()
 	if d.poller != nil {
-		err = d.poller.watch(a.bell)
+		err = d.poller.watch(a.bell.FD())
 	}
 	if err == nil {
 		d.at.Store(a)
@@ -151,8 +154,8 @@ func (d *Device) tryAttach() error {
 	return nil
 }
 
-// relisten offers the services of all listeners to a new daemon. One that is refused ends its Listener; an error means that
-// another daemon must be asked, this one is going or gone.
+// relisten offers the services of all listeners to a new daemon. One that is refused ends its Listener; an error means
+// that another daemon must be asked, this one is going or gone.
 func (d *Device) relisten(ctx context.Context, a *attachment) error {
 	d.mu.Lock()
 	listeners := make([]*Listener, 0, len(d.listeners))
@@ -160,23 +163,27 @@ func (d *Device) relisten(ctx context.Context, a *attachment) error {
 		listeners = append(listeners, l)
 	}
 	d.mu.Unlock()
-	listeners = slices.DeleteFunc(listeners, func(l *Listener) bool { return !l.offered.Load() }) // Listen has not returned: it offers it itself, later
+	// Listen has not returned: it offers it itself, later
+	listeners = slices.DeleteFunc(listeners, func(l *Listener) bool { return !l.offered.Load() })
 	for _, l := range listeners {
 		err := a.listen(ctx, l)
-		for until := time.Now().Add(nameTime); errors.Is(err, ErrExists) && time.Now().Before(until) && ctx.Err() == nil; err = a.listen(ctx, l) {
+		for until := time.Now().Add(nameTime); errors.Is(err, ErrExists) && time.Now().Before(until) &&
+			ctx.Err() == nil; err = a.listen(ctx, l) {
 			time.Sleep(firstPause)
 		}
 		if a.Err() != nil {
 			return a.Err()
 		}
-		if ctx.Err() != nil || errors.Is(err, ErrDaemonDown) || errors.Is(err, ErrDaemonSilent) { // the service was not refused
+		// the service was not refused
+		if ctx.Err() != nil || errors.Is(err, ErrDaemonDown) || errors.Is(err, ErrDaemonSilent) {
 			return err
 		}
 		if err != nil {
 			d.log().Warn("edge: a service could not be offered again", "service", l.service, "reason", err)
 			l.fail(fmt.Errorf("edge: service %q could not be offered to the new daemon: %w", l.service, err))
 			d.dropListener(l)
-		} else if !d.listens(l) { // closed meanwhile, perhaps before the daemon knew of it; who listens anew waits for us
+			// closed meanwhile, perhaps before the daemon knew of it; who listens anew waits for us
+		} else if !d.listens(l) {
 			a.tell(&ipc.Message{Kind: ipc.KindUnlisten, Service: l.service})
 		}
 	}
@@ -216,7 +223,8 @@ func (d *Device) current(ctx context.Context) (*attachment, error) {
 // tell says to whom it may concern that the attachment changed.
 func (d *Device) tell(c Change) {
 	if c.Err != nil {
-		d.log().Warn("edge: lost the daemon; everything in flight has ended, attaching again", "socket", d.cfg.Socket, "reason", c.Err)
+		d.log().Warn("edge: lost the daemon; everything in flight has ended, attaching again", "socket", d.cfg.Socket,
+			"reason", c.Err)
 	} else {
 		d.log().Info("edge: attached again", "socket", d.cfg.Socket, "node", d.Name(), "attempts", c.Attempts)
 	}
@@ -232,11 +240,15 @@ func (d *Device) log() *slog.Logger {
 	return d.cfg.Log
 }
 
-// Renew returns memory in place of a region that lost its daemon: of the same size and content, registered with the present daemon. r is closed then,
-// and its Bytes are gone; nobody may use them during the call. A region that is registered still is returned as it is.
+// Renew returns memory in place of a region that lost its daemon: of the same size and content, registered with the
+// present daemon. r is closed then, and its Bytes are gone; nobody may use them during the call. A region that is
+// registered still is returned as it is; a space (Device.Map) cannot be renewed.
 func (r *Region) Renew(ctx context.Context) (*Region, error) {
 	if r.Err() == nil {
 		return r, nil
+	}
+	if r.space != nil {
+		return nil, invalid("Renew: a space is not copied; map another, and copy what is of use")
 	}
 	n, err := r.d.dev.RegisterContext(ctx, r.size)
 	if err != nil {
@@ -249,8 +261,8 @@ func (r *Region) Renew(ctx context.Context) (*Region, error) {
 	return n, r.Close()
 }
 
-// Err returns nil while the region is registered, and ErrStale once the daemon that registered it has gone: the Bytes are still there, but operations and
-// exports need Renew first.
+// Err returns nil while the region is registered, and ErrStale once the daemon that registered it has gone: the Bytes
+// are still there, but operations and exports need Renew first.
 func (r *Region) Err() error {
 	if r.d.Err() != nil {
 		return ErrStale

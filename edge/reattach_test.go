@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 )
 
@@ -52,8 +52,47 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// A daemon that is restarted under a server and a client: what was under way ends with ErrDaemonDown, the Devices attach again and say so, the
-// server's Accept goes on, and memory is renewed with its bytes.
+// acceptAll returns the connections that l accepts, and nil when it has ended.
+func acceptAll(ctx context.Context, l *Listener) <-chan *Conn {
+	accepted := make(chan *Conn, 4)
+	go func() {
+		for {
+			c, err := l.Accept(ctx)
+			accepted <- c
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return accepted
+}
+
+// saysDaemonDown checks what everything of a Device says whose daemon went.
+func saysDaemonDown(t *testing.T, server *Device, in *Conn, mem *Region, waited error) {
+	t.Helper()
+	if !errors.Is(waited, ErrDaemonDown) {
+		t.Fatalf("waiting on a connection of a daemon that went: %v", waited)
+	}
+	if err := in.Err(); !errors.Is(err, ErrDaemonDown) {
+		t.Fatalf("the connection says %v", err)
+	}
+	if _, err := in.Post(&Work{Kind: Write, Local: mem, Len: 1, Remote: &RemoteRegion{conn: in, size: 1,
+		perm: RemoteWrite}}); !errors.Is(err, ErrDaemonDown) {
+		t.Fatalf("posting on it: %v", err)
+	}
+	if err := server.Err(); !errors.Is(err, ErrDaemonDown) {
+		t.Fatalf("the Device says %v", err)
+	}
+	if _, err := server.Register(1); !errors.Is(err, ErrDaemonDown) || !errors.Is(err, ErrNoDaemon) {
+		t.Fatalf("registering without a daemon: %v", err)
+	}
+	if err := mem.Err(); !errors.Is(err, ErrStale) || !errors.Is(err, ErrDaemonDown) {
+		t.Fatalf("the region says %v", err)
+	}
+}
+
+// A daemon that is restarted under a server and a client: what was under way ends with ErrDaemonDown, the Devices
+// attach again and say so, the server's Accept goes on, and memory is renewed with its bytes.
 func TestDaemonRestart(t *testing.T) {
 	ctx := testContext(t)
 	f := NewFabric()
@@ -64,17 +103,7 @@ func TestDaemonRestart(t *testing.T) {
 	client := b.open(Config{OnChange: func(c Change) { atClient <- c }})
 	l, err := server.Listen(ctx, "store")
 	must(t, err)
-	accepted := make(chan *Conn, 4)
-	go func() {
-		for {
-			c, err := l.Accept(ctx)
-			if err != nil {
-				accepted <- nil
-				return
-			}
-			accepted <- c
-		}
-	}()
+	accepted := acceptAll(ctx, l)
 	local, err := client.Register(1 << 16)
 	must(t, err)
 	mem, err := server.Register(1 << 16)
@@ -98,24 +127,7 @@ func TestDaemonRestart(t *testing.T) {
 		if c := atServer.next(t, false); !errors.Is(c.Err, ErrDaemonDown) {
 			t.Fatalf("lost for %v", c.Err)
 		}
-		if err := <-waits; !errors.Is(err, ErrDaemonDown) {
-			t.Fatalf("waiting on a connection of a daemon that went: %v", err)
-		}
-		if err := in.Err(); !errors.Is(err, ErrDaemonDown) {
-			t.Fatalf("the connection says %v", err)
-		}
-		if _, err := in.Post(&Work{Kind: Write, Local: mem, Len: 1, Remote: &RemoteRegion{conn: in, size: 1, perm: RemoteWrite}}); !errors.Is(err, ErrDaemonDown) {
-			t.Fatalf("posting on it: %v", err)
-		}
-		if err := server.Err(); !errors.Is(err, ErrDaemonDown) {
-			t.Fatalf("the Device says %v", err)
-		}
-		if _, err := server.Register(1); !errors.Is(err, ErrDaemonDown) || !errors.Is(err, ErrNoDaemon) {
-			t.Fatalf("registering without a daemon: %v", err)
-		}
-		if err := mem.Err(); !errors.Is(err, ErrStale) || !errors.Is(err, ErrDaemonDown) {
-			t.Fatalf("the region says %v", err)
-		}
+		saysDaemonDown(t, server, in, mem, <-waits)
 		if mem.Bytes()[0] != byte(round+1) {
 			t.Fatal("the bytes went with the daemon")
 		}
@@ -132,8 +144,10 @@ func TestDaemonRestart(t *testing.T) {
 			t.Fatalf("renewing what needs none: %v", err)
 		}
 		// The other side learns of the new epoch by contact and dials anew, without a change of its own daemon.
-		eventually(t, "the old connection ends at the peer", 20*time.Second, func() bool { client.Poll(); return out.Err() != nil })
-		if err := out.Err(); !errors.Is(err, ErrPeerDown) && !errors.Is(err, ErrPeerClosed) && !errors.Is(err, net.ErrClosed) {
+		eventually(t, "the old connection ends at the peer", 20*time.Second,
+			func() bool { client.Poll(); return out.Err() != nil })
+		if err := out.Err(); !errors.Is(err, ErrPeerDown) && !errors.Is(err, ErrReset) &&
+			!errors.Is(err, net.ErrClosed) {
 			t.Fatalf("at the peer: %v", err)
 		}
 	}
@@ -153,7 +167,8 @@ func TestDaemonRestart(t *testing.T) {
 	}
 }
 
-// Operations in flight when the daemon goes end with ErrDaemonDown, each once, and nothing of the old attachment reaches the new daemon.
+// Operations in flight when the daemon goes end with ErrDaemonDown, each once, and nothing of the old attachment
+// reaches the new daemon.
 func TestInFlightAtRestart(t *testing.T) {
 	ctx := testContext(t)
 	f := NewFabric()
@@ -227,7 +242,8 @@ func TestInFlightAtRestart(t *testing.T) {
 	}
 }
 
-// While there is no daemon, asking makes the Device try at once; an armed event loop is told when there is one again; Close ends the search.
+// While there is no daemon, asking makes the Device try at once; an armed event loop is told when there is one again;
+// Close ends the search.
 func TestWithoutDaemon(t *testing.T) {
 	ctx := testContext(t)
 	f := NewFabric()
@@ -285,7 +301,7 @@ func TestWithoutDaemon(t *testing.T) {
 func TestServiceRefusedAnew(t *testing.T) {
 	ctx := testContext(t)
 	f := NewFabric()
-	a := newHost(t, f, "a", func(c *daemon.Config) { c.Limits.Services = 1 })
+	a := newHost(t, f, "a", func(c *config.Config) { c.Limits.Services = 1 })
 	said := make(changes, 8)
 	d := a.open(Config{OnChange: func(c Change) { said <- c }})
 	l, err := d.Listen(ctx, "s")
@@ -333,8 +349,8 @@ func TestRelistenWhileDaemonGoes(t *testing.T) {
 	}
 }
 
-// Who listens while services are offered again waits for that: its service is neither offered twice nor, where it has the name of one that was closed
-// meanwhile, withdrawn.
+// Who listens while services are offered again waits for that: its service is neither offered twice nor, where it has
+// the name of one that was closed meanwhile, withdrawn.
 func TestListenWhileRelistening(t *testing.T) {
 	ctx := testContext(t)
 	f := newFake(t)
@@ -387,7 +403,8 @@ func TestDraining(t *testing.T) {
 	d := newHost(t, NewFabric(), "a", nil).open(Config{})
 	_, err := d.at.Load().call(ctx, &ipc.Message{Kind: ipc.KindDrain}, &call{})
 	must(t, err)
-	if _, err := d.Listen(ctx, "s"); !errors.Is(err, ErrDraining) || !errors.Is(err, ErrDaemonDown) || strings.Contains(err.Error(), "went away") {
+	if _, err := d.Listen(ctx, "s"); !errors.Is(err, ErrDraining) || !errors.Is(err, ErrDaemonDown) ||
+		strings.Contains(err.Error(), "went away") {
 		t.Fatalf("listening: %v", err)
 	}
 	must(t, d.Err())

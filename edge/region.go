@@ -18,12 +18,14 @@ type Perm = regmem.Perm
 
 // Permissions.
 const (
-	RemoteRead  = regmem.RemoteRead
-	RemoteWrite = regmem.RemoteWrite
+	RemoteRead   = regmem.RemoteRead
+	RemoteWrite  = regmem.RemoteWrite
+	RemoteAtomic = regmem.RemoteAtomic // Atomic operations, which read and change; the export begins at a multiple of 8
 )
 
-// Region is registered memory: pinned, zeroed at first, and shared with the transport, which reads and writes it directly. It belongs to the
-// Device; the bytes belong to the application except for ranges of operations in flight and of exports that a peer writes.
+// Region is registered memory: pinned, zeroed at first, and shared with the transport, which reads and writes it
+// directly. It belongs to the Device; the bytes belong to the application except for ranges of operations in flight and
+// of exports that a peer writes.
 type Region struct {
 	d        *attachment
 	id       uint32
@@ -32,6 +34,8 @@ type Region struct {
 	bytes    []byte
 	inflight atomic.Int32 // operations that use it; raised under attachment.post
 	closed   bool         // guarded by attachment.post
+
+	space *space // of what Map returned; nil: all of it is pinned
 
 	use  sync.RWMutex // copies by the package itself against unmapping
 	gone bool         // unmapped
@@ -55,52 +59,77 @@ func (d *Device) RegisterContext(ctx context.Context, size int) (*Region, error)
 }
 
 func (d *attachment) register(ctx context.Context, size int) (*Region, error) {
-	c := &call{wantFDs: true, late: func(m *ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindDeregister, Region: m.Region}) }}
-	m, err := d.call(ctx, &ipc.Message{Kind: ipc.KindRegister, Size: uint64(size)}, c)
+	return d.obtain(ctx, &ipc.Message{Kind: ipc.KindRegister, Size: uint64(size)}, size)
+}
+
+// obtain asks for memory by m, maps it, and says so: only then is it pinned, and sealed against everybody else
+// (ipc.KindMapped). One at a time, since the daemon lets few wait to be mapped.
+func (d *attachment) obtain(ctx context.Context, m *ipc.Message, size int) (*Region, error) {
+	select {
+	case d.registering <- struct{}{}:
+		defer func() { <-d.registering }()
+	case <-ctx.Done():
+		return nil, d.ended(ctx)
+	}
+	c := &call{wantFDs: true, late: func(m *ipc.Message) {
+		go d.tell(&ipc.Message{Kind: ipc.KindDeregister,
+			Region: m.Region})
+	}}
+	m, err := d.call(ctx, m, c)
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.mapRegion(m, c.fds, size)
+	mem, space, err := d.spaceOf(m, c.fds, size)
 	if err != nil {
 		d.tell(&ipc.Message{Kind: ipc.KindDeregister, Region: m.Region})
+		return nil, err
 	}
-	return r, err
-}
-
-// mapRegion consumes fds.
-func (d *attachment) mapRegion(m *ipc.Message, fds []int, size int) (*Region, error) {
-	if len(fds) != 1 || m.Size < uint64(size) || m.Size > 1<<62 {
-		ipc.CloseFDs(fds)
-		return nil, fmt.Errorf("%w: the answer to a registration has %d descriptors and %d bytes", ErrVersion, len(fds), m.Size)
-	}
-	var mem *regmem.Memory
-	if d.drive != nil {
-		if mem = d.drive.Memory(fds[0]); mem != nil {
-			ipc.CloseFDs(fds)
-		}
-	}
-	if mem == nil {
-		var err error
-		if mem, err = regmem.Map(fds[0], int(m.Size)); err != nil {
-			ipc.CloseFDs(fds)
-			return nil, err
-		}
-	}
-	r := &Region{d: d, id: m.Region, size: size, mem: mem, bytes: mem.Bytes()[:size:size]}
-	if !d.dev.keep(r) {
+	if _, err = d.call(ctx, &ipc.Message{Kind: ipc.KindMapped, Region: m.Region}, &call{}); err != nil {
 		mem.Close()
+		space.close()
+		if ctx.Err() != nil { // otherwise the daemon has dropped it
+			d.tell(&ipc.Message{Kind: ipc.KindDeregister, Region: m.Region})
+		}
+		return nil, err
+	}
+	r := &Region{d: d, id: m.Region, size: size, mem: mem, space: space, bytes: mem.Bytes()[:size:size]}
+	if !d.dev.keep(r) {
+		r.unmap()
 		return nil, net.ErrClosed
 	}
 	return r, nil
 }
 
-// Bytes returns the memory. No slice of it may be used once Region.Close or Device.Close was called: the addresses are gone then.
+// mapMemory consumes fds.
+func (d *attachment) mapMemory(m *ipc.Message, fds []int, size int) (*regmem.Memory, error) {
+	if len(fds) != 1 || m.Size < uint64(size) || m.Size > 1<<62 {
+		ipc.CloseFDs(fds)
+		return nil, fmt.Errorf("%w: the answer to a registration has %d descriptors and %d bytes", ErrVersion, len(fds),
+			m.Size)
+	}
+	if d.drive != nil {
+		if mem := d.drive.Memory(fds[0]); mem != nil {
+			ipc.CloseFDs(fds)
+			return mem, nil
+		}
+	}
+	mem, err := regmem.Map(fds[0], int(m.Size))
+	if err != nil {
+		ipc.CloseFDs(fds)
+		return nil, err
+	}
+	return mem, nil
+}
+
+// Bytes returns the memory. No slice of it may be used once Region.Close or Device.Close was called: the addresses are
+// gone then.
 func (r *Region) Bytes() []byte { return r.bytes }
 
 // Len returns the size in bytes.
 func (r *Region) Len() int { return r.size }
 
-// copyIn and copyOut copy to and from the memory at off, where it is the package that uses it and the owner may close it, or the Device, meanwhile.
+// copyIn and copyOut copy to and from the memory at off, where it is the package that uses it and the owner may close
+// it, or the Device, meanwhile.
 func (r *Region) copyIn(off int, p []byte) error {
 	r.use.RLock()
 	defer r.use.RUnlock()
@@ -126,10 +155,11 @@ func (r *Region) unmap() error {
 	r.use.Lock()
 	defer r.use.Unlock()
 	r.gone = true
-	return r.mem.Close()
+	return errors.Join(r.mem.Close(), r.space.close())
 }
 
-// Close revokes all exports of the region, unpins and unmaps it. ErrBusy: operations in flight use it; nothing has happened then.
+// Close revokes all exports of the region, unpins and unmaps it. ErrBusy: operations in flight use it; nothing has
+// happened then.
 func (r *Region) Close() error {
 	r.d.poll() // what has completed is not in flight
 	if err := r.beginClose(); err != nil {
@@ -162,13 +192,15 @@ func (r *Region) beginClose() error {
 
 // Grant is memory exported to the peer of one connection.
 type Grant struct {
-	conn *Conn
-	key  uint64
-	name string
+	conn   *Conn
+	region *Region
+	off, n int
+	key    uint64
+	name   string
 }
 
-// Export lets the peer of c access bytes off to off+n of the region, and announces them under name, by which the peer imports them. The
-// export ends with Revoke, with the region, or with the connection.
+// Export lets the peer of c access bytes off to off+n of the region, and announces them under name, by which the peer
+// imports them. The export ends with Revoke, with the region, or with the connection.
 func (r *Region) Export(c *Conn, name string, perm Perm, off, n int) (*Grant, error) {
 	return r.export(context.Background(), c, name, perm, off, n)
 }
@@ -180,19 +212,18 @@ func (r *Region) export(ctx context.Context, c *Conn, name string, perm Perm, of
 		return nil, r.Err()
 	case c == nil || c.d != r.d:
 		return nil, invalid("Export: the connection must be of the region's Device")
-	case name == "" || len(name) > ipc.MaxName:
-		return nil, invalid("Export: a name has 1 to %d bytes, this one %d", ipc.MaxName, len(name))
-	case !utf8.ValidString(name):
-		return nil, invalid("Export: a name is UTF-8, %q is not", name)
-	case perm == 0 || perm&^(RemoteRead|RemoteWrite) != 0:
-		return nil, invalid("Export: choose RemoteRead, RemoteWrite or both")
-	case off < 0 || n <= 0 || off > r.size || n > r.size-off:
-		return nil, fmt.Errorf("%w: export of %d bytes from %d, of a region of %d", ErrBounds, n, off, r.size)
+	}
+	if err := checkExport(r, name, perm, off, n); err != nil {
+		return nil, err
 	}
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
-	m := &ipc.Message{Kind: ipc.KindExport, Conn: c.id, Region: r.id, Off: uint64(off), Size: uint64(n), Perm: uint8(perm), Name: name}
+	c.grants.begin()
+	var made *Grant
+	defer func() { c.grants.end(made) }()
+	m := &ipc.Message{Kind: ipc.KindExport, Conn: c.id, Region: r.id, Off: uint64(off), Size: uint64(n),
+		Perm: uint8(perm), Name: name}
 	m, err := r.d.call(ctx, m, &call{})
 	if errors.Is(err, errNoConn) && c.usable() != nil {
 		err = c.usable() // it ended meanwhile
@@ -200,20 +231,55 @@ func (r *Region) export(ctx context.Context, c *Conn, name string, perm Perm, of
 	if err != nil {
 		return nil, err
 	}
-	return &Grant{conn: c, key: m.Key, name: name}, nil
+	made = &Grant{conn: c, region: r, off: off, n: n, key: m.Key, name: name}
+	return made, nil
+}
+
+// checkExport checks what an export asks for.
+func checkExport(r *Region, name string, perm Perm, off, n int) error {
+	switch {
+	case name == "" || len(name) > ipc.MaxName:
+		return invalid("Export: a name has 1 to %d bytes, this one %d", ipc.MaxName, len(name))
+	case !utf8.ValidString(name):
+		return invalid("Export: a name is UTF-8, %q is not", name)
+	case perm == 0 || perm&^(RemoteRead|RemoteWrite|RemoteAtomic) != 0:
+		return invalid("Export: choose of RemoteRead, RemoteWrite and RemoteAtomic")
+	case perm&RemoteAtomic != 0 && off%8 != 0:
+		return invalid("Export: memory for atomics begins at a multiple of 8, not at %d", off)
+	case off < 0 || n <= 0 || off > r.size || n > r.size-off:
+		return fmt.Errorf("%w: export of %d bytes from %d, of a region of %d", ErrBounds, n, off, r.size)
+	}
+	return nil
 }
 
 // Name returns the name of the export.
 func (g *Grant) Name() string { return g.name }
+
+// Region returns the memory, of which the export begins at byte Offset.
+func (g *Grant) Region() *Region { return g.region }
+
+// Bytes returns the exported memory, which may be used until the Region is closed.
+func (g *Grant) Bytes() []byte { return g.region.bytes[g.off:][:g.n:g.n] }
+
+// Offset returns where in Region the export begins.
+func (g *Grant) Offset() int { return g.off }
 
 // Revoke ends the export. When it returns, no access by the peer follows; the peer's operations fail with ErrKey.
 func (g *Grant) Revoke() error {
 	if err := g.conn.Err(); err != nil {
 		return nil // the export ended with the connection
 	}
-	_, err := g.conn.d.call(context.Background(), &ipc.Message{Kind: ipc.KindRevoke, Conn: g.conn.id, Key: g.key}, &call{})
+	_, err := g.conn.d.call(context.Background(), &ipc.Message{Kind: ipc.KindRevoke, Conn: g.conn.id, Key: g.key},
+		&call{})
 	if errors.Is(err, errNoConn) {
 		return nil // it did so meanwhile
+	}
+	if err == nil {
+		g.conn.grants.drop(g.key)
+		if q := g.conn.notes.queue(g.key); q != nil {
+			g.conn.d.sync() // what was notified before
+			q.end(ErrRevoked)
+		}
 	}
 	return err
 }

@@ -9,7 +9,8 @@ import (
 	"multiedge/regmem"
 )
 
-// RemoteRegion is memory that the peer of a connection exported. It is an io.ReaderAt and io.WriterAt, and the target of Work.
+// RemoteRegion is memory that the peer of a connection exported. It is an io.ReaderAt and io.WriterAt, and the target
+// of Work.
 type RemoteRegion struct {
 	conn    *Conn
 	name    string
@@ -21,9 +22,9 @@ type RemoteRegion struct {
 	revoked atomic.Bool
 }
 
-// Import returns the memory that the peer exports under name, waiting until it does so; an error that wraps the context's
-// says that it did not. Of several it is what was exported last. The end of
-// the connection ends the waiting, however many notifications lie unread.
+// Import returns the memory that the peer exports under name, waiting until it does so; an error that wraps the
+// context's says that it did not. Of several it is what was exported last. The end of the connection ends the waiting,
+// however many notifications lie unread.
 func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 	for {
 		r, changed := c.lookup(name)
@@ -56,8 +57,19 @@ func (c *Conn) lookup(name string) (*RemoteRegion, <-chan struct{}) {
 	return nil, c.changed
 }
 
-// MaxImports is how much memory, by names, the peer of one connection can export to it at once; it bounds what a peer can make us remember. A
-// connection whose peer exports more ends with ErrLimit. Of one name the 16 newest are remembered.
+// newest is lookup that returns both.
+func (c *Conn) newest(name string) (*RemoteRegion, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return c.adverts[name], c.changed
+}
+
+// MaxImports is how much memory, by names, the peer of one connection can export to it at once; it bounds what a peer
+// can make us remember. A connection whose peer exports more ends with ErrLimit. Of one name the 16 newest are
+// remembered.
 const MaxImports = 4096
 
 const ofOneName = 16
@@ -125,7 +137,8 @@ func (c *Conn) withdrawn(key uint64) {
 	}
 }
 
-var errImports = fmt.Errorf("%w: the peer exported more than %d names on one connection; export less at once, or on several", ErrLimit, MaxImports)
+var errImports = fmt.Errorf("%w: the peer exported more than %d names on one connection; export less at once, or on "+
+	"several", ErrLimit, MaxImports)
 
 // Name returns the name under which the peer exported the memory.
 func (r *RemoteRegion) Name() string { return r.name }

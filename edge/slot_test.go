@@ -7,7 +7,8 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// Whoever sees that an operation is done may post the next: its slot is free by then, though the leader has more of the batch to take.
+// Whoever sees that an operation is done may post the next: its slot is free by then, though the leader has more of the
+// batch to take.
 func TestDoneMeansRoom(t *testing.T) {
 	const depth = 8
 	p := newDuo(t, Config{QueueDepth: depth}, 4096)

@@ -12,9 +12,13 @@ import (
 )
 
 const (
-	goschedEach = 5 * time.Millisecond   // of polling between two chances for other goroutines: each makes the runtime wake threads that look for work, on this core perhaps
-	goschedOnly = 200 * time.Microsecond // likewise where this goroutine has the only P: nobody else runs meanwhile, and no thread is woken
-	driveAlone  = 20 * time.Microsecond  // how long a driver of an embedded transport keeps its core before it yields between looks
+	// of polling between two chances for other goroutines: each makes the runtime wake threads that look for work, on
+	// this core perhaps
+	goschedEach = 5 * time.Millisecond
+	// likewise where this goroutine has the only P: nobody else runs meanwhile, and no thread is woken
+	goschedOnly = 200 * time.Microsecond
+	// how long a driver of an embedded transport keeps its core before it yields between looks
+	driveAlone = 20 * time.Microsecond
 )
 
 // driver is an embedded transport that a waiting goroutine runs itself.
@@ -24,8 +28,8 @@ type driver interface {
 	Memory(fd int) *regmem.Memory // of a region, as the transport sees it; nil: map fd
 }
 
-// driven reports whether goroutines that wait run the transport. Those of a Device with an event loop do not: the loop sleeps where nobody runs it, so the transport's own thread
-// does, as a daemon would.
+// driven reports whether goroutines that wait run the transport. Those of a Device with an event loop do not: the loop
+// sleeps where nobody runs it, so the transport's own thread does, as a daemon would.
 func (d *attachment) driven() bool { return d.drive != nil && !d.dev.looped.Load() }
 
 // strategy is the leader's way of waiting, as measured: poll and yield while that is cheap, then block.
@@ -51,8 +55,9 @@ func (s *strategy) end(d *attachment) {
 	}
 }
 
-// idle is called after each look at the ring that did not find what the leader waits for; progress says that it found something else, or
-// that the transport it drives had work. It yields, and reports whether the leader should block instead of looking again.
+// idle is called after each look at the ring that did not find what the leader waits for; progress says that it found
+// something else, or that the transport it drives had work. It yields, and reports whether the leader should block
+// instead of looking again.
 func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	if progress {
 		s.since = 0
@@ -92,8 +97,8 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	return false
 }
 
-// sleep blocks until the doorbell rings, a signal arrives or, with a driver, there may be work; briefly at most if so asked. Whatever it was, the caller looks
-// again.
+// sleep blocks until the doorbell rings, a signal arrives or, with a driver, there may be work; briefly at most if so
+// asked. Whatever it was, the caller looks again.
 func (s *strategy) sleep(d *attachment, briefly bool) {
 	asleep := mono.Now()
 	if s.turn.Due(asleep) {

@@ -15,24 +15,27 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// A Stream is bytes in both directions, over the one-sided operations of a connection (PROTOCOL clause 11). Each end exports a ring to the other:
+// A Stream is bytes in both directions, over the one-sided operations of a connection (PROTOCOL clause 11). Each end
+// exports a ring to the other:
 //
 //	Write: p is copied to the send buffer -> a write with Notify into the peer's ring, one for each piece
 //	       ... the peer's leader (wait.go) takes the notification and moves tail: that much is there to read
-//	Read:  copied from the ring to p; when a quarter of the ring was read, a notification back says so: that much may be sent
+//	Read:  copied from the ring to p; when a quarter of the ring was read, a notification back says
+//	       so: that much may be sent
 //
-// A Stream has no goroutine, but while credit finds no room. Who leads the waiting on the Device takes the notifications of all its streams, which are counters that move, so that
-// the daemon's credit for them always returns and a stream that nobody reads holds up nothing but its own peer. What a Read or a Write waits for
-// is in its half: ready says whether it can go on, and interrupt lets it look because its deadline passed or the stream ended.
+// A Stream has no goroutine, except while credit finds no room. The leader of the waiting on the Device takes the
+// notifications of all its streams, which are counters that move, so that the daemon's credit for them always returns
+// and a stream that nobody reads holds up nothing but its own peer. What a Read or a Write waits for is in its half:
+// ready says whether it can go on, and interrupt lets it look because its deadline passed or the stream ended.
 //
-// What guards what: half.mu one Read and one Write at a time, and what only they use. What the leader changes is atomic. Region.use keeps the memory
-// mapped while it is copied from and to.
+// Guards: half.mu admits one Read and one Write at a time and guards the fields that only they use. Fields that the
+// leader changes are atomic. Region.use keeps the memory mapped while it is copied from and to.
 
 // DefaultStreamBuffer is how many bytes each buffer of a Stream has, if StreamConfig does not say.
 const DefaultStreamBuffer = 256 << 10
 
-// StreamConfig says how much registered memory a Stream has at this end, in bytes: powers of two from 4 KiB to 512 MiB. Zero is DefaultStreamBuffer.
-// Every Stream pins both.
+// StreamConfig says how much registered memory a Stream has at this end, in bytes: powers of two from 4 KiB to 512 MiB.
+// Zero is DefaultStreamBuffer. Every Stream pins both.
 type StreamConfig struct {
 	ReceiveBuffer int // what the peer can send before it is read
 	SendBuffer    int // what can be on its way to the peer
@@ -49,7 +52,8 @@ func (c *StreamConfig) normalize() error {
 			*n = DefaultStreamBuffer
 		}
 		if !streamBufferSize(int64(*n)) {
-			return invalid("Config.Stream: a buffer of %d bytes; choose a power of two from %d to %d", *n, minStreamBuffer, maxStreamBuffer)
+			return invalid("Config.Stream: a buffer of %d bytes; choose a power of two from %d to %d", *n,
+				minStreamBuffer, maxStreamBuffer)
 		}
 	}
 	return nil
@@ -72,9 +76,9 @@ const (
 // lingerTime is Stream.linger.
 const lingerTime = 5 * time.Second
 
-// Stream is a net.Conn over a connection, with half-close. Any number of goroutines may use it. Its errors are *net.OpError around the package's
-// values, but for io.EOF: errors.Is(err, edge.ErrPeerDown), net.ErrClosed, os.ErrDeadlineExceeded. Close it, also after an error: it holds
-// registered memory.
+// Stream is a net.Conn over a connection, with half-close. Any number of goroutines may use it. Its errors are
+// *net.OpError around the package's values, but for io.EOF: errors.Is(err, edge.ErrPeerDown), net.ErrClosed,
+// os.ErrDeadlineExceeded. Close it, also after an error: it holds registered memory.
 type Stream struct {
 	c      *Conn
 	region *Region // the receive ring, and after it the send buffer
@@ -82,9 +86,10 @@ type Stream struct {
 	data   []byte  // private data of the dialler
 	local  net.Addr
 	remote net.Addr
-	linger time.Duration // bounds how long Close waits for the peer to have everything, and CloseWrite for room to tell it
+	// bounds how long Close waits for the peer to have everything, and CloseWrite for room to tell it
+	linger time.Duration
 
-	peerRing atomic.Pointer[RemoteRegion] // set by who needs it first
+	peerRing atomic.Pointer[RemoteRegion] // set by the first that needs it
 	closed   atomic.Bool
 
 	in  inbound
@@ -103,7 +108,8 @@ type half struct {
 	limit   deadline
 }
 
-// newStream makes the Stream of a connection, which has memory but has not exported it. It takes over the notifications of c.
+// newStream makes the Stream of a connection, which has memory but has not exported it. It takes over the notifications
+// of c.
 func newStream(c *Conn, r *Region, cfg StreamConfig, data []byte) *Stream {
 	s := &Stream{
 		c: c, region: r, ring: cfg.ReceiveBuffer, data: data, linger: lingerTime,
@@ -117,7 +123,8 @@ func newStream(c *Conn, r *Region, cfg StreamConfig, data []byte) *Stream {
 	return s
 }
 
-// wait waits until the half is ready, or with waitRoom, the connection may have room for an operation. The caller holds mu.
+// wait waits until the half is ready, or with waitRoom, the connection may have room for an operation. The caller holds
+// mu.
 func (h *half) wait(kind waitKind) {
 	h.d.wait(context.Background(), waiter{kind: kind, conn: h.c, half: h}) // returns no error: that context never ends
 }
@@ -152,8 +159,8 @@ func (s *Stream) check(h *half) error {
 	return os.ErrDeadlineExceeded
 }
 
-// Read implements net.Conn. It returns what is there, once something is, and io.EOF after everything that the peer wrote before it closed the stream
-// or its writing half.
+// Read implements net.Conn. It returns what is there, once something is, and io.EOF after everything that the peer
+// wrote before it closed the stream or its writing half.
 func (s *Stream) Read(p []byte) (int, error) {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
@@ -161,8 +168,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, s.fault("read", err)
 }
 
-// Write implements net.Conn. It returns when all of p was copied and given to the transport, which needs room in the peer's ring; p is the caller's
-// again. Bytes that were written may still be lost when the connection fails. An error comes with how many bytes were given to the transport.
+// Write implements net.Conn. It returns when all of p was copied and given to the transport, which needs room in the
+// peer's ring; p is the caller's again. Bytes that were written may still be lost when the connection fails. An error
+// comes with how many bytes were given to the transport.
 func (s *Stream) Write(p []byte) (int, error) {
 	s.out.mu.Lock()
 	defer s.out.mu.Unlock()
@@ -170,7 +178,8 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return n, s.fault("write", err)
 }
 
-// CloseWrite tells the peer that nothing more is written: it reads io.EOF after what it was sent. Reading goes on. A Write under way ends.
+// CloseWrite tells the peer that nothing more is written: it reads io.EOF after what it was sent. Reading goes on. A
+// Write under way ends.
 func (s *Stream) CloseWrite() error {
 	if s.closed.Load() {
 		return s.fault("close", net.ErrClosed)
@@ -186,16 +195,14 @@ func (s *Stream) CloseWrite() error {
 	return s.fault("close", err)
 }
 
-// Close ends the stream in both directions. Calls under way end with net.ErrClosed. It waits until the peer has in memory what was written, 5 seconds
-// at most, and then cuts the connection and returns a timeout. A peer that writes meanwhile or afterwards fails with ErrReset.
+// Close ends the stream in both directions. Calls under way end with net.ErrClosed. It waits until the peer has in
+// memory what was written, 5 seconds at most, and then cuts the connection and returns a timeout. A peer that writes
+// meanwhile or afterwards fails with ErrReset.
 func (s *Stream) Close() error {
 	if s.closed.Swap(true) {
 		return s.fault("close", net.ErrClosed)
 	}
-	s.in.limit.stop()
-	s.out.limit.stop()
-	s.in.interrupt()
-	s.out.interrupt()
+	s.interrupt()
 	ctx, cancel := context.WithTimeout(context.Background(), s.linger)
 	defer cancel()
 	s.finish(ctx) // its failure shows in the next, or is that the connection has ended
@@ -210,13 +217,23 @@ func (s *Stream) Close() error {
 	return s.opError("close", err)
 }
 
-// release gives the memory back, once no operation uses it. Beyond ctx that goes on by itself, until it is done or the daemon has gone.
+// interrupt ends calls under way, and their deadlines.
+func (s *Stream) interrupt() {
+	s.in.limit.stop()
+	s.out.limit.stop()
+	s.in.interrupt()
+	s.out.interrupt()
+}
+
+// release gives the memory back, once no operation uses it. Beyond ctx that goes on by itself, until it is done or the
+// daemon has gone.
 func (s *Stream) release(ctx context.Context) {
 	inTime(ctx, func() {
 		s.c.Abort() // unless it was closed
 		s.c.d.wait(context.Background(), waiter{kind: waitIdle, conn: s.c})
 		if err := s.region.Close(); err != nil {
-			s.c.d.dev.log().Warn("edge: memory of a stream stays pinned until the device is closed", "peer", s.c.peer, "service", s.c.service, "reason", err)
+			s.c.d.dev.log().Warn("edge: memory of a stream stays pinned until the device is closed", "peer", s.c.peer,
+				"service", s.c.service, "reason", err)
 		}
 	})
 }
@@ -252,28 +269,30 @@ func (s *Stream) RemoteAddr() net.Addr { return s.remote }
 func (s *Stream) Data() []byte { return s.data }
 
 // arrived takes a notification of the peer, which may be nonsense. The leader calls it, or attach.
-func (s *Stream) arrived(n Notification) {
-	count := uint64(n.Imm & immCount)
+func (s *Stream) arrived(n note) {
+	count := uint64(n.imm & immCount)
 	bad := ""
-	switch n.Imm & immKind {
+	switch n.imm & immKind {
 	case immData:
-		bad = s.in.piece(count, n.Len, s.ring)
+		bad = s.in.piece(count, int(n.len), s.ring)
 	case immCredit:
 		bad = s.out.credit(count)
 	case immFin:
 		bad = s.in.end(count)
 	default:
-		bad = fmt.Sprintf("a notification of unknown kind, %#x", n.Imm)
+		bad = fmt.Sprintf("a notification of unknown kind, %#x", n.imm)
 	}
 	if bad != "" {
 		s.cut(fmt.Errorf("%w (%s)", ErrStream, bad))
 	}
 }
 
-// failed is told that an operation failed. What ends with the connection is left to its end; else a hole would be in the stream. The leader calls it.
+// failed is told that an operation failed. What ends with the connection is left to its end; else a hole would be in
+// the stream. The leader calls it.
 func (s *Stream) failed(status ipc.Status) {
 	switch status {
-	case ipc.StatusKey, ipc.StatusOwner, ipc.StatusPermission, ipc.StatusBounds, ipc.StatusLocal, ipc.StatusLimit, ipc.StatusQuota:
+	case ipc.StatusKey, ipc.StatusOwner, ipc.StatusPermission, ipc.StatusBounds, ipc.StatusLocal, ipc.StatusLimit,
+		ipc.StatusQuota:
 		s.cut(fmt.Errorf("edge: part of the stream was refused: %w", statusError[status]))
 	}
 }
@@ -314,7 +333,8 @@ func (s *Stream) adopt(r *RemoteRegion) (*RemoteRegion, error) {
 // ended returns why the connection ended.
 func (s *Stream) ended() error { return inStreamTerms(s.c.Err()) }
 
-// inStreamTerms makes ErrReset of the end of a connection in good order: for a stream, only an end by clause 11.6 is one.
+// inStreamTerms makes ErrReset of the end of a connection in good order: for a stream, only an end by clause 11.6 is
+// one.
 func inStreamTerms(err error) error {
 	if errors.Is(err, ErrPeerClosed) || errors.Is(err, ErrAborted) {
 		return ErrReset

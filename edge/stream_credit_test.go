@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 )
 
-// An end reads while its queue is full of its own writes, and nobody waits on its Device when they complete: the peer may go on all the same.
+// An end reads while its queue is full of its own writes, and nobody waits on its Device when they complete: the peer
+// may go on all the same.
 func TestStreamCreditNeedsNobody(t *testing.T) {
-	out, in, f := fakeStreamOf(t, Config{}, Config{QueueDepth: ipc.MinDepth, Stream: StreamConfig{ReceiveBuffer: minStreamBuffer}})
+	out, in, f := fakeStreamOf(t, Config{}, Config{QueueDepth: ipc.MinDepth,
+		Stream: StreamConfig{ReceiveBuffer: minStreamBuffer}})
 	must(t, second(out.Write(make([]byte, minStreamBuffer))))
 	must(t, second(in.Read(make([]byte, 1))))
 	eventually(t, "all pieces have arrived", 10*time.Second, func() bool {
@@ -64,7 +66,7 @@ func TestStreamNonsenseCostsOneRequest(t *testing.T) {
 	}
 	before := requests()
 	for range 100 {
-		r.in.arrived(Notification{Imm: immKind})
+		r.in.arrived(note{imm: immKind})
 	}
 	eventually(t, "the stream is cut", 10*time.Second, func() bool { return requests() > before })
 	if n := requests() - before; n != 1 {
@@ -107,12 +109,13 @@ func TestArmSeesWhatOthersTook(t *testing.T) {
 	}
 }
 
-// A connection whose peer closed it, with more notifications than its owner ever takes, is gone when its owner closes it too.
+// A connection whose peer closed it, with more notifications than its owner ever takes, is gone when its owner closes
+// it too.
 func TestUntakenNotificationsKeepNoConnection(t *testing.T) {
 	ctx := testContext(t)
 	fab := NewFabric()
 	ha := newHost(t, fab, "a", nil)
-	hb := newHost(t, fab, "b", func(c *daemon.Config) { c.Limits.ConnsPerUser = 2 })
+	hb := newHost(t, fab, "b", func(c *config.Config) { c.Limits.ConnsPerUser = 2 })
 	a, b := ha.open(Config{}), hb.open(Config{})
 	for range 4 {
 		out, in := pairOn(t, ctx, a, b, "s")

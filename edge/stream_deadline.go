@@ -73,8 +73,9 @@ func (l *deadline) stop() {
 	l.over = true
 }
 
-// SetDeadline implements net.Conn: calls on the stream that are under way at t, or made later, fail with os.ErrDeadlineExceeded. The zero time is no
-// deadline. The stream lives on, and with a later deadline it is used again. A Write that failed says how much of it was written.
+// SetDeadline implements net.Conn: calls on the stream that are under way at t, or made later, fail with
+// os.ErrDeadlineExceeded. The zero time is no deadline. The stream lives on, and with a later deadline it is used
+// again. A Write that failed says how much of it was written.
 func (s *Stream) SetDeadline(t time.Time) error {
 	return s.setDeadlines(t, &s.in.half, &s.out.half)
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 )
 
@@ -30,7 +30,8 @@ func readUntilError(s *Stream) error {
 	return err
 }
 
-// Whatever ends a stream ends the calls under way with an error that says so, and never looks like the end of its bytes.
+// Whatever ends a stream ends the calls under way with an error that says so, and never looks like the end of its
+// bytes.
 func TestStreamIsCutOff(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -51,7 +52,8 @@ func TestStreamIsCutOff(t *testing.T) {
 			tc.cut(n, out, in)
 			for _, err := range []error{<-read, <-written} {
 				var op *net.OpError
-				if !errors.As(err, &op) || !errors.Is(err, tc.is) || errors.Is(err, tc.not) || errors.Is(err, io.EOF) || op.Timeout() {
+				if !errors.As(err, &op) || !errors.Is(err, tc.is) || errors.Is(err, tc.not) || errors.Is(err, io.EOF) ||
+					op.Timeout() {
 					t.Errorf("error %v, want %v", err, tc.is)
 				}
 			}
@@ -133,7 +135,8 @@ func TestStreamListenersTakeStreams(t *testing.T) {
 		t.Errorf("accept after Close: %v", err)
 	}
 	for _, size := range []int{1, 4095, 5000, 1 << 30} {
-		if _, err := NewFabric().OpenConfig(ctx, "c", Config{Stream: StreamConfig{SendBuffer: size}}); !errors.Is(err, ErrInvalid) {
+		if _, err := NewFabric().OpenConfig(ctx, "c", Config{Stream: StreamConfig{SendBuffer: size}}); !errors.Is(err,
+			ErrInvalid) {
 			t.Errorf("a buffer of %d bytes: %v", size, err)
 		}
 	}
@@ -144,7 +147,8 @@ func TestStreamWithoutMemory(t *testing.T) {
 	ctx := testContext(t)
 	fab := NewFabric()
 	ha := newHost(t, fab, "a", nil)
-	hb := newHost(t, fab, "b", func(c *daemon.Config) { c.Limits.Pinned = 3 * DefaultStreamBuffer })
+	// and what a client is charged for its queues
+	hb := newHost(t, fab, "b", func(c *config.Config) { c.Limits.Pinned = 3*DefaultStreamBuffer + 384<<10 })
 	n := &streamNet{a: ha.open(Config{}), b: hb.open(Config{})}
 	var err error
 	n.l, err = n.b.ListenStream(ctx, "s")
@@ -158,7 +162,8 @@ func TestStreamWithoutMemory(t *testing.T) {
 		}
 		next <- s
 	}()
-	if _, err := n.a.DialStream(ctx, "b", "s"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "memory for a stream") {
+	if _, err := n.a.DialStream(ctx, "b", "s"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(),
+		"memory for a stream") {
 		t.Errorf("no memory at the peer: %v", err)
 	}
 	if _, err := n.b.DialStream(ctx, "a", "s"); !errors.Is(err, ErrMemlock) && !errors.Is(err, ErrLimit) {
@@ -215,7 +220,8 @@ func (r *rogue) end(t *testing.T) {
 
 // say writes n bytes and a notification.
 func (r *rogue) say(t *testing.T, imm uint32, n int) {
-	_, err := r.c.Post(&Work{Kind: Write, Flags: Notify | BackwardFence, Imm: imm, Local: r.mem, Len: n, Remote: r.ring})
+	_, err := r.c.Post(&Work{Kind: Write, Flags: Notify | BackwardFence, Imm: imm, Local: r.mem, Len: n,
+		Remote: r.ring})
 	must(t, err)
 }
 
@@ -254,7 +260,8 @@ func TestStreamPeerTalksNonsense(t *testing.T) {
 			if err := writeUntilError(r.in); !errors.Is(err, ErrStream) {
 				t.Errorf("write: %v", err)
 			}
-			if err := readUntilError(r.in); err != nil && !errors.Is(err, ErrStream) { // what came before an end is read
+			// what came before an end is read
+			if err := readUntilError(r.in); err != nil && !errors.Is(err, ErrStream) {
 				t.Errorf("read: %v", err)
 			}
 			if _, err := r.c.WaitNotify(testContext(t)); err != nil { // "hello"
@@ -413,7 +420,8 @@ func TestStreamDeadlines(t *testing.T) {
 		t.Errorf("a byte is there, and the deadline long ago: %v", err)
 	}
 	in.c.d.silent.Store(true)
-	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(err, ErrDaemonSilent) || !err.(net.Error).Timeout() {
+	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(err, ErrDaemonSilent) ||
+		!err.(net.Error).Timeout() {
 		t.Errorf("the daemon is silent: %v", err)
 	}
 	in.c.d.silent.Store(false)
@@ -459,8 +467,10 @@ func FuzzStreamNotifications(f *testing.F) {
 					t.Fatalf("credit for %d of %d: %q", n, before, bad)
 				}
 			}
-			if i.tail.Load()-i.head.Load() > ring || i.tail.Load()-i.granted.Load() > ring || o.acked.Load() > o.sent.Load() {
-				t.Fatalf("tail %d, head %d, granted %d, acked %d, sent %d", i.tail.Load(), i.head.Load(), i.granted.Load(), o.acked.Load(), o.sent.Load())
+			if i.tail.Load()-i.head.Load() > ring || i.tail.Load()-i.granted.Load() > ring ||
+				o.acked.Load() > o.sent.Load() {
+				t.Fatalf("tail %d, head %d, granted %d, acked %d, sent %d", i.tail.Load(), i.head.Load(),
+					i.granted.Load(), o.acked.Load(), o.sent.Load())
 			}
 		}
 		if end := i.tail.Load() & immCount; i.end((end+1)&immCount) == "" || i.end(end) != "" || i.end(end) == "" {

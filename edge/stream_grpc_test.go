@@ -37,7 +37,8 @@ func serveRPC(t *testing.T, l net.Listener) *rpcServer {
 		s.gates[name] = &gate{make(chan struct{}, 100), make(chan struct{})}
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
-	s.Server = grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	s.Server = grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+		handler grpc.UnaryHandler) (any, error) {
 		if p, ok := peer.FromContext(ctx); !ok || p.Addr != net.Addr(StreamAddr{"a", "s"}) {
 			t.Errorf("a call from %v", p)
 		}
@@ -59,23 +60,29 @@ func serveRPC(t *testing.T, l net.Listener) *rpcServer {
 // rpcClient is a gRPC client, which dials streams.
 func rpcClient(t *testing.T, d *Device) (*grpc.ClientConn, healthpb.HealthClient) {
 	cc, err := grpc.NewClient("passthrough:///b", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, node string) (net.Conn, error) { return d.DialStream(ctx, node, "s") }))
+		grpc.WithContextDialer(func(ctx context.Context, node string) (net.Conn, error) {
+			return d.DialStream(ctx, node,
+				"s")
+		}))
 	must(t, err)
 	t.Cleanup(func() { cc.Close() })
 	return cc, healthpb.NewHealthClient(cc)
 }
 
 // wantStatus compares what a call returned.
-func wantStatus(t *testing.T, r *healthpb.HealthCheckResponse, err error, want healthpb.HealthCheckResponse_ServingStatus) {
+func wantStatus(t *testing.T, r *healthpb.HealthCheckResponse, err error,
+	want healthpb.HealthCheckResponse_ServingStatus) {
 	t.Helper()
 	if err != nil || r.Status != want {
 		t.Errorf("status %v, %v; want %v", r.GetStatus(), err, want)
 	}
 }
 
-// gRPC, unmodified: calls at once, long messages, streams of a server, deadlines, and a server that stops in good order and comes back.
+// gRPC, unmodified: calls at once, long messages, streams of a server, deadlines, and a server that stops in good order
+// and comes back.
 func TestStreamGRPC(t *testing.T) {
-	for name, cfg := range map[string]StreamConfig{"embedded": {}, "small": {ReceiveBuffer: minStreamBuffer, SendBuffer: minStreamBuffer}} {
+	for name, cfg := range map[string]StreamConfig{"embedded": {}, "small": {ReceiveBuffer: minStreamBuffer,
+		SendBuffer: minStreamBuffer}} {
 		t.Run(name, func(t *testing.T) { testGRPC(t, newStreamNet(t, cfg)) })
 	}
 	t.Run("daemons", func(t *testing.T) {
@@ -88,16 +95,9 @@ func TestStreamGRPC(t *testing.T) {
 	})
 }
 
-func testGRPC(t *testing.T, n *streamNet) {
+// manyCalls makes many calls at once, among them long ones and some that fail.
+func manyCalls(t *testing.T, ctx context.Context, n *streamNet, s *rpcServer, clients []healthpb.HealthClient) {
 	const serving, not = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING
-	ctx := testContext(t)
-	s := serveRPC(t, n.l)
-	var clients [3]healthpb.HealthClient
-	var conns [len(clients)]*grpc.ClientConn
-	for i := range clients {
-		conns[i], clients[i] = rpcClient(t, n.a)
-	}
-
 	long := strings.Repeat("x", n.a.cfg.Stream.ReceiveBuffer*5/4)
 	s.health.SetServingStatus(long, not)
 	var calls sync.WaitGroup
@@ -113,12 +113,63 @@ func testGRPC(t *testing.T, n *streamNet) {
 			if l, err := c.List(ctx, &healthpb.HealthListRequest{}); err != nil || l.Statuses[long].GetStatus() != not {
 				t.Errorf("a list of %d, %v", len(l.GetStatuses()), err)
 			}
-			if _, err := c.Check(ctx, &healthpb.HealthCheckRequest{Service: "nothing"}); status.Code(err) != codes.NotFound {
+			if _, err := c.Check(ctx, &healthpb.HealthCheckRequest{Service: "nothing"}); status.Code(
+				err) != codes.NotFound {
 				t.Errorf("no such service: %v", err)
 			}
 		})
 	}
 	calls.Wait()
+}
+
+// deadlinePasses checks a call whose deadline passes while the server has it: the first may pass before.
+func deadlinePasses(t *testing.T, ctx context.Context, s *rpcServer, c healthpb.HealthClient) {
+	late := s.gates["late"]
+	for patience := 20 * time.Millisecond; len(late.came) == 0; patience *= 2 {
+		short, cancel := context.WithTimeout(ctx, patience)
+		_, err := c.Check(short, &healthpb.HealthCheckRequest{Service: "late"})
+		cancel()
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Fatalf("a call that is held: %v", err)
+		}
+	}
+	close(late.open)
+}
+
+// anotherServer takes the place of the one that ended, for the same clients, and is torn from them.
+func anotherServer(t *testing.T, ctx context.Context, n *streamNet, clients []healthpb.HealthClient) {
+	const serving = healthpb.HealthCheckResponse_SERVING
+	l, err := n.b.ListenStream(ctx, "s")
+	must(t, err)
+	s := serveRPC(t, l)
+	for _, c := range clients {
+		r, err := c.Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+		wantStatus(t, r, err, serving)
+	}
+	w, err := clients[1].Watch(ctx, &healthpb.HealthCheckRequest{})
+	must(t, err)
+	r, err := w.Recv()
+	wantStatus(t, r, err, serving)
+	s.Stop()
+	if _, err := w.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("the server has gone: %v", err)
+	}
+	if _, err := clients[2].Check(ctx, &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("a call to nobody: %v", err)
+	}
+	must(t, <-s.served)
+}
+
+func testGRPC(t *testing.T, n *streamNet) {
+	const serving, not = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING
+	ctx := testContext(t)
+	s := serveRPC(t, n.l)
+	var clients [3]healthpb.HealthClient
+	var conns [len(clients)]*grpc.ClientConn
+	for i := range clients {
+		conns[i], clients[i] = rpcClient(t, n.a)
+	}
+	manyCalls(t, ctx, n, s, clients[:])
 
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
@@ -139,17 +190,7 @@ func testGRPC(t *testing.T, n *streamNet) {
 		}
 	}
 
-	// A deadline passes while the server has the call: the first may pass before.
-	late := s.gates["late"]
-	for patience := 20 * time.Millisecond; len(late.came) == 0; patience *= 2 {
-		short, cancel := context.WithTimeout(ctx, patience)
-		_, err := clients[0].Check(short, &healthpb.HealthCheckRequest{Service: "late"})
-		cancel()
-		if status.Code(err) != codes.DeadlineExceeded {
-			t.Fatalf("a call that is held: %v", err)
-		}
-	}
-	close(late.open)
+	deadlinePasses(t, ctx, s, clients[0])
 
 	// The server stops while there are watches and a call; the clients hear of it, and it waits for them.
 	finished := make(chan struct{})
@@ -190,24 +231,5 @@ func testGRPC(t *testing.T, n *streamNet) {
 	<-stopped
 	must(t, <-s.served)
 
-	// Another one takes its place, for the same clients, and is torn from them.
-	l, err := n.b.ListenStream(ctx, "s")
-	must(t, err)
-	s = serveRPC(t, l)
-	for _, c := range clients {
-		r, err := c.Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
-		wantStatus(t, r, err, serving)
-	}
-	w, err := clients[1].Watch(ctx, &healthpb.HealthCheckRequest{})
-	must(t, err)
-	r, err := w.Recv()
-	wantStatus(t, r, err, serving)
-	s.Stop()
-	if _, err := w.Recv(); status.Code(err) != codes.Unavailable {
-		t.Errorf("the server has gone: %v", err)
-	}
-	if _, err := clients[2].Check(ctx, &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("a call to nobody: %v", err)
-	}
-	must(t, <-s.served)
+	anotherServer(t, ctx, n, clients[:])
 }

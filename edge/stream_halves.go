@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// inbound is the direction towards us: the peer's writes fill the ring, Read empties it. Counts are of bytes since the beginning.
+// inbound is the direction towards us: the peer's writes fill the ring, Read empties it. Counts are of bytes since the
+// beginning.
 type inbound struct {
 	half
 	tail    atomic.Uint64 // arrived; changed by the leader
@@ -93,8 +94,8 @@ func (s *Stream) take(p []byte) (int, error) {
 // due says that the peer should be told of what was read: a quarter of the ring.
 func (s *Stream) due() bool { return s.in.head.Load()-s.in.granted.Load() >= uint64(s.ring/4) }
 
-// grant tells the peer of what was read, if that is due: now, or when the queue has room, or the peer's ring is known, by whoever sees to that (payOwing,
-// advertised, else seeToCredit). It does not take another Read.
+// grant tells the peer of what was read, if that is due: now, or when the queue has room, or the peer's ring is known,
+// by whoever sees to that (payOwing, advertised, else seeToCredit). It does not take another Read.
 func (s *Stream) grant() {
 	d := s.c.d
 	if !s.due() || d.returnCredit(s.c) {
@@ -106,7 +107,8 @@ func (s *Stream) grant() {
 	}
 }
 
-// seeToCredit waits for room until credit that found none is paid: perhaps nobody else waits on the Device, and the peer waits for us.
+// seeToCredit waits for room until credit that found none is paid: perhaps nobody else waits on the Device, and the
+// peer waits for us.
 func (s *Stream) seeToCredit() {
 	d, seeing := s.c.d, &s.in.seeing
 	for {
@@ -121,7 +123,8 @@ func (s *Stream) seeToCredit() {
 	}
 }
 
-// pay posts the credit that is due. It reports false when there is no room for the operation. The caller holds attachment.post and publishes.
+// pay posts the credit that is due. It reports false when there is no room for the operation. The caller holds
+// attachment.post and publishes.
 func (s *Stream) pay() bool {
 	i := &s.in
 	if !s.due() || i.fin.Load() || s.c.Err() != nil {
@@ -154,7 +157,7 @@ type outbound struct {
 	fin     atomic.Bool   // the peer was told; changed under mu
 	crowded bool          // Write waits for room for an operation, and for nothing else; guarded by mu
 
-	// Of sent, the pieces whose bytes the transport may still need, a ring; guarded by mu.
+	// Pieces of sent whose bytes the transport may still need: a ring; guarded by mu.
 	freed  uint64 // bytes before them: their place in the send buffer is free
 	pieces [maxPieces]piece
 	oldest int
@@ -223,7 +226,8 @@ func (s *Stream) canWrite() bool {
 	return err != nil || to != nil && s.out.room(int(to.size)) > 0
 }
 
-// send gives one piece of p to the transport and returns its length, 0 when there is no room for any; ErrAgain means that the queue is full.
+// send gives one piece of p to the transport and returns its length, 0 when there is no room for any; ErrAgain means
+// that the queue is full.
 func (s *Stream) send(p []byte) (int, error) {
 	o := &s.out
 	to, err := s.peer()
@@ -254,8 +258,9 @@ func (s *Stream) send(p []byte) (int, error) {
 	return n, nil
 }
 
-// room returns how long the next piece can be: it neither passes what the peer and the send buffer have room for, nor the end of either, nor a quarter of
-// either, so that pieces follow each other while earlier ones are read. The caller holds mu.
+// room returns how long the next piece can be: it neither passes what the peer and the send buffer have room for, nor
+// the end of either, nor a quarter of either, so that pieces follow each other while earlier ones are read. The caller
+// holds mu.
 func (o *outbound) room(ring int) int {
 	for o.flying > 0 && o.pieces[o.oldest].op.settled() {
 		o.freed += uint64(o.pieces[o.oldest].n)
@@ -272,7 +277,8 @@ func (o *outbound) room(ring int) int {
 	)
 }
 
-// finish tells the peer that nothing more follows, unless it was told. It waits without the lock: a Write meanwhile fails at once.
+// finish tells the peer that nothing more follows, unless it was told. It waits without the lock: a Write meanwhile
+// fails at once.
 func (s *Stream) finish(ctx context.Context) error {
 	if s.out.fin.Load() {
 		return nil
@@ -303,7 +309,8 @@ func (s *Stream) tell(to *RemoteRegion) error {
 	if o.fin.Load() {
 		return nil
 	}
-	_, err := s.c.Post(&Work{Kind: Write, Flags: Notify | BackwardFence, Imm: immFin | uint32(o.sent.Load()&immCount), Local: s.region, Remote: to})
+	_, err := s.c.Post(&Work{Kind: Write, Flags: Notify | BackwardFence, Imm: immFin | uint32(o.sent.Load()&immCount),
+		Local: s.region, Remote: to})
 	o.fin.Store(err == nil)
 	return err
 }

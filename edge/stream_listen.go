@@ -9,15 +9,17 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// How a stream begins (clause 11.2): both ends say streamHello in the private data of the connection request and its answer, and then export their
-// rings. Nobody waits for the peer's ring before the first Write, so that a peer which never exports one keeps no Accept waiting.
+// How a stream begins (clause 11.2): both ends say streamHello in the private data of the connection request and its
+// answer, and then export their rings. Nobody waits for the peer's ring before the first Write, so that a peer which
+// never exports one keeps no Accept waiting.
 const (
 	streamHello   = "stream/1"
 	streamRing    = "stream" // the name of the exported ring
 	streamNetwork = "edge"
 )
 
-// StreamAddr is the address of an end of a Stream, or of a StreamListener. Both ends of a stream are named by the service that was dialled.
+// StreamAddr is the address of an end of a Stream, or of a StreamListener. Both ends of a stream are named by the
+// service that was dialled.
 type StreamAddr struct {
 	Node    string
 	Service string
@@ -29,8 +31,9 @@ func (a StreamAddr) Network() string { return streamNetwork }
 // String returns node:service, which net.SplitHostPort takes apart.
 func (a StreamAddr) String() string { return net.JoinHostPort(a.Node, a.Service) }
 
-// DialStream connects to a service that the node offers by ListenStream. Of the options, Data takes up to 504 bytes, for Stream.Data at the other end. A
-// service that has no streams is ErrStream. Memory that cannot be registered is the error of Device.Register; at the other end, it is ErrRefused.
+// DialStream connects to a service that the node offers by ListenStream. Of the options, Data takes up to 504 bytes,
+// for Stream.Data at the other end. A service that has no streams is ErrStream. Memory that cannot be registered is the
+// error of Device.Register; at the other end, it is ErrRefused.
 func (d *Device) DialStream(ctx context.Context, node, service string, opts ...DialOption) (*Stream, error) {
 	var o dialOptions
 	for _, opt := range opts {
@@ -108,8 +111,8 @@ func (l *StreamListener) Accept() (net.Conn, error) {
 	return s, nil
 }
 
-// AcceptStream is Accept that gives up when ctx ends. Requests for which there is no memory are refused and logged (Config.Log); like those that
-// fail while they are being accepted, they are passed over.
+// AcceptStream is Accept that gives up when ctx ends. Requests for which there is no memory are refused and logged
+// (Config.Log); like those that fail while they are being accepted, they are passed over.
 func (l *StreamListener) AcceptStream(ctx context.Context) (*Stream, error) {
 	for {
 		r, err := l.l.Next(ctx)
@@ -123,7 +126,8 @@ func (l *StreamListener) AcceptStream(ctx context.Context) (*Stream, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		l.l.d.log().Warn("edge: a stream could not be accepted", "peer", r.Peer(), "service", l.l.service, "reason", err)
+		l.l.d.log().Warn("edge: a stream could not be accepted", "peer", r.Peer(), "service", l.l.service, "reason",
+			err)
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/nettest"
+	"multiedge/internal/config"
 
-	"multiedge/internal/daemon"
+	"golang.org/x/net/nettest"
 )
 
 // streamNet is two devices of a fabric, and a listener at the second.
@@ -91,7 +91,8 @@ func TestStreamEnds(t *testing.T) {
 	if string(in.Data()) != "who I am" || len(out.Data()) != 0 {
 		t.Errorf("data %q at the one end, %q at the other", in.Data(), out.Data())
 	}
-	if got := fmt.Sprint(out.LocalAddr(), out.RemoteAddr(), in.LocalAddr(), in.RemoteAddr(), n.l.Addr()); got != "a:s b:s b:s a:s b:s" {
+	if got := fmt.Sprint(out.LocalAddr(), out.RemoteAddr(), in.LocalAddr(), in.RemoteAddr(),
+		n.l.Addr()); got != "a:s b:s b:s a:s b:s" {
 		t.Errorf("addresses %s", got)
 	}
 	_, err = out.Write([]byte("question"))
@@ -220,7 +221,8 @@ func TestStreamHTTP(t *testing.T) {
 func TestStreamOverDaemons(t *testing.T) {
 	ctx := testContext(t)
 	fab := NewFabric()
-	quick := func(c *daemon.Config) { c.KeepAlive, c.DeadTime = 100*time.Millisecond, time.Second } // to find the other one gone
+	// to find the other one gone
+	quick := func(c *config.Config) { c.KeepAlive, c.DeadTime = 100*time.Millisecond, time.Second }
 	ha, hb := newHost(t, fab, "a", quick), newHost(t, fab, "b", quick)
 	n := &streamNet{a: ha.open(Config{}), b: hb.open(Config{})}
 	var err error
@@ -283,7 +285,8 @@ func sendAndCompare(from io.Writer, to io.Reader, seed byte, size int) error {
 		n, err := to.Read(p[:min(1+rng.IntN(1<<rng.IntN(18)), size-got)])
 		oracle.Read(want[:n])
 		if err != nil || !bytes.Equal(p[:n], want[:n]) {
-			return fmt.Errorf("read of %d bytes at %d of %d: equal %v, %w", n, got, size, bytes.Equal(p[:n], want[:n]), err)
+			return fmt.Errorf("read of %d bytes at %d of %d: equal %v, %w", n, got, size, bytes.Equal(p[:n], want[:n]),
+				err)
 		}
 		got += n
 	}

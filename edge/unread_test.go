@@ -7,8 +7,8 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// The end of a connection ends what does not take notifications, however many lie unread. They come first all the same: every one can be taken, and only then
-// is the connection over for who takes them.
+// The end of a connection ends what does not take notifications, however many lie unread. They come first all the same:
+// every one can be taken, and only then is the connection over for who takes them.
 func TestEndBehindUnreadNotifications(t *testing.T) {
 	ctx := testContext(t)
 	f := NewFabric()
@@ -58,7 +58,8 @@ func TestEndBehindUnreadNotifications(t *testing.T) {
 	}
 }
 
-// Who closes a connection that has ended gives up the notifications that lie unread at the daemon too, which forgets it.
+// Who closes a connection that has ended gives up the notifications that lie unread at the daemon too, which forgets
+// it.
 func TestCloseWithUnreadNotifications(t *testing.T) {
 	ctx := testContext(t)
 	f := NewFabric()

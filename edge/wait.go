@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// Waiting is combining. One goroutine at a time, the leader, takes completions from the ring, for everybody. Others that wait, the followers,
-// are parked and woken when what they wait for has happened, or when the leader is satisfied and one of them must lead.
+// Waiting is combining. One goroutine at a time, the leader, takes completions from the ring, for everybody. Others
+// that wait, the followers, are parked and woken when what they wait for has happened, or when the leader is satisfied
+// and one of them must lead.
 //
-// No wake-up is lost: the leader changes what is waited for (a slot's generation, a queue) before it looks for waiters, and a
-// follower enters the tables before it looks at what it waits for.
+// No wake-up is lost: the leader changes what is waited for (a slot's generation, a queue) before it looks for waiters,
+// and a follower enters the tables before it looks at what it waits for.
 
 type waitKind uint8
 
@@ -21,15 +22,21 @@ const (
 	waitIdle                   // conn has no operation in flight
 	waitBounce                 // the bounce arena has a free slot
 	waitHalf                   // half is ready
+	waitEvents                 // events has a notification or has ended
+	waitQueue                  // queue has a completion
 )
 
-// waiter is what one goroutine waits for. A waiter is in the follower list, and in the list of its kind, from enlist to delist.
+// waiter is what one goroutine waits for. A waiter is in the follower list, and in the list of its kind, from enlist to
+// delist.
 type waiter struct {
-	kind waitKind
-	op   Op
-	conn *Conn
-	half *half  // of a stream; with waitRoom, what else ends the waiting
-	pass uint64 // of waitPass: done when leadership.passes has reached it
+	kind   waitKind
+	op     Op
+	conn   *Conn
+	events *Events
+	queue  *CompletionQueue
+	half   *half  // of a stream; with waitRoom, what else ends the waiting
+	need   int    // of waitRoom: how many entries of the submission ring, 0 for one
+	pass   uint64 // of waitPass: done when leadership.passes has reached it
 
 	ch         chan struct{} // one token: look again
 	leads      bool          // leadership has been handed to this waiter; guarded by leadership.mu
@@ -39,7 +46,8 @@ type waiter struct {
 
 var waiterPool = sync.Pool{New: func() any { return &waiter{ch: make(chan struct{}, 1)} }}
 
-// wait waits for what w describes, leading if nobody does. It returns nil when that happened or the attachment died, else ctx's error.
+// wait waits for what w describes, leading if nobody does. It returns nil when that happened or the attachment died,
+// else ctx's error.
 func (d *attachment) wait(ctx context.Context, want waiter) error {
 	w := waiterPool.Get().(*waiter)
 	ch := w.ch
@@ -91,8 +99,8 @@ func (d *attachment) await(ctx context.Context, w *waiter) error {
 	}
 }
 
-// withdraw ends the waiting of a follower that does not lead. Leadership may have been on its way to it and is free then, without the look at
-// the ring that a leader takes: an armed poller must take it.
+// withdraw ends the waiting of a follower that does not lead. Leadership may have been on its way to it and is free
+// then, without the look at the ring that a leader takes: an armed poller must take it.
 func (d *attachment) withdraw(w *waiter) {
 	d.lead.delist(w)
 	d.dev.progress()
@@ -109,20 +117,24 @@ func (d *attachment) satisfied(w *waiter) bool {
 	case waitNote:
 		return !w.conn.notes.empty() || w.conn.Err() != nil
 	case waitRoom:
-		return d.hasRoom(w.conn) || w.conn.usable() != nil || w.half != nil && w.half.ready()
+		return d.hasRoom(w.conn, w.need) || w.conn.usable() != nil || w.half != nil && w.half.ready()
 	case waitIdle:
 		return w.conn.inflight.Load() == 0
 	case waitBounce:
 		return len(d.bounce.Load().free) > 0
 	case waitHalf:
 		return w.half.ready()
+	case waitEvents:
+		return w.events.ready()
+	case waitQueue:
+		return w.queue.ready()
 	default:
 		return d.lead.passes.Load() >= w.pass
 	}
 }
 
-func (d *attachment) hasRoom(c *Conn) bool {
+func (d *attachment) hasRoom(c *Conn, need int) bool {
 	d.post.Lock()
 	defer d.post.Unlock()
-	return d.detached || c.room()
+	return d.detached || c.room(max(1, need))
 }

@@ -32,7 +32,8 @@ func TestManyGoroutines(t *testing.T) {
 				go func() {
 					defer wg.Done()
 					for i := range each {
-						op, err := p.out.PostWait(ctx, &Work{Kind: Write, Local: p.local, LocalOff: 64 * w, Len: 64, Remote: p.remote,
+						op, err := p.out.PostWait(ctx, &Work{Kind: Write, Local: p.local, LocalOff: 64 * w, Len: 64,
+							Remote:    p.remote,
 							RemoteOff: 64 * w, Flags: Notify, Imm: uint32(w*each + i)})
 						if err == nil {
 							err = op.Wait(ctx)
@@ -57,7 +58,8 @@ func TestManyGoroutines(t *testing.T) {
 			if _, ok := p.in.PollNotify(); ok {
 				t.Error("a notification too many")
 			}
-			if n := p.client.at.Load().lead.followers.Load() + p.client.at.Load().lead.others.Load() + p.out.inflight.Load() + p.local.inflight.Load(); n != 0 {
+			if n := p.client.at.Load().lead.followers.Load() + p.client.at.Load().lead.others.Load() +
+				p.out.inflight.Load() + p.local.inflight.Load(); n != 0 {
 				t.Errorf("%d left behind", n)
 			}
 		})
@@ -227,7 +229,10 @@ func TestCloseWakesPostWait(t *testing.T) {
 		}
 		posted := make(chan error, 1)
 		go func() { posted <- second(p.out.PostWait(ctx, &w)) }()
-		eventually(t, "room is waited for", 10*time.Second, func() bool { return l.isTaken() && (leads || l.others.Load() > 0) })
+		eventually(t, "room is waited for", 10*time.Second, func() bool {
+			return l.isTaken() &&
+				(leads || l.others.Load() > 0)
+		})
 		closed := make(chan error, 1)
 		go func() { closed <- p.out.Close() }()
 		select {
@@ -284,7 +289,8 @@ func TestRoomAfterCredit(t *testing.T) {
 	}
 }
 
-// While credit finds no room, because the daemon stands still, the leader sleeps, and the credit is given back once there is room.
+// While credit finds no room, because the daemon stands still, the leader sleeps, and the credit is given back once
+// there is room.
 func TestLeaderSleepsOwingCredit(t *testing.T) {
 	p := newDuo(t, Config{QueueDepth: ipc.MinDepth, Wait: Block}, 4096)
 	d := p.client.at.Load()
@@ -306,7 +312,8 @@ func TestLeaderSleepsOwingCredit(t *testing.T) {
 	waits := make(chan error, 1)
 	go func() { waits <- second(p.out.WaitNotify(ctx)) }()
 	eventually(t, "the leader sleeps", 10*time.Second, func() bool {
-		p.cend.complete(&ipc.CQE{Kind: ipc.CQNotify, Conn: 1 << 20}) // of no connection: publishing it says whether the client sleeps
+		// of no connection: publishing it says whether the client sleeps
+		p.cend.complete(&ipc.CQE{Kind: ipc.CQNotify, Conn: 1 << 20})
 		return p.cend.cq.Publish()
 	})
 	goOn()
@@ -428,17 +435,19 @@ func TestStrategyGivesUpYielding(t *testing.T) {
 	s.end(d)
 }
 
-// A slow yield long ago is forgotten, at every look: one that drives its transport may not yield for a long time after it.
+// A slow yield long ago is forgotten, at every look: one that drives its transport may not yield for a long time after
+// it.
 func TestStrategyForgetsSlowYields(t *testing.T) {
 	p := newDuo(t, Config{Spin: time.Hour}, 4096)
 	d := p.client.at.Load()
 	d.drive = idleDriver{}
 	defer func() { d.drive = nil }()
 	long := mono.Now().Add(-time.Hour)
-	s := strategy{patience: idle.Patience{Base: time.Hour}, seen: long}
-	s.core.Yielded(long, time.Second)
+	s := strategy{patience: idle.Patience{Base: time.Hour}}
 	s.begin()
 	for look := range 3 {
+		s.core, s.seen = idle.Contention{}, long // whatever the latest look's own yield took on this machine
+		s.core.Yielded(long, time.Second)
 		if s.idle(d, false) {
 			t.Fatalf("blocks at look %d, an hour after a slow yield", look)
 		}
@@ -458,7 +467,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	for i := range uint32(maxFailures + 10) {
 		f.add(i%8, i, ipc.StatusKey)
 	}
-	if len(f.byOp) != maxFailures || f.get(0, 0) != ipc.StatusOK || f.get(1, 9) != ipc.StatusOK || f.get(2, 10) != ipc.StatusKey {
+	if len(f.byOp) != maxFailures || f.get(0, 0) != ipc.StatusOK || f.get(1, 9) != ipc.StatusOK ||
+		f.get(2, 10) != ipc.StatusKey {
 		t.Fatalf("%d failures remembered", len(f.byOp))
 	}
 }

@@ -12,28 +12,33 @@ type AckParams struct {
 	NackEvery int           // frames after a new hole until it is reported; 0: at once
 	Delay     time.Duration // the first unacknowledged frame is acknowledged within this
 	NackDelay time.Duration // a hole is reported within this; without effect if NackEvery is 0
+	// Exact has Every and Delay hold without exceptions: PUSH shortens no delay (clause 8.4), and data about to leave
+	// does not raise the count (clause 8.2).
+	Exact bool
 }
 
 var (
 	// PaperAcks are the values the paper arrived at by experiment: 48 frames, 256 frames, 5 ms.
-	PaperAcks = AckParams{Every: 48, NackEvery: 256, Delay: 5 * time.Millisecond, NackDelay: 5 * time.Millisecond}
+	PaperAcks = AckParams{Every: 48, NackEvery: 256, Delay: 5 * time.Millisecond, NackDelay: 5 * time.Millisecond,
+		Exact: true}
 
-	// DefaultAcks suit user space and windows of at most 192 frames. Measured on veth, acknowledging every frame or every 64th makes no
-	// difference to throughput; 16 keeps several acknowledgements in each window, so that the delay signal is fresh and the sender does
-	// not move in lumps of a whole window. Waits in user space are accurate to 50 to 100 us, so a Delay below 100 us would promise what
-	// it cannot keep, and a longer one adds to the completion of every lone operation. A hole is reported at once: it costs one small
-	// frame per hole and lets the sender start its reordering clock a delay earlier.
+	// DefaultAcks suit user space and windows of at most 192 frames. Measured on veth, acknowledging every frame or
+	// every 64th makes no difference to throughput; 16 keeps several acknowledgements in each window, so that the delay
+	// signal is fresh and the sender does not move in lumps of a whole window. Waits in user space are accurate to 50
+	// to 100 us, so a Delay below 100 us would promise what it cannot keep, and a longer one adds to the completion of
+	// every lone operation. A hole is reported at once: it costs one small frame per hole and lets the sender start its
+	// reordering clock a delay earlier.
 	DefaultAcks = AckParams{Every: 16, Delay: 100 * time.Microsecond}
 )
 
 // AckPolicy decides when the receive side of one path must speak. It holds what arrived since the last block left:
 //
 //	idle     nothing to say; due is Never
-//	pending  eliciting frames arrived, or a hole opened; due is when an explicit acknowledgement must leave, at the latest
+//	pending  eliciting frames arrived, or a hole opened; an explicit acknowledgement must leave at due at the latest
 //	due      due has been reached, by time or because a count was
 //
-// A frame that is not eliciting (a bare acknowledgement) never makes it speak, or two idle nodes would acknowledge each other for ever; a
-// hole does, whatever frame revealed it. The zero value uses DefaultAcks.
+// A frame that is not eliciting (a bare acknowledgement) never makes it speak, or two idle nodes would acknowledge each
+// other for ever; a hole does, whatever frame revealed it. The zero value uses DefaultAcks.
 type AckPolicy struct {
 	params  AckParams
 	frames  int       // eliciting frames not yet acknowledged
@@ -81,24 +86,25 @@ func (p *AckPolicy) OnFrame(now mono.Time, eliciting, gap bool) {
 // Due reports whether an explicit acknowledgement must leave now.
 func (p *AckPolicy) Due(now mono.Time) bool { return p.Pending() && p.due <= now }
 
-// Overdue is Due for a side that has data of its own waiting to leave, which will carry the block: it puts off an explicit acknowledgement that is due
-// by count alone, up to three times the count, but no delay and no hole.
+// Overdue is Due for a side that has data of its own waiting to leave, which will carry the block: it puts off an
+// explicit acknowledgement that is due by count alone, up to three times the count, but no delay and no hole; with
+// Exact nothing.
 func (p *AckPolicy) Overdue(now mono.Time) bool { return p.OverdueAt() <= now }
 
 // OverdueAt returns when Overdue turns true if nothing else happens; Never when idle.
 func (p *AckPolicy) OverdueAt() mono.Time {
-	if p.Pending() && !p.hole && p.frames < 3*p.params.Every {
+	if p.Pending() && !p.params.Exact && !p.hole && p.frames < 3*p.params.Every {
 		return p.late
 	}
 	return p.Deadline()
 }
 
-// Pending reports whether something is unacknowledged: the last data frame of a batch should carry a block, so that request and reply
-// need no explicit one.
+// Pending reports whether something is unacknowledged: the last data frame of a batch should carry a block, so that
+// request and reply need no explicit one.
 func (p *AckPolicy) Pending() bool { return p.frames > 0 || p.hole }
 
-// WantPiggyback reports whether any data frame that leaves should carry a block: a hole, or a quarter of Every. Two-way traffic then needs
-// no explicit acknowledgements, and three in four of its frames are spared the bytes.
+// WantPiggyback reports whether any data frame that leaves should carry a block: a hole, or a quarter of Every. Two-way
+// traffic then needs no explicit acknowledgements, and three in four of its frames are spared the bytes.
 func (p *AckPolicy) WantPiggyback() bool {
 	return p.hole || p.frames > 0 && p.frames*4 >= p.params.Every
 }

@@ -31,19 +31,24 @@ func TestAckPolicy(t *testing.T) {
 		want    bool
 	}{
 		{"idle", DefaultAcks, nil, mono.Never, false, false, false},
-		{"bare acknowledgements do not answer each other", DefaultAcks, []frame{{1000 * us, false, false}}, mono.Never, false, false, false},
+		{"bare acknowledgements do not answer each other", DefaultAcks, []frame{{1000 * us, false, false}}, mono.Never,
+			false, false, false},
 		{"one frame waits for Delay", DefaultAcks, many(1), 1100 * us, false, true, false},
-		{"later frames do not put it off", DefaultAcks, []frame{{1000 * us, true, false}, {1090 * us, true, false}}, 1100 * us, false, true, false},
+		{"later frames do not put it off", DefaultAcks, []frame{{1000 * us, true, false}, {1090 * us, true, false}},
+			1100 * us, false, true, false},
 		{"a quarter of Every rides", DefaultAcks, many(4), 1100 * us, false, true, true},
 		{"Every speaks", DefaultAcks, many(16), 1000 * us, false, true, true},
 		{"a hole speaks at once", DefaultAcks, []frame{{1000 * us, true, true}}, 1000 * us, true, true, true},
-		{"a hole revealed by a bare acknowledgement", DefaultAcks, []frame{{1000 * us, false, true}}, 1000 * us, true, true, true},
+		{"a hole revealed by a bare acknowledgement", DefaultAcks, []frame{{1000 * us, false, true}}, 1000 * us, true,
+			true, true},
 		{"paper: 47 frames wait for 5 ms", PaperAcks, many(47), 6000 * us, false, true, true},
 		{"paper: 48 frames speak", PaperAcks, many(48), 1000 * us, false, true, true},
 		{"paper: a hole waits for 5 ms", PaperAcks, hole[:40], 6000 * us, true, true, true},
-		{"paper without positive: 256 frames after the hole", AckParams{Every: 1000, NackEvery: 256, Delay: time.Second, NackDelay: time.Second},
+		{"paper without positive: 256 frames after the hole", AckParams{Every: 1000, NackEvery: 256, Delay: time.Second,
+			NackDelay: time.Second},
 			append(hole, frame{1000 * us, true, false}), 1000 * us, true, true, true},
-		{"paper without positive: one frame before that", AckParams{Every: 1000, NackEvery: 256, Delay: time.Second, NackDelay: time.Second},
+		{"paper without positive: one frame before that", AckParams{Every: 1000, NackEvery: 256, Delay: time.Second,
+			NackDelay: time.Second},
 			hole, 1001000 * us, true, true, true},
 	} {
 		var p AckPolicy
@@ -90,5 +95,12 @@ func TestOverdue(t *testing.T) {
 	p.OnFrame(3000, true, true)
 	if !p.Overdue(3000) {
 		t.Error("a hole is put off")
+	}
+	p.Init(AckParams{Every: 4, Delay: 100, Exact: true})
+	for i := range 4 {
+		p.OnFrame(4000, true, false)
+		if got, want := p.Overdue(4000), i == 3; got != want {
+			t.Errorf("exact, frame %d: Overdue %v", i, got)
+		}
 	}
 }

@@ -2,11 +2,12 @@ package flowctl
 
 import "time"
 
-// Block is one acknowledgement block: what the receiver of a path has, as of one moment. A later block of the same path says all that an
-// earlier one said, so blocks may be lost, repeated and reordered, and may travel on any path.
+// Block is one acknowledgement block: what the receiver of a path has, as of one moment. A later block of the same path
+// says all that an earlier one said, so blocks may be lost, repeated and reordered, and may travel on any path.
 //
-// Bit i of Bits[w] speaks of number Floor+64w+i, up to Largest. Numbers below Floor all arrived if Bits is empty or bit 0 is clear;
-// if bit 0 is set the bitmap did not reach further back, and the block says nothing about them (Tracker.AckBits).
+// Bit i of Bits[w] speaks of number Floor+64w+i, up to Largest. Numbers below Floor all arrived if Bits is empty or bit
+// 0 is clear; if bit 0 is set the bitmap did not reach further back, and the block says nothing about them
+// (Tracker.AckBits).
 type Block struct {
 	Path    uint8
 	Largest uint64        // largest number that arrived

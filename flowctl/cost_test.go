@@ -23,7 +23,8 @@ type path struct {
 }
 
 func newPath(lossOf uint64) *path {
-	p := &path{l: NewLedger(DefaultSpan), now: mono.Time(time.Hour), acked: make([]Sent, 0, 512), lost: make([]Sent, 0, 512), lossOf: lossOf}
+	p := &path{l: NewLedger(DefaultSpan), now: mono.Time(time.Hour), acked: make([]Sent, 0, 512),
+		lost: make([]Sent, 0, 512), lossOf: lossOf}
 	p.cwnd.Init(DefaultCongestion)
 	for range 3 * WindowBits {
 		p.frame()

@@ -16,10 +16,10 @@ type CongestionParams struct {
 	Base     time.Duration // round trip of the idle path, if known; 0: the least one measured
 }
 
-// DefaultCongestion: a target of 250 us (280 to 375 with scaling, see allowed) is several times what threads in user space wake late, yet
-// at 25 Gbit/s and 8 KiB frames only about 110 frames of queue, which a receive ring of 256 slots holds. Max leaves that ring room for
-// a second sender. Min 4 keeps a path going after the peer was off its core for milliseconds, which delay cannot tell from congestion;
-// lower it (to 0.01) where hundreds of senders meet at one port.
+// DefaultCongestion: a target of 250 us (280 to 375 with scaling, see allowed) is several times what threads in user
+// space wake late, yet at 25 Gbit/s and 8 KiB frames only about 110 frames of queue, which a receive ring of 256 slots
+// holds. Max leaves that ring room for a second sender. Min 4 keeps a path going after the peer was off its core for
+// milliseconds, which delay cannot tell from congestion; lower it (to 0.01) where hundreds of senders meet at one port.
 var DefaultCongestion = CongestionParams{Target: 250 * time.Microsecond, Min: 4, Max: 192, Initial: 32}
 
 const (
@@ -30,27 +30,30 @@ const (
 	drainEvery   = 100 * time.Millisecond // a queue that stood for so long hides the minimum
 	lowTimeouts  = 3                      // probes in a row before the window is cut
 	drainFrames  = 4                      // the window meanwhile
-	riseDrains   = 10                     // in a row that stayed far above the minimum: the path itself has become longer
-	riseExcess   = 1.1                    // how far, of what others who share the path may keep there
-	minSamples   = 3                      // of delay in a round
+	// in a row that stayed far above the minimum: the path itself has become longer
+	riseDrains   = 10
+	riseExcess   = 1.1 // how far, of what other senders on the path may keep there
+	minSamples   = 3   // of delay in a round
 	longestDelay = time.Duration(1<<63 - 1)
 	slowLeast    = 4  // smaller windows are of paths that many share
 	slowQueue    = 16 // frames that may queue on a slow path
 	slowMost     = 2 * time.Millisecond
 )
 
-// Cwnd is the window of one path, driven by delay as in Swift: below the target it grows by a frame per round trip, above it shrinks in
-// proportion to the excess, at most once per round trip.
+// Cwnd is the window of one path, driven by delay as in Swift: below the target it grows by a frame per round trip,
+// above it shrinks in proportion to the excess, at most once per round trip.
 //
 //	starting  grows by a frame per frame acknowledged, until the first sign of congestion
 //	steady    as above
 //
-// The delay that shrinks it is the least of the round (as in Copa), not the latest: a queue delays every frame, while a thread that was
-// off its core or a frame that took a detour delays some. Seen from user space the latter is the common case.
+// The delay that shrinks it is the least of the round (as in Copa), not the latest: a queue delays every frame, while a
+// thread that was off its core or a frame that took a detour delays some. Seen from user space the latter is the common
+// case.
 //
-// It grows only while the sender finds it full (Allows said no within about two round trips): an unused window proves nothing. Loss is a
-// weak signal, because links lose for other reasons: half a frame per frame lost, so that a loss rate p without queueing settles near
-// 2/p frames (200 at 1 %, 40 at 5 %), while a start that overran a shallow buffer is still undone within a few round trips.
+// It grows only while the sender finds it full (Allows said no within about two round trips): an unused window proves
+// nothing. Loss is a weak signal, because links lose for other reasons: half a frame per frame lost, so that a loss
+// rate p without queueing settles near 2/p frames (200 at 1 %, 40 at 5 %), while a start that overran a shallow buffer
+// is still undone within a few round trips.
 type Cwnd struct {
 	p         CongestionParams
 	frames    float64
@@ -90,7 +93,8 @@ func (c *Cwnd) Init(p CongestionParams) {
 	if p.Initial <= 0 {
 		p.Initial = d.Initial
 	}
-	*c = Cwnd{p: p, frames: min(max(p.Initial, p.Min), p.Max), starting: true, rtt: InitialPTO / 2, roundMin: longestDelay}
+	*c = Cwnd{p: p, frames: min(max(p.Initial, p.Min), p.Max), starting: true, rtt: InitialPTO / 2,
+		roundMin: longestDelay}
 }
 
 // OnAck records that ackedFrames were newly acknowledged; rtt has their sample already.
@@ -130,9 +134,10 @@ func (c *Cwnd) OnAck(now mono.Time, ackedFrames int, rtt *RTT) {
 	c.settle(now)
 }
 
-// allowed returns the delay allowed above the idle path's: the target, and up to half of it again for small windows, so that of flows which
-// share a queue the smaller are cut later and grow towards the larger (Swift's flow-based scaling). On a slow path, where the target is a
-// frame or three, it is what slowQueue frames take: a thread that is late for the time of so few would leave the link idle.
+// allowed returns the delay allowed above the idle path's: the target, and up to half of it again for small windows, so
+// that of flows which share a queue the smaller are cut later and grow towards the larger (Swift's flow-based scaling).
+// On a slow path, where the target is a frame or three, it is what slowQueue frames take: a thread that is late for the
+// time of so few would leave the link idle.
 func (c *Cwnd) allowed() time.Duration {
 	allowed := time.Duration(float64(c.p.Target) * (1 + 1/math.Sqrt(max(c.frames, 4))))
 	if c.frames >= slowLeast && c.frames < slowQueue {
@@ -141,11 +146,13 @@ func (c *Cwnd) allowed() time.Duration {
 	return allowed
 }
 
-// drain narrows the window for two round trips when the delay has not come near the minimum for long: the queue that stands there may be
-// all there ever was since this path began, and its minimum too high by that queue (the latecomer's advantage; BBR's ProbeRTT).
+// drain narrows the window for two round trips when the delay has not come near the minimum for long: the queue that
+// stands there may be all there ever was since this path began, and its minimum too high by that queue (the latecomer's
+// advantage; BBR's ProbeRTT).
 //
-// It reports that the path has become longer, to riseMin: riseDrains in a row brought the delay neither near the minimum nor to where others who share the path keep
-// it. If that was a queue after all, a lower minimum shows as soon as it shrinks.
+// It reports that the path has become longer, to riseMin: riseDrains in a row brought the delay neither near the
+// minimum nor to where other senders on the path keep it. If that was a queue after all, a lower minimum shows as soon
+// as it shrinks.
 func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) (rose bool) {
 	if c.drainEnd != 0 {
 		c.drainMin = min(c.drainMin, delay)
@@ -173,7 +180,8 @@ func (c *Cwnd) kept() time.Duration {
 	return fast
 }
 
-// drained judges a drain that has ended, and reports whether it was the last it took to believe that the path has become longer.
+// drained judges a drain that has ended, and reports whether it was the last it took to believe that the path has
+// become longer.
 func (c *Cwnd) drained(base time.Duration) bool {
 	if c.p.Base > 0 || c.drainMin-base <= time.Duration(riseExcess*float64(c.kept())) {
 		c.rises = 0
@@ -203,8 +211,9 @@ func (c *Cwnd) OnLoss(now mono.Time, lostFrames int) {
 	c.settle(now)
 }
 
-// OnTimeout records that a probe was due. One or two say little: the tail of a burst was lost, or the peer was off its core. From the
-// third without an acknowledgement in between, 14 ms at least, the window is halved: persistent congestion (RFC 9002 section 7.6).
+// OnTimeout records that a probe was due. One or two say little: the tail of a burst was lost, or the peer was off its
+// core. From the third without an acknowledgement in between, 14 ms at least, the window is halved: persistent
+// congestion (RFC 9002 section 7.6).
 func (c *Cwnd) OnTimeout(now mono.Time) {
 	if c.p.Fixed > 0 {
 		return
@@ -217,8 +226,8 @@ func (c *Cwnd) OnTimeout(now mono.Time) {
 	c.settle(now)
 }
 
-// settle clamps the window and, below one frame, says when the next frame may leave: one per rtt/frames, of which the round trip of the
-// frame that was just settled has passed.
+// settle clamps the window and, below one frame, says when the next frame may leave: one per rtt/frames, of which the
+// round trip of the frame that was just settled has passed.
 func (c *Cwnd) settle(now mono.Time) {
 	c.frames = min(max(c.frames, c.p.Min), c.p.Max)
 	c.nextSend = 0
@@ -236,8 +245,8 @@ func (c *Cwnd) Frames() float64 {
 	return c.frames
 }
 
-// Allows reports whether a frame may leave while inFlight are unacknowledged. Ask it only when there is a frame to send, and for every
-// frame: its refusals are what lets the window grow.
+// Allows reports whether a frame may leave while inFlight are unacknowledged. Ask it only when there is a frame to
+// send, and for every frame: its refusals are what lets the window grow.
 func (c *Cwnd) Allows(inFlight int, now mono.Time) bool {
 	var ok bool
 	switch {

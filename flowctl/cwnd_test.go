@@ -43,8 +43,8 @@ func TestCwndConverges(t *testing.T) {
 	}
 }
 
-// TestCwndFairness starts a second flow while the first has the link. The second takes the queue it finds for the idle path, and has the
-// better of it until both have drained a few times.
+// TestCwndFairness starts a second flow while the first has the link. The second takes the queue it finds for the idle
+// path, and has the better of it until both have drained a few times.
 func TestCwndFairness(t *testing.T) {
 	for _, frame := range []time.Duration{2624, 6560, 65600} {
 		s := newSim(10)
@@ -58,7 +58,8 @@ func TestCwndFairness(t *testing.T) {
 		x, y := float64(a.arrivals)-a0, float64(b.arrivals)-b0
 		jain := (x + y) * (x + y) / 2 / (x*x + y*y)
 		use := (x + y) * float64(frame) / float64(200*time.Millisecond)
-		t.Logf("%v a frame: %.0f and %.0f frames, Jain %.3f, utilisation %.3f, minimum %v %v", frame, x, y, jain, use, a.rtt.Min(), b.rtt.Min())
+		t.Logf("%v a frame: %.0f and %.0f frames, Jain %.3f, utilisation %.3f, minimum %v %v", frame, x, y, jain, use,
+			a.rtt.Min(), b.rtt.Min())
 		if jain < 0.85 || use < 0.97 {
 			t.Errorf("%v a frame: %.0f and %.0f frames, Jain %.3f, utilisation %.3f", frame, x, y, jain, use)
 		}

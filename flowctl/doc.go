@@ -1,8 +1,8 @@
 // Package flowctl is flow control of one path between two nodes, as pure state: no sockets, no clock, no goroutines.
 //
-// A path numbers its frames from 0 and never reuses a number; a retransmission is a new frame with a new number. The receive side
-// keeps a Tracker (what arrived) and an AckPolicy (when to speak); the send side keeps a Ledger (what is in flight and what was lost), an
-// RTT and a Cwnd. They meet in a Block, the acknowledgement of one path:
+// A path numbers its frames from 0 and never reuses a number; a retransmission is a new frame with a new number. The
+// receive side keeps a Tracker (what arrived) and an AckPolicy (when to speak); the send side keeps a Ledger (what is
+// in flight and what was lost), an RTT and a Cwnd. They meet in a Block, the acknowledgement of one path:
 //
 //	receiving a frame                               sending a frame
 //	  t.Check(pn) == New, authenticate, accept        c.Allows(frames in flight, now) && l.CanSend()
@@ -15,9 +15,10 @@
 //	  p.OnSent()                                    at l.Deadline(), after every frame that waited was handled
 //	                                                  lost, probe = l.OnTimeout(now, &rtt, lost[:0])
 //
-// Nothing here allocates after construction and nothing locks: one thread owns a path. Sets of packet numbers are bitmaps handled a
-// 64-bit word at a time, so that a frame costs a few nanoseconds and an acknowledgement costs what it newly says.
+// Nothing here allocates after construction and nothing locks: one thread owns a path. Sets of packet numbers are
+// bitmaps handled a 64-bit word at a time, so that a frame costs a few nanoseconds and an acknowledgement costs what it
+// newly says.
 //
-// The paper is MultiEdge; its flow control is section 2.1.2. What it leaves open follows RFC 6298 and 9002 (round trips, probes),
-// RFC 8985 (loss by time) and Swift (SIGCOMM 2020; congestion by delay).
+// The paper is MultiEdge; its flow control is section 2.1.2. What it leaves open follows RFC 6298 and 9002 (round
+// trips, probes), RFC 8985 (loss by time) and Swift (SIGCOMM 2020; congestion by delay).
 package flowctl

@@ -8,8 +8,8 @@ import (
 	"multiedge/internal/mono"
 )
 
-// DefaultSpan is a good capacity for a Ledger: many windows of 512 frames, so that frames which overtake each other by thousands do not stop
-// the path, in about 130 KiB.
+// DefaultSpan is a good capacity for a Ledger: many windows of 512 frames, so that frames which overtake each other by
+// thousands do not stop the path, in about 130 KiB.
 const DefaultSpan = 1 << 13
 
 // Sent is what the Ledger remembers of one packet.
@@ -23,10 +23,11 @@ type Sent struct {
 
 // AckResult says what a block meant.
 type AckResult struct {
-	RTTSample      time.Duration // as measured, the peer's delay included
-	HasRTT         bool          // it was given to the RTT
-	SpuriousLosses int           // packets judged lost before, now acknowledged after all: they were sent again for nothing
-	Invalid        bool          // the block speaks of packets never sent, or contradicts itself; nothing was changed
+	RTTSample time.Duration // as measured, the peer's delay included
+	HasRTT    bool          // it was given to the RTT
+	// packets judged lost before, now acknowledged after all: they were sent again for nothing
+	SpuriousLosses int
+	Invalid        bool // the block speaks of packets never sent, or contradicts itself; nothing was changed
 }
 
 // LossParams tune the Ledger's clocks.
@@ -46,12 +47,13 @@ type LossParams struct {
 //
 // Packets that do not elicit an acknowledgement take a number and a slot, and are never any of these.
 //
-// It is a ring of slots by packet number and two bitmaps over the same ring, out and lost. Bit pn mod capacity belongs to pn in
-// [next-capacity, next). Invariants: out and lost are disjoint; base is the lowest outstanding number, or next if there is none, so every
-// out bit belongs to [base, next) and next-base <= capacity; frames and bytes sum the outstanding; lost bits are remembered in number.
+// It is a ring of slots by packet number and two bitmaps over the same ring, out and lost. Bit pn mod capacity belongs
+// to pn in [next-capacity, next). Invariants: out and lost are disjoint; base is the lowest outstanding number, or next
+// if there is none, so every out bit belongs to [base, next) and next-base <= capacity; frames and bytes sum the
+// outstanding; lost bits are remembered in number.
 //
-// An acknowledgement visits the words of the bitmaps between what was settled before and Largest, and only bits that change.
-// Loss judgement is in loss.go, probes are in probe.go.
+// An acknowledgement visits the words of the bitmaps between what was settled before and Largest, and only bits that
+// change. Loss judgement is in loss.go, probes are in probe.go.
 type Ledger struct {
 	slots    []slot
 	out      []uint64
@@ -77,8 +79,8 @@ type slot struct {
 	bytes uint32
 }
 
-// NewLedger returns a Ledger for packet numbers that span at most capacity, a power of two from 64 to WindowBits. (More than the peer's
-// Tracker window would let a frame fall out of that window while it is in flight.)
+// NewLedger returns a Ledger for packet numbers that span at most capacity, a power of two from 64 to WindowBits. (More
+// than the peer's Tracker window would let a frame fall out of that window while it is in flight.)
 func NewLedger(capacity int) *Ledger {
 	if capacity < 64 || capacity > WindowBits || capacity&(capacity-1) != 0 {
 		panic(fmt.Sprintf("BUG: flowctl: ledger capacity %d is not a power of two from 64 to %d", capacity, WindowBits))
@@ -102,14 +104,15 @@ func (l *Ledger) Configure(p LossParams) { l.params = p }
 // NextPN returns the number Record will assign.
 func (l *Ledger) NextPN() uint64 { return l.next }
 
-// CanSend reports whether Record may be called: the span from the oldest outstanding packet has room for one more, of either kind.
+// CanSend reports whether Record may be called: the span from the oldest outstanding packet has room for one more, of
+// either kind.
 func (l *Ledger) CanSend() bool { return l.next-l.base <= l.mask }
 
 // InFlight returns the outstanding packets and their bytes.
 func (l *Ledger) InFlight() (frames, bytes int) { return l.frames, l.bytes }
 
-// Record assigns the next number to a packet that leaves now. Call it only when CanSend; now must not decrease. A packet that does not
-// elicit an acknowledgement is never in flight nor judged lost.
+// Record assigns the next number to a packet that leaves now. Call it only when CanSend; now must not decrease. A
+// packet that does not elicit an acknowledgement is never in flight nor judged lost.
 func (l *Ledger) Record(now mono.Time, bytes int, tag uint32, eliciting bool) (pn uint64) {
 	if !l.CanSend() {
 		panic("BUG: flowctl: Record although CanSend is false")
@@ -137,18 +140,17 @@ func (l *Ledger) Record(now mono.Time, bytes int, tag uint32, eliciting bool) (p
 	return pn
 }
 
-// OnAck applies a block. Packets it newly acknowledges are appended to acked, those it shows to be lost to lost, each in the order they
-// were sent; both slices are the caller's. If Largest is newly acknowledged its round trip is given to rtt,
-// but one only of all the packets that were sent before the end of a silence: an end was away, and the rest would say the same.
+// OnAck applies a block. Packets it newly acknowledges are appended to acked, those it shows to be lost to lost, each
+// in the order they were sent; both slices are the caller's. If Largest is newly acknowledged its round trip is given
+// to rtt, but one only of all the packets that were sent before the end of a silence: an end was away, and the rest
+// would say the same.
 func (l *Ledger) OnAck(now mono.Time, b *Block, rtt *RTT, acked, lost []Sent) (_, _ []Sent, res AckResult) {
 	if b.Largest >= l.next || b.Floor > b.Largest+1 {
 		return acked, lost, AckResult{Invalid: true}
 	}
 	if b.Largest >= l.base && l.isOut(b.Largest) && b.word(b.Largest)&1 != 0 {
 		res.RTTSample = now.Sub(l.slots[b.Largest&l.mask].time)
-		if res.HasRTT = res.RTTSample > 0 && b.Largest >= l.probe.silent; res.HasRTT {
-			rtt.Update(res.RTTSample, b.Delay)
-		}
+		res.HasRTT = b.Largest >= l.probe.silent && rtt.Update(res.RTTSample, b.Delay)
 	}
 	before := len(acked)
 	acked, spurious, late := l.settle(b, acked)
@@ -266,8 +268,8 @@ func (l *Ledger) nextOut(pn uint64) uint64 {
 
 func (l *Ledger) isOut(pn uint64) bool { return l.out[pn>>6&l.wordMask]>>(pn&63)&1 != 0 }
 
-// AbandonAll gives up the path: everything outstanding is appended to lost, to be sent elsewhere. Should it be acknowledged after all it
-// counts as spurious, but teaches nothing about reordering.
+// AbandonAll gives up the path: everything outstanding is appended to lost, to be sent elsewhere. Should it be
+// acknowledged after all it counts as spurious, but teaches nothing about reordering.
 func (l *Ledger) AbandonAll(lost []Sent) []Sent {
 	lost = l.condemn(l.next, lost)
 	l.loss.abandoned = l.next

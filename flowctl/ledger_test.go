@@ -131,7 +131,8 @@ func TestLedgerInvalidBlocks(t *testing.T) {
 	l.Record(0, 1, 0, true)
 	l.Record(0, 1, 1, true)
 	for _, b := range []*Block{block(2, 0), block(1<<63, 0), block(1<<64-1, 0), block(0, 2), block(1, 1<<63)} {
-		if acked, lost, res := l.OnAck(50*us, b, rtt, nil, nil); !res.Invalid || acked != nil || lost != nil || rtt.Valid() {
+		if acked, lost, res := l.OnAck(50*us, b, rtt, nil, nil); !res.Invalid || acked != nil || lost != nil ||
+			rtt.Valid() {
 			t.Errorf("%+v: acked %v lost %v %+v", b, acked, lost, res)
 		}
 	}

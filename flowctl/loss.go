@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// reorderFloor is the least reordering allowance: the accuracy of waits in user space, and several batches of frames.
+	// reorderFloor is the least reordering allowance: the accuracy of waits in user space, and several batches of
+	// frames.
 	reorderFloor = 50 * time.Microsecond
 
 	// reorderCeiling bounds the allowance, and so how long a loss may go unrepaired on a path that reorders.
@@ -17,18 +18,24 @@ const (
 	reorderMemory = 50 * time.Millisecond
 )
 
-// lossState judges loss by time, as RACK does (RFC 8985), never by counting packets, which collapses on links that reorder.
+// lossState judges loss by time, as RACK does (RFC 8985), never by counting packets, which collapses on links that
+// reorder.
 //
-// A packet is lost if a packet sent after it arrived, and it is older than a round trip (basis) and an allowance for reordering:
+// A packet is lost if a packet sent after it arrived, and it is older than a round trip (basis) and an allowance for
+// reordering:
 //
-//   - when a block newer than all before shows it missing, at once. The basis is then the age of the block's Largest at least, so that what
-//     counts is how much earlier than Largest the packet was sent, and neither the peer's delay nor a slow way back makes it look lost;
-//   - else by the clock, with no newer word from the peer; the peer's acknowledgement delay is then allowed for as well.
+//   - when a block newer than all before shows it missing, at once. The basis is then the age of the block's Largest at
+//     least, so that what
+//     counts is how much earlier than Largest the packet was sent, and neither the peer's delay nor a slow way back
+//     makes it look lost;
+//   - else by the clock, with no newer word from the peer; the peer's acknowledgement delay is then allowed for as
+//     well.
 //
-// The allowance starts at srtt/4 but at least reorderFloor. A packet that arrives after packets sent later shows how late reordering
-// makes packets. The allowance is at once raised to a quarter above that, or to twice that if the packet had been judged lost, up to
-// reorderCeiling. RFC 8985 stops at one srtt; here a burst overtaken by thousands of frames is many round trips late, and would be
-// sent twice each time. What was observed stands for one epoch; without it, the allowance shrinks by a quarter per epoch.
+// The allowance starts at srtt/4 but at least reorderFloor. A packet that arrives after packets sent later shows how
+// late reordering makes packets. The allowance is at once raised to a quarter above that, or to twice that if the
+// packet had been judged lost, up to reorderCeiling. RFC 8985 stops at one srtt; here a burst overtaken by thousands of
+// frames is many round trips late, and would be sent twice each time. What was observed stands for one epoch; without
+// it, the allowance shrinks by a quarter per epoch.
 type lossState struct {
 	newest    uint64        // 1 + largest number that arrived; 0: none
 	basis     time.Duration // round trip to judge by
@@ -39,8 +46,9 @@ type lossState struct {
 	at        mono.Time // when the oldest outstanding packet below newest is lost; Never if there is none
 }
 
-// observe takes from a block what it says about the path: the newest arrival, the basis, and how late the earliest-sent arrival was. It
-// reports whether the block is as new as any before, so that what it does not acknowledge was missing when the newest packet arrived.
+// observe takes from a block what it says about the path: the newest arrival, the basis, and how late the earliest-sent
+// arrival was. It reports whether the block is as new as any before, so that what it does not acknowledge was missing
+// when the newest packet arrived.
 func (l *Ledger) observe(now mono.Time, b *Block, rtt *RTT, late lateArrival) (fresh bool) {
 	s := &l.loss
 	wasNewest := s.newest
@@ -71,8 +79,8 @@ func (l *Ledger) allowance(rtt *RTT) time.Duration {
 	return max(rtt.SRTT()/4, reorderFloor, l.loss.learned)
 }
 
-// judge declares lost what is older than age among the packets sent before the newest arrival, and arms the clock for the next. Send times do
-// not decrease with the number, so it stops at the first that is young enough.
+// judge declares lost what is older than age among the packets sent before the newest arrival, and arms the clock for
+// the next. Send times do not decrease with the number, so it stops at the first that is young enough.
 func (l *Ledger) judge(now mono.Time, age time.Duration, rtt *RTT, lost []Sent) []Sent {
 	end := l.base
 	young := false

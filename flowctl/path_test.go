@@ -53,7 +53,8 @@ func TestPathReordering(t *testing.T) {
 				if share == 1 {
 					limit = 0.03 // the whole first window is late, before anything is known
 				}
-				if float64(f.losses) > limit*float64(len(f.fate)) { // nothing was lost: every judgement is spurious, heard of or not
+				// nothing was lost: every judgement is spurious, heard of or not
+				if float64(f.losses) > limit*float64(len(f.fate)) {
 					t.Errorf("%s: %v", name, f)
 				}
 			}

@@ -6,18 +6,20 @@ import (
 	"multiedge/internal/mono"
 )
 
-// probeState finds losses that no later packet reveals: the last frames before a pause, and a path that went dark. When nothing was
-// acknowledged for a probe timeout while something is outstanding, one eliciting frame is to be sent; its acknowledgement lets the
-// judgement by time do the rest. This is the paper's retransmission of the last frame (section 2.1.2), with RFC 8985 section 7 for its time.
+// probeState finds losses that no later packet reveals: the last frames before a pause, and a path that went dark. When
+// nothing was acknowledged for a probe timeout while something is outstanding, one eliciting frame is to be sent; its
+// acknowledgement lets the judgement by time do the rest. This is the paper's retransmission of the last frame (section
+// 2.1.2), with RFC 8985 section 7 for its time.
 //
-// The timeout runs from anchor: the last progress, the last probe, or the moment the path stopped being idle. It does not restart with
-// each frame sent (as in RFC 9002), or a trickle of frames into a dark path would put the probe off until its window is full. It doubles with each
-// probe unanswered, up to the coarse timeout.
+// The timeout runs from anchor: the last progress, the last probe, or the moment the path stopped being idle. It does
+// not restart with each frame sent (as in RFC 9002), or a trickle of frames into a dark path would put the probe off
+// until its window is full. It doubles with each probe unanswered, up to the coarse timeout.
 type probeState struct {
 	anchor mono.Time
 	pto    time.Duration // not backed off
 	count  int           // consecutive probes unanswered
-	silent uint64        // numbers below it were sent before the end of a silence, of the peer through several probes or of ourselves
+	// numbers below it were sent before the end of a silence, of the peer through several probes or of ourselves
+	silent uint64
 }
 
 // progress records that something was newly acknowledged.
@@ -32,12 +34,12 @@ func (l *Ledger) probeAt() mono.Time {
 	return p.anchor.Add(min(p.pto<<min(p.count, 16), limit))
 }
 
-// Probes returns how many consecutive probes went unanswered: the engine's measure of a suspect path. AbandonAll does not reset it, any
-// newly acknowledged packet does.
+// Probes returns how many consecutive probes went unanswered: the engine's measure of a suspect path. AbandonAll does
+// not reset it, any newly acknowledged packet does.
 func (l *Ledger) Probes() int { return l.probe.count }
 
-// Deadline returns when OnTimeout must be called: the next loss judgement or probe; Never when nothing is outstanding. It may change with
-// every other call.
+// Deadline returns when OnTimeout must be called: the next loss judgement or probe; Never when nothing is outstanding.
+// It may change with every other call.
 func (l *Ledger) Deadline() mono.Time {
 	if l.frames == 0 {
 		return mono.Never
@@ -45,10 +47,10 @@ func (l *Ledger) Deadline() mono.Time {
 	return mono.Min(l.loss.at, l.probeAt())
 }
 
-// OnTimeout does what the passing of time calls for; before Deadline that is nothing. Packets lost are appended to lost. probe: nothing
-// was heard for a probe timeout; send an eliciting frame now, whatever the window says (CanSend still holds): best new data, else the
-// newest unacknowledged again. Handle all frames that wait before calling it: a host that was off its core finds its timers run out and
-// the acknowledgements that answer them in the same moment.
+// OnTimeout does what the passing of time calls for; before Deadline that is nothing. Packets lost are appended to
+// lost. probe: nothing was heard for a probe timeout; send an eliciting frame now, whatever the window says (CanSend
+// still holds): best new data, else the newest unacknowledged again. Handle all frames that wait before calling it: a
+// host that was off its core finds its timers run out and the acknowledgements that answer them in the same moment.
 func (l *Ledger) OnTimeout(now mono.Time, rtt *RTT, lost []Sent) (_ []Sent, probe bool) {
 	if l.frames == 0 {
 		return lost, false

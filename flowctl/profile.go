@@ -22,12 +22,15 @@ func (p *Profile) Loss(acks AckParams) LossParams {
 
 // Profiles lists the profiles; the first is the default.
 //
-// paper is MultiEdge as published: a fixed window of 512 frames, its delays, no reaction to congestion. The paper does not give its
-// coarse timeout. A probe is one small frame, so 25 ms cost a dark path 40 frames a second, and at 30 % loss both ways, where every
-// other probe fails, longer waits would dominate. default keeps the window and replaces the delays and the congestion control by measured values.
+// paper is MultiEdge as published: a fixed window of 512 frames, its delays, no reaction to congestion. The paper does
+// not give its coarse timeout. A probe is one small frame, so 25 ms cost a dark path 40 frames a second, and at 30 %
+// loss both ways, where every other probe fails, longer waits would dominate. default keeps the window and replaces the
+// delays and the congestion control by measured values.
 var Profiles = []Profile{
-	{Name: "default", Window: 512, Acks: DefaultAcks, Congestion: DefaultCongestion, CoarseTimeout: 25 * time.Millisecond},
-	{Name: "paper", Window: 512, Acks: PaperAcks, Congestion: CongestionParams{Fixed: 512}, CoarseTimeout: 25 * time.Millisecond},
+	{Name: "default", Window: 512, Acks: DefaultAcks, Congestion: DefaultCongestion,
+		CoarseTimeout: 25 * time.Millisecond},
+	{Name: "paper", Window: 512, Acks: PaperAcks, Congestion: CongestionParams{Fixed: 512},
+		CoarseTimeout: 25 * time.Millisecond},
 }
 
 // ProfileByName finds a profile; the empty name means the default.

@@ -7,8 +7,8 @@ import (
 	"multiedge/internal/mono"
 )
 
-// A path that becomes longer while it is in use is full again within seconds, as far as the largest window reaches, unless it became so by little more than the delay
-// that is allowed.
+// A path that becomes longer while it is in use is full again within seconds, as far as the largest window reaches,
+// unless it became so by little more than the delay that is allowed.
 func TestPathBecomesLonger(t *testing.T) {
 	for _, c := range []struct {
 		frame, more time.Duration
@@ -44,7 +44,8 @@ func TestPathBecomesLonger(t *testing.T) {
 	}
 }
 
-// Flows that share a path do not take each other's queue for a longer path again and again: the queue is what their least windows and what is allowed make, and all get the like of it.
+// Flows that share a path do not take each other's queue for a longer path again and again: the queue is what their
+// least windows and what is allowed make, and all get the like of it.
 func TestSharedPathStaysShort(t *testing.T) {
 	never := func() bool { return false }
 	for _, c := range []struct {
@@ -82,9 +83,11 @@ func TestSharedPathStaysShort(t *testing.T) {
 		}
 		jain := sum * sum / squares / float64(len(flows))
 		least := time.Duration(c.flows) * drainFrames * c.frame
-		t.Logf("%v a frame, %d flows: queue %v, of least windows %v, Jain %.3f, %v", c.frame, c.flows, queue, least, jain, flows[0])
+		t.Logf("%v a frame, %d flows: queue %v, of least windows %v, Jain %.3f, %v", c.frame, c.flows, queue, least,
+			jain, flows[0])
 		if queue > c.most || jain < 0.8 {
-			t.Errorf("%v a frame, %d flows: queue %v, of least windows %v, Jain %.3f, %v", c.frame, c.flows, queue, least, jain, flows[0])
+			t.Errorf("%v a frame, %d flows: queue %v, of least windows %v, Jain %.3f, %v", c.frame, c.flows, queue,
+				least, jain, flows[0])
 		}
 	}
 }

@@ -18,10 +18,15 @@ func TestRTT(t *testing.T) {
 		{100 * us, 0, 100 * us, 100 * us, 50 * us, 100 * us},      // RFC 6298 (2.2)
 		{280 * us, 100 * us, 180 * us, 110 * us, 57500, 100 * us}, // (2.3): 50+(80-50)/4, 100+80/8
 		{40 * us, 50 * us, 40 * us, 101250, 60625, 40 * us},       // a delay that does not fit is not believed
+		// no round trip is that short: both ends' clocks were read before the frames came
+		{280, 0, 40 * us, 101250, 60625, 40 * us},
+		{101250, 100970, 101250, 101250, 45469, 40 * us}, // nor is what this delay leaves: 280 ns
+		{101250, 100250, us, 88719, 59164, us},           // as short as one may be
 	} {
 		r.Update(c.sample, c.delay)
 		if r.Latest() != c.latest || r.SRTT() != c.srtt || r.Var() != c.rttvar || r.Min() != c.min {
-			t.Errorf("sample %d: latest %v srtt %v var %v min %v, want %v", i, r.Latest(), r.SRTT(), r.Var(), r.Min(), c)
+			t.Errorf("sample %d: latest %v srtt %v var %v min %v, want %v", i, r.Latest(), r.SRTT(), r.Var(), r.Min(),
+				c)
 		}
 	}
 	if r.PTO(0) != MinPTO {
@@ -32,8 +37,8 @@ func TestRTT(t *testing.T) {
 	}
 }
 
-// A peer that was stopped for ten seconds makes one round trip of ten seconds: the next probe must not wait for as long. A path that became so slow is
-// learned all the same.
+// A peer that was stopped for ten seconds makes one round trip of ten seconds: the next probe must not wait for as
+// long. A path that became so slow is learned all the same.
 func TestRTTOfThoseWhoWereAway(t *testing.T) {
 	var r RTT
 	for range 10 {
@@ -51,7 +56,8 @@ func TestRTTOfThoseWhoWereAway(t *testing.T) {
 	}
 }
 
-// After a silence of ten seconds, in which the peer was stopped or we were, all that was sent is acknowledged piece by piece: the next loss is probed for soon.
+// After a silence of ten seconds, in which the peer was stopped or we were, all that was sent is acknowledged piece by
+// piece: the next loss is probed for soon.
 func TestProbeAfterSilence(t *testing.T) {
 	for _, self := range []bool{false, true} {
 		l, rtt := NewLedger(DefaultSpan), new(RTT)
@@ -105,10 +111,12 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 	p, _ := ProfileByName("paper")
-	if p.Window != 512 || p.Acks.Every != 48 || p.Acks.NackEvery != 256 || p.Acks.Delay != 5*time.Millisecond || p.Congestion.Fixed != 512 {
+	if p.Window != 512 || p.Acks.Every != 48 || p.Acks.NackEvery != 256 || p.Acks.Delay != 5*time.Millisecond ||
+		p.Congestion.Fixed != 512 {
 		t.Errorf("paper profile is not the paper's (section 2.1.2): %+v", p)
 	}
-	if _, err := ProfileByName("fast"); err == nil || err.Error() != `flowctl: unknown profile "fast"; choose one of default, paper` {
+	if _, err := ProfileByName("fast"); err == nil ||
+		err.Error() != `flowctl: unknown profile "fast"; choose one of default, paper` {
 		t.Errorf("unknown profile: %v", err)
 	}
 }

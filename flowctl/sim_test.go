@@ -267,7 +267,8 @@ func (f *flow) finish(limit time.Duration) time.Duration {
 }
 
 func (f *flow) String() string {
-	return fmt.Sprintf("sent %d lost %d spurious %d cwnd %.1f srtt %v allowance %v blocks %d", len(f.fate), f.losses, f.spurious,
+	return fmt.Sprintf("sent %d lost %d spurious %d cwnd %.1f srtt %v allowance %v blocks %d", len(f.fate), f.losses,
+		f.spurious,
 		f.cwnd.Frames(), f.rtt.SRTT(), f.l.allowance(&f.rtt), f.blocks)
 }
 

@@ -9,8 +9,8 @@ import (
 // WindowBits is how far behind the largest packet number a frame may arrive and still be told apart from a replay.
 const WindowBits = 1 << 14
 
-// MaxAckWords is a good limit for AckBits: 4096 numbers behind the largest. Frames that arrive later than the bitmap reaches back are never
-// acknowledged, and are sent again for nothing; the words are spent only on a path with holes.
+// MaxAckWords is a good limit for AckBits: 4096 numbers behind the largest. Frames that arrive later than the bitmap
+// reaches back are never acknowledged, and are sent again for nothing; the words are spent only on a path with holes.
 const MaxAckWords = 64
 
 const windowWords = WindowBits / 64
@@ -41,18 +41,19 @@ func (v Verdict) String() string {
 
 // Tracker records which packet numbers of one path arrived. It serves the replay check and the acknowledgements alike.
 //
-// It is a ring of WindowBits bits that covers the window [next-WindowBits, next); bit pn mod WindowBits belongs to pn. Bits of numbers at
-// or above next are leftovers of the previous lap: whoever reads a word masks them, and Commit clears those it steps over.
+// It is a ring of WindowBits bits that covers the window [next-WindowBits, next); bit pn mod WindowBits belongs to pn.
+// Bits of numbers at or above next are leftovers of the previous lap: readers of a word mask them, and Commit
+// clears those it steps over.
 //
-// Invariants: next is 0 or largest+1; next-WindowBits <= floor <= next; every number in the window below floor arrived; floor itself did
-// not; missing counts the numbers in [floor, next) that did not.
+// Invariants: next is 0 or largest+1; next-WindowBits <= floor <= next; every number in the window below floor arrived;
+// floor itself did not; missing counts the numbers in [floor, next) that did not.
 //
-// A number that was lost is never sent again, so floor stands at that hole until the window has slid past it. Then floor steps over it,
-// and claims a frame that never came. This harms nobody: the peer's Ledger spans at most WindowBits numbers, so it settled that frame as
-// lost before it sent the one that pushed it out.
+// A number that was lost is never sent again, so floor stands at that hole until the window has slid past it. Then
+// floor steps over it, and claims a frame that never came. This harms nobody: the peer's Ledger spans at most
+// WindowBits numbers, so it settled that frame as lost before it sent the one that pushed it out.
 //
-// The zero value is ready. Once Check says New and the frame proved authentic, Commit it; nothing else changes the state, so forged
-// frames cannot move the window.
+// The zero value is ready. Once Check says New and the frame proved authentic, Commit it; nothing else changes the
+// state, so forged frames cannot move the window.
 type Tracker struct {
 	bits    [windowWords]uint64
 	next    uint64
@@ -78,8 +79,8 @@ func (t *Tracker) Check(pn uint64) Verdict {
 	return New
 }
 
-// Commit records the arrival of pn, for which Check said New, at time now. gap: pn opened a new hole on this path. reordered: a larger
-// number had arrived before.
+// Commit records the arrival of pn, for which Check said New, at time now. gap: pn opened a new hole on this path.
+// reordered: a larger number had arrived before.
 func (t *Tracker) Commit(pn uint64, now mono.Time) (gap, reordered bool) {
 	if pn < t.next {
 		t.set(pn)
@@ -101,8 +102,8 @@ func (t *Tracker) Commit(pn uint64, now mono.Time) (gap, reordered bool) {
 	return skipped > 0, false
 }
 
-// slide moves the upper edge of the window to next, which is above the present one. Numbers stepped over become holes, except next-1,
-// which the caller is about to set; holes that fall out at the lower edge are forgotten.
+// slide moves the upper edge of the window to next, which is above the present one. Numbers stepped over become holes,
+// except next-1, which the caller is about to set; holes that fall out at the lower edge are forgotten.
 func (t *Tracker) slide(next uint64) {
 	if next > WindowBits && t.floor < next-WindowBits {
 		low := next - WindowBits
@@ -150,12 +151,12 @@ func (t *Tracker) Floor() uint64 { return t.floor }
 // Missing returns how many numbers between floor and the largest have not arrived.
 func (t *Tracker) Missing() int { return t.missing }
 
-// AckBits appends to dst the bitmap of [floor, largest] and returns it with its floor: bit i of word w says whether floor+64w+i arrived.
-// Without holes there are no words. The result is a copy: it does not change afterwards.
+// AckBits appends to dst the bitmap of [floor, largest] and returns it with its floor: bit i of word w says whether
+// floor+64w+i arrived. Without holes there are no words. The result is a copy: it does not change afterwards.
 //
-// At most maxWords words (at least one) are appended. If the span does not fit, the newest are kept and the floor returned is raised to a
-// number that did arrive. Because a true floor never did, bit 0 tells the two apart: clear, everything below floor arrived; set, the
-// block says nothing about what lies below it. See Block.
+// At most maxWords words (at least one) are appended. If the span does not fit, the newest are kept and the floor
+// returned is raised to a number that did arrive. Because a true floor never did, bit 0 tells the two apart: clear,
+// everything below floor arrived; set, the block says nothing about what lies below it. See Block.
 func (t *Tracker) AckBits(dst []uint64, maxWords int) (floor uint64, words []uint64) {
 	from := t.floor
 	if most := uint64(max(maxWords, 1)) * 64; t.next-from > most {

@@ -15,14 +15,18 @@ func TestTrackerTable(t *testing.T) {
 		missing int
 		check   map[uint64]Verdict
 	}{
-		{"nothing", nil, 0, 0, 0, map[uint64]Verdict{0: New, 1 << 40: New, MaxPN: New, MaxPN + 1: TooOld, 1<<64 - 2: TooOld, 1<<64 - 1: TooOld}},
+		{"nothing", nil, 0, 0, 0, map[uint64]Verdict{0: New, 1 << 40: New, MaxPN: New, MaxPN + 1: TooOld,
+			1<<64 - 2: TooOld, 1<<64 - 1: TooOld}},
 		{"in order", []uint64{0, 1, 2}, 0, 3, 0, map[uint64]Verdict{0: Duplicate, 2: Duplicate, 3: New}},
 		{"first is not zero", []uint64{2}, 1, 0, 2, map[uint64]Verdict{0: New, 2: Duplicate}},
 		{"hole filled", []uint64{0, 2, 1}, 1, 3, 0, map[uint64]Verdict{1: Duplicate}},
 		{"hole open", []uint64{0, 2, 3}, 1, 1, 1, map[uint64]Verdict{1: New}},
-		{"window slides over a hole", []uint64{0, 2, WindowBits + 1}, 2, 3, WindowBits - 2, map[uint64]Verdict{0: TooOld, 1: TooOld, 2: Duplicate, 3: New}},
-		{"jump beyond the window", []uint64{0, 5 * WindowBits}, 1, 4*WindowBits + 1, WindowBits - 1, map[uint64]Verdict{0: TooOld, 4 * WindowBits: TooOld, 4*WindowBits + 1: New}},
-		{"the last number", []uint64{0, MaxPN}, 1, MaxPN + 1 - WindowBits, WindowBits - 1, map[uint64]Verdict{MaxPN - 1: New, MaxPN: Duplicate, MaxPN + 1: TooOld}},
+		{"window slides over a hole", []uint64{0, 2, WindowBits + 1}, 2, 3, WindowBits - 2,
+			map[uint64]Verdict{0: TooOld, 1: TooOld, 2: Duplicate, 3: New}},
+		{"jump beyond the window", []uint64{0, 5 * WindowBits}, 1, 4*WindowBits + 1, WindowBits - 1,
+			map[uint64]Verdict{0: TooOld, 4 * WindowBits: TooOld, 4*WindowBits + 1: New}},
+		{"the last number", []uint64{0, MaxPN}, 1, MaxPN + 1 - WindowBits, WindowBits - 1,
+			map[uint64]Verdict{MaxPN - 1: New, MaxPN: Duplicate, MaxPN + 1: TooOld}},
 	} {
 		var tr Tracker
 		gaps := 0
@@ -38,9 +42,11 @@ func TestTrackerTable(t *testing.T) {
 			}
 		}
 		if gaps != c.gaps || tr.Floor() != c.floor || tr.Missing() != c.missing {
-			t.Errorf("%s: gaps %d floor %d missing %d, want %d %d %d", c.name, gaps, tr.Floor(), tr.Missing(), c.gaps, c.floor, c.missing)
+			t.Errorf("%s: gaps %d floor %d missing %d, want %d %d %d", c.name, gaps, tr.Floor(), tr.Missing(), c.gaps,
+				c.floor, c.missing)
 		}
-		if floor, words := tr.AckBits(nil, 2); tr.next > 0 && !(&Block{Largest: tr.next - 1, Floor: floor, Bits: words}).Acked(tr.next-1) {
+		if floor, words := tr.AckBits(nil, 2); tr.next > 0 && !(&Block{Largest: tr.next - 1, Floor: floor,
+			Bits: words}).Acked(tr.next-1) {
 			t.Errorf("%s: AckBits = %d, %x does not acknowledge the largest", c.name, floor, words)
 		}
 		for pn, want := range c.check {

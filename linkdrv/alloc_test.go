@@ -10,7 +10,8 @@ func TestNoAllocations(t *testing.T) {
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
 		frames := make([]TxFrame, RecvBatch)
 		for i := range frames {
-			frames[i] = TxFrame{Head: header(tx, rx, 64), Bulk: make([]byte, 1000), Tail: make([]byte, 10), Joined: true}
+			frames[i] = TxFrame{Head: header(tx, rx, 64), Bulk: make([]byte, 1000), Tail: make([]byte, 10),
+				Joined: true}
 		}
 		dst := make([][]byte, RecvBatch)
 		total := 0

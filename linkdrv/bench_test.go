@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkVeth is the limit of the drivers: one sender thread, one receiver thread that copies payloads to a cold region, and a window of
-// frames in flight kept by a shared counter. One operation is one frame; SetBytes counts payload.
+// BenchmarkVeth is the limit of the drivers: one sender thread, one receiver thread that copies payloads to a cold
+// region, and a window of frames in flight kept by a shared counter. One operation is one frame; SetBytes counts
+// payload.
 func BenchmarkVeth(b *testing.B) {
 	for _, mtu := range []int{1500, 9000, 65535} {
 		for _, kind := range []string{KindRing, KindMmsg, KindUDP} {
@@ -35,7 +36,8 @@ func benchmarkVeth(b *testing.B, kind string, mtu int) {
 	window := uint64(min(128, rx.Info().RxSlots*3/4))
 	var received atomic.Uint64
 	source, target := make([]byte, cold), make([]byte, cold)
-	for _, b := range [][]byte{source, target} { // touch every page, or the kernel serves one and the same page of zeros
+	// touch every page, or the kernel serves one and the same page of zeros
+	for _, b := range [][]byte{source, target} {
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = byte(i >> 12)
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// station uses a driver from two goroutines, as the contract allows: one receives, the other sends and reads the counters.
+// station uses a driver from two goroutines, as the contract allows: one receives, the other sends and reads the
+// counters.
 type station struct {
 	Driver
 	told   atomic.Int64 // Recv: ErrLinkDown
@@ -104,12 +105,31 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestRecvBesideSend: one goroutine receives while another one sends, and the interface goes down, comes up, grows and is deleted. The race detector looks on.
+// counts checks that drivers counted what they returned.
+func counts(t *testing.T, kind string, a, b *station) {
+	t.Helper()
+	for of, s := range map[*station]*station{a: b, b: a} {
+		st, err := s.Stats()
+		want := s.got + st.Truncated
+		if kind == KindUDP {
+			want = s.got
+		}
+		if err != nil || st.Received != want || s.got == 0 || s.got > of.sums.Sent ||
+			(st.Truncated == 0) != (kind == KindUDP) || s.sums.Refused == 0 {
+			t.Errorf("%s counted %+v (%v) and returned %d frames of %d sent", s.Info().Name, st, err, s.got,
+				of.sums.Sent)
+		}
+	}
+}
+
+// TestRecvBesideSend: one goroutine receives while another one sends, and the interface goes down, comes up, grows and
+// is deleted. The race detector looks on.
 func TestRecvBesideSend(t *testing.T) {
 	kinds(t, []int{1500}, func(t *testing.T, kind string, mtu int) {
 		namespace(t)
 		veth(t, mtu)
-		a, b := &station{Driver: open(t, "a0", Options{Kind: kind})}, &station{Driver: open(t, "b0", Options{Kind: kind})}
+		a, b := &station{Driver: open(t, "a0", Options{Kind: kind})},
+			&station{Driver: open(t, "b0", Options{Kind: kind})}
 		var stop atomic.Bool
 		var users sync.WaitGroup
 		t.Cleanup(func() { stop.Store(true); users.Wait() }) // before the drivers are closed
@@ -131,7 +151,8 @@ func TestRecvBesideSend(t *testing.T) {
 			if err := netlink.LinkSetDown(link(t, "a0")); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "Recv and Send tell that the link is down", func() bool { return a.told.Load() > int64(round) && a.failed.Load() > failed })
+			eventually(t, "Recv and Send tell that the link is down",
+				func() bool { return a.told.Load() > int64(round) && a.failed.Load() > failed })
 			setUp(t, "a0")
 			if round == downs/2 {
 				for _, name := range []string{"a0", "b0"} {
@@ -145,7 +166,8 @@ func TestRecvBesideSend(t *testing.T) {
 		if a.told.Load() != downs || b.told.Load() != 0 {
 			t.Errorf("a0 was down %d times and b0 never: Recv told %d and %d", downs, a.told.Load(), b.told.Load())
 		}
-		// Up again at once: Send is often first to hear of it and goes through. Or all of it happens within one sendmmsg, which then keeps it to itself.
+		// Up again at once: Send is often first to hear of it and goes through. Or all of it happens within one
+		// sendmmsg, which then keeps it to itself.
 		const flaps = 10
 		a0 := link(t, "a0")
 		for range flaps {
@@ -168,18 +190,10 @@ func TestRecvBesideSend(t *testing.T) {
 			}
 		})
 
-		if a.told.Load() > downs+2*flaps+1 || b.told.Load() > 1 { // twice in the midst of a Send, and once before it was gone
+		// twice in the midst of a Send, and once before it was gone
+		if a.told.Load() > downs+2*flaps+1 || b.told.Load() > 1 {
 			t.Errorf("in the end Recv told %d and %d", a.told.Load(), b.told.Load())
 		}
-		for of, s := range map[*station]*station{a: b, b: a} {
-			st, err := s.Stats()
-			want := s.got + st.Truncated
-			if kind == KindUDP {
-				want = s.got
-			}
-			if err != nil || st.Received != want || s.got == 0 || s.got > of.sums.Sent || (st.Truncated == 0) != (kind == KindUDP) || s.sums.Refused == 0 {
-				t.Errorf("%s counted %+v (%v) and returned %d frames of %d sent", s.Info().Name, st, err, s.got, of.sums.Sent)
-			}
-		}
+		counts(t, kind, a, b)
 	})
 }

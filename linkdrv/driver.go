@@ -3,13 +3,16 @@ package linkdrv
 import (
 	"net"
 
+	"multiedge/internal/frame"
+
 	"github.com/mdlayher/ethernet"
 )
 
 const (
 	// EtherType is the default EtherType of the transport: IEEE 802 Local Experimental 1.
 	EtherType ethernet.EtherType = 0x88B5
-	// EtherTypeAll receives frames of every EtherType (ETH_P_ALL). For wires and taps, together with Options.Promiscuous.
+	// EtherTypeAll receives frames of every EtherType (ETH_P_ALL). For wires and taps, together with
+	// Options.Promiscuous.
 	EtherTypeAll ethernet.EtherType = 0x0003
 )
 
@@ -18,59 +21,57 @@ const (
 	HeaderLen = 14
 	// SendBatch is the largest number of frames handed to the kernel by one system call.
 	SendBatch = 64
-	// RecvBatch is the largest number of frames the mmsg driver returns from one Recv, and a good len(dst) for both drivers.
+	// RecvBatch is the largest number of frames the mmsg driver returns from one Recv, and a good len(dst) for both
+	// drivers.
 	RecvBatch = 32
 )
 
 // Kinds of driver, for Options.Kind and Info.Kind.
 const (
-	KindRing  = "ring"  // memory-mapped TPACKET_V2 receive ring
-	KindMmsg  = "mmsg"  // recvmmsg into buffers of the driver
-	KindUDP   = "udp"   // also many frames as one UDP datagram, cut up where the wire begins, to and from those who take them
+	KindRing = "ring" // memory-mapped TPACKET_V2 receive ring
+	KindMmsg = "mmsg" // recvmmsg into buffers of the driver
+	// also many frames as one UDP datagram, cut up where the wire begins, to and from those who take them
+	KindUDP   = "udp"
 	KindAlone = "alone" // in Options: KindRing or KindMmsg, by MTU
 )
 
-// TxFrame is one frame to send, gathered from up to three pieces. Head starts with the Ethernet header and holds at least
-// those 14 bytes; Bulk and Tail may be empty. The driver reads the pieces only during Send.
-//
-// With Joined a driver of KindUDP sends it in a datagram, with the Joined frames of the same length, destination and session that follow it; others take no notice.
-type TxFrame struct {
-	Head, Bulk, Tail []byte
-	Joined           bool
-}
-
-// Len returns the length of the frame on the wire in bytes, without padding and checksum.
-func (f *TxFrame) Len() int { return len(f.Head) + len(f.Bulk) + len(f.Tail) }
+// TxFrame is one frame to send.
+type TxFrame = frame.Tx
 
 // Driver sends and receives Ethernet frames on one interface. No method blocks, and Send and Recv do not allocate.
 //
-// It serves two goroutines at a time: one calls Recv (also RecvScatter, see Scatterer), the other Send and Stats. They may be the same one, and others may take their places. FD
-// and Info are constant, for any goroutine. Close is called when nothing else runs.
+// It serves two goroutines at a time: one calls Recv (also RecvScatter, see Scatterer), the other Send and Stats. They
+// may be the same one, and others may take their places. FD and Info are constant, for any goroutine. Close is called
+// when nothing else runs.
 type Driver interface {
-	// Send hands frames to the kernel, up to SendBatch of them per system call, and returns how many it consumed: go on with
-	// frames[n:]. All buffers are the caller's again on return.
+	// Send hands frames to the kernel, up to SendBatch of them per system call, and returns how many it consumed: go on
+	// with frames[n:]. All buffers are the caller's again on return.
 	//
 	//   - n < len(frames), err == nil: no room now (socket buffer, device queue, or no carrier); try later.
 	//   - ErrTooLong, ErrBadFrame: frames[:n-1] were taken and only frames[n-1] was discarded, because it exceeds
-	//     the interface's MTU (in datagrams: the one when opened, less Overhead) or is shorter than an Ethernet header; go on with frames[n:].
+	//     the interface's MTU (in datagrams: the one when opened, less Overhead) or is shorter than an Ethernet header;
+	//     go on with frames[n:].
 	//   - ErrLinkDown: the interface is down and nothing past n was taken; the driver works again once it is up.
 	//   - ErrLinkGone (which is also ErrLinkDown): the interface was deleted; close the driver and open the new one.
 	Send(frames []TxFrame) (n int, err error)
 
 	// Recv stores up to len(dst) received frames in dst: complete Ethernet frames, contiguous, tag-free when the kernel
-	// strips VLAN tags. Their bytes are the driver's, may be overwritten by the caller, and are valid until the next Recv,
-	// which takes them back first; Recv(nil) only takes back. 0, nil: nothing now.
+	// strips VLAN tags. Their bytes are the driver's, may be overwritten by the caller, and are valid until the next
+	// Recv, which takes them back first; Recv(nil) only takes back. 0, nil: nothing now.
 	//
 	// The ring driver cannot receive into slots the caller holds: keep len(dst) a small part of Info().RxSlots.
-	// ErrLinkDown is reported once each time the interface goes down, also if Send hears of it first, ErrLinkGone on every call that finds no frame. One that comes up in the midst
-	// of a Send may be reported twice, or not at all if it also went down in the midst of that Send.
+	// ErrLinkDown is reported once each time the interface goes down, also if Send hears of it first, ErrLinkGone on
+	// every call that finds no frame. One that comes up in the midst of a Send may be reported twice, or not at all if
+	// it also went down in the midst of that Send.
 	Recv(dst [][]byte) (n int, err error)
 
-	// FD is the descriptor to ppoll: readable when frames wait or an error does. The ring is readable also while the caller
-	// holds its newest frame, so poll only after a Recv that returned 0. It is not readable for a time down that was over when Send heard of it.
+	// FD is the descriptor to ppoll: readable when frames wait or an error does. The ring is readable also while the
+	// caller holds its newest frame, so poll only after a Recv that returned 0. It is not readable for a time down that
+	// was over when Send heard of it.
 	FD() int
 
-	// Stats returns what was counted since Open. It costs a system call. The kernel counts in 32 bits from one call to the next.
+	// Stats returns what was counted since Open. It costs a system call. The kernel counts in 32 bits from one call to
+	// the next.
 	Stats() (Stats, error)
 
 	// Info describes the interface as it was when the driver was opened.
@@ -82,9 +83,10 @@ type Driver interface {
 
 // Stats counts frames since the driver was opened.
 type Stats struct {
-	Received  uint64 // accepted into the ring or the socket queue by the kernel
-	Dropped   uint64 // dropped by the kernel because the ring or the queue was full; KindUDP: super-frames
-	Truncated uint64 // received longer than a slot, hence discarded: super-frames, or an MTU raised since Open; KindUDP: malformed ones
+	Received uint64 // accepted into the ring or the socket queue by the kernel
+	Dropped  uint64 // dropped by the kernel because the ring or the queue was full; KindUDP: super-frames
+	// received longer than a slot, hence discarded: super-frames, or an MTU raised since Open; KindUDP: malformed ones
+	Truncated uint64
 	Sent      uint64 // taken by the kernel
 	Refused   uint64 // discarded by Send: ErrTooLong, ErrBadFrame
 	SendCalls uint64 // sendmmsg calls
@@ -99,10 +101,12 @@ type Info struct {
 	MTU     int              // when opened: the largest frame is MTU+HeaderLen bytes
 	RxSlots int              // largest frames the receive side can hold; KindUDP: however they arrive merged
 	Kind    string           // KindRing, KindMmsg or KindUDP
+	Pages   bool             // as in Options
 
 	// Overhead is what the headers of a datagram take of the MTU: 0 but for KindUDP.
 	Overhead int
-	// Super is how many bytes of frames can cross in one super-frame, at hardly more than the cost of one frame: 0 but for KindUDP.
+	// Super is how many bytes of frames can cross in one super-frame, at hardly more than the cost of one frame: 0 but
+	// for KindUDP.
 	Super int
 }
 
@@ -110,18 +114,23 @@ type Info struct {
 type Options struct {
 	// EtherType of the frames to receive; 0 means EtherType, EtherTypeAll every frame.
 	EtherType ethernet.EtherType
-	// Kind of driver. Empty chooses KindUDP on virtual links (veth) whose MTU lets a datagram hold some frames, unless Qdisc says that their bytes are counted or RingSlots is large,
-	// and KindAlone elsewhere: KindMmsg up to an MTU of 2048, KindRing above. All understand each other's frames but those in datagrams.
+	// Kind of driver. Empty chooses KindUDP on virtual links (veth) whose MTU lets a datagram hold some frames, unless
+	// Qdisc says that their bytes are counted or RingSlots is large, and KindAlone elsewhere: KindMmsg up to an MTU of
+	// 2048, KindRing above. All understand each other's frames but those in datagrams.
 	Kind string
-	// RingSlots is the number of frames the receive side holds; for a ring it is rounded up to whole blocks. 0 means as many as keep the rings in cache (256 for
-	// ring up to an MTU of 9000, 120 for udp at 9000 and 210 at 1500) and up to 1024 for mmsg. Without CAP_NET_ADMIN the system's rmem_max limits mmsg to
-	// less; Info().RxSlots tells.
+	// RingSlots is the number of frames the receive side holds; for a ring it is rounded up to whole blocks. 0 means as
+	// many as keep the rings in cache (256 for ring up to an MTU of 9000, 120 for udp at 9000 and 210 at 1500) and up
+	// to 1024 for mmsg. Without CAP_NET_ADMIN the system's rmem_max limits mmsg to less; Info().RxSlots tells.
 	RingSlots int
 	// Promiscuous also receives frames that are not addressed to the interface. Without it the kernel discards them
 	// before they take a slot, also on interfaces (such as veth) that have no address filter.
 	Promiscuous bool
-	// Qdisc sends through the interface's queueing discipline, which is otherwise bypassed, by KindUDP unless the kernel has to cut up what it sends. For wires shaped by tc.
+	// Qdisc sends through the interface's queueing discipline, which is otherwise bypassed, by KindUDP unless the
+	// kernel has to cut up what it sends. For wires shaped by tc.
 	Qdisc bool
+	// Pages has every frame received whole from the start of a page on, Ethernet header first, as the paper's NICs do
+	// (2.3.2): for senders that put the first payload bytes behind the others. KindMmsg alone can.
+	Pages bool
 
 	closed bool // to frames, until OpenShards opens all sockets of the group
 }

@@ -42,7 +42,8 @@ func TestFrames(t *testing.T) {
 	})
 }
 
-// randomFrames makes a batch, the first frame of which is as long as the MTU allows and the second as short as possible.
+// randomFrames makes a batch, the first frame of which is as long as the MTU allows and the second as short as
+// possible.
 func randomFrames(rng *rand.Rand, tx, rx Driver, count, mtu int) (frames []TxFrame, want [][]byte) {
 	fill := func(n int) []byte {
 		b := make([]byte, n)
@@ -61,7 +62,8 @@ func randomFrames(rng *rand.Rand, tx, rx Driver, count, mtu int) (frames []TxFra
 		}
 		head := rng.IntN(min(n, 64) + 1)
 		bulk := rng.IntN(n - head + 1)
-		f := TxFrame{Head: append(header(tx, rx, 0), fill(head)...), Bulk: fill(bulk), Tail: fill(n - head - bulk), Joined: i%3 > 0 && n+HeaderLen <= longest(tx)}
+		f := TxFrame{Head: append(header(tx, rx, 0), fill(head)...), Bulk: fill(bulk), Tail: fill(n - head - bulk),
+			Joined: i%3 > 0 && n+HeaderLen <= longest(tx)}
 		frames = append(frames, f)
 		want = append(want, bytes.Join([][]byte{f.Head, f.Bulk, f.Tail}, nil))
 	}
@@ -134,7 +136,8 @@ func TestBadFrames(t *testing.T) {
 	}
 }
 
-// TestOverflow: frames beyond the receive side's capacity are counted as dropped by the kernel, those before are intact.
+// TestOverflow: frames beyond the receive side's capacity are counted as dropped by the kernel, those before are
+// intact.
 func TestOverflow(t *testing.T) {
 	each(t, frameKinds, []int{1500, 9000}, func(t *testing.T, kind string, mtu int) {
 		namespace(t)

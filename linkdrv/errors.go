@@ -14,7 +14,8 @@ import (
 var (
 	// ErrLinkDown: the interface is administratively down. It can come up again under the same driver.
 	ErrLinkDown = errors.New("link is down")
-	// ErrLinkGone: the interface was deleted or moved to another namespace. The driver must be closed. It is an ErrLinkDown too.
+	// ErrLinkGone: the interface was deleted or moved to another namespace. The driver must be closed. It is an
+	// ErrLinkDown too.
 	ErrLinkGone = fmt.Errorf("link is gone (%w)", ErrLinkDown)
 	// ErrTooLong: a frame exceeds the interface's MTU.
 	ErrTooLong = errors.New("frame too long for the link")
@@ -31,11 +32,14 @@ type linkErrors struct{ down, gone, tooLong, bad, closed error }
 
 func newLinkErrors(i Info) linkErrors {
 	return linkErrors{
-		down:    fmt.Errorf("linkdrv: %s: %w; bring it up with: ip link set %s up", i.Name, ErrLinkDown, i.Name),
-		gone:    fmt.Errorf("linkdrv: %s (index %d): %w; close the driver and open the interface anew", i.Name, i.Index, ErrLinkGone),
-		tooLong: fmt.Errorf("linkdrv: %s: %w; its MTU was %d when opened, frames may have %d bytes", i.Name, ErrTooLong, i.MTU, i.MTU+HeaderLen),
-		bad:     fmt.Errorf("linkdrv: %s: %w; it needs at least the %d bytes of an Ethernet header", i.Name, ErrBadFrame, HeaderLen),
-		closed:  fmt.Errorf("linkdrv: %s: %w", i.Name, ErrClosed),
+		down: fmt.Errorf("linkdrv: %s: %w; bring it up with: ip link set %s up", i.Name, ErrLinkDown, i.Name),
+		gone: fmt.Errorf("linkdrv: %s (index %d): %w; close the driver and open the interface anew", i.Name, i.Index,
+			ErrLinkGone),
+		tooLong: fmt.Errorf("linkdrv: %s: %w; its MTU was %d when opened, frames may have %d bytes", i.Name, ErrTooLong,
+			i.MTU, i.MTU+HeaderLen),
+		bad: fmt.Errorf("linkdrv: %s: %w; it needs at least the %d bytes of an Ethernet header", i.Name,
+			ErrBadFrame, HeaderLen),
+		closed: fmt.Errorf("linkdrv: %s: %w", i.Name, ErrClosed),
 	}
 }
 
@@ -50,7 +54,8 @@ func explainOpen(name string, err error) error {
 		return fmt.Errorf("linkdrv: %s: packet sockets need CAP_NET_RAW: run as root, or `setcap cap_net_raw+ep %s`, "+
 			"or AmbientCapabilities=CAP_NET_RAW in the systemd unit: %w", name, exe, err)
 	case errors.Is(err, unix.EAFNOSUPPORT):
-		return fmt.Errorf("linkdrv: %s: this kernel has no packet sockets: load af_packet (CONFIG_PACKET): %w", name, err)
+		return fmt.Errorf("linkdrv: %s: this kernel has no packet sockets: load af_packet (CONFIG_PACKET): %w", name,
+			err)
 	default:
 		return fmt.Errorf("linkdrv: %s: open packet socket: %w", name, err)
 	}

@@ -8,23 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sharing a link among receivers, one for each core that shall serve it: their sockets form a fanout group, and the kernel puts each frame into the
-// queue of one of them, in the context in which the frame arrives. A classic BPF program loads the session number (PROTOCOL clauses 1.7 and 2.2); the
-// kernel takes it modulo the number of sockets, which are numbered in the order of joining.
+// Sharing a link among receivers, one for each core that shall serve it: their sockets form a fanout group, and the
+// kernel puts each frame into the queue of one of them, in the context in which the frame arrives. A classic BPF
+// program loads the session number (PROTOCOL clauses 1.7 and 2.2); the kernel takes it modulo the number of sockets,
+// which are numbered in the order of joining.
 //
-// When the interface goes down the kernel dissolves the group and later forms it anew in an order of its own. So a driver of a group that reported
-// ErrLinkDown is of no further use: close all drivers of the group and open them again together.
+// When the interface goes down the kernel dissolves the group and later forms it anew in an order of its own. So a
+// driver of a group that reported ErrLinkDown is of no further use: close all drivers of the group and open them again
+// together.
 
 // maxFanout is the most sockets of a group, unless the kernel is asked for more.
 const maxFanout = 256
 
 const (
-	sessionOffset = 4          // of the session number, behind the Ethernet header
-	netOffset     = 0xfff00000 // SKF_NET_OFF: offsets count from the network header, wherever the data of the skb begins
+	sessionOffset = 4 // of the session number, behind the Ethernet header
+	// SKF_NET_OFF: offsets count from the network header, wherever the data of the skb begins
+	netOffset = 0xfff00000
 )
 
-// ignoreOutgoing is PACKET_FANOUT_FLAG_IGNORE_OUTGOING of linux/if_packet.h: what PACKET_IGNORE_OUTGOING is for a socket without a group. Kernels before 6.2
-// do not heed it, so the filter of the sockets says it again.
+// ignoreOutgoing is PACKET_FANOUT_FLAG_IGNORE_OUTGOING of linux/if_packet.h: what PACKET_IGNORE_OUTGOING is for a
+// socket without a group. Kernels before 6.2 do not heed it, so the filter of the sockets says it again.
 const ignoreOutgoing = 0x4000
 
 // bySession is the fanout program. The frames of a super-frame are of one session, so its first one speaks for all.
@@ -37,8 +40,9 @@ var bySession = assemble(
 	bpf.RetA{},
 )
 
-// OpenShards opens the interface once for each of n shards: frames of session number s arrive at driver s modulo n only. None takes a frame before
-// all of them can. The drivers belong together, but each may be used and closed by goroutines of its own. With n = 1 it is Open.
+// OpenShards opens the interface once for each of n shards: frames of session number s arrive at driver s modulo n
+// only. No driver takes a frame before all of them can. The drivers belong together, but each may be used and closed by
+// goroutines of its own. With n = 1 it is Open.
 //
 // Errors are those of Open.
 func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {
@@ -77,7 +81,8 @@ func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {
 		group := 0
 		for i, d := range drivers {
 			if group, err = socketsOf(d)[k].join(i == 0, group); err != nil {
-				return nil, fmt.Errorf("linkdrv: %s: socket %d of %d joins the fanout group: %w", ifname, i+1, n, explainFanout(err))
+				return nil, fmt.Errorf("linkdrv: %s: socket %d of %d joins the fanout group: %w", ifname, i+1, n,
+					explainFanout(err))
 			}
 		}
 		if err = socketsOf(drivers[0])[k].setProgram(unix.SOL_PACKET, unix.PACKET_FANOUT_DATA, bySession); err != nil {
@@ -92,7 +97,8 @@ func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {
 	return drivers, nil
 }
 
-// join makes the socket the next member of a group, or the first of a new one that nobody else uses, and returns the group's number.
+// join makes the socket the next member of a group, or the first of a new one that nobody else uses, and returns the
+// group's number.
 func (s *socket) join(first bool, group int) (int, error) {
 	how := unix.PACKET_FANOUT_CBPF | ignoreOutgoing
 	if first {
@@ -112,7 +118,8 @@ func (s *socket) join(first bool, group int) (int, error) {
 func explainFanout(err error) error {
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENETDOWN):
-		return fmt.Errorf("%w (the interface went down meanwhile, or this kernel is older than 4.12: use shards = 1)", err)
+		return fmt.Errorf("%w (the interface went down meanwhile, or this kernel is older than 4.12: use shards = 1)",
+			err)
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("%w (too many fanout groups exist)", err)
 	}

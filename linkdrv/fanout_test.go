@@ -30,7 +30,8 @@ func sessionFrame(from, to Driver, session uint32, n int) TxFrame {
 	return TxFrame{Head: head, Bulk: make([]byte, n-64), Joined: session&64 != 0}
 }
 
-// checkSteering sends frames of random sessions and expects each at its shard, in the order of sending, and nothing else anywhere.
+// checkSteering sends frames of random sessions and expects each at its shard, in the order of sending, and nothing
+// else anywhere.
 func checkSteering(t *testing.T, tx Driver, rx []Driver) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, uint64(len(rx))))
@@ -70,7 +71,8 @@ func TestShards(t *testing.T) {
 			namespace(t)
 			veth(t, mtu)
 			o := Options{Kind: kind}
-			if tx := openShards(t, "a0", 2, o); tx != nil { // a group at the other end, and a second one here, change nothing
+			// a group at the other end, and a second one here, change nothing
+			if tx := openShards(t, "a0", 2, o); tx != nil {
 				rx := openShards(t, "b0", n, o)
 				checkSteering(t, tx[1], rx)
 				other := openShards(t, "b0", n+1, o)

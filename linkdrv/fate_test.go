@@ -101,7 +101,8 @@ func TestRename(t *testing.T) {
 	})
 }
 
-// TestDownThenGone: an interface that goes down first and is deleted then is reported as gone too, by a driver that only receives.
+// TestDownThenGone: an interface that goes down first and is deleted then is reported as gone too, by a driver that
+// only receives.
 func TestDownThenGone(t *testing.T) {
 	kinds(t, []int{9000}, func(t *testing.T, kind string, mtu int) {
 		namespace(t)
@@ -130,7 +131,8 @@ func TestDownThenGone(t *testing.T) {
 	})
 }
 
-// TestDownToldOnce: a Send that goes on trying until the interface is up again does not make Recv tell twice, and does not allocate.
+// TestDownToldOnce: a Send that goes on trying until the interface is up again does not make Recv tell twice, and does
+// not allocate.
 func TestDownToldOnce(t *testing.T) {
 	kinds(t, []int{9000}, func(t *testing.T, kind string, mtu int) {
 		namespace(t)
@@ -201,7 +203,8 @@ func TestFlapMetWithoutRoom(t *testing.T) {
 	})
 }
 
-// TestFlapMetBySend: Recv tells of each time the interface went down, once, also if a Send was first to hear of it and went through, since it was up again.
+// TestFlapMetBySend: Recv tells of each time the interface went down, once, also if a Send was first to hear of it and
+// went through, since it was up again.
 func TestFlapMetBySend(t *testing.T) {
 	kinds(t, []int{9000}, func(t *testing.T, kind string, mtu int) {
 		namespace(t)

@@ -9,11 +9,13 @@ import (
 
 // Receiving with recvmmsg:
 //
-//  1. the message headers point at the driver's buffers, one each, so a call needs no preparation (RecvScatter makes detours);
+//  1. the message headers point at the driver's buffers, one each, so a call needs no preparation (RecvScatter makes
+//    detours);
 //  2. one recvmmsg copies up to 32 queued frames into them;
 //  3. dst receives slices of the buffers: valid until the next call overwrites them.
 //
-// Buffers are placed so that byte 78 of a frame, where a bulk payload starts, is 64-byte aligned.
+// Buffers are placed so that byte 78 of a frame, where a bulk payload starts, is 64-byte aligned. With Options.Pages
+// they are a pool of pages instead, and each frame starts where a page does (paper 2.3.2, figure 2.4).
 
 const (
 	mmsgSlots = 1024    // default number of frames the socket queue holds, unless
@@ -35,7 +37,8 @@ type mmsg struct {
 
 func newMmsg(s *socket, slots int) (*mmsg, error) {
 	frame := maxFrame(s.info.MTU)
-	// The kernel doubles the value to account for overhead; ours is accounted for already. More than it can double is no number to it.
+	// The kernel doubles the value to account for overhead; ours is accounted for already. More than it can double is
+	// no number to it.
 	charge := alignUp(frame, os.Getpagesize()) + skbOverhead
 	if slots == 0 {
 		slots = max(ringSlots, min(mmsgSlots, mmsgBytes/charge))
@@ -48,17 +51,28 @@ func newMmsg(s *socket, slots int) (*mmsg, error) {
 		return nil, err
 	}
 	s.info.RxSlots = max(1, granted/charge)
-	d := &mmsg{socket: s, bufs: make([][]byte, RecvBatch), hdrs: make([]unix.Mmsghdr, RecvBatch), iovs: make([]unix.Iovec, vectors*RecvBatch)}
-	stride := alignUp(mmsgHeadroom+frame, cacheLine)
+	d := &mmsg{socket: s, bufs: make([][]byte, RecvBatch), hdrs: make([]unix.Mmsghdr, RecvBatch),
+		iovs: make([]unix.Iovec, vectors*RecvBatch)}
+	headroom, stride := mmsgHeadroom, alignUp(mmsgHeadroom+frame, cacheLine)
+	if s.info.Pages {
+		headroom, stride = 0, alignUp(frame, os.Getpagesize())
+	}
 	mem := make([]byte, RecvBatch*stride) // a large object: page aligned
 	for i := range d.bufs {
-		d.bufs[i] = mem[i*stride+mmsgHeadroom:][:frame:frame]
-		d.iovs[vectors*i].Base = &d.bufs[i][0]
-		d.iovs[vectors*i].SetLen(frame)
+		d.bufs[i] = mem[i*stride+headroom:][:frame:frame]
 		d.hdrs[i].Hdr.Iov = &d.iovs[vectors*i]
-		d.hdrs[i].Hdr.SetIovlen(1)
+		d.home(i)
 	}
 	return d, nil
+}
+
+// home points message i at its own buffer alone.
+func (d *mmsg) home(i int) {
+	v := d.iovs[vectors*i:]
+	v[0].Base = &d.bufs[i][0]
+	v[0].SetLen(len(d.bufs[i]))
+	v[1].Base = nil
+	d.hdrs[i].Hdr.SetIovlen(1)
 }
 
 // Recv implements Driver.

@@ -33,10 +33,14 @@ func Open(ifname string, o Options) (Driver, error) {
 	}
 	o.resolve(ifi)
 	if o.Kind != KindRing && o.Kind != KindMmsg && o.Kind != KindUDP {
-		return nil, fmt.Errorf("linkdrv: unknown driver kind %q: want %q, %q, %q, %q, or nothing to choose by interface and MTU", o.Kind, KindAlone, KindRing, KindMmsg, KindUDP)
+		return nil, fmt.Errorf("linkdrv: unknown driver kind %q: want %q, %q, %q, %q, or nothing to choose by "+
+			"interface and MTU", o.Kind, KindAlone, KindRing, KindMmsg, KindUDP)
 	}
 	if o.Kind == KindUDP && o.EtherType == EtherTypeAll {
 		return nil, fmt.Errorf("linkdrv: driver %q takes its port from the EtherType: name one", KindUDP)
+	}
+	if o.Pages && o.Kind != KindMmsg {
+		return nil, fmt.Errorf("linkdrv: driver %q cannot receive frames at page boundaries: use %q", o.Kind, KindMmsg)
 	}
 	if o.RingSlots < 0 || o.RingSlots > maxSlots {
 		return nil, fmt.Errorf("linkdrv: %d ring slots: want 1 to %d, or 0 for the default", o.RingSlots, maxSlots)
@@ -48,8 +52,9 @@ func Open(ifname string, o Options) (Driver, error) {
 	return d, nil
 }
 
-// protocol is what the driver's sockets are bound to. Those of KindUDP take all protocols: the first for both forms, and the other so that it stands where the first does, before
-// what filters or forwards packets on their way to the host (tc, netfilter, bridges), and whoever hears short datagrams hears long ones.
+// protocol is what the driver's sockets are bound to. Those of KindUDP take all protocols: the first for both forms,
+// and the other so that it stands where the first does, before everything that filters or forwards packets on their way
+// to the host (tc, netfilter, bridges), so that a socket that receives short datagrams receives long ones.
 func (o Options) protocol() ethernet.EtherType {
 	if o.Kind == KindUDP {
 		return EtherTypeAll
@@ -94,9 +99,11 @@ func (o *Options) resolve(ifi *net.Interface) {
 	}
 }
 
-// kindFor chooses the fastest driver. A virtual link hands datagrams over whole and costs nothing by the byte; what NICs gain by them was not measured.
+// kindFor chooses the fastest driver. A virtual link hands datagrams over whole and costs nothing by the byte; what
+// NICs gain by them was not measured.
 func kindFor(ifi *net.Interface, o *Options) string {
-	if !o.Qdisc && o.EtherType != EtherTypeAll && o.RingSlots <= ringSlots && superBytes/(ifi.MTU+HeaderLen) >= fewFrames && isVeth(ifi.Name) && superKernel() == nil {
+	if !o.Qdisc && o.EtherType != EtherTypeAll && o.RingSlots <= ringSlots &&
+		superBytes/(ifi.MTU+HeaderLen) >= fewFrames && isVeth(ifi.Name) && superKernel() == nil {
 		return KindUDP
 	}
 	return KindAlone
@@ -182,7 +189,8 @@ func newReceiver(s *socket, ifi *net.Interface, o Options) (Driver, error) {
 	}
 }
 
-// newSocket opens a socket that no frame reaches yet and configures it for both directions; its receive side is the driver's business.
+// newSocket opens a socket that no frame reaches yet and configures it for both directions; its receive side is the
+// driver's business.
 func newSocket(ifi *net.Interface, o Options) (*socket, error) {
 	conn, err := packet.Listen(ifi, packet.Raw, int(o.protocol()), &packet.Config{Filter: rejectAll})
 	if err != nil {
@@ -205,7 +213,8 @@ func newSocket(ifi *net.Interface, o Options) (*socket, error) {
 	if dupErr != nil {
 		return nil, fmt.Errorf("duplicate descriptor: %w", dupErr)
 	}
-	info := Info{Name: ifi.Name, Index: ifi.Index, MAC: ifi.HardwareAddr, MTU: ifi.MTU, Kind: o.Kind}
+	info := Info{Name: ifi.Name, Index: ifi.Index, MAC: ifi.HardwareAddr, MTU: ifi.MTU, Kind: o.Kind,
+		Pages: o.Pages}
 	s := &socket{fd: fd, info: info, errs: newLinkErrors(info), tx: newSendQueue()}
 	if err := s.configure(o); err != nil {
 		s.Close()
@@ -247,7 +256,8 @@ func (s *socket) setBuffer(force, opt, bytes int) error {
 // rejectAll keeps frames out of a socket that is not configured yet.
 var rejectAll = assemble(bpf.RetConstant{Val: 0})
 
-// acceptFilter passes whole frames: those for this host, or all. Frames of this host's own are refused once more, see ignoreOutgoing.
+// acceptFilter passes whole frames: those for this host, or all. Frames of this host's own are refused once more, see
+// ignoreOutgoing.
 func acceptFilter(promiscuous bool) []bpf.RawInstruction {
 	const whole = 1 << 18
 	if promiscuous {

@@ -124,15 +124,20 @@ func TestOpenChooses(t *testing.T) {
 		kind  string
 		slots int
 	}{
-		{"a0", 1500, Options{}, KindUDP, 200}, {"a0", 9000, Options{}, KindUDP, 100}, {"a0", 32768, Options{}, KindRing, 30}, // two frames in a datagram gain nothing
-		{"a0", 1500, Options{Qdisc: true}, KindMmsg, 256}, {"a0", 9000, Options{EtherType: EtherTypeAll}, KindRing, 256},
-		{"a0", 1500, Options{Kind: KindAlone}, KindMmsg, 256}, {"a0", 2048, Options{Kind: KindAlone}, KindMmsg, 256}, {"a0", 9000, Options{Kind: KindAlone}, KindRing, 256},
+		// two frames in a datagram gain nothing
+		{"a0", 1500, Options{}, KindUDP, 200}, {"a0", 9000, Options{}, KindUDP, 100}, {"a0", 32768, Options{}, KindRing,
+			30},
+		{"a0", 1500, Options{Qdisc: true}, KindMmsg, 256}, {"a0", 9000, Options{EtherType: EtherTypeAll}, KindRing,
+			256},
+		{"a0", 1500, Options{Kind: KindAlone}, KindMmsg, 256}, {"a0", 2048, Options{Kind: KindAlone}, KindMmsg, 256},
+		{"a0", 9000, Options{Kind: KindAlone}, KindRing, 256},
 		{"d0", 9000, Options{}, KindRing, 256},
 	} {
 		veth(t, tc.mtu)
 		d := open(t, tc.name, tc.o)
 		if i := d.Info(); i.Kind != tc.kind || i.Name != tc.name || len(i.MAC) != 6 || i.RxSlots < tc.slots {
-			t.Errorf("%s of MTU %d, %+v: %+v, want kind %s and at least %d slots", tc.name, tc.mtu, tc.o, i, tc.kind, tc.slots)
+			t.Errorf("%s of MTU %d, %+v: %+v, want kind %s and at least %d slots", tc.name, tc.mtu, tc.o, i, tc.kind,
+				tc.slots)
 		}
 		if err := netlink.LinkDel(link(t, "a0")); err != nil {
 			t.Fatal(err)
@@ -140,11 +145,13 @@ func TestOpenChooses(t *testing.T) {
 	}
 }
 
-// As many slots as may be asked for are more bytes than a socket's buffer can have, on an interface of the longest frames: the driver then has what it can get.
+// As many slots as may be asked for are more bytes than a socket's buffer can have, on an interface of the longest
+// frames: the driver then has what it can get.
 func TestOpenMostSlots(t *testing.T) {
 	namespace(t)
 	veth(t, longestMTU)
-	few, most := open(t, "a0", Options{Kind: KindMmsg, RingSlots: 10_000}), open(t, "a0", Options{Kind: KindMmsg, RingSlots: maxSlots})
+	few, most := open(t, "a0", Options{Kind: KindMmsg, RingSlots: 10_000}),
+		open(t, "a0", Options{Kind: KindMmsg, RingSlots: maxSlots})
 	if f, m := few.Info().RxSlots, most.Info().RxSlots; f < 1000 || m < f {
 		t.Errorf("%d slots when %d are asked for, %d when 10000 are", m, maxSlots, f)
 	}

@@ -57,7 +57,8 @@ func slotsIn(lens ...int) (mem []byte, slots [][]byte) {
 	return mem, slots
 }
 
-// Every byte of a frame is in exactly one piece, the pieces are where they should be, nothing else is touched, and Join restores the frame.
+// Every byte of a frame is in exactly one piece, the pieces are where they should be, nothing else is touched, and Join
+// restores the frame.
 func TestRecvScatter(t *testing.T) {
 	tx, rx := scatterPair(t, 1500)
 	for _, c := range []struct {
@@ -108,7 +109,8 @@ func TestRecvScatter(t *testing.T) {
 	}
 }
 
-// A batch: the i-th frame in the i-th slot, no more frames than slots, the others next time, by either way of receiving.
+// A batch: the i-th frame in the i-th slot, no more frames than slots, the others next time, by either way of
+// receiving.
 func TestRecvScatterBatch(t *testing.T) {
 	tx, rx := scatterPair(t, 1500)
 	var frames [][]byte
@@ -159,8 +161,8 @@ func TestRecvScatterBatch(t *testing.T) {
 	}
 }
 
-// A frame longer than the driver's buffers is counted and dropped, whether or not the slot gave it room; its neighbours arrive in the slots
-// of their own turn.
+// A frame longer than the driver's buffers is counted and dropped, whether or not the slot gave it room; its neighbours
+// arrive in the slots of their own turn.
 func TestRecvScatterTruncated(t *testing.T) {
 	tx, rx := scatterPair(t, 1500)
 	for _, name := range []string{"a0", "b0"} {

@@ -6,12 +6,14 @@ import "golang.org/x/sys/unix"
 //
 //  1. gather points prebuilt message headers at the caller's pieces: nothing is copied, nothing allocated;
 //  2. one sendmmsg copies all of them into kernel buffers; on return the caller's buffers are its own again;
-//  3. the kernel reports only how many messages it took. If that is fewer than offered, the next round offers the first one it refused,
+//  3. the kernel reports only how many messages it took. If that is fewer than offered, the next round offers the first
+//    one it refused,
 //     alone at the front, and gets its errno: no room (stop), too long (skip that one), link down (stop).
 //
 // The headers keep references to the last batch's buffers until they are overwritten or the driver is dropped.
 
-// maxCallBytes bounds how long one uninterruptible call lasts (see the package comment): 1 MiB is at most a quarter of a millisecond.
+// maxCallBytes bounds how long one uninterruptible call lasts (see the package comment): 1 MiB is at most a quarter of
+// a millisecond.
 const maxCallBytes = 1 << 20
 
 // pieces is the number of parts a frame is gathered from.
@@ -50,7 +52,7 @@ func (q *sendQueue) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Er
 		if len(f.Head) < HeaderLen {
 			return q.hdrs[:i], unix.EINVAL
 		}
-		q.hdrs[i].Hdr.SetIovlen(f.scatter(q.iovs[i*pieces:]))
+		q.hdrs[i].Hdr.SetIovlen(point(q.iovs[i*pieces:], f))
 		bytes += f.Len()
 	}
 	return q.hdrs[:len(frames)], 0
@@ -59,8 +61,8 @@ func (q *sendQueue) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.Er
 // frames implements queue.
 func (q *sendQueue) frames(hdrs int) int { return hdrs }
 
-// scatter points iov at the pieces of the frame and returns how many there are.
-func (f *TxFrame) scatter(iov []unix.Iovec) int {
+// point points iov at the pieces of a frame and returns how many there are.
+func point(iov []unix.Iovec, f *TxFrame) int {
 	iov = iov[:pieces:pieces]
 	iov[0].Base = &f.Head[0]
 	iov[0].SetLen(len(f.Head))
@@ -105,7 +107,8 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 			n += taken
 			s.stats.Sent += uint64(taken)
 			if alone {
-				// There is room, but the interface does not cut up UDP. The kernel does, but not of what bypasses the queueing discipline.
+				// There is room, but the interface does not cut up UDP. The kernel does, but not of what bypasses the
+				// queueing discipline.
 				if err := s.setInt(unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 0, "PACKET_QDISC_BYPASS"); err != nil {
 					return n, err
 				}
@@ -113,8 +116,9 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 			}
 		case unix.EINTR:
 		case unix.ENETDOWN:
-			// The interface is down, and the socket keeps the report for Recv. Or it is up again, and what we got is the report from back then: Recv owes it now, whatever a second
-			// try brings. (Should the interface come up between the two calls here, Recv may have told of it, and tells twice.)
+			// The interface is down, and the socket keeps the report for Recv. Or it is up again, and what we got is
+			// the report from back then: Recv owes it now, whatever a second try brings. (Should the interface come up
+			// between the two calls here, Recv may have told of it, and tells twice.)
 			if s.refused = isDown(s.fd, s.info.Index); !s.refused {
 				s.untold.Store(true)
 				if !retried {

@@ -12,8 +12,9 @@ import (
 // States: up; down (send errors, heals by itself when the interface comes up); gone (the kernel has detached the socket
 // from a deleted interface; final); closed (fd is -1; final).
 //
-// The goroutine that receives and the one that sends share only what says the link's fate. It changes seldom, so the packet path just loads it. No lock is needed: the kernel
-// gives each report to one of them, gone and down are never taken back, and only Recv clears untold.
+// The goroutine that receives and the one that sends share only what says the link's fate. It changes seldom, so the
+// packet path just loads it. No lock is needed: the kernel gives each report to one of them, gone and down are never
+// taken back, and only Recv clears untold.
 type socket struct {
 	fd        int // like info and errs constant from Open to Close
 	info      Info
@@ -26,8 +27,10 @@ type socket struct {
 	_ [cacheLine]byte // what each Send writes is not in the line that each Recv reads
 
 	// For Send and Stats only.
-	bypass  bool  // of the queueing discipline
-	refused bool  // the last Send found the interface down: the next one looks first, and so knows whether that fails it or a report of before
+	bypass bool // of the queueing discipline
+	// the last Send found the interface down: the next one looks first, and so knows whether that fails it or a report
+	// of before
+	refused bool
 	stats   Stats // all but truncated
 	tx      queue
 }
@@ -91,7 +94,8 @@ func (s *socket) judge(errno unix.Errno) error {
 	}
 }
 
-// pending returns the error that waits on the socket, if any: how a receiver that makes no system call learns of the link's fate.
+// pending returns the error that waits on the socket, if any: how a receiver that makes no system call learns of the
+// link's fate.
 func (s *socket) pending() error {
 	switch {
 	case s.fd < 0:
@@ -105,8 +109,8 @@ func (s *socket) pending() error {
 	return s.owed()
 }
 
-// owed returns what Recv has to tell although no error waits: that the interface went down, if Send was the one to hear of it, or that it was deleted
-// after it had gone down.
+// owed returns what Recv has to tell although no error waits: that the interface went down, if Send was the one to hear
+// of it, or that it was deleted after it had gone down.
 func (s *socket) owed() error {
 	switch {
 	case s.untold.Load():

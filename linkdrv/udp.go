@@ -10,31 +10,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sending and receiving many frames as one (KindUDP), because what a kernel does costs by the frame and hardly by the byte:
+// Sending and receiving many frames as one (KindUDP), because what a kernel does costs by the frame and hardly by the
+// byte:
 //
-//  1. superQueue.gather puts successive joined frames of one flow and one length behind common outer headers, as UDP over IPv6; no byte is copied, the
+//  1. superQueue.gather puts successive joined frames of one flow and one length behind common outer headers, as UDP
+//    over IPv6; no byte is copied, the
 //     kernel gathers the pieces of them all. Other frames go alone, as they are;
-//  2. the kernel passes the super-frame on as one. Where the wire begins, the interface or the kernel cuts it into frames (UDP segmentation offload);
+//  2. the kernel passes the super-frame on as one. Where the wire begins, the interface or the kernel cuts it into
+//    frames (UDP segmentation offload);
 //     a virtual link hands it over whole;
-//  3. the peer's kernel copies it, as one, to a slot of a ring; frames that arrived one by one may have been merged before (receive offload);
+//  3. the peer's kernel copies it, as one, to a slot of a ring; frames that arrived one by one may have been merged
+//    before (receive offload);
 //  4. Recv hands out the frames in it one after the other, where they lie.
 //
-// Nobody's IP stack is needed: the addresses are made from hardware addresses and are no host's, so nothing is configured, and a host that is no router drops what its stack
-// sees of them.
+// Nobody's IP stack is needed: the addresses are made from hardware addresses and are no host's, so nothing is
+// configured, and a host that is no router drops what its stack sees of them.
 
-// superReserve is ringReserve for the first frame of a datagram: 10 bytes for the virtio_net_hdr and 62 of outer headers lie before it.
+// superReserve is ringReserve for the first frame of a datagram: 10 bytes for the virtio_net_hdr and 62 of outer
+// headers lie before it.
 const superReserve = ringReserve - (vnetLen+OuterLen)%cacheLine
 
-// A slot of the ring of short datagrams holds fewFrames of the interface's longest frames, and no less than fewBytes. The more it holds, the larger this ring is, and
-// the more frames are certain to be in a long datagram, which is what the slots of the other one count for.
+// A slot of the ring of short datagrams holds fewFrames of the interface's longest frames, and no less than fewBytes.
+// The more it holds, the larger this ring is, and the more frames are certain to be in a long datagram, which is what
+// the slots of the other one count for.
 const (
 	fewFrames = 3
 	fewBytes  = 9 << 10
 	mostSuper = 4096 // slots anybody may ask for
 )
 
-// udp receives through two rings, so that both stay in a core's cache however many frames datagrams hold: its own, for frames alone and datagrams of a few, and
-// supers for longer ones. The filters of their sockets part datagrams by length; Recv takes them in the order of the kernel's time stamps.
+// udp receives through two rings, so that both stay in a core's cache however many frames datagrams hold: its own, for
+// frames alone and datagrams of a few, and supers for longer ones. The filters of their sockets part datagrams by
+// length; Recv takes them in the order of the kernel's time stamps.
 type udp struct {
 	*ring        // its socket sends, and tells the link's fate
 	supers *ring // its socket only receives
@@ -59,7 +66,8 @@ func newUDP(s, supers *socket, o Options) (_ *udp, err error) {
 	case slots == 0:
 		slots = least * defaultSlots(longestMTU)
 	case slots > mostSuper:
-		return nil, fmt.Errorf("%d slots: want at most %d, or 0 for %d", slots, mostSuper, least*defaultSlots(longestMTU))
+		return nil, fmt.Errorf("%d slots: want at most %d, or 0 for %d", slots, mostSuper,
+			least*defaultSlots(longestMTU))
 	}
 	d := &udp{poll: -1}
 	if d.ring, err = newDatagramRing(s, shortDatagram(s.info.MTU), slots); err != nil {
@@ -77,7 +85,8 @@ func newUDP(s, supers *socket, o Options) (_ *udp, err error) {
 	return d, nil
 }
 
-// shortDatagram is the length of the longest datagram, headers and all, that the ring of short ones takes on an interface of that MTU.
+// shortDatagram is the length of the longest datagram, headers and all, that the ring of short ones takes on an
+// interface of that MTU.
 func shortDatagram(mtu int) int {
 	return min(max(fewFrames*maxFrame(mtu), fewBytes), maxFrame(longestMTU))
 }
@@ -156,7 +165,8 @@ func (d *udp) open() bool {
 func (d *udp) oldest() *ring {
 	short, long := d.ring.filled(), d.supers.filled()
 	if long && !short {
-		short = d.ring.filled() // what came before may have been stored since the first look; the other way round it was seen by the second
+		// what came before may have been stored since the first look; the other way round it was seen by the second
+		short = d.ring.filled()
 	}
 	switch {
 	case short && long:
@@ -171,8 +181,8 @@ func (d *udp) oldest() *ring {
 	return nil
 }
 
-// older chooses between two rings that both have a datagram. The stamps are of a clock that may be set back: what is passed over has no more before it than the
-// other ring has slots.
+// older chooses between two rings that both have a datagram. The stamps are of a clock that may be set back: what is
+// passed over has no more before it than the other ring has slots.
 func (d *udp) older() *ring {
 	first, other := d.ring, d.supers
 	if other.stamp() < first.stamp() {
@@ -252,10 +262,11 @@ func (q *superQueue) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.E
 			for i < min(len(frames), SendBatch) {
 				next := &frames[i]
 				n := next.Len()
-				if size > 0 && (!next.Joined || n > step || size+n > superBytes || q.check(next) != 0 || !sameFlow(next.Head, first.Head)) {
+				if size > 0 && (!next.Joined || n > step || size+n > superBytes || q.check(next) != 0 ||
+					!sameFlow(next.Head, first.Head)) {
 					break
 				}
-				v += next.scatter(iovs[v:])
+				v += point(iovs[v:], next)
 				size += n
 				i++
 				if n < step {
@@ -266,7 +277,7 @@ func (q *superQueue) gather(frames []TxFrame) (hdrs []unix.Mmsghdr, fault unix.E
 		} else {
 			iovs[0].Base = &noOuter[0]
 			iovs[0].SetLen(vnetLen)
-			v += first.scatter(iovs[v:])
+			v += point(iovs[v:], first)
 			size = first.Len()
 			i++
 		}
@@ -297,14 +308,15 @@ func (q *superQueue) frames(messages int) int {
 	return q.upto[messages-1]
 }
 
-// superFilter passes the transport's datagrams that are for this host, or all of them, and came over no router: those of at most so many bytes, headers and
-// all, and its frames alone, or only the longer ones.
+// superFilter passes the transport's datagrams that are for this host, or all of them, and came over no router: those
+// of at most so many bytes, headers and all, and its frames alone, or only the longer ones.
 func superFilter(port uint16, promiscuous bool, upto int, longer bool) []bpf.RawInstruction {
 	prefix := uint32(nodePrefix[8])<<8 | uint32(nodePrefix[9])
 	equal := func(load bpf.Instruction, is uint32) condition {
 		return condition{load, bpf.JumpIf{Cond: bpf.JumpEqual, Val: is, SkipTrue: 1}}
 	}
-	length := condition{bpf.LoadExtension{Num: bpf.ExtLen}, bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: uint32(upto), SkipTrue: 1}}
+	length := condition{bpf.LoadExtension{Num: bpf.ExtLen}, bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: uint32(upto),
+		SkipTrue: 1}}
 	if longer {
 		length.jump.Cond = bpf.JumpGreaterThan
 	}
@@ -321,11 +333,14 @@ func superFilter(port uint16, promiscuous bool, upto int, longer bool) []bpf.Raw
 		prog = append(prog, c.load, c.jump, bpf.RetConstant{Val: 0})
 	}
 	if !longer {
-		alone := []bpf.Instruction{bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(port), SkipTrue: uint8(len(prog))}}
+		alone := []bpf.Instruction{bpf.LoadAbsolute{Off: 12, Size: 2}, bpf.JumpIf{Cond: bpf.JumpEqual,
+			Val: uint32(port), SkipTrue: uint8(len(prog))}}
 		prog = append(alone, prog...)
 	}
-	// A socket of all protocols sees frames before the kernel gives those of a VLAN to its interface. VLAN 0 is none: such a tag says a priority.
-	untagged := []bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtVLANTag}, bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: 0x0fff, SkipTrue: 1}, bpf.RetConstant{Val: 0}}
+	// A socket of all protocols sees frames before the kernel gives those of a VLAN to its interface. VLAN 0 is none:
+	// such a tag says a priority.
+	untagged := []bpf.Instruction{bpf.LoadExtension{Num: bpf.ExtVLANTag}, bpf.JumpIf{Cond: bpf.JumpBitsNotSet,
+		Val: 0x0fff, SkipTrue: 1}, bpf.RetConstant{Val: 0}}
 	return append(assemble(append(untagged, prog...)...), acceptFilter(promiscuous)...)
 }
 

@@ -7,8 +7,8 @@ import "encoding/binary"
 //	| virtio_net_hdr 10 | Ethernet 14 | IPv6 40 | UDP 8 | frame | frame | ... | last frame |
 //	                    '------- outer headers --------'  all of one length, but the last, which may be shorter
 //
-// The kernel, or the interface, puts a copy of the outer headers before each frame when the wire needs it; the first ten bytes tell how. Each of the frames
-// is complete, its own Ethernet header included.
+// The kernel, or the interface, puts a copy of the outer headers before each frame when the wire needs it; the first
+// ten bytes tell how. Each of the frames is complete, its own Ethernet header included.
 
 const (
 	vnetLen = 10 // struct virtio_net_hdr, in the byte order of the machine
@@ -22,7 +22,8 @@ const (
 	// hopLimit is that of all frames on the wire. Routers lower it, so a frame that has it comes from this link.
 	hopLimit = 255
 
-	// superBytes is the most bytes of frames in one super-frame: IPv6's length is 16 bits, and the kernel cuts up what is 64 KiB long with its headers.
+	// superBytes is the most bytes of frames in one super-frame: IPv6's length is 16 bits, and the kernel cuts up what
+	// is 64 KiB long with its headers.
 	superBytes = 65535 - OuterLen
 
 	vnetNeedsChecksum = 1 // VIRTIO_NET_HDR_F_NEEDS_CSUM
@@ -35,11 +36,13 @@ const OuterLen = HeaderLen + ipLen + udpLen
 
 // InDatagram reports whether an Ethernet frame is a datagram that carries frames.
 func InDatagram(frame []byte) bool {
-	return len(frame) >= OuterLen && frame[12] == etherIPv6>>8 && frame[13] == etherIPv6&0xff && frame[atNext] == nextUDP &&
+	return len(frame) >= OuterLen && frame[12] == etherIPv6>>8 && frame[13] == etherIPv6&0xff &&
+		frame[atNext] == nextUDP &&
 		[2]byte(frame[atDestination+8:]) == [2]byte(nodePrefix[8:])
 }
 
-// nodePrefix begins the addresses: link-local, and "me" before the six bytes of the hardware address, so that no host has one for its own.
+// nodePrefix begins the addresses: link-local, and "me" before the six bytes of the hardware address, so that no host
+// has one for its own.
 var nodePrefix = [10]byte{0xfe, 0x80, 8: 'm', 9: 'e'}
 
 // Offsets in the outer headers.
@@ -75,7 +78,8 @@ func (o *outer) init(mac []byte, port uint16) {
 	binary.BigEndian.PutUint16(h[atPort:], port)
 }
 
-// flow is what frames of one super-frame have in common: where they go, and their session, by which the receiver's kernel chooses the shard.
+// flow is what frames of one super-frame have in common: where they go, and their session, by which the receiver's
+// kernel chooses the shard.
 type flow struct {
 	destination [6]byte
 	session     uint32
@@ -99,8 +103,8 @@ func sameFlow(a, b []byte) bool {
 	return [6]byte(a) == [6]byte(b) && [4]byte(a[at:]) == [4]byte(b[at:])
 }
 
-// label and sourcePort together are another pair for each session, so that whoever merges or spreads datagrams keeps the frames of a session together and those of two
-// sessions apart.
+// label and sourcePort together are another pair for each session, so that whoever merges or spreads datagrams keeps
+// the frames of a session together and those of two sessions apart.
 func (f *flow) label() uint32      { return f.session >> 14 }
 func (f *flow) sourcePort() uint16 { return 0xC000 | uint16(f.session&0x3FFF) }
 
@@ -135,8 +139,8 @@ func pseudoSum(addresses []byte, length uint16) uint16 {
 	return uint16(sum)
 }
 
-// openSuper returns the frames in a super-frame and the length of each but the last, given the virtio_net_hdr that the kernel put before it. It returns nil for what is
-// none. The socket's filter has looked at the addresses.
+// openSuper returns the frames in a super-frame and the length of each but the last, given the virtio_net_hdr that the
+// kernel put before it. It returns nil for what is none. The socket's filter has looked at the addresses.
 func openSuper(vnet, super []byte) (frames []byte, step int) {
 	if len(vnet) < vnetLen || len(super) < OuterLen+HeaderLen {
 		return nil, 0

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whatever number of frames datagrams hold, as many frames as are announced fit, a few of them being held by the caller meanwhile.
+// Whatever number of frames datagrams hold, as many frames as are announced fit, a few of them being held by the caller
+// meanwhile.
 func TestSuperRingsHoldWhatIsAnnounced(t *testing.T) {
 	for _, mtu := range []int{1500, 4096, 9000, 16110, 32000, 65535} {
 		namespace(t)
@@ -27,7 +28,8 @@ func TestSuperRingsHoldWhatIsAnnounced(t *testing.T) {
 			}
 			after, err := rx.Stats()
 			if err != nil || after.Dropped != before.Dropped {
-				t.Errorf("MTU %d: %d of %d datagrams of %d frames dropped (%v)", mtu, after.Dropped-before.Dropped, slots/per, per, err)
+				t.Errorf("MTU %d: %d of %d datagrams of %d frames dropped (%v)", mtu, after.Dropped-before.Dropped,
+					slots/per, per, err)
 			}
 			for buf := make([][]byte, 32); ; {
 				n, err := rx.Recv(buf)
@@ -45,7 +47,8 @@ func TestSuperRingsHoldWhatIsAnnounced(t *testing.T) {
 	}
 }
 
-// A clock that is set back does not keep a datagram from being taken while later ones go on coming through the other ring.
+// A clock that is set back does not keep a datagram from being taken while later ones go on coming through the other
+// ring.
 func TestSuperClockStep(t *testing.T) {
 	const slots, early = 8, 777
 	made := func() *ring {
@@ -97,7 +100,8 @@ func TestSuperClockStep(t *testing.T) {
 	}
 }
 
-// An interface that goes down leaves an error in both sockets. Neither keeps the descriptor readable once it was reported, whoever met the first one.
+// An interface that goes down leaves an error in both sockets. Neither keeps the descriptor readable once it was
+// reported, whoever met the first one.
 func TestSuperDownThenQuiet(t *testing.T) {
 	namespace(t)
 	veth(t, 9000)
@@ -131,13 +135,15 @@ func TestSuperDownThenQuiet(t *testing.T) {
 	}
 }
 
-// A link without carrier has no room for super-frames, and goes on bypassing the queueing discipline: it was not the want of somebody to cut them up.
+// A link without carrier has no room for super-frames, and goes on bypassing the queueing discipline: it was not the
+// want of somebody to cut them up.
 func TestSuperNoCarrier(t *testing.T) {
 	namespace(t)
 	veth(t, 9000)
 	a0 := link(t, "a0").Attrs().Index
 	// With a queueing discipline, what it is given while there is no carrier is lost without a word.
-	if err := netlink.QdiscAdd(&netlink.PfifoFast{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: a0, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}}); err != nil {
+	if err := netlink.QdiscAdd(&netlink.PfifoFast{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: a0,
+		Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}}); err != nil {
 		t.Fatal(err)
 	}
 	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})

@@ -63,7 +63,8 @@ func checkFrames(t testing.TB, got, want [][]byte) {
 	}
 }
 
-// A stream crosses a virtual link in as few super-frames as its bytes allow, however few frames the receiver takes at a time.
+// A stream crosses a virtual link in as few super-frames as its bytes allow, however few frames the receiver takes at a
+// time.
 func TestSuperFramesStayWhole(t *testing.T) {
 	for _, tc := range []struct{ mtu, frames, supers int }{{1500, 64, 2}, {9000, 64, 9}, {65535, 8, 8}} {
 		namespace(t)
@@ -95,8 +96,8 @@ func TestSuperFramesStayWhole(t *testing.T) {
 	}
 }
 
-// Where the wire takes no super-frames they are cut up, and what is on the wire then are valid UDP datagrams over IPv6, each with a frame. Whoever
-// receives them cannot tell.
+// Where the wire takes no super-frames they are cut up, and what is on the wire then are valid UDP datagrams over IPv6,
+// each with a frame. Whoever receives them cannot tell.
 func TestSuperFramesAreCutUp(t *testing.T) {
 	namespace(t)
 	veth(t, 1500)
@@ -112,7 +113,8 @@ func TestSuperFramesAreCutUp(t *testing.T) {
 	seen := 0
 	for i := 0; seen < len(want) && i < len(want)+50; i++ { // the kernel's own IPv6 chatter may come between
 		f := receive(t, wire, 1)[0]
-		if binary.BigEndian.Uint16(f[12:]) != etherIPv6 || f[atNext] != nextUDP || binary.BigEndian.Uint16(f[atPort:]) != uint16(EtherType) {
+		if binary.BigEndian.Uint16(f[12:]) != etherIPv6 || f[atNext] != nextUDP ||
+			binary.BigEndian.Uint16(f[atPort:]) != uint16(EtherType) {
 			continue
 		}
 		if !InDatagram(f) || !bytes.Equal(f[OuterLen:], want[seen]) {
@@ -125,7 +127,8 @@ func TestSuperFramesAreCutUp(t *testing.T) {
 		if sum := pseudoSum(slices.Concat(f[atSource:], make([]byte, len(f)%2)), length); sum != 0xFFFF {
 			t.Fatalf("datagram %d: wrong checksum: the sum over it is %#x", seen, sum)
 		}
-		if source, to := f[atSource:atDestination], f[atDestination:atUDP]; !bytes.Equal(source[:10], nodePrefix[:]) || !bytes.Equal(source[10:], tx.Info().MAC) ||
+		if source, to := f[atSource:atDestination], f[atDestination:atUDP]; !bytes.Equal(source[:10], nodePrefix[:]) ||
+			!bytes.Equal(source[10:], tx.Info().MAC) ||
 			!bytes.Equal(to[:10], nodePrefix[:]) || !bytes.Equal(to[10:], rx.Info().MAC) {
 			t.Fatalf("addresses % x and % x", source, to)
 		}
@@ -136,7 +139,8 @@ func TestSuperFramesAreCutUp(t *testing.T) {
 	}
 }
 
-// What was cut up is merged again before it is received, where the interface does that, and what it merges are frames of one session.
+// What was cut up is merged again before it is received, where the interface does that, and what it merges are frames
+// of one session.
 func TestSuperFramesAreMerged(t *testing.T) {
 	namespace(t)
 	veth(t, 9000)
@@ -165,7 +169,8 @@ func TestSuperFramesAreMerged(t *testing.T) {
 	}
 }
 
-// Frames share a super-frame if they follow one another, go to one place in one session, and have one length; only the last may be shorter.
+// Frames share a super-frame if they follow one another, go to one place in one session, and have one length; only the
+// last may be shorter.
 func TestGatherSuper(t *testing.T) {
 	frame := func(to byte, session uint32, length int) TxFrame {
 		h := make([]byte, 64)
@@ -209,7 +214,8 @@ func TestGatherSuper(t *testing.T) {
 				super := slices.Concat(o[vnetLen:], make([]byte, size))
 				got, step := openSuper(o[:vnetLen], super)
 				if len(got) != size || step != tc.frames[first].Len() {
-					t.Errorf("super-frame %d opens as %d bytes in steps of %d, want %d of %d", m, len(got), step, size, tc.frames[first].Len())
+					t.Errorf("super-frame %d opens as %d bytes in steps of %d, want %d of %d", m, len(got), step, size,
+						tc.frames[first].Len())
 				}
 				first = tc.upto[m]
 			}
@@ -301,7 +307,8 @@ func TestSuperFilter(t *testing.T) {
 		}
 	}
 	// What passes the filter and is no super-frame is counted and dropped.
-	sendFrames(t, bare, []TxFrame{datagram(func(h []byte) { h[atLength] = 0xFF }), datagram(func(h []byte) { h[atLength], h[atLength+1] = 0, 3 }), datagram(func([]byte) {})})
+	sendFrames(t, bare, []TxFrame{datagram(func(h []byte) { h[atLength] = 0xFF }),
+		datagram(func(h []byte) { h[atLength], h[atLength+1] = 0, 3 }), datagram(func([]byte) {})})
 	if got := receive(t, rx, 1)[0]; !bytes.Equal(got, inner) {
 		t.Errorf("received % x", got)
 	}
@@ -419,8 +426,8 @@ func TestSuperAlone(t *testing.T) {
 	}
 }
 
-// An interface whose frames somebody forwards or filters before they get to the host hears datagrams of every length, or none: what passes when a path is asked is
-// what passes later.
+// An interface whose frames somebody forwards or filters before they get to the host hears datagrams of every length,
+// or none: what passes when a path is asked is what passes later.
 func TestSuperBehindBridge(t *testing.T) {
 	namespace(t)
 	veth(t, 9000)
@@ -463,14 +470,16 @@ func TestSuperFlowsDiffer(t *testing.T) {
 }
 
 func TestSuperRelease(t *testing.T) {
-	for release, ok := range map[string]bool{"6.2.0": true, "6.18.44-generic": true, "7.0": true, "6.1.99": false, "5.15.0-100": false, "4.19": false, "own": true} {
+	for release, ok := range map[string]bool{"6.2.0": true, "6.18.44-generic": true, "7.0": true, "6.1.99": false,
+		"5.15.0-100": false, "4.19": false, "own": true} {
 		if err := superRelease(release); (err == nil) != ok {
 			t.Errorf("%s: %v", release, err)
 		}
 	}
 }
 
-// A driver that is closed while it still holds frames of a super-frame hands out none of them, for their memory is gone.
+// A driver that is closed while it still holds frames of a super-frame hands out none of them, for their memory is
+// gone.
 func TestSuperCloseHolding(t *testing.T) {
 	namespace(t)
 	veth(t, 9000)

@@ -35,8 +35,9 @@ type Event struct {
 // resubscribePause keeps a failing subscription from spinning.
 const resubscribePause = 50 * time.Millisecond
 
-// Watch reports every link of the calling thread's network namespace to sink, first all that exist, then every change, until ctx is done;
-// then it returns nil. Any other return means the namespace cannot be watched. Sink is called from Watch's goroutine, never concurrently.
+// Watch reports every link of the calling thread's network namespace to sink, first all that exist, then every change,
+// until ctx is done; then it returns nil. Any other return means the namespace cannot be watched. Sink is called from
+// Watch's goroutine, never concurrently.
 //
 // Watch subscribes anew after trouble and needs no privilege for that as long as its goroutine stays in the namespace:
 // lock its thread if that is not the process's own namespace.
@@ -137,7 +138,8 @@ func sortedKeys(m map[int]Event) []int {
 	return keys
 }
 
-// apply takes one message. Messages of family AF_BRIDGE speak of a link's membership in a bridge, where "delete" means that it left.
+// apply takes one message. Messages of family AF_BRIDGE speak of a link's membership in a bridge, where "delete" means
+// that it left.
 func (w *watcher) apply(u netlink.LinkUpdate) {
 	switch {
 	case u.Family == unix.AF_BRIDGE:

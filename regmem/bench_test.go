@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-func BenchmarkCheck(b *testing.B) {
+func BenchmarkResolve(b *testing.B) {
 	for _, n := range []int{1, 2, 64, 10000} {
 		tab, keys := filled(b, n)
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				if _, _, err := tab.Check(keys[i], alice, RemoteWrite, 8192, 8192); err != nil {
+				if _, err := tab.Resolve(keys[i], alice, RemoteWrite, 8192, 8192); err != nil {
 					b.Fatal(err)
 				}
 				if i++; i == len(keys) {
@@ -25,7 +25,7 @@ func BenchmarkCheck(b *testing.B) {
 	b.Run("unknown", func(b *testing.B) {
 		b.ReportAllocs()
 		for k := Key(1); b.Loop(); k += 0x9E3779B97F4A7C15 {
-			tab.Check(k, alice, RemoteWrite, 0, 8)
+			tab.Resolve(k, alice, RemoteWrite, 0, 8)
 		}
 	})
 }

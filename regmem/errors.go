@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// The answers of Table.Check, in the order in which the checks are made. They are returned as they are, never wrapped, so that refusing
-// an access allocates nothing. Each refuses one operation; the connection lives.
+// The answers of Table.Resolve, in the order in which the checks are made, and ErrNotResident of who touches the bytes
+// then. They are returned as they are, never wrapped, so that refusing an access allocates nothing. Each refuses one
+// operation; the connection lives.
 var (
 	// ErrKey: the key was never granted, or has been revoked.
 	ErrKey = errors.New("regmem: unknown or revoked key")
@@ -16,11 +17,14 @@ var (
 	ErrPermission = errors.New("regmem: access not permitted by the key")
 	// ErrBounds: the range does not lie within the granted range.
 	ErrBounds = errors.New("regmem: range outside the granted memory")
+	// ErrNotResident: the bytes are not in memory now (Table.Touch); the access is made again when they are.
+	ErrNotResident = errors.New("regmem: range not resident")
 )
 
 // Why memory could not be had, mapped or given back. They are found in wrapped errors by errors.Is.
 var (
-	// ErrMemlock: pinning would exceed RLIMIT_MEMLOCK, a *MemlockError, or what a control group may hold, a *GroupError.
+	// ErrMemlock: pinning would exceed RLIMIT_MEMLOCK, a *MemlockError, or what a control group may hold, a
+	// *GroupError.
 	ErrMemlock = errors.New("regmem: memory cannot be pinned")
 	// ErrQuota: a limit set by the operator would be exceeded; from Quota the error is a *QuotaError.
 	ErrQuota = errors.New("regmem: quota exceeded")
@@ -42,7 +46,8 @@ type MemlockError struct {
 }
 
 func (e *MemlockError) Error() string {
-	return fmt.Sprintf("regmem: cannot pin %d bytes: %d already locked and the limit is %d; raise it with \"ulimit -l\", "+
+	return fmt.Sprintf("regmem: cannot pin %d bytes: %d already locked and the limit is %d; raise it with \"ulimit "+
+		"-l\", "+
 		"LimitMEMLOCK= in the systemd unit, or grant CAP_IPC_LOCK", e.Need, e.Locked, e.Limit)
 }
 
@@ -51,13 +56,16 @@ func (e *MemlockError) Unwrap() error { return ErrMemlock }
 
 // GroupError says that memory does not fit a control group beside what the process itself needs.
 type GroupError struct {
-	Need  uint64 // what was to be filled, in bytes
-	Group Group
+	Need   uint64 // what was to be filled, in bytes
+	Spared uint64 // what must stay free
+	Group  Group
 }
 
 func (e *GroupError) Error() string {
-	return fmt.Sprintf("regmem: cannot pin %d bytes: control group %s holds %d bytes that cannot be reclaimed and the limit is %d (%s), of which some must stay free; "+
-		"raise MemoryMax= and MemoryHigh= in the systemd unit, or the container's memory limit", e.Need, e.Group.Dir, e.Group.Used, e.Group.Limit, e.Group.File)
+	return fmt.Sprintf("regmem: cannot pin %d bytes: control group %s holds %d bytes that cannot be reclaimed and "+
+		"the limit is %d (%s), of which %d must stay free; "+
+		"raise MemoryMax= and MemoryHigh= in the systemd unit or the container's memory limit, or lower limits.reserve",
+		e.Need, e.Group.Dir, e.Group.Used, e.Group.Limit, e.Group.File, e.Spared)
 }
 
 // Unwrap makes errors.Is(err, ErrMemlock) hold.
@@ -72,7 +80,8 @@ type QuotaError struct {
 }
 
 func (e *QuotaError) Error() string {
-	return fmt.Sprintf("regmem: quota of %d %s exceeded: %d in use, %d more wanted; deregister memory that is not needed or raise the limit",
+	return fmt.Sprintf("regmem: quota of %d %s exceeded: %d in use, %d more wanted; deregister memory that is not "+
+		"needed or raise the limit",
 		e.Limit, e.What, e.Used, e.Need)
 }
 

@@ -18,18 +18,17 @@ type Group struct {
 // Room is how much more fits, in bytes.
 func (g *Group) Room() uint64 { return g.Limit - min(g.Used, g.Limit) }
 
-// spared is what a group must have left, in bytes, beside what is pinned: the process itself goes on needing memory, and the kernel kills it when there is none.
-const spared = 16 << 20
-
 // fits reports whether n bytes can be filled, with the tables that map them and what is spared.
-func (g *Group) fits(n uint64) bool { return n+n/256+spared <= g.Room() }
+func (g *Group) fits(n, spared uint64) bool { return n+n/256+spared <= g.Room() }
 
-// groupDirs returns where the control groups are that may limit a process's memory: its own, then those around it as far as they are shown.
-// The arguments are what /proc/self/cgroup and /proc/self/mountinfo hold. Version 1 and version 2 may be there together.
+// groupDirs returns where the control groups are that may limit a process's memory: its own, then those around it as
+// far as they are shown. The arguments are what /proc/self/cgroup and /proc/self/mountinfo hold. Version 1 and version
+// 2 may be there together.
 func groupDirs(cgroup, mountinfo string) (dirs []string) {
 	for line := range strings.Lines(mountinfo) {
 		left, right, _ := strings.Cut(line, " - ")
-		mount, super := strings.Fields(left), strings.Fields(right) // number, parent, device, root, mount point ... type, source, options
+		// number, parent, device, root, mount point ... type, source, options
+		mount, super := strings.Fields(left), strings.Fields(right)
 		if len(mount) < 5 || len(super) < 3 {
 			continue
 		}
@@ -53,11 +52,13 @@ func groupDirs(cgroup, mountinfo string) (dirs []string) {
 	return dirs
 }
 
-// groupPath finds the group in the hierarchy of the memory controller (version one) or in the unified one. Lines are number:controllers:path.
+// groupPath finds the group in the hierarchy of the memory controller (version one) or in the unified one. Lines are
+// number:controllers:path.
 func groupPath(cgroup string, one bool) (string, bool) {
 	for line := range strings.Lines(cgroup) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(f) == 3 && (one && slices.Contains(strings.Split(f[1], ","), "memory") || !one && f[0] == "0" && f[1] == "") {
+		if len(f) == 3 && (one && slices.Contains(strings.Split(f[1], ","), "memory") || !one && f[0] == "0" &&
+			f[1] == "") {
 			return f[2], true
 		}
 	}
@@ -77,7 +78,8 @@ func unescape(s string) string {
 // unlimited and more is no limit: version 1 writes the largest number of whole pages instead.
 const unlimited = 1 << 62
 
-// groupIn reads the limit of the group whose files are in dir, by read, which returns the contents of a file. ok is false where there is none.
+// groupIn reads the limit of the group whose files are in dir, by read, which returns the contents of a file. ok is
+// false where there is none.
 func groupIn(dir string, read func(string) (string, error)) (g Group, ok bool) {
 	for _, version := range []struct {
 		limits []string
@@ -85,7 +87,8 @@ func groupIn(dir string, read func(string) (string, error)) (g Group, ok bool) {
 		cache  []string // lines of memory.stat
 	}{
 		{[]string{"memory.max", "memory.high"}, "memory.current", []string{"inactive_file", "active_file"}},
-		{[]string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", []string{"total_inactive_file", "total_active_file"}},
+		{[]string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", []string{"total_inactive_file",
+			"total_active_file"}},
 	} {
 		number := func(file string) (uint64, bool) {
 			text, err := read(path.Join(dir, file))

@@ -2,83 +2,120 @@ package regmem
 
 import "math/bits"
 
-// index finds a grant by key: open addressing with linear probing, at most half full, no tombstones (removal moves later entries of the
-// run back). An empty slot has key zero and a nil grant, so that looking for the key zero finds nothing without a special case.
+// index finds a grant by key: open addressing with linear probing, at most half full, no tombstones (removal moves
+// later entries of the run back). It is cut into parts that grow one by one: to put a million keys anew into a larger
+// table would keep everybody waiting for tens of milliseconds, a part does so for microseconds.
 //
-// A peer chooses which keys are looked up but not which are stored, so it cannot build long runs.
+// A slot has half of the key's hash and the grant's place, so that other keys of a run are passed over without a look
+// at their grants. A peer chooses which keys are looked up but not which are stored, so it cannot build long runs.
 type index struct {
+	parts [indexParts]part
+	slab  *slab
+	n     int
+}
+
+const (
+	partBits   = 6
+	indexParts = 1 << partBits
+)
+
+// part holds the keys whose hash begins with its number.
+type part struct {
 	slots []slot // length is a power of two, at least minSlots once used
-	shift uint8  // 64 - log2(len(slots))
 	n     int
 }
 
 type slot struct {
-	key Key
-	g   *grant
+	tag uint32 // the low half of the hash
+	ref ref    // 0: empty
 }
 
-const minSlots = 16
+const minSlots = 4
 
-// home is the slot a key belongs to: Fibonacci hashing, since the source of keys is injected and may be less random in a simulation.
-func (x *index) home(k Key) uint64 { return uint64(k) * 0x9E3779B97F4A7C15 >> x.shift }
+// hash spreads keys: Fibonacci hashing, since the source of keys is injected and may be less random in a simulation.
+// Its first bits choose the part, the next ones the home of the key there.
+func hash(k Key) uint64 { return uint64(k) * 0x9E3779B97F4A7C15 }
 
-// find returns the grant of k, or nil.
-func (x *index) find(k Key) *grant {
-	if len(x.slots) == 0 {
-		return nil
+func (p *part) home(h uint64) uint64 {
+	return h << partBits >> (64 - bits.TrailingZeros(uint(len(p.slots))))
+}
+
+// find returns the grant of k, or 0 and nil.
+func (x *index) find(k Key) (ref, *grant) {
+	h := hash(k)
+	p := &x.parts[h>>(64-partBits)]
+	if len(p.slots) == 0 {
+		return 0, nil
 	}
-	mask := uint64(len(x.slots) - 1)
-	for i := x.home(k); ; i++ {
-		s := &x.slots[i&mask]
-		if s.key == k || s.key == 0 {
-			return s.g
+	mask := uint64(len(p.slots) - 1)
+	for i := p.home(h); ; i++ {
+		s := p.slots[i&mask]
+		if s.ref == 0 {
+			return 0, nil
+		}
+		if s.tag == uint32(h) {
+			if g := x.slab.at(s.ref); g.key == k {
+				return s.ref, g
+			}
 		}
 	}
 }
 
-// insert adds g under k, which must be neither zero nor present.
-func (x *index) insert(k Key, g *grant) {
-	if 2*(x.n+1) > len(x.slots) {
-		x.grow()
+// insert adds r under k, which must be neither zero nor present.
+func (x *index) insert(k Key, r ref) {
+	h := hash(k)
+	p := &x.parts[h>>(64-partBits)]
+	if 2*(p.n+1) > len(p.slots) {
+		x.resize(p, max(minSlots, 2*len(p.slots)))
 	}
-	x.place(k, g)
+	p.place(h, r)
+	p.n++
 	x.n++
 }
 
-func (x *index) place(k Key, g *grant) {
-	mask := uint64(len(x.slots) - 1)
-	i := x.home(k) & mask
-	for x.slots[i].key != 0 {
+func (p *part) place(h uint64, r ref) {
+	mask := uint64(len(p.slots) - 1)
+	i := p.home(h)
+	for p.slots[i].ref != 0 {
 		i = (i + 1) & mask
 	}
-	x.slots[i] = slot{k, g}
+	p.slots[i] = slot{uint32(h), r}
 }
 
-func (x *index) grow() {
-	old := x.slots
-	x.slots = make([]slot, max(minSlots, 2*len(old)))
-	x.shift = uint8(64 - bits.TrailingZeros(uint(len(x.slots))))
+func (x *index) resize(p *part, n int) {
+	old := p.slots
+	p.slots = make([]slot, n)
 	for _, s := range old {
-		if s.key != 0 {
-			x.place(s.key, s.g)
+		if s.ref != 0 {
+			p.place(hash(x.slab.at(s.ref).key), s.ref)
 		}
 	}
 }
 
-// remove deletes k, which must be present, and closes the gap: each later entry of the run moves into it unless that would put the
-// entry before its home.
+// remove deletes k, which must be present, and closes the gap: each later entry of the run moves into it unless that
+// would put the entry before its home. A part that became nearly empty gives memory back.
 func (x *index) remove(k Key) {
-	mask := uint64(len(x.slots) - 1)
-	gap := x.home(k) & mask
-	for x.slots[gap].key != k {
+	h := hash(k)
+	p := &x.parts[h>>(64-partBits)]
+	mask := uint64(len(p.slots) - 1)
+	gap := p.home(h)
+	for r, _ := x.find(k); p.slots[gap].ref != r; {
 		gap = (gap + 1) & mask
 	}
-	for i := (gap + 1) & mask; x.slots[i].key != 0; i = (i + 1) & mask {
-		if fromHome := (i - x.home(x.slots[i].key)) & mask; fromHome >= (i-gap)&mask {
-			x.slots[gap] = x.slots[i]
+	for i := (gap + 1) & mask; p.slots[i].ref != 0; i = (i + 1) & mask {
+		home := p.home(hash(x.slab.at(p.slots[i].ref).key))
+		if fromHome := (i - home) & mask; fromHome >= (i-gap)&mask {
+			p.slots[gap] = p.slots[i]
 			gap = i
 		}
 	}
-	x.slots[gap] = slot{}
+	p.slots[gap] = slot{}
+	p.n--
 	x.n--
+	switch {
+	case p.n == 0:
+		p.slots = nil
+	case 16*p.n < len(p.slots):
+		x.resize(p, len(p.slots)/4)
+	}
 }

@@ -5,47 +5,52 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Perm is a set of accesses.
 type Perm uint8
 
 const (
-	RemoteRead  Perm = 1 << iota // the peer may fetch the bytes
-	RemoteWrite                  // the peer may store to the bytes
+	RemoteRead   Perm = 1 << iota // the peer may fetch the bytes
+	RemoteWrite                   // the peer may store to the bytes
+	RemoteAtomic                  // the peer may perform atomics on the bytes, which fetch and store
 
-	permAll = RemoteRead | RemoteWrite
+	permAll = RemoteRead | RemoteWrite | RemoteAtomic
 )
 
 func (p Perm) String() string {
-	switch p {
-	case 0:
+	switch {
+	case p == 0:
 		return "none"
-	case RemoteRead:
-		return "read"
-	case RemoteWrite:
-		return "write"
-	case permAll:
-		return "read+write"
+	case p&^permAll != 0:
+		return fmt.Sprintf("invalid(%#x)", uint8(p))
 	}
-	return fmt.Sprintf("invalid(%#x)", uint8(p))
+	var names []string
+	for i, name := range [...]string{"read", "write", "atomic"} {
+		if p&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "+")
 }
 
-// Key names a grant on the wire: 64 random bits, so that a key that was not told cannot be guessed. Zero is never a key.
-// A key is a secret between the two ends of a connection and is not printed in logs.
+// Key names a grant on the wire: 64 random bits, so that a key that was not told cannot be guessed. Zero is never a
+// key. A key is a secret between the two ends of a connection and is not printed in logs.
 type Key uint64
 
-// keyTries bounds the draws for one key. With 64 good bits a second draw is already a rarity; a source that repeats itself is broken.
+// keyTries bounds the draws for one key. With 64 good bits a second draw is already a rarity; a source that repeats
+// itself is broken.
 const keyTries = 64
 
-// newKey draws a key that is neither zero nor taken.
+// newKey draws a key that is neither zero nor all ones, nor taken.
 func newKey(rand io.Reader, buf *[8]byte, taken func(Key) bool) (Key, error) {
 	for range keyTries {
 		if _, err := io.ReadFull(rand, buf[:]); err != nil {
 			return 0, fmt.Errorf("regmem: no randomness for a key: %w", err)
 		}
 		k := Key(binary.LittleEndian.Uint64(buf[:]))
-		if k != 0 && !taken(k) {
+		if k != 0 && k != ^Key(0) && !taken(k) {
 			return k, nil
 		}
 	}

@@ -72,8 +72,9 @@ func refused(want error, alloc func() (*Memory, error)) error {
 	return nil
 }
 
-// setMemlock sets the limit and takes CAP_IPC_LOCK, which would ignore it, from this thread for good. Before that it makes sure
-// that the limit is not what lets the calling test pass: with the capability, if there was one, pinning beyond the limit works.
+// setMemlock sets the limit and takes CAP_IPC_LOCK, which would ignore it, from this thread for good. Before that it
+// makes sure that the limit is not what lets the calling test pass: with the capability, if there was one, pinning
+// beyond the limit works.
 func setMemlock(limit uint64, beyond int) error {
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		return fmt.Errorf("setrlimit: %w", err)
@@ -113,7 +114,8 @@ func dropIPCLock(with func() error) error {
 	return nil
 }
 
-// inUserNamespace says whether capabilities are only the namespace's own; the kernel asks for the real one before it ignores the limit.
+// inUserNamespace says whether capabilities are only the namespace's own; the kernel asks for the real one before it
+// ignores the limit.
 func inUserNamespace() bool {
 	ids, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && !slices.Equal(strings.Fields(string(ids)), []string{"0", "0", "4294967295"})
@@ -169,7 +171,8 @@ func memlockZeroScenario() error {
 	return refused(ErrMemlock, func() (*Memory, error) { return Alloc(4096) })
 }
 
-// Without room for a descriptor. The limit is put below what is open already; files opened to check come after it is lifted.
+// Without room for a descriptor. The limit is put below what is open already; files opened to check come after it is
+// lifted.
 func descriptorScenario() error {
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {

@@ -7,11 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// Memory is page-aligned memory that can be registered: sealed, shared between processes and usually pinned (from Alloc or Map),
-// or any bytes of this process (from Wrap). One goroutine at a time may change it; its bytes are shared by nature.
+// Memory is page-aligned memory that can be registered: sealed, shared between processes and usually pinned (from Alloc
+// or Map), or any bytes of this process (from Wrap). One goroutine at a time may change it; its bytes are shared by
+// nature.
 //
-// Sealed means that the size can never change, so that no holder of the descriptor can make another one's access fault. A holder can still
-// punch holes: that turns bytes into zeros, which harms only those who share the memory.
+// Sealed means that the size can never change, so that no holder of the descriptor can make another one's access fault.
+// Holes can be punched into it by a holder, which turns bytes into zeros and gives pages back, unless it was Offered
+// and then fixed (Fix).
 type Memory struct {
 	buf    []byte // nil once closed
 	fd     int    // -1: no descriptor
@@ -25,8 +27,8 @@ var pinned atomic.Int64
 // Pinned returns how many bytes this process keeps pinned through this package.
 func Pinned() int64 { return pinned.Load() }
 
-// Wrap makes memory of bytes the caller already has: for the embedded attachment and the simulator. It is not pinned and has no descriptor.
-// An empty slice is valid and reaches nothing.
+// Wrap makes memory of bytes the caller already has: for the embedded attachment and the simulator. It is not pinned
+// and has no descriptor. An empty slice is valid and reaches nothing.
 func Wrap(b []byte) *Memory {
 	if b == nil {
 		b = []byte{}

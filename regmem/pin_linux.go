@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pin locks all pages in place, filling those never touched (paper 2.3.1). It does nothing to pinned memory. Errors wrap ErrClosed, ErrMemlock
-// (as a *MemlockError) or the kernel's errno, and leave nothing pinned.
+// Pin locks all pages in place, filling those never touched (paper 2.3.1). It does nothing to pinned memory. Errors
+// wrap ErrClosed, ErrMemlock (as a *MemlockError) or the kernel's errno, and leave nothing pinned.
 func (m *Memory) Pin() error {
 	switch {
 	case m.buf == nil:
@@ -28,7 +28,8 @@ func (m *Memory) Pin() error {
 	return nil
 }
 
-// Unpin lets the kernel move and reclaim the pages again; their contents stay. No operation may be in flight on them (Region.InFlight).
+// Unpin lets the kernel move and reclaim the pages again; their contents stay. No operation may be in flight on them
+// (Region.InFlight).
 func (m *Memory) Unpin() error {
 	if m.buf == nil {
 		return ErrClosed
@@ -43,8 +44,8 @@ func (m *Memory) Unpin() error {
 	return nil
 }
 
-// pinError tells the limit from the other reasons for which mlock fails: it answers ENOMEM beyond the limit, EPERM where the limit is
-// zero, and EAGAIN where there are no pages.
+// pinError tells the limit from the other reasons for which mlock fails: it answers ENOMEM beyond the limit, EPERM
+// where the limit is zero, and EAGAIN where there are no pages.
 func pinError(need uint64, err error) error {
 	var limit unix.Rlimit
 	if e := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); e == nil {

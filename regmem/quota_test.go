@@ -18,7 +18,8 @@ func TestQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	var qe *QuotaError
-	if err := q.Reserve(page + 1); !errors.Is(err, ErrQuota) || !errors.As(err, &qe) || *qe != (QuotaError{"pinned bytes", 2 * page, 9 * page, 10 * page}) {
+	if err := q.Reserve(page + 1); !errors.Is(err, ErrQuota) || !errors.As(err, &qe) ||
+		*qe != (QuotaError{"pinned bytes", 2 * page, 9 * page, 10 * page}) {
 		t.Errorf("too many bytes: %v", err)
 	}
 	if err := q.Reserve(page); err != nil {

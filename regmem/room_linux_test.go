@@ -12,7 +12,7 @@ func TestReserve(t *testing.T) {
 		t.Fatal("no MemAvailable in /proc/meminfo")
 	}
 	if g, ok := TightestGroup(); ok {
-		free = min(free, g.Room()-spared)
+		free = min(free, g.Room()-leastSpared)
 	}
 	most := int(free - free/4) // once, but not twice
 	for range 3 {

@@ -25,8 +25,9 @@ func mustGrant(t testing.TB, tab *Table, r *Region, owner uint64, perm Perm, off
 	return k
 }
 
-// Every combination of what can be wrong with an access: the first check that fails, in the order key, owner, permission, bounds, answers.
-func TestCheckOrder(t *testing.T) {
+// Every combination of what can be wrong with an access: the first check that fails, in the order key, owner,
+// permission, bounds, answers.
+func TestResolveOrder(t *testing.T) {
 	tab := NewTable(rand.Reader)
 	r := &Region{ID: 7, Mem: Wrap(make([]byte, 4096))}
 	good := mustGrant(t, tab, r, alice, RemoteWrite, 0, 4096)
@@ -69,19 +70,23 @@ func TestCheckOrder(t *testing.T) {
 						want = ErrBounds
 					}
 					for _, cached := range []bool{false, true} {
-						tab.last = nil
+						tab.last = &none
 						if cached {
-							tab.Check(good, alice, RemoteWrite, 0, 0)
+							tab.Resolve(good, alice, RemoteWrite, 0, 0)
 						}
-						dst, reg, err := tab.Check(k.k, o.owner, p.p, g.off, g.n)
+						at, err := tab.Resolve(k.k, o.owner, p.p, g.off, g.n)
+						dst := at.Bytes
 						if err != want {
-							t.Fatalf("Check(%v, %d, %v, %d, %d), cached %t: %v, want %v", k, o.owner, p.p, g.off, g.n, cached, err, want)
+							t.Fatalf("Resolve(%v, %d, %v, %d, %d), cached %t: %v, want %v", k, o.owner, p.p, g.off, g.n,
+								cached, err, want)
 						}
-						if want != nil && (dst != nil || reg != nil) {
-							t.Fatalf("Check refused with %v but returned %d bytes, region %v", err, len(dst), reg)
+						if at.Next != nil || want != nil && dst != nil {
+							t.Fatalf("Resolve: %v, but %d bytes, further ranges: %t", err, len(dst), at.Next != nil)
 						}
-						if want == nil && (uint64(len(dst)) != g.n || uint64(cap(dst)) != g.n || dst == nil || reg != r) {
-							t.Fatalf("Check(%d, %d) returned %d bytes (capacity %d), region %v", g.off, g.n, len(dst), cap(dst), reg)
+						if want == nil && (uint64(len(dst)) != g.n || uint64(cap(dst)) != g.n || dst == nil ||
+							g.n > 0 && &dst[0] != &r.Mem.Bytes()[g.off]) {
+							t.Fatalf("Resolve(%d, %d) returned %d bytes (capacity %d), or others", g.off, g.n, len(dst),
+								cap(dst))
 						}
 					}
 				}
@@ -91,15 +96,15 @@ func TestCheckOrder(t *testing.T) {
 }
 
 // Offsets count from the start of the grant, and a grant reaches nothing beside it.
-func TestCheckWindow(t *testing.T) {
+func TestResolveWindow(t *testing.T) {
 	tab := NewTable(rand.Reader)
 	mem := make([]byte, 100)
 	k := mustGrant(t, tab, &Region{Mem: Wrap(mem)}, alice, RemoteRead|RemoteWrite, 10, 20)
-	dst, _, err := tab.Check(k, alice, RemoteRead|RemoteWrite, 5, 15)
+	at, err := tab.Resolve(k, alice, RemoteRead|RemoteWrite, 5, 15)
 	if err != nil {
 		t.Fatal(err)
 	}
-	copy(dst, bytes.Repeat([]byte{1}, 100))
+	copy(at.Bytes, bytes.Repeat([]byte{1}, 100))
 	for i, b := range mem {
 		if want := byte(0); i >= 15 && i < 30 {
 			want = 1
@@ -111,8 +116,8 @@ func TestCheckWindow(t *testing.T) {
 		}
 	}
 	for _, c := range [][2]uint64{{0, 21}, {20, 1}, {5, 16}, {math.MaxUint64 - 9, 10}} {
-		if _, _, err := tab.Check(k, alice, RemoteRead, c[0], c[1]); err != ErrBounds {
-			t.Errorf("Check(%d, %d) of a grant of 20: %v, want ErrBounds", c[0], c[1], err)
+		if _, err := tab.Resolve(k, alice, RemoteRead, c[0], c[1]); err != ErrBounds {
+			t.Errorf("Resolve(%d, %d) of a grant of 20: %v, want ErrBounds", c[0], c[1], err)
 		}
 	}
 }
@@ -134,7 +139,8 @@ func TestGrantRefuses(t *testing.T) {
 		{&Region{}, RemoteRead, 0, 1, ErrClosed},
 		{closed, RemoteRead, 0, 1, ErrClosed},
 		{r, 0, 0, 1, ErrPermission},
-		{r, 4, 0, 1, ErrPermission},
+		{r, 8, 0, 1, ErrPermission},
+		{r, RemoteAtomic, 4, 8, ErrPermission},
 		{r, RemoteRead | 128, 0, 1, ErrPermission},
 		{r, RemoteRead, 0, 4097, ErrBounds},
 		{r, RemoteRead, 4097, 0, ErrBounds},
@@ -199,12 +205,13 @@ func TestRevoke(t *testing.T) {
 			t.Errorf("%s: %d keys, want %d", what, tab.Len(), n)
 		}
 		for i, k := range keys {
-			if _, _, err := tab.Check(k, uint64(i%3), RemoteRead, 0, 8); (err == nil) != valid(i) || err != nil && err != ErrKey {
+			if _, err := tab.Resolve(k, uint64(i%3), RemoteRead, 0, 8); (err == nil) != valid(i) || err != nil &&
+				err != ErrKey {
 				t.Errorf("%s: key %d: %v", what, i, err)
 			}
 		}
 	}
-	tab.Check(keys[0], 0, RemoteRead, 0, 8) // the latest hit must be forgotten too
+	tab.Resolve(keys[0], 0, RemoteRead, 0, 8) // the latest hit must be forgotten too
 	if !tab.Revoke(keys[0]) || tab.Revoke(keys[0]) || tab.Revoke(0) {
 		t.Error("Revoke does not say whether there was a key")
 	}
@@ -239,27 +246,28 @@ func TestRevoke(t *testing.T) {
 }
 
 func TestPermString(t *testing.T) {
-	for p, want := range map[Perm]string{0: "none", 1: "read", 2: "write", 3: "read+write", 4: "invalid(0x4)"} {
+	for p, want := range map[Perm]string{0: "none", 1: "read", 2: "write", 3: "read+write",
+		4: "atomic", 7: "read+write+atomic", 8: "invalid(0x8)"} {
 		if p.String() != want {
 			t.Errorf("Perm(%d): %s, want %s", p, p, want)
 		}
 	}
 }
 
-func TestCheckAllocs(t *testing.T) {
+func TestResolveAllocs(t *testing.T) {
 	tab, keys := filled(t, 1000)
 	i := 0
 	if n := testing.AllocsPerRun(1000, func() {
 		k := keys[i%len(keys)]
-		tab.Check(k, alice, RemoteWrite, 0, 64)               // miss of the last hit
-		tab.Check(k, alice, RemoteWrite, 64, 64)              // hit
-		tab.Check(k+1, alice, RemoteWrite, 0, 64)             // each refusal
-		tab.Check(k, bob, RemoteWrite, 0, 64)                 //
-		tab.Check(k, alice, RemoteRead, 0, 64)                //
-		tab.Check(k, alice, RemoteWrite, math.MaxUint64-7, 8) //
+		tab.Resolve(k, alice, RemoteWrite, 0, 64)               // miss of the last hit
+		tab.Resolve(k, alice, RemoteWrite, 64, 64)              // hit
+		tab.Resolve(k+1, alice, RemoteWrite, 0, 64)             // each refusal
+		tab.Resolve(k, bob, RemoteWrite, 0, 64)                 //
+		tab.Resolve(k, alice, RemoteRead, 0, 64)                //
+		tab.Resolve(k, alice, RemoteWrite, math.MaxUint64-7, 8) //
 		i++
 	}); n != 0 {
-		t.Errorf("Check allocates %v times, want 0", n)
+		t.Errorf("Resolve allocates %v times, want 0", n)
 	}
 }
 
@@ -285,16 +293,63 @@ func TestRevokeNext(t *testing.T) {
 		want[k] = owner
 	}
 	for range 5 {
-		k, owner, ok := tab.RevokeNext(r)
+		g, ok := tab.RevokeNext(r)
+		k, owner := g.Key, g.Owner
 		if w, known := want[k]; !ok || !known || w != owner {
 			t.Fatalf("key %v of %d: %v", k, owner, ok)
 		}
 		delete(want, k)
-		if _, _, err := tab.Check(k, owner, RemoteRead, 0, 8); !errors.Is(err, ErrKey) {
+		if _, err := tab.Resolve(k, owner, RemoteRead, 0, 8); !errors.Is(err, ErrKey) {
 			t.Errorf("access through a revoked key: %v", err)
 		}
 	}
-	if _, _, ok := tab.RevokeNext(r); ok || r.Granted() || tab.Len() != 0 {
+	if _, ok := tab.RevokeNext(r); ok || r.Granted() || tab.Len() != 0 {
 		t.Error("there is one more")
+	}
+}
+
+// Grants that share a set of the cache evict each other and are found again; a revoked one is not, whether it is there
+// or not; and another one's key never opens it.
+func TestHotGrants(t *testing.T) {
+	const n = 3 * maxHot
+	tab := NewTable(rand.Reader)
+	mem := make([]byte, n)
+	r := &Region{Mem: Wrap(mem)}
+	keys := make([]Key, n)
+	for i := range keys {
+		keys[i] = mustGrant(t, tab, r, uint64(i), RemoteWrite, uint64(i), 1)
+	}
+	resolve := func(i int) error {
+		at, err := tab.Resolve(keys[i], uint64(i), RemoteWrite, 0, 1)
+		if err == nil && &at.Bytes[0] != &mem[i] {
+			t.Fatalf("grant %d reaches other bytes", i)
+		}
+		return err
+	}
+	for turn := range 2 {
+		for i := range keys {
+			if err := resolve(i); err != nil {
+				t.Fatalf("turn %d, grant %d: %v", turn, i, err)
+			}
+		}
+	}
+	if s := tab.Stats(); s.Evicted < n || s.Misses < n || len(tab.cache.tags) != maxHot {
+		t.Errorf("%+v of %d entries", s, len(tab.cache.tags))
+	}
+	for i := range keys {
+		if i%2 == 0 {
+			resolve(i) // it is in the cache, and the latest
+		}
+		if tab.Revoke(keys[i]); resolve(i) != ErrKey {
+			t.Fatalf("grant %d is found after it was revoked", i)
+		}
+	}
+	if tab.Len() != 0 || tab.slab.chunks != nil || len(tab.places) != 1 {
+		t.Errorf("%d grants, %d chunks left", tab.Len(), len(tab.slab.chunks))
+	}
+	for _, k := range []Key{0, ^Key(0)} { // the keys that the cache's empty tags look like
+		if _, err := tab.Resolve(k, 0, RemoteWrite, 0, 0); err != ErrKey {
+			t.Errorf("key %#x: %v, want ErrKey", uint64(k), err)
+		}
 	}
 }

@@ -28,7 +28,8 @@ func (x *extent) bytes() []byte { return x.space.pool[x.slot : x.slot+x.n] }
 // place is the extent's part of the region.
 func (x *extent) place() []byte { return x.space.view[x.at : x.at+x.n] }
 
-// add notes that [lo, hi) was received. It reports false, and nothing has happened, when there is no room for another hole.
+// add notes that [lo, hi) was received. It reports false, and nothing has happened, when there is no room for another
+// hole.
 func (x *extent) add(lo, hi int) bool {
 	s := x.spans[:x.parts]
 	i := 0

@@ -2,11 +2,12 @@ package remap
 
 import "fmt"
 
-// Grain is the unit of exchange in bytes unless Options say otherwise. Runs begin and end at multiples of it, so that however often pages have been
-// exchanged, a grain is contiguous in the file: the number of mappings stays bounded.
+// Grain is the unit of exchange in bytes unless Options say otherwise. Runs begin and end at multiples of it, so that
+// however often pages have been exchanged, a grain is contiguous in the file: the number of mappings stays bounded.
 const Grain = 64 << 10
 
-// Least is the shortest run, in bytes, that is exchanged unless Options say otherwise: shorter ones are copied faster (docs/PERFORMANCE.md, "Zero copy").
+// Least is the shortest run, in bytes, that is exchanged unless Options say otherwise: shorter ones are copied faster
+// (docs/PERFORMANCE.md, "Zero copy").
 const Least = 256 << 10
 
 // Options bound a Space. Zero fields get the values given. Lengths are bytes, rounded up to whole grains.
@@ -46,12 +47,12 @@ func (o Options) Pinned(size int) int {
 	return up(size, o.Grain) + o.Extent*o.Extents
 }
 
-// Space is a region and a pool of receive buffers whose pages can change places (paper 2.3.2, "Page remapping" and "Replenishing kernel buffers"). Both
-// are windows of one file; a table says which grain of the file each grain shows. Pages never leave the file, so they never pass from one
-// region, or one owner, to another.
+// Space is a region and a pool of receive buffers whose pages can change places (paper 2.3.2, "Page remapping" and
+// "Replenishing kernel buffers"). Both are windows of one file; a table says which grain of the file each grain shows.
+// Pages never leave the file, so they never pass from one region, or one owner, to another.
 //
-// The goroutine that owns the Stage owns the Space, except for retain and Close. The bytes of the region may be used by anybody: during an exchange
-// an access finds the old page or the new one, never none.
+// The goroutine that owns the Stage owns the Space, except for retain and Close. The bytes of the region may be used by
+// anybody: during an exchange an access finds the old page or the new one, never none.
 type Space struct {
 	view, pool []byte
 	base       uintptr
@@ -66,14 +67,16 @@ type Space struct {
 
 // windows changes what memory of a Space shows.
 type windows interface {
-	// show makes the bytes at mem those of the file from offset on. On error mem is unchanged, or nothing is there any more.
+	// show makes the bytes at mem those of the file from offset on. On error mem is unchanged, or nothing is there any
+	// more.
 	show(mem []byte, offset int64) error
 }
 
 // newSpace describes windows that show the file in order: first the region, then, from the next grain on, the pool.
 func newSpace(view, pool []byte, o Options, w windows) *Space {
 	s := &Space{
-		view: view, pool: pool, base: address(view), grains: up(len(view), o.Grain) / o.Grain, grain: o.Grain, extent: o.Extent, least: o.Least, windows: w,
+		view: view, pool: pool, base: address(view), grains: up(len(view), o.Grain) / o.Grain, grain: o.Grain,
+		extent: o.Extent, least: o.Least, windows: w,
 	}
 	s.home = make([]uint32, s.grains+len(pool)/o.Grain)
 	for i := range s.home {
@@ -103,7 +106,8 @@ func pieces(home []uint32) int {
 	return n
 }
 
-// worth reports whether exchanging n bytes beats copying them: each piece costs a system call and a flush of the other processors' TLBs.
+// worth reports whether exchanging n bytes beats copying them: each piece costs a system call and a flush of the other
+// processors' TLBs.
 func (s *Space) worth(at, from, n int) bool {
 	v, p := s.homes(at, from, n)
 	return (pieces(v)+pieces(p))*s.least <= 2*n
@@ -117,8 +121,9 @@ func (s *Space) homes(at, from, n int) (view, pool []uint32) {
 // Pool returns the receive buffers. With a Stage they are the Stage's.
 func (s *Space) Pool() []byte { return s.pool }
 
-// Exchange makes n bytes of the region at at and of the pool at from change places. All three are whole grains. On error nothing was exchanged. If
-// whole is false the pages are exchanged but the pool's window shows them, too, and must not be used any more.
+// Exchange makes n bytes of the region at at and of the pool at from change places. All three are whole grains. On
+// error nothing was exchanged. If whole is false the pages are exchanged but the pool's window shows them, too, and
+// must not be used any more.
 func (s *Space) Exchange(at, from, n int) (whole bool, err error) {
 	view, pool := s.homes(at, from, n)
 	if err := s.show(s.view[at:at+n], pool); err != nil {

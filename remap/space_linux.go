@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shared is a Space in memory of this process. The file has one more window, in order and never changed, by which all its pages are pinned and
-// accounted for; so pages stay pinned wherever they are shown.
+// Shared is a Space in memory of this process. The file has one more window, in order and never changed, by which all
+// its pages are pinned and accounted for; so pages stay pinned wherever they are shown.
 type Shared struct {
 	*Space
 	file *regmem.Memory
@@ -19,8 +19,8 @@ type Shared struct {
 	refs atomic.Int32
 }
 
-// NewShared returns zeroed, pinned memory of size bytes, rounded up to whole pages, with its pool. Errors are regmem.Alloc's. Whoever got it
-// holds it: Close gives it back.
+// NewShared returns zeroed, pinned memory of size bytes, rounded up to whole pages, with its pool. Errors are
+// regmem.Alloc's. It is the caller's: Close gives it back.
 func NewShared(size int, o Options) (_ *Shared, err error) {
 	o.normalize(size)
 	pool := o.Extent * o.Extents
@@ -73,14 +73,15 @@ func IdentityOf(fd int) Identity {
 // Identity returns the memory's.
 func (s *Shared) Identity() Identity { return s.id }
 
-// Memory returns the region as memory to register. It holds the Space until it is closed. At least one other holder must be left meanwhile.
+// Memory returns the region as memory to register. It holds the Space until it is closed. At least one other holder
+// must be left meanwhile.
 func (s *Shared) Memory() *regmem.Memory {
 	s.refs.Add(1)
 	return regmem.Lend(s.view, s.file.FD(), s.Close)
 }
 
-// Close gives up one hold, on any goroutine; with the last one everything is unmapped and unpinned. The Stage must have removed the Space before the
-// owner of the Stage closes its own.
+// Close gives up one hold, on any goroutine; with the last one everything is unmapped and unpinned. The Stage must have
+// removed the Space before the owner of the Stage closes its own.
 func (s *Shared) Close() error {
 	if s.refs.Add(-1) > 0 {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"multiedge/regmem"
 )
 
-// Random exchanges, against a table of what each grain holds: no grain is lost or doubled, and the pool gets the region's old pages.
+// Random exchanges, against a table of what each grain holds: no grain is lost or doubled, and the pool gets the
+// region's old pages.
 func TestExchangeMovesPages(t *testing.T) {
 	s := newShared(t, 20*Grain, Options{Extent: 4 * Grain, Extents: 3, Least: Grain})
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -46,7 +47,8 @@ func TestExchangeMovesPages(t *testing.T) {
 	}
 }
 
-// Other threads read the region all the time: they see a page as it was or as it is, never an older one again, never one that is being filled.
+// Other threads read the region all the time: they see a page as it was or as it is, never an older one again, never
+// one that is being filled.
 func TestExchangeUnderAReader(t *testing.T) {
 	const n, rounds, page = 8 * Grain, 400, 4096
 	s := newShared(t, n, Options{Extent: n, Extents: 2, Least: Grain})
@@ -93,7 +95,8 @@ func load(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[i:]) }
 //go:noinline
 func store(b []byte, i int, v uint32) { binary.LittleEndian.PutUint32(b[i:], v) }
 
-// When the kernel refuses, the data is copied and nothing is lost; a pool window that could not be changed is not used again.
+// When the kernel refuses, the data is copied and nothing is lost; a pool window that could not be changed is not used
+// again.
 func TestExchangeRefused(t *testing.T) {
 	for _, refuse := range []int{1, 2} { // the region's mapping, the pool's
 		s := newShared(t, 256<<10, Options{Extent: 256 << 10, Extents: 1})
@@ -104,8 +107,8 @@ func TestExchangeRefused(t *testing.T) {
 		op, mem := Op{Seq: 1}, s.Bytes()
 		slot := stage.Slot(op, mem, 0, uint64(len(mem)))
 		slot[77] = 7
-		if handled, _ := stage.Deliver(op, mem, slot, 0); !handled || mem[77] != 7 {
-			t.Errorf("refusal %d: handled %v, byte %d", refuse, handled, mem[77])
+		if !stage.Deliver(op, mem, slot) || mem[77] != 7 {
+			t.Errorf("refusal %d: byte %d", refuse, mem[77])
 		}
 		stage.Settle(op)
 		if free := len(s.free); refuse == 1 && (free != 1 || stage.Counts.Failures != 1) || refuse == 2 && free != 0 {
@@ -157,8 +160,8 @@ func TestSharedHolders(t *testing.T) {
 	}
 }
 
-// The paths of a run of pages to its place, at the sizes where one overtakes the other. Another thread runs, so that TLBs must be flushed. "cold" walks
-// through memory that no cache holds.
+// The paths of a run of pages to its place, at the sizes where one overtakes the other. Another thread runs, so that
+// TLBs must be flushed. "cold" walks through memory that no cache holds.
 func BenchmarkPlace(b *testing.B) {
 	for _, size := range []int{64 << 10, 256 << 10, 1 << 20, 4 << 20} {
 		for _, region := range []int{size, 64 << 20} {

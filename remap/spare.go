@@ -13,7 +13,8 @@ type loan struct {
 	bytes []byte
 }
 
-// maxLoans is how many payloads of up to 64 KiB can be received in one round that are to be copied: no driver receives more at once.
+// maxLoans is how many payloads of up to 64 KiB can be received in one round that are to be copied: no driver receives
+// more at once.
 const maxLoans = 32
 
 func (s *spare) init() {

@@ -2,16 +2,18 @@ package remap
 
 import "fmt"
 
-// NextLen returns the length of the next chunk of a transfer that has remaining bytes left, the first of them at off in the destination.
-// The engine calls it for each frame; adding the result to off and taking it from remaining gives the next call's arguments. It is zero
-// only when nothing remains.
+// NextLen returns the length of the next chunk of a transfer that has remaining bytes left, the first of them at off in
+// the destination. The engine calls it for each frame; adding the result to off and taking it from remaining gives the
+// next call's arguments. It is zero only when nothing remains.
 //
-// maxPayload is the largest payload of a frame, above zero. page is the destination's page size, a power of two; off counts from a
-// page boundary there. With page 0, or pages larger than a payload, no chunk can be a whole page and every chunk is as long as fits.
+// maxPayload is the largest payload of a frame, above zero. page is the destination's page size, a power of two; off
+// counts from a page boundary there. With page 0, or pages larger than a payload, no chunk can be a whole page and
+// every chunk is as long as fits.
 //
-// Otherwise chunks are, in this order (paper 2.3.2): a leading partial page up to the first page boundary; runs of as many whole pages as
-// fit; the tail. With an MTU of 9000 and pages of 4096, runs are 8192 bytes. One refinement of the paper: where no whole page
-// lies ahead there is nothing to align for, and chunks are again as long as fits, which saves a frame.
+// Otherwise chunks are, in this order (paper 2.3.2): a leading partial page up to the first page boundary; runs of as
+// many whole pages as fit; the tail. With an MTU of 9000 and pages of 4096, runs are 8192 bytes. One refinement of the
+// paper: where no whole page lies ahead there is nothing to align for, and chunks are again as long as fits, which
+// saves a frame.
 func NextLen(off, remaining uint64, maxPayload, page int) int {
 	if maxPayload <= 0 || page < 0 || page&(page-1) != 0 {
 		panic(fmt.Sprintf("BUG: remap.NextLen: payload of %d bytes, pages of %d", maxPayload, page))
@@ -29,43 +31,4 @@ func NextLen(off, remaining uint64, maxPayload, page int) int {
 		return int(lead)
 	}
 	return int(fit &^ (p - 1))
-}
-
-// Chunk is what one frame carries of a transfer.
-type Chunk struct {
-	Off     uint64 // in the destination
-	Len     int    // never zero
-	Aligned bool   // whole pages and nothing else: may be exchanged instead of copied
-}
-
-// Plan cuts a transfer into chunks, in order and without gaps. It is a value: a copy continues independently.
-type Plan struct {
-	off, remaining   uint64
-	maxPayload, page int
-}
-
-// NewPlan plans n bytes to off in the destination; see NextLen for the arguments. A plan of no bytes has no chunks. It is an error if
-// maxPayload or page is impossible or the range goes beyond the largest offset.
-func NewPlan(off, n uint64, maxPayload, page int) (Plan, error) {
-	switch {
-	case maxPayload <= 0:
-		return Plan{}, fmt.Errorf("remap: payload of %d bytes; the MTU must be larger than the headers", maxPayload)
-	case page < 0 || page&(page-1) != 0:
-		return Plan{}, fmt.Errorf("remap: page size %d is not a power of two, nor 0 for no alignment", page)
-	case off+n < off:
-		return Plan{}, fmt.Errorf("remap: %d bytes at %d go beyond the largest offset", n, off)
-	}
-	return Plan{off, n, maxPayload, page}, nil
-}
-
-// Next returns the next chunk, and false when there is none left. It does not allocate.
-func (p *Plan) Next() (Chunk, bool) {
-	if p.remaining == 0 {
-		return Chunk{}, false
-	}
-	n := NextLen(p.off, p.remaining, p.maxPayload, p.page)
-	c := Chunk{Off: p.off, Len: n, Aligned: p.page != 0 && (p.off|uint64(n))&uint64(p.page-1) == 0}
-	p.off += uint64(n)
-	p.remaining -= uint64(n)
-	return c, true
 }

@@ -20,12 +20,14 @@ type Counts struct {
 	Failures  uint64 // exchanges that the kernel refused; the bytes were copied
 }
 
-// Stage receives long runs of an operation's data into pages of a pool and exchanges each run, once it is whole, for the pages of the region that
-// it belongs to. To its user it is a cache of memory: bytes given to Deliver count as in place, and are after Settle. Every byte of an extent
-// belongs to one operation; the pages around are never touched. Bytes become visible when the extent is whole or the operation is settled.
+// Stage receives long runs of an operation's data into pages of a pool and exchanges each run, once it is whole, for
+// the pages of the region that it belongs to. To its user it is a cache of memory: bytes given to Deliver count as in
+// place, and are after Settle. Every byte of an extent belongs to one operation; the pages around are never touched.
+// Bytes become visible when the extent is whole or the operation is settled.
 //
-// What the owner must do: Settle an operation before it tells anybody that it has ended; SettleConn before a connection's end is told; SettleAll before
-// a key is revoked; Remove before a Space is closed. Nothing here allocates after Add. One goroutine at a time.
+// What the owner must do: Settle an operation before it tells anybody that it has ended; SettleConn before a
+// connection's end is told; SettleAll before a key is revoked; Remove before a Space is closed. Nothing here allocates
+// after Add. One goroutine at a time.
 type Stage struct {
 	Counts Counts
 	spaces []*Space // by address
@@ -65,9 +67,9 @@ func (t *Stage) Round() {
 	t.spare.reset()
 }
 
-// Slot returns where to receive the bytes whose place is dst, as many: in the pool if they belong to a run that can be exchanged, else in a buffer
-// from which they will be copied, as the paper does with what is no whole page. Of the same operation, behind bytes before dst
-// are in place already and ahead bytes from the start of dst on are expected.
+// Slot returns where to receive the bytes whose place is dst, as many: in the pool if they belong to a run that can be
+// exchanged, else in a buffer from which they will be copied, as the paper does with what is no whole page. Of the same
+// operation, behind bytes before dst are in place already and ahead bytes from the start of dst on are expected.
 func (t *Stage) Slot(op Op, dst []byte, behind, ahead uint64) []byte {
 	if len(dst) == 0 || len(t.open) == 0 && ahead+behind < uint64(t.least) {
 		return t.spare.lend(dst)
@@ -87,6 +89,11 @@ func (t *Stage) Slot(op Op, dst []byte, behind, ahead uint64) []byte {
 	}
 	x.round = t.round
 	return x.bytes()[at : at+len(dst) : at+len(dst)]
+}
+
+// WholePages reports whether b is pages of so many bytes and nothing else: from a page boundary on.
+func WholePages(b []byte, page int) bool {
+	return len(b) > 0 && (address(b)|uintptr(len(b)))&uintptr(page-1) == 0
 }
 
 // over returns the open extent with the lowest address that shares bytes with [lo, hi).
@@ -174,27 +181,19 @@ func (t *Stage) Lies(op Op, dst, body []byte) bool {
 	return t.spare.lentFor(lo, body)
 }
 
-// Deliver takes data, as long as dst, whose place is dst. The first shuffled bytes stand behind the others. handled is false, and nothing
-// is to be done here, if no extent of the operation is concerned: the caller puts the bytes in their place. clean says that nothing was copied.
-func (t *Stage) Deliver(op Op, dst, data []byte, shuffled int) (handled, clean bool) {
-	if len(t.open) == 0 {
-		return false, false
-	}
+// Deliver takes data, as long as dst, whose place is dst. It reports false, and nothing is done, if no extent of the
+// operation is concerned: the caller puts the bytes in their place.
+func (t *Stage) Deliver(op Op, dst, data []byte) (handled bool) {
 	lo := address(dst)
-	mine := t.claim(op, lo, lo+uintptr(len(dst)))
-	if !mine {
-		return false, false
+	if len(t.open) == 0 || !t.claim(op, lo, lo+uintptr(len(dst))) {
+		return false
 	}
-	if h := shuffled; h > 0 && h < len(dst) {
-		t.put(op, dst[h:], data[:len(data)-h])
-		t.put(op, dst[:h], data[len(data)-h:])
-		return true, false
-	}
-	return true, t.put(op, dst, data)
+	t.put(op, dst, data)
+	return true
 }
 
-// claim settles what waits of other operations in [lo, hi), so that it will not come over what is received there now. It reports whether an extent of
-// op is there.
+// claim settles what waits of other operations in [lo, hi), so that it will not come over what is received there now.
+// It reports whether an extent of op is there.
 func (t *Stage) claim(op Op, lo, hi uintptr) (mine bool) {
 	for i := len(t.open) - 1; i >= 0; i-- {
 		switch x := &t.open[i]; {
@@ -209,37 +208,34 @@ func (t *Stage) claim(op Op, lo, hi uintptr) (mine bool) {
 }
 
 // put copies the parts of data that are not where they belong: in an extent or, outside of all, in dst.
-func (t *Stage) put(op Op, dst, data []byte) (clean bool) {
+func (t *Stage) put(op Op, dst, data []byte) {
 	lo := address(dst)
-	clean = true
 	for at := 0; at < len(dst); {
 		x := t.over(lo+uintptr(at), lo+uintptr(len(dst)))
 		if x == nil {
-			return place(dst[at:], data[at:]) && clean
+			place(dst[at:], data[at:])
+			return
 		}
 		from := at
 		if a := lo + uintptr(at); a < x.base {
 			from += int(x.base - a)
-			clean = place(dst[at:from], data[at:from]) && clean
+			place(dst[at:from], data[at:from])
 		}
 		off := int(lo + uintptr(from) - x.base)
 		n := min(len(dst)-from, x.n-off)
 		at = from + n
 		if !x.add(off, off+n) { // too many holes
 			t.finish(t.index(x))
-			clean = place(dst[from:at], data[from:at]) && clean
+			place(dst[from:at], data[from:at])
 			continue
 		}
 		if place(x.bytes()[off:off+n], data[from:at]) && n == len(dst) {
 			x.clean++
-		} else {
-			clean = false
 		}
 		if x.size == x.n {
 			t.finish(t.index(x))
 		}
 	}
-	return clean
 }
 
 // place copies data to dst and reports whether it was there already.

@@ -51,7 +51,8 @@ func newWorld(t *testing.T, seed uint64, size int, o Options) *world {
 	return w
 }
 
-// receive delivers one part: where Slot wants it, or in a buffer of the driver's, as a forecast would or would not have it.
+// receive delivers one part: where Slot wants it, or in a buffer of the driver's, as a forecast would or would not have
+// it.
 func (w *world) receive(op Op, p part, behind, ahead int, forecast bool) {
 	dst := w.space.Bytes()[p.lo:p.hi:p.hi]
 	data := w.frame[:len(dst)]
@@ -63,15 +64,16 @@ func (w *world) receive(op Op, p part, behind, ahead int, forecast bool) {
 		data[i] = byte(w.rng.Uint32())
 	}
 	copy(w.want[p.lo:], data)
-	shuffled := 0
-	if !forecast && w.rng.IntN(4) == 0 {
-		if shuffled = w.rng.IntN(200); shuffled < len(data) {
-			copy(w.want[p.lo:], data[len(data)-shuffled:])
-			copy(w.want[p.lo+shuffled:], data[:len(data)-shuffled])
-		}
+	if at := w.rng.IntN(200); !forecast && at < len(data) && w.rng.IntN(4) == 0 { // in two pieces
+		w.deliver(op, dst[at:], data[at:])
+		dst, data = dst[:at], data[:at]
 	}
-	if handled, _ := w.stage.Deliver(op, dst, data, shuffled); !handled {
-		copy(dst, w.want[p.lo:p.hi])
+	w.deliver(op, dst, data)
+}
+
+func (w *world) deliver(op Op, dst, data []byte) {
+	if len(dst) > 0 && !w.stage.Deliver(op, dst, data) {
+		copy(dst, data)
 	}
 }
 
@@ -86,8 +88,8 @@ func (w *world) check(what string) {
 	}
 }
 
-// Operations of any place and length, whose parts come in order or not, forecast or not, several times over, one after another: memory is
-// what it would be without a Stage as soon as each is settled.
+// Operations of any place and length, whose parts come in order or not, forecast or not, several times over, one after
+// another: memory is what it would be without a Stage as soon as each is settled.
 func TestStageIsMemory(t *testing.T) {
 	var total Counts
 	for seed := range uint64(12) {
@@ -130,7 +132,8 @@ func TestStageIsMemory(t *testing.T) {
 	}
 }
 
-// Several operations at once whose ranges overlap, ended in any order, some never: every byte is the one delivered last.
+// Several operations at once whose ranges overlap, ended in any order, some never: every byte is the one delivered
+// last.
 func TestStageOfOverlappingOperations(t *testing.T) {
 	var total Counts
 	for seed := range uint64(12) {
@@ -198,8 +201,8 @@ func TestWrongForecast(t *testing.T) {
 	}
 }
 
-// Whole runs received where Slot says are exchanged without a copy, in a steady state without allocation; pages of a region that were exchanged in
-// pieces are put together again or copied, and the number of mappings stays bounded.
+// Whole runs received where Slot says are exchanged without a copy, in a steady state without allocation; pages of a
+// region that were exchanged in pieces are put together again or copied, and the number of mappings stays bounded.
 func TestExchangeInSteadyState(t *testing.T) {
 	s := newShared(t, 4<<20, Options{})
 	stage := &Stage{}
@@ -215,7 +218,7 @@ func TestExchangeInSteadyState(t *testing.T) {
 			stage.Round()
 			data := stage.Slot(op, dst, uint64(at), uint64(len(mem)-at))
 			data[0] = byte(seq)
-			if handled, _ := stage.Deliver(op, dst, data, 0); !handled {
+			if !stage.Deliver(op, dst, data) {
 				copy(dst, data)
 			}
 		}
@@ -233,7 +236,8 @@ func TestExchangeInSteadyState(t *testing.T) {
 	}
 	bytes, frames := stage.Counts.Bytes-before.Bytes, stage.Counts.Frames-before.Frames
 	if want := uint64(21 * 4 << 20); bytes != want || frames != want/8192 || stage.Counts.Copied > 0 {
-		t.Errorf("%d bytes in %d frames were exchanged, %d copied; want %d and none", bytes, frames, stage.Counts.Copied, want)
+		t.Errorf("%d bytes in %d frames were exchanged, %d copied; want %d and none", bytes, frames,
+			stage.Counts.Copied, want)
 	}
 	stage.Remove(s.Space)
 }

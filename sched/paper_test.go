@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// line is a link of the simulation: frames leave it in order, one per interval, and are acknowledged a round trip later; window limits
-// what is outstanding.
+// line is a link of the simulation: frames leave it in order, one per interval, and are acknowledged a round trip
+// later; window limits what is outstanding.
 type line struct {
 	interval, rtt float64 // microseconds
 	window        int
@@ -15,7 +15,8 @@ type line struct {
 
 const frameBytes = 8192
 
-// throughput sends frames for a while over lines, all of which have work all the time, and returns the sum over the sum of the rates.
+// throughput sends frames for a while over lines, all of which have work all the time, and returns the sum over the sum
+// of the rates.
 func throughput(s Scheduler, lines []*line, total float64) float64 {
 	live := uint64(1)<<len(lines) - 1
 	now, sent, rate := 0.0, 0, 0.0
@@ -79,7 +80,8 @@ func TestFigure35(t *testing.T) {
 			got := throughput(s, lines, 500_000)
 			t.Logf("%s, weights %v, window %d: %.3f of the sum", c.name, c.weighted, window, got)
 			if got < c.least || got > c.most {
-				t.Errorf("%s, weights %v, window %d: %.3f of the sum, want %.2f to %.2f", c.name, c.weighted, window, got, c.least, c.most)
+				t.Errorf("%s, weights %v, window %d: %.3f of the sum, want %.2f to %.2f", c.name, c.weighted, window,
+					got, c.least, c.most)
 			}
 		}
 	}

@@ -1,8 +1,9 @@
-// Package sched chooses the link on which the next frame leaves (paper section 2.5.2). Pure code: no clock, no locks, no allocation after New.
+// Package sched chooses the link on which the next frame leaves (paper section 2.5.2). Pure code: no clock, no locks,
+// no allocation after New.
 //
-// srr, wsrr and wd are the paper's three. They know nothing of windows: the link they choose is the link, and while it has no room the frame
-// waits. That is what makes srr run at the pace of the slowest link (figure 3.5). adaptive is ours: it needs no weights to be configured,
-// and no link without room holds a frame up.
+// srr, wsrr and wd are the paper's three. They know nothing of windows: the link they choose is the link, and while it
+// has no room the frame waits. That is what makes srr run at the pace of the slowest link (figure 3.5). adaptive is
+// ours: it needs no weights to be configured, and no link without room holds a frame up.
 //
 //	link, ok := s.Pick(live, room)     ok false: hold the frame, ask again when room changes; nothing has changed
 //	... send ...
@@ -22,15 +23,16 @@ const MaxLinks = 64
 
 // Scheduler chooses links. Links are numbered 0 to MaxLinks-1. It is not safe for concurrent use.
 type Scheduler interface {
-	// Pick names the link for the next frame. live: bit i set if link i is usable at all; others are skipped. room: bit i set if link i
-	// can take a frame now. ok is false if the frame must wait, because no link is live or the chosen one has no room. Pick changes nothing.
+	// Pick names the link for the next frame. live: bit i set if link i is usable at all; others are skipped. room: bit
+	// i set if link i can take a frame now. ok is false if the frame must wait, because no link is live or the chosen
+	// one has no room. Pick changes nothing.
 	Pick(live, room uint64) (link int, ok bool)
 	// Sent records that a frame of so many bytes left on the link Pick named.
 	Sent(link, bytes int)
 	// Done records that bytes given to Sent left the link: acknowledged, or lost.
 	Done(link, bytes int)
-	// SetWeight sets the link's speed relative to the others, in any unit: static for wsrr and wd, the measured window for adaptive. Not
-	// a positive number: the link has no weight (any more) and counts as the slowest.
+	// SetWeight sets the link's speed relative to the others, in any unit: static for wsrr and wd, the measured window
+	// for adaptive. Not a positive number: the link has no weight (any more) and counts as the slowest.
 	SetWeight(link int, w float64)
 }
 

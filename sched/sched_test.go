@@ -21,7 +21,8 @@ func TestNew(t *testing.T) {
 	for _, name := range Names() {
 		create(t, name)
 	}
-	if _, err := New("best"); err == nil || err.Error() != `sched: unknown scheduler "best"; choose one of srr, wsrr, wd, adaptive` {
+	if _, err := New("best"); err == nil ||
+		err.Error() != `sched: unknown scheduler "best"; choose one of srr, wsrr, wd, adaptive` {
 		t.Errorf("New(best): %v", err)
 	}
 }
@@ -122,7 +123,8 @@ func TestPickProperties(t *testing.T) {
 				s.Done(other, sent[other])
 				sent[other] = 0
 			case 1:
-				s.SetWeight(other, rapid.SampledFrom([]float64{0, -1, math.NaN(), math.Inf(1), 1e-320, 1, 2.5, 1e300}).Draw(t, "weight"))
+				s.SetWeight(other, rapid.SampledFrom([]float64{0, -1, math.NaN(), math.Inf(1), 1e-320, 1, 2.5,
+					1e300}).Draw(t, "weight"))
 			}
 			if l, ok := s.(*wd); ok {
 				checkLoad(t, &l.load, &sent)

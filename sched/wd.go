@@ -1,7 +1,7 @@
 package sched
 
-// wd is the paper's weighted dynamic scheduler: the link with the lowest B/W, B being the bytes scheduled on it and not yet done, W its static
-// weight. Room does not enter the choice.
+// wd is the paper's weighted dynamic scheduler: the link with the lowest B/W, B being the bytes scheduled on it and not
+// yet done, W its static weight. Room does not enter the choice.
 type wd struct{ load }
 
 func (s *wd) Pick(live, room uint64) (int, bool) {

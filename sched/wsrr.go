@@ -5,8 +5,8 @@ import "math"
 // mostPerTurn bounds a turn, should somebody weigh a link a billion times another.
 const mostPerTurn = 1 << 16
 
-// wsrr is the paper's weighted static round robin: W frames per link, then the next link, where W is the link's speed relative to the
-// slowest link with a weight, rounded.
+// wsrr is the paper's weighted static round robin: W frames per link, then the next link, where W is the link's speed
+// relative to the slowest link with a weight, rounded.
 type wsrr struct {
 	cursor int               // the link whose turn it is, or the next live one after it
 	sent   int               // frames of this turn

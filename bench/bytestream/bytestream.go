@@ -1,5 +1,5 @@
-// Package bytestream is what a connection that carries bytes in order is measured by. TCP (package contender) and edge's streams (package
-// workload) do exactly this, so that they can be compared.
+// Package bytestream is what a connection that carries bytes in order is measured by. TCP (package contender) and
+// edge's streams (package workload) do exactly this, so that they can be compared.
 package bytestream
 
 import (
@@ -20,7 +20,8 @@ type Conn interface {
 	CloseWrite() error // the peer reads io.EOF behind what was written
 }
 
-// End is one end of a connection with the memory its program has: too large for any cache, used from one end to the other.
+// End is one end of a connection with the memory its program has: too large for any cache, used from one end to the
+// other.
 type End struct {
 	Conn   Conn
 	size   int
@@ -56,7 +57,8 @@ func (e *End) Close() {
 
 // Memory returns size bytes of touched memory, to be given back with Free.
 func Memory(size int) ([]byte, error) {
-	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, fmt.Errorf("mapping %s: %w", report.Bytes(size), err)
 	}
@@ -76,7 +78,8 @@ func Free(m []byte) {
 // mostRead is how much a receiver asks for at once.
 const mostRead = 1 << 20
 
-// Send writes messages, one at least, until the time is over, then waits until the peer, in Receive, has everything. It returns how many it wrote.
+// Send writes messages, one at least, until the time is over, then waits until the peer, in Receive, has everything. It
+// returns how many it wrote.
 func (e *End) Send(stop mono.Time) (messages uint64, err error) {
 	for off := 0; messages == 0 || mono.Now() < stop; off = e.next(off) {
 		if _, err := e.Conn.Write(e.source[off : off+e.size]); err != nil {
@@ -117,7 +120,8 @@ func (e *End) Receive() error {
 	return err
 }
 
-// Ping writes a message, reads one, and so on, once at least, until the time is over. lat gets the round trips. It returns how many there were.
+// Ping writes a message, reads one, and so on, once at least, until the time is over. lat gets the round trips. It
+// returns how many there were.
 func (e *End) Ping(stop mono.Time, lat *report.Recorder) (messages uint64, err error) {
 	defer func() { err = errors.Join(err, e.Conn.CloseWrite()) }()
 	for now, off := mono.Now(), 0; messages == 0 || now < stop; off = e.next(off) {

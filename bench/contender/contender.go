@@ -1,8 +1,10 @@
-// Package contender moves the same bytes between two lab hosts without the edge transport, for comparison: over bare packet sockets, which
-// is the limit of what any transport on this path can reach; over TCP; and over UCX, libfabric and iperf3 where they are installed.
+// Package contender moves the same bytes between two lab hosts without the edge transport, for comparison: over bare
+// packet sockets, which is the limit of what any transport on this path can reach; over TCP; and over UCX, libfabric
+// and iperf3 where they are installed.
 //
-// Raw and TCP run inside this process, one locked thread (TCP two-way: two) for each host, with sockets in the hosts' namespaces; their
-// processor time is that of those threads. Memory is as for edge: regions too large for any cache, used from one end to the other.
+// Raw and TCP run inside this process, one locked thread (TCP two-way: two) for each host, with sockets in the hosts'
+// namespaces; their processor time is that of those threads. Memory is as for edge: regions too large for any cache,
+// used from one end to the other.
 package contender
 
 import (
@@ -44,7 +46,8 @@ type Contender interface {
 // row returns the row of a job that has not begun.
 func (j *Job) row(c Contender) *report.Row {
 	r := &report.Row{
-		Test: j.Test, Transport: c.Name(), Variant: c.Variant(), MessageBytes: j.Size, Bidirectional: j.Test == report.TwoWay, RegionBytes: j.Region,
+		Test: j.Test, Transport: c.Name(), MessageBytes: j.Size, RegionBytes: j.Region,
+		Setup: report.Setup{Variant: c.Variant(), Bidirectional: j.Test == report.TwoWay},
 		Links: len(j.Hosts[0].LinkNames()), MTU: j.MTU, QueueDepth: 1,
 	}
 	if j.Test == report.PingPong {
@@ -60,20 +63,33 @@ func finish(r *report.Row) *report.Row {
 	}
 	if r.Seconds > 0 {
 		r.Throughput, r.OperationsPerSecond = float64(r.Bytes)/r.Seconds, float64(r.Operations)/r.Seconds
+		for i := range r.EachWay { // bytes until now
+			r.EachWay[i] /= r.Seconds
+		}
 	}
 	return r
 }
 
 // watch runs fn, which sets row.CPU, and notes what else this machine's processors did meanwhile.
 func watch(row *report.Row, fn func() error) error {
-	busy := report.BusySeconds()
+	busy, stolen, switches := report.BusySeconds(), report.StolenSeconds(), involuntary()
 	err := fn()
+	row.StolenCPU, row.Switches = report.StolenSeconds()-stolen, involuntary()-switches
 	row.OtherCPU = max(0, report.BusySeconds()-busy-row.CPU.Total)
 	return err
 }
 
-// onThread runs fn on a thread of its own that is bound to processors, and returns the processor time it used. The thread ends with fn, so
-// nobody inherits the binding.
+// involuntary returns how often the kernel has taken a processor from this process.
+func involuntary() uint64 {
+	var ru unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &ru) != nil {
+		return 0
+	}
+	return uint64(ru.Nivcsw)
+}
+
+// onThread runs fn on a thread of its own that is bound to processors, and returns the processor time it used. The
+// thread ends with fn, so nobody inherits the binding.
 func onThread(cpus []int, fn func() error) (report.End, error) {
 	type result struct {
 		end report.End

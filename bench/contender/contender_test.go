@@ -30,11 +30,13 @@ func testJob(t *testing.T, spec lab.Spec, test string, size int) *Job {
 			t.Error(err)
 		}
 	})
-	return &Job{Test: test, Size: size, Duration: 60 * time.Millisecond, Region: 8 << 20, MTU: spec.MTU, Hosts: [2]*lab.Host{l.Host(0), l.Host(1)}}
+	return &Job{Test: test, Size: size, Duration: 60 * time.Millisecond, Region: 8 << 20, MTU: spec.MTU,
+		Hosts: [2]*lab.Host{l.Host(0), l.Host(1)}}
 }
 
 func TestBuiltInContendersMoveBytes(t *testing.T) {
-	for _, c := range []Contender{Raw{Kind: linkdrv.KindRing}, Raw{Kind: linkdrv.KindMmsg}, Raw{Kind: linkdrv.KindRing, Sealed: true}, TCP{}} {
+	for _, c := range []Contender{Raw{Kind: linkdrv.KindRing}, Raw{Kind: linkdrv.KindMmsg}, Raw{Kind: linkdrv.KindRing,
+		Sealed: true}, TCP{}} {
 		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
 			for _, size := range []int{8, 100_000} {
 				t.Run(c.Name()+c.Variant()+"/"+test+"/"+report.Bytes(size), func(t *testing.T) {
@@ -43,8 +45,10 @@ func TestBuiltInContendersMoveBytes(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if r.Bytes == 0 || r.Throughput <= 0 || r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 || r.Seconds < 0.05 || r.Seconds > 2 {
-						t.Errorf("%d bytes in %.3f s, CPU %.3f and %.3f", r.Bytes, r.Seconds, r.CPU.Client.Total, r.CPU.Server.Total)
+					if r.Bytes == 0 || r.Throughput <= 0 || r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 ||
+						r.Seconds < 0.05 || r.Seconds > 2 {
+						t.Errorf("%d bytes in %.3f s, CPU %.3f and %.3f", r.Bytes, r.Seconds, r.CPU.Client.Total,
+							r.CPU.Server.Total)
 					}
 					if (test == report.PingPong) != (r.Latency.Count > 0) {
 						t.Errorf("%d latencies", r.Latency.Count)

@@ -13,8 +13,8 @@ import (
 // enterCommand is the hidden subcommand of edgebench that calls Enter.
 const enterCommand = "lab-enter"
 
-// Enter replaces this process by the program argv, with a /sys of its own that shows the network namespace it is in: UCX and libfabric
-// look for interfaces there. It returns only on failure.
+// Enter replaces this process by the program argv, with a /sys of its own that shows the network namespace it is in:
+// UCX and libfabric look for interfaces there. It returns only on failure.
 func Enter(argv []string) error {
 	runtime.LockOSThread()
 	path, err := exec.LookPath(argv[0])

@@ -75,7 +75,8 @@ func (x *external) run(ctx context.Context, j *Job) (string, report.CPU, error) 
 		return "", report.CPU{}, fmt.Errorf("%s: %w", x.client[0], ctx.Err())
 	}
 	if client.err != nil {
-		return "", report.CPU{}, fmt.Errorf("%s: %w: %s", x.client[0], client.err, lastLine(client.errs.String()+out.String()))
+		return "", report.CPU{}, fmt.Errorf("%s: %w: %s", x.client[0], client.err,
+			lastLine(client.errs.String()+out.String()))
 	}
 	server.end()
 	return out.String(), report.Ends(client.used(), server.used()), nil
@@ -118,7 +119,8 @@ type program struct {
 	err  error
 }
 
-// startIn starts argv in a host, by way of this program's hidden subcommand, which binds itself to the host's processors first.
+// startIn starts argv in a host, by way of this program's hidden subcommand, which binds itself to the host's
+// processors first.
 func startIn(j *Job, host int, argv, env []string, out *bytes.Buffer) (*program, error) {
 	if len(j.Self) > 0 {
 		argv = append(append(append([]string{}, j.Self...), enterCommand), argv...)

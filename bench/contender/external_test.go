@@ -17,8 +17,9 @@ const (
 +--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+
 Final:                  1621      0.410   613.497   613.497     1630.00    1630.00        1630        1630
 `
-	ucxLatency = "Final:                 20000      7.210     7.300     7.310        1.05       1.05      136986      136986\n"
-	fabric     = `bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+	ucxLatency = "Final:                 20000      7.210     7.300     7.310        1.05       1.05      136986     " +
+		" 136986\n"
+	fabric = `bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
 8       10k     =10k     156k        0.17s      0.96       8.36       0.12
 `
 	iperf = `{"end":{"sum_received":{"bytes":1000000000,"seconds":1.0},"sum_received_bidir_reverse":{"bytes":500000000,"seconds":1.25},
@@ -62,7 +63,8 @@ func TestParseIperf3(t *testing.T) {
 }
 
 func TestMissingSaysHowToInstall(t *testing.T) {
-	if s := missing("no-such-program-anywhere", "apt install it"); !strings.Contains(s, "no-such-program-anywhere") || !strings.Contains(s, "apt install it") {
+	if s := missing("no-such-program-anywhere", "apt install it"); !strings.Contains(s, "no-such-program-anywhere") ||
+		!strings.Contains(s, "apt install it") {
 		t.Errorf("%q", s)
 	}
 	if s := missing("sh", ""); s != "" {

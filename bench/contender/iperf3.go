@@ -47,7 +47,8 @@ func (c Iperf3) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	length := strconv.Itoa(min(max(j.Size, 4), 1<<20)) // iperf3's limit
 	x := &external{
 		server: []string{"iperf3", "-s", "-1"}, port: iperfPort,
-		client: []string{"iperf3", "-c", j.Hosts[1].IP(0).String(), "-t", fmt.Sprint(max(1, int(j.Duration.Seconds()+0.5))), "-l", length, "-J"},
+		client: []string{"iperf3", "-c", j.Hosts[1].IP(0).String(), "-t",
+			fmt.Sprint(max(1, int(j.Duration.Seconds()+0.5))), "-l", length, "-J"},
 	}
 	if j.Test == report.TwoWay {
 		x.client = append(x.client, "--bidir")

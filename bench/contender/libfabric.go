@@ -30,8 +30,10 @@ func (c Libfabric) Run(ctx context.Context, j *Job) (*report.Row, error) {
 		}
 	}
 	iterations := max(100, int(j.Duration.Seconds()*40e3)/(1+j.Size/16384))
-	args := []string{"fi_pingpong", "-p", c.Provider, "-e", endpoint, "-S", strconv.Itoa(max(j.Size, 1)), "-I", strconv.Itoa(iterations)}
-	x := &external{server: args, client: append(append([]string{}, args...), j.Hosts[1].IP(0).String()), port: libfabricPort}
+	args := []string{"fi_pingpong", "-p", c.Provider, "-e", endpoint, "-S", strconv.Itoa(max(j.Size, 1)), "-I",
+		strconv.Itoa(iterations)}
+	x := &external{server: args, client: append(append([]string{}, args...), j.Hosts[1].IP(0).String()),
+		port: libfabricPort}
 	text, cpu, err := x.run(ctx, j)
 	if err != nil {
 		return nil, err

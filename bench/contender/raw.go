@@ -15,16 +15,17 @@ import (
 	"multiedge/linkdrv"
 )
 
-// Raw is the limit: bare packet sockets. Frames are the transport's in size and shape (78 bytes of header, then payload); the receiver
-// reads the place from the header and copies the payload there. There are no acknowledgements: how much is in flight is read from shared
-// memory, which costs nothing.
+// Raw is the limit: bare packet sockets. Frames are the transport's in size and shape (78 bytes of header, then
+// payload); the receiver reads the place from the header and copies the payload there. There are no acknowledgements:
+// how much is in flight is read from shared memory, which costs nothing.
 //
-// Kind is the driver to use. Which of linkdrv.KindRing and linkdrv.KindMmsg is better depends on the MTU and on the machine, so both run; linkdrv.KindUDP is the
-// limit for the transport over that.
+// Kind is the driver to use. Which of linkdrv.KindRing and linkdrv.KindMmsg is better depends on the MTU and on the
+// machine, so both run; linkdrv.KindUDP is the limit for the transport over that.
 //
-// Sealed is the limit for encrypted traffic: the sender seals every payload by AES-128-GCM on its way to the frame, the receiver opens it into memory of its
-// own and then copies it to its place. There is nothing else of a secure channel. The cipher is the transport's (package aesgcm) or, with Stdlib, the standard
-// library's, which is what a transport in Go would otherwise seal with.
+// Sealed is the limit for encrypted traffic: the sender seals every payload by AES-128-GCM on its way to the frame, the
+// receiver opens it into memory of its own and then copies it to its place. There is nothing else of a secure channel.
+// The cipher is the transport's (package aesgcm) or, with Stdlib, the standard library's, which is what a transport in
+// Go would otherwise seal with.
 type Raw struct {
 	Kind   string
 	Sealed bool
@@ -47,17 +48,19 @@ func (Raw) Does(test string) bool {
 }
 
 const (
-	rawType     = 0x88B6          // not the transport's: the daemons of the same hosts must not receive these frames
-	rawHead     = 78              // bytes of a data frame before its payload, as the transport's
-	rawWindow   = 96              // frames in flight on a link, or half of what a receive ring holds if that is less
-	rawBatch    = 32              // frames per system call, or whole super-frames of about as many
-	rawPlace    = 40              // where in the head the place and the length stand: behind what drivers look at
-	rawPatience = 2 * time.Second // after which frames in flight are given up: longer than a busy machine keeps an end off its core
+	rawType   = 0x88B6 // not the transport's: the daemons of the same hosts must not receive these frames
+	rawHead   = 78     // bytes of a data frame before its payload, as the transport's
+	rawWindow = 96     // frames in flight on a link, or half of what a receive ring holds if that is less
+	rawBatch  = 32     // frames per system call, or whole super-frames of about as many
+	rawPlace  = 40     // where in the head the place and the length stand: behind what drivers look at
+	// after which frames in flight are given up: longer than a busy machine keeps an end off its core
+	rawPatience = 2 * time.Second
 	rawPage     = 8192
 	rawAlone    = 640 // bytes of payload up to which frames travel alone, about as the transport's do
 )
 
-// rawPayload is the largest payload of a frame: as the transport, it does not begin another page for less than a page, unless many frames share their pages.
+// rawPayload is the largest payload of a frame: as the transport, it does not begin another page for less than a page,
+// unless many frames share their pages.
 func rawPayload(link linkdrv.Info) int {
 	mtu := link.MTU - link.Overhead
 	if mtu > rawPage && mtu < 2*rawPage && link.Kind != linkdrv.KindUDP {
@@ -106,6 +109,9 @@ func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	}
 	row.Seconds, row.Latency, row.QueueDepth = elapsed.Seconds(), lat.Summary(0.5), a.window
 	row.Bytes = a.bytesIn + b.bytesIn
+	if j.Test == report.TwoWay {
+		row.EachWay = []float64{float64(b.bytesIn), float64(a.bytesIn)}
+	}
 	row.FramesSent, row.FramesReceived = a.sent+b.sent, a.got.Load()+b.got.Load()
 	row.FramesLost, row.Dropped = a.lost+b.lost, after-before
 	return finish(row), nil
@@ -184,7 +190,8 @@ func (n *rawNode) drops(o *rawNode) (uint64, error) {
 	return sum, nil
 }
 
-// stream sends until the time is over, receives what the peer sends, or both. It ends when all that either sent has arrived.
+// stream sends until the time is over, receives what the peer sends, or both. It ends when all that either sent has
+// arrived.
 func (n *rawNode) stream(ctx context.Context, j *Job, sends, receives bool, elapsed *time.Duration) error {
 	defer n.sending.Store(false)
 	start := mono.Now()
@@ -293,8 +300,8 @@ func (n *rawNode) pong(ctx context.Context, j *Job) error {
 	}
 }
 
-// idle is called when a node found nothing to do, with the number of times in a row. It polls for a while, then lets others onto this
-// processor, should there be any: they might be the peer.
+// idle is called when a node found nothing to do, with the number of times in a row. It polls for a while, then lets
+// others onto this processor, should there be any: they might be the peer.
 func idle(times int) {
 	if times > 1000 {
 		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)

@@ -36,8 +36,8 @@ type rawNode struct {
 	lastMoved mono.Time
 }
 
-// address prepares the heads of frames to the peer, and learns how many are safe: a ring gives slots back only when it is read again, so that
-// frames in flight and a batch that was taken must fit together.
+// address prepares the heads of frames to the peer, and learns how many are safe: a ring gives slots back only when it
+// is read again, so that frames in flight and a batch that was taken must fit together.
 func (n *rawNode) address(peer *rawNode) {
 	n.window = rawWindow
 	for l, d := range n.links {

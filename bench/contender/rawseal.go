@@ -41,7 +41,8 @@ func (s *rawSeal) open(frame []byte, length uint64) []byte {
 	if uint64(len(frame)) < rawHead+length+rawTag {
 		return nil
 	}
-	payload, err := s.aead.Open(s.scratch[:0], s.nonceOf(binary.BigEndian.Uint64(frame[rawPlace+12:])), frame[rawHead:rawHead+length+rawTag], frame[:rawClear])
+	payload, err := s.aead.Open(s.scratch[:0], s.nonceOf(binary.BigEndian.Uint64(frame[rawPlace+12:])),
+		frame[rawHead:rawHead+length+rawTag], frame[:rawClear])
 	if err != nil {
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 	"multiedge/internal/mono"
 )
 
-// TCP is one kernel TCP stream for each direction over the first link, used the way iperf3 does: blocking calls of a message each on a
-// thread of its own, socket buffers left to the kernel's tuning. (More links need MPTCP or a bond.)
+// TCP is one kernel TCP stream for each direction over the first link, used the way iperf3 does: blocking calls of a
+// message each on a thread of its own, socket buffers left to the kernel's tuning. (More links need MPTCP or a bond.)
 type TCP struct{}
 
 func (TCP) Name() string    { return report.TransportTCP }
@@ -105,6 +105,9 @@ func (c TCP) streams(j *Job, flows []*flow, row *report.Row) error {
 	row.Seconds = mono.Now().Sub(start).Seconds()
 	for _, f := range flows {
 		row.Bytes += f.bytes
+		if j.Test == report.TwoWay {
+			row.EachWay = append(row.EachWay, float64(f.bytes))
+		}
 	}
 	return err
 }
@@ -217,7 +220,8 @@ func (f *flow) connect(from, to *lab.Host, noDelay bool) error {
 	if !noDelay {
 		return nil
 	}
-	return errors.Join(unix.SetsockoptInt(int(client), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1), unix.SetsockoptInt(server, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+	return errors.Join(unix.SetsockoptInt(int(client), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+		unix.SetsockoptInt(server, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 }
 
 // newSocket returns a socket in a host.

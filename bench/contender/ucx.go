@@ -30,8 +30,9 @@ func (c UCX) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	port := strconv.Itoa(ucxPort)
 	x := &external{
 		server: []string{"ucx_perftest", "-p", port}, port: ucxPort,
-		client: []string{"ucx_perftest", j.Hosts[1].IP(0).String(), "-p", port, "-t", test, "-s", strconv.Itoa(max(j.Size, 1)), "-n", strconv.Itoa(max(iterations, 100)), "-w", "50", "-f"},
-		env:    []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=" + j.Hosts[0].LinkNames()[0]},
+		client: []string{"ucx_perftest", j.Hosts[1].IP(0).String(), "-p", port, "-t", test, "-s",
+			strconv.Itoa(max(j.Size, 1)), "-n", strconv.Itoa(max(iterations, 100)), "-w", "50", "-f"},
+		env: []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=" + j.Hosts[0].LinkNames()[0]},
 	}
 	text, cpu, err := x.run(ctx, j)
 	if err != nil {
@@ -42,8 +43,8 @@ func (c UCX) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	return c.parse(row, text)
 }
 
-// parse fills a row from the final line: iterations; latency or overhead (typical, average, overall) in us; bandwidth (average, overall) in
-// 2^20 bytes/s; messages/s (average, overall).
+// parse fills a row from the final line: iterations; latency or overhead (typical, average, overall) in us; bandwidth
+// (average, overall) in 2^20 bytes/s; messages/s (average, overall).
 func (c UCX) parse(row *report.Row, text string) (*report.Row, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "Final:")

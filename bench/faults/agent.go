@@ -32,8 +32,9 @@ type agent struct {
 
 // patience bounds the wait for any answer of a process.
 const (
-	patience     = 40 * time.Second
-	patienceEach = 5 * time.Millisecond // for each of many connections: one takes about one millisecond on a machine left alone
+	patience = 40 * time.Second
+	// for each of many connections: one takes about one millisecond on a machine left alone
+	patienceEach = 5 * time.Millisecond
 )
 
 // spawn starts a process in a host and waits until it says that it has started.
@@ -98,7 +99,8 @@ func (a *agent) await(ctx context.Context, what string, within time.Duration, fi
 		select {
 		case e, ok := <-a.events:
 			if !ok {
-				return nil, fmt.Errorf("%s %s ended while its %s was awaited: %s", a.job.Role, a.job.Name, what, a.words())
+				return nil, fmt.Errorf("%s %s ended while its %s was awaited: %s", a.job.Role, a.job.Name, what,
+					a.lastWords())
 			}
 			if e.Error != "" {
 				return nil, fmt.Errorf("%s %s: %s", a.job.Role, a.job.Name, e.Error)
@@ -116,6 +118,17 @@ func (a *agent) await(ctx context.Context, what string, within time.Duration, fi
 
 func (a *agent) words() string { return strings.TrimSpace(a.proc.Words()) }
 
+// lastWords is words of a process that takes no more orders or reports nothing more: it has ended or is about to, and
+// may still be writing why.
+func (a *agent) lastWords() string {
+	select {
+	case <-a.proc.Ended():
+	case <-time.After(2 * time.Second):
+	}
+	return a.words()
+}
+
+// tell sends an order.
 func (a *agent) tell(o Order) error {
 	b, err := json.Marshal(o)
 	if err == nil {
@@ -127,14 +140,17 @@ func (a *agent) tell(o Order) error {
 // ask sends an order and waits for its answer.
 func (a *agent) ask(ctx context.Context, o Order, fits func(*Event) bool) (*Event, error) {
 	if err := a.tell(o); err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.words())
+		return nil, fmt.Errorf("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.lastWords())
 	}
 	return a.await(ctx, "answer to "+o.Do, patience, fits)
 }
 
 // mark returns what a client did since the last mark.
 func (a *agent) mark(ctx context.Context, name string) (*Window, error) {
-	e, err := a.ask(ctx, Order{Do: DoMark, Name: name}, func(e *Event) bool { return e.Window != nil && e.Window.Name == name })
+	e, err := a.ask(ctx, Order{Do: DoMark, Name: name}, func(e *Event) bool {
+		return e.Window != nil &&
+			e.Window.Name == name
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -162,9 +178,11 @@ func (a *agent) takeClaims() []Order {
 	return c
 }
 
-// result waits for what a role with one task reports; where that is to do something many times, patience for each besides.
+// result waits for what a role with one task reports; where that is to do something many times, patience for each
+// besides.
 func (a *agent) result(ctx context.Context) (*Result, error) {
-	e, err := a.await(ctx, "result", patience+time.Duration(a.job.Count)*patienceEach, func(e *Event) bool { return e.Result != nil })
+	e, err := a.await(ctx, "result", patience+time.Duration(a.job.Count)*patienceEach,
+		func(e *Event) bool { return e.Result != nil })
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +202,7 @@ func (a *agent) quit() (*Rest, error) {
 		return nil, nil
 	}
 	if err := a.tell(Order{Do: DoQuit}); err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.words())
+		return nil, fmt.Errorf("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.lastWords())
 	}
 	late := time.After(patience)
 	for {

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -104,13 +105,22 @@ func (c *client) live(ctx context.Context) {
 		again = true
 		l.run(ctx)
 		c.tally.down()
-		file := fmt.Sprintf("%s/%s.claim", c.w.job.Dir, l.claim.ID)
-		if err := l.claim.write(file); err != nil {
-			c.tally.wrong(err.Error())
-			continue
-		}
-		c.w.emit(Event{Claim: file})
+		c.handIn(l)
 	}
+}
+
+// handIn gives a lane's memory back and its claim to the server.
+func (c *client) handIn(l *lane) {
+	if err := l.local.Close(); errors.Is(err, edge.ErrBusy) {
+		c.tally.wrong("memory is still in use after every operation has ended")
+	}
+	l.claim.Bytes = l.oracle.bytes
+	file := fmt.Sprintf("%s/%s.claim", c.w.job.Dir, l.claim.ID)
+	if err := l.claim.write(file); err != nil {
+		c.tally.wrong(err.Error())
+		return
+	}
+	c.w.emit(Event{Claim: file})
 }
 
 func (c *client) name() string {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// lossFloor is the share of clean goodput that must remain at a share of frames lost; 0 where only completion is asked for.
+// lossFloor is the share of clean goodput that must remain at a share of frames lost; 0 where only completion is asked
+// for.
 func lossFloor(p float64) float64 {
 	switch {
 	case p <= 0.001:
@@ -18,7 +19,8 @@ func lossFloor(p float64) float64 {
 	return 0
 }
 
-// framesMost is how many frames may be sent for the same payload at a share p of frames lost, as a multiple of the least.
+// framesMost is how many frames may be sent for the same payload at a share p of frames lost, as a multiple of the
+// least.
 func framesMost(p float64) float64 { return 1.3 / (1 - p) }
 
 // stallMost is how long nothing may complete when a link of several goes black: three probe time-outs or 200 ms.
@@ -29,7 +31,8 @@ func stallMost(srtt, ackDelay time.Duration) time.Duration {
 // survivors is the share of clean goodput that must remain when one of k links is black.
 func survivors(k int) float64 { return 0.9 * float64(k-1) / float64(k) }
 
-// slope is the least-squares slope of y over x, in y per x, and its standard error; both are 0 for fewer than three points.
+// slope is the least-squares slope of y over x, in y per x, and its standard error; both are 0 for fewer than three
+// points.
 func slope(x, y []float64) (b, deviation float64) {
 	n := float64(len(x))
 	if len(x) < 3 {

@@ -13,7 +13,8 @@ import (
 )
 
 func TestThresholds(t *testing.T) {
-	for _, c := range []struct{ p, floor, frames float64 }{{0.001, 0.9, 1.3 / 0.999}, {0.01, 0.7, 1.3 / 0.99}, {0.05, 0.4, 1.3 / 0.95}, {0.3, 0, 1.3 / 0.7}} {
+	for _, c := range []struct{ p, floor, frames float64 }{{0.001, 0.9, 1.3 / 0.999}, {0.01, 0.7, 1.3 / 0.99},
+		{0.05, 0.4, 1.3 / 0.95}, {0.3, 0, 1.3 / 0.7}} {
 		if lossFloor(c.p) != c.floor || math.Abs(framesMost(c.p)-c.frames) > 1e-12 {
 			t.Errorf("loss %v: goodput %v, frames %v", c.p, lossFloor(c.p), framesMost(c.p))
 		}
@@ -34,7 +35,8 @@ func TestSlope(t *testing.T) {
 	for _, c := range []struct {
 		y               []float64
 		want, deviation float64
-	}{{[]float64{5, 5, 5, 5}, 0, 0}, {[]float64{1, 3, 5, 7}, 2, 0}, {[]float64{4, 3, 2, 1}, -1, 0}, {[]float64{0, 1, 1, 0}, 0, math.Sqrt(0.1)}} {
+	}{{[]float64{5, 5, 5, 5}, 0, 0}, {[]float64{1, 3, 5, 7}, 2, 0}, {[]float64{4, 3, 2, 1}, -1, 0},
+		{[]float64{0, 1, 1, 0}, 0, math.Sqrt(0.1)}} {
 		if got, dev := slope(x, c.y); math.Abs(got-c.want) > 1e-12 || math.Abs(dev-c.deviation) > 1e-12 {
 			t.Errorf("%v: %v, %v", c.y, got, dev)
 		}
@@ -51,7 +53,8 @@ func TestCounters(t *testing.T) {
 	if d["a"] != 2 || d["b"] != 3 || d["new"] != 1 {
 		t.Errorf("%v", d) // b went backwards: its daemon was started again
 	}
-	c := map[string]uint64{"rejected_malformed": 1, "rejected_header_sum": 2, "rejected_later": 4, "rejected_no_room": 8, "frames_lost": 16}
+	c := map[string]uint64{"rejected_malformed": 1, "rejected_header_sum": 2, "rejected_later": 4,
+		"rejected_no_room": 8, "frames_lost": 16}
 	if got := rejected(c); got != 7 {
 		t.Errorf("rejected: %d", got)
 	}
@@ -59,7 +62,8 @@ func TestCounters(t *testing.T) {
 
 func TestTypeOf(t *testing.T) {
 	for err, want := range map[error]string{
-		edge.ErrPeerDown: "peer-down", edge.ErrRevoked: "key", fmt.Errorf("around: %w", edge.ErrDaemonDown): "daemon-down", edge.ErrAborted: "aborted", net.ErrClosed: "closed",
+		edge.ErrPeerDown: "peer-down", edge.ErrRevoked: "key", fmt.Errorf("around: %w",
+			edge.ErrDaemonDown): "daemon-down", edge.ErrAborted: "aborted", net.ErrClosed: "closed",
 	} {
 		if got, ok := typeOf(err); got != want || !ok {
 			t.Errorf("%v: %q", err, got)
@@ -82,13 +86,19 @@ func TestRowVerdict(t *testing.T) {
 		marks string
 	}{
 		{"nothing wrong", func(t *Trial) { t.injected("lost", 3); t.some(); t.check("x", true, "") }, Pass, "12345"},
+		{"nothing compared", func(t *Trial) { t.injected("lost", 3); t.some(); t.proven() }, Fail, "x2345"},
+		{"only memory compared that nobody wrote",
+			func(t *Trial) { t.compared(&Checked{Bytes: 9, Void: true}); t.proven() }, Fail, "x2345"},
+		{"something compared", func(t *Trial) { t.compared(&Checked{Bytes: 9}); t.proven() }, Pass, "12345"},
+		{"what was made to be tried was not", func(t *Trial) { t.tried("seals", 0) }, Fail, "123x5"},
 		{"nothing injected", func(t *Trial) { t.some() }, Fail, "123x5"},
 		{"counters disagree", func(t *Trial) { t.agrees("dup", 10, 20, 9) }, Fail, "123x5"},
 		{"counters agree within the slack", func(t *Trial) { t.agrees("dup", 11, 20, 9) }, Pass, "12345"},
 		{"own criterion", func(t *Trial) { t.check("x", false, "why") }, Fail, "12345"},
 		{"speed in full", func(t *Trial) { t.speed("x", false, "slow") }, Fail, "12345"},
 		{"speed in short", func(t *Trial) { t.short = true; t.speed("x", false, "slow") }, Pass, "12345"},
-		{"operation failed", func(t *Trial) { t.unfailed(&Window{Errors: map[string]uint64{"peer-down": 1}}) }, Fail, "12345"},
+		{"operation failed", func(t *Trial) { t.unfailed(&Window{Errors: map[string]uint64{"peer-down": 1}}) }, Fail,
+			"12345"},
 		{"reconnected", func(t *Trial) { t.unfailed(&Window{Reconnects: 1}) }, Fail, "12345"},
 		{"late operation", func(t *Trial) { t.judge(&agent{}, &Window{Late: 1}) }, Fail, "1x345"},
 		{"untyped error", func(t *Trial) { t.judge(&agent{}, &Window{Untyped: []string{"?"}}) }, Fail, "1x345"},
@@ -142,7 +152,8 @@ func TestHeld(t *testing.T) {
 	}
 	now := was
 	now.Pinned, now.Goroutines, now.Regions = 4096, 16, 0
-	if more := strings.Join(now.exceeds(was), "; "); more != "4096 pinned bytes, 0 at the start; 16 goroutines, 15 at the start" {
+	if more := strings.Join(now.exceeds(was),
+		"; "); more != "4096 pinned bytes, 0 at the start; 16 goroutines, 15 at the start" {
 		t.Errorf("%s", more)
 	}
 }
@@ -163,7 +174,8 @@ func TestPanics(t *testing.T) {
 
 func TestSample(t *testing.T) {
 	for line, want := range map[string]float64{
-		`edge_regions{device="a"} 3`: 3, `edge_link_up{device="a",link="b c"} 1`: 1, `go_goroutines 12`: 12, `edge_x{device="a"} 1.5e+06`: 1.5e6,
+		`edge_regions{device="a"} 3`: 3, `edge_link_up{device="a",link="b c"} 1`: 1, `go_goroutines 12`: 12,
+		`edge_x{device="a"} 1.5e+06`: 1.5e6,
 	} {
 		name, got, ok := sample(line)
 		if !ok || got != want || strings.ContainsAny(name, "{ ") {

@@ -18,27 +18,6 @@ func (t *Trial) unpinned(ctx context.Context, host int, but uint64) {
 	t.check("unpinned within 1 s", ok, "not after %v", took)
 }
 
-func clientKilled(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixBulk, 4, 8)
-	if err != nil {
-		return err
-	}
-	at := time.Now()
-	c.kill()
-	t.injected("clients killed", 1)
-	t.unpinned(ctx, 0, 0)
-	server := t.servers[0]
-	took, ok := t.event(ctx, 2*time.Second, func() bool { return len(server.endings()) >= c.job.Conns })
-	types := map[string]uint64{}
-	for _, e := range server.endings() {
-		types[e.Type]++
-		t.row.Measured["peer told after ms"] = float64(e.At.Sub(at).Microseconds()) / 1e3
-	}
-	t.counted("connections that ended at the peer", total(types))
-	t.check("the peer gets a typed answer", ok && types["untyped"] == 0, "%s after %v", counts(types), took)
-	return t.reuse(ctx)
-}
-
 // endings are the ends of connections that a server has seen.
 func (a *agent) endings() []Ended {
 	a.mu.Lock()
@@ -46,7 +25,8 @@ func (a *agent) endings() []Ended {
 	return append([]Ended(nil), a.ended...)
 }
 
-// reuse has other clients use the memory that was given back: their oracle tells whether anything else is written to it.
+// reuse has other clients use the memory that was given back: their oracle tells whether anything else is written to
+// it.
 func (t *Trial) reuse(ctx context.Context) error {
 	if _, err := t.serve(ctx, 1, "next"); err != nil {
 		return err
@@ -114,6 +94,7 @@ func revoked(ctx context.Context, t *Trial) error {
 	})
 	t.ms("anew after", took)
 	t.counted("operations that failed", total(w.Errors))
-	t.check("operations fail with a key error, clients start anew", ok, "errors %s, %d reconnects", counts(w.Errors), w.Reconnects)
+	t.check("operations fail with a key error, clients start anew", ok, "errors %s, %d reconnects", counts(w.Errors),
+		w.Reconnects)
 	return nil
 }

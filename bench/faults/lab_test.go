@@ -16,6 +16,7 @@ import (
 
 	"multiedge/bench"
 	"multiedge/bench/report"
+	"multiedge/internal/config"
 	"multiedge/internal/daemon"
 	"multiedge/internal/lab"
 	"multiedge/internal/metrics"
@@ -48,8 +49,8 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func serveDaemon(ctx context.Context, config string) error {
-	cfg, err := daemon.Parse([]byte(config), "test")
+func serveDaemon(ctx context.Context, text string) error {
+	cfg, err := config.Parse([]byte(text), "test")
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func serveDaemon(ctx context.Context, config string) error {
 	if err != nil {
 		return err
 	}
-	h := metrics.Handler(d, "test", func() bool { return d.Alive(time.Second) })
+	h := metrics.Handler(d, "test")
 	if _, err := metrics.Serve(ctx, cfg.Metrics, h, log, func(error) {}); err != nil {
 		return err
 	}
@@ -67,12 +68,14 @@ func serveDaemon(ctx context.Context, config string) error {
 
 // A fault of the network, one of a host and one of an adversary, each carried out from lab to verdict.
 func TestScenarios(t *testing.T) {
-	testScenarios(t, Options{Only: regexp.MustCompile("^(corruption 2 %|client killed with operations in flight|out of bounds.*)$"), Short: true, Seed: 5})
+	testScenarios(t, Options{Only: regexp.MustCompile("^(corruption 2 %|client killed with operations in flight|out " +
+		"of bounds.*)$"), Short: true, Seed: 5})
 }
 
 // The same of frames that travel in datagrams; those of an adversary who listens do so too.
 func TestScenariosInDatagrams(t *testing.T) {
-	testScenarios(t, Options{Only: regexp.MustCompile("^(corruption 2 %|NIC deleted and recreated|frames forged by one who listens)$"), Short: true, Seed: 5, Driver: linkdrv.KindUDP})
+	testScenarios(t, Options{Only: regexp.MustCompile("^(corruption 2 %|NIC deleted and recreated|frames forged by " +
+		"one who listens)$"), Short: true, Seed: 5, Driver: linkdrv.KindUDP})
 }
 
 func testScenarios(t *testing.T, o Options) {
@@ -101,7 +104,10 @@ func testScenarios(t *testing.T, o Options) {
 func writers(t *testing.T, f *File) {
 	t.Helper()
 	for name, write := range map[string]func(io.Writer) error{
-		"json": f.JSON, "csv": f.CSV, "markdown": f.Markdown, "html": func(w io.Writer) error { return f.HTML(w, "faults", nil) },
+		"json": f.JSON, "csv": f.CSV, "markdown": f.Markdown, "html": func(w io.Writer) error {
+			return f.HTML(w,
+				"faults", nil)
+		},
 		"table": func(w io.Writer) error { return TableRow(w, &f.Rows[0]) },
 	} {
 		var b bytes.Buffer
@@ -113,7 +119,8 @@ func writers(t *testing.T, f *File) {
 		}
 		if name == "json" {
 			var back File
-			if err := json.Unmarshal(b.Bytes(), &back); err != nil || len(back.Rows) != len(f.Rows) || back.Rows[0].U[4].Verdict != Pass {
+			if err := json.Unmarshal(b.Bytes(), &back); err != nil || len(back.Rows) != len(f.Rows) ||
+				back.Rows[0].U[4].Verdict != Pass {
 				t.Errorf("the JSON reads back as %+v, %v", back, err)
 			}
 		}
@@ -138,18 +145,21 @@ func TestScenarioCanFail(t *testing.T) {
 
 func TestSoak(t *testing.T) {
 	shown := 0
-	r, samples, err := Soak(context.Background(), SoakOptions{Duration: 4 * time.Second, Seed: 7}, func(*Sample) { shown++ })
+	r, samples, err := Soak(context.Background(), SoakOptions{Duration: 4 * time.Second, Seed: 7},
+		func(*Sample) { shown++ })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Verdict != Pass {
 		t.Errorf("%v", r.Reasons())
 	}
-	if len(samples) == 0 || shown != len(samples) || samples[0].Daemons[1].Resident == 0 || samples[0].Daemons[0].Descriptors == 0 {
+	if len(samples) == 0 || shown != len(samples) || samples[0].Daemons[1].Resident == 0 ||
+		samples[0].Daemons[0].Descriptors == 0 {
 		t.Errorf("%d samples, %d shown: %+v", len(samples), shown, samples)
 	}
 	for _, f := range SoakFigures(samples) {
-		if svg, err := f.SVG(); err != nil || !bytes.Contains(svg, []byte("resident memory")) && !bytes.Contains(svg, []byte("latency")) {
+		if svg, err := f.SVG(); err != nil || !bytes.Contains(svg, []byte("resident memory")) && !bytes.Contains(svg,
+			[]byte("latency")) {
 			t.Errorf("%s: %v", f.ID, err)
 		}
 	}
@@ -167,7 +177,8 @@ func TestSelect(t *testing.T) {
 		}
 		names[s.Name] = true
 	}
-	if got := Select(Options{Only: regexp.MustCompile("^" + Adversary + "$")}); len(got) != len(adversaryScenarios()) {
+	if got := Select(Options{Only: regexp.MustCompile("^" + Adversary + "$")}); len(got) != len(
+		adversaryScenarios())+len(accountScenarios()) {
 		t.Errorf("a group selects %d scenarios", len(got))
 	}
 }

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -53,7 +52,7 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 	}
 	l.remote, err = l.conn.Import(ctx, exportName)
 	if err == nil {
-		l.local, err = dev.RegisterContext(ctx, 2*size)
+		l.local, err = dev.RegisterContext(ctx, 2*size+l.space())
 	}
 	if err != nil {
 		l.conn.Abort()
@@ -67,16 +66,29 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 	return l, nil
 }
 
-// run moves data until the connection ends or ctx does, then closes it in good order. Afterwards the claim is complete.
+// space is what the movers need of local memory besides a mirror of the region and what is read.
+func (l *lane) space() int {
+	if l.c.w.job.Mix == MixFences {
+		return len(l.slots) * fenceSpace
+	}
+	return 0
+}
+
+// run moves data until the connection ends or ctx does, then closes it in good order.
 func (l *lane) run(ctx context.Context) {
 	var movers sync.WaitGroup
 	half := len(l.oracle.bytes)
-	background(l.oracle.src, l.local.Bytes()[half:])
+	background(l.oracle.src, l.local.Bytes()[half:2*half])
 	for i, s := range l.slots {
 		movers.Add(1)
 		go func() {
 			defer movers.Done()
-			m := mover{l: l, slot: s, number: uint64(i), half: half, rng: rand.New(rand.NewPCG(l.c.w.job.Seed, uint64(i)))}
+			if l.c.w.job.Mix == MixFences {
+				newFencer(l, s, 2*half+i*fenceSpace, l.c.w.job.Seed+uint64(i)).run(ctx)
+				return
+			}
+			m := mover{l: l, slot: s, number: uint64(i), half: half,
+				rng: rand.New(rand.NewPCG(l.c.w.job.Seed, uint64(i)))}
 			m.run(ctx)
 		}()
 	}
@@ -90,10 +102,6 @@ func (l *lane) run(ctx context.Context) {
 	} else {
 		l.conn.Abort()
 	}
-	if err := l.local.Close(); errors.Is(err, edge.ErrBusy) {
-		l.c.tally.wrong("memory is still in use after every operation has ended")
-	}
-	l.claim.Bytes = l.oracle.bytes
 }
 
 // mover keeps one operation in flight on its own slot.
@@ -129,10 +137,10 @@ func (m *mover) move(ctx context.Context) error {
 		return err // nothing was started
 	}
 	t.begins()
-	err, late := m.await(op, start)
+	err, late := m.l.await(op, start)
 	t.ends(time.Since(start), w.Len, err, late)
 	if write {
-		m.wrote(&w, err)
+		m.l.wrote(w.LocalOff, m.l.local.Bytes()[w.LocalOff:w.LocalOff+w.Len], w.Flags, w.Imm, err)
 	} else if err == nil {
 		m.check(&w)
 	}
@@ -140,8 +148,8 @@ func (m *mover) move(ctx context.Context) error {
 }
 
 // await waits for the end of an operation; one that has none within three times its deadline ends the connection.
-func (m *mover) await(op edge.Op, start time.Time) (err error, late bool) {
-	deadline := m.l.c.w.job.Deadline
+func (l *lane) await(op edge.Op, start time.Time) (err error, late bool) {
+	deadline := l.c.w.job.Deadline
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(deadline))
 	defer cancel()
 	if err = op.Wait(ctx); op.Done() {
@@ -150,23 +158,28 @@ func (m *mover) await(op edge.Op, start time.Time) (err error, late bool) {
 	again, stop := context.WithTimeout(context.Background(), 2*deadline)
 	defer stop()
 	if op.Wait(again); !op.Done() {
-		m.l.c.tally.wrong("an operation never ended")
-		m.l.conn.Abort()
+		l.c.tally.wrong("an operation never ended")
+		l.conn.Abort()
 		return err, true
 	}
 	return op.Err(), true
 }
 
-// choose makes up the next operation. Local memory mirrors the remote region: written from its first half, read to its second.
+// choose makes up the next operation. Local memory mirrors the remote region: written from its first half, read to its
+// second.
 func (m *mover) choose() edge.Work {
 	m.round++
 	mix := m.l.c.w.job.Mix
 	n, off := m.slot.size, m.slot.off
-	if mix != MixBulk {
+	if mix != MixBulk && mix != MixReads {
 		n = 1 + int(float64(m.slot.size-1)*m.rng.Float64()*m.rng.Float64())
 		off += m.rng.IntN(m.slot.size - n + 1)
 	}
-	w := edge.Work{Kind: edge.Write, Local: m.l.local, LocalOff: off, Len: n, Remote: m.l.remote, RemoteOff: off - guard}
+	w := edge.Work{Kind: edge.Write, Local: m.l.local, LocalOff: off, Len: n, Remote: m.l.remote,
+		RemoteOff: off - guard}
+	if mix == MixReads && m.rng.IntN(5) > 0 {
+		w.Kind, w.LocalOff = edge.Read, m.half+off
+	}
 	if mix == MixRandom {
 		switch p := m.rng.IntN(100); {
 		case p < 20:
@@ -190,24 +203,22 @@ func (m *mover) choose() edge.Work {
 	return w
 }
 
-// wrote enters a write that has ended in the oracle and the claim.
-func (m *mover) wrote(w *edge.Work, err error) {
-	l := m.l
-	sent := l.local.Bytes()[w.LocalOff : w.LocalOff+w.Len]
+// wrote enters a write to off of the region that has ended in the oracle and the claim.
+func (l *lane) wrote(off int, sent []byte, flags edge.Flags, imm uint32, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		copy(l.oracle.bytes[w.LocalOff:], sent)
+		copy(l.oracle.bytes[off:], sent)
 	} else {
-		l.claim.Maybe = append(l.claim.Maybe, Maybe{w.LocalOff, append([]byte(nil), sent...)})
+		l.claim.Maybe = append(l.claim.Maybe, Maybe{off, append([]byte(nil), sent...)})
 	}
-	if w.Flags&edge.Notify == 0 {
+	if flags&edge.Notify == 0 {
 		return
 	}
 	if err == nil {
-		l.claim.Notes[w.Imm] = w.Len
+		l.claim.Notes[imm] = len(sent)
 	} else {
-		l.claim.Doubts[w.Imm] = w.Len
+		l.claim.Doubts[imm] = len(sent)
 	}
 }
 

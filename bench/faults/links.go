@@ -24,11 +24,13 @@ func twoLinksLogged(s *bench.ClusterSpec) {
 // rejoinTime is how soon a link that works again must be used again.
 const rejoinTime = 2 * time.Second
 
-// black cuts one of two links, in both directions or towards one host, and heals it: again and again, or once after so many seconds.
+// black cuts one of two links, in both directions or towards one host, and heals it: again and again, or once after so
+// many seconds.
 func black(name string, towards int, seconds int, short bool) Scenario {
 	return Scenario{
 		Name: name, Group: Network, Short: short, Set: twoLinksLogged,
-		Criteria: "U; stall at most max(3 probe time-outs, 200 ms); at least 90 % of (k-1)/k; in use again within 2 s of healing",
+		Criteria: "U; stall at most max(3 probe time-outs, 200 ms); at least 90 % of (k-1)/k; in use again within 2 " +
+			"s of healing",
 		Run: func(ctx context.Context, t *Trial) error {
 			c, err := t.pair(ctx, MixBulk, 2, 8)
 			if err != nil {
@@ -117,8 +119,10 @@ func (t *Trial) blackLink(ctx context.Context, c *agent, cut func(bool) error, b
 	t.row.Measured["clean Gbit/s"] = clean.rate() * 8 / 1e9
 	t.row.Measured["goodput ratio"] = ratio
 	t.speed(fmt.Sprintf("stall at most %v", limit.Round(time.Millisecond)), stall <= limit, "%v", stall)
-	t.speed(fmt.Sprintf("goodput at least %.0f %% of clean", 100*survivors(2)), ratio >= survivors(2), "%.1f %%", 100*ratio)
-	t.check("in use again within 2 s of healing", unused == 0, "%d of %d times not after %v", unused, rounds, rejoinTime)
+	t.speed(fmt.Sprintf("goodput at least %.0f %% of clean", 100*survivors(2)), ratio >= survivors(2), "%.1f %%",
+		100*ratio)
+	t.check("in use again within 2 s of healing", unused == 0, "%d of %d times not after %v", unused, rounds,
+		rejoinTime)
 	return nil
 }
 
@@ -146,7 +150,8 @@ func (t *Trial) usedAgain(ctx context.Context, link int) (time.Duration, bool) {
 	})
 }
 
-// changes judges that what became of links was counted and logged: "each change is an event, a log line and a counter". It wants twoLinksLogged.
+// changes judges that what became of links was counted and logged: "each change is an event, a log line and a counter".
+// It wants twoLinksLogged.
 func (t *Trial) changes(ctx context.Context) {
 	m, err := t.scrape(ctx, 0)
 	if err != nil {
@@ -156,7 +161,8 @@ func (t *Trial) changes(ctx context.Context) {
 	lines := t.logged("node=host0", "path changed")
 	t.counted("path changes", uint64(m["edge_path_changes_total"]))
 	t.counted("log lines of them", uint64(lines))
-	t.check("changes of links are counted and logged", m["edge_path_changes_total"] > 0 && uint64(m["edge_path_changes_total"]) <= uint64(lines),
+	t.check("changes of links are counted and logged", m["edge_path_changes_total"] > 0 &&
+		uint64(m["edge_path_changes_total"]) <= uint64(lines),
 		"%v counted, %d logged", m["edge_path_changes_total"], lines)
 }
 
@@ -215,7 +221,8 @@ func (t *Trial) cutAll(on bool) error {
 // gone takes all links away for longer than the dead time.
 func gone(short bool) Scenario {
 	return Scenario{
-		Name: "all links off beyond the dead time", Group: Network, Criteria: "every operation errors by its deadline", Short: short, Set: twoLinks, Dead: 1500 * time.Millisecond,
+		Name: "all links off beyond the dead time", Group: Network, Criteria: "every operation errors by its deadline",
+		Short: short, Set: twoLinks, Dead: 1500 * time.Millisecond,
 		Run: func(ctx context.Context, t *Trial) error {
 			c, err := t.pair(ctx, MixRandom, 2, 8)
 			if err != nil {
@@ -248,7 +255,8 @@ func gone(short bool) Scenario {
 	}
 }
 
-// failing waits until every operation that was in flight at a moment has failed, and returns the window; the deadline is judged by U2.
+// failing waits until every operation that was in flight at a moment has failed, and returns the window; the deadline
+// is judged by U2.
 func (t *Trial) failing(ctx context.Context, c *agent, at time.Time) (*Window, error) {
 	if !sleep(ctx, time.Until(at.Add(deadline(t.dead)))) {
 		return nil, ctx.Err()
@@ -300,7 +308,8 @@ func unequal(short bool) Scenario {
 func longer(short bool) Scenario {
 	const before, after = 200 * time.Microsecond, 3 * time.Millisecond
 	return Scenario{
-		Name: "a path that becomes 3 ms longer", Group: Network, Criteria: "three seconds later at least half of the goodput before", Short: short,
+		Name: "a path that becomes 3 ms longer", Group: Network,
+		Criteria: "three seconds later at least half of the goodput before", Short: short,
 		Set: func(s *bench.ClusterSpec) { s.Lab.Rates = []string{linkRate} },
 		Run: func(ctx context.Context, t *Trial) error {
 			if err := t.setFaults(lab.Faults{Delay: before}); err != nil {

@@ -23,24 +23,39 @@ const (
 func memoryScenarios() []Scenario {
 	return []Scenario{
 		{
-			Name: "RLIMIT_MEMLOCK without CAP_IPC_LOCK", Group: Host, Criteria: "typed refusal; nothing half pinned", Short: true,
+			Name: "RLIMIT_MEMLOCK without CAP_IPC_LOCK", Group: Host,
+			Criteria: "typed refusal; nothing half pinned; a client that has its memory goes on", Short: true,
 			Run: func(ctx context.Context, t *Trial) error {
 				if err := t.cluster.ConfineDaemon(ctx, 0, bench.CommandConfined, fmt.Sprint(limitBytes)); err != nil {
 					return err
 				}
-				return t.refused(ctx, "memlock", overBytes)
+				return t.besideRefusals(ctx, "memlock")
 			},
 		},
 		{
-			Name: "memory limit of a control group", Group: Host, Criteria: "typed refusal; nothing half pinned; the kernel kills nobody; other clients go on",
-			Run: groupLimit,
+			Name: "memory limit of a control group", Group: Host,
+			Criteria: "typed refusal; nothing half pinned; the kernel kills nobody; other clients go on",
+			Run:      groupLimit,
 		},
 		{
-			Name: "quota of pinned memory", Group: Host, Criteria: "typed refusal; nothing half pinned",
-			Set: func(s *bench.ClusterSpec) { s.Limits += fmt.Sprintf("pinned = %d\n", limitBytes) },
-			Run: func(ctx context.Context, t *Trial) error { return t.refused(ctx, "limit", overBytes) },
+			Name: "quota of pinned memory", Group: Host,
+			Criteria: "typed refusal; nothing half pinned; a client that has its memory goes on",
+			Set:      func(s *bench.ClusterSpec) { s.Limits += fmt.Sprintf("pinned = %d\n", limitBytes) },
+			Run:      func(ctx context.Context, t *Trial) error { return t.besideRefusals(ctx, "limit") },
 		},
 	}
+}
+
+// besideRefusals has a client work with little memory while another of the same user is refused more than there may be.
+func (t *Trial) besideRefusals(ctx context.Context, want string) error {
+	c, err := t.pair(ctx, MixSmall, 2, 8)
+	if err != nil {
+		return err
+	}
+	if err := t.refused(ctx, want, overBytes); err != nil {
+		return err
+	}
+	return t.goesOn(ctx, c)
 }
 
 // refused registers what fits, then too much, then what fits again, in this process by the control socket of host 0.
@@ -66,13 +81,15 @@ func (t *Trial) refused(ctx context.Context, want string, over int) error {
 	var now held
 	_, ok := t.event(ctx, leakTime, func() bool { // those who asked before may still be going
 		now, err = t.held(ctx, 0)
-		return err == nil && now.Pinned == was.Pinned && now.Locked <= was.Locked && now.Descriptors <= was.Descriptors && now.Regions == was.Regions
+		return err == nil && now.Pinned == was.Pinned && now.Locked <= was.Locked &&
+			now.Descriptors <= was.Descriptors && now.Regions == was.Regions
 	})
 	if err != nil {
 		return err
 	}
 	t.check("nothing half pinned", ok, "%v", now.exceeds(was))
-	t.row.Measured["pinned MiB"], t.row.Measured["locked MiB"] = float64(now.Pinned)/(1<<20), float64(now.Locked)/(1<<20)
+	t.row.Measured["pinned MiB"], t.row.Measured["locked MiB"] = float64(now.Pinned)/(1<<20),
+		float64(now.Locked)/(1<<20)
 	again, err := dev.RegisterContext(ctx, fitsBytes)
 	t.check("what fits is still granted", err == nil, "%v", err)
 	if err == nil {
@@ -92,7 +109,8 @@ func (t *Trial) typed(err error, want string) {
 	t.check("typed refusal", name == want, "%q (%v), want %q", name, err, want)
 }
 
-// groupLimit runs the daemon of host 0 in a control group, with one client at work while others ask for more memory than the group may hold.
+// groupLimit runs the daemon of host 0 in a control group, with one client at work while others ask for more memory
+// than the group may hold.
 func groupLimit(ctx context.Context, t *Trial) error {
 	g, err := lab.NewMemoryGroup(groupBytes)
 	if err != nil {
@@ -123,7 +141,8 @@ func groupLimit(ctx context.Context, t *Trial) error {
 	return err
 }
 
-// filled has several clients register until each is refused, all at once, in pieces of several sizes, small ones among them: there the limit is reached.
+// filled has several clients register until each is refused, all at once, in pieces of several sizes, small ones among
+// them: there the limit is reached.
 func (t *Trial) filled(ctx context.Context, g *lab.MemoryGroup) error {
 	before, err := g.Used()
 	if err != nil {
@@ -161,7 +180,8 @@ func (t *Trial) filled(ctx context.Context, g *lab.MemoryGroup) error {
 		return err
 	}
 	t.row.Measured["group MiB, full"], t.row.Measured["group MiB, limit"] = float64(after)/(1<<20), groupBytes>>20
-	t.check("memory is the group's", after > before && after <= groupBytes, "the group used %d bytes, then %d", before, after)
+	t.check("memory is the group's", after > before && after <= groupBytes, "the group used %d bytes, then %d", before,
+		after)
 	for _, dev := range devices {
 		err = errors.Join(err, dev.Close())
 	}

@@ -23,14 +23,34 @@ var mishaps = []mishap{
 	{name: "faulty wires", least: time.Second, most: 4 * time.Second, do: faultyWires, undo: cleanWire},
 	{name: "narrow wire", least: time.Second, most: 3 * time.Second, do: narrowWire, undo: cleanWire},
 	{name: "cut link", least: 500 * time.Millisecond, most: 3 * time.Second, do: cutLink, undo: healLinks},
-	{name: "cut in one direction", least: 500 * time.Millisecond, most: 3 * time.Second, do: cutOneWay, undo: healLinks},
-	{name: "all links cut", least: 300 * time.Millisecond, most: 2 * time.Second, do: func(_ context.Context, s *soak) error { return s.cutAll(true) }, undo: healLinks},
-	{name: "all links cut beyond the dead time", least: soakDead + time.Second, most: soakDead + 2*time.Second, do: func(_ context.Context, s *soak) error { return s.cutAll(true) }, undo: healLinks},
-	{name: "NIC down", least: 300 * time.Millisecond, most: 2 * time.Second, do: func(_ context.Context, s *soak) error { return s.link(1).SetDown(0) }, undo: func(_ context.Context, s *soak) error { return s.link(1).SetUp(0) }},
-	{name: "NIC deleted", least: 300 * time.Millisecond, most: 2 * time.Second, do: func(_ context.Context, s *soak) error { return s.link(1).Delete(1) }, undo: func(_ context.Context, s *soak) error { return s.link(1).Recreate(1) }},
-	{name: "client stopped", least: 300 * time.Millisecond, most: 2 * time.Second, mute: true, do: signalClient(syscall.SIGSTOP), undo: signalClient(syscall.SIGCONT)},
-	{name: "client killed", least: 100 * time.Millisecond, most: 300 * time.Millisecond, mute: true, do: killClient, undo: newClient},
-	{name: "daemon restarted", least: 100 * time.Millisecond, most: time.Second, restarts: true, mute: true, do: killOneDaemon, undo: startDaemons},
+	{name: "cut in one direction", least: 500 * time.Millisecond, most: 3 * time.Second, do: cutOneWay,
+		undo: healLinks},
+	{name: "all links cut", least: 300 * time.Millisecond, most: 2 * time.Second, do: func(_ context.Context,
+		s *soak) error {
+		return s.cutAll(true)
+	}, undo: healLinks},
+	{name: "all links cut beyond the dead time", least: soakDead + time.Second, most: soakDead + 2*time.Second,
+		do: func(_ context.Context, s *soak) error { return s.cutAll(true) }, undo: healLinks},
+	{name: "NIC down", least: 300 * time.Millisecond, most: 2 * time.Second, do: func(_ context.Context,
+		s *soak) error {
+		return s.link(1).SetDown(0)
+	}, undo: func(_ context.Context,
+		s *soak) error {
+		return s.link(1).SetUp(0)
+	}},
+	{name: "NIC deleted", least: 300 * time.Millisecond, most: 2 * time.Second, do: func(_ context.Context,
+		s *soak) error {
+		return s.link(1).Delete(1)
+	}, undo: func(_ context.Context,
+		s *soak) error {
+		return s.link(1).Recreate(1)
+	}},
+	{name: "client stopped", least: 300 * time.Millisecond, most: 2 * time.Second, mute: true,
+		do: signalClient(syscall.SIGSTOP), undo: signalClient(syscall.SIGCONT)},
+	{name: "client killed", least: 100 * time.Millisecond, most: 300 * time.Millisecond, mute: true, do: killClient,
+		undo: newClient},
+	{name: "daemon restarted", least: 100 * time.Millisecond, most: time.Second, restarts: true, mute: true,
+		do: killOneDaemon, undo: startDaemons},
 }
 
 func (s *soak) link(i int) *lab.Link { return s.cluster.Lab().Link(i) }
@@ -38,7 +58,8 @@ func (s *soak) link(i int) *lab.Link { return s.cluster.Lab().Link(i) }
 // mix draws faults of a wire.
 func (s *soak) mix() lab.Faults {
 	r := s.rng.Float64
-	f := lab.Faults{Loss: 0.3 * r() * r(), Corrupt: 0.05 * r(), Dup: 0.2 * r(), Reorder: 0.2 * r(), ReorderBy: time.Duration(s.rng.IntN(5)) * time.Millisecond}
+	f := lab.Faults{Loss: 0.3 * r() * r(), Corrupt: 0.05 * r(), Dup: 0.2 * r(), Reorder: 0.2 * r(),
+		ReorderBy: time.Duration(s.rng.IntN(5)) * time.Millisecond}
 	if s.rng.IntN(3) == 0 {
 		f.Burst = 3 + s.rng.IntN(30)
 	}

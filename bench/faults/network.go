@@ -9,8 +9,8 @@ import (
 	"multiedge/internal/lab"
 )
 
-// shapedRate limits wires where goodput under a fault is compared with goodput without: below what two processors carry, so that the fault
-// and not the machine decides.
+// shapedRate limits wires where goodput under a fault is compared with goodput without: below what two processors
+// carry, so that the fault and not the machine decides.
 const shapedRate = "1gbit"
 
 func shaped(s *bench.ClusterSpec) { s.Lab.Rates = []string{shapedRate} }
@@ -44,8 +44,9 @@ func (t *Trial) quiet(ctx context.Context) {
 	})
 }
 
-// since returns what daemons and wires counted since b, and judges that frames are accounted for: what daemons sent and did not receive, since
-// they started, is what the wires took away. (From b on would not do: counters of two hosts at work cannot be read at one moment.)
+// since returns what daemons and wires counted since b, and judges that frames are accounted for: what daemons sent and
+// did not receive, since they started, is what the wires took away. (From b on would not do: counters of two hosts at
+// work cannot be read at one moment.)
 func (t *Trial) since(ctx context.Context, b before) (d map[string]uint64, l lab.Counters, err error) {
 	t.quiet(ctx)
 	now, err := t.count(ctx)
@@ -130,11 +131,12 @@ func (t *Trial) under(ctx context.Context, c *agent, inject func() error, d time
 	return &u, t.setFaults(lab.Faults{})
 }
 
-// healTime is how long what was lost is being sent again, after faults have ended and before a client's goodput is its clean one.
+// healTime is how long what was lost is being sent again, after faults have ended and before a client's goodput is its
+// clean one.
 const healTime = 50 * time.Millisecond
 
-// frames judges how many frames the payload took. The daemons say both: what they send between their count and a client's mark is of no window of the client,
-// and in the short form that was a tenth of all, more on a busy machine.
+// frames judges how many frames the payload took. The daemons say both: what they send between their count and a
+// client's mark is of no window of the client, and in the short form that was a tenth of all, more on a busy machine.
 func (t *Trial) frames(u *under, p float64) {
 	perByte := func(d map[string]uint64) float64 {
 		return float64(d["data_frames_sent"]) / float64(max(d["payload_received"], 1))
@@ -159,49 +161,56 @@ func loss(p float64, burst int, short bool) Scenario {
 	} else if f := lossFloor(p); f > 0 {
 		criteria += fmt.Sprintf("; goodput at least %.0f %% of clean", 100*f)
 	}
-	return Scenario{Name: name, Group: Network, Criteria: criteria, Short: short, Set: shaped, Run: func(ctx context.Context, t *Trial) error {
-		c, err := t.pair(ctx, MixBulk, 2, 8)
-		if err != nil {
-			return err
-		}
-		rounds := 1
-		if burst <= 1 && lossFloor(p) > 0 {
-			rounds = t.many(turnsJudged, 1)
-		}
-		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Loss: p, Burst: burst}), t.span(3*time.Second, 500*time.Millisecond), rounds)
-		if err != nil {
-			return err
-		}
-		t.injected("lost", u.wires.Lost)
-		t.counted("judged lost", u.did["frames_lost"])
-		t.counted("spurious", u.did["spurious_losses"])
-		t.frames(u, p)
-		if burst <= 1 {
-			t.goodput(u, lossFloor(p))
-		}
-		if real := u.did["frames_lost"] - min(u.did["frames_lost"], u.did["spurious_losses"]); real > u.wires.Lost+u.wires.Overflow+u.wires.Missed+u.did["kernel_dropped"]+16 {
-			t.row.U[3].fail("%d frames were judged lost and never acknowledged, the wire lost %d", real, u.wires.Lost)
-		}
-		return nil
-	}}
+	return Scenario{Name: name, Group: Network, Criteria: criteria, Short: short, Set: shaped,
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixBulk, 2, 8)
+			if err != nil {
+				return err
+			}
+			rounds := 1
+			if burst <= 1 && lossFloor(p) > 0 {
+				rounds = t.many(turnsJudged, 1)
+			}
+			u, err := t.under(ctx, c, t.everywhere(lab.Faults{Loss: p, Burst: burst}),
+				t.span(3*time.Second, 500*time.Millisecond), rounds)
+			if err != nil {
+				return err
+			}
+			t.injected("lost", u.wires.Lost)
+			t.counted("judged lost", u.did["frames_lost"])
+			t.counted("spurious", u.did["spurious_losses"])
+			t.frames(u, p)
+			if burst <= 1 {
+				t.goodput(u, lossFloor(p))
+			}
+			real := u.did["frames_lost"] - min(u.did["frames_lost"], u.did["spurious_losses"])
+			if real > u.wires.Lost+u.wires.Overflow+u.wires.Missed+u.did["kernel_dropped"]+16 {
+				t.row.U[3].fail("%d frames were judged lost and never acknowledged, the wire lost %d", real,
+					u.wires.Lost)
+			}
+			return nil
+		}}
 }
 
 // duplication delivers a share of frames twice.
 func duplication(p float64, short bool) Scenario {
-	return Scenario{Name: fmt.Sprintf("duplication %g %%", 100*p), Group: Network, Criteria: "U; the duplicate counter equals what was injected", Short: short, Run: func(ctx context.Context, t *Trial) error {
-		c, err := t.pair(ctx, MixRandom, 2, 8)
-		if err != nil {
-			return err
-		}
-		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Dup: p}), t.span(2*time.Second, 400*time.Millisecond), 1)
-		if err != nil {
-			return err
-		}
-		t.injected("duplicated", u.wires.Duplicated)
-		t.counted("duplicates", u.did["frames_duplicated"])
-		t.agrees("duplicates", u.did["frames_duplicated"], u.wires.Duplicated, setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"])
-		return nil
-	}}
+	return Scenario{Name: fmt.Sprintf("duplication %g %%", 100*p), Group: Network,
+		Criteria: "U; the duplicate counter equals what was injected", Short: short, Run: func(ctx context.Context,
+			t *Trial) error {
+			c, err := t.pair(ctx, MixRandom, 2, 8)
+			if err != nil {
+				return err
+			}
+			u, err := t.under(ctx, c, t.everywhere(lab.Faults{Dup: p}), t.span(2*time.Second, 400*time.Millisecond), 1)
+			if err != nil {
+				return err
+			}
+			t.injected("duplicated", u.wires.Duplicated)
+			t.counted("duplicates", u.did["frames_duplicated"])
+			t.agrees("duplicates", u.did["frames_duplicated"], u.wires.Duplicated,
+				setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"])
+			return nil
+		}}
 }
 
 // setupFrames is how many frames without packet number, hellos above all, may be among those injected in a scenario.
@@ -209,44 +218,53 @@ const setupFrames = 24
 
 // corruption flips a bit in a share of frames.
 func corruption(p float64, short bool) Scenario {
-	return Scenario{Name: fmt.Sprintf("corruption %g %%", 100*p), Group: Network, Criteria: "no wrong byte; the reject counter equals what was injected; the connection lives", Short: short, Run: func(ctx context.Context, t *Trial) error {
-		c, err := t.pair(ctx, MixRandom, 2, 8)
-		if err != nil {
-			return err
-		}
-		u, err := t.under(ctx, c, t.everywhere(lab.Faults{Corrupt: p}), t.span(2*time.Second, 400*time.Millisecond), 1)
-		if err != nil {
-			return err
-		}
-		t.injected("corrupted", u.wires.Corrupted)
-		// A sealed frame whose packet number was changed to one that was seen is turned away as a duplicate, one with another session's number as unknown.
-		turned := rejected(u.did) + u.did["frames_duplicated"] + u.did["unknown_session"]
-		t.counted("rejected", turned)
-		t.agrees("rejected", turned, u.wires.Corrupted, setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"]+u.wires.Outer)
-		return nil
-	}}
+	return Scenario{Name: fmt.Sprintf("corruption %g %%", 100*p), Group: Network,
+		Criteria: "no wrong byte; the reject counter equals what was injected; the connection lives", Short: short,
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixRandom, 2, 8)
+			if err != nil {
+				return err
+			}
+			u, err := t.under(ctx, c, t.everywhere(lab.Faults{Corrupt: p}), t.span(2*time.Second, 400*time.Millisecond),
+				1)
+			if err != nil {
+				return err
+			}
+			t.injected("corrupted", u.wires.Corrupted)
+			// A sealed frame whose packet number was changed to one that was seen is turned away as a duplicate, one
+			// with another session's number as unknown.
+			turned := rejected(u.did) + u.did["frames_duplicated"] + u.did["unknown_session"]
+			t.counted("rejected", turned)
+			t.agrees("rejected", turned, u.wires.Corrupted,
+				setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"]+u.wires.Outer)
+			return nil
+		}}
 }
 
 // spuriousMost is the share of retransmissions that may have been in vain.
 const spuriousMost = 0.02
 
 // reordering holds frames back, or gives two links different delays.
-func reordering(name string, short bool, set func(*bench.ClusterSpec), inject func(t *Trial) error, held func(u *under) uint64) Scenario {
-	return Scenario{Name: name, Group: Network, Criteria: "no false replay drop; spurious retransmissions at most 2 % of frames", Short: short, Set: set, Run: func(ctx context.Context, t *Trial) error {
-		c, err := t.pair(ctx, MixBulk, 2, 8)
-		if err != nil {
-			return err
-		}
-		u, err := t.under(ctx, c, func() error { return inject(t) }, t.span(3*time.Second, 600*time.Millisecond), 1)
-		if err != nil {
-			return err
-		}
-		t.injected("held back", held(u))
-		t.counted("out of sequence", u.did["frames_reordered"])
-		share := float64(u.did["spurious_losses"]) / float64(max(u.did["data_frames_sent"], 1))
-		t.row.Measured["spurious share"] = share
-		t.check("no false replay drop", u.did["frames_duplicated"] == 0, "%d frames dropped as seen before", u.did["frames_duplicated"])
-		t.check("spurious retransmissions at most 2 %", share <= spuriousMost, "%.2f %%", 100*share)
-		return nil
-	}}
+func reordering(name string, short bool, set func(*bench.ClusterSpec), inject func(t *Trial) error,
+	held func(u *under) uint64) Scenario {
+	return Scenario{Name: name, Group: Network,
+		Criteria: "no false replay drop; spurious retransmissions at most 2 % of frames", Short: short, Set: set,
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixBulk, 2, 8)
+			if err != nil {
+				return err
+			}
+			u, err := t.under(ctx, c, func() error { return inject(t) }, t.span(3*time.Second, 600*time.Millisecond), 1)
+			if err != nil {
+				return err
+			}
+			t.injected("held back", held(u))
+			t.counted("out of sequence", u.did["frames_reordered"])
+			share := float64(u.did["spurious_losses"]) / float64(max(u.did["data_frames_sent"], 1))
+			t.row.Measured["spurious share"] = share
+			t.check("no false replay drop", u.did["frames_duplicated"] == 0, "%d frames dropped as seen before",
+				u.did["frames_duplicated"])
+			t.check("spurious retransmissions at most 2 %", share <= spuriousMost, "%.2f %%", 100*share)
+			return nil
+		}}
 }

@@ -74,8 +74,11 @@ func (t *Trial) up(ctx context.Context, number int) (bool, error) {
 func nicScenarios() []Scenario {
 	return []Scenario{
 		nic("NIC renamed", false, func(l *lab.Link) error { return l.Rename(0, "other0") }, nil, false),
-		nic("NIC down and up", false, func(l *lab.Link) error { return l.SetDown(0) }, func(l *lab.Link) error { return l.SetUp(0) }, true),
-		nic("NIC deleted and recreated", true, func(l *lab.Link) error { return l.Delete(0) }, func(l *lab.Link) error { return l.Recreate(0) }, true),
-		nic("NIC of the peer down and up", false, func(l *lab.Link) error { return l.SetDown(1) }, func(l *lab.Link) error { return l.SetUp(1) }, false),
+		nic("NIC down and up", false, func(l *lab.Link) error { return l.SetDown(0) },
+			func(l *lab.Link) error { return l.SetUp(0) }, true),
+		nic("NIC deleted and recreated", true, func(l *lab.Link) error { return l.Delete(0) },
+			func(l *lab.Link) error { return l.Recreate(0) }, true),
+		nic("NIC of the peer down and up", false, func(l *lab.Link) error { return l.SetDown(1) },
+			func(l *lab.Link) error { return l.SetUp(1) }, false),
 	}
 }

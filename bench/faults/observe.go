@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 )
 
@@ -65,8 +65,8 @@ func fetch[T any](ctx context.Context, socket, what string) (out T, err error) {
 }
 
 // status is what a host's daemon says of itself.
-func (s *Stage) status(ctx context.Context, host int) (daemon.Status, error) {
-	return fetch[daemon.Status](ctx, s.cluster.Socket(host), "status")
+func (s *Stage) status(ctx context.Context, host int) (inspect.Status, error) {
+	return fetch[inspect.Status](ctx, s.cluster.Socket(host), "status")
 }
 
 // security is what host 0's daemon says its wire is; a daemon that says nothing speaks plaintext.
@@ -78,20 +78,20 @@ func (s *Stage) security(ctx context.Context) string {
 	return "plaintext"
 }
 
-func (s *Stage) peers(ctx context.Context, host int) ([]daemon.PeerStatus, error) {
-	return fetch[[]daemon.PeerStatus](ctx, s.cluster.Socket(host), "peer")
+func (s *Stage) peers(ctx context.Context, host int) ([]inspect.PeerStatus, error) {
+	return fetch[[]inspect.PeerStatus](ctx, s.cluster.Socket(host), "peer")
 }
 
-func (s *Stage) links(ctx context.Context, host int) ([]daemon.LinkStatus, error) {
-	return fetch[[]daemon.LinkStatus](ctx, s.cluster.Socket(host), "link")
+func (s *Stage) links(ctx context.Context, host int) ([]inspect.LinkStatus, error) {
+	return fetch[[]inspect.LinkStatus](ctx, s.cluster.Socket(host), "link")
 }
 
-func (s *Stage) regions(ctx context.Context, host int) ([]daemon.RegionStatus, error) {
-	return fetch[[]daemon.RegionStatus](ctx, s.cluster.Socket(host), "region")
+func (s *Stage) regions(ctx context.Context, host int) ([]inspect.RegionStatus, error) {
+	return fetch[[]inspect.RegionStatus](ctx, s.cluster.Socket(host), "region")
 }
 
 // path is what a host's daemon says of the path of a link to a peer; nil when there is none.
-func (s *Stage) path(ctx context.Context, host int, link, peer string) (*daemon.PathStatus, error) {
+func (s *Stage) path(ctx context.Context, host int, link, peer string) (*inspect.PathStatus, error) {
 	peers, err := s.peers(ctx, host)
 	if err != nil {
 		return nil, err
@@ -111,13 +111,14 @@ func (s *Stage) scrape(ctx context.Context, host int) (map[string]float64, error
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	h := s.cluster.Lab().Host(host)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: func(_ context.Context, network, addr string) (c net.Conn, err error) {
-		err = h.Do(func() (err error) {
-			c, err = net.DialTimeout(network, addr, time.Second)
-			return err
-		})
-		return c, err
-	}}}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true,
+		DialContext: func(_ context.Context, network, addr string) (c net.Conn, err error) {
+			err = h.Do(func() (err error) {
+				c, err = net.DialTimeout(network, addr, time.Second)
+				return err
+			})
+			return c, err
+		}}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", nil)
 	if err != nil {
 		return nil, err

@@ -22,6 +22,8 @@ const (
 	MixRandom = "random" // sizes of 1 byte to 1 MiB at any offset, writes, reads, notifications, fences
 	MixBulk   = "bulk"   // writes of 256 KiB
 	MixSmall  = "small"  // writes of up to 64 bytes, all with notifications
+	MixReads  = "reads"  // of 256 KiB, four of five reads, the others writes
+	MixFences = "fences" // many writes and reads at once on the same bytes, ordered by fences: fences.go
 )
 
 // slotSizes are what a mix divides a region into, repeated until every mover has one.
@@ -29,6 +31,8 @@ var slotSizes = map[string][]int{
 	MixRandom: {1 << 20, 64 << 10, 4 << 10, 256, 64 << 10, 4 << 10, 256, 64},
 	MixBulk:   {256 << 10},
 	MixSmall:  {64},
+	MixReads:  {256 << 10},
+	MixFences: {fenceArea},
 }
 
 // divide lays the slots of a number of movers out and returns the size of the region.
@@ -147,8 +151,9 @@ func (c *Claim) writable(i int) bool {
 	return false
 }
 
-// notes compares notifications, by number with how often they came and their length, with the claim. Where the daemon of the memory's owner
-// crashed, it may have taken notifications with it that its owner was not given yet, of writes whose completion had left.
+// notes compares notifications, by number with how often they came and their length, with the claim. Where the daemon
+// of the memory's owner crashed, it may have taken notifications with it that its owner was not given yet, of writes
+// whose completion had left.
 func (c *Claim) notes(out *Checked, got map[uint32]note, crashed bool) {
 	for imm, n := range c.Notes {
 		if g := got[imm]; g.times == 0 && crashed {

@@ -35,7 +35,8 @@ func TestClaimFindsEveryByte(t *testing.T) {
 		at            int
 		wrong, canary int
 	}{
-		{"in a slot", first + 3, 1, 0}, {"before the slot", first - 1, 1, 1}, {"behind the slot", first + c.Slots[0][1], 1, 1},
+		{"in a slot", first + 3, 1, 0}, {"before the slot", first - 1, 1, 1}, {"behind the slot", first + c.Slots[0][1],
+			1, 1},
 		{"first byte", 0, 1, 1}, {"last byte", len(got) - 1, 1, 1},
 	} {
 		got[tc.at] ^= 1
@@ -136,7 +137,8 @@ func TestTally(t *testing.T) {
 	y.dialled(true)
 	y.dialFailed(edge.ErrPeerUnknown)
 	w := y.mark("a")
-	if w.Ops != 1 || w.Bytes != 100 || w.Late != 1 || w.Errors["peer-down"] != 1 || w.Reconnects != 1 || w.DialErrors["peer-unknown"] != 1 || w.Posted != 2 || w.Completed != 2 {
+	if w.Ops != 1 || w.Bytes != 100 || w.Late != 1 || w.Errors["peer-down"] != 1 || w.Reconnects != 1 ||
+		w.DialErrors["peer-unknown"] != 1 || w.Posted != 2 || w.Completed != 2 {
 		t.Errorf("%+v", w)
 	}
 	if next := y.mark("b"); next.Ops != 0 || len(next.Errors) != 0 || next.Posted != 2 {

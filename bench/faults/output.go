@@ -51,14 +51,16 @@ func (f *File) JSON(w io.Writer) error {
 
 // TableHead writes the head of the table for terminals; TableRow a row of it.
 func TableHead(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%-9s %-44s %-5s %-5s %5s  %s\n%s\n", "group", "scenario", "", "U", "s", "injected -> counted; measured", strings.Repeat("-", 140))
+	_, err := fmt.Fprintf(w, "%-9s %-44s %-5s %-5s %5s  %s\n%s\n", "group", "scenario", "", "U", "s",
+		"injected -> counted; measured", strings.Repeat("-", 140))
 	return err
 }
 
 // TableRow writes a row, and why it failed.
 func TableRow(w io.Writer, r *Row) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-9s %-44s %-5s %-5s %5.1f  %s -> %s; %s\n", r.Group, r.Scenario, r.Verdict, r.marks(), r.Seconds, counts(r.Injected), counts(r.Counted), figures(r.Measured))
+	fmt.Fprintf(&b, "%-9s %-44s %-5s %-5s %5.1f  %s -> %s; %s\n", r.Group, r.Scenario, r.Verdict, r.marks(), r.Seconds,
+		counts(r.Injected), counts(r.Counted), figures(r.Measured))
 	for _, why := range r.Reasons() {
 		fmt.Fprintf(&b, "%10s%s\n", "", why)
 	}
@@ -69,14 +71,16 @@ func TableRow(w io.Writer, r *Row) error {
 // CSV writes all rows.
 func (f *File) CSV(w io.Writer) error {
 	cw := csv.NewWriter(w)
-	rows := [][]string{{"group", "scenario", "verdict", "u1", "u2", "u3", "u4", "u5", "seconds", "security", "injected", "counted", "measured", "why"}}
+	rows := [][]string{{"group", "scenario", "verdict", "u1", "u2", "u3", "u4", "u5", "seconds", "security", "injected",
+		"counted", "measured", "why"}}
 	for i := range f.Rows {
 		r := &f.Rows[i]
 		rec := []string{r.Group, r.Scenario, r.Verdict}
 		for _, u := range r.U {
 			rec = append(rec, u.Verdict)
 		}
-		rows = append(rows, append(rec, fmt.Sprintf("%.2f", r.Seconds), r.Security, counts(r.Injected), counts(r.Counted), figures(r.Measured), strings.Join(r.Reasons(), " | ")))
+		rows = append(rows, append(rec, fmt.Sprintf("%.2f", r.Seconds), r.Security, counts(r.Injected),
+			counts(r.Counted), figures(r.Measured), strings.Join(r.Reasons(), " | ")))
 	}
 	if err := cw.WriteAll(rows); err != nil {
 		return err
@@ -84,7 +88,8 @@ func (f *File) CSV(w io.Writer) error {
 	return cw.Error()
 }
 
-// Markdown writes the table of docs/RELIABILITY.md: a row for each scenario with its criteria, what was measured and the command.
+// Markdown writes the table of docs/RELIABILITY.md: a row for each scenario with its criteria, what was measured and
+// the command.
 func (f *File) Markdown(w io.Writer) error {
 	var b strings.Builder
 	group := ""
@@ -92,7 +97,8 @@ func (f *File) Markdown(w io.Writer) error {
 		r := &f.Rows[i]
 		if r.Group != group {
 			group = r.Group
-			fmt.Fprintf(&b, "\n| %s | passes when | injected | counted and measured | verdict | `edgebench faults --lab --only` |\n|---|---|---|---|---|---|\n", group)
+			fmt.Fprintf(&b, "\n| %s | forms | passes when | injected | counted and measured | verdict | "+
+				"`edgebench faults --lab --only` |\n|---|---|---|---|---|---|---|\n", group)
 		}
 		seen := counts(r.Counted)
 		if m := figures(r.Measured); m != "" {
@@ -102,7 +108,8 @@ func (f *File) Markdown(w io.Writer) error {
 		if why := r.Reasons(); len(why) > 0 {
 			verdict += ": " + strings.Join(why, "; ")
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | `'^%s$'` |\n", r.Scenario, r.Criteria, counts(r.Injected), seen, cell(verdict), r.Scenario)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `'^%s$'` |\n", r.Scenario, r.Forms, r.Criteria,
+			counts(r.Injected), seen, cell(verdict), r.Scenario)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

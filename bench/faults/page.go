@@ -15,11 +15,12 @@ import (
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"counts": counts, "figures": figures, "join": strings.Join, "fixed": func(v float64) string { return fmt.Sprintf("%.1f", v) },
+	"counts": counts, "figures": figures, "join": strings.Join,
+	"fixed": func(v float64) string { return fmt.Sprintf("%.1f", v) },
 }).Parse(pageText))
 
-// HTML writes one page with every row, its checks, the figures of a soak, and the results themselves as JSON. It refers to nothing outside
-// itself.
+// HTML writes one page with every row, its checks, the figures of a soak, and the results themselves as JSON. It refers
+// to nothing outside itself.
 func (f *File) HTML(w io.Writer, title string, figures []figure.Figure) error {
 	type drawing struct {
 		Title, Caption string
@@ -35,7 +36,8 @@ func (f *File) HTML(w io.Writer, title string, figures []figure.Figure) error {
 		Passed  int
 		Figures []drawing
 		Data    template.JS
-	}{f, title, len(f.Rows) - f.Failed(), nil, template.JS(data)} // json.Marshal escapes <, > and &, so the script element cannot be left
+		// json.Marshal escapes <, > and &, so the script element cannot be left
+	}{f, title, len(f.Rows) - f.Failed(), nil, template.JS(data)}
 	for i := range figures {
 		svg, err := figures[i].SVG()
 		if err != nil {

@@ -19,7 +19,9 @@ type Job struct {
 	Driver   string        `json:"driver,omitempty"`   // of that
 	Kind     string        `json:"kind,omitempty"`     // what an injector or a raw client does
 	Target   []byte        `json:"target,omitempty"`   // address an injector sends to
+	Node     []byte        `json:"node,omitempty"`     // identity that an injector claims; its name is Peer
 	File     string        `json:"file,omitempty"`     // captured frames of an injector
+	UID      int           `json:"uid,omitempty"`      // the process becomes this user; 0: root
 	Count    int           `json:"count,omitempty"`    // how many of what the role does; 0: until told to stop
 }
 
@@ -30,6 +32,7 @@ const (
 	RoleRaw    = "raw"    // speaks the daemon's protocol by hand, to break its rules
 	RoleInject = "inject" // sends frames of its own making
 	RoleDial   = "dial"   // opens connections, one after another
+	RoleFiend  = "fiend"  // misbehaves as package hostile does, until told to drain
 )
 
 // Order is what a process is told, one JSON line of its standard input. The end of the input is an order to quit.
@@ -37,6 +40,7 @@ type Order struct {
 	Do   string `json:"do"` // one of the Do constants
 	Name string `json:"name,omitempty"`
 	File string `json:"file,omitempty"`
+	Rate int    `json:"rate,omitempty"` // frames a second of an injector; 0: as many as go
 }
 
 // Orders.
@@ -48,6 +52,7 @@ const (
 	DoRevoke = "revoke" // servers: withdraw what is exported now
 	DoVoid   = "void"   // servers: the client never got the connection Name; its memory must be untouched
 	DoForget = "forget" // servers: let go of the memory of a client that was killed, by the prefix Name
+	DoAim    = "aim"    // injectors: send to the daemon or to nobody, as Name says, at Rate
 	DoQuit   = "quit"
 )
 
@@ -63,6 +68,7 @@ type Event struct {
 	Checked *Checked `json:"checked,omitempty"`
 	Ended   *Ended   `json:"ended,omitempty"`
 	Revoked int      `json:"revoked,omitempty"`
+	Aimed   string   `json:"aimed,omitempty"`
 	Result  *Result  `json:"result,omitempty"` // of a raw client, injector or dialler
 	Rest    *Rest    `json:"rest,omitempty"`
 }
@@ -93,10 +99,12 @@ type Window struct {
 
 // Checked is what a server found in the memory of one connection.
 type Checked struct {
-	ID      string   `json:"id"`
-	Bytes   int      `json:"bytes"`
-	Wrong   int      `json:"wrong"`             // bytes that are neither the oracle's nor of an operation that failed
-	Canary  int      `json:"canary"`            // of them, bytes that nobody may write
+	ID     string `json:"id"`
+	Bytes  int    `json:"bytes"`
+	Wrong  int    `json:"wrong"`  // bytes that are neither the oracle's nor of an operation that failed
+	Canary int    `json:"canary"` // of them, bytes that nobody may write
+	// of a connection that its client never had: memory must be as it was made
+	Void    bool     `json:"void,omitempty"`
 	Late    bool     `json:"late"`              // memory changed after the connection's end or the revocation
 	Notes   int      `json:"notes"`             // notifications missing, doubled or never sent
 	Crashed int      `json:"crashed,omitempty"` // notifications that went with the owner's own daemon, which was killed
@@ -116,6 +124,7 @@ type Result struct {
 	Failed  uint64            `json:"failed,omitempty"`
 	Types   map[string]uint64 `json:"types,omitempty"`
 	Seconds float64           `json:"seconds"`
+	Fastest uint64            `json:"fastest,omitempty"` // of an injector: frames sent as fast as they went, in Seconds
 	Slowest time.Duration     `json:"slowest,omitempty"`
 	Wrong   []string          `json:"wrong,omitempty"` // answers that should have been others
 }

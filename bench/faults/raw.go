@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +17,7 @@ const (
 	rawBounds   = "bounds"   // keys and ranges that no correct client uses
 	rawGuess    = "guess"    // keys at random, as fast as they are answered
 	rawScribble = "scribble" // clients that break the ring protocol, one after another
+	rawPending  = "pending"  // connections to a node that is off, without waiting for any
 )
 
 func runRaw(ctx context.Context, w *worker) error {
@@ -32,13 +32,20 @@ func runRaw(ctx context.Context, w *worker) error {
 		err = guess(ctx, &w.job, &r)
 	case rawScribble:
 		err = scribble(ctx, &w.job, &r)
+	case rawPending:
+		var c *rawClient
+		if c, err = pending(ctx, &w.job, &r); err == nil {
+			defer c.close()
+		}
 	default:
 		err = fmt.Errorf("job: kind %q is unknown", w.job.Kind)
 	}
 	if err != nil {
 		return err
 	}
-	r.Seconds = time.Since(start).Seconds()
+	if r.Seconds == 0 {
+		r.Seconds = time.Since(start).Seconds()
+	}
 	w.emit(Event{Result: &r})
 	w.wait(ctx, nil)
 	return nil
@@ -88,7 +95,8 @@ func bounds(ctx context.Context, job *Job, r *Result) error {
 			r.Failed++
 		}
 		if st != tests[i].want {
-			r.Wrong = append(r.Wrong, fmt.Sprintf("%s: answered %s, want %s", tests[i].name, st.Code(), tests[i].want.Code()))
+			r.Wrong = append(r.Wrong, fmt.Sprintf("%s: answered %s, want %s", tests[i].name, st.Code(),
+				tests[i].want.Code()))
 		}
 		r.Done++
 	}
@@ -106,11 +114,13 @@ func guess(ctx context.Context, job *Job, r *Result) error {
 	if err != nil {
 		return err
 	}
-	rng := rand.New(rand.NewPCG(job.Seed, 7))
+	rng, start := rand.New(rand.NewPCG(job.Seed, 7)), time.Now()
+	defer func() { r.Seconds = time.Since(start).Seconds() }()
 	for int(r.Done) < job.Count {
 		es := make([]ipc.SQE, rawDepth)
 		for i := range es {
-			es[i] = ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: conn, Key: rng.Uint64() | 1, RemoteOff: gap, Token: uint64(i)}
+			es[i] = ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: conn, Key: rng.Uint64() | 1, RemoteOff: gap,
+				Token: uint64(i)}
 		}
 		got, err := c.post(es)
 		for _, st := range got {
@@ -135,15 +145,23 @@ const (
 	atSQ     = 4096
 )
 
-// scribbles are things a client can do to memory and sockets it shares with the daemon. Those with mild set must be borne, the others
-// end the client, and it alone.
+// scribbles are things a client can do to memory and sockets it shares with the daemon. Those with mild set must be
+// borne, the others end the client, and it alone.
 var scribbles = []struct {
 	name string
 	mild bool
 	do   func(c *rawClient) error
 }{
-	{"tail far ahead", false, func(c *rawClient) error { binary.LittleEndian.PutUint32(c.mem[atSQTail:], 1<<20); return nil }},
-	{"tail behind", false, func(c *rawClient) error { binary.LittleEndian.PutUint32(c.mem[atSQTail:], ^uint32(0)); return nil }},
+	{"tail far ahead", false, func(c *rawClient) error {
+		binary.LittleEndian.PutUint32(c.mem[atSQTail:],
+			1<<20)
+		return nil
+	}},
+	{"tail behind", false, func(c *rawClient) error {
+		binary.LittleEndian.PutUint32(c.mem[atSQTail:],
+			^uint32(0))
+		return nil
+	}},
 	{"unknown operation", false, func(c *rawClient) error {
 		c.mem[atSQ] = 77
 		binary.LittleEndian.PutUint32(c.mem[atSQTail:], 1)
@@ -167,26 +185,8 @@ var scribbles = []struct {
 		return nil
 	}},
 	{"memfd punched", true, func(c *rawClient) error {
-		_ = unix.Fallocate(c.fds[0], unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(c.mem))) // its own loss
-		return nil
-	}},
-	{"flood of descriptors", true, func(c *rawClient) error {
-		f, err := os.Open("/dev/null")
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		fds := make([]int, 3)
-		for i := range fds {
-			fds[i] = int(f.Fd())
-		}
-		for range 1000 {
-			if _, got, err := c.call(&ipc.Message{Kind: ipc.KindVersion}, fds...); err != nil {
-				return nil // turned away: fine as well
-			} else {
-				ipc.CloseFDs(got)
-			}
-		}
+		// its own loss
+		_ = unix.Fallocate(c.fds[0], unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(c.mem)))
 		return nil
 	}},
 }

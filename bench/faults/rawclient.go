@@ -35,7 +35,7 @@ func newRawClient(ctx context.Context, socket string) (*rawClient, error) {
 		return nil, err
 	}
 	c := &rawClient{conn: conn}
-	m, fds, err := c.call(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: rawDepth})
+	m, fds, err := c.call(ipc.Hello(rawDepth))
 	if err == nil && len(fds) != 3 {
 		err = fmt.Errorf("%d descriptors in the answer to hello", len(fds))
 	}
@@ -111,7 +111,8 @@ func (c *rawClient) dial(job *Job, n int) (conn uint32, key uint64, size uint64,
 		return 0, 0, 0, err
 	}
 	c.id++
-	if err := c.conn.Send(&ipc.Message{ID: c.id, Kind: ipc.KindDial, Peer: job.Peer, Service: job.Service, Data: hello}); err != nil {
+	if err := c.conn.Send(&ipc.Message{ID: c.id, Kind: ipc.KindDial, Peer: job.Peer, Service: job.Service,
+		Data: hello}); err != nil {
 		return 0, 0, 0, err
 	}
 	for conn == 0 || key == 0 { // the advert may overtake the answer

@@ -38,9 +38,9 @@ func settled(pid int) uint64 { return fieldBytes(pid, "smaps_rollup", "Rss") }
 // CollectSignal makes a daemon of a lab call Collect.
 const CollectSignal = syscall.SIGUSR1
 
-// Collect collects the garbage of this process, gives back to the kernel what it does not use, and writes what it keeps, its resident memory in bytes, to
-// a file beside its socket. What a process holds between two collections says more of the collector than of it. The daemon goes on meanwhile, so the
-// least of three looks counts.
+// Collect collects the garbage of this process, gives back to the kernel what it does not use, and writes what it
+// keeps, its resident memory in bytes, to a file beside its socket. What a process holds between two collections says
+// more of the collector than of it. The daemon goes on meanwhile, so the least of three looks counts.
 func Collect(socket string) error {
 	runtime.GC() // what pools keep outlives one collection
 	kept := uint64(math.MaxUint64)

@@ -20,7 +20,8 @@ const (
 const (
 	Pass = "pass"
 	Fail = "FAIL"
-	// Again: nothing but figures of speed were missed, while a hypervisor took processors (stolenMost); another row says how the scenario came out.
+	// Again: nothing but figures of speed were missed, while a hypervisor took processors (stolenMost); another row
+	// says how the scenario came out.
 	Again = "again"
 	// Unjudged: a figure of speed in the short form, whose windows are too brief to judge by.
 	Unjudged = "-"
@@ -31,6 +32,7 @@ type Row struct {
 	Group    string             `json:"group"`
 	Scenario string             `json:"scenario"`
 	Criteria string             `json:"criteria"` // when it passes, besides U1 to U5
+	Forms    string             `json:"forms"`    // which run it: Scenario.Forms
 	Injected map[string]uint64  `json:"injected"` // faults, by kind
 	Counted  map[string]uint64  `json:"counted"`  // what the daemons' metrics or the clients saw of them
 	Measured map[string]float64 `json:"measured"` // by name with unit
@@ -60,22 +62,25 @@ func (c *Check) fail(format string, args ...any) {
 }
 
 func newRow(s *Scenario) *Row {
-	r := &Row{Group: s.Group, Scenario: s.Name, Criteria: s.Criteria, Injected: map[string]uint64{}, Counted: map[string]uint64{}, Measured: map[string]float64{}}
-	for i, what := range []string{"memory equals the oracle", "operations end once, typed, in time", "nothing left behind", "faults injected and counted", "no panic, all alive"} {
+	r := &Row{Group: s.Group, Scenario: s.Name, Criteria: s.Criteria, Forms: s.Forms(),
+		Injected: map[string]uint64{}, Counted: map[string]uint64{}, Measured: map[string]float64{}}
+	for i, what := range []string{"memory equals the oracle", "operations end once, typed, in time",
+		"nothing left behind", "faults injected and counted", "no panic, all alive"} {
 		r.U[i] = Check{What: fmt.Sprintf("U%d %s", i+1, what), Verdict: Pass}
 	}
 	return r
 }
 
-// stolen enters the share of the processors that a hypervisor took since report.StolenSeconds returned was, where it took any: stalls and goodput say
-// more of it then than of the system.
+// stolen enters the share of the processors that a hypervisor took since report.StolenSeconds returned was, where it
+// took any: stalls and goodput say more of it then than of the system.
 func (r *Row) stolen(was float64) {
 	if r.Stolen = report.StolenShare(was, r.Seconds); r.Stolen > 0.01 {
 		r.Measured["processors stolen %"] = 100 * r.Stolen
 	}
 }
 
-// stolenMost is the share of the processors that a hypervisor may take before a figure of speed that is missed says nothing.
+// stolenMost is the share of the processors that a hypervisor may take before a figure of speed that is missed says
+// nothing.
 const stolenMost = 0.05
 
 // disturbed reports whether a row failed in figures of speed alone, where a hypervisor took processors.

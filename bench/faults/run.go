@@ -34,9 +34,11 @@ func Select(o Options) []Scenario {
 	return out
 }
 
-// Run carries out scenarios one after another, each on a lab of its own, and hands every row to sink as it comes. One that failed in figures of speed alone
-// while a hypervisor took processors is carried out again. It returns an error only when ctx ended.
-func Run(ctx context.Context, scenarios []Scenario, o Options, begin func(i int, s *Scenario), sink func(*Row) error) error {
+// Run carries out scenarios one after another, each on a lab of its own, and hands every row to sink as it comes. One
+// that failed in figures of speed alone while a hypervisor took processors is carried out again. It returns an error
+// only when ctx ended.
+func Run(ctx context.Context, scenarios []Scenario, o Options, begin func(i int, s *Scenario),
+	sink func(*Row) error) error {
 	for i := range scenarios {
 		begin(i, &scenarios[i])
 		for try := 1; ; try++ {
@@ -105,5 +107,6 @@ func carryOut(ctx context.Context, s *Scenario, o Options, r *Row) (err error) {
 		t.alive()
 		return fmt.Errorf("ending: %w", err)
 	}
+	t.proven()
 	return nil
 }

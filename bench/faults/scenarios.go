@@ -10,19 +10,27 @@ import (
 
 // All are the scenarios, in the order of docs/RELIABILITY.md.
 func All() []Scenario {
-	return slices.Concat(networkScenarios(), linkScenarios(), hostScenarios(), memoryScenarios(), nicScenarios(), adversaryScenarios(), loadScenarios())
+	return slices.Concat(networkScenarios(), linkScenarios(), hostScenarios(), memoryScenarios(), nicScenarios(),
+		adversaryScenarios(), accountScenarios(),
+		loadScenarios(), userScenarios(), recablingScenarios(), atomicScenarios())
 }
 
 func networkScenarios() []Scenario {
 	return []Scenario{
 		loss(0.001, 0, false), loss(0.01, 0, true), loss(0.05, 0, false), loss(0.30, 0, false),
 		loss(0.02, 3, false), loss(0.05, 16, true), loss(0.05, 64, false),
-		setup("set-up at 30 % loss", lab.Faults{Loss: 0.3}, true), setup("set-up at 30 % corruption", lab.Faults{Corrupt: 0.3}, false),
-		reordering("reordering over thousands of frames", false, smallFrames, heldBack(lab.Faults{Reorder: 0.01, ReorderBy: 100 * time.Millisecond}), reordered),
-		reordering("reordering of a fifth of the frames by 1 ms", true, shaped, heldBack(lab.Faults{Reorder: 0.2}), reordered),
-		reordering("links whose delays differ 50:1", true, twoLinks, delays(200*time.Microsecond, 10*time.Millisecond), delayed),
+		setup("set-up at 30 % loss", lab.Faults{Loss: 0.3}, true), setup("set-up at 30 % corruption",
+			lab.Faults{Corrupt: 0.3}, false),
+		reordering("reordering over thousands of frames", false, smallFrames,
+			heldBack(lab.Faults{Reorder: 0.01, ReorderBy: 100 * time.Millisecond}), reordered),
+		reordering("reordering of a fifth of the frames by 1 ms", true, shaped, heldBack(lab.Faults{Reorder: 0.2}),
+			reordered),
+		fences(),
+		reordering("links whose delays differ 50:1", true, twoLinks, delays(200*time.Microsecond, 10*time.Millisecond),
+			delayed),
 		duplication(0.01, false), duplication(0.20, true), duplication(0.50, false),
 		corruption(0.02, true), corruption(0.30, false),
+		shuffled(true),
 	}
 }
 

@@ -129,7 +129,8 @@ func (s *server) accept(ctx context.Context, a *attachment, l *edge.Listener) {
 	}
 }
 
-// leave closes an attachment whose targets were all compared; on the way out of the process also those that never will be.
+// leave closes an attachment whose targets were all compared; on the way out of the process also those that never will
+// be.
 func (s *server) leave(a *attachment) {
 	s.mu.Lock()
 	a.over = true
@@ -171,7 +172,8 @@ func (s *server) take(ctx context.Context, a *attachment, c *edge.Conn) error {
 	return nil
 }
 
-// unwanted reports whether a connection came to nothing at its client, or the client is gone for good. The caller holds mu.
+// unwanted reports whether a connection came to nothing at its client, or the client is gone for good. The caller holds
+// mu.
 func (s *server) unwanted(id string) bool {
 	return s.void[id] || s.void[id[:max(0, strings.LastIndexByte(id, '-'))]]
 }
@@ -208,7 +210,8 @@ func settle(before Rest) Rest {
 	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		now := thisRest()
 		if now.Goroutines <= before.Goroutines && now.Descriptors <= before.Descriptors || time.Now().After(deadline) {
-			return Rest{now.Goroutines - before.Goroutines, now.Descriptors - before.Descriptors, now.Locked - before.Locked}
+			return Rest{now.Goroutines - before.Goroutines, now.Descriptors - before.Descriptors,
+				now.Locked - before.Locked}
 		}
 	}
 }

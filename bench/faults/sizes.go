@@ -59,8 +59,11 @@ func truth(b bool) uint64 {
 
 func mtuScenarios() []Scenario {
 	return []Scenario{
-		mtu("MTU mismatch, silent: a device between drops long frames", true, lab.Wire, func(t *Trial) error { return t.setFaults(lab.Faults{Longest: 1500}) }),
-		mtu("MTU mismatch, silent: the receiver's link", false, lab.Switch, func(t *Trial) error { return t.cluster.Lab().Link(0).SetMTU(1, 1500) }),
-		mtu("MTU mismatch with EMSGSIZE: the sender's link", false, lab.Switch, func(t *Trial) error { return t.cluster.Lab().Link(0).SetMTU(0, 1500) }),
+		mtu("MTU mismatch, silent: a device between drops long frames", true, lab.Wire,
+			func(t *Trial) error { return t.setFaults(lab.Faults{Longest: 1500}) }),
+		mtu("MTU mismatch, silent: the receiver's link", false, lab.Switch,
+			func(t *Trial) error { return t.cluster.Lab().Link(0).SetMTU(1, 1500) }),
+		mtu("MTU mismatch with EMSGSIZE: the sender's link", false, lab.Switch,
+			func(t *Trial) error { return t.cluster.Lab().Link(0).SetMTU(0, 1500) }),
 	}
 }

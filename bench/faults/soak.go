@@ -36,8 +36,9 @@ type Sample struct {
 
 // DaemonSample is what a daemon holds.
 type DaemonSample struct {
-	Resident    uint64 `json:"resident_bytes"`
-	AtRest      uint64 `json:"at_rest_bytes"` // of resident memory, without garbage, when last nobody worked; 0: not yet
+	Resident uint64 `json:"resident_bytes"`
+	// of resident memory, without garbage, when last nobody worked; 0: not yet
+	AtRest      uint64 `json:"at_rest_bytes"`
 	Descriptors int    `json:"descriptors"`
 	Goroutines  int    `json:"goroutines"`
 	Pinned      uint64 `json:"pinned_bytes"`
@@ -71,12 +72,15 @@ type soak struct {
 	kinds    map[string]uint64
 }
 
-// Soak mixes faults while clients work, until the time is over. Every sample goes to show; the row judges the whole. Interrupted, it returns what there was.
+// Soak mixes faults while clients work, until the time is over. Every sample goes to show; the row judges the whole.
+// Interrupted, it returns what there was.
 func Soak(ctx context.Context, o SoakOptions, show func(*Sample)) (*Row, []Sample, error) {
-	row := newRow(&Scenario{Name: fmt.Sprintf("soak of %v under mixed faults", o.Duration), Group: Load, Criteria: "U; resident memory slope below 1 % per hour"})
+	row := newRow(&Scenario{Name: fmt.Sprintf("soak of %v under mixed faults", o.Duration), Group: Load,
+		Criteria: "U; resident memory slope below 1 % per hour"})
 	spec := stageSpec(o.Seed)
 	spec.Self, spec.Driver, spec.Lab.Links = o.Self, o.Driver, 2
-	s := &soak{o: o, rng: rand.New(rand.NewPCG(o.Seed, 23)), start: time.Now(), starts: [2]int{1, 1}, kinds: map[string]uint64{}}
+	s := &soak{o: o, rng: rand.New(rand.NewPCG(o.Seed, 23)), start: time.Now(), starts: [2]int{1, 1},
+		kinds: map[string]uint64{}}
 	begin, stolen := s.start, report.StolenSeconds()
 	err := s.whole(ctx, spec, row, show)
 	row.Seconds = time.Since(begin).Seconds()
@@ -112,7 +116,11 @@ func (s *soak) whole(ctx context.Context, spec bench.ClusterSpec, row *Row, show
 		s.alive()
 		return err
 	}
-	return s.finish(ctx)
+	if err := s.finish(ctx); err != nil {
+		return err
+	}
+	s.proven()
+	return nil
 }
 
 // people starts servers and clients in both directions.
@@ -182,7 +190,8 @@ func (s *soak) step(ctx context.Context, show func(*Sample)) error {
 	return nil
 }
 
-// inject starts one of the mishaps at random. Daemons are restarted in the first third only, so that memory can be judged over the rest.
+// inject starts one of the mishaps at random. Daemons are restarted in the first third only, so that memory can be
+// judged over the rest.
 func (s *soak) inject(ctx context.Context) error {
 	for {
 		m := &mishaps[s.rng.IntN(len(mishaps))]
@@ -212,7 +221,8 @@ func (s *soak) heal(ctx context.Context) error {
 	return nil
 }
 
-// compareAll has all clients finish what they have in hand, compares memory, looks for what is left, and lets them go on.
+// compareAll has all clients finish what they have in hand, compares memory, looks for what is left, and lets them go
+// on.
 func (s *soak) compareAll(ctx context.Context) error {
 	for _, c := range s.clients {
 		if c.killed {
@@ -239,7 +249,8 @@ func (s *soak) compareAll(ctx context.Context) error {
 			return err == nil && now.Regions == 0 && now.Connections == 0 && now.Exports == 0 && now.Pinned == 0
 		})
 		if !ok {
-			s.row.U[2].fail("host %d holds %d regions, %d connections, %d exports, %d pinned bytes when nobody works", h, st.Regions, st.Connections, st.Exports, st.Pinned)
+			s.row.U[2].fail("host %d holds %d regions, %d connections, %d exports, %d pinned bytes when nobody works",
+				h, st.Regions, st.Connections, st.Exports, st.Pinned)
 		}
 	}
 	if _, ok := s.event(ctx, rejoinTime, func() bool { return s.entire(ctx) }); !ok {
@@ -258,7 +269,8 @@ func (s *soak) compareAll(ctx context.Context) error {
 	return nil
 }
 
-// entire reports whether both daemons use both links to each other: a path takes memory, so what they hold is compared in this state alone.
+// entire reports whether both daemons use both links to each other: a path takes memory, so what they hold is compared
+// in this state alone.
 func (s *soak) entire(ctx context.Context) bool {
 	for h := range 2 {
 		for _, link := range []string{"edge0", "edge1"} {

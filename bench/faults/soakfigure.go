@@ -27,7 +27,8 @@ func SoakFigures(samples []Sample) []figure.Figure {
 	}
 	both := func(value func(*DaemonSample) float64) []figure.Line {
 		return []figure.Line{
-			line(0, func(s *Sample) float64 { return value(&s.Daemons[0]) }), line(1, func(s *Sample) float64 { return value(&s.Daemons[1]) }),
+			line(0, func(s *Sample) float64 { return value(&s.Daemons[0]) }),
+			line(1, func(s *Sample) float64 { return value(&s.Daemons[1]) }),
 		}
 	}
 	panel := func(title, unit string, logY bool, lines ...figure.Line) figure.Panel {
@@ -37,19 +38,26 @@ func SoakFigures(samples []Sample) []figure.Figure {
 	return []figure.Figure{
 		{
 			ID: "soak-held", Title: "What the daemons hold", Legend: hosts,
-			Caption: "Resident memory, descriptors and goroutines over time. Daemons are restarted in the first third only.",
+			Caption: "Resident memory, descriptors and goroutines over time. Daemons are restarted in the first " +
+				"third only.",
 			Panels: []figure.Panel{
-				panel("resident memory", "MiB", false, both(func(d *DaemonSample) float64 { return float64(d.Resident) / (1 << 20) })...),
-				panel("resident memory at rest", "MiB", false, both(func(d *DaemonSample) float64 { return float64(d.AtRest) / (1 << 20) })...),
-				panel("descriptors", "", false, both(func(d *DaemonSample) float64 { return float64(d.Descriptors) })...),
+				panel("resident memory", "MiB", false,
+					both(func(d *DaemonSample) float64 { return float64(d.Resident) / (1 << 20) })...),
+				panel("resident memory at rest", "MiB", false,
+					both(func(d *DaemonSample) float64 { return float64(d.AtRest) / (1 << 20) })...),
+				panel("descriptors", "", false,
+					both(func(d *DaemonSample) float64 { return float64(d.Descriptors) })...),
 				panel("goroutines", "", false, both(func(d *DaemonSample) float64 { return float64(d.Goroutines) })...),
 			},
 		},
 		{
-			ID: "soak-work", Title: "How operations fare", Legend: []figure.Entry{{Text: "p50, goodput, stolen", Style: 2}, {Text: "p99", Style: 3}},
-			Caption: "Operations of 1 byte to 1 MiB from host0 to host1: time from posting to completion, and goodput, through all faults; and what a hypervisor took of the processors.",
+			ID: "soak-work", Title: "How operations fare", Legend: []figure.Entry{{Text: "p50, goodput, stolen",
+				Style: 2}, {Text: "p99", Style: 3}},
+			Caption: "Operations of 1 byte to 1 MiB from host0 to host1: time from posting to completion, and " +
+				"goodput, through all faults; and what a hypervisor took of the processors.",
 			Panels: []figure.Panel{
-				panel("latency", "ms", true, line(2, func(s *Sample) float64 { return s.P50 / 1e6 }), line(3, func(s *Sample) float64 { return s.P99 / 1e6 })),
+				panel("latency", "ms", true, line(2, func(s *Sample) float64 { return s.P50 / 1e6 }),
+					line(3, func(s *Sample) float64 { return s.P99 / 1e6 })),
 				panel("goodput", "Gbit/s", false, line(2, func(s *Sample) float64 { return s.Goodput * 8 / 1e9 })),
 				panel("processors stolen", "%", false, line(2, func(s *Sample) float64 { return 100 * s.Stolen })),
 			},

@@ -33,7 +33,8 @@ func (s *soak) sample(ctx context.Context, show func(*Sample)) error {
 			return err
 		}
 		x.Daemons[h] = DaemonSample{
-			Resident: resident(pid), Descriptors: int(m["process_open_fds"]), Goroutines: int(m["go_goroutines"]), Pinned: uint64(m["edge_pinned_bytes"]),
+			Resident: resident(pid), Descriptors: int(m["process_open_fds"]), Goroutines: int(m["go_goroutines"]),
+			Pinned: uint64(m["edge_pinned_bytes"]),
 			Starts: s.starts[h],
 		}
 		if r := s.rests[h]; len(r) > 0 {
@@ -49,7 +50,8 @@ func (s *soak) sample(ctx context.Context, show func(*Sample)) error {
 			return err
 		}
 		if c == s.forward {
-			x.P50, x.P99, x.Stall, x.Goodput, x.Ops, x.Late, x.Errors = w.P50, w.P99, float64(w.Stall), w.rate(), w.Ops, w.Late, w.Errors
+			x.P50, x.P99, x.Stall, x.Goodput, x.Ops, x.Late, x.Errors = w.P50, w.P99, float64(w.Stall), w.rate(), w.Ops,
+				w.Late, w.Errors
 		}
 		s.tell(w)
 	}
@@ -99,7 +101,8 @@ func (s *soak) collect(ctx context.Context) error {
 	return nil
 }
 
-// slopes enters how resident memory at rest grew over the second half, with two standard errors, and judges the slope where that half is long enough.
+// slopes enters how resident memory at rest grew over the second half, with two standard errors, and judges the slope
+// where that half is long enough.
 func (s *soak) slopes() {
 	for h := range 2 {
 		var x, y []float64

@@ -19,7 +19,8 @@ const (
 	deadTime  = 4 * time.Second
 )
 
-// deadline is by when an operation must have ended: silence of the peer is noticed after the dead time, looked for once in a keep-alive.
+// deadline is by when an operation must have ended: silence of the peer is noticed after the dead time, looked for once
+// in a keep-alive.
 func deadline(dead time.Duration) time.Duration { return dead + 2*keepAlive + time.Second }
 
 // Stage is a lab with daemons and the processes of a scenario.
@@ -50,7 +51,8 @@ func stageSpec(seed uint64) bench.ClusterSpec {
 func newStage(ctx context.Context, spec bench.ClusterSpec, dead time.Duration) (_ *Stage, err error) {
 	s := &Stage{spec: spec, dead: dead, log: new(lockedBuffer), killed: map[*bench.Process]bool{}}
 	s.spec.LogTo = s.log
-	s.spec.Config = fmt.Sprintf("keep_alive = %q\ndead_time = %q\n%s[metrics]\nlisten = %q\n", keepAlive, dead, spec.Config, metricsAddress)
+	s.spec.Config = fmt.Sprintf("keep_alive = %q\ndead_time = %q\n%s[metrics]\nlisten = %q\n", keepAlive, dead,
+		spec.Config, metricsAddress)
 	if s.cluster, err = bench.NewCluster(ctx, s.spec); err != nil {
 		return nil, err
 	}
@@ -90,8 +92,8 @@ const (
 	settleLooks = 60
 )
 
-// settled is what a host's daemon holds once it has started everything: when it has not changed for a while. A look leaves a connection that the daemon has
-// yet to close: the next one comes as much later as this one took.
+// settled is what a host's daemon holds once it has started everything: when it has not changed for a while. A look
+// leaves a connection that the daemon has yet to close: the next one comes as much later as this one took.
 func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 	for start, looks, same := time.Now(), 1, 0; same < 4; looks++ {
 		var now held
@@ -102,7 +104,9 @@ func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 			same, last = 0, now
 		}
 		if time.Since(start) > settleTime && looks > settleLooks {
-			return last, fmt.Errorf("the daemon of host %d does not settle: %+v and, after %d looks that found the same, %+v (%v)", host, last, same, now, err)
+			return last,
+				fmt.Errorf("the daemon of host %d does not settle: %+v and, after %d looks that found the same, %+v "+
+					"(%v)", host, last, same, now, err)
 		}
 		if !sleep(ctx, max(25*time.Millisecond, time.Since(at))) {
 			return last, ctx.Err()
@@ -111,7 +115,8 @@ func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 	return last, nil
 }
 
-// held asks a host's daemon what it holds. A scrape is gathered by goroutines of its own, one to three, so their number is that of the status, asked last.
+// held asks a host's daemon what it holds. A scrape is gathered by goroutines of its own, one to three, so their number
+// is that of the status, asked last.
 func (s *Stage) held(ctx context.Context, host int) (held, error) {
 	m, err := s.scrape(ctx, host)
 	if err != nil {
@@ -133,10 +138,12 @@ func (h held) exceeds(b held) (out []string) {
 		what     string
 		now, was uint64
 	}{
-		{"clients", uint64(h.Clients), uint64(b.Clients)}, {"connections", uint64(h.Connections), uint64(b.Connections)},
+		{"clients", uint64(h.Clients), uint64(b.Clients)}, {"connections", uint64(h.Connections),
+			uint64(b.Connections)},
 		{"regions", uint64(h.Regions), uint64(b.Regions)}, {"exports", uint64(h.Exports), uint64(b.Exports)},
 		{"pinned bytes", h.Pinned, b.Pinned}, {"locked bytes", h.Locked, b.Locked},
-		{"goroutines", uint64(h.Goroutines), uint64(b.Goroutines)}, {"descriptors", uint64(h.Descriptors), uint64(b.Descriptors)},
+		{"goroutines", uint64(h.Goroutines), uint64(b.Goroutines)}, {"descriptors", uint64(h.Descriptors),
+			uint64(b.Descriptors)},
 	} {
 		if f.now > f.was {
 			out = append(out, fmt.Sprintf("%d %s, %d at the start", f.now, f.what, f.was))

@@ -117,7 +117,8 @@ func (t *tally) mark(name string) *Window {
 		w.Stall = max(w.Stall, now.Sub(t.progress))
 	}
 	l := t.latency.Summary(1)
-	w.Name, w.Seconds, w.P50, w.P99, w.Posted, w.Completed, w.Up = name, now.Sub(t.since).Seconds(), l.P50, l.P99, t.posted, t.completed, t.up
+	w.Name, w.Seconds, w.P50, w.P99, w.Posted, w.Completed, w.Up = name, now.Sub(t.since).Seconds(), l.P50, l.P99,
+		t.posted, t.completed, t.up
 	t.w, t.since, t.progress = Window{}, now, now
 	t.latency.Reset()
 	return &w

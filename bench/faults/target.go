@@ -87,7 +87,8 @@ func (s *server) forget(client string) {
 		case <-t.over:
 			s.release(t)
 		case <-time.After(verifyTime):
-			s.w.emit(Event{Checked: &Checked{ID: t.id, Wrong: 1, Details: []string{"the connection of a killed client has not ended"}}})
+			s.w.emit(Event{Checked: &Checked{ID: t.id, Wrong: 1,
+				Details: []string{"the connection of a killed client has not ended"}}})
 		}
 	}
 }
@@ -101,25 +102,34 @@ func (s *server) verify(c *Claim) {
 	s.mu.Lock()
 	t := s.targets[c.ID]
 	delete(s.targets, c.ID)
-	if t == nil {
+	out := Checked{ID: c.ID, Void: c.Bytes == nil}
+	switch {
+	case t != nil:
+	case out.Void || s.unwanted(c.ID): // it did not get here, and will be turned away if it does
 		s.void[c.ID] = true
+	default:
+		out.Wrong = len(c.Bytes)
+		out.say("the server has no memory of that connection, whose client wrote to it")
 	}
 	s.mu.Unlock()
-	if t == nil { // it did not get here, and will be turned away if it does
-		s.w.emit(Event{Checked: &Checked{ID: c.ID}})
+	if t == nil {
+		s.w.emit(Event{Checked: &out})
 		return
 	}
 	select {
 	case <-t.over:
 	case <-time.After(verifyTime):
-		s.w.emit(Event{Checked: &Checked{ID: c.ID, Wrong: 1, Details: []string{"the server's end of the connection has not ended"}}})
+		s.w.emit(Event{Checked: &Checked{ID: c.ID, Wrong: 1,
+			Details: []string{"the server's end of the connection has not ended"}}})
 		return
 	}
 	got := t.region.Bytes()
 	if c.Bytes == nil {
 		c.Bytes = newOracle(t.seed, len(got)).bytes
 	}
-	out := c.compare(got)
+	void := out.Void
+	out = c.compare(got)
+	out.Void = void
 	c.notes(&out, t.notes, t.crashed)
 	if out.Late = crc64.Checksum(got, crcTable) != t.sum; out.Late {
 		out.say("memory changed after the connection's end")

@@ -20,6 +20,14 @@ type Scenario struct {
 	Run      func(ctx context.Context, t *Trial) error
 }
 
+// Forms says which forms run the scenario: "short, long" or "long".
+func (s *Scenario) Forms() string {
+	if s.Short {
+		return "short, long"
+	}
+	return "long"
+}
+
 // Trial is a scenario while it is carried out.
 type Trial struct {
 	*Stage
@@ -87,8 +95,9 @@ func (t *Trial) work(ctx context.Context, service, mix string, conns, depth int)
 func (t *Trial) workFrom(ctx context.Context, host, peer int, service, mix string, conns, depth int) (*agent, error) {
 	name := fmt.Sprintf("%s%d", service, len(t.agents))
 	a, err := t.spawn(ctx, host, Job{
-		Role: RoleClient, Name: name, Peer: t.cluster.Lab().Host(peer).Name(), Service: service, Mix: mix, Conns: conns, Depth: depth,
-		Seed: t.seed, Deadline: deadline(t.dead),
+		Role: RoleClient, Name: name, Peer: t.cluster.Lab().Host(peer).Name(), Service: service, Mix: mix, Conns: conns,
+		Depth: depth,
+		Seed:  t.seed, Deadline: deadline(t.dead),
 	})
 	if err == nil {
 		t.clients = append(t.clients, a)
@@ -122,7 +131,8 @@ func (t *Trial) flowing(ctx context.Context, a *agent, within time.Duration) err
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d operations complete, %d of %d connections are up: dial errors %v, operations' errors %v", w.Ops, w.Up, a.job.Conns, w.DialErrors, w.Errors)
+			return fmt.Errorf("%d operations complete, %d of %d connections are up: dial errors %v, operations' "+
+				"errors %v", w.Ops, w.Up, a.job.Conns, w.DialErrors, w.Errors)
 		}
 	}
 }
@@ -171,7 +181,8 @@ func (t *Trial) unfailed(ws ...*Window) {
 		}
 		again += w.Reconnects
 	}
-	t.check("no operation fails, same connections", len(bad) == 0 && again == 0, "operations failed: %s; %d reconnects", counts(bad), again)
+	t.check("no operation fails, same connections", len(bad) == 0 && again == 0, "operations failed: %s; %d reconnects",
+		counts(bad), again)
 }
 
 // event waits until a condition of the outside world holds, and returns how long that took; false after within.

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// turnsJudged is how many turns a figure of speed takes that is judged: with one, what else the machine does in either window decides.
+// turnsJudged is how many turns a figure of speed takes that is judged: with one, what else the machine does in either
+// window decides.
 const turnsJudged = 5
 
 // turns are windows of a client without something and with it, by turns.
@@ -49,6 +50,11 @@ func (x *turns) cleanRate() float64 {
 	return median(v)
 }
 
+// goesOn reports whether something completed in each turn with.
+func (x *turns) goesOn() bool {
+	return !slices.ContainsFunc(x.with, func(w *Window) bool { return w.Ops == 0 })
+}
+
 // stall is the longest with.
 func (x *turns) stall() (d time.Duration) {
 	for _, w := range x.with {
@@ -57,12 +63,17 @@ func (x *turns) stall() (d time.Duration) {
 	return d
 }
 
-// p99 is the highest with.
-func (x *turns) p99() (d time.Duration) {
-	for _, w := range x.with {
-		d = max(d, time.Duration(w.P99))
+// p99 and cleanP99 are the time of the slowest hundredth of the operations, with and without: the median of the turns.
+func (x *turns) p99() time.Duration { return medianP99(x.with) }
+
+func (x *turns) cleanP99() time.Duration { return medianP99(x.clean) }
+
+func medianP99(ws []*Window) time.Duration {
+	var v []float64
+	for _, w := range ws {
+		v = append(v, w.P99)
 	}
-	return d
+	return time.Duration(median(v))
 }
 
 // median of at least one value; of an even number, the lower of the two in the middle.

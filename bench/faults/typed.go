@@ -13,11 +13,16 @@ var types = []struct {
 	err  error
 	name string
 }{
-	{edge.ErrDaemonDown, "daemon-down"}, {edge.ErrNoDaemon, "no-daemon"}, {edge.ErrPeerDown, "peer-down"}, {edge.ErrPeerClosed, "peer-closed"},
-	{edge.ErrPeerUnknown, "peer-unknown"}, {edge.ErrNoService, "no-service"}, {edge.ErrRefused, "refused"}, {edge.ErrTimeout, "timeout"},
-	{edge.ErrMTU, "mtu"}, {edge.ErrVersion, "version"}, {edge.ErrRevoked, "key"}, {edge.ErrKey, "key"}, {edge.ErrPermission, "permission"},
-	{edge.ErrBounds, "bounds"}, {edge.ErrAborted, "aborted"}, {edge.ErrLimit, "limit"}, {edge.ErrMemlock, "memlock"}, {edge.ErrDenied, "denied"},
-	{edge.ErrBusy, "busy"}, {edge.ErrExists, "exists"}, {net.ErrClosed, "closed"}, {context.DeadlineExceeded, "deadline"},
+	{edge.ErrDaemonDown, "daemon-down"}, {edge.ErrNoDaemon, "no-daemon"}, {edge.ErrPeerDown, "peer-down"},
+	{edge.ErrPeerClosed, "peer-closed"}, {edge.ErrReset, "reset"},
+	{edge.ErrPeerUnknown, "peer-unknown"}, {edge.ErrStranger, "stranger"}, {edge.ErrNoService, "no-service"},
+	{edge.ErrRefused, "refused"}, {edge.ErrTimeout, "timeout"},
+	{edge.ErrMTU, "mtu"}, {edge.ErrVersion, "version"}, {edge.ErrRevoked, "key"}, {edge.ErrKey, "key"},
+	{edge.ErrPermission, "permission"},
+	{edge.ErrBounds, "bounds"}, {edge.ErrAborted, "aborted"}, {edge.ErrLimit, "limit"}, {edge.ErrMemlock, "memlock"},
+	{edge.ErrDenied, "denied"},
+	{edge.ErrBusy, "busy"}, {edge.ErrExists, "exists"}, {net.ErrClosed, "closed"}, {context.DeadlineExceeded,
+		"deadline"},
 	{context.Canceled, "cancelled"},
 }
 

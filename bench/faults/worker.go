@@ -23,12 +23,15 @@ func (w *worker) emit(e Event) {
 	_ = w.out.Encode(e) // a parent that is gone will end us
 }
 
-// WorkJSON does a job given as JSON, taking orders from in and writing events to out: what a process in a lab host does. It returns when
-// it was told to quit or ctx ends.
+// WorkJSON does a job given as JSON, taking orders from in and writing events to out: what a process in a lab host
+// does. It returns when it was told to quit or ctx ends.
 func WorkJSON(ctx context.Context, job string, in io.Reader, out io.Writer) error {
 	w := &worker{out: json.NewEncoder(out)}
 	if err := json.Unmarshal([]byte(job), &w.job); err != nil {
 		return fmt.Errorf("job: %w", err)
+	}
+	if err := becomeUser(w.job.UID); err != nil {
+		return err
 	}
 	orders := make(chan Order)
 	w.orders = orders
@@ -44,6 +47,7 @@ func WorkJSON(ctx context.Context, job string, in io.Reader, out io.Writer) erro
 	}()
 	run := map[string]func(context.Context, *worker) error{
 		RoleServer: runServer, RoleClient: runClient, RoleRaw: runRaw, RoleInject: runInject, RoleDial: runDial,
+		RoleFiend: runFiend,
 	}[w.job.Role]
 	if run == nil {
 		return fmt.Errorf("job: role %q is unknown", w.job.Role)

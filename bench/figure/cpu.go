@@ -2,15 +2,18 @@ package figure
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"multiedge/bench/report"
 )
 
-// labelColour is the palette entry of each breakdown label. The coarse labels have the colour of the copy that is most of them.
+// labelColour is the palette entry of each breakdown label. The coarse labels have the colour of the copy that is most
+// of them.
 var labelColour = map[string]int{
-	report.LabelPoll: 7, report.LabelTxCopy: 0, report.LabelRxCopy: 1, report.LabelRemapping: 3, report.LabelPacket: 2, report.LabelDevice: 5, report.LabelChecksum: 6, report.LabelSealing: 8,
+	report.LabelPoll: 7, report.LabelTxCopy: 0, report.LabelRxCopy: 1, report.LabelRemapping: 3, report.LabelPacket: 2,
+	report.LabelDevice: 5, report.LabelChecksum: 6, report.LabelSealing: 8,
 	report.LabelDaemonUser: 1, report.LabelDaemonSystem: 0, report.LabelApp: 4, report.LabelOther: 9,
 }
 
@@ -39,17 +42,24 @@ func cpu(rows []entry) Figure {
 			order = names
 		}
 	}
-	for _, name := range report.Labels {
-		if used[name] {
-			f.Legend = append(f.Legend, Entry{Text: name, Style: labelColour[name], Bar: true})
-		}
-	}
-	f.Caption = "Processor time of one end, application and daemon together, while the test ran; 100 % is one processor (paper, figure 3.2)."
+	f.Legend = partsLegend(used)
+	f.Caption = "Processor time of one end, application and daemon together, while the test ran; 100 % is one " +
+		"processor (paper, figure 3.2)."
 	if len(order) > 1 {
 		f.Caption += " One bar for each configuration, from left to right: " + strings.Join(order, "; ") + "."
 	}
 	f.Panels = wrap(f.Panels)
 	return f.trim()
+}
+
+// partsLegend explains the parts of bars that were used.
+func partsLegend(used map[string]bool) (l []Entry) {
+	for _, name := range report.Labels {
+		if used[name] {
+			l = append(l, Entry{Text: name, Style: labelColour[name], Bar: true})
+		}
+	}
+	return l
 }
 
 // wrap drops panels without bars early, so that at most four of them stand side by side: the paper's.
@@ -88,14 +98,26 @@ func cpuPanel(title string, cs []config, end func(report.CPU) report.End, used m
 func cpuBar(rows []entry, end func(report.CPU) report.End, used map[string]bool) Bar {
 	var b Bar
 	sum, seconds := report.Breakdown{}, 0.0
+	lo, hi := math.Inf(1), 0.0
 	for _, e := range rows {
 		seconds += e.Seconds
+		all := 0.0
 		for label, s := range end(e.CPU).Parts() {
 			sum[label] += s
+			all += s
+		}
+		if e.Seconds > 0 {
+			lo, hi = min(lo, 100*all/e.Seconds), max(hi, 100*all/e.Seconds)
 		}
 	}
 	if seconds == 0 {
 		return b
+	}
+	if len(rows) > 1 && lo < hi {
+		b.Spread = [2]float64{lo, hi}
+	}
+	if mostlyBusy(rows) {
+		b.Label = busyMark
 	}
 	for _, label := range report.Labels {
 		if v := sum[label]; v > 0 {
@@ -122,15 +144,22 @@ func comparisons(rows []entry) []Figure {
 		}
 	}
 	for _, k := range keys {
-		sub := slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return (key{e.Test, e.MessageBytes, e.MTU}) != k })
-		name := fmt.Sprintf("%s, %s messages, %s, MTU %d", k.test, report.Bytes(k.size), report.Rates(sub[0].LinkRates, sub[0].Links), k.mtu)
-		f := Figure{ID: fmt.Sprintf("compare-%s-%s-mtu%d", k.test, shortSize(k.size), k.mtu), Title: "Comparison: " + name, Caption: "Medians of interleaved rounds; the whiskers are the slowest and the fastest round."}
+		sub := slices.DeleteFunc(slices.Clone(rows),
+			func(e entry) bool { return (key{e.Test, e.MessageBytes, e.MTU}) != k })
+		name := fmt.Sprintf("%s, %s messages, %s, MTU %d", k.test, report.Bytes(k.size), report.Rates(sub[0].LinkRates,
+			sub[0].Links), k.mtu)
+		f := Figure{ID: fmt.Sprintf("compare-%s-%s-mtu%d", k.test, shortSize(k.size), k.mtu), Title: "Comparison: " +
+			name, Caption: "Medians of interleaved rounds; the whiskers are the slowest and the fastest round."}
 		if report.IsLatencyTest(k.test) {
-			f.Panels = append(f.Panels, comparePanel("half round trip, median", "latency (us)", sub, func(e entry) float64 { return e.Latency.P50 / 1e3 }))
-			f.Panels = append(f.Panels, comparePanel("half round trip, 99th percentile", "latency (us)", sub, func(e entry) float64 { return e.Latency.P99 / 1e3 }))
+			f.Panels = append(f.Panels, comparePanel("half round trip, median", "latency (us)", sub,
+				func(e entry) float64 { return e.Latency.P50 / 1e3 }))
+			f.Panels = append(f.Panels, comparePanel("half round trip, 99th percentile", "latency (us)", sub,
+				func(e entry) float64 { return e.Latency.P99 / 1e3 }))
 		} else {
-			f.Panels = append(f.Panels, comparePanel("throughput", "throughput (Gbit/s)", sub, func(e entry) float64 { return e.Throughput * 8 / 1e9 }))
-			f.Panels = append(f.Panels, comparePanel("processor time, both ends", "CPU (seconds per GiB)", sub, func(e entry) float64 { return e.PerGiB() }))
+			f.Panels = append(f.Panels, comparePanel("throughput", "throughput (Gbit/s)", sub,
+				func(e entry) float64 { return e.Throughput * 8 / 1e9 }))
+			f.Panels = append(f.Panels, comparePanel("processor time, both ends", "CPU (seconds per GiB)", sub,
+				func(e entry) float64 { return e.PerGiB() }))
 		}
 		figs = append(figs, f.trim())
 	}
@@ -151,7 +180,12 @@ func comparePanel(title, unit string, rows []entry, value func(entry) float64) P
 		}
 		m := median(v)
 		p.Names = append(p.Names, c.label)
-		p.Bars = append(p.Bars, []Bar{{Parts: []Part{{Value: m, Color: i}}, Label: significant(m), Spread: [2]float64{v[0], v[len(v)-1]}}})
+		label := significant(m)
+		if mostlyBusy(c.rows) {
+			label += busyMark
+		}
+		p.Bars = append(p.Bars, []Bar{{Parts: []Part{{Value: m, Color: i}}, Label: label, Spread: [2]float64{v[0],
+			v[len(v)-1]}}})
 	}
 	return p
 }
@@ -159,8 +193,12 @@ func comparePanel(title, unit string, rows []entry, value func(entry) float64) P
 // contenders groups rows of a comparison by transport and variant.
 func contenders(rows []entry) []config {
 	var out []config
+	several := slices.ContainsFunc(rows, func(e entry) bool { return e.source != rows[0].source })
 	for _, e := range rows {
 		label := e.Contender()
+		if several {
+			label += ", " + e.source
+		}
 		i := slices.IndexFunc(out, func(c config) bool { return c.label == label })
 		if i < 0 {
 			out = append(out, config{label: label})

@@ -137,7 +137,8 @@ func (f *Figure) SVG() ([]byte, error) {
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return nil, err
 	}
-	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
 }
 
 // PNG writes f as a PNG image at twice the resolution of a screen.

@@ -20,8 +20,10 @@ import (
 // synthetic returns results of every kind that figures are drawn of, with plausible shapes.
 func synthetic() []Source {
 	f := report.NewFile(report.Head{
-		Created: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), Command: []string{"edgebench", "demo", "<&>"}, Notes: []string{"regions fitted to </script> 8 MiB"},
-		Machine: report.Machine{Hostname: "host", Kernel: "Linux 6.18", CPUModel: "Some CPU", CPUs: 2, Go: "go1.26"}, Lab: &report.Lab{Hosts: 2, Links: 2, MTU: 9000},
+		Created: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), Command: []string{"edgebench", "demo", "<&>"},
+		Notes:   []string{"regions fitted to </script> 8 MiB"},
+		Machine: report.Machine{Hostname: "host", Kernel: "Linux 6.18", CPUModel: "Some CPU", CPUs: 2, Go: "go1.26"},
+		Lab:     &report.Lab{Hosts: 2, Links: 2, MTU: 9000},
 	})
 	for _, links := range []int{1, 2, 8} {
 		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong, report.Read} {
@@ -53,7 +55,9 @@ func synthetic() []Source {
 }
 
 func synthRow(test string, links, size int) report.Row {
-	r := report.Row{Test: test, Transport: report.TransportEdge, Attach: "daemon", MessageBytes: size, Links: links, MTU: 9000, QueueDepth: 64, Scheduler: "adaptive", Seconds: 1, IntegrityChecked: true}
+	r := report.Row{Test: test, Transport: report.TransportEdge, MessageBytes: size, Links: links,
+		MTU: 9000, QueueDepth: 64, Setup: report.Setup{Attach: "daemon", Scheduler: "adaptive"}, Seconds: 1,
+		Integrity: report.Integrity{IntegrityChecked: true}}
 	peak := 28e9 / 8 * (1 + 0.02*float64(links))
 	r.Throughput = peak * float64(size) / float64(size+20000)
 	base := 3000 + float64(size)/3
@@ -62,7 +66,8 @@ func synthRow(test string, links, size int) report.Row {
 		r.Throughput *= 1.4
 	case report.PingPong:
 		r.Throughput *= 0.8
-		r.Latency = report.Latency{Count: 1000, Min: base * 0.9, P50: base, P90: base * 1.1, P99: base * 1.6, P999: base * 3, P9999: base * 8, Max: base * 30}
+		r.Latency = report.Latency{Count: 1000, Min: base * 0.9, P50: base, P90: base * 1.1, P99: base * 1.6,
+			P999: base * 3, P9999: base * 8, Max: base * 30}
 	case report.Read:
 		r.Latency = report.Latency{Count: 1000, P50: base * 2, P99: base * 4, P999: base * 5, Max: base * 9}
 	}
@@ -72,12 +77,14 @@ func synthRow(test string, links, size int) report.Row {
 	r.Bytes = uint64(r.Throughput)
 	r.Operations = r.Bytes / uint64(size)
 	r.OperationsPerSecond = float64(r.Operations)
-	r.CPU = report.Ends(report.End{ProcessUser: 0.03, ProcessSystem: 0.02, DaemonUser: 0.3, DaemonSystem: 0.6}, report.End{ProcessUser: 0.02, DaemonUser: 0.7, DaemonSystem: 0.1})
+	r.CPU = report.Ends(report.End{ProcessUser: 0.03, ProcessSystem: 0.02, DaemonUser: 0.3, DaemonSystem: 0.6},
+		report.End{ProcessUser: 0.02, DaemonUser: 0.7, DaemonSystem: 0.1})
 	return r
 }
 
 func TestBuildFindsAllFigures(t *testing.T) {
-	want := map[string]int{"throughput": 4, "latency": 4, "percentiles": 3, "cpu": 4, "rate": 1, "schedulers": 2, "compare-one-way-1M-mtu9000": 2}
+	want := map[string]int{"throughput": 4, "latency": 4, "percentiles": 3, "cpu": 4, "rate": 1, "schedulers": 2,
+		"compare-one-way-1M-mtu9000": 2}
 	figs := Build(synthetic())
 	for _, f := range figs {
 		if len(f.Panels) != want[f.ID] {
@@ -102,7 +109,8 @@ func TestBuildOfOneRowAndOfNothing(t *testing.T) {
 		t.Errorf("%d figures of no results", len(figs))
 	}
 	zero := report.NewFile(report.Head{})
-	zero.Results = []report.Row{{Test: report.OneWay, Transport: report.TransportEdge, Links: 1}, {Test: report.PingPong, Transport: report.TransportEdge, Links: 1}}
+	zero.Results = []report.Row{{Test: report.OneWay, Transport: report.TransportEdge, Links: 1},
+		{Test: report.PingPong, Transport: report.TransportEdge, Links: 1}}
 	var b bytes.Buffer
 	if err := HTML(&b, "t", []Source{{File: zero}}); err != nil {
 		t.Error(err)
@@ -180,7 +188,8 @@ func TestPageIsSelfContained(t *testing.T) {
 func TestRatios(t *testing.T) {
 	for _, r := range Ratios(synthetic()) {
 		if r.What == "throughput" && r.Base == "raw" {
-			if want := 24.9 / 28.9; math.Abs(r.Median-want) > 1e-9 || r.Rounds != 5 || r.Min > r.Median || r.Max < r.Median {
+			if want := 24.9 / 28.9; math.Abs(r.Median-want) > 1e-9 || r.Rounds != 5 || r.Min > r.Median ||
+				r.Max < r.Median {
 				t.Errorf("%+v, want a median of %f over 5 rounds", r, want)
 			}
 			return
@@ -192,7 +201,8 @@ func TestRatios(t *testing.T) {
 // Each variant of edge is compared with what differs from it in one respect.
 func TestRatiosOfVariants(t *testing.T) {
 	f := report.NewFile(report.Head{})
-	for _, name := range []string{"", "crc32c", "encrypted", "udp", "udp encrypted", "stream", "stream encrypted", "udp stream", "udp stream encrypted"} {
+	for _, name := range []string{"", "crc32c", "encrypted", "udp", "udp encrypted", "stream", "stream encrypted",
+		"udp stream", "udp stream encrypted"} {
 		r := synthRow(report.OneWay, 1, 1<<20)
 		r.Round, r.Variant = 1, name
 		f.Results = append(f.Results, r)
@@ -207,8 +217,10 @@ func TestRatiosOfVariants(t *testing.T) {
 		}
 	}
 	for over, want := range map[string]string{
-		"edge": "tcp, ", "edge encrypted": "edge, edge crc32c, tcp, ", "edge udp": "edge, tcp, ", "edge udp encrypted": "edge encrypted, edge udp, tcp, ",
-		"edge stream": "edge, tcp, ", "edge stream encrypted": "edge encrypted, edge stream, tcp, ", "edge udp stream": "edge udp, edge stream, tcp, ",
+		"edge": "tcp, ", "edge encrypted": "edge, edge crc32c, tcp, ", "edge udp": "edge, tcp, ",
+		"edge udp encrypted": "edge encrypted, edge udp, tcp, ",
+		"edge stream":        "edge, tcp, ", "edge stream encrypted": "edge encrypted, edge stream, tcp, ",
+		"edge udp stream":           "edge udp, edge stream, tcp, ",
 		"edge udp stream encrypted": "edge udp encrypted, edge stream encrypted, edge udp stream, tcp, ",
 	} {
 		if got[over] != want {

@@ -4,25 +4,64 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"multiedge/bench/report"
 )
 
 // Build returns the figures that the sources have data for, in the paper's order.
 func Build(sources []Source) []Figure {
-	ours := entries(sources, func(r *report.Row) bool { return r.Transport == report.TransportEdge && r.Round == 0 && r.Error == "" })
+	ours := entries(sources, func(r *report.Row) bool {
+		return r.Transport == report.TransportEdge && r.Round == 0 &&
+			r.Error == ""
+	})
 	copies, aligned, rest := copyRows(ours)
 	shards, rest := shardRows(rest)
 	sched, rest := varied(rest, "scheduler", nothing)
 	poll, rest := varied(rest, "poll", nothing)
 	conns, rest := varied(rest, "connections", nothing)
 	links, rest := linkRows(rest)
-	all := []Figure{throughput(rest), latency(rest), percentiles(rest), cpu(rest), rate(rest), polling(poll), pollingCPU(poll), schedulers(sched), linkScaling(links), connScaling(conns), shardScaling(shards), shardCPU(shards)}
+	all := []Figure{throughput(rest), latency(rest), percentiles(rest), cpu(rest), rate(rest), polling(poll),
+		pollingCPU(poll), schedulers(sched), linkScaling(links), connScaling(conns), shardScaling(shards),
+		shardCPU(shards)}
 	places := entries(sources, func(r *report.Row) bool { return r.Test == report.Place && r.Error == "" })
-	all = append(all, zeroCopy(copies), zeroCopyCPU(copies), zeroCopyLatency(copies), alignment(aligned), placing(places))
-	all = append(all, comparisons(entries(sources, func(r *report.Row) bool { return r.Round > 0 && r.Error == "" }))...)
-	return slices.DeleteFunc(all, func(f Figure) bool { return len(f.Panels) == 0 })
+	all = append(all, zeroCopy(copies), zeroCopyCPU(copies), zeroCopyLatency(copies), alignment(aligned),
+		placing(places))
+	swept, few := sweptRows(entries(sources, interleaved))
+	all = append(append(besideFigures(swept), all...), comparisons(few)...)
+	all = slices.DeleteFunc(all, func(f Figure) bool { return len(f.Panels) == 0 })
+	for i := range all {
+		all[i].explain()
+	}
+	return all
 }
+
+// explain says in the caption what whiskers and hollow points mean, where a figure has them.
+func (f *Figure) explain() {
+	spread, busy := false, false
+	for i := range f.Panels {
+		for _, l := range f.Panels[i].Lines {
+			for n := range l.X {
+				spread = spread || n < len(l.Lo) && l.Lo[n] < l.Hi[n]
+				busy = busy || l.busy(n)
+			}
+		}
+		for _, group := range f.Panels[i].Bars {
+			for _, b := range group {
+				busy = busy || strings.HasSuffix(b.Label, busyMark)
+			}
+		}
+	}
+	if spread {
+		f.Caption += " Points are medians over repeats, whiskers the smallest and the largest."
+	}
+	if busy {
+		f.Caption += " Hollow points, and bars marked " + busyMark + ": the machine was busy with something else."
+	}
+}
+
+// busyMark is on bars that were disturbed.
+const busyMark = "*"
 
 // trim drops empty panels.
 func (f *Figure) trim() Figure {
@@ -57,7 +96,8 @@ var sizeTests = []string{report.OneWay, report.TwoWay, report.PingPong, report.R
 
 // throughput is figure 3.1, right column.
 func throughput(rows []entry) Figure {
-	f := Figure{ID: "throughput", Title: "Throughput", Caption: "Payload delivered per second over message size. Two-way counts both directions (paper, figure 3.1)."}
+	f := Figure{ID: "throughput", Title: "Throughput",
+		Caption: "Payload delivered per second over message size. Two-way counts both directions (paper, figure 3.1)."}
 	var st styles
 	for _, test := range sizeTests {
 		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
@@ -73,8 +113,7 @@ func throughputPanel(rows []entry, title string, st *styles) Panel {
 	}
 	limit := nominal(rows[0].Row)
 	for _, c := range configs(rows) {
-		x, y := curve(c.rows, func(e entry) float64 { return e.Throughput * 8 / 1e9 })
-		p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(c.label)})
+		p.Lines = append(p.Lines, line(c.rows, st.of(c.label), func(e entry) float64 { return e.Throughput * 8 / 1e9 }))
 		if nominal(c.rows[0].Row) != limit {
 			limit = 0
 		}
@@ -85,12 +124,14 @@ func throughputPanel(rows []entry, title string, st *styles) Panel {
 	return p
 }
 
-// latency is figure 3.1, left column: half a round trip for ping-pong, the time to initiate an operation for one-way and two-way.
+// latency is figure 3.1, left column: half a round trip for ping-pong, the time to initiate an operation for one-way
+// and two-way.
 func latency(rows []entry) Figure {
 	f := Figure{
 		ID: "latency", Title: "Latency",
 		Caption: "Ping-pong: half a round trip, application to application; median, and dashed the 99th percentile. " +
-			"One-way and two-way: the time a posting call takes, as in the paper. Read: from posting to completion (paper, figure 3.1).",
+			"One-way and two-way: the time a posting call takes, as in the paper. Read: from posting to completion " +
+			"(paper, figure 3.1).",
 	}
 	var st styles
 	for _, t := range []struct {
@@ -114,14 +155,14 @@ func latency(rows []entry) Figure {
 					return q(l) / 1e3
 				}
 			}
-			x, y := curve(c.rows, us(func(l report.Latency) float64 { return l.P50 }))
-			if len(x) == 0 {
+			p50 := us(func(l report.Latency) float64 { return l.P50 })
+			if x, _ := curve(c.rows, p50); len(x) == 0 {
 				continue
 			}
 			style := st.of(c.label)
-			p.Lines = append(p.Lines, Line{X: x, Y: y, Style: style})
+			p.Lines = append(p.Lines, line(c.rows, style, p50))
 			if t.tail {
-				x, y = curve(c.rows, us(func(l report.Latency) float64 { return l.P99 }))
+				x, y := curve(c.rows, us(func(l report.Latency) float64 { return l.P99 }))
 				p.Lines = append(p.Lines, Line{X: x, Y: y, Style: style, Thin: true})
 			}
 		}
@@ -141,13 +182,15 @@ func configsOf(rows []entry, test string) []config {
 
 // percentiles shows the tail of ping-pong for a few message sizes, one panel for each of the first configurations.
 func percentiles(rows []entry) Figure {
-	f := Figure{ID: "percentiles", Title: "Latency percentiles", Caption: "Half a round trip of ping-pong by percentile, from an HDR histogram."}
+	f := Figure{ID: "percentiles", Title: "Latency percentiles",
+		Caption: "Half a round trip of ping-pong by percentile, from an HDR histogram."}
 	var st styles
 	for _, c := range configsOf(rows, report.PingPong) {
 		if len(f.Panels) == 3 {
 			break
 		}
-		p := Panel{Title: "ping-pong, " + c.label, XLabel: "percentile", YLabel: "latency (us)", LogY: true, Names: []string{"min", "50", "90", "99", "99.9", "99.99", "max"}}
+		p := Panel{Title: "ping-pong, " + c.label, XLabel: "percentile", YLabel: "latency (us)", LogY: true,
+			Names: []string{"min", "50", "90", "99", "99.9", "99.99", "max"}}
 		for _, size := range spread(sizes(c.rows), 5) {
 			i := slices.IndexFunc(c.rows, func(e entry) bool { return e.MessageBytes == size && e.Latency.Count > 0 })
 			if i < 0 {
@@ -184,14 +227,15 @@ func rate(rows []entry) Figure {
 	var st styles
 	p := Panel{Title: "rate", XLabel: "operation size (bytes)", YLabel: "million operations/s", SizeX: true}
 	for _, c := range configsOf(rows, report.Rate) {
-		x, y := curve(c.rows, func(e entry) float64 { return e.OperationsPerSecond / 1e6 })
-		p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(c.label)})
+		p.Lines = append(p.Lines, line(c.rows, st.of(c.label),
+			func(e entry) float64 { return e.OperationsPerSecond / 1e6 }))
 	}
 	f.Panels, f.Legend = []Panel{p}, legend(st)
 	return f.trim()
 }
 
-// schedulers is figure 3.5: throughput, and processor time of the sending end, with one curve or bar for each scheduler.
+// schedulers is figure 3.5: throughput, and processor time of the sending end, with one curve or bar for each
+// scheduler.
 func schedulers(rows []entry) Figure {
 	f := Figure{ID: "schedulers", Title: "Schedulers"}
 	if len(rows) == 0 {
@@ -199,28 +243,52 @@ func schedulers(rows []entry) Figure {
 	}
 	var st styles
 	for _, test := range sizeTests {
-		if sub := only(rows, test); len(sub) > 0 {
-			f.Panels = append(f.Panels, throughputPanel(sub, test+", "+report.Rates(sub[0].LinkRates, sub[0].Links), &st))
+		for _, sub := range byRates(only(rows, test)) {
+			f.Panels = append(f.Panels, throughputPanel(sub, test+", "+report.Rates(sub[0].LinkRates, sub[0].Links),
+				&st))
 		}
 	}
 	f.Legend = legend(st)
 	f.Caption = "Throughput with different link schedulers over links of different rates (paper, figure 3.5). " +
 		"SRR is held by the slowest link; WSRR and WD use the links by weight; adaptive measures them."
 	test := sizeTests[slices.IndexFunc(sizeTests, func(t string) bool { return len(only(rows, t)) > 0 })]
-	p := Panel{Title: test + ", sender", XLabel: sizeLabel, YLabel: "CPU (seconds per GiB)"}
-	groups := only(rows, test)
+	for _, sub := range byRates(only(rows, test)) {
+		f.Panels = append(f.Panels, schedulerCPU(sub, test, &st))
+	}
+	return f.trim()
+}
+
+// byRates groups rows by the rates of their links, in order of appearance.
+func byRates(rows []entry) (groups [][]entry) {
+	for _, e := range rows {
+		i := slices.IndexFunc(groups, func(g []entry) bool {
+			return slices.Equal(g[0].LinkRates, e.LinkRates) &&
+				g[0].Links == e.Links
+		})
+		if i < 0 {
+			i, groups = len(groups), append(groups, nil)
+		}
+		groups[i] = append(groups[i], e)
+	}
+	return groups
+}
+
+// schedulerCPU is a bar for each scheduler.
+func schedulerCPU(groups []entry, test string, st *styles) Panel {
+	p := Panel{Title: test + ", sender, " + report.Rates(groups[0].LinkRates, groups[0].Links), XLabel: sizeLabel,
+		YLabel: "CPU (seconds per GiB)"}
 	for _, size := range spread(sizes(groups), 5) {
 		var bars []Bar
 		for _, c := range configs(groups) {
-			_, y := curve(ofSize(c.rows, size), func(e entry) float64 { return e.CPU.Client.Total / (float64(max(e.Bytes, 1)) / (1 << 30)) })
+			_, y := curve(ofSize(c.rows, size),
+				func(e entry) float64 { return e.CPU.Client.Total / (float64(max(e.Bytes, 1)) / (1 << 30)) })
 			if len(y) > 0 {
 				bars = append(bars, Bar{Parts: []Part{{Value: y[0], Color: st.of(c.label)}}})
 			}
 		}
 		p.Names, p.Bars = append(p.Names, shortSize(size)), append(p.Bars, bars)
 	}
-	f.Panels = append(f.Panels, p)
-	return f.trim()
+	return p
 }
 
 func ofSize(rows []entry, size int) []entry {

@@ -3,6 +3,7 @@ package figure
 import (
 	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -34,8 +35,11 @@ type Panel struct {
 // Line is a curve.
 type Line struct {
 	X, Y  []float64
-	Style int  // index of colour and glyph
-	Thin  bool // drawn thin, dashed, without glyphs: secondary
+	Lo    []float64 // with Hi: the range over repeats at each point; both empty: none
+	Hi    []float64
+	Busy  []bool // points that are disturbed, drawn hollow; empty: none
+	Style int    // index of colour and glyph
+	Thin  bool   // drawn thin, dashed, without glyphs: secondary
 }
 
 // Level is a horizontal reference line with its meaning.
@@ -109,7 +113,8 @@ func (p *Panel) ranges(plt *plot.Plot) {
 		for i, n := range p.Names {
 			names[i] = plot.Tick{Value: float64(i), Label: n}
 		}
-		plt.X.Min, plt.X.Max, plt.X.Tick.Marker, plt.X.Tick.Length = -0.5, float64(len(p.Names))-0.5, plot.ConstantTicks(names), 0
+		plt.X.Min, plt.X.Max, plt.X.Tick.Marker, plt.X.Tick.Length = -0.5, float64(len(p.Names))-0.5,
+			plot.ConstantTicks(names), 0
 	}
 	if p.LogY {
 		lo, hi := ylo/1.25, yhi*1.25
@@ -132,8 +137,10 @@ func (p *Panel) extent() (xlo, xhi, ylo, yhi float64) {
 	for _, l := range p.Lines {
 		for i := range l.X {
 			xlo, xhi = min(xlo, l.X[i]), max(xhi, l.X[i])
-			if l.Y[i] > 0 {
-				ylo, yhi = min(ylo, l.Y[i]), max(yhi, l.Y[i])
+			for _, y := range l.values(i) {
+				if y > 0 {
+					ylo, yhi = min(ylo, y), max(yhi, y)
+				}
 			}
 		}
 	}
@@ -150,6 +157,17 @@ func (p *Panel) extent() (xlo, xhi, ylo, yhi float64) {
 	}
 	return xlo, xhi, ylo, yhi
 }
+
+// values are what a line shows at point i: its median, and its range.
+func (l *Line) values(i int) []float64 {
+	if i >= len(l.Lo) {
+		return []float64{l.Y[i]}
+	}
+	return []float64{l.Y[i], l.Lo[i], l.Hi[i]}
+}
+
+// busy reports whether point i is disturbed.
+func (l *Line) busy(i int) bool { return i < len(l.Busy) && l.Busy[i] }
 
 // gridlines are drawn under the data at labelled ticks.
 type gridlines struct{ vertical bool }
@@ -176,12 +194,12 @@ func (g gridlines) Plot(c draw.Canvas, plt *plot.Plot) {
 // Plot implements plot.Plotter.
 func (l *Line) Plot(c draw.Canvas, plt *plot.Plot) {
 	x, y := plt.Transforms(&c)
-	pts := make([]vg.Point, 0, len(l.X))
+	pts, which := make([]vg.Point, 0, len(l.X)), []int{}
 	for i := range l.X {
-		if l.Y[i] <= 0 && plt.Y.Scale == (plot.LogScale{}) {
+		if slices.Min(l.values(i)) <= 0 && plt.Y.Scale == (plot.LogScale{}) {
 			continue
 		}
-		pts = append(pts, vg.Point{X: x(l.X[i]), Y: y(l.Y[i])})
+		pts, which = append(pts, vg.Point{X: x(l.X[i]), Y: y(l.Y[i])}), append(which, i)
 	}
 	sty := draw.LineStyle{Color: colour(l.Style), Width: vg.Points(1.8)}
 	if l.Thin {
@@ -193,16 +211,32 @@ func (l *Line) Plot(c draw.Canvas, plt *plot.Plot) {
 	if l.Thin {
 		return
 	}
-	for _, pt := range pts {
+	for n, pt := range pts {
+		i := which[n]
+		if i < len(l.Lo) && l.Lo[i] < l.Hi[i] {
+			whisker(&c, sty.Color, pt.X, y(l.Lo[i]), y(l.Hi[i]))
+		}
 		c.DrawGlyphNoClip(glyph(l.Style, white, 3.9), pt) // a halo keeps crossing curves apart
 		c.DrawGlyphNoClip(glyph(l.Style, sty.Color, 2.9), pt)
+		if l.busy(i) {
+			c.DrawGlyphNoClip(glyph(l.Style, white, 1.9), pt)
+		}
 	}
+}
+
+// whisker shows the range over repeats.
+func whisker(c *draw.Canvas, col color.Color, x, lo, hi vg.Length) {
+	sty, cap := draw.LineStyle{Color: col, Width: vg.Points(0.9)}, vg.Points(2.6)
+	c.StrokeLine2(sty, x, lo, x, hi)
+	c.StrokeLine2(sty, x-cap, lo, x+cap, lo)
+	c.StrokeLine2(sty, x-cap, hi, x+cap, hi)
 }
 
 // Plot implements plot.Plotter.
 func (l *Level) Plot(c draw.Canvas, plt *plot.Plot) {
 	_, y := plt.Transforms(&c)
-	c.StrokeLine2(draw.LineStyle{Color: grey, Width: vg.Points(0.9), Dashes: []vg.Length{vg.Points(5), vg.Points(3)}}, c.Min.X, y(l.Y), c.Max.X, y(l.Y))
+	c.StrokeLine2(draw.LineStyle{Color: grey, Width: vg.Points(0.9), Dashes: []vg.Length{vg.Points(5), vg.Points(3)}},
+		c.Min.X, y(l.Y), c.Max.X, y(l.Y))
 	c.FillText(sans(tickSize-0.5, grey, 0, 0), vg.Point{X: c.Min.X + vg.Points(4), Y: y(l.Y) + vg.Points(2.5)}, l.Text)
 }
 

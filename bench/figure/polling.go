@@ -10,7 +10,8 @@ import (
 func polling(rows []entry) Figure {
 	f := Figure{
 		ID: "polling", Title: "Interrupts and polling: throughput and latency",
-		Caption: "Waiting by blocking (interrupts), adaptively (polling for a while, then blocking) and by polling alone (paper, figure 3.3). Dashed: the 99th percentile.",
+		Caption: "Waiting by blocking (interrupts), adaptively (polling for a while, then blocking) and by polling " +
+			"alone (paper, figure 3.3). Dashed: the 99th percentile.",
 	}
 	var st styles
 	for _, test := range []string{report.OneWay, report.TwoWay, report.Read} {
@@ -18,15 +19,18 @@ func polling(rows []entry) Figure {
 	}
 	p := Panel{Title: "ping-pong: half round trip", XLabel: sizeLabel, YLabel: "latency (us)", SizeX: true, LogY: true}
 	for _, c := range configsOf(rows, report.PingPong) {
-		for _, q := range []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 }, func(l report.Latency) float64 { return l.P99 }} {
-			x, y := curve(c.rows, func(e entry) float64 {
+		for _, q := range []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 },
+			func(l report.Latency) float64 { return l.P99 }} {
+			l := line(c.rows, st.of(c.label), func(e entry) float64 {
 				if e.Latency.Count == 0 {
 					return math.NaN()
 				}
 				return q(e.Latency) / 1e3
 			})
-			thin := len(p.Lines) > 0 && p.Lines[len(p.Lines)-1].Style == st.of(c.label)
-			p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(c.label), Thin: thin})
+			if l.Thin = len(p.Lines) > 0 && p.Lines[len(p.Lines)-1].Style == l.Style; l.Thin {
+				l.Lo, l.Hi, l.Busy = nil, nil, nil
+			}
+			p.Lines = append(p.Lines, l)
 		}
 	}
 	f.Panels, f.Legend = append(f.Panels, p), legend(st)
@@ -37,14 +41,15 @@ func polling(rows []entry) Figure {
 func pollingCPU(rows []entry) Figure {
 	f := Figure{
 		ID: "polling-cpu", Title: "Interrupts and polling: CPU utilization",
-		Caption: "Processor time of both ends, applications and daemons together, while the test ran; 100 % is one processor (paper, figure 3.3).",
+		Caption: "Processor time of both ends, applications and daemons together, while the test ran; 100 % is one " +
+			"processor (paper, figure 3.3).",
 	}
 	var st styles
 	for _, test := range []string{report.OneWay, report.TwoWay, report.Read, report.PingPong} {
 		p := Panel{Title: test, XLabel: sizeLabel, YLabel: "CPU utilization (%)", SizeX: true}
 		for _, c := range configsOf(rows, test) {
-			x, y := curve(c.rows, func(e entry) float64 { return 100 * e.CPU.Total / max(e.Seconds, 1e-9) })
-			p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(c.label)})
+			p.Lines = append(p.Lines, line(c.rows, st.of(c.label),
+				func(e entry) float64 { return 100 * e.CPU.Total / max(e.Seconds, 1e-9) }))
 		}
 		f.Panels = append(f.Panels, p)
 	}

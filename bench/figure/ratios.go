@@ -32,9 +32,10 @@ type Standing struct {
 	Name             string
 	Security         string // "encrypted" or "plaintext"; empty where nobody said
 	Median, Min, Max float64
-	CPU              float64 // of both ends, median: seconds per GiB or, where latency is compared, microseconds per message
-	Rounds           int
-	Limit            bool // nothing that does the same can beat it
+	// of both ends, median: seconds per GiB or, where latency is compared, microseconds per message
+	CPU    float64
+	Rounds int
+	Limit  bool // nothing that does the same can beat it
 }
 
 // Ratio compares two contenders: the ratio of their medians, and the ratios within each round.
@@ -52,7 +53,8 @@ func Summarize(sources []Source) []Summary {
 	var out []Summary
 	byWork := map[string][]entry{}
 	for _, e := range rows {
-		w := fmt.Sprintf("%s, %s, %s, MTU %d", e.Test, report.Bytes(e.MessageBytes), report.Rates(e.LinkRates, e.Links), e.MTU)
+		w := fmt.Sprintf("%s, %s, %s, MTU %d", e.Test, report.Bytes(e.MessageBytes), report.Rates(e.LinkRates, e.Links),
+			e.MTU)
 		if byWork[w] == nil {
 			out = append(out, Summary{Work: w, Latency: report.IsLatencyTest(e.Test)})
 		}
@@ -72,7 +74,8 @@ func (s *Summary) fill(cs []config) {
 		if len(v) == 0 {
 			continue
 		}
-		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: median(v), Rounds: len(v), Limit: s.limits[serviceOf(c.rows[0].Row)] == c.label && !serviceOf(c.rows[0].Row).stdlib}
+		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: median(v), Rounds: len(v),
+			Limit: s.limits[serviceOf(c.rows[0].Row)] == c.label && !serviceOf(c.rows[0].Row).stdlib}
 		st.Min, st.Max = v[0], v[len(v)-1]
 		if len(cpu) > 0 {
 			st.CPU = median(cpu)
@@ -88,9 +91,9 @@ func (s *Summary) fill(cs []config) {
 	}
 }
 
-// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets that do the same (and with those that do not seal, or seal by
-// the standard library) where they are at their best, reads with writes, encrypted frames with plaintext ones, frames in datagrams with frames alone, and streams with
-// writes.
+// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets that do the
+// same (and with those that do not seal, or seal by the standard library) where they are at their best, reads with
+// writes, encrypted frames with plaintext ones, frames in datagrams with frames alone, and streams with writes.
 func (s *Summary) isBase(over, base config) bool {
 	r, a, b := base.rows[0].Row, serviceOf(over.rows[0].Row), serviceOf(base.rows[0].Row)
 	switch {
@@ -105,7 +108,8 @@ func (s *Summary) isBase(over, base config) bool {
 	case a.stream && !b.stream:
 		return without(over.rows[0].Variant, "stream") == r.Variant
 	}
-	return a.sealed && !b.sealed && a.datagrams == b.datagrams && a.stream == b.stream && !strings.HasSuffix(r.Variant, "embedded")
+	return a.sealed && !b.sealed && a.datagrams == b.datagrams && a.stream == b.stream && !strings.HasSuffix(r.Variant,
+		"embedded")
 }
 
 // without returns a variant's name without one of its words.
@@ -145,7 +149,10 @@ func (s *Summary) mainMetric() metric {
 // cpuMetric is the cost of what mainMetric is the benefit.
 func (s *Summary) cpuMetric() metric {
 	if s.Latency {
-		return metric{"CPU per message", func(e entry) float64 { return 1e6 * e.CPU.Total / float64(max(e.Operations, 1)) }}
+		return metric{"CPU per message", func(e entry) float64 {
+			return 1e6 * e.CPU.Total / float64(max(e.Operations,
+				1))
+		}}
 	}
 	return metric{"CPU per GiB", entry.PerGiB}
 }
@@ -175,7 +182,8 @@ func (s *Summary) compareRounds(over, base config) []Ratio {
 		}
 		if len(v) > 0 {
 			mid, of := median(v), median(values(over.rows, m.value))/median(values(base.rows, m.value))
-			out = append(out, Ratio{Work: s.Work, OfMedians: of, What: m.name, Over: over.label, Base: base.label, Median: mid, Min: v[0], Max: v[len(v)-1], Rounds: len(v)})
+			out = append(out, Ratio{Work: s.Work, OfMedians: of, What: m.name, Over: over.label, Base: base.label,
+				Median: mid, Min: v[0], Max: v[len(v)-1], Rounds: len(v)})
 		}
 	}
 	return out

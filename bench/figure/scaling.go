@@ -22,27 +22,34 @@ type LinkPoint struct {
 	Nominal          float64 // bytes per second; 0 where links are not limited
 	Share            float64 // of the median: of nominal or, where there is none, of what the fewest links reached
 	CPU              float64 // seconds per GiB of both ends, median
+	Busy             bool    // most rounds were disturbed
 }
 
 // Links returns the sources' measurements over different numbers of links, one message size each.
 func Links(sources []Source) []LinkCurve {
-	rows, _ := linkRows(entries(sources, func(r *report.Row) bool { return r.Transport == report.TransportEdge && r.Round == 0 && r.Error == "" }))
+	rows, _ := linkRows(entries(sources, func(r *report.Row) bool {
+		return r.Transport == report.TransportEdge &&
+			r.Round == 0 && r.Error == ""
+	}))
 	return linkCurves(rows)
 }
 
-// linkRows splits off the rows that were measured to compare numbers of links: of links that are all alike, and of one message size. With
-// many sizes, numbers of links are configurations like others.
+// linkRows splits off the rows that were measured to compare numbers of links: of links that are all alike, and of one
+// message size. With many sizes, numbers of links are configurations like others.
 func linkRows(rows []entry) (links, rest []entry) {
 	links, rest = varied(rows, "links", func(e entry) string { return e.Test + eachRate(e) })
 	several := func(e entry) bool {
 		return eachRate(e) == "unequal" || slices.ContainsFunc(links, func(o entry) bool {
-			return o.Test == e.Test && eachRate(o) == eachRate(e) && o.source == e.source && o.MessageBytes != e.MessageBytes
+			return o.Test == e.Test && eachRate(o) == eachRate(e) && o.source == e.source &&
+				o.MessageBytes != e.MessageBytes
 		})
 	}
-	if slices.ContainsFunc(links, several) {
-		return nil, rows
+	for _, e := range links {
+		if several(e) {
+			rest = append(rest, e)
+		}
 	}
-	return links, rest
+	return slices.DeleteFunc(slices.Clone(links), several), rest
 }
 
 // eachRate is the rate that each of a row's links has.
@@ -82,7 +89,7 @@ func linkPoints(rows []entry) []LinkPoint {
 		if len(v) == 0 {
 			continue
 		}
-		p := LinkPoint{Links: n, Median: median(v), Nominal: nominal(sub[0].Row) * 1e9 / 8}
+		p := LinkPoint{Links: n, Median: median(v), Nominal: nominal(sub[0].Row) * 1e9 / 8, Busy: mostlyBusy(sub)}
 		p.Min, p.Max = v[0], v[len(v)-1]
 		if len(cpu) > 0 {
 			p.CPU = median(cpu)
@@ -121,7 +128,8 @@ func names(n []int) []string {
 func linkScaling(rows []entry) Figure {
 	f := Figure{
 		ID: "links", Title: "Number of links",
-		Caption: "Throughput over links that are all alike, medians. Dashed: the nominal rate of all links. The share is of the nominal rate or, where links are not limited, of what the fewest links reached.",
+		Caption: "Throughput over links that are all alike, medians. Dashed: the nominal rate of all links. The " +
+			"share is of the nominal rate or, where links are not limited, of what the fewest links reached.",
 	}
 	all := counts(rows, func(e entry) int { return e.Links })
 	axis := func(title, y string) Panel { return Panel{Title: title, XLabel: "links", YLabel: y, Names: names(all)} }
@@ -136,7 +144,9 @@ func linkScaling(rows []entry) Figure {
 		var abs, part, limit Line
 		for _, pt := range c.Points {
 			x := float64(slices.Index(all, pt.Links))
-			abs.X, abs.Y = append(abs.X, x), append(abs.Y, pt.Median*8/1e9)
+			abs.X, abs.Y, abs.Lo, abs.Hi = append(abs.X, x), append(abs.Y, pt.Median*8/1e9),
+				append(abs.Lo, pt.Min*8/1e9), append(abs.Hi, pt.Max*8/1e9)
+			abs.Busy, part.Busy = append(abs.Busy, pt.Busy), append(part.Busy, pt.Busy)
 			part.X, part.Y = append(part.X, x), append(part.Y, 100*pt.Share)
 			if pt.Nominal > 0 {
 				limit.X, limit.Y = append(limit.X, x), append(limit.Y, pt.Nominal*8/1e9)
@@ -156,7 +166,9 @@ func linkScaling(rows []entry) Figure {
 
 // connScaling draws what connections that share the same operations reach together.
 func connScaling(rows []entry) Figure {
-	f := Figure{ID: "connections", Title: "Number of connections", Caption: "Throughput, and small operations per second, over the number of connections that share the operations in flight; medians."}
+	f := Figure{ID: "connections", Title: "Number of connections",
+		Caption: "Throughput, and small operations per second, over the number of connections that share the " +
+			"operations in flight; medians."}
 	all := counts(rows, func(e entry) int { return max(e.Connections, 1) })
 	panel := func(y string, tests []string, value func(entry) float64, st *styles) Panel {
 		p := Panel{Title: y, XLabel: "connections", YLabel: y, Names: names(all)}
@@ -164,9 +176,12 @@ func connScaling(rows []entry) Figure {
 			for _, size := range sizes(only(rows, test)) {
 				line := Line{Style: st.of(test + " of " + report.Bytes(size))}
 				for x, n := range all {
-					sub := slices.DeleteFunc(ofSize(only(rows, test), size), func(e entry) bool { return max(e.Connections, 1) != n })
+					sub := slices.DeleteFunc(ofSize(only(rows, test), size),
+						func(e entry) bool { return max(e.Connections, 1) != n })
 					if v := values(sub, value); len(v) > 0 {
-						line.X, line.Y = append(line.X, float64(x)), append(line.Y, median(v))
+						line.X, line.Y, line.Busy = append(line.X, float64(x)), append(line.Y, median(v)),
+							append(line.Busy, mostlyBusy(sub))
+						line.Lo, line.Hi = append(line.Lo, v[0]), append(line.Hi, v[len(v)-1])
 					}
 				}
 				p.Lines = append(p.Lines, line)
@@ -175,8 +190,10 @@ func connScaling(rows []entry) Figure {
 		return p
 	}
 	var st styles
-	f.Panels = append(f.Panels, panel("throughput (Gbit/s)", []string{report.OneWay, report.TwoWay, report.Read}, func(e entry) float64 { return e.Throughput * 8 / 1e9 }, &st))
-	f.Panels = append(f.Panels, panel("million operations/s", []string{report.Rate}, func(e entry) float64 { return e.OperationsPerSecond / 1e6 }, &st))
+	f.Panels = append(f.Panels, panel("throughput (Gbit/s)", []string{report.OneWay, report.TwoWay, report.Read},
+		func(e entry) float64 { return e.Throughput * 8 / 1e9 }, &st))
+	f.Panels = append(f.Panels, panel("million operations/s", []string{report.Rate},
+		func(e entry) float64 { return e.OperationsPerSecond / 1e6 }, &st))
 	f.Legend = legend(st)
 	return f.trim()
 }

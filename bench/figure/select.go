@@ -50,8 +50,8 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// varied splits off the rows of configurations that differ in the dim of that name and in nothing else: what was measured to compare it.
-// apart adds to what must be equal.
+// varied splits off the rows of configurations that differ in the dim of that name and in nothing else: what was
+// measured to compare it. apart adds to what must be equal.
 func varied(rows []entry, name string, apart func(e entry) string) (varied, rest []entry) {
 	var value func(e entry) string
 	for _, d := range dims {
@@ -105,6 +105,9 @@ type config struct {
 
 // configs groups rows by configuration, in order of appearance.
 func configs(rows []entry) []config {
+	if len(rows) > 0 && rows[0].Round > 0 {
+		return contenders(rows)
+	}
 	var differ []dim
 	for _, d := range dims {
 		if slices.ContainsFunc(rows, func(e entry) bool { return d.of(e) != d.of(rows[0]) }) {
@@ -187,6 +190,25 @@ func curve(rows []entry, value func(entry) float64) (x, y []float64) {
 		}
 	}
 	return x, y
+}
+
+// line is a configuration's curve: at each size the median of value, the range over repeats, and whether the machine
+// was busy.
+func line(rows []entry, style int, value func(entry) float64) Line {
+	l := Line{Style: style}
+	l.X, l.Y = curve(rows, value)
+	for _, x := range l.X {
+		at := slices.DeleteFunc(slices.Clone(rows), func(e entry) bool {
+			return max(float64(e.MessageBytes), 1) != x ||
+				math.IsNaN(value(e))
+		})
+		lo, hi := math.Inf(1), math.Inf(-1)
+		for _, e := range at {
+			lo, hi = min(lo, value(e)), max(hi, value(e))
+		}
+		l.Lo, l.Hi, l.Busy = append(l.Lo, lo), append(l.Hi, hi), append(l.Busy, mostlyBusy(at))
+	}
+	return l
 }
 
 // median of v, which it sorts. v must not be empty.

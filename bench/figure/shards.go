@@ -23,7 +23,10 @@ type ShardPoint struct {
 
 // Shards returns the sources' measurements over different numbers of shards.
 func Shards(sources []Source) []ShardPoint {
-	rows, _ := shardRows(entries(sources, func(r *report.Row) bool { return r.Transport == report.TransportEdge && r.Error == "" }))
+	rows, _ := shardRows(entries(sources, func(r *report.Row) bool {
+		return r.Transport == report.TransportEdge &&
+			r.Error == ""
+	}))
 	return shardPoints(rows)
 }
 
@@ -62,7 +65,10 @@ func shardPoints(rows []entry) (out []ShardPoint) {
 	for _, k := range keys {
 		p := shardPoint(byKey[k])
 		p.Gain = 1
-		i := slices.IndexFunc(out, func(o ShardPoint) bool { return o.Test == p.Test && o.Size == p.Size && o.Connections == p.Connections })
+		i := slices.IndexFunc(out, func(o ShardPoint) bool {
+			return o.Test == p.Test && o.Size == p.Size &&
+				o.Connections == p.Connections
+		})
 		if i >= 0 && out[i].Median > 0 {
 			p.Gain = p.Median / out[i].Median
 		}
@@ -74,7 +80,8 @@ func shardPoints(rows []entry) (out []ShardPoint) {
 // shardPoint puts the rounds of one set-up together.
 func shardPoint(rows []entry) ShardPoint {
 	e := rows[0]
-	p := ShardPoint{Test: e.Test, Size: e.MessageBytes, Shards: e.Shards, Receivers: e.Receivers, Connections: e.Connections}
+	p := ShardPoint{Test: e.Test, Size: e.MessageBytes, Shards: e.Shards, Receivers: e.Receivers,
+		Connections: e.Connections}
 	over := func(value func(entry) float64) (v []float64) {
 		for _, e := range rows {
 			v = append(v, value(e))
@@ -88,7 +95,8 @@ func shardPoint(rows []entry) ShardPoint {
 	p.Median, p.Min, p.Max = median(v), v[0], v[len(v)-1]
 	p.CPU = per(func(e entry) float64 { return e.CPU.Total })
 	p.Apps = per(func(e entry) float64 {
-		return e.CPU.Client.ProcessUser + e.CPU.Client.ProcessSystem + e.CPU.Server.ProcessUser + e.CPU.Server.ProcessSystem
+		return e.CPU.Client.ProcessUser + e.CPU.Client.ProcessSystem + e.CPU.Server.ProcessUser +
+			e.CPU.Server.ProcessSystem
 	})
 	p.Client = shardThreads(rows, "client", per)
 	p.Server = shardThreads(rows, "server", per)
@@ -136,12 +144,15 @@ func shardPanels(rows []entry, ylabel string, bar func(p ShardPoint) Bar) (panel
 
 // shardScaling draws throughput by numbers of shards and connections.
 func shardScaling(rows []entry) Figure {
-	f := Figure{ID: "shards", Title: "Several cores", Caption: "Throughput of connections between as many pairs of processes, with one and with several threads serving the links; medians, the whiskers are the slowest and the fastest round."}
+	f := Figure{ID: "shards", Title: "Several cores",
+		Caption: "Throughput of connections between as many pairs of processes, with one and with several threads " +
+			"serving the links; medians, the whiskers are the slowest and the fastest round."}
 	var st styles
 	f.Panels = shardPanels(rows, "throughput (Gbit/s)", func(p ShardPoint) Bar {
 		const bits = 8 / 1e9
 		return Bar{
-			Parts: []Part{{Value: p.Median * bits, Color: st.of(report.Threads(p.Shards, p.Receivers))}}, Label: significant(p.Median * bits),
+			Parts:  []Part{{Value: p.Median * bits, Color: st.of(report.Threads(p.Shards, p.Receivers))}},
+			Label:  significant(p.Median * bits),
 			Spread: [2]float64{p.Min * bits, p.Max * bits},
 		}
 	})
@@ -151,7 +162,9 @@ func shardScaling(rows []entry) Figure {
 
 // shardCPU draws where the processor time went.
 func shardCPU(rows []entry) Figure {
-	f := Figure{ID: "shards-cpu", Title: "Several cores: processor time", Caption: "Processor time per GiB of payload: of each thread that serves links, and of the applications. One bar for each set-up, from left to right as in the figure of throughput."}
+	f := Figure{ID: "shards-cpu", Title: "Several cores: processor time",
+		Caption: "Processor time per GiB of payload: of each thread that serves links, and of the applications. One " +
+			"bar for each set-up, from left to right as in the figure of throughput."}
 	var st styles
 	f.Panels = shardPanels(rows, "CPU (seconds per GiB)", func(p ShardPoint) Bar {
 		var b Bar

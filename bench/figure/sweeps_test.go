@@ -41,7 +41,7 @@ func TestSweepsHaveTheirFigures(t *testing.T) {
 		{poll, "[polling 3] [polling-cpu 3]"},
 		{conns, "[connections 2]"},
 		{linkSweep(), "[links 3]"},
-		{copySweep(), "[zero-copy 2] [zero-copy-cpu 3] [zero-copy-latency 3] [alignment 2] [exchange 2]"},
+		{copySweep(), "[zero-copy 2] [zero-copy-cpu 6] [zero-copy-latency 3] [alignment 2] [exchange 2]"},
 		{shardSweep(), "[shards 2] [shards-cpu 2]"},
 	} {
 		got := ""
@@ -85,7 +85,8 @@ func shardSweep() (rows []report.Row) {
 					r.Throughput = 1e9 * float64(shards) * (1 + float64(round)/10)
 					for _, host := range []string{"client", "server"} {
 						for i := range shards {
-							r.ShardLoad = append(r.ShardLoad, report.ShardLoad{Host: host, Shard: i, CPU: 0.25 * float64(i+round)})
+							r.ShardLoad = append(r.ShardLoad, report.ShardLoad{Host: host, Shard: i,
+								CPU: 0.25 * float64(i+round)})
 						}
 					}
 					rows = append(rows, r)
@@ -103,7 +104,8 @@ func TestShardsGainOverTheFewest(t *testing.T) {
 	}
 	for i, p := range points {
 		one := i%2 == 0
-		if p.Test != []string{report.TwoWay, report.OneWay}[i/4] || p.Connections != []int{1, 8}[i/2%2] || p.Shards != 1+i%2 {
+		if p.Test != []string{report.TwoWay, report.OneWay}[i/4] || p.Connections != []int{1, 8}[i/2%2] ||
+			p.Shards != 1+i%2 {
 			t.Errorf("point %d is %+v", i, p)
 		}
 		if one && (p.Gain != 1 || math.Abs(p.Median-1.1e9) > 1) || !one && (p.Gain != 2 || p.Min != 2e9) {
@@ -125,7 +127,8 @@ func TestShardsWithReceivers(t *testing.T) {
 		}
 	}
 	for _, p := range Shards(of(append(rows, shardSweep()...)...)) {
-		if want := p.Shards * (1 + p.Receivers); len(p.Client) != want || len(p.Server) != want || p.Receivers > 0 && p.Server[want-1] != 0.5 {
+		if want := p.Shards * (1 + p.Receivers); len(p.Client) != want || len(p.Server) != want || p.Receivers > 0 &&
+			p.Server[want-1] != 0.5 {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -156,7 +159,8 @@ func TestLimitIsTheBetterReceivePath(t *testing.T) {
 	var rows []report.Row
 	add := func(test, transport, variant string, round int, throughput, latency float64) {
 		r := synthRow(test, 1, 4096)
-		r.Transport, r.Variant, r.Round, r.Throughput, r.Latency = transport, variant, round, throughput, report.Latency{Count: 1, P50: latency}
+		r.Transport, r.Variant, r.Round, r.Throughput, r.Latency = transport, variant, round, throughput,
+			report.Latency{Count: 1, P50: latency}
 		rows = append(rows, r)
 	}
 	for round := 1; round <= 3; round++ {
@@ -176,14 +180,20 @@ func TestLimitIsTheBetterReceivePath(t *testing.T) {
 	}
 	limits := map[string]bool{"raw mmsg": true, "raw ring sealed": true, "raw udp": true, "raw udp sealed": true}
 	want := map[string]float64{
-		"read edge/raw mmsg": 0.75, "read edge write/raw mmsg": 0.8, "read edge/edge write": 15.0 / 16, "ping-pong edge/raw mmsg": 1.5,
-		"read edge encrypted/raw mmsg": 0.4, "read edge encrypted/raw ring sealed": 0.8, "read edge encrypted/raw ring sealed stdlib": 1.6, "read edge encrypted/edge": 8.0 / 15, "read edge encrypted/edge write": 0.5,
-		"read edge udp/raw udp": 0.75, "read edge udp/edge": 2, "read edge udp/edge write": 30.0 / 16,
-		"read edge udp encrypted/raw udp": 0.4, "read edge udp encrypted/raw udp sealed": 0.8, "read edge udp encrypted/edge udp": 16.0 / 30,
+		"read edge/raw mmsg": 0.75, "read edge write/raw mmsg": 0.8, "read edge/edge write": 15.0 / 16,
+		"ping-pong edge/raw mmsg":      1.5,
+		"read edge encrypted/raw mmsg": 0.4, "read edge encrypted/raw ring sealed": 0.8,
+		"read edge encrypted/raw ring sealed stdlib": 1.6, "read edge encrypted/edge": 8.0 / 15,
+		"read edge encrypted/edge write": 0.5,
+		"read edge udp/raw udp":          0.75, "read edge udp/edge": 2, "read edge udp/edge write": 30.0 / 16,
+		"read edge udp encrypted/raw udp": 0.4, "read edge udp encrypted/raw udp sealed": 0.8,
+		"read edge udp encrypted/edge udp":       16.0 / 30,
 		"read edge udp encrypted/edge encrypted": 2, "read edge udp encrypted/edge write": 1,
-		"ping-pong edge encrypted/raw mmsg": 6, "ping-pong edge encrypted/raw ring sealed": 2, "ping-pong edge encrypted/raw ring sealed stdlib": 0.5, "ping-pong edge encrypted/edge": 4,
+		"ping-pong edge encrypted/raw mmsg": 6, "ping-pong edge encrypted/raw ring sealed": 2,
+		"ping-pong edge encrypted/raw ring sealed stdlib": 0.5, "ping-pong edge encrypted/edge": 4,
 		"ping-pong edge udp/raw udp": 0.75, "ping-pong edge udp/edge": 2,
-		"ping-pong edge udp encrypted/raw udp": 1.5, "ping-pong edge udp encrypted/raw udp sealed": 1.2, "ping-pong edge udp encrypted/edge udp": 2,
+		"ping-pong edge udp encrypted/raw udp": 1.5, "ping-pong edge udp encrypted/raw udp sealed": 1.2,
+		"ping-pong edge udp encrypted/edge udp":       2,
 		"ping-pong edge udp encrypted/edge encrypted": 1,
 	}
 	for _, s := range Summarize(of(rows...)) {
@@ -209,9 +219,10 @@ func TestLimitIsTheBetterReceivePath(t *testing.T) {
 	}
 }
 
-// copySweep is every way to copy at the best alignment, one at all alignments, and runs of pages, to exchange which pays from 64 KiB on when cold.
+// copySweep is every way to copy at the best alignment, one at all alignments, and runs of pages, to exchange which
+// pays from 64 KiB on when cold.
 func copySweep() (rows []report.Row) {
-	for _, how := range []string{"cp", "notx", "pinmap", "nocp", "default"} {
+	for _, how := range []string{"cp", "notx", "pinmap", "shuffle", "nocp", "default"} {
 		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
 			for _, align := range []string{"best", "middle", "worst"} {
 				if align != "best" && (how != "pinmap" || test == report.PingPong) {
@@ -227,13 +238,16 @@ func copySweep() (rows []report.Row) {
 	}
 	for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
 		for _, state := range []string{report.PlaceWarm, report.PlaceCold} {
-			for way, ns := range map[string]float64{report.PlaceCopy: float64(size), report.PlaceExchange: 40_000 + float64(size)/3} {
+			for way, ns := range map[string]float64{report.PlaceCopy: float64(size), report.PlaceExchange: 40_000 +
+				float64(size)/3} {
 				if state == report.PlaceWarm && way == report.PlaceCopy {
 					ns /= 8
 				}
 				rows = append(rows, report.Row{
-					Test: report.Place, Transport: report.TransportMemory, Variant: report.PlaceVariant(way, state), MessageBytes: size,
-					Latency: report.Latency{Count: 9, P50: ns, P99: 2 * ns},
+					Test: report.Place, Transport: report.TransportMemory,
+					Setup:        report.Setup{Variant: report.PlaceVariant(way, state)},
+					MessageBytes: size,
+					Latency:      report.Latency{Count: 9, P50: ns, P99: 2 * ns},
 				})
 			}
 		}
@@ -243,10 +257,12 @@ func copySweep() (rows []report.Row) {
 
 func TestCrossover(t *testing.T) {
 	rows := copySweep()
-	if cold, warm := report.Crossover(rows, report.PlaceCold), report.Crossover(rows, report.PlaceWarm); cold != 64<<10 || warm != 0 {
+	if cold, warm := report.Crossover(rows, report.PlaceCold), report.Crossover(rows,
+		report.PlaceWarm); cold != 64<<10 || warm != 0 {
 		t.Errorf("exchange pays from %d bytes on when cold, %d when warm", cold, warm)
 	}
-	want := "exchanging pages is cheaper than copying from runs of 64 KiB on when no cache holds the place, at none of these sizes when one does"
+	want := "exchanging pages is cheaper than copying from runs of 64 KiB on when no cache holds the place, at none " +
+		"of these sizes when one does"
 	if got := report.CrossoverText(rows); got != want {
 		t.Errorf("%q", got)
 	}
@@ -257,7 +273,7 @@ func TestCrossover(t *testing.T) {
 		if f.ID == "alignment" && fmt.Sprint(f.Legend) != "[{best 0 false} {middle 1 false} {worst 2 false}]" {
 			t.Errorf("legend of the alignments: %v", f.Legend)
 		}
-		if f.ID == "zero-copy" && len(f.Legend) != 5 {
+		if f.ID == "zero-copy" && len(f.Legend) != 6 {
 			t.Errorf("legend of the ways to copy: %v", f.Legend)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// WriteDir writes the page (index.html) and each figure as SVG and PNG into dir, which it makes if need be. It returns the files' names.
+// WriteDir writes the page (index.html) and each figure as SVG and PNG into dir, which it makes if need be. It returns
+// the files' names.
 func WriteDir(dir, title string, sources []Source) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

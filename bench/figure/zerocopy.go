@@ -3,7 +3,6 @@ package figure
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"multiedge/bench/report"
 )
@@ -33,8 +32,10 @@ func copyRows(rows []entry) (copies, alignments, rest []entry) {
 func zeroCopy(rows []entry) Figure {
 	f := Figure{
 		ID: "zero-copy", Title: "Zero copy: throughput",
-		Caption: "Throughput with a copy at both ends (cp), at the receiver (notx), with received pages exchanged for those of the destination (pinmap), and with " +
-			"payloads received in their place (nocp); default is what the transport does unless told otherwise (paper, figure 3.8).",
+		Caption: "Throughput with a copy at both ends (cp), at the receiver (notx), with received pages exchanged " +
+			"for those of the destination (pinmap), the same with frames that arrive whole at page boundaries and " +
+			"that the sender lays out for it (shuffle), and with payloads received in their place (nocp); default is " +
+			"what the transport does unless told otherwise (paper, figure 3.8).",
 	}
 	var st styles
 	for _, test := range []string{report.OneWay, report.TwoWay} {
@@ -44,19 +45,65 @@ func zeroCopy(rows []entry) Figure {
 	return f.trim()
 }
 
-// zeroCopyCPU is figure 3.8, lower row: the bars of figure 3.2, one for each configuration.
+// zeroCopyCPU is figure 3.8, lower row, for a short and a long message: one bar for each configuration, named below it,
+// with what a GiB costs above it.
 func zeroCopyCPU(rows []entry) Figure {
-	f := cpu(slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return e.Test == report.PingPong }))
-	f.ID, f.Title = "zero-copy-cpu", "Zero copy: CPU utilization"
-	f.Caption = strings.Replace(f.Caption, "figure 3.2", "figure 3.8", 1)
-	return f
+	f := Figure{
+		ID: "zero-copy-cpu", Title: "Zero copy: CPU utilization",
+		Caption: "Processor time of one end, application and daemon together, while the test ran; 100 % is one " +
+			"processor. Above each bar: seconds of it for each GiB of payload, " +
+			"by which configurations of different throughput compare (paper, figure 3.8).",
+	}
+	used := map[string]bool{}
+	for _, t := range []struct {
+		test, title string
+		end         func(c report.CPU) report.End
+	}{
+		{report.OneWay, "one-way, sender", func(c report.CPU) report.End { return c.Client }},
+		{report.OneWay, "one-way, receiver", func(c report.CPU) report.End { return c.Server }},
+		{report.TwoWay, "two-way, one end", func(c report.CPU) report.End { return c.Client }},
+	} {
+		all := only(rows, t.test)
+		for _, size := range spread(sizes(all), 2) {
+			p := Panel{Title: t.title + ", " + report.Bytes(size), YLabel: "CPU utilization (%)"}
+			for _, name := range copyNames(all) {
+				sub := slices.DeleteFunc(ofSize(all, size), func(e entry) bool { return e.Copy != name })
+				b := cpuBar(sub, t.end, used)
+				if len(b.Parts) == 0 {
+					continue
+				}
+				cost := values(sub, func(e entry) float64 {
+					return t.end(e.CPU).Total / (float64(max(e.Bytes,
+						1)) / (1 << 30))
+				})
+				if len(cost) > 0 {
+					b.Label = digits(median(cost)) + b.Label // the mark of a busy machine stays last
+				}
+				p.Names, p.Bars = append(p.Names, name), append(p.Bars, []Bar{b})
+			}
+			f.Panels = append(f.Panels, p)
+		}
+	}
+	f.Legend = partsLegend(used)
+	return f.trim()
+}
+
+// copyNames are the configurations of rows, in order of appearance.
+func copyNames(rows []entry) (names []string) {
+	for _, e := range rows {
+		if !slices.Contains(names, e.Copy) {
+			names = append(names, e.Copy)
+		}
+	}
+	return names
 }
 
 // zeroCopyLatency is figure 3.9.
 func zeroCopyLatency(rows []entry) Figure {
 	f := latency(rows)
 	f.ID, f.Title = "zero-copy-latency", "Zero copy: latency"
-	f.Caption = "Ping-pong: half a round trip; median, and dashed the 99th percentile. One-way and two-way: the time a posting call takes (paper, figure 3.9)."
+	f.Caption = "Ping-pong: half a round trip; median, and dashed the 99th percentile. One-way and two-way: the time " +
+		"a posting call takes (paper, figure 3.9)."
 	return f
 }
 
@@ -64,7 +111,8 @@ func zeroCopyLatency(rows []entry) Figure {
 func alignment(rows []entry) Figure {
 	f := Figure{
 		ID: "alignment", Title: "Zero copy: alignment of the destination",
-		Caption: "Destinations that begin at the start of a page (best), in its middle, and at its second byte (worst); sources begin at the start of a page (paper, figure 3.11).",
+		Caption: "Destinations that begin at the start of a page (best), in its middle, and at its second byte " +
+			"(worst); sources begin at the start of a page (paper, figure 3.11).",
 	}
 	var st styles
 	for _, test := range []string{report.OneWay, report.TwoWay} {
@@ -84,22 +132,27 @@ func placing(rows []entry) Figure {
 	for _, e := range rows {
 		all = append(all, *e.Row)
 	}
-	f.Caption = "The time it takes to bring a received run to its place; medians, and dashed the 99th percentile. Another thread of the process runs, so that every change of " +
+	f.Caption = "The time it takes to bring a received run to its place; medians, and dashed the 99th percentile. " +
+		"Another thread of the process runs, so that every change of " +
 		"mappings flushes its processor's TLB. In this measurement " + report.CrossoverText(all) + "."
 	var st styles
 	for _, state := range []string{report.PlaceCold, report.PlaceWarm} {
-		p := Panel{Title: "place " + map[string]string{report.PlaceCold: "not in the cache", report.PlaceWarm: "in the cache"}[state], XLabel: "run (bytes)", YLabel: "time (us)", SizeX: true, LogY: true}
+		p := Panel{Title: "place " + map[string]string{report.PlaceCold: "not in the cache",
+			report.PlaceWarm: "in the cache"}[state], XLabel: "run (bytes)", YLabel: "time (us)", SizeX: true,
+			LogY: true}
 		for _, way := range []string{report.PlaceCopy, report.PlaceExchange} {
-			sub := slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return e.Variant != report.PlaceVariant(way, state) })
-			for i, q := range []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 }, func(l report.Latency) float64 { return l.P99 }} {
-				x, y := curve(sub, func(e entry) float64 {
+			sub := slices.DeleteFunc(slices.Clone(rows),
+				func(e entry) bool { return e.Variant != report.PlaceVariant(way, state) })
+			for i, q := range []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 },
+				func(l report.Latency) float64 { return l.P99 }} {
+				l := line(sub, st.of(way), func(e entry) float64 {
 					if e.Latency.Count == 0 {
 						return math.NaN()
 					}
 					return q(e.Latency) / 1e3
 				})
-				if len(x) > 0 {
-					p.Lines = append(p.Lines, Line{X: x, Y: y, Style: st.of(way), Thin: i > 0})
+				if l.Thin = i > 0; len(l.X) > 0 {
+					p.Lines = append(p.Lines, l)
 				}
 			}
 		}

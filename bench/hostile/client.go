@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,10 +30,21 @@ type client struct {
 	link     uint32 // connection; 0: none
 	key      uint64
 	bell     *ipc.Doorbell
-	complete *ipc.Doorbell
+	complete int           // what the daemon rings; -1: none
 	gone     chan struct{} // closed when the daemon ended the session
 	id       uint64
 	inFlight int
+	answers  chan answer // to demand
+	hoard    []uint32    // regions held
+	refusals uint64      // of further ones
+	holes    uint64      // punched into memory that was pinned
+	ended    uint64      // operations
+	borne    []string    // what the daemon should have evicted it for
+}
+
+type answer struct {
+	m   *ipc.Message
+	fds []int
 }
 
 // answerTime bounds each answer of the daemon.
@@ -42,9 +52,11 @@ const answerTime = 20 * time.Second
 
 var errGone = errors.New("hostile: the daemon ended the session")
 
-// attach greets the daemon, and where the options name a peer connects to it and waits for memory that it exports. It consumes conn.
+// attach greets the daemon, and where the options name a peer connects to it and waits for memory that it exports. It
+// consumes conn.
 func attach(ctx context.Context, conn *ipc.Conn, o *Options) (c *client, err error) {
-	c = &client{conn: conn, ringsFD: -1, regionFD: -1, gone: make(chan struct{})}
+	c = &client{conn: conn, ringsFD: -1, regionFD: -1, complete: -1,
+		gone: make(chan struct{}), answers: make(chan answer, 1)}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer func() {
 		if !stop() && err == nil {
@@ -59,7 +71,7 @@ func attach(ctx context.Context, conn *ipc.Conn, o *Options) (c *client, err err
 		err = c.register()
 	}
 	if err == nil && o.Peer != "" {
-		err = c.dial(o.Peer, o.Service)
+		err = c.dial(o)
 	}
 	return c, err
 }
@@ -97,7 +109,7 @@ func (c *client) note(m *ipc.Message) {
 }
 
 func (c *client) hello() error {
-	m, fds, err := c.ask(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, PID: os.Getpid(), Depth: depth})
+	m, fds, err := c.ask(ipc.Hello(depth))
 	if err != nil {
 		return err
 	}
@@ -105,7 +117,7 @@ func (c *client) hello() error {
 		ipc.CloseFDs(fds)
 		return fmt.Errorf("hostile: %d descriptors came with the rings", len(fds))
 	}
-	c.ringsFD, c.bell, c.complete = fds[0], ipc.DoorbellFromFD(fds[1]), ipc.DoorbellFromFD(fds[2])
+	c.ringsFD, c.bell, c.complete = fds[0], ipc.DoorbellFromFD(fds[1]), fds[2]
 	if c.rings, err = ipc.MapRings(c.ringsFD, m.Rings); err != nil {
 		return err
 	}
@@ -124,11 +136,16 @@ func (c *client) register() error {
 		return fmt.Errorf("hostile: %d descriptors came with the memory", len(fds))
 	}
 	c.region, c.regionFD = m.Region, fds[0]
-	return nil
+	_, _, err = c.ask(&ipc.Message{Kind: ipc.KindMapped, Region: c.region})
+	return err
 }
 
-func (c *client) dial(peer, service string) error {
-	m, _, err := c.ask(&ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service})
+func (c *client) dial(o *Options) error {
+	var hello []byte
+	if o.Hello != nil {
+		hello = o.Hello()
+	}
+	m, _, err := c.ask(&ipc.Message{Kind: ipc.KindDial, Peer: o.Peer, Service: o.Service, Data: hello})
 	if err != nil {
 		return err
 	}
@@ -138,7 +155,7 @@ func (c *client) dial(peer, service string) error {
 	for c.key == 0 {
 		m, fds, err := c.conn.RecvFDs()
 		if err != nil {
-			return fmt.Errorf("hostile: waiting for memory of %q at %q: %w", service, peer, err)
+			return fmt.Errorf("hostile: waiting for memory of %q at %q: %w", o.Service, o.Peer, err)
 		}
 		ipc.CloseFDs(fds)
 		c.note(m)
@@ -150,15 +167,76 @@ func (c *client) dial(peer, service string) error {
 func (c *client) listen() {
 	defer close(c.gone)
 	for {
-		_, fds, err := c.conn.RecvFDs()
+		m, fds, err := c.conn.RecvFDs()
 		if err != nil {
 			return
+		}
+		if m.ID >= demands {
+			c.answers <- answer{m, fds}
+			continue
 		}
 		ipc.CloseFDs(fds)
 	}
 }
 
-// post takes what has completed and submits as many entries as there is room for, but not so many that more than most are in flight.
+// demands is the first number of requests whose answers demand waits for.
+const demands = 1 << 32
+
+// demand is ask while listen runs. An error that is an *ipc.Error is a refusal.
+func (c *client) demand(m *ipc.Message) (answer, error) {
+	c.id++
+	m.ID = demands + c.id
+	if err := c.conn.Send(m); err != nil {
+		return answer{}, err
+	}
+	select {
+	case a := <-c.answers:
+		if a.m.Error != nil {
+			return a, a.m.Error
+		}
+		return a, nil
+	case <-c.gone:
+		return answer{}, errGone
+	}
+}
+
+// more registers a further region and returns its descriptor, which was punched before it was said to be mapped.
+func (c *client) more(size int) (fd int, err error) {
+	a, err := c.demand(&ipc.Message{Kind: ipc.KindRegister, Size: uint64(size)})
+	if err != nil {
+		return -1, err
+	}
+	if len(a.fds) != 1 {
+		ipc.CloseFDs(a.fds)
+		return -1, errGone
+	}
+	_ = unix.Fallocate(a.fds[0], punchHole, 0, int64(size)) // as far as it can
+	if _, err = c.demand(&ipc.Message{Kind: ipc.KindMapped, Region: a.m.Region}); err != nil {
+		ipc.CloseFDs(a.fds)
+		return -1, err
+	}
+	c.hoard = append(c.hoard, a.m.Region)
+	return a.fds[0], nil
+}
+
+// refused is a refusal in a mode that asks until there is one: it is counted, and half of what was got is given back.
+func (c *client) refused(err error) error {
+	if _, ok := err.(*ipc.Error); !ok {
+		return err
+	}
+	c.refusals++
+	for range (len(c.hoard) + 1) / 2 {
+		last := len(c.hoard) - 1
+		if _, err := c.demand(&ipc.Message{Kind: ipc.KindDeregister, Region: c.hoard[last]}); err != nil {
+			return err
+		}
+		c.hoard = c.hoard[:last]
+	}
+	return nil
+}
+
+// post takes what has completed and submits as many entries as there is room for, but not so many that more than most
+// are in flight.
 func (c *client) post(e *ipc.SQE, most int) (n uint64, err error) {
 	var done [64]ipc.CQE
 	ended, err := c.cq.Drain(done[:])
@@ -166,6 +244,7 @@ func (c *client) post(e *ipc.SQE, most int) (n uint64, err error) {
 		return 0, err
 	}
 	c.inFlight = max(c.inFlight-ended, 0)
+	c.ended += uint64(ended)
 	room, err := c.sq.Room()
 	if err != nil {
 		return 0, err
@@ -190,13 +269,12 @@ func (c *client) close() {
 	if c.raw != nil {
 		unix.Munmap(c.raw)
 	}
-	for _, fd := range []int{c.ringsFD, c.regionFD} {
+	for _, fd := range []int{c.ringsFD, c.regionFD, c.complete} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
 	}
 	if c.bell != nil {
 		c.bell.Close()
-		c.complete.Close()
 	}
 }

@@ -9,26 +9,33 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// mode is one way to misbehave. act does a little of it and returns how many acts that were; it ends the mischief by an error.
+// mode is one way to misbehave. act does a little of it and returns how many acts that were; it ends the mischief by an
+// error.
 type mode struct {
 	name  string
 	about string
 	fatal bool // a daemon that protects itself evicts the client for it
+	peer  bool // it is about operations with a peer
 	act   func(c *client, r *rand.Rand) (acts uint64, err error)
 }
 
 // modes are all that Run knows.
 var modes = []mode{
-	{"scribble", "writes noise over indices and entries of its rings", true, scribble},
-	{"flood", "fills its ring with operations for connections that do not exist", true, flood},
-	{"credit", "returns credit it never had", true, credit},
-	{"wipe", "punches holes into the memory of its rings", true, wipe},
-	{"control", "sends requests without end", false, control},
-	{"punch", "punches holes into registered memory, under operations if there is a peer", false, punch},
-	{"truncate", "tries to shrink and to grow the memory it shares", false, truncate},
-	{"doorbell", "rings the daemon's doorbell without end", false, doorbell},
-	{"burn", "breaks no rule and burns a processor: what the others are to be compared with", false, burn},
-	{"spin", "claims to poll and never sleeps", false, spin},
+	{"cram", "fills its rings and takes no completion", false, true, cram},
+	{"verbs", "posts malformed atomics, pieces and redirections", true, true, verbs},
+	{"scribble", "writes noise over indices and entries of its rings", true, false, scribble},
+	{"flood", "fills its ring with operations for connections that do not exist", true, false, flood},
+	{"credit", "returns credit it never had", true, false, credit},
+	{"wipe", "punches holes into the memory of its rings", true, false, wipe},
+	{"control", "sends requests without end", false, false, control},
+	{"punch", "punches holes into registered memory, under operations if there is a peer", false, false, punch},
+	{"jam", "makes its doorbell blocking, fills it, and has the daemon ring it", false, true, jam},
+	{"refill", "registers memory and punches holes into it, to be granted more than there is", false, false, refill},
+	{"hoard", "registers small regions until it is refused, gives some back, and again", false, false, hoard},
+	{"truncate", "tries to shrink and to grow the memory it shares", false, false, truncate},
+	{"doorbell", "rings the daemon's doorbell without end", false, false, doorbell},
+	{"burn", "breaks no rule and burns a processor: what the others are to be compared with", false, false, burn},
+	{"spin", "claims to poll and never sleeps", false, false, spin},
 }
 
 // indexStride is how far apart the indices and sleep words lie at the start of the rings.
@@ -58,10 +65,12 @@ func credit(c *client, r *rand.Rand) (uint64, error) {
 }
 
 func control(c *client, r *rand.Rand) (uint64, error) {
-	kinds := []ipc.Kind{ipc.KindStatus, ipc.KindListen, ipc.KindUnlisten, ipc.KindRegister, ipc.KindDeregister, ipc.KindDial, ipc.KindRevoke, "nonsense"}
+	kinds := []ipc.Kind{ipc.KindStatus, ipc.KindListen, ipc.KindUnlisten, ipc.KindRegister, ipc.KindDeregister,
+		ipc.KindDial, ipc.KindRevoke, 9999}
 	for n := range uint64(batch) {
 		c.id++
-		m := &ipc.Message{ID: c.id, Kind: kinds[r.IntN(len(kinds))], Service: "x", Peer: "nobody", Size: 4096, Region: r.Uint32(), Conn: r.Uint32(), Timeout: 1}
+		m := &ipc.Message{ID: c.id, Kind: kinds[r.IntN(len(kinds))], Service: "x", Peer: "nobody", Size: 4096,
+			Region: r.Uint32(), Conn: r.Uint32(), Timeout: 1}
 		if err := c.conn.Send(m); err != nil {
 			return n, err
 		}
@@ -94,11 +103,53 @@ func wipe(c *client, r *rand.Rand) (uint64, error) {
 func punch(c *client, r *rand.Rand) (uint64, error) {
 	if c.link != 0 {
 		op := ipc.OpWrite + uint8(r.IntN(2))
-		if _, err := c.post(&ipc.SQE{Op: op, Conn: c.link, Key: c.key, Region: c.region, Len: punchSize, Token: r.Uint64()}, punchDepth); err != nil {
+		if _, err := c.post(&ipc.SQE{Op: op, Conn: c.link, Key: c.key, Region: c.region, Len: punchSize,
+			Token: r.Uint64()}, punchDepth); err != nil {
 			return 0, err
 		}
 	}
-	return 1, unix.Fallocate(c.regionFD, punchHole, 0, int64(punchSize+r.IntN(regionSize-punchSize)))
+	// the daemon has sealed it against that
+	if unix.Fallocate(c.regionFD, punchHole, 0, int64(punchSize+r.IntN(regionSize-punchSize))) == nil {
+		c.holes++
+	}
+	return 1, nil
+}
+
+func jam(c *client, r *rand.Rand) (uint64, error) {
+	if err := unix.SetNonblock(c.complete, true); err != nil { // or it is we who wait
+		return 0, err
+	}
+	full := binary.LittleEndian.AppendUint64(nil, 1<<64-2)
+	_, _ = unix.Write(c.complete, full) // as far as it can
+	if err := unix.SetNonblock(c.complete, false); err != nil {
+		return 0, err
+	}
+	c.rings.SetClientAsleep(true)
+	if c.link == 0 {
+		return 1, nil
+	}
+	_, err := c.post(&ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: c.link, Key: c.key, Token: r.Uint64()}, punchDepth)
+	return 1, err
+}
+
+func refill(c *client, r *rand.Rand) (uint64, error) {
+	fd, err := c.more(regionSize)
+	if err != nil {
+		return 1, c.refused(err)
+	}
+	defer unix.Close(fd)
+	if unix.Fallocate(fd, punchHole, 0, regionSize) == nil {
+		c.holes++
+	}
+	return 1, nil
+}
+
+func hoard(c *client, r *rand.Rand) (uint64, error) {
+	fd, err := c.more(4096)
+	if err != nil {
+		return 1, c.refused(err)
+	}
+	return 1, unix.Close(fd)
 }
 
 // truncate fails when the memory is sealed as it should be; where it is not, the daemon faults.

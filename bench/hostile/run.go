@@ -17,22 +17,27 @@ type Options struct {
 	For   time.Duration // of each attachment's mischief; zero: until the daemon or the context ends it
 	Again bool          // attach anew after each eviction, as soon as the daemon allows, until the context ends
 
-	// Peer and Service, if set, name somebody to connect to who accepts and exports memory for writing and reading under any name: operations are then in
-	// flight during the mischief.
+	// Peer and Service, if set, name somebody to connect to who accepts and exports memory for writing and reading
+	// under any name: operations are then in flight during the mischief.
 	Peer, Service string
+	Hello         func() []byte // what each dial carries; nil: nothing
 
 	Dial func(context.Context) (*ipc.Conn, error) // reaches the daemon
 }
 
 // Report is what came of it.
 type Report struct {
-	Mode      string  `json:"mode"`
-	Acts      uint64  `json:"acts"`      // how often the rule was broken
-	Attached  int     `json:"attached"`  // attachments made
-	Evictions int     `json:"evictions"` // of them, those the daemon ended
-	Expected  bool    `json:"expected"`  // whether a daemon evicts for this
-	First     float64 `json:"first"`     // seconds from the first act to the first eviction; 0: none
-	Seconds   float64 `json:"seconds"`
+	Mode      string   `json:"mode"`
+	Acts      uint64   `json:"acts"`      // how often the rule was broken
+	Attached  int      `json:"attached"`  // attachments made
+	Evictions int      `json:"evictions"` // of them, those the daemon ended
+	Expected  bool     `json:"expected"`  // whether a daemon evicts for this
+	First     float64  `json:"first"`     // seconds from the first act to the first eviction; 0: none
+	Seconds   float64  `json:"seconds"`
+	Refusals  uint64   `json:"refusals,omitempty"` // of memory
+	Holes     uint64   `json:"holes,omitempty"`    // punched into pinned memory
+	Completed uint64   `json:"completed"`          // operations of its own
+	Borne     []string `json:"borne,omitempty"`    // entries that a daemon should evict for, and did not
 }
 
 // Names lists the modes.
@@ -64,6 +69,12 @@ func find(name string) *mode {
 		}
 	}
 	return nil
+}
+
+// WithPeer says whether this is about operations with a peer, for which Options must name one.
+func WithPeer(name string) bool {
+	m := find(name)
+	return m != nil && m.peer
 }
 
 // Run misbehaves until the daemon ends it, or with Again until ctx ends, which is no error.
@@ -99,6 +110,10 @@ func Run(ctx context.Context, o Options) (rep Report, err error) {
 // misbehave goes on until the session ends.
 func (rep *Report) misbehave(ctx context.Context, m *mode, c *client, r *rand.Rand, limit time.Duration) {
 	go c.listen()
+	defer func() {
+		rep.Refusals, rep.Holes, rep.Completed = rep.Refusals+c.refusals, rep.Holes+c.holes, rep.Completed+c.ended
+		rep.Borne = append(rep.Borne, c.borne...)
+	}()
 	defer func() { <-c.gone }()
 	defer c.conn.Close()
 	start := time.Now()

@@ -2,8 +2,8 @@ package pattern
 
 import "fmt"
 
-// Alignments are the places of a destination in its first page that the paper compares (3.3.5, figure 3.11): at its start, in its middle, and at its
-// second byte.
+// Alignments are the places of a destination in its first page that the paper compares (3.3.5, figure 3.11): at its
+// start, in its middle, and at its second byte.
 var Alignments = []string{"best", "middle", "worst"}
 
 var intoPage = map[string]int{"best": 0, "middle": 2048, "worst": 1}
@@ -14,8 +14,8 @@ const (
 	run  = 64 << 10
 )
 
-// PairAt is Pair with sources that begin on pages and destinations aligned as named, the whole multiple of a page being one of 64 KiB for
-// messages of that size and more. An empty name means Pair.
+// PairAt is Pair with sources that begin on pages and destinations aligned as named, the whole multiple of a page being
+// one of 64 KiB for messages of that size and more. An empty name means Pair.
 func PairAt(size, message int, checked bool, align string) (src, dst Layout, err error) {
 	if align == "" {
 		return Pair(size, message, checked)
@@ -37,7 +37,8 @@ func PairAt(size, message int, checked bool, align string) (src, dst Layout, err
 	src.Slots = min(src.Slots, dst.Slots)
 	if dst.Slots = src.Slots; checked {
 		if dst.Slots--; dst.Slots < 1 {
-			return src, dst, fmt.Errorf("checking messages of %d bytes needs room for two in a region of %d", message, size)
+			return src, dst, fmt.Errorf("checking messages of %d bytes needs room for two in a region of %d", message,
+				size)
 		}
 	}
 	return src, dst, nil

@@ -5,8 +5,9 @@ import "fmt"
 // maxDetails bounds how many errors a Checker describes; all are counted.
 const maxDetails = 8
 
-// Checker verifies messages in a destination region as they arrive, in any order. It counts an error for each message that is wrong, for
-// each message announced twice or never, and for each canary that was overwritten. It is not safe for concurrent use.
+// Checker verifies messages in a destination region as they arrive, in any order. It counts an error for each message
+// that is wrong, for each message announced twice or never, and for each canary that was overwritten. It is not safe
+// for concurrent use.
 type Checker struct {
 	Errors  uint64
 	Details []string // the first few errors in words
@@ -18,7 +19,8 @@ type Checker struct {
 	seen     []uint64 // by destination slot: 1 + the last message checked there
 }
 
-// NewChecker arms region with the canaries of the layout to and returns a checker of messages that come from a peer's layout from.
+// NewChecker arms region with the canaries of the layout to and returns a checker of messages that come from a peer's
+// layout from.
 func NewChecker(src *Source, region []byte, from, to Layout) *Checker {
 	clear(region[to.Off(0):to.Off(to.Slots)])
 	to.Arm(region)
@@ -28,8 +30,8 @@ func NewChecker(src *Source, region []byte, from, to Layout) *Checker {
 // Floor returns the number of messages that were checked without a hole: message Floor() + to.Slots may be sent.
 func (c *Checker) Floor() uint64 { return c.floor }
 
-// Extend returns the full sequence number whose low bits (mask: a power of two less one) are low and which is nearest above the floor,
-// allowing for a repetition of recent messages.
+// Extend returns the full sequence number whose low bits (mask: a power of two less one) are low and which is nearest
+// above the floor, allowing for a repetition of recent messages.
 func (c *Checker) Extend(low, mask uint64) uint64 {
 	base := c.floor - min(c.floor, (mask+1)/2)
 	return base + (low-base)&mask
@@ -56,7 +58,8 @@ func (c *Checker) Message(seq uint64) {
 	off := c.to.Off(slot)
 	got := c.region[off : off+c.to.Message]
 	if wrong, first := c.src.Mismatch(got, c.content(seq)); wrong > 0 {
-		c.fail("message %d: %d of %d bytes wrong, the first at byte %d (region offset %d): %s", seq, wrong, len(got), first, off+first, c.diagnose(got, seq, first))
+		c.fail("message %d: %d of %d bytes wrong, the first at byte %d (region offset %d): %s", seq, wrong, len(got),
+			first, off+first, c.diagnose(got, seq, first))
 	}
 	c.around(seq, slot)
 	c.seen[slot] = seq + 1
@@ -76,7 +79,8 @@ func (c *Checker) around(seq uint64, slot int) {
 	off := c.to.Off(slot)
 	for _, r := range [2][2]int{{off - gap, off}, {off + c.to.Message, off + c.to.Stride}} {
 		if at := broken(c.region, r[0], r[1]); at >= 0 {
-			c.fail("canary next to message %d overwritten at region offset %d (slot is %d to %d)", seq, at, off, off+c.to.Message)
+			c.fail("canary next to message %d overwritten at region offset %d (slot is %d to %d)", seq, at, off,
+				off+c.to.Message)
 			arm(c.region, r[0], r[1])
 		}
 	}
@@ -103,7 +107,8 @@ func (c *Checker) diagnose(got []byte, seq uint64, first int) string {
 	return fmt.Sprintf("found % x, want % x", tail[:min(len(tail), 8)], want[first:min(len(want), first+8)])
 }
 
-// Finish ends the check of a run of total messages: all must have been announced, and nothing outside the slots touched.
+// Finish ends the check of a run of total messages: all must have been announced, and nothing outside the slots
+// touched.
 func (c *Checker) Finish(total uint64) {
 	if c.floor < total {
 		missing := uint64(0)

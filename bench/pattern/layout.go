@@ -12,7 +12,8 @@ const gap = 64
 //
 //	guard | message pad gap | message pad gap | ... | guard
 //
-// Pads and gaps exist only in checked layouts; unchecked slots touch each other when the message is a multiple of the alignment.
+// Pads and gaps exist only in checked layouts; unchecked slots touch each other when the message is a multiple of the
+// alignment.
 type Layout struct {
 	Message int  // bytes of a message
 	Stride  int  // bytes from one slot to the next
@@ -46,7 +47,8 @@ func NewLayout(size, message, limit int, checked bool) (Layout, error) {
 	l := Layout{Message: message, Stride: strideFor(message, checked), Checked: checked}
 	l.Slots = (size - 2*Guard - gap) / l.Stride
 	if l.Slots < 1 {
-		return l, fmt.Errorf("a message of %d bytes does not fit a region of %d bytes: needs %d", message, size, Need(message, 1, checked))
+		return l, fmt.Errorf("a message of %d bytes does not fit a region of %d bytes: needs %d", message, size,
+			Need(message, 1, checked))
 	}
 	if limit > 0 {
 		l.Slots = min(l.Slots, limit)
@@ -57,9 +59,9 @@ func NewLayout(size, message, limit int, checked bool) (Layout, error) {
 // Off returns where in the region slot begins.
 func (l Layout) Off(slot int) int { return Guard + gap + l.Shift + slot*l.Stride }
 
-// Pair returns the layouts of a source and a destination region of size bytes such that message seq travels from source slot
-// seq mod src.Slots to destination slot seq mod dst.Slots, and a destination slot never receives the same content twice in a row.
-// The source then needs to be filled only once. Both regions must hold two messages when checked.
+// Pair returns the layouts of a source and a destination region of size bytes such that message seq travels from source
+// slot seq mod src.Slots to destination slot seq mod dst.Slots, and a destination slot never receives the same content
+// twice in a row. The source then needs to be filled only once. Both regions must hold two messages when checked.
 func Pair(size, message int, checked bool) (src, dst Layout, err error) {
 	src, err = NewLayout(size, message, 0, checked)
 	if err != nil {
@@ -68,14 +70,16 @@ func Pair(size, message int, checked bool) (src, dst Layout, err error) {
 	dst = src
 	if checked {
 		if src.Slots < 2 {
-			return src, dst, fmt.Errorf("checking messages of %d bytes needs regions of %d bytes, these are %d", message, Need(message, 2, checked), size)
+			return src, dst, fmt.Errorf("checking messages of %d bytes needs regions of %d bytes, these are %d",
+				message, Need(message, 2, checked), size)
 		}
 		dst.Slots = src.Slots - 1
 	}
 	return src, dst, nil
 }
 
-// canaries is what region bytes hold wherever no message may be written, repeating: index i of a region holds canaries[i%len].
+// canaries is what region bytes hold wherever no message may be written, repeating: index i of a region holds
+// canaries[i%len].
 var canaries = func() (c [gap]byte) {
 	for i := range c {
 		c[i] = byte(mix(uint64(i)^0xCA7A21E5)) | 1 // never zero, which is what untouched memory holds
@@ -116,8 +120,8 @@ func (l Layout) Arm(region []byte) {
 	})
 }
 
-// outside calls f for each range of region that no message may touch, until f returns false. The end guard of an unchecked layout starts
-// behind the last slot.
+// outside calls f for each range of region that no message may touch, until f returns false. The end guard of an
+// unchecked layout starts behind the last slot.
 func (l Layout) outside(region []byte, f func(from, to int) bool) {
 	if !f(0, l.Off(0)) {
 		return

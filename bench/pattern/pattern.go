@@ -1,14 +1,15 @@
 // Package pattern makes message contents that give themselves away, and checks memory against them.
 //
-// A benchmark with integrity checking fills its source memory with patterned slots once, sends message after message from them, and the
-// receiver compares every byte of every message, once it was told that the message is there, and the canaries around it. Contents are laid
-// out so that each pass over a destination slot brings other bytes than the pass before: stale memory is as wrong as a flipped bit.
+// A benchmark with integrity checking fills its source memory with patterned slots once, sends message after message
+// from them, and the receiver compares every byte of every message, once it was told that the message is there, and the
+// canaries around it. Contents are laid out so that each pass over a destination slot brings other bytes than the pass
+// before: stale memory is as wrong as a flipped bit.
 package pattern
 
 import "math/bits"
 
-// period is the length of the table that contents are cut from. It is prime: contents of different messages start at different places,
-// and no power of two shifts the table onto itself, so bytes that land at a wrong offset do not fit.
+// period is the length of the table that contents are cut from. It is prime: contents of different messages start at
+// different places, and no power of two shifts the table onto itself, so bytes that land at a wrong offset do not fit.
 const period = 262147
 
 // stride separates the starting places of consecutive messages; about 0.618 of period.
@@ -41,7 +42,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// start is where the content id begins in the table. Contents whose ids differ by less than period never begin at the same place.
+// start is where the content id begins in the table. Contents whose ids differ by less than period never begin at the
+// same place.
 func start(id uint64) int {
 	hi, lo := bits.Mul64(id%period, stride)
 	_, rem := bits.Div64(hi, lo, period)
@@ -56,7 +58,8 @@ func (s *Source) Fill(dst []byte, id uint64) {
 	}
 }
 
-// Mismatch compares got with content id. It returns how many bytes differ and the index of the first, -1 when none does.
+// Mismatch compares got with content id. It returns how many bytes differ and the index of the first, -1 when none
+// does.
 func (s *Source) Mismatch(got []byte, id uint64) (wrong, first int) {
 	first = -1
 	for at, done := start(id), 0; done < len(got); at = 0 {

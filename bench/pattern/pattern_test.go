@@ -60,7 +60,8 @@ func TestInjectedErrorsAreFound(t *testing.T) {
 		want   string
 	}{
 		{"bit flipped in the first byte", func(w *world) { w.slot(seq)[0] ^= 1 }, "wrong, the first at byte 0"},
-		{"bit flipped in the last byte", func(w *world) { s := w.slot(seq); s[len(s)-1] ^= 0x80 }, "1 of 1000 bytes wrong"},
+		{"bit flipped in the last byte", func(w *world) { s := w.slot(seq); s[len(s)-1] ^= 0x80 },
+			"1 of 1000 bytes wrong"},
 		{"shifted by one", func(w *world) { s := w.slot(seq); copy(s[1:], s) }, "wrong"},
 		{"two frames exchanged", func(w *world) {
 			s := w.slot(seq)
@@ -69,9 +70,14 @@ func TestInjectedErrorsAreFound(t *testing.T) {
 			copy(s[300:600], tmp)
 		}, "wrong"},
 		{"never written", func(w *world) { clear(w.slot(seq)) }, "zero, as before"},
-		{"stale tail", func(w *world) { old := seq - uint64(w.to.Slots); w.src.Fill(w.slot(seq), old%uint64(w.from.Slots)) }, "stale"},
+		{"stale tail", func(w *world) {
+			old := seq - uint64(w.to.Slots)
+			w.src.Fill(w.slot(seq),
+				old%uint64(w.from.Slots))
+		}, "stale"},
 		{"wrote before the slot", func(w *world) { w.b[w.to.Off(int(seq%uint64(w.to.Slots)))-1]++ }, "canary next to"},
-		{"wrote behind the slot", func(w *world) { w.b[w.to.Off(int(seq%uint64(w.to.Slots)))+1000]++ }, "canary next to"},
+		{"wrote behind the slot", func(w *world) { w.b[w.to.Off(int(seq%uint64(w.to.Slots)))+1000]++ },
+			"canary next to"},
 		{"announced twice", func(w *world) { w.chk.Message(seq - 1) }, "announced twice"},
 	}
 	for _, c := range cases {
@@ -229,8 +235,10 @@ func TestAlignedLayouts(t *testing.T) {
 					into int
 				}{{from, 0}, {to, into[align]}} {
 					for _, k := range []int{0, 1, l.Slots - 1} {
-						if off := l.Off(k); off%unit != l.into || off < Guard || off+message > size-Guard || l.Stride < message {
-							t.Errorf("%s, %d bytes, checked %v: slot %d of %d at %d, one each %d", align, message, checked, k, l.Slots, off, l.Stride)
+						if off := l.Off(k); off%unit != l.into || off < Guard || off+message > size-Guard ||
+							l.Stride < message {
+							t.Errorf("%s, %d bytes, checked %v: slot %d of %d at %d, one each %d", align, message,
+								checked, k, l.Slots, off, l.Stride)
 						}
 					}
 				}
@@ -250,12 +258,14 @@ func TestAlignedLayouts(t *testing.T) {
 				w.b[to.Off(3)-1] ^= 1
 				w.chk.Finish(5)
 				if w.chk.Errors != 1 {
-					t.Errorf("%s, %d bytes: %d errors, want the one that was made: %v", align, message, w.chk.Errors, w.chk.Details)
+					t.Errorf("%s, %d bytes: %d errors, want the one that was made: %v", align, message, w.chk.Errors,
+						w.chk.Details)
 				}
 			}
 		}
 	}
-	if _, _, err := PairAt(1<<20, 8, false, "good"); err == nil || !strings.Contains(err.Error(), "[best middle worst]") {
+	if _, _, err := PairAt(1<<20, 8, false, "good"); err == nil || !strings.Contains(err.Error(),
+		"[best middle worst]") {
 		t.Errorf("error %v", err)
 	}
 	if _, _, err := PairAt(128<<10, 64<<10, false, "best"); err == nil {

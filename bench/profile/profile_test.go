@@ -24,7 +24,8 @@ func TestKernelLabels(t *testing.T) {
 		{"schedule_hrtimeout_range do_sys_poll __x64_sys_ppoll", report.LabelPoll},
 		{"process_backlog __napi_poll handle_softirqs packet_sendmsg", report.LabelPoll},
 		{"shmem_fault do_fault", report.LabelOther},
-		{"smp_call_function_many_cond flush_tlb_mm_range __mmap_region do_mmap vm_mmap_pgoff __x64_sys_mmap", report.LabelRemapping},
+		{"smp_call_function_many_cond flush_tlb_mm_range __mmap_region do_mmap vm_mmap_pgoff __x64_sys_mmap",
+			report.LabelRemapping},
 		{"", report.LabelOther},
 	} {
 		if got := kernelLabel(strings.Fields(c.chain)); got != c.want {
@@ -35,10 +36,14 @@ func TestKernelLabels(t *testing.T) {
 
 func TestProgramLabels(t *testing.T) {
 	for name, want := range map[string]string{
-		"runtime.memmove": report.LabelRxCopy, "multiedge/internal/engine.(*Endpoint).HandleFrame": report.LabelPacket,
-		"multiedge/internal/daemon.(*shard).iterate": report.LabelPoll, "multiedge/linkdrv.(*ring).Recv": report.LabelPoll,
-		"multiedge/linkdrv.(*ring).release": report.LabelDevice, "hash/crc32.castagnoliSSE42": report.LabelChecksum,
-		"multiedge/edge.(*Conn).Post": report.LabelApp, "multiedge/bench/workload.(*sender).run": report.LabelApp, "strings.Index": report.LabelOther,
+		"runtime.memmove": report.LabelRxCopy, "multiedge/internal/engine.(*Endpoint).Handle": report.LabelPacket,
+		"multiedge/internal/daemon.(*shard).iterate": report.LabelPoll,
+		"multiedge/linkdrv.(*ring).Recv":             report.LabelPoll,
+		"multiedge/linkdrv.(*ring).release":          report.LabelDevice,
+		"hash/crc32.castagnoliSSE42":                 report.LabelChecksum,
+		"multiedge/edge.(*Conn).Post":                report.LabelApp,
+		"multiedge/bench/workload.(*sender).run":     report.LabelApp,
+		"strings.Index":                              report.LabelOther,
 	} {
 		if got := programLabel(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -47,11 +52,13 @@ func TestProgramLabels(t *testing.T) {
 }
 
 func TestSymbols(t *testing.T) {
-	s, err := parseSymbols([]byte("0000000000000200 T second\n0000000000000100 t first\n0000000000000150 d data\n0000000000000300 W third\t[mod]\n"))
+	s, err := parseSymbols([]byte("0000000000000200 T second\n0000000000000100 t first\n0000000000000150 d " +
+		"data\n0000000000000300 W third\t[mod]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for addr, want := range map[uint64]string{0: "", 0xff: "", 0x100: "first", 0x1ff: "first", 0x200: "second", 1 << 60: "third"} {
+	for addr, want := range map[uint64]string{0: "", 0xff: "", 0x100: "first", 0x1ff: "first", 0x200: "second",
+		1 << 60: "third"} {
 		if got := s.name(addr); got != want {
 			t.Errorf("name(%#x) = %q, want %q", addr, got, want)
 		}
@@ -128,7 +135,8 @@ func TestProfilerSeesThisProcess(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	end := report.End{ProcessUser: 1, DaemonUser: 2, DaemonSystem: 2}
-	b := Split(end, report.Breakdown{report.LabelApp: 99}, report.Breakdown{report.LabelPacket: 75, report.LabelTxCopy: 25}, false)
+	b := Split(end, report.Breakdown{report.LabelApp: 99}, report.Breakdown{report.LabelPacket: 75,
+		report.LabelTxCopy: 25}, false)
 	if b[report.LabelApp] != 1 || b[report.LabelPacket] != 3 || b[report.LabelTxCopy] != 1 {
 		t.Errorf("daemon: %v", b)
 	}

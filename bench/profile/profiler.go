@@ -32,7 +32,8 @@ func New() (*Profiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
 	}
-	p := &Profiler{kernel: kernel, stop: make(chan struct{}), done: make(chan struct{}), count: map[int]report.Breakdown{}}
+	p := &Profiler{kernel: kernel, stop: make(chan struct{}), done: make(chan struct{}),
+		count: map[int]report.Breakdown{}}
 	for cpu := range runtime.NumCPU() {
 		r, err := openRing(cpu)
 		if errors.Is(err, unix.ENODEV) {
@@ -130,8 +131,9 @@ func (p *Profiler) closeRings() error {
 	return err
 }
 
-// Split divides the processor time of one end by samples: the transport's share, by the daemon's samples or, embedded, those of the process
-// outside the application, and the application's. It returns nil when there are too few samples to say anything.
+// Split divides the processor time of one end by samples: the transport's share, by the daemon's samples or, embedded,
+// those of the process outside the application, and the application's. It returns nil when there are too few samples to
+// say anything.
 func Split(end report.End, process, daemon report.Breakdown, embedded bool) report.Breakdown {
 	out := report.Breakdown{}
 	own := end.ProcessUser + end.ProcessSystem

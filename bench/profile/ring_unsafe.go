@@ -28,7 +28,8 @@ const (
 // openRing starts sampling a processor.
 func openRing(cpu int) (*ring, error) {
 	attr := unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Sample: frequency,
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+		Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})), Sample: frequency,
 		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN,
 		Bits:        unix.PerfBitFreq | unix.PerfBitExcludeCallchainUser | unix.PerfBitExcludeIdle,
 	}
@@ -40,7 +41,8 @@ func openRing(cpu int) (*ring, error) {
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	return &ring{fd: fd, mem: mem, data: mem[pageSize:], meta: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0])), tmp: make([]byte, 1<<16)}, nil
+	return &ring{fd: fd, mem: mem, data: mem[pageSize:], meta: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0])),
+		tmp: make([]byte, 1<<16)}, nil
 }
 
 func (r *ring) close() error { return errors.Join(unix.Munmap(r.mem), unix.Close(r.fd)) }
@@ -50,7 +52,8 @@ func (r *ring) drain(f func(*sample)) {
 	head, tail := atomic.LoadUint64(&r.meta.Data_head), r.meta.Data_tail
 	for head-tail >= recordHeader {
 		h := r.at(tail, recordHeader)
-		kind, misc, size := binary.NativeEndian.Uint32(h), binary.NativeEndian.Uint16(h[4:]), uint64(binary.NativeEndian.Uint16(h[6:]))
+		kind, misc, size := binary.NativeEndian.Uint32(h), binary.NativeEndian.Uint16(h[4:]),
+			uint64(binary.NativeEndian.Uint16(h[6:]))
 		if size < recordHeader || size > head-tail {
 			tail = head // nothing the kernel writes
 			break

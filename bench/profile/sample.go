@@ -2,7 +2,8 @@ package profile
 
 import "encoding/binary"
 
-// sample is one record of the kernel: a process was at ip, in the kernel (chain: who called whom, innermost first) or not.
+// sample is one record of the kernel: a process was at ip, in the kernel (chain: who called whom, innermost first) or
+// not.
 type sample struct {
 	pid    int
 	ip     uint64
@@ -20,7 +21,8 @@ const (
 	maxChain      = 24
 )
 
-// decode reads one record, body without its header, of type PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_CALLCHAIN. The chain uses buf.
+// decode reads one record, body without its header, of type PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_CALLCHAIN.
+// The chain uses buf.
 func decode(misc uint16, body []byte, buf []uint64) (s sample, ok bool) {
 	if len(body) < 24 {
 		return s, false

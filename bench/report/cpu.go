@@ -7,8 +7,8 @@ type CPU struct {
 	Total  float64 `json:"total"`
 }
 
-// End is the processor time of one end in seconds: the application's process, and the daemon that serves it (zero when the transport is
-// embedded in the process, or belongs to the kernel).
+// End is the processor time of one end in seconds: the application's process, and the daemon that serves it (zero when
+// the transport is embedded in the process, or belongs to the kernel).
 type End struct {
 	ProcessUser   float64   `json:"process_user"`
 	ProcessSystem float64   `json:"process_system"`

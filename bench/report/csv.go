@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// csvWriter writes a header line and one record for each row. Columns are named as in the JSON, nested ones with an underscore.
+// csvWriter writes a header line and one record for each row. Columns are named as in the JSON, nested ones with an
+// underscore.
 type csvWriter struct {
 	w      io.Writer
 	header bool
@@ -21,6 +22,14 @@ type column struct {
 
 func itoa[T ~int | ~uint64](v T) string { return strconv.FormatInt(int64(v), 10) }
 func ftoa(v float64) string             { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// oneWay is the throughput of one direction, where both were measured.
+func oneWay(r *Row, i int) string {
+	if i >= len(r.EachWay) {
+		return ""
+	}
+	return ftoa(r.EachWay[i])
+}
 
 var columns = []column{
 	{"test", func(r *Row) string { return r.Test }},
@@ -49,6 +58,8 @@ var columns = []column{
 	{"bytes", func(r *Row) string { return itoa(r.Bytes) }},
 	{"seconds", func(r *Row) string { return ftoa(r.Seconds) }},
 	{"throughput_bytes_per_second", func(r *Row) string { return ftoa(r.Throughput) }},
+	{"throughput_from_client_bytes_per_second", func(r *Row) string { return oneWay(r, 0) }},
+	{"throughput_from_server_bytes_per_second", func(r *Row) string { return oneWay(r, 1) }},
 	{"throughput_peak_bytes_per_second", func(r *Row) string { return ftoa(r.PeakThroughput) }},
 	{"operations_per_second", func(r *Row) string { return ftoa(r.OperationsPerSecond) }},
 	{"latency_kind", func(r *Row) string { return r.LatencyKind }},
@@ -75,6 +86,7 @@ var columns = []column{
 	{"acks_explicit", func(r *Row) string { return itoa(r.AcksExplicit) }},
 	{"frames_in_place", func(r *Row) string { return itoa(r.FramesInPlace) }},
 	{"frames_exchanged", func(r *Row) string { return itoa(r.FramesExchanged) }},
+	{"frames_shuffled", func(r *Row) string { return itoa(r.FramesShuffled) }},
 	{"integrity_checked", func(r *Row) string { return strconv.FormatBool(r.IntegrityChecked) }},
 	{"integrity_errors", func(r *Row) string { return itoa(r.IntegrityErrors) }},
 	{"error", func(r *Row) string { return r.Error }},

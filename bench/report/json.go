@@ -31,6 +31,7 @@ func (j *jsonWriter) Close() error {
 	if j.f.Results == nil {
 		j.f.Results = []Row{} // an empty list, not null
 	}
+	j.f.Busy = j.f.Disturbances()
 	return j.f.Write(j.w)
 }
 
@@ -125,7 +126,8 @@ func known(format string, version int) error {
 	case format != Format:
 		return fmt.Errorf("%w: format is %q, want %q", ErrFormat, format, Format)
 	case version != Version:
-		return fmt.Errorf("%w: version %d, this program reads %d: use the edgebench that wrote it, or measure again", ErrFormat, version, Version)
+		return fmt.Errorf("%w: version %d, this program reads %d: use the edgebench that wrote it, or measure again",
+			ErrFormat, version, Version)
 	}
 	return nil
 }

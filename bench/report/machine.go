@@ -18,6 +18,8 @@ type Machine struct {
 	CPUs     int    `json:"cpus"`
 	Memory   int    `json:"memory_bytes,omitempty"`
 	Go       string `json:"go"`
+	// Load is the load average of one minute when the program began: how many threads wanted a processor then.
+	Load float64 `json:"load_average,omitempty"`
 }
 
 // ThisMachine describes the machine the caller runs on. What cannot be found out is left empty.
@@ -30,6 +32,8 @@ func ThisMachine() Machine {
 	}
 	m.CPUModel = procField("/proc/cpuinfo", "model name")
 	m.Memory = MachineMemory()
+	one, _, _ := strings.Cut(firstLine("/proc/loadavg"), " ")
+	m.Load, _ = strconv.ParseFloat(one, 64)
 	return m
 }
 
@@ -63,12 +67,12 @@ var (
 	stolenColumns = []int{8}
 )
 
-// BusySeconds returns the processor time this machine has spent on anything at all since it started, all processors together; 0 where that
-// cannot be found out.
+// BusySeconds returns the processor time this machine has spent on anything at all since it started, all processors
+// together; 0 where that cannot be found out.
 func BusySeconds() float64 { return statSeconds(firstLine("/proc/stat"), busyColumns) }
 
-// StolenSeconds returns for how long processors of this machine were wanted and a hypervisor did not give them, since it started, all processors together;
-// 0 where that cannot be found out.
+// StolenSeconds returns for how long processors of this machine were wanted and a hypervisor did not give them, since
+// it started, all processors together; 0 where that cannot be found out.
 func StolenSeconds() float64 { return statSeconds(firstLine("/proc/stat"), stolenColumns) }
 
 // StolenShare is the share of all processors that was stolen since StolenSeconds returned was, seconds ago.
@@ -103,9 +107,4 @@ func firstLine(file string) string {
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
 	return line
-}
-
-// Disturbed reports whether other programs used more than a tenth of this machine's processors while r was measured.
-func (r *Row) Disturbed() bool {
-	return r.Seconds > 0 && r.OtherCPU > 0.1*r.Seconds*float64(runtime.NumCPU())
 }

@@ -16,8 +16,15 @@ type Head struct {
 	Created time.Time `json:"created"`
 	Command []string  `json:"command,omitempty"`
 	Machine Machine   `json:"machine"`
+	Build   Build     `json:"build,omitzero"`
 	Lab     *Lab      `json:"lab,omitempty"` // nil: two real hosts
 	Notes   []string  `json:"notes,omitempty"`
+}
+
+// Build says of which sources the program that measured was made.
+type Build struct {
+	Version string `json:"version"`          // as edgebench --version prints it
+	Commit  string `json:"commit,omitempty"` // whole; empty if the build does not know it
 }
 
 // File is a whole result file.
@@ -25,7 +32,8 @@ type File struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 	Head
-	Results []Row `json:"results"`
+	Results []Row    `json:"results"`
+	Busy    []string `json:"busy,omitempty"` // what disturbed the figures, in words
 }
 
 // NewFile returns an empty result file of the current version.
@@ -51,7 +59,11 @@ const (
 	PingPong = "ping-pong"
 	Read     = "read"
 	Rate     = "rate"
-	Place    = "place" // a run of pages to its place, by copying or by exchanging; no transport
+	Atomic   = "atomic"
+
+	SendLatency = "send-latency"
+	SendRate    = "send-rate"
+	Place       = "place" // a run of pages to its place, by copying or by exchanging; no transport
 )
 
 // Transports a row can have been measured over.
@@ -67,52 +79,40 @@ const (
 
 // What a row's latency_ns measures.
 const (
-	LatencyHalfRTT    = "half_round_trip" // half of the time from posting a ping to having its pong
-	LatencyCompletion = "completion"      // from posting an operation to its completion, with queue_depth of them in flight
-	LatencyCall       = "call"            // the time one placing of a run takes
+	LatencyHalfRTT = "half_round_trip" // half of the time from posting a ping to having its pong
+	// from posting an operation to its completion, with queue_depth of them in flight
+	LatencyCompletion = "completion"
+	LatencyCall       = "call" // the time one placing of a run takes
 )
 
 // Row is one measurement.
 type Row struct {
-	Test      string `json:"test"`
-	Transport string `json:"transport"`
-	Attach    string `json:"attach,omitempty"`  // "daemon" or "embedded"; edge only
-	Round     int    `json:"round,omitempty"`   // of an interleaved comparison, from 1
-	Variant   string `json:"variant,omitempty"` // of a comparison: how the transport was set up, when there is more than one way
+	Test         string `json:"test"`
+	Transport    string `json:"transport"`
+	MessageBytes int    `json:"message_bytes"`
+	// operations in flight from each sender, on all its connections together
+	QueueDepth  int `json:"queue_depth"`
+	RegionBytes int `json:"region_bytes"`
+	Links       int `json:"links"`
+	MTU         int `json:"mtu"`
+	Setup
 
-	MessageBytes  int      `json:"message_bytes"`
-	Bidirectional bool     `json:"bidirectional,omitempty"`
-	QueueDepth    int      `json:"queue_depth"`           // operations in flight from each sender, on all its connections together
-	Connections   int      `json:"connections,omitempty"` // that share the operations; edge only
-	Shards        int      `json:"shards,omitempty"`      // of each daemon, where that is what is compared
-	Receivers     int      `json:"receivers,omitempty"`   // further threads of each shard
-	RegionBytes   int      `json:"region_bytes"`
-	Links         int      `json:"links"`
-	LinkRates     []string `json:"link_rates,omitempty"`
-	MTU           int      `json:"mtu"`
-	Scheduler     string   `json:"scheduler,omitempty"`
-	Checksum      string   `json:"checksum,omitempty"` // of plaintext: what CRC32C covers
-	Security      string   `json:"security,omitempty"` // "encrypted" or "plaintext"; edge only
-	Poll          string   `json:"poll,omitempty"`
-	Driver        string   `json:"driver,omitempty"`    // of links; edge only
-	Copy          string   `json:"copy,omitempty"`      // of a comparison of copies: default, cp, notx, pinmap or nocp
-	Alignment     string   `json:"alignment,omitempty"` // of destinations: best, middle or worst; empty: cache lines
-
-	Operations          uint64  `json:"operations"`
-	Bytes               uint64  `json:"bytes"` // of payload, both directions together
-	Seconds             float64 `json:"seconds"`
-	Throughput          float64 `json:"throughput_bytes_per_second"`
-	PeakThroughput      float64 `json:"throughput_peak_bytes_per_second,omitempty"`
-	OperationsPerSecond float64 `json:"operations_per_second"`
+	Operations uint64  `json:"operations"`
+	Bytes      uint64  `json:"bytes"` // of payload, both directions together
+	Seconds    float64 `json:"seconds"`
+	Throughput float64 `json:"throughput_bytes_per_second"`
+	// from the client, from the server; Throughput is their sum
+	EachWay             []float64 `json:"throughput_each_way_bytes_per_second,omitempty"`
+	PeakThroughput      float64   `json:"throughput_peak_bytes_per_second,omitempty"`
+	OperationsPerSecond float64   `json:"operations_per_second"`
 
 	LatencyKind string  `json:"latency_kind,omitempty"`
 	Latency     Latency `json:"latency_ns"`
-	Post        Latency `json:"post_ns,omitzero"` // the time an initiating call takes; the paper's latency of one-way and two-way
+	// the time an initiating call takes; the paper's latency of one-way and two-way
+	Post Latency `json:"post_ns,omitzero"`
 
 	CPU CPU `json:"cpu_seconds"`
-	// OtherCPU is what this machine's processors did beside the measurement, in seconds; only where both ends are on this machine.
-	// Much of it means that the figures are disturbed.
-	OtherCPU float64 `json:"cpu_seconds_others,omitempty"`
+	Disturbance
 
 	Counters            // of both ends together
 	Client   *Counters  `json:"client,omitempty"`
@@ -120,13 +120,51 @@ type Row struct {
 	Dropped  uint64     `json:"frames_dropped_by_kernel"`
 	Paths    []LinkLoad `json:"link_load,omitempty"` // how the client's frames were spread
 
-	ShardLoad []ShardLoad `json:"shard_load,omitempty"` // what each thread that serves links did, where shards are compared
+	// what each thread that serves links did, where shards are compared
+	ShardLoad []ShardLoad `json:"shard_load,omitempty"`
 
+	Integrity
+	// the measurement failed; the figures are of what was done until then
+	Error string   `json:"error,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Setup is how a transport was set up for a measurement.
+type Setup struct {
+	Attach string `json:"attach,omitempty"` // "daemon" or "embedded"; edge only
+	Round  int    `json:"round,omitempty"`  // of an interleaved comparison, from 1
+	// of a comparison: how the transport was set up, when there is more than one way
+	Variant       string   `json:"variant,omitempty"`
+	Bidirectional bool     `json:"bidirectional,omitempty"`
+	Connections   int      `json:"connections,omitempty"` // that share the operations; edge only
+	Shards        int      `json:"shards,omitempty"`      // of each daemon, where that is what is compared
+	Receivers     int      `json:"receivers,omitempty"`   // further threads of each shard
+	LinkRates     []string `json:"link_rates,omitempty"`
+	Scheduler     string   `json:"scheduler,omitempty"`
+	Checksum      string   `json:"checksum,omitempty"` // of plaintext: what CRC32C covers
+	Security      string   `json:"security,omitempty"` // "encrypted" or "plaintext"; edge only
+	Poll          string   `json:"poll,omitempty"`
+	Driver        string   `json:"driver,omitempty"`    // of links; edge only
+	Copy          string   `json:"copy,omitempty"`      // of a comparison of copies: the name of the configuration
+	Alignment     string   `json:"alignment,omitempty"` // of destinations: best, middle or worst; empty: cache lines
+}
+
+// Disturbance is what the machine did beside a measurement.
+type Disturbance struct {
+	// OtherCPU is what this machine's processors did beside the measurement, in seconds; only where both ends are on
+	// this machine. Much of it means that the figures are disturbed.
+	OtherCPU  float64 `json:"cpu_seconds_others,omitempty"`
+	StolenCPU float64 `json:"cpu_seconds_stolen,omitempty"` // of OtherCPU: taken by a hypervisor
+	// how often the kernel took a processor from the benchmark's processes and daemons
+	Switches uint64 `json:"involuntary_switches,omitempty"`
+	Busy     string `json:"busy,omitempty"` // why the figures are disturbed; empty: they are not
+}
+
+// Integrity is what the comparison of every byte found.
+type Integrity struct {
 	IntegrityChecked bool     `json:"integrity_checked"`
 	IntegrityErrors  uint64   `json:"integrity_errors"`
 	IntegrityDetail  []string `json:"integrity_detail,omitempty"` // the first few errors, in words
-	Error            string   `json:"error,omitempty"`            // the measurement failed; the figures are of what was done until then
-	Notes            []string `json:"notes,omitempty"`
 }
 
 // Counters are what the transport did for one measurement.
@@ -141,16 +179,19 @@ type Counters struct {
 	AcksExplicit        uint64 `json:"acks_explicit"`
 	FramesInPlace       uint64 `json:"frames_in_place"`  // whose payload the kernel put where it belongs
 	FramesExchanged     uint64 `json:"frames_exchanged"` // whose payload got there by an exchange of pages
+	FramesShuffled      uint64 `json:"frames_shuffled"`  // received with the payload's beginning behind the rest
 }
 
 // Sub returns c - o field by field: what happened between two readings.
 func (c Counters) Sub(o Counters) Counters {
 	return Counters{
 		FramesSent: c.FramesSent - o.FramesSent, FramesReceived: c.FramesReceived - o.FramesReceived,
-		FramesRetransmitted: c.FramesRetransmitted - o.FramesRetransmitted, FramesDuplicated: c.FramesDuplicated - o.FramesDuplicated,
-		FramesReordered: c.FramesReordered - o.FramesReordered, FramesLost: c.FramesLost - o.FramesLost,
+		FramesRetransmitted: c.FramesRetransmitted - o.FramesRetransmitted,
+		FramesDuplicated:    c.FramesDuplicated - o.FramesDuplicated,
+		FramesReordered:     c.FramesReordered - o.FramesReordered, FramesLost: c.FramesLost - o.FramesLost,
 		FramesRejected: c.FramesRejected - o.FramesRejected, AcksExplicit: c.AcksExplicit - o.AcksExplicit,
 		FramesInPlace: c.FramesInPlace - o.FramesInPlace, FramesExchanged: c.FramesExchanged - o.FramesExchanged,
+		FramesShuffled: c.FramesShuffled - o.FramesShuffled,
 	}
 }
 
@@ -158,10 +199,12 @@ func (c Counters) Sub(o Counters) Counters {
 func (c Counters) Add(o Counters) Counters {
 	return Counters{
 		FramesSent: c.FramesSent + o.FramesSent, FramesReceived: c.FramesReceived + o.FramesReceived,
-		FramesRetransmitted: c.FramesRetransmitted + o.FramesRetransmitted, FramesDuplicated: c.FramesDuplicated + o.FramesDuplicated,
+		FramesRetransmitted: c.FramesRetransmitted + o.FramesRetransmitted, FramesDuplicated: c.FramesDuplicated +
+			o.FramesDuplicated,
 		FramesReordered: c.FramesReordered + o.FramesReordered, FramesLost: c.FramesLost + o.FramesLost,
 		FramesRejected: c.FramesRejected + o.FramesRejected, AcksExplicit: c.AcksExplicit + o.AcksExplicit,
 		FramesInPlace: c.FramesInPlace + o.FramesInPlace, FramesExchanged: c.FramesExchanged + o.FramesExchanged,
+		FramesShuffled: c.FramesShuffled + o.FramesShuffled,
 	}
 }
 

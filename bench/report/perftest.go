@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// perftest writes text that readers of ib_write_bw and ib_write_lat know: the same columns in the same order and units, then what
-// perftest does not have (the rest of the percentiles, what happened to frames, processor time).
+// perftest writes text that readers of ib_write_bw and ib_write_lat know: the same columns in the same order and units,
+// then what perftest does not have (the rest of the percentiles, what happened to frames, processor time).
 type perftest struct {
 	w     io.Writer
 	style Style
@@ -58,8 +58,10 @@ func (p *perftest) Close() error {
 // title names a test the way perftest would.
 func title(r *Row) string {
 	names := map[string]string{
-		OneWay: "Write BW Test (one-way)", TwoWay: "Write Bidirectional BW Test (two-way)", PingPong: "Write Latency Test (ping-pong)",
-		Read: "Read BW Test", Rate: "Small Write Rate Test",
+		OneWay: "Write BW Test (one-way)", TwoWay: "Write Bidirectional BW Test (two-way)",
+		PingPong: "Write Latency Test (ping-pong)",
+		Read:     "Read BW Test", Rate: "Small Write Rate Test",
+		SendLatency: "Send Latency Test (ping-pong)", SendRate: "Small Send Rate Test",
 	}
 	t := names[r.Test]
 	if t == "" {
@@ -110,10 +112,13 @@ func dash(s string) string {
 func (p *perftest) columns(r *Row) string {
 	var s string
 	if IsLatencyTest(r.Test) {
-		s = fmt.Sprintf(" %-10s %-12s %-11s %-11s %-15s %-11s %-13s %-21s %-23s %-11s %-11s", "#bytes", "#iterations", "t_min[usec]",
-			"t_max[usec]", "t_typical[usec]", "t_avg[usec]", "t_stdev[usec]", "99% percentile[usec]", "99.9% percentile[usec]", "90%[usec]", "99.99%[usec]")
+		s = fmt.Sprintf(" %-10s %-12s %-11s %-11s %-15s %-11s %-13s %-21s %-23s %-11s %-11s", "#bytes", "#iterations",
+			"t_min[usec]",
+			"t_max[usec]", "t_typical[usec]", "t_avg[usec]", "t_stdev[usec]", "99% percentile[usec]",
+			"99.9% percentile[usec]", "90%[usec]", "99.99%[usec]")
 	} else {
-		s = fmt.Sprintf(" %-10s %-12s %-18s %-20s %-13s", "#bytes", "#iterations", "BW peak["+p.unit()+"]", "BW average["+p.unit()+"]", "MsgRate[Mpps]")
+		s = fmt.Sprintf(" %-10s %-12s %-18s %-20s %-13s", "#bytes", "#iterations", "BW peak["+p.unit()+"]",
+			"BW average["+p.unit()+"]", "MsgRate[Mpps]")
 	}
 	if !IsLatencyTest(r.Test) {
 		s += fmt.Sprintf(" %-6s", "depth")
@@ -148,12 +153,14 @@ func (p *perftest) bw(bytesPerSecond float64) float64 {
 
 func (p *perftest) bandwidth(b *strings.Builder, r *Row) {
 	peak := max(r.PeakThroughput, r.Throughput)
-	fmt.Fprintf(b, " %-10d %-12d %-18.2f %-20.2f %-13.6f", r.MessageBytes, r.Operations, p.bw(peak), p.bw(r.Throughput), r.OperationsPerSecond/1e6)
+	fmt.Fprintf(b, " %-10d %-12d %-18.2f %-20.2f %-13.6f", r.MessageBytes, r.Operations, p.bw(peak), p.bw(r.Throughput),
+		r.OperationsPerSecond/1e6)
 }
 
 func (p *perftest) latency(b *strings.Builder, r *Row) {
 	l, us := r.Latency, func(ns float64) float64 { return ns / 1e3 }
-	fmt.Fprintf(b, " %-10d %-12d %-11.2f %-11.2f %-15.2f %-11.2f %-13.2f %-21.2f %-23.2f %-11.2f %-11.2f", r.MessageBytes, l.Count,
+	fmt.Fprintf(b, " %-10d %-12d %-11.2f %-11.2f %-15.2f %-11.2f %-13.2f %-21.2f %-23.2f %-11.2f %-11.2f",
+		r.MessageBytes, l.Count,
 		us(l.Min), us(l.Max), us(l.P50), us(l.Mean), us(l.Stddev), us(l.P99), us(l.P999), us(l.P90), us(l.P9999))
 }
 
@@ -164,12 +171,14 @@ func (p *perftest) tail(b *strings.Builder, r *Row) {
 			fmt.Fprintf(b, " %-6d", r.Connections)
 		}
 	}
-	fmt.Fprintf(b, " %-9d %-7d %-7d %-7d %-7d %-7d", r.FramesSent, r.FramesRetransmitted, r.FramesLost, r.FramesDuplicated, r.FramesReordered, r.AcksExplicit)
+	fmt.Fprintf(b, " %-9d %-7d %-7d %-7d %-7d %-7d", r.FramesSent, r.FramesRetransmitted, r.FramesLost,
+		r.FramesDuplicated, r.FramesReordered, r.AcksExplicit)
 	if r.IntegrityChecked {
 		fmt.Fprintf(b, " %-7d", r.IntegrityErrors)
 	}
 	if p.style.CPU {
-		fmt.Fprintf(b, " %-12.0f %-12.0f %-9.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total, r.Seconds), r.PerGiB())
+		fmt.Fprintf(b, " %-12.0f %-12.0f %-9.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total,
+			r.Seconds), r.PerGiB())
 	}
 	b.WriteString("\n")
 	for _, d := range r.IntegrityDetail {

@@ -11,8 +11,8 @@ const (
 // PlaceVariant is the variant of rows of a way in a state.
 func PlaceVariant(way, state string) string { return way + ", " + state }
 
-// Crossover says from which size on, of those measured, the median exchange of pages is cheaper than the median copy in a state: at that size
-// and all larger ones. It is 0 when copying wins at the largest.
+// Crossover says from which size on, of those measured, the median exchange of pages is cheaper than the median copy in
+// a state: at that size and all larger ones. It is 0 when copying wins at the largest.
 func Crossover(rows []Row, state string) int {
 	cost := map[string]map[int]float64{}
 	var sizes []int
@@ -47,5 +47,6 @@ func CrossoverText(rows []Row) string {
 		}
 		return "at none of these sizes"
 	}
-	return "exchanging pages is cheaper than copying " + where(PlaceCold) + " when no cache holds the place, " + where(PlaceWarm) + " when one does"
+	return "exchanging pages is cheaper than copying " + where(PlaceCold) + " when no cache holds the place, " +
+		where(PlaceWarm) + " when one does"
 }

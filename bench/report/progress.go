@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Progress shows where a long run is, on one line that rewrites itself. On anything but a terminal it is silent. Its methods may be
-// called from any goroutine; the nil Progress does nothing.
+// Progress shows where a long run is, on one line that rewrites itself. On anything but a terminal it is silent. Its
+// methods may be called from any goroutine; the nil Progress does nothing.
 type Progress struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -51,7 +51,8 @@ func (p *Progress) Update(what string, part float64) {
 	if used := time.Since(p.start); share > 0.02 && share < 1 && used > 2*time.Second {
 		eta = fmt.Sprintf("  %s left", (time.Duration(float64(used)/share) - used).Round(time.Second))
 	}
-	fmt.Fprintf(p.w, "\r\x1b[K[%s%s] %d/%d  %s%s", strings.Repeat("#", fill), strings.Repeat(".", width-fill), min(p.done+1, p.total), p.total, what, eta)
+	fmt.Fprintf(p.w, "\r\x1b[K[%s%s] %d/%d  %s%s", strings.Repeat("#", fill), strings.Repeat(".", width-fill),
+		min(p.done+1, p.total), p.total, what, eta)
 	p.shown = true
 }
 

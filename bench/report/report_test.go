@@ -18,22 +18,30 @@ import (
 // sample returns a file with a throughput row and a latency row, every field that writers show set.
 func sample() *File {
 	f := NewFile(Head{
-		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Command: []string{"edgebench", "one-way"}, Machine: Machine{Hostname: "h", CPUs: 2},
-		Lab: &Lab{Hosts: 2, Links: 2, MTU: 9000}, Notes: []string{"a note"},
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Command: []string{"edgebench", "one-way"},
+		Machine: Machine{Hostname: "h", CPUs: 2},
+		Lab:     &Lab{Hosts: 2, Links: 2, MTU: 9000}, Notes: []string{"a note"},
 	})
 	cpu := Ends(End{ProcessUser: 0.1, ProcessSystem: 0.2, DaemonUser: 0.3, DaemonSystem: 0.4}, End{DaemonUser: 1})
 	f.Results = []Row{
 		{
-			Test: OneWay, Transport: TransportEdge, Attach: "daemon", MessageBytes: 65536, QueueDepth: 64, RegionBytes: 256 << 20, Links: 2, MTU: 9000,
-			Operations: 1000, Bytes: 65536000, Seconds: 2, Throughput: 3.2768e7, PeakThroughput: 4e7, OperationsPerSecond: 500,
-			LatencyKind: LatencyCompletion, Latency: Latency{Count: 1000, P50: 1500, P99: 3000, Max: 9000}, CPU: cpu,
-			Counters: Counters{FramesSent: 8200, FramesRetransmitted: 3, FramesLost: 2, FramesDuplicated: 1, FramesReordered: 7, AcksExplicit: 41},
-			Client:   &Counters{FramesSent: 8200}, IntegrityChecked: true,
+			Test: OneWay, Transport: TransportEdge, Setup: Setup{Attach: "daemon"}, MessageBytes: 65536, QueueDepth: 64,
+			RegionBytes: 256 << 20, Links: 2, MTU: 9000,
+			Operations: 1000, Bytes: 65536000, Seconds: 2, Throughput: 3.2768e7, PeakThroughput: 4e7,
+			OperationsPerSecond: 500,
+			LatencyKind:         LatencyCompletion, CPU: cpu,
+			Latency: Latency{Count: 1000, P50: 1500, P99: 3000, Max: 9000},
+			Counters: Counters{FramesSent: 8200, FramesRetransmitted: 3, FramesLost: 2, FramesDuplicated: 1,
+				FramesReordered: 7, AcksExplicit: 41},
+			Client: &Counters{FramesSent: 8200}, Integrity: Integrity{IntegrityChecked: true},
 		},
 		{
-			Test: PingPong, Transport: TransportEdge, MessageBytes: 8, QueueDepth: 1, Links: 2, MTU: 9000, Operations: 10, Seconds: 1, LatencyKind: LatencyHalfRTT,
-			Latency:          Latency{Count: 10, Min: 2000, Mean: 3000, P50: 2500, P90: 3500, P99: 4000, P999: 5000, P9999: 6000, Max: 7000},
-			IntegrityChecked: true, IntegrityErrors: 2, IntegrityDetail: []string{"message 3: wrong"},
+			Test: PingPong, Transport: TransportEdge, MessageBytes: 8, QueueDepth: 1, Links: 2, MTU: 9000,
+			Operations: 10, Seconds: 1, LatencyKind: LatencyHalfRTT,
+			Latency: Latency{Count: 10, Min: 2000, Mean: 3000, P50: 2500, P90: 3500, P99: 4000, P999: 5000,
+				P9999: 6000, Max: 7000},
+			Integrity: Integrity{IntegrityChecked: true, IntegrityErrors: 2,
+				IntegrityDetail: []string{"message 3: wrong"}},
 		},
 	}
 	return f
@@ -83,8 +91,10 @@ func TestJSONNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{
-		"test", "message_bytes", "links", "throughput_bytes_per_second", "operations_per_second", "latency_ns", "cpu_seconds", "frames_sent",
-		"frames_retransmitted", "frames_duplicated", "frames_reordered", "frames_lost", "acks_explicit", "integrity_errors", "mtu",
+		"test", "message_bytes", "links", "throughput_bytes_per_second", "operations_per_second", "latency_ns",
+		"cpu_seconds", "frames_sent",
+		"frames_retransmitted", "frames_duplicated", "frames_reordered", "frames_lost", "acks_explicit",
+		"integrity_errors", "mtu",
 	} {
 		if _, ok := doc.Results[0][key]; !ok {
 			t.Errorf("a row has no %q", key)
@@ -144,14 +154,16 @@ func TestCSV(t *testing.T) {
 func TestPerftestText(t *testing.T) {
 	out := render(t, "perftest", Style{Gbits: true, CPU: true, Notes: true})
 	for _, want := range []string{
-		"#bytes", "BW average[Gb/sec]", "MsgRate[Mpps]", "t_typical[usec]", "99.9% percentile[usec]", "half a round trip", "retrans", "acks", "lost",
+		"#bytes", "BW average[Gb/sec]", "MsgRate[Mpps]", "t_typical[usec]", "99.9% percentile[usec]",
+		"half a round trip", "retrans", "acks", "lost",
 		" 65536      1000", "0.26", "2.50", "Note: a note", "integrity: message 3: wrong", "cli_cpu[%]",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if mib := render(t, "perftest", Style{}); !strings.Contains(mib, "BW average[MB/sec]") || !strings.Contains(mib, "31.25") {
+	if mib := render(t, "perftest", Style{}); !strings.Contains(mib, "BW average[MB/sec]") || !strings.Contains(mib,
+		"31.25") {
 		t.Errorf("without --report-gbits the unit must be 2^20 bytes:\n%s", mib)
 	}
 }
@@ -193,7 +205,8 @@ func TestRecorderAgainstSorting(t *testing.T) {
 		name      string
 		got, want float64
 	}{
-		{"min", s.Min, vals[0] / 2}, {"p50", s.P50, vals[9999] / 2}, {"p90", s.P90, vals[17999] / 2}, {"p99", s.P99, vals[19799] / 2},
+		{"min", s.Min, vals[0] / 2}, {"p50", s.P50, vals[9999] / 2}, {"p90", s.P90, vals[17999] / 2},
+		{"p99", s.P99, vals[19799] / 2},
 		{"p99.9", s.P999, vals[19979] / 2}, {"max", s.Max, vals[19999] / 2},
 	} {
 		if c.got < c.want*0.995 || c.got > c.want*1.005 {
@@ -216,7 +229,8 @@ func TestRecorderKeepsExtremes(t *testing.T) {
 }
 
 func TestParseBytes(t *testing.T) {
-	for s, want := range map[string]int{"0": 0, "4096": 4096, "64k": 65536, "64K": 65536, "64KiB": 65536, "1m": 1 << 20, "1MiB": 1 << 20, "2g": 2 << 30, "8B": 8} {
+	for s, want := range map[string]int{"0": 0, "4096": 4096, "64k": 65536, "64K": 65536, "64KiB": 65536, "1m": 1 << 20,
+		"1MiB": 1 << 20, "2g": 2 << 30, "8B": 8} {
 		if got, err := ParseBytes(s); err != nil || got != want {
 			t.Errorf("ParseBytes(%q) = %d, %v; want %d", s, got, err, want)
 		}
@@ -262,7 +276,8 @@ func TestProgressRewritesOneLine(t *testing.T) {
 	p.Update("one-way 1 MiB", 0)
 	p.Clear()
 	out := b.String()
-	if strings.Contains(out, "\n") || !strings.Contains(out, "1/4  one-way 64 KiB") || !strings.Contains(out, "2/4") || !strings.HasSuffix(out, "\r\x1b[K") {
+	if strings.Contains(out, "\n") || !strings.Contains(out, "1/4  one-way 64 KiB") || !strings.Contains(out, "2/4") ||
+		!strings.HasSuffix(out, "\r\x1b[K") {
 		t.Errorf("%q", out)
 	}
 	f, err := os.CreateTemp(t.TempDir(), "")
@@ -287,7 +302,8 @@ func TestPerftestBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, depth := range []int{128, 16, 16} {
-		r := Row{Test: OneWay, Transport: TransportEdge, Links: 1, MTU: 9000, MessageBytes: 64 << i, QueueDepth: depth, Connections: 1 + i/2*999}
+		r := Row{Test: OneWay, Transport: TransportEdge, Links: 1, MTU: 9000, MessageBytes: 64 << i, QueueDepth: depth,
+			Setup: Setup{Connections: 1 + i/2*999}}
 		if err := w.Row(&r); err != nil {
 			t.Fatal(err)
 		}

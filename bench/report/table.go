@@ -29,18 +29,24 @@ func (t *table) Row(r *Row) error {
 	var b strings.Builder
 	if !t.header {
 		t.header = true
-		line := fmt.Sprintf("%-10s %-18s %-9s %-9s %-8s %-19s %5s %8s %10s %10s %9s %9s %8s %7s %6s %6s %6s %7s %5s", "test", "over", "security", "scheduler", "poll", "links", "conns", "size", "Gbit/s", "ops/s",
+		line := fmt.Sprintf("%-10s %-18s %-9s %-9s %-8s %-19s %5s %8s %10s %10s %9s %9s %8s %7s %6s %6s %6s %7s %5s",
+			"test", "over", "security", "scheduler", "poll", "links", "conns", "size", "Gbit/s", "ops/s",
 			"p50", "p99", "frames", "retrans", "lost", "dup", "reord", "acks", "bad")
 		if t.style.CPU {
 			line += fmt.Sprintf(" %6s %6s %8s", "cli%", "srv%", "s/GiB")
 		}
 		fmt.Fprintf(&b, "%s\n%s\n", line, strings.Repeat("-", len(line)))
 	}
-	fmt.Fprintf(&b, "%-10s %-18s %-9s %-9s %-8s %-19s %5s %8s %10.3f %10s %9s %9s %8s %7d %6d %6d %6d %7d %5s", r.Test, clip(r.Contender(), 18), dash(r.Security), dash(r.Scheduler), dash(r.Poll), clip(Rates(r.LinkRates, r.Links), 19), conns(r),
-		Bytes(r.MessageBytes), r.Throughput*8/1e9, Count(r.OperationsPerSecond), lat(r.Latency, r.Latency.P50), lat(r.Latency, r.Latency.P99),
-		Count(float64(r.FramesSent)), r.FramesRetransmitted, r.FramesLost, r.FramesDuplicated, r.FramesReordered, r.AcksExplicit, bad(r))
+	fmt.Fprintf(&b, "%-10s %-18s %-9s %-9s %-8s %-19s %5s %8s %10.3f %10s %9s %9s %8s %7d %6d %6d %6d %7d %5s", r.Test,
+		clip(r.Contender(), 18), dash(r.Security), dash(r.Scheduler), dash(r.Poll), clip(Rates(r.LinkRates, r.Links),
+			19), conns(r),
+		Bytes(r.MessageBytes), r.Throughput*8/1e9, Count(r.OperationsPerSecond), lat(r.Latency, r.Latency.P50),
+		lat(r.Latency, r.Latency.P99),
+		Count(float64(r.FramesSent)), r.FramesRetransmitted, r.FramesLost, r.FramesDuplicated, r.FramesReordered,
+		r.AcksExplicit, bad(r))
 	if t.style.CPU {
-		fmt.Fprintf(&b, " %6.0f %6.0f %8.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total, r.Seconds), r.PerGiB())
+		fmt.Fprintf(&b, " %6.0f %6.0f %8.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total,
+			r.Seconds), r.PerGiB())
 	}
 	b.WriteString("\n")
 	for _, d := range r.IntegrityDetail {

@@ -90,7 +90,8 @@ func ParseRate(s string) (float64, error) {
 	return 0, fmt.Errorf("rate %q: want a number and bit, kbit, mbit or gbit, such as 250mbit", s)
 }
 
-// Rates formats per-link rates the way the paper names configurations: nxk, n links of rate k. Empty rates give the number of links.
+// Rates formats per-link rates the way the paper names configurations: nxk, n links of rate k. Empty rates give the
+// number of links.
 func Rates(rates []string, links int) string {
 	if len(rates) == 0 {
 		if links == 1 {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Writer renders results as they arrive: Head once, then rows, then Close, which ends the document but not the underlying writer.
+// Writer renders results as they arrive: Head once, then rows, then Close, which ends the document but not the
+// underlying writer.
 type Writer interface {
 	Head(h Head) error
 	Row(r *Row) error
@@ -42,7 +43,7 @@ func NewWriter(format string, w io.Writer, s Style) (Writer, error) {
 }
 
 // IsLatencyTest reports whether a test's main result is a latency and not a throughput.
-func IsLatencyTest(test string) bool { return test == PingPong }
+func IsLatencyTest(test string) bool { return test == PingPong || test == SendLatency }
 
 // Tee returns a writer that passes everything to each of ws.
 func Tee(ws ...Writer) Writer { return tee(slices.Clone(ws)) }

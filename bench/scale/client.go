@@ -34,11 +34,13 @@ type Result struct {
 	CloseSeconds  float64  `json:"close_seconds"`
 	CycleSeconds  float64  `json:"cycle_seconds"`
 	CyclesPerSec  float64  `json:"cycles_per_second"`
-	PerConnection PerConn  `json:"bytes_per_connection"`
-	Leaks         []string `json:"leaks"` // what was not given back; empty: nothing
+	PerConnection PerConn  `json:"bytes_per_connection"`        // after one operation on each
+	Used          PerConn  `json:"bytes_per_connection_used"`   // right after usedOps at once on each
+	Rested        PerConn  `json:"bytes_per_connection_rested"` // when they had rested a while
+	Leaks         []string `json:"leaks"`                       // what was not given back; empty: nothing
 }
 
-// PerConn is the growth of resident memory from idle to all connections open, divided by their number.
+// PerConn is the growth of resident memory from idle to a moment with all connections open, divided by their number.
 type PerConn struct {
 	ClientDaemon      float64 `json:"client_daemon"`
 	ServerDaemon      float64 `json:"server_daemon"`
@@ -67,6 +69,7 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(what string, sha
 		return nil, err
 	}
 	defer r.ctl.Close()
+	var conns []*edge.Conn
 	steps := []struct {
 		what string
 		do   func(context.Context) error
@@ -78,11 +81,13 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(what string, sha
 			}
 			return err
 		}},
-		{"open", nil}, {"closed", nil},
+		{"open", nil},
+		{"used", func(ctx context.Context) error { return r.use(ctx, conns) }},
+		{"rested", rest},
+		{"closed", nil},
 		{"cycled", r.cycle},
 		{"open again", nil}, {"closed again", nil},
 	}
-	var conns []*edge.Conn
 	for _, step := range steps {
 		start, err := time.Now(), error(nil)
 		switch {
@@ -159,7 +164,8 @@ func (r *run) moment(ctx context.Context, what string, conns int) error {
 			break
 		}
 		if time.Since(start) > settleTime {
-			return fmt.Errorf("the daemons have %d and %d connections after %v; %d are open", m.Client.Daemon.Connections-1, m.Server.Daemon.Connections-1, settleTime, conns)
+			return fmt.Errorf("the daemons have %d and %d connections after %v; %d are open",
+				m.Client.Daemon.Connections-1, m.Server.Daemon.Connections-1, settleTime, conns)
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -231,6 +237,45 @@ func (r *run) open(ctx context.Context, n int, what string) ([]*edge.Conn, error
 		}
 		return nil
 	})
+}
+
+// usedOps is how many operations each connection carries at once when it is used.
+const usedOps = 256
+
+// use writes over every connection, usedOps times at once.
+func (r *run) use(ctx context.Context, conns []*edge.Conn) error {
+	return r.each(len(conns), "using", func(i int) error {
+		mem, err := conns[i].Import(ctx, memory)
+		if err != nil {
+			return fmt.Errorf("connection %d: %w", i, err)
+		}
+		ops := make([]edge.Op, 0, usedOps)
+		for range usedOps {
+			op, err := conns[i].PostWait(ctx, &edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: mem})
+			if err != nil {
+				return fmt.Errorf("operation of connection %d: %w", i, err)
+			}
+			ops = append(ops, op)
+		}
+		for _, op := range ops {
+			if err := op.Wait(ctx); err != nil {
+				return fmt.Errorf("operation of connection %d: %w", i, err)
+			}
+		}
+		return nil
+	})
+}
+
+// restTime is after how long connections that rest have given back what they grew to.
+const restTime = 5 * time.Second
+
+func rest(ctx context.Context) error {
+	select {
+	case <-time.After(restTime):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (r *run) close(ctx context.Context, conns []*edge.Conn, what string) error {

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// slack is by how much resident memory may be above that of the first time all connections were open: garbage collectors breathe.
+// slack is by how much resident memory may be above that of the first time all connections were open: garbage
+// collectors breathe.
 const slack = 1.25
 
 // judge divides memory by connections and compares the end with the beginning.
@@ -15,12 +16,8 @@ func (res *Result) judge() {
 		at[res.Moments[i].What] = &res.Moments[i]
 	}
 	idle, open := at["warm"], at["open"]
-	n := float64(res.Conns)
-	res.PerConnection = PerConn{
-		ClientDaemon: growth(idle.Client.Daemon, open.Client.Daemon) / n, ServerDaemon: growth(idle.Server.Daemon, open.Server.Daemon) / n,
-		ClientApplication: growth(idle.Client.Application, open.Client.Application) / n,
-		ServerApplication: growth(idle.Server.Application, open.Server.Application) / n,
-	}
+	res.PerConnection, res.Used, res.Rested = res.perConn(idle, open), res.perConn(idle, at["used"]),
+		res.perConn(idle, at["rested"])
 	for _, what := range []string{"closed", "cycled", "closed again"} {
 		m := at[what]
 		res.compare(what+": the client's daemon", idle.Client.Daemon, m.Client.Daemon)
@@ -37,6 +34,16 @@ func (res *Result) judge() {
 	}
 }
 
+func (res *Result) perConn(idle, m *Moment) PerConn {
+	n := float64(res.Conns)
+	return PerConn{
+		ClientDaemon: growth(idle.Client.Daemon, m.Client.Daemon) / n, ServerDaemon: growth(idle.Server.Daemon,
+			m.Server.Daemon) / n,
+		ClientApplication: growth(idle.Client.Application, m.Client.Application) / n,
+		ServerApplication: growth(idle.Server.Application, m.Server.Application) / n,
+	}
+}
+
 func growth(from, to Usage) float64 { return float64(to.Resident) - float64(from.Resident) }
 
 // compare looks for what is counted and was not given back.
@@ -45,8 +52,10 @@ func (res *Result) compare(who string, before, after Usage) {
 		what          string
 		before, after int
 	}{
-		{"goroutines", before.Goroutines, after.Goroutines}, {"descriptors", before.Descriptors, after.Descriptors}, {"connections", before.Connections, after.Connections},
-		{"regions", before.Regions, after.Regions}, {"exports", before.Exports, after.Exports}, {"pinned bytes", int(before.Pinned), int(after.Pinned)},
+		{"goroutines", before.Goroutines, after.Goroutines}, {"descriptors", before.Descriptors, after.Descriptors},
+		{"connections", before.Connections, after.Connections},
+		{"regions", before.Regions, after.Regions}, {"exports", before.Exports, after.Exports},
+		{"pinned bytes", int(before.Pinned), int(after.Pinned)},
 	} {
 		few := 0
 		if c.what == "goroutines" || c.what == "descriptors" {
@@ -60,7 +69,8 @@ func (res *Result) compare(who string, before, after Usage) {
 
 func (res *Result) resident(who string, first, now Usage) {
 	if float64(now.Resident) > slack*float64(first.Resident) {
-		res.Leaks = append(res.Leaks, fmt.Sprintf("%s has %.1f MiB in memory, with all connections open for the first time it had %.1f", who, mib(now.Resident), mib(first.Resident)))
+		res.Leaks = append(res.Leaks, fmt.Sprintf("%s has %.1f MiB in memory, with all connections open for the "+
+			"first time it had %.1f", who, mib(now.Resident), mib(first.Resident)))
 	}
 }
 
@@ -70,15 +80,27 @@ func mib(n uint64) float64 { return float64(n) / (1 << 20) }
 func (res *Result) Print(w io.Writer) {
 	fmt.Fprintf(w, "%d connections between two nodes, %d cycles, %d at once\n\n", res.Conns, res.Cycles, res.Workers)
 	fmt.Fprintf(w, "%-14s %34s   %34s\n", "", "client's daemon", "server's daemon")
-	fmt.Fprintf(w, "%-14s %10s %8s %6s %7s   %10s %8s %6s %7s   %10s %10s\n", "", "resident", "heap", "conns", "gorout.", "resident", "heap", "conns", "gorout.", "client", "server")
+	fmt.Fprintf(w, "%-14s %10s %8s %6s %7s   %10s %8s %6s %7s   %10s %10s\n", "", "resident", "heap", "conns",
+		"gorout.", "resident", "heap", "conns", "gorout.", "client", "server")
 	for _, m := range res.Moments {
 		c, s := m.Client.Daemon, m.Server.Daemon
-		fmt.Fprintf(w, "%-14s %6.1f MiB %4.1f MiB %6d %7d   %6.1f MiB %4.1f MiB %6d %7d   %6.1f MiB %6.1f MiB\n", m.What, mib(c.Resident), mib(c.Heap), c.Connections, c.Goroutines,
-			mib(s.Resident), mib(s.Heap), s.Connections, s.Goroutines, mib(m.Client.Application.Resident), mib(m.Server.Application.Resident))
+		fmt.Fprintf(w, "%-14s %6.1f MiB %4.1f MiB %6d %7d   %6.1f MiB %4.1f MiB %6d %7d   %6.1f MiB %6.1f MiB\n",
+			m.What, mib(c.Resident), mib(c.Heap), c.Connections, c.Goroutines,
+			mib(s.Resident), mib(s.Heap), s.Connections, s.Goroutines, mib(m.Client.Application.Resident),
+			mib(m.Server.Application.Resident))
 	}
-	p := res.PerConnection
-	fmt.Fprintf(w, "\nper connection: %.0f bytes in the client's daemon, %.0f in the server's; %.0f in the client, %.0f in the server\n", p.ClientDaemon, p.ServerDaemon, p.ClientApplication, p.ServerApplication)
-	fmt.Fprintf(w, "opened in %.2f s (%.0f/s), closed in %.2f s; %.0f cycles/s\n", res.OpenSeconds, float64(res.Conns)/res.OpenSeconds, res.CloseSeconds, res.CyclesPerSec)
+	fmt.Fprintln(w)
+	for _, l := range []struct {
+		what string
+		p    PerConn
+	}{{"after one operation", res.PerConnection}, {fmt.Sprintf("after %d at once", usedOps), res.Used},
+		{"at rest again", res.Rested}} {
+		fmt.Fprintf(w, "per connection, %s: %.0f bytes in the client's daemon, %.0f in the server's; %.0f in the "+
+			"client, %.0f in the server\n", l.what,
+			l.p.ClientDaemon, l.p.ServerDaemon, l.p.ClientApplication, l.p.ServerApplication)
+	}
+	fmt.Fprintf(w, "opened in %.2f s (%.0f/s), closed in %.2f s; %.0f cycles/s\n", res.OpenSeconds,
+		float64(res.Conns)/res.OpenSeconds, res.CloseSeconds, res.CyclesPerSec)
 	for _, l := range res.Leaks {
 		fmt.Fprintf(w, "LEFT BEHIND %s\n", l)
 	}

@@ -9,13 +9,15 @@ import (
 // A run is judged by what it left: here everything that can be left is, once.
 func TestJudge(t *testing.T) {
 	host := func(resident uint64, conns int) Host {
-		return Host{Application: Usage{Resident: resident}, Daemon: Usage{Resident: resident, Connections: conns, Goroutines: 10, Descriptors: 20, Pinned: 4096}}
+		return Host{Application: Usage{Resident: resident}, Daemon: Usage{Resident: resident, Connections: conns,
+			Goroutines: 10, Descriptors: 20, Pinned: 4096}}
 	}
 	good := func() *Result {
 		r := &Result{Spec: Spec{Conns: 100}}
-		for _, what := range []string{"warm", "open", "closed", "cycled", "open again", "closed again"} {
+		for _, what := range []string{"warm", "open", "used", "rested", "closed", "cycled", "open again",
+			"closed again"} {
 			h := host(1<<20, 1)
-			if strings.HasPrefix(what, "open") {
+			if strings.HasPrefix(what, "open") || what == "used" || what == "rested" {
 				h = host(3<<20, 101)
 			}
 			r.Moments = append(r.Moments, Moment{What: what, Client: h, Server: h})
@@ -26,8 +28,9 @@ func TestJudge(t *testing.T) {
 	if r.judge(); len(r.Leaks) != 0 {
 		t.Fatalf("nothing is left: %v", r.Leaks)
 	}
-	if want := float64(2<<20) / 100; r.PerConnection != (PerConn{want, want, want, want}) {
-		t.Errorf("%+v, want %v", r.PerConnection, want)
+	want := float64(2<<20) / 100
+	if each := (PerConn{want, want, want, want}); r.PerConnection != each || r.Used != each || r.Rested != each {
+		t.Errorf("%+v, want %v", r, want)
 	}
 	for what, spoil := range map[string]func(*Moment){
 		"12 connections": func(m *Moment) { m.Client.Daemon.Connections += 11 },
@@ -39,8 +42,9 @@ func TestJudge(t *testing.T) {
 		"MiB in memory":  func(m *Moment) { m.Server.Daemon.Resident = 4 << 20 },
 	} {
 		r := good()
-		spoil(&r.Moments[5])
-		if r.judge(); len(r.Leaks) != 1 || !slices.ContainsFunc(r.Leaks, func(s string) bool { return strings.Contains(s, what) && strings.Contains(s, "closed again") }) {
+		spoil(&r.Moments[len(r.Moments)-1])
+		if r.judge(); len(r.Leaks) != 1 || !slices.ContainsFunc(r.Leaks,
+			func(s string) bool { return strings.Contains(s, what) && strings.Contains(s, "closed again") }) {
 			t.Errorf("%s: %q", what, r.Leaks)
 		}
 	}

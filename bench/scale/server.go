@@ -113,7 +113,8 @@ func answer(ctx context.Context, c *edge.Conn) error {
 		if err != nil {
 			return err
 		}
-		op, err := c.Post(&edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: uint32(len(text)), Local: local, Len: copy(local.Bytes(), text), Remote: to})
+		op, err := c.Post(&edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: uint32(len(text)), Local: local,
+			Len: copy(local.Bytes(), text), Remote: to})
 		if err == nil {
 			err = op.Wait(ctx)
 		}

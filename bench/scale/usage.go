@@ -51,7 +51,8 @@ func look(ctx context.Context, d *edge.Device) (h Host, err error) {
 	if err := json.Unmarshal(body, &st); err != nil {
 		return h, fmt.Errorf("scale: the daemon's status: %w", err)
 	}
-	h.Daemon = Usage{Heap: st.Heap, Goroutines: st.Goroutines, Connections: st.Connections, Regions: st.Regions, Exports: st.Exports, Pinned: st.Pinned}
+	h.Daemon = Usage{Heap: st.Heap, Goroutines: st.Goroutines, Connections: st.Connections, Regions: st.Regions,
+		Exports: st.Exports, Pinned: st.Pinned}
 	if h.Daemon.Resident, err = resident(st.PID); err != nil {
 		return h, err
 	}

@@ -13,8 +13,9 @@ import (
 	"multiedge/internal/mono"
 )
 
-// streams are what one end of a measurement of byte streams has: one stream whose messages are the client's and, in two-way, one whose messages are the
-// server's, each made for the measurement, as TCP's are. The nil streams are those of other measurements.
+// streams are what one end of a measurement of byte streams has: one stream whose messages are the client's and, in
+// two-way, one whose messages are the server's, each made for the measurement, as TCP's are. The nil streams are those
+// of other measurements.
 type streams struct {
 	ends     []*bytestream.End
 	listener *edge.StreamListener // the server's

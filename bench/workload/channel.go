@@ -24,8 +24,8 @@ const (
 	targetName  = "target"
 )
 
-// channel passes small JSON messages between the ends of a session through their control regions, and signals without payload. One
-// message may be under way in each direction; the protocol in doc.go takes turns.
+// channel passes small JSON messages between the ends of a session through their control regions, and signals without
+// payload. One message may be under way in each direction; the protocol in doc.go takes turns.
 type channel struct {
 	conn   *edge.Conn
 	local  *edge.Region
@@ -46,7 +46,8 @@ type ready struct {
 	Streams string `json:"streams,omitempty"` // the service to dial, if the run wants byte streams
 }
 
-// send delivers m behind everything sent before and ahead of everything sent later. When it returns, the memory it was sent from may be used again.
+// send delivers m behind everything sent before and ahead of everything sent later. When it returns, the memory it was
+// sent from may be used again.
 func (ch *channel) send(ctx context.Context, m *message) error {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -57,13 +58,15 @@ func (ch *channel) send(ctx context.Context, m *message) error {
 	}
 	copy(ch.local.Bytes()[inboxSize:], b)
 	return ch.write(ctx, &edge.Work{
-		Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence | edge.ForwardFence, Imm: immControl | uint32(len(b)), Local: ch.local, LocalOff: inboxSize, Len: len(b), Remote: ch.remote,
+		Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence | edge.ForwardFence, Imm: immControl | uint32(len(b)),
+		Local: ch.local, LocalOff: inboxSize, Len: len(b), Remote: ch.remote,
 	})
 }
 
 // signal delivers a notification without payload, in an order that flags say. It does not wait for its completion.
 func (ch *channel) signal(ctx context.Context, imm uint32, flags edge.Flags) error {
-	_, err := ch.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | flags, Imm: imm, Local: ch.local, Remote: ch.remote})
+	_, err := ch.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | flags, Imm: imm, Local: ch.local,
+		Remote: ch.remote})
 	return err
 }
 
@@ -71,7 +74,8 @@ func (ch *channel) signal(ctx context.Context, imm uint32, flags edge.Flags) err
 func (ch *channel) end(ctx context.Context, count uint64) error {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], count)
-	return ch.write(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence, Imm: immEnd, Inline: b[:], Remote: ch.remote, RemoteOff: endOff})
+	return ch.write(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence, Imm: immEnd,
+		Inline: b[:], Remote: ch.remote, RemoteOff: endOff})
 }
 
 // endCount is the number the peer's end carried.

@@ -89,7 +89,8 @@ func dialPatiently(ctx context.Context, d *edge.Device, o DialOptions, data []by
 	}
 	for give := time.Now().Add(dialTime); ; {
 		conn, err := d.Dial(ctx, o.Peer, cmp.Or(o.service, Service), opts...)
-		again := errors.Is(err, edge.ErrPeerUnknown) || errors.Is(err, edge.ErrNoService) || errors.Is(err, edge.ErrTimeout)
+		again := errors.Is(err, edge.ErrPeerUnknown) || errors.Is(err, edge.ErrNoService) ||
+			errors.Is(err, edge.ErrTimeout)
 		if err == nil || !again || time.Now().After(give) {
 			if errors.Is(err, edge.ErrNoService) {
 				err = fmt.Errorf("%w: run \"edgebench server\" on %s", err, o.Peer)
@@ -156,8 +157,8 @@ func (c *Client) Close() error {
 // closeTime bounds the orderly end of a session.
 const closeTime = 2 * time.Second
 
-// Run measures once. spec.Region is filled in. show, if not nil, is told now and then which share of the work is done, and the
-// throughput in bytes per second so far. With an error the row, if there is one, holds what is known.
+// Run measures once. spec.Region is filled in. show, if not nil, is told now and then which share of the work is done,
+// and the throughput in bytes per second so far. With an error the row, if there is one, holds what is known.
 func (c *Client) Run(ctx context.Context, spec Spec, show func(share, throughput float64)) (*report.Row, error) {
 	if spec.Region == 0 || spec.Region > c.Region {
 		spec.Region = c.Region
@@ -187,11 +188,12 @@ func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughpu
 	if c.Begin != nil {
 		c.Begin()
 	}
-	busy := report.BusySeconds()
+	busy, stolen := report.BusySeconds(), report.StolenSeconds()
 	out, err := c.side.execute(ctx, p, true)
 	if err != nil {
 		return err
 	}
+	row.StolenCPU = report.StolenSeconds() - stolen
 	row.OtherCPU = report.BusySeconds() - busy // less the measurement's own share, see fill
 	after, err := c.probe.Read(ctx)
 	if err != nil {

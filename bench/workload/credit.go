@@ -29,7 +29,8 @@ func (c *credit) raise(low uint64) {
 	}
 }
 
-// take waits until message seq may be sent and returns how many from it on may be, n at most. The nil credit has no limit.
+// take waits until message seq may be sent and returns how many from it on may be, n at most. The nil credit has no
+// limit.
 func (c *credit) take(ctx context.Context, seq, n uint64) (uint64, error) {
 	if c == nil {
 		return n, nil

@@ -15,7 +15,8 @@ const (
 // split takes an immediate apart.
 func split(imm uint32) (kind uint32, value uint64) { return imm &^ immMask, uint64(imm & immMask) }
 
-// advance returns base moved up to the number whose lower immBits are low, if that is ahead of it; old news leave base alone.
+// advance returns base moved up to the number whose lower immBits are low, if that is ahead of it; old news leave base
+// alone.
 func advance(base, low uint64) uint64 {
 	if ahead := (low - base) & immMask; ahead < 1<<(immBits-1) {
 		return base + ahead

@@ -12,8 +12,9 @@ import (
 	"multiedge/edge"
 )
 
-// A session has one connection that carries control messages, and as many further ones as its measurements ask for. All of them reach the
-// same memory: each end registers its regions once and exports them on every connection. A lane is one connection with what it reaches.
+// A session has one connection that carries control messages, and as many further ones as its measurements ask for. All
+// of them reach the same memory: each end registers its regions once and exports them on every connection. A lane is
+// one connection with what it reaches.
 type lane struct {
 	conn   *edge.Conn
 	source *edge.RemoteRegion // the peer's; nil when no measurement needed it yet
@@ -66,7 +67,7 @@ func exportData(conn *edge.Conn, mem *regions) error {
 		region *edge.Region
 		name   string
 		perm   edge.Perm
-	}{{mem.source, sourceName, edge.RemoteRead}, {mem.target, targetName, edge.RemoteWrite}} {
+	}{{mem.source, sourceName, edge.RemoteRead}, {mem.target, targetName, edge.RemoteWrite | edge.RemoteAtomic}} {
 		if e.region == nil {
 			continue
 		}

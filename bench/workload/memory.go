@@ -16,8 +16,8 @@ type regions struct {
 	note           string       // why size is not what was asked for
 }
 
-// register registers what an end needs, with data regions of size bytes; where the pin limit does not allow that, with smaller ones, and
-// says so in note. Nothing stays registered after an error.
+// register registers what an end needs, with data regions of size bytes; where the pin limit does not allow that, with
+// smaller ones, and says so in note. Nothing stays registered after an error.
 func register(d *edge.Device, want memory, size int) (*regions, error) {
 	control, err := d.Register(controlSize)
 	if err != nil {
@@ -29,7 +29,8 @@ func register(d *edge.Device, want memory, size int) (*regions, error) {
 		err := r.data(d, want)
 		if err == nil {
 			if size != asked {
-				r.note = fmt.Sprintf("regions of %s do not fit the limit on pinned memory, so they are %s (ulimit -l, LimitMEMLOCK= or CAP_IPC_LOCK raise it, MemoryMax= that of a control group)",
+				r.note = fmt.Sprintf("regions of %s do not fit the limit on pinned memory, so they are %s (ulimit "+
+					"-l, LimitMEMLOCK= or CAP_IPC_LOCK raise it, MemoryMax= that of a control group)",
 					report.Bytes(asked), report.Bytes(size))
 			}
 			return r, nil

@@ -8,6 +8,7 @@ import (
 
 	"multiedge/bench/pattern"
 	"multiedge/bench/report"
+	"multiedge/edge"
 )
 
 // Service is the name servers offer and clients dial, unless told otherwise.
@@ -23,9 +24,10 @@ type Params struct {
 	Source   bool `json:"source"` // the server needs memory to send or be read from
 	Target   bool `json:"target"` // the server needs memory that is written
 
-	Conns   int    `json:"conns,omitempty"`   // connections of the session, this one included; 0: 1
-	Session uint64 `json:"session,omitempty"` // the session's number, chosen by the client, if it has several connections
-	Joins   bool   `json:"joins,omitempty"`   // a further connection of a session that was begun
+	Conns int `json:"conns,omitempty"` // connections of the session, this one included; 0: 1
+	// the session's number, chosen by the client, if it has several connections
+	Session uint64 `json:"session,omitempty"`
+	Joins   bool   `json:"joins,omitempty"` // a further connection of a session that was begun
 }
 
 // answer is the private data of the server's acceptance.
@@ -47,13 +49,15 @@ func parseParams(data []byte) (p Params, err error) {
 		return p, fmt.Errorf("the request's parameters are not edgebench's: %v", err)
 	}
 	if p.Protocol != protocol {
-		return p, fmt.Errorf("client speaks version %d of the benchmark, this server version %d: use the same edgebench on both hosts", p.Protocol, protocol)
+		return p, fmt.Errorf("client speaks version %d of the benchmark, this server version %d: use the same "+
+			"edgebench on both hosts", p.Protocol, protocol)
 	}
 	if p.Conns < 0 || p.Conns > MaxConns {
 		return p, fmt.Errorf("%d connections were asked for: at most %d are possible", p.Conns, MaxConns)
 	}
 	if p.Region < minRegion || p.Region > maxRegion {
-		return p, fmt.Errorf("regions of %d bytes were asked for: between %d and %d are possible", p.Region, minRegion, maxRegion)
+		return p, fmt.Errorf("regions of %d bytes were asked for: between %d and %d are possible", p.Region, minRegion,
+			maxRegion)
 	}
 	return p, nil
 }
@@ -64,7 +68,8 @@ const (
 	maxRegion = 16 << 30
 )
 
-// MaxConns is the largest number of connections of a session. Each exports up to two regions, of which a daemon allows 16,384 by default.
+// MaxConns is the largest number of connections of a session. Each exports up to two regions, of which a daemon allows
+// 16,384 by default.
 const MaxConns = 8000
 
 // Spec is one measurement. The client sends it to the server.
@@ -78,14 +83,28 @@ type Spec struct {
 	Conns         int           `json:"conns,omitempty"`    // connections that share the operations; 0: 1
 	Integrity     bool          `json:"integrity"`
 	Bidirectional bool          `json:"bidirectional,omitempty"` // the server sends or reads as well
-	ByteStream    bool          `json:"byte_stream,omitempty"`   // messages are bytes of streams, one for each direction; only one-way, two-way and ping-pong
-	Seed          uint64        `json:"seed"`                    // of message contents
-	Region        int           `json:"region"`                  // bytes of the data regions to use, at both ends
-	Align         string        `json:"align,omitempty"`         // of destinations, a name in pattern.Alignments; sources lie on pages then. Empty: cache lines
+	// messages are bytes of streams, one for each direction; only one-way, two-way and ping-pong
+	ByteStream bool   `json:"byte_stream,omitempty"`
+	Seed       uint64 `json:"seed"`   // of message contents
+	Region     int    `json:"region"` // bytes of the data regions to use, at both ends
+	// of destinations, a name in pattern.Alignments; sources lie on pages then. Empty: cache lines
+	Align string `json:"align,omitempty"`
+
+	Compare bool `json:"compare,omitempty"` // atomics are compare-and-swaps that fail, not additions
+	// a written message lies in so many pieces, at places far from each other; with Copied the sender copies them to
+	// one place first. 0: it lies in one
+	Pieces int  `json:"pieces,omitempty"`
+	Copied bool `json:"copied,omitempty"`
 }
 
 // Tests are the names Spec.Test can have.
-var Tests = []string{report.OneWay, report.TwoWay, report.PingPong, report.Read, report.Rate}
+var Tests = []string{report.OneWay, report.TwoWay, report.PingPong, report.Read, report.Rate, report.Atomic,
+	report.SendLatency, report.SendRate}
+
+// Checks reports whether the contents of a test's messages can be checked where they arrive.
+func Checks(test string) bool {
+	return test != report.Atomic && test != report.SendLatency && test != report.SendRate
+}
 
 // check returns what is wrong with s, in words for the user.
 func (s *Spec) check() error {
@@ -104,8 +123,19 @@ func (s *Spec) check() error {
 		return fmt.Errorf("%d connections: want 1 to %d", s.Conns, MaxConns)
 	case s.Conns > 1 && s.Test == report.PingPong:
 		return fmt.Errorf("ping-pong uses one connection, not %d: it has one message under way", s.Conns)
-	case s.ByteStream && (s.Test == report.Read || s.Test == report.Rate || s.Bidirectional || s.conns() > 1):
-		return fmt.Errorf("byte streams do %s, %s and %s, on one stream for each direction", report.OneWay, report.TwoWay, report.PingPong)
+	case s.Test == report.Atomic && (s.Size != 4 && s.Size != 8 || s.Integrity):
+		return fmt.Errorf("atomics of %d bytes: want 4 or 8, without --integrity", s.Size)
+	case s.Pieces != 0 && (s.Pieces < 0 || s.Pieces > edge.MaxPieces || s.Size%s.Pieces != 0 || s.Integrity ||
+		s.Test != report.OneWay && s.Test != report.TwoWay && s.Test != report.Rate):
+		return fmt.Errorf("%d pieces of %d bytes: want writes in 1 to %d equal pieces, without --integrity", s.Pieces,
+			s.Size, edge.MaxPieces)
+	case (s.Test == report.SendLatency || s.Test == report.SendRate) && (s.conns() > 1 || s.Integrity ||
+		s.Bidirectional):
+		return fmt.Errorf("messages are measured on one connection, in one direction, and not checked")
+	case s.ByteStream && (s.Test != report.OneWay && s.Test != report.TwoWay &&
+		s.Test != report.PingPong || s.Bidirectional || s.conns() > 1):
+		return fmt.Errorf("byte streams do %s, %s and %s, on one stream for each direction", report.OneWay,
+			report.TwoWay, report.PingPong)
 	case s.ByteStream && (s.Size == 0 || s.Count > 0 || s.Integrity):
 		return fmt.Errorf("byte streams are measured for a duration, with messages that are not empty and not checked")
 	case s.Batch < 1 || s.Batch > s.Depth:
@@ -138,7 +168,7 @@ func needs(specs []Spec) (client, server memory) {
 		if s.ByteStream {
 			continue // its memory is not registered
 		}
-		both := s.serverSends() || s.Test == report.PingPong
+		both := s.serverSends() || s.Test == report.PingPong || s.Test == report.SendLatency
 		if s.Test == report.Read {
 			client.target, server.source = true, true
 			client.source, server.target = client.source || both, server.target || both

@@ -9,7 +9,8 @@ import (
 	"multiedge/internal/mono"
 )
 
-// pingPong is what both sides of the request-reply test share: writes that notify, from one's source into the other's target.
+// pingPong is what both sides of the request-reply test share: writes that notify, from one's source into the other's
+// target.
 type pingPong struct {
 	*sender
 	ch      *channel
@@ -25,8 +26,8 @@ func (s *side) pingPong(p *setup) *pingPong {
 	return &pingPong{sender: d, ch: s.ch, checker: p.checker}
 }
 
-// pingPongOps is how many operations of the past are remembered: each is looked at when its turn comes again. Completion is not
-// waited for in the loop, since the answer says more.
+// pingPongOps is how many operations of the past are remembered: each is looked at when its turn comes again.
+// Completion is not waited for in the loop, since the answer says more.
 const pingPongOps = 16
 
 // hit posts the next message.
@@ -100,8 +101,8 @@ func (s *side) finishPing(ctx context.Context, g *pingPong, sent uint64) error {
 	return s.ch.end(ctx, sent)
 }
 
-// pong is the server's side: it answers each message as soon as it is complete, with one of the same size. It checks after it answered;
-// with a single slot before, since the next message may come at once.
+// pong is the server's side: it answers each message as soon as it is complete, with one of the same size. It checks
+// after it answered; with a single slot before, since the next message may come at once.
 func (s *side) pong(ctx context.Context, p *setup) (*outcome, error) {
 	g := s.pingPong(p)
 	out := &outcome{scale: 0.5}

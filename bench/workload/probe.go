@@ -67,7 +67,8 @@ func (p *Probe) Read(ctx context.Context) (*Reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("status of the transport: %w", err)
 	}
-	r := &Reading{counters: countersOf(st.Counters), Info: Info{Scheduler: st.Scheduler, Checksum: st.Checksum, Security: st.Security, Poll: st.Poll, Links: st.LinksUp}}
+	r := &Reading{counters: countersOf(st.Counters), Info: Info{Scheduler: st.Scheduler, Checksum: st.Checksum,
+		Security: st.Security, Poll: st.Poll, Links: st.LinksUp}}
 	if err := p.readLinks(ctx, r); err != nil {
 		return nil, fmt.Errorf("status of the links: %w", err)
 	}
@@ -97,7 +98,8 @@ func (p *Probe) readLinks(ctx context.Context, r *Reading) error {
 		}
 		r.dropped += l.Kernel["dropped"]
 		r.links = append(r.links, report.LinkLoad{
-			Link: l.Name, FramesSent: l.Counters["frames_sent"], BytesSent: l.Counters["bytes_sent"], FramesRetransmitted: l.Counters["frames_retransmitted"],
+			Link: l.Name, FramesSent: l.Counters["frames_sent"], BytesSent: l.Counters["bytes_sent"],
+			FramesRetransmitted: l.Counters["frames_retransmitted"],
 		})
 	}
 	return nil
@@ -122,10 +124,16 @@ func CountersOf(c map[string]uint64) report.Counters { return countersOf(c) }
 // countersOf picks the counters of a report from those of the engine.
 func countersOf(c map[string]uint64) report.Counters {
 	return report.Counters{
-		FramesSent: c["frames_sent"], FramesReceived: c["frames_received"], FramesRetransmitted: c["frames_retransmitted"],
-		FramesDuplicated: c["frames_duplicated"], FramesReordered: c["frames_reordered"], FramesLost: c["frames_lost"], AcksExplicit: c["acks_explicit"],
-		FramesInPlace: c["frames_in_place"], FramesExchanged: c["frames_exchanged"],
-		FramesRejected: c["rejected_malformed"] + c["rejected_header_sum"] + c["rejected_payload_sum"] + c["rejected_version"] + c["rejected_no_room"],
+		FramesSent: c["frames_sent"], FramesReceived: c["frames_received"],
+		FramesRetransmitted: c["frames_retransmitted"],
+		FramesDuplicated:    c["frames_duplicated"],
+		FramesReordered:     c["frames_reordered"],
+		FramesLost:          c["frames_lost"],
+		AcksExplicit:        c["acks_explicit"],
+		FramesInPlace:       c["frames_in_place"], FramesExchanged: c["frames_exchanged"],
+		FramesShuffled: c["frames_shuffled"],
+		FramesRejected: c["rejected_malformed"] + c["rejected_header_sum"] + c["rejected_payload_sum"] +
+			c["rejected_version"] + c["rejected_no_room"],
 	}
 }
 

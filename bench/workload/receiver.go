@@ -11,8 +11,9 @@ import (
 	"multiedge/internal/mono"
 )
 
-// receiver takes one run's notifications: messages to verify, credit for the own sender, and the ends of both directions. It is run by one
-// goroutine, and one more for each further connection when data is checked; while a sender runs beside it, only the credit is shared.
+// receiver takes one run's notifications: messages to verify, credit for the own sender, and the ends of both
+// directions. It is run by one goroutine, and one more for each further connection when data is checked; while a sender
+// runs beside it, only the credit is shared.
 type receiver struct {
 	ch      *channel
 	lanes   []lane           // further connections that messages come from
@@ -83,10 +84,12 @@ func (r *receiver) serve(ctx context.Context, conn *edge.Conn) error {
 	}
 }
 
-// stragglers is how long messages may take to be announced after the end was: they are here, their notifications wait to be read.
+// stragglers is how long messages may take to be announced after the end was: they are here, their notifications wait
+// to be read.
 const stragglers = 5 * time.Second
 
-// untilChecked waits until everything the peer sent on its further connections was looked at. What does not come is found by finish.
+// untilChecked waits until everything the peer sent on its further connections was looked at. What does not come is
+// found by finish.
 func (r *receiver) untilChecked(ctx context.Context) error {
 	give := time.NewTimer(stragglers)
 	defer give.Stop()

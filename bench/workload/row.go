@@ -5,12 +5,17 @@ import "multiedge/bench/report"
 // row returns the row of a measurement that has not begun.
 func (c *Client) row(s *Spec) *report.Row {
 	r := &report.Row{
-		Test: s.Test, Transport: report.TransportEdge, Attach: c.Attached, MessageBytes: s.Size, Bidirectional: s.serverSends(),
-		QueueDepth: s.Depth, Connections: s.conns(), RegionBytes: s.Region, Links: c.info.Links, MTU: c.info.MTU, Scheduler: c.info.Scheduler, Checksum: c.info.Checksum,
-		Security: c.info.Security, Poll: c.info.Poll, Driver: c.info.Driver, Alignment: s.Align, IntegrityChecked: s.Integrity, LatencyKind: report.LatencyCompletion,
+		Test: s.Test, Transport: report.TransportEdge, MessageBytes: s.Size,
+		QueueDepth: s.Depth, RegionBytes: s.Region, Links: c.info.Links, MTU: c.info.MTU,
+		Setup: report.Setup{
+			Attach: c.Attached, Bidirectional: s.serverSends(), Connections: s.conns(),
+			Scheduler: c.info.Scheduler, Checksum: c.info.Checksum, Security: c.info.Security,
+			Poll: c.info.Poll, Driver: c.info.Driver, Alignment: s.Align,
+		},
+		Integrity: report.Integrity{IntegrityChecked: s.Integrity}, LatencyKind: report.LatencyCompletion,
 	}
 	switch {
-	case s.Test == report.PingPong:
+	case s.Test == report.PingPong, s.Test == report.SendLatency:
 		r.LatencyKind, r.QueueDepth = report.LatencyHalfRTT, 1
 	case s.ByteStream:
 		r.LatencyKind = "" // a Write that has returned is not complete
@@ -21,7 +26,7 @@ func (c *Client) row(s *Spec) *report.Row {
 // fill completes a row from what both ends saw.
 func fill(r *report.Row, s *Spec, out *outcome, here usage, there *Report) {
 	r.Operations = out.sent
-	if s.serverSends() || s.Test == report.PingPong { // the server's messages count as well
+	if s.serverSends() || report.IsLatencyTest(s.Test) { // the server's messages count as well
 		r.Operations += there.Sent
 	}
 	r.Bytes = r.Operations * uint64(s.Size)
@@ -32,6 +37,10 @@ func fill(r *report.Row, s *Spec, out *outcome, here usage, there *Report) {
 	if r.Seconds > 0 {
 		r.Throughput, r.OperationsPerSecond = float64(r.Bytes)/r.Seconds, float64(r.Operations)/r.Seconds
 	}
+	if s.serverSends() && r.Seconds > 0 {
+		size := float64(s.Size)
+		r.EachWay = []float64{float64(out.sent) * size / r.Seconds, float64(there.Sent) * size / r.Seconds}
+	}
 	if !s.serverSends() {
 		r.PeakThroughput = max(out.peak, r.Throughput)
 	}
@@ -39,7 +48,8 @@ func fill(r *report.Row, s *Spec, out *outcome, here usage, there *Report) {
 		r.Latency, r.Post = out.lat.Summary(out.scale), out.post.Summary(1)
 	}
 	r.CPU = report.Ends(here.cpu, there.CPU)
-	r.OtherCPU = max(0, r.OtherCPU-r.CPU.Total) // meaningless unless both ends are on this machine: the cluster keeps it, others drop it
+	// meaningless unless both ends are on this machine: the cluster keeps it, others drop it
+	r.OtherCPU = max(0, r.OtherCPU-r.CPU.Total)
 	client, server := here.counters, there.Counters
 	r.Client, r.Server, r.Counters = &client, &server, client.Add(server)
 	r.Dropped = here.dropped + there.Dropped

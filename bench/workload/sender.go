@@ -10,8 +10,8 @@ import (
 	"multiedge/internal/mono"
 )
 
-// sender initiates operations back to back, depth of them in flight, on its connections in turns. Message seq travels between local slot seq mod local.Slots and remote
-// slot seq mod remote.Slots. One goroutine runs it.
+// sender initiates operations back to back, depth of them in flight, on its connections in turns. Message seq travels
+// between local slot seq mod local.Slots and remote slot seq mod remote.Slots. One goroutine runs it.
 type sender struct {
 	lanes  []lane
 	turn   int       // the lane whose turn it is
@@ -22,6 +22,8 @@ type sender struct {
 	batch  int
 	credit *credit // nil: the receiver's slots need not be given back
 	inline bool    // the message travels in the operation itself
+	pieces []edge.Piece
+	copied bool // they are copied to one place first
 
 	// complete, if set, is called for each message in order once its operation is done (a read: its bytes are here).
 	complete func(seq uint64)
@@ -50,13 +52,21 @@ const timedSize = 4096
 // newSender prepares a sender; nothing is allocated while it runs.
 func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Spec) *sender {
 	d := &sender{
-		lanes: lanes, work: work, local: local, remote: remote, depth: s.Depth, batch: s.Batch, lat: report.NewRecorder(), post: report.NewRecorder(),
-		every: 16, bytes: work.Local.Bytes(),
+		lanes: lanes, work: work, local: local, remote: remote, depth: s.Depth, batch: s.Batch,
+		lat: report.NewRecorder(), post: report.NewRecorder(),
+		every: 16,
+	}
+	if work.Local != nil {
+		d.bytes = work.Local.Bytes()
+	}
+	if s.Pieces > 0 {
+		d.pieces, d.copied = make([]edge.Piece, s.Pieces), s.Copied
 	}
 	if s.Size >= timedSize || s.Depth == 1 {
 		d.every = 1
 	}
-	d.inline = work.Kind == edge.Write && s.Size > 0 && s.Size <= edge.MaxInline
+	d.inline = (work.Kind == edge.Write || work.Kind == edge.Send) && s.Pieces == 0 && s.Size > 0 &&
+		s.Size <= edge.MaxInline
 	size := 1
 	for size < d.depth {
 		size *= 2
@@ -99,8 +109,8 @@ func (d *sender) run(ctx context.Context, count uint64, stop mono.Time) (uint64,
 	return d.posted, nil
 }
 
-// makeRoom waits until fewer than depth operations are in flight, and takes along what else is done. With batches it waits for
-// a whole one, so that the daemon is woken and the clock read once for many.
+// makeRoom waits until fewer than depth operations are in flight, and takes along what else is done. With batches it
+// waits for a whole one, so that the daemon is woken and the clock read once for many.
 func (d *sender) makeRoom(ctx context.Context) error {
 	for d.posted-d.done > uint64(d.depth-d.batch) {
 		if err := d.reap(ctx); err != nil {
@@ -201,10 +211,19 @@ func (d *sender) putOne(ctx context.Context) error {
 // describe fills w for message seq on l and moves on to the next slots.
 func (d *sender) describe(w *edge.Work, l *lane, seq uint64) {
 	*w = d.work
-	if w.Remote = l.target; w.Kind == edge.Read {
+	switch w.Kind {
+	case edge.Write, edge.Atomic:
+		w.Remote = l.target
+	case edge.Read:
 		w.Remote = l.source
 	}
 	w.LocalOff, w.Len = d.local.Off(d.localSlot), d.local.Message
+	if w.Kind == edge.Atomic {
+		w.LocalOff = 0
+	}
+	if len(d.pieces) > 0 {
+		d.gather(w)
+	}
 	w.RemoteOff = d.remote.Off(d.farSlot) - pattern.Guard // exports begin behind the guard
 	if d.inline {
 		w.Inline = d.bytes[w.LocalOff : w.LocalOff+w.Len]
@@ -218,6 +237,23 @@ func (d *sender) describe(w *edge.Work, l *lane, seq uint64) {
 	if d.farSlot++; d.farSlot == d.remote.Slots {
 		d.farSlot = 0
 	}
+}
+
+// gather turns the message of w into pieces, or copies them to its place. They lie at the places of other messages.
+func (d *sender) gather(w *edge.Work) {
+	n := len(d.pieces)
+	size := w.Len / n
+	for i := range d.pieces {
+		slot := (d.localSlot + i*(d.local.Slots/n)) % d.local.Slots
+		d.pieces[i] = edge.Piece{Region: w.Local, Off: d.local.Off(slot), Len: size}
+	}
+	if d.copied {
+		for i, p := range d.pieces {
+			copy(d.bytes[w.LocalOff+i*size:][:size], d.bytes[p.Off:])
+		}
+		return
+	}
+	w.Local, w.LocalOff, w.Len, w.Pieces = nil, 0, 0, d.pieces
 }
 
 // showEvery is how often progress is reported.

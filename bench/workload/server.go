@@ -31,8 +31,8 @@ func (a *Attach) log(format string, args ...any) {
 // setupTime bounds each step of a session that involves the peer but no benchmark.
 const setupTime = 20 * time.Second
 
-// Serve offers the service and runs the server's side of sessions until ctx ends. Sessions may overlap; for meaningful numbers they should
-// not. started is called once the service is offered.
+// Serve offers the service and runs the server's side of sessions until ctx ends. Sessions may overlap; for meaningful
+// numbers they should not. started is called once the service is offered.
 func Serve(ctx context.Context, a Attach, started func()) error {
 	dev, err := a.Open(ctx)
 	if err != nil {
@@ -151,7 +151,8 @@ func open(ctx context.Context, conn *edge.Conn, mem *regions) (*side, error) {
 	if err != nil {
 		return nil, fmt.Errorf("importing the peer's %s region: %w", controlName, err)
 	}
-	return &side{ch: &channel{conn: conn, local: mem.control, remote: remote}, lanes: []lane{{conn: conn}}, mem: mem}, nil
+	return &side{ch: &channel{conn: conn, local: mem.control, remote: remote}, lanes: []lane{{conn: conn}}, mem: mem},
+		nil
 }
 
 // connections says how many there are.
@@ -165,8 +166,12 @@ func connections(n int) string {
 // reach imports the data regions a measurement needs of the peer, on each connection that it uses.
 func (s *side) reach(ctx context.Context, spec *Spec, client bool) error {
 	wantSource := spec.Test == report.Read && (client || spec.serverSends())
-	wantTarget := spec.Test != report.Read && !spec.ByteStream && (client || spec.serverSends() || spec.Test == report.PingPong)
-	return each(ctx, spec.conns(), func(ctx context.Context, i int) error { return s.lanes[i].reach(ctx, wantSource, wantTarget) })
+	wantTarget := spec.Test != report.Read && !spec.ByteStream && (client || spec.serverSends() ||
+		spec.Test == report.PingPong)
+	return each(ctx, spec.conns(), func(ctx context.Context, i int) error {
+		return s.lanes[i].reach(ctx, wantSource,
+			wantTarget)
+	})
 }
 
 // serve answers the client's requests until it says goodbye or goes away.
@@ -224,7 +229,8 @@ func (s *side) measure(ctx context.Context, p *setup, before *Reading, probe *Pr
 	}
 	u := after.since(before)
 	return &Report{
-		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Counters: u.counters, Dropped: u.dropped, Integrity: out.integrity, Links: u.links, Notes: out.notes,
+		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Counters: u.counters, Dropped: u.dropped,
+		Integrity: out.integrity, Links: u.links, Notes: out.notes,
 	}, nil
 }
 

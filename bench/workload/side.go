@@ -64,7 +64,8 @@ func (s *side) prepare(spec Spec, client bool) (*setup, error) {
 	if s.mem.source != nil {
 		p.from.Fill(s.mem.source.Bytes()[:spec.Region], s.patterns)
 	}
-	receives := !client || spec.serverSends() || spec.Test == report.PingPong || spec.Test == report.Read // messages of the peer, or what the own reads bring
+	// messages of the peer, or what the own reads bring
+	receives := !client || spec.serverSends() || spec.Test == report.PingPong || spec.Test == report.Read
 	if receives && s.mem.target != nil {
 		p.checker = pattern.NewChecker(s.patterns, s.mem.target.Bytes()[:spec.Region], p.from, p.to)
 	}
@@ -84,6 +85,12 @@ func (s *side) execute(ctx context.Context, p *setup, client bool) (*outcome, er
 		return s.ping(ctx, p)
 	case p.spec.Test == report.PingPong:
 		return s.pong(ctx, p)
+	case p.spec.Test == report.SendLatency && client:
+		return s.sendPing(ctx, p)
+	case p.spec.Test == report.SendLatency:
+		return s.sendPong(ctx, p)
+	case p.spec.Test == report.SendRate:
+		return s.sendRate(ctx, p, client)
 	case p.spec.Test == report.Read:
 		return s.stream(ctx, p, sends, !client || p.spec.serverSends())
 	}
@@ -121,6 +128,12 @@ func (s *side) newSender(p *setup) *sender {
 	w := edge.Work{Kind: edge.Write, Local: s.mem.source}
 	if spec.Integrity {
 		w.Flags |= edge.Notify
+	}
+	if spec.Test == report.Atomic {
+		w = edge.Work{Kind: edge.Atomic, Func: edge.FetchAdd, Operand: 1}
+		if spec.Compare {
+			w.Func, w.Compare = edge.CompareSwap, ^uint64(0)
+		}
 	}
 	return newSender(s.lanes[:spec.conns()], w, p.from, p.to, &spec)
 }

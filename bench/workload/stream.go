@@ -8,11 +8,12 @@ import (
 	"multiedge/internal/mono"
 )
 
-// stream runs one-way, two-way, read and rate on one side: operations back to back, then an end behind all of them that the peer
-// acknowledges. receives: the peer sends, too, and will say its end.
+// stream runs one-way, two-way, read and rate on one side: operations back to back, then an end behind all of them that
+// the peer acknowledges. receives: the peer sends, too, and will say its end.
 //
-// When data is checked, notifications are handled beside the sender by a second goroutine. Otherwise nothing but the ends is notified,
-// and they are waited for when the sender is through: a second goroutine that waits would only be in its way.
+// When data is checked, notifications are handled beside the sender by a second goroutine. Otherwise nothing but the
+// ends is notified, and they are waited for when the sender is through: a second goroutine that waits would only be in
+// its way.
 func (s *side) stream(ctx context.Context, p *setup, sends, receives bool) (*outcome, error) {
 	out := &outcome{scale: 1}
 	r := &receiver{ch: s.ch, lanes: s.lanes[1:p.spec.conns()], size: p.spec.Size, wantEnd: receives, wantAck: sends}

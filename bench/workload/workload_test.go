@@ -64,8 +64,11 @@ func dial(t *testing.T, a Attach, specs ...Spec) *Client {
 func TestAllTestsIntact(t *testing.T) {
 	var specs []Spec
 	for _, test := range Tests {
-		for _, size := range []int{0, 1, 24, 25, 4096, 60_000} {
+		for _, size := range []int{0, 1, 8, 24, 25, 4096, 60_000} {
 			for _, integrity := range []bool{true, false} {
+				if integrity && !Checks(test) || test == report.Atomic && size != 8 {
+					continue
+				}
 				s := Spec{Test: test, Size: size, Count: 60, Depth: 16, Batch: 1, Integrity: integrity, Seed: 7}
 				if test == report.Rate {
 					s.Batch = 8
@@ -74,8 +77,10 @@ func TestAllTestsIntact(t *testing.T) {
 			}
 		}
 	}
-	specs = append(specs, Spec{Test: report.OneWay, Size: 3000, Duration: 30 * time.Millisecond, Depth: 8, Batch: 1, Integrity: true, Bidirectional: true})
-	specs = append(specs, Spec{Test: report.Read, Size: 3000, Count: 100, Depth: 8, Batch: 1, Integrity: true, Bidirectional: true})
+	specs = append(specs, Spec{Test: report.OneWay, Size: 3000, Duration: 30 * time.Millisecond, Depth: 8, Batch: 1,
+		Integrity: true, Bidirectional: true})
+	specs = append(specs, Spec{Test: report.Read, Size: 3000, Count: 100, Depth: 8, Batch: 1, Integrity: true,
+		Bidirectional: true})
 	for _, test := range []string{report.OneWay, report.TwoWay, report.Read, report.Rate} {
 		for _, integrity := range []bool{true, false} {
 			s := Spec{Test: test, Size: 2000, Count: 200, Depth: 16, Batch: 1, Conns: 20, Integrity: integrity, Seed: 7}
@@ -92,7 +97,9 @@ func TestAllTestsIntact(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v", s, err)
 		}
-		t.Logf("%-9s %6d bytes, checked %-5v: %4d ms in all, %.3f ms measured, p50 %s, p99 %s", s.Test, s.Size, s.Integrity, time.Since(began).Milliseconds(), r.Seconds*1e3, report.Nanos(r.Latency.P50), report.Nanos(r.Latency.P99))
+		t.Logf("%-9s %6d bytes, checked %-5v: %4d ms in all, %.3f ms measured, p50 %s, p99 %s", s.Test, s.Size,
+			s.Integrity, time.Since(began).Milliseconds(), r.Seconds*1e3, report.Nanos(r.Latency.P50),
+			report.Nanos(r.Latency.P99))
 		check(t, &s, r)
 	}
 }
@@ -100,7 +107,7 @@ func TestAllTestsIntact(t *testing.T) {
 func check(t *testing.T, s *Spec, r *report.Row) {
 	t.Helper()
 	want := s.Count
-	if s.serverSends() || s.Test == report.PingPong {
+	if s.serverSends() || s.Test == report.PingPong || s.Test == report.SendLatency {
 		want *= 2
 	}
 	if s.Count > 0 && r.Operations != want || s.Count == 0 && r.Operations == 0 {
@@ -109,7 +116,8 @@ func check(t *testing.T, s *Spec, r *report.Row) {
 	if r.IntegrityErrors != 0 || r.IntegrityChecked != s.Integrity {
 		t.Errorf("%+v: checked %v, %d errors: %v", s, r.IntegrityChecked, r.IntegrityErrors, r.IntegrityDetail)
 	}
-	if r.Bytes != r.Operations*uint64(s.Size) || r.Seconds <= 0 || r.FramesSent == 0 || r.Latency.Count == 0 || r.Links != 1 || r.MTU != 9000 || r.Connections != s.conns() {
+	if r.Bytes != r.Operations*uint64(s.Size) || r.Seconds <= 0 || r.FramesSent == 0 || r.Latency.Count == 0 ||
+		r.Links != 1 || r.MTU != 9000 || r.Connections != s.conns() {
 		t.Errorf("%+v: row does not add up: %+v", s, r)
 	}
 }
@@ -119,7 +127,8 @@ func TestByteStreams(t *testing.T) {
 	var specs []Spec
 	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
 		for _, size := range []int{1, 4096, 300_000} {
-			specs = append(specs, Spec{Test: test, Size: size, Duration: 20 * time.Millisecond, Depth: 1, Batch: 1, ByteStream: true})
+			specs = append(specs, Spec{Test: test, Size: size, Duration: 20 * time.Millisecond, Depth: 1, Batch: 1,
+				ByteStream: true})
 		}
 	}
 	c := dial(t, world(t), specs...)
@@ -131,10 +140,12 @@ func TestByteStreams(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v", s, err)
 		}
-		if r.Operations == 0 || r.Bytes != r.Operations*uint64(s.Size) || r.Throughput <= 0 || r.Seconds < s.Duration.Seconds() || r.QueueDepth != 1 || r.FramesSent == 0 {
+		if r.Operations == 0 || r.Bytes != r.Operations*uint64(s.Size) || r.Throughput <= 0 ||
+			r.Seconds < s.Duration.Seconds() || r.QueueDepth != 1 || r.FramesSent == 0 {
 			t.Errorf("%+v: row does not add up: %+v", s, r)
 		}
-		if ping := s.Test == report.PingPong; ping != (r.Latency.Count > 0) || ping && r.Operations != 2*r.Latency.Count {
+		if ping := s.Test == report.PingPong; ping != (r.Latency.Count > 0) || ping &&
+			r.Operations != 2*r.Latency.Count {
 			t.Errorf("%+v: %d latencies of %d operations", s, r.Latency.Count, r.Operations)
 		}
 	}
@@ -157,7 +168,8 @@ func TestCancelledByteStreams(t *testing.T) {
 
 // A server that fails says why before it closes the session.
 func TestServerSaysWhyItFailed(t *testing.T) {
-	s := Spec{Test: report.PingPong, Size: 1000, Duration: time.Hour, Depth: 1, Batch: 1, ByteStream: true, Region: 1 << 20}
+	s := Spec{Test: report.PingPong, Size: 1000, Duration: time.Hour, Depth: 1, Batch: 1, ByteStream: true,
+		Region: 1 << 20}
 	c, err := Dial(t.Context(), world(t), DialOptions{Peer: "server", Specs: []Spec{s}})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +225,8 @@ func TestDialReportsMissingServer(t *testing.T) {
 	a := world(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err := Dial(ctx, a, DialOptions{Peer: "nobody", Specs: []Spec{{Test: report.OneWay, Count: 1, Depth: 1, Batch: 1}}})
+	_, err := Dial(ctx, a, DialOptions{Peer: "nobody", Specs: []Spec{{Test: report.OneWay, Count: 1, Depth: 1,
+		Batch: 1}}})
 	if err == nil {
 		t.Fatal("dialled a node that is not there")
 	}
@@ -225,10 +238,15 @@ func TestSpecCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*Spec){
-		"test": func(s *Spec) { s.Test = "fast" }, "size": func(s *Spec) { s.Size = -1 }, "nothing to do": func(s *Spec) { s.Count = 0 },
-		"depth": func(s *Spec) { s.Depth = 0 }, "batch": func(s *Spec) { s.Batch = 5 },
-		"connections": func(s *Spec) { s.Conns = MaxConns + 1 }, "ping-pong": func(s *Spec) { s.Test, s.Conns = report.PingPong, 2 },
-		"reads of a stream": func(s *Spec) { s.ByteStream, s.Test, s.Count, s.Duration = true, report.Read, 0, 1 }, "a stream checked": func(s *Spec) { s.ByteStream, s.Integrity, s.Count, s.Duration = true, true, 0, 1 },
+		"test": func(s *Spec) { s.Test = "fast" }, "size": func(s *Spec) { s.Size = -1 },
+		"nothing to do": func(s *Spec) { s.Count = 0 },
+		"depth":         func(s *Spec) { s.Depth = 0 }, "batch": func(s *Spec) { s.Batch = 5 },
+		"connections": func(s *Spec) { s.Conns = MaxConns + 1 }, "ping-pong": func(s *Spec) {
+			s.Test,
+				s.Conns = report.PingPong, 2
+		},
+		"reads of a stream": func(s *Spec) { s.ByteStream, s.Test, s.Count, s.Duration = true, report.Read, 0, 1 },
+		"a stream checked":  func(s *Spec) { s.ByteStream, s.Integrity, s.Count, s.Duration = true, true, 0, 1 },
 	} {
 		s := good
 		change(&s)
@@ -239,11 +257,13 @@ func TestSpecCheck(t *testing.T) {
 }
 
 func TestParamsFitPrivateData(t *testing.T) {
-	p := Params{Protocol: protocol, Region: maxRegion, Source: true, Target: true, Conns: MaxConns, Session: 1<<64 - 1, Joins: true}
+	p := Params{Protocol: protocol, Region: maxRegion, Source: true, Target: true, Conns: MaxConns, Session: 1<<64 - 1,
+		Joins: true}
 	if b := p.encode(); len(b) > 512 {
 		t.Errorf("%d bytes", len(b))
 	}
-	for _, bad := range []string{"", "{}", `{"protocol":99,"region":1048576}`, `{"protocol":2,"region":-5}`, `{"protocol":2,"region":1}`, `{"protocol":2,"region":1048576,"conns":100000}`} {
+	for _, bad := range []string{"", "{}", `{"protocol":99,"region":1048576}`, `{"protocol":2,"region":-5}`,
+		`{"protocol":2,"region":1}`, `{"protocol":2,"region":1048576,"conns":100000}`} {
 		if _, err := parseParams([]byte(bad)); err == nil {
 			t.Errorf("parameters %q were accepted", bad)
 		}
@@ -295,7 +315,8 @@ func TestReceiverFindsWrongBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.IntegrityErrors == 0 || !strings.Contains(strings.Join(r.IntegrityDetail, "\n"), "1 of 5000 bytes wrong, the first at byte 4999") {
+			if r.IntegrityErrors == 0 || !strings.Contains(strings.Join(r.IntegrityDetail, "\n"),
+				"1 of 5000 bytes wrong, the first at byte 4999") {
 				t.Errorf("%d errors, %q", r.IntegrityErrors, r.IntegrityDetail)
 			}
 		})

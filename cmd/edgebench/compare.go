@@ -34,7 +34,8 @@ func (c *compareCmd) Run(ctx context.Context) (err error) {
 		return errors.New("a comparison takes the same time for each contender: use -D instead of -n")
 	}
 	if c.Security != "" || c.Checksum != "" {
-		return errors.New("compare runs variants side by side: choose them by --edge plain,crc32c,encrypted and leave out --security and --checksum")
+		return errors.New("compare runs variants side by side: choose them by --edge plain,crc32c,encrypted and " +
+			"leave out --security and --checksum")
 	}
 	if err := lab.EnsurePrivileges(); err != nil {
 		return err
@@ -79,7 +80,8 @@ func (c *compareCmd) compare(ctx context.Context, cmp *bench.Comparison, o *outp
 		o.show(what, 0, 0)
 	}
 	s := cmp.Cluster.Lab
-	o.file.Lab = &report.Lab{Hosts: s.Hosts, Links: s.Links, MTU: s.MTU, Rates: s.Rates, Loss: s.Loss, Unprivileged: lab.Unprivileged()}
+	o.file.Lab = &report.Lab{Hosts: s.Hosts, Links: s.Links, MTU: s.MTU, Rates: s.Rates, Loss: s.Loss,
+		Unprivileged: lab.Unprivileged()}
 	err := errors.Join(cmp.Run(ctx), failed)
 	o.progress.Clear()
 	if c.Format == "perftest" || c.Format == "table" {
@@ -127,7 +129,10 @@ func (c *compareCmd) others() ([]contender.Contender, []string, error) {
 	}
 	able, notes := bench.Contenders(c.Test, all)
 	for _, want := range c.Only {
-		if !slices.ContainsFunc(all, func(o contender.Contender) bool { return o.Name() == want && bench.CanDo(c.Test, o) }) {
+		if !slices.ContainsFunc(all, func(o contender.Contender) bool {
+			return o.Name() == want &&
+				bench.CanDo(c.Test, o)
+		}) {
 			notes = append(notes, fmt.Sprintf("%s has no %s and is left out", want, c.Test))
 		}
 	}

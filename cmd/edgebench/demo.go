@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"multiedge/bench"
+	"multiedge/bench/figure"
+	"multiedge/bench/report"
 	"multiedge/internal/lab"
 )
 
@@ -21,36 +24,44 @@ func (c *demoCmd) Run(ctx context.Context) (err error) {
 	if err := lab.EnsurePrivileges(); err != nil {
 		return err
 	}
-	spec, plans := bench.Demo()
-	spec.Security = c.Security
-	specs, region, err := bench.Concat(plans...)
-	if err != nil {
-		return err
-	}
+	d := bench.Demo(c.Security)
 	files := []string{filepath.Join(c.Out, "demo.json"), filepath.Join(c.Out, "demo.html")}
-	o, err := (&outputFlags{Format: "perftest", Output: files, ReportGbits: true, CPU: true}).open(len(specs), "perftest")
+	o, err := (&outputFlags{Format: silent, Output: files}).open(d.Steps(), silent)
 	if err != nil {
 		return err
 	}
 	o.title = "MultiEdge demonstration"
-	done := false
+	began, done := time.Now(), false
 	defer func() {
 		err = errors.Join(err, o.close())
 		if err == nil && done {
-			fmt.Fprintf(os.Stderr, "figures: %s\nresults: %s\n", files[1], files[0])
+			fmt.Fprintf(os.Stderr, "%.0f seconds\nfigures: %s\nresults: %s\n", time.Since(began).Seconds(), files[1],
+				files[0])
 		}
 	}()
-	fmt.Fprintf(os.Stderr, "two hosts on this machine, %d links of MTU %d, a daemon in each; frames are %s, every byte is checked\n", spec.Lab.Links, spec.Lab.MTU, spec.Security)
-	cl, err := bench.NewCluster(ctx, spec)
-	if err != nil {
-		return err
+	lab0 := d.Spec().Lab
+	fmt.Fprintf(os.Stderr, "two hosts on this machine, %d links of MTU %d, a daemon in each; frames are %s, every "+
+		"byte is checked\n"+
+		"beside it, in turns: edge in plaintext unchecked, TCP, raw packet sockets; about a minute\n", lab0.Links,
+		lab0.MTU, c.Security)
+	var failed error
+	step := 0
+	d.Row = func(r *report.Row) { failed = errors.Join(failed, o.row(r)) }
+	d.Note = o.note
+	d.Show = func(n int, what string) {
+		for ; step < n; step++ {
+			o.progress.Step()
+		}
+		o.show(what, 0, 0)
 	}
-	defer func() { err = errors.Join(err, cl.Close()) }()
-	o.file.Lab = cl.Report()
-	if lab.Unprivileged() {
-		o.note("run as an ordinary user: hosts live in a user namespace, where the limit on pinned memory holds")
-	}
-	err = runSession(ctx, cl, bench.Session{Specs: specs, Region: region, Fit: true, Profile: true}, o)
+	err = errors.Join(d.Run(ctx, func(cl *bench.Cluster) {
+		o.file.Lab = cl.Report()
+		if lab.Unprivileged() {
+			o.note("run as an ordinary user: hosts live in a user namespace, where the limit on pinned memory holds")
+		}
+	}), failed)
 	done = err == nil
+	o.progress.Clear()
+	printBeside(os.Stdout, figure.Besides([]figure.Source{{File: o.file}}))
 	return err
 }

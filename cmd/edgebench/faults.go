@@ -41,7 +41,7 @@ func (c *faultsCmd) Run(ctx context.Context) error {
 	switch {
 	case c.List:
 		for _, s := range scenarios {
-			fmt.Printf("%-9s %-44s %s\n", s.Group, s.Name, s.Criteria)
+			fmt.Printf("%-9s %-11s %-44s %s\n", s.Group, s.Forms(), s.Name, s.Criteria)
 		}
 		return nil
 	case !c.Lab:
@@ -57,17 +57,18 @@ func (c *faultsCmd) Run(ctx context.Context) error {
 	if c.Format == "table" {
 		faults.TableHead(os.Stdout)
 	}
-	err := faults.Run(ctx, scenarios, o, func(_ int, s *faults.Scenario) { progress.Update(s.Name, 0) }, func(r *faults.Row) error {
-		progress.Clear()
-		if r.Verdict != faults.Again {
-			progress.Step()
-		}
-		f.Rows = append(f.Rows, *r)
-		if c.Format == "table" {
-			return faults.TableRow(os.Stdout, r)
-		}
-		return nil
-	})
+	err := faults.Run(ctx, scenarios, o, func(_ int, s *faults.Scenario) { progress.Update(s.Name, 0) },
+		func(r *faults.Row) error {
+			progress.Clear()
+			if r.Verdict != faults.Again {
+				progress.Step()
+			}
+			f.Rows = append(f.Rows, *r)
+			if c.Format == "table" {
+				return faults.TableRow(os.Stdout, r)
+			}
+			return nil
+		})
 	progress.Clear()
 	err = errors.Join(err, writeFaults(f, c.Format, c.Output, "faults", "MultiEdge under faults", nil))
 	if n := f.Failed(); n > 0 {
@@ -78,14 +79,18 @@ func (c *faultsCmd) Run(ctx context.Context) error {
 
 // head says where results come from.
 func head() report.Head {
-	return report.Head{Created: time.Now().UTC().Truncate(time.Second), Command: command(), Machine: report.ThisMachine()}
+	return report.Head{Created: time.Now().UTC().Truncate(time.Second), Command: command(),
+		Machine: report.ThisMachine()}
 }
 
 // writeFaults writes results to standard output, unless that was a table, and into a directory if one is named.
 func writeFaults(f *faults.File, format, dir, name, title string, figures []figure.Figure) error {
 	forms := map[string]func(*os.File) error{
 		"json": func(w *os.File) error { return f.JSON(w) }, "csv": func(w *os.File) error { return f.CSV(w) },
-		"md": func(w *os.File) error { return f.Markdown(w) }, "html": func(w *os.File) error { return f.HTML(w, title, figures) },
+		"md": func(w *os.File) error { return f.Markdown(w) }, "html": func(w *os.File) error {
+			return f.HTML(w, title,
+				figures)
+		},
 	}
 	var err error
 	if put := forms[strings.Replace(format, "markdown", "md", 1)]; put != nil {

@@ -28,7 +28,8 @@ func TestFaultsWritesTableAndFiles(t *testing.T) {
 		t.Errorf("%v: %+v", err, f.Rows)
 	}
 	for _, name := range []string{"faults.md", "faults.csv", "index.html"} {
-		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(data), "RLIMIT_MEMLOCK") {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(data),
+			"RLIMIT_MEMLOCK") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -36,7 +37,8 @@ func TestFaultsWritesTableAndFiles(t *testing.T) {
 
 func TestFaultsExplainsItself(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"faults", "add --lab"}, {"soak", "add --lab"}, {"faults --lab --only nothing-of-that-name", "--list names them"}, {"faults --lab --only (", "--only"},
+		{"faults", "add --lab"}, {"soak", "add --lab"}, {"faults --lab --only nothing-of-that-name",
+			"--list names them"}, {"faults --lab --only (", "--only"},
 	} {
 		cmd, _, stderr := edgebench(strings.Fields(c.args)...)
 		if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), c.want) {

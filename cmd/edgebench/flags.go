@@ -12,14 +12,15 @@ import (
 	"multiedge/bench"
 	"multiedge/bench/hostile"
 	"multiedge/bench/report"
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/lab"
 	"multiedge/sched"
 )
 
 // variables are what help texts refer to.
 func variables() kong.Vars {
-	return kong.Vars{"version": version, "sizes": "64k; ping-pong and rate 8", "formats": strings.Join(report.Formats, ","), "schedulers": strings.Join(sched.Names(), ", "), "hostile": strings.Join(hostile.Names(), ", ")}
+	return kong.Vars{"version": version, "sizes": "64k; ping-pong and rate 8", "formats": strings.Join(report.Formats,
+		","), "schedulers": strings.Join(sched.Names(), ", "), "hostile": strings.Join(hostile.Names(), ", ")}
 }
 
 // count is a number of things on the command line, of which there is one at least.
@@ -118,7 +119,7 @@ func (f *sizeFlags) sizes() []int {
 type workFlags struct {
 	Iters     count   `short:"n" help:"Messages for each size, from each sender, instead of -D." placeholder:"ITER"`
 	Duration  seconds `short:"D" help:"Seconds for each size (default: 1)." placeholder:"SECONDS"`
-	Depth     count   `short:"q" help:"Operations in flight from each sender (default: 128, read 64, rate 512; fewer of large messages; ping-pong always 1)." placeholder:"DEPTH"`
+	Depth     count   `short:"t" help:"Operations in flight from each sender (default: 128, read 64, rate 512; fewer of large messages; ping-pong always 1)." placeholder:"DEPTH"`
 	Batch     count   `help:"Operations posted at once (default: 1, rate 32)." placeholder:"N"`
 	Integrity bool    `help:"Fill messages with patterns and compare every byte where it arrives."`
 	Seed      uint64  `default:"1" help:"Of message contents and of a lab's faults."`
@@ -133,7 +134,8 @@ type connFlags struct {
 // plan puts the flags of a test together.
 func plan(test string, s *sizeFlags, w *workFlags) bench.Plan {
 	return bench.Plan{
-		Test: test, Sizes: s.sizes(), Count: uint64(w.Iters), Duration: time.Duration(w.Duration), Depth: int(w.Depth), Batch: int(w.Batch), Integrity: w.Integrity,
+		Test: test, Sizes: s.sizes(), Count: uint64(w.Iters), Duration: time.Duration(w.Duration), Depth: int(w.Depth),
+		Batch: int(w.Batch), Integrity: w.Integrity,
 		Seed: w.Seed, Region: int(w.Region),
 	}
 }
@@ -178,7 +180,9 @@ func (f *labFlags) cluster(t *transportFlags, seed uint64) bench.ClusterSpec {
 			Hosts: int(f.LabHosts), Links: links, MTU: int(f.LabMTU), Rates: f.LabRates, Seed: seed,
 			Faults: lab.Faults{Loss: f.LabLoss, Dup: f.LabDup, Corrupt: f.LabCorrupt, Reorder: f.LabReorder},
 		},
-		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll, Driver: t.Driver, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: int(f.LabShards), Receivers: f.LabReceivers, Log: f.LabLog,
+		Scheduler: t.Scheduler, Security: t.Security, Checksum: t.Checksum, Profile: t.Profile, Poll: t.Poll,
+		Driver: t.Driver, Weights: f.LabWeights, Embedded: t.Embedded, Pin: f.LabPin, Shards: int(f.LabShards),
+		Receivers: f.LabReceivers, Log: f.LabLog,
 	}
 }
 
@@ -196,7 +200,9 @@ func (f *localFlags) transport(t *transportFlags, depth int) (bench.Transport, e
 	tr := bench.Transport{Socket: f.Socket, Wait: t.Poll, Depth: depth}
 	if !t.Embedded {
 		if t.Checksum != "" || t.Profile != "" || t.Security != "" || t.Driver != "" {
-			return tr, fmt.Errorf("--security, --checksum, --profile and --driver are the daemon's to choose, see edged's configuration; with --lab or --embedded they work here")
+			return tr,
+				fmt.Errorf("--security, --checksum, --profile and --driver are the daemon's to choose, see edged's " +
+					"configuration; with --lab or --embedded they work here")
 		}
 		return tr, nil
 	}
@@ -204,25 +210,29 @@ func (f *localFlags) transport(t *transportFlags, depth int) (bench.Transport, e
 		return tr, fmt.Errorf("--embedded needs --link with at least one interface, or --lab")
 	}
 	switch {
-	case t.Security == daemon.Plaintext:
+	case t.Security == config.Plaintext:
 	case t.Checksum != "":
 		return tr, fmt.Errorf("--checksum is of plaintext: leave it out, or add --security plaintext")
 	case f.Key == "" || f.Peers == "":
-		return tr, fmt.Errorf("--embedded needs --key-file and --peers-file, so that the two nodes can authorise each other; or --security plaintext on trusted wires")
+		return tr, fmt.Errorf("--embedded needs --key-file and --peers-file, so that the two nodes can authorise " +
+			"each other; or --security plaintext on trusted wires")
 	}
-	tr.Embedded = &bench.Embedded{Security: t.Security, KeyFile: f.Key, PeersFile: f.Peers, Links: f.Link, Name: f.Name, Scheduler: t.Scheduler, Profile: t.Profile, Checksum: t.Checksum, Poll: t.Poll, Driver: t.Driver}
+	tr.Embedded = &bench.Embedded{Security: t.Security, KeyFile: f.Key, PeersFile: f.Peers, Links: f.Link, Name: f.Name,
+		Scheduler: t.Scheduler, Profile: t.Profile, Checksum: t.Checksum, Poll: t.Poll, Driver: t.Driver}
 	return tr, nil
 }
 
 // clashes are pairs of flags that choose the same, of which one would go unheard.
 var clashes = []struct{ one, other, text string }{
-	{"iters", "duration", "-n ends after so many messages, -D after so much time: leave out -D for the one, -n for the other"},
+	{"iters", "duration", "-n ends after so many messages, -D after so much time: leave out -D for the one, -n for " +
+		"the other"},
 	{"all", "size", "-a measures all sizes: leave it out, or leave out -s"},
 	{"all", "range", "-a measures all sizes: leave it out, or leave out -m"},
 	{"size", "range", "-s names sizes, -m a range of them: leave one of them out"},
 }
 
-// misplaced refuses flags that the way a command runs, or another flag, would leave unheard: whoever asks for loss and gets none would take the figures for something they are not.
+// misplaced refuses flags that the way a command runs, or another flag, would leave unheard: whoever asks for loss and
+// gets none would take the figures for something they are not.
 func misplaced(kctx *kong.Context) error {
 	given := map[string]bool{}
 	var names []string
@@ -244,7 +254,8 @@ func misplaced(kctx *kong.Context) error {
 	for _, name := range names {
 		here := name == "link" || name == "name" || name == "key-file" || name == "peers-file" // see localFlags
 		switch {
-		case strings.HasPrefix(name, "lab-") && !given["lab"] && choice["socket"]: // without: the command knows nothing but labs
+		// without: the command knows nothing but labs
+		case strings.HasPrefix(name, "lab-") && !given["lab"] && choice["socket"]:
 			return fmt.Errorf("--%s describes hosts that --lab makes: add --lab, or leave it out", name)
 		case (here || name == "socket") && given["lab"]:
 			return fmt.Errorf("--%s is of this host, and --lab makes its own: leave one of them out", name)

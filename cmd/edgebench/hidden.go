@@ -10,13 +10,13 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"multiedge/bench"
 	"multiedge/bench/contender"
 	"multiedge/bench/faults"
+	"multiedge/internal/config"
 	"multiedge/internal/daemon"
 	"multiedge/internal/metrics"
 )
@@ -27,7 +27,7 @@ type labDaemonCmd struct {
 }
 
 func (c *labDaemonCmd) Run(ctx context.Context) error {
-	cfg, err := daemon.Parse([]byte(c.Config), "lab")
+	cfg, err := config.Parse([]byte(c.Config), "lab")
 	if err != nil {
 		return err
 	}
@@ -49,9 +49,18 @@ func (c *labDaemonCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, faults.ReloadSignal)
+	go func() {
+		for range reload {
+			if err := faults.Reload(d, cfg.Socket); err != nil {
+				log.Error("the configuration was not reloaded", "error", err)
+			}
+		}
+	}()
 	if cfg.Metrics.Listen != "" {
-		ready := func() bool { return d.Alive(time.Second) }
-		if _, err := metrics.Serve(ctx, cfg.Metrics, metrics.Handler(d, "lab", ready), log, func(err error) { log.Error("metrics", "error", err) }); err != nil {
+		if _, err := metrics.Serve(ctx, cfg.Metrics, metrics.Handler(d, "lab"), log,
+			func(err error) { log.Error("metrics", "error", err) }); err != nil {
 			d.Close()
 			return err
 		}

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"multiedge/bench/hostile"
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 )
 
-// hostileClientCmd misbehaves at a daemon, for fault scenarios: what others at that daemon feel of it is measured beside it.
+// hostileClientCmd misbehaves at a daemon, for fault scenarios: what others at that daemon feel of it is measured
+// beside it.
 type hostileClientCmd struct {
 	Mode    string  `arg:"" help:"How: ${hostile}."`
 	Socket  string  `help:"Control socket of the daemon (default: $$EDGE_SOCKET or /run/edged/edged.sock)." placeholder:"PATH"`
@@ -31,7 +32,7 @@ func (c *hostileClientCmd) Run(ctx context.Context) error {
 	}
 	socket := c.Socket
 	if socket == "" {
-		socket = daemon.SocketPath()
+		socket = config.SocketPath()
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.For))
 	defer cancel()

@@ -63,7 +63,8 @@ func (c *linksCmd) variants(s bench.Session) []bench.Variant {
 	var out []bench.Variant
 	for _, kind := range c.Kinds {
 		for _, n := range c.Counts {
-			v := bench.Variant{Name: fmt.Sprintf("%d links, %s", n, kind), Cluster: c.cluster(&c.transportFlags, c.Seed), Session: s}
+			v := bench.Variant{Name: fmt.Sprintf("%d links, %s", n, kind), Cluster: c.cluster(&c.transportFlags,
+				c.Seed), Session: s}
 			v.Cluster.Lab.Links = n
 			if kind == "unshaped" {
 				v.Cluster.Lab.Rates = nil
@@ -84,7 +85,8 @@ func printLinks(w io.Writer, curves []figure.LinkCurve) {
 		fmt.Fprintf(w, "\n%s of %s, links %s: medians (smallest to largest)\n", c.Test, report.Bytes(c.Size), what)
 		fmt.Fprintf(w, "  %5s  %28s  %12s  %12s\n", "links", "throughput", of, "CPU s/GiB")
 		for _, p := range c.Points {
-			fmt.Fprintf(w, "  %5d  %28s  %10.1f %%  %12.3f\n", p.Links, value(false, p.Median, p.Min, p.Max), 100*p.Share, p.CPU)
+			fmt.Fprintf(w, "  %5d  %28s  %10.1f %%  %12.3f\n", p.Links, value(false, p.Median, p.Min, p.Max),
+				100*p.Share, p.CPU)
 		}
 	}
 }

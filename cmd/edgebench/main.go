@@ -1,5 +1,6 @@
-// Command edgebench measures the edge transport: throughput, latency, processor time, what happens to frames, and whether every byte
-// arrives. Both ends run on two hosts (edgebench server, edgebench one-way PEER) or, with --lab, on this machine.
+// Command edgebench measures the edge transport: throughput, latency, processor time, what happens to frames, and
+// whether every byte arrives. Both ends run on two hosts (edgebench server, edgebench one-way PEER) or, with --lab, on
+// this machine.
 package main
 
 import (
@@ -13,6 +14,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"multiedge/bench"
+	"multiedge/internal/buildinfo"
+	"multiedge/internal/clidoc"
 )
 
 const description = `Benchmarks of the edge transport.
@@ -20,34 +23,50 @@ const description = `Benchmarks of the edge transport.
 On two hosts that run edged: "edgebench server" on one, "edgebench one-way PEER" on the other.
 On one machine, with hosts, links and daemons made for the run and removed after it: "edgebench one-way --lab".`
 
-// version is set by the linker: -ldflags "-X main.version=1.2.3".
-var version = "devel"
+// version can be set by the linker: -ldflags "-X main.version=1.2.3".
+var version string
+
+func init() { version = buildinfo.Version(version) }
 
 // cli is the whole command line.
 type cli struct {
 	Version kong.VersionFlag `help:"Print the version and exit."`
 
+	clidoc.Flags
+
 	OneWay   oneWayCmd   `cmd:"" name:"one-way" help:"Remote writes back to back in one direction; the receiver signals the end."`
 	TwoWay   twoWayCmd   `cmd:"" name:"two-way" help:"Both ends write back to back; throughput counts both directions."`
 	PingPong pingPongCmd `cmd:"" name:"ping-pong" help:"Request and reply by remote writes; latency is half a round trip."`
 	Read     readCmd     `cmd:"" help:"Remote reads back to back."`
+	Atomic   atomicCmd   `cmd:"" set:"sizes=8; 4 or 8 are possible" help:"Remote atomics back to back, each on a word of its own."`
 	Rate     rateCmd     `cmd:"" help:"Small writes, as many as possible per second."`
+	Send     sendCmd     `cmd:"" help:"Messages by send and receive, beside the writes that they are compared with: latency, and as many small ones as possible."`
 
 	Compare    compareCmd    `cmd:"" help:"The same work over raw packet sockets, edge, TCP and what else is installed, interleaved (in a lab)."`
 	Schedulers schedulersCmd `cmd:"" set:"sizes=4k to 1m" help:"Throughput over unequal links with each scheduler: the paper's figure 3.5 (in a lab)."`
 	Polling    pollingCmd    `cmd:"" set:"sizes=4k to 1m; ping-pong also 8" help:"Throughput, processor time and latency when waiting by blocking, adaptively and by polling: the paper's figure 3.3 (in a lab)."`
-	ZeroCopy   zeroCopyCmd   `cmd:"" name:"zero-copy" set:"sizes=4k to 4m; ping-pong 8 to 1m" help:"Throughput, processor time, latency and alignment with copies at both ends, at one, by exchange of pages and with none: the paper's figures 3.8, 3.9 and 3.11 (in a lab)."`
+	ZeroCopy   zeroCopyCmd   `cmd:"" name:"zero-copy" set:"sizes=4k to 4m; ping-pong 8 to 1m" help:"Throughput, processor time, latency and alignment with copies at both ends, at one, by exchange of pages in two ways and with none: the paper's figures 3.8, 3.9 and 3.11 (in a lab)."`
 	Links      linksCmd      `cmd:"" help:"Throughput over 1, 2, 4 and 8 links, shaped and not (in a lab)."`
 	Shards     shardsCmd     `cmd:"" help:"Throughput and processor time with one and with several threads serving the links of a daemon (in a lab)."`
 	Profile    profileCmd    `cmd:"" set:"sizes=1m; ping-pong and rate 8" help:"Where the nanoseconds of a frame go at each end, in the paper's labels (in a lab)."`
 	Scale      scaleCmd      `cmd:"" help:"What very many connections cost: memory for each, connect/close cycles, and whether everything is given back."`
 	Faults     faultsCmd     `cmd:"" help:"Faults of networks, hosts and adversaries, injected into daemons and clients at work: who survives what (in a lab)."`
 	Soak       soakCmd       `cmd:"" help:"Faults of all kinds mixed for as long as you like, with memory, descriptors and latency over time (in a lab)."`
+	Handles    handlesCmd    `cmd:"" help:"What memory costs that is exported and not used: a thousand exports in use, of as many and of up to a million."`
+	Notify     notifyCmd     `cmd:"" help:"What a notification costs, from the frame to the handler and back, and exports and imports: the VMMC paper's figure 9 (in a lab)."`
+	UTLB       utlbCmd       `cmd:"" name:"utlb" help:"Address translation under traces of parallel programs: the tables and figures of the UTLB paper (no network)."`
+	DHL        dhlCmd        `cmd:"" name:"dhl" help:"Lookup caches under traces of parallel programs: the figures of the dynamic handle lookup paper (no network)."`
 	Demo       demoCmd       `cmd:"" help:"One-way, two-way and ping-pong between two hosts on this machine, checked, with a page of figures."`
 
-	Server serverCmd `cmd:"" help:"Serve clients of another host."`
-	Plot   plotCmd   `cmd:"" help:"Draw figures (SVG, PNG) and one HTML page from result files."`
+	Server  serverCmd  `cmd:"" help:"Serve clients of another host."`
+	Figures figuresCmd `cmd:"" help:"Draw every figure there is: measures each in a short form, or draws what --from holds; --list says which figure of which paper each is."`
+	Plot    plotCmd    `cmd:"" help:"Draw figures (SVG, PNG) and one HTML page from result files."`
 
+	inside
+}
+
+// inside are the commands that edgebench starts itself, in the hosts of a lab.
+type inside struct {
 	Hostile     hostileClientCmd `cmd:"" name:"hostile-client" hidden:""`
 	LabDaemon   labDaemonCmd     `cmd:"" name:"lab-daemon" hidden:""`
 	LabScale    labScaleCmd      `cmd:"" name:"lab-scale" hidden:""`
@@ -65,13 +84,24 @@ func run() int {
 		return fail(err)
 	}
 	var c cli
-	parser := kong.Must(&c, kong.Name("edgebench"), kong.Description(description), kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Vars(variables()))
-	kctx, err := parser.Parse(os.Args[1:])
+	parser := kong.Must(&c, kong.Name("edgebench"), kong.Description(description), kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Vars(variables()))
+	if clidoc.Complete(parser) {
+		return 0
+	}
+	args, notes, err := fromPerftest(os.Args[1:])
+	if err != nil {
+		return usageError(err)
+	}
+	kctx, err := parser.Parse(args)
 	if err == nil {
 		err = misplaced(kctx)
 	}
 	if err != nil {
 		return usageError(err)
+	}
+	for _, n := range notes {
+		fmt.Fprintln(os.Stderr, "note:", n)
 	}
 	endings := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as it is under nohup
@@ -90,7 +120,8 @@ func run() int {
 	return 0
 }
 
-// whatElse says how it stands after an interruption that ended with err: data that arrived wrong before is no less wrong.
+// whatElse says how it stands after an interruption that ended with err: data that arrived wrong before is no less
+// wrong.
 func whatElse(err error) string {
 	if rest := besideCancel(err); rest != nil {
 		return rest.Error()

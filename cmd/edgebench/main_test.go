@@ -54,7 +54,8 @@ func edgebench(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 func TestLabRunWritesResultsAndPlotDrawsThem(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "deep", "r.json")
-	cmd, stdout, stderr := edgebench("ping-pong", "--lab", "--lab-links", "2", "-s", "8,4k", "-n", "50", "--integrity", "--region", "1m", "--format", "jsonl", "-o", file, "-o", filepath.Join(dir, "r.csv"))
+	cmd, stdout, stderr := edgebench("ping-pong", "--lab", "--lab-links", "2", "-s", "8,4k", "-n", "50", "--integrity",
+		"--region", "1m", "--format", "jsonl", "-o", file, "-o", filepath.Join(dir, "r.csv"))
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, stderr)
 	}
@@ -66,11 +67,13 @@ func TestLabRunWritesResultsAndPlotDrawsThem(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in %q", err, stdout)
 	}
-	if len(f.Results) != 2 || len(lines.Results) != 2 || f.Lab == nil || f.Lab.Links != 2 || f.Command[1] != "ping-pong" {
+	if len(f.Results) != 2 || len(lines.Results) != 2 || f.Lab == nil || f.Lab.Links != 2 ||
+		f.Command[1] != "ping-pong" {
 		t.Errorf("%+v", f)
 	}
 	for _, r := range f.Results {
-		if r.Latency.Count != 50 || r.IntegrityErrors != 0 || !r.IntegrityChecked || r.LatencyKind != report.LatencyHalfRTT {
+		if r.Latency.Count != 50 || r.IntegrityErrors != 0 || !r.IntegrityChecked ||
+			r.LatencyKind != report.LatencyHalfRTT {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -82,7 +85,8 @@ func TestLabRunWritesResultsAndPlotDrawsThem(t *testing.T) {
 		t.Fatalf("plot: %v: %s", err, stderr)
 	}
 	for _, name := range []string{"index.html", "latency.svg", "latency.png", "throughput.svg"} {
-		if info, err := os.Stat(filepath.Join(dir, "out", name)); err != nil || info.Size() < 1000 || !strings.Contains(stdout.String(), name) {
+		if info, err := os.Stat(filepath.Join(dir, "out", name)); err != nil || info.Size() < 1000 ||
+			!strings.Contains(stdout.String(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -95,7 +99,8 @@ func TestSweeps(t *testing.T) {
 		{"polling -s 64 -D 0.02 --region 1m --names block,busy", "polling", "busy"},
 		{"links -s 64k -D 0.05 --region 1m --rounds 1 --counts 1,2 --lab-rates 200mbit", "links", "of nominal"},
 		{"shards -D 0.1 --region 8m --rounds 1 --conns 2 --setups 1+1,2", "shards", "server's shards"},
-		{"compare -s 64k -D 0.03 --region 1m --rounds 1 --only tcp --edge plain,udp-stream-encrypted", "compare-one-way-64K-mtu9000", "edge udp stream encrypted / tcp"},
+		{"compare -s 64k -D 0.03 --region 1m --rounds 1 --only tcp --edge plain,udp-stream-encrypted",
+			"compare-one-way-64K-mtu9000", "edge udp stream encrypted / tcp"},
 		{"one-way --lab -s 8 -D 0.02 --region 1m --conns 1,30 --integrity", "connections", "conns"},
 		{"zero-copy -s 512k -D 0.03 --region 4m --runs 4k,256k --integrity", "zero-copy", "pinmap worst"},
 	} {
@@ -119,89 +124,93 @@ func TestSweeps(t *testing.T) {
 	}
 }
 
+// mistakes are command lines, how edgebench ends, and a part of what it says.
+var mistakes = []struct {
+	args string
+	code int
+	want string
+}{
+	{"one-way", 1, "--lab"},
+	{"one-way peer --lab", 1, "leave out"},
+	{"one-way --lab --format xml", 2, "perftest"},
+	{"one-way --lab -s big", 2, "64k"},
+	{"one-way --lab -m 5", 2, "MIN:MAX"},
+	{"one-way --lab -D never", 2, "seconds"},
+	{"one-way --lab --lab-rates fast", 1, "rate"},
+	{"one-way --lab --lab-links 65", 1, "64"},
+	{"one-way --lab --poll sometimes", 2, "adaptive"},
+	{"one-way --lab --scheduler best", 1, "wsrr"},
+	{"one-way --embedded peer", 1, "--link"},
+	{"one-way peer --socket /nowhere/edged.sock", 1, "edged"},
+	{"one-way peer --checksum full", 1, "configuration"},
+	{"one-way peer --security plaintext", 1, "configuration"},
+	{"one-way --lab --checksum full", 1, "--security plaintext"},
+	{"one-way --embedded --link eth1 peer", 1, "--peers-file"},
+	{"one-way peer --lab-loss 0.1", 2, "add --lab"},
+	{"one-way peer --no-lab-pin", 2, "add --lab"},
+	{"scale peer --lab-mtu 1500", 2, "add --lab"},
+	{"one-way --lab --socket /nowhere/edged.sock", 2, "--socket is of this host"},
+	{"one-way --lab --embedded --link eth1", 2, "--link is of this host"},
+	{"one-way peer --link eth1", 2, "--embedded"},
+	{"server --name beta", 2, "--embedded"},
+	{"one-way --lab --security none", 2, "plaintext"},
+	{"compare --security plaintext", 1, "--edge"},
+	{"ping-pong --lab -b", 2, "unknown flag"},
+	{"compare -n 5", 1, "-D"},
+	{"one-way --lab --conns 9000", 1, "8000"},
+	{"ping-pong --lab --conns 2", 2, "unknown flag"},
+	{"polling --poll busy", 1, "--names"},
+	{"links --lab-links 2", 1, "--counts"},
+	{"shards --setups 9", 2, "1+1"},
+	{"shards --setups 1+x", 2, "1+1"},
+	{"shards --conns 0", 1, "--conns"},
+	{"shards -n 5", 1, "-D"},
+	{"shards --lab-shards 2", 1, "--setups"},
+	{"one-way --lab --lab-shards 9", 1, "1..8"},
+	{"links --lab-rates 1gbit,2gbit", 1, "same rate"},
+	{"compare --only carrier-pigeon", 1, "libfabric"},
+	{"compare --edge fast", 1, "crc32c"},
+	{"plot", 2, "files"},
+	{"plot /proc/version", 1, "--format json"},
+	{"dance", 2, "--help"},
+	{"one-way --lab -n 0", 2, "1 at least"},
+	{"one-way --lab -n=-5", 2, "1 at least"},
+	{"one-way --lab -n 1.5", 2, "whole number"},
+	{"one-way --lab -t 0", 2, "1 at least"},
+	{"one-way --lab -t=-1", 2, "1 at least"},
+	{"one-way --lab --conns 0", 2, "1 at least"},
+	{"one-way --lab --conns 8,0", 2, "1 at least"},
+	{"rate --lab --batch 0", 2, "1 at least"},
+	{"rate --lab --batch=-32", 2, "1 at least"},
+	{"server -t 0", 2, "1 at least"},
+	{"compare --rounds 0", 2, "1 at least"},
+	{"one-way --lab --lab-hosts 0", 2, "1 at least"},
+	{"one-way --lab --lab-mtu 0", 2, "1 at least"},
+	{"one-way --lab --lab-shards 0", 2, "1 at least"},
+	{"one-way --lab -n 5 -D 1", 2, "leave out -D for the one, -n for the other"},
+	{"one-way --lab -a -s 8", 2, "leave out -s"},
+	{"one-way --lab -a -m 8:64", 2, "leave out -m"},
+	{"one-way --lab -s 8 -m 8:64", 2, "leave one of them out"},
+	{"one-way --lab --region 100000g", 2, "too large for this machine's memory of"},
+	{"one-way --lab --region 9999999999g", 2, "too large for any machine's memory"},
+	{"one-way --lab --region 0", 2, "more than nothing"},
+	{"one-way --lab --region lots", 2, "64k"},
+	{"one-way --lab -s 100000g", 2, "too large"},
+	{"one-way --lab -m 64:100000g", 2, "too large"},
+	{"one-way --lab -m 64:big", 2, "64k"},
+	{"server --region 100000g", 2, "too large"},
+	{"one-way --lab -D 600 -o /proc/version/page.html", 1, "/proc/version"},
+	{"one-way --lab -D 600 -o /proc/page.html", 1, "/proc/page.html"},
+}
+
 // What a person may get wrong is explained in one line, without a stack and without hanging.
 func TestMistakesAreExplained(t *testing.T) {
-	for _, c := range []struct {
-		args string
-		code int
-		want string
-	}{
-		{"one-way", 1, "--lab"},
-		{"one-way peer --lab", 1, "leave out"},
-		{"one-way --lab --format xml", 2, "perftest"},
-		{"one-way --lab -s big", 2, "64k"},
-		{"one-way --lab -m 5", 2, "MIN:MAX"},
-		{"one-way --lab -D never", 2, "seconds"},
-		{"one-way --lab --lab-rates fast", 1, "rate"},
-		{"one-way --lab --lab-links 65", 1, "64"},
-		{"one-way --lab --poll sometimes", 2, "adaptive"},
-		{"one-way --lab --scheduler best", 1, "wsrr"},
-		{"one-way --embedded peer", 1, "--link"},
-		{"one-way peer --socket /nowhere/edged.sock", 1, "edged"},
-		{"one-way peer --checksum full", 1, "configuration"},
-		{"one-way peer --security plaintext", 1, "configuration"},
-		{"one-way --lab --checksum full", 1, "--security plaintext"},
-		{"one-way --embedded --link eth1 peer", 1, "--peers-file"},
-		{"one-way peer --lab-loss 0.1", 2, "add --lab"},
-		{"one-way peer --no-lab-pin", 2, "add --lab"},
-		{"scale peer --lab-mtu 1500", 2, "add --lab"},
-		{"one-way --lab --socket /nowhere/edged.sock", 2, "--socket is of this host"},
-		{"one-way --lab --embedded --link eth1", 2, "--link is of this host"},
-		{"one-way peer --link eth1", 2, "--embedded"},
-		{"server --name beta", 2, "--embedded"},
-		{"one-way --lab --security none", 2, "plaintext"},
-		{"compare --security plaintext", 1, "--edge"},
-		{"ping-pong --lab -b", 2, "unknown flag"},
-		{"compare -n 5", 1, "-D"},
-		{"one-way --lab --conns 9000", 1, "8000"},
-		{"ping-pong --lab --conns 2", 2, "unknown flag"},
-		{"polling --poll busy", 1, "--names"},
-		{"links --lab-links 2", 1, "--counts"},
-		{"shards --setups 9", 2, "1+1"},
-		{"shards --setups 1+x", 2, "1+1"},
-		{"shards --conns 0", 1, "--conns"},
-		{"shards -n 5", 1, "-D"},
-		{"shards --lab-shards 2", 1, "--setups"},
-		{"one-way --lab --lab-shards 9", 1, "1..8"},
-		{"links --lab-rates 1gbit,2gbit", 1, "same rate"},
-		{"compare --only carrier-pigeon", 1, "libfabric"},
-		{"compare --edge fast", 1, "crc32c"},
-		{"plot", 2, "files"},
-		{"plot /proc/version", 1, "--format json"},
-		{"dance", 2, "--help"},
-		{"one-way --lab -n 0", 2, "1 at least"},
-		{"one-way --lab -n=-5", 2, "1 at least"},
-		{"one-way --lab -n 1.5", 2, "whole number"},
-		{"one-way --lab -q 0", 2, "1 at least"},
-		{"one-way --lab -q=-1", 2, "1 at least"},
-		{"one-way --lab --conns 0", 2, "1 at least"},
-		{"one-way --lab --conns 8,0", 2, "1 at least"},
-		{"rate --lab --batch 0", 2, "1 at least"},
-		{"rate --lab --batch=-32", 2, "1 at least"},
-		{"server -q 0", 2, "1 at least"},
-		{"compare --rounds 0", 2, "1 at least"},
-		{"one-way --lab --lab-hosts 0", 2, "1 at least"},
-		{"one-way --lab --lab-mtu 0", 2, "1 at least"},
-		{"one-way --lab --lab-shards 0", 2, "1 at least"},
-		{"one-way --lab -n 5 -D 1", 2, "leave out -D for the one, -n for the other"},
-		{"one-way --lab -a -s 8", 2, "leave out -s"},
-		{"one-way --lab -a -m 8:64", 2, "leave out -m"},
-		{"one-way --lab -s 8 -m 8:64", 2, "leave one of them out"},
-		{"one-way --lab --region 100000g", 2, "too large for this machine's memory of"},
-		{"one-way --lab --region 9999999999g", 2, "too large for any machine's memory"},
-		{"one-way --lab --region 0", 2, "more than nothing"},
-		{"one-way --lab --region lots", 2, "64k"},
-		{"one-way --lab -s 100000g", 2, "too large"},
-		{"one-way --lab -m 64:100000g", 2, "too large"},
-		{"one-way --lab -m 64:big", 2, "64k"},
-		{"server --region 100000g", 2, "too large"},
-		{"one-way --lab -D 600 -o /proc/version/page.html", 1, "/proc/version"},
-		{"one-way --lab -D 600 -o /proc/page.html", 1, "/proc/page.html"},
-	} {
+	for _, c := range mistakes {
 		cmd, _, stderr := edgebench(strings.Fields(c.args)...)
 		_ = cmd.Run()
 		text := stderr.String()
-		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(text, c.want) || !strings.Contains(text, "edgebench: ") {
+		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(text, c.want) ||
+			!strings.Contains(text, "edgebench: ") {
 			t.Errorf("edgebench %s: exit %d, want %d; text without %q: %s", c.args, code, c.code, c.want, text)
 		}
 		if strings.Contains(text, "goroutine ") {
@@ -214,11 +223,15 @@ func TestMistakesAreExplained(t *testing.T) {
 func TestHelpShowsDefaults(t *testing.T) {
 	for args, want := range map[string][]string{
 		"one-way": {
-			"given (default: 64k; ping-pong and rate 8).", "(default: 128, read 64, rate 512; fewer of large messages; ping-pong always 1).", "at once (default: 1, rate 32).",
-			"links (default: 9000).", "benchmark (default: 2).", "each daemon (default: 1).", "busy (default: adaptive;", "(default: 1). Several",
+			"given (default: 64k; ping-pong and rate 8).",
+			"(default: 128, read 64, rate 512; fewer of large messages; ping-pong always 1).",
+			"at once (default: 1, rate 32).",
+			"links (default: 9000).", "benchmark (default: 2).", "each daemon (default: 1).",
+			"busy (default: adaptive;", "(default: 1). Several",
 		},
 		"schedulers": {"given (default: 4k to 1m)."}, "polling": {"given (default: 4k to 1m; ping-pong also 8)."},
-		"profile": {"given (default: 1m; ping-pong and rate 8)."}, "zero-copy": {"given (default: 4k to 4m; ping-pong 8 to 1m)."}, "compare": {"turns (default: 5)."},
+		"profile":   {"given (default: 1m; ping-pong and rate 8)."},
+		"zero-copy": {"given (default: 4k to 4m; ping-pong 8 to 1m)."}, "compare": {"turns (default: 5)."},
 	} {
 		cmd, stdout, stderr := edgebench(args, "--help")
 		if err := cmd.Run(); err != nil {
@@ -245,7 +258,8 @@ func TestNothingMeasuredChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	old := []string{"old.json", "old.csv", "old.html"}
-	args := strings.Fields("one-way peer --socket /nowhere/edged.sock -o " + file("new.json") + " -o " + file("new.html"))
+	args := strings.Fields("one-way peer --socket /nowhere/edged.sock -o " + file("new.json") + " -o " +
+		file("new.html"))
 	for _, name := range old {
 		if err := os.WriteFile(file(name), []byte("of "+name), 0o600); err != nil {
 			t.Fatal(err)
@@ -288,7 +302,8 @@ func interruptRemovesEverything(t *testing.T, with syscall.Signal) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "interrupted; everything") {
+	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(),
+		"interrupted; everything") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	if left := children(t, commandLine("lab-"), tmp); len(left) > 0 {
@@ -355,7 +370,8 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 	last := f.Results[len(f.Results)-1]
 	if last.IntegrityErrors > 0 || last.MessageBytes < 1<<20 || last.MessageBytes > 2<<20 || last.RegionBytes > 4<<20 {
-		t.Errorf("the largest message was %d bytes in regions of %d, %d errors", last.MessageBytes, last.RegionBytes, last.IntegrityErrors)
+		t.Errorf("the largest message was %d bytes in regions of %d, %d errors", last.MessageBytes, last.RegionBytes,
+			last.IntegrityErrors)
 	}
 	for _, want := range []string{"ulimit -l", "left out"} {
 		if !strings.Contains(stderr.String(), want) {
@@ -387,7 +403,8 @@ func copyFile(t *testing.T, from, to string) {
 }
 
 func TestSeconds(t *testing.T) {
-	for text, want := range map[string]time.Duration{"3": 3 * time.Second, "0.5": 500 * time.Millisecond, "250ms": 250 * time.Millisecond} {
+	for text, want := range map[string]time.Duration{"3": 3 * time.Second, "0.5": 500 * time.Millisecond,
+		"250ms": 250 * time.Millisecond} {
 		var s seconds
 		if err := s.UnmarshalText([]byte(text)); err != nil || time.Duration(s) != want {
 			t.Errorf("%q: %v, %v", text, time.Duration(s), err)

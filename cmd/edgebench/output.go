@@ -12,6 +12,7 @@ import (
 
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
+	"multiedge/internal/buildinfo"
 )
 
 // outputFlags choose where results go and what they look like.
@@ -21,6 +22,9 @@ type outputFlags struct {
 	ReportGbits bool     `name:"report-gbits" help:"Report Gbit/s instead of MiB/s."`
 	CPU         bool     `name:"cpu" help:"Show processor time of both ends."`
 }
+
+// silent is the format of commands that print what they found themselves, at the end.
+const silent = "silent"
 
 // output passes results on to all writers and keeps them.
 type output struct {
@@ -43,9 +47,12 @@ func (f *outputFlags) open(steps int, usual string) (*output, error) {
 	}
 	o := &output{title: "MultiEdge benchmark"}
 	style := report.Style{Gbits: f.ReportGbits, CPU: f.CPU}
-	screen, err := report.NewWriter(f.Format, os.Stdout, style)
-	if err != nil {
-		return nil, err
+	var err error
+	screen := report.Tee() // writes nothing
+	if f.Format != silent {
+		if screen, err = report.NewWriter(f.Format, os.Stdout, style); err != nil {
+			return nil, err
+		}
 	}
 	writers := []report.Writer{screen}
 	style.Notes = true // on the screen they are shown as they come
@@ -59,7 +66,8 @@ func (f *outputFlags) open(steps int, usual string) (*output, error) {
 		}
 	}
 	o.screen, o.writer = screen, report.Tee(writers...)
-	o.file = report.NewFile(report.Head{Created: time.Now().UTC().Truncate(time.Second), Command: command(), Machine: report.ThisMachine()})
+	o.file = report.NewFile(report.Head{Created: time.Now().UTC().Truncate(time.Second), Command: command(),
+		Machine: report.ThisMachine(), Build: report.Build{Version: version, Commit: buildinfo.Revision()}})
 	o.progress = report.NewProgress(os.Stderr, steps)
 	return o, nil
 }
@@ -129,6 +137,7 @@ func (o *output) row(r *report.Row) error {
 	if err := o.begin(); err != nil {
 		return err
 	}
+	r.Judge()
 	o.file.Results = append(o.file.Results, *r)
 	return o.writer.Row(r)
 }
@@ -149,7 +158,8 @@ func (o *output) begin() error {
 	return o.writer.Head(o.file.Head)
 }
 
-// close ends all formats and writes the pages; without results it leaves files and pages alone. It returns an error, too, when data arrived wrong.
+// close ends all formats and writes the pages; without results it leaves files and pages alone. It returns an error,
+// too, when data arrived wrong.
 func (o *output) close() error {
 	o.progress.Clear()
 	if !o.begun {
@@ -163,17 +173,15 @@ func (o *output) close() error {
 		}
 	}
 	for _, name := range o.pages {
-		err = errors.Join(err, figure.WritePage(name, o.title, []figure.Source{{Name: filepath.Base(name), File: o.file}}))
+		err = errors.Join(err, figure.WritePage(name, o.title,
+			[]figure.Source{{Name: filepath.Base(name), File: o.file}}))
 	}
-	bad, disturbed := uint64(0), 0
+	bad := uint64(0)
 	for i := range o.file.Results {
 		bad += o.file.Results[i].IntegrityErrors
-		if o.file.Results[i].Disturbed() {
-			disturbed++
-		}
 	}
-	if disturbed > 0 {
-		fmt.Fprintf(os.Stderr, "note: in %d of %d measurements other programs used more than a tenth of this machine; repeat them when it is quiet\n", disturbed, len(o.file.Results))
+	for _, text := range o.file.Disturbances() {
+		fmt.Fprintln(os.Stderr, "warning:", text)
 	}
 	if bad > 0 {
 		err = errors.Join(err, fmt.Errorf("%d integrity errors: data arrived wrong", bad))

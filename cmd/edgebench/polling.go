@@ -54,7 +54,8 @@ func (c *pollingCmd) Run(ctx context.Context) (err error) {
 	o.title = "MultiEdge: interrupts and polling"
 	var variants []bench.Variant
 	for _, name := range c.Names {
-		v := bench.Variant{Name: "poll " + name, Cluster: c.cluster(&c.transportFlags, c.Seed), Session: bench.Session{Specs: specs, Region: region, Fit: true}}
+		v := bench.Variant{Name: "poll " + name, Cluster: c.cluster(&c.transportFlags, c.Seed),
+			Session: bench.Session{Specs: specs, Region: region, Fit: true}}
 		v.Cluster.Poll = name
 		variants = append(variants, v)
 	}

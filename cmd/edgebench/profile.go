@@ -56,7 +56,8 @@ func (c *profileCmd) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// printProfile prints the breakdown of both ends of a row: share, and nanoseconds for each frame that crossed in the busier direction.
+// printProfile prints the breakdown of both ends of a row: share, and nanoseconds for each frame that crossed in the
+// busier direction.
 func printProfile(w io.Writer, r *report.Row) {
 	if r.Client == nil {
 		return
@@ -66,15 +67,18 @@ func printProfile(w io.Writer, r *report.Row) {
 	if r.Test == report.TwoWay || r.Test == report.PingPong { // r.Bytes are those of both directions
 		each, payload = " each way", payload/2
 	}
-	fmt.Fprintf(w, "\n%s of %s: %d frames%s of %.0f bytes of payload on average\n", r.Test, report.Bytes(r.MessageBytes), frames, each, payload)
+	fmt.Fprintf(w, "\n%s of %s: %d frames%s of %.0f bytes of payload on average\n", r.Test,
+		report.Bytes(r.MessageBytes), frames, each, payload)
 	fmt.Fprintf(w, "  %-34s %22s %22s\n", "", "client", "server")
 	client, server := r.CPU.Client.Parts(), r.CPU.Server.Parts()
 	for _, label := range report.Labels {
 		if client[label] > 0 || server[label] > 0 {
-			fmt.Fprintf(w, "  %-34s %s %s\n", label, perFrame(client[label], r.CPU.Client.Total, frames), perFrame(server[label], r.CPU.Server.Total, frames))
+			fmt.Fprintf(w, "  %-34s %s %s\n", label, perFrame(client[label], r.CPU.Client.Total, frames),
+				perFrame(server[label], r.CPU.Server.Total, frames))
 		}
 	}
-	fmt.Fprintf(w, "  %-34s %s %s\n", "processor time", perFrame(r.CPU.Client.Total, r.CPU.Client.Total, frames), perFrame(r.CPU.Server.Total, r.CPU.Server.Total, frames))
+	fmt.Fprintf(w, "  %-34s %s %s\n", "processor time", perFrame(r.CPU.Client.Total, r.CPU.Client.Total, frames),
+		perFrame(r.CPU.Server.Total, r.CPU.Server.Total, frames))
 	fmt.Fprintf(w, "  %-34s %15.0f ns\n", "time between frames", r.Seconds*1e9/float64(frames))
 }
 

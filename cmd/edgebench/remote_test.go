@@ -36,12 +36,15 @@ func TestServerAndClientOnTwoHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := identity.AddPeer(file(i, "peers"), secure.Peer{Name: fmt.Sprintf("node%d", 1-i), Key: key.Public()}); err != nil {
+		if _, err := identity.AddPeer(file(i, "peers"), secure.Peer{Name: fmt.Sprintf("node%d", 1-i),
+			Key: key.Public()}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 2 {
-		daemon, _, _ := edgebench("lab-daemon", fmt.Sprintf("name = \"node%d\"\nsocket = %q\nkey_file = %q\npeers_file = %q\n[log]\nlevel = \"error\"\n[[link]]\nname = \"edge0\"\n", i, socket(i), file(i, "key"), file(i, "peers")))
+		daemon, _, _ := edgebench("lab-daemon",
+			fmt.Sprintf("name = \"node%d\"\nsocket = %q\nkey_file = %q\npeers_file = %q\n[log]\nlevel = "+
+				"\"error\"\n[[link]]\nname = \"edge0\"\n", i, socket(i), file(i, "key"), file(i, "peers")))
 		start(i, daemon)
 		waitFor(t, "the daemon", func() bool {
 			found, err := filepath.Glob(socket(i))
@@ -50,7 +53,8 @@ func TestServerAndClientOnTwoHosts(t *testing.T) {
 	}
 	serverCmd, _, serverErr := edgebench("server", "--socket", socket(1), "--region", "2m")
 	server := start(1, serverCmd)
-	clientCmd, stdout, clientErr := edgebench("read", "node1", "--socket", socket(0), "-s", "64,100k", "-n", "100", "--region", "2m", "--integrity", "--format", "json", "-b")
+	clientCmd, stdout, clientErr := edgebench("read", "node1", "--socket", socket(0), "-s", "64,100k", "-n", "100",
+		"--region", "2m", "--integrity", "--format", "json", "-b")
 	if err := start(0, clientCmd).Wait(); err != nil {
 		t.Fatalf("client: %v: %s; server: %s", err, clientErr, serverErr)
 	}
@@ -59,7 +63,8 @@ func TestServerAndClientOnTwoHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range f.Results {
-		if r.Operations != 200 || r.IntegrityErrors != 0 || f.Lab != nil || r.OtherCPU != 0 || r.LinkRates != nil || r.Security != "encrypted" {
+		if r.Operations != 200 || r.IntegrityErrors != 0 || f.Lab != nil || r.OtherCPU != 0 || r.LinkRates != nil ||
+			r.Security != "encrypted" {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -67,7 +72,8 @@ func TestServerAndClientOnTwoHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = server.Wait()
-	if text := serverErr.String(); !strings.Contains(text, "waiting for clients") || !strings.Contains(text, "client on node0") {
+	if text := serverErr.String(); !strings.Contains(text, "waiting for clients") || !strings.Contains(text,
+		"client on node0") {
 		t.Errorf("the server said %q", text)
 	}
 }

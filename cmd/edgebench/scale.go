@@ -36,7 +36,8 @@ func (c *scaleCmd) Run(ctx context.Context) error {
 	case c.Lab && (c.Serve || c.Peer != ""):
 		return errors.New("--lab makes both hosts: leave out --serve and the peer")
 	case !c.Lab && !c.Serve && c.Peer == "":
-		return errors.New("name the host that runs \"edgebench scale --serve\", or give --lab to run both ends on this machine")
+		return errors.New("name the host that runs \"edgebench scale --serve\", or give --lab to run both ends on " +
+			"this machine")
 	}
 	spec := scale.Spec{Peer: c.Peer, Conns: c.Conns, Cycles: c.Cycles, Workers: c.Workers}
 	if c.Serve {

@@ -13,7 +13,7 @@ type serverCmd struct {
 	transportFlags
 	localFlags `prefix:""`
 	Region     region `default:"256m" help:"Most memory registered for each direction of a client."`
-	Depth      count  `short:"q" default:"1024" help:"Most operations in flight that clients may ask this end for."`
+	Depth      count  `short:"t" default:"1024" help:"Most operations in flight that clients may ask this end for."`
 }
 
 func (c *serverCmd) Run(ctx context.Context) error {

@@ -13,7 +13,7 @@ import (
 	"multiedge/bench"
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/lab"
 )
 
@@ -45,7 +45,8 @@ func (c *shardsCmd) Run(ctx context.Context) (err error) {
 		p.Duration = 2e9
 	}
 	c.LabPin = false // each host's shards shall have a core each, and so both hosts all cores
-	sweep := &bench.ShardSweep{Cluster: c.cluster(&c.transportFlags, c.Seed), Plan: p, Tests: c.Tests, Pairs: c.Conns, Rounds: int(c.Rounds)}
+	sweep := &bench.ShardSweep{Cluster: c.cluster(&c.transportFlags, c.Seed), Plan: p, Tests: c.Tests, Pairs: c.Conns,
+		Rounds: int(c.Rounds)}
 	for _, s := range c.Setups {
 		sweep.Setups = append(sweep.Setups, bench.ShardSetup(s))
 	}
@@ -64,9 +65,11 @@ func (c *shardsCmd) check() error {
 	case c.Iters > 0:
 		return errors.New("all connections are measured over the same time: use -D instead of -n")
 	case c.Integrity:
-		return errors.New("shards measures a time out of a longer run: data is checked by the other tests, leave out --integrity")
+		return errors.New("shards measures a time out of a longer run: data is checked by the other tests, leave out " +
+			"--integrity")
 	case c.LabShards != 1 || c.LabReceivers != 0:
-		return errors.New("shards compares numbers of threads: choose them by --setups, leave out --lab-shards and --lab-receivers")
+		return errors.New("shards compares numbers of threads: choose them by --setups, leave out --lab-shards and " +
+			"--lab-receivers")
 	case c.Embedded:
 		return errors.New("a transport inside a process has one shard: leave out --embedded")
 	case slices.Min(c.Conns) < 1 || slices.Max(c.Conns) > 64:
@@ -86,7 +89,8 @@ func (c *shardsCmd) sweep(ctx context.Context, sweep *bench.ShardSweep, o *outpu
 		o.show(what, 0, 0)
 	}
 	s := sweep.Cluster.Lab
-	o.file.Lab = &report.Lab{Hosts: s.Hosts, Links: s.Links, MTU: s.MTU, Rates: s.Rates, Loss: s.Loss, Unprivileged: lab.Unprivileged()}
+	o.file.Lab = &report.Lab{Hosts: s.Hosts, Links: s.Links, MTU: s.MTU, Rates: s.Rates, Loss: s.Loss,
+		Unprivileged: lab.Unprivileged()}
 	err := errors.Join(sweep.Run(ctx), failed)
 	o.progress.Clear()
 	if c.Format == "table" || c.Format == "perftest" {
@@ -101,10 +105,14 @@ func printShards(w io.Writer, points []figure.ShardPoint) {
 	for _, p := range points {
 		if t := fmt.Sprintf("%s of %s", p.Test, report.Bytes(p.Size)); t != title {
 			title = t
-			fmt.Fprintf(w, "\n%s: medians (smallest to largest); CPU in seconds per GiB of payload; of shards each, then of their receivers\n", title)
-			fmt.Fprintf(w, "  %5s  %-19s  %28s  %5s  %7s  %7s  %-15s  %-15s\n", "conns", "threads", "throughput", "gain", "CPU", "apps", "client's shards", "server's shards")
+			fmt.Fprintf(w, "\n%s: medians (smallest to largest); CPU in seconds per GiB of payload; of shards each, "+
+				"then of their receivers\n", title)
+			fmt.Fprintf(w, "  %5s  %-19s  %28s  %5s  %7s  %7s  %-15s  %-15s\n", "conns", "threads", "throughput",
+				"gain", "CPU", "apps", "client's shards", "server's shards")
 		}
-		fmt.Fprintf(w, "  %5d  %-19s  %28s  %5.2f  %7.3f  %7.3f  %-15s  %-15s\n", p.Connections, report.Threads(p.Shards, p.Receivers), value(false, p.Median, p.Min, p.Max), p.Gain, p.CPU, p.Apps, each(p.Client), each(p.Server))
+		fmt.Fprintf(w, "  %5d  %-19s  %28s  %5.2f  %7.3f  %7.3f  %-15s  %-15s\n", p.Connections,
+			report.Threads(p.Shards, p.Receivers), value(false, p.Median, p.Min, p.Max), p.Gain, p.CPU, p.Apps,
+			each(p.Client), each(p.Server))
 	}
 }
 
@@ -119,9 +127,9 @@ func (s *shardSetup) UnmarshalText(text []byte) error {
 	if plus {
 		s.Receivers, err2 = strconv.Atoi(receivers)
 	}
-	cfg := daemon.Config{Shards: s.Shards, Receivers: s.Receivers, Links: []daemon.Link{{Name: "any"}}}
+	cfg := config.Config{Shards: s.Shards, Receivers: s.Receivers, Links: []config.Link{{Name: "any"}}}
 	if err = errors.Join(err, err2); err != nil || s.Shards < 1 || cfg.Normalize() != nil {
-		return fmt.Errorf("%q: want SHARDS, 1 to %d, or SHARDS+PLACERS, such as 1+1", text, daemon.MaxShards)
+		return fmt.Errorf("%q: want SHARDS, 1 to %d, or SHARDS+PLACERS, such as 1+1", text, config.MaxShards)
 	}
 	return nil
 }

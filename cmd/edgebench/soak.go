@@ -33,17 +33,21 @@ func (c *soakCmd) Run(ctx context.Context) error {
 	d := time.Duration(c.Duration)
 	progress := report.NewProgress(os.Stderr, 1)
 	if c.Format == "table" {
-		fmt.Printf("%8s %10s %10s %6s %6s %6s %6s %10s %10s %8s %7s  %s\n", "seconds", "host0 MiB", "host1 MiB", "fds0", "fds1", "gor0", "gor1", "p50", "p99", "Gbit/s", "stolen", "fault")
+		fmt.Printf("%8s %10s %10s %6s %6s %6s %6s %10s %10s %8s %7s  %s\n", "seconds", "host0 MiB", "host1 MiB", "fds0",
+			"fds1", "gor0", "gor1", "p50", "p99", "Gbit/s", "stolen", "fault")
 	}
-	row, samples, ended := faults.Soak(ctx, faults.SoakOptions{Duration: d, Seed: c.Seed, Driver: c.Driver}, func(s *faults.Sample) {
-		progress.Clear()
-		if c.Format == "table" {
-			a, b := &s.Daemons[0], &s.Daemons[1]
-			fmt.Printf("%8.1f %10.1f %10.1f %6d %6d %6d %6d %10s %10s %8.2f %6.1f%%  %s\n", s.Seconds, float64(a.Resident)/(1<<20), float64(b.Resident)/(1<<20),
-				a.Descriptors, b.Descriptors, a.Goroutines, b.Goroutines, report.Nanos(s.P50), report.Nanos(s.P99), s.Goodput*8/1e9, 100*s.Stolen, s.Fault)
-		}
-		progress.Update("soak", s.Seconds/d.Seconds())
-	})
+	row, samples, ended := faults.Soak(ctx, faults.SoakOptions{Duration: d, Seed: c.Seed, Driver: c.Driver},
+		func(s *faults.Sample) {
+			progress.Clear()
+			if c.Format == "table" {
+				a, b := &s.Daemons[0], &s.Daemons[1]
+				fmt.Printf("%8.1f %10.1f %10.1f %6d %6d %6d %6d %10s %10s %8.2f %6.1f%%  %s\n", s.Seconds,
+					float64(a.Resident)/(1<<20), float64(b.Resident)/(1<<20),
+					a.Descriptors, b.Descriptors, a.Goroutines, b.Goroutines, report.Nanos(s.P50), report.Nanos(s.P99),
+					s.Goodput*8/1e9, 100*s.Stolen, s.Fault)
+			}
+			progress.Update("soak", s.Seconds/d.Seconds())
+		})
 	progress.Clear()
 	if ended != nil && len(samples) == 0 {
 		return ended
@@ -53,7 +57,8 @@ func (c *soakCmd) Run(ctx context.Context) error {
 	if c.Format == "table" {
 		err = errors.Join(faults.TableHead(os.Stdout), faults.TableRow(os.Stdout, row))
 	}
-	err = errors.Join(err, writeFaults(f, c.Format, c.Output, "soak", "MultiEdge under mixed faults", faults.SoakFigures(samples)))
+	err = errors.Join(err, writeFaults(f, c.Format, c.Output, "soak", "MultiEdge under mixed faults",
+		faults.SoakFigures(samples)))
 	if ended == nil && f.Failed() > 0 {
 		err = errors.Join(err, errors.New("the soak failed"))
 	}

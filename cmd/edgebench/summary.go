@@ -23,11 +23,14 @@ func printSummary(w io.Writer, works []figure.Summary) {
 			if c.Limit {
 				limit = "   the limit"
 			}
-			fmt.Fprintf(w, "  %-25s %-9s %s   CPU %.3f %s   (%d rounds)%s\n", c.Name, cmp.Or(c.Security, "-"), value(s.Latency, c.Median, c.Min, c.Max), c.CPU, unit, c.Rounds, limit)
+			fmt.Fprintf(w, "  %-25s %-9s %s   CPU %.3f %s   (%d rounds)%s\n", c.Name, cmp.Or(c.Security, "-"),
+				value(s.Latency, c.Median, c.Min, c.Max), c.CPU, unit, c.Rounds, limit)
 		}
-		fmt.Fprintf(w, "  %s\n  %-16s %-46s %6s   within rounds: median (smallest to largest)\n", strings.Repeat("-", 60), "ratio of medians", "", "")
+		fmt.Fprintf(w, "  %s\n  %-16s %-46s %6s   within rounds: median (smallest to largest)\n",
+			strings.Repeat("-", 60), "ratio of medians", "", "")
 		for _, r := range s.Ratios {
-			fmt.Fprintf(w, "  %-16s %-46s %6.3f   %.3f (%.3f to %.3f)\n", r.What, r.Over+" / "+r.Base, r.OfMedians, r.Median, r.Min, r.Max)
+			fmt.Fprintf(w, "  %-16s %-46s %6.3f   %.3f (%.3f to %.3f)\n", r.What, r.Over+" / "+r.Base, r.OfMedians,
+				r.Median, r.Min, r.Max)
 		}
 	}
 }

@@ -20,6 +20,8 @@ type testFlags struct {
 	localFlags  `prefix:""`
 	labFlags    `prefix:""`
 	outputFlags `prefix:""`
+
+	adjust func(*bench.Plan) // by flags of one test alone; nil: there are none
 }
 
 // bothWays is the flag of tests that can run in both directions.
@@ -32,6 +34,14 @@ type (
 		testFlags
 		bothWays
 		connFlags
+		Pieces count `help:"Gather each message from so many pieces of memory, up to 16." placeholder:"N"`
+		Copied bool  `help:"Copy the pieces to one place first, instead of gathering them."`
+	}
+	atomicCmd struct {
+		testFlags
+		bothWays
+		connFlags
+		Func string `enum:"add,cas" default:"add" help:"What they do: fetch-and-add, or compare-and-swap (default: ${default})." placeholder:"NAME"`
 	}
 	twoWayCmd struct {
 		testFlags
@@ -43,6 +53,10 @@ type (
 		bothWays
 		connFlags
 	}
+	sendCmd struct {
+		testFlags
+		Only string `enum:"both,latency,rate" default:"both" help:"What to measure: ${enum}."`
+	}
 	rateCmd struct {
 		testFlags
 		bothWays
@@ -50,7 +64,15 @@ type (
 	}
 )
 
-func (c *oneWayCmd) Run(ctx context.Context) error { return c.run(ctx, report.OneWay, c.Both, c.Conns) }
+func (c *oneWayCmd) Run(ctx context.Context) error {
+	c.adjust = func(p *bench.Plan) { p.Pieces, p.Copied = int(c.Pieces), c.Copied }
+	return c.run(ctx, report.OneWay, c.Both, c.Conns)
+}
+
+func (c *atomicCmd) Run(ctx context.Context) error {
+	c.adjust = func(p *bench.Plan) { p.Compare = c.Func == "cas" }
+	return c.run(ctx, report.Atomic, c.Both, c.Conns)
+}
 
 func (c *twoWayCmd) Run(ctx context.Context) error { return c.run(ctx, report.TwoWay, false, c.Conns) }
 
@@ -60,19 +82,37 @@ func (c *readCmd) Run(ctx context.Context) error { return c.run(ctx, report.Read
 
 func (c *rateCmd) Run(ctx context.Context) error { return c.run(ctx, report.Rate, c.Both, c.Conns) }
 
-func (f *testFlags) run(ctx context.Context, test string, both bool, conns []count) error {
-	switch {
-	case f.Lab && f.Peer != "":
-		return fmt.Errorf("--lab makes its own hosts: leave out %q", f.Peer)
-	case !f.Lab && f.Peer == "":
-		return errors.New("name the host that runs \"edgebench server\", or give --lab to run both ends on this machine")
+// Run measures messages, and before them in the same session the writes that they are compared with.
+func (c *sendCmd) Run(ctx context.Context) error {
+	var plans []bench.Plan
+	for _, t := range []struct{ only, write, send string }{
+		{"latency", report.PingPong, report.SendLatency}, {"rate", report.Rate, report.SendRate},
+	} {
+		if c.Only == "both" || c.Only == t.only {
+			plans = append(plans, plan(t.write, &c.sizeFlags, &c.workFlags), plan(t.send, &c.sizeFlags, &c.workFlags))
+		}
 	}
+	return c.runPlans(ctx, plans)
+}
+
+func (f *testFlags) run(ctx context.Context, test string, both bool, conns []count) error {
 	p := plan(test, &f.sizeFlags, &f.workFlags)
 	p.Bidirectional = both
 	for _, n := range conns {
 		p.Conns = append(p.Conns, int(n))
 	}
-	specs, region, err := bench.Concat(p)
+	return f.runPlans(ctx, []bench.Plan{p})
+}
+
+// runPlans measures several plans in one session.
+func (f *testFlags) runPlans(ctx context.Context, plans []bench.Plan) error {
+	switch {
+	case f.Lab && f.Peer != "":
+		return fmt.Errorf("--lab makes its own hosts: leave out %q", f.Peer)
+	case !f.Lab && f.Peer == "":
+		return errors.New("name the host that runs edgebench server, or give --lab to run both ends on this machine")
+	}
+	specs, region, err := bench.Concat(plans...)
 	if err != nil {
 		return err
 	}
@@ -144,10 +184,11 @@ func (f *testFlags) remote(ctx context.Context, s bench.Session) (err error) {
 	o.show("connecting to "+f.Peer, 0, 0)
 	var failed error
 	err = bench.Work(ctx, &bench.Job{
-		Transport: t, Region: s.Region, Peer: f.Peer, Scheduler: f.Scheduler, Specs: s.Specs, Fit: s.Fit, Warmup: bench.Warmup(s.Specs),
+		Transport: t, Region: s.Region, Peer: f.Peer, Scheduler: f.Scheduler, Specs: s.Specs, Fit: s.Fit,
+		Warmup: bench.Warmup(s.Specs),
 	}, func(e bench.Event) {
 		if e.Row != nil {
-			e.Row.OtherCPU = 0 // the server's share is not this machine's
+			e.Row.OtherCPU, e.Row.StolenCPU = 0, 0 // the server's share is not this machine's
 		}
 		failed = errors.Join(failed, o.event(e, s.Specs))
 	})

@@ -8,16 +8,17 @@ import (
 
 	"multiedge/bench"
 	"multiedge/bench/report"
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/lab"
 )
 
 // zeroCopyCmd measures figures 3.8, 3.9 and 3.11, and where exchanging pages begins to pay.
 type zeroCopyCmd struct {
-	Names   []string `default:"cp,notx,pinmap,nocp,default" enum:"cp,notx,pinmap,nocp,default" help:"Configurations to compare: cp copies at both ends, notx at the receiver, pinmap exchanges received pages, nocp receives in place; default is what is fastest." placeholder:"NAME"`
+	Names   []string `default:"cp,notx,pinmap,shuffle,nocp,default" enum:"cp,notx,pinmap,shuffle,nocp,default" help:"Configurations to compare: cp copies at both ends, notx at the receiver, pinmap exchanges received pages, shuffle does so with frames received whole at page boundaries, nocp receives in place; default is what is fastest." placeholder:"NAME"`
 	Aligned []string `default:"pinmap" help:"Configurations of which destinations in the middle and at the second byte of a page are measured, too." placeholder:"NAME"`
 	Parts   []string `default:"throughput,latency,alignment,exchange" enum:"throughput,latency,alignment,exchange" help:"What to measure: throughput, latency, alignment, and exchange against copy." placeholder:"PART"`
 	Runs    []size   `help:"Sizes of runs for exchange against copy (default: 4k to 8m)." placeholder:"SIZE"`
+	Daemons bool     `help:"Measure daemons instead of embedded transports. Their pages cannot be exchanged: pinmap is left out, and shuffle copies."`
 	Rounds  count    `default:"1" help:"How often each is measured, in turns; figures show medians (default: ${default})." placeholder:"N"`
 	sizeFlags
 	workFlags
@@ -36,14 +37,19 @@ func (c *zeroCopyCmd) Run(ctx context.Context) (err error) {
 		return err
 	}
 	if c.Security == "" {
-		c.Security = daemon.Plaintext // a sealed payload is opened into other memory first: there is nothing to exchange or to receive in place
+		// a sealed payload is opened into other memory first: there is nothing to exchange or to receive in place
+		c.Security = config.Plaintext
 	}
 	profile := c.CPU
-	c.Embedded, c.CPU = true, true // pages can be exchanged in a transport's own process only
+	c.Embedded, c.CPU = !c.Daemons, true // pages can be exchanged in a transport's own process only
+	names := c.Names
+	if c.Daemons {
+		names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == config.CopyRemap })
+	}
 	rounds := int(c.Rounds)
 	var variants []bench.Variant
 	steps := 0
-	for _, name := range c.Names {
+	for _, name := range names {
 		specs, region, err := bench.Concat(c.plans(name)...)
 		if err != nil {
 			return err
@@ -51,7 +57,8 @@ func (c *zeroCopyCmd) Run(ctx context.Context) (err error) {
 		if len(specs) == 0 {
 			continue
 		}
-		v := bench.Variant{Name: name, Cluster: c.cluster(&c.transportFlags, c.Seed), Session: bench.Session{Specs: specs, Region: region, Fit: true, Profile: profile}}
+		v := bench.Variant{Name: name, Cluster: c.cluster(&c.transportFlags, c.Seed),
+			Session: bench.Session{Specs: specs, Region: region, Fit: true, Profile: profile}}
 		v.Cluster.Copy = name
 		variants = append(variants, v)
 		steps += rounds * len(specs)
@@ -129,7 +136,8 @@ func (o *output) place(ctx context.Context, runs []int, each time.Duration) erro
 		o.note(note)
 	}
 	if err == nil {
-		o.note(report.CrossoverText(o.file.Results) + "; pinmap exchanges from " + report.Bytes(bench.LeastExchanged) + " on")
+		o.note(report.CrossoverText(o.file.Results) + "; pinmap exchanges from " + report.Bytes(bench.LeastExchanged) +
+			" on")
 	}
 	return err
 }

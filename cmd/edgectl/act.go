@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 )
 
@@ -30,7 +31,7 @@ func (c *pingCmd) Validate() error {
 
 // Run asks for one ping at a time, so that results appear as they come. It fails if any ping did.
 func (c *pingCmd) Run(g *globals) error {
-	all := daemon.PingReport{Schema: daemon.StatusSchema, Peer: c.Peer}
+	all := daemon.PingReport{Schema: inspect.StatusSchema, Peer: c.Peer}
 	g.Timeout = max(g.Timeout, c.Wait+time.Second)
 	lost := 0
 	for seq := range c.Count {
@@ -108,22 +109,23 @@ type doctorCmd struct {
 	PeersFile string   `placeholder:"FILE" predictor:"file" help:"Authorised-peers file to examine when no daemon runs (default: where edged looks for it)."`
 }
 
-// Run asks the daemon, which knows its own rights and links; without one it examines this process and the named links. It fails if there
-// is a problem.
+// Run asks the daemon, which knows its own rights and links; without one it examines this process and the named links.
+// It fails if there is a problem.
 func (c *doctorCmd) Run(g *globals) error {
-	var findings []daemon.Finding
+	var findings []inspect.Finding
 	body, err := g.ask(ipc.Message{Kind: ipc.KindDoctor})
 	if err == nil {
 		err = json.Unmarshal(body, &findings)
 	}
 	if err != nil {
-		findings = append(findings, daemon.Finding{Severity: daemon.FindingProblem, About: "daemon", Text: "cannot be asked", Remedy: err.Error()})
-		findings = append(findings, daemon.CheckHost(c.Link)...)
-		findings = append(findings, daemon.CheckIdentity(c.KeyFile, c.PeersFile)...)
+		findings = append(findings, inspect.Finding{Severity: inspect.FindingProblem, About: "daemon",
+			Text: "cannot be asked", Remedy: err.Error()})
+		findings = append(findings, inspect.CheckHost(c.Link)...)
+		findings = append(findings, inspect.CheckIdentity(c.KeyFile, c.PeersFile)...)
 	}
 	unwell := false
 	for _, f := range findings {
-		unwell = unwell || f.Severity == daemon.FindingProblem
+		unwell = unwell || f.Severity == inspect.FindingProblem
 	}
 	if g.JSON {
 		if err := printJSON(g, findings); err != nil {
@@ -138,7 +140,7 @@ func (c *doctorCmd) Run(g *globals) error {
 	return nil
 }
 
-func findingsText(findings []daemon.Finding) string {
+func findingsText(findings []inspect.Finding) string {
 	var b strings.Builder
 	for _, f := range findings {
 		fmt.Fprintf(&b, "%-8s %s: %s\n", f.Severity, f.About, f.Text)
@@ -149,16 +151,24 @@ func findingsText(findings []daemon.Finding) string {
 	return b.String()
 }
 
-type drainCmd struct{}
+type drainCmd struct {
+	Undo bool `help:"Take new connections and memory again."`
+}
 
-func (*drainCmd) Run(g *globals) error {
-	if _, err := g.ask(ipc.Message{Kind: ipc.KindDrain}); err != nil {
+func (c *drainCmd) Run(g *globals) error {
+	m, text := ipc.Message{Kind: ipc.KindDrain},
+		"draining: existing connections go on, nothing new is taken until edgectl drain --undo or a restart (edgectl "+
+			"client shows who is left)"
+	if c.Undo {
+		m.What, text = daemon.DrainUndo, "draining no more: new connections and memory are taken again"
+	}
+	if _, err := g.ask(m); err != nil {
 		return err
 	}
 	if g.JSON {
-		return printJSON(g, map[string]any{"schema": daemon.StatusSchema, "draining": true})
+		return printJSON(g, map[string]any{"schema": inspect.StatusSchema, "draining": !c.Undo})
 	}
-	_, err := fmt.Fprintln(g.out, "draining until it is restarted: existing connections go on, nothing new is taken (edgectl client shows who is left)")
+	_, err := fmt.Fprintln(g.out, text)
 	return err
 }
 
@@ -172,7 +182,8 @@ func (*versionCmd) Run(g *globals) error {
 		err = json.Unmarshal(body, &remote)
 	}
 	if g.JSON {
-		if perr := printJSON(g, map[string]any{"schema": daemon.StatusSchema, "edgectl": version, "go_version": runtime.Version(), "daemon": remote}); perr != nil {
+		if perr := printJSON(g, map[string]any{"schema": inspect.StatusSchema, "edgectl": version,
+			"go_version": runtime.Version(), "daemon": remote}); perr != nil {
 			return perr
 		}
 		return err
@@ -180,6 +191,7 @@ func (*versionCmd) Run(g *globals) error {
 	if _, werr := fmt.Fprintf(g.out, "edgectl %s (%s)\n", version, runtime.Version()); werr != nil || err != nil {
 		return cmp.Or(err, werr)
 	}
-	_, err = fmt.Fprintf(g.out, "edged   %s (%s), node %s (%s)\n", remote.Version, remote.GoVersion, remote.Name, remote.Node)
+	_, err = fmt.Fprintf(g.out, "edged   %s (%s), node %s (%s)\n", remote.Version, remote.GoVersion, remote.Name,
+		remote.Node)
 	return err
 }

@@ -28,7 +28,8 @@ func (g *globals) ask(m ipc.Message) (json.RawMessage, error) {
 	defer stop()
 	body, err := pages(conn, m)
 	if err != nil && ctx.Err() != nil {
-		return nil, fmt.Errorf("the daemon at %s accepted the connection but did not answer within %v; see its log (journalctl -u edged)", g.Socket, g.Timeout)
+		return nil, fmt.Errorf("the daemon at %s accepted the connection but did not answer within %v; see its log "+
+			"(journalctl -u edged)", g.Socket, g.Timeout)
 	}
 	return body, err
 }
@@ -70,7 +71,8 @@ var errNoDaemon = errors.New("no daemon runs")
 func dialError(socket string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%w at %s; start one (systemctl start edged, or: edged --link INTERFACE), or name its socket by --socket", errNoDaemon, socket)
+		return fmt.Errorf("%w at %s; start one (systemctl start edged, or: edged --link INTERFACE), or name its "+
+			"socket by --socket", errNoDaemon, socket)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("you may not use %s%s", socket, groupHint(socket))
 	}
@@ -93,13 +95,15 @@ func groupHint(socket string) string {
 // groupText says how to become one of a group that may use the socket.
 func groupText(gid uint32) string {
 	if gid == 0 { // nobody should be made a member of that
-		return "; it belongs to group root: start edged with --group GROUP (group in edged.toml) and have yourself added to that, or run as root"
+		return "; it belongs to group root: start edged with --group GROUP (group in edged.toml) and have yourself " +
+			"added to that, or run as root"
 	}
 	name := strconv.FormatUint(uint64(gid), 10)
 	if g, err := user.LookupGroupId(name); err == nil {
 		name = g.Name
 	}
-	return fmt.Sprintf("; it belongs to group %q: have yourself added (usermod -aG %s USER, then log in again), or run as root", name, name)
+	return fmt.Sprintf("; it belongs to group %q: have yourself added (usermod -aG %s USER, then log in again), or "+
+		"run as root", name, name)
 }
 
 // fetch asks and decodes; with -j it prints the answer as it came and reports done.

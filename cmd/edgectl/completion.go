@@ -7,7 +7,8 @@ import (
 	kongcompletion "github.com/jotaen/kong-completion"
 	"github.com/posener/complete"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/clidoc"
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 )
 
@@ -29,25 +30,26 @@ func (c *completionCmd) Run(ctx *kong.Context) error {
 	return (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(ctx)
 }
 
-// completeLine answers a shell that asks how a command line may go on, and reports whether one did. The commands and options are the parser's; names of
-// peers and links are the daemon's.
+// completeLine answers a shell that asks how a command line may go on, and reports whether one did. The commands and
+// options are the parser's; names of peers and links are the daemon's.
 func completeLine(parser *kong.Kong) (asked bool) {
-	kongcompletion.Register(parser, kongcompletion.WithExitFunc(func(int) { asked = true }), kongcompletion.WithPredictors(map[string]complete.Predictor{
+	return clidoc.Complete(parser, kongcompletion.WithPredictors(map[string]complete.Predictor{
 		"file":       complete.PredictFiles("*"),
 		"peer":       names("peer"),
 		"authorised": names("authorised"),
 		"link":       names("link"),
 	}))
-	return asked
 }
 
-// completeTimeout is how long a completion may wait for the daemon, in place of --timeout: somebody waits at the keyboard.
+// completeTimeout is how long a completion may wait for the daemon, in place of --timeout: somebody waits at the
+// keyboard.
 const completeTimeout = 500 * time.Millisecond
 
-// names predicts the names in one of the lists of the daemon at $EDGE_SOCKET, or at the usual place; none if there is nobody to ask.
+// names predicts the names in one of the lists of the daemon at $EDGE_SOCKET, or at the usual place; none if there is
+// nobody to ask.
 func names(what string) complete.Predictor {
 	return complete.PredictFunc(func(complete.Args) (names []string) {
-		g := &globals{Socket: daemon.SocketPath(), Timeout: completeTimeout}
+		g := &globals{Socket: config.SocketPath(), Timeout: completeTimeout}
 		list, err := get[[]struct{ Name string }](g, ipc.Message{Kind: ipc.KindStatus, What: what})
 		if err != nil {
 			return nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 )
 
@@ -21,7 +21,7 @@ func ways(t *testing.T, line string) []string {
 }
 
 func TestCompletion(t *testing.T) {
-	a, _ := pair(t, daemon.Encrypted)
+	a, _ := pair(t, config.Encrypted)
 	if code, _, errs := ctl("-s", a, "ping", "b", "-c", "1"); code != 0 {
 		t.Fatal(errs)
 	}
@@ -38,7 +38,8 @@ func TestCompletion(t *testing.T) {
 	} {
 		got := ways(t, line)
 		slices.Sort(got)
-		if want := strings.Fields(want); len(want) > 0 && !slices.Equal(got, want) || len(want) == 0 && slices.Contains(got, "b") {
+		if want := strings.Fields(want); len(want) > 0 && !slices.Equal(got, want) || len(want) == 0 &&
+			slices.Contains(got, "b") {
 			t.Errorf("%q goes on with %q, want %q", line, got, want)
 		}
 	}
@@ -49,8 +50,10 @@ func TestCompletion(t *testing.T) {
 }
 
 func TestCompletionScripts(t *testing.T) {
-	for shell, want := range map[string]string{"bash": "complete -o default", "zsh": "bashcompinit", "fish": "complete -f -c edgectl"} {
-		if code, out, errs := ctl("completion", shell); code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "edgectl") {
+	for shell, want := range map[string]string{"bash": "complete -o default", "zsh": "bashcompinit",
+		"fish": "complete -f -c edgectl"} {
+		if code, out, errs := ctl("completion", shell); code != 0 || !strings.Contains(out, want) ||
+			!strings.Contains(out, "edgectl") {
 			t.Errorf("%s: %d %s%s", shell, code, out, errs)
 		}
 	}

@@ -14,14 +14,17 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/daemon"
 	"multiedge/internal/identity"
+	"multiedge/internal/inspect"
 	"multiedge/internal/secure"
 	"multiedge/linkdrv"
 	"multiedge/linkdrv/linktest"
 )
 
-// keys makes the key and peers files of two nodes that authorise each other, each in a directory of its own, and returns them.
+// keys makes the key and peers files of two nodes that authorise each other, each in a directory of its own, and
+// returns them.
 func keys(t *testing.T) (a, b string) {
 	t.Helper()
 	a, b = t.TempDir(), t.TempDir()
@@ -52,9 +55,10 @@ func pair(t *testing.T, security string) (a, b string) {
 func start(t *testing.T, name, dir, security string, drv linkdrv.Driver) (sock string, stop func()) {
 	t.Helper()
 	sock = filepath.Join(dir, name+".sock")
-	cfg := daemon.Config{Name: name, Socket: sock, Links: []daemon.Link{{Name: "mem"}}, Security: security, KeyFile: filepath.Join(dir, "key"), PeersFile: filepath.Join(dir, "peers")}
+	cfg := config.Config{Name: name, Socket: sock, Links: []config.Link{{Name: "mem"}}, Security: security,
+		KeyFile: filepath.Join(dir, "key"), PeersFile: filepath.Join(dir, "peers")}
 	d, err := daemon.New(cfg, daemon.Options{
-		Version: "1.2.3", Open: func(daemon.Link, linkdrv.Options) (linkdrv.Driver, error) { return drv, nil },
+		Version: "1.2.3", Open: func(config.Link, linkdrv.Options) (linkdrv.Driver, error) { return drv, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,11 +79,13 @@ func ctl(args ...string) (code int, out, errs string) {
 }
 
 func TestCommands(t *testing.T) {
-	a, b := pair(t, daemon.Encrypted)
-	if code, out, errs := ctl("-s", b, "ping", "a", "-c", "2", "-i", "1ms"); code != 0 || strings.Count(out, "time=") != 2 {
+	a, b := pair(t, config.Encrypted)
+	if code, out, errs := ctl("-s", b, "ping", "a", "-c", "2", "-i", "1ms"); code != 0 || strings.Count(out,
+		"time=") != 2 {
 		t.Fatalf("ping: %d %s %s", code, out, errs)
 	}
-	if code, out, errs := ctl("-s", b, "ping", "a", "-c", "2", "-i", "0.001", "-W", "5", "--timeout", "10"); code != 0 || !strings.Contains(out, "a: 2 of 2 answered, round trip min ") {
+	if code, out, errs := ctl("-s", b, "ping", "a", "-c", "2", "-i", "0.001", "-W", "5", "--timeout",
+		"10"); code != 0 || !strings.Contains(out, "a: 2 of 2 answered, round trip min ") {
 		t.Fatalf("ping, in seconds: %d %s %s", code, out, errs)
 	}
 	for _, tc := range []struct {
@@ -89,8 +95,10 @@ func TestCommands(t *testing.T) {
 		{"status", []string{"node       a", "links      1 of 1 up", "frames_sent"}},
 		{"dev", []string{"DEVICE", "a", "serving", "1/1", "encrypted"}},
 		{"link", []string{"LINK", "mem", "up", "9000"}},
-		{"peer", []string{"PEER", "b", "good", "KEY"}}, {"peers list", []string{"PEER", "b", "open", filepath.Dir(a)}}, {"key show", []string{"="}},
-		{"conn", []string{"CONN"}}, {"region", []string{"REGION"}}, {"client", []string{"PID"}},
+		{"peer", []string{"PEER", "b", "good", "KEY"}}, {"peers list", []string{"PEER", "b", "open", filepath.Dir(a)}},
+		{"key show", []string{"="}},
+		{"conn", []string{"CONN"}}, {"export", []string{"NAME", "PEER"}},
+		{"region", []string{"REGION"}}, {"client", []string{"PID"}},
 		{"version", []string{"edged   1.2.3"}}, {"doctor", []string{"link mem"}}, {"drain", []string{"draining"}},
 	} {
 		code, out, errs := ctl(append([]string{"-s", a}, strings.Fields(tc.cmd)...)...)
@@ -107,7 +115,8 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s -j: exit %d: %s%s", tc.cmd, code, out, errs)
 		}
 	}
-	if code, out, _ := ctl("-s", b, "ping", "nobody", "-c", "1", "-W", "50ms"); code != 1 || !strings.Contains(out, "nobody: seq=0") || strings.Contains(out, "time=") {
+	if code, out, _ := ctl("-s", b, "ping", "nobody", "-c", "1", "-W", "50ms"); code != 1 || !strings.Contains(out,
+		"nobody: seq=0") || strings.Contains(out, "time=") {
 		t.Errorf("ping of nobody: %d %s", code, out)
 	}
 }
@@ -146,7 +155,8 @@ func TestTroubles(t *testing.T) {
 			}
 		})
 	}
-	if _, out, _ := ctl("-s", dir+"/none.sock", "doctor", "-l", "no-such-if"); !strings.Contains(out, "no-such-if") || !strings.Contains(out, "choose one of") {
+	if _, out, _ := ctl("-s", dir+"/none.sock", "doctor", "-l", "no-such-if"); !strings.Contains(out, "no-such-if") ||
+		!strings.Contains(out, "choose one of") {
 		t.Errorf("doctor: %s", out)
 	}
 	if text := groupText(0); strings.Contains(text, "usermod") || !strings.Contains(text, "--group") {
@@ -168,7 +178,8 @@ func TestVersionFlag(t *testing.T) {
 }
 
 func TestPingSummary(t *testing.T) {
-	r := daemon.PingReport{Peer: "b", Results: []daemon.PingResult{{Status: "ok", Nanos: 3000}, {Status: "timeout"}, {Status: "ok", Nanos: 1000}}}
+	r := daemon.PingReport{Peer: "b", Results: []daemon.PingResult{{Status: "ok", Nanos: 3000}, {Status: "timeout"},
+		{Status: "ok", Nanos: 1000}}}
 	if text := pingSummary(&r); text != "b: 2 of 3 answered, round trip min 1.0us avg 2.0us max 3.0us\n" {
 		t.Errorf("%q", text)
 	}
@@ -178,7 +189,8 @@ func TestPingSummary(t *testing.T) {
 	}
 }
 
-// Names come from elsewhere, some from hosts that nobody authorised: they neither steer the terminal nor make lines of their own.
+// Names come from elsewhere, some from hosts that nobody authorised: they neither steer the terminal nor make lines of
+// their own.
 func TestNamesDoNotSteer(t *testing.T) {
 	var out bytes.Buffer
 	if err := table(&out, "PEER NODE", [][]any{{"b\x1b]0;x\a\u009b2J\nroot\tx", "1"}, {"", "2"}}); err != nil {
@@ -187,7 +199,8 @@ func TestNamesDoNotSteer(t *testing.T) {
 	if want := "PEER               NODE\nb?]0;x??2J?root?x  1\n-                  2\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
-	text := findingsText([]daemon.Finding{{Severity: daemon.FindingWarning, About: "peer b", Text: "slow", Remedy: "look"}, {Severity: daemon.FindingOK, About: "a", Text: "b"}})
+	text := findingsText([]inspect.Finding{{Severity: inspect.FindingWarning, About: "peer b", Text: "slow",
+		Remedy: "look"}, {Severity: inspect.FindingOK, About: "a", Text: "b"}})
 	if strings.Count(text, "\n") != 3 {
 		t.Errorf("%q", text)
 	}
@@ -195,15 +208,17 @@ func TestNamesDoNotSteer(t *testing.T) {
 
 // Who asked for a file gets no exit code of zero for one that is not there.
 func TestFullDisk(t *testing.T) {
-	a, _ := pair(t, daemon.Encrypted)
+	a, _ := pair(t, config.Encrypted)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	for _, cmd := range []string{"status", "dev", "peer", "conn", "doctor", "version", "stat", "top -i 0.001", "ping -c 1 b", "ping -c 1 nobody", "peers list", "peers remove b", "drain"} {
+	for _, cmd := range []string{"status", "dev", "peer", "conn", "doctor", "version", "stat", "top -i 0.001",
+		"ping -c 1 b", "ping -c 1 nobody", "peers list", "peers remove b", "drain"} {
 		var errs bytes.Buffer
-		if code := run(append([]string{"-s", a}, strings.Fields(cmd)...), full, &errs); code != 1 || !strings.Contains(errs.String(), "no space") {
+		if code := run(append([]string{"-s", a}, strings.Fields(cmd)...), full, &errs); code != 1 ||
+			!strings.Contains(errs.String(), "no space") {
 			t.Errorf("%s: exit %d %q", cmd, code, errs.String())
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/identity"
 	"multiedge/internal/secure"
 )
@@ -49,16 +49,21 @@ func TestKeysAndPeersWithoutDaemon(t *testing.T) {
 		t.Fatalf("key public: %d %q %s", code, other, errs)
 	}
 	other = strings.TrimSpace(other)
-	if code, out, errs := ctl("-s", none, "peers", "add", other, "beta", "-f", peers); code != 0 || !strings.Contains(out, "no running daemon") {
+	if code, out, errs := ctl("-s", none, "peers", "add", other, "beta", "-f", peers); code != 0 ||
+		!strings.Contains(out, "no running daemon") {
 		t.Errorf("peers add: %d %s%s", code, out, errs)
 	}
-	if code, out, _ := ctl("-s", none, "peers", "list", "-f", peers); code != 0 || !strings.Contains(out, other) || !strings.Contains(out, "beta") {
+	if code, out, _ := ctl("-s", none, "peers", "list", "-f", peers); code != 0 || !strings.Contains(out, other) ||
+		!strings.Contains(out, "beta") {
 		t.Errorf("peers list: %d %s", code, out)
 	}
-	if code, out, _ := ctl("-j", "-s", none, "peers", "remove", "beta", "-f", peers); code != 0 || !strings.Contains(out, `"no-daemon"`) || !json.Valid([]byte(out)) {
+	if code, out, _ := ctl("-j", "-s", none, "peers", "remove", "beta", "-f", peers); code != 0 ||
+		!strings.Contains(out, `"no-daemon"`) || !json.Valid([]byte(out)) {
 		t.Errorf("peers remove: %d %s", code, out)
 	}
-	if text, err := os.ReadFile(peers); err != nil || len(text) != 0 {
+	// a comment is left: an empty file would look like one that was cut short
+	if text, err := os.ReadFile(peers); err != nil || !strings.HasPrefix(string(text), "#") ||
+		strings.Contains(string(text), other) {
 		t.Errorf("%q %v", text, err)
 	}
 	for _, tc := range []struct {
@@ -69,7 +74,8 @@ func TestKeysAndPeersWithoutDaemon(t *testing.T) {
 		{"", []string{"key", "new", key}, "file exists"},
 		{"", []string{"-s", none, "key", "show", "-f", dir + "/nokey"}, "edgectl key new"},
 		{"rubbish", []string{"key", "public"}, "44 characters"},
-		{"", []string{"-s", none, "peers", "add", "beta", other, "-f", peers}, "the key comes first: edgectl peers add " + other + " beta"},
+		{"", []string{"-s", none, "peers", "add", "beta", other, "-f", peers},
+			"the key comes first: edgectl peers add " + other + " beta"},
 		{"", []string{"-s", none, "peers", "add", "rubbish", "beta", "-f", peers}, "44 characters"},
 		{"", []string{"-s", none, "peers", "remove", "beta", "-f", peers}, "no peer"},
 	} {
@@ -80,39 +86,44 @@ func TestKeysAndPeersWithoutDaemon(t *testing.T) {
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ := ctl("-s", none, "doctor", "--key-file", key, "--peers-file", peers); code != 1 || !strings.Contains(out, "chmod 600 "+key) || !strings.Contains(out, "nobody is authorised") {
+	if code, out, _ := ctl("-s", none, "doctor", "--key-file", key, "--peers-file", peers); code != 1 ||
+		!strings.Contains(out, "chmod 600 "+key) || !strings.Contains(out, "nobody is authorised") {
 		t.Errorf("doctor: %d %s", code, out)
 	}
 }
 
 // What is written is in force at once.
 func TestPeersOfARunningDaemon(t *testing.T) {
-	a, _ := pair(t, daemon.Encrypted)
+	a, _ := pair(t, config.Encrypted)
 	file := filepath.Join(filepath.Dir(a), "peers")
 	k := secure.NewPrivateKey().Public().String()
 	code, out, errs := ctl("-j", "-s", a, "peers", "add", k, "gamma")
 	var r peersReport
-	if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil || r.Reload != "done" || r.InForce != 2 || !r.Changed || r.File != file {
+	if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil || r.Reload != "done" || r.InForce != 2 ||
+		!r.Changed || r.File != file {
 		t.Fatalf("%d %+v %v %s", code, r, err, errs)
 	}
 	if _, out, _ := ctl("-s", a, "peers", "list"); !strings.Contains(out, k) || !strings.Contains(out, "not heard") {
 		t.Errorf("list: %s", out)
 	}
-	if _, out, _ := ctl("-s", a, "status"); !strings.Contains(out, "security   encrypted, key ") || !strings.Contains(out, "authorised peers: 2 ("+file) {
+	if _, out, _ := ctl("-s", a, "status"); !strings.Contains(out, "security   encrypted, key ") ||
+		!strings.Contains(out, "authorised peers: 2 ("+file) {
 		t.Errorf("status: %s", out)
 	}
 	own, err := identity.ReadKey(filepath.Join(filepath.Dir(a), "key"))
 	if _, out, _ := ctl("-s", a, "key", "show"); err != nil || strings.TrimSpace(out) != own.Public().String() {
 		t.Errorf("key show %q, %v", out, err)
 	}
-	if code, out, _ := ctl("-s", a, "peers", "add", own.Public().String(), "self"); code != 0 || !strings.Contains(out, "this node's own key") {
+	if code, out, _ := ctl("-s", a, "peers", "add", own.Public().String(), "self"); code != 0 || !strings.Contains(out,
+		"this node's own key") {
 		t.Errorf("add of its own key: %d %s", code, out)
 	}
 	if code, out, _ := ctl("-s", a, "peers", "add", k, "gamma"); code != 0 || strings.Contains(out, "own key") {
 		t.Errorf("add of a peer that is there: %d %s", code, out)
 	}
 	t.Chdir(filepath.Dir(a))
-	if code, out, errs := ctl("-s", a, "peers", "remove", "gamma", "-f", "./peers"); code != 0 || !strings.Contains(out, "no more") || strings.Contains(out, "no running daemon") {
+	if code, out, errs := ctl("-s", a, "peers", "remove", "gamma", "-f", "./peers"); code != 0 || !strings.Contains(out,
+		"no more") || strings.Contains(out, "no running daemon") {
 		t.Errorf("remove: %d %s%s", code, out, errs)
 	}
 	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), 10), 0o644); err != nil {
@@ -124,7 +135,7 @@ func TestPeersOfARunningDaemon(t *testing.T) {
 }
 
 func TestPlaintextIsShown(t *testing.T) {
-	a, b := pair(t, daemon.Plaintext)
+	a, b := pair(t, config.Plaintext)
 	if code, _, errs := ctl("-s", b, "ping", "a", "-c", "1"); code != 0 {
 		t.Fatal(errs)
 	}
@@ -134,7 +145,8 @@ func TestPlaintextIsShown(t *testing.T) {
 		}
 	}
 	for _, args := range []string{"key show", "peers list"} {
-		if code, _, errs := ctl(append([]string{"-s", a}, strings.Fields(args)...)...); code != 1 || !strings.Contains(errs, "plaintext") {
+		if code, _, errs := ctl(append([]string{"-s", a}, strings.Fields(args)...)...); code != 1 ||
+			!strings.Contains(errs, "plaintext") {
 			t.Errorf("%s: %d %s", args, code, errs)
 		}
 	}

@@ -6,8 +6,9 @@ import (
 	"io"
 	"io/fs"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/identity"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/secure"
 )
@@ -28,7 +29,7 @@ type keyReport struct {
 }
 
 func newKeyReport(k secure.PublicKey, file string) keyReport {
-	return keyReport{Schema: daemon.StatusSchema, PublicKey: k.String(), Node: fmt.Sprintf("%x", k.Node()), File: file}
+	return keyReport{Schema: inspect.StatusSchema, PublicKey: k.String(), Node: fmt.Sprintf("%x", k.Node()), File: file}
 }
 
 func (g *globals) printKey(r keyReport) error {
@@ -50,17 +51,20 @@ func (c *keyShowCmd) Run(g *globals) error {
 		st, err := g.status()
 		switch {
 		case err == nil && st.PublicKey != "":
-			return g.printKey(keyReport{Schema: daemon.StatusSchema, PublicKey: st.PublicKey, Node: st.Node, File: st.KeyFile})
+			return g.printKey(keyReport{Schema: inspect.StatusSchema, PublicKey: st.PublicKey, Node: st.Node,
+				File: st.KeyFile})
 		case err != nil && !errors.Is(err, errNoDaemon):
 			return err
 		case err == nil:
-			return errors.New("the daemon runs in plaintext and has no key; name the key file by -f to see the key it would have")
+			return errors.New("the daemon runs in plaintext and has no key; name the key file by -f to see the key " +
+				"it would have")
 		}
 		file, where = identity.KeyPath(), fmt.Sprintf("no daemon runs at %s, and ", g.Socket)
 	}
 	k, err := identity.ReadKey(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s%w; edged makes a key when it first starts, edgectl key new %s makes one before", where, err, file)
+		return fmt.Errorf("%s%w; edged makes a key when it first starts, edgectl key new %s makes one before", where,
+			err, file)
 	}
 	if err != nil {
 		return err
@@ -104,13 +108,13 @@ func (*keyPublicCmd) Run(g *globals) error {
 }
 
 // status asks the daemon about itself.
-func (g *globals) status() (daemon.Status, error) {
-	return get[daemon.Status](g, ipc.Message{Kind: ipc.KindStatus})
+func (g *globals) status() (inspect.Status, error) {
+	return get[inspect.Status](g, ipc.Message{Kind: ipc.KindStatus})
 }
 
 // securityText says in a line what protects the frames.
-func securityText(st *daemon.Status) string {
-	if st.Security != daemon.Encrypted {
+func securityText(st *inspect.Status) string {
+	if st.Security != config.Encrypted {
 		return fmt.Sprintf("PLAINTEXT: frames are neither encrypted nor authenticated (checksum %s)", st.Checksum)
 	}
 	text := fmt.Sprintf("encrypted, key %s, authorised peers: %d", st.PublicKey, st.Authorised)
@@ -121,11 +125,11 @@ func securityText(st *daemon.Status) string {
 }
 
 // keyText is a peer's key, or why there is none.
-func keyText(p *daemon.PeerStatus) string {
+func keyText(p *inspect.PeerStatus) string {
 	switch p.Security {
-	case daemon.Plaintext:
+	case config.Plaintext:
 		return "PLAINTEXT"
-	case daemon.Stranger:
+	case inspect.Stranger:
 		return "(not authorised)"
 	}
 	return p.Key

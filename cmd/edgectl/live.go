@@ -13,7 +13,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// live is what top shows on a terminal. Bubbletea calls its methods one at a time: Update for each event, View for what is to be seen after it.
+// live is what top shows on a terminal. Bubbletea calls its methods one at a time: Update for each event, View for what
+// is to be seen after it.
 type live struct {
 	g      *globals
 	pause  time.Duration
@@ -122,7 +123,8 @@ func (m live) View() tea.View {
 		text = m.report.text(room, m.only, m.order)
 	}
 	lines := append(strings.Split(text, "\n"), make([]string, room)...)[:room]
-	lines = append(lines, fmt.Sprintf("q: end   tab: %s   s: connections by %s", m.only.next(), connOrders[m.nextOrder()].column))
+	lines = append(lines, fmt.Sprintf("q: end   tab: %s   s: connections by %s", m.only.next(),
+		connOrders[m.nextOrder()].column))
 	v := tea.NewView(clean(strings.Join(lines, "\n")))
 	v.AltScreen = true
 	return v

@@ -9,16 +9,23 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
+	"multiedge/internal/inspect"
 )
 
 // looked is a look at a run of a daemon, with two connections that are busy in different ways.
 func looked(epoch string, uptime float64, link string) look {
 	s := &fullSample{}
-	s.status = daemon.Status{Name: "host", Epoch: epoch, UptimeSeconds: uptime, Connections: 2}
-	s.links = []daemon.LinkStatus{{Name: link, Up: true}}
-	s.peers = []daemon.PeerStatus{{Name: "other", Node: "n"}}
-	s.conns = []daemon.ConnStatus{{ID: 71, Submitted: uint32(100 * uptime), Unread: 1}, {ID: 72, Outstanding: 5, Unread: 1}, {ID: 73, Held: 9}}
+	s.status = inspect.Status{
+		Name:    "host",
+		Epoch:   epoch,
+		Process: inspect.Process{UptimeSeconds: uptime},
+		Totals:  inspect.Totals{Connections: 2},
+	}
+	s.links = []inspect.LinkStatus{{Name: link, Up: true}}
+	s.peers = []inspect.PeerStatus{{Name: "other", Node: "n"}}
+	s.conns = []inspect.ConnStatus{{ID: 71, Submitted: uint32(100 * uptime), Unread: 1}, {ID: 72, Outstanding: 5,
+		Unread: 1}, {ID: 73, Held: 9}}
 	return look{s, nil}
 }
 
@@ -37,7 +44,8 @@ func TestLiveShows(t *testing.T) {
 	m := tea.Model(live{before: looked("first", 1, "eth0").fullSample, note: "looking ..."})
 	m, _ = m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
 	height, keys := 24, `q: end   tab: only links   s: connections by OUTSTANDING$`
-	const above, links, peers, conns = `^host  up .*\nin .*\n\n`, `LINK .*\neth0 .*\n\n`, `PEER .*\nother .*\n\n`, `CONN .*\n`
+	const above, links, peers, conns = `^host  up .*\nin .*\n\n`, `LINK .*\neth0 .*\n\n`, `PEER .*\nother .*\n\n`,
+		`CONN .*\n`
 	for i, step := range []struct {
 		event tea.Msg
 		want  string
@@ -58,7 +66,8 @@ func TestLiveShows(t *testing.T) {
 		{tea.WindowSizeMsg{Width: 80, Height: 7}, above + links + `q: .*$`},
 		{tea.WindowSizeMsg{Width: 80, Height: 1}, `^q: .*$`},
 		{tea.WindowSizeMsg{Width: 80, Height: 30}, above + links + peers + conns},
-		{look{nil, fmt.Errorf("%w at /some/socket", errNoDaemon)}, `^the daemon is gone: no daemon runs at /some/socket\n\nwaiting for it; q ends\n+` + keys},
+		{look{nil, fmt.Errorf("%w at /some/socket", errNoDaemon)},
+			`^the daemon is gone: no daemon runs at /some/socket\n\nwaiting for it; q ends\n+` + keys},
 		{key("x"), `^the daemon is gone: `},
 		{looked("first", 5, "eth0"), above + links + peers + conns},
 		{look{nil, errNoDaemon}, `^the daemon is gone: `},
@@ -72,7 +81,8 @@ func TestLiveShows(t *testing.T) {
 			height = size.Height
 		}
 		v := m.View()
-		if !regexp.MustCompile(step.want).MatchString(v.Content) || strings.Count(v.Content, "\n") != height-1 || !v.AltScreen || v.Cursor != nil {
+		if !regexp.MustCompile(step.want).MatchString(v.Content) || strings.Count(v.Content, "\n") != height-1 ||
+			!v.AltScreen || v.Cursor != nil {
 			t.Errorf("step %d: no %q in\n%s", i, step.want, v.Content)
 		}
 		if _, ok := step.event.(look); ok != (cmd != nil) {
@@ -94,7 +104,7 @@ func TestLiveKeysThatEnd(t *testing.T) {
 
 // A look waits for its time and carries what the daemon said, or why it did not.
 func TestLiveLooks(t *testing.T) {
-	a, _ := pair(t, daemon.Encrypted)
+	a, _ := pair(t, config.Encrypted)
 	var waited time.Duration
 	g := &globals{Socket: a, Timeout: 10 * time.Second, pause: func(d time.Duration) { waited += d }}
 	m := live{g: g, pause: time.Minute}

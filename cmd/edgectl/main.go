@@ -1,13 +1,14 @@
 // Edgectl asks a running edged about itself and the network it sees.
 //
-//	edgectl status | dev | link | peer | conn | region | client | ping NODE | doctor | drain | version
-//	edgectl stat -i 1 | top
+//	edgectl status | dev | link | peer | conn | export | region | client | ping NODE | doctor | drain | version
+//	edgectl stat -i 1 | top | monitor
 //	edgectl trace [LINK] [-w FILE]
 //	edgectl key show | new | public
 //	edgectl peers list | add KEY NAME | remove NAME
 //	edgectl completion bash | zsh | fish
 //
-// Every command takes -j for JSON. The exit code is 0 if all is well, 1 if something is wrong, 2 for a wrong command line.
+// Every command takes -j for JSON. The exit code is 0 if all is well, 1 if something is wrong, 2 for a wrong command
+// line.
 package main
 
 import (
@@ -21,10 +22,15 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"multiedge/internal/buildinfo"
+	"multiedge/internal/clidoc"
 )
 
-// version is set by the linker: -ldflags "-X main.version=1.2.3".
-var version = "devel"
+// version can be set by the linker: -ldflags "-X main.version=1.2.3".
+var version string
+
+func init() { version = buildinfo.Version(version) }
 
 // errUnwell ends a command that has said already what is wrong.
 var errUnwell = errors.New("something is wrong")
@@ -35,10 +41,11 @@ type globals struct {
 	Socket  string           `short:"s" env:"EDGE_SOCKET" default:"/run/edged/edged.sock" placeholder:"PATH" predictor:"file" help:"Control socket of the daemon (default: ${default})."`
 	Timeout time.Duration    `default:"10s" help:"How long to wait for the daemon (default: ${default})."`
 	Print   kong.VersionFlag `name:"version" help:"Print the version and exit; edgectl version asks the daemon for its own, too."`
-	in      io.Reader
-	out     io.Writer
-	errs    io.Writer
-	pause   func(time.Duration)
+	clidoc.Flags
+	in    io.Reader
+	out   io.Writer
+	errs  io.Writer
+	pause func(time.Duration)
 }
 
 type cli struct {
@@ -48,14 +55,17 @@ type cli struct {
 	Link    linkCmd    `cmd:"" help:"Show the local links."`
 	Peer    peerCmd    `cmd:"" help:"Show the nodes that were heard and the paths to them."`
 	Conn    connCmd    `cmd:"" help:"Show connections."`
+	Export  exportCmd  `cmd:"" help:"Show exported memory: by whom, to whom, and how much it is used."`
 	Region  regionCmd  `cmd:"" help:"Show registered memory."`
 	Client  clientCmd  `cmd:"" help:"Show attached processes."`
 	Stat    statCmd    `cmd:"" help:"Show what goes on: rates of the daemon's and links' counters, interval by interval."`
 	Top     topCmd     `cmd:"" help:"Show links, peers and connections by their traffic, refreshed each second."`
 	Trace   traceCmd   `cmd:"" help:"Show the frames that pass the links, or write them to a pcapng file."`
 	Ping    pingCmd    `cmd:"" help:"Measure round trips to a node, engine to engine."`
+	Forward forwardCmd `cmd:"" help:"Carry TCP and Unix connections to a peer and back, for programs that know sockets alone."`
 	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong or slow, and say what to do."`
-	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory until it is restarted."`
+	Monitor monitorCmd `cmd:"" help:"Show what happens, as it happens: links, peers, paths, clients, reloads."`
+	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory, until that is undone or it is restarted."`
 	Key     keyCmd     `cmd:"" help:"Show and make the keys by which nodes know each other."`
 	Peers   peersCmd   `cmd:"" help:"Show and change which nodes are authorised."`
 	Version versionCmd `cmd:"" help:"Show the versions of edgectl and of the daemon."`
@@ -69,8 +79,10 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, stdout, stderr io.Writer) int {
 	c := cli{globals: globals{in: os.Stdin, out: stdout, errs: stderr, pause: time.Sleep}}
 	helped := false
-	parser, err := kong.New(&c, kong.Name("edgectl"), kong.Description("Ask edged about links, peers, connections and memory."),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)), kong.Vars{"version": version}, kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))
+	parser, err := kong.New(&c, kong.Name("edgectl"),
+		kong.Description("Ask edged about links, peers, connections and memory."),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeDuration)),
+		kong.Vars{"version": version}, kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }))
 	if err != nil {
 		fmt.Fprintln(stderr, "edgectl:", err)
 		return 1
@@ -96,7 +108,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// decodeDuration reads a duration: 200ms and the like, or a number of seconds, as ping, stat -i and edgebench -D have it.
+// decodeDuration reads a duration: 200ms and the like, or a number of seconds, as ping, stat -i and edgebench -D have
+// it.
 func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {

@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"multiedge/internal/config"
 	"multiedge/internal/daemon"
 	"multiedge/internal/identity"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/secure"
 )
@@ -41,8 +43,10 @@ func (c *peersFile) find(g *globals) (file string, running bool, err error) {
 		return file, false, nil
 	case c.File != "":
 		return c.File, sameFile(st.PeersFile, c.File), nil
-	case st.Security != daemon.Encrypted:
-		return "", false, errors.New("the daemon runs in plaintext and authorises nobody; take security = \"plaintext\" out of its configuration, or name a file by --file")
+	case st.Security != config.Encrypted:
+		return "", false,
+			errors.New("the daemon runs in plaintext and authorises nobody; take security = \"plaintext\" out of its " +
+				"configuration, or name a file by --file")
 	case st.PeersFile == "":
 		return "", false, errors.New("the daemon reads no peers file; name a file by --file")
 	}
@@ -68,19 +72,20 @@ func (c *peersListCmd) Run(g *globals) error {
 		return err
 	}
 	if running && c.File == "" {
-		list, done, err := fetch[[]daemon.AuthorisedStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "authorised"})
+		list, done, err := fetch[[]inspect.AuthorisedStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "authorised"})
 		if err != nil || done {
 			return err
 		}
 		return printPeers(g, list)
 	}
-	peers, err := identity.ReadPeers(file)
+	peers, err := identity.ListPeers(file)
 	if err != nil {
 		return err
 	}
-	list := []daemon.AuthorisedStatus{}
+	list := []inspect.AuthorisedStatus{}
 	for _, p := range peers {
-		list = append(list, daemon.AuthorisedStatus{Name: p.Name, Key: p.Key.String(), Node: fmt.Sprintf("%x", p.Key.Node()), Source: file})
+		list = append(list, inspect.AuthorisedStatus{Name: p.Name, Key: p.Key.String(), Node: fmt.Sprintf("%x",
+			p.Key.Node()), Source: file})
 	}
 	if g.JSON {
 		return printJSON(g, list)
@@ -88,12 +93,12 @@ func (c *peersListCmd) Run(g *globals) error {
 	return printPeers(g, list)
 }
 
-func printPeers(g *globals, list []daemon.AuthorisedStatus) error {
+func printPeers(g *globals, list []inspect.AuthorisedStatus) error {
 	var rows [][]any
 	for _, p := range list {
-		rows = append(rows, []any{p.Name, p.Key, p.Node, p.State, p.Source})
+		rows = append(rows, []any{p.Name, p.Key, p.Node, p.State, p.Source, p.Reason})
 	}
-	return table(g.out, "PEER KEY NODE STATE FROM", rows)
+	return table(g.out, "PEER KEY NODE STATE FROM REASON", rows)
 }
 
 // peersReport is what peers add and remove print with -j.
@@ -132,7 +137,8 @@ func (c *peersAddCmd) Run(g *globals) error {
 	}
 	st, err := g.status()
 	own := err == nil && st.PublicKey == key.String()
-	return g.applied("authorised", peersReport{Schema: daemon.StatusSchema, File: file, Name: c.Name, Key: c.Key, Changed: changed, Own: own}, running)
+	return g.applied("authorised", peersReport{Schema: inspect.StatusSchema, File: file, Name: c.Name, Key: c.Key,
+		Changed: changed, Own: own}, running)
 }
 
 type peersRemoveCmd struct {
@@ -149,7 +155,8 @@ func (c *peersRemoveCmd) Run(g *globals) error {
 	if err != nil {
 		return editError(err)
 	}
-	return g.applied("authorised no more", peersReport{Schema: daemon.StatusSchema, File: file, Name: p.Name, Key: p.Key.String(), Changed: true}, running)
+	return g.applied("authorised no more", peersReport{Schema: inspect.StatusSchema, File: file, Name: p.Name,
+		Key: p.Key.String(), Changed: true}, running)
 }
 
 func editError(err error) error {
@@ -159,7 +166,8 @@ func editError(err error) error {
 	return err
 }
 
-// applied has the daemon read the file again and says what came of it. It fails if the daemon refuses: what was changed is not in force then.
+// applied has the daemon read the file again and says what came of it. It fails if the daemon refuses: what was changed
+// is not in force then.
 func (g *globals) applied(what string, r peersReport, running bool) error {
 	var err error
 	r.Reload = "no-daemon"
@@ -183,7 +191,8 @@ func (g *globals) applied(what string, r peersReport, running bool) error {
 		note = "; no running daemon reads that file, the next one started with it will"
 	}
 	if r.Own { // no error: one file may be shared by all nodes
-		note += "; that is this node's own key, which lets nobody in here: add the other host's, as edgectl key show prints it there"
+		note += "; that is this node's own key, which lets nobody in here: add the other host's, as edgectl key show " +
+			"prints it there"
 	}
 	_, werr := fmt.Fprintf(g.out, "%s: %s (%s)%s\n", r.Name, what, r.File, note)
 	return cmp.Or(err, werr)

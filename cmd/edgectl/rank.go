@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 )
 
 // topReport is what top shows, and prints with -j: rates between two looks, what carries most first.
@@ -56,23 +56,25 @@ func rank(now, before *fullSample) *topReport {
 	st := &now.status
 	t := now.secondsSince(&before.sample)
 	r := &topReport{
-		Schema: daemon.StatusSchema, Name: st.Name, Uptime: st.UptimeSeconds, Interval: t, Security: st.Security,
+		Schema: inspect.StatusSchema, Name: st.Name, Uptime: st.UptimeSeconds, Interval: t, Security: st.Security,
 		Rates: growth(st.Counters, before.status.Counters, t), PinnedBytes: st.PinnedBytes, Connections: st.Connections,
-		Links: rankLinks(now.links, before.links, t), Peers: rankPeers(now.peers, before.peers, t), Conns: rankConns(now.conns, before.conns, t),
+		Links: rankLinks(now.links, before.links, t), Peers: rankPeers(now.peers, before.peers, t),
+		Conns: rankConns(now.conns, before.conns, t),
 	}
 	return r
 }
 
-// growth is perSecond for what may begin anew while the daemon lives: a link that left, a session that ended. What is there is new then.
-func growth(now, before daemon.Counts, seconds float64) rates {
+// growth is perSecond for what may begin anew while the daemon lives: a link that left, a session that ended. What is
+// there is new then.
+func growth(now, before inspect.Counts, seconds float64) rates {
 	if r := perSecond(now, before, seconds); r != nil {
 		return r
 	}
 	return perSecond(now, nil, seconds)
 }
 
-func rankLinks(now, before []daemon.LinkStatus, t float64) []topLink {
-	old := map[string]daemon.Counts{}
+func rankLinks(now, before []inspect.LinkStatus, t float64) []topLink {
+	old := map[string]inspect.Counts{}
 	for i := range before {
 		old[before[i].Name] = linkCounts(&before[i])
 	}
@@ -82,20 +84,22 @@ func rankLinks(now, before []daemon.LinkStatus, t float64) []topLink {
 		list = append(list, topLink{l.Name, l.Up, growth(linkCounts(l), old[l.Name], t)})
 	}
 	slices.SortStableFunc(list, func(a, b topLink) int {
-		return cmp.Compare(b.Rates["bytes_sent"]+b.Rates["bytes_received"], a.Rates["bytes_sent"]+a.Rates["bytes_received"])
+		return cmp.Compare(b.Rates["bytes_sent"]+b.Rates["bytes_received"],
+			a.Rates["bytes_sent"]+a.Rates["bytes_received"])
 	})
 	return list
 }
 
-func rankPeers(now, before []daemon.PeerStatus, t float64) []topPeer {
-	old := map[string]daemon.Counts{}
+func rankPeers(now, before []inspect.PeerStatus, t float64) []topPeer {
+	old := map[string]inspect.Counts{}
 	for i := range before {
 		old[before[i].Node] = pathCounts(&before[i])
 	}
 	list := []topPeer{}
 	for i := range now {
 		p := &now[i]
-		tp := topPeer{Name: p.Name, Node: p.Node, State: p.State, Connections: p.Connections, InFlight: p.InFlight, Rates: growth(pathCounts(p), old[p.Node], t)}
+		tp := topPeer{Name: p.Name, Node: p.Node, State: p.State, Connections: p.Connections, InFlight: p.InFlight,
+			Rates: growth(pathCounts(p), old[p.Node], t)}
 		for _, path := range p.Paths {
 			if path.SRTT > 0 && (tp.SRTT == 0 || path.SRTT < tp.SRTT) {
 				tp.SRTT = path.SRTT
@@ -108,8 +112,8 @@ func rankPeers(now, before []daemon.PeerStatus, t float64) []topPeer {
 }
 
 // pathCounts adds a peer's paths up.
-func pathCounts(p *daemon.PeerStatus) daemon.Counts {
-	sum := daemon.Counts{"frames": 0, "bytes": 0, "retransmitted": 0, "lost": 0}
+func pathCounts(p *inspect.PeerStatus) inspect.Counts {
+	sum := inspect.Counts{"frames": 0, "bytes": 0, "retransmitted": 0, "lost": 0}
 	for _, path := range p.Paths {
 		for word, n := range path.Counters {
 			sum[word] += n
@@ -118,7 +122,7 @@ func pathCounts(p *daemon.PeerStatus) daemon.Counts {
 	return sum
 }
 
-func rankConns(now, before []daemon.ConnStatus, t float64) []topConn {
+func rankConns(now, before []inspect.ConnStatus, t float64) []topConn {
 	type key struct {
 		shard int
 		id    uint32
@@ -130,7 +134,8 @@ func rankConns(now, before []daemon.ConnStatus, t float64) []topConn {
 	list := []topConn{}
 	for _, c := range now {
 		posted := c.Submitted - old[key{c.Shard, c.ID}] // modulo 2^32, as it is counted
-		list = append(list, topConn{c.ID, c.PID, c.Peer, c.Service, c.State, float64(posted) / t, c.Outstanding, c.Held, c.Unread})
+		list = append(list, topConn{c.ID, c.PID, c.Peer, c.Service, c.State, float64(posted) / t, c.Outstanding, c.Held,
+			c.Unread})
 	}
 	orderConns(list, 0)
 	return list

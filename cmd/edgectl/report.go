@@ -44,10 +44,12 @@ func (r *topReport) text(height int, only focus, order int) string {
 
 // write writes at most so many lines of each table but the last, which is left to be cut where the screen ends.
 func (r *topReport) write(w io.Writer, most int, only focus) {
-	fmt.Fprintf(w, "%s  up %s  %s  %d connections  %s pinned\n", r.Name, seconds(r.Uptime), r.Security, r.Connections, bytesText(r.PinnedBytes))
+	fmt.Fprintf(w, "%s  up %s  %s  %d connections  %s pinned\n", r.Name, seconds(r.Uptime), r.Security, r.Connections,
+		bytesText(r.PinnedBytes))
 	fmt.Fprintf(w, "in %sbit/s  out %sbit/s  operations %s/s here, %s/s of peers  retransmitted %s/s  lost %s/s\n\n",
 		bitsText(r.Rates["bytes_received"]), bitsText(r.Rates["bytes_sent"]),
-		rateText(r.Rates["ops_completed"]), rateText(r.Rates["ops_applied"]), rateText(r.Rates["frames_retransmitted"]), rateText(r.Rates["frames_lost"]))
+		rateText(r.Rates["ops_completed"]), rateText(r.Rates["ops_applied"]), rateText(r.Rates["frames_retransmitted"]),
+		rateText(r.Rates["frames_lost"]))
 	if only == allTables || only == onlyLinks {
 		r.writeLinks(w, most)
 	}
@@ -62,8 +64,10 @@ func (r *topReport) write(w io.Writer, most int, only focus) {
 func (r *topReport) writeLinks(w io.Writer, most int) {
 	var rows [][]any
 	for _, l := range r.Links {
-		row := []any{l.Name, yesNo(l.Up, "up", "down"), bitsText(l.Rates["bytes_received"]), bitsText(l.Rates["bytes_sent"])}
-		for _, word := range strings.Fields("frames_received frames_sent frames_retransmitted frames_lost kernel_dropped") {
+		row := []any{l.Name, yesNo(l.Up, "up", "down"), bitsText(l.Rates["bytes_received"]),
+			bitsText(l.Rates["bytes_sent"])}
+		for _, word := range strings.Fields("frames_received frames_sent frames_retransmitted frames_lost " +
+			"kernel_dropped") {
 			row = append(row, rateText(l.Rates[word]))
 		}
 		rows = append(rows, row)
@@ -89,7 +93,8 @@ func (r *topReport) writeConns(w io.Writer) {
 	}
 	var rows [][]any
 	for _, c := range r.Conns {
-		rows = append(rows, []any{c.ID, c.PID, c.Peer, c.Service, c.State, rateText(c.Operations), c.Outstanding, c.Held, c.Unread})
+		rows = append(rows, []any{c.ID, c.PID, c.Peer, c.Service, c.State, rateText(c.Operations), c.Outstanding,
+			c.Held, c.Unread})
 	}
 	table(w, "CONN PID PEER SERVICE STATE OPS/S OUTSTANDING HELD UNREAD", rows)
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 )
 
 // sample is what the daemon says of itself at one moment.
 type sample struct {
-	status daemon.Status
-	links  []daemon.LinkStatus
+	status inspect.Status
+	links  []inspect.LinkStatus
 }
 
 func (g *globals) sample() (*sample, error) {
@@ -22,7 +22,7 @@ func (g *globals) sample() (*sample, error) {
 	if s.status, err = g.status(); err != nil {
 		return nil, err
 	}
-	s.links, err = get[[]daemon.LinkStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "link"})
+	s.links, err = get[[]inspect.LinkStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "link"})
 	return &s, err
 }
 
@@ -42,7 +42,7 @@ func (s *sample) only(name string) error {
 	var have []string
 	for _, l := range s.links {
 		if l.Name == name {
-			s.links = []daemon.LinkStatus{l}
+			s.links = []inspect.LinkStatus{l}
 			return nil
 		}
 		have = append(have, l.Name)
@@ -51,11 +51,13 @@ func (s *sample) only(name string) error {
 }
 
 // linkWords are the engine's counters that it keeps for each link.
-var linkWords = strings.Fields("bytes_received bytes_sent frames_received frames_sent frames_retransmitted frames_lost frames_duplicated frames_reordered")
+var linkWords = strings.Fields("bytes_received bytes_sent frames_received frames_sent frames_retransmitted " +
+	"frames_lost frames_duplicated frames_reordered")
 
-// linkCounts gathers what is counted of a link: by the engine, by the kernel (kernel_...), and by the daemon between them.
-func linkCounts(l *daemon.LinkStatus) daemon.Counts {
-	c := daemon.Counts{"send_discards": l.Discards}
+// linkCounts gathers what is counted of a link: by the engine, by the kernel (kernel_...), and by the daemon between
+// them.
+func linkCounts(l *inspect.LinkStatus) inspect.Counts {
+	c := inspect.Counts{"send_discards": l.Discards}
 	for _, word := range linkWords {
 		c[word] = l.Counters[word]
 	}
@@ -69,7 +71,7 @@ func linkCounts(l *daemon.LinkStatus) daemon.Counts {
 type rates map[string]float64
 
 // perSecond returns how fast counters grew; nil if one went back, which is to say that they began anew in between.
-func perSecond(now, before daemon.Counts, seconds float64) rates {
+func perSecond(now, before inspect.Counts, seconds float64) rates {
 	r := rates{}
 	for word, n := range now {
 		if n < before[word] {
@@ -84,7 +86,8 @@ func perSecond(now, before daemon.Counts, seconds float64) rates {
 func checkInterval(d time.Duration) error {
 	const day = 24 * time.Hour
 	if d <= 0 || d > day {
-		return fmt.Errorf("--interval %v: give seconds, more than 0 and at most %.0f, or a duration such as 500ms", d, day.Seconds())
+		return fmt.Errorf("--interval %v: give seconds, more than 0 and at most %.0f, or a duration such as 500ms", d,
+			day.Seconds())
 	}
 	return nil
 }

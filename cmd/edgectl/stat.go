@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 )
 
 type statCmd struct {
@@ -65,32 +65,33 @@ func (c *statCmd) sample(g *globals) (*sample, error) {
 	return s, s.only(c.Link)
 }
 
-// statReport is what stat prints with -j, one a line. Either Totals or Rates is there, or neither if the counters began anew.
+// statReport is what stat prints with -j, one a line. Either Totals or Rates is there, or neither if the counters began
+// anew.
 type statReport struct {
-	Schema      int           `json:"schema"`
-	Name        string        `json:"name"`
-	Epoch       string        `json:"epoch"`
-	Uptime      float64       `json:"uptime_seconds"`
-	Interval    float64       `json:"interval_seconds"` // 0 with totals
-	Restarted   bool          `json:"restarted"`        // since the line before
-	Totals      daemon.Counts `json:"totals,omitempty"` // since the daemon's start
-	Rates       rates         `json:"rates,omitempty"`  // per second
-	PinnedBytes uint64        `json:"pinned_bytes"`
-	Connections int           `json:"connections"`
-	Links       []linkReport  `json:"links"`
+	Schema      int            `json:"schema"`
+	Name        string         `json:"name"`
+	Epoch       string         `json:"epoch"`
+	Uptime      float64        `json:"uptime_seconds"`
+	Interval    float64        `json:"interval_seconds"` // 0 with totals
+	Restarted   bool           `json:"restarted"`        // since the line before
+	Totals      inspect.Counts `json:"totals,omitempty"` // since the daemon's start
+	Rates       rates          `json:"rates,omitempty"`  // per second
+	PinnedBytes uint64         `json:"pinned_bytes"`
+	Connections int            `json:"connections"`
+	Links       []linkReport   `json:"links"`
 }
 
 type linkReport struct {
-	Name      string        `json:"name"`
-	Up        bool          `json:"up"`
-	Restarted bool          `json:"restarted"` // the link came since the line before, or its counters began anew
-	Totals    daemon.Counts `json:"totals,omitempty"`
-	Rates     rates         `json:"rates,omitempty"`
+	Name      string         `json:"name"`
+	Up        bool           `json:"up"`
+	Restarted bool           `json:"restarted"` // the link came since the line before, or its counters began anew
+	Totals    inspect.Counts `json:"totals,omitempty"`
+	Rates     rates          `json:"rates,omitempty"`
 }
 
 func reportOf(s *sample) *statReport {
 	return &statReport{
-		Schema: daemon.StatusSchema, Name: s.status.Name, Epoch: s.status.Epoch, Uptime: s.status.UptimeSeconds,
+		Schema: inspect.StatusSchema, Name: s.status.Name, Epoch: s.status.Epoch, Uptime: s.status.UptimeSeconds,
 		PinnedBytes: s.status.PinnedBytes, Connections: s.status.Connections, Links: []linkReport{},
 	}
 }
@@ -144,11 +145,15 @@ func columns(heads ...string) (list []column) {
 
 // Requests without a cookie are not counted as rejected: the first of every honest peer is one.
 var (
-	traffic       = columns("IN bytes_received", "OUT bytes_sent", "FRAMES-IN frames_received", "FRAMES-OUT frames_sent")
-	trouble       = columns("RETRANS frames_retransmitted", "LOST frames_lost", "DUP frames_duplicated", "REORDER frames_reordered")
+	traffic = columns("IN bytes_received", "OUT bytes_sent", "FRAMES-IN frames_received",
+		"FRAMES-OUT frames_sent")
+	trouble = columns("RETRANS frames_retransmitted", "LOST frames_lost", "DUP frames_duplicated",
+		"REORDER frames_reordered")
 	daemonColumns = concat(traffic, columns("OPS ops_completed", "APPLIED ops_applied"), trouble, columns(
-		"REJECTED rejected_malformed rejected_header_sum rejected_payload_sum rejected_version rejected_auth rejected_no_room", "ACKS acks_explicit"))
-	linkColumns = concat(traffic, trouble, columns("DROPPED kernel_dropped", "NO-ROOM kernel_no_room", "DISCARDED send_discards"))
+		"REJECTED rejected_malformed rejected_header_sum rejected_payload_sum rejected_version rejected_auth "+
+			"rejected_no_room", "ACKS acks_explicit"))
+	linkColumns = concat(traffic, trouble, columns("DROPPED kernel_dropped", "NO-ROOM kernel_no_room",
+		"DISCARDED send_discards"))
 )
 
 func concat(lists ...[]column) (all []column) {
@@ -179,7 +184,8 @@ func (p *statPrinter) print(r *statReport) error {
 	}
 	var lines [][]string
 	if !p.links {
-		lines = append(lines, append(p.cells(daemonColumns, r.Totals, r.Rates), bytesText(r.PinnedBytes), fmt.Sprint(r.Connections)))
+		lines = append(lines, append(p.cells(daemonColumns, r.Totals, r.Rates), bytesText(r.PinnedBytes),
+			fmt.Sprint(r.Connections)))
 	}
 	for _, l := range r.Links {
 		switch {
@@ -198,7 +204,7 @@ func (p *statPrinter) print(r *statReport) error {
 	return p.rows(lines)
 }
 
-func (p *statPrinter) cells(cols []column, totals daemon.Counts, r rates) (cells []string) {
+func (p *statPrinter) cells(cols []column, totals inspect.Counts, r rates) (cells []string) {
 	for _, c := range cols {
 		var total uint64
 		var rate float64

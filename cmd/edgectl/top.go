@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 )
 
@@ -53,8 +53,8 @@ func (c *topCmd) Run(g *globals) error {
 // fullSample is a sample with peers and connections.
 type fullSample struct {
 	sample
-	peers []daemon.PeerStatus // one of each node
-	conns []daemon.ConnStatus
+	peers []inspect.PeerStatus // one of each node
+	conns []inspect.ConnStatus
 }
 
 // mostConns is up to how many connections are asked for: the daemon makes a list of all for each page of it.
@@ -66,13 +66,13 @@ func (g *globals) fullSample() (*fullSample, error) {
 		return nil, err
 	}
 	full := &fullSample{sample: *s}
-	peers, err := get[[]daemon.PeerStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "peer"})
+	peers, err := get[[]inspect.PeerStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "peer"})
 	if err != nil {
 		return nil, err
 	}
-	full.peers = daemon.MergePeers(peers)
+	full.peers = inspect.MergePeers(peers)
 	if s.status.Connections <= mostConns {
-		full.conns, err = get[[]daemon.ConnStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "conn"})
+		full.conns, err = get[[]inspect.ConnStatus](g, ipc.Message{Kind: ipc.KindStatus, What: "conn"})
 	}
 	return full, err
 }

@@ -12,12 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
+	"multiedge/internal/inspect"
 	"multiedge/linkdrv/linktest"
 )
 
 func TestTopOnce(t *testing.T) {
-	a, _ := pair(t, daemon.Encrypted)
+	a, _ := pair(t, config.Encrypted)
 	var out bytes.Buffer
 	g := asker(a, &out, pingBetween(t, a))
 	if err := (&topCmd{Interval: time.Second}).Run(g); err != nil {
@@ -37,7 +38,8 @@ func TestTopOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r topReport
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Name != "a" || len(r.Links) != 1 || len(r.Peers) != 1 || r.Peers[0].Rates["frames"] <= 0 || r.Conns == nil {
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Name != "a" || len(r.Links) != 1 || len(r.Peers) != 1 ||
+		r.Peers[0].Rates["frames"] <= 0 || r.Conns == nil {
 		t.Errorf("%v %s", err, &out)
 	}
 	if code, _, errs := ctl("-s", a, "top", "-i", "1ms"); code != 0 {
@@ -77,7 +79,8 @@ func terminal(t *testing.T, rows, columns uint16) (program, person *os.File) {
 
 func resize(t *testing.T, person *os.File, rows, columns uint16) {
 	t.Helper()
-	if err := unix.IoctlSetWinsize(int(person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
+	if err := unix.IoctlSetWinsize(int(person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows,
+		Col: columns}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,10 +123,11 @@ func signalled(t *testing.T, s unix.Signal) {
 
 // On a terminal it draws until it is told to end, and leaves the terminal as it was.
 func TestTopLive(t *testing.T) {
-	a, _ := pair(t, daemon.Encrypted)
+	a, _ := pair(t, config.Encrypted)
 	for name, end := range map[string]func(*testing.T, *os.File){
 		"q": typed("xq"), "Q": typed("Q"), "Ctrl-C": typed("\x03"), "Ctrl-D": typed("\x04"),
-		"xterm's Q": typed("\x1b[27;2;81~"), "xterm's Ctrl-C": typed("\x1b[27;5;99~"), // as it sends them when asked to tell keys apart
+		// as it sends them when asked to tell keys apart
+		"xterm's Q": typed("\x1b[27;2;81~"), "xterm's Ctrl-C": typed("\x1b[27;5;99~"),
 		"SIGINT":  func(t *testing.T, _ *os.File) { signalled(t, unix.SIGINT) },
 		"SIGTERM": func(t *testing.T, _ *os.File) { signalled(t, unix.SIGTERM) },
 		"SIGHUP":  func(t *testing.T, _ *os.File) { signalled(t, unix.SIGHUP) },
@@ -132,7 +136,8 @@ func TestTopLive(t *testing.T) {
 			program, person := terminal(t, 30, 100)
 			was := settings(t, program)
 			ended := topOn(t, a, program)
-			if all := seen(t, person, "UNREAD"); !strings.Contains(all, otherScreen) || !strings.Contains(all, hideCursor) || strings.Contains(all, showCursor) {
+			if all := seen(t, person, "UNREAD"); !strings.Contains(all, otherScreen) || !strings.Contains(all,
+				hideCursor) || strings.Contains(all, showCursor) {
 				t.Errorf("%q", all)
 			}
 			if reflect.DeepEqual(settings(t, program), was) {
@@ -167,7 +172,7 @@ func settings(t *testing.T, program *os.File) *unix.Termios {
 
 // A terminal that goes ends it, also where no signal tells of that.
 func TestTopLiveTerminalGone(t *testing.T) {
-	a, _ := pair(t, daemon.Encrypted)
+	a, _ := pair(t, config.Encrypted)
 	program, person := terminal(t, 30, 100)
 	ended := topOn(t, a, program)
 	seen(t, person, "UNREAD")
@@ -179,7 +184,7 @@ func TestTopLiveTerminalGone(t *testing.T) {
 
 // Without a keyboard a signal ends it, and the terminal's settings stay.
 func TestTopLiveNoKeyboard(t *testing.T) {
-	a, _ := pair(t, daemon.Encrypted)
+	a, _ := pair(t, config.Encrypted)
 	program, person := terminal(t, 30, 100)
 	was := settings(t, program)
 	g := &globals{Socket: a, Timeout: 10 * time.Second, in: strings.NewReader("q"), out: program, pause: time.Sleep}
@@ -197,7 +202,7 @@ func TestTopLiveNoKeyboard(t *testing.T) {
 
 // A terminal that changes its size is drawn anew; one that tells none has that of the first ones.
 func TestTopLiveSizes(t *testing.T) {
-	a, _ := pair(t, daemon.Encrypted)
+	a, _ := pair(t, config.Encrypted)
 	program, person := terminal(t, 6, 100)
 	ended := topOn(t, a, program)
 	if all := seen(t, person, "mem"); strings.Contains(all, "UNREAD") {
@@ -218,14 +223,14 @@ func TestTopLiveSizes(t *testing.T) {
 func TestTopLiveOverAnEnd(t *testing.T) {
 	x, _ := linktest.Pair(9000, 256)
 	dir, _ := keys(t)
-	sock, stop := start(t, "a", dir, daemon.Encrypted, x)
+	sock, stop := start(t, "a", dir, config.Encrypted, x)
 	program, person := terminal(t, 30, 100)
 	ended := topOn(t, sock, program)
 	seen(t, person, "UNREAD")
 	stop()
 	seen(t, person, "waiting")
 	x, _ = linktest.Pair(9000, 256)
-	start(t, "a", dir, daemon.Encrypted, x)
+	start(t, "a", dir, config.Encrypted, x)
 	seen(t, person, "UNREAD")
 	person.WriteString("q")
 	seen(t, person, firstScreen)
@@ -235,24 +240,26 @@ func TestTopLiveOverAnEnd(t *testing.T) {
 }
 
 func TestRank(t *testing.T) {
-	link := func(name string, bytes uint64) daemon.LinkStatus {
-		return daemon.LinkStatus{Name: name, Up: true, Counters: daemon.Counts{"bytes_sent": bytes}}
+	link := func(name string, bytes uint64) inspect.LinkStatus {
+		return inspect.LinkStatus{Name: name, Up: true, Counters: inspect.Counts{"bytes_sent": bytes}}
 	}
-	peer := func(name string, paths ...uint64) daemon.PeerStatus {
-		p := daemon.PeerStatus{Name: name, Node: name}
+	peer := func(name string, paths ...uint64) inspect.PeerStatus {
+		p := inspect.PeerStatus{Name: name, Node: name}
 		for i, n := range paths {
-			p.Paths = append(p.Paths, daemon.PathStatus{SRTT: int64(1000 * (len(paths) - i)), Counters: daemon.Counts{"bytes": n}})
+			p.Paths = append(p.Paths, inspect.PathStatus{SRTT: int64(1000 * (len(paths) - i)),
+				Counters: inspect.Counts{"bytes": n}})
 		}
 		return p
 	}
 	before, now := &fullSample{}, &fullSample{}
 	before.status.UptimeSeconds, now.status.UptimeSeconds = 5, 7
-	before.links = []daemon.LinkStatus{link("quiet", 1000), link("busy", 10), link("anew", 900)}
-	now.links = []daemon.LinkStatus{link("quiet", 1000), link("busy", 210), link("anew", 100)}
-	before.peers = []daemon.PeerStatus{peer("far", 5), peer("near", 0, 0)}
-	now.peers = []daemon.PeerStatus{peer("far", 6), peer("near", 4, 4)}
-	before.conns = []daemon.ConnStatus{{ID: 1, Submitted: 1<<32 - 2}, {ID: 2, Submitted: 7}, {ID: 1, Shard: 1}}
-	now.conns = []daemon.ConnStatus{{ID: 2, Submitted: 7, Outstanding: 3}, {ID: 3}, {ID: 1, Submitted: 2}, {ID: 1, Shard: 1, Submitted: 1}}
+	before.links = []inspect.LinkStatus{link("quiet", 1000), link("busy", 10), link("anew", 900)}
+	now.links = []inspect.LinkStatus{link("quiet", 1000), link("busy", 210), link("anew", 100)}
+	before.peers = []inspect.PeerStatus{peer("far", 5), peer("near", 0, 0)}
+	now.peers = []inspect.PeerStatus{peer("far", 6), peer("near", 4, 4)}
+	before.conns = []inspect.ConnStatus{{ID: 1, Submitted: 1<<32 - 2}, {ID: 2, Submitted: 7}, {ID: 1, Shard: 1}}
+	now.conns = []inspect.ConnStatus{{ID: 2, Submitted: 7, Outstanding: 3}, {ID: 3}, {ID: 1, Submitted: 2},
+		{ID: 1, Shard: 1, Submitted: 1}}
 	r := rank(now, before)
 	var got []string
 	for _, l := range r.Links {
@@ -264,7 +271,8 @@ func TestRank(t *testing.T) {
 	for _, c := range r.Conns {
 		got = append(got, fmt.Sprint(c.ID, " ", c.Operations, " ", c.Outstanding))
 	}
-	if want := "[busy 100 anew 50 quiet 0 near 4 1000 far 0.5 1000 1 2 0 1 0.5 0 2 0 3 3 0 0]"; fmt.Sprint(got) != want {
+	if want := "[busy 100 anew 50 quiet 0 near 4 1000 far 0.5 1000 1 2 0 1 0.5 0 2 0 3 3 0 0]"; fmt.Sprint(
+		got) != want {
 		t.Errorf("%v, want %s", got, want)
 	}
 }
@@ -276,7 +284,8 @@ func TestReportRoom(t *testing.T) {
 		r.Links = append(r.Links, topLink{Name: fmt.Sprint("eth", i)})
 	}
 	text := r.text(24, allTables, 0)
-	if !strings.Contains(text, "... and 35 more") || !strings.Contains(text, "edgectl conn") || strings.Count(text, "eth") != 5 {
+	if !strings.Contains(text, "... and 35 more") || !strings.Contains(text, "edgectl conn") || strings.Count(text,
+		"eth") != 5 {
 		t.Error(text)
 	}
 	text = r.text(24, onlyLinks, 0)

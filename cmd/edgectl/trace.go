@@ -16,7 +16,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/trace"
 )
@@ -50,7 +50,8 @@ func (c *traceCmd) Run(g *globals) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends what the first one does not, such as an output that nobody reads
+	// a second signal ends what the first one does not, such as an output that nobody reads
+	context.AfterFunc(ctx, stop)
 	s, err := c.start(ctx, g)
 	if err != nil {
 		return err
@@ -109,7 +110,8 @@ func (c *traceCmd) start(ctx context.Context, g *globals) (*tracing, error) {
 	keep := context.AfterFunc(ctx, func() { conn.Close() })
 	s, err := c.request(conn)
 	if !keep() && err == nil {
-		err = fmt.Errorf("the daemon at %s did not answer within %v; see its log (journalctl -u edged)", g.Socket, g.Timeout)
+		err = fmt.Errorf("the daemon at %s did not answer within %v; see its log (journalctl -u edged)", g.Socket,
+			g.Timeout)
 	}
 	if err != nil {
 		conn.Close()
@@ -189,7 +191,8 @@ func (c *traceCmd) shower(g *globals, s *tracing) (shower, error) {
 	case c.Write == "-":
 		return s.capture(g.out, c.Snap, nothing)
 	case c.Write != "":
-		f, err := os.OpenFile(c.Write, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // what it holds is nobody else's business
+		// what it holds is nobody else's business
+		f, err := os.OpenFile(c.Write, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			return shower{}, err
 		}
@@ -217,7 +220,8 @@ func direction(r *trace.Record) string {
 func (s *tracing) lines(w io.Writer) shower {
 	return shower{func(at time.Time, r *trace.Record) error {
 		text := trace.Describe(r.Data, r.Len).Text
-		_, err := fmt.Fprintf(w, "%s %s %-3s %5d  %s\n", at.Format("15:04:05.000000"), s.links[r.Link].Name, direction(r), r.Len, text)
+		_, err := fmt.Fprintf(w, "%s %s %-3s %5d  %s\n", at.Format("15:04:05.000000"), s.links[r.Link].Name,
+			direction(r), r.Len, text)
 		return err
 	}, nothing, nothing}
 }
@@ -236,25 +240,29 @@ type traceLine struct {
 func (s *tracing) jsonLines(w io.Writer) shower {
 	out := json.NewEncoder(w)
 	return shower{func(at time.Time, r *trace.Record) error {
-		return out.Encode(traceLine{daemon.StatusSchema, at, s.links[r.Link].Name, direction(r), r.Len, r.Lost, trace.Describe(r.Data, r.Len)})
+		return out.Encode(traceLine{inspect.StatusSchema, at, s.links[r.Link].Name, direction(r), r.Len, r.Lost,
+			trace.Describe(r.Data, r.Len)})
 	}, nothing, nothing}
 }
 
 // maxComment bounds a description in a file, in bytes: the format has room for 64 KiB.
 const maxComment = 8 << 10
 
-// capture writes a pcapng file with an interface for each link, its frames with their direction and, as a comment, what is in them.
+// capture writes a pcapng file with an interface for each link, its frames with their direction and, as a comment, what
+// is in them.
 func (s *tracing) capture(w io.Writer, snap int, closeFile func() error) (shower, error) {
 	var out *pcapgo.NgWriter
 	numbers := map[uint8]int{}
 	for _, l := range s.list {
 		in := pcapgo.NgInterface{
-			Name: l.Name, Description: fmt.Sprintf("edge link %d, %s, MTU %d", l.Number, l.MAC, l.MTU), OS: "linux", LinkType: layers.LinkTypeEthernet,
+			Name: l.Name, Description: fmt.Sprintf("edge link %d, %s, MTU %d", l.Number, l.MAC, l.MTU), OS: "linux",
+			LinkType:   layers.LinkTypeEthernet,
 			SnapLength: uint32(snap), TimestampResolution: 9,
 		}
 		id, err := 0, error(nil)
 		if out == nil {
-			about := pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{OS: "linux", Application: "edgectl " + version}}
+			about := pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{OS: "linux", Application: "edgectl " +
+				version}}
 			out, err = pcapgo.NewNgWriterInterface(w, in, about)
 		} else {
 			id, err = out.AddInterface(in)
@@ -264,15 +272,18 @@ func (s *tracing) capture(w io.Writer, snap int, closeFile func() error) (shower
 		}
 		numbers[uint8(l.Number)] = id
 	}
-	way := map[bool]*pcapgo.NgEpbFlags{true: {Direction: pcapgo.NgEpbFlagDirectionOutbound}, false: {Direction: pcapgo.NgEpbFlagDirectionInbound}}
+	way := map[bool]*pcapgo.NgEpbFlags{true: {Direction: pcapgo.NgEpbFlagDirectionOutbound},
+		false: {Direction: pcapgo.NgEpbFlagDirectionInbound}}
 	return shower{
 		func(at time.Time, r *trace.Record) error {
 			text := trace.Describe(r.Data, r.Len).Text
-			about := pcapgo.NgPacketOptions{Comments: []string{strings.ToValidUTF8(text[:min(len(text), maxComment)], "")}, Flags: way[r.Sent]}
+			about := pcapgo.NgPacketOptions{Comments: []string{strings.ToValidUTF8(text[:min(len(text), maxComment)],
+				"")}, Flags: way[r.Sent]}
 			if lost := uint64(r.Lost); lost > 0 {
 				about.DropCount = &lost
 			}
-			ci := gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(r.Data), Length: r.Len, InterfaceIndex: numbers[r.Link]}
+			ci := gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(r.Data), Length: r.Len,
+				InterfaceIndex: numbers[r.Link]}
 			return out.WritePacketWithOptions(ci, r.Data, about)
 		},
 		out.Flush,

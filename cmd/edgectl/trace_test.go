@@ -13,7 +13,7 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/trace"
 	"multiedge/internal/wire"
@@ -37,7 +37,7 @@ func talk(t *testing.T, b string) {
 }
 
 func TestTrace(t *testing.T) {
-	a, b := pair(t, daemon.Plaintext)
+	a, b := pair(t, config.Plaintext)
 	talk(t, b)
 	code, out, errs := ctl("-s", a, "trace", "mem", "-c", "20")
 	if code != 0 || errs != "" || strings.Count(out, "\n") != 20 {
@@ -56,7 +56,8 @@ func TestTrace(t *testing.T) {
 		var l traceLine
 		if err := dec.Decode(&l); err == io.EOF {
 			break
-		} else if err != nil || l.Link != "mem" || l.Length == 0 || l.Text == "" || time.Since(l.Time).Abs() > time.Minute || l.Direction != "in" && l.Direction != "out" {
+		} else if err != nil || l.Link != "mem" || l.Length == 0 || l.Text == "" ||
+			time.Since(l.Time).Abs() > time.Minute || l.Direction != "in" && l.Direction != "out" {
 			t.Errorf("%v: %+v", err, l)
 		}
 	}
@@ -70,10 +71,11 @@ func TestTrace(t *testing.T) {
 }
 
 func TestTraceFile(t *testing.T) {
-	a, b := pair(t, daemon.Encrypted)
+	a, b := pair(t, config.Encrypted)
 	talk(t, b)
 	file := filepath.Join(t.TempDir(), "out.pcapng")
-	if code, out, errs := ctl("-s", a, "trace", "-w", file, "-c", "10", "--snap", "0"); code != 0 || !strings.HasPrefix(errs, "10 frames, and 0 between") {
+	if code, out, errs := ctl("-s", a, "trace", "-w", file, "-c", "10", "--snap", "0"); code != 0 ||
+		!strings.HasPrefix(errs, "10 frames, and 0 between") {
 		t.Fatalf("exit %d: %s%s", code, errs, out)
 	}
 	written, err := os.ReadFile(file)
@@ -100,12 +102,14 @@ func TestTraceFile(t *testing.T) {
 			}
 			frames++
 			ways[about.Flags.Direction] = true
-			if want := trace.Describe(data, ci.Length).Text; len(about.Comments) != 1 || about.Comments[0] != want || time.Since(ci.Timestamp).Abs() > time.Minute {
+			if want := trace.Describe(data, ci.Length).Text; len(about.Comments) != 1 || about.Comments[0] != want ||
+				time.Since(ci.Timestamp).Abs() > time.Minute {
 				t.Errorf("%s: %v %v, want %q", name, ci, about.Comments, want)
 			}
 		}
 		link, err := in.Interface(0)
-		if frames != 10 || !ways[pcapgo.NgEpbFlagDirectionInbound] || !ways[pcapgo.NgEpbFlagDirectionOutbound] || err != nil || link.Name != "mem" {
+		if frames != 10 || !ways[pcapgo.NgEpbFlagDirectionInbound] || !ways[pcapgo.NgEpbFlagDirectionOutbound] ||
+			err != nil || link.Name != "mem" {
 			t.Errorf("%s: %d frames, directions %v, %+v %v", name, frames, ways, link, err)
 		}
 	}
@@ -113,7 +117,7 @@ func TestTraceFile(t *testing.T) {
 
 // One traces at a time, and whoever ends makes room. Nonsense is refused.
 func TestTraceTroubles(t *testing.T) {
-	a, b := pair(t, daemon.Encrypted)
+	a, b := pair(t, config.Encrypted)
 	conn, err := ipc.Dial(context.Background(), a)
 	if err != nil {
 		t.Fatal(err)
@@ -141,15 +145,18 @@ func TestTraceTroubles(t *testing.T) {
 	if code, _, errs := ctl("-s", a, "trace", "-c", "1"); code != 0 {
 		t.Errorf("after the first one ended: %s", errs)
 	}
-	if code, _, errs := ctl("-s", a, "trace", "-w", "/nonexistent/file"); code != 1 || !strings.Contains(errs, "/nonexistent/file") {
+	if code, _, errs := ctl("-s", a, "trace", "-w", "/nonexistent/file"); code != 1 || !strings.Contains(errs,
+		"/nonexistent/file") {
 		t.Errorf("a file that cannot be: %d %s", code, errs)
 	}
-	if code, _, errs := ctl("-s", filepath.Join(t.TempDir(), "none"), "trace"); code != 1 || !strings.Contains(errs, "start one") {
+	if code, _, errs := ctl("-s", filepath.Join(t.TempDir(), "none"), "trace"); code != 1 || !strings.Contains(errs,
+		"start one") {
 		t.Errorf("without a daemon: %d %s", code, errs)
 	}
 }
 
-// A file that was there before is made private, and holds this trace alone. Of a frame of very many segments the description fits into the file.
+// A file that was there before is made private, and holds this trace alone. Of a frame of very many segments the
+// description fits into the file.
 func TestTraceFileIsPrivate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "old.pcapng")
 	if err := os.WriteFile(file, make([]byte, 1<<20), 0o666); err != nil {
@@ -161,7 +168,8 @@ func TestTraceFileIsPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := wire.Header{Type: wire.TypeData}
-	tail := bytes.Repeat((&wire.Segment{Kind: wire.KindRefuse, Data: bytes.Repeat([]byte{0xff}, 500)}).AppendTo(nil), 100)
+	tail := bytes.Repeat((&wire.Segment{Kind: wire.KindRefuse, Data: bytes.Repeat([]byte{0xff}, 500)}).AppendTo(nil),
+		100)
 	b := make([]byte, wire.TailStart)
 	wire.Finish(b[wire.EthLen:], &h, tail)
 	b = append(b, tail...)

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
+
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
-
-	"multiedge/internal/daemon"
 )
 
 func parse(t *testing.T, args ...string) *flags {
@@ -29,7 +29,8 @@ func parse(t *testing.T, args ...string) *flags {
 // Flags are laid over the file; what they do not name stays.
 func TestFlagsOverFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "edged.toml")
-	text := "name = \"file\"\nscheduler = \"wd\"\nspin = \"10us\"\n[[link]]\nname = \"eth1\"\nweight = 4\n[[link]]\nname = \"eth2\"\n[metrics]\nlisten = \"127.0.0.1:9469\"\n"
+	text := "name = \"file\"\nscheduler = \"wd\"\nspin = \"10us\"\n[[link]]\nname = \"eth1\"\nweight = " +
+		"4\n[[link]]\nname = \"eth2\"\n[metrics]\nlisten = \"127.0.0.1:9469\"\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +38,15 @@ func TestFlagsOverFile(t *testing.T) {
 	if err != nil || cfg.Name != "file" || len(cfg.Links) != 2 || cfg.Spin != 10*time.Microsecond {
 		t.Fatalf("%+v %v", cfg, err)
 	}
-	cfg, err = parse(t, "-c", path, "--name", "flag", "--link", "eth3", "--link", "eth1", "--metrics-listen", "", "--metrics-web-config", "/w", "--ethertype", "0x88b6", "--wait-links", "--plaintext", "--key-file", "/k", "--peers-file", "/p").config()
+	cfg, err = parse(t, "-c", path, "--name", "flag", "--link", "eth3", "--link", "eth1", "--metrics-listen", "",
+		"--metrics-web-config", "/w", "--ethertype", "0x88b6", "--wait-links", "--plaintext", "--key-file", "/k",
+		"--peers-file", "/p").config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Name != "flag" || cfg.Scheduler != "wd" || cfg.Metrics != (daemon.Metrics{WebConfig: "/w"}) || cfg.EtherType != 0x88b6 || !cfg.WaitLinks || cfg.Security != daemon.Plaintext || cfg.KeyFile != "/k" || cfg.PeersFile != "/p" {
+	if cfg.Name != "flag" || cfg.Scheduler != "wd" || cfg.Metrics != (config.Metrics{WebConfig: "/w"}) ||
+		cfg.EtherType != 0x88b6 || !cfg.WaitLinks || cfg.Security != config.Plaintext || cfg.KeyFile != "/k" ||
+		cfg.PeersFile != "/p" {
 		t.Errorf("%+v", cfg)
 	}
 	if len(cfg.Links) != 2 || cfg.Links[0].Name != "eth3" || cfg.Links[1].Name != "eth1" || cfg.Links[1].Weight != 4 {
@@ -62,7 +67,8 @@ func TestExitCodes(t *testing.T) {
 		args []string
 		want int
 	}{
-		{[]string{"--check", "--link", "eth1", "--key-file", filepath.Join(dir, "key"), "--peers-file", filepath.Join(dir, "peers")}, 0},
+		{[]string{"--check", "--link", "eth1", "--key-file", filepath.Join(dir, "key"), "--peers-file",
+			filepath.Join(dir, "peers")}, 0},
 		{[]string{"-c", bad, "--check"}, 2},
 		{[]string{"--check", "--link", "eth1", "--plaintext", "--group", "no-such-group"}, 2},
 		{[]string{"-c", filepath.Join(dir, "none.toml")}, 2},
@@ -70,7 +76,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"--check", "--link", "eth1", "--metrics-listen", "127.0.0.1:0", "--metrics-web-config", bad}, 2},
 		{[]string{"--poll", "sometimes", "--link", "eth1"}, 2},
 		{[]string{"--no-such-flag"}, 2},
-		{[]string{"--link", "no-such-if", "--socket", filepath.Join(dir, "s.sock"), "--key-file", filepath.Join(dir, "key")}, 1},
+		{[]string{"--link", "no-such-if", "--socket", filepath.Join(dir, "s.sock"), "--key-file",
+			filepath.Join(dir, "key")}, 1},
 		{[]string{"--check", "--link", "eth1", "--key-file", filepath.Join(dir, "key"), "--peers-file", bad}, 2},
 		{[]string{"--check", "--link", "eth1", "--key-file", bad}, 2},
 		{[]string{"--check", "--link", "eth1", "--key-file", bad, "--plaintext"}, 0},
@@ -95,7 +102,8 @@ func TestExampleConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Every key that is commented out must be one that exists.
-	uncommented := strings.NewReplacer("# [[", "[[", "\n# ", "\n").Replace(string(text[strings.Index(string(text), "# name"):]))
+	uncommented := strings.NewReplacer("# [[", "[[", "\n# ",
+		"\n").Replace(string(text[strings.Index(string(text), "# name"):]))
 	path := filepath.Join(t.TempDir(), "all.toml")
 	if err := os.WriteFile(path, []byte(uncommented), 0o600); err != nil {
 		t.Fatal(err)
@@ -135,6 +143,9 @@ func TestPackage(t *testing.T) {
 		sources = append(sources, script)
 	}
 	for _, src := range sources {
+		if strings.HasPrefix(src, "out/") { // made by make packages
+			continue
+		}
 		if found, err := filepath.Glob("../../" + src); err != nil || len(found) == 0 {
 			t.Errorf("no %s: %v", src, err)
 		}
@@ -157,13 +168,42 @@ func TestUnit(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{
-		"User": "edged", "AmbientCapabilities": "CAP_NET_RAW", "CapabilityBoundingSet": "CAP_NET_RAW", "NoNewPrivileges": "yes", "ProtectSystem": "strict",
-		"RestrictAddressFamilies": "AF_UNIX AF_PACKET AF_NETLINK AF_INET AF_INET6", "RestrictNamespaces": "yes", "MemoryDenyWriteExecute": "yes",
+		"User": "edged", "AmbientCapabilities": "CAP_NET_RAW", "CapabilityBoundingSet": "CAP_NET_RAW",
+		"NoNewPrivileges": "yes", "ProtectSystem": "strict",
+		"RestrictAddressFamilies": "AF_UNIX AF_PACKET AF_NETLINK AF_INET AF_INET6", "RestrictNamespaces": "yes",
+		"MemoryDenyWriteExecute":  "yes",
 		"SystemCallArchitectures": "native", "StateDirectory": "edged", "StateDirectoryMode": "0700",
 		"SystemCallFilter": "@system-service|~@privileged @resources @keyring @setuid userfaultfd|@chown",
 	} {
 		if got := strings.Join(set[key], "|"); got != want {
 			t.Errorf("%s=%s, want %s", key, got, want)
 		}
+	}
+}
+
+// A check says which links are not there, and the unit's reload checks the file that the daemon was started with,
+// first.
+func TestCheckSaysWhatIsMissing(t *testing.T) {
+	cfg := config.Config{Links: []config.Link{{Name: "lo"}, {Name: "no-such-if"}}}
+	if list := missingLinks(&cfg); len(list) != 1 || !strings.Contains(list[0], "no-such-if") ||
+		!strings.Contains(list[0], "lo") {
+		t.Errorf("%q", list)
+	}
+	text, err := os.ReadFile("../../deploy/edged.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var start string
+	var reload []string
+	for line := range strings.Lines(string(text)) {
+		if s, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); ok {
+			start = s
+		}
+		if s, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecReload="); ok {
+			reload = append(reload, s)
+		}
+	}
+	if len(reload) != 2 || start == "" || reload[0] != start+" --check" || !strings.Contains(reload[1], "-HUP") {
+		t.Errorf("%q is reloaded by %q", start, reload)
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/clidoc"
+	"multiedge/internal/config"
 )
 
 // defaultConfig is read when it exists and no other is named.
@@ -43,10 +44,12 @@ type flags struct {
 	LogFormat     *string          `help:"text or json."`
 	Check         bool             `help:"Check the configuration and exit."`
 	Version       kong.VersionFlag `help:"Print the version and exit."`
+
+	clidoc.Flags
 }
 
 // config reads the file and lays the flags over it.
-func (f *flags) config() (daemon.Config, error) {
+func (f *flags) config() (config.Config, error) {
 	cfg, err := f.file()
 	if err != nil {
 		return cfg, err
@@ -70,7 +73,7 @@ func (f *flags) config() (daemon.Config, error) {
 	overlay(&cfg.Window, f.Window)
 	overlay(&cfg.Checksum, f.Checksum)
 	if f.Plaintext {
-		cfg.Security = daemon.Plaintext
+		cfg.Security = config.Plaintext
 	}
 	overlay(&cfg.KeyFile, f.KeyFile)
 	overlay(&cfg.PeersFile, f.PeersFile)
@@ -92,22 +95,22 @@ func (f *flags) config() (daemon.Config, error) {
 }
 
 // settingsOf keeps what the file says of a link that is named by a flag.
-func settingsOf(links []daemon.Link, name string) daemon.Link {
+func settingsOf(links []config.Link, name string) config.Link {
 	for _, l := range links {
 		if l.Name == name {
 			return l
 		}
 	}
-	return daemon.Link{Name: name}
+	return config.Link{Name: name}
 }
 
-func (f *flags) file() (daemon.Config, error) {
+func (f *flags) file() (config.Config, error) {
 	if f.Config != "" {
-		return daemon.Load(f.Config)
+		return config.Load(f.Config)
 	}
-	cfg, err := daemon.Load(defaultConfig)
+	cfg, err := config.Load(defaultConfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		return daemon.Config{}, nil
+		return config.Config{}, nil
 	}
 	return cfg, err
 }

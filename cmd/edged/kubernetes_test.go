@@ -64,10 +64,12 @@ func TestKubernetes(t *testing.T) {
 	if err != nil || len(cfg.Links) == 0 || !strings.HasSuffix(cfg.Metrics.Listen, ":9469") {
 		t.Fatalf("%v: %v %+v", c.Args, err, cfg)
 	}
-	if caps := c.SecurityContext.Capabilities; !slices.Equal(caps.Drop, []string{"ALL"}) || !slices.Equal(caps.Add, []string{"NET_RAW", "IPC_LOCK"}) {
+	if caps := c.SecurityContext.Capabilities; !slices.Equal(caps.Drop, []string{"ALL"}) || !slices.Equal(caps.Add,
+		[]string{"NET_RAW", "IPC_LOCK"}) {
 		t.Errorf("capabilities %+v", caps)
 	}
-	need := map[string]bool{"/run/edged": false, "/var/lib/edged": false, "/etc/edged": true} // where root's daemon has its files, and whether it may be read only
+	// where root's daemon has its files, and whether it may be read only
+	need := map[string]bool{"/run/edged": false, "/var/lib/edged": false, "/etc/edged": true}
 	for _, m := range c.VolumeMounts {
 		readOnly, ok := need[m.MountPath]
 		if !ok || m.ReadOnly != readOnly {

@@ -2,7 +2,8 @@
 //
 //	edged --link eth1 --link eth2
 //
-// starts it with nothing but interfaces. Everything else is in the configuration file (edged --help, deploy/edged.toml).
+// starts it with nothing but interfaces. Everything else is in the configuration file (edged --help,
+// deploy/edged.toml).
 package main
 
 import (
@@ -11,18 +12,26 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"multiedge/internal/buildinfo"
+	"multiedge/internal/clidoc"
+	"multiedge/internal/config"
 	"multiedge/internal/daemon"
 	"multiedge/internal/metrics"
 )
 
-// version is set by the linker: -ldflags "-X main.version=1.2.3".
-var version = "devel"
+// version can be set by the linker: -ldflags "-X main.version=1.2.3".
+var version string
+
+func init() { version = buildinfo.Version(version) }
 
 func main() { os.Exit(run(os.Args[1:])) }
 
@@ -33,6 +42,9 @@ func run(args []string) int {
 		kong.Vars{"version": version}, kong.UsageOnError())
 	if err != nil {
 		return fail(1, err)
+	}
+	if clidoc.Complete(parser) {
+		return 0
 	}
 	if _, err := parser.Parse(args); err != nil {
 		return fail(2, fmt.Errorf("%w (edged --help lists the options)", err))
@@ -51,6 +63,9 @@ func run(args []string) int {
 		if err := cfg.CheckFiles(); err != nil {
 			return fail(2, err)
 		}
+		for _, warning := range append(missingLinks(&cfg), cfg.AboveRoom()...) {
+			fmt.Fprintln(os.Stderr, "edged: warning:", warning)
+		}
 		fmt.Println("the configuration is valid")
 		return 0
 	}
@@ -60,13 +75,32 @@ func run(args []string) int {
 	return 0
 }
 
+// missingLinks says which links are no interfaces of this host now: no error, for they may come.
+func missingLinks(cfg *config.Config) (list []string) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, i := range all {
+		names = append(names, i.Name)
+	}
+	for _, l := range cfg.Links {
+		if !slices.Contains(names, l.Name) {
+			list = append(list, fmt.Sprintf("link %s: there is no such interface now; edged does not start without "+
+				"it, but for wait_links, and a reload retries it. There are: %s", l.Name, strings.Join(names, ", ")))
+		}
+	}
+	return list
+}
+
 func fail(code int, err error) int {
 	fmt.Fprintln(os.Stderr, "edged:", err)
 	return code
 }
 
 // serve runs the daemon until a signal ends it.
-func serve(f *flags, cfg daemon.Config) error {
+func serve(f *flags, cfg config.Config) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	level := new(slog.LevelVar)
@@ -75,18 +109,13 @@ func serve(f *flags, cfg daemon.Config) error {
 	if err != nil {
 		return explain(err)
 	}
+	for _, warning := range cfg.AboveRoom() {
+		log.Warn(warning)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if cfg.Metrics.Listen != "" {
-		ready := func() bool {
-			select {
-			case <-d.Ready():
-				return true
-			default:
-				return false
-			}
-		}
-		if _, err := metrics.Serve(ctx, cfg.Metrics, metrics.Handler(d, version, ready), log, cancel); err != nil {
+		if _, err := metrics.Serve(ctx, cfg.Metrics, metrics.Handler(d, version), log, cancel); err != nil {
 			d.Close()
 			return err
 		}
@@ -109,13 +138,14 @@ func serve(f *flags, cfg daemon.Config) error {
 // explain adds what only a program run by a person can know.
 func explain(err error) error {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
-		return fmt.Errorf("%w\nedged is running as user %d; deploy/edged.service starts it with the rights it needs and no others", err, os.Geteuid())
+		return fmt.Errorf("%w\nedged is running as user %d; deploy/edged.service starts it with the rights it needs "+
+			"and no others", err, os.Geteuid())
 	}
 	return err
 }
 
 // logger builds the logger; its level can be changed by a reload.
-func logger(cfg daemon.Log, level *slog.LevelVar) *slog.Logger {
+func logger(cfg config.Log, level *slog.LevelVar) *slog.Logger {
 	setLevel(level, cfg.Level)
 	o := &slog.HandlerOptions{Level: level}
 	if cfg.Format == "json" {

@@ -14,7 +14,8 @@ import (
 	"multiedge/internal/daemon"
 )
 
-// supervise talks to systemd: ready, watchdog, reload, stopping. Without systemd it only reloads on SIGHUP. It returns when ctx ends.
+// supervise talks to systemd: ready, watchdog, reload, stopping. Without systemd it only reloads on SIGHUP. It returns
+// when ctx ends.
 func supervise(ctx context.Context, f *flags, d *daemon.Daemon, log *slog.Logger, level *slog.LevelVar) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -57,6 +58,7 @@ func reload(f *flags, d *daemon.Daemon, log *slog.Logger, level *slog.LevelVar) 
 		err = cfg.Normalize()
 	}
 	if err != nil {
+		d.ReloadRefused(err)
 		log.Error("the configuration was not reloaded", "error", err)
 		return
 	}

@@ -1,14 +1,16 @@
-// Package aesgcm is AES-128-GCM (NIST SP 800-38D) for the frames of a session: what crypto/cipher gives, at twice its speed where the processor encrypts four
-// blocks at once.
+// Package aesgcm is AES-128-GCM (NIST SP 800-38D) for the frames of a session: what crypto/cipher gives, at twice its
+// speed where the processor encrypts four blocks at once.
 //
-// A frame's payload is the largest single cost of an encrypted transport, and the standard library works on one block an instruction (golang.org/issue/42726).
-// Processors with AVX-512, VAES and VPCLMULQDQ (Intel's Xeons from Ice Lake on, AMD's from Zen 4 on) run the code in aesgcm_amd64.s, of which no branch and no
-// address depends on a key, a text or a tag; every other one the standard library, and the bytes are the same.
+// A frame's payload is the largest single cost of an encrypted transport, and the standard library works on one block
+// an instruction (golang.org/issue/42726). Processors with AVX-512, VAES and VPCLMULQDQ (Intel's Xeons from Ice Lake
+// on, AMD's from Zen 4 on) run the code in aesgcm_amd64.s, of which no branch and no address depends on a key, a text
+// or a tag; every other one the standard library, and the bytes are the same.
 package aesgcm
 
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"reflect"
 )
 
 const (
@@ -17,8 +19,8 @@ const (
 	TagSize   = 16 // bytes, what sealing adds
 )
 
-// New returns AES-128-GCM with key, of KeySize bytes, which it does not keep. As always, nonces have NonceSize, buffers overlap exactly or not at all, and Open
-// leaves zeros where it would have put what it refuses.
+// New returns AES-128-GCM with key, of KeySize bytes, which it does not keep. As always, nonces have NonceSize, buffers
+// overlap exactly or not at all, and Open leaves zeros where it would have put what it refuses.
 func New(key []byte) cipher.AEAD {
 	if Wide() {
 		return newWide(key)
@@ -28,11 +30,30 @@ func New(key []byte) cipher.AEAD {
 
 // NewStandard is New by the standard library.
 func NewStandard(key []byte) cipher.AEAD {
-	aead, err := cipher.NewGCM(newBlock(key))
+	block := newBlock(key)
+	aead, err := cipher.NewGCM(block)
 	if err != nil {
 		panic("BUG: aesgcm: " + err.Error())
 	}
+	if reflect.TypeOf(aead).String() == "*gcm.GCM" { // it has a copy
+		wipe(block)
+	}
 	return aead
+}
+
+// Erase overwrites the key of a, which New returned: it is of no use afterwards.
+func Erase(a cipher.AEAD) {
+	if w, ok := a.(interface{ erase() }); ok {
+		w.erase()
+	}
+	wipe(a)
+}
+
+// wipe overwrites the struct that v points to, which the standard library keeps its keys in.
+func wipe(v any) {
+	if p := reflect.ValueOf(v); p.Kind() == reflect.Pointer {
+		p.Elem().SetZero()
+	}
 }
 
 func newBlock(key []byte) cipher.Block {

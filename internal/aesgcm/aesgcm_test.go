@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pair returns the standard library's cipher and this package's, which is the same where processors are not wide (TestWideHere says so).
+// pair returns the standard library's cipher and this package's, which is the same where processors are not wide
+// (TestWideHere says so).
 func pair(t testing.TB, key []byte) (standardOne, ours cipher.AEAD) {
 	t.Helper()
 	return NewStandard(key), New(key)
@@ -29,7 +30,8 @@ func TestWideHere(t *testing.T) {
 
 // TestWithoutWide runs the other tests where the processor's vectors are said to be missing.
 func TestWithoutWide(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run", "^(TestWideHere|TestKnownAnswers|TestInPlace|TestChangedIsRefused|TestMisuse|TestNoAllocations)$", "-test.v")
+	cmd := exec.Command(os.Args[0], "-test.run",
+		"^(TestWideHere|TestKnownAnswers|TestInPlace|TestChangedIsRefused|TestMisuse|TestNoAllocations)$", "-test.v")
 	cmd.Env = append(os.Environ(), "GODEBUG=cpu.avx512f=off")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("wide: false")) || !bytes.Contains(out, []byte("PASS: TestMisuse")) {
@@ -55,14 +57,19 @@ func TestKnownAnswers(t *testing.T) {
 	const (
 		key   = "feffe9928665731c6d6a8f9467308308"
 		nonce = "cafebabefacedbaddecaf888"
-		plain = "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255"
-		coded = "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091473f5985"
+		plain = "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72" +
+			"1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255"
+		coded = "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e" +
+			"21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091473f5985"
 	)
 	for _, c := range []struct{ name, key, nonce, plain, additional, sealed string }{
-		{"1", "00000000000000000000000000000000", "000000000000000000000000", "", "", "58e2fccefa7e3061367f1d57a4e7455a"},
-		{"2", "00000000000000000000000000000000", "000000000000000000000000", "00000000000000000000000000000000", "", "0388dace60b6a392f328c2b971b2fe78ab6e47d42cec13bdf53a67b21257bddf"},
+		{"1", "00000000000000000000000000000000", "000000000000000000000000", "", "",
+			"58e2fccefa7e3061367f1d57a4e7455a"},
+		{"2", "00000000000000000000000000000000", "000000000000000000000000", "00000000000000000000000000000000", "",
+			"0388dace60b6a392f328c2b971b2fe78ab6e47d42cec13bdf53a67b21257bddf"},
 		{"3", key, nonce, plain, "", coded + "4d5c2af327cd64a62cf35abd2ba6fab4"},
-		{"4", key, nonce, plain[:120], "feedfacedeadbeeffeedfacedeadbeefabaddad2", coded[:120] + "5bc94fbc3221a5db94fae95ae7121a47"},
+		{"4", key, nonce, plain[:120], "feedfacedeadbeeffeedfacedeadbeefabaddad2",
+			coded[:120] + "5bc94fbc3221a5db94fae95ae7121a47"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := New(unhex(t, c.key))
@@ -87,8 +94,8 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestSameAsStandard seals every length around the turns of 256 bytes, others up to the largest frame, and one whose counter needs three bytes, behind bytes that are
-// kept and at every place within a cache line.
+// TestSameAsStandard seals every length around the turns of 256 bytes, others up to the largest frame, and one whose
+// counter needs three bytes, behind bytes that are kept and at every place within a cache line.
 func TestSameAsStandard(t *testing.T) {
 	const seed = 1
 	s := newSource(seed)
@@ -98,14 +105,17 @@ func TestSameAsStandard(t *testing.T) {
 	}
 	for _, n := range lengths {
 		std, ours := pair(t, s.bytes(KeySize))
-		nonce, plain, additional, kept := s.bytes(NonceSize), s.bytes(n + 64)[s.IntN(64):][:n], s.bytes(n%67), s.bytes(s.IntN(80))
+		nonce, plain, additional, kept := s.bytes(NonceSize), s.bytes(n + 64)[s.IntN(64):][:n], s.bytes(n%67),
+			s.bytes(s.IntN(80))
 		want := std.Seal(bytes.Clone(kept), nonce, plain, additional)
 		if got := ours.Seal(bytes.Clone(kept), nonce, plain, additional); !bytes.Equal(got, want) {
-			t.Fatalf("seed %d, %d bytes, %d additional: sealed differs from byte %d on", seed, n, len(additional), differ(got, want))
+			t.Fatalf("seed %d, %d bytes, %d additional: sealed differs from byte %d on", seed, n, len(additional),
+				differ(got, want))
 		}
 		got, err := ours.Open(bytes.Clone(kept), nonce, want[len(kept):], additional)
 		if err != nil || !bytes.Equal(got, append(kept, plain...)) {
-			t.Fatalf("seed %d, %d bytes, %d additional: opened differs from byte %d on: %v", seed, n, len(additional), differ(got, plain), err)
+			t.Fatalf("seed %d, %d bytes, %d additional: opened differs from byte %d on: %v", seed, n, len(additional),
+				differ(got, plain), err)
 		}
 	}
 }
@@ -119,29 +129,33 @@ func differ(a, b []byte) int {
 	return min(len(a), len(b))
 }
 
-// TestInPlace seals and opens where the text lies, behind a prefix and before other bytes, with every length of additional data; what is refused is cleared, and
-// nothing else.
+// TestInPlace seals and opens where the text lies, behind a prefix and before other bytes, with every length of
+// additional data; what is refused is cleared, and nothing else.
 func TestInPlace(t *testing.T) {
 	const before, behind = 16, 40
 	s := newSource(2)
 	for al := range 81 {
-		for _, n := range []int{0, 1, 15, 16, 17, 63, 64, 65, 80, 81, 127, 128, 129, 192, 193, 240, 241, 255, 256, 257, 320, 321, 511, 512, 513, 767, 768, 775} {
+		for _, n := range []int{0, 1, 15, 16, 17, 63, 64, 65, 80, 81, 127, 128, 129, 192, 193, 240, 241, 255, 256, 257,
+			320, 321, 511, 512, 513, 767, 768, 775} {
 			std, ours := pair(t, s.bytes(KeySize))
 			nonce, additional, frame := s.bytes(NonceSize), s.bytes(al), s.bytes(before+n+TagSize+behind)
 			end := before + n + TagSize
 			was := bytes.Clone(frame)
 			want := append(std.Seal(bytes.Clone(was[:before]), nonce, was[before:before+n], additional), was[end:]...)
-			if got := ours.Seal(frame[:before], nonce, frame[before:before+n], additional); !bytes.Equal(frame, want) || len(got) != end || &got[0] != &frame[0] {
+			if got := ours.Seal(frame[:before], nonce, frame[before:before+n], additional); !bytes.Equal(frame, want) ||
+				len(got) != end || &got[0] != &frame[0] {
 				t.Fatalf("%d bytes, %d additional: sealed differs", n, al)
 			}
 			bad := bytes.Clone(frame)
 			bad[end-1] ^= 1
 			want = bytes.Clone(bad)
 			clear(want[before : before+n])
-			if got, err := ours.Open(bad[:before], nonce, bad[before:end], additional); err == nil || got != nil || !bytes.Equal(bad, want) {
+			if got, err := ours.Open(bad[:before], nonce, bad[before:end], additional); err == nil || got != nil ||
+				!bytes.Equal(bad, want) {
 				t.Fatalf("%d bytes, %d additional: %v, and left %x, want %x", n, al, err, bad, want)
 			}
-			if got, err := ours.Open(frame[:before], nonce, frame[before:end], additional); err != nil || !bytes.Equal(got, was[:before+n]) {
+			if got, err := ours.Open(frame[:before], nonce, frame[before:end], additional); err != nil ||
+				!bytes.Equal(got, was[:before+n]) {
 				t.Fatalf("%d bytes, %d additional: opened differs: %v", n, al, err)
 			}
 		}
@@ -193,7 +207,8 @@ func room(t *testing.T) []byte {
 	return m[page : 3*page]
 }
 
-// TestNothingBeyond has every buffer end where memory ends, and then begin where it begins: who reads or writes beyond dies.
+// TestNothingBeyond has every buffer end where memory ends, and then begin where it begins: who reads or writes beyond
+// dies.
 func TestNothingBeyond(t *testing.T) {
 	s := newSource(4)
 	plain, sealed, back, additional, nonce := room(t), room(t), room(t), room(t), room(t)
@@ -206,7 +221,8 @@ func TestNothingBeyond(t *testing.T) {
 		}
 		for n := range 700 {
 			std, ours := pair(t, s.bytes(KeySize))
-			p, c, b, a, v := cut(plain, n), cut(sealed, n+TagSize), cut(back, n), cut(additional, n%65), cut(nonce, NonceSize)
+			p, c, b, a, v := cut(plain, n), cut(sealed, n+TagSize), cut(back, n), cut(additional, n%65),
+				cut(nonce, NonceSize)
 			copy(p, s.bytes(n))
 			copy(a, s.bytes(len(a)))
 			copy(v, s.bytes(len(v)))
@@ -245,7 +261,8 @@ func TestMisuse(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	a, nonce, plain, out := New(make([]byte, KeySize)), make([]byte, NonceSize), make([]byte, 8144), make([]byte, 0, 8144+TagSize)
+	a, nonce, plain, out := New(make([]byte, KeySize)), make([]byte, NonceSize), make([]byte, 8144),
+		make([]byte, 0, 8144+TagSize)
 	sealed := a.Seal(nil, nonce, plain, nonce)
 	if n := testing.AllocsPerRun(100, func() {
 		a.Seal(out, nonce, plain, nonce)
@@ -322,5 +339,20 @@ func BenchmarkAEAD(b *testing.B) {
 				at++
 			}
 		})
+	}
+}
+
+// An erased cipher has no key left, in whatever it is made of.
+func TestErase(t *testing.T) {
+	for name, a := range map[string]cipher.AEAD{"New": New(make([]byte, KeySize)),
+		"NewStandard": NewStandard(bytes.Repeat([]byte{1}, KeySize))} {
+		seal := func() (b []byte) {
+			defer func() { recover() }()
+			return a.Seal(nil, make([]byte, NonceSize), []byte("text"), make([]byte, 65))
+		}
+		before := seal()
+		if Erase(a); before == nil || bytes.Equal(seal(), before) {
+			t.Errorf("%s: the key is still there", name)
+		}
 	}
 }

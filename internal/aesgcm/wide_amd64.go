@@ -10,7 +10,8 @@ import (
 )
 
 var (
-	wide       = cpu.X86.HasAES && cpu.X86.HasAVX && cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VAES && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasBMI2
+	wide = cpu.X86.HasAES && cpu.X86.HasAVX && cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ &&
+		cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VAES && cpu.X86.HasAVX512VPCLMULQDQ && cpu.X86.HasBMI2
 	errRefused = errors.New("aesgcm: message authentication failed")
 )
 
@@ -39,7 +40,9 @@ const vector = 64
 func newWide(key []byte) cipher.AEAD {
 	a := &wideAEAD{standard: NewStandard(key)}
 	var h [16]byte
-	newBlock(key).Encrypt(h[:], h[:])
+	block := newBlock(key)
+	block.Encrypt(h[:], h[:])
+	wipe(block)
 	k := &a.key
 	expand(&k.rounds[0][0], &key[0])
 	first := timesX(h)
@@ -59,6 +62,7 @@ func timesX(h [16]byte) (out [16]byte) {
 	return out
 }
 
+func (a *wideAEAD) erase()         { wipe(a.standard) }
 func (a *wideAEAD) NonceSize() int { return NonceSize }
 func (a *wideAEAD) Overhead() int  { return TagSize }
 
@@ -68,7 +72,8 @@ func (a *wideAEAD) Seal(dst, nonce, plaintext, additional []byte) []byte {
 	}
 	all, out := grow(dst, len(plaintext)+TagSize)
 	check(out, plaintext, nonce, additional)
-	seal(&a.key, &out[0], start(plaintext), len(plaintext), start(additional), len(additional), &nonce[0], &out[len(plaintext)])
+	seal(&a.key, &out[0], start(plaintext), len(plaintext), start(additional), len(additional), &nonce[0],
+		&out[len(plaintext)])
 	return all
 }
 

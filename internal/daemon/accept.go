@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +27,8 @@ func (d *Daemon) accept() error {
 			return nil
 		default:
 		}
-		if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) && !errors.Is(err, unix.ECONNABORTED) && !errors.Is(err, unix.ENOMEM) {
+		if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) && !errors.Is(err, unix.ECONNABORTED) &&
+			!errors.Is(err, unix.ENOMEM) {
 			return fmt.Errorf("control socket: %w", err)
 		}
 		d.log.Error("a client could not be accepted; raise LimitNOFILE if this lasts", "error", err)
@@ -34,11 +38,11 @@ func (d *Daemon) accept() error {
 }
 
 // maxSessions bounds control sockets, clients or not, in proportion to the clients allowed.
-func (d *Daemon) maxSessions() int { return 2*d.accounts.admitted().Clients + 16 }
+func (d *Daemon) maxSessions() int { return 2*d.accounts.Admitted().Clients + config.MoreSessions }
 
 // maxSessionsOfUser keeps one user from taking all of them.
 func (d *Daemon) maxSessionsOfUser() int {
-	l := d.accounts.admitted()
+	l := d.accounts.Admitted()
 	return l.ClientsPerUser + l.Clients/2 + 8
 }
 
@@ -60,7 +64,13 @@ func (d *Daemon) serve(conn *ipc.Conn) {
 		conn.Close()
 		return
 	}
-	ss := &session{d: d, conn: conn, cred: cred, since: time.Now(), out: newOutbox(d.accounts.admitted().Conns), quit: make(chan struct{})}
+	d.serveAs(conn, cred)
+}
+
+// serveAs is serve for a client that is known already.
+func (d *Daemon) serveAs(conn *ipc.Conn, cred ipc.Cred) {
+	ss := &session{d: d, conn: conn, cred: cred, since: mono.Now(), out: shard.NewOutbox(d.accounts.Admitted().Conns),
+		quit: make(chan struct{})}
 	d.mu.Lock()
 	if d.closing || len(d.sessions) >= d.maxSessions() || d.sessionsOf(cred.UID) >= d.maxSessionsOfUser() {
 		d.mu.Unlock()

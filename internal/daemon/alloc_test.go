@@ -3,12 +3,14 @@ package daemon
 import (
 	"testing"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
 )
 
-// shuttle runs operations through two shards by hand, both of whose threads stay away: ring, checks, engine, frames, completion, notification.
+// shuttle runs operations through two shards by hand, both of whose threads stay away: ring, checks, engine, frames,
+// completion, notification.
 type shuttle struct {
 	a, b           *Embedded
 	server, client *testClient
@@ -32,13 +34,14 @@ func newShuttle(t testing.TB, security string) (*shuttle, ipc.SQE) {
 	s := &shuttle{a: a, b: b, server: attach(t, a, 64), client: attach(t, b, 64)}
 	atServer, atClient := connect(t, s.server, s.client, "a", "mem")
 	region, _ := s.server.register(1 << 20)
-	s.server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 20, Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
+	s.server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 20,
+		Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
 	key := s.client.event(ipc.KindAdvert).Key
 	local, _ := s.client.register(1 << 20)
 	s.credit = ipc.SQE{Op: ipc.OpCredit, Conn: atServer, Imm: 1}
 	for _, e := range []*Embedded{a, b} {
-		until(t, "token", deadline, func() bool { return e.d.shard.token.CompareAndSwap(0, 1) })
-		t.Cleanup(func() { e.d.shard.token.Store(0) })
+		until(t, "token", deadline, func() bool { return e.d.shard.Hold() })
+		t.Cleanup(func() { e.d.shard.Release() })
 	}
 	return s, ipc.SQE{Conn: atClient, Token: 1, Key: key, Region: local}
 }
@@ -50,8 +53,8 @@ func (s *shuttle) one(e *ipc.SQE) {
 	s.client.sq.Publish()
 	noted := e.Flags&ipc.FlagNotify == 0
 	for done := false; !done || !noted; {
-		s.b.d.shard.iterate(mono.Now())
-		s.a.d.shard.iterate(mono.Now())
+		s.b.d.shard.Iterate(mono.Now())
+		s.a.d.shard.Iterate(mono.Now())
 		if n, _ := s.client.cq.Drain(s.buf[:]); n > 0 {
 			done = true
 		}
@@ -87,10 +90,11 @@ func testNoAllocationPerOperation(t *testing.T, security string) {
 	}
 }
 
-// BenchmarkOperation is how long an operation takes both daemons together, on one core and without a kernel between them. Of a write most is the while for which the peer holds
-// its acknowledgement back, in case data goes the same way; of a read the data acknowledges.
+// BenchmarkOperation is how long an operation takes both daemons together, on one core and without a kernel between
+// them. Of a write most is the while for which the peer holds its acknowledgement back, in case data goes the same way;
+// of a read the data acknowledges.
 func BenchmarkOperation(b *testing.B) {
-	for _, security := range []string{Plaintext, Encrypted} {
+	for _, security := range []string{config.Plaintext, config.Encrypted} {
 		for _, c := range shuttled {
 			b.Run(c.name+", "+security, func(b *testing.B) {
 				s, common := newShuttle(b, security)

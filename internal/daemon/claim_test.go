@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
+	"multiedge/internal/engine"
+	"multiedge/internal/inspect"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 )
@@ -19,16 +22,17 @@ func ownHello(d *Daemon) []byte {
 	return append(b, tail...)
 }
 
-// A host with this one's identity is in the log, in the counters and in what doctor says, with where it is and what to do.
+// A host with this one's identity is in the log, in the counters and in what doctor says, with where it is and what to
+// do.
 func TestAnotherHostOfThisIdentity(t *testing.T) {
 	for security, want := range map[string][]string{
-		Encrypted: {"claims", "copy of this node's key", "not authenticated", "edgectl key new "},
-		Plaintext: {"claims", "node_id", "machine id"},
+		config.Encrypted: {"claims", "copy of this node's key", "not authenticated", "edgectl key new "},
+		config.Plaintext: {"claims", "node_id", "machine id"},
 	} {
 		t.Run(security, func(t *testing.T) {
 			start, log := starter(t)
-			cfg := plaintext(Config{Name: "alpha"})
-			if security == Encrypted {
+			cfg := plaintext(config.Config{Name: "alpha"})
+			if security == config.Encrypted {
 				cfg = keyed(t, cfg)
 				want = append(want, cfg.KeyFile)
 			}
@@ -41,36 +45,33 @@ func TestAnotherHostOfThisIdentity(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return about(d.facts(snap), "identity")
+				return about(d.inspector.Facts(snap), "identity")
 			}
 			if said := doctor(); said != "" {
 				t.Errorf("doctor says of a node that is alone: %s", said)
 			}
 			log.take()
-			if err := d.onShard(d.shard, func(now mono.Time) {
+			if err := d.shard.Do(func(now mono.Time) {
 				now = now.Add(time.Minute) // nothing of an earlier run is under way any more
 				for range 100 {
-					d.shard.eng.HandleFrame(now, 0, ownHello(d))
+					d.shard.Engine().Handle(now, 0, engine.Whole(ownHello(d)))
 				}
-				d.shard.handleEvents(now)
 			}); err != nil {
 				t.Fatal(err)
 			}
+			d.shard.Do(func(mono.Time) {}) // another iteration: the event of the first has been handled
 			said, advice := log.take(), doctor()
 			for _, word := range append(want, "02:06:06:06:06:06", "mem") {
 				if !strings.Contains(said, word) || !strings.Contains(advice, word) {
 					t.Errorf("%q is not said\nlog: %s\ndoctor: %s", word, said, advice)
 				}
 			}
-			if strings.Count(said, "claims") != 1 || !strings.Contains(said, "level=WARN") || !strings.HasPrefix(advice, FindingProblem) {
+			if strings.Count(said, "claims") != 1 || !strings.Contains(said, "level=WARN") || !strings.HasPrefix(advice,
+				inspect.FindingProblem) {
 				t.Errorf("log: %s\ndoctor: %s", said, advice)
 			}
 			if snap, err := d.Snapshot(); err != nil || snap.Counters.IdentityClaims != 100 {
 				t.Errorf("%+v, %v", snap.Counters, err)
-			}
-			var f findings
-			if f.claim(d, &Claim{Ago: time.Hour}); len(f) != 0 {
-				t.Errorf("doctor says of a claim an hour ago: %+v", f)
 			}
 		})
 	}

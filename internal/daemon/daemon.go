@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,12 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"multiedge/flowctl"
+	"multiedge/internal/config"
 	"multiedge/internal/engine"
-	"multiedge/internal/idle"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
+	"multiedge/internal/shard"
 	"multiedge/linkdrv"
 	"multiedge/regmem"
 
@@ -28,13 +31,15 @@ type Options struct {
 	Log     *slog.Logger // nil: nothing is logged
 	Version string       // of the program, for status
 
-	// Key is who the node is; nil: what Config.KeyFile holds, and an embedded node with no KeyFile gets a key of its own for this run.
+	// Key is who the node is; nil: what Config.KeyFile holds, and an embedded node with no KeyFile gets a key of its
+	// own for this run.
 	Key *secure.PrivateKey
 
-	inline bool // peers are those of the configuration alone, no file is read
+	inline   bool // peers are those of the configuration alone, no file is read
+	embedded bool // in the process that uses it: regions are its own, and their pages can change places
 
 	// Open opens a link; nil means linkdrv.Open. In-memory networks and tests inject their drivers here.
-	Open func(Link, linkdrv.Options) (linkdrv.Driver, error)
+	Open func(config.Link, linkdrv.Options) (linkdrv.Driver, error)
 	// Watch reports changes of links; nil means linkdrv.Watch, or with a custom Open that links never change.
 	Watch func(ctx context.Context, sink func(linkdrv.Event)) error
 
@@ -43,38 +48,42 @@ type Options struct {
 
 // Daemon is the transport of one node. Make it by New, run it by Run once.
 type Daemon struct {
-	cfg      Config
-	log      *slog.Logger
-	version  string
-	node     engine.NodeID
-	epoch    uint64
-	began    time.Time
-	shards   []*shard // one thread each
-	shard    *shard   // the first: an embedded daemon's only one
-	accounts *accounts
-	keeper   *keeper
-	open     opener
-	watch    func(ctx context.Context, sink func(linkdrv.Event)) error
-	after    func(time.Duration) <-chan time.Time
-	trust    *trust              // nil: plaintext
-	ns       int                 // network namespace of the links if it is not the process's; else -1
-	lock     *os.File            // nil: embedded
-	listener *ipc.Listener       // nil: embedded
-	tracing  atomic.Pointer[tap] // nil: nobody traces
-	running  atomic.Bool         // the shards' threads run
-	ready    chan struct{}       // closed when clients are served
-	stopped  chan struct{}       // closed when the daemon begins to stop
-	tasks    sync.WaitGroup      // keeper, guard, sessions
+	cfg       config.Config
+	log       *slog.Logger
+	node      engine.NodeID
+	epoch     uint64
+	shards    []*shard.Shard // one thread each
+	shard     *shard.Shard   // the first: an embedded daemon's only one
+	placed    []int          // clients that belong to each, under mu
+	accounts  *accounts
+	keeper    *keeper
+	trust     *trust                  // nil: plaintext
+	ns        int                     // network namespace of the links if it is not the process's; else -1
+	lock      *os.File                // nil: embedded
+	listener  *ipc.Listener           // nil: embedded
+	tracing   atomic.Pointer[tracing] // nil: nobody traces
+	inspector *inspect.Inspector
+	running   atomic.Bool                          // the shards' threads run
+	draining  atomic.Bool                          // what the shards' draining is
+	linksUp   atomic.Int32                         // links that the keeper has given to the shards
+	reloaded  atomic.Pointer[inspect.ReloadStatus] // the latest reload; nil: there was none
+	reserved  atomic.Pointer[config.Reservations]  // services that not everybody may offer
+	news      news                                 // for who watches
+	keyLock   *os.File                             // nil: there is no key file
+	ready     chan struct{}                        // closed when clients are served
+	stopped   chan struct{}                        // closed when the daemon begins to stop
+	tasks     sync.WaitGroup                       // keeper, sessions
 
 	mu       sync.Mutex
+	pinner   *regmem.Pinner // nil: nobody has mapped a space yet
 	sessions map[*session]struct{}
 	closing  bool
 }
 
-// New takes the control socket, opens the links and returns a daemon ready to Run. Errors say what to do. Whoever gets a Daemon must Run it, if
-// only with a context that is done, or Close it: it holds descriptors.
-func New(cfg Config, o Options) (*Daemon, error) {
-	if cfg.Copy == CopyRemap {
+// New takes the control socket, opens the links and returns a daemon ready to Run. Errors say what to do. The caller
+// must Run the Daemon, if only with a context that is done, or Close it: it holds descriptors.
+func New(cfg config.Config, o Options) (*Daemon, error) {
+	if cfg.Copy == config.CopyRemap {
 		return nil, fmt.Errorf("configuration: %w", errRemapShared)
 	}
 	d, err := prepare(cfg, o)
@@ -85,7 +94,10 @@ func New(cfg Config, o Options) (*Daemon, error) {
 		d.Close()
 		return nil, err
 	}
-	if err = d.keeper.start(); err == nil {
+	if err = d.lockKey(); err == nil {
+		err = d.keeper.start()
+	}
+	if err == nil {
 		d.listener, err = listenSocket(&d.cfg)
 	}
 	if err != nil {
@@ -96,47 +108,49 @@ func New(cfg Config, o Options) (*Daemon, error) {
 	return d, nil
 }
 
+// errRemapShared refuses page exchange where other processes map regions.
+var errRemapShared = errors.New(`copy: "pinmap" exchanges pages of regions, which changes only this process's view of them: it works embedded (edge.Embedded.Copy), not in a daemon; use "shuffle", which copies from the pages, or "nocp"`)
+
 // prepare makes everything that does not touch links. Of the file system it uses the key and the peers.
-func prepare(cfg Config, o Options) (*Daemon, error) {
+func prepare(cfg config.Config, o Options) (*Daemon, error) {
 	if err := cfg.Normalize(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	if err := checkShards(&cfg, &o); err != nil {
 		return nil, err
 	}
+	reserved, err := cfg.ResolveServices()
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
 	tr, node, err := newTrust(&cfg, &o)
 	if err != nil {
 		return nil, err
 	}
 	d := &Daemon{
-		cfg: cfg, log: o.Log, version: o.Version, node: node, trust: tr, epoch: randomNonZero(), began: time.Now(),
-		accounts: newAccounts(cfg.Limits), open: openOne(o.Open), watch: o.Watch, after: o.after, ns: otherNamespace(),
+		cfg: cfg, log: o.Log, node: node, trust: tr, epoch: randomNonZero(),
+		accounts: newAccounts(cfg.Limits), ns: otherNamespace(),
 		ready: make(chan struct{}), stopped: make(chan struct{}), sessions: map[*session]struct{}{},
 	}
+	d.reserved.Store(&reserved)
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	if d.after == nil {
-		d.after = time.After
-	}
-	if o.Open == nil {
-		d.open = openSockets(cfg.Shards)
-		if d.watch == nil {
-			d.watch = linkdrv.Watch
-		}
-	}
-	offered := &directory{names: map[string]*client{}}
-	for range cfg.Shards {
-		s, err := newShard(d)
+	d.keeper = newKeeper(d, &o)
+	services := shard.NewServices()
+	for i := range cfg.Shards {
+		s, err := shard.New(d.shardOptions(i, o.embedded, services))
 		if err != nil {
 			d.Close()
 			return nil, err
 		}
-		s.offered = offered
 		d.shards = append(d.shards, s)
 	}
-	d.shard = d.shards[0]
-	d.keeper = &keeper{d: d, kicks: make(chan string, engine.MaxLinks*cfg.Shards), jobs: make(chan func())}
+	d.shard, d.placed = d.shards[0], make([]int, cfg.Shards)
+	d.inspector = inspect.New(inspect.Node{
+		Config: &d.cfg, ID: node, Epoch: d.epoch, Version: o.Version, Serving: !o.embedded, InMemory: d.inMemory(),
+		Shards: d.shards, Ledger: d.accounts, Identity: d.identity, Reload: d.reloaded.Load, Stopped: d.stopped,
+	})
 	for _, l := range cfg.Links {
 		slots, err := d.addLink(l)
 		if err != nil {
@@ -148,92 +162,34 @@ func prepare(cfg Config, o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// newShard makes the shard of the next number.
-func newShard(d *Daemon) (*shard, error) {
-	cfg := &d.cfg
-	profile, err := flowctl.ProfileByName(cfg.Profile)
-	if err != nil {
-		return nil, err
+// shardOptions are those of the shard of a number.
+func (d *Daemon) shardOptions(number int, embedded bool, services *shard.Services) shard.Options {
+	return shard.Options{
+		Number: number, Config: &d.cfg, Embedded: embedded, Node: d.node, Epoch: d.epoch, Seed: randomNonZero(),
+		Secure: d.trust.secureNode(), Services: services, Log: d.log, Twin: inspect.TwinOf(d.identity()),
+		Tell: func(n shard.Notice) {
+			d.tell(&Event{Kind: n.Kind, Peer: n.Peer, Node: n.Node, Link: n.Link, Text: n.Text})
+		},
+		Reopen: func(name string) {
+			select {
+			case d.keeper.kicks <- name:
+			default: // full: as many kicks as links can exist are queued, so this link's is among them
+			}
+		},
+		// the kernel waits until no processor uses the socket: other links would stand still meanwhile
+		Close: func(drv linkdrv.Driver) { d.tasks.Go(func() { drv.Close() }) },
 	}
-	if cfg.Window > 0 {
-		profile.Window = cfg.Window
-	}
-	s := &shard{
-		number: len(d.shards), grants: regmem.NewTable(rand.Reader), limits: cfg.Limits, window: cfg.OpWindow, log: d.log, twin: d.twin(),
-		wait:  waiter{mode: cfg.Poll, spin: idle.Patience{Base: cfg.Spin}},
-		conns: map[engine.ConnID]*conn{}, services: map[string]*client{}, pings: map[engine.ConnID]*ping{},
-	}
-	checksum := engine.ChecksumFull
-	if cfg.Checksum == "header" {
-		checksum = engine.ChecksumHeader
-	}
-	var cookies [32]byte
-	rand.Read(cookies[:]) // never fails
-	ec := engine.Config{
-		Node: d.node, Name: cfg.Name, Epoch: d.epoch, Seed: randomNonZero(), EtherType: cfg.EtherType, Checksum: checksum,
-		Scheduler: cfg.Scheduler, Profile: profile, OpWindow: cfg.OpWindow, DialTime: cfg.DialTimeout, DeadTime: cfg.DeadTime,
-		KeepAlive: cfg.KeepAlive, HelloTime: cfg.HelloTime, Grants: s.grants,
-		Secure: d.trust.secureNode(), CookieKey: cookies,
-		Shard: s.number, Shards: cfg.Shards,
-	}
-	if cfg.Receivers > 0 {
-		s.receivers, s.lends = &receivers{}, cfg.Copy != CopyRemap && cfg.Copy != CopyNone // what receivers take is copied
-		ec.Placer = s.receivers
-	}
-	s.copies(cfg, &ec)
-	if s.eng, err = engine.New(ec); err != nil {
-		return nil, err
-	}
-	if s.box, err = newMailbox(); err != nil {
-		return nil, err
-	}
-	if s.doorbells, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		s.box.close(0)
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	if s.alarm, err = newAlarm(); err != nil {
-		unix.Close(s.doorbells)
-		s.box.close(0)
-		return nil, err
-	}
-	if s.receivers != nil {
-		if err := s.receivers.start(s, cfg.Receivers); err != nil {
-			s.alarm.close()
-			unix.Close(s.doorbells)
-			s.box.close(0)
-			return nil, err
-		}
-	}
-	s.reopen = func(name string) {
-		select {
-		case d.keeper.kicks <- name:
-		default: // full: as many kicks as links can exist are queued, so this link's is among them
-		}
-	}
-	s.discard = func(drv linkdrv.Driver) {
-		if s.stopping.Load() {
-			drv.Close()
-			return
-		}
-		d.tasks.Go(func() { drv.Close() }) // the kernel waits until no processor uses the socket: other links would stand still meanwhile
-	}
-	return s, nil
 }
 
-// addLink gives a configured link the first free number.
-func (s *shard) addLink(cfg Link) *link {
-	for i := range s.byIndex {
-		if s.byIndex[i] == nil {
-			l := &link{index: i, cfg: cfg}
-			s.byIndex[i] = l
-			s.active = append(s.active, l)
-			return l
-		}
-	}
-	panic("BUG: daemon: more links than Normalize allows")
+// randomNonZero draws the epoch and the seed of one run.
+func randomNonZero() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails since Go 1.24
+	return binary.LittleEndian.Uint64(b[:]) | 1
 }
 
-// Run serves until ctx is done, then tells the peers, releases everything and returns nil. An error means that the daemon could not go on.
+// Run serves until ctx is done, then tells the peers, releases everything and returns nil. An error means that the
+// daemon could not go on.
 func (d *Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -251,7 +207,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 				failed <- err
 			}
 		})
-		d.log.Info("serving", "name", d.cfg.Name, "node", d.node.String(), "socket", d.cfg.Socket, "links", len(d.cfg.Links), "shards", len(d.shards))
+		d.log.Info("serving", "name", d.cfg.Name, "node", d.node.String(), "socket", d.cfg.Socket, "links",
+			len(d.cfg.Links), "shards", len(d.shards))
 	}
 	close(d.ready)
 	var err error
@@ -265,8 +222,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// garbagePercent is how much garbage may lie about, in percent of what is in use, unless GOGC says otherwise. Frames and operations make none; status and
-// metrics need not spread over as much memory again, where what lives long then keeps pages that are otherwise empty.
+// garbagePercent is how much garbage may lie about, in percent of what is in use, unless GOGC says otherwise. Frames
+// and operations make none; status and metrics need not spread over as much memory again, where what lives long then
+// keeps pages that are otherwise empty.
 const garbagePercent = 25
 
 // stop ends what startShards and accept began, in the order in which nobody waits for somebody who has gone.
@@ -275,7 +233,7 @@ func (d *Daemon) stop(shardDone chan struct{}) {
 		d.listener.Close()
 	}
 	for _, s := range d.shards {
-		s.stop()
+		s.Stop()
 	}
 	<-shardDone
 	d.mu.Lock()
@@ -285,6 +243,9 @@ func (d *Daemon) stop(shardDone chan struct{}) {
 	}
 	d.mu.Unlock()
 	d.tasks.Wait()
+	if d.pinner != nil {
+		d.pinner.Close()
+	}
 	d.closeFiles()
 }
 
@@ -297,12 +258,16 @@ func (d *Daemon) Close() {
 		d.listener.Close()
 	}
 	for _, s := range d.shards {
-		s.shutdown()
+		s.Shutdown()
 	}
 	d.closeFiles()
 }
 
 func (d *Daemon) closeFiles() {
+	if d.keyLock != nil {
+		d.keyLock.Close()
+		d.keyLock = nil
+	}
 	if d.lock != nil {
 		d.lock.Close()
 		d.lock = nil
@@ -323,15 +288,51 @@ func (d *Daemon) Ready() <-chan struct{} { return d.ready }
 // Alive reports whether every shard went round within the given time, or sleeps because there is nothing to do.
 func (d *Daemon) Alive(within time.Duration) bool {
 	for _, s := range d.shards {
-		if mono.Time(s.beat.Load()).Add(within) < mono.Now() {
+		if s.Beat().Add(within) < mono.Now() {
 			return false
 		}
 	}
 	return true
 }
 
+// staleAfter is how long a shard may be silent before the daemon is not well.
+const staleAfter = 5 * time.Second
+
+// Readiness returns why the daemon should not be given work; nil: it is ready. It asks no shard.
+func (d *Daemon) Readiness() error {
+	select {
+	case <-d.ready:
+	default:
+		return errors.New("starting")
+	}
+	switch {
+	case d.closed():
+		return shard.ErrStopped
+	case d.draining.Load():
+		return errors.New("draining")
+	case d.linksUp.Load() == 0:
+		return errors.New("no link is up")
+	case !d.Alive(staleAfter):
+		return fmt.Errorf("a shard has not gone round for %v", staleAfter)
+	}
+	return nil
+}
+
+// closed reports whether the daemon has begun to stop.
+func (d *Daemon) closed() bool {
+	select {
+	case <-d.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
 // Node returns what peers dial.
 func (d *Daemon) Node() (name, id string) { return d.cfg.Name, d.node.String() }
 
+// Snapshot returns the daemon's state, as it was after the call began. It is shared: nobody may change it.
+func (d *Daemon) Snapshot() (*inspect.Snapshot, error) { return d.inspector.Snapshot() }
+
 // Config returns the configuration with every default filled in.
-func (d *Daemon) Config() Config { return d.cfg }
+func (d *Daemon) Config() config.Config { return d.cfg }

@@ -7,20 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/linkdrv"
 	"multiedge/regmem"
 )
 
-// Daemons joined by virtual links send long frames in datagrams without being told to (PROTOCOL clause 12.2), and alone to one that does not take them.
+// Daemons joined by virtual links send long frames in datagrams without being told to (PROTOCOL clause 12.2), and alone
+// to one that does not take them.
 func TestDatagramsOnVirtualLinks(t *testing.T) {
 	for _, c := range []struct {
 		driver    string // of b
 		mtu, want int
 		datagrams bool
-	}{{"", 9000, 8938, true}, {"", 1500, 1438, true}, {linkdrv.KindAlone, 9000, 9000, false}, {linkdrv.KindAlone, 1500, 1500, false}, {linkdrv.KindUDP, 9000, 8938, true}} {
+	}{{"", 9000, 8938, true}, {"", 1500, 1438, true}, {linkdrv.KindAlone, 9000, 9000, false}, {linkdrv.KindAlone, 1500,
+		1500, false}, {linkdrv.KindUDP, 9000, 8938, true}} {
 		t.Run(fmt.Sprintf("%s/%d", c.driver, c.mtu), func(t *testing.T) {
-			a, b := vethNodes(t, c.mtu, 1, func(cfg *Config) {
+			a, b := vethNodes(t, c.mtu, 1, func(cfg *config.Config) {
 				if cfg.Name == "b" {
 					cfg.Driver = c.driver
 				}
@@ -44,7 +47,8 @@ func TestDatagramsOnVirtualLinks(t *testing.T) {
 			}
 			const size, ops = 100_003, 20
 			region, there := server.register(size * ops)
-			server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: uint64(len(there)), Perm: uint8(regmem.RemoteWrite), Name: "x"})
+			server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: uint64(len(there)),
+				Perm: uint8(regmem.RemoteWrite), Name: "x"})
 			key := client.event(ipc.KindAdvert).Key
 			local, mine := client.register(size * ops)
 			rng := rand.New(rand.NewPCG(uint64(c.mtu), 1))
@@ -52,7 +56,8 @@ func TestDatagramsOnVirtualLinks(t *testing.T) {
 				mine[i] = byte(rng.Uint32())
 			}
 			for k := range ops {
-				client.post(ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Token: uint64(k), Key: key, RemoteOff: uint64(size * k), Region: local, LocalOff: uint64(size * k), Len: size})
+				client.post(ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Token: uint64(k), Key: key,
+					RemoteOff: uint64(size * k), Region: local, LocalOff: uint64(size * k), Len: size})
 			}
 			for range ops {
 				if e := client.completion(); e.Status != ipc.StatusOK {

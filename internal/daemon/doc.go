@@ -1,31 +1,7 @@
-// Package daemon runs the transport: it joins the pure engine to link drivers below and to client processes above.
+// Package daemon is processes and people: the control socket and who may connect to it, the control half of clients,
+// quotas, the links that come and go, reload and drain. Frames and rings are package shard's.
 //
-// # Threads
-//
-// A shard owns an engine, its drivers and the shared rings of its clients, and runs on one locked operating system thread. Nothing it
-// owns is locked. There is one, or as many as the configuration says (shards.go): they share nothing on the packet path. Receivers (receiver.go) serve
-// links that a shard lends them. Everybody else (a reader and a writer goroutine per client, the listener, the link watcher, the metrics scrape) asks
-// the shard to run a function through its mailbox and waits.
-//
-//	client process          control goroutines            shard thread                  wire
-//	  SQ ring  ------------------------------------------>  drain, check, Submit
-//	  CQ ring  <------------------------------------------  PollEvent            <-->  linkdrv
-//	  socket   <-------->   serve, writeLoop  -- Do(f) -->  dial, export, close
-//
-// # One iteration
-//
-//  1. frames: every link's Recv (32 frames at most) -> engine.HandleFrame
-//  2. work: every client's submission ring (64 entries at most), each copied once, checked against that client's regions -> engine.Submit
-//  3. timers
-//  4. engine.PollEvent -> completion rings and control messages
-//  5. engine.PollTransmit -> per-link Send; what the kernel did not take stays with the link, which is reported blocked
-//
-// An iteration that found nothing to do consults the wait policy (wait.go), which was measured, not guessed.
-//
-// # Isolation
-//
-// A client reaches its own regions, connections and services only. Its share of an iteration is bounded, what it may hold is bounded by
-// Limits, and the ring words it can write are never trusted: indices are private, entries are copied before they are checked. A client
-// that breaks the ring protocol is evicted; nobody else notices. When a client dies its connections are aborted and its memory is unmapped
-// and unpinned as soon as no operation uses it.
+// A client has a session: one goroutine serves its requests in order, another writes what the shard says. What a
+// request changes belongs to the shard, which is asked by its exported methods; what may take long (mapping, pinning,
+// opening drivers) is done here, so that no shard waits for it.
 package daemon

@@ -6,22 +6,25 @@ import (
 	"encoding/json"
 	"testing"
 
+	"multiedge/internal/config"
 	"multiedge/internal/engine"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/regmem"
 )
 
 // The numbers of ipc.Status are the engine's: the daemon casts.
 func TestStatusNumbersAgree(t *testing.T) {
-	for s := engine.OK; s <= engine.StatusStranger; s++ {
+	for s := engine.OK; s <= engine.StatusReset; s++ {
 		if code := ipc.Status(s).Code(); code == "" || code[:1] == "s" && len(code) > 7 && code[:7] == "status-" {
 			t.Errorf("engine status %d (%v) has no code in ipc", s, s)
 		}
 	}
-	if uint8(engine.StatusStranger) != uint8(ipc.StatusStranger) || uint8(engine.StatusRefused) != uint8(ipc.StatusRefused) {
+	if uint8(engine.StatusReset) != uint8(ipc.StatusReset) || uint8(engine.StatusRefused) != uint8(ipc.StatusRefused) {
 		t.Error("status numbers differ")
 	}
-	if uint8(engine.OpWrite) != ipc.OpWrite || uint8(engine.OpRead) != ipc.OpRead || uint8(engine.Notify) != ipc.FlagNotify ||
+	if uint8(engine.OpWrite) != ipc.OpWrite || uint8(engine.OpRead) != ipc.OpRead ||
+		uint8(engine.Notify) != ipc.FlagNotify ||
 		uint8(engine.BackwardFence) != ipc.FlagBackwardFence || uint8(engine.ForwardFence) != ipc.FlagForwardFence {
 		t.Error("operation numbers differ")
 	}
@@ -36,24 +39,28 @@ func testWriteReadNotify(t *testing.T, security string) {
 		atServer, atClient := connect(t, server, client, "a", "mem")
 		const size = 1 << 20
 		region, target := server.register(size)
-		exp := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "buf"})
+		exp := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size,
+			Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "buf"})
 		ad := client.event(ipc.KindAdvert)
 		if ad.Name != "buf" || ad.Key != exp.Key || ad.Size != size || ad.Conn != atClient {
 			t.Fatalf("advert %+v, export %+v", ad, exp)
 		}
 		local, source := client.register(2 * size)
 		rand.Read(source[:size])
-		client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, Conn: atClient, Imm: 7, Token: 1 << 60, Key: ad.Key, Region: local, Len: size})
+		client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, Conn: atClient, Imm: 7, Token: 1 << 60, Key: ad.Key,
+			Region: local, Len: size})
 		if e := client.completion(); e.Status != ipc.StatusOK || e.Token != 1<<60 || e.Conn != atClient {
 			t.Fatalf("write: %+v", e)
 		}
-		if e := server.entry(); e.Kind != ipc.CQNotify || e.Imm != 7 || e.Len != size || e.Conn != atServer {
+		if e := server.entry(); e.Kind != ipc.CQNotify || e.Imm != 7 || e.Len != size || e.Conn != atServer ||
+			e.Token != exp.Key || e.Off != 0 {
 			t.Fatalf("notification: %+v", e)
 		}
 		if !bytes.Equal(target[:size], source[:size]) {
 			t.Fatal("the write did not arrive as sent")
 		}
-		client.post(ipc.SQE{Op: ipc.OpRead, Conn: atClient, Token: 2, Key: ad.Key, Region: local, LocalOff: size, Len: size})
+		client.post(ipc.SQE{Op: ipc.OpRead, Conn: atClient, Token: 2, Key: ad.Key, Region: local, LocalOff: size,
+			Len: size})
 		if e := client.completion(); e.Status != ipc.StatusOK || e.Token != 2 {
 			t.Fatalf("read: %+v", e)
 		}
@@ -88,7 +95,8 @@ func testManyOperations(t *testing.T, security string) {
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "mem"})
 	for i := range conns {
 		atServer, atClient := dialAccept(t, server, client, "a", "mem")
-		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Off: uint64(i * size), Size: size, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Off: uint64(i * size),
+			Size: size, Perm: uint8(regmem.RemoteWrite), Name: "x"})
 		keys[i], ids[i] = client.event(ipc.KindAdvert).Key, atClient
 	}
 	seen := make([]bool, rounds*conns)
@@ -122,7 +130,8 @@ func testDrive(t *testing.T, security string) {
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	atServer, atClient := connect(t, server, client, "a", "mem")
 	region, _ := server.register(4096)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096,
+		Perm: uint8(regmem.RemoteWrite), Name: "x"})
 	key := client.event(ipc.KindAdvert).Key
 	var done [1]ipc.CQE
 	post := func() {
@@ -154,18 +163,22 @@ func testStatusAndPing(t *testing.T, security string) {
 	connect(t, server, client, "a", "mem")
 	client.register(8192)
 	r := client.must(&ipc.Message{Kind: ipc.KindStatus})
-	var st Status
+	var st inspect.Status
 	if err := json.Unmarshal(r.Body, &st); err != nil {
 		t.Fatal(err)
 	}
-	if st.Schema != StatusSchema || st.Name != "b" || st.Clients != 1 || st.Connections != 1 || st.Regions != 1 || st.PinnedBytes != 8192 || st.LinksUp != 2 ||
-		st.Counters["frames_sent"] == 0 || st.CPUUserSeconds+st.CPUSystemSeconds <= 0 || st.Epoch == "" {
+	if st.Schema != inspect.StatusSchema || st.Name != "b" || st.Clients != 1 || st.Connections != 1 ||
+		st.Regions != 1 ||
+		st.PinnedBytes != 8192 || st.LinksUp != 2 ||
+		st.Counters["frames_sent"] == 0 ||
+		st.CPUUserSeconds+st.CPUSystemSeconds <= 0 ||
+		st.Epoch == "" {
 		t.Fatalf("status: %s", r.Body)
 	}
 	for _, what := range whats[1:] {
 		r := client.must(&ipc.Message{Kind: ipc.KindStatus, What: what})
 		var list []map[string]any
-		nobody := what == "authorised" && security == Plaintext
+		nobody := what == "authorised" && security == config.Plaintext
 		if err := json.Unmarshal(r.Body, &list); err != nil || (len(list) == 0) != nobody {
 			t.Errorf("%s: %v: %s", what, err, r.Body)
 		}
@@ -173,21 +186,24 @@ func testStatusAndPing(t *testing.T, security string) {
 	client.fails(&ipc.Message{Kind: ipc.KindStatus, What: "weather"}, ipc.CodeInvalid)
 	var pr PingReport
 	r = client.must(&ipc.Message{Kind: ipc.KindPing, Peer: "a", Count: 3})
-	if err := json.Unmarshal(r.Body, &pr); err != nil || len(pr.Results) != 3 || pr.Results[2].Status != "ok" || pr.Results[2].Nanos <= 0 {
+	if err := json.Unmarshal(r.Body, &pr); err != nil || len(pr.Results) != 3 || pr.Results[2].Status != "ok" ||
+		pr.Results[2].Nanos <= 0 {
 		t.Fatalf("ping: %v: %s", err, r.Body)
 	}
-	var f []Finding
+	var f []inspect.Finding
 	r = client.must(&ipc.Message{Kind: ipc.KindDoctor})
 	if err := json.Unmarshal(r.Body, &f); err != nil || len(f) == 0 {
 		t.Fatalf("doctor: %v: %s", err, r.Body)
 	}
 	client.must(&ipc.Message{Kind: ipc.KindVersion})
-	if st.Security != security || (st.PublicKey != "") != (security == Encrypted) || (st.Checksum == "") != (security == Encrypted) {
+	if st.Security != security || (st.PublicKey != "") != (security == config.Encrypted) ||
+		(st.Checksum == "") != (security == config.Encrypted) {
 		t.Errorf("security %q, key %q, checksum %q", st.Security, st.PublicKey, st.Checksum)
 	}
-	var peers []PeerStatus
+	var peers []inspect.PeerStatus
 	r = client.must(&ipc.Message{Kind: ipc.KindStatus, What: "peer"})
-	if err := json.Unmarshal(r.Body, &peers); err != nil || len(peers) != 1 || peers[0].Security != security || peers[0].Key != a.Daemon().PublicKey() {
+	if err := json.Unmarshal(r.Body, &peers); err != nil || len(peers) != 1 || peers[0].Security != security ||
+		peers[0].Key != a.Daemon().PublicKey() {
 		t.Errorf("peers: %v: %s", err, r.Body)
 	}
 }
@@ -195,19 +211,19 @@ func testStatusAndPing(t *testing.T, security string) {
 func TestRefusals(t *testing.T) { inBothForms(t, testRefusals) }
 
 func testRefusals(t *testing.T, security string) {
-	a, b := nodesIn(t, security, 1, func(c *Config) {
-		if security == Plaintext { // it dials in vain
+	a, b := nodesIn(t, security, 1, func(c *config.Config) {
+		if security == config.Plaintext { // it dials in vain
 			c.DialTimeout = 1e8
 		}
 	})
 	server, client := attach(t, a, 64), attach(t, b, 64)
-	if security == Plaintext {
+	if security == config.Plaintext {
 		client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "nobody", Service: "x"}, ipc.StatusPeerUnknown.Code())
 	}
 	client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "x"}, ipc.StatusNoService.Code())
 	client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "x", Scheduler: "fifo"}, ipc.CodeInvalid)
-	client.fails(&ipc.Message{Kind: "dance"}, ipc.CodeUnknownKind)
-	client.fails(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version}, ipc.CodeInvalid)
+	client.fails(&ipc.Message{Kind: 9999}, ipc.CodeUnknownKind)
+	client.fails(ipc.Hello(0), ipc.CodeInvalid)
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "x"})
 	other := attach(t, a, 64)
 	other.fails(&ipc.Message{Kind: ipc.KindListen, Service: "x"}, ipc.CodeExists)

@@ -8,11 +8,14 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/secure"
+	"multiedge/regmem"
 )
 
-// Embedded is a daemon inside the process that uses it: the same shard, sessions and rings, without a socket file and a second process.
+// Embedded is a daemon inside the process that uses it: the same shard, sessions and rings, without a socket file and a
+// second process.
 type Embedded struct {
 	d      *Daemon
 	cancel context.CancelFunc
@@ -22,10 +25,11 @@ type Embedded struct {
 
 var embeddedCount atomic.Uint64
 
-// NewEmbedded starts an embedded daemon. cfg is edged's; Socket, Group, Mode and Metrics are not used. An empty Name becomes one
-// that no other process has; without a KeyFile and Options.Key the node has a key for this run alone, and without a PeersFile the peers are
-// those of cfg.Peers. Links are opened in the network namespace of the calling thread.
-func NewEmbedded(cfg Config, o Options) (*Embedded, error) {
+// NewEmbedded starts an embedded daemon. cfg is edged's; Socket, Group, Mode and Metrics are not used. An empty Name
+// becomes one that no other process has; without a KeyFile and Options.Key the node has a key for this run alone, and
+// without a PeersFile the peers are those of cfg.Peers. Links are opened in the network namespace of the calling
+// thread.
+func NewEmbedded(cfg config.Config, o Options) (*Embedded, error) {
 	if cfg.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -40,13 +44,18 @@ func NewEmbedded(cfg Config, o Options) (*Embedded, error) {
 		key := secure.NewPrivateKey()
 		o.Key = &key
 	}
-	o.inline = cfg.PeersFile == ""
-	setDefault(&cfg.Limits.Requests, maxLimit) // the process has only itself to be protected from
+	o.inline, o.embedded = cfg.PeersFile == "", true
+	if cfg.Limits.Requests == 0 {
+		cfg.Limits.Requests = config.MaxLimit // the process has only itself to be protected from
+	}
 	d, err := prepare(cfg, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.keeper.start(); err != nil {
+	if err = d.lockKey(); err == nil {
+		err = d.keeper.start()
+	}
+	if err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -62,7 +71,8 @@ func NewEmbedded(cfg Config, o Options) (*Embedded, error) {
 	return e, nil
 }
 
-// Attach returns a new connected client end that speaks the daemon's protocol, hello first. It is the caller's to close.
+// Attach returns a new connected client end that speaks the daemon's protocol, hello first. It is the caller's to
+// close.
 func (e *Embedded) Attach() (*ipc.Conn, error) {
 	ours, theirs, err := ipc.Pair()
 	if err != nil {
@@ -72,21 +82,30 @@ func (e *Embedded) Attach() (*ipc.Conn, error) {
 	return theirs, nil
 }
 
-// Drive runs one iteration of the shard on the calling goroutine, which has to wait anyway: no thread switch lies between it and the
-// wire. worked says whether there was anything to do; ran is false when somebody else runs iterations at this moment: the shard's own thread
-// steps back and the next call will succeed. It neither blocks nor allocates.
-func (e *Embedded) Drive() (worked, ran bool) { return e.d.shard.drive() }
+// Drive runs one iteration of the shard on the calling goroutine, which has to wait anyway: no thread switch lies
+// between it and the wire. worked says whether there was anything to do; ran is false when somebody else runs
+// iterations at this moment: the shard's own thread steps back and the next call will succeed. It neither blocks nor
+// allocates.
+func (e *Embedded) Drive() (worked, ran bool) { return e.d.shard.Drive() }
 
-// Drowse blocks the calling goroutine until the transport has work, or fd becomes readable. It may return for no reason.
-func (e *Embedded) Drowse(fd int) { e.d.shard.drowse(fd) }
+// Drowse blocks the calling goroutine until the transport has work, or fd becomes readable. It may return for no
+// reason.
+func (e *Embedded) Drowse(fd int) { e.d.shard.Drowse(fd) }
 
 // Daemon returns the daemon itself, for its status.
 func (e *Embedded) Daemon() *Daemon { return e.d }
 
-// Close stops the transport: peers are told, links are closed, attached clients see the end of their socket. It waits until everything is
-// released and may be called more than once.
+// Close stops the transport: peers are told, links are closed, attached clients see the end of their socket. It waits
+// until everything is released and may be called more than once.
 func (e *Embedded) Close() error {
 	e.once.Do(e.cancel)
 	<-e.done
 	return nil
+}
+
+// Memory returns the memory of a region, of which the client got the descriptor fd, as the daemon itself sees it, if
+// its pages are exchanged: the client must see the same. nil: the client maps fd. The caller closes the memory; fd
+// stays its own, too.
+func (e *Embedded) Memory(fd int) *regmem.Memory {
+	return e.d.shard.Exchange().Memory(fd)
 }

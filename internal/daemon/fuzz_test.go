@@ -3,11 +3,10 @@ package daemon
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
-	"reflect"
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
@@ -15,34 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzParse reads any text as a configuration. One that is accepted and complete must be so again after it was completed.
-func FuzzParse(f *testing.F) {
-	if text, err := os.ReadFile("../../deploy/edged.toml"); err == nil {
-		f.Add(text)
-	}
-	f.Add([]byte("name = \"a\"\n[[link]]\nname = \"eth1\"\nweight = 2.5\n[limits]\npinned = \"8GiB\"\n"))
-	f.Add([]byte("lnik = 1\n[limits]\nclinets = 2\n[x.y]\nz = [{a = 1}]\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		cfg, err := Parse(text, "fuzz")
-		if err != nil {
-			if err.Error() == "" {
-				t.Fatal("refused without a word")
-			}
-			return
-		}
-		if cfg.Normalize() != nil {
-			return
-		}
-		again := cfg
-		if err := again.Normalize(); err != nil || !reflect.DeepEqual(again, cfg) {
-			t.Fatalf("%+v\nbecame %+v, %v", cfg, again, err)
-		}
-	})
-}
-
-// fuzzNodes are two daemons that live as long as the target: what one input does to them, the next one meets. At the first a server accepts and exports.
+// fuzzNodes are two daemons that live as long as the target: what one input does to them, the next one meets. At the
+// first a server accepts and exports.
 func fuzzNodes(f *testing.F) *Embedded {
-	a, b := nodes(f, 1, func(c *Config) { c.Limits = Limits{Requests: maxLimit, Pinned: 64 << 20} })
+	a, b := nodes(
+		f,
+		1,
+		func(c *config.Config) { c.Limits = config.Limits{Requests: config.MaxLimit, Pinned: 64 << 20} },
+	)
 	server := attach(f, a, 64)
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "h"})
 	region, _ := server.register(1 << 20)
@@ -50,8 +29,9 @@ func fuzzNodes(f *testing.F) *Embedded {
 	return b
 }
 
-// FuzzSubmissions lets a client with a connection, a region and a key write anything into its submission ring: 64 bytes an entry. Numbers that have to be
-// guessed are filled in where the entry's reserved byte says so, so that what is behind the checks is reached. Others must not notice.
+// FuzzSubmissions lets a client with a connection, a region and a key write anything into its submission ring: 64 bytes
+// an entry. Numbers that have to be guessed are filled in where the entry's reserved byte says so, so that what is
+// behind the checks is reached. Others must not notice.
 func FuzzSubmissions(f *testing.F) {
 	b := fuzzNodes(f)
 	entry := func(e ipc.SQE, fill byte) []byte {
@@ -61,9 +41,12 @@ func FuzzSubmissions(f *testing.F) {
 		return b
 	}
 	f.Add(entry(ipc.SQE{Op: ipc.OpWrite, Len: 4096, Token: 1}, 7))
-	f.Add(append(entry(ipc.SQE{Op: ipc.OpRead, Len: 1 << 20, Token: 2}, 7), entry(ipc.SQE{Op: ipc.OpWrite, InlineLen: 24, Flags: ipc.FlagNotify}, 3)...))
+	f.Add(append(entry(ipc.SQE{Op: ipc.OpRead, Len: 1 << 20, Token: 2}, 7),
+		entry(ipc.SQE{Op: ipc.OpWrite, InlineLen: 24, Flags: ipc.FlagNotify}, 3)...))
 	f.Add(entry(ipc.SQE{Op: ipc.OpWrite, LocalOff: 1<<64 - 8, Len: 8, RemoteOff: 1<<64 - 8}, 7))
 	f.Add(entry(ipc.SQE{Op: ipc.OpCredit, Imm: 1}, 1))
+	f.Add(append(entry(ipc.SQE{Op: ipc.OpReceive, Len: 64, Token: 3}, 5),
+		entry(ipc.SQE{Op: ipc.OpSend, InlineLen: 8, RemoteOff: 1 << 20, Token: 4}, 1)...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		c, mem := raw(t, b, 64)
 		defer c.close()
@@ -93,30 +76,39 @@ func FuzzSubmissions(f *testing.F) {
 		}
 		binary.LittleEndian.PutUint32(mem[offSQTail:], tail)
 		c.bell.Ring()
-		if err := b.d.shard.box.do(func(mono.Time) {}); err != nil { // an iteration has passed, and with it the entries
+		if err := b.d.shard.Do(func(mono.Time) {}); err != nil { // an iteration has passed, and with it the entries
 			t.Fatal(err)
 		}
 		stillServes(t, b)
 	})
 }
 
-// FuzzRequests sends any packets, one a line, to the control socket.
+// FuzzRequests sends any packets to the control socket: each is two bytes of length, and then so many.
 func FuzzRequests(f *testing.F) {
 	b := fuzzNodes(f)
-	for _, m := range []ipc.Message{
-		{ID: 1, Kind: ipc.KindHello, Version: ipc.Version, Depth: 64},
-		{ID: 2, Kind: ipc.KindRegister, Size: 4096},
-		{ID: 3, Kind: ipc.KindDial, Peer: "a", Service: "h", Data: []byte("x"), Timeout: time.Millisecond},
-		{ID: 4, Kind: ipc.KindExport, Conn: 1, Region: 1 << 16, Size: 1 << 63, Off: 1 << 63, Perm: uint8(regmem.RemoteWrite), Name: "n"},
-		{ID: 5, Kind: ipc.KindStatus, What: "conn", Page: 1 << 40},
-		{ID: 6, Kind: ipc.KindPing, Peer: "a", Count: 1},
-	} {
-		text, err := m.Encode()
+	packet := func(m *ipc.Message) []byte {
+		p, err := m.Encode()
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(append([]byte(`{"id":9,"kind":"hello","version":1,"depth":8}`+"\n"), text...))
+		return append(binary.LittleEndian.AppendUint16(nil, uint16(len(p))), p...)
 	}
+	hello := packet(ipc.Hello(8))
+	f.Add(hello)
+	for _, m := range []ipc.Message{
+		{ID: 2, Kind: ipc.KindRegister, Size: 4096},
+		{ID: 2, Kind: ipc.KindRegister, Size: 4096, Own: true},
+		{ID: 3, Kind: ipc.KindDial, Peer: "a", Service: "h", Data: []byte("x"), Timeout: time.Millisecond},
+		{ID: 4, Kind: ipc.KindExport, Conn: 1, Region: 1 << 16, Size: 1 << 63, Off: 1 << 63,
+			Perm: uint8(regmem.RemoteWrite), Name: "n"},
+		{ID: 5, Kind: ipc.KindStatus, What: "conn", Page: 1 << 40},
+		{ID: 6, Kind: ipc.KindPing, Peer: "a", Count: 1},
+		{ID: 7, Kind: 9999},
+		{ID: 8, Kind: ipc.KindClose, Answer: true},
+	} {
+		f.Add(append(bytes.Clone(hello), packet(&m)...))
+	}
+	f.Add([]byte("\x2c\x00" + `{"id":9,"kind":"hello","version":1,"depth":8}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -127,15 +119,16 @@ func FuzzRequests(f *testing.F) {
 			t.Fatal(err)
 		}
 		b.d.serve(conn)
-		sent := 0
-		for _, line := range bytes.Split(in, []byte("\n")) {
-			if len(line) == 0 || bytes.Contains(line, []byte("drain")) || sent == 16 { // a daemon that drains serves nobody
-				continue
+		for sent := 0; len(in) > 2 && sent < 16; sent++ {
+			p := in[2:]
+			p = p[:min(len(p), int(binary.LittleEndian.Uint16(in)))]
+			in = in[2+len(p):]
+			if len(p) > 5 && ipc.Kind(binary.LittleEndian.Uint16(p[4:])) == ipc.KindDrain {
+				continue // a daemon that drains serves nobody
 			}
-			if unix.Send(fds[1], line, unix.MSG_NOSIGNAL) != nil {
+			if unix.Send(fds[1], p, unix.MSG_NOSIGNAL) != nil {
 				break
 			}
-			sent++
 		}
 		unix.Shutdown(fds[1], unix.SHUT_WR)
 		var buf [1]byte

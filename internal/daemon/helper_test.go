@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/secure"
 	"multiedge/linkdrv"
@@ -35,31 +36,35 @@ func logTo(t testing.TB) *slog.Logger {
 }
 
 // nodes starts two embedded daemons in plaintext, a and b, joined by n links in memory.
-func nodes(t testing.TB, n int, change func(*Config)) (a, b *Embedded) {
+func nodes(t testing.TB, n int, change func(*config.Config)) (a, b *Embedded) {
 	t.Helper()
-	return nodesIn(t, Plaintext, n, change)
+	return nodesIn(t, config.Plaintext, n, change)
 }
 
 // nodesIn is nodes with a choice of security: encrypted, they authorise each other.
-func nodesIn(t testing.TB, security string, n int, change func(*Config)) (a, b *Embedded) {
+func nodesIn(t testing.TB, security string, n int, change func(*config.Config)) (a, b *Embedded) {
 	t.Helper()
 	keys := map[string]secure.PrivateKey{"a": secure.NewPrivateKey(), "b": secure.NewPrivateKey()}
 	ends := map[string]linkdrv.Driver{}
-	var linksA, linksB []Link
+	var linksA, linksB []config.Link
 	for k := range n {
 		x, y := linktest.PairN(k, 9000, 256)
 		x.FD() // an End makes its descriptor on first use: here, so that no test takes it for a leak
 		y.FD()
 		nameA, nameB := fmt.Sprintf("a%d", k), fmt.Sprintf("b%d", k)
 		ends[nameA], ends[nameB] = x, y
-		linksA, linksB = append(linksA, Link{Name: nameA}), append(linksB, Link{Name: nameB})
+		linksA, linksB = append(linksA, config.Link{Name: nameA}), append(linksB, config.Link{Name: nameB})
 	}
-	o := Options{Log: logTo(t), Version: "test", Open: func(l Link, _ linkdrv.Options) (linkdrv.Driver, error) { return ends[l.Name], nil }}
-	start := func(name, peer string, links []Link) *Embedded {
-		cfg := Config{Name: name, Links: links, Poll: "block", DialTimeout: 2 * time.Second, Security: security}
-		if security == Encrypted {
+	o := Options{Log: logTo(t), Version: "test", Open: func(l config.Link, _ linkdrv.Options) (linkdrv.Driver,
+		error) {
+		return ends[l.Name], nil
+	}}
+	start := func(name, peer string, links []config.Link) *Embedded {
+		cfg := config.Config{Name: name, Links: links, Poll: "block",
+			Timing: config.Timing{DialTimeout: 2 * time.Second}, Security: security}
+		if security == config.Encrypted {
 			key := keys[name]
-			o.Key, cfg.Peers = &key, []Peer{{Name: peer, Key: keys[peer].Public().String()}}
+			o.Key, cfg.Peers = &key, []config.Peer{{Name: peer, Key: keys[peer].Public().String()}}
 		}
 		if change != nil {
 			change(&cfg)
@@ -86,7 +91,7 @@ type testClient struct {
 	sq       *ipc.SubmitProducer
 	cq       *ipc.CompleteConsumer
 	bell     *ipc.Doorbell
-	complete *ipc.Doorbell
+	complete *ipc.Watcher
 	window   int
 	spare    []ipc.CQE
 	regions  []*regmem.Memory
@@ -116,7 +121,9 @@ func attach(t testing.TB, e *Embedded, depth int) *testClient {
 
 // hello gets the rings and starts receiving messages.
 func (c *testClient) hello(depth int) error {
-	m, fds, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: depth, Shard: c.wish})
+	hello := ipc.Hello(depth)
+	hello.Shard, hello.Features = c.wish, ipc.FeatureMessages
+	m, fds, err := c.exchange(hello)
 	if err != nil {
 		return err
 	}
@@ -125,7 +132,10 @@ func (c *testClient) hello(depth int) error {
 		return err
 	}
 	ipc.CloseFDs(fds[:1])
-	c.bell, c.complete = ipc.DoorbellFromFD(fds[1]), ipc.DoorbellFromFD(fds[2])
+	c.bell = ipc.DoorbellFromFD(fds[1])
+	if c.complete, err = ipc.WatcherFromFD(fds[2]); err != nil {
+		return err
+	}
 	c.sq, c.cq, c.window = c.rings.SubmitProducer(), c.rings.CompleteConsumer(), m.Window
 	go c.receive()
 	return nil
@@ -245,7 +255,7 @@ func (c *testClient) must(m *ipc.Message) *ipc.Message {
 
 func (c *testClient) event(k ipc.Kind) *ipc.Message {
 	c.t.Helper()
-	return c.message(string(k), func(m *ipc.Message) bool { return m.ID == 0 && m.Kind == k })
+	return c.message(k.String(), func(m *ipc.Message) bool { return m.ID == 0 && m.Kind == k })
 }
 
 // fails requires a refusal with the given code.
@@ -315,8 +325,31 @@ func (c *testClient) completion() ipc.CQE {
 // register returns a region's number and bytes.
 func (c *testClient) register(size int) (uint32, []byte) {
 	c.t.Helper()
+	id, mem, err := c.tryRegister(size)
+	if err != nil {
+		c.t.Fatalf("register: %v", err)
+	}
+	return id, mem
+}
+
+// offer asks for a region and maps it, without saying so.
+func (c *testClient) offer(size int) (uint32, []byte) {
+	c.t.Helper()
 	m := c.must(&ipc.Message{Kind: ipc.KindRegister, Size: uint64(size)})
 	return m.Region, c.regions[len(c.regions)-1].Bytes()
+}
+
+// tryRegister is register where it may be refused.
+func (c *testClient) tryRegister(size int) (uint32, []byte, error) {
+	c.t.Helper()
+	m, err := c.call(&ipc.Message{Kind: ipc.KindRegister, Size: uint64(size)})
+	if err == nil {
+		_, err = c.call(&ipc.Message{Kind: ipc.KindMapped, Region: m.Region})
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return m.Region, c.regions[len(c.regions)-1].Bytes(), nil
 }
 
 // gone waits until the daemon has ended the session.

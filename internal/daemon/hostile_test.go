@@ -7,19 +7,27 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 	"multiedge/regmem"
 
 	"golang.org/x/sys/unix"
 )
 
-// raw maps a client's rings again, as bytes: what a client can write, it can write wrongly. The offsets are those of ipc's layout.
+// raw maps a client's rings again, as bytes: what a client can write, it can write wrongly. The offsets are those of
+// ipc's layout.
 func raw(t testing.TB, a *Embedded, depth int) (*testClient, []byte) {
+	return rawOf(t, a, ipc.Hello(depth))
+}
+
+// rawOf is raw for one that greets so.
+func rawOf(t testing.TB, a *Embedded, hello *ipc.Message) (*testClient, []byte) {
 	t.Helper()
 	c := open(t, a)
-	m, fds, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: depth})
+	m, fds, err := c.exchange(hello)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +40,10 @@ func raw(t testing.TB, a *Embedded, depth int) (*testClient, []byte) {
 		t.Fatal(err)
 	}
 	unix.Close(fds[0])
-	c.bell, c.complete = ipc.DoorbellFromFD(fds[1]), ipc.DoorbellFromFD(fds[2])
+	c.bell = ipc.DoorbellFromFD(fds[1])
+	if c.complete, err = ipc.WatcherFromFD(fds[2]); err != nil {
+		t.Fatal(err)
+	}
 	c.sq, c.cq = c.rings.SubmitProducer(), c.rings.CompleteConsumer()
 	go c.receive()
 	return c, mem
@@ -99,7 +110,8 @@ func TestHostileRings(t *testing.T) {
 	})
 	// The others work on.
 	region, target := server.register(4096)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096,
+		Perm: uint8(regmem.RemoteWrite), Name: "x"})
 	key := peer.event(ipc.KindAdvert).Key
 	e := ipc.SQE{Op: ipc.OpWrite, InlineLen: 1, Conn: atPeer, Token: 1, Key: key}
 	e.Inline[0] = 42
@@ -117,7 +129,8 @@ func TestBadOperations(t *testing.T) {
 	other := attach(t, b, 64)
 	foreign, _ := other.register(4096)
 	region, _ := server.register(4096)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Off: 96, Size: 1000, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Off: 96, Size: 1000,
+		Perm: uint8(regmem.RemoteWrite), Name: "x"})
 	key := client.event(ipc.KindAdvert).Key
 	local, _ := client.register(4096)
 	gone, _ := client.register(4096)
@@ -129,15 +142,22 @@ func TestBadOperations(t *testing.T) {
 	}{
 		{"good", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: local, Len: 1000}, ipc.StatusOK},
 		{"empty", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key}, ipc.StatusOK},
-		{"no such connection", ipc.SQE{Op: ipc.OpWrite, Conn: atClient + 1, Key: key, Region: local, Len: 1}, ipc.StatusNoConn},
+		{"no such connection", ipc.SQE{Op: ipc.OpWrite, Conn: atClient + 1, Key: key, Region: local, Len: 1},
+			ipc.StatusNoConn},
 		{"no such region", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: 12345, Len: 1}, ipc.StatusLocal},
 		{"region zero", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Len: 1}, ipc.StatusLocal},
-		{"deregistered region", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: gone, Len: 1}, ipc.StatusLocal},
-		{"another client's region", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: foreign + 1<<16, Len: 1}, ipc.StatusLocal},
-		{"past the region's end", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: local, LocalOff: 4000, Len: 97}, ipc.StatusLocal},
-		{"far past the region's end", ipc.SQE{Op: ipc.OpRead, Conn: atClient, Key: key, Region: local, LocalOff: 1 << 63, Len: 8}, ipc.StatusLocal},
-		{"remote bounds", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, RemoteOff: 1<<64 - 8, InlineLen: 8}, ipc.StatusBounds},
-		{"remote permission", ipc.SQE{Op: ipc.OpRead, Conn: atClient, Key: key, Region: local, Len: 8}, ipc.StatusPermission},
+		{"deregistered region", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: gone, Len: 1},
+			ipc.StatusLocal},
+		{"another client's region", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: foreign + 1<<16, Len: 1},
+			ipc.StatusLocal},
+		{"past the region's end", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: local, LocalOff: 4000,
+			Len: 97}, ipc.StatusLocal},
+		{"far past the region's end", ipc.SQE{Op: ipc.OpRead, Conn: atClient, Key: key, Region: local,
+			LocalOff: 1 << 63, Len: 8}, ipc.StatusLocal},
+		{"remote bounds", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, RemoteOff: 1<<64 - 8, InlineLen: 8},
+			ipc.StatusBounds},
+		{"remote permission", ipc.SQE{Op: ipc.OpRead, Conn: atClient, Key: key, Region: local, Len: 8},
+			ipc.StatusPermission},
 		{"remote key", ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key + 1, InlineLen: 8}, ipc.StatusKey},
 	}
 	for i, tc := range tests {
@@ -147,9 +167,12 @@ func TestBadOperations(t *testing.T) {
 			t.Errorf("%s: status %v token %#x, want %v", tc.name, got.Status, got.Token, tc.want)
 		}
 	}
-	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Off: 1<<64 - 8, Size: 16, Perm: 1, Name: "y"}, ipc.StatusBounds.Code())
-	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 16, Perm: 8, Name: "y"}, ipc.CodeInvalid)
-	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: 999, Size: 16, Perm: 1, Name: "y"}, ipc.CodeNoRegion)
+	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Off: 1<<64 - 8, Size: 16, Perm: 1,
+		Name: "y"}, ipc.StatusBounds.Code())
+	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 16, Perm: 8, Name: "y"},
+		ipc.CodeInvalid)
+	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: 999, Size: 16, Perm: 1, Name: "y"},
+		ipc.CodeNoRegion)
 	server.fails(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 16, Perm: 1}, ipc.CodeInvalid)
 	server.fails(&ipc.Message{Kind: ipc.KindRevoke, Conn: atServer, Key: 1}, ipc.StatusKey.Code())
 	client.fails(&ipc.Message{Kind: ipc.KindRevoke, Conn: atClient, Key: key}, ipc.StatusKey.Code())
@@ -169,9 +192,15 @@ func TestOperationsTooLate(t *testing.T) {
 	server := attach(t, a, 64)
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
 	for name, end := range map[string]func(client *testClient, id uint32){
-		"closed by the peer":  func(client *testClient, id uint32) { client.must(&ipc.Message{Kind: ipc.KindClose, Conn: id}) },
-		"aborted by the peer": func(client *testClient, id uint32) { client.must(&ipc.Message{Kind: ipc.KindAbort, Conn: id}) },
-		"peer gone":           func(client *testClient, _ uint32) { client.close() },
+		"closed by the peer": func(client *testClient, id uint32) {
+			client.must(&ipc.Message{Kind: ipc.KindClose,
+				Conn: id})
+		},
+		"aborted by the peer": func(client *testClient, id uint32) {
+			client.must(&ipc.Message{Kind: ipc.KindAbort,
+				Conn: id})
+		},
+		"peer gone": func(client *testClient, _ uint32) { client.close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := attach(t, b, 64)
@@ -186,33 +215,19 @@ func TestOperationsTooLate(t *testing.T) {
 	}
 }
 
-func TestEndsAreBounded(t *testing.T) {
-	var e ends
-	for id := range uint32(300) {
-		e.add(id, ipc.StatusClosed)
-	}
-	e.add(299, ipc.StatusPeerDown)
-	for id, want := range map[uint32]ipc.Status{0: ipc.StatusNoConn, 298: ipc.StatusClosed, 299: ipc.StatusPeerDown, 300: ipc.StatusNoConn} {
-		if got := e.why(id); got != want {
-			t.Errorf("connection %d: %v, want %v", id, got, want)
-		}
-	}
-	if got := (&ends{}).why(0); got != ipc.StatusNoConn {
-		t.Errorf("of no connection at all: %v", got)
-	}
-}
-
 // A client that does not return credit stalls only itself, and one that returns what it never had is evicted.
 func TestNotifyCredit(t *testing.T) {
 	a, b := nodes(t, 1, nil)
 	server, client := attach(t, a, 512), attach(t, b, 512)
 	atServer, atClient := connect(t, server, client, "a", "mem")
 	region, _ := server.register(4096)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096,
+		Perm: uint8(regmem.RemoteWrite), Name: "x"})
 	key := client.event(ipc.KindAdvert).Key
 	const extra = 10
 	for i := range ipc.NotifyCredit + extra {
-		client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, InlineLen: 1, Conn: atClient, Imm: uint32(i), Token: uint64(i), Key: key})
+		client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, InlineLen: 1, Conn: atClient, Imm: uint32(i),
+			Token: uint64(i), Key: key})
 	}
 	for range ipc.NotifyCredit + extra {
 		if e := client.completion(); e.Status != ipc.StatusOK {
@@ -234,7 +249,8 @@ func TestNotifyCredit(t *testing.T) {
 		}
 	}
 	until(t, "all notifications with credit", deadline, func() bool { take(); return got >= ipc.NotifyCredit })
-	server.must(&ipc.Message{Kind: ipc.KindStatus}) // a round trip through the shard: had there been more, they would be here
+	// a round trip through the shard: had there been more, they would be here
+	server.must(&ipc.Message{Kind: ipc.KindStatus})
 	if take(); got != ipc.NotifyCredit {
 		t.Fatalf("%d notifications delivered, the credit is %d", got, ipc.NotifyCredit)
 	}
@@ -250,7 +266,8 @@ func TestNotifyCredit(t *testing.T) {
 	}
 }
 
-// Closing a connection waits for no room in a completion ring that the notifications of others fill, whoever of the two peers closes first.
+// Closing a connection waits for no room in a completion ring that the notifications of others fill, whoever of the two
+// peers closes first.
 func TestCloseInAFullRing(t *testing.T) {
 	a, b := nodes(t, 1, nil)
 	server, client := attach(t, a, ipc.MinDepth), attach(t, b, 64)
@@ -261,7 +278,8 @@ func TestCloseInAFullRing(t *testing.T) {
 	for i := range atServer {
 		var atClient uint32
 		atServer[i], atClient = dialAccept(t, server, client, "a", "s")
-		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer[i], Region: region, Size: 4096, Perm: uint8(regmem.RemoteWrite), Name: "x"})
+		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer[i], Region: region, Size: 4096,
+			Perm: uint8(regmem.RemoteWrite), Name: "x"})
 		key := client.event(ipc.KindAdvert).Key
 		for range each {
 			client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, InlineLen: 1, Conn: atClient, Key: key})
@@ -296,7 +314,8 @@ func TestCloseInAFullRing(t *testing.T) {
 	})
 }
 
-// The file behind a doorbell belongs to the client too: making it blocking and filling it must not stop the daemon.
+// The flags of an open file belong to all who hold it. A client that makes what it was given blocking and tries to fill
+// it does not stop the daemon.
 func TestBlockedDoorbell(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
 	c, other := attach(t, a, 64), attach(t, a, 64)
@@ -305,19 +324,29 @@ func TestBlockedDoorbell(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := [8]byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	if _, err := unix.Write(fd, full[:]); err != nil {
-		t.Fatal(err)
+	unix.Write(fd, full[:])
+	for i := range uint64(64) {
+		c.rings.SetClientAsleep(true)
+		c.post(ipc.SQE{Op: ipc.OpWrite, Conn: 1, Token: i}) // completes at once, by ringing the bell
+		if e := c.completion(); e.Token != i {
+			t.Fatalf("completion %d: %+v", i, e)
+		}
 	}
-	c.rings.SetClientAsleep(true)
-	c.post(ipc.SQE{Op: ipc.OpWrite, Conn: 1, Token: 1}) // completes at once, by ringing the bell
 	other.must(&ipc.Message{Kind: ipc.KindStatus})
-	c.gone()
+	if snap, err := a.d.Snapshot(); err != nil || snap.Status.Evictions != 0 {
+		t.Fatalf("%d evictions, %v: there was nothing to evict for", snap.Status.Evictions, err)
+	}
 }
 
 // Garbage on the control socket ends that session and no other.
 func TestHostileControl(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
-	for _, text := range []string{"", "{", "[]", `{"id":1}`, `{"id":1,"kind":"status","page":-1}`, "\x00\xff\xfe"} {
+	whole, err := (&ipc.Message{ID: 1, Kind: ipc.KindStatus}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "{", "[]", `{"id":1}`, "\x00\xff\xfe", string(whole[:15]), string(whole[:17]),
+		string(whole) + "\x00"} {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -343,7 +372,9 @@ func TestHostileControl(t *testing.T) {
 	if m, err := c.conn.Recv(); err != nil || m.Error == nil {
 		t.Errorf("request without id: %+v, %v", m, err)
 	}
-	if _, _, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version + 1}); err == nil {
+	later := ipc.Hello(0)
+	later.Lowest, later.Highest = ipc.HighestVersion+1, ipc.HighestVersion+1
+	if _, _, err := c.exchange(later); err == nil {
 		t.Error("wrong version was accepted")
 	}
 	if _, _, err := c.exchange(&ipc.Message{Kind: ipc.KindStatus}); err != nil {
@@ -357,9 +388,10 @@ func TestFloodOfAdverts(t *testing.T) {
 	victim, peer := attach(t, a, 64), attach(t, b, 64)
 	flooded, atPeer := connect(t, victim, peer, "a", "mem")
 	calm, _ := dialAccept(t, victim, peer, "a", "mem")
-	if err := b.d.shard.box.do(func(now mono.Time) {
-		for k := range 3 * (outboxLimit + a.d.cfg.Limits.Conns) {
-			b.d.shard.eng.Advertise(now, engine.ConnID(atPeer), engine.Advert{Name: "x", Key: regmem.Key(k + 1), Size: 1, Perm: regmem.RemoteRead})
+	if err := b.d.shard.Do(func(now mono.Time) {
+		for k := range 3 * (shard.OutboxLimit + a.d.cfg.Limits.Conns) {
+			b.d.shard.Engine().Advertise(now, engine.ConnID(atPeer), engine.Advert{Name: "x", Key: regmem.Key(k + 1),
+				Size: 1, Perm: regmem.RemoteRead})
 		}
 	}); err != nil {
 		t.Fatal(err)
@@ -383,36 +415,11 @@ func TestManyServicesOfAClient(t *testing.T) {
 	}
 }
 
-// The guard evicts who jammed its doorbell, not who came after in its slot.
-func TestGuardSparesTheNext(t *testing.T) {
-	a, _ := nodes(t, 1, nil)
-	bad := attach(t, a, 64)
-	s := a.d.shard
-	var first *client
-	s.box.do(func(mono.Time) { first = s.clients[0] })
-	bad.close()
-	until(t, "gone", deadline, func() bool {
-		empty := false
-		s.box.do(func(mono.Time) { empty = len(s.clients) > 0 && s.clients[0] == nil })
-		return empty
-	})
-	good := attach(t, a, 64) // takes the slot
-	a.d.unjam(s, first)      // the guard wakes up after all that
-	if _, err := good.call(&ipc.Message{Kind: ipc.KindStatus}); err != nil {
-		t.Fatal(err)
-	}
-	s.box.do(func(mono.Time) {}) // what was posted before has run
-	snap, _ := a.d.Snapshot()
-	if snap.Status.Evictions != 0 {
-		t.Fatal("the next client of the slot was evicted")
-	}
-}
-
 // Peers that ask and give up, over and over, do not get a listening client evicted that is stopped for a while.
 func TestPeersCannotEvict(t *testing.T) {
-	a, b := nodes(t, 1, func(c *Config) { c.Limits.Conns = 512; c.Limits.Backlog = 128 })
+	a, b := nodes(t, 1, func(c *config.Config) { c.Limits.Conns = 512; c.Limits.Backlog = 128 })
 	server := open(t, a)
-	m, fds, err := server.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: 64})
+	m, fds, err := server.exchange(ipc.Hello(64))
 	if err != nil {
 		t.Fatal(m, err)
 	}
@@ -420,19 +427,20 @@ func TestPeersCannotEvict(t *testing.T) {
 	server.exchange(&ipc.Message{Kind: ipc.KindListen, Service: "s"}) // and reads no more
 	s, listening := b.d.shard, a.d.shard
 	requests := func() (n int, evicted, full bool) {
-		listening.box.do(func(mono.Time) {
-			n, evicted = len(listening.conns), listening.evictions > 0
-			if c := listening.services["s"]; c != nil {
-				full = len(c.msgs)+c.session.out.length() > outboxLimit/2
+		listening.Do(func(mono.Time) {
+			v := listening.Look(0)
+			evicted = v.Evictions > 0
+			for _, c := range v.Clients {
+				n += c.Conns
 			}
 		})
-		return n, evicted, full
+		return n, evicted, shard.Inside{Shard: listening}.Unread("s") > shard.OutboxLimit/2
 	}
 	for range 100 { // some 200 messages each; outboxLimit is reached after a few dozen
 		var ids []engine.ConnID
-		s.box.do(func(now mono.Time) {
+		s.Do(func(now mono.Time) {
 			for range 100 {
-				id, err := s.eng.Dial(now, "a", "s", engine.DialOptions{})
+				id, err := s.Engine().Dial(now, "a", "s", engine.DialOptions{})
 				if err != nil {
 					t.Error(err)
 				}
@@ -443,9 +451,9 @@ func TestPeersCannotEvict(t *testing.T) {
 			n, evicted, full := requests()
 			return n >= 100 || evicted || full
 		})
-		s.box.do(func(now mono.Time) {
+		s.Do(func(now mono.Time) {
 			for _, id := range ids {
-				s.eng.Abort(now, id, engine.StatusAborted)
+				s.Engine().Abort(now, id, engine.StatusAborted)
 			}
 		})
 		until(t, "ends", deadline, func() bool {
@@ -464,8 +472,9 @@ func TestNameOfAPeerIsNotUTF8(t *testing.T) {
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	_, atClient := connect(t, server, client, "a", "s")
 	s := b.d.shard
-	s.box.do(func(now mono.Time) {
-		if !s.eng.Advertise(now, engine.ConnID(atClient), engine.Advert{Name: strings.Repeat("\xff", 60), Key: 77, Size: 1, Perm: 1}) {
+	s.Do(func(now mono.Time) {
+		if _, ok := s.Engine().Advertise(now, engine.ConnID(atClient), engine.Advert{Name: strings.Repeat("\xff", 60),
+			Key: 77, Size: 1, Perm: 1}); !ok {
 			t.Error("not advertised")
 		}
 	})
@@ -481,7 +490,7 @@ func TestTextOfAPeerIsNotUTF8(t *testing.T) {
 	id := client.send(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "s"})
 	in := server.event(ipc.KindIncoming)
 	s := a.d.shard
-	s.box.do(func(now mono.Time) { s.eng.Refuse(now, engine.ConnID(in.Conn), strings.Repeat("\xff", 1000)) })
+	s.Do(func(now mono.Time) { s.Engine().Refuse(now, engine.ConnID(in.Conn), strings.Repeat("\xff", 1000)) })
 	if _, err := client.reply(id); err == nil || !strings.Contains(err.Error(), "?") {
 		t.Errorf("dial: %v", err)
 	}

@@ -6,12 +6,11 @@ import (
 	"runtime"
 	"strings"
 
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 )
-
-// pageRoom is what a page of a list may take of a control message; the rest is for the message around it.
-const pageRoom = ipc.MaxMessage - 4096
 
 // VersionReport answers a version request.
 type VersionReport struct {
@@ -26,22 +25,28 @@ type VersionReport struct {
 // whats are the lists a status request can ask for.
 var whats = []string{"status", "link", "peer", "conn", "region", "client", "authorised"}
 
-// inform answers status, doctor and version requests. Lists are sent in pages: each is a JSON array, the client joins them.
+// inform answers status, doctor and version requests. Lists are sent in pages: each is a JSON array, the client joins
+// them.
 func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
 	var body any
 	switch m.Kind {
 	case ipc.KindVersion:
 		body = VersionReport{
-			Schema: StatusSchema, Version: ss.d.version, Protocol: ipc.Version, GoVersion: runtime.Version(), Node: ss.d.node.String(), Name: ss.d.cfg.Name,
+			Schema: inspect.StatusSchema, Version: ss.d.inspector.Version(), Protocol: ipc.HighestVersion,
+			GoVersion: runtime.Version(), Node: ss.d.node.String(), Name: ss.d.cfg.Name,
 		}
 	case ipc.KindDoctor:
 		snap, err := ss.d.Snapshot()
 		if err != nil {
 			return nil, err
 		}
-		return page(m, ss.d.facts(snap))
+		return page(m, ss.d.inspector.Facts(snap))
 	default:
-		snap, err := ss.d.Snapshot()
+		ask := ss.d.Snapshot
+		if m.Page > 0 {
+			ask = ss.d.inspector.Recent
+		}
+		snap, err := ask()
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +66,8 @@ func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
 		case "authorised":
 			return page(m, snap.Authorised)
 		default:
-			return nil, ipc.Errorf(ipc.CodeInvalid, "there is no status of %q; ask for one of %s", m.What, strings.Join(whats, ", "))
+			return nil, ipc.Errorf(ipc.CodeInvalid, "there is no status of %q; ask for one of %s", m.What,
+				strings.Join(whats, ", "))
 		}
 	}
 	reply := m.Reply()
@@ -70,8 +76,8 @@ func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
 	return reply, err
 }
 
-// page answers with page m.Page of a list. Pages are cut where they are full, so an entry that comes or goes between two requests can be
-// seen twice or missed, as in any listing of a live system.
+// page answers with page m.Page of a list. Pages are cut where they are full, so an entry that comes or goes between
+// two requests can be seen twice or missed, as in any listing of a live system.
 func page[T any](m *ipc.Message, list []T) (*ipc.Message, error) {
 	reply := m.Reply()
 	body, n := []byte{'['}, 0
@@ -80,10 +86,10 @@ func page[T any](m *ipc.Message, list []T) (*ipc.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(entry) > pageRoom {
+		if len(entry) > inspect.PageRoom {
 			return nil, fmt.Errorf("an entry of %d bytes does not fit in a page", len(entry))
 		}
-		if len(body)+len(entry) > pageRoom {
+		if len(body)+len(entry) > inspect.PageRoom {
 			if n == m.Page {
 				reply.More = true
 				break
@@ -102,14 +108,27 @@ func page[T any](m *ipc.Message, list []T) (*ipc.Message, error) {
 	return reply, nil
 }
 
-// drain makes the daemon refuse everything new. Who started the daemon may do that, and root.
+// DrainUndo is Message.What of a drain request that ends draining.
+const DrainUndo = "undo"
+
+// drain makes the daemon refuse new clients and connections, or take them again. Only root and the user that runs the
+// daemon may do that.
 func (ss *session) drain(m *ipc.Message) (*ipc.Message, error) {
 	if !ss.trusted() {
 		return nil, ipc.Errorf(ipc.CodeDenied, "only root and the user that runs the daemon may drain it")
 	}
-	if err := ss.d.everyShard(func(s *shard, _ mono.Time) { s.draining = true }); err != nil {
+	if m.What != "" && m.What != DrainUndo {
+		return nil, ipc.Errorf(ipc.CodeInvalid, "drain %q: this daemon knows %q", m.What, DrainUndo)
+	}
+	on, what, kind := true, "draining: nothing new is taken", EventDrain
+	if m.What == DrainUndo {
+		on, what, kind = false, "draining no more", EventUndrain
+	}
+	if err := ss.d.everyShard(func(s *shard.Shard, _ mono.Time) { s.SetDraining(on) }); err != nil {
 		return nil, err
 	}
-	ss.d.log.Info("draining: nothing new is taken", "pid", ss.cred.PID)
+	ss.d.draining.Store(on)
+	ss.d.log.Info(what, "pid", ss.cred.PID)
+	ss.d.tell(&Event{Kind: kind, PID: ss.cred.PID, UID: ss.cred.UID})
 	return m.Reply(), nil
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"multiedge/internal/config"
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
@@ -14,17 +15,17 @@ import (
 )
 
 // vethNodes starts two embedded daemons joined by real links, in a network namespace of the test's own.
-func vethNodes(t *testing.T, mtu, links int, change func(*Config)) (a, b *Embedded) {
+func vethNodes(t *testing.T, mtu, links int, change func(*config.Config)) (a, b *Embedded) {
 	t.Helper()
 	wires(t, links, mtu)
-	var of [2][]Link
+	var of [2][]config.Link
 	for i := range links {
-		of[0] = append(of[0], Link{Name: fmt.Sprint("a", i)})
-		of[1] = append(of[1], Link{Name: fmt.Sprint("b", i)})
+		of[0] = append(of[0], config.Link{Name: fmt.Sprint("a", i)})
+		of[1] = append(of[1], config.Link{Name: fmt.Sprint("b", i)})
 	}
 	var e [2]*Embedded
 	for k, name := range []string{"a", "b"} {
-		cfg := plaintext(Config{Name: name, Links: of[k], Poll: "block"})
+		cfg := plaintext(config.Config{Name: name, Links: of[k], Poll: "block"})
 		if change != nil {
 			change(&cfg)
 		}
@@ -39,19 +40,20 @@ func vethNodes(t *testing.T, mtu, links int, change func(*Config)) (a, b *Embedd
 
 func countersOf(t *testing.T, e *Embedded) (c engine.Counters) {
 	t.Helper()
-	if err := e.d.shard.box.do(func(mono.Time) { c = e.d.shard.eng.Count }); err != nil {
+	if err := e.d.shard.Do(func(mono.Time) { c = e.d.shard.Engine().Count }); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// Large writes and reads over real links of a size for which the driver scatters: the kernel puts payloads where they belong, every byte is right
-// and those beside are untouched. With two connections busy at once most forecasts go wrong.
+// Large writes and reads over real links of a size for which the driver scatters: the kernel puts payloads where they
+// belong, every byte is right and those beside are untouched. With two connections busy at once most forecasts go
+// wrong.
 func TestReceiveInPlace(t *testing.T) {
 	for _, shape := range []struct{ links, conns int }{{1, 1}, {2, 1}, {1, 2}, {2, 3}} {
 		links, conns := shape.links, shape.conns
 		const size, ops, gap = 100_003, 40, 64
-		a, b := vethNodes(t, 1500, links, func(c *Config) { c.Checksum, c.Driver = "header", linkdrv.KindAlone })
+		a, b := vethNodes(t, 1500, links, func(c *config.Config) { c.Checksum, c.Driver = "header", linkdrv.KindAlone })
 		server, client := attach(t, a, 64), attach(t, b, 64)
 		server.must(&ipc.Message{Kind: ipc.KindListen, Service: "mem"})
 		rng := rand.New(rand.NewPCG(uint64(links), 9))
@@ -69,14 +71,16 @@ func TestReceiveInPlace(t *testing.T) {
 		for k := range ends {
 			atServer, atClient := dialAccept(t, server, client, "a", "mem")
 			region, mem := server.register((size + gap) * ops)
-			server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: uint64(len(mem)), Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
+			server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: uint64(len(mem)),
+				Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
 			ends[k] = end{atClient, client.event(ipc.KindAdvert).Key, mem}
 		}
 		run := func(op uint8) {
 			t.Helper()
 			for k := range ops {
 				x := &ends[k%conns]
-				e := ipc.SQE{Op: op, Conn: x.conn, Token: uint64(k), Key: x.key, RemoteOff: uint64((size + gap) * k), Region: local, LocalOff: uint64(size * k), Len: size}
+				e := ipc.SQE{Op: op, Conn: x.conn, Token: uint64(k), Key: x.key, RemoteOff: uint64((size + gap) * k),
+					Region: local, LocalOff: uint64(size * k), Len: size}
 				if op == ipc.OpRead {
 					e.Region, e.LocalOff = back, e.RemoteOff
 				}
@@ -104,33 +108,14 @@ func TestReceiveInPlace(t *testing.T) {
 		}
 		for name, e := range map[string]*Embedded{"a": a, "b": b} {
 			c := countersOf(t, e)
-			t.Logf("%d links, %d connections, node %s: %d data frames, %d payloads in place, %d lost", links, conns, name, c.DataFramesReceived, c.FramesInPlace, c.FramesLost)
+			t.Logf("%d links, %d connections, node %s: %d data frames, %d payloads in place, %d lost", links, conns,
+				name, c.DataFramesReceived, c.FramesInPlace, c.FramesLost)
 			if links == 1 && conns == 1 && c.FramesInPlace == 0 {
 				t.Errorf("%d links, node %s: no payload was received in place", links, name)
 			}
 			if c.RejectedMalformed+c.RejectedHeaderSum > 0 {
 				t.Errorf("%d links, node %s: %+v", links, name, c)
 			}
-		}
-	}
-}
-
-// Nothing is received in place while clients of several users are attached: a wrong forecast would show one's bytes to another.
-func TestClientsOfSeveralUsers(t *testing.T) {
-	of := func(uid uint32) *client { return &client{session: &session{cred: ipc.Cred{UID: uid}}} }
-	for _, c := range []struct {
-		clients []*client
-		want    bool
-	}{
-		{nil, false},
-		{[]*client{nil, of(0), nil}, false},
-		{[]*client{of(7), nil, of(7)}, false},
-		{[]*client{nil, of(0), of(7)}, true},
-		{[]*client{of(7), of(7), nil, of(0)}, true},
-	} {
-		s := &shard{clients: c.clients, mixed: !c.want}
-		if s.countUsers(); s.mixed != c.want {
-			t.Errorf("%d places: mixed is %v", len(c.clients), s.mixed)
 		}
 	}
 }

@@ -9,44 +9,68 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/internal/config"
+	"multiedge/internal/engine"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 	"multiedge/linkdrv"
 
 	"github.com/mdlayher/ethernet"
 	"golang.org/x/sys/unix"
 )
 
-// keeperRetry is how often opening a link that ought to work is tried again, watchRetry how often watching links that could not be watched.
+// keeperRetry is how often opening a link that ought to work is tried again, watchRetry how often watching links that
+// could not be watched.
 const (
 	keeperRetry = 250 * time.Millisecond
 	watchRetry  = 5 * time.Second
 )
 
-// keeper keeps the configured links open: it follows the kernel's reports, opens drivers (which takes long, so not on the shard) and gives
-// them to the shard or takes them away. One goroutine owns it.
+// keeper keeps the configured links open: it follows the kernel's reports, opens drivers (which takes long, so not on
+// the shard) and gives them to the shard or takes them away. One goroutine owns it.
 //
-// A link is found by its configured name and from then on followed by its index, through renames, until it is deleted; a new interface of
-// the configured name takes its place.
+// A link is found by its configured name and from then on followed by its index, through renames, until it is deleted;
+// a new interface of the configured name takes its place.
 type keeper struct {
 	d     *Daemon
 	links []*kept
 	known map[int]linkdrv.Event // what the kernel said, by interface index; nil while nobody watches
 	kicks chan string           // links whose driver failed
 	jobs  chan func()           // other changes, from Reload
+
+	openLinks  opener
+	watchLinks func(ctx context.Context, sink func(linkdrv.Event)) error // nil: links never change
+	after      func(time.Duration) <-chan time.Time                      // when to watch again
+}
+
+func newKeeper(d *Daemon, o *Options) *keeper {
+	k := &keeper{d: d, kicks: make(chan string, engine.MaxLinks*d.cfg.Shards), jobs: make(chan func()),
+		openLinks: openOne(o.Open), watchLinks: o.Watch, after: o.after}
+	if k.after == nil {
+		k.after = time.After
+	}
+	if o.Open == nil {
+		k.openLinks = openSockets(d.cfg.Shards)
+		if k.watchLinks == nil {
+			k.watchLinks = linkdrv.Watch
+		}
+	}
+	return k
 }
 
 // kept is what the keeper knows of one link.
 type kept struct {
-	cfg    Link
-	slots  []*link // the shards', by their number; only passed on
-	index  int     // interface followed; 0: none
+	cfg    config.Link
+	slots  []*shard.Link // the shards', by their number; only passed on
+	index  int           // interface followed; 0: none
 	open   bool
 	mtu    int
 	mac    string
 	failed string // last error logged
 }
 
-// start opens every link before the daemon serves anybody. Missing links are an error unless waiting for them was asked for.
+// start opens every link before the daemon serves anybody. Missing links are an error unless waiting for them was asked
+// for.
 func (k *keeper) start() error {
 	var errs []error
 	for _, l := range k.links {
@@ -74,14 +98,15 @@ func waitHint(err error) string {
 func (k *keeper) openDriver(l *kept, name string) ([]linkdrv.Driver, error) {
 	cfg := l.cfg
 	cfg.Name = name
-	return k.d.open(cfg, linkdrv.Options{EtherType: ethernet.EtherType(k.d.cfg.EtherType), Kind: l.cfg.Driver, RingSlots: l.cfg.Slots})
+	return k.openLinks(cfg, linkdrv.Options{EtherType: ethernet.EtherType(k.d.cfg.EtherType), Kind: l.cfg.Driver,
+		RingSlots: l.cfg.Slots, Pages: k.d.cfg.Copy == config.CopyShuffle})
 }
 
 // opened hands each shard its driver.
 func (k *keeper) opened(l *kept, drvs []linkdrv.Driver) {
 	info := drvs[0].Info()
 	for i, s := range k.d.shards {
-		if err := k.d.onShard(s, func(now mono.Time) { s.setDriver(now, l.slots[i], drvs[i]) }); err != nil {
+		if err := s.Do(func(now mono.Time) { s.SetDriver(now, l.slots[i], drvs[i]) }); err != nil {
 			for _, drv := range drvs[i:] {
 				drv.Close()
 			}
@@ -89,6 +114,9 @@ func (k *keeper) opened(l *kept, drvs []linkdrv.Driver) {
 		}
 	}
 	l.open, l.index, l.mtu, l.mac, l.failed = true, info.Index, info.MTU, info.MAC.String(), ""
+	k.d.linksUp.Add(1)
+	k.d.tell(&Event{Kind: EventLinkUp, Link: l.cfg.Name, Text: fmt.Sprintf("%s driver, MTU %d, MAC %s", info.Kind,
+		info.MTU, info.MAC)})
 }
 
 // closed takes a link's drivers away from the shards.
@@ -97,13 +125,15 @@ func (k *keeper) closed(l *kept) {
 		return
 	}
 	l.open = false
-	k.d.everyShard(func(s *shard, now mono.Time) { s.dropDriver(now, l.slots[s.number]) })
+	k.d.linksUp.Add(-1)
+	k.d.tell(&Event{Kind: EventLinkDown, Link: l.cfg.Name})
+	k.d.everyShard(func(s *shard.Shard, now mono.Time) { s.DropDriver(now, l.slots[s.Number()]) })
 }
 
 // run follows links until ctx ends. ns, if not negative, is the network namespace in which the daemon was made.
 func (k *keeper) run(ctx context.Context, ns int) {
 	events, blind := make(chan linkdrv.Event), make(chan struct{})
-	if k.d.watch != nil {
+	if k.watchLinks != nil {
 		k.known = map[int]linkdrv.Event{}
 		done := make(chan struct{})
 		go func() {
@@ -140,7 +170,7 @@ func (k *keeper) run(ctx context.Context, ns int) {
 // watch passes on what the kernel reports, until ctx ends, and says when it reports nothing more.
 func (k *keeper) watch(ctx context.Context, events chan<- linkdrv.Event, blind chan<- struct{}) {
 	for ctx.Err() == nil {
-		err := k.d.watch(ctx, func(ev linkdrv.Event) {
+		err := k.watchLinks(ctx, func(ev linkdrv.Event) {
 			select {
 			case events <- ev:
 			case <-ctx.Done():
@@ -149,20 +179,22 @@ func (k *keeper) watch(ctx context.Context, events chan<- linkdrv.Event, blind c
 		if err == nil {
 			return
 		}
-		k.d.log.Error("links are not watched until that is tried again: changes of their state are found by retrying only", "error", err)
+		k.d.log.Error("links are not watched until that is tried again: changes of their state are found by retrying "+
+			"only", "error", err)
 		select {
 		case blind <- struct{}{}:
 		case <-ctx.Done():
 		}
 		select {
-		case <-k.d.after(watchRetry):
+		case <-k.after(watchRetry):
 		case <-ctx.Done():
 		}
 	}
 }
 
-// failed notes that a shard has closed a link because its driver failed; the other shards' go with it, because they are steered together. An interface that still exists, down perhaps, is followed by
-// its index even if it is renamed now; one that was never reported is looked for by name.
+// failed notes that a shard has closed a link because its driver failed; the other shards' go with it, because they are
+// steered together. An interface that still exists, down perhaps, is followed by its index even if it is renamed now;
+// one that was never reported is looked for by name.
 func (k *keeper) failed(name string) {
 	for _, l := range k.links {
 		if l.cfg.Name == name {
@@ -179,11 +211,12 @@ func (k *keeper) failed(name string) {
 
 // lost reports whether some shard has no driver for a link.
 func (k *keeper) lost(l *kept) (lost bool) {
-	k.d.everyShard(func(s *shard, _ mono.Time) { lost = lost || l.slots[s.number].drv == nil })
+	k.d.everyShard(func(s *shard.Shard, _ mono.Time) { lost = lost || !l.slots[s.Number()].Open() })
 	return lost
 }
 
-// forget drops what the kernel said, since it will not say when that changes. Links that are closed are looked for by name.
+// forget drops what the kernel said, since it will not say when that changes. Links that are closed are looked for by
+// name.
 func (k *keeper) forget() {
 	k.known = nil
 	for _, l := range k.links {
@@ -266,7 +299,8 @@ func (k *keeper) tryOpen(l *kept, name string) {
 	}
 }
 
-// otherNamespace returns a descriptor of the calling thread's network namespace if some other thread has another, else -1.
+// otherNamespace returns a descriptor of the calling thread's network namespace if some other thread has another, else
+// -1.
 func otherNamespace() int {
 	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

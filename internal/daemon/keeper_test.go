@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
+	"multiedge/internal/inspect"
 	"multiedge/internal/mono"
 	"multiedge/linkdrv"
 	"multiedge/linkdrv/linktest"
@@ -24,7 +26,7 @@ type host struct {
 	events chan linkdrv.Event
 }
 
-func (h *host) open(l Link, _ linkdrv.Options) (linkdrv.Driver, error) {
+func (h *host) open(l config.Link, _ linkdrv.Options) (linkdrv.Driver, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.Name != h.name {
@@ -78,7 +80,7 @@ func (h *host) set(name string, index, mtu int, up, gone bool) {
 
 func TestLinkIsFollowed(t *testing.T) {
 	h := &host{name: "eth1", index: 3, events: make(chan linkdrv.Event)}
-	cfg := plaintext(Config{Name: "a", Links: []Link{{Name: "eth1"}}, Poll: "block"})
+	cfg := plaintext(config.Config{Name: "a", Links: []config.Link{{Name: "eth1"}}, Poll: "block"})
 	if _, err := NewEmbedded(cfg, Options{Open: h.open, Watch: h.watch}); !errors.Is(err, linkdrv.ErrLinkDown) {
 		t.Fatalf("started on an interface that is down: %v", err)
 	}
@@ -90,7 +92,7 @@ func TestLinkIsFollowed(t *testing.T) {
 	defer e.Close()
 	state := func(up bool, mtu int, device string) {
 		t.Helper()
-		var got LinkStatus
+		var got inspect.LinkStatus
 		until(t, "link state", 2*time.Second, func() bool {
 			snap, err := e.Daemon().Snapshot()
 			if err != nil {
@@ -117,11 +119,16 @@ func TestLinkIsFollowed(t *testing.T) {
 	h.set("eth1", 8, 4000, true, false) // a new one of the configured name
 	state(true, 4000, "")
 	e.Daemon().keeper.kicks <- "eth1" // as if its driver had failed: the retry finds it
-	if err := e.Daemon().Reload(plaintext(Config{Name: "a", Links: []Link{{Name: "eth1", Weight: 3}}, Poll: "busy"})); err == nil || err.Error() != "these take effect after a restart only: poll" {
+	if err := e.Daemon().Reload(plaintext(config.Config{Name: "a", Links: []config.Link{{Name: "eth1", Weight: 3}},
+		Poll: "busy"})); err == nil || err.Error() != "these take effect after a restart only: poll" {
 		t.Fatalf("reload: %v", err)
 	}
 	state(true, 4000, "")
-	if err := e.Daemon().Reload(plaintext(Config{Name: "a", Links: []Link{{Name: "eth7"}}, Poll: "block"})); !errors.Is(err, linkdrv.ErrNoLink) {
+	next := plaintext(config.Config{Name: "a", Links: []config.Link{{Name: "eth7"}}, Poll: "block"})
+	if err := e.Daemon().Reload(next); !errors.Is(
+		err,
+		linkdrv.ErrNoLink,
+	) {
 		t.Fatalf("reload with a link that does not exist: %v", err)
 	}
 	snap, err := e.Daemon().Snapshot()
@@ -135,7 +142,7 @@ func TestRenamedOntoAnother(t *testing.T) {
 	events := make(chan linkdrv.Event)
 	var mu sync.Mutex
 	index := map[string]int{"eth1": 3, "eth2": 4}
-	o := Options{Log: logTo(t), Open: func(l Link, _ linkdrv.Options) (linkdrv.Driver, error) {
+	o := Options{Log: logTo(t), Open: func(l config.Link, _ linkdrv.Options) (linkdrv.Driver, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if index[l.Name] == 0 {
@@ -153,7 +160,10 @@ func TestRenamedOntoAnother(t *testing.T) {
 			}
 		}
 	}}
-	e, err := NewEmbedded(plaintext(Config{Name: "a", Links: []Link{{Name: "eth1"}, {Name: "eth2"}}, Poll: "block"}), o)
+	e, err := NewEmbedded(
+		plaintext(config.Config{Name: "a", Links: []config.Link{{Name: "eth1"}, {Name: "eth2"}}, Poll: "block"}),
+		o,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +179,8 @@ func TestRenamedOntoAnother(t *testing.T) {
 			index[name] = i
 		}
 		mu.Unlock()
-		events <- linkdrv.Event{Name: name, OldName: old, Index: i, MTU: 9000, Up: up, Gone: gone, MAC: net.HardwareAddr(memMAC)}
+		events <- linkdrv.Event{Name: name, OldName: old, Index: i, MTU: 9000, Up: up, Gone: gone,
+			MAC: net.HardwareAddr(memMAC)}
 	}
 	ev("eth1", "", 3, true, false)
 	ev("eth2", "", 4, true, false)
@@ -187,7 +198,10 @@ func TestRenamedOntoAnother(t *testing.T) {
 func watched(t *testing.T, o Options) *Embedded {
 	t.Helper()
 	o.Log = logTo(t)
-	e, err := NewEmbedded(plaintext(Config{Name: "a", Links: []Link{{Name: "eth1"}}, Poll: "block", WaitLinks: true}), o)
+	e, err := NewEmbedded(
+		plaintext(config.Config{Name: "a", Links: []config.Link{{Name: "eth1"}}, Poll: "block", WaitLinks: true}),
+		o,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +234,8 @@ func TestLateKickIsIgnored(t *testing.T) {
 	}
 }
 
-// What the kernel said last counts for nothing once it says nothing more: a link that was down then is opened when it can be. Watching is tried again
-// and again, and what the kernel says then is followed.
+// What the kernel said last counts for nothing once it says nothing more: a link that was down then is opened when it
+// can be. Watching is tried again and again, and what the kernel says then is followed.
 func TestLinkIsFollowedUnwatched(t *testing.T) {
 	h := &host{name: "eth1", index: 3, mtu: 9000, up: true, events: make(chan linkdrv.Event)}
 	began, broken, waits, over := make(chan struct{}), make(chan error), make(chan time.Duration), make(chan time.Time)
@@ -229,7 +243,8 @@ func TestLinkIsFollowedUnwatched(t *testing.T) {
 		waits <- d
 		return over
 	}
-	e := watched(t, Options{Open: h.open, after: after, Watch: func(ctx context.Context, sink func(linkdrv.Event)) error {
+	e := watched(t, Options{Open: h.open, after: after, Watch: func(ctx context.Context,
+		sink func(linkdrv.Event)) error {
 		began <- struct{}{}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -289,11 +304,12 @@ func (d *slow) Close() error {
 	return d.indexed.Close()
 }
 
-// The kernel may take its time to close a socket. The shard serves its other links meanwhile, and the link itself can be opened again.
+// The kernel may take its time to close a socket. The shard serves its other links meanwhile, and the link itself can
+// be opened again.
 func TestClosingHoldsNobodyUp(t *testing.T) {
 	h := &host{name: "eth1", index: 3, mtu: 9000, up: true, events: make(chan linkdrv.Event)}
 	closing, release := make(chan struct{}), make(chan struct{})
-	e := watched(t, Options{Watch: h.watch, Open: func(l Link, o linkdrv.Options) (linkdrv.Driver, error) {
+	e := watched(t, Options{Watch: h.watch, Open: func(l config.Link, o linkdrv.Options) (linkdrv.Driver, error) {
 		d, err := h.open(l, o)
 		if err != nil {
 			return nil, err
@@ -308,7 +324,7 @@ func TestClosingHoldsNobodyUp(t *testing.T) {
 	go h.set("eth1", 3, 9000, false, false)
 	<-closing
 	served := make(chan error, 1)
-	go func() { served <- e.d.shard.box.do(func(mono.Time) {}) }()
+	go func() { served <- e.d.shard.Do(func(mono.Time) {}) }()
 	select {
 	case err := <-served:
 		if err != nil {
@@ -321,80 +337,4 @@ func TestClosingHoldsNobodyUp(t *testing.T) {
 	h.set("eth1", 3, 9000, true, false)
 	until(t, "opened again", deadline, func() bool { return h.opened() == 2 })
 	close(release)
-}
-
-// counted is a driver that is asked for its counters.
-type counted struct {
-	indexed
-	asked *int
-}
-
-func (d *counted) Stats() (linkdrv.Stats, error) {
-	*d.asked++
-	return d.indexed.Stats()
-}
-
-// The kernel's counters are read before 32 bits are too few, also if nobody wants to know them.
-func TestCountersAreRead(t *testing.T) {
-	h, asked := &host{name: "eth1", index: 3, mtu: 9000, up: true}, 0
-	e := watched(t, Options{Open: func(l Link, o linkdrv.Options) (linkdrv.Driver, error) {
-		d, err := h.open(l, o)
-		if err != nil {
-			return nil, err
-		}
-		return &counted{*d.(*indexed), &asked}, nil
-	}})
-	s := e.d.shard
-	if err := s.box.do(func(now mono.Time) {
-		s.pulse(now)
-		for range 3 {
-			now = now.Add(countTime)
-			before := asked
-			if s.pulse(now); asked != before+1 {
-				t.Errorf("asked %d times in %v", asked-before, countTime)
-			}
-			if s.pulse(now.Add(countTime / 2)); asked != before+1 {
-				t.Errorf("asked %d times in %v", asked-before, countTime/2)
-			}
-		}
-		s.pulseAt = 0
-	}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// stuck is a driver that has no room, and whose interface is gone when it is asked again.
-type stuck struct {
-	indexed
-	sends int
-}
-
-func (d *stuck) Send([]linkdrv.TxFrame) (int, error) {
-	if d.sends++; d.sends == 1 {
-		return 0, nil
-	}
-	return 0, linkdrv.ErrLinkGone
-}
-
-// A shard whose link failed when held frames were offered again does not sleep before it has taken the link out of service.
-func TestNoSleepOverFailedLink(t *testing.T) {
-	h := &host{name: "eth1", index: 3, mtu: 9000, up: true}
-	e := watched(t, Options{Open: h.open})
-	s := e.d.shard
-	if err := s.box.do(func(now mono.Time) {
-		l := s.active[0]
-		l.drv = &stuck{indexed: *l.drv.(*indexed)}
-		b := s.takeBatch()
-		b.users = 1
-		l.tx, l.batch = append(l.tx, linkdrv.TxFrame{Head: make([]byte, 64)}), b
-		s.flush(now, l)
-		s.retryBlocked(l.retryAt)
-		s.busy = false // nothing else was there to do
-		if !s.failedLinks || s.prepareSleep(now, &s.driverBed) {
-			t.Errorf("failed %v, and the shard would sleep", s.failedLinks)
-			s.wakeUp()
-		}
-	}); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/regmem"
 
@@ -24,9 +25,29 @@ func fileConn(fd int) (*ipc.Conn, error) {
 	return ipc.NewConn(c.(*net.UnixConn)), nil
 }
 
+// queues is what a client with queues of that depth is charged for, in whole pages.
+func queues(t *testing.T, depth int) int {
+	t.Helper()
+	l, err := ipc.LayoutFor(depth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(pages(attachBytes(l)))
+}
+
 func TestLimits(t *testing.T) {
-	a, b := nodes(t, 1, func(c *Config) {
-		c.Limits = Limits{Clients: 3, ClientsPerUser: 2, Regions: 2, Exports: 1, Conns: 2, Services: 1, Backlog: 1, Pinned: 64 << 10, Queue: 64}
+	a, b := nodes(t, 1, func(c *config.Config) {
+		c.Limits = config.Limits{
+			Clients:        3,
+			ClientsPerUser: 2,
+			Regions:        2,
+			Exports:        1,
+			Conns:          2,
+			Services:       1,
+			Backlog:        1,
+			Pinned:         config.Size(64<<10 + 2*queues(t, 64)),
+			Queue:          64,
+		}
 	})
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
@@ -94,7 +115,8 @@ func TestClientDeath(t *testing.T) {
 	for round := range 5 {
 		client := attach(t, b, 64)
 		atServer, atClient := dialAccept(t, server, client, "a", "s")
-		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 20, Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
+		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 20,
+			Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
 		key := client.event(ipc.KindAdvert).Key
 		client.must(&ipc.Message{Kind: ipc.KindListen, Service: "mine"})
 		local, _ := client.register(1 << 20)
@@ -138,10 +160,12 @@ func TestExporterDeath(t *testing.T) {
 	server := attach(t, a, 64)
 	atServer, atClient := connect(t, server, client, "a", "s")
 	region, _ := server.register(1 << 20)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 20, Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 20,
+		Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
 	key := client.event(ipc.KindAdvert).Key
 	for i := range 32 {
-		client.post(ipc.SQE{Op: 1 + uint8(i%2), Conn: atClient, Token: uint64(i), Key: key, Region: local, Len: 1 << 20})
+		client.post(ipc.SQE{Op: 1 + uint8(i%2), Conn: atClient, Token: uint64(i), Key: key, Region: local,
+			Len: 1 << 20})
 	}
 	server.close()
 	for range 32 { // each ends, some well
@@ -155,14 +179,14 @@ func TestExporterDeath(t *testing.T) {
 
 // Operations beyond the window of a connection are refused, one by one.
 func TestOperationWindow(t *testing.T) {
-	a, b := nodes(t, 1, func(c *Config) { c.OpWindow = 4 })
+	a, b := nodes(t, 1, func(c *config.Config) { c.OpWindow = 4 })
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	_, atClient := connect(t, server, client, "a", "s")
 	if client.window != 4 {
 		t.Fatalf("window %d", client.window)
 	}
 	// The peer's daemon is stopped by holding its token, so that nothing completes.
-	until(t, "hold of a", deadline, func() bool { return a.d.shard.token.CompareAndSwap(0, 1) })
+	until(t, "hold of a", deadline, func() bool { return a.d.shard.Hold() })
 	for i := range 6 {
 		client.post(ipc.SQE{Op: ipc.OpWrite, InlineLen: 1, Conn: atClient, Token: uint64(i), Key: 1})
 	}
@@ -171,7 +195,7 @@ func TestOperationWindow(t *testing.T) {
 			t.Fatalf("%+v", e)
 		}
 	}
-	a.d.shard.token.Store(0)
+	a.d.shard.Release()
 	for range 4 {
 		if e := client.completion(); e.Status != ipc.StatusKey {
 			t.Fatalf("%+v", e)
@@ -191,7 +215,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := c.exchange(&ipc.Message{Kind: ipc.KindHello, Version: ipc.Version, Depth: 64})
+	_, _, err := c.exchange(ipc.Hello(64))
 	if restore := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); restore != nil {
 		t.Fatal(restore)
 	}

@@ -5,24 +5,24 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 
 	"golang.org/x/sys/unix"
 )
 
-// lockSocket makes sure that only one daemon serves a socket path. The lock is on a file beside the socket and ends with the process, however
-// it ends; the file stays.
+// lockSocket makes sure that only one daemon serves a socket path. The lock is on a file beside the socket and ends
+// with the process, however it ends; the file stays.
 func lockSocket(socket string) (*os.File, error) {
 	dir := filepath.Dir(socket)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, socketError(socket, err)
 	}
-	f, err := os.OpenFile(socket+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(socket+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, socketError(socket, err)
 	}
@@ -30,8 +30,10 @@ func lockSocket(socket string) (*os.File, error) {
 		holder, _ := os.ReadFile(f.Name())
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another daemon (process %s) serves %s; stop it (systemctl stop edged) or give this one another path by --socket",
-				strings.TrimSpace(string(holder)), socket)
+			return nil,
+				fmt.Errorf("another daemon (process %s) serves %s; stop it (systemctl stop edged) or give this one "+
+					"another path by --socket",
+					strings.TrimSpace(string(holder)), socket)
 		}
 		return nil, socketError(socket, err)
 	}
@@ -43,30 +45,19 @@ func lockSocket(socket string) (*os.File, error) {
 
 func socketError(socket string, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("control socket %s: %w; run as root or give another path by --socket (or $%s)", socket, err, ipc.SocketEnv)
+		return fmt.Errorf("control socket %s: %w; run as root or give another path by --socket (or $%s)", socket, err,
+			ipc.SocketEnv)
 	}
 	return fmt.Errorf("control socket %s: %w; give another path by --socket (or $%s)", socket, err, ipc.SocketEnv)
 }
 
-// groupID looks up the group that may connect; -1 if none is named.
-func (c *Config) groupID() (int, error) {
-	if c.Group == "" {
-		return -1, nil
-	}
-	g, err := user.LookupGroup(c.Group)
-	if err != nil {
-		return -1, fmt.Errorf("group: there is no group %q; create it (groupadd --system %s) or leave group out", c.Group, c.Group)
-	}
-	return strconv.Atoi(g.Gid)
-}
-
 // listenSocket makes the control socket with the configured permissions. The caller holds the lock.
-func listenSocket(cfg *Config) (*ipc.Listener, error) {
-	gid, err := cfg.groupID()
+func listenSocket(cfg *config.Config) (*ipc.Listener, error) {
+	gid, err := cfg.GroupID()
 	if err != nil {
 		return nil, err
 	}
-	mode, err := parseMode(cfg.Mode)
+	mode, err := config.ParseMode(cfg.Mode)
 	if err != nil {
 		return nil, err
 	}

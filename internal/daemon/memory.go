@@ -4,55 +4,97 @@ import (
 	"errors"
 	"math"
 
-	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
-	"multiedge/internal/mono"
 	"multiedge/regmem"
 )
 
-// register obtains memory, which is slow, on this goroutine and then adds it to the client's regions.
+// A region is registered in two steps. First its memory is offered: charged, made and sent, but not pinned. The client
+// maps it and says so. Then it is sealed against holes, pinned, and its descriptor closed. Thus a client cannot give
+// back pages that it was charged for, in order to be granted more and have all of them filled again later; and a region
+// costs the daemon a mapping, but no descriptor.
+
+// register makes memory, on this goroutine, adds it to the client's regions and offers it.
 func (ss *session) register(m *ipc.Message) (*ipc.Message, error) {
 	if m.Size == 0 || m.Size > math.MaxInt {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "memory of %d bytes cannot be registered", m.Size)
 	}
-	size := int(m.Size)
-	x := ss.d.shard.exchange
-	if err := ss.account.memory.Reserve(x.pins(size)); err != nil {
-		key := "limits.pinned"
-		if q, ok := errors.AsType[*regmem.QuotaError](err); ok && q.What == "regions" {
-			key = "limits.regions_per_user"
-		}
-		return nil, ipc.Errorf(memoryCode(err), "%v, over all clients of user %d; deregister some or raise %s", err, ss.cred.UID, key)
+	if m.Own {
+		return ss.adopt(m)
 	}
-	mem, space, err := x.allocate(size)
+	size := int(m.Size)
+	x := ss.d.shard.Exchange()
+	if err := ss.account.reserve(x.Pins(size)); err != nil {
+		return nil, err
+	}
+	mem, space, err := x.Allocate(size)
 	if err != nil {
-		ss.account.memory.Release(x.pins(size))
+		ss.account.release(x.Pins(size))
 		return nil, ipc.Errorf(memoryCode(err), "%v", err)
 	}
 	region := &regmem.Region{Mem: mem, Owner: uint64(ss.cred.UID)}
-	s, c, full := ss.shard, ss.client, true
-	draining := false
-	err = s.box.do(func(mono.Time) {
-		if draining = s.draining; draining {
-			return
-		}
-		if full = !c.regions.add(region, s.limits.Regions); !full {
-			x.add(region, space)
-		}
-	})
-	if err != nil || full {
+	if err := ss.shard.AddRegion(ss.client, region, space); err != nil {
 		ss.freeMemory(mem)
-		if err != nil {
-			return nil, err
-		}
-		if draining {
-			return nil, errDraining
-		}
-		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d regions already; deregister some or raise limits.regions", s.limits.Regions)
+		return nil, err
 	}
 	reply := m.Reply()
 	reply.Region, reply.Size = region.ID, uint64(mem.Len())
 	return nil, ss.conn.Send(reply, mem.FD())
+}
+
+// adopt registers memory that the client made, in one step: charged, mapped, sealed against holes, pinned (A7.5).
+func (ss *session) adopt(m *ipc.Message) (*ipc.Message, error) {
+	if ss.brought == 0 {
+		return nil, ipc.Errorf(ipc.CodeInvalid, "memory of the client's own comes as a descriptor, with feature %#x "+
+			"in force", uint64(ipc.FeatureMemory))
+	}
+	size := int(m.Size)
+	if err := ss.account.reserve(size); err != nil {
+		return nil, err
+	}
+	mem, err := regmem.Adopt(ss.brought, size)
+	if err != nil {
+		ss.account.release(size)
+		return nil, ipc.Errorf(memoryCode(err), "%v", err)
+	}
+	ss.brought = 0
+	region := &regmem.Region{Mem: mem, Owner: uint64(ss.cred.UID)}
+	if err = mem.Fix(); err != nil { // slow: not on the shard
+		err = ipc.Errorf(memoryCode(err), "%v", err)
+	} else {
+		err = ss.shard.AdoptRegion(ss.client, region)
+	}
+	if err != nil {
+		ss.freeMemory(mem)
+		return nil, err
+	}
+	reply := m.Reply()
+	reply.Region, reply.Size = region.ID, uint64(size)
+	return reply, nil
+}
+
+// mapped makes an offered region one that operations may use. Where its memory cannot be had the region is gone.
+func (ss *session) mapped(m *ipc.Message) (*ipc.Message, error) {
+	s, c := ss.shard, ss.client
+	region, err := s.OfferedRegion(c, m.Region)
+	if err != nil {
+		return nil, err
+	}
+	if !s.Exchange().Has(region) { // that memory is this process's own and was pinned when it was made
+		fix := region.Mem.Fix // slow: not on the shard
+		if region.Back != nil {
+			fix = region.Mem.FixSparse
+		}
+		if err := fix(); err != nil {
+			if _, e := ss.deregister(m); e != nil {
+				return nil, e
+			}
+			return nil, ipc.Errorf(memoryCode(err), "%v", err)
+		}
+	}
+	if err := s.FinishRegion(c, region); err != nil {
+		return nil, err
+	}
+	return m.Reply(), nil
 }
 
 func memoryCode(err error) string {
@@ -61,7 +103,7 @@ func memoryCode(err error) string {
 		return ipc.CodeMemlock
 	case errors.Is(err, regmem.ErrQuota):
 		return ipc.CodeLimit
-	case errors.Is(err, regmem.ErrSize):
+	case errors.Is(err, regmem.ErrSize), errors.Is(err, regmem.ErrSeals):
 		return ipc.CodeInvalid
 	}
 	return ipc.CodeInternal
@@ -69,41 +111,10 @@ func memoryCode(err error) string {
 
 // deregister revokes every key of a region, then unmaps and unpins it. It fails with CodeBusy while operations use it.
 func (ss *session) deregister(m *ipc.Message) (*ipc.Message, error) {
-	s, c := ss.shard, ss.client
-	var region *regmem.Region
-	var refusal error
-	err := s.box.do(func(now mono.Time) { region, refusal = s.dropRegion(now, c, m.Region) })
-	if err == nil {
-		err = refusal
-	}
+	region, err := ss.shard.DropRegion(ss.client, m.Region)
 	if err != nil {
 		return nil, err
 	}
-	ss.freeMemory(region.Mem)
+	ss.freeRegion(region)
 	return m.Reply(), nil
-}
-
-// dropRegion takes a region from a client. Its memory is the caller's to free, on another goroutine.
-func (s *shard) dropRegion(now mono.Time, c *client, id uint32) (*regmem.Region, error) {
-	r := c.regions.get(id)
-	switch {
-	case c.rings == nil:
-		return nil, errStopped
-	case r == nil:
-		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", id)
-	case r.InFlight > 0:
-		return nil, stillBusy(r)
-	}
-	s.exchange.settle() // nothing may change once a key is revoked
-	for key, owner, ok := s.grants.RevokeNext(r); ok; key, owner, ok = s.grants.RevokeNext(r) {
-		if cn := c.conns[engine.ConnID(owner)]; cn != nil {
-			s.eng.Withdraw(now, cn.id, uint64(key))
-			delete(cn.exports, key)
-			c.exports--
-		}
-	}
-	s.exchange.remove(r)
-	s.dropReferring(r.Mem.Bytes())
-	c.regions.remove(r)
-	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"multiedge/bench/hostile"
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
@@ -30,7 +31,8 @@ func beHonest(t *testing.T, server, client *testClient, peer string) *honest {
 	var atServer uint32
 	atServer, h.conn = dialAccept(t, server, client, peer, "s")
 	region, _ := server.register(1 << 16)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 16, Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 16,
+		Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
 	h.key = client.event(ipc.KindAdvert).Key
 	h.region, _ = client.register(1 << 16)
 	go h.run()
@@ -81,8 +83,9 @@ func (h *honest) rate(f func()) float64 {
 	return float64(h.done.Load()-before) / time.Since(start).Seconds()
 }
 
-// Beside a client that misbehaves in every way there is, an honest one at the same daemon works on without an error, and only the hostile one is evicted.
-// What it costs the neighbour is printed; what it may cost is measured by edgebench on a quiet machine.
+// Beside a client that misbehaves in every way there is, an honest one at the same daemon works on without an error,
+// and only the hostile one is evicted. What it costs the neighbour is printed; what it may cost is measured by
+// edgebench on a quiet machine.
 func TestNeighboursOfHostileClients(t *testing.T) {
 	a, b := nodes(t, 1, nil)
 	server := attach(t, a, 64)
@@ -123,6 +126,9 @@ func TestNeighboursOfHostileClients(t *testing.T) {
 			if rep.Expected && (rep.Evictions != 1 || evictions() != before+1) {
 				t.Errorf("not evicted: %+v", rep)
 			}
+			if rep.Holes != 0 {
+				t.Errorf("%d holes in pinned memory", rep.Holes)
+			}
 			if !rep.Expected && evictions() != before {
 				t.Errorf("evicted for nothing the daemon should mind: %+v", rep)
 			}
@@ -131,7 +137,8 @@ func TestNeighboursOfHostileClients(t *testing.T) {
 			if n := victim.bad.Load(); n != 0 {
 				t.Fatalf("%d writes of the neighbour went wrong", n)
 			}
-			t.Logf("%d acts, evicted after %.3f s; the neighbour made %.0f writes/s alone, %.0f beside it", rep.Acts, rep.First, alone, beside)
+			t.Logf("%d acts, evicted after %.3f s; the neighbour made %.0f writes/s alone, %.0f beside it", rep.Acts,
+				rep.First, alone, beside)
 		})
 	}
 	until(t, "the hostile clients are forgotten", deadline, func() bool {
@@ -150,22 +157,24 @@ func (c *testClient) serveAll(region uint32) {
 			c.conn.Send(&ipc.Message{ID: id, Kind: ipc.KindAccept, Conn: m.Conn})
 		case ipc.KindAccept:
 			if m.Error == nil {
-				c.conn.Send(&ipc.Message{ID: id + 1, Kind: ipc.KindExport, Conn: m.Conn, Region: region, Size: 1 << 20, Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "h"})
+				c.conn.Send(&ipc.Message{ID: id + 1, Kind: ipc.KindExport, Conn: m.Conn, Region: region, Size: 1 << 20,
+					Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "h"})
 			}
 		}
 	}
 }
 
-// While a long operation of a connection lasts, its client's other connections go on, though operations that completed around it and others that wait have used
-// up the numbers its window has.
+// While a long operation of a connection lasts, its client's other connections go on, though operations that completed
+// around it and others that wait have used up the numbers its window has.
 func TestLongOperationHoldsUpItsConnectionAlone(t *testing.T) {
 	const window, size = 4, 16 << 20
-	a, b := nodes(t, 1, func(c *Config) { c.OpWindow = window })
+	a, b := nodes(t, 1, func(c *config.Config) { c.OpWindow = window })
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	region, _ := server.register(size)
 	local, _ := client.register(size)
 	export := func(atServer uint32) uint64 {
-		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "x"})
+		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size,
+			Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "x"})
 		return client.event(ipc.KindAdvert).Key
 	}
 	atServer, busy := connect(t, server, client, "a", "mem")
@@ -173,8 +182,8 @@ func TestLongOperationHoldsUpItsConnectionAlone(t *testing.T) {
 	atServer, other := dialAccept(t, server, client, "a", "mem")
 	otherKey := export(atServer)
 	for _, e := range []*Embedded{a, b} { // both threads stay away
-		until(t, "token", deadline, func() bool { return e.d.shard.token.CompareAndSwap(0, 1) })
-		defer e.d.shard.token.Store(0)
+		until(t, "token", deadline, func() bool { return e.d.shard.Hold() })
+		defer e.d.shard.Release()
 	}
 	const read, last = 1000, 2000
 	next, completed := uint64(0), []uint64(nil)
@@ -182,8 +191,8 @@ func TestLongOperationHoldsUpItsConnectionAlone(t *testing.T) {
 		client.post(ipc.SQE{Op: ipc.OpWrite, InlineLen: 1, Conn: conn, Token: token, Key: key})
 	}
 	until(t, "the last write", deadline, func() bool {
-		b.d.shard.iterate(mono.Now())
-		a.d.shard.iterate(mono.Now())
+		b.d.shard.Iterate(mono.Now())
+		a.d.shard.Iterate(mono.Now())
 		var buf [64]ipc.CQE
 		n, err := client.cq.Drain(buf[:])
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// pacer spaces the control requests of a user who makes more than a share: each costs the daemon processor time, which others would miss.
-// A second's worth may come at once. The zero pacer is ready; it reads no clock.
+// pacer spaces the control requests of a user who makes more than a share: each costs the daemon processor time, which
+// others would miss. A second's worth may come at once. The zero pacer is ready; it reads no clock.
 type pacer struct {
 	due time.Time // when the next request would be in time at the full rate
 }
@@ -21,24 +21,6 @@ func (p *pacer) wait(now time.Time, perSecond, weight int) time.Duration {
 	return max(p.due.Sub(now), 0)
 }
 
-// Weights of requests that cost more than the others: a greeting makes and maps rings, others look at everything there is. An eviction is charged to those
-// who greet: who breaks the rules without end does so once a second, and their other programs are only slow to attach.
-const (
-	weightHello = 40
-	weightLook  = 50
-	weightEvict = 4000
-)
-
-func weight(k ipc.Kind) int {
-	switch k {
-	case ipc.KindHello:
-		return weightHello
-	case ipc.KindStatus, ipc.KindDoctor, ipc.KindTrace:
-		return weightLook
-	}
-	return 1
-}
-
 // pacers are a user's: greetings wait apart from the rest.
 type pacers struct{ hello, rest pacer }
 
@@ -46,14 +28,14 @@ type pacers struct{ hello, rest pacer }
 const maxPacers = 256
 
 // pace returns how long a request of a user must wait.
-func (a *accounts) pace(now time.Time, uid uint32, k ipc.Kind) time.Duration {
+func (a *accounts) pace(now time.Time, uid uint32, hello bool, weight int) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.pacersOf(now, uid)
-	if k == ipc.KindHello {
-		return p.hello.wait(now, a.limits.Requests, weight(k))
+	if hello {
+		return p.hello.wait(now, a.limits.Requests, weight)
 	}
-	return p.rest.wait(now, a.limits.Requests, weight(k))
+	return p.rest.wait(now, a.limits.Requests, weight)
 }
 
 // longestBan bounds what evictions add up to, for the sake of the user's honest programs.
@@ -90,9 +72,10 @@ func (a *accounts) pacersOf(now time.Time, uid uint32) *pacers {
 	return p
 }
 
-// pause makes the serving goroutine wait its user's turn. It returns early when the session ends.
-func (ss *session) pause(m *ipc.Message) {
-	d := ss.d.accounts.pace(time.Now(), ss.cred.UID, m.Kind)
+// pause makes the serving goroutine wait its user's turn for a request of that kind. It returns early when the session
+// ends.
+func (ss *session) pause(k ipc.Kind) {
+	d := ss.d.accounts.pace(time.Now(), ss.cred.UID, k == ipc.KindHello, max(handlers[k].weight, 1))
 	if d == 0 {
 		return
 	}

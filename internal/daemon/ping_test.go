@@ -5,17 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
-	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 	"multiedge/regmem"
 )
 
 // pingsOf counts the pings that a daemon has under way.
-func pingsOf(n *Embedded) (pings int) {
-	n.d.shard.box.do(func(mono.Time) { pings = len(n.d.shard.pings) })
-	return pings
-}
+func pingsOf(n *Embedded) int { return shard.Inside{Shard: n.d.shard}.Pings() }
 
 // A client that dies while it waits for a ping is let go of at once.
 func TestDeathWhilePinging(t *testing.T) {
@@ -54,29 +50,20 @@ func TestPingsOfTheGone(t *testing.T) {
 func TestManyPings(t *testing.T) {
 	_, b := nodes(t, 1, nil)
 	c := attach(t, b, 64)
-	if _, err := c.call(&ipc.Message{Kind: ipc.KindPing, Peer: strings.Repeat("n", 60), Count: 1000, Timeout: time.Millisecond}); err != nil {
+	if _, err := c.call(&ipc.Message{Kind: ipc.KindPing, Peer: strings.Repeat("n", 60), Count: 1000,
+		Timeout: time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A ping that nobody answers tells of the paths, not of the service that it asks for.
-func TestUnansweredPing(t *testing.T) {
-	_, b := nodes(t, 1, nil)
-	p := &ping{done: make(chan PingResult, 1)}
-	b.d.shard.box.do(func(now mono.Time) {
-		b.d.shard.pinged(now, p, &engine.Event{Kind: engine.EvClosed, Status: engine.StatusTimeout, Text: "service " + pingService})
-	})
-	if r := <-p.done; r.Status != "timeout" || strings.Contains(r.Text, "ping") || !strings.Contains(r.Text, "edgectl peer") {
-		t.Errorf("%+v", r)
-	}
-}
-
-// Pings are no connections: those that are answered and those that are not leave the counters of connections alone, at either end.
+// Pings are no connections: those that are answered and those that are not leave the counters of connections alone, at
+// either end.
 func TestPingsAreNotCounted(t *testing.T) {
 	inBothForms(t, func(t *testing.T, security string) {
 		a, b := nodesIn(t, security, 1, nil)
 		c := attach(t, b, 64)
-		if r := c.must(&ipc.Message{Kind: ipc.KindPing, Peer: "a", Count: 3, Timeout: deadline}); strings.Count(string(r.Body), `"ok"`) != 3 {
+		if r := c.must(&ipc.Message{Kind: ipc.KindPing, Peer: "a", Count: 3, Timeout: deadline}); strings.Count(
+			string(r.Body), `"ok"`) != 3 {
 			t.Errorf("%s", r.Body)
 		}
 		c.must(&ipc.Message{Kind: ipc.KindPing, Peer: "nobody", Timeout: time.Millisecond})

@@ -1,44 +1,112 @@
 package daemon
 
 import (
+	"errors"
+	"fmt"
 	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
+	"multiedge/internal/shard"
 	"multiedge/regmem"
 )
 
-// accounts bounds what each user holds, over all of that user's clients.
+// accounts bounds what each user holds, over all of that user's clients, and what all users hold together.
 type accounts struct {
-	limits Limits
+	limits config.Limits
 	mu     sync.Mutex
 	total  int
+	memory *regmem.Quota // of all users
+	filled *regmem.Quota // likewise: what spaces were filled with
+	queues atomic.Int64  // bytes of memory that are no region's
 	users  map[uint32]*account
-	pacers map[uint32]*pacers // by user; they outlive accounts, lest a user attach anew for a fresh one
+	pacers map[uint32]*pacers // by user; they outlive accounts, or a user would get a fresh one by attaching again
 }
 
 // account is one user's. It lives as long as a client of that user does.
 type account struct {
+	uid     uint32
 	clients int
 	memory  *regmem.Quota
-	conns   atomic.Int64 // of all clients, those that are ending included
-	ops     atomic.Int64 // in flight, likewise
+	filled  *regmem.Quota // of spaces
+	all     *accounts
+	held    *shard.User // what the shards count
 }
 
-// connRoom says which limit keeps a client from having one more connection, and how to go on; nil: none does.
-func (s *shard) connRoom(c *client) error {
-	switch uid := c.session.cred.UID; {
-	case len(c.conns) >= s.limits.Conns:
-		return ipc.Errorf(ipc.CodeLimit, "this client has %d connections already; close some or raise limits.conns", len(c.conns))
-	case c.account.conns.Load() >= int64(s.limits.ConnsPerUser):
-		return ipc.Errorf(ipc.CodeLimit, "the clients of user %d have %d connections already; close some or raise limits.conns_per_user", uid, c.account.conns.Load())
+func newAccounts(l config.Limits) *accounts {
+	regmem.Spare(uint64(l.Reserve))
+	return &accounts{limits: l, memory: regmem.NewQuota(sizeInt(l.PinnedTotal), l.RegionsTotal),
+		filled: regmem.NewQuota(sizeInt(l.FilledTotal), 0),
+		users:  map[uint32]*account{}, pacers: map[uint32]*pacers{}}
+}
+
+func sizeInt(s config.Size) int { return int(min(s, math.MaxInt)) }
+
+// reserve charges a region to a user, and to all users together, before its memory is made. An error names the limit
+// and says what to do; nothing is charged then. release undoes it.
+func (u *account) reserve(bytes int) error { return u.charge(bytes, 1) }
+
+func (u *account) release(bytes int) { u.uncharge(bytes, 1) }
+
+// charge is reserve for so many regions, none where the memory is another.
+func (u *account) charge(bytes, regions int) error {
+	if err := u.memory.Charge(bytes, regions); err != nil {
+		return refusal(err, fmt.Sprintf("over all clients of user %d; deregister some or raise", u.uid),
+			"limits.pinned", "limits.regions_per_user")
+	}
+	if err := u.all.memory.Charge(bytes, regions); err != nil {
+		u.memory.Uncharge(bytes, regions)
+		return refusal(err, "over all users; try again when others have deregistered some, or raise",
+			"limits.pinned_total", "limits.regions_total")
+	}
+	if regions == 0 {
+		u.all.queues.Add(pages(bytes))
 	}
 	return nil
 }
 
-func newAccounts(l Limits) *accounts {
-	return &accounts{limits: l, users: map[uint32]*account{}, pacers: map[uint32]*pacers{}}
+func (u *account) uncharge(bytes, regions int) {
+	u.memory.Uncharge(bytes, regions)
+	u.all.memory.Uncharge(bytes, regions)
+	if regions == 0 {
+		u.all.queues.Add(-pages(bytes))
+	}
+}
+
+// fill charges a user, and all users together, for what a space is about to be filled with, gives back if negative. The
+// pinner calls it.
+func (u *account) fill(bytes int) error {
+	if bytes < 0 {
+		u.filled.Uncharge(-bytes, 0)
+		u.all.filled.Uncharge(-bytes, 0)
+		return nil
+	}
+	if err := u.filled.Charge(bytes, 0); err != nil {
+		return err
+	}
+	err := u.all.filled.Charge(bytes, 0)
+	if err != nil {
+		u.filled.Uncharge(bytes, 0)
+	}
+	return err
+}
+
+// pages is bytes as a quota counts them.
+func pages(bytes int) int64 {
+	page := int64(os.Getpagesize())
+	return (int64(bytes) + page - 1) / page * page
+}
+
+// refusal names the limit that a quota's error is about.
+func refusal(err error, whose, bytes, regions string) error {
+	key := bytes
+	if q, ok := errors.AsType[*regmem.QuotaError](err); ok && q.What == "regions" {
+		key = regions
+	}
+	return ipc.Errorf(memoryCode(err), "%v, %s %s", err, whose, key)
 }
 
 // enter admits a client.
@@ -46,15 +114,23 @@ func (a *accounts) enter(uid uint32) (*account, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.total >= a.limits.Clients {
-		return nil, ipc.Errorf(ipc.CodeLimit, "the daemon serves %d clients already; close some or raise limits.clients", a.total)
+		return nil, ipc.Errorf(ipc.CodeLimit,
+			"the daemon serves %d clients already; close some or raise limits.clients", a.total)
 	}
 	u := a.users[uid]
 	if u == nil {
-		u = &account{memory: regmem.NewQuota(int(min(a.limits.Pinned, math.MaxInt)), a.limits.RegionsPerUser)}
+		u = &account{
+			uid:    uid,
+			held:   shard.NewUser(uid),
+			memory: regmem.NewQuota(sizeInt(a.limits.Pinned), a.limits.RegionsPerUser),
+			filled: regmem.NewQuota(sizeInt(a.limits.Filled), 0),
+			all:    a,
+		}
 		a.users[uid] = u
 	}
 	if u.clients >= a.limits.ClientsPerUser {
-		return nil, ipc.Errorf(ipc.CodeLimit, "user %d has %d clients already; close some or raise limits.clients_per_user", uid, u.clients)
+		return nil, ipc.Errorf(ipc.CodeLimit,
+			"user %d has %d clients already; close some or raise limits.clients_per_user", uid, u.clients)
 	}
 	u.clients++
 	a.total++
@@ -72,27 +148,53 @@ func (a *accounts) leave(uid uint32) {
 	}
 }
 
-// setLimits changes what is admitted from now on. Users who have clients keep their memory quota.
-func (a *accounts) setLimits(l Limits) {
+// setLimits changes what is admitted from now on.
+func (a *accounts) setLimits(l config.Limits) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.limits = l
+	a.memory.SetLimits(sizeInt(l.PinnedTotal), l.RegionsTotal)
+	a.filled.SetLimits(sizeInt(l.FilledTotal), 0)
+	for _, u := range a.users {
+		u.memory.SetLimits(sizeInt(l.Pinned), l.RegionsPerUser)
+		u.filled.SetLimits(sizeInt(l.Filled), 0)
+	}
+	regmem.Spare(uint64(l.Reserve))
 }
 
-// admitted returns the limits in force.
-func (a *accounts) admitted() Limits {
+// Admitted returns the limits in force.
+func (a *accounts) Admitted() config.Limits {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.limits
 }
 
-// pinned returns the bytes reserved by all users.
-func (a *accounts) pinned() (bytes uint64) {
+// Charged returns what all users together were charged for: registered memory, and queues besides.
+func (a *accounts) Charged() (bytes uint64, regions int) {
+	b, n := a.memory.Used()
+	return uint64(b), n
+}
+
+// Pinned is charged without what is no region.
+func (a *accounts) Pinned() uint64 {
+	b, _ := a.Charged()
+	return b - min(b, uint64(a.queues.Load()))
+}
+
+// Of returns what a user was charged for.
+func (a *accounts) Of(uid uint32) (bytes uint64, regions int) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, u := range a.users {
-		b, _ := u.memory.Used()
-		bytes += uint64(b)
+	u := a.users[uid]
+	a.mu.Unlock()
+	if u == nil {
+		return 0, 0
 	}
-	return bytes
+	b, n := u.memory.Used()
+	return uint64(b), n
+}
+
+// Filled returns what all users' spaces were filled with.
+func (a *accounts) Filled() uint64 {
+	b, _ := a.filled.Used()
+	return uint64(b)
 }

@@ -5,50 +5,15 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 )
 
-// Two clients of one user share what the user may have: regions, pinned bytes, connections and operations in flight. A refusal names the limit, and what
-// one of them gives back the other may take.
-func TestQuotasOfAUser(t *testing.T) {
-	a, b := nodes(t, 1, func(c *Config) {
-		c.Limits = Limits{RegionsPerUser: 3, ConnsPerUser: 2, OpsPerUser: 4, Pinned: 1 << 20}
-	})
-	server := attach(t, a, 64)
-	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
-	one, two := attach(t, b, 64), attach(t, b, 64)
-
-	first, _ := one.register(4096)
-	one.register(4096)
-	two.register(4096)
-	for _, c := range []*testClient{one, two} {
-		if e := c.fails(&ipc.Message{Kind: ipc.KindRegister, Size: 1}, ipc.CodeLimit); !strings.Contains(e.Text, "limits.regions_per_user") {
-			t.Errorf("the fourth region: %v", e)
-		}
-	}
-	one.must(&ipc.Message{Kind: ipc.KindDeregister, Region: first})
-	if e := two.fails(&ipc.Message{Kind: ipc.KindRegister, Size: 2 << 20}, ipc.CodeLimit); !strings.Contains(e.Text, "limits.pinned") {
-		t.Errorf("too many bytes: %v", e)
-	}
-	two.register(4096)
-
-	_, conn := dialAccept(t, server, one, "a", "s")
-	_, other := dialAccept(t, server, two, "a", "s")
-	dial := &ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "s"}
-	for _, c := range []*testClient{one, two} {
-		if e := c.fails(dial, ipc.CodeLimit); !strings.Contains(e.Text, "limits.conns_per_user") {
-			t.Errorf("the third connection: %v", e)
-		}
-	}
-	two.must(&ipc.Message{Kind: ipc.KindListen, Service: "mine"})
-	if _, err := server.call(&ipc.Message{Kind: ipc.KindDial, Peer: "b", Service: "mine"}); err == nil || !strings.Contains(err.Error(), "limits.conns_per_user") {
-		t.Errorf("the third connection, from the other side: %v", err)
-	}
-	one.must(&ipc.Message{Kind: ipc.KindAbort, Conn: conn})
-	_, conn = dialAccept(t, server, one, "a", "s")
-
-	// Nothing completes while the other daemon is held, so four operations of both together are all.
-	until(t, "hold of a", deadline, func() bool { return a.d.shard.token.CompareAndSwap(0, 1) })
+// fourInFlight has two clients of one user post more operations than the user may have in flight: nothing completes
+// while the other daemon is held, so four of both together are all.
+func fourInFlight(t *testing.T, a, b *Embedded, one, two *testClient, conn, other uint32) {
+	t.Helper()
+	until(t, "hold of a", deadline, func() bool { return a.d.shard.Hold() })
 	for i := range 3 {
 		one.post(ipc.SQE{Op: ipc.OpWrite, InlineLen: 1, Conn: conn, Token: uint64(i), Key: 1})
 	}
@@ -65,7 +30,7 @@ func TestQuotasOfAUser(t *testing.T) {
 			t.Fatalf("beyond the quota: %+v", e)
 		}
 	}
-	a.d.shard.token.Store(0)
+	a.d.shard.Release()
 	two.completion()
 	for range 3 {
 		one.completion()
@@ -78,6 +43,51 @@ func TestQuotasOfAUser(t *testing.T) {
 			t.Fatalf("within the quota: %+v", e)
 		}
 	}
+}
+
+// Two clients of one user share what the user may have: regions, pinned bytes, connections and operations in flight. A
+// refusal names the limit, and what one of them gives back the other may take.
+func TestQuotasOfAUser(t *testing.T) {
+	a, b := nodes(t, 1, func(c *config.Config) {
+		c.Limits = config.Limits{RegionsPerUser: 3, ConnsPerUser: 2, OpsPerUser: 4, Pinned: 1 << 20}
+	})
+	server := attach(t, a, 64)
+	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
+	one, two := attach(t, b, 64), attach(t, b, 64)
+
+	first, _ := one.register(4096)
+	one.register(4096)
+	two.register(4096)
+	for _, c := range []*testClient{one, two} {
+		if e := c.fails(&ipc.Message{Kind: ipc.KindRegister, Size: 1}, ipc.CodeLimit); !strings.Contains(e.Text,
+			"limits.regions_per_user") {
+			t.Errorf("the fourth region: %v", e)
+		}
+	}
+	one.must(&ipc.Message{Kind: ipc.KindDeregister, Region: first})
+	if e := two.fails(&ipc.Message{Kind: ipc.KindRegister, Size: 2 << 20}, ipc.CodeLimit); !strings.Contains(e.Text,
+		"limits.pinned") {
+		t.Errorf("too many bytes: %v", e)
+	}
+	two.register(4096)
+
+	_, conn := dialAccept(t, server, one, "a", "s")
+	_, other := dialAccept(t, server, two, "a", "s")
+	dial := &ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "s"}
+	for _, c := range []*testClient{one, two} {
+		if e := c.fails(dial, ipc.CodeLimit); !strings.Contains(e.Text, "limits.conns_per_user") {
+			t.Errorf("the third connection: %v", e)
+		}
+	}
+	two.must(&ipc.Message{Kind: ipc.KindListen, Service: "mine"})
+	if _, err := server.call(&ipc.Message{Kind: ipc.KindDial, Peer: "b", Service: "mine"}); err == nil ||
+		!strings.Contains(err.Error(), "limits.conns_per_user") {
+		t.Errorf("the third connection, from the other side: %v", err)
+	}
+	one.must(&ipc.Message{Kind: ipc.KindAbort, Conn: conn})
+	_, conn = dialAccept(t, server, one, "a", "s")
+
+	fourInFlight(t, a, b, one, two, conn, other)
 	two.close() // what a client had when it died is the user's again
 	until(t, "the dead client is forgotten", deadline, func() bool {
 		snap, err := b.Daemon().Snapshot()
@@ -111,27 +121,27 @@ func TestPacer(t *testing.T) {
 	if d := p.wait(now.Add(time.Minute), 100, 50); d != 500*time.Millisecond {
 		t.Fatalf("a heavy request: %v", d)
 	}
-	a := newAccounts(Limits{Requests: 100})
+	a := newAccounts(config.Limits{Requests: 100})
 	for uid := range uint32(10 * maxPacers) {
-		a.pace(now.Add(time.Duration(uid)*100*time.Millisecond), uid, ipc.KindListen)
+		a.pace(now.Add(time.Duration(uid)*100*time.Millisecond), uid, false, 1)
 	}
 	if n := len(a.pacers); n > maxPacers {
 		t.Errorf("%d users are remembered", n)
 	}
 	const user = 1 << 20
 	for range 1000 {
-		a.pace(now, user, ipc.KindListen)
+		a.pace(now, user, false, 1)
 	}
-	if d := a.pace(now, user, ipc.KindListen); d < 8*time.Second {
+	if d := a.pace(now, user, false, 1); d < 8*time.Second {
 		t.Errorf("a user who asks without end waits %v", d)
 	}
-	if d := a.pace(now, user, ipc.KindHello); d != 0 {
+	if d := a.pace(now, user, true, weightHello); d != 0 {
 		t.Errorf("it attaches after %v", d)
 	}
 	for range 5 {
 		a.evicted(now, user)
 	}
-	if d := a.pace(now, user, ipc.KindHello); d < longestBan || d > 2*longestBan {
+	if d := a.pace(now, user, true, weightHello); d < longestBan || d > 2*longestBan {
 		t.Errorf("after evictions it attaches after %v", d)
 	}
 }

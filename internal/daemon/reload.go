@@ -3,62 +3,107 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/engine"
+	"multiedge/internal/inspect"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 )
 
-// Reload makes a new configuration effective as far as that is possible while running: links come, go and change their weight, limits
-// apply to what is asked for next, peers are authorised or not any more. Changes that need a restart are not made; they are named in the error, as are links that cannot be opened.
-func (d *Daemon) Reload(cfg Config) error {
+// Reload makes a new configuration effective as far as that is possible while running: links come, go and change their
+// weight, limits apply to what is asked for next, peers are authorised or not any more. Changes that need a restart are
+// not made; they are named in the error, as are links that cannot be opened.
+func (d *Daemon) Reload(cfg config.Config) error {
+	used, err := d.reload(cfg)
+	switch {
+	case used:
+		d.reloadEnded(err, inspect.ReloadPart)
+	case err != nil:
+		d.reloadEnded(err, inspect.ReloadFailed)
+	}
+	return err
+}
+
+// ReloadRefused notes a reload whose configuration could not even be read: status, metrics and doctor tell of it.
+func (d *Daemon) ReloadRefused(err error) { d.reloadEnded(err, inspect.ReloadFailed) }
+
+// reloadEnded keeps how a reload ended; bad is the result if there was an error.
+func (d *Daemon) reloadEnded(err error, bad string) {
+	st := &inspect.ReloadStatus{At: time.Now(), Result: inspect.ReloadOK}
+	ev := &Event{Kind: EventReload}
+	if err != nil {
+		st.Result, st.Error = bad, err.Error()
+		ev.Text = err.Error()
+	}
+	if st.Result == inspect.ReloadFailed {
+		ev.Kind = EventReloadFailed
+	}
+	d.reloaded.Store(st)
+	d.tell(ev)
+}
+
+// reload reports whether the configuration is used; an error then says what of it is not.
+func (d *Daemon) reload(cfg config.Config) (used bool, err error) {
 	if err := cfg.Normalize(); err != nil {
-		return err
+		return false, err
 	}
 	d.mu.Lock()
 	running := d.running.Load() && !d.closing
 	d.mu.Unlock()
 	if !running {
-		return errStopped
+		return false, shard.ErrStopped
+	}
+	reserved, err := cfg.ResolveServices()
+	if err != nil {
+		return false, err
 	}
 	if err := d.reloadTrust(&cfg); err != nil {
-		return err
+		return false, err
 	}
+	d.reserved.Store(&reserved)
 	fixed := d.fixedChanges(&cfg)
 	done := make(chan error, 1)
 	job := func() { done <- d.keeper.relink(cfg.Links) }
 	select {
 	case d.keeper.jobs <- job:
 	case <-d.stopped:
-		return errStopped
+		return false, shard.ErrStopped
 	}
-	err := <-done
-	if e := d.everyShard(func(s *shard, _ mono.Time) { s.limits = cfg.Limits }); e != nil {
-		return e
+	err = <-done
+	if e := d.everyShard(func(s *shard.Shard, _ mono.Time) { s.SetLimits(cfg.Limits) }); e != nil {
+		return false, e
 	}
 	d.accounts.setLimits(cfg.Limits)
 	d.announce()
 	if len(fixed) > 0 {
 		err = errors.Join(err, fmt.Errorf("these take effect after a restart only: %s", strings.Join(fixed, ", ")))
 	}
-	return err
+	return true, err
 }
 
 // fixedChanges names the settings that differ and cannot change.
-func (d *Daemon) fixedChanges(c *Config) (names []string) {
+func (d *Daemon) fixedChanges(c *config.Config) (names []string) {
 	old := &d.cfg
 	for _, f := range []struct {
 		name string
 		same bool
 	}{
 		{"security", old.Security == c.Security}, {"key_file", old.KeyFile == c.KeyFile || d.trust.keyless()},
-		{"name", old.Name == c.Name}, {"node_id", old.NodeID == c.NodeID}, {"socket", old.Socket == c.Socket}, {"group", old.Group == c.Group},
-		{"mode", old.Mode == c.Mode}, {"ethertype", old.EtherType == c.EtherType}, {"scheduler", old.Scheduler == c.Scheduler},
-		{"profile", old.Profile == c.Profile}, {"window", old.Window == c.Window}, {"checksum", old.Checksum == c.Checksum},
-		{"poll", old.Poll == c.Poll}, {"copy", old.Copy == c.Copy}, {"spin", old.Spin == c.Spin}, {"op_window", old.OpWindow == c.OpWindow}, {"shards", old.Shards == c.Shards}, {"receivers", old.Receivers == c.Receivers}, {"metrics", old.Metrics == c.Metrics},
+		{"name", old.Name == c.Name}, {"node_id", old.NodeID == c.NodeID}, {"socket", old.Socket == c.Socket},
+		{"group", old.Group == c.Group},
+		{"mode", old.Mode == c.Mode}, {"ethertype", old.EtherType == c.EtherType},
+		{"scheduler", old.Scheduler == c.Scheduler},
+		{"profile", old.Profile == c.Profile}, {"window", old.Window == c.Window},
+		{"checksum", old.Checksum == c.Checksum},
+		{"poll", old.Poll == c.Poll}, {"copy", old.Copy == c.Copy}, {"spin", old.Spin == c.Spin},
+		{"op_window", old.OpWindow == c.OpWindow}, {"shards", old.Shards == c.Shards},
+		{"receivers", old.Receivers == c.Receivers}, {"metrics", old.Metrics == c.Metrics},
 		{"dial_timeout", old.DialTimeout == c.DialTimeout}, {"dead_time", old.DeadTime == c.DeadTime},
-		{"keep_alive", old.KeepAlive == c.KeepAlive}, {"hello_time", old.HelloTime == c.HelloTime}, {"limits.queue", old.Limits.Queue == c.Limits.Queue}, {"log.format", old.Log.Format == c.Log.Format},
+		{"keep_alive", old.KeepAlive == c.KeepAlive}, {"hello_time", old.HelloTime == c.HelloTime},
+		{"limits.queue", old.Limits.Queue == c.Limits.Queue}, {"log.format", old.Log.Format == c.Log.Format},
 	} {
 		if !f.same {
 			names = append(names, f.name)
@@ -68,21 +113,21 @@ func (d *Daemon) fixedChanges(c *Config) (names []string) {
 }
 
 // relink makes the configured links those of the list. It runs on the keeper's goroutine.
-func (k *keeper) relink(want []Link) error {
+func (k *keeper) relink(want []config.Link) error {
 	var errs []error
 	var links, changed []*kept
 	for _, l := range k.links {
 		i := indexOf(want, l.cfg.Name)
 		if i < 0 {
 			k.closed(l)
-			k.d.everyShard(func(s *shard, _ mono.Time) { s.removeLink(l.slots[s.number]) })
+			k.d.everyShard(func(s *shard.Shard, _ mono.Time) { s.RemoveLink(l.slots[s.Number()]) })
 			continue
 		}
 		if l.cfg != want[i] {
 			k.closed(l)
 			changed = append(changed, l)
 			l.cfg = want[i]
-			k.d.everyShard(func(s *shard, _ mono.Time) { l.slots[s.number].cfg = l.cfg })
+			k.d.everyShard(func(s *shard.Shard, _ mono.Time) { s.Configure(l.slots[s.Number()], l.cfg) })
 		}
 		links = append(links, l)
 	}
@@ -127,22 +172,11 @@ func (k *keeper) has(name string) bool {
 	return false
 }
 
-func indexOf(links []Link, name string) int {
+func indexOf(links []config.Link, name string) int {
 	for i := range links {
 		if links[i].Name == name {
 			return i
 		}
 	}
 	return -1
-}
-
-// removeLink forgets a link that has no driver any more; its number is free for another.
-func (s *shard) removeLink(l *link) {
-	s.byIndex[l.index] = nil
-	for i, other := range s.active {
-		if other == l {
-			s.active = slices.Delete(s.active, i, i+1)
-			return
-		}
-	}
 }

@@ -6,21 +6,25 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 	"multiedge/linkdrv"
 )
 
 // halting is a link that for a while takes no frame that refers to memory, nor any behind one.
 type halting struct {
 	linkdrv.Driver
-	on atomic.Bool
+	on    atomic.Bool
+	waits atomic.Bool // a frame was not taken
 }
 
 func (d *halting) Send(frames []linkdrv.TxFrame) (int, error) {
 	if d.on.Load() {
 		for i := range frames {
 			if len(frames[i].Bulk) > 0 {
+				d.waits.Store(true)
 				frames = frames[:i]
 				break
 			}
@@ -32,33 +36,30 @@ func (d *halting) Send(frames []linkdrv.TxFrame) (int, error) {
 	return d.Driver.Send(frames)
 }
 
-// halt makes e's first link take no payload until d.on is false. It returns d, and what waits until frames with payload wait.
+// halt makes e's links take no payload until d.on is false. It returns d, and what waits until frames with payload
+// wait.
 func halt(t *testing.T, e *Embedded) (d *halting, payloadWaits func()) {
 	t.Helper()
-	s := e.d.shard
-	on := func(f func()) {
-		t.Helper()
-		if err := s.box.do(func(mono.Time) { f() }); err != nil {
-			t.Fatal(err)
-		}
-	}
 	d = &halting{}
 	d.on.Store(true)
-	on(func() { d.Driver, s.active[0].drv = s.active[0].drv, d })
+	if err := e.d.shard.Do(func(now mono.Time) {
+		e.d.shard.SetWrap(now, func(_ int, _ string, drv linkdrv.Driver) linkdrv.Driver {
+			d.Driver = drv
+			return d
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return d, func() {
 		t.Helper()
-		until(t, "frames that point into the memory wait", deadline, func() (wait bool) {
-			on(func() {
-				wait = slices.ContainsFunc(s.active[0].tx, func(f linkdrv.TxFrame) bool { return len(f.Bulk) > 0 })
-			})
-			return wait
-		})
+		until(t, "frames that point into the memory wait", deadline, d.waits.Load)
 	}
 }
 
-// What is written into memory after it was revoked does not reach a peer that was reading it, not even in frames that waited for their link meanwhile.
+// What is written into memory after it was revoked does not reach a peer that was reading it, not even in frames that
+// waited for their link meanwhile.
 func TestRevokeEndsWaitingFrames(t *testing.T) {
-	a, b := nodes(t, 1, func(c *Config) { c.Checksum = "header" })
+	a, b := nodes(t, 1, func(c *config.Config) { c.Checksum = "header" })
 	server, client := attach(t, a, 16), attach(t, b, 16)
 	atServer, atClient := connect(t, server, client, "a", "mem")
 	const size = 8192
@@ -67,7 +68,8 @@ func TestRevokeEndsWaitingFrames(t *testing.T) {
 	for i := range mem {
 		mem[i], got[i] = 'a', '-'
 	}
-	key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: 1, Name: "x"}).Key
+	key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: 1,
+		Name: "x"}).Key
 	client.event(ipc.KindAdvert)
 
 	d, payloadWaits := halt(t, a)
@@ -83,9 +85,10 @@ func TestRevokeEndsWaitingFrames(t *testing.T) {
 	}
 }
 
-// What is written into memory after a write from it has failed does not reach the peer, though frames of the write waited for their link meanwhile.
+// What is written into memory after a write from it has failed does not reach the peer, though frames of the write
+// waited for their link meanwhile.
 func TestFailureEndsWaitingFrames(t *testing.T) {
-	a, b := nodes(t, 1, func(c *Config) { c.Checksum = "header" })
+	a, b := nodes(t, 1, func(c *config.Config) { c.Checksum = "header" })
 	server, client := attach(t, a, 16), attach(t, b, 16)
 	atServer, atClient := connect(t, server, client, "a", "mem")
 	const size = 8192
@@ -94,7 +97,8 @@ func TestFailureEndsWaitingFrames(t *testing.T) {
 	for i := range sent {
 		mem[i], sent[i] = '-', 'a'
 	}
-	key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: 2, Name: "x"}).Key
+	key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: 2,
+		Name: "x"}).Key
 	client.event(ipc.KindAdvert)
 
 	d, payloadWaits := halt(t, b)
@@ -117,7 +121,8 @@ func TestFailureEndsWaitingFrames(t *testing.T) {
 // Of the frames that wait for a link those go that refer to memory that goes away, however it does, and no others.
 func TestOthersFramesWaitOn(t *testing.T) {
 	const size, half = 8192, 4096
-	const first, rest, second, others, bare = 0, 1, 2, 3, 4 // what the waiting frames refer to: halves of a region, another one, another client's, none
+	// what the waiting frames refer to: halves of a region, another one, another client's, none
+	const first, rest, second, others, bare = 0, 1, 2, 3, 4
 	for _, of := range []struct {
 		name string
 		end  func(c *testClient, conn, region uint32, key uint64)
@@ -141,47 +146,22 @@ func TestOthersFramesWaitOn(t *testing.T) {
 			region, _ := server.register(size)
 			next, _ := server.register(size)
 			foreign, _ := other.register(size)
-			key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: half, Perm: 1, Name: "x"}).Key
+			key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: half, Perm: 1,
+				Name: "x"}).Key
 
-			s, d := a.d.shard, &halting{}
-			l := s.active[0]
-			on := func(f func()) {
-				t.Helper()
-				if err := s.box.do(func(mono.Time) { f() }); err != nil {
-					t.Fatal(err)
-				}
-			}
-			d.on.Store(true)
-			on(func() {
-				d.Driver, l.drv = l.drv, d
-				l.batch = s.takeBatch()
-				l.batch.users = 1
-				mine, his := s.clients[0].regions, s.clients[1].regions
-				m := mine.get(region).Mem.Bytes()
-				for i, bulk := range [][]byte{first: m[:half], rest: m[half:], second: mine.get(next).Mem.Bytes(), others: his.get(foreign).Mem.Bytes(), bare: nil} {
-					head := make([]byte, 64)
-					head[0] = byte(i)
-					l.tx = append(l.tx, linkdrv.TxFrame{Head: head, Bulk: bulk})
-				}
-				s.blocked(l, true)
-			})
+			d, _ := halt(t, a)
+			in := shard.Inside{Shard: a.d.shard}
+			m := in.Memory(0, region)
+			in.Queue([][]byte{first: m[:half], rest: m[half:], second: in.Memory(0, next),
+				others: in.Memory(1, foreign), bare: nil})
 			of.end(server, atServer, region, key)
 			if of.name == "client gone" {
-				until(t, "the client is forgotten", deadline, func() (gone bool) {
-					on(func() { gone = s.clients[0] == nil })
-					return gone
-				})
+				until(t, "the client is forgotten", deadline, func() bool { return in.Clients() == 1 })
 			}
-			on(func() {
-				var stay []int
-				for _, f := range l.tx {
-					stay = append(stay, int(f.Head[0]))
-				}
-				if !slices.Equal(stay, of.stay) || l.discards != uint64(bare+1-len(of.stay)) {
-					t.Errorf("%v wait on, want %v; %d count as discarded", stay, of.stay, l.discards)
-				}
-				s.dropUnsent(l)
-			})
+			if stay, discarded := in.Queued(); !slices.Equal(stay, of.stay) ||
+				discarded != uint64(bare+1-len(of.stay)) {
+				t.Errorf("%v wait on, want %v; %d count as discarded", stay, of.stay, discarded)
+			}
 			d.on.Store(false)
 		})
 	}

@@ -13,7 +13,9 @@ import (
 	"sync"
 	"testing"
 
+	"multiedge/internal/config"
 	"multiedge/internal/identity"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
@@ -41,11 +43,21 @@ func (b *book) take() string {
 }
 
 // starter starts daemons whose links are in memory and pass for interfaces, with a log.
-func starter(t *testing.T) (start func(Config) (*Daemon, error), log *book) {
+func starter(t *testing.T) (start func(config.Config) (*Daemon, error), log *book) {
+	start, _, log = stopper(t)
+	return start, log
+}
+
+// stopper is starter with what stops the latest daemon.
+func stopper(t *testing.T) (start func(config.Config) (*Daemon, error), stop func(), log *book) {
 	log = new(book)
-	o := Options{Log: slog.New(slog.NewTextHandler(log, nil)), Open: memoryLink, Watch: func(ctx context.Context, _ func(linkdrv.Event)) error { <-ctx.Done(); return nil }}
-	return func(cfg Config) (*Daemon, error) {
-		cfg.Links, cfg.Socket = []Link{{Name: "mem"}}, filepath.Join(t.TempDir(), "s")
+	o := Options{Log: slog.New(slog.NewTextHandler(log, nil)), Open: memoryLink, Watch: func(ctx context.Context,
+		_ func(linkdrv.Event)) error {
+		<-ctx.Done()
+		return nil
+	}}
+	return func(cfg config.Config) (*Daemon, error) {
+		cfg.Links, cfg.Socket = []config.Link{{Name: "mem"}}, filepath.Join(t.TempDir(), "s")
 		d, err := New(cfg, o)
 		if err != nil {
 			return nil, err
@@ -53,16 +65,17 @@ func starter(t *testing.T) (start func(Config) (*Daemon, error), log *book) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { defer close(done); d.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-done })
+		stop = func() { cancel(); <-done }
+		t.Cleanup(stop)
 		<-d.Ready()
 		return d, nil
-	}, log
+	}, func() { stop() }, log
 }
 
 // inForce is what the engine was given.
 func inForce(t *testing.T, d *Daemon) (names string) {
 	t.Helper()
-	if err := d.onShard(d.shard, func(mono.Time) {
+	if err := d.shard.Do(func(mono.Time) {
 		for _, p := range d.trust.node.Peers.List() {
 			names += p.Name
 		}
@@ -73,8 +86,8 @@ func inForce(t *testing.T, d *Daemon) (names string) {
 }
 
 func TestFirstStartMakesTheKey(t *testing.T) {
-	start, log := starter(t)
-	cfg := keyed(t, Config{Name: "alpha"})
+	start, stop, log := stopper(t)
+	cfg := keyed(t, config.Config{Name: "alpha"})
 	d, err := start(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -83,11 +96,13 @@ func TestFirstStartMakesTheKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, id := d.Node(); d.PublicKey() != key.Public().String() || d.node != key.Public().Node() || id != d.node.String() {
+	if _, id := d.Node(); d.PublicKey() != key.Public().String() || d.node != key.Public().Node() ||
+		id != d.node.String() {
 		t.Errorf("key %s, node %s", d.PublicKey(), id)
 	}
 	said := log.take()
-	for _, want := range []string{"level=WARN", "no peer is authorised", "edgectl peers add " + d.PublicKey() + " alpha", cfg.PeersFile, cfg.KeyFile} {
+	for _, want := range []string{"level=WARN", "no peer is authorised", "edgectl peers add " + d.PublicKey() +
+		" alpha", cfg.PeersFile, cfg.KeyFile} {
 		if !strings.Contains(said, want) {
 			t.Errorf("nothing is said about %q:\n%s", want, said)
 		}
@@ -95,6 +110,11 @@ func TestFirstStartMakesTheKey(t *testing.T) {
 	if strings.Contains(said, key.Text()) {
 		t.Error("the private key is in the log")
 	}
+	if _, err := start(cfg); err == nil || !strings.Contains(err.Error(), "another daemon (process ") ||
+		!strings.Contains(err.Error(), cfg.KeyFile) || !strings.Contains(err.Error(), "edgectl key new") {
+		t.Errorf("a second daemon with the same key, of another socket: %v", err)
+	}
+	stop()
 	again, err := start(cfg)
 	if err != nil || again.node != d.node {
 		t.Errorf("after a restart the node is %v, %v", again, err)
@@ -108,23 +128,25 @@ func TestBadIdentityFilesAreExplained(t *testing.T) {
 	start, _ := starter(t)
 	for _, tc := range []struct {
 		name   string
-		damage func(cfg *Config) error
+		damage func(cfg *config.Config) error
 		want   string
 	}{
-		{"key readable by others", func(c *Config) error {
+		{"key readable by others", func(c *config.Config) error {
 			if err := identity.CreateKey(c.KeyFile, secure.NewPrivateKey()); err != nil {
 				return err
 			}
 			return os.Chmod(c.KeyFile, 0o644)
 		}, "chmod 600"},
-		{"no directory for the key", func(c *Config) error { c.KeyFile = "/dev/null/key"; return nil }, "/dev/null/key"},
-		{"malformed peers", func(c *Config) error { return os.WriteFile(c.PeersFile, []byte("beta\n"), 0o644) }, "peers:1"},
-		{"peers in conflict", func(c *Config) error {
-			c.Peers = []Peer{{"beta", secure.PrivateKey{1}.Public().String()}}
+		{"no directory for the key", func(c *config.Config) error { c.KeyFile = "/dev/null/key"; return nil },
+			"/dev/null/key"},
+		{"malformed peers", func(c *config.Config) error { return os.WriteFile(c.PeersFile, []byte("beta\n"), 0o644) },
+			"peers:1"},
+		{"peers in conflict", func(c *config.Config) error {
+			c.Peers = []config.Peer{{Name: "beta", Key: secure.PrivateKey{1}.Public().String()}}
 			return os.WriteFile(c.PeersFile, []byte(secure.PrivateKey{2}.Public().String()+" beta\n"), 0o644)
 		}, "two keys"},
 	} {
-		cfg := keyed(t, Config{})
+		cfg := keyed(t, config.Config{})
 		if err := tc.damage(&cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -132,11 +154,12 @@ func TestBadIdentityFilesAreExplained(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
-		if checked := cfg.CheckFiles(); tc.name != "no directory for the key" && (checked == nil || checked.Error() != err.Error()) {
+		if checked := cfg.CheckFiles(); tc.name != "no directory for the key" && (checked == nil ||
+			checked.Error() != err.Error()) {
 			t.Errorf("%s: a check says %v", tc.name, checked)
 		}
 	}
-	cfg := keyed(t, Config{})
+	cfg := keyed(t, config.Config{})
 	if err := cfg.CheckFiles(); err != nil {
 		t.Errorf("before the first start: %v", err)
 	}
@@ -148,7 +171,10 @@ func TestBadIdentityFilesAreExplained(t *testing.T) {
 // Both sources of peers count, and both are read again; what cannot be read changes nothing.
 func TestPeersAreReloaded(t *testing.T) {
 	start, log := starter(t)
-	cfg := keyed(t, Config{Name: "alpha", Peers: []Peer{{"x", secure.PrivateKey{1}.Public().String()}}})
+	cfg := keyed(
+		t,
+		config.Config{Name: "alpha", Peers: []config.Peer{{Name: "x", Key: secure.PrivateKey{1}.Public().String()}}},
+	)
 	d, err := start(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -169,31 +195,33 @@ func TestPeersAreReloaded(t *testing.T) {
 		}
 	}
 	check("x")
-	if _, err := identity.AddPeer(cfg.PeersFile, secure.Peer{Name: "y", Key: secure.PrivateKey{2}.Public()}); err != nil {
+	if _, err := identity.AddPeer(cfg.PeersFile, secure.Peer{Name: "y",
+		Key: secure.PrivateKey{2}.Public()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := identity.AddPeer(cfg.PeersFile, secure.Peer{Name: "alpha", Key: d.trust.node.Public}); err != nil { // all nodes may share a file
+	// all nodes may share a file
+	if _, err := identity.AddPeer(cfg.PeersFile, secure.Peer{Name: "alpha", Key: d.trust.node.Public}); err != nil {
 		t.Fatal(err)
 	}
 	check("x")
 	snap, _ := d.Snapshot()
-	if text := about(d.facts(snap), "peers file"); !strings.Contains(text, "not read again") {
+	if text := about(d.inspector.Facts(snap), "peers file"); !strings.Contains(text, "not read again") {
 		t.Errorf("doctor on a changed file: %s", text)
 	}
 	if n, err := d.ReloadPeers(); err != nil || n != 2 {
 		t.Fatal(n, err)
 	}
 	check("yx")
-	cfg.Peers = []Peer{{"z", secure.PrivateKey{3}.Public().String()}}
+	cfg.Peers = []config.Peer{{Name: "z", Key: secure.PrivateKey{3}.Public().String()}}
 	if err := d.Reload(cfg); err != nil {
 		t.Fatal(err)
 	}
 	check("yz")
-	cfg.Security = Plaintext
+	cfg.Security = config.Plaintext
 	if err := d.Reload(cfg); err == nil || !strings.Contains(err.Error(), "restart only: security") {
 		t.Errorf("to plaintext while running: %v", err)
 	}
-	cfg.Security = Encrypted
+	cfg.Security = config.Encrypted
 	if err := os.WriteFile(cfg.PeersFile, []byte("nonsense\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -205,12 +233,22 @@ func TestPeersAreReloaded(t *testing.T) {
 		t.Error("a malformed file was accepted")
 	}
 	check("yz")
+	if err := os.Truncate(cfg.PeersFile, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // empty, then gone
+		if _, err := d.ReloadPeers(); err == nil {
+			t.Error("a file that lost its peers was accepted")
+		}
+		check("yz")
+		os.Remove(cfg.PeersFile)
+	}
 	if strings.Contains(log.take(), "PLAINTEXT") {
 		t.Error("an encrypted node says that it is not")
 	}
 }
 
-func about(list []Finding, what string) (text string) {
+func about(list []inspect.Finding, what string) (text string) {
 	for _, f := range list {
 		if f.About == what {
 			text += f.Severity + " " + f.Text + " " + f.Remedy + "\n"
@@ -221,7 +259,7 @@ func about(list []Finding, what string) (text string) {
 
 func TestPlaintextIsLoud(t *testing.T) {
 	start, log := starter(t)
-	d, err := start(plaintext(Config{Name: "alpha"}))
+	d, err := start(plaintext(config.Config{Name: "alpha"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,10 +275,14 @@ func TestPlaintextIsLoud(t *testing.T) {
 	}
 	loud("at reload")
 	snap, err := d.Snapshot()
-	if err != nil || snap.Status.Security != Plaintext || snap.Status.PublicKey != "" || snap.Status.Checksum != "full" {
+	if err != nil || snap.Status.Security != config.Plaintext || snap.Status.PublicKey != "" ||
+		snap.Status.Checksum != "full" {
 		t.Errorf("%+v %v", snap.Status, err)
 	}
-	if text := about(d.facts(snap), "security"); !strings.HasPrefix(text, FindingWarning+" PLAINTEXT") {
+	if text := about(d.inspector.Facts(snap), "security"); !strings.HasPrefix(
+		text,
+		inspect.FindingWarning+" PLAINTEXT",
+	) {
 		t.Errorf("doctor: %q", text)
 	}
 	if _, err := d.ReloadPeers(); err == nil || !strings.Contains(err.Error(), "plaintext") {
@@ -249,7 +291,7 @@ func TestPlaintextIsLoud(t *testing.T) {
 }
 
 func TestReloadRequest(t *testing.T) {
-	a, b := nodesIn(t, Encrypted, 1, nil)
+	a, b := nodesIn(t, config.Encrypted, 1, nil)
 	c := attach(t, a, 64)
 	var r ReloadReport
 	m := c.must(&ipc.Message{Kind: ipc.KindReload})
@@ -259,50 +301,11 @@ func TestReloadRequest(t *testing.T) {
 	if err := a.Daemon().SetPeers(nil); err != nil || inForce(t, a.d) != "" {
 		t.Errorf("%q is authorised: %v", inForce(t, a.d), err)
 	}
-	if err := a.Daemon().SetPeers([]Peer{{"b", b.Daemon().PublicKey()}, {"c", b.Daemon().PublicKey()}}); err == nil || inForce(t, a.d) != "" {
+	key := b.Daemon().PublicKey()
+	if err := a.Daemon().SetPeers([]config.Peer{{Name: "b", Key: key}, {Name: "c", Key: key}}); err == nil ||
+		inForce(t, a.d) != "" {
 		t.Errorf("two peers of one key: %v", err)
 	}
 	p, _ := nodes(t, 1, nil)
 	attach(t, p, 64).fails(&ipc.Message{Kind: ipc.KindReload}, ipc.CodeInvalid)
-}
-
-// What doctor says when nobody was heard: strangers are not remembered, so an encrypted node does not claim that there are none.
-func TestDoctorHearsNobody(t *testing.T) {
-	for _, c := range []struct {
-		snap Snapshot
-		want string
-	}{
-		{Snapshot{Status: Status{Security: Plaintext}}, "no other node was heard"},
-		{Snapshot{Status: Status{Security: Encrypted, Authorised: 1}}, "no authorised peer was heard"},
-		{Snapshot{Status: Status{Security: Encrypted}}, ""}, // that nobody is authorised is said elsewhere
-		{Snapshot{Status: Status{Security: Plaintext}, Peers: []PeerStatus{{}}}, ""},
-	} {
-		var f findings
-		f.silence(&c.snap)
-		if text := about(f, "peers"); !strings.Contains(text, c.want) || (text == "") != (c.want == "") {
-			t.Errorf("%+v: %q, want %q", c.snap.Status, text, c.want)
-		}
-	}
-}
-
-// What doctor says of paths: one that is not used, and one that carries less than its link.
-func TestDoctorExaminesPaths(t *testing.T) {
-	links := []LinkStatus{{Name: "jumbo", MTU: 9000}, {Name: "plain", MTU: 1500}}
-	for _, c := range []struct {
-		path PathStatus
-		want string
-	}{
-		{PathStatus{Link: "jumbo", State: "good", MTU: 9000}, ""},
-		{PathStatus{Link: "jumbo", State: "good", MTU: 8938}, ""},
-		{PathStatus{Link: "plain", State: "good", MTU: 1438}, ""},
-		{PathStatus{Link: "jumbo", State: "good", MTU: 1438}, "over jumbo carries frames of 1438 bytes, of the link's MTU 9000"},
-		{PathStatus{Link: "jumbo", State: "suspect", MTU: 1438}, "is suspect"},
-		{PathStatus{Link: "gone", State: "good", MTU: 1438}, ""},
-	} {
-		var f findings
-		f.peer(&PeerStatus{Name: "beta", Paths: []PathStatus{c.path}}, links)
-		if text := about(f, "peer beta"); !strings.Contains(text, c.want) || (text == "") != (c.want == "") {
-			t.Errorf("%+v: %q, want %q", c.path, text, c.want)
-		}
-	}
 }

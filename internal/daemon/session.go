@@ -11,41 +11,55 @@ import (
 
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 	"multiedge/regmem"
+
+	"golang.org/x/sys/unix"
 )
 
-// session is one control socket: a goroutine that serves requests in order and one that writes what the shard says. It becomes a client by
-// hello; without one it may only ask for status.
+// session is one control socket: a goroutine that serves requests in order and one that writes what the shard says. It
+// becomes a client by hello; without one it may only ask for status.
 type session struct {
-	d       *Daemon
-	conn    *ipc.Conn
-	cred    ipc.Cred
-	since   time.Time
-	out     *outbox
-	quit    chan struct{} // closed when the session ends
-	once    sync.Once
-	tracer  sync.WaitGroup // what goes on for a trace or a ping
-	pinging atomic.Bool
+	d        *Daemon
+	conn     *ipc.Conn
+	cred     ipc.Cred
+	since    mono.Time // when it came
+	program  string    // what the client calls itself; set before the shard knows it
+	out      *shard.Outbox
+	quit     chan struct{} // closed when the session ends
+	once     sync.Once
+	tracer   sync.WaitGroup // what goes on for a trace, a ping or who watches, and the closing of conn
+	pinging  atomic.Bool
+	watching atomic.Bool
 
 	// Owned by the serving goroutine.
-	account *account
-	shard   *shard     // the client's
-	client  *client    // nil before hello
-	rings   *ipc.Rings // the client's, kept here to unmap them when the shard has let go
+	version  uint32       // of the ABI, in force with this client
+	features ipc.Features // likewise
+	account  *account
+	shard    *shard.Shard  // the client's
+	client   *shard.Client // nil before hello
+	shared   *shared       // with the client, kept here to unmap it when the shard has let go
+	spaces   map[*regmem.Region]*space
+	brought  int // the descriptor that came with the request that is served; 0: none, or it was taken
 }
 
-// serve answers requests until the client or the daemon ends the session, and returns when everything the client held is released.
+// serve answers requests until the client or the daemon ends the session, and returns when everything the client held
+// is released.
 func (ss *session) serve() {
 	var writer sync.WaitGroup
 	writer.Go(ss.write)
 	for {
-		m, err := ss.conn.Recv()
-		if err != nil {
-			ss.report(err)
+		m, bad := ss.receive()
+		if m == nil {
+			ss.report(bad)
+			if bad == ipc.ErrJSON {
+				ss.conn.RefuseJSON()
+			}
 			break
 		}
-		ss.pause(m)
-		if reply := ss.answer(m); reply != nil {
+		ss.pause(m.Kind)
+		ss.out.Short(unreadAnswers)
+		if reply := ss.answer(m, bad); reply != nil {
 			if err := ss.conn.Send(reply); err != nil {
 				ss.report(err)
 				break
@@ -54,21 +68,56 @@ func (ss *session) serve() {
 	}
 	ss.end() // before release: whoever waits for the client stops
 	ss.release()
+	ss.dropBrought()
 	writer.Wait()
 	ss.tracer.Wait()
 }
 
-// answer serves one request and returns the reply, or nil if it was sent already or comes later. A fault of ours must not take
-// down a daemon that many processes share: it ends this request only.
-func (ss *session) answer(m *ipc.Message) (reply *ipc.Message) {
+// receive returns the next request, or the reason why there is none. Descriptors that it may not bring are closed: here
+// and nowhere else, since that may take as long as the client likes.
+func (ss *session) receive() (*ipc.Message, error) {
+	ss.dropBrought() // it was not wanted after all
+	if ss.features&ipc.FeatureMemory == 0 {
+		return ss.conn.Recv()
+	}
+	m, fds, err := ss.conn.RecvFDs()
+	switch {
+	case len(fds) == 1 && handlers[m.Kind].brings:
+		ss.brought = fds[0]
+	case len(fds) > 0:
+		ipc.CloseFDs(fds)
+		return nil, ipc.ErrDescriptors
+	}
+	return m, err
+}
+
+func (ss *session) dropBrought() {
+	if ss.brought != 0 {
+		unix.Close(ss.brought)
+		ss.brought = 0
+	}
+}
+
+// unreadAnswers is how many messages may wait to be sent to a client before its next request is served.
+const unreadAnswers = 256
+
+// answer serves one request, which bad says is malformed, and returns the reply, or nil if it was sent already or comes
+// later. A fault of ours must not take down a daemon that many processes share: it ends this request only.
+func (ss *session) answer(m *ipc.Message, bad error) (reply *ipc.Message) {
 	defer func() {
 		if p := recover(); p != nil {
-			ss.d.log.Error("request failed", "kind", string(m.Kind), "panic", p, "stack", string(debug.Stack()))
+			ss.d.log.Error("request failed", "kind", m.Kind.String(), "panic", p, "stack", string(debug.Stack()))
 			reply = m.Fail(ipc.Errorf(ipc.CodeInternal, "the daemon failed to serve this request; its log says more"))
 		}
 	}()
-	if m.ID == 0 {
+	_, known := ss.handler(m.Kind)
+	switch {
+	case m.ID == 0:
 		return m.Fail(ipc.Errorf(ipc.CodeInvalid, "a request needs an id"))
+	case m.Answer:
+		return m.Fail(ipc.Errorf(ipc.CodeInvalid, "a client sends requests; this says that it is a reply"))
+	case bad != nil && known:
+		return m.Fail(bad)
 	}
 	reply, err := ss.request(m)
 	if err != nil {
@@ -89,7 +138,7 @@ func (ss *session) report(err error) {
 func (ss *session) write() {
 	var buf []*ipc.Message
 	for {
-		buf = ss.out.take(buf[:0])
+		buf = ss.out.Take(buf[:0])
 		if buf == nil {
 			return
 		}
@@ -103,12 +152,13 @@ func (ss *session) write() {
 	}
 }
 
-// end closes the socket, which makes the serving goroutine finish. Any goroutine may call it, the shard too.
+// end closes the socket, which makes the serving goroutine finish. Any goroutine may call it, the shard too: it does
+// not wait for the socket, with which descriptors may go that the client sent and nobody received.
 func (ss *session) end() {
 	ss.once.Do(func() {
 		close(ss.quit)
-		ss.out.close()
-		ss.conn.Close()
+		ss.out.Close()
+		ss.tracer.Go(func() { ss.conn.Close() })
 	})
 }
 
@@ -118,22 +168,37 @@ func (ss *session) release() {
 	if c == nil {
 		return
 	}
-	ss.shard.box.do(func(now mono.Time) { ss.shard.detach(now, c) }) // a stopped shard has detached everybody
-	<-c.gone
-	c.regions.all(func(r *regmem.Region) { ss.freeMemory(r.Mem) })
-	ss.rings.Close()
-	c.submit.Close()
-	c.ring.Close()
+	ss.shard.Detach(c)
+	<-c.Gone()
+	c.Regions(ss.freeRegion)
+	layout := ss.shared.rings.Layout()
+	ss.shared.close()
+	ss.account.uncharge(attachBytes(layout), 0)
 	ss.d.accounts.leave(ss.cred.UID)
 	ss.d.unplace(ss.shard)
 	ss.d.log.Info("client left", "pid", ss.cred.PID, "uid", ss.cred.UID)
+	ss.d.tell(ss.event(EventLeft, ""))
+}
+
+// evicted ends a client that broke the rules; its own process learns it by the end of the control socket. The shard
+// calls it.
+func (ss *session) evicted(why string) {
+	ss.d.accounts.evicted(time.Now(), ss.cred.UID)
+	ss.d.log.Warn("client evicted", "pid", ss.cred.PID, "uid", ss.cred.UID, "reason", why)
+	ss.d.tell(ss.event(EventEvicted, why))
+	ss.end()
+}
+
+// event is one about this client.
+func (ss *session) event(kind, text string) *Event {
+	return &Event{Kind: kind, PID: ss.cred.PID, UID: ss.cred.UID, Program: ss.program, Text: text}
 }
 
 // freeMemory unpins and unmaps a region's bytes. It may take long: never call it on the shard.
 func (ss *session) freeMemory(m *regmem.Memory) {
-	n := ss.d.shard.exchange.pins(m.Len())
+	n := ss.d.shard.Exchange().Pins(m.Len())
 	if err := m.Close(); err != nil {
 		ss.d.log.Error("releasing memory", "bytes", n, "error", err)
 	}
-	ss.account.memory.Release(n)
+	ss.account.release(n)
 }

@@ -3,34 +3,34 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 	"multiedge/linkdrv"
-
-	"golang.org/x/sys/unix"
 )
 
-// A daemon with several shards is so many transports behind one name (PROTOCOL clause 1.7): each has its thread, engine, clients and, on every link, a
-// receive queue of its own, which the kernel fills by session number. They share nothing on the packet path. Links come, go and change for all of
-// them at once; a client belongs to one of them for its life.
+// A daemon with several shards is so many transports behind one name (PROTOCOL clause 1.7): each has its thread,
+// engine, clients and, on every link, a receive queue of its own, which the kernel fills by session number. They share
+// nothing on the packet path. Links come, go and change for all of them at once; a client belongs to one of them for
+// its life.
 
 // opener opens one link for every shard.
-type opener func(Link, linkdrv.Options) ([]linkdrv.Driver, error)
+type opener func(config.Link, linkdrv.Options) ([]linkdrv.Driver, error)
 
 // openSockets is the opener of links of the kernel's.
 func openSockets(shards int) opener {
-	return func(l Link, o linkdrv.Options) ([]linkdrv.Driver, error) {
+	return func(l config.Link, o linkdrv.Options) ([]linkdrv.Driver, error) {
 		return linkdrv.OpenShards(l.Name, shards, o)
 	}
 }
 
 // openOne is the opener of links in memory, which have one receive queue.
-func openOne(open func(Link, linkdrv.Options) (linkdrv.Driver, error)) opener {
-	return func(l Link, o linkdrv.Options) ([]linkdrv.Driver, error) {
+func openOne(open func(config.Link, linkdrv.Options) (linkdrv.Driver, error)) opener {
+	return func(l config.Link, o linkdrv.Options) ([]linkdrv.Driver, error) {
 		d, err := open(l, o)
 		if err != nil {
 			return nil, err
@@ -39,11 +39,12 @@ func openOne(open func(Link, linkdrv.Options) (linkdrv.Driver, error)) opener {
 	}
 }
 
-// leastProcs is how many goroutines must be able to run at once besides the shards' threads, whatever the number of cores: those poll without letting
-// go, and on a single P everything else in the process would wait for the runtime to preempt them, which takes it up to 10 ms.
+// leastProcs is how many goroutines must be able to run at once besides the shards' threads, whatever the number of
+// cores: those poll without letting go, and on a single P everything else in the process would wait for the runtime to
+// preempt them, which takes it up to 10 ms.
 const leastProcs = 3
 
-// startShards starts the shards' threads and what serves them. The kernel's scheduler places the threads on the processors that the process may use.
+// startShards starts the shards' threads and what serves them.
 func (d *Daemon) startShards(ctx context.Context) (done chan struct{}) {
 	if least := leastProcs + len(d.shards)*(1+d.cfg.Receivers); runtime.GOMAXPROCS(0) < least {
 		runtime.GOMAXPROCS(least)
@@ -52,13 +53,7 @@ func (d *Daemon) startShards(ctx context.Context) (done chan struct{}) {
 	d.running.Store(true)
 	var running sync.WaitGroup
 	for _, s := range d.shards {
-		running.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			s.thread.Store(int32(unix.Gettid()))
-			s.run()
-		})
-		d.tasks.Go(func() { d.guard(ctx, s) })
+		s.Start(&running)
 	}
 	go func() {
 		running.Wait()
@@ -68,19 +63,10 @@ func (d *Daemon) startShards(ctx context.Context) (done chan struct{}) {
 	return done
 }
 
-// onShard runs f as a shard, on its thread or, before there is one, on this.
-func (d *Daemon) onShard(s *shard, f func(mono.Time)) error {
-	if d.running.Load() {
-		return s.box.do(f)
-	}
-	f(mono.Now())
-	return nil
-}
-
 // everyShard runs f as each shard, one after the other.
-func (d *Daemon) everyShard(f func(s *shard, now mono.Time)) error {
+func (d *Daemon) everyShard(f func(s *shard.Shard, now mono.Time)) error {
 	for _, s := range d.shards {
-		if err := d.onShard(s, func(now mono.Time) { f(s, now) }); err != nil {
+		if err := s.Do(func(now mono.Time) { f(s, now) }); err != nil {
 			return err
 		}
 	}
@@ -88,67 +74,40 @@ func (d *Daemon) everyShard(f func(s *shard, now mono.Time)) error {
 }
 
 // addLink gives a link its number, the same at each shard.
-func (d *Daemon) addLink(cfg Link) (slots []*link, err error) {
-	err = d.everyShard(func(s *shard, _ mono.Time) { slots = append(slots, s.addLink(cfg)) })
+func (d *Daemon) addLink(cfg config.Link) (slots []*shard.Link, err error) {
+	err = d.everyShard(func(s *shard.Shard, _ mono.Time) { slots = append(slots, s.AddLink(cfg)) })
 	return slots, err
 }
 
-// place chooses the shard of a new client: the wished one, counted from 1, or the one with the fewest clients. unplace takes the choice back.
-func (d *Daemon) place(wish int) (*shard, error) {
+// place chooses the shard of a new client: the wished one, counted from 1, or the one with the fewest clients. unplace
+// takes the choice back.
+func (d *Daemon) place(wish int) (*shard.Shard, error) {
 	if wish < 0 || wish > len(d.shards) {
-		return nil, ipc.Errorf(ipc.CodeInvalid, "there is no shard %d; this daemon has shards 1 to %d, and 0 means any", wish, len(d.shards))
+		return nil, ipc.Errorf(ipc.CodeInvalid, "there is no shard %d; this daemon has shards 1 to %d, and 0 means any",
+			wish, len(d.shards))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	best := d.shards[max(wish, 1)-1]
-	for _, s := range d.shards {
-		if wish == 0 && s.placed < best.placed {
-			best = s
+	best := max(wish, 1) - 1
+	for i, n := range d.placed {
+		if wish == 0 && n < d.placed[best] {
+			best = i
 		}
 	}
-	best.placed++
-	return best, nil
+	d.placed[best]++
+	return d.shards[best], nil
 }
 
-func (d *Daemon) unplace(s *shard) {
+func (d *Daemon) unplace(s *shard.Shard) {
 	d.mu.Lock()
-	s.placed--
-	d.mu.Unlock()
-}
-
-// directory keeps a service from being offered at two shards. Shards use it when a client begins or ceases to offer one.
-type directory struct {
-	mu    sync.Mutex
-	names map[string]*client
-}
-
-// claim gives a name to a client, or returns who has it.
-func (d *directory) claim(name string, c *client) (owner *client) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if owner = d.names[name]; owner == nil {
-		d.names[name] = c
-	}
-	return owner
-}
-
-func (d *directory) release(name string) {
-	d.mu.Lock()
-	delete(d.names, name)
+	d.placed[s.Number()]--
 	d.mu.Unlock()
 }
 
 // checkShards refuses what only links of the kernel's can do.
-func checkShards(cfg *Config, o *Options) error {
+func checkShards(cfg *config.Config, o *Options) error {
 	if cfg.Shards > 1 && o.Open != nil {
 		return errors.New("shards: links in memory have one receive queue; leave shards out of the configuration")
 	}
 	return nil
-}
-
-// shards is what doctor says about the number of shards.
-func (f *findings) shards(n, cores int) {
-	if n > cores {
-		f.add(FindingWarning, "shards", fmt.Sprintf("%d shards share %d processors", n, cores), "set shards to the number of cores that may serve links, at most")
-	}
 }

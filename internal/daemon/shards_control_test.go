@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 )
 
 // Clients are spread over the shards; services are unique among all of them; draining and limits are everywhere.
 func TestShardsControl(t *testing.T) {
 	wires(t, 1, 9000)
-	a := serveShards(t, "", Plaintext, "a", 3, 1)
+	a := serveShards(t, "", config.Plaintext, "a", 3, 1)
 	count := func() (n [3]int) {
 		s, err := a.Snapshot()
 		if err != nil {
@@ -34,7 +35,7 @@ func TestShardsControl(t *testing.T) {
 	until(t, "place free", deadline, func() bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.shards[0].placed == 1
+		return a.placed[0] == 1
 	})
 	clients[0] = clientOf(t, a, 0)
 	if n := count(); n != [3]int{2, 2, 2} {
@@ -71,15 +72,19 @@ func TestShardsRefused(t *testing.T) {
 		want string
 	}{
 		{"links in memory", func() error {
-			_, err := New(Config{Shards: 2, Links: []Link{{Name: "m"}}}, Options{Open: memoryLink})
+			_, err := New(config.Config{Shards: 2, Links: []config.Link{{Name: "m"}}}, Options{Open: memoryLink})
 			return err
 		}, "leave shards out"},
 		{"embedded", func() error {
-			_, err := NewEmbedded(Config{Shards: 2, Links: []Link{{Name: "m"}}}, Options{})
+			_, err := NewEmbedded(config.Config{Shards: 2, Links: []config.Link{{Name: "m"}}}, Options{})
 			return err
 		}, "run edged"},
-		{"too many", func() error { return (&Config{Shards: 9, Links: []Link{{Name: "m"}}}).Normalize() }, "outside 1..8"},
-		{"negative", func() error { return (&Config{Shards: -1, Links: []Link{{Name: "m"}}}).Normalize() }, "outside 1..8"},
+		{"too many", func() error { return (&config.Config{Shards: 9, Links: []config.Link{{Name: "m"}}}).Normalize() },
+			"outside 1..8"},
+		{"negative", func() error {
+			return (&config.Config{Shards: -1, Links: []config.Link{{Name: "m"}}}).Normalize()
+		},
+			"outside 1..8"},
 	} {
 		if err := tc.err(); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", tc.name, err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/config"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/secure"
 	"multiedge/linkdrv"
@@ -42,7 +44,8 @@ func wires(t *testing.T, n, mtu int) {
 	for i := range n {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = fmt.Sprint("a", i), mtu
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprint("b", i), PeerMTU: uint32(mtu)}); err != nil {
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprint("b", i),
+			PeerMTU: uint32(mtu)}); err != nil {
 			t.Fatal(err)
 		}
 		set(t, attrs.Name, netlink.LinkSetUp)
@@ -61,17 +64,29 @@ func set(t *testing.T, name string, f func(netlink.Link) error) {
 	}
 }
 
-// serveShards runs a daemon of that name, a or b, with so many shards on so many links, and receivers where shards are several.
+// serveShards runs a daemon of that name, a or b, with so many shards on so many links, and receivers where shards are
+// several.
 func serveShards(t *testing.T, driver, security, name string, shards, links int) *Daemon {
 	t.Helper()
-	cfg := Config{Name: name, Socket: filepath.Join(t.TempDir(), "s"), Shards: shards, Receivers: shards - 1, Poll: "block", DialTimeout: 2 * time.Second, Security: security, Driver: driver}
+	return serveOn(t, security, name, links, func(c *config.Config) {
+		c.Shards, c.Receivers, c.Driver = shards, shards-1, driver
+	})
+}
+
+// serveOn runs a daemon of that name, a or b, on so many links.
+func serveOn(t *testing.T, security, name string, links int, change func(*config.Config)) *Daemon {
+	t.Helper()
+	cfg := config.Config{Name: name, Socket: filepath.Join(t.TempDir(), "s"), Poll: "block",
+		Timing: config.Timing{DialTimeout: 2 * time.Second}, Security: security}
+	change(&cfg)
 	o := Options{Log: logTo(t)}
-	if security == Encrypted {
+	if security == config.Encrypted {
 		peer := string("ba"[name[0]-'a'])
-		o.Key, cfg.Peers = &secure.PrivateKey{name[0]}, []Peer{{Name: peer, Key: secure.PrivateKey{peer[0]}.Public().String()}}
+		o.Key, cfg.Peers = &secure.PrivateKey{name[0]},
+			[]config.Peer{{Name: peer, Key: secure.PrivateKey{peer[0]}.Public().String()}}
 	}
 	for i := range links {
-		cfg.Links = append(cfg.Links, Link{Name: fmt.Sprint(name, i)})
+		cfg.Links = append(cfg.Links, config.Link{Name: fmt.Sprint(name, i)})
 	}
 	d, err := New(cfg, o)
 	if err != nil {
@@ -122,7 +137,8 @@ func newStream(t *testing.T, server, client *testClient, peer, service string) *
 	s.atServer, s.atClient = dialAccept(t, server, client, peer, service)
 	var region uint32
 	region, s.target = server.register(streamSize)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: s.atServer, Region: region, Size: streamSize, Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "m"})
+	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: s.atServer, Region: region, Size: streamSize,
+		Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "m"})
 	s.key = client.event(ipc.KindAdvert).Key
 	s.local, s.source = client.register(streamSize)
 	return s
@@ -132,7 +148,8 @@ func newStream(t *testing.T, server, client *testClient, peer, service string) *
 func (s *stream) write(t *testing.T) {
 	t.Helper()
 	rand.Read(s.source[:streamSize])
-	s.client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, Conn: s.atClient, Imm: 5, Token: 9, Key: s.key, Region: s.local, Len: streamSize})
+	s.client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, Conn: s.atClient, Imm: 5, Token: 9, Key: s.key,
+		Region: s.local, Len: streamSize})
 	if e := s.client.completion(); e.Status != ipc.StatusOK || e.Conn != s.atClient {
 		t.Fatalf("write: %+v", e)
 	}
@@ -164,7 +181,8 @@ func crossing(t *testing.T, a, b *Daemon) (all []*stream) {
 // Connections work whatever shards their ends sit on, and however many shards the nodes have.
 func TestShardsCrossing(t *testing.T) {
 	for i, n := range [][2]int{{2, 2}, {1, 2}, {3, 1}, {2, 2}, {2, 3}} {
-		security, driver := []string{Plaintext, Encrypted}[min(i, 1)], []string{linkdrv.KindAlone, linkdrv.KindUDP}[i/3]
+		security := []string{config.Plaintext, config.Encrypted}[min(i, 1)]
+		driver := []string{linkdrv.KindAlone, linkdrv.KindUDP}[i/3]
 		t.Run(fmt.Sprint(security, n, driver), func(t *testing.T) {
 			wires(t, 2, 9000)
 			a, b := serveShards(t, driver, security, "a", n[0], 2), serveShards(t, driver, security, "b", n[1], 2)
@@ -190,7 +208,8 @@ func checkShardStatus(t *testing.T, a, b *Daemon, n [2]int) {
 		t.Fatal(err)
 	}
 	pairs := n[0] * n[1]
-	if sa.Status.Connections != pairs || sb.Status.Connections != pairs || len(sa.Conns) != pairs || sa.Status.Clients != n[0] || sa.Status.Peers != 1 || sa.Status.LinksUp != 2 {
+	if sa.Status.Connections != pairs || sb.Status.Connections != pairs || len(sa.Conns) != pairs ||
+		sa.Status.Clients != n[0] || sa.Status.Peers != 1 || sa.Status.LinksUp != 2 {
 		t.Errorf("status of a: %+v", sa.Status)
 	}
 	if len(sa.Status.Shards) != n[0] {
@@ -203,26 +222,32 @@ func checkShardStatus(t *testing.T, a, b *Daemon, n [2]int) {
 		}
 		sum += s.Counters["frames_received"]
 	}
-	if total := sa.Status.Counters["frames_received"]; total != sum || sa.Links[0].Counters["frames_received"]+sa.Links[1].Counters["frames_received"] != total {
-		t.Errorf("%d frames received, by shards %d, by links %v and %v", total, sum, sa.Links[0].Counters, sa.Links[1].Counters)
+	if total := sa.Status.Counters["frames_received"]; total != sum ||
+		sa.Links[0].Counters["frames_received"]+sa.Links[1].Counters["frames_received"] != total {
+		t.Errorf("%d frames received, by shards %d, by links %v and %v", total, sum, sa.Links[0].Counters,
+			sa.Links[1].Counters)
 	}
-	if m := MergePeers(sa.Peers); len(sa.Peers) != pairs || len(m) != 1 || m[0].Connections != pairs || len(m[0].Paths) != 2 {
+	if m := inspect.MergePeers(sa.Peers); len(sa.Peers) != pairs || len(m) != 1 || m[0].Connections != pairs ||
+		len(m[0].Paths) != 2 {
 		t.Errorf("%d peers, merged %+v", len(sa.Peers), m)
 	}
-	if n := sb.Latency.Write.Count(); n != uint64(3*pairs) || n != sb.Counters.OpsCompleted-sb.Counters.OpsFailed || sb.Latency.Read.Count() != 0 {
+	if n := sb.Latency.Write.Count(); n != uint64(3*pairs) || n != sb.Counters.OpsCompleted-sb.Counters.OpsFailed ||
+		sb.Latency.Read.Count() != 0 {
 		t.Errorf("%d writes were timed, want %d", n, 3*pairs)
 	}
 	if sa.Latency.Write.Count() != 0 || sa.Links[0].RoundTrips.Count()+sa.Links[1].RoundTrips.Count() == 0 {
 		t.Errorf("latency at a: %+v, links %+v", sa.Latency, sa.Links)
 	}
-	for _, s := range []*Snapshot{sa, sb} { // frames for shards that the kernel put elsewhere would be seen here
+	// frames for shards that the kernel put elsewhere would be seen here
+	for _, s := range []*inspect.Snapshot{sa, sb} {
 		if c := &s.Counters; c.SessionsFailed != 0 || c.UnknownSession != 0 || c.RejectedMalformed != 0 {
 			t.Errorf("%s: %+v", s.Status.Name, *c)
 		}
 	}
 }
 
-// A link that goes down and comes back, or is taken away and given back by a reload, is every shard's again, and no session suffers.
+// A link that goes down and comes back, or is taken away and given back by a reload, is every shard's again, and no
+// session suffers.
 func TestShardsLinks(t *testing.T) {
 	for _, driver := range []string{linkdrv.KindRing, linkdrv.KindUDP} {
 		t.Run(driver, func(t *testing.T) { testShardsLinks(t, driver) })
@@ -231,7 +256,7 @@ func TestShardsLinks(t *testing.T) {
 
 func testShardsLinks(t *testing.T, driver string) {
 	wires(t, 2, 9000)
-	a, b := serveShards(t, driver, Plaintext, "a", 2, 2), serveShards(t, driver, Plaintext, "b", 2, 2)
+	a, b := serveShards(t, driver, config.Plaintext, "a", 2, 2), serveShards(t, driver, config.Plaintext, "b", 2, 2)
 	streams := crossing(t, a, b)
 	use := func() {
 		for _, s := range streams {
@@ -253,7 +278,7 @@ func testShardsLinks(t *testing.T, driver string) {
 	use()
 	cfg := b.Config()
 	both := cfg.Links
-	for _, want := range [][]Link{both[1:], both} {
+	for _, want := range [][]config.Link{both[1:], both} {
 		cfg.Links = want
 		if err := b.Reload(cfg); err != nil {
 			t.Fatal(err)
@@ -269,7 +294,8 @@ func testShardsLinks(t *testing.T, driver string) {
 		if s.Counters.SessionsFailed != 0 {
 			t.Errorf("%s: %+v", s.Status.Name, s.Counters)
 		}
-		for _, l := range s.Links { // a driver is opened anew when its link changed, and not because its own headers take some of the MTU
+		// a driver is opened anew when its link changed, and not because its own headers take some of the MTU
+		for _, l := range s.Links {
 			if l.Driver != driver || l.MTU != 9000 || l.Opens > 4 {
 				t.Errorf("%s: %+v", s.Status.Name, l)
 			}

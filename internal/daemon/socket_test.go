@@ -7,18 +7,19 @@ import (
 	"strings"
 	"testing"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/linkdrv"
 	"multiedge/linkdrv/linktest"
 )
 
-func memoryLink(Link, linkdrv.Options) (linkdrv.Driver, error) {
+func memoryLink(config.Link, linkdrv.Options) (linkdrv.Driver, error) {
 	a, _ := linktest.Pair(1500, 16)
 	return a, nil
 }
 
 // run starts a daemon with a socket and returns how to stop it.
-func run(t *testing.T, cfg Config) (stop func()) {
+func run(t *testing.T, cfg config.Config) (stop func()) {
 	t.Helper()
 	d, err := New(cfg, Options{Log: logTo(t), Open: memoryLink})
 	if err != nil {
@@ -37,7 +38,11 @@ func run(t *testing.T, cfg Config) (stop func()) {
 }
 
 func TestOneDaemonPerSocket(t *testing.T) {
-	cfg := keyed(t, Config{Socket: filepath.Join(t.TempDir(), "sub", "edged.sock"), Links: []Link{{Name: "mem"}}, Mode: "0600"})
+	cfg := keyed(
+		t,
+		config.Config{Socket: filepath.Join(t.TempDir(), "sub", "edged.sock"), Links: []config.Link{{Name: "mem"}},
+			Mode: "0600"},
+	)
 	files := openFiles(t)
 	stop := run(t, cfg)
 	if st, err := os.Stat(cfg.Socket); err != nil || st.Mode().Perm() != 0o600 {
@@ -48,7 +53,8 @@ func TestOneDaemonPerSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = New(cfg, Options{Open: memoryLink})
-	if err == nil || !strings.Contains(err.Error(), "another daemon (process ") || !strings.Contains(err.Error(), "--socket") {
+	if err == nil || !strings.Contains(err.Error(), "another daemon (process ") || !strings.Contains(err.Error(),
+		"--socket") {
 		t.Fatalf("second daemon: %v", err)
 	}
 	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindVersion}); err != nil {
@@ -86,16 +92,24 @@ func TestStartErrors(t *testing.T) {
 	sock := filepath.Join(dir, "s.sock")
 	tests := []struct {
 		name string
-		cfg  Config
+		cfg  config.Config
 		o    Options
 		want []string
 	}{
-		{"no link", Config{Socket: sock}, Options{}, []string{"edged --link"}},
-		{"unknown interface", Config{Socket: sock, Links: []Link{{Name: "no-such-if"}}}, Options{}, []string{"no-such-if", "lo", "--wait-links"}},
-		{"not Ethernet", Config{Socket: sock, Links: []Link{{Name: "lo"}}}, Options{}, []string{"lo"}},
-		{"socket path is a file", Config{Socket: plain, Links: []Link{{Name: "m"}}}, Options{Open: memoryLink}, []string{"not a socket"}},
-		{"socket directory is a file", Config{Socket: plain + "/s", Links: []Link{{Name: "m"}}}, Options{Open: memoryLink}, []string{"--socket", ipc.SocketEnv}},
-		{"unknown group", Config{Socket: sock, Group: "no-such-group", Links: []Link{{Name: "m"}}}, Options{Open: memoryLink}, []string{"groupadd"}},
+		{"no link", config.Config{Socket: sock}, Options{}, []string{"edged --link"}},
+		{"unknown interface", config.Config{Socket: sock, Links: []config.Link{{Name: "no-such-if"}}}, Options{},
+			[]string{"no-such-if", "lo", "--wait-links"}},
+		{"not Ethernet", config.Config{Socket: sock, Links: []config.Link{{Name: "lo"}}}, Options{}, []string{"lo"}},
+		{
+			"socket path is a file",
+			config.Config{Socket: plain, Links: []config.Link{{Name: "m"}}},
+			Options{Open: memoryLink},
+			[]string{"not a socket"},
+		},
+		{"socket directory is a file", config.Config{Socket: plain + "/s", Links: []config.Link{{Name: "m"}}},
+			Options{Open: memoryLink}, []string{"--socket", ipc.SocketEnv}},
+		{"unknown group", config.Config{Socket: sock, Group: "no-such-group", Links: []config.Link{{Name: "m"}}},
+			Options{Open: memoryLink}, []string{"groupadd"}},
 	}
 	files := openFiles(t)
 	for _, tc := range tests {
@@ -114,7 +128,10 @@ func TestStartErrors(t *testing.T) {
 	if now := openFiles(t); now > files {
 		t.Errorf("%d descriptors left behind", now-files)
 	}
-	d, err := New(plaintext(Config{Socket: sock, WaitLinks: true, Links: []Link{{Name: "no-such-if"}}}), Options{})
+	d, err := New(
+		plaintext(config.Config{Socket: sock, WaitLinks: true, Links: []config.Link{{Name: "no-such-if"}}}),
+		Options{},
+	)
 	if err != nil {
 		t.Fatalf("with wait-links: %v", err)
 	}

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"multiedge/internal/engine"
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 	"multiedge/linkdrv"
 	"multiedge/linkdrv/linktest"
 )
@@ -18,8 +19,8 @@ import (
 func TestHelloWhileStopping(t *testing.T) {
 	x, y := linktest.PairN(0, 9000, 64)
 	defer y.Close()
-	d, err := prepare(Config{Name: "a", Security: Plaintext, Links: []Link{{Name: "l"}}}, Options{
-		Log: logTo(t), Open: func(Link, linkdrv.Options) (linkdrv.Driver, error) { return x, nil },
+	d, err := prepare(config.Config{Name: "a", Security: config.Plaintext, Links: []config.Link{{Name: "l"}}}, Options{
+		Log: logTo(t), Open: func(config.Link, linkdrv.Options) (linkdrv.Driver, error) { return x, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -30,10 +31,10 @@ func TestHelloWhileStopping(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.serve(ours)
-	if err := theirs.Send(&ipc.Message{ID: 1, Kind: ipc.KindHello, Version: ipc.Version}); err != nil {
+	if err := theirs.Send(ipc.Hello(0)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "hello waits for the shard", deadline, func() bool { return d.shard.box.count.Load() == 1 })
+	until(t, "hello waits for the shard", deadline, func() bool { return shard.Inside{Shard: d.shard}.Jobs() == 1 })
 	d.Close() // the shard ends without another iteration
 	theirs.Close()
 	ended := make(chan struct{})
@@ -52,7 +53,7 @@ func TestHelloWhileStopping(t *testing.T) {
 func TestRefusalWhileStopping(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
 	a.Close()
-	err := a.d.shard.box.do(func(mono.Time) {})
+	err := a.d.shard.Do(func(mono.Time) {})
 	if e := (&ipc.Message{}).Fail(err).Error; e.Code != ipc.CodeDraining {
 		t.Errorf("refused with %+v", e)
 	}
@@ -63,9 +64,15 @@ func TestStopIsQuiet(t *testing.T) {
 	var log bytes.Buffer
 	x, y := linktest.PairN(0, 9000, 64)
 	defer y.Close()
-	e, err := NewEmbedded(Config{Name: "a", Security: Plaintext, Links: []Link{{Name: "l"}}, Poll: "block"}, Options{
-		Log: slog.New(slog.NewTextHandler(&log, nil)), Open: func(Link, linkdrv.Options) (linkdrv.Driver, error) { return x, nil },
-	})
+	e, err := NewEmbedded(
+		config.Config{Name: "a", Security: config.Plaintext, Links: []config.Link{{Name: "l"}}, Poll: "block"},
+		Options{
+			Log: slog.New(slog.NewTextHandler(&log, nil)), Open: func(config.Link, linkdrv.Options) (linkdrv.Driver,
+				error) {
+				return x, nil
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,23 +82,10 @@ func TestStopIsQuiet(t *testing.T) {
 	}
 }
 
-// What paths go through on a busy host is logged for who looks for it, at debug; what an operator must see, at info.
-func TestLevelsOfPaths(t *testing.T) {
-	var log bytes.Buffer
-	s := &shard{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	for level, minor := range map[string]bool{"DEBUG": true, "INFO": false} {
-		log.Reset()
-		s.handleEvent(0, &engine.Event{Kind: engine.EvPath, PeerName: "b", Text: "changed", Minor: minor})
-		if out := log.String(); !strings.Contains(out, "level="+level+` msg="path changed" peer=b`) {
-			t.Errorf("minor %v: %s", minor, out)
-		}
-	}
-}
-
 // A daemon shows its clients that it runs, whether it has work or sleeps.
 func TestPulse(t *testing.T) {
 	for _, poll := range []string{"block", "busy"} {
-		a, _ := nodes(t, 1, func(c *Config) { c.Poll = poll })
+		a, _ := nodes(t, 1, func(c *config.Config) { c.Poll = poll })
 		c := attach(t, a, 64)
 		first := c.rings.Pulse()
 		if first == 0 {

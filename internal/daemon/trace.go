@@ -2,144 +2,33 @@ package daemon
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 	"multiedge/internal/trace"
-	"multiedge/linkdrv"
 )
 
-// Tracing: while somebody asks for it, every driver is wrapped in one that copies the beginning of each frame to a buffer, which a goroutine of the asking session writes to a
-// pipe. Nobody waits: what finds no room is counted. A packet socket that bypasses the queueing discipline shows what it sends to nobody else on the host,
-// so no other program can see this.
+// Tracing: while somebody asks for it, every driver is wrapped in one that copies the beginning of each frame to a
+// buffer, which a goroutine of the asking session writes to a pipe. Nobody waits: what finds no room is counted. A
+// packet socket that bypasses the queueing discipline shows what it sends to nobody else on the host, so no other
+// program can see this.
 
-// tapRoom is how many bytes of records may wait for the pipe.
-const tapRoom = 8 << 20
-
-// tapPatience is how long who wants to trace waits for another that may be about to end: its client has gone, and we have not noticed yet.
+// tapPatience is how long a new trace waits for another one that may be about to end: its client may have gone without
+// the daemon having noticed.
 const tapPatience = time.Second
 
-// tap collects records. The shards add to it, its session empties it.
-type tap struct {
-	pid   int32
-	links map[int]string // names of those traced, by number; one that comes later is not
-	cut   int            // bytes kept of a frame
-	news  chan struct{}
-	over  chan struct{} // closed when another may trace
-
-	mu    sync.Mutex
-	waits []byte
-	lost  uint32
-}
-
-// add records a frame that passed link.
-func (t *tap) add(now mono.Time, link int, sent bool, pieces ...[]byte) {
-	r := trace.Record{Time: now, Link: uint8(link), Sent: sent}
-	for _, p := range pieces {
-		r.Len += len(p)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.waits)+min(r.Len, t.cut) > tapRoom {
-		t.lost++
-		return
-	}
-	r.Lost, t.lost = t.lost, 0
-	t.waits = r.Begin(t.waits, t.cut, pieces...)
-	select {
-	case t.news <- struct{}{}:
-	default:
-	}
-}
-
-// take returns what waits, and keeps spare to collect in.
-func (t *tap) take(spare []byte) []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b := t.waits
-	t.waits = spare[:0]
-	return b
-}
-
-// tapped is a driver whose frames are recorded.
-type tapped struct {
-	linkdrv.Driver
-	tap  *tap
-	link int
-}
-
-// Send implements linkdrv.Driver. A refused frame is not recorded.
-func (t *tapped) Send(frames []linkdrv.TxFrame) (int, error) {
-	n, err := t.Driver.Send(frames)
-	taken := n
-	if errors.Is(err, linkdrv.ErrTooLong) || errors.Is(err, linkdrv.ErrBadFrame) {
-		taken--
-	}
-	now := mono.Now()
-	for i := range frames[:taken] {
-		f := &frames[i]
-		t.tap.add(now, t.link, true, f.Head, f.Bulk, f.Tail)
-	}
-	return n, err
-}
-
-// Recv implements linkdrv.Driver.
-func (t *tapped) Recv(dst [][]byte) (int, error) {
-	n, err := t.Driver.Recv(dst)
-	if n > 0 {
-		now := mono.Now()
-		for _, f := range dst[:n] {
-			t.tap.add(now, t.link, false, f)
-		}
-	}
-	return n, err
-}
-
-// tappedScatterer is the same of a driver that scatters.
-type tappedScatterer struct {
-	tapped
-	scatter linkdrv.Scatterer
-}
-
-// RecvScatter implements linkdrv.Scatterer.
-func (t *tappedScatterer) RecvScatter(dst []linkdrv.RxFrame, slots [][]byte) (int, error) {
-	n, err := t.scatter.RecvScatter(dst, slots)
-	if n > 0 {
-		now := mono.Now()
-		for i := range dst[:n] {
-			f := &dst[i]
-			t.tap.add(now, t.link, false, f.Head, f.Body, f.Rest)
-		}
-	}
-	return n, err
-}
-
-// tapLink wraps the driver of a link, or unwraps it when nobody traces it.
-func (s *shard) tapLink(l *link) {
-	switch d := l.drv.(type) {
-	case *tapped:
-		l.drv = d.Driver
-	case *tappedScatterer:
-		l.drv = d.Driver
-	}
-	l.scatter, _ = l.drv.(linkdrv.Scatterer)
-	if l.drv == nil || s.tap == nil || s.tap.links[l.index] != l.cfg.Name {
-		return
-	}
-	t := tapped{Driver: l.drv, tap: s.tap, link: l.index}
-	if l.scatter == nil {
-		l.drv = &t
-		return
-	}
-	both := &tappedScatterer{t, l.scatter}
-	l.drv, l.scatter = both, both
+// tracing is what one session has recorded.
+type tracing struct {
+	*inspect.Tap
+	pid  int32
+	over chan struct{} // closed when another may trace
 }
 
 // trace starts to record and answers with a pipe that the records come out of, until the session ends or nobody reads.
@@ -162,10 +51,11 @@ func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
 	if len(start.Links) == 0 {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "there is no link %q; edgectl link lists them", m.Name)
 	}
-	t := &tap{pid: ss.cred.PID, links: links, cut: trace.MaxFrame, news: make(chan struct{}, 1), over: make(chan struct{})}
+	cut := trace.MaxFrame
 	if m.Size > 0 {
-		t.cut = int(min(m.Size, trace.MaxFrame))
+		cut = int(min(m.Size, trace.MaxFrame))
 	}
+	t := &tracing{Tap: inspect.NewTap(links, cut), pid: ss.cred.PID, over: make(chan struct{})}
 	tooLong := time.After(tapPatience)
 	for !d.tracing.CompareAndSwap(nil, t) {
 		other := d.tracing.Load()
@@ -175,7 +65,7 @@ func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
 		select {
 		case <-other.over:
 		case <-ss.quit:
-			return nil, errStopped
+			return nil, shard.ErrStopped
 		case <-tooLong:
 			return nil, ipc.Errorf(ipc.CodeBusy, "process %d traces already", other.pid)
 		}
@@ -188,19 +78,25 @@ func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
 	return reply, nil
 }
 
-func (ss *session) startTrace(m *ipc.Message, t *tap, start trace.Start) (*ipc.Message, error) {
+func (ss *session) startTrace(m *ipc.Message, t *tracing, start trace.Start) (*ipc.Message, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("pipe: %w", err)
 	}
 	defer unix.Close(fds[0])
 	to := os.NewFile(uintptr(fds[1]), "trace")
-	_, _ = unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, 1<<20) // as far as the system lets this user: tapRoom is what counts
+	// as far as the system lets this user: tapRoom is what counts
+	_, _ = unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, 1<<20)
 	reply := m.Reply()
-	start.Now = mono.Now()
-	var err error
+	var clock unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock)
+	if err != nil {
+		to.Close()
+		return nil, fmt.Errorf("clock: %w", err)
+	}
+	start.Now, start.Monotonic = mono.Now(), clock.Nano()
 	if reply.Body, err = json.Marshal(start); err == nil {
-		err = ss.d.everyShard(func(s *shard, now mono.Time) { s.setTap(now, t) })
+		err = ss.d.everyShard(func(s *shard.Shard, now mono.Time) { s.SetWrap(now, t.Wrap) })
 	}
 	if err == nil {
 		err = ss.conn.Send(reply, fds[0])
@@ -215,7 +111,7 @@ func (ss *session) startTrace(m *ipc.Message, t *tap, start trace.Start) (*ipc.M
 }
 
 // writeTrace moves records to the pipe. A write that waits for a reader ends when the session does.
-func (ss *session) writeTrace(t *tap, to *os.File) {
+func (ss *session) writeTrace(t *tracing, to *os.File) {
 	over := make(chan struct{})
 	ss.tracer.Go(func() {
 		select {
@@ -231,9 +127,9 @@ func (ss *session) writeTrace(t *tap, to *os.File) {
 		select {
 		case <-ss.quit:
 			return
-		case <-t.news:
+		case <-t.News:
 		}
-		b := t.take(spare)
+		b := t.Take(spare)
 		if _, err := to.Write(b); err != nil {
 			return
 		}
@@ -242,17 +138,11 @@ func (ss *session) writeTrace(t *tap, to *os.File) {
 }
 
 // untap ends tracing.
-func (d *Daemon) untap(t *tap) {
-	_ = d.everyShard(func(s *shard, now mono.Time) { s.setTap(now, nil) }) // a shard that has ended traces nothing
+func (d *Daemon) untap(t *tracing) {
+	_ = d.everyShard(
+		func(s *shard.Shard, now mono.Time) { s.SetWrap(now, nil) },
+	) // a shard that has ended traces nothing
 	d.tracing.Store(nil)
 	close(t.over)
 	d.log.Info("frames are traced no more", "pid", t.pid)
-}
-
-func (s *shard) setTap(now mono.Time, t *tap) {
-	s.tap = t
-	for _, l := range s.active {
-		s.recall(now, l)
-		s.tapLink(l)
-	}
 }

@@ -10,7 +10,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// What acknowledgements say: of frames (clause 8.1), whose records are freed, acted on, or queued to be sent again; and of operations (clause 7.1).
+// Acknowledgement and loss. An acknowledgement of frames (clause 8.1) frees their records, acts on what they carried,
+// or queues it to be sent again; one of operations (clause 7.1) completes them.
 
 // onAck takes an acknowledgement of one of our paths.
 func (s *session) onAck(now mono.Time, g *wire.Segment) {
@@ -23,7 +24,8 @@ func (s *session) onAck(now mono.Time, g *wire.Segment) {
 	for w := range g.Words() {
 		e.words = append(e.words, g.Word(w))
 	}
-	e.block = flowctl.Block{Path: g.Path, Largest: g.Size, Floor: g.Place, Delay: time.Duration(g.Delay), Nack: g.Flags&wire.AckNack != 0, Bits: e.words}
+	e.block = flowctl.Block{Path: g.Path, Largest: g.Size, Floor: g.Place, Delay: time.Duration(g.Delay),
+		Nack: g.Flags&wire.AckNack != 0, Bits: e.words}
 	var res flowctl.AckResult
 	e.acked, e.lost, res = p.ledger.OnAck(now, &e.block, &p.rtt, e.acked[:0], e.lost[:0])
 	if res.Invalid {
@@ -59,7 +61,7 @@ func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
 		head := int32(acked[k].Tag &^ tagPicked)
 		for i := head; i != 0; i = e.recs.pool[i].next {
 			r := &e.recs.pool[i]
-			if r.kind == recReadData || r.kind == recOpNak || r.kind == recControl || r.kind == recAdvert {
+			if 1<<r.kind&recHeard != 0 {
 				if c := e.conn(r.conn); c != nil {
 					c.onRecordAcked(now, *r)
 				}
@@ -69,14 +71,19 @@ func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
 	}
 }
 
+// recHeard is the kinds of records whose arrival matters.
+const recHeard = 1<<recLocal | 1<<recAnswer | 1<<recOpNak | 1<<recControl | 1<<recAdvert
+
 func (c *conn) onRecordAcked(now mono.Time, r record) {
 	switch r.kind {
-	case recReadData:
+	case recLocal:
+		c.localAcked(r.op, r.n)
+	case recAnswer:
 		if !r.op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
 			return
 		}
 		o := c.rop(r.op)
-		if o.state != ropReading {
+		if o.state != ropAnswering {
 			return
 		}
 		if o.acked += r.n; o.acked >= o.n {
@@ -90,9 +97,7 @@ func (c *conn) onRecordAcked(now mono.Time, r record) {
 			c.apply(now, o, r.op, 0)
 		}
 	case recAdvert:
-		if r.n == 1 {
-			delete(c.adverts, int(r.off))
-		}
+		c.advertAcked(uint32(r.off), r.n == 1)
 	case recControl:
 		if r.off&(ctlClose|ctlRefuse) != 0 && c.state == connLast {
 			c.forget()
@@ -100,13 +105,14 @@ func (c *conn) onRecordAcked(now mono.Time, r record) {
 	}
 }
 
-// readsComplete takes the peer's Close with success for the acknowledgement of its reads: it is sent when all of them are complete (clause 6.3).
-func (c *conn) readsComplete(now mono.Time) {
+// answersArrived takes the peer's Close with success for the acknowledgement of its reads: it is sent when all of them
+// are complete (clause 6.3).
+func (c *conn) answersArrived(now mono.Time) {
 	for op := c.rcvBase; op != c.rcvTop; op++ {
 		if op.Before(c.rcvBase) {
 			continue
 		}
-		if o := c.rop(op); o.state == ropReading && o.sent >= o.n {
+		if o := c.rop(op); o.state == ropAnswering && o.sent >= o.n {
 			c.apply(now, o, op, o.n)
 		}
 	}
@@ -117,7 +123,8 @@ func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 	e := s.e
 	s.inFlight -= len(lost)
 	n := uint64(0)
-	carried := 0 // probes and pings may be lost for their size or because the path is dead; that says nothing of congestion
+	// probes and pings may be lost for their size or because the path is dead; that says nothing of congestion
+	carried := 0
 	for k := range lost {
 		if lost[k].Tag&tagPicked != 0 {
 			s.sched.Done(p.link, int(lost[k].Bytes))
@@ -134,6 +141,8 @@ func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 			r := &e.recs.pool[i]
 			if r.kind == recLink {
 				s.news |= 1 << r.off
+			} else if r.kind == recKeys {
+				s.keysLost(uint32(r.off))
 			} else if c := e.conn(r.conn); c != nil {
 				c.onRecordLost(r)
 			}
@@ -155,7 +164,9 @@ func (c *conn) onRecordLost(r *record) {
 		for k := range int(r.count) {
 			c.resendLater(resend{kind: recOps, op: r.op.Add(k)})
 		}
-	case recRange, recReadData:
+	case recLocal:
+		c.resendLater(resend{kind: recRange, op: r.op, off: r.off, n: r.n})
+	case recRange, recAnswer:
 		c.resendLater(resend{kind: r.kind, op: r.op, off: r.off, n: r.n})
 	case recOpAck:
 		c.oweAck()
@@ -165,19 +176,34 @@ func (c *conn) onRecordLost(r *record) {
 	case recControl:
 		c.ctl |= uint8(r.off)
 	case recAdvert:
-		c.adQueue.push(int(r.off))
+		c.adQueue.push(uint32(r.off))
 	}
 	c.wake()
 }
 
-// resendLater queues what was lost. The oldest operation that the peer has not applied comes first: others may be held behind it there, and when
-// there is no room to hold more, nothing else is of use.
+// resendLater queues what was lost. The oldest operation that the peer has not applied comes first: others may be held
+// behind it there, and when there is no room to hold more, nothing else is of use.
 func (c *conn) resendLater(r resend) {
-	if r.kind != recReadData && r.op == c.ackBase {
+	if r.kind != recAnswer && r.op == c.ackBase {
 		c.urgent.push(r)
 		return
 	}
 	c.retx.push(r)
+}
+
+// hurry moves what is lost of the operation that is now the oldest to the front. Behind lost parts of others, for which
+// the peer may have no room until it has this one, it would wait for ever.
+func (c *conn) hurry() {
+	if c.retx.len() == 0 {
+		return
+	}
+	c.retx.remove(func(r resend) bool {
+		if r.kind == recAnswer || r.op != c.ackBase {
+			return false
+		}
+		c.urgent.push(r)
+		return true
+	})
 }
 
 // onOpAck completes operations (clause 7.1) and takes credit (clause 7.2).
@@ -193,7 +219,10 @@ func (c *conn) onOpAck(now mono.Time, g *wire.Segment) {
 	for op := c.ackBase; op != base; op++ {
 		c.applied(now, op)
 	}
-	c.ackBase = base
+	if base != c.ackBase {
+		c.ackBase = base
+		c.hurry()
+	}
 	for w := range g.Words() {
 		for word := g.Word(w); word != 0; word &= word - 1 {
 			op := base.Add(1 + 64*w + bits.TrailingZeros64(word))
@@ -211,12 +240,12 @@ func (c *conn) onOpAck(now mono.Time, g *wire.Segment) {
 	}
 }
 
-// applied notes that the peer applied op: a write is complete, a read still waits for its data unless it has none.
+// applied notes that the peer applied op: it is complete, unless it waits for an answer.
 func (c *conn) applied(now mono.Time, op seqnum.Value) {
 	if !c.outstanding(op) {
 		return
 	}
-	if o := c.sop(op); o.Kind == OpWrite || o.n == 0 {
+	if o := c.sop(op); kinds[o.Kind].accept == nil || o.n == 0 {
 		c.complete(now, op, OK)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// Clause 4.7: after the keep-alive time of silence each path is pinged, about once per keep-alive time; an idle connection lives for ever.
+// Clause 4.7: after the keep-alive time of silence each path is pinged, about once per keep-alive time; an idle
+// connection lives for ever.
 func TestIdleConnectionLives(t *testing.T) { inBothForms(t, testIdleConnectionLives) }
 
 func testIdleConnectionLives(t *testing.T, sealed bool) {
@@ -33,7 +34,8 @@ func testIdleConnectionLives(t *testing.T, sealed bool) {
 	r.echoWorks(c)
 }
 
-// Clause 4.7: silence for the dead time fails the session, neither long before nor long after; every operation ends (faults.md: all links off).
+// Clause 4.7: silence for the dead time fails the session, neither long before nor long after; every operation ends
+// (faults.md: all links off).
 func TestDeadTime(t *testing.T) { inBothForms(t, testDeadTime) }
 
 func testDeadTime(t *testing.T, sealed bool) {
@@ -66,7 +68,8 @@ func testDeadTime(t *testing.T, sealed bool) {
 	r.echoWorks(r.connect(engine.DialOptions{}))
 }
 
-// A process stopped for 10 s (a debugger, a suspended machine) tears nothing down, at either end, and goes on (faults.md).
+// A process stopped for 10 s (a debugger, a suspended machine) tears nothing down, at either end, and goes on
+// (faults.md).
 func TestStoppedProcess(t *testing.T) {
 	for _, which := range []int{0, 1} {
 		w := sim.New(sim.Options{Seed: 1, Links: 2})

@@ -16,7 +16,8 @@ import (
 // answer is an InitAck to node 0 in the name of node 1.
 func (r *rig) answer(src [6]byte, from uint32) flight {
 	in := wire.Init{Hello: helloOf(1, 0, 1500, 1), Session: from, PeerEpoch: 1}
-	return flight{link: 0, b: raw(src, macOf(0, 0), wire.Header{Type: wire.TypeInitAck, Session: r.n[0].e.SessionList()[0].Local}, in.AppendTo(nil))}
+	return flight{link: 0, b: raw(src, macOf(0, 0), wire.Header{Type: wire.TypeInitAck,
+		Session: r.n[0].e.SessionList()[0].Local}, in.AppendTo(nil))}
 }
 
 func TestForgedAnswer(t *testing.T) {
@@ -29,11 +30,15 @@ func TestForgedAnswer(t *testing.T) {
 		within time.Duration
 	}{
 		{"from another address", func(int) [6]byte { return evil }, 1, 0, time.Millisecond},
-		{"from another address, the peer's Retry lost", func(int) [6]byte { return evil }, 1, wire.TypeRetry, 60 * time.Millisecond},
-		{"from another address, the peer's InitAck lost", func(int) [6]byte { return evil }, 1, wire.TypeInitAck, 60 * time.Millisecond},
+		{"from another address, the peer's Retry lost", func(int) [6]byte { return evil }, 1, wire.TypeRetry,
+			60 * time.Millisecond},
+		{"from another address, the peer's InitAck lost", func(int) [6]byte { return evil }, 1, wire.TypeInitAck,
+			60 * time.Millisecond},
 		{"from the peer's address", func(int) [6]byte { return macOf(1, 0) }, 1, 0, time.Millisecond},
-		{"three times from each", func(k int) [6]byte { return [][6]byte{evil, macOf(1, 0)}[k%2] }, 6, 0, time.Millisecond},
-		{"from three addresses", func(k int) [6]byte { return [6]byte{2, 6, 6, 6, 6, byte(k)} }, 3, 0, time.Millisecond},
+		{"three times from each", func(k int) [6]byte { return [][6]byte{evil, macOf(1, 0)}[k%2] }, 6, 0,
+			time.Millisecond},
+		{"from three addresses", func(k int) [6]byte { return [6]byte{2, 6, 6, 6, 6, byte(k)} }, 3, 0,
+			time.Millisecond},
 	} {
 		r := newRig(t, rigOptions{sealed: true})
 		r.rest(20 * time.Millisecond)
@@ -63,7 +68,8 @@ func TestForgedAnswer(t *testing.T) {
 	}
 }
 
-// The one who answered first goes on with a handshake of his own until he would have to prove who he is; another key is found out at once.
+// The one who answered first goes on with a handshake of his own until he would have to prove who he is; another key is
+// found out at once.
 func TestForgedAnswerGoesOn(t *testing.T) {
 	evil := [6]byte{2, 6, 6, 6, 6, 6}
 	for _, proves := range []bool{false, true} {
@@ -87,7 +93,8 @@ func TestForgedAnswerGoesOn(t *testing.T) {
 			}
 			var fr wire.Frame
 			var c wire.Crypto
-			if from == 0 && string(f.b[:6]) == string(evil[:]) && fr.Decode(f.b[wire.EthLen:]) == nil && fr.Type == wire.TypeCrypto && c.Decode(fr.Tail) == nil && len(hs.Out(secure.Initial)) == 0 {
+			if from == 0 && string(f.b[:6]) == string(evil[:]) && fr.Decode(f.b[wire.EthLen:]) == nil &&
+				fr.Type == wire.TypeCrypto && c.Decode(fr.Tail) == nil && len(hs.Out(secure.Initial)) == 0 {
 				if err := hs.Receive(secure.Initial, c.Data); err != nil {
 					t.Fatal(err)
 				}
@@ -96,11 +103,13 @@ func TestForgedAnswerGoesOn(t *testing.T) {
 					say(wire.Header{}, wire.Crypto{Data: out})
 					if seal, _ := hs.ProtectedKeys(); proves {
 						c := wire.Crypto{Level: 1, Data: hs.Out(secure.Protected)}
-						h := wire.Header{Type: wire.TypeCrypto, KeyEpoch: seal.Epoch(), Session: r.n[0].e.SessionList()[0].Local}
+						h := wire.Header{Type: wire.TypeCrypto, KeyEpoch: seal.Epoch(),
+							Session: r.n[0].e.SessionList()[0].Local}
 						b := make([]byte, wire.FixedLen, 4096)
 						wire.FinishOpen(b, &h, c.AppendTo(nil))
 						b = seal.Seal(append(b, c.AppendTo(nil)...), 0, 0)
-						r.give(0, flight{link: 0, b: append(raw(evil, macOf(0, 0), h, nil)[:wire.EthLen:wire.EthLen], b...)})
+						r.give(0, flight{link: 0, b: append(raw(evil, macOf(0, 0), h, nil)[:wire.EthLen:wire.EthLen],
+							b...)})
 					}
 				}
 			}
@@ -167,7 +176,8 @@ func TestForgedRetries(t *testing.T) {
 		if r.now >= next {
 			k++
 			next = r.now.Add(40 * time.Millisecond)
-			b := raw([6]byte{2, 6, 6, 6, 6, 6}, macOf(0, 0), wire.Header{Type: wire.TypeRetry, Session: r.n[0].e.SessionList()[0].Local}, fmt.Append(nil, "cookie", k))
+			b := raw([6]byte{2, 6, 6, 6, 6, 6}, macOf(0, 0), wire.Header{Type: wire.TypeRetry,
+				Session: r.n[0].e.SessionList()[0].Local}, fmt.Append(nil, "cookie", k))
 			r.give(0, flight{link: 0, b: b})
 		}
 		return r.n[0].e.Count.SessionsOpened > 0

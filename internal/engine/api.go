@@ -52,21 +52,44 @@ type Config struct {
 	Checksum  Checksum
 	Scheduler string // one of sched.Names; empty: "adaptive"
 	Profile   flowctl.Profile
-	OpWindow  int           // operations a peer, and the owner, may have outstanding per connection, power of two; zero: 1024
-	HeldBytes int           // memory for segments that wait behind a fence, and for many holes in operations and adverts, per session; zero: 16 MiB
+	// operations a peer, and the owner, may have outstanding per connection, power of two; zero: 1024
+	OpWindow int
+	// memory for segments that wait behind a fence, and for many holes in operations and adverts, per session; zero: 16
+	// MiB
+	HeldBytes int
 	MaxConns  int           // connections of the endpoint; zero: 65,536
+	MaxDials  int           // of them those that wait for an answer of the peer; zero: 16,384
 	DialTime  time.Duration // how long Dial waits for a peer and its answer; zero: 5 s
 	DeadTime  time.Duration // silence after which a peer is declared down; zero: 15 s
 	KeepAlive time.Duration // idle time after which a peer is probed; zero: 1 s
 	HelloTime time.Duration // period of the broadcast hello; zero: 1 s
 	Grants    *regmem.Table // keys the peers may use
-	Secure    *secure.Node  // identity and authorised peers; Node must be Secure.Public.Node(). nil: plaintext, for trusted wires alone
-	Shard     int           // number of this endpoint among those that share the node's links, each with the frames of its own sessions
-	Shards    int           // how many there are; zero: 1; wire.MaxShards at most
-	Placer    Placer        // copies payloads into place; nil: the endpoint does, at once
-	CookieKey [32]byte      // of clause 4.3, secret; zero: made from Seed, which nobody may guess then
-	CopySend  bool          // copy payloads into the batch's buffer instead of referring to them: only to measure what that costs
-	Stage     *remap.Stage  // receives long runs of pages for exchange; nil: none is exchanged
+	// identity and authorised peers; Node must be Secure.Public.Node(). nil: plaintext, for trusted wires alone
+	Secure   *secure.Node
+	Keys     KeyLimits
+	Deferred bool // the owner computes handshakes elsewhere (NextStep); else the endpoint does, at once
+	// number of this endpoint among those that share the node's links, each with the frames of its own sessions
+	Shard     int
+	Shards    int      // how many there are; zero: 1; wire.MaxShards at most
+	Placer    Placer   // copies payloads into place; nil: the endpoint does, at once
+	CookieKey [32]byte // of clause 4.3, secret; zero: made from Seed, which nobody may guess then
+	// copy payloads into the batch's buffer instead of referring to them: only to measure what that costs
+	CopySend bool
+	// the longest write with LocalDone that is copied, in bytes, at most the zero value's: 64 KiB; negative: none
+	StagedMost int
+	Stage      *remap.Stage // receives long runs of pages for exchange; nil: none is exchanged
+	// leave frames whose payload finds no memory unreceived, for their sender to send again, instead of parking it:
+	// only to measure what that costs
+	DropMisses bool
+}
+
+// KeyLimits is for how long a sealed session uses a key (clause 10.6): an exchange of fresh ones begins an eighth
+// before, and at twice as much the session ends.
+type KeyLimits struct {
+	Frames uint64        // sealed with it; zero: 2^22
+	Age    time.Duration // zero: two minutes
+	// frames that it was tried on in vain; zero: 2^51, half the integrity limit of AES-128-GCM (RFC 9001 §6.6)
+	Forged uint64
 }
 
 // LinkConfig describes one local link. Engine copies it.
@@ -78,8 +101,9 @@ type LinkConfig struct {
 	Shuffle uint16  // header bytes the peer must shuffle past for page alignment (remap); 0: driver scatters or copies
 	Weight  float64 // static weight for wsrr and wd; zero: 1
 
-	// Super is how many bytes of frames of one length and session the driver sends as one datagram if they follow one another (clause 12), and Overhead what its headers
-	// take of the MTU. Zero: it neither sends nor takes datagrams.
+	// Super is how many bytes of frames of one length and session the driver sends as one datagram (GSO, clause 12) if
+	// they follow one another, and Overhead what its headers take of the MTU. Zero: it neither sends nor takes
+	// datagrams.
 	Super, Overhead int
 }
 
@@ -87,8 +111,10 @@ type LinkConfig struct {
 type OpKind uint8
 
 const (
-	OpWrite OpKind = 1 // local memory to remote memory
-	OpRead  OpKind = 2 // remote memory to local memory
+	OpWrite  OpKind = 1 // local memory to remote memory
+	OpRead   OpKind = 2 // remote memory to local memory
+	OpAtomic OpKind = 4 // a value of remote memory is changed and comes back (SetAtomic)
+	OpSend   OpKind = 5 // local memory to the oldest buffer that the peer posted (clause 14)
 )
 
 // OpFlags modify an operation; each is orthogonal to the others (paper §2.1.1, §2.5.1).
@@ -97,22 +123,28 @@ type OpFlags uint8
 const (
 	BackwardFence OpFlags = 1 << iota // apply after every earlier operation of the connection
 	ForwardFence                      // later operations apply after this one
-	Notify                            // tell the destination's owner, with Imm, once applied
+	Notify                            // tell the destination's owner, with Imm, once applied; of a send: it has an Imm
+	LocalDone                         // of a write: complete once its local bytes may change (clause 15.1)
 )
 
-// Op is one operation as submitted. Local must stay valid and, for a write, unchanged until the operation's completion event:
-// retransmission reads it again.
+// Op is one operation as submitted. Local must stay valid and, for a write, unchanged until the operation's completion
+// event: retransmission reads it again.
 type Op struct {
-	Kind   OpKind
-	Flags  OpFlags
-	Inline uint8 // when Local is nil, a write of the first Inline bytes of Data
-	Imm    uint32
-	Token  uint64 // returned in the completion
-	Local  []byte
-	Region *regmem.Region // its InFlight counts the operation while Local is used; may be nil
-	Key    regmem.Key     // of the remote memory
-	Off    uint64         // within the grant
-	Data   [MaxInline]byte
+	Kind     OpKind
+	Flags    OpFlags
+	Inline   uint8 // when Local is nil, a write of the first Inline bytes of Data
+	Imm      uint32
+	Token    uint64 // returned in the completion
+	Late     uint64 // with LocalDone: returned as the Token of EvLate
+	Local    []byte
+	Region   *regmem.Region // its InFlight counts the operation while Local is used; may be nil
+	LocalOff uint64         // where in Region Local begins; of regions with a Back alone
+	Pieces   *Pieces        // in place of Local, if not nil; as with Region
+	Key      regmem.Key     // of the remote memory
+	// within the grant; of a send: how many nanoseconds it may wait for a buffer of the peer's, 0: as long as it takes,
+	// NoWait: not at all
+	Off  uint64
+	Data [MaxInline]byte
 }
 
 // Status says how an operation or a connection ended. Zero is success.
@@ -135,19 +167,28 @@ const (
 	StatusMTU                // the path cannot carry the smallest frame the peers agreed on
 	StatusVersion            // the peer speaks another protocol version
 	StatusStranger           // one end does not authorise the other's key
+	StatusReset              // the peer's owner left without closing the connection: it aborted, or died
+	StatusMemory             // memory that the operation uses did not become resident in time (clause 16.4)
+	StatusTooLong            // a message is longer than the buffer that it met
+	StatusNoBuffer           // the peer had no buffer for the message, or not in time
+	StatusTaken              // another redirection has part of that memory
 )
 
 var statusText = [...]string{
 	OK: "success", StatusKey: "remote key unknown or revoked", StatusOwner: "remote key belongs to another connection",
 	StatusPermission: "remote memory does not permit this access", StatusBounds: "access outside the exported range",
 	StatusClosed: "connection closed", StatusPeerDown: "peer down", StatusPeerUnknown: "peer unknown",
-	StatusNoService: "service not offered by the peer", StatusRefused: "connection refused", StatusLimit: "limit reached",
+	StatusNoService: "service not offered by the peer", StatusRefused: "connection refused",
+	StatusLimit:   "limit reached",
 	StatusAborted: "connection aborted", StatusTimeout: "timed out", StatusMTU: "no frame size both ends can carry",
 	StatusVersion: "peer speaks another protocol version", StatusStranger: "not authorised",
+	StatusReset: "connection reset: the peer left without closing it", StatusMemory: "memory did not become resident",
+	StatusTooLong: "message longer than the buffer posted for it", StatusNoBuffer: "no buffer posted for the message",
+	StatusTaken: "another redirection has part of that memory",
 }
 
 func (s Status) String() string {
-	if int(s) < len(statusText) {
+	if int(s) < len(statusText) && statusText[s] != "" {
 		return statusText[s]
 	}
 	return fmt.Sprintf("status %d", uint8(s))
@@ -157,17 +198,30 @@ func (s Status) String() string {
 type EventKind uint8
 
 const (
-	EvComplete  EventKind = iota + 1 // Conn, Token, Status: an operation of ours ended
-	EvNotify                         // Conn: TakeNotify has at least one notification (edge-triggered; take until it says no)
-	EvIncoming                       // Conn, Service, Peer, Data: a peer asks for a service; answer with Accept or Refuse
-	EvConnected                      // Conn, Data, Peer: our Dial was accepted, or our Accept is established
-	EvClosed                         // Conn, Status, Text: the connection is over; no further event names it. A failed Dial ends here too
-	EvAdvert                         // Conn, Advert: the peer exported memory under a name
-	EvWithdrawn                      // Conn, Advert.Key: the peer revoked it
-	EvPeerUp                         // Peer, PeerName
-	EvPeerDown                       // Peer, PeerName, Status
-	EvPath                           // Peer, Link, Text, Minor: a path changed state
-	EvClaim                          // Link, Data: another host, of that MAC, says Hello with this node's identity; once a minute at most
+	// Conn, Token, Status, Value: an operation of ours ended; with Local its local bytes are the owner's again, the
+	// operation goes on, and EvLate follows
+	EvComplete EventKind = iota + 1
+	// Conn: TakeNotify has at least one notification (edge-triggered; take until it says no)
+	EvNotify
+	// Conn, Token, Status, Msg: a posted buffer is its owner's again, with a message if Status is OK; those of one
+	// connection in the order of sends
+	EvReceived
+	// Conn, Service, Peer, Data: a peer asks for a service; answer with Accept or Refuse
+	EvIncoming
+	EvConnected // Conn, Data, Peer: our Dial was accepted, or our Accept is established
+	// Conn, Status, Text: the connection is over; no further event names it. A failed Dial ends here too
+	EvClosed
+	EvAdvert    // Conn, Advert: the peer exported memory under a name
+	EvWithdrawn // Conn, Advert.Key: the peer revoked it
+	EvPeerUp    // Peer, PeerName
+	EvPeerDown  // Peer, PeerName, Status
+	EvPath      // Peer, Link, Text, Minor: a path changed state
+	// Link, Data: another host, of that MAC, says Hello with this node's identity; once a minute at most
+	EvClaim
+	// Conn, Token (Op.Late), Status, Data: a write ended that had completed with Local
+	EvLate
+	// Conn, Token, Status, Spans: a redirection has ended, and dst is its owner's; Spans were redirected, nothing else
+	EvRedirected
 )
 
 // Event is one thing the owner must know. Strings and slices belong to the receiver, but for the Data of EvComplete.
@@ -175,22 +229,37 @@ type Event struct {
 	Kind     EventKind
 	Status   Status
 	Link     uint8
+	Local    bool // EvComplete
 	Minor    bool // EvPath: the path has become suspect, or good again after that; a pause of either host is enough
 	Conn     ConnID
 	Token    uint64
+	Value    uint64 // what an atomic that succeeded found, else 0
 	Peer     NodeID
 	PeerName string
 	Service  string
 	Text     string
-	Data     []byte         // of a request or its answer; a MAC; of a write that failed, its Local: frames that were handed out may still refer to it
-	Notes    []Notification // EvClosed: those not taken yet
-	Advert   Advert
+	// of a request or its answer; a MAC; of a write that failed, its Local: frames that were handed out may still refer
+	// to it
+	Data   []byte
+	Spans  [2]Span        // of EvRedirected: within it, in order; those without bytes are none
+	Notes  []Notification // EvClosed: those not taken yet
+	Advert Advert
+	Msg    Arrived
+}
+
+// Arrived says what a message left in the buffer that took it.
+type Arrived struct {
+	Len    uint32
+	Imm    uint32
+	HasImm bool
 }
 
 // Notification reports a write with the Notify flag that was applied to our memory.
 type Notification struct {
 	Imm uint32
-	Len uint32 // bytes of the write, saturated at 2^32-1
+	Len uint32     // bytes of the write, saturated at 2^32-1
+	Key regmem.Key // of the grant that was written to
+	Off uint64     // of the first byte, within the grant
 }
 
 // Advert announces exported memory under a name.
@@ -208,5 +277,6 @@ type DialOptions struct {
 	Data      []byte // private data for the acceptor, MaxPrivateData bytes at most
 	Scheduler string // of the session, if this dial creates it; empty: Config.Scheduler
 	Timeout   time.Duration
+	Owner     Owner
 	Ping      bool // the request itself measures: it is in no counter of connections
 }

@@ -1,30 +1,37 @@
 package engine
 
-// Receiving one session on several cores. Its bookkeeping belongs to one thread, the endpoint's; what touches payloads does not. Where frames arrive, on any
-// thread, a Reader verifies their payloads' checksums, or opens them; the endpoint's thread judges what it found (HandleArrival); and the copies to their places
-// that it asks for can be made where the frames arrived again (Placer), whose core has them at hand.
-
 import (
 	"encoding/binary"
 	"sync/atomic"
 
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 )
 
-// Arrival is a frame as a Reader found it. It refers to the frame and to the Reader's memory.
+// Receiving one session on several cores. The bookkeeping of a session belongs to one thread, the endpoint's; work on
+// payloads does not. Where frames arrive, on any thread, a Reader verifies the checksums of payloads, or opens sealed
+// frames. The endpoint's thread judges what the Reader found (Handle). The copies to their places can then be made on
+// the thread where the frames arrived (Placer): its core's cache holds them.
+
+// Arrival is a frame that arrived: its bytes, in one piece or as they were received into a slot of Forecast, and what a
+// Reader found, if one has looked at it. It refers to the frame and to the Reader's memory.
 type Arrival struct {
-	found  found
-	whole  []byte // as it arrived
-	frame  wire.Frame
-	opener *secure.Opener
+	frame.Rx
+	found   found
+	decoded *wire.Frame // the Reader's
+	opener  *secure.Opener
 }
+
+// Whole returns the Arrival of a complete Ethernet frame.
+func Whole(bytes []byte) Arrival { return Arrival{Rx: frame.Rx{Head: bytes}} }
 
 type found uint8
 
 const (
-	foundPlain  found = iota // a frame with data whose checksums are right
+	unread      found = iota // no Reader has looked at it
+	foundPlain               // a frame with data whose checksums are right
 	foundOpened              // one that was sealed, opened by opener
 	foundForged              // one that does not open
 	foundOther               // anything else: the endpoint's own business
@@ -36,19 +43,21 @@ type Reader struct {
 	openers   *openers // nil: this node talks plaintext
 	nonce     secure.Nonce
 	room      []byte // for what is opened
+	decoded   []wire.Frame
+	turn      atomic.Uint64 // odd while it reads
 }
 
 // openers are those of all sessions by number, for Readers. The map is never changed, but replaced.
 type openers struct {
-	of   atomic.Pointer[map[uint32]*secure.Opener]
-	read bool // by some Reader
+	of      atomic.Pointer[map[uint32]*secure.Opener]
+	readers []*Reader
 }
 
 // NewReader returns a Reader of the endpoint's frames. All are made before the first session.
 func (e *Endpoint) NewReader() *Reader {
 	r := &Reader{etherType: e.cfg.EtherType}
 	if e.cfg.Secure != nil {
-		e.openers.read = true
+		e.openers.readers = append(e.openers.readers, r)
 		r.openers = &e.openers
 	}
 	return r
@@ -56,13 +65,19 @@ func (e *Endpoint) NewReader() *Reader {
 
 // Expect makes room for n frames of up to so many bytes at once, headers included, which Read does else.
 func (r *Reader) Expect(n, bytes int) {
+	if len(r.decoded) < n {
+		r.decoded = make([]wire.Frame, n)
+	}
 	if need := n * openRoom(bytes); r.openers != nil && len(r.room) < need {
 		r.room = make([]byte, need)
 	}
 }
 
-// Read looks at complete Ethernet frames and fills to, which is as long. What it notes there refers to the frames, and lasts until the next Read or Expect.
+// Read looks at complete Ethernet frames and fills to, which is as long. What it notes there refers to the frames, and
+// lasts until the next Read or Expect.
 func (r *Reader) Read(frames [][]byte, to []Arrival) {
+	r.turn.Add(1)
+	defer r.turn.Add(1)
 	longest := 0
 	for _, f := range frames {
 		longest = max(longest, len(f))
@@ -71,6 +86,7 @@ func (r *Reader) Read(frames [][]byte, to []Arrival) {
 	room := r.room
 	for i, f := range frames {
 		n := min(openRoom(longest), len(room))
+		to[i] = Arrival{Rx: frame.Rx{Head: f}, found: foundOther, decoded: &r.decoded[i]}
 		r.look(f, room[:n:n], &to[i])
 		room = room[n:]
 	}
@@ -80,11 +96,10 @@ func (r *Reader) Read(frames [][]byte, to []Arrival) {
 func openRoom(frame int) int { return 2 * frame }
 
 func (r *Reader) look(frame, room []byte, a *Arrival) {
-	a.found, a.whole = foundOther, frame
 	if len(frame) < wire.EthLen+wire.ClearLen || binary.BigEndian.Uint16(frame[12:]) != r.etherType {
 		return
 	}
-	b, f := frame[wire.EthLen:], &a.frame
+	b, f := frame[wire.EthLen:], a.decoded
 	if !wire.Sealed(b) {
 		if f.Decode(b) == nil && f.Type == wire.TypeData && f.PayloadIntact() {
 			f.Flags &^= wire.FlagPayloadSum // once is enough
@@ -119,35 +134,42 @@ func open(o *secure.Opener, n *secure.Nonce, room, b []byte, h *wire.Header) (op
 	return o.Open(n, room, b, h.KeyEpoch, h.Path, h.PN)
 }
 
-// HandleArrival is HandleFrame for a frame that a Reader has looked at, which arrived on local link i. It is borrowed until Placed.
-func (e *Endpoint) HandleArrival(now mono.Time, i int, a *Arrival) {
+// handleRead takes a frame that a Reader has looked at. It reports false, and nothing has happened, if what was found
+// does not count.
+func (e *Endpoint) handleRead(now mono.Time, i int, a *Arrival) bool {
 	e.Count.FramesFromReaders++
-	f := &a.frame
+	f := a.decoded
 	switch a.found {
 	case foundPlain:
-		e.received(i, len(a.whole))
-		e.onPlainData(now, i, [6]byte(a.whole[6:12]), f)
-		return
+		e.received(i, len(a.Head))
+		e.onPlainData(now, i, [6]byte(a.Head[6:12]), f)
+		return true
 	case foundForged:
-		e.received(i, len(a.whole))
+		e.received(i, len(a.Head))
+		var h wire.Header
+		if b := a.Head[wire.EthLen:]; h.DecodeClear(b) == nil {
+			if s := e.session(h.Session); s != nil && s.opener == a.opener {
+				s.forged(h.KeyEpoch)
+				return true
+			}
+		}
 		e.Count.RejectedAuth++
-		return
+		return true
 	case foundOpened:
 		if s := e.session(f.Session); s != nil && s.opener == a.opener { // else it is over since
-			e.received(i, len(a.whole))
-			e.lasting = true
+			e.received(i, len(a.Head))
 			if s.isNew(i, &f.Header) {
-				s.onOpened(now, i, f)
+				s.onOpened(now, i, f, true)
 			}
-			return
+			return true
 		}
 	}
-	e.HandleFrame(now, i, a.whole)
+	return false
 }
 
 // showOpeners shows Readers the openers there are now.
 func (e *Endpoint) showOpeners() {
-	if !e.openers.read {
+	if len(e.openers.readers) == 0 {
 		return
 	}
 	m := make(map[uint32]*secure.Opener, len(e.byNumber))

@@ -8,7 +8,8 @@ import (
 	"multiedge/internal/engine"
 )
 
-// What a Reader found counts when it is handled, not when it was read: a frame that two of them read arrives once, and one whose session is over by then is of a session that nobody knows.
+// What a Reader found counts when it is handled, not when it was read: a frame that two of them read arrives once, and
+// one whose session is over by then is of a session that nobody knows.
 func TestArrivalsAreJudgedLate(t *testing.T) { inBothForms(t, testArrivalsAreJudgedLate) }
 
 func testArrivalsAreJudgedLate(t *testing.T, sealed bool) {
@@ -33,7 +34,7 @@ func testArrivalsAreJudgedLate(t *testing.T, sealed bool) {
 	before := r.n[1].e.Count
 	for k := range frames {
 		for i := range arrivals {
-			r.n[1].e.HandleArrival(r.now, flights[k].link, &arrivals[i][k])
+			r.n[1].e.Handle(r.now, flights[k].link, arrivals[i][k])
 		}
 	}
 	r.n[1].e.Placed()
@@ -41,8 +42,11 @@ func testArrivalsAreJudgedLate(t *testing.T, sealed bool) {
 		t.Error("the write is not in place")
 	}
 	after := &r.n[1].e.Count
-	if n, read := after.FramesDuplicated-before.FramesDuplicated, after.FramesFromReaders-before.FramesFromReaders; n != uint64(len(frames)) || read != 2*n || after.OpsApplied-before.OpsApplied != 1 {
-		t.Errorf("of %d frames, each read twice, %d were duplicates, %d were read, %d operations applied", len(frames), n, read, after.OpsApplied-before.OpsApplied)
+	if n, read := after.FramesDuplicated-before.FramesDuplicated,
+		after.FramesFromReaders-before.FramesFromReaders; n != uint64(len(frames)) || read != 2*n ||
+		after.OpsApplied-before.OpsApplied != 1 {
+		t.Errorf("of %d frames, each read twice, %d were duplicates, %d were read, %d operations applied", len(frames),
+			n, read, after.OpsApplied-before.OpsApplied)
 	}
 	r.must("the write", time.Second, r.all(0, 1))
 
@@ -56,7 +60,7 @@ func testArrivalsAreJudgedLate(t *testing.T, sealed bool) {
 	r.boot(1, 2, rigOptions{sealed: sealed, lazy: true, mtu: 9000}) // the same frames, and another node
 	unknown := r.n[1].e.Count.UnknownSession
 	for k := range late {
-		r.n[1].e.HandleArrival(r.now, flights[k].link, &late[k])
+		r.n[1].e.Handle(r.now, flights[k].link, late[k])
 	}
 	r.n[1].e.Placed()
 	if n := r.n[1].e.Count.UnknownSession - unknown; n != uint64(len(frames)) {

@@ -1,31 +1,35 @@
 package engine
 
-import "multiedge/internal/wire"
+import (
+	"multiedge/internal/frame"
+	"multiedge/internal/wire"
+)
 
-// TxFrame is one frame to send on local link Link: Head, Bulk and Tail gathered in this order. Head starts with the Ethernet header. Bulk points
-// into registered memory, Head and Tail into the batch. Joined says that it travels in a datagram, with its neighbours of the same length and session if there are any.
+// TxFrame is one frame to send on local link Link. Bulk points into registered memory, Head and Tail into the batch.
 type TxFrame struct {
-	Link             int
-	Head, Bulk, Tail []byte
-	Joined           bool
+	Link int
+	frame.Tx
 }
 
 // Batch receives frames from PollTransmit. Its buffers are reused after Reset; until then the frames in it stay valid.
 type Batch struct {
 	Frames []TxFrame
 	bufs   [][]byte
-	bytes  int // of Frames
-	most   int // bytes; once it carries so much it is full
+	stages [][]byte // likewise, for payloads that were gathered; made when there is the first
+	bytes  int      // of Frames
+	most   int      // bytes; once it carries so much it is full
 }
 
-// How many bytes one batch carries, about. Payloads that are summed or sealed here leave a few at a time on each link, so that the receiver opens the first while
-// later ones are being sealed; once it has frames to open, as many bytes as are in flight.
+// How many bytes one batch carries, about. Payloads that are summed or sealed here leave a few at a time on each link,
+// so that the receiver opens the first while later ones are being sealed; once it has frames to open, as many bytes as
+// are in flight.
 const (
 	batchPlain   = 256 << 10
 	batchTouched = 32 << 10 // for each link that is up
 )
 
-// NewBatch returns a batch of up to n frames, each up to maxFrame bytes after the Ethernet header. Its buffers are resident.
+// NewBatch returns a batch of up to n frames, each up to maxFrame bytes after the Ethernet header. Its buffers are
+// resident.
 func NewBatch(n, maxFrame int) *Batch {
 	b := &Batch{Frames: make([]TxFrame, 0, n), bufs: make([][]byte, n)}
 	for i := range b.bufs {

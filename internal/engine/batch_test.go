@@ -8,7 +8,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// A batch of sealed or summed frames is short as long as the peer has nothing to open, and then as long as what is in flight.
+// A batch of sealed or summed frames is short as long as the peer has nothing to open, and then as long as what is in
+// flight.
 func TestBatchesGrowWithWhatIsInFlight(t *testing.T) {
 	const least, most, frame = 32 << 10, 256 << 10, 9000 // about: the last frame may exceed it
 	for _, o := range []rigOptions{{sealed: true}, {checksum: engine.ChecksumFull}, {checksum: engine.ChecksumHeader}} {
@@ -31,7 +32,8 @@ func TestBatchesGrowWithWhatIsInFlight(t *testing.T) {
 				want = most
 			}
 			if left := 1<<20 - flying; bytes > want+frame || bytes < min(want, left)-frame {
-				t.Errorf("sealed %v, checksum %v: batch %d has %d bytes with %d in flight, want about %d", o.sealed, o.checksum, n, bytes, flying, want)
+				t.Errorf("sealed %v, checksum %v: batch %d has %d bytes with %d in flight, want about %d", o.sealed,
+					o.checksum, n, bytes, flying, want)
 			}
 			flying += bytes
 		}
@@ -41,8 +43,8 @@ func TestBatchesGrowWithWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// A link that sends as fast as it can takes no more frames most times one looks: set-up frames wait for it, a bounded number, and make nobody look again and again
-// meanwhile.
+// A link that sends as fast as it can takes no more frames most times one looks: set-up frames wait for it, a bounded
+// number, and make nobody look again and again meanwhile.
 func TestSetupWaitsForBlockedLink(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		r := newRig(t, rigOptions{sealed: sealed})
@@ -63,7 +65,8 @@ func TestSetupWaitsForBlockedLink(t *testing.T) {
 		h.Node = [8]byte{7: 9}
 		in := wire.Init{Hello: h, Session: 7}
 		for range 1000 {
-			r.n[1].handle(r.now, 0, raw([6]byte{2, 7, 7, 7, 7, 7}, macOf(1, 0), wire.Header{Type: wire.TypeInit}, in.AppendTo(nil)))
+			r.n[1].handle(r.now, 0, raw([6]byte{2, 7, 7, 7, 7, 7}, macOf(1, 0), wire.Header{Type: wire.TypeInit},
+				in.AppendTo(nil)))
 			r.take(1)
 		}
 		if n := r.n[1].e.TableSizes().Outbox; n == 0 || n > 100 {

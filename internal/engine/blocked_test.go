@@ -8,7 +8,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// lone has node 0 carry out one operation after the other while node 1's link is blocked at some of its turns; it returns how many complete.
+// lone has node 0 carry out one operation after the other while node 1's link is blocked at some of its turns; it
+// returns how many complete.
 func (r *rig) lone(d time.Duration, c engine.ConnID, op *engine.Op, blocked func(turn int) bool) int {
 	const turn = 2 * time.Microsecond
 	first := len(r.n[0].done)
@@ -29,7 +30,8 @@ func (r *rig) lone(d time.Duration, c engine.ConnID, op *engine.Op, blocked func
 	return len(r.n[0].done) - first
 }
 
-// A link that is full at most of the moments at which its shell looks, as one is that others send on, holds acknowledgements up until it has room, and no longer.
+// A link that is full at most of the moments at which its shell looks, as one is that others send on, holds
+// acknowledgements up until it has room, and no longer.
 func TestAcksWaitForRoom(t *testing.T) { inBothForms(t, testAcksWaitForRoom) }
 
 func testAcksWaitForRoom(t *testing.T, sealed bool) {

@@ -1,16 +1,6 @@
 package engine
 
-// A frame being made (step 3 and 4 of send.go):
-//
-//  1. begin takes the batch's next buffer and the room that the path's frames have.
-//  2. acks and links, then what fill.go chooses: small segments are appended to the tail, one long payload becomes the bulk and stays where it lies. Each is
-//     recorded as carried by this frame.
-//  3. finish gives it its packet number, has the ledger remember it with its records, and ends in sum (plaintext) or seal (encrypted): now it is in the batch.
-
 import (
-	"math/bits"
-	"time"
-
 	"multiedge/internal/mono"
 	"multiedge/internal/prefetch"
 	"multiedge/internal/seqnum"
@@ -18,9 +8,18 @@ import (
 	"multiedge/remap"
 )
 
-// Of what a frame carries of operations one part is gathered from where it lies, the others are copied into the tail. smallMost is the longest part that is
-// copied although it could be gathered, in bytes, packMost the longest that is copied because another is gathered already: a copy costs less than a frame of its
-// own. Of short frames they are at most a quarter, and half.
+// A frame being made (step 3 and 4 of send.go):
+//
+//  1. begin takes the batch's next buffer and the room that the path's frames have.
+//  2. acks and links, then what fill.go chooses: small segments are appended to the tail, one long payload becomes the
+//     bulk and stays where it lies. Each is recorded as carried by this frame.
+//  3. finish gives it its packet number, has the ledger remember it with its records, and ends in sum (plaintext) or
+//    seal (encrypted): now it is in the batch.
+
+// Of the parts of operations in a frame one is gathered from where it lies; the others are copied into the tail.
+// smallMost is the longest part that is copied although it could be gathered, in bytes, packMost the longest that is
+// copied because another is gathered already: a copy costs less than a frame of its own. Of short frames they are at
+// most a quarter, and half.
 const (
 	smallMost = 1024
 	packMost  = 4096
@@ -29,8 +28,9 @@ const (
 // builder makes one frame at a time in the batch's next buffer:
 //
 //	buf: | Ethernet | fixed | bulk header | tail ...       with bulk: Head = buf[:78], Tail behind it
-//	           | Ethernet | fixed | tail ...               without:   Head = one piece, shifted to end where the tail starts
+//	           | Ethernet | fixed | tail ...               without:   Head = one piece, ends where the tail starts
 type builder struct {
+	now   mono.Time
 	s     *session
 	p     *txPath
 	b     *Batch
@@ -42,10 +42,13 @@ type builder struct {
 	room  int    // bytes left for tail, and bulk header and payload
 	recs  int32  // records so far, newest first
 	seg   wire.Segment
+	words [2 * wire.AtomicWord]byte // of seg, if it is an atomic or its result
 	flags uint8
 	retx  bool
 
-	joined bool // travels in a datagram, unless it is short or not eliciting
+	to     [6]byte
+	aside  bool // it goes to another link of the peer than the path's, says nothing of the path, and is not missed
+	joined bool // becomes a segment of a datagram (GSO), unless it is short or not eliciting
 	picked bool // the scheduler chose the path
 
 	hasBulk   bool
@@ -53,9 +56,11 @@ type builder struct {
 	payload   []byte
 	eliciting bool
 
-	// the small write just appended, which WriteNext can follow
+	// the small write or send just appended, which the short form can follow
 	next bool
 	prev wire.Segment
+
+	scratch []byte // of smallRoom; made at the first use
 
 	far  [4][]byte // long payloads to be fetched together
 	fars int
@@ -73,6 +78,22 @@ func (w *builder) begin(s *session, p *txPath, b *Batch) {
 	w.room = w.limit - wire.FixedLen
 	w.recs, w.flags, w.retx, w.hasBulk, w.eliciting, w.next = 0, 0, false, false, false, false
 	w.payload, w.joined, w.picked = nil, p.joined, false
+	w.to, w.aside = [6]byte(p.header[:6]), false
+}
+
+// turnTo sends the frame, which is to hold a Probe or an Echo, to the peer's link j. The frame says which link it comes
+// from, so that the answer goes there and not to the link that the peer believed it to be.
+func (w *builder) turnTo(j uint8) {
+	s := w.s
+	mac := s.remoteLink(j).mac
+	if mac == [6]byte{} {
+		mac = s.peer.remote[j].mac
+	}
+	if mac == [6]byte{} || j == w.p.number {
+		return
+	}
+	w.to, w.aside = mac, true
+	w.ownLink()
 }
 
 // smallLimit is the longest part that is copied into this frame.
@@ -86,8 +107,8 @@ func (w *builder) smallLimit() uint64 {
 // stretchMost is how much longer than preferred a frame may be, in bytes, so that another operation fits into it.
 const stretchMost = 1024
 
-// fits reports whether a segment of an operation fits into the tail. A little over the preferred length is cheaper than another frame; but that may be why
-// what is sent again was lost.
+// fits reports whether a segment of an operation fits into the tail. A little over the preferred length is cheaper than
+// another frame; but that may be why what is sent again was lost.
 func (w *builder) fits(n int, retx bool) bool {
 	if n <= w.room || retx || w.retx || !w.hasBulk {
 		return n <= w.room
@@ -105,22 +126,25 @@ func (w *builder) small(g *wire.Segment) {
 	n := len(w.tail)
 	w.tail = g.AppendTo(w.tail)
 	w.room -= len(w.tail) - n
-	w.next = g.Kind == wire.KindWrite || g.Kind == wire.KindWriteNext
+	w.next = g.Kind == w.prev.Kind || g.Kind == w.prev.Kind+1 // it is a write or send, or the short form of one
 	if g.Kind != wire.KindAck && g.Kind != wire.KindPad {
 		w.eliciting = true
 	}
 }
 
-// links appends the news of our links (clause 10.4).
-func (w *builder) links() {
-	s := w.s
-	for ; s.news != 0 && w.room >= 64; s.news &= s.news - 1 {
-		i := bits.TrailingZeros64(s.news)
-		in := s.e.linkInfo(i)
-		w.seg = wire.Segment{Kind: wire.KindLink, Data: in.AppendTo(nil)}
-		w.small(&w.seg)
-		w.record(recLink, 0, 0, uint64(i), 0, false)
+// keys appends our half of an exchange (clause 10.6).
+func (w *builder) keys() {
+	k := &w.s.keys
+	if w.room < 64 {
+		return
 	}
+	k.owed = false
+	w.seg = wire.Segment{Kind: wire.KindKeys, Op: k.number + 1, Data: k.ours[:]}
+	if k.next != nil {
+		w.seg.Flags = wire.KeysReady
+	}
+	w.small(&w.seg)
+	w.record(recKeys, 0, 0, uint64(k.number+1), 0, false)
 }
 
 // padTo makes the frame size bytes long after the Ethernet header.
@@ -153,83 +177,8 @@ func (w *builder) recordOp(c *conn, op seqnum.Value, retx bool) {
 	w.record(recOps, c.id, op, 0, 0, retx)
 }
 
-// acks appends what waits to be acknowledged: a block per path, then OpAcks.
-//
-// again says that the peer may not have what was sent: everything is said once more.
-func (w *builder) acks(now mono.Time, maxWords int, again bool) {
-	s, e := w.s, w.s.e
-	for m := s.rxMask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros64(m)
-		r := s.rx[i]
-		if !again && !r.policy.Pending() {
-			continue
-		}
-		largest, at, ok := r.tracker.Largest()
-		words := min(maxWords, (w.room-64)/8)
-		if !ok || words <= 0 {
-			continue
-		}
-		floor, bitmap := r.tracker.AckBits(e.words[:0], words)
-		e.words = bitmap
-		n := len(w.tail)
-		w.tail = append(w.tail, make([]byte, 24+8*len(bitmap))...)
-		g := wire.Segment{Kind: wire.KindAck, Path: uint8(i), Size: largest, Place: floor, Delay: clampDelay(now.Sub(at))}
-		if r.policy.Nack() {
-			g.Flags = wire.AckNack
-			e.Count.NacksSent++
-		}
-		wire.PutAck(w.tail[n:], &g, bitmap)
-		w.room -= len(w.tail) - n
-		w.next = false
-		r.policy.OnSent()
-	}
-	s.ackAt = mono.Never
-	for s.opacks.len() > 0 {
-		c := *s.opacks.front()
-		n := c.opAckLen()
-		if w.room < n+64 {
-			s.ackAt = now
-			break
-		}
-		s.opacks.pop()
-		c.owesAck = false
-		if c.state == connFree || c.remote == 0 {
-			continue
-		}
-		w.opAck(c)
-	}
-}
-
-func clampDelay(d time.Duration) uint32 { return uint32(max(0, min(d, 1<<32-1))) }
-
-// opAckLen is the length of the connection's OpAck as of now.
-func (c *conn) opAckLen() int {
-	if c.appliedAhead == 0 {
-		return 16
-	}
-	return 16 + 8*min(16, (c.rcvBase.Distance(c.rcvTop)+62)/64)
-}
-
-// opAck appends an OpAck (clause 7.1).
-func (w *builder) opAck(c *conn) {
-	g := &w.seg
-	if limit := c.creditLimit(); c.limitSent.Before(limit) {
-		c.limitSent = limit
-	}
-	*g = wire.Segment{Kind: wire.KindOpAck, Conn: c.remote, Op: uint32(c.rcvBase), Limit: uint32(c.limitSent)}
-	n := len(w.tail)
-	words := (c.opAckLen() - 16) / 8
-	w.tail = append(w.tail, make([]byte, 16+8*words)...)
-	wire.PutOpAck(w.tail[n:], g, words, func(i int) bool {
-		op := c.rcvBase.Add(1 + i)
-		return op.Before(c.rcvTop) && c.rop(op).state == ropApplied
-	})
-	w.room -= 16 + 8*words
-	w.next, w.eliciting = false, true
-	w.record(recOpAck, c.id, 0, 0, 0, false)
-}
-
-// tagPicked is the bit of the ledger's tag that says that the scheduler chose the path, and is to hear when the frame is done; the others are the newest record.
+// tagPicked is the bit of the ledger's tag that says that the scheduler chose the path, and is to hear when the frame
+// is done; the others are the newest record.
 const tagPicked = 1 << 31
 
 // finish numbers the frame, sums or seals it, and adds it to the batch.
@@ -242,7 +191,8 @@ func (w *builder) finish(now mono.Time) {
 	if w.tag > 0 {
 		bytes = max(bytes+w.tag, wire.MinSealed)
 	}
-	// Short frames go alone, which always passes, and are there sooner; so do those that nobody acknowledges, and which would not be missed if datagrams did not pass.
+	// Short frames are sent without GSO, which always passes and is faster. So are frames that nobody acknowledges: if
+	// datagrams did not pass, their loss would not be noticed.
 	w.joined = w.joined && w.eliciting && bytes > wire.EthLen+wire.MinFrame
 	h := wire.Header{Type: wire.TypeData, Path: uint8(p.link), Flags: w.flags, Session: s.remote}
 	tag := uint32(w.recs)
@@ -250,7 +200,7 @@ func (w *builder) finish(now mono.Time) {
 		tag |= tagPicked
 		s.sched.Sent(p.link, bytes)
 	}
-	h.PN = p.ledger.Record(now, bytes, tag, w.eliciting)
+	h.PN = p.ledger.Record(now, bytes, tag, w.eliciting && !w.aside)
 	if w.hasBulk {
 		h.Flags |= wire.FlagBulk
 	}
@@ -265,7 +215,9 @@ func (w *builder) finish(now mono.Time) {
 	p.count.Frames++
 	p.count.Bytes += uint64(bytes)
 	if w.eliciting {
-		s.inFlight++
+		if !w.aside {
+			s.inFlight++
+		}
 		e.Count.DataFramesSent++
 	}
 	if w.retx {
@@ -276,7 +228,8 @@ func (w *builder) finish(now mono.Time) {
 	}
 }
 
-// sum completes a frame in plaintext: headers and tail with their checksum in the batch's buffer, the payload where it lies.
+// sum completes a frame in plaintext: headers and tail with their checksum in the batch's buffer, the payload where it
+// lies.
 func (w *builder) sum(h *wire.Header) {
 	f := w.b.add()
 	f.Link, f.Joined = w.p.link, w.joined
@@ -309,13 +262,15 @@ func (w *builder) sum(h *wire.Header) {
 		f.Head = w.buf[wire.BulkLen : wire.HeadLen+len(w.tail)]
 	}
 	copy(f.Head, w.p.header[:])
+	copy(f.Head, w.to[:])
 	wire.Finish(f.Head[wire.EthLen:], h, w.tail)
 }
 
-// fetchAlone is the longest payload, in bytes, that is fetched while its frame is being built. Longer ones would be waited for, and come faster several at a time.
+// fetchAlone is the longest payload, in bytes, that is fetched while its frame is being built. Longer ones would be
+// waited for, and come faster several at a time.
 const fetchAlone = 2048
 
-// fetch has the caches fetch a payload that the kernel is to copy.
+// fetch prefetches a payload that the kernel is to copy.
 func (w *builder) fetch(payload []byte) {
 	if len(payload) <= fetchAlone {
 		prefetch.One(payload)
@@ -334,7 +289,8 @@ func (w *builder) fetch(payload []byte) {
 // forget leaves payloads that are fewer than four to the kernel.
 func (w *builder) forget() { w.far, w.fars = [4][]byte{}, 0 }
 
-// seal completes a frame of n bytes in one piece in the batch's buffer and encrypts it there, the payload from where it lies (clause 10.5).
+// seal completes a frame of n bytes in one piece in the batch's buffer and encrypts it there, the payload from where it
+// lies (clause 10.5).
 func (w *builder) seal(h *wire.Header, n int) {
 	buf := w.buf
 	if w.hasBulk {
@@ -344,6 +300,7 @@ func (w *builder) seal(h *wire.Header, n int) {
 		clear(buf[wire.EthLen+wire.FixedLen+len(w.tail) : n-wire.TagLen])
 	}
 	copy(buf, w.p.header[:])
+	copy(buf, w.to[:])
 	h.KeyEpoch = w.s.sealer.Epoch()
 	wire.FinishOpen(buf[wire.EthLen:], h, w.tail)
 	if w.hasBulk {
@@ -351,6 +308,20 @@ func (w *builder) seal(h *wire.Header, n int) {
 	} else {
 		w.s.sealer.Seal(buf[wire.EthLen:n-wire.TagLen], h.Path, h.PN)
 	}
+	if w.s.sealer.Left == 0 {
+		w.s.keys.at = 0 // it is worn
+	}
 	f := w.b.add()
 	f.Link, f.Head, f.Joined = w.p.link, buf[:n], w.joined
+}
+
+// stageCopy puts the payload of a finished frame into the batch's buffer, between head and tail, as if it had to be
+// sent from there.
+func (w *builder) stageCopy(f *TxFrame) {
+	n := len(f.Bulk)
+	copy(w.buf[wire.HeadLen+n:], f.Tail)
+	copy(w.buf[wire.HeadLen:], f.Bulk)
+	f.Bulk = w.buf[wire.HeadLen : wire.HeadLen+n]
+	f.Tail = w.buf[wire.HeadLen+n : wire.HeadLen+n+len(f.Tail)]
+	w.tail = f.Tail[len(f.Tail)-len(w.tail):]
 }

@@ -6,16 +6,18 @@ import (
 	"multiedge/internal/mono"
 )
 
-// Hello in our own name (clause 4.1). Two hosts with one key, a virtual machine and its copy say, drive their peers from one to the other and hear nothing of it
-// but each other's Hello. That proves nothing, for anybody can say it, so all that comes of it is that somebody is told.
+// Hello in our own name (clause 4.1). Two hosts with one key, a virtual machine and its copy say, drive their peers
+// from one to the other and hear nothing of it but each other's Hello. That proves nothing, for anybody can say it, so
+// all that comes of it is that somebody is told.
 
-// strayTime is how long after the start frames of an earlier run may come in, whose epoch and addresses nobody remembers.
+// strayTime is how long after the start frames of an earlier run may come in, whose epoch and addresses nobody
+// remembers.
 const strayTime = 10 * time.Second
 
 // claimPause is the least time between two EvClaim.
 const claimPause = time.Minute
 
-// claim is the latest such Hello of another host. Who says many, from however many addresses, costs no more memory.
+// claim is the latest such Hello of another host. Many such Hellos, from any number of addresses, cost no more memory.
 type claim struct {
 	at   mono.Time
 	link int
@@ -23,8 +25,8 @@ type claim struct {
 	told mono.Time // of the latest EvClaim; zero: there was none
 }
 
-// claimed takes a Hello with our identity. Ours come back where the network has a loop: they have our epoch, or come, from an earlier run, from an address of ours.
-// Each shard is told; the first counts.
+// claimed takes a Hello with our identity. Ours come back where the network has a loop: they have our epoch, or come,
+// from an earlier run, from an address of ours. Each shard is told; the first counts.
 func (e *Endpoint) claimed(now mono.Time, i int, mac [6]byte, epoch uint64) {
 	if e.cfg.Shard != 0 || epoch == e.cfg.Epoch || now.Sub(e.began) < strayTime || e.ownMAC(mac) {
 		return

@@ -28,7 +28,8 @@ func (r *rig) ownHello(sealed bool, src [6]byte, epoch uint64) {
 		h.Node, h.Flags = engine.NodeID{7: 1}, 0
 	}
 	h.Flags |= wire.HelloAnswer
-	r.give(0, flight{b: raw(src, [6]byte{255, 255, 255, 255, 255, 255}, wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
+	r.give(0, flight{b: raw(src, [6]byte{255, 255, 255, 255, 255, 255}, wire.Header{Type: wire.TypeHello},
+		h.AppendTo(nil))})
 }
 
 // Of two hosts with one identity each is told of the other, once a minute, and no more comes of it.
@@ -36,7 +37,8 @@ func TestTwins(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
 		o := rigOptions{sealed: sealed}
 		r := newRig(t, o)
-		cfg := engine.Config{Node: engine.NodeID{7: 1}, Name: "node0", Epoch: 2, Seed: 9, Grants: regmem.NewTable(new(counting))}
+		cfg := engine.Config{Node: engine.NodeID{7: 1}, Name: "node0", Epoch: 2, Seed: 9,
+			Grants: regmem.NewTable(new(counting))}
 		if sealed {
 			cfg.Secure = secureNode(t, 0, &o)
 			cfg.Node = idOf(0)
@@ -45,7 +47,8 @@ func TestTwins(t *testing.T) {
 		if r.n[1].e, err = engine.New(cfg); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 1500, RxSlots: 256}); err != nil {
+		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 1500,
+			RxSlots: 256}); err != nil {
 			t.Fatal(err)
 		}
 		r.rest(100 * time.Second)
@@ -54,7 +57,8 @@ func TestTwins(t *testing.T) {
 			if told := claims(n); len(told) != 2 || told[0] != macOf(1-i, 0) {
 				t.Errorf("node %d was told of %x", i, told)
 			}
-			if c := snap.Claim; snap.Counters.IdentityClaims < 80 || c.MAC != macOf(1-i, 0) || c.Link != 0 || c.Ago < 0 || c.Ago > 2*time.Second {
+			if c := snap.Claim; snap.Counters.IdentityClaims < 80 || c.MAC != macOf(1-i, 0) || c.Link != 0 ||
+				c.Ago < 0 || c.Ago > 2*time.Second {
 				t.Errorf("node %d: %d claims, the latest %+v", i, snap.Counters.IdentityClaims, c)
 			}
 			if len(snap.Peers) != 0 {
@@ -89,7 +93,8 @@ func TestOwnHelloIsNoClaim(t *testing.T) {
 	})
 }
 
-// Whoever floods a node with Hello in its own name, from ever new addresses, makes it say one word a minute and remember the latest.
+// Whoever floods a node with Hello in its own name, from ever new addresses, makes it say one word a minute and
+// remember the latest.
 func TestFloodOfClaims(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
 		r := newRig(t, rigOptions{sealed: sealed})
@@ -123,11 +128,13 @@ func TestClaimIsCountedOnce(t *testing.T) {
 	for shard := range 2 {
 		r := newRig(t, rigOptions{})
 		var err error
-		r.n[0].e, err = engine.New(engine.Config{Node: engine.NodeID{7: 1}, Epoch: 1, Grants: r.n[0].grants, Shard: shard, Shards: 2})
+		r.n[0].e, err = engine.New(engine.Config{Node: engine.NodeID{7: 1}, Epoch: 1, Grants: r.n[0].grants,
+			Shard: shard, Shards: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(0, 0), MTU: 1500}); err != nil {
+		if err := r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(0, 0),
+			MTU: 1500}); err != nil {
 			t.Fatal(err)
 		}
 		r.now = r.now.Add(time.Minute)

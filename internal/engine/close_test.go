@@ -20,7 +20,8 @@ func testCloseDrains(t *testing.T, sealed bool) {
 	mem, key := r.export(1, c[1], 200_000, both)
 	src := pattern(4, 200_000)
 	for i := range 20 {
-		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Imm: uint32(i), Token: uint64(i), Key: key, Off: uint64(i * 10_000), Local: src[i*10_000 : (i+1)*10_000]})
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Imm: uint32(i), Token: uint64(i),
+			Key: key, Off: uint64(i * 10_000), Local: src[i*10_000 : (i+1)*10_000]})
 	}
 	back := make([]byte, 5000)
 	r.submit(0, c[0], engine.Op{Kind: engine.OpRead, Flags: engine.BackwardFence, Token: 20, Key: key, Local: back})
@@ -52,7 +53,8 @@ func (r *rig) cleanAfter(t *testing.T, what string) {
 	r.rest(200 * time.Millisecond)
 	for i := range r.n {
 		z := r.n[i].e.TableSizes()
-		if z.Live != 0 || z.Kept != 0 || z.ByRemote != 0 || z.Dials != 0 || z.SendQueue != 0 || z.OpAcks != 0 || r.n[i].e.HeldMemory() != 0 {
+		if z.Live != 0 || z.Kept != 0 || z.ByRemote != 0 || z.Dials != 0 || z.SendQueue != 0 || z.OpAcks != 0 ||
+			r.n[i].e.HeldMemory() != 0 {
 			t.Errorf("%s: node %d still holds %+v", what, i, z)
 		}
 		if n := r.n[i].grants.Len(); n != 0 {
@@ -61,7 +63,8 @@ func (r *rig) cleanAfter(t *testing.T, what string) {
 	}
 }
 
-// Whatever ends a connection, at whatever moment, with losses or without: each operation and each end completes exactly once, and nothing stays.
+// Whatever ends a connection, at whatever moment, with losses or without: each operation and each end completes exactly
+// once, and nothing stays.
 func TestCloseRaces(t *testing.T) { inBothForms(t, testCloseRaces) }
 
 func testCloseRaces(t *testing.T, sealed bool) {
@@ -77,7 +80,8 @@ func testCloseRaces(t *testing.T, sealed bool) {
 			mem, key := r.export(1-i, c[1-i], 20_000, both)
 			for range rng.IntN(16) {
 				n := rng.IntN(3) * rng.IntN(6000)
-				r.submit(i, c[i], engine.Op{Kind: engine.OpKind(1 + rng.IntN(2)), Flags: engine.OpFlags(rng.IntN(8)), Token: uint64(count[i]), Key: key, Local: make([]byte, n)})
+				r.submit(i, c[i], engine.Op{Kind: engine.OpKind(1 + rng.IntN(2)), Flags: engine.OpFlags(rng.IntN(8)),
+					Token: uint64(count[i]), Key: key, Local: make([]byte, n)})
 				count[i]++
 			}
 			_ = mem
@@ -100,7 +104,8 @@ func testCloseRaces(t *testing.T, sealed bool) {
 				r.n[i].e.Abort(r.now, c[i], engine.StatusAborted)
 			}
 		}
-		again := fmt.Sprintf("seed %d: %s at node 0, %s at node 1, loss %v", seed, actions[did[0]], actions[did[1]], loss)
+		again := fmt.Sprintf("seed %d: %s at node 0, %s at node 1, loss %v", seed, actions[did[0]], actions[did[1]],
+			loss)
 		if !r.until(20*time.Second, func() bool { return len(r.n[0].closed) == 1 && len(r.n[1].closed) == 1 }) {
 			t.Fatalf("%s: ends closed %d and %d", again, len(r.n[0].closed), len(r.n[1].closed))
 		}
@@ -162,7 +167,8 @@ func testConnectCloseCycles(t *testing.T, sealed bool) {
 				return connected
 			})
 			_, key := r.export(1, there, 8, both)
-			r.submit(0, id, engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: uint64(next), Key: key, Local: []byte("12345678")})
+			r.submit(0, id, engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: uint64(next), Key: key,
+				Local: []byte("12345678")})
 			next++
 			r.n[next%2].e.Close(r.now, []engine.ConnID{id, there}[next%2])
 			r.must("close", time.Second, func() bool { return len(r.n[0].closed) == 1 && len(r.n[1].closed) == 1 })
@@ -177,13 +183,15 @@ func testConnectCloseCycles(t *testing.T, sealed bool) {
 	cycle(2000)
 	r.cleanAfter(t, "2,000 cycles more")
 	for i := range r.n {
-		if after := r.n[i].e.TableSizes(); after.Conns > before[i].Conns || after.Records > before[i].Records+16 || after.Numbers != 1 {
+		if after := r.n[i].e.TableSizes(); after.Conns > before[i].Conns || after.Records > before[i].Records+16 ||
+			after.Numbers != 1 {
 			t.Errorf("node %d grew from %+v to %+v", i, before[i], after)
 		}
 	}
 }
 
-// What the accepting end sends first may overtake its Accept; it is neither lost nor answered wrongly, and the dialer hears of the connection first.
+// What the accepting end sends first may overtake its Accept; it is neither lost nor answered wrongly, and the dialer
+// hears of the connection first.
 func TestAcceptOvertaken(t *testing.T) {
 	for _, key := range []string{"good", "bad"} {
 		r := newRig(t, rigOptions{})
@@ -217,12 +225,14 @@ func TestAcceptOvertaken(t *testing.T) {
 		r.n[0].events = nil
 		r.n[1].e.Accept(r.now, there, nil)
 		r.round()
-		r.submit(1, there, engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: 1, Key: k, Local: []byte("too soon")})
+		r.submit(1, there, engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: 1, Key: k,
+			Local: []byte("too soon")})
 		r.submit(1, there, engine.Op{Kind: engine.OpRead, Token: 2, Key: k, Local: make([]byte, 8)})
 		r.n[1].e.Advertise(r.now, there, engine.Advert{Name: "n", Key: 1, Size: 1, Perm: 1})
 		if !r.until(2*time.Second, r.all(1, 2)) {
 			t.Errorf("%s key: %d of 2 operations complete", key, len(r.n[1].done))
-		} else if want := map[string]engine.Status{"good": engine.OK, "bad": engine.StatusKey}[key]; r.n[1].done[1] != want || r.n[1].done[2] != want {
+		} else if want := map[string]engine.Status{"good": engine.OK,
+			"bad": engine.StatusKey}[key]; r.n[1].done[1] != want || r.n[1].done[2] != want {
 			t.Errorf("%s key: %v", key, r.n[1].done)
 		}
 		if key == "good" && string(mem) != "too soon" {
@@ -252,7 +262,8 @@ func testAdverts(t *testing.T, sealed bool) {
 	n := 0
 	r.pass = func(from int, f *flight) bool { n++; return n%3 != 0 }
 	for i := range 20 {
-		if !r.n[1].e.Advertise(r.now, c[1], engine.Advert{Name: fmt.Sprint("m", i), Key: 100, Size: uint64(i), Perm: 3}) {
+		if _, ok := r.n[1].e.Advertise(r.now, c[1], engine.Advert{Name: fmt.Sprint("m", i), Key: 100, Size: uint64(i),
+			Perm: 3}); !ok {
 			t.Fatal("not taken")
 		}
 	}
@@ -274,16 +285,18 @@ func testAdverts(t *testing.T, sealed bool) {
 			t.Errorf("%s was announced %d times", name, k)
 		}
 	}
-	if r.n[1].e.Advertise(r.now, c[1], engine.Advert{Name: string(make([]byte, 65))}) {
+	if _, ok := r.n[1].e.Advertise(r.now, c[1], engine.Advert{Name: string(make([]byte, 65))}); ok {
 		t.Error("a name of 65 bytes is taken")
 	}
 }
 
-// A request that measures counts as no connection, however it ends: refused, accepted and closed, unanswered, withdrawn.
+// A request that measures counts as no connection, however it ends: refused, accepted and closed, unanswered,
+// withdrawn.
 func TestPingsAreNotCounted(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
 		r := newRig(t, rigOptions{sealed: sealed})
-		if ev, _ := r.dialEnds("node1", "nothing", engine.DialOptions{Ping: true}, time.Second); ev.Status != engine.StatusNoService {
+		if ev, _ := r.dialEnds("node1", "nothing", engine.DialOptions{Ping: true},
+			time.Second); ev.Status != engine.StatusNoService {
 			t.Errorf("a service that nobody offers: %v", ev.Status)
 		}
 		c := r.connect(engine.DialOptions{Ping: true})

@@ -1,15 +1,13 @@
 package engine
 
 import (
+	"container/heap"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
-	"multiedge/regmem"
 	"multiedge/sched"
 )
 
@@ -30,16 +28,14 @@ const (
 	ctlAccept
 	ctlRefuse
 	ctlClose
+	ctlCredit
+	ctlWant
 )
 
 // conn is one end of a connection (clause 1.4).
 //
 //	dialing --Accept--> open --Close--> closing --drained--> last --acknowledged--> free
 //	incoming --accepted--> open          any --peer's Close, abort, session failure--> last or free
-//
-// Sending: of operations [sndBase, sndNext) those not done are outstanding; those before sndCur were sent at least once, sndCur up to curOff. None is sent
-// as far as Config.OpWindow from sndBase: beyond it operations wait that were taken because few are outstanding, though the oldest is one of these.
-// Receiving: operations before rcvBase are applied; of [rcvBase, rcvTop) each has its state.
 type conn struct {
 	e        *Endpoint
 	s        *session
@@ -47,51 +43,39 @@ type conn struct {
 	remote   uint32 // the peer's number; 0 until known
 	state    connState
 	ordered  bool
-	ping     bool // DialOptions.Ping
-	queued   bool // in s.sendq
-	owesAck  bool // in s.opacks
-	ownFirst bool // of the latest frame: refusals and our operations went before the data of the peer's reads
-	limbo    bool // in connIncoming or connLast: counted by the session
-	noting   bool // EvNotify is out and TakeNotify has not said no yet
-	ctl      uint8
+	owner    Owner
+	share    share  // in s.fair, while there is a session
+	ctl      uint8  // control segments to be sent
 	status   Status // of Close or Refuse
-	deadline mono.Time
-	wantPeer string
-	service  string
-	text     string
-	data     []byte // private data to send
-	sched    string
-	tried    int // shards of the peer that do not offer the service
+	text     string // of Refuse
+	ownFirst bool   // of the latest frame: refusals and our operations went before the data of the peer's reads
 
-	sndBase, sndCur, sndNext seqnum.Value
-	pending                  int // operations outstanding
+	bytesIn, bytesOut uint64 // of operations, of either end, that succeeded
+
+	dialling
+	sendSide
+	recvSide
+	resting
+	exports
+	misses int       // of what is parked at the endpoint
+	msgs   *messages // nil until the first send or receive
+}
+
+// sendSide is our operations. Those of [sndBase, sndNext) that are not done are outstanding; those before sndCur were
+// sent at least once, sndCur up to curOff. Only operations within Config.OpWindow of sndBase are sent; later ones stay
+// queued.
+type sendSide struct {
+	sndBase, sndCur, sndNext seqnum.Value // sndBase <= sndCur <= sndNext
+	pending                  int          // operations outstanding, at most Config.OpWindow, but for those hidden
+	hidden, acking           int          // with LocalDone, outstanding: completed for their owner, and not yet
 	curOff                   uint64
-	ackBase                  seqnum.Value // every op before it is applied at the peer
-	limit                    seqnum.Value // credit, clause 7.2
-	lastForward              seqnum.Value
+	ackBase                  seqnum.Value // every operation before it is applied at the peer
+	limit                    seqnum.Value // credit, clause 7.2: the first operation that may not be sent
+	lastForward              seqnum.Value // the latest with a forward fence, if hasForward
 	hasForward               bool
-	ops                      []sendOp
-	retx                     queue[resend]
-	urgent                   queue[resend] // of the operation that everything at the peer may be waiting for
-
-	rcvBase, rcvTop seqnum.Value
-	window          int // of our receive side
-	rops            []recvOp
-	appliedAhead    int          // applied ops in (rcvBase, rcvTop)
-	limitSent       seqnum.Value // the largest limit told: the peer's credit ends there
-	naks            queue[seqnum.Value]
-	reading         queue[seqnum.Value]
-	notes           queue[Notification]
-	held, heldFence int // held segments; those of them behind a forward fence
-	releasing       bool
-	again           bool
-
-	adverts  map[int]*advert // what we exported, by number, until its withdrawal has arrived
-	adByKey  map[regmem.Key]int
-	adNumber int        // of the next
-	adQueue  queue[int] // to send, or their withdrawals
-	told     ranges     // numbers of the peer's adverts that came, themselves or their withdrawals
-	taken    ranges     // those of them that were withdrawn, as many as are remembered
+	ops                      []sendOp      // ring of [sndBase, sndNext), its length a power of two or 0
+	retx                     queue[resend] // lost
+	urgent                   queue[resend] // lost, of the operation that everything at the peer may be waiting for
 }
 
 // sendOp is an operation of ours until it completed.
@@ -102,20 +86,23 @@ type sendOp struct {
 	fence  seqnum.Value
 	fenced bool
 	done   bool
-	got    ranges // of a read
+	hidden bool   // it has completed for its owner (LocalDone)
+	staged bool   // Local is a buffer of the stage
+	acked  uint64 // of a write with LocalDone: bytes that the peer has received
+	// when a part of its answer was first left unreceived because of a miss, since the latest in place
+	missedAt mono.Time
+	failed   Status // its memory did not come: the peer is told that it is over
+	got      ranges // of a read
+	result   uint64 // of an atomic
 }
 
 // resend is something to be sent again.
 type resend struct {
-	kind recKind // recOps, recRange or recReadData
+	kind recKind // recOps, recRange or recAnswer
 	op   seqnum.Value
 	off  uint64
 	n    uint64
-}
-
-type advert struct {
-	Advert
-	withdrawn bool
+	late bool // it was not sent before, since its memory was not resident
 }
 
 // firstRing is the length that rings of operations start with; they grow to the window as use demands.
@@ -135,7 +122,8 @@ func (c *conn) sent(op seqnum.Value) bool {
 	return op.Before(c.sndCur) || op == c.sndCur && c.curOff > 0
 }
 
-// sendable reports whether op, of those not sent yet, may be sent: the peer gives credit for it and it is not too far from the oldest.
+// sendable reports whether op, of those not sent yet, may be sent: the peer gives credit for it and it is not too far
+// from the oldest.
 func (c *conn) sendable(op seqnum.Value) bool {
 	return op.Before(c.limit) && op.InWindow(c.sndBase, c.e.cfg.OpWindow)
 }
@@ -143,7 +131,8 @@ func (c *conn) sendable(op seqnum.Value) bool {
 // ErrConns is wrapped by Dial when the endpoint has as many connections as Config.MaxConns allows.
 var ErrConns = errors.New("engine: connections")
 
-// Dial asks for a connection to a service of a peer, named by node name or identity in hexadecimal. The answer is EvConnected, or EvClosed with the reason.
+// Dial asks for a connection to a service of a peer, named by node name or identity in hexadecimal. The answer is
+// EvConnected, or EvClosed with the reason.
 func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (ConnID, error) {
 	if service == "" || len(service) > MaxServiceName {
 		return 0, fmt.Errorf("engine: service name %q: must be 1 to %d bytes", service, MaxServiceName)
@@ -159,6 +148,9 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 			return 0, err
 		}
 	}
+	if len(e.dials) >= e.cfg.MaxDials {
+		return 0, fmt.Errorf("%w: %d wait for an answer already", ErrDials, e.cfg.MaxDials)
+	}
 	c := e.newConn()
 	if c == nil {
 		return 0, fmt.Errorf("%w: all %d are in use", ErrConns, e.cfg.MaxConns)
@@ -167,36 +159,35 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 	if wait <= 0 {
 		wait = e.cfg.DialTime
 	}
-	c.state, c.wantPeer, c.service, c.ordered, c.ping, c.sched = connDialing, peer, service, o.Ordered, o.Ping, o.Scheduler
+	c.state, c.wantPeer, c.service, c.ordered, c.ping, c.sched = connDialing, peer, service, o.Ordered, o.Ping,
+		o.Scheduler
 	c.data = append([]byte(nil), o.Data...)
 	c.deadline = now.Add(wait)
-	c.window, c.limitSent = e.cfg.OpWindow, seqnum.Value(e.cfg.OpWindow)
-	e.dials = append(e.dials, c)
+	c.window, c.limitSent, c.owner = e.cfg.OpWindow, seqnum.Value(e.cfg.OpWindow), o.Owner
+	heap.Push(&e.dials, c)
+	e.await(c)
 	if !e.authorised(peer) {
-		c.finish(now, StatusStranger, fmt.Sprintf("no authorised peer is called %q; authorise it: edgectl peers add KEY %s", peer, peer))
+		c.finish(now, StatusStranger, fmt.Sprintf("no authorised peer is called %q; authorise it: edgectl peers add "+
+			"KEY %s", peer, peer))
 		return c.id, nil
 	}
 	if e.tryDial(now, c); c.s == nil {
-		e.greet(now)
+		e.lookFor(now)
 	}
 	return c.id, nil
-}
-
-// tryDial attaches a dialing connection to its session once the peer is known.
-func (e *Endpoint) tryDial(now mono.Time, c *conn) {
-	p := e.findPeer(c.wantPeer, c.tried)
-	if p == nil {
-		return
-	}
-	c.attach(e.dialSession(now, p, c.sched))
-	if c.s.state == sessionOpen {
-		c.requestOpen()
-	}
 }
 
 func (c *conn) attach(s *session) {
 	c.s = s
 	s.conns++
+	s.fair.join(c)
+}
+
+// detach undoes attach.
+func (c *conn) detach() {
+	c.s.conns--
+	c.s.fair.leave(c)
+	c.s = nil
 }
 
 // setLimbo says that the connection waits for its first answer or for the confirmation of its end, or does so no more.
@@ -217,52 +208,19 @@ func (c *conn) tryNextShard(now mono.Time) bool {
 	if c.tried >= int(s.peer.last) {
 		return false
 	}
+	e := c.e
+	e.leaveList(c)
 	c.tried++
-	s.sendq.remove(func(o *conn) bool { return o == c })
-	s.opacks.remove(func(o *conn) bool { return o == c })
-	s.conns--
-	c.s, c.ctl, c.queued, c.owesAck = nil, 0, false, false
-	c.e.tryDial(now, c)
+	s.acks.opacks.remove(func(o *conn) bool { return o == c })
+	c.detach()
+	c.ctl, c.owesAck = 0, false
+	e.tryDial(now, c)
 	return true
 }
 
 func (c *conn) requestOpen() {
 	c.ctl |= ctlOpen
 	c.wake()
-}
-
-// dialExpired ends a dial that nobody answered in time, saying how far it came.
-func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
-	switch {
-	case c.s == nil:
-		text := fmt.Sprintf("no node %q was heard on any link; is its daemon running and on the same Ethernet segment?", c.wantPeer)
-		if c.text != "" {
-			text += " " + c.text
-		}
-		c.finish(now, StatusPeerUnknown, text)
-	case c.s.state != sessionOpen:
-		text := fmt.Sprintf("node %q was heard but does not answer", c.wantPeer)
-		if c.s.hint != "" {
-			text += ": " + c.s.hint
-		}
-		if c.s.peer.sealed && e.cfg.Secure == nil {
-			text += ": it talks encrypted only, and this node plaintext; give both the same setting of security"
-		}
-		c.finish(now, StatusPeerDown, text)
-	case !c.s.reachable():
-		c.abort(now, StatusTimeout, fmt.Sprintf("node %q does not answer on any link at present; see the paths to it: edgectl peer", c.wantPeer))
-	default:
-		c.abort(now, StatusTimeout, fmt.Sprintf("node %q offers service %q but did not accept in time", c.wantPeer, c.service))
-	}
-}
-
-func (e *Endpoint) dropDial(c *conn) {
-	for i, d := range e.dials {
-		if d == c {
-			e.dials = slices.Delete(e.dials, i, i+1)
-			return
-		}
-	}
 }
 
 // Accept answers EvIncoming: the connection is open and EvConnected follows.
@@ -305,21 +263,47 @@ func (e *Endpoint) Room(id ConnID) int {
 	return e.cfg.OpWindow - c.pending
 }
 
-// Submit takes an operation. It reports false, and nothing has happened, if the connection is not open or has no room; exactly one EvComplete
-// with op.Token follows otherwise.
+// Submit takes an operation. It reports false, and nothing has happened, if the connection is not open or has no room;
+// exactly one EvComplete with op.Token follows otherwise.
 func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 	c := e.conn(id)
 	if c == nil || c.state != connOpen || c.pending >= e.cfg.OpWindow {
 		return false
 	}
+	if op.Region != nil {
+		op.Region.InFlight++
+	}
+	if op.Pieces != nil {
+		op.Pieces.use(1)
+	}
+	c.pending++
+	e.Count.OpsSubmitted++
+	if (op.Kind == OpSend || c.msgs != nil) && c.mustWait(now, op) {
+		return true
+	}
+	c.enter(op, now)
+	return true
+}
+
+// enter gives an operation its number, and has it sent.
+func (c *conn) enter(op *Op, since mono.Time) {
 	if n := c.sndBase.Distance(c.sndNext); n == len(c.ops) {
 		c.growOps()
 	}
 	seq := c.sndNext
 	o := c.sop(seq)
-	*o = sendOp{Op: *op, n: uint64(len(op.Local)), since: now, got: o.got}
+	*o = sendOp{Op: *op, n: uint64(len(op.Local)), since: since, got: o.got}
+	if op.Kind == OpSend {
+		c.msgs.number(o)
+	}
 	if op.Local == nil {
 		o.n = uint64(op.Inline)
+		if op.Pieces != nil {
+			o.n = op.Pieces.bytes
+		}
+	}
+	if o.Kind != OpWrite || o.Pieces != nil || o.Backed() {
+		o.Flags &^= LocalDone
 	}
 	if c.ordered {
 		o.Flags |= BackwardFence
@@ -330,32 +314,31 @@ func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 	if o.Flags&ForwardFence != 0 {
 		c.lastForward, c.hasForward = seq, true
 	}
-	if o.Region != nil {
-		o.Region.InFlight++
-	}
 	c.sndNext++
-	c.pending++
-	e.Count.OpsSubmitted++
-	if !c.queued && c.sendable(seq) {
+	if o.Flags&LocalDone != 0 {
+		c.submitLocal(seq)
+	}
+	if !c.share.waits && c.sendable(seq) {
 		c.wake()
 	}
-	return true
 }
 
 func (c *conn) growOps() {
 	old := c.ops
 	c.ops = make([]sendOp, max(firstRing, 2*len(old)))
+	if len(old) > 0 {
+		c.e.grew(c)
+	}
 	for i := range old {
 		op := c.sndBase.Add(i)
 		*c.sop(op) = old[uint32(op)&uint32(len(old)-1)]
 	}
 }
 
-// wake puts the connection in the session's send queue.
+// wake notes that the connection has something to send.
 func (c *conn) wake() {
-	if !c.queued && c.s != nil && c.state != connFree {
-		c.queued = true
-		c.s.sendq.push(c)
+	if !c.share.waits && c.s != nil && c.state != connFree {
+		c.s.fair.add(c)
 	}
 }
 
@@ -366,24 +349,26 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		return
 	}
 	o.done = true
-	if o.Kind == OpRead {
-		c.settle(op, true)
-		c.empty(&o.got)
+	if o.failed != OK {
+		st = o.failed
+	}
+	e := c.e
+	ev := Event{Kind: EvComplete, Conn: c.id, Token: o.Token, Status: st, Value: o.result,
+		Data: kinds[o.Kind].complete(c, now, op, st)}
+	e.Count.OpsCompleted++
+	if st != OK {
+		e.Count.OpsFailed++
 	}
 	if o.Region != nil {
 		o.Region.InFlight--
 		o.Region = nil
 	}
-	e := c.e
-	ev := Event{Kind: EvComplete, Conn: c.id, Token: o.Token, Status: st}
-	e.Count.OpsCompleted++
-	if st == OK {
-		e.Latency.of(o.Kind).Observe(now.Sub(o.since))
-	} else {
-		e.Count.OpsFailed++
-		if o.Kind == OpWrite {
-			ev.Data = o.Local
-		}
+	if o.Pieces != nil {
+		o.Pieces.use(-1)
+		o.Pieces = nil
+	}
+	if o.Flags&LocalDone != 0 {
+		c.endLocal(o, &ev)
 	}
 	o.Local = nil
 	e.emit(ev)
@@ -422,7 +407,7 @@ func (e *Endpoint) Close(now mono.Time, id ConnID) {
 
 // drained sends Close when nothing is outstanding any more (clause 5.4).
 func (c *conn) drained() {
-	if c.sndBase != c.sndNext {
+	if c.sndBase != c.sndNext || c.waiting() > 0 {
 		return
 	}
 	c.leave(OK, "")
@@ -439,8 +424,15 @@ func (c *conn) leave(st Status, text string) {
 	c.wake()
 }
 
-// tellClosed emits EvClosed with the notifications that were applied but not taken yet: the connection may be gone when the owner reads it.
+// tellClosed emits EvClosed with the notifications that were applied but not taken yet: the connection may be gone when
+// the owner reads it.
 func (c *conn) tellClosed(st Status, text string) {
+	why := st
+	if why == OK {
+		why = StatusClosed
+	}
+	c.endRedirects(why, func(*redirect) bool { return true })
+	c.flush(st)
 	ev := Event{Kind: EvClosed, Conn: c.id, Status: st, Text: text}
 	for ; c.notes.len() > 0; c.notes.pop() {
 		ev.Notes = append(ev.Notes, *c.notes.front())
@@ -482,8 +474,9 @@ func (c *conn) failOps(now mono.Time, st Status) {
 	for op := c.sndBase; op != c.sndNext; op++ {
 		c.complete(now, op, st)
 	}
+	c.failWaiting(st)
 	c.urgent = queue[resend]{}
-	c.retx.remove(func(r resend) bool { return r.kind != recReadData })
+	c.retx.remove(func(r resend) bool { return r.kind != recAnswer })
 }
 
 // finish ends the connection without a word to the peer and frees it.
@@ -500,32 +493,24 @@ func (c *conn) finish(now mono.Time, st Status, text string) {
 
 // forget frees the record.
 func (c *conn) forget() {
-	if c.s != nil {
-		mine := func(o *conn) bool { return o == c }
-		if c.queued {
-			c.s.sendq.remove(mine)
-		}
-		if c.owesAck {
-			c.s.opacks.remove(mine)
-		}
+	if c.owesAck && c.s != nil {
+		c.s.acks.opacks.remove(func(o *conn) bool { return o == c })
 	}
 	c.e.freeConnection(c)
 }
 
 // dropReceived forgets what the peer's operations and adverts left here.
 func (c *conn) dropReceived() {
-	c.settleAll()
+	c.e.later.settleConn(c.id)
+	c.dropMissed()
 	for op := c.rcvBase; op != c.rcvTop; op++ {
-		c.empty(&c.rop(op).got)
 		c.dropHeld(c.rop(op))
 	}
 	c.empty(&c.told)
 	c.empty(&c.taken)
-	c.notes = queue[Notification]{}
-	c.naks = queue[seqnum.Value]{}
-	c.reading = queue[seqnum.Value]{}
+	c.giveBack()
 	c.retx, c.urgent = queue[resend]{}, queue[resend]{}
-	c.rops, c.rcvTop = nil, c.rcvBase
+	c.rcvTop = c.rcvBase
 }
 
 // TakeNotify takes the oldest notification of a connection. When it reports false, EvNotify announces the next.
@@ -543,37 +528,4 @@ func (e *Endpoint) TakeNotify(id ConnID) (Notification, bool) {
 		c.oweAck() // the peer may be waiting for credit
 	}
 	return n, true
-}
-
-// Advertise tells the peer of exported memory under a name (clause 5.6).
-func (e *Endpoint) Advertise(now mono.Time, id ConnID, a Advert) bool {
-	c := e.conn(id)
-	if c == nil || c.state != connOpen || len(a.Name) > MaxServiceName || c.adNumber > math.MaxUint32 {
-		return false
-	}
-	if c.adverts == nil {
-		c.adverts, c.adByKey = map[int]*advert{}, map[regmem.Key]int{}
-	}
-	c.adverts[c.adNumber] = &advert{Advert: a}
-	c.adByKey[a.Key] = c.adNumber
-	c.adQueue.push(c.adNumber)
-	c.adNumber++
-	c.wake()
-	return true
-}
-
-// Withdraw takes an Advertise back.
-func (e *Endpoint) Withdraw(now mono.Time, id ConnID, key uint64) {
-	c := e.conn(id)
-	if c == nil {
-		return
-	}
-	i, ok := c.adByKey[regmem.Key(key)]
-	if !ok {
-		return
-	}
-	delete(c.adByKey, regmem.Key(key))
-	c.adverts[i].withdrawn = true
-	c.adQueue.push(i)
-	c.wake()
 }

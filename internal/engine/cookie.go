@@ -14,8 +14,8 @@ import (
 // cookieTime is how long a cookie is good for: until the end of the interval after the one it was made in.
 const cookieTime = 4 * time.Second
 
-// cookies makes and checks the cookies of clause 4.3: whoever returns one has received a frame at the address it writes from, and nothing was kept
-// to know that.
+// cookies makes and checks the cookies of clause 4.3: a node that returns one has received a frame at the address it
+// writes from, and nothing was kept to know that.
 type cookies struct {
 	mac hash.Hash
 	sum [sha256.Size]byte
@@ -29,7 +29,8 @@ func newCookies(cfg *Config) cookies {
 	return cookies{mac: hmac.New(sha256.New, key[:])}
 }
 
-// make returns the cookie for the sender of in at address src; it is valid until the next call. over is the session that in would end.
+// make returns the cookie for the sender of in at address src; it is valid until the next call. over is the session
+// that in would end.
 func (c *cookies) make(interval mono.Time, src [6]byte, in *wire.Init, over uint32) []byte {
 	var b [6 + 8 + 8 + 4 + 8 + 4]byte
 	copy(b[0:], src[:])
@@ -48,5 +49,6 @@ func (c *cookies) valid(now mono.Time, src [6]byte, in *wire.Init, over uint32) 
 		return false
 	}
 	interval := now / mono.Time(cookieTime)
-	return hmac.Equal(in.Cookie, c.make(interval, src, in, over)) || hmac.Equal(in.Cookie, c.make(interval-1, src, in, over))
+	return hmac.Equal(in.Cookie, c.make(interval, src, in, over)) || hmac.Equal(in.Cookie, c.make(interval-1, src, in,
+		over))
 }

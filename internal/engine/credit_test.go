@@ -7,7 +7,8 @@ import (
 	"multiedge/internal/engine"
 )
 
-// Clauses 7.2 and 7.3: an owner who takes no notifications stops the peer of that connection after one window, and nobody else.
+// Clauses 7.2 and 7.3: an owner who takes no notifications stops the peer of that connection after one window, and
+// nobody else.
 func TestCredit(t *testing.T) { inBothForms(t, testCredit) }
 
 func testCredit(t *testing.T, sealed bool) {
@@ -46,7 +47,8 @@ func testCredit(t *testing.T, sealed bool) {
 			return done(1) >= 1000
 		})
 		if n := done(0); n != window {
-			t.Errorf("window %d: %d operations completed towards an owner who takes nothing, want one window", window, n)
+			t.Errorf("window %d: %d operations completed towards an owner who takes nothing, want one window", window,
+				n)
 		}
 		// One notification taken is room for one more at the latest when all are taken; everything resumes.
 		r.n[1].notes = nil
@@ -73,7 +75,8 @@ func testCreditTakenOneByOne(t *testing.T, sealed bool) {
 	submitted := 0
 	for got := 0; got < 200; {
 		for r.n[0].e.Room(c[0]) > 0 {
-			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Imm: uint32(submitted), Token: uint64(submitted), Key: key, Local: []byte("abcdefgh")})
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Imm: uint32(submitted),
+				Token: uint64(submitted), Key: key, Local: []byte("abcdefgh")})
 			submitted++
 		}
 		var note engine.Notification
@@ -99,7 +102,8 @@ func testNoCreditWithoutNotify(t *testing.T, sealed bool) {
 	n := 0
 	r.must("writes", time.Second, func() bool {
 		for n < 500 && r.n[0].e.Room(c[0]) > 0 {
-			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(n), Key: key, Local: []byte{byte(n), 0, 0, 0, 0, 0, 0, 0}})
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(n), Key: key, Local: []byte{byte(n), 0, 0,
+				0, 0, 0, 0, 0}})
 			n++
 		}
 		return len(r.n[0].done) == 500

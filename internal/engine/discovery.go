@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math/bits"
 	"slices"
 
 	"multiedge/internal/mono"
@@ -14,21 +13,24 @@ var broadcast = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 // maxPeers bounds the table of nodes heard of. Past it a new one takes the place of one that nobody has to do with.
 const maxPeers = 4096
 
-// peer is a node that was heard on at least one link: what Hello and Init said of it (clause 4.1). It says which of our links reach which
-// of its links; it is a hint, and only the session's handshake commits to anything.
+// peer is a node that was heard on at least one link: what Hello and Init said of it (clause 4.1). It says which of our
+// links reach which of its links; it is a hint, and only the session's handshake commits to anything.
 type peer struct {
 	id      NodeID
 	shard   uint8
-	last    uint8 // of the node's shards
+	last    uint8 // of the node's shards, as the open session's handshake proved, else as Hello says
 	name    string
-	heard   [MaxLinks]uint64     // per local link: the peer's links heard there
+	heard   heard                // per local link: the peer's links heard there
 	newest  [MaxLinks]uint8      // per local link: the one heard last
 	remote  map[uint8]remoteLink // the peer's links by their number
+	named   uint64               // which of them there are
+	proved  [MaxLinks][6]byte    // per local link: the peer's address on which a session had a good path last
 	session *session
 	sealed  bool      // it said that it talks encrypted only
 	up      bool      // EvPeerUp was the latest event
 	doubt   *session  // asks whether the peer still has session (clause 10.8)
 	doubtAt mono.Time // not before
+	past    past
 }
 
 // peerID names a peer: a shard of a node.
@@ -47,7 +49,8 @@ type remoteLink struct {
 	version uint32 // of the announcement, in a sealed session
 }
 
-// hear records what a Hello received on local link i from mac says, and returns the peer; nil if the table is full or it is ourselves.
+// hear records what a Hello received on local link i from mac says, and returns the peer; nil if the table is full or
+// it is ourselves.
 func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer {
 	id := NodeID(h.Node)
 	if id == e.cfg.Node {
@@ -60,6 +63,7 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 		who, known = e.cfg.Secure.Peers.ByNode(id)
 		if !known || h.Flags&wire.HelloSecure == 0 {
 			e.hintFor(h)
+			e.note(now, i, h)
 			return nil // a stranger costs no memory
 		}
 		name = who.Name
@@ -68,16 +72,22 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 	if p == nil {
 		return nil
 	}
-	p.last = h.Last
+	if !p.settled() {
+		p.last = h.Last
+	}
 	e.shards = max(e.shards, int(h.Last)+1)
 	p.name, p.sealed = name, h.Flags&wire.HelloSecure != 0
 	p.newest[i] = h.Link
 	r := remoteLink{mac: mac, mtu: int(h.MTU), joins: h.Joins, slots: int(h.RxSlots), shuffle: h.Shuffle}
-	if p.heard[i]&(1<<h.Link) == 0 || p.remote[h.Link] != r {
-		p.heard[i] |= 1 << h.Link
-		p.remote[h.Link] = r
-		if p.session != nil {
-			p.session.refreshPaths(now)
+	news, changed := p.heard.note(now, i, h.Link), e.cfg.Secure == nil && p.remote[h.Link] != r
+	p.named |= 1 << h.Link
+	p.remote[h.Link] = r
+	if s := p.session; s != nil && s.state == sessionOpen {
+		if changed {
+			s.refreshPaths(now)
+		}
+		if news {
+			s.shown(now, i, h.Link)
 		}
 	}
 	for _, s := range [...]*session{p.session, p.doubt} {
@@ -85,11 +95,7 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 			s.elsewhere(now, i, mac)
 		}
 	}
-	for _, c := range e.dials {
-		if c.s == nil {
-			e.tryDial(now, c)
-		}
-	}
+	e.answer(now, p)
 	return p
 }
 
@@ -101,23 +107,10 @@ func (e *Endpoint) record(id NodeID, shard uint8) *peer {
 	if len(e.peers) >= maxPeers && !e.evictPeer() {
 		return nil
 	}
-	p := &peer{id: id, shard: shard, remote: map[uint8]remoteLink{}}
+	p := &peer{id: id, shard: shard, remote: map[uint8]remoteLink{}, heard: heard{span: hearFor * e.cfg.HelloTime}}
 	e.peers = append(e.peers, p)
 	e.peerByID[peerID{id, shard}] = p
 	return p
-}
-
-// hintFor tells dials that wait for a node of that name why this one is not it. Names of strangers prove nothing, so that is all that comes of it.
-func (e *Endpoint) hintFor(h *wire.Hello) {
-	for _, c := range e.dials {
-		if c.s != nil || c.wantPeer != string(h.Name) {
-			continue
-		}
-		c.text = "a node that calls itself so was heard, but its key is not the one authorised here; compare `edgectl key show` there with `edgectl peers list` here"
-		if h.Flags&wire.HelloSecure == 0 {
-			c.text = "a node that calls itself so was heard, but it talks plaintext only: give both nodes the same setting of security"
-		}
-	}
 }
 
 // evictPeer removes a random peer without session.
@@ -133,80 +126,44 @@ func (e *Endpoint) evictPeer() bool {
 	return false
 }
 
-func (p *peer) forgetLink(i int) { p.heard[i] = 0 }
-
-// reach returns the peer's link that local link i uses (clause 4.2).
-func (p *peer) reach(i int) (number uint8, r remoteLink, ok bool) {
-	number, ok = choose(p.heard[i], i)
-	return number, p.remote[number], ok
+// try returns the address that the k-th Init goes to from local link i: the one that was proved last and those that
+// were heard there in turn, and between them the one heard last: a forger of links must go on forging to keep it there.
+func (p *peer) try(now mono.Time, i, k int) (mac [6]byte, ok bool) {
+	m := p.heard.on(now, i)
+	switch was := p.proved[i]; {
+	case was != [6]byte{} && (k%3 == 0 || m == 0):
+		return was, true
+	case m&(1<<p.newest[i]) != 0 && k%3 == 1:
+		return p.remote[p.newest[i]].mac, true
+	}
+	number, ok := choose(m, i+k-(k+1)/3)
+	return p.remote[number].mac, ok
 }
 
-// try returns the peer's link that the k-th Init goes to from local link i: each that was heard there in turn, and between them the one heard last, for whoever
-// makes links up must go on doing it.
-func (p *peer) try(i, k int) (r remoteLink, ok bool) {
-	if p.heard[i]&(1<<p.newest[i]) != 0 && k%3 == 1 {
-		return p.remote[p.newest[i]], true
-	}
-	number, ok := choose(p.heard[i], i+k/2)
-	return p.remote[number], ok
-}
-
-// choose spreads local links over those of the peer that are in m.
-func choose(m uint64, i int) (number uint8, ok bool) {
-	if m == 0 {
-		return 0, false
-	}
-	for range i % bits.OnesCount64(m) {
-		m &= m - 1
-	}
-	return uint8(bits.TrailingZeros64(m)), true
-}
-
-// reach is peer.reach for a session. What Hello says is a hint; in a sealed session only links that the peer announced inside it count, and where its
-// frames were seen to arrive says more than where Hello was heard (clause 10.4).
-func (s *session) reach(i int) (number uint8, r remoteLink, ok bool) {
-	if s.opener == nil {
-		return s.peer.reach(i)
-	}
-	if p := s.tx[i]; s.txMask&(1<<i) != 0 && p.usable() && s.seen[i] == 0 && s.links[p.number].slots > 0 {
-		return p.number, s.links[p.number], true
-	}
-	m := s.seen[i]
-	if m == 0 {
-		m = s.peer.heard[i]
-	}
-	for rest := m; rest != 0; rest &= rest - 1 {
-		if j := bits.TrailingZeros64(rest); s.links[j].slots == 0 {
-			m &^= 1 << j
-		}
-	}
-	number, ok = choose(m, i)
-	return number, s.links[number], ok
-}
-
-// remote returns what is known of the peer's link j.
-func (s *session) remoteLink(j uint8) remoteLink {
-	if s.opener != nil {
-		return s.links[j]
-	}
-	return s.peer.remote[j]
-}
-
-// findPeer looks a peer up by name or hexadecimal identity. In plaintext the newest of several nodes of one name wins; else the name is the one
-// that was given to the peer's key.
+// findPeer looks a peer up by name or hexadecimal identity. In plaintext the newest of several nodes of one name wins;
+// else the name is the one that was given to the peer's key.
 //
-// Of a node with several shards it is the one whose number is ours, or the skip-th after it.
+// If the node has several shards, findPeer returns the one with our number, or the skip-th after it.
 func (e *Endpoint) findPeer(name string, skip int) *peer {
 	id, ok := e.findNode(name)
 	if !ok {
 		return nil
 	}
+	var one *peer // whom we believe how many there are
 	for shard := range uint8(wire.MaxShards) {
-		if p := e.peerByID[peerID{id, shard}]; p != nil {
-			return e.peerByID[peerID{id, uint8((e.cfg.Shard + skip) % int(p.last+1))}]
+		if p := e.peerByID[peerID{id, shard}]; p != nil && (one == nil || p.settled() && !one.settled()) {
+			one = p
 		}
 	}
-	return nil
+	if one == nil {
+		return nil
+	}
+	return e.peerByID[peerID{id, uint8((e.cfg.Shard + skip) % int(one.last+1))}]
+}
+
+// settled reports whether the peer has proved what it says of itself: Hello changes none of it any more.
+func (p *peer) settled() bool {
+	return p.session != nil && p.session.state == sessionOpen && p.session.opener != nil
 }
 
 func (e *Endpoint) findNode(name string) (NodeID, bool) {
@@ -232,7 +189,8 @@ func (e *Endpoint) hello(i int, flags uint8) wire.Hello {
 		flags |= wire.HelloSecure
 	}
 	return wire.Hello{
-		Node: e.cfg.Node, Epoch: e.cfg.Epoch, Flags: flags, Link: uint8(i), RxSlots: uint16(min(l.RxSlots, 65535)), MTU: uint32(l.MTU), Joins: l.Super > 0,
+		Node: e.cfg.Node, Epoch: e.cfg.Epoch, Flags: flags, Link: uint8(i), RxSlots: uint16(min(l.RxSlots, 65535)),
+		MTU: uint32(l.MTU), Joins: l.Super > 0,
 		Shard: uint8(e.cfg.Shard), Last: uint8(e.cfg.Shards - 1), Shuffle: l.Shuffle, Name: []byte(e.cfg.Name),
 	}
 }

@@ -4,7 +4,7 @@
 //
 //	for {
 //		now := mono.Now()
-//		for each frame received on link i { e.HandleFrame(now, i, frame) } // or, looked at elsewhere, HandleArrival (arrival.go)
+//		for each frame received on link i { e.Handle(now, i, Whole(frame)) }
 //		for each request of an application { e.Submit(now, conn, &op); e.Dial(...); ... }
 //		if now >= e.NextTimeout() { e.HandleTimeout(now) }
 //		for e.PollTransmit(now, batch) > 0 { send batch.Frames; batch.Reset() }
@@ -12,8 +12,20 @@
 //		wait for a frame, a request, or e.NextTimeout()
 //	}
 //
-// Every call may change what PollTransmit, PollEvent and NextTimeout return next. The same calls with the same times and seed give the same frames.
+// Every call may change what PollTransmit, PollEvent and NextTimeout return next. The same calls with the same times
+// and seed give the same frames.
 //
-// Where things are: endpoint.go the tables; discovery.go who is there; session.go the channel to a peer; path.go one way to it; size.go how long frames are there; conn.go what
-// applications hold; send.go, build.go and fill.go frames out; recv.go frames in; acked.go what became of ours; place.go operations put in place, in the order that fences allow.
+// Where things are:
+//
+//	endpoint.go        the tables of all there is
+//	discovery.go       peers: who is there; links.go: local links, and what peers are told of them
+//	session.go         the channel to a peer; handshake.go, keys.go, supersede.go: what proves that it is the peer's
+//	path.go            one way to a peer; pmtu.go: how long its frames are; cables.go: which links it joins
+//	acks.go            when and what to acknowledge; acked.go: acknowledgement and loss
+//	conn.go            what applications hold; dials.go: until it is open; adverts.go: exported memory by name
+//	send.go, build.go, fill.go   frames out
+//	recv.go, place.go  frames in; operations performed, in the order that fences allow
+//	kinds.go           the table of kinds of operations; op_*.go: all that is one kind's alone
+//	messages.go, receive.go   messages: sends that wait for a buffer; buffers that are posted
+//	mover.go           where payloads go, and who moves them; scatter.go: the driver; arrival.go: other threads
 package engine

@@ -9,7 +9,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// Clause 10.8: the peer has lost the session because it heard nothing for the dead time. Once it hears again, operations end within a handshake.
+// Clause 10.8: the peer has lost the session because it heard nothing for the dead time. Once it hears again,
+// operations end within a handshake.
 func TestDoubtAfterSilence(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	c := r.connect(engine.DialOptions{})
@@ -33,7 +34,8 @@ func TestDoubtAfterSilence(t *testing.T) {
 	r.oneSession()
 }
 
-// The peer still has the session: whoever forges Reset makes the ends ask each other, at most once a second, and nothing else happens.
+// The peer still has the session: whoever forges Reset makes the ends ask each other, at most once a second, and
+// nothing else happens.
 func TestDoubtUnfounded(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	s := newStream(r, r.connect(engine.DialOptions{}))
@@ -69,7 +71,8 @@ func TestDoubtUnfounded(t *testing.T) {
 	}
 }
 
-// A request that is made to a peer that was started anew, before that is known, is carried over to the new session (clause 10.7).
+// A request that is made to a peer that was started anew, before that is known, is carried over to the new session
+// (clause 10.7).
 func TestDialOverRestart(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	c := r.connect(engine.DialOptions{})
@@ -104,7 +107,8 @@ func TestDialGivenUpInRace(t *testing.T) {
 	}
 }
 
-// The answering end opened a session of which the asking end never heard, and gave up a request on it: the session that takes its place leaves nothing of that.
+// The answering end opened a session of which the asking end never heard, and gave up a request on it: the session that
+// takes its place leaves nothing of that.
 func TestUnservedSessionReplaced(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	r.rest(20 * time.Millisecond)
@@ -161,7 +165,8 @@ func TestUnservedSessionReplaced(t *testing.T) {
 	}
 }
 
-// Clause 9.2: what a lost frame carried is not sent again in a frame above the preferred length, whatever new operations could share it.
+// Clause 9.2: what a lost frame carried is not sent again in a frame above the preferred length, whatever new
+// operations could share it.
 func TestResentFramesAreNotStretched(t *testing.T) {
 	const size = 4096
 	for _, lost := range []int{size, 1000} { // sent again as the payload, and as a part that is copied
@@ -178,7 +183,8 @@ func TestResentFramesAreNotStretched(t *testing.T) {
 		r.take(0) // lost
 		again := false
 		for i := 1; i < 250 && !again; i++ {
-			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(i), Key: key, Off: uint64(i * 2 * size), Local: pattern(100+i, fresh)})
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(i), Key: key, Off: uint64(i * 2 * size),
+				Local: pattern(100+i, fresh)})
 			for _, f := range r.take(0) {
 				if bytes.Contains(f.b, first[:64]) {
 					if again = true; len(f.b) > wire.EthLen+8192 {

@@ -7,7 +7,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// Clause 9.3: each of many links of the peer that face one of ours gets its Echo, also when their probes arrive together, more than fit into a frame.
+// Clause 9.3: each of many links of the peer that face one of ours gets its Echo, also when their probes arrive
+// together, more than fit into a frame.
 func TestProbesArriveTogether(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	c := r.connect(engine.DialOptions{})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"multiedge/flowctl"
-	"multiedge/internal/hist"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
@@ -18,70 +17,89 @@ import (
 
 // Endpoint is one node's transport: every peer, session and connection of one thread. Not safe for concurrent use.
 type Endpoint struct {
-	cfg   Config
-	rng   *rand.Rand
-	links [MaxLinks]link
-	up    uint64 // links that are configured
+	cfg     Config
+	rng     *rand.Rand
+	links   [MaxLinks]link
+	up      uint64    // links that are configured
+	began   mono.Time // the first link came; zero: none has
+	lastRun mono.Time // of HandleTimeout
 
-	peers     []*peer // in order of first hearing
-	peerByID  map[peerID]*peer
-	shards    int // the most that a node we know of has
+	peerTable
+	sessionTable
+	connTable
+	dialTable
+	shaking
+	movers
+	greeting
+	misses
+	impatient
+	sharedQueues
+
+	outbox  []outFrame // set-up frames that wait for PollTransmit
+	events  eventRing
+	recs    records
+	stage   stage
+	builder builder
+	scratch
+	Count   Counters
+	Latency Latency
+}
+
+// peerTable is every node that was heard.
+type peerTable struct {
+	peers    []*peer // in order of first hearing
+	peerByID map[peerID]*peer
+	shards   int // the most that a node we know of has
+}
+
+// sessionTable is every session. One that is not dead is in sessions and in byNumber.
+type sessionTable struct {
 	sessions  []*session
 	byNumber  map[uint32]*session
 	lastFound *session
 	turn      int  // session with data to transmit first
 	idleTurn  int  // session without data to transmit first
 	muted     bool // muteTo of a session is set
+}
 
+// connTable is every connection, and the users that own them.
+type connTable struct {
 	conns    []*conn  // by index of the ConnID; of those that are free the record of number 0
 	numbers  []ConnID // the latest of each index
-	freeConn []uint32
+	freeConn []uint32 // indices of free records, the one that was freed first in front
 	services map[string]bool
-	dials    []*conn // asked for, not yet answered
+	users    map[uint64]*user // who have connections in sessions
 
-	outbox   []outFrame // set-up frames that wait for PollTransmit
-	cookies  cookies
-	retries  ration // of Retry
-	answers  ration // of handshakes that others begin
-	resetsAt mono.Time
-	resets   int
+	grown    queue[ConnID] // connections that may have something to give back
+	restAt   mono.Time     // when they are looked at
+	gaveBack int           // bytes, since GaveBack was called
+}
+
+// greeting is when Hello is said, and what came of the Hellos and Resets of others.
+type greeting struct {
 	helloAt  mono.Time
 	helloGap time.Duration // grows to Config.HelloTime
-	lastRun  mono.Time
-	began    mono.Time // the first link came; zero: none has
 	claim    claim
+	wrong    map[string]heardWrong // by authorised name; see trouble.go
+	resetsAt mono.Time
+	resets   int // Resets sent since resetsAt
 
 	linkVersion uint32           // of what peers are told about links
 	changed     [MaxLinks]uint32 // linkVersion of each link's latest change
-	scratch     []byte           // where sealed frames are opened
-	nonce       secure.Nonce     // for that
-	openers     openers
-	lasting     bool // the frame at hand stays as it is until Placed
+}
 
-	events  eventRing
-	recs    records
-	Count   Counters
-	Latency Latency
-
+// scratch is memory for one call: nothing in it outlives the frame at hand.
+type scratch struct {
+	opening []byte // where sealed frames are opened
+	nonce   secure.Nonce
 	frame   wire.Frame
 	peek    wire.Bulk
 	seg     wire.Segment
+	op      segment // of seg, or of the bulk
 	acked   []flowctl.Sent
 	lost    []flowctl.Sent
 	words   []uint64
 	block   flowctl.Block
-	builder builder
-}
-
-// link is one local interface.
-type link struct {
-	LinkConfig
-	up      bool
-	blocked bool
-	count   Counters
-
-	roundTrips *hist.Histogram // made with the link: most of MaxLinks are none
-	forecast   forecast
 }
 
 // outFrame is a set-up frame waiting to be sent: complete but for its Ethernet header.
@@ -115,25 +133,29 @@ func New(cfg Config) (*Endpoint, error) {
 		return nil, fmt.Errorf("engine: operation window %d is not a power of two between 2 and 32768", cfg.OpWindow)
 	}
 	if cfg.Shards < 1 || cfg.Shards > wire.MaxShards || cfg.Shard < 0 || cfg.Shard >= cfg.Shards {
-		return nil, fmt.Errorf("engine: shard %d of %d: there are 1 to %d, numbered from 0", cfg.Shard, cfg.Shards, wire.MaxShards)
+		return nil, fmt.Errorf("engine: shard %d of %d: there are 1 to %d, numbered from 0", cfg.Shard, cfg.Shards,
+			wire.MaxShards)
 	}
 	if cfg.MaxConns < 1 || cfg.MaxConns >= 1<<connIndexBits-spareConns {
 		return nil, fmt.Errorf("engine: %d connections: must be 1 to %d", cfg.MaxConns, 1<<connIndexBits-spareConns-1)
 	}
 	e := &Endpoint{
-		cfg:      cfg,
-		rng:      rand.New(rand.NewPCG(cfg.Seed, cfg.Epoch)),
-		peerByID: map[peerID]*peer{},
-		shards:   cfg.Shards,
-		byNumber: map[uint32]*session{},
-		services: map[string]bool{},
+		cfg:          cfg,
+		rng:          rand.New(rand.NewPCG(cfg.Seed, cfg.Epoch)),
+		peerTable:    peerTable{peerByID: map[peerID]*peer{}, shards: cfg.Shards},
+		sessionTable: sessionTable{byNumber: map[uint32]*session{}},
+		connTable:    connTable{services: map[string]bool{}, users: map[uint64]*user{}},
+		dialTable:    dialTable{wishes: map[wish]*wished{}},
+		shaking:      shaking{graveAt: mono.Never},
+		misses:       misses{waits: map[regmem.Wait]waiters{}},
 	}
 	if n := cfg.Secure; n != nil {
 		if cfg.Node != NodeID(n.Public.Node()) {
 			return nil, errors.New("engine: Config.Node is not the identity of Config.Secure's key")
 		}
-		e.scratch = make([]byte, 1<<17)
+		e.opening = make([]byte, 1<<17)
 	}
+	e.movers = e.newMovers()
 	e.cookies = newCookies(&cfg)
 	e.recs.init()
 	e.conns, e.numbers = append(e.conns, &conn{}), append(e.numbers, 0) // number 0 means none
@@ -143,71 +165,12 @@ func New(cfg Config) (*Endpoint, error) {
 // grantOwner is what a key must be bound to for connection c to use it (clause 6.9).
 func grantOwner(c ConnID) uint64 { return uint64(c) }
 
-// SetLink adds link number i or changes it. Paths over a changed link are probed anew. It fails, and the link is not used, if its MTU is less than
-// the protocol needs.
-func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
-	if lc.MTU < wire.MinFrame {
-		return fmt.Errorf("engine: link %s has MTU %d; at least %d is needed: ip link set %s mtu 9000, or 1500", lc.Name, lc.MTU, wire.MinFrame, lc.Name)
-	}
-	if lc.Weight <= 0 {
-		lc.Weight = 1
-	}
-	if lc.RxSlots <= 0 {
-		lc.RxSlots = 256
-	}
-	lc.MTU = min(lc.MTU, 65535)
-	l := &e.links[i]
-	if l.Name != lc.Name || l.roundTrips == nil { // the number was another link's
-		l.count, l.roundTrips = Counters{}, new(hist.Histogram)
-	}
-	l.LinkConfig, l.up, l.blocked = lc, true, false
-	if e.began == 0 {
-		e.began = now
-	}
-	e.up |= 1 << i
-	e.announceLink(i)
-	e.greet(now)
-	for _, s := range e.sessions {
-		s.seen[i] = 0
-		s.dropPath(now, i, "link changed")
-		s.refreshPaths(now)
-	}
-	return nil
-}
-
-// RemoveLink says that link i is down or gone: its paths die at once and what was in flight on them is sent on the others.
-func (e *Endpoint) RemoveLink(now mono.Time, i int) {
-	if e.up&(1<<i) == 0 {
-		return
-	}
-	e.links[i].up = false
-	e.up &^= 1 << i
-	e.announceLink(i)
-	for _, p := range e.peers {
-		p.forgetLink(i)
-	}
-	for _, s := range e.sessions {
-		s.seen[i] = 0
-		s.dropPath(now, i, "link down")
-	}
-}
-
-// SetLinkBlocked tells that the shell still holds unsent frames of link i: PollTransmit gives no more for it.
-func (e *Endpoint) SetLinkBlocked(i int, blocked bool) {
-	e.links[i].blocked = blocked
-	if blocked || !e.muted {
-		return
-	}
-	e.muted = false
-	for _, s := range e.sessions {
-		s.muteTo = 0
-	}
-}
-
-// Stop ends what runs beside the owner's thread: the goroutines of handshakes. Nobody is told. Nothing but Snapshot may be called afterwards.
+// Stop ends what runs beside the owner's thread: the goroutines of handshakes, with Config.Deferred in the steps that
+// there are then. Nobody is told. Nothing but Snapshot, NextStep and Stepped may be called afterwards.
 func (e *Endpoint) Stop() {
 	for _, s := range e.sessions {
 		s.endHandshake()
+		s.eraseKeys()
 	}
 }
 
@@ -280,10 +243,12 @@ func (e *Endpoint) connWithin(limit int) *conn {
 	return c
 }
 
-// limboMost is how many connections of one session may be in limbo when the peer asks for another: a peer that leaves our answers unconfirmed shall not fill the table.
+// limboMost is how many connections of one session may be in limbo when the peer asks for another: a peer that leaves
+// our answers unconfirmed shall not fill the table.
 func (e *Endpoint) limboMost() int { return max(spareConns, e.cfg.MaxConns/4) }
 
-// numbersRest is how many indices of ended connections wait before the first is used again: the longer, the later a number comes again.
+// numbersRest is how many indices of ended connections wait before the first is used again: the longer, the later a
+// number comes again.
 const numbersRest = 1024
 
 const connIndexBits = 20
@@ -309,7 +274,7 @@ func (e *Endpoint) freeConnection(c *conn) {
 			delete(c.s.byRemote, c.remote)
 			c.s.ended(c.remote)
 		}
-		c.s.conns--
+		c.detach()
 	}
 	*c = conn{e: e, id: c.id}
 	i := uint32(c.id) & (1<<connIndexBits - 1)
@@ -317,22 +282,26 @@ func (e *Endpoint) freeConnection(c *conn) {
 	e.freeConn = append(e.freeConn, i)
 }
 
-// NextTimeout returns when HandleTimeout must be called at the latest, if nothing else happens. It may change with every other call.
+// NextTimeout returns when HandleTimeout must be called at the latest, if nothing else happens. It may change with
+// every other call.
 func (e *Endpoint) NextTimeout() mono.Time {
 	t := e.helloAt
 	if e.setupWaits() {
 		return 0
 	}
-	for _, c := range e.dials {
-		t = min(t, c.deadline)
+	t = min(t, e.restTimeout(), e.missTimeout(), e.patienceTimeout())
+	if len(e.dials) > 0 {
+		t = min(t, e.dials[0].deadline)
 	}
+	t = min(t, e.graveAt)
 	for _, s := range e.sessions {
 		t = min(t, s.nextTimeout())
 	}
 	return t
 }
 
-// stoppedFor is a gap between two runs of the timers after which silence is blamed on ourselves: the process was stopped or the machine slept.
+// stoppedFor is a gap between two runs of the timers after which silence is blamed on ourselves: the process was
+// stopped or the machine slept.
 const stoppedFor = mono.Time(500e6)
 
 // greet says Hello at once and for a while often: a link came up, or a peer is looked for.
@@ -345,9 +314,19 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 	if e.lastRun != 0 && now-e.lastRun > stoppedFor+mono.Time(e.cfg.HelloTime) {
 		for _, s := range e.sessions {
 			s.lastHeard = now
+			s.keys.at = max(s.keys.at, now.Add(lateTime))
 		}
 	}
 	e.lastRun = now
+	if now >= e.restTimeout() {
+		e.shrinkResting(now)
+	}
+	if now >= e.missTimeout() {
+		e.lookAtMissed(now)
+	}
+	if now >= e.patienceTimeout() {
+		e.expireWaiting(now)
+	}
 	if now >= e.helloAt {
 		flags := uint8(0)
 		if e.helloGap < e.cfg.HelloTime {
@@ -371,11 +350,9 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 			}
 		}
 	}
-	for i := 0; i < len(e.dials); i++ {
-		if c := e.dials[i]; now >= c.deadline {
-			e.dialExpired(now, c)
-			i--
-		}
+	e.expireDials(now)
+	if now >= e.graveAt {
+		e.buryAll(now)
 	}
 }
 
@@ -383,8 +360,13 @@ func (cfg *Config) setDefaults() {
 	setDefault(&cfg.EtherType, wire.EtherType)
 	setDefault(&cfg.Scheduler, "adaptive")
 	setDefault(&cfg.OpWindow, 1024)
+	setDefault(&cfg.StagedMost, stagedMost)
 	setDefault(&cfg.HeldBytes, 16<<20)
 	setDefault(&cfg.MaxConns, 1<<16)
+	setDefault(&cfg.MaxDials, 1<<14)
+	setDefault(&cfg.Keys.Frames, 1<<22)
+	setDefault(&cfg.Keys.Age, 2*time.Minute)
+	setDefault(&cfg.Keys.Forged, 1<<51)
 	setDefault(&cfg.Shards, 1)
 	setDefault(&cfg.DialTime, 5e9)
 	setDefault(&cfg.DeadTime, 15e9)
@@ -421,6 +403,8 @@ func statusOf(err error) Status {
 		return StatusPermission
 	case errors.Is(err, regmem.ErrBounds):
 		return StatusBounds
+	case errors.Is(err, regmem.ErrNotResident):
+		return StatusMemory
 	}
 	return StatusKey
 }

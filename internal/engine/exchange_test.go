@@ -8,10 +8,11 @@ import (
 	"multiedge/regmem"
 )
 
-// Told to copy, a sender refers to no byte of its memory; otherwise to all of a large write. What arrives is the same, shuffled or not, with and
-// without something behind the payload.
+// Told to copy, a sender refers to no byte of its memory; otherwise to all of a large write. What arrives is the same,
+// shuffled or not, with and without something behind the payload.
 func TestCopySend(t *testing.T) {
-	for _, o := range []rigOptions{{mtu: 9000}, {mtu: 9000, copySend: true}, {mtu: 1500, copySend: true}, {mtu: 9000, copySend: true, shuffle: 78}} {
+	for _, o := range []rigOptions{{mtu: 9000}, {mtu: 9000, copySend: true}, {mtu: 1500, copySend: true},
+		{mtu: 9000, copySend: true, shuffle: 78}} {
 		r := newRig(t, o)
 		c := r.connectTo("s", engine.DialOptions{})
 		const n = 100_003

@@ -2,7 +2,10 @@ package engine
 
 import (
 	"math/bits"
+	"reflect"
 	"weak"
+
+	"multiedge/internal/mono"
 )
 
 // Sizes are the lengths of an endpoint's tables, for tests that look for growth.
@@ -13,7 +16,8 @@ type Sizes struct {
 // TableSizes counts what the endpoint holds.
 func (e *Endpoint) TableSizes() Sizes {
 	z := Sizes{
-		Conns: len(e.conns), Free: len(e.freeConn), Dials: len(e.dials), Sessions: len(e.sessions), Numbers: len(e.byNumber),
+		Conns: len(e.conns), Free: len(e.freeConn), Dials: len(e.dials), Sessions: len(e.sessions),
+		Numbers: len(e.byNumber),
 		Records: len(e.recs.pool), Outbox: len(e.outbox),
 	}
 	for _, c := range e.conns[1:] {
@@ -26,8 +30,8 @@ func (e *Endpoint) TableSizes() Sizes {
 	}
 	for _, s := range e.sessions {
 		z.ByRemote += len(s.byRemote)
-		z.SendQueue += s.sendq.len()
-		z.OpAcks += s.opacks.len()
+		z.SendQueue += s.fair.waiting
+		z.OpAcks += s.acks.opacks.len()
 	}
 	return z
 }
@@ -53,6 +57,34 @@ func (e *Endpoint) Spans(id ConnID) (n int) {
 	return n
 }
 
+// FirstRing is how many operations a connection always has memory for.
+const FirstRing = firstRing
+
+// HeldOverhead is what a held segment is charged besides its data.
+const HeldOverhead = heldOverhead
+
+// Prices returns what is charged of a ring's operation and of a held segment, and what they take at most: with the
+// places in queues of 4 and growing slices.
+func Prices() (rop, ropTakes, held, heldTakes int) {
+	span := int(reflect.TypeFor[span]().Size())
+	return ropCost, int(reflect.TypeFor[recvOp]().Size()) + freeSpans*span + 2*2*4, heldOverhead,
+		2*int(reflect.TypeFor[heldSegment]().Size()) + 2*span + 16
+}
+
+// RingMemory is what the rings and spans of a connection's receiving side take, bytes, and its notifications.
+func (e *Endpoint) RingMemory(id ConnID) (n int) {
+	c := e.conn(id)
+	n = len(c.rops)*int(reflect.TypeFor[recvOp]().Size()) +
+		cap(c.notes.items)*int(reflect.TypeFor[Notification]().Size()) + 4*(cap(c.naks.items)+cap(c.answering.items))
+	for i := range c.rops {
+		n += cap(c.rops[i].got.spans) * int(reflect.TypeFor[span]().Size())
+	}
+	return n
+}
+
+// SendRing is for how many operations of its owner a connection has memory.
+func (e *Endpoint) SendRing(id ConnID) int { return len(e.conn(id).ops) }
+
 // FreeSpans is how many spans of an operation are not charged.
 const FreeSpans = freeSpans
 
@@ -70,7 +102,8 @@ type SessionInfo struct {
 // SessionList describes every session, those that are being set up too.
 func (e *Endpoint) SessionList() (out []SessionInfo) {
 	for _, s := range e.sessions {
-		out = append(out, SessionInfo{s.local, s.remote, s.state == sessionOpen, s.hs != nil, bits.OnesCount64(s.txMask)})
+		out = append(out, SessionInfo{s.local, s.remote, s.state == sessionOpen, s.hs != nil,
+			bits.OnesCount64(s.txMask)})
 	}
 	return out
 }
@@ -88,14 +121,30 @@ func (e *Endpoint) Handshakes() (n int) {
 // MaxPending is how many of them there may be.
 const MaxPending = maxPending
 
-// SetKeyLife has every key of the open sessions seal n frames.
-func (e *Endpoint) SetKeyLife(n uint64) {
+// SetKeys changes for how long keys are used, those of the open sessions too.
+func (e *Endpoint) SetKeys(now mono.Time, l KeyLimits) {
+	e.cfg.Keys = l
+	e.cfg.setDefaults()
 	for _, s := range e.sessions {
 		if s.sealer != nil {
-			s.sealer.Left, s.sealer.Life = n, n
+			s.beginKeys(now)
 		}
 	}
 }
+
+// DialWork is how many wishes and dials were looked at so far.
+func (e *Endpoint) DialWork() (wishes, dials uint64) { return e.work.wishes, e.work.dials }
+
+// Pending is how many steps wait to be taken.
+func (e *Endpoint) Pending() (n int) {
+	for i := range e.steps {
+		n += e.steps[i].len()
+	}
+	return n
+}
+
+// Graves is how many keys wait to be erased.
+func (e *Endpoint) Graves() int { return len(e.graves) }
 
 // MaxTries is how many handshakes a session that asks may have.
 const MaxTries = maxTries

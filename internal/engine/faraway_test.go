@@ -29,7 +29,8 @@ func (r *rig) farAway(d, delay time.Duration) {
 	}
 }
 
-// Clause 9.2: a path whose probes of size are answered after more than all their tries took has its full frames when the round trip is known, a minute later.
+// Clause 9.2: a path whose probes of size are answered after more than all their tries took has its full frames when
+// the round trip is known, a minute later.
 func TestFrameSizeFarAway(t *testing.T) {
 	for _, rtt := range []time.Duration{10, 50, 62, 150, 400} {
 		r := newRig(t, rigOptions{mtu: 9000})

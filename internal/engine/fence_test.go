@@ -32,7 +32,8 @@ func permutations(n int) (all [][]int) {
 	return all
 }
 
-// mustPrecede says whether operation i must be applied before any byte of j is placed: clauses 6.5 and 6.6, 5.3 for ordered connections.
+// mustPrecede says whether operation i must be applied before any byte of j is placed: clauses 6.5 and 6.6, 5.3 for
+// ordered connections.
 func mustPrecede(flags []engine.OpFlags, ordered bool, i, j int) bool {
 	return i < j && (ordered || flags[j]&engine.BackwardFence != 0 || flags[i]&engine.ForwardFence != 0)
 }
@@ -113,8 +114,8 @@ func (f *fencer) submitAll(flags []engine.OpFlags) (frames [][]flight) {
 	return frames
 }
 
-// check looks at memory after each frame: whatever has a byte in place must have been allowed to, and whatever arrived whole (missing counts
-// the frames that each operation still lacks) waits for nothing but what its fences demand.
+// check looks at memory after each frame: whatever has a byte in place must have been allowed to, and whatever arrived
+// whole (missing counts the frames that each operation still lacks) waits for nothing but what its fences demand.
 func (f *fencer) check(flags []engine.OpFlags, ordered bool, missing []int) error {
 	touched, whole := make([]bool, len(flags)), make([]bool, len(flags))
 	for i := range flags {
@@ -143,8 +144,8 @@ func (f *fencer) check(flags []engine.OpFlags, ordered bool, missing []int) erro
 	return nil
 }
 
-// deliver gives frames of all operations to node 1 in the order of arrival (frame k is part k%frags of operation k/frags) and returns the order of
-// application. Then everything is completed.
+// deliver gives frames of all operations to node 1 in the order of arrival (frame k is part k%frags of operation
+// k/frags) and returns the order of application. Then everything is completed.
 func (f *fencer) deliver(own [][]flight, arrival []int, flags []engine.OpFlags, ordered bool) (order []int, err error) {
 	b := f.n[1]
 	b.notes = b.notes[:0]
@@ -177,8 +178,9 @@ func (f *fencer) deliver(own [][]flight, arrival []int, flags []engine.OpFlags, 
 	return order, err
 }
 
-// Clauses 6.5 to 6.7, exhaustively: of three and four writes, one frame each, under every combination of fences and every order of arrival, the
-// order of application obeys the fences; and over all orders of arrival it takes every order that the fences leave free.
+// Clauses 6.5 to 6.7, exhaustively: of three and four writes, one frame each, under every combination of fences and
+// every order of arrival, the order of application obeys the fences; and over all orders of arrival it takes every
+// order that the fences leave free.
 func TestFencesExhaustive(t *testing.T) {
 	for _, ops := range []int{3, 4} {
 		for _, ordered := range []bool{false, true} {
@@ -218,7 +220,8 @@ func TestFencesExhaustive(t *testing.T) {
 	}
 }
 
-// The same with operations of several frames: two of three frames each in every arrival, three of two frames each in arrivals drawn by seed.
+// The same with operations of several frames: two of three frames each in every arrival, three of two frames each in
+// arrivals drawn by seed.
 func TestFencesFragments(t *testing.T) {
 	for _, c := range []struct {
 		ops, frags, runs int // runs 0: all
@@ -243,7 +246,8 @@ func TestFencesFragments(t *testing.T) {
 						}
 						order, err := f.deliver(f.submitAll(flags), arrival, flags, ordered)
 						if err != nil || len(order) != c.ops || !allows(flags, ordered, order) {
-							t.Fatalf("fences %s arrival %v (frame = operation*%d + part): applied %v: %v", names(flags), arrival, c.frags, order, err)
+							t.Fatalf("fences %s arrival %v (frame = operation*%d + part): applied %v: %v", names(flags),
+								arrival, c.frags, order, err)
 						}
 					}
 				}

@@ -1,33 +1,32 @@
 package engine
 
 import (
-	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
 	"multiedge/remap"
 )
 
-// What connections put into a frame, in this order: control segments, adverts, what was lost; then, by turns one before the other, data of the peer's reads, and refusals
-// and new operations.
+// What connections put into a frame, in this order: control segments, adverts, what was lost; then, by turns one before
+// the other, data of the peer's reads, and refusals and new operations.
 
-// fill takes from the connections that have something to send, in turn, until the frame is full.
-func (w *builder) fill(now mono.Time) {
-	q := &w.s.sendq
-	for n := q.len(); n > 0 && q.len() > 0; n-- {
-		c := *q.front()
+// fill takes from the connections that have something to send, in turn, until the frame is full. The first pays for the
+// frame's own headers.
+func (w *builder) fill() {
+	f := &w.s.fair
+	f.quantum = w.limit
+	cost := wire.EthLen + wire.FixedLen
+	for c := f.front(); c != nil; c = f.front() {
+		room := w.room
 		more := w.from(c)
-		if c.state == connFree || !c.queued {
-			continue
-		}
-		q.pop()
-		c.queued = false
+		f.spend(c, cost+room-w.room)
 		if more {
-			c.wake()
 			break
 		}
+		f.remove(c)
+		cost = 0
 	}
-	if q.len() == 0 {
+	if f.waiting == 0 {
 		w.flags |= wire.FlagPush
 	}
 }
@@ -51,8 +50,8 @@ func (w *builder) from(c *conn) (more bool) {
 	if c.ownFirst = !c.ownFirst; c.ownFirst && !w.own(c) {
 		return true
 	}
-	for c.reading.len() > 0 {
-		if !w.readData(c) {
+	for c.answering.len() > 0 {
+		if !w.answer(c) {
 			return true
 		}
 	}
@@ -85,12 +84,14 @@ func (w *builder) control(c *conn) bool {
 		bit := c.ctl & -c.ctl
 		switch bit {
 		case ctlOpen:
-			*g = wire.Segment{Kind: wire.KindOpen, From: uint32(c.id), Limit: uint32(c.window), Name: []byte(c.service), Data: c.data}
+			*g = wire.Segment{Kind: wire.KindOpen, From: uint32(c.id), Limit: uint32(c.window), Name: []byte(c.service),
+				Data: c.data}
 			if c.ordered {
 				g.Flags = wire.OpenOrdered
 			}
 		case ctlAccept:
-			*g = wire.Segment{Kind: wire.KindAccept, Conn: c.remote, From: uint32(c.id), Limit: uint32(c.window), Data: c.data}
+			*g = wire.Segment{Kind: wire.KindAccept, Conn: c.remote, From: uint32(c.id), Limit: uint32(c.window),
+				Data: c.data}
 		case ctlRefuse:
 			*g = wire.Segment{Kind: wire.KindRefuse, Status: uint8(c.status), Conn: c.remote, Data: []byte(c.text)}
 		case ctlClose:
@@ -98,6 +99,10 @@ func (w *builder) control(c *conn) bool {
 			if c.remote == 0 {
 				g.Flags, g.Conn = wire.CloseUnanswered, uint32(c.id)
 			}
+		case ctlCredit:
+			*g = c.credit()
+		case ctlWant:
+			*g = wire.Segment{Kind: wire.KindWant, Conn: c.remote, Key: uint64(c.msgs.wanted())}
 		}
 		if bit == ctlOpen && c.state != connDialing {
 			c.ctl &^= bit
@@ -128,29 +133,6 @@ func (w *builder) nak(c *conn) {
 	w.record(recOpNak, c.id, op, 0, 0, false)
 }
 
-func (w *builder) advert(c *conn) bool {
-	i := *c.adQueue.front()
-	a := c.adverts[i]
-	if a == nil {
-		c.adQueue.pop()
-		return true
-	}
-	g := &w.seg
-	withdrawal := uint64(0)
-	*g = wire.Segment{Kind: wire.KindAdvert, Perm: uint8(a.Perm), Conn: c.remote, Op: uint32(i), Key: uint64(a.Key), Size: a.Size, Name: []byte(a.Name)}
-	if a.withdrawn {
-		withdrawal = 1
-		*g = wire.Segment{Kind: wire.KindWithdraw, Conn: c.remote, Op: uint32(i), Key: uint64(a.Key)}
-	}
-	if w.room < g.Len() {
-		return false
-	}
-	c.adQueue.pop()
-	w.small(g)
-	w.record(recAdvert, c.id, 0, uint64(i), withdrawal, false)
-	return true
-}
-
 // resend sends the oldest lost part again. It reports false if it did not fit.
 func (w *builder) resend(c *conn) bool {
 	q := &c.urgent
@@ -158,13 +140,17 @@ func (w *builder) resend(c *conn) bool {
 		q = &c.retx
 	}
 	r := q.front()
-	if r.kind == recReadData {
-		o := c.readOp(r.op)
+	if r.kind == recAnswer {
+		o := c.answeredOp(r.op)
 		if o == nil {
 			q.pop()
 			return true
 		}
-		n, ok := w.readRange(c, o, r.op, r.off, r.n, true)
+		n, ok := kinds[o.kind].reply(w, c, o, part{r.op, r.off, r.n, 0}, true)
+		if !ok && c.parkPart(w.now, *r, false, regmem.ReadTarget) {
+			q.pop()
+			return true
+		}
 		return ok && shrink(q, n)
 	}
 	if !c.outstanding(r.op) {
@@ -175,7 +161,11 @@ func (w *builder) resend(c *conn) bool {
 	if r.kind == recOps {
 		r.off, r.n = 0, o.n
 	}
-	n, ok := w.part(c, o, r.op, r.off, r.n, true)
+	n, ok := w.part(c, o, r.op, r.off, r.n, !r.late)
+	if !ok && c.parkPart(w.now, *r, false, regmem.WriteSource) {
+		q.pop()
+		return true
+	}
 	return ok && shrink(q, n)
 }
 
@@ -210,10 +200,14 @@ func (w *builder) operation(c *conn) bool {
 	}
 	n, ok := w.part(c, o, op, c.curOff, o.n-c.curOff, false)
 	if !ok {
-		return false
+		rest := resend{kind: recRange, op: op, off: c.curOff, n: o.n - c.curOff, late: true}
+		if !c.parkPart(w.now, rest, false, regmem.WriteSource) {
+			return false
+		}
+		n = rest.n
 	}
 	c.curOff += n
-	if c.curOff < o.n && o.Kind == OpWrite {
+	if c.curOff < o.n {
 		return false
 	}
 	c.sndCur++
@@ -221,7 +215,8 @@ func (w *builder) operation(c *conn) bool {
 	return true
 }
 
-// part sends the first bytes of [off, off+n) of one of our operations, as many as the frame takes, and returns how many. ok is false if nothing fits.
+// part sends the first bytes of [off, off+n) of one of our operations, as many as the frame takes, and returns how
+// many. ok is false if nothing fits.
 func (w *builder) part(c *conn, o *sendOp, op seqnum.Value, off, n uint64, retx bool) (sent uint64, ok bool) {
 	flags := uint8(0)
 	if o.Flags&BackwardFence != 0 {
@@ -236,76 +231,18 @@ func (w *builder) part(c *conn, o *sendOp, op seqnum.Value, off, n uint64, retx 
 	if o.fenced {
 		flags |= wire.SegFenced
 	}
+	flags |= uint8(o.Flags & strict)
 	if off == 0 {
 		flags |= wire.SegFirst
 	}
-	if o.Kind == OpRead {
-		return n, w.readRequest(c, o, op, flags, retx)
+	if o.failed != OK {
+		return w.abandon(c, o, part{op, off, n, flags})
 	}
-	if n <= w.smallLimit() {
-		if off+n == o.n {
-			flags |= wire.SegLast
-		}
-		return n, w.smallWrite(c, o, op, off, n, flags, retx)
-	}
-	take := w.bulkRoom(n, o.Off+off, retx)
-	if take == 0 {
-		return 0, false
-	}
-	if off+take == o.n {
-		flags |= wire.SegLast
-	}
-	b := &w.bulk
-	b.Kind, b.Flags, b.Conn, b.Op, b.Fence, b.Key, b.Place, b.Imm, b.Sum = wire.KindWrite, flags, c.remote, uint32(op), uint32(o.fence), uint64(o.Key), o.Off+off, o.Imm, 0
-	w.announce(o.n - off - take)
-	w.attach(o.Local[off : off+take])
-	w.record(recRange, c.id, op, off, take, retx)
-	return take, true
+	return kinds[o.Kind].emit(w, c, o, part{op, off, n, flags}, retx)
 }
 
-func (w *builder) readRequest(c *conn, o *sendOp, op seqnum.Value, flags uint8, retx bool) bool {
-	w.seg = wire.Segment{
-		Kind: wire.KindReadRequest, Flags: flags | wire.SegLast, Conn: c.remote, Op: uint32(op), Fence: uint32(o.fence), Key: uint64(o.Key),
-		Place: o.Off, Size: o.n, Imm: o.Imm,
-	}
-	if w.room < w.seg.Len() {
-		return false
-	}
-	w.small(&w.seg)
-	w.recordOp(c, op, retx)
-	return true
-}
-
-// smallWrite copies a part into the tail, in the short form when it follows its predecessor.
-func (w *builder) smallWrite(c *conn, o *sendOp, op seqnum.Value, off, n uint64, flags uint8, retx bool) bool {
-	data := o.Local
-	if data == nil {
-		data = o.Data[:o.Inline]
-	}
-	data = data[off : off+n]
-	g := &w.seg
-	g.Kind, g.Flags, g.Conn, g.Op, g.Fence = wire.KindWrite, flags, c.remote, uint32(op), uint32(o.fence)
-	g.Key, g.Place, g.Imm, g.Data = uint64(o.Key), o.Off+off, o.Imm, data
-	p := &w.prev
-	if w.next && p.Conn == g.Conn && p.Key == g.Key && p.Op+1 == g.Op && p.Flags&wire.SegFenced == g.Flags&wire.SegFenced && p.Fence == g.Fence {
-		g.Kind = wire.KindWriteNext
-	}
-	if !w.fits(g.Len(), retx) {
-		return false
-	}
-	p.Conn, p.Key, p.Op, p.Flags, p.Fence = g.Conn, g.Key, g.Op, g.Flags, g.Fence
-	w.small(g)
-	w.s.e.Count.PayloadSent += n
-	if n == o.n {
-		w.recordOp(c, op, retx)
-	} else {
-		w.record(recRange, c.id, op, off, n, retx)
-	}
-	return true
-}
-
-// bulkRoom returns how many of n bytes for destination offset place the frame's bulk segment can take; 0 if it has one already or so little is left that the
-// next frame should have them.
+// bulkRoom returns how many of n bytes for destination offset place the frame's bulk segment can take; 0 if it has one
+// already or so little is left that the next frame should have them.
 func (w *builder) bulkRoom(n, place uint64, retx bool) uint64 {
 	room := w.room - wire.BulkLen - w.split
 	if w.hasBulk || room <= 0 || uint64(room) < n && 2*room < w.limit {
@@ -329,7 +266,8 @@ const alignFrom = 4096
 
 const pageSize = 4096
 
-// attach makes payload the frame's bulk. For a receiver that wants page alignment the first bytes go behind the others (clause 2.6).
+// attach makes payload the frame's bulk. For a receiver that wants page alignment the first bytes go behind the others
+// (clause 2.6).
 func (w *builder) attach(payload []byte) {
 	w.hasBulk, w.eliciting, w.next = true, true, false
 	w.bulk.Len = uint16(len(payload))
@@ -345,69 +283,36 @@ func (w *builder) announce(follows uint64) {
 	}
 }
 
-// readOp returns the peer's read op if its data is still being sent.
-func (c *conn) readOp(op seqnum.Value) *recvOp {
+// answeredOp returns the peer's operation op if its answer is still being sent.
+func (c *conn) answeredOp(op seqnum.Value) *recvOp {
 	if !op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
 		return nil
 	}
-	if o := c.rop(op); o.state == ropReading {
+	if o := c.rop(op); o.state == ropAnswering {
 		return o
 	}
 	return nil
 }
 
-// readData sends the next part of the oldest read of the peer and reports false if the frame is full.
-func (w *builder) readData(c *conn) bool {
-	op := *c.reading.front()
-	o := c.readOp(op)
+// answer sends the next part of the oldest answer and reports false if the frame is full.
+func (w *builder) answer(c *conn) bool {
+	op := *c.answering.front()
+	o := c.answeredOp(op)
 	if o == nil {
-		c.reading.pop()
+		c.answering.pop()
 		return true
 	}
-	n, ok := w.readRange(c, o, op, o.sent, o.n-o.sent, false)
+	n, ok := kinds[o.kind].reply(w, c, o, part{op, o.sent, o.n - o.sent, 0}, false)
 	if !ok {
-		return false
+		if !c.parkPart(w.now, resend{kind: recAnswer, op: op}, true, regmem.ReadTarget) {
+			return false
+		}
+		c.answering.pop()
+		return true
 	}
 	if o.sent += n; o.sent >= o.n {
-		c.reading.pop()
+		c.answering.pop()
 		return true
 	}
-	return o.state != ropReading
-}
-
-// readRange sends the first bytes of [off, off+n) of a read of the peer. The key is checked for each part: it may have been revoked.
-func (w *builder) readRange(c *conn, o *recvOp, op seqnum.Value, off, n uint64, retx bool) (sent uint64, ok bool) {
-	src, _, err := c.e.cfg.Grants.Check(o.key, grantOwner(c.id), regmem.RemoteRead, o.off+off, n)
-	if err != nil {
-		c.refuseOp(o, op, statusOf(err))
-		return n, true
-	}
-	flags := uint8(0)
-	if off == 0 {
-		flags |= wire.SegFirst
-	}
-	if n <= w.smallLimit() {
-		if off+n == o.n {
-			flags |= wire.SegLast
-		}
-		w.seg = wire.Segment{Kind: wire.KindReadData, Flags: flags, Conn: c.remote, Op: uint32(op), Place: off, Data: src}
-		if !w.fits(w.seg.Len(), retx) {
-			return 0, false
-		}
-		w.small(&w.seg)
-		w.s.e.Count.PayloadSent += n
-	} else {
-		if n = w.bulkRoom(n, off, retx); n == 0 {
-			return 0, false
-		}
-		if off+n == o.n {
-			flags |= wire.SegLast
-		}
-		b := &w.bulk
-		b.Kind, b.Flags, b.Conn, b.Op, b.Fence, b.Key, b.Place, b.Imm, b.Sum = wire.KindReadData, flags, c.remote, uint32(op), 0, 0, off, 0, 0
-		w.announce(o.n - off - n)
-		w.attach(src[:n])
-	}
-	w.record(recReadData, c.id, op, off, n, retx)
-	return n, true
+	return o.state != ropAnswering
 }

@@ -21,7 +21,8 @@ func initFrom(k int, cookie []byte) (src [6]byte, b []byte) {
 	return src, raw(src, macOf(1, 0), wire.Header{Type: wire.TypeInit}, in.AppendTo(nil))
 }
 
-// Inits without a cookie, each from another address: nothing is kept of them, what is answered is bounded, and a real peer gets in (faults.md, adversary).
+// Inits without a cookie, each from another address: nothing is kept of them, what is answered is bounded, and a real
+// peer gets in (faults.md, adversary).
 func TestInitFlood(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	r.rest(20 * time.Millisecond)
@@ -64,7 +65,8 @@ func (r *rig) connectsWithin(limit time.Duration) {
 	r.echoWorks(c)
 }
 
-// Inits with good cookies from 10,000 addresses that really receive: the handshakes that wait are bounded at every moment, they end, and a real peer gets in within a second.
+// Inits with good cookies from 10,000 addresses that really receive: the handshakes that wait are bounded at every
+// moment, they end, and a real peer gets in within a second.
 func TestCookieFlood(t *testing.T) {
 	for _, gap := range []time.Duration{0, 20 * time.Microsecond, 500 * time.Microsecond} {
 		before := runtime.NumGoroutine() // a handshake has one
@@ -81,7 +83,8 @@ func TestCookieFlood(t *testing.T) {
 			var cookie []byte
 			for _, f := range r.take(1) {
 				var fr wire.Frame
-				if string(f.b[:6]) == string(src[:]) && fr.Decode(f.b[wire.EthLen:]) == nil && fr.Type == wire.TypeRetry {
+				if string(f.b[:6]) == string(src[:]) && fr.Decode(f.b[wire.EthLen:]) == nil &&
+					fr.Type == wire.TypeRetry {
 					cookie = fr.Tail
 				}
 			}
@@ -151,8 +154,8 @@ func TestInitTakenOver(t *testing.T) {
 	r.oneSession()
 }
 
-// Somebody who receives at very many addresses asks for handshakes as fast as he can and says the first flight of each: what is computed for him is bounded, and a real
-// peer gets in.
+// Somebody who receives at very many addresses asks for handshakes as fast as he can and says the first flight of each:
+// what is computed for him is bounded, and a real peer gets in.
 func TestHandshakeFlood(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	r.rest(20 * time.Millisecond)
@@ -175,7 +178,8 @@ func TestHandshakeFlood(t *testing.T) {
 			for _, f := range out {
 				var fr wire.Frame
 				var in wire.Init
-				if wire.Sealed(f.b[wire.EthLen:]) || fr.Decode(f.b[wire.EthLen:]) != nil || string(f.b[:2]) != "\x02\x09" {
+				if wire.Sealed(f.b[wire.EthLen:]) || fr.Decode(f.b[wire.EthLen:]) != nil ||
+					string(f.b[:2]) != "\x02\x09" {
 					continue
 				}
 				switch {
@@ -186,7 +190,8 @@ func TestHandshakeFlood(t *testing.T) {
 					answered++
 					for off := 0; off < len(hello); off += 500 {
 						c := wire.Crypto{Offset: uint32(off), Data: hello[off:min(off+500, len(hello))]}
-						r.n[1].handle(r.now, 0, raw([6]byte(f.b[:6]), macOf(1, 0), wire.Header{Type: wire.TypeCrypto, Session: in.Session}, c.AppendTo(nil)))
+						r.n[1].handle(r.now, 0, raw([6]byte(f.b[:6]), macOf(1, 0), wire.Header{Type: wire.TypeCrypto,
+							Session: in.Session}, c.AppendTo(nil)))
 					}
 				}
 			}

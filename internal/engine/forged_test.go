@@ -14,7 +14,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// What somebody on the wire without a key may not do: fail an operation, move a path, change memory, end or block a session (clause 10.8).
+// What somebody on the wire without a key may not do: fail an operation, move a path, change memory, end or block a
+// session (clause 10.8).
 
 // raw makes a frame in plaintext.
 func raw(src, dst [6]byte, h wire.Header, tail []byte) []byte {
@@ -31,10 +32,12 @@ func idOf(i int) [8]byte { return identity(i).Public().Node() }
 
 // helloOf is what node i says of a link, with an address and a size of the forger's choice.
 func helloOf(i, link, mtu int, epoch uint64) wire.Hello {
-	return wire.Hello{Node: idOf(i), Epoch: epoch, Flags: wire.HelloSecure, Link: uint8(link), RxSlots: 7, MTU: uint32(mtu), Name: fmt.Append(nil, "node", i)}
+	return wire.Hello{Node: idOf(i), Epoch: epoch, Flags: wire.HelloSecure, Link: uint8(link), RxSlots: 7,
+		MTU: uint32(mtu), Name: fmt.Append(nil, "node", i)}
 }
 
-// state is everything that can be seen of node i but counters and what was only heard of shards without a session: Hello is not authenticated (clause 10.4).
+// state is everything that can be seen of node i but counters and what was only heard of shards without a session:
+// Hello is not authenticated (clause 10.4).
 func (r *rig) state(i int) string {
 	s := r.n[i].e.Snapshot(r.now)
 	s.Peers = slices.DeleteFunc(s.Peers, func(p engine.PeerStatus) bool { return !p.Session })
@@ -45,7 +48,8 @@ func (r *rig) state(i int) string {
 	return fmt.Sprintf("%+v %+v", s, r.n[i].e.SessionList())
 }
 
-// forgeries are frames that a stranger who saw everything can send to node `to` in the name of the other one, by what they try.
+// forgeries are frames that a stranger who saw everything can send to node `to` in the name of the other one, by what
+// they try.
 func (r *rig) forgeries(to int) map[string][]flight {
 	from := 1 - to
 	s := r.n[to].e.SessionList()[0]
@@ -83,17 +87,20 @@ func (r *rig) forgeries(to int) map[string][]flight {
 		for level := range uint8(2) {
 			c := wire.Crypto{Flags: flags, Level: level, Status: uint8(engine.StatusStranger), Data: []byte("hello")}
 			add("crypto", wire.Header{Type: wire.TypeCrypto, Session: s.Local}, body(&c))
-			sealed := raw(macOf(from, 0), macOf(to, 0), wire.Header{Type: wire.TypeCrypto, KeyEpoch: 1, Session: s.Local}, append(body(&c), make([]byte, wire.TagLen)...))
+			sealed := raw(macOf(from, 0), macOf(to, 0), wire.Header{Type: wire.TypeCrypto, KeyEpoch: 1,
+				Session: s.Local}, append(body(&c), make([]byte, wire.TagLen)...))
 			out["crypto"] = append(out["crypto"], flight{link: 0, b: sealed})
 		}
 	}
 	link := wire.LinkInfo{RxSlots: 256, Version: 1 << 30, MTU: 1500, MAC: evil}
 	for _, g := range []wire.Segment{
-		{Kind: wire.KindPing}, {Kind: wire.KindProbe, Place: 1 << 32}, {Kind: wire.KindLink, Data: link.AppendTo(nil)}, {Kind: wire.KindOpen, From: 99, Limit: 2, Name: []byte("test")},
+		{Kind: wire.KindPing}, {Kind: wire.KindProbe, Place: 1 << 32}, {Kind: wire.KindLink, Data: link.AppendTo(nil)},
+		{Kind: wire.KindOpen, From: 99, Limit: 2, Name: []byte("test")},
 		{Kind: wire.KindClose, Conn: 1, Status: 11}, {Kind: wire.KindAck, Size: 1 << 20, Place: 1<<20 + 1},
 	} {
 		for _, epoch := range []uint8{0, 1, 2, 255} {
-			add("data", wire.Header{Type: wire.TypeData, KeyEpoch: epoch, Session: s.Local, PN: 1 << 20}, append(g.AppendTo(nil), make([]byte, wire.TagLen)...))
+			add("data", wire.Header{Type: wire.TypeData, KeyEpoch: epoch, Session: s.Local, PN: 1 << 20},
+				append(g.AppendTo(nil), make([]byte, wire.TagLen)...))
 		}
 	}
 	return out
@@ -116,11 +123,13 @@ func TestForgeries(t *testing.T) {
 				if after := r.state(to); after != before && what != "reset" {
 					t.Fatalf("%s to node %d: %x\nbefore %s\nafter  %s", what, to, f.b, before, after)
 				}
-				if now := r.n[to].e.Count; now.PathChanges != count.PathChanges || now.SessionsFailed != count.SessionsFailed || now.DataFramesReceived != count.DataFramesReceived {
+				if now := r.n[to].e.Count; now.PathChanges != count.PathChanges ||
+					now.SessionsFailed != count.SessionsFailed || now.DataFramesReceived != count.DataFramesReceived {
 					t.Fatalf("%s to node %d: %x: counters %+v", what, to, f.b, now)
 				}
 			}
-			if what != "hello" && what != "crypto" && what != "retry" && what != "init ack" && what != "reset" && r.n[to].e.Count.RejectedAuth+r.n[to].e.Count.RejectedCookie+r.n[to].e.Count.RejectedMalformed == 0 {
+			if what != "hello" && what != "crypto" && what != "retry" && what != "init ack" && what != "reset" &&
+				r.n[to].e.Count.RejectedAuth+r.n[to].e.Count.RejectedCookie+r.n[to].e.Count.RejectedMalformed == 0 {
 				t.Errorf("%s: nothing was counted", what)
 			}
 			r.rest(10 * time.Millisecond)
@@ -180,7 +189,8 @@ func forgeriesUnderLoad(t *testing.T, seed uint64) {
 	}
 }
 
-// Hello is only a hint for a dial, too: one that names links and addresses which do not exist must not keep the real ones from being tried.
+// Hello is only a hint for a dial, too: one that names links and addresses which do not exist must not keep the real
+// ones from being tried.
 func TestForgedHelloBeforeDial(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	r.boot(1, 1, rigOptions{sealed: true})
@@ -196,7 +206,8 @@ func TestForgedHelloBeforeDial(t *testing.T) {
 	r.rest(50 * time.Millisecond)
 	for link := range 3 {
 		h := helloOf(1, link, 1500, 1)
-		r.give(0, flight{link: 0, b: raw([6]byte{2, 6, 6, 6, 6, byte(link)}, macOf(0, 0), wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
+		r.give(0, flight{link: 0, b: raw([6]byte{2, 6, 6, 6, 6, byte(link)}, macOf(0, 0),
+			wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
 	}
 	up := false
 	r.n[1].e.Listen("test")
@@ -223,7 +234,8 @@ func TestSealedEveryBit(t *testing.T) {
 		frame := r.take(0)[0].b
 		rejected := func() uint64 {
 			n := r.n[1].e.Count
-			return n.RejectedAuth + n.RejectedMalformed + n.RejectedVersion + n.RejectedHeaderSum + n.UnknownSession + n.FramesDuplicated
+			return n.RejectedAuth + n.RejectedMalformed + n.RejectedVersion + n.RejectedHeaderSum + n.UnknownSession +
+				n.FramesDuplicated
 		}
 		before, n := r.state(1), rejected()
 		refused := func(what string, b []byte) {
@@ -263,7 +275,8 @@ func TestSealedEveryBit(t *testing.T) {
 func keyEpoch(b []byte) byte { return b[wire.EthLen+1] }
 func packet(b []byte) uint64 { return binary.BigEndian.Uint64(b[wire.EthLen+8:]) }
 
-// Somebody says Hello in the peer's name, from his own address and far more often than the peer: a dial, and a doubt, reach the peer when it says Hello once.
+// Somebody says Hello in the peer's name, from his own address and far more often than the peer: a dial, and a doubt,
+// reach the peer when it says Hello once.
 func TestHellosInPeersName(t *testing.T) {
 	evil := func(k int) [6]byte { return [6]byte{2, 6, 6, 6, byte(k), 6} }
 	for _, several := range []bool{false, true} {
@@ -275,7 +288,8 @@ func TestHellosInPeersName(t *testing.T) {
 				if k++; !several {
 					k = 1
 				}
-				r.give(0, flight{link: 0, b: raw(evil(k), [6]byte{255, 255, 255, 255, 255, 255}, wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
+				r.give(0, flight{link: 0, b: raw(evil(k), [6]byte{255, 255, 255, 255, 255, 255},
+					wire.Header{Type: wire.TypeHello}, h.AppendTo(nil))})
 			}
 		}
 		forge()
@@ -286,7 +300,8 @@ func TestHellosInPeersName(t *testing.T) {
 		}
 		opened := func(n uint64) {
 			t.Helper()
-			r.must("a session", 2200*time.Millisecond, func() bool { // a Hello, and before that for a doubt a keep-alive
+			// a Hello, and before that for a doubt a keep-alive
+			r.must("a session", 2200*time.Millisecond, func() bool {
 				if forge(); len(r.n[0].closed) > 0 && r.n[0].e.Count.SessionsFailed == 0 {
 					t.Fatalf("the dial ended: %+v", r.n[0].closed[id])
 				}
@@ -300,7 +315,8 @@ func TestHellosInPeersName(t *testing.T) {
 	}
 }
 
-// What is said to an answering end in the asking one's place, before there are keys, ends that handshake alone: the asking end's next Init begins another.
+// What is said to an answering end in the asking one's place, before there are keys, ends that handshake alone: the
+// asking end's next Init begins another.
 func TestSpoiltFirstFlight(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	r.rest(20 * time.Millisecond)
@@ -309,7 +325,8 @@ func TestSpoiltFirstFlight(t *testing.T) {
 		if from == 1 && typeOf(f.b) == wire.TypeInitAck && !spoilt {
 			spoilt = true
 			c := wire.Crypto{Data: []byte{9, 0, 0, 1, 0}}
-			r.n[1].handle(r.now, 0, raw([6]byte{2, 6, 6, 6, 6, 6}, macOf(1, 0), wire.Header{Type: wire.TypeCrypto, Session: r.n[1].e.SessionList()[0].Local}, c.AppendTo(nil)))
+			r.n[1].handle(r.now, 0, raw([6]byte{2, 6, 6, 6, 6, 6}, macOf(1, 0), wire.Header{Type: wire.TypeCrypto,
+				Session: r.n[1].e.SessionList()[0].Local}, c.AppendTo(nil)))
 		}
 		return true
 	}

@@ -10,8 +10,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// Clause 5.1: a request that finds the table full is refused with the status limit, also when more come at once than there are records to refuse them with,
-// and there is room again when a connection has ended.
+// Clause 5.1: a request that finds the table full is refused with the status limit, also when more come at once than
+// there are records to refuse them with, and there is room again when a connection has ended.
 func TestFullTable(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	r.boot(1, 1, rigOptions{maxConns: 4})
@@ -43,8 +43,8 @@ func TestFullTable(t *testing.T) {
 	r.connect(engine.DialOptions{})
 }
 
-// A peer that does not confirm that it was refused, or that a connection it made up is none, has no more than a quarter of the table; the rest is for others. When it
-// confirms, it is served again.
+// A peer that does not confirm that it was refused, or that a connection it made up is none, has no more than a quarter
+// of the table; the rest is for others. When it confirms, it is served again.
 func TestUnconfirmedRefusals(t *testing.T) {
 	const most = 1024
 	r := newRig(t, rigOptions{})

@@ -9,10 +9,12 @@ import (
 	"multiedge/internal/wire"
 )
 
-// The committed corpus in testdata/fuzz runs with every go test; to search on: go test -fuzz FuzzSealedEndpoint ./internal/engine
+// The committed corpus in testdata/fuzz runs with every go test; to search on: go test -fuzz FuzzSealedEndpoint
+// ./internal/engine
 
-// FuzzSealedEndpoint gives frames of any content to a node with an open sealed session. The first byte says what is made right of the frame: bit 0 the session's
-// number, bit 1 the header's checksum, bit 2 the sender's address. No frame may do anything but be counted.
+// FuzzSealedEndpoint gives frames of any content to a node with an open sealed session. The first byte says what is
+// made right of the frame: bit 0 the session's number, bit 1 the header's checksum, bit 2 the sender's address. No
+// frame may do anything but be counted.
 func FuzzSealedEndpoint(f *testing.F) {
 	r := newRig(f, rigOptions{sealed: true})
 	c := r.connect(engine.DialOptions{})
@@ -43,7 +45,8 @@ func FuzzSealedEndpoint(f *testing.F) {
 		r.n[1].handle(r.now, 0, b)
 		r.poll(1)
 		now := r.n[1].e.Count
-		if now.OpsApplied != count.OpsApplied || now.DataFramesReceived != count.DataFramesReceived || now.SessionsFailed != count.SessionsFailed || now.PathChanges != count.PathChanges {
+		if now.OpsApplied != count.OpsApplied || now.DataFramesReceived != count.DataFramesReceived ||
+			now.SessionsFailed != count.SessionsFailed || now.PathChanges != count.PathChanges {
 			t.Errorf("accepted: %+v", now)
 		}
 		for _, v := range mem {

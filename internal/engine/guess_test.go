@@ -8,7 +8,8 @@ import (
 	"multiedge/regmem"
 )
 
-// A peer that guesses keys is answered so often a second and no more, and what it does with a right key goes on (clause 6.9).
+// A peer that guesses keys is answered so often a second and no more, and what it does with a right key goes on (clause
+// 6.9).
 func TestGuessing(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	c := r.connect(engine.DialOptions{})
@@ -40,7 +41,8 @@ func TestGuessing(t *testing.T) {
 	if r.n[1].e.Count.GuessesIgnored == 0 {
 		t.Error("none was ignored")
 	}
-	op := engine.Op{Kind: engine.OpWrite, Inline: 8, Key: key, Token: 1 << 40, Data: [engine.MaxInline]byte{1, 2, 3, 4, 5, 6, 7, 8}}
+	op := engine.Op{Kind: engine.OpWrite, Inline: 8, Key: key, Token: 1 << 40, Data: [engine.MaxInline]byte{1, 2, 3, 4,
+		5, 6, 7, 8}}
 	r.must("room for another operation", 5*time.Second, func() bool { return r.n[0].e.Submit(r.now, c[0], &op) })
 	r.must("the write with a right key", 10*time.Second, func() bool { _, ok := r.n[0].done[1<<40]; return ok })
 	if mem[0] != 1 || mem[7] != 8 {

@@ -1,15 +1,5 @@
 package engine
 
-// How two nodes come to trust each other (clause 10), one frame at a time:
-//
-//  1. Init and InitAck have told each end the other's session number, after a cookie proved that the asking end receives at its address. Whoever sees
-//     an Init can answer it, so the asking end begins a handshake with each address that does, until one of them has proved that it is the peer.
-//  2. Crypto frames carry the streams of a TLS 1.3 handshake, cut and put together by offset. A flight is repeated until the next one arrives.
-//  3. The answering end has the asking one's last word: it opens the session and says Done. Only now does the asking end open it too.
-//  4. session.established decides what becomes of an older session of the same two nodes.
-//
-// Nothing that is not authentic changes a session that is open, and no memory of the owner's is touched before the end.
-
 import (
 	"errors"
 	"fmt"
@@ -21,26 +11,71 @@ import (
 	"multiedge/internal/wire"
 )
 
+// How two nodes come to trust each other (clause 10), one frame at a time:
+//
+//  1. Init and InitAck have told each end the other's session number, after a cookie proved that the asking end
+//    receives at its address. Whoever sees
+//     an Init can answer it, so the asking end begins a handshake with each address that does, until one of them has
+//     proved that it is the peer.
+//  2. Crypto frames carry the streams of a TLS 1.3 handshake, cut and put together by offset. A flight is repeated
+//    until the next one arrives.
+//  3. The answering end has the asking one's last word: it opens the session and says Done. Only now does the asking
+//    end open it too.
+//  4. session.established decides what becomes of an older session of the same two nodes.
+//
+// Only authentic frames change an open session, and no registered memory is touched before the handshake has ended.
+
 const (
 	handshakeTime   = 3 * time.Second       // from its start until a handshake is given up
 	handshakeRepeat = 20 * time.Millisecond // before the first repetition of a flight, doubling
 	handshakeSlow   = 200 * time.Millisecond
 	maxPending      = 64          // handshakes that others began
+	maxSteps        = 16          // steps of those of one rank that wait: with more than that no other begins
+	maxEarly        = 8           // sealed frames that wait for their keys: as many as a flight has
 	doubtEvery      = time.Second // between handshakes to find out whether the peer lost the session
 )
 
+// trust is what proves that a session's peer is the peer: handshakes before it opens, keys from then on. All of it is
+// zero in plaintext, but for keys.
+type trust struct {
+	// the handshake that something happens to; nil when it is over and forgotten
+	hs *handshake
+	// at the asking end one with each address that answered, hs among them, until the peer has proved who it is
+	tries   []*handshake
+	answers int            // of different addresses since the handshake began
+	sealer  *secure.Sealer // nil until the session opens
+	opener  *secure.Opener // nil exactly when sealer is
+	keys    keys
+	claimed NodeID // by an Init, before it is proved
+	doubted uint32 // the peer's number of the session that this one asks about
+	asked   bool   // by us, of a session that is open
+}
+
 // handshake is the part of a session that is gone soon after it opened.
 type handshake struct {
-	tls     *secure.Handshake // nil at the answering end until the asking end has said something
-	dialer  bool
-	link    int // where its frames go
-	mac     [6]byte
-	to      []uint32 // the session's numbers at the other end: until the peer's is proved, those that InitAcks of the address named
-	said    int      // how many they named
-	told    uint32   // the version of our links that our parameters have
+	tls    *secure.Handshake // belongs to the Step while busy
+	rank   rank
+	begun  bool // a Step was made; at the answering end the asking end has said something
+	busy   bool // a Step is under way
+	queued bool // and not taken yet
+	over   bool
+	dialer bool
+	link   int // where its frames go
+	mac    [6]byte
+	// the session's numbers at the other end: until the peer's is proved, those that InitAcks of the address named
+	to      []uint32
+	said    int    // how many they named
+	told    uint32 // the version of our links that our parameters have
 	in      [secure.Levels]stream
-	sent    [secure.Levels]int // bytes of our streams that were sent at least once
-	seal    *secure.Sealer     // nil until there are handshake keys
+	early   [][]byte              // sealed frames that came while the Step that gives their keys was under way
+	out     [secure.Levels][]byte // what we have to say
+	sent    [secure.Levels]int    // bytes of that which were sent at least once
+	done    bool                  // the peer has proved who it is, and everything of ours is in out
+	who     secure.Peer
+	params  []byte // what it says of itself
+	sealer  *secure.Sealer
+	opener  *secure.Opener // of the session, once done
+	seal    *secure.Sealer // nil until there are handshake keys
 	open    *secure.Opener
 	pn      uint64
 	again   mono.Time // next repetition
@@ -57,28 +92,39 @@ type stream struct {
 	done int // bytes given to the handshake
 }
 
-// put stores a piece and returns what became readable. old is true if all of it was there before.
-func (s *stream) put(off int, p []byte) (ready []byte, old bool) {
+// put stores a piece. It reports whether all of it was there before.
+func (s *stream) put(off int, p []byte) (old bool) {
 	end := off + len(p)
 	if len(p) == 0 || s.got.covers(uint64(off), uint64(end)) {
-		return nil, len(p) > 0
+		return len(p) > 0
 	}
 	if end > len(s.buf) {
 		s.buf = append(s.buf, make([]byte, end-len(s.buf))...)
 	}
 	copy(s.buf[max(off, s.done):], p[max(off, s.done)-off:])
 	s.got.add(uint64(off), uint64(end))
-	if first := s.got.spans[0]; first.lo == 0 && int(first.hi) > s.done {
-		ready = s.buf[s.done:first.hi]
-		s.done = int(first.hi)
+	return false
+}
+
+// waits reports whether there is something to take.
+func (s *stream) waits() bool {
+	return len(s.got.spans) > 0 && s.got.spans[0].lo == 0 && int(s.got.spans[0].hi) > s.done
+}
+
+// take returns what became readable. It stays as it is: a later put writes behind it alone.
+func (s *stream) take() (ready []byte) {
+	if s.waits() {
+		ready = s.buf[s.done:s.got.spans[0].hi]
+		s.done = int(s.got.spans[0].hi)
 	}
-	return ready, false
+	return ready
 }
 
 // params is what we say of ourselves in a session's handshake (clause 10.3).
 func (s *session) params() []byte {
 	e := s.e
-	p := wire.Params{Epoch: e.cfg.Epoch, Session: s.local, Previous: s.doubted, Shard: uint8(e.cfg.Shard)}
+	p := wire.Params{Epoch: e.cfg.Epoch, Session: s.local, Previous: s.doubted, Shard: uint8(e.cfg.Shard),
+		Last: uint8(e.cfg.Shards - 1)}
 	for i := range e.links {
 		if e.up&(1<<i) != 0 {
 			p.Links = append(p.Links, e.linkInfo(i))
@@ -87,33 +133,21 @@ func (s *session) params() []byte {
 	return p.AppendTo(nil)
 }
 
-// linkInfo describes link i to peers; one that is not up has no slots.
-func (e *Endpoint) linkInfo(i int) wire.LinkInfo {
-	l := &e.links[i]
-	in := wire.LinkInfo{Link: uint8(i), Version: e.linkVersion, MTU: uint32(l.MTU), Joins: l.Super > 0, Shuffle: l.Shuffle, MAC: l.MAC}
-	if e.up&(1<<i) != 0 {
-		in.RxSlots = uint16(min(l.RxSlots, 65535))
-	}
-	return in
-}
-
 // shake starts a handshake of s with the end that knows it by number.
-func (s *session) shake(now mono.Time, i int, mac [6]byte, number uint32, dialer bool) {
+func (s *session) shake(now mono.Time, i int, mac [6]byte, number uint32, r rank) *handshake {
 	s.state = sessionShaking
-	s.hs = &handshake{
-		dialer: dialer, link: i, mac: mac, to: []uint32{number}, said: 1, told: s.e.linkVersion, again: mono.Never, wait: handshakeRepeat, end: now.Add(handshakeTime),
-	}
+	s.hs = &handshake{rank: r, link: i, mac: mac, to: []uint32{number}, said: 1, again: mono.Never,
+		wait: handshakeRepeat, end: now.Add(handshakeTime)}
+	return s.hs
 }
 
 // sendFlight sends what was not sent yet of the handshake's streams, or again what the peer may not have.
 func (s *session) sendFlight(now mono.Time, again bool) {
 	h := s.hs
-	if h.seal == nil || h.open == nil {
-		h.seal, h.open = h.tls.ProtectedKeys()
-	}
 	for l := range secure.Levels {
-		out, from := h.tls.Out(l), h.sent[l]
-		if again && (l == secure.Protected || !h.dialer || h.open == nil) { // the peer's keys show that it has our first flight
+		out, from := h.out[l], h.sent[l]
+		// the peer's keys show that it has our first flight
+		if again && (l == secure.Protected || !h.dialer || h.open == nil) {
 			from = 0
 		}
 		for from < len(out) {
@@ -141,7 +175,8 @@ func (s *session) sendCrypto(c *wire.Crypto) {
 			n := max(wire.FixedLen+len(f.body), wire.MinSealed-wire.EthLen-wire.TagLen)
 			b := make([]byte, n, n+wire.TagLen)
 			copy(b[wire.FixedLen:], f.body)
-			head := wire.Header{Type: wire.TypeCrypto, KeyEpoch: h.seal.Epoch(), Path: uint8(h.link), Session: number, PN: h.pn}
+			head := wire.Header{Type: wire.TypeCrypto, KeyEpoch: h.seal.Epoch(), Path: uint8(h.link), Session: number,
+				PN: h.pn}
 			wire.FinishOpen(b, &head, f.body)
 			f.body = h.seal.Seal(b, head.Path, head.PN)
 			f.sealed = true
@@ -154,9 +189,13 @@ func (s *session) sendCrypto(c *wire.Crypto) {
 // onSealedCrypto opens a frame of the handshake.
 func (e *Endpoint) onSealedCrypto(now mono.Time, s *session, h *wire.Header, b []byte) {
 	if s.hs == nil || s.hs.open == nil {
+		// The peer's flight goes on behind what gives its keys: else each dial would wait for the repetition.
+		if hs := s.hs; hs != nil && hs.dialer && hs.busy && len(hs.early) < maxEarly && len(b) <= wire.MinFrame {
+			hs.early = append(hs.early, slices.Clone(b))
+		}
 		return
 	}
-	opened, ok := s.hs.open.Open(&e.nonce, e.scratch, b, h.KeyEpoch, h.Path, h.PN)
+	opened, ok := s.hs.open.Open(&e.nonce, e.opening, b, h.KeyEpoch, h.Path, h.PN)
 	switch {
 	case !ok && s.hs.said > 1:
 		e.Count.UnknownSession++ // of another session that the address named: a peer that began anew has named two
@@ -183,35 +222,20 @@ func (s *session) onCrypto(now mono.Time, body []byte, authentic bool) {
 		s.lastWord(now)
 		return
 	case c.Flags != 0:
-		if h.dialer && h.tls.Done() { // else whoever says it has not proved who he is
+		if h.dialer && h.done { // else whoever says it has not proved who he is
 			s.onLastWord(now, &c)
 		}
 		return
-	case c.Level == uint8(secure.Initial) && h.open != nil && !h.in[0].got.covers(uint64(c.Offset), uint64(int(c.Offset)+len(c.Data))):
+	case c.Level == uint8(secure.Initial) && h.open != nil && !h.in[0].got.covers(uint64(c.Offset),
+		uint64(int(c.Offset)+len(c.Data))):
 		return // both ends have said all of that level: it is forged
 	}
-	if h.tls == nil {
-		h.tls = s.e.cfg.Secure.Answer(s.params())
-	}
-	ready, old := h.in[c.Level].put(int(c.Offset), c.Data)
-	if old && now >= h.again.Add(-h.wait/2) {
+	if h.in[c.Level].put(int(c.Offset), c.Data) && now >= h.again.Add(-h.wait/2) {
 		s.sendFlight(now, true)
 		return
 	}
-	if len(ready) == 0 {
-		return
-	}
-	if err := h.tls.Receive(secure.Level(c.Level), ready); err != nil {
-		s.handshakeFailed(now, err)
-		return
-	}
-	if len(s.tries) > 0 && h.tls.Done() && !s.proved(now) {
-		return
-	}
-	h.wait = handshakeRepeat
-	s.sendFlight(now, false)
-	if h.tls.Done() && !h.dialer {
-		s.established(now)
+	if h.in[c.Level].waits() {
+		s.step(now, h)
 	}
 }
 
@@ -227,7 +251,8 @@ func (s *session) onLastWord(now mono.Time, c *wire.Crypto) {
 	}
 }
 
-// handshakeFailed ends a handshake that cannot succeed. The asking end goes on trying: somebody else may have answered in the peer's place.
+// handshakeFailed ends a handshake that cannot succeed. The asking end goes on trying: somebody else may have answered
+// in the peer's place.
 func (s *session) handshakeFailed(now mono.Time, err error) {
 	h := s.hs
 	s.e.Count.HandshakesFailed++
@@ -237,6 +262,7 @@ func (s *session) handshakeFailed(now mono.Time, err error) {
 	}
 	if h.dialer {
 		if stranger {
+			s.peer.past.troubled(now, TroubleWrongKey)
 			s.hint = "a node that answers in its place holds another key than the one authorised for it here"
 		}
 		if len(s.tries) > 1 {
@@ -267,17 +293,17 @@ func (s *session) lastWord(now mono.Time) {
 	s.sendCrypto(&wire.Crypto{Level: uint8(secure.Protected), Flags: h.answer, Status: uint8(h.refused)})
 }
 
-// refusedBy ends a session that the peer, who proved who he is, will not have.
+// refusedBy ends a session that the peer refused after it had proved its identity.
 func (s *session) refusedBy(now mono.Time, st Status) {
 	text := fmt.Sprintf("node %q refused the session", s.peer.name)
+	s.peer.past.troubled(now, TroubleRefused)
 	if st == StatusStranger {
-		text = fmt.Sprintf("node %q does not authorise this node's key; add it there: edgectl peers add %v %s", s.peer.name, s.e.cfg.Secure.Public, s.e.cfg.Name)
+		s.peer.past.troubled(now, TroubleUnwelcome)
+		text = fmt.Sprintf("node %q does not authorise this node's key; add it there: edgectl peers add %v %s",
+			s.peer.name, s.e.cfg.Secure.Public, s.e.cfg.Name)
 	}
-	for i := 0; i < len(s.e.dials); i++ {
-		if c := s.e.dials[i]; c.s == s {
-			c.finish(now, st, text)
-			i--
-		}
+	for s.dials.n > 0 {
+		s.dials.head.finish(now, st, text)
 	}
 	old := s.peer.session
 	s.discard()
@@ -286,11 +312,12 @@ func (s *session) refusedBy(now mono.Time, st Status) {
 	}
 }
 
-// established is called when the peer has proved who it is: at the answering end with the last piece, at the asking end with Done.
+// established is called when the peer has proved who it is: at the answering end with the last piece, at the asking end
+// with Done.
 func (s *session) established(now mono.Time) {
 	e, h := s.e, s.hs
 	var p wire.Params
-	if p.Decode(h.tls.Params()) != nil || p.Session != s.remote || h.dialer && p.Shard != s.peer.shard {
+	if p.Decode(h.params) != nil || p.Session != s.remote || h.dialer && p.Shard != s.peer.shard {
 		s.handshakeFailed(now, errors.New("the peer's parameters contradict its frames"))
 		return
 	}
@@ -299,8 +326,9 @@ func (s *session) established(now mono.Time) {
 		s.setRemoteLink(&l)
 	}
 	if !h.dialer {
-		who := h.tls.Peer()
-		if still, ok := e.cfg.Secure.Peers.ByNode(who.Key.Node()); !ok || still.Key != who.Key { // SetPeers came between
+		who := h.who
+		// SetPeers came between
+		if still, ok := e.cfg.Secure.Peers.ByNode(who.Key.Node()); !ok || still.Key != who.Key {
 			s.handshakeFailed(now, secure.ErrStranger)
 			return
 		}
@@ -326,7 +354,9 @@ func (s *session) established(now mono.Time) {
 		}
 		s.peer.session = s
 	}
-	s.sealer, s.opener = h.tls.DataKeys()
+	s.peer.last = p.Last
+	s.sealer, s.opener, h.sealer, h.opener = h.sealer, h.opener, nil, nil
+	s.beginKeys(now)
 	s.e.showOpeners()
 	s.told = h.told
 	s.heardHere(now, h.link)
@@ -339,68 +369,16 @@ func (s *session) established(now mono.Time) {
 	s.open(now)
 }
 
-// heardHere makes the peer known on the link of the handshake, whose frames proved that it is there.
+// heardHere makes the peer known on the link of the handshake, whose frames proved that it is there: a path begins with
+// that pair (clause 9.4).
 func (s *session) heardHere(now mono.Time, i int) {
 	for j, r := range s.links {
 		if r.mac == s.hs.mac {
-			s.peer.heard[i] |= 1 << j
-			s.peer.remote[uint8(j)] = remoteLink{mac: r.mac, mtu: r.mtu, joins: r.joins, slots: r.slots, shuffle: r.shuffle}
-		}
-	}
-}
-
-// supersede settles what the peer's new session s means for an older one, at the answering end (clause 10.7). It reports false if s is not wanted.
-func (s *session) supersede(now mono.Time, doubted uint32) bool {
-	e, old := s.e, s.peer.session
-	if d := e.byNumber[doubted]; doubted != 0 && d != nil && d == old && d.state == sessionOpen && d.epoch == s.epoch {
-		s.hs.answer, s.hs.again = wire.CryptoKept, 0
-		s.lastWord(now)
-		return false
-	}
-	switch {
-	case old == nil:
-	case old.state == sessionOpen && old.epoch == s.epoch && s.stale(old):
-		s.discard()
-		return false
-	case old.state == sessionOpen && (old.epoch != s.epoch || old.served):
-		s.adopt(now, old)
-		old.fail(now, StatusPeerDown)
-	case old.state == sessionShaking && old.hs.tls.Done() && string(e.cfg.Node[:]) < string(s.peer.id[:]):
-		s.discard() // both ends asked, and the peer has or will have our last word: ours prevails
-		return false
-	default: // both ends asked: this one prevails, and the requests move to it
-		s.inherit(now, old)
-	}
-	if d := s.peer.doubt; d != nil {
-		d.discard()
-	}
-	s.peer.session = s
-	return true
-}
-
-// stale reports whether the peer asked for s before it opened old: the last word of s was late, and the peer has forgotten s.
-func (s *session) stale(old *session) bool {
-	if old.asked || old.served { // the peer has, or had, old open
-		return s.born <= old.opened
-	}
-	return s.born < old.born
-}
-
-// inherit takes over what waits for old, which never came to be, and ends it.
-func (s *session) inherit(now mono.Time, old *session) {
-	s.adopt(now, old)
-	old.discard()
-}
-
-// adopt takes over the requests that old was to carry and that nobody has answered: they are made again.
-func (s *session) adopt(now mono.Time, old *session) {
-	old.dropPaths(now)
-	for _, c := range s.e.dials {
-		if c.s == old {
-			c.queued, c.owesAck = false, false
-			old.sendq.remove(func(o *conn) bool { return o == c })
-			old.conns--
-			c.attach(s)
+			s.seen[i] |= 1 << j
+			s.peer.heard.note(now, i, uint8(j))
+			s.peer.named |= 1 << j
+			s.peer.remote[uint8(j)] = remoteLink{mac: r.mac, mtu: r.mtu, joins: r.joins, slots: r.slots,
+				shuffle: r.shuffle}
 		}
 	}
 }
@@ -422,12 +400,13 @@ func (s *session) endHandshake() {
 	if s.hs == nil {
 		return
 	}
-	if s.hs.tls != nil {
-		s.hs.tls.Close()
-	}
+	s.e.answeredInit(s)
 	for _, h := range s.tries {
-		h.tls.Close()
+		if h != s.hs {
+			s.e.close(s, h)
+		}
 	}
+	s.e.close(s, s.hs)
 	s.hs, s.tries, s.answers = nil, nil, 0
 }
 
@@ -439,6 +418,9 @@ func (s *session) shakeTimeout(now mono.Time) {
 		s.endHandshake()
 	case now >= h.end && h.dialer && s.peer.session == s: // once more from the start
 		s.e.Count.HandshakesFailed++
+		if s.peer.past.trouble != TroubleWrongKey {
+			s.peer.past.troubled(now, TroubleNoHandshake)
+		}
 		s.endHandshake()
 		s.renumber()
 		s.state, s.cookies, s.initWait = sessionDialing, nil, firstInit
@@ -465,91 +447,42 @@ func (h *handshake) deadline() mono.Time {
 }
 
 // answerInit begins the handshake that an Init with a good cookie asks for. The claimed identity is not believed yet.
-func (e *Endpoint) answerInit(now mono.Time, i int, src [6]byte, in *wire.Init, heard bool) {
-	pending := 0
-	var victim *session // any of them with the same chance: who floods us cannot choose whom he drives out
-	for _, s := range e.sessions {
-		if s.hs == nil || s.hs.dialer || s.state != sessionShaking {
-			continue
-		}
+func (e *Endpoint) answerInit(now mono.Time, i int, src [6]byte, in *wire.Init, r rank) {
+	for _, s := range e.pending {
 		if s.remote == in.Session && s.claimed == NodeID(in.Node) && s.hs.link == i && s.hs.mac == src {
 			e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 			return
 		}
-		if pending++; e.rng.IntN(pending) == 0 {
-			victim = s
-		}
 	}
-	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; p != nil && p.session != nil && p.session.hs != nil && p.session.hs.dialer && string(e.cfg.Node[:]) < string(in.Node[:]) {
+	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; p != nil && p.session != nil && p.session.hs != nil &&
+		p.session.hs.dialer && string(e.cfg.Node[:]) < string(in.Node[:]) {
 		return // both ends ask, and ours prevails (clause 4.5)
 	}
-	if !e.answers.take(now, answerTime, heard, maxAnswers) {
+	// somebody between us can ask from its address
+	if r == rankPeer && !e.answers.take(now, answerTime, r, maxPeerAnswers) {
+		r = rankHeard
+	}
+	if r != rankPeer && !e.answers.take(now, answerTime, r, maxAnswers) || e.steps[r].len() >= maxSteps {
 		e.Count.RejectedNoRoom++
 		return
 	}
-	if pending >= maxPending {
+	// one of them at random: an attacker who floods cannot choose which
+	if len(e.pending) >= maxPending {
 		e.Count.RejectedNoRoom++
-		victim.discard()
+		e.pending[e.rng.IntN(len(e.pending))].discard()
 	}
 	s := e.newSession(now, &peer{}, e.cfg.Scheduler)
 	s.remote, s.epoch, s.claimed = in.Session, in.Epoch, NodeID(in.Node)
-	s.shake(now, i, src, in.Session, false)
+	s.shake(now, i, src, in.Session, r)
+	e.pending = append(e.pending, s)
 	e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 }
 
-// doubt finds out, by a handshake beside the open session, whether the peer still has it (clause 10.8).
-func (s *session) doubt(now mono.Time) {
-	p := s.peer
-	if p.doubt != nil || now < p.doubtAt {
-		return
+// answeredInit takes s out of those that answer an Init and are not open.
+func (e *Endpoint) answeredInit(s *session) {
+	if s.hs != nil && !s.hs.dialer {
+		e.pending = slices.DeleteFunc(e.pending, func(o *session) bool { return o == s })
 	}
-	p.doubtAt = now.Add(doubtEvery)
-	n := s.e.newSession(now, p, s.e.cfg.Scheduler)
-	n.doubted = s.remote
-	n.initWait = firstInit
-	p.doubt = n
-	n.sendInit(now)
-}
-
-// setRemoteLink takes what the peer says of one of its links, unless something newer is known (clause 10.4).
-func (s *session) setRemoteLink(l *wire.LinkInfo) {
-	j := int(l.Link)
-	if r := s.links[j]; r.version > l.Version {
-		return
-	}
-	s.links[j] = remoteLink{mac: l.MAC, mtu: int(l.MTU), joins: l.Joins, slots: int(l.RxSlots), shuffle: l.Shuffle, version: l.Version}
-}
-
-// onLink follows a change of one of the peer's links.
-func (s *session) onLink(now mono.Time, data []byte) {
-	var l wire.LinkInfo
-	if s.opener == nil || l.Decode(data) != nil {
-		s.e.Count.RejectedMalformed++
-		return
-	}
-	s.setRemoteLink(&l)
-	s.refreshPaths(now)
-}
-
-// announceLink has the peers told about links that changed since the session's parameters named them all; in plaintext Hello does that.
-func (e *Endpoint) announceLink(i int) {
-	e.linkVersion++
-	e.changed[i] = e.linkVersion
-	for _, s := range e.sessions {
-		if s.sealer != nil {
-			s.news |= 1 << i
-		}
-	}
-}
-
-// changedSince are the links of ours that changed after version told.
-func (e *Endpoint) changedSince(told uint32) (m uint64) {
-	for i, v := range e.changed {
-		if v > told {
-			m |= 1 << i
-		}
-	}
-	return m
 }
 
 // authorised reports whether a node of that name or identity may be dialled.
@@ -580,5 +513,11 @@ func (e *Endpoint) SetPeers(now mono.Time, peers *secure.Peers) {
 			s.fail(now, StatusStranger)
 		}
 	}
+	for _, p := range e.peers { // who is dialled, and listed, by another name from now on
+		if who, ok := peers.ByNode(p.id); ok {
+			p.name = who.Name
+		}
+	}
+	e.wrong = nil
 	e.greet(now)
 }

@@ -32,7 +32,8 @@ func newDialled(t *testing.T, o rigOptions, seed uint64) *dialled {
 }
 
 func (d *dialled) dial(i int) {
-	if _, err := d.n[i].e.Dial(d.now, []string{"node1", "node0"}[i], "x", engine.DialOptions{Timeout: time.Minute}); err != nil {
+	if _, err := d.n[i].e.Dial(d.now, []string{"node1", "node0"}[i], "x",
+		engine.DialOptions{Timeout: time.Minute}); err != nil {
 		d.t.Fatal(err)
 	}
 	d.dials++
@@ -40,11 +41,12 @@ func (d *dialled) dial(i int) {
 
 func (d *dialled) done() bool { return d.connected[0] == d.dials && d.connected[1] == d.dials }
 
-// Clauses 4.3, 10.2 and 10.7: each single frame of the set-up may be lost, come twice, late or changed, with one end dialling or both. It costs repetitions, and in
-// the end there is one session and nothing else is remembered.
+// Clauses 4.3, 10.2 and 10.7: each single frame of the set-up may be lost, come twice, late or changed, with one end
+// dialling or both. It costs repetitions, and in the end there is one session and nothing else is remembered.
 func TestSetupFrameFaults(t *testing.T) {
 	for _, both := range []bool{false, true} {
-		for _, kind := range []string{"lost", "twice", "late", "very late", "changed", "all but the first lost for 300 ms"} {
+		for _, kind := range []string{"lost", "twice", "late", "very late", "changed",
+			"all but the first lost for 300 ms"} {
 			for at := 0; ; at++ {
 				d := newDialled(t, rigOptions{sealed: true}, 1)
 				d.calm(5 * time.Millisecond)
@@ -115,7 +117,8 @@ func TestSetupUnderLoss(t *testing.T) {
 	}
 }
 
-// Once both ends have the handshake's keys, what comes in plaintext behind the first level's end is forged, and disturbs nothing.
+// Once both ends have the handshake's keys, what comes in plaintext behind the first level's end is forged, and
+// disturbs nothing.
 func TestForgedInHandshake(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	r.rest(20 * time.Millisecond)
@@ -133,7 +136,8 @@ func TestForgedInHandshake(t *testing.T) {
 		}
 		to := from // who seals has the keys
 		c = wire.Crypto{Offset: uint32(end[to]), Data: []byte{1, 0, 0, 200, 3, 3}}
-		r.n[to].handle(r.now, 0, raw(macOf(1-to, 0), macOf(to, 0), wire.Header{Type: wire.TypeCrypto, Session: r.n[to].e.SessionList()[0].Local}, c.AppendTo(nil)))
+		r.n[to].handle(r.now, 0, raw(macOf(1-to, 0), macOf(to, 0), wire.Header{Type: wire.TypeCrypto,
+			Session: r.n[to].e.SessionList()[0].Local}, c.AppendTo(nil)))
 		forged++
 		return true
 	}
@@ -162,7 +166,8 @@ func TestSetupPace(t *testing.T) {
 				level = 1
 			}
 			flights[level]++
-			return r.now.Sub(retried) > 200*time.Millisecond && (level == 0 || flights[1] > 3) // the first one for long, then the second once
+			// the first one for long, then the second once
+			return r.now.Sub(retried) > 200*time.Millisecond && (level == 0 || flights[1] > 3)
 		}
 		return true
 	}

@@ -1,6 +1,7 @@
 package engine
 
-// Holding counts what an endpoint keeps for its peers at one moment: after the last connection is closed and answered, only sessions are left.
+// Holding counts what an endpoint keeps for its peers at one moment: after the last connection is closed and answered,
+// only sessions are left.
 type Holding struct {
 	Conns, Dials         int // connections, those whose end the peer has not confirmed included
 	Sessions, Handshakes int
@@ -8,13 +9,16 @@ type Holding struct {
 	Queued               int // connections that wait to send or to acknowledge
 	Records              int // of what frames in flight carry
 	InFlight, Held       int // the largest of any session: eliciting frames; bytes behind fences
+	Staged               int // the largest of any session: bytes of copies of writes with LocalDone
 	Least                int // the smallest of those counts, never negative
 	Outbox               int
+	Parked               int // parts of operations that wait for memory
 }
 
 // Holding takes time proportional to the tables; it is for tests and the simulator.
 func (e *Endpoint) Holding() Holding {
-	h := Holding{Dials: len(e.dials), Sessions: len(e.sessions), Numbers: len(e.byNumber), Outbox: len(e.outbox), Records: len(e.recs.pool) - 1}
+	h := Holding{Dials: len(e.dials), Sessions: len(e.sessions), Numbers: len(e.byNumber), Outbox: len(e.outbox),
+		Records: len(e.recs.pool) - 1, Parked: len(e.parked)}
 	for _, c := range e.conns[1:] {
 		if c.state != connFree {
 			h.Conns++
@@ -28,9 +32,10 @@ func (e *Endpoint) Holding() Holding {
 			h.Handshakes++
 		}
 		h.ByRemote += len(s.byRemote)
-		h.Queued += s.sendq.len() + s.opacks.len()
+		h.Queued += s.fair.waiting + s.acks.opacks.len()
 		h.InFlight, h.Held = max(h.InFlight, s.inFlight), max(h.Held, s.heldMem)
-		h.Least = min(h.Least, s.inFlight, s.heldMem, s.conns, s.limbo, s.conns-s.limbo)
+		h.Staged = max(h.Staged, s.staged)
+		h.Least = min(h.Least, s.inFlight, s.heldMem, s.staged, s.conns, s.limbo, s.conns-s.limbo)
 	}
 	return h
 }
@@ -39,7 +44,8 @@ func (e *Endpoint) Holding() Holding {
 func (e *Endpoint) Load() (h Holding) {
 	for _, s := range e.sessions {
 		h.InFlight, h.Held = max(h.InFlight, s.inFlight), max(h.Held, s.heldMem)
-		h.Least = min(h.Least, s.inFlight, s.heldMem, s.conns, s.limbo, s.conns-s.limbo)
+		h.Staged = max(h.Staged, s.staged)
+		h.Least = min(h.Least, s.inFlight, s.heldMem, s.staged, s.conns, s.limbo, s.conns-s.limbo)
 	}
 	return h
 }

@@ -38,7 +38,8 @@ func TestCreditIsEnforced(t *testing.T) {
 	if err := f.Decode(like[wire.EthLen:]); err != nil {
 		t.Fatal(err)
 	}
-	g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast | wire.SegNotify, Conn: uint32(c[1]), Key: uint64(key), Data: []byte("abcdefgh")}
+	g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast | wire.SegNotify, Conn: uint32(c[1]),
+		Key: uint64(key), Data: []byte("abcdefgh")}
 	for k := range 20 * window {
 		g.Op = uint32(k)
 		r.give(1, flight{link: 0, b: forge(like, f.PN+1+uint64(k), &g)})
@@ -51,7 +52,8 @@ func TestCreditIsEnforced(t *testing.T) {
 	}
 }
 
-// An operation with more holes than are remembered: what would make another is refused, what fills one is not, and in the end it is whole.
+// An operation with more holes than are remembered: what would make another is refused, what fills one is not, and in
+// the end it is whole.
 func TestManyHoles(t *testing.T) {
 	const size = 10_001
 	r := newRig(t, rigOptions{})
@@ -67,7 +69,8 @@ func TestManyHoles(t *testing.T) {
 	want := pattern(1, size)
 	for _, start := range []int{0, 1, 0} { // every second byte, those between, and the refused ones again
 		for at := start; at < size; at += 2 {
-			g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegNotify, Conn: uint32(c[1]), Key: uint64(key), Place: uint64(at), Data: want[at : at+1]}
+			g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegNotify, Conn: uint32(c[1]), Key: uint64(key),
+				Place: uint64(at), Data: want[at : at+1]}
 			switch at {
 			case 0:
 				g.Flags |= wire.SegFirst
@@ -87,7 +90,8 @@ func TestManyHoles(t *testing.T) {
 	}
 }
 
-// A peer that never acknowledges but asks and asks: the span of packet numbers on the path runs out, and nothing else happens.
+// A peer that never acknowledges but asks and asks: the span of packet numbers on the path runs out, and nothing else
+// happens.
 func TestPeerThatNeverAcknowledges(t *testing.T) {
 	for _, kind := range []wire.Kind{wire.KindPing, wire.KindProbe} {
 		r := newRig(t, rigOptions{})
@@ -149,14 +153,14 @@ func testAdvertsAreForgotten(t *testing.T, sealed bool) {
 	for k := range 300 {
 		r.n[0].e.Advertise(r.now, c[0], engine.Advert{Name: fmt.Sprint(k), Key: regmem.Key(k + 1), Size: 1, Perm: both})
 		if k >= 2 {
-			r.n[0].e.Withdraw(r.now, c[0], uint64(k-1))
+			r.n[0].e.Withdraw(r.now, c[0], regmem.Key(k-1), uint32(k-2))
 		}
 		r.round()
 		r.round()
 	}
 	r.rest(100 * time.Millisecond)
-	if n := r.n[0].e.Adverts(c[0]); n != 2 {
-		t.Errorf("%d adverts are remembered, 2 are in force", n)
+	if n := r.n[0].e.Adverts(c[0]); n != 0 {
+		t.Errorf("%d adverts are remembered, and the peer knows all", n)
 	}
 	known := map[regmem.Key]bool{}
 	for _, ev := range r.n[1].events {

@@ -35,7 +35,8 @@ func (r *rig) like(c engine.ConnID, key uint64) ([]byte, uint64) {
 	return b, f.PN
 }
 
-// Clause 5.1: a copy of an Open that was judged lost and arrives after the connection has come and gone is no new request, nor is one that its withdrawal overtook.
+// Clause 5.1: a copy of an Open that was judged lost and arrives after the connection has come and gone is no new
+// request, nor is one that its withdrawal overtook.
 func TestLateOpen(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	keep := r.connectTo("keep", engine.DialOptions{})
@@ -75,7 +76,8 @@ func TestLateOpenMemory(t *testing.T) {
 	c := r.connect(engine.DialOptions{})
 	like, pn := r.like(c[0], 1)
 	for k := range 5000 {
-		g := wire.Segment{Kind: wire.KindClose, Flags: wire.CloseUnanswered, Conn: uint32(1<<30 + k), Status: uint8(engine.StatusAborted)}
+		g := wire.Segment{Kind: wire.KindClose, Flags: wire.CloseUnanswered, Conn: uint32(1<<30 + k),
+			Status: uint8(engine.StatusAborted)}
 		r.give(1, flight{link: 0, b: forge(like, pn+1+uint64(k), &g)})
 		if n := r.n[1].e.Ended(); n != min(k+1, 1024) {
 			t.Fatalf("%d are remembered after %d", n, k+1)
@@ -83,8 +85,8 @@ func TestLateOpenMemory(t *testing.T) {
 	}
 }
 
-// Clause 5.6: an Advert that comes a second time, or after its Withdraw, is not told, nor is a Withdraw that comes a second time, and so many numbers at once
-// that nothing could hold them are left unreceived.
+// Clause 5.6: an Advert that comes a second time, or after its Withdraw, is not told, nor is a Withdraw that comes a
+// second time, and so many numbers at once that nothing could hold them are left unreceived.
 func TestLateAdverts(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	c := r.connect(engine.DialOptions{})
@@ -92,7 +94,8 @@ func TestLateAdverts(t *testing.T) {
 	r.n[1].events = nil
 	const first = 100 // the numbers before are node 0's own
 	advert := func(n uint32) wire.Segment {
-		return wire.Segment{Kind: wire.KindAdvert, Conn: uint32(c[1]), Op: first + n, Key: uint64(n) + 10, Size: 1, Perm: 1, Name: []byte("m")}
+		return wire.Segment{Kind: wire.KindAdvert, Conn: uint32(c[1]), Op: first + n, Key: uint64(n) + 10, Size: 1,
+			Perm: 1, Name: []byte("m")}
 	}
 	withdraw := func(n uint32) wire.Segment {
 		return wire.Segment{Kind: wire.KindWithdraw, Conn: uint32(c[1]), Op: first + n, Key: uint64(n) + 10}
@@ -105,13 +108,16 @@ func TestLateAdverts(t *testing.T) {
 		g    wire.Segment
 		told engine.EventKind // 0: nothing
 	}{
-		{advert(0), engine.EvAdvert}, {advert(0), 0}, {advert(2), engine.EvAdvert}, {withdraw(1), 0}, {advert(1), 0}, {withdraw(1), 0},
-		{withdraw(0), engine.EvWithdrawn}, {advert(0), 0}, {withdraw(0), 0}, {advert(3), engine.EvAdvert}, {advert(2), 0}, {withdraw(2), engine.EvWithdrawn},
+		{advert(0), engine.EvAdvert}, {advert(0), 0}, {advert(2), engine.EvAdvert}, {withdraw(1), 0}, {advert(1), 0},
+		{withdraw(1), 0},
+		{withdraw(0), engine.EvWithdrawn}, {advert(0), 0}, {withdraw(0), 0}, {advert(3), engine.EvAdvert},
+		{advert(2), 0}, {withdraw(2), engine.EvWithdrawn},
 	} {
 		give(step.g)
 		switch ev := r.n[1].events; {
 		case step.told == 0 && len(ev) == 0:
-		case len(ev) != 1 || ev[0].Kind != step.told || uint64(ev[0].Advert.Key) != step.g.Key || step.told == engine.EvAdvert && ev[0].Advert.Number != step.g.Op:
+		case len(ev) != 1 || ev[0].Kind != step.told || uint64(ev[0].Advert.Key) != step.g.Key ||
+			step.told == engine.EvAdvert && ev[0].Advert.Number != step.g.Op:
 			t.Fatalf("step %d, %+v: told %+v", k, step.g, ev)
 		}
 		r.n[1].events = nil
@@ -129,7 +135,8 @@ func TestLateAdverts(t *testing.T) {
 	}
 }
 
-// Clause 6.3: Close with success says that the closing end's reads are complete, so their notifications are told although no acknowledgement of the data came.
+// Clause 6.3: Close with success says that the closing end's reads are complete, so their notifications are told
+// although no acknowledgement of the data came.
 func TestReadNotifiedAtClose(t *testing.T) {
 	for _, c := range []struct {
 		status engine.Status
@@ -140,7 +147,8 @@ func TestReadNotifiedAtClose(t *testing.T) {
 		_, key := r.export(1, conn[1], 8, both)
 		r.settle()
 		for k := range 2 {
-			r.submit(0, conn[0], engine.Op{Kind: engine.OpRead, Flags: engine.Notify, Imm: uint32(k), Token: uint64(k), Key: key, Local: make([]byte, 8)})
+			r.submit(0, conn[0], engine.Op{Kind: engine.OpRead, Flags: engine.Notify, Imm: uint32(k), Token: uint64(k),
+				Key: key, Local: make([]byte, 8)})
 		}
 		asked := r.take(0)
 		for _, f := range asked {
@@ -157,10 +165,11 @@ func TestReadNotifiedAtClose(t *testing.T) {
 		r.give(1, flight{link: 0, b: forge(like, packet(like)+10, &g)})
 		ev, over := r.n[1].closed[conn[1]]
 		if !over || len(ev.Notes) != c.want {
-			t.Errorf("closed with %v: the end (%v) carries %+v, want %d notifications", c.status, over, ev.Notes, c.want)
+			t.Errorf("closed with %v: the end (%v) carries %+v, want %d notifications", c.status, over, ev.Notes,
+				c.want)
 		}
 		for k, n := range ev.Notes {
-			if n != (engine.Notification{Imm: uint32(k), Len: 8}) {
+			if n.Imm != uint32(k) || n.Len != 8 {
 				t.Errorf("notification %d is %+v", k, n)
 			}
 		}
@@ -177,7 +186,8 @@ func TestHugePacketNumber(t *testing.T) {
 	for _, pn := range []uint64{1 << 62, 1<<64 - 65, 1<<64 - 2, 1<<64 - 1} {
 		r.give(1, flight{link: 0, b: forge(like, pn, &g)})
 	}
-	if n := r.n[1].e.Count; n.FramesDuplicated != before.FramesDuplicated+4 || n.DataFramesReceived != before.DataFramesReceived {
+	if n := r.n[1].e.Count; n.FramesDuplicated != before.FramesDuplicated+4 ||
+		n.DataFramesReceived != before.DataFramesReceived {
 		t.Errorf("%d of 4 frames dropped as duplicates", n.FramesDuplicated-before.FramesDuplicated)
 	}
 	r.give(1, flight{link: 0, b: like})
@@ -240,14 +250,16 @@ func TestPeerTableFull(t *testing.T) {
 	}
 }
 
-// Very many tiny segments of one operation behind a fence, each sent twice: looking for each among all of them would take a quarter of a minute.
+// Very many tiny segments of one operation behind a fence, each sent twice: looking for each among all of them would
+// take a quarter of a minute.
 func TestManyHeld(t *testing.T) {
 	const n = 60_000
 	r := newRig(t, rigOptions{})
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], n, both)
 	like, pn := r.like(c[0], 1)
-	g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegBackward, Conn: uint32(c[1]), Op: 1, Key: uint64(key), Data: []byte{7}}
+	g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegBackward, Conn: uint32(c[1]), Op: 1, Key: uint64(key),
+		Data: []byte{7}}
 	for round := range 2 {
 		for k := range n {
 			g.Place = uint64(k)
@@ -271,8 +283,8 @@ func TestManyHeld(t *testing.T) {
 	}
 }
 
-// A held segment was acknowledged and comes once: what waits behind a fence is no more than what has a place once the fence allows it, in whatever order it came.
-// Nothing but the operation's own segments is needed to complete it.
+// A held segment was acknowledged and comes once: what waits behind a fence is no more than what has a place once the
+// fence allows it, in whatever order it came. Nothing but the operation's own segments is needed to complete it.
 func TestHeldWithManyHoles(t *testing.T) {
 	const n = 12_000
 	r := newRig(t, rigOptions{})
@@ -280,7 +292,8 @@ func TestHeldWithManyHoles(t *testing.T) {
 	mem, key := r.export(1, c[1], n, both)
 	like, pn := r.like(c[0], 1)
 	give := func(k int) (received bool) {
-		g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegBackward, Conn: uint32(c[1]), Op: 1, Key: uint64(key), Place: uint64(k), Data: []byte{7}}
+		g := wire.Segment{Kind: wire.KindWrite, Flags: wire.SegBackward, Conn: uint32(c[1]), Op: 1, Key: uint64(key),
+			Place: uint64(k), Data: []byte{7}}
 		switch k {
 		case 0:
 			g.Flags |= wire.SegFirst

@@ -6,21 +6,23 @@ import (
 
 	"multiedge/internal/engine"
 	"multiedge/internal/mono"
+	"multiedge/internal/wire"
 )
 
-// Every operation that ends well is counted, in the histogram of its kind, with the time from Submit to its completion; those that fail are not.
+// Every operation that ends well is counted, in the histogram of its kind, with the time from Submit to its completion;
+// those that fail are not.
 func TestLatency(t *testing.T) { inBothForms(t, testLatency) }
 
 func testLatency(t *testing.T, sealed bool) {
 	r := newRig(t, rigOptions{sealed: sealed})
 	c := r.connect(engine.DialOptions{})
-	_, key := r.export(1, c[1], 200_000, both)
+	_, key := r.export(1, c[1], 200_000, every)
 	e := r.n[0].e
 	type spent struct {
 		n   uint64
 		sum time.Duration
 	}
-	var want [3]spent // by kind
+	var want [5]spent // by kind
 	submitted, kinds := map[uint64]mono.Time{}, map[uint64]engine.OpKind{}
 	note := func() {
 		for token, st := range r.n[0].done {
@@ -49,12 +51,17 @@ func testLatency(t *testing.T, sealed bool) {
 		{Kind: engine.OpRead, Key: key, Local: make([]byte, 200_000)},
 		{Kind: engine.OpWrite, Key: key + 1, Local: make([]byte, 8)}, // refused
 		{Kind: engine.OpRead, Key: key, Off: 200_000, Local: make([]byte, 8)},
+		atomicOp(0, key, 8, engine.Atomic{Func: wire.AtomicAdd, Size: 8}),
+		atomicOp(0, key, 9, engine.Atomic{Func: wire.AtomicAdd, Size: 8}),
 	} {
 		submit(op)
 		settle()
 	}
-	for i := range 50 { // more than the ring of operations begins with, submitted one after the other and fenced, so that they do not end at once
-		submit(engine.Op{Kind: engine.OpKind(1 + i%2), Flags: engine.BackwardFence, Key: key, Local: make([]byte, 3000)})
+	// more than the ring of operations begins with, submitted one after the other and fenced, so that they do not end
+	// at once
+	for i := range 50 {
+		submit(engine.Op{Kind: engine.OpKind(1 + i%2), Flags: engine.BackwardFence, Key: key,
+			Local: make([]byte, 3000)})
 		r.now = r.now.Add(time.Microsecond)
 	}
 	settle()
@@ -63,13 +70,15 @@ func testLatency(t *testing.T, sealed bool) {
 	settle()
 	snap := e.Snapshot(r.now)
 	for kind, h := range map[engine.OpKind]struct{ n, sum uint64 }{
-		engine.OpWrite: {snap.Latency.Write.Count(), snap.Latency.Write.Sum}, engine.OpRead: {snap.Latency.Read.Count(), snap.Latency.Read.Sum},
+		engine.OpWrite: {snap.Latency.Write.Count(), snap.Latency.Write.Sum}, engine.OpRead: {snap.Latency.Read.Count(),
+			snap.Latency.Read.Sum}, engine.OpAtomic: {snap.Latency.Atomic.Count(), snap.Latency.Atomic.Sum},
 	} {
 		if w := want[kind]; h.n != w.n || h.sum != uint64(w.sum) {
 			t.Errorf("kind %d: %d operations took %d ns, want %d and %d", kind, h.n, h.sum, w.n, w.sum)
 		}
 	}
-	if n := want[engine.OpWrite].n + want[engine.OpRead].n; n != 55 || n != snap.Counters.OpsCompleted-snap.Counters.OpsFailed || snap.Counters.OpsFailed != 3 {
+	if n := want[engine.OpWrite].n + want[engine.OpRead].n + want[engine.OpAtomic].n; n != 56 ||
+		n != snap.Counters.OpsCompleted-snap.Counters.OpsFailed || snap.Counters.OpsFailed != 4 {
 		t.Errorf("%d operations ended well, %d of %d failed", n, snap.Counters.OpsFailed, snap.Counters.OpsCompleted)
 	}
 }

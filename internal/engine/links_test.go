@@ -88,11 +88,12 @@ func (r *rig) perLink() (n [2]uint64) {
 	return n
 }
 
-// stallLimit is what the fault table allows: max(3 probe timeouts, 200 ms), and a probe timeout until the judgement falls.
+// stallLimit is what the fault table allows: max(3 probe timeouts, 200 ms), and a probe timeout until the judgement
+// falls.
 const stallLimit = 200*time.Millisecond + 30*time.Millisecond
 
-// One of two links is cut under load, in one direction or both: the stall is bounded, the rest goes over the other link, and within 2 s of healing
-// the link is used again (faults.md, clause 9.1).
+// One of two links is cut under load, in one direction or both: the stall is bounded, the rest goes over the other
+// link, and within 2 s of healing the link is used again (faults.md, clause 9.1).
 func TestLinkCut(t *testing.T) { inBothForms(t, testLinkCut) }
 
 func testLinkCut(t *testing.T, sealed bool) {
@@ -204,7 +205,8 @@ func testRemoveAndSetLink(t *testing.T, sealed bool) {
 				t.Errorf("%d bytes were sent on the link that is gone", n)
 			}
 			down = false
-			r.n[node].e.SetLink(r.now, 1, engine.LinkConfig{Name: "edge1", MAC: macOf(node, 1), MTU: 9000, RxSlots: 256})
+			r.n[node].e.SetLink(r.now, 1, engine.LinkConfig{Name: "edge1", MAC: macOf(node, 1), MTU: 9000,
+				RxSlots: 256})
 			s.forTime(1900*time.Millisecond, stallLimit)
 			before = r.perLink()
 			s.forTime(50*time.Millisecond, 20*time.Millisecond)
@@ -256,13 +258,16 @@ func (r *rig) narrow(size int) {
 	r.pass = func(_ int, f *flight) bool { return len(f.b)-wire.EthLen <= size }
 }
 
-// Clause 9.2: frames grow to what both ends and everything between them carry, found by probing; nothing hangs meanwhile.
+// Clause 9.2: frames grow to what both ends and everything between them carry, found by probing; nothing hangs
+// meanwhile.
 func TestFrameSize(t *testing.T) { inBothForms(t, testFrameSize) }
 
 func testFrameSize(t *testing.T, sealed bool) {
 	for _, c := range []struct{ a, b, path, want int }{
-		{1500, 1500, 65535, 1500}, {9000, 9000, 65535, 9000}, {9000, 1500, 65535, 1500}, {1500, 9000, 65535, 1500}, {65535, 65535, 65535, 65535},
-		{9000, 9000, 1500, 1500}, {9000, 9000, 8999, 8192}, {65535, 65535, 9000, 9000}, {9000, 4000, 2000, 1500}, {4000, 4000, 65535, 4000}, {640, 9000, 65535, 640},
+		{1500, 1500, 65535, 1500}, {9000, 9000, 65535, 9000}, {9000, 1500, 65535, 1500}, {1500, 9000, 65535, 1500},
+		{65535, 65535, 65535, 65535},
+		{9000, 9000, 1500, 1500}, {9000, 9000, 8999, 8192}, {65535, 65535, 9000, 9000}, {9000, 4000, 2000, 1500},
+		{4000, 4000, 65535, 4000}, {640, 9000, 65535, 640},
 		{1500, 1500, 1400, 1280}, {9000, 9000, 1280, 1280}, {1500, 1500, 700, 640},
 	} {
 		t.Run(fmt.Sprintf("a=%d,b=%d,path=%d", c.a, c.b, c.path), func(t *testing.T) {
@@ -304,12 +309,13 @@ func testFrameSizeShrinks(t *testing.T, sealed bool) {
 	s.finish()
 }
 
-// A path that silently carries less than it did is found out whatever the length of the frames in use: a little over the preferred length, or far below the
-// path's.
+// A path that silently carries less than it did is found out whatever the length of the frames in use: a little over
+// the preferred length, or far below the path's.
 func TestLongFramesShrink(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
 		for _, c := range []struct{ depth, size, path int }{ // little is in flight, and all of it is lost
-			{1, 8500, 8300}, {1, 8500, 1500}, {2, 4096, 8200}, {2, 4096, 1500}, {1, 2600, 1500}, {1, 1400, 1300}, {1, 1300, 700},
+			{1, 8500, 8300}, {1, 8500, 1500}, {2, 4096, 8200}, {2, 4096, 1500}, {1, 2600, 1500}, {1, 1400, 1300},
+			{1, 1300, 700},
 		} {
 			r := newRig(t, rigOptions{sealed: sealed, mtu: 9000})
 			s := newStream(r, r.connect(engine.DialOptions{}))
@@ -326,7 +332,8 @@ func TestLongFramesShrink(t *testing.T) {
 	})
 }
 
-// A burst of losses says nothing of the frame size for long: the path is back at its size soon after (faults.md: bursts of 3 to 64).
+// A burst of losses says nothing of the frame size for long: the path is back at its size soon after (faults.md: bursts
+// of 3 to 64).
 func TestFrameSizeSurvivesBursts(t *testing.T) {
 	for k, burst := range []int{3, 5, 20, 64, 200, 20, 64, 200} {
 		// The fixed window of profile paper lets the whole burst be on its way at once.
@@ -347,7 +354,8 @@ func TestFrameSizeSurvivesBursts(t *testing.T) {
 		}
 		s.forTime(500*time.Millisecond, 100*time.Millisecond)
 		if got := r.pathMTU(0, 0); got != 9000 {
-			t.Errorf("case %d: half a second after %d frames in a row were lost, frames of %d bytes are in use, want 9000 again", k, burst, got)
+			t.Errorf("case %d: half a second after %d frames in a row were lost, frames of %d bytes are in use, want "+
+				"9000 again", k, burst, got)
 		}
 		s.finish()
 	}
@@ -390,7 +398,8 @@ func TestBurstDoesNotNarrow(t *testing.T) {
 	}
 }
 
-// A path whose probes of size were lost by chance, or that carries more than before, gets its full frames within a little more than a minute.
+// A path whose probes of size were lost by chance, or that carries more than before, gets its full frames within a
+// little more than a minute.
 func TestFrameSizeIsRaised(t *testing.T) {
 	r := newRig(t, rigOptions{mtu: 9000})
 	r.narrow(1500)
@@ -437,10 +446,12 @@ func TestFrameSizeIsRaisedSeldom(t *testing.T) {
 	s.finish()
 }
 
-// A path that loses every long frame from some moment on is found out after twelve of them, of three flights, and its size found.
+// A path that loses every long frame from some moment on is found out after twelve of them, of three flights, and its
+// size found.
 func TestNarrowedSoon(t *testing.T) {
 	for _, c := range []struct{ depth, size, path, want int }{
-		{1, 8000, 1500, 1500}, {4, streamOp, 1500, 1500}, {16, streamOp, 4096, 4096}, {16, streamOp, 1500, 1500}, {16, streamOp, 700, 640},
+		{1, 8000, 1500, 1500}, {4, streamOp, 1500, 1500}, {16, streamOp, 4096, 4096}, {16, streamOp, 1500, 1500},
+		{16, streamOp, 700, 640},
 	} {
 		r := newRig(t, rigOptions{mtu: 9000})
 		s := newStream(r, r.connect(engine.DialOptions{}))
@@ -466,7 +477,8 @@ func TestNarrowedSoon(t *testing.T) {
 	}
 }
 
-// A peer whose interface is set to a larger MTU later gets larger frames, a smaller one smaller frames, without another dial.
+// A peer whose interface is set to a larger MTU later gets larger frames, a smaller one smaller frames, without another
+// dial.
 func TestFrameSizeFollowsPeer(t *testing.T) { inBothForms(t, testFrameSizeFollowsPeer) }
 
 func testFrameSizeFollowsPeer(t *testing.T, sealed bool) {
@@ -492,7 +504,8 @@ func TestSessionScheduler(t *testing.T) { inBothForms(t, testSessionScheduler) }
 func testSessionScheduler(t *testing.T, sealed bool) {
 	r := newRig(t, rigOptions{sealed: sealed, links: 2})
 	for i := range r.n {
-		r.n[i].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(i, 0), MTU: 1500, RxSlots: 256, Weight: 4})
+		r.n[i].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(i, 0), MTU: 1500, RxSlots: 256,
+			Weight: 4})
 	}
 	r.hop = 500 * time.Microsecond
 	s := newStream(r, r.connect(engine.DialOptions{Scheduler: "wsrr"}))
@@ -517,7 +530,8 @@ func testShuffleChanges(t *testing.T, sealed bool) {
 	r.settle()
 	s.forTime(10*time.Millisecond, 10*time.Millisecond)
 	for _, h := range []uint16{0, 78, 64, 0} {
-		r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256, Shuffle: h})
+		r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256,
+			Shuffle: h})
 		s.forTime(100*time.Millisecond, 60*time.Millisecond)
 		s.finish()
 		clear(s.mem)
@@ -526,8 +540,8 @@ func testShuffleChanges(t *testing.T, sealed bool) {
 	s.finish()
 }
 
-// The sender's link goes away, which it knows and the peer does not: acknowledgements that the peer sends there are lost and nobody acknowledges them. They must find the
-// other link all the same, whichever that is.
+// The sender's link goes away, which it knows and the peer does not: acknowledgements that the peer sends there are
+// lost and nobody acknowledges them. They must find the other link all the same, whichever that is.
 func TestAcksIntoTheDark(t *testing.T) { inBothForms(t, testAcksIntoTheDark) }
 
 func testAcksIntoTheDark(t *testing.T, sealed bool) {

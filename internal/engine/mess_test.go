@@ -16,11 +16,12 @@ type mess struct {
 	rng                 *rand.Rand
 	loss, twice, change float64 // probabilities, per frame
 	delay               time.Duration
-	fly                 []late                                                     // on their way
-	see                 func(from int, f *flight)                                  // every frame that is sent
-	fault               func(from int, f *flight) (copies int, more time.Duration) // instead of chance: how often it arrives, and how much later
-	pick                func(ev *engine.Event, i int)                              // every event
-	seen                [2]int
+	fly                 []late                    // on their way
+	see                 func(from int, f *flight) // every frame that is sent
+	// instead of chance: how often it arrives, and how much later
+	fault func(from int, f *flight) (copies int, more time.Duration)
+	pick  func(ev *engine.Event, i int) // every event
+	seen  [2]int
 }
 
 type late struct {
@@ -62,7 +63,8 @@ func (m *mess) send(from int, f flight) {
 	}
 }
 
-// run moves frames until cond holds, for at most limit of virtual time. It fails the test if the engines' timers stand still in the past.
+// run moves frames until cond holds, for at most limit of virtual time. It fails the test if the engines' timers stand
+// still in the past.
 func (m *mess) run(limit time.Duration, cond func() bool) bool {
 	end := m.now.Add(limit)
 	same := 0
@@ -120,11 +122,13 @@ func (m *mess) calm(d time.Duration) {
 	m.run(d, func() bool { return m.now >= end })
 }
 
-// oneSession checks that each node has one session, open and shared with the other, and nothing else is remembered of any set-up.
+// oneSession checks that each node has one session, open and shared with the other, and nothing else is remembered of
+// any set-up.
 func (r *rig) oneSession() {
 	r.t.Helper()
 	a, b := r.n[0].e.SessionList(), r.n[1].e.SessionList()
-	if len(a) != 1 || len(b) != 1 || !a[0].Open || !b[0].Open || a[0].Local != b[0].Remote || a[0].Remote != b[0].Local || a[0].Handshake || b[0].Handshake {
+	if len(a) != 1 || len(b) != 1 || !a[0].Open || !b[0].Open || a[0].Local != b[0].Remote ||
+		a[0].Remote != b[0].Local || a[0].Handshake || b[0].Handshake {
 		r.t.Errorf("the sessions are %+v and %+v, want one at each end, the same", a, b)
 	}
 	for i, n := range r.n {

@@ -9,7 +9,8 @@ import (
 
 func newMAC(k int) [6]byte { return [6]byte{2, 1, 1, 1, 1, byte(k)} }
 
-// pathsTo checks that node i reaches the other one's links at the addresses they have, with frames of the size given, on as many paths as said.
+// pathsTo checks that node i reaches the other one's links at the addresses they have, with frames of the size given,
+// on as many paths as said.
 func (r *rig) pathsTo(what string, i, paths, mtu int) {
 	r.t.Helper()
 	st := r.n[i].e.Snapshot(r.now).Peers[0]
@@ -23,7 +24,8 @@ func (r *rig) pathsTo(what string, i, paths, mtu int) {
 	}
 }
 
-// Clause 10.4: addresses and sizes of links change during a session, at either end, one link or all of them: the peer follows, and operations go on.
+// Clause 10.4: addresses and sizes of links change during a session, at either end, one link or all of them: the peer
+// follows, and operations go on.
 func TestLinkNews(t *testing.T) {
 	for links := 1; links <= 2; links++ {
 		for who := range 2 {
@@ -69,7 +71,8 @@ func TestLinkNews(t *testing.T) {
 	}
 }
 
-// A link that changes while the handshake runs, after its description was sent: the peer learns of it when the session opens.
+// A link that changes while the handshake runs, after its description was sent: the peer learns of it when the session
+// opens.
 func TestLinkNewsDuringHandshake(t *testing.T) {
 	for who := range 2 {
 		for stage := 0; ; stage++ {

@@ -8,6 +8,7 @@ import (
 	"multiedge/flowctl"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
+	"multiedge/sched"
 )
 
 // PathState is what is believed of a path (clause 9.1).
@@ -24,15 +25,27 @@ func (p PathState) String() string { return [...]string{"probing", "good", "susp
 
 // Timers of clause 9.
 const (
-	probeEvery     = 50 * time.Millisecond // between probes of a path that is not good
-	probeSlowest   = time.Second           // after some unanswered ones
-	sizeProbeEvery = 20 * time.Millisecond // between tries of one frame size
-	sizeProbeTries = 3
-	sizeRaiseEvery = time.Minute            // tries of larger frames on a path that carries less than its links: their probes may have been lost by chance
-	deadAfter      = 200 * time.Millisecond // of unanswered probing, while another path is good
-	deadProbes     = 3
-	rejoinEchoes   = 3
+	probeEvery   = 50 * time.Millisecond  // between probes of a path that is not good
+	probeSlowest = time.Second            // after some unanswered ones
+	deadAfter    = 200 * time.Millisecond // of unanswered probing, while another path is good
+	deadProbes   = 3
+	rejoinEchoes = 3
 )
+
+// paths are the paths of a session, by local link to send and by the peer's to receive (clause 2.2).
+type paths struct {
+	tx       [MaxLinks]*txPath // one that was dropped stays, for its packet numbers
+	rx       [MaxLinks]*rxPath
+	txMask   uint64 // tx paths in use
+	rxMask   uint64
+	special  uint64 // tx paths with a ping, probe or echo to send
+	sched    sched.Scheduler
+	adaptive bool // the scheduler's weights are the measured windows
+	inFlight int  // eliciting frames, all paths
+
+	heardFrom uint8  // the peer's link that the latest frame came from
+	heardVia  uint64 // local links on which the peer was heard since the latest keep-alive
+}
 
 // txPath is the send side of a path: what is in flight, round trips, congestion, state.
 type txPath struct {
@@ -40,53 +53,40 @@ type txPath struct {
 	link   int
 	number uint8 // the peer's link
 	header [wire.EthLen]byte
-	mtu    int  // largest frame in use, bytes after the Ethernet header
-	joined bool // but for short ones they travel in datagrams (clause 12)
-	slots  int  // frames in flight that the peer's receive side can hold
-	shuf   int  // header bytes to shuffle past, 0 for none
+	slots  int // frames in flight that the peer's receive side can hold
+	shuf   int // header bytes to shuffle past, 0 for none
 
 	ledger *flowctl.Ledger
 	rtt    flowctl.RTT
 	cwnd   flowctl.Cwnd
 
-	state   PathState
-	echoes  int       // in a row, while probing
-	ackedAt mono.Time // newest acknowledgement, or start
-	askedAt mono.Time // when the first of the probe times that ran out in a row did
+	state PathState
+	probing
+	pmtu
+	lookout
 
+	count PathCounters
+}
+
+// probing is how a path that is not good is asked whether it lives, and answers when the peer asks. The timer is that
+// of the search for the frame size too.
+type probing struct {
 	probeAt   mono.Time // next probe: of life while not good, of size while growing
-	raiseAt   mono.Time // when larger frames are tried again
 	probeWait time.Duration
 	nonce     uint64    // of the probe that waits for its echo, 0 for none
 	probedAt  mono.Time // when that was first sent
-	target    int       // frame size being probed for; 0 when settled
-	joining   bool      // in a datagram
-	late      uint64    // nonce of a probe in a datagram that was given up, and may be answered yet
-	alone     bool      // datagrams did not pass when frames alone of that length did
-	tries     int
-	raising   bool // what is in use passes, as far as is known: the search is for more
-	said      int  // by reportSize
+	echoes    int       // in a row, while probing
+	ackedAt   mono.Time // newest acknowledgement, or start
+	askedAt   mono.Time // when the first of the probe times that ran out in a row did
 
-	ping  bool
-	probe bool
-	echo  []uint64 // nonces to return, in order of arrival
-
-	bigLost [len(frameSizes)]bigLoss // by step: does the path carry more?
-	doubted bool                     // one of them is not zero
-	flight  uint64                   // first packet number that was not sent when a loss of the latest flight was known
-
-	count PathCounters
+	ping  bool   // to be sent
+	probe bool   // to be sent
+	echo  []echo // to be returned, in order of arrival, at most MaxLinks
 }
 
 // PathCounters are per path and session.
 type PathCounters struct {
 	Frames, Bytes, Retransmitted, Lost uint64
-}
-
-// rxPath is the receive side of a path.
-type rxPath struct {
-	tracker flowctl.Tracker
-	policy  flowctl.AckPolicy
 }
 
 // refreshPaths makes a path for every local link that reaches the peer, and follows changes of the peer's side.
@@ -97,33 +97,39 @@ func (s *session) refreshPaths(now mono.Time) {
 	e := s.e
 	for m := e.up; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		number, r, ok := s.reach(i)
-		if !ok {
-			if s.opener != nil {
-				s.dropPath(now, i, "peer's link is gone")
+		if s.txMask&(1<<i) == 0 {
+			if j, ok := s.first(now, i); ok {
+				s.addPath(now, i, j)
 			}
 			continue
 		}
-		if p := s.tx[i]; s.txMask&(1<<i) != 0 {
-			if p.number == number && [6]byte(p.header[:6]) == r.mac && p.fits() && p.slots == usableSlots(r.slots) {
-				if p.state == PathGood && p.target == 0 && !p.atBest() {
-					p.grow(now)
-				}
-				continue
+		p := s.tx[i]
+		switch r := s.remoteLink(p.number); {
+		case r.slots == 0:
+			s.dropPath(now, i, "peer's link is gone")
+			if j, ok := s.first(now, i); ok {
+				s.addPath(now, i, j)
 			}
+		case [6]byte(p.header[:6]) != r.mac || !p.fits() || p.slots != usableSlots(r.slots):
 			s.dropPath(now, i, "peer's link changed")
+			s.addPath(now, i, p.number)
+		case p.state == PathGood:
+			if p.target == 0 && !p.atBest() {
+				p.grow(now)
+			}
+			p.spread(now)
 		}
-		s.addPath(now, i, number, r)
 	}
 }
 
 // usableSlots leaves a quarter of the receive slots to frames that are not in flight by our count (clause 8.7).
 func usableSlots(slots int) int { return max(4, slots*3/4) }
 
-func (s *session) addPath(now mono.Time, i int, number uint8, r remoteLink) {
+func (s *session) addPath(now mono.Time, i int, number uint8) {
 	e := s.e
-	p := &txPath{s: s, link: i, number: number, slots: usableSlots(r.slots), shuf: int(r.shuffle), ackedAt: now, probeAt: now, probeWait: probeEvery}
-	copy(p.header[0:], r.mac[:])
+	p := &txPath{s: s, link: i, probing: probing{ackedAt: now, probeAt: now, probeWait: probeEvery},
+		lookout: lookout{search: e.rng.Uint32()}}
+	p.lead(number, s.remoteLink(number))
 	copy(p.header[6:], e.links[i].MAC[:])
 	p.header[12], p.header[13] = byte(e.cfg.EtherType>>8), byte(e.cfg.EtherType)
 	if old := s.tx[i]; old != nil {
@@ -140,7 +146,8 @@ func (s *session) addPath(now mono.Time, i int, number uint8, r remoteLink) {
 	p.handleTimeout(now)
 }
 
-// dropPath takes a path out of use; what was in flight on it is sent again on the others. The path's numbering is kept for its return.
+// dropPath takes a path out of use; what was in flight on it is sent again on the others. The path's numbering is kept
+// for its return.
 func (s *session) dropPath(now mono.Time, i int, why string) {
 	if s.txMask&(1<<i) == 0 {
 		return
@@ -177,6 +184,7 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	switch st {
 	case PathGood:
 		p.ackedAt = now
+		p.s.peer.proved[p.link] = [6]byte(p.header[:6])
 		switch {
 		case from != PathSuspect && p.alone:
 			p.mtu, p.joined = wire.MinFrame, false
@@ -188,17 +196,21 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 			p.grow(now)
 		}
 	case PathSuspect:
-		p.probeAt = min(p.probeAt, now.Add(probeEvery))
+		p.probeAt, p.probeWait = min(p.probeAt, now.Add(probeEvery)), probeEvery
 	case PathDead:
 		e.lost = p.ledger.AbandonAll(e.lost[:0])
 		p.s.onLost(now, p, e.lost)
-		p.echoes, p.target, p.probeAt, p.probeWait, p.raising = 0, 0, now, probeEvery, false
+		p.echoes, p.target, p.probeAt, p.probeWait, p.raising, p.unsure = 0, 0, now, probeEvery, false, false
 		p.rtt = flowctl.RTT{} // it may come back by another way; then its probes have measured that
 		p.cwnd.Init(e.cfg.Profile.Congestion)
 	}
+	if from == PathGood && !p.s.hasOther(p.link) {
+		p.s.hurryAll(now)
+	}
 	e.Count.PathChanges++
 	e.emit(Event{
-		Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Minor: was && p.usable(), Text: fmt.Sprintf("%v -> %v: %s", from, st, why),
+		Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link), Minor: was && p.usable(),
+		Text: fmt.Sprintf("%v -> %v: %s", from, st, why),
 	})
 }
 
@@ -235,10 +247,14 @@ func (p *txPath) judge(now mono.Time) {
 	if n >= 2 && p.state == PathGood {
 		p.setState(now, PathSuspect, fmt.Sprintf("%d probes unanswered", n))
 	}
-	if silent := now.Sub(max(p.ackedAt, p.askedAt)); n >= deadProbes && p.state == PathSuspect && silent >= deadAfter && p.s.hasOther(p.link) {
+	if silent := p.silent(now); n >= deadProbes && p.state == PathSuspect && silent >= deadAfter &&
+		p.s.hasOther(p.link) {
 		p.setState(now, PathDead, fmt.Sprintf("no answer for %v", silent.Round(time.Millisecond)))
 	}
 }
+
+// silent is for how long the path was asked in vain.
+func (p *txPath) silent(now mono.Time) time.Duration { return now.Sub(max(p.ackedAt, p.askedAt)) }
 
 // hasOther reports whether a good path besides that of link i exists.
 func (s *session) hasOther(i int) bool {
@@ -256,23 +272,14 @@ func (p *txPath) probeTimer(now mono.Time) {
 	case p.state == PathProbing || p.state == PathDead:
 		p.target, p.echoes = 0, 0
 		p.sendProbe(now, 0, false)
+		if p.unsure {
+			p.lookAround(now)
+		}
+		p.unsure = true
 		p.probeAt = now.Add(p.probeWait)
 		p.probeWait = min(p.probeWait*5/4, probeSlowest)
-	case p.target != 0 && p.tries < sizeProbeTries:
-		p.tries++
-		p.sendProbe(now, p.target, p.joining)
-		p.probeAt = now.Add(max(sizeProbeEvery, 2*p.rtt.SRTT()))
-	case p.target != 0 && p.joining:
-		p.late = p.nonce
-		if !p.joined && p.target+p.overhead() == p.mtu { // frames alone of that length pass
-			p.settleSize(now)
-			p.goAlone()
-			p.reportSize()
-		} else {
-			p.startSizeProbe(now, p.limit(), false)
-		}
 	case p.target != 0:
-		p.smaller(now, smallerFrame(p.target))
+		p.sizeTimer(now)
 	case p.state == PathGood && now >= p.raiseAt:
 		p.raising = true
 		p.grow(now)
@@ -284,19 +291,16 @@ func (p *txPath) probeTimer(now mono.Time) {
 	if p.state == PathSuspect && p.target == 0 { // others carry the data: nothing else would show that it is alive
 		p.wantPing(true)
 		p.probeAt = now.Add(probeEvery)
+		if p.ledger.Probes() >= deadProbes && p.silent(now) >= deadAfter { // no other is good, or it would be dead
+			p.lookAround(now)
+			p.again(now, p.probeWait)
+			p.probeWait = min(p.probeWait*5/4, probeSlowest/2)
+		}
 	}
 }
 
-// joinedProbe is the bit of a probe's nonce that says that it travels in a datagram.
-const joinedProbe = 1 << 31
-
-// probed is the size, in bytes after the Ethernet header, and the form that the low half of a nonce tells of; 0 is a probe of life.
-func probed(nonce uint64) (size int, joined bool) {
-	return int(uint32(nonce) &^ joinedProbe), nonce&joinedProbe != 0
-}
-
-// sendProbe asks for a Probe padded to size bytes (0: small). One that is repeated is the same: where round trips are longer than the repetition, the echo of the
-// first is as good.
+// sendProbe asks for a Probe padded to size bytes (0: small). One that is repeated is the same: where round trips are
+// longer than the repetition, the echo of the first is as good.
 func (p *txPath) sendProbe(now mono.Time, size int, joined bool) {
 	low := uint64(size)
 	if joined {
@@ -318,6 +322,10 @@ func (p *txPath) wantPing(on bool) {
 
 // onEcho handles an answered probe (clauses 9.1 and 9.2).
 func (p *txPath) onEcho(now mono.Time, nonce uint64) {
+	if j, ok := p.asked(nonce); ok {
+		p.answeredBy(now, j)
+		return
+	}
 	late := nonce == p.late
 	switch {
 	case nonce == 0 || nonce != p.nonce && !late:
@@ -328,12 +336,7 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 		p.nonce = 0
 	}
 	if size, joined := probed(nonce); size != 0 {
-		best, can := p.best()
-		asked := late && (!p.joined || size > p.mtu) || size == p.target && joined == p.joining
-		if fits := joined && can && size <= best || !joined && size <= p.limit(); asked && fits && p.usable() {
-			p.mtu, p.joined = size, joined
-			p.sized(now)
-		}
+		p.sizeAnswered(now, size, joined, late)
 		return
 	}
 	switch p.state {

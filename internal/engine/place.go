@@ -1,13 +1,5 @@
 package engine
 
-// A received part of an operation on its way to memory (step 3 of recv.go):
-//
-//  1. onOperation: of an operation already applied, or beyond the window: answered again, or not taken. A part that a fence forbids is held, with a copy.
-//  2. perform: key, owner, permission and bounds are checked for these very bytes; deliver copies them to their place, unless the driver put them there.
-//  3. Once FIRST, LAST and everything between them is in place: apply queues the notification, owes the peer an OpAck, and performs what was held for it.
-//
-// Data of our own reads comes by onReadData, which delivers likewise.
-
 import (
 	"cmp"
 	"slices"
@@ -17,22 +9,56 @@ import (
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
-	"multiedge/remap"
 )
+
+// A received part of an operation on its way to memory (step 3 of recv.go):
+//
+//  1. onOperation: of an operation already applied, or beyond the window: answered again, or not taken. A part that a
+//    fence forbids is held, with a copy.
+//  2. perform: its kind delivers it (kinds.go). Key, owner, permission and bounds are checked for these very bytes;
+//     a mover brings them to their place (mover.go).
+//  3. Once the operation is whole: apply queues the notification, makes the connection owe an OpAck, and performs what
+//     was held for it.
+//
+// An answer to an operation of ours comes to its kind's accept, which delivers likewise.
 
 type ropState uint8
 
 const (
-	ropNone    ropState = iota // nothing arrived, or only held segments
-	ropPartial                 // a write, partly in place
-	ropReading                 // a read whose data is being sent
-	ropFailed                  // refused; its OpNak is not known to have arrived
+	ropNone      ropState = iota // nothing arrived, or only held segments
+	ropPartial                   // a write, partly in place
+	ropAnswering                 // performed; its answer is being sent
+	ropFailed                    // refused; its OpNak is not known to have arrived
 	ropApplied
 )
+
+// recvSide is the peer's operations. Those before rcvBase are applied; of [rcvBase, rcvTop) each has its state in rops.
+type recvSide struct {
+	rcvBase, rcvTop seqnum.Value
+	window          int          // how far from rcvBase operations are taken
+	rops            []recvOp     // ring of [rcvBase, rcvTop), its length a power of two or 0
+	appliedAhead    int          // applied operations in (rcvBase, rcvTop)
+	limitSent       seqnum.Value // the largest limit advertised: the peer's credit ends there
+	owesAck         bool         // an OpAck is pending: the connection is in the session's queue
+
+	naks      queue[seqnum.Value] // refused, the refusal not sent yet
+	answering queue[seqnum.Value] // those whose answer is not all sent yet
+
+	notes    queue[Notification]
+	noting   bool // EvNotify is out and TakeNotify has not said no yet
+	noteRoom int  // notifications that are paid for; fewer than firstNotes are not charged
+
+	redirects []redirect // nil: none
+
+	held, heldFence int  // held segments; those of them behind a forward fence, or strict
+	releasing       bool // release is running
+	again           bool // and is to go round once more
+}
 
 // recvOp is an operation of the peer (clause 6.3).
 type recvOp struct {
 	state       ropState
+	kind        OpKind
 	status      Status
 	flags       uint8 // segment flags seen
 	imm         uint32
@@ -41,30 +67,35 @@ type recvOp struct {
 	held        []heldSegment
 	kept        ranges // of a write: bytes in held
 
-	key         regmem.Key // of a read
-	off         uint64
+	key         regmem.Key // of a read or an atomic, or of the FIRST segment of a write
+	off         uint64     // of an atomic: what it found
 	n           uint64
 	sent, acked uint64
+	// when a part of it was first left unreceived because of a miss, since the latest one in place
+	missedAt mono.Time
 }
 
 // segment is a part of an operation as it arrived. Data is borrowed from the frame.
 type segment struct {
-	kind     wire.Kind
+	kind     OpKind
 	flags    uint8
-	shuffled int // the first so many bytes stand behind the others
+	lasting  bool // data stays as it is until Placed
+	shuffled int  // the first so many bytes of data stand behind the others
 	op       seqnum.Value
 	fence    seqnum.Value
 	imm      uint32
 	key      regmem.Key
 	place    uint64
-	size     uint64 // of a read request
+	size     uint64 // of a read request; of an atomic: wire.AtomicSize
+	follows  uint64 // bytes of the operation behind data, as far as it says so
 	data     []byte
 }
 
 // heldSegment is a segment behind a fence, with its own copy of the data.
 type heldSegment struct{ segment }
 
-// extent is where the segment's bytes belong. What would end beyond the last place there is, Check refuses when it is performed.
+// extent is where the segment's bytes belong. What would end beyond the last place there is, Check refuses when it is
+// performed.
 func (g *segment) extent() (lo, hi uint64) {
 	return g.place, g.place + min(uint64(len(g.data)), ^g.place)
 }
@@ -86,23 +117,11 @@ func (o *recvOp) keep(h heldSegment) {
 	}
 }
 
-// rop returns the slot of one of the peer's operations in the window, growing the ring as needed.
-func (c *conn) rop(op seqnum.Value) *recvOp {
-	for c.rcvBase.Distance(op) >= len(c.rops) {
-		old := c.rops
-		c.rops = make([]recvOp, max(firstRing, 2*len(old)))
-		for i := range old {
-			o := c.rcvBase.Add(i)
-			c.rops[uint32(o)&uint32(len(c.rops)-1)] = old[uint32(o)&uint32(len(old)-1)]
-		}
-	}
-	return &c.rops[uint32(op)&uint32(len(c.rops)-1)]
-}
+// rop returns the slot of one of the peer's operations that was admitted.
+func (c *conn) rop(op seqnum.Value) *recvOp { return &c.rops[uint32(op)&uint32(len(c.rops)-1)] }
 
-// creditLimit is the first operation number the peer may not send (clause 7.3).
-func (c *conn) creditLimit() seqnum.Value { return c.rcvBase.Add(max(0, c.window-c.notes.len())) }
-
-// onOperation takes a part of one of the peer's operations. It reports whether the frame may count as received (clause 3.3).
+// onOperation takes a part of one of the peer's operations. It reports whether the frame may count as received (clause
+// 3.3).
 func (c *conn) onOperation(now mono.Time, g *segment) bool {
 	e := c.e
 	if g.op.Before(c.rcvBase) {
@@ -110,7 +129,8 @@ func (c *conn) onOperation(now mono.Time, g *segment) bool {
 		c.oweAck()
 		return true
 	}
-	if !g.op.InWindow(c.rcvBase, c.window) || !g.op.Before(c.limitSent) { // beyond the ring, or beyond the credit: our notifications would pile up
+	// Beyond the window, beyond the credit, for our notifications would pile up, or too much is kept.
+	if !g.op.InWindow(c.rcvBase, c.window) || !g.op.Before(c.limitSent) || !c.admit(g.op) {
 		e.Count.RejectedNoRoom++
 		return false
 	}
@@ -118,7 +138,7 @@ func (c *conn) onOperation(now mono.Time, g *segment) bool {
 	if c.rcvTop.AtMost(g.op) {
 		c.rcvTop = g.op + 1
 	}
-	if o.state >= ropReading {
+	if o.state >= ropAnswering {
 		e.Count.SegmentsDuplicated++
 		c.oweAck()
 		return true
@@ -138,73 +158,58 @@ func (c *conn) allowed(g *segment) bool {
 	if g.flags&wire.SegBackward != 0 && g.op != c.rcvBase {
 		return false
 	}
-	if g.flags&wire.SegFenced != 0 && !g.fence.Before(c.rcvBase) {
-		return c.rop(g.fence).state == ropApplied
-	}
-	return true
-}
-
-// perform places a write segment or starts a read.
-func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
-	if g.kind == wire.KindReadRequest {
-		return c.startRead(now, o, g)
-	}
-	e := c.e
-	dst, _, err := e.cfg.Grants.Check(g.key, grantOwner(c.id), regmem.RemoteWrite, g.place, uint64(len(g.data)))
-	if err != nil {
-		return c.refuseAccess(now, o, g.op, statusOf(err))
-	}
-	lo, hi := g.place, g.place+uint64(len(g.data))
-	switch {
-	case lo == hi:
-	case o.got.covers(lo, hi):
-		e.Count.SegmentsDuplicated++
-	case !c.fits(&o.got, lo, hi):
-		e.Count.RejectedNoRoom++
+	if g.flags&wire.SegFenced != 0 && !g.fence.Before(c.rcvBase) && c.rop(g.fence).state != ropApplied {
 		return false
-	default:
-		e.deliver(c.opName(g.op, false), dst, g.data, g.shuffled, g.flags&(wire.SegFirst|wire.SegLast) == wire.SegFirst|wire.SegLast)
-		c.add(&o.got, lo, hi)
 	}
-	o.state = ropPartial
-	o.flags |= g.flags
-	if g.flags&wire.SegFirst != 0 {
-		o.first = lo
-	}
-	if g.flags&wire.SegLast != 0 {
-		o.last = hi
-	}
-	if g.flags&wire.SegLast != 0 {
-		o.imm = g.imm
-	}
-	if o.flags&(wire.SegFirst|wire.SegLast) == wire.SegFirst|wire.SegLast && o.got.is(o.first, o.last) {
-		e.Placed()
-		c.apply(now, o, g.op, o.last-o.first)
-	}
-	return true
+	return g.flags&wire.SegStrict == 0 || c.decided(uint32(g.key))
 }
 
-func (c *conn) startRead(now mono.Time, o *recvOp, g *segment) bool {
-	if _, _, err := c.e.cfg.Grants.Check(g.key, grantOwner(c.id), regmem.RemoteRead, g.place, g.size); err != nil {
-		return c.refuseAccess(now, o, g.op, statusOf(err))
+// perform hands a request that no fence forbids to its kind.
+func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
+	o.kind = g.kind
+	received := kinds[g.kind].deliver(c, now, o, g)
+	if c.e.missing.Back != nil {
+		return c.parkSegment(now, g, regmem.WriteTarget)
 	}
-	o.state, o.flags, o.imm = ropReading, g.flags, g.imm
-	o.key, o.off, o.n, o.sent, o.acked = g.key, g.place, g.size, 0, 0
-	if g.size == 0 {
-		c.apply(now, o, g.op, 0)
-		return true
+	return received
+}
+
+// accept hands a segment of an answer to its kind.
+func (c *conn) accept(now mono.Time, g *segment) bool {
+	received := kinds[g.kind].accept(c, now, g)
+	if c.e.missing.Back != nil {
+		return c.parkSegment(now, g, regmem.ReadDest)
 	}
-	c.reading.push(g.op)
-	c.wake()
-	return true
+	return received
+}
+
+// memory returns the n bytes at off of an exported range, which the peer may use as perm says and which are in memory,
+// or why not; so many bytes behind them will follow. Of an operation that meets ErrNotResident nothing may have been
+// done yet: refuseAccess then has it wait (miss.go).
+func (c *conn) memory(k regmem.Key, perm regmem.Perm, off, n, follows uint64) ([]byte, error) {
+	at, err := c.resolve(k, perm, off, n)
+	if err == nil && !c.e.touchGrant(off, n, follows, regmem.WriteTarget) {
+		return nil, regmem.ErrNotResident
+	}
+	return at, err
+}
+
+// resolve is memory for bytes that are not used at once, whether they are in memory or not.
+func (c *conn) resolve(k regmem.Key, perm regmem.Perm, off, n uint64) ([]byte, error) {
+	at, err := c.e.cfg.Grants.Resolve(k, uint64(c.id), perm, off, n)
+	return at.Bytes, err
 }
 
 // maxGuesses is how many operations with wrong keys are answered a second and session (clause 6.9).
 const maxGuesses = 5000
 
-// refuseAccess refuses an operation for its key, owner, permission or bounds. Who guesses keys faster than maxGuesses gets no answer: to him the frame is lost.
+// refuseAccess refuses an operation for its key, owner, permission or bounds. A peer that guesses keys faster than
+// maxGuesses gets no answer: to it the frame is lost.
 func (c *conn) refuseAccess(now mono.Time, o *recvOp, op seqnum.Value, st Status) bool {
 	s := c.s
+	if c.e.missing.Back != nil {
+		return false // perform parks it
+	}
 	if (st == StatusKey || st == StatusOwner) && !c.releasing {
 		if now.Sub(s.guessedAt) >= time.Second {
 			s.guessedAt, s.guesses = now, 0
@@ -232,8 +237,15 @@ func (c *conn) refuseOp(o *recvOp, op seqnum.Value, st Status) {
 // apply marks an operation applied, delivers its notification and lets those behind it proceed.
 func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 	e := c.e
-	c.settle(op, false)
+	if o.state == ropPartial {
+		c.settle(op, false)
+	}
 	failed := o.state == ropFailed
+	if o.state == ropAnswering {
+		c.bytesOut += n
+	} else if !failed {
+		c.bytesIn += n
+	}
 	o.state = ropApplied
 	c.empty(&o.got)
 	c.dropHeld(o)
@@ -241,7 +253,7 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 		e.Count.OpsApplied++
 		if o.flags&wire.SegNotify != 0 {
 			e.Count.Notifications++
-			c.notes.push(Notification{Imm: o.imm, Len: uint32(min(n, 1<<32-1))})
+			c.notes.push(Notification{Imm: o.imm, Len: uint32(min(n, 1<<32-1)), Key: o.key, Off: o.first})
 			if !c.noting {
 				c.noting = true
 				e.emit(Event{Kind: EvNotify, Conn: c.id})
@@ -271,27 +283,27 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 // reset empties the slot of an operation that was applied but keeps memory for reuse.
 func (o *recvOp) reset() { *o = recvOp{got: o.got} }
 
-// fits reports whether there is room for [lo, hi) in what is in place of an operation, or came of adverts. There always is where it makes no further span, and for what was held, since
-// each segment gives back more than the next one's span costs.
+// fits reports whether there is room for [lo, hi) in the spans of an operation in place, or of adverts that came.
+// Extending an existing span always fits. So does what was held: each held segment gives back more than the span of the
+// next one costs.
 func (c *conn) fits(got *ranges, lo, hi uint64) bool {
-	if len(got.spans) < freeSpans || got.joins(lo, hi) {
-		return true
+	n := cap(got.spans)
+	if len(got.spans) < max(n, freeSpans) {
+		return got.takes(lo, hi)
 	}
-	return got.takes(lo, hi) && c.s.heldMem+spanCost <= c.e.cfg.HeldBytes
+	return got.joins(lo, hi) || got.takes(lo, hi) && c.hasRoom(spanCost*n) // slices grow by doubling
 }
 
 // add puts [lo, hi) among what is in place or came.
 func (c *conn) add(got *ranges, lo, hi uint64) {
-	c.s.heldMem -= got.charge()
+	before := got.charge()
 	got.add(lo, hi)
-	c.s.heldMem += got.charge()
+	c.charge(got.charge() - before)
 }
 
 // empty forgets what is in place of an operation that has ended, or came of adverts.
 func (c *conn) empty(got *ranges) {
-	if n := got.charge(); n > 0 { // else there may be no session yet
-		c.s.heldMem -= n
-	}
+	c.charge(-got.charge())
 	got.reset()
 }
 
@@ -302,24 +314,21 @@ func (c *conn) hold(o *recvOp, g *segment) bool {
 		e.Count.SegmentsDuplicated++
 		return true
 	}
-	if lo, hi := g.extent(); c.s.heldMem+len(g.data)+heldOverhead > e.cfg.HeldBytes || !o.kept.takes(lo, hi) {
+	if lo, hi := g.extent(); !c.hasRoom(len(g.data)+heldOverhead) || !o.kept.takes(lo, hi) {
 		e.Count.RejectedNoRoom++
 		return false
 	}
-	c.s.heldMem += len(g.data) + heldOverhead
+	c.charge(len(g.data) + heldOverhead)
 	e.Count.SegmentsHeld++
 	h := heldSegment{*g}
-	h.data = append([]byte(nil), g.data...)
+	h.data, h.lasting = append([]byte(nil), g.data...), true
 	o.keep(h)
 	c.held++
-	if g.flags&wire.SegFenced != 0 {
+	if g.flags&(wire.SegFenced|wire.SegStrict) != 0 {
 		c.heldFence++
 	}
 	return true
 }
-
-// heldOverhead is what a held segment costs besides its data, bytes.
-const heldOverhead = 128
 
 func (c *conn) dropHeld(o *recvOp) {
 	for i := range o.held {
@@ -329,15 +338,15 @@ func (c *conn) dropHeld(o *recvOp) {
 }
 
 func (c *conn) unhold(h *heldSegment) {
-	c.s.heldMem -= len(h.data) + heldOverhead
+	c.charge(-len(h.data) - heldOverhead)
 	c.held--
-	if h.flags&wire.SegFenced != 0 {
+	if h.flags&(wire.SegFenced|wire.SegStrict) != 0 {
 		c.heldFence--
 	}
 }
 
-// release performs held segments that nothing forbids any more. Performing one can apply an operation, which calls release again: the inner
-// call only asks the outer one for another round.
+// release performs held segments that nothing forbids any more. Performing one can apply an operation, which calls
+// release again: the inner call only asks the outer one for another round.
 func (c *conn) release(now mono.Time) {
 	c.again = true
 	if c.releasing {
@@ -369,76 +378,16 @@ func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
 	held := o.held
 	o.held = nil
 	o.kept.reset()
-	// In the order of their places they make no more ranges at any time than all of them make: there is room for each, as there was when it was held.
+	// In the order of their places they make no more ranges at any time than all of them make: there is room for each,
+	// as there was when it was held.
 	slices.SortFunc(held, func(a, b heldSegment) int { return cmp.Compare(a.place, b.place) })
 	for i := range held {
 		h := &held[i]
-		if o.state < ropReading && op.InWindow(c.rcvBase, c.window) && !c.perform(now, o, &h.segment) {
+		if o.state < ropAnswering && op.InWindow(c.rcvBase, c.window) && !c.perform(now, o, &h.segment) {
 			o.keep(*h) // its frame was acknowledged: it must not be lost
 			continue
 		}
 		c.unhold(h)
 		h.data = nil
-	}
-}
-
-// onReadData places data of one of our reads.
-func (c *conn) onReadData(now mono.Time, op seqnum.Value, place uint64, data []byte, shuffled int) bool {
-	e := c.e
-	if !c.outstanding(op) || !c.sent(op) || c.sop(op).Kind != OpRead {
-		e.Count.SegmentsDuplicated++
-		return true
-	}
-	o := c.sop(op)
-	lo, n := place, uint64(len(data))
-	if n == 0 || lo > o.n || n > o.n-lo {
-		e.Count.RejectedMalformed++
-		return false
-	}
-	if o.got.covers(lo, lo+n) {
-		e.Count.SegmentsDuplicated++
-		return true
-	}
-	if !c.fits(&o.got, lo, lo+n) {
-		e.Count.RejectedNoRoom++
-		return false
-	}
-	e.deliver(c.opName(op, true), o.Local[lo:lo+n], data, shuffled, n == o.n)
-	c.add(&o.got, lo, lo+n)
-	if o.got.is(0, o.n) {
-		e.Placed()
-		c.complete(now, op, OK)
-	}
-	return true
-}
-
-// deliver puts a payload in its place, unless the driver has received it there already (scatter.go). Of a shuffled one the first bytes stand
-// behind the others (clause 2.6). whole says that it is all of its operation.
-func (e *Endpoint) deliver(op remap.Op, dst, data []byte, shuffled int, whole bool) {
-	e.Count.PayloadReceived += uint64(len(data))
-	if e.cfg.Stage != nil && e.deliverStaged(op, dst, data, shuffled) {
-		return
-	}
-	if &dst[0] == &data[0] {
-		e.Count.FramesInPlace++
-		return
-	}
-	if h := shuffled; h > 0 && h < len(dst) {
-		n := copy(dst[h:], data[:len(data)-h])
-		copy(dst[:h], data[n:])
-		return
-	}
-	if p := e.cfg.Placer; p != nil && e.lasting && !whole {
-		p.Place(dst, data)
-		return
-	}
-	copy(dst, data)
-}
-
-// oweAck puts the connection among those that owe the peer an OpAck.
-func (c *conn) oweAck() {
-	if !c.owesAck && c.state != connFree {
-		c.owesAck = true
-		c.s.opacks.push(c)
 	}
 }

@@ -32,9 +32,11 @@ func placerOf(o *rigOptions) engine.Placer {
 	return nil
 }
 
-// An operation is in place when it is applied or complete, although each payload is copied as late as is allowed and frames come in any order.
+// An operation is in place when it is applied or complete, although each payload is copied as late as is allowed and
+// frames come in any order.
 func TestLazyPlacement(t *testing.T) {
-	for _, o := range []rigOptions{{lazy: true, links: 2}, {lazy: true, links: 2, mtu: 9000, shuffle: 64}, {lazy: true, sealed: true}} {
+	for _, o := range []rigOptions{{lazy: true, links: 2}, {lazy: true, links: 2, mtu: 9000, shuffle: 64},
+		{lazy: true, sealed: true}} {
 		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
 			const size = 100_000
 			r := newRig(t, o)

@@ -8,8 +8,8 @@ import (
 	"multiedge/internal/engine"
 )
 
-// Clause 10.7: both ends dial at moments and over a network that the seed draws. In the end there is one session, the same at both ends, both requests are
-// answered and nothing that was connected is torn down.
+// Clause 10.7: both ends dial at moments and over a network that the seed draws. In the end there is one session, the
+// same at both ends, both requests are answered and nothing that was connected is torn down.
 func TestDialRaces(t *testing.T) {
 	seeds := 300
 	if testing.Short() {
@@ -41,7 +41,8 @@ func dialRace(t *testing.T, seed uint64) {
 		}
 	}
 	dial := func(i int) {
-		if _, err := r.n[i].e.Dial(m.now, []string{"node1", "node0"}[i], "x", engine.DialOptions{Timeout: time.Minute}); err != nil {
+		if _, err := r.n[i].e.Dial(m.now, []string{"node1", "node0"}[i], "x",
+			engine.DialOptions{Timeout: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,8 +64,8 @@ func dialRace(t *testing.T, seed uint64) {
 	}
 }
 
-// The same with nodes that are started anew before: requests made right after it, at both ends, are answered whatever of the old session and of doubts about it is
-// still on its way.
+// The same with nodes that are started anew before: requests made right after it, at both ends, are answered whatever
+// of the old session and of doubts about it is still on its way.
 func TestRestartRaces(t *testing.T) {
 	seeds := 300
 	if testing.Short() {

@@ -11,15 +11,12 @@ type span struct{ lo, hi uint64 }
 // maxSpans bounds the memory that the holes of one set can take; a frame that would need more is left unreceived.
 const maxSpans = 4096
 
-// freeSpans is how many spans of a set are not charged to its session's held memory, and how many it may leave memory for; honest peers seldom make
-// more. spanCost is what each further one is charged, bytes: slices grow by doubling.
-const (
-	freeSpans = 32
-	spanCost  = 32
-)
+// freeSpans is for how many spans a set has memory without being charged for it, and how many it may leave memory for;
+// honest peers seldom make more.
+const freeSpans = 8
 
-// ranges is the set of bytes of one operation that are in place, or of numbers that came: sorted, disjoint, not touching. In order of arrival it is one span that
-// grows; striping and loss make a few more.
+// ranges is the set of bytes of one operation that are in place, or of numbers that came: sorted, disjoint, not
+// touching. In order of arrival it is one span that grows; striping and loss make a few more.
 type ranges struct{ spans []span }
 
 func (r *ranges) reset() {
@@ -29,7 +26,7 @@ func (r *ranges) reset() {
 }
 
 // charge is what the set costs of its session's held memory.
-func (r *ranges) charge() int { return spanCost * max(0, len(r.spans)-freeSpans) }
+func (r *ranges) charge() int { return spanCost * max(0, cap(r.spans)-freeSpans) }
 
 // covers reports whether every byte of [lo, hi) is in the set.
 func (r *ranges) covers(lo, hi uint64) bool {
@@ -87,7 +84,8 @@ func (r *ranges) add(lo, hi uint64) {
 	}
 	if j > i+1 {
 		r.spans = append(r.spans[:i+1], r.spans[j:]...)
-		if n := len(r.spans); cap(r.spans) > freeSpans && n <= cap(r.spans)/4 { // what is charged no more shall not stay
+		// what is charged no more shall not stay
+		if n := len(r.spans); cap(r.spans) > freeSpans && n <= cap(r.spans)/4 {
 			r.spans = append(make([]span, 0, max(2*n, freeSpans)), r.spans...)
 		}
 	}
@@ -99,4 +97,12 @@ func (r *ranges) is(lo, hi uint64) bool {
 		return len(r.spans) == 0
 	}
 	return len(r.spans) == 1 && r.spans[0] == span{lo, hi}
+}
+
+// before returns how many bytes right before at are in the set.
+func (r *ranges) before(at uint64) uint64 {
+	if i := r.find(at); i < len(r.spans) && r.spans[i].lo < at {
+		return at - r.spans[i].lo
+	}
+	return 0
 }

@@ -6,17 +6,20 @@ import "multiedge/internal/seqnum"
 type recKind uint8
 
 const (
-	recOps      recKind = iota // count whole small writes or read requests, from op on
-	recRange                   // bytes [off, off+n) of the write op
-	recReadData                // bytes [off, off+n) of the peer's read op
+	recOps    recKind = iota // count whole small writes or read requests, from op on
+	recRange                 // bytes [off, off+n) of the write op
+	recLocal                 // the same, of a write that completes when they have all been received
+	recAnswer                // bytes [off, off+n) of the answer to the peer's op
 	recOpAck
 	recOpNak
 	recControl // control bits of the connection, in off
 	recAdvert  // advert number off of the connection; with n = 1 its withdrawal
 	recLink    // news of our link, in off
+	recKeys    // Keys of exchange off
 )
 
-// record is one thing that a frame in flight carries. Records of a frame are a list through next; the ledger's tag is its head.
+// record is one thing that a frame in flight carries. Records of a frame are a list through next; the ledger's tag is
+// its head.
 type record struct {
 	kind  recKind
 	retx  bool
@@ -28,7 +31,8 @@ type record struct {
 	next  int32
 }
 
-// records is the pool of records of all frames in flight. It grows to what the windows need and then stays. Index 0 is the end of a list.
+// records is the pool of records of all frames in flight. It grows to what the windows need and then stays. Index 0 is
+// the end of a list.
 type records struct {
 	pool []record
 	free int32

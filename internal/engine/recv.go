@@ -1,12 +1,5 @@
 package engine
 
-// The receive path, one frame at a time:
-//
-//  1. HandleFrame: type, session, checksums. The frame is borrowed from the driver; nothing of it is kept.
-//  2. session.onData: packet number not seen before on its path, else it is a duplicate.
-//  3. Each segment: acknowledgements free what is in flight, writes go straight to their final place (the only copy of payload).
-//  4. The packet number is committed only if every segment found room; the path's policy then decides when to acknowledge.
-
 import (
 	"encoding/binary"
 	"fmt"
@@ -20,8 +13,42 @@ import (
 	"multiedge/regmem"
 )
 
-// HandleFrame takes a complete Ethernet frame received on local link i. The frame is borrowed for the call; with a Placer, until Placed.
-func (e *Endpoint) HandleFrame(now mono.Time, i int, frame []byte) {
+// The receive path, one frame at a time:
+//
+//  1. Handle: type, session, checksums. The frame is borrowed from the driver; nothing of it is kept.
+//  2. session.onData: packet number not seen before on its path, else it is a duplicate.
+//  3. Each segment: acknowledgements free what is in flight, writes go straight to their final place (the only copy of
+//    payload).
+//  4. The packet number is committed only if every segment found room; the path's policy then decides when to
+//    acknowledge.
+
+// Handle takes frames that arrived on local link i, in their order; those in pieces are the frames that were received
+// into the slots of the latest Forecast. It is the one way in: what an Arrival says of itself saves work, and changes
+// nothing that comes of it. The frames are borrowed for the call; with a Placer, until Placed. Those whose payload does
+// not belong where it was received are joined.
+func (e *Endpoint) Handle(now mono.Time, i int, frames ...Arrival) {
+	if len(frames) > 0 && frames[0].Buf != nil {
+		e.joinStray(i, frames)
+	}
+	for k := range frames {
+		a := &frames[k]
+		switch {
+		case a.found != unread:
+			if e.handleRead(now, i, a) {
+				continue
+			}
+		case a.Buf != nil:
+			if e.handleParts(now, i, &a.Rx) {
+				continue
+			}
+			joinAll(frames[k:]) // a key was revoked meanwhile, or a header is damaged
+		}
+		e.handleWhole(now, i, a.Head)
+	}
+}
+
+// handleWhole takes a complete Ethernet frame of which nothing is known.
+func (e *Endpoint) handleWhole(now mono.Time, i int, frame []byte) {
 	e.received(i, len(frame))
 	if len(frame) < wire.EthLen || binary.BigEndian.Uint16(frame[12:]) != e.cfg.EtherType {
 		e.Count.RejectedMalformed++
@@ -68,8 +95,8 @@ func (e *Endpoint) onPlainData(now mono.Time, i int, src [6]byte, f *wire.Frame)
 	case e.cfg.Secure != nil:
 		e.Count.RejectedAuth++
 	case s.state == sessionOpen: // else the peer's InitAck is still on its way: it will send this again
-		e.lastFound, e.lasting = s, true
-		s.onData(now, i, f)
+		e.lastFound = s
+		s.onData(now, i, f, true)
 	}
 }
 
@@ -91,7 +118,8 @@ func (e *Endpoint) session(number uint32) *session {
 	return e.byNumber[number]
 }
 
-// handleSealed takes a sealed frame b: it is opened into scratch, and nothing it says counts before that succeeded (clause 10.5).
+// handleSealed takes a sealed frame b: it is opened into scratch, and nothing it says counts before that succeeded
+// (clause 10.5).
 func (e *Endpoint) handleSealed(now mono.Time, i int, src [6]byte, b []byte) {
 	var h wire.Header
 	if err := h.DecodeClear(b); err != nil {
@@ -122,17 +150,16 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src [6]byte, b []byte) {
 	if !s.isNew(i, &h) {
 		return
 	}
-	opened, ok := open(s.opener, &e.nonce, e.scratch, b, &h)
+	opened, ok := open(s.opener, &e.nonce, e.opening, b, &h)
 	if !ok {
-		e.Count.RejectedAuth++
+		s.forged(h.KeyEpoch)
 		return
 	}
 	if err := e.frame.DecodeOpened(opened); err != nil {
 		e.rejected(err)
 		return
 	}
-	e.lasting = false
-	s.onOpened(now, i, &e.frame)
+	s.onOpened(now, i, &e.frame, false)
 }
 
 // isNew reports whether the frame of that header is none that was seen before, which it counts.
@@ -146,16 +173,15 @@ func (s *session) isNew(i int, h *wire.Header) bool {
 }
 
 // onOpened takes a frame with data that was sealed and is authentic.
-func (s *session) onOpened(now mono.Time, i int, f *wire.Frame) {
+func (s *session) onOpened(now mono.Time, i int, f *wire.Frame, lasting bool) {
 	s.e.lastFound = s
 	if s.hs != nil && s.state == sessionOpen {
 		s.endHandshake() // the asking end knows that the session is open
 	}
-	if s.seen[i]&(1<<f.Path) == 0 {
-		s.seen[i] |= 1 << f.Path
-		s.refreshPaths(now)
+	if f.KeyEpoch != s.keys.peer {
+		s.peerSeals(now, f.KeyEpoch)
 	}
-	s.onData(now, i, f)
+	s.onData(now, i, f, lasting)
 }
 
 func (e *Endpoint) received(i, bytes int) {
@@ -166,7 +192,9 @@ func (e *Endpoint) received(i, bytes int) {
 	e.Count.BytesReceived += uint64(bytes)
 }
 
-func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
+// onData takes a frame with data. lasting says that its bytes stay as they are until Placed, so that they may be moved
+// later; those that were opened into scratch memory do not.
+func (s *session) onData(now mono.Time, i int, f *wire.Frame, lasting bool) {
 	e := s.e
 	r := s.rx[f.Path]
 	if r == nil {
@@ -182,11 +210,19 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
 		e.Count.RejectedPayloadSum++
 		return
 	}
-	s.lastHeard, s.served = now, true
+	s.lastHeard, s.served, s.heardFrom = now, true, f.Path
+	s.heardVia |= 1 << i
+	s.peer.past.received += uint64(wire.EthLen + wire.FixedLen + len(f.Payload) + len(f.Tail))
+	if s.seen[i]&(1<<f.Path) == 0 {
+		s.seen[i] |= 1 << f.Path
+		s.shown(now, i, f.Path)
+	} else if p := s.tx[i]; p != nil && p.number != f.Path && s.txMask&(1<<i) != 0 {
+		p.contradicted(now)
+	}
 	eliciting, accepted := false, true
 	if f.Flags&wire.FlagBulk != 0 {
 		eliciting = true
-		accepted = s.onBulk(now, i, f)
+		accepted = s.onBulk(now, i, f, lasting)
 	}
 	g := &e.seg
 	g.Kind = wire.KindPad
@@ -199,7 +235,7 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
 		if g.Kind != wire.KindAck && g.Kind != wire.KindPad {
 			eliciting = true
 		}
-		if !s.onSegment(now, i, g) {
+		if !s.onSegment(now, i, g, lasting) {
 			accepted = false
 		}
 		if s.state != sessionOpen {
@@ -217,33 +253,40 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame) {
 	r.policy.OnFrame(now, eliciting, gap)
 	if eliciting {
 		e.Count.DataFramesReceived++
-		s.heardOn = i
-		if f.Flags&wire.FlagPush != 0 {
-			s.ackAt = min(s.ackAt, now.Add(s.pushes.arrived(now)))
+		s.acks.heardOn = i
+		if f.Flags&wire.FlagPush != 0 && !e.cfg.Profile.Acks.Exact {
+			s.acks.at = min(s.acks.at, now.Add(s.acks.pushes.arrived(now)))
 		}
 	}
 }
 
 // onBulk takes the bulk segment of a frame.
-func (s *session) onBulk(now mono.Time, i int, f *wire.Frame) bool {
-	c, known := s.receiver(f.Bulk.Conn)
+func (s *session) onBulk(now mono.Time, i int, f *wire.Frame, lasting bool) bool {
+	b := &f.Bulk
+	c, known := s.receiver(b.Conn)
 	if c == nil {
 		return known
 	}
-	shuffled := int(f.Shuffle)
-	b := &f.Bulk
 	s.e.links[i].forecast.learn(f)
-	if b.Kind == wire.KindReadData {
-		return c.onReadData(now, seqnum.Value(b.Op), b.Place, f.Payload, shuffled)
+	if f.Shuffle != 0 {
+		s.e.Count.FramesShuffled++
 	}
-	var g segment
-	g.kind, g.flags, g.shuffled, g.op, g.fence = wire.KindWrite, b.Flags, shuffled, seqnum.Value(b.Op), seqnum.Value(b.Fence)
-	g.imm, g.key, g.place, g.data = b.Imm, regmem.Key(b.Key), b.Place, f.Payload
-	return c.onOperation(now, &g)
+	of, g := carriers[b.Kind%wire.MaxKinds], &s.e.op
+	g.kind, g.flags, g.lasting, g.shuffled, g.op, g.fence = of.kind, b.Flags, lasting, int(f.Shuffle),
+		seqnum.Value(b.Op), seqnum.Value(b.Fence)
+	g.imm, g.key, g.place, g.size, g.data, g.follows = b.Imm, regmem.Key(b.Key), b.Place, 0, f.Payload, 0
+	if b.Flags&wire.SegLast == 0 {
+		g.follows = uint64(b.Imm)
+	}
+	if of.answer {
+		return c.accept(now, g)
+	}
+	return c.onOperation(now, g)
 }
 
-// receiver returns the connection that segments addressed to number speak of. There is none if it is over: they are then ignored; or if the
-// Accept that opens it has not arrived yet: known is then false, and they must come again.
+// receiver returns the connection that segments addressed to number are for. It returns nil if that connection is over,
+// and the segments are ignored; or if the Accept that opens it has not arrived yet: known is then false, and they must
+// come again.
 func (s *session) receiver(number uint32) (c *conn, known bool) {
 	c = s.e.conn(ConnID(number))
 	if c == nil || c.s != s || c.state == connLast || c.state == connIncoming {
@@ -257,34 +300,38 @@ func (s *session) receiver(number uint32) (c *conn, known bool) {
 }
 
 // onSegment takes one segment of the tail.
-func (s *session) onSegment(now mono.Time, i int, g *wire.Segment) bool {
+func (s *session) onSegment(now mono.Time, i int, g *wire.Segment, lasting bool) bool {
 	e := s.e
+	if of := carriers[g.Kind%wire.MaxKinds]; of.kind != 0 {
+		c, known := s.receiver(g.Conn)
+		if c == nil {
+			return known
+		}
+		op := &e.op
+		op.kind, op.flags, op.lasting, op.shuffled, op.op, op.fence = of.kind, g.Flags, lasting, 0,
+			seqnum.Value(g.Op), seqnum.Value(g.Fence)
+		op.imm, op.key, op.place, op.size, op.data, op.follows = g.Imm, regmem.Key(g.Key), g.Place, g.Size, g.Data, 0
+		if of.answer {
+			return c.accept(now, op)
+		}
+		return c.onOperation(now, op)
+	}
 	switch g.Kind {
-	case wire.KindWrite, wire.KindWriteNext, wire.KindReadRequest:
-		c, known := s.receiver(g.Conn)
-		if c == nil {
-			return known
-		}
-		kind := g.Kind
-		if kind == wire.KindWriteNext {
-			kind = wire.KindWrite
-		}
-		op := segment{
-			kind: kind, flags: g.Flags, op: seqnum.Value(g.Op), fence: seqnum.Value(g.Fence), imm: g.Imm,
-			key: regmem.Key(g.Key), place: g.Place, size: g.Size, data: g.Data,
-		}
-		return c.onOperation(now, &op)
-	case wire.KindReadData:
-		c, known := s.receiver(g.Conn)
-		if c == nil {
-			return known
-		}
-		return c.onReadData(now, seqnum.Value(g.Op), g.Place, g.Data, 0)
 	case wire.KindAck:
 		s.onAck(now, g)
 	case wire.KindOpAck:
 		if c, _ := s.receiver(g.Conn); c != nil {
 			c.onOpAck(now, g)
+		}
+	case wire.KindCredit, wire.KindWant:
+		c, known := s.receiver(g.Conn)
+		switch {
+		case c == nil:
+			return known // credit that overtook the Accept is not lost
+		case g.Kind == wire.KindCredit:
+			c.onCredit(g)
+		default:
+			c.onWant(uint32(g.Key))
 		}
 	case wire.KindOpNak:
 		if c, _ := s.receiver(g.Conn); c != nil && c.outstanding(seqnum.Value(g.Op)) && c.sent(seqnum.Value(g.Op)) {
@@ -297,21 +344,30 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment) bool {
 			p.onEcho(now, g.Place)
 		}
 	case wire.KindPing:
-		s.pinged = true
+		s.acks.again = true
 	case wire.KindPad:
 	case wire.KindLink:
 		s.onLink(now, g.Data)
+	case wire.KindKeys:
+		s.onKeys(now, g)
 	default:
 		return e.onControl(now, s, g)
 	}
 	return true
 }
 
-// onProbe owes an Echo on the path of the link on which the probe arrived (clause 9.3). Several links of the peer may face one of ours: each has a probe that waits.
+// echo is a Probe's nonce that is to return to the peer's link that it came from.
+type echo struct {
+	nonce uint64
+	to    uint8
+}
+
+// onProbe queues an Echo from the link on which the probe arrived to the link that it came from (clause 9.3). Several
+// links of the peer may face one of ours: a probe from each can wait.
 func (s *session) onProbe(i int, nonce uint64) {
 	if p := s.tx[i]; p != nil && s.txMask&(1<<i) != 0 {
-		if len(p.echo) < MaxLinks && !slices.Contains(p.echo, nonce) {
-			p.echo = append(p.echo, nonce)
+		if back := (echo{nonce, s.heardFrom}); len(p.echo) < MaxLinks && !slices.Contains(p.echo, back) {
+			p.echo = append(p.echo, back)
 		}
 		s.special |= 1 << i
 	}
@@ -320,7 +376,8 @@ func (s *session) onProbe(i int, nonce uint64) {
 // pathOf finds the path that waits for an echo of nonce.
 func (s *session) pathOf(nonce uint64) *txPath {
 	for m := s.txMask; m != 0; m &= m - 1 {
-		if p := s.tx[bits.TrailingZeros64(m)]; p.nonce == nonce || p.late == nonce {
+		p := s.tx[bits.TrailingZeros64(m)]
+		if _, looks := p.asked(nonce); looks || p.nonce == nonce || p.late == nonce {
 			return p
 		}
 	}
@@ -335,7 +392,8 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 	case wire.KindAccept:
 		c := e.conn(ConnID(g.Conn))
 		if c == nil || c.s != s || c.state != connDialing {
-			if c == nil || c.s == s && c.state == connLast && c.remote == 0 { // withdrawn, and the Close overtook the Open
+			// withdrawn, and the Close overtook the Open
+			if c == nil || c.s == s && c.state == connLast && c.remote == 0 {
 				return e.closeStray(s, g.From)
 			}
 			return true
@@ -346,7 +404,8 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 		if !c.ping {
 			e.Count.ConnectionsOpened++
 		}
-		e.emit(Event{Kind: EvConnected, Conn: c.id, Peer: s.peer.id, PeerName: s.peer.name, Data: append([]byte(nil), g.Data...)})
+		e.emit(Event{Kind: EvConnected, Conn: c.id, Peer: s.peer.id, PeerName: s.peer.name, Data: append([]byte(nil),
+			g.Data...)})
 	case wire.KindRefuse:
 		if c := e.conn(ConnID(g.Conn)); c != nil && c.s == s && c.state == connDialing {
 			text := string(g.Data)
@@ -372,16 +431,15 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 			c.forget()
 			return true
 		}
-		st := Status(g.Status)
-		switch st {
-		case OK:
-			c.readsComplete(now)
-		case StatusAborted: // by its owner there, not here
-			st = StatusClosed
-		}
 		e.dropDial(c)
-		c.failOps(now, StatusClosed)
-		c.tellClosed(st, "")
+		if st := Status(g.Status); st == OK {
+			c.answersArrived(now)
+			c.failOps(now, StatusClosed)
+			c.tellClosed(OK, "")
+		} else { // only status 0 is an end in good order; others speak of the peer's side (clause 5.4)
+			c.failOps(now, StatusReset)
+			c.tellClosed(StatusReset, "at the peer: "+st.String())
+		}
 		c.dropReceived()
 		c.state = connLast
 		c.forget()
@@ -391,34 +449,6 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 			return known
 		}
 		return c.onAdvert(g)
-	}
-	return true
-}
-
-// onAdvert takes an Advert or a Withdraw. Frames overtake each other and come twice: what was taken back, or told before, is not told, and what was taken
-// back is so once (clause 5.6).
-func (c *conn) onAdvert(g *wire.Segment) bool {
-	n := uint64(g.Op)
-	known := c.told.covers(n, n+1)
-	if !known && !c.fits(&c.told, n, n+1) {
-		c.e.Count.RejectedNoRoom++
-		return false
-	}
-	c.add(&c.told, n, n+1)
-	if g.Kind == wire.KindAdvert {
-		if !known {
-			c.e.emit(Event{Kind: EvAdvert, Conn: c.id, Advert: Advert{Name: string(g.Name), Key: regmem.Key(g.Key), Size: g.Size, Perm: regmem.Perm(g.Perm), Number: g.Op}})
-		}
-		return true
-	}
-	if c.taken.covers(n, n+1) {
-		return true
-	}
-	if c.fits(&c.taken, n, n+1) { // else it may be told twice, which is better than never
-		c.add(&c.taken, n, n+1)
-	}
-	if known {
-		c.e.emit(Event{Kind: EvWithdrawn, Conn: c.id, Advert: Advert{Key: regmem.Key(g.Key)}})
 	}
 	return true
 }
@@ -456,7 +486,8 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 		return true
 	}
 	c.state = connIncoming
-	e.emit(Event{Kind: EvIncoming, Conn: c.id, Peer: s.peer.id, PeerName: s.peer.name, Service: c.service, Data: append([]byte(nil), g.Data...)})
+	e.emit(Event{Kind: EvIncoming, Conn: c.id, Peer: s.peer.id, PeerName: s.peer.name, Service: c.service,
+		Data: append([]byte(nil), g.Data...)})
 	return true
 }
 

@@ -11,7 +11,48 @@ import (
 	"multiedge/regmem"
 )
 
-// Clause 6.9: each access that is not allowed gets its own status, nothing of it is applied, the connection lives and what stands next to it succeeds.
+// access is one operation of TestAccessRefused, and how it ends.
+type access struct {
+	name string
+	kind engine.OpKind
+	key  regmem.Key
+	off  uint64
+	n    int
+	want engine.Status
+}
+
+// try makes the i-th access, writes a byte behind it to mem, which has the key good, and checks what became of both.
+func (x *access) try(r *rig, c [2]engine.ConnID, i int, mem []byte, good regmem.Key) {
+	t := r.t
+	before := bytes.Clone(mem)
+	buf := pattern(3, 16)
+	if x.kind == engine.OpRead {
+		buf = make([]byte, 16)
+	}
+	token := uint64(i)
+	r.submit(0, c[0], engine.Op{Kind: x.kind, Flags: engine.Notify, Token: token, Key: x.key, Off: x.off,
+		Local: buf[:x.n]})
+	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.BackwardFence, Token: 1000 + token, Key: good,
+		Off: 64, Local: []byte{byte(i)}})
+	r.must(x.name, time.Second, r.all(0, 2*i+2))
+	if got := r.n[0].done[token]; got != x.want {
+		t.Errorf("%s: ended with %v, want %v", x.name, got, x.want)
+	}
+	if r.n[0].done[1000+token] != engine.OK || mem[64] != byte(i) {
+		t.Errorf("%s: the write behind it ended with %v", x.name, r.n[0].done[1000+token])
+	}
+	if mem[64] = before[64]; x.want != engine.OK && !bytes.Equal(mem, before) {
+		t.Errorf("%s: memory changed", x.name)
+	}
+	r.n[1].notes = nil
+	r.n[1].takeNotes(c[1])
+	if (len(r.n[1].notes) == 1) != (x.want == engine.OK) {
+		t.Errorf("%s: %d notifications", x.name, len(r.n[1].notes))
+	}
+}
+
+// Clause 6.9: each access that is not allowed gets its own status, nothing of it is applied, the connection lives and
+// what stands next to it succeeds.
 func TestAccessRefused(t *testing.T) { inBothForms(t, testAccessRefused) }
 
 func testAccessRefused(t *testing.T, sealed bool) {
@@ -26,14 +67,7 @@ func testAccessRefused(t *testing.T, sealed bool) {
 	_, revoked := r.export(1, c[1], size, both)
 	r.n[1].grants.Revoke(revoked)
 	local := pattern(3, 16)
-	for i, x := range []struct {
-		name string
-		kind engine.OpKind
-		key  regmem.Key
-		off  uint64
-		n    int
-		want engine.Status
-	}{
+	for i, x := range []access{
 		{"write", engine.OpWrite, key, 0, 16, engine.OK},
 		{"read", engine.OpRead, key, 0, 16, engine.OK},
 		{"key never granted", engine.OpWrite, key + 1, 0, 16, engine.StatusKey},
@@ -62,29 +96,7 @@ func testAccessRefused(t *testing.T, sealed bool) {
 		{"offset 2^63", engine.OpRead, key, 1 << 63, 16, engine.StatusBounds},
 		{"write again", engine.OpWrite, key, 32, 16, engine.OK},
 	} {
-		before := bytes.Clone(mem)
-		buf := bytes.Clone(local)
-		if x.kind == engine.OpRead {
-			buf = make([]byte, 16)
-		}
-		token := uint64(i)
-		r.submit(0, c[0], engine.Op{Kind: x.kind, Flags: engine.Notify, Token: token, Key: x.key, Off: x.off, Local: buf[:x.n]})
-		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.BackwardFence, Token: 1000 + token, Key: key, Off: 64, Local: []byte{byte(i)}})
-		r.must(x.name, time.Second, r.all(0, 2*i+2))
-		if got := r.n[0].done[token]; got != x.want {
-			t.Errorf("%s: ended with %v, want %v", x.name, got, x.want)
-		}
-		if r.n[0].done[1000+token] != engine.OK || mem[64] != byte(i) {
-			t.Errorf("%s: the write behind it ended with %v", x.name, r.n[0].done[1000+token])
-		}
-		if mem[64] = before[64]; x.want != engine.OK && !bytes.Equal(mem, before) {
-			t.Errorf("%s: memory changed", x.name)
-		}
-		r.n[1].notes = nil
-		r.n[1].takeNotes(c[1])
-		if (len(r.n[1].notes) == 1) != (x.want == engine.OK) {
-			t.Errorf("%s: %d notifications", x.name, len(r.n[1].notes))
-		}
+		x.try(r, c, i, mem, key)
 	}
 	if !bytes.Equal(readOnly, make([]byte, size)) {
 		t.Error("read-only memory changed")
@@ -97,7 +109,8 @@ func testAccessRefused(t *testing.T, sealed bool) {
 	}
 }
 
-// A write of several frames, revoked when the first is in place: it ends with the key's status and not one byte lands after the revocation.
+// A write of several frames, revoked when the first is in place: it ends with the key's status and not one byte lands
+// after the revocation.
 func TestRevokedUnderWrite(t *testing.T) { inBothForms(t, testRevokedUnderWrite) }
 
 func testRevokedUnderWrite(t *testing.T, sealed bool) {
@@ -106,7 +119,8 @@ func testRevokedUnderWrite(t *testing.T, sealed bool) {
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], size, both)
 	r.settle()
-	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: 1, Key: key, Local: pattern(1, size)})
+	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: 1, Key: key,
+		Local: pattern(1, size)})
 	frames := r.take(0)
 	if len(frames) < 10 {
 		t.Fatalf("%d frames", len(frames))
@@ -194,45 +208,24 @@ func (r *rig) dialEnds(peer, service string, o engine.DialOptions, limit time.Du
 
 func TestDialRefused(t *testing.T) { inBothForms(t, testDialRefused) }
 
+// dialWait is the timeout of the dials of TestDialRefused.
+const dialWait = 400 * time.Millisecond
+
 func testDialRefused(t *testing.T, sealed bool) {
-	const wait = 400 * time.Millisecond
 	t.Run("no service", func(t *testing.T) {
 		r := newRig(t, rigOptions{sealed: sealed})
 		ev, took := r.dialEnds("node1", "nobody", engine.DialOptions{}, time.Second)
-		if ev.Status != engine.StatusNoService || !strings.Contains(ev.Text, "nobody") || !strings.Contains(ev.Text, "node1") || took > 10*time.Millisecond {
+		if ev.Status != engine.StatusNoService || !strings.Contains(ev.Text, "nobody") || !strings.Contains(ev.Text,
+			"node1") || took > 10*time.Millisecond {
 			t.Errorf("%v %q after %v", ev.Status, ev.Text, took)
 		}
 	})
-	t.Run("refused with a text", func(t *testing.T) {
-		r := newRig(t, rigOptions{sealed: sealed})
-		r.n[1].e.Listen("picky")
-		id, _ := r.n[0].e.Dial(r.now, "node1", "picky", engine.DialOptions{Data: []byte("let me in")})
-		asked := false
-		r.must("refusal", time.Second, func() bool {
-			for _, ev := range r.n[1].events {
-				if ev.Kind == engine.EvIncoming && !asked {
-					asked = true
-					if ev.Service != "picky" || string(ev.Data) != "let me in" || ev.PeerName != "node0" {
-						t.Errorf("incoming %+v", ev)
-					}
-					r.n[1].e.Refuse(r.now, ev.Conn, "not on the list")
-				}
-			}
-			_, over := r.n[0].closed[id]
-			return over
-		})
-		if ev := r.n[0].closed[id]; ev.Status != engine.StatusRefused || ev.Text != "not on the list" {
-			t.Errorf("%v %q", ev.Status, ev.Text)
-		}
-		r.rest(100 * time.Millisecond)
-		if z := r.n[1].e.TableSizes(); z.Live != 0 || z.ByRemote != 0 {
-			t.Errorf("the refused connection stays at the other end: %+v", z)
-		}
-	})
+	t.Run("refused with a text", func(t *testing.T) { dialRefusedWithText(t, sealed) })
 	t.Run("peer unknown", func(t *testing.T) {
 		r := newRig(t, rigOptions{}) // TestStrangers has the sealed form
-		ev, took := r.dialEnds("nowhere", "test", engine.DialOptions{Timeout: wait}, time.Second)
-		if ev.Status != engine.StatusPeerUnknown || !strings.Contains(ev.Text, "nowhere") || took < wait || took > wait+10*time.Millisecond {
+		ev, took := r.dialEnds("nowhere", "test", engine.DialOptions{Timeout: dialWait}, time.Second)
+		if ev.Status != engine.StatusPeerUnknown || !strings.Contains(ev.Text, "nowhere") || took < dialWait ||
+			took > dialWait+10*time.Millisecond {
 			t.Errorf("%v %q after %v", ev.Status, ev.Text, took)
 		}
 	})
@@ -240,70 +233,107 @@ func testDialRefused(t *testing.T, sealed bool) {
 		r := newRig(t, rigOptions{sealed: sealed})
 		r.rest(10 * time.Millisecond)
 		r.pass = func(from int, _ *flight) bool { return from == 0 }
-		ev, took := r.dialEnds("node1", "test", engine.DialOptions{Timeout: wait}, time.Second)
-		if ev.Status != engine.StatusPeerDown || !strings.Contains(ev.Text, "node1") || took < wait || took > wait+10*time.Millisecond {
+		ev, took := r.dialEnds("node1", "test", engine.DialOptions{Timeout: dialWait}, time.Second)
+		if ev.Status != engine.StatusPeerDown || !strings.Contains(ev.Text, "node1") || took < dialWait ||
+			took > dialWait+10*time.Millisecond {
 			t.Errorf("%v %q after %v", ev.Status, ev.Text, took)
 		}
 	})
-	t.Run("owner never answers", func(t *testing.T) {
-		r := newRig(t, rigOptions{sealed: sealed})
-		r.n[1].e.Listen("slow")
-		ev, took := r.dialEnds("node1", "slow", engine.DialOptions{Timeout: wait}, time.Second)
-		if ev.Status != engine.StatusTimeout || !strings.Contains(ev.Text, "did not accept") || took < wait || took > wait+10*time.Millisecond {
-			t.Errorf("%v %q after %v", ev.Status, ev.Text, took)
-		}
-		// Who accepts too late learns that nobody is there any more: by Close, or by an error (clause 3.6).
+	t.Run("owner never answers", func(t *testing.T) { dialNeverAnswered(t, sealed) })
+	t.Run("peer silent in an open session", func(t *testing.T) { dialSilentSession(t, sealed) })
+	t.Run("bad arguments", func(t *testing.T) { dialBadArguments(t, sealed) })
+}
+
+func dialRefusedWithText(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
+	r.n[1].e.Listen("picky")
+	id, _ := r.n[0].e.Dial(r.now, "node1", "picky", engine.DialOptions{Data: []byte("let me in")})
+	asked := false
+	r.must("refusal", time.Second, func() bool {
 		for _, ev := range r.n[1].events {
-			if ev.Kind == engine.EvIncoming && r.n[1].e.Accept(r.now, ev.Conn, nil) == nil {
-				r.must("the late acceptance is closed", time.Second, func() bool { _, over := r.n[1].closed[ev.Conn]; return over })
+			if ev.Kind == engine.EvIncoming && !asked {
+				asked = true
+				if ev.Service != "picky" || string(ev.Data) != "let me in" || ev.PeerName != "node0" {
+					t.Errorf("incoming %+v", ev)
+				}
+				r.n[1].e.Refuse(r.now, ev.Conn, "not on the list")
 			}
 		}
-		r.rest(100 * time.Millisecond)
-		for i := range r.n {
-			if z := r.n[i].e.TableSizes(); z.Live != 0 {
-				t.Errorf("node %d: %+v", i, z)
-			}
-		}
+		_, over := r.n[0].closed[id]
+		return over
 	})
-	t.Run("peer silent in an open session", func(t *testing.T) {
-		r := newRig(t, rigOptions{sealed: sealed, links: 2})
-		r.connect(engine.DialOptions{})
-		r.settle()
-		r.pass = func(int, *flight) bool { return false }
-		id, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{Timeout: wait})
-		if err != nil {
-			t.Fatal(err)
+	if ev := r.n[0].closed[id]; ev.Status != engine.StatusRefused || ev.Text != "not on the list" {
+		t.Errorf("%v %q", ev.Status, ev.Text)
+	}
+	r.rest(100 * time.Millisecond)
+	if z := r.n[1].e.TableSizes(); z.Live != 0 || z.ByRemote != 0 {
+		t.Errorf("the refused connection stays at the other end: %+v", z)
+	}
+}
+
+func dialNeverAnswered(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed})
+	r.n[1].e.Listen("slow")
+	ev, took := r.dialEnds("node1", "slow", engine.DialOptions{Timeout: dialWait}, time.Second)
+	if ev.Status != engine.StatusTimeout || !strings.Contains(ev.Text, "did not accept") || took < dialWait ||
+		took > dialWait+10*time.Millisecond {
+		t.Errorf("%v %q after %v", ev.Status, ev.Text, took)
+	}
+	// Who accepts too late learns that nobody is there any more: by Close, or by an error (clause 3.6).
+	for _, ev := range r.n[1].events {
+		if ev.Kind == engine.EvIncoming && r.n[1].e.Accept(r.now, ev.Conn, nil) == nil {
+			r.must("the late acceptance is closed", time.Second,
+				func() bool { _, over := r.n[1].closed[ev.Conn]; return over })
 		}
-		r.must("the end of a dial", time.Second, func() bool { _, over := r.n[0].closed[id]; return over })
-		ev := r.n[0].closed[id]
-		if ev.Status != engine.StatusTimeout || !strings.Contains(ev.Text, `"node1" does not answer on any link`) {
-			t.Errorf("%v %q", ev.Status, ev.Text)
+	}
+	r.rest(100 * time.Millisecond)
+	for i := range r.n {
+		if z := r.n[i].e.TableSizes(); z.Live != 0 {
+			t.Errorf("node %d: %+v", i, z)
 		}
-	})
-	t.Run("bad arguments", func(t *testing.T) {
-		e := newRig(t, rigOptions{sealed: sealed}).n[0].e
-		for name, err := range map[string]error{
-			"no service":        second(e.Dial(0, "node1", "", engine.DialOptions{})),
-			"long service":      second(e.Dial(0, "node1", strings.Repeat("s", 65), engine.DialOptions{})),
-			"no peer":           second(e.Dial(0, "", "s", engine.DialOptions{})),
-			"long peer":         second(e.Dial(0, strings.Repeat("p", 65), "s", engine.DialOptions{})),
-			"private data":      second(e.Dial(0, "node1", "s", engine.DialOptions{Data: make([]byte, 513)})),
-			"accept of nothing": e.Accept(0, 12345, nil),
-			"unknown scheduler": second(e.Dial(0, "node1", "s", engine.DialOptions{Scheduler: "fastest"})),
-		} {
-			if err == nil {
-				t.Errorf("%s: no error", name)
-			}
+	}
+}
+
+func dialSilentSession(t *testing.T, sealed bool) {
+	r := newRig(t, rigOptions{sealed: sealed, links: 2})
+	r.connect(engine.DialOptions{})
+	r.settle()
+	r.pass = func(int, *flight) bool { return false }
+	id, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{Timeout: dialWait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must("the end of a dial", time.Second, func() bool { _, over := r.n[0].closed[id]; return over })
+	ev := r.n[0].closed[id]
+	if ev.Status != engine.StatusTimeout || !strings.Contains(ev.Text, `"node1" does not answer on any link`) {
+		t.Errorf("%v %q", ev.Status, ev.Text)
+	}
+}
+
+func dialBadArguments(t *testing.T, sealed bool) {
+	e := newRig(t, rigOptions{sealed: sealed}).n[0].e
+	for name, err := range map[string]error{
+		"no service":        second(e.Dial(0, "node1", "", engine.DialOptions{})),
+		"long service":      second(e.Dial(0, "node1", strings.Repeat("s", 65), engine.DialOptions{})),
+		"no peer":           second(e.Dial(0, "", "s", engine.DialOptions{})),
+		"long peer":         second(e.Dial(0, strings.Repeat("p", 65), "s", engine.DialOptions{})),
+		"private data":      second(e.Dial(0, "node1", "s", engine.DialOptions{Data: make([]byte, 513)})),
+		"accept of nothing": e.Accept(0, 12345, nil),
+		"unknown scheduler": second(e.Dial(0, "node1", "s", engine.DialOptions{Scheduler: "fastest"})),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
 		}
-		if e.Submit(0, 12345, &engine.Op{Kind: engine.OpWrite}) {
-			t.Error("an operation on no connection was taken")
-		}
-	})
+	}
+	if e.Submit(0, 12345, &engine.Op{Kind: engine.OpWrite}) {
+		t.Error("an operation on no connection was taken")
+	}
 }
 
 func second(_ engine.ConnID, err error) error { return err }
 
-// Names and private data of the greatest length fit whatever frame size two ends may have (clauses 5.1, 5.2), and while they try, others are served.
+// Names and private data of the greatest length fit whatever frame size two ends may have (clauses 5.1, 5.2), and while
+// they try, others are served.
 func TestDialWithMostData(t *testing.T) { inBothForms(t, testDialWithMostData) }
 
 func testDialWithMostData(t *testing.T, sealed bool) {
@@ -314,7 +344,8 @@ func testDialWithMostData(t *testing.T, sealed bool) {
 		r.settle()
 		service := strings.Repeat("s", engine.MaxServiceName)
 		r.n[1].e.Listen(service)
-		id, err := r.n[0].e.Dial(r.now, "node1", service, engine.DialOptions{Data: pattern(1, engine.MaxPrivateData), Timeout: time.Second})
+		id, err := r.n[0].e.Dial(r.now, "node1", service, engine.DialOptions{Data: pattern(1, engine.MaxPrivateData),
+			Timeout: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,13 +358,15 @@ func testDialWithMostData(t *testing.T, sealed bool) {
 		incoming := false
 		r.until(2*time.Second, func() bool {
 			for _, ev := range r.n[1].events {
-				incoming = incoming || ev.Kind == engine.EvIncoming && bytes.Equal(ev.Data, pattern(1, engine.MaxPrivateData))
+				incoming = incoming || ev.Kind == engine.EvIncoming && bytes.Equal(ev.Data,
+					pattern(1, engine.MaxPrivateData))
 			}
 			_, over := r.n[0].closed[id]
 			return incoming || over
 		})
 		if !incoming && r.n[0].closed[id].Status != engine.StatusMTU {
-			t.Errorf("MTU %d: the request did not arrive and ended with %v %q, want it delivered or %v", mtu, r.n[0].closed[id].Status, r.n[0].closed[id].Text, engine.StatusMTU)
+			t.Errorf("MTU %d: the request did not arrive and ended with %v %q, want it delivered or %v", mtu,
+				r.n[0].closed[id].Status, r.n[0].closed[id].Text, engine.StatusMTU)
 		}
 	}
 }
@@ -353,7 +386,8 @@ func testReplay(t *testing.T, sealed bool) {
 		return true
 	}
 	for i := range 50 {
-		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: uint64(i), Key: key, Local: []byte{byte(i), 1, 2, 3, 4, 5, 6, 7}})
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: uint64(i), Key: key,
+			Local: []byte{byte(i), 1, 2, 3, 4, 5, 6, 7}})
 		r.must("write", time.Second, r.all(0, i+1))
 	}
 	r.n[1].takeNotes(c[1])

@@ -26,7 +26,8 @@ func record(r *rig) *recorder {
 
 // rejects counts what an endpoint refused, for whatever reason.
 func rejects(c *engine.Counters) uint64 {
-	return c.RejectedMalformed + c.RejectedHeaderSum + c.RejectedVersion + c.RejectedAuth + c.RejectedCookie + c.FramesDuplicated + c.UnknownSession
+	return c.RejectedMalformed + c.RejectedHeaderSum + c.RejectedVersion + c.RejectedAuth + c.RejectedCookie +
+		c.FramesDuplicated + c.UnknownSession
 }
 
 // A sealed session with writes, reads and notifications behind it, all of it recorded, and what it left.
@@ -37,7 +38,8 @@ func recorded(t *testing.T) (r *rig, c [2]engine.ConnID, all *recorder, mem []by
 	mem, key := r.export(1, c[1], 10_000, both)
 	r.settle()
 	for k := range 20 {
-		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: uint64(2 * k), Key: key, Local: pattern(k, 10_000)})
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: uint64(2 * k), Key: key,
+			Local: pattern(k, 10_000)})
 		r.submit(0, c[0], engine.Op{Kind: engine.OpRead, Token: uint64(2*k + 1), Key: key, Local: make([]byte, 5000)})
 		r.must("operations", time.Second, r.all(0, 2*k+2))
 	}
@@ -58,8 +60,8 @@ func toward(i, l int, f flight) flight {
 	return flight{link: l, b: b}
 }
 
-// Every frame of a session sent again, on its link and on another one, to its receiver and back to its sender, at once and after a minute: nothing is
-// accepted (clauses 3.2, 4.3, 10.5), and each is counted.
+// Every frame of a session sent again, on its link and on another one, to its receiver and back to its sender, at once
+// and after a minute: nothing is accepted (clauses 3.2, 4.3, 10.5), and each is counted.
 func TestReplaySealed(t *testing.T) {
 	r, c, all, mem := recorded(t)
 	for _, later := range []time.Duration{0, 10 * time.Second} {
@@ -76,13 +78,16 @@ func TestReplaySealed(t *testing.T) {
 						before, count := r.state(to), r.n[to].e.Count
 						r.give(to, toward(to, link, f))
 						now := &r.n[to].e.Count
-						if after := r.state(to); after != before && typeOf(f.b) != wire.TypeInit { // an Init with a fresh cookie begins a handshake that leads nowhere
-							t.Fatalf("type %d from %d to %d, link %d: before %s\nafter  %s", typeOf(f.b), from, to, link, before, after)
+						// an Init with a fresh cookie begins a handshake that leads nowhere
+						if after := r.state(to); after != before && typeOf(f.b) != wire.TypeInit {
+							t.Fatalf("type %d from %d to %d, link %d: before %s\nafter  %s", typeOf(f.b), from, to,
+								link, before, after)
 						}
 						if typeOf(f.b) == wire.TypeData && rejects(now) != rejects(&count)+1 {
 							t.Fatalf("data from %d to %d, link %d: not counted as refused", from, to, link)
 						}
-						if now.DataFramesReceived != count.DataFramesReceived || now.OpsApplied != count.OpsApplied || now.Notifications != count.Notifications {
+						if now.DataFramesReceived != count.DataFramesReceived || now.OpsApplied != count.OpsApplied ||
+							now.Notifications != count.Notifications {
 							t.Fatalf("type %d from %d to %d: accepted", typeOf(f.b), from, to)
 						}
 						r.take(to)
@@ -126,7 +131,8 @@ func TestReplayAfterRestart(t *testing.T) {
 					}
 				}
 			}
-			if n.e.Count.DataFramesReceived != 0 && what == "no session" || n.e.Count.OpsApplied != 0 || len(n.closed) != 0 || !bytes.Equal(mem, make([]byte, len(mem))) {
+			if n.e.Count.DataFramesReceived != 0 && what == "no session" || n.e.Count.OpsApplied != 0 ||
+				len(n.closed) != 0 || !bytes.Equal(mem, make([]byte, len(mem))) {
 				t.Errorf("node %d, %s: something of the old epoch was accepted: %+v", which, what, n.e.Count)
 			}
 		}
@@ -145,8 +151,8 @@ func TestReplayAfterRestart(t *testing.T) {
 	}
 }
 
-// A peer is started anew in the middle of traffic, again and again, and all frames sent to it before reach the new instance: none has an effect, and each time a new
-// connection works.
+// A peer is started anew in the middle of traffic, again and again, and all frames sent to it before reach the new
+// instance: none has an effect, and each time a new connection works.
 func TestRestartUnderTraffic(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true, links: 2})
 	all := record(r)
@@ -155,7 +161,8 @@ func TestRestartUnderTraffic(t *testing.T) {
 		mem, key := r.export(1, c[1], 30_000, both)
 		r.settle()
 		for k := range 100 {
-			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: epoch<<32 | uint64(k), Key: key, Local: pattern(k, 30_000)})
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: epoch<<32 | uint64(k),
+				Key: key, Local: pattern(k, 30_000)})
 		}
 		r.rest(time.Duration(epoch*15) * time.Microsecond)
 		if bytes.Equal(mem, make([]byte, len(mem))) && epoch > 1 {
@@ -168,7 +175,8 @@ func TestRestartUnderTraffic(t *testing.T) {
 		for _, f := range old {
 			r.give(1, toward(1, f.link, f))
 		}
-		r.must("the old operations end", 1100*time.Millisecond, func() bool { _, over := r.n[0].done[epoch<<32|99]; return over })
+		r.must("the old operations end", 1100*time.Millisecond,
+			func() bool { _, over := r.n[0].done[epoch<<32|99]; return over })
 		for k := range uint64(100) {
 			if st := r.n[0].done[epoch<<32|k]; st != engine.OK && st != engine.StatusPeerDown {
 				t.Errorf("operation %d ended with %v", k, st)
@@ -180,7 +188,8 @@ func TestRestartUnderTraffic(t *testing.T) {
 		}
 		r.echoWorks(c)
 		if n := r.n[1].e.Count; n.OpsApplied != 1 || !bytes.Equal(fresh, make([]byte, len(fresh))) {
-			t.Errorf("epoch %d: %d operations were applied, want that of the new connection alone", epoch+2, n.OpsApplied)
+			t.Errorf("epoch %d: %d operations were applied, want that of the new connection alone", epoch+2,
+				n.OpsApplied)
 		}
 		r.n[0].e.Abort(r.now, c[0], engine.StatusAborted)
 		r.rest(10 * time.Millisecond)
@@ -189,8 +198,9 @@ func TestRestartUnderTraffic(t *testing.T) {
 	r.oneSession()
 }
 
-// The same with the end that sent it all started anew: while its new session carries data, what it said in its old epoch, set-up and Hello included, as it was and
-// from other addresses, with cookies that are still good and ones that are not, reaches the other end. That keeps its session.
+// The same with the end that sent it all started anew: while its new session carries data, what it said in its old
+// epoch, set-up and Hello included, as it was and from other addresses, with cookies that are still good and ones that
+// are not, reaches the other end. That keeps its session.
 func TestReplayOfRestartedPeer(t *testing.T) {
 	for _, wait := range []time.Duration{0, 10 * time.Second} {
 		r, _, all, _ := recorded(t)
@@ -220,8 +230,10 @@ func TestReplayOfRestartedPeer(t *testing.T) {
 		if now := fmt.Sprint(r.n[0].e.SessionList(), r.n[1].e.SessionList()); now != sessions {
 			t.Errorf("the session was %s and is %s", sessions, now)
 		}
-		if n := r.n[1].e.Count; n.SessionsFailed != count.SessionsFailed || n.SessionsOpened != count.SessionsOpened || k < 10*len(all.frames[0]) {
-			t.Errorf("%d frames: %d sessions failed, %d opened", k, n.SessionsFailed-count.SessionsFailed, n.SessionsOpened-count.SessionsOpened)
+		if n := r.n[1].e.Count; n.SessionsFailed != count.SessionsFailed || n.SessionsOpened != count.SessionsOpened ||
+			k < 10*len(all.frames[0]) {
+			t.Errorf("%d frames: %d sessions failed, %d opened", k, n.SessionsFailed-count.SessionsFailed,
+				n.SessionsOpened-count.SessionsOpened)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// Clause 4.6: operations on a restarted peer fail within one round trip of contact, nothing of the old epoch reaches the new one, and a new connection works.
+// Clause 4.6: operations on a restarted peer fail within one round trip of contact, nothing of the old epoch reaches
+// the new one, and a new connection works.
 func TestPeerRestarts(t *testing.T) { inBothForms(t, testPeerRestarts) }
 
 func testPeerRestarts(t *testing.T, sealed bool) {
@@ -34,12 +35,14 @@ func testPeerRestarts(t *testing.T, sealed bool) {
 		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 0, Key: key, Local: pattern(1, 100_000)})
 		r.must("a write before the restart", time.Second, r.all(0, 1))
 		for i := range 8 {
-			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: uint64(1 + i), Key: key, Off: uint64(i), Local: []byte{1}})
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Token: uint64(1 + i), Key: key,
+				Off: uint64(i), Local: []byte{1}})
 		}
 		r.submit(0, c[0], engine.Op{Kind: engine.OpRead, Token: 9, Key: key, Local: make([]byte, 5000)})
 
 		r.boot(1, 2, o)
-		// In the new process memory stands under the very key of the old one, for the very same connection number: worse than chance would have it.
+		// In the new process memory stands under the very key of the old one, for the very same connection number:
+		// worse than chance would have it.
 		mem, again := r.export(1, c[1], 100_000, both)
 		if again != key {
 			t.Fatalf("key %v, want %v again", again, key)
@@ -190,7 +193,8 @@ func TestForgedReset(t *testing.T) {
 	r.echoWorks(c)
 }
 
-// A million strangers' hellos leave no room in the table of peers; a real peer must connect all the same (faults.md, adversary).
+// A million strangers' hellos leave no room in the table of peers; a real peer must connect all the same (faults.md,
+// adversary).
 func TestHelloFlood(t *testing.T) { inBothForms(t, testHelloFlood) }
 
 func testHelloFlood(t *testing.T, sealed bool) {
@@ -218,7 +222,8 @@ func testHelloFlood(t *testing.T, sealed bool) {
 	}
 }
 
-// A session that is over, some hundred kilobytes, is not kept by any table: peers are restarted at any time, and then nothing may happen for long.
+// A session that is over, some hundred kilobytes, is not kept by any table: peers are restarted at any time, and then
+// nothing may happen for long.
 func TestEndedSessionsAreGivenBack(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
 		o := rigOptions{sealed: sealed, links: 2}
@@ -233,7 +238,8 @@ func TestEndedSessionsAreGivenBack(t *testing.T) {
 			c := r.connect(engine.DialOptions{})
 			_, key := r.export(1, c[1], 100_000, both)
 			r.settle()
-			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(epoch), Key: key, Local: pattern(1, 100_000)})
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(epoch), Key: key,
+				Local: pattern(1, 100_000)})
 			r.must("a write", time.Second, r.all(0, int(epoch)+1))
 			note()
 		}
@@ -252,8 +258,9 @@ func TestEndedSessionsAreGivenBack(t *testing.T) {
 	})
 }
 
-// In plaintext an Init or an answer that is late, because a node had no processor for a while, makes the asking end ask anew (clause 4.3): the session that it never
-// had is replaced without a word, and the late Init does not end the one that came of the next.
+// In plaintext an Init or an answer that is late, because a node had no processor for a while, makes the asking end ask
+// anew (clause 4.3): the session that it never had is replaced without a word, and the late Init does not end the one
+// that came of the next.
 func TestLateAnswer(t *testing.T) {
 	for _, kind := range []wire.Type{wire.TypeInit, wire.TypeInitAck} {
 		for _, late := range []time.Duration{20, 60, 120, 180, 400} {
@@ -262,7 +269,8 @@ func TestLateAnswer(t *testing.T) {
 			n := 0
 			d.fault = func(_ int, f *flight) (int, time.Duration) {
 				if typeOf(f.b) == kind {
-					if n++; n == 2 && kind == wire.TypeInit || n == 1 && kind == wire.TypeInitAck { // the Init with the cookie, or its answer
+					// the Init with the cookie, or its answer
+					if n++; n == 2 && kind == wire.TypeInit || n == 1 && kind == wire.TypeInitAck {
 						return 1, late * time.Millisecond
 					}
 				}
@@ -283,7 +291,8 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// In plaintext too an Init of an old epoch, sent again while its cookie is good, does not end the session of the new one.
+// In plaintext too an Init of an old epoch, sent again while its cookie is good, does not end the session of the new
+// one.
 func TestOldInitAgain(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	all := record(r)

@@ -15,8 +15,8 @@ import (
 	"multiedge/remap"
 )
 
-// rig is two engines joined in memory, for tests that hold, reorder, drop, change or invent single frames; package sim is for what happens
-// over time. Frames of one round arrive one hop later, in order.
+// rig is two engines joined in memory, for tests that hold, reorder, drop, change or invent single frames; package sim
+// is for what happens over time. Frames of one round arrive one hop later, in order.
 type rig struct {
 	t      testing.TB
 	now    mono.Time
@@ -25,6 +25,9 @@ type rig struct {
 	pass   func(from int, f *flight) bool // nil: everything passes
 	supers func(frames int) bool          // which datagrams pass, by the frames in them; nil: all
 	mac    [2]map[int][6]byte             // addresses that are not macOf
+	// the other node's link that a link of node from is joined to, -1: none; nil: the one of the same number
+	far     func(from, link int) int
+	scratch [65536]byte
 }
 
 type node struct {
@@ -34,8 +37,11 @@ type node struct {
 	batch  *engine.Batch
 	events []engine.Event
 	done   map[uint64]engine.Status // by token
+	values map[uint64]uint64        // likewise, of atomics
 	closed map[engine.ConnID]engine.Event
-	auto   bool // take notifications as they come
+	auto   bool           // take notifications as they come
+	late   []*engine.Step // computed, the results come with the next round
+	stuck  bool           // never
 	notes  []engine.Notification
 }
 
@@ -57,8 +63,12 @@ type rigOptions struct {
 	stages                   [2]*remap.Stage
 	copySend                 bool
 	sealed                   bool
-	lazy                     bool    // frames are looked at by a Reader, and payloads placed when that is waited for, not before
-	strange                  [2]bool // node i is not authorised at the other one
+	deferred                 bool // steps of handshakes are computed when rig.steps is called
+	keys                     engine.KeyLimits
+	maxDials                 int
+	// frames are looked at by a Reader, and payloads placed when that is waited for, not before
+	lazy    bool
+	strange [2]bool // node i is not authorised at the other one
 }
 
 // identity returns the key of node i.
@@ -114,7 +124,8 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	n := &node{grants: regmem.NewTable(&src), batch: engine.NewBatch(32, 65535), done: map[uint64]engine.Status{}, closed: map[engine.ConnID]engine.Event{}}
+	n := &node{grants: regmem.NewTable(&src), batch: engine.NewBatch(32, 65535), done: map[uint64]engine.Status{},
+		closed: map[engine.ConnID]engine.Event{}}
 	id := engine.NodeID{7: byte(i + 1)}
 	var who *secure.Node
 	if o.sealed {
@@ -122,9 +133,11 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 		id = who.Public.Node()
 	}
 	n.e, err = engine.New(engine.Config{
-		Node: id, Secure: who, Name: fmt.Sprint("node", i), Epoch: epoch, Seed: uint64(i) + epoch<<8, Grants: n.grants, OpWindow: o.window,
+		Node: id, Secure: who, Name: fmt.Sprint("node", i), Epoch: epoch, Seed: uint64(i) + epoch<<8, Grants: n.grants,
+		OpWindow:  o.window,
 		HeldBytes: o.held, Profile: profile, Scheduler: o.scheduler, MaxConns: o.maxConns,
 		Checksum: o.checksum, Stage: o.stages[i], CopySend: o.copySend, Placer: placerOf(&o),
+		Deferred: o.deferred, Keys: o.keys, MaxDials: o.maxDials,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -133,7 +146,8 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 		n.reader = n.e.NewReader()
 	}
 	for l := range o.links {
-		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256, Shuffle: o.shuffle, Super: o.super, Overhead: overhead(o.super)})
+		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256,
+			Shuffle: o.shuffle, Super: o.super, Overhead: overhead(o.super)})
 	}
 	r.n[i] = n
 }
@@ -160,7 +174,8 @@ func (r *rig) relink(i, l int, mac [6]byte, mtu int) {
 		r.mac[i] = map[int][6]byte{}
 	}
 	r.mac[i][l] = mac
-	if err := r.n[i].e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: mac, MTU: mtu, RxSlots: 256}); err != nil {
+	if err := r.n[i].e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: mac, MTU: mtu,
+		RxSlots: 256}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -176,7 +191,7 @@ func (r *rig) take(i int) (out []flight) {
 	for n.e.PollTransmit(r.now, n.batch) > 0 {
 		sent := len(out)
 		for _, f := range n.batch.Frames {
-			out = append(out, flight{f.Link, append(append(append([]byte(nil), f.Head...), f.Bulk...), f.Tail...), f.Joined})
+			out = append(out, flight{f.Link, f.AppendTo(nil), f.Joined})
 		}
 		out = append(out[:sent], r.datagrams(out[sent:])...)
 		n.batch.Reset()
@@ -185,13 +200,15 @@ func (r *rig) take(i int) (out []flight) {
 	return out
 }
 
-// datagrams leaves out those that do not pass. Frames share one if they follow one another on a link and have one length; the last may be shorter.
+// datagrams leaves out those that do not pass. Frames share one if they follow one another on a link and have one
+// length; the last may be shorter.
 func (r *rig) datagrams(frames []flight) (out []flight) {
 	for i, n := 0, 0; i < len(frames); i += n {
 		first := &frames[i]
 		for n = 1; first.joined && i+n < len(frames); n++ {
 			f := &frames[i+n]
-			if !f.joined || f.link != first.link || len(f.b) > len(first.b) || len(frames[i+n-1].b) < len(first.b) || (n+1)*len(first.b) > superBytes {
+			if !f.joined || f.link != first.link || len(f.b) > len(first.b) || len(frames[i+n-1].b) < len(first.b) ||
+				(n+1)*len(first.b) > superBytes {
 				break
 			}
 		}
@@ -213,26 +230,39 @@ func (r *rig) give(i int, f flight) {
 // handle has the endpoint take a frame, if it is lazy from a Reader.
 func (n *node) handle(now mono.Time, link int, frame []byte) {
 	if n.reader == nil {
-		n.e.HandleFrame(now, link, frame)
+		n.e.Handle(now, link, engine.Whole(frame))
 		return
 	}
 	n.e.Placed() // what the Reader opened before
 	var a [1]engine.Arrival
 	n.reader.Read([][]byte{frame}, a[:])
-	n.e.HandleArrival(now, link, &a[0])
+	n.e.Handle(now, link, a[0])
 }
 
 func (r *rig) poll(i int) {
 	n := r.n[i]
+	for _, strangers := range []bool{false, true} {
+		for st := n.e.NextStep(strangers); st != nil; st = n.e.NextStep(strangers) {
+			st.Do()
+			n.late = append(n.late, st)
+		}
+	}
 	var ev engine.Event
 	for n.e.PollEvent(&ev) {
 		n.events = append(n.events, ev)
 		switch ev.Kind {
 		case engine.EvComplete:
 			if st, twice := n.done[ev.Token]; twice {
-				r.t.Fatalf("node %d: operation with token %d completed with %v and again with %v", i, ev.Token, st, ev.Status)
+				r.t.Fatalf("node %d: operation with token %d completed with %v and again with %v", i, ev.Token, st,
+					ev.Status)
 			}
 			n.done[ev.Token] = ev.Status
+			if ev.Value != 0 {
+				if n.values == nil {
+					n.values = map[uint64]uint64{}
+				}
+				n.values[ev.Token] = ev.Value
+			}
 		case engine.EvClosed:
 			if _, twice := n.closed[ev.Conn]; twice {
 				r.t.Fatalf("node %d: connection %d closed twice", i, ev.Conn)
@@ -259,20 +289,33 @@ func (n *node) takeNotes(c engine.ConnID) {
 // round moves what both nodes have to send. It reports whether there was anything.
 func (r *rig) round() bool {
 	var sent [2][]flight
-	for i := range r.n {
+	for i, n := range r.n {
+		late := n.late
+		n.late = nil
+		for _, st := range late {
+			if n.stuck {
+				continue
+			}
+			n.e.Stepped(r.now, st)
+		}
 		for _, f := range r.take(i) {
 			if r.pass == nil || r.pass(i, &f) {
 				sent[i] = append(sent[i], f)
 			}
 		}
 	}
-	if len(sent[0])+len(sent[1]) == 0 {
+	if len(sent[0])+len(sent[1])+len(r.n[0].late)+len(r.n[1].late) == 0 {
 		return false
 	}
 	r.now = r.now.Add(r.hop)
 	for i := range sent {
 		for _, f := range sent[i] {
-			r.give(1-i, f)
+			if r.far != nil {
+				f.link = r.far(i, f.link)
+			}
+			if f.link >= 0 {
+				r.give(1-i, f)
+			}
 		}
 	}
 	return true
@@ -295,7 +338,8 @@ func (r *rig) until(limit time.Duration, cond func() bool) bool {
 func (r *rig) must(what string, limit time.Duration, cond func() bool) {
 	r.t.Helper()
 	if start := r.now; !r.until(limit, cond) {
-		r.t.Fatalf("%s: not within %v of virtual time; now %v\nnode 0: %+v\nnode 1: %+v", what, limit, r.now.Sub(start), r.n[0].e.Snapshot(r.now), r.n[1].e.Snapshot(r.now))
+		r.t.Fatalf("%s: not within %v of virtual time; now %v\nnode 0: %+v\nnode 1: %+v", what, limit, r.now.Sub(start),
+			r.n[0].e.Snapshot(r.now), r.n[1].e.Snapshot(r.now))
 	}
 }
 

@@ -12,99 +12,138 @@ import (
 	"multiedge/remap"
 )
 
-// Many writes and reads at once, over several connections and links, received in place, while the network loses, repeats and reorders: every byte
-// ends where it belongs and nothing beside it changes. Without payload checksums, so that none hides a mistake.
+// scatterCase is what a world of TestScatterAgainstOracle is made of.
+type scatterCase struct {
+	links, mtu, conns  int
+	loss, twice, later float64
+	exchange, shuffle  bool
+}
+
+// Many writes and reads at once, over several connections and links, received in place, while the network loses,
+// repeats and reorders: every byte ends where it belongs and nothing beside it changes. Without payload checksums, so
+// that none hides a mistake.
 func TestScatterAgainstOracle(t *testing.T) {
-	for _, c := range []struct {
-		links, mtu, conns  int
-		loss, twice, later float64
-		exchange           bool
-	}{
-		{1, 1500, 1, 0, 0, 0, false},
-		{1, 9000, 2, 0, 0, 0, false},
-		{2, 1500, 1, 0, 0, 0, false},
-		{1, 1500, 3, 0.02, 0, 0, false},
-		{1, 1500, 2, 0, 0.05, 0.1, false},
-		{2, 1500, 3, 0.02, 0.02, 0.1, false},
-		{2, 9000, 3, 0.05, 0.05, 0.2, false},
-		{3, 1500, 4, 0.1, 0.1, 0.3, false},
-		{1, 9000, 1, 0, 0, 0, true},
-		{1, 9000, 3, 0.02, 0.02, 0.1, true},
-		{2, 9000, 2, 0.05, 0.05, 0.2, true},
+	for _, c := range []scatterCase{
+		{1, 1500, 1, 0, 0, 0, false, false},
+		{1, 9000, 2, 0, 0, 0, false, false},
+		{2, 1500, 1, 0, 0, 0, false, false},
+		{1, 1500, 3, 0.02, 0, 0, false, false},
+		{1, 1500, 2, 0, 0.05, 0.1, false, false},
+		{2, 1500, 3, 0.02, 0.02, 0.1, false, false},
+		{2, 9000, 3, 0.05, 0.05, 0.2, false, false},
+		{3, 1500, 4, 0.1, 0.1, 0.3, false, false},
+		{1, 9000, 1, 0, 0, 0, true, false},
+		{1, 9000, 3, 0.02, 0.02, 0.1, true, false},
+		{2, 9000, 2, 0.05, 0.05, 0.2, true, false},
+		{1, 9000, 1, 0, 0, 0, true, true},
+		{1, 4000, 1, 0, 0, 0, false, true},
+		{1, 9000, 1, 0, 0, 0, false, true},
+		{1, 9000, 3, 0.02, 0.02, 0.1, true, true},
+		{2, 9000, 2, 0.05, 0.05, 0.2, true, true},
+		{2, 9000, 2, 0.05, 0.05, 0.2, false, true},
 	} {
 		for seed := range uint64(4) {
-			t.Run(fmt.Sprintf("%d links of %d, %d conns, loss %v, twice %v, later %v, seed %d", c.links, c.mtu, c.conns, c.loss, c.twice, c.later, seed), func(t *testing.T) {
-				rng := rand.New(rand.NewPCG(seed, 77))
-				o := rigOptions{links: c.links, mtu: c.mtu, checksum: engine.ChecksumHeader}
-				if c.exchange {
-					o.stages = [2]*remap.Stage{{}, {}}
-				}
-				r := newRig(t, o)
-				clean := c.loss+c.twice+c.later == 0
-				x := newOracle(t, r, rng, c.conns, o.stages)
-				r.settle()
-				rx := [2]*scatterer{newScatterer(r, 0), newScatterer(r, 1)}
-				var late [2][]flight
-				limit := r.now.Add(60 * time.Second)
-				for x.step(); !x.done(); x.step() {
-					if r.now > limit {
-						t.Fatalf("not within a minute of virtual time\n%+v\n%+v", r.n[0].e.Snapshot(r.now), r.n[1].e.Snapshot(r.now))
-					}
-					moved := false
-					var sent [2][]flight
-					for i := range r.n {
-						sent[i], late[i] = late[i], nil
-						for _, f := range r.take(i) {
-							moved = true
-							if rng.Float64() < c.loss {
-								continue
-							}
-							if rng.Float64() < c.twice {
-								late[i] = append(late[i], flight{link: f.link, b: bytes.Clone(f.b)})
-							}
-							if rng.Float64() < c.later {
-								late[i] = append(late[i], f)
-								continue
-							}
-							sent[i] = append(sent[i], f)
-						}
-						moved = moved || len(sent[i]) > 0
-					}
-					if !moved {
-						r.now = max(r.now+1, min(r.n[0].e.NextTimeout(), r.n[1].e.NextTimeout()))
-						continue
-					}
-					r.now = r.now.Add(r.hop)
-					for i := range sent {
-						for l := range c.links {
-							rx[1-i].give(r, l, bytesOf(sent[i], l), 1+rng.IntN(32))
-							r.poll(1 - i)
-						}
-					}
-				}
-				x.verify()
-				in := r.n[0].e.Count.FramesInPlace + r.n[1].e.Count.FramesInPlace
-				if clean && (in == 0 && !c.exchange || rx[0].placed+rx[1].placed == 0) {
-					t.Errorf("%d payloads in place, %d+%d frames placed", in, rx[0].placed, rx[1].placed)
-				}
-				if ex := r.n[0].e.Count.Exchanges + r.n[1].e.Count.Exchanges; ex > 0 && !c.exchange || ex == 0 && c.exchange && clean {
-					t.Errorf("%d runs of pages were exchanged", ex)
-				}
-				if r.n[0].e.Count.RejectedMalformed+r.n[1].e.Count.RejectedMalformed > 0 {
-					t.Error("malformed frames")
-				}
-			})
+			t.Run(fmt.Sprintf("%d links of %d, %d conns, loss %v, twice %v, later %v, exchange %v, shuffle %v, seed %d",
+				c.links, c.mtu, c.conns, c.loss, c.twice, c.later, c.exchange, c.shuffle, seed),
+				func(t *testing.T) { scatterWorld(t, c, seed) })
 		}
+	}
+}
+
+// scatterWorld runs one world to its end and compares what it left.
+func scatterWorld(t *testing.T, c scatterCase, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 77))
+	o := rigOptions{links: c.links, mtu: c.mtu, checksum: engine.ChecksumHeader}
+	if c.exchange {
+		o.stages = [2]*remap.Stage{{}, {}}
+	}
+	if c.shuffle {
+		o.shuffle = 78
+	}
+	r := newRig(t, o)
+	x := newOracle(t, r, rng, c.conns, o.stages)
+	r.settle()
+	rx := [2]*scatterer{newScatterer(r, 0), newScatterer(r, 1)}
+	rx[0].pages, rx[1].pages = c.shuffle, c.shuffle
+	c.run(t, r, x, rng, rx)
+	x.verify()
+	c.judge(t, r, rx)
+}
+
+// run lets frames go to and fro, some of them lost, twice or late, until the oracle is done.
+func (c *scatterCase) run(t *testing.T, r *rig, x *oracle, rng *rand.Rand, rx [2]*scatterer) {
+	var late [2][]flight
+	limit := r.now.Add(60 * time.Second)
+	for x.step(); !x.done(); x.step() {
+		if r.now > limit {
+			t.Fatalf("not within a minute of virtual time\n%+v\n%+v", r.n[0].e.Snapshot(r.now),
+				r.n[1].e.Snapshot(r.now))
+		}
+		moved := false
+		var sent [2][]flight
+		for i := range r.n {
+			sent[i], late[i] = late[i], nil
+			for _, f := range r.take(i) {
+				moved = true
+				if rng.Float64() < c.loss {
+					continue
+				}
+				if rng.Float64() < c.twice {
+					late[i] = append(late[i], flight{link: f.link, b: bytes.Clone(f.b)})
+				}
+				if rng.Float64() < c.later {
+					late[i] = append(late[i], f)
+					continue
+				}
+				sent[i] = append(sent[i], f)
+			}
+			moved = moved || len(sent[i]) > 0
+		}
+		if !moved {
+			r.now = max(r.now+1, min(r.n[0].e.NextTimeout(), r.n[1].e.NextTimeout()))
+			continue
+		}
+		r.now = r.now.Add(r.hop)
+		for i := range sent {
+			for l := range c.links {
+				rx[1-i].give(r, l, bytesOf(sent[i], l), 1+rng.IntN(32))
+				r.poll(1 - i)
+			}
+		}
+	}
+}
+
+// judge compares what was counted with what the case makes happen.
+func (c *scatterCase) judge(t *testing.T, r *rig, rx [2]*scatterer) {
+	clean := c.loss+c.twice+c.later == 0
+	in := r.n[0].e.Count.FramesInPlace + r.n[1].e.Count.FramesInPlace
+	forecasts := !c.shuffle || c.exchange
+	if clean && forecasts && (in == 0 && !c.exchange || rx[0].placed+rx[1].placed == 0) {
+		t.Errorf("%d payloads in place, %d+%d frames placed", in, rx[0].placed, rx[1].placed)
+	}
+	if ex := r.n[0].e.Count.Exchanges + r.n[1].e.Count.Exchanges; ex > 0 && !c.exchange || ex == 0 &&
+		c.exchange && clean {
+		t.Errorf("%d runs of pages were exchanged", ex)
+	}
+	if n := r.n[0].e.Count.FramesShuffled + r.n[1].e.Count.FramesShuffled; n > 0 != c.shuffle {
+		t.Errorf("%d frames were shuffled", n)
+	}
+	if n := rx[0].placed + rx[1].placed; n > 0 && !forecasts {
+		t.Errorf("%d frames were received into a region, headers included", n)
+	}
+	if r.n[0].e.Count.RejectedMalformed+r.n[1].e.Count.RejectedMalformed > 0 {
+		t.Error("malformed frames")
 	}
 }
 
 // oracle posts random operations with disjoint destinations and knows what memory must hold at the end.
 type oracle struct {
-	t    *testing.T
-	r    *rig
-	rng  *rand.Rand
-	c    [][2]engine.ConnID
-	mem  [2][]byte // remote memory of each node: source of reads in its lower half, of writes the destination in its upper
+	t   *testing.T
+	r   *rig
+	rng *rand.Rand
+	c   [][2]engine.ConnID
+	// remote memory of each node: source of reads in its lower half, of writes the destination in its upper
+	mem  [2][]byte
 	want [2][]byte
 	key  [2][]regmem.Key // per connection
 	free [2]int          // of the upper half, next destination

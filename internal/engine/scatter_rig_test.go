@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/wire"
 )
 
@@ -13,14 +14,12 @@ type scatterer struct {
 	e     *engine.Endpoint
 	bufs  [32][]byte
 	slots [32][]byte
-	parts [32]pieces
+	parts [32]engine.Arrival
 
 	placed, joined int
+	pages          bool   // the driver receives at page boundaries
 	after          func() // between Forecast and the first frame; may be nil
 }
-
-// pieces is a frame in the form of linkdrv.RxFrame.
-type pieces struct{ head, body, rest, buf []byte }
 
 func newScatterer(r *rig, i int) *scatterer {
 	s := &scatterer{t: r.t, e: r.n[i].e}
@@ -31,21 +30,22 @@ func newScatterer(r *rig, i int) *scatterer {
 }
 
 // split puts a frame where recvmmsg would.
-func (s *scatterer) split(k int, frame, slot []byte) {
+func (s *scatterer) split(k int, bytes, slot []byte) {
 	buf := s.bufs[k]
-	head := min(len(frame), wire.HeadLen)
-	body := min(len(frame)-head, len(slot))
-	copy(buf, frame[:head])
-	copy(slot, frame[head:head+body])
-	copy(buf[head:], frame[head+body:])
-	s.parts[k] = pieces{buf[:head], slot[:body], buf[head:][:len(frame)-head-body], buf}
-}
-
-func (p *pieces) join() []byte {
-	at := len(p.head)
-	copy(p.buf[at+len(p.body):], p.rest)
-	copy(p.buf[at:], p.body)
-	return p.buf[:at+len(p.body)+len(p.rest)]
+	if s.pages {
+		if addressOf(slot)%4096 != 0 || len(slot)%4096 != 0 {
+			s.t.Fatalf("a slot of %d bytes that is not whole pages", len(slot))
+		}
+		n := copy(slot, bytes)
+		s.parts[k].Rx = frame.Rx{Head: slot[:n], Rest: buf[n:][:copy(buf[n:], bytes[n:])], Buf: buf}
+		return
+	}
+	head := min(len(bytes), wire.HeadLen)
+	body := min(len(bytes)-head, len(slot))
+	copy(buf, bytes[:head])
+	copy(slot, bytes[head:head+body])
+	copy(buf[head:], bytes[head+body:])
+	s.parts[k].Rx = frame.Rx{Head: buf[:head], Body: slot[:body], Rest: buf[head:][:len(bytes)-head-body], Buf: buf}
 }
 
 // give delivers frames on one link, up to most of them at a time.
@@ -56,7 +56,7 @@ func (s *scatterer) give(r *rig, link int, frames [][]byte, most int) {
 		if n == 0 {
 			n = min(len(frames), most)
 			for _, f := range frames[:n] {
-				s.e.HandleFrame(r.now, link, f)
+				s.e.Handle(r.now, link, engine.Whole(f))
 			}
 		} else {
 			s.batch(r, link, frames[:n])
@@ -68,31 +68,20 @@ func (s *scatterer) give(r *rig, link int, frames [][]byte, most int) {
 
 // batch is what shard.receiveInPlace does.
 func (s *scatterer) batch(r *rig, link int, frames [][]byte) {
-	n, fit, done := len(frames), 0, 0
 	for k, f := range frames {
 		s.split(k, f, s.slots[k])
 	}
 	if s.after != nil {
 		s.after()
 	}
-	for fit < n && s.e.Fits(link, fit, s.parts[fit].head, s.parts[fit].body) {
-		fit++
+	s.e.Handle(r.now, link, s.parts[:len(frames)]...)
+	for k := range frames {
+		if s.parts[k].Buf != nil {
+			s.placed++
+		} else {
+			s.joined++
+		}
 	}
-	var whole [32][]byte
-	for k := fit; k < n; k++ {
-		whole[k] = s.parts[k].join()
-	}
-	for done < fit && s.e.HandleParts(r.now, link, s.parts[done].head, s.parts[done].body, s.parts[done].rest) {
-		done++
-	}
-	for k := done; k < fit; k++ {
-		whole[k] = s.parts[k].join()
-	}
-	for k := done; k < n; k++ {
-		s.e.HandleFrame(r.now, link, whole[k])
-	}
-	s.placed += done
-	s.joined += n - done
 }
 
 // check: slots are not empty and do not overlap.

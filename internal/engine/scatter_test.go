@@ -73,7 +73,8 @@ func TestScatterMispredicted(t *testing.T) {
 	}
 }
 
-// The tail of a frame that is in place writes where a later, mispredicted frame of the same batch waits to be joined: that one must not suffer.
+// The tail of a frame that is in place writes where a later, mispredicted frame of the same batch waits to be joined:
+// that one must not suffer.
 func TestScatterTailWritesIntoSlot(t *testing.T) {
 	r := newRig(t, rigOptions{checksum: engine.ChecksumHeader})
 	a, b := r.connect(engine.DialOptions{}), r.connectTo("b", engine.DialOptions{})
@@ -85,10 +86,12 @@ func TestScatterTailWritesIntoSlot(t *testing.T) {
 	fb := underWay(r, b[0], keyB, 2, dataB)
 	third := bulkOf(t, fa[2])
 	// A second write to A's memory, small, to where the third frame is expected. Its own frame is lost.
-	r.submit(0, a[0], engine.Op{Kind: engine.OpWrite, Token: 3, Key: keyA, Off: third.Bulk.Place + 100, Local: []byte("overwritten by A")})
+	r.submit(0, a[0], engine.Op{Kind: engine.OpWrite, Token: 3, Key: keyA, Off: third.Bulk.Place + 100,
+		Local: []byte("overwritten by A")})
 	r.take(0)
 	small := wire.Segment{
-		Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: uint32(a[1]), Op: third.Bulk.Op + 1, Key: uint64(keyA),
+		Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: uint32(a[1]), Op: third.Bulk.Op + 1,
+		Key:   uint64(keyA),
 		Place: third.Bulk.Place + 100, Data: []byte("overwritten by A"),
 	}
 	s := newScatterer(r, 1)
@@ -109,7 +112,8 @@ func TestScatterTailWritesIntoSlot(t *testing.T) {
 	}
 }
 
-// The key is revoked, or the peer's Close handled, between the forecast and the frames: nothing is accepted in place, the rest of the world goes on.
+// The key is revoked, or the peer's Close handled, between the forecast and the frames: nothing is accepted in place,
+// the rest of the world goes on.
 func TestScatterRevokedBetween(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	a, b := r.connect(engine.DialOptions{}), r.connectTo("b", engine.DialOptions{})
@@ -161,7 +165,8 @@ func TestScatterClosedBetween(t *testing.T) {
 	}
 }
 
-// What a hostile peer says of lengths and places never makes a slot that is empty, overlaps another or leaves the grant.
+// What a hostile peer says of lengths and places never makes a slot that is empty, overlaps another or leaves the
+// grant.
 func TestScatterHostileForecast(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	a := r.connect(engine.DialOptions{})

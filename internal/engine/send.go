@@ -1,26 +1,30 @@
 package engine
 
-// The send path, one frame at a time:
-//
-//  1. PollTransmit: set-up frames first, then what sessions without data owe, then each session with data in turn.
-//  2. session.transmit: probes and pings on their own path; data on the path the scheduler picks; else an acknowledgement that is due.
-//  3. builder: acknowledgements that wait, then what connections have to send, small parts copied to the tail, one large part referenced
-//     where it lies in registered memory (the driver gathers it; the kernel's copy is the only one).
-//  4. builder.finish: packet number, checksums, and a record of what the frame carried, for the case that it is lost.
-
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"time"
 
-	"multiedge/flowctl"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 )
 
-// PollTransmit adds the frames that may leave now to b and returns how many. It is to be called until it returns 0 after anything else was called.
+// The send path, one frame at a time:
+//
+//  1. PollTransmit: set-up frames first, then what sessions without data owe, then each session with data in turn.
+//  2. session.transmit: probes and pings on their own path; data on the path the scheduler picks; else an
+//    acknowledgement that is due.
+//  3. builder: acknowledgements that wait, then what connections have to send: small parts copied to the tail, one
+//     large part referenced where it lies in registered memory (the driver gathers it; the kernel's copy is the only
+//     one).
+//  4. builder.finish: packet number, checksums, and a record of what the frame carried, for the case that it is lost.
+
+// PollTransmit adds the frames that may leave now to b and returns how many. It is to be called until it returns 0
+// after anything else was called.
 func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	before := len(b.Frames)
+	e.builder.now = now
 	b.most = batchPlain
 	touched := e.cfg.Secure != nil || e.cfg.Checksum == ChecksumFull
 	if touched {
@@ -28,14 +32,19 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	}
 	e.emitOutbox(now, b)
 	if e.transmitIdle(now, b) {
-		e.transmitBusy(now, b, touched)
+		if len(e.users) > 1 && len(e.sessions) > 1 {
+			e.transmitShared(now, b, touched)
+		} else {
+			e.transmitBusy(now, b, touched)
+		}
 		e.builder.forget()
 	}
 	return len(b.Frames) - before
 }
 
-// transmitIdle has the sessions without data send what others wait for: acknowledgements that are due, pings, probes, echoes. They go before the data of other sessions, which may
-// fill every batch, and take half of one at most. It reports whether there may be sessions with data.
+// transmitIdle lets the sessions without data send what others wait for: acknowledgements that are due, pings, probes,
+// echoes. They go before the data of other sessions, which may fill every batch, and take at most half of one. It
+// reports whether there may be sessions with data.
 func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
 	if e.idleTurn >= len(e.sessions) {
 		e.idleTurn = 0
@@ -59,7 +68,8 @@ func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
 	return busy
 }
 
-// transmitBusy has the sessions with data send. The one after the first that could is the first next time: it may be that one alone which the batch has room for.
+// transmitBusy lets the sessions with data send. The session after the first that sent anything begins the next batch,
+// since a batch may have room for one session alone.
 func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
 	if e.turn >= len(e.sessions) {
 		e.turn = 0
@@ -73,10 +83,11 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
 		if s.state != sessionOpen || !s.hasData() {
 			continue
 		}
-		if touched && s.sendq.len() > 0 {
+		if touched && s.fair.waiting > 0 {
 			b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
 		}
 		n := len(b.Frames)
+		s.fair.allowed, s.fair.shared = math.MaxInt, false
 		s.transmit(now, b)
 		if len(b.Frames) > n && !moved {
 			e.turn, moved = k+1, true
@@ -84,8 +95,39 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
 	}
 }
 
-// Set-up frames wait for links that are blocked: one that sends as fast as it can is blocked whenever one looks. They are at most maxHeld, and as good as lost after
-// heldTime: soon they come again.
+// transmitShared is transmitBusy where several users may send in several sessions: each of these sends until its turn
+// is over (fair.turn), with the next batch if this one is full.
+func (e *Endpoint) transmitShared(now mono.Time, b *Batch, touched bool) {
+	for idle := 0; idle < len(e.sessions) && !b.full(); e.turn++ {
+		if e.turn >= len(e.sessions) {
+			e.turn = 0
+		}
+		s := e.sessions[e.turn]
+		idle++
+		if s.state != sessionOpen || !s.hasData() {
+			continue
+		}
+		if touched && s.fair.waiting > 0 {
+			b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
+		}
+		f := &s.fair
+		if !f.shared || f.allowed <= 0 {
+			f.shared, f.allowed = true, f.turn()
+		}
+		n := len(b.Frames)
+		s.transmit(now, b)
+		if len(b.Frames) == n {
+			continue // what is left of its turn it keeps: all links may be blocked
+		}
+		if b.full() && f.allowed > 0 {
+			return
+		}
+		idle, f.allowed = 0, 0
+	}
+}
+
+// Set-up frames wait for links that are blocked: one that sends as fast as it can is blocked whenever one looks. They
+// are at most maxHeld, and are dropped after heldTime: their senders repeat them soon.
 const (
 	maxHeld  = 64
 	heldTime = 20 * time.Millisecond
@@ -155,7 +197,7 @@ func (s *session) bytesInFlight() (bytes int) {
 }
 
 // hasData reports whether frames wait that take a path of the scheduler's choice.
-func (s *session) hasData() bool { return s.sendq.len() > 0 || s.news != 0 }
+func (s *session) hasData() bool { return s.fair.waiting > 0 || s.news != 0 || s.keys.owed }
 
 func (s *session) transmit(now mono.Time, b *Batch) {
 	w := &s.e.builder
@@ -168,7 +210,7 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 		s.sendSpecial(now, b, s.tx[i])
 	}
 	var p *txPath
-	for run := 0; !b.full() && s.hasData(); run-- {
+	for run := 0; !b.full() && s.hasData() && s.fair.allowed > 0; run-- {
 		if run <= 0 || !p.room(now) || s.inFlight >= s.e.cfg.Profile.Window {
 			if p = s.pickPath(now); p == nil {
 				break
@@ -183,15 +225,18 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 		if s.news != 0 {
 			w.links()
 		}
-		w.fill(now)
+		if s.keys.owed {
+			w.keys()
+		}
+		w.fill()
 		if !w.used() {
 			break
 		}
 		w.finish(now)
-		s.pushes.left(now)
+		s.acks.pushes.left(now)
 	}
 	if !b.full() && s.ackDue(now) {
-		s.pushes.alone()
+		s.acks.pushes.alone()
 		s.sendAck(now, b)
 	}
 }
@@ -226,116 +271,6 @@ func (s *session) pickPath(now mono.Time) *txPath {
 	return s.tx[i]
 }
 
-// run is how many frames in a row leave on a path that was picked: one, or as many as make a datagram, which costs hardly more, where they travel so and as many
-// are in flight already. The first of a burst are spread over the links: their peer can begin with each. The paper's schedulers have a say in each frame.
-func (p *txPath) run() int {
-	if !p.joined || !p.s.adaptive {
-		return 1
-	}
-	n := p.s.e.links[p.link].Super / (p.frameLimit() + wire.EthLen)
-	if p.s.inFlight < n {
-		return 1
-	}
-	return n
-}
-
-// Bitmap words an acknowledgement block may take on a data frame and alone.
-const (
-	piggybackWords = flowctl.MaxAckWords
-	explicitWords  = 128
-)
-
-// wantPiggyback reports whether enough waits to be acknowledged, or for so long, that a data frame should carry it (clause 8.2).
-func (s *session) wantPiggyback(now mono.Time) bool {
-	if s.ackAt != mono.Never || s.opacks.len() > 0 {
-		return true
-	}
-	for m := s.rxMask; m != 0; m &= m - 1 {
-		if p := &s.rx[bits.TrailingZeros64(m)].policy; p.WantPiggyback() || p.Due(now) {
-			return true
-		}
-	}
-	return false
-}
-
-// ackDue reports whether an explicit acknowledgement must leave now.
-func (s *session) ackDue(now mono.Time) bool {
-	if now < s.muteTo {
-		return false
-	}
-	if now >= s.ackAt {
-		return true
-	}
-	for m := s.rxMask; m != 0; m &= m - 1 {
-		if s.rx[bits.TrailingZeros64(m)].ackAt(s) <= now {
-			return true
-		}
-	}
-	if s.opacks.len() > 0 && s.ackAt == mono.Never {
-		wait := s.e.cfg.Profile.Acks.Delay
-		if s.pushes.last != 0 && now.Sub(s.pushes.last) < wait {
-			wait = min(wait, pushDelay) // PUSH may have overtaken frames of its operation
-		}
-		s.ackAt = now.Add(wait)
-	}
-	return false
-}
-
-// ackAt is when an explicit acknowledgement of the path is due: later when data is waiting to leave that will carry it.
-func (r *rxPath) ackAt(s *session) mono.Time {
-	if s.sendq.len() > 0 {
-		return r.policy.OverdueAt()
-	}
-	return r.policy.Deadline()
-}
-
-// sendAck sends an explicit acknowledgement on the best path for it: where the peer's frames arrive, if that is good; else the usable one with the least in
-// flight. Nobody acknowledges acknowledgements, so a path that has become a black hole is not noticed by them: when the peer asks, it is answered on all.
-func (s *session) sendAck(now mono.Time, b *Batch) {
-	var best *txPath
-	least := 0
-	again := s.pinged
-	s.pinged = false
-	for m := s.txMask; m != 0 && !b.full(); m &= m - 1 {
-		p := s.tx[bits.TrailingZeros64(m)]
-		n, _ := p.ledger.InFlight()
-		switch {
-		case s.e.links[p.link].blocked || p.state == PathDead || !p.ledger.CanSend():
-			continue
-		case again && p.usable():
-			s.ackOn(now, b, p, true)
-			best = p
-			continue
-		case !p.usable():
-			n += 1 << 20
-		case p.state == PathSuspect:
-			n += 1 << 16
-		case p.link == s.heardOn:
-			n = -1
-		}
-		if best == nil || n < least {
-			best, least = p, n
-		}
-	}
-	switch {
-	case best == nil:
-		s.muteTo, s.e.muted = now.Add(time.Millisecond), true
-		s.pinged = again
-	case !again || !best.usable():
-		s.ackOn(now, b, best, again)
-	}
-}
-
-func (s *session) ackOn(now mono.Time, b *Batch, p *txPath, again bool) {
-	w := &s.e.builder
-	w.begin(s, p, b)
-	w.acks(now, explicitWords, again)
-	if w.used() {
-		s.e.Count.AcksExplicit++
-		w.finish(now)
-	}
-}
-
 // mostProbes is how many unanswered frames of a path that carries no data are remembered (clause 9.1).
 const mostProbes = 4
 
@@ -343,8 +278,8 @@ const mostProbes = 4
 func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 	w := &s.e.builder
 	n, _ := p.ledger.InFlight()
-	// A whole span of frames since the oldest that the peer neither acknowledged nor passed over; or probes of a path that carries no data: they count in the session's
-	// window, and would fill it.
+	// A whole span of frames since the oldest that the peer neither acknowledged nor passed over; or probes of a path
+	// that carries no data: they count in the session's window, and would fill it.
 	if !p.ledger.CanSend() || !p.usable() && n >= mostProbes {
 		s.e.lost = p.ledger.AbandonAll(s.e.lost[:0])
 		s.onLost(now, p, s.e.lost)
@@ -352,16 +287,17 @@ func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 	w.begin(s, p, b)
 	if s.news != 0 && !p.usable() && !s.hasOther(p.link) { // the peer answers where it believes us to be
 		w.links()
+		// what was said of it may be among what is not acknowledged
+	} else if p.ping && p.state == PathSuspect && !s.hasOther(p.link) {
+		w.ownLink()
 	}
 	g := &w.seg
 	n = 0
-	for ; n < len(p.echo) && w.room >= 64; n++ {
-		*g = wire.Segment{Kind: wire.KindEcho, Place: p.echo[n]}
+	for ; n < len(p.echo) && p.echo[n].to == p.number && w.room >= 64; n++ {
+		*g = wire.Segment{Kind: wire.KindEcho, Place: p.echo[n].nonce}
 		w.small(g)
 	}
-	if p.echo = slices.Delete(p.echo, 0, n); len(p.echo) > 0 {
-		s.special |= 1 << p.link
-	}
+	p.echo = slices.Delete(p.echo, 0, n)
 	if p.ping {
 		*g = wire.Segment{Kind: wire.KindPing}
 		w.small(g)
@@ -376,31 +312,21 @@ func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 	if w.used() {
 		w.finish(now)
 	}
+	for ; len(p.echo) > 0 && p.echo[0].to != p.number && !b.full() && p.ledger.CanSend(); p.echo = slices.Delete(p.echo,
+		0, 1) {
+		w.begin(s, p, b)
+		w.turnTo(p.echo[0].to)
+		*g = wire.Segment{Kind: wire.KindEcho, Place: p.echo[0].nonce}
+		w.small(g)
+		w.finish(now)
+	}
+	if len(p.echo) > 0 {
+		s.special |= 1 << p.link
+	}
+	if p.look != 0 {
+		s.sendLooks(now, b, p)
+	}
 	if p.probe { // nothing else may be lost with it
 		s.askSize(now, b, p)
-	}
-}
-
-// askSize sends the Probe of a frame size, one of a datagram in as many frames as make a whole one, however few bytes the batch is to have: shorter ones may pass where those that
-// data travels in do not (clause 12.2).
-func (s *session) askSize(now mono.Time, b *Batch, p *txPath) {
-	w := &s.e.builder
-	size, joined := probed(p.nonce)
-	times := 1
-	if joined {
-		times = min(s.e.links[p.link].Super/(size+wire.EthLen), cap(b.Frames))
-	}
-	if len(b.Frames)+times > cap(b.Frames) {
-		s.special |= 1 << p.link // in the next batch
-		return
-	}
-	p.probe = false
-	for ; times > 0 && p.ledger.CanSend(); times-- {
-		w.begin(s, p, b)
-		w.seg = wire.Segment{Kind: wire.KindProbe, Place: p.nonce}
-		w.small(&w.seg)
-		w.joined = joined
-		w.padTo(size)
-		w.finish(now)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"multiedge/internal/mono"
-	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 	"multiedge/sched"
 )
@@ -28,104 +27,53 @@ const (
 type session struct {
 	e         *Endpoint
 	peer      *peer
-	epoch     uint64 // the peer's
 	state     sessionState
 	local     uint32 // our number for it, in frames we receive
 	remote    uint32 // the peer's number, in frames we send
+	epoch     uint64 // the peer's
 	born      mono.Time
 	opened    mono.Time
-	asked     bool // by us, of a sealed session that is open
 	lastHeard mono.Time
 	pingAt    mono.Time // next keep-alive
+	served    bool      // a frame of data was authentic
 
-	initAt   mono.Time // next Init while dialing
-	initWait time.Duration
-	initLink int
-	inits    int             // sent so far
-	initTo   map[int][6]byte // where the latest went, by our link
-	turns    ration          // of Inits to addresses that Hello named since
-	cookies  map[int][]byte  // the peer's, to be said in Init, by our link: it is made for our address there
-	hint     string          // why the peer may not be answering
-
-	hs      *handshake     // nil in plaintext, and when it is over and forgotten; of several, the one that something happens to
-	tries   []*handshake   // at the asking end: one with each address that answered, until the peer has proved who it is
-	answers int            // of different addresses since the handshake began
-	sealer  *secure.Sealer // nil in plaintext and until the session opens
-	opener  *secure.Opener
-	claimed NodeID // by an Init, before it is proved
-	doubted uint32 // the peer's number of the session that this one asks about
-	served  bool   // a frame of data was authentic
-
-	links [MaxLinks]remoteLink // of the peer, as announced in a sealed session
-	seen  [MaxLinks]uint64     // per local link: the peer's links whose sealed frames arrived there
-	news  uint64               // links of ours that the peer must be told about
-	told  uint32               // the version of our links that our parameters in the handshake had
-
-	tx       [MaxLinks]*txPath // by local link
-	rx       [MaxLinks]*rxPath // by the peer's link number, clause 2.2
-	txMask   uint64
-	rxMask   uint64
-	special  uint64 // tx paths with a ping, probe or echo to send
-	sched    sched.Scheduler
-	adaptive bool // the scheduler's weights are the measured windows
-	inFlight int  // eliciting frames, all paths
-
-	sendq     queue[*conn] // connections with something to send
-	opacks    queue[*conn] // connections that owe an OpAck
-	ackAt     mono.Time    // an explicit acknowledgement is due then, whatever the path policies say
-	pushes    pushes       // how long the peer's frames with PUSH wait for theirs
-	muteTo    mono.Time    // no path could carry an acknowledgement: do not try before, or before a link has room again
-	heardOn   int          // link on which the latest eliciting frame arrived
-	pinged    bool         // the peer asks: our acknowledgements may be lost on their path
-	heldMem   int          // bytes of segments behind fences, and of the spans that are charged
-	guesses   int          // operations with wrong keys since guessedAt
-	guessedAt mono.Time
-	conns     int
-	limbo     int // those of them that are in connIncoming or connLast
-	byRemote  map[uint32]*conn
-	over      []uint32 // the peer's numbers of connections that ended lately, a ring of overMost
-	overNext  int
+	setup
+	trust
+	peerLinks
+	paths
+	acks acks
+	members
 
 	framesRetransmitted, framesLost uint64
 }
 
-// queue is a FIFO that reuses its memory.
-type queue[T any] struct {
-	items []T
-	head  int
+// setup is what a session needs until the peer has answered.
+type setup struct {
+	initAt    mono.Time // next Init while dialing; Never in every other state
+	initWait  time.Duration
+	initLink  int
+	initRound int             // how often Init was sent, to one address or several
+	inits     int             // rounds of the links
+	initTo    map[int][6]byte // where the latest went, by our link
+	turns     ration          // of Inits to addresses that Hello named since
+	cookies   map[int][]byte  // the peer's, to be said in Init, by our link: it is made for our address there
+	hint      string          // why the peer may not be answering
 }
 
-func (q *queue[T]) len() int { return len(q.items) - q.head }
-func (q *queue[T]) push(v T) { q.items = append(q.items, v) }
-func (q *queue[T]) front() *T {
-	if q.head == len(q.items) {
-		return nil
-	}
-	return &q.items[q.head]
-}
+// members are a session's connections, and what all of them together make this node keep.
+type members struct {
+	fair     fair     // connections with something to send
+	conns    int      // how many there are
+	dials    dialList // those of our requests that wait for the session or an answer
+	limbo    int      // those of conns that are in connIncoming or connLast
+	byRemote map[uint32]*conn
+	over     []uint32 // the peer's numbers of connections that ended lately, a ring of overMost
+	overNext int
 
-func (q *queue[T]) pop() {
-	var zero T
-	q.items[q.head] = zero
-	q.head++
-	if q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	} else if q.head >= 64 && q.head*2 >= len(q.items) {
-		q.items = q.items[:copy(q.items, q.items[q.head:])]
-		q.head = 0
-	}
-}
-
-// remove deletes the elements that drop says.
-func (q *queue[T]) remove(drop func(T) bool) {
-	kept := q.items[:0]
-	for _, v := range q.items[q.head:] {
-		if !drop(v) {
-			kept = append(kept, v)
-		}
-	}
-	clear(q.items[len(kept):])
-	q.items, q.head = kept, 0
+	staged    int // bytes of copies of writes with LocalDone, at most stagedRoom; see local.go
+	heldMem   int // bytes that are kept for the peer, at most Config.HeldBytes; see held.go
+	guesses   int // operations with wrong keys since guessedAt
+	guessedAt mono.Time
 }
 
 func (e *Endpoint) newSession(now mono.Time, p *peer, scheduler string) *session {
@@ -134,7 +82,12 @@ func (e *Endpoint) newSession(now mono.Time, p *peer, scheduler string) *session
 		panic("BUG: engine: scheduler " + scheduler + " was not checked: " + err.Error())
 	}
 	s := &session{
-		e: e, peer: p, sched: sc, adaptive: scheduler == "adaptive", born: now, lastHeard: now, ackAt: mono.Never, initAt: mono.Never, pingAt: mono.Never, byRemote: map[uint32]*conn{},
+		e: e, peer: p, born: now, lastHeard: now, pingAt: mono.Never,
+		setup:   setup{initAt: mono.Never},
+		trust:   trust{keys: keys{at: mono.Never, lateAt: mono.Never}},
+		paths:   paths{sched: sc, adaptive: scheduler == "adaptive"},
+		acks:    acks{at: mono.Never},
+		members: members{byRemote: map[uint32]*conn{}},
 	}
 	s.renumber()
 	e.sessions = append(e.sessions, s)
@@ -172,21 +125,37 @@ const firstInit = 50 * time.Millisecond
 // sendInit sends Init on the next link that reaches the peer (clause 4.3).
 func (s *session) sendInit(now mono.Time) {
 	e := s.e
-	if s.cookies != nil && e.cfg.Secure == nil { // the peer may have opened the session under this number and ended it: its frames must not be taken for those of a new one
+	// the peer may have opened the session under this number and ended it: its frames must not be taken for those of a
+	// new one
+	if s.cookies != nil && e.cfg.Secure == nil {
 		s.renumber()
 		s.cookies = nil
 	}
+	if s.initRound == 1 {
+		e.greet(now) // what was heard may be old
+	}
+	left := 1 << min(s.initRound, initDoubles)
+	s.initRound++
 	for range MaxLinks {
 		i := s.initLink
-		s.initLink = (i + 1) % MaxLinks
-		if r, ok := s.peer.try(i, s.inits); ok && e.up&(1<<i) != 0 {
+		if e.up&(1<<i) != 0 {
+			if mac, ok := s.peer.try(now, i, s.inits); ok {
+				s.sendInitTo(i, mac)
+				left--
+			}
+		}
+		if s.initLink = (i + 1) % MaxLinks; s.initLink == 0 {
 			s.inits++
-			s.sendInitTo(i, r.mac)
+		}
+		if left == 0 {
 			break
 		}
 	}
 	s.initSent(now)
 }
+
+// initDoubles is how often the number of addresses that are asked at once doubles while none answers.
+const initDoubles = 3
 
 func (s *session) sendInitTo(i int, mac [6]byte) {
 	if s.initTo == nil {
@@ -196,10 +165,12 @@ func (s *session) sendInitTo(i int, mac [6]byte) {
 	s.e.sendSetup(wire.TypeInit, i, mac, uint32(s.peer.shard), s)
 }
 
-// elsewhere is called when a Hello names an address of the peer. If the latest Init on that link went to another one, it is asked there at once: who says Hello in
-// the peer's name, more often than the peer does, does not keep us from it. In plaintext he could anyway.
+// elsewhere is called when a Hello names an address of the peer. If the latest Init on that link went to another
+// address, Init is sent to this one at once: a stranger that says Hello in the peer's name more often than the peer
+// does cannot keep us from it. In plaintext a stranger can do that in other ways.
 func (s *session) elsewhere(now mono.Time, i int, mac [6]byte) {
-	if to, asked := s.initTo[i]; s.state != sessionDialing || s.e.cfg.Secure == nil || !asked || to == mac || !s.turns.take(now, retryTime, false, maxTurns) {
+	if to, asked := s.initTo[i]; s.state != sessionDialing || s.e.cfg.Secure == nil || !asked || to == mac ||
+		!s.turns.take(now, retryTime, rankStranger, maxTurns) {
 		return
 	}
 	s.sendInitTo(i, mac)
@@ -237,10 +208,10 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 		e.Count.RejectedAuth++
 		return
 	}
-	heard := e.heardAt(src, &in)
+	r := e.rankOf(src, &in)
 	p := e.hear(now, i, src, &in.Hello)
 	if sealed {
-		e.answerInit(now, i, src, &in, heard)
+		e.answerInit(now, i, src, &in, r)
 		return
 	}
 	if p == nil {
@@ -269,66 +240,63 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 	}
 	p.session = s
 	s.remote, s.epoch = in.Session, in.Epoch
+	s.seen[i] |= 1 << in.Link
 	e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 	s.open(now)
 }
 
-// maxRetries bounds what an attacker can have us send to addresses it makes up, in frames of each retryTime, and maxTurns what Hello can have a session that asks send;
-// maxAnswers what one who receives there can have us compute, in handshakes of each answerTime. Peers that say Hello from the address they ask from have a share of
-// their own.
+// Bounds of what strangers can cause. In each retryTime at most maxRetries frames are sent to addresses that an
+// attacker made up, and at most maxTurns because of Hellos to a session that is being set up; in each answerTime at
+// most maxAnswers handshakes are computed. Peers that said Hello from the address they ask from have a share of their
+// own.
 const (
 	maxRetries = 100
 	maxTurns   = 16
 	retryTime  = 20 * time.Millisecond
 	maxAnswers = maxPending
 	answerTime = 100 * time.Millisecond
+
+	maxPeerAnswers = 16 // of rankPeer
 )
 
-// ration counts what was done lately, for addresses that were not heard and those that were.
+// ration counts what was done lately, for each rank.
 type ration struct {
 	from mono.Time
-	used [2]int
+	used [ranks]int
 }
 
 // take reports whether less than most was done in the present span.
-func (r *ration) take(now mono.Time, span time.Duration, heard bool, most int) bool {
+func (r *ration) take(now mono.Time, span time.Duration, who rank, most int) bool {
 	if now-r.from > mono.Time(span) {
 		*r = ration{from: now}
 	}
-	share := &r.used[0]
-	if heard {
-		share = &r.used[1]
-	}
-	*share++
-	return *share <= most
+	r.used[who]++
+	return r.used[who] <= most
 }
 
-// heardAt reports whether the node that an Init speaks of said Hello from its address.
-func (e *Endpoint) heardAt(src [6]byte, in *wire.Init) bool {
-	p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]
-	return p != nil && p.remote[in.Link].mac == src
-}
-
-// wouldEnd is the number of the open session that an Init in plaintext would end: its cookie must have been made for that, or a late copy of an Init, of an older
-// number or epoch, would end what came after it.
+// wouldEnd is the number of the open session that an Init in plaintext would end: its cookie must have been made for
+// that, or a late copy of an Init, of an older number or epoch, would end what came after it.
 func (e *Endpoint) wouldEnd(in *wire.Init) uint32 {
-	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; e.cfg.Secure == nil && p != nil && p.session != nil && p.session.state == sessionOpen {
+	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; e.cfg.Secure == nil && p != nil && p.session != nil &&
+		p.session.state == sessionOpen {
 		return p.session.local
 	}
 	return 0
 }
 
-// sendRetry asks the sender of an Init to show that it receives (clause 4.3). Nothing is kept, and less is sent than came.
+// sendRetry asks the sender of an Init to show that it receives (clause 4.3). Nothing is kept, and less is sent than
+// came.
 func (e *Endpoint) sendRetry(now mono.Time, i int, src [6]byte, in *wire.Init) {
 	e.Count.RejectedCookie++
-	if !e.retries.take(now, retryTime, e.heardAt(src, in), maxRetries) {
+	if !e.retries.take(now, retryTime, e.rankOf(src, in), maxRetries) {
 		return
 	}
 	cookie := e.cookies.make(now/mono.Time(cookieTime), src, in, e.wouldEnd(in))
-	e.queueSetup(outFrame{link: i, dst: src, kind: wire.TypeRetry, sess: in.Session, body: append([]byte(nil), cookie...)})
+	e.queueSetup(outFrame{link: i, dst: src, kind: wire.TypeRetry, sess: in.Session, body: append([]byte(nil),
+		cookie...)})
 }
 
-// onRetry says Init again as the peer wants it.
+// onRetry sends Init again with the cookie that the peer asks for.
 func (e *Endpoint) onRetry(now mono.Time, i int, src [6]byte, number uint32, body []byte) {
 	var r wire.Retry
 	if r.Decode(body) != nil {
@@ -350,7 +318,7 @@ func (e *Endpoint) onRetry(now mono.Time, i int, src [6]byte, number uint32, bod
 	}
 	s.cookies[i] = append([]byte(nil), r.Cookie...)
 	e.sendSetup(wire.TypeInit, i, src, uint32(s.peer.shard), s)
-	if e.cfg.Secure == nil { // else who forges Retry could put off the next Init for ever
+	if e.cfg.Secure == nil { // sealed: forged Retries must not put off the next Init for ever
 		s.initSent(now)
 	}
 }
@@ -374,6 +342,7 @@ func (e *Endpoint) onInitAck(now mono.Time, i int, src [6]byte, number uint32, b
 		return
 	}
 	s.remote, s.epoch = in.Session, in.Epoch
+	s.seen[i] |= 1 << in.Link
 	s.open(now)
 }
 
@@ -386,15 +355,15 @@ func (s *session) open(now mono.Time) {
 	}
 	s.pingAt = now.Add(s.e.cfg.KeepAlive)
 	s.e.Count.SessionsOpened++
+	s.peer.past.opened(now, s.epoch)
 	s.refreshPaths(now)
+	s.e.answeredInit(s)
 	if !s.peer.up {
 		s.peer.up = true
 		s.e.emit(Event{Kind: EvPeerUp, Peer: s.peer.id, PeerName: s.peer.name})
 	}
-	for _, c := range s.e.dials {
-		if c.s == s {
-			c.requestOpen()
-		}
+	for c := s.dials.head; c != nil; c = c.dial.next {
+		c.requestOpen()
 	}
 }
 
@@ -436,15 +405,16 @@ func (e *Endpoint) onReset(now mono.Time, src [6]byte, body []byte) {
 }
 
 func (s *session) hasAddress(mac [6]byte) bool {
-	for m := s.txMask; m != 0; m &= m - 1 {
-		if [6]byte(s.tx[bits.TrailingZeros64(m)].header[:6]) == mac {
+	for m := s.present(); m != 0; m &= m - 1 {
+		if s.remoteLink(uint8(bits.TrailingZeros64(m))).mac == mac {
 			return true
 		}
 	}
 	return false
 }
 
-// overMost is how many ended connections a session remembers, lest a late copy of their Open begins them anew (clause 5.1).
+// overMost is how many ended connections a session remembers: a late copy of their Open must not begin them anew
+// (clause 5.1).
 const overMost = 1024
 
 // ended notes the peer's number of a connection that is over.
@@ -465,7 +435,7 @@ func (s *session) fail(now mono.Time, st Status) {
 	}
 	wasOpen := s.state == sessionOpen
 	s.state = sessionDead
-	s.sendq, s.opacks = queue[*conn]{}, queue[*conn]{} // or each of very many connections would look for itself there
+	s.acks.opacks = queue[*conn]{} // or each of very many connections would look for itself there
 	for _, c := range e.conns {
 		if c.s == s && c.state != connFree {
 			c.finish(now, st, "")
@@ -493,9 +463,7 @@ func (s *session) dropPaths(now mono.Time) {
 // forgetSession takes s out of every table.
 func (e *Endpoint) forgetSession(s *session) {
 	delete(e.byNumber, s.local)
-	if s.opener != nil {
-		e.showOpeners()
-	}
+	s.eraseKeys()
 	if e.builder.s == s {
 		e.builder = builder{}
 	}
@@ -518,11 +486,11 @@ func (e *Endpoint) forgetSession(s *session) {
 
 // nextTimeout is the earliest of the session's deadlines.
 func (s *session) nextTimeout() mono.Time {
-	t := min(s.ackAt, s.shakeDeadline())
+	t := min(s.acks.at, s.shakeDeadline(), s.keys.at, s.keys.lateAt)
 	for m := s.rxMask; m != 0; m &= m - 1 {
 		t = min(t, s.rx[bits.TrailingZeros64(m)].ackAt(s))
 	}
-	t = min(max(t, s.muteTo), s.initAt, s.pingAt)
+	t = min(max(t, s.acks.muteTo), s.initAt, s.pingAt)
 	for m := s.txMask; m != 0; m &= m - 1 {
 		t = min(t, s.tx[bits.TrailingZeros64(m)].nextTimeout())
 	}
@@ -543,6 +511,11 @@ func (s *session) handleTimeout(now mono.Time) {
 			return
 		}
 	}
+	if now >= min(s.keys.at, s.keys.lateAt) {
+		if s.keysTimeout(now); s.state != sessionOpen {
+			return
+		}
+	}
 	for m := s.txMask; m != 0; m &= m - 1 {
 		s.tx[bits.TrailingZeros64(m)].handleTimeout(now)
 	}
@@ -550,13 +523,18 @@ func (s *session) handleTimeout(now mono.Time) {
 		return
 	}
 	s.pingAt = now.Add(s.e.cfg.KeepAlive)
+	s.forgetUnanswered(now)
 	if now.Sub(s.lastHeard) >= s.e.cfg.DeadTime {
 		s.fail(now, StatusPeerDown)
 		return
 	}
-	if now.Sub(s.lastHeard) >= s.e.cfg.KeepAlive {
-		for m := s.txMask; m != 0; m &= m - 1 {
-			s.tx[bits.TrailingZeros64(m)].wantPing(true)
+	all := now.Sub(s.lastHeard) >= s.e.cfg.KeepAlive
+	for m := s.txMask; m != 0; m &= m - 1 {
+		// The others may hide that the cable of one was moved: the peer's frames on them keep the session alive (clause
+		// 4.7).
+		if p := s.tx[bits.TrailingZeros64(m)]; all || p.state == PathGood && s.heardVia&(1<<p.link) == 0 {
+			p.wantPing(true)
 		}
 	}
+	s.heardVia = 0
 }

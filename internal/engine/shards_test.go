@@ -2,16 +2,19 @@ package engine_test
 
 import (
 	"testing"
+	"time"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
 )
 
-// A frame that the kernel put into another shard's queue is left alone: a Reset would end a session that the right shard has (clause 4.6).
+// A frame that the kernel put into another shard's queue is left alone: a Reset would end a session that the right
+// shard has (clause 4.6).
 func TestFramesOfOtherShardsAreLeftAlone(t *testing.T) {
 	src := counting(1)
-	e, err := engine.New(engine.Config{Node: engine.NodeID{1}, Name: "n", Epoch: 1, Grants: regmem.NewTable(&src), Shard: 1, Shards: 3})
+	e, err := engine.New(engine.Config{Node: engine.NodeID{1}, Name: "n", Epoch: 1, Grants: regmem.NewTable(&src),
+		Shard: 1, Shards: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +26,7 @@ func TestFramesOfOtherShardsAreLeftAlone(t *testing.T) {
 		frame := make([]byte, wire.TailStart)
 		copy(frame[12:], []byte{0x88, 0xb5})
 		wire.Finish(frame[wire.EthLen:], &wire.Header{Type: wire.TypeData, Session: session, PN: 1}, nil)
-		e.HandleFrame(1, 0, frame)
+		e.Handle(1, 0, engine.Whole(frame))
 		for e.PollTransmit(1, batch) > 0 {
 			for _, f := range batch.Frames {
 				if typeOf(f.Head) == wire.TypeReset {
@@ -41,5 +44,25 @@ func TestFramesOfOtherShardsAreLeftAlone(t *testing.T) {
 	}
 	if e.Count.UnknownSession != 9 {
 		t.Errorf("%+v", e.Count)
+	}
+}
+
+// How many shards a peer has is believed from its handshake: a stranger who says that there are more sends no request
+// to one that does not exist.
+func TestForgedLastShard(t *testing.T) {
+	r := newRig(t, rigOptions{sealed: true})
+	r.connect(engine.DialOptions{})
+	r.settle()
+	h := helloOf(1, 0, 1500, 1)
+	h.Last = wire.MaxShards - 1
+	r.n[0].e.Handle(r.now, 0, engine.Whole(raw(macOf(1, 0), macOf(0, 0), wire.Header{Type: wire.TypeHello},
+		h.AppendTo(nil))))
+	id, err := r.n[0].e.Dial(r.now, "node1", "no such service", engine.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must("an answer", 100*time.Millisecond, func() bool { _, over := r.n[0].closed[id]; return over })
+	if ev := r.n[0].closed[id]; ev.Status != engine.StatusNoService {
+		t.Errorf("%v: %s", ev.Status, ev.Text)
 	}
 }

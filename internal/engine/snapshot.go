@@ -16,6 +16,7 @@ type Snapshot struct {
 	Peers       []PeerStatus
 	Connections []ConnStatus
 	Claim       Claim // the latest, if Counters.IdentityClaims is not 0
+	Wrong       []NameTrouble
 }
 
 // Claim describes a Hello of another host with this node's identity.
@@ -52,6 +53,12 @@ type PeerStatus struct {
 	InFlight    int // frames
 	Lost        uint64
 	Retransmits uint64
+	Received    uint64        // bytes of frames with data, in all sessions
+	Trouble     Trouble       // why there is no session, if that is known
+	TroubleAgo  time.Duration // how long that was ago
+	Sessions    uint64        // opened so far
+	Flaps       bool          // the latest of them keep ending
+	Twins       uint64        // times that a run of the peer's came back after another: its key is used twice
 	Paths       []PathStatus
 }
 
@@ -78,42 +85,102 @@ type ConnStatus struct {
 	State       string
 	Ordered     bool
 	Submitted   uint32 // operations so far, modulo 2^32
+	BytesIn     uint64 // of operations that succeeded
+	BytesOut    uint64
 	Outstanding int
 	Held        int // segments behind fences
 	Notes       int // notifications not taken yet
+
+	Waiting  int // operations that wait for a buffer at the peer, or behind one that does
+	Credit   int // messages that the peer has buffers for
+	Receives int // buffers posted for the peer's messages, those that are being filled too
+	Sharing  int // connections that take from the same queue as this one; 0: it has its own
 }
 
 var connStateText = [...]string{"free", "dialing", "incoming", "open", "closing", "last"}
 
-// Snapshot copies the endpoint's state. It takes time proportional to links, peers and connections; not for the packet path.
+// Snapshot copies the endpoint's state. It takes time proportional to links, peers and connections; not for the packet
+// path.
 func (e *Endpoint) Snapshot(now mono.Time) Snapshot {
-	out := Snapshot{Counters: e.Count, Latency: e.Latency}
+	out := e.SnapshotHead(now)
+	out.Peers, _ = e.SnapshotPeers(now, nil, 0, len(e.peers))
+	out.Connections, _ = e.SnapshotConns(nil, 0, len(e.conns))
+	return out
+}
+
+// SnapshotHead is Snapshot without peers and connections: what takes no longer the more of them there are.
+func (e *Endpoint) SnapshotHead(now mono.Time) Snapshot {
+	out := Snapshot{Counters: e.Count, Latency: e.Latency, Wrong: e.wrongNames(now)}
 	if out.Counters.IdentityClaims > 0 {
 		out.Claim = Claim{Link: e.claim.link, MAC: e.claim.mac, Ago: now.Sub(e.claim.at)}
 	}
 	for i := range e.links {
 		if l := &e.links[i]; l.Name != "" {
-			out.Links = append(out.Links, LinkStatus{Number: i, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Weight: l.Weight, Up: l.up, Blocked: l.blocked, Counters: l.count, RoundTrips: *l.roundTrips})
+			out.Links = append(out.Links, LinkStatus{Number: i, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Weight: l.Weight,
+				Up: l.up, Blocked: l.blocked, Counters: l.count, RoundTrips: *l.roundTrips})
 		}
-	}
-	for _, p := range e.peers {
-		out.Peers = append(out.Peers, p.status(now))
-	}
-	for _, c := range e.conns {
-		if c.state == connFree || c.state == connLast {
-			continue
-		}
-		st := ConnStatus{ID: c.id, Peer: c.wantPeer, Service: c.service, State: connStateText[c.state], Ordered: c.ordered, Submitted: uint32(c.sndNext), Outstanding: c.pending, Held: c.held, Notes: c.notes.len()}
-		if c.s != nil {
-			st.Peer = c.s.peer.name
-		}
-		out.Connections = append(out.Connections, st)
 	}
 	return out
 }
 
+// SnapshotPeers appends the state of at most n peers, from the place from on, and returns the place to go on from: 0 at
+// the end. A peer that comes or goes between two calls may be seen twice or missed.
+func (e *Endpoint) SnapshotPeers(now mono.Time, out []PeerStatus, from, n int) (_ []PeerStatus, next int) {
+	end := min(from+n, len(e.peers))
+	for i := from; i < end; i++ {
+		st := e.peers[i].status(now)
+		if e.peers[i].sealed && e.cfg.Secure == nil {
+			st.Trouble = TroubleSealed
+		}
+		out = append(out, st)
+	}
+	if end >= len(e.peers) {
+		end = 0
+	}
+	return out, end
+}
+
+// SnapshotConns looks at n places of connections as SnapshotPeers does at peers.
+func (e *Endpoint) SnapshotConns(out []ConnStatus, from, n int) (_ []ConnStatus, next int) {
+	end := min(from+n, len(e.conns))
+	for i := from; i < end; i++ {
+		if c := e.conns[i]; c.state != connFree && c.state != connLast {
+			out = append(out, c.describe())
+		}
+	}
+	if end >= len(e.conns) {
+		end = 0
+	}
+	return out, end
+}
+
+func (c *conn) describe() ConnStatus {
+	st := ConnStatus{
+		ID: c.id, Peer: c.wantPeer, Service: c.service, State: connStateText[c.state], Ordered: c.ordered,
+		Submitted: uint32(c.sndNext),
+		BytesIn:   c.bytesIn, BytesOut: c.bytesOut, Outstanding: c.pending, Held: c.held, Notes: c.notes.len(),
+	}
+	if c.s != nil {
+		st.Peer = c.s.peer.name
+	}
+	if m := c.msgs; m != nil {
+		st.Waiting, st.Credit = m.queue.len(), max(0, int(int32(m.credits-m.next)))
+		if q := m.from; q != nil {
+			st.Receives = int(m.begun-m.base) + q.posted.len()
+			if q.id != 0 {
+				st.Sharing = q.conns
+			}
+		}
+	}
+	return st
+}
+
 func (p *peer) status(now mono.Time) PeerStatus {
-	st := PeerStatus{ID: p.id, Name: p.name, Shard: int(p.shard)}
+	st := PeerStatus{
+		ID: p.id, Name: p.name, Shard: int(p.shard), Received: p.past.received, Trouble: p.past.trouble,
+		TroubleAgo: now.Sub(p.past.troubleAt),
+		Sessions:   p.past.sessions, Flaps: p.past.flaps(now), Twins: p.past.returns,
+	}
 	s := p.session
 	if s == nil {
 		return st
@@ -125,7 +192,8 @@ func (p *peer) status(now mono.Time) PeerStatus {
 		t := s.tx[bits.TrailingZeros64(m)]
 		n, _ := t.ledger.InFlight()
 		st.Paths = append(st.Paths, PathStatus{
-			Link: t.link, PeerLink: int(t.number), PeerMAC: [6]byte(t.header[:6]), State: t.state.String(), MTU: t.mtu, Joined: t.joined, SRTT: t.rtt.SRTT(), MinRTT: t.rtt.Min(),
+			Link: t.link, PeerLink: int(t.number), PeerMAC: [6]byte(t.header[:6]), State: t.state.String(), MTU: t.mtu,
+			Joined: t.joined, SRTT: t.rtt.SRTT(), MinRTT: t.rtt.Min(),
 			Window: t.cwnd.Frames(), InFlight: n, Counters: t.count,
 		})
 	}

@@ -7,8 +7,8 @@ import (
 	"multiedge/internal/engine"
 )
 
-// What a path that carries nothing is asked, for as long as it does not answer, leaves the window to the others: a link that went dark, and one on which the
-// peer is heard and never reached.
+// What a path that carries nothing is asked, for as long as it does not answer, leaves the window to the others: a link
+// that went dark, and one on which the peer is heard and never reached.
 func TestDarkPathLeavesWindow(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -39,7 +39,8 @@ func TestDarkPathLeavesWindow(t *testing.T) {
 	}
 }
 
-// A peer that keeps many bytes of reads outstanding holds up neither our operations on the connection nor the refusal of its own.
+// A peer that keeps many bytes of reads outstanding holds up neither our operations on the connection nor the refusal
+// of its own.
 func TestReadsLetOthersPass(t *testing.T) {
 	const size = 256 << 10
 	r := newRig(t, rigOptions{mtu: 9000})

@@ -11,7 +11,8 @@ import (
 	"multiedge/internal/wire"
 )
 
-// A dial between nodes of which one does not authorise the other ends at once, and says what to do and where (clause 10.2).
+// A dial between nodes of which one does not authorise the other ends at once, and says what to do and where (clause
+// 10.2).
 func TestStrangers(t *testing.T) {
 	key := identity(0).Public().String()
 	for _, c := range []struct {
@@ -21,9 +22,12 @@ func TestStrangers(t *testing.T) {
 		mention []string
 		peer    string
 	}{
-		{"not authorised there", rigOptions{sealed: true, strange: [2]bool{true, false}}, 100 * time.Microsecond, []string{"edgectl peers add", key, "node0", "node1"}, "node1"},
-		{"not authorised here", rigOptions{sealed: true, strange: [2]bool{false, true}}, 5 * time.Microsecond, []string{"edgectl peers add", "node1"}, "node1"},
-		{"nowhere", rigOptions{sealed: true}, 5 * time.Microsecond, []string{"edgectl peers add", "nowhere"}, "nowhere"},
+		{"not authorised there", rigOptions{sealed: true, strange: [2]bool{true, false}}, 100 * time.Microsecond,
+			[]string{"edgectl peers add", key, "node0", "node1"}, "node1"},
+		{"not authorised here", rigOptions{sealed: true, strange: [2]bool{false, true}}, 5 * time.Microsecond,
+			[]string{"edgectl peers add", "node1"}, "node1"},
+		{"nowhere", rigOptions{sealed: true}, 5 * time.Microsecond, []string{"edgectl peers add", "nowhere"},
+			"nowhere"},
 	} {
 		r := newRig(t, c.o)
 		r.n[1].e.Listen("test")
@@ -45,7 +49,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// impostor makes node 1 of a rig one with another key that claims the identity of the real one in all it says in plaintext.
+// impostor makes node 1 of a rig one with another key that claims the identity of the real one in all it says in
+// plaintext.
 func impostor(t *testing.T) *rig {
 	r := newRig(t, rigOptions{sealed: true})
 	peers, err := secure.NewPeers(secure.Peer{Name: "node0", Key: identity(0).Public()})
@@ -54,7 +59,8 @@ func impostor(t *testing.T) *rig {
 	}
 	who := secure.NewNode(identity(2), peers)
 	n := r.n[1]
-	n.e, err = engine.New(engine.Config{Node: who.Public.Node(), Secure: who, Name: "node1", Epoch: 1, Seed: 77, Grants: n.grants})
+	n.e, err = engine.New(engine.Config{Node: who.Public.Node(), Secure: who, Name: "node1", Epoch: 1, Seed: 77,
+		Grants: n.grants})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +81,8 @@ func impostor(t *testing.T) *rig {
 	return r
 }
 
-// Somebody answers in the peer's place, with a key of his own: the dial fails and says so; when the real peer is back, a dial that waits connects.
+// Somebody answers in the peer's place, with a key of his own: the dial fails and says so; when the real peer is back,
+// a dial that waits connects.
 func TestImpostor(t *testing.T) {
 	r := impostor(t)
 	ev, _ := r.dialEnds("node1", "test", engine.DialOptions{Timeout: time.Second}, 2*time.Second)
@@ -106,7 +113,8 @@ func TestImpostor(t *testing.T) {
 	})
 }
 
-// Whoever answers first can agree on handshake keys before he proves who he is: what he says with them must not end a dial.
+// Whoever answers first can agree on handshake keys before he proves who he is: what he says with them must not end a
+// dial.
 func TestRefusalOfAnImpostor(t *testing.T) {
 	for _, flags := range []uint8{wire.CryptoRefused, wire.CryptoDone, wire.CryptoKept} {
 		r := newRig(t, rigOptions{sealed: true})
@@ -120,7 +128,8 @@ func TestRefusalOfAnImpostor(t *testing.T) {
 		number := r.n[0].e.SessionList()[0].Local
 		h := helloOf(1, 0, 1500, 1)
 		in := wire.Init{Hello: h, Session: 99, PeerEpoch: 1}
-		r.give(0, flight{link: 0, b: raw(macOf(1, 0), macOf(0, 0), wire.Header{Type: wire.TypeInitAck, Session: number}, in.AppendTo(nil))})
+		r.give(0, flight{link: 0, b: raw(macOf(1, 0), macOf(0, 0), wire.Header{Type: wire.TypeInitAck, Session: number},
+			in.AppendTo(nil))})
 		hs := secure.NewNode(identity(2), nil).Answer((&wire.Params{Epoch: 1, Session: 99}).AppendTo(nil))
 		defer hs.Close()
 		for _, f := range r.take(0) {
@@ -133,7 +142,8 @@ func TestRefusalOfAnImpostor(t *testing.T) {
 			}
 		}
 		c := wire.Crypto{Data: hs.Out(secure.Initial)}
-		r.give(0, flight{link: 0, b: raw(macOf(1, 0), macOf(0, 0), wire.Header{Type: wire.TypeCrypto, Session: number}, c.AppendTo(nil))})
+		r.give(0, flight{link: 0, b: raw(macOf(1, 0), macOf(0, 0), wire.Header{Type: wire.TypeCrypto, Session: number},
+			c.AppendTo(nil))})
 		seal, _ := hs.ProtectedKeys()
 		if seal == nil {
 			t.Fatal("no keys were agreed on")
@@ -168,7 +178,8 @@ func peersOf(t *testing.T, nodes ...int) *secure.Peers {
 	return p
 }
 
-// A peer that is taken off the list: the session with it ends at once, at the other end within a handshake, and both say why; when it is back it connects.
+// A peer that is taken off the list: the session with it ends at once, at the other end within a handshake, and both
+// say why; when it is back it connects.
 func TestSetPeers(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	c := r.connect(engine.DialOptions{})

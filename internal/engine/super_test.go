@@ -15,11 +15,12 @@ const (
 	batchFrames    = 32
 )
 
-// Frames of 8 to 16 KiB stop at 8 KiB, but for small operations that share them, where each has pages of its own; they are as long as the path lets them where they
-// share a datagram (clause 9.2).
+// Frames of 8 to 16 KiB stop at 8 KiB, but for small operations that share them, where each has pages of its own; they
+// are as long as the path lets them where they share a datagram (clause 9.2).
 func TestSuperFramesUseTheWholeMTU(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
-		for _, c := range []struct{ mtu, super, least, most int }{{9000, 0, 8192 - 16, 8192 + 512}, {9000, superBytes, 8938 - 64, 8938}, {1500, superBytes, 1438 - 64, 1438}} {
+		for _, c := range []struct{ mtu, super, least, most int }{{9000, 0, 8192 - 16, 8192 + 512},
+			{9000, superBytes, 8938 - 64, 8938}, {1500, superBytes, 1438 - 64, 1438}} {
 			r := newRig(t, rigOptions{sealed: sealed, mtu: c.mtu, super: c.super})
 			longest := 0
 			r.pass = func(from int, f *flight) bool {
@@ -31,7 +32,8 @@ func TestSuperFramesUseTheWholeMTU(t *testing.T) {
 			longest = 0
 			s.forTime(100*time.Millisecond, 50*time.Millisecond)
 			if longest < c.least || longest > c.most {
-				t.Errorf("MTU %d, datagrams of %d: frames of up to %d bytes, want %d to %d", c.mtu, c.super, longest, c.least, c.most)
+				t.Errorf("MTU %d, datagrams of %d: frames of up to %d bytes, want %d to %d", c.mtu, c.super, longest,
+					c.least, c.most)
 			}
 			s.finish()
 		}
@@ -61,7 +63,8 @@ func (r *rig) countForms(through func(f *flight) bool) *forms {
 
 func whatever(*flight) bool { return true }
 
-// Clause 12.2: long frames travel in datagrams if both links take them and one was answered, else alone; short ones always alone.
+// Clause 12.2: long frames travel in datagrams if both links take them and one was answered, else alone; short ones
+// always alone.
 func TestDatagramsWhereBothTakeThem(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
 		for _, c := range []struct {
@@ -96,7 +99,8 @@ func TestDatagramsWhereBothTakeThem(t *testing.T) {
 	})
 }
 
-// Where datagrams do not pass, frames go alone, in their full length, and that is said once; when they do later, they are used from the next try on.
+// Where datagrams do not pass, frames go alone, in their full length, and that is said once; when they do later, they
+// are used from the next try on.
 func TestDatagramsThatDoNotPass(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
 		r := newRig(t, rigOptions{sealed: sealed, mtu: 9000, super: superBytes})
@@ -152,7 +156,8 @@ func TestDatagramsOnNarrowPath(t *testing.T) {
 	})
 }
 
-// Where datagrams did not pass at first, they are used once they do, however narrow the path is; one bad search later costs a minute at most; and what a path carries is said once.
+// Where datagrams did not pass at first, they are used once they do, however narrow the path is; one bad search later
+// costs a minute at most; and what a path carries is said once.
 func TestDatagramsReturn(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
 		for _, most := range []int{9000, 4500, 1500} {
@@ -192,7 +197,8 @@ func TestDatagramsReturn(t *testing.T) {
 	})
 }
 
-// A peer that leaves the Probe of a frame size unacknowledged, and has us send as many frames besides as the ledger can tell apart, gets no more than that.
+// A peer that leaves the Probe of a frame size unacknowledged, and has us send as many frames besides as the ledger can
+// tell apart, gets no more than that.
 func TestProbeAtTheEndOfTheSpan(t *testing.T) {
 	for at := 8183; at <= 8192; at++ {
 		probeAtTheEnd(t, at)
@@ -209,7 +215,8 @@ func probeAtTheEnd(t *testing.T, at int) {
 	}
 	session, pn := r.n[1].e.SessionList()[0].Local, uint64(1<<10)
 	give := func(g wire.Segment) {
-		r.give(1, flight{b: raw(macOf(0, 0), macOf(1, 0), wire.Header{Type: wire.TypeData, Session: session, PN: pn}, g.AppendTo(nil))})
+		r.give(1, flight{b: raw(macOf(0, 0), macOf(1, 0), wire.Header{Type: wire.TypeData, Session: session, PN: pn},
+			g.AppendTo(nil))})
 		pn += 2 // with a hole each time, so that it is acknowledged at once
 	}
 	var sent, probes int
@@ -256,11 +263,13 @@ func probeAtTheEnd(t *testing.T, at int) {
 	}
 }
 
-// A path is asked by a whole datagram, whatever the length of its frames: a device that drops long ones and lets short ones through is found out at once.
+// A path is asked by a whole datagram, whatever the length of its frames: a device that drops long ones and lets short
+// ones through is found out at once.
 func TestWholeDatagramsAreAskedFor(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
 		for _, c := range []struct{ mtu, pass, want int }{
-			{1500, 3, 1500}, {1500, batchFrames - 1, 1500}, {1500, batchFrames, 1438}, {9000, 3, 9000}, {9000, 4, 9000}, {9000, 6, 9000}, {9000, 7, 8938},
+			{1500, 3, 1500}, {1500, batchFrames - 1, 1500}, {1500, batchFrames, 1438}, {9000, 3, 9000}, {9000, 4, 9000},
+			{9000, 6, 9000}, {9000, 7, 8938},
 		} {
 			r := newRig(t, rigOptions{sealed: sealed, mtu: c.mtu, super: superBytes})
 			dropped := 0
@@ -276,7 +285,8 @@ func TestWholeDatagramsAreAskedFor(t *testing.T) {
 			dropped = 0
 			s.forTime(time.Second, 50*time.Millisecond)
 			if got := r.pathMTU(0, 0); got != c.want || dropped > 0 {
-				t.Errorf("%d frames of a datagram pass: frames of %d bytes, want %d; %d datagrams lost", c.pass, got, c.want, dropped)
+				t.Errorf("%d frames of a datagram pass: frames of %d bytes, want %d; %d datagrams lost", c.pass, got,
+					c.want, dropped)
 			}
 			s.finish()
 		}
@@ -329,7 +339,8 @@ func TestRaisedWhileSuspect(t *testing.T) {
 		if got := r.path(0, 0).State; got != "suspect" {
 			t.Fatalf("the path is %s", got)
 		}
-		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256, Super: superBytes, Overhead: 62}); err != nil {
+		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256,
+			Super: superBytes, Overhead: 62}); err != nil {
 			t.Fatal(err)
 		}
 		s.run(100*time.Millisecond, func() bool { return false })
@@ -357,7 +368,8 @@ func (r *rig) saidOfPaths(what string) (n [2]int) {
 // Datagrams that cease to pass, while frames alone do, are found out whatever is on its way.
 func TestDatagramsCeaseToPass(t *testing.T) {
 	inBothForms(t, func(t *testing.T, sealed bool) {
-		for _, c := range []struct{ mtu, depth, size int }{{9000, 2, streamOp}, {9000, 1, 8500}, {9000, 1, 1400}, {1500, 2, streamOp}, {1500, 1, 1400}} {
+		for _, c := range []struct{ mtu, depth, size int }{{9000, 2, streamOp}, {9000, 1, 8500}, {9000, 1, 1400},
+			{1500, 2, streamOp}, {1500, 1, 1400}} {
 			r := newRig(t, rigOptions{sealed: sealed, mtu: c.mtu, super: superBytes})
 			pass := true
 			n := r.countForms(func(f *flight) bool { return pass || !f.joined })

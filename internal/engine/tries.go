@@ -8,16 +8,17 @@ import (
 	"multiedge/internal/wire"
 )
 
-// The handshakes that an asking end has under way with all who answered it, until one of them has proved that it is the peer (clause 10.2).
+// The handshakes of an asking end with all nodes that answered it, until one of these has proved that it is the peer
+// (clause 10.2).
 
 // asking reports whether s still looks for the peer: InitAck and Retry count.
 func (s *session) asking() bool { return s.state == sessionDialing || len(s.tries) > 0 }
 
-// maxTries bounds the handshakes of one session, and the numbers of one address. Which answers are tried is left to chance: who says many cannot choose
-// whom he drives out.
+// maxTries bounds the handshakes of one session, and the numbers of one address. Answers are chosen at random: an
+// attacker who sends many cannot choose which others are dropped.
 const maxTries = 4
 
-// answered takes an InitAck, which proves nothing: the handshake with who said it does.
+// answered takes an InitAck. It proves nothing: only the handshake with its sender does.
 func (s *session) answered(now mono.Time, i int, mac [6]byte, number uint32) {
 	e := s.e
 	for _, h := range s.tries {
@@ -49,11 +50,10 @@ func (s *session) answered(now mono.Time, i int, mac [6]byte, number uint32) {
 		}
 		s.endTry(s.tries[k])
 	}
-	s.shake(now, i, mac, number, true)
-	peer, _ := e.cfg.Secure.Peers.ByNode(s.peer.id)
-	s.hs.tls = e.cfg.Secure.Dial(peer, s.params())
-	s.tries = append(s.tries, s.hs)
-	s.sendFlight(now, false)
+	h := s.shake(now, i, mac, number, rankPeer)
+	h.dialer = true
+	s.tries = append(s.tries, h)
+	s.step(now, h)
 }
 
 // turnTo makes s.hs the handshake with the sender of a frame. It reports false if there were several and none is his.
@@ -69,7 +69,7 @@ func (s *session) turnTo(i int, mac [6]byte) bool {
 
 // endTry ends one of several handshakes.
 func (s *session) endTry(h *handshake) {
-	h.tls.Close()
+	s.e.close(s, h)
 	s.tries = slices.DeleteFunc(s.tries, func(o *handshake) bool { return o == h })
 	if s.hs == h && len(s.tries) > 0 {
 		s.hs = s.tries[0]
@@ -79,13 +79,13 @@ func (s *session) endTry(h *handshake) {
 // proved goes on with s.hs alone, whose other end has proved that it is the peer, and has told its number.
 func (s *session) proved(now mono.Time) bool {
 	var p wire.Params
-	if p.Decode(s.hs.tls.Params()) != nil {
+	if p.Decode(s.hs.params) != nil {
 		s.handshakeFailed(now, errors.New("the peer's parameters are malformed"))
 		return false
 	}
 	for _, h := range s.tries {
 		if h != s.hs {
-			h.tls.Close()
+			s.e.close(s, h)
 		}
 	}
 	s.tries, s.initAt = nil, mono.Never

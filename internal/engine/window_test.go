@@ -9,14 +9,15 @@ import (
 	"multiedge/internal/wire"
 )
 
-// longRead begins a read that lasts, and completes around it the writes that its window still has room for. It returns the write of a byte that tells its
-// number, and the memory.
+// longRead begins a read that lasts, and completes around it the writes that its window still has room for. It returns
+// the write of a byte that tells its number, and the memory.
 func (r *rig) longRead(c [2]engine.ConnID, window int, read []byte) (write func(token int), mem []byte) {
 	mem, key := r.export(1, c[1], len(read)+2*window, both)
 	copy(mem, pattern(1, len(read)))
 	r.submit(0, c[0], engine.Op{Kind: engine.OpRead, Token: 1000, Key: key, Local: read})
 	write = func(n int) {
-		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(n), Key: key, Off: uint64(len(read) + n), Local: []byte{byte(n)}})
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: uint64(n), Key: key, Off: uint64(len(read) + n),
+			Local: []byte{byte(n)}})
 	}
 	for n := range window - 1 {
 		write(n)
@@ -25,8 +26,8 @@ func (r *rig) longRead(c [2]engine.ConnID, window int, read []byte) (write func(
 	return write, mem[len(read):]
 }
 
-// Operations are taken as long as fewer than the window are outstanding, however many completed around the oldest. Those too far from it are sent when it has
-// completed.
+// Operations are taken as long as fewer than the window are outstanding, however many completed around the oldest.
+// Those too far from it are sent when it has completed.
 func TestWindowCountsWhatIsOutstanding(t *testing.T) {
 	const window, all = 16, 2 * 15
 	r := newRig(t, rigOptions{window: window})

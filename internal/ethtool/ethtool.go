@@ -1,7 +1,9 @@
-// Package ethtool reads and changes what a driver does to frames: the requests of ethtool(8), of interfaces in the calling thread's network namespace.
+// Package ethtool reads and changes what a driver does to frames: the requests of ethtool(8), of interfaces in the
+// calling thread's network namespace.
 //
-// It is our own because of the libraries for it github.com/mdlayher/ethtool has neither features nor coalescing, and github.com/safchain/ethtool, up to v0.7.0,
-// lets the kernel write to where a goroutine's stack was before it moved (its issue 139).
+// It is our own because of the libraries for it github.com/mdlayher/ethtool has neither features nor coalescing, and
+// github.com/safchain/ethtool, up to v0.7.0, lets the kernel write to where a goroutine's stack was before it moved
+// (its issue 139).
 package ethtool
 
 import (
@@ -18,7 +20,8 @@ const (
 	maxFeatures  = 1 << 10
 )
 
-// RxDelay returns for how many microseconds a NIC may hold a received frame back before it interrupts. Many drivers do not say.
+// RxDelay returns for how many microseconds a NIC may hold a received frame back before it interrupts. Many drivers do
+// not say.
 func RxDelay(link string) (usecs uint32, err error) {
 	c := request(unix.ETHTOOL_GCOALESCE, 23) // struct ethtool_coalesce
 	err = c.ask("delay of interrupts", link)
@@ -46,7 +49,8 @@ func Features(link string) (map[string]bool, error) {
 	return on, nil
 }
 
-// Change turns features on and off. The kernel leaves alone, without an error, what the interface cannot change, and turns off what depends on what is off.
+// Change turns features on and off. The kernel leaves alone, without an error, what the interface cannot change, and
+// turns off what depends on what is off.
 func Change(link string, features map[string]bool) error {
 	names, err := namesOf(link)
 	if err != nil {

@@ -18,7 +18,8 @@ func deep(n int, f func()) byte {
 	return deep(n-1, f) + room[n%len(room)]
 }
 
-// Requests are whole wherever the stack ends and moves to. What is asked for here changes nothing, also where it is permitted.
+// Requests are whole wherever the stack ends and moves to. What is asked for here changes nothing, also where it is
+// permitted.
 func TestWhereTheStackEnds(t *testing.T) {
 	names, err := Features("lo")
 	if err != nil || len(names) < 30 || !names["loopback"] {
@@ -37,7 +38,8 @@ func TestErrorsNameTheInterface(t *testing.T) {
 	const name = "no-such-link"
 	_, features := Features(name)
 	_, coalesce := RxDelay(name)
-	for _, err := range []error{features, coalesce, Change(name, map[string]bool{"rx-gro": true}), Change("a-name-that-is-too-long", nil)} {
+	for _, err := range []error{features, coalesce, Change(name, map[string]bool{"rx-gro": true}),
+		Change("a-name-that-is-too-long", nil)} {
 		if !errors.Is(err, unix.ENODEV) || !strings.Contains(err.Error(), "-") {
 			t.Errorf("%v", err)
 		}
@@ -45,7 +47,8 @@ func TestErrorsNameTheInterface(t *testing.T) {
 }
 
 func TestUnknownFeatures(t *testing.T) {
-	if err := Change("lo", map[string]bool{"rx-gro": true, "no-such-feature": true}); err == nil || !strings.Contains(err.Error(), "no-such-feature") {
+	if err := Change("lo", map[string]bool{"rx-gro": true, "no-such-feature": true}); err == nil ||
+		!strings.Contains(err.Error(), "no-such-feature") {
 		t.Errorf("%v", err)
 	}
 }

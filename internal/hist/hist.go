@@ -1,5 +1,5 @@
-// Package hist counts durations in exponential buckets: plain words that one thread writes. The buckets are those of Prometheus' native histograms, so
-// that a scrape can show them both as such and, sums of them, as classic ones.
+// Package hist counts durations in exponential buckets: plain words that one thread writes. The buckets are those of
+// Prometheus' native histograms, so that a scrape can show them both as such and, sums of them, as classic ones.
 package hist
 
 import (
@@ -17,8 +17,8 @@ const (
 	Buckets   = 1 + (maxExp-MinExp)*PerOctave
 )
 
-// Histogram is how many durations fell into each bucket. Bucket i > 0 has those above 2^(MinExp+(i-1)/PerOctave) seconds and up to 2^(MinExp+i/PerOctave),
-// that included. The zero value is empty.
+// Histogram is how many durations fell into each bucket. Bucket i > 0 has those above 2^(MinExp+(i-1)/PerOctave)
+// seconds and up to 2^(MinExp+i/PerOctave), that included. The zero value is empty.
 type Histogram struct {
 	Counts [Buckets]uint64
 	Sum    uint64 // nanoseconds; it wraps after 584 years, those of simultaneous things added
@@ -59,13 +59,15 @@ const (
 	exponentBias = 1023
 )
 
-// bends are the mantissas of 2^(1/4), 2^(2/4), 2^(3/4) and 2. Between two powers of two the logarithm is above the straight line, but by less than a
-// quarter: what is in the n-th quarter of the line is in the n-th of the logarithm up to bends[n], and in the next one beyond.
+// bends are the mantissas of 2^(1/4), 2^(2/4), 2^(3/4) and 2. Between two powers of two the logarithm is above the
+// straight line, but by less than a quarter: what is in the n-th quarter of the line is in the n-th of the logarithm up
+// to bends[n], and in the next one beyond.
 var bends = [PerOctave]uint64{0x306fe0a31b715, 0x6a09e667f3bcd, 0xae89f995ad3ad, 1 << mantissaBits}
 
-// bucket returns the number of the bucket of d: exponent and first bits of the mantissa of d in seconds, corrected by bends. Upper bounds are included,
-// hence the 1 that is taken off. Below 2^19 s, six days, rounding to a float64 moves no whole number of nanoseconds across a bound. A comparison by
-// the sign of a difference is no branch, which would be mispredicted when durations are mixed.
+// bucket returns the number of the bucket of d: exponent and first bits of the mantissa of d in seconds, corrected by
+// bends. Upper bounds are included, hence the 1 that is taken off. Below 2^19 s, six days, rounding to a float64 moves
+// no whole number of nanoseconds across a bound. A comparison by the sign of a difference is no branch, which would be
+// mispredicted when durations are mixed.
 func bucket(d time.Duration) int {
 	if d <= shortest {
 		return 0

@@ -31,7 +31,8 @@ func TestBucket(t *testing.T) {
 		want int
 	}{
 		{math.MinInt64, 0}, {-1, 0}, {0, 0}, {1, 0}, {953, 0}, {954, 1}, // 2^-20 s = 953.67 ns
-		{time.Second >> 9, second - 9*PerOctave}, {time.Second>>9 + 1, second - 9*PerOctave + 1}, // a whole number of ns: the bound is in its bucket
+		// a whole number of ns: the bound is in its bucket
+		{time.Second >> 9, second - 9*PerOctave}, {time.Second>>9 + 1, second - 9*PerOctave + 1},
 		{time.Second - 1, second}, {time.Second, second}, {time.Second + 1, second + 1},
 		{1189207115, second + 1}, {1189207116, second + 2}, // 2^(1/4) s
 		{1414213562, second + 2}, {1414213563, second + 3},
@@ -45,7 +46,8 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// Durations of all lengths lie between the bounds of their bucket, as seconds in a float64 do, which is what Prometheus computes with.
+// Durations of all lengths lie between the bounds of their bucket, as seconds in a float64 do, which is what Prometheus
+// computes with.
 func TestBucketOfAnyDuration(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {
@@ -64,7 +66,8 @@ func TestHistogram(t *testing.T) {
 	}
 	b.Observe(time.Second)
 	b.Add(&a)
-	if a.Count() != 5 || a.Sum != 10+2000+1e9 || a.Counts[0] != 2 || a.Counts[bucket(1000)] != 2 || a.String() != "5 in 1.00000201s" {
+	if a.Count() != 5 || a.Sum != 10+2000+1e9 || a.Counts[0] != 2 || a.Counts[bucket(1000)] != 2 ||
+		a.String() != "5 in 1.00000201s" {
 		t.Errorf("%v: %v", a, a.Counts)
 	}
 	if b.Count() != 6 || b.Sum != a.Sum+1e9 || b.Counts[bucket(1e9)] != 2 {

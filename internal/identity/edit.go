@@ -13,8 +13,8 @@ import (
 	"multiedge/internal/secure"
 )
 
-// AddPeer authorises a peer in a file, which is made if there is none. Comments and order stay. changed is false if the peer is there already.
-// A name or key that another line has is an error.
+// AddPeer authorises a peer in a file, which is made if there is none. Comments and order stay. changed is false if the
+// peer is there already. A name or key that another line has is an error.
 func AddPeer(path string, p secure.Peer) (changed bool, err error) {
 	if _, err := secure.NewPeers(p); err != nil {
 		return false, err
@@ -27,7 +27,8 @@ func AddPeer(path string, p secure.Peer) (changed bool, err error) {
 		if old, ok := peers.ByName(p.Name); ok && old == p {
 			return text, nil
 		} else if ok {
-			return nil, fmt.Errorf("%s: %q has another key already; remove it first: edgectl peers remove %s", path, p.Name, p.Name)
+			return nil, fmt.Errorf("%s: %q has another key already; remove it first: edgectl peers remove %s", path,
+				p.Name, p.Name)
 		}
 		if len(text) > 0 && text[len(text)-1] != '\n' {
 			text = append(text, '\n')
@@ -42,7 +43,8 @@ func AddPeer(path string, p secure.Peer) (changed bool, err error) {
 	return changed && err == nil, err
 }
 
-// RemovePeer takes a peer, by its name or the text of its key, out of a file and returns it. Comments and order of the others stay.
+// RemovePeer takes a peer, by its name or the text of its key, out of a file and returns it. Comments and order of the
+// others stay.
 func RemovePeer(path, which string) (gone secure.Peer, err error) {
 	err = edit(path, func(text []byte) ([]byte, error) {
 		peers, err := secure.ParsePeers(text, path)
@@ -64,6 +66,9 @@ func RemovePeer(path, which string) (gone secure.Peer, err error) {
 				kept = append(kept, line...)
 			}
 		}
+		if len(bytes.TrimSpace(kept)) == 0 { // an empty file would look like one that was cut short (ReadPeersAgain)
+			kept = []byte("# authorised peers: KEY NAME\n")
+		}
 		return kept, nil
 	})
 	return gone, err
@@ -76,12 +81,14 @@ func holds(line []byte, p secure.Peer) bool {
 	return len(words) == 2 && words[0] == p.Key.String() && words[1] == p.Name
 }
 
-// lockTries is how often, every lockPause, an editor looks whether others are done; none of ours takes that long. Changed by tests alone.
+// lockTries is how often, every lockPause, an editor looks whether others are done; none of ours takes that long.
+// Changed by tests alone.
 var lockTries = 1000
 
 const lockPause = 10 * time.Millisecond
 
-// waitLock locks a directory. Whoever may read it can hold the lock for as long as he likes, and must not keep a key from being taken off the list without a word.
+// waitLock locks a directory. Every user who may read it can hold the lock for as long as he likes; he must not be able
+// to prevent silently that a key is removed from the list.
 func waitLock(dir *os.File) error {
 	for range lockTries {
 		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -90,11 +97,13 @@ func waitLock(dir *os.File) error {
 		}
 		time.Sleep(lockPause)
 	}
-	return fmt.Errorf("another process keeps it locked: end that (fuser -v %s names it), or edit the file by hand and reload the daemon", dir.Name())
+	return fmt.Errorf("another process keeps it locked: end that (fuser -v %s names it), or edit the file by hand "+
+		"and reload the daemon", dir.Name())
 }
 
-// edit replaces a file by what change makes of it. The file is replaced whole, keeping its mode; a symbolic link stays and what it names is
-// replaced. Of several editors at once each waits for the one before: the lock is on the directory.
+// edit replaces a file by what change makes of it. The file is replaced whole, keeping its mode; a symbolic link stays
+// and what it names is replaced. Of several editors at once each waits for the one before: the lock is on the
+// directory.
 func edit(path string, change func(text []byte) ([]byte, error)) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -111,7 +120,7 @@ func edit(path string, change func(text []byte) ([]byte, error)) error {
 	if err := waitLock(lock); err != nil {
 		return fmt.Errorf("peers file %s: locking %s: %w", path, dir, err)
 	}
-	old, mode, err := readPeersText(path)
+	old, mode, _, err := readPeersText(path)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,9 @@ import (
 // maxKeyFile bounds what is read of a key file, in bytes.
 const maxKeyFile = 4096
 
-// ReadKey reads a private key. Symbolic links are followed. It refuses a file that its group or others may read or write, and one that holds
-// anything but a key: the error says what to do. The error is fs.ErrNotExist when there is no such file.
+// ReadKey reads a private key. Symbolic links are followed. It refuses a file that its group or others may read or
+// write, and one that holds anything but a key: the error says what to do. The error is fs.ErrNotExist when there is no
+// such file.
 func ReadKey(path string) (secure.PrivateKey, error) {
 	text, err := readPrivate(path)
 	if err != nil {
@@ -24,7 +25,8 @@ func ReadKey(path string) (secure.PrivateKey, error) {
 	}
 	k, err := secure.ParsePrivateKey(string(text))
 	if err != nil {
-		return k, fmt.Errorf("key file %s is malformed: %w; move it away and a new key is made (peers must then authorise that one), or restore it", path, err)
+		return k, fmt.Errorf("key file %s is malformed: %w; move it away and a new key is made (peers must then "+
+			"authorise that one), or restore it", path, err)
 	}
 	return k, nil
 }
@@ -40,7 +42,8 @@ func readPrivate(path string) ([]byte, error) {
 		return nil, err
 	}
 	if mode := st.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("others than its owner may use it (mode %04o), so it is no secret: chmod 600 %s; if somebody may have read it, remove it to have a new key made",
+		return nil, fmt.Errorf("others than its owner may use it (mode %04o), so it is no secret: chmod 600 %s; if "+
+			"somebody may have read it, remove it to have a new key made",
 			mode, path)
 	}
 	return io.ReadAll(io.LimitReader(f, maxKeyFile))
@@ -74,9 +77,10 @@ func cause(err error) error {
 	return err
 }
 
-// CreateKey writes a private key to a new file of mode 0600, and makes its directory with mode 0700 if there is none. The file appears whole or
-// not at all. What exists is never overwritten, symbolic links included: the error is then fs.ErrExist. The file gets the owner of its
-// directory if the caller may give it away, so that root can prepare the key of a service.
+// CreateKey writes a private key to a new file of mode 0600, and makes its directory with mode 0700 if there is none.
+// The file appears whole or not at all. What exists is never overwritten, symbolic links included: the error is then
+// fs.ErrExist. The file gets the owner of its directory if the caller may give it away, so that root can prepare the
+// key of a service.
 func CreateKey(path string, k secure.PrivateKey) error {
 	dir := filepath.Dir(path)
 	err := os.MkdirAll(dir, 0o700)
@@ -138,8 +142,8 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// LoadKey reads the private key, or makes one where there is none. Of two that do so at once both get the same key. made says that this call
-// made it.
+// LoadKey reads the private key, or makes one where there is none. Of two that do so at once both get the same key.
+// made says that this call made it.
 func LoadKey(path string) (k secure.PrivateKey, made bool, err error) {
 	k, err = ReadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -152,7 +156,8 @@ func LoadKey(path string) (k secure.PrivateKey, made bool, err error) {
 	}
 	k, err = ReadKey(path) // somebody was quicker
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("key file %s is a symbolic link that leads nowhere: remove it, or make what it names by: edgectl key new FILE", path)
+		err = fmt.Errorf("key file %s is a symbolic link that leads nowhere: remove it, or make what it names by: "+
+			"edgectl key new FILE", path)
 	}
 	return k, false, err
 }

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// KeyPath is where the private key is unless configured: $STATE_DIRECTORY/key under systemd, else /var/lib/edged/key for root, else
-// $XDG_STATE_HOME/edged/key or ~/.local/state/edged/key. Empty when an ordinary user has no home directory.
+// KeyPath is where the private key is unless configured: $STATE_DIRECTORY/key under systemd, else /var/lib/edged/key
+// for root, else $XDG_STATE_HOME/edged/key or ~/.local/state/edged/key. Empty when an ordinary user has no home
+// directory.
 func KeyPath() string {
 	if dir := serviceDir("STATE_DIRECTORY"); dir != "" {
 		return filepath.Join(dir, "key")
@@ -25,8 +26,8 @@ func KeyPath() string {
 	return filepath.Join(home, ".local", "state", "edged", "key")
 }
 
-// PeersPath is where the authorised peers are unless configured: $CONFIGURATION_DIRECTORY/peers under systemd, else /etc/edged/peers for
-// root, else beside the private key, which the user may write.
+// PeersPath is where the authorised peers are unless configured: $CONFIGURATION_DIRECTORY/peers under systemd, else
+// /etc/edged/peers for root, else beside the private key, which the user may write.
 func PeersPath(key string) string {
 	if dir := serviceDir("CONFIGURATION_DIRECTORY"); dir != "" {
 		return filepath.Join(dir, "peers")

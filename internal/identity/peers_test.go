@@ -90,7 +90,8 @@ func TestEditRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
 	}
-	for file, want := range map[string]string{path: a.Key.String() + " a\n", bad: "nonsense\n", open: a.Key.String() + " a\n"} {
+	for file, want := range map[string]string{path: a.Key.String() + " a\n", bad: "nonsense\n", open: a.Key.String() +
+		" a\n"} {
 		if got, _ := os.ReadFile(file); string(got) != want {
 			t.Errorf("%s was changed: %q", file, got)
 		}
@@ -140,13 +141,15 @@ func TestEditorsRace(t *testing.T) {
 
 func TestMerge(t *testing.T) {
 	a, b := newPeer("a"), newPeer("b")
-	file, inline := Source{Name: "peers", Peers: []secure.Peer{a, b}}, Source{Name: "configuration", Peers: []secure.Peer{b}}
+	file, inline := Source{Name: "peers", Peers: []secure.Peer{a, b}}, Source{Name: "configuration",
+		Peers: []secure.Peer{b}}
 	p, err := Merge(file, inline)
 	if err != nil || len(p.List()) != 2 {
 		t.Errorf("%v %v", p.List(), err)
 	}
 	inline.Peers = []secure.Peer{newPeer("a")}
-	if _, err := Merge(file, inline); err == nil || !strings.Contains(err.Error(), "peers and configuration") || !strings.Contains(err.Error(), "two keys") {
+	if _, err := Merge(file, inline); err == nil || !strings.Contains(err.Error(), "peers and configuration") ||
+		!strings.Contains(err.Error(), "two keys") {
 		t.Errorf("one name, two keys: %v", err)
 	}
 }
@@ -186,4 +189,86 @@ func TestEditLockedOut(t *testing.T) {
 	if _, err := AddPeer(path, b); err != nil {
 		t.Errorf("after a wait: %v", err)
 	}
+}
+
+// A file that had peers and is empty or gone is refused; one without peers says so by a comment, and so does the editor
+// that takes out the last.
+func TestPeersFileThatIsEmpty(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peers")
+	for _, text := range []string{"", " \n\n"} {
+		write(t, path, text, 0o644)
+		if _, err := ReadPeersAgain(path); err == nil || !strings.Contains(err.Error(), "edgectl peers remove") {
+			t.Errorf("%q: %v", text, err)
+		}
+		if _, err := ReadPeers(path); err != nil {
+			t.Errorf("%q at a start: %v", text, err)
+		}
+	}
+	os.Remove(path)
+	if _, err := ReadPeersAgain(path); err == nil || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := AddPeer(path, newPeer("a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RemovePeer(path, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if peers, err := ReadPeersAgain(path); err != nil || len(peers) != 0 {
+		t.Errorf("the last one was removed: %v %v", peers, err)
+	}
+}
+
+// A file that somebody else owns is refused, for he could authorise himself; root's and our own are read, and those of
+// an owner who is named.
+func TestPeersFileOfAnotherOwner(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peers")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadPeers(path); err != nil {
+		t.Fatal(err)
+	}
+	us := uint32(os.Geteuid())
+	if us == 0 { // else it is ours, and only root gives files away
+		us = 12345
+		if err := os.Chown(path, int(us), -1); err != nil {
+			t.Fatal("root of all users, or no root, can run this test: ", err)
+		}
+		if _, err := ReadPeers(path); err == nil {
+			t.Error("another's file was read")
+		}
+	}
+	if _, _, err := readPeers(path, []uint32{us + 1}); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprint("belongs to user ", us)) || !strings.Contains(err.Error(), "chown") {
+		t.Errorf("another's file: %v", err)
+	}
+	if _, err := ReadPeers(path, us); err != nil {
+		t.Errorf("the daemon's user's file: %v", err)
+	}
+	if _, err := ListPeers(path); err != nil {
+		t.Errorf("for people: %v", err)
+	}
+}
+
+// Of two that lock a key file the second is told who has it; when that one lets go, or is killed, it is free.
+func TestLockKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if _, _, err := LoadKey(path); err != nil {
+		t.Fatal(err)
+	}
+	first, err := LockKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LockKey(path); err == nil || !strings.Contains(err.Error(), "another daemon") ||
+		!strings.Contains(err.Error(), "edgectl key new") {
+		t.Errorf("the second: %v", err)
+	}
+	first.Close()
+	again, err := LockKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
 }

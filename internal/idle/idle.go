@@ -1,5 +1,5 @@
-// Package idle is what daemon and clients know of waiting well on shared cores: how long to poll before sleeping, whether giving way between
-// two looks is affordable, and when the runtime is to be given its turn. It reads no clock.
+// Package idle is what daemon and clients know of waiting well on shared cores: how long to poll before sleeping,
+// whether giving way between two looks is affordable, and when the runtime is to be given its turn. It reads no clock.
 package idle
 
 import (
@@ -8,8 +8,9 @@ import (
 	"multiedge/internal/mono"
 )
 
-// Patience is how long one who waits polls before it sleeps. Work that comes soon after it fell asleep doubles it, up to mostPatience times Base: a
-// wake-up costs more than such a wait. Work that takes longer to come makes it Base again. Linux's halt polling for virtual machines does the same.
+// Patience is how long one who waits polls before it sleeps. Work that comes soon after it fell asleep doubles it, up
+// to mostPatience times Base: a wake-up costs more than such a wait. Work that takes longer to come makes it Base
+// again. Linux's halt polling for virtual machines does the same.
 type Patience struct {
 	Base  time.Duration
 	grown time.Duration // zero: Base
@@ -29,7 +30,8 @@ func (p *Patience) Slept(d time.Duration) {
 	}
 }
 
-// Contention tells by the length of yields whether somebody else needs the core: then yielding is too slow, and polling without it takes from others.
+// Contention tells by the length of yields whether somebody else needs the core: then yielding is too slow, and polling
+// without it takes from others.
 type Contention struct {
 	until mono.Time
 	pause time.Duration
@@ -57,8 +59,9 @@ func (c *Contention) Yielded(now mono.Time, took time.Duration) {
 // At reports whether the core is taken to be contended at that time.
 func (c *Contention) At(now mono.Time) bool { return now < c.until }
 
-// Turn tells a thread that sleeps in system calls when to go through Go's scheduler. Of a goroutine that has not for 10 ms the runtime takes the processor (its P) away
-// whenever its monitor finds it in a system call; the monitor then looks every 20 us, and is woken by each return. That cost a client a third of its time.
+// Turn tells a thread that sleeps in system calls when to go through Go's scheduler. Of a goroutine that has not for 10
+// ms the runtime takes the processor (its P) away whenever its monitor finds it in a system call; the monitor then
+// looks every 20 us, and is woken by each return. That cost a client a third of its time.
 type Turn struct{ last mono.Time }
 
 // turnEach is how long a thread keeps its turn.

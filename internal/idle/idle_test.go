@@ -32,7 +32,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// One slow yield costs a millisecond without yields; a core that stays busy is asked ever less often; quiet is forgiven.
+// One slow yield costs a millisecond without yields; a core that stays busy is asked ever less often; quiet is
+// forgiven.
 func TestContention(t *testing.T) {
 	var c Contention
 	now := mono.Time(time.Hour)

@@ -2,7 +2,8 @@ package ipc
 
 import "testing"
 
-// BenchmarkRings is an operation's way through both rings, submission and completion, by one thread: alone, and 32 at once.
+// BenchmarkRings is an operation's way through both rings, submission and completion, by one thread: alone, and 32 at
+// once.
 func BenchmarkRings(b *testing.B) {
 	for _, batch := range []int{1, 32} {
 		b.Run(map[int]string{1: "one at a time", 32: "32 at once"}[batch], func(b *testing.B) {
@@ -50,5 +51,15 @@ func BenchmarkDoorbell(b *testing.B) {
 	for b.Loop() {
 		bell.Ring()
 		bell.Clear()
+	}
+}
+
+// BenchmarkWatcher is the same where the waiter has what watches the doorbell, as clients have.
+func BenchmarkWatcher(b *testing.B) {
+	bell, w := watched(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		bell.Ring()
+		w.Clear()
 	}
 }

@@ -21,17 +21,19 @@ const SendTimeout = 5 * time.Second
 // ErrDescriptors is returned by Recv for a message with descriptors nobody expects; they have been closed.
 var ErrDescriptors = errors.New("ipc: message with unexpected descriptors")
 
-// Conn is one end of a control socket. Send may be called by many goroutines, Recv and RecvFDs by one. Close interrupts both.
+// Conn is one end of a control socket. Send may be called by many goroutines, Recv and RecvFDs by one. Close interrupts
+// both.
 type Conn struct {
 	uc   *net.UnixConn
 	turn chan struct{} // full while somebody sends
 	buf  []byte
+	last int // bytes of the packet in buf
 	oob  []byte
 }
 
 // NewConn takes over a connected SEQPACKET socket.
 func NewConn(uc *net.UnixConn) *Conn {
-	return &Conn{uc: uc, turn: make(chan struct{}, 1), buf: make([]byte, MaxMessage+1), oob: make([]byte, unix.CmsgSpace(MaxFDs*4))}
+	return &Conn{uc: uc, turn: make(chan struct{}, 1)}
 }
 
 // Pair returns two connected ends, for an embedded daemon and for tests.
@@ -70,14 +72,14 @@ func FromFile(f *os.File) (*Conn, error) {
 	return NewConn(uc), nil
 }
 
-// Send sends m with descriptors, which stay the caller's. An error means the connection is of no further use, except for
-// a message that cannot be encoded.
+// Send sends m with descriptors, which stay the caller's. An error means the connection is of no further use, except
+// for a message that cannot be encoded.
 func (c *Conn) Send(m *Message, fds ...int) error {
 	return c.SendContext(context.Background(), m, fds...)
 }
 
-// SendContext is Send that gives up when ctx ends, and then returns its error: nothing of m was sent, since a packet is sent whole or not at all, and
-// the connection is as good as before.
+// SendContext is Send that gives up when ctx ends, and then returns its error: nothing of m was sent, since a packet is
+// sent whole or not at all, and the connection is as good as before.
 func (c *Conn) SendContext(ctx context.Context, m *Message, fds ...int) error {
 	b, err := m.Encode()
 	if err != nil {
@@ -106,12 +108,23 @@ func (c *Conn) SendContext(ctx context.Context, m *Message, fds ...int) error {
 	})
 	_, _, err = c.uc.WriteMsgUnix(b, oob, nil)
 	if !stop() {
-		<-cut // lest it cut short who sends next
+		<-cut // or it would cut short the next Send
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = ctx.Err()
 		}
 	}
 	return err
+}
+
+// TakeDescriptors lets the other end send descriptors, which Listen has the kernel refuse.
+func (c *Conn) TakeDescriptors() error {
+	rc, err := c.uc.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return rc.Control(func(fd uintptr) { // kernels that do not know the option take them always
+		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 1)
+	})
 }
 
 // Recv receives a message that carries no descriptors. io.EOF: the peer is gone.
@@ -124,8 +137,12 @@ func (c *Conn) Recv() (*Message, error) {
 	return m, err
 }
 
-// RecvFDs receives a message and its descriptors, which become the caller's (close-on-exec is set). On error there are none.
+// RecvFDs receives a message and its descriptors, which become the caller's (close-on-exec is set). On error there are
+// none, and a message only as Decode says.
 func (c *Conn) RecvFDs() (*Message, []int, error) {
+	if c.buf == nil { // not before: a connection that is turned away costs little
+		c.buf, c.oob = make([]byte, MaxMessage+1), make([]byte, unix.CmsgSpace(MaxFDs*4))
+	}
 	n, oobn, flags, _, err := c.uc.ReadMsgUnix(c.buf, c.oob)
 	fds, fdErr := parseRights(c.oob[:oobn])
 	switch {
@@ -142,12 +159,12 @@ func (c *Conn) RecvFDs() (*Message, []int, error) {
 		err = fmt.Errorf("ipc: message exceeds %d bytes", MaxMessage)
 	}
 	var m *Message
-	if err == nil {
+	if c.last = max(n, 0); err == nil {
 		m, err = Decode(c.buf[:n])
 	}
 	if err != nil {
 		CloseFDs(fds)
-		return nil, nil, err
+		return m, nil, err
 	}
 	return m, fds, nil
 }
@@ -194,7 +211,10 @@ func (c *Conn) Peer() (Cred, error) {
 	}
 	var uc *unix.Ucred
 	var optErr error
-	if err := rc.Control(func(fd uintptr) { uc, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+	if err := rc.Control(func(fd uintptr) {
+		uc, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET,
+			unix.SO_PEERCRED)
+	}); err != nil {
 		return Cred{}, err
 	}
 	if optErr != nil {

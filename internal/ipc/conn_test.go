@@ -3,6 +3,7 @@ package ipc
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
@@ -28,7 +29,7 @@ func pair(t *testing.T) (a, b *Conn) {
 
 func TestMessagesAndDescriptors(t *testing.T) {
 	a, b := pair(t)
-	m := &Message{ID: 9, Kind: KindRegister, Region: 4, Size: 1 << 40, Timeout: time.Second, Data: []byte{1, 2}}
+	m := &Message{ID: 9, Kind: KindDial, Timeout: time.Second, Data: []byte{1, 2}}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,8 @@ func TestMessagesAndDescriptors(t *testing.T) {
 	}
 	r.Close()
 	got, fds, err := b.RecvFDs()
-	if err != nil || len(fds) != 2 || got.ID != 9 || got.Size != 1<<40 || got.Timeout != time.Second || !bytes.Equal(got.Data, m.Data) {
+	if err != nil || len(fds) != 2 || got.ID != 9 || got.Timeout != time.Second ||
+		!bytes.Equal(got.Data, m.Data) {
 		t.Fatalf("%+v, %v, %v", got, fds, err)
 	}
 	w.Write([]byte("x"))
@@ -70,23 +72,30 @@ func openFDs(t *testing.T) int {
 	return len(d)
 }
 
+// unheardOf is a kind of no release.
+const unheardOf Kind = 9999
+
 func TestUnwantedDescriptorsAreClosed(t *testing.T) {
 	a, b := pair(t)
 	before := openFDs(t)
-	if err := a.Send(&Message{Kind: "x"}, 0); err != nil {
+	if err := a.Send(&Message{Kind: unheardOf}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Recv(); !errors.Is(err, ErrDescriptors) {
 		t.Fatalf("unwanted descriptor: %v", err)
 	}
+	bare16, err := (&Message{Kind: unheardOf}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
 	flood := make([]int, 200) // more than the receiver has room for
-	if _, _, err := a.uc.WriteMsgUnix([]byte(`{"kind":"x"}`), unix.UnixRights(flood...), nil); err != nil {
+	if _, _, err := a.uc.WriteMsgUnix(bare16, unix.UnixRights(flood...), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := b.RecvFDs(); !errors.Is(err, ErrDescriptors) {
 		t.Fatalf("flood of descriptors: %v", err)
 	}
-	if _, _, err := a.uc.WriteMsgUnix([]byte(`not JSON`), unix.UnixRights(0, 0), nil); err != nil {
+	if _, _, err := a.uc.WriteMsgUnix([]byte(`nonsense`), unix.UnixRights(0, 0), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := b.RecvFDs(); err == nil {
@@ -95,7 +104,7 @@ func TestUnwantedDescriptorsAreClosed(t *testing.T) {
 	if after := openFDs(t); after != before {
 		t.Errorf("%d descriptors leaked", after-before)
 	}
-	if err := a.Send(&Message{Kind: "x"}, 0, 0, 0, 0); err == nil {
+	if err := a.Send(&Message{Kind: unheardOf}, 0, 0, 0, 0); err == nil {
 		t.Error("four descriptors sent")
 	}
 }
@@ -103,22 +112,31 @@ func TestUnwantedDescriptorsAreClosed(t *testing.T) {
 func TestMessageBounds(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	for name, m := range map[string]*Message{
-		"no kind": {}, "service": {Kind: "k", Service: long}, "data": {Kind: "k", Data: []byte(long)}, "text": {Kind: "k", Text: long},
-		"negative": {Kind: "k", Timeout: -1}, "body": {Kind: "k", Body: []byte(`"` + strings.Repeat("x", MaxMessage) + `"`)},
-		"error": {Kind: "k", Error: &Error{Code: long}},
+		"service": {Kind: KindListen, Service: long}, "data": {Kind: KindDial, Data: []byte(long)},
+		"text": {Kind: KindRefuse, Text: long}, "error": {Kind: KindDial, Error: &Error{Text: long}},
+		"negative": {Kind: KindDial, Timeout: -1}, "negative page": {Kind: KindStatus, Page: -1},
+		"depth": {Kind: KindHello, Greeting: Greeting{Depth: -1}}, "what": {Kind: KindStatus, What: long},
+		"body": {Kind: KindStatus, Body: []byte(`"` + strings.Repeat("x", MaxMessage) + `"`)},
 	} {
 		if _, err := m.Encode(); err == nil {
 			t.Errorf("%s: encoded", name)
 		}
 	}
 	a, b := pair(t)
-	if _, err := a.uc.Write(append([]byte(`{"kind":"`), bytes.Repeat([]byte("x"), MaxMessage)...)); err != nil {
+	if _, err := a.uc.Write(binary.LittleEndian.AppendUint32(nil, MaxMessage+1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Recv(); err == nil {
+		t.Error("a message of another size than it says was received")
+	}
+	if _, err := a.uc.Write(append(binary.LittleEndian.AppendUint32(nil, MaxMessage+1),
+		make([]byte, MaxMessage-3)...)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Recv(); err == nil {
 		t.Error("a message that is too long was received")
 	}
-	big := &Message{Kind: "k", Body: []byte(`"` + strings.Repeat("x", MaxMessage-100) + `"`)}
+	big := &Message{Kind: KindStatus, Body: []byte(`"` + strings.Repeat("x", MaxMessage-100) + `"`)}
 	if err := a.Send(big); err != nil {
 		t.Fatal(err)
 	}
@@ -141,12 +159,19 @@ func TestFailReplies(t *testing.T) {
 			t.Errorf("%v became %+v", tc.err, r.Error)
 		}
 	}
-	if Kind("nonsense").Request() || !KindPing.Request() || KindAdvert.Request() {
-		t.Error("requests are not told apart")
-	}
 	for s := range statusCode {
 		if got, ok := StatusFor(s.Code()); !ok || got != s {
 			t.Errorf("status %d: %v, %v", s, got, ok)
+		}
+	}
+	for n := range uint32(2000) { // numbers of other releases keep their value
+		if got := codeNumber(codeWord(n)); got != n {
+			t.Errorf("status %d became %d by way of %q", n, got, codeWord(n))
+		}
+	}
+	for _, word := range []string{"boom", "status-", "status-5", "status-99999999999", "status-300x"} {
+		if got := codeNumber(word); got != codeNumbers[CodeInternal] {
+			t.Errorf("%q is number %d", word, got)
 		}
 	}
 }
@@ -174,7 +199,7 @@ func TestListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Send(&Message{Kind: "x"}); err != nil {
+	if err := c.Send(&Message{Kind: unheardOf}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-accepted; err != nil {
@@ -213,25 +238,30 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A Send whose context ends gives up, stuck in a full socket or behind another, has sent nothing of its message, and cuts short nobody else.
+// A Send whose context ends gives up, stuck in a full socket or behind another, has sent nothing of its message, and
+// cuts short nobody else.
 func TestSendGivesUp(t *testing.T) {
 	a, b := pair(t)
 	rc, err := a.uc.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
+	filling, err := (&Message{Kind: unheardOf}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
 	filler := 0
 	rc.Control(func(fd uintptr) {
-		for unix.Send(int(fd), []byte(`{"kind":"filler"}`), unix.MSG_DONTWAIT) == nil {
+		for unix.Send(int(fd), filling, unix.MSG_DONTWAIT) == nil {
 			filler++
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	gaveUp, sent := make(chan error), make(chan error)
 	for range 10 {
-		go func() { gaveUp <- a.SendContext(ctx, &Message{Kind: "given up"}) }()
+		go func() { gaveUp <- a.SendContext(ctx, &Message{Kind: unheardOf + 1}) }()
 	}
-	go func() { sent <- a.Send(&Message{Kind: "last"}) }()
+	go func() { sent <- a.Send(&Message{Kind: unheardOf + 2}) }()
 	cancel()
 	for range 10 {
 		if err := <-gaveUp; err != context.Canceled {
@@ -239,11 +269,11 @@ func TestSendGivesUp(t *testing.T) {
 		}
 	}
 	for range filler {
-		if m, err := b.Recv(); err != nil || m.Kind != "filler" {
+		if m, err := b.Recv(); err != nil || m.Kind != unheardOf {
 			t.Fatalf("received %+v, %v", m, err)
 		}
 	}
-	if m, err := b.Recv(); err != nil || m.Kind != "last" {
+	if m, err := b.Recv(); err != nil || m.Kind != unheardOf+2 {
 		t.Errorf("received %+v, %v", m, err)
 	}
 	if err := <-sent; err != nil {

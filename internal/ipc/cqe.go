@@ -5,30 +5,48 @@ import "encoding/binary"
 // Completion kinds.
 const (
 	CQComplete uint8 = 1 // Token, Status, Conn: an operation ended
-	CQNotify   uint8 = 2 // Conn, Imm, Len: a write with the notify flag was applied to our memory
+	// Conn, Token, Imm, Len, Off: a write with the notify flag was applied to our memory; Token is the key of the
+	// export
+	CQNotify uint8 = 2
+	// Token, Status, Conn, Imm, Len, HasImm: a posted buffer is the client's again, with a message of Conn if Status is
+	// OK
+	CQReceive uint8 = 3
+	CQLate    uint8 = 9 // Token, Status, Conn: a write failed that had completed with FlagLocal
+	// Token, Status, Conn: a redirection ended; Imm and Len are the first span of what was redirected, Off the second,
+	// its beginning in the upper half and its length in the lower
+	CQRedirected uint8 = 10
 )
+
+// cqHasImm is the bit of byte 2 that says that a message has an immediate.
+const cqHasImm = 1
 
 // CQE is one completion or notification. On the ring it is 32 little-endian bytes:
 //
-//	0 kind | 1 status | 2 zero u16 | 4 conn u32 | 8 token u64 | 16 imm u32 | 20 length u32 | 24 zero u64
+//	0 kind | 1 status | 2 bit 0 has immediate | 3 zero | 4 conn u32 | 8 token u64 | 16 imm u32 | 20 length u32
+//	24 offset u64
 type CQE struct {
 	Kind   uint8
 	Status Status
 	Conn   uint32
 	Token  uint64
 	Imm    uint32
-	Len    uint32 // bytes of the write that notified, saturated at 2^32-1
+	Len    uint32 // bytes of the write that notified, saturated at 2^32-1, or of the message
+	Off    uint64 // of its first byte, within the export; of an atomic that succeeded: what it found
+	HasImm bool   // CQReceive
 }
 
 // EncodeCQE writes e at dst, which must hold CQESize bytes.
 func EncodeCQE(dst []byte, e *CQE) {
 	_ = dst[CQESize-1]
 	dst[0], dst[1], dst[2], dst[3] = e.Kind, uint8(e.Status), 0, 0
+	if e.HasImm {
+		dst[2] = cqHasImm
+	}
 	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
 	binary.LittleEndian.PutUint64(dst[8:], e.Token)
 	binary.LittleEndian.PutUint32(dst[16:], e.Imm)
 	binary.LittleEndian.PutUint32(dst[20:], e.Len)
-	binary.LittleEndian.PutUint64(dst[24:], 0)
+	binary.LittleEndian.PutUint64(dst[24:], e.Off)
 }
 
 // DecodeCQE reads an entry from src, CQESize bytes of private memory. On error e is unspecified.
@@ -39,11 +57,26 @@ func DecodeCQE(src []byte, e *CQE) error {
 	e.Token = binary.LittleEndian.Uint64(src[8:])
 	e.Imm = binary.LittleEndian.Uint32(src[16:])
 	e.Len = binary.LittleEndian.Uint32(src[20:])
-	if uint64(src[2])|uint64(src[3])|binary.LittleEndian.Uint64(src[24:]) != 0 {
+	e.Off = binary.LittleEndian.Uint64(src[24:])
+	e.HasImm = src[2] == cqHasImm
+	if src[2]&^cqHasImm|src[3] != 0 || e.HasImm && e.Kind != CQReceive {
 		return ErrEntry
 	}
-	if e.Kind != CQComplete && (e.Kind != CQNotify || e.Status != StatusOK) {
-		return ErrEntry
+	switch e.Kind {
+	case CQComplete, CQRedirected:
+		return nil
+	case CQReceive:
+		if e.Off == 0 {
+			return nil
+		}
+	case CQNotify:
+		if e.Status == StatusOK {
+			return nil
+		}
+	case CQLate:
+		if e.Status != StatusOK && uint64(e.Imm)|uint64(e.Len)|e.Off == 0 {
+			return nil
+		}
 	}
-	return nil
+	return ErrEntry
 }

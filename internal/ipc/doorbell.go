@@ -19,7 +19,8 @@ func NewDoorbell() (*Doorbell, error) {
 	return &Doorbell{fd: fd}, nil
 }
 
-// DoorbellFromFD takes over a descriptor received from the other side. It is non-blocking already: the flag is the open file's.
+// DoorbellFromFD takes over a descriptor received from the other side. It is non-blocking already: the flag is the open
+// file's.
 func DoorbellFromFD(fd int) *Doorbell { return &Doorbell{fd: fd} }
 
 // FD returns the descriptor: readable after a Ring and until Clear.

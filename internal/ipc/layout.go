@@ -15,39 +15,42 @@ const (
 	MaxDepth = 1 << 16
 )
 
-// cqFactor is how many completion entries exist per submission entry: every operation in flight has one reserved, and notifications
-// may use half of the ring.
+// cqFactor is how many completion entries exist per submission entry: every operation in flight has one reserved, and
+// notifications may use half of the ring.
 const cqFactor = 4
 
-// NotifyCredit is the number of notifications the daemon may deliver on one connection before the client returns credit by
-// an OpCredit entry. It bounds what a client must remember for a connection nobody reads.
+// NotifyCredit is the number of notifications the daemon may deliver on one connection before the client returns credit
+// by an OpCredit entry. It bounds what a client must remember for a connection nobody reads.
 const NotifyCredit = 256
 
 // Layout says how long the rings are, in entries; both are powers of two. It fixes the size of the shared memory.
 type Layout struct {
-	SQ uint32 `json:"sq"`
-	CQ uint32 `json:"cq"`
+	SQ uint32
+	CQ uint32
 }
 
-// LayoutFor returns the layout for depth operations in flight. depth must be a power of two between MinDepth and MaxDepth.
+// LayoutFor returns the layout for depth operations in flight. depth must be a power of two between MinDepth and
+// MaxDepth.
 func LayoutFor(depth int) (Layout, error) {
 	if depth < MinDepth || depth > MaxDepth || depth&(depth-1) != 0 {
-		return Layout{}, fmt.Errorf("ipc: queue depth %d: choose a power of two between %d and %d", depth, MinDepth, MaxDepth)
+		return Layout{}, fmt.Errorf("ipc: queue depth %d: choose a power of two between %d and %d", depth, MinDepth,
+			MaxDepth)
 	}
 	return Layout{SQ: uint32(depth), CQ: uint32(depth * cqFactor)}, nil
 }
 
-// Validate reports whether l could have come from LayoutFor.
+// Validate reports whether l is one that a daemon of any release may choose (A6.2).
 func (l Layout) Validate() error {
-	want, err := LayoutFor(int(l.SQ))
-	if err == nil && want != l {
-		err = fmt.Errorf("ipc: ring layout of %d and %d entries: the completion ring must be %d times the submission ring", l.SQ, l.CQ, cqFactor)
+	_, err := LayoutFor(int(l.SQ))
+	if err == nil && (l.CQ&(l.CQ-1) != 0 || uint64(l.CQ) < 2*uint64(l.SQ) || uint64(l.CQ) > 16*uint64(l.SQ)) {
+		err = fmt.Errorf("ipc: ring layout of %d and %d entries: the completion ring must be 2, 4, 8 or 16 times the "+
+			"submission ring", l.SQ, l.CQ)
 	}
 	return err
 }
 
-// Size returns the bytes of shared memory l needs, a multiple of the page size for every valid layout of 64 entries or more, rounded up
-// otherwise.
+// Size returns the bytes of shared memory l needs, a multiple of the page size for every valid layout of 64 entries or
+// more, rounded up otherwise.
 func (l Layout) Size() int {
 	n := controlSize + int(l.SQ)*SQESize + int(l.CQ)*CQESize
 	return (n + controlSize - 1) &^ (controlSize - 1)

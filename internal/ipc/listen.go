@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,8 +32,8 @@ func Dial(ctx context.Context, path string) (*Conn, error) {
 // Listener accepts clients.
 type Listener struct{ ul *net.UnixListener }
 
-// Listen makes the socket with permission bits mode, and its directory if needed. A socket that a dead daemon left behind is replaced;
-// one that a live daemon serves is an error.
+// Listen makes the socket with permission bits mode, and its directory if needed. A socket that a dead daemon left
+// behind is replaced; one that a live daemon serves is an error.
 func Listen(path string, mode os.FileMode) (*Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("ipc: directory of the control socket: %w", err)
@@ -40,15 +41,23 @@ func Listen(path string, mode os.FileMode) (*Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	ul, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	lc := net.ListenConfig{Control: refuseFDs}
+	l, err := lc.Listen(context.Background(), "unixpacket", path)
 	if err != nil {
 		return nil, fmt.Errorf("ipc: control socket: %w", err)
 	}
+	ul := l.(*net.UnixListener)
 	if err := os.Chmod(path, mode); err != nil {
 		ul.Close()
 		return nil, fmt.Errorf("ipc: control socket: %w", err)
 	}
 	return &Listener{ul}, nil
+}
+
+// refuseFDs has the kernel refuse descriptors from clients, from before the first can connect: closing a stranger's
+// file may take as long as he likes. Kernels before Linux 6.16 cannot do that; there Recv closes them.
+func refuseFDs(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0) })
 }
 
 func removeStale(path string) error {

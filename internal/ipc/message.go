@@ -1,14 +1,13 @@
 package ipc
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 )
-
-// Version is the version of messages and rings together. Client and daemon must agree exactly; hello checks it.
-const Version = 1
 
 // MaxMessage is the largest control packet, in bytes. Larger answers are split in pages (Message.Page, Message.More).
 const MaxMessage = 64 << 10
@@ -20,95 +19,71 @@ const (
 	MaxText = 1024
 )
 
-// Kind names a request or event. A reply has the kind and ID of its request.
-type Kind string
-
-// Requests of a client; the reply's fields are after the arrow.
+// Every packet begins with a header (A3.1):
+//
+//	0 size u32, of the packet | 4 kind u16 | 6 flags u16 | 8 id u64
 const (
-	KindHello      Kind = "hello"      // Version, PID, Depth, Shard -> Version, Shard, Node, Name, Rings, Window; descriptors: rings, submit doorbell, complete doorbell
-	KindRegister   Kind = "register"   // Size -> Region, Size; descriptor: the memory
-	KindDeregister Kind = "deregister" // Region ->
-	KindDial       Kind = "dial"       // Peer, Service, Ordered, Data, Scheduler, Timeout -> Conn, Data, Peer; or Error
-	KindListen     Kind = "listen"     // Service ->
-	KindUnlisten   Kind = "unlisten"   // Service ->
-	KindAccept     Kind = "accept"     // Conn, Data -> Conn; when established
-	KindRefuse     Kind = "refuse"     // Conn, Text ->
-	KindExport     Kind = "export"     // Conn, Region, Off, Size, Perm, Name -> Key
-	KindRevoke     Kind = "revoke"     // Conn, Key -> ; when no access through the key can follow
-	KindClose      Kind = "close"      // Conn -> ; when drained
-	KindAbort      Kind = "abort"      // Conn ->
-	KindStatus     Kind = "status"     // What, Page -> Body, More
-	KindPing       Kind = "ping"       // Peer, Count -> Body
-	KindDrain      Kind = "drain"      // ->
-	KindReload     Kind = "reload"     // -> Body; authorised peers are read again
-	KindDoctor     Kind = "doctor"     // Page -> Body, More
-	KindVersion    Kind = "version"    // -> Body
-	KindTrace      Kind = "trace"      // Name, Size -> Body; descriptor: a pipe of records of frames, package trace
+	headerSize = 16
+	flagReply  = 1 << 0
+	flagFailed = 1 << 1 // of a reply: what follows is the reason
 )
-
-// Events of the daemon; ID is zero.
-const (
-	KindIncoming  Kind = "incoming"  // Conn, Service, Peer, Data
-	KindAdvert    Kind = "advert"    // Conn, Name, Key, Size, Perm, Count: of two of a name the greater is the newer
-	KindWithdrawn Kind = "withdrawn" // Conn, Key
-	KindEnded     Kind = "ended"     // Conn, Code, Text: the connection is over, but notifications of it are left, which wait for credit or room; closed follows them
-	KindClosed    Kind = "closed"    // Conn, Code, Text: the connection is over; the last message naming it
-)
-
-var requests = map[Kind]bool{
-	KindHello: true, KindRegister: true, KindDeregister: true, KindDial: true, KindListen: true, KindUnlisten: true, KindAccept: true,
-	KindRefuse: true, KindExport: true, KindRevoke: true, KindClose: true, KindAbort: true, KindStatus: true, KindPing: true,
-	KindDrain: true, KindReload: true, KindDoctor: true, KindVersion: true, KindTrace: true,
-}
-
-// Request reports whether k is a request this version knows. Others must be answered by CodeUnknownKind.
-func (k Kind) Request() bool { return requests[k] }
 
 // Message is one control packet: a request (ID not zero), its reply (same ID and Kind) or an event (ID zero).
 // Which fields matter depends on Kind; the others are zero and not sent.
 type Message struct {
-	ID    uint64 `json:"id,omitempty"`
-	Kind  Kind   `json:"kind"`
-	Error *Error `json:"error,omitempty"` // of a reply: the request failed
+	ID     uint64
+	Kind   Kind
+	Answer bool   // a reply
+	Error  *Error // of a reply: the request failed
 
-	Version uint32 `json:"version,omitempty"`
-	PID     int    `json:"pid,omitempty"`
-	Depth   int    `json:"depth,omitempty"`
-	Shard   int    `json:"shard,omitempty"` // hello: the wished one, from 1; 0: any. Of its reply: the client's
-	Node    string `json:"node,omitempty"`  // node id in hexadecimal
-	Name    string `json:"name,omitempty"`  // hello: node name; export, advert: name of the memory
-	Rings   Layout `json:"rings,omitzero"`
-	Window  int    `json:"window,omitempty"` // operations in flight allowed per connection
+	Greeting // hello
 
-	Conn    uint32 `json:"conn,omitempty"`
-	Peer    string `json:"peer,omitempty"`
-	Service string `json:"service,omitempty"`
-	Data    []byte `json:"data,omitempty"`
-	Ordered bool   `json:"ordered,omitempty"`
+	Name string // hello: of the program, or the node; export, advert: of the memory; trace: of a link
 
-	Scheduler string        `json:"scheduler,omitempty"`
-	Timeout   time.Duration `json:"timeout,omitempty"` // nanoseconds; zero: the daemon's own
+	Conn    uint32
+	Queue   uint32 // receive queue
+	Peer    string
+	Service string
+	Data    []byte
+	Ordered bool
 
-	Region uint32 `json:"region,omitempty"`
-	Key    uint64 `json:"key,omitempty"`
-	Off    uint64 `json:"off,omitempty"`
-	Size   uint64 `json:"size,omitempty"` // bytes: of a region, an export, an advert
-	Perm   uint8  `json:"perm,omitempty"` // regmem.Perm
+	Scheduler string
+	Timeout   time.Duration // zero: the daemon's own
 
-	Code  string          `json:"code,omitempty"` // closed: Status.Code
-	Text  string          `json:"text,omitempty"`
-	What  string          `json:"what,omitempty"`
-	Count int             `json:"count,omitempty"`
-	Page  int             `json:"page,omitempty"`
-	More  bool            `json:"more,omitempty"` // further pages follow
-	Body  json.RawMessage `json:"body,omitempty"`
+	Region uint32
+	Key    uint64
+	Off    uint64
+	Size   uint64 // bytes: of a region, an export, an advert
+	Perm   uint8  // regmem.Perm
+	Own    bool   // register: the memory is the client's and comes along
+	Space  Space  // map
+	Advice Advice // advise
+	Usage  Usage  // usage
+
+	Code  string // ended, closed: Status.Code
+	Text  string
+	What  string
+	Count int
+	Page  int
+	More  bool // further pages follow
+	Body  json.RawMessage
+}
+
+// loose is what a message with a JSON body may say (A4.3).
+type loose struct {
+	Name    string          `json:"name,omitempty"`
+	Peer    string          `json:"peer,omitempty"`
+	Timeout time.Duration   `json:"timeout,omitempty"` // nanoseconds
+	Size    uint64          `json:"size,omitempty"`
+	What    string          `json:"what,omitempty"`
+	Count   int             `json:"count,omitempty"`
+	Page    int             `json:"page,omitempty"`
+	More    bool            `json:"more,omitempty"`
+	Body    json.RawMessage `json:"body,omitempty"`
 }
 
 // Error is why a request failed. Text says what to do about it.
-type Error struct {
-	Code string `json:"code"`
-	Text string `json:"text,omitempty"`
-}
+type Error struct{ Code, Text string }
 
 func (e *Error) Error() string {
 	if e.Text == "" {
@@ -123,7 +98,7 @@ func Errorf(code, format string, args ...any) *Error {
 }
 
 // Reply returns the successful answer to m, without fields; Fail the unsuccessful one.
-func (m *Message) Reply() *Message { return &Message{ID: m.ID, Kind: m.Kind} }
+func (m *Message) Reply() *Message { return &Message{ID: m.ID, Kind: m.Kind, Answer: true} }
 
 // Fail returns the answer to m that reports err, whose Code is CodeInternal unless it is an *Error.
 func (m *Message) Fail(err error) *Message {
@@ -132,77 +107,140 @@ func (m *Message) Fail(err error) *Message {
 		e = &Error{Code: CodeInternal, Text: err.Error()}
 	}
 	if len(e.Text) > MaxText {
-		e = &Error{Code: e.Code, Text: e.Text[:MaxText]}
+		e = &Error{Code: e.Code, Text: strings.ToValidUTF8(e.Text[:MaxText], "")}
 	}
-	return &Message{ID: m.ID, Kind: m.Kind, Error: e}
+	r := m.Reply()
+	r.Error = e
+	return r
 }
 
 // Encode returns m as one packet.
 func (m *Message) Encode() ([]byte, error) {
-	if err := m.check(); err != nil {
-		return nil, err
-	}
-	b, err := json.Marshal(m.clean())
-	if err != nil {
-		return nil, fmt.Errorf("ipc: %s message: %w", m.Kind, err)
+	fm, isJSON := m.form()
+	b := make([]byte, max(fm.size, headerSize))
+	if isJSON {
+		var err error
+		if b, err = m.appendLoose(b); err != nil {
+			return nil, fmt.Errorf("ipc: %s message: %w", m.Kind, err)
+		}
+	} else {
+		f := body{b: b, writing: true}
+		if fm.fields(&f, m); f.err != nil {
+			return nil, fmt.Errorf("ipc: %s message: %w", m.Kind, f.err)
+		}
+		for len(b) > headerSize && b[len(b)-1] == 0 { // zeros at the end are not sent (A3.5)
+			b = b[:len(b)-1]
+		}
 	}
 	if len(b) > MaxMessage {
 		return nil, fmt.Errorf("ipc: %s message of %d bytes exceeds %d: split it in pages", m.Kind, len(b), MaxMessage)
 	}
+	var flags uint16
+	if m.Answer {
+		flags |= flagReply
+	}
+	if m.Error != nil {
+		flags |= flagReply | flagFailed
+	}
+	binary.LittleEndian.PutUint32(b, uint32(len(b)))
+	binary.LittleEndian.PutUint16(b[4:], uint16(m.Kind))
+	binary.LittleEndian.PutUint16(b[6:], flags)
+	binary.LittleEndian.PutUint64(b[8:], m.ID)
 	return b, nil
 }
 
-// clean returns m with question marks for what is not UTF-8, such as names that peers chose: JSON would make three bytes of each of these, past what the
-// reader allows.
-func (m *Message) clean() *Message {
-	c := *m
-	for _, f := range []*string{&c.Node, &c.Name, &c.Peer, &c.Service, &c.Scheduler, &c.Code, &c.Text, &c.What} {
-		*f = strings.ToValidUTF8(*f, "?")
+// form returns how the rest of m is sent.
+func (m *Message) form() (fm form, isJSON bool) {
+	if m.Error != nil {
+		return failure, false
 	}
-	if e := m.Error; e != nil {
-		c.Error = &Error{Code: strings.ToValidUTF8(e.Code, "?"), Text: strings.ToValidUTF8(e.Text, "?")}
+	k, ok := formats[m.Kind]
+	if !ok {
+		return bare, false
 	}
-	return &c
+	fm = k.first
+	if m.Answer {
+		fm = k.reply
+	}
+	return fm, fm.fields == nil
 }
 
-// Decode reads one packet and checks the bounds of its fields. It accepts unknown kinds: the receiver answers them (Kind.Request).
+func (m *Message) appendLoose(b []byte) ([]byte, error) {
+	l := loose{m.Name, m.Peer, m.Timeout, m.Size, m.What, m.Count, m.Page, m.More, m.Body}
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(&l)
+	if err != nil {
+		return nil, err
+	}
+	return append(b, text...), nil
+}
+
+func (l *loose) check() error {
+	if max(len(l.Name), len(l.Peer), len(l.What)) > MaxName {
+		return Errorf(CodeInvalid, "a name has at most %d bytes", MaxName)
+	}
+	if l.Timeout < 0 || l.Count < 0 || l.Page < 0 {
+		return Errorf(CodeInvalid, "timeout, count and page are not negative")
+	}
+	return nil
+}
+
+// errHeader is what ends a session: after such a packet nothing is known of what follows.
+var errHeader = errors.New("ipc: packet without a proper header")
+
+// Decode reads one packet and checks the bounds of its fields. Of unknown kinds there is the header only: the receiver
+// answers them, or ignores events. An error that is an *Error is about the fields, and comes with a message of what is
+// in the header, so that it can be answered; with any other error there is no message.
 func Decode(b []byte) (*Message, error) {
 	if len(b) > MaxMessage {
 		return nil, fmt.Errorf("ipc: message of %d bytes exceeds %d", len(b), MaxMessage)
 	}
-	m := new(Message)
-	if err := json.Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("ipc: message is not valid JSON: %w", err)
+	if len(b) > 0 && b[0] == '{' && (len(b) < headerSize || binary.LittleEndian.Uint32(b) != uint32(len(b))) {
+		return nil, ErrJSON
 	}
-	if err := m.check(); err != nil {
-		return nil, err
+	if len(b) < headerSize || binary.LittleEndian.Uint32(b) != uint32(len(b)) {
+		return nil, errHeader
 	}
-	return m, nil
-}
-
-// check bounds every field whose size a peer chooses.
-func (m *Message) check() error {
-	for _, f := range [...]struct {
-		name string
-		n    int
-		max  int
-	}{
-		{"kind", len(m.Kind), MaxName}, {"node", len(m.Node), MaxName}, {"name", len(m.Name), MaxName}, {"peer", len(m.Peer), MaxName},
-		{"service", len(m.Service), MaxName}, {"scheduler", len(m.Scheduler), MaxName}, {"what", len(m.What), MaxName},
-		{"code", len(m.Code), MaxName}, {"data", len(m.Data), MaxData}, {"text", len(m.Text), MaxText},
-	} {
-		if f.n > f.max {
-			return fmt.Errorf("ipc: field %s has %d bytes; at most %d are allowed", f.name, f.n, f.max)
+	flags := binary.LittleEndian.Uint16(b[6:])
+	head := Message{ID: binary.LittleEndian.Uint64(b[8:]), Kind: Kind(binary.LittleEndian.Uint16(b[4:])),
+		Answer: flags&flagReply != 0}
+	m := head
+	if head.Answer && flags&flagFailed != 0 {
+		m.Error = new(Error)
+	}
+	fm, isJSON := m.form()
+	var err error
+	if isJSON {
+		err = m.readLoose(b[headerSize:])
+	} else {
+		f := body{b: b} // of a longer one the rest is not known here (A3.4)
+		if len(b) < fm.size {
+			f.b = append(make([]byte, 0, fm.size), b...)[:fm.size]
+		}
+		if fm.fields(&f, &m); f.err != nil {
+			err = f.err
 		}
 	}
-	if m.Kind == "" {
-		return fmt.Errorf("ipc: message without a kind")
+	if err != nil {
+		return &head, err
 	}
-	if m.Timeout < 0 || m.Count < 0 || m.Page < 0 || m.Depth < 0 || m.Window < 0 {
-		return fmt.Errorf("ipc: %s message with a negative number", m.Kind)
+	return &m, nil
+}
+
+// readLoose reads a JSON body; there may be none.
+func (m *Message) readLoose(b []byte) error {
+	var l loose
+	if len(b) > 0 {
+		if err := json.Unmarshal(b, &l); err != nil {
+			return Errorf(CodeInvalid, "the body of a %s message is not valid JSON: %.200s", m.Kind, err.Error())
+		}
 	}
-	if m.Error != nil && (len(m.Error.Code) > MaxName || len(m.Error.Text) > MaxText) {
-		return fmt.Errorf("ipc: error of a %s message is too long", m.Kind)
+	if err := l.check(); err != nil {
+		return err
 	}
+	m.Name, m.Peer, m.Timeout, m.Size, m.What = l.Name, l.Peer, l.Timeout, l.Size, l.What
+	m.Count, m.Page, m.More, m.Body = l.Count, l.Page, l.More, l.Body
 	return nil
 }

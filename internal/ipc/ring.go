@@ -8,7 +8,8 @@ import (
 // ErrRing is returned when the other side's index cannot be right. The peer must be disconnected.
 var ErrRing = errors.New("ipc: ring index out of range")
 
-// word numbers in the control page; each has two cache lines of its own, so that neighbours are not prefetched together.
+// word numbers in the control page; each has two cache lines of its own, so that neighbours are not prefetched
+// together.
 const (
 	wordSQTail        = iota // written by the client
 	wordSQHead               // written by the daemon
@@ -17,7 +18,8 @@ const (
 	wordDaemonAsleep         // set by the daemon before it blocks, taken by the client that wakes it
 	wordClientAsleep         // set by the client before it blocks, taken by the daemon that wakes it
 	wordClientPolling        // set by the client while one of its threads polls
-	wordPulse                // counted up by the daemon every PulseTime or so, and at least every second, while it runs; 0: it does not do that
+	// counted up by the daemon every PulseTime or so, and at least every second, while it runs; 0: it does not do that
+	wordPulse
 	wordCount
 )
 
@@ -33,8 +35,11 @@ type SubmitProducer struct {
 }
 
 // Room returns how many entries can be put. It reads the daemon's head only when the last known one leaves no room.
-func (p *SubmitProducer) Room() (int, error) {
-	if p.tail-p.head > p.mask {
+func (p *SubmitProducer) Room() (int, error) { return p.RoomFor(1) }
+
+// RoomFor is Room where fewer than n, at least 1, are as good as none.
+func (p *SubmitProducer) RoomFor(n int) (int, error) {
+	if p.mask+1-(p.tail-p.head) < uint32(n) {
 		head := p.r.word(wordSQHead).Load()
 		if p.seen-head > p.seen-p.head {
 			return 0, ErrRing
@@ -80,6 +85,10 @@ func (c *SubmitConsumer) Drain(dst []SQE) (n int, err error) {
 		if err = DecodeSQE(c.scratch[:], &dst[n]); err != nil {
 			break
 		}
+		if e := &dst[n]; e.Op > OpCredit && e.needs()&^c.r.features != 0 {
+			err = ErrEntry
+			break
+		}
 		n++
 	}
 	if n > 0 {
@@ -117,7 +126,8 @@ func (p *CompleteProducer) Room() int { return int(p.mask + 1 - (p.tail - p.head
 // Used returns how many entries the client has not consumed as of the last Refresh.
 func (p *CompleteProducer) Used() int { return int(p.tail - p.head) }
 
-// Put fills the next entry, or reports false when the ring is full as of the last Refresh. The client sees it at Publish.
+// Put fills the next entry, or reports false when the ring is full as of the last Refresh. The client sees it at
+// Publish.
 func (p *CompleteProducer) Put(e *CQE) bool {
 	if p.tail-p.head > p.mask {
 		return false
@@ -169,5 +179,6 @@ func (c *CompleteConsumer) Drain(dst []CQE) (n int, err error) {
 // Ready reports whether entries wait. It may be called by any goroutine while no Drain runs.
 func (c *CompleteConsumer) Ready() bool { return c.r.word(wordCQTail).Load() != c.head }
 
-// take clears a sleep word and reports whether it was set, writing only when it was: the cache line stays shared otherwise.
+// take clears a sleep word and reports whether it was set, writing only when it was: the cache line stays shared
+// otherwise.
 func take(w *atomic.Uint32) bool { return w.Load() != 0 && w.Swap(0) != 0 }

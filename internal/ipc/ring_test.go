@@ -28,10 +28,13 @@ func newRings(t testing.TB, depth int) *Rings {
 
 func genSQE(t *rapid.T) SQE {
 	if rapid.IntRange(0, 9).Draw(t, "credit") == 0 {
-		return SQE{Op: OpCredit, Conn: rapid.Uint32().Draw(t, "conn"), Imm: rapid.Uint32Range(1, NotifyCredit).Draw(t, "imm")}
+		return SQE{Op: OpCredit, Conn: rapid.Uint32().Draw(t, "conn"), Imm: rapid.Uint32Range(1, NotifyCredit).Draw(t,
+			"imm")}
 	}
-	e := SQE{Op: rapid.SampledFrom([]uint8{OpWrite, OpRead}).Draw(t, "op"), Conn: rapid.Uint32().Draw(t, "conn"), Imm: rapid.Uint32().Draw(t, "imm"),
-		Token: rapid.Uint64().Draw(t, "token"), Key: rapid.Uint64().Draw(t, "key"), RemoteOff: rapid.Uint64().Draw(t, "off")}
+	e := SQE{Op: rapid.SampledFrom([]uint8{OpWrite, OpRead}).Draw(t, "op"), Conn: rapid.Uint32().Draw(t, "conn"),
+		Imm:   rapid.Uint32().Draw(t, "imm"),
+		Token: rapid.Uint64().Draw(t, "token"), Key: rapid.Uint64().Draw(t, "key"), RemoteOff: rapid.Uint64().Draw(t,
+			"off")}
 	if e.Op == OpWrite {
 		e.Flags = rapid.Uint8Range(0, 7).Draw(t, "flags")
 		e.InlineLen = rapid.Uint8Range(0, MaxInline).Draw(t, "inline")
@@ -57,7 +60,8 @@ func TestEntriesRoundTrip(t *testing.T) {
 		if err := DecodeSQE(b[:], &got); err != nil || got != e {
 			t.Fatalf("sent %+v, got %+v, %v", e, got, err)
 		}
-		c := CQE{Kind: CQComplete, Status: Status(rapid.Byte().Draw(t, "status")), Conn: e.Conn, Token: e.Token, Imm: e.Imm}
+		c := CQE{Kind: CQComplete, Status: Status(rapid.Byte().Draw(t, "status")), Conn: e.Conn, Token: e.Token,
+			Imm: e.Imm}
 		var cb [CQESize]byte
 		EncodeCQE(cb[:], &c)
 		var cgot CQE
@@ -71,8 +75,14 @@ func TestEntryValidation(t *testing.T) {
 	good := SQE{Op: OpWrite, Conn: 1, Region: 1, Len: 10}
 	for name, f := range map[string]func(e *SQE, b []byte){
 		"operation 0":        func(e *SQE, b []byte) { b[0] = 0 },
-		"operation 4":        func(e *SQE, b []byte) { b[0] = 4 },
-		"unknown flag":       func(e *SQE, b []byte) { b[1] = 8 },
+		"operation 11":       func(e *SQE, b []byte) { b[0] = 11 },
+		"unknown flag":       func(e *SQE, b []byte) { b[1] = 16 },
+		"read done locally":  func(e *SQE, b []byte) { b[0], b[1] = OpRead, FlagLocal },
+		"redirect of none":   func(e *SQE, b []byte) { b[0], b[56] = OpRedirect, 0 },
+		"redirect, flags":    func(e *SQE, b []byte) { b[0], b[1] = OpRedirect, FlagLocal },
+		"redirect, inline":   func(e *SQE, b []byte) { b[0], b[2] = OpRedirect, 1 },
+		"end, with a region": func(e *SQE, b []byte) { b[0], b[56] = OpEndRedirect, 0 },
+		"end, with a length": func(e *SQE, b []byte) { b[0], b[40] = OpEndRedirect, 0 },
 		"inline too long":    func(e *SQE, b []byte) { b[2] = 25 },
 		"reserved byte":      func(e *SQE, b []byte) { b[3] = 1 },
 		"reserved word":      func(e *SQE, b []byte) { b[12] = 1 },
@@ -244,9 +254,14 @@ func TestLayout(t *testing.T) {
 			t.Errorf("depth %d accepted", depth)
 		}
 	}
-	for _, l := range []Layout{{}, {8, 8}, {16, 32}, {1 << 31, 1 << 31}} {
+	for _, l := range []Layout{{}, {8, 8}, {8, 24}, {8, 256}, {9, 36}, {1 << 31, 1 << 31}} {
 		if l.Validate() == nil {
 			t.Errorf("layout %+v accepted", l)
+		}
+	}
+	for _, l := range []Layout{{8, 16}, {8, 32}, {MaxDepth, 16 * MaxDepth}} { // daemons of other releases (A6.2)
+		if err := l.Validate(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -15,9 +15,12 @@ type Rings struct {
 	mem    []byte
 	layout Layout
 	mapped bool
+
+	features Features // in force: what submissions may ask for
 }
 
-// CreateRings makes the shared memory, zeroed and sealed, and maps it. The descriptor is the caller's, to send and to close.
+// CreateRings makes the shared memory, zeroed and sealed, and maps it. The descriptor is the caller's, to send and to
+// close.
 func CreateRings(l Layout) (r *Rings, fd int, err error) {
 	if err := l.Validate(); err != nil {
 		return nil, -1, err
@@ -39,8 +42,8 @@ func CreateRings(l Layout) (r *Rings, fd int, err error) {
 	return r, fd, nil
 }
 
-// MapRings maps memory received from the daemon after checking its size and seals. The descriptor stays the caller's and may be
-// closed at once.
+// MapRings maps memory received from the daemon after checking its size and seals. The descriptor stays the caller's
+// and may be closed at once.
 func MapRings(fd int, l Layout) (*Rings, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -83,6 +86,9 @@ func (r *Rings) Close() error {
 	return unix.Munmap(r.mem)
 }
 
+// Allow says which features are in force, before the daemon takes a submission; at first none is.
+func (r *Rings) Allow(f Features) { r.features = f }
+
 // Layout returns the sizes of the rings.
 func (r *Rings) Layout() Layout { return r.layout }
 
@@ -114,13 +120,15 @@ func (r *Rings) CompleteConsumer() *CompleteConsumer {
 	return &CompleteConsumer{r: r, mask: r.layout.CQ - 1}
 }
 
-// SetDaemonAsleep is called with true by the daemon before it looks at its ring a last time and blocks, with false when it woke.
+// SetDaemonAsleep is called with true by the daemon before it looks at its ring a last time and blocks, with false when
+// it woke.
 func (r *Rings) SetDaemonAsleep(on bool) { set(r, wordDaemonAsleep, on) }
 
 // SetClientAsleep is the client's counterpart.
 func (r *Rings) SetClientAsleep(on bool) { set(r, wordClientAsleep, on) }
 
-// SetClientPolling says whether a thread of the client polls: the daemon then yields the processor while it polls itself.
+// SetClientPolling says whether a thread of the client polls: the daemon then yields the processor while it polls
+// itself.
 func (r *Rings) SetClientPolling(on bool) { set(r, wordClientPolling, on) }
 
 // ClientPolling is read by the daemon. It is a hint: a client that lies only costs system calls that do nothing.

@@ -5,11 +5,19 @@ import (
 	"errors"
 )
 
-// Submission operations. OpWrite and OpRead equal the engine's numbers.
+// Submission operations. OpWrite, OpRead, OpAtomic and OpSend equal the engine's numbers.
 const (
 	OpWrite  uint8 = 1 // local memory (or inline bytes) to remote memory
 	OpRead   uint8 = 2 // remote memory to local memory
 	OpCredit uint8 = 3 // Imm notifications of Conn were consumed; has no completion
+	OpAtomic uint8 = 4 // a value of remote memory is changed and comes back; Inline says how (A6.13)
+
+	OpSend    uint8 = 5 // local memory (or inline bytes) to the oldest buffer of the peer; RemoteOff: how long it waits
+	OpReceive uint8 = 6 // a buffer for messages of Conn, or of all connections that take from the receive queue Key
+	OpPieces  uint8 = 8 // local memory that the next operation begins with (A6.14); has no completion
+	// FeatureRedirect: what arrives for RemoteOff on of our export Key goes to local memory; CQRedirected is its end
+	OpRedirect    uint8 = 9
+	OpEndRedirect uint8 = 10 // FeatureRedirect: ends the redirection with that Token; has no completion
 )
 
 // Flags of an operation; the bits equal the engine's.
@@ -17,20 +25,45 @@ const (
 	FlagBackwardFence uint8 = 1 << 0
 	FlagForwardFence  uint8 = 1 << 1
 	FlagNotify        uint8 = 1 << 2
-	flagsAll                = FlagBackwardFence | FlagForwardFence | FlagNotify
+	FlagLocal         uint8 = 1 << 3 // FeatureLocal: complete once the local bytes may change
+	flagsAll                = FlagBackwardFence | FlagForwardFence | FlagNotify | FlagLocal
 )
+
+// MaxPieces is how many pieces of local memory an operation can have: up to MaxPieces-1 of entries OpPieces before it,
+// each with up to PiecesPerEntry, and its own, the last.
+const (
+	MaxPieces      = 16
+	PiecesPerEntry = 3
+	// MaxEntries is how many entries an operation takes at most.
+	MaxEntries = 1 + (MaxPieces-1+PiecesPerEntry-1)/PiecesPerEntry
+)
+
+// Piece is a range of local memory.
+type Piece struct {
+	Region uint32
+	Len    uint32
+	Off    uint64 // within the region
+}
 
 // MaxInline is the number of bytes an SQE can carry by value.
 const MaxInline = 24
+
+// MaxSend is the longest message in bytes (PROTOCOL clause 14.1).
+const MaxSend = 1 << 31
 
 // ErrEntry is returned for a ring entry that no correct peer writes. The peer must be disconnected.
 var ErrEntry = errors.New("ipc: malformed ring entry")
 
 // SQE is one submission. On the ring it is 64 little-endian bytes:
 //
-//	0 op | 1 flags | 2 inline length | 3 zero | 4 conn u32 | 8 imm u32 | 12 zero u32 | 16 token u64 | 24 key u64 | 32 remote offset u64
+//	0 op | 1 flags | 2 inline length | 3 zero | 4 conn u32 | 8 imm u32 | 12 zero u32 | 16 token u64
+//	24 key u64 | 32 remote offset u64
 //	40 region u32 | 44 zero u32 | 48 local offset u64 | 56 length u64      when the inline length is zero
 //	40 24 bytes of data                                                    otherwise
+//
+// and with OpPieces 0 op | 1 zero | 2 pieces | 3 zero | 4 conn u32 | 8 zero u64, then for each of three pieces
+//
+//	16 region u32 | length u32 | offset u64
 type SQE struct {
 	Op        uint8
 	Flags     uint8
@@ -44,12 +77,17 @@ type SQE struct {
 	LocalOff  uint64
 	Len       uint64
 	Inline    [MaxInline]byte
+	Pieces    [PiecesPerEntry]Piece // of OpPieces, the first InlineLen; for no other has it a meaning
 }
 
 // EncodeSQE writes e at dst, which must hold SQESize bytes.
 func EncodeSQE(dst []byte, e *SQE) {
 	_ = dst[SQESize-1]
 	dst[0], dst[1], dst[2], dst[3] = e.Op, e.Flags, e.InlineLen, 0
+	if e.Op == OpPieces {
+		encodePieces(dst, e)
+		return
+	}
 	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
 	binary.LittleEndian.PutUint32(dst[8:], e.Imm)
 	binary.LittleEndian.PutUint32(dst[12:], 0)
@@ -71,6 +109,9 @@ func EncodeSQE(dst []byte, e *SQE) {
 func DecodeSQE(src []byte, e *SQE) error {
 	_ = src[SQESize-1]
 	e.Op, e.Flags, e.InlineLen = src[0], src[1], src[2]
+	if e.Op == OpPieces {
+		return decodePieces(src, e)
+	}
 	e.Conn = binary.LittleEndian.Uint32(src[4:])
 	e.Imm = binary.LittleEndian.Uint32(src[8:])
 	e.Token = binary.LittleEndian.Uint64(src[16:])
@@ -100,11 +141,33 @@ func (e *SQE) check() error {
 			return ErrEntry
 		}
 		return nil
-	case e.Op != OpWrite && e.Op != OpRead, e.Flags&^flagsAll != 0, e.InlineLen > MaxInline:
+	case e.Op == OpAtomic:
+		return e.checkAtomic()
+	case e.Op == OpRedirect, e.Op == OpEndRedirect:
+		return e.checkRedirect()
+	case e.Op == OpReceive && (e.Flags|e.InlineLen != 0 || e.Imm != 0 || e.RemoteOff != 0 || e.Key > 1<<32-1 ||
+		(e.Conn == 0) == (e.Key == 0)):
 		return ErrEntry
-	case e.Op == OpRead && (e.InlineLen != 0 || e.Flags&FlagNotify != 0):
+	case e.Op == OpSend && (e.Key != 0 || e.Flags&FlagLocal != 0):
+		return ErrEntry
+	case e.Op != OpWrite && e.Op != OpRead && e.Op != OpSend && e.Op != OpReceive, e.Flags&^flagsAll != 0,
+		e.InlineLen > MaxInline:
+		return ErrEntry
+	case e.Op == OpRead && (e.InlineLen != 0 || e.Flags&(FlagNotify|FlagLocal) != 0):
 		return ErrEntry
 	case e.LocalOff+e.Len < e.LocalOff:
+		return ErrEntry
+	}
+	return nil
+}
+
+// checkRedirect is check for OpRedirect and OpEndRedirect.
+func (e *SQE) checkRedirect() error {
+	bad := uint32(e.Flags)|uint32(e.InlineLen)|e.Imm != 0 || e.Len == 0 || e.LocalOff+e.Len < e.LocalOff
+	if e.Op == OpEndRedirect {
+		bad = *e != (SQE{Op: e.Op, Conn: e.Conn, Token: e.Token})
+	}
+	if bad {
 		return ErrEntry
 	}
 	return nil

@@ -10,13 +10,16 @@ import (
 //
 //	Received + Duplicated = Delivered + Lost + Cut + Overflow + frames held back
 //
-// and what reaches an end that is down is Overflow, too. A kernel Switch has no faults; of a Cable only Received and Delivered are known.
+// and what reaches an end that is down is Overflow, too. A kernel Switch has no faults; of a Cable only Received and
+// Delivered are known.
 type Counters struct {
-	Received   uint64 // frames that came from the hosts
-	Delivered  uint64 // frames handed to the hosts, copies included
-	Lost       uint64 // injected: frames that were dropped
-	Corrupted  uint64 // injected: frames delivered with a bit flipped
-	Outer      uint64 // of Corrupted: with the bit in the headers around a frame that travels in a datagram, where it may change nothing or be noticed by nobody
+	Received  uint64 // frames that came from the hosts
+	Delivered uint64 // frames handed to the hosts, copies included
+	Lost      uint64 // injected: frames that were dropped
+	Corrupted uint64 // injected: frames delivered with a bit flipped
+	// of Corrupted: with the bit in the headers around a frame that travels in a datagram, where it may change nothing
+	// or be noticed by nobody
+	Outer      uint64
 	Duplicated uint64 // injected: frames delivered a second time
 	Reordered  uint64 // injected: frames held back
 	Cut        uint64 // frames swallowed by Link.Cut

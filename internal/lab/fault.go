@@ -11,8 +11,9 @@ type fate struct {
 	bit       int // to flip, if corrupted
 }
 
-// stream draws the fates of the frames of one direction of a link. Frame i of a stream has the same fate in every run with the same seed
-// and faults, whatever the timing; only bursts of losses depend on the frames before. Not safe for concurrent use.
+// stream draws the fates of the frames of one direction of a link. Frame i of a stream has the same fate in every run
+// with the same seed and faults, whatever the timing; only bursts of losses depend on the frames before. Not safe for
+// concurrent use.
 type stream struct {
 	key   uint64
 	index uint64 // of the next frame

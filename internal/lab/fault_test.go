@@ -29,7 +29,8 @@ func TestFates(t *testing.T) {
 			if other.next(&f, 100) == v {
 				same++
 			}
-			lost, corrupted, twice, late = lost+count(v.lost), corrupted+count(v.corrupted), twice+count(v.twice), late+count(v.late)
+			lost, corrupted, twice, late = lost+count(v.lost), corrupted+count(v.corrupted), twice+count(v.twice),
+				late+count(v.late)
 			if v.lost && !before {
 				runs++
 			}
@@ -162,10 +163,12 @@ func TestWireFaults(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if n.Received == uint64(i+40) && n.Delivered == n.Received+n.Duplicated-n.Lost && got == n.Delivered {
+					if n.Received == uint64(i+40) && n.Delivered == n.Received+n.Duplicated-n.Lost &&
+						got == n.Delivered {
 						break
 					}
-					if got < n.Delivered && !to.receive(10*time.Second, func(f []byte) bool { read(f); return got < n.Delivered }) {
+					if got < n.Delivered && !to.receive(10*time.Second,
+						func(f []byte) bool { read(f); return got < n.Delivered }) {
 						st, err := to.drv.Stats()
 						t.Fatalf("%d frames arrived; counters %+v; the receiver's %+v, %v", got, n, st, err)
 					}

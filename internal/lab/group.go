@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// MemoryGroup is a control group that limits the memory of the processes in it. It is empty at first and stays until Close.
+// MemoryGroup is a control group that limits the memory of the processes in it. It is empty at first and stays until
+// Close.
 type MemoryGroup struct {
 	dir                 string
 	used, events, limit string // files
@@ -22,8 +23,8 @@ var groupForms = []struct{ top, limit, used, events string }{
 	{"/sys/fs/cgroup/unified", "memory.max", "memory.current", "memory.events"},
 }
 
-// NewMemoryGroup makes a control group whose processes may use so many bytes. It takes root and a memory controller that can be written; an error
-// says what is missing. The caller closes it.
+// NewMemoryGroup makes a control group whose processes may use so many bytes. It takes root and a memory controller
+// that can be written; an error says what is missing. The caller closes it.
 func NewMemoryGroup(bytes uint64) (*MemoryGroup, error) {
 	var why []error
 	for _, form := range groupForms {
@@ -34,8 +35,10 @@ func NewMemoryGroup(bytes uint64) (*MemoryGroup, error) {
 		}
 		why = append(why, err)
 	}
-	return nil, fmt.Errorf("lab: no control group that limits memory can be made here; run as root where the memory controller is mounted writable "+
-		"(cgroup v1 at %s, or v2 at %s with memory in cgroup.subtree_control): %w", groupForms[0].top, groupForms[1].top, errors.Join(why...))
+	return nil, fmt.Errorf("lab: no control group that limits memory can be made here; run as root where the memory "+
+		"controller is mounted writable "+
+		"(cgroup v1 at %s, or v2 at %s with memory in cgroup.subtree_control): %w", groupForms[0].top,
+		groupForms[1].top, errors.Join(why...))
 }
 
 func (g *MemoryGroup) make(top string, bytes uint64) (err error) {

@@ -29,18 +29,20 @@ func (h *Host) LinkNames() []string {
 	return names
 }
 
-// MAC is the address its interface on a link has now. It changes when the interface is deleted and made again, as with a new card.
+// MAC is the address its interface on a link has now. It changes when the interface is deleted and made again, as with
+// a new card.
 func (h *Host) MAC(link int) net.HardwareAddr { return h.lab.links[link].MAC(h.index) }
 
 // IP is its address on a link: 10.77.link.(host+1).
 func (h *Host) IP(link int) netip.Addr { return address(link, h.index).Addr() }
 
-// Do runs fn on a thread inside the host's namespace. What fn opens there stays there: a socket works from anywhere afterwards.
-// Goroutines that fn starts do not run inside. It must have returned before Close.
+// Do runs fn on a thread inside the host's namespace. What fn opens there stays there: a socket works from anywhere
+// afterwards. Goroutines that fn starts do not run inside. It must have returned before Close.
 func (h *Host) Do(fn func() error) error { return h.space.do(fn) }
 
-// Start starts cmd inside the host, as leader of a process group of its own. It is killed, with its group, by Close, and dies with this
-// process in any case. Of cmd.SysProcAttr, Pdeathsig and Setpgid are taken over. Wait for it with Process.Wait, never cmd.Wait.
+// Start starts cmd inside the host, as leader of a process group of its own. It is killed, with its group, by Close,
+// and dies with this process in any case. Of cmd.SysProcAttr, Pdeathsig and Setpgid are taken over. Wait for it with
+// Process.Wait, never cmd.Wait.
 func (h *Host) Start(cmd *exec.Cmd) (*Process, error) { return h.lab.nursery.start(h.space, cmd) }
 
 // address is the IPv4 address of a host's interface on a link.

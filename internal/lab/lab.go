@@ -21,8 +21,8 @@ type Lab struct {
 	closeErr error
 }
 
-// New builds a lab. When it returns, all interfaces are up and pass frames. The context bounds the building only; after an error
-// nothing is left of it.
+// New builds a lab. When it returns, all interfaces are up and pass frames. The context bounds the building only; after
+// an error nothing is left of it.
 func New(ctx context.Context, spec Spec) (*Lab, error) {
 	rates, err := spec.normal()
 	if err != nil {

@@ -162,7 +162,8 @@ func TestTCP(t *testing.T) {
 	}
 }
 
-// On a wire, interfaces transmit complete frames with checksums; elsewhere, and in all else, they are as the kernel makes them.
+// On a wire, interfaces transmit complete frames with checksums; elsewhere, and in all else, they are as the kernel
+// makes them.
 func TestPlainFrames(t *testing.T) {
 	features := func(m Medium) (f map[string]bool) {
 		l := build(t, Spec{Medium: m})
@@ -181,7 +182,8 @@ func TestPlainFrames(t *testing.T) {
 		}
 	}
 	for name, on := range cable {
-		if _, off := plainFrames[name]; wire[name] != on && !off && name != "tx-udp-segmentation" { // which needs checksums
+		// which needs checksums
+		if _, off := plainFrames[name]; wire[name] != on && !off && name != "tx-udp-segmentation" {
 			t.Errorf("%s: %v on a cable, %v on a wire", name, on, wire[name])
 		}
 	}

@@ -41,6 +41,7 @@ type nic struct {
 type port struct {
 	link netlink.Link
 	cut  bool
+	on   *Link // whose bridge it is plugged into, of a Switch; nil: its own link's
 }
 
 func newLink(l *Lab, index int) *Link {
@@ -86,7 +87,8 @@ func (k *Link) build(ctx context.Context) (err error) {
 			return err
 		}
 	case Wire:
-		if k.wire, err = newWire(k.lab.spec.Seed, k.index, k.lab.spec.Hosts, k.lab.spec.MTU, k.lab.spec.Faults); err != nil {
+		if k.wire, err = newWire(k.lab.spec.Seed, k.index, k.lab.spec.Hosts, k.lab.spec.MTU,
+			k.lab.spec.Faults); err != nil {
 			return err
 		}
 	}
@@ -146,7 +148,7 @@ func (k *Link) attach(ctx context.Context, host int) error {
 		return err
 	}
 	if k.medium == Switch {
-		return middle.nl.LinkSetMaster(p, k.bridge) // last: a port that is up when it joins forwards at once
+		return middle.nl.LinkSetMaster(p, k.at(host).bridge) // last: a port that is up when it joins forwards at once
 	}
 	return k.openPort(host, name)
 }
@@ -185,8 +187,8 @@ func (k *Link) addVeth(in *space, name string, mac net.HardwareAddr, peer *space
 	return nil
 }
 
-// plainFrames turns transmit offloads off: what passes through user space must be complete frames with checksums, not the super-frames of up to 64 KiB
-// that TCP hands to a veth.
+// plainFrames turns transmit offloads off: what passes through user space must be complete frames with checksums, not
+// the super-frames of up to 64 KiB that TCP hands to a veth.
 var plainFrames = map[string]bool{
 	"tx-checksum-ip-generic":       false,
 	"tx-checksum-sctp":             false,
@@ -206,7 +208,8 @@ func (k *Link) configure(host int) error {
 	}
 	n.index, n.present = link.Attrs().Index, true
 	ip := address(k.index, host)
-	if err := s.nl.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: ip.Addr().AsSlice(), Mask: net.CIDRMask(ip.Bits(), 32)}}); err != nil {
+	if err := s.nl.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: ip.Addr().AsSlice(), Mask: net.CIDRMask(ip.Bits(),
+		32)}}); err != nil {
 		return fmt.Errorf("address %v for %s: %w", ip, n.name, err)
 	}
 	if k.medium == Wire {

@@ -28,8 +28,8 @@ func (k *Link) SetUp(host int) error {
 	return waitUp(context.Background(), k.lab.middle.nl, k.ports[host].link.Attrs().Index)
 }
 
-// SetMTU changes the MTU of a host's interface alone. Longer frames to that host are then dropped silently, as by a real card; only a
-// Cable tells the sender, whose send fails with ENOBUFS.
+// SetMTU changes the MTU of a host's interface alone. Longer frames to that host are then dropped silently, as by a
+// real card; only a Cable tells the sender, whose send fails with ENOBUFS.
 func (k *Link) SetMTU(host, mtu int) error {
 	return k.change(host, func(nl *netlink.Handle, nic netlink.Link) error { return nl.LinkSetMTU(nic, mtu) })
 }
@@ -117,7 +117,8 @@ func (k *Link) CutTowards(host int, cut bool) error {
 	case k.closed:
 		return ErrClosed
 	case k.medium == Cable:
-		return fmt.Errorf("lab: edge%d is a bare cable with nothing in the middle to cut: build the lab with Medium: lab.Switch or lab.Wire", k.index)
+		return fmt.Errorf("lab: edge%d is a bare cable with nothing in the middle to cut: build the lab with Medium: "+
+			"lab.Switch or lab.Wire", k.index)
 	case p.cut == cut:
 		return nil
 	}
@@ -147,7 +148,8 @@ func (k *Link) SetFaults(f Faults) error {
 	case k.closed:
 		return ErrClosed
 	case k.wire == nil:
-		return fmt.Errorf("lab: edge%d is a %s, which has no faults: build the lab with Medium: lab.Wire", k.index, k.medium)
+		return fmt.Errorf("lab: edge%d is a %s, which has no faults: build the lab with Medium: lab.Wire", k.index,
+			k.medium)
 	}
 	k.wire.call(func() { k.wire.faults = f })
 	return nil

@@ -69,7 +69,8 @@ func open(t testing.TB, l *Lab, link, host int) *station {
 	t.Helper()
 	s := &station{t: t, lab: l, link: link, host: host}
 	err := l.Host(host).Do(func() (err error) {
-		s.drv, err = linkdrv.Open(l.Host(host).LinkNames()[link], linkdrv.Options{RingSlots: 256}) // at any MTU: tests send 40 at once, some twice, and a batch is held until the next Recv
+		// at any MTU: tests send 40 at once, some twice, and a batch is held until the next Recv
+		s.drv, err = linkdrv.Open(l.Host(host).LinkNames()[link], linkdrv.Options{RingSlots: 256})
 		return err
 	})
 	if err != nil {
@@ -101,7 +102,8 @@ func (s *station) send(to int, first, n, size int) {
 	}
 }
 
-// receive calls fn for each frame until the batch in which it returns false is done; false if no frame comes for so long.
+// receive calls fn for each frame until the batch in which it returns false is done; false if no frame comes for so
+// long.
 func (s *station) receive(patience time.Duration, fn func(f []byte) bool) bool {
 	s.t.Helper()
 	for {
@@ -151,7 +153,8 @@ func exchange(t testing.TB, l *Lab, link, a, b, size int) {
 		got := -1
 		d.to.receive(2*time.Second, func(f []byte) bool { got = len(f); return false })
 		if got != size {
-			t.Fatalf("link %d, host %d to %d: a frame of %d bytes arrived as %d (-1: not at all)", link, d.from.host, d.to.host, size, got)
+			t.Fatalf("link %d, host %d to %d: a frame of %d bytes arrived as %d (-1: not at all)", link, d.from.host,
+				d.to.host, size, got)
 		}
 	}
 	x.drv.Close()

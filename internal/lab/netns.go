@@ -57,8 +57,8 @@ func (s *space) do(fn func() error) error {
 	})
 }
 
-// restoring runs fn, which may change the thread's network namespace, and brings the thread back. Ending the thread instead would not do:
-// the runtime parks a process's first thread for ever, and with it the namespace it is in.
+// restoring runs fn, which may change the thread's network namespace, and brings the thread back. Ending the thread
+// instead would not do: the runtime parks a process's first thread for ever, and with it the namespace it is in.
 func restoring(fn func() error) error {
 	runtime.LockOSThread()
 	home, err := netns.Get()
@@ -69,7 +69,8 @@ func restoring(fn func() error) error {
 	defer home.Close()
 	defer func() {
 		if err := netns.Set(home); err != nil && !here(home) {
-			panic(fmt.Sprintf("BUG: lab: a thread is stuck in a lab's network namespace: %v (EnsurePrivileges not called first?)", err))
+			panic(fmt.Sprintf("BUG: lab: a thread is stuck in a lab's network namespace: %v (EnsurePrivileges not "+
+				"called first?)", err))
 		}
 		runtime.UnlockOSThread()
 	}()
@@ -86,7 +87,8 @@ func here(ns netns.NsHandle) bool {
 	return now.Equal(ns)
 }
 
-// quiet turns IPv6 off for the interfaces to come. Where /proc/sys is read-only the links carry some neighbour discovery; no harm otherwise.
+// quiet turns IPv6 off for the interfaces to come. Where /proc/sys is read-only the links carry some neighbour
+// discovery; no harm otherwise.
 func quiet() {
 	for _, which := range []string{"default", "all"} {
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"multiedge/linkdrv"
 )
 
@@ -17,9 +19,11 @@ func passes(from, to *station, number int) bool {
 	return found
 }
 
-// A cut swallows frames, in one direction or both, unnoticed by the interfaces; healed, the link works as before, rate included.
+// A cut swallows frames, in one direction or both, unnoticed by the interfaces; healed, the link works as before, rate
+// included.
 func TestCut(t *testing.T) {
-	for _, s := range []Spec{{Medium: Switch}, {Medium: Switch, Rates: []string{"1gbit"}}, {Medium: Wire}, {Medium: Wire, Rates: []string{"1gbit"}}} {
+	for _, s := range []Spec{{Medium: Switch}, {Medium: Switch, Rates: []string{"1gbit"}}, {Medium: Wire},
+		{Medium: Wire, Rates: []string{"1gbit"}}} {
 		t.Run(s.medium(0).String()+strings.Join(s.Rates, ""), func(t *testing.T) {
 			l := build(t, s)
 			k := l.Link(0)
@@ -83,7 +87,8 @@ func TestInterfaceFates(t *testing.T) {
 
 			do("MTU", k.SetMTU(1, 1000))
 			a, b := open(t, l, 0, 0), open(t, l, 0, 1)
-			if n, err := a.drv.Send([]linkdrv.TxFrame{{Head: a.frame(1, 1, 1514)}}); err != nil || n != count(m != Cable) {
+			if n, err := a.drv.Send([]linkdrv.TxFrame{{Head: a.frame(1, 1, 1514)}}); err != nil ||
+				n != count(m != Cable) {
 				t.Errorf("too long a frame for the other end: sent %d, %v", n, err)
 			}
 			a.send(1, 2, 1, 1000)
@@ -136,5 +141,50 @@ func TestSetFaults(t *testing.T) {
 	}
 	if err := build(t, Spec{}).Link(0).SetFaults(Faults{}); err == nil {
 		t.Error("a cable with faults")
+	}
+}
+
+// Two cables of a host change places at their switches, and back: frames go where the cables lead, and no interface
+// loses its carrier.
+func TestSwap(t *testing.T) {
+	l := build(t, Spec{Links: 2, Medium: Switch, Rates: []string{"1gbit", ""}, MTU: 1500})
+	var st [2][2]*station // by host and link
+	for host := range 2 {
+		for link := range 2 {
+			st[host][link] = open(t, l, link, host)
+		}
+	}
+	for k := range 3 {
+		for from := range 2 {
+			for to := range 2 {
+				f := st[0][from].frame(1, uint64(8*k+2*from+to+1), 200)
+				copy(f, l.Link(to).MAC(1))
+				if n, err := st[0][from].drv.Send([]linkdrv.TxFrame{{Head: f}}); n != 1 || err != nil {
+					t.Fatal(err)
+				}
+				got := false
+				st[1][to].receive(100*time.Millisecond,
+					func(b []byte) bool { got = string(b[:30]) == string(f[:30]); return !got })
+				if want := (from == to) == (k%2 == 0); got != want {
+					t.Errorf("after %d swaps a frame from link %d arrives on link %d: %v", k, from, to, got)
+				}
+			}
+		}
+		if err := l.Swap(1, 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		for host := range 2 {
+			for link := range 2 {
+				n, err := l.hosts[host].space.nl.LinkByIndex(l.links[link].nics[host].index)
+				if err != nil || n.Attrs().OperState != netlink.OperUp {
+					t.Errorf("link %d of host %d: %v, %v", link, host, n.Attrs().OperState, err)
+				}
+			}
+		}
+	}
+	for _, s := range []Spec{{Links: 2, Medium: Cable}, {Links: 2, Medium: Wire}} {
+		if err := build(t, s).Swap(1, 0, 1); err == nil || !strings.Contains(err.Error(), "lab.Switch") {
+			t.Errorf("%v: %v", s.Medium, err)
+		}
 	}
 }

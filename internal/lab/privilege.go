@@ -20,12 +20,14 @@ const marker = "MULTIEDGE_LAB_USERNS"
 // needed are the capabilities it takes to make namespaces, interfaces and packet sockets.
 var needed = [...]uint{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SYS_ADMIN}
 
-// EnsurePrivileges makes sure that this process can build labs. Call it first thing in main (or TestMain) of a program that does.
+// EnsurePrivileges makes sure that this process can build labs. Call it first thing in main (or TestMain) of a program
+// that does.
 //
-// With the capabilities it takes, it returns at once. Otherwise it runs the program again, with the same arguments, environment and
-// standard files, as root of a new user namespace that holds a new network namespace; it then passes signals on, waits, and exits with the
-// program's status: it does not return. The second run finds itself marked in the environment and returns. Files it makes belong to the
-// user who started it; the machine's own network is not visible there, but its files are.
+// With the capabilities it takes, it returns at once. Otherwise it runs the program again, with the same arguments,
+// environment and standard files, as root of a new user namespace that holds a new network namespace; it then passes
+// signals on, waits, and exits with the program's status: it does not return. The second run finds itself marked in the
+// environment and returns. Files it makes belong to the user who started it; the machine's own network is not visible
+// there, but its files are.
 //
 // It returns an error that says what to do where user namespaces are disabled.
 func EnsurePrivileges() error {
@@ -46,8 +48,8 @@ func EnsurePrivileges() error {
 	return nil
 }
 
-// Unprivileged reports whether the privileges are those of a user namespace, so that nothing outside it can be changed, BPF programs
-// cannot be loaded and locked memory is limited.
+// Unprivileged reports whether the privileges are those of a user namespace, so that nothing outside it can be changed,
+// BPF programs cannot be loaded and locked memory is limited.
 func Unprivileged() bool { return os.Getenv(marker) != "" }
 
 // capable reports whether this thread has all capabilities needed.
@@ -74,8 +76,9 @@ func newNetworkUp() error {
 	return loopbackUp(nl)
 }
 
-// rerun runs this program in new user and network namespaces and returns its exit status. The child is its own process group, so that a
-// signal from the terminal reaches it once, through us; it dies with this thread, which therefore stays locked.
+// rerun runs this program in new user and network namespaces and returns its exit status. The child is its own process
+// group, so that a signal from the terminal reaches it once, through us; it dies with this thread, which therefore
+// stays locked.
 func rerun() (code int, err error) {
 	runtime.LockOSThread()
 	self, err := os.Executable()
@@ -124,12 +127,14 @@ func rerun() (code int, err error) {
 // explain adds to a refusal of namespaces which setting of this machine refuses them.
 func explain(what string, err error) error {
 	switch {
-	case !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EINVAL):
+	case !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSPC) &&
+		!errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("lab: %s: %w", what, err)
 	case refusal() != "":
 		return fmt.Errorf("lab: %s: %w; run as root, or allow user namespaces: %s", what, err, refusal())
 	}
-	return fmt.Errorf("lab: %s: %w; run as root, or call lab.EnsurePrivileges first thing in main where user namespaces are allowed "+
+	return fmt.Errorf("lab: %s: %w; run as root, or call lab.EnsurePrivileges first thing in main where user "+
+		"namespaces are allowed "+
 		"(a container's seccomp profile or a limit under sysctl user.* may refuse them)", what, err)
 }
 

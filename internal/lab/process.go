@@ -18,8 +18,8 @@ type Process struct {
 	err  error
 }
 
-// Wait waits for the process to end and returns what exec.Cmd.Wait does. It may be called often and from several goroutines. As there,
-// reads from a StdoutPipe must be complete before.
+// Wait waits for the process to end and returns what exec.Cmd.Wait does. It may be called often and from several
+// goroutines. As there, reads from a StdoutPipe must be complete before.
 func (p *Process) Wait() error {
 	p.once.Do(func() { p.err = p.cmd.Wait() })
 	return p.err
@@ -38,8 +38,8 @@ func (p *Process) Kill() {
 	}
 }
 
-// nursery starts the processes of a lab, all from one thread that lives as long as the lab: the kernel sends a process its parent death
-// signal when the thread that started it ends, and the runtime may end any other thread.
+// nursery starts the processes of a lab, all from one thread that lives as long as the lab: the kernel sends a process
+// its parent death signal when the thread that started it ends, and the runtime may end any other thread.
 type nursery struct {
 	requests chan func()
 	done     chan struct{}

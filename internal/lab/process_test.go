@@ -228,7 +228,8 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Log(strings.TrimSpace(out))
-	if out, err := run("bare"); err != nil || !strings.Contains(out, "call lab.EnsurePrivileges first thing in main") && !strings.Contains(out, "<nil>") {
+	if out, err := run("bare"); err != nil || !strings.Contains(out, "call lab.EnsurePrivileges first thing in main") &&
+		!strings.Contains(out, "<nil>") {
 		t.Errorf("without privileges: %v, %s", err, out)
 	} else {
 		t.Log(strings.TrimSpace(out))

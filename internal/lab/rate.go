@@ -15,8 +15,8 @@ const minRate = 100_000 / 8
 // queueBytes is how much a shaped port queues before it drops: about what a shared-memory switch grants one port.
 const queueBytes = 1 << 20
 
-// ParseRate reads a rate as tc writes it, "10gbit", "250mbit", "1.5gbit", "64000kbit", and returns bytes per second. "" is 0: unlimited.
-// Rates count frames with their Ethernet header, without preamble, checksum and gap.
+// ParseRate reads a rate as tc writes it, "10gbit", "250mbit", "1.5gbit", "64000kbit", and returns bytes per second. ""
+// is 0: unlimited. Rates count frames with their Ethernet header, without preamble, checksum and gap.
 func ParseRate(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
@@ -51,9 +51,10 @@ func formatRate(rate uint64) string {
 	return strconv.FormatFloat(bits/1e3, 'f', -1, 64) + "kbit"
 }
 
-// burstBytes is the depth of the shaper's token bucket. It must hold a frame or the kernel drops it, and beyond that enough for the time
-// by which the shaper may be woken too late on a busy machine, or tokens are lost and the rate with them. More than about a hundred frames
-// would be too much for receive rings of a few hundred slots when they come at once after idle times.
+// burstBytes is the depth of the shaper's token bucket. It must hold a frame or the kernel drops it, and beyond that
+// enough for the time by which the shaper may be woken too late on a busy machine, or tokens are lost and the rate with
+// them. More than about a hundred frames would be too much for receive rings of a few hundred slots when they come at
+// once after idle times.
 func burstBytes(rate uint64, mtu int) uint64 {
 	const late = 2 * time.Millisecond
 	frame := uint64(mtu + ethernetHeader)

@@ -14,8 +14,8 @@ import (
 	"multiedge/linkdrv"
 )
 
-// flood sends frames of the given size from a host at about pace bytes per second (0: as fast as it can) until stop is set, past the
-// interface's own discipline like the transport does.
+// flood sends frames of the given size from a host at about pace bytes per second (0: as fast as it can) until stop is
+// set, past the interface's own discipline like the transport does.
 func flood(s *station, to, size int, pace float64, stop *atomic.Bool, done chan<- uint64) {
 	batch := make([]linkdrv.TxFrame, 16)
 	for i := range batch {
@@ -87,12 +87,14 @@ func TestRates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The machine may be busy with other things, hence another try. Who is a virtual machine may also be without processors, which empties the link:
-			// such tries can only show a rate that is too high, and do not count before there are many.
+			// The machine may be busy with other things, hence another try. Who is a virtual machine may also be
+			// without processors, which empties the link: such tries can only show a rate that is too high, and do not
+			// count before there are many.
 			for try, disturbed := 1, 0; ; {
 				before := stolen(t)
 				l := build(t, Spec{MTU: c.mtu, Rates: []string{c.rate}, Medium: c.medium})
-				got := throughput(t, l, c.mtu+ethernetHeader, 1.4*float64(want), 20*time.Millisecond, 400*time.Millisecond)
+				got := throughput(t, l, c.mtu+ethernetHeader, 1.4*float64(want), 20*time.Millisecond,
+					400*time.Millisecond)
 				off := got/float64(want) - 1
 				n, err := l.Link(0).Counters()
 				l.Close()
@@ -116,7 +118,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// stolen returns for how long this machine's processors together were wanted and not there since it began (proc_stat(5), steal, in ticks of 10 ms).
+// stolen returns for how long this machine's processors together were wanted and not there since it began
+// (proc_stat(5), steal, in ticks of 10 ms).
 func stolen(t *testing.T) time.Duration {
 	t.Helper()
 	b, err := os.ReadFile("/proc/stat")
@@ -133,7 +136,8 @@ func stolen(t *testing.T) time.Duration {
 
 func TestParseRate(t *testing.T) {
 	for s, want := range map[string]uint64{
-		"": 0, "1gbit": 125e6, "250mbit": 31_250_000, "2.5Gbit": 312_500_000, "100kbit": 12500, "800000bit": 100_000, "100gbit": 12_500_000_000,
+		"": 0, "1gbit": 125e6, "250mbit": 31_250_000, "2.5Gbit": 312_500_000, "100kbit": 12500, "800000bit": 100_000,
+		"100gbit": 12_500_000_000,
 	} {
 		if got, err := ParseRate(s); err != nil || got != want {
 			t.Errorf("%q: %d, %v; want %d", s, got, err, want)
@@ -149,7 +153,8 @@ func TestParseRate(t *testing.T) {
 	}
 }
 
-// How fast a wire without faults forwards what a sender without any flow control offers; sender, wire and receiver are three threads.
+// How fast a wire without faults forwards what a sender without any flow control offers; sender, wire and receiver are
+// three threads.
 func BenchmarkWire(b *testing.B) {
 	for _, mtu := range []int{1500, 9000, 65535} {
 		b.Run(fmt.Sprintf("mtu %d", mtu), func(b *testing.B) {

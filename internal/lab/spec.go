@@ -37,8 +37,8 @@ type Spec struct {
 	Seed   uint64   // of the faults: the same seed spoils the same frames
 }
 
-// Faults is what a Wire does to each frame it carries, independently in each direction. Of Loss, Corrupt and Dup at most one happens
-// to a frame, so that what a receiver counts can equal what was injected.
+// Faults is what a Wire does to each frame it carries, independently in each direction. Of Loss, Corrupt and Dup at
+// most one happens to a frame, so that what a receiver counts can equal what was injected.
 type Faults struct {
 	Loss      float64       // share of frames lost, 0 to 1
 	Burst     int           // frames are lost in runs of this length; 0 and 1: singly
@@ -47,7 +47,8 @@ type Faults struct {
 	Reorder   float64       // share held back by ReorderBy
 	ReorderBy time.Duration // 1 ms if zero
 	Delay     time.Duration // of every frame
-	Longest   int           // bytes after the Ethernet header: longer frames are lost, as by a device with a smaller MTU; 0: no limit
+	// bytes after the Ethernet header: longer frames are lost, as by a device with a smaller MTU; 0: no limit
+	Longest int
 }
 
 // any reports whether f does anything at all.
@@ -65,7 +66,8 @@ func (f *Faults) check() error {
 		}
 	}
 	if f.Loss+f.Corrupt+f.Dup > 1 {
-		return errors.New("lab: loss, corruption and duplication exclude each other in one frame: their shares may add up to 1 at most")
+		return errors.New("lab: loss, corruption and duplication exclude each other in one frame: their shares may " +
+			"add up to 1 at most")
 	}
 	if f.Delay < 0 || f.ReorderBy < 0 || f.Burst < 0 || f.Longest < 0 {
 		return errors.New("lab: delays, burst lengths and frame lengths cannot be negative")
@@ -73,7 +75,8 @@ func (f *Faults) check() error {
 	return nil
 }
 
-// normal fills in defaults and refuses what cannot be built. It returns the rate of each link in bytes per second, 0 for unlimited.
+// normal fills in defaults and refuses what cannot be built. It returns the rate of each link in bytes per second, 0
+// for unlimited.
 func (s *Spec) normal() (rates []uint64, err error) {
 	setDefault(&s.Hosts, 2)
 	setDefault(&s.Links, 1)

@@ -12,7 +12,8 @@ import (
 
 const ethernetHeader = linkdrv.HeaderLen
 
-// wire carries the frames of one link in user space. One locked thread owns everything here; others reach it through call.
+// wire carries the frames of one link in user space. One locked thread owns everything here; others reach it through
+// call.
 type wire struct {
 	ports   []*wirePort // by host; nil while a host has no interface
 	streams []stream    // by sending host
@@ -44,8 +45,9 @@ func newWire(seed uint64, link, hosts, mtu int, f Faults) (*wire, error) {
 		return nil, err
 	}
 	w := &wire{
-		ports: make([]*wirePort, hosts), faults: f, table: map[[6]byte]int{}, delayed: delayQueue{size: mtu + ethernetHeader + 4},
-		poll: make([]unix.PollFd, 0, hosts+1), wake: fd, calls: make(chan func(), 1), done: make(chan struct{}),
+		ports: make([]*wirePort, hosts), faults: f, table: map[[6]byte]int{},
+		delayed: delayQueue{size: mtu + ethernetHeader + 4},
+		poll:    make([]unix.PollFd, 0, hosts+1), wake: fd, calls: make(chan func(), 1), done: make(chan struct{}),
 	}
 	for h := range hosts {
 		w.streams = append(w.streams, newStream(seed, link, h))
@@ -62,7 +64,8 @@ func (w *wire) call(fn func()) {
 	<-done
 }
 
-// attach gives the wire its end towards a host; nil takes it away. The wire closes it when it is replaced or the wire is closed.
+// attach gives the wire its end towards a host; nil takes it away. The wire closes it when it is replaced or the wire
+// is closed.
 func (w *wire) attach(host int, p *wirePort) (err error) {
 	w.call(func() {
 		if old := w.ports[host]; old != nil {

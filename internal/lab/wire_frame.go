@@ -11,7 +11,8 @@ import (
 //
 //  1. pump takes a batch from a port's receive ring: the bytes are the driver's until the next batch;
 //  2. route names the hosts it goes to, its stream draws its fate, corruption happens in place;
-//  3. undelayed, it is queued in the transmit batch of the port it goes to, still in the ring, and flushed with the batch;
+//  3. undelayed, it is queued in the transmit batch of the port it goes to, still in the ring, and flushed with the
+//    batch;
 //     delayed, it is copied into the heap and queued by release when due.
 
 // maxAddresses bounds what a wire learns from spoofed source addresses.
@@ -24,7 +25,8 @@ func (w *wire) pump(from int, p *wirePort) bool {
 	}
 	n, err := p.drv.Recv(w.rx[:])
 	if err != nil && n == 0 {
-		p.quiet = w.now.Add(5 * time.Millisecond) // down or deleted: look again later instead of spinning on its POLLERR
+		// down or deleted: look again later instead of spinning on its POLLERR
+		p.quiet = w.now.Add(5 * time.Millisecond)
 		return false
 	}
 	for _, frame := range w.rx[:n] {
@@ -72,7 +74,8 @@ func (w *wire) carry(from int, frame []byte) {
 	}
 }
 
-// route calls deliver for each host a frame goes to: the other one of two, or, like a switch that learns, where its destination was seen.
+// route calls deliver for each host a frame goes to: the other one of two, or, like a switch that learns, where its
+// destination was seen.
 func (w *wire) route(from int, frame []byte, deliver func(to int)) {
 	if len(w.ports) == 2 {
 		deliver(1 - from)
@@ -142,7 +145,8 @@ func (w *wire) flush() {
 			n, err := p.drv.Send(rest)
 			sent := n
 			switch {
-			case errors.Is(err, linkdrv.ErrTooLong) || errors.Is(err, linkdrv.ErrBadFrame): // n includes the one discarded
+			// n includes the one discarded
+			case errors.Is(err, linkdrv.ErrTooLong) || errors.Is(err, linkdrv.ErrBadFrame):
 				sent--
 			case err != nil: // down or gone
 				n = len(rest)

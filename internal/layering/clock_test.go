@@ -11,39 +11,56 @@ import (
 	"testing"
 )
 
-// The rule of the wall clock: nothing the transport does may depend on it, so that it can be moved by an hour and nobody notices. Timers (Sleep, After,
-// NewTimer, NewTicker) run on the monotonic clock, and so does what is computed from two values of time.Now, as long as nothing strips their
-// monotonic reading. So of package time, durations and timers are free, whoever names anything else is listed here with why it is right, and what
-// strips the reading (stripping) is called by those alone who want the wall time.
+// The rule of the wall clock: nothing the transport does may depend on it, so that it can be moved by an hour and
+// nobody notices. Timers (Sleep, After, NewTimer, NewTicker) run on the monotonic clock, and so does what is computed
+// from two values of time.Now, as long as nothing strips their monotonic reading. So of package time, durations and
+// timers are free, whoever names anything else is listed here with why it is right, and what strips the reading
+// (stripping) is called by those alone who want the wall time.
 
 // freeTime is what everybody may name of package time.
-var freeTime = strings.Fields("Duration Nanosecond Microsecond Millisecond Second Minute Hour Sleep After AfterFunc NewTimer NewTicker Timer Ticker")
+var freeTime = strings.Fields("Duration Nanosecond Microsecond Millisecond Second Minute Hour Sleep After AfterFunc " +
+	"NewTimer NewTicker Timer Ticker")
 
 // stripping are methods of time.Time that lose the monotonic reading.
 var stripping = strings.Fields("Unix UnixMilli UnixMicro UnixNano UTC AddDate")
 
 // clockUses are the other names, by file, and why they are right.
 var clockUses = map[string]struct{ names, why string }{
-	"internal/mono/mono.go":        {"Now Since", "the transport's clock: the time since a reading of this process, by the monotonic clock"},
-	"internal/daemon/alarm.go":     {"TimerfdCreate", "CLOCK_MONOTONIC, set to intervals"},
-	"internal/daemon/daemon.go":    {"Now Time", "when the daemon began, for its age in the status; the type of a timer's channel"},
-	"internal/daemon/snapshot.go":  {"Since", "ages in the status, of readings of this process"},
-	"internal/daemon/accept.go":    {"Now", "when a client came, for its age in the status"},
-	"internal/daemon/session.go":   {"Time", "the same, kept"},
-	"internal/daemon/attach.go":    {"Now", "an argument of pace.go"},
-	"internal/daemon/pace.go":      {"Now Time", "requests are spaced by readings of this process; the zero Time, which has none, is only asked whether it is past"},
-	"internal/ipc/conn.go":         {"Now", "a deadline of a socket: package net waits for time.Until of it"},
-	"internal/secure/handshake.go": {"Unix", "dates that a certificate must have and nobody looks at (TestWallClocksDiffer)"},
-	"edge/reattach.go":             {"Now Since", "how long an attachment lasted and attempts go on, by readings of this process"},
-	"edge/listener.go":             {"Until", "what is left of a context's deadline; context.WithTimeout makes it from a reading of this process"},
-	"edge/stream_deadline.go":      {"Time Until", "net.Conn has deadlines as time.Time; what is left of one, made from a reading of this process, counts on the monotonic clock"},
-	"cmd/edgectl/main.go":          {"ParseDuration", "reads a flag"},
-	"cmd/edgectl/trace.go":         {"Now Time", "people read the wall time of frames: it is read once and the daemon's clock counts on from there"},
-	"cmd/edged/supervise.go":       {"Time", "the type of a ticker's channel"},
+	"internal/mono/mono.go": {"Now Since",
+		"the transport's clock: the time since a reading of this process, by the monotonic clock"},
+	"internal/shard/alarm.go":    {"TimerfdCreate", "CLOCK_MONOTONIC, set to intervals"},
+	"internal/daemon/daemon.go":  {"Time", "the type of a timer's channel"},
+	"internal/daemon/keeper.go":  {"Time", "the same"},
+	"internal/daemon/trace.go":   {"ClockGettime", "CLOCK_MONOTONIC, for those who compare two daemons of a host"},
+	"internal/daemon/watch.go":   {"Now Time", "people read the wall time of events; nothing else does"},
+	"internal/daemon/reload.go":  {"Now", "the same of the latest reload"},
+	"internal/inspect/status.go": {"Time", "the same, kept"},
+	"internal/inspect/doctor.go": {"DateTime", "the same, as text"},
+	"internal/daemon/session.go": {"Now", "an argument of pace.go"},
+	"internal/daemon/pace.go": {"Now Time",
+		"requests are spaced by readings of this process; the zero Time, which has none, is only asked whether it is " +
+			"past"},
+	"internal/ipc/conn.go": {"Now", "a deadline of a socket: package net waits for time.Until of it"},
+	"internal/secure/handshake.go": {"Unix",
+		"dates that a certificate must have and nobody looks at (TestWallClocksDiffer)"},
+	"edge/reattach.go": {"Now Since",
+		"how long an attachment lasted and attempts go on, by readings of this process"},
+	"edge/listener.go": {"Until",
+		"what is left of a context's deadline; context.WithTimeout makes it from a reading of this process"},
+	"edge/stream_deadline.go": {"Time Until",
+		"net.Conn has deadlines as time.Time; what is left of one, made from a reading of this process, counts on " +
+			"the monotonic clock"},
+	"cmd/edgectl/monitor.go": {"StampMilli", "the daemon's times of events, for people"},
+	"cmd/edgectl/show.go":    {"DateTime", "its time of the latest reload, for people"},
+	"cmd/edgectl/main.go":    {"ParseDuration", "reads a flag"},
+	"cmd/edgectl/trace.go": {"Now Time",
+		"people read the wall time of frames: it is read once and the daemon's clock counts on from there"},
+	"cmd/edged/supervise.go": {"Time", "the type of a ticker's channel"},
 }
 
 // wallCalls are system calls and options that read the wall clock.
-var wallCalls = strings.Fields("Time Gettimeofday ClockGettime CLOCK_REALTIME CLOCK_REALTIME_COARSE CLOCK_TAI TimerfdCreate SO_TIMESTAMP SO_TIMESTAMPNS SO_TIMESTAMPING")
+var wallCalls = strings.Fields("Time Gettimeofday ClockGettime CLOCK_REALTIME CLOCK_REALTIME_COARSE CLOCK_TAI " +
+	"TimerfdCreate SO_TIMESTAMP SO_TIMESTAMPNS SO_TIMESTAMPING")
 
 // clocked are the packages whose code runs in daemons and applications.
 var clocked = []string{"cmd/edged", "cmd/edgectl", "edge", "flowctl", "internal", "linkdrv", "regmem", "remap", "sched"}
@@ -73,7 +90,8 @@ func TestNothingDependsOnTheWallClock(t *testing.T) {
 					used[name] = append(used[name], use)
 				}
 				if !slices.Contains(strings.Fields(clockUses[name].names), use) {
-					t.Errorf("%s uses %s; use internal/mono, or add it to clockUses with why it does not depend on the wall clock", name, use)
+					t.Errorf("%s uses %s; use internal/mono, or add it to clockUses with why it does not depend on "+
+						"the wall clock", name, use)
 				}
 			}
 			return nil
@@ -94,11 +112,13 @@ func TestNothingDependsOnTheWallClock(t *testing.T) {
 	}
 }
 
-// clockNames lists what a file takes from package time beyond what is free, the system calls of wallCalls, and the calls of methods that are in stripping.
+// clockNames lists what a file takes from package time beyond what is free, the system calls of wallCalls, and the
+// calls of methods that are in stripping.
 func clockNames(file *ast.File) (names []string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
-			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(stripping, sel.Sel.Name) && !isPackage(file, sel.X, "time") {
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(stripping, sel.Sel.Name) &&
+				!isPackage(file, sel.X, "time") {
 				names = append(names, sel.Sel.Name)
 			}
 		}
@@ -108,7 +128,8 @@ func clockNames(file *ast.File) (names []string) {
 		}
 		name := sel.Sel.Name
 		if isPackage(file, sel.X, "time") && !slices.Contains(freeTime, name) ||
-			(isPackage(file, sel.X, "golang.org/x/sys/unix") || isPackage(file, sel.X, "syscall")) && slices.Contains(wallCalls, name) {
+			(isPackage(file, sel.X, "golang.org/x/sys/unix") || isPackage(file, sel.X, "syscall")) &&
+				slices.Contains(wallCalls, name) {
 			names = append(names, name)
 		}
 		return true

@@ -2,16 +2,18 @@ package metrics
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/buildinfo"
 	"multiedge/internal/engine"
+	"multiedge/internal/inspect"
 )
 
-// Labels are device (the node's name), link, peer and kind of operation only: their number is bounded by the configuration and the network, never by
-// connections.
+// Labels are device (the node's name), link, peer and kind of operation only: their number is bounded by the
+// configuration and the network, never by connections.
 var (
 	deviceLabels = []string{"device"}
 	linkLabels   = []string{"device", "link"}
@@ -38,12 +40,12 @@ type collector struct {
 	version  string
 	up, info *prometheus.Desc
 	counters []deviceCounter
-	status   []reading[daemon.Status]
-	links    []reading[daemon.LinkStatus]
-	peers    []reading[daemon.PeerStatus]
-	paths    []reading[daemon.PathStatus]
+	status   []reading[inspect.Status]
+	links    []reading[inspect.LinkStatus]
+	peers    []reading[inspect.PeerStatus]
+	paths    []reading[inspect.PathStatus]
 
-	operations, roundTrips *prometheus.Desc
+	operations, roundTrips, missWait, pinTime *prometheus.Desc
 }
 
 func desc(name, help string, labels []string) *prometheus.Desc {
@@ -53,12 +55,22 @@ func desc(name, help string, labels []string) *prometheus.Desc {
 func newCollector(src Source, version string) *collector {
 	return &collector{
 		src: src, version: version,
-		up:       desc("up", "Whether the daemon could be asked for its state.", deviceLabels),
-		info:     desc("build_info", "Version of the daemon; always 1.", []string{"version", "goversion"}),
-		counters: deviceCounters(), status: statusReadings(), links: linkReadings(), peers: peerReadings(), paths: pathReadings(),
+		up: desc("up", "Whether the daemon could be asked for its state.", deviceLabels),
+		info: desc("build_info", "Version and commit of the daemon; always 1.", []string{"version", "revision",
+			"goversion"}),
+		counters: deviceCounters(), status: slices.Concat(statusReadings(), spaceReadings()),
+		links: linkReadings(), peers: peerReadings(),
+		paths: pathReadings(),
 
-		operations: desc("operation_seconds", "Time from taking an operation of a local client to its completion; those that failed are not counted.", kindLabels),
-		roundTrips: desc("link_round_trip_seconds", "Round trips on the link as they were measured, without the time that acknowledgements were held back.", linkLabels),
+		operations: desc("operation_seconds",
+			"Time from taking an operation of a local client to its completion; those that failed are not counted.",
+			kindLabels),
+		roundTrips: desc("link_round_trip_seconds",
+			"Round trips on the link as they were measured, without the time that acknowledgements were held back.",
+			linkLabels),
+		missWait: desc("space_miss_wait_seconds",
+			"Time from a miss of memory until what met it went on.", deviceLabels),
+		pinTime: desc("space_pin_seconds", "Time that filling and locking a chunk took.", deviceLabels),
 	}
 }
 
@@ -75,6 +87,8 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	describe(ch, c.paths)
 	ch <- c.operations
 	ch <- c.roundTrips
+	ch <- c.missWait
+	ch <- c.pinTime
 }
 
 func describe[T any](ch chan<- *prometheus.Desc, rs []reading[T]) {
@@ -87,7 +101,8 @@ func describe[T any](ch chan<- *prometheus.Desc, rs []reading[T]) {
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	device, _ := c.src.Node()
 	device = label(device)
-	ch <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, c.version, runtime.Version())
+	ch <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, c.version, buildinfo.Revision(),
+		runtime.Version())
 	snap, err := c.src.Snapshot()
 	if err != nil {
 		ch <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, 0, device)
@@ -104,11 +119,16 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- newHistogram(c.operations, &snap.Latency.Write, device, "write")
 	ch <- newHistogram(c.operations, &snap.Latency.Read, device, "read")
-	c.collectPeers(ch, daemon.MergePeers(snap.Peers), device)
+	ch <- newHistogram(c.operations, &snap.Latency.Send, device, "send")
+	ch <- newHistogram(c.operations, &snap.Latency.Atomic, device, "atomic")
+	ch <- newHistogram(c.missWait, &snap.Latency.Miss, device)
+	ch <- newHistogram(c.pinTime, &snap.Latency.Pin, device)
+	c.collectPeers(ch, inspect.MergePeers(snap.Peers), device)
 }
 
-// collectPeers reports peers by name. Of two nodes of one name only the first is reported: a series cannot be given twice.
-func (c *collector) collectPeers(ch chan<- prometheus.Metric, peers []daemon.PeerStatus, device string) {
+// collectPeers reports peers by name. Of two nodes of one name only the first is reported: a series cannot be given
+// twice.
+func (c *collector) collectPeers(ch chan<- prometheus.Metric, peers []inspect.PeerStatus, device string) {
 	seen := map[string]bool{}
 	for i := range peers {
 		p := &peers[i]

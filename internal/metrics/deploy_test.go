@@ -22,7 +22,8 @@ func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	fqName := regexp.MustCompile(`fqName: "([^"]+)"`)
 	names := map[string]bool{}
-	for _, c := range []prometheus.Collector{newCollector(sample(), "1"), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+	for _, c := range []prometheus.Collector{newCollector(sample(), "1"),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		ch := make(chan *prometheus.Desc, 1000)
 		c.Describe(ch)
 		close(ch)
@@ -146,7 +147,8 @@ type ruleTests struct {
 	}
 }
 
-// Every alert stands on metrics that exist, says what is wrong and what to do, and is seen to fire by promtool's tests (make rules).
+// Every alert stands on metrics that exist, says what is wrong and what to do, and is seen to fire by promtool's tests
+// (make rules).
 func TestAlertRules(t *testing.T) {
 	const file, testFile = "edged.rules.yml", "edged.rules.test.yml"
 	var rules ruleFile
@@ -195,9 +197,8 @@ func TestAlertRules(t *testing.T) {
 }
 
 func TestOperationsNamesMetrics(t *testing.T) {
-	for _, file := range []string{"docs/OPERATIONS.md", "README.md"} {
-		if n := check(t, file, strings.Split(string(project(t, file)), "\n")); n < 3 {
-			t.Errorf("%s names %d metrics; has the test gone blind?", file, n)
-		}
+	const file = "docs/OPERATIONS.md"
+	if n := check(t, file, strings.Split(string(project(t, file)), "\n")); n < 10 {
+		t.Errorf("%s names %d metrics; has the test gone blind?", file, n)
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"multiedge/internal/hist"
 )
 
-// slowestExp is of the last classic bucket, up to 2^4 s: one bucket for each power of two from the first bound of hist on. Native ones have no last.
+// slowestExp is of the last classic bucket, up to 2^4 s: one bucket for each power of two from the first bound of hist
+// on. Native ones have no last.
 const slowestExp = 4
 
-// histogram is one hist.Histogram as both kinds that Prometheus knows: native where it scrapes protobuf and wants such, classic everywhere.
+// histogram is one hist.Histogram as both kinds that Prometheus knows: native where it scrapes protobuf and wants such,
+// classic everywhere.
 type histogram struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
@@ -35,8 +37,9 @@ func newHistogram(desc *prometheus.Desc, h *hist.Histogram, labels ...string) pr
 	return m
 }
 
-// spans writes buckets in the native way: runs of those that are not empty, each by its distance from the one before, and the difference of each count
-// from the one before. first is the number of counts[0], bucket 0 being the one up to 1.
+// spans writes buckets in the native way: runs of those that are not empty, each by its distance from the one before,
+// and the difference of each count from the one before. first is the number of counts[0], bucket 0 being the one up to
+// 1.
 func spans(counts []uint64, first int) (runs []*dto.BucketSpan, deltas []int64) {
 	next, last := 0, uint64(0)
 	for i, n := range counts {

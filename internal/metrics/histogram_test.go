@@ -78,7 +78,8 @@ func TestHistogramAsClientLibrary(t *testing.T) {
 			bounds = append(bounds, math.Pow(2, float64(exp)))
 		}
 		theirs := prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "edge_x", Help: "x", Buckets: bounds, NativeHistogramBucketFactor: 1.19, NativeHistogramZeroThreshold: bounds[0],
+			Name: "edge_x", Help: "x", Buckets: bounds, NativeHistogramBucketFactor: 1.19,
+			NativeHistogramZeroThreshold: bounds[0],
 		})
 		for _, d := range ds {
 			theirs.Observe(d.Seconds())
@@ -87,10 +88,12 @@ func TestHistogramAsClientLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 		g, w := got.Histogram, want.Histogram
-		if g.GetSampleCount() != w.GetSampleCount() || g.GetZeroCount() != w.GetZeroCount() || !closeTo(g.GetSampleSum(), w.GetSampleSum()) {
+		if g.GetSampleCount() != w.GetSampleCount() || g.GetZeroCount() != w.GetZeroCount() ||
+			!closeTo(g.GetSampleSum(), w.GetSampleSum()) {
 			t.Errorf("%d durations: %v, want %v", len(ds), g, w)
 		}
-		if g.GetSchema() != w.GetSchema() || g.GetZeroThreshold() != w.GetZeroThreshold() || !maps.Equal(natives(g), natives(w)) {
+		if g.GetSchema() != w.GetSchema() || g.GetZeroThreshold() != w.GetZeroThreshold() || !maps.Equal(natives(g),
+			natives(w)) {
 			t.Errorf("%d durations, native: %v, want %v", len(ds), g, w)
 		}
 		if !maps.Equal(classics(g), classics(w)) {
@@ -104,7 +107,7 @@ func scrape(t *testing.T, src Source, format expfmt.Format) map[string]*dto.Metr
 	t.Helper()
 	req, w := httptest.NewRequest("GET", "/metrics", nil), httptest.NewRecorder()
 	req.Header.Set("Accept", string(format))
-	Handler(src, "1", func() bool { return true }).ServeHTTP(w, req)
+	Handler(src, "1").ServeHTTP(w, req)
 	got := expfmt.ResponseFormat(w.Header())
 	if got.FormatType() != format.FormatType() {
 		t.Fatalf("asked for %s, got %s", format, got)
@@ -126,7 +129,10 @@ func scrape(t *testing.T, src Source, format expfmt.Format) map[string]*dto.Metr
 func find(t *testing.T, families map[string]*dto.MetricFamily, name, label, value string) *dto.Histogram {
 	t.Helper()
 	for _, m := range families[name].GetMetric() {
-		if slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetName() == label && l.GetValue() == value }) && m.Histogram != nil {
+		if slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool {
+			return l.GetName() == label &&
+				l.GetValue() == value
+		}) && m.Histogram != nil {
 			return m.Histogram
 		}
 	}
@@ -139,21 +145,25 @@ func TestHistogramExposition(t *testing.T) {
 	src, ds := sample(), durations()
 	src.snap.Latency.Write = histogramOf(ds)
 	src.snap.Links[0].RoundTrips = histogramOf(ds[:100])
-	text, proto := scrape(t, src, expfmt.NewFormat(expfmt.TypeTextPlain)), scrape(t, src, expfmt.NewFormat(expfmt.TypeProtoDelim))
+	text, proto := scrape(t, src, expfmt.NewFormat(expfmt.TypeTextPlain)),
+		scrape(t, src, expfmt.NewFormat(expfmt.TypeProtoDelim))
 	for _, c := range []struct {
 		name, label, value string
 		h                  *hist.Histogram
 	}{
-		{"edge_operation_seconds", "kind", "write", &src.snap.Latency.Write}, {"edge_operation_seconds", "kind", "read", new(hist.Histogram)},
+		{"edge_operation_seconds", "kind", "write", &src.snap.Latency.Write}, {"edge_operation_seconds", "kind", "read",
+			new(hist.Histogram)},
 		{"edge_link_round_trip_seconds", "link", "eth1", &src.snap.Links[0].RoundTrips},
 	} {
 		p, x := find(t, proto, c.name, c.label, c.value), find(t, text, c.name, c.label, c.value)
 		for _, h := range []*dto.Histogram{p, x} {
 			if h.GetSampleCount() != c.h.Count() || !closeTo(h.GetSampleSum(), float64(c.h.Sum)/1e9) {
-				t.Errorf("%s %s: count %d, sum %v, want %d and %v", c.name, c.value, h.GetSampleCount(), h.GetSampleSum(), c.h.Count(), float64(c.h.Sum)/1e9)
+				t.Errorf("%s %s: count %d, sum %v, want %d and %v", c.name, c.value, h.GetSampleCount(),
+					h.GetSampleSum(), c.h.Count(), float64(c.h.Sum)/1e9)
 			}
 		}
-		if last := x.Bucket[len(x.Bucket)-1]; !math.IsInf(last.GetUpperBound(), 1) || last.GetCumulativeCount() != c.h.Count() {
+		if last := x.Bucket[len(x.Bucket)-1]; !math.IsInf(last.GetUpperBound(), 1) ||
+			last.GetCumulativeCount() != c.h.Count() {
 			t.Errorf("%s %s: the last bucket is %v", c.name, c.value, last)
 		}
 		if len(classics(p)) != slowestExp-hist.MinExp+1 || !maps.Equal(classics(x), classics(p)) {

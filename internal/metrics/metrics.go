@@ -1,5 +1,6 @@
-// Package metrics serves a daemon's counters to Prometheus and its health to supervisors. It is the only importer of the Prometheus client:
-// counters and histograms are plain words of the engine, copied once per scrape through the shard's mailbox.
+// Package metrics serves a daemon's counters to Prometheus and its health to supervisors. It is the only importer of
+// the Prometheus client: counters and histograms are plain words of the engine, copied once per scrape through the
+// shard's mailbox.
 package metrics
 
 import (
@@ -16,23 +17,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/exporter-toolkit/web"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
+	"multiedge/internal/inspect"
 )
 
 // Source is where the figures come from; *daemon.Daemon is one.
 type Source interface {
-	Snapshot() (*daemon.Snapshot, error)
+	Snapshot() (*inspect.Snapshot, error)
 	Alive(within time.Duration) bool
+	Readiness() error // nil, or why nobody should be sent here; cheap
 	Node() (name, id string)
 }
 
 // staleAfter is how long a shard may be silent before /livez fails.
 const staleAfter = 5 * time.Second
 
-// Handler serves /metrics, /livez, /readyz, and a page that names them. ready says whether the daemon serves clients.
-func Handler(src Source, version string, ready func() bool) http.Handler {
+// Handler serves /metrics, /livez, /readyz, and a page that names them.
+func Handler(src Source, version string) http.Handler {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(newCollector(src, version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(newCollector(src, version), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -43,7 +47,7 @@ func Handler(src Source, version string, ready func() bool) http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := readiness(src, ready); err != nil {
+		if err := src.Readiness(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -64,36 +68,23 @@ func Handler(src Source, version string, ready func() bool) http.Handler {
 	return mux
 }
 
-func readiness(src Source, ready func() bool) error {
-	if !ready() {
-		return errors.New("starting")
-	}
-	snap, err := src.Snapshot()
-	switch {
-	case err != nil:
-		return err
-	case snap.Status.Draining:
-		return errors.New("draining")
-	case snap.Status.LinksUp == 0:
-		return errors.New("no link is up")
-	}
-	return nil
-}
-
 // Check reads the web configuration, if there is one, with the certificates it names.
-func Check(cfg daemon.Metrics) error {
+func Check(cfg config.Metrics) error {
 	if cfg.Listen == "" {
 		return nil
 	}
 	if err := web.Validate(cfg.WebConfig); err != nil {
-		return fmt.Errorf("metrics.web_config %s: %w; mend the file, or leave it and --metrics-web-config out for plain HTTP", cfg.WebConfig, err)
+		return fmt.Errorf("metrics.web_config %s: %w; mend the file, or leave it and --metrics-web-config out for "+
+			"plain HTTP", cfg.WebConfig, err)
 	}
 	return nil
 }
 
-// Serve serves h until ctx is done, over TLS and to the users that the web configuration names; without one, over plain HTTP to everybody. That file is
-// checked and the listener opened before it returns, so that a bad one is an error at once. The file is read again for each request and connection.
-func Serve(ctx context.Context, cfg daemon.Metrics, h http.Handler, log *slog.Logger, failed func(error)) (net.Addr, error) {
+// Serve serves h until ctx is done, over TLS and to the users that the web configuration names; without one, over plain
+// HTTP to everybody. That file is checked and the listener opened before it returns, so that a bad one is an error at
+// once. The file is read again for each request and connection.
+func Serve(ctx context.Context, cfg config.Metrics, h http.Handler, log *slog.Logger, failed func(error)) (net.Addr,
+	error) {
 	if err := Check(cfg); err != nil {
 		return nil, err
 	}
@@ -103,16 +94,19 @@ func Serve(ctx context.Context, cfg daemon.Metrics, h http.Handler, log *slog.Lo
 	}
 	log = log.With("endpoint", "metrics")
 	if cfg.WebConfig == "" && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
-		log.Warn("whoever reaches this address reads the metrics, in the clear: set metrics.web_config, or listen on 127.0.0.1", "address", l.Addr().String())
+		log.Warn("whoever reaches this address reads the metrics, in the clear: set metrics.web_config, or listen on "+
+			"127.0.0.1", "address", l.Addr().String())
 	}
 	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelWarn)
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, ErrorLog: errorLog}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, ErrorLog: errorLog}
 	go func() {
 		<-ctx.Done()
 		srv.Close()
 	}()
 	go func() {
-		if err := web.Serve(l, srv, &web.FlagConfig{WebConfigFile: &cfg.WebConfig}, log); !errors.Is(err, http.ErrServerClosed) {
+		if err := web.Serve(l, srv, &web.FlagConfig{WebConfigFile: &cfg.WebConfig}, log); !errors.Is(err,
+			http.ErrServerClosed) {
 			failed(err)
 		}
 	}()

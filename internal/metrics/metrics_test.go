@@ -14,28 +14,41 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 	"multiedge/internal/engine"
+	"multiedge/internal/inspect"
 )
 
 // fixed is a Source with settled answers.
 type fixed struct {
-	snap  daemon.Snapshot
+	snap  inspect.Snapshot
 	err   error
 	alive bool
+	ready error
 }
 
-func (f *fixed) Snapshot() (*daemon.Snapshot, error) { return &f.snap, f.err }
-func (f *fixed) Alive(time.Duration) bool            { return f.alive }
-func (f *fixed) Node() (string, string)              { return "alpha", "0011" }
+func (f *fixed) Snapshot() (*inspect.Snapshot, error) { return &f.snap, f.err }
+func (f *fixed) Alive(time.Duration) bool             { return f.alive }
+func (f *fixed) Readiness() error                     { return f.ready }
+func (f *fixed) Node() (string, string)               { return "alpha", "0011" }
 
 func sample() *fixed {
-	return &fixed{alive: true, snap: daemon.Snapshot{
-		Status:   daemon.Status{LinksUp: 1, Clients: 2, Security: daemon.Plaintext},
-		Counters: engine.Counters{PayloadReceived: 12345, FramesReordered: 7, IdentityClaims: 8},
-		Links:    []daemon.LinkStatus{{Name: "eth1", Up: true, MTU: 9000, Kernel: daemon.Counts{"dropped": 3}, Counters: daemon.Counts{"bytes_received": 99, "frames_reordered": 4}}},
-		Peers: []daemon.PeerStatus{
-			{Name: "beta", State: "open", Paths: []daemon.PathStatus{{Link: "eth1", State: "good", SRTT: 5000, InFlight: 6}, {Link: "eth1", State: "dead"}}},
+	return &fixed{alive: true, snap: inspect.Snapshot{
+		Status: inspect.Status{
+			Totals:     inspect.Totals{LinksUp: 1, Clients: 2},
+			Protection: inspect.Protection{Security: config.Plaintext},
+		},
+		Counters: engine.Counters{
+			TrafficCounters: engine.TrafficCounters{PayloadReceived: 12345},
+			LossCounters:    engine.LossCounters{FramesReordered: 7},
+			TrustCounters:   engine.TrustCounters{IdentityClaims: 8},
+		},
+		Links: []inspect.LinkStatus{{Name: "eth1", Up: true, MTU: 9000, Kernel: inspect.Counts{"dropped": 3},
+			Counters: inspect.Counts{"bytes_received": 99, "frames_reordered": 4}}},
+		Peers: []inspect.PeerStatus{
+			{Name: "beta", State: "open", Received: 77, Sessions: 3,
+				Paths: []inspect.PathStatus{{Link: "eth1", State: "good", SRTT: 5000, InFlight: 6},
+					{Link: "eth1", State: "dead"}}},
 			{Name: "beta", State: "known"},            // a second node of that name must not make the scrape fail
 			{Name: "\xff", Node: "2", State: "known"}, // nor must what some node calls itself in plaintext
 			{Name: "?", Node: "3", State: "known"},
@@ -65,12 +78,13 @@ func get(t *testing.T, h http.Handler, path string) (int, string) {
 }
 
 func TestEndpoints(t *testing.T) {
-	src, ready := sample(), false
-	h := Handler(src, "1", func() bool { return ready })
+	src := sample()
+	src.ready = errors.New("starting")
+	h := Handler(src, "1")
 	if code, body := get(t, h, "/readyz"); code != 503 || !strings.Contains(body, "starting") {
 		t.Errorf("readyz while starting: %d %s", code, body)
 	}
-	ready = true
+	src.ready = nil
 	for _, path := range []string{"/readyz", "/livez"} {
 		if code, body := get(t, h, path); code != 200 {
 			t.Errorf("%s: %d %s", path, code, body)
@@ -87,20 +101,27 @@ func TestEndpoints(t *testing.T) {
 	}
 	_, body = get(t, h, "/metrics")
 	for _, line := range []string{
-		`edge_data_received_bytes_total{device="alpha"} 12345`, `edge_out_of_sequence_packets_received_total{device="alpha"} 7`,
-		`edge_link_receive_dropped_total{device="alpha",link="eth1"} 3`, `edge_path_round_trip_seconds{device="alpha",link="eth1",peer="beta"} 5e-06`,
-		`edge_link_frame_received_bytes_total{device="alpha",link="eth1"} 99`, `edge_link_out_of_sequence_packets_received_total{device="alpha",link="eth1"} 4`,
+		`edge_data_received_bytes_total{device="alpha"} 12345`,
+		`edge_out_of_sequence_packets_received_total{device="alpha"} 7`,
+		`edge_link_receive_dropped_total{device="alpha",link="eth1"} 3`,
+		`edge_path_round_trip_seconds{device="alpha",link="eth1",peer="beta"} 5e-06`,
+		`edge_link_frame_received_bytes_total{device="alpha",link="eth1"} 99`,
+		`edge_link_out_of_sequence_packets_received_total{device="alpha",link="eth1"} 4`,
 		`edge_path_packets_in_flight{device="alpha",link="eth1",peer="beta"} 6`, `edge_draining{device="alpha"} 0`,
-		`edge_peer_up{device="alpha",peer="?"} 0`, `edge_up{device="alpha"} 1`, `edge_clients{device="alpha"} 2`, `edge_plaintext{device="alpha"} 1`,
-		`edge_identity_claims_total{device="alpha"} 8`,
+		`edge_peer_up{device="alpha",peer="?"} 0`, `edge_up{device="alpha"} 1`, `edge_clients{device="alpha"} 2`,
+		`edge_plaintext{device="alpha"} 1`,
+		`edge_identity_claims_total{device="alpha"} 8`, `edge_config_last_reload_successful{device="alpha"} 1`,
+		`edge_peer_received_bytes_total{device="alpha",peer="beta"} 77`,
+		`edge_peer_sessions_opened_total{device="alpha",peer="beta"} 3`,
 	} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("no line %s", line)
 		}
 	}
-	src.snap.Status.LinksUp = 0
-	if code, body := get(t, h, "/readyz"); code != 503 || !strings.Contains(body, "no link") {
-		t.Errorf("readyz without links: %d %s", code, body)
+	src.snap.Status.Reload = &inspect.ReloadStatus{Result: inspect.ReloadFailed}
+	if _, body := get(t, h, "/metrics"); !strings.Contains(body,
+		`edge_config_last_reload_successful{device="alpha"} 0`) {
+		t.Error("metrics do not tell of a reload that failed")
 	}
 	src.alive, src.err = false, errors.New("stopping")
 	if code, _ := get(t, h, "/livez"); code != 503 {
@@ -118,7 +139,8 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	log := slog.New(slog.DiscardHandler)
-	addr, err := Serve(ctx, daemon.Metrics{Listen: "127.0.0.1:0"}, Handler(sample(), "1", func() bool { return true }), log, func(err error) { t.Error(err) })
+	addr, err := Serve(ctx, config.Metrics{Listen: "127.0.0.1:0"}, Handler(sample(), "1"), log,
+		func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +149,8 @@ func TestServe(t *testing.T) {
 		t.Fatal(resp, err)
 	}
 	resp.Body.Close()
-	if _, err := Serve(ctx, daemon.Metrics{Listen: addr.String()}, nil, log, nil); err == nil || !strings.Contains(err.Error(), "--metrics-listen") {
+	if _, err := Serve(ctx, config.Metrics{Listen: addr.String()}, nil, log, nil); err == nil ||
+		!strings.Contains(err.Error(), "--metrics-listen") {
 		t.Fatalf("address in use: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"multiedge/internal/daemon"
+	"multiedge/internal/config"
 )
 
 // lines takes what a logger writes.
@@ -50,7 +50,8 @@ func makeCertificate(t *testing.T, dir string) *x509.CertPool {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	form := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{{127, 0, 0, 1}}}
+	form := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IPAddresses: []net.IP{{127, 0, 0, 1}}}
 	cert, err := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -99,12 +100,14 @@ func TestServeTLSToUsers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	log, warned := warnings()
-	h := Handler(sample(), "1", func() bool { return true })
-	addr, err := Serve(ctx, daemon.Metrics{Listen: "127.0.0.1:0", WebConfig: file}, h, log, func(err error) { t.Error(err) })
+	h := Handler(sample(), "1")
+	addr, err := Serve(ctx, config.Metrics{Listen: "127.0.0.1:0", WebConfig: file}, h, log,
+		func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool},
+		ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
 	for _, path := range []string{"/metrics", "/livez", "/readyz"} {
 		for password, want := range map[string]int{"scrape": 200, "scrap": 401, "": 401} {
@@ -120,7 +123,8 @@ func TestServeTLSToUsers(t *testing.T) {
 		t.Errorf("a client that does not know the certificate: %d", resp.StatusCode)
 	}
 	for range 2 {
-		if line := <-warned; !strings.Contains(line, "TLS handshake error") || !strings.Contains(line, "endpoint=metrics") {
+		if line := <-warned; !strings.Contains(line, "TLS handshake error") || !strings.Contains(line,
+			"endpoint=metrics") {
 			t.Errorf("logged: %s", line)
 		}
 	}
@@ -148,11 +152,13 @@ func TestServeEnds(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		})
-		addr, err := Serve(ctx, daemon.Metrics{Listen: "127.0.0.1:0", WebConfig: file}, asked, slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
+		addr, err := Serve(ctx, config.Metrics{Listen: "127.0.0.1:0", WebConfig: file}, asked,
+			slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+		client := &http.Client{Timeout: time.Minute,
+			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 		resp, err := client.Get(scheme + "://" + addr.String())
 		if err == nil || os.IsTimeout(err) {
 			t.Errorf("%s: answered %v, %v", scheme, resp, err)
@@ -165,12 +171,13 @@ func TestWebConfigErrors(t *testing.T) {
 	dir := t.TempDir()
 	makeCertificate(t, dir)
 	file := filepath.Join(dir, "web.yml")
-	cfg := daemon.Metrics{Listen: "127.0.0.1:0", WebConfig: file}
+	cfg := config.Metrics{Listen: "127.0.0.1:0", WebConfig: file}
 	for _, c := range []struct{ name, text, want string }{
 		{"missing file", "", "no such file"},
 		{"unknown key", "tls_config: {cert_file: cert.pem}\n", "field tls_config not found"},
 		{"password in the clear", "basic_auth_users: {prometheus: scrape}\n", "bcrypt"},
-		{"missing certificate", "tls_server_config: {cert_file: none.pem, key_file: key.pem}\n", "cert_file (" + dir + "/none.pem)"},
+		{"missing certificate", "tls_server_config: {cert_file: none.pem, key_file: key.pem}\n", "cert_file (" + dir +
+			"/none.pem)"},
 		{"no key", "tls_server_config: {cert_file: cert.pem}\n", "missing one of key or key_file"},
 		{"key for certificate", "tls_server_config: {cert_file: key.pem, key_file: cert.pem}\n", "X509KeyPair"},
 	} {
@@ -188,7 +195,7 @@ func TestWebConfigErrors(t *testing.T) {
 			}
 		}
 	}
-	if err := Check(daemon.Metrics{WebConfig: file}); err != nil {
+	if err := Check(config.Metrics{WebConfig: file}); err != nil {
 		t.Errorf("the file matters though nothing is served: %v", err)
 	}
 }
@@ -200,12 +207,12 @@ func TestServeWarnsOfOtherHosts(t *testing.T) {
 	web := filepath.Join(dir, "web.yml")
 	write(t, web, tlsOnly)
 	for _, c := range []struct {
-		cfg    daemon.Metrics
+		cfg    config.Metrics
 		warned bool
 	}{
-		{daemon.Metrics{Listen: "127.0.0.1:0"}, false},
-		{daemon.Metrics{Listen: ":0"}, true},
-		{daemon.Metrics{Listen: ":0", WebConfig: web}, false},
+		{config.Metrics{Listen: "127.0.0.1:0"}, false},
+		{config.Metrics{Listen: ":0"}, true},
+		{config.Metrics{Listen: ":0", WebConfig: web}, false},
 	} {
 		log, warned := warnings()
 		if _, err := Serve(t.Context(), c.cfg, http.NotFoundHandler(), log, func(error) {}); err != nil {

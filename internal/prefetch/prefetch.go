@@ -1,7 +1,8 @@
 // Package prefetch has the processor fetch memory into its caches while the program goes on.
 //
-// The kernel copies a payload from the application's memory with one instruction that follows one page at a time. Memory that no cache holds comes faster when several
-// pages are asked for at once, and for nothing while a thread works on something else. One and Four read nothing, so it does not matter to them whether the memory is still there.
+// The kernel copies a payload from the application's memory with one instruction that follows one page at a time.
+// Memory that no cache holds comes faster when several pages are asked for at once, and for nothing while a thread
+// works on something else. One and Four read nothing, so it does not matter to them whether the memory is still there.
 // On processors without assembly here the functions do nothing.
 package prefetch
 
@@ -19,8 +20,9 @@ func Four(a, b, c, d []byte) {
 	}
 }
 
-// Load reads b, of which no byte matters, and asks for what lies a page further on, where the next payload is likely to be. Processors of AMD pass over
-// requests that come faster than memory answers, which is most of those of Four; they do not pass over what is read. On others Load does nothing and returns false.
+// Load reads b, of which no byte matters, and asks for what lies a page further on, where the next payload is likely to
+// be. Processors of AMD pass over requests that come faster than memory answers, which is most of those of Four; they
+// do not pass over what is read. On others Load does nothing and returns false.
 func Load(b []byte) bool {
 	if loads && len(b) > 0 {
 		load(&b[0], len(b))

@@ -28,22 +28,24 @@ const (
 type Node struct {
 	Public PublicKey
 	Peers  *Peers // replaced on reload
-	Rekey  uint64 // frames that one key seals, the same at both ends or not; 0: RekeyAfter. Changed by tests and the simulator alone
 	cert   tls.Certificate
 }
 
 // NewNode prepares an identity for handshakes.
 func NewNode(key PrivateKey, peers *Peers) *Node {
 	signer := key.signer()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33,
+		0)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
 	if err != nil {
 		panic("BUG: secure: " + err.Error())
 	}
-	return &Node{Public: key.Public(), Peers: peers, cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: signer}}
+	return &Node{Public: key.Public(), Peers: peers, cert: tls.Certificate{Certificate: [][]byte{der},
+		PrivateKey: signer}}
 }
 
-// Handshake is one run of TLS 1.3 between two nodes, both with certificates, carried by somebody else: what Receive is given the other end's Out had.
+// Handshake is one run of TLS 1.3 between two nodes, both with certificates, carried by somebody else: what Receive is
+// given the other end's Out had.
 type Handshake struct {
 	q      *tls.QUICConn
 	out    [Levels][]byte
@@ -51,7 +53,6 @@ type Handshake struct {
 	params []byte
 	done   bool
 	err    error
-	rekey  uint64
 
 	handshake, data secrets
 }
@@ -61,7 +62,7 @@ type secrets struct{ read, write []byte }
 
 // Dial starts a handshake with the node that holds peer.Key. params are ours for the other end to see, authenticated.
 func (n *Node) Dial(peer Peer, params []byte) *Handshake {
-	h := &Handshake{rekey: n.Rekey}
+	h := &Handshake{}
 	cfg := n.config(h)
 	cfg.InsecureSkipVerify = true // no names and no authorities: VerifyConnection compares the key itself
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
@@ -79,7 +80,7 @@ func (n *Node) Dial(peer Peer, params []byte) *Handshake {
 
 // Answer prepares to answer a handshake.
 func (n *Node) Answer(params []byte) *Handshake {
-	h := &Handshake{rekey: n.Rekey}
+	h := &Handshake{}
 	cfg := n.config(h)
 	cfg.ClientAuth = tls.RequireAnyClientCert
 	peers := n.Peers
@@ -102,8 +103,9 @@ func (n *Node) Answer(params []byte) *Handshake {
 
 func (n *Node) config(h *Handshake) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: []string{"multiedge/1"}, Certificates: []tls.Certificate{n.cert}, SessionTicketsDisabled: true,
-		ServerName: "multiedge",
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"multiedge/1"}, Certificates: []tls.Certificate{n.cert},
+		SessionTicketsDisabled: true,
+		ServerName:             "multiedge",
 	}
 }
 
@@ -194,22 +196,29 @@ func (h *Handshake) ProtectedKeys() (*Sealer, *Opener) { return h.handshake.keys
 
 // DataKeys returns what seals and opens data frames. The caller takes them once, when Done.
 func (h *Handshake) DataKeys() (*Sealer, *Opener) {
-	w, r := h.data.keys()
-	if w != nil && h.rekey != 0 {
-		w.Left, w.Life = h.rekey, h.rekey
-	}
-	return w, r
+	defer h.data.erase()
+	return h.data.keys()
 }
 
 func (s *secrets) keys() (w *Sealer, r *Opener) {
 	if s.write != nil {
-		w = NewSealer(s.write)
+		w = NewSealer((*Secret)(s.write))
 	}
 	if s.read != nil {
-		r = NewOpener(s.read)
+		r = NewOpener((*Secret)(s.read))
 	}
 	return w, r
 }
 
+func (s *secrets) erase() {
+	clear(s.read)
+	clear(s.write)
+	*s = secrets{}
+}
+
 // Close ends a handshake that is not needed any more.
-func (h *Handshake) Close() { h.q.Close() }
+func (h *Handshake) Close() {
+	h.q.Close()
+	h.handshake.erase()
+	h.data.erase()
+}

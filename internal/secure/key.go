@@ -58,7 +58,8 @@ func ParsePublicKey(s string) (k PublicKey, err error) {
 func parseKey(dst []byte, s string) error {
 	b, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(s))
 	if err != nil || len(b) != len(dst) {
-		return fmt.Errorf("a key is 44 characters of base64, as `edgectl key show` prints it, not %d characters", len(strings.TrimSpace(s)))
+		return fmt.Errorf("a key is 44 characters of base64, as `edgectl key show` prints it, not %d characters",
+			len(strings.TrimSpace(s)))
 	}
 	copy(dst, b)
 	return nil

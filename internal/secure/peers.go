@@ -17,7 +17,8 @@ type Peer struct {
 	Key  PublicKey
 }
 
-// Peers is the table of authorised peers. It does not change: a reload makes a new one. The zero value authorises nobody.
+// Peers is the table of authorised peers. It does not change: a reload makes a new one. The zero value authorises
+// nobody.
 type Peers struct {
 	list   []Peer
 	byNode map[[8]byte]int
@@ -35,7 +36,8 @@ func NewPeers(list ...Peer) (*Peers, error) {
 			return nil, fmt.Errorf("peer %q has two keys; give the two nodes different names", e.Name)
 		}
 		if j, twice := p.byNode[e.Key.Node()]; twice {
-			return nil, fmt.Errorf("peers %q and %q have the same key %v; every node has its own", list[j].Name, e.Name, e.Key)
+			return nil, fmt.Errorf("peers %q and %q have the same key %v; every node has its own", list[j].Name, e.Name,
+				e.Key)
 		}
 		p.byName[e.Name], p.byNode[e.Key.Node()] = i, i
 	}
@@ -43,7 +45,10 @@ func NewPeers(list ...Peer) (*Peers, error) {
 }
 
 func checkName(name string) error {
-	if name == "" || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '#' || r == 0x7f }) {
+	if name == "" || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' ||
+			r == '#' || r == 0x7f
+	}) {
 		return fmt.Errorf("peer name %.70q: 1 to %d bytes without blanks and #", name, maxName)
 	}
 	return nil
@@ -62,7 +67,9 @@ func ParsePeers(text []byte, file string) (*Peers, error) {
 			continue
 		}
 		if len(words) != 2 {
-			return nil, fmt.Errorf("%s:%d: want a line `KEY NAME`, with the key as `edgectl key show` prints it on the peer", file, n)
+			return nil,
+				fmt.Errorf("%s:%d: want a line `KEY NAME`, with the key as `edgectl key show` prints it on the peer",
+					file, n)
 		}
 		key, err := ParsePublicKey(words[0])
 		if err != nil {

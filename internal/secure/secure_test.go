@@ -57,8 +57,10 @@ func TestHandshake(t *testing.T) {
 	if err := run(c, s); err != nil {
 		t.Fatal(err)
 	}
-	if !c.Done() || !s.Done() || c.Peer() != pb || s.Peer() != pa || string(c.Params()) != "from b" || string(s.Params()) != "from a" {
-		t.Fatalf("client done %v peer %v params %q, server done %v peer %v params %q", c.Done(), c.Peer(), c.Params(), s.Done(), s.Peer(), s.Params())
+	if !c.Done() || !s.Done() || c.Peer() != pb || s.Peer() != pa || string(c.Params()) != "from b" ||
+		string(s.Params()) != "from a" {
+		t.Fatalf("client done %v peer %v params %q, server done %v peer %v params %q", c.Done(), c.Peer(), c.Params(),
+			s.Done(), s.Peer(), s.Params())
 	}
 	cw, cr := c.DataKeys()
 	sw, sr := s.DataKeys()
@@ -76,7 +78,8 @@ func TestHandshake(t *testing.T) {
 	t.Logf("client says %d + %d bytes, server %d + %d", len(c.Out(0)), len(c.Out(1)), len(s.Out(0)), len(s.Out(1)))
 }
 
-// The wall clock of each node is far from the other's, and moves on by more than a century while they talk, beyond the end of their certificates.
+// The wall clock of each node is far from the other's, and moves on by more than a century while they talk, beyond the
+// end of their certificates.
 func TestWallClocksDiffer(t *testing.T) {
 	a, b, pa, pb := pair(t, true, true)
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +90,8 @@ func TestWallClocksDiffer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		years := []time.Duration{125, 125, 10} // before the client's hello arrives, the server's certificate, the client's
+		// before the client's hello arrives, the server's certificate, the client's
+		years := []time.Duration{125, 125, 10}
 		err = run(c, s, func() {
 			if len(years) > 0 {
 				time.Sleep(years[0] * 365 * 24 * time.Hour)
@@ -123,7 +127,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-func secretOf(b byte) []byte { return bytes.Repeat([]byte{b}, 32) }
+func secretOf(b byte) *Secret { return (*Secret)(bytes.Repeat([]byte{b}, 32)) }
 
 func TestOpenRefuses(t *testing.T) {
 	const path, pn = 2, 1<<40 + 5
@@ -151,8 +155,11 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 	for name, ok := range map[string]bool{
-		"other path": open(o, sealed, 1, path+1, pn), "other number": open(o, sealed, 1, path, pn+1), "other direction": open(NewOpener(secretOf(2)), sealed, 1, path, pn),
-		"next key": open(o, sealed, 2, path, pn), "plaintext": open(o, sealed, 0, path, pn), "far key": open(o, sealed, 77, path, pn), "longer": open(o, append(sealed[:len(sealed):len(sealed)], 0), 1, path, pn),
+		"other path": open(o, sealed, 1, path+1, pn), "other number": open(o, sealed, 1, path, pn+1),
+		"other direction": open(NewOpener(secretOf(2)), sealed, 1, path, pn),
+		"next key":        open(o, sealed, 2, path, pn), "plaintext": open(o, sealed, 0, path, pn),
+		"far key": open(o, sealed, 77, path, pn),
+		"longer":  open(o, append(sealed[:len(sealed):len(sealed)], 0), 1, path, pn),
 	} {
 		if ok {
 			t.Errorf("opens with %s", name)
@@ -160,34 +167,120 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-func TestRekey(t *testing.T) {
-	w, r := NewSealer(secretOf(3)), NewOpener(secretOf(3))
+// end is one end of a session.
+type end struct {
+	w *Sealer
+	r *Opener
+}
+
+// renew has both ends exchange fresh keys; the first one keeps what it seals with.
+func renew(t *testing.T, a, b *end) (w [2]*Sealer) {
+	t.Helper()
+	xa, xb := NewExchange(), NewExchange()
+	var err error
+	for i, e := range []*end{a, b} {
+		ours, theirs := xa, xb.Public
+		if i == 1 {
+			ours, theirs = xb, xa.Public
+		}
+		var r *Generation
+		if w[i], r, err = ours.Next(PresentOf(e.w, e.r), &theirs); err != nil {
+			t.Fatal(err)
+		}
+		e.r.Add(r).Erase()
+		if ours.private != [PublicLen]byte{} {
+			t.Error("our half is not erased")
+		}
+	}
+	return w
+}
+
+// Fresh keys follow each other: those before open as long as they are kept, those after as soon as they are made, and
+// the epochs go round (clause 10.6).
+func TestExchange(t *testing.T) {
+	a, b := &end{NewSealer(secretOf(3)), NewOpener(secretOf(4))}, &end{NewSealer(secretOf(4)), NewOpener(secretOf(3))}
 	scratch := make([]byte, 200)
-	var late []byte
-	var lateEpoch uint8
 	seen := map[uint8]bool{}
-	for pn := range uint64(3 * 255) {
-		w.Left = 1 // every frame a key of its own
-		frame := make([]byte, 40, 100)
-		epoch := w.Epoch()
-		seen[epoch] = true
-		frame[1] = epoch
-		sealed := w.Seal(frame, 1, pn)
-		if late != nil {
-			if _, ok := r.Open(new(Nonce), scratch, late, lateEpoch, 1, pn-1); !ok {
-				t.Fatalf("frame %d of the key before does not open", pn-1)
-			}
-			late = nil
+	pn := uint64(0)
+	opens := func(w *Sealer, r *Opener) bool {
+		pn++
+		sealed := w.Seal(make([]byte, 40, 100), 1, pn)
+		_, ok := r.Open(new(Nonce), scratch, sealed, w.Epoch(), 1, pn)
+		return ok
+	}
+	for n := range 3 * 255 {
+		seen[a.w.Epoch()] = true
+		if !opens(a.w, b.r) || !opens(b.w, a.r) {
+			t.Fatalf("generation %d does not open", n)
 		}
-		if _, ok := r.Open(new(Nonce), scratch, sealed, epoch, 1, pn); !ok {
-			t.Fatalf("frame %d of key %d does not open", pn, epoch)
+		next := renew(t, a, b)
+		if !opens(a.w, b.r) || !opens(next[0], b.r) || !opens(b.w, a.r) || !opens(next[1], a.r) {
+			t.Fatalf("generations %d and %d do not open together", n, n+1)
 		}
-		if pn%3 == 0 {
-			late, lateEpoch = bytes.Clone(sealed), epoch
+		b.r.Drop().Erase()
+		if opens(a.w, b.r) || !opens(next[0], b.r) {
+			t.Fatalf("generation %d opens though it was dropped", n)
 		}
+		a.w.Erase()
+		b.w.Erase()
+		a.w, b.w = next[0], next[1]
 	}
 	if len(seen) != 255 || seen[0] {
 		t.Errorf("%d key epochs, zero among them: %v", len(seen), seen[0])
+	}
+}
+
+// Who has every secret of a session but neither private half has nothing of what follows.
+func TestExchangeIsFresh(t *testing.T) {
+	a, b := &end{NewSealer(secretOf(3)), NewOpener(secretOf(4))}, &end{NewSealer(secretOf(4)), NewOpener(secretOf(3))}
+	thief := &end{NewSealer(secretOf(3)), NewOpener(secretOf(4))}
+	xa, xb, xt := NewExchange(), NewExchange(), NewExchange()
+	public := xb.Public
+	wa, _, err := xa.Next(PresentOf(a.w, a.r), &public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public = xa.Public
+	if _, rb, err := xb.Next(PresentOf(b.w, b.r), &public); err != nil || rb.secret != wa.secret {
+		t.Fatalf("the ends do not agree: %v", err)
+	}
+	xt.Public = xa.Public // he was told all that was said
+	w, r, err := xt.Next(PresentOf(thief.w, thief.r), &xb.Public)
+	if err != nil || w.secret == wa.secret || r.secret == wa.secret {
+		t.Errorf("a third one has the secret: %v", err)
+	}
+	xt = NewExchange()
+	if _, _, err := xt.Next(PresentOf(thief.w, thief.r), &[PublicLen]byte{}); err == nil {
+		t.Error("a half of zeros, which everybody shares a secret with, is taken")
+	}
+}
+
+// What is erased is gone: secret, iv and the cipher's own key.
+func TestErase(t *testing.T) {
+	w := NewSealer(secretOf(9))
+	aead := w.aead
+	before := aead.Seal(nil, make([]byte, 12), []byte("text"), nil)
+	w.Erase()
+	if w.Generation != (Generation{}) {
+		t.Errorf("%+v is left", w.Generation)
+	}
+	after := func() (b []byte) {
+		defer func() { recover() }() // a cipher without its key may not work at all
+		return aead.Seal(nil, make([]byte, 12), []byte("text"), nil)
+	}()
+	if bytes.Equal(before, after) {
+		t.Error("the cipher still has its key")
+	}
+	kb := NewPrivateKey()
+	pb, err := NewPeers(Peer{"b", kb.Public()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := NewNode(NewPrivateKey(), pb).Dial(Peer{"b", kb.Public()}, nil)
+	secret := bytes.Repeat([]byte{1}, 32)
+	h.data.read = secret
+	if h.Close(); !bytes.Equal(secret, make([]byte, 32)) {
+		t.Error("a handshake that is over keeps a secret")
 	}
 }
 
@@ -237,10 +330,12 @@ func TestParsePeers(t *testing.T) {
 		t.Error("beta is not found by identity")
 	}
 	for text, want := range map[string]string{
-		x.String(): "peers:1: want a line", "x alpha": "peers:1: a key is 44", "\n" + x.String() + " a b": "peers:2: want a line",
+		x.String(): "peers:1: want a line", "x alpha": "peers:1: a key is 44", "\n" + x.String() +
+			" a b": "peers:2: want a line",
 		x.String() + " a\n" + y.String() + " a": "two keys", x.String() + " a\n" + x.String() + " b": "the same key",
 	} {
-		if _, err := ParsePeers([]byte(text), "peers"); err == nil || !bytes.Contains([]byte(err.Error()), []byte(want)) {
+		if _, err := ParsePeers([]byte(text), "peers"); err == nil || !bytes.Contains([]byte(err.Error()),
+			[]byte(want)) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -325,7 +420,8 @@ func TestParts(t *testing.T) {
 		whole := append(append(bytes.Clone(plain[:head]), payload...), plain[head:]...)
 		kept := bytes.Clone(payload)
 		sealed := NewSealer(secretOf(7)).SealParts(append(make([]byte, 0, 4096), plain...), payload, 3, 9)
-		if len(sealed) != len(whole)+PartsOverhead || !bytes.Equal(payload, kept) || bytes.Contains(sealed, payload[:16]) || bytes.Contains(sealed, plain[20:40]) {
+		if len(sealed) != len(whole)+PartsOverhead || !bytes.Equal(payload, kept) || bytes.Contains(sealed,
+			payload[:16]) || bytes.Contains(sealed, plain[20:40]) {
 			t.Fatalf("tail of %d bytes: sealed to %d bytes from %d", tail, len(sealed), len(whole))
 		}
 		scratch := make([]byte, 8192)

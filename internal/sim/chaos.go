@@ -7,7 +7,8 @@ import (
 	"multiedge/internal/engine"
 )
 
-// chaos schedules what happens to nodes, links and connections while there are faults. Its dice are those of crashes alone.
+// chaos schedules what happens to nodes, links and connections while there are faults. Its dice are those of crashes
+// alone.
 func (w *swarm) chaos() {
 	do := func(n int, f func()) {
 		for range n {
@@ -26,10 +27,11 @@ func (w *swarm) chaos() {
 	do(w.mix.resizes, w.resize)
 	w.narrow(stream(w.opt.Seed, narrowStream))
 	w.wall(stream(w.opt.Seed, formStream))
+	w.move(stream(w.opt.Seed, cableStream))
 }
 
-// narrow puts devices into links, at some time, that drop long frames in silence, in one direction or both. They stay when all else is healed: paths must find
-// what still passes.
+// narrow puts devices into links, at some time, that drop long frames in silence, in one direction or both. They stay
+// when all else is healed: paths must find what still passes.
 func (w *swarm) narrow(dice *rand.Rand) {
 	for range w.mix.narrowings {
 		l, most, both := dice.IntN(len(w.Net)), []int{700, 1500, 4200, 8300}[dice.IntN(4)], dice.IntN(4) > 0
@@ -47,7 +49,8 @@ func (w *swarm) narrow(dice *rand.Rand) {
 // wall is narrow for datagrams. What a link takes may change besides.
 func (w *swarm) wall(dice *rand.Rand) {
 	for range w.mix.walls {
-		l, n, both, change := dice.IntN(len(w.Net)), w.Nodes[dice.IntN(len(w.Nodes))], dice.IntN(4) > 0, dice.IntN(3) == 0
+		l, n, both, change := dice.IntN(len(w.Net)), w.Nodes[dice.IntN(len(w.Nodes))], dice.IntN(4) > 0,
+			dice.IntN(3) == 0
 		w.After(time.Duration(dice.Int64N(int64(w.mix.duration))), func() {
 			w.report.Walls++
 			if change {
@@ -199,6 +202,7 @@ func (w *swarm) resize() {
 
 // heal ends all faults. Links keep their delays and rates, and the length of frames that passes.
 func (w *swarm) heal() {
+	w.join()
 	w.healed = true
 	for l := range w.Net {
 		for i := range w.Net[l] {

@@ -2,13 +2,14 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"multiedge/internal/engine"
 )
 
-// invariants is what must hold after every event. Memory is looked at where the event was, one area at a time in turn: what landed wrongly stays, so that none
-// is overlooked; Watch.Full looks at everything.
+// invariants is what must hold after every event. Memory is looked at where the event was, one area at a time in turn:
+// what landed wrongly stays, so that none is overlooked; Watch.Full looks at everything.
 func (w *swarm) invariants() error {
 	if n := w.handled; n != nil && !n.Down {
 		l := n.E.Load()
@@ -16,10 +17,12 @@ func (w *swarm) invariants() error {
 		if most == 0 {
 			most = 16 << 20
 		}
-		// Probes, pings and acknowledgements of operations leave without asking the window: up to 40 a second and path until the peer is declared down.
+		// Probes, pings and acknowledgements of operations leave without asking the window: up to 40 a second and path
+		// until the peer is declared down.
 		beside := w.opt.Links * (256 + int(40*w.opt.DeadTime/time.Second))
 		if l.Least < 0 || l.Held > most || l.InFlight > w.opt.Profile.Window+beside {
-			return fmt.Errorf("node%d: %d frames in flight, %d bytes held, the smallest count is %d", n.Index, l.InFlight, l.Held, l.Least)
+			return fmt.Errorf("node%d: %d frames in flight, %d bytes held, the smallest count is %d", n.Index,
+				l.InFlight, l.Held, l.Least)
 		}
 	}
 	for _, p := range w.pairs {
@@ -28,10 +31,11 @@ func (w *swarm) invariants() error {
 				continue
 			}
 			if e.local.region.InFlight != e.flow.using || e.flow.open > w.opt.OpWindow {
-				return fmt.Errorf("%v: %d operations in flight, %d with local memory, whose region counts %d", e, e.flow.open, e.flow.using, e.local.region.InFlight)
+				return fmt.Errorf("%v: %d operations in flight, %d with local memory, whose region counts %d", e,
+					e.flow.open, e.flow.using, e.local.region.InFlight)
 			}
-			if !w.mix.fences {
-				continue
+			if e.other.node != w.handled {
+				continue // nothing was placed for this end
 			}
 			if err := e.flow.fences(); err != nil {
 				return fmt.Errorf("%v: %w", e, err)
@@ -67,22 +71,42 @@ func (w *swarm) everything() error {
 	return nil
 }
 
-// rejoined checks that all links are in use again.
+// rejoined checks that all links that are joined to one of the peer's are in use again.
 func (w *swarm) rejoined() error {
 	for _, n := range w.Nodes {
 		for _, p := range n.E.Snapshot(w.Now).Peers {
 			if !p.Open {
 				continue
 			}
-			good := 0
+			good, joined, plugs := 0, 0, w.plugs(p.ID)
 			for _, t := range p.Paths {
-				if t.State == "good" {
-					good++
+				if t.State != "good" {
+					continue
+				}
+				if good++; plugs[t.PeerLink] != w.Plug[n.Index][t.Link] {
+					return fmt.Errorf("node%d: link %d leads to link %d of %s, to which no cable goes: %v", n.Index,
+						t.Link, t.PeerLink, p.Name, w.Plug)
 				}
 			}
-			if good != w.opt.Links {
-				return fmt.Errorf("node%d: %d of %d paths to %s are good: %+v", n.Index, good, w.opt.Links, p.Name, p.Paths)
+			for _, seg := range w.Plug[n.Index] {
+				if slices.Contains(plugs, seg) {
+					joined++
+				}
 			}
+			if good != joined {
+				return fmt.Errorf("node%d: %d of %d paths to %s are good: %+v, cables %v", n.Index, good, joined,
+					p.Name, p.Paths, w.Plug)
+			}
+		}
+	}
+	return nil
+}
+
+// plugs are the segments that a node's links are on.
+func (w *World) plugs(id engine.NodeID) []int {
+	for _, n := range w.Nodes {
+		if n.ID() == id {
+			return w.Plug[n.Index]
 		}
 	}
 	return nil
@@ -96,11 +120,16 @@ func (w *swarm) verify() error {
 				if o.submitted && !o.complete && !e.killed {
 					return fmt.Errorf("%v: operation %d never completed", e, i)
 				}
-				told := o.Flags&engine.Notify != 0 && o.complete && o.status == engine.OK && !e.other.killed
-				// The peer knows of the end of a read by acknowledgements, which an early end of the connection forestalls, or a revocation.
-				told = told && (o.Kind == engine.OpWrite || p.rested && !o.far.area.void)
+				told := (o.Flags&engine.Notify != 0 || o.Kind == engine.OpSend) && o.complete &&
+					o.status == engine.OK && !e.other.killed
+				// The peer knows of the end of what it answers by acknowledgements, which an early end of the
+				// connection forestalls, or a revocation.
+				answered := o.Kind == engine.OpRead || o.Kind == engine.OpAtomic
+				told = told && (!answered || p.rested && !o.far.area.void)
+				told = told && (o.Kind != engine.OpSend || p.rested)
 				if told && o.notified != 1 {
-					return fmt.Errorf("%v: of operation %d (kind %d) the peer was told %d times", e, i, o.Kind, o.notified)
+					return fmt.Errorf("%v: of operation %d (kind %d) the peer was told %d times", e, i, o.Kind,
+						o.notified)
 				}
 			}
 		}
@@ -115,11 +144,20 @@ func (w *swarm) verify() error {
 func (w *swarm) left() error {
 	for _, n := range w.Nodes {
 		h := n.E.Holding()
-		sessions := 0
+		sessions, inFlight := 0, 0
 		for _, p := range n.E.Snapshot(w.Now).Peers {
 			if p.Open {
 				sessions++
 			}
+			for _, t := range p.Paths {
+				if t.State != "good" { // of links that no cable joins to the peer, probes stay unanswered
+					p.InFlight -= t.InFlight
+				}
+			}
+			inFlight = max(inFlight, p.InFlight)
+		}
+		if h.InFlight > 0 {
+			h.InFlight = inFlight
 		}
 		if h != (engine.Holding{Sessions: sessions, Numbers: sessions}) {
 			return fmt.Errorf("node%d, with %d sessions, still holds %+v", n.Index, sessions, h)

@@ -21,7 +21,8 @@ func TestDeterminism(t *testing.T) {
 			t.Fatal(err)
 		}
 		if first.Hash != again.Hash || !reflect.DeepEqual(first, again) {
-			t.Errorf("seed %d:\n%+v\n%+v\nagain: go test ./internal/sim -run TestSwarm -seed %d", seed, first, again, seed)
+			t.Errorf("seed %d:\n%+v\n%+v\nagain: go test ./internal/sim -run TestSwarm -seed %d", seed, first, again,
+				seed)
 		}
 		if other, twice := hashes[first.Hash]; twice || first.Hash == 0 {
 			t.Errorf("seeds %d and %d have the same trace %x", other, seed, first.Hash)
@@ -42,7 +43,8 @@ func TestTraceDoesNotDisturb(t *testing.T) {
 			t.Fatal(err)
 		}
 		if traced.Sent != plain.Sent || traced.Virtual != plain.Virtual || traced.Ops != plain.Ops {
-			t.Errorf("seed %d: %d frames in %v traced, %d in %v not", seed, traced.Sent, traced.Virtual, plain.Sent, plain.Virtual)
+			t.Errorf("seed %d: %d frames in %v traced, %d in %v not", seed, traced.Sent, traced.Virtual, plain.Sent,
+				plain.Virtual)
 		}
 	}
 }
@@ -62,7 +64,8 @@ func TestConnectUnderLoss(t *testing.T) {
 	}
 }
 
-// counting runs two nodes, with nothing but the keep-alives and probes of one idle connection, under faults for a while and then without.
+// counting runs two nodes, with nothing but the keep-alives and probes of one idle connection, under faults for a while
+// and then without.
 func counting(t *testing.T, secure bool, f Faults) (w *World, before [2]engine.Counters) {
 	t.Helper()
 	w = New(Options{Seed: 3, Secure: secure, KeepAlive: 20 * time.Millisecond})
@@ -101,10 +104,12 @@ func TestCorruptionCounted(t *testing.T) {
 				*engine.Counters
 			}{{1, &n.E.Count}, {^uint64(0), &before[i]}} {
 				// A corrupted number in the clear part can name no session, or a packet that was there before.
-				got += c.sign * (c.RejectedMalformed + c.RejectedHeaderSum + c.RejectedPayloadSum + c.RejectedVersion + c.RejectedAuth + c.UnknownSession + c.FramesDuplicated)
+				got += c.sign * (c.RejectedMalformed + c.RejectedHeaderSum + c.RejectedPayloadSum + c.RejectedVersion +
+					c.RejectedAuth + c.UnknownSession + c.FramesDuplicated)
 			}
 		}
-		// A flipped type or epoch makes a sealed frame one that belongs to nothing, or a clear one of a sealed node one that does: those are ignored.
+		// A flipped type or epoch makes a sealed frame one that belongs to nothing, or a clear one of a sealed node one
+		// that does: those are ignored.
 		least := w.Corrupted
 		if secure {
 			least = w.Corrupted * 9 / 10
@@ -119,7 +124,8 @@ func TestCorruptionCounted(t *testing.T) {
 func TestDuplicatesCounted(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		w, before := counting(t, secure, Faults{Dup: 0.3})
-		got := w.Nodes[0].E.Count.FramesDuplicated + w.Nodes[1].E.Count.FramesDuplicated - before[0].FramesDuplicated - before[1].FramesDuplicated
+		got := w.Nodes[0].E.Count.FramesDuplicated +
+			w.Nodes[1].E.Count.FramesDuplicated - before[0].FramesDuplicated - before[1].FramesDuplicated
 		if got != w.DuplicatedData || got < 100 {
 			t.Errorf("secure %v: %d data frames were duplicated, %d counted", secure, w.DuplicatedData, got)
 		}
@@ -156,7 +162,8 @@ func TestOracleNotices(t *testing.T) {
 		for seed := uint64(1); seed <= 20; seed++ {
 			o, m := drawMix(seed)
 			m.crashes, m.revocations, m.endings, m.flaps, m.partitions = 0, 0, 0, 0, 0
-			w := &swarm{World: New(o), mix: m, rng: stream(seed, workloadStream), dice: stream(seed, crashStream)}
+			w := &swarm{World: New(o), mix: m, rng: stream(seed, workloadStream), mail: stream(seed, mailStream),
+				dice: stream(seed, crashStream)}
 			w.After(m.duration/2, func() {
 				for _, p := range w.pairs {
 					if e := p.end[0]; e.state == endOpen && e.other.flow.open > 0 && tamper(w, e.exports[0]) {

@@ -19,7 +19,7 @@ func (w *swarm) event(n *Node, ev *engine.Event) {
 	case engine.EvPeerUp:
 		w.peerUp(n, ev)
 		return
-	case engine.EvComplete, engine.EvNotify, engine.EvConnected, engine.EvClosed:
+	case engine.EvComplete, engine.EvLate, engine.EvNotify, engine.EvReceived, engine.EvConnected, engine.EvClosed:
 	default:
 		return
 	}
@@ -31,8 +31,10 @@ func (w *swarm) event(n *Node, ev *engine.Event) {
 		return
 	}
 	switch ev.Kind {
-	case engine.EvComplete:
+	case engine.EvComplete, engine.EvLate:
 		w.completed(e, ev)
+	case engine.EvReceived:
+		w.received(e, ev)
 	case engine.EvNotify:
 		if e.lazy > 0 {
 			w.After(e.lazy, func() { w.take(e) })
@@ -44,6 +46,7 @@ func (w *swarm) event(n *Node, ev *engine.Event) {
 			w.fault("%v: connected in state %d", e, e.state)
 		}
 		e.state = endOpen
+		w.postBuffers(e)
 	case engine.EvClosed:
 		w.closed(e, ev)
 		return
@@ -60,8 +63,9 @@ func (w *swarm) incoming(n *Node, ev *engine.Event) {
 	p := w.pairs[binary.BigEndian.Uint32(ev.Data)]
 	e := p.end[1]
 	if e.state == endOver && e.node == n && !w.final {
-		// An Open that was repeated, and whose first copy was only late: nobody is there to answer to, so accepting it must come to an end by itself.
-		// The same when this end went down with its session while the request waited: the request moves to the next session, and this end will not have it.
+		// An Open that was repeated, and whose first copy was only late: nobody is there to answer to, so accepting it
+		// must come to an end by itself. The same when this end went down with its session while the request waited:
+		// the request moves to the next session, and this end will not have it.
 		w.report.Late++
 		w.ends[n.Index][ev.Conn] = &end{pairing: p, node: n, conn: ev.Conn, state: endLate}
 		if p.end[0].state == endDialing && p.mayDrop() {
@@ -126,7 +130,8 @@ func (w *swarm) take(e *end) {
 
 func (w *swarm) notified(e *end, note engine.Notification) {
 	i, ops := int(note.Imm&0xffff), e.other.flow.ops
-	if i >= len(ops) || ops[i].Imm != note.Imm || int(note.Len) != ops[i].size && ops[i].Kind == engine.OpWrite || !ops[i].submitted || ops[i].bad ||
+	if i >= len(ops) || ops[i].Imm != note.Imm || int(note.Len) != ops[i].size && ops[i].Kind == engine.OpWrite ||
+		!ops[i].submitted || ops[i].bad ||
 		ops[i].Flags&engine.Notify == 0 || ops[i].notified > 0 {
 		w.fault("%v: notification %+v delivered twice or never asked for", e, note)
 		return
@@ -142,8 +147,12 @@ func (w *swarm) closed(e *end, ev *engine.Event) {
 	if e.flow.open != 0 {
 		w.fault("%v: closed with %d operations outstanding", e, e.flow.open)
 	}
+	if n := e.mail.region.InFlight; e.posted != e.got || n != 0 {
+		w.fault("%v: closed with %d of %d buffers given back, %d in flight", e, e.got, e.posted, n)
+	}
 	if err := e.judgeEnd(w.Now, ev.Status); err != nil {
-		w.fault("%v: ended with %q (%s) in state %d, answer %d: %w", e, ev.Status, ev.Text, e.state, e.pairing.answer, err)
+		w.fault("%v: ended with %q (%s) in state %d, answer %d: %w", e, ev.Status, ev.Text, e.state, e.pairing.answer,
+			err)
 	}
 	w.over(e)
 	if ch := e.pairing.channel; e == e.pairing.end[0] && ch.tries > 0 {
@@ -162,7 +171,7 @@ func (w *swarm) over(e *end) {
 		e.pairing.ended = true
 	}
 	e.state = endOver
-	for _, a := range e.exports {
+	for _, a := range append(e.exports, e.mail) {
 		a.end()
 	}
 }
@@ -175,14 +184,17 @@ func (e *end) judgeEnd(now mono.Time, st engine.Status) error {
 		return nil
 	case st == engine.StatusPeerDown || st == engine.StatusPeerUnknown || st == engine.StatusTimeout:
 		// Under loss a request can be made in a session that its other end never saw open and gave up.
-		if e.state == endDialing && !p.w.final && (now >= p.deadline || st == engine.StatusPeerDown) || st == engine.StatusTimeout && p.ended {
+		if e.state == endDialing && !p.w.final && (now >= p.deadline || st == engine.StatusPeerDown) ||
+			st == engine.StatusTimeout && p.ended {
 			return nil
 		}
-	case st == engine.StatusNoService && p.answer == nobody, st == engine.StatusRefused && (p.answer == refuse || p.answer == abandon):
+	case st == engine.StatusNoService && p.answer == nobody, st == engine.StatusRefused && (p.answer == refuse ||
+		p.answer == abandon):
 		if e.state == endDialing {
 			return nil
 		}
-	case st == engine.OK && (e.closing || e.other.closing), st == engine.StatusAborted && (e.aborted || p.ended), st == engine.StatusClosed && (e.closing || p.ended):
+	case st == engine.OK && (e.closing || e.other.closing), st == engine.StatusAborted && (e.aborted || p.ended),
+		st == engine.StatusClosed && e.closing, st == engine.StatusReset && p.ended:
 		return nil
 	}
 	return fmt.Errorf("nothing explains it")

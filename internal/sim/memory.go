@@ -11,13 +11,14 @@ import (
 const (
 	untouched = 0xCA // nothing arrived yet; canaries stay so for ever
 	reused    = 0xEE // the owner has written over memory that is his again
-	spent     = 0xDD // local memory of an operation that completed: the transport must neither read nor write it any more
+	// local memory of an operation that completed: the transport must neither read nor write it any more
+	spent = 0xDD
 )
 
 const canary = 16
 
-// area is memory of one end of a connection: exported to the other end, or local to its own operations. Each operation has a slot of its own, with a
-// canary on either side.
+// area is memory of one end of a connection: exported to the other end, or local to its own operations. Each operation
+// has a slot of its own, with a canary on either side.
 type area struct {
 	node   *Node
 	name   string
@@ -25,6 +26,7 @@ type area struct {
 	buf    []byte
 	slots  []*slot
 	region *regmem.Region
+	pages  *pages // nil: all of it is always there
 	key    regmem.Key
 	void   bool // revoked, or its connection or node is gone: nothing may land any more
 }
@@ -49,8 +51,11 @@ func (a *area) slot(n int, want []byte, source bool) *slot {
 	return s
 }
 
-// make gives the area its memory once all slots are known.
-func (a *area) make(id uint32) {
+// align puts the next slot at a multiple of 8, for atomics.
+func (a *area) align() { a.size = (a.size + 7) &^ 7 }
+
+// make gives the area its memory once all slots are known. stuck says that pages of it may never come.
+func (a *area) make(id uint32, stuck bool) {
 	a.size += canary
 	a.buf = bytes.Repeat([]byte{untouched}, a.size)
 	for _, s := range a.slots {
@@ -59,6 +64,10 @@ func (a *area) make(id uint32) {
 		}
 	}
 	a.region = &regmem.Region{ID: id, Mem: regmem.Wrap(a.buf)}
+	if w := a.node.w; w.opt.Misses.Delay > 0 {
+		a.pages = newPages(w, a, stuck)
+		a.region.Back = a.pages
+	}
 }
 
 func (s *slot) bytes() []byte { return s.area.buf[s.off : s.off+s.n : s.off+s.n] }
@@ -93,16 +102,19 @@ func (s *slot) check() error {
 	switch {
 	case s.mark != 0:
 		if i := notAll(b, s.mark); i >= 0 {
-			return fmt.Errorf("node%d, %s: byte %d of the operation at %d became %#x after its end", s.area.node.Index, s.area.name, i, s.off, b[i])
+			return fmt.Errorf("node%d, %s: byte %d of the operation at %d became %#x after its end", s.area.node.Index,
+				s.area.name, i, s.off, b[i])
 		}
 	case s.source:
 		if !bytes.Equal(b, s.want) {
-			return fmt.Errorf("node%d, %s: the data to be sent at %d was written to", s.area.node.Index, s.area.name, s.off)
+			return fmt.Errorf("node%d, %s: the data to be sent at %d was written to", s.area.node.Index, s.area.name,
+				s.off)
 		}
 	case !bytes.Equal(b, s.want) && !bytes.Equal(b, blank[:len(b)]):
 		for i := range b {
 			if b[i] != s.want[i] && b[i] != untouched {
-				return fmt.Errorf("node%d, %s: byte %d of the operation at %d became %#x, want %#x", s.area.node.Index, s.area.name, i, s.off, b[i], s.want[i])
+				return fmt.Errorf("node%d, %s: byte %d of the operation at %d became %#x, want %#x", s.area.node.Index,
+					s.area.name, i, s.off, b[i], s.want[i])
 			}
 		}
 	}

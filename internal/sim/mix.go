@@ -13,7 +13,6 @@ type mix struct {
 	duration      time.Duration // of the faults
 	silence       bool          // peers may be silent for longer than the dead time
 	sessionReplay bool          // in plaintext: old frames that set up sessions come again, and are believed
-	fences        bool          // fences are checked on memory after every event
 	crashes       int
 	flaps         int
 	partitions    int
@@ -21,6 +20,8 @@ type mix struct {
 	endings       int // connections closed or aborted
 	resizes       int // changes of a link's MTU
 	narrowings    int // devices that drop long frames from some time on
+	recablings    int // cables moved to other segments
+	strangers     int // times that somebody says Hello in others' names for a while
 	walls         int // devices that drop datagrams from some time on, and links that take them no more, or begin to
 	channels      int
 	tries         int // more connections per channel, when one is over
@@ -42,12 +43,16 @@ func drawMix(seed uint64) (Options, mix) {
 		return 0
 	}
 	o := Options{
-		Seed: seed, Secure: seed%2 == 0, Nodes: []int{2, 2, 2, 2, 2, 2, 3, 3, 4}[rng.IntN(9)], Links: 1 + rng.IntN(4), MTU: []int{640, 1500, 4000, 9000}[rng.IntN(4)],
-		Slots: []int{16, 64, 256}[rng.IntN(3)], Scheduler: sched.Names()[rng.IntN(len(sched.Names()))], Profile: flowctl.Profiles[rng.IntN(len(flowctl.Profiles))],
+		Seed: seed, Secure: seed%2 == 0, Nodes: []int{2, 2, 2, 2, 2, 2, 3, 3, 4}[rng.IntN(9)], Links: 1 + rng.IntN(4),
+		MTU:   []int{640, 1500, 4000, 9000}[rng.IntN(4)],
+		Slots: []int{16, 64, 256}[rng.IntN(3)], Scheduler: sched.Names()[rng.IntN(len(sched.Names()))],
+		Profile:  flowctl.Profiles[rng.IntN(len(flowctl.Profiles))],
 		OpWindow: []int{4, 32, 1024}[rng.IntN(3)],
 		Faults: Faults{
-			Loss: pick(0.6, 0.3), Dup: pick(0.4, 0.3), Corrupt: pick(0.4, 0.1), Delay: time.Duration(1 + rng.IntN(200_000)), Jitter: time.Duration(pick(0.5, 2e6)),
-			Queue: 2 * time.Millisecond, Hold: pick(0.25, 0.02), HoldFor: time.Duration(1e8 + pick(1, 6e9)), HoldSetup: rng.IntN(2) == 0,
+			Loss: pick(0.6, 0.3), Dup: pick(0.4, 0.3), Corrupt: pick(0.4, 0.1),
+			Delay: time.Duration(1 + rng.IntN(200_000)), Jitter: time.Duration(pick(0.5, 2e6)),
+			Queue: 2 * time.Millisecond, Hold: pick(0.25, 0.02), HoldFor: time.Duration(1e8 + pick(1, 6e9)),
+			HoldSetup: rng.IntN(2) == 0,
 		},
 	}
 	if o.Faults.Rate = pick(0.3, 1e9) + pick(0.3, 5e7); o.Faults.Rate > 0 {
@@ -59,9 +64,19 @@ func drawMix(seed uint64) (Options, mix) {
 	if rng.IntN(4) == 0 {
 		o.Rekey = 700 + rng.Uint64N(1500)
 	}
+	if steps := stream(seed, stepStream); o.Secure {
+		o.Deferred = steps.IntN(2) == 0
+		if o.Rekey == 0 && steps.IntN(3) == 0 {
+			o.Rekey = 700 + steps.Uint64N(1500)
+		}
+	}
+	o.StagedMost = []int{-1, 1000, 0}[stream(seed, localStream).IntN(3)]
+	duration := 25 + rng.IntN(200)
+	rng.IntN(4) // drawn and unused: without it every seed would make another world
 	m := mix{
-		duration: time.Duration(25+rng.IntN(200)) * time.Millisecond, fences: rng.IntN(4) == 0,
-		crashes: count(0.25, 3), flaps: count(0.5, 4), partitions: count(0.2, 3), revocations: count(0.3, 6), endings: count(0.4, 6), resizes: count(0.1, 3),
+		duration: time.Duration(duration) * time.Millisecond,
+		crashes:  count(0.25, 3), flaps: count(0.5, 4), partitions: count(0.2, 3), revocations: count(0.3, 6),
+		endings: count(0.4, 6), resizes: count(0.1, 3),
 		channels: 1 + rng.IntN(3), tries: rng.IntN(4),
 	}
 	if rng.IntN(4) == 0 {
@@ -81,7 +96,28 @@ func drawMix(seed uint64) (Options, mix) {
 		o.Joins = forms.Uint64() | forms.Uint64()
 		m.walls = forms.IntN(4)
 	}
+	if cables := stream(seed, cableStream); cables.IntN(2) == 0 {
+		m.recablings, m.strangers = cables.IntN(6), cables.IntN(4)
+		// who forges in plaintext is believed
+		m.silence = m.silence || o.DeadTime < 5*time.Second || !o.Secure && m.strangers > 0
+	}
+	o.drawMisses()
 	return o, m
+}
+
+// drawMisses has memory come and go in a third of the worlds.
+func (o *Options) drawMisses() {
+	pages := stream(o.Seed, memoryStream)
+	if pages.IntN(3) != 0 {
+		return
+	}
+	o.Misses = Misses{Delay: time.Duration(1 + pages.IntN(5_000_000)),
+		Life:  time.Duration(1e6 + pages.IntN(50_000_000)),
+		Stuck: []int{0, 20, 200}[pages.IntN(3)], Drop: pages.IntN(5) == 0}
+	o.Misses.Life += 4 * o.Misses.Delay // the pages of one part must be there at the same time
+	if o.Misses.Drop || o.HeldBytes > 0 {
+		o.Misses.Life = time.Hour // what is left unreceived is sent again much later
+	}
 }
 
 // spread makes links differ: delays up to 50:1, rates, and sometimes devices that drop long frames.

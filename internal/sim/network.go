@@ -7,7 +7,7 @@ import (
 	"multiedge/internal/engine"
 )
 
-// Faults is what one direction of one link does to frames. Probabilities are per frame.
+// Faults is what one direction of one segment does to frames. Probabilities are per frame.
 type Faults struct {
 	Loss, Dup, Corrupt float64
 	Hold               float64       // another copy is kept back and delivered much later
@@ -16,17 +16,20 @@ type Faults struct {
 	Delay              time.Duration // of every frame
 	Jitter             time.Duration // more, uniformly: frames overtake each other
 	Rate               float64       // bytes per second; 0: unlimited
-	Queue              time.Duration // what the queue of a limited link holds, as time; beyond it frames are dropped. 0: no bound
-	Most               int           // longer frames vanish, in bytes after the Ethernet header; 0: none do
-	Walled             bool          // datagrams vanish
-	Cut                bool
+	// what the queue of a limited link holds, as time; beyond it frames are dropped. 0: no bound
+	Queue  time.Duration
+	Most   int  // longer frames vanish, in bytes after the Ethernet header; 0: none do
+	Walled bool // datagrams vanish
+	Cut    bool
 }
 
 // Tally counts what the network did to frames.
 type Tally struct {
 	Sent, Lost, Duplicated, Corrupted, Replayed, Oversize uint64
-	Joined, Walled                                        uint64 // in datagrams; of them, those that vanished for being in one
-	DuplicatedData                                        uint64 // of Duplicated: data frames
+	// in datagrams; of them, those that vanished for being in one
+	Joined, Walled uint64
+	DuplicatedData uint64 // of Duplicated: data frames
+	Missed         uint64 // uses of memory that was not there
 }
 
 const (
@@ -39,12 +42,13 @@ const (
 func frameType(frame []byte) byte { return frame[ethLen] & 0xf }
 func sealedFrame(b []byte) bool   { return b[ethLen+1] != 0 }
 
-// send puts a frame on its link.
+// send puts a frame on the segment that its link is on.
 func (w *World) send(from *Node, f *engine.TxFrame) {
 	w.Sent++
-	frame := append(append(append(make([]byte, 0, len(f.Head)+len(f.Bulk)+len(f.Tail)), f.Head...), f.Bulk...), f.Tail...)
+	frame := f.AppendTo(make([]byte, 0, f.Len()))
 	w.trace.frame(w, from, f.Link, frame)
-	net := &w.Net[f.Link][from.Index]
+	seg := w.Plug[from.Index][f.Link]
+	net := &w.Net[seg][from.Index]
 	if net.Cut || w.rng.Float64() < net.Loss {
 		w.Lost++
 		return
@@ -64,7 +68,7 @@ func (w *World) send(from *Node, f *engine.TxFrame) {
 	}
 	at := w.Now
 	if net.Rate > 0 {
-		busy := &w.busy[f.Link][from.Index]
+		busy := &w.busy[seg][from.Index]
 		if net.Queue > 0 && *busy > at.Add(net.Queue) {
 			w.Lost++
 			return
@@ -75,23 +79,23 @@ func (w *World) send(from *Node, f *engine.TxFrame) {
 	wait := at.Sub(w.Now)
 	twice := w.rng.Float64() < net.Dup
 	held := net.Hold > 0 && w.rng.Float64() < net.Hold && (net.HoldSetup || frameType(frame) == typeData)
-	w.carry(from, f, net, frame, wait, twice || held)
+	w.carry(from, f, seg, frame, wait, twice || held)
 	if twice {
 		w.Duplicated++
 		if frameType(frame) == typeData {
 			w.DuplicatedData++
 		}
-		w.carry(from, f, net, frame, wait, true)
+		w.carry(from, f, seg, frame, wait, true)
 	}
 	if held {
 		w.Replayed++
-		w.carry(from, f, net, frame, wait+time.Duration(w.rng.Int64N(int64(net.HoldFor))), true)
+		w.carry(from, f, seg, frame, wait+time.Duration(w.rng.Int64N(int64(net.HoldFor))), true)
 	}
 }
 
-// carry delivers one copy of a frame to everybody it is for, after wait and the link's delay.
-func (w *World) carry(from *Node, f *engine.TxFrame, net *Faults, frame []byte, wait time.Duration, copied bool) {
-	flipped := 0
+// carry delivers one copy of a frame to everybody on the segment that it is for, after wait and the segment's delay.
+func (w *World) carry(from *Node, f *engine.TxFrame, seg int, frame []byte, wait time.Duration, copied bool) {
+	net, flipped := &w.Net[seg][from.Index], 0
 	if w.rng.Float64() < net.Corrupt {
 		frame = append([]byte(nil), frame...)
 		flipped = ethLen + w.rng.IntN(len(frame)-ethLen)
@@ -103,12 +107,15 @@ func (w *World) carry(from *Node, f *engine.TxFrame, net *Faults, frame []byte, 
 		wait += time.Duration(w.rng.Int64N(int64(net.Jitter)))
 	}
 	for _, n := range w.Nodes {
-		link := f.Link
-		to := n.mac(link)
-		if n != from && (!f.Joined || w.joins(n.Index, link)) && !w.Apart[from.Index][n.Index] && (frame[0]&1 != 0 || string(frame[:6]) == string(to[:])) {
-			w.seq++
-			own := append([]byte(nil), frame...)
-			heap.Push(&w.queue, delivery{at: w.Now.Add(wait), seq: w.seq, node: n.Index, link: link, frame: own, flipped: flipped, copied: copied})
+		for link, on := range w.Plug[n.Index] {
+			to := n.mac(link)
+			if on == seg && n != from && (!f.Joined || w.joins(n.Index, link)) && !w.Apart[from.Index][n.Index] &&
+				(frame[0]&1 != 0 || string(frame[:6]) == string(to[:])) {
+				w.seq++
+				own := append([]byte(nil), frame...)
+				heap.Push(&w.queue, delivery{at: w.Now.Add(wait), seq: w.seq, node: n.Index, link: link, frame: own,
+					flipped: flipped, copied: copied})
+			}
 		}
 	}
 }
@@ -117,19 +124,22 @@ func (w *World) carry(from *Node, f *engine.TxFrame, net *Faults, frame []byte, 
 func (w *World) deliver(n *Node, d *delivery) {
 	w.handled = n
 	was := n.E.Count
-	n.E.HandleFrame(w.Now, d.link, d.frame)
+	n.E.Handle(w.Now, d.link, engine.Whole(d.frame))
 	now := &n.E.Count
 	sums := now.RejectedMalformed + now.RejectedHeaderSum + now.RejectedPayloadSum + now.RejectedVersion -
 		was.RejectedMalformed - was.RejectedHeaderSum - was.RejectedPayloadSum - was.RejectedVersion
 	auth := now.RejectedAuth - was.RejectedAuth
 	if d.flipped == 0 {
 		if sums != 0 || auth != 0 && w.opt.Rekey == 0 {
-			w.fault("an intact frame of type %d to node%d was rejected (%d for what it says, %d for its seal)", frameType(d.frame), n.Index, sums, auth)
+			w.fault("an intact frame of type %d to node%d was rejected (%d for what it says, %d for its seal)",
+				frameType(d.frame), n.Index, sums, auth)
 		}
 		return
 	}
-	if now.DataFramesReceived != was.DataFramesReceived || now.PayloadReceived != was.PayloadReceived || now.OpsApplied != was.OpsApplied ||
-		now.SessionsOpened != was.SessionsOpened || now.FramesLost != was.FramesLost || now.OpsCompleted != was.OpsCompleted {
+	if now.DataFramesReceived != was.DataFramesReceived || now.PayloadReceived != was.PayloadReceived ||
+		now.OpsApplied != was.OpsApplied ||
+		now.SessionsOpened != was.SessionsOpened || now.FramesLost != was.FramesLost ||
+		now.OpsCompleted != was.OpsCompleted {
 		w.fault("node%d took a frame whose byte %d was corrupted", n.Index, d.flipped)
 	}
 	counted := sums + auth + now.FramesDuplicated - was.FramesDuplicated + now.UnknownSession - was.UnknownSession

@@ -11,7 +11,8 @@ import (
 	"multiedge/regmem"
 )
 
-// identities makes a key of each node from the seed; every node authorises every other. Without Options.Secure all are nil.
+// identities makes a key of each node from the seed; every node authorises every other. Without Options.Secure all are
+// nil.
 func (w *World) identities() []*secure.Node {
 	ids := make([]*secure.Node, w.opt.Nodes)
 	if !w.opt.Secure {
@@ -33,7 +34,6 @@ func (w *World) identities() []*secure.Node {
 			panic("BUG: sim: " + err.Error())
 		}
 		ids[i] = secure.NewNode(keys[i], peers)
-		ids[i].Rekey = w.opt.Rekey
 	}
 	return ids
 }
@@ -51,16 +51,20 @@ func (n *Node) ID() engine.NodeID {
 	return engine.NodeID{7: byte(n.Index + 1)}
 }
 
-// Boot starts the node's engine anew, with another epoch; what it knew is gone. It offers the services that it offered before. The keys of its memory are
-// drawn as in every boot: worse than chance would have it, new memory stands under the keys of the old.
+// Boot starts the node's engine anew, with another epoch; what it knew is gone. It offers the services that it offered
+// before. The keys of its memory are drawn as in every boot: worse than chance would have it, new memory stands under
+// the keys of the old.
 func (n *Node) Boot() {
 	o := n.w.opt
 	n.boot++
 	n.Down = false
 	n.Grants = regmem.NewTable(seededReader{rand.New(rand.NewPCG(o.Seed, uint64(n.Index)<<32|1))})
 	e, err := engine.New(engine.Config{
-		Node: n.ID(), Name: n.Name(), Epoch: n.boot, Seed: o.Seed ^ uint64(n.Index+1)<<40 ^ n.boot, Scheduler: o.Scheduler, Profile: o.Profile,
-		OpWindow: o.OpWindow, HeldBytes: o.HeldBytes, Checksum: o.Checksum, Grants: n.Grants, DeadTime: o.DeadTime, KeepAlive: o.KeepAlive, Secure: n.id,
+		Node: n.ID(), Name: n.Name(), Epoch: n.boot, Seed: o.Seed ^ uint64(n.Index+1)<<40 ^ n.boot,
+		Scheduler: o.Scheduler, Profile: o.Profile,
+		OpWindow: o.OpWindow, HeldBytes: o.HeldBytes, Checksum: o.Checksum, Grants: n.Grants, DeadTime: o.DeadTime,
+		KeepAlive: o.KeepAlive, Secure: n.id, StagedMost: o.StagedMost,
+		Keys: engine.KeyLimits{Frames: o.Rekey}, Deferred: o.Deferred, DropMisses: o.Misses.Drop,
 	})
 	if err != nil {
 		panic("BUG: sim: " + err.Error())
@@ -79,6 +83,32 @@ func (n *Node) Crash() {
 	n.Down = true
 	n.Crashes++
 	n.E.Stop()
+	finish(n.E)
+}
+
+// takeSteps has the engine's handshakes computed; each result comes back a while later, whatever the engine is at then.
+func (n *Node) takeSteps() {
+	e := n.E
+	for _, strangers := range []bool{false, true} {
+		for st := e.NextStep(strangers); st != nil; st = e.NextStep(strangers) {
+			st.Do()
+			n.w.After(time.Duration(50_000+n.w.steps.IntN(500_000)), func() {
+				if e.Stepped(n.w.Now, st); n.Down || e != n.E {
+					finish(e)
+				}
+			})
+		}
+	}
+}
+
+// finish computes what is left of an engine that was stopped.
+func finish(e *engine.Endpoint) {
+	for _, strangers := range []bool{false, true} {
+		for st := e.NextStep(strangers); st != nil; st = e.NextStep(strangers) {
+			st.Do()
+			e.Stepped(0, st)
+		}
+	}
 }
 
 // Offer makes a service available, now and after every boot.
@@ -94,7 +124,8 @@ func (n *Node) Offer(service string) {
 // SetLink brings link i up with an MTU.
 func (n *Node) SetLink(i, mtu int) {
 	n.up |= 1 << i
-	c := engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), MAC: n.mac(i), MTU: mtu, RxSlots: n.w.opt.Slots, Shuffle: n.w.opt.Shuffle}
+	c := engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), MAC: n.mac(i), MTU: mtu, RxSlots: n.w.opt.Slots,
+		Shuffle: n.w.opt.Shuffle}
 	if n.w.joins(n.Index, i) {
 		c.Super, c.Overhead = 1<<16, overhead
 	}

@@ -8,6 +8,7 @@ import (
 
 	"multiedge/internal/engine"
 	"multiedge/internal/mono"
+	"multiedge/internal/wire"
 )
 
 // flow is the operations that one end of a connection submits, in order.
@@ -19,16 +20,17 @@ type flow struct {
 	gap     time.Duration
 	after   mono.Time // no next one before
 	ordered bool
-	fenced  bool // fences are checked on memory itself
+	checked int // operations before it are complete: their fences need no look any more
 }
 
-// operation is one read or write and what is known of it.
+// operation is one read, write or send and what is known of it.
 type operation struct {
 	engine.Op
 	far, near *slot // at the peer; here, nil for writes by value
 	size      int
-	bad       bool // reaches outside on purpose
+	bad       bool // reaches outside on purpose; of a send, is longer than its buffer
 	submitted bool
+	given     bool // its local bytes were given back before it ended (LocalDone)
 	complete  bool
 	status    engine.Status
 	notified  int
@@ -38,13 +40,14 @@ type operation struct {
 
 // plan draws an end's operations and lays out the memory they use.
 func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
-	f := &from.flow
+	f, locals := &from.flow, stream(p.w.opt.Seed^uint64(p.number+1)<<32, localStream)
 	f.ordered = p.ordered
 	var far []*area
 	for i := range 1 + rng.IntN(2) {
 		far = append(far, &area{node: to.node, name: fmt.Sprintf("pairing %d, export %d", p.number, i)})
 	}
 	near := &area{node: from.node, name: fmt.Sprintf("pairing %d, local", p.number)}
+	mail := &area{node: to.node, name: fmt.Sprintf("pairing %d, buffers", p.number)}
 	for i := range rng.IntN(most + 1) {
 		o := &operation{size: drawSize(rng)}
 		want := drawData(rng, o.size)
@@ -55,33 +58,68 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 		if rng.IntN(2) == 0 {
 			o.Flags = engine.OpFlags(rng.IntN(8))
 		}
-		o.Token, o.Imm = uint64(i), uint32(i)|rng.Uint32()<<16
-		o.far = far[rng.IntN(len(far))].slot(o.size, want, o.Kind == engine.OpRead)
-		if o.Kind == engine.OpWrite && o.size <= engine.MaxInline && rng.IntN(2) == 0 {
+		o.Token, o.Late, o.Imm = uint64(i), uint64(i), uint32(i)|rng.Uint32()<<16
+		if o.Kind == engine.OpWrite && locals.IntN(3) == 0 {
+			o.Flags |= engine.LocalDone
+		}
+		a := far[rng.IntN(len(far))]
+		byValue := o.Kind == engine.OpWrite && o.size <= engine.MaxInline && rng.IntN(2) == 0
+		switch {
+		case byValue && o.size >= 8 && o.Imm>>30 != 0 && kind != plainWrites:
+			o.size, want = 8, want[:8]
+			o.Flags &^= engine.LocalDone
+			o.SetAtomic(addition(want))
+			a.align()
+		case o.Kind == engine.OpWrite && kind != plainWrites && p.w.opt.Misses.Delay == 0 &&
+			p.w.mail.IntN(4) == 0: // messages are of memory that is registered whole
+			o.Kind, a = engine.OpSend, mail
+			o.Flags &^= engine.LocalDone
+			to.awaits = append(to.awaits, o)
+		}
+		o.far = a.slot(o.size, want, o.Kind == engine.OpRead)
+		switch {
+		case o.Kind == engine.OpAtomic:
+		case byValue:
 			o.Inline = uint8(copy(o.Data[:], want))
-		} else {
-			o.near = near.slot(o.size, want, o.Kind == engine.OpWrite)
+		default:
+			o.near = near.slot(o.size, want, o.Kind != engine.OpRead)
 		}
 		o.bad = kind == anyOperations && rng.IntN(16) == 0
 		f.ops = append(f.ops, o)
 	}
-	for i, a := range append(far, near) {
-		a.make(uint32(i + 1))
+	for i, a := range append(far, near, mail) {
+		a.make(uint32(i+1), kind == anyOperations)
 	}
 	for _, o := range f.ops {
-		o.Off = uint64(o.far.off)
-		if o.bad { // of a long write that ends outside, the parts inside would land: each is checked alone (clause 6.9)
-			at := uint64(o.far.area.size)
-			o.Off = []uint64{at, ^uint64(7), at - uint64(o.size) + 1}[rng.IntN(3)]
-			if o.size == 0 || o.size > 100 {
-				o.Off = at + 1
-			}
+		if o.Kind == engine.OpSend {
+			o.bad = o.bad && o.size > 0
+		} else {
+			o.place(rng)
 		}
 		if o.near != nil {
-			o.Local, o.Region = o.near.bytes(), near.region
+			o.Local, o.Region, o.LocalOff = o.near.bytes(), near.region, uint64(o.near.off)
 		}
 	}
-	to.exports, from.local = far, near
+	to.exports, to.mail, from.local = far, mail, near
+}
+
+// place says where in the peer's memory a write or read is, or is not on purpose.
+func (o *operation) place(rng *rand.Rand) {
+	o.Off = uint64(o.far.off)
+	if o.bad { // of a long write that ends outside, the parts inside would land: each is checked alone (clause 6.9)
+		at := uint64(o.far.area.size)
+		o.Off = []uint64{at, ^uint64(7), at - uint64(o.size) + 1}[rng.IntN(3)]
+		if o.size == 0 || o.size > 100 {
+			o.Off = at + 1
+		}
+	}
+}
+
+var nothing = binary.NativeEndian.Uint64(blank)
+
+// addition is the atomic that makes want of 8 bytes that nobody has touched, if it is performed once.
+func addition(want []byte) engine.Atomic {
+	return engine.Atomic{Func: wire.AtomicAdd, Size: 8, Operand: binary.NativeEndian.Uint64(want) - nothing}
 }
 
 type planKind int
@@ -144,26 +182,53 @@ func (w *swarm) completed(e *end, ev *engine.Event) {
 		return
 	}
 	o := f.ops[ev.Token]
+	if o.given != (ev.Kind == engine.EvLate) || ev.Local && o.Flags&engine.LocalDone == 0 {
+		w.fault("%v: operation %d, with flags %d, ended by event %d (local %v)", e, ev.Token, o.Flags, ev.Kind,
+			ev.Local)
+		return
+	}
+	if !o.given {
+		f.open--
+	}
+	if ev.Local {
+		o.given = true
+		e.giveBack(o)
+		return
+	}
 	o.complete, o.status = true, ev.Status
-	f.open--
+	if o.Kind == engine.OpAtomic && ev.Status == engine.OK && ev.Value != nothing {
+		w.fault("%v: atomic %d found %#x", e, ev.Token, ev.Value)
+	}
 	if err := e.judge(o, ev.Status); err != nil {
-		w.fault("%v: operation %d of %d bytes (kind %d, flags %d, bad %v) completed with %q: %w", e, ev.Token, o.size, o.Kind, o.Flags, o.bad, ev.Status, err)
+		w.fault("%v: operation %d of %d bytes (kind %d, flags %d, bad %v) completed with %q: %w", e, ev.Token, o.size,
+			o.Kind, o.Flags, o.bad, ev.Status, err)
 	}
-	if o.near != nil {
-		f.using--
-		if err := o.near.check(); err != nil {
-			w.fault("%v: %w", e, err)
-		}
-		o.near.fill(spent)
+	if !o.given {
+		e.giveBack(o)
 	}
-	if ev.Status == engine.OK && o.far.mark == 0 && !f.fenced {
+	if ev.Status == engine.OK && o.far.mark == 0 && o.Kind != engine.OpSend {
 		o.far.fill(reused)
 	}
+}
+
+// giveBack uses the local memory of an operation again: the transport must neither read nor write it any more.
+func (e *end) giveBack(o *operation) {
+	if o.near == nil {
+		return
+	}
+	e.flow.using--
+	if err := o.near.check(); err != nil {
+		e.pairing.w.fault("%v: %w", e, err)
+	}
+	o.near.fill(spent)
 }
 
 // judge says whether an operation may end so.
 func (e *end) judge(o *operation, st engine.Status) error {
 	p, void := e.pairing, o.far.area.void
+	if o.memoryFailed(st) {
+		return nil
+	}
 	switch st {
 	case engine.OK:
 		if o.bad {
@@ -172,19 +237,26 @@ func (e *end) judge(o *operation, st engine.Status) error {
 		if o.Kind == engine.OpRead && !o.near.has() {
 			return fmt.Errorf("wrong data was read")
 		}
-		if o.Kind == engine.OpWrite && !o.far.has() && !o.far.whole {
+		if placed := o.Kind == engine.OpWrite || o.Kind == engine.OpAtomic; placed && !o.far.has() && !o.far.whole {
 			return fmt.Errorf("the data is not in place (void %v)", void)
 		}
+		if o.Kind == engine.OpSend && !o.far.has() && o.far.mark == 0 {
+			return fmt.Errorf("the message is not in its buffer")
+		}
 		return nil
+	case engine.StatusTooLong:
+		if o.bad && o.Kind == engine.OpSend {
+			return nil
+		}
 	case engine.StatusBounds:
-		if o.bad {
+		if o.bad && o.Kind != engine.OpSend {
 			return nil
 		}
 	case engine.StatusKey:
 		if void {
 			return nil
 		}
-	case engine.StatusClosed:
+	case engine.StatusClosed, engine.StatusReset:
 		if p.ended {
 			return nil
 		}
@@ -202,12 +274,16 @@ func (e *end) judge(o *operation, st engine.Status) error {
 
 // fences checks clauses 6.5 and 6.6 on memory itself: no byte of an operation before what its fences demand.
 func (f *flow) fences() error {
+	for f.checked < f.next && f.ops[f.checked].complete {
+		f.checked++
+	}
 	allBefore, forward := true, true
-	for i, o := range f.ops[:f.next] {
+	for i, o := range f.ops[f.checked:f.next] {
+		i += f.checked
 		if o.far.area.void {
 			return nil
 		}
-		known := o.Kind == engine.OpWrite && !o.bad && o.size > 0
+		known := (o.Kind == engine.OpWrite || o.Kind == engine.OpAtomic) && !o.bad && o.size > 0
 		if !known || o.complete {
 			o.applied = true
 			continue
@@ -217,7 +293,8 @@ func (f *flow) fences() error {
 			o.touched = o.touched || notAll(slot, untouched) >= 0
 			if o.touched {
 				if (o.Flags&engine.BackwardFence != 0 || f.ordered) && !allBefore {
-					return fmt.Errorf("operation %d has a backward fence and was placed before one before it was applied", i)
+					return fmt.Errorf("operation %d has a backward fence and was placed before one before it was "+
+						"applied", i)
 				}
 				if !forward {
 					return fmt.Errorf("operation %d was placed before the forward-fenced one before it was applied", i)

@@ -68,6 +68,7 @@ type end struct {
 	flow    flow    // what it submits
 	local   *area   // which uses this memory
 	exports []*area // what the other end reaches
+	inbox
 }
 
 func (e *end) String() string {
@@ -99,16 +100,16 @@ func (w *swarm) dial(ch *channel, kind planKind, timeout time.Duration) *pairing
 	p.plan(w.rng, a, b, most, kind)
 	p.plan(w.rng, b, a, most, kind)
 	for _, e := range p.end {
-		e.flow.fenced = w.mix.fences
 		w.style(e, kind)
-		w.areas[e.node.Index] = append(w.areas[e.node.Index], append(e.exports, e.local)...)
+		w.areas[e.node.Index] = append(w.areas[e.node.Index], append(e.exports, e.local, e.mail)...)
 	}
 	w.pairs = append(w.pairs, p)
 	service := "test"
 	if p.answer == nobody {
 		service = "none"
 	}
-	id, err := ch.from.E.Dial(w.Now, ch.to.Name(), service, engine.DialOptions{Ordered: p.ordered, Data: binary.BigEndian.AppendUint32(nil, uint32(p.number)), Timeout: timeout})
+	id, err := ch.from.E.Dial(w.Now, ch.to.Name(), service, engine.DialOptions{Ordered: p.ordered,
+		Data: binary.BigEndian.AppendUint32(nil, uint32(p.number)), Timeout: timeout})
 	if err != nil {
 		w.fault("dial: %w", err)
 	}
@@ -134,7 +135,8 @@ func (w *swarm) begin(e *end, id engine.ConnID, st endState) {
 	e.conn, e.state, e.boot = id, st, e.node.boot
 	w.ends[e.node.Index][id] = e
 	for _, a := range e.exports {
-		key, err := e.node.Grants.Grant(a.region, uint64(id), regmem.RemoteRead|regmem.RemoteWrite, 0, uint64(a.size))
+		key, err := e.node.Grants.Grant(a.region, uint64(id),
+			regmem.RemoteRead|regmem.RemoteWrite|regmem.RemoteAtomic, 0, uint64(a.size))
 		if err != nil {
 			w.fault("grant: %w", err)
 		}

@@ -1,5 +1,5 @@
-// Package sim runs production engines on lossy links under a virtual clock: one goroutine, one heap ordered by (time, sequence), so that the same
-// seed is the same run to the last frame.
+// Package sim runs production engines on lossy links under a virtual clock: one goroutine, one heap ordered by (time,
+// sequence), so that the same seed is the same run to the last frame.
 package sim
 
 import (
@@ -18,39 +18,46 @@ import (
 
 // Options fixes a world.
 type Options struct {
-	Seed      uint64
-	Nodes     int // 0: 2
-	Links     int // 0: 1
-	MTU       int // 0: 1500
-	Slots     int // receive slots announced
-	Shuffle   uint16
-	Joins     uint64 // links that take datagrams: bit 8 times the node plus the link
-	Scheduler string
-	Profile   flowctl.Profile
-	OpWindow  int
-	HeldBytes int
-	DeadTime  time.Duration
-	KeepAlive time.Duration
-	Checksum  engine.Checksum
-	Secure    bool   // sealed sessions, with identities made from Seed
-	Rekey     uint64 // frames that one key seals; 0: as in production
-	Faults    Faults // of every link and direction at first
-	Trace     bool   // keep a hash of all frames
+	Seed       uint64
+	Nodes      int // 0: 2
+	Links      int // 0: 1
+	MTU        int // 0: 1500
+	Slots      int // receive slots announced
+	Shuffle    uint16
+	Joins      uint64 // links that take datagrams: bit 8 times the node plus the link
+	Scheduler  string
+	Profile    flowctl.Profile
+	OpWindow   int
+	HeldBytes  int
+	StagedMost int
+	DeadTime   time.Duration
+	KeepAlive  time.Duration
+	Checksum   engine.Checksum
+	Secure     bool   // sealed sessions, with identities made from Seed
+	Rekey      uint64 // frames that one key seals, of twice as many the session ends; 0: as in production
+	Deferred   bool   // handshakes are computed beside the engine, and take time
+	Misses     Misses
+	Faults     Faults // of every link and direction at first
+	Trace      bool   // keep a hash of all frames
 }
 
-// World is nodes joined by links; link i of every node is on one segment.
+// World is nodes joined by segments, of which there are as many as links of a node. At first link i of every node is on
+// segment i.
 type World struct {
 	Now   mono.Time
 	Nodes []*Node
-	Net   [][]Faults // by link and sending node
+	Net   [][]Faults // by segment and sending node
+	Plug  [][]int    // by node and link: the segment it is on
 	Apart [][]bool   // by sending and receiving node: nothing passes
 	Log   io.Writer  // every frame and event as a line of text; nil: none
 	Check func() error
 	Tally // what the network did
 
-	busy    [][]mono.Time
+	busy    [][]mono.Time // as Net
 	opt     Options
 	rng     *rand.Rand // of the network
+	steps   *rand.Rand // of how long handshakes take
+	memory  *rand.Rand // of how pages come and go
 	queue   eventQueue
 	seq     uint64
 	trace   trace
@@ -113,6 +120,11 @@ const (
 	identityStream
 	narrowStream
 	formStream
+	stepStream
+	cableStream
+	localStream
+	memoryStream
+	mailStream
 )
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }
@@ -131,7 +143,8 @@ func New(o Options) *World {
 	if o.Faults.Delay == 0 {
 		o.Faults.Delay = 5 * time.Microsecond
 	}
-	w := &World{Now: mono.Time(time.Second), opt: o, rng: stream(o.Seed, networkStream)}
+	w := &World{Now: mono.Time(time.Second), opt: o, rng: stream(o.Seed, networkStream),
+		steps: stream(o.Seed, stepStream), memory: stream(o.Seed, memoryStream)}
 	w.trace.on, w.trace.clear = o.Trace, o.Secure
 	for range o.Links {
 		net := make([]Faults, o.Nodes)
@@ -144,6 +157,10 @@ func New(o Options) *World {
 	ids := w.identities()
 	for i := range o.Nodes {
 		w.Apart = append(w.Apart, make([]bool, o.Nodes))
+		w.Plug = append(w.Plug, nil)
+		for l := range o.Links {
+			w.Plug[i] = append(w.Plug[i], l)
+		}
 		n := &Node{Index: i, w: w, id: ids[i], batch: engine.NewBatch(32, o.MTU)}
 		w.Nodes = append(w.Nodes, n)
 	}
@@ -182,6 +199,7 @@ func (w *World) pump() {
 				n.batch.Reset()
 				again = true
 			}
+			n.takeSteps()
 			again = n.takeEvents() || again
 		}
 	}

@@ -29,7 +29,8 @@ func TestConnectAndWrite(t *testing.T) {
 		src[i] = byte(rng.Uint32())
 	}
 	a.Events, b.Events = nil, nil
-	if !a.E.Submit(w.Now, ca, &engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Imm: 42, Token: 7, Local: src, Key: key}) {
+	if !a.E.Submit(w.Now, ca, &engine.Op{Kind: engine.OpWrite, Flags: engine.Notify, Imm: 42, Token: 7, Local: src,
+		Key: key}) {
 		t.Fatal("not taken")
 	}
 	done := func() bool { return len(a.Events) > 0 && a.Events[len(a.Events)-1].Kind == engine.EvComplete }

@@ -15,14 +15,19 @@ type Report struct {
 	Tally
 	Ops, Connections                                                                   int
 	Crashes, Flaps, Partitions, Revocations, Endings, Resizes, Narrowings, Walls, Fell int // Fell: sessions that failed
-	Late                                                                               int // requests that came again when all was over
-	Held, Refused                                                                      uint64
-	Virtual                                                                            time.Duration
-	Hash                                                                               uint64
+	Recablings, Forged                                                                 int
+	// requests that came again when all was over
+	Late          int
+	Held, Refused uint64
+	Staged, Acked uint64 // writes with LocalDone that completed early: copied, received by the peer
+	Parked, Gone  uint64 // parts of operations that waited for memory, and ended for want of it
+	Virtual       time.Duration
+	Hash          uint64
 }
 
 // Watch is how closely a run is looked at; it changes nothing in it.
 type Watch struct {
+	Live  bool      // the network is healed, and at once new connections must work within LiveTime
 	Trace bool      // fill Report.Hash
 	Full  bool      // all memory after every event, not a part of it in turn
 	Log   io.Writer // every frame and event, as a line of text
@@ -33,6 +38,7 @@ type swarm struct {
 	*World
 	mix      mix
 	rng      *rand.Rand // of the workload
+	mail     *rand.Rand // of messages and their buffers
 	dice     *rand.Rand // of crashes and all that happens to nodes, links and connections
 	channels []*channel
 	pairs    []*pairing
@@ -42,6 +48,7 @@ type swarm struct {
 	healed   bool                     // no more faults
 	final    bool                     // what faults left behind is over too: everything must succeed
 	full     bool
+	live     bool
 	report   Report
 }
 
@@ -53,8 +60,9 @@ const (
 	closeTime   = 10 * time.Second
 )
 
-// Swarm runs one seed: a mix of faults drawn from it while connections come and go and operations run, then a healed network in which everything must
-// complete, new connections must work, and all tables must be empty once everything is closed. An error names the seed and what was violated.
+// Swarm runs one seed: a mix of faults drawn from it while connections come and go and operations run, then a healed
+// network in which everything must complete, new connections must work, and all tables must be empty once everything is
+// closed. An error names the seed and what was violated.
 func Swarm(seed uint64, watch Watch) (Report, error) {
 	o, m := drawMix(seed)
 	return runMix(seed, o, m, watch)
@@ -62,8 +70,13 @@ func Swarm(seed uint64, watch Watch) (Report, error) {
 
 // runMix is Swarm with a mix that may differ from the seed's own.
 func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
+	if watch.Live && m.duration > time.Second {
+		o.Rekey = 0 // a key that seals so few frames wears out while nobody listens; those of production do not
+	}
 	o.Trace = watch.Trace
-	w := &swarm{World: New(o), mix: m, rng: stream(seed, workloadStream), dice: stream(seed, crashStream), full: watch.Full}
+	w := &swarm{World: New(o), mix: m, rng: stream(seed, workloadStream), mail: stream(seed, mailStream),
+		dice: stream(seed, crashStream),
+		full: watch.Full, live: watch.Live}
 	w.Log = watch.Log
 	defer w.Stop()
 	w.spread(stream(seed, mixStream+1000))
@@ -74,7 +87,12 @@ func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 	for _, n := range w.Nodes {
 		r.Held += n.E.Count.SegmentsHeld
 		r.Refused += n.E.Count.AccessRefused
+		r.Staged += n.E.Count.WritesStaged
+		r.Acked += n.E.Count.WritesAcked
 		r.Ops += int(n.E.Count.OpsCompleted)
+		c := &n.E.Count
+		r.Parked += c.MissesWriteSource + c.MissesWriteTarget + c.MissesReadTarget + c.MissesReadDest
+		r.Gone += c.MissesFailed
 		r.Fell += int(n.E.Count.SessionsFailed)
 	}
 	if err != nil {
@@ -98,11 +116,17 @@ func (w *swarm) run() error {
 		return err
 	}
 	w.heal()
+	if w.live {
+		if err := w.alive(); err != nil {
+			return fmt.Errorf("liveness: %w", err)
+		}
+	}
 	steps := []struct {
 		name string
 		run  func() error
 	}{
-		{"after healing", w.finish}, {"settling", w.settle}, {"new connections", w.again}, {"closing", w.closeAll}, {"at the end", w.verify},
+		{"after healing", w.finish}, {"settling", w.settle}, {"new connections", w.again}, {"closing", w.closeAll},
+		{"at the end", w.verify},
 	}
 	for _, s := range steps {
 		if err := s.run(); err != nil {

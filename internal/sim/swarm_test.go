@@ -18,6 +18,7 @@ import (
 
 var (
 	seeds = flag.Int("seeds", 4000, "seeds that TestSwarm runs, besides those of testdata/seeds.txt")
+	live  = flag.Int("live", 500, "seeds that TestLiveness runs, besides those")
 	first = flag.Uint64("first", 1, "the first of them")
 	only  = flag.Uint64("seed", 0, "run this seed alone, print every frame and event, and check all memory after each")
 )
@@ -26,10 +27,17 @@ var (
 var committed string
 
 // TestSwarm runs every seed that ever failed, then as many more as -seeds says, on all processors.
-func TestSwarm(t *testing.T) {
+func TestSwarm(t *testing.T) { testSeeds(t, "TestSwarm", *seeds, Watch{}) }
+
+// TestLiveness runs them in the liveness mode: once the network is healed, a new connection between any two nodes works
+// within LiveTime.
+func TestLiveness(t *testing.T) { testSeeds(t, "TestLiveness", *live, Watch{Live: true}) }
+
+func testSeeds(t *testing.T, test string, seeds int, watch Watch) {
 	if *only != 0 {
 		out := bufio.NewWriter(os.Stdout)
-		r, err := Swarm(*only, Watch{Trace: true, Full: true, Log: out})
+		watch.Trace, watch.Full, watch.Log = true, true, out
+		r, err := Swarm(*only, watch)
 		out.Flush()
 		t.Logf("%+v", r)
 		if err != nil {
@@ -39,7 +47,7 @@ func TestSwarm(t *testing.T) {
 	}
 	before := runtime.NumGoroutine()
 	list := failedOnce(t)
-	for i := range *seeds {
+	for i := range seeds {
 		list = append(list, *first+uint64(i))
 	}
 	var next, failed atomic.Int64
@@ -48,11 +56,12 @@ func TestSwarm(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(list)) && failed.Load() < 10; i = next.Add(1) - 1 {
-				r, err := Swarm(list[i], Watch{})
+				r, err := Swarm(list[i], watch)
 				total.add(&r)
 				if err != nil {
 					failed.Add(1)
-					t.Errorf("%v\nagain: go test ./internal/sim -run TestSwarm -seed %d; then add it to testdata/seeds.txt", err, list[i])
+					t.Errorf("%v\nagain: go test ./internal/sim -run %s -seed %d; then add it to testdata/seeds.txt",
+						err, test, list[i])
 				}
 			}
 		})
@@ -60,7 +69,7 @@ func TestSwarm(t *testing.T) {
 	all.Wait()
 	t.Logf("%d seeds: %s", len(list), total.String())
 	for name, n := range total.n {
-		if n == 0 && *seeds >= 200 {
+		if n == 0 && seeds >= 200 {
 			t.Errorf("%s: none in %d seeds", name, len(list))
 		}
 	}
@@ -71,14 +80,27 @@ func TestSwarm(t *testing.T) {
 	}
 }
 
-// TestSwarmBefore runs the seeds that ever failed without what the mix has gained since the first of them were committed: in the worlds they failed in.
+// TestSwarmBefore runs the seeds that ever failed without what the mix has gained since the first of them were
+// committed: in the worlds they failed in.
 func TestSwarmBefore(t *testing.T) {
 	for _, seed := range failedOnce(t) {
 		o, m := drawMix(seed)
+		if o.Misses.Delay > 0 {
+			o.Misses = Misses{}
+			if _, err := runMix(seed, o, m, Watch{}); err != nil {
+				t.Errorf("without misses: %v", err)
+			}
+		}
+		if m.recablings+m.strangers > 0 {
+			m.recablings, m.strangers, m.silence = 0, 0, m.duration >= o.DeadTime*3/4
+			if _, err := runMix(seed, o, m, Watch{}); err != nil {
+				t.Errorf("without moves of cables: %v", err)
+			}
+		}
 		if o.Joins != 0 {
 			o.Joins, m.walls = 0, 0
 			if _, err := runMix(seed, o, m, Watch{}); err != nil {
-				t.Errorf("without datagrams: %v", err)
+				t.Errorf("without moves and datagrams: %v", err)
 			}
 		}
 		if m.narrowings == 0 {
@@ -86,7 +108,7 @@ func TestSwarmBefore(t *testing.T) {
 		}
 		m.narrowings = 0
 		if _, err := runMix(seed, o, m, Watch{}); err != nil {
-			t.Errorf("without datagrams and narrowings: %v", err)
+			t.Errorf("without moves, datagrams and narrowings: %v", err)
 		}
 	}
 }

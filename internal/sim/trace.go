@@ -7,8 +7,8 @@ import (
 	"multiedge/internal/engine"
 )
 
-// trace is the fingerprint of a run. Of sealed worlds it holds what is the same in every run: times, links, lengths and the clear part of headers, for TLS
-// draws its own randomness. Of plaintext worlds it holds every byte.
+// trace is the fingerprint of a run. Of sealed worlds it holds what is the same in every run: times, links, lengths and
+// the clear part of headers, for TLS draws its own randomness. Of plaintext worlds it holds every byte.
 type trace struct {
 	on, clear bool
 	sum       uint64
@@ -28,7 +28,8 @@ func (t *trace) number(v uint64) {
 
 func (t *trace) frame(w *World, from *Node, link int, frame []byte) {
 	if w.Log != nil {
-		fmt.Fprintf(w.Log, "%v node%d link %d: type %d, %d bytes to %x, % x\n", w.Now, from.Index, link, frameType(frame), len(frame), frame[:6], frame[ethLen:ethLen+clearLen])
+		fmt.Fprintf(w.Log, "%v node%d link %d: type %d, %d bytes to %x, % x\n", w.Now, from.Index, link,
+			frameType(frame), len(frame), frame[:6], frame[ethLen:ethLen+clearLen])
 	}
 	if !t.on {
 		return
@@ -44,7 +45,8 @@ func (t *trace) frame(w *World, from *Node, link int, frame []byte) {
 
 func (t *trace) event(w *World, n *Node, ev *engine.Event) {
 	if w.Log != nil {
-		fmt.Fprintf(w.Log, "%v node%d event %d: connection %x, token %d, %v, peer %s, link %d %s\n", w.Now, n.Index, ev.Kind, ev.Conn, ev.Token, ev.Status, ev.PeerName, ev.Link, ev.Text)
+		fmt.Fprintf(w.Log, "%v node%d event %d: connection %x, token %d, %v, peer %s, link %d %s\n", w.Now, n.Index,
+			ev.Kind, ev.Conn, ev.Token, ev.Status, ev.PeerName, ev.Link, ev.Text)
 	}
 	if !t.on {
 		return

@@ -10,11 +10,16 @@ import (
 	"multiedge/regmem"
 )
 
-// A node that sends to two peers as much as its link takes gives each the same, and acknowledges at once what others write, however many sessions rest. Others that want more
-// acknowledgements than the link takes frames get them in turn, and leave the two their part.
+// A node that sends to two peers as much as its link takes gives each the same, and acknowledges at once what others
+// write, however many sessions rest. Others that want more acknowledgements than the link takes frames get them in
+// turn, and leave the two their part.
 func TestTurns(t *testing.T) {
-	for _, c := range []struct{ idle, writers, bulk, lone int }{{0, 1, 250, 200}, {1, 1, 250, 200}, {7, 1, 250, 200}, {27, 1, 250, 200}, {0, 36, 200, 100}} {
-		t.Run(fmt.Sprintf("idle=%d,writers=%d", c.idle, c.writers), func(t *testing.T) { testTurns(t, c.idle, c.writers, c.bulk, c.lone) })
+	for _, c := range []struct{ idle, writers, bulk, lone int }{{0, 1, 250, 200}, {1, 1, 250, 200}, {7, 1, 250, 200},
+		{27, 1, 250, 200}, {0, 36, 200, 100}} {
+		t.Run(fmt.Sprintf("idle=%d,writers=%d", c.idle, c.writers), func(t *testing.T) {
+			testTurns(t, c.idle, c.writers,
+				c.bulk, c.lone)
+		})
 	}
 }
 
@@ -29,7 +34,8 @@ func testTurns(t *testing.T, idle, writers, leastBulk, leastLone int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key, err := b.Grants.Grant(&regmem.Region{ID: 1, Mem: regmem.Wrap(make([]byte, size))}, uint64(cb), regmem.RemoteWrite, 0, size)
+		key, err := b.Grants.Grant(&regmem.Region{ID: 1, Mem: regmem.Wrap(make([]byte, size))}, uint64(cb),
+			regmem.RemoteWrite, 0, size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,9 +87,22 @@ func testTurns(t *testing.T, idle, writers, leastBulk, leastLone int) {
 		}
 	}
 
-	// The link has room for one batch every 100 us.
-	const turns = 500
-	left := turns
+	const batches = 500
+	turns(t, w, busy, batches)
+	if a, b := bulk[0].done, bulk[1].done; a+b < leastBulk || min(a, b) < max(a, b)*3/4 {
+		t.Errorf("writes to two peers: %d and %d", a, b)
+	}
+	var done []int
+	for k := range lone {
+		done = append(done, lone[k].done)
+	}
+	if slices.Min(done) < leastLone {
+		t.Errorf("writes of others that completed in %d turns: %d", batches, done)
+	}
+}
+
+// turns has a node send n batches on its first link, one every 100 us: there is always more to send.
+func turns(t *testing.T, w *World, busy *Node, n int) {
 	var turn func()
 	turn = func() {
 		busy.E.SetLinkBlocked(0, false)
@@ -93,22 +112,12 @@ func testTurns(t *testing.T, idle, writers, leastBulk, leastLone int) {
 		}
 		busy.batch.Reset()
 		busy.E.SetLinkBlocked(0, true)
-		if left--; left > 0 {
+		if n--; n > 0 {
 			w.After(100*time.Microsecond, turn)
 		}
 	}
 	turn()
-	if err := w.Run(time.Second, func() bool { return left == 0 }); err != nil {
+	if err := w.Run(time.Second, func() bool { return n == 0 }); err != nil {
 		t.Fatal(err)
-	}
-	if a, b := bulk[0].done, bulk[1].done; a+b < leastBulk || min(a, b) < max(a, b)*3/4 {
-		t.Errorf("writes to two peers: %d and %d", a, b)
-	}
-	var done []int
-	for k := range lone {
-		done = append(done, lone[k].done)
-	}
-	if slices.Min(done) < leastLone {
-		t.Errorf("writes of others that completed in %d turns: %d", turns, done)
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 var typeNames = [...]string{
-	wire.TypeData: "data", wire.TypeHello: "hello", wire.TypeInit: "init", wire.TypeInitAck: "init-ack", wire.TypeReset: "reset", wire.TypeRetry: "retry",
+	wire.TypeData: "data", wire.TypeHello: "hello", wire.TypeInit: "init", wire.TypeInitAck: "init-ack",
+	wire.TypeReset: "reset", wire.TypeRetry: "retry",
 	wire.TypeCrypto: "crypto",
 }
 
@@ -24,7 +25,8 @@ type Summary struct {
 	Text    string `json:"text"` // the frame in a line
 }
 
-// Describe says what is in a frame of size bytes, of which frame is the first ones, from the Ethernet header on. The frame may be anything.
+// Describe says what is in a frame of size bytes, of which frame is the first ones, from the Ethernet header on. The
+// frame may be anything.
 func Describe(frame []byte, size int) (s Summary) {
 	if len(frame) < wire.EthLen {
 		s.Text = fmt.Sprintf("%d bytes, too short for an Ethernet frame", size)
@@ -128,7 +130,12 @@ func (d *describer) tail(tail []byte, cut int) {
 
 func (d *describer) operation(g *wire.Segment, n int) {
 	name := "read-data"
-	if g.Kind != wire.KindReadData {
+	switch g.Kind {
+	case wire.KindSend, wire.KindSendNext:
+		d.add("| send conn %d op %d message %d at %d, %d bytes", g.Conn, g.Op, g.Key, g.Place, n)
+		d.flags(g)
+		return
+	case wire.KindWrite, wire.KindWriteNext:
 		name = "write"
 	}
 	d.add("| %s conn %d op %d at %d, %d bytes", name, g.Conn, g.Op, g.Place, n)
@@ -142,7 +149,8 @@ func (d *describer) flags(g *wire.Segment) {
 	for _, f := range [...]struct {
 		bit  uint8
 		name string
-	}{{wire.SegFirst, "first"}, {wire.SegLast, "last"}, {wire.SegBackward, "backward-fence"}, {wire.SegForward, "forward-fence"}, {wire.SegNotify, "notify"}} {
+	}{{wire.SegFirst, "first"}, {wire.SegLast, "last"}, {wire.SegBackward, "backward-fence"},
+		{wire.SegForward, "forward-fence"}, {wire.SegNotify, "notify"}, {wire.SegStrict, "strict"}} {
 		if g.Flags&f.bit != 0 {
 			d.add("%s", f.name)
 		}
@@ -154,13 +162,26 @@ func (d *describer) segment(g *wire.Segment) {
 	switch g.Kind {
 	case wire.KindPad:
 		d.add("| pad %d", len(g.Data))
-	case wire.KindWrite, wire.KindWriteNext, wire.KindReadData:
+	case wire.KindWrite, wire.KindWriteNext, wire.KindReadData, wire.KindSend, wire.KindSendNext:
 		d.operation(g, len(g.Data))
 	case wire.KindReadRequest:
 		d.add("| read conn %d op %d at %d, %d bytes key %#x", g.Conn, g.Op, g.Place, g.Size, g.Key)
 		d.flags(g)
+	case wire.KindAtomic:
+		f, size := wire.UnpackAtomic(g.Size)
+		d.add("| atomic %v conn %d op %d at %d, %d bytes key %#x", f, g.Conn, g.Op, g.Place, size, g.Key)
+		d.flags(g)
+	case wire.KindAtomicResult:
+		d.add("| atomic-result conn %d op %d found %#x", g.Conn, g.Op, g.Word(0))
 	case wire.KindOpAck:
 		d.add("| op-ack conn %d below %d, up to %d may follow", g.Conn, g.Op, g.Limit)
+	case wire.KindCredit:
+		d.add("| credit conn %d messages below %d", g.Conn, g.Limit)
+		if g.Flags&wire.CreditShared != 0 {
+			d.add("shared")
+		}
+	case wire.KindWant:
+		d.add("| want conn %d messages below %d", g.Conn, g.Key)
 	case wire.KindOpNak:
 		d.add("| op-nak conn %d op %d status %d", g.Conn, g.Op, g.Status)
 	case wire.KindAck:
@@ -186,6 +207,8 @@ func (d *describer) segment(g *wire.Segment) {
 		d.add("| probe %#x", g.Place)
 	case wire.KindEcho:
 		d.add("| echo %#x", g.Place)
+	case wire.KindKeys:
+		d.add("| keys number %d", g.Op)
 	case wire.KindLink:
 		var l wire.LinkInfo
 		if l.Decode(g.Data) == nil {

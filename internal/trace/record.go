@@ -1,6 +1,8 @@
-// Package trace is how frames get from a daemon to whoever traces it: as records in a pipe. Describe says what is in a frame.
+// Package trace is how frames get from a daemon to whoever traces it: as records in a pipe. Describe says what is in a
+// frame.
 //
-//	shard: a tapped driver (internal/daemon) -> Begin -> pipe -> Reader -> edgectl trace: a line by Describe, or a block of a pcapng file
+//	shard: a tapped driver (internal/daemon) -> Begin -> pipe -> Reader -> edgectl trace:
+//	a line by Describe, or a block of a pcapng file
 package trace
 
 import (
@@ -33,8 +35,9 @@ type Link struct {
 
 // Start is what the daemon says before the first record.
 type Start struct {
-	Now   mono.Time `json:"now"` // the daemon's clock
-	Links []Link    `json:"links"`
+	Now       mono.Time `json:"now"`       // the daemon's clock
+	Monotonic int64     `json:"monotonic"` // CLOCK_MONOTONIC at that moment, in nanoseconds
+	Links     []Link    `json:"links"`
 }
 
 // MaxFrame bounds what is taken for a frame, in bytes.
@@ -48,7 +51,8 @@ const (
 // ErrRecord is returned for what cannot be a record.
 var ErrRecord = errors.New("trace: malformed record")
 
-// Begin appends to b the head of a record whose Data is the first cut bytes of pieces, and those. It leaves r.Data alone.
+// Begin appends to b the head of a record whose Data is the first cut bytes of pieces, and those. It leaves r.Data
+// alone.
 func (r *Record) Begin(b []byte, cut int, pieces ...[]byte) []byte {
 	le := binary.LittleEndian
 	cut = min(cut, r.Len)
@@ -81,8 +85,8 @@ func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 1
 // Idle reports whether Next has to wait for the daemon.
 func (r *Reader) Idle() bool { return r.r.Buffered() == 0 }
 
-// Next reads a record. Its Data is the Reader's until the next call. The error is io.EOF between two records, io.ErrUnexpectedEOF inside one, and wraps ErrRecord for
-// nonsense.
+// Next reads a record. Its Data is the Reader's until the next call. The error is io.EOF between two records,
+// io.ErrUnexpectedEOF inside one, and wraps ErrRecord for nonsense.
 func (r *Reader) Next(rec *Record) error {
 	var h [headLen]byte
 	if _, err := io.ReadFull(r.r, h[:]); err != nil {
@@ -96,7 +100,8 @@ func (r *Reader) Next(rec *Record) error {
 	if cap(r.data) < size {
 		r.data = make([]byte, size, MaxFrame)
 	}
-	*rec = Record{Time: mono.Time(le.Uint64(h[:])), Lost: le.Uint32(h[8:]), Len: n, Link: h[20], Sent: h[21]&flagSent != 0, Data: r.data[:size]}
+	*rec = Record{Time: mono.Time(le.Uint64(h[:])), Lost: le.Uint32(h[8:]), Len: n, Link: h[20],
+		Sent: h[21]&flagSent != 0, Data: r.data[:size]}
 	if _, err := io.ReadFull(r.r, rec.Data); err != nil {
 		return io.ErrUnexpectedEOF
 	}

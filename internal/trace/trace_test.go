@@ -24,7 +24,8 @@ func TestRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := frame[:min(cut, len(frame))]
-		if !bytes.Equal(r.Data, want) || r.Time != 1<<40 || r.Link != 63 || r.Sent != (cut%2 == 0) || r.Lost != uint32(cut) || r.Len != len(frame) {
+		if !bytes.Equal(r.Data, want) || r.Time != 1<<40 || r.Link != 63 || r.Sent != (cut%2 == 0) ||
+			r.Lost != uint32(cut) || r.Len != len(frame) {
 			t.Errorf("cut %d: %+v, want %q", cut, r, want)
 		}
 	}
@@ -78,7 +79,8 @@ func frame(h wire.Header, bulk *wire.Bulk, payload []byte, segments ...wire.Segm
 
 func TestDescribe(t *testing.T) {
 	data := wire.Header{Type: wire.TypeData, Path: 1, Session: 5, PN: 77}
-	long := frame(data, &wire.Bulk{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegNotify, Conn: 2, Op: 9, Key: 0xabc, Place: 4096}, make([]byte, 1000), wire.Segment{Kind: wire.KindPing})
+	long := frame(data, &wire.Bulk{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegNotify, Conn: 2, Op: 9,
+		Key: 0xabc, Place: 4096}, make([]byte, 1000), wire.Segment{Kind: wire.KindPing})
 	damaged := frame(data, nil, nil, wire.Segment{Kind: wire.KindPing})
 	damaged[len(damaged)-1] ^= 1
 	sealed := frame(data, nil, nil)
@@ -91,18 +93,29 @@ func TestDescribe(t *testing.T) {
 		size  int
 		want  string
 	}{
-		{"bulk", long, len(long), to + "data session 5 path 1 pn 77 | write conn 2 op 9 at 4096, 1000 bytes key 0xabc first notify | ping"},
-		{"bulk, cut", long[:200], len(long), to + "data session 5 path 1 pn 77 | write conn 2 op 9 at 4096, 1000 bytes key 0xabc first notify | 4 bytes more, cut off"},
+		{"bulk", long, len(long), to + "data session 5 path 1 pn 77 | write conn 2 op 9 at 4096, 1000 bytes key " +
+			"0xabc first notify | ping"},
+		{"bulk, cut", long[:200], len(long), to +
+			"data session 5 path 1 pn 77 | write conn 2 op 9 at 4096, 1000 bytes key 0xabc first notify | 4 bytes " +
+			"more, cut off"},
 		{"bulk, cut in its header", long[:60], len(long), to + "data session 5 path 1 pn 77 1082 bytes, cut off"},
-		{"bulk, cut in its clear part", long[:20], len(long), to + "type 0x88b5, not understood: wire: frame shorter than its lengths say"},
-		{"many segments", frame(data, nil, nil, make([]wire.Segment, 100)...), 0, to + "data session 5 path 1 pn 77" + strings.Repeat(" | pad 0", 16) + " | 336 bytes more"},
-		{"small write and acknowledgement", frame(data, nil, nil, wire.Segment{Kind: wire.KindAck, Path: 1, Size: 9, Place: 10},
-			wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: 3, Op: 1, Key: 2, Place: 8, Data: []byte("12345678")}), 0,
-			to + "data session 5 path 1 pn 77 | ack path 1 below 10 largest 9 after 0 ns | write conn 3 op 1 at 8, 8 bytes key 0x2 first last"},
+		{"bulk, cut in its clear part", long[:20], len(long),
+			to + "type 0x88b5, not understood: wire: frame shorter than its lengths say"},
+		{"many segments", frame(data, nil, nil, make([]wire.Segment, 100)...), 0, to + "data session 5 path 1 pn 77" +
+			strings.Repeat(" | pad 0", 16) + " | 336 bytes more"},
+		{"small write and acknowledgement", frame(data, nil, nil, wire.Segment{Kind: wire.KindAck, Path: 1, Size: 9,
+			Place: 10},
+			wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: 3, Op: 1, Key: 2, Place: 8,
+				Data: []byte("12345678")}), 0,
+			to + "data session 5 path 1 pn 77 | ack path 1 below 10 largest 9 after 0 ns | write conn 3 op 1 at 8, 8 " +
+				"bytes key 0x2 first last"},
 		{"damaged", damaged, 0, to + "data session 5 path 1 pn 77 | wire: header checksum mismatch"},
 		{"sealed", sealed, 0, to + "data session 5 path 1 pn 77 sealed, key epoch 3, 24 bytes"},
-		{"hello", frame(wire.Header{Type: wire.TypeHello}, nil, nil)[:wire.TailStart], 0, to + "hello session 0 path 0 pn 0 (38 bytes)"},
-		{"of another protocol", []byte("\x01\x02\x03\x04\x05\x06\x11\x12\x13\x14\x15\x16\x08\x00E"), 0, "11:12:13:14:15:16 > 01:02:03:04:05:06 type 0x0800, not understood: wire: frame shorter than its lengths say"},
+		{"hello", frame(wire.Header{Type: wire.TypeHello}, nil, nil)[:wire.TailStart], 0,
+			to + "hello session 0 path 0 pn 0 (38 bytes)"},
+		{"of another protocol", []byte("\x01\x02\x03\x04\x05\x06\x11\x12\x13\x14\x15\x16\x08\x00E"), 0,
+			"11:12:13:14:15:16 > 01:02:03:04:05:06 type 0x0800, not understood: wire: frame shorter than its lengths " +
+				"say"},
 		{"shorter than Ethernet", []byte("short"), 0, "5 bytes, too short for an Ethernet frame"},
 	} {
 		if c.size == 0 {

@@ -2,7 +2,8 @@ package wire
 
 import "testing"
 
-// What a frame costs before and behind the engine: its headers and sums made, checked and read, with the sum of 8 KiB of payload and without.
+// What a frame costs before and behind the engine: its headers and sums made, checked and read, with the sum of 8 KiB
+// of payload and without.
 
 func BenchmarkFrame(b *testing.B) {
 	payload := make([]byte, 8<<10)

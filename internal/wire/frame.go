@@ -1,6 +1,7 @@
 // Package wire turns frames into structs and back, clause by clause of docs/PROTOCOL.md.
 //
-// A data frame is laid out so that its bulk payload can be gathered from registered memory and always starts at the same place:
+// A data frame is laid out so that its bulk payload can be gathered from registered memory and always starts at the
+// same place:
 //
 //	| Ethernet 14 | fixed header 24 | bulk header 40 | bulk payload ... | tail: small segments ... |
 //	                                 '---- only with flag BULK -------'
@@ -25,7 +26,8 @@ const (
 	TailStart = EthLen + FixedLen
 )
 
-// ClearLen is the part of the fixed header that is readable in a sealed frame; TagLen is what sealing adds behind the tail (clause 2.2).
+// ClearLen is the part of the fixed header that is readable in a sealed frame; TagLen is what sealing adds behind the
+// tail (clause 2.2).
 const (
 	ClearLen = 16
 	TagLen   = 16
@@ -33,7 +35,8 @@ const (
 	SplitLen = 2 + TagLen
 )
 
-// MinSealed is the least length of a sealed frame, Ethernet header included: Ethernet pads shorter ones, and a tag cannot be told from padding (clause 10.5).
+// MinSealed is the least length of a sealed frame, Ethernet header included: Ethernet pads shorter ones, and a tag
+// cannot be told from padding (clause 10.5).
 const MinSealed = 64
 
 // MinFrame is the least MTU of a link: the longest set-up segment must fit in a frame (clause 9.2).
@@ -158,8 +161,8 @@ func headSum(b []byte, flags uint8, tail []byte) uint32 {
 	return Sum(s, tail)
 }
 
-// Decode reads b, the frame after its Ethernet header, into f and verifies the header checksum. The payload checksum is left to
-// CheckPayload, which the caller runs once the frame is known to be wanted.
+// Decode reads b, the frame after its Ethernet header, into f and verifies the header checksum. The payload checksum is
+// left to CheckPayload, which the caller runs once the frame is known to be wanted.
 func (f *Frame) Decode(b []byte) error {
 	rest, err := f.decodeHeaders(b)
 	if err != nil {
@@ -171,8 +174,9 @@ func (f *Frame) Decode(b []byte) error {
 	return f.finishDecode(b, rest)
 }
 
-// Peek reads what there is of a frame of which b is the beginning, after its Ethernet header: of a sealed one the clear part, else the headers, and as much of the payload and the
-// tail as b holds. It verifies no checksum, and only what it needs is checked.
+// Peek reads what there is of a frame of which b is the beginning, after its Ethernet header: of a sealed one the clear
+// part, else the headers, and as much of the payload and the tail as b holds. It verifies no checksum, and only what it
+// needs is checked.
 func (f *Frame) Peek(b []byte) error {
 	*f = Frame{}
 	if len(b) < ClearLen {
@@ -201,7 +205,8 @@ func (f *Frame) Peek(b []byte) error {
 	return nil
 }
 
-// Sealed reports whether b, the frame after its Ethernet header, is sealed: DecodeClear and, once it is opened, DecodeOpened are for it, and Decode is not.
+// Sealed reports whether b, the frame after its Ethernet header, is sealed: DecodeClear and, once it is opened,
+// DecodeOpened are for it, and Decode is not.
 func Sealed(b []byte) bool { return len(b) >= ClearLen && b[1] != 0 }
 
 // DecodeClear reads the clear part of a sealed frame: nothing in it is authentic before the frame is opened.
@@ -218,7 +223,8 @@ func (h *Header) DecodeClear(b []byte) error {
 	return nil
 }
 
-// DecodeOpened reads b, a frame that was sealed and is opened, after its Ethernet header. It is authentic, so no sum is verified.
+// DecodeOpened reads b, a frame that was sealed and is opened, after its Ethernet header. It is authentic, so no sum is
+// verified.
 func (f *Frame) DecodeOpened(b []byte) error {
 	rest, err := f.decodeHeaders(b)
 	if err != nil {
@@ -254,10 +260,12 @@ func (f *Frame) decodeHeaders(b []byte) (rest []byte, err error) {
 	return rest, nil
 }
 
-// DecodeParts is Decode of a frame with bulk that arrived in pieces: head holds the fixed and bulk headers, payload exactly the bulk payload,
-// rest what follows it. It returns ErrShort, and f is undefined, if the frame has no bulk or its payload has another length.
+// DecodeParts is Decode of a frame with bulk that arrived in pieces: head holds the fixed and bulk headers, payload
+// exactly the bulk payload, rest what follows it. It returns ErrShort, and f is undefined, if the frame has no bulk or
+// its payload has another length.
 func (f *Frame) DecodeParts(head, payload, rest []byte) error {
-	if len(head) != FixedLen+BulkLen || head[3]&FlagBulk == 0 || int(binary.BigEndian.Uint16(head[FixedLen+2:])) != len(payload) {
+	if len(head) != FixedLen+BulkLen || head[3]&FlagBulk == 0 || int(binary.BigEndian.Uint16(head[FixedLen+2:])) != len(
+		payload) {
 		return ErrShort
 	}
 	if err := f.decodeFixed(head); err != nil {
@@ -287,7 +295,8 @@ func (f *Frame) splitTail(rest []byte) error {
 		return ErrShort
 	}
 	f.Tail = rest[:f.TailLen]
-	if f.Flags&FlagBulk != 0 && (f.Bulk.Kind != KindWrite && f.Bulk.Kind != KindReadData || f.Bulk.Flags&^uint8(segFlagsKnown) != 0) {
+	if f.Flags&FlagBulk != 0 && (f.Bulk.Kind >= MaxKinds || !Layouts[f.Bulk.Kind].Bulk ||
+		f.Bulk.Flags&^uint8(segFlagsKnown) != 0) {
 		return ErrReserved
 	}
 	return nil
@@ -331,7 +340,8 @@ func (h *Bulk) decode(b []byte) {
 	h.Sum = binary.BigEndian.Uint32(b[36:])
 }
 
-// PeekBulk reads the bulk header of b, at least the fixed and bulk headers of a frame, and reports whether there is one. Nothing is verified.
+// PeekBulk reads the bulk header of b, at least the fixed and bulk headers of a frame, and reports whether there is
+// one. Nothing is verified.
 func PeekBulk(b []byte, h *Bulk) bool {
 	if b[3]&FlagBulk == 0 {
 		return false

@@ -28,7 +28,8 @@ var (
 
 func theBulk() *Bulk {
 	return &Bulk{
-		Kind: KindWrite, Flags: segFlagsKnown, Conn: 0x21222324, Op: 0x31323334, Fence: 0x41424344, Key: 0x5152535455565758, Place: 0x6162636465666768,
+		Kind: KindWrite, Flags: segFlagsKnown, Conn: 0x21222324, Op: 0x31323334, Fence: 0x41424344,
+		Key: 0x5152535455565758, Place: 0x6162636465666768,
 		Imm: 0x71727374, Sum: Sum(0, []byte("payload!")),
 	}
 }
@@ -40,14 +41,20 @@ func TestFrameLayout(t *testing.T) {
 		frame  []byte
 		golden string
 	}{
-		{"tail only", build(plainHeader, nil, nil, ping), "11 00 05 08 01020304 1112131415161718 9178fb3e 0004 0000 0e000000"},
-		{"bulk", build(Header{Type: TypeData, Flags: FlagPayloadSum, Session: 9, PN: 1}, theBulk(), []byte("payload!"), ping),
+		{"tail only", build(plainHeader, nil, nil, ping),
+			"11 00 05 08 01020304 1112131415161718 9178fb3e 0004 0000 0e000000"},
+		{"bulk", build(Header{Type: TypeData, Flags: FlagPayloadSum, Session: 9, PN: 1}, theBulk(), []byte("payload!"),
+			ping),
 			"11 00 00 03 00000009 0000000000000001 4377eb34 0004 0000" +
-				"01 3f 0008 21222324 31323334 41424344 5152535455565758 6162636465666768 71727374 f1c7e9e8" + hex.EncodeToString([]byte("payload!")) + "0e000000"},
-		{"bulk shuffled", build(Header{Type: TypeData, Flags: FlagPayloadSum | FlagShuffled, Shuffle: 78, Session: 9, PN: 1}, theBulk(), []byte("payload!"), ping),
+				"01 3f 0008 21222324 31323334 41424344 5152535455565758 6162636465666768 71727374 f1c7e9e8" +
+				hex.EncodeToString([]byte("payload!")) + "0e000000"},
+		{"bulk shuffled", build(Header{Type: TypeData, Flags: FlagPayloadSum | FlagShuffled, Shuffle: 78, Session: 9,
+			PN: 1}, theBulk(), []byte("payload!"), ping),
 			"11 00 00 07 00000009 0000000000000001 ad842510 0004 004e" +
-				"01 3f 0008 21222324 31323334 41424344 5152535455565758 6162636465666768 71727374 f1c7e9e8" + hex.EncodeToString([]byte("payload!")) + "0e000000"},
-		{"hello", build(Header{Type: TypeHello, Path: 63}, nil, nil, unhex(t, goldenHello)), "12 00 3f 00 00000000 0000000000000000 3045943d 001e 0000" + goldenHello},
+				"01 3f 0008 21222324 31323334 41424344 5152535455565758 6162636465666768 71727374 f1c7e9e8" +
+				hex.EncodeToString([]byte("payload!")) + "0e000000"},
+		{"hello", build(Header{Type: TypeHello, Path: 63}, nil, nil, unhex(t, goldenHello)),
+			"12 00 3f 00 00000000 0000000000000000 3045943d 001e 0000" + goldenHello},
 	} {
 		if want := unhex(t, c.golden); !bytes.Equal(c.frame, want) {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, hex.EncodeToString(c.frame), hex.EncodeToString(want))
@@ -60,7 +67,8 @@ func TestFrameLayout(t *testing.T) {
 
 func TestFrameRoundTrip(t *testing.T) {
 	var f Frame
-	b := build(Header{Type: TypeData, Flags: FlagPayloadSum | FlagShuffled, Shuffle: 78, Path: 63, Session: 9, PN: ^uint64(0)}, theBulk(), []byte("payload!"), ping)
+	b := build(Header{Type: TypeData, Flags: FlagPayloadSum | FlagShuffled, Shuffle: 78, Path: 63, Session: 9,
+		PN: ^uint64(0)}, theBulk(), []byte("payload!"), ping)
 	padded := append(append([]byte(nil), b...), make([]byte, 30)...) // clause 2.4: Ethernet padding is ignored
 	for _, b := range [][]byte{b, padded} {
 		if err := f.Decode(b); err != nil {
@@ -68,7 +76,8 @@ func TestFrameRoundTrip(t *testing.T) {
 		}
 		want := theBulk()
 		want.Len = 8
-		if f.PN != ^uint64(0) || f.Path != 63 || f.Session != 9 || f.Shuffle != 78 || f.Flags != FlagBulk|FlagPayloadSum|FlagShuffled || f.Bulk != *want ||
+		if f.PN != ^uint64(0) || f.Path != 63 || f.Session != 9 || f.Shuffle != 78 ||
+			f.Flags != FlagBulk|FlagPayloadSum|FlagShuffled || f.Bulk != *want ||
 			string(f.Payload) != "payload!" || !bytes.Equal(f.Tail, ping) || !f.PayloadIntact() {
 			t.Errorf("decoded %+v", f)
 		}
@@ -93,7 +102,8 @@ func TestFrameTruncated(t *testing.T) {
 	}
 }
 
-// Clause 2.5: one wrong bit anywhere in headers or tail fails the header checksum or an earlier check; in the payload, the payload's.
+// Clause 2.5: one wrong bit anywhere in headers or tail fails the header checksum or an earlier check; in the payload,
+// the payload's.
 func TestFrameEveryBit(t *testing.T) {
 	b := build(Header{Type: TypeData, Flags: FlagPayloadSum, Session: 9, PN: 77}, theBulk(), []byte("payload!"), ping)
 	for i := range 8 * len(b) {

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// FuzzFrameParts cuts any bytes in three, as a receiver that scatters might get them. Pieces that are accepted are a frame that is accepted whole, and the
-// same one; cut where the frame's own headers say, whatever is accepted whole is accepted in pieces.
+// FuzzFrameParts cuts any bytes in three, as a receiver that scatters might get them. Pieces that are accepted are a
+// frame that is accepted whole, and the same one; cut where the frame's own headers say, whatever is accepted whole is
+// accepted in pieces.
 func FuzzFrameParts(f *testing.F) {
 	whole := build(Header{Type: TypeData, Flags: FlagPayloadSum}, theBulk(), []byte("payload!"), ping)
 	f.Add(whole, uint16(FixedLen+BulkLen), uint16(8))
@@ -36,7 +37,8 @@ func same(t *testing.T, b []byte, parts, fr *Frame) {
 	if err := fr.Decode(b); err != nil {
 		t.Fatalf("accepted in pieces, whole: %v", err)
 	}
-	if parts.Header != fr.Header || parts.Bulk != fr.Bulk || !bytes.Equal(parts.Payload, fr.Payload) || !bytes.Equal(parts.Tail, fr.Tail) {
+	if parts.Header != fr.Header || parts.Bulk != fr.Bulk || !bytes.Equal(parts.Payload, fr.Payload) ||
+		!bytes.Equal(parts.Tail, fr.Tail) {
 		t.Fatalf("in pieces %+v\nwhole %+v", parts, fr)
 	}
 	if parts.PayloadIntact() != fr.PayloadIntact() {

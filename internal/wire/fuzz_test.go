@@ -5,9 +5,11 @@ import (
 	"testing"
 )
 
-// The committed corpora in testdata/fuzz run with every go test; to search on: go test -fuzz FuzzSegment ./internal/wire
+// The committed corpora in testdata/fuzz run with every go test; to search on: go test -fuzz FuzzSegment
+// ./internal/wire
 
-// FuzzFrame: decoding never panics nor reaches outside, and a frame that is accepted is laid out again as it was, padding aside (clause 2.4).
+// FuzzFrame: decoding never panics nor reaches outside, and a frame that is accepted is laid out again as it was,
+// padding aside (clause 2.4).
 func FuzzFrame(f *testing.F) {
 	f.Add(build(plainHeader, nil, nil, ping))
 	f.Add(build(Header{Type: TypeData, Flags: FlagPayloadSum}, theBulk(), []byte("payload!"), ping))
@@ -18,7 +20,8 @@ func FuzzFrame(f *testing.F) {
 		}
 		fr.PayloadIntact()
 		var peeked Frame
-		if err := peeked.Peek(b[:len(b):len(b)]); err != nil || peeked.Header != fr.Header || fr.Flags&FlagBulk != 0 && peeked.Bulk != fr.Bulk ||
+		if err := peeked.Peek(b[:len(b):len(b)]); err != nil || peeked.Header != fr.Header || fr.Flags&FlagBulk != 0 &&
+			peeked.Bulk != fr.Bulk ||
 			!bytes.Equal(peeked.Payload, fr.Payload) || !bytes.Equal(peeked.Tail, fr.Tail) {
 			t.Errorf("peeked: %v %+v, want %+v", err, peeked, fr)
 		}
@@ -36,13 +39,15 @@ func FuzzFrame(f *testing.F) {
 			t.Errorf("encoding differs:\n got %x\nfrom %x", again, b)
 		}
 		var fr2 Frame
-		if err := fr2.Decode(again); err != nil || fr2.Header != fr.Header || !bytes.Equal(fr2.Payload, fr.Payload) || !bytes.Equal(fr2.Tail, fr.Tail) || bulk != nil && fr2.Bulk != fr.Bulk {
+		if err := fr2.Decode(again); err != nil || fr2.Header != fr.Header || !bytes.Equal(fr2.Payload, fr.Payload) ||
+			!bytes.Equal(fr2.Tail, fr.Tail) || bulk != nil && fr2.Bulk != fr.Bulk {
 			t.Errorf("decoded again: %v %+v, want %+v", err, fr2, fr)
 		}
 	})
 }
 
-// FuzzSegment decodes a whole tail. There is one encoding of each segment: what was accepted is encoded as it was received.
+// FuzzSegment decodes a whole tail. There is one encoding of each segment: what was accepted is encoded as it was
+// received.
 func FuzzSegment(f *testing.F) {
 	for i := range messages {
 		m := &messages[i]
@@ -84,15 +89,30 @@ func fuzzBody(f *testing.F, m *body, decode func([]byte) ([]byte, error)) {
 }
 
 func FuzzHello(f *testing.F) {
-	fuzzBody(f, &bodies[0], func(b []byte) ([]byte, error) { var h Hello; err := h.Decode(b); return h.AppendTo(nil), err })
+	fuzzBody(f, &bodies[0], func(b []byte) ([]byte, error) {
+		var h Hello
+		err := h.Decode(b)
+		return h.AppendTo(nil),
+			err
+	})
 }
 
 func FuzzInit(f *testing.F) {
-	fuzzBody(f, &bodies[1], func(b []byte) ([]byte, error) { var i Init; err := i.Decode(b); return i.AppendTo(nil), err })
+	fuzzBody(f, &bodies[1], func(b []byte) ([]byte, error) {
+		var i Init
+		err := i.Decode(b)
+		return i.AppendTo(nil),
+			err
+	})
 }
 
 func FuzzReset(f *testing.F) {
-	fuzzBody(f, &bodies[2], func(b []byte) ([]byte, error) { var r Reset; err := r.Decode(b); return r.AppendTo(nil), err })
+	fuzzBody(f, &bodies[2], func(b []byte) ([]byte, error) {
+		var r Reset
+		err := r.Decode(b)
+		return r.AppendTo(nil),
+			err
+	})
 }
 
 func FuzzRetry(f *testing.F) {
@@ -100,18 +120,34 @@ func FuzzRetry(f *testing.F) {
 }
 
 func FuzzCrypto(f *testing.F) {
-	fuzzBody(f, &bodies[4], func(b []byte) ([]byte, error) { var c Crypto; err := c.Decode(b); return c.AppendTo(nil), err })
+	fuzzBody(f, &bodies[4], func(b []byte) ([]byte, error) {
+		var c Crypto
+		err := c.Decode(b)
+		return c.AppendTo(nil),
+			err
+	})
 }
 
 func FuzzLinkInfo(f *testing.F) {
-	fuzzBody(f, &bodies[5], func(b []byte) ([]byte, error) { var l LinkInfo; err := l.Decode(b); return l.AppendTo(nil), err })
+	fuzzBody(f, &bodies[5], func(b []byte) ([]byte, error) {
+		var l LinkInfo
+		err := l.Decode(b)
+		return l.AppendTo(nil),
+			err
+	})
 }
 
 func FuzzParams(f *testing.F) {
-	fuzzBody(f, &bodies[6], func(b []byte) ([]byte, error) { var p Params; err := p.Decode(b); return p.AppendTo(nil), err })
+	fuzzBody(f, &bodies[6], func(b []byte) ([]byte, error) {
+		var p Params
+		err := p.Decode(b)
+		return p.AppendTo(nil),
+			err
+	})
 }
 
-// FuzzOpened is FuzzFrame for frames that were sealed: what their clear part says stays said once they are open (clauses 2.2 and 10.5).
+// FuzzOpened is FuzzFrame for frames that were sealed: what their clear part says stays said once they are open
+// (clauses 2.2 and 10.5).
 func FuzzOpened(f *testing.F) {
 	f.Add(buildOpened(sealedHeader, nil, nil, ping))
 	f.Add(buildOpened(sealedHeader, theBulk(), []byte("payload!"), ping))
@@ -126,14 +162,16 @@ func FuzzOpened(f *testing.F) {
 		if fr.DecodeOpened(b) != nil {
 			return
 		}
-		if len(b) >= FixedLen+TagLen && (clear != nil || h.Type != fr.Type || h.KeyEpoch != fr.KeyEpoch || h.Path != fr.Path || h.Flags != fr.Flags || h.Session != fr.Session || h.PN != fr.PN) {
+		if len(b) >= FixedLen+TagLen && (clear != nil || h.Type != fr.Type || h.KeyEpoch != fr.KeyEpoch ||
+			h.Path != fr.Path || h.Flags != fr.Flags || h.Session != fr.Session || h.PN != fr.PN) {
 			t.Errorf("clear part: %v %+v, opened %+v", clear, h, fr.Header)
 		}
 		var bulk *Bulk
 		if fr.Flags&FlagBulk != 0 {
 			bulk = &fr.Bulk
 		}
-		if again := buildOpened(fr.Header, bulk, fr.Payload, fr.Tail); len(again) > len(b) || !bytes.Equal(again, b[:len(again)]) {
+		if again := buildOpened(fr.Header, bulk, fr.Payload, fr.Tail); len(again) > len(b) || !bytes.Equal(again,
+			b[:len(again)]) {
 			t.Errorf("encoding differs:\n got %x\nfrom %x", again, b)
 		}
 	})

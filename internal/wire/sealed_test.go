@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-var sealedHeader = Header{Type: TypeData, KeyEpoch: 7, Path: 5, Flags: FlagPush, Session: 0x01020304, PN: 0x1112131415161718}
+var sealedHeader = Header{Type: TypeData, KeyEpoch: 7, Path: 5, Flags: FlagPush, Session: 0x01020304,
+	PN: 0x1112131415161718}
 
 // buildOpened lays out a frame as it stands before it is sealed and after it is opened.
 func buildOpened(h Header, bulk *Bulk, payload, tail []byte) []byte {
@@ -26,11 +27,15 @@ func TestOpenedLayout(t *testing.T) {
 		frame  []byte
 		golden string
 	}{
-		{"tail only", buildOpened(sealedHeader, nil, nil, ping), "11 07 05 08 01020304 1112131415161718 00000000 0004 0000 0e000000"},
-		{"bulk", buildOpened(Header{Type: TypeData, KeyEpoch: 255, Session: 9, PN: 1}, theBulk(), []byte("payload!"), ping),
+		{"tail only", buildOpened(sealedHeader, nil, nil, ping),
+			"11 07 05 08 01020304 1112131415161718 00000000 0004 0000 0e000000"},
+		{"bulk", buildOpened(Header{Type: TypeData, KeyEpoch: 255, Session: 9, PN: 1}, theBulk(), []byte("payload!"),
+			ping),
 			"11 ff 00 01 00000009 0000000000000001 00000000 0004 0000" +
-				"01 3f 0008 21222324 31323334 41424344 5152535455565758 6162636465666768 71727374 f1c7e9e8" + hex.EncodeToString([]byte("payload!")) + "0e000000"},
-		{"crypto", buildOpened(Header{Type: TypeCrypto, KeyEpoch: 1, Session: 9, PN: 2}, nil, nil, unhex(t, goldenCrypto)),
+				"01 3f 0008 21222324 31323334 41424344 5152535455565758 6162636465666768 71727374 f1c7e9e8" +
+				hex.EncodeToString([]byte("payload!")) + "0e000000"},
+		{"crypto", buildOpened(Header{Type: TypeCrypto, KeyEpoch: 1, Session: 9, PN: 2}, nil, nil,
+			unhex(t, goldenCrypto)),
 			"17 01 00 00 00000009 0000000000000002 00000000 000b 0000" + goldenCrypto},
 	} {
 		if want := unhex(t, c.golden); !bytes.Equal(c.frame, want) {
@@ -38,7 +43,8 @@ func TestOpenedLayout(t *testing.T) {
 		}
 	}
 	if MinSealed < EthLen+FixedLen+TagLen {
-		t.Error("clause 10.5: a sealed frame without tail is shorter than the least length, and its tag could be taken for padding")
+		t.Error("clause 10.5: a sealed frame without tail is shorter than the least length, and its tag could be " +
+			"taken for padding")
 	}
 }
 

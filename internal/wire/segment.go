@@ -2,6 +2,8 @@ package wire
 
 import "encoding/binary"
 
+var be = binary.BigEndian
+
 // Kind is the kind of a segment (clause 3.4).
 type Kind uint8
 
@@ -24,6 +26,16 @@ const (
 	KindProbe
 	KindEcho
 	KindLink
+	KindKeys
+	KindAtomic
+	KindAtomicResult
+
+	KindSend     Kind = 21
+	KindSendNext Kind = 22
+	KindCredit   Kind = 23
+	KindWant     Kind = 24
+
+	MaxKinds = 32 // more than the largest
 )
 
 // Segment flags (clause 6.2).
@@ -35,6 +47,11 @@ const (
 	SegNotify
 	SegFenced
 	segFlagsKnown = 1<<iota - 1
+
+	SegStrict = 1 << 6 // of a Send: without a buffer it fails (clause 14.6)
+
+	reserved     = 0xff &^ segFlagsKnown
+	sendReserved = reserved &^ SegStrict
 )
 
 // Flags of other segments.
@@ -42,6 +59,8 @@ const (
 	AckNack         = 1 << 0 // clause 3.4, Ack
 	OpenOrdered     = 1 << 0 // clause 5.3, Open
 	CloseUnanswered = 1 << 0 // clause 5.4, Close
+	KeysReady       = 1 << 0 // clause 10.6, Keys
+	CreditShared    = 1 << 0 // clause 14.5, Credit
 )
 
 // Limits of variable parts, in bytes or words.
@@ -51,9 +70,11 @@ const (
 	MaxNodeName    = 64
 	MaxPrivate     = 512
 	MaxText        = 512
+	PublicLen      = 32 // of Keys
 )
 
-// Segment is one decoded tail segment: the union of all kinds. Which fields have a meaning, clause 3.4 says.
+// Segment is one decoded tail segment: the union of all kinds. Clause 3.4 says which fields have a meaning for which
+// kind.
 type Segment struct {
 	Kind   Kind
 	Flags  uint8
@@ -62,70 +83,92 @@ type Segment struct {
 	Perm   uint8 // Advert
 	Conn   uint32
 	From   uint32 // Open, Accept: the sender's connection number
-	Op     uint32 // OpAck: base; Advert, Withdraw: number
+	Op     uint32 // OpAck: base; Advert, Withdraw, Keys: number
 	Fence  uint32
-	Limit  uint32 // OpAck: limit; Open, Accept: window
+	Limit  uint32 // OpAck, Credit: limit; Open, Accept: window
 	Imm    uint32
 	Delay  uint32 // Ack, nanoseconds
-	Key    uint64
+	Key    uint64 // Send, SendNext, Want: the number of a message
 	Place  uint64 // Ack: floor; Probe, Echo: nonce
-	Size   uint64 // ReadRequest: length; Advert: size; Ack: largest
+	Size   uint64 // ReadRequest: length; Advert: size; Ack: largest; Atomic: AtomicSize
 	Name   []byte // Open: service; Advert: name
-	Data   []byte // payload, private data, text; Ack and OpAck: bitmap words; Link: a LinkInfo
+	// payload, private data, text; Ack and OpAck: bitmap words; Link: a LinkInfo; Keys: PublicLen bytes; Atomic and
+	// AtomicResult: words of 8 bytes
+	Data []byte
 }
 
 // Word returns word i of the bitmap in Data.
-func (s *Segment) Word(i int) uint64 { return binary.BigEndian.Uint64(s.Data[8*i:]) }
+func (s *Segment) Word(i int) uint64 { return be.Uint64(s.Data[8*i:]) }
 
 // Words is the number of bitmap words in Data.
 func (s *Segment) Words() int { return len(s.Data) / 8 }
 
-// Lengths of segments without their variable part.
-const (
-	padLen         = 4
-	writeLen       = 28
-	writeNextLen   = 12
-	readRequestLen = 36
-	readDataLen    = 20
-	opAckLen       = 16
-	opNakLen       = 12
-	ackLen         = 24
-	openLen        = 13
-	acceptLen      = 16
-	refuseLen      = 8
-	closeLen       = 8
-	advertLen      = 28
-	withdrawLen    = 20
-	pingLen        = 4
-	probeLen       = 12
-	linkLen        = 1 + LinkInfoLen
-)
+// Layout is how segments of one kind are encoded (clause 3.4): four bytes that start with the kind, further fixed
+// fields, four bytes for each optional field, and a variable part.
+type Layout struct {
+	Fixed    int   // bytes of the fixed part; 0: there is no such kind
+	Optional uint8 // flags of which each adds a field of four bytes
+	Reserved uint8 // bits of byte 1 that are zero
+	NoData   bool  // there is no variable part: bytes 2 and 3 are zero
+	Named    bool  // the variable part starts with Name
+	Bulk     bool  // it can be a frame's bulk segment (clause 2.3)
+	// Put appends everything but Data.
+	Put func(s *Segment, b []byte) []byte
+	// Next decodes a tail that holds the fixed part and the optional fields, and returns the length of the variable
+	// part. Before the call s.Flags is byte 1, n the 16 bits behind it, and s.Kind the kind of the segment before.
+	Next func(s *Segment, tail []byte, n int) (variable int, err error)
+}
 
-// fixedLen is the length of a segment before its optional and variable parts; 0 for an unknown kind.
-var fixedLen = [...]int{
-	KindPad: padLen, KindWrite: writeLen, KindWriteNext: writeNextLen, KindReadRequest: readRequestLen, KindReadData: readDataLen,
-	KindOpAck: opAckLen, KindOpNak: opNakLen, KindAck: ackLen, KindOpen: openLen, KindAccept: acceptLen, KindRefuse: refuseLen,
-	KindClose: closeLen, KindAdvert: advertLen, KindWithdraw: withdrawLen, KindPing: pingLen, KindProbe: probeLen, KindEcho: probeLen,
-	KindLink: linkLen,
+// Layouts is the table of all kinds. Tests alone change it.
+var Layouts = [MaxKinds]Layout{
+	KindPad:  {Fixed: 4, Reserved: 0xff, Put: putPad, Next: nextPad},
+	KindPing: {Fixed: 4, Reserved: 0xff, NoData: true, Put: putPing, Next: nextPad},
+
+	KindWrite: {Fixed: 28, Reserved: reserved, Optional: SegFenced | SegNotify, Bulk: true, Put: putWrite,
+		Next: nextWrite},
+	KindWriteNext: {Fixed: writeNextLen, Optional: SegNotify, Put: putWriteNext}, // decoded by Next itself
+	KindReadRequest: {Fixed: 36, Reserved: reserved, Optional: SegFenced | SegNotify, NoData: true,
+		Put: putReadRequest, Next: nextReadRequest},
+	KindReadData: {Fixed: 20, Reserved: reserved, Bulk: true, Put: putReadData, Next: nextReadData},
+
+	KindSend: {Fixed: 20, Reserved: sendReserved, Optional: SegFenced | SegNotify, Bulk: true, Put: putSend,
+		Next: nextSend},
+	KindSendNext: {Fixed: sendNextLen, Optional: SegNotify, Put: putSendNext}, // decoded by Next itself
+	KindCredit:   {Fixed: 12, Reserved: ^uint8(CreditShared), NoData: true, Put: putCredit, Next: nextCredit},
+	KindWant:     {Fixed: 12, Reserved: 0xff, NoData: true, Put: putWant, Next: nextWant},
+
+	KindOpAck: {Fixed: opAckLen, Put: putOpAck, Next: nextOpAck},
+	KindOpNak: {Fixed: 12, NoData: true, Put: putOpNak, Next: nextOpNak},
+	KindAck:   {Fixed: ackLen, Put: putAck, Next: nextAck},
+
+	KindOpen:     {Fixed: openLen, Reserved: ^uint8(OpenOrdered), Named: true, Put: putOpen, Next: nextOpen},
+	KindAccept:   {Fixed: 16, Reserved: 0xff, Put: putAccept, Next: nextAccept},
+	KindRefuse:   {Fixed: 8, Put: putRefuse, Next: nextRefuse},
+	KindClose:    {Fixed: 8, Put: putClose, Next: nextClose},
+	KindAdvert:   {Fixed: advertLen, Named: true, Put: putAdvert, Next: nextAdvert},
+	KindWithdraw: {Fixed: 20, Reserved: 0xff, NoData: true, Put: putWithdraw, Next: nextWithdraw},
+
+	KindProbe: {Fixed: 12, Reserved: 0xff, NoData: true, Put: putProbe, Next: nextProbe},
+	KindEcho:  {Fixed: 12, Reserved: 0xff, NoData: true, Put: putProbe, Next: nextProbe},
+	KindLink:  {Fixed: 1, Put: putLink, Next: nextLink},
+	KindKeys:  {Fixed: 8, Reserved: ^uint8(KeysReady), Put: putKeys, Next: nextKeys},
+
+	KindAtomic: {Fixed: 32, Reserved: reserved, Optional: SegFenced | SegNotify, Put: putAtomic,
+		Next: nextAtomic},
+	KindAtomicResult: {Fixed: 12, Reserved: 0xff, Put: putAtomicResult, Next: nextAtomicResult},
 }
 
 // Len returns the encoded length of s in bytes.
 func (s *Segment) Len() int {
-	if s.Kind == KindLink {
-		return linkLen
-	}
-	n := fixedLen[s.Kind] + len(s.Data)
-	switch s.Kind {
-	case KindWrite, KindReadRequest:
-		n += optional(s.Flags)
-	case KindWriteNext:
-		n += optional(s.Flags & SegNotify)
-	case KindOpen, KindAdvert:
+	l := &Layouts[s.Kind%MaxKinds]
+	n := l.Fixed + optional(s.Flags&l.Optional) + len(s.Data)
+	if l.Named {
 		n += len(s.Name)
 	}
 	return n
 }
 
+// optional is the length of the optional fields of those flags.
 func optional(flags uint8) (n int) {
 	if flags&SegFenced != 0 {
 		n += 4
@@ -138,132 +181,52 @@ func optional(flags uint8) (n int) {
 
 // AppendTo appends the encoding of s to b. The caller keeps variable parts within their limits.
 func (s *Segment) AppendTo(b []byte) []byte {
-	be := binary.BigEndian
-	switch s.Kind {
-	case KindPad:
-		b = append(b, byte(s.Kind), 0)
-		b = be.AppendUint16(b, uint16(len(s.Data)))
-	case KindWrite:
-		b = append(b, byte(s.Kind), s.Flags)
-		b = be.AppendUint16(b, uint16(len(s.Data)))
-		b = be.AppendUint32(b, s.Conn)
-		b = be.AppendUint32(b, s.Op)
-		if s.Flags&SegFenced != 0 {
-			b = be.AppendUint32(b, s.Fence)
-		}
-		b = be.AppendUint64(b, s.Key)
-		b = be.AppendUint64(b, s.Place)
-		if s.Flags&SegNotify != 0 {
-			b = be.AppendUint32(b, s.Imm)
-		}
-	case KindWriteNext:
-		b = append(b, byte(s.Kind), s.Flags)
-		b = be.AppendUint16(b, uint16(len(s.Data)))
-		b = be.AppendUint64(b, s.Place)
-		if s.Flags&SegNotify != 0 {
-			b = be.AppendUint32(b, s.Imm)
-		}
-	case KindReadRequest:
-		b = append(b, byte(s.Kind), s.Flags, 0, 0)
-		b = be.AppendUint32(b, s.Conn)
-		b = be.AppendUint32(b, s.Op)
-		if s.Flags&SegFenced != 0 {
-			b = be.AppendUint32(b, s.Fence)
-		}
-		b = be.AppendUint64(b, s.Key)
-		b = be.AppendUint64(b, s.Place)
-		b = be.AppendUint64(b, s.Size)
-		if s.Flags&SegNotify != 0 {
-			b = be.AppendUint32(b, s.Imm)
-		}
-	case KindReadData:
-		b = append(b, byte(s.Kind), s.Flags)
-		b = be.AppendUint16(b, uint16(len(s.Data)))
-		b = be.AppendUint32(b, s.Conn)
-		b = be.AppendUint32(b, s.Op)
-		b = be.AppendUint64(b, s.Place)
-	case KindOpAck:
-		b = append(b, byte(s.Kind), byte(len(s.Data)/8), 0, 0)
-		b = be.AppendUint32(b, s.Conn)
-		b = be.AppendUint32(b, s.Op)
-		b = be.AppendUint32(b, s.Limit)
-	case KindOpNak:
-		b = append(b, byte(s.Kind), s.Status, 0, 0)
-		b = be.AppendUint32(b, s.Conn)
-		b = be.AppendUint32(b, s.Op)
-	case KindAck:
-		b = append(b, byte(s.Kind), s.Path, s.Flags, byte(len(s.Data)/8))
-		b = be.AppendUint32(b, s.Delay)
-		b = be.AppendUint64(b, s.Size)
-		b = be.AppendUint64(b, s.Place)
-	case KindOpen:
-		b = append(b, byte(s.Kind), s.Flags)
-		b = be.AppendUint16(b, uint16(1+len(s.Name)+len(s.Data)))
-		b = be.AppendUint32(b, s.From)
-		b = be.AppendUint32(b, s.Limit)
-		b = append(b, byte(len(s.Name)))
-		b = append(b, s.Name...)
-	case KindAccept:
-		b = append(b, byte(s.Kind), 0)
-		b = be.AppendUint16(b, uint16(len(s.Data)))
-		b = be.AppendUint32(b, s.Conn)
-		b = be.AppendUint32(b, s.From)
-		b = be.AppendUint32(b, s.Limit)
-	case KindRefuse:
-		b = append(b, byte(s.Kind), s.Status)
-		b = be.AppendUint16(b, uint16(len(s.Data)))
-		b = be.AppendUint32(b, s.Conn)
-	case KindClose:
-		b = append(b, byte(s.Kind), s.Status, 0, s.Flags)
-		b = be.AppendUint32(b, s.Conn)
-	case KindAdvert:
-		b = append(b, byte(s.Kind), s.Perm)
-		b = be.AppendUint16(b, uint16(len(s.Name)))
-		b = be.AppendUint32(b, s.Conn)
-		b = be.AppendUint32(b, s.Op)
-		b = be.AppendUint64(b, s.Key)
-		b = be.AppendUint64(b, s.Size)
-		return append(b, s.Name...)
-	case KindWithdraw:
-		b = append(b, byte(s.Kind), 0, 0, 0)
-		b = be.AppendUint32(b, s.Conn)
-		b = be.AppendUint32(b, s.Op)
-		b = be.AppendUint64(b, s.Key)
-	case KindPing:
-		b = append(b, byte(s.Kind), 0, 0, 0)
-	case KindProbe, KindEcho:
-		b = append(b, byte(s.Kind), 0, 0, 0)
-		b = be.AppendUint64(b, s.Place)
-	case KindLink:
-		b = append(b, byte(s.Kind))
-	default:
+	l := &Layouts[s.Kind%MaxKinds]
+	if l.Put == nil {
 		panic("BUG: wire: encoding an unknown segment kind")
 	}
-	return append(b, s.Data...)
+	return append(l.Put(s, b), s.Data...)
 }
 
-// PutAck writes an Ack segment with the given bitmap words to b, which is exactly as long as it.
-func PutAck(b []byte, s *Segment, words []uint64) {
-	s.Kind, s.Data = KindAck, nil
-	s.AppendTo(b[:0])
-	b[3] = byte(len(words))
-	for i, w := range words {
-		binary.BigEndian.PutUint64(b[ackLen+8*i:], w)
+// Next decodes the first segment of tail into s and returns what follows it. WriteNext is resolved against the Write or
+// WriteNext decoded before it in the same frame, SendNext likewise: decode a tail into one Segment again and again.
+func (s *Segment) Next(tail []byte) (rest []byte, err error) {
+	if len(tail) < 4 {
+		return nil, ErrSegment
 	}
-}
-
-// PutOpAck writes an OpAck segment with words bitmap words to b, which is exactly as long as it; bit says what bit i is.
-func PutOpAck(b []byte, s *Segment, words int, bit func(i int) bool) {
-	s.Kind, s.Data = KindOpAck, nil
-	s.AppendTo(b[:0])
-	b[1] = byte(words)
-	for w := range words {
-		var v uint64
-		for i := range 64 {
-			if bit(64*w + i) {
-				v |= 1 << i
-			}
-		}
-		binary.BigEndian.PutUint64(b[opAckLen+8*w:], v)
+	k := Kind(tail[0])
+	switch k {
+	case KindWriteNext:
+		return s.nextWriteNext(tail)
+	case KindSendNext:
+		return s.nextSendNext(tail)
 	}
+	if k >= MaxKinds || Layouts[k].Fixed == 0 {
+		return nil, ErrKind
+	}
+	l := &Layouts[k]
+	s.Flags, s.Data = tail[1], nil
+	if s.Flags&l.Reserved != 0 {
+		return nil, ErrReserved
+	}
+	n := l.Fixed + optional(s.Flags&l.Optional)
+	if len(tail) < n {
+		return nil, ErrSegment
+	}
+	variable := int(be.Uint16(tail[2:]))
+	if l.NoData && variable != 0 {
+		return nil, ErrReserved
+	}
+	if variable, err = l.Next(s, tail, variable); err != nil {
+		return nil, err
+	}
+	s.Kind = k
+	if len(tail) < n+variable {
+		return nil, ErrSegment
+	}
+	s.Data = tail[n : n+variable]
+	if l.Named {
+		s.Data = s.Data[len(s.Name):]
+	}
+	return tail[n+variable:], nil
 }

@@ -13,7 +13,8 @@ func TestSegmentLayout(t *testing.T) {
 		want := unhex(t, m.golden)
 		got := m.seg.AppendTo(nil)
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s (clause %s):\n got %s\nwant %s", m.name, m.clause, hex.EncodeToString(got), hex.EncodeToString(want))
+			t.Errorf("%s (clause %s):\n got %s\nwant %s", m.name, m.clause, hex.EncodeToString(got),
+				hex.EncodeToString(want))
 		}
 		if m.seg.Len() != len(want) {
 			t.Errorf("%s (clause %s): Len says %d, the encoding has %d", m.name, m.clause, m.seg.Len(), len(want))
@@ -27,7 +28,8 @@ func TestSegmentRoundTrip(t *testing.T) {
 		m.prime(t, &s)
 		rest, err := s.Next(append(unhex(t, m.golden), 0xEE))
 		if err != nil || len(rest) != 1 || rest[0] != 0xEE {
-			t.Errorf("%s (clause %s): error %v, %d bytes left, want the one behind it", m.name, m.clause, err, len(rest))
+			t.Errorf("%s (clause %s): error %v, %d bytes left, want the one behind it", m.name, m.clause, err,
+				len(rest))
 			continue
 		}
 		if !equal(&s, &m.seg) {
@@ -60,8 +62,10 @@ func TestSegmentRefused(t *testing.T) {
 		{"write flag 6", "6.2", "01 40 0000 00000001 00000002 0000000000000003 0000000000000004"},
 		{"write flag 7", "6.2", "01 83 0000 00000001 00000002 0000000000000003 0000000000000004"},
 		{"write next without a write", "3.4 kind 2", "02 03 0000 0000000000000001"},
-		{"read request with n", "3.4 kind 3", "03 03 0001 00000001 00000002 0000000000000003 0000000000000004 0000000000000005 00"},
-		{"read request flag 7", "6.2", "03 83 0000 00000001 00000002 0000000000000003 0000000000000004 0000000000000005"},
+		{"read request with n", "3.4 kind 3",
+			"03 03 0001 00000001 00000002 0000000000000003 0000000000000004 0000000000000005 00"},
+		{"read request flag 7", "6.2",
+			"03 83 0000 00000001 00000002 0000000000000003 0000000000000004 0000000000000005"},
 		{"read data flag 6", "6.2", "04 40 0000 00000001 00000002 0000000000000003"},
 		{"op ack u16", "3.4 kind 5", "05 00 0001 00000001 00000002 00000003"},
 		{"op ack u16 high", "3.4 kind 5", "05 00 0100 00000001 00000002 00000003"},
@@ -69,7 +73,8 @@ func TestSegmentRefused(t *testing.T) {
 		{"ack path 64", "1.2, 3.4 kind 7", "07 40 00 00 00000000 0000000000000001 0000000000000002"},
 		{"ack flag 1", "3.4 kind 7", "07 00 02 00 00000000 0000000000000001 0000000000000002"},
 		{"ack floor above largest+1", "8.1", "07 00 00 00 00000000 0000000000000001 0000000000000003"},
-		{"ack floor largest+1 with a bitmap", "8.1", "07 00 00 01 00000000 0000000000000001 0000000000000002 0000000000000001"},
+		{"ack floor largest+1 with a bitmap", "8.1",
+			"07 00 00 01 00000000 0000000000000001 0000000000000002 0000000000000001"},
 		{"open flag 1", "5.3", "08 02 0002 00000001 00000002 01 61"},
 		{"open without room for the name length", "3.4 kind 8", "08 00 0000 00000001 00000002 00"},
 		{"open name longer than n", "3.4 kind 8", "08 00 0002 00000001 00000002 02 6161"},
@@ -81,7 +86,7 @@ func TestSegmentRefused(t *testing.T) {
 		{"close flag 1", "3.4 kind 11", "0b 00 0002 00000001"},
 		{"close flag 8", "3.4 kind 11", "0b 00 0100 00000001"},
 		{"advert name of 65", "3.4 kind 12", "0c 03 0041 00000001 0000000000000002 0000000000000003" + long(65)},
-		{"advert permission 4", "3.4 kind 12", "0c 04 0001 00000001 0000000000000002 0000000000000003 61"},
+		{"advert permission 8", "3.4 kind 12", "0c 08 0001 00000001 00000000 0000000000000002 0000000000000003 61"},
 		{"withdraw u8", "3.4 kind 13", "0d 01 0000 00000001 0000000000000002"},
 		{"withdraw u16", "3.4 kind 13", "0d 00 0001 00000001 0000000000000002 00"},
 		{"ping u8", "3.4 kind 14", "0e 01 0000"},
@@ -90,6 +95,11 @@ func TestSegmentRefused(t *testing.T) {
 		{"probe u16", "3.4 kind 15", "0f 00 0001 0000000000000001 00"},
 		{"echo u8", "3.4 kind 16", "10 80 0000 0000000000000001"},
 		{"echo u16", "3.4 kind 16", "10 00 8000 0000000000000001"},
+		{"send flag 7", "6.2, 14.1", "15 83 0000 00000001 00000002 00000003 00000004"},
+		{"send next without a send", "14.1", "16 03 0000"},
+		{"credit flag 1", "14.5", "17 02 0000 00000001 00000002"},
+		{"credit u16", "14.4", "17 00 0001 00000001 00000002 00"},
+		{"want u8", "14.5", "18 01 0000 00000001 00000002"},
 		{"link 64", "1.2, 3.4 kind 17", "11 40 0100 01020304 00002328 004e 020000000001"},
 		{"link of MTU 639", "9.2, 10.4", "11 00 0100 01020304 0000027f 004e 020000000001"},
 	} {
@@ -137,12 +147,15 @@ func TestAckAtTheEndOfNumbers(t *testing.T) {
 	}
 }
 
-// Clause 3.4 kind 2: a run of WriteNext counts operations from the Write, and nothing but a Write or WriteNext may stand before one.
+// Clause 3.4 kind 2: a run of WriteNext counts operations from the Write, and nothing but a Write or WriteNext may
+// stand before one.
 func TestWriteNextChain(t *testing.T) {
-	write := Segment{Kind: KindWrite, Flags: SegFirst | SegLast | SegFenced, Conn: 5, Op: 0xfffffffe, Fence: 3, Key: 6, Place: 7, Data: []byte{1}}
+	write := Segment{Kind: KindWrite, Flags: SegFirst | SegLast | SegFenced, Conn: 5, Op: 0xfffffffe, Fence: 3, Key: 6,
+		Place: 7, Data: []byte{1}}
 	b := write.AppendTo(nil)
 	for i := range 4 {
-		next := Segment{Kind: KindWriteNext, Flags: SegFirst | SegLast | SegFenced, Place: uint64(i), Data: []byte{byte(i)}}
+		next := Segment{Kind: KindWriteNext, Flags: SegFirst | SegLast | SegFenced, Place: uint64(i),
+			Data: []byte{byte(i)}}
 		b = next.AppendTo(b)
 	}
 	var s Segment
@@ -166,6 +179,40 @@ func TestWriteNextChain(t *testing.T) {
 	}
 }
 
+// Clause 14.1: a SendNext is a whole message behind a Send or SendNext, with the next numbers, which wrap.
+func TestSendNextChain(t *testing.T) {
+	send := Segment{Kind: KindSend, Flags: SegFirst | SegLast | SegFenced, Conn: 5, Op: 0xfffffffe, Fence: 3,
+		Key: 0xfffffffd, Data: []byte{1}}
+	b := send.AppendTo(nil)
+	for i := range 4 {
+		b = (&Segment{Kind: KindSendNext, Flags: SegFirst | SegLast | SegFenced, Data: []byte{byte(i)}}).AppendTo(b)
+	}
+	var s Segment
+	for i := 0; len(b) > 0; i++ {
+		var err error
+		if b, err = s.Next(b); err != nil {
+			t.Fatal(err)
+		}
+		if s.Op != 0xfffffffe+uint32(i) || s.Key != uint64(0xfffffffd+uint32(i)) || s.Conn != 5 || s.Fence != 3 ||
+			s.Place != 0 {
+			t.Errorf("segment %d resolves to %+v", i, s)
+		}
+	}
+	for _, m := range messages {
+		var s Segment
+		m.prime(t, &s)
+		s.Next(unhex(t, m.golden))
+		_, err := s.Next(unhex(t, "16 03 0000"))
+		if may := m.seg.Kind == KindSend || m.seg.Kind == KindSendNext; (err == nil) != may {
+			t.Errorf("SendNext behind %s: error %v, want allowed %v", m.name, err, may)
+		}
+	}
+	s = Segment{Kind: KindSend}
+	if _, err := s.Next(unhex(t, "16 01 0000")); err == nil {
+		t.Error("a SendNext that is not whole is accepted")
+	}
+}
+
 // PutAck and PutOpAck write what AppendTo would.
 func TestPutAck(t *testing.T) {
 	words := []uint64{0x8000000000000001, 2}
@@ -173,13 +220,15 @@ func TestPutAck(t *testing.T) {
 	b := make([]byte, ackLen+16)
 	PutAck(b, &s, words)
 	var got Segment
-	if rest, err := got.Next(b); err != nil || len(rest) != 0 || got.Words() != 2 || got.Word(0) != words[0] || got.Word(1) != words[1] || got.Size != 200 {
+	if rest, err := got.Next(b); err != nil || len(rest) != 0 || got.Words() != 2 || got.Word(0) != words[0] ||
+		got.Word(1) != words[1] || got.Size != 200 {
 		t.Errorf("PutAck: %v %+v", err, got)
 	}
 	s = Segment{Conn: 1, Op: 2, Limit: 3}
 	b = make([]byte, opAckLen+16)
 	PutOpAck(b, &s, 2, func(i int) bool { return i == 0 || i == 63 || i == 65 })
-	if rest, err := got.Next(b); err != nil || len(rest) != 0 || got.Words() != 2 || got.Word(0) != words[0] || got.Word(1) != words[1] {
+	if rest, err := got.Next(b); err != nil || len(rest) != 0 || got.Words() != 2 || got.Word(0) != words[0] ||
+		got.Word(1) != words[1] {
 		t.Errorf("PutOpAck: %v %+v", err, got)
 	}
 }

@@ -81,7 +81,8 @@ func (h *Hello) decode(b []byte) (rest []byte, err error) {
 	if n > MaxNodeName || len(b) < helloLen+n {
 		return nil, ErrShort
 	}
-	if h.Node == [8]byte{} || h.Epoch == 0 || h.Link > 63 || h.Shard > h.Last || h.MTU < MinFrame || h.MTU > 65535 || h.RxSlots == 0 {
+	if h.Node == [8]byte{} || h.Epoch == 0 || h.Link > 63 || h.Shard > h.Last || h.MTU < MinFrame || h.MTU > 65535 ||
+		h.RxSlots == 0 {
 		return nil, ErrReserved
 	}
 	h.Name = b[helloLen : helloLen+n]
@@ -197,7 +198,8 @@ func (c *Crypto) Decode(b []byte) error {
 		return ErrShort
 	}
 	c.Flags, c.Level, c.Status, c.Offset, c.Data = b[0], b[1], b[2], binary.BigEndian.Uint32(b[4:]), b[CryptoLen:]
-	if c.Flags&^uint8(cryptoKnown) != 0 || c.Level > 1 || b[3] != 0 || c.Offset > MaxCrypto || len(c.Data) > MaxCrypto-int(c.Offset) {
+	if c.Flags&^uint8(cryptoKnown) != 0 || c.Level > 1 || b[3] != 0 || c.Offset > MaxCrypto ||
+		len(c.Data) > MaxCrypto-int(c.Offset) {
 		return ErrReserved
 	}
 	return nil
@@ -234,7 +236,8 @@ func (l *LinkInfo) Decode(b []byte) error {
 		return ErrShort
 	}
 	be := binary.BigEndian
-	*l = LinkInfo{Link: b[0], RxSlots: be.Uint16(b[1:]), Version: be.Uint32(b[3:]), MTU: be.Uint32(b[7:]) &^ joins, Joins: b[7]>>7 != 0, Shuffle: be.Uint16(b[11:]), MAC: [6]byte(b[13:])}
+	*l = LinkInfo{Link: b[0], RxSlots: be.Uint16(b[1:]), Version: be.Uint32(b[3:]), MTU: be.Uint32(b[7:]) &^ joins,
+		Joins: b[7]>>7 != 0, Shuffle: be.Uint16(b[11:]), MAC: [6]byte(b[13:])}
 	if l.Link > 63 || l.RxSlots != 0 && (l.MTU < MinFrame || l.MTU > 65535) {
 		return ErrReserved
 	}
@@ -247,6 +250,7 @@ type Params struct {
 	Session  uint32 // the sender's number for the session
 	Previous uint32 // the receiver's number for the session that the sender believes lost; 0 for none
 	Shard    uint8  // of the sender
+	Last     uint8  // shard of the sender's node
 	Links    []LinkInfo
 }
 
@@ -258,7 +262,7 @@ func (p *Params) AppendTo(b []byte) []byte {
 	b = be.AppendUint64(b, p.Epoch)
 	b = be.AppendUint32(b, p.Session)
 	b = be.AppendUint32(b, p.Previous)
-	b = append(b, p.Shard, byte(len(p.Links)))
+	b = append(b, p.Shard|p.Last<<3, byte(len(p.Links)))
 	for i := range p.Links {
 		b = p.Links[i].AppendTo(b)
 	}
@@ -271,8 +275,9 @@ func (p *Params) Decode(b []byte) error {
 		return ErrShort
 	}
 	be := binary.BigEndian
-	*p = Params{Epoch: be.Uint64(b), Session: be.Uint32(b[8:]), Previous: be.Uint32(b[12:]), Shard: b[16], Links: make([]LinkInfo, b[17])}
-	if p.Epoch == 0 || p.Session == 0 || p.Shard >= MaxShards {
+	*p = Params{Epoch: be.Uint64(b), Session: be.Uint32(b[8:]), Previous: be.Uint32(b[12:]), Shard: b[16] & 7,
+		Last: b[16] >> 3, Links: make([]LinkInfo, b[17])}
+	if p.Epoch == 0 || p.Session == 0 || p.Last >= MaxShards || p.Shard > p.Last {
 		return ErrReserved
 	}
 	for i := range p.Links {

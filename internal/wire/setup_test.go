@@ -15,20 +15,24 @@ const (
 	goldenRetry  = "41424344"
 	goldenCrypto = "02 01 0f 00 00000304 616263"
 	goldenLink   = "3f 0100 01020304 00002328 004e 020000000001"
-	goldenParams = "1112131415161718 21222324 31323334 00 02" + goldenLink + " 00 0000 01020305 00000000 0000 000000000000"
+	goldenParams = "1112131415161718 21222324 31323334 2a 02" + goldenLink +
+		" 00 0000 01020305 00000000 0000 000000000000"
 )
 
 var (
 	theHello = Hello{
-		Node: [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, Epoch: 0x1112131415161718, Flags: HelloAnswer, Link: 63, RxSlots: 256, MTU: 9000, Shuffle: 78, Name: []byte("nod"),
+		Node: [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, Epoch: 0x1112131415161718, Flags: HelloAnswer, Link: 63, RxSlots: 256,
+		MTU: 9000, Shuffle: 78, Name: []byte("nod"),
 	}
 	theInit  = Init{Hello: theHello, Session: 0x21222324, PeerEpoch: 0x3132333435363738, Cookie: []byte("AB")}
 	theReset = Reset{Session: 0x21222324, Epoch: 0x3132333435363738}
 
 	theRetry  = Retry{Cookie: []byte("ABCD")}
 	theCrypto = Crypto{Flags: CryptoRefused, Level: 1, Status: 15, Offset: 0x304, Data: []byte("abc")}
-	theLink   = LinkInfo{Link: 63, RxSlots: 256, Version: 0x01020304, MTU: 9000, Shuffle: 78, MAC: [6]byte{2, 0, 0, 0, 0, 1}}
-	theParams = Params{Epoch: 0x1112131415161718, Session: 0x21222324, Previous: 0x31323334, Links: []LinkInfo{theLink, {Version: 0x01020305}}}
+	theLink   = LinkInfo{Link: 63, RxSlots: 256, Version: 0x01020304, MTU: 9000, Shuffle: 78, MAC: [6]byte{2, 0, 0, 0,
+		0, 1}}
+	theParams = Params{Epoch: 0x1112131415161718, Session: 0x21222324, Previous: 0x31323334, Shard: 2, Last: 5,
+		Links: []LinkInfo{theLink, {Version: 0x01020305}}}
 )
 
 // body is one of the set-up messages for tests that treat all alike.
@@ -41,19 +45,27 @@ type body struct {
 }
 
 var bodies = []body{
-	{"hello", "4.1", goldenHello, theHello, theHello.AppendTo, func(b []byte) (any, error) { var h Hello; err := h.Decode(b); return h, err }, 0},
-	{"init", "4.3", goldenInit, theInit, theInit.AppendTo, func(b []byte) (any, error) { var i Init; err := i.Decode(b); return i, err }, 0},
-	{"reset", "4.6", goldenReset, theReset, theReset.AppendTo, func(b []byte) (any, error) { var r Reset; err := r.Decode(b); return r, err }, 0},
-	{"retry", "4.3", goldenRetry, theRetry, func(b []byte) []byte { return append(b, theRetry.Cookie...) }, func(b []byte) (any, error) { var r Retry; err := r.Decode(b); return r, err }, 3},
-	{"crypto", "10.2", goldenCrypto, theCrypto, theCrypto.AppendTo, func(b []byte) (any, error) { var c Crypto; err := c.Decode(b); return c, err }, 3},
-	{"link", "10.4", goldenLink, theLink, theLink.AppendTo, func(b []byte) (any, error) { var l LinkInfo; err := l.Decode(b); return l, err }, 0},
-	{"parameters", "10.3", goldenParams, theParams, theParams.AppendTo, func(b []byte) (any, error) { var p Params; err := p.Decode(b); return p, err }, 0},
+	{"hello", "4.1", goldenHello, theHello, theHello.AppendTo,
+		func(b []byte) (any, error) { var h Hello; err := h.Decode(b); return h, err }, 0},
+	{"init", "4.3", goldenInit, theInit, theInit.AppendTo,
+		func(b []byte) (any, error) { var i Init; err := i.Decode(b); return i, err }, 0},
+	{"reset", "4.6", goldenReset, theReset, theReset.AppendTo,
+		func(b []byte) (any, error) { var r Reset; err := r.Decode(b); return r, err }, 0},
+	{"retry", "4.3", goldenRetry, theRetry, func(b []byte) []byte { return append(b, theRetry.Cookie...) },
+		func(b []byte) (any, error) { var r Retry; err := r.Decode(b); return r, err }, 3},
+	{"crypto", "10.2", goldenCrypto, theCrypto, theCrypto.AppendTo,
+		func(b []byte) (any, error) { var c Crypto; err := c.Decode(b); return c, err }, 3},
+	{"link", "10.4", goldenLink, theLink, theLink.AppendTo,
+		func(b []byte) (any, error) { var l LinkInfo; err := l.Decode(b); return l, err }, 0},
+	{"parameters", "10.3", goldenParams, theParams, theParams.AppendTo,
+		func(b []byte) (any, error) { var p Params; err := p.Decode(b); return p, err }, 0},
 }
 
 func TestSetupLayout(t *testing.T) {
 	for _, m := range bodies {
 		if got, want := m.encode(nil), unhex(t, m.golden); !bytes.Equal(got, want) {
-			t.Errorf("%s (clause %s):\n got %s\nwant %s", m.name, m.clause, hex.EncodeToString(got), hex.EncodeToString(want))
+			t.Errorf("%s (clause %s):\n got %s\nwant %s", m.name, m.clause, hex.EncodeToString(got),
+				hex.EncodeToString(want))
 		}
 	}
 }
@@ -87,16 +99,22 @@ func TestSetupRefused(t *testing.T) {
 		decode       func([]byte) (any, error)
 		bytes        string
 	}{
-		{"hello without identity", "1.1", bodies[0].decode, "0000000000000000 1112131415161718 00 00 0100 00002328 0000 00"},
-		{"hello without epoch", "1.1", bodies[0].decode, "0102030405060708 0000000000000000 00 00 0100 00002328 0000 00"},
-		{"hello of shard 1 of 1", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 04 00 0100 00002328 0000 00"},
+		{"hello without identity", "1.1", bodies[0].decode,
+			"0000000000000000 1112131415161718 00 00 0100 00002328 0000 00"},
+		{"hello without epoch", "1.1", bodies[0].decode,
+			"0102030405060708 0000000000000000 00 00 0100 00002328 0000 00"},
+		{"hello of shard 1 of 1", "4.1", bodies[0].decode,
+			"0102030405060708 1112131415161718 04 00 0100 00002328 0000 00"},
 		{"hello link 64", "1.2", bodies[0].decode, "0102030405060708 1112131415161718 00 40 0100 00002328 0000 00"},
-		{"hello without slots", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0000 00002328 0000 00"},
+		{"hello without slots", "4.1", bodies[0].decode,
+			"0102030405060708 1112131415161718 00 00 0000 00002328 0000 00"},
 		{"hello MTU 0", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0100 00000000 0000 00"},
 		{"hello MTU 65536", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0100 00010000 0000 00"},
-		{"hello name of 65", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0100 00002328 0000 41" + strings.Repeat("61", 65)},
+		{"hello name of 65", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0100 00002328 0000 41" +
+			strings.Repeat("61", 65)},
 		{"init session 0", "1.3", bodies[1].decode, goldenHello + " 00000000 3132333435363738 0000"},
-		{"init cookie shorter than said", "4.3", bodies[1].decode, goldenHello + " 21222324 3132333435363738 0003 4142"},
+		{"init cookie shorter than said", "4.3", bodies[1].decode,
+			goldenHello + " 21222324 3132333435363738 0003 4142"},
 		{"reset session 0", "4.6", bodies[2].decode, "00000000 3132333435363738"},
 		{"reset epoch 0", "4.6", bodies[2].decode, "21222324 0000000000000000"},
 		{"cookie of 65", "4.3", bodies[3].decode, strings.Repeat("61", 65)},
@@ -111,9 +129,12 @@ func TestSetupRefused(t *testing.T) {
 		{"link of MTU 65536", "10.4", bodies[5].decode, "3f 0100 01020304 00010000 004e 020000000001"},
 		{"parameters without epoch", "1.1", bodies[6].decode, "0000000000000000 21222324 31323334 00"},
 		{"parameters without session", "1.3", bodies[6].decode, "1112131415161718 00000000 31323334 00"},
-		{"parameters with a bad link", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 01 40 0100 01020304 00002328 004e 020000000001"},
-		{"parameters with fewer links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 02" + goldenLink},
-		{"parameters with more links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 00" + goldenLink},
+		{"parameters with a bad link", "10.3", bodies[6].decode,
+			"1112131415161718 21222324 31323334 01 40 0100 01020304 00002328 004e 020000000001"},
+		{"parameters with fewer links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 02" +
+			goldenLink},
+		{"parameters with more links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 00" +
+			goldenLink},
 	} {
 		if got, err := c.decode(unhex(t, c.bytes)); err == nil {
 			t.Errorf("%s (clause %s): accepted as %+v", c.name, c.clause, got)

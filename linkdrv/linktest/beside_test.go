@@ -80,8 +80,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestRecvBesideSend: at either end of a pair, one of which has faults too, one goroutine receives while another one sends, and the link goes down and comes up. The race
-// detector looks on.
+// TestRecvBesideSend: at either end of a pair, one of which has faults too, one goroutine receives while another one
+// sends, and the link goes down and comes up. The race detector looks on.
 func TestRecvBesideSend(t *testing.T) {
 	endA, endB := Pair(1500, 64)
 	mix := Faults{Loss: 0.1, Dup: 0.1, Corrupt: 0.1, Reorder: 0.1}
@@ -112,7 +112,10 @@ func TestRecvBesideSend(t *testing.T) {
 		faulty.Blackhole(false, round%4 == 2) // what it swallows does not hear of the link
 		told, failed := a.told.Load(), a.failed.Load()
 		endA.SetDown(true)
-		eventually(t, "Recv and Send tell that the link is down", func() bool { return a.told.Load() > told && a.failed.Load() > failed })
+		eventually(t, "Recv and Send tell that the link is down", func() bool {
+			return a.told.Load() > told &&
+				a.failed.Load() > failed
+		})
 		endA.SetDown(false)
 		if mix.Seed++; faulty.Set(mix) != nil || a.FD() != fd || a.Info().Name != endA.Info().Name {
 			t.Error("what is constant changed")
@@ -129,10 +132,13 @@ func TestRecvBesideSend(t *testing.T) {
 	sa, _ := a.Stats()
 	sb, _ := b.Stats()
 	c := faulty.Counters()
-	if c.Passed+2*c.Duplicated+c.Corrupted+c.Reordered != sa.Sent+c.Undelivered || c.Frames != a.sums.Sent || sa.Refused != a.sums.Refused || c.Undelivered == 0 {
+	if c.Passed+2*c.Duplicated+c.Corrupted+c.Reordered != sa.Sent+c.Undelivered || c.Frames != a.sums.Sent ||
+		sa.Refused != a.sums.Refused || c.Undelivered == 0 {
 		t.Errorf("Send returned %+v, counted were %+v and %+v", a.sums, sa, c)
 	}
-	if sa.Received != a.got+c.Swallowed || sb.Received != b.got || sb.Received+sb.Dropped != sa.Sent || sb.Sent != b.sums.Sent || sb.Refused != b.sums.Refused || b.told.Load() != 0 {
-		t.Errorf("%d and %d frames received, Send returned %+v; counted were %+v, %+v and %+v", a.got, b.got, b.sums, sa, sb, c)
+	if sa.Received != a.got+c.Swallowed || sb.Received != b.got || sb.Received+sb.Dropped != sa.Sent ||
+		sb.Sent != b.sums.Sent || sb.Refused != b.sums.Refused || b.told.Load() != 0 {
+		t.Errorf("%d and %d frames received, Send returned %+v; counted were %+v, %+v and %+v", a.got, b.got, b.sums,
+			sa, sb, c)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/mdlayher/ethernet"
 )
 
-// Faults says what a faulty link does to the frames sent through it. Probabilities are per frame, from 0 to 1, and exclusive: a frame
-// meets at most one fault. The zero value is a perfect link.
+// Faults says what a faulty link does to the frames sent through it. Probabilities are per frame, from 0 to 1, and
+// exclusive: a frame meets at most one fault. The zero value is a perfect link.
 type Faults struct {
 	Seed uint64 // the same seed and the same frames give the same faults
 
@@ -17,7 +17,8 @@ type Faults struct {
 	Corrupt float64 // delivered with one byte changed, behind the Ethernet header
 	Reorder float64 // delivered after ReorderBy later frames
 
-	// BurstMin and BurstMax bound the length of the runs in which frames are lost, drawn evenly; 0 means 1. Loss stays the overall fraction.
+	// BurstMin and BurstMax bound the length of the runs in which frames are lost, drawn evenly; 0 means 1. Loss stays
+	// the overall fraction.
 	BurstMin, BurstMax int
 	ReorderBy          int // 0 means 3; at most MaxReorder
 
@@ -44,7 +45,8 @@ func (f *Faults) check() error {
 	for _, p := range []struct {
 		name string
 		v    float64
-	}{{"Loss", f.Loss}, {"Dup", f.Dup}, {"Corrupt", f.Corrupt}, {"Reorder", f.Reorder}, {"Dup+Corrupt+Reorder", f.Dup + f.Corrupt + f.Reorder}} {
+	}{{"Loss", f.Loss}, {"Dup", f.Dup}, {"Corrupt", f.Corrupt}, {"Reorder", f.Reorder}, {"Dup+Corrupt+Reorder",
+		f.Dup + f.Corrupt + f.Reorder}} {
 		if !(p.v >= 0 && p.v <= 1) {
 			return fmt.Errorf("linktest: faults: %s is %v: want a probability from 0 to 1", p.name, p.v)
 		}

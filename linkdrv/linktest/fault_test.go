@@ -61,7 +61,8 @@ func TestFaultRates(t *testing.T) {
 			if uint64(len(got)) != c.Passed+2*c.Duplicated+c.Corrupted+c.Reordered {
 				t.Errorf("%d arrived: %+v", len(got), c)
 			}
-			if !near(c.Lost, n, tc.f.Loss) || !near(c.Duplicated, rest, tc.f.Dup) || !near(c.Corrupted, rest, tc.f.Corrupt) || !near(c.Reordered, rest, tc.f.Reorder) {
+			if !near(c.Lost, n, tc.f.Loss) || !near(c.Duplicated, rest, tc.f.Dup) || !near(c.Corrupted, rest,
+				tc.f.Corrupt) || !near(c.Reordered, rest, tc.f.Reorder) {
 				t.Errorf("rates are off: %+v", c)
 			}
 		})
@@ -252,7 +253,8 @@ func TestOnly(t *testing.T) {
 
 func TestFaultRefusesNonsense(t *testing.T) {
 	a, _ := Pair(1500, 1)
-	for _, f := range []Faults{{Loss: -0.1}, {Loss: 1.1}, {Dup: math.NaN()}, {Dup: 0.6, Corrupt: 0.6}, {ReorderBy: -1}, {ReorderBy: MaxReorder + 1}} {
+	for _, f := range []Faults{{Loss: -0.1}, {Loss: 1.1}, {Dup: math.NaN()}, {Dup: 0.6, Corrupt: 0.6}, {ReorderBy: -1},
+		{ReorderBy: MaxReorder + 1}} {
 		if _, err := Fault(a, f); err == nil {
 			t.Errorf("%+v accepted", f)
 		}

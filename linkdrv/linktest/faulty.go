@@ -15,7 +15,8 @@ import (
 //  1. each frame, in order, is given its fate; frames to deliver gather in out, by reference or, if they must change or
 //     wait, as copies of our own;
 //  2. frames held back follow once enough later ones have passed;
-//  3. out goes to the driver below. What it has no room for stays, as copies, and goes first next time: a frame that was
+//  3. out goes to the driver below. What it has no room for stays, as copies, and goes first next time: a frame that
+//    was
 //     judged has been taken from the caller and is never judged again.
 
 // Counters say what a faulty link did to the frames sent through it.
@@ -33,8 +34,9 @@ type Counters struct {
 	Undelivered uint64 // judged, but refused by the driver below
 }
 
-// Faulty is a driver that mistreats what is sent through it; receiving is untouched, except by Blackhole. For faults in both
-// directions, wrap both ends. Like every Driver it serves one goroutine that receives and one that sends, which also calls Flush; Set, Blackhole and Counters are for any.
+// Faulty is a driver that mistreats what is sent through it; receiving is untouched, except by Blackhole. For faults in
+// both directions, wrap both ends. Like every Driver it serves one goroutine that receives and one that sends, which
+// also calls Flush; Set, Blackhole and Counters are for any.
 type Faulty struct {
 	linkdrv.Driver // the driver below
 
@@ -96,8 +98,10 @@ func (w *Faulty) Blackhole(tx, rx bool) {
 // Counters returns what happened so far.
 func (w *Faulty) Counters() Counters {
 	c := func(i int) uint64 { return w.counters[i].Load() }
-	return Counters{Frames: c(nFrames), Passed: c(nPassed), Lost: c(nLost), Duplicated: c(nDuplicated), Corrupted: c(nCorrupted),
-		Reordered: c(nReordered), Blackholed: c(nBlackholed), Swallowed: c(nSwallowed), Exempt: c(nExempt), Undelivered: c(nUndelivered)}
+	return Counters{Frames: c(nFrames), Passed: c(nPassed), Lost: c(nLost), Duplicated: c(nDuplicated),
+		Corrupted: c(nCorrupted),
+		Reordered: c(nReordered), Blackholed: c(nBlackholed), Swallowed: c(nSwallowed), Exempt: c(nExempt),
+		Undelivered: c(nUndelivered)}
 }
 
 // Send implements linkdrv.Driver. A frame the driver below would refuse goes straight to it.
@@ -133,7 +137,8 @@ func (w *Faulty) Recv(dst [][]byte) (int, error) {
 	return n, err
 }
 
-// Flush delivers the frames that are held back, without waiting for later ones to overtake them. Call it when a link falls idle.
+// Flush delivers the frames that are held back, without waiting for later ones to overtake them. Call it when a link
+// falls idle.
 func (w *Faulty) Flush() error {
 	w.release(^uint64(0))
 	return w.flush()
@@ -251,5 +256,5 @@ func (w *Faulty) copyOf(f *linkdrv.TxFrame) []byte {
 	} else {
 		b = make([]byte, 0, w.Info().MTU+linkdrv.HeaderLen)
 	}
-	return append(append(append(b, f.Head...), f.Bulk...), f.Tail...)
+	return f.AppendTo(b)
 }

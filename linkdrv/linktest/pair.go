@@ -13,10 +13,11 @@ import (
 // Kind is the Info().Kind of an End.
 const Kind = "memory"
 
-// End is one end of a link in memory. Each end serves goroutines of its own, as a Driver does: one that receives and one that sends.
+// End is one end of a link in memory. Each end serves goroutines of its own, as a Driver does: one that receives and
+// one that sends.
 //
-// It behaves like the ring driver: a frame sent is copied into a free slot of the other end, or dropped and counted there if no
-// slot is free; slots handed out by Recv stay the caller's until the next Recv. There is no address filter.
+// It behaves like the ring driver: a frame sent is copied into a free slot of the other end, or dropped and counted
+// there if no slot is free; slots handed out by Recv stay the caller's until the next Recv. There is no address filter.
 type End struct {
 	info  linkdrv.Info
 	rx    queue
@@ -26,7 +27,8 @@ type End struct {
 
 var _ linkdrv.Driver = (*End)(nil)
 
-// Pair returns the two ends of a link whose frames carry up to mtu bytes after the Ethernet header, each end with that many receive slots.
+// Pair returns the two ends of a link whose frames carry up to mtu bytes after the Ethernet header, each end with that
+// many receive slots.
 func Pair(mtu, slots int) (a, b *End) { return PairN(0, mtu, slots) }
 
 // PairN is Pair for one of several links: k makes names, indices and addresses distinct, and the same in every run.
@@ -84,8 +86,8 @@ func (e *End) deliver(f *linkdrv.TxFrame) error {
 // Recv implements linkdrv.Driver.
 func (e *End) Recv(dst [][]byte) (int, error) { return e.rx.take(dst) }
 
-// FD returns an eventfd, made by the first call, that is readable while frames wait; -1 if there is none to be had. An end
-// that is never asked for it makes no system calls.
+// FD returns an eventfd, made by the first call, that is readable while frames wait; -1 if there is none to be had. An
+// end that is never asked for it makes no system calls.
 func (e *End) FD() int { return e.rx.descriptor() }
 
 // Info implements linkdrv.Driver.
@@ -100,8 +102,8 @@ func (e *End) Stats() (linkdrv.Stats, error) {
 	return s, nil
 }
 
-// SetDown makes this end behave like an interface that is set down, or up again: Send and Recv say ErrLinkDown and what the other end
-// sends is lost. Any goroutine may call it.
+// SetDown makes this end behave like an interface that is set down, or up again: Send and Recv say ErrLinkDown and what
+// the other end sends is lost. Any goroutine may call it.
 func (e *End) SetDown(down bool) {
 	e.rx.mu.Lock()
 	defer e.rx.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"multiedge/linkdrv"
 )
 
-// queue is the receive side of an End: a ring of slots of which [tail, head) are lent to the receiver and [head, end) wait.
-// All counters grow for ever; slot i is at i modulo len(slots).
+// queue is the receive side of an End: a ring of slots of which [tail, head) are lent to the receiver and [head, end)
+// wait. All counters grow for ever; slot i is at i modulo len(slots).
 type queue struct {
 	mu              sync.Mutex
 	slots           [][]byte // made when first used
@@ -54,7 +54,7 @@ func (q *queue) put(f *linkdrv.TxFrame) {
 	if *slot == nil {
 		*slot = make([]byte, 0, q.limit)
 	}
-	*slot = append(append(append((*slot)[:0], f.Head...), f.Bulk...), f.Tail...)
+	*slot = f.AppendTo((*slot)[:0])
 	q.end++
 	q.received++
 	q.signal()

@@ -1,0 +1,57 @@
+package bench
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/internal/config"
+)
+
+// Every contender does every test and size, and counts both directions the same way.
+func TestDemonstration(t *testing.T) {
+	d := Demo(config.Encrypted)
+	d.Sizes, d.Rounds, d.Each = []int{8, 4096}, 2, 30*time.Millisecond
+	steps := 0
+	seen := map[string]int{}
+	order := []string{}
+	d.Note = func(text string) { t.Log(text) }
+	d.Show = func(int, string) { steps++ }
+	d.Row = func(r *report.Row) {
+		seen[r.Contender()]++
+		if len(order) == 0 || order[len(order)-1] != r.Contender() {
+			order = append(order, r.Contender())
+		}
+		if r.Bytes == 0 || r.Seconds <= 0 || r.IntegrityErrors > 0 ||
+			r.IntegrityChecked != (r.Contender() == "edge encrypted checked") {
+			t.Errorf("%s, %s: %+v", r.Test, r.Contender(), r)
+		}
+		if r.Test != report.TwoWay {
+			if r.EachWay != nil {
+				t.Errorf("%s, %s has two directions: %v", r.Test, r.Contender(), r.EachWay)
+			}
+			return
+		}
+		if len(r.EachWay) != 2 || r.EachWay[0] <= 0 || r.EachWay[1] <= 0 {
+			t.Fatalf("%s: each way %v", r.Contender(), r.EachWay)
+		}
+		if sum := r.EachWay[0] + r.EachWay[1]; sum < r.Throughput*0.999 || sum > r.Throughput*1.001 {
+			t.Errorf("%s: %v and %v are not %v together", r.Contender(), r.EachWay[0], r.EachWay[1], r.Throughput)
+		}
+	}
+	if err := d.Run(context.Background(), func(*Cluster) {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"edge encrypted checked", "edge plaintext", "tcp", "raw udp"} {
+		if seen[name] != d.Rounds*len(demoTests)*len(d.Sizes) {
+			t.Errorf("%s has %d measurements of %v", name, seen[name], seen)
+		}
+	}
+	if steps != d.Steps() {
+		t.Errorf("%d steps were shown, %d announced", steps, d.Steps())
+	}
+	if len(order) != d.Rounds*len(demoTests)*demoParts {
+		t.Errorf("they do not take turns: %v", order)
+	}
+}

@@ -1,0 +1,258 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/bench/hostile"
+	"multiedge/internal/inspect"
+	"multiedge/internal/ipc"
+)
+
+// What local users do to the daemon that all of them share, and what a victim, another user there, feels of it. It is
+// compared with the same processes burning as much processor time without touching the daemon: what the kernel's
+// scheduler takes from the victim is not the daemon's affair.
+
+// Limits of these scenarios' daemons, low enough to be met at once.
+const (
+	accountPinned  = 32 << 20 // bytes per user
+	accountTotal   = 80 << 20
+	accountRegions = 300 // per user
+	allRegions     = 700
+)
+
+// firstUser is the number of the first hostile user.
+const firstUser = 61000
+
+func accountScenarios() []Scenario {
+	return []Scenario{
+		fiends("jammed doorbells in a loop", "jam", 1, true, func(t *Trial, sum *hostile.Report) {
+			t.tried("operations whose end they were rung for", sum.Completed)
+		}),
+		fiends("punch and refill", "refill", 3, true, func(t *Trial, sum *hostile.Report) {
+			t.check("no holes in pinned memory", sum.Holes == 0, "%d", sum.Holes)
+			t.beyondLimits(sum)
+		}),
+		fiends("descriptors of many users", "hoard", 4, true, (*Trial).beyondLimits),
+		fiends("malformed atomics, pieces and redirections", "verbs", 8, true, func(t *Trial, sum *hostile.Report) {
+			t.counted("clients evicted", uint64(sum.Evictions))
+			t.agrees("clients evicted", uint64(sum.Evictions), sum.Acts, 0)
+			t.check("each malformed entry evicts its client", len(sum.Borne) == 0, "%q were borne", sum.Borne)
+		}),
+	}
+}
+
+// beyondLimits judges that the users asked for more than the limits leave them, and were refused.
+func (t *Trial) beyondLimits(sum *hostile.Report) {
+	t.check("what is beyond the limits is refused", sum.Refusals > 0, "%d refusals after %d registrations",
+		sum.Refusals, sum.Acts)
+}
+
+// fiends has so many users misbehave.
+func fiends(name, mode string, users int, short bool, judge func(*Trial, *hostile.Report)) Scenario {
+	return Scenario{
+		Name: name, Group: Adversary,
+		Criteria: "another user of the daemon keeps 90 % of its goodput; limits hold; the daemon lives",
+		Short:    short,
+		Set: func(s *bench.ClusterSpec) {
+			shaped(s)
+			s.Config = "mode = \"0666\"\n" + s.Config
+			s.Limits += fmt.Sprintf("pinned = %d\npinned_total = %d\n", accountPinned, accountTotal)
+			s.Limits += fmt.Sprintf("regions_per_user = %d\nregions_total = %d\n", accountRegions, allRegions)
+		},
+		Run: func(ctx context.Context, t *Trial) error { return t.endureFiends(ctx, mode, users, judge) },
+	}
+}
+
+// perFiend bounds the descriptors that a daemon holds for a client, whatever it has registered.
+const perFiend = 16
+
+// How much longer a hundredth of another user's operations may take beside them.
+const (
+	fiendsP99  = 1.5
+	fiendsMore = 5 * time.Millisecond // what windows differ by at any rate
+)
+
+// seen is the most that a daemon held for its clients, by its own account and by the kernel's.
+type seen struct {
+	users                             map[uint32]bool // whose clients there were
+	charged, locked                   uint64          // bytes
+	regions, userRegions, descriptors int
+	failed                            error // it did not answer
+}
+
+// look adds what host 0's daemon holds now.
+func (x *seen) look(ctx context.Context, t *Trial) {
+	rest := restOf(t.cluster.Daemon(0).Pid())
+	x.descriptors, x.locked = max(x.descriptors, rest.Descriptors), max(x.locked, rest.Locked)
+	st, err := t.status(ctx, 0)
+	if err == nil {
+		x.charged, x.regions = max(x.charged, st.ChargedBytes), max(x.regions, st.RegionsCharged)
+		var clients []inspect.ClientStatus
+		clients, err = fetch[[]inspect.ClientStatus](ctx, t.cluster.Socket(0), "client")
+		for _, c := range clients {
+			x.users[c.UID] = true
+			x.userRegions = max(x.userRegions, c.UserRegions)
+		}
+	}
+	x.failed = errors.Join(x.failed, err)
+}
+
+func (t *Trial) endureFiends(ctx context.Context, mode string, users int, judge func(*Trial, *hostile.Report)) error {
+	if oneUser() {
+		return errOneUser
+	}
+	if err := os.Chmod(t.cluster.Dir(), 0o711); err != nil { // the socket is there, for all users
+		return err
+	}
+	c, err := t.pair(ctx, MixBulk, 2, 8)
+	if err != nil {
+		return err
+	}
+	var x turns
+	var sum hostile.Report
+	calm, most := seen{users: map[uint32]bool{}}, seen{users: map[uint32]bool{}}
+	calm.look(ctx, t)
+	for range t.many(turnsJudged, 1) {
+		burn, _, err := t.beset(ctx, c, "burn", users, func() {})
+		if err != nil {
+			return err
+		}
+		with, rep, err := t.beset(ctx, c, mode, users, func() { most.look(ctx, t) })
+		if err != nil {
+			return err
+		}
+		x.clean, x.with = append(x.clean, burn), append(x.with, with)
+		sum.Acts, sum.Refusals = sum.Acts+rep.Acts, sum.Refusals+rep.Refusals
+		sum.Holes, sum.Completed = sum.Holes+rep.Holes, sum.Completed+rep.Completed
+		sum.Evictions, sum.Borne = sum.Evictions+rep.Evictions, append(sum.Borne, rep.Borne...)
+	}
+	t.injected("acts", sum.Acts)
+	t.row.Measured["refusals"], t.row.Measured["others keep"] = float64(sum.Refusals), x.ratio()
+	t.row.Measured["regions at most"] = float64(most.regions)
+	t.row.Measured["MiB locked at most"] = float64(most.locked) / (1 << 20)
+	t.ms("p99", x.p99())
+	t.ms("p99 beside as many that burn", x.cleanP99())
+	t.ms("longest stall", x.stall())
+	t.unfailed(x.all()...)
+	t.speed("another user keeps 90 % of its goodput", x.ratio() >= 0.9, "%.0f %%", 100*x.ratio())
+	longest := time.Duration(fiendsP99*float64(x.cleanP99())) + fiendsMore
+	t.speed("its operations take no longer", x.p99() <= longest, "p99 %v, beside as many that burn %v", x.p99(),
+		x.cleanP99())
+	t.check("no stall of the data thread", x.stall() < jamMost, "%v", x.stall())
+	t.check("the daemon answers", calm.failed == nil && most.failed == nil, "%v",
+		errors.Join(calm.failed, most.failed))
+	t.holdLimits(&calm, &most, users)
+	delete(most.users, 0) // the victim
+	if !hostile.Fatal(mode) {
+		t.counted("users at the daemon", uint64(len(most.users)))
+		t.agrees("users at the daemon", uint64(len(most.users)), uint64(users), 0)
+	}
+	judge(t, &sum)
+	return nil
+}
+
+// holdLimits judges what the daemon held at most, with so many users at it, against its limits.
+func (t *Trial) holdLimits(calm, most *seen, users int) {
+	t.check("descriptors are bounded by clients", most.descriptors <= calm.descriptors+users*perFiend,
+		"%d, before %d", most.descriptors, calm.descriptors)
+	t.check("memory is within the limit over all users", most.charged <= accountTotal &&
+		most.locked <= calm.locked+accountTotal, "%d bytes charged, %d locked, before %d, the limit is %d",
+		most.charged, most.locked, calm.locked, accountTotal)
+	t.check("regions are within the limits", most.regions <= allRegions && most.userRegions <= accountRegions,
+		"%d of all, %d of a user", most.regions, most.userRegions)
+}
+
+// jamMost is above what a busy machine's scheduler takes, and below what the daemon took to notice a jammed doorbell
+// when it could be jammed.
+const jamMost = 200 * time.Millisecond
+
+// beset measures the victim while so many users do something, and returns what they did.
+func (t *Trial) beset(ctx context.Context, victim *agent, mode string, users int, during func()) (*Window,
+	*hostile.Report, error) {
+	var crowd []*agent
+	for i := range users {
+		a, err := t.spawn(ctx, 0, Job{
+			Role: RoleFiend, Name: fmt.Sprintf("%s%d", mode, i), Kind: mode, Peer: "host1", Service: "store",
+			Seed: t.seed + uint64(i), UID: firstUser + i,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		crowd = append(crowd, a)
+	}
+	w, err := t.measure(ctx, victim, mode, t.span(3*time.Second, 700*time.Millisecond))
+	if err != nil {
+		return nil, nil, err
+	}
+	during()
+	var sum hostile.Report
+	for _, a := range crowd {
+		if err := a.tell(Order{Do: DoDrain}); err != nil {
+			return nil, nil, err
+		}
+		r, err := a.result(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		sum.Acts, sum.Completed = sum.Acts+r.Done, sum.Completed+r.Types["completed"]
+		sum.Refusals, sum.Holes = sum.Refusals+r.Types["refusals"], sum.Holes+r.Types["holes"]
+		sum.Evictions, sum.Borne = sum.Evictions+int(r.Failed), append(sum.Borne, r.Wrong...)
+		if _, err := a.quit(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return w, &sum, nil
+}
+
+// runFiend is a hostile client.
+func runFiend(ctx context.Context, w *worker) error {
+	job := &w.job
+	mischief, cancel := context.WithCancel(ctx) // ends before the process, which is told to quit
+	defer cancel()
+	type outcome struct {
+		rep hostile.Report
+		err error
+	}
+	done := make(chan outcome, 1)
+	o := hostile.Options{Mode: job.Kind, Seed: job.Seed, Again: true, Dial: func(ctx context.Context) (*ipc.Conn,
+		error) {
+		return ipc.Dial(ctx, job.Socket)
+	}}
+	if hostile.WithPeer(job.Kind) {
+		n := 0
+		o.Peer, o.Service = job.Peer, job.Service
+		o.Hello = func() []byte {
+			n++
+			// of strings and numbers
+			b, _ := json.Marshal(greeting{ID: fmt.Sprintf("%s-%d-%d", job.Name, os.Getpid(), n), Size: 64 << 10,
+				Seed: job.Seed})
+			return b
+		}
+	}
+	go func() {
+		rep, err := hostile.Run(mischief, o)
+		done <- outcome{rep, err}
+	}()
+	w.emit(Event{Started: true})
+	var err error
+	w.wait(ctx, func(o Order) {
+		if o.Do != DoDrain {
+			return
+		}
+		cancel()
+		end := <-done
+		err = end.err
+		w.emit(Event{Result: &Result{
+			Done: end.rep.Acts, Failed: uint64(end.rep.Evictions), Seconds: end.rep.Seconds, Wrong: end.rep.Borne,
+			Types: map[string]uint64{"refusals": end.rep.Refusals, "holes": end.rep.Holes,
+				"completed": end.rep.Completed},
+		}})
+	})
+	return err
+}

@@ -1,0 +1,249 @@
+package faults
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"multiedge/edge"
+	"multiedge/internal/lab"
+)
+
+// Atomics are performed exactly once (clause 13). Two clients at host 0, in this process, add one to the same counter
+// at host 1, many at a time, and keep what each addition found there. The counter must then equal the number of
+// additions, and no two may have found the same.
+const (
+	adders   = 2
+	addDepth = 16 // additions in flight of each
+	addNamed = "counter"
+)
+
+func atomicScenarios() []Scenario {
+	return []Scenario{
+		{Name: "atomics across a path cut", Group: Network, Short: true, Set: twoLinks,
+			Criteria: "none fails; the counter equals the number of completions; each found another value",
+			Run:      atomicsCut},
+		{Name: "atomics, peer's daemon restarted", Group: Host, Short: true,
+			Criteria: "each found another value; the counter lies between completions and completions with failures, " +
+				"and stays; a new one counts exactly", Run: atomicsRestarted},
+	}
+}
+
+// counter is memory at host 1 that adders add to.
+type counter struct {
+	dev    *edge.Device
+	region *edge.Region
+	mu     sync.Mutex // guards the rest
+	found  []uint64   // by additions that succeeded
+	failed map[string]uint64
+}
+
+// newCounter exports a counter that is zero.
+func (t *Trial) newCounter(ctx context.Context) (*counter, error) {
+	c := &counter{failed: map[string]uint64{}}
+	var err error
+	if c.dev, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(1)}); err != nil {
+		return nil, err
+	}
+	if c.region, err = c.dev.RegisterContext(ctx, guard); err == nil {
+		_, err = c.dev.Export(ctx, c.region, addNamed, edge.RemoteAtomic|edge.RemoteRead)
+	}
+	if err != nil {
+		c.dev.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// value is what was counted, once nothing is in flight.
+func (c *counter) value() uint64 { return binary.NativeEndian.Uint64(c.region.Bytes()) }
+
+// completions is how many additions have succeeded.
+func (c *counter) completions() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return uint64(len(c.found))
+}
+
+// add adds one again and again until ctx ends or an addition fails. Each has so long.
+func (c *counter) add(ctx context.Context, r *edge.RemoteRegion, within time.Duration) {
+	for ctx.Err() == nil {
+		patient, cancel := context.WithTimeout(context.Background(), within)
+		was, err := r.FetchAdd(patient, 0, 1)
+		cancel()
+		c.mu.Lock()
+		if err == nil {
+			c.found = append(c.found, was)
+		} else {
+			name, _ := typeOf(err)
+			c.failed[name]++
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// adding has two clients add while during runs, and returns when all additions have ended.
+func (t *Trial) adding(ctx context.Context, c *counter, during func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	for range adders {
+		dev, err := edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(0)})
+		if err != nil {
+			return err
+		}
+		r, err := dev.Import(ctx, "host1", addNamed)
+		if err != nil {
+			dev.Close()
+			return err
+		}
+		all.Go(func() {
+			defer dev.Close()
+			var movers sync.WaitGroup
+			for range addDepth {
+				movers.Go(func() { c.add(ctx, r, deadline(t.dead)) })
+			}
+			movers.Wait()
+		})
+	}
+	if err := t.counts(ctx, c); err != nil {
+		return err
+	}
+	return during()
+}
+
+// counts waits until additions complete that were not made yet.
+func (t *Trial) counts(ctx context.Context, c *counter) error {
+	was := c.completions()
+	if took, ok := t.event(ctx, goesOnTime, func() bool { return c.completions() > was+adders*addDepth }); !ok {
+		return fmt.Errorf("%d additions complete within %v: %s", c.completions()-was, took, words(c.failed,
+			func(n uint64) string { return fmt.Sprint(n) }))
+	}
+	return nil
+}
+
+// exact judges what was counted. Of an addition that failed nobody knows whether it was performed.
+func (t *Trial) exact(c *counter) {
+	done, failed, v := uint64(len(c.found)), total(c.failed), c.value()
+	t.counted("additions", done)
+	t.row.Counted[bytesCompared] += 8 * (done + 1)
+	found := slices.Sorted(slices.Values(c.found))
+	twice := len(found) - len(slices.Compact(found))
+	t.check("no two additions found the same", twice == 0, "%d of %d found what another had found", twice, done)
+	most := slices.Max(append(found, 0))
+	t.check("the counter equals the completions", v >= done && v <= done+failed && most < max(v, 1),
+		"it is %d after %d completions and %d failures, the last found %d", v, done, failed, most)
+}
+
+// atomicsCut cuts links one after another, in one direction and in both, then all of them, while clients count over
+// wires that also lose and repeat frames and hold some back until they are taken for lost: additions come again that
+// were performed.
+func atomicsCut(ctx context.Context, t *Trial) error {
+	c, err := t.newCounter(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.dev.Close()
+	wires := lab.Faults{Loss: 0.02, Dup: 0.05, Reorder: 0.1, ReorderBy: 50 * time.Millisecond}
+	if err := t.setFaults(wires); err != nil {
+		return err
+	}
+	was, err := t.labCounters()
+	if err != nil {
+		return err
+	}
+	before, err := t.daemonCounters(ctx)
+	if err != nil {
+		return err
+	}
+	l := t.cluster.Lab()
+	cuts := []func(on bool) error{
+		l.Link(1).Cut, l.Link(0).Cut,
+		func(on bool) error { return l.Link(0).CutTowards(0, on) },
+		func(on bool) error { return l.Link(1).CutTowards(1, on) },
+		t.cutAll,
+		func(on bool) error { return errors.Join(l.Link(0).CutTowards(0, on), l.Link(1).CutTowards(0, on)) },
+	}
+	err = t.adding(ctx, c, func() error {
+		for i := range t.many(20, len(cuts)) {
+			cut := cuts[i%len(cuts)]
+			if err := cut(true); err != nil {
+				return err
+			}
+			if !sleep(ctx, 150*time.Millisecond) {
+				return ctx.Err()
+			}
+			if err := cut(false); err != nil {
+				return err
+			}
+			if err := t.counts(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	now, err := t.labCounters()
+	if err != nil {
+		return err
+	}
+	t.injected("cut", now.Cut-was.Cut)
+	t.injected("lost", now.Lost-was.Lost)
+	if now.Cut == was.Cut {
+		t.row.U[3].fail("no frame was cut: the scenario proves nothing")
+	}
+	after, err := t.daemonCounters(ctx)
+	if err != nil {
+		return err
+	}
+	t.tried("segments that came again", after["segments_duplicated"]-before["segments_duplicated"])
+	t.check("no addition fails", len(c.failed) == 0, "%s", counts(c.failed))
+	t.exact(c)
+	return t.setFaults(lab.Faults{})
+}
+
+// atomicsRestarted kills the daemon that performs additions and starts it again.
+func atomicsRestarted(ctx context.Context, t *Trial) error {
+	old, err := t.newCounter(ctx)
+	if err != nil {
+		return err
+	}
+	defer old.dev.Close()
+	err = t.adding(ctx, old, func() error {
+		t.killDaemon(1)
+		t.injected("daemons killed", 1)
+		return t.cluster.StartDaemon(ctx, 1)
+	})
+	if err != nil {
+		return err
+	}
+	t.counted("additions that failed", total(old.failed))
+	want := maps.Clone(old.failed)
+	delete(want, "peer-down")
+	t.check("additions fail with peer-down", old.failed["peer-down"] > 0 && len(want) == 0, "%s", counts(old.failed))
+	t.exact(old)
+	v := old.value()
+	next, err := t.newCounter(ctx)
+	if err != nil {
+		return err
+	}
+	defer next.dev.Close()
+	if err := t.adding(ctx, next, func() error { return t.counts(ctx, next) }); err != nil {
+		return err
+	}
+	t.check("no addition to a new counter fails", len(next.failed) == 0, "%s", counts(next.failed))
+	t.exact(next)
+	t.check("the old counter stays", old.value() == v, "it was %d, and is %d", v, old.value())
+	return nil
+}

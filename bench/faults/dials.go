@@ -1,0 +1,174 @@
+package faults
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/internal/ipc"
+)
+
+// Dials to a node that is off, and what they may cost others at the dialling daemon.
+const (
+	pendingDials = 11000
+	diallers     = 3                // who make them: limits.dials is 4096 for each client
+	pendingTime  = 60 * time.Second // how long each may wait: longer than the scenario
+	// forged announcements of that node a second: what is cheap for one is felt of so many, if it is to be felt at all
+	claimRate    = 10000
+	pendingStall = 500 * time.Millisecond // the longest that nothing may complete
+	pendingP99   = 10 * time.Millisecond  // beyond three times the p99 without
+	pendingShare = 0.5                    // of the operations without
+	pendingLeast = 0.05                   // likewise, however busy the machine is
+)
+
+func threeHosts(s *bench.ClusterSpec) { s.Lab.Hosts, s.Lab.Medium = 3, 0 }
+
+// pending sends requests for connections without waiting for answers. When it returns the daemon has taken all of them;
+// answers are refusals.
+func pending(ctx context.Context, job *Job, r *Result) (*rawClient, error) {
+	c, err := newRawClient(ctx, job.Socket)
+	if err != nil {
+		return nil, err
+	}
+	taken, refused := make(chan error, 1), map[string]uint64{}
+	var last atomic.Uint64
+	go func() {
+		for {
+			m, fds, err := c.conn.RecvFDs()
+			ipc.CloseFDs(fds)
+			if err != nil {
+				taken <- err
+				return
+			}
+			if m.Kind == ipc.KindVersion && m.ID == last.Load() {
+				taken <- nil
+				return // later answers stay unread
+			}
+			if m.Error != nil {
+				refused[m.Error.Code]++
+			}
+		}
+	}()
+	for i := range job.Count {
+		if err := c.conn.SendContext(ctx, &ipc.Message{ID: 2 + uint64(i), Kind: ipc.KindDial, Peer: job.Peer,
+			Service: job.Service, Timeout: pendingTime}); err != nil {
+			c.close()
+			return nil, err
+		}
+		r.Done++
+	}
+	last.Store(2 + uint64(job.Count))
+	err = c.conn.SendContext(ctx, &ipc.Message{ID: last.Load(), Kind: ipc.KindVersion})
+	if err == nil {
+		err = <-taken
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	for code, n := range refused {
+		r.Types[code] += n
+		r.Failed += n
+	}
+	return c, nil
+}
+
+// pendingScenario measures a client while another one of its daemon waits for a node that is off, and while a stranger
+// says besides that he is that node.
+func pendingScenario() Scenario {
+	return Scenario{
+		Name: "eleven thousand dials to a node that is off", Group: Load, Short: true, Set: threeHosts,
+		Criteria: "beside them, and 10,000 forged Hellos of that node a second, at least half of the operations, p99 " +
+			"at most three times that without and 10 ms, no stall of 500 ms",
+		Run: dialsPending,
+	}
+}
+
+func dialsPending(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixSmall, 2, 8)
+	if err != nil {
+		return err
+	}
+	off, err := t.status(ctx, 2)
+	if err != nil {
+		return err
+	}
+	node, err := hex.DecodeString(off.Node)
+	if err != nil {
+		return fmt.Errorf("identity %q of host 2: %w", off.Node, err)
+	}
+	t.killDaemon(2)
+	stranger, err := t.spawn(ctx, 1, Job{Role: RoleInject, Name: injectClaim, Kind: injectClaim, Link: "edge0",
+		Driver: t.spec.Driver, Target: t.cluster.Lab().Host(0).MAC(0), Node: node, Peer: off.Name, Seed: t.seed})
+	if err != nil {
+		return err
+	}
+	a := &assault{injector: stranger}
+	if err := t.aim(ctx, a, aimNobody, claimRate); err != nil {
+		return err
+	}
+	d := t.span(3*time.Second, time.Second)
+	clean, err := t.measure(ctx, c, "clean", d)
+	if err != nil {
+		return err
+	}
+	idle := []*agent{stranger}
+	for k := range diallers {
+		dialler, err := t.spawn(ctx, 0, Job{Role: RoleRaw, Name: rawPending, Kind: rawPending, Peer: off.Name,
+			Service: "store", Count: pendingDials*(k+1)/diallers - pendingDials*k/diallers})
+		if err != nil {
+			return err
+		}
+		r, err := dialler.result(ctx)
+		if err != nil {
+			return err
+		}
+		t.injected("dials", r.Done)
+		t.check("all dials wait", r.Failed == 0, "refused: %s", counts(r.Types))
+		idle = append(idle, dialler)
+	}
+	dials, err := t.mark(ctx, c, "while they are made")
+	if err != nil {
+		return err
+	}
+	if err := t.aim(ctx, a, aimDaemon, claimRate); err != nil {
+		return err
+	}
+	claimed, err := t.measure(ctx, c, "while the node is announced", d)
+	if err != nil {
+		return err
+	}
+	e, err := stranger.ask(ctx, Order{Do: DoDrain}, func(e *Event) bool { return e.Result != nil })
+	if err != nil {
+		return err
+	}
+	t.injected("forged announcements", e.Result.Done)
+	t.unfailed(clean, dials, claimed)
+	t.waited(clean, dials, "while dials are made")
+	t.waited(clean, claimed, "while the node is announced")
+	for _, p := range idle {
+		if _, err := p.quit(); err != nil {
+			return err
+		}
+	}
+	return t.cluster.StartDaemon(ctx, 2)
+}
+
+// waited judges how long operations took, and how long none ended, against a window without the fault.
+func (t *Trial) waited(clean, with *Window, when string) {
+	ms := func(ns float64) time.Duration { return time.Duration(ns) }
+	most := 3*ms(clean.P99) + pendingP99
+	t.ms("p99 clean", ms(clean.P99))
+	t.ms("p99 "+when, ms(with.P99))
+	t.ms("stall "+when, with.Stall)
+	rate := func(w *Window) float64 { return float64(w.Ops) / max(w.Seconds, 1e-9) }
+	share := rate(with) / max(rate(clean), 1)
+	t.row.Measured["operations "+when+", of those clean"] = share
+	t.check("operations go on "+when, share >= pendingLeast, "%.2f %% of those clean", 100*share)
+	t.speed("at least half of them "+when, share >= pendingShare, "%.0f %%", 100*share)
+	t.check(fmt.Sprintf("no stall of %v %s", pendingStall, when), with.Stall < pendingStall, "%v", with.Stall)
+	t.speed("p99 "+when, ms(with.P99) <= most, "%v, without %v", ms(with.P99), ms(clean.P99))
+}

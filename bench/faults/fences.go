@@ -1,0 +1,210 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"multiedge/bench/pattern"
+	"multiedge/edge"
+	"multiedge/internal/lab"
+)
+
+// A fencer works on a slot of MixFences: it posts many operations on overlapping ranges without waiting for any,
+// ordered by fences alone.
+const (
+	fenceArea  = 64 << 10 // bytes of a slot
+	fenceGroup = 8        // writes between two fences, on disjoint ranges, hence in any order
+	fenceOps   = 48       // operations in flight, at most
+	fenceMost  = fenceArea / 2
+)
+
+// fenceSpace is what the operations of a fencer need of local memory: each has a place of its own, for what it writes
+// or reads.
+const fenceSpace = fenceOps * fenceMost
+
+// fenced is one operation of a round.
+type fenced struct {
+	work edge.Work
+	want []byte // what a read must return; of a write, what it writes
+}
+
+// fencer makes rounds of operations whose outcome fences alone decide (clauses 6.5 and 6.6).
+type fencer struct {
+	l    *lane
+	slot slot
+	base int // of its places in the local region
+	rng  *rand.Rand
+	src  *pattern.Source
+	made uint64 // writes so far, each of contents of its own
+	ops  []fenced
+	now  []byte // what the slot must hold after ops
+}
+
+func newFencer(l *lane, s slot, base int, seed uint64) *fencer {
+	return &fencer{l: l, slot: s, base: base, rng: rand.New(rand.NewPCG(seed, 3)), src: pattern.New(seed),
+		now: make([]byte, s.size)}
+}
+
+func (f *fencer) run(ctx context.Context) {
+	for ctx.Err() == nil && !f.l.broken.Load() {
+		f.plan()
+		if err := f.carryOut(); err != nil {
+			f.l.broken.Store(true)
+		}
+	}
+}
+
+// plan lays out a round: groups of writes on disjoint ranges, and between them an operation that overlaps them and has
+// the one fence, or both, that make the outcome certain.
+func (f *fencer) plan() {
+	f.ops = f.ops[:0]
+	copy(f.now, f.l.oracle.bytes[f.slot.off:])
+	switch f.rng.IntN(3) {
+	case 0:
+		f.group()
+		f.fence(edge.BackwardFence)
+	case 1:
+		f.fence(edge.ForwardFence)
+		f.group()
+	default:
+		for len(f.ops)+fenceGroup+1 <= fenceOps {
+			f.group()
+			f.fence(edge.BackwardFence | edge.ForwardFence)
+		}
+	}
+}
+
+// group adds writes that do not overlap.
+func (f *fencer) group() {
+	const strip = fenceArea / fenceGroup
+	for i := range fenceGroup {
+		n := 1 + f.rng.IntN(strip)
+		f.write(i*strip+f.rng.IntN(strip-n+1), n, 0)
+	}
+}
+
+// fence adds a write or read of half the slot with flags.
+func (f *fencer) fence(flags edge.Flags) {
+	off := f.rng.IntN(f.slot.size - fenceMost + 1)
+	if f.rng.IntN(2) == 0 {
+		f.write(off, fenceMost, flags)
+	} else {
+		f.read(off, fenceMost, flags)
+	}
+}
+
+func (f *fencer) write(off, n int, flags edge.Flags) {
+	w := f.work(edge.Write, off, n, flags)
+	want := f.l.local.Bytes()[w.LocalOff : w.LocalOff+n]
+	f.made++
+	f.src.Fill(want, f.made)
+	copy(f.now[off:], want)
+	f.ops = append(f.ops, fenced{w, want})
+}
+
+func (f *fencer) read(off, n int, flags edge.Flags) {
+	f.ops = append(f.ops, fenced{f.work(edge.Read, off, n, flags), bytes.Clone(f.now[off : off+n])})
+}
+
+func (f *fencer) work(kind edge.Kind, off, n int, flags edge.Flags) edge.Work {
+	at := f.base + len(f.ops)*fenceMost
+	return edge.Work{Kind: kind, Local: f.l.local, LocalOff: at, Len: n, Remote: f.l.remote, RemoteOff: f.slot.off +
+		off - guard, Flags: flags}
+}
+
+// carryOut posts a round as a whole, waits for its end and compares what it read, then what it left.
+func (f *fencer) carryOut() error {
+	if err := f.post(); err != nil {
+		return err
+	}
+	copy(f.l.oracle.bytes[f.slot.off:], f.now)
+	f.ops = f.ops[:0]
+	for off := 0; off < f.slot.size; off += fenceMost {
+		f.read(off, fenceMost, 0)
+	}
+	return f.post()
+}
+
+// post starts all operations planned, and returns when all have ended.
+func (f *fencer) post() error {
+	t, began := f.l.c.tally, time.Now()
+	patient, cancel := context.WithTimeout(context.Background(), f.l.c.w.job.Deadline)
+	defer cancel()
+	var started []edge.Op
+	var failed error
+	for i := range f.ops {
+		op, err := f.l.conn.PostWait(patient, &f.ops[i].work)
+		if err != nil {
+			failed = err // nothing was started
+			break
+		}
+		t.begins()
+		started = append(started, op)
+	}
+	for i, op := range started {
+		err, late := f.l.await(op, began)
+		t.ends(time.Since(began), f.ops[i].work.Len, err, late)
+		if err != nil {
+			failed = err
+		}
+	}
+	for i := range started {
+		o := &f.ops[i]
+		switch at := o.work.LocalOff; {
+		case failed != nil && o.work.Kind == edge.Write:
+			f.l.wrote(o.work.RemoteOff+guard, o.want, o.work.Flags, 0, failed)
+		case failed == nil && o.work.Kind == edge.Read && !bytes.Equal(f.l.local.Bytes()[at:at+o.work.Len], o.want):
+			t.wrong(fmt.Sprintf("a fence was overtaken: operation %d of %d, a read %s, returned other bytes than its "+
+				"order makes", i+1, len(f.ops), fenceWords[o.work.Flags]))
+		}
+	}
+	return failed
+}
+
+// fenceWords name the fences of a read; the reads after a round have none.
+var fenceWords = map[edge.Flags]string{
+	0: "after the round", edge.BackwardFence: "with the backward fence", edge.ForwardFence: "with the forward fence",
+	edge.BackwardFence | edge.ForwardFence: "with both fences",
+}
+
+// fences has connections work with nothing but fences to order them, over links that let frames overtake each other.
+func fences() Scenario {
+	return Scenario{
+		Name: "fences while frames overtake each other", Group: Network, Short: true, Set: twoLinks,
+		Criteria: "U; reads and memory are as the fences order them, up to 48 operations in flight on the same bytes",
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixFences, 4, 1)
+			if err != nil {
+				return err
+			}
+			u, err := t.under(ctx, c, func() error { return t.overtaking() }, t.span(4*time.Second, time.Second), 1)
+			if err != nil {
+				return err
+			}
+			t.injected("held back", u.wires.Reordered)
+			t.injected("lost", u.wires.Lost)
+			t.counted("out of sequence", u.did["frames_reordered"])
+			t.counted("parts that waited behind a fence", u.did["segments_held"])
+			if u.did["segments_held"] == 0 {
+				t.row.U[3].fail("nothing waited behind a fence: the scenario proves nothing")
+			}
+			return nil
+		},
+	}
+}
+
+// overtaking has two links of different lengths hold frames back and lose some.
+func (t *Trial) overtaking() error {
+	for i, f := range []lab.Faults{
+		{Delay: 200 * time.Microsecond, Reorder: 0.2, ReorderBy: 2 * time.Millisecond, Loss: 0.01},
+		{Delay: 2 * time.Millisecond, Reorder: 0.2, ReorderBy: 3 * time.Millisecond, Loss: 0.01},
+	} {
+		if err := t.cluster.Lab().Link(i).SetFaults(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

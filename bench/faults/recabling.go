@@ -1,0 +1,258 @@
+package faults
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/internal/daemon"
+	"multiedge/internal/identity"
+	"multiedge/internal/ipc"
+	"multiedge/internal/lab"
+	"multiedge/internal/wire"
+	"multiedge/linkdrv"
+)
+
+// Cables that move while no carrier changes, and a stranger who says that they did.
+
+// How soon a path whose cable moved is replaced, and a peer answers a ping.
+const (
+	replaceTime = 2 * time.Second
+	pingTime    = 5 * time.Second
+)
+
+func recablingScenarios() []Scenario {
+	criteria := "same connection, U; the peer answers a ping within 5 s, every path is replaced within 2 s"
+	return []Scenario{
+		{Name: "cables swapped at rest", Group: Network, Criteria: criteria, Short: true, Set: switched,
+			Run: func(ctx context.Context, t *Trial) error { return t.recabled(ctx, false) }},
+		{Name: "cables swapped under load", Group: Network, Criteria: criteria + "; nothing completes for 2 s at most",
+			Short: true, Set: switched,
+			Run: func(ctx context.Context, t *Trial) error { return t.recabled(ctx, true) }},
+	}
+}
+
+func poisonedHello() Scenario {
+	return Scenario{
+		Name: "four forged hellos, cables crossed", Group: Adversary,
+		Criteria: "the peer answers a ping within 5 s, every path is found within 2 s", Short: true, Set: switched,
+		Run: poisoned,
+	}
+}
+
+func switched(s *bench.ClusterSpec) {
+	s.Lab.Links, s.Lab.Medium, s.Lab.Rates = 2, lab.Switch, []string{linkRate}
+}
+
+// ping has a host's daemon reach the other, as edgectl ping does, and returns how long that took; false if nobody
+// answered in time.
+func (t *Trial) ping(ctx context.Context, host int) (time.Duration, bool) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, pingTime+time.Second)
+	defer cancel()
+	conn, err := ipc.Dial(ctx, t.cluster.Socket(host))
+	if err != nil {
+		return time.Since(start), false
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindPing, Peer: t.cluster.Lab().Host(1 - host).Name(),
+		Timeout: pingTime, Count: 1}); err != nil {
+		return time.Since(start), false
+	}
+	r, err := conn.Recv()
+	var report daemon.PingReport
+	ok := err == nil && r.Error == nil && json.Unmarshal(r.Body, &report) == nil && len(report.Results) == 1 &&
+		report.Results[0].Status == "ok"
+	return time.Since(start), ok
+}
+
+// led reports whether both paths of both hosts are good, and lead straight, or crosswise.
+func (t *Trial) led(ctx context.Context, crossed bool) bool {
+	for h := range 2 {
+		for link := range 2 {
+			p, err := t.path(ctx, h, fmt.Sprintf("edge%d", link), t.cluster.Lab().Host(1-h).Name())
+			if err != nil || p == nil || p.State != "good" || (p.PeerLink == link) == crossed {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// recabled swaps the cables of host 1 several times, and judges the transfer that runs meanwhile (load) or that is
+// resumed afterwards.
+func (t *Trial) recabled(ctx context.Context, load bool) error {
+	c, err := t.pair(ctx, MixRandom, 2, 8)
+	if err != nil {
+		return err
+	}
+	var s swaps
+	if !load {
+		w, err := c.drain(ctx)
+		if err != nil {
+			return err
+		}
+		t.judge(c, w)
+		s.windows = append(s.windows, w)
+	}
+	for k := range t.many(6, 3) {
+		if err := t.swap(ctx, c, load, k%2 == 0, &s); err != nil {
+			return err
+		}
+	}
+	if load {
+		t.ms("longest stall", s.stall)
+		t.check("nothing completes for 2 s at most", s.stuck == 0, "%d times longer, at most %v", s.stuck, s.stall)
+	} else if err := c.tell(Order{Do: DoResume}); err != nil {
+		return err
+	} else if err := t.flowing(ctx, c, pingTime); err != nil {
+		return err
+	}
+	w, err := c.drain(ctx)
+	if err != nil {
+		return err
+	}
+	t.judge(c, w)
+	t.unfailed(append(s.windows, w)...)
+	t.row.Measured["operations"] = float64(w.Ops)
+	t.ms("longest ping", s.ping)
+	t.ms("longest until both paths were replaced", s.paths)
+	t.check("the peer answers a ping within 5 s", s.dark == 0, "%d times not", s.dark)
+	t.check("every path is replaced within 2 s", s.late == 0, "%d times not", s.late)
+	return nil
+}
+
+// swaps is what was seen of all swaps of a row.
+type swaps struct {
+	windows            []*Window
+	ping, paths, stall time.Duration // the longest
+	dark, late, stuck  int           // swaps after which ping, paths or completions took too long
+}
+
+// swap swaps the cables of host 1 once, after which paths lead crosswise or straight, and adds what it saw to s.
+func (t *Trial) swap(ctx context.Context, c *agent, load, crossed bool, s *swaps) error {
+	if load {
+		if _, err := t.mark(ctx, c, "before"); err != nil {
+			return err
+		}
+	} else if !sleep(ctx, t.span(time.Second, 300*time.Millisecond)) {
+		return ctx.Err()
+	}
+	if err := t.cluster.Lab().Swap(1, 0, 1); err != nil {
+		return err
+	}
+	swapped := time.Now()
+	t.injected("swaps", 1)
+	replaced, ok := t.event(ctx, replaceTime, func() bool { return t.led(ctx, crossed) })
+	if s.paths = max(s.paths, replaced); !ok {
+		s.late++
+	}
+	took, ok := t.ping(ctx, 0)
+	if s.ping = max(s.ping, took); !ok {
+		s.dark++
+	}
+	if !load {
+		return nil
+	}
+	// in less, none might end although all goes on
+	if !sleep(ctx, replaceTime+200*time.Millisecond-time.Since(swapped)) {
+		return ctx.Err()
+	}
+	w, err := t.mark(ctx, c, "swapped")
+	if err != nil {
+		return err
+	}
+	s.windows = append(s.windows, w)
+	if s.stall = max(s.stall, w.Stall); w.Stall > replaceTime {
+		s.stuck++
+	}
+	return nil
+}
+
+// poison says on each link of a host, in its name, that it is the other link that is there.
+func (t *Trial) poison(host int) error {
+	key, err := identity.ReadKey(fmt.Sprintf("%s/h%d.key", t.cluster.Dir(), host))
+	if err != nil {
+		return err
+	}
+	h := t.cluster.Lab().Host(host)
+	for link, name := range h.LinkNames() {
+		named := 1 - link
+		hello := wire.Hello{Node: key.Public().Node(), Epoch: 1, Flags: wire.HelloSecure, Link: uint8(named),
+			RxSlots: 256, MTU: 9000, Name: []byte(h.Name())}
+		b := append([]byte{255, 255, 255, 255, 255, 255}, h.MAC(named)...)
+		b = binary.BigEndian.AppendUint16(b, uint16(linkdrv.EtherType))
+		b = append(b, make([]byte, wire.FixedLen)...)
+		body := hello.AppendTo(nil)
+		wire.Finish(b[wire.EthLen:], &wire.Header{Type: wire.TypeHello, Path: uint8(named)}, body)
+		err := h.Do(func() error {
+			drv, err := linkdrv.Open(name, linkdrv.Options{Kind: linkdrv.KindAlone})
+			if err != nil {
+				return err
+			}
+			defer drv.Close()
+			if n, err := drv.Send([]linkdrv.TxFrame{{Head: append(b, body...)}}); n != 1 {
+				return fmt.Errorf("a forged Hello was not sent: %w", err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		t.injected("forged hellos", 1)
+	}
+	return nil
+}
+
+// poisoned crosses the cables, has a stranger say the opposite, and has a daemon that knows nothing, and one that does,
+// find each other.
+func poisoned(ctx context.Context, t *Trial) error {
+	if err := t.cluster.Lab().Swap(1, 0, 1); err != nil {
+		return err
+	}
+	if _, err := t.serve(ctx, 1, "store"); err != nil {
+		return err
+	}
+	for h := range 2 {
+		if err := t.poison(h); err != nil {
+			return err
+		}
+	}
+	took, ok := t.ping(ctx, 0)
+	t.ms("ping", took)
+	t.check("the peer answers a ping within 5 s", ok, "not after %v", took)
+	took, ok = t.event(ctx, replaceTime, func() bool { return t.led(ctx, true) })
+	t.ms("both paths", took)
+	t.check("every path is found within 2 s", ok, "not after %v", took)
+	c, err := t.work(ctx, "store", MixRandom, 2, 8)
+	if err != nil {
+		return err
+	}
+	if err := t.flowing(ctx, c, pingTime); err != nil {
+		return err
+	}
+	if _, err := t.mark(ctx, c, "before"); err != nil {
+		return err
+	}
+	for h := range 2 {
+		if err := t.poison(h); err != nil {
+			return err
+		}
+	}
+	w, err := t.measure(ctx, c, "poisoned again", t.span(2*time.Second, 500*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	rest, err := c.drain(ctx)
+	if err != nil {
+		return err
+	}
+	t.judge(c, rest)
+	t.unfailed(w, rest)
+	t.check("the paths stay where they are", t.led(ctx, true), "they do not")
+	return nil
+}

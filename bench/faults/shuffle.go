@@ -1,0 +1,41 @@
+package faults
+
+import (
+	"context"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/internal/config"
+	"multiedge/internal/lab"
+)
+
+// shuffled has daemons with copy = "shuffle" (PROTOCOL clause 2.6) carry random operations over wires that lose,
+// repeat, reorder and damage frames: what is put back over its headers in the wrong place, or twice, is in the wrong
+// place in memory. Sealed frames are not shuffled, so this is in plaintext, whose checksums alone tell damage.
+func shuffled(short bool) Scenario {
+	faults := lab.Faults{Loss: 0.01, Dup: 0.02, Reorder: 0.05, Corrupt: 0.005}
+	return Scenario{
+		Name: "header shuffle under mixed faults", Group: Network, Criteria: "U", Short: short,
+		Set: func(s *bench.ClusterSpec) {
+			s.Lab.Links, s.Copy, s.Security, s.Checksum = 2, config.CopyShuffle, config.Plaintext, "full"
+		},
+		Run: func(ctx context.Context, t *Trial) error {
+			c, err := t.pair(ctx, MixRandom, 2, 8)
+			if err != nil {
+				return err
+			}
+			u, err := t.under(ctx, c, t.everywhere(faults), t.span(3*time.Second, 500*time.Millisecond), 1)
+			if err != nil {
+				return err
+			}
+			t.injected("lost", u.wires.Lost)
+			t.injected("duplicated", u.wires.Duplicated)
+			t.injected("reordered", u.wires.Reordered)
+			t.injected("corrupted", u.wires.Corrupted)
+			n := u.did["frames_shuffled"]
+			t.counted("frames shuffled", n)
+			t.check("frames arrive shuffled", n > 0, "%d", n)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,177 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"multiedge/bench"
+)
+
+// firstTenant is the number of the first user of these scenarios; nobody else's on the host.
+const firstTenant = 40_000
+
+func userScenarios() []Scenario {
+	return []Scenario{
+		{Name: "a hundred users at once", Group: Load, Set: forAllUsers, Run: manyUsers,
+			Criteria: "none fails; each moves at least half of the mean, though one in ten has twenty connections; U"},
+		{Name: "a lone user beside another's hundred connections", Group: Load, Criteria: "he moves 45 % at least, U",
+			Short: true, Set: forAllUsers, Run: loneUser},
+	}
+}
+
+// forAllUsers lets every user of the host to the daemons, over a wire that two processors can fill.
+func forAllUsers(s *bench.ClusterSpec) {
+	shaped(s)
+	s.Config += "mode = \"0666\"\n"
+}
+
+// becomeUser gives up this process's privileges for those of a user; 0: it keeps them.
+func becomeUser(uid int) error {
+	if uid == 0 {
+		return nil
+	}
+	err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(uid), syscall.Setuid(uid))
+	if err != nil {
+		return fmt.Errorf("becoming user %d: %w", uid, err)
+	}
+	return nil
+}
+
+// oneUser reports whether there are no users here but one: in a user namespace that maps no others.
+func oneUser() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	f := strings.Fields(string(b))
+	return err != nil || len(f) != 3 || f[2] == "1"
+}
+
+// userAt starts a client of a user in host 0.
+func (t *Trial) userAt(ctx context.Context, uid, conns, depth int) (*agent, error) {
+	a, err := t.spawn(ctx, 0, Job{
+		Role: RoleClient, Name: fmt.Sprintf("store%d", len(t.agents)), Peer: "host1", Service: "store", Mix: MixBulk,
+		Conns: conns, Depth: depth,
+		Seed: t.seed, Deadline: userDeadline, UID: uid,
+	})
+	if err == nil {
+		t.clients = append(t.clients, a)
+	}
+	return a, err
+}
+
+// userDeadline is by when an operation must have ended beside a hundred others.
+const userDeadline = 30 * time.Second
+
+// users starts clients as start says, and returns what each moved in the same span.
+func (t *Trial) users(ctx context.Context, start func() error) (ws []*Window, err error) {
+	if err := os.Chmod(t.cluster.Dir(), 0o777); err != nil { // they leave their claims there
+		return nil, err
+	}
+	if _, err := t.serve(ctx, 1, "store"); err != nil {
+		return nil, err
+	}
+	if err := start(); err != nil {
+		return nil, err
+	}
+	for _, a := range t.clients {
+		if err := t.flowing(ctx, a, patience); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range t.clients {
+		if _, err := t.mark(ctx, a, "begin"); err != nil {
+			return nil, err
+		}
+	}
+	if !sleep(ctx, t.span(10*time.Second, 2*time.Second)) {
+		return nil, ctx.Err()
+	}
+	for _, a := range t.clients {
+		w, err := t.mark(ctx, a, "together")
+		if err != nil {
+			return nil, err
+		}
+		ws = append(ws, w)
+	}
+	t.unfailed(ws...)
+	return ws, nil
+}
+
+// One user of greedyEach has as many connections; where turns are by connection, the others move a third of the mean.
+const (
+	greedyEach  = 10
+	greedyConns = 20
+)
+
+func manyUsers(ctx context.Context, t *Trial) error {
+	if oneUser() {
+		return errOneUser
+	}
+	n := t.many(100, 10)
+	ws, err := t.users(ctx, func() error {
+		for k := range n {
+			conns, depth := 1, 4
+			if k%greedyEach == 0 {
+				conns, depth = greedyConns, 1
+			}
+			if _, err := t.userAt(ctx, firstTenant+k, conns, depth); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.injected("users", uint64(n))
+	all, least := 0.0, ws[0].rate()
+	for _, w := range ws {
+		all += w.rate()
+		least = min(least, w.rate())
+	}
+	st, err := t.status(ctx, 0)
+	if err != nil {
+		return err
+	}
+	t.counted("clients", uint64(st.Clients))
+	t.agrees("clients", uint64(st.Clients), uint64(n), 0)
+	share := least / max(all/float64(n), 1)
+	t.row.Measured["all, MB/s"], t.row.Measured["the least, of the mean"] = all/1e6, share
+	t.check("each moves at least half of the mean", share >= 0.5, "one moves %.2f of the mean of %.2f MB/s", share,
+		all/1e6/float64(n))
+	return nil
+}
+
+func loneUser(ctx context.Context, t *Trial) error {
+	if oneUser() {
+		return errOneUser
+	}
+	n := t.many(100, 40)
+	ws, err := t.users(ctx, func() error {
+		if _, err := t.userAt(ctx, firstTenant, 1, 64); err != nil {
+			return err
+		}
+		_, err := t.userAt(ctx, firstTenant+1, n, 8)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t.injected("connections of the other user", uint64(n))
+	st, err := t.status(ctx, 0)
+	if err != nil {
+		return err
+	}
+	t.counted("connections", uint64(st.Connections))
+	t.agrees("connections", uint64(st.Connections), uint64(n)+1, 0)
+	lone, other := ws[0].rate(), ws[1].rate()
+	share := lone / max(lone+other, 1)
+	t.row.Measured["both, MB/s"], t.row.Measured["share of the lone user"] = (lone+other)/1e6, share
+	t.check("the lone user moves 45 % at least", share >= 0.45, "a share of %.2f of %.1f MB/s", share, (lone+other)/1e6)
+	return nil
+}
+
+var errOneUser = errors.New("there are no other users in this user namespace: run as root")

@@ -1,0 +1,231 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"multiedge/bench"
+	"multiedge/bench/hostile"
+	"multiedge/internal/config"
+	"multiedge/internal/daemon"
+	"multiedge/internal/ipc"
+)
+
+// The whole daemon under faults: of its files, its configuration, its quotas and its control socket at once, while
+// clients move data.
+const (
+	mutes    = 16          // who ask for lists and never read the answers
+	wholeMin = time.Second // the longest that nothing may complete meanwhile
+	// of the goodput beside two other daemons that are misused likewise
+	wholeShare = 0.3
+)
+
+// ReloadSignal makes a daemon of a lab call Reload; SIGHUP ends this program.
+const ReloadSignal = syscall.SIGUSR2
+
+// ConfigFile is where a lab's daemon looks for its configuration when it gets ReloadSignal.
+func ConfigFile(socket string) string { return socket + ".toml" }
+
+// Reload does to a lab's daemon what SIGHUP does to edged. A configuration that cannot be used changes nothing.
+func Reload(d *daemon.Daemon, socket string) error {
+	cfg, err := config.Load(ConfigFile(socket))
+	if err != nil {
+		return err
+	}
+	return d.Reload(cfg)
+}
+
+// brokenPeers are what may be found in place of a peers file that somebody writes: none may be believed.
+func brokenPeers(good string) []string {
+	at := strings.LastIndexByte(strings.TrimRight(good, "\n"), '\n') + 1 // the last line: KEY NAME
+	return []string{good[:at+20], good + "nonsense\n", strings.Repeat("\x00", 4096), "", good[:at] + "=" + good[at:],
+		good + strings.Repeat("x", 1<<20)}
+}
+
+// brokenConfigs are likewise of a configuration; the last is in order and leaves nothing to new clients.
+func brokenConfigs(good string) []string {
+	return []string{good[:strings.IndexByte(good, '"')+2], "nonsense = 1\n" + good, "\x00\xff",
+		good + "[[link]]\nname = \"edge0\"\n", strings.Replace(good, "[limits]\n", "[limits]\npinned = 4096\n", 1)}
+}
+
+// abuse is what goes on beside the transfer, and what came of it.
+type abuse struct {
+	reloads, refused, believed, junk, asked atomic.Uint64
+	all                                     sync.WaitGroup
+}
+
+// files breaks the files of a host's daemon again and again, and has it read them.
+func (a *abuse) files(ctx context.Context, t *Trial, host int, peers, config string) {
+	file, socket := t.cluster.PeersFile(host), t.cluster.Socket(host)
+	for i := 0; ctx.Err() == nil; i++ {
+		p, c := brokenPeers(peers), brokenConfigs(config)
+		_ = put(ConfigFile(socket), c[i%len(c)])
+		_ = t.cluster.Daemon(host).Signal(ReloadSignal)
+		_ = put(file, p[i%len(p)])
+		a.reloads.Add(1)
+		if err := reloadPeers(ctx, socket); err == nil {
+			a.believed.Add(1)
+		} else if _, typed := err.(*ipc.Error); typed {
+			a.refused.Add(1)
+		}
+	}
+}
+
+// put replaces a file as a whole.
+func put(file, text string) error {
+	if err := os.WriteFile(file+".new", []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// reloadPeers asks a daemon to read its peers again.
+func reloadPeers(ctx context.Context, socket string) error {
+	conn, err := ipc.Dial(ctx, socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindReload}); err != nil {
+		return err
+	}
+	m, err := conn.Recv()
+	if err == nil && m.Error != nil {
+		return m.Error
+	}
+	return err
+}
+
+// babble says to a daemon what is no message, or half of one, and goes.
+func (a *abuse) babble(ctx context.Context, socket string) {
+	texts := [][]byte{[]byte(`{"id":1,"kind":"hel`), {0}, []byte(strings.Repeat("x", 100<<10)),
+		[]byte(`{"id":1,"kind":"register","size":-1}`), []byte(`{"id":1,"kind":"hello","depth":1e9}`)}
+	for i := 0; ctx.Err() == nil; i++ {
+		if s, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"}); err == nil {
+			if _, err := s.Write(texts[i%len(texts)]); err == nil {
+				a.junk.Add(1)
+			}
+			s.Close()
+		}
+		sleep(ctx, time.Millisecond)
+	}
+}
+
+// mute asks for everything there is, and reads nothing.
+func (a *abuse) mute(ctx context.Context, socket string) {
+	conn, err := ipc.Dial(ctx, socket)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	for i := uint64(1); ctx.Err() == nil; i++ {
+		what := []string{"status", "conn", "peer", "region", "client", "link"}[i%6]
+		within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		if conn.SendContext(within, &ipc.Message{ID: i, Kind: ipc.KindStatus, What: what}) == nil {
+			a.asked.Add(1)
+		}
+		cancel()
+	}
+}
+
+// originals are a host's files as they should be.
+type originals struct{ peers, config string }
+
+// begin sets all of it going against the daemons of some hosts; it ends with ctx.
+func (a *abuse) begin(ctx context.Context, t *Trial, hosts []int, good []originals) {
+	for _, h := range hosts {
+		socket := t.cluster.Socket(h)
+		a.all.Go(func() { a.files(ctx, t, h, good[h].peers, good[h].config) })
+		a.all.Go(func() { a.babble(ctx, socket) })
+		for range mutes / 2 {
+			a.all.Go(func() { a.mute(ctx, socket) })
+		}
+		a.all.Go(func() {
+			_, _ = hostile.Run(ctx, hostile.Options{Mode: "control", Seed: t.seed, Again: true,
+				Dial: func(ctx context.Context) (*ipc.Conn, error) { return ipc.Dial(ctx, socket) }})
+		})
+	}
+}
+
+// misused measures a client while the daemons of some hosts are misused.
+func (t *Trial) misused(ctx context.Context, c *agent, a *abuse, hosts []int, good []originals) (*Window, error) {
+	during, stop := context.WithTimeout(ctx, scenarioTime)
+	a.begin(during, t, hosts, good)
+	w, err := t.measure(ctx, c, "misused", t.span(1500*time.Millisecond, time.Second))
+	stop()
+	a.all.Wait()
+	return w, err
+}
+
+// wholeHosts makes room for two daemons that the transfer does not use.
+func wholeHosts(s *bench.ClusterSpec) { s.Lab.Hosts = 4 }
+
+// wholeDaemon misuses, by turns, daemons that the transfer does not use, which costs the machine the same, and those
+// that it does.
+func wholeDaemon(ctx context.Context, t *Trial) error {
+	c, err := t.pair(ctx, MixRandom, 2, 8)
+	if err != nil {
+		return err
+	}
+	var good []originals
+	for h := range t.cluster.Lab().Hosts() {
+		text, err := os.ReadFile(t.cluster.PeersFile(h))
+		if err != nil {
+			return err
+		}
+		good = append(good, originals{string(text), t.cluster.Config(h)})
+	}
+	var x turns
+	other, a := &abuse{}, &abuse{}
+	for range t.many(turnsJudged, 1) {
+		clean, err := t.misused(ctx, c, other, []int{2, 3}, good)
+		if err != nil {
+			return err
+		}
+		with, err := t.misused(ctx, c, a, []int{0, 1}, good)
+		if err != nil {
+			return err
+		}
+		x.clean, x.with = append(x.clean, clean), append(x.with, with)
+	}
+	t.injected("broken files read", a.reloads.Load())
+	t.injected("words that are no messages", a.junk.Load())
+	t.injected("requests whose answers nobody reads", a.asked.Load())
+	t.counted("peers files refused", a.refused.Load())
+	t.row.Measured["goodput ratio"] = x.ratio()
+	t.ms("stall", x.stall())
+	t.unfailed(x.all()...)
+	t.check("no broken peers file is believed", a.believed.Load()+other.believed.Load() == 0, "%d were",
+		a.believed.Load()+other.believed.Load())
+	t.check(fmt.Sprintf("the transfer goes on, no stall of %v", wholeMin), x.goesOn() && x.stall() < wholeMin,
+		"stall %v", x.stall())
+	t.speed(fmt.Sprintf("goodput at least %.0f %% of that beside other daemons misused", 100*wholeShare),
+		x.ratio() >= wholeShare, "%.0f %%", 100*x.ratio())
+	if a.refused.Load() == 0 || a.junk.Load() == 0 || a.asked.Load() == 0 {
+		t.row.U[3].fail("refused %d, junk %d, asked %d: a kind of fault is missing", a.refused.Load(), a.junk.Load(),
+			a.asked.Load())
+	}
+	for h := range good { // in order again, they are believed again
+		if err := put(t.cluster.PeersFile(h), good[h].peers); err != nil {
+			return err
+		}
+		if err := put(ConfigFile(t.cluster.Socket(h)), good[h].config); err != nil {
+			return err
+		}
+		if err := t.cluster.Daemon(h).Signal(ReloadSignal); err != nil {
+			return err
+		}
+		if err := reloadPeers(ctx, t.cluster.Socket(h)); err != nil {
+			return err
+		}
+	}
+	return t.reuse(ctx) // new clients and connections are served
+}

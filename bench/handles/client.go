@@ -1,0 +1,193 @@
+package handles
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/bench/scale"
+	"multiedge/edge"
+)
+
+const (
+	rounds = 5
+	atOnce = 16
+)
+
+// run is a client at work.
+type run struct {
+	Spec
+	d     *edge.Device
+	probe *scale.Probe
+	show  func(what string, share float64)
+	first map[string][2]scale.Host // by way: client and server at the first step
+	base  map[string]int           // and its exports
+}
+
+// Run does it. show is called now and then with what is being done and how far that is.
+func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)) (*Result, error) {
+	probe, err := scale.NewProbe(ctx, d, s.Peer)
+	if err != nil {
+		return nil, err
+	}
+	defer probe.Close()
+	r := &run{Spec: s, d: d, probe: probe, show: show, first: map[string][2]scale.Host{}, base: map[string]int{}}
+	res := &Result{Spec: s}
+	for _, way := range s.Ways {
+		have := r.granted
+		if way == Catalog {
+			have = r.catalog
+		}
+		for _, n := range s.Exports {
+			step, err := r.step(ctx, way, n, have)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %d exports: %w", way, n, err)
+			}
+			res.Steps = append(res.Steps, *step)
+		}
+	}
+	return res, nil
+}
+
+// step has so many exports, measures, and gives them up.
+func (r *run) step(ctx context.Context, way string, n int,
+	have func(context.Context, int) ([]*edge.RemoteRegion, func(), error)) (*Step, error) {
+	start := time.Now()
+	used, end, err := have(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	s := &Step{Way: way, Exports: n, Setup: time.Since(start).Seconds()}
+	if err := r.memory(ctx, s); err != nil {
+		return nil, err
+	}
+	return s, r.write(ctx, s, used)
+}
+
+// memory reads what processes hold, and sets what that is for each export beyond those of the first step.
+func (r *run) memory(ctx context.Context, s *Step) error {
+	client, server, err := r.probe.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+	first, known := r.first[s.Way]
+	if !known {
+		r.first[s.Way], r.base[s.Way] = [2]scale.Host{client, server}, s.Exports
+		return nil
+	}
+	each := func(now, then scale.Usage) float64 {
+		return (float64(now.Resident) - float64(then.Resident)) / float64(s.Exports-r.base[s.Way])
+	}
+	s.Bytes, s.Exporter = each(server.Daemon, first[1].Daemon), each(server.Application, first[1].Application)
+	s.ImpDaemon, s.Importer = each(client.Daemon, first[0].Daemon), each(client.Application, first[0].Application)
+	return nil
+}
+
+// granted has all exported on connections, and imports some of each.
+func (r *run) granted(ctx context.Context, n int) (used []*edge.RemoteRegion, end func(), err error) {
+	var conns []*edge.Conn
+	end = func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}
+	apart := max(1, n/r.InUse)
+	for from := 0; from < n; from += perConn {
+		r.show(fmt.Sprintf("granted: %d exports", n), float64(from)/float64(n))
+		count := min(perConn, n-from)
+		c, err := r.d.Dial(ctx, r.Peer, service, edge.Data(fmt.Appendf(nil, "%d %d", from, count)))
+		if err != nil {
+			return nil, nil, err
+		}
+		conns = append(conns, c)
+		if _, err := c.Import(ctx, "end"); err != nil {
+			return nil, nil, err
+		}
+		for i := from; i < from+count; i++ {
+			if i%apart != 0 || len(used) == r.InUse {
+				continue
+			}
+			m, err := c.Import(ctx, name(i))
+			if err != nil {
+				return nil, nil, err
+			}
+			used = append(used, m)
+		}
+	}
+	return used, end, nil
+}
+
+// catalog imports what is used of n names.
+func (r *run) catalog(ctx context.Context, n int) (used []*edge.RemoteRegion, end func(), err error) {
+	m, err := r.d.OpenCatalog(ctx, r.Peer, service, r.InUse)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range r.InUse {
+		if i%64 == 0 {
+			r.show(fmt.Sprintf("catalog: %d exports", n), float64(i)/float64(r.InUse))
+		}
+		mem, err := m.Import(ctx, fmt.Sprintf("object %d of %d", i*(n/r.InUse), n))
+		if err != nil {
+			m.Close()
+			return nil, nil, err
+		}
+		used = append(used, mem)
+	}
+	return used, func() { m.Close() }, nil
+}
+
+// write writes to what is used, in no order, one after the other and many at once.
+func (r *run) write(ctx context.Context, s *Step, used []*edge.RemoteRegion) error {
+	var p50, p99, rate []float64
+	random := rand.New(rand.NewPCG(1, uint64(s.Exports)))
+	data := make([]byte, 16)
+	for round := range rounds {
+		r.show(fmt.Sprintf("%s: %d exports, writes", s.Way, s.Exports), float64(round)/rounds)
+		times := report.NewRecorder()
+		for range r.Writes {
+			to, start := used[random.IntN(len(used))], time.Now()
+			op, err := to.Conn().Post(&edge.Work{Kind: edge.Write, Inline: data, Remote: to})
+			if err == nil {
+				err = op.Wait(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			times.Record(time.Since(start))
+		}
+		sum := times.Summary(1)
+		p50, p99 = append(p50, sum.P50), append(p99, sum.P99)
+		var flying [atOnce]edge.Op
+		start := time.Now()
+		for i := range 2 * r.Writes {
+			at := &flying[i%atOnce]
+			if err := at.Wait(ctx); err != nil {
+				return err
+			}
+			to := used[random.IntN(len(used))]
+			op, err := to.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Inline: data, Remote: to})
+			if err != nil {
+				return err
+			}
+			*at = op
+		}
+		for i := range flying {
+			if err := flying[i].Wait(ctx); err != nil {
+				return err
+			}
+		}
+		rate = append(rate, float64(2*r.Writes)/time.Since(start).Seconds())
+	}
+	s.P50, s.P99, s.Rate = median(p50), median(p99), median(rate)
+	return nil
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}

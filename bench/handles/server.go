@@ -1,0 +1,86 @@
+package handles
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"multiedge/bench/scale"
+	"multiedge/edge"
+)
+
+const (
+	service = "edgebench-handles"
+	objects = 1024 // of the exporter's memory: exports share them
+	perConn = 4000 // exports of a connection, of which a peer remembers 4096
+	workers = 32   // that export at once on a connection
+)
+
+func offset(i int) int { return i % objects * object }
+
+func name(i int) string { return fmt.Sprintf("object %d", i) }
+
+// Serve exports to whoever comes, until ctx ends. started is called when clients may come.
+func Serve(ctx context.Context, d *edge.Device, started func()) error {
+	mem, err := d.Register(objects * object)
+	if err != nil {
+		return err
+	}
+	l, err := d.Listen(ctx, service)
+	if err != nil {
+		return err
+	}
+	offer := func(_, n string) (edge.Offer, error) {
+		var i, of int
+		if _, err := fmt.Sscanf(n, "object %d of %d", &i, &of); err != nil || i >= of {
+			return edge.Offer{}, fmt.Errorf("there is no %q", n)
+		}
+		return edge.Offer{Region: mem, Off: offset(i), Len: object, Perm: edge.RemoteWrite}, nil
+	}
+	if _, err := d.ServeCatalog(ctx, service, offer); err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- scale.Serve(ctx, d, started) }()
+	for {
+		c, err := l.Accept(ctx)
+		if err != nil {
+			select {
+			case other := <-failed:
+				return other
+			default:
+			}
+			return err
+		}
+		go grant(c, mem)
+	}
+}
+
+// grant exports as many objects as a connection's data says, and then one more, named end.
+func grant(c *edge.Conn, mem *edge.Region) {
+	var from, n int
+	if _, err := fmt.Sscanf(string(c.Data()), "%d %d", &from, &n); err != nil {
+		c.Abort()
+		return
+	}
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for i := w; i < n; i += workers {
+				if _, err := mem.Export(c, name(from+i), edge.RemoteWrite, offset(from+i), object); err != nil {
+					c.Abort() // the other side says that it did not find it
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	mem.Export(c, "end", edge.RemoteWrite, 0, object)
+	for c.Err() == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		_, _ = c.WaitNotify(ctx)
+		cancel()
+	}
+	c.Close()
+}

@@ -1,0 +1,36 @@
+package bench
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"multiedge/bench/handles"
+	"multiedge/internal/lab"
+)
+
+// A small run through daemons in lab hosts: more exports than a connection has, in both ways.
+func TestHandles(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	ways := []string{handles.Catalog, handles.Granted}
+	spec := handles.Spec{Exports: []int{20, 4200}, InUse: 20, Writes: 100, Ways: ways}
+	c, err := NewCluster(ctx, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: HandlesLimits(spec)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	shown := 0
+	res, err := c.Handles(ctx, spec, func(string, float64) { shown++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Steps) != 4 || shown == 0 {
+		t.Fatalf("%+v", res)
+	}
+	for _, s := range res.Steps {
+		if s.P50 <= 0 || s.P99 < s.P50 || s.Rate <= 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package hostile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"multiedge/internal/ipc"
+)
+
+// cramLook is how often a client whose rings are full looks for room.
+const cramLook = time.Millisecond
+
+// cram fills both rings and takes no completion: the completion ring has no room, and submissions wait for it.
+func cram(c *client, r *rand.Rand) (uint64, error) {
+	room, err := c.sq.Room()
+	if err != nil {
+		return 0, err
+	}
+	c.rings.SetClientAsleep(true)
+	if room == 0 {
+		time.Sleep(cramLook) // it is the full rings that are to be felt
+		return 0, nil
+	}
+	for range room {
+		c.sq.Put(&ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: c.link, Key: c.key, Token: r.Uint64()})
+	}
+	if c.sq.Publish() {
+		c.bell.Ring()
+	}
+	return uint64(room), nil
+}
+
+// malformed are entries of atomics, pieces and redirections that no correct client writes, one after another on a ring
+// (A6.13 to A6.16). The last of each is what a daemon evicts for; those before it are in order.
+func malformed(c *client) [][]ipc.SQE {
+	atomic := func(f uint8, size int, compare uint64, change func(e *ipc.SQE)) []ipc.SQE {
+		e := ipc.SQE{Conn: c.link, Key: c.key}
+		e.SetAtomic(f, size, 1, compare)
+		if change != nil {
+			change(&e)
+		}
+		return []ipc.SQE{e}
+	}
+	pieces := func(n uint8, conn uint32) ipc.SQE {
+		e := ipc.SQE{Op: ipc.OpPieces, InlineLen: n, Conn: conn}
+		for i := range e.Pieces[:n] {
+			e.Pieces[i] = ipc.Piece{Region: c.region, Off: uint64(i) * 64, Len: 64}
+		}
+		return e
+	}
+	three := pieces(ipc.PiecesPerEntry, c.link)
+	write := ipc.SQE{Op: ipc.OpWrite, Conn: c.link, Key: c.key, Region: c.region, Len: 64}
+	elsewhere, inline, wraps := write, write, three
+	elsewhere.Conn++
+	inline.InlineLen = 8
+	wraps.Pieces[1].Off = 1<<64 - 8
+	add := atomic(ipc.AtomicAdd, 8, 0, nil)
+	into := ipc.SQE{Op: ipc.OpRedirect, Conn: c.link, Key: c.key, Region: c.region, Len: 64}
+	flagged, nothing, beyond := into, into, into
+	flagged.Flags, nothing.Len, beyond.LocalOff = ipc.FlagNotify, 0, 1<<64-8
+	return [][]ipc.SQE{
+		atomic(0, 8, 0, nil), atomic(ipc.AtomicMaxSigned+1, 8, 0, nil), atomic(ipc.AtomicAdd, 3, 0, nil),
+		atomic(ipc.AtomicAdd, 255, 0, nil), atomic(ipc.AtomicAdd, 8, 1, nil),
+		atomic(ipc.AtomicAdd, 8, 0, func(e *ipc.SQE) { e.InlineLen = 16 }),
+		atomic(ipc.AtomicAdd, 8, 0, func(e *ipc.SQE) { e.Flags = ipc.FlagLocal }),
+		atomic(ipc.AtomicAdd, 8, 0, func(e *ipc.SQE) { e.Inline[5] = 1 }),
+		{pieces(0, c.link)}, {wraps},
+		{three, three, three, three, three, three}, // 18, and the operation's own
+		{three, elsewhere}, {three, pieces(1, c.link+1)}, {three, inline}, {three, add[0]}, {three, into},
+		{three, {Op: ipc.OpCredit, Conn: c.link, Imm: 1}},
+		{flagged}, {nothing}, {beyond}, {{Op: ipc.OpEndRedirect, Conn: c.link, Token: 1, Len: 1}},
+	}
+}
+
+// borneAfter is when a daemon that has not evicted a client for an entry has borne it.
+const borneAfter = 2 * time.Second
+
+// verbs posts one malformed entry and waits for the daemon's answer.
+func verbs(c *client, r *rand.Rand) (uint64, error) {
+	all := malformed(c)
+	i := r.IntN(len(all))
+	for k := range all[i] {
+		c.sq.Put(&all[i][k])
+	}
+	if c.sq.Publish() {
+		c.bell.Ring()
+	}
+	select {
+	case <-c.gone:
+	case <-time.After(borneAfter):
+		c.borne = append(c.borne, fmt.Sprintf("malformed entry %d, operation %d", i, all[i][len(all[i])-1].Op))
+	}
+	return 1, nil
+}

@@ -1,0 +1,198 @@
+package notify
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/edge"
+)
+
+const (
+	maxRounds  = 100_000
+	pause      = 300 * time.Microsecond // so that the receiver rests again
+	setupTimes = 100
+)
+
+// round is one write, in nanoseconds of CLOCK_MONOTONIC; 0: not known.
+type round struct{ post, sent, got, start, end, back int64 }
+
+// Run measures. show is called now and then with what is being done and how far that is.
+func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)) (*Result, error) {
+	if s.Rounds < 1 || s.Rounds > maxRounds || s.Bytes < 1 || s.Bytes > most {
+		return nil, fmt.Errorf("%d rounds of %d bytes; choose 1 to %d of 1 to %d", s.Rounds, s.Bytes, maxRounds, most)
+	}
+	res := &Result{Spec: s}
+	for _, wait := range s.Waits {
+		rounds, err := s.run(ctx, d, wait, func(share float64) { show("notifications, "+wait, share) })
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", wait, err)
+		}
+		res.Runs = append(res.Runs, breakdown(wait, rounds))
+	}
+	show("export and import", 0)
+	var err error
+	res.Setup, err = setup(ctx, d, s.Peer)
+	return res, err
+}
+
+// run has rounds of one way to wait.
+func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(float64)) ([]round, error) {
+	c, err := d.Dial(ctx, s.Peer, service+wait, edge.Data([]byte(strconv.Itoa(s.Rounds))))
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	to, err := c.Import(ctx, bell)
+	if err != nil {
+		return nil, err
+	}
+	times, err := c.Import(ctx, stamps)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := d.Register(most)
+	if err != nil {
+		return nil, err
+	}
+	defer mem.Close()
+	out, err := newTap(ctx, s.Sockets[0], true)
+	if err != nil {
+		return nil, err
+	}
+	in, err := newTap(ctx, s.Sockets[1], false)
+	if err != nil {
+		out.close()
+		return nil, err
+	}
+	rounds, err := s.write(ctx, mem, to, show)
+	sent, got := out.close(), in.close()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, s.Rounds*stamp)
+	if _, err := times.ReadAt(b, 0); err != nil {
+		return nil, err
+	}
+	for i := range rounds {
+		r, at := &rounds[i], func(k int) int64 { return int64(binary.LittleEndian.Uint64(b[i*stamp+8*k:])) }
+		r.start, r.end, r.back = at(0), at(1), at(2)
+	}
+	match(rounds, sent, got)
+	return rounds, nil
+}
+
+// write writes once a round.
+func (s *Spec) write(ctx context.Context, mem *edge.Region, to *edge.RemoteRegion, show func(float64)) ([]round,
+	error) {
+	rounds, clock := make([]round, s.Rounds), newClock()
+	for i := range rounds {
+		if i%64 == 0 {
+			show(float64(i) / float64(len(rounds)))
+		}
+		rounds[i].post = clock.now()
+		op, err := to.Conn().Post(&edge.Work{Kind: edge.Write, Local: mem, Len: s.Bytes, Remote: to,
+			Flags: edge.Notify, Imm: uint32(i)})
+		if err == nil {
+			err = op.Wait(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		time.Sleep(pause)
+	}
+	return rounds, nil
+}
+
+// match finds the frame of each round: the longest that was sent between the post and the handler, and the one of the
+// same length that was received after it. Others of that time are acknowledgements, which are shorter.
+func match(rounds []round, sent, got []frame) {
+	for i := range rounds {
+		r := &rounds[i]
+		there := within(&sent, r.post, r.start)
+		if len(there) == 0 {
+			continue
+		}
+		f := slices.MaxFunc(there, func(a, b frame) int { return a.len - b.len })
+		for _, g := range within(&got, f.at, r.start) {
+			if g.len == f.len {
+				r.sent, r.got = f.at, g.at
+				break
+			}
+		}
+	}
+}
+
+// breakdown sums rounds up.
+func breakdown(wait string, rounds []round) Breakdown {
+	b := Breakdown{Wait: wait}
+	var rec [6]*report.Recorder
+	for i := range rec {
+		rec[i] = report.NewRecorder()
+	}
+	for _, r := range rounds {
+		if r.got == 0 {
+			b.Missed++
+			continue
+		}
+		stages := []int64{r.sent - r.post, r.got - r.sent, r.start - r.got, r.end - r.start, r.back - r.end,
+			r.start - r.sent + r.back - r.end}
+		if r.back < r.end { // it did not run before the next notification
+			stages = stages[:4]
+		}
+		for i, ns := range stages {
+			rec[i].Record(time.Duration(ns))
+		}
+	}
+	for i, to := range []*report.Latency{&b.Post, &b.Arrival, &b.Schedule, &b.Handler, &b.Return, &b.Overhead} {
+		*to = rec[i].Summary(1)
+	}
+	return b
+}
+
+// setup exports a page again and again, and imports one of the peer's.
+func setup(ctx context.Context, d *edge.Device, peer string) (s Setup, err error) {
+	var rec [4]*report.Recorder
+	for i := range rec {
+		rec[i] = report.NewRecorder()
+	}
+	for range setupTimes {
+		t0 := time.Now()
+		r, err := d.Register(most)
+		if err != nil {
+			return s, err
+		}
+		t1 := time.Now()
+		n, err := d.Export(ctx, r, "edgebench-mine", edge.RemoteWrite)
+		t2 := time.Now()
+		if err != nil {
+			return s, errors.Join(err, r.Close())
+		}
+		back, err := n.Unexport(ctx)
+		t3 := time.Now()
+		if err := errors.Join(err, back.Close()); err != nil {
+			return s, err
+		}
+		t4 := time.Now()
+		m, err := d.Import(ctx, peer, page)
+		if err != nil {
+			return s, err
+		}
+		t5 := time.Now()
+		for i, took := range []time.Duration{t1.Sub(t0), t2.Sub(t1), t5.Sub(t4), t3.Sub(t2)} {
+			rec[i].Record(took)
+		}
+		if err := m.Conn().Close(); err != nil {
+			return s, err
+		}
+	}
+	for i, to := range []*report.Latency{&s.Register, &s.Export, &s.Import, &s.Unexport} {
+		*to = rec[i].Summary(1)
+	}
+	return s, nil
+}

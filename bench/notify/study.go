@@ -1,0 +1,109 @@
+package notify
+
+import (
+	"fmt"
+
+	"multiedge/bench/report"
+	"multiedge/bench/xlate"
+)
+
+// What the paper has, in microseconds (§5.3, figure 9; §5.1).
+var (
+	linux = [4]float64{10, 17, 3, 30}
+	nt    = [4]float64{28, 16, 7, 52} // 28: 10 to the interrupt handler, 18 to the deferred call
+
+	paperExport, paperImport = 43.0, 68.0 // on NT, of one page, of which the system 18.3 and 0
+)
+
+// Study shows a result beside what the paper says.
+func (r *Result) Study(head report.Head) *xlate.Study {
+	s := &xlate.Study{Head: head, Title: "Notifications", Scale: 1, Seed: 1,
+		Paper: "Chen, Bilas, Damianakis, Dubnicki and Li, UTLB and VMMC on Linux and Windows NT, §5.1, §5.3, figure 9"}
+	s.Tables = []xlate.Table{r.notifications(), r.exports()}
+	for i := range r.Runs {
+		b := &r.Runs[i]
+		mine, paper := b.Schedule.P50/b.Overhead.P50, linux[1]/linux[3]
+		t := xlate.Trend{ID: b.Wait, Where: "§5.3", Claim: "Of the receiver's overhead, getting the handler to run " +
+			"is the largest part on Linux.", Agrees: b.Schedule.P50 > max(b.Arrival.P50, b.Return.P50),
+			Found: fmt.Sprintf("%s: %.0f %% of the whole, of VMMC on Linux %.0f %%", b.Wait, 100*mine, 100*paper)}
+		if !t.Agrees {
+			t.Why = "a receiver that polls needs no scheduling, and other programs delay the interrupted thread"
+		}
+		s.Trends = append(s.Trends, t)
+	}
+	return s
+}
+
+func (r *Result) notifications() xlate.Table {
+	t := xlate.Table{ID: "notify", Columns: []string{"stage"},
+		Title: fmt.Sprintf("Receiver's overhead of a notification of %d bytes, us: medians (and 99th percentiles)",
+			r.Bytes),
+		Caption: "Arrival: from the frame's departure until the daemon has it; VMMC's is the interrupt. Return: " +
+			"until the thread runs that was interrupted. All: without the handler. The traces of both daemons that " +
+			"the times come from slow them down a little."}
+	for i := range r.Runs {
+		t.Columns = append(t.Columns, r.Runs[i].Wait, "(p99)")
+	}
+	t.Columns = append(t.Columns, "VMMC, Linux", "VMMC, NT")
+	for _, stage := range []struct {
+		name  string
+		of    func(*Breakdown) *report.Latency
+		paper int // of linux and nt; -1: not told
+	}{
+		{"post to departure", func(b *Breakdown) *report.Latency { return &b.Post }, -1},
+		{"arrival to daemon", func(b *Breakdown) *report.Latency { return &b.Arrival }, 0},
+		{"scheduling", func(b *Breakdown) *report.Latency { return &b.Schedule }, 1},
+		{"handler", func(b *Breakdown) *report.Latency { return &b.Handler }, -1},
+		{"return", func(b *Breakdown) *report.Latency { return &b.Return }, 2},
+		{"all", func(b *Breakdown) *report.Latency { return &b.Overhead }, 3},
+	} {
+		row := xlate.Row{Label: stage.name}
+		for i := range r.Runs {
+			l := stage.of(&r.Runs[i])
+			row.Cells = append(row.Cells, micros(l.P50, nil), micros(l.P99, nil))
+		}
+		if stage.paper >= 0 {
+			row.Cells = append(row.Cells, paper(linux[stage.paper]), paper(nt[stage.paper]))
+		} else {
+			row.Cells = append(row.Cells, xlate.Cell{Text: "-"}, xlate.Cell{Text: "-"})
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func (r *Result) exports() xlate.Table {
+	t := xlate.Table{ID: "setup", Columns: []string{"call", "here", "(p99)", "VMMC, NT"},
+		Title:   "What exporting and importing a page costs, us: medians (and 99th percentiles)",
+		Caption: "VMMC's export pins the page, which Register does here; its import has no connection to make."}
+	both := func(l report.Latency) report.Latency {
+		l.P50, l.P99 = l.P50+r.Setup.Register.P50, l.P99+r.Setup.Register.P99
+		return l
+	}
+	for _, c := range []struct {
+		name  string
+		l     report.Latency
+		paper float64
+	}{
+		{"Register", r.Setup.Register, 0}, {"Export", r.Setup.Export, 0},
+		{"Register and Export", both(r.Setup.Export), paperExport}, {"Import", r.Setup.Import, paperImport},
+		{"Unexport", r.Setup.Unexport, 0},
+	} {
+		row := xlate.Row{Label: c.name, Cells: []xlate.Cell{micros(c.l.P50, &c.paper), micros(c.l.P99, nil)}}
+		if c.paper == 0 {
+			row.Cells[0].Paper = nil
+			row.Cells = append(row.Cells, xlate.Cell{Text: "-"})
+		} else {
+			row.Cells = append(row.Cells, paper(c.paper))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func micros(ns float64, paper *float64) xlate.Cell {
+	us := ns / 1000
+	return xlate.Cell{Ours: &us, Paper: paper, Form: "%.1f"}
+}
+
+func paper(us float64) xlate.Cell { return xlate.Cell{Text: fmt.Sprint(us)} }

@@ -1,0 +1,56 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"multiedge/bench/notify"
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// A small run through daemons in lab hosts: nearly all rounds have the frames of both ends, and stages add up.
+func TestNotify(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	c, err := NewCluster(ctx, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const rounds = 60
+	res, err := c.Notify(ctx, notify.Spec{Rounds: rounds, Bytes: 64, Waits: []string{"block", "adaptive"}},
+		func(string, float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Runs) != 2 || res.Setup.Import.Count == 0 || res.Setup.Unexport.P50 <= 0 {
+		t.Fatalf("%+v", res)
+	}
+	for _, b := range res.Runs {
+		// others on the host may delay traces, and keep the interrupted thread from many rounds
+		if n := b.Schedule.Count; n < rounds/2 || int(n)+b.Missed != rounds || b.Return.Count == 0 {
+			t.Errorf("%s: %d rounds, %d that returned and %d missed, of %d", b.Wait, n, b.Return.Count, b.Missed,
+				rounds)
+		}
+		if least := b.Arrival.Min + b.Schedule.Min + b.Return.Min; b.Overhead.Min < 0.99*least || least <= 0 ||
+			b.Overhead.Max > 1.01*(b.Arrival.Max+b.Schedule.Max+b.Return.Max) {
+			t.Errorf("%s: all is %+v, and its stages %+v, %+v, %+v", b.Wait, b.Overhead, b.Arrival, b.Schedule,
+				b.Return)
+		}
+	}
+	s := res.Study(report.Head{})
+	var text bytes.Buffer
+	for i := range s.Tables {
+		if err := s.Tables[i].Text(&text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := json.Marshal(res); err != nil || !bytes.Contains(b, []byte("daemon_to_handler_ns")) ||
+		!bytes.Contains(text.Bytes(), []byte("VMMC, Linux")) {
+		t.Errorf("%v: %s\n%s", err, b, text.Bytes())
+	}
+}

@@ -1,0 +1,221 @@
+package xlate
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"multiedge/bench/figure"
+	"multiedge/bench/report"
+	"multiedge/bench/xlate/svm"
+)
+
+// Options choose what of a study is done.
+type Options struct {
+	Only  *regexp.Regexp // parts whose name matches; nil: all
+	Apps  []string       // kernels; none: all
+	Scale float64        // 1: the papers' problem sizes
+	Seed  uint64
+	Begin func(steps int)   // how many steps there will be
+	Step  func(what string) // before each
+}
+
+// Study is what a study found.
+type Study struct {
+	report.Head
+	Title   string          `json:"title"`
+	Paper   string          `json:"paper"`
+	Scale   float64         `json:"scale"`
+	Seed    uint64          `json:"seed"`
+	Tables  []Table         `json:"tables"`
+	Trends  []Trend         `json:"trends"`
+	Runs    []Run           `json:"runs"` // everything that was simulated
+	Figures []figure.Figure `json:"-"`
+}
+
+// Table is a table of a paper, ours beside theirs.
+type Table struct {
+	ID      string   `json:"id"`
+	Title   string   `json:"title"`
+	Caption string   `json:"caption"`
+	Columns []string `json:"columns"`
+	Rows    []Row    `json:"rows"`
+}
+
+// Row is a row of a table. Columns[0] is over its label.
+type Row struct {
+	Label string `json:"label"`
+	Cells []Cell `json:"cells"`
+}
+
+// Cell holds our number and the paper's; text alone where there is no number.
+type Cell struct {
+	Text  string   `json:"text,omitempty"`
+	Ours  *float64 `json:"ours,omitempty"`
+	Paper *float64 `json:"paper,omitempty"`
+	Form  string   `json:"-"` // of the numbers; "" is %.2f
+}
+
+// Show formats one of the numbers of c.
+func (c Cell) Show(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	if c.Form == "" {
+		return fmt.Sprintf("%.2f", *v)
+	}
+	return fmt.Sprintf(c.Form, *v)
+}
+
+// Trend is something that the paper saw, and whether it is so here.
+type Trend struct {
+	ID     string `json:"id"`
+	Claim  string `json:"claim"`
+	Where  string `json:"where"`
+	Found  string `json:"found"`
+	Agrees bool   `json:"agrees"`
+	Why    string `json:"why,omitempty"` // it does not
+}
+
+// Run is one simulation.
+type Run struct {
+	App    string `json:"app"`
+	Config any    `json:"config"`
+	Counts any    `json:"counts"`
+}
+
+// app is a kernel with its trace.
+type app struct {
+	name, problem string
+	lookups       *Lookups
+	footprint     int
+	shared        int // pages of shared memory
+	time, work    uint64
+}
+
+// part is a table or figure of a study. It is called once for each app.
+type part struct {
+	name string
+	each func(r *runner, a *app) error
+}
+
+// runner carries out a study.
+type runner struct {
+	o    Options
+	out  *Study
+	apps []*app
+	done map[string]*Counts
+	dhl  map[string]*DHLCounts
+}
+
+// kernels returns the kernels that are asked for.
+func (o *Options) kernels() ([]string, error) {
+	if len(o.Apps) == 0 {
+		return svm.Names(), nil
+	}
+	for _, name := range o.Apps {
+		if !slices.Contains(svm.Names(), name) {
+			return nil, fmt.Errorf("no kernel %q; choose from %v", name, svm.Names())
+		}
+	}
+	return o.Apps, nil
+}
+
+// run generates the traces and does the parts that are asked for.
+func (r *runner) run(ctx context.Context, shape svm.Config, all bool, parts []part) error {
+	names, err := r.o.kernels()
+	if err != nil {
+		return err
+	}
+	parts = slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !r.wanted(p.name) })
+	if len(parts) == 0 {
+		return fmt.Errorf("--only %q matches no part of this study", r.o.Only)
+	}
+	r.o.Begin(len(names) * (1 + len(parts)))
+	for _, name := range names {
+		r.o.Step("trace of " + name)
+		res, problem, err := svm.Generate(ctx, name, shape, r.o.Scale)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		a := &app{name: name, problem: problem, time: res.Time, work: res.Work, shared: res.Pages}
+		if a.lookups, err = NewLookups(res.Trace, all); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		_, a.footprint = a.lookups.Count()
+		r.apps = append(r.apps, a)
+		for _, p := range parts {
+			r.o.Step(name + ": " + p.name)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := p.each(r, a); err != nil {
+				return fmt.Errorf("%s of %s: %w", p.name, name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *runner) wanted(name string) bool { return r.o.Only == nil || r.o.Only.MatchString(name) }
+
+// simulate runs a configuration, once.
+func (r *runner) simulate(a *app, cfg Config) (*Counts, error) {
+	key := fmt.Sprintf("%s %+v", a.name, cfg)
+	if n := r.done[key]; n != nil {
+		return n, nil
+	}
+	cfg.Seed = r.o.Seed
+	n, err := Simulate(a.lookups, cfg)
+	if err != nil {
+		return nil, err
+	}
+	r.done[key] = n
+	r.out.Runs = append(r.out.Runs, Run{App: a.name, Config: cfg, Counts: n})
+	return n, nil
+}
+
+// table returns the table of the study with an id, made if need be.
+func (r *runner) table(id, title, caption string, columns ...string) *Table {
+	i := slices.IndexFunc(r.out.Tables, func(t Table) bool { return t.ID == id })
+	if i < 0 {
+		i = len(r.out.Tables)
+		r.out.Tables = append(r.out.Tables, Table{ID: id, Title: title, Caption: caption, Columns: columns})
+	}
+	return &r.out.Tables[i]
+}
+
+// add adds a row.
+func (t *Table) add(label string, cells ...Cell) { t.Rows = append(t.Rows, Row{label, cells}) }
+
+// find returns our value in a row and column; false if there is none.
+func (t *Table) find(label, column string) (float64, bool) {
+	c := slices.Index(t.Columns, column) - 1
+	for _, row := range t.Rows {
+		if row.Label == label && c >= 0 && c < len(row.Cells) && row.Cells[c].Ours != nil {
+			return *row.Cells[c].Ours, true
+		}
+	}
+	return 0, false
+}
+
+func text(s string) Cell { return Cell{Text: s} }
+
+func ours(v float64) Cell { return Cell{Ours: &v} }
+
+func beside(v, paper float64) Cell { return Cell{Ours: &v, Paper: &paper} }
+
+func (c Cell) as(form string) Cell { c.Form = form; return c }
+
+// short writes a number of entries as the paper does: 8K.
+func short(n int) string { return fmt.Sprintf("%dK", n>>10) }
+
+// trend adds a trend; why explains a disagreement.
+func (r *runner) trend(id, where, claim string, agrees bool, why, found string, args ...any) {
+	t := Trend{ID: id, Claim: claim, Where: where, Found: fmt.Sprintf(found, args...), Agrees: agrees}
+	if !agrees {
+		t.Why = why
+	}
+	r.out.Trends = append(r.out.Trends, t)
+}

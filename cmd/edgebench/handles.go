@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"multiedge/bench"
+	"multiedge/bench/handles"
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// handlesCmd finds out what exports cost that are not used.
+type handlesCmd struct {
+	Exports []int    `default:"1000,10000,100000,1000000" help:"How many exports, one step after the other." placeholder:"N,..."`
+	InUse   int      `default:"1000" help:"So many are in use." placeholder:"N"`
+	Ways    []string `default:"catalog,granted" enum:"catalog,granted" help:"How they are exported: catalog (looked up when asked for), granted (on connections; the peer is told of all)." placeholder:"WAY,..."`
+	Writes  int      `default:"5000" help:"Writes of a round." placeholder:"N"`
+	Output  string   `short:"o" help:"Directory for the result as JSON, the figures and index.html." placeholder:"DIR"`
+	transportFlags
+	labFlags `prefix:""`
+}
+
+func (c *handlesCmd) Run(ctx context.Context) error {
+	slices.Sort(c.Exports)
+	switch {
+	case c.InUse < 1 || c.InUse > 2000 || c.Writes < 100:
+		return errors.New("--in-use is 1 to 2000, --writes 100 at least")
+	case len(c.Exports) == 0 || c.Exports[0] < c.InUse || c.Exports[len(c.Exports)-1] > 4000000:
+		return fmt.Errorf("--exports are %d (--in-use) to 4000000", c.InUse)
+	case c.Embedded:
+		return errors.New("handles measures daemons: leave out --embedded")
+	}
+	res := &handles.Result{Spec: handles.Spec{Exports: c.Exports, InUse: c.InUse, Writes: c.Writes}}
+	progress := report.NewProgress(os.Stderr, 1)
+	for _, n := range c.Exports {
+		progress.Update(fmt.Sprintf("table: %d exports", n), 0)
+		step, err := handles.RunTable(n, c.InUse)
+		if err != nil {
+			return err
+		}
+		res.Steps = append(res.Steps, step)
+	}
+	var err error
+	if c.Lab {
+		err = c.measure(ctx, res, progress.Update)
+	}
+	progress.Clear()
+	if err != nil {
+		return err
+	}
+	s := res.Study(head())
+	for i := range s.Tables {
+		if err := s.Tables[i].Text(os.Stdout); err != nil {
+			return err
+		}
+	}
+	if s.Print(os.Stdout); !c.Lab {
+		io.WriteString(os.Stdout, "only the table was measured; --lab writes through daemons on two hosts, too\n")
+	}
+	if c.Output == "" {
+		return nil
+	}
+	if err := s.Write(c.Output, "handles"); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", c.Output)
+	return nil
+}
+
+// measure writes between two hosts of a lab, and adds what that came to.
+func (c *handlesCmd) measure(ctx context.Context, res *handles.Result, show func(string, float64)) error {
+	if err := lab.EnsurePrivileges(); err != nil {
+		return err
+	}
+	res.Ways = c.Ways
+	cs := c.cluster(&c.transportFlags, 1)
+	cs.Limits = bench.HandlesLimits(res.Spec)
+	cl, err := bench.NewCluster(ctx, cs)
+	if err != nil {
+		return err
+	}
+	got, err := cl.Handles(ctx, res.Spec, show)
+	if err == nil {
+		res.Steps = append(res.Steps, got.Steps...)
+	}
+	return errors.Join(err, cl.Close())
+}

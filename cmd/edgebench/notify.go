@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"multiedge/bench"
+	"multiedge/bench/notify"
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// notifyCmd takes notifications apart.
+type notifyCmd struct {
+	Rounds int      `short:"n" default:"2000" help:"Notifications of each way to wait." placeholder:"N"`
+	Size   int      `short:"s" default:"64" help:"Bytes of a write, up to 4096." placeholder:"BYTES"`
+	Waits  []string `default:"block,adaptive" enum:"block,adaptive,busy" help:"How the receiving program waits: block, adaptive, busy." placeholder:"MODE,..."`
+	Output string   `short:"o" help:"Directory for the result as JSON and index.html." placeholder:"DIR"`
+	transportFlags
+	labFlags `prefix:""`
+}
+
+func (c *notifyCmd) Run(ctx context.Context) error {
+	switch {
+	case c.Rounds < 10 || c.Rounds > 100000 || c.Size < 1 || c.Size > 4096:
+		return errors.New("-n is 10 to 100000, -s 1 to 4096")
+	case !c.Lab:
+		return errors.New("notify compares the clocks of both hosts, which must be on this machine: add --lab")
+	case c.Embedded:
+		return errors.New("notify measures daemons: leave out --embedded")
+	}
+	if err := lab.EnsurePrivileges(); err != nil {
+		return err
+	}
+	cl, err := bench.NewCluster(ctx, c.cluster(&c.transportFlags, 1))
+	if err != nil {
+		return err
+	}
+	progress := report.NewProgress(os.Stderr, 1)
+	res, err := cl.Notify(ctx, notify.Spec{Rounds: c.Rounds, Bytes: c.Size, Waits: c.Waits}, progress.Update)
+	progress.Clear()
+	if err = errors.Join(err, cl.Close()); err != nil {
+		return err
+	}
+	s := res.Study(head())
+	for i := range s.Tables {
+		if err := s.Tables[i].Text(os.Stdout); err != nil {
+			return err
+		}
+	}
+	if s.Print(os.Stdout); c.Output == "" {
+		return nil
+	}
+	if err := s.Write(c.Output, "notify"); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "results and index.html are in %s\n", c.Output)
+	return nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+
+	"multiedge/bench/report"
+	"multiedge/bench/xlate"
+)
+
+// studyFlags are common to the trace-driven studies.
+type studyFlags struct {
+	Only   string   `help:"Only tables and figures whose name matches the regular expression, as table4, figure7, policies." placeholder:"REGEXP"`
+	Apps   []string `help:"Only these kernels: fft, lu, barnes, radix, water, ocean." placeholder:"NAME,..."`
+	Scale  float64  `default:"1" help:"Size of the problems: 1 is the papers', 0.25 a quarter of the memory." placeholder:"N"`
+	Seed   uint64   `default:"1" help:"Of keys, bodies and molecules: the same seed gives the same trace."`
+	Output string   `short:"o" help:"Directory for the results as JSON, the figures and index.html." placeholder:"DIR"`
+}
+
+// study is a function that carries a study out.
+type study func(context.Context, report.Head, xlate.Options) (*xlate.Study, error)
+
+// run carries a study out with progress, prints its trends and writes what is asked for.
+func (f *studyFlags) run(ctx context.Context, name string, do study) error {
+	o := xlate.Options{Apps: f.Apps, Scale: f.Scale, Seed: f.Seed}
+	if f.Only != "" {
+		re, err := regexp.Compile(f.Only)
+		if err != nil {
+			return fmt.Errorf("--only: %w", err)
+		}
+		o.Only = re
+	}
+	var progress *report.Progress
+	first := true
+	o.Begin = func(steps int) { progress = report.NewProgress(os.Stderr, steps) }
+	o.Step = func(what string) {
+		if !first {
+			progress.Step()
+		}
+		first = false
+		progress.Update(what, 0)
+	}
+	s, err := do(ctx, head(), o)
+	progress.Clear()
+	if err != nil {
+		return err
+	}
+	s.Print(os.Stdout)
+	if f.Output == "" {
+		return nil
+	}
+	if err := s.Write(f.Output, name); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", f.Output)
+	return nil
+}
+
+// utlbCmd repeats the trace-driven study of the UTLB.
+type utlbCmd struct {
+	studyFlags
+}
+
+func (c *utlbCmd) Run(ctx context.Context) error { return c.run(ctx, "utlb", xlate.StudyUTLB) }

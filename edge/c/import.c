@@ -1,0 +1,285 @@
+/* Memory that the peer exports to us, and ours to the peer (ABI A5.11 to A5.16). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* What is withdrawn and no program knows of goes; of one name the newest are kept. */
+static void drop_old(edge_conn *c, const char *name)
+{
+	int of_name = 0;
+	for (edge_remote **at = &c->remotes, *r; (r = *at) != NULL;) {
+		if (!r->revoked && strcmp(r->name, name) == 0)
+			of_name++;
+		if (r->held || (!r->revoked && of_name <= OF_ONE_NAME)) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		c->nremotes--;
+		free(r);
+	}
+}
+
+void advertised(edge_device *d, const struct abi_advert *m)
+{
+	edge_conn *c = conn_find(d, m->conn);
+	if (c == NULL || m->size > INT64_MAX || c->state == ENDED)
+		return;
+	if (c->nremotes >= MAX_IMPORTS) {
+		conn_abort(c, fail(EDGE_ERR_LIMIT, "the peer exported more than %d pieces of memory on one connection",
+		                   MAX_IMPORTS));
+		return;
+	}
+	edge_remote *r = calloc(1, sizeof *r), **at = &c->remotes;
+	if (r == NULL) {
+		conn_abort(c, EDGE_ERR_NO_MEMORY);
+		return;
+	}
+	*r = (edge_remote){ .c = c, .key = m->key, .size = m->size, .perm = m->perm, .number = m->number };
+	get_str(r->name, &m->name);
+	while (*at != NULL && (*at)->number > r->number) /* it was overtaken */
+		at = &(*at)->next;
+	r->next = *at;
+	*at = r;
+	c->nremotes++;
+	drop_old(c, r->name);
+	if (c->stream != NULL)
+		stream_advance(c->stream);
+	news(d);
+}
+
+void withdrawn(edge_device *d, uint32_t conn, uint64_t key)
+{
+	edge_conn *c = conn_find(d, conn);
+	if (c == NULL)
+		return;
+	for (edge_remote *r = c->remotes; r != NULL; r = r->next)
+		if (r->key == key)
+			r->revoked = true;
+	drop_old(c, "");
+}
+
+edge_remote *remote_find(edge_conn *c, const char *name)
+{
+	edge_remote *r = c->remotes;
+	while (r != NULL && (r->revoked || strcmp(r->name, name) != 0))
+		r = r->next;
+	if (r != NULL)
+		r->held = true;
+	return r;
+}
+
+void imports_free(edge_conn *c)
+{
+	for (edge_remote *r; (r = c->remotes) != NULL; free(r))
+		c->remotes = r->next;
+	for (edge_export *e; (e = c->exports) != NULL; free(e))
+		c->exports = e->next;
+}
+
+struct wanted { edge_conn *c; const char *name; edge_remote *found; };
+
+static bool found(void *arg)
+{
+	struct wanted *w = arg;
+	w->found = remote_find(w->c, w->name);
+	return w->found != NULL || conn_usable(w->c) != 0;
+}
+
+int edge_import(edge_conn *c, const char *name, edge_remote **remote, int timeout_ms)
+{
+	struct wanted w = { .c = c, .name = name };
+	int64_t until = deadline(timeout_ms);
+	enter(c->d);
+	int err = wait_for(c->d, found, &w, until);
+	if (err == 0 && w.found == NULL)
+		err = conn_usable(c);
+	if (err == EDGE_ERR_TIMEOUT)
+		fail(err, "%s exports no memory named \"%s\"", c->peer, name);
+	if (err == 0)
+		*remote = w.found;
+	return leave(c->d, err);
+}
+
+uint64_t edge_remote_size(const edge_remote *r)
+{
+	return r->size;
+}
+
+int edge_remote_perm(const edge_remote *r)
+{
+	return (int)r->perm;
+}
+
+/* A request that somebody waits for. Who gives up leaves it to the handler to free. */
+struct asked {
+	edge_conn *c;
+	edge_export *e;
+	uint64_t key;
+	int err;
+	bool done, left;
+};
+
+static bool answered(void *arg)
+{
+	return ((struct asked *)arg)->done;
+}
+
+static void finish(edge_device *d, struct asked *a, int err)
+{
+	a->err = err;
+	a->done = true;
+	a->c->calls--;
+	news(d);
+	if (a->c->released)
+		conn_gone(a->c);
+	if (!a->left)
+		return;
+	free(a);
+}
+
+static void exported(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
+{
+	(void)fd;
+	struct asked *a = call->obj;
+	edge_conn *c = a->c;
+	c->exporting--;
+	if (err == 0 && a->left) { /* nobody knows of it */
+		free(a->e);
+	} else if (err == 0) {
+		a->e->key = m->exported.key;
+		a->e->next = c->exports;
+		c->exports = a->e;
+	} else {
+		free(a->e);
+		a->e = NULL;
+		if (err == EDGE_ERR_NO_CONN && conn_usable(c) != 0)
+			err = conn_usable(c);
+	}
+	finish(d, a, err);
+}
+
+/* Asks the daemon to export; fn gets the answer. */
+int send_export(edge_region *r, edge_conn *c, const char *name, int perm, size_t off, size_t size, call_fn fn,
+                void *obj)
+{
+	struct abi_export m = { .off = off, .size = size, .conn = c->id, .region = r->id, .perm = (uint32_t)perm };
+	put_str(&m.name, name);
+	int err = control_send(c->d, &m, sizeof m, ABI_EXPORT, -1, fn, obj, 0);
+	if (err == 0) {
+		c->calls++;
+		c->exporting++;
+	}
+	return err;
+}
+
+static int check_export(edge_region *r, edge_conn *c, const char *name, int perm, size_t off, size_t size)
+{
+	int err = check_name("the export's name", name, false);
+	if (err != 0)
+		return err;
+	if (c->d != r->d || r->closed)
+		return fail(EDGE_ERR_INVALID, "the connection and an open region must be of the same device");
+	if (r->epoch != r->d->at.epoch)
+		return EDGE_ERR_STALE;
+	if (perm == 0 || (perm & ~(EDGE_REMOTE_READ | EDGE_REMOTE_WRITE | EDGE_REMOTE_ATOMIC)) != 0)
+		return fail(EDGE_ERR_INVALID, "choose of EDGE_REMOTE_READ, EDGE_REMOTE_WRITE and EDGE_REMOTE_ATOMIC");
+	if ((perm & EDGE_REMOTE_ATOMIC) && off % 8 != 0)
+		return fail(EDGE_ERR_INVALID, "an export for atomics begins at a multiple of 8, not at %zu", off);
+	if ((perm & EDGE_REMOTE_ATOMIC) && (err = check_feature(r->d, EDGE_FEATURE_ATOMICS, "atomics")) != 0)
+		return err;
+	if (size == 0 || off > r->size || size > r->size - off)
+		return fail(EDGE_ERR_BOUNDS, "export of %zu bytes from %zu, of a region of %zu", size, off, r->size);
+	return conn_usable(c);
+}
+
+/* Waits for the answer and frees a, or leaves it. */
+static int await(edge_device *d, struct asked *a, int64_t until)
+{
+	int err = wait_for(d, answered, a, until);
+	if (!a->done) {
+		a->left = true;
+		return err;
+	}
+	err = a->err;
+	free(a);
+	return err;
+}
+
+int edge_export_region(edge_region *r, edge_conn *c, const char *name, int perm, size_t off, size_t size,
+                       edge_export **to, int timeout_ms)
+{
+	edge_device *d = c->d;
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	int err = check_export(r, c, name, perm, off, size);
+	if (err != 0)
+		return leave(d, err);
+	struct asked *a = calloc(1, sizeof *a);
+	edge_export *e = calloc(1, sizeof *e);
+	if (a != NULL && e != NULL) {
+		*e = (edge_export){ .c = c, .region = r, .off = off, .size = size };
+		memcpy(e->name, name, strlen(name));
+		*a = (struct asked){ .c = c, .e = e };
+		err = send_export(r, c, name, perm, off, size, exported, a);
+	} else
+		err = EDGE_ERR_NO_MEMORY;
+	if (err != 0) {
+		free(a);
+		free(e);
+		return leave(d, err);
+	}
+	err = await(d, a, until);
+	if (err == 0 && to != NULL)
+		*to = e;
+	return leave(d, err);
+}
+
+static void revoked(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
+{
+	(void)m, (void)fd;
+	finish(d, call->obj, err == EDGE_ERR_NO_CONN ? 0 : err);
+}
+
+int edge_export_revoke(edge_export *e, int timeout_ms)
+{
+	edge_conn *c = e->c;
+	edge_device *d = c->d;
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	if (d->dead != 0 || e->revoked || c->closed)
+		return leave(d, d->dead); /* it ended with the connection */
+	struct asked *a = calloc(1, sizeof *a);
+	if (a == NULL)
+		return leave(d, EDGE_ERR_NO_MEMORY);
+	*a = (struct asked){ .c = c };
+	struct abi_revoke m = { .key = e->key, .conn = c->id };
+	int err = control_send(d, &m, sizeof m, ABI_REVOKE, -1, revoked, a, 0);
+	if (err != 0) {
+		free(a);
+		return leave(d, err == EDGE_ERR_DAEMON_DOWN ? 0 : err);
+	}
+	c->calls++;
+	err = await(d, a, until);
+	if (err == EDGE_ERR_DAEMON_DOWN)
+		err = 0;
+	if (err == 0)
+		e->revoked = true;
+	return leave(d, err);
+}
+
+edge_region *edge_export_memory(const edge_export *e)
+{
+	return e->region;
+}
+
+size_t edge_export_offset(const edge_export *e)
+{
+	return e->off;
+}
+
+const char *edge_export_name(const edge_export *e)
+{
+	return e->name;
+}

@@ -1,0 +1,332 @@
+/* Services, and requests of peers to connect (ABI A7.6). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+static void append(edge_listener *l, struct edge_request *r)
+{
+	r->next = NULL;
+	*l->last_request = r;
+	l->last_request = &r->next;
+	l->nrequests++;
+}
+
+static struct edge_request *take(edge_listener *l)
+{
+	struct edge_request *r = l->requests;
+	if (r == NULL)
+		return NULL;
+	l->requests = r->next;
+	if (l->requests == NULL)
+		l->last_request = &l->requests;
+	l->nrequests--;
+	return r;
+}
+
+static void refused(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
+{
+	(void)d, (void)err, (void)m, (void)fd;
+	edge_conn *c = call->obj;
+	c->calls--;
+	conn_forget(c);
+}
+
+/* Turns a request down and frees its connection. */
+void refuse(edge_conn *c, const char *reason)
+{
+	struct abi_refuse m = { .conn = c->id };
+	m.text.size = (uint16_t)strnlen(reason, ABI_TEXT);
+	memcpy(m.text.bytes, reason, m.text.size);
+	if (c->listed && !c->closed && control_send(c->d, &m, sizeof m, ABI_REFUSE, -1, refused, c, 0) == 0) {
+		c->calls++;
+		c->aborting = true;
+	}
+	conn_release(c);
+}
+
+void conn_incoming(edge_device *d, const struct abi_incoming *m)
+{
+	char service[MAX_NAME + 1], peer[MAX_NAME + 1];
+	get_str(service, &m->service);
+	get_str(peer, &m->peer);
+	edge_listener *l = d->listeners;
+	while (l != NULL && strcmp(l->service, service) != 0)
+		l = l->next;
+	if (conn_find(d, m->conn) != NULL)
+		return; /* a broken daemon's */
+	edge_conn *c = conn_new(d, peer, service);
+	struct edge_request *r = malloc(sizeof *r);
+	size_t n = m->data.size < ABI_DATA ? m->data.size : ABI_DATA;
+	if (c == NULL || r == NULL || (n > 0 && (c->data = malloc(n)) == NULL)) {
+		abort_number(d, m->conn);
+		free(r);
+		if (c != NULL)
+			conn_release(c);
+		return;
+	}
+	if (n > 0)
+		memcpy(c->data, m->data.bytes, n);
+	c->data_size = n;
+	c->state = ASKED;
+	conn_enter(c, m->conn);
+	if (l == NULL || l->err != 0 || l->nrequests >= BACKLOG) {
+		free(r);
+		refuse(c, l == NULL || l->err != 0 ? "the service has just closed" : "too many requests wait; try again later");
+		return;
+	}
+	*r = (struct edge_request){ .c = c, .l = l };
+	append(l, r);
+	if (l->streams)
+		stream_requests(l);
+	changed(d, &l->watch);
+	news(d);
+}
+
+/* Ends a listener that the daemon does not serve; it stays the program's to close. */
+void listener_fail(edge_listener *l, int err)
+{
+	if (l->err == 0)
+		l->err = err;
+	changed(l->d, &l->watch);
+	news(l->d);
+}
+
+static bool listening(void *arg)
+{
+	edge_listener *l = arg;
+	return l->offered || l->err != 0;
+}
+
+static void unlist(edge_listener *l)
+{
+	*l->at = l->next;
+	if (l->next != NULL)
+		l->next->at = l->at;
+	unwatch(l->d, &l->watch);
+	for (struct edge_request *r; (r = take(l)) != NULL; free(r))
+		refuse(r->c, "the service has just closed");
+	for (edge_conn *c = l->d->all; c != NULL; c = c->next)
+		if (c->stream != NULL && c->stream->listener == l) { /* nobody accepts it */
+			c->stream->listener = NULL;
+			stream_discard(c->stream, EDGE_ERR_CLOSED);
+		}
+}
+
+static void ignored(edge_device *d, struct call *c, int err, const union abi_packet *m, int *fd)
+{
+	(void)d, (void)c, (void)err, (void)m, (void)fd;
+}
+
+static int listen_on(edge_device *d, const char *service, bool streams, uint32_t backlog, edge_listener **listener,
+                     int64_t until)
+{
+	int err = check_name("the service's name", service, false);
+	if (err == 0)
+		err = attach_current(d, until);
+	for (edge_listener *l = d->listeners; err == 0 && l != NULL; l = l->next)
+		if (strcmp(l->service, service) == 0)
+			err = fail(EDGE_ERR_EXISTS, "this device offers \"%s\" already", service);
+	edge_listener *l = err == 0 ? calloc(1, sizeof *l) : NULL;
+	if (l == NULL)
+		return err != 0 ? err : EDGE_ERR_NO_MEMORY;
+	*l = (edge_listener){ .d = d, .streams = streams, .backlog = backlog, .serial = ++d->serial, .next = d->listeners,
+		.at = &d->listeners };
+	strcpy(l->service, service);
+	l->last_request = &l->requests;
+	l->last_ready = &l->ready;
+	if (l->next != NULL)
+		l->next->at = &l->next;
+	d->listeners = l;
+	offer(l);
+	err = wait_for(d, listening, l, until);
+	if (err == 0 && l->err != 0)
+		err = l->err;
+	if (err == 0) {
+		l->known = true;
+		*listener = l;
+		return 0;
+	}
+	unlist(l);
+	struct abi_service m = { 0 };
+	put_str(&m.service, service);
+	if (l->err == 0) /* it may be offered yet */
+		control_send(d, &m, sizeof m, ABI_UNLISTEN, -1, ignored, NULL, 0);
+	free(l);
+	return err;
+}
+
+int edge_listen(edge_device *d, const char *service, edge_listener **listener, int timeout_ms)
+{
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	return leave(d, listen_on(d, service, false, 0, listener, until));
+}
+
+int edge_stream_listen(edge_device *d, const char *service, uint32_t backlog, edge_listener **listener, int timeout_ms)
+{
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	return leave(d, listen_on(d, service, true, backlog == 0 ? 16 : backlog, listener, until));
+}
+
+void edge_listener_close(edge_listener *l)
+{
+	if (l == NULL)
+		return;
+	edge_device *d = l->d;
+	enter(d);
+	struct abi_service m = { 0 };
+	put_str(&m.service, l->service);
+	if (l->offered && d->dead == 0)
+		control_send(d, &m, sizeof m, ABI_UNLISTEN, -1, ignored, NULL, 0);
+	unlist(l);
+	free(l);
+	leave(d, 0);
+}
+
+static bool has_request(void *arg)
+{
+	edge_listener *l = arg;
+	for (struct edge_request *r; (r = l->requests) != NULL && r->c->state == ENDED;) { /* the peer gave up meanwhile */
+		conn_release(take(l)->c);
+		free(r);
+	}
+	return l->requests != NULL || l->err != 0;
+}
+
+static int next_request(edge_listener *l, edge_request **request, int64_t until)
+{
+	if (l->streams)
+		return fail(EDGE_ERR_INVALID, "a listener of streams: use edge_stream_accept");
+	int err = wait_for(l->d, has_request, l, until);
+	if (err == 0 && l->requests == NULL)
+		err = l->err;
+	if (err == 0)
+		*request = take(l);
+	return err;
+}
+
+int edge_listener_next(edge_listener *l, edge_request **request, int timeout_ms)
+{
+	int64_t until = deadline(timeout_ms);
+	enter(l->d);
+	return leave(l->d, next_request(l, request, until));
+}
+
+static void accepted(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
+{
+	(void)m, (void)fd;
+	edge_conn *c = call->obj;
+	c->calls--;
+	if (err == 0 && c->state == ACCEPTING)
+		c->state = OPEN;
+	else if (err != 0)
+		conn_end(c, err, true);
+	if (c->stream != NULL)
+		stream_accepted(c->stream, c->state == OPEN ? 0 : c->err);
+	if (err != 0)
+		conn_forget(c);
+	else if (c->released)
+		conn_gone(c);
+	news(d);
+}
+
+/* Says yes to a request; the reply makes c OPEN. */
+int conn_accept(edge_conn *c, const void *data, size_t size)
+{
+	struct abi_accept m = { .conn = c->id, .data.size = (uint16_t)size };
+	if (size > 0)
+		memcpy(m.data.bytes, data, size);
+	int err = c->state != ASKED ? c->err : control_send(c->d, &m, sizeof m, ABI_ACCEPT, -1, accepted, c, 0);
+	if (err == 0) {
+		c->calls++;
+		c->state = ACCEPTING;
+	}
+	return err;
+}
+
+static bool accept_over(void *arg)
+{
+	edge_conn *c = arg;
+	return c->state != ACCEPTING;
+}
+
+static int accept_request(edge_request *r, const void *data, size_t size, edge_conn **conn, int64_t until)
+{
+	edge_conn *c = r->c;
+	free(r);
+	int err = size > ABI_DATA ? fail(EDGE_ERR_INVALID, "%zu bytes of private data; at most %d can be sent", size,
+	    ABI_DATA)
+	                          : conn_accept(c, data, size);
+	if (err == 0)
+		err = wait_for(c->d, accept_over, c, until);
+	if (err == 0 && c->state == ENDED)
+		err = c->err;
+	if (err == 0)
+		*conn = c;
+	else
+		conn_release(c);
+	return err;
+}
+
+int edge_request_accept(edge_request *r, const void *data, size_t size, edge_conn **conn, int timeout_ms)
+{
+	edge_device *d = r->c->d;
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	return leave(d, accept_request(r, data, size, conn, until));
+}
+
+int edge_request_refuse(edge_request *r, const char *reason)
+{
+	edge_device *d = r->c->d;
+	enter(d);
+	refuse(r->c, reason == NULL ? "" : reason);
+	free(r);
+	return leave(d, 0);
+}
+
+int edge_accept(edge_listener *l, edge_conn **conn, int timeout_ms)
+{
+	edge_device *d = l->d;
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	int err;
+	edge_request *r;
+	while ((err = next_request(l, &r, until)) == 0) {
+		int64_t soon = until == 0 ? now_ns() + SECOND : until; /* the answer is on its way: do not lose it */
+		err = accept_request(r, NULL, 0, conn, soon);
+		if (err == 0 || err == EDGE_ERR_TIMEOUT || err == EDGE_ERR_DAEMON_SILENT || d->dead != 0)
+			break; /* else it failed meanwhile: the next one */
+	}
+	return leave(d, err);
+}
+
+const char *edge_request_peer(const edge_request *r)
+{
+	return r->c->peer;
+}
+
+const void *edge_request_data(const edge_request *r, size_t *size)
+{
+	*size = r->c->data_size;
+	return r->c->data;
+}
+
+void edge_listener_watch(edge_listener *l, void *context)
+{
+	enter(l->d);
+	unwatch(l->d, &l->watch);
+	l->watch.context = context;
+	changed(l->d, &l->watch);
+	leave(l->d, 0);
+}
+
+int edge_listener_pending(edge_listener *l)
+{
+	enter(l->d);
+	if (l->d->dead == 0)
+		pump(l->d, false);
+	return leave(l->d, l->streams ? (int)l->nready : (int)l->nrequests);
+}

@@ -1,0 +1,173 @@
+/* The rings (ABI A6) and doorbells (A8). What the daemon writes is checked: it may be broken. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static _Atomic uint32_t *word(const struct ring *r, size_t off)
+{
+	return (_Atomic uint32_t *)(void *)(r->map + off);
+}
+
+/* Orders our store before the look at what the other side stored (A6.5). ThreadSanitizer knows no fences; it sees one
+ * side of the ring alone anyway. */
+static void full_fence(void)
+{
+#ifdef __SANITIZE_THREAD__
+	__sync_synchronize();
+#else
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+static bool power_of_two(uint32_t n)
+{
+	return n != 0 && (n & (n - 1)) == 0;
+}
+
+/* Maps the rings of A6.1, A6.2. It does not take memfd over. */
+int ring_map(struct ring *r, int memfd, const struct abi_hello_reply *m)
+{
+	uint32_t times = m->sq_entries == 0 ? 0 : m->cq_entries / m->sq_entries;
+	if (!power_of_two(m->sq_entries) || !power_of_two(m->cq_entries) || m->sq_entries > 65536 || times < 2 ||
+	    times > 16)
+		return fail(EDGE_ERR_VERSION, "the daemon made rings of %u and %u entries", m->sq_entries, m->cq_entries);
+	size_t size = ABI_RINGS + (size_t)m->sq_entries * 64 + (size_t)m->cq_entries * 32;
+	size = (size + 4095) & ~(size_t)4095;
+	int need = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, seals = fcntl(memfd, F_GET_SEALS);
+	struct stat st;
+	if (seals < 0 || (seals & need) != need || fstat(memfd, &st) != 0 || (uint64_t)st.st_size != size)
+		return fail(EDGE_ERR_VERSION, "the daemon's rings are not sealed, or of another size than it says");
+	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	if (map == MAP_FAILED)
+		return system_error("mmap of the rings");
+	madvise(map, size, MADV_DONTFORK); /* A11.2 */
+	*r = (struct ring){ .map = map, .size = size, .sq = (char *)map + ABI_RINGS, .sq_entries = m->sq_entries,
+		.cq_entries = m->cq_entries, .submit = -1, .watch = -1 };
+	r->cq = r->sq + (size_t)m->sq_entries * 64;
+	return 0;
+}
+
+/* Forgets the rings. In a child after fork the map is not there and epoll sets are the parent's: only close. */
+void ring_close(edge_device *d)
+{
+	struct ring *r = &d->ring;
+	if (r->map == NULL)
+		return;
+	if (d->dead != EDGE_ERR_FORKED) {
+		watch_fd(d, r->watch, 0, EPOLL_CTL_DEL); /* the daemon has the file, too: closing does not remove it */
+		munmap(r->map, r->size);
+	}
+	close(r->submit);
+	close(r->watch);
+	*r = (struct ring){ .submit = -1, .watch = -1 };
+}
+
+/* Whether there is room for so many submissions. */
+bool ring_room(edge_device *d, uint32_t entries)
+{
+	struct ring *r = &d->ring;
+	if (r->map == NULL || r->broken)
+		return false;
+	if (r->sq_entries - (r->tail - r->taken) < entries) {
+		uint32_t head = atomic_load_explicit(word(r, ABI_SQ_HEAD), memory_order_acquire);
+		if (r->tail - head > r->sq_entries)
+			r->broken = true; /* pump gives up */
+		else
+			r->taken = head;
+	}
+	return !r->broken && r->sq_entries - (r->tail - r->taken) >= entries;
+}
+
+void ring_put(struct ring *r, const void *e)
+{
+	const size_t size = sizeof(struct abi_sqe);
+	memcpy(r->sq + (size_t)(r->tail++ & (r->sq_entries - 1)) * size, e, size);
+}
+
+/* Shows what was put, and wakes the daemon if it sleeps (A8.2). */
+void ring_publish(struct ring *r)
+{
+	atomic_store_explicit(word(r, ABI_SQ_TAIL), r->tail, memory_order_release);
+	full_fence();
+	_Atomic uint32_t *asleep = word(r, ABI_DAEMON_ASLEEP);
+	if (atomic_load_explicit(asleep, memory_order_relaxed) == 0 || atomic_exchange(asleep, 0) == 0)
+		return;
+	uint64_t one = 1;
+	while (write(r->submit, &one, sizeof one) < 0 && errno == EINTR)
+		;
+}
+
+bool ring_ready(const struct ring *r)
+{
+	return r->map != NULL && atomic_load_explicit(word(r, ABI_CQ_TAIL), memory_order_acquire) != r->head;
+}
+
+/* Says that we sleep, or wakes (A8.3). */
+void ring_sleep(struct ring *r, bool asleep)
+{
+	if (r->map == NULL)
+		return;
+	atomic_store_explicit(word(r, ABI_CLIENT_ASLEEP), asleep, memory_order_relaxed);
+	if (asleep) {
+		full_fence();
+		return;
+	}
+	struct epoll_event e[4];
+	for (int i = 0; i < 16 && epoll_wait(r->watch, e, 4, 0) > 0; i++) /* a broken daemon's may stay readable */
+		;
+}
+
+/* Has the daemon ring no more; what it rang already stays. */
+void ring_awake(struct ring *r)
+{
+	if (r->map != NULL)
+		atomic_store_explicit(word(r, ABI_CLIENT_ASLEEP), 0, memory_order_relaxed);
+}
+
+void ring_polling(struct ring *r, bool polling)
+{
+	if (r->map != NULL)
+		atomic_store_explicit(word(r, ABI_CLIENT_POLLING), polling, memory_order_relaxed);
+}
+
+uint32_t ring_pulse(const struct ring *r)
+{
+	return r->map == NULL ? 0 : atomic_load_explicit(word(r, ABI_PULSE), memory_order_relaxed);
+}
+
+/* Takes what is in the completion ring and returns how many entries. A daemon that breaks the ring is lost. */
+int ring_drain(edge_device *d)
+{
+	struct ring *r = &d->ring;
+	if (r->map == NULL)
+		return 0;
+	int n = 0;
+	uint32_t tail = atomic_load_explicit(word(r, ABI_CQ_TAIL), memory_order_acquire);
+	if (tail - r->head > r->cq_entries)
+		r->broken = true;
+	while (!r->broken && r->head != tail) {
+		struct abi_cqe e; /* copied before it is looked at (A6.5) */
+		memcpy(&e, r->cq + (size_t)(r->head & (r->cq_entries - 1)) * sizeof e, sizeof e);
+		r->head++;
+		n++;
+		bool good = false;
+		switch (e.kind) {
+		case ABI_COMPLETION: case ABI_RECEIVED: good = ops_take(d, &e); break;
+		case ABI_NOTIFICATION: good = notified(d, &e); break;
+		case ABI_LATE: good = ops_late(d, &e); break;
+		}
+		r->broken |= !good;
+	}
+	if (n > 0)
+		atomic_store_explicit(word(r, ABI_CQ_HEAD), r->head, memory_order_release);
+	if (r->broken)
+		attach_lost(d, EDGE_ERR_DAEMON_DOWN, "the daemon broke the rules of the rings (ABI A6)");
+	return n;
+}

@@ -1,0 +1,486 @@
+/* How streams begin and end (PROTOCOL clauses 11.2, 11.6): memory, then dial or accept, then the export of the ring;
+ * all in handlers, so that nobody waits. A stream that its program closed lingers until the peer has everything. */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+#define HELLO "stream/1"
+
+enum { HELLO_SIZE = sizeof HELLO - 1, LINGER_MS = 5000 };
+
+static edge_stream *stream_new(edge_device *d, edge_conn *c)
+{
+	edge_stream *s = calloc(1, sizeof *s);
+	if (s == NULL)
+		return NULL;
+	s->d = d;
+	s->c = c;
+	s->ring = d->cfg.receive_buffer;
+	s->out.size = d->cfg.send_buffer;
+	s->job.done = true;
+	pthread_mutex_init(&s->in.mu, NULL);
+	pthread_mutex_init(&s->out.mu, NULL);
+	c->stream = s;
+	d->nstreams++;
+	return s;
+}
+
+static void unlink_stream(edge_stream *s)
+{
+	if (s->at == NULL)
+		return;
+	*s->at = s->next;
+	if (s->next != NULL)
+		s->next->at = s->at;
+	s->at = NULL;
+}
+
+static void link_stream(edge_stream *s, edge_stream **list)
+{
+	unlink_stream(s);
+	s->next = *list;
+	s->at = list;
+	if (s->next != NULL)
+		s->next->at = &s->next;
+	*list = s;
+}
+
+/* Has s end on its own: it belongs to no program, or not any more. */
+void stream_discard(edge_stream *s, int err)
+{
+	s->closed = true;
+	s->linger_at = NEVER;
+	link_stream(s, &s->d->lingering);
+	stream_cut(s, err);
+	stream_step(s);
+}
+
+/* Brings a stream that was closed on its way: Fin, the orderly end once the peer has everything, the grave. */
+void stream_step(edge_stream *s)
+{
+	edge_conn *c = s->c;
+	if (c->state == OPEN && !c->closing && s->out.fin && c->inflight == 0) {
+		c->closing = true;
+		conn_send_close(c);
+	}
+	if (c->state == ENDED && !c->listed && c->inflight == 0 && c->calls == 0 && !c->owes && s->job.done)
+		link_stream(s, &s->d->graves);
+}
+
+/* Frees what is over. Its memory is kept for the next stream. */
+void stream_reap(edge_device *d)
+{
+	for (edge_stream *s; (s = d->graves) != NULL; free(s)) {
+		unlink_stream(s);
+		unwatch(d, &s->watch);
+		edge_region *r = s->region;
+		if (r != NULL && d->nspare < SPARE && r->epoch == d->at.epoch && d->at.state == ATTACHED && d->dead == 0) {
+			r->next = d->spare;
+			d->spare = r;
+			d->nspare++;
+		} else if (r != NULL)
+			region_release(r);
+		s->c->stream = NULL;
+		conn_release(s->c);
+		pthread_mutex_destroy(&s->in.mu);
+		pthread_mutex_destroy(&s->out.mu);
+		free(s->dial);
+		d->nstreams--;
+	}
+}
+
+/* Cuts those whose time is over. */
+void stream_linger(edge_device *d, int64_t now)
+{
+	d->linger_due = NEVER;
+	for (edge_stream *s = d->lingering, *next; s != NULL; s = next) {
+		next = s->next;
+		if (now >= s->linger_at) {
+			s->linger_at = NEVER;
+			stream_cut(s, EDGE_ERR_TIMEOUT);
+		} else if (s->linger_at < d->linger_due)
+			d->linger_due = s->linger_at;
+	}
+}
+
+static void has_memory(edge_stream *s, int err);
+
+static void job_done(edge_device *d, struct job *j, int err)
+{
+	(void)d;
+	edge_stream *s = j->obj;
+	if (err != 0)
+		free(j->region);
+	else
+		s->region = j->region;
+	has_memory(s, err);
+	if (s->closed)
+		stream_step(s);
+}
+
+/* Gets memory: of a stream that ended, or from the daemon. */
+static int get_memory(edge_stream *s)
+{
+	edge_device *d = s->d;
+	edge_region *r = d->spare;
+	if (r != NULL) {
+		d->spare = r->next;
+		d->nspare--;
+		r->next = NULL;
+		memset(r->bytes, 0, r->size); /* a peer that lies about positions reads nobody else's bytes */
+		s->region = r;
+		has_memory(s, 0);
+		return 0;
+	}
+	r = region_new(d, (size_t)s->ring + s->out.size, DAEMONS);
+	if (r == NULL)
+		return EDGE_ERR_NO_MEMORY;
+	s->job = (struct job){ .region = r, .memfd = -1, .fn = job_done, .obj = s };
+	job_start(d, &s->job);
+	return 0;
+}
+
+static void exported(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
+{
+	(void)d, (void)m, (void)fd;
+	edge_stream *s = call->obj;
+	s->c->calls--;
+	s->c->exporting--;
+	if (err != 0)
+		stream_cut(s, err);
+	stream_advance(s);
+}
+
+/* Exports the ring: the stream works. */
+static void open_stream(edge_stream *s)
+{
+	s->state = S_OPEN;
+	int err = send_export(s->region, s->c, "stream", EDGE_REMOTE_WRITE, 0, s->ring, exported, s);
+	if (err != 0)
+		stream_cut(s, err);
+	stream_advance(s);
+}
+
+/* A stream that came to nothing before it was accepted. */
+static void not_accepted(edge_stream *s, int err)
+{
+	edge_listener *l = s->listener;
+	s->listener = NULL;
+	if (l != NULL)
+		l->nopening--;
+	stream_discard(s, err);
+}
+
+static void has_memory(edge_stream *s, int err)
+{
+	edge_conn *c = s->c;
+	if (c->state == ENDED || s->closed) {
+		if (!s->accepts)
+			c->closed = true; /* the daemon knows nothing of it */
+		err = s->err != 0 ? s->err : EDGE_ERR_ABORTED;
+	} else if (err == 0) {
+		s->state = S_CONNECTING;
+		err = s->accepts ? conn_accept(c, HELLO, HELLO_SIZE) : conn_dial(c, s->dial, s->dial_until);
+	}
+	free(s->dial);
+	s->dial = NULL;
+	if (err == 0)
+		return;
+	if (s->accepts && s->listener != NULL)
+		not_accepted(s, err); /* the peer sees a refusal or a reset */
+	else {
+		if (!s->accepts)
+			c->closed = true;
+		stream_cut(s, err);
+		stream_advance(s);
+	}
+}
+
+void stream_dialled(edge_stream *s, int err)
+{
+	edge_conn *c = s->c;
+	if (err == 0 && (c->data_size != HELLO_SIZE || memcmp(c->data, HELLO, HELLO_SIZE) != 0))
+		stream_cut(s, EDGE_ERR_STREAM);
+	if (err == 0 && stream_end(s) == 0)
+		open_stream(s);
+	else
+		stream_advance(s);
+}
+
+void stream_accepted(edge_stream *s, int err)
+{
+	edge_listener *l = s->listener;
+	if (err != 0 || stream_end(s) != 0) {
+		if (l != NULL)
+			not_accepted(s, err != 0 ? err : EDGE_ERR_RESET);
+		else
+			stream_advance(s);
+		return;
+	}
+	open_stream(s);
+	if (l == NULL)
+		return;
+	l->nopening--;
+	l->nready++;
+	s->next = NULL;
+	s->at = l->last_ready;
+	*l->last_ready = s;
+	l->last_ready = &s->next;
+	changed(s->d, &l->watch);
+	news(s->d);
+}
+
+static bool asks_stream(const edge_conn *c)
+{
+	return c->data_size >= HELLO_SIZE && memcmp(c->data, HELLO, HELLO_SIZE) == 0;
+}
+
+/* Makes the stream that a peer asks for by c. NULL: no memory, and c is refused. */
+static edge_stream *stream_of(edge_conn *c)
+{
+	edge_stream *s = stream_new(c->d, c);
+	if (s == NULL) {
+		refuse(c, "out of memory");
+		return NULL;
+	}
+	s->accepts = true;
+	s->skip = HELLO_SIZE;
+	return s;
+}
+
+int edge_request_stream(const edge_request *r, const void **data, size_t *size)
+{
+	if (!asks_stream(r->c))
+		return 0;
+	*size = r->c->data_size - HELLO_SIZE;
+	*data = *size == 0 ? NULL : (const char *)r->c->data + HELLO_SIZE;
+	return 1;
+}
+
+static int accept_stream(edge_request *r, edge_stream **stream)
+{
+	edge_conn *c = r->c;
+	free(r);
+	if (c->d->dead == 0 && c->state == ASKED && !asks_stream(c)) {
+		refuse(c, "the service takes streams: dial it as a stream, of the same release");
+		return fail(EDGE_ERR_INVALID, "the peer did not ask for a stream; look at edge_request_stream first");
+	}
+	int err = c->d->dead != 0 ? c->d->dead : c->state != ASKED ? c->err : 0;
+	if (err != 0) {
+		conn_release(c);
+		return err;
+	}
+	edge_stream *s = stream_of(c);
+	if (s == NULL)
+		return EDGE_ERR_NO_MEMORY;
+	err = get_memory(s);
+	if (err != 0)
+		stream_discard(s, err);
+	else
+		*stream = s;
+	return err;
+}
+
+int edge_request_accept_stream(edge_request *r, edge_stream **stream)
+{
+	edge_device *d = r->c->d;
+	enter(d);
+	return leave(d, accept_stream(r, stream));
+}
+
+/* Accepts requests as far as the backlog allows. */
+void stream_requests(edge_listener *l)
+{
+	while (l->requests != NULL && l->nready + l->nopening < l->backlog) {
+		struct edge_request *r = l->requests;
+		l->requests = r->next;
+		if (l->requests == NULL)
+			l->last_request = &l->requests;
+		l->nrequests--;
+		edge_conn *c = r->c;
+		free(r);
+		if (c->state == ENDED) {
+			conn_release(c);
+			continue;
+		}
+		if (!asks_stream(c)) {
+			refuse(c, "the service takes streams: dial it as a stream, of the same release");
+			continue;
+		}
+		edge_stream *s = stream_of(c);
+		if (s == NULL)
+			continue;
+		s->listener = l;
+		l->nopening++;
+		int err = get_memory(s);
+		if (err != 0)
+			not_accepted(s, err);
+	}
+}
+
+static bool has_ready(void *arg)
+{
+	edge_listener *l = arg;
+	return l->ready != NULL || l->err != 0;
+}
+
+int edge_stream_accept(edge_listener *l, edge_stream **stream, int timeout_ms)
+{
+	edge_device *d = l->d;
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	if (!l->streams)
+		return leave(d, fail(EDGE_ERR_INVALID, "a listener of connections: use edge_accept"));
+	int err = wait_for(d, has_ready, l, until);
+	if (err == 0 && l->ready == NULL)
+		err = l->err;
+	if (err == 0) {
+		edge_stream *s = l->ready;
+		if (s->next == NULL)
+			l->last_ready = &l->ready;
+		unlink_stream(s);
+		s->listener = NULL;
+		l->nready--;
+		stream_requests(l);
+		*stream = s;
+	}
+	return leave(d, err);
+}
+
+static int dial(edge_device *d, const char *peer, const char *service, const edge_dial_options *options,
+                edge_stream **stream, int64_t until)
+{
+	struct abi_dial *m = malloc(sizeof *m);
+	if (m == NULL)
+		return EDGE_ERR_NO_MEMORY;
+	int err = fill_dial(m, peer, service, options, HELLO);
+	if (err == 0)
+		err = attach_current(d, until == 0 ? now_ns() + SECOND : until);
+	edge_conn *c = err == 0 ? conn_new(d, peer, service) : NULL;
+	edge_stream *s = c == NULL ? NULL : stream_new(d, c);
+	if (s == NULL) {
+		if (c != NULL)
+			conn_release(c);
+		free(m);
+		return err != 0 ? err : EDGE_ERR_NO_MEMORY;
+	}
+	s->dial = m;
+	s->dial_until = until;
+	s->skip = SIZE_MAX; /* the answer's data are the library's */
+	err = get_memory(s);
+	if (err != 0) {
+		c->closed = true;
+		stream_discard(s, err);
+		return err;
+	}
+	*stream = s;
+	return 0;
+}
+
+int edge_stream_dial_start(edge_device *d, const char *peer, const char *service, const edge_dial_options *o,
+                           edge_stream **stream, int timeout_ms)
+{
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	return leave(d, dial(d, peer, service, o, stream, until));
+}
+
+static bool connected(void *arg)
+{
+	edge_stream *s = arg;
+	return s->state == S_OPEN || stream_end(s) != 0;
+}
+
+int edge_stream_wait(edge_stream *s, int timeout_ms)
+{
+	edge_device *d = s->d;
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	int err = wait_for(d, connected, s, until);
+	if (err == 0 && s->state != S_OPEN)
+		err = stream_end(s);
+	return leave(d, err);
+}
+
+int edge_stream_dial(edge_device *d, const char *peer, const char *service, const edge_dial_options *o,
+                     edge_stream **stream, int timeout_ms)
+{
+	edge_stream *s = NULL;
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	int err = dial(d, peer, service, o, &s, until);
+	if (err == 0) {
+		err = wait_for(d, connected, s, until);
+		if (err == 0 && s->state != S_OPEN)
+			err = stream_end(s);
+		if (err != 0)
+			stream_discard(s, EDGE_ERR_ABORTED);
+		else
+			*stream = s;
+	}
+	return leave(d, err);
+}
+
+void edge_stream_close(edge_stream *s, int linger_ms)
+{
+	if (s == NULL)
+		return;
+	edge_device *d = s->d;
+	enter(d);
+	unwatch(d, &s->watch);
+	if (d->dead != 0) { /* nothing of it comes any more */
+		s->c->inflight = s->c->calls = 0;
+		s->c->listed = s->c->owes = false;
+		s->c->closed = s->job.done = true;
+		if (s->c->state != ENDED)
+			conn_end(s->c, d->dead, true);
+	}
+	if (s->state != S_OPEN || stream_end(s) != 0 || linger_ms == 0) {
+		stream_discard(s, EDGE_ERR_CLOSED);
+	} else {
+		s->closed = s->out.shut = true;
+		s->linger_at = now_ns() + (linger_ms < 0 ? LINGER_MS : linger_ms) * MILLI;
+		if (d->lingering == NULL || s->linger_at < d->linger_due)
+			d->linger_due = s->linger_at;
+		link_stream(s, &d->lingering);
+		stream_advance(s);
+	}
+	if (d->dead == 0)
+		pump(d, true);
+	else
+		stream_reap(d);
+	leave(d, 0);
+	device_drop(d);
+}
+
+const char *edge_stream_peer(const edge_stream *s)
+{
+	return s->c->peer;
+}
+
+const char *edge_stream_service(const edge_stream *s)
+{
+	return s->c->service;
+}
+
+const void *edge_stream_data(const edge_stream *s, size_t *size)
+{
+	*size = s->c->data_size < s->skip ? 0 : s->c->data_size - s->skip;
+	return *size == 0 ? NULL : (const char *)s->c->data + s->skip;
+}
+
+edge_device *edge_stream_device(const edge_stream *s)
+{
+	return s->d;
+}
+
+void edge_stream_watch(edge_stream *s, void *context)
+{
+	enter(s->d);
+	unwatch(s->d, &s->watch);
+	s->watch.context = context;
+	changed(s->d, &s->watch);
+	leave(s->d, 0);
+}

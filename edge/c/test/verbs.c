@@ -1,0 +1,370 @@
+/* Atomics, pieces, local completion and messages, against C and Go: one program, a role for each first argument. The Go
+ * roles are in drive/verbs_test.go, and behave alike. */
+#include "test.h"
+
+enum { MEM = 1 << 16, BUFFER = 1024, POSTED = 4, REFUSE = 99, MARK = MEM / 2 - 8 };
+
+static edge_device *dev;
+static edge_conn *conn;
+static edge_region *mem;
+static edge_queue *queue;
+
+/* Places to point at: a work's context. */
+static char places[256];
+
+/* Posts a buffer; counts it, unless the peer has closed. */
+static int posted;
+
+static void receive(size_t i)
+{
+	edge_work w = { .kind = EDGE_RECEIVE, .local = mem, .local_off = i * BUFFER, .size = BUFFER, .context = &places[i] };
+	int err = queue != NULL ? edge_queue_post(queue, &w, NULL) : edge_post(conn, &w, NULL);
+	if (err != EDGE_ERR_PEER_CLOSED) {
+		OK(err);
+		posted++;
+	}
+}
+
+static edge_completion next(void)
+{
+	edge_completion c;
+	IS(edge_completions_wait(dev, &c, 1, WAIT), 1);
+	return c;
+}
+
+/* Sends back what came, with an immediate that is one more. One with REFUSE goes back without patience, to nobody;
+ * that this is over is told by a mark in the memory. */
+static void answer(const edge_completion *got)
+{
+	size_t i = (size_t)((char *)got->context - places);
+	edge_work w = { .kind = EDGE_SEND, .flags = got->has_imm ? EDGE_NOTIFY : 0, .imm = got->imm + 1, .local = mem,
+		.local_off = i * BUFFER, .size = got->size, .patience_us = got->imm == REFUSE ? -1 : 0 };
+	edge_op op;
+	OK(edge_post_wait(conn, &w, &op, WAIT));
+	IS(edge_op_wait(&op, WAIT), got->imm == REFUSE ? EDGE_ERR_NO_BUFFER : 0);
+	if (got->imm == REFUSE)
+		*((volatile char *)edge_region_bytes(mem) + MEM / 2 + MARK) = 1;
+	receive(i);
+}
+
+/* Exports memory for atomics, and answers messages until the peer closes. */
+static void give(char **arg)
+{
+	edge_listener *l;
+	dev = open_device(64, EDGE_ADAPTIVE);
+	OK(edge_listen(dev, arg[0], &l, WAIT));
+	OK(edge_register(dev, MEM, &mem, WAIT));
+	if (strcmp(arg[1], "queue") == 0)
+		OK(edge_queue_open(dev, &queue, WAIT));
+	say("ready");
+	OK(edge_accept(l, &conn, WAIT));
+	if (queue != NULL)
+		OK(edge_queue_serve(queue, conn, WAIT));
+	for (size_t i = 0; i < POSTED; i++)
+		receive(i);
+	IS(edge_region_close(mem), EDGE_ERR_BUSY);
+	IS(edge_export_region(mem, conn, "odd", EDGE_REMOTE_ATOMIC, 4, 8, NULL, WAIT), EDGE_ERR_INVALID);
+	OK(edge_export_region(mem, conn, "plain", EDGE_REMOTE_READ, MEM / 2, 8, NULL, WAIT));
+	OK(edge_export_region(mem, conn, "mem", EDGE_REMOTE_READ | EDGE_REMOTE_WRITE | EDGE_REMOTE_ATOMIC, MEM / 2, MEM / 2,
+	                      NULL, WAIT));
+	edge_completion c;
+	edge_notification note;
+	while (edge_conn_error(conn) == 0) {
+		if (edge_completions_wait(dev, &c, 1, 20) != 1) {
+			edge_notify_wait(conn, &note, 0);
+			continue;
+		}
+		CHECK(c.kind == EDGE_RECEIVE);
+		posted--;
+		if (c.err == 0) {
+			CHECK(c.conn == conn);
+			answer(&c);
+		} else if (c.err == EDGE_ERR_TOO_LONG) {
+			receive((size_t)((char *)c.context - places));
+		}
+	}
+	IS(edge_conn_error(conn), EDGE_ERR_PEER_CLOSED);
+	if (queue != NULL)
+		OK(edge_queue_close(queue, WAIT));
+	for (; posted > 0; posted--) {
+		c = next();
+		IS(c.err, EDGE_ERR_PEER_CLOSED);
+	}
+	edge_conn_free(conn);
+	OK(edge_region_close(mem));
+	edge_device_close(dev, 0);
+}
+
+static void posts(const edge_work *w, int err)
+{
+	edge_op op;
+	OK(edge_post_wait(conn, w, &op, WAIT));
+	IS(edge_op_wait(&op, WAIT), err);
+}
+
+static void atomics(edge_remote *to, edge_remote *plain)
+{
+	uint64_t was = 7;
+	OK(edge_atomic(to, EDGE_FETCH_ADD, 0, 5, &was, WAIT));
+	CHECK(was == 0);
+	OK(edge_atomic(to, EDGE_FETCH_ADD, 0, 1, NULL, WAIT));
+	OK(edge_compare_swap(to, 0, 6, 100, &was, WAIT));
+	CHECK(was == 6);
+	OK(edge_compare_swap(to, 0, 6, 7, &was, WAIT));
+	CHECK(was == 100);
+	edge_work w = { .kind = EDGE_ATOMIC, .func = EDGE_FETCH_MIN_SIGNED, .size = 4, .remote = to, .remote_off = 12,
+		.operand = (uint32_t)-3, .result = &was };
+	posts(&w, 0);
+	CHECK(was == 0);
+	w.func = EDGE_SWAP;
+	posts(&w, 0);
+	CHECK(was == (uint32_t)-3);
+	static uint64_t found[200];
+	uint64_t sum = 0;
+	w = (edge_work){ .kind = EDGE_ATOMIC, .func = EDGE_FETCH_ADD, .size = 8, .remote = to, .remote_off = 16,
+		.operand = 1 };
+	for (int i = 0; i < 200; i++) {
+		w.context = &found[i];
+		w.result = &found[i];
+		OK(edge_post_wait(conn, &w, NULL, WAIT));
+		if (i % 32 == 31)
+			for (int k = 0; k < 32; k++)
+				IS(next().err, 0);
+	}
+	for (int i = 0; i < 200 % 32; i++)
+		IS(next().kind, EDGE_ATOMIC);
+	for (int i = 0; i < 200; i++)
+		sum += found[i];
+	CHECK(sum == 199 * 200 / 2);
+	IS(edge_atomic(to, EDGE_SWAP, 4, 1, NULL, WAIT), EDGE_ERR_MISALIGNED);
+	IS(edge_atomic(plain, EDGE_SWAP, 0, 1, NULL, WAIT), EDGE_ERR_PERMISSION);
+	IS(edge_atomic(to, EDGE_SWAP, MEM / 2, 1, NULL, WAIT), EDGE_ERR_BOUNDS);
+	IS(edge_atomic(to, 11, 0, 1, NULL, WAIT), EDGE_ERR_INVALID);
+	w.local = mem;
+	IS(edge_post(conn, &w, NULL), EDGE_ERR_INVALID);
+}
+
+/* Gathers pieces of odd places and sizes, and scatters what was written into others. */
+static void pieces(edge_remote *to)
+{
+	unsigned char *p = edge_region_bytes(mem);
+	edge_piece out[EDGE_MAX_PIECES + 1], in[5];
+	unsigned char want[1024];
+	size_t n = 0;
+	for (size_t i = 0; i < EDGE_MAX_PIECES + 1; i++) {
+		out[i] = (edge_piece){ mem, 8192 + 97 * (EDGE_MAX_PIECES - i), 3 + 2 * i };
+		for (size_t k = 0; k < out[i].size && i < EDGE_MAX_PIECES; k++, n++)
+			want[n] = p[out[i].off + k] = (unsigned char)(n * 31 + i);
+	}
+	edge_work w = { .kind = EDGE_WRITE, .pieces = out, .npieces = EDGE_MAX_PIECES, .remote = to, .remote_off = 4097 };
+	posts(&w, 0);
+	size_t left = n;
+	for (size_t i = 0; i < 5; i++) {
+		in[i] = (edge_piece){ mem, 32768 + 3000 * i + i, i < 4 ? 11 * i : left };
+		left -= in[i].size;
+	}
+	w = (edge_work){ .kind = EDGE_READ, .pieces = in, .npieces = 5, .remote = to, .remote_off = 4097 };
+	posts(&w, 0);
+	for (size_t i = 0, at = 0; i < 5; at += in[i++].size)
+		CHECK(memcmp(p + in[i].off, want + at, in[i].size) == 0);
+	w = (edge_work){ .kind = EDGE_WRITE, .pieces = out, .npieces = EDGE_MAX_PIECES + 1, .remote = to };
+	IS(edge_post(conn, &w, NULL), EDGE_ERR_INVALID);
+	w.npieces = 2;
+	out[0].off = MEM - 1;
+	IS(edge_post(conn, &w, NULL), EDGE_ERR_BOUNDS);
+	w.npieces = 1;
+	w.local = mem;
+	IS(edge_post(conn, &w, NULL), EDGE_ERR_INVALID);
+}
+
+/* One buffer, changed after each write of it is done, arrives as it was each time. */
+static void local_done(edge_remote *to)
+{
+	unsigned char *p = edge_region_bytes(mem);
+	for (unsigned i = 0; i < 64; i++) {
+		memset(p + 8192, (int)i, 100);
+		edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_LOCAL_DONE, .local = mem, .local_off = 8192, .size = 100,
+			.remote = to, .remote_off = 100 * i };
+		posts(&w, 0);
+	}
+	edge_work w = { .kind = EDGE_READ, .flags = EDGE_BACKWARD_FENCE, .local = mem, .local_off = 16384, .size = 6400,
+		.remote = to };
+	posts(&w, 0);
+	for (unsigned i = 0; i < 6400; i++)
+		CHECK(p[16384 + i] == i / 100);
+	IS(edge_conn_late(conn, NULL), 0);
+}
+
+static void talks(edge_work w, size_t size)
+{
+	unsigned char *p = edge_region_bytes(mem);
+	edge_completion c[2];
+	receive(2);
+	w.kind = EDGE_SEND;
+	w.context = &places[100];
+	OK(edge_post(conn, &w, NULL));
+	c[0] = next();
+	c[1] = next();
+	edge_completion *got = &c[c[0].kind != EDGE_RECEIVE];
+	CHECK(got->kind == EDGE_RECEIVE && got->context == &places[2] && got->err == 0 && got->conn == conn);
+	CHECK(got->size == size && !got->has_imm == !(w.flags & EDGE_NOTIFY) && (!got->has_imm || got->imm == w.imm + 1));
+	CHECK(c[0].err == 0 && c[1].err == 0 && c[got == c].kind == EDGE_SEND);
+	const unsigned char *sent = w.inline_size > 0 ? w.inline_data : p + 8192;
+	CHECK(memcmp(p + 2 * BUFFER, sent, size) == 0);
+}
+
+static void messages(edge_remote *to)
+{
+	unsigned char *p = edge_region_bytes(mem);
+	for (size_t i = 0; i < BUFFER; i++)
+		p[8192 + i] = (unsigned char)(i * 7);
+	for (uint32_t i = 0; i < 20; i++)
+		talks((edge_work){ .flags = EDGE_NOTIFY, .imm = i, .local = mem, .local_off = 8192, .size = i * 53 }, i * 53);
+	talks((edge_work){ .inline_data = "five!", .inline_size = 5 }, 5);
+	talks((edge_work){ .flags = EDGE_NOTIFY, .imm = 1000 }, 0);
+	edge_piece three[] = { { mem, 8192, 100 }, { mem, 8292, 1 }, { mem, 8293, 200 } };
+	talks((edge_work){ .pieces = three, .npieces = 3 }, 301);
+	posts(&(edge_work){ .kind = EDGE_SEND, .local = mem, .size = BUFFER + 1 }, EDGE_ERR_TOO_LONG);
+	talks((edge_work){ .inline_data = "on", .inline_size = 2 }, 2);
+	/* The answer to this meets no buffer, and its sender has no patience. */
+	posts(&(edge_work){ .kind = EDGE_SEND, .flags = EDGE_NOTIFY, .imm = REFUSE, .inline_data = "x", .inline_size = 1 }, 0);
+	for (char mark = 0; mark == 0;)
+		OK(edge_remote_read(to, &mark, 1, MARK, WAIT));
+	posts(&(edge_work){ .kind = EDGE_SEND, .inline_data = "x", .inline_size = 1 }, 0);
+	receive(2);
+	edge_completion c = next(); /* of the second */
+	CHECK(c.kind == EDGE_RECEIVE && c.err == 0 && c.size == 1 && !c.has_imm);
+	edge_work bad = { .kind = EDGE_RECEIVE, .local = mem, .size = 8 };
+	IS(edge_post(conn, &bad, NULL), EDGE_ERR_INVALID);
+	bad.context = places;
+	bad.flags = EDGE_NOTIFY;
+	IS(edge_post(conn, &bad, NULL), EDGE_ERR_INVALID);
+}
+
+static void take(char **arg)
+{
+	edge_remote *to, *plain;
+	dev = open_device(64, EDGE_ADAPTIVE);
+	OK(edge_dial(dev, arg[0], arg[1], NULL, &conn, WAIT));
+	OK(edge_register(dev, MEM, &mem, WAIT));
+	OK(edge_import(conn, "mem", &to, WAIT));
+	OK(edge_import(conn, "plain", &plain, WAIT));
+	atomics(to, plain);
+	pieces(to);
+	local_done(to);
+	messages(to);
+	receive(3); /* it comes back when the connection ends */
+	OK(edge_conn_close(conn, WAIT));
+	edge_completion c = next();
+	CHECK(c.context == &places[3] && c.err < 0);
+	edge_conn_free(conn);
+	OK(edge_region_close(mem));
+	edge_device_close(dev, 0);
+}
+
+/* What a daemon does not know fails with a word about it, and loses nothing. */
+static void older(char **arg)
+{
+	edge_remote *to;
+	edge_queue *q;
+	(void)arg;
+	dev = open_device(64, EDGE_ADAPTIVE);
+	OK(edge_dial(dev, "peer", "service", NULL, &conn, WAIT));
+	OK(edge_register(dev, MEM, &mem, WAIT));
+	OK(edge_import(conn, "mem", &to, WAIT));
+	edge_piece two[] = { { mem, 0, 1 }, { mem, 8, 1 } };
+	const edge_work all[] = {
+		{ .kind = EDGE_ATOMIC, .func = EDGE_SWAP, .size = 8, .remote = to },
+		{ .kind = EDGE_WRITE, .pieces = two, .npieces = 2, .remote = to },
+		{ .kind = EDGE_SEND, .inline_data = "x", .inline_size = 1 },
+		{ .kind = EDGE_RECEIVE, .local = mem, .size = 8, .context = places },
+	};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		IS(edge_post(conn, &all[i], NULL), EDGE_ERR_VERSION);
+		CHECK(strstr(edge_detail(), "upgrade it") != NULL);
+	}
+	IS(edge_queue_open(dev, &q, WAIT), EDGE_ERR_VERSION);
+	IS(edge_export_region(mem, conn, "mem", EDGE_REMOTE_ATOMIC, 0, 8, NULL, WAIT), EDGE_ERR_VERSION);
+	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_LOCAL_DONE, .pieces = two, .npieces = 1, .remote = to };
+	OK(edge_post(conn, &w, NULL));
+	say("well");
+	_exit(0);
+}
+
+static int heard, accepted;
+
+/* Accepts streams of those whose data are good, and refuses others before there is a stream. */
+static void choose(char **arg)
+{
+	edge_listener *l;
+	edge_request *r;
+	edge_stream *s[2];
+	dev = open_device(64, EDGE_ADAPTIVE);
+	OK(edge_listen(dev, arg[0], &l, WAIT));
+	say("ready");
+	for (; heard < 4; heard++) {
+		const void *data;
+		size_t n;
+		OK(edge_listener_next(l, &r, WAIT));
+		bool stream = edge_request_stream(r, &data, &n);
+		if (stream && n == 4 && memcmp(data, "good", 4) == 0)
+			OK(edge_request_accept_stream(r, &s[accepted++]));
+		else if (stream)
+			OK(edge_request_refuse(r, "not you"));
+		else
+			IS(edge_request_accept_stream(r, &s[0]), EDGE_ERR_INVALID);
+	}
+	IS(accepted, 2);
+	for (int i = 0; i < 2; i++) {
+		char buf[8];
+		size_t n;
+		OK(edge_stream_wait(s[i], WAIT));
+		CHECK(edge_stream_data(s[i], &n) != NULL && n == 4);
+		IS(edge_stream_read(s[i], buf, sizeof buf, WAIT), 5);
+		IS(edge_stream_write(s[i], buf, 5, WAIT), 5);
+		IS(edge_stream_read(s[i], buf, sizeof buf, WAIT), 0);
+		edge_stream_close(s[i], WAIT);
+	}
+	edge_device_close(dev, WAIT);
+}
+
+static void chosen(char **arg)
+{
+	static const char *const says[] = { "bad", "good", NULL, "good" };
+	edge_stream *s[4];
+	dev = open_device(64, EDGE_ADAPTIVE);
+	for (int i = 0; i < 4; i++) {
+		edge_dial_options o = { .size = sizeof o, .data = says[i], .data_size = says[i] ? strlen(says[i]) : 0 };
+		if (says[i] == NULL) {
+			IS(edge_dial(dev, arg[0], arg[1], NULL, &conn, WAIT), EDGE_ERR_REFUSED);
+			continue;
+		}
+		int err = edge_stream_dial(dev, arg[0], arg[1], &o, &s[i], WAIT);
+		IS(err, i == 0 ? EDGE_ERR_REFUSED : 0);
+		if (i == 0)
+			continue;
+		IS(edge_stream_write(s[i], "hello", 5, WAIT), 5);
+		OK(edge_stream_shutdown(s[i]));
+	}
+	for (int i = 1; i < 4; i += 2) {
+		char buf[8];
+		IS(edge_stream_read(s[i], buf, sizeof buf, WAIT), 5);
+		edge_stream_close(s[i], WAIT);
+	}
+	edge_device_close(dev, WAIT);
+}
+
+static const struct { const char *name; void (*run)(char **); int args; } roles[] = {
+	{ "give", give, 2 }, { "take", take, 2 }, { "older", older, 0 }, { "choose", choose, 1 }, { "chosen", chosen, 2 },
+};
+
+int main(int argc, char **argv)
+{
+	for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+		if (argc > 1 && strcmp(argv[1], roles[i].name) == 0 && argc == roles[i].args + 2) {
+			roles[i].run(argv + 2);
+			return 0;
+		}
+	fprintf(stderr, "verbs: no such role\n");
+	return 2;
+}

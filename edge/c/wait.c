@@ -1,0 +1,474 @@
+/*
+ * Waiting. Whoever is in the library pumps: takes what the daemon said, for everybody. Of those that wait one leads:
+ * it polls, then sleeps in epoll_wait; the others wait for their condition variables. A pump that changed something
+ * signals those waiters that have what they wait for; a leader that leaves makes another one lead.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define PULSE_LOOK (2 * SECOND)
+#define PULSE_LOOKS 3          /* in a row without a beat: what we see is not that we were stopped ourselves */
+#define SLOW_YIELD 200000      /* a yield that took longer, in ns, found a busy core: do not poll for a while */
+#define MOST_SPIN 4            /* times the configured one, while sleeps prove short */
+#define SOCKET_EACH 64         /* rounds of the ring between two looks at the socket */
+#define SOCKET_TIME 50000      /* or ns, for those who do not wait: a look is a system call */
+
+int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
+}
+
+/* When a wait of timeout_ms ends; 0: it does not wait. */
+int64_t deadline(int timeout_ms)
+{
+	return timeout_ms < 0 ? NEVER : timeout_ms == 0 ? 0 : now_ns() + timeout_ms * MILLI;
+}
+
+void watch_fd(edge_device *d, int fd, uint32_t events, int how)
+{
+	struct epoll_event e = { .events = events, .data.fd = fd };
+	epoll_ctl(d->w.epoll, how, fd, &e);
+}
+
+int wait_open(edge_device *d)
+{
+	struct waiting *w = &d->w;
+	w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	w->epoll = epoll_create1(EPOLL_CLOEXEC);
+	w->timer_at = NEVER;
+	if (w->wake < 0 || w->timer < 0 || w->epoll < 0)
+		return system_error("eventfd, timerfd or epoll");
+	watch_fd(d, w->wake, EPOLLIN, EPOLL_CTL_ADD);
+	watch_fd(d, w->timer, EPOLLIN, EPOLL_CTL_ADD);
+	return 0;
+}
+
+void wait_close(edge_device *d)
+{
+	int *fds[] = { &d->w.epoll, &d->w.wake, &d->w.timer };
+	for (int i = 0; i < 3; i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+static void ring_wake(edge_device *d)
+{
+	uint64_t one = 1;
+	d->w.rung = true;
+	while (write(d->w.wake, &one, sizeof one) < 0 && errno == EINTR)
+		;
+}
+
+static void clear(int fd)
+{
+	uint64_t n;
+	while (read(fd, &n, sizeof n) < 0 && errno == EINTR)
+		;
+}
+
+/* Makes wake unreadable, if it is. */
+static void unring(edge_device *d)
+{
+	if (d->w.rung)
+		clear(d->w.wake);
+	d->w.rung = false;
+}
+
+/* Something changed that others may wait for. */
+void news(edge_device *d)
+{
+	d->w.news++;
+}
+
+/* Signals those who have what they wait for. A leader that sleeps looks for itself. */
+static void tell(edge_device *d)
+{
+	struct waiting *w = &d->w;
+	for (struct waiter *x = w->waiters; x != NULL; x = x->next)
+		if (x->ready(x->arg) || d->dead != 0)
+			pthread_cond_signal(&x->cond);
+	if (w->asleep || w->armed) {
+		w->armed = false;
+		ring_wake(d);
+	}
+}
+
+/* Has everybody who waits look again. */
+void wake_all(edge_device *d)
+{
+	for (struct waiter *x = d->w.waiters; x != NULL; x = x->next)
+		pthread_cond_signal(&x->cond);
+	d->w.armed = false;
+	ring_wake(d);
+}
+
+/* Has the timer make the descriptor readable when something is due. */
+static void set_timer(edge_device *d)
+{
+	int64_t at = attach_due(d);
+	if (d->lingering != NULL && d->linger_due < at)
+		at = d->linger_due;
+	if (d->owing != NULL && d->ring_full) {
+		int64_t soon = now_ns() + MILLI; /* no doorbell tells of that room */
+		at = soon < at ? soon : at;
+	}
+	if (at == d->w.timer_at || d->w.timer < 0)
+		return;
+	d->w.timer_at = at;
+	struct itimerspec t = { 0 };
+	if (at != NEVER) {
+		at = at < 1 ? 1 : at;
+		t.it_value = (struct timespec){ .tv_sec = at / SECOND, .tv_nsec = at % SECOND };
+	}
+	timerfd_settime(d->w.timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+/* Looks for a beat of the daemon, every 2 s. */
+static void feel(edge_device *d, int64_t now)
+{
+	struct waiting *w = &d->w;
+	if (now - w->pulse_at < PULSE_LOOK)
+		return;
+	w->pulse_at = now;
+	uint32_t beat = ring_pulse(&d->ring);
+	if (beat != w->pulse) {
+		w->pulse = beat;
+		w->still = 0;
+		w->silent = false;
+	} else if (++w->still >= PULSE_LOOKS && beat != 0)
+		w->silent = true;
+}
+
+/* Takes what has happened, and the socket too if asked or if that is due. Returns whether there was anything. */
+int pump(edge_device *d, bool socket)
+{
+	struct waiting *w = &d->w;
+	if (d->dead != 0)
+		return 0;
+	uint64_t before = w->news;
+	int n = ring_drain(d);
+	if (n > 0)
+		news(d);
+	if (socket || ++w->rounds >= SOCKET_EACH) {
+		w->rounds = 0;
+		if (d->ctl.first != NULL)
+			control_flush(d);
+		if (control_receive(d)) {
+			n++;
+			news(d);
+		}
+		int64_t now = w->looked_at = now_ns();
+		feel(d, now);
+		attach_timers(d, now);
+		if (d->lingering != NULL && now >= d->linger_due)
+			stream_linger(d, now);
+		if (w->timer_at <= now) {
+			clear(w->timer);
+			w->timer_at = NEVER;
+		}
+		set_timer(d);
+	}
+	if (d->owing != NULL)
+		pay_owing(d);
+	if (d->graves != NULL)
+		stream_reap(d);
+	if (w->news != before) {
+		n += n == 0;
+		if (w->waiters != NULL || w->armed)
+			tell(d);
+	}
+	return n;
+}
+
+/* Whether it is time for one who does not wait to look at the socket, too. */
+static bool look_due(const edge_device *d)
+{
+	return d->at.state != ATTACHED || d->ctl.first != NULL || now_ns() - d->w.looked_at >= SOCKET_TIME;
+}
+
+/* After edge_device_arm: asks the kernel once what the descriptor told of, and whether the socket is among it. */
+static bool disarm(edge_device *d)
+{
+	struct waiting *w = &d->w;
+	struct epoll_event e[8];
+	bool look = false;
+	ring_awake(&d->ring);
+	int n = epoll_wait(w->epoll, e, 8, 0);
+	for (int i = 0; i < n; i++) {
+		if (e[i].data.fd == w->wake)
+			unring(d);
+		else if (e[i].data.fd == d->ring.watch)
+			ring_sleep(&d->ring, false);
+		else
+			look = true;
+	}
+	return look;
+}
+
+/* Whether a leader goes on polling; it gives way to others on the core meanwhile. */
+static bool poll_on(edge_device *d, int64_t *since)
+{
+	struct waiting *w = &d->w;
+	if (d->cfg.wait == EDGE_BLOCK || d->at.state != ATTACHED)
+		return false;
+	int64_t now = now_ns();
+	if (*since == 0)
+		*since = now;
+	if (d->cfg.wait == EDGE_ADAPTIVE && (now < w->busy_until ||
+	    now - *since > (w->grown > w->spin ? w->grown : w->spin)))
+		return false;
+	if (!w->polling)
+		ring_polling(&d->ring, w->polling = true); /* a hint to the daemon (A8.5) */
+	pthread_mutex_unlock(&d->mu);
+	sched_yield();
+	int64_t after = now_ns();
+	pthread_mutex_lock(&d->mu);
+	if (after - now > SLOW_YIELD) { /* the pause doubles while that goes on, up to 128 ms */
+		w->busy_pause = after - w->busy_until < w->busy_pause ? w->busy_pause * 2 : MILLI;
+		if (w->busy_pause > 128 * MILLI)
+			w->busy_pause = 128 * MILLI;
+		w->busy_until = after + w->busy_pause;
+	}
+	return true;
+}
+
+static void poll_off(edge_device *d)
+{
+	if (d->w.polling)
+		ring_polling(&d->ring, d->w.polling = false);
+}
+
+/* Sleeps until there may be something, or until then. */
+static void nap(edge_device *d, int64_t until)
+{
+	struct waiting *w = &d->w;
+	uint32_t epoch = d->at.epoch;
+	ring_sleep(&d->ring, true);
+	if (ring_ready(&d->ring)) {
+		ring_sleep(&d->ring, false);
+		return;
+	}
+	int64_t asleep = now_ns(), left = until - asleep;
+	if (left > PULSE_LOOK)
+		left = PULSE_LOOK;
+	w->asleep = true;
+	pthread_mutex_unlock(&d->mu);
+	struct epoll_event e[8];
+	int n = left <= 0 ? 0 : epoll_wait(w->epoll, e, 8, (int)((left + MILLI - 1) / MILLI));
+	pthread_mutex_lock(&d->mu);
+	w->asleep = false;
+	if (d->dead == EDGE_ERR_FORKED)
+		return;
+	for (int i = 0; i < n; i++)
+		if (e[i].data.fd == w->wake)
+			unring(d);
+	if (d->at.epoch == epoch)
+		ring_sleep(&d->ring, false);
+	int64_t slept = now_ns() - asleep, most = MOST_SPIN * w->spin; /* as internal/idle, Patience */
+	int64_t spin = w->grown > w->spin ? w->grown : w->spin;
+	w->grown = slept >= most ? 0 : 2 * spin < most ? 2 * spin : most;
+	pump(d, true);
+}
+
+static int waited_in_vain(edge_device *d, int64_t until)
+{
+	if (d->w.silent)
+		return fail(EDGE_ERR_DAEMON_SILENT, "%s", edge_strerror(EDGE_ERR_DAEMON_SILENT));
+	return until == 0 ? EDGE_ERR_AGAIN : fail(EDGE_ERR_TIMEOUT, "not within the time that the call allows");
+}
+
+static void follow(edge_device *d, struct waiter *x, int64_t until)
+{
+	int64_t now = now_ns();
+	if (until - now > PULSE_LOOK)
+		until = now + PULSE_LOOK;
+	struct timespec t = { .tv_sec = until / SECOND, .tv_nsec = until % SECOND };
+	pthread_cond_timedwait(&x->cond, &d->mu, &t);
+}
+
+static void link_waiter(edge_device *d, struct waiter *x)
+{
+	pthread_condattr_t attr;
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&x->cond, &attr);
+	pthread_condattr_destroy(&attr);
+	x->next = d->w.waiters;
+	x->at = &d->w.waiters;
+	if (x->next != NULL)
+		x->next->at = &x->next;
+	d->w.waiters = x;
+}
+
+/* Ends the waiting, and has another lead if nobody does. */
+static void unlink_waiter(edge_device *d, struct waiter *x)
+{
+	*x->at = x->next;
+	if (x->next != NULL)
+		x->next->at = x->at;
+	pthread_cond_destroy(&x->cond);
+	if (!d->w.leader && d->w.waiters != NULL)
+		pthread_cond_signal(&d->w.waiters->cond);
+}
+
+/* Waits until ready(arg), or until then (0: looks once). */
+int wait_for(edge_device *d, bool (*ready)(void *), void *arg, int64_t until)
+{
+	struct waiting *w = &d->w;
+	if (!ready(arg))
+		pump(d, false);
+	if (ready(arg) || d->dead != 0)
+		return ready(arg) ? 0 : d->dead;
+	if (until == 0) {
+		pump(d, look_due(d));
+		return ready(arg) ? 0 : d->dead != 0 ? d->dead : waited_in_vain(d, 0);
+	}
+	struct waiter x = { .ready = ready, .arg = arg };
+	link_waiter(d, &x);
+	bool leads = false;
+	int64_t since = 0;
+	int err = 0;
+	for (uint32_t round = 1; !ready(arg); round++) {
+		if (d->dead != 0) {
+			err = d->dead;
+			break;
+		}
+		if (until != NEVER && now_ns() >= until) {
+			err = waited_in_vain(d, until);
+			break;
+		}
+		if (!leads && w->leader) {
+			follow(d, &x, until);
+			continue;
+		}
+		leads = w->leader = true;
+		if (poll_on(d, &since)) {
+			if (pump(d, round % 16 == 0) > 0)
+				since = 0;
+		} else {
+			poll_off(d);
+			nap(d, until);
+			since = 0;
+		}
+	}
+	if (leads) {
+		poll_off(d);
+		w->leader = false;
+	}
+	unlink_waiter(d, &x);
+	return err;
+}
+
+/* Begins a function of the library; leave ends it and tells the program of what changed for the device, unlocked. */
+void enter(edge_device *d)
+{
+	pthread_mutex_lock(&d->mu);
+}
+
+int leave(edge_device *d, int result)
+{
+	void (*fn)(void *, int) = NULL;
+	void *arg = d->cfg.arg;
+	int err = d->at.change_err;
+	if (d->at.change) {
+		d->at.change = 0;
+		fn = d->cfg.on_change;
+	}
+	pthread_mutex_unlock(&d->mu);
+	if (fn != NULL)
+		fn(arg, err);
+	return result;
+}
+
+/* Puts something on the list of edge_changed. */
+void changed(edge_device *d, struct edge_watched *w)
+{
+	if (w->context == NULL || w->queued)
+		return;
+	w->queued = true;
+	w->next = NULL;
+	*d->last_changed = w;
+	d->last_changed = &w->next;
+	news(d);
+}
+
+void unwatch(edge_device *d, struct edge_watched *w)
+{
+	w->context = NULL;
+	if (!w->queued)
+		return;
+	struct edge_watched **at = &d->changed;
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	if (*at == NULL)
+		d->last_changed = at;
+	w->queued = false;
+}
+
+int edge_changed(edge_device *d, void **contexts, size_t n)
+{
+	enter(d);
+	size_t i = 0;
+	for (struct edge_watched *w; i < n && (w = d->changed) != NULL; i++) {
+		contexts[i] = w->context;
+		w->queued = false;
+		d->changed = w->next;
+		if (d->changed == NULL)
+			d->last_changed = &d->changed;
+	}
+	return leave(d, (int)i);
+}
+
+int edge_device_poll(edge_device *d)
+{
+	enter(d);
+	struct waiting *w = &d->w;
+	bool mine = w->news == w->seen, asleep = w->armed && !w->leader && d->dead == 0;
+	w->armed = false;
+	int n = pump(d, asleep ? disarm(d) : look_due(d));
+	if (!mine && n == 0)
+		n = 1; /* others took what this caller has not looked at */
+	w->seen = w->news;
+	return leave(d, n);
+}
+
+int edge_device_fd(edge_device *d)
+{
+	return d->w.epoll;
+}
+
+int edge_device_arm(edge_device *d)
+{
+	enter(d);
+	struct waiting *w = &d->w;
+	int armed = 0;
+	if (d->dead == 0 && w->news == w->seen && d->changed == NULL) {
+		if (!w->asleep) /* else who sleeps clears them */
+			unring(d);
+		w->armed = true;
+		armed = 1;
+		if (!w->leader) { /* else the leader tells */
+			ring_sleep(&d->ring, true);
+			if (ring_ready(&d->ring)) {
+				ring_awake(&d->ring);
+				w->armed = false;
+				armed = 0;
+			}
+		}
+	}
+	return leave(d, armed);
+}

@@ -1,0 +1,218 @@
+package edge
+
+import (
+	"context"
+	"sync/atomic"
+
+	"multiedge/internal/ipc"
+)
+
+// Messages: a Send goes into the oldest buffer that the peer posted with Receive. Buffers have slots of their own, as
+// many as operations, so that posting them holds up no operation.
+
+// receives are the slots of posted buffers, numbered behind those of operations.
+type receives struct {
+	free  []uint32 // ring: posting takes at head, the leader adds at tail
+	head  uint32   // guarded by attachment.post
+	tail  atomic.Uint32
+	freed uint32 // tail, of the leader
+}
+
+func (r *receives) init(depth int) {
+	r.free = make([]uint32, depth)
+	for i := range r.free {
+		r.free[i] = uint32(depth + i)
+	}
+	r.freed = uint32(depth)
+	r.tail.Store(r.freed)
+}
+
+// ReceiveQueue is buffers for the messages of any number of connections, for servers that have many.
+type ReceiveQueue struct {
+	d  *attachment
+	id uint32
+}
+
+// NewReceiveQueue makes a receive queue without buffers and connections. It ends with Close, or with the daemon.
+func (d *Device) NewReceiveQueue(ctx context.Context) (*ReceiveQueue, error) {
+	a, err := d.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if a.features&ipc.FeatureMessages == 0 {
+		return nil, errNoMessages
+	}
+	m, err := a.call(ctx, &ipc.Message{Kind: ipc.KindQueue}, &call{})
+	if err != nil {
+		return nil, err
+	}
+	return &ReceiveQueue{a, m.Queue}, nil
+}
+
+// Serve has c take buffers from the queue from now on. c must be open and have none of its own.
+func (q *ReceiveQueue) Serve(ctx context.Context, c *Conn) error {
+	if c.d != q.d {
+		return invalid("ReceiveQueue.Serve: the connection must be of the queue's Device")
+	}
+	if err := c.usable(); err != nil {
+		return err
+	}
+	_, err := q.d.call(ctx, &ipc.Message{Kind: ipc.KindJoin, Conn: c.id, Queue: q.id}, &call{})
+	return err
+}
+
+// Post posts a buffer, a Work of Kind Receive. It returns at once, and allocates nothing.
+func (q *ReceiveQueue) Post(w *Work) (Op, error) {
+	op, err := q.postOne(w)
+	if err == ErrAgain && q.d.poll() > 0 {
+		op, err = q.postOne(w)
+	}
+	return op, err
+}
+
+func (q *ReceiveQueue) postOne(w *Work) (Op, error) {
+	d := q.d
+	d.post.Lock()
+	defer d.post.Unlock()
+	if err := d.Err(); err != nil {
+		return Op{}, err
+	}
+	op, err := d.putReceive(nil, q, w)
+	if err == nil {
+		d.publish()
+	}
+	return op, err
+}
+
+// Close ends the queue; its buffers come back with ErrPeerClosed. ErrBusy: connections take from it still.
+func (q *ReceiveQueue) Close(ctx context.Context) error {
+	_, err := q.d.call(ctx, &ipc.Message{Kind: ipc.KindUnqueue, Queue: q.id}, &call{})
+	return err
+}
+
+// encodeSend checks a send and fills e, all but the token. The caller holds d.post.
+func (c *Conn) encodeSend(w *Work, e *ipc.SQE) error {
+	switch {
+	case c.d.features&ipc.FeatureMessages == 0:
+		return errNoMessages
+	case w.Remote != nil, w.Flags&^(BackwardFence|ForwardFence|Notify) != 0:
+		return errSend
+	case len(w.Inline) > MaxInline:
+		return errInline
+	case w.Len > ipc.MaxSend:
+		return ErrTooLong
+	}
+	e.Op, e.Flags, e.Conn, e.Imm = ipc.OpSend, uint8(w.Flags), c.id, w.Imm
+	e.Key, e.RemoteOff = 0, uint64(w.Patience)
+	if w.Patience < 0 {
+		e.RemoteOff = ^uint64(0)
+	}
+	if w.Local == nil && w.Len == 0 && len(w.Inline) == 0 { // the immediate is all there is
+		e.InlineLen, e.Region, e.LocalOff, e.Len = 0, 0, 0, 0
+		return nil
+	}
+	if inSpace(w) {
+		return errMessageSpace
+	}
+	return c.d.encodeLocal(w, e)
+}
+
+// inSpace reports whether local memory of w is of a space.
+func inSpace(w *Work) bool {
+	for i := range w.Pieces {
+		if r := w.Pieces[i].Region; r != nil && r.space != nil {
+			return true
+		}
+	}
+	return w.Local != nil && w.Local.space != nil
+}
+
+// putReceive writes a buffer for a connection or a shared queue to the submission ring. The caller holds d.post and
+// publishes.
+func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
+	switch {
+	case d.features&ipc.FeatureMessages == 0:
+		return Op{}, errNoMessages
+	case w.Kind != Receive || w.Queue == nil || w.Local == nil || w.Remote != nil || w.Flags != 0 || len(w.Inline) > 0:
+		return Op{}, errReceive
+	}
+	if inSpace(w) {
+		return Op{}, errMessageSpace
+	}
+	e := &d.sqe
+	*e = ipc.SQE{Op: ipc.OpReceive}
+	if q != nil {
+		e.Key = uint64(q.id)
+	} else {
+		e.Conn = c.id
+	}
+	if err := d.encodeLocal(w, e); err != nil {
+		return Op{}, err
+	}
+	r := &d.receives
+	if d.detached || r.head == r.tail.Load() {
+		return Op{}, ErrAgain
+	}
+	if n, err := d.sq.Room(); err != nil || n == 0 {
+		if err != nil {
+			go d.fail(ErrDaemonDown)
+		}
+		return Op{}, ErrAgain
+	}
+	if err := w.Queue.take(d, 1); err != nil {
+		return Op{}, err
+	}
+	i := r.free[r.head&uint32(len(r.free)-1)]
+	r.head++
+	s := &d.slots[i]
+	gen := (s.gen.Load() + 1) | 1
+	s.conn, s.region, s.bounce = c, w.Local, inQueue
+	s.region.inflight.Add(1)
+	d.tickets[i] = ticket{w.Queue, w.Context, Receive}
+	s.gen.Store(gen)
+	e.Token = opKey(i, gen)
+	d.sq.Put(e)
+	return Op{d: d, slot: i, gen: gen}, nil
+}
+
+// received takes a buffer that came back. It reports false for an entry that cannot be right. The caller leads.
+func (d *attachment) received(e *ipc.CQE) bool {
+	i, gen := uint32(e.Token), uint32(e.Token>>32)
+	if i < uint32(len(d.free)) || i >= uint32(len(d.slots)) {
+		return false
+	}
+	s := &d.slots[i]
+	if gen&1 == 0 || s.gen.Load() != gen || s.conn != nil && s.conn.id != e.Conn {
+		return false
+	}
+	c, t := s.conn, d.tickets[i]
+	if c == nil {
+		d.connMu.Lock()
+		c = d.conns[e.Conn]
+		d.connMu.Unlock()
+	}
+	s.region.inflight.Add(-1)
+	s.conn, s.region = nil, nil
+	if e.Status != ipc.StatusOK {
+		d.failed.add(i, gen, e.Status)
+	}
+	r := &d.receives
+	r.free[r.freed&uint32(len(r.free)-1)] = i
+	r.freed++
+	r.tail.Store(r.freed)
+	s.gen.CompareAndSwap(gen, gen+1)
+	t.queue.put(d, Completion{Kind: Receive, Conn: c, Context: t.context, Err: statusError[e.Status], Len: int(e.Len),
+		Imm: e.Imm, HasImm: e.HasImm})
+	if d.lead.followers.Load() > 0 {
+		d.lead.wake(&s.waiters)
+	}
+	return true
+}
+
+var (
+	errNoMessages = &Error{text: "the daemon is older and knows no messages; upgrade it", also: ErrVersion}
+	errSend       = invalid("a Send takes no Remote, and Flags that are known")
+	errReceive    = invalid("a Receive takes Local, LocalOff, Len and a Queue, and nothing else")
+	// what arrives could not wait for a page, and a message that has its number must leave
+	errMessageSpace = invalid("a Send or Receive needs memory that is registered whole, not a space of Device.Map")
+)

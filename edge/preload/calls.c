@@ -1,0 +1,283 @@
+/* What makes, changes and ends descriptors. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "preload.h"
+
+static bool is_tcp(int fd) {
+	int type = 0, protocol = 0;
+	socklen_t n = sizeof type;
+	if (real.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) || type != SOCK_STREAM)
+		return false;
+	n = sizeof protocol;
+	return real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) == 0 && protocol == IPPROTO_TCP;
+}
+
+static bool is_nonblocking(int fd) { return real.fcntl64(fd, F_GETFL) & O_NONBLOCK; }
+
+/* --- connect --- */
+
+/* connect for a socket that has an entry. 1: ask the kernel. */
+static int connect_again(struct sock *s) {
+	pthread_mutex_lock(&guard);
+	progress();
+	enum state state = s->state;
+	pthread_mutex_unlock(&guard);
+	switch (state) {
+	case OFFERED:
+		return fail_with(EALREADY);
+	case STREAM:
+	case DIALLING:
+	case FOREIGN:
+		return fail_with(EISCONN);
+	default:
+		return 1;
+	}
+}
+
+static int connect_offered(int fd, const struct sockaddr *to, socklen_t n, struct sock *s) {
+	int r = real.connect(fd, to, n), err = errno;
+	pthread_mutex_lock(&guard);
+	if (r < 0 && (err == EINPROGRESS || err == EINTR)) {
+		struct epoll_event e = {.events = EPOLLOUT};
+		s->connecting = s->state == OFFERED && real.epoll_ctl(hub, EPOLL_CTL_ADD, fd, &e) == 0;
+		if (!s->connecting)
+			withdraw(s);
+	} else if (r < 0) {
+		withdraw(s);
+	} else {
+		connected(s);
+	}
+	pthread_mutex_unlock(&guard);
+	errno = err;
+	return r;
+}
+
+EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
+	real_need();
+	struct sock *s = sock_get(fd);
+	if (s) {
+		int r = connect_again(s);
+		sock_put(s);
+		return r == 1 ? real.connect(fd, to, n) : r;
+	}
+	const union address *a = (const union address *)to;
+	if (!active || !to || n < (socklen_t)sizeof a->in ||
+	    (a->any.sa_family == AF_INET6 && n < (socklen_t)sizeof a->in6) ||
+	    !map_peer(a, address_port(a)) || !is_tcp(fd))
+		return real.connect(fd, to, n);
+	pthread_mutex_lock(&guard);
+	bool offered = offer(fd, &s, a);
+	if (offered)
+		s->nonblock = is_nonblocking(fd);
+	pthread_mutex_unlock(&guard);
+	return offered ? connect_offered(fd, to, n, s) : real.connect(fd, to, n);
+}
+
+/* --- listen and accept --- */
+
+EXPORT int listen(int fd, int backlog) {
+	real_need();
+	int r = real.listen(fd, backlog);
+	if (r || !active || map_empty() || !is_tcp(fd))
+		return r;
+	struct sock *s = sock_get(fd);
+	if (s) {
+		sock_put(s);
+		return r;
+	}
+	pthread_mutex_lock(&guard);
+	s = sock_new(fd, LISTENING);
+	if (s)
+		enlist(s);
+	pthread_mutex_unlock(&guard);
+	return r;
+}
+
+EXPORT int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags) {
+	real_need();
+	struct sock *s = sock_get(fd);
+	bool ours = s && s->state == LISTENING;
+	if (ours && !is_nonblocking(fd)) { /* probes are answered while it waits */
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		struct timeval t = {0};
+		socklen_t size = sizeof t;
+		real.getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, &size);
+		int64_t ns = t.tv_sec * INT64_C(1000000000) + t.tv_usec * 1000;
+		int got = poll_ours(&p, 1, ns ? now_ns() + ns : NEVER, NULL);
+		if (got <= 0) {
+			sock_put(s);
+			return got < 0 ? -1 : fail_with(EAGAIN);
+		}
+	}
+	if (s)
+		sock_put(s);
+	int made = real.accept4(fd, from, n, flags), err = errno;
+	if (made >= 0 && ours)
+		adopt(made, flags & SOCK_NONBLOCK);
+	errno = err;
+	return made;
+}
+
+EXPORT int accept(int fd, struct sockaddr *from, socklen_t *n) { return accept4(fd, from, n, 0); }
+
+/* --- close and dup --- */
+
+EXPORT int close(int fd) {
+	real_need();
+	if (active) {
+		epoll_closed(fd);
+		sock_unlink(fd);
+	}
+	return real.close(fd);
+}
+
+EXPORT int close_range(unsigned first, unsigned last, int flags) {
+	real_need();
+	if (active && !(flags & 4)) /* CLOSE_RANGE_CLOEXEC closes nothing now */
+		table_range(first, last);
+	return real.close_range(first, last, flags);
+}
+
+EXPORT void closefrom(int first) {
+	real_need();
+	if (active)
+		table_range(first < 0 ? 0 : (unsigned)first, ~0u);
+	real.closefrom(first);
+}
+
+static void shared(int from, int to) {
+	struct sock *s = sock_get(from);
+	if (!s)
+		return;
+	sock_link(s, to);
+	sock_put(s);
+}
+
+EXPORT int dup(int fd) {
+	real_need();
+	int made = real.dup(fd), err = errno;
+	if (made >= 0)
+		shared(fd, made);
+	errno = err;
+	return made;
+}
+
+static int dup_to(int from, int to, int flags) {
+	if (from != to && real.fcntl64(from, F_GETFD) >= 0) {
+		epoll_closed(to);
+		sock_unlink(to);
+	}
+	int made = flags < 0 ? real.dup2(from, to) : real.dup3(from, to, flags), err = errno;
+	if (made >= 0 && from != to)
+		shared(from, made);
+	errno = err;
+	return made;
+}
+
+EXPORT int dup2(int from, int to) {
+	real_need();
+	return dup_to(from, to, -1);
+}
+
+EXPORT int dup3(int from, int to, int flags) {
+	real_need();
+	return dup_to(from, to, flags);
+}
+
+static void set_nonblock(int fd, bool on) {
+	struct sock *s = sock_get(fd);
+	if (!s)
+		return;
+	s->nonblock = on;
+	sock_put(s);
+}
+
+EXPORT int fcntl64(int fd, int command, ...) {
+	real_need();
+	va_list va;
+	va_start(va, command);
+	void *arg = va_arg(va, void *); /* of any type, as the C library takes it */
+	va_end(va);
+	int r = real.fcntl64(fd, command, arg), err = errno;
+	if (r >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC))
+		shared(fd, r);
+	if (r >= 0 && command == F_SETFL)
+		set_nonblock(fd, (intptr_t)arg & O_NONBLOCK);
+	errno = err;
+	return r;
+}
+
+EXPORT int fcntl(int, int, ...) __attribute__((alias("fcntl64")));
+
+/* --- options --- */
+
+EXPORT int ioctl(int fd, unsigned long request, ...) {
+	real_need();
+	va_list va;
+	va_start(va, request);
+	void *arg = va_arg(va, void *);
+	va_end(va);
+	struct sock *s = sock_get(fd);
+	if (!s)
+		return real.ioctl(fd, request, arg);
+	int r = 0;
+	if (s->state == STREAM && request == FIONREAD)
+		*(int *)arg = (int)edge_stream_readable(s->stream);
+	else if (s->state == STREAM && request == SIOCOUTQ)
+		*(int *)arg = (int)edge_stream_unsent(s->stream);
+	else if ((r = real.ioctl(fd, request, arg)) == 0 && request == FIONBIO)
+		s->nonblock = *(int *)arg != 0;
+	sock_put(s);
+	return r;
+}
+
+EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *n) {
+	real_need();
+	int r = real.getsockopt(fd, level, option, value, n);
+	if (r || level != SOL_SOCKET || option != SO_ERROR || *n < sizeof(int))
+		return r;
+	struct sock *s = sock_get(fd);
+	if (!s)
+		return r;
+	int err = s->state == STREAM && !s->broken && !(edge_stream_events(s->stream) & POLLRDHUP)
+	              ? edge_stream_error(s->stream)
+	              : 0;
+	if (err && err != EDGE_ERR_AGAIN) {
+		s->broken = true;
+		*(int *)value = tcp_error(err);
+	}
+	sock_put(s);
+	return 0;
+}
+
+EXPORT int shutdown(int fd, int how) {
+	real_need();
+	struct sock *s = sock_get(fd);
+	if (!s || s->state == LISTENING) {
+		if (s)
+			sock_put(s);
+		return real.shutdown(fd, how);
+	}
+	int err = settle(s, false);
+	if (err || s->state != STREAM) {
+		sock_put(s);
+		return err ? fail_with(err) : real.shutdown(fd, how);
+	}
+	if (how != SHUT_WR)
+		s->read_shut = true;
+	if (how != SHUT_RD && !atomic_exchange(&s->write_shut, true))
+		edge_stream_shutdown(s->stream);
+	pthread_mutex_lock(&guard);
+	changed(s);
+	progress();
+	pthread_mutex_unlock(&guard);
+	sock_put(s);
+	return 0;
+}

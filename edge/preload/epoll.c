@@ -1,0 +1,302 @@
+/*
+ * epoll sets with streams in them. Descriptors of the kernel stay in the kernel's set, listening sockets and those that
+ * remained with TCP among them. Of a stream there is an item here. The kernel's set also has the hub and the set's
+ * eventfd, marked by own: they wake who sleeps in it, and are not shown.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+
+#include "preload.h"
+
+enum { DESCRIPTORS = 1 << 20, KERNEL_TURN = 8 };
+
+struct epset {
+	struct waiter waiter;
+	int fd;
+	int turn;                    /* rounds since the kernel was asked */
+	bool hooked;                 /* the hub is in it */
+	struct item *first, **last;  /* perhaps ready */
+	struct item *all;
+};
+
+struct item {
+	struct link link;
+	struct epset *set;
+	int fd;
+	struct epoll_event want;
+	bool queued, spent; /* spent: one shot, which was fired */
+	struct item *next;  /* in the queue */
+	struct item *other, **at; /* of the set */
+};
+
+static _Atomic(struct epset *) sets[DESCRIPTORS];
+static int highest = -1;
+static const char own;
+
+static struct epset *set_of(int fd) { return fd >= 0 && fd < DESCRIPTORS ? atomic_load(&sets[fd]) : NULL; }
+
+static bool hook(int epfd, int fd) {
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = (void *)&own};
+	return real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &e) == 0 || errno == EEXIST;
+}
+
+/* The set, made ours if it is not: what sleeps in it then wakes for streams. NULL: errno says why. */
+static struct epset *claim(int epfd) {
+	struct epset *set = set_of(epfd);
+	if (set || epfd < 0 || epfd >= DESCRIPTORS)
+		return set;
+	if (!(set = calloc(1, sizeof *set)))
+		return NULL;
+	set->fd = epfd;
+	set->last = &set->first;
+	set->waiter.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (set->waiter.fd < 0 || !hook(epfd, set->waiter.fd)) {
+		int err = errno;
+		if (set->waiter.fd >= 0)
+			real.close(set->waiter.fd);
+		free(set);
+		errno = err;
+		return NULL;
+	}
+	atomic_store(&sets[epfd], set);
+	if (epfd > highest)
+		highest = epfd;
+	return set;
+}
+
+void item_changed(struct item *i) {
+	if (i->queued || i->spent)
+		return;
+	i->queued = true;
+	i->next = NULL;
+	*i->set->last = i;
+	i->set->last = &i->next;
+}
+
+static void dequeue(struct item *i) {
+	if (!i->queued)
+		return;
+	struct item **p = &i->set->first;
+	while (*p != i)
+		p = &(*p)->next;
+	*p = i->next;
+	if (i->set->last == &i->next)
+		i->set->last = p;
+	i->queued = false;
+}
+
+static void item_free(struct item *i) {
+	dequeue(i);
+	link_remove(&i->link);
+	*i->at = i->other;
+	if (i->other)
+		i->other->at = i->at;
+	free(i);
+}
+
+void item_plain(struct item *i) {
+	if (i->spent)
+		i->want.events = EPOLLONESHOT;
+	real.epoll_ctl(i->set->fd, EPOLL_CTL_ADD, i->fd, &i->want);
+	item_free(i);
+}
+
+void items_drop(struct sock *s) {
+	for (struct link *l = s->links, *next; l; l = next) {
+		next = l->next;
+		if (l->item)
+			item_free(l->item);
+	}
+}
+
+/* Unlocked. */
+void epoll_closed(int fd) {
+	struct epset *set = set_of(fd);
+	if (!set || borrowed())
+		return;
+	pthread_mutex_lock(&guard);
+	atomic_store(&sets[fd], NULL);
+	while (set->all)
+		item_free(set->all);
+	pthread_mutex_unlock(&guard);
+	real.close(set->waiter.fd);
+	free(set);
+}
+
+/* The child shares the kernel's sets with its parent and knows nothing of our part of them. */
+void epoll_after_fork(void) {
+	for (; highest >= 0; highest--)
+		atomic_store(&sets[highest], NULL);
+}
+
+static struct item *find(const struct epset *set, const struct sock *s, int fd) {
+	for (struct link *l = s->links; l; l = l->next)
+		if (l->item && l->item->set == set && l->item->fd == fd)
+			return l->item;
+	return NULL;
+}
+
+static int control(struct epset *set, int op, int fd, struct sock *s, const struct epoll_event *e) {
+	struct item *i = find(set, s, fd);
+	if (op == EPOLL_CTL_ADD ? i != NULL : !i)
+		return op == EPOLL_CTL_ADD ? EEXIST : ENOENT;
+	if (op == EPOLL_CTL_DEL) {
+		item_free(i);
+		return 0;
+	}
+	if (!i) {
+		if (!(i = calloc(1, sizeof *i)))
+			return ENOMEM;
+		i->set = set;
+		i->fd = fd;
+		i->link.item = i;
+		link_add(&i->link, s, &set->waiter);
+		i->other = set->all;
+		if (i->other)
+			i->other->at = &i->other;
+		i->at = &set->all;
+		set->all = i;
+	}
+	i->want = *e;
+	i->spent = false;
+	item_changed(i);
+	ring(&set->waiter);
+	return 0;
+}
+
+EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e) {
+	real_need();
+	struct sock *s = sock_get(fd);
+	if (!s)
+		return real.epoll_ctl(epfd, op, fd, e);
+	int result = -1, err = 0;
+	pthread_mutex_lock(&guard);
+	if (op != EPOLL_CTL_DEL)
+		begin(s);
+	if (s->state == LISTENING) {
+		enlist(s);
+		claim(epfd);
+	}
+	if (s->state == PLAIN || s->state == LISTENING) {
+		pthread_mutex_unlock(&guard);
+		result = real.epoll_ctl(epfd, op, fd, e);
+		err = errno;
+	} else {
+		struct epset *set = claim(epfd);
+		err = !set ? errno : op != EPOLL_CTL_DEL && !e ? EFAULT : control(set, op, fd, s, e);
+		result = err ? -1 : 0;
+		pthread_mutex_unlock(&guard);
+	}
+	sock_put(s);
+	errno = err;
+	return result;
+}
+
+/* Takes up to n events of streams. By guard. */
+static int collect(struct epset *set, struct epoll_event *out, int n) {
+	int got = 0;
+	struct item *end = NULL; /* the first that was put back */
+	while (got < n && set->first && set->first != end) {
+		struct item *i = set->first;
+		dequeue(i);
+		uint32_t ev = (uint32_t)events(i->link.sock) & (i->want.events | EPOLLERR | EPOLLHUP);
+		if (!ev || i->spent)
+			continue;
+		out[got++] = (struct epoll_event){.events = ev, .data = i->want.data};
+		if (i->want.events & EPOLLONESHOT) {
+			i->spent = true;
+		} else if (!(i->want.events & EPOLLET)) {
+			item_changed(i);
+			end = end ? end : i;
+		}
+	}
+	return got;
+}
+
+/* Takes out what is only ours. */
+static int shown(struct epoll_event *e, int n) {
+	int kept = 0;
+	for (int i = 0; i < n; i++)
+		if (e[i].data.ptr != &own)
+			e[kept++] = e[i];
+	return kept;
+}
+
+/* What the kernel has, without waiting. It is asked now and then: streams that are always ready shall hide nothing. */
+static int ask_kernel(struct epset *set, struct epoll_event *out, int max, const sigset_t *mask) {
+	set->turn = 0;
+	int n = real.epoll_pwait(set->fd, out, max, 0, mask);
+	return n < 0 ? -1 : shown(out, n);
+}
+
+static int wait_locked(struct epset *set, struct epoll_event *out, int max, int64_t until, const sigset_t *mask) {
+	struct waiter *w = &set->waiter;
+	for (;;) {
+		w->rung = false;
+		progress();
+		int64_t now = now_ns();
+		int n = 0;
+		if (++set->turn >= KERNEL_TURN && (n = ask_kernel(set, out, max, mask)) < 0)
+			return -1;
+		n += collect(set, out + n, max - n);
+		if (n == 0 && now >= until)
+			return ask_kernel(set, out, max, mask);
+		if (n > 0)
+			return n;
+		int64_t limit = next_verdict() < until ? next_verdict() : until;
+		if (!set->hooked && hub >= 0)
+			set->hooked = hook(set->fd, hub);
+		if (!sleep_begin(w))
+			continue;
+		set->turn = 0;
+		pthread_mutex_unlock(&guard);
+		int64_t ms = limit == NEVER ? -1 : limit > now ? (limit - now + MILLI - 1) / MILLI : 0;
+		int r = real.epoll_pwait(set->fd, out, max, ms > INT32_MAX ? INT32_MAX : (int)ms, mask), err = errno;
+		pthread_mutex_lock(&guard);
+		sleep_end(w);
+		if (r < 0) {
+			errno = err;
+			return -1;
+		}
+		n = shown(out, r);
+		if (n > 0) {
+			progress();
+			return n + collect(set, out + n, max - n);
+		}
+	}
+}
+
+static int wait_set(struct epset *set, struct epoll_event *out, int max, int64_t until, const sigset_t *mask) {
+	if (max <= 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	pthread_mutex_lock(&guard);
+	int n = wait_locked(set, out, max, until, mask), err = errno;
+	pthread_mutex_unlock(&guard);
+	errno = err;
+	return n;
+}
+
+EXPORT int epoll_pwait(int epfd, struct epoll_event *out, int max, int ms, const sigset_t *mask) {
+	real_need();
+	struct epset *set = set_of(epfd);
+	if (!set)
+		return real.epoll_pwait(epfd, out, max, ms, mask);
+	return wait_set(set, out, max, ms < 0 ? NEVER : now_ns() + ms * MILLI, mask);
+}
+
+EXPORT int epoll_wait(int epfd, struct epoll_event *out, int max, int ms) {
+	return epoll_pwait(epfd, out, max, ms, NULL);
+}
+
+EXPORT int epoll_pwait2(int epfd, struct epoll_event *out, int max, const struct timespec *t, const sigset_t *mask) {
+	real_need();
+	struct epset *set = set_of(epfd);
+	int64_t ns = t ? t->tv_sec * INT64_C(1000000000) + t->tv_nsec : -1;
+	if (!set)
+		return real.epoll_pwait(epfd, out, max, t ? (int)((ns + MILLI - 1) / MILLI) : -1, mask);
+	return wait_set(set, out, max, t ? now_ns() + ns : NEVER, mask);
+}

@@ -1,0 +1,432 @@
+/* Reading and writing. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "preload.h"
+
+enum { GATHER = 16 << 10, CHUNK = 64 << 10 };
+
+int fail_with(int err) {
+	errno = err;
+	return -1;
+}
+
+/* The entry of a socket whose bytes are on a stream, with a count. NULL: the kernel's, or *err says why not. */
+static struct sock *streaming(int fd, int flags, int *err) {
+	real_need();
+	*err = 0;
+	struct sock *s = sock_get(fd);
+	if (!s)
+		return NULL;
+	if (s->state != STREAM)
+		*err = settle(s, s->nonblock || flags & MSG_DONTWAIT);
+	if (s->state == STREAM && !*err)
+		return s;
+	sock_put(s);
+	return NULL;
+}
+
+/* Another thread may sleep for what our call has seen. */
+static void done(struct sock *s) {
+	if (sleepers > 0) {
+		pthread_mutex_lock(&guard);
+		progress();
+		pthread_mutex_unlock(&guard);
+	}
+	sock_put(s);
+}
+
+static int64_t until_of(int fd, int option) {
+	struct timeval t = {0};
+	socklen_t n = sizeof t;
+	if (real.getsockopt(fd, SOL_SOCKET, option, &t, &n) || (t.tv_sec == 0 && t.tv_usec == 0))
+		return NEVER;
+	return now_ns() + t.tv_sec * INT64_C(1000000000) + t.tv_usec * 1000;
+}
+
+/* Waits for a blocking call; *until is 0 at first. 0 or an errno. */
+static int block(struct sock *s, int fd, int want, int option, int64_t *until) {
+	if (*until == 0)
+		*until = until_of(fd, option);
+	int err = wait_for(s, want, *until);
+	return err == ETIMEDOUT ? EAGAIN : err;
+}
+
+/* What a stream's error is to a program that knows those of TCP, whatever happened to peers and daemons. */
+int tcp_error(int err) { return err == EDGE_ERR_SHUT ? EPIPE : err == EDGE_ERR_TIMEOUT ? ETIMEDOUT : ECONNRESET; }
+
+/* The first call learns of it, as with TCP. */
+static int broken(struct sock *s, int err) { return atomic_exchange(&s->broken, true) ? 0 : tcp_error(err); }
+
+/* --- reading --- */
+
+static ssize_t receive(struct sock *s, int fd, char *p, size_t n, int flags) {
+	size_t got = 0;
+	int64_t until = 0;
+	bool wait = !(s->nonblock || flags & MSG_DONTWAIT);
+	while (got < n) {
+		if (s->read_shut || s->broken)
+			break;
+		ssize_t r = flags & MSG_PEEK ? edge_stream_peek(s->stream, p, n, 0)
+		                             : edge_stream_read(s->stream, p + got, n - got, 0);
+		if (r == 0)
+			break;
+		if (r > 0) {
+			got += (size_t)r;
+			if (!(flags & MSG_WAITALL) || flags & MSG_PEEK)
+				break;
+			continue;
+		}
+		if (r != EDGE_ERR_AGAIN) {
+			int err = got ? 0 : broken(s, (int)r);
+			if (err)
+				return fail_with(err);
+			break;
+		}
+		if (got && !(flags & MSG_WAITALL))
+			break;
+		int err = wait ? block(s, fd, POLLIN, SO_RCVTIMEO, &until) : EAGAIN;
+		if (err)
+			return got ? (ssize_t)got : fail_with(err);
+	}
+	return (ssize_t)got;
+}
+
+/* MSG_TRUNC on TCP: the bytes are thrown away. */
+static ssize_t discard(struct sock *s, int fd, size_t n, int flags) {
+	char *p = malloc(n ? n : 1);
+	ssize_t r = p ? receive(s, fd, p, n, flags & ~MSG_TRUNC) : fail_with(ENOMEM);
+	free(p);
+	return r;
+}
+
+static ssize_t receive_some(struct sock *s, int fd, void *p, size_t n, int flags) {
+	ssize_t r;
+	if (flags & (MSG_OOB | MSG_ERRQUEUE))
+		r = fail_with(flags & MSG_OOB ? EINVAL : EAGAIN);
+	else if (flags & MSG_TRUNC)
+		r = discard(s, fd, n, flags);
+	else
+		r = receive(s, fd, p, n, flags);
+	done(s);
+	return r;
+}
+
+static ssize_t receive_vector(struct sock *s, int fd, const struct iovec *v, size_t n, int flags) {
+	ssize_t got = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].iov_len == 0)
+			continue;
+		int how = got && !(flags & MSG_WAITALL) ? flags | MSG_DONTWAIT : flags;
+		int before = errno;
+		ssize_t r = receive(s, fd, v[i].iov_base, v[i].iov_len, how);
+		if (r < 0 && got == 0)
+			return -1;
+		if (r < 0)
+			errno = before;
+		got += r > 0 ? r : 0;
+		if (r < (ssize_t)v[i].iov_len || flags & MSG_PEEK)
+			break;
+	}
+	return got;
+}
+
+EXPORT ssize_t read(int fd, void *p, size_t n) {
+	int err;
+	struct sock *s = streaming(fd, 0, &err);
+	if (!s)
+		return err ? fail_with(err) : real.read(fd, p, n);
+	return receive_some(s, fd, p, n, 0);
+}
+
+EXPORT ssize_t recv(int fd, void *p, size_t n, int flags) {
+	int err;
+	struct sock *s = streaming(fd, flags, &err);
+	if (!s)
+		return err ? fail_with(err) : real.recv(fd, p, n, flags);
+	return receive_some(s, fd, p, n, flags);
+}
+
+EXPORT ssize_t recvfrom(int fd, void *p, size_t n, int flags, struct sockaddr *from, socklen_t *size) {
+	int err;
+	struct sock *s = streaming(fd, flags, &err);
+	if (!s)
+		return err ? fail_with(err) : real.recvfrom(fd, p, n, flags, from, size);
+	if (size)
+		*size = 0; /* as TCP does */
+	return receive_some(s, fd, p, n, flags);
+}
+
+EXPORT ssize_t readv(int fd, const struct iovec *v, int n) {
+	int err;
+	struct sock *s = streaming(fd, 0, &err);
+	if (!s)
+		return err ? fail_with(err) : real.readv(fd, v, n);
+	ssize_t r = n < 0 ? fail_with(EINVAL) : receive_vector(s, fd, v, (size_t)n, 0);
+	done(s);
+	return r;
+}
+
+EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags) {
+	int err;
+	struct sock *s = streaming(fd, flags, &err);
+	if (!s)
+		return err ? fail_with(err) : real.recvmsg(fd, m, flags);
+	m->msg_namelen = 0;
+	m->msg_controllen = 0;
+	m->msg_flags = 0;
+	ssize_t r;
+	if (flags & (MSG_OOB | MSG_ERRQUEUE))
+		r = fail_with(flags & MSG_OOB ? EINVAL : EAGAIN);
+	else
+		r = receive_vector(s, fd, m->msg_iov, m->msg_iovlen, flags);
+	done(s);
+	return r;
+}
+
+EXPORT int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t) {
+	int err;
+	struct sock *s = streaming(fd, flags, &err);
+	if (!s)
+		return err ? fail_with(err) : real.recvmmsg(fd, m, n, flags, t);
+	done(s);
+	ssize_t r = n ? recvmsg(fd, &m->msg_hdr, flags & ~MSG_WAITFORONE) : 0;
+	if (r >= 0 && n)
+		m->msg_len = (unsigned)r;
+	return r < 0 ? -1 : n > 0;
+}
+
+/* The checks of _FORTIFY_SOURCE. */
+static void fits(size_t n, size_t room) {
+	if (n > room)
+		abort();
+}
+EXPORT ssize_t __read_chk(int fd, void *p, size_t n, size_t room) {
+	fits(n, room);
+	return read(fd, p, n);
+}
+EXPORT ssize_t __recv_chk(int fd, void *p, size_t n, size_t room, int flags) {
+	fits(n, room);
+	return recv(fd, p, n, flags);
+}
+EXPORT ssize_t __recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags, struct sockaddr *from,
+                              socklen_t *size) {
+	fits(n, room);
+	return recvfrom(fd, p, n, flags, from, size);
+}
+
+/* --- writing --- */
+
+static ssize_t pipe_error(int flags) {
+	if (!(flags & MSG_NOSIGNAL))
+		raise(SIGPIPE);
+	return fail_with(EPIPE);
+}
+
+static ssize_t transmit(struct sock *s, int fd, const char *p, size_t n, int flags) {
+	size_t sent = 0;
+	int64_t until = 0;
+	bool wait = !(s->nonblock || flags & MSG_DONTWAIT);
+	while (sent < n) {
+		if (s->broken || s->write_shut)
+			return sent ? (ssize_t)sent : pipe_error(flags);
+		ssize_t r = edge_stream_write(s->stream, p + sent, n - sent, 0);
+		if (r > 0) {
+			sent += (size_t)r;
+			continue;
+		}
+		if (r < 0 && r != EDGE_ERR_AGAIN) {
+			int err = sent ? 0 : broken(s, (int)r);
+			if (err == 0 || err == EPIPE)
+				return sent ? (ssize_t)sent : pipe_error(flags);
+			return fail_with(err);
+		}
+		int err = wait ? block(s, fd, POLLOUT, SO_SNDTIMEO, &until) : EAGAIN;
+		if (err)
+			return sent ? (ssize_t)sent : fail_with(err);
+	}
+	return (ssize_t)sent;
+}
+
+static ssize_t transmit_some(struct sock *s, int fd, const void *p, size_t n, int flags) {
+	ssize_t r = flags & MSG_OOB ? fail_with(EOPNOTSUPP) : transmit(s, fd, p, n, flags);
+	done(s);
+	return r;
+}
+
+/* Small pieces leave as one. */
+static ssize_t transmit_vector(struct sock *s, int fd, const struct iovec *v, size_t n, int flags) {
+	char joined[GATHER];
+	ssize_t sent = 0;
+	for (size_t i = 0; i < n;) {
+		size_t have = 0, from = i;
+		while (i < n && have + v[i].iov_len <= sizeof joined) {
+			if (v[i].iov_len)
+				memcpy(joined + have, v[i].iov_base, v[i].iov_len);
+			have += v[i++].iov_len;
+		}
+		const char *p = joined;
+		if (i == from || i == from + 1) { /* one alone needs no copy */
+			p = v[from].iov_base;
+			have = v[from].iov_len;
+			i = from + 1;
+		}
+		if (have == 0)
+			continue;
+		ssize_t r = transmit(s, fd, p, have, sent ? flags | MSG_NOSIGNAL : flags);
+		if (r < 0)
+			return sent ? sent : -1;
+		sent += r;
+		if ((size_t)r < have)
+			break;
+	}
+	return sent;
+}
+
+EXPORT ssize_t write(int fd, const void *p, size_t n) {
+	int err;
+	struct sock *s = streaming(fd, 0, &err);
+	if (!s)
+		return err ? fail_with(err) : real.write(fd, p, n);
+	return transmit_some(s, fd, p, n, 0);
+}
+
+EXPORT ssize_t send(int fd, const void *p, size_t n, int flags) {
+	int err;
+	struct sock *s = streaming(fd, flags, &err);
+	if (!s)
+		return err ? fail_with(err) : real.send(fd, p, n, flags);
+	return transmit_some(s, fd, p, n, flags);
+}
+
+EXPORT ssize_t sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *to, socklen_t size) {
+	int err;
+	struct sock *s = streaming(fd, flags, &err);
+	if (!s)
+		return err ? fail_with(err) : real.sendto(fd, p, n, flags, to, size);
+	return transmit_some(s, fd, p, n, flags);
+}
+
+EXPORT ssize_t writev(int fd, const struct iovec *v, int n) {
+	int err;
+	struct sock *s = streaming(fd, 0, &err);
+	if (!s)
+		return err ? fail_with(err) : real.writev(fd, v, n);
+	ssize_t r = n < 0 ? fail_with(EINVAL) : transmit_vector(s, fd, v, (size_t)n, 0);
+	done(s);
+	return r;
+}
+
+EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
+	int err;
+	struct sock *s = streaming(fd, flags, &err);
+	if (!s)
+		return err ? fail_with(err) : real.sendmsg(fd, m, flags);
+	ssize_t r = flags & MSG_OOB ? fail_with(EOPNOTSUPP) : transmit_vector(s, fd, m->msg_iov, m->msg_iovlen, flags);
+	done(s);
+	return r;
+}
+
+EXPORT int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags) {
+	int err;
+	struct sock *s = streaming(fd, flags, &err);
+	if (!s)
+		return err ? fail_with(err) : real.sendmmsg(fd, m, n, flags);
+	done(s);
+	unsigned sent = 0;
+	for (; sent < n; sent++) {
+		ssize_t r = sendmsg(fd, &m[sent].msg_hdr, flags);
+		if (r < 0)
+			return sent ? (int)sent : -1;
+		m[sent].msg_len = (unsigned)r;
+	}
+	return (int)sent;
+}
+
+/* --- files --- */
+
+/* Sends a file through memory. What the stream did not take is not taken from the file. */
+static ssize_t copy_file(struct sock *s, int out, int in, off_t *offset, size_t n) {
+	off_t at = offset ? *offset : lseek(in, 0, SEEK_CUR);
+	if (at < 0)
+		return fail_with(EINVAL);
+	char *p = malloc(CHUNK);
+	if (!p)
+		return fail_with(ENOMEM);
+	size_t sent = 0;
+	ssize_t r = 0;
+	while (sent < n) {
+		ssize_t have = pread(in, p, n - sent < CHUNK ? n - sent : CHUNK, at);
+		if (have <= 0) {
+			r = have;
+			break;
+		}
+		r = transmit(s, out, p, (size_t)have, 0);
+		if (r < 0)
+			break;
+		sent += (size_t)r;
+		at += r;
+		if (r < have)
+			break;
+	}
+	int err = errno;
+	free(p);
+	if (offset)
+		*offset = at;
+	else
+		lseek(in, at, SEEK_SET);
+	errno = err;
+	return sent ? (ssize_t)sent : r < 0 ? -1 : 0;
+}
+
+EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t n) {
+	int err;
+	struct sock *s = streaming(out, 0, &err);
+	if (!s)
+		return err ? fail_with(err) : real.sendfile(out, in, offset, n);
+	ssize_t r = copy_file(s, out, in, offset, n);
+	done(s);
+	return r;
+}
+
+EXPORT ssize_t sendfile64(int out, int in, off64_t *offset, size_t n) { return sendfile(out, in, offset, n); }
+
+EXPORT ssize_t splice(int in, off64_t *from, int out, off64_t *to, size_t n, unsigned flags) {
+	int err = 0;
+	struct sock *s = streaming(in, 0, &err);
+	if (!s && !err)
+		s = streaming(out, 0, &err);
+	if (!s)
+		return err ? fail_with(err) : real.splice(in, from, out, to, n, flags);
+	sock_put(s);
+	return fail_with(EINVAL); /* what splice says of descriptors that cannot: programs then copy */
+}
+
+/* --- FILE --- */
+
+static ssize_t cookie_read(void *c, char *p, size_t n) { return read((int)(intptr_t)c, p, n); }
+static ssize_t cookie_write(void *c, const char *p, size_t n) {
+	ssize_t r = write((int)(intptr_t)c, p, n);
+	return r < 0 ? 0 : r;
+}
+static int cookie_close(void *c) { return close((int)(intptr_t)c); }
+
+/* The C library's own FILE does not call what stands here. */
+EXPORT FILE *fdopen(int fd, const char *mode) {
+	real_need();
+	struct sock *s = sock_get(fd);
+	bool ours = s && s->state != PLAIN && s->state != LISTENING;
+	if (s)
+		sock_put(s);
+	if (!ours)
+		return real.fdopen(fd, mode);
+	cookie_io_functions_t f = {.read = cookie_read, .write = cookie_write, .close = cookie_close};
+	return fopencookie((void *)(intptr_t)fd, mode, f);
+}

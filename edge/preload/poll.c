@@ -1,0 +1,244 @@
+/* poll and select, of descriptors of the kernel and of streams together. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "preload.h"
+
+enum { SMALL = 64 };
+
+struct polling {
+	struct pollfd *user, *kernel; /* kernel has two more */
+	struct sock **socks;
+	struct link *links;
+	nfds_t n;
+	nfds_t nkernel;
+};
+
+static bool is_kernels(const struct sock *s) { return !s || s->state == PLAIN || s->state == LISTENING; }
+
+/* What is ready of ours; prepares what the kernel is to be asked. By guard. */
+static int look(struct polling *q) {
+	int ready = 0;
+	q->nkernel = 0;
+	for (nfds_t i = 0; i < q->n; i++) {
+		struct pollfd *u = &q->user[i];
+		struct sock *s = q->socks[i];
+		u->revents = 0;
+		q->kernel[i] = (struct pollfd){.fd = u->fd, .events = u->events};
+		if (is_kernels(s)) {
+			q->nkernel += u->fd >= 0;
+			continue;
+		}
+		q->kernel[i].fd = -1;
+		u->revents = (short)(events(s) & (u->events | POLLERR | POLLHUP));
+		ready += u->revents != 0;
+	}
+	return ready;
+}
+
+static int merge(struct polling *q) {
+	int n = 0;
+	for (nfds_t i = 0; i < q->n; i++) {
+		q->user[i].revents |= q->kernel[i].revents;
+		n += q->user[i].revents != 0;
+	}
+	return n;
+}
+
+static int run(struct polling *q, struct waiter *w, int64_t until, const sigset_t *mask) {
+	bool kernel_ready = false;
+	for (;;) {
+		w->rung = false;
+		progress();
+		int ready = look(q);
+		int64_t now = now_ns();
+		if (ready || kernel_ready || now >= until) {
+			if (q->nkernel && real.ppoll(q->kernel, q->n, &(struct timespec){0}, mask) < 0)
+				return -1;
+			return merge(q);
+		}
+		int64_t limit = next_verdict() < until ? next_verdict() : until;
+		if (!sleep_begin(w))
+			continue;
+		q->kernel[q->n] = (struct pollfd){.fd = w->fd, .events = POLLIN};
+		q->kernel[q->n + 1] = (struct pollfd){.fd = hub, .events = POLLIN};
+		pthread_mutex_unlock(&guard);
+		int64_t left = limit > now ? limit - now : 0;
+		struct timespec t = {.tv_sec = left / (1000 * MILLI), .tv_nsec = left % (1000 * MILLI)};
+		int r = real.ppoll(q->kernel, q->n + 2, limit == NEVER ? NULL : &t, mask), err = errno;
+		pthread_mutex_lock(&guard);
+		sleep_end(w);
+		if (r < 0) {
+			errno = err;
+			return -1;
+		}
+		for (nfds_t i = 0; i < q->n; i++)
+			kernel_ready |= q->kernel[i].revents != 0;
+	}
+}
+
+int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask) {
+	struct pollfd kernel[SMALL + 2];
+	struct sock *socks[SMALL];
+	struct link links[SMALL];
+	struct polling q = {.user = p, .kernel = kernel, .socks = socks, .links = links, .n = n};
+	struct waiter *w = own_waiter();
+	if (n > SMALL) {
+		q.kernel = malloc((n + 2) * sizeof *q.kernel);
+		q.socks = malloc(n * sizeof *q.socks);
+		q.links = malloc(n * sizeof *q.links);
+	}
+	int result = -1, err = ENOMEM;
+	if (q.kernel && q.socks && q.links && w) {
+		for (nfds_t i = 0; i < n; i++)
+			q.socks[i] = sock_get(p[i].fd);
+		pthread_mutex_lock(&guard);
+		for (nfds_t i = 0; i < n; i++) {
+			struct sock *s = q.socks[i];
+			q.links[i].at = NULL;
+			if (s && s->state == LISTENING)
+				enlist(s);
+			if (s && p[i].events)
+				begin(s);
+			if (s && s->state != PLAIN) {
+				q.links[i].item = NULL;
+				link_add(&q.links[i], s, w);
+			}
+		}
+		result = run(&q, w, until, mask);
+		err = errno;
+		for (nfds_t i = 0; i < n; i++)
+			if (q.links[i].at)
+				link_remove(&q.links[i]);
+		pthread_mutex_unlock(&guard);
+		for (nfds_t i = 0; i < n; i++)
+			if (q.socks[i])
+				sock_put(q.socks[i]);
+	}
+	if (n > SMALL) {
+		free(q.kernel);
+		free(q.socks);
+		free(q.links);
+	}
+	errno = err;
+	return result;
+}
+
+static bool any_ours(const struct pollfd *p, nfds_t n) {
+	for (nfds_t i = 0; i < n; i++) {
+		struct sock *s = sock_get(p[i].fd);
+		if (!s)
+			continue;
+		bool ours = s->state != PLAIN;
+		sock_put(s);
+		if (ours)
+			return true;
+	}
+	return false;
+}
+
+static int64_t until_of(const struct timespec *t) {
+	return t ? now_ns() + t->tv_sec * INT64_C(1000000000) + t->tv_nsec : NEVER;
+}
+
+EXPORT int poll(struct pollfd *p, nfds_t n, int ms) {
+	real_need();
+	if (!any_ours(p, n))
+		return real.poll(p, n, ms);
+	return poll_ours(p, n, ms < 0 ? NEVER : now_ns() + ms * MILLI, NULL);
+}
+
+EXPORT int ppoll(struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *mask) {
+	real_need();
+	if (!any_ours(p, n))
+		return real.ppoll(p, n, t, mask);
+	return poll_ours(p, n, until_of(t), mask);
+}
+
+EXPORT int __poll_chk(struct pollfd *p, nfds_t n, int ms, size_t size) {
+	if (size / sizeof *p < n)
+		abort();
+	return poll(p, n, ms);
+}
+
+EXPORT int __ppoll_chk(struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *mask, size_t size) {
+	if (size / sizeof *p < n)
+		abort();
+	return ppoll(p, n, t, mask);
+}
+
+/* --- select --- */
+
+static bool in(const fd_set *set, int fd) { return set && FD_ISSET(fd, set); }
+
+static bool select_ours(int n, const fd_set *r, const fd_set *w, const fd_set *e) {
+	for (int fd = 0; fd < n; fd++) {
+		if (!in(r, fd) && !in(w, fd) && !in(e, fd))
+			continue;
+		struct sock *s = sock_get(fd);
+		if (!s)
+			continue;
+		bool ours = s->state != PLAIN;
+		sock_put(s);
+		if (ours)
+			return true;
+	}
+	return false;
+}
+
+/* Puts descriptors into set that have any of the bits; returns how many. */
+static int fill(fd_set *set, const struct pollfd *p, nfds_t n, short asked, short bits) {
+	int count = 0;
+	for (nfds_t i = 0; set && i < n; i++) {
+		if (!(p[i].events & asked))
+			continue;
+		if (p[i].revents & bits)
+			count++;
+		else
+			FD_CLR(p[i].fd, set);
+	}
+	return count;
+}
+
+static int by_poll(int n, fd_set *r, fd_set *w, fd_set *e, int64_t until, const sigset_t *mask) {
+	struct pollfd p[FD_SETSIZE];
+	nfds_t count = 0;
+	for (int fd = 0; fd < n && fd < FD_SETSIZE; fd++) {
+		short want = (short)((in(r, fd) ? POLLIN : 0) | (in(w, fd) ? POLLOUT : 0) | (in(e, fd) ? POLLPRI : 0));
+		if (want)
+			p[count++] = (struct pollfd){.fd = fd, .events = want};
+	}
+	int got = poll_ours(p, count, until, mask);
+	if (got < 0)
+		return -1;
+	for (nfds_t i = 0; i < count; i++)
+		if (p[i].revents & POLLNVAL) {
+			errno = EBADF;
+			return -1;
+		}
+	return fill(r, p, count, POLLIN, POLLIN | POLLHUP | POLLERR) + fill(w, p, count, POLLOUT, POLLOUT | POLLERR) +
+	       fill(e, p, count, POLLPRI, POLLPRI);
+}
+
+EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t) {
+	real_need();
+	if (!select_ours(n, r, w, e))
+		return real.select(n, r, w, e, t);
+	int64_t until = t ? now_ns() + t->tv_sec * INT64_C(1000000000) + t->tv_usec * 1000 : NEVER;
+	int got = by_poll(n, r, w, e, until, NULL);
+	if (t) { /* Linux tells what is left */
+		int64_t left = until - now_ns();
+		left = left > 0 ? left : 0;
+		*t = (struct timeval){.tv_sec = left / (1000 * MILLI), .tv_usec = left % (1000 * MILLI) / 1000};
+	}
+	return got;
+}
+
+EXPORT int pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *t, const sigset_t *mask) {
+	real_need();
+	if (!select_ours(n, r, w, e))
+		return real.pselect(n, r, w, e, t, mask);
+	return by_poll(n, r, w, e, until_of(t), mask);
+}

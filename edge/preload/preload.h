@@ -1,0 +1,172 @@
+/*
+ * libedge-preload: sockets of unmodified programs over streams of libedge, in place of TCP.
+ *
+ * A TCP socket stays what it is behind its descriptor: connect, accept, getpeername, fork and close act on it. Its data
+ * moves to a stream once both sides have agreed (upgrade.c), before the first byte. A program whose other side does not
+ * agree goes on over TCP and notices nothing.
+ *
+ *   calls.c    connect, listen, accept, close, dup, fcntl, ...: what changes descriptors
+ *   io.c       read, write and their relatives
+ *   poll.c     poll and select; epoll.c: epoll; wait.c: how a thread sleeps
+ *   upgrade.c  offers, their acceptance, and what happens without
+ *   sock.c     the table of descriptors; process.c: beginning, fork and end of the process
+ *   map.c      which addresses are ours; real.c: the C library's functions
+ *
+ * One lock, guard, is for everything but the bytes: states, waiters, epoll sets, the device's progress. It is never
+ * held while a thread sleeps. Entries of the table are read without it: their memory is never returned, and counted.
+ */
+#ifndef EDGE_PRELOAD_H
+#define EDGE_PRELOAD_H
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "edge.h"
+#include "real.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define MILLI INT64_C(1000000)
+#define NEVER INT64_MAX
+
+/* map.c */
+union address {
+	struct sockaddr any;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	struct sockaddr_storage room;
+};
+
+void map_load(void);
+bool map_empty(void);
+/* The peer that an address belongs to, for a service at port; NULL: nobody's. IPv4 in IPv6 counts as IPv4. */
+const char *map_peer(const union address *a, int port);
+int address_port(const union address *a);
+
+/* sock.c */
+enum state {
+	PLAIN,     /* TCP for good */
+	LISTENING, /* a listening socket, known to the daemon as tcp/PORT */
+	OFFERED,   /* we connect, and wait for the other side to dial our offer */
+	ACCEPTED,  /* it connected to us; nobody has used the socket yet */
+	DIALLING,  /* we dial its offer */
+	STREAM,    /* data is on the stream */
+	FOREIGN    /* a stream of the parent process */
+};
+
+struct link;
+
+struct sock {
+	_Atomic int refs; /* descriptors, and calls under way; 0: free */
+	_Atomic enum state state;
+	int fd;                  /* one of its descriptors */
+	_Atomic bool nonblock;
+	edge_stream *stream;     /* DIALLING, STREAM */
+	edge_listener *listener; /* LISTENING: tcp/PORT; OFFERED: the offer */
+	edge_conn *probe;        /* OFFERED: asks whether anybody of ours listens at the port; NULL: known */
+	bool connecting;         /* OFFERED: TCP is not connected yet */
+	_Atomic int error;       /* of the stream, not told yet */
+	_Atomic bool broken;     /* the stream failed, and the program was told */
+	_Atomic bool read_shut, write_shut;
+	int64_t until;           /* OFFERED, DIALLING: when TCP is used instead. LISTENING: when to ask the daemon again */
+	int64_t pause;           /* LISTENING: how long until then */
+	uint64_t target;         /* OFFERED: in the cache of verdicts */
+	const char *peer;
+	char service[65];
+	char tuple[128];         /* of addresses, which both sides must see alike */
+	struct link *links;      /* who waits; by guard */
+	struct sock *next, **at; /* OFFERED, DIALLING, LISTENING: in undecided; else free ones */
+};
+
+extern pthread_mutex_t guard;
+extern edge_device *device;  /* NULL: not attached */
+extern int hub;              /* epoll: the device's descriptor and connecting sockets; -1: none */
+extern struct sock *undecided;
+extern bool active;          /* this process takes part */
+
+/* The entry of fd with a count, or NULL. */
+struct sock *sock_get(int fd);
+void sock_put(struct sock *s);
+/* A new entry with one count, its descriptor's. NULL: fd is beyond the table. By guard. */
+struct sock *sock_new(int fd, enum state state);
+void sock_link(struct sock *s, int fd); /* one more descriptor */
+void sock_unlink(int fd);               /* fd is closed */
+void sock_decide(struct sock *s);       /* puts it into undecided; by guard */
+void sock_decided(struct sock *s);
+void table_after_fork(void);
+void table_close_all(void);
+void table_range(unsigned first, unsigned last);
+
+/* upgrade.c: by guard, but what says otherwise. */
+bool device_ready(void);
+void progress(void);                      /* takes what happened, wakes who waits for it */
+bool offer(int fd, struct sock **s, const union address *to);
+void withdraw(struct sock *s);            /* the offer of a socket whose connect failed */
+void connected(struct sock *s);
+void enlist(struct sock *s);              /* offers tcp/PORT, unless somebody does */
+void begin(struct sock *s);               /* first use of an accepted socket */
+void adopt(int fd, bool nonblock);        /* an accepted socket, unlocked */
+void become_plain(struct sock *s, const char *why);
+void finish(struct sock *s);              /* the last descriptor was closed */
+void upgrade_after_fork(void);
+int64_t next_verdict(void);
+/* Brings an undecided socket to STREAM or PLAIN. 0; or an errno: EAGAIN, EINTR. Unlocked. */
+int settle(struct sock *s, bool nonblock);
+/* Bits of poll(2) of a decided or undecided socket, without those of TCP. By guard. */
+int events(struct sock *s);
+
+/* wait.c: a waiter is a thread that sleeps, or an epoll set. Links join it to what it waits for. By guard. */
+struct waiter {
+	int fd;        /* eventfd */
+	int asleep;    /* threads */
+	bool rung;
+};
+struct link {
+	struct sock *sock;
+	struct waiter *waiter;
+	struct item *item; /* of an epoll set */
+	struct link *next, **at;
+};
+
+extern int sleepers;
+int64_t now_ns(void);
+struct waiter *own_waiter(void); /* of the calling thread; NULL: no descriptors left */
+void link_add(struct link *l, struct sock *s, struct waiter *w);
+void link_remove(struct link *l);
+void changed(struct sock *s);
+void ring(struct waiter *w);
+/* Announces that the caller goes to sleep. false: something happened meanwhile. */
+bool sleep_begin(struct waiter *w);
+void sleep_end(struct waiter *w);
+/* Sleeps until something happens to s, or until. 0 or an errno: EINTR, ETIMEDOUT. Unlocked. */
+int wait_for(struct sock *s, int want, int64_t until);
+void wait_after_fork(void);
+
+/* epoll.c, by guard, but the last */
+void item_changed(struct item *i);
+void item_plain(struct item *i);
+void items_drop(struct sock *s);
+void epoll_after_fork(void);
+void epoll_closed(int fd);
+
+/* poll.c, unlocked */
+int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask);
+
+/* process.c */
+extern const char *daemon_socket; /* NULL: libedge's default */
+extern uint32_t stream_buffer;    /* bytes */
+void process_handlers(void);
+bool borrowed(void); /* a child of vfork runs in this memory: what it closes stays open here */
+void say(const struct sock *s, const char *what); /* to the file $EDGE_RUN_LOG */
+
+/* io.c */
+int fail_with(int err);
+int tcp_error(int err); /* an errno of a libedge's error */
+
+#endif

@@ -1,0 +1,155 @@
+/* The beginning of a process, its forks and its end. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "preload.h"
+
+bool active;
+const char *daemon_socket;
+uint32_t stream_buffer;
+static pid_t process_id;
+
+bool borrowed(void) { return getpid() != process_id; }
+
+#define BUFFER (512 << 10) /* of a stream, each way: programs expect the room that TCP gives them */
+#define END_MS 5000 /* what closed streams have to send the rest when the process ends */
+
+/* By this a second copy of the library, behind the first, sees that it is not needed. */
+EXPORT const int edge_preload_version = 1;
+
+static const char *journal;
+
+void say(const struct sock *s, const char *what) {
+	if (!journal)
+		return;
+	int fd = open(journal, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666), err = errno;
+	if (fd >= 0) {
+		dprintf(fd, "%s[%d] %s: %s\n", program_invocation_short_name, (int)getpid(), *s->tuple ? s->tuple : s->service,
+		        what);
+		real.close(fd);
+	}
+	errno = err;
+}
+
+/* Programs that hand a socket which they used already to another process: $EDGE_RUN_SKIP, else sshd. */
+static bool skipped(void) {
+	const char *list = getenv("EDGE_RUN_SKIP"), *name = program_invocation_short_name;
+	if (!list)
+		list = "sshd";
+	size_t n = strlen(name);
+	for (const char *p = list; *p; p += strspn(p, ",: ")) {
+		size_t word = strcspn(p, ",: ");
+		if (word == n && memcmp(p, name, n) == 0)
+			return true;
+		p += word;
+	}
+	return false;
+}
+
+/* Sockets that the process was given: a listening one is offered, a connected one is like one just accepted. */
+static void inherit(int fd) {
+	int on = 0, protocol = 0;
+	socklen_t n = sizeof protocol;
+	if (real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) || protocol != IPPROTO_TCP)
+		return;
+	n = sizeof on;
+	if (real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n))
+		return;
+	if (!on) {
+		adopt(fd, real.fcntl64(fd, F_GETFL) & O_NONBLOCK);
+		return;
+	}
+	pthread_mutex_lock(&guard);
+	sock_new(fd, LISTENING);
+	pthread_mutex_unlock(&guard);
+}
+
+static void inherit_all(void) {
+	DIR *d = opendir("/proc/self/fd");
+	if (!d)
+		return;
+	for (struct dirent *e; (e = readdir(d));) {
+		int fd = atoi(e->d_name);
+		if (e->d_name[0] != '.' && fd != dirfd(d))
+			inherit(fd);
+	}
+	closedir(d);
+}
+
+/* Guard comes before the lock of libedge, whose handlers run inside of those that were set later: so these are set when
+ * libedge has its own. */
+static void before_fork(void) { pthread_mutex_lock(&guard); }
+
+static void number(void) { process_id = getpid(); }
+
+static void after_fork(void) { pthread_mutex_unlock(&guard); }
+
+static void in_child(void) {
+	upgrade_after_fork();
+	wait_after_fork();
+	table_after_fork();
+	epoll_after_fork();
+	pthread_mutex_init(&guard, NULL);
+}
+
+void process_handlers(void) {
+	static bool set;
+	if (!set)
+		pthread_atfork(before_fork, after_fork, in_child);
+	set = true;
+}
+
+__attribute__((constructor)) static void start(void) {
+	real_load();
+	if (getauxval(AT_SECURE) || dlsym(RTLD_DEFAULT, "edge_preload_version") != &edge_preload_version || skipped())
+		return;
+	const char *path = getenv("EDGE_SOCKET"), *buffer = getenv("EDGE_RUN_BUFFER"); /* servers may clear these */
+	journal = getenv("EDGE_RUN_LOG");
+	journal = journal ? strdup(journal) : NULL;
+	daemon_socket = path ? strdup(path) : NULL;
+	stream_buffer = buffer ? (uint32_t)strtoul(buffer, NULL, 10) : BUFFER;
+	map_load();
+	if (map_empty())
+		return;
+	active = true;
+	number();
+	pthread_atfork(NULL, NULL, number);
+	inherit_all();
+}
+
+/* TCP would send on what was written. */
+static void finish_process(void) {
+	static atomic_flag once = ATOMIC_FLAG_INIT;
+	if (!device || borrowed() || atomic_flag_test_and_set(&once))
+		return;
+	for (int tries = 0; pthread_mutex_trylock(&guard); tries++) { /* a signal's handler may have come between */
+		if (tries == 100)
+			return;
+		usleep(1000);
+	}
+	table_close_all();
+	edge_device_close(device, END_MS);
+	device = NULL;
+	hub = -1;
+	pthread_mutex_unlock(&guard);
+}
+
+__attribute__((destructor)) static void stop(void) { finish_process(); }
+
+EXPORT void _exit(int code) {
+	real_need();
+	finish_process();
+	real._exit(code);
+	__builtin_unreachable();
+}
+
+EXPORT void _Exit(int) __attribute__((alias("_exit"), noreturn));

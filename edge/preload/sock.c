@@ -1,0 +1,154 @@
+/* The table of descriptors. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "preload.h"
+
+enum { DESCRIPTORS = 1 << 20, BATCH = 64 };
+
+/* Never initialised by hand: pages that nobody touched take no memory. */
+static _Atomic(struct sock *) table[DESCRIPTORS];
+static _Atomic int highest = -1;
+static struct sock *spare;
+
+pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+struct sock *undecided;
+
+struct sock *sock_get(int fd) {
+	if (fd < 0 || fd >= DESCRIPTORS)
+		return NULL;
+	for (;;) {
+		struct sock *s = atomic_load_explicit(&table[fd], memory_order_acquire);
+		if (!s)
+			return NULL;
+		int n = atomic_load(&s->refs);
+		while (n > 0 && !atomic_compare_exchange_weak(&s->refs, &n, n + 1))
+			;
+		if (n <= 0)
+			continue; /* it was closed meanwhile */
+		if (atomic_load(&table[fd]) == s)
+			return s;
+		sock_put(s);
+	}
+}
+
+static void sock_free(struct sock *s) {
+	pthread_mutex_lock(&guard);
+	finish(s);
+	s->next = spare;
+	spare = s;
+	pthread_mutex_unlock(&guard);
+}
+
+void sock_put(struct sock *s) {
+	if (atomic_fetch_sub(&s->refs, 1) == 1)
+		sock_free(s);
+}
+
+struct sock *sock_new(int fd, enum state state) {
+	if (fd < 0 || fd >= DESCRIPTORS)
+		return NULL;
+	if (!spare) {
+		struct sock *batch = calloc(BATCH, sizeof *batch);
+		for (int i = 0; batch && i < BATCH; i++) {
+			batch[i].next = spare;
+			spare = &batch[i];
+		}
+	}
+	struct sock *s = spare;
+	if (!s)
+		return NULL;
+	spare = s->next;
+	memset((char *)s + sizeof s->refs, 0, sizeof *s - sizeof s->refs);
+	s->fd = fd;
+	atomic_store(&s->state, state);
+	atomic_store(&s->refs, 1);
+	if (fd > highest)
+		highest = fd;
+	atomic_store_explicit(&table[fd], s, memory_order_release);
+	return s;
+}
+
+void sock_link(struct sock *s, int fd) {
+	if (fd < 0 || fd >= DESCRIPTORS || borrowed())
+		return;
+	atomic_fetch_add(&s->refs, 1);
+	if (fd > highest)
+		highest = fd;
+	atomic_store_explicit(&table[fd], s, memory_order_release);
+}
+
+void sock_unlink(int fd) {
+	if (fd < 0 || fd >= DESCRIPTORS || !atomic_load(&table[fd]) || borrowed())
+		return;
+	struct sock *s = atomic_exchange(&table[fd], NULL);
+	if (!s)
+		return;
+	if (s->fd == fd && atomic_load(&s->refs) > 1)
+		for (int i = 0; i <= highest; i++)
+			if (atomic_load(&table[i]) == s)
+				s->fd = i;
+	sock_put(s);
+}
+
+void table_range(unsigned first, unsigned last) {
+	for (unsigned fd = first; (int)fd <= highest && fd <= last; fd++)
+		sock_unlink((int)fd);
+}
+
+void sock_decide(struct sock *s) {
+	s->next = undecided;
+	if (s->next)
+		s->next->at = &s->next;
+	s->at = &undecided;
+	undecided = s;
+}
+
+void sock_decided(struct sock *s) {
+	if (!s->at)
+		return;
+	*s->at = s->next;
+	if (s->next)
+		s->next->at = s->at;
+	s->at = NULL;
+}
+
+/* In the child: streams and offers are the parent's; what nobody used yet may be used here. */
+void table_after_fork(void) {
+	undecided = NULL;
+	for (int fd = 0; fd <= highest; fd++) {
+		struct sock *s = atomic_load(&table[fd]);
+		if (!s)
+			continue;
+		s->links = NULL;
+		s->at = NULL;
+		s->listener = NULL;
+		s->probe = NULL;
+		s->until = s->pause = 0;
+		switch (s->state) {
+		case OFFERED:
+		case DIALLING:
+		case STREAM:
+			s->state = FOREIGN;
+			s->stream = NULL;
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+void table_close_all(void) {
+	for (int fd = 0; fd <= highest; fd++) {
+		struct sock *s = atomic_load(&table[fd]);
+		if (s && s->state == STREAM && s->stream) {
+			s->state = FOREIGN;
+			edge_stream_close(s->stream, -1);
+			s->stream = NULL;
+		}
+	}
+}

@@ -1,0 +1,58 @@
+# To be sourced by what runs in the lab: a COMMAND and b COMMAND run it in host a or b over TCP; ea and eb under edge-run.
+a() { nsenter -n -t "$LAB_A" "$@"; }
+b() { nsenter -n -t "$LAB_B" "$@"; }
+MAP="10.78.0.1=a,10.78.0.2=b"
+ea() { EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=$MAP a "$OUT/edge-run" "$@"; }
+eb() { EDGE_SOCKET=$LAB_DIR/b.sock EDGE_RUN_MAP=$MAP b "$OUT/edge-run" "$@"; }
+# Bytes that came over TCP's link, in kB: of what a program did, little is left there when its connections are streams.
+over_tcp() { a cat /proc/net/dev | awk '$1 == "ip0:" { printf "%d\n", ($2 + $10) / 1000 }'; }
+# Waits until something listens in b.
+listening() { # port
+	i=0
+	until b ss -ltn | grep -q ":$1 "; do
+		sleep 0.05
+		i=$((i + 1))
+		[ $i -lt 400 ] || { echo "nothing listens at $1"; return 1; }
+	done
+}
+
+# Starts the daemon of a host and waits until it is there.
+launch() { # host
+	eval "space=\$LAB_$(echo "$1" | tr ab AB)"
+	{
+		[ "${SECURITY:-encrypted}" = plaintext ] ||
+			printf 'key_file = "%s"\npeers_file = "%s"\n' "$LAB_DIR/$1.key" "$LAB_DIR/$1.peers"
+		cat <<-T
+			name = "$1"
+			socket = "$LAB_DIR/$1.sock"
+			security = "${SECURITY:-encrypted}"
+			[[link]]
+			name = "edge0"
+			[limits]
+			requests = 65536
+			[metrics]
+			listen = ""
+			[log]
+			level = "warn"
+		T
+	} >"$LAB_DIR/$1.toml"
+	nsenter -n -t "$space" "$BIN/edged" -c "$LAB_DIR/$1.toml" 2>>"$LAB_DIR/$1.log" &
+	echo $! >"$LAB_DIR/$1.pid"
+	i=0
+	until [ -S "$LAB_DIR/$1.sock" ]; do
+		sleep 0.05
+		i=$((i + 1))
+		[ $i -lt 400 ] || { cat "$LAB_DIR/$1.log"; exit 1; }
+	done
+	chmod 666 "$LAB_DIR/$1.sock"
+}
+
+# Waits until the daemons know each other.
+met() {
+	i=0
+	until a "$BIN/edgectl" -s "$LAB_DIR/a.sock" ping -c 1 b >/dev/null 2>&1 && b "$BIN/edgectl" -s "$LAB_DIR/b.sock" ping -c 1 a >/dev/null 2>&1; do
+		sleep 0.1
+		i=$((i + 1))
+		[ $i -lt 200 ] || { echo "the daemons do not meet"; return 1; }
+	done
+}

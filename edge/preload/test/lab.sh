@@ -1,0 +1,36 @@
+#!/bin/sh
+# lab.sh OUT BIN COMMAND...: runs a command with two hosts laid out on this machine: namespaces a and b, with a link for
+# edged (edge0) and one for TCP (ip0), and a daemon in each. OUT has what edge/preload/Makefile made, BIN edged and
+# edgectl. hosts.sh has functions for the command. SECURITY=plaintext: without encryption.
+set -eu
+OUT=$(realpath "$1"); BIN=$(realpath "$2"); shift 2
+HERE=$(dirname "$(realpath "$0")")
+if [ -z "${LAB:-}" ]; then # everything ends with this process: namespaces, links, daemons
+	LAB=1 exec unshare --mount --net --pid --fork --kill-child --mount-proc "$0" "$OUT" "$BIN" "$@"
+fi
+DIR=$(mktemp -d /tmp/edge-preload.XXXXXX)
+trap 'rm -rf "$DIR"' EXIT
+for h in a b; do
+	unshare --net sleep infinity & eval "pid_$h=$!"
+	until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
+done
+ip link set lo up
+# MTU 9000 on both; no offload is changed.
+for l in edge0 ip0; do
+	ip link add $l netns "$pid_a" mtu 9000 type veth peer name $l netns "$pid_b" mtu 9000
+done
+n=1
+for h in a b; do
+	eval "pid=\$pid_$h"
+	nsenter -n -t "$pid" sh -ec "sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip link set lo up; ip link set edge0 up; ip link set ip0 up
+		ip addr add 10.78.0.$n/24 dev ip0"
+	n=$((n + 1))
+done
+export LAB_DIR="$DIR" LAB_A="$pid_a" LAB_B="$pid_b" OUT BIN HERE
+echo "$("$BIN/edgectl" key new "$DIR/a.key") a" >"$DIR/b.peers"
+echo "$("$BIN/edgectl" key new "$DIR/b.key") b" >"$DIR/a.peers"
+chmod 600 "$DIR"/*.peers
+. "$HERE/hosts.sh"
+for h in a b; do launch $h; done
+met
+"$@"

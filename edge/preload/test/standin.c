@@ -1,0 +1,289 @@
+/*
+ * Stands in for libedge in the unit tests of libedge-preload: the functions that it uses, over abstract Unix sockets,
+ * without a daemon. Every node is called "peer". A dialler sends a byte of length and its data; A is the acceptance.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "edge.h"
+
+struct end {
+	int fd;
+	void *context;
+	bool queued, open, finished, ended;
+	int err;
+	struct end *next; /* changed */
+	struct end *sibling, **at;
+};
+struct edge_device { int epoll; struct end *changed, **last, *all; };
+struct edge_stream { struct end e; };
+struct edge_conn { struct end e; };
+struct edge_listener { struct end e; };
+struct edge_request { int fd; unsigned char n; char data[256]; };
+
+static struct edge_device dev = {.epoll = -1};
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+
+static void in_child(void) {
+	close(dev.epoll);
+	for (struct end *e = dev.all; e; e = e->sibling)
+		close(e->fd);
+	dev = (struct edge_device){.epoll = -1};
+	pthread_mutex_init(&mu, NULL);
+}
+
+int edge_open(edge_device **d, const edge_config *c, int ms) {
+	(void)c, (void)ms;
+	static bool once;
+	if (getenv("STANDIN_DOWN"))
+		return EDGE_ERR_NO_DAEMON;
+	if (!once)
+		pthread_atfork(NULL, NULL, in_child);
+	once = true;
+	dev.epoll = epoll_create1(EPOLL_CLOEXEC);
+	dev.last = &dev.changed;
+	*d = &dev;
+	return dev.epoll < 0 ? EDGE_ERR_SYSTEM : 0;
+}
+
+void edge_device_close(edge_device *d, int ms) { (void)ms, close(d->epoll); }
+int edge_device_error(edge_device *d) { return d->epoll < 0 ? EDGE_ERR_FORKED : 0; }
+int edge_device_fd(edge_device *d) { return d->epoll; }
+
+static void enter(struct end *e, int fd) {
+	e->fd = fd;
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = e};
+	epoll_ctl(dev.epoll, EPOLL_CTL_ADD, fd, &ev);
+	e->sibling = dev.all;
+	if (e->sibling)
+		e->sibling->at = &e->sibling;
+	e->at = &dev.all;
+	dev.all = e;
+}
+
+static void leave(struct end *e) {
+	pthread_mutex_lock(&mu);
+	for (struct end **p = &dev.changed; e->queued && *p; p = &(*p)->next)
+		if (*p == e) {
+			*p = e->next;
+			if (dev.last == &e->next)
+				dev.last = p;
+			break;
+		}
+	*e->at = e->sibling;
+	if (e->sibling)
+		e->sibling->at = e->at;
+	pthread_mutex_unlock(&mu);
+	close(e->fd);
+	free(e);
+}
+
+static void mark(struct end *e) {
+	if (e->queued || !e->context)
+		return;
+	e->queued = true;
+	e->next = NULL;
+	*dev.last = e;
+	dev.last = &e->next;
+}
+
+int edge_device_poll(edge_device *d) {
+	struct epoll_event ev[64];
+	pthread_mutex_lock(&mu);
+	int n = epoll_wait(d->epoll, ev, 64, 0);
+	for (int i = 0; i < n; i++)
+		mark(ev[i].data.ptr);
+	pthread_mutex_unlock(&mu);
+	return n;
+}
+
+int edge_device_arm(edge_device *d) {
+	struct pollfd p = {.fd = d->epoll, .events = POLLIN};
+	return poll(&p, 1, 0) == 0 && !d->changed;
+}
+
+int edge_changed(edge_device *d, void **what, size_t n) {
+	size_t got = 0;
+	pthread_mutex_lock(&mu);
+	for (; got < n && d->changed; got++) {
+		struct end *e = d->changed;
+		d->changed = e->next;
+		if (!d->changed)
+			d->last = &d->changed;
+		e->queued = false;
+		what[got] = e->context;
+	}
+	pthread_mutex_unlock(&mu);
+	return (int)got;
+}
+
+static void watch(struct end *e, void *context) {
+	pthread_mutex_lock(&mu);
+	e->context = context;
+	if (context)
+		mark(e);
+	pthread_mutex_unlock(&mu);
+}
+void edge_stream_watch(edge_stream *s, void *context) { watch(&s->e, context); }
+void edge_listener_watch(edge_listener *l, void *context) { watch(&l->e, context); }
+
+static socklen_t address(struct sockaddr_un *a, const char *service) {
+	const char *net = getenv("EDGE_SOCKET");
+	a->sun_family = AF_UNIX;
+	int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "%s/%s", net ? net : "", service);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+int edge_listen(edge_device *d, const char *service, edge_listener **l, int ms) {
+	(void)d, (void)ms;
+	struct sockaddr_un a = {0};
+	socklen_t n = address(&a, service);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (bind(fd, (struct sockaddr *)&a, n) || listen(fd, 64)) {
+		close(fd);
+		return EDGE_ERR_EXISTS;
+	}
+	*l = calloc(1, sizeof **l);
+	enter(&(*l)->e, fd);
+	return 0;
+}
+void edge_listener_close(edge_listener *l) { leave(&l->e); }
+
+int edge_listener_next(edge_listener *l, edge_request **r, int ms) {
+	(void)ms;
+	int fd = accept4(l->e.fd, NULL, NULL, SOCK_CLOEXEC);
+	if (fd < 0)
+		return EDGE_ERR_AGAIN;
+	*r = calloc(1, sizeof **r);
+	(*r)->fd = fd;
+	return 0;
+}
+const char *edge_request_peer(const edge_request *r) {
+	const char *name = getenv("STANDIN_PEER");
+	return (void)r, name ? name : "peer";
+}
+int edge_request_stream(const edge_request *request, const void **data, size_t *size) {
+	edge_request *r = (edge_request *)(uintptr_t)request;
+	if (recv(r->fd, &r->n, 1, MSG_WAITALL) != 1 || recv(r->fd, r->data, r->n, MSG_WAITALL) != r->n)
+		return 0;
+	*data = r->data;
+	*size = r->n;
+	return 1;
+}
+int edge_request_refuse(edge_request *r, const char *reason) {
+	(void)reason;
+	close(r->fd);
+	free(r);
+	return 0;
+}
+
+static int dial(struct end *e, const char *service, const edge_dial_options *o) {
+	struct sockaddr_un a = {0};
+	socklen_t n = address(&a, service);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	e->err = EDGE_ERR_AGAIN;
+	if (connect(fd, (struct sockaddr *)&a, n))
+		e->err = EDGE_ERR_NO_SERVICE;
+	unsigned char size = o ? (unsigned char)o->data_size : 0;
+	if (e->err == EDGE_ERR_AGAIN &&
+	    (send(fd, &size, 1, MSG_NOSIGNAL) < 0 || (o && send(fd, o->data, size, MSG_NOSIGNAL) < 0)))
+		e->err = EDGE_ERR_REFUSED;
+	enter(e, fd);
+	return 0;
+}
+
+static int answered(struct end *e) {
+	char a;
+	if (e->err != EDGE_ERR_AGAIN)
+		return e->err;
+	ssize_t n = recv(e->fd, &a, 1, 0);
+	if (n < 0 && errno == EAGAIN)
+		return EDGE_ERR_AGAIN;
+	e->err = n == 1 ? 0 : EDGE_ERR_REFUSED;
+	e->open = n == 1;
+	return e->err;
+}
+
+int edge_dial_start(edge_device *d, const char *peer, const char *service, const edge_dial_options *o, edge_conn **c,
+                    int ms) {
+	(void)d, (void)peer, (void)ms;
+	*c = calloc(1, sizeof **c);
+	return dial(&(*c)->e, service, o);
+}
+int edge_conn_wait(edge_conn *c, int ms) {
+	(void)ms;
+	return answered(&c->e);
+}
+void edge_conn_free(edge_conn *c) { leave(&c->e); }
+int edge_stream_dial_start(edge_device *d, const char *peer, const char *service, const edge_dial_options *o,
+                           edge_stream **s, int ms) {
+	(void)d, (void)peer, (void)ms;
+	*s = calloc(1, sizeof **s);
+	return dial(&(*s)->e, service, o);
+}
+int edge_stream_wait(edge_stream *s, int ms) {
+	(void)ms;
+	return answered(&s->e);
+}
+
+int edge_request_accept_stream(edge_request *r, edge_stream **s) {
+	*s = calloc(1, sizeof **s);
+	struct end *e = &(*s)->e;
+	e->open = send(r->fd, "A", 1, MSG_NOSIGNAL) == 1;
+	enter(e, r->fd);
+	free(r);
+	return 0;
+}
+
+static ssize_t receive(edge_stream *s, void *p, size_t size, int flags) {
+	ssize_t n = recv(s->e.fd, p, size, flags);
+	if (n == 0 && size)
+		s->e.ended = true;
+	return n >= 0 ? n : errno == EAGAIN ? EDGE_ERR_AGAIN : EDGE_ERR_RESET;
+}
+ssize_t edge_stream_read(edge_stream *s, void *p, size_t size, int ms) { return (void)ms, receive(s, p, size, 0); }
+ssize_t edge_stream_peek(edge_stream *s, void *p, size_t size, int ms) {
+	(void)ms;
+	return receive(s, p, size, MSG_PEEK);
+}
+ssize_t edge_stream_write(edge_stream *s, const void *p, size_t size, int ms) {
+	(void)ms;
+	ssize_t n = send(s->e.fd, p, size, MSG_NOSIGNAL);
+	return n >= 0 ? n : errno == EAGAIN ? EDGE_ERR_AGAIN : EDGE_ERR_RESET;
+}
+int edge_stream_shutdown(edge_stream *s) { return shutdown(s->e.fd, SHUT_WR); }
+void edge_stream_reset(edge_stream *s) { (void)s; }
+void edge_stream_close(edge_stream *s, int ms) { (void)ms, leave(&s->e); }
+int edge_stream_events(edge_stream *s) {
+	struct pollfd p = {.fd = s->e.fd, .events = POLLIN | POLLOUT | POLLRDHUP};
+	poll(&p, 1, 0);
+	return p.revents;
+}
+int edge_stream_error(edge_stream *s) {
+	int err = 0;
+	getsockopt(s->e.fd, SOL_SOCKET, SO_ERROR, &err, &(socklen_t){sizeof err});
+	return err ? EDGE_ERR_RESET : 0;
+}
+size_t edge_stream_readable(edge_stream *s) {
+	int n = 0;
+	ioctl(s->e.fd, FIONREAD, &n);
+	return (size_t)n;
+}
+size_t edge_stream_unsent(edge_stream *s) {
+	int n = 0;
+	ioctl(s->e.fd, TIOCOUTQ, &n);
+	return (size_t)n;
+}

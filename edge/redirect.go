@@ -1,0 +1,165 @@
+package edge
+
+import (
+	"context"
+
+	"multiedge/internal/ipc"
+	"multiedge/regmem"
+)
+
+// Span is bytes Off to Off+Len of a redirection.
+type Span struct{ Off, Len int }
+
+// Redirection sends what a peer writes into part of an export to other registered memory (VMMC §4.1). The peer knows
+// nothing of it. It ends when every byte has been redirected, by End or Take, or with the export.
+type Redirection struct {
+	g     *Grant
+	op    Op
+	off   int // within the export
+	n     int
+	to    *Region
+	toOff int
+	spans [2]Span // redirected; set by the leader before op is done
+}
+
+// Redirect has what arrives from now on for bytes off to off+n of the export go to to, from its byte toOff on. What has
+// arrived before stays where it is, and which bytes those are End and Take tell. The bytes of to belong to the
+// redirection until it has ended; so does a place among the operations in flight. A connection has at most 64, and none
+// may overlap. ErrAgain means that the queue is full, ErrVersion that the daemon has no redirection.
+func (g *Grant) Redirect(off, n int, to *Region, toOff int) (*Redirection, error) {
+	c := g.conn
+	switch {
+	case c.d.features&ipc.FeatureRedirect == 0:
+		return nil, ErrVersion
+	case off < 0 || n <= 0 || off > g.n || n > g.n-off,
+		to != nil && (toOff < 0 || toOff > to.size || n > to.size-toOff):
+		return nil, ErrBounds
+	}
+	r := &Redirection{g: g, off: off, n: n, to: to, toOff: toOff}
+	d := c.d
+	d.post.Lock()
+	defer d.post.Unlock()
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	switch {
+	case to == nil || to.d != d || to.closed:
+		return nil, errLocal
+	case to.space != nil:
+		return nil, invalid("Redirect: the memory must be registered whole, not a space of Device.Map")
+	}
+	d.sqe = ipc.SQE{Op: ipc.OpRedirect, Conn: c.id, Key: g.key, RemoteOff: uint64(off), Region: to.id,
+		LocalOff: uint64(toOff), Len: uint64(n)}
+	op, err := c.launch(to, -1, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.op = op
+	d.slots[op.slot].redirection = r
+	d.publish()
+	return r, nil
+}
+
+// Done reports whether the redirection has ended.
+func (r *Redirection) Done() bool { return r.op.Done() }
+
+// Wait waits until every byte has been redirected, or the redirection has ended otherwise. It returns the error of ctx
+// when that ends first, and why it ended: ErrKey when the export was revoked, ErrExists when another redirection had
+// part of it, the reason of the connection's end.
+func (r *Redirection) Wait(ctx context.Context) error { return r.op.Wait(ctx) }
+
+// End ends the redirection, unless it has ended, and returns which of its bytes were redirected, in order: they are in
+// to, and all others in the export. With an error of ctx it has not ended. With others, those of Wait, the spans count.
+func (r *Redirection) End(ctx context.Context) ([]Span, error) {
+	d := r.g.conn.d
+	for posted := false; !posted && !r.op.Done(); {
+		if posted = r.postEnd(); !posted {
+			if err := d.wait(ctx, waiter{kind: waitRoom, conn: r.g.conn}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err := r.op.Wait(ctx)
+	if !r.op.settled() {
+		return nil, err
+	}
+	var out []Span
+	for _, s := range r.spans {
+		if s.Len > 0 {
+			out = append(out, s)
+		}
+	}
+	return out, err
+}
+
+// postEnd reports false when there is no room in the ring.
+func (r *Redirection) postEnd() bool {
+	c := r.g.conn
+	d := c.d
+	d.post.Lock()
+	defer d.post.Unlock()
+	if d.detached || c.Err() != nil {
+		return true // it ends by itself
+	}
+	if n, err := d.sq.Room(); n == 0 || err != nil {
+		return false
+	}
+	d.sqe = ipc.SQE{Op: ipc.OpEndRedirect, Conn: c.id, Token: opKey(r.op.slot, r.op.gen)}
+	d.sq.Put(&d.sqe)
+	d.publish()
+	return true
+}
+
+// Take is End that has all bytes in to afterwards, as the export would have them: it copies those that were not
+// redirected.
+func (r *Redirection) Take(ctx context.Context) ([]Span, error) {
+	spans, err := r.End(ctx)
+	if !r.op.settled() {
+		return nil, err
+	}
+	at := 0
+	for i := 0; i <= len(spans); i++ {
+		end := r.n
+		if i < len(spans) {
+			end = spans[i].Off
+		}
+		if cerr := r.copyBack(at, end); cerr != nil {
+			return spans, cerr
+		}
+		if i < len(spans) {
+			at = end + spans[i].Len
+		}
+	}
+	return spans, err
+}
+
+// copyBack copies bytes lo to hi from the export.
+func (r *Redirection) copyBack(lo, hi int) error {
+	from := r.g.region
+	from.use.RLock()
+	defer from.use.RUnlock()
+	if from.gone {
+		return regmem.ErrClosed
+	}
+	return r.to.copyIn(r.toOff+lo, from.bytes[r.g.off+r.off+lo:r.g.off+r.off+hi])
+}
+
+// redirected takes the end of a redirection. The leader calls it. It reports false for one that cannot be right.
+func (d *attachment) redirected(e *ipc.CQE) bool {
+	i, gen := uint32(e.Token), uint32(e.Token>>32)
+	if i >= uint32(len(d.slots)) {
+		return false
+	}
+	s := &d.slots[i]
+	r := s.redirection
+	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn || r == nil {
+		return false
+	}
+	r.spans = [2]Span{{int(e.Imm), int(e.Len)}, {int(e.Off >> 32), int(uint32(e.Off))}}
+	if r.spans[0].Off+r.spans[0].Len > r.n || r.spans[1].Len > 0 && (r.spans[1].Off < r.spans[0].Off+r.spans[0].Len ||
+		r.spans[1].Off+r.spans[1].Len > r.n) {
+		return false
+	}
+	d.complete(i, gen, e.Status)
+	return true
+}

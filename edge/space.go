@@ -1,0 +1,221 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+
+	"multiedge/internal/ipc"
+	"multiedge/regmem"
+)
+
+// Policy says which chunks of a space are unpinned first to make room for others.
+type Policy = regmem.Policy
+
+// Policies. Cyclic uses of more than may be pinned want MRU, most others LRU or LFU.
+const (
+	LRU    = regmem.LRU    // the least recently used
+	MRU    = regmem.MRU    // the most recently used
+	LFU    = regmem.LFU    // the least frequently used
+	MFU    = regmem.MFU    // the most frequently used
+	Random = regmem.Random // any
+)
+
+// MapOptions fix a space. The zero value is good.
+type MapOptions struct {
+	Pin    int    // bytes that may be pinned at once; the user is charged for them; 0: 64 MiB, or Map's size if less
+	Chunk  int    // bytes that are pinned together, a power of two from 4 KiB to 2 MiB; 0: 64 KiB
+	Policy Policy // which chunks are unpinned first; the zero value is LRU
+	PrePin int    // bytes from the start that are pinned before Map returns, at most half of Pin
+	Huge   bool   // in huge pages where the kernel gives them; chunks are of 2 MiB unless Chunk says otherwise
+}
+
+// defaultPin is how much of a space is pinned if MapOptions do not say, in bytes.
+const defaultPin = 64 << 20
+
+// space is what a Region has besides, if not all of it is pinned.
+type space struct {
+	chunk uint64
+	hints *regmem.Memory // nil: there are none
+}
+
+// Map returns a Region of size bytes, up to 2^47, of which only what operations use is resident, and at most
+// MapOptions.Pin bytes of that are pinned: a space. It serves for Post and Export like any other. Operations that meet
+// memory which is not resident wait for it, and nothing else does; what is not there after a second fails with
+// ErrMemory.
+//
+// Memory that was used stays filled until the Region is closed, whether it is pinned or not, and counts against
+// limits.filled of the daemon where the daemon filled it. A space cannot be renewed by Region.Renew. An error that
+// wraps ErrMemlock, ErrLimit or ErrInvalid says what to change.
+func (d *Device) Map(ctx context.Context, size int, o MapOptions) (*Region, error) {
+	if size <= 0 || size > regmem.MaxSpace {
+		return nil, invalid("a space of %d bytes; ask for 1 to 2^47", size)
+	}
+	if o.Chunk < 0 || o.Chunk > regmem.MaxChunk || o.Pin < 0 || o.PrePin < 0 {
+		return nil, invalid("Map: no option is negative, and Chunk is at most %d", regmem.MaxChunk)
+	}
+	if o.Pin == 0 {
+		o.Pin = max(min(defaultPin, size), 4*max(o.Chunk, regmem.DefaultChunk))
+	}
+	if o.PrePin > o.Pin/2 || o.PrePin > size {
+		return nil, invalid("Map: PrePin of %d bytes; at most half of Pin, %d, and of the size", o.PrePin, o.Pin)
+	}
+	a, err := d.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &ipc.Message{Kind: ipc.KindMap, Size: uint64(size), Space: ipc.Space{Pin: uint64(o.Pin),
+		Chunk: uint32(o.Chunk), Policy: uint32(o.Policy), Huge: o.Huge}}
+	r, err := a.obtain(ctx, m, size)
+	if err != nil {
+		return nil, err
+	}
+	if o.PrePin > 0 {
+		if err := r.advise(ctx, ipc.AdviceHold, 0, o.PrePin); err != nil {
+			r.Close()
+			return nil, err
+		}
+		if err := r.Release(0, o.PrePin); err != nil {
+			r.Close()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// mapHints maps what the daemon says of what is pinned; fds are those behind the memory's.
+func mapHints(m *ipc.Message, fds []int) (*space, error) {
+	s := &space{chunk: uint64(m.Space.Chunk)}
+	if m.Space.Hints == 0 {
+		return s, nil
+	}
+	if len(fds) != 1 || s.chunk == 0 || m.Space.Hints > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: the answer to a map has no hints", ErrVersion)
+	}
+	var err error
+	s.hints, err = regmem.Map(fds[0], int(m.Space.Hints))
+	return s, err
+}
+
+func (s *space) close() error {
+	if s == nil || s.hints == nil {
+		return nil
+	}
+	return s.hints.Close()
+}
+
+// Resident reports whether bytes off to off+n are pinned, as far as this process can see without asking: a word that
+// may be late, by which to choose what to post first. It costs some nanoseconds. All of a Region that was registered
+// is.
+func (r *Region) Resident(off, n int) bool {
+	if r.check(off, n) != nil {
+		return false
+	}
+	if r.space == nil {
+		return true
+	}
+	if r.space.hints == nil {
+		return false
+	}
+	r.use.RLock()
+	defer r.use.RUnlock()
+	if r.gone {
+		return false
+	}
+	hints := r.space.hints.Bytes()
+	for i := uint64(off) / r.space.chunk; i <= uint64(off+n-1)/r.space.chunk; i++ {
+		if hints[i/8]&(1<<(i%8)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// check says what is wrong with a range.
+func (r *Region) check(off, n int) error {
+	if off < 0 || n <= 0 || off > r.size || n > r.size-off {
+		return fmt.Errorf("%w: %d bytes from %d, of a region of %d", ErrBounds, n, off, r.size)
+	}
+	return nil
+}
+
+// Prefetch has bytes off to off+n pinned soon, as far as there is room. Of a Region that was registered it does
+// nothing.
+func (r *Region) Prefetch(off, n int) error {
+	return r.advise(context.Background(), ipc.AdvicePrefetch, off, n)
+}
+
+// Hold has bytes off to off+n pinned, and returns when they are, within a second or with ErrMemory. They stay so until
+// Release of the same range, which must follow each Hold. At most half of what the space may pin can be held at once.
+func (r *Region) Hold(ctx context.Context, off, n int) error {
+	return r.advise(ctx, ipc.AdviceHold, off, n)
+}
+
+// Release ends one Hold of the same range.
+func (r *Region) Release(off, n int) error {
+	return r.advise(context.Background(), ipc.AdviceRelease, off, n)
+}
+
+// Evict unpins bytes off to off+n, but for what is held or is about to be used. Their contents stay, and so does the
+// memory that they fill.
+func (r *Region) Evict(off, n int) error {
+	return r.advise(context.Background(), ipc.AdviceEvict, off, n)
+}
+
+func (r *Region) advise(ctx context.Context, what ipc.Advice, off, n int) error {
+	if err := r.check(off, n); err != nil || r.space == nil {
+		return err
+	}
+	_, err := r.d.call(ctx, &ipc.Message{Kind: ipc.KindAdvise, Region: r.id, Off: uint64(off), Size: uint64(n),
+		Advice: what}, &call{})
+	return err
+}
+
+// SpaceUsage is what a space did since Map. All but Pinned are counts.
+type SpaceUsage struct {
+	Pinned         int    // bytes, or about to be
+	Lookups, Hits  uint64 // uses by parts of operations; those that found all of it resident
+	Cold, Capacity uint64 // chunks missed that were not resident before; that had been evicted
+	Pins           uint64 // chunks
+	Evictions      uint64
+	Prefetched     uint64 // chunks pinned before an operation asked
+	Used, Wasted   uint64 // of those: used before they were evicted, or not
+}
+
+// Usage asks the daemon what the space did.
+func (r *Region) Usage(ctx context.Context) (SpaceUsage, error) {
+	if r.space == nil {
+		return SpaceUsage{Pinned: r.size}, nil
+	}
+	m, err := r.d.call(ctx, &ipc.Message{Kind: ipc.KindUsage, Region: r.id, Size: uint64(r.size)}, &call{})
+	if err != nil {
+		return SpaceUsage{}, err
+	}
+	u := &m.Usage
+	return SpaceUsage{Pinned: int(u.Pinned), Lookups: u.Lookups, Hits: u.Hits, Cold: u.Cold, Capacity: u.Capacity,
+		Pins: u.Pins, Evictions: u.Evictions, Prefetched: u.Prefetched, Used: u.Used, Wasted: u.Wasted}, nil
+}
+
+// spaceOf finishes a Region that a map was answered with.
+func (d *attachment) spaceOf(m *ipc.Message, fds []int, size int) (*regmem.Memory, *space, error) {
+	if m.Kind != ipc.KindMap {
+		mem, err := d.mapMemory(m, fds, size)
+		return mem, nil, err
+	}
+	if len(fds) == 0 {
+		return nil, nil, net.ErrClosed
+	}
+	mem, err := d.mapMemory(m, fds[:1], size)
+	if err != nil {
+		ipc.CloseFDs(fds[1:])
+		return nil, nil, err
+	}
+	s, err := mapHints(m, fds[1:])
+	if err != nil {
+		ipc.CloseFDs(fds[1:])
+		mem.Close()
+		return nil, nil, err
+	}
+	return mem, s, nil
+}

@@ -1,0 +1,99 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"multiedge/regmem"
+
+	"golang.org/x/sys/unix"
+)
+
+// The host's limits for this process. Limits over all users stay below them, with a reserve: a process that reaches a
+// limit of the host is killed, or its runtime dies.
+
+// memoryRoom is the memory of the host, or what the control group of this process may hold if that is less.
+func memoryRoom() Size {
+	room := hostMemory()
+	if g, ok := regmem.TightestGroup(); ok {
+		room = min(room, Size(g.Limit))
+	}
+	return room
+}
+
+// Bounds of the default of limits.reserve, which is one part in 32 of the memory between them.
+const (
+	leastReserve = 16 << 20
+	mostReserve  = 1 << 30
+)
+
+func defaultReserve(room Size) Size { return min(max(room/32, leastReserve), mostReserve) }
+
+// mappingRoom is how many regions can be mapped: vm.max_map_count without what is mapped already and one part in eight,
+// for queues, threads and the runtime, which ends the process when it is refused a mapping.
+func mappingRoom() int {
+	most := 65530 // the kernel's default
+	if text, err := os.ReadFile("/proc/sys/vm/max_map_count"); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			most = n
+		}
+	}
+	maps, _ := os.ReadFile("/proc/self/maps")
+	return max(most-bytes.Count(maps, []byte("\n"))-most/8, 1)
+}
+
+// Constants that are not settings; the defaults of settings depend on them.
+const (
+	// MaxOffered is how many regions of a client may be offered and not yet mapped: each holds a descriptor, perhaps in
+	// a socket that the client does not read.
+	MaxOffered = 4
+	// MoreSessions is how many control sockets there may be beside two for each client.
+	MoreSessions = 16
+	// filesPerClient counts the descriptors of one client at most: its control socket, that of one who looks on, two
+	// doorbells, and the memory that is offered.
+	filesPerClient = 2 + 2 + MaxOffered
+)
+
+// AboveRoom says which limits promise more than this host has for this process: no error, since programs may never ask
+// for as much and the host may get more; but a program that does ask is refused by the kernel and not by a limit.
+func (c *Config) AboveRoom() (list []string) {
+	l, mappings, clients, memory := c.Limits, mappingRoom(), clientRoom(), memoryRoom()
+	// defaults are what there was room for a moment ago
+	if l.RegionsTotal > mappings+mappings/64 {
+		list = append(list, fmt.Sprintf("limits.regions_total: %d regions, and there is room for %d mappings; lower "+
+			"it, or raise vm.max_map_count", l.RegionsTotal, mappings))
+	}
+	if l.Clients > clients+clients/64+1 {
+		list = append(list, fmt.Sprintf("limits.clients: %d clients, and there are descriptors for %d; lower it, or "+
+			"raise LimitNOFILE in the unit (ulimit -n)", l.Clients, clients))
+	}
+	if l.PinnedTotal > memory-min(l.Reserve, memory) {
+		list = append(list, fmt.Sprintf("limits.pinned_total: %v, and of the memory there is, %v, limits.reserve "+
+			"keeps %v; lower one of the two", l.PinnedTotal, memory, l.Reserve))
+	}
+	return list
+}
+
+// clientRoom is how many clients there are descriptors for: RLIMIT_NOFILE without what is open already and one part in
+// eight, for links and files.
+func clientRoom() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return MaxLimit
+	}
+	most := int(min(limit.Cur, 1<<30))
+	return max((most-openDescriptors()-most/8-MoreSessions)/filesPerClient, 1)
+}
+
+func openDescriptors() int {
+	f, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	return len(names)
+}

@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"os"
+	"testing"
+
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+)
+
+// openAs attaches as a user without hello.
+func openAs(t *testing.T, e *Embedded, uid uint32) *testClient {
+	t.Helper()
+	ours, theirs, err := ipc.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.d.serveAs(ours, ipc.Cred{PID: int32(os.Getpid()), UID: uid})
+	c := &testClient{t: t, conn: theirs, in: make(chan *ipc.Message, 4096)}
+	t.Cleanup(c.close)
+	return c
+}
+
+// A user with many clients, who all submit as much as they can, has as many submissions taken as one with a single
+// client, be they operations or entries that are refused.
+func TestSubmissionsAreTakenFairlyByUser(t *testing.T) {
+	const many, depth, rounds = 20, 256, 50
+	for _, refused := range []bool{false, true} {
+		name := "operations"
+		if refused {
+			name = "refused entries"
+		}
+		t.Run(name, func(t *testing.T) {
+			a, b := nodes(t, 1, nil)
+			server := attach(t, a, 64)
+			server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
+			region, _ := server.register(4096)
+			var clients [1 + many]*testClient
+			var entry [1 + many]ipc.SQE
+			for i := range clients {
+				uid := uint32(os.Getuid())
+				if i > 0 {
+					uid = 1 << 20
+				}
+				c := openAs(t, b, uid)
+				if err := c.hello(depth); err != nil {
+					t.Fatal(err)
+				}
+				atServer, conn := dialAccept(t, server, c, "a", "s")
+				server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096,
+					Perm: uint8(regmem.RemoteWrite), Name: "x"})
+				clients[i], entry[i] = c, ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: conn,
+					Key: c.event(ipc.KindAdvert).Key}
+				if refused && i > 0 {
+					entry[i].Conn++ // another's, or nobody's
+				}
+			}
+			for _, e := range []*Embedded{a, b} { // both threads stay away
+				until(t, "token", deadline, func() bool { return e.d.shard.Hold() })
+				defer e.d.shard.Release()
+			}
+			s := b.d.shard
+
+			var taken [2]int // by user
+			var buf [64]ipc.CQE
+			for range rounds {
+				for i, c := range clients {
+					room, err := c.sq.Room()
+					if err != nil {
+						t.Fatal(err)
+					}
+					for range room {
+						c.sq.Put(&entry[i])
+					}
+					c.sq.Publish()
+				}
+				s.Iterate(mono.Now())
+				a.d.shard.Iterate(mono.Now())
+				for i, c := range clients {
+					for {
+						n, err := c.cq.Drain(buf[:])
+						if err != nil {
+							t.Fatal(err)
+						}
+						if n == 0 {
+							break
+						}
+						taken[min(i, 1)] += n
+					}
+				}
+			}
+			if share := float64(taken[0]) / float64(taken[0]+taken[1]); taken[0] < rounds || share < 0.45 || !refused &&
+				share > 0.55 {
+				t.Errorf("of one client %d submissions were taken, of another user's %d clients %d: a share of %.3f",
+					taken[0], many, taken[1], share)
+			}
+			until(t, "what is under way", deadline, func() bool {
+				worked := s.Iterate(mono.Now())
+				return !(a.d.shard.Iterate(mono.Now()) || worked)
+			})
+		})
+	}
+}

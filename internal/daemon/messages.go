@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/internal/shard"
+)
+
+// handler says who serves a request and what it may cost. One of the functions is set: control runs on the session's
+// goroutine, which may wait; data and conn run on the client's shard, must be short, and their replies go through the
+// shard, so that they are sent after the completions that precede them. A nil reply without an error means that the
+// reply was sent, or comes later.
+type handler struct {
+	control func(*session, *ipc.Message) (*ipc.Message, error)
+	data    func(*shard.Shard, mono.Time, *shard.Client, *ipc.Message) (*ipc.Message, error)
+	// of a connection that there is
+	conn func(*shard.Shard, mono.Time, *shard.Conn, *ipc.Message) (*ipc.Message, error)
+	// on the session's goroutine; may be nil
+	before func(*session, *ipc.Message) error
+
+	feature  ipc.Features // is served where this is in force alone
+	attached bool         // needs a hello first; data and conn always do
+	brings   bool         // with ipc.FeatureMemory one descriptor may come along, which is in session.brought
+	weight   int          // what it costs, in units of limits.requests; 0: one
+}
+
+// Weights of requests that cost more than the others: a greeting makes and maps rings, others look at everything there
+// is. An eviction is charged to the user's greetings: a user whose clients are evicted again and again can attach once
+// a second; his other programs are only slow to attach.
+const (
+	weightHello = 40
+	weightLook  = 50
+	weightEvict = 4000
+)
+
+// handlers is every request that this daemon serves, with what bounds the things it makes. All are bounded by
+// limits.requests a second and user, by unreadAnswers, and by the sizes of their fields (docs/ABI.md A10).
+var handlers map[ipc.Kind]handler
+
+func init() { // what serves requests looks here as well
+	handlers = map[ipc.Kind]handler{
+		// limits.clients, clients_per_user, queue, pinned, pinned_total
+		ipc.KindHello: {control: (*session).hello, weight: weightHello},
+		// limits.pinned, pinned_total, regions, regions_per_user, regions_total; maxOffered
+		ipc.KindRegister:   {control: (*session).register, attached: true, brings: true},
+		ipc.KindMapped:     {control: (*session).mapped, attached: true},
+		ipc.KindDeregister: {control: (*session).deregister, attached: true},
+		// limits.pinned and the like as for register; filled, filled_total
+		ipc.KindMap:    {control: (*session).mapSpace, attached: true, feature: ipc.FeatureSpaces},
+		ipc.KindAdvise: {control: (*session).advise, attached: true, feature: ipc.FeatureSpaces},
+		ipc.KindUsage:  {control: (*session).usage, attached: true, feature: ipc.FeatureSpaces},
+
+		// limits.conns, conns_per_user, dials
+		ipc.KindDial:     {data: (*shard.Shard).Dial},
+		ipc.KindListen:   {data: (*shard.Shard).Listen, before: (*session).mayOffer}, // limits.services
+		ipc.KindUnlisten: {data: (*shard.Shard).Unlisten},
+
+		ipc.KindAccept: {conn: (*shard.Shard).Accept},
+		ipc.KindRefuse: {conn: (*shard.Shard).Refuse},
+		ipc.KindExport: {conn: (*shard.Shard).Export}, // limits.exports
+		ipc.KindRevoke: {conn: (*shard.Shard).Revoke},
+		ipc.KindClose:  {conn: (*shard.Shard).CloseConn},
+		ipc.KindAbort:  {conn: (*shard.Shard).Abort},
+
+		ipc.KindQueue:   {data: (*shard.Shard).MakeQueue}, // maxQueues
+		ipc.KindUnqueue: {data: (*shard.Shard).DropQueue},
+		ipc.KindJoin:    {conn: (*shard.Shard).JoinQueue},
+
+		ipc.KindStatus:  {control: (*session).inform, weight: weightLook}, // pageRoom
+		ipc.KindDoctor:  {control: (*session).inform, weight: weightLook}, // pageRoom
+		ipc.KindVersion: {control: (*session).inform},
+		ipc.KindPing:    {control: (*session).startPing}, // one of a session; maxPings
+		ipc.KindDrain:   {control: (*session).drain},
+		ipc.KindReload:  {control: (*session).reload},
+		ipc.KindTrace:   {control: (*session).trace, weight: weightLook}, // one of the daemon; tapRoom
+		ipc.KindWatch:   {control: (*session).watch},                     // one of a session; maxWatchers, newsRoom
+	}
+}
+
+// handler returns who serves a kind of request, if this client may make it.
+func (ss *session) handler(kind ipc.Kind) (h handler, ok bool) {
+	h, ok = handlers[kind]
+	return h, ok && h.feature&^ss.features == 0
+}
+
+// request serves m.
+func (ss *session) request(m *ipc.Message) (*ipc.Message, error) {
+	h, ok := ss.handler(m.Kind)
+	switch {
+	case !ok:
+		return nil, ipc.Errorf(ipc.CodeUnknownKind, "this daemon (versions %d to %d) does not know requests of %s; "+
+			"upgrade it, or do without", ipc.LowestVersion, ipc.HighestVersion, m.Kind)
+	case ss.client == nil && (h.attached || h.control == nil):
+		return nil, ipc.Errorf(ipc.CodeInvalid, "%s needs a hello first", m.Kind)
+	case h.control != nil:
+		return h.control(ss, m)
+	}
+	if h.before != nil {
+		if err := h.before(ss, m); err != nil {
+			return nil, err
+		}
+	}
+	return nil, ss.onShard(&h, m)
+}
+
+// onShard has the client's shard serve m.
+func (ss *session) onShard(h *handler, m *ipc.Message) error {
+	s, c := ss.shard, ss.client
+	return s.Serve(c, m, func(now mono.Time) (*ipc.Message, error) {
+		if h.data != nil {
+			return h.data(s, now, c, m)
+		}
+		cn := s.Conn(c, m.Conn, m.Kind == ipc.KindClose || m.Kind == ipc.KindAbort)
+		if cn == nil {
+			return nil, ipc.Errorf(ipc.CodeNoConn, "there is no connection %d", m.Conn)
+		}
+		return h.conn(s, now, cn, m)
+	})
+}

@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+)
+
+// space is what a session keeps of a space, besides its region.
+type space struct {
+	pinned  *regmem.PinnedSpace
+	hints   *regmem.Memory
+	charged int // bytes: what may be pinned, tables and hints
+}
+
+// mostHints is the largest bitmap of hints, in bytes: a space of more chunks has none.
+const mostHints = 2 << 20
+
+// mapSpace makes a space (A7.13). What it may pin is charged as if it were pinned, with its tables.
+func (ss *session) mapSpace(m *ipc.Message) (*ipc.Message, error) {
+	want := &m.Space
+	switch {
+	case m.Size == 0 || m.Size > regmem.MaxSpace || want.Pin > math.MaxInt/2:
+		return nil, ipc.Errorf(ipc.CodeInvalid, "a space of %d bytes that may pin %d cannot be", m.Size, want.Pin)
+	case want.Policy >= uint32(len(regmem.Policies)):
+		return nil, ipc.Errorf(ipc.CodeInvalid, "policy %d is not known", want.Policy)
+	case want.Chunk > regmem.MaxChunk:
+		return nil, ipc.Errorf(ipc.CodeInvalid, "chunks of %d bytes; at most %d", want.Chunk, regmem.MaxChunk)
+	}
+	if want.Huge && want.Chunk == 0 {
+		want.Chunk = regmem.MaxChunk
+	}
+	cfg := regmem.SpaceConfig{Size: m.Size, Chunk: int(want.Chunk), Pin: want.Pin, Policy: regmem.Policy(want.Policy),
+		Seed: randomNonZero()}
+	cost, err := regmem.SpaceCost(cfg)
+	if err != nil {
+		return nil, ipc.Errorf(memoryCode(err), "%v", err)
+	}
+	hints := (cost.Chunks + 7) / 8
+	if hints > mostHints {
+		hints = 0
+	}
+	sp := &space{charged: int(cost.Pin) + cost.Table + int(hints)}
+	if err := ss.account.reserve(sp.charged); err != nil {
+		return nil, err
+	}
+	region := &regmem.Region{Owner: uint64(ss.cred.UID)}
+	if err := ss.makeSpace(sp, region, cfg, int(hints), want.Huge); err != nil {
+		ss.freeSpace(sp, region)
+		return nil, err
+	}
+	ss.spaces[region] = sp
+	reply := m.Reply()
+	reply.Region, reply.Size = region.ID, uint64(region.Mem.Len())
+	reply.Space.Chunk, reply.Space.Hints = uint32(sp.pinned.Space.Chunk()), uint64(hints)
+	if sp.hints == nil {
+		return nil, ss.conn.Send(reply, region.Mem.FD())
+	}
+	return nil, ss.conn.Send(reply, region.Mem.FD(), sp.hints.FD())
+}
+
+// makeSpace makes the memory of a space and offers it. What is there after an error, freeSpace frees.
+func (ss *session) makeSpace(sp *space, r *regmem.Region, cfg regmem.SpaceConfig, hints int, huge bool) (err error) {
+	if r.Mem, err = regmem.Alloc(int(cfg.Size), regmem.Named("edge-space"), regmem.Offered()); err != nil {
+		return ipc.Errorf(memoryCode(err), "%v", err)
+	}
+	if hints > 0 {
+		if sp.hints, err = regmem.Alloc(hints, regmem.Named("edge-hints"), regmem.Unpinned()); err != nil {
+			return ipc.Errorf(memoryCode(err), "%v", err)
+		}
+	}
+	p, err := ss.d.pinning()
+	if err != nil {
+		return err
+	}
+	if ss.spaces == nil {
+		ss.spaces = map[*regmem.Region]*space{}
+	}
+	sp.pinned, err = ss.shard.NewSpace(ss.client, p, cfg, r, sp.hints, huge, ss.account.fill)
+	return err
+}
+
+// freeRegion gives back the memory of a region that the shard has let go.
+func (ss *session) freeRegion(r *regmem.Region) {
+	if sp := ss.spaces[r]; sp != nil {
+		delete(ss.spaces, r)
+		ss.freeSpace(sp, r)
+		return
+	}
+	ss.freeMemory(r.Mem)
+}
+
+func (ss *session) freeSpace(sp *space, r *regmem.Region) {
+	if sp.pinned != nil {
+		if filled := ss.d.pinner.Forget(sp.pinned); filled > 0 {
+			ss.account.fill(-filled)
+		}
+	}
+	for _, m := range []*regmem.Memory{r.Mem, sp.hints} {
+		if m == nil {
+			continue
+		}
+		if err := m.Close(); err != nil {
+			ss.d.log.Error("releasing a space", "error", err)
+		}
+	}
+	ss.account.release(sp.charged)
+}
+
+// advise serves A7.15.
+func (ss *session) advise(m *ipc.Message) (*ipc.Message, error) {
+	if err := ss.shard.Advise(ss.client, m); err != nil {
+		return nil, err
+	}
+	return m.Reply(), nil
+}
+
+// usage serves A7.16.
+func (ss *session) usage(m *ipc.Message) (*ipc.Message, error) {
+	u, err := ss.shard.Usage(ss.client, m)
+	if err != nil {
+		return nil, err
+	}
+	reply := m.Reply()
+	reply.Usage = u
+	return reply, nil
+}
+
+// pinning returns the daemon's pinner, which the first space starts.
+func (d *Daemon) pinning() (*regmem.Pinner, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pinner != nil {
+		return d.pinner, nil
+	}
+	p, err := regmem.NewPinner(func() time.Duration { return time.Duration(mono.Now()) })
+	if err != nil {
+		return nil, fmt.Errorf("spaces: %w", err)
+	}
+	d.pinner = p
+	return p, nil
+}

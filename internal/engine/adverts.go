@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"math"
+
+	"multiedge/internal/mono"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+// Exported memory that the peer is told of by name (clause 5.6).
+
+// exports is the memory that a connection told the peer of, and what the peer told.
+type exports struct {
+	adverts  map[uint32]*advert // ours by number, and withdrawals, until the peer has acknowledged them; nil: none
+	adNumber uint64             // of the next
+	adQueue  queue[uint32]      // to send, or their withdrawals
+	told     ranges             // numbers of the peer's adverts that came, themselves or their withdrawals
+	taken    ranges             // those of them that were withdrawn, as many as are remembered
+}
+
+type advert struct {
+	Advert
+	withdrawn bool
+}
+
+// Advertise tells the peer of exported memory under a name, and returns the number by which Withdraw takes it back
+// (clause 5.6). Nothing is remembered of it once the peer knows.
+func (e *Endpoint) Advertise(now mono.Time, id ConnID, a Advert) (number uint32, ok bool) {
+	c := e.conn(id)
+	if c == nil || c.state != connOpen || len(a.Name) > MaxServiceName || c.adNumber > math.MaxUint32 {
+		return 0, false
+	}
+	number = uint32(c.adNumber)
+	c.adNumber++
+	c.say(number, &advert{Advert: a})
+	return number, true
+}
+
+// Withdraw takes the Advertise of a key back, which had that number.
+func (e *Endpoint) Withdraw(now mono.Time, id ConnID, key regmem.Key, number uint32) {
+	if c := e.conn(id); c != nil {
+		c.endRedirects(StatusKey, func(r *redirect) bool { return r.Key == key })
+		if uint64(number) < c.adNumber {
+			c.say(number, &advert{Advert: Advert{Key: key}, withdrawn: true})
+		}
+	}
+}
+
+// say queues an advert, or its withdrawal in its place.
+func (c *conn) say(number uint32, a *advert) {
+	if c.adverts == nil {
+		c.adverts = map[uint32]*advert{}
+	}
+	c.adverts[number] = a
+	c.adQueue.push(number)
+	c.wake()
+}
+
+// advertAcked forgets an advert that the peer has, or a withdrawal.
+func (c *conn) advertAcked(number uint32, withdrawal bool) {
+	if a := c.adverts[number]; a == nil || a.withdrawn != withdrawal {
+		return
+	}
+	delete(c.adverts, number)
+	if len(c.adverts) == 0 {
+		c.adverts, c.adQueue = nil, queue[uint32]{} // what is queued was acknowledged
+	}
+}
+
+func (w *builder) advert(c *conn) bool {
+	i := *c.adQueue.front()
+	a := c.adverts[i]
+	if a == nil {
+		c.adQueue.pop()
+		return true
+	}
+	g := &w.seg
+	withdrawal := uint64(0)
+	*g = wire.Segment{Kind: wire.KindAdvert, Perm: uint8(a.Perm), Conn: c.remote, Op: i, Key: uint64(a.Key),
+		Size: a.Size, Name: []byte(a.Name)}
+	if a.withdrawn {
+		withdrawal = 1
+		*g = wire.Segment{Kind: wire.KindWithdraw, Conn: c.remote, Op: i, Key: uint64(a.Key)}
+	}
+	if w.room < g.Len() {
+		return false
+	}
+	c.adQueue.pop()
+	w.small(g)
+	w.record(recAdvert, c.id, 0, uint64(i), withdrawal, false)
+	return true
+}
+
+// onAdvert takes an Advert or a Withdraw. Frames overtake each other and come twice: what was taken back, or told
+// before, is not told, and what was taken back is so once (clause 5.6).
+func (c *conn) onAdvert(g *wire.Segment) bool {
+	n := uint64(g.Op)
+	known := c.told.covers(n, n+1)
+	if !known && !c.fits(&c.told, n, n+1) {
+		c.e.Count.RejectedNoRoom++
+		return false
+	}
+	c.add(&c.told, n, n+1)
+	if g.Kind == wire.KindAdvert {
+		if !known {
+			c.e.emit(Event{Kind: EvAdvert, Conn: c.id, Advert: Advert{Name: string(g.Name), Key: regmem.Key(g.Key),
+				Size: g.Size, Perm: regmem.Perm(g.Perm), Number: g.Op}})
+		}
+		return true
+	}
+	if c.taken.covers(n, n+1) {
+		return true
+	}
+	if c.fits(&c.taken, n, n+1) { // else it may be told twice, which is better than never
+		c.add(&c.taken, n, n+1)
+	}
+	if known {
+		c.e.emit(Event{Kind: EvWithdrawn, Conn: c.id, Advert: Advert{Key: regmem.Key(g.Key)}})
+	}
+	return true
+}

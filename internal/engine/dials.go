@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"container/heap"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"multiedge/internal/mono"
+	"multiedge/internal/wire"
+)
+
+// Pending dials. A frame, forged or not, costs work only for the dials that it answers. Each dial is in the heap of
+// deadlines and in one list: that of all dials for the same peer until the peer is heard, then that of the session that
+// carries them.
+
+// ErrDials is wrapped by Dial when as many wait as Config.MaxDials allows.
+var ErrDials = errors.New("engine: dials that wait")
+
+// dialTable is every dial that waits. Each is in dials; before its peer was heard it is in the list of its wish too.
+type dialTable struct {
+	dials     deadlines
+	wishes    map[wish]*wished
+	lookedFor mono.Time // a dial had everybody greeted
+	work      work
+}
+
+// dialling is what a connection needs while it is being asked for or answered.
+type dialling struct {
+	deadline mono.Time
+	wantPeer string
+	service  string
+	data     []byte // private data to send
+	sched    string
+	tried    int // shards of the peer that do not offer the service
+	dial     dialing
+	ping     bool // DialOptions.Ping
+	limbo    bool // in connIncoming or connLast: counted by the session
+}
+
+// dialList is a FIFO of connections that are being dialled; one leaves it from anywhere.
+type dialList struct {
+	head, tail *conn
+	n          int
+}
+
+// dialing is where a connection stands that is being dialled.
+type dialing struct {
+	list       *dialList // nil: not dialled, or not any more
+	prev, next *conn
+	at         int // in the heap of deadlines
+}
+
+func (l *dialList) push(c *conn) {
+	c.dial.list, c.dial.prev, c.dial.next = l, l.tail, nil
+	if l.tail != nil {
+		l.tail.dial.next = c
+	} else {
+		l.head = c
+	}
+	l.tail = c
+	l.n++
+}
+
+func (l *dialList) remove(c *conn) {
+	d := &c.dial
+	if d.prev != nil {
+		d.prev.dial.next = d.next
+	} else {
+		l.head = d.next
+	}
+	if d.next != nil {
+		d.next.dial.prev = d.prev
+	} else {
+		l.tail = d.prev
+	}
+	d.list, d.prev, d.next = nil, nil, nil
+	l.n--
+}
+
+// wish is what dials that wait for a peer to be heard ask for: its name or identity, and how many of its shards do not
+// offer the service.
+type wish struct {
+	peer  string
+	tried int
+}
+
+// wished are the dials of one wish.
+type wished struct {
+	dialList
+	hint string // why a node that was heard is not the one
+}
+
+// wishFor is the wish of a dial; identities are in lower case.
+func wishFor(peer string, tried int) wish {
+	if _, ok := parseNodeID(peer); ok {
+		peer = strings.ToLower(peer)
+	}
+	return wish{peer, tried}
+}
+
+// deadlines is the heap of those that are being dialled.
+type deadlines []*conn
+
+func (h deadlines) Len() int           { return len(h) }
+func (h deadlines) Less(i, j int) bool { return h[i].deadline < h[j].deadline }
+func (h deadlines) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].dial.at, h[j].dial.at = i, j
+}
+
+func (h *deadlines) Push(x any) {
+	c := x.(*conn)
+	c.dial.at = len(*h)
+	*h = append(*h, c)
+}
+
+func (h *deadlines) Pop() any {
+	old := *h
+	n := len(old) - 1
+	c := old[n]
+	old[n] = nil
+	*h = old[:n]
+	return c
+}
+
+// work counts what was looked at for dials, for tests.
+type work struct{ wishes, dials uint64 }
+
+// await puts a dial in the list of those whose peer was not heard.
+func (e *Endpoint) await(c *conn) {
+	w := wishFor(c.wantPeer, c.tried)
+	l := e.wishes[w]
+	if l == nil {
+		l = &wished{}
+		e.wishes[w] = l
+	}
+	l.push(c)
+}
+
+// leaveList takes a dial out of the list it is in.
+func (e *Endpoint) leaveList(c *conn) {
+	l := c.dial.list
+	if l == nil {
+		return
+	}
+	l.remove(c)
+	if w := wishFor(c.wantPeer, c.tried); c.s == nil && l.n == 0 {
+		delete(e.wishes, w)
+	}
+}
+
+// dropDial notes that a connection is not being dialled any more.
+func (e *Endpoint) dropDial(c *conn) {
+	if c.dial.list != nil {
+		e.leaveList(c)
+		heap.Remove(&e.dials, c.dial.at)
+	}
+}
+
+// answer gives the dials that wait for peer p, as far as it was heard, to its session. Each dial comes to a session
+// once: a Hello costs the same however many wait.
+func (e *Endpoint) answer(now mono.Time, p *peer) {
+	if len(e.wishes) == 0 {
+		return
+	}
+	var id [2 * len(NodeID{})]byte
+	hex.Encode(id[:], p.id[:])
+	for _, w := range [...]wish{wishFor(p.name, 0), {peer: string(id[:])}} {
+		for w.tried = range wire.MaxShards {
+			e.work.wishes++
+			l := e.wishes[w]
+			if l == nil {
+				continue
+			}
+			to := e.findPeer(l.head.wantPeer, w.tried)
+			for to != nil && l.n > 0 {
+				e.attachDial(now, l.head, to)
+			}
+		}
+	}
+}
+
+// attachDial gives a dial to the session with p.
+func (e *Endpoint) attachDial(now mono.Time, c *conn, p *peer) {
+	e.work.dials++
+	c.join(e.dialSession(now, p, c.sched))
+	if c.s.state == sessionOpen {
+		c.requestOpen()
+	}
+}
+
+// join makes a dial one of a session.
+func (c *conn) join(s *session) {
+	c.e.leaveList(c)
+	c.attach(s)
+	s.dials.push(c)
+}
+
+// tryDial attaches a dial to its session if the peer is known.
+func (e *Endpoint) tryDial(now mono.Time, c *conn) {
+	if p := e.findPeer(c.wantPeer, c.tried); p != nil {
+		e.attachDial(now, c, p)
+	} else if c.dial.list == nil {
+		e.await(c)
+	}
+}
+
+// mostGreetings is the least time between two restarts of the Hello intervals for dials to nodes that were not heard.
+// It bounds what such dials make us broadcast.
+const mostGreetings = 100 * time.Millisecond
+
+// lookFor says Hello to everybody, for a dial to a node that was not heard.
+func (e *Endpoint) lookFor(now mono.Time) {
+	if now >= e.lookedFor.Add(mostGreetings) {
+		e.lookedFor = now
+		e.greet(now)
+	}
+}
+
+// hintFor tells dials that wait for a node of that name why this one is not it. Names of strangers prove nothing, so
+// that is all that comes of it.
+func (e *Endpoint) hintFor(h *wire.Hello) {
+	if len(e.wishes) == 0 {
+		return
+	}
+	hint := "a node that calls itself so was heard, but its key is not the one authorised here; compare `edgectl key " +
+		"show` there with `edgectl peers list` here"
+	if h.Flags&wire.HelloSecure == 0 {
+		hint = "a node that calls itself so was heard, but it talks plaintext only: " +
+			"give both nodes the same setting of security"
+	}
+	w := wishFor(string(h.Name), 0)
+	for w.tried = range wire.MaxShards {
+		e.work.wishes++
+		if l := e.wishes[w]; l != nil {
+			l.hint = hint
+		}
+	}
+}
+
+// mostExpired is how many dials one call of HandleTimeout ends.
+const mostExpired = 64
+
+// expireDials ends the dials that nobody answered in time.
+func (e *Endpoint) expireDials(now mono.Time) {
+	for n := 0; n < mostExpired && len(e.dials) > 0 && now >= e.dials[0].deadline; n++ {
+		e.dialExpired(now, e.dials[0])
+	}
+}
+
+// dialExpired ends a dial that nobody answered in time, saying how far it came.
+func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
+	e.work.dials++
+	switch {
+	case c.s == nil:
+		text := fmt.Sprintf("no node %q was heard on any link; is its daemon running and on the same Ethernet segment?",
+			c.wantPeer)
+		if hint := e.wishes[wishFor(c.wantPeer, c.tried)].hint; hint != "" {
+			text += " " + hint
+		}
+		c.finish(now, StatusPeerUnknown, text)
+	case c.s.state != sessionOpen:
+		text := fmt.Sprintf("node %q was heard but does not answer", c.wantPeer)
+		if c.s.hint != "" {
+			text += ": " + c.s.hint
+		}
+		if c.s.peer.sealed && e.cfg.Secure == nil {
+			text += ": it talks encrypted only, and this node plaintext; give both the same setting of security"
+		}
+		if c.s.peer.past.trouble == NoTrouble {
+			c.s.peer.past.troubled(now, TroubleNoAnswer)
+		}
+		c.finish(now, StatusPeerDown, text)
+	case !c.s.reachable():
+		c.abort(now, StatusTimeout,
+			fmt.Sprintf("node %q does not answer on any link now; see the paths to it: edgectl peer", c.wantPeer))
+	default:
+		c.abort(now, StatusTimeout,
+			fmt.Sprintf("node %q offers service %q but did not accept in time", c.wantPeer, c.service))
+	}
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"multiedge/internal/mono"
+)
+
+// Sends that wait for a buffer for a limited time (clause 14.6).
+
+// impatient is who may have such sends, and when they are looked at next.
+type impatient struct {
+	waiters  []ConnID
+	giveUpAt mono.Time // zero: there is none
+}
+
+// patienceStep is how often they are looked at, at most: the time allowed is that much longer.
+const patienceStep = time.Millisecond
+
+// patience is how long a send may wait.
+func patience(op *Op) time.Duration { return time.Duration(min(op.Off, math.MaxInt64/2)) }
+
+// notBefore notes that a send of c is given up at a time, if it waits still.
+func (e *Endpoint) notBefore(c *conn, at mono.Time) {
+	p := &e.impatient
+	if !c.msgs.timed {
+		c.msgs.timed = true
+		p.waiters = append(p.waiters, c.id)
+	}
+	if p.giveUpAt == 0 || at < p.giveUpAt {
+		p.giveUpAt = at
+	}
+}
+
+// patienceTimeout is when sends are given up next.
+func (e *Endpoint) patienceTimeout() mono.Time {
+	if e.giveUpAt == 0 {
+		return mono.Never
+	}
+	return e.giveUpAt
+}
+
+// expireWaiting gives up the sends that waited long enough, and what is behind them goes on.
+func (e *Endpoint) expireWaiting(now mono.Time) {
+	p, next := &e.impatient, mono.Never
+	kept := p.waiters[:0]
+	for _, id := range p.waiters {
+		c := e.conn(id)
+		if c == nil || c.msgs == nil {
+			continue
+		}
+		at := c.expireWaiting(now)
+		if c.msgs.timed = at != mono.Never; c.msgs.timed {
+			kept = append(kept, id)
+		}
+		next = min(next, at)
+	}
+	p.waiters, p.giveUpAt = kept, max(next, now.Add(patienceStep))
+	if len(kept) == 0 {
+		p.giveUpAt = 0
+	}
+}
+
+// expireWaiting returns when the next send of the connection is given up.
+func (c *conn) expireWaiting(now mono.Time) (next mono.Time) {
+	m, next := c.msgs, mono.Never
+	m.queue.remove(func(o sendOp) bool {
+		if o.Kind != OpSend || o.Off == 0 || o.Off == NoWait {
+			return false
+		}
+		if at := o.since.Add(patience(&o.Op)); at > now {
+			next = min(next, at)
+			return false
+		}
+		c.giveUp(&o, StatusNoBuffer)
+		return true
+	})
+	c.enterWaiting()
+	if c.state == connClosing {
+		c.drained()
+	}
+	return next
+}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+)
+
+// The table kinds has a row for each kind of operation, with everything that differs between kinds. One file for each
+// kind fills its row and holds its functions: op_write.go, op_read.go, op_atomic.go, op_send.go. They are called
+// through the table; each call is for one segment.
+
+// opKind is a kind of operation. The end that submitted an operation emits it, and completes it when the peer has
+// applied it or has answered it in full; the other end delivers it, and replies to it if it has an answer.
+type opKind struct {
+	request wire.Kind // of the segments that carry it to the peer
+	answer  wire.Kind // of the segments that carry its answer back; KindPad: it has none
+
+	// emit puts the first bytes of a part into the frame, as many as it takes, and returns how many. ok is false, and
+	// nothing was put, if nothing fits. retx says that they were sent before.
+	emit func(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool)
+	// deliver performs a request that no fence forbids. It ends in apply, perhaps with a later segment or when the
+	// answer has arrived, or in refuseAccess. It reports whether the segment may count as received (clause 3.3).
+	deliver func(c *conn, now mono.Time, o *recvOp, g *segment) bool
+	// reply is emit for a part of the answer, with no flags given. Nil without an answer.
+	reply func(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, ok bool)
+	// accept takes a segment of the answer, and completes the operation with the last of it. Nil without an answer.
+	accept func(c *conn, now mono.Time, g *segment) bool
+	// complete counts an operation that has ended with st, and gives back what it held. It returns the memory that
+	// frames handed out may still refer to, if it failed.
+	complete func(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte)
+}
+
+// maxOpKinds is more than the largest OpKind.
+const maxOpKinds = 16
+
+// kinds is the table, by OpKind. addKind alone writes it, before there is an endpoint.
+var kinds [maxOpKinds]opKind
+
+// carried says of which operations' kind the segments of a wire kind are; 0: they carry no operation.
+type carried struct {
+	kind   OpKind
+	answer bool
+}
+
+var carriers [len(wire.Layouts)]carried
+
+// addKind makes an entry of kinds.
+func addKind(number OpKind, k opKind) {
+	kinds[number] = k
+	carriers[k.request] = carried{kind: number}
+	if k.answer != wire.KindPad {
+		carriers[k.answer] = carried{kind: number, answer: true}
+	}
+}
+
+// part is bytes [off, off+n) of an operation, or of its answer, on their way into a frame.
+type part struct {
+	op     seqnum.Value
+	off, n uint64
+	flags  uint8 // of the segment, but for SegLast
+}

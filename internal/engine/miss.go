@@ -1,0 +1,395 @@
+package engine
+
+import (
+	"time"
+
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+// Misses (PROTOCOL clause 16). Memory of a space is not always resident (regmem.Backing). What meets a page that is not
+// is parked: a segment that arrived with a copy of its data, whose frame is acknowledged while its operation is not; a
+// part that was to be sent as what is to be sent. Nothing else waits. It is tried again when the owner says that the
+// page has come (Resident). A miss is no loss: neither congestion windows nor paths hear of it.
+//
+// Each kind of operation meets misses alike: its function finds ErrNotResident before it has changed anything, and
+// whoever called it (perform, accept, operation, answer, resend) finds Endpoint.missing set, and parks.
+
+const (
+	missTime  = time.Second            // how long an operation waits for memory (clause 16.4)
+	missTick  = 100 * time.Millisecond // how often parked parts are looked at: pages may have to be asked for again
+	missTurns = 10                     // and as many times that while pages of the same memory come
+	missRest  = 256                    // parked parts, with their buffers, that are kept for reuse
+)
+
+// misses is what is parked.
+type misses struct {
+	missing regmem.Wait // what the latest touch did not find; whoever parks takes it
+	trying  *missed     // it is being tried again
+	waits   map[regmem.Wait]waiters
+	parked  []*missed // all of them
+	missAt  mono.Time // when they are looked at
+	spare   []*missed
+}
+
+// missed is a part of an operation that is parked.
+type missed struct {
+	wait  regmem.Wait // no Back: for room, until the next look
+	site  regmem.Site
+	conn  ConnID
+	since mono.Time
+	cost  int // charged to the session's held memory
+	index int // in parked
+	next  *missed
+	prev  *missed
+
+	seg  segment // what arrived; its data is in kept
+	kept []byte
+	part resend // what is to be sent
+	new  bool   // of an answer: all from its cursor on, which was never sent
+}
+
+// waiters are those who wait for one page, in order of arrival.
+type waiters struct{ first, last *missed }
+
+// touch reports whether memory of our own operation is resident, of which n bytes are used now, and others follow.
+func (e *Endpoint) touch(o *Op, off, n, follows uint64, site regmem.Site) bool {
+	if o.Pieces != nil {
+		return e.touchPieces(o.Pieces, off, n, site)
+	}
+	if o.Region == nil || o.Region.Back == nil {
+		return true
+	}
+	page, ok := o.Region.Back.Touch(o.LocalOff+off, n, follows, site)
+	if !ok {
+		e.missing = regmem.Wait{Back: o.Region.Back, Page: page}
+	}
+	return ok
+}
+
+// touchGrant does so for the memory that the table was asked for just now.
+func (e *Endpoint) touchGrant(off, n, follows uint64, site regmem.Site) bool {
+	w, ok := e.cfg.Grants.Touch(off, n, follows, site)
+	if !ok {
+		e.missing = w
+	}
+	return ok
+}
+
+// parkSegment parks a segment that arrived. It reports whether its frame may count as received.
+func (c *conn) parkSegment(now mono.Time, g *segment, site regmem.Site) bool {
+	e := c.e
+	wait := e.missing
+	e.missing = regmem.Wait{}
+	m, cost := e.trying, len(g.data)+heldOverhead
+	if m == nil || g != &m.seg { // it comes for the first time
+		*e.Count.missesAt(site)++
+		// what a fence held gives back as much as this takes
+		if e.cfg.DropMisses && !c.releasing || !c.releasing && !c.hasRoom(cost) {
+			e.Count.MissesDropped++
+			return c.tooLate(now, g, site)
+		}
+		m = e.newMissed(now)
+		m.kept = append(m.kept[:0], g.data...)
+		m.seg = *g
+		m.seg.data, m.seg.lasting = m.kept, true
+	}
+	m.cost = cost
+	c.park(now, m, wait, site)
+	return true
+}
+
+// tooLate refuses an operation whose frames were left unreceived because of misses for as long as one may be parked. It
+// reports whether it did.
+func (c *conn) tooLate(now mono.Time, g *segment, site regmem.Site) bool {
+	var at *mono.Time
+	if site == regmem.ReadDest {
+		at = &c.sop(g.op).missedAt
+	} else {
+		at = &c.rop(g.op).missedAt
+	}
+	if *at == 0 {
+		*at = now
+	}
+	if now.Sub(*at) < missTime {
+		return false
+	}
+	c.e.Count.MissesFailed++
+	if site == regmem.ReadDest {
+		c.complete(now, g.op, StatusMemory)
+	} else {
+		c.refuseOp(c.rop(g.op), g.op, StatusMemory)
+	}
+	return true
+}
+
+// parkPart parks what was to be sent, if the latest part met a miss. It reports whether it did.
+func (c *conn) parkPart(now mono.Time, r resend, new bool, site regmem.Site) bool {
+	e := c.e
+	wait := e.missing
+	if wait.Back == nil {
+		return false
+	}
+	e.missing = regmem.Wait{}
+	*e.Count.missesAt(site)++
+	m := e.newMissed(now)
+	m.part, m.new, m.cost = r, new, 0
+	if site == regmem.ReadTarget && c.hasRoom(heldOverhead) {
+		m.cost = heldOverhead // without room it is free: one for each answer and lost part, which were admitted
+	}
+	c.park(now, m, wait, site)
+	return true
+}
+
+func (c *conn) park(now mono.Time, m *missed, wait regmem.Wait, site regmem.Site) {
+	e := c.e
+	m.wait, m.site, m.conn, m.index = wait, site, c.id, len(e.parked)
+	c.charge(m.cost)
+	c.misses++
+	if e.parked = append(e.parked, m); m.index == 0 {
+		e.missAt = now.Add(missTick)
+	}
+	if wait.Back == nil {
+		return
+	}
+	b := e.waits[wait]
+	m.next, m.prev = nil, b.last
+	if b.last == nil {
+		b.first = m
+	} else {
+		b.last.next = m
+	}
+	b.last = m
+	e.waits[wait] = b
+}
+
+// unpark takes one out of every list.
+func (e *Endpoint) unpark(m *missed) {
+	last := len(e.parked) - 1
+	e.parked[m.index] = e.parked[last]
+	e.parked[m.index].index = m.index
+	e.parked[last] = nil
+	e.parked = e.parked[:last]
+	if c := e.conn(m.conn); c != nil {
+		c.charge(-m.cost)
+		c.misses--
+	}
+	if m.wait.Back == nil {
+		return
+	}
+	b := e.waits[m.wait]
+	if m.prev == nil {
+		b.first = m.next
+	} else {
+		m.prev.next = m.next
+	}
+	if m.next == nil {
+		b.last = m.prev
+	} else {
+		m.next.prev = m.prev
+	}
+	if m.next, m.prev = nil, nil; b.first == nil {
+		delete(e.waits, m.wait)
+	} else {
+		e.waits[m.wait] = b
+	}
+}
+
+func (e *Endpoint) newMissed(now mono.Time) *missed {
+	m := &missed{}
+	if n := len(e.spare); n > 0 {
+		m, e.spare = e.spare[n-1], e.spare[:n-1]
+	}
+	m.since = now
+	return m
+}
+
+// rid keeps one that is over for reuse.
+func (e *Endpoint) rid(m *missed) {
+	if len(e.spare) < missRest {
+		*m = missed{kept: m.kept}
+		e.spare = append(e.spare, m)
+	}
+}
+
+// Resident says that a page which Backing.Touch named has come, or that it is time to ask again. What waits for it is
+// tried again, in order.
+func (e *Endpoint) Resident(now mono.Time, w regmem.Wait) {
+	n := 0
+	for m := e.waits[w].first; m != nil; m = m.next {
+		n++
+	}
+	for ; n > 0; n-- { // one that misses again waits behind the others
+		m := e.waits[w].first
+		if m == nil {
+			return // it went with its connection
+		}
+		e.again(now, m)
+	}
+}
+
+// again tries one again.
+func (e *Endpoint) again(now mono.Time, m *missed) {
+	c := e.conn(m.conn)
+	e.unpark(m)
+	if c == nil || c.s == nil || c.state == connLast {
+		e.rid(m)
+		return
+	}
+	if c.tryAgain(now, m) {
+		e.Latency.Miss.Observe(now.Sub(m.since))
+		e.rid(m)
+	}
+}
+
+// tryAgain reports whether it is parked no more.
+func (c *conn) tryAgain(now mono.Time, m *missed) bool {
+	e := c.e
+	switch m.site {
+	case regmem.WriteSource:
+		c.resendLater(m.part)
+		c.wake()
+		return true
+	case regmem.ReadTarget:
+		if m.new && c.answeredOp(m.part.op) != nil {
+			c.answering.push(m.part.op)
+		} else if !m.new {
+			c.retx.push(m.part)
+		}
+		c.wake()
+		return true
+	}
+	done := true
+	at := len(e.parked)
+	e.trying = m
+	if m.site == regmem.ReadDest {
+		done = c.accept(now, &m.seg)
+	} else if o := c.waitingOp(m.seg.op); o != nil { // else its number has left the window, or it was refused
+		done = c.perform(now, o, &m.seg)
+		if c.s != nil && c.s.acks.opacks.len() > 0 {
+			c.s.acks.at = min(c.s.acks.at, now) // its frame was acknowledged long ago: nothing else has the OpAck sent
+		}
+	}
+	e.trying = nil
+	switch {
+	case len(e.parked) > at && e.parked[len(e.parked)-1] == m:
+		return false
+	case !done: // no room for its range: its frame was acknowledged, so it must not be lost
+		c.park(now, m, regmem.Wait{}, m.site)
+		return false
+	}
+	return true
+}
+
+// waitingOp returns one of the peer's operations if it can still take a segment.
+func (c *conn) waitingOp(op seqnum.Value) *recvOp {
+	if !op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+		return nil
+	}
+	if o := c.rop(op); o.state < ropAnswering {
+		return o
+	}
+	return nil
+}
+
+// missTimeout is when parked parts are looked at next.
+func (e *Endpoint) missTimeout() mono.Time {
+	if len(e.parked) == 0 {
+		return mono.Never
+	}
+	return e.missAt
+}
+
+// Waits reports whether something is parked for a page.
+func (e *Endpoint) Waits(w regmem.Wait) bool { return e.waits[w].first != nil }
+
+// AskAgain has the pages of all that is parked be asked for again soon: some were forgotten, and there may be room.
+func (e *Endpoint) AskAgain(now mono.Time) { e.missAt = now }
+
+// lookAtMissed asks again for the pages of everything that is parked, and ends what has waited for too long.
+func (e *Endpoint) lookAtMissed(now mono.Time) {
+	e.missAt = now.Add(missTick)
+	for _, m := range append([]*missed(nil), e.parked...) {
+		switch {
+		case m.index >= len(e.parked) || e.parked[m.index] != m: // it went with another
+		case m.wait.Back == nil:
+			e.again(now, m)
+		case !e.comes(now, m):
+			c := e.conn(m.conn)
+			if e.unpark(m); c != nil && c.s != nil && c.state != connLast {
+				e.Count.MissesFailed++
+				c.giveUpMissed(now, m)
+			}
+			e.rid(m)
+		}
+	}
+}
+
+// comes asks for the page of one again, or tries it again if the page is there. It reports false if it has waited for
+// too long: while pages of the same memory come at all it may wait for its turn.
+func (e *Endpoint) comes(now mono.Time, m *missed) bool {
+	resident, busy := m.wait.Back.Ask(m.wait.Page)
+	waited := now.Sub(m.since)
+	if resident && waited < missTurns*missTime {
+		e.again(now, m)
+		return true
+	}
+	return waited < missTime || busy && waited < missTurns*missTime
+}
+
+// giveUpMissed ends an operation whose memory did not come (clause 16.4).
+func (c *conn) giveUpMissed(now mono.Time, m *missed) {
+	switch m.site {
+	case regmem.WriteSource:
+		if c.outstanding(m.part.op) {
+			c.sop(m.part.op).failed = StatusMemory
+			c.resendLater(resend{kind: recOps, op: m.part.op, late: true})
+			c.wake()
+		}
+	case regmem.WriteTarget:
+		if o := c.waitingOp(m.seg.op); o != nil {
+			c.refuseOp(o, m.seg.op, StatusMemory)
+		}
+	case regmem.ReadTarget:
+		if o := c.answeredOp(m.part.op); o != nil {
+			c.refuseOp(o, m.part.op, StatusMemory)
+		}
+	case regmem.ReadDest:
+		if c.outstanding(m.seg.op) {
+			c.complete(now, m.seg.op, StatusMemory)
+		}
+	}
+}
+
+// nowhere is a place that lies in no grant (clause 16.5).
+const nowhere = ^uint64(0) - 1
+
+// abandon sends, in place of what is left of a write, a byte to nowhere: the peer refuses the operation, of which it
+// may have parts, and those behind it go on (clause 16.5).
+func (w *builder) abandon(c *conn, o *sendOp, p part) (sent uint64, ok bool) {
+	w.seg = wire.Segment{Kind: wire.KindWrite, Flags: p.flags, Conn: c.remote, Op: uint32(p.op),
+		Fence: uint32(o.fence), Key: uint64(o.Key), Place: nowhere, Data: nothing[:]}
+	if w.room < w.seg.Len() {
+		return 0, false
+	}
+	w.small(&w.seg)
+	w.next = false
+	w.recordOp(c, p.op, false)
+	return p.n, true
+}
+
+var nothing [1]byte
+
+// dropMissed forgets what is parked of a connection that ends.
+func (c *conn) dropMissed() {
+	e := c.e
+	for i := len(e.parked) - 1; i >= 0 && c.misses > 0; i-- {
+		if i < len(e.parked) && e.parked[i].conn == c.id {
+			m := e.parked[i]
+			e.unpark(m)
+			e.rid(m)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+// Atomics: a value of remote memory is read, changed and stored in one step, and what was there comes back (clause 13).
+// Like a read an atomic is answered, and its answer is kept in its slot, with the others of the connection's window,
+// until the peer has acknowledged it: an atomic that comes again meanwhile is in state ropAnswering or behind rcvBase,
+// and is not performed again.
+
+func init() {
+	addKind(OpAtomic, opKind{request: wire.KindAtomic, answer: wire.KindAtomicResult, emit: emitAtomic,
+		deliver: deliverAtomic, reply: replyAtomic, accept: acceptAtomic, complete: completeAtomic})
+}
+
+// Atomic is what an operation of kind OpAtomic does to the Size bytes, 4 or 8, at Op.Off, a multiple of Size. Values
+// are numbers in the byte order of the host that has them; of 4 bytes they are the lower half.
+type Atomic struct {
+	Func    wire.AtomicFunc
+	Size    int
+	Operand uint64
+	Compare uint64 // of AtomicCAS
+}
+
+// Op.Data of an atomic: function, size, six zeros, operand, comparand (A6.6).
+
+// SetAtomic makes an operation one of kind OpAtomic.
+func (o *Op) SetAtomic(a Atomic) {
+	le := binary.LittleEndian
+	o.Kind, o.Inline, o.Data = OpAtomic, MaxInline, [MaxInline]byte{byte(a.Func), byte(a.Size)}
+	le.PutUint64(o.Data[8:], a.Operand)
+	le.PutUint64(o.Data[16:], a.Compare)
+}
+
+// combine returns what f makes of the value was, and whether it changes. less compares was with x as signed numbers.
+func combine(f wire.AtomicFunc, was, x, y uint64, less bool) (next uint64, changes bool) {
+	next = x
+	switch f {
+	case wire.AtomicCAS:
+		if was != y {
+			return was, false
+		}
+		return x, true
+	case wire.AtomicAnd:
+		next = was & x
+	case wire.AtomicOr:
+		next = was | x
+	case wire.AtomicXor:
+		next = was ^ x
+	case wire.AtomicMin:
+		next = min(was, x)
+	case wire.AtomicMax:
+		next = max(was, x)
+	case wire.AtomicMinSigned:
+		if less {
+			next = was
+		}
+	case wire.AtomicMaxSigned:
+		if !less {
+			next = was
+		}
+	}
+	return next, next != was
+}
+
+func emitAtomic(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool) {
+	le, be := binary.LittleEndian, binary.BigEndian
+	f, n := wire.AtomicFunc(o.Data[0]), wire.AtomicWord
+	be.PutUint64(w.words[:], le.Uint64(o.Data[8:]))
+	if f == wire.AtomicCAS {
+		be.PutUint64(w.words[wire.AtomicWord:], le.Uint64(o.Data[16:]))
+		n *= 2
+	}
+	w.seg = wire.Segment{Kind: wire.KindAtomic, Flags: p.flags | wire.SegLast, Conn: c.remote, Op: uint32(p.op),
+		Fence: uint32(o.fence), Key: uint64(o.Key), Place: o.Off, Size: wire.AtomicSize(f, int(o.Data[1])), Imm: o.Imm,
+		Data: w.words[:n]}
+	if !w.fits(w.seg.Len(), retx) {
+		return 0, false
+	}
+	w.small(&w.seg)
+	w.recordOp(c, p.op, retx)
+	return p.n, true
+}
+
+// deliverAtomic performs an atomic, once: from then on the operation is answered, then applied.
+func deliverAtomic(c *conn, now mono.Time, o *recvOp, g *segment) bool {
+	f, size := wire.UnpackAtomic(g.size)
+	at, err := c.memory(g.key, regmem.RemoteAtomic, g.place, uint64(size), 0)
+	switch {
+	case err != nil:
+		return c.refuseAccess(now, o, g.op, statusOf(err))
+	case !aligned(at):
+		return c.refuseAccess(now, o, g.op, StatusBounds)
+	}
+	var y uint64
+	if f == wire.AtomicCAS {
+		y = binary.BigEndian.Uint64(g.data[wire.AtomicWord:])
+	}
+	was, ok := performAtomic(at, f, binary.BigEndian.Uint64(g.data), y)
+	if !ok {
+		return c.refuseAccess(now, o, g.op, StatusLimit)
+	}
+	o.state, o.flags, o.imm, o.key, o.first = ropAnswering, g.flags, g.imm, g.key, g.place
+	o.off, o.n, o.sent, o.acked = was, wire.AtomicWord, 0, 0 // the answer is kept where a read has its offset
+	c.e.Count.AtomicsPerformed++
+	c.answering.push(g.op)
+	c.wake()
+	return true
+}
+
+func replyAtomic(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, ok bool) {
+	binary.BigEndian.PutUint64(w.words[:], o.off)
+	w.seg = wire.Segment{Kind: wire.KindAtomicResult, Conn: c.remote, Op: uint32(p.op), Data: w.words[:wire.AtomicWord]}
+	if !w.fits(w.seg.Len(), retx) {
+		return 0, false
+	}
+	w.small(&w.seg)
+	w.record(recAnswer, c.id, p.op, 0, wire.AtomicWord, retx)
+	return wire.AtomicWord, true
+}
+
+func acceptAtomic(c *conn, now mono.Time, g *segment) bool {
+	if !c.outstanding(g.op) || !c.sent(g.op) || c.sop(g.op).Kind != OpAtomic {
+		c.e.Count.SegmentsDuplicated++
+		return true
+	}
+	c.sop(g.op).result = binary.BigEndian.Uint64(g.data)
+	c.complete(now, g.op, OK)
+	return true
+}
+
+func completeAtomic(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte) {
+	if st == OK {
+		o := c.sop(op)
+		c.e.Latency.Atomic.Observe(now.Sub(o.since))
+		c.bytesIn += uint64(o.Data[1])
+		c.bytesOut += uint64(o.Data[1])
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+// Reads: remote memory to local memory (clause 6.3). The request is one segment; the answer is the data.
+
+func init() {
+	addKind(OpRead, opKind{request: wire.KindReadRequest, answer: wire.KindReadData, emit: emitRead,
+		deliver: deliverRead, reply: replyRead, accept: acceptRead, complete: completeRead})
+}
+
+func emitRead(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool) {
+	w.seg = wire.Segment{
+		Kind: wire.KindReadRequest, Flags: p.flags | wire.SegLast, Conn: c.remote, Op: uint32(p.op),
+		Fence: uint32(o.fence), Key: uint64(o.Key), Place: o.Off, Size: o.n, Imm: o.Imm,
+	}
+	if w.room < w.seg.Len() {
+		return 0, false
+	}
+	w.s.e.touch(&o.Op, 0, 0, o.n, regmem.ReadDest) // it will be asked for
+	w.small(&w.seg)
+	w.recordOp(c, p.op, retx)
+	return p.n, true
+}
+
+// deliverRead begins the answer. The read is applied when the peer has all of it.
+func deliverRead(c *conn, now mono.Time, o *recvOp, g *segment) bool {
+	if _, err := c.resolve(g.key, regmem.RemoteRead, g.place, g.size); err != nil {
+		return c.refuseAccess(now, o, g.op, statusOf(err))
+	}
+	o.state, o.flags, o.imm = ropAnswering, g.flags, g.imm
+	o.key, o.off, o.n, o.sent, o.acked = g.key, g.place, g.size, 0, 0
+	o.first = g.place
+	if g.size == 0 {
+		c.apply(now, o, g.op, 0)
+		return true
+	}
+	c.answering.push(g.op)
+	c.wake()
+	return true
+}
+
+// replyRead sends data. The key is checked for each part: it may have been revoked.
+func replyRead(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, ok bool) {
+	src, err := c.resolve(o.key, regmem.RemoteRead, o.off+p.off, p.n)
+	if err != nil {
+		c.refuseOp(o, p.op, statusOf(err))
+		return p.n, true
+	}
+	n := p.n
+	if p.off == 0 {
+		p.flags = wire.SegFirst
+	}
+	if n <= w.smallLimit() {
+		if p.off+n == o.n {
+			p.flags |= wire.SegLast
+		}
+		w.seg = wire.Segment{Kind: wire.KindReadData, Flags: p.flags, Conn: c.remote, Op: uint32(p.op), Place: p.off,
+			Data: src}
+		if !w.fits(w.seg.Len(), retx) || !w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget) {
+			return 0, false
+		}
+		w.small(&w.seg)
+		w.s.e.Count.PayloadSent += n
+	} else {
+		n = w.bulkRoom(n, p.off, retx)
+		if n == 0 || !w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget) {
+			return 0, false
+		}
+		if p.off+n == o.n {
+			p.flags |= wire.SegLast
+		}
+		b := &w.bulk
+		b.Kind, b.Flags, b.Conn, b.Op, b.Fence = wire.KindReadData, p.flags, c.remote, uint32(p.op), 0
+		b.Key, b.Place, b.Imm, b.Sum = 0, p.off, 0, 0
+		w.announce(o.n - p.off - n)
+		w.attach(src[:n])
+	}
+	w.record(recAnswer, c.id, p.op, p.off, n, retx)
+	return n, true
+}
+
+// acceptRead places data of one of our reads.
+func acceptRead(c *conn, now mono.Time, g *segment) bool {
+	e, op := c.e, g.op
+	if !c.outstanding(op) || !c.sent(op) || c.sop(op).Kind != OpRead {
+		e.Count.SegmentsDuplicated++
+		return true
+	}
+	o := c.sop(op)
+	lo, n := g.place, uint64(len(g.data))
+	if n == 0 || lo > o.n || n > o.n-lo {
+		e.Count.RejectedMalformed++
+		return false
+	}
+	if o.got.covers(lo, lo+n) {
+		e.Count.SegmentsDuplicated++
+		return true
+	}
+	if !c.fits(&o.got, lo, lo+n) {
+		e.Count.RejectedNoRoom++
+		return false
+	}
+	if !e.touch(&o.Op, lo, n, o.n-lo-n, regmem.ReadDest) {
+		return false
+	}
+	if o.Pieces == nil {
+		c.deliver(o.Local[lo:lo+n], g, n == o.n)
+	} else {
+		e.deliverPieces(o.Pieces, lo, g)
+	}
+	c.add(&o.got, lo, lo+n)
+	o.missedAt = 0
+	if o.got.is(0, o.n) {
+		c.complete(now, op, OK)
+	}
+	return true
+}
+
+func completeRead(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte) {
+	o := c.sop(op)
+	c.settle(op, true)
+	c.empty(&o.got)
+	if st == OK {
+		c.e.Latency.Read.Observe(now.Sub(o.since))
+		c.bytesIn += o.n
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+)
+
+// Sends: local memory, or a few bytes by value, to the oldest buffer that the peer posted (clause 14). They leave as
+// writes do; where a write has a key and an offset, a send has the number of its message and a place in it.
+
+func init() {
+	addKind(OpSend, opKind{request: wire.KindSend, emit: emitWrite, deliver: deliverSend, complete: completeSend})
+	carriers[wire.KindSendNext] = carriers[wire.KindSend]
+}
+
+// deliverSend puts a part into the message's buffer, and applies the operation with the last of them.
+func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
+	const whole = wire.SegFirst | wire.SegLast
+	e, m := c.e, c.messages()
+	if o.state == ropNone {
+		o.key = g.key
+	}
+	number := uint32(g.key)
+	if g.flags&wire.SegStrict != 0 && number == m.limit && !m.promise(1) {
+		m.skip()
+		e.Count.MessagesUnbuffered++
+		c.refuseOp(o, g.op, StatusNoBuffer)
+		return true
+	}
+	a := m.buffer(number, g.op)
+	if a == nil || o.key != g.key { // no peer that counts right sends it
+		e.Count.RejectedMalformed++
+		return false
+	}
+	lo, n, size := g.place, uint64(len(g.data)), uint64(len(a.Local))
+	if lo > size || n > size-lo {
+		c.settle(g.op, false)
+		e.Count.MessagesTooLong++
+		a.status = StatusTooLong
+		c.refuseOp(o, g.op, StatusTooLong)
+		c.filled(a)
+		return true
+	}
+	switch {
+	case n == 0:
+	case o.got.covers(lo, lo+n):
+		e.Count.SegmentsDuplicated++
+	case !c.fits(&o.got, lo, lo+n):
+		e.Count.RejectedNoRoom++
+		return false
+	default:
+		c.deliver(a.Local[lo:lo+n], g, g.flags&whole == whole)
+		c.add(&o.got, lo, lo+n)
+	}
+	o.state = ropPartial
+	o.flags |= g.flags &^ wire.SegNotify // it has a completion of its own
+	if g.flags&wire.SegLast != 0 {
+		o.last = lo + n
+		a.Arrived = Arrived{Len: uint32(o.last)}
+		if g.flags&wire.SegNotify != 0 {
+			a.Imm, a.HasImm = g.imm, true
+		}
+	}
+	if o.flags&whole == whole && o.got.is(0, o.last) {
+		c.settle(g.op, false)
+		e.Count.MessagesReceived++
+		c.filled(a)
+		c.apply(now, o, g.op, o.last)
+	}
+	return true
+}
+
+func completeSend(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte) {
+	o := c.sop(op)
+	if st != OK {
+		return o.Local
+	}
+	c.e.Latency.Send.Observe(now.Sub(o.since))
+	c.bytesOut += o.n
+	return nil
+}

@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+// Writes: local memory, or a few bytes by value, to remote memory (clause 6.3).
+
+func init() {
+	addKind(OpWrite, opKind{request: wire.KindWrite, emit: emitWrite, deliver: deliverWrite,
+		complete: completeWrite})
+	carriers[wire.KindWriteNext] = carriers[wire.KindWrite]
+}
+
+// emitWrite copies a short part into the tail and makes a long one the frame's bulk. Sends leave likewise.
+func emitWrite(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool) {
+	if p.n <= w.smallLimit() {
+		if p.off+p.n == o.n {
+			p.flags |= wire.SegLast
+		}
+		return p.n, w.smallWrite(c, o, p, retx)
+	}
+	take := w.bulkRoom(p.n, o.Off+p.off, retx)
+	if take == 0 {
+		return 0, false
+	}
+	if p.off+take == o.n {
+		p.flags |= wire.SegLast
+	}
+	if !w.s.e.touch(&o.Op, p.off, take, o.n-p.off-take, regmem.WriteSource) {
+		return 0, false
+	}
+	b := &w.bulk
+	b.Kind, b.Flags, b.Conn, b.Op, b.Fence = kinds[o.Kind].request, p.flags, c.remote, uint32(p.op), uint32(o.fence)
+	b.Key, b.Place, b.Imm, b.Sum = uint64(o.Key), o.Off+p.off, o.Imm, 0
+	w.announce(o.n - p.off - take)
+	if o.Pieces == nil {
+		w.attach(o.Local[p.off : p.off+take])
+	} else {
+		w.attach(w.gathered(o.Pieces, p.off, take))
+	}
+	w.record(o.localRecord(), c.id, p.op, p.off, take, retx)
+	return take, true
+}
+
+// follows reports whether a segment goes on from one of the key before: a write into the same memory, or a whole send
+// that is the next message.
+func follows(before uint64, g *wire.Segment, whole bool) bool {
+	if g.Kind == wire.KindWrite {
+		return before == g.Key
+	}
+	return whole && before+1 == g.Key
+}
+
+// smallWrite copies a part of a write or send into the tail, in the short form when it follows its predecessor.
+func (w *builder) smallWrite(c *conn, o *sendOp, p part, retx bool) bool {
+	data := o.Local
+	switch {
+	case o.Pieces != nil && p.n > 0:
+		data = w.smallRoom(p.n)
+	case data == nil:
+		data = o.Data[p.off : p.off+p.n]
+	default:
+		data = data[p.off : p.off+p.n]
+	}
+	g := &w.seg
+	g.Kind, g.Flags, g.Conn, g.Op, g.Fence = kinds[o.Kind].request, p.flags, c.remote, uint32(p.op), uint32(o.fence)
+	g.Key, g.Place, g.Imm, g.Data = uint64(o.Key), o.Off+p.off, o.Imm, data
+	b, base := &w.prev, g.Kind
+	if w.next && b.Kind == base && b.Conn == g.Conn && b.Op+1 == g.Op && follows(b.Key, g, p.n == o.n) &&
+		b.Flags&wire.SegFenced == g.Flags&wire.SegFenced && b.Fence == g.Fence {
+		g.Kind++
+	}
+	if !w.fits(g.Len(), retx) || !w.s.e.touch(&o.Op, p.off, p.n, o.n-p.off-p.n, regmem.WriteSource) {
+		return false
+	}
+	if o.Pieces != nil {
+		o.Pieces.gather(data, p.off)
+	}
+	b.Kind, b.Conn, b.Key, b.Op, b.Flags, b.Fence = base, g.Conn, g.Key, g.Op, g.Flags, g.Fence
+	w.small(g)
+	w.s.e.Count.PayloadSent += p.n
+	if kind := o.localRecord(); p.n == o.n && kind == recRange {
+		w.recordOp(c, p.op, retx)
+	} else {
+		w.record(kind, c.id, p.op, p.off, p.n, retx)
+	}
+	return true
+}
+
+// deliverWrite puts a part in its place, and applies the operation with the last of them.
+func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
+	const whole = wire.SegFirst | wire.SegLast
+	e := c.e
+	dst, err := c.memory(g.key, regmem.RemoteWrite, g.place, uint64(len(g.data)), g.follows)
+	if err != nil {
+		return c.refuseAccess(now, o, g.op, statusOf(err))
+	}
+	lo, hi := g.place, g.place+uint64(len(g.data))
+	switch {
+	case lo == hi:
+	case o.got.covers(lo, hi):
+		e.Count.SegmentsDuplicated++
+	case !c.fits(&o.got, lo, hi):
+		e.Count.RejectedNoRoom++
+		return false
+	case len(c.redirects) > 0 && c.redirected(g, dst):
+		c.add(&o.got, lo, hi)
+	default:
+		c.deliver(dst, g, g.flags&whole == whole)
+		c.add(&o.got, lo, hi)
+		o.missedAt = 0
+	}
+	o.state = ropPartial
+	o.flags |= g.flags
+	if g.flags&wire.SegFirst != 0 {
+		o.first, o.key = lo, g.key
+	}
+	if g.flags&wire.SegLast != 0 {
+		o.last, o.imm = hi, g.imm
+	}
+	if o.flags&whole == whole && o.got.is(o.first, o.last) {
+		c.apply(now, o, g.op, o.last-o.first)
+	}
+	return true
+}
+
+func completeWrite(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte) {
+	o := c.sop(op)
+	if st != OK {
+		return o.Local
+	}
+	c.e.Latency.Write.Observe(now.Sub(o.since))
+	c.bytesOut += o.n
+	return nil
+}

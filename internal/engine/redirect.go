@@ -1,0 +1,171 @@
+package engine
+
+import "multiedge/regmem"
+
+// Transfer redirection (VMMC §4.1, figure 3; clause 15.2): what arrives for part of exported memory goes to other
+// memory of its owner for a while. Whether a byte does is decided when its segment is put in place, after the check of
+// its key, and the owner is told which did.
+
+const (
+	// maxRedirects is how many redirections a connection may have.
+	maxRedirects = 64
+	// maxRedirected is how many spans of a redirection are remembered; what would make a further one is not redirected.
+	maxRedirected = 16
+)
+
+// Span is bytes [Off, Off+N) of a redirection.
+type Span struct{ Off, N uint64 }
+
+// redirect is one redirection under way, of bytes [lo, hi) of the grant.
+type redirect struct {
+	Redirection
+	lo, hi uint64
+	home   []byte // where they go without it
+	got    ranges // redirected
+}
+
+// Redirection is one as it is asked for.
+type Redirection struct {
+	Token  uint64 // of EvRedirected
+	Name   uint64 // by which EndRedirect finds it
+	Key    Key
+	Off    uint64 // of its first byte, within the grant
+	Dst    []byte
+	Region *regmem.Region // of Dst; its InFlight counts the redirection
+}
+
+// Key is a key of exported memory.
+type Key = regmem.Key
+
+// Redirect sends what arrives from now on for len(Dst) bytes behind a key to Dst, which must stay valid and belongs to
+// the endpoint until EvRedirected. That comes when every byte has been redirected, by EndRedirect, when the key is
+// revoked (StatusKey) or the connection ends. It returns why there is none.
+func (e *Endpoint) Redirect(id ConnID, r *Redirection) Status {
+	c := e.conn(id)
+	if c == nil || c.state != connOpen {
+		return StatusClosed
+	}
+	home, err := c.resolve(r.Key, regmem.RemoteWrite, r.Off, uint64(len(r.Dst)))
+	if err != nil {
+		return statusOf(err)
+	}
+	n := redirect{Redirection: *r, lo: r.Off, hi: r.Off + uint64(len(r.Dst)), home: home}
+	if len(c.redirects) >= maxRedirects || n.lo == n.hi {
+		return StatusLimit
+	}
+	if o, _ := c.redirectAt(r.Key, n.lo, n.hi); o != nil {
+		return StatusTaken
+	}
+	r.Region.InFlight++
+	c.redirects = append(c.redirects, n)
+	return OK
+}
+
+// EndRedirect ends a redirection, and reports whether it was still there.
+func (e *Endpoint) EndRedirect(id ConnID, name uint64) bool {
+	c := e.conn(id)
+	if c == nil {
+		return false
+	}
+	n := len(c.redirects)
+	c.endRedirects(OK, func(r *redirect) bool { return r.Name == name })
+	return len(c.redirects) < n
+}
+
+// redirectAt returns the first redirection that has part of [lo, hi), and where in it that begins; nil: none has.
+func (c *conn) redirectAt(key regmem.Key, lo, hi uint64) (first *redirect, at uint64) {
+	at = hi
+	for i := range c.redirects {
+		r := &c.redirects[i]
+		if from := max(r.lo, lo); r.Key == key && from < min(r.hi, at) {
+			first, at = r, from
+		}
+	}
+	return first, at
+}
+
+// redirected puts a segment of a write in its place if part of that is redirected; dst is where it would be. It reports
+// whether it did.
+func (c *conn) redirected(g *segment, dst []byte) bool {
+	lo, hi := g.place, g.place+uint64(len(g.data))
+	r, at := c.redirectAt(g.key, lo, hi)
+	if r == nil {
+		return false
+	}
+	n := &c.e.Count
+	n.PayloadReceived += hi - lo
+	full := false
+	for pos := lo; pos < hi; r, at = c.redirectAt(g.key, pos, hi) {
+		g.copyTo(dst[pos-lo:at-lo], int(pos-lo))
+		if pos = at; r == nil {
+			break
+		}
+		end := min(r.hi, hi)
+		if len(r.got.spans) == maxRedirected && !r.got.joins(pos, end) {
+			g.copyTo(dst[pos-lo:end-lo], int(pos-lo))
+		} else {
+			g.copyTo(r.Dst[pos-r.lo:end-r.lo], int(pos-lo))
+			r.got.add(pos, end)
+			n.BytesRedirected += end - pos
+			full = full || r.got.is(r.lo, r.hi)
+		}
+		pos = end
+	}
+	if full {
+		c.endRedirects(OK, func(r *redirect) bool { return r.got.is(r.lo, r.hi) })
+	}
+	return true
+}
+
+// copyTo copies the payload from its byte from on to where it belongs.
+func (g *segment) copyTo(to []byte, from int) {
+	first, rest := g.inOrder()
+	if from < len(first) {
+		n := copy(to, first[from:])
+		to, from = to[n:], len(first)
+	}
+	copy(to, rest[from-len(first):])
+}
+
+// endRedirects ends the redirections that which chooses, with st.
+func (c *conn) endRedirects(st Status, which func(*redirect) bool) {
+	kept := c.redirects[:0]
+	for i := range c.redirects {
+		r := &c.redirects[i]
+		if !which(r) {
+			kept = append(kept, *r)
+			continue
+		}
+		r.Region.InFlight--
+		c.e.emit(Event{Kind: EvRedirected, Conn: c.id, Token: r.Token, Status: st, Spans: c.spansOf(r)})
+	}
+	clear(c.redirects[len(kept):])
+	if c.redirects = kept; len(kept) == 0 {
+		c.redirects = nil
+	}
+}
+
+// spansOf returns the two longest spans of what was redirected, in their order. The others are copied to where they
+// would be without the redirection: exactly what is told was redirected.
+func (c *conn) spansOf(r *redirect) (out [2]Span) {
+	first, second := -1, -1
+	for i, s := range r.got.spans {
+		switch {
+		case first < 0 || s.hi-s.lo > r.got.spans[first].hi-r.got.spans[first].lo:
+			first, second = i, first
+		case second < 0 || s.hi-s.lo > r.got.spans[second].hi-r.got.spans[second].lo:
+			second = i
+		}
+	}
+	n := 0
+	for i, s := range r.got.spans {
+		if i == first || i == second {
+			out[n] = Span{s.lo - r.lo, s.hi - s.lo}
+			n++
+		} else {
+			copy(r.home[s.lo-r.lo:], r.Dst[s.lo-r.lo:s.hi-r.lo])
+			c.e.Count.BytesRedirected -= s.hi - s.lo
+		}
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+package ipc
+
+import "encoding/binary"
+
+// Submissions that belong to features: atomics, and the local memory of operations in pieces.
+
+// Functions of atomics; the numbers equal those on the wire.
+const (
+	AtomicSwap      uint8 = 1
+	AtomicCAS       uint8 = 2
+	AtomicAdd       uint8 = 3
+	AtomicAnd       uint8 = 4
+	AtomicOr        uint8 = 5
+	AtomicXor       uint8 = 6
+	AtomicMin       uint8 = 7
+	AtomicMax       uint8 = 8
+	AtomicMinSigned uint8 = 9
+	AtomicMaxSigned uint8 = 10
+)
+
+// Of an atomic Inline has the function, its size in bytes, six zeros, the operand, and what AtomicCAS compares with.
+const (
+	atomicOperand = 8
+	atomicCompare = 16
+)
+
+// SetAtomic makes e an atomic of that function on size bytes.
+func (e *SQE) SetAtomic(f uint8, size int, operand, compare uint64) {
+	e.Op, e.InlineLen, e.Region, e.LocalOff, e.Len = OpAtomic, MaxInline, 0, 0, 0
+	e.Inline = [MaxInline]byte{f, byte(size)}
+	binary.LittleEndian.PutUint64(e.Inline[atomicOperand:], operand)
+	binary.LittleEndian.PutUint64(e.Inline[atomicCompare:], compare)
+}
+
+// AtomicSize is how many bytes of remote memory an atomic changes, 4 or 8.
+func (e *SQE) AtomicSize() uint64 { return uint64(e.Inline[1]) }
+
+func (e *SQE) checkAtomic() error {
+	f := e.Inline[0]
+	zeros := binary.LittleEndian.Uint64(e.Inline[:]) >> 16
+	if f != AtomicCAS {
+		zeros |= binary.LittleEndian.Uint64(e.Inline[atomicCompare:])
+	}
+	size := e.AtomicSize()
+	if e.Flags&^(flagsAll&^FlagLocal) != 0 || e.InlineLen != MaxInline || zeros != 0 || f < AtomicSwap ||
+		f > AtomicMaxSigned || size != 4 && size != 8 {
+		return ErrEntry
+	}
+	return nil
+}
+
+func encodePieces(dst []byte, e *SQE) {
+	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
+	clear(dst[8:SQESize])
+	for i := range e.Pieces[:e.InlineLen] {
+		p, at := &e.Pieces[i], dst[16+16*i:]
+		binary.LittleEndian.PutUint32(at, p.Region)
+		binary.LittleEndian.PutUint32(at[4:], p.Len)
+		binary.LittleEndian.PutUint64(at[8:], p.Off)
+	}
+}
+
+func decodePieces(src []byte, e *SQE) error {
+	*e = SQE{Op: OpPieces, InlineLen: e.InlineLen, Conn: binary.LittleEndian.Uint32(src[4:])}
+	n := int(e.InlineLen)
+	reserved := uint64(src[1]) | uint64(src[3]) | binary.LittleEndian.Uint64(src[8:])
+	if n == 0 || n > PiecesPerEntry {
+		return ErrEntry
+	}
+	for i := range e.Pieces {
+		at := src[16+16*i:]
+		p := Piece{Region: binary.LittleEndian.Uint32(at), Len: binary.LittleEndian.Uint32(at[4:]),
+			Off: binary.LittleEndian.Uint64(at[8:])}
+		if i < n {
+			e.Pieces[i] = p
+		} else if p != (Piece{}) {
+			return ErrEntry
+		}
+		if p.Off+uint64(p.Len) < p.Off {
+			return ErrEntry
+		}
+	}
+	if reserved != 0 {
+		return ErrEntry
+	}
+	return nil
+}
+
+// needs is the feature that an operation belongs to (A2.4).
+func (e *SQE) needs() Features {
+	switch e.Op {
+	case OpAtomic:
+		return FeatureAtomics
+	case OpPieces:
+		return FeatureGather
+	}
+	return 0
+}

@@ -1,0 +1,107 @@
+package ipc
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+)
+
+func theAtomic() SQE {
+	e := SQE{Flags: FlagBackwardFence, Conn: 1, Imm: 2, Token: 3, Key: 4, RemoteOff: 8}
+	e.SetAtomic(AtomicCAS, 8, 5, 6)
+	return e
+}
+
+func thePieces(n int) SQE {
+	e := SQE{Op: OpPieces, InlineLen: uint8(n), Conn: 7}
+	for i := range n {
+		e.Pieces[i] = Piece{Region: uint32(i + 1), Len: uint32(100 * i), Off: uint64(i)}
+	}
+	return e
+}
+
+// A6.13 and A6.14: entries come as they went, whatever the place of the ring had before.
+func TestFeatureEntries(t *testing.T) {
+	got := SQE{Op: OpWrite, InlineLen: 3, Token: 9, Pieces: [PiecesPerEntry]Piece{{9, 9, 9}, {9, 9, 9}, {9, 9, 9}}}
+	for _, e := range []SQE{thePieces(1), thePieces(2), thePieces(3)} {
+		var b [SQESize]byte
+		EncodeSQE(b[:], &e)
+		if err := DecodeSQE(b[:], &got); err != nil || got != e {
+			t.Errorf("sent %+v, got %+v, %v", e, got, err)
+		}
+	}
+	e := theAtomic()
+	var b [SQESize]byte
+	EncodeSQE(b[:], &e)
+	got = SQE{}
+	if err := DecodeSQE(b[:], &got); err != nil || got != e || e.AtomicSize() != 8 {
+		t.Errorf("sent %+v, got %+v, %v", e, got, err)
+	}
+}
+
+// A6.7: malformed entries of features, and good ones of features that are not in force.
+func TestFeatureEntriesRefused(t *testing.T) {
+	atomic, pieces := theAtomic(), thePieces(2)
+	for name, c := range map[string]struct {
+		e *SQE
+		f func(b []byte)
+	}{
+		"no function":               {&atomic, func(b []byte) { b[40] = 0 }},
+		"unknown function":          {&atomic, func(b []byte) { b[40] = 11 }},
+		"2 bytes":                   {&atomic, func(b []byte) { b[41] = 2 }},
+		"16 bytes":                  {&atomic, func(b []byte) { b[41] = 16 }},
+		"reserved of an atomic":     {&atomic, func(b []byte) { b[42] = 1 }},
+		"addition that compares":    {&atomic, func(b []byte) { b[40] = AtomicAdd }},
+		"atomic of a local range":   {&atomic, func(b []byte) { b[2] = 0 }},
+		"atomic of a shorter value": {&atomic, func(b []byte) { b[2] = 8 }},
+		"atomic, unknown flag":      {&atomic, func(b []byte) { b[1] = 8 }},
+		"no piece":                  {&pieces, func(b []byte) { b[2] = 0 }},
+		"four pieces":               {&pieces, func(b []byte) { b[2] = 4 }},
+		"more than the count says":  {&pieces, func(b []byte) { b[2] = 1 }},
+		"pieces with flags":         {&pieces, func(b []byte) { b[1] = 1 }},
+		"pieces with a token":       {&pieces, func(b []byte) { b[8] = 1 }},
+		"reserved of pieces":        {&pieces, func(b []byte) { b[3] = 1 }},
+		"a piece that wraps":        {&pieces, func(b []byte) { binary.LittleEndian.PutUint64(b[40:], ^uint64(99)) }},
+	} {
+		var b [SQESize]byte
+		EncodeSQE(b[:], c.e)
+		if name == "a piece that wraps" {
+			binary.LittleEndian.PutUint32(b[36:], 101)
+		}
+		c.f(b[:])
+		var e SQE
+		if err := DecodeSQE(b[:], &e); err != ErrEntry {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	for _, e := range []*SQE{&atomic, &pieces} {
+		for _, f := range []Features{0, FeatureMemory, FeatureAtomics, FeatureGather, AllFeatures} {
+			r := newRings(t, 8)
+			r.Allow(f)
+			sp, sc := r.SubmitProducer(), r.SubmitConsumer()
+			sp.Put(e)
+			sp.Publish()
+			_, err := sc.Drain(make([]SQE, 1))
+			if want := f&e.needs() == 0; errors.Is(err, ErrEntry) != want {
+				t.Errorf("operation %d with features %#x: error %v", e.Op, f, err)
+			}
+		}
+	}
+}
+
+// Who needs several places at once does not go by an old look at the ring that shows fewer.
+func TestRoomForSeveral(t *testing.T) {
+	r := newRings(t, 8)
+	sp, sc := r.SubmitProducer(), r.SubmitConsumer()
+	for range 7 {
+		sp.Put(&SQE{Op: OpWrite})
+	}
+	sp.Publish()
+	if n, err := sp.RoomFor(MaxEntries); n != 1 || err != nil {
+		t.Fatalf("room %d, %v", n, err)
+	}
+	sc.Drain(make([]SQE, 7))
+	if n, err := sp.RoomFor(MaxEntries); n != 8 || err != nil {
+		t.Errorf("room %d, %v once all were taken", n, err)
+	}
+}

@@ -1,0 +1,149 @@
+package shard
+
+import (
+	"fmt"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+
+	"golang.org/x/sys/unix"
+)
+
+// Attach starts serving a client's rings, unless the shard is being drained. Any goroutine may call it.
+func (s *Shard) Attach(c *Client) (err error) {
+	if e := s.box.do(func(mono.Time) {
+		if err = errDraining; !s.draining {
+			err = s.attach(c)
+		}
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+// Detach begins a client's end. Any goroutine may call it; a shard that has stopped has detached everybody.
+func (s *Shard) Detach(c *Client) { s.box.do(func(now mono.Time) { s.detach(now, c) }) }
+
+func (s *Shard) attach(c *Client) error {
+	c.slot = len(s.clients)
+	for i, other := range s.clients {
+		if other == nil {
+			c.slot = i
+			break
+		}
+	}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(c.submit.FD())}
+	if err := unix.EpollCtl(s.doorbells, unix.EPOLL_CTL_ADD, c.submit.FD(), &ev); err != nil {
+		return fmt.Errorf("watching the client's doorbell: %w", err)
+	}
+	if c.slot == len(s.clients) {
+		s.clients = append(s.clients, nil)
+	}
+	s.clients[c.slot] = c
+	c.rings.BeatPulse()
+	s.countUsers()
+	return nil
+}
+
+// countUsers notes whose the clients are, dying ones too, and whether they belong to more than one user.
+func (s *Shard) countUsers() {
+	s.tenants = nil
+	of := map[uint32]*tenant{}
+	for _, c := range s.clients {
+		if c == nil {
+			continue
+		}
+		uid := c.user.id
+		if of[uid] == nil {
+			of[uid] = &tenant{}
+			s.tenants = append(s.tenants, of[uid])
+		}
+		of[uid].clients = append(of[uid].clients, c)
+	}
+	s.mixed = len(s.tenants) > 1
+}
+
+// detach begins a client's end: its rings are left alone from here on, its services vanish, its connections are
+// aborted, its keys revoked. Completions to come only release memory. It is idempotent.
+func (s *Shard) detach(now mono.Time, c *Client) {
+	if c.rings == nil {
+		return
+	}
+	c.rings = nil
+	c.ring.end()
+	s.dying++
+	unix.EpollCtl(s.doorbells, unix.EPOLL_CTL_DEL, c.submit.FD(), nil)
+	for _, name := range c.names {
+		s.eng.Unlisten(name)
+		delete(s.services, name)
+		s.offered.release(name)
+	}
+	c.names = nil
+	c.regions.all(func(r *regmem.Region) { s.grants.RevokeRegion(r) })
+	clear(c.msgs)
+	c.msgs = c.msgs[:0]
+	for _, cn := range c.conns {
+		cn.queued, cn.parked = false, false
+		if cn.state == connOver {
+			s.forget(cn)
+			continue
+		}
+		s.dropExports(cn)
+		if cn.state == connIncoming { // refusing one ends it without an event
+			s.eng.Refuse(now, cn.id, "the service ended")
+			s.forget(cn)
+			continue
+		}
+		if cn.state != connAborted {
+			s.eng.Abort(now, cn.id, engine.StatusAborted)
+		}
+		cn.state = connAborted
+	}
+	s.dropQueues(c)
+	c.backlog = 0
+	clear(c.notify)
+	c.notify, c.full = nil, false
+}
+
+// evict ends a client that broke the rules. Its own process learns it by the end of the control socket.
+func (s *Shard) evict(c *Client, why string) {
+	if c.rings == nil {
+		return
+	}
+	s.evictions++
+	s.detach(mono.Now(), c)
+	c.evicted(why)
+}
+
+// reapClients lets go of dead clients nothing of which is in use any more.
+func (s *Shard) reapClients(now mono.Time) {
+	for _, c := range s.clients {
+		if c != nil && c.rings == nil && !s.inUse(c) {
+			s.free(c)
+		}
+	}
+}
+
+// inUse reports whether the engine may still touch memory of a dead client, or name it in an event.
+func (s *Shard) inUse(c *Client) bool {
+	if len(c.conns) > 0 || c.inflight+c.posted > 0 {
+		return true
+	}
+	busy := false
+	c.regions.all(func(r *regmem.Region) { busy = busy || r.InFlight > 0 })
+	return busy
+}
+
+// free forgets a dead client; its owner unmaps what it had.
+func (s *Shard) free(c *Client) {
+	c.regions.all(func(r *regmem.Region) {
+		s.dropReferring(r.Mem.Bytes())
+		s.exchange.remove(r)
+		s.dropSpace(r)
+	})
+	s.clients[c.slot] = nil
+	s.dying--
+	s.countUsers()
+	close(c.gone)
+}

@@ -1,0 +1,280 @@
+package shard
+
+import (
+	"sync/atomic"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+)
+
+// sqBudget is the number of submissions taken from one client per iteration.
+const sqBudget = 64
+
+// Client is the data half of an attached process: its owner, which has the control half, made it by NewClient. Only the
+// shard touches it, except gone.
+//
+// States: attached (rings are served), then dying (no ring is touched, connections are aborted, memory may still be in
+// use), then gone (the owner may unmap everything).
+type Client struct {
+	slot  int
+	label Label
+	// in force with the client; set before it is attached
+	Features ipc.Features
+	user     *User
+	out      *Outbox
+	evicted  func(why string) // tells the owner, who ends the client
+	rings    *ipc.Rings       // nil once dying
+	sq       *ipc.SubmitConsumer
+	cq       *ipc.CompleteProducer
+	submit   *ipc.Doorbell // rung by the client; watched, never read
+	// rung by us; the client has what watches it alone, since nothing that the shard does may wait for a client
+	ring ringer
+
+	submissions
+
+	flying
+
+	receives
+	regions regionSet
+	conns   map[engine.ConnID]*Conn
+	last    *Conn // the connection of the latest submission
+	ends    ends
+	names   []string
+	dialing int // dials that were not answered
+	backlog int // requests of peers the client has not answered
+	exports int
+
+	delivery
+
+	msgs    []*ipc.Message // said in this iteration, sent after the completion ring is published
+	touched bool
+	gone    chan struct{} // closed when nothing of the client is in use any more
+}
+
+// submissions is what was taken from the client's ring and waits.
+type submissions struct {
+	held        [sqBudget]ipc.SQE // private copies, validated by ipc, not yet all submitted
+	next, count int               // held[next:count] wait
+	pieces      pieces            // of the operation that comes next
+}
+
+// flying is a client's operations in flight.
+type flying struct {
+	ops      []opSlot // by the low half of the engine's token
+	free     []uint32 // unused slots
+	inflight int
+	hidden   int // writes with ipc.FlagLocal that have a place in the completion ring for a late failure
+	useless  int // submissions in a row that could not be served
+}
+
+// delivery is what waits to be put into the completion ring.
+type delivery struct {
+	notify []*Conn // connections with credit whose notifications the engine or left still holds
+	full   bool    // they wait for room in the completion ring
+}
+
+// opSlot remembers whose operation the engine's token means.
+type opSlot struct {
+	conn  *Conn
+	token uint64 // the client's own
+	list  *engine.Pieces
+	local bool // counted in Client.hidden
+}
+
+// connState is how far a connection is from the client's point of view.
+type connState uint8
+
+const (
+	connDialing   connState = iota // dial asked; its reply is due
+	connIncoming                   // the client has been told of a peer's request
+	connAccepting                  // accept asked; its reply is due
+	connOpen
+	connClosing // close asked; its reply is due
+	connAborted // abort asked and answered; the engine's last event is due
+	connOver    // the engine has forgotten it; notifications are still to be delivered before the client is told
+)
+
+// Conn is one connection of a client.
+type Conn struct {
+	id         engine.ConnID
+	client     *Client
+	state      connState
+	request    uint64 // request to answer: dial, accept or close
+	peer       string
+	inflight   int
+	unreturned int                   // notifications delivered beyond those the client gave credit back for
+	queued     bool                  // on client.notify, or parked
+	dials      bool                  // counted in client.dialing
+	parked     bool                  // has notifications and no credit: looked at again when credit comes
+	left       []engine.Notification // taken from the engine when the connection ended
+	farewell   *ipc.Message          // to send when left is delivered
+	why        ipc.Status            // of operations that come too late, once it is over
+}
+
+// ends remembers why the latest connections of a client ended, for operations that were posted before the client had
+// heard of it.
+type ends struct {
+	ring [256]struct {
+		id  uint32
+		why ipc.Status
+	}
+	n int // entered so far
+}
+
+func (e *ends) add(id uint32, why ipc.Status) {
+	at := &e.ring[e.n%len(e.ring)]
+	at.id, at.why = id, why
+	e.n++
+}
+
+// why returns StatusNoConn for connections that it knows nothing of.
+func (e *ends) why(id uint32) ipc.Status {
+	for i := e.n - 1; i >= max(0, e.n-len(e.ring)); i-- {
+		if at := &e.ring[i%len(e.ring)]; at.id == id {
+			return at.why
+		}
+	}
+	return ipc.StatusNoConn
+}
+
+// Label is how people know a client. The shard shows it, and decides nothing by it.
+type Label struct {
+	PID     int32
+	UID     uint32
+	Program string
+	Since   mono.Time // when it came
+}
+
+// User is what the clients of one user hold at all shards, those that are ending included.
+type User struct {
+	id    uint32
+	conns atomic.Int64
+	ops   atomic.Int64 // in flight
+}
+
+// NewUser returns a user who holds nothing.
+func NewUser(id uint32) *User { return &User{id: id} }
+
+// NewClient makes a client of the rings and doorbells that it shares with the daemon, which stay the owner's. Messages
+// go to out. evicted is called by the shard when the client broke the rules and is detached; it must not wait.
+func NewClient(l Label, u *User, out *Outbox, rings *ipc.Rings, submit, ring *ipc.Doorbell,
+	evicted func(why string)) *Client {
+	depth := rings.Layout().Depth()
+	c := &Client{
+		label: l, user: u, out: out, evicted: evicted, rings: rings, sq: rings.SubmitConsumer(),
+		cq: rings.CompleteProducer(), submit: submit, ring: ringer{bell: ring},
+		flying: flying{ops: make([]opSlot, depth), free: make([]uint32, depth)}, conns: map[engine.ConnID]*Conn{},
+		gone: make(chan struct{}),
+	}
+	for i := range c.free {
+		c.free[i] = uint32(depth - 1 - i)
+	}
+	return c
+}
+
+// owner is who the engine shares out turns to: users, and their clients. Number 0 is the daemon's own.
+func (c *Client) owner() engine.Owner {
+	return engine.Owner{User: uint64(c.user.id) + 1, Client: uint64(c.slot)}
+}
+
+// lookup finds a connection by the number the client uses, which is the engine's.
+func (c *Client) lookup(id uint32) *Conn {
+	if cn := c.last; cn != nil && uint32(cn.id) == id {
+		return cn
+	}
+	cn := c.conns[engine.ConnID(id)]
+	if cn != nil {
+		c.last = cn
+	}
+	return cn
+}
+
+// promised is how many places in the completion ring are taken in advance: every operation in flight, every write that
+// may still fail late, and every posted buffer has its own.
+func (c *Client) promised() int { return c.inflight + c.hidden + c.posted }
+
+// roomForOp reports whether a completion can be promised: every operation in flight and every posted buffer has its
+// place in the completion ring.
+func (c *Client) roomForOp() (bool, error) {
+	need := c.promised()
+	if c.cq.Room() > need {
+		return true, nil
+	}
+	room, err := c.cq.Refresh()
+	return room > need, err
+}
+
+// roomForNotify reports whether a notification may be delivered: half of the ring stays for completions.
+func (c *Client) roomForNotify() (bool, error) {
+	need := c.inflight + c.hidden + max(c.posted, c.cqSize()/2)
+	if c.cq.Room() > need {
+		return true, nil
+	}
+	room, err := c.cq.Refresh()
+	return room > need, err
+}
+
+func (c *Client) cqSize() int { return int(c.rings.Layout().CQ) }
+
+// stalled reports whether copied submissions wait for room somewhere.
+func (c *Client) stalled() bool { return c.next < c.count }
+
+// put stores an entry in the completion ring. Room was reserved.
+func (s *Shard) put(c *Client, e *ipc.CQE) {
+	if !c.cq.Put(e) {
+		panic("BUG: daemon: completion without a reserved place")
+	}
+	s.touch(c)
+}
+
+// say queues a message for the client. It is sent after what this iteration put in the completion ring became visible.
+func (s *Shard) say(c *Client, m *ipc.Message) {
+	if c.rings == nil {
+		return
+	}
+	c.msgs = append(c.msgs, m)
+	s.touch(c)
+}
+
+func (s *Shard) touch(c *Client) {
+	if !c.touched {
+		c.touched = true
+		s.touched = append(s.touched, c)
+	}
+}
+
+// flushClients publishes completions, wakes sleeping clients and hands messages to the writers.
+func (s *Shard) flushClients() {
+	s.gaveClients = s.gaveClients || len(s.touched) > 0
+	for i, c := range s.touched {
+		s.touched[i] = nil
+		c.touched = false
+		if c.rings != nil {
+			s.flushClient(c)
+		}
+	}
+	s.touched = s.touched[:0]
+}
+
+func (s *Shard) flushClient(c *Client) {
+	if c.cq.Publish() {
+		c.ring.ring()
+		s.rang = true
+	}
+	if len(c.msgs) == 0 {
+		return
+	}
+	if !c.out.put(c.msgs) {
+		s.evict(c, "it does not read its control socket")
+	}
+	clear(c.msgs)
+	c.msgs = c.msgs[:0]
+}
+
+// Gone is closed when nothing of the client is in use any more.
+func (c *Client) Gone() <-chan struct{} { return c.gone }
+
+// Regions calls f for each of the client's regions, once it is gone.
+func (c *Client) Regions(f func(*regmem.Region)) { c.regions.all(f) }

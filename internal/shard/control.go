@@ -1,0 +1,262 @@
+package shard
+
+import (
+	"errors"
+	"slices"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+	"multiedge/sched"
+)
+
+// The control half of a client asks for these. Requests that have to do with connections run on the shard's thread, by
+// Serve; their answers are said to the client in order with its completions.
+
+// Serve runs f as the shard and says what it returns to the client: a reply, or an error as the answer to m. A nil
+// reply without an error comes with a later event. Any goroutine may call it.
+func (s *Shard) Serve(c *Client, m *ipc.Message, f func(mono.Time) (*ipc.Message, error)) error {
+	return s.box.do(func(now mono.Time) {
+		if c.rings == nil {
+			return // evicted
+		}
+		reply, err := f(now)
+		if err != nil {
+			reply = m.Fail(err)
+		}
+		if reply != nil {
+			s.handleEvents(now) // completions the request caused come before its reply
+			s.say(c, reply)
+		}
+	})
+}
+
+// Conn returns a client's connection by its number, nil if there is none or it is over. ending: its client wants no
+// more notifications of it.
+func (s *Shard) Conn(c *Client, id uint32, ending bool) *Conn {
+	cn := c.lookup(id)
+	if cn == nil || cn.state != connOver {
+		return cn
+	}
+	if ending {
+		s.forget(cn)
+	}
+	return nil
+}
+
+// errDraining refuses what is new.
+var errDraining = ipc.Errorf(ipc.CodeDraining, "the daemon is being drained and takes nothing new")
+
+// connRoom says which limit keeps a client from having one more connection, and how to go on; nil: none does.
+func (s *Shard) connRoom(c *Client) error {
+	switch uid := c.user.id; {
+	case len(c.conns) >= s.limits.Conns:
+		return ipc.Errorf(ipc.CodeLimit, "this client has %d connections already; close some or raise limits.conns",
+			len(c.conns))
+	case c.user.conns.Load() >= int64(s.limits.ConnsPerUser):
+		return ipc.Errorf(ipc.CodeLimit, "the clients of user %d have %d connections already; close some or raise "+
+			"limits.conns_per_user", uid, c.user.conns.Load())
+	}
+	return nil
+}
+
+// Dial asks a peer for a connection; the reply comes when it answers.
+func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, error) {
+	if s.draining {
+		return nil, errDraining
+	}
+	if err := s.connRoom(c); err != nil {
+		return nil, err
+	}
+	if c.dialing >= s.limits.Dials {
+		return nil, ipc.Errorf(ipc.CodeLimit,
+			"%d dials of this client wait for an answer already; wait for some or raise "+
+				"limits.dials", c.dialing)
+	}
+	if m.Scheduler != "" {
+		if _, err := sched.New(m.Scheduler); err != nil {
+			return nil, ipc.Errorf(ipc.CodeInvalid, "%v", err)
+		}
+	}
+	id, err := s.eng.Dial(now, m.Peer, m.Service, engine.DialOptions{
+		Ordered: m.Ordered, Data: m.Data, Scheduler: m.Scheduler, Timeout: m.Timeout, Owner: c.owner(),
+	})
+	if errors.Is(err, engine.ErrConns) {
+		return nil, ipc.Errorf(ipc.CodeLimit, "this node takes no more connections: %v; close some", err)
+	}
+	if errors.Is(err, engine.ErrDials) {
+		return nil, ipc.Errorf(ipc.CodeLimit, "this node dials no more at once: %v; try again when some were answered",
+			err)
+	}
+	if err != nil {
+		return nil, ipc.Errorf(ipc.CodeInvalid, "%v", err)
+	}
+	cn := s.newConn(c, id, connDialing)
+	cn.request, cn.peer, cn.dials = m.ID, m.Peer, true
+	c.dialing++
+	return nil, nil
+}
+
+// Listen offers a service.
+func (s *Shard) Listen(_ mono.Time, c *Client, m *ipc.Message) (*ipc.Message, error) {
+	service := m.Service
+	switch {
+	case s.draining:
+		return nil, errDraining
+	case service == "" || service == pingService:
+		return nil, ipc.Errorf(ipc.CodeInvalid, "%q cannot be the name of a service", service)
+	case len(c.names) >= s.limits.Services:
+		return nil, ipc.Errorf(ipc.CodeLimit, "this client offers %d services already; withdraw some or raise "+
+			"limits.services", len(c.names))
+	}
+	if owner := s.offered.claim(service, c); owner != nil {
+		return nil, ipc.Errorf(ipc.CodeExists,
+			"process %d waits for service %q already; choose another name or stop that "+
+				"process", owner.label.PID, service)
+	}
+	s.eng.Listen(service)
+	s.services[service] = c
+	c.names = append(c.names, service)
+	return m.Reply(), nil
+}
+
+// Unlisten withdraws it.
+func (s *Shard) Unlisten(_ mono.Time, c *Client, m *ipc.Message) (*ipc.Message, error) {
+	service := m.Service
+	if s.services[service] != c {
+		return nil, ipc.Errorf(ipc.CodeInvalid, "this client does not offer service %q", service)
+	}
+	s.eng.Unlisten(service)
+	delete(s.services, service)
+	s.offered.release(service)
+	for i, name := range c.names {
+		if name == service {
+			c.names = slices.Delete(c.names, i, i+1)
+			break
+		}
+	}
+	return m.Reply(), nil
+}
+
+// Accept takes a peer's request; the reply comes when the connection is open.
+func (s *Shard) Accept(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
+	if cn.state != connIncoming {
+		return nil, errNotIncoming(cn)
+	}
+	cn.client.backlog--
+	cn.state, cn.request = connAccepting, m.ID
+	if err := s.eng.Accept(now, cn.id, m.Data); err != nil {
+		cn.state = connIncoming // its end has been reported by the engine and is about to reach the client
+		cn.client.backlog++
+		return nil, ipc.Errorf(ipc.StatusReset.Code(), "the peer gave up: %v", err)
+	}
+	return nil, nil
+}
+
+// Refuse turns a peer's request down.
+func (s *Shard) Refuse(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
+	if cn.state != connIncoming {
+		return nil, errNotIncoming(cn)
+	}
+	s.eng.Refuse(now, cn.id, m.Text)
+	cn.client.backlog--
+	s.forget(cn)
+	return m.Reply(), nil
+}
+
+func errNotIncoming(cn *Conn) error {
+	return ipc.Errorf(ipc.CodeInvalid, "connection %d does not wait to be answered", cn.id)
+}
+
+// CloseConn ends a connection in order; the reply of an open one comes when the peer has everything.
+func (s *Shard) CloseConn(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
+	switch cn.state {
+	case connOpen:
+		cn.state, cn.request = connClosing, m.ID
+		s.eng.Close(now, cn.id)
+		return nil, nil
+	case connIncoming, connAccepting, connDialing:
+		return s.Abort(now, cn, m)
+	}
+	return nil, ipc.Errorf(ipc.CodeNoConn, "connection %d is being closed already", cn.id)
+}
+
+// Abort ends a connection at once. The client is told nothing more of it, except the answer to a request it is still
+// waiting for.
+func (s *Shard) Abort(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
+	switch cn.state {
+	case connIncoming:
+		s.eng.Refuse(now, cn.id, "the service went away")
+		cn.client.backlog--
+		s.forget(cn)
+	case connAborted:
+	case connOpen:
+		s.dropExports(cn)
+		cn.state = connAborted
+		s.eng.Abort(now, cn.id, engine.StatusAborted)
+	default: // dial, accept or close: its reply follows by closed
+		s.dropExports(cn)
+		s.eng.Abort(now, cn.id, engine.StatusAborted)
+	}
+	return m.Reply(), nil
+}
+
+// Export gives the peer of a connection a key to part of a region.
+func (s *Shard) Export(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
+	c := cn.client
+	r := c.regions.get(m.Region)
+	switch {
+	case cn.state != connOpen:
+		return nil, ipc.Errorf(ipc.CodeNoConn, "connection %d is not open", cn.id)
+	case r == nil:
+		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", m.Region)
+	case m.Name == "":
+		return nil, ipc.Errorf(ipc.CodeInvalid, "exported memory needs a name")
+	case c.exports >= s.limits.Exports:
+		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d exports already; revoke some or raise limits.exports",
+			c.exports)
+	}
+	key, err := s.grants.Grant(r, uint64(cn.id), regmem.Perm(m.Perm), m.Off, m.Size)
+	if err != nil {
+		return nil, grantError(err)
+	}
+	c.exports++
+	number, ok := s.eng.Advertise(now, cn.id,
+		engine.Advert{Name: m.Name, Key: key, Size: m.Size, Perm: regmem.Perm(m.Perm)})
+	if !ok {
+		s.grants.Revoke(key)
+		return nil, ipc.Errorf(ipc.CodeNoConn, "connection %d has just ended", cn.id)
+	}
+	s.grants.SetNumber(key, number)
+	reply := m.Reply()
+	reply.Conn, reply.Key, reply.Size = m.Conn, uint64(key), m.Size
+	return reply, nil
+}
+
+func grantError(err error) error {
+	code := ipc.CodeInternal
+	switch {
+	case errors.Is(err, regmem.ErrBounds):
+		code = ipc.StatusBounds.Code()
+	case errors.Is(err, regmem.ErrPermission):
+		code = ipc.CodeInvalid
+	case errors.Is(err, regmem.ErrQuota):
+		code = ipc.CodeLimit
+	}
+	return ipc.Errorf(code, "%v", err)
+}
+
+// Revoke takes a key back.
+func (s *Shard) Revoke(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
+	key := regmem.Key(m.Key)
+	if !s.grants.Holds(key, uint64(cn.id)) {
+		return nil, ipc.Errorf(ipc.StatusKey.Code(), "connection %d was not given key %#x", cn.id, uint64(key))
+	}
+	s.exchange.settle()
+	number := s.grants.Number(key)
+	s.grants.Revoke(key)
+	s.dropRevoked()
+	s.eng.Withdraw(now, cn.id, key, number)
+	return m.Reply(), nil
+}

@@ -1,0 +1,118 @@
+package shard
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"multiedge/internal/config"
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+	"multiedge/linkdrv"
+	"multiedge/linkdrv/linktest"
+
+	"golang.org/x/sys/unix"
+)
+
+// quiet is a link that never has anything, with a descriptor to sleep on.
+type quiet struct {
+	linkdrv.Driver
+	fd int
+}
+
+func (q quiet) FD() int { return q.fd }
+
+func eventfd(t *testing.T, value uint) int {
+	t.Helper()
+	fd, err := unix.Eventfd(value, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+// still is a link that never has anything.
+func still(t *testing.T) linkdrv.Driver {
+	x, _ := linktest.PairN(0, 9000, 256)
+	return quiet{x, eventfd(t, 0)}
+}
+
+// alone starts a shard with one link, whose driver is given. stop stops it and waits for its end.
+func alone(t *testing.T, drv linkdrv.Driver) (s *Shard, stop func()) {
+	t.Helper()
+	cfg := config.Config{Name: "alone", Links: []config.Link{{Name: "q"}}, Poll: "block", Security: config.Plaintext}
+	if err := cfg.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{Config: &cfg, Node: engine.NodeID{1}, Epoch: 1, Seed: 1, Services: NewServices(),
+		Log: slog.New(slog.DiscardHandler), Tell: func(Notice) {}, Reopen: func(string) {},
+		Close: func(drv linkdrv.Driver) { drv.Close() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetDriver(mono.Now(), s.AddLink(cfg.Links[0]), drv)
+	var group sync.WaitGroup
+	s.Start(&group)
+	stop = func() {
+		s.Stop()
+		group.Wait()
+	}
+	t.Cleanup(stop)
+	return s, stop
+}
+
+// A driver that comes, sleeps for a moment and goes leaves the shard so that who wants something of it is heard. It
+// takes the thread's wake-up with it if both sleep at once; the thread then sleeps on, for up to a second.
+func TestDriverLeavesShardAwake(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(s *Shard, fd int)
+	}{
+		{"drowse", func(s *Shard, fd int) { s.Drowse(fd) }},
+		{"drive and drowse", func(s *Shard, fd int) { s.Drive(); s.Drowse(fd) }},
+		{"drowse twice", func(s *Shard, fd int) { s.Drowse(fd); s.Drive(); s.Drowse(fd) }},
+		{"asked to step back", func(s *Shard, fd int) { s.wanted.Store(true); s.Drowse(fd) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _ := alone(t, still(t))
+			fd, late := eventfd(t, 1), 0
+			for range 10 {
+				waitFor(t, "sleep", mostWait, func() bool { return s.box.asleep.Load() && s.token.Load() == 0 })
+				c.do(s, fd)
+				began := time.Now()
+				if err := s.Do(func(mono.Time) {}); err != nil {
+					t.Fatal(err)
+				}
+				if time.Since(began) > 200*time.Millisecond {
+					late++
+				}
+			}
+			if late > 1 { // one may be the machine's fault
+				t.Errorf("%d of 10 requests waited until the thread woke by itself", late)
+			}
+		})
+	}
+}
+
+// Closing waits for a driver that sleeps: what it sleeps on is closed next.
+func TestCloseWaitsForDrowse(t *testing.T) {
+	for range 5 {
+		s, stop := alone(t, still(t))
+		fd, back := eventfd(t, 0), make(chan bool)
+		go func() {
+			for !s.stopping.Load() {
+				s.Drive()
+				s.Drowse(fd)
+			}
+			back <- true
+		}()
+		waitFor(t, "drowsing", mostWait, s.dozing.Load)
+		stop()
+		if s.dozing.Load() {
+			t.Error("closed under a sleeping driver")
+		}
+		<-back
+	}
+}

@@ -1,0 +1,275 @@
+package shard
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+)
+
+// handleEvents takes everything the engine has to report.
+func (s *Shard) handleEvents(now mono.Time) (worked bool) {
+	ev := &s.ev
+	for s.eng.PollEvent(ev) {
+		worked = true
+		if ev.Kind == engine.EvComplete {
+			s.completed(ev)
+			continue
+		}
+		if ev.Kind == engine.EvReceived {
+			s.received(ev)
+			continue
+		}
+		if ev.Kind == engine.EvLate {
+			s.late(ev)
+			continue
+		}
+		if ev.Kind == engine.EvRedirected {
+			s.redirected(ev)
+			continue
+		}
+		s.handleEvent(now, ev)
+	}
+	return worked
+}
+
+func (s *Shard) handleEvent(now mono.Time, ev *engine.Event) {
+	switch ev.Kind {
+	case engine.EvPeerUp:
+		s.log.Info("peer up", "peer", ev.PeerName, "node", ev.Peer.String())
+		s.tell(Notice{Kind: NoticePeerUp, Peer: ev.PeerName, Node: ev.Peer.String()})
+		return
+	case engine.EvPeerDown:
+		s.log.Warn("peer down", "peer", ev.PeerName, "node", ev.Peer.String(), "reason", ev.Status.String())
+		s.tell(Notice{Kind: NoticePeerDown, Peer: ev.PeerName, Node: ev.Peer.String(), Text: ev.Status.String()})
+		return
+	case engine.EvPath:
+		level := slog.LevelInfo
+		if ev.Minor {
+			level = slog.LevelDebug
+		}
+		if !s.stopping.Load() {
+			s.log.Log(context.Background(), level, "path changed", "peer", ev.PeerName, "link",
+				s.linkName(int(ev.Link)), "state", ev.Text)
+			s.tell(Notice{Kind: NoticePath, Peer: ev.PeerName, Link: s.linkName(int(ev.Link)), Text: ev.Text})
+		}
+		return
+	case engine.EvClaim:
+		s.tell(Notice{Kind: NoticeClaim, Link: s.linkName(int(ev.Link)), Text: net.HardwareAddr(ev.Data).String()})
+		s.log.Warn(ClaimText, "link", s.linkName(int(ev.Link)), "mac", net.HardwareAddr(ev.Data).String(), "reason",
+			s.twin.Reason, "remedy", s.twin.Remedy)
+		return
+	case engine.EvIncoming:
+		s.incoming(now, ev)
+		return
+	}
+	if p := s.pings[ev.Conn]; p != nil {
+		s.pinged(now, p, ev)
+		return
+	}
+	cn := s.conns[ev.Conn]
+	if cn == nil {
+		return
+	}
+	switch ev.Kind {
+	case engine.EvNotify:
+		s.notified(cn)
+	case engine.EvConnected:
+		s.connected(cn, ev)
+	case engine.EvClosed:
+		s.closed(cn, ev)
+	case engine.EvAdvert, engine.EvWithdrawn:
+		s.advert(now, cn, ev)
+	}
+}
+
+// advert tells a client of memory that a peer exported or took back. A peer that does so faster than the client reads
+// loses its connection; otherwise the client would be evicted for the peer's fault.
+func (s *Shard) advert(now mono.Time, cn *Conn, ev *engine.Event) {
+	c := cn.client
+	if len(c.msgs)+c.out.length() > c.out.limit/2 {
+		s.eng.Abort(now, cn.id, engine.StatusLimit)
+		return
+	}
+	switch ev.Kind {
+	case engine.EvAdvert:
+		a := &ev.Advert
+		s.say(c, &ipc.Message{Kind: ipc.KindAdvert, Conn: uint32(cn.id), Name: a.Name, Key: uint64(a.Key), Size: a.Size,
+			Perm: uint8(a.Perm), Count: int(a.Number)})
+	case engine.EvWithdrawn:
+		s.say(c, &ipc.Message{Kind: ipc.KindWithdrawn, Conn: uint32(cn.id), Key: uint64(ev.Advert.Key)})
+	}
+}
+
+// incoming offers a peer's request to the client that listens.
+func (s *Shard) incoming(now mono.Time, ev *engine.Event) {
+	c := s.services[ev.Service]
+	if c == nil {
+		s.eng.Refuse(now, ev.Conn, "nobody listens any more")
+		return
+	}
+	s.eng.SetOwner(ev.Conn, c.owner()) // refusals are charged too
+	switch {
+	case s.draining:
+		s.eng.Refuse(now, ev.Conn, "the daemon is being drained")
+		return
+	case c.backlog >= s.limits.Backlog:
+		s.eng.Refuse(now, ev.Conn, "too many requests wait for the service to answer; try again, or raise "+
+			"limits.backlog there")
+		return
+	case len(c.msgs)+c.out.length() > OutboxLimit/2: // or it would be evicted for its peers' fault
+		s.eng.Refuse(now, ev.Conn, "the service does not read fast enough")
+		return
+	case s.connRoom(c) != nil:
+		s.eng.Refuse(now, ev.Conn, "the service has no room: "+s.connRoom(c).(*ipc.Error).Text)
+		return
+	}
+	cn := s.newConn(c, ev.Conn, connIncoming)
+	cn.peer = peerName(ev)
+	c.backlog++
+	s.say(c, &ipc.Message{Kind: ipc.KindIncoming, Conn: uint32(cn.id), Service: ev.Service, Peer: cn.peer,
+		Data: ev.Data})
+}
+
+func peerName(ev *engine.Event) string {
+	if ev.PeerName != "" {
+		return ev.PeerName
+	}
+	return ev.Peer.String()
+}
+
+func (s *Shard) newConn(c *Client, id engine.ConnID, state connState) *Conn {
+	cn := &Conn{id: id, client: c, state: state}
+	c.conns[id] = cn
+	s.conns[id] = cn
+	c.user.conns.Add(1)
+	return cn
+}
+
+// answered notes that a dial does not wait any more.
+func (cn *Conn) answered() {
+	if cn.dials {
+		cn.dials = false
+		cn.client.dialing--
+	}
+}
+
+// connected answers dial and accept.
+func (s *Shard) connected(cn *Conn, ev *engine.Event) {
+	kind := ipc.KindAccept
+	cn.answered()
+	switch cn.state {
+	case connDialing:
+		kind = ipc.KindDial
+		cn.peer = peerName(ev)
+	case connAccepting:
+	default:
+		return
+	}
+	cn.state = connOpen
+	s.say(cn.client, &ipc.Message{ID: cn.request, Answer: true, Kind: kind, Conn: uint32(cn.id), Peer: cn.peer,
+		Data: ev.Data})
+}
+
+// closed ends a connection for its client: by the pending reply, else by an event. Remaining notifications come first;
+// if they must wait, the client is told at once that the connection has ended. A client that closes has given up its
+// notifications and does not wait until those of other connections find room.
+func (s *Shard) closed(cn *Conn, ev *engine.Event) {
+	status := ipc.Status(ev.Status)
+	text := ev.Text
+	if text == "" {
+		text = ev.Status.String()
+	}
+	failure := &ipc.Error{Code: status.Code(), Text: text}
+	cn.why = ipc.StatusNoConn
+	cn.answered()
+	var m *ipc.Message
+	switch cn.state {
+	case connDialing:
+		m = &ipc.Message{ID: cn.request, Answer: true, Kind: ipc.KindDial, Error: failure}
+	case connAccepting:
+		m = &ipc.Message{ID: cn.request, Answer: true, Kind: ipc.KindAccept, Error: failure}
+	case connClosing:
+		m = &ipc.Message{ID: cn.request, Answer: true, Kind: ipc.KindClose, Conn: uint32(cn.id)}
+		if ev.Status != engine.OK && ev.Status != engine.StatusReset { // the peer was faster
+			m = &ipc.Message{ID: cn.request, Answer: true, Kind: ipc.KindClose, Error: failure}
+		}
+	case connIncoming:
+		cn.client.backlog--
+		m = &ipc.Message{Kind: ipc.KindClosed, Conn: uint32(cn.id), Code: status.Code(), Text: text}
+	case connOpen:
+		if ev.Status == engine.OK {
+			status = ipc.StatusClosed
+		}
+		m = &ipc.Message{Kind: ipc.KindClosed, Conn: uint32(cn.id), Code: status.Code(), Text: text}
+		cn.why = status
+		cn.left = append(cn.left, ev.Notes...)
+	case connAborted, connOver:
+	}
+	s.dropExports(cn)
+	cn.state, cn.farewell = connOver, m
+	switch {
+	case len(cn.left) == 0 || cn.client.rings == nil:
+		s.forget(cn)
+	case cn.queued:
+		cn.client.unpark(cn) // deliver says farewell
+	default:
+		s.notified(cn)
+	}
+	if len(cn.left) > 0 {
+		s.say(cn.client, &ipc.Message{Kind: ipc.KindEnded, Conn: uint32(cn.id), Code: m.Code, Text: m.Text})
+	}
+}
+
+// forget removes a connection the engine no longer knows and tells the client.
+func (s *Shard) forget(cn *Conn) {
+	c := cn.client
+	c.dequeue(cn)
+	delete(s.conns, cn.id)
+	delete(c.conns, cn.id)
+	c.user.conns.Add(-1)
+	if c.last == cn {
+		c.last = nil
+	}
+	if cn.state == connOver {
+		c.ends.add(uint32(cn.id), cn.why)
+	}
+	if cn.farewell != nil {
+		s.say(c, cn.farewell)
+	}
+}
+
+// dropExports forgets the keys given to a connection. The peer that held them is gone, or does not know yet: it reads
+// no more either.
+func (s *Shard) dropExports(cn *Conn) {
+	s.grants.RevokeOwner(uint64(cn.id))
+	s.dropRevoked()
+}
+
+// unexported is told by the table of a grant that ended.
+func (s *Shard) unexported(owner uint64, mem []byte) {
+	if cn := s.conns[engine.ConnID(owner)]; cn != nil {
+		cn.client.exports--
+	}
+	if s.blockedLinks > 0 {
+		s.revoked = append(s.revoked, mem)
+	}
+}
+
+// dropRevoked drops the frames that wait and refer to memory of grants that ended.
+func (s *Shard) dropRevoked() {
+	for _, mem := range s.revoked {
+		s.dropReferring(mem)
+	}
+	s.revoked = nil
+}
+
+func (s *Shard) linkName(i int) string {
+	if i < len(s.byIndex) && s.byIndex[i] != nil {
+		return s.byIndex[i].cfg.Name
+	}
+	return "?"
+}

@@ -1,0 +1,112 @@
+package shard
+
+import (
+	"testing"
+
+	"multiedge/internal/mono"
+	"multiedge/linkdrv"
+)
+
+// counted is a driver that is asked for its counters.
+type counted struct {
+	linkdrv.Driver
+	asked int
+}
+
+func (d *counted) Stats() (linkdrv.Stats, error) {
+	d.asked++
+	return d.Driver.Stats()
+}
+
+// The kernel's counters are read before 32 bits are too few, also if nobody wants to know them.
+func TestCountersAreRead(t *testing.T) {
+	d := &counted{Driver: still(t)}
+	s, _ := alone(t, d)
+	if err := s.Do(func(now mono.Time) {
+		s.pulse(now)
+		for range 3 {
+			now = now.Add(countTime)
+			before := d.asked
+			if s.pulse(now); d.asked != before+1 {
+				t.Errorf("asked %d times in %v", d.asked-before, countTime)
+			}
+			if s.pulse(now.Add(countTime / 2)); d.asked != before+1 {
+				t.Errorf("asked %d times in %v", d.asked-before, countTime/2)
+			}
+		}
+		s.pulseAt = 0
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stuck is a driver that has no room, and whose interface is gone when it is asked again.
+type stuck struct {
+	linkdrv.Driver
+	sends int
+}
+
+func (d *stuck) Send([]linkdrv.TxFrame) (int, error) {
+	if d.sends++; d.sends == 1 {
+		return 0, nil
+	}
+	return 0, linkdrv.ErrLinkGone
+}
+
+// A shard whose link failed when held frames were offered again does not sleep before it has taken the link out of
+// service.
+func TestNoSleepOverFailedLink(t *testing.T) {
+	s, _ := alone(t, &stuck{Driver: still(t)})
+	if err := s.Do(func(now mono.Time) {
+		l := s.active[0]
+		b := s.takeBatch()
+		b.users = 1
+		l.tx, l.batch = append(l.tx, linkdrv.TxFrame{Head: make([]byte, 64)}), b
+		s.flush(now, l)
+		s.retryBlocked(l.retryAt)
+		s.busy = false // nothing else was there to do
+		if !s.failedLinks || s.prepareSleep(now, &s.driverBed) {
+			t.Errorf("failed %v, and the shard would sleep", s.failedLinks)
+			s.wakeUp()
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wrapped is a driver around another, and scatters.
+type wrapped struct{ linkdrv.Driver }
+
+func (d wrapped) RecvScatter([]linkdrv.RxFrame, [][]byte) (int, error) { return 0, nil }
+
+// What is around the drivers goes for links that have one and for those that get one, and afterwards each driver is the
+// one from before.
+func TestWrap(t *testing.T) {
+	bare := still(t)
+	s, _ := alone(t, bare)
+	if err := s.Do(func(now mono.Time) {
+		l := s.active[0]
+		check := func(want linkdrv.Driver, scatters bool) {
+			t.Helper()
+			if l.drv != want || (l.scatter != nil) != scatters || l.raw != bare {
+				t.Errorf("the driver is %T, scattering %T, bare %T", l.drv, l.scatter, l.raw)
+			}
+		}
+		check(bare, false)
+		s.SetWrap(now, func(number int, name string, drv linkdrv.Driver) linkdrv.Driver {
+			if number != 0 || name != "q" {
+				t.Errorf("link %d is %q", number, name)
+			}
+			return wrapped{drv}
+		})
+		check(wrapped{bare}, true)
+		s.closeDriver = func(linkdrv.Driver) {}
+		s.SetDriver(now, l, bare)
+		check(wrapped{bare}, true)
+		s.closeDriver = func(drv linkdrv.Driver) { drv.Close() }
+		s.SetWrap(now, nil)
+		check(bare, false)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,484 @@
+package shard
+
+// Frames between drivers and the engine. In: receive has each driver show up to 32 that wait, and the engine handles
+// them one by one where they lie. Out: transmit has the engine fill a batch, sortFrames tells its frames apart by link,
+// flush sends what a link holds with one call; what the kernel does not take stays with the link, which the engine
+// knows as blocked until it is gone.
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"multiedge/internal/config"
+	"multiedge/internal/engine"
+	"multiedge/internal/mono"
+	"multiedge/linkdrv"
+)
+
+// recvBatch is the most frames one link delivers per iteration: enough to make a system call or a ring scan cheap, few
+// enough for the other links. A quarter of the receive slots is the most, since what was delivered takes up its slots
+// until the next Recv.
+const recvBatch = linkdrv.RecvBatch
+
+// retryPause is how long a link that took no more frames is left alone: about a batch's time on the wire.
+const retryPause = 20 * time.Microsecond
+
+// Link is the shard's view of one local interface. The shard owns it. The index is the engine's link number and never
+// changes while the link is configured.
+type Link struct {
+	index int
+	cfg   config.Link
+	raw   linkdrv.Driver // as it was given; nil: closed, because the interface is down or gone
+	drv   linkdrv.Driver // the same, or Wrap's
+	info  linkdrv.Info   // of drv
+	rx    [recvBatch][]byte
+	take  int       // of rx, frames of one Recv
+	full  int       // Recvs in a row that returned as many as they could
+	lent  *receiver // to whom, or offered (receiver.go)
+
+	// For a driver that scatters: forecast places, and frames received there.
+	scatter linkdrv.Scatterer
+	slots   [recvBatch][]byte
+	parts   [recvBatch]linkdrv.RxFrame
+	arrived [recvBatch]engine.Arrival // of rx or of parts, for the engine; but for Head empty between two receives
+
+	// Frames the kernel has not taken yet. They belong to batch, which is reset when they are gone. While there are
+	// any, the engine knows the link as blocked, so one batch is all there ever is.
+	tx      []linkdrv.TxFrame
+	batch   *txBatch
+	retryAt mono.Time
+
+	failed   bool // drv reported an error that needs a new driver; the watcher is told once
+	opens    uint64
+	closes   uint64
+	discards uint64 // frames the driver refused for good, or that were dropped with a closing link
+	last     linkdrv.Stats
+	lastErr  string
+}
+
+// txBatch is one engine batch and the number of links that still hold frames of it.
+type txBatch struct {
+	*engine.Batch
+	users    int
+	maxFrame int
+}
+
+// Open reports whether the link has a driver.
+func (l *Link) Open() bool { return l.drv != nil }
+
+// AddLink gives a configured link the first free number.
+func (s *Shard) AddLink(cfg config.Link) *Link {
+	for i := range s.byIndex {
+		if s.byIndex[i] == nil {
+			l := &Link{index: i, cfg: cfg}
+			s.byIndex[i] = l
+			s.active = append(s.active, l)
+			return l
+		}
+	}
+	panic("BUG: shard: more links than Normalize allows")
+}
+
+// RemoveLink forgets a link that has no driver any more; its number is free for another.
+func (s *Shard) RemoveLink(l *Link) {
+	s.byIndex[l.index] = nil
+	for i, other := range s.active {
+		if other == l {
+			s.active = slices.Delete(s.active, i, i+1)
+			return
+		}
+	}
+}
+
+// Configure changes a link's settings; its driver is opened anew by the caller.
+func (s *Shard) Configure(l *Link, cfg config.Link) { l.cfg = cfg }
+
+// SetDriver puts a fresh driver in service.
+func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
+	s.DropDriver(now, l)
+	l.raw, l.info, l.failed, l.lastErr = drv, drv.Info(), false, ""
+	s.wrapLink(l)
+	l.take = max(1, min(recvBatch, l.info.RxSlots/4))
+	s.countLooks()
+	l.opens++
+	s.maxFrame = max(s.maxFrame, l.info.MTU)
+	s.batchFrames = max(s.batchFrames, framesPerBatch(l.info))
+	s.stockBatches()
+	if cap(l.tx) == 0 {
+		l.tx = make([]linkdrv.TxFrame, 0, linkdrv.SendBatch)
+	}
+	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight,
+		Super: l.info.Super, Overhead: l.info.Overhead}
+	if l.info.Pages {
+		lc.Shuffle = linkdrv.Split // what precedes a payload
+	}
+	copy(lc.MAC[:], l.info.MAC)
+	if err := s.eng.SetLink(now, l.index, lc); err != nil {
+		s.log.Error("link cannot be used", "error", err)
+		l.lastErr = err.Error()
+	}
+	if s.receivers != nil {
+		s.receivers.expect(l)
+	}
+	if s.number > 0 {
+		return // the first says it for all
+	}
+	s.log.Info("link up", "link", l.cfg.Name, "mtu", l.info.MTU, "mac", l.info.MAC.String(), "driver", l.info.Kind,
+		"slots", l.info.RxSlots)
+}
+
+// DropDriver takes a link out of service: its paths die at once and frames in flight move to other links.
+func (s *Shard) DropDriver(now mono.Time, l *Link) {
+	if l.drv == nil {
+		return
+	}
+	s.recall(now, l)
+	s.eng.RemoveLink(now, l.index)
+	s.dropUnsent(l)
+	if st, err := l.drv.Stats(); err == nil {
+		l.last = addStats(l.last, st)
+	}
+	if drv := l.drv; s.stopping.Load() {
+		drv.Close()
+	} else {
+		s.closeDriver(drv)
+	}
+	l.raw, l.drv, l.scatter = nil, nil, nil
+	s.countLooks()
+	l.closes++
+	if !s.stopping.Load() && s.number == 0 {
+		s.log.Warn("link down", "link", l.cfg.Name)
+	}
+}
+
+// countLooks sets how often an iteration looks while quiet.
+func (s *Shard) countLooks() {
+	s.looks = quietLooks
+	for _, l := range s.active {
+		if l.drv != nil && l.info.Kind == linkdrv.KindMmsg {
+			s.looks = 1
+		}
+	}
+}
+
+// stats returns what the link counted under all its drivers so far.
+func (l *Link) stats() linkdrv.Stats {
+	if l.drv == nil {
+		return l.last
+	}
+	st, err := l.drv.Stats()
+	if err != nil {
+		return l.last
+	}
+	return addStats(l.last, st)
+}
+
+func addStats(a, b linkdrv.Stats) linkdrv.Stats {
+	return linkdrv.Stats{
+		Received: a.Received + b.Received, Dropped: a.Dropped + b.Dropped, Truncated: a.Truncated + b.Truncated,
+		Sent:    a.Sent + b.Sent,
+		Refused: a.Refused + b.Refused, SendCalls: a.SendCalls + b.SendCalls, NoRoom: a.NoRoom + b.NoRoom,
+	}
+}
+
+// Wrap puts a driver around that of a link, or returns it as it is.
+type Wrap func(number int, name string, drv linkdrv.Driver) linkdrv.Driver
+
+// SetWrap changes what is around the drivers of all links; nil: nothing. It runs by Do.
+func (s *Shard) SetWrap(now mono.Time, w Wrap) {
+	s.wrap = w
+	for _, l := range s.active {
+		s.recall(now, l)
+		s.wrapLink(l)
+	}
+}
+
+// wrapLink makes a link's driver the one it was given, or a wrapped one.
+func (s *Shard) wrapLink(l *Link) {
+	if l.drv = l.raw; l.drv != nil && s.wrap != nil {
+		l.drv = s.wrap(l.index, l.cfg.Name, l.raw)
+	}
+	l.scatter, _ = l.drv.(linkdrv.Scatterer)
+}
+
+// receive hands waiting frames of every link to the engine. The frames are the driver's; the engine borrows each for
+// the call. Links that are lent are their receivers' (receiver.go).
+func (s *Shard) receive(now mono.Time) (worked bool) {
+	for _, l := range s.active {
+		if l.drv == nil || l.lent != nil && !s.serves(now, l) {
+			continue
+		}
+		n, most, err := 0, s.most(l), error(nil)
+		if slots := s.forecast(l); slots > 0 {
+			n, err = s.receiveInPlace(now, l, slots)
+		} else {
+			n, err = l.drv.Recv(l.rx[:most])
+			for i, frame := range l.rx[:n] {
+				l.arrived[i].Head = frame
+			}
+			s.eng.Handle(now, l.index, l.arrived[:n]...)
+			clear(l.rx[:n])
+		}
+		worked = worked || n > 0
+		if err != nil {
+			s.linkFailed(l, err)
+			continue
+		}
+		if l.full++; n < most {
+			l.full = 0
+		}
+		if s.lends && n > 0 && l.full >= LendAfter && l.lent == nil {
+			s.offer(now, l)
+		}
+	}
+	if s.receivers != nil {
+		worked = s.judgeAll(now) || worked
+	}
+	return worked
+}
+
+// forecast asks where the payloads of the next frames belong, if the driver can put them there, and if a wrong guess
+// shows no user's bytes to another: until such a frame is joined its payload lies in memory that the other can read and
+// write.
+func (s *Shard) forecast(l *Link) int {
+	if l.scatter == nil || s.mixed || s.copying {
+		return 0
+	}
+	return s.eng.Forecast(l.index, l.slots[:])
+}
+
+// receiveInPlace receives frames whose payloads the kernel puts where they were forecast to belong.
+func (s *Shard) receiveInPlace(now mono.Time, l *Link, slots int) (n int, err error) {
+	n, err = l.scatter.RecvScatter(l.parts[:], l.slots[:slots])
+	clear(l.slots[:slots])
+	for i := range n {
+		l.arrived[i].Rx = l.parts[i]
+	}
+	s.eng.Handle(now, l.index, l.arrived[:n]...)
+	clear(l.parts[:n])
+	clear(l.arrived[:n])
+	return n, err
+}
+
+// linkFailed reacts to an error of a driver. An interface that is merely down is the watcher's to report; anything else
+// asks the watcher for a new driver. The link is taken out of service by the next housekeeping.
+func (s *Shard) linkFailed(l *Link, err error) {
+	if l.failed {
+		return
+	}
+	l.failed = true
+	s.failedLinks = true
+	l.lastErr = err.Error()
+}
+
+// reapLinks takes failed links out of service and has them opened anew.
+func (s *Shard) reapLinks(now mono.Time) {
+	if !s.failedLinks {
+		return
+	}
+	s.failedLinks = false
+	for _, l := range s.active {
+		if l.failed && l.drv != nil {
+			s.log.Warn("link failed", "link", l.cfg.Name, "error", l.lastErr)
+			s.DropDriver(now, l)
+			s.reopen(l.cfg.Name)
+		}
+	}
+}
+
+// transmit moves frames from the engine to the drivers until the engine has none, or the links have no room, or
+// maxTransmit were moved.
+func (s *Shard) transmit(now mono.Time) (worked bool) {
+	s.retryBlocked(now)
+	for sent := 0; sent < maxTransmit; {
+		b := s.takeBatch()
+		n := s.eng.PollTransmit(now, b.Batch)
+		if n == 0 {
+			s.putBatch(b)
+			return worked
+		}
+		worked = true
+		sent += n
+		s.sortFrames(b)
+		for _, l := range s.active {
+			if len(l.tx) > 0 && l.batch == b {
+				s.flush(now, l)
+			}
+		}
+		s.release(b)
+	}
+	return worked
+}
+
+// maxTransmit bounds the frames of one iteration, so that a busy sender still receives. With a quarter of it, many slow
+// links run dry.
+const maxTransmit = 128
+
+// sortFrames distributes a batch over the links. The shard itself counts as one user until every link has had its turn.
+func (s *Shard) sortFrames(b *txBatch) {
+	b.users = 1
+	for i := range b.Frames {
+		f := &b.Frames[i]
+		l := s.byIndex[f.Link]
+		if l == nil || l.drv == nil {
+			continue // removed since: the engine has been told and will send elsewhere
+		}
+		if len(l.tx) == 0 {
+			l.batch = b
+			b.users++
+		}
+		l.tx = append(l.tx, f.Tx)
+	}
+}
+
+// flush sends what a link holds. What remains blocks the link.
+func (s *Shard) flush(now mono.Time, l *Link) {
+	frames := l.tx
+	for len(frames) > 0 {
+		n, err := l.drv.Send(frames)
+		frames = frames[n:]
+		switch {
+		case err == nil:
+		case errors.Is(err, linkdrv.ErrTooLong), errors.Is(err, linkdrv.ErrBadFrame):
+			l.discards++
+			l.lastErr = err.Error()
+			continue
+		default:
+			l.discards += uint64(len(frames))
+			frames = nil
+			s.linkFailed(l, err)
+		}
+		if len(frames) > 0 {
+			kept := copy(l.tx, frames)
+			clear(l.tx[kept:])
+			l.tx = l.tx[:kept]
+			l.retryAt = now.Add(retryPause)
+			s.blocked(l, true)
+			return
+		}
+	}
+	s.emptied(l)
+}
+
+// emptied ends a link's hold on its batch.
+func (s *Shard) emptied(l *Link) {
+	clear(l.tx)
+	l.tx = l.tx[:0]
+	b := l.batch
+	l.batch = nil
+	s.blocked(l, false)
+	if b != nil {
+		s.release(b)
+	}
+}
+
+// blocked tells the engine about a change.
+func (s *Shard) blocked(l *Link, on bool) {
+	bit := uint64(1) << l.index
+	if (s.blockedLinks&bit != 0) == on {
+		return
+	}
+	s.blockedLinks ^= bit
+	s.eng.SetLinkBlocked(l.index, on)
+}
+
+// retryBlocked offers held frames again.
+func (s *Shard) retryBlocked(now mono.Time) {
+	if s.blockedLinks == 0 {
+		return
+	}
+	for _, l := range s.active {
+		if len(l.tx) > 0 && l.drv != nil && now >= l.retryAt {
+			s.flush(now, l)
+		}
+	}
+}
+
+// dropUnsent forgets the frames a link holds: to the peers they are lost on the wire.
+func (s *Shard) dropUnsent(l *Link) {
+	l.discards += uint64(len(l.tx))
+	s.emptied(l)
+}
+
+// dropReferring forgets the frames that wait for a link and refer to mem. It is called before mem is unmapped, or its
+// owner hears that peers read it no more, or that a write from it failed.
+func (s *Shard) dropReferring(mem []byte) {
+	if s.blockedLinks == 0 {
+		return
+	}
+	for _, l := range s.active {
+		waited := len(l.tx)
+		// what else is in a frame was copied
+		l.tx = slices.DeleteFunc(l.tx, func(f linkdrv.TxFrame) bool { return overlap(f.Bulk, mem) })
+		l.discards += uint64(waited - len(l.tx))
+		if waited > 0 && len(l.tx) == 0 {
+			s.emptied(l)
+		}
+	}
+}
+
+// stockBatches makes all the batches that the links can hold at once, and the one being filled, with their pages: no
+// burst has to wait for them.
+func (s *Shard) stockBatches() {
+	s.batches = slices.DeleteFunc(s.batches, func(b *txBatch) bool { return !s.fits(b) })
+	for range s.mostBatches() - len(s.batches) {
+		s.batches = append(s.batches, s.newBatch())
+	}
+}
+
+// mostBatches counts the batches that can be in use: at most one for each blocked link, and one being filled.
+func (s *Shard) mostBatches() int {
+	n := 1
+	for _, l := range s.active {
+		if l.drv != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Shard) newBatch() *txBatch {
+	return &txBatch{Batch: engine.NewBatch(s.batchFrames, s.maxFrame), maxFrame: s.maxFrame}
+}
+
+// leastBatch is the number of frames in a batch, unless whole super-frames are a few more or less.
+const leastBatch = 32
+
+// framesPerBatch is how many of a link's longest frames should leave at once.
+func framesPerBatch(link linkdrv.Info) int {
+	per := min(link.Super/(link.MTU-link.Overhead+linkdrv.HeaderLen), linkdrv.SendBatch)
+	if per == 0 {
+		return leastBatch
+	}
+	return max(1, leastBatch/per) * per
+}
+
+// fits reports whether a batch is what newBatch would make.
+func (s *Shard) fits(b *txBatch) bool {
+	return b.maxFrame == s.maxFrame && cap(b.Frames) == s.batchFrames
+}
+
+// takeBatch returns an empty batch.
+func (s *Shard) takeBatch() *txBatch {
+	n := len(s.batches)
+	if n == 0 {
+		return s.newBatch()
+	}
+	b := s.batches[n-1]
+	s.batches = s.batches[:n-1]
+	return b
+}
+
+func (s *Shard) putBatch(b *txBatch) {
+	b.Reset()
+	if s.fits(b) && len(s.batches) <= len(s.active) {
+		s.batches = append(s.batches, b)
+	}
+}
+
+func (s *Shard) release(b *txBatch) {
+	if b.users--; b.users == 0 {
+		s.putBatch(b)
+	}
+}

@@ -1,0 +1,87 @@
+package shard
+
+import (
+	"sync"
+
+	"multiedge/internal/ipc"
+)
+
+// OutboxLimit is the number of messages that may wait for a client that does not read, besides the two that the end of
+// each of its connections may take (ipc.KindEnded, ipc.KindClosed): all may end at once, faster than it reads. Past it
+// the client is evicted.
+const OutboxLimit = 4096
+
+// Outbox carries control messages from the shard, which must not wait, to the goroutine that writes them.
+type Outbox struct {
+	mu     sync.Mutex
+	ready  sync.Cond // messages wait
+	taken  sync.Cond // they were taken
+	msgs   []*ipc.Message
+	limit  int
+	closed bool
+}
+
+// NewOutbox returns the outbox of a client that may have so many connections.
+func NewOutbox(conns int) *Outbox {
+	o := &Outbox{limit: OutboxLimit + 2*conns}
+	o.ready.L, o.taken.L = &o.mu, &o.mu
+	return o
+}
+
+// put queues messages and reports false if they do not fit. The slice stays the caller's. After close they vanish.
+func (o *Outbox) put(msgs []*ipc.Message) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return true
+	}
+	if len(o.msgs)+len(msgs) > o.limit {
+		return false
+	}
+	o.msgs = append(o.msgs, msgs...)
+	o.ready.Signal()
+	return true
+}
+
+// Short waits until no more than so many messages wait, or the outbox is closed: who asks without reading the answers
+// is not asked to the last.
+func (o *Outbox) Short(most int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.msgs) > most && !o.closed {
+		o.taken.Wait()
+	}
+}
+
+// length is the number of messages that wait.
+func (o *Outbox) length() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.msgs)
+}
+
+// Take waits for messages and appends them to buf. It returns nil once the outbox is closed and empty.
+func (o *Outbox) Take(buf []*ipc.Message) []*ipc.Message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.msgs) == 0 {
+		if o.closed {
+			return nil
+		}
+		o.ready.Wait()
+	}
+	buf = append(buf, o.msgs...)
+	clear(o.msgs)
+	o.msgs = o.msgs[:0]
+	o.taken.Broadcast()
+	return buf
+}
+
+// Close lets take return what is queued and then nil.
+func (o *Outbox) Close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.ready.Broadcast()
+	o.taken.Broadcast()
+}

@@ -1,0 +1,93 @@
+package shard
+
+import (
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+)
+
+// Operations whose local memory is in pieces (A6.14): entries of pieces are kept as they came, by numbers, until their
+// operation comes, for the client may deregister a region in between. Then each is looked up, and the list is the
+// engine's until the operation has ended.
+
+// pieces is what a client has said of its next operation.
+type pieces struct {
+	list [ipc.MaxPieces - 1]ipc.Piece
+	n    int
+	conn uint32
+	idle []*engine.Pieces // to be used again
+}
+
+// mostIdle is how many lists a client keeps that it does not use.
+const mostIdle = 64
+
+// aside takes an entry that is no operation.
+func (s *Shard) aside(c *Client, e *ipc.SQE) error {
+	if e.Op == ipc.OpPieces {
+		return c.pieces.add(e)
+	}
+	if c.pieces.n > 0 {
+		return ipc.ErrEntry
+	}
+	return s.credit(c, e)
+}
+
+// add keeps the pieces of an entry.
+func (p *pieces) add(e *ipc.SQE) error {
+	fresh := e.Pieces[:e.InlineLen]
+	if len(fresh) > len(p.list)-p.n || p.n > 0 && p.conn != e.Conn {
+		return ipc.ErrEntry
+	}
+	p.n += copy(p.list[p.n:], fresh)
+	p.conn = e.Conn
+	return nil
+}
+
+// belongTo reports whether e is an operation that can have pieces, of the same connection.
+func (p *pieces) belongTo(e *ipc.SQE) bool {
+	return (e.Op == ipc.OpWrite || e.Op == ipc.OpRead || e.Op == ipc.OpSend) && e.InlineLen == 0 && e.Conn == p.conn
+}
+
+// takePieces makes the list of e, whose own range is the last piece.
+func (c *Client) takePieces(e *ipc.SQE) (*engine.Pieces, ipc.Status) {
+	p := &c.pieces
+	var list *engine.Pieces
+	if n := len(p.idle); n > 0 {
+		list, p.idle = p.idle[n-1], p.idle[:n-1]
+	} else {
+		list = new(engine.Pieces)
+	}
+	for i := range p.list[:p.n] {
+		b, r, status := c.regions.local(p.list[i].Region, p.list[i].Off, uint64(p.list[i].Len))
+		if status != ipc.StatusOK {
+			c.keepList(list)
+			return nil, status
+		}
+		list.Add(b, r, p.list[i].Off)
+	}
+	b, r, status := c.regions.local(e.Region, e.LocalOff, e.Len)
+	if status != ipc.StatusOK {
+		c.keepList(list)
+		return nil, status
+	}
+	list.Add(b, r, e.LocalOff)
+	return list, ipc.StatusOK
+}
+
+// keepList keeps a list that nobody uses any more, if there is one.
+func (c *Client) keepList(list *engine.Pieces) {
+	if list == nil {
+		return
+	}
+	list.Reset()
+	if len(c.pieces.idle) < mostIdle {
+		c.pieces.idle = append(c.pieces.idle, list)
+	}
+}
+
+// completedPieces takes the list of an operation that has ended; see completed.
+func (s *Shard) completedPieces(c *Client, list *engine.Pieces, st engine.Status) {
+	if st != engine.OK {
+		list.All(s.dropReferring)
+	}
+	c.keepList(list)
+}

@@ -1,0 +1,148 @@
+package shard
+
+import (
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+)
+
+// Buffers that a client posts for messages (A7.17). Each has its place in the completion ring from the moment that it
+// is taken, as an operation in flight has.
+
+// maxQueues is how many receive queues a client can have.
+const maxQueues = 64
+
+// receives is a client's posted buffers.
+type receives struct {
+	slots  []opSlot                    // by the low half of the engine's token; made with the first
+	unused []uint32                    // of slots
+	posted int                         // in use
+	queues map[engine.QueueID]struct{} // that it made
+}
+
+// postReceive takes a buffer. It returns false when the entry must wait, an error when the client must go.
+func (s *Shard) postReceive(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error) {
+	if c.Features&ipc.FeatureMessages == 0 {
+		return false, ipc.ErrEntry // A6.7
+	}
+	if ok, err = c.roomForOp(); !ok {
+		return false, err
+	}
+	if c.slots == nil {
+		c.slots, c.unused = make([]opSlot, len(c.ops)), make([]uint32, len(c.ops))
+		for i := range c.unused {
+			c.unused[i] = uint32(len(c.unused) - 1 - i)
+		}
+	}
+	r := engine.Receive{}
+	status := ipc.StatusLimit
+	if n := len(c.unused); n > 0 {
+		r.Token = uint64(c.slot)<<32 | uint64(c.unused[n-1])
+		r.Local, r.Region, status = c.regions.local(e.Region, e.LocalOff, e.Len)
+		if r.Region != nil && r.Region.Back != nil {
+			status = ipc.StatusLocal // what arrives for it could not wait for a page
+		}
+	}
+	if status == ipc.StatusOK {
+		status = s.giveBuffer(now, c, e, &r)
+	}
+	if status != ipc.StatusOK {
+		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: status, Conn: e.Conn, Token: e.Token})
+		return true, s.wasted(c)
+	}
+	i := c.unused[len(c.unused)-1]
+	c.unused = c.unused[:len(c.unused)-1]
+	c.slots[i].token = e.Token
+	c.posted++
+	c.useless = 0
+	return true, nil
+}
+
+// giveBuffer hands a buffer to the engine.
+func (s *Shard) giveBuffer(now mono.Time, c *Client, e *ipc.SQE, r *engine.Receive) ipc.Status {
+	if e.Conn == 0 {
+		q := engine.QueueID(e.Key)
+		if _, own := c.queues[q]; !own || !s.eng.PostShared(now, q, r) {
+			return ipc.StatusNoConn
+		}
+		return ipc.StatusOK
+	}
+	cn := c.lookup(e.Conn)
+	if status := s.check(c, cn, e); status != ipc.StatusOK {
+		return status
+	}
+	if !s.eng.PostReceive(now, cn.id, r) { // it takes from a shared queue, or its end is about to be reported
+		return ipc.StatusNoConn
+	}
+	return ipc.StatusOK
+}
+
+// received routes a buffer back to its client.
+func (s *Shard) received(ev *engine.Event) {
+	c, i := s.clients[ev.Token>>32], uint32(ev.Token)
+	c.unused = append(c.unused, i)
+	c.posted--
+	if c.rings != nil {
+		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn),
+			Token: c.slots[i].token, Imm: ev.Msg.Imm, Len: ev.Msg.Len, HasImm: ev.Msg.HasImm})
+	}
+}
+
+// MakeQueue makes a receive queue that connections of the client can share.
+func (s *Shard) MakeQueue(_ mono.Time, c *Client, m *ipc.Message) (*ipc.Message, error) {
+	switch {
+	case c.Features&ipc.FeatureMessages == 0:
+		return nil, errNoMessages
+	case s.draining:
+		return nil, errDraining
+	case len(c.queues) >= maxQueues:
+		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d receive queues already; close some", len(c.queues))
+	}
+	if c.queues == nil {
+		c.queues = map[engine.QueueID]struct{}{}
+	}
+	q := s.eng.NewReceiveQueue()
+	c.queues[q] = struct{}{}
+	reply := m.Reply()
+	reply.Queue = uint32(q)
+	return reply, nil
+}
+
+var errNoMessages = ipc.Errorf(ipc.CodeInvalid, "the client did not ask for messages when it attached")
+
+// DropQueue ends a receive queue; what is posted to it comes back.
+func (s *Shard) DropQueue(_ mono.Time, c *Client, m *ipc.Message) (*ipc.Message, error) {
+	q := engine.QueueID(m.Queue)
+	if _, own := c.queues[q]; !own {
+		return nil, errNoQueue(m)
+	}
+	if !s.eng.DropReceiveQueue(q) {
+		return nil, ipc.Errorf(ipc.CodeBusy, "connections take from receive queue %d; close them first", m.Queue)
+	}
+	delete(c.queues, q)
+	return m.Reply(), nil
+}
+
+func errNoQueue(m *ipc.Message) error {
+	return ipc.Errorf(ipc.CodeInvalid, "there is no receive queue %d", m.Queue)
+}
+
+// JoinQueue has a connection take its buffers from a receive queue.
+func (s *Shard) JoinQueue(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
+	q := engine.QueueID(m.Queue)
+	if _, own := cn.client.queues[q]; !own {
+		return nil, errNoQueue(m)
+	}
+	if cn.state != connOpen || !s.eng.JoinReceiveQueue(now, cn.id, q) {
+		return nil, ipc.Errorf(ipc.CodeBusy, "connection %d is not open, or has buffers of its own", m.Conn)
+	}
+	return m.Reply(), nil
+}
+
+// dropQueues ends the queues of a client whose connections are over.
+func (s *Shard) dropQueues(c *Client) {
+	for q := range c.queues {
+		s.eng.DropReceiveQueue(q)
+	}
+	c.queues = nil
+}

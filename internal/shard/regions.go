@@ -1,0 +1,99 @@
+package shard
+
+import (
+	"multiedge/internal/config"
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+	"multiedge/remap"
+)
+
+// What the control half of a client asks of its regions. Any goroutine may call the exported methods.
+
+// AddRegion adds a region to a client's, to be offered, and makes its pages exchangeable if it has a space. The
+// region's memory stays the caller's after an error.
+func (s *Shard) AddRegion(c *Client, r *regmem.Region, space *remap.Shared) error {
+	return s.enter(c, r, func() { s.exchange.add(r, space) })
+}
+
+// AdoptRegion adds a region to a client's that operations may use at once, since the client made its memory (A7.5). The
+// memory stays the caller's after an error.
+func (s *Shard) AdoptRegion(c *Client, r *regmem.Region) error {
+	return s.enter(c, r, func() { c.regions.finish(r) })
+}
+
+// enter adds a region to the client's, and runs then.
+func (s *Shard) enter(c *Client, r *regmem.Region, then func()) (err error) {
+	if e := s.box.do(func(mono.Time) {
+		switch {
+		case c.rings == nil: // evicted, and perhaps let go: nobody would take the region from the exchange
+			err = ErrStopped
+		case s.draining:
+			err = errDraining
+		case c.regions.offered >= config.MaxOffered:
+			err = ipc.Errorf(ipc.CodeLimit,
+				"this client has not mapped %d regions that it was given; map them and say so, or deregister them",
+				c.regions.offered)
+		case !c.regions.add(r, s.limits.Regions):
+			err = ipc.Errorf(ipc.CodeLimit,
+				"this client has %d regions already; deregister some or raise limits.regions", s.limits.Regions)
+		default:
+			then()
+		}
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+// OfferedRegion returns a region that the client was offered, and of which it has not said that it is mapped.
+func (s *Shard) OfferedRegion(c *Client, id uint32) (r *regmem.Region, err error) {
+	if err := s.box.do(func(mono.Time) { r = c.regions.pending(id) }); err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d that waits to be mapped", id)
+	}
+	return r, nil
+}
+
+// FinishRegion makes an offered region one that operations may use.
+func (s *Shard) FinishRegion(c *Client, r *regmem.Region) error {
+	return s.box.do(func(mono.Time) { c.regions.finish(r) })
+}
+
+// DropRegion revokes every key of a region and takes it from its client. Its memory is the caller's to free.
+func (s *Shard) DropRegion(c *Client, id uint32) (r *regmem.Region, err error) {
+	if e := s.box.do(func(now mono.Time) { r, err = s.dropRegion(now, c, id) }); e != nil {
+		return nil, e
+	}
+	return r, err
+}
+
+func (s *Shard) dropRegion(now mono.Time, c *Client, id uint32) (*regmem.Region, error) {
+	r := c.regions.any(id)
+	switch {
+	case c.rings == nil:
+		return nil, ErrStopped
+	case r == nil:
+		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", id)
+	case r.InFlight > 0:
+		return nil, stillBusy(r)
+	}
+	s.exchange.settle() // nothing may change once a key is revoked
+	for g, ok := s.grants.RevokeNext(r); ok; g, ok = s.grants.RevokeNext(r) {
+		s.eng.Withdraw(now, engine.ConnID(g.Owner), g.Key, g.Number)
+	}
+	s.revoked = nil // they are parts of the region
+	s.exchange.remove(r)
+	s.dropReferring(r.Mem.Bytes())
+	s.dropSpace(r)
+	c.regions.remove(r)
+	return r, nil
+}
+
+// stillBusy is the answer to a request that must wait for operations.
+func stillBusy(r *regmem.Region) error {
+	return ipc.Errorf(ipc.CodeBusy, "region %d is used by %d operations in flight; wait for them", r.ID, r.InFlight)
+}

@@ -1,0 +1,387 @@
+package shard
+
+// A shard's iteration, from ring to memory and back (Iterate):
+//
+//  1. receive (link.go): frames that wait in the links' rings go to the engine, which places their payloads.
+//  2. drainClients (submit.go): what clients have submitted is checked and given to the engine; the mailbox: what other
+//    goroutines ask for.
+//  3. handleEvents (events.go), flushClients: completions and notifications to the clients' rings.
+//     Handshakes that the engine wants computed go to the shaker (shaker.go), and come back by the mailbox.
+//  4. transmit (link.go): what the engine has to send, in batches, to the links; then the events of that.
+//
+// When there was nothing to do for a while the thread sleeps (waiting.go, sleep.go), or leaves the work to drivers
+// (drive.go).
+
+import (
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"multiedge/internal/config"
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/linkdrv"
+	"multiedge/regmem"
+
+	"golang.org/x/sys/unix"
+)
+
+// Shard owns one engine, its links and the rings of its clients. Everything without a comment to the contrary belongs
+// to the goroutine that holds the token: the shard's thread, or for an embedded daemon a goroutine inside drive.
+type Shard struct {
+	number int // of the daemon's shards, from 0
+	eng    *engine.Endpoint
+	grants *regmem.Table
+	limits config.Limits
+	window int // operations in flight per connection, as the clients are told
+	log    *slog.Logger
+	twin   Twin         // what is said of a host that claims the node's identity
+	tell   func(Notice) // what happens, for those who watch; any goroutine
+	box    *mailbox
+	shaker *shaker
+
+	linkSet
+	clientSet
+	spaceSet
+	rest
+	baton
+
+	ev       engine.Event            // scratch of PollEvent
+	op       engine.Op               // scratch of submit
+	pings    map[engine.ConnID]*Ping // dials that measure
+	garbage  int                     // bytes that connections gave back since the last collection
+	copying  bool                    // payloads are never received in their place
+	exchange *Exchange               // of pages; nil: none are exchanged
+	draining bool                    // no new connections or memory
+	running  atomic.Bool             // the thread was started: functions reach the shard by the mailbox
+	stopping atomic.Bool
+}
+
+// linkSet are the links, and the frames that wait for them (link.go, receiver.go).
+type linkSet struct {
+	active       []*Link                // configured links, in order of configuration
+	byIndex      [engine.MaxLinks]*Link // the same by engine number
+	blockedLinks uint64                 // bit i: link i holds unsent frames
+	failedLinks  bool                   // some link failed since reapLinks
+	batches      []*txBatch             // free
+	maxFrame     int                    // largest MTU seen: what a batch must hold
+	batchFrames  int                    // most of framesPerBatch of the links seen
+	countAt      mono.Time              // when the links' counters are read next
+	receivers    *receivers             // nil: the shard receives itself
+	lends        bool                   // links to them
+	wrap         Wrap                   // around the links' drivers; nil: nothing
+	reopen       func(name string)      // asks the keeper for a new driver; any goroutine
+	closeDriver  func(linkdrv.Driver)   // on another goroutine: the kernel may take its time
+}
+
+// clientSet are the clients, and what is due to them (client.go, submit.go, events.go).
+type clientSet struct {
+	clients     []*Client               // by slot; holes are nil
+	tenants     []*tenant               // the same by user
+	mixed       bool                    // there is more than one of these
+	dying       int                     // clients that are dead but still own memory in use
+	conns       map[engine.ConnID]*Conn // every connection of every client
+	services    map[string]*Client      // who listens
+	offered     *Services               // the same for all shards, which share it
+	touched     []*Client               // clients with completions or messages to flush this iteration
+	gaveClients bool                    // there were such clients in the latest iteration
+	rang        bool                    // a client's doorbell, and nobody else had this core since
+	evictions   uint64
+	revoked     [][]byte  // what grants reached that have ended, while frames wait that may refer to it
+	pulseAt     mono.Time // when the clients are shown next that the shard runs
+}
+
+// rest is when there is nothing to do (waiting.go, sleep.go).
+type rest struct {
+	wait       waiter
+	doorbells  int       // epoll of the clients' submit doorbells, edge-triggered
+	alarm      alarm     // ends sleeps in time; its fields are the token holder's
+	sleepWords bool      // the clients have been told to ring
+	busy       bool      // the latest iteration found something to do: there may be more
+	quiet      mono.Time // until when there is nothing to do unless something comes in
+	looks      int       // for what comes in, in an iteration while quiet
+	bed        bed       // the thread's; prepared under the token, used while it sleeps
+	driverBed  bed       // the sleeping driver's, likewise
+}
+
+// baton is which goroutine runs the shard (drive.go). Any goroutine may use it.
+type baton struct {
+	token   atomic.Int32 // 1: somebody runs iterations
+	wanted  atomic.Bool  // a driver found the token taken: the thread shall step back
+	resting atomic.Bool  // the thread sleeps in its bed and takes what wakes the shard
+	dozing  atomic.Bool  // a driver sleeps in drowse and does; never both, or one would take the other's wake-up
+	lease   atomic.Int64 // mono.Time until which the thread leaves the work to drivers
+	beat    atomic.Int64 // mono.Time of the latest iteration, mono.Never while blocked
+	thread  atomic.Int32 // its number for the kernel; 0 before it runs
+}
+
+// Hold takes the token, if nobody has it: the caller runs iterations until it releases it.
+func (b *baton) Hold() bool { return b.token.CompareAndSwap(0, 1) }
+
+// Release gives the token back.
+func (b *baton) Release() { b.token.Store(0) }
+
+// run is the shard's thread. The caller has locked it. It returns when Stop was called and everything is closed down.
+//
+// The token is held while working and returned for every sleep, so that a driver (see drive) can take over from a
+// sleeping thread.
+func (s *Shard) run() {
+	s.shaker.start()
+	for !s.stopping.Load() {
+		if !s.Hold() {
+			s.leaveToDrivers()
+			continue
+		}
+		if s.dozing.Load() {
+			s.Release()
+			s.leaveToDrivers()
+			continue
+		}
+		sleep := s.work()
+		s.resting.Store(sleep)
+		s.Release()
+		if sleep {
+			if s.wait.turn.Due(s.wait.asleep) {
+				runtime.Gosched()
+			}
+			if s.sleep(&s.bed) {
+				s.wait.spin.Slept(mono.Now().Sub(s.wait.asleep))
+			}
+			s.resting.Store(false)
+		} else {
+			s.leaveToDrivers()
+		}
+	}
+	for !s.Hold() { // drivers give way within one iteration; the token is never returned
+		yield()
+	}
+	for s.dozing.Load() { // its sleep uses descriptors that shutdown closes; stop has woken it
+		yield()
+	}
+	s.Shutdown()
+}
+
+// work runs iterations while there is something to do. It returns true when the thread shall sleep, everything being
+// prepared for it, and false when a driver wants the shard or the shard shall stop.
+func (s *Shard) work() (sleep bool) {
+	now := mono.Now()
+	for !s.wanted.Load() && !s.stopping.Load() {
+		if s.Iterate(now) {
+			now = mono.Now() // a burst of sealed frames may have taken longer than the patience is, or a slow yield
+			s.wait.lastWork = now
+			if !s.gaveClients || !s.clientsPoll() {
+				continue
+			}
+			// The results are for a client that polls, perhaps on this core: it runs first.
+		}
+		switch s.wait.idle(now, s.clientsPoll(), s.rang || s.gaveClients) {
+		case actPoll:
+			now = mono.Now()
+		case actYield:
+			before := now
+			yield()
+			s.rang = false
+			now = mono.Now()
+			s.wait.yielded = now
+			s.wait.core.Yielded(now, now.Sub(before))
+		case actBlock:
+			if s.prepareSleep(now, &s.bed) {
+				s.wait.asleep = now
+				return true
+			}
+			now = mono.Now()
+		}
+	}
+	return false
+}
+
+// Iterate does one round of everything and reports whether there was anything to do. It does not block. In the steady
+// state it does not allocate.
+func (s *Shard) Iterate(now mono.Time) (worked bool) {
+	s.beat.Store(int64(now))
+	s.gaveClients = false
+	if s.sleepWords {
+		s.setAsleep(false)
+	}
+	if now >= s.pulseAt {
+		s.pulse(now)
+	}
+	for look := 1; ; look++ {
+		worked = s.receive(now)
+		worked = s.drainClients(now) || worked
+		worked = s.box.run(now) || worked
+		if worked || now >= s.quiet || s.failedLinks {
+			break
+		}
+		if look >= s.looks {
+			s.busy = false
+			return false
+		}
+	}
+	if s.eng.NextTimeout() <= now {
+		s.eng.HandleTimeout(now)
+		s.collect()
+	}
+	s.shaker.feed(s.eng)
+	s.reapLinks(now)
+	worked = s.handleEvents(now) || worked
+	// before the acknowledgements leave: a peer is not told of what the client could still miss if this process died
+	s.flushClients()
+	worked = s.transmit(now) || worked
+	worked = s.handleEvents(now) || worked
+	if s.starved {
+		s.askMore(now)
+	}
+	s.flushClients()
+	if s.dying > 0 {
+		s.reapClients(now)
+	}
+	s.busy, s.quiet = worked, 0
+	if !worked && s.dying == 0 && s.blockedLinks == 0 {
+		s.quiet = s.eng.NextTimeout()
+	}
+	return worked
+}
+
+// collectMost is how much garbage of connections that rest, in bytes, is left to the collector's own pace: nothing else
+// here makes any, so it may be minutes.
+const collectMost = 8 << 20
+
+// collect has another thread collect the garbage of connections that rest.
+func (s *Shard) collect() {
+	if s.garbage += s.eng.GaveBack(); s.garbage > collectMost {
+		s.garbage = 0
+		go runtime.GC()
+	}
+}
+
+// quietLooks is how often an iteration looks for something that comes in when nothing else can be due: a look at rings
+// costs no more than reading the clock does. Where a look is a system call there is one.
+const quietLooks = 4
+
+// countTime is how often the kernel's counters are read if nobody asks: they have 32 bits, which a million frames a
+// second fill in an hour.
+const countTime = 5 * time.Minute
+
+// pulse shows every client that the shard runs; sleeps are shorter than what makes a client wonder.
+func (s *Shard) pulse(now mono.Time) {
+	s.pulseAt = now.Add(ipc.PulseTime)
+	for _, c := range s.clients {
+		if c != nil && c.rings != nil {
+			c.rings.BeatPulse()
+		}
+	}
+	if now < s.countAt {
+		return
+	}
+	s.countAt = now.Add(countTime)
+	for _, l := range s.active {
+		if l.drv != nil {
+			_, _ = l.drv.Stats() // adds them up
+		}
+	}
+}
+
+// clientsPoll reports whether some client has said that it polls.
+func (s *Shard) clientsPoll() bool {
+	for _, c := range s.clients {
+		if c != nil && c.rings != nil && c.rings.ClientPolling() {
+			return true
+		}
+	}
+	return false
+}
+
+// Start starts the shard's thread and adds it to a group, which waits for its end. The kernel's scheduler places it on
+// the processors that the process may use.
+func (s *Shard) Start(group *sync.WaitGroup) {
+	s.running.Store(true)
+	group.Go(func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		s.thread.Store(int32(unix.Gettid()))
+		s.run()
+	})
+}
+
+// Do runs f as the shard, on its thread or, before it is started, on the caller's, and returns when it has ended.
+func (s *Shard) Do(f func(mono.Time)) error {
+	if s.running.Load() {
+		return s.box.do(f)
+	}
+	f(mono.Now())
+	return nil
+}
+
+// Stop ends the shard's thread. It does not wait.
+func (s *Shard) Stop() {
+	s.stopping.Store(true)
+	s.box.wake()
+}
+
+// Shutdown tells the peers, closes every link and detaches every client. What clients still own is theirs to release
+// (Client.Gone is closed). The thread calls it; so does the owner of a shard that was never started.
+func (s *Shard) Shutdown() {
+	now := mono.Now()
+	s.stopping.Store(true)
+	s.box.close(now) // first: a client or a driver that came after the others were let go would be kept for ever
+	for _, c := range s.clients {
+		if c != nil {
+			s.detach(now, c)
+		}
+	}
+	for range 8 { // the frames that say so; nothing waits for answers
+		s.handleEvents(now)
+		if !s.transmit(now) {
+			break
+		}
+	}
+	for _, l := range s.active {
+		s.DropDriver(now, l)
+	}
+	s.handleEvents(now)
+	for _, c := range s.clients {
+		if c != nil {
+			s.free(c)
+		}
+	}
+	s.shaker.stop(now, s.eng)
+	if s.receivers != nil {
+		s.receivers.stop()
+	}
+	s.close()
+}
+
+// Number is the shard's among the daemon's, from 0.
+func (s *Shard) Number() int { return s.number }
+
+// Window is how many operations of a connection may be in flight.
+func (s *Shard) Window() int { return s.window }
+
+// Engine is the shard's transport, for functions that run by Do.
+func (s *Shard) Engine() *engine.Endpoint { return s.eng }
+
+// Exchange exchanges pages of regions; nil: none are exchanged.
+func (s *Shard) Exchange() *Exchange { return s.exchange }
+
+// Beat is when the shard last went round; mono.Never: it sleeps, because there is nothing to do.
+func (s *Shard) Beat() mono.Time { return mono.Time(s.beat.Load()) }
+
+// Threads are the numbers that the kernel has given the shard's thread and its receivers'.
+func (s *Shard) Threads() (own int, receivers []int) {
+	if s.receivers != nil {
+		for _, r := range s.receivers.all {
+			receivers = append(receivers, int(r.thread.Load()))
+		}
+	}
+	return int(s.thread.Load()), receivers
+}
+
+// SetLimits changes what clients may hold from now on. It runs by Do.
+func (s *Shard) SetLimits(l config.Limits) { s.limits = l }
+
+// SetDraining makes the shard refuse new connections and memory, or take them again. It runs by Do.
+func (s *Shard) SetDraining(on bool) { s.draining = on }

@@ -1,0 +1,125 @@
+package shard
+
+import (
+	"time"
+
+	"multiedge/internal/mono"
+
+	"golang.org/x/sys/unix"
+)
+
+// How the shard's thread sleeps and is woken:
+//
+//   - frames: poll on the links' descriptors; receivers use the eventfd;
+//   - submissions: clients see their ring's sleep word and ring a doorbell. The daemon never reads a doorbell: its file
+//     belongs to the client
+//     too, who could make the read block. An edge-triggered epoll reports each ring without one;
+//   - functions for the mailbox: an eventfd of our own;
+//   - timers: the alarm.
+//
+// Everything is looked at once more after the sleep words are set, so that no wake-up falls between.
+
+const (
+	longestSleep = time.Second // also bounds what a lost netlink event costs
+	// while a notification waits for room: a client that makes room rings no doorbell
+	stuckSleep = time.Millisecond
+	deafSleep  = 200 * time.Microsecond // while a driver without a descriptor is open, or a link is lent
+	reapSleep  = 10 * time.Millisecond  // while memory of a dead client is still in use
+)
+
+// bed is the set of descriptors that a thread polls while it sleeps for the shard: the shard's thread has one, and the
+// drivers of an embedded shard.
+type bed struct {
+	set  []unix.PollFd
+	rung [64]unix.EpollEvent
+}
+
+// prepareSleep sets the sleep words and builds the poll set. It reports false if something came up meanwhile, or may be
+// left of the latest iteration. The caller holds the token.
+func (s *Shard) prepareSleep(now mono.Time, b *bed) bool {
+	if s.busy || s.failedLinks {
+		return false
+	}
+	s.box.asleep.Store(true)
+	s.setAsleep(true)
+	if s.box.count.Load() > 0 || s.wanted.Load() || s.stopping.Load() || s.clientsReady() || s.receivers != nil &&
+		s.receivers.waiting() {
+		s.wakeUp()
+		return false
+	}
+	left := min(s.eng.NextTimeout().Sub(now), longestSleep)
+	b.set = append(b.set[:0], unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN},
+		unix.PollFd{Fd: int32(s.doorbells), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.alarm.fd),
+			Events: unix.POLLIN})
+	for _, l := range s.active {
+		if l.drv == nil {
+			continue
+		}
+		if len(l.tx) > 0 {
+			left = min(left, retryPause)
+		}
+		if l.lent != nil && l.lent.loan.Load() != loanOffer { // its receiver wakes the shard, unless it lost its core
+			left = min(left, deafSleep)
+			continue
+		}
+		if fd := l.drv.FD(); fd >= 0 {
+			b.set = append(b.set, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		} else {
+			left = min(left, deafSleep)
+		}
+	}
+	for _, c := range s.clients {
+		if c != nil && (c.full || c.stalled()) {
+			left = min(left, stuckSleep)
+		}
+	}
+	if s.dying > 0 {
+		left = min(left, reapSleep)
+	}
+	s.alarm.by(now, now.Add(left))
+	s.beat.Store(int64(mono.Never))
+	return true
+}
+
+// sleep blocks until something happens, and reports whether it was more than the time. The token is not held: only the
+// bed is used.
+func (s *Shard) sleep(b *bed) (woken bool) {
+	n, _ := unix.Poll(b.set, -1) // after EINTR too: look around
+	s.box.asleep.Store(false)
+	if b.set[0].Revents != 0 {
+		s.box.clear()
+	}
+	if b.set[1].Revents != 0 {
+		unix.EpollWait(s.doorbells, b.rung[:], 0) // takes the edges
+	}
+	if b.set[2].Revents != 0 {
+		n-- // taken when it is set again
+	}
+	return n > 0
+}
+
+// wakeUp undoes prepareSleep.
+func (s *Shard) wakeUp() {
+	s.box.asleep.Store(false)
+	s.setAsleep(false)
+}
+
+// setAsleep tells every client whether submissions need a doorbell.
+func (s *Shard) setAsleep(on bool) {
+	s.sleepWords = on
+	for _, c := range s.clients {
+		if c != nil && c.rings != nil {
+			c.rings.SetDaemonAsleep(on)
+		}
+	}
+}
+
+// clientsReady reports whether a submission waits.
+func (s *Shard) clientsReady() bool {
+	for _, c := range s.clients {
+		if c != nil && c.rings != nil && c.sq.Ready() && !c.stalled() {
+			return true
+		}
+	}
+	return false
+}

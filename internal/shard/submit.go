@@ -1,0 +1,394 @@
+package shard
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+)
+
+// The way of a submission:
+//
+//	client's ring -> Drain copies and validates it (ipc) -> client.held, private ->
+//	checks against this client's connections and regions ->
+//	engine.Submit copies it; the bytes it names stay where they are and are counted by the region's InFlight
+//
+// An entry that cannot go on because the completion ring has no room stays in held, and those behind it wait: a client
+// that overcommits stalls itself. The engine takes every operation that check lets pass, however far the oldest of its
+// connection lies back, but those of a connection whose end it is about to report: they wait for that.
+
+// drainClients takes a bounded number of submissions from every user, whatever the number of his clients; from every
+// client while one user alone has any.
+func (s *Shard) drainClients(now mono.Time) (worked bool) {
+	var last *tenant
+	busy := 0
+	for _, u := range s.tenants {
+		budget := sqBudget
+		if !s.mixed {
+			budget = math.MaxInt
+		}
+		if s.drainUser(now, u, budget) {
+			busy++
+			last = u
+		}
+	}
+	if busy == 1 && s.mixed {
+		s.drainUser(now, last, math.MaxInt)
+	}
+	return busy > 0
+}
+
+// tenant is a user with clients at this shard.
+type tenant struct {
+	clients []*Client
+	next    int // whose turn it is
+}
+
+// drainUser serves the clients of one user in turn, until they have used up the budget.
+func (s *Shard) drainUser(now mono.Time, u *tenant, budget int) (worked bool) {
+	for range u.clients {
+		if u.next++; u.next >= len(u.clients) {
+			u.next = 0
+		}
+		c := u.clients[u.next]
+		if c.rings == nil {
+			continue
+		}
+		n := s.drainClient(now, c)
+		worked = worked || n > 0
+		if budget -= n; budget <= 0 {
+			break
+		}
+	}
+	return worked
+}
+
+// fewRefused is how many entries of a client that cannot be served end its turn.
+const fewRefused = 8
+
+// drainClient takes submissions of a client and hands it notifications. It returns how many.
+func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
+	var bad error
+	if c.next == c.count {
+		c.next = 0
+		c.count, bad = c.sq.Drain(c.held[:])
+	}
+	for last := c.useless + fewRefused; c.next < c.count && c.useless < last; work++ {
+		ok, err := s.submit(now, c, &c.held[c.next])
+		if err != nil {
+			s.evict(c, err.Error())
+			return work + 1
+		}
+		if !ok {
+			break
+		}
+		c.next++
+	}
+	if bad != nil {
+		s.evict(c, bad.Error())
+		return work + 1
+	}
+	if len(c.notify) > 0 {
+		work += s.deliver(c)
+	}
+	return work
+}
+
+// submit passes one entry on. It returns false when the entry must wait, an error when the client must go.
+func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error) {
+	if e.Op == ipc.OpCredit || e.Op == ipc.OpPieces {
+		return true, s.aside(c, e)
+	}
+	if c.pieces.n > 0 && !c.pieces.belongTo(e) {
+		return true, ipc.ErrEntry
+	}
+	switch e.Op {
+	case ipc.OpReceive:
+		return s.postReceive(now, c, e)
+	case ipc.OpSend:
+		if c.Features&ipc.FeatureMessages == 0 {
+			return false, ipc.ErrEntry // A6.7
+		}
+	case ipc.OpRedirect:
+		return s.redirect(c, e)
+	case ipc.OpEndRedirect:
+		return true, s.endRedirect(c, e)
+	}
+	if len(c.free) == 0 {
+		return false, nil
+	}
+	if ok, err = c.roomForOp(); !ok {
+		return false, err
+	}
+	cn := c.lookup(e.Conn)
+	if status := s.check(c, cn, e); status != ipc.StatusOK {
+		return true, s.reject(c, e, status)
+	}
+	local, err := c.hides(e)
+	if err != nil {
+		return false, err
+	}
+	slot := c.free[len(c.free)-1]
+	op := &s.op
+	*op = engine.Op{
+		Kind: engine.OpKind(e.Op), Flags: engine.OpFlags(e.Flags), Inline: e.InlineLen, Imm: e.Imm,
+		Token: uint64(c.slot)<<32 | uint64(slot), Late: e.Token, Key: regmem.Key(e.Key), Off: e.RemoteOff,
+		LocalOff: e.LocalOff,
+	}
+	if e.InlineLen > 0 {
+		if e.Op == ipc.OpAtomic && e.RemoteOff&(e.AtomicSize()-1) != 0 {
+			return true, s.reject(c, e, ipc.StatusMisaligned)
+		}
+		op.Data = e.Inline
+	} else {
+		var status ipc.Status
+		if c.pieces.n > 0 {
+			op.Pieces, status = c.takePieces(e)
+		} else {
+			op.Local, op.Region, status = c.regions.local(e.Region, e.LocalOff, e.Len)
+		}
+		if e.Op == ipc.OpSend && status == ipc.StatusOK && op.Backed() {
+			c.keepList(op.Pieces)
+			status = ipc.StatusLocal // once a message has its number, it must leave
+		}
+		if status != ipc.StatusOK {
+			return true, s.reject(c, e, status)
+		}
+	}
+	if !s.eng.Submit(now, cn.id, op) {
+		c.keepList(op.Pieces)
+		return false, nil
+	}
+	c.pieces.n = 0
+	c.free = c.free[:len(c.free)-1]
+	if local {
+		c.hidden++
+	}
+	s.took(c, cn, slot, opSlot{conn: cn, token: e.Token, list: op.Pieces, local: local})
+	return true, nil
+}
+
+// took notes what is in flight from now on.
+func (s *Shard) took(c *Client, cn *Conn, slot uint32, o opSlot) {
+	c.ops[slot] = o
+	c.inflight++
+	cn.inflight++
+	c.user.ops.Add(1)
+	c.useless = 0
+}
+
+// hides reports whether a write completes once its local bytes may change (A6.15). Its failure may be told later, for
+// which a second place in the completion ring is taken now; without one it is a write like any other.
+func (c *Client) hides(e *ipc.SQE) (bool, error) {
+	if e.Flags&ipc.FlagLocal == 0 {
+		return false, nil
+	}
+	if c.Features&ipc.FeatureLocal == 0 {
+		return false, ipc.ErrEntry
+	}
+	if c.pieces.n > 0 || c.hidden >= len(c.ops) || c.cq.Room() <= c.promised()+1 {
+		e.Flags &^= ipc.FlagLocal
+		return false, nil
+	}
+	return true, nil
+}
+
+// uselessDepths is how many submissions that cannot be served a client may make in a row, in units of its queue: those
+// that were under way when a connection ended are fewer. They cost it nothing and the others time, so a client that
+// makes more is up to no good.
+const uselessDepths = 16
+
+// reject answers an entry by a completion. The error says that the client must go.
+func (s *Shard) reject(c *Client, e *ipc.SQE, status ipc.Status) error {
+	c.pieces.n = 0
+	s.put(c, &ipc.CQE{Kind: ipc.CQComplete, Status: status, Conn: e.Conn, Token: e.Token})
+	if status == ipc.StatusQuota {
+		return nil // no fault of its own
+	}
+	return s.wasted(c)
+}
+
+// wasted counts a submission that did nothing.
+func (s *Shard) wasted(c *Client) error {
+	if c.useless++; c.useless > uselessDepths*len(c.ops) {
+		return errUseless
+	}
+	return nil
+}
+
+var errUseless = errors.New("it floods its submission ring with entries that cannot be served")
+
+// check says whether an operation may go to a connection.
+func (s *Shard) check(c *Client, cn *Conn, e *ipc.SQE) ipc.Status {
+	switch {
+	case cn == nil:
+		return c.ends.why(e.Conn)
+	case cn.state < connOpen:
+		return ipc.StatusNoConn
+	case cn.state == connOver:
+		return cn.why
+	case cn.state > connOpen:
+		return ipc.StatusAborted // by its own client: who closes has waited for its operations
+	case e.Op == ipc.OpReceive:
+	case e.Op == ipc.OpSend && e.Len > ipc.MaxSend:
+		return ipc.StatusTooLong
+	case cn.inflight >= s.window:
+		return ipc.StatusLimit
+	case cn.client.user.ops.Load() >= int64(s.limits.OpsPerUser):
+		return ipc.StatusQuota
+	}
+	return ipc.StatusOK
+}
+
+// credit lets more notifications of a connection through.
+func (s *Shard) credit(c *Client, e *ipc.SQE) error {
+	cn := c.lookup(e.Conn)
+	if cn == nil || e.Imm == 0 {
+		return s.wasted(c) // it raced with the connection's end, if it is not a flood
+	}
+	if int(e.Imm) > cn.unreturned {
+		return ipc.ErrEntry
+	}
+	cn.unreturned -= int(e.Imm)
+	c.useless = 0
+	c.unpark(cn)
+	return nil
+}
+
+// completed routes the end of an operation to its client. A write that failed may not have arrived: the frames of it
+// that still wait must not take along, in place of what was written, what the client does with the memory from now on.
+func (s *Shard) completed(ev *engine.Event) {
+	if ev.Status != engine.OK {
+		s.dropReferring(ev.Data)
+	}
+	c := s.clients[ev.Token>>32]
+	token := s.finished(c, ev)
+	if c.rings != nil {
+		s.put(c, &ipc.CQE{Kind: ipc.CQComplete, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: token,
+			Off: ev.Value})
+	}
+}
+
+// finished frees the place of what has ended, or goes on hidden, and returns the client's token.
+func (s *Shard) finished(c *Client, ev *engine.Event) (token uint64) {
+	slot := &c.ops[uint32(ev.Token)]
+	c.free = append(c.free, uint32(ev.Token))
+	c.inflight--
+	if !ev.Local {
+		c.user.ops.Add(-1)
+		if slot.local {
+			c.hidden--
+		}
+	}
+	slot.conn.inflight--
+	if slot.list != nil {
+		s.completedPieces(c, slot.list, ev.Status)
+		slot.list = nil
+	}
+	slot.conn = nil
+	return slot.token
+}
+
+// late routes the end of a write that had completed when its local bytes were free. Whatever came of it, frames that
+// wait must not take along what is copied next to where its copy lay.
+func (s *Shard) late(ev *engine.Event) {
+	s.dropReferring(ev.Data)
+	c := s.conns[ev.Conn].client
+	c.hidden--
+	c.user.ops.Add(-1)
+	if ev.Status != engine.OK && c.rings != nil {
+		s.put(c, &ipc.CQE{Kind: ipc.CQLate, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: ev.Token})
+	}
+}
+
+// notified remembers that a connection has notifications.
+func (s *Shard) notified(cn *Conn) {
+	c := cn.client
+	if c.rings == nil || cn.queued {
+		return
+	}
+	cn.queued = true
+	c.notify = append(c.notify, cn)
+	s.deliver(c)
+}
+
+// unpark queues a connection that waited for credit, or for its end.
+func (c *Client) unpark(cn *Conn) {
+	if cn.parked {
+		cn.parked = false
+		c.notify = append(c.notify, cn)
+	}
+}
+
+// dequeue takes a connection from where it waits its turn.
+func (c *Client) dequeue(cn *Conn) {
+	if cn.queued && !cn.parked {
+		c.notify = slices.DeleteFunc(c.notify, func(o *Conn) bool { return o == cn })
+	}
+	cn.queued, cn.parked = false, false
+}
+
+// deliver moves notifications to the completion ring as far as credit and room go. A connection without credit is
+// parked, so that an iteration looks at few connections, however many notifications a client leaves unread; without
+// room nothing else is looked at. It returns how many it moved.
+func (s *Shard) deliver(c *Client) (work int) {
+	c.full = false
+	done := 0
+	for _, cn := range c.notify {
+		more, err := s.deliverConn(c, cn, &work)
+		if err != nil {
+			s.evict(c, err.Error())
+			return work + 1
+		}
+		if more {
+			break
+		}
+		done++
+	}
+	rest := copy(c.notify, c.notify[done:])
+	clear(c.notify[rest:])
+	c.notify = c.notify[:rest]
+	return work
+}
+
+// deliverConn reports whether there is more to deliver and no room for it.
+func (s *Shard) deliverConn(c *Client, cn *Conn, work *int) (more bool, err error) {
+	for {
+		if cn.state == connOver && len(cn.left) == 0 {
+			cn.queued = false
+			s.forget(cn)
+			return false, nil
+		}
+		if cn.unreturned >= ipc.NotifyCredit {
+			cn.parked = true
+			return false, nil
+		}
+		room, err := c.roomForNotify()
+		if !room {
+			c.full = true
+			return true, err
+		}
+		n, ok := s.takeNotify(cn)
+		if !ok {
+			cn.queued = false
+			return false, nil
+		}
+		cn.unreturned++
+		*work++
+		s.put(c, &ipc.CQE{Kind: ipc.CQNotify, Conn: uint32(cn.id), Token: uint64(n.Key), Imm: n.Imm, Len: n.Len,
+			Off: n.Off})
+	}
+}
+
+func (s *Shard) takeNotify(cn *Conn) (engine.Notification, bool) {
+	if cn.state != connOver {
+		return s.eng.TakeNotify(cn.id)
+	}
+	n := cn.left[0]
+	cn.left = cn.left[1:]
+	return n, true
+}

@@ -1,0 +1,68 @@
+package shard
+
+import (
+	"time"
+
+	"multiedge/internal/idle"
+	"multiedge/internal/mono"
+
+	"golang.org/x/sys/unix"
+)
+
+// The wait policy as measured on shared cores: poll for some 50 us after the last work (5 us is worse than useless, for
+// ever burns a core), longer while sleeps turn out to be short; yield only while a client polls too or was just woken,
+// else yielding buys nothing: at once if it was given something, else now and then, since nobody looks during a switch;
+// when a yield took long, somebody else needs the core, so stop yielding for a while and go to sleep; never spin bare
+// where a client waits for the same core.
+const defaultSpin = 50 * time.Microsecond
+
+// action is what an idle shard does next.
+type action uint8
+
+const (
+	actPoll  action = iota // look again at once
+	actYield               // let others run, then look again
+	actBlock               // sleep until something happens
+)
+
+// waiter decides what an idle shard does. It reads no clock.
+type waiter struct {
+	mode     string        // Config.Poll
+	spin     idle.Patience // of Config.Spin
+	core     idle.Contention
+	turn     idle.Turn
+	lastWork mono.Time
+	yielded  mono.Time // the end of the latest yield
+	asleep   mono.Time // since when it sleeps
+}
+
+// idle is asked after an iteration that found nothing, or something for a client that polls. given says that a client
+// was just given something that it polls for, or woken, and so has something to do; polling that some client polls, and
+// therefore has not.
+func (w *waiter) idle(now mono.Time, polling, given bool) action {
+	waits := polling || given
+	contended := w.core.At(now)
+	yield := waits && !contended && (given || now.Sub(w.yielded) >= looksFor)
+	switch {
+	case w.mode == "block":
+		return actBlock
+	case w.mode != "busy" && now.Sub(w.lastWork) >= w.spin.Limit():
+		return actBlock
+	case yield:
+		return actYield
+	case w.mode != "busy" && waits && contended: // sleeping gives the core up for certain
+		return actBlock
+	}
+	return actPoll
+}
+
+// looksFor is how long the shard looks for work between two yields to clients that poll but have been given nothing:
+// each yield costs two switches of context, in which nobody looks.
+const looksFor = 3 * time.Microsecond
+
+// yield gives the processor to another runnable thread, if there is one. The call itself, which is why it may not be
+// inlined, is where the runtime can stop a loop that waits for a thread which it has stopped already: its signals come
+// while the loop is in the kernel, where they do not count.
+//
+//go:noinline
+func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

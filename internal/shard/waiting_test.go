@@ -1,0 +1,56 @@
+package shard
+
+import (
+	"testing"
+	"time"
+
+	"multiedge/internal/idle"
+	"multiedge/internal/mono"
+)
+
+func TestWaitPolicy(t *testing.T) {
+	const us = time.Microsecond
+	start := mono.Time(time.Hour)
+	tests := []struct {
+		name    string
+		mode    string
+		idleFor time.Duration
+		polling bool
+		given   bool
+		lookFor time.Duration // since the latest yield
+		slowAgo time.Duration // a slow yield this long ago; 0: none
+		want    action
+	}{
+		{"work just ended, nobody polls", "adaptive", 1 * us, false, false, time.Hour, 0, actPoll},
+		{"work just ended, a client polls", "adaptive", 1 * us, true, false, 3 * us, 0, actYield},
+		{"a client polls, and did so a moment ago", "adaptive", 1 * us, true, false, 2 * us, 0, actPoll},
+		{"a client polls and was given something", "adaptive", 1 * us, true, true, 0, 0, actYield},
+		{"a client was woken", "adaptive", 1 * us, false, true, 0, 0, actYield},
+		{"just before the spin ends", "adaptive", 49 * us, true, false, 3 * us, 0, actYield},
+		{"spin over", "adaptive", 50 * us, false, false, time.Hour, 0, actBlock},
+		{"spin over though a client polls", "adaptive", 50 * us, true, false, time.Hour, 0, actBlock},
+		{"contended core", "adaptive", 1 * us, true, false, time.Hour, 500 * us, actBlock},
+		{"contended core, a client was given something", "adaptive", 1 * us, true, true, time.Hour, 500 * us, actBlock},
+		{"contended core, nobody polls", "adaptive", 1 * us, false, false, time.Hour, 500 * us, actPoll},
+		{"contention is forgotten", "adaptive", 1 * us, true, false, time.Hour, 1001 * us, actYield},
+		{"block", "block", 0, true, true, time.Hour, 0, actBlock},
+		{"busy for ever", "busy", time.Hour, false, false, time.Hour, 0, actPoll},
+		{"busy yields to a client", "busy", time.Hour, true, false, 3 * us, 0, actYield},
+		{"busy looks between yields", "busy", time.Hour, true, false, 2 * us, 0, actPoll},
+		{"busy on a contended core", "busy", time.Hour, true, true, time.Hour, 500 * us, actPoll},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			w := waiter{mode: tc.mode, spin: idle.Patience{Base: defaultSpin}, lastWork: start}
+			now := start.Add(tc.idleFor)
+			w.yielded = now.Add(-tc.lookFor)
+			if tc.slowAgo != 0 {
+				w.core.Yielded(now.Add(-tc.slowAgo), 300*us)
+			}
+			w.core.Yielded(now.Add(-time.Second), 199*us) // quick enough: never counts
+			if got := w.idle(now, tc.polling, tc.given); got != tc.want {
+				t.Fatalf("idle = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}

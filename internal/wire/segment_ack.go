@@ -1,0 +1,81 @@
+package wire
+
+// Segments that acknowledge: OpAck and OpNak speak of operations (clauses 7.1, 6.9), Ack of frames (clause 8.1).
+
+const (
+	opAckLen = 16
+	ackLen   = 24
+)
+
+func putOpAck(s *Segment, b []byte) []byte {
+	b = append(b, byte(KindOpAck), byte(len(s.Data)/8), 0, 0)
+	b = be.AppendUint32(b, s.Conn)
+	b = be.AppendUint32(b, s.Op)
+	return be.AppendUint32(b, s.Limit)
+}
+
+func nextOpAck(s *Segment, tail []byte, n int) (int, error) {
+	if n != 0 {
+		return 0, ErrReserved
+	}
+	s.Conn, s.Op, s.Limit = be.Uint32(tail[4:]), be.Uint32(tail[8:]), be.Uint32(tail[12:])
+	return 8 * int(tail[1]), nil
+}
+
+func putOpNak(s *Segment, b []byte) []byte {
+	b = append(b, byte(KindOpNak), s.Status, 0, 0)
+	b = be.AppendUint32(b, s.Conn)
+	return be.AppendUint32(b, s.Op)
+}
+
+func nextOpNak(s *Segment, tail []byte, _ int) (int, error) {
+	s.Status, s.Conn, s.Op = tail[1], be.Uint32(tail[4:]), be.Uint32(tail[8:])
+	return 0, nil
+}
+
+func putAck(s *Segment, b []byte) []byte {
+	b = append(b, byte(KindAck), s.Path, s.Flags, byte(len(s.Data)/8))
+	b = be.AppendUint32(b, s.Delay)
+	b = be.AppendUint64(b, s.Size)
+	return be.AppendUint64(b, s.Place)
+}
+
+func nextAck(s *Segment, tail []byte, _ int) (int, error) {
+	variable := 8 * int(tail[3])
+	s.Path, s.Flags, s.Delay = tail[1], tail[2], be.Uint32(tail[4:])
+	s.Size, s.Place = be.Uint64(tail[8:]), be.Uint64(tail[16:])
+	if s.Flags&^uint8(AckNack) != 0 || s.Path > 63 {
+		return 0, ErrReserved
+	}
+	if s.Place > s.Size && (s.Place-s.Size > 1 || variable != 0) {
+		return 0, ErrSegment
+	}
+	return variable, nil
+}
+
+// PutAck writes an Ack segment with the given bitmap words to b, which is exactly as long as it.
+func PutAck(b []byte, s *Segment, words []uint64) {
+	s.Kind, s.Data = KindAck, nil
+	putAck(s, b[:0])
+	b[3] = byte(len(words))
+	for i, w := range words {
+		be.PutUint64(b[ackLen+8*i:], w)
+	}
+}
+
+// PutOpAck writes an OpAck segment with words bitmap words to b, which is exactly as long as it; bit says what bit i
+// is.
+func PutOpAck(b []byte, s *Segment, words int, bit func(i int) bool) {
+	s.Kind, s.Data = KindOpAck, nil
+	putOpAck(s, b[:0])
+	b[1] = byte(words)
+	for w := range words {
+		var v uint64
+		for i := range 64 {
+			if bit(64*w + i) {
+				v |= 1 << i
+			}
+		}
+		be.PutUint64(b[opAckLen+8*w:], v)
+	}
+}

@@ -1,0 +1,421 @@
+package regmem
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// A space is a region that is larger than what may be pinned: the whole of it is mapped, some of its chunks are
+// resident and locked, and the others are made so when an operation meets them. Because all of it is mapped,
+// translation is base and offset, and a chunk that is wrongly taken for resident costs a page fault, never a wrong
+// byte.
+
+// Bounds of a space.
+const (
+	MaxSpace     = 1 << 47 // bytes
+	MinChunk     = 4 << 10 // bytes of a chunk
+	MaxChunk     = 2 << 20
+	DefaultChunk = 64 << 10
+	aheadBytes   = 256 << 10 // how much is asked for ahead of an operation that goes on
+	aheadChunks  = 4         // and of misses that follow one another
+	victimBatch  = 32        // chunks that are unpinned together, at most
+	victimSample = 16
+)
+
+// SpaceConfig fixes a space.
+type SpaceConfig struct {
+	Size   uint64 // bytes
+	Chunk  int    // bytes, a power of two: what is pinned together; 0: DefaultChunk
+	Pin    uint64 // bytes that may be pinned at once
+	Policy Policy
+	Before func(a, b ChunkUse) bool // a policy of the program's; nil: Policy
+	Seed   uint64
+	// Ask has the pinner do something with a chunk; false: its queue is full.
+	Ask func(chunk uint64, what PinWork) bool
+	// Starve is called when somebody waits and there is no room: AskMore is wanted. It may be nil.
+	Starve func()
+	// Waits reports whether somebody waits for a chunk still, who was told that it is missing; nil: yes.
+	Waits func(chunk uint64) bool
+}
+
+// PinWork is what a pinner does with a chunk.
+type PinWork uint8
+
+const (
+	PinChunk   PinWork = iota // fill and lock it
+	UnpinChunk                // unlock it
+)
+
+// SpaceCounters count what a space did, in the papers' words. The goroutine that owns it alone writes them.
+type SpaceCounters struct {
+	Lookups    uint64 // uses of memory by parts of operations
+	Hits       uint64 // of those, all was resident
+	Cold       uint64 // chunks missed that were not resident before
+	Capacity   uint64 // chunks missed that had been evicted
+	Pins       uint64
+	PinsFailed uint64 // no memory, or no budget to fill
+	Unpins     uint64
+	Evictions  uint64 // unpinned to make room
+	Full       uint64 // misses that found nothing to evict
+	Prefetched uint64 // pinned before an operation asked
+	Used       uint64 // of those, used before they were evicted
+	Wasted     uint64 // of those, evicted unused
+}
+
+// Add adds another's.
+func (c *SpaceCounters) Add(o *SpaceCounters) {
+	c.Lookups += o.Lookups
+	c.Hits += o.Hits
+	c.Cold += o.Cold
+	c.Capacity += o.Capacity
+	c.Pins += o.Pins
+	c.PinsFailed += o.PinsFailed
+	c.Unpins += o.Unpins
+	c.Evictions += o.Evictions
+	c.Full += o.Full
+	c.Prefetched += o.Prefetched
+	c.Used += o.Used
+	c.Wasted += o.Wasted
+}
+
+// Space is the table of a space: it decides what is pinned and has a pinner do it. It implements Backing. Pure; the
+// goroutine that owns its region calls it.
+type Space struct {
+	cfg     SpaceConfig
+	table   *Chunks
+	shift   uint
+	budget  int // chunks
+	asked   int // being pinned
+	awaited int // of those, somebody waits for
+	ahead   uint64
+	missed  uint64 // the chunk that missed last, plus one
+	victims []uint64
+	holds   []*Hold
+	wants   wants         // what there was no room for
+	freed   bool          // there may be room since
+	judged  time.Duration // when AskMore last forgave
+	Count   SpaceCounters
+}
+
+// check fills in defaults, and says what cannot be.
+func (cfg *SpaceConfig) check() error {
+	if cfg.Chunk == 0 {
+		cfg.Chunk = DefaultChunk
+	}
+	switch {
+	case cfg.Size == 0 || cfg.Size > MaxSpace:
+		return fmt.Errorf("%w: a space of %d bytes; choose 1 to 2^47", ErrSize, cfg.Size)
+	case cfg.Chunk < MinChunk || cfg.Chunk > MaxChunk || cfg.Chunk&(cfg.Chunk-1) != 0:
+		return fmt.Errorf("%w: chunks of %d bytes; choose a power of two from %d to %d", ErrSize, cfg.Chunk,
+			MinChunk, MaxChunk)
+	case cfg.Pin < 4*uint64(cfg.Chunk):
+		return fmt.Errorf("%w: a space that may pin %d bytes; allow four chunks at least, %d", ErrSize, cfg.Pin,
+			4*cfg.Chunk)
+	}
+	return nil
+}
+
+// budget is how many chunks may be pinned at once.
+func (cfg *SpaceConfig) budget() int {
+	return int(min(cfg.Pin, cfg.Size+uint64(cfg.Chunk)) / uint64(cfg.Chunk))
+}
+
+// leaves is how many leaves the table may have: uses that are scattered farther are evicted earlier.
+func (cfg *SpaceConfig) leaves() int { return cfg.budget()/8 + 8 }
+
+// NewSpace returns a space nothing of which is resident. Errors wrap ErrSize or ErrBounds and say what to choose.
+func NewSpace(cfg SpaceConfig) (*Space, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	s := &Space{cfg: cfg, shift: uint(bits.TrailingZeros(uint(cfg.Chunk)))}
+	s.budget = cfg.budget()
+	var err error
+	s.table, err = NewChunks(ChunksConfig{Chunks: (cfg.Size-1)>>s.shift + 1, Policy: cfg.Policy, Before: cfg.Before,
+		Sample: victimSample, Seed: cfg.Seed, Leaves: cfg.leaves(), Young: min(64, s.budget/4)})
+	return s, err
+}
+
+// Chunk is how many bytes are pinned together.
+func (s *Space) Chunk() int { return s.cfg.Chunk }
+
+// Budget is how many bytes may be pinned at once.
+func (s *Space) Budget() uint64 { return uint64(s.budget) << s.shift }
+
+// Pinned is how many bytes are pinned, or are about to be.
+func (s *Space) Pinned() uint64 { return uint64(s.table.Resident()+s.asked) << s.shift }
+
+// SpaceCosts is what a space of a certain shape takes at most, for whoever is charged for it.
+type SpaceCosts struct {
+	Chunks uint64 // that it has
+	Pin    uint64 // bytes that it may pin
+	Table  int    // bytes of its tables
+}
+
+// SpaceCost returns what a space takes, without making anything of that size. Errors are those of NewSpace.
+func SpaceCost(cfg SpaceConfig) (c SpaceCosts, err error) {
+	if err := cfg.check(); err != nil {
+		return c, err
+	}
+	c.Chunks = (cfg.Size-1)/uint64(cfg.Chunk) + 1
+	chunks := cfg.budget()
+	c.Pin = uint64(chunks) * uint64(cfg.Chunk)
+	leaves := min(uint64(cfg.leaves()), c.Chunks>>leafBits+1)
+	c.Table = int(c.Chunks>>leafBits+1)*10 + int(leaves+1)*leafChunks*16 + chunks*8 + mostWanted*wantCost
+	return c, nil
+}
+
+// Touch implements Backing.
+func (s *Space) Touch(off, n, follows uint64, _ Site) (page uint64, ok bool) {
+	ok = true
+	end := off + n
+	if n > 0 {
+		s.Count.Lookups++
+		first, last, settled := off>>s.shift, (end-1)>>s.shift, true
+		for i := first; i <= last; i++ {
+			switch s.table.Touch(i) {
+			case ChunkPinned, ChunkSoft:
+			case ChunkAhead, ChunkOwed:
+				settled = false
+			default:
+				if ok {
+					page, ok = i, false
+				}
+			}
+		}
+		switch {
+		case !ok:
+			s.miss(first, last, page)
+		case !settled:
+			s.used(first, last)
+			fallthrough
+		default:
+			s.Count.Hits++
+		}
+	}
+	if follows > 0 {
+		if last := (end + min(follows, aheadBytes) - 1) >> s.shift; last != s.ahead {
+			s.ahead = last
+			for i := end >> s.shift; i <= last && s.early(i); i++ {
+			}
+		}
+	}
+	return page, ok
+}
+
+// Ask implements Backing.
+func (s *Space) Ask(page uint64) (resident, busy bool) {
+	busy = s.asked > 0 || s.table.Owed() > 0
+	if s.table.State(page) >= ChunkSoft {
+		return true, busy
+	}
+	s.miss(page, page, page)
+	return false, busy
+}
+
+// early has a chunk pinned that nobody waits for, if it is absent and there is room that nobody else waits for. It
+// reports false if there was none.
+func (s *Space) early(i uint64) bool {
+	if i >= s.table.Len() || s.table.State(i) != ChunkAbsent {
+		return i < s.table.Len()
+	}
+	if s.Starves() {
+		return false
+	}
+	if s.full(1) || s.table.Crowded(i) {
+		if s.table.Resident() < s.budget/2 || !s.evict(1) {
+			return false // what is under way is enough
+		}
+	}
+	if s.full(1) || s.table.Crowded(i) || !s.pin(i) {
+		return false
+	}
+	s.Count.Prefetched++
+	s.table.Early(i)
+	return true
+}
+
+// full reports whether n more chunks are too many.
+func (s *Space) full(n int) bool { return s.table.Resident()+s.asked+n > s.budget }
+
+// pin has the pinner pin an absent chunk. It reports false if its queue is full.
+func (s *Space) pin(i uint64) bool {
+	if !s.cfg.Ask(i, PinChunk) {
+		return false
+	}
+	if s.table.Seen(i) {
+		s.Count.Capacity++
+	} else {
+		s.Count.Cold++
+	}
+	s.table.Ask(i)
+	s.asked++
+	return true
+}
+
+// evict makes room for a batch of need chunks at least, by the policy. Nothing that is held or owed is evicted. It
+// reports whether something was.
+func (s *Space) evict(need int) bool {
+	n := max(need, min(victimBatch, s.table.Resident()/16))
+	s.victims = s.table.Victims(s.victims[:0], n)
+	for k, v := range s.victims {
+		if !s.unpin(v) {
+			return k > 0
+		}
+		s.Count.Evictions++
+	}
+	return len(s.victims) > 0
+}
+
+// kept reports whether chunk i may not be unpinned now.
+func (s *Space) kept(i uint64) bool { return s.table.Held(i) || s.table.State(i) == ChunkOwed }
+
+func (s *Space) unpin(i uint64) bool {
+	if s.kept(i) || !s.cfg.Ask(i, UnpinChunk) {
+		return false
+	}
+	if s.table.State(i) == ChunkAhead {
+		s.Count.Wasted++
+	}
+	s.Count.Unpins++
+	s.freed = true
+	return s.table.Drop(i)
+}
+
+// Done says what became of a chunk that the pinner was asked for.
+func (s *Space) Done(i uint64, pinned bool) {
+	s.asked--
+	s.freed = true
+	if s.table.Awaited(i) {
+		s.awaited--
+	}
+	if !pinned {
+		s.Count.PinsFailed++
+		s.table.Drop(i)
+		return
+	}
+	s.Count.Pins++
+	s.table.Pin(i)
+	s.tryHolds()
+}
+
+// Prefetch has n bytes from off pinned, as far as there is room without delay. It is advice.
+func (s *Space) Prefetch(off, n uint64) {
+	most := s.budget
+	for i := off >> s.shift; n > 0 && i <= (off+n-1)>>s.shift && most > 0 && s.early(i); i++ {
+		most--
+	}
+}
+
+// Evict unpins what is resident of n bytes from off, not held and not waited for. It is advice.
+func (s *Space) Evict(off, n uint64) {
+	if n == 0 {
+		return
+	}
+	first, last := off>>s.shift, (off+n-1)>>s.shift
+	if last-first > uint64(s.table.Resident()) {
+		s.victims = s.table.List(s.victims[:0])
+	} else {
+		s.victims = s.victims[:0]
+		for i := first; i <= last; i++ {
+			s.victims = append(s.victims, i)
+		}
+	}
+	for _, i := range s.victims {
+		if i >= first && i <= last && s.table.State(i) >= ChunkSoft && !s.kept(i) && !s.unpin(i) {
+			return
+		}
+	}
+}
+
+// Resident returns how many of n bytes from off are resident, in whole chunks.
+func (s *Space) Resident(off, n uint64) (bytes uint64) {
+	first, last := off>>s.shift, (off+n-1)>>s.shift
+	if n == 0 {
+		return 0
+	}
+	if last-first >= uint64(s.table.Resident()) {
+		for _, i := range s.table.List(nil) {
+			if i >= first && i <= last {
+				bytes += uint64(s.cfg.Chunk)
+			}
+		}
+		return bytes
+	}
+	for i := first; i <= last; i++ {
+		if s.table.State(i) >= ChunkSoft {
+			bytes += uint64(s.cfg.Chunk)
+		}
+	}
+	return bytes
+}
+
+// Hold is memory that shall stay pinned, on its way there.
+type Hold struct {
+	next, first, last uint64 // chunks; those before next are held
+	done              chan<- struct{}
+}
+
+// HoldRange has n bytes from off pinned until Release; done is sent to once they are. It fails, and nothing has
+// happened, if more than half of the budget would be held.
+func (s *Space) HoldRange(off, n uint64, done chan<- struct{}) (*Hold, error) {
+	h := &Hold{first: off >> s.shift, next: off >> s.shift, last: (off + n - 1) >> s.shift, done: done}
+	if h.last-h.first >= uint64(s.budget/2) {
+		return nil, fmt.Errorf("%w: %d bytes cannot be held of a space that may pin %d; hold half of that at most",
+			ErrQuota, n, s.Budget())
+	}
+	s.holds = append(s.holds, h)
+	s.tryHolds()
+	return h, nil
+}
+
+// tryHolds goes on with those that wait.
+func (s *Space) tryHolds() {
+	waiting := s.holds[:0]
+	for _, h := range s.holds {
+		for h.next <= h.last && s.table.Hold(h.next) {
+			if s.table.State(h.next) == ChunkOwed {
+				s.table.Settle(h.next) // the hold keeps it
+			}
+			h.next++
+		}
+		if h.next > h.last {
+			h.done <- struct{}{}
+			continue
+		}
+		s.Prefetch(h.next<<s.shift, (h.last-h.next+1)<<s.shift)
+		s.miss(h.next, h.next, h.next)
+		waiting = append(waiting, h)
+	}
+	clear(s.holds[len(waiting):])
+	s.holds = waiting
+}
+
+// Drop gives a Hold up that did not come about, and reports whether it still waited.
+func (s *Space) Drop(h *Hold) bool {
+	for i, o := range s.holds {
+		if o == h {
+			s.holds = append(s.holds[:i], s.holds[i+1:]...)
+			s.release(h.first, h.next)
+			return true
+		}
+	}
+	return false
+}
+
+// Release ends a hold of the same range.
+func (s *Space) Release(off, n uint64) {
+	if n > 0 {
+		s.release(off>>s.shift, (off+n-1)>>s.shift+1)
+	}
+}
+
+func (s *Space) release(first, end uint64) {
+	for i := first; i < end; i++ {
+		if s.table.Held(i) {
+			s.table.Release(i)
+			s.freed = true
+		}
+	}
+}
