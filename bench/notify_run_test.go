@@ -12,7 +12,7 @@ import (
 	"multiedge/internal/lab"
 )
 
-// A small run through daemons in lab hosts: nearly all rounds have the frames of both ends, and stages add up.
+// A small run through daemons in lab hosts: rounds have the frames of both ends, and stages add up.
 func TestNotify(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -31,10 +31,13 @@ func TestNotify(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 	for _, b := range res.Runs {
-		// others on the host may delay traces, and keep the interrupted thread from many rounds
-		if n := b.Schedule.Count; n < rounds/2 || int(n)+b.Missed != rounds || b.Return.Count == 0 {
-			t.Errorf("%s: %d rounds, %d that returned and %d missed, of %d", b.Wait, n, b.Return.Count, b.Missed,
-				rounds)
+		// a probe of the path MTU may hide the frame of a round
+		if n := b.Schedule.Count; n < rounds*9/10 || int(n)+b.Missed != rounds {
+			t.Errorf("%s: %d rounds and %d missed, of %d", b.Wait, n, b.Missed, rounds)
+		}
+		if b.Return.Count == 0 { // TestBreakdown has them
+			t.Logf("%s: others on the host kept the interrupted thread from running", b.Wait)
+			continue
 		}
 		if least := b.Arrival.Min + b.Schedule.Min + b.Return.Min; b.Overhead.Min < 0.99*least || least <= 0 ||
 			b.Overhead.Max > 1.01*(b.Arrival.Max+b.Schedule.Max+b.Return.Max) {

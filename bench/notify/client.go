@@ -90,7 +90,11 @@ func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(f
 // write writes once a round.
 func (s *Spec) write(ctx context.Context, mem *edge.Region, to *edge.RemoteRegion, show func(float64)) ([]round,
 	error) {
-	rounds, clock := make([]round, s.Rounds), newClock()
+	clock, err := newClock()
+	if err != nil {
+		return nil, err
+	}
+	rounds := make([]round, s.Rounds)
 	for i := range rounds {
 		if i%64 == 0 {
 			show(float64(i) / float64(len(rounds)))

@@ -2,7 +2,7 @@
 // runs for it, and back to the program that it interrupted, stage by stage; and what it costs to export and to import
 // memory (§5.1).
 //
-//	host 0, Run:   post -> frame leaves (trace of its daemon)
+//	host 0, Run:   post -> daemon sends the frame (its trace)
 //	host 1, Serve: daemon has the frame (trace of its daemon) -> handler starts -> handler ends -> the thread runs on
 //	               that the handler's was taken from: it reads the clock without end, at the lowest priority
 //
@@ -26,7 +26,7 @@ var Waits = []string{"block", "adaptive", "busy"}
 // Breakdown is what one way to wait came to, in nanoseconds.
 type Breakdown struct {
 	Wait     string         `json:"wait"`
-	Post     report.Latency `json:"post_to_frame_ns"`      // until the sender's daemon has sent the frame
+	Post     report.Latency `json:"post_to_frame_ns"`      // until the sender's daemon sends the frame
 	Arrival  report.Latency `json:"arrival_to_daemon_ns"`  // from there until the receiver's daemon has it
 	Schedule report.Latency `json:"daemon_to_handler_ns"`  // until the handler starts
 	Handler  report.Latency `json:"handler_ns"`            // until it ends

@@ -1,6 +1,10 @@
 package notify
 
-import "testing"
+import (
+	"testing"
+
+	"multiedge/bench/report"
+)
 
 // The frames of a round are found by time and length, whatever acknowledgements travel between them.
 func TestMatch(t *testing.T) {
@@ -23,5 +27,35 @@ func TestMatch(t *testing.T) {
 		if got := [2]int64{rounds[1].sent, rounds[1].got}; got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
+	}
+}
+
+// The stages of a round end where the next begin; a round without frames, or after which the interrupted thread did not
+// run, is left out where it says nothing.
+func TestBreakdown(t *testing.T) {
+	b := breakdown("block", []round{
+		{post: 1000, sent: 1100, got: 1400, start: 2000, end: 2300, back: 2700},
+		{post: 5000, sent: 5200, got: 5300, start: 5600, end: 5700},
+		{post: 9000, start: 9900, end: 9950, back: 9960},
+	})
+	for _, tc := range []struct {
+		name     string
+		of       report.Latency
+		count    int64
+		min, max float64
+	}{
+		{"post", b.Post, 2, 100, 200},
+		{"arrival", b.Arrival, 2, 100, 300},
+		{"schedule", b.Schedule, 2, 300, 600},
+		{"handler", b.Handler, 2, 100, 300},
+		{"return", b.Return, 1, 400, 400},
+		{"overhead", b.Overhead, 1, 900 + 400, 900 + 400},
+	} {
+		if int64(tc.of.Count) != tc.count || tc.of.Min < 0.99*tc.min || tc.of.Max > 1.01*tc.max {
+			t.Errorf("%s: %+v, want %d from %g to %g", tc.name, tc.of, tc.count, tc.min, tc.max)
+		}
+	}
+	if b.Missed != 1 {
+		t.Errorf("%d missed", b.Missed)
 	}
 }

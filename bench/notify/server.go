@@ -102,7 +102,11 @@ func answer(c *edge.Conn, d *edge.Device) error {
 		return err
 	}
 	mem := r.Bytes()[most:]
-	thread := &interrupted{clock: newClock(), done: make(chan struct{})}
+	clock, err := newClock()
+	if err != nil {
+		return err
+	}
+	thread := &interrupted{clock: clock, done: make(chan struct{})}
 	go thread.run(mem)
 	ring, err := r.Export(c, bell, edge.RemoteWrite, 0, most)
 	if err != nil {

@@ -38,9 +38,9 @@ func (r *Result) notifications() xlate.Table {
 	t := xlate.Table{ID: "notify", Columns: []string{"stage"},
 		Title: fmt.Sprintf("Receiver's overhead of a notification of %d bytes, us: medians (and 99th percentiles)",
 			r.Bytes),
-		Caption: "Arrival: from the frame's departure until the daemon has it; VMMC's is the interrupt. Return: " +
-			"until the thread runs that was interrupted. All: without the handler. The traces of both daemons that " +
-			"the times come from slow them down a little."}
+		Caption: "Arrival: from the call that sends the frame until the daemon has it; VMMC's is the interrupt. " +
+			"Return: until the thread runs that was interrupted. All: without the handler. The traces of both " +
+			"daemons that the times come from slow them down a little."}
 	for i := range r.Runs {
 		t.Columns = append(t.Columns, r.Runs[i].Wait, "(p99)")
 	}

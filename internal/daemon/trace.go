@@ -88,13 +88,13 @@ func (ss *session) startTrace(m *ipc.Message, t *tracing, start trace.Start) (*i
 	// as far as the system lets this user: tapRoom is what counts
 	_, _ = unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, 1<<20)
 	reply := m.Reply()
-	var clock unix.Timespec
-	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock)
+	ahead, err := inspect.ClockAhead()
 	if err != nil {
 		to.Close()
 		return nil, fmt.Errorf("clock: %w", err)
 	}
-	start.Now, start.Monotonic = mono.Now(), clock.Nano()
+	start.Now = mono.Now()
+	start.Monotonic = int64(start.Now) + ahead
 	if reply.Body, err = json.Marshal(start); err == nil {
 		err = ss.d.everyShard(func(s *shard.Shard, now mono.Time) { s.SetWrap(now, t.Wrap) })
 	}

@@ -63,14 +63,15 @@ type tapped struct {
 	link int
 }
 
-// Send implements linkdrv.Driver. A refused frame is not recorded.
+// Send implements linkdrv.Driver. A refused frame is not recorded. The time is that before the call: while it lasts,
+// the receiver may have the frame already, and even answer it.
 func (t *tapped) Send(frames []linkdrv.TxFrame) (int, error) {
+	now := mono.Now()
 	n, err := t.Driver.Send(frames)
 	taken := n
 	if errors.Is(err, linkdrv.ErrTooLong) || errors.Is(err, linkdrv.ErrBadFrame) {
 		taken--
 	}
-	now := mono.Now()
 	for i := range frames[:taken] {
 		f := &frames[i]
 		t.tap.add(now, t.link, true, f.Head, f.Bulk, f.Tail)

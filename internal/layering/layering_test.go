@@ -28,7 +28,7 @@ var allowed = map[string]string{
 	"internal/metrics": "internal/config internal/inspect internal/daemon internal/engine " +
 		"internal/hist internal/buildinfo internal/forward linkdrv",
 	"bench/handles": "bench edge regmem",
-	"bench/notify":  "bench edge internal/ipc internal/mono internal/trace",
+	"bench/notify":  "bench edge internal/inspect internal/ipc internal/mono internal/trace",
 	"bench/xlate":   "bench regmem",
 	"internal/daemon": "internal/inspect internal/shard internal/config internal/identity internal/engine " +
 		"internal/secure internal/ipc internal/trace internal/mono linkdrv regmem",

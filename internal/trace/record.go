@@ -17,7 +17,7 @@ import (
 
 // Record is a frame that passed one of the daemon's links, or the beginning of it.
 type Record struct {
-	Time mono.Time // on the daemon's clock, when its driver handed the frame over
+	Time mono.Time // on the daemon's clock: before its driver sent the frame, after it received it
 	Link uint8     // its number
 	Sent bool      // else received
 	Lost uint32    // frames before this one for which there was no room
