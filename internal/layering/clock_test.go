@@ -31,7 +31,7 @@ var clockUses = map[string]struct{ names, why string }{
 	"internal/shard/alarm.go":    {"TimerfdCreate", "CLOCK_MONOTONIC, set to intervals"},
 	"internal/daemon/daemon.go":  {"Time", "the type of a timer's channel"},
 	"internal/daemon/keeper.go":  {"Time", "the same"},
-	"internal/inspect/clock.go":   {"ClockGettime", "CLOCK_MONOTONIC, for those who compare two daemons of a host"},
+	"internal/inspect/clock.go":  {"ClockGettime", "CLOCK_MONOTONIC, for those who compare two daemons of a host"},
 	"internal/daemon/watch.go":   {"Now Time", "people read the wall time of events; nothing else does"},
 	"internal/daemon/reload.go":  {"Now", "the same of the latest reload"},
 	"internal/inspect/status.go": {"Time", "the same, kept"},
