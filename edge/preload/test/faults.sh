@@ -40,6 +40,7 @@ kill_pair() {
 }
 restart() {
 	kill -KILL "$(cat $1.pid)"
+	flock "$1.sock.lock" true # the daemon has ended: it unpins its memory first
 	rm -f "$1.sock"
 	launch "$1"
 	met
