@@ -36,12 +36,13 @@ func helloOf(i, link, mtu int, epoch uint64) wire.Hello {
 		MTU: uint32(mtu), Name: fmt.Append(nil, "node", i)}
 }
 
-// state is everything that can be seen of node i but counters and what was only heard of shards without a session:
-// Hello is not authenticated (clause 10.4).
+// state is everything that can be seen of node i but counters and what was only heard: shards without a session, and
+// hints for people of nodes that take a name or an identity. Hello is not authenticated (clause 10.4), and nothing is
+// decided by those hints (trouble.go, claim.go).
 func (r *rig) state(i int) string {
 	s := r.n[i].e.Snapshot(r.now)
 	s.Peers = slices.DeleteFunc(s.Peers, func(p engine.PeerStatus) bool { return !p.Session })
-	s.Counters = engine.Counters{}
+	s.Counters, s.Wrong, s.Claim = engine.Counters{}, nil, engine.Claim{}
 	for k := range s.Links {
 		s.Links[k].Counters = engine.Counters{}
 	}
