@@ -292,7 +292,10 @@ func (c *conn) enter(op *Op, since mono.Time) {
 	}
 	seq := c.sndNext
 	o := c.sop(seq)
-	*o = sendOp{Op: *op, n: uint64(len(op.Local)), since: since, got: o.got}
+	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
+	o.Op, o.n, o.since = *op, uint64(len(op.Local)), since
+	o.fence, o.fenced, o.done, o.hidden, o.staged = 0, false, false, false, false
+	o.acked, o.missedAt, o.failed, o.result = 0, 0, OK, 0
 	if op.Kind == OpSend {
 		c.msgs.number(o)
 	}
@@ -302,7 +305,7 @@ func (c *conn) enter(op *Op, since mono.Time) {
 			o.n = op.Pieces.bytes
 		}
 	}
-	if o.Kind != OpWrite || o.Pieces != nil || o.Backed() {
+	if o.Flags&LocalDone != 0 && (o.Kind != OpWrite || o.Pieces != nil || o.Backed()) {
 		o.Flags &^= LocalDone
 	}
 	if c.ordered {
@@ -353,8 +356,9 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		st = o.failed
 	}
 	e := c.e
-	ev := Event{Kind: EvComplete, Conn: c.id, Token: o.Token, Status: st, Value: o.result,
-		Data: kinds[o.Kind].complete(c, now, op, st)}
+	referred := kinds[o.Kind].complete(c, now, op, st)
+	ev := e.events.short(EvComplete, c.id)
+	ev.Status, ev.Token, ev.Value, ev.Data = st, o.Token, o.result, referred
 	e.Count.OpsCompleted++
 	if st != OK {
 		e.Count.OpsFailed++
@@ -368,10 +372,9 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		o.Pieces = nil
 	}
 	if o.Flags&LocalDone != 0 {
-		c.endLocal(o, &ev)
+		c.endLocal(o, ev)
 	}
 	o.Local = nil
-	e.emit(ev)
 	c.pending--
 	far := c.sndCur != c.sndNext && !c.sendable(c.sndCur)
 	for c.sndBase != c.sndNext && c.sop(c.sndBase).done {

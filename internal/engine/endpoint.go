@@ -180,8 +180,14 @@ func (e *Endpoint) Listen(service string) { e.services[service] = true }
 // Unlisten ends Listen. Connections that exist live on.
 func (e *Endpoint) Unlisten(service string) { delete(e.services, service) }
 
-// PollEvent takes the oldest event.
-func (e *Endpoint) PollEvent(ev *Event) bool { return e.events.pop(ev) }
+// PollEvent takes the oldest event. What ev held is zero or an event of PollEvent's.
+func (e *Endpoint) PollEvent(ev *Event) bool {
+	if e.events.head == e.events.tail {
+		return false
+	}
+	e.events.pop(ev)
+	return true
+}
 
 func (e *Endpoint) emit(ev Event) { e.events.push(ev) }
 
@@ -191,7 +197,21 @@ type eventRing struct {
 	head, tail uint32
 }
 
-func (r *eventRing) push(ev Event) {
+func (r *eventRing) push(ev Event) { *r.next() = ev }
+
+// isShort reports whether events of a kind use a few fields only: those of frequent kinds. The others are zero in them,
+// and in slots that are free.
+func isShort(k EventKind) bool { return k == EvComplete || k == EvNotify }
+
+// short adds an event of such a kind, which is filled in its place.
+func (r *eventRing) short(k EventKind, id ConnID) *Event {
+	ev := r.next()
+	ev.Kind, ev.Status, ev.Local, ev.Conn, ev.Token, ev.Value, ev.Data = k, OK, false, id, 0, 0, nil
+	return ev
+}
+
+// next returns the slot of a further event.
+func (r *eventRing) next() *Event {
 	if int(r.tail-r.head) == len(r.buf) {
 		bigger := make([]Event, max(64, 2*len(r.buf)))
 		for i := range r.tail - r.head {
@@ -199,21 +219,23 @@ func (r *eventRing) push(ev Event) {
 		}
 		r.head, r.tail, r.buf = 0, r.tail-r.head, bigger
 	}
-	r.buf[r.tail&uint32(len(r.buf)-1)] = ev
 	r.tail++
+	return &r.buf[(r.tail-1)&uint32(len(r.buf)-1)]
 }
 
-func (r *eventRing) pop(ev *Event) bool {
-	if r.head == r.tail {
-		return false
-	}
+// pop takes the oldest event; there is one.
+func (r *eventRing) pop(ev *Event) {
 	slot := &r.buf[r.head&uint32(len(r.buf)-1)]
-	*ev = *slot
-	if slot.Kind != EvComplete && slot.Kind != EvNotify {
+	if isShort(slot.Kind) && isShort(ev.Kind) {
+		ev.Kind, ev.Status, ev.Local, ev.Conn, ev.Token, ev.Value, ev.Data = slot.Kind, slot.Status, slot.Local, slot.Conn,
+			slot.Token, slot.Value, slot.Data
+	} else {
+		*ev = *slot
+	}
+	if !isShort(slot.Kind) {
 		*slot = Event{}
 	}
 	r.head++
-	return true
 }
 
 // spareConns is how many records there are beyond Config.MaxConns, for words to peers that find the table full.

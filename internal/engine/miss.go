@@ -56,11 +56,13 @@ type waiters struct{ first, last *missed }
 
 // touch reports whether memory of our own operation is resident, of which n bytes are used now, and others follow.
 func (e *Endpoint) touch(o *Op, off, n, follows uint64, site regmem.Site) bool {
+	return o.Pieces == nil && (o.Region == nil || o.Region.Back == nil) || e.touchLocal(o, off, n, follows, site)
+}
+
+// touchLocal is touch for memory that may not be resident.
+func (e *Endpoint) touchLocal(o *Op, off, n, follows uint64, site regmem.Site) bool {
 	if o.Pieces != nil {
 		return e.touchPieces(o.Pieces, off, n, site)
-	}
-	if o.Region == nil || o.Region.Back == nil {
-		return true
 	}
 	page, ok := o.Region.Back.Touch(o.LocalOff+off, n, follows, site)
 	if !ok {

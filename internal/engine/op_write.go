@@ -100,6 +100,15 @@ func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 		return c.refuseAccess(now, o, g.op, statusOf(err))
 	}
 	lo, hi := g.place, g.place+uint64(len(g.data))
+	if g.flags&whole == whole && o.state == ropNone && len(c.redirects) == 0 {
+		// All of it at once, as most writes are: there is nothing to remember of what is in place.
+		o.state, o.flags, o.first, o.last, o.imm, o.key = ropPartial, g.flags, lo, hi, g.imm, g.key
+		if lo < hi {
+			c.deliver(dst, g, true)
+		}
+		c.apply(now, o, g.op, hi-lo)
+		return true
+	}
 	switch {
 	case lo == hi:
 	case o.got.covers(lo, hi):

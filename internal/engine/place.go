@@ -187,11 +187,11 @@ func (c *conn) accept(now mono.Time, g *segment) bool {
 // or why not; so many bytes behind them will follow. Of an operation that meets ErrNotResident nothing may have been
 // done yet: refuseAccess then has it wait (miss.go).
 func (c *conn) memory(k regmem.Key, perm regmem.Perm, off, n, follows uint64) ([]byte, error) {
-	at, err := c.resolve(k, perm, off, n)
-	if err == nil && !c.e.touchGrant(off, n, follows, regmem.WriteTarget) {
+	at, err := c.e.cfg.Grants.Resolve(k, uint64(c.id), perm, off, n)
+	if err == nil && c.e.cfg.Grants.Backed() && !c.e.touchGrant(off, n, follows, regmem.WriteTarget) {
 		return nil, regmem.ErrNotResident
 	}
-	return at, err
+	return at.Bytes, err
 }
 
 // resolve is memory for bytes that are not used at once, whether they are in memory or not.
@@ -256,7 +256,7 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 			c.notes.push(Notification{Imm: o.imm, Len: uint32(min(n, 1<<32-1)), Key: o.key, Off: o.first})
 			if !c.noting {
 				c.noting = true
-				e.emit(Event{Kind: EvNotify, Conn: c.id})
+				e.events.short(EvNotify, c.id)
 			}
 		}
 	}
@@ -281,7 +281,11 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 }
 
 // reset empties the slot of an operation that was applied but keeps memory for reuse.
-func (o *recvOp) reset() { *o = recvOp{got: o.got} }
+func (o *recvOp) reset() {
+	got := o.got
+	*o = recvOp{}
+	o.got = got
+}
 
 // fits reports whether there is room for [lo, hi) in the spans of an operation in place, or of adverts that came.
 // Extending an existing span always fits. So does what was held: each held segment gives back more than the span of the
@@ -331,6 +335,9 @@ func (c *conn) hold(o *recvOp, g *segment) bool {
 }
 
 func (c *conn) dropHeld(o *recvOp) {
+	if o.held == nil && o.kept.spans == nil {
+		return
+	}
 	for i := range o.held {
 		c.unhold(&o.held[i])
 	}

@@ -134,11 +134,10 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	}
 	slot := c.free[len(c.free)-1]
 	op := &s.op
-	*op = engine.Op{
-		Kind: engine.OpKind(e.Op), Flags: engine.OpFlags(e.Flags), Inline: e.InlineLen, Imm: e.Imm,
-		Token: uint64(c.slot)<<32 | uint64(slot), Late: e.Token, Key: regmem.Key(e.Key), Off: e.RemoteOff,
-		LocalOff: e.LocalOff,
-	}
+	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
+	op.Kind, op.Flags, op.Inline, op.Imm = engine.OpKind(e.Op), engine.OpFlags(e.Flags), e.InlineLen, e.Imm
+	op.Token, op.Late, op.Key = uint64(c.slot)<<32|uint64(slot), e.Token, regmem.Key(e.Key)
+	op.Off, op.LocalOff, op.Local, op.Region, op.Pieces = e.RemoteOff, e.LocalOff, nil, nil, nil
 	if e.InlineLen > 0 {
 		if e.Op == ipc.OpAtomic && e.RemoteOff&(e.AtomicSize()-1) != 0 {
 			return true, s.reject(c, e, ipc.StatusMisaligned)
