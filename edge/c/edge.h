@@ -157,6 +157,9 @@ EDGE_API int edge_device_poll(edge_device *dev);
  * descriptor. It may lie in an epoll set of yours. Arm returns 0 if there has been progress already. */
 EDGE_API int edge_device_fd(edge_device *dev);
 EDGE_API int edge_device_arm(edge_device *dev);
+/* For a loop that waits as enum edge_wait says, and not by sleeping at once: before edge_device_arm, when the look found
+ * nothing. 1: give way by sched_yield, and poll again. 0: arm, and sleep. Of several threads one at a time. */
+EDGE_API int edge_device_linger(edge_device *dev);
 
 /* --- memory --- */
 

@@ -105,6 +105,8 @@ struct waiting { /* wait.c */
 	uint32_t rounds;      /* of the ring since the socket was looked at */
 	int64_t spin, grown;  /* ns */
 	int64_t busy_until, busy_pause;
+	int64_t loop_since, loop_yield, loop_sleep; /* of a loop of the program: since when it polls, gives way, sleeps */
+	uint32_t loop_vain, loop_skip; /* polls in vain, in a row at most LOOP_VAIN; waits before the next one */
 	int64_t timer_at;
 	uint32_t pulse, still;
 	int64_t pulse_at;

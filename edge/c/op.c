@@ -153,8 +153,12 @@ bool ops_late(edge_device *d, const struct abi_cqe *e)
 	int err = status_error(e->status, NULL);
 	remember(&d->ops, op_key(i, gen), err);
 	edge_conn *c = conn_find(d, e->conn);
-	if (c != NULL && c->nlate++ == 0)
+	if (c == NULL)
+		return true;
+	if (c->nlate++ == 0)
 		c->late = err;
+	if (c->stream != NULL)
+		stream_failed(c->stream, err);
 	return true;
 }
 

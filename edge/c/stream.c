@@ -15,6 +15,7 @@
 #define IMM_FIN (2u << 30)    /* the stream ends at this position */
 #define IMM_KIND (3u << 30)
 #define IMM_COUNT ((1u << 30) - 1)
+#define SHORT 4096 /* a piece of up to so many bytes is copied by the daemon: its completion wakes nobody later */
 
 /* Ends the connection at once, for a reason of this end. */
 void stream_cut(edge_stream *s, int err)
@@ -142,7 +143,7 @@ bool stream_pay(edge_stream *s)
 		return true;
 	int err = 0;
 	if (due(s)) {
-		err = say(s, IMM_CREDIT | (uint32_t)(s->in.head - s->in.granted), 0);
+		err = say(s, IMM_CREDIT | (uint32_t)(s->in.head - s->in.granted), EDGE_LOCAL_DONE);
 		if (err == 0)
 			s->in.granted = s->in.head;
 	}
@@ -189,7 +190,7 @@ static void take(edge_stream *s, char *p, size_t n, bool peek)
 {
 	const char *ring = s->region->bytes;
 	size_t at = s->in.head & (s->ring - 1), first = least(n, s->ring - at);
-	bool longer = n > 4096;
+	bool longer = n > SHORT;
 	if (longer)
 		pthread_mutex_unlock(&s->d->mu);
 	memcpy(p, ring + at, first);
@@ -266,7 +267,7 @@ static ssize_t send_piece(edge_stream *s, const char *p, size_t size)
 	if (n == 0)
 		return EDGE_ERR_AGAIN;
 	size_t at = s->ring + (o->sent & (o->size - 1));
-	bool longer = n > 4096;
+	bool longer = n > SHORT;
 	if (longer)
 		pthread_mutex_unlock(&s->d->mu);
 	memcpy(s->region->bytes + at, p, n);
@@ -275,7 +276,7 @@ static ssize_t send_piece(edge_stream *s, const char *p, size_t size)
 	if ((err = writable(s)) != 0) /* while we copied */
 		return err;
 	/* Fenced, so that the bytes before are in place when the peer is notified (clause 11.4). */
-	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_NOTIFY | EDGE_BACKWARD_FENCE,
+	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_NOTIFY | EDGE_BACKWARD_FENCE | (longer ? 0 : EDGE_LOCAL_DONE),
 		.imm = IMM_DATA | (uint32_t)(o->sent & IMM_COUNT), .local = s->region, .local_off = at, .size = n,
 		.remote = s->peer, .remote_off = o->sent & (s->peer->size - 1) };
 	struct piece *piece = &o->pieces[(o->oldest + o->flying) % PIECES];

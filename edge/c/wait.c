@@ -18,6 +18,8 @@
 #define PULSE_LOOKS 3          /* in a row without a beat: what we see is not that we were stopped ourselves */
 #define SLOW_YIELD 200000      /* a yield that took longer, in ns, found a busy core: do not poll for a while */
 #define MOST_SPIN 4            /* times the configured one, while sleeps prove short */
+#define LOOP_SPIN 20000        /* how long a loop of the program polls, in ns, and how rarely if that is in vain */
+#define LOOP_VAIN 7            /* 1 in 2^7 times */
 #define SOCKET_EACH 64         /* rounds of the ring between two looks at the socket */
 #define SOCKET_TIME 50000      /* or ns, for those who do not wait: a look is a system call */
 
@@ -218,13 +220,12 @@ static bool disarm(edge_device *d)
 	return look;
 }
 
-/* Whether a leader goes on polling; it gives way to others on the core meanwhile. */
-static bool poll_on(edge_device *d, int64_t *since)
+/* Whether one who has polled since then in vain goes on. Who does gives way to others on the core and looks again. */
+static bool may_poll(edge_device *d, int64_t *since, int64_t now)
 {
 	struct waiting *w = &d->w;
 	if (d->cfg.wait == EDGE_BLOCK || d->at.state != ATTACHED)
 		return false;
-	int64_t now = now_ns();
 	if (*since == 0)
 		*since = now;
 	if (d->cfg.wait == EDGE_ADAPTIVE && (now < w->busy_until ||
@@ -232,16 +233,38 @@ static bool poll_on(edge_device *d, int64_t *since)
 		return false;
 	if (!w->polling)
 		ring_polling(&d->ring, w->polling = true); /* a hint to the daemon (A8.5) */
+	return true;
+}
+
+/* Giving way took so long. */
+static void yielded(struct waiting *w, int64_t took, int64_t now)
+{
+	if (took <= SLOW_YIELD)
+		return;
+	w->busy_pause = now - w->busy_until < w->busy_pause ? w->busy_pause * 2 : MILLI; /* while that goes on */
+	if (w->busy_pause > 128 * MILLI)
+		w->busy_pause = 128 * MILLI;
+	w->busy_until = now + w->busy_pause;
+}
+
+/* A sleep took so long: a wake-up costs more than a short wait. As internal/idle, Patience. */
+static void slept(struct waiting *w, int64_t time)
+{
+	int64_t most = MOST_SPIN * w->spin, spin = w->grown > w->spin ? w->grown : w->spin;
+	w->grown = time >= most ? 0 : 2 * spin < most ? 2 * spin : most;
+}
+
+/* Whether a leader goes on polling; it gives way meanwhile. */
+static bool poll_on(edge_device *d, int64_t *since)
+{
+	int64_t now = now_ns();
+	if (!may_poll(d, since, now))
+		return false;
 	pthread_mutex_unlock(&d->mu);
 	sched_yield();
 	int64_t after = now_ns();
 	pthread_mutex_lock(&d->mu);
-	if (after - now > SLOW_YIELD) { /* the pause doubles while that goes on, up to 128 ms */
-		w->busy_pause = after - w->busy_until < w->busy_pause ? w->busy_pause * 2 : MILLI;
-		if (w->busy_pause > 128 * MILLI)
-			w->busy_pause = 128 * MILLI;
-		w->busy_until = after + w->busy_pause;
-	}
+	yielded(&d->w, after - now, after);
 	return true;
 }
 
@@ -277,9 +300,7 @@ static void nap(edge_device *d, int64_t until)
 			unring(d);
 	if (d->at.epoch == epoch)
 		ring_sleep(&d->ring, false);
-	int64_t slept = now_ns() - asleep, most = MOST_SPIN * w->spin; /* as internal/idle, Patience */
-	int64_t spin = w->grown > w->spin ? w->grown : w->spin;
-	w->grown = slept >= most ? 0 : 2 * spin < most ? 2 * spin : most;
+	slept(w, now_ns() - asleep);
 	pump(d, true);
 }
 
@@ -433,17 +454,66 @@ int edge_changed(edge_device *d, void **contexts, size_t n)
 	return leave(d, (int)i);
 }
 
+/* What a loop did since it was last here: it gave way, or slept. */
+static void loop_returns(edge_device *d)
+{
+	struct waiting *w = &d->w;
+	int64_t now = now_ns();
+	if (w->loop_yield != 0)
+		yielded(w, now - w->loop_yield, now);
+	if (w->loop_sleep != 0)
+		slept(w, now - w->loop_sleep);
+	w->loop_yield = w->loop_sleep = 0;
+}
+
 int edge_device_poll(edge_device *d)
 {
 	enter(d);
 	struct waiting *w = &d->w;
 	bool mine = w->news == w->seen, asleep = w->armed && !w->leader && d->dead == 0;
 	w->armed = false;
+	if (w->loop_yield != 0 || w->loop_sleep != 0)
+		loop_returns(d);
 	int n = pump(d, asleep ? disarm(d) : look_due(d));
 	if (!mine && n == 0)
 		n = 1; /* others took what this caller has not looked at */
 	w->seen = w->news;
+	if (n > 0) {
+		if (w->loop_since != 0)
+			w->loop_vain = 0;
+		w->loop_since = 0;
+	}
 	return leave(d, n);
+}
+
+/* Whether a loop that found nothing goes on polling. Yields are not free where others work on the core: the scheduler
+ * lets the one that yields wait. So it polls briefly, and after polls that were in vain for ever fewer waits. */
+static bool loop_polls(edge_device *d, int64_t now)
+{
+	struct waiting *w = &d->w;
+	if (w->loop_since == 0 && w->loop_skip > 0) {
+		w->loop_skip--;
+		return false;
+	}
+	if (w->loop_since != 0 && d->cfg.wait == EDGE_ADAPTIVE && now - w->loop_since > LOOP_SPIN) {
+		w->loop_vain += w->loop_vain < LOOP_VAIN;
+		w->loop_skip = (1u << w->loop_vain) - 1;
+		return false;
+	}
+	return may_poll(d, &w->loop_since, now);
+}
+
+int edge_device_linger(edge_device *d)
+{
+	enter(d);
+	struct waiting *w = &d->w;
+	bool on = d->dead == 0 && !w->leader;
+	if (on && w->news == w->seen && d->changed == NULL) {
+		int64_t now = now_ns();
+		on = loop_polls(d, now);
+		w->loop_yield = on ? now : 0;
+	}
+	return leave(d, on);
 }
 
 int edge_device_fd(edge_device *d)
@@ -462,10 +532,14 @@ int edge_device_arm(edge_device *d)
 		w->armed = true;
 		armed = 1;
 		if (!w->leader) { /* else the leader tells */
+			poll_off(d);
+			w->loop_since = 0;
+			w->loop_sleep = now_ns();
 			ring_sleep(&d->ring, true);
 			if (ring_ready(&d->ring)) {
 				ring_awake(&d->ring);
 				w->armed = false;
+				w->loop_sleep = 0;
 				armed = 0;
 			}
 		}

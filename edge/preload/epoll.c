@@ -248,7 +248,7 @@ static int wait_locked(struct epset *set, struct epoll_event *out, int max, int6
 		int64_t limit = next_verdict() < until ? next_verdict() : until;
 		if (!set->hooked && hub >= 0)
 			set->hooked = hook(set->fd, hub);
-		if (!sleep_begin(w))
+		if (linger(w) || !sleep_begin(w))
 			continue;
 		set->turn = 0;
 		pthread_mutex_unlock(&guard);
@@ -275,6 +275,7 @@ static int wait_set(struct epset *set, struct epoll_event *out, int max, int64_t
 	}
 	pthread_mutex_lock(&guard);
 	int n = wait_locked(set, out, max, until, mask), err = errno;
+	linger_end(&set->waiter);
 	pthread_mutex_unlock(&guard);
 	errno = err;
 	return n;

@@ -35,7 +35,7 @@ static struct sock *streaming(int fd, int flags, int *err) {
 
 /* Another thread may sleep for what our call has seen. */
 static void done(struct sock *s) {
-	if (sleepers > 0) {
+	if (sleepers > 0 && lingerers == 0) {
 		pthread_mutex_lock(&guard);
 		progress();
 		pthread_mutex_unlock(&guard);

@@ -6,7 +6,7 @@
 
 #include "preload.h"
 
-enum { SMALL = 64 };
+enum { SMALL = 64, KERNEL_TURN = 8 };
 
 struct polling {
 	struct pollfd *user, *kernel; /* kernel has two more */
@@ -49,7 +49,7 @@ static int merge(struct polling *q) {
 
 static int run(struct polling *q, struct waiter *w, int64_t until, const sigset_t *mask) {
 	bool kernel_ready = false;
-	for (;;) {
+	for (int round = 0;;) {
 		w->rung = false;
 		progress();
 		int ready = look(q);
@@ -60,6 +60,11 @@ static int run(struct polling *q, struct waiter *w, int64_t until, const sigset_
 			return merge(q);
 		}
 		int64_t limit = next_verdict() < until ? next_verdict() : until;
+		if (linger(w)) { /* the kernel is asked now and then */
+			kernel_ready = q->nkernel && ++round % KERNEL_TURN == 0 &&
+			               real.ppoll(q->kernel, q->n, &(struct timespec){0}, mask) > 0;
+			continue;
+		}
 		if (!sleep_begin(w))
 			continue;
 		q->kernel[q->n] = (struct pollfd){.fd = w->fd, .events = POLLIN};
@@ -109,6 +114,7 @@ int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask) {
 		}
 		result = run(&q, w, until, mask);
 		err = errno;
+		linger_end(w);
 		for (nfds_t i = 0; i < n; i++)
 			if (q.links[i].at)
 				link_remove(&q.links[i]);

@@ -125,7 +125,7 @@ int events(struct sock *s);
 struct waiter {
 	int fd;        /* eventfd */
 	int asleep;    /* threads */
-	bool rung;
+	bool rung, lingers;
 };
 struct link {
 	struct sock *sock;
@@ -134,13 +134,16 @@ struct link {
 	struct link *next, **at;
 };
 
-extern int sleepers;
+extern int sleepers, lingerers;
 int64_t now_ns(void);
 struct waiter *own_waiter(void); /* of the calling thread; NULL: no descriptors left */
 void link_add(struct link *l, struct sock *s, struct waiter *w);
 void link_remove(struct link *l);
 void changed(struct sock *s);
 void ring(struct waiter *w);
+/* Gives way to others on the core, if that is better than to sleep: then look again. */
+bool linger(struct waiter *w);
+void linger_end(struct waiter *w); /* ends the waiting in which linger was called */
 /* Announces that the caller goes to sleep. false: something happened meanwhile. */
 bool sleep_begin(struct waiter *w);
 void sleep_end(struct waiter *w);

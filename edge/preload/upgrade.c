@@ -426,7 +426,7 @@ void progress(void) {
 					changed(s);
 			}
 		look();
-	} while (sleepers > 0 && !edge_device_arm(device));
+	} while (sleepers > 0 && lingerers == 0 && !edge_device_arm(device));
 }
 
 int64_t next_verdict(void) {

@@ -1,14 +1,15 @@
-/* How a thread sleeps until something happens to a socket. It does not poll before: on shared cores each look that gives
- * way to others costs a slice of theirs, and the daemon polls already. */
+/* How a thread waits until something happens to a socket: it looks for a moment, giving way after each look, as libedge
+ * says, and then sleeps. Threads that look wake those that sleep; when the last one leaves, the daemon is to ring. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "preload.h"
 
-int sleepers;
+int sleepers, lingerers;
 
 static __thread struct waiter mine = {.fd = -1};
 static pthread_key_t key; /* closes the eventfd of a thread that ends */
@@ -41,7 +42,7 @@ struct waiter *own_waiter(void) {
 }
 
 void wait_after_fork(void) {
-	sleepers = 0;
+	sleepers = lingerers = 0;
 	if (mine.fd >= 0)
 		real.close(mine.fd); /* the parent's, too */
 	mine = (struct waiter){.fd = -1};
@@ -81,10 +82,30 @@ void changed(struct sock *s) {
 	}
 }
 
+bool linger(struct waiter *w) {
+	if (!device || !edge_device_linger(device))
+		return false;
+	lingerers += !w->lingers;
+	w->lingers = true;
+	pthread_mutex_unlock(&guard);
+	sched_yield();
+	pthread_mutex_lock(&guard);
+	return true;
+}
+
+void linger_end(struct waiter *w) {
+	if (!w->lingers)
+		return;
+	w->lingers = false;
+	if (--lingerers == 0 && sleepers > 0)
+		progress();
+}
+
 bool sleep_begin(struct waiter *w) {
+	linger_end(w);
 	w->asleep++;
 	sleepers++;
-	if (!w->rung && (!device || edge_device_arm(device)))
+	if (!w->rung && (!device || lingerers > 0 || edge_device_arm(device)))
 		return true;
 	sleep_end(w);
 	return false;
@@ -133,7 +154,7 @@ int wait_for(struct sock *s, int want, int64_t until) {
 		}
 		if (err)
 			break;
-		if (!sleep_begin(w))
+		if (linger(w) || !sleep_begin(w))
 			continue;
 		pthread_mutex_unlock(&guard);
 		struct pollfd p[] = {{.fd = w->fd, .events = POLLIN}, {.fd = hub, .events = POLLIN}};
@@ -145,6 +166,7 @@ int wait_for(struct sock *s, int want, int64_t until) {
 		sleep_end(w);
 	}
 	link_remove(&l);
+	linger_end(w);
 	pthread_mutex_unlock(&guard);
 	return has(s, want) ? 0 : err;
 }

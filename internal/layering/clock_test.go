@@ -29,6 +29,7 @@ var clockUses = map[string]struct{ names, why string }{
 	"internal/mono/mono.go": {"Now Since",
 		"the transport's clock: the time since a reading of this process, by the monotonic clock"},
 	"internal/shard/alarm.go":    {"TimerfdCreate", "CLOCK_MONOTONIC, set to intervals"},
+	"internal/shard/ringer.go":   {"ClockGettime", "CLOCK_THREAD_CPUTIME_ID, for differences"},
 	"internal/daemon/daemon.go":  {"Time", "the type of a timer's channel"},
 	"internal/daemon/keeper.go":  {"Time", "the same"},
 	"internal/inspect/clock.go":  {"ClockGettime", "CLOCK_MONOTONIC, for those who compare two daemons of a host"},

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -79,4 +80,72 @@ func TestClientThatWaitsVeryOften(t *testing.T) {
 	r.end()
 	r.close()
 	watcher.Close()
+}
+
+// A client on the shard's own core runs before the call that woke it returns. Such a ring seems long and is not: the
+// shard goes on ringing by itself, which costs the client no switches between threads of the runtime.
+func TestClientOnTheSameCore(t *testing.T) {
+	bell, err := ipc.NewDoorbell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := bell.Watch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher, err := ipc.WatcherFromFD(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Close()
+	r := &ringer{bell: bell}
+	const most, after = 20_000, 100 // rings in all, and once one has seemed long
+	asleep, bound, rung := make(chan bool), make(chan error, 2), make(chan bool)
+	bind := func() {
+		runtime.LockOSThread() // and never unlocks: the thread ends with its goroutine
+		var all, one unix.CPUSet
+		err := unix.SchedGetaffinity(0, &all)
+		for i := 0; err == nil && one.Count() == 0; i++ {
+			if all.IsSet(i) {
+				one.Set(i)
+			}
+		}
+		bound <- errors.Join(err, unix.SchedSetaffinity(0, &one))
+	}
+	go func() { // the client: it works for a while whenever it was woken
+		bind()
+		for {
+			select {
+			case asleep <- true:
+			case <-rung:
+				return
+			}
+			unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+			watcher.Clear()
+			for from := mono.Now(); mono.Now().Sub(from) < 2*longRing; {
+			}
+		}
+	}()
+	go func() { // the shard
+		bind()
+		defer close(rung)
+		for i, left := 0, after; i < most && left > 0; i++ {
+			<-asleep
+			r.ring()
+			if r.seemed {
+				left--
+			}
+		}
+	}()
+	<-rung
+	if err := errors.Join(<-bound, <-bound); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { r.end(); r.close() }()
+	if !r.seemed {
+		t.Skip("the kernel never let the client run within the call")
+	}
+	if r.asked != nil {
+		t.Error("rings that only seemed long are left to a goroutine")
+	}
 }

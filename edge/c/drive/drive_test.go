@@ -129,6 +129,7 @@ type run struct {
 	t      testing.TB
 	what   string
 	cmd    *exec.Cmd
+	in     io.Writer
 	out    *bufio.Reader
 	stderr strings.Builder
 	timer  *time.Timer
@@ -150,6 +151,8 @@ func startProgram(t testing.TB, name, socket string, args ...string) *run {
 	r.cmd.Env = append(os.Environ(), "EDGE_SOCKET="+socket)
 	r.cmd.Stderr = &r.stderr
 	out, err := r.cmd.StdoutPipe()
+	must(t, err)
+	r.in, err = r.cmd.StdinPipe()
 	must(t, err)
 	r.out = bufio.NewReader(out)
 	must(t, r.cmd.Start())

@@ -38,6 +38,29 @@ func TestStreamsToGo(t *testing.T) {
 	a.run("polled", "b", "echo").ends()
 }
 
+// A short write to a stream is done once the daemon has copied it. When the peer refuses it after that the stream ends
+// and says why.
+func TestStreamIsRefusedLate(t *testing.T) {
+	a, b := hosts(t)
+	ctx := context.Background()
+	d := b.open()
+	l, err := d.Listen(ctx, "s")
+	must(t, err)
+	client := a.run("refused", "b", "s")
+	r, err := l.Next(ctx)
+	must(t, err)
+	c, err := r.Accept(ctx, []byte("stream/1"))
+	must(t, err)
+	m, err := d.Register(8192)
+	must(t, err)
+	g, err := m.Export(c, "stream", edge.RemoteWrite, 0, 4096)
+	must(t, err)
+	client.says("ready") // it has written a byte
+	must(t, g.Revoke())
+	io.WriteString(client.in, "\n")
+	client.ends()
+}
+
 // Go streams at a C server.
 func TestStreamsFromGo(t *testing.T) {
 	a, b := hosts(t)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,7 +273,9 @@ static void echo(char **arg)
 				edge_stream_watch(s, e);
 			}
 		}
-		if (n == 0 && edge_device_arm(d)) {
+		if (n == 0 && edge_device_linger(d))
+			sched_yield();
+		else if (n == 0 && edge_device_arm(d)) {
 			struct pollfd p = { .fd = edge_device_fd(d), .events = POLLIN };
 			CHECK(poll(&p, 1, WAIT) > 0);
 		}
@@ -460,6 +463,22 @@ static void killed(char **arg)
 	edge_device_close(d, 0);
 }
 
+/* The peer takes its ring away: PEER SERVICE. */
+static void refused(char **arg)
+{
+	edge_device *d = open_device(64, EDGE_ADAPTIVE);
+	edge_stream *s;
+	char buf[8];
+	OK(edge_stream_dial(d, arg[0], arg[1], NULL, &s, WAIT));
+	IS(edge_stream_write(s, "a", 1, WAIT), 1);
+	say("ready");
+	CHECK(getchar() == '\n');
+	IS(edge_stream_write(s, "b", 1, WAIT), 1); /* the library has not looked since then */
+	IS(edge_stream_read(s, buf, 1, WAIT), EDGE_ERR_KEY);
+	edge_stream_close(s, -1);
+	edge_device_close(d, 0);
+}
+
 /* A child after fork: PEER SERVICE. */
 static void forked(char **arg)
 {
@@ -542,6 +561,7 @@ static void hostile(char **arg)
 static const struct { const char *name; void (*run)(char **); int args; } roles[] = {
 	{ "serve", serve, 1 }, { "use", use, 2 }, { "memory", memory, 2 }, { "echo", echo, 2 }, { "streams", streams, 4 },
 	{ "many", many, 3 }, { "polled", polled, 2 }, { "restart", restart, 2 }, { "killed", killed, 2 },
+	{ "refused", refused, 2 },
 	{ "forked", forked, 2 }, { "hostile", hostile, 0 },
 };
 

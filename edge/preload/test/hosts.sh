@@ -1,6 +1,6 @@
 # To be sourced by what runs in the lab: a COMMAND and b COMMAND run it in host a or b over TCP; ea and eb under edge-run.
-a() { nsenter -n -t "$LAB_A" "$@"; }
-b() { nsenter -n -t "$LAB_B" "$@"; }
+a() { ${PIN_A:-} nsenter -n -t "$LAB_A" "$@"; }
+b() { ${PIN_B:-} nsenter -n -t "$LAB_B" "$@"; }
 MAP="10.78.0.1=a,10.78.0.2=b"
 ea() { EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=$MAP a "$OUT/edge-run" "$@"; }
 eb() { EDGE_SOCKET=$LAB_DIR/b.sock EDGE_RUN_MAP=$MAP b "$OUT/edge-run" "$@"; }
@@ -36,7 +36,10 @@ launch() { # host
 			level = "warn"
 		T
 	} >"$LAB_DIR/$1.toml"
-	nsenter -n -t "$space" "$BIN/edged" -c "$LAB_DIR/$1.toml" 2>>"$LAB_DIR/$1.log" &
+	# On one processor the runtime needs a second P: the shard's thread must not keep the others from being scheduled.
+	eval "pin=\${PIN_$(echo "$1" | tr ab AB):-}"
+	GOMAXPROCS=$([ $($pin nproc) -gt 1 ] && $pin nproc || echo 2) $pin nsenter -n -t "$space" "$BIN/edged" \
+		-c "$LAB_DIR/$1.toml" 2>>"$LAB_DIR/$1.log" &
 	echo $! >"$LAB_DIR/$1.pid"
 	i=0
 	until [ -S "$LAB_DIR/$1.sock" ]; do

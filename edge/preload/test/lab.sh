@@ -1,7 +1,8 @@
 #!/bin/sh
 # lab.sh OUT BIN COMMAND...: runs a command with two hosts laid out on this machine: namespaces a and b, with a link for
 # edged (edge0) and one for TCP (ip0), and a daemon in each. OUT has what edge/preload/Makefile made, BIN edged and
-# edgectl. hosts.sh has functions for the command. SECURITY=plaintext: without encryption.
+# edgectl. hosts.sh has functions for the command. SECURITY=plaintext: without encryption. PIN=1: half of the processors
+# for each host, as two machines have their own.
 set -eu
 OUT=$(realpath "$1"); BIN=$(realpath "$2"); shift 2
 HERE=$(dirname "$(realpath "$0")")
@@ -26,6 +27,10 @@ for h in a b; do
 		ip addr add 10.78.0.$n/24 dev ip0"
 	n=$((n + 1))
 done
+half=$(($(nproc) / 2))
+if [ "${PIN:-0}" = 1 ] && [ $half -gt 0 ]; then
+	export PIN_A="taskset -c 0-$((half - 1))" PIN_B="taskset -c $half-$((2 * half - 1))"
+fi
 export LAB_DIR="$DIR" LAB_A="$pid_a" LAB_B="$pid_b" OUT BIN HERE
 echo "$("$BIN/edgectl" key new "$DIR/a.key") a" >"$DIR/b.peers"
 echo "$("$BIN/edgectl" key new "$DIR/b.key") b" >"$DIR/a.peers"

@@ -1,31 +1,77 @@
 #!/bin/sh
-# In the lab: programs over TCP and under edge-run in turns, ROUNDS times; prints both and the median of the ratios.
+# measure.sh [ROUNDS [NAME...]], in the lab: programs over TCP and under edge-run in turns, each round beginning with the
+# other one. It prints both rates, their ratio, and the ratio of what a second of processor time of all programs and
+# daemons did, which counts on a busy machine; then the medians. Names: iperf, redis, postgres; all, if none is given.
 set -eu
 . "$HERE/hosts.sh"
 cd "$LAB_DIR"
+chmod 755 .
 rounds=${1:-5}
-b iperf3 -s -p 6000 >/dev/null 2>&1 &
-eb iperf3 -s -p 6100 >/dev/null 2>&1 &
-b redis-server --port 6001 --save "" --protected-mode no >/dev/null &
-eb redis-server --port 6101 --save "" --protected-mode no >/dev/null &
-for p in 6000 6100 6001 6101; do listening $p; done
+[ $# = 0 ] || shift
 gbits() { awk '/receiver$/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /bits\/sec/) s = $i * ($(i + 1) ~ /^G/ ? 1000 : 1) } END { print s }'; }
 rate() { tr '\r' '\n' | awk '/requests per/ { s = $2 } END { print s }'; }
+tps() { awk '/^tps/ { s = $3 } END { print s }'; }
+# Processor time of all that runs in the lab, in ticks.
+used() { cat /proc/[0-9]*/stat 2>/dev/null | awk '{ sub(/.*\) /, ""); s += $12 + $13 + $14 + $15 } END { print s }'; }
+# cost HOW COMMAND...: a rate, and how many ticks passed for each millisecond
+cost() {
+	from=$(used) began=$(date +%s%3N)
+	how=$1
+	shift
+	did=$($how $* 2>&1 | $filter)
+	echo "$did $(($(used) - from)) $(($(date +%s%3N) - began))" | awk '{ print $1, $2 / $3 }'
+}
+tcp() { cost a $(echo "$*" | sed "s/@/$port/"); }
+edge() { cost ea $(echo "$*" | sed "s/@/$((port + 100))/"); }
 # compare NAME FILTER PORT COMMAND...: of a command with @ for the port
 compare() {
 	name=$1 filter=$2 port=$3 i=0
 	shift 3
 	while [ $i -lt "$rounds" ]; do
-		tcp=$(a $(echo "$*" | sed "s/@/$port/") 2>&1 | $filter)
-		edge=$(ea $(echo "$*" | sed "s/@/$((port + 100))/") 2>&1 | $filter)
-		echo "$tcp $edge" | awk '{ printf "%s %s %.2f\n", $1, $2, $2 / $1 }'
+		if [ $((i % 2)) = 0 ]; then
+			t=$(tcp "$@") e=$(edge "$@")
+		else
+			e=$(edge "$@") t=$(tcp "$@")
+		fi
+		echo "$t $e" | awk '{ printf "%s %s %.2f %.2f\n", $1, $3, $3 / $1, $3 / $1 * $2 / ($4 + ($4 == 0)) }'
 		i=$((i + 1))
-	done | tee round.out | sort -n -k3 | awk -v n="$name" '{ t[NR] = $1; e[NR] = $2; r[NR] = $3 }
-		END { m = int((NR + 1) / 2); printf "%-28s median ratio %s (%s to %s)\n", n, r[m], r[1], r[NR] }'
+	done >round.out
+	for k in 3 4; do
+		sort -n -k$k round.out | awk -v k=$k '{ r[NR] = $k }
+			END { m = int((NR + 1) / 2); printf " %s (%s to %s)%s", r[m], r[1], r[NR], k == 3 ? "; by processor time" : "" }'
+	done | awk -v n="$name" '{ printf "%-28s%s\n", n, $0 }'
 	sed 's/^/    /' round.out
 }
-compare "iperf3" gbits 6000 iperf3 -f m -c 10.78.0.2 -p @ -t 2
-compare "iperf3 -P 8" gbits 6000 iperf3 -f m -c 10.78.0.2 -p @ -t 2 -P 8
-compare "redis-benchmark GET" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 20000 -c 50
-compare "redis-benchmark SET" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t set -n 20000 -c 50
-compare "redis-benchmark GET -P 16" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 100000 -c 50 -P 16
+measure_iperf() {
+	b iperf3 -s -p 6000 >/dev/null 2>&1 &
+	eb iperf3 -s -p 6100 >/dev/null 2>&1 &
+	for p in 6000 6100; do listening $p; done
+	compare "iperf3" gbits 6000 iperf3 -f m -c 10.78.0.2 -p @ -t 2
+	compare "iperf3 -P 8" gbits 6000 iperf3 -f m -c 10.78.0.2 -p @ -t 2 -P 8
+}
+measure_redis() {
+	b redis-server --port 6001 --save "" --protected-mode no >/dev/null &
+	eb redis-server --port 6101 --save "" --protected-mode no >/dev/null &
+	for p in 6001 6101; do listening $p; done
+	compare "redis-benchmark GET" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 50000 -c 50
+	compare "redis-benchmark SET" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t set -n 50000 -c 50
+	compare "redis-benchmark GET -c 1" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 10000 -c 1
+	compare "redis-benchmark GET -P 16" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 400000 -c 50 -P 16
+}
+measure_postgres() {
+	pg=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+	mkdir pgdata
+	chown postgres pgdata
+	setpriv --reuid postgres --regid postgres --clear-groups "$pg/initdb" -D "$LAB_DIR/pgdata" -A trust >initdb.log
+	echo "host all all 10.78.0.0/24 trust" >>pgdata/pg_hba.conf
+	cp -a pgdata pgdata2
+	for at in b:6004:pgdata eb:6104:pgdata2; do
+		how=${at%%:*} data=${at##*:} port=${at#*:}
+		$how setpriv --reuid postgres --regid postgres --clear-groups "$pg/postgres" -D "$LAB_DIR/$data" \
+			-p "${port%:*}" -h 10.78.0.2 -k "$LAB_DIR/$data" -c fsync=off >>postgres.log 2>&1 &
+		listening "${port%:*}"
+		a "$pg/pgbench" -h 10.78.0.2 -p "${port%:*}" -U postgres -q -i -s 1 postgres >pginit.log 2>&1
+	done
+	compare "pgbench -S -c 4 -j 2" tps 6004 "$pg/pgbench" -h 10.78.0.2 -p @ -U postgres -S -c 4 -j 2 -T 2 postgres
+}
+for name in ${*:-iperf redis postgres}; do "measure_$name"; done

@@ -115,6 +115,11 @@ int edge_device_arm(edge_device *d) {
 	return poll(&p, 1, 0) == 0 && !d->changed;
 }
 
+int edge_device_linger(edge_device *d) {
+	static _Atomic int n;
+	return (void)d, n++ % 4 != 0;
+}
+
 int edge_changed(edge_device *d, void **what, size_t n) {
 	size_t got = 0;
 	pthread_mutex_lock(&mu);
