@@ -10,19 +10,21 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/bench/eager"
 	"multiedge/bench/handles"
 	"multiedge/bench/notify"
 	"multiedge/bench/scale"
 	"multiedge/edge"
 )
 
-// ScaleJob is one end of a run of package scale, handles or notify in a lab host.
+// ScaleJob is one end of a run of package scale, handles, notify or eager in a lab host.
 type ScaleJob struct {
 	Server  bool          `json:"server,omitempty"`
 	Socket  string        `json:"socket"`
 	Spec    scale.Spec    `json:"spec"`
 	Handles *handles.Spec `json:"handles,omitempty"` // in place of Spec
 	Notify  *notify.Spec  `json:"notify,omitempty"`  // likewise
+	Eager   *eager.Spec   `json:"eager,omitempty"`   // likewise
 	Other   string        `json:"other,omitempty"`   // the socket of the other host's daemon
 }
 
@@ -34,6 +36,7 @@ type scaleEvent struct {
 	Result  *scale.Result   `json:"result,omitempty"`
 	Handles *handles.Result `json:"handles,omitempty"`
 	Notify  *notify.Result  `json:"notify,omitempty"`
+	Eager   *eager.Result   `json:"eager,omitempty"`
 	Error   string          `json:"error,omitempty"`
 }
 
@@ -73,6 +76,8 @@ func (j *ScaleJob) work(ctx context.Context, d *edge.Device, emit func(scaleEven
 		return notify.Serve(ctx, func(w edge.WaitMode) (*edge.Device, error) {
 			return edge.Open(ctx, edge.Config{Socket: j.Socket, Wait: w})
 		}, started)
+	case j.Server && j.Eager != nil:
+		return eager.Serve(ctx, d, started)
 	case j.Server:
 		return scale.Serve(ctx, d, started)
 	case j.Handles != nil:
@@ -80,6 +85,8 @@ func (j *ScaleJob) work(ctx context.Context, d *edge.Device, emit func(scaleEven
 	case j.Notify != nil:
 		j.Notify.Sockets = [2]string{j.Socket, j.Other}
 		done.Notify, err = notify.Run(ctx, d, *j.Notify, show)
+	case j.Eager != nil:
+		done.Eager, err = eager.Run(ctx, d, *j.Eager, show)
 	default:
 		done.Result, err = scale.Run(ctx, d, j.Spec, show)
 	}
@@ -108,6 +115,14 @@ func (c *Cluster) Notify(ctx context.Context, s notify.Spec, show func(what stri
 	s.Peer = c.lab.Host(1).Name()
 	e, err := c.bothEnds(ctx, ScaleJob{Notify: &s, Other: c.socket(1)}, show)
 	return e.Notify, err
+}
+
+// Eager runs package eager between the first two hosts.
+func (c *Cluster) Eager(ctx context.Context, s eager.Spec, show func(what string, share float64)) (*eager.Result,
+	error) {
+	s.Peer = c.lab.Host(1).Name()
+	e, err := c.bothEnds(ctx, ScaleJob{Eager: &s}, show)
+	return e.Eager, err
 }
 
 // Scale runs package scale between the first two hosts.
@@ -149,7 +164,7 @@ func (c *Cluster) bothEnds(ctx context.Context, j ScaleJob, show func(what strin
 			case !ok:
 				<-client.ended
 				return none, fmt.Errorf("client: %w", client.failure())
-			case e.Result != nil || e.Handles != nil || e.Notify != nil:
+			case e.Result != nil || e.Handles != nil || e.Notify != nil || e.Eager != nil:
 				return e, nil
 			case e.Error != "":
 				err := fmt.Errorf("client: %s", e.Error)

@@ -90,10 +90,11 @@ var (
 	ErrQueueFull = &Error{text: "the completion queue has no room for more work; take completions from it, or make a " +
 		"longer one"}
 
-	ErrAborted = &Error{text: "the connection was aborted by this side", also: net.ErrClosed}
-	ErrAgain   = &Error{text: "the queue is full; wait for an operation in flight, or use PostWait"}
-	ErrBusy    = &Error{text: "operations in flight use the region; wait for them first"}
-	ErrLimit   = &Error{text: "a quota of the daemon is reached; release what is not needed or raise the limit in " +
+	ErrAborted = &Error{text: "the connection, or the message composed on it, was aborted by this side",
+		also: net.ErrClosed}
+	ErrAgain = &Error{text: "the queue is full; wait for an operation in flight, or use PostWait"}
+	ErrBusy  = &Error{text: "operations in flight use the region; wait for them first"}
+	ErrLimit = &Error{text: "a quota of the daemon is reached; release what is not needed or raise the limit in " +
 		"its configuration"}
 	// ErrQuota ends an operation when all clients of the user together have too many in flight. errors.Is(err,
 	// ErrLimit) holds too.

@@ -102,12 +102,17 @@ func (c *Conn) encodeSend(w *Work, e *ipc.SQE) error {
 	case w.Len > ipc.MaxSend:
 		return ErrTooLong
 	}
+	if n := c.d.sumPieces(w); n < 0 {
+		return errPieces
+	} else if n > ipc.MaxSend {
+		return ErrTooLong
+	}
 	e.Op, e.Flags, e.Conn, e.Imm = ipc.OpSend, uint8(w.Flags), c.id, w.Imm
 	e.Key, e.RemoteOff = 0, uint64(w.Patience)
 	if w.Patience < 0 {
 		e.RemoteOff = ^uint64(0)
 	}
-	if w.Local == nil && w.Len == 0 && len(w.Inline) == 0 { // the immediate is all there is
+	if w.Local == nil && w.Len == 0 && len(w.Inline)+len(w.Pieces) == 0 { // the immediate is all there is
 		e.InlineLen, e.Region, e.LocalOff, e.Len = 0, 0, 0, 0
 		return nil
 	}

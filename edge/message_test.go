@@ -10,6 +10,35 @@ import (
 	"multiedge/internal/ipc"
 )
 
+// A send gathers its pieces, all of them.
+func TestSendPieces(t *testing.T) {
+	p := newMessagePair(t, Config{})
+	ctx := testContext(t)
+	copy(p.mem[0].Bytes(), "0123456789abcdefghijklmnopqrstuvwxyz")
+	for n := 1; n <= MaxPieces; n++ {
+		_, err := p.conn[1].Post(&Work{Kind: Receive, Local: p.mem[1], Len: 100, Queue: p.cq[1]})
+		must(t, err)
+		w, want := Work{Kind: Send}, ""
+		for i := range n {
+			w.Pieces = append(w.Pieces, Piece{Region: p.mem[0], Off: 2 * i, Len: 1 + i%2})
+			want += string(p.mem[0].Bytes()[2*i : 2*i+1+i%2])
+		}
+		op, err := p.conn[0].PostWait(ctx, &w)
+		must(t, err)
+		var got [1]Completion
+		_, err = p.cq[1].Wait(ctx, got[:])
+		must(t, err)
+		must(t, op.Wait(ctx))
+		if b := p.mem[1].Bytes()[:got[0].Len]; got[0].Err != nil || string(b) != want {
+			t.Errorf("%d pieces: %q, want %q (%v)", n, b, want, got[0].Err)
+		}
+	}
+	w := Work{Kind: Send, Pieces: make([]Piece, MaxPieces+1)}
+	if _, err := p.conn[0].Post(&w); !errors.Is(err, ErrInvalid) {
+		t.Errorf("too many pieces: %v", err)
+	}
+}
+
 // messagePair is a connection between two devices of a fabric, with registered memory at both ends.
 type messagePair struct {
 	dev  [2]*Device

@@ -102,6 +102,7 @@ type slot struct {
 	more        []*Region    // of pieces, all but the last
 	result      *uint64      // of an atomic
 	redirection *Redirection // nil: it is an operation
+	composing   bool         // it is a Message that is not committed; guarded by attachment.post
 	waiters     *waiter      // guarded by leadership.mu
 }
 

@@ -31,8 +31,8 @@ func cram(c *client, r *rand.Rand) (uint64, error) {
 	return uint64(room), nil
 }
 
-// malformed are entries of atomics, pieces and redirections that no correct client writes, one after another on a ring
-// (A6.13 to A6.16). The last of each is what a daemon evicts for; those before it are in order.
+// malformed are entries of atomics, pieces, redirections and composed messages that no correct client writes, one after
+// another on a ring (A6.13 to A6.17). The last of each is what a daemon evicts for; those before it are in order.
 func malformed(c *client) [][]ipc.SQE {
 	atomic := func(f uint8, size int, compare uint64, change func(e *ipc.SQE)) []ipc.SQE {
 		e := ipc.SQE{Conn: c.link, Key: c.key}
@@ -59,6 +59,9 @@ func malformed(c *client) [][]ipc.SQE {
 	into := ipc.SQE{Op: ipc.OpRedirect, Conn: c.link, Key: c.key, Region: c.region, Len: 64}
 	flagged, nothing, beyond := into, into, into
 	flagged.Flags, nothing.Len, beyond.LocalOff = ipc.FlagNotify, 0, 1<<64-8
+	compose := ipc.SQE{Op: ipc.OpCompose, Conn: c.link, Key: c.key, Region: c.region, Len: 64, Token: 1}
+	named, early, far := compose, compose, ipc.SQE{Op: ipc.OpWrote, Conn: c.link, Token: 1, LocalOff: 8, Len: 1<<64 - 8}
+	named.Imm, early.Flags = 1, ipc.FlagNotify
 	return [][]ipc.SQE{
 		atomic(0, 8, 0, nil), atomic(ipc.AtomicMaxSigned+1, 8, 0, nil), atomic(ipc.AtomicAdd, 3, 0, nil),
 		atomic(ipc.AtomicAdd, 255, 0, nil), atomic(ipc.AtomicAdd, 8, 1, nil),
@@ -70,6 +73,9 @@ func malformed(c *client) [][]ipc.SQE {
 		{three, elsewhere}, {three, pieces(1, c.link+1)}, {three, inline}, {three, add[0]}, {three, into},
 		{three, {Op: ipc.OpCredit, Conn: c.link, Imm: 1}},
 		{flagged}, {nothing}, {beyond}, {{Op: ipc.OpEndRedirect, Conn: c.link, Token: 1, Len: 1}},
+		{named}, {early}, {three, compose}, {compose, far},
+		{compose, {Op: ipc.OpCommit, Flags: ipc.FlagLocal, Conn: c.link, Token: 1, Len: 64}},
+		{compose, {Op: ipc.OpDiscard, Conn: c.link, Token: 1, Len: 64}},
 	}
 }
 

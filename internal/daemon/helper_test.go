@@ -122,7 +122,7 @@ func attach(t testing.TB, e *Embedded, depth int) *testClient {
 // hello gets the rings and starts receiving messages.
 func (c *testClient) hello(depth int) error {
 	hello := ipc.Hello(depth)
-	hello.Shard, hello.Features = c.wish, ipc.FeatureMessages
+	hello.Shard, hello.Features = c.wish, ipc.FeatureMessages|ipc.FeatureEager
 	m, fds, err := c.exchange(hello)
 	if err != nil {
 		return err

@@ -18,7 +18,8 @@ func TestAtomicNumbers(t *testing.T) {
 			t.Errorf("%v is %d in the ABI and %d on the wire", f, abi, f)
 		}
 	}
-	if ipc.OpAtomic != uint8(engine.OpAtomic) || ipc.MaxPieces != engine.MaxPieces {
+	if ipc.OpAtomic != uint8(engine.OpAtomic) || ipc.MaxPieces != engine.MaxPieces ||
+		ipc.MaxEager != engine.MaxEager {
 		t.Error("operations or limits differ")
 	}
 	e, op := ipc.SQE{}, engine.Op{}

@@ -72,7 +72,7 @@ func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
 }
 
 // recHeard is the kinds of records whose arrival matters.
-const recHeard = 1<<recLocal | 1<<recAnswer | 1<<recOpNak | 1<<recControl | 1<<recAdvert
+const recHeard = 1<<recLocal | 1<<recAnswer | 1<<recOpNak | 1<<recControl | 1<<recAdvert | 1<<recEagerWord
 
 func (c *conn) onRecordAcked(now mono.Time, r record) {
 	switch r.kind {
@@ -98,6 +98,10 @@ func (c *conn) onRecordAcked(now mono.Time, r record) {
 		}
 	case recAdvert:
 		c.advertAcked(uint32(r.off), r.n == 1)
+	case recEagerWord:
+		if wire.Kind(r.off) == wire.KindDiscard {
+			c.numberEnded(uint32(r.op))
+		}
 	case recControl:
 		if r.off&(ctlClose|ctlRefuse) != 0 && c.state == connLast {
 			c.forget()
@@ -177,6 +181,10 @@ func (c *conn) onRecordLost(r *record) {
 		c.ctl |= uint8(r.off)
 	case recAdvert:
 		c.adQueue.push(uint32(r.off))
+	case recStage:
+		c.stageLost(r)
+	case recEagerWord:
+		c.eager.words.push(eagerWord{wire.Kind(r.off), uint32(r.op)})
 	}
 	c.wake()
 }

@@ -140,6 +140,7 @@ type Op struct {
 	Region   *regmem.Region // its InFlight counts the operation while Local is used; may be nil
 	LocalOff uint64         // where in Region Local begins; of regions with a Back alone
 	Pieces   *Pieces        // in place of Local, if not nil; as with Region
+	eager    *compose       // its bytes travelled ahead (Compose)
 	Key      regmem.Key     // of the remote memory
 	// within the grant; of a send: how many nanoseconds it may wait for a buffer of the peer's, 0: as long as it takes,
 	// NoWait: not at all

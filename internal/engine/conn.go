@@ -59,6 +59,7 @@ type conn struct {
 	exports
 	misses int       // of what is parked at the endpoint
 	msgs   *messages // nil until the first send or receive
+	eager  *eager    // nil until the first composed message, of either end
 }
 
 // sendSide is our operations. Those of [sndBase, sndNext) that are not done are outstanding; those before sndCur were
@@ -371,6 +372,9 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		o.Pieces.use(-1)
 		o.Pieces = nil
 	}
+	if o.eager != nil {
+		c.endEager(o)
+	}
 	if o.Flags&LocalDone != 0 {
 		c.endLocal(o, ev)
 	}
@@ -435,6 +439,7 @@ func (c *conn) tellClosed(st Status, text string) {
 		why = StatusClosed
 	}
 	c.endRedirects(why, func(*redirect) bool { return true })
+	c.endComposing(why)
 	c.flush(st)
 	ev := Event{Kind: EvClosed, Conn: c.id, Status: st, Text: text}
 	for ; c.notes.len() > 0; c.notes.pop() {
@@ -506,6 +511,7 @@ func (c *conn) forget() {
 func (c *conn) dropReceived() {
 	c.e.later.settleConn(c.id)
 	c.dropMissed()
+	c.dropDrafts()
 	for op := c.rcvBase; op != c.rcvTop; op++ {
 		c.dropHeld(c.rop(op))
 	}

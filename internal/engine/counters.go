@@ -14,6 +14,7 @@ type Counters struct {
 	RejectCounters
 	TrustCounters
 	OpCounters
+	EagerCounters
 	MissCounters
 	LifeCounters
 }
@@ -89,6 +90,14 @@ type OpCounters struct {
 	MessagesTooLong    uint64 // of peers, refused: longer than their buffer
 	MessagesUnbuffered uint64 // of peers, refused: no buffer was posted, and they did not wait
 	SendsWaited        uint64 // ours, that found no buffer posted at the peer when they were submitted
+}
+
+// EagerCounters count composed messages (clause 18).
+type EagerCounters struct {
+	EagerCommitted uint64 // ours, committed when blocks of them had left
+	EagerDiscarded uint64 // ours, dropped by their owner
+	EagerBytes     uint64 // of ours, sent before the commit; again, if they were written again
+	EagerRefused   uint64 // of peers, for which there was no room here
 }
 
 // MissCounters count parts of operations that met memory which was not resident (clause 16).

@@ -34,6 +34,7 @@ type Endpoint struct {
 	misses
 	impatient
 	sharedQueues
+	idleEager
 
 	outbox  []outFrame // set-up frames that wait for PollTransmit
 	events  eventRing

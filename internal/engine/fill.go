@@ -41,6 +41,9 @@ func (w *builder) from(c *conn) (more bool) {
 			return true
 		}
 	}
+	if c.eager != nil && !w.drafts(c, true) {
+		return true
+	}
 	for c.urgent.len()+c.retx.len() > 0 {
 		if !w.resend(c) {
 			return true
@@ -55,7 +58,7 @@ func (w *builder) from(c *conn) (more bool) {
 			return true
 		}
 	}
-	return !w.own(c)
+	return !w.own(c) || c.eager != nil && !w.drafts(c, false)
 }
 
 // own sends refusals and operations and reports false if the frame is full.

@@ -164,6 +164,10 @@ func (c *conn) giveUp(o *sendOp, st Status) {
 	if o.Pieces != nil {
 		o.Pieces.use(-1)
 	}
+	if k := o.eager; k != nil {
+		c.undraft(k)
+		e.putCompose(k)
+	}
 	c.pending--
 	e.emit(Event{Kind: EvComplete, Conn: c.id, Token: o.Token, Status: st})
 }

@@ -17,6 +17,9 @@ func init() {
 
 // emitWrite copies a short part into the tail and makes a long one the frame's bulk. Sends leave likewise.
 func emitWrite(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool) {
+	if o.eager != nil && !o.eager.refused {
+		return p.n, w.commit(c, o, p, retx)
+	}
 	if p.n <= w.smallLimit() {
 		if p.off+p.n == o.n {
 			p.flags |= wire.SegLast

@@ -16,6 +16,9 @@ const (
 	recAdvert  // advert number off of the connection; with n = 1 its withdrawal
 	recLink    // news of our link, in off
 	recKeys    // Keys of exchange off
+	recStage   // bytes [off, off+n) of our composed message op, with stamp count
+	// Discard or Unstaged, which off says, of composed message op
+	recEagerWord
 )
 
 // record is one thing that a frame in flight carries. Records of a frame are a list through next; the ledger's tag is

@@ -333,6 +333,12 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment, lasting bool)
 		default:
 			c.onWant(uint32(g.Key))
 		}
+	case wire.KindStage, wire.KindCommit, wire.KindDiscard, wire.KindUnstaged:
+		c, known := s.receiver(g.Conn)
+		if c == nil {
+			return known
+		}
+		return c.onEager(now, g)
 	case wire.KindOpNak:
 		if c, _ := s.receiver(g.Conn); c != nil && c.outstanding(seqnum.Value(g.Op)) && c.sent(seqnum.Value(g.Op)) {
 			c.complete(now, seqnum.Value(g.Op), Status(g.Status))

@@ -17,6 +17,9 @@ import (
 //	connect [ordered] [cold]        node 0 dials node 1, both export; then paths find their frame size, unless cold
 //	dial                            node 0 asks; run shows what comes of it, and node 1 accepts
 //	write | read [node=0] [bytes=8] [at=0] [notify=] [backward] [forward]     an operation on the other node's memory
+//	compose [node=0] [bytes=640] [at=0]     begins a write that is composed, and names it by its operation
+//	wrote [node=0] op= [bytes=64] [at=0]    writes part of its memory anew, and marks it
+//	commit | discard [node=0] op= [notify=] [backward] [forward]
 //	drop | hold | double | corrupt  from= [link=] [with=TEXT] [over=0] [skip=0] [count=1]
 //	        what happens to the next count frames of more than over bytes whose line contains TEXT (_ is a space)
 //	release [backwards] [each]      gives held frames to their receivers; each: they answer after every one
@@ -28,8 +31,9 @@ import (
 //	verify                          compares all memory with what operations should have made of it
 var scriptCommands = map[string]func(*script){
 	"new": (*script).new, "connect": (*script).connect, "dial": (*script).dial, "write": (*script).op,
-	"read": (*script).op,
-	"drop": (*script).rule, "hold": (*script).rule, "double": (*script).rule, "corrupt": (*script).rule,
+	"read": (*script).op, "compose": (*script).compose, "wrote": (*script).wrote, "commit": (*script).commit,
+	"discard": (*script).commit,
+	"drop":    (*script).rule, "hold": (*script).rule, "double": (*script).rule, "corrupt": (*script).rule,
 	"release": (*script).release, "run": (*script).run, "link": (*script).link, "close": (*script).end,
 	"abort":     (*script).end,
 	"advertise": (*script).advertise, "withdraw": (*script).withdraw, "revoke": (*script).revoke,
@@ -110,6 +114,58 @@ func (s *script) op() {
 	s.r.submit(node, s.conn[node], op)
 	s.printf("operation %d", s.token)
 	s.token++
+}
+
+// composing is a write that is being composed.
+type composing struct {
+	mem []byte
+	at  int
+}
+
+func (s *script) compose() {
+	node, n, at := s.num("node", 0), s.num("bytes", 640), s.num("at", 0)
+	k := composing{make([]byte, n), at}
+	op := engine.Op{Kind: engine.OpWrite, Token: s.token, Key: regmem.Key(s.key[1-node]), Off: uint64(at), Local: k.mem}
+	s.printf("operation %d: %v", s.token, s.r.n[node].e.Compose(s.conn[node], &op, s.token))
+	if s.composed == nil {
+		s.composed = map[int]composing{}
+	}
+	s.composed[int(s.token)] = k
+	s.token++
+}
+
+func (s *script) wrote() {
+	op, n, at := s.num("op", 0), s.num("bytes", 64), s.num("at", 0)
+	s.writes++
+	copy(s.composed[op].mem[at:at+n], pattern(1000+s.writes, n))
+	node := s.num("node", 0)
+	if !s.r.n[node].e.Wrote(s.conn[node], uint64(op), uint64(at), uint64(n)) {
+		s.d.Fatalf(s.t, "operation %d is not being composed", op)
+	}
+}
+
+func (s *script) commit() {
+	op, node, flags := s.num("op", 0), s.num("node", 0), engine.OpFlags(0)
+	k, e, done := s.composed[op], s.r.n[node].e, false
+	if s.d.HasArg("backward") {
+		flags |= engine.BackwardFence
+	}
+	if s.d.HasArg("forward") {
+		flags |= engine.ForwardFence
+	}
+	if s.d.HasArg("notify") {
+		flags |= engine.Notify
+	}
+	if s.d.Cmd == "discard" {
+		done = e.Discard(s.conn[node], uint64(op))
+		s.events()
+	} else {
+		done = e.Commit(s.r.now, s.conn[node], uint64(op), flags, uint32(s.num("notify", 0)), uint64(len(k.mem)))
+		copy(s.want[1-node][k.at:], k.mem)
+	}
+	if !done {
+		s.d.Fatalf(s.t, "operation %d is not being composed", op)
+	}
 }
 
 func (s *script) rule() {

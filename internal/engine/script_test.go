@@ -52,23 +52,25 @@ func TestScripts(t *testing.T) {
 
 // script is a scenario that is being played.
 type script struct {
-	t      *testing.T
-	d      *datadriven.TestData
-	r      *rig
-	o      rigOptions
-	out    strings.Builder
-	conn   [2]engine.ConnID
-	mem    [2][]byte // exported
-	want   [2][]byte // what mem must be in the end
-	key    [2]uint64
-	number [2]uint32 // of the adverts
-	token  uint64
-	reads  []pendingRead
-	seen   [2]int // events printed
-	rules  []*rule
-	held   []heldFrame
-	conns  map[string]string // connection numbers as the trace prints them
-	began  mono.Time
+	t        *testing.T
+	d        *datadriven.TestData
+	r        *rig
+	o        rigOptions
+	out      strings.Builder
+	conn     [2]engine.ConnID
+	mem      [2][]byte // exported
+	want     [2][]byte // what mem must be in the end
+	key      [2]uint64
+	number   [2]uint32 // of the adverts
+	token    uint64
+	reads    []pendingRead
+	composed map[int]composing // by operation
+	writes   int               // into their memory
+	seen     [2]int            // events printed
+	rules    []*rule
+	held     []heldFrame
+	conns    map[string]string // connection numbers as the trace prints them
+	began    mono.Time
 }
 
 // pendingRead is a read whose data verify looks at.

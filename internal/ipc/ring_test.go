@@ -75,7 +75,7 @@ func TestEntryValidation(t *testing.T) {
 	good := SQE{Op: OpWrite, Conn: 1, Region: 1, Len: 10}
 	for name, f := range map[string]func(e *SQE, b []byte){
 		"operation 0":        func(e *SQE, b []byte) { b[0] = 0 },
-		"operation 11":       func(e *SQE, b []byte) { b[0] = 11 },
+		"operation 15":       func(e *SQE, b []byte) { b[0] = 15 },
 		"unknown flag":       func(e *SQE, b []byte) { b[1] = 16 },
 		"read done locally":  func(e *SQE, b []byte) { b[0], b[1] = OpRead, FlagLocal },
 		"redirect of none":   func(e *SQE, b []byte) { b[0], b[56] = OpRedirect, 0 },

@@ -18,6 +18,12 @@ const (
 	// FeatureRedirect: what arrives for RemoteOff on of our export Key goes to local memory; CQRedirected is its end
 	OpRedirect    uint8 = 9
 	OpEndRedirect uint8 = 10 // FeatureRedirect: ends the redirection with that Token; has no completion
+
+	// FeatureEager: local memory is a message that is being composed, for remote memory, or a send where Key is 0
+	OpCompose uint8 = 11
+	OpWrote   uint8 = 12 // FeatureEager: LocalOff on, Len bytes of the message with that Token are written
+	OpCommit  uint8 = 13 // FeatureEager: its first Len bytes are an operation with Flags and Imm
+	OpDiscard uint8 = 14 // FeatureEager: it is dropped; of these four OpCompose alone has a completion
 )
 
 // Flags of an operation; the bits equal the engine's.
@@ -47,6 +53,9 @@ type Piece struct {
 
 // MaxInline is the number of bytes an SQE can carry by value.
 const MaxInline = 24
+
+// MaxEager is the longest composed message in bytes (PROTOCOL clause 18.1).
+const MaxEager = 64 << 10
 
 // MaxSend is the longest message in bytes (PROTOCOL clause 14.1).
 const MaxSend = 1 << 31
@@ -145,6 +154,8 @@ func (e *SQE) check() error {
 		return e.checkAtomic()
 	case e.Op == OpRedirect, e.Op == OpEndRedirect:
 		return e.checkRedirect()
+	case e.Op >= OpCompose && e.Op <= OpDiscard:
+		return e.checkEager()
 	case e.Op == OpReceive && (e.Flags|e.InlineLen != 0 || e.Imm != 0 || e.RemoteOff != 0 || e.Key > 1<<32-1 ||
 		(e.Conn == 0) == (e.Key == 0)):
 		return ErrEntry

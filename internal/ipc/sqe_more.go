@@ -49,6 +49,26 @@ func (e *SQE) checkAtomic() error {
 	return nil
 }
 
+// checkEager is check for the operations of FeatureEager: of each what it does not use is zero.
+func (e *SQE) checkEager() error {
+	want := SQE{Op: e.Op, Conn: e.Conn, Token: e.Token, LocalOff: e.LocalOff, Len: e.Len}
+	bad := e.LocalOff+e.Len < e.LocalOff
+	switch e.Op {
+	case OpCompose:
+		want.Region, want.Key, want.RemoteOff = e.Region, e.Key, e.RemoteOff
+	case OpCommit:
+		want.Flags, want.Imm, want.LocalOff = e.Flags&^FlagLocal, e.Imm, 0
+		bad = bad || e.Flags&^flagsAll != 0
+	case OpDiscard:
+		want.LocalOff, want.Len = 0, 0
+	}
+	want.Pieces = e.Pieces
+	if bad || *e != want {
+		return ErrEntry
+	}
+	return nil
+}
+
 func encodePieces(dst []byte, e *SQE) {
 	binary.LittleEndian.PutUint32(dst[4:], e.Conn)
 	clear(dst[8:SQESize])
@@ -93,6 +113,8 @@ func (e *SQE) needs() Features {
 		return FeatureAtomics
 	case OpPieces:
 		return FeatureGather
+	case OpCompose, OpWrote, OpCommit, OpDiscard:
+		return FeatureEager
 	}
 	return 0
 }

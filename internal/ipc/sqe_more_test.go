@@ -20,12 +20,30 @@ func thePieces(n int) SQE {
 	return e
 }
 
-// A6.13 and A6.14: entries come as they went, whatever the place of the ring had before.
+// theEager is one entry of each operation of composed messages.
+func theEager() []SQE {
+	return []SQE{
+		{Op: OpCompose, Conn: 1, Token: 2, Key: 3, RemoteOff: 4, Region: 5, LocalOff: 6, Len: 7},
+		{Op: OpWrote, Conn: 1, Token: 2, LocalOff: 3, Len: 4},
+		{Op: OpCommit, Flags: FlagBackwardFence | FlagForwardFence | FlagNotify, Conn: 1, Imm: 2, Token: 3, Len: 4},
+		{Op: OpDiscard, Conn: 1, Token: 2},
+	}
+}
+
+// A6.13, A6.14 and A6.17: entries come as they went, whatever the place of the ring had before.
 func TestFeatureEntries(t *testing.T) {
 	got := SQE{Op: OpWrite, InlineLen: 3, Token: 9, Pieces: [PiecesPerEntry]Piece{{9, 9, 9}, {9, 9, 9}, {9, 9, 9}}}
 	for _, e := range []SQE{thePieces(1), thePieces(2), thePieces(3)} {
 		var b [SQESize]byte
 		EncodeSQE(b[:], &e)
+		if err := DecodeSQE(b[:], &got); err != nil || got != e {
+			t.Errorf("sent %+v, got %+v, %v", e, got, err)
+		}
+	}
+	for _, e := range theEager() {
+		var b [SQESize]byte
+		EncodeSQE(b[:], &e)
+		got = SQE{}
 		if err := DecodeSQE(b[:], &got); err != nil || got != e {
 			t.Errorf("sent %+v, got %+v, %v", e, got, err)
 		}
@@ -41,7 +59,8 @@ func TestFeatureEntries(t *testing.T) {
 
 // A6.7: malformed entries of features, and good ones of features that are not in force.
 func TestFeatureEntriesRefused(t *testing.T) {
-	atomic, pieces := theAtomic(), thePieces(2)
+	atomic, pieces, eager := theAtomic(), thePieces(2), theEager()
+	compose, wrote, commit, discard := &eager[0], &eager[1], &eager[2], &eager[3]
 	for name, c := range map[string]struct {
 		e *SQE
 		f func(b []byte)
@@ -61,6 +80,18 @@ func TestFeatureEntriesRefused(t *testing.T) {
 		"pieces with flags":         {&pieces, func(b []byte) { b[1] = 1 }},
 		"pieces with a token":       {&pieces, func(b []byte) { b[8] = 1 }},
 		"reserved of pieces":        {&pieces, func(b []byte) { b[3] = 1 }},
+		"compose with flags":        {compose, func(b []byte) { b[1] = FlagNotify }},
+		"compose inline":            {compose, func(b []byte) { b[2] = 1 }},
+		"compose, immediate":        {compose, func(b []byte) { b[8] = 1 }},
+		"compose of what wraps":     {compose, func(b []byte) { b[55], b[63] = 0xff, 0xff }},
+		"wrote with a region":       {wrote, func(b []byte) { b[40] = 1 }},
+		"wrote with a key":          {wrote, func(b []byte) { b[24] = 1 }},
+		"wrote that wraps":          {wrote, func(b []byte) { b[55], b[63] = 0xff, 0xff }},
+		"commit, local":             {commit, func(b []byte) { b[1] = FlagLocal }},
+		"commit, unknown flag":      {commit, func(b []byte) { b[1] = 16 }},
+		"commit with an offset":     {commit, func(b []byte) { b[48] = 1 }},
+		"discard of a range":        {discard, func(b []byte) { b[56] = 1 }},
+		"discard with flags":        {discard, func(b []byte) { b[1] = 1 }},
 		"a piece that wraps":        {&pieces, func(b []byte) { binary.LittleEndian.PutUint64(b[40:], ^uint64(99)) }},
 	} {
 		var b [SQESize]byte
@@ -74,8 +105,8 @@ func TestFeatureEntriesRefused(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	for _, e := range []*SQE{&atomic, &pieces} {
-		for _, f := range []Features{0, FeatureMemory, FeatureAtomics, FeatureGather, AllFeatures} {
+	for _, e := range []*SQE{&atomic, &pieces, compose, wrote, commit, discard} {
+		for _, f := range []Features{0, FeatureMemory, FeatureAtomics, FeatureGather, FeatureEager, AllFeatures} {
 			r := newRings(t, 8)
 			r.Allow(f)
 			sp, sc := r.SubmitProducer(), r.SubmitConsumer()

@@ -159,6 +159,14 @@ func opCounters() []deviceCounter {
 			func(c *engine.Counters) uint64 { return c.MessagesUnbuffered }),
 		word("sends_waited_total", "Sends of local clients that found no buffer posted at the peer.",
 			func(c *engine.Counters) uint64 { return c.SendsWaited }),
+		word("eager_committed_total", "Composed messages of local clients of which blocks had left when they were "+
+			"committed.", func(c *engine.Counters) uint64 { return c.EagerCommitted }),
+		word("eager_discarded_total", "Composed messages that local clients dropped.",
+			func(c *engine.Counters) uint64 { return c.EagerDiscarded }),
+		word("eager_bytes_total", "Bytes of composed messages sent before they were committed.",
+			func(c *engine.Counters) uint64 { return c.EagerBytes }),
+		word("eager_refused_total", "Composed messages of peers for which there was no room here.",
+			func(c *engine.Counters) uint64 { return c.EagerRefused }),
 	}
 }
 

@@ -117,6 +117,8 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 		return s.redirect(c, e)
 	case ipc.OpEndRedirect:
 		return true, s.endRedirect(c, e)
+	case ipc.OpCompose, ipc.OpWrote, ipc.OpCommit, ipc.OpDiscard:
+		return s.eager(now, c, e)
 	}
 	if len(c.free) == 0 {
 		return false, nil

@@ -39,6 +39,7 @@ type slot struct {
 	source bool   // data goes from here
 	whole  bool   // everything had come when the area became void
 	mark   byte   // if not 0: all bytes are this
+	loose  bool   // its owner is writing here
 }
 
 var blank = bytes.Repeat([]byte{untouched}, 64<<10)
@@ -100,6 +101,7 @@ func (a *area) end() {
 func (s *slot) check() error {
 	b := s.bytes()
 	switch {
+	case s.loose:
 	case s.mark != 0:
 		if i := notAll(b, s.mark); i >= 0 {
 			return fmt.Errorf("node%d, %s: byte %d of the operation at %d became %#x after its end", s.area.node.Index,

@@ -25,6 +25,7 @@ type mix struct {
 	walls         int // devices that drop datagrams from some time on, and links that take them no more, or begin to
 	channels      int
 	tries         int // more connections per channel, when one is over
+	composes      bool
 }
 
 // drawMix draws a seed's world and faults.
@@ -102,6 +103,7 @@ func drawMix(seed uint64) (Options, mix) {
 		m.silence = m.silence || o.DeadTime < 5*time.Second || !o.Secure && m.strangers > 0
 	}
 	o.drawMisses()
+	m.composes = o.Misses.Delay == 0 // messages are composed in memory that is registered whole
 	return o, m
 }
 

@@ -36,11 +36,14 @@ type operation struct {
 	notified  int
 	applied   bool // seen whole at the peer
 	touched   bool
+	draft     *draft // it is composed; nil: it is submitted at once
+	dropped   bool   // it is composed, and then aborted
 }
 
 // plan draws an end's operations and lays out the memory they use.
 func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 	f, locals := &from.flow, stream(p.w.opt.Seed^uint64(p.number+1)<<32, localStream)
+	eager := stream(p.w.opt.Seed^uint64(p.number+1)<<32, eagerStream)
 	f.ordered = p.ordered
 	var far []*area
 	for i := range 1 + rng.IntN(2) {
@@ -74,6 +77,11 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 			p.w.mail.IntN(4) == 0: // messages are of memory that is registered whole
 			o.Kind, a = engine.OpSend, mail
 			o.Flags &^= engine.LocalDone
+		}
+		if !byValue {
+			o.composes(eager, p, kind)
+		}
+		if o.Kind == engine.OpSend && !o.dropped {
 			to.awaits = append(to.awaits, o)
 		}
 		o.far = a.slot(o.size, want, o.Kind == engine.OpRead)
@@ -84,7 +92,10 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 		default:
 			o.near = near.slot(o.size, want, o.Kind != engine.OpRead)
 		}
-		o.bad = kind == anyOperations && rng.IntN(16) == 0
+		o.bad = kind == anyOperations && rng.IntN(16) == 0 && !o.dropped
+		if o.draft != nil {
+			o.draft.begin(o)
+		}
 		f.ops = append(f.ops, o)
 	}
 	for i, a := range append(far, near, mail) {
@@ -153,24 +164,37 @@ func drawData(rng *rand.Rand, n int) []byte {
 func (w *swarm) post(e *end) {
 	f := &e.flow
 	for e.state == endOpen && f.next < len(f.ops) {
+		w.composeAhead(e)
 		if w.Now < f.after {
 			return // a call is on its way
 		}
 		o := f.ops[f.next]
 		o.Key = o.far.area.key
-		if !e.node.E.Submit(w.Now, e.conn, &o.Op) {
+		if o.submitted {
+			if !w.commit(e, o) {
+				return
+			}
+		} else if o.draft != nil || !e.node.E.Submit(w.Now, e.conn, &o.Op) {
 			return
 		}
 		f.next++
-		o.submitted = true
-		f.open++
-		if o.near != nil {
-			f.using++
-		}
+		f.took(o)
 		if f.gap > 0 {
 			f.after = w.Now.Add(f.gap)
 			w.After(f.gap, func() { w.post(e) })
 		}
+	}
+}
+
+// took notes that an operation is under way.
+func (f *flow) took(o *operation) {
+	if o.submitted {
+		return
+	}
+	o.submitted = true
+	f.open++
+	if o.near != nil {
+		f.using++
 	}
 }
 
@@ -257,11 +281,11 @@ func (e *end) judge(o *operation, st engine.Status) error {
 			return nil
 		}
 	case engine.StatusClosed, engine.StatusReset:
-		if p.ended {
+		if p.ended || e.closing && o.draft != nil && !o.draft.over {
 			return nil
 		}
 	case engine.StatusAborted:
-		if e.aborted {
+		if e.aborted || o.dropped && o.draft.over {
 			return nil
 		}
 	case engine.StatusPeerDown:
@@ -283,7 +307,7 @@ func (f *flow) fences() error {
 		if o.far.area.void {
 			return nil
 		}
-		known := (o.Kind == engine.OpWrite || o.Kind == engine.OpAtomic) && !o.bad && o.size > 0
+		known := (o.Kind == engine.OpWrite || o.Kind == engine.OpAtomic) && !o.bad && o.size > 0 && !o.dropped
 		if !known || o.complete {
 			o.applied = true
 			continue

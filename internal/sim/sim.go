@@ -125,6 +125,7 @@ const (
 	localStream
 	memoryStream
 	mailStream
+	eagerStream
 )
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }

@@ -21,8 +21,10 @@ type Report struct {
 	Held, Refused uint64
 	Staged, Acked uint64 // writes with LocalDone that completed early: copied, received by the peer
 	Parked, Gone  uint64 // parts of operations that waited for memory, and ended for want of it
-	Virtual       time.Duration
-	Hash          uint64
+	// composed messages: committed when blocks had left, aborted, refused a draft
+	Ahead, Dropped, Unstaged uint64
+	Virtual                  time.Duration
+	Hash                     uint64
 }
 
 // Watch is how closely a run is looked at; it changes nothing in it.
@@ -93,6 +95,9 @@ func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 		c := &n.E.Count
 		r.Parked += c.MissesWriteSource + c.MissesWriteTarget + c.MissesReadTarget + c.MissesReadDest
 		r.Gone += c.MissesFailed
+		r.Ahead += c.EagerCommitted
+		r.Dropped += c.EagerDiscarded
+		r.Unstaged += c.EagerRefused
 		r.Fell += int(n.E.Count.SessionsFailed)
 	}
 	if err != nil {

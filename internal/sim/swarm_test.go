@@ -87,6 +87,12 @@ func testSeeds(t *testing.T, test string, seeds int, watch Watch) {
 func TestSwarmBefore(t *testing.T) {
 	for _, seed := range failedOnce(t) {
 		o, m := drawMix(seed)
+		if m.composes {
+			m.composes = false
+			if _, err := runMix(seed, o, m, Watch{}); err != nil {
+				t.Errorf("without composed messages: %v", err)
+			}
+		}
 		if o.Misses.Delay > 0 {
 			o.Misses = Misses{}
 			if _, err := runMix(seed, o, m, Watch{}); err != nil {

@@ -173,6 +173,15 @@ func (d *describer) segment(g *wire.Segment) {
 		d.flags(g)
 	case wire.KindAtomicResult:
 		d.add("| atomic-result conn %d op %d found %#x", g.Conn, g.Op, g.Word(0))
+	case wire.KindStage:
+		d.add("| stage conn %d message %d stamp %d at %d, %d bytes", g.Conn, g.Op, g.Limit, g.Place, len(g.Data))
+	case wire.KindCommit:
+		d.add("| commit conn %d op %d message %d, %d bytes", g.Conn, g.Op, g.From, g.Limit)
+		d.flags(g)
+	case wire.KindDiscard:
+		d.add("| discard conn %d message %d", g.Conn, g.Op)
+	case wire.KindUnstaged:
+		d.add("| unstaged conn %d message %d", g.Conn, g.Op)
 	case wire.KindOpAck:
 		d.add("| op-ack conn %d below %d, up to %d may follow", g.Conn, g.Op, g.Limit)
 	case wire.KindCredit:

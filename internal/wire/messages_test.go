@@ -102,6 +102,19 @@ var messages = []message{
 	{"credit", "14.4, 14.5", Segment{Kind: KindCredit, Flags: CreditShared, Conn: 1, Limit: 0x0a0b0c0d},
 		"17 01 0000 00000001 0a0b0c0d", ""},
 	{"want", "14.5", Segment{Kind: KindWant, Conn: 1, Key: 0x0a0b0c0d}, "18 00 0000 00000001 0a0b0c0d", ""},
+	{"stage", "18.2", Segment{Kind: KindStage, Conn: 1, Op: 2, Limit: 3, Place: 64, Size: 67, Data: []byte("abc")},
+		"19 00 0003 00000001 00000002 00000003 00000040 00000043 616263", ""},
+	{"commit of a send, fenced, strict, with an immediate", "18.4", Segment{Kind: KindCommit,
+		Flags: segFlagsKnown | SegStrict, Status: uint8(KindSend), Conn: 1, Op: 2, Fence: 0xa1a2a3a4, Key: 3, From: 4,
+		Size: 0x10000, Limit: 0xffff, Imm: 0xb1b2b3b4, Data: []byte{0, 0, 0, 0, 0, 0, 1, 2}},
+		"1a 7f 0008 00000001 00000002 a1a2a3a4 0000000000000003 0000000000000000 00000004 15010000 0000ffff " +
+			"b1b2b3b4 0000000000000102", ""},
+	{"commit of a write", "18.4", Segment{Kind: KindCommit, Flags: SegFirst | SegLast, Status: uint8(KindWrite),
+		Conn: 1, Op: 2, Key: 3, Place: 4, From: 5, Size: 6, Data: make([]byte, 8)},
+		"1a 03 0008 00000001 00000002 0000000000000003 0000000000000004 00000005 01000006 00000000 " +
+			"0000000000000000", ""},
+	{"discard", "18.5", Segment{Kind: KindDiscard, Conn: 1, Op: 2}, "1b 00 0000 00000001 00000002", ""},
+	{"unstaged", "18.5", Segment{Kind: KindUnstaged, Conn: 1, Op: 2}, "1c 00 0000 00000001 00000002", ""},
 	{"link that is gone", "10.4", Segment{Kind: KindLink, Data: make([]byte, LinkInfoLen)},
 		"11 00 0000 00000000 00000000 0000 000000000000", ""},
 }

@@ -35,6 +35,11 @@ const (
 	KindCredit   Kind = 23
 	KindWant     Kind = 24
 
+	KindStage    Kind = 25
+	KindCommit   Kind = 26
+	KindDiscard  Kind = 27
+	KindUnstaged Kind = 28
+
 	MaxKinds = 32 // more than the largest
 )
 
@@ -79,21 +84,21 @@ type Segment struct {
 	Kind   Kind
 	Flags  uint8
 	Path   uint8 // Ack
-	Status uint8 // OpNak, Refuse, Close
+	Status uint8 // OpNak, Refuse, Close; Commit: KindWrite or KindSend, of which it is the operation
 	Perm   uint8 // Advert
 	Conn   uint32
-	From   uint32 // Open, Accept: the sender's connection number
-	Op     uint32 // OpAck: base; Advert, Withdraw, Keys: number
+	From   uint32 // Open, Accept: the sender's connection number; Commit: number of the composed message
+	Op     uint32 // OpAck: base; Advert, Withdraw, Keys: number; Stage, Discard, Unstaged: of the composed message
 	Fence  uint32
-	Limit  uint32 // OpAck, Credit: limit; Open, Accept: window
+	Limit  uint32 // OpAck, Credit: limit; Open, Accept: window; Stage: stamp; Commit: length
 	Imm    uint32
 	Delay  uint32 // Ack, nanoseconds
 	Key    uint64 // Send, SendNext, Want: the number of a message
 	Place  uint64 // Ack: floor; Probe, Echo: nonce
-	Size   uint64 // ReadRequest: length; Advert: size; Ack: largest; Atomic: AtomicSize
+	Size   uint64 // ReadRequest: length; Advert, Stage, Commit: size; Ack: largest; Atomic: AtomicSize
 	Name   []byte // Open: service; Advert: name
 	// payload, private data, text; Ack and OpAck: bitmap words; Link: a LinkInfo; Keys: PublicLen bytes; Atomic and
-	// AtomicResult: words of 8 bytes
+	// AtomicResult: words of 8 bytes; Commit: one, the sum of the stamps
 	Data []byte
 }
 
@@ -156,6 +161,12 @@ var Layouts = [MaxKinds]Layout{
 	KindAtomic: {Fixed: 32, Reserved: reserved, Optional: SegFenced | SegNotify, Put: putAtomic,
 		Next: nextAtomic},
 	KindAtomicResult: {Fixed: 12, Reserved: 0xff, Put: putAtomicResult, Next: nextAtomicResult},
+
+	KindStage: {Fixed: 24, Reserved: 0xff, Put: putStage, Next: nextStage},
+	KindCommit: {Fixed: 40, Reserved: sendReserved, Optional: SegFenced | SegNotify, Put: putCommit,
+		Next: nextCommit},
+	KindDiscard:  {Fixed: 12, Reserved: 0xff, NoData: true, Put: putStaged, Next: nextStaged},
+	KindUnstaged: {Fixed: 12, Reserved: 0xff, NoData: true, Put: putStaged, Next: nextStaged},
 }
 
 // Len returns the encoded length of s in bytes.

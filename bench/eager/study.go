@@ -1,0 +1,180 @@
+package eager
+
+import (
+	"fmt"
+	"slices"
+
+	"multiedge/bench/figure"
+	"multiedge/bench/report"
+	"multiedge/bench/xlate"
+)
+
+// What the paper tells in numbers (§7.2): by how much EDT's latency is below that of cache-coherent DMA with
+// intervention, from 64 bytes to 4 KiB, where the DMA has the rate of the bus.
+const paperLeast, paperMost = 17.0, 38.0
+
+const paperGain = "17-38 %"
+
+// breakdownBytes is the size of figure 9.
+const breakdownBytes = 256
+
+// PaperCompose is how long the paper's User Data takes in ns for each KiB, as far as it can be computed: its figure 8
+// has bars without numbers. The bus moves 1600 MB/s at most, and each line of 128 bytes crosses it twice, once to be
+// owned and once to be read by the NI (table 1, §5).
+const PaperCompose = 1280
+
+// Study shows results, one for each MTU, and those of the simulator, beside what the paper says.
+func Study(head report.Head, results []*Result, models []Model) *xlate.Study {
+	s := &xlate.Study{Head: head, Title: "Eager transfer", Scale: 1, Seed: 1,
+		Paper: "Won, Lee, Park and Kim, Eager Data Transfer Mechanism for Reducing Communication Latency in " +
+			"User-Level Network Protocols, §7, figures 8 and 9"}
+	eight := figure.Figure{ID: "figure8", Title: "Figure 8: communication latency", Legend: legend(),
+		Caption: "Of each size: eager, gathered, copied. One turn of a ping-pong, medians. The paper's NIs are eager " +
+			"(EDT), CC-DMA with intervention and with retry, and have no bars of their own here: it tells no numbers " +
+			"but the gain."}
+	nine := figure.Figure{ID: "figure9", Title: "Figure 9: breakdown, 256 bytes", Legend: legend(), Caption: "The " +
+		"paper divides Data Transfer into setting up, moving and interrupts of DMA, which is here a copy, or nothing."}
+	for _, r := range results {
+		for _, compose := range r.Compose {
+			s.Tables = append(s.Tables, r.table(compose))
+			eight.Panels = append(eight.Panels, r.panel(compose, r.Sizes))
+			if slices.Contains(r.Sizes, breakdownBytes) {
+				nine.Panels = append(nine.Panels, r.panel(compose, []int{breakdownBytes}))
+			}
+			s.Trends = append(s.Trends, r.trends(compose)...)
+		}
+	}
+	s.Figures = append(s.Figures, eight)
+	if len(nine.Panels) > 0 {
+		s.Figures = append(s.Figures, nine)
+	}
+	if len(models) > 0 {
+		modelled(s, models)
+	}
+	return s
+}
+
+var partNames = []string{"user data", "copy", "post or commit", "transport"}
+
+func legend() (all []figure.Entry) {
+	for i, name := range partNames {
+		all = append(all, figure.Entry{Text: name, Style: i, Bar: true})
+	}
+	return all
+}
+
+func (r *Result) title(compose int) string {
+	return fmt.Sprintf("MTU %d, composing %d ns for each KiB", r.MTU, compose)
+}
+
+// gain is by how many percent eager is below another way.
+func (r *Result) gain(size, compose int, than string) float64 {
+	return 100 * (1 - r.Find(size, compose, "eager").Turn.P50/r.Find(size, compose, than).Turn.P50)
+}
+
+func (r *Result) table(compose int) xlate.Table {
+	t := xlate.Table{ID: fmt.Sprintf("eager-%d-%d", r.MTU, compose),
+		Title: "A turn, us: " + r.title(compose) + ", medians (and 99th percentiles)",
+		Columns: []string{"bytes", "eager", "(p99)", "gathered", "(p99)", "copied", "(p99)", "gain on gathered %",
+			"on copied %", "EDT on CC-DMA"},
+		Caption: "A turn is half a round trip: composing, posting, and the way until the peer's program has the " +
+			"message."}
+	for _, size := range r.Sizes {
+		row := xlate.Row{Label: fmt.Sprint(size)}
+		for _, way := range Ways {
+			l := r.Find(size, compose, way).Turn
+			row.Cells = append(row.Cells, number(l.P50/1000), number(l.P99/1000))
+		}
+		row.Cells = append(row.Cells, number(r.gain(size, compose, "gathered")),
+			number(r.gain(size, compose, "copied")), xlate.Cell{Text: paperGain})
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func number(v float64) xlate.Cell { return xlate.Cell{Ours: &v, Form: "%.1f"} }
+
+func (r *Result) panel(compose int, sizes []int) figure.Panel {
+	p := figure.Panel{Title: r.title(compose), XLabel: "bytes: eager, gathered, copied", YLabel: "us"}
+	for _, size := range sizes {
+		p.Names = append(p.Names, fmt.Sprint(size))
+		var group []figure.Bar
+		for _, way := range Ways {
+			w := r.Find(size, compose, way)
+			var b figure.Bar
+			for i, ns := range []float64{w.UserData.P50, w.Copy.P50, w.Post.P50, w.Transport()} {
+				b.Parts = append(b.Parts, figure.Part{Value: ns / 1000, Color: i})
+			}
+			group = append(group, b)
+		}
+		p.Bars = append(p.Bars, group)
+	}
+	return p
+}
+
+func (r *Result) trends(compose int) []xlate.Trend {
+	least, most := r.Sizes[0], r.Sizes[len(r.Sizes)-1]
+	small, large := r.gain(least, compose, "copied"), r.gain(most, compose, "copied")
+	id := fmt.Sprintf("%d/%d", r.MTU, compose)
+	gain := xlate.Trend{ID: id, Where: "§7.2, figure 8", Claim: "EDT's latency is 17 to 38 % below that of " +
+		"cache-coherent DMA.", Agrees: min(small, large) >= paperLeast,
+		Found: fmt.Sprintf("%s: of %d bytes %.0f %% below copied, of %d bytes %.0f %%", r.title(compose), least, small,
+			most, large)}
+	if !gain.Agrees {
+		gain.Why = "it moves in hardware what is marked by system software here, and has no network: what a frame " +
+			"costs both hosts is most of a turn, however it is sent"
+	}
+	grows := xlate.Trend{ID: id, Where: "§7.2, figure 8", Claim: "The gain is larger for larger messages.",
+		Agrees: large > max(small, 0), Found: fmt.Sprintf("%.0f %% and %.0f %%", small, large)}
+	if !grows.Agrees {
+		grows.Why = "every mark costs frames, and where a link takes none of the time there is nothing to hide"
+	}
+	return []xlate.Trend{gain, grows}
+}
+
+// modelled adds what the simulator came to.
+func modelled(s *xlate.Study, models []Model) {
+	t := xlate.Table{ID: "links",
+		Title:   "One turn over links of a rate, us, in the simulator, whose hosts take no time",
+		Columns: []string{"MTU, rate, ns for each KiB, bytes", "eager", "posted", "gain %", "EDT on CC-DMA"},
+		Caption: "Posted is gathered, and copied but for the copy. A frame takes 1 us besides its serialisation."}
+	f := figure.Figure{ID: "links", Title: "Gain by the rate of links, simulated", Caption: t.Caption}
+	lines := map[string]*figure.Panel{}
+	var order []string
+	for i := range models {
+		m := &models[i]
+		t.Rows = append(t.Rows, xlate.Row{Label: fmt.Sprintf("%d, %s, %d, %d", m.MTU, m.Rate, m.Compose, m.Bytes),
+			Cells: []xlate.Cell{number(m.Eager / 1000), number(m.Posted / 1000), number(m.Gain()), {Text: paperGain}}})
+		at := fmt.Sprintf("MTU %d, composing %d ns for each KiB", m.MTU, m.Compose)
+		p := lines[at]
+		if p == nil {
+			p = &figure.Panel{Title: at, XLabel: "bytes", YLabel: "gain %", SizeX: true}
+			lines[at], order = p, append(order, at)
+		}
+		k := slices.IndexFunc(f.Legend, func(e figure.Entry) bool { return e.Text == m.Rate })
+		if k < 0 {
+			k = len(f.Legend)
+			f.Legend = append(f.Legend, figure.Entry{Text: m.Rate, Style: k})
+		}
+		for len(p.Lines) <= k {
+			p.Lines = append(p.Lines, figure.Line{Style: len(p.Lines)})
+		}
+		p.Lines[k].X, p.Lines[k].Y = append(p.Lines[k].X, float64(m.Bytes)), append(p.Lines[k].Y, m.Gain())
+	}
+	for _, at := range order {
+		f.Panels = append(f.Panels, *lines[at])
+	}
+	s.Tables, s.Figures = append(s.Tables, t), append(s.Figures, f)
+	for _, m := range models {
+		if m.Bytes != 4096 || m.Compose != PaperCompose {
+			continue
+		}
+		trend := xlate.Trend{ID: m.Rate, Where: "§7.2, figure 8", Claim: "EDT's latency is 17 to 38 % below that of " +
+			"cache-coherent DMA.", Agrees: m.Gain() >= paperLeast,
+			Found: fmt.Sprintf("MTU %d, %s, simulated: of 4096 bytes %.0f %%", m.MTU, m.Rate, m.Gain())}
+		if !trend.Agrees {
+			trend.Why = "it can hide no more than composing takes, or than the link takes"
+		}
+		s.Trends = append(s.Trends, trend)
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"multiedge/bench"
+	"multiedge/bench/eager"
+	"multiedge/bench/report"
+	"multiedge/edge"
+	"multiedge/internal/lab"
+)
+
+// eagerCmd compares eager transfer with gathering and copying.
+type eagerCmd struct {
+	Rounds  int      `short:"n" default:"2000" help:"Messages of each size, way and time of composing, from each end." placeholder:"N"`
+	Size    []size   `short:"s" default:"64,256,1k,4k" help:"Bytes of a message, 64 to 64k." placeholder:"SIZE,..."`
+	MTU     []int    `name:"mtu" default:"1500,9000" help:"MTUs of the links, one run each." placeholder:"M,..."`
+	Compose []int    `default:"1280,20000" help:"Nanoseconds that composing a KiB takes. 1280 is the EDT paper's, as far as it tells; programs that compute what they write take longer." placeholder:"NS,..."`
+	Marks   int      `default:"4" help:"Into how many parts of 512 bytes and more an eager message is divided, at most; each but the last travels as soon as it is written." placeholder:"N"`
+	Rates   []string `default:"1gbit,10gbit,100gbit" help:"Rates of links that are simulated besides; none: no simulation. (The shaped links of --lab-rates pass a short message in one burst.)" placeholder:"RATE,..."`
+	Output  string   `short:"o" help:"Directory for the result as JSON, the figures and index.html." placeholder:"DIR"`
+	transportFlags
+	labFlags `prefix:""`
+}
+
+func (c *eagerCmd) Run(ctx context.Context) error {
+	var sizes []int
+	for _, s := range c.Size {
+		if s < 64 || s > edge.MaxEager {
+			return fmt.Errorf("messages of %d bytes: choose 64 to 64k", s)
+		}
+		sizes = append(sizes, int(s))
+	}
+	switch {
+	case c.Rounds < 8 || c.Rounds > 1e6 || c.Marks < 1 || len(c.MTU) == 0 || len(sizes) == 0 || len(c.Compose) == 0:
+		return errors.New("-n is 8 to 1000000, --marks 1 or more, and -s, --mtu and --compose name one at least")
+	case !c.Lab:
+		return errors.New("eager builds hosts for each MTU: add --lab")
+	case c.Embedded:
+		return errors.New("eager measures daemons, which send while the program composes: leave out --embedded")
+	}
+	if err := lab.EnsurePrivileges(); err != nil {
+		return err
+	}
+	var results []*eager.Result
+	for _, mtu := range c.MTU {
+		r, err := c.measure(ctx, eager.Spec{MTU: mtu, Rounds: c.Rounds, Sizes: sizes, Compose: c.Compose,
+			Marks: c.Marks})
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+	}
+	models, err := eager.Simulate(c.MTU, c.Rates, eager.Spec{Sizes: sizes, Compose: c.Compose, Marks: c.Marks})
+	if err != nil {
+		return err
+	}
+	s := eager.Study(head(), results, models)
+	for i := range s.Tables {
+		if err := s.Tables[i].Text(os.Stdout); err != nil {
+			return err
+		}
+	}
+	if s.Print(os.Stdout); c.Output == "" {
+		return nil
+	}
+	if err := s.Write(c.Output, "eager"); err != nil {
+		return err
+	}
+	if err := eager.WriteRows(c.Output, results, models); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "results and index.html are in %s\n", c.Output)
+	return nil
+}
+
+// measure has hosts with links of one MTU.
+func (c *eagerCmd) measure(ctx context.Context, s eager.Spec) (*eager.Result, error) {
+	spec := c.cluster(&c.transportFlags, 1)
+	spec.Lab.MTU = s.MTU
+	cl, err := bench.NewCluster(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	progress := report.NewProgress(os.Stderr, 1)
+	res, err := cl.Eager(ctx, s, progress.Update)
+	progress.Clear()
+	return res, errors.Join(err, cl.Close())
+}

@@ -1,0 +1,140 @@
+package edge
+
+import "multiedge/internal/ipc"
+
+// MaxEager is the longest composed message in bytes.
+const MaxEager = ipc.MaxEager
+
+// Message is a write or send that is being composed: what is written of it already travels (EDT §4), into memory that
+// the peer's program cannot see. Commit publishes it, at once and in the order of commits; Abort drops it. A small
+// value to keep or to drop as you like.
+type Message struct {
+	c  *Conn
+	op Op
+	n  int
+}
+
+// Compose begins a message: a Work of Kind Write or Send whose Local, LocalOff and Len, 1 to MaxEager, are the memory
+// that it is composed in. Its Flags and Imm are said to Commit. The memory is the message's until it is done, but the
+// caller may write it until Commit, in any order and as often as wanted. The message takes the place of an operation in
+// flight; a connection can have 16 that are not committed, and its Close waits until they are committed or aborted.
+// ErrAgain means that the queue is full.
+func (c *Conn) Compose(w *Work) (Message, error) {
+	m, err := c.compose(w)
+	if err == ErrAgain && c.d.poll() > 0 {
+		m, err = c.compose(w)
+	}
+	return m, err
+}
+
+func (c *Conn) compose(w *Work) (Message, error) {
+	d := c.d
+	switch {
+	case d.features&ipc.FeatureEager == 0:
+		return Message{}, errNoEager
+	case w.Kind != Write && w.Kind != Send, w.Flags != 0, w.Imm != 0, len(w.Inline)+len(w.Pieces) > 0, w.Local == nil:
+		return Message{}, errCompose
+	case w.Len < 1 || w.Len > MaxEager:
+		return Message{}, ErrTooLong
+	}
+	d.post.Lock()
+	defer d.post.Unlock()
+	if err := c.usable(); err != nil {
+		return Message{}, err
+	}
+	if inSpace(w) {
+		return Message{}, errMessageSpace
+	}
+	if err := c.encode(w, &d.sqe); err != nil {
+		return Message{}, err
+	}
+	d.sqe.Op = ipc.OpCompose
+	op, err := c.launch(w.Local, noBounce, w)
+	if err != nil {
+		return Message{}, err
+	}
+	d.slots[op.slot].composing = true
+	d.publish()
+	return Message{c, op, w.Len}, nil
+}
+
+// Wrote says that bytes off to off+n of the message are written, so that they may travel. They may be written again,
+// which has to be said again; bytes that Wrote never named travel with Commit. Blocks are 64 bytes: one that is marked
+// before all of it is written travels again with the next mark. ErrAgain means that the queue is full: say it again.
+func (m Message) Wrote(off, n int) error {
+	if off < 0 || n < 0 || off > m.n || n > m.n-off {
+		return ErrBounds
+	}
+	return m.say(ipc.SQE{Op: ipc.OpWrote, LocalOff: uint64(off), Len: uint64(n)})
+}
+
+// Commit posts the first n bytes of the message as an operation of the connection, as Post does a Work with these flags
+// (BackwardFence, ForwardFence, Notify) and immediate. From then on they must not change until the operation is done.
+// With any error but ErrAgain the message has ended, or its operation has.
+func (m Message) Commit(n int, flags Flags, imm uint32) (Op, error) {
+	switch {
+	case n < 0 || n > m.n:
+		return m.op, ErrBounds
+	case flags&^(BackwardFence|ForwardFence|Notify) != 0:
+		return m.op, errCompose
+	}
+	return m.op, m.say(ipc.SQE{Op: ipc.OpCommit, Flags: uint8(flags), Imm: imm, Len: uint64(n)})
+}
+
+// Abort drops the message: the peer's program never sees any of it, and its operation ends with ErrAborted. The memory
+// is the caller's once Op is done.
+func (m Message) Abort() error { return m.say(ipc.SQE{Op: ipc.OpDiscard}) }
+
+// Op is the message's operation: that of Commit, or one that ends with ErrAborted.
+func (m Message) Op() Op { return m.op }
+
+// say posts what is said about the message.
+func (m Message) say(e ipc.SQE) error {
+	if m.c == nil {
+		return errComposed
+	}
+	err := m.sayOnce(e)
+	if err == ErrAgain && m.c.d.poll() > 0 {
+		err = m.sayOnce(e)
+	}
+	return err
+}
+
+func (m Message) sayOnce(e ipc.SQE) error {
+	d := m.c.d
+	d.post.Lock()
+	defer d.post.Unlock()
+	s := &d.slots[m.op.slot]
+	switch {
+	case m.op.settled():
+		if err := m.op.Err(); err != nil {
+			return err
+		}
+		return errComposed
+	case !s.composing:
+		return errComposed
+	case d.detached:
+		return ErrAgain
+	}
+	if n, err := d.sq.Room(); n == 0 || err != nil {
+		if err != nil {
+			go d.fail(ErrDaemonDown)
+		}
+		return ErrAgain
+	}
+	e.Conn, e.Token = m.c.id, opKey(m.op.slot, m.op.gen)
+	if e.Op != ipc.OpWrote {
+		s.composing = false
+	}
+	d.sqe = e
+	d.sq.Put(&d.sqe)
+	d.publish()
+	return nil
+}
+
+var (
+	errNoEager = &Error{text: "the daemon is older and composes no messages; upgrade it", also: ErrVersion}
+	errCompose = invalid("Compose takes a Write or Send with Local, LocalOff and Len; fences, Notify and Imm belong " +
+		"to Commit")
+	errComposed = invalid("the message is committed or aborted already")
+)

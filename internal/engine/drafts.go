@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"slices"
+
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+	"multiedge/regmem"
+)
+
+// The receiving half of eager transfer (clause 18). What comes ahead of its operation lies in a draft, which is charged
+// as what waits behind a fence is. Of each block the one with the greatest stamp counts, whatever order they come in.
+// When the Commit is there and the stamps have the sum that it names, the draft is delivered as if it had come as one
+// segment of the operation: fences, keys, buffers, redirections and misses are those of every operation.
+
+// draftCost is what a draft takes besides its bytes, and blockCost what each block does.
+const (
+	draftCost = 384
+	blockCost = 4
+)
+
+// draft is a message that a peer composes.
+type draft struct {
+	number    uint32
+	bytes     []byte
+	stamps    []uint32 // of each block; 0: nothing came
+	sum       uint64   // of stamps
+	committed bool
+	need      uint64  // the sum that is to be reached, if committed
+	segment   segment // of the operation, likewise
+	n         uint32  // its bytes
+}
+
+func draftPrice(size uint64) int {
+	return draftCost + int(size) + blockCost*int((size+eagerBlock-1)/eagerBlock)
+}
+
+// draftRoom reports whether so many bytes may be kept for a draft. Drafts can lie for long, so they leave half of the
+// room to what waits behind fences.
+func (c *conn) draftRoom(bytes int) bool {
+	most := c.e.cfg.HeldBytes / 2
+	return c.s.heldMem+bytes <= most && (len(c.s.fair.users) == 1 || c.userShare().held+bytes <= most/2)
+}
+
+// onEager takes the segments of clause 18. It reports whether the frame may count as received (clause 3.3).
+func (c *conn) onEager(now mono.Time, g *wire.Segment) bool {
+	x := c.composing()
+	number := g.Op
+	switch g.Kind {
+	case wire.KindUnstaged:
+		c.onUnstaged(number)
+		return true
+	case wire.KindCommit:
+		number = g.From
+	}
+	switch {
+	case x.gone.has(number):
+		c.e.Count.SegmentsDuplicated++
+		c.oweAck()
+		return true
+	case !x.gone.fits(number):
+		c.e.Count.RejectedMalformed++
+		return false
+	case g.Kind == wire.KindDiscard:
+		c.dropDraft(number)
+		return true
+	}
+	d := c.draft(number, g.Size)
+	switch {
+	case d == nil:
+		c.dropDraft(number)
+		c.e.Count.EagerRefused++
+		c.tellDraft(wire.KindUnstaged, number)
+		return true
+	case uint64(len(d.bytes)) != g.Size:
+		c.e.Count.RejectedMalformed++
+		return false
+	case g.Kind == wire.KindStage:
+		d.put(g)
+	case !d.committed:
+		d.commit(g)
+	}
+	return c.publish(now, d)
+}
+
+// draft returns the peer's draft of that number, made if there is none; nil if there is no room.
+func (c *conn) draft(number uint32, size uint64) *draft {
+	for _, d := range c.eager.drafts {
+		if d.number == number {
+			return d
+		}
+	}
+	if price := draftPrice(size); c.draftRoom(price) {
+		c.charge(price)
+		d := c.e.takeDraft(int(size))
+		d.number = number
+		c.eager.drafts = append(c.eager.drafts, d)
+		return d
+	}
+	return nil
+}
+
+func (e *Endpoint) takeDraft(size int) *draft {
+	var d *draft
+	if n := len(e.drafts); n > 0 {
+		d, e.drafts = e.drafts[n-1], e.drafts[:n-1]
+	} else {
+		d = new(draft)
+	}
+	if cap(d.bytes) < size {
+		d.bytes = make([]byte, size)
+	} // else what is there is never shown: publish wants a stamp of every block
+	*d = draft{bytes: d.bytes[:size], stamps: zeros(d.stamps, (size+eagerBlock-1)/eagerBlock)}
+	return d
+}
+
+// endDraft gives back what a draft took.
+func (c *conn) endDraft(d *draft) {
+	c.charge(-draftPrice(uint64(len(d.bytes))))
+	if len(c.e.drafts) < mostIdleEager {
+		c.e.drafts = append(c.e.drafts, d)
+	}
+}
+
+// put keeps the blocks of a Stage that are newer than those there.
+func (d *draft) put(g *wire.Segment) {
+	for data, at := g.Data, g.Place; len(data) > 0; {
+		n := min(len(data), eagerBlock)
+		if s := &d.stamps[at/eagerBlock]; g.Limit > *s {
+			copy(d.bytes[at:], data[:n])
+			d.sum += uint64(g.Limit - *s)
+			*s = g.Limit
+		}
+		data, at = data[n:], at+uint64(n)
+	}
+}
+
+func (d *draft) commit(g *wire.Segment) {
+	d.committed, d.need, d.n = true, g.Word(0), g.Limit
+	d.segment = segment{kind: carriers[wire.Kind(g.Status)].kind, flags: g.Flags, op: seqnum.Value(g.Op),
+		fence: seqnum.Value(g.Fence), imm: g.Imm, key: regmem.Key(g.Key), place: g.Place}
+}
+
+// publish delivers a draft that is committed and has the newest of every block. It reports false if there is no room
+// for what its operation needs.
+func (c *conn) publish(now mono.Time, d *draft) bool {
+	if !d.committed || d.sum != d.need {
+		return true
+	}
+	if slices.Contains(d.stamps[:(d.n+eagerBlock-1)/eagerBlock], 0) {
+		c.e.Count.RejectedMalformed++
+		return false
+	}
+	d.segment.data = d.bytes[:d.n]
+	if !c.onOperation(now, &d.segment) {
+		return false
+	}
+	c.dropDraft(d.number)
+	return true
+}
+
+// dropDraft forgets a draft, and whatever comes of it from now on.
+func (c *conn) dropDraft(number uint32) {
+	x := c.eager
+	x.gone.add(number)
+	for i, d := range x.drafts {
+		if d.number == number {
+			last := len(x.drafts) - 1
+			x.drafts[i], x.drafts[last] = x.drafts[last], nil
+			x.drafts = x.drafts[:last]
+			c.endDraft(d)
+			return
+		}
+	}
+}
+
+// dropDrafts forgets all of them.
+func (c *conn) dropDrafts() {
+	if c.eager != nil {
+		for _, d := range c.eager.drafts {
+			c.endDraft(d)
+		}
+		c.eager.drafts = nil
+	}
+}
