@@ -13,31 +13,34 @@ import (
 	"multiedge/bench/eager"
 	"multiedge/bench/handles"
 	"multiedge/bench/notify"
+	"multiedge/bench/ondemand"
 	"multiedge/bench/scale"
 	"multiedge/edge"
 )
 
-// ScaleJob is one end of a run of package scale, handles, notify or eager in a lab host.
+// ScaleJob is one end of a run of package scale, handles, notify, eager or ondemand in a lab host.
 type ScaleJob struct {
-	Server  bool          `json:"server,omitempty"`
-	Socket  string        `json:"socket"`
-	Spec    scale.Spec    `json:"spec"`
-	Handles *handles.Spec `json:"handles,omitempty"` // in place of Spec
-	Notify  *notify.Spec  `json:"notify,omitempty"`  // likewise
-	Eager   *eager.Spec   `json:"eager,omitempty"`   // likewise
-	Other   string        `json:"other,omitempty"`   // the socket of the other host's daemon
+	Server   bool           `json:"server,omitempty"`
+	Socket   string         `json:"socket"`
+	Spec     scale.Spec     `json:"spec"`
+	Handles  *handles.Spec  `json:"handles,omitempty"` // in place of Spec
+	Notify   *notify.Spec   `json:"notify,omitempty"`  // likewise
+	OnDemand *ondemand.Spec `json:"ondemand,omitempty"`
+	Eager    *eager.Spec    `json:"eager,omitempty"`
+	Other    string         `json:"other,omitempty"` // the socket of the other host's daemon
 }
 
 // scaleEvent is what such an end reports, one JSON line each. One field is set.
 type scaleEvent struct {
-	Started bool            `json:"started,omitempty"`
-	What    string          `json:"what,omitempty"` // with Share: progress
-	Share   float64         `json:"share,omitempty"`
-	Result  *scale.Result   `json:"result,omitempty"`
-	Handles *handles.Result `json:"handles,omitempty"`
-	Notify  *notify.Result  `json:"notify,omitempty"`
-	Eager   *eager.Result   `json:"eager,omitempty"`
-	Error   string          `json:"error,omitempty"`
+	Started  bool             `json:"started,omitempty"`
+	What     string           `json:"what,omitempty"` // with Share: progress
+	Share    float64          `json:"share,omitempty"`
+	Result   *scale.Result    `json:"result,omitempty"`
+	Handles  *handles.Result  `json:"handles,omitempty"`
+	Notify   *notify.Result   `json:"notify,omitempty"`
+	OnDemand *ondemand.Result `json:"ondemand,omitempty"`
+	Eager    *eager.Result    `json:"eager,omitempty"`
+	Error    string           `json:"error,omitempty"`
 }
 
 // ScaleLimits is what daemons must allow for a run: lines for their [limits].
@@ -78,6 +81,8 @@ func (j *ScaleJob) work(ctx context.Context, d *edge.Device, emit func(scaleEven
 		}, started)
 	case j.Server && j.Eager != nil:
 		return eager.Serve(ctx, d, started)
+	case j.Server && j.OnDemand != nil:
+		return ondemand.Serve(ctx, d, started)
 	case j.Server:
 		return scale.Serve(ctx, d, started)
 	case j.Handles != nil:
@@ -87,6 +92,9 @@ func (j *ScaleJob) work(ctx context.Context, d *edge.Device, emit func(scaleEven
 		done.Notify, err = notify.Run(ctx, d, *j.Notify, show)
 	case j.Eager != nil:
 		done.Eager, err = eager.Run(ctx, d, *j.Eager, show)
+	case j.OnDemand != nil:
+		j.OnDemand.Socket = j.Socket
+		done.OnDemand, err = ondemand.Run(ctx, d, *j.OnDemand, show)
 	default:
 		done.Result, err = scale.Run(ctx, d, j.Spec, show)
 	}
@@ -123,6 +131,14 @@ func (c *Cluster) Eager(ctx context.Context, s eager.Spec, show func(what string
 	s.Peer = c.lab.Host(1).Name()
 	e, err := c.bothEnds(ctx, ScaleJob{Eager: &s}, show)
 	return e.Eager, err
+}
+
+// OnDemand runs package ondemand between the first two hosts.
+func (c *Cluster) OnDemand(ctx context.Context, s ondemand.Spec, show func(what string, share float64)) (
+	*ondemand.Result, error) {
+	s.Peer = c.lab.Host(1).Name()
+	e, err := c.bothEnds(ctx, ScaleJob{OnDemand: &s}, show)
+	return e.OnDemand, err
 }
 
 // Scale runs package scale between the first two hosts.
@@ -164,7 +180,7 @@ func (c *Cluster) bothEnds(ctx context.Context, j ScaleJob, show func(what strin
 			case !ok:
 				<-client.ended
 				return none, fmt.Errorf("client: %w", client.failure())
-			case e.Result != nil || e.Handles != nil || e.Notify != nil || e.Eager != nil:
+			case e.Result != nil || e.Handles != nil || e.Notify != nil || e.Eager != nil || e.OnDemand != nil:
 				return e, nil
 			case e.Error != "":
 				err := fmt.Errorf("client: %s", e.Error)

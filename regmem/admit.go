@@ -139,6 +139,9 @@ func (s *Space) admit(first, last uint64) bool {
 		}
 	}
 	s.missed = last + 1
+	if s.budget >= spareFrom && s.full(1) { // behind what was asked for, so that the next miss waits for no unpinning
+		s.evict(1)
+	}
 	return true
 }
 
@@ -147,7 +150,7 @@ func (s *Space) room(first, last uint64, absent int) bool {
 	if s.table.Owed()+s.awaited+absent > s.mostOwed() {
 		return false
 	}
-	for tries := victimBatch; tries > 0 && (s.full(absent) || s.crowded(first, last)); tries-- {
+	for tries := victimTries; tries > 0 && (s.full(absent) || s.crowded(first, last)); tries-- {
 		if !s.evict(absent) {
 			break
 		}

@@ -34,7 +34,7 @@ func newCrowd(t *testing.T, seed uint64, cfg SpaceConfig) *crowd {
 	c := &crowd{t: t, rng: rand.New(rand.NewPCG(seed, 1)), unused: map[uint64]bool{}}
 	cfg.Seed = seed
 	cfg.Ask = func(chunk uint64, what PinWork) bool {
-		if what == PinChunk {
+		if what != UnpinChunk {
 			c.pinning = append(c.pinning, chunk)
 		} else if c.unused[chunk] {
 			c.lost++

@@ -44,5 +44,8 @@ func (t *Table) Touch(off, n, follows uint64, site Site) (w Wait, ok bool) {
 	return Wait{g.region.Back, page}, ok
 }
 
+// Found returns the region that the latest Resolve found, and where in it the grant begins.
+func (t *Table) Found() (r *Region, base uint64) { return t.last.region, t.last.base }
+
 // Backed reports whether the memory that the latest Resolve found is of a region that is not always resident.
 func (t *Table) Backed() bool { return t.last.region.Back != nil }

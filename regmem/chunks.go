@@ -175,8 +175,8 @@ func (t *Chunks) Bytes() int {
 // Crowded reports whether chunk i needs a leaf and there are as many as there may be.
 func (t *Chunks) Crowded(i uint64) bool { return t.dir[i>>leafBits] == &garbage && t.leaves >= t.most }
 
-// List appends the resident chunks, in no order.
-func (t *Chunks) List(dst []uint64) []uint64 { return append(dst, t.resident...) }
+// Bare reports whether nothing is known of chunk i, nor of any other of its leaf.
+func (t *Chunks) Bare(i uint64) bool { return t.dir[i>>leafBits] == &garbage }
 
 // Seen reports whether chunk i was resident before, as far as that is remembered.
 func (t *Chunks) Seen(i uint64) bool { return t.dir[i>>leafBits][i&(leafChunks-1)].marks&markSeen != 0 }

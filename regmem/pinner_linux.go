@@ -3,7 +3,9 @@ package regmem
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,8 +14,9 @@ import (
 )
 
 // Pinner is the thread that fills, locks and unlocks chunks of spaces, one for a process: an OS thread of its own,
-// since the calls block for as long as the kernel takes. Those who ask have a queue each, which is bounded; it takes
-// turns between them.
+// since the calls block for as long as the kernel takes. Each client has a bounded queue of its own. Turns go round by
+// user, and by client of the user, and a turn is a piece of a chunk at most: a user who misses all the time, on memory
+// that was never touched, in chunks of any size, holds up another's miss for one piece.
 type Pinner struct {
 	bell   int // eventfd that it sleeps on
 	now    func() time.Duration
@@ -21,23 +24,42 @@ type Pinner struct {
 	ended  atomic.Bool
 	done   chan struct{}
 
-	mu     sync.Mutex // held while it works; guards what follows
-	queues []*PinQueue
+	mu    sync.Mutex // held while it works; guards what follows
+	users []*pinUser
+	next  int // whose turn it is
 }
 
-// pinQueueLen is how many requests of one queue may wait; a power of two.
-const pinQueueLen = 1024
+// pinUser is a user who has queues.
+type pinUser struct {
+	id     uint64
+	queues []*PinQueue
+	next   int
+}
 
-// PinQueue is what one goroutine asks of the pinner, in order, and the answers.
+const (
+	pinQueueLen = 1024     // requests of one queue that may wait; a power of two
+	pinPiece    = 64 << 10 // bytes that are filled and locked in one turn
+
+	// PinQueueBytes is what a queue takes, with the answers to what is in it, for whoever is charged for it.
+	PinQueueBytes = pinQueueLen * (40 + 2*40)
+)
+
+// PinQueue is what the spaces of one client ask of the pinner, in order.
 type PinQueue struct {
 	p          *Pinner
-	post       func() // has the owner call Answers
+	user       *pinUser
+	in         *PinInbox
 	ring       [pinQueueLen]pinRequest
 	head, tail atomic.Uint32
+}
+
+// PinInbox takes the answers to the queues of clients that one goroutine serves.
+type PinInbox struct {
+	post func() // has that goroutine call Answers
 
 	lock    sync.Mutex
 	answers []PinAnswer
-	spare   []PinAnswer // the owner's
+	spare   []PinAnswer // the goroutine's
 	posted  bool
 }
 
@@ -45,6 +67,8 @@ type pinRequest struct {
 	of    *PinnedSpace
 	chunk uint64
 	what  PinWork
+	done  int // bytes, by turns before
+	took  time.Duration
 }
 
 // PinAnswer says what became of a chunk that was to be pinned.
@@ -87,14 +111,34 @@ func (p *Pinner) Close() {
 	unix.Close(p.bell)
 }
 
-// Queue returns a queue of one goroutine's. post is called on the pinner's thread when there are answers, must not
-// wait, and has that goroutine call Answers.
-func (p *Pinner) Queue(post func()) *PinQueue {
-	q := &PinQueue{p: p, post: post}
+// NewPinInbox returns an inbox. post is called on the pinner's thread when there are answers, must not wait, and has a
+// goroutine call Answers.
+func NewPinInbox(post func()) *PinInbox { return &PinInbox{post: post} }
+
+// Queue returns a queue of a client of a user, whose spaces the goroutine of the inbox owns. It waits for the piece
+// that is being pinned.
+func (p *Pinner) Queue(user uint64, in *PinInbox) *PinQueue {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queues = append(p.queues, q)
+	i := slices.IndexFunc(p.users, func(u *pinUser) bool { return u.id == user })
+	if i < 0 {
+		i = len(p.users)
+		p.users = append(p.users, &pinUser{id: user})
+	}
+	u := p.users[i]
+	q := &PinQueue{p: p, user: u, in: in}
+	u.queues = append(u.queues, q)
 	return q
+}
+
+// Close ends a queue. What is in it is not done.
+func (q *PinQueue) Close() {
+	q.p.mu.Lock()
+	defer q.p.mu.Unlock()
+	u := q.user
+	if u.queues = slices.DeleteFunc(u.queues, func(o *PinQueue) bool { return o == q }); len(u.queues) == 0 {
+		q.p.users = slices.DeleteFunc(q.p.users, func(o *pinUser) bool { return o == u })
+	}
 }
 
 var eventOne = [8]byte{1}
@@ -106,14 +150,14 @@ func (q *PinQueue) Add(s *Space, m, hints *Memory, huge bool, fill func(bytes in
 	return &PinnedSpace{Space: s, mem: m, hints: hints, queue: q, huge: huge, fill: fill}
 }
 
-// Ask queues work on a chunk. The queue's owner calls it. It reports false if the queue is full.
+// Ask queues work on a chunk. The goroutine that owns the space calls it. It reports false if the queue is full.
 func (sp *PinnedSpace) Ask(chunk uint64, what PinWork) bool {
 	q := sp.queue
 	tail := q.tail.Load()
 	if tail-q.head.Load() == pinQueueLen {
 		return false
 	}
-	q.ring[tail%pinQueueLen] = pinRequest{sp, chunk, what}
+	q.ring[tail%pinQueueLen] = pinRequest{of: sp, chunk: chunk, what: what}
 	q.tail.Store(tail + 1)
 	if q.p.asleep.CompareAndSwap(true, false) {
 		q.p.ring()
@@ -121,21 +165,22 @@ func (sp *PinnedSpace) Ask(chunk uint64, what PinWork) bool {
 	return true
 }
 
-// Answers calls f for what the pinner has answered since. The queue's owner calls it.
-func (q *PinQueue) Answers(f func(a *PinAnswer)) {
-	q.lock.Lock()
-	q.answers, q.spare = q.spare[:0], q.answers
-	q.posted = false
-	q.lock.Unlock()
-	for i := range q.spare {
-		f(&q.spare[i])
-		q.spare[i] = PinAnswer{}
+// Answers calls f for what the pinner has answered since. The inbox's goroutine calls it.
+func (in *PinInbox) Answers(f func(a *PinAnswer)) {
+	in.lock.Lock()
+	in.answers, in.spare = in.spare[:0], in.answers
+	in.posted = false
+	in.lock.Unlock()
+	for i := range in.spare {
+		f(&in.spare[i])
+		in.spare[i] = PinAnswer{}
 	}
 }
 
 // Forget ends a space, so that its memory may be unmapped when it returns, and returns how many bytes of it were
 // filled.
-func (p *Pinner) Forget(sp *PinnedSpace) (filled int) {
+func (sp *PinnedSpace) Forget() (filled int) {
+	p := sp.queue.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sp.gone = true
@@ -148,7 +193,7 @@ func (p *Pinner) run() {
 	defer close(p.done)
 	var b [8]byte
 	for !p.ended.Load() {
-		if p.round() {
+		if p.turn() {
 			continue
 		}
 		p.asleep.Store(true)
@@ -161,95 +206,124 @@ func (p *Pinner) run() {
 	}
 }
 
-func (p *Pinner) all() []*PinQueue {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.queues
-}
+func (q *PinQueue) empty() bool { return q.head.Load() == q.tail.Load() }
 
 func (p *Pinner) waits() bool {
-	for _, q := range p.all() {
-		if q.head.Load() != q.tail.Load() {
-			return true
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.users, func(u *pinUser) bool {
+		return slices.ContainsFunc(u.queues, func(q *PinQueue) bool { return !q.empty() })
+	})
+}
+
+// turn works for whoever's turn it is. It reports false if nobody wants anything.
+func (p *Pinner) turn() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range p.users {
+		u := p.users[p.next%len(p.users)]
+		p.next = (p.next + 1) % len(p.users)
+		for range u.queues {
+			q := u.queues[u.next%len(u.queues)]
+			u.next = (u.next + 1) % len(u.queues)
+			if !q.empty() {
+				q.serve()
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// round serves one request of each queue.
-func (p *Pinner) round() (worked bool) {
-	for _, q := range p.all() {
-		head := q.head.Load()
-		if head == q.tail.Load() {
-			continue
-		}
-		worked = true
-		r := q.ring[head%pinQueueLen]
-		q.ring[head%pinQueueLen] = pinRequest{}
-		q.head.Store(head + 1)
-		began := p.now()
-		p.mu.Lock()
-		err := r.of.work(r.chunk, r.what)
-		p.mu.Unlock()
-		if r.what == PinChunk {
-			q.answer(PinAnswer{Of: r.of, Chunk: r.chunk, Err: err, Took: p.now() - began})
-		}
+// serve does a piece of the first request.
+func (q *PinQueue) serve() {
+	head := q.head.Load()
+	r := &q.ring[head%pinQueueLen]
+	began := q.p.now()
+	whole, err := r.of.work(r)
+	r.took += q.p.now() - began
+	if !whole && err == nil {
+		return
 	}
-	return worked
+	a, pin := PinAnswer{Of: r.of, Chunk: r.chunk, Err: err, Took: r.took}, r.what != UnpinChunk
+	*r = pinRequest{}
+	q.head.Store(head + 1)
+	if pin {
+		q.in.put(a)
+	}
 }
 
-func (q *PinQueue) answer(a PinAnswer) {
-	q.lock.Lock()
-	q.answers = append(q.answers, a)
-	first := !q.posted
-	q.posted = true
-	q.lock.Unlock()
+func (in *PinInbox) put(a PinAnswer) {
+	in.lock.Lock()
+	in.answers = append(in.answers, a)
+	first := !in.posted
+	in.posted = true
+	in.lock.Unlock()
 	if first {
-		q.post()
+		in.post()
 	}
 }
 
-// work does what is asked for with one chunk.
-func (sp *PinnedSpace) work(chunk uint64, what PinWork) error {
+// work does a piece of what is asked for with one chunk. It reports whether that was all.
+func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 	if sp.gone {
-		return ErrClosed
+		return false, ErrClosed
 	}
 	size := uint64(sp.Space.Chunk())
-	off := chunk * size
+	off := r.chunk * size
 	b := sp.mem.buf[off:min(off+size, uint64(len(sp.mem.buf)))]
-	if what == UnpinChunk {
-		sp.hint(chunk, false)
-		return unix.Munlock(b)
+	if r.what == UnpinChunk {
+		sp.hint(r.chunk, false)
+		return true, unix.Munlock(b)
 	}
-	holes, err := sp.holes(off, len(b))
-	if err != nil {
-		return err
+	piece := b[r.done:min(r.done+pinPiece, len(b))]
+	if err := sp.pin(off+uint64(r.done), piece, r.what == PinAgain); err != nil {
+		_ = unix.Munlock(b[:r.done])
+		return false, err
 	}
-	done := func() {}
+	if r.done += len(piece); r.done < len(b) {
+		return false, nil
+	}
+	if sp.huge {
+		unix.Madvise(b, unix.MADV_COLLAPSE) // where the kernel has huge pages to give
+		if err := sp.lock(b); err != nil {
+			return false, err
+		}
+	}
+	sp.hint(r.chunk, true)
+	return true, nil
+}
+
+// pin fills and locks a piece of memory, or fills it only where its chunk becomes a huge page first. again says that it
+// has pages: nobody can have punched holes into it since.
+func (sp *PinnedSpace) pin(off uint64, b []byte, again bool) (err error) {
+	holes := 0
+	if !again {
+		if holes, err = sp.holes(off, len(b)); err != nil {
+			return err
+		}
+	}
 	if holes > 0 {
 		if err := sp.fill(holes); err != nil {
 			return err
 		}
 		sp.filled += holes
-		if done, err = Reserve(holes); err != nil {
+		done, err := Reserve(holes)
+		if err != nil {
 			sp.filled -= holes
 			return errors.Join(err, sp.fill(-holes))
 		}
+		defer done()
 	}
-	defer done()
 	if sp.huge {
 		unix.Madvise(b, unix.MADV_POPULATE_WRITE)
-		unix.Madvise(b, unix.MADV_COLLAPSE) // where the kernel has huge pages to give
+		return nil
 	}
-	if err := sp.lock(b); err != nil {
-		return err
-	}
-	sp.hint(chunk, true)
-	return nil
+	return sp.lock(b)
 }
 
-// lock locks a chunk. Locked pieces that do not touch are mappings of their own, of which the kernel allows a process
-// so many (vm.max_map_count): beyond them chunks are filled and mapped, but not locked.
+// lock locks a piece of memory. Locked pieces that do not touch are mappings of their own, of which the kernel allows a
+// process so many (vm.max_map_count): beyond them chunks are filled and mapped, but not locked.
 func (sp *PinnedSpace) lock(b []byte) error {
 	err := unix.Mlock(b)
 	if err == nil {
@@ -261,23 +335,23 @@ func (sp *PinnedSpace) lock(b []byte) error {
 	return nil
 }
 
-// holes returns how many bytes of a range have no pages yet, not even somebody else's.
+// holes returns how many bytes of a range have no pages yet, not even somebody else's. It asks page by page where the
+// next data is: where the next hole is the kernel finds out by going through all pages of the file up to there.
 func (sp *PinnedSpace) holes(off uint64, n int) (bytes int, err error) {
-	at, end := int64(off), int64(off)+int64(n)
+	at, end, page := int64(off), int64(off)+int64(n), int64(os.Getpagesize())
 	for at < end {
 		data, err := unix.Seek(sp.mem.fd, at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
+		switch {
+		case errors.Is(err, unix.ENXIO):
 			return bytes + int(end-at), nil // none behind
-		}
-		if err != nil {
+		case err != nil:
 			return 0, fmt.Errorf("regmem: looking for holes: %w", err)
-		}
-		bytes += int(min(data, end) - at)
-		if data >= end {
-			return bytes, nil
-		}
-		if at, err = unix.Seek(sp.mem.fd, data, unix.SEEK_HOLE); err != nil {
-			return 0, fmt.Errorf("regmem: looking for holes: %w", err)
+		case data > at:
+			data = min(data, end)
+			bytes += int(data - at)
+			at = data
+		default:
+			at += page
 		}
 	}
 	return bytes, nil

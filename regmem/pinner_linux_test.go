@@ -11,6 +11,7 @@ import (
 type spaceRig struct {
 	t      *testing.T
 	p      *Pinner
+	in     *PinInbox
 	q      *PinQueue
 	sp     *PinnedSpace
 	s      *Space
@@ -27,7 +28,8 @@ func newSpaceRig(t *testing.T, cfg SpaceConfig, fill func(int) error) *spaceRig 
 	if r.p, err = NewPinner(func() time.Duration { return 0 }); err != nil {
 		t.Fatal(err)
 	}
-	r.q = r.p.Queue(func() { r.came <- struct{}{} })
+	r.in = NewPinInbox(func() { r.came <- struct{}{} })
+	r.q = r.p.Queue(1, r.in)
 	if r.mem, err = Alloc(int(cfg.Size), Offered()); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,7 @@ func newSpaceRig(t *testing.T, cfg SpaceConfig, fill func(int) error) *spaceRig 
 	}
 	r.sp = r.q.Add(r.s, r.mem, hints, false, fill)
 	t.Cleanup(func() {
-		r.p.Forget(r.sp)
+		r.sp.Forget()
 		r.p.Close()
 		r.mem.Close()
 		hints.Close()
@@ -73,7 +75,7 @@ func (r *spaceRig) wait(ok func() bool) {
 			continue
 		}
 		<-r.came
-		r.q.Answers(func(a *PinAnswer) {
+		r.in.Answers(func(a *PinAnswer) {
 			if a.Err != nil {
 				r.failed++
 			}
@@ -111,7 +113,7 @@ func TestSpacePinsOnDemand(t *testing.T) {
 	if c.Cold < 59 || c.Evictions < 44 || r.failed > 0 || r.sp.hints.Bytes()[last/8]&(1<<(last%8)) == 0 {
 		t.Errorf("%+v, %d failed", c, r.failed)
 	}
-	if filled := r.p.Forget(r.sp); filled != 60*chunk {
+	if filled := r.sp.Forget(); filled != 60*chunk {
 		t.Errorf("%d bytes were filled, want %d", filled, 60*chunk)
 	}
 }
@@ -133,22 +135,27 @@ func TestSpaceHolds(t *testing.T) {
 	const chunk = 64 << 10
 	r := newSpaceRig(t, SpaceConfig{Size: 1 << 30, Pin: 16 * chunk}, func(int) error { return nil })
 	done := make(chan struct{}, 1)
-	if _, err := r.s.HoldRange(0, 9*chunk, done); !errors.Is(err, ErrQuota) {
+	if err := r.s.CheckHold(0, 9*chunk); !errors.Is(err, ErrQuota) {
 		t.Errorf("more than half of the budget: %v", err)
 	}
-	if _, err := r.s.HoldRange(chunk, 4*chunk, done); err != nil {
-		t.Fatal(err)
+	if err := r.s.CheckHold(0, 8*chunk); err != nil {
+		t.Error(err)
+	}
+	if _, went := r.s.HoldRange(chunk, 4*chunk, done); went != 4*chunk {
+		t.Fatalf("%d bytes are held in one piece", went)
 	}
 	r.wait(func() bool { return len(done) == 1 })
 	for i := uint64(100); i < 200; i++ {
 		r.use(i * chunk)
 	}
-	if got := r.s.Resident(chunk, 4*chunk); got != 4*chunk {
+	if got, _ := r.s.Resident(chunk, 4*chunk); got != 4*chunk {
 		t.Errorf("%d bytes of what is held are resident", got)
 	}
 	r.wait(func() bool { return r.s.asked == 0 })
 	r.s.Release(chunk, 4*chunk)
-	r.s.Evict(0, 1<<30)
+	for off := uint64(0); off < 1<<30; {
+		off += r.s.Evict(off, 1<<30-off)
+	}
 	if got := r.s.Pinned(); got != 0 {
 		t.Errorf("%d bytes pinned after everything was evicted", got)
 	}

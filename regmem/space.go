@@ -19,8 +19,12 @@ const (
 	DefaultChunk = 64 << 10
 	aheadBytes   = 256 << 10 // how much is asked for ahead of an operation that goes on
 	aheadChunks  = 4         // and of misses that follow one another
-	victimBatch  = 32        // chunks that are unpinned together, at most
+	victimTries  = 32        // evictions that a part may try to make room by
+	victimBatch  = 4         // chunks that are unpinned together, unless more are needed: a miss waits for them
+	spareFrom    = 64        // chunks of a budget of which some are kept free
+	workMost     = 1024      // chunks that one call looks at, at most: its caller goes on with what is left
 	victimSample = 16
+	holdMost     = 128 // chunks that wait to be held together
 )
 
 // SpaceConfig fixes a space.
@@ -44,6 +48,7 @@ type PinWork uint8
 
 const (
 	PinChunk   PinWork = iota // fill and lock it
+	PinAgain                  // lock it: it was before
 	UnpinChunk                // unlock it
 )
 
@@ -94,6 +99,7 @@ type Space struct {
 	holds   []*Hold
 	wants   wants         // what there was no room for
 	freed   bool          // there may be room since
+	refused bool          // the latest chunk that was asked for could not be pinned
 	judged  time.Duration // when AskMore last forgave
 	Count   SpaceCounters
 }
@@ -206,7 +212,7 @@ func (s *Space) Touch(off, n, follows uint64, _ Site) (page uint64, ok bool) {
 
 // Ask implements Backing.
 func (s *Space) Ask(page uint64) (resident, busy bool) {
-	busy = s.asked > 0 || s.table.Owed() > 0
+	busy = !s.refused && (s.asked > 0 || s.table.Owed() > 0)
 	if s.table.State(page) >= ChunkSoft {
 		return true, busy
 	}
@@ -241,10 +247,14 @@ func (s *Space) full(n int) bool { return s.table.Resident()+s.asked+n > s.budge
 
 // pin has the pinner pin an absent chunk. It reports false if its queue is full.
 func (s *Space) pin(i uint64) bool {
-	if !s.cfg.Ask(i, PinChunk) {
+	what := PinChunk
+	if s.table.Seen(i) {
+		what = PinAgain
+	}
+	if !s.cfg.Ask(i, what) {
 		return false
 	}
-	if s.table.Seen(i) {
+	if what == PinAgain {
 		s.Count.Capacity++
 	} else {
 		s.Count.Cold++
@@ -286,7 +296,7 @@ func (s *Space) unpin(i uint64) bool {
 // Done says what became of a chunk that the pinner was asked for.
 func (s *Space) Done(i uint64, pinned bool) {
 	s.asked--
-	s.freed = true
+	s.freed, s.refused = true, !pinned
 	if s.table.Awaited(i) {
 		s.awaited--
 	}
@@ -300,55 +310,56 @@ func (s *Space) Done(i uint64, pinned bool) {
 	s.tryHolds()
 }
 
-// Prefetch has n bytes from off pinned, as far as there is room without delay. It is advice.
-func (s *Space) Prefetch(off, n uint64) {
-	most := s.budget
-	for i := off >> s.shift; n > 0 && i <= (off+n-1)>>s.shift && most > 0 && s.early(i); i++ {
-		most--
-	}
-}
-
-// Evict unpins what is resident of n bytes from off, not held and not waited for. It is advice.
-func (s *Space) Evict(off, n uint64) {
-	if n == 0 {
-		return
-	}
-	first, last := off>>s.shift, (off+n-1)>>s.shift
-	if last-first > uint64(s.table.Resident()) {
-		s.victims = s.table.List(s.victims[:0])
-	} else {
-		s.victims = s.victims[:0]
-		for i := first; i <= last; i++ {
-			s.victims = append(s.victims, i)
+// Prefetch has the first of n bytes from off pinned, as far as there is room without delay, and returns how many of
+// them it went through: all where there is no more room. It is advice.
+func (s *Space) Prefetch(off, n uint64) (went uint64) {
+	i, last := off>>s.shift, (off+n-1)>>s.shift
+	for end := i + workMost; n > 0 && i <= last && s.early(i); i++ {
+		if i+1 == end {
+			return min(n, end<<s.shift-off)
 		}
 	}
-	for _, i := range s.victims {
-		if i >= first && i <= last && s.table.State(i) >= ChunkSoft && !s.kept(i) && !s.unpin(i) {
-			return
-		}
-	}
+	return n
 }
 
-// Resident returns how many of n bytes from off are resident, in whole chunks.
-func (s *Space) Resident(off, n uint64) (bytes uint64) {
-	first, last := off>>s.shift, (off+n-1)>>s.shift
+// known calls f for the first chunks of n bytes from off of which the table may know anything, as long as it returns
+// true, and returns how many bytes it went through: all where f returned false.
+func (s *Space) known(off, n uint64, f func(i uint64) bool) (went uint64) {
 	if n == 0 {
 		return 0
 	}
-	if last-first >= uint64(s.table.Resident()) {
-		for _, i := range s.table.List(nil) {
-			if i >= first && i <= last {
-				bytes += uint64(s.cfg.Chunk)
-			}
+	i, last := off>>s.shift, (off+n-1)>>s.shift
+	for range workMost {
+		if s.table.Bare(i) {
+			i |= leafChunks - 1
+		} else if !f(i) {
+			return n
 		}
-		return bytes
+		if i++; i > last {
+			return n
+		}
 	}
-	for i := first; i <= last; i++ {
+	return i<<s.shift - off
+}
+
+// Evict unpins what is resident of the first of n bytes from off, not held and not waited for, and returns how many of
+// them it went through. It is advice.
+func (s *Space) Evict(off, n uint64) (went uint64) {
+	return s.known(off, n, func(i uint64) bool {
+		return s.table.State(i) < ChunkSoft || s.kept(i) || s.unpin(i)
+	})
+}
+
+// Resident returns how many of the first of n bytes from off are resident, in whole chunks, and how many it went
+// through.
+func (s *Space) Resident(off, n uint64) (bytes, went uint64) {
+	went = s.known(off, n, func(i uint64) bool {
 		if s.table.State(i) >= ChunkSoft {
 			bytes += uint64(s.cfg.Chunk)
 		}
-	}
-	return bytes
+		return true
+	})
+	return bytes, went
 }
 
 // Hold is memory that shall stay pinned, on its way there.
@@ -357,17 +368,25 @@ type Hold struct {
 	done              chan<- struct{}
 }
 
-// HoldRange has n bytes from off pinned until Release; done is sent to once they are. It fails, and nothing has
-// happened, if more than half of the budget would be held.
-func (s *Space) HoldRange(off, n uint64, done chan<- struct{}) (*Hold, error) {
-	h := &Hold{first: off >> s.shift, next: off >> s.shift, last: (off + n - 1) >> s.shift, done: done}
-	if h.last-h.first >= uint64(s.budget/2) {
-		return nil, fmt.Errorf("%w: %d bytes cannot be held of a space that may pin %d; hold half of that at most",
-			ErrQuota, n, s.Budget())
+// CheckHold says why n bytes from off cannot be held together: they are more than half of the budget.
+func (s *Space) CheckHold(off, n uint64) error {
+	if (off+n-1)>>s.shift-off>>s.shift < uint64(s.budget/2) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d bytes cannot be held of a space that may pin %d; hold half of that at most", ErrQuota, n,
+		s.Budget())
+}
+
+// HoldRange has the first of n bytes from off, which are not 0, pinned until Release. It returns how many those are;
+// done is sent to once they are.
+func (s *Space) HoldRange(off, n uint64, done chan<- struct{}) (h *Hold, went uint64) {
+	h = &Hold{first: off >> s.shift, next: off >> s.shift, last: (off + n - 1) >> s.shift, done: done}
+	if most := h.first + holdMost - 1; h.last > most {
+		h.last, n = most, (most+1)<<s.shift-off
 	}
 	s.holds = append(s.holds, h)
 	s.tryHolds()
-	return h, nil
+	return h, n
 }
 
 // tryHolds goes on with those that wait.
@@ -404,11 +423,12 @@ func (s *Space) Drop(h *Hold) bool {
 	return false
 }
 
-// Release ends a hold of the same range.
-func (s *Space) Release(off, n uint64) {
-	if n > 0 {
-		s.release(off>>s.shift, (off+n-1)>>s.shift+1)
-	}
+// Release ends a hold of the first of n bytes from off, and returns how many of them it went through.
+func (s *Space) Release(off, n uint64) (went uint64) {
+	return s.known(off, n, func(i uint64) bool {
+		s.release(i, i+1)
+		return true
+	})
 }
 
 func (s *Space) release(first, end uint64) {

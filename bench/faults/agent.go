@@ -39,7 +39,7 @@ const (
 
 // spawn starts a process in a host and waits until it says that it has started.
 func (s *Stage) spawn(ctx context.Context, host int, job Job) (*agent, error) {
-	job.Socket, job.Dir = s.cluster.Socket(host), s.cluster.Dir()
+	job.Socket, job.Dir, job.Spaces = s.cluster.Socket(host), s.cluster.Dir(), s.spaces
 	b, err := json.Marshal(job)
 	if err != nil {
 		return nil, err

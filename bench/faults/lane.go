@@ -52,7 +52,7 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 	}
 	l.remote, err = l.conn.Import(ctx, exportName)
 	if err == nil {
-		l.local, err = dev.RegisterContext(ctx, 2*size+l.space())
+		l.local, err = job.memory(ctx, dev, 2*size+l.space())
 	}
 	if err != nil {
 		l.conn.Abort()

@@ -23,6 +23,7 @@ type Job struct {
 	File     string        `json:"file,omitempty"`     // captured frames of an injector
 	UID      int           `json:"uid,omitempty"`      // the process becomes this user; 0: root
 	Count    int           `json:"count,omitempty"`    // how many of what the role does; 0: until told to stop
+	Spaces   bool          `json:"spaces,omitempty"`   // memory of servers and clients lies in spaces
 }
 
 // Roles of processes.

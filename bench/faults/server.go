@@ -48,6 +48,7 @@ type target struct {
 	seed   uint64 // of what the memory held at first
 	conn   *edge.Conn
 	region *edge.Region
+	memory []byte // of region, as much as its client asked for
 	grant  *edge.Grant
 	on     *attachment
 	over   chan struct{} // closed when the connection has ended and notes is complete
@@ -151,12 +152,13 @@ func (s *server) take(ctx context.Context, a *attachment, c *edge.Conn) error {
 	if err != nil || g.Size <= 2*guard {
 		return fmt.Errorf("greeting %q: %w", c.Data(), errors.Join(err, edge.ErrInvalid))
 	}
-	r, err := a.dev.RegisterContext(ctx, g.Size)
+	r, err := s.w.job.memory(ctx, a.dev, g.Size)
 	if err != nil {
 		return err
 	}
-	background(pattern.New(g.Seed), r.Bytes())
-	t := &target{id: g.ID, seed: g.Seed, conn: c, region: r, on: a, over: make(chan struct{}), notes: map[uint32]note{}}
+	t := &target{id: g.ID, seed: g.Seed, conn: c, region: r, memory: r.Bytes()[:g.Size], on: a,
+		over: make(chan struct{}), notes: map[uint32]note{}}
+	background(pattern.New(g.Seed), t.memory)
 	if t.grant, err = r.Export(c, exportName, edge.RemoteRead|edge.RemoteWrite, guard, g.Size-2*guard); err != nil {
 		return errors.Join(err, r.Close())
 	}

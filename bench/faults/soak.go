@@ -16,6 +16,7 @@ type SoakOptions struct {
 	Duration time.Duration
 	Seed     uint64
 	Driver   string   // of links, as in Options
+	Spaces   bool     // memory lies in spaces
 	Self     []string // how to run this program; empty: the executable
 }
 
@@ -102,6 +103,7 @@ func (s *soak) whole(ctx context.Context, spec bench.ClusterSpec, row *Row, show
 	}
 	defer func() { err = errors.Join(err, stage.close()) }()
 	row.Security = stage.security(ctx)
+	stage.spaces = s.o.Spaces
 	s.Trial = &Trial{Stage: stage, row: row, seed: s.o.Seed}
 	if err := s.people(ctx); err != nil {
 		return err

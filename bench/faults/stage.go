@@ -33,6 +33,7 @@ type Stage struct {
 	before  []held // by host
 	killed  map[*bench.Process]bool
 	after   []func() error // what is done when all processes have ended
+	spaces  bool           // of processes that are started: Job.Spaces
 }
 
 // held is what a host's daemon holds.

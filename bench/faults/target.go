@@ -37,7 +37,7 @@ func (s *server) follow(ctx context.Context, t *target) {
 }
 
 // seal remembers the memory: from now on it may not change.
-func (t *target) seal() { t.sum, t.sealed = crc64.Checksum(t.region.Bytes(), crcTable), true }
+func (t *target) seal() { t.sum, t.sealed = crc64.Checksum(t.memory, crcTable), true }
 
 func (s *server) order(o Order) {
 	switch o.Do {
@@ -123,7 +123,7 @@ func (s *server) verify(c *Claim) {
 			Details: []string{"the server's end of the connection has not ended"}}})
 		return
 	}
-	got := t.region.Bytes()
+	got := t.memory
 	if c.Bytes == nil {
 		c.Bytes = newOracle(t.seed, len(got)).bytes
 	}

@@ -36,10 +36,11 @@ type client struct {
 	inFlight int
 	answers  chan answer // to demand
 	hoard    []uint32    // regions held
-	refusals uint64      // of further ones
-	holes    uint64      // punched into memory that was pinned
-	ended    uint64      // operations
-	borne    []string    // what the daemon should have evicted it for
+	spaces   []space
+	refusals uint64   // of further ones
+	holes    uint64   // punched into memory that was pinned
+	ended    uint64   // operations
+	borne    []string // what the daemon should have evicted it for
 }
 
 type answer struct {

@@ -32,6 +32,7 @@ var modes = []mode{
 	{"jam", "makes its doorbell blocking, fills it, and has the daemon ring it", false, true, jam},
 	{"refill", "registers memory and punches holes into it, to be granted more than there is", false, false, refill},
 	{"hoard", "registers small regions until it is refused, gives some back, and again", false, false, hoard},
+	{"spaces", "maps spaces, floods advice, and has peers' bytes come to where nothing is", false, true, spaces},
 	{"truncate", "tries to shrink and to grow the memory it shares", false, false, truncate},
 	{"doorbell", "rings the daemon's doorbell without end", false, false, doorbell},
 	{"burn", "breaks no rule and burns a processor: what the others are to be compared with", false, false, burn},

@@ -20,8 +20,8 @@ var (
 var dhlBest = DHLConfig{Entries: 16 << 10, Line: 64, Ways: 4}
 
 var dhlParts = []part{
-	{"figure3", dhlFigure3}, {"figure5", dhlFigure5}, {"figure6", dhlFigure6},
-	{"figure7", dhlFigure7}, {"high-water", dhlHighWater},
+	{"figure3", dhlFigure3, true}, {"figure5", dhlFigure5, false}, {"figure6", dhlFigure6, true},
+	{"figure7", dhlFigure7, true}, {"high-water", dhlHighWater, false},
 }
 
 // StudyDHL repeats what of DHL's evaluation (§V) traces can tell. Its figure 4 is a measurement of a network and is not
@@ -33,7 +33,9 @@ func StudyDHL(ctx context.Context, head report.Head, o Options) (*Study, error) 
 	if err := r.run(ctx, svm.Config{Nodes: 4, Procs: 2, Seed: o.Seed}, true, dhlParts); err != nil {
 		return nil, err
 	}
-	r.dhlTrends()
+	if o.Trace == nil {
+		r.dhlTrends()
+	}
 	s.Figures = r.dhlFigures()
 	return s, nil
 }

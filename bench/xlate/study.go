@@ -2,6 +2,7 @@ package xlate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
 	"multiedge/bench/xlate/svm"
+	"multiedge/bench/xlate/trace"
 )
 
 // Options choose what of a study is done.
@@ -17,6 +19,9 @@ type Options struct {
 	Apps  []string       // kernels; none: all
 	Scale float64        // 1: the papers' problem sizes
 	Seed  uint64
+	// in place of kernels: a trace that was recorded, and its name; nil: none
+	Trace *trace.Trace
+	Name  string
 	Begin func(steps int)   // how many steps there will be
 	Step  func(what string) // before each
 }
@@ -96,8 +101,9 @@ type app struct {
 
 // part is a table or figure of a study. It is called once for each app.
 type part struct {
-	name string
-	each func(r *runner, a *app) error
+	name    string
+	each    func(r *runner, a *app) error
+	kernels bool // it takes a kernel's model of time and memory
 }
 
 // runner carries out a study.
@@ -111,6 +117,9 @@ type runner struct {
 
 // kernels returns the kernels that are asked for.
 func (o *Options) kernels() ([]string, error) {
+	if o.Trace != nil {
+		return []string{o.Name}, nil
+	}
 	if len(o.Apps) == 0 {
 		return svm.Names(), nil
 	}
@@ -128,22 +137,19 @@ func (r *runner) run(ctx context.Context, shape svm.Config, all bool, parts []pa
 	if err != nil {
 		return err
 	}
-	parts = slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !r.wanted(p.name) })
+	parts = slices.DeleteFunc(slices.Clone(parts), func(p part) bool {
+		return !r.wanted(p.name) || p.kernels && r.o.Trace != nil
+	})
 	if len(parts) == 0 {
 		return fmt.Errorf("--only %q matches no part of this study", r.o.Only)
 	}
 	r.o.Begin(len(names) * (1 + len(parts)))
 	for _, name := range names {
 		r.o.Step("trace of " + name)
-		res, problem, err := svm.Generate(ctx, name, shape, r.o.Scale)
+		a, err := r.app(ctx, name, shape, all)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		a := &app{name: name, problem: problem, time: res.Time, work: res.Work, shared: res.Pages}
-		if a.lookups, err = NewLookups(res.Trace, all); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		_, a.footprint = a.lookups.Count()
 		r.apps = append(r.apps, a)
 		for _, p := range parts {
 			r.o.Step(name + ": " + p.name)
@@ -156,6 +162,27 @@ func (r *runner) run(ctx context.Context, shape svm.Config, all bool, parts []pa
 		}
 	}
 	return nil
+}
+
+// app generates the trace of a kernel, or takes what was recorded.
+func (r *runner) app(ctx context.Context, name string, shape svm.Config, all bool) (a *app, err error) {
+	t := r.o.Trace
+	if t == nil {
+		res, problem, err := svm.Generate(ctx, name, shape, r.o.Scale)
+		if err != nil {
+			return nil, err
+		}
+		a, t = &app{name: name, problem: problem, time: res.Time, work: res.Work, shared: res.Pages}, res.Trace
+	} else {
+		a = &app{name: name, problem: "recorded"}
+	}
+	if a.lookups, err = NewLookups(t, all); err != nil {
+		return nil, err
+	}
+	if _, a.footprint = a.lookups.Count(); a.footprint == 0 {
+		return nil, errors.New("there is no lookup in it that this study is about")
+	}
+	return a, nil
 }
 
 func (r *runner) wanted(name string) bool { return r.o.Only == nil || r.o.Only.MatchString(name) }

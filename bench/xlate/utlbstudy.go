@@ -2,6 +2,7 @@ package xlate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -23,28 +24,28 @@ var cacheSizes = Facts.UTLB.Table4.Sizes
 // utlbParts are the tables and figures of UTLB, and what it names as left to do (§7): the per-process variant and other
 // policies.
 var utlbParts = []part{
-	{"table3", table3},
+	{"table3", table3, false},
 	{"table4", func(r *runner, a *app) error {
 		return breakdown(r, a, "table4", "Table 4: misses and unpins for each lookup, unlimited "+
 			"memory", 0, &Facts.UTLB.Table4)
-	}},
+	}, false},
 	{"table5", func(r *runner, a *app) error {
 		return breakdown(r, a, "table5", "Table 5: misses and unpins for each lookup, 4 MB for each "+
 			"process", pages4MB, &Facts.UTLB.Table5)
-	}},
-	{"table6", table6},
-	{"table7", table7},
-	{"table8", table8},
-	{"figure7", figure7},
-	{"figure8", figure8},
-	{"per-process", perProcess},
-	{"policies", policies},
+	}, false},
+	{"table6", table6, false},
+	{"table7", table7, false},
+	{"table8", table8, false},
+	{"figure7", figure7, false},
+	{"figure8", figure8, false},
+	{"per-process", perProcess, false},
+	{"policies", policies, false},
 	{"vmmc-table3", func(r *runner, a *app) error {
 		return vmmcTraces(r, a, "vmmc-table3", "VMMC table 3: lookups with unlimited memory", Facts.VMMC.Table3)
-	}},
+	}, true},
 	{"vmmc-table4", func(r *runner, a *app) error {
 		return vmmcTraces(r, a, "vmmc-table4", "VMMC table 4: lookups with limited memory", Facts.VMMC.Table4)
-	}},
+	}, true},
 }
 
 // StudyUTLB repeats the trace-driven study of UTLB (§6).
@@ -55,16 +56,23 @@ func StudyUTLB(ctx context.Context, head report.Head, o Options) (*Study, error)
 	if err := r.run(ctx, svm.Config{Nodes: 4, Procs: 4, Seed: o.Seed, Requests: true}, false, utlbParts); err != nil {
 		return nil, err
 	}
-	r.costModel()
-	if err := r.synthetic(); err != nil {
-		return nil, err
+	if o.Trace == nil {
+		if err := r.withKernels(); err != nil {
+			return nil, err
+		}
 	}
-	if err := r.vmmcHost(); err != nil {
-		return nil, err
-	}
-	r.utlbTrends()
 	s.Figures = r.utlbFigures()
 	return s, nil
+}
+
+// withKernels is what does not come from traces, and what the paper saw of its programs.
+func (r *runner) withKernels() error {
+	r.costModel()
+	if err := errors.Join(r.synthetic(), r.vmmcHost()); err != nil {
+		return err
+	}
+	r.utlbTrends()
+	return nil
 }
 
 func table3(r *runner, a *app) error {

@@ -55,6 +55,7 @@ type cli struct {
 	Handles    handlesCmd    `cmd:"" help:"What memory costs that is exported and not used: a thousand exports in use, of as many and of up to a million."`
 	Notify     notifyCmd     `cmd:"" help:"What a notification costs, from the frame to the handler and back, and exports and imports: the VMMC paper's figure 9 (in a lab)."`
 	Eager      eagerCmd      `cmd:"" help:"Latency of messages that travel while they are composed, beside gathered and copied ones: the EDT paper's figures 8 and 9 (in a lab)."`
+	OnDemand   onDemandCmd   `cmd:"" name:"ondemand" help:"Memory that is pinned on demand: hits, misses, working sets, policies, other ways to have memory for transfers, and a bystander (in a lab)."`
 	UTLB       utlbCmd       `cmd:"" name:"utlb" help:"Address translation under traces of parallel programs: the tables and figures of the UTLB paper (no network)."`
 	DHL        dhlCmd        `cmd:"" name:"dhl" help:"Lookup caches under traces of parallel programs: the figures of the dynamic handle lookup paper (no network)."`
 	Demo       demoCmd       `cmd:"" help:"One-way, two-way and ping-pong between two hosts on this machine, checked, with a page of figures."`

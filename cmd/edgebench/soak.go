@@ -17,6 +17,7 @@ type soakCmd struct {
 	Lab      bool    `help:"Build the hosts on this machine: the only way a soak runs."`
 	Duration seconds `short:"D" default:"60" help:"How long: seconds, or a duration such as 1h." placeholder:"SECONDS"`
 	Seed     uint64  `default:"1" help:"Of faults and contents."`
+	Spaces   bool    `help:"Memory of servers and clients lies in sparse spaces of 64 GiB of which little may be pinned, so that nearly all operations miss it."`
 	Driver   string  `enum:"alone,udp," default:"" help:"udp: long frames travel in datagrams; alone: none do (default: udp, but alone on links that have rates)." placeholder:"NAME"`
 	Format   string  `enum:"table,json,csv,markdown" default:"table" help:"Format on standard output: table, json, csv or markdown." placeholder:"FORMAT"`
 	Output   string  `short:"o" help:"Directory for soak.json, soak.csv, soak.md, index.html and the figures." placeholder:"DIR"`
@@ -36,7 +37,8 @@ func (c *soakCmd) Run(ctx context.Context) error {
 		fmt.Printf("%8s %10s %10s %6s %6s %6s %6s %10s %10s %8s %7s  %s\n", "seconds", "host0 MiB", "host1 MiB", "fds0",
 			"fds1", "gor0", "gor1", "p50", "p99", "Gbit/s", "stolen", "fault")
 	}
-	row, samples, ended := faults.Soak(ctx, faults.SoakOptions{Duration: d, Seed: c.Seed, Driver: c.Driver},
+	row, samples, ended := faults.Soak(ctx, faults.SoakOptions{Duration: d, Seed: c.Seed, Driver: c.Driver,
+		Spaces: c.Spaces},
 		func(s *faults.Sample) {
 			progress.Clear()
 			if c.Format == "table" {

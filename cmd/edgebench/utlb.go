@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 
 	"multiedge/bench/report"
 	"multiedge/bench/xlate"
+	"multiedge/bench/xlate/trace"
 )
 
 // studyFlags are common to the trace-driven studies.
@@ -15,6 +18,7 @@ type studyFlags struct {
 	Only   string   `help:"Only tables and figures whose name matches the regular expression, as table4, figure7, policies." placeholder:"REGEXP"`
 	Apps   []string `help:"Only these kernels: fft, lu, barnes, radix, water, ocean." placeholder:"NAME,..."`
 	Scale  float64  `default:"1" help:"Size of the problems: 1 is the papers', 0.25 a quarter of the memory." placeholder:"N"`
+	Trace  string   `help:"Replay this trace, which edgectl trace --lookups wrote, instead of kernels; tables and trends that are of the paper's programs alone are left out." placeholder:"FILE"`
 	Seed   uint64   `default:"1" help:"Of keys, bodies and molecules: the same seed gives the same trace."`
 	Output string   `short:"o" help:"Directory for the results as JSON, the figures and index.html." placeholder:"DIR"`
 }
@@ -32,6 +36,14 @@ func (f *studyFlags) run(ctx context.Context, name string, do study) error {
 		}
 		o.Only = re
 	}
+	if f.Trace != "" {
+		if len(f.Apps) > 0 || f.Scale != 1 {
+			return errors.New("--trace replays what was recorded: leave out --apps and --scale")
+		}
+		if err := f.load(&o); err != nil {
+			return err
+		}
+	}
 	var progress *report.Progress
 	first := true
 	o.Begin = func(steps int) { progress = report.NewProgress(os.Stderr, steps) }
@@ -47,7 +59,15 @@ func (f *studyFlags) run(ctx context.Context, name string, do study) error {
 	if err != nil {
 		return err
 	}
-	s.Print(os.Stdout)
+	if f.Trace != "" { // there are no trends
+		for i := range s.Tables {
+			if err := s.Tables[i].Text(os.Stdout); err != nil {
+				return err
+			}
+		}
+	} else {
+		s.Print(os.Stdout)
+	}
 	if f.Output == "" {
 		return nil
 	}
@@ -55,6 +75,20 @@ func (f *studyFlags) run(ctx context.Context, name string, do study) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", f.Output)
+	return nil
+}
+
+// load reads the trace.
+func (f *studyFlags) load(o *xlate.Options) error {
+	in, err := os.Open(f.Trace)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if o.Trace, err = trace.Read(in); err != nil {
+		return fmt.Errorf("%s: %w", f.Trace, err)
+	}
+	o.Name = filepath.Base(f.Trace)
 	return nil
 }
 

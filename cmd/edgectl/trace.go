@@ -26,6 +26,7 @@ type traceCmd struct {
 	Write    string        `short:"w" placeholder:"FILE" predictor:"file" help:"Write a pcapng file, for Wireshark; - is standard output."`
 	Count    uint64        `short:"c" placeholder:"N" help:"End after so many frames."`
 	Duration time.Duration `short:"D" placeholder:"TIME" help:"End after so long."`
+	Lookups  bool          `help:"Record the memory that operations use instead of frames, for edgebench utlb and dhl --trace; -w names the file, as text if it ends in .txt."`
 	Snap     int           `default:"256" placeholder:"BYTES" help:"Keep so many bytes of each frame; 0: all of it (default: ${default})."`
 }
 
@@ -35,7 +36,13 @@ func (*traceCmd) Help() string {
 be read. Ctrl-C ends it. Only root and the user that runs the daemon may trace: frames in plaintext hold what others write.
 
 	edgectl trace eth0 -c 20
-	edgectl trace -w out.pcapng -D 10s`
+	edgectl trace -w out.pcapng -D 10s
+
+With --lookups the daemon tells which memory operations use, at their sources and destinations, on the side of this host: process, operation, place, length and time.
+It ends after -c lookups, or 1048576.
+
+	edgectl trace --lookups -w out.memtrace -D 10s
+	edgebench utlb --trace out.memtrace -o out/`
 }
 
 func (c *traceCmd) Run(g *globals) (err error) {
@@ -48,6 +55,9 @@ func (c *traceCmd) Run(g *globals) (err error) {
 	if c.Write != "" && g.JSON {
 		return errors.New("--write makes a file and --json lines: choose one")
 	}
+	if err := c.checkLookups(g); err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	defer stop()
 	// a second signal ends what the first one does not, such as an output that nobody reads
@@ -57,16 +67,19 @@ func (c *traceCmd) Run(g *globals) (err error) {
 		return err
 	}
 	defer s.close()
-	show, err := c.shower(g, s)
-	if err != nil {
-		return err
-	}
 	if c.Duration > 0 {
 		var cancel func()
 		ctx, cancel = context.WithTimeout(ctx, c.Duration)
 		defer cancel()
 	}
 	defer context.AfterFunc(ctx, s.close)()
+	if c.Lookups {
+		return c.runLookups(ctx, s, g.errs)
+	}
+	show, err := c.shower(g, s)
+	if err != nil {
+		return err
+	}
 	err = s.each(c.Count, show)
 	if ctx.Err() != nil {
 		err = nil // it was told to end
@@ -78,6 +91,19 @@ func (c *traceCmd) Run(g *globals) (err error) {
 		fmt.Fprintf(g.errs, "%d frames, and %d between them that found no room\n", s.frames, s.lost)
 	}
 	return err
+}
+
+// checkLookups refuses what --lookups does not go with.
+func (c *traceCmd) checkLookups(g *globals) error {
+	switch {
+	case !c.Lookups:
+		return nil
+	case c.Write == "" || c.Write == "-":
+		return errors.New("--lookups needs a file to write to: add -w FILE")
+	case c.Link != "":
+		return fmt.Errorf("--lookups are of operations, not of a link: leave out %q", c.Link)
+	}
+	return nil
 }
 
 // endings are the signals that end a command in order. Under nohup a terminal's end is none.
@@ -120,7 +146,11 @@ func (c *traceCmd) start(ctx context.Context, g *globals) (*tracing, error) {
 }
 
 func (c *traceCmd) request(conn *ipc.Conn) (*tracing, error) {
-	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindTrace, Name: c.Link, Size: uint64(c.Snap)}); err != nil {
+	ask := &ipc.Message{ID: 1, Kind: ipc.KindTrace, Name: c.Link, Size: uint64(c.Snap)}
+	if c.Lookups {
+		ask.What = "lookups"
+	}
+	if err := conn.Send(ask); err != nil {
 		return nil, fmt.Errorf("sending to the daemon: %w", err)
 	}
 	reply, fds, err := conn.RecvFDs()
@@ -191,23 +221,30 @@ func (c *traceCmd) shower(g *globals, s *tracing) (shower, error) {
 	case c.Write == "-":
 		return s.capture(g.out, c.Snap, nothing)
 	case c.Write != "":
-		// what it holds is nobody else's business
-		f, err := os.OpenFile(c.Write, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		f, err := private(c.Write)
 		if err != nil {
 			return shower{}, err
-		}
-		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
-			err = f.Chmod(0o600) // one that was there before
-			if err != nil {
-				f.Close()
-				return shower{}, err
-			}
 		}
 		return s.capture(f, c.Snap, f.Close)
 	case g.JSON:
 		return s.jsonLines(g.out), nil
 	}
 	return s.lines(g.out), nil
+}
+
+// private makes a file: what it holds is nobody else's business.
+func private(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
+		if err = f.Chmod(0o600); err != nil { // one that was there before
+			f.Close()
+			return nil, err
+		}
+	}
+	return f, nil
 }
 
 func direction(r *trace.Record) string {

@@ -135,6 +135,10 @@ func TestTraceTroubles(t *testing.T) {
 		{[]string{"trace", "--snap=-1"}, "--snap -1"},
 		{[]string{"trace", "--duration=-1s"}, "--duration -1s"},
 		{[]string{"trace", "-j", "-w", "-"}, "choose one"},
+		{[]string{"trace", "--lookups"}, "add -w FILE"},
+		{[]string{"trace", "--lookups", "-w", "-"}, "add -w FILE"},
+		{[]string{"trace", "--lookups", "-w", "x", "mem"}, "leave out"},
+		{[]string{"trace", "--lookups", "-w", "x"}, "traces already"},
 	} {
 		if code, _, errs := ctl(append([]string{"-s", a}, c.args...)...); code != 1 || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit %d, %q; want %q", c.args, code, errs, c.want)

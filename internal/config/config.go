@@ -33,6 +33,9 @@ type Config struct {
 	// how payloads reach their place: "" (default: what is fastest), or "cp", "notx", "shuffle", "nocp", embedded also
 	// "pinmap": see copying.go
 	Copy string `toml:"copy"`
+	// what becomes of data that arrives for memory which is not resident: "park" (default), kept until it is, or
+	// "drop", left unreceived, to be sent again: only to measure what that costs
+	Misses string `toml:"misses"`
 
 	Timing // keys of the file like those beside it
 
@@ -62,6 +65,12 @@ type Timing struct {
 const (
 	Encrypted = "encrypted"
 	Plaintext = "plaintext"
+)
+
+// Values of Config.Misses.
+const (
+	MissesPark = "park"
+	MissesDrop = "drop"
 )
 
 // Peer is an authorised peer.

@@ -92,6 +92,7 @@ func TestNormalizeRefusals(t *testing.T) {
 		{"pages from a ring", func(c *Config) { c.Copy, c.Driver = "shuffle", "ring" },
 			`receives frames at page boundaries, which the driver "ring" of link "eth1" cannot: leave its driver out`},
 		{"pages from datagrams", func(c *Config) { c.Copy, c.Links[0].Driver = "shuffle", "udp" }, `make it "mmsg"`},
+		{"misses", func(c *Config) { c.Misses = "forget" }, `misses: "forget"`},
 		{"spin", func(c *Config) { c.Spin = time.Hour }, "spin"},
 		{"operation window", func(c *Config) { c.OpWindow = 3 }, "op_window"},
 	}

@@ -75,7 +75,8 @@ type Daemon struct {
 	tasks     sync.WaitGroup                       // keeper, sessions
 
 	mu       sync.Mutex
-	pinner   *regmem.Pinner // nil: nobody has mapped a space yet
+	pinner   *regmem.Pinner // nil: no client has a space
+	pinning  int            // clients that have
 	sessions map[*session]struct{}
 	closing  bool
 }
@@ -243,9 +244,6 @@ func (d *Daemon) stop(shardDone chan struct{}) {
 	}
 	d.mu.Unlock()
 	d.tasks.Wait()
-	if d.pinner != nil {
-		d.pinner.Close()
-	}
 	d.closeFiles()
 }
 

@@ -40,7 +40,8 @@ type session struct {
 	client   *shard.Client // nil before hello
 	shared   *shared       // with the client, kept here to unmap it when the shard has let go
 	spaces   map[*regmem.Region]*space
-	brought  int // the descriptor that came with the request that is served; 0: none, or it was taken
+	pins     *regmem.PinQueue // of the spaces; nil: there was none yet
+	brought  int              // the descriptor that came with the request that is served; 0: none, or it was taken
 }
 
 // serve answers requests until the client or the daemon ends the session, and returns when everything the client held
@@ -171,6 +172,7 @@ func (ss *session) release() {
 	ss.shard.Detach(c)
 	<-c.Gone()
 	c.Regions(ss.freeRegion)
+	ss.closePins()
 	layout := ss.shared.rings.Layout()
 	ss.shared.close()
 	ss.account.uncharge(attachBytes(layout), 0)

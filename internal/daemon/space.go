@@ -73,15 +73,37 @@ func (ss *session) makeSpace(sp *space, r *regmem.Region, cfg regmem.SpaceConfig
 			return ipc.Errorf(memoryCode(err), "%v", err)
 		}
 	}
-	p, err := ss.d.pinning()
-	if err != nil {
+	if err := ss.openPins(); err != nil {
 		return err
 	}
-	if ss.spaces == nil {
-		ss.spaces = map[*regmem.Region]*space{}
-	}
-	sp.pinned, err = ss.shard.NewSpace(ss.client, p, cfg, r, sp.hints, huge, ss.account.fill)
+	sp.pinned, err = ss.shard.NewSpace(ss.client, ss.pins, cfg, r, sp.hints, huge, ss.account.fill)
 	return err
+}
+
+// openPins makes the client's queue at the pinner, if this is its first space.
+func (ss *session) openPins() error {
+	if ss.pins != nil {
+		return nil
+	}
+	if err := ss.account.charge(regmem.PinQueueBytes, 0); err != nil {
+		return err
+	}
+	p, err := ss.d.usePinner()
+	if err != nil {
+		ss.account.uncharge(regmem.PinQueueBytes, 0)
+		return err
+	}
+	ss.pins, ss.spaces = ss.shard.PinQueue(p, ss.client), map[*regmem.Region]*space{}
+	return nil
+}
+
+// closePins gives it back, after the spaces.
+func (ss *session) closePins() {
+	if ss.pins != nil {
+		ss.pins.Close()
+		ss.d.leavePinner()
+		ss.account.uncharge(regmem.PinQueueBytes, 0)
+	}
 }
 
 // freeRegion gives back the memory of a region that the shard has let go.
@@ -96,7 +118,7 @@ func (ss *session) freeRegion(r *regmem.Region) {
 
 func (ss *session) freeSpace(sp *space, r *regmem.Region) {
 	if sp.pinned != nil {
-		if filled := ss.d.pinner.Forget(sp.pinned); filled > 0 {
+		if filled := sp.pinned.Forget(); filled > 0 {
 			ss.account.fill(-filled)
 		}
 	}
@@ -130,17 +152,32 @@ func (ss *session) usage(m *ipc.Message) (*ipc.Message, error) {
 	return reply, nil
 }
 
-// pinning returns the daemon's pinner, which the first space starts.
-func (d *Daemon) pinning() (*regmem.Pinner, error) {
+// usePinner returns the daemon's pinner, which the first client with a space starts. leavePinner undoes it; with the
+// last such client the pinner ends.
+func (d *Daemon) usePinner() (*regmem.Pinner, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.pinner != nil {
-		return d.pinner, nil
+	if d.pinner == nil {
+		p, err := regmem.NewPinner(func() time.Duration { return time.Duration(mono.Now()) })
+		if err != nil {
+			return nil, fmt.Errorf("spaces: %w", err)
+		}
+		d.pinner = p
 	}
-	p, err := regmem.NewPinner(func() time.Duration { return time.Duration(mono.Now()) })
-	if err != nil {
-		return nil, fmt.Errorf("spaces: %w", err)
+	d.pinning++
+	return d.pinner, nil
+}
+
+func (d *Daemon) leavePinner() {
+	d.mu.Lock()
+	p := d.pinner
+	if d.pinning--; d.pinning == 0 {
+		d.pinner = nil
+	} else {
+		p = nil
 	}
-	d.pinner = p
-	return p, nil
+	d.mu.Unlock()
+	if p != nil {
+		p.Close()
+	}
 }

@@ -37,6 +37,9 @@ func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
 		return nil, ipc.Errorf(ipc.CodeDenied, "only root and the user that runs the daemon may see everybody's frames")
 	}
 	d := ss.d
+	if m.What != "" {
+		return ss.traceLookups(m)
+	}
 	snap, err := d.Snapshot()
 	if err != nil {
 		return nil, err
@@ -56,6 +59,26 @@ func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
 		cut = int(min(m.Size, trace.MaxFrame))
 	}
 	t := &tracing{Tap: inspect.NewTap(links, cut), pid: ss.cred.PID, over: make(chan struct{})}
+	return ss.traceAlone(m, t, start, func(s *shard.Shard, now mono.Time) { s.SetWrap(now, t.Wrap) })
+}
+
+// lookups is what a request to trace memory that operations use asks for.
+const lookups = "lookups"
+
+// traceLookups records memory that operations use instead of frames.
+func (ss *session) traceLookups(m *ipc.Message) (*ipc.Message, error) {
+	if m.What != lookups {
+		return nil, ipc.Errorf(ipc.CodeInvalid, "there is no trace of %q; leave it out for frames, or ask for %s",
+			m.What, lookups)
+	}
+	t := &tracing{Tap: inspect.NewTap(nil, trace.MaxFrame), pid: ss.cred.PID, over: make(chan struct{})}
+	return ss.traceAlone(m, t, trace.Start{}, func(s *shard.Shard, now mono.Time) { s.SetLook(now, t.Look) })
+}
+
+// traceAlone starts a trace once there is no other.
+func (ss *session) traceAlone(m *ipc.Message, t *tracing, start trace.Start,
+	tap func(*shard.Shard, mono.Time)) (*ipc.Message, error) {
+	d := ss.d
 	tooLong := time.After(tapPatience)
 	for !d.tracing.CompareAndSwap(nil, t) {
 		other := d.tracing.Load()
@@ -70,7 +93,7 @@ func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
 			return nil, ipc.Errorf(ipc.CodeBusy, "process %d traces already", other.pid)
 		}
 	}
-	reply, err := ss.startTrace(m, t, start)
+	reply, err := ss.startTrace(m, t, start, tap)
 	if err != nil {
 		d.untap(t)
 		return nil, err
@@ -78,7 +101,8 @@ func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
 	return reply, nil
 }
 
-func (ss *session) startTrace(m *ipc.Message, t *tracing, start trace.Start) (*ipc.Message, error) {
+func (ss *session) startTrace(m *ipc.Message, t *tracing, start trace.Start,
+	tap func(*shard.Shard, mono.Time)) (*ipc.Message, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("pipe: %w", err)
@@ -96,7 +120,7 @@ func (ss *session) startTrace(m *ipc.Message, t *tracing, start trace.Start) (*i
 	start.Now = mono.Now()
 	start.Monotonic = int64(start.Now) + ahead
 	if reply.Body, err = json.Marshal(start); err == nil {
-		err = ss.d.everyShard(func(s *shard.Shard, now mono.Time) { s.SetWrap(now, t.Wrap) })
+		err = ss.d.everyShard(tap)
 	}
 	if err == nil {
 		err = ss.conn.Send(reply, fds[0])
@@ -105,7 +129,7 @@ func (ss *session) startTrace(m *ipc.Message, t *tracing, start trace.Start) (*i
 		to.Close()
 		return nil, err
 	}
-	ss.d.log.Info("frames are traced", "pid", ss.cred.PID, "uid", ss.cred.UID)
+	ss.d.log.Info("frames or lookups are traced", "pid", ss.cred.PID, "uid", ss.cred.UID)
 	ss.tracer.Go(func() { ss.writeTrace(t, to) })
 	return nil, nil
 }
@@ -139,10 +163,11 @@ func (ss *session) writeTrace(t *tracing, to *os.File) {
 
 // untap ends tracing.
 func (d *Daemon) untap(t *tracing) {
-	_ = d.everyShard(
-		func(s *shard.Shard, now mono.Time) { s.SetWrap(now, nil) },
-	) // a shard that has ended traces nothing
+	_ = d.everyShard(func(s *shard.Shard, now mono.Time) {
+		s.SetWrap(now, nil)
+		s.SetLook(now, nil)
+	}) // a shard that has ended traces nothing
 	d.tracing.Store(nil)
 	close(t.over)
-	d.log.Info("frames are traced no more", "pid", t.pid)
+	d.log.Info("nothing is traced any more", "pid", t.pid)
 }

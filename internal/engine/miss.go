@@ -24,8 +24,15 @@ const (
 	missRest  = 256                    // parked parts, with their buffers, that are kept for reuse
 )
 
+// Look is told of memory that a part of an operation uses, once it is resident.
+type Look func(r *regmem.Region, off, n uint64, site regmem.Site)
+
+// Observe has f be told of all memory that operations use; nil: nobody.
+func (e *Endpoint) Observe(f Look) { e.look = f }
+
 // misses is what is parked.
 type misses struct {
+	look    Look        // nil: nobody observes
 	missing regmem.Wait // what the latest touch did not find; whoever parks takes it
 	trying  *missed     // it is being tried again
 	waits   map[regmem.Wait]waiters
@@ -56,19 +63,30 @@ type waiters struct{ first, last *missed }
 
 // touch reports whether memory of our own operation is resident, of which n bytes are used now, and others follow.
 func (e *Endpoint) touch(o *Op, off, n, follows uint64, site regmem.Site) bool {
-	return o.Pieces == nil && (o.Region == nil || o.Region.Back == nil) || e.touchLocal(o, off, n, follows, site)
+	if e.look == nil && o.Pieces == nil && (o.Region == nil || o.Region.Back == nil) {
+		return true
+	}
+	return e.touchLocal(o, off, n, follows, site)
 }
 
-// touchLocal is touch for memory that may not be resident.
+// touchLocal is touch for memory that may not be resident, or while look-ups are recorded.
 func (e *Endpoint) touchLocal(o *Op, off, n, follows uint64, site regmem.Site) bool {
 	if o.Pieces != nil {
 		return e.touchPieces(o.Pieces, off, n, site)
 	}
-	page, ok := o.Region.Back.Touch(o.LocalOff+off, n, follows, site)
-	if !ok {
-		e.missing = regmem.Wait{Back: o.Region.Back, Page: page}
+	if o.Region == nil {
+		return true
 	}
-	return ok
+	if o.Region.Back != nil {
+		if page, ok := o.Region.Back.Touch(o.LocalOff+off, n, follows, site); !ok {
+			e.missing = regmem.Wait{Back: o.Region.Back, Page: page}
+			return false
+		}
+	}
+	if e.look != nil && n > 0 {
+		e.look(o.Region, o.LocalOff+off, n, site)
+	}
+	return true
 }
 
 // touchGrant does so for the memory that the table was asked for just now.
@@ -76,6 +94,9 @@ func (e *Endpoint) touchGrant(off, n, follows uint64, site regmem.Site) bool {
 	w, ok := e.cfg.Grants.Touch(off, n, follows, site)
 	if !ok {
 		e.missing = w
+	} else if e.look != nil && n > 0 {
+		r, base := e.cfg.Grants.Found()
+		e.look(r, base+off, n, site)
 	}
 	return ok
 }
@@ -294,6 +315,15 @@ func (c *conn) waitingOp(op seqnum.Value) *recvOp {
 		return o
 	}
 	return nil
+}
+
+// Gone says that memory is no more. What waits for it is tried again, and meets what there is in its place.
+func (e *Endpoint) Gone(now mono.Time, b regmem.Backing) {
+	for _, m := range append([]*missed(nil), e.parked...) {
+		if m.index < len(e.parked) && e.parked[m.index] == m && m.wait.Back == b {
+			e.again(now, m)
+		}
+	}
 }
 
 // missTimeout is when parked parts are looked at next.

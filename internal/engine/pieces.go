@@ -99,6 +99,9 @@ func (e *Endpoint) touchPieces(p *Pieces, off, n uint64, site regmem.Site) bool 
 				all, e.missing = false, regmem.Wait{Back: q.region.Back, Page: page}
 			}
 		}
+		if e.look != nil && take > 0 && q.region != nil {
+			e.look(q.region, q.off+off, take, site)
+		}
 		off, n = 0, n-take
 	}
 	return all

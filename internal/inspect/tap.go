@@ -7,6 +7,7 @@ import (
 	"multiedge/internal/mono"
 	"multiedge/internal/trace"
 	"multiedge/linkdrv"
+	"multiedge/regmem"
 )
 
 // tapRoom is how many bytes of records may wait for the pipe.
@@ -45,6 +46,12 @@ func (t *Tap) add(now mono.Time, link int, sent bool, pieces ...[]byte) {
 	case t.News <- struct{}{}:
 	default:
 	}
+}
+
+// Look records memory that a part of an operation used.
+func (t *Tap) Look(pid int32, r *regmem.Region, off, n uint64, site regmem.Site) {
+	l := trace.Lookup{PID: pid, Region: r.ID, Size: uint64(r.Mem.Len()), Off: off, Len: uint32(n), Site: uint8(site)}
+	t.add(mono.Now(), 0, site == regmem.WriteSource || site == regmem.ReadTarget, l.Append(nil))
 }
 
 // Take returns what waits, and keeps spare to collect in.

@@ -27,10 +27,11 @@ var allowed = map[string]string{
 		"internal/inspect internal/daemon internal/wire linkdrv",
 	"internal/metrics": "internal/config internal/inspect internal/daemon internal/engine " +
 		"internal/hist internal/buildinfo internal/forward linkdrv",
-	"bench/eager":   "bench edge internal/engine internal/mono internal/sim",
-	"bench/handles": "bench edge regmem",
-	"bench/notify":  "bench edge internal/inspect internal/ipc internal/mono internal/trace",
-	"bench/xlate":   "bench regmem",
+	"bench/eager":    "bench edge internal/engine internal/mono internal/sim",
+	"bench/handles":  "bench edge regmem",
+	"bench/notify":   "bench edge internal/inspect internal/ipc internal/mono internal/trace",
+	"bench/ondemand": "bench edge regmem",
+	"bench/xlate":    "bench regmem",
 	"internal/daemon": "internal/inspect internal/shard internal/config internal/identity internal/engine " +
 		"internal/secure internal/ipc internal/trace internal/mono linkdrv regmem",
 	"internal/inspect": "internal/shard internal/config internal/identity internal/engine internal/hist " +

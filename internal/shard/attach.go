@@ -120,7 +120,7 @@ func (s *Shard) evict(c *Client, why string) {
 func (s *Shard) reapClients(now mono.Time) {
 	for _, c := range s.clients {
 		if c != nil && c.rings == nil && !s.inUse(c) {
-			s.free(c)
+			s.free(now, c)
 		}
 	}
 }
@@ -136,11 +136,11 @@ func (s *Shard) inUse(c *Client) bool {
 }
 
 // free forgets a dead client; its owner unmaps what it had.
-func (s *Shard) free(c *Client) {
+func (s *Shard) free(now mono.Time, c *Client) {
 	c.regions.all(func(r *regmem.Region) {
 		s.dropReferring(r.Mem.Bytes())
 		s.exchange.remove(r)
-		s.dropSpace(r)
+		s.dropSpace(now, r)
 	})
 	s.clients[c.slot] = nil
 	s.dying--

@@ -46,6 +46,7 @@ func New(o Options) (*Shard, error) {
 		rest:      rest{wait: waiter{mode: cfg.Poll, spin: idle.Patience{Base: cfg.Spin}}},
 	}
 	s.grants.OnRevoke = s.unexported
+	s.openSpaces()
 	if cfg.Copy == config.CopyRemap || cfg.Copy == config.CopyShuffle && o.Embedded {
 		s.exchange = newExchange()
 	}
@@ -95,7 +96,7 @@ func (s *Shard) engineConfig(o *Options) (engine.Config, error) {
 		Checksum: checksum, Scheduler: cfg.Scheduler, Profile: profile, OpWindow: cfg.OpWindow,
 		DialTime: cfg.DialTimeout, DeadTime: cfg.DeadTime, KeepAlive: cfg.KeepAlive, HelloTime: cfg.HelloTime,
 		Grants: s.grants, Secure: o.Secure, Deferred: true, Shard: o.Number, Shards: cfg.Shards,
-		CopySend: cfg.Copy == config.CopyBoth,
+		CopySend: cfg.Copy == config.CopyBoth, DropMisses: cfg.Misses == config.MissesDrop,
 	}
 	rand.Read(ec.CookieKey[:]) // never fails
 	if s.receivers != nil {

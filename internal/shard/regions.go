@@ -88,7 +88,7 @@ func (s *Shard) dropRegion(now mono.Time, c *Client, id uint32) (*regmem.Region,
 	s.revoked = nil // they are parts of the region
 	s.exchange.remove(r)
 	s.dropReferring(r.Mem.Bytes())
-	s.dropSpace(r)
+	s.dropSpace(now, r)
 	c.regions.remove(r)
 	return r, nil
 }

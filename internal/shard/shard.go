@@ -345,7 +345,7 @@ func (s *Shard) Shutdown() {
 	s.handleEvents(now)
 	for _, c := range s.clients {
 		if c != nil {
-			s.free(c)
+			s.free(now, c)
 		}
 	}
 	s.shaker.stop(now, s.eng)

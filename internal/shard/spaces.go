@@ -14,16 +14,26 @@ import (
 
 // spaceSet are the spaces of all clients.
 type spaceSet struct {
-	pins    *regmem.PinQueue // nil: nobody has mapped a space yet
-	answers func(mono.Time)  // takes what the pinner answered
+	pins    *regmem.PinInbox // what the pinner answers
 	now     mono.Time        // of the latest answers
 	spaces  []*regmem.PinnedSpace
 	gone    regmem.SpaceCounters // of those that are no more
 	starved bool                 // some space had no room for what it was to ask for
 }
 
+// openSpaces gets ready for the pinner's answers.
+func (s *Shard) openSpaces() {
+	take := s.takeAnswers
+	s.pins = regmem.NewPinInbox(func() { s.box.post(take) })
+}
+
+// PinQueue makes a queue for the spaces of a client, which the caller closes when the client is gone.
+func (s *Shard) PinQueue(p *regmem.Pinner, c *Client) *regmem.PinQueue {
+	return p.Queue(uint64(c.user.id), s.pins)
+}
+
 // NewSpace makes a space of a client, of memory that it will be offered, and adds it to its regions. hints may be nil.
-func (s *Shard) NewSpace(c *Client, p *regmem.Pinner, cfg regmem.SpaceConfig, r *regmem.Region, hints *regmem.Memory,
+func (s *Shard) NewSpace(c *Client, q *regmem.PinQueue, cfg regmem.SpaceConfig, r *regmem.Region, hints *regmem.Memory,
 	huge bool, fill func(bytes int) error) (sp *regmem.PinnedSpace, err error) {
 	cfg.Ask = func(chunk uint64, what regmem.PinWork) bool { return sp.Ask(chunk, what) }
 	cfg.Starve = func() { s.starved = true }
@@ -34,11 +44,7 @@ func (s *Shard) NewSpace(c *Client, p *regmem.Pinner, cfg regmem.SpaceConfig, r 
 	}
 	r.Back = space
 	err = s.enter(c, r, func() {
-		if s.pins == nil {
-			s.answers = s.takeAnswers
-			s.pins = p.Queue(func() { s.box.post(s.answers) })
-		}
-		sp = s.pins.Add(space, r.Mem, hints, huge, fill)
+		sp = q.Add(space, r.Mem, hints, huge, fill)
 		s.spaces = append(s.spaces, sp)
 	})
 	return sp, err
@@ -73,8 +79,13 @@ func (s *Shard) pinned(a *regmem.PinAnswer) {
 	}
 }
 
-// dropSpace forgets the space of a region, if it has one.
-func (s *Shard) dropSpace(r *regmem.Region) {
+// dropSpace forgets the space of a region, if it has one. Peers' operations that wait for it are tried again, and
+// refused: their keys are revoked.
+func (s *Shard) dropSpace(now mono.Time, r *regmem.Region) {
+	if r.Back == nil {
+		return
+	}
+	s.eng.Gone(now, r.Back)
 	s.spaces = slices.DeleteFunc(s.spaces, func(sp *regmem.PinnedSpace) bool {
 		if sp.Space != r.Back {
 			return false
@@ -94,37 +105,84 @@ func (s *Shard) lookAtSpaces() SpacesView {
 	return v
 }
 
-// holdTime is how long a client waits for memory that it wants held.
+// holdTime is how long a client waits for the next of the memory that it wants held.
 const holdTime = time.Second
 
-// Advise does what a client says of a part of a space. Any goroutine may call it but the shard's.
+// Advise does what a client says of a part of a space. Any goroutine may call it but the shard's, which does a piece of
+// the part at a time, and other work between: a part may have 2^31 chunks.
 func (s *Shard) Advise(c *Client, m *ipc.Message) error {
+	var do func(space *regmem.Space, off, n uint64) (went uint64)
+	switch m.Advice {
+	case ipc.AdvicePrefetch:
+		do = (*regmem.Space).Prefetch
+	case ipc.AdviceHold:
+		return s.hold(c, m)
+	case ipc.AdviceRelease:
+		do = (*regmem.Space).Release
+	case ipc.AdviceEvict:
+		do = (*regmem.Space).Evict
+	default:
+		return ipc.Errorf(ipc.CodeInvalid, "advice %d is not known", m.Advice)
+	}
+	return s.piecewise(c, m.Region, m.Off, m.Size, do)
+}
+
+// piecewise goes through a range of a client's space.
+func (s *Shard) piecewise(c *Client, region uint32, off, n uint64, do func(space *regmem.Space, off, n uint64) uint64) (
+	err error) {
+	for first := true; first || n > 0; first = false {
+		if e := s.box.do(func(mono.Time) {
+			var space *regmem.Space
+			if space, err = c.space(region, off, n); err != nil {
+				return
+			}
+			went := do(space, off, n)
+			off, n = off+went, n-went
+		}); e != nil {
+			return e
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold holds a range, or nothing of it.
+func (s *Shard) hold(c *Client, m *ipc.Message) error {
 	done := make(chan struct{}, 1)
+	held, refused := uint64(0), error(nil)
 	var hold *regmem.Hold
 	var space *regmem.Space
-	var err error
-	if e := s.box.do(func(mono.Time) {
-		if space, err = c.space(m); err != nil {
-			return
-		}
-		switch m.Advice {
-		case ipc.AdvicePrefetch:
-			space.Prefetch(m.Off, m.Size)
-		case ipc.AdviceHold:
-			hold, err = space.HoldRange(m.Off, m.Size, done)
-		case ipc.AdviceRelease:
-			space.Release(m.Off, m.Size)
-		case ipc.AdviceEvict:
-			space.Evict(m.Off, m.Size)
-		default:
-			err = ipc.Errorf(ipc.CodeInvalid, "advice %d is not known", m.Advice)
-		}
-	}); e != nil {
-		return e
-	}
-	if hold == nil {
+	err := s.piecewise(c, m.Region, m.Off, m.Size, func(sp *regmem.Space, off, n uint64) uint64 {
+		space, refused = sp, sp.CheckHold(off, n)
+		return n
+	})
+	if err != nil {
 		return err
 	}
+	if refused != nil {
+		return ipc.Errorf(ipc.CodeLimit, "%v", refused)
+	}
+	for held < m.Size && err == nil {
+		went := uint64(0)
+		if err = s.box.do(func(mono.Time) {
+			hold, went = space.HoldRange(m.Off+held, m.Size-held, done)
+		}); err == nil {
+			err = s.awaitHold(space, hold, done)
+		}
+		if err == nil {
+			held += went
+		}
+	}
+	if err != nil && held > 0 {
+		_ = s.piecewise(c, m.Region, m.Off, held, (*regmem.Space).Release) // it was there just now
+	}
+	return err
+}
+
+// awaitHold waits until what is to be held has come, or gives it up.
+func (s *Shard) awaitHold(space *regmem.Space, hold *regmem.Hold, done <-chan struct{}) (err error) {
 	late := time.NewTimer(holdTime)
 	defer late.Stop()
 	select {
@@ -134,8 +192,8 @@ func (s *Shard) Advise(c *Client, m *ipc.Message) error {
 	}
 	if e := s.box.do(func(mono.Time) {
 		if space.Drop(hold) {
-			err = ipc.Errorf(ipc.StatusMemory.Code(), "%d bytes did not become resident in %v: what the space may "+
-				"pin is held, or limits.filled is reached", m.Size, holdTime)
+			err = ipc.Errorf(ipc.StatusMemory.Code(), "nothing more of the memory became resident for %v: what the "+
+				"space may pin is held, or limits.filled is reached", holdTime)
 		}
 	}); e != nil {
 		return e
@@ -145,34 +203,32 @@ func (s *Shard) Advise(c *Client, m *ipc.Message) error {
 
 // Usage says what a space did, and how much of a range is resident. Any goroutine may call it but the shard's.
 func (s *Shard) Usage(c *Client, m *ipc.Message) (u ipc.Usage, err error) {
-	if e := s.box.do(func(mono.Time) {
-		var space *regmem.Space
-		if space, err = c.space(m); err != nil {
-			return
-		}
-		n := &space.Count
-		u = ipc.Usage{Resident: space.Resident(m.Off, m.Size), Pinned: space.Pinned(), Lookups: n.Lookups, Hits: n.Hits,
-			Cold: n.Cold, Capacity: n.Capacity, Pins: n.Pins, Evictions: n.Evictions, Prefetched: n.Prefetched,
-			Used: n.Used, Wasted: n.Wasted}
-	}); e != nil {
-		return u, e
-	}
+	resident := uint64(0)
+	err = s.piecewise(c, m.Region, m.Off, m.Size, func(space *regmem.Space, off, n uint64) uint64 {
+		bytes, went := space.Resident(off, n)
+		resident += bytes
+		k := &space.Count
+		u = ipc.Usage{Resident: resident, Pinned: space.Pinned(), Lookups: k.Lookups, Hits: k.Hits, Cold: k.Cold,
+			Capacity: k.Capacity, Pins: k.Pins, Evictions: k.Evictions, Prefetched: k.Prefetched, Used: k.Used,
+			Wasted: k.Wasted}
+		return went
+	})
 	return u, err
 }
 
 // space finds the space that a request names, and checks the range.
-func (c *Client) space(m *ipc.Message) (*regmem.Space, error) {
-	r := c.regions.get(m.Region)
+func (c *Client) space(region uint32, off, n uint64) (*regmem.Space, error) {
+	r := c.regions.get(region)
 	if r == nil {
-		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", m.Region)
+		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", region)
 	}
 	space, ok := r.Back.(*regmem.Space)
 	size := uint64(r.Mem.Len())
 	switch {
 	case !ok:
-		return nil, ipc.Errorf(ipc.CodeInvalid, "region %d is registered whole: it is always resident", m.Region)
-	case m.Size == 0 || m.Off > size || m.Size > size-m.Off:
-		return nil, ipc.Errorf(ipc.CodeInvalid, "%d bytes at %d of a space of %d", m.Size, m.Off, size)
+		return nil, ipc.Errorf(ipc.CodeInvalid, "region %d is registered whole: it is always resident", region)
+	case n == 0 || off > size || n > size-off:
+		return nil, ipc.Errorf(ipc.CodeInvalid, "%d bytes at %d of a space of %d", n, off, size)
 	}
 	return space, nil
 }

@@ -11,8 +11,10 @@
 package trace
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // Op says which end of which operation touches the memory.
@@ -65,6 +67,15 @@ const (
 
 // ErrFormat is what errors about bytes or text that are no trace wrap.
 var ErrFormat = errors.New("not a memory trace")
+
+// Read reads a trace in either form.
+func Read(in io.Reader) (*Trace, error) {
+	b := bufio.NewReader(in)
+	if head, err := b.Peek(len(magic)); err == nil && string(head) == magic {
+		return ReadBinary(b)
+	}
+	return ReadText(b)
+}
 
 // checkShape refuses impossible clusters.
 func (t *Trace) checkShape() error {

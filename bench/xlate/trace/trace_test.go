@@ -36,10 +36,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, read := range map[string]func() (*Trace, error){
-			"binary": func() (*Trace, error) { return ReadBinary(&b) }, "text": func() (*Trace,
-				error) {
-				return ReadText(&text)
-			},
+			"binary": func() (*Trace, error) { return Read(&b) },
+			"text":   func() (*Trace, error) { return Read(&text) },
 		} {
 			if got, err := read(); err != nil || !reflect.DeepEqual(got, want) {
 				t.Fatalf("%s: %v, %+v, want %+v", name, err, got, want)

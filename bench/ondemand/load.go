@@ -1,0 +1,184 @@
+package ondemand
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/edge"
+)
+
+// far is memory of the server's, as asked for.
+type far struct {
+	c          *edge.Conn
+	mem, board *edge.RemoteRegion
+	answered   uint64 // orders
+}
+
+// open has the server make a Target.
+func (r *run) open(ctx context.Context, d *edge.Device, t Target) (*far, error) {
+	c, err := d.Dial(ctx, r.Peer, service, edge.Data(t.json()))
+	if err != nil {
+		return nil, err
+	}
+	f := &far{c: c}
+	if f.mem, err = c.Import(ctx, target); err == nil {
+		f.board, err = c.Import(ctx, board)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// order has the server follow an order, and returns what its space did until then.
+func (f *far) order(ctx context.Context, what uint32) (u edge.SpaceUsage, err error) {
+	op, err := f.c.PostWait(ctx, &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: f.board, RemoteOff: bell,
+		Flags: edge.Notify, Imm: what})
+	if err == nil {
+		err = op.Wait(ctx)
+	}
+	f.answered++
+	b := make([]byte, bell)
+	for err == nil {
+		if _, err = f.board.ReadAtContext(ctx, b, 0); err != nil {
+			break
+		}
+		n := binary.LittleEndian.Uint64(b[8:])
+		if binary.LittleEndian.Uint64(b) == f.answered && n <= bell-place &&
+			json.Unmarshal(b[place:place+n], &u) == nil {
+			return u, nil
+		}
+	}
+	return u, err
+}
+
+// load is a stream of operations.
+type load struct {
+	far    *far
+	kind   edge.Kind
+	near   *edge.Region
+	bytes  int
+	flying int           // at once
+	at     func() int    // which block of the target each uses, or of near if atNear
+	atNear bool          // near is what is measured: the other side uses one block
+	spread int           // bytes from block to block; 0: bytes
+	span   time.Duration // how long
+	most   int           // operations; 0: any number
+	every  time.Duration // between posts; 0: as fast as it goes
+}
+
+// outcome is what a load came to.
+type outcome struct {
+	ops     int
+	seconds float64
+	latency report.Latency
+}
+
+func (o *outcome) rate(bytes int) float64 { return float64(o.ops) * float64(bytes) / o.seconds }
+
+// run posts until the time is over, or stop.
+func (l *load) run(ctx context.Context, stop <-chan struct{}) (o outcome, err error) {
+	type post struct {
+		op edge.Op
+		at time.Time
+	}
+	flying := make([]post, l.flying)
+	times := report.NewRecorder()
+	waited := 0
+	wait := func() error {
+		p := &flying[waited%l.flying]
+		if err := p.op.Wait(ctx); err != nil {
+			return fmt.Errorf("operation %d: %w", waited, err)
+		}
+		times.Record(time.Since(p.at))
+		waited++
+		return nil
+	}
+	spread := max(l.spread, l.bytes)
+	start := time.Now()
+	n := 0
+	for ; l.most == 0 || n < l.most; n++ {
+		p := &flying[n%l.flying]
+		if n >= l.flying {
+			if err := wait(); err != nil {
+				return o, err
+			}
+		}
+		p.at = time.Now()
+		if p.at.Sub(start) > l.span || stopped(stop) {
+			break
+		}
+		if due := start.Add(time.Duration(n) * l.every); l.every > 0 && due.After(p.at) {
+			time.Sleep(due.Sub(p.at))
+			p.at = time.Now()
+		}
+		w := edge.Work{Kind: l.kind, Local: l.near, Len: l.bytes, Remote: l.far.mem}
+		block := l.at()
+		if l.atNear {
+			w.LocalOff = block * spread
+		} else {
+			w.RemoteOff = block * spread
+		}
+		if p.op, err = l.far.c.PostWait(ctx, &w); err != nil {
+			return o, err
+		}
+	}
+	for waited < n {
+		if err := wait(); err != nil {
+			return o, err
+		}
+	}
+	o = outcome{ops: n, seconds: time.Since(start).Seconds(), latency: times.Summary(1)}
+	if n == 0 {
+		return o, fmt.Errorf("no operation fitted into %v", l.span)
+	}
+	return o, nil
+}
+
+func stopped(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Patterns in which blocks are used.
+const (
+	Cyclic   = "cyclic"
+	Permuted = "permuted" // cyclic in no order of addresses, so that nothing is foreseen
+	Uniform  = "uniform"
+	Zipf     = "zipf" // the use of a block is as one over its rank
+)
+
+// Patterns are those that a sweep takes.
+var Patterns = []string{Cyclic, Permuted, Uniform, Zipf}
+
+// pattern returns which of n blocks is used next.
+func pattern(name string, n int, seed uint64) (func() int, error) {
+	random := rand.New(rand.NewPCG(seed, uint64(n)))
+	i := -1
+	switch name {
+	case Cyclic:
+		return func() int { i++; return i % n }, nil
+	case Permuted:
+		order := random.Perm(n)
+		return func() int { i++; return order[i%n] }, nil
+	case Uniform:
+		return func() int { return random.IntN(n) }, nil
+	case Zipf:
+		z, order := rand.NewZipf(random, 1.01, 1, uint64(n-1)), random.Perm(n)
+		if n == 1 {
+			return func() int { return 0 }, nil
+		}
+		return func() int { return order[z.Uint64()] }, nil
+	}
+	return nil, fmt.Errorf("no pattern %q; choose from %v", name, Patterns)
+}

@@ -1,0 +1,88 @@
+package ondemand
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"multiedge/edge"
+	"multiedge/regmem"
+)
+
+const turns = 200
+
+// least returns what a call of f takes in nanoseconds, the least of many turns of n: other programs only add.
+func least(n int, f func(i int)) float64 {
+	best := time.Duration(1 << 62)
+	for range turns {
+		start := time.Now()
+		for i := range n {
+			f(i)
+		}
+		best = min(best, time.Since(start))
+	}
+	return float64(best) / float64(n)
+}
+
+// checks measures the library's look at 1 to 32 chunks, all of which are pinned.
+func (r *run) checks(ctx context.Context) error {
+	const most = 32
+	mem, err := r.d.Map(ctx, 4*most*chunk, edge.MapOptions{Pin: 2 * most * chunk})
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	if err := mem.Hold(ctx, 0, most*chunk); err != nil {
+		return err
+	}
+	for n := 1; n <= most; n *= 2 {
+		all := true
+		ns := least(1000, func(int) { all = all && mem.Resident(0, n*chunk) })
+		if !all {
+			return fmt.Errorf("%d chunks are held and not said to be resident", n)
+		}
+		r.res.Timings = append(r.res.Timings, Timing{What: "check", N: n, Ns: ns})
+	}
+	r.res.Timings = append(r.res.Timings, lookups()...)
+	return nil
+}
+
+// lookups measures the daemon's look at memory that is resident, the call of an interface included: hot and cold.
+func lookups() (all []Timing) {
+	const size, few = 1 << 30, 64
+	s, err := regmem.NewSpace(regmem.SpaceConfig{Size: size, Chunk: regmem.MinChunk, Pin: size,
+		Ask: func(uint64, regmem.PinWork) bool { return true }})
+	if err != nil {
+		panic(fmt.Sprintf("BUG: ondemand: %v", err)) // its shape is fixed
+	}
+	for off := uint64(0); off < size; {
+		off += s.Prefetch(off, size-off)
+	}
+	for i := range uint64(size / regmem.MinChunk) {
+		s.Done(i, true)
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	order := make([]uint64, 1<<16)
+	touch := func(of uint64) func(int) {
+		for i := range order {
+			order[i] = random.Uint64N(of) * regmem.MinChunk
+		}
+		var b regmem.Backing = s
+		return func(i int) { b.Touch(order[i], 64, 0, regmem.WriteTarget) }
+	}
+	var none regmem.Backing
+	calls := 0
+	base := least(len(order), func(i int) {
+		if none != nil || order[i] == 1<<63 {
+			calls++
+		}
+	})
+	for _, c := range []struct {
+		name string
+		of   uint64
+	}{{"look-up, hot", few}, {"look-up, cold", size / regmem.MinChunk}} {
+		all = append(all, Timing{What: c.name, Ns: max(least(len(order), touch(c.of))-base, 0)})
+	}
+	return all
+}

@@ -1,0 +1,265 @@
+package ondemand
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/edge"
+)
+
+// workers are how many transfers of the other ways go on at once: each does one after the other.
+const workers = 8
+
+// ways measures writes of 64 KiB from a working set in memory of this program, made ready for transfers in several
+// ways.
+func (r *run) ways(ctx context.Context) error {
+	f, err := r.open(ctx, r.d, Target{Size: 1 << 20, Whole: true, Fill: true})
+	if err != nil {
+		return err
+	}
+	defer f.c.Close()
+	all := []struct {
+		name string
+		make func(ctx context.Context, blocks int) (source, error)
+	}{{"registered whole", r.wholly}, {"space", r.spaced}, {"registered for each transfer", r.eachTime},
+		{"cache of registrations", r.cached}, {"copied", r.copied}}
+	sets, patterns := []int{50, 200}, []string{Permuted, Zipf}
+	for i, set := range sets {
+		for j, name := range patterns {
+			for k, way := range all {
+				r.show(fmt.Sprintf("ways: %s, %d %%, %s", way.name, set, name),
+					float64((i*len(patterns)+j)*len(all)+k)/float64(len(sets)*len(patterns)*len(all)))
+				w := Way{Name: way.name, Set: set, Pattern: name}
+				blocks := r.Budget / 100 * set / chunk
+				src, err := way.make(ctx, blocks)
+				if err == nil {
+					err = r.way(ctx, &w, f, src, blocks)
+					src.close()
+				}
+				if err != nil {
+					return fmt.Errorf("%s, %d %%: %w", way.name, set, err)
+				}
+				r.res.Ways = append(r.res.Ways, w)
+			}
+		}
+	}
+	return nil
+}
+
+// source is memory of this program that writes take their bytes from, by block. It is used by several goroutines.
+type source interface {
+	send(ctx context.Context, to *edge.RemoteRegion, block int) error
+	pinned() int // bytes, at most so far
+	close()
+}
+
+// way measures one.
+func (r *run) way(ctx context.Context, w *Way, f *far, src source, blocks int) error {
+	next, err := pattern(w.Pattern, blocks, 1)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	for _, span := range []time.Duration{r.span() / 2, r.span()} { // the first warms up
+		times, start := report.NewRecorder(), time.Now()
+		var all sync.WaitGroup
+		var done atomic.Int64
+		var failed atomic.Pointer[error]
+		for range workers {
+			all.Go(func() {
+				for time.Since(start) < span && failed.Load() == nil {
+					mu.Lock()
+					block := next()
+					mu.Unlock()
+					from := time.Now()
+					if err := src.send(ctx, f.mem, block); err != nil {
+						failed.Store(&err)
+						return
+					}
+					took := time.Since(from)
+					done.Add(1)
+					mu.Lock()
+					times.Record(took)
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		if err := failed.Load(); err != nil {
+			return *err
+		}
+		w.Rate = float64(done.Load()) * chunk / time.Since(start).Seconds()
+		w.Latency = times.Summary(1)
+	}
+	w.Pinned = src.pinned()
+	return nil
+}
+
+// one is a region with all blocks: registered whole, or a space.
+type one struct{ mem *edge.Region }
+
+func (r *run) wholly(ctx context.Context, blocks int) (source, error) {
+	mem, err := r.d.RegisterContext(ctx, blocks*chunk)
+	if err != nil {
+		return nil, err
+	}
+	fill(mem.Bytes())
+	return one{mem}, nil
+}
+
+func (r *run) spaced(ctx context.Context, blocks int) (source, error) {
+	mem, err := r.d.Map(ctx, blocks*chunk, edge.MapOptions{Pin: r.Budget})
+	if err != nil {
+		return nil, err
+	}
+	fill(mem.Bytes())
+	return one{mem}, nil
+}
+
+func (s one) send(ctx context.Context, to *edge.RemoteRegion, block int) error {
+	return write(ctx, s.mem, block*chunk, to)
+}
+
+func write(ctx context.Context, mem *edge.Region, off int, to *edge.RemoteRegion) error {
+	op, err := to.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Local: mem, LocalOff: off, Len: chunk, Remote: to})
+	if err != nil {
+		return err
+	}
+	return op.Wait(ctx)
+}
+
+func (s one) pinned() int {
+	u, err := s.mem.Usage(context.Background())
+	if err != nil {
+		return 0
+	}
+	return u.Pinned
+}
+
+func (s one) close() { s.mem.Close() }
+
+// fresh registers a region for each transfer. A program's own memory would have to be pinned as well; here it is also
+// made anew.
+type fresh struct{ r *run }
+
+func (r *run) eachTime(context.Context, int) (source, error) { return fresh{r}, nil }
+
+func (s fresh) send(ctx context.Context, to *edge.RemoteRegion, _ int) error {
+	mem, err := s.r.d.RegisterContext(ctx, chunk)
+	if err != nil {
+		return err
+	}
+	if err := write(ctx, mem, 0, to); err != nil {
+		return err
+	}
+	return mem.Close()
+}
+
+func (s fresh) pinned() int { return workers * chunk }
+
+func (s fresh) close() {}
+
+// cache keeps regions by block, up to the budget, and gives up the one that was used least recently: a cache of
+// registrations as communication libraries have. They register memory that the program has; here a region is new each
+// time, and its bytes are not copied.
+type cache struct {
+	r    *run
+	most int
+
+	mu   sync.Mutex
+	of   map[int]*entry
+	used *list.List // of *entry, the latest first
+	peak int
+}
+
+type entry struct {
+	block int
+	mem   *edge.Region
+	users int
+	ready chan struct{} // closed when mem or err is there
+	err   error
+	place *list.Element
+}
+
+func (r *run) cached(context.Context, int) (source, error) {
+	return &cache{r: r, most: r.Budget / chunk, of: map[int]*entry{}, used: list.New()}, nil
+}
+
+func (c *cache) send(ctx context.Context, to *edge.RemoteRegion, block int) error {
+	e, old := c.take(block)
+	for _, o := range old {
+		if err := o.mem.Close(); err != nil {
+			return err
+		}
+	}
+	<-e.ready
+	err := e.err
+	if err == nil {
+		err = write(ctx, e.mem, 0, to)
+	}
+	c.mu.Lock()
+	e.users--
+	c.mu.Unlock()
+	return err
+}
+
+// take returns the entry of a block, which is being registered if it is new, and those that have to go for it.
+func (c *cache) take(block int) (e *entry, old []*entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e = c.of[block]; e != nil {
+		e.users++
+		c.used.MoveToFront(e.place)
+		return e, nil
+	}
+	for p := c.used.Back(); p != nil && len(c.of) >= c.most; {
+		o := p.Value.(*entry)
+		if p = p.Prev(); o.users == 0 {
+			c.used.Remove(o.place)
+			delete(c.of, o.block)
+			old = append(old, o)
+		}
+	}
+	e = &entry{block: block, users: 1, ready: make(chan struct{})}
+	e.place = c.used.PushFront(e)
+	c.of[block] = e
+	c.peak = max(c.peak, len(c.of))
+	go func() {
+		e.mem, e.err = c.r.d.Register(chunk)
+		close(e.ready)
+	}()
+	return e, old
+}
+
+func (c *cache) pinned() int { return c.peak * chunk }
+
+func (c *cache) close() {
+	for _, e := range c.of {
+		if e.err == nil {
+			e.mem.Close()
+		}
+	}
+}
+
+// bounce copies each block into memory that is registered already, by the library's own pool.
+type bounce struct{ memory []byte }
+
+func (r *run) copied(_ context.Context, blocks int) (source, error) {
+	b := bounce{make([]byte, blocks*chunk)}
+	fill(b.memory)
+	return b, nil
+}
+
+func (b bounce) send(ctx context.Context, to *edge.RemoteRegion, block int) error {
+	_, err := to.WriteAtContext(ctx, b.memory[block*chunk:(block+1)*chunk], 0)
+	return err
+}
+
+func (bounce) pinned() int { return 0 }
+
+func (bounce) close() {}
