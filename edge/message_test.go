@@ -121,6 +121,53 @@ func TestMessages(t *testing.T) {
 	p.take(t, 1, 600)
 }
 
+// A message gathers its pieces, of which the last is as good as the others; pieces that cannot be are refused before
+// anything is posted.
+func TestMessagePieces(t *testing.T) {
+	p := newMessagePair(t, Config{})
+	src := p.mem[0]
+	for i := range src.Bytes() {
+		src.Bytes()[i] = byte(i*7 + i>>8)
+	}
+	for n := 1; n <= MaxPieces; n++ {
+		var want []byte
+		w := Work{Kind: Send, Queue: p.cq[0], Flags: Notify, Imm: uint32(n)}
+		for i := range n {
+			part := Piece{Region: src, Off: 2003 * i, Len: 300*i + n}
+			w.Pieces = append(w.Pieces, part)
+			want = append(want, src.Bytes()[part.Off:part.Off+part.Len]...)
+		}
+		p.receive(t, 1, 0, 1<<16, uint64(n))
+		_, err := p.conn[0].PostWait(context.Background(), &w)
+		must(t, err)
+		if c := p.take(t, 0, 1)[0]; c.Err != nil {
+			t.Errorf("%d pieces: %v", n, c.Err)
+		}
+		if c := p.take(t, 1, 1)[0]; c.Err != nil || !bytes.Equal(p.mem[1].Bytes()[:c.Len], want) {
+			t.Fatalf("of %d pieces with %d bytes in all %d came, %v, or others", n, len(want), c.Len, c.Err)
+		}
+	}
+	one := Piece{Region: src, Len: 8}
+	for name, c := range map[string]struct {
+		w    Work
+		want error
+	}{
+		"too many":    {Work{Pieces: make([]Piece, MaxPieces+1)}, ErrInvalid},
+		"with Local":  {Work{Pieces: []Piece{one}, Local: src}, ErrInvalid},
+		"with Inline": {Work{Pieces: []Piece{one}, Inline: []byte{1}}, ErrInvalid},
+		"no region":   {Work{Pieces: []Piece{{Len: 1}, one}}, ErrInvalid},
+		"last none":   {Work{Pieces: []Piece{one, {Len: 1}}}, ErrInvalid},
+		"outside":     {Work{Pieces: []Piece{{src, 1 << 16, 1}, one}}, ErrBounds},
+		"negative":    {Work{Pieces: []Piece{{src, 0, -1}, one}}, ErrInvalid},
+		"too long":    {Work{Pieces: []Piece{{src, 0, ipc.MaxSend}, one}}, ErrTooLong},
+	} {
+		c.w.Kind = Send
+		if _, err := p.conn[0].Post(&c.w); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
 // Where a completion queue has no place, nothing is posted, and taking completions makes room.
 func TestCompletionQueueFull(t *testing.T) {
 	p := newMessagePair(t, Config{})

@@ -20,7 +20,7 @@ var types = []struct {
 	{edge.ErrMTU, "mtu"}, {edge.ErrVersion, "version"}, {edge.ErrRevoked, "key"}, {edge.ErrKey, "key"},
 	{edge.ErrPermission, "permission"},
 	{edge.ErrBounds, "bounds"}, {edge.ErrAborted, "aborted"}, {edge.ErrLimit, "limit"}, {edge.ErrMemlock, "memlock"},
-	{edge.ErrDenied, "denied"},
+	{edge.ErrDenied, "denied"}, {edge.ErrTooLong, "too-long"}, {edge.ErrNoBuffer, "no-buffer"},
 	{edge.ErrBusy, "busy"}, {edge.ErrExists, "exists"}, {net.ErrClosed, "closed"}, {context.DeadlineExceeded,
 		"deadline"},
 	{context.Canceled, "cancelled"},

@@ -40,6 +40,9 @@ type client struct {
 	holes    uint64      // punched into memory that was pinned
 	ended    uint64      // operations
 	borne    []string    // what the daemon should have evicted it for
+	turn     uint64      // another for each attachment
+	queues   []uint32    // for messages
+	clogged  bool        // its rings hold what nobody answers
 }
 
 type answer struct {
