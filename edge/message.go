@@ -92,6 +92,12 @@ func (q *ReceiveQueue) Close(ctx context.Context) error {
 
 // encodeSend checks a send and fills e, all but the token. The caller holds d.post.
 func (c *Conn) encodeSend(w *Work, e *ipc.SQE) error {
+	n := w.Len
+	if len(w.Pieces) > 0 {
+		if n = c.d.sumPieces(w); n < 0 || len(w.Inline) > 0 {
+			return errPieces
+		}
+	}
 	switch {
 	case c.d.features&ipc.FeatureMessages == 0:
 		return errNoMessages
@@ -99,12 +105,7 @@ func (c *Conn) encodeSend(w *Work, e *ipc.SQE) error {
 		return errSend
 	case len(w.Inline) > MaxInline:
 		return errInline
-	case w.Len > ipc.MaxSend:
-		return ErrTooLong
-	}
-	if n := c.d.sumPieces(w); n < 0 {
-		return errPieces
-	} else if n > ipc.MaxSend {
+	case n > ipc.MaxSend:
 		return ErrTooLong
 	}
 	e.Op, e.Flags, e.Conn, e.Imm = ipc.OpSend, uint8(w.Flags), c.id, w.Imm
@@ -112,7 +113,7 @@ func (c *Conn) encodeSend(w *Work, e *ipc.SQE) error {
 	if w.Patience < 0 {
 		e.RemoteOff = ^uint64(0)
 	}
-	if w.Local == nil && w.Len == 0 && len(w.Inline)+len(w.Pieces) == 0 { // the immediate is all there is
+	if w.Local == nil && n == 0 && len(w.Inline)+len(w.Pieces) == 0 { // the immediate is all there is
 		e.InlineLen, e.Region, e.LocalOff, e.Len = 0, 0, 0, 0
 		return nil
 	}

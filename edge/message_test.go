@@ -10,35 +10,6 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// A send gathers its pieces, all of them.
-func TestSendPieces(t *testing.T) {
-	p := newMessagePair(t, Config{})
-	ctx := testContext(t)
-	copy(p.mem[0].Bytes(), "0123456789abcdefghijklmnopqrstuvwxyz")
-	for n := 1; n <= MaxPieces; n++ {
-		_, err := p.conn[1].Post(&Work{Kind: Receive, Local: p.mem[1], Len: 100, Queue: p.cq[1]})
-		must(t, err)
-		w, want := Work{Kind: Send}, ""
-		for i := range n {
-			w.Pieces = append(w.Pieces, Piece{Region: p.mem[0], Off: 2 * i, Len: 1 + i%2})
-			want += string(p.mem[0].Bytes()[2*i : 2*i+1+i%2])
-		}
-		op, err := p.conn[0].PostWait(ctx, &w)
-		must(t, err)
-		var got [1]Completion
-		_, err = p.cq[1].Wait(ctx, got[:])
-		must(t, err)
-		must(t, op.Wait(ctx))
-		if b := p.mem[1].Bytes()[:got[0].Len]; got[0].Err != nil || string(b) != want {
-			t.Errorf("%d pieces: %q, want %q (%v)", n, b, want, got[0].Err)
-		}
-	}
-	w := Work{Kind: Send, Pieces: make([]Piece, MaxPieces+1)}
-	if _, err := p.conn[0].Post(&w); !errors.Is(err, ErrInvalid) {
-		t.Errorf("too many pieces: %v", err)
-	}
-}
-
 // messagePair is a connection between two devices of a fabric, with registered memory at both ends.
 type messagePair struct {
 	dev  [2]*Device
@@ -148,6 +119,53 @@ func TestMessages(t *testing.T) {
 		must(t, err)
 	}
 	p.take(t, 1, 600)
+}
+
+// A message gathers its pieces, of which the last is as good as the others; pieces that cannot be are refused before
+// anything is posted.
+func TestMessagePieces(t *testing.T) {
+	p := newMessagePair(t, Config{})
+	src := p.mem[0]
+	for i := range src.Bytes() {
+		src.Bytes()[i] = byte(i*7 + i>>8)
+	}
+	for n := 1; n <= MaxPieces; n++ {
+		var want []byte
+		w := Work{Kind: Send, Queue: p.cq[0], Flags: Notify, Imm: uint32(n)}
+		for i := range n {
+			part := Piece{Region: src, Off: 2003 * i, Len: 300*i + n}
+			w.Pieces = append(w.Pieces, part)
+			want = append(want, src.Bytes()[part.Off:part.Off+part.Len]...)
+		}
+		p.receive(t, 1, 0, 1<<16, uint64(n))
+		_, err := p.conn[0].PostWait(context.Background(), &w)
+		must(t, err)
+		if c := p.take(t, 0, 1)[0]; c.Err != nil {
+			t.Errorf("%d pieces: %v", n, c.Err)
+		}
+		if c := p.take(t, 1, 1)[0]; c.Err != nil || !bytes.Equal(p.mem[1].Bytes()[:c.Len], want) {
+			t.Fatalf("of %d pieces with %d bytes in all %d came, %v, or others", n, len(want), c.Len, c.Err)
+		}
+	}
+	one := Piece{Region: src, Len: 8}
+	for name, c := range map[string]struct {
+		w    Work
+		want error
+	}{
+		"too many":    {Work{Pieces: make([]Piece, MaxPieces+1)}, ErrInvalid},
+		"with Local":  {Work{Pieces: []Piece{one}, Local: src}, ErrInvalid},
+		"with Inline": {Work{Pieces: []Piece{one}, Inline: []byte{1}}, ErrInvalid},
+		"no region":   {Work{Pieces: []Piece{{Len: 1}, one}}, ErrInvalid},
+		"last none":   {Work{Pieces: []Piece{one, {Len: 1}}}, ErrInvalid},
+		"outside":     {Work{Pieces: []Piece{{src, 1 << 16, 1}, one}}, ErrBounds},
+		"negative":    {Work{Pieces: []Piece{{src, 0, -1}, one}}, ErrInvalid},
+		"too long":    {Work{Pieces: []Piece{{src, 0, ipc.MaxSend}, one}}, ErrTooLong},
+	} {
+		c.w.Kind = Send
+		if _, err := p.conn[0].Post(&c.w); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
 }
 
 // Where a completion queue has no place, nothing is posted, and taking completions makes room.

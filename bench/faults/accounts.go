@@ -39,12 +39,19 @@ func accountScenarios() []Scenario {
 			t.beyondLimits(sum)
 		}),
 		fiends("descriptors of many users", "hoard", 4, true, (*Trial).beyondLimits),
-		fiends("malformed atomics, pieces and redirections", "verbs", 8, true, func(t *Trial, sum *hostile.Report) {
-			t.counted("clients evicted", uint64(sum.Evictions))
-			t.agrees("clients evicted", uint64(sum.Evictions), sum.Acts, 0)
-			t.check("each malformed entry evicts its client", len(sum.Borne) == 0, "%q were borne", sum.Borne)
+		fiends("clogged peers and hoarded queues", "clog", 3, true, func(t *Trial, sum *hostile.Report) {
+			t.check("queues of others are theirs", len(sum.Borne) == 0, "%q", sum.Borne)
+			t.beyondLimits(sum)
 		}),
+		fiends("malformed atomics, pieces, redirections and messages", "verbs", 8, true, (*Trial).evicted),
 	}
+}
+
+// evicted judges that each malformed entry ended the client that posted it.
+func (t *Trial) evicted(sum *hostile.Report) {
+	t.counted("clients evicted", uint64(sum.Evictions))
+	t.agrees("clients evicted", uint64(sum.Evictions), sum.Acts, 0)
+	t.check("each malformed entry evicts its client", len(sum.Borne) == 0, "%q were borne", sum.Borne)
 }
 
 // beyondLimits judges that the users asked for more than the limits leave them, and were refused.

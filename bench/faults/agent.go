@@ -25,6 +25,7 @@ type agent struct {
 	mu     sync.Mutex
 	ended  []Ended
 	notes  []string
+	wrongs []string
 	rest   *Rest
 	lost   error
 	claims []Order // to be verified
@@ -80,6 +81,8 @@ func (a *agent) keep(e *Event) bool {
 		a.ended = append(a.ended, *e.Ended)
 	case e.Note != "":
 		a.notes = append(a.notes, e.Note)
+	case e.Wrong != "":
+		a.wrongs = append(a.wrongs, e.Wrong)
 	case e.Rest != nil:
 		a.rest = e.Rest
 	case e.Error != "":

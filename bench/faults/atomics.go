@@ -153,8 +153,7 @@ func atomicsCut(ctx context.Context, t *Trial) error {
 		return err
 	}
 	defer c.dev.Close()
-	wires := lab.Faults{Loss: 0.02, Dup: 0.05, Reorder: 0.1, ReorderBy: 50 * time.Millisecond}
-	if err := t.setFaults(wires); err != nil {
+	if err := t.setFaults(badWires); err != nil {
 		return err
 	}
 	was, err := t.labCounters()
@@ -165,32 +164,7 @@ func atomicsCut(ctx context.Context, t *Trial) error {
 	if err != nil {
 		return err
 	}
-	l := t.cluster.Lab()
-	cuts := []func(on bool) error{
-		l.Link(1).Cut, l.Link(0).Cut,
-		func(on bool) error { return l.Link(0).CutTowards(0, on) },
-		func(on bool) error { return l.Link(1).CutTowards(1, on) },
-		t.cutAll,
-		func(on bool) error { return errors.Join(l.Link(0).CutTowards(0, on), l.Link(1).CutTowards(0, on)) },
-	}
-	err = t.adding(ctx, c, func() error {
-		for i := range t.many(20, len(cuts)) {
-			cut := cuts[i%len(cuts)]
-			if err := cut(true); err != nil {
-				return err
-			}
-			if !sleep(ctx, 150*time.Millisecond) {
-				return ctx.Err()
-			}
-			if err := cut(false); err != nil {
-				return err
-			}
-			if err := t.counts(ctx, c); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = t.adding(ctx, c, func() error { return t.cuts(ctx, func() error { return t.counts(ctx, c) }) })
 	if err != nil {
 		return err
 	}
@@ -211,6 +185,35 @@ func atomicsCut(ctx context.Context, t *Trial) error {
 	t.check("no addition fails", len(c.failed) == 0, "%s", counts(c.failed))
 	t.exact(c)
 	return t.setFaults(lab.Faults{})
+}
+
+// cuts cuts each of two links in one direction and in both, then both, one after another, and has something done after
+// each.
+func (t *Trial) cuts(ctx context.Context, healed func() error) error {
+	l := t.cluster.Lab()
+	cuts := []func(on bool) error{
+		l.Link(1).Cut, l.Link(0).Cut,
+		func(on bool) error { return l.Link(0).CutTowards(0, on) },
+		func(on bool) error { return l.Link(1).CutTowards(1, on) },
+		t.cutAll,
+		func(on bool) error { return errors.Join(l.Link(0).CutTowards(0, on), l.Link(1).CutTowards(0, on)) },
+	}
+	for i := range t.many(20, len(cuts)) {
+		cut := cuts[i%len(cuts)]
+		if err := cut(true); err != nil {
+			return err
+		}
+		if !sleep(ctx, 150*time.Millisecond) {
+			return ctx.Err()
+		}
+		if err := cut(false); err != nil {
+			return err
+		}
+		if err := healed(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // atomicsRestarted kills the daemon that performs additions and starts it again.

@@ -24,6 +24,11 @@ func (t *Trial) finish(ctx context.Context) error {
 	if err := t.verify(ctx); err != nil {
 		return err
 	}
+	for _, s := range t.servers {
+		for _, what := range s.saidWrong() {
+			t.row.U[0].fail("%s", what)
+		}
+	}
 	for _, group := range [][]*agent{t.clients, t.servers} {
 		for _, a := range group {
 			rest, err := a.quit()

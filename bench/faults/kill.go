@@ -25,6 +25,13 @@ func (a *agent) endings() []Ended {
 	return append([]Ended(nil), a.ended...)
 }
 
+// saidWrong is what a server found that must never happen.
+func (a *agent) saidWrong() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]string(nil), a.wrongs...)
+}
+
 // reuse has other clients use the memory that was given back: their oracle tells whether anything else is written to
 // it.
 func (t *Trial) reuse(ctx context.Context) error {

@@ -39,10 +39,18 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 	job := &c.w.job
 	l := &lane{c: c, claim: Claim{ID: c.name(), Notes: map[uint32]int{}, Doubts: map[uint32]int{}}}
 	var size int
-	if l.slots, size, err = divide(job.Mix, job.Depth); err != nil {
+	movers, shared := job.Depth, job.Mix == MixShared
+	if shared {
+		movers = max(movers/2, 1) // so few that they are promised to all in turn
+	}
+	if l.slots, size, err = divide(job.Mix, movers); err != nil {
 		return nil, err
 	}
-	hello, err := json.Marshal(greeting{l.claim.ID, size, job.Seed})
+	g := greeting{ID: l.claim.ID, Size: size, Seed: job.Seed, Shared: shared}
+	if l.talks() {
+		g.Buffers = movers
+	}
+	hello, err := json.Marshal(g)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +58,9 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 		c.w.emit(Event{Void: l.claim.ID}) // the peer may have it all the same
 		return nil, err
 	}
-	l.remote, err = l.conn.Import(ctx, exportName)
+	if !l.talks() {
+		l.remote, err = l.conn.Import(ctx, exportName)
+	}
 	if err == nil {
 		l.local, err = job.memory(ctx, dev, 2*size+l.space())
 	}
@@ -66,16 +76,27 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 	return l, nil
 }
 
+// talks reports whether the lane is about messages: nothing is exported for it.
+func (l *lane) talks() bool { return l.c.w.job.Mix == MixMessages || l.c.w.job.Mix == MixShared }
+
 // space is what the movers need of local memory besides a mirror of the region and what is read.
 func (l *lane) space() int {
-	if l.c.w.job.Mix == MixFences {
+	switch {
+	case l.c.w.job.Mix == MixFences:
 		return len(l.slots) * fenceSpace
+	case l.talks():
+		return 2 * l.c.w.job.Depth * longestMessage
 	}
 	return 0
 }
 
 // run moves data until the connection ends or ctx does, then closes it in good order.
 func (l *lane) run(ctx context.Context) {
+	if l.talks() {
+		l.talk(ctx)
+		l.end()
+		return
+	}
 	var movers sync.WaitGroup
 	half := len(l.oracle.bytes)
 	background(l.oracle.src, l.local.Bytes()[half:2*half])
@@ -93,6 +114,11 @@ func (l *lane) run(ctx context.Context) {
 		}()
 	}
 	movers.Wait()
+	l.end()
+}
+
+// end closes the connection, in good order if it can.
+func (l *lane) end() {
 	if l.conn.Err() == nil && !l.broken.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), l.c.w.job.Deadline)
 		defer cancel()

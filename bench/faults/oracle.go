@@ -24,6 +24,9 @@ const (
 	MixSmall  = "small"  // writes of up to 64 bytes, all with notifications
 	MixReads  = "reads"  // of 256 KiB, four of five reads, the others writes
 	MixFences = "fences" // many writes and reads at once on the same bytes, ordered by fences: fences.go
+	// messages into buffers of the connection, or of a queue that all such connections share: talker.go, mailbox.go
+	MixMessages = "messages"
+	MixShared   = "shared"
 )
 
 // slotSizes are what a mix divides a region into, repeated until every mover has one.
@@ -33,6 +36,9 @@ var slotSizes = map[string][]int{
 	MixSmall:  {64},
 	MixReads:  {256 << 10},
 	MixFences: {fenceArea},
+
+	MixMessages: {longestMessage},
+	MixShared:   {longestMessage},
 }
 
 // divide lays the slots of a number of movers out and returns the size of the region.
@@ -72,6 +78,8 @@ type Claim struct {
 	Maybe  []Maybe        // what operations that failed may have written
 	Notes  map[uint32]int // notifications that must have come, with their lengths
 	Doubts map[uint32]int // notifications that may have come
+
+	Sent, Arrived uint32 // messages; of them, those that must have come
 }
 
 // Maybe is a range of which any byte may hold what a failed operation carried.

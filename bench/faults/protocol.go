@@ -62,6 +62,7 @@ type Event struct {
 	Started bool     `json:"started,omitempty"`
 	Note    string   `json:"note,omitempty"`
 	Error   string   `json:"error,omitempty"` // the process ends
+	Wrong   string   `json:"wrong,omitempty"` // what must never happen, at a server
 	Window  *Window  `json:"window,omitempty"`
 	Drained bool     `json:"drained,omitempty"`
 	Claim   string   `json:"claim,omitempty"` // a file to verify

@@ -12,7 +12,7 @@ import (
 func All() []Scenario {
 	return slices.Concat(networkScenarios(), linkScenarios(), hostScenarios(), memoryScenarios(), nicScenarios(),
 		adversaryScenarios(), accountScenarios(),
-		loadScenarios(), userScenarios(), recablingScenarios(), atomicScenarios(), spaceScenarios())
+		loadScenarios(), userScenarios(), recablingScenarios(), atomicScenarios(), spaceScenarios(), messageScenarios())
 }
 
 func networkScenarios() []Scenario {

@@ -17,9 +17,11 @@ import (
 
 // greeting is the private data of a client's dial.
 type greeting struct {
-	ID   string `json:"id"`
-	Size int    `json:"size"`
-	Seed uint64 `json:"seed"`
+	ID      string `json:"id"`
+	Size    int    `json:"size"`
+	Seed    uint64 `json:"seed"`
+	Buffers int    `json:"buffers,omitempty"` // for messages, in place of memory that is exported
+	Shared  bool   `json:"shared,omitempty"`  // they are of a queue that connections share
 }
 
 // exportName is the name of what a server exports on each connection.
@@ -40,6 +42,8 @@ type attachment struct {
 	dev   *edge.Device
 	users int
 	over  bool // no more will come
+	box   *mailbox
+	queue *edge.ReceiveQueue // of box
 }
 
 // target is the memory of one connection, kept until it was compared.
@@ -56,7 +60,9 @@ type target struct {
 	sum    uint64
 	sealed bool // sum was taken; guarded by server.mu
 
-	crashed bool // the connection ended because this side's daemon died; set before over is closed
+	why     error           // the connection ended; set before over is closed
+	crashed bool            // because this side's daemon died; likewise
+	letters *correspondence // nil: its memory is exported
 }
 
 var crcTable = crc64.MakeTable(crc64.ECMA)
@@ -152,26 +158,37 @@ func (s *server) take(ctx context.Context, a *attachment, c *edge.Conn) error {
 	if err != nil || g.Size <= 2*guard {
 		return fmt.Errorf("greeting %q: %w", c.Data(), errors.Join(err, edge.ErrInvalid))
 	}
+	t := &target{id: g.ID, seed: g.Seed, conn: c, on: a, over: make(chan struct{}), notes: map[uint32]note{}}
+	if g.Buffers > 0 {
+		return s.correspond(ctx, t, &g)
+	}
 	r, err := s.w.job.memory(ctx, a.dev, g.Size)
 	if err != nil {
 		return err
 	}
-	t := &target{id: g.ID, seed: g.Seed, conn: c, region: r, memory: r.Bytes()[:g.Size], on: a,
-		over: make(chan struct{}), notes: map[uint32]note{}}
+	t.region, t.memory = r, r.Bytes()[:g.Size]
 	background(pattern.New(g.Seed), t.memory)
 	if t.grant, err = r.Export(c, exportName, edge.RemoteRead|edge.RemoteWrite, guard, g.Size-2*guard); err != nil {
 		return errors.Join(err, r.Close())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unwanted(g.ID) {
+	if !s.keep(t) {
 		go c.Abort()
 		return r.Close()
 	}
-	s.targets[g.ID] = t
-	a.users++
 	go s.follow(ctx, t)
 	return nil
+}
+
+// keep enters a target, unless its client does not want it any more.
+func (s *server) keep(t *target) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unwanted(t.id) {
+		return false
+	}
+	s.targets[t.id] = t
+	t.on.users++
+	return true
 }
 
 // unwanted reports whether a connection came to nothing at its client, or the client is gone for good. The caller holds

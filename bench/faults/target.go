@@ -22,18 +22,33 @@ func (s *server) follow(ctx context.Context, t *target) {
 		was := t.notes[n.Imm]
 		t.notes[n.Imm] = note{was.times + 1, n.Len}
 	}
-	name, _ := typeOf(err)
-	t.crashed = errors.Is(err, edge.ErrDaemonDown)
+	t.why = err
+	s.ended(t)
+}
+
+// ended notes that a connection has ended, and that all that came over it was taken.
+func (s *server) ended(t *target) {
+	name, _ := typeOf(t.why)
+	t.crashed = errors.Is(t.why, edge.ErrDaemonDown)
 	s.mu.Lock()
 	if !t.sealed {
 		t.seal()
 	}
 	s.mu.Unlock()
 	close(t.over)
-	if !errors.Is(err, context.Canceled) {
+	if !errors.Is(t.why, context.Canceled) {
 		s.w.emit(Event{Ended: &Ended{ID: t.id, Type: name, At: time.Now()}})
 	}
 	t.conn.Close() // it has ended; what this side still knows of it goes
+}
+
+// wrong reports what must never happen, at a target if there is one.
+func (s *server) wrong(t *target, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	if t != nil {
+		what = t.id + ": " + what
+	}
+	s.w.emit(Event{Wrong: what})
 }
 
 // seal remembers the memory: from now on it may not change.
@@ -62,7 +77,7 @@ func (s *server) revoke() {
 	defer s.mu.Unlock()
 	n := 0
 	for _, t := range s.targets {
-		if t.conn.Err() == nil && t.grant.Revoke() == nil {
+		if t.conn.Err() == nil && t.grant != nil && t.grant.Revoke() == nil {
 			t.seal()
 			n++
 		}
@@ -124,13 +139,16 @@ func (s *server) verify(c *Claim) {
 		return
 	}
 	got := t.memory
-	if c.Bytes == nil {
+	if c.Bytes == nil || t.region == nil {
 		c.Bytes = newOracle(t.seed, len(got)).bytes
 	}
 	void := out.Void
 	out = c.compare(got)
 	out.Void = void
 	c.notes(&out, t.notes, t.crashed)
+	if t.letters != nil {
+		t.letters.counts(&out, c, t.crashed)
+	}
 	if out.Late = crc64.Checksum(got, crcTable) != t.sum; out.Late {
 		out.say("memory changed after the connection's end")
 	}
@@ -140,8 +158,10 @@ func (s *server) verify(c *Claim) {
 
 // release gives a target's memory back, and its attachment when that is dead and nobody needs it.
 func (s *server) release(t *target) {
-	if err := t.region.Close(); err != nil && t.on.dev.Err() == nil {
-		s.w.emit(Event{Note: fmt.Sprintf("deregistering: %v", err)})
+	if t.region != nil {
+		if err := t.region.Close(); err != nil && t.on.dev.Err() == nil {
+			s.w.emit(Event{Note: fmt.Sprintf("deregistering: %v", err)})
+		}
 	}
 	s.mu.Lock()
 	t.on.users--

@@ -22,7 +22,8 @@ type mode struct {
 // modes are all that Run knows.
 var modes = []mode{
 	{"cram", "fills its rings and takes no completion", false, true, cram},
-	{"verbs", "posts malformed atomics, pieces, redirections and composed messages", true, true, verbs},
+	{"clog", "posts sends and buffers that nobody answers, and tries receive queues, others' too", false, true, clog},
+	{"verbs", "posts malformed atomics, pieces, redirections, messages and composed ones", true, true, verbs},
 	{"scribble", "writes noise over indices and entries of its rings", true, false, scribble},
 	{"flood", "fills its ring with operations for connections that do not exist", true, false, flood},
 	{"credit", "returns credit it never had", true, false, credit},

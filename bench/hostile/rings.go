@@ -3,6 +3,7 @@ package hostile
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"multiedge/internal/ipc"
@@ -31,8 +32,9 @@ func cram(c *client, r *rand.Rand) (uint64, error) {
 	return uint64(room), nil
 }
 
-// malformed are entries of atomics, pieces, redirections and composed messages that no correct client writes, one after
-// another on a ring (A6.13 to A6.17). The last of each is what a daemon evicts for; those before it are in order.
+// malformed are entries of atomics, pieces, redirections, messages and composed messages that no correct client writes,
+// one after another on a ring (A6.13 to A6.17, A7.17). The last of each is what a daemon evicts for; those before it are
+// in order.
 func malformed(c *client) [][]ipc.SQE {
 	atomic := func(f uint8, size int, compare uint64, change func(e *ipc.SQE)) []ipc.SQE {
 		e := ipc.SQE{Conn: c.link, Key: c.key}
@@ -62,7 +64,7 @@ func malformed(c *client) [][]ipc.SQE {
 	compose := ipc.SQE{Op: ipc.OpCompose, Conn: c.link, Key: c.key, Region: c.region, Len: 64, Token: 1}
 	named, early, far := compose, compose, ipc.SQE{Op: ipc.OpWrote, Conn: c.link, Token: 1, LocalOff: 8, Len: 1<<64 - 8}
 	named.Imm, early.Flags = 1, ipc.FlagNotify
-	return [][]ipc.SQE{
+	return append(malformedMessages(c, three), [][]ipc.SQE{
 		atomic(0, 8, 0, nil), atomic(ipc.AtomicMaxSigned+1, 8, 0, nil), atomic(ipc.AtomicAdd, 3, 0, nil),
 		atomic(ipc.AtomicAdd, 255, 0, nil), atomic(ipc.AtomicAdd, 8, 1, nil),
 		atomic(ipc.AtomicAdd, 8, 0, func(e *ipc.SQE) { e.InlineLen = 16 }),
@@ -76,16 +78,41 @@ func malformed(c *client) [][]ipc.SQE {
 		{named}, {early}, {three, compose}, {compose, far},
 		{compose, {Op: ipc.OpCommit, Flags: ipc.FlagLocal, Conn: c.link, Token: 1, Len: 64}},
 		{compose, {Op: ipc.OpDiscard, Conn: c.link, Token: 1, Len: 64}},
+	}...)
+}
+
+// malformedMessages are those of sends and receives.
+func malformedMessages(c *client, pieces ipc.SQE) (out [][]ipc.SQE) {
+	good := ipc.SQE{Op: ipc.OpReceive, Conn: c.link, Region: c.region, Len: 64}
+	for _, spoil := range []func(e *ipc.SQE){
+		func(e *ipc.SQE) { e.Conn = 0 },
+		func(e *ipc.SQE) { e.Key = 1 },
+		func(e *ipc.SQE) { e.Conn, e.Key = 0, 1<<32 },
+		func(e *ipc.SQE) { e.Flags = ipc.FlagNotify },
+		func(e *ipc.SQE) { e.Imm = 1 },
+		func(e *ipc.SQE) { e.RemoteOff = 1 },
+		func(e *ipc.SQE) { e.InlineLen = 8 },
+		func(e *ipc.SQE) { e.LocalOff = 1<<64 - 8 },
+		func(e *ipc.SQE) { e.Op, e.Key = ipc.OpSend, 1 },
+		func(e *ipc.SQE) { e.Op, e.Flags = ipc.OpSend, ipc.FlagLocal },
+		func(e *ipc.SQE) { e.Op, e.Flags = ipc.OpSend, 1<<4 },
+		func(e *ipc.SQE) { e.Op, e.InlineLen = ipc.OpSend, ipc.MaxInline+1 },
+		func(e *ipc.SQE) { e.Op, e.LocalOff = ipc.OpSend, 1<<64-8 },
+	} {
+		e := good
+		spoil(&e)
+		out = append(out, []ipc.SQE{e})
 	}
+	return append(out, []ipc.SQE{pieces, good})
 }
 
 // borneAfter is when a daemon that has not evicted a client for an entry has borne it.
 const borneAfter = 2 * time.Second
 
 // verbs posts one malformed entry and waits for the daemon's answer.
-func verbs(c *client, r *rand.Rand) (uint64, error) {
+func verbs(c *client, _ *rand.Rand) (uint64, error) {
 	all := malformed(c)
-	i := r.IntN(len(all))
+	i := int(c.turn % uint64(len(all)))
 	for k := range all[i] {
 		c.sq.Put(&all[i][k])
 	}
@@ -98,4 +125,67 @@ func verbs(c *client, r *rand.Rand) (uint64, error) {
 		c.borne = append(c.borne, fmt.Sprintf("malformed entry %d, operation %d", i, all[i][len(all[i])-1].Op))
 	}
 	return 1, nil
+}
+
+// clog fills what it may have in flight with sends that find no buffer and buffers that no message comes for. Then it
+// makes receive queues until it is refused, gives some back, and tries those of others.
+func clog(c *client, r *rand.Rand) (uint64, error) {
+	if !c.clogged {
+		c.clogged = true
+		room, err := c.sq.Room()
+		if err != nil {
+			return 0, err
+		}
+		for i := range room {
+			e := ipc.SQE{Op: ipc.OpReceive, Conn: c.link, Region: c.region, Len: 64, Token: uint64(i)}
+			if i%2 == 0 {
+				e.Op = ipc.OpSend
+			}
+			c.sq.Put(&e)
+		}
+		if c.sq.Publish() {
+			c.bell.Ring()
+		}
+		return uint64(room), nil
+	}
+	if r.IntN(8) == 0 {
+		return c.others(r)
+	}
+	a, err := c.demand(&ipc.Message{Kind: ipc.KindQueue})
+	if err == nil {
+		c.queues = append(c.queues, a.m.Queue)
+		return 1, nil
+	}
+	if _, refused := err.(*ipc.Error); !refused {
+		return 0, err
+	}
+	c.refusals++
+	for range (len(c.queues) + 1) / 2 {
+		last := len(c.queues) - 1
+		if _, err := c.demand(&ipc.Message{Kind: ipc.KindUnqueue, Queue: c.queues[last]}); err != nil {
+			return 1, err
+		}
+		c.queues = c.queues[:last]
+	}
+	return 1, nil
+}
+
+// others tries queues that are not the client's, and a connection that is not.
+func (c *client) others(r *rand.Rand) (uint64, error) {
+	other := 1 + r.Uint32N(32)
+	if n := len(c.queues); n > 0 {
+		other += c.queues[n-1] // as likely as not another client's
+	}
+	for slices.Contains(c.queues, other) {
+		other++
+	}
+	for _, m := range []*ipc.Message{{Kind: ipc.KindJoin, Conn: c.link, Queue: other},
+		{Kind: ipc.KindUnqueue, Queue: other}, {Kind: ipc.KindJoin, Conn: c.link ^ 1<<31, Queue: 1}} {
+		if _, err := c.demand(m); err == nil {
+			c.borne = append(c.borne, fmt.Sprintf("%s of queue %d, connection %d", m.Kind, m.Queue, m.Conn))
+		} else if _, refused := err.(*ipc.Error); !refused {
+			return 0, err
+		}
+	}
+	return 3, nil
 }

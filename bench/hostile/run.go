@@ -77,6 +77,9 @@ func WithPeer(name string) bool {
 	return m != nil && m.peer
 }
 
+// turnsApart is how far apart clients of successive seeds begin with what there are many kinds of: few of them try all.
+const turnsApart = 5
+
 // Run misbehaves until the daemon ends it, or with Again until ctx ends, which is no error.
 func Run(ctx context.Context, o Options) (rep Report, err error) {
 	m := find(o.Mode)
@@ -93,6 +96,7 @@ func Run(ctx context.Context, o Options) (rep Report, err error) {
 			var c *client
 			if c, err = attach(ctx, conn, &o); err == nil {
 				rep.Attached++
+				c.turn = o.Seed*turnsApart + uint64(rep.Attached)
 				rep.misbehave(ctx, m, c, r, o.For)
 				c.close()
 			}

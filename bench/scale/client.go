@@ -38,6 +38,7 @@ type Result struct {
 	Used          PerConn  `json:"bytes_per_connection_used"`   // right after usedOps at once on each
 	Rested        PerConn  `json:"bytes_per_connection_rested"` // when they had rested a while
 	Leaks         []string `json:"leaks"`                       // what was not given back; empty: nothing
+	Grown         []string `json:"grown"`                       // whose resident memory was not
 }
 
 // PerConn is the growth of resident memory from idle to a moment with all connections open, divided by their number.
@@ -64,7 +65,7 @@ type run struct {
 
 // Run does it. show is called now and then with what is being done and how far that is.
 func Run(ctx context.Context, d *edge.Device, s Spec, show func(what string, share float64)) (*Result, error) {
-	r := &run{Spec: s, d: d, show: show, res: &Result{Spec: s, Leaks: []string{}}}
+	r := &run{Spec: s, d: d, show: show, res: &Result{Spec: s, Leaks: []string{}, Grown: []string{}}}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package scale
 import (
 	"fmt"
 	"io"
+	"slices"
 )
 
 // slack is by how much resident memory may be above that of the first time all connections were open: garbage
@@ -25,6 +26,11 @@ func (res *Result) judge() {
 		res.compare(what+": the client", idle.Client.Application, m.Client.Application)
 		res.compare(what+": the server", idle.Server.Application, m.Server.Application)
 	}
+	for _, what := range []string{"rested", "cycled", "open again", "closed again"} {
+		m := at[what]
+		res.heap(what+": the client's daemon", open.Client.Daemon, m.Client.Daemon)
+		res.heap(what+": the server's daemon", open.Server.Daemon, m.Server.Daemon)
+	}
 	for _, what := range []string{"cycled", "open again", "closed again"} {
 		m := at[what]
 		res.resident(what+": the client's daemon", open.Client.Daemon, m.Client.Daemon)
@@ -43,6 +49,9 @@ func (res *Result) perConn(idle, m *Moment) PerConn {
 		ServerApplication: growth(idle.Server.Application, m.Server.Application) / n,
 	}
 }
+
+// Left is all that was not given back.
+func (res *Result) Left() []string { return slices.Concat(res.Leaks, res.Grown) }
 
 func growth(from, to Usage) float64 { return float64(to.Resident) - float64(from.Resident) }
 
@@ -67,9 +76,21 @@ func (res *Result) compare(who string, before, after Usage) {
 	}
 }
 
+// heapSlack is for garbage of the daemons, which they collect when there is a quarter more, or, of connections that
+// rest, a mebibyte.
+const heapSlack = 4 << 20
+
+// heap looks for objects that are kept: of connections that rest no more than of those that carried one operation.
+func (res *Result) heap(who string, first, now Usage) {
+	if now.Heap > first.Heap+heapSlack {
+		res.Leaks = append(res.Leaks, fmt.Sprintf("%s has %.1f MiB of objects, with all connections open for the "+
+			"first time it had %.1f", who, mib(now.Heap), mib(first.Heap)))
+	}
+}
+
 func (res *Result) resident(who string, first, now Usage) {
 	if float64(now.Resident) > slack*float64(first.Resident) {
-		res.Leaks = append(res.Leaks, fmt.Sprintf("%s has %.1f MiB in memory, with all connections open for the "+
+		res.Grown = append(res.Grown, fmt.Sprintf("%s has %.1f MiB in memory, with all connections open for the "+
 			"first time it had %.1f", who, mib(now.Resident), mib(first.Resident)))
 	}
 }
@@ -101,10 +122,11 @@ func (res *Result) Print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "opened in %.2f s (%.0f/s), closed in %.2f s; %.0f cycles/s\n", res.OpenSeconds,
 		float64(res.Conns)/res.OpenSeconds, res.CloseSeconds, res.CyclesPerSec)
-	for _, l := range res.Leaks {
+	left := res.Left()
+	for _, l := range left {
 		fmt.Fprintf(w, "LEFT BEHIND %s\n", l)
 	}
-	if len(res.Leaks) == 0 {
+	if len(left) == 0 {
 		fmt.Fprintln(w, "everything was given back")
 	}
 }

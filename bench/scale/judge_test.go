@@ -25,8 +25,8 @@ func TestJudge(t *testing.T) {
 		return r
 	}
 	r := good()
-	if r.judge(); len(r.Leaks) != 0 {
-		t.Fatalf("nothing is left: %v", r.Leaks)
+	if r.judge(); len(r.Left()) != 0 {
+		t.Fatalf("nothing is left: %v", r.Left())
 	}
 	want := float64(2<<20) / 100
 	if each := (PerConn{want, want, want, want}); r.PerConnection != each || r.Used != each || r.Rested != each {
@@ -39,13 +39,14 @@ func TestJudge(t *testing.T) {
 		"regions":        func(m *Moment) { m.Client.Daemon.Regions++ },
 		"exports":        func(m *Moment) { m.Server.Daemon.Exports++ },
 		"pinned bytes":   func(m *Moment) { m.Client.Daemon.Pinned += 4096 },
+		"MiB of objects": func(m *Moment) { m.Server.Daemon.Heap = 5 << 20 },
 		"MiB in memory":  func(m *Moment) { m.Server.Daemon.Resident = 4 << 20 },
 	} {
 		r := good()
 		spoil(&r.Moments[len(r.Moments)-1])
-		if r.judge(); len(r.Leaks) != 1 || !slices.ContainsFunc(r.Leaks,
+		if r.judge(); len(r.Left()) != 1 || !slices.ContainsFunc(r.Left(),
 			func(s string) bool { return strings.Contains(s, what) && strings.Contains(s, "closed again") }) {
-			t.Errorf("%s: %q", what, r.Leaks)
+			t.Errorf("%s: %q", what, r.Left())
 		}
 	}
 }

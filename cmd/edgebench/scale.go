@@ -59,8 +59,8 @@ func (c *scaleCmd) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(res.Leaks) > 0 {
-		return fmt.Errorf("%d things were not given back", len(res.Leaks))
+	if left := res.Left(); len(left) > 0 {
+		return fmt.Errorf("%d things were not given back", len(left))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -240,4 +241,39 @@ func TestWatch(t *testing.T) {
 		t.Errorf("after five that were missed: %+v", got)
 	}
 	a.d.news.leave(idle)
+}
+
+// A client that asks without reading the answers is not served until it reads them: what waits for it is bounded, and
+// it is not evicted for it.
+func TestUnreadAnswers(t *testing.T) {
+	a, _ := nodes(t, 1, func(c *config.Config) { c.Limits.Requests = 1 << 16 })
+	c := open(t, a)
+	_, fds, err := c.exchange(ipc.Hello(64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ipc.CloseFDs(fds)
+	const most = 2 * shard.OutboxLimit
+	asked := 0
+	for ; asked < most; asked++ {
+		within, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		err := c.conn.SendContext(within, &ipc.Message{ID: uint64(asked) + 2, Kind: ipc.KindUnlisten,
+			Service: "x"})
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("after %d questions: %v", asked, err)
+		}
+	}
+	if asked == most {
+		t.Errorf("%d questions were taken, and no answer read", asked)
+	}
+	for i := range asked {
+		if m, err := c.conn.Recv(); err != nil || m.ID != uint64(i)+2 {
+			t.Fatalf("answer %d of %d: %+v, %v", i, asked, m, err)
+		}
+	}
+	t.Logf("%d questions were taken", asked)
 }

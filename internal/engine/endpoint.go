@@ -228,8 +228,8 @@ func (r *eventRing) next() *Event {
 func (r *eventRing) pop(ev *Event) {
 	slot := &r.buf[r.head&uint32(len(r.buf)-1)]
 	if isShort(slot.Kind) && isShort(ev.Kind) {
-		ev.Kind, ev.Status, ev.Local, ev.Conn, ev.Token, ev.Value, ev.Data = slot.Kind, slot.Status, slot.Local, slot.Conn,
-			slot.Token, slot.Value, slot.Data
+		ev.Kind, ev.Status, ev.Local, ev.Conn = slot.Kind, slot.Status, slot.Local, slot.Conn
+		ev.Token, ev.Value, ev.Data = slot.Token, slot.Value, slot.Data
 	} else {
 		*ev = *slot
 	}

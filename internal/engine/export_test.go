@@ -63,6 +63,11 @@ const FirstRing = firstRing
 // HeldOverhead is what a held segment is charged besides its data.
 const HeldOverhead = heldOverhead
 
+// RingPrices returns what is counted of a ring's operation and of a buffer that is being filled, and what they take.
+func RingPrices() (sop, sopTakes, arrives, arriveTakes int) {
+	return sopCost, int(reflect.TypeFor[sendOp]().Size()), arrivalCost, int(reflect.TypeFor[arrival]().Size())
+}
+
 // Prices returns what is charged of a ring's operation and of a held segment, and what they take at most: with the
 // places in queues of 4 and growing slices.
 func Prices() (rop, ropTakes, held, heldTakes int) {
@@ -84,6 +89,13 @@ func (e *Endpoint) RingMemory(id ConnID) (n int) {
 
 // SendRing is for how many operations of its owner a connection has memory.
 func (e *Endpoint) SendRing(id ConnID) int { return len(e.conn(id).ops) }
+
+// MessageMemory is what a connection's sends that wait and buffers that are being filled take, in bytes.
+func (e *Endpoint) MessageMemory(id ConnID) int {
+	m := e.conn(id).msgs
+	return cap(m.queue.items)*int(reflect.TypeFor[sendOp]().Size()) +
+		len(m.buffers)*int(reflect.TypeFor[arrival]().Size())
+}
 
 // FreeSpans is how many spans of an operation are not charged.
 const FreeSpans = freeSpans

@@ -21,13 +21,17 @@ const (
 	heldOverhead = 256 // a held segment besides its data
 )
 
-// sopCost is about what an operation of a sending ring takes.
-const sopCost = 192
+// What an operation of a sending ring takes, and a buffer that is being filled.
+const (
+	sopCost     = 192
+	arrivalCost = 64
+)
 
-// GaveBack returns how many bytes connections that rest have given back since it was called last: they are garbage now.
-func (e *Endpoint) GaveBack() (bytes int) {
+// GaveBack returns how many bytes connections that rest have given back since it was called last, garbage now, and
+// whether more is to be expected soon.
+func (e *Endpoint) GaveBack() (bytes int, more bool) {
 	bytes, e.gaveBack = e.gaveBack, 0
-	return bytes
+	return bytes, e.grown.len() > 0
 }
 
 // firstNotes is how many notifications of a connection are not charged.
@@ -158,7 +162,7 @@ func (e *Endpoint) shrinkResting(now mono.Time) {
 func (c *conn) rest() bool {
 	same := c.restSnd == c.sndNext && c.restRcv == c.rcvBase
 	c.restSnd, c.restRcv = c.sndNext, c.rcvBase
-	if !same || c.sndBase != c.sndNext || c.rcvBase != c.rcvTop || c.notes.len() > 0 {
+	if !same || c.sndBase != c.sndNext || c.rcvBase != c.rcvTop || c.notes.len() > 0 || c.waiting() > 0 {
 		return false
 	}
 	for i := range c.ops {
@@ -167,6 +171,21 @@ func (c *conn) rest() bool {
 	c.e.gaveBack += len(c.ops)*sopCost + len(c.rops)*ropCost
 	c.ops = nil
 	c.giveBack()
+	if c.msgs != nil {
+		c.e.gaveBack += c.msgs.giveBack()
+	}
 	c.retx, c.urgent = queue[resend]{}, queue[resend]{}
 	return true
+}
+
+// giveBack forgets the memory for sends that waited, of which there are none, and for buffers that were being filled,
+// and returns how much that was.
+func (m *messages) giveBack() (bytes int) {
+	bytes = cap(m.queue.items) * sopCost
+	m.queue = queue[sendOp]{}
+	if m.base == m.begun {
+		bytes += len(m.buffers) * arrivalCost
+		m.buffers = nil
+	}
+	return bytes
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -14,6 +15,10 @@ func TestPricesCover(t *testing.T) {
 	if rop < ropTakes || held < heldTakes {
 		t.Errorf("an operation of a ring is charged %d bytes and takes up to %d, a held segment %d and %d", rop,
 			ropTakes, held, heldTakes)
+	}
+	if sop, sopTakes, arrives, arriveTakes := engine.RingPrices(); sop != sopTakes || arrives != arriveTakes {
+		t.Errorf("an operation of a sending ring counts as %d bytes and takes %d, a buffer that fills %d and %d", sop,
+			sopTakes, arrives, arriveTakes)
 	}
 }
 
@@ -110,6 +115,45 @@ func TestNotificationsAreCharged(t *testing.T) {
 	if n := r.n[0].e.SendRing(c[0]); n != 0 {
 		t.Errorf("the sending end has memory for %d operations at rest", n)
 	}
+}
+
+// What held sends that waited for buffers, and buffers that were being filled, is given back at rest.
+func TestMessageMemoryIsGivenBack(t *testing.T) {
+	const messages = 300
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	r.settle()
+	for k := range uint64(messages) {
+		r.submit(0, c[0], send(k, pattern(int(k), 40)))
+	}
+	var late []flight
+	r.pass = func(from int, f *flight) bool { // the first frame of each round comes last
+		if from == 0 && len(late) == 0 {
+			late = append(late, flight{link: f.link, b: bytes.Clone(f.b)})
+			return false
+		}
+		return true
+	}
+	for k := range uint64(messages) {
+		r.post(1, c[1], 0, k, 64)
+	}
+	r.rest(time.Millisecond)
+	for _, f := range late {
+		r.give(1, f)
+	}
+	r.pass = nil
+	r.must("messages", time.Second, r.all(0, messages))
+	r.must("receives", time.Second, r.got(1, messages))
+	if a, b := r.n[0].e.MessageMemory(c[0]), r.n[1].e.MessageMemory(c[1]); a == 0 || b == 0 {
+		t.Errorf("sends that waited took %d bytes, buffers that were being filled %d: the test proves nothing", a, b)
+	}
+	r.rest(3 * time.Second)
+	if a, b := r.n[0].e.MessageMemory(c[0]), r.n[1].e.MessageMemory(c[1]); a+b != 0 {
+		t.Errorf("at rest messages take %d bytes where they were sent and %d where they came", a, b)
+	}
+	r.submit(0, c[0], send(messages, []byte("more")))
+	r.post(1, c[1], 0, messages, 64)
+	r.must("one more", time.Second, r.got(1, messages+1))
 }
 
 // One user's peers take at most half of what may be kept for a session in which others have connections too.

@@ -486,3 +486,37 @@ func TestMessagesAllocateNothing(t *testing.T) {
 		t.Errorf("%d messages arrived", n)
 	}
 }
+
+// Clause 14.5: a Want that was overtaken by a later one takes nothing back. The sender, who has asked already, would
+// wait for ever.
+func TestLateWant(t *testing.T) {
+	const messages = 6
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	r.settle()
+	q := r.n[1].e.NewReceiveQueue()
+	if !r.n[1].e.JoinReceiveQueue(r.now, c[1], q) {
+		t.Fatal("the connection does not join the queue")
+	}
+	r.settle()
+	var late []flight
+	r.pass = func(from int, f *flight) bool {
+		if from == 0 && len(late) == 0 {
+			late = append(late, flight{link: f.link, b: bytes.Clone(f.b)})
+			return false
+		}
+		return true
+	}
+	r.submit(0, c[0], send(0, []byte{0}))
+	r.rest(time.Millisecond)
+	for k := range uint64(messages - 1) {
+		r.submit(0, c[0], send(1+k, []byte{1}))
+	}
+	r.rest(time.Second) // what was taken for lost is sent again
+	r.give(1, late[0])
+	r.pass = nil
+	for k := range messages {
+		r.post(1, 0, q, uint64(k), 8)
+		r.must(fmt.Sprintf("message %d", k), time.Second, r.got(1, k+1))
+	}
+}

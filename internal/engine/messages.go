@@ -82,6 +82,9 @@ func (c *conn) mustWait(now mono.Time, op *Op) bool {
 		n = op.Pieces.bytes
 	}
 	m.queue.push(sendOp{Op: *op, n: n, since: now})
+	if m.queue.len() > firstRing {
+		c.e.grew(c)
+	}
 	if op.Flags&ForwardFence != 0 {
 		m.forward++
 	}

@@ -188,7 +188,8 @@ func (c *conn) accept(now mono.Time, g *segment) bool {
 // done yet: refuseAccess then has it wait (miss.go).
 func (c *conn) memory(k regmem.Key, perm regmem.Perm, off, n, follows uint64) ([]byte, error) {
 	at, err := c.e.cfg.Grants.Resolve(k, uint64(c.id), perm, off, n)
-	if err == nil && (c.e.cfg.Grants.Backed() || c.e.look != nil) && !c.e.touchGrant(off, n, follows, regmem.WriteTarget) {
+	late := err == nil && (c.e.cfg.Grants.Backed() || c.e.look != nil)
+	if late && !c.e.touchGrant(off, n, follows, regmem.WriteTarget) {
 		return nil, regmem.ErrNotResident
 	}
 	return at.Bytes, err

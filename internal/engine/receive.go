@@ -48,7 +48,7 @@ type receiving struct {
 	buffers            []arrival // ring of [base, begun), its length a power of two or 0
 	owesCredit         bool      // the next OpAck is to tell the peer of limit
 	asks               bool      // the connection is in from.asking
-	wants              uint32    // up to which number the peer asked for buffers
+	wants              uint32    // up to which number the peer asked for buffers, unless that is begun or before
 }
 
 // arrival is a buffer that a message fills.
@@ -166,13 +166,16 @@ func (c *conn) topUp(now mono.Time) {
 	}
 }
 
-// onWant takes the peer's wish for buffers (clause 14.5). One that does not use those it has gets no more.
+// onWant takes the peer's wish for buffers (clause 14.5). One that does not use those it has gets no more; one that a
+// later wish overtook takes nothing back.
 func (c *conn) onWant(number uint32) {
 	m := c.msgs
 	if m == nil || m.from == nil || m.from.id == 0 || int32(number-m.begun) <= 0 || int32(number-m.begun) > maxCredit {
 		return
 	}
-	m.wants = number
+	if int32(m.wants-m.begun) <= 0 || int32(number-m.wants) > 0 {
+		m.wants = number
+	}
 	if !m.asks && int32(m.wants-m.limit) > 0 {
 		m.asks = true
 		m.from.asking.push(c.id)

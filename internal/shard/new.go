@@ -42,6 +42,7 @@ func New(o Options) (*Shard, error) {
 		twin: o.Twin, tell: o.Tell, pings: map[engine.ConnID]*Ping{},
 		copying:   cfg.Copy == config.CopyBoth || cfg.Copy == config.CopyRx,
 		linkSet:   linkSet{reopen: o.Reopen, closeDriver: o.Close},
+		rubbish:   rubbish{embedded: o.Embedded},
 		clientSet: clientSet{conns: map[engine.ConnID]*Conn{}, services: map[string]*Client{}, offered: o.Services},
 		rest:      rest{wait: waiter{mode: cfg.Poll, spin: idle.Patience{Base: cfg.Spin}}},
 	}

@@ -15,6 +15,7 @@ package shard
 import (
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,15 +50,22 @@ type Shard struct {
 	rest
 	baton
 
-	ev       engine.Event            // scratch of PollEvent
-	op       engine.Op               // scratch of submit
-	pings    map[engine.ConnID]*Ping // dials that measure
-	garbage  int                     // bytes that connections gave back since the last collection
-	copying  bool                    // payloads are never received in their place
-	exchange *Exchange               // of pages; nil: none are exchanged
-	draining bool                    // no new connections or memory
-	running  atomic.Bool             // the thread was started: functions reach the shard by the mailbox
+	ev    engine.Event            // scratch of PollEvent
+	op    engine.Op               // scratch of submit
+	pings map[engine.ConnID]*Ping // dials that measure
+	rubbish
+	copying  bool        // payloads are never received in their place
+	exchange *Exchange   // of pages; nil: none are exchanged
+	draining bool        // no new connections or memory
+	running  atomic.Bool // the thread was started: functions reach the shard by the mailbox
 	stopping atomic.Bool
+}
+
+// rubbish is memory that connections which rest gave back.
+type rubbish struct {
+	garbage    int         // bytes since the last collection
+	collecting atomic.Bool // another thread is at it
+	embedded   bool        // the heap is the program's
 }
 
 // linkSet are the links, and the frames that wait for them (link.go, receiver.go).
@@ -246,16 +254,30 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	return worked
 }
 
-// collectMost is how much garbage of connections that rest, in bytes, is left to the collector's own pace: nothing else
-// here makes any, so it may be minutes.
-const collectMost = 8 << 20
+// How much garbage of connections that rest, in bytes, is left to the collector's own pace: nothing else here makes
+// any, so it may be minutes. It is more while connections may be about to give back theirs.
+const (
+	collectMost  = 8 << 20
+	collectLeast = 1 << 20
+)
 
-// collect has another thread collect the garbage of connections that rest.
+// collect has another thread collect the garbage of connections that rest. A daemon gives that memory back to the
+// system at once; the runtime takes its time for that, since it uses a hundredth of a processor.
 func (s *Shard) collect() {
-	if s.garbage += s.eng.GaveBack(); s.garbage > collectMost {
-		s.garbage = 0
-		go runtime.GC()
+	bytes, more := s.eng.GaveBack()
+	s.garbage += bytes
+	if s.garbage <= collectLeast || more && s.garbage <= collectMost || !s.collecting.CompareAndSwap(false, true) {
+		return
 	}
+	s.garbage = 0
+	go func() {
+		defer s.collecting.Store(false)
+		if s.embedded {
+			runtime.GC()
+		} else {
+			debug.FreeOSMemory()
+		}
+	}()
 }
 
 // quietLooks is how often an iteration looks for something that comes in when nothing else can be due: a look at rings
