@@ -74,6 +74,7 @@ type Daemon struct {
 	stopped   chan struct{}                        // closed when the daemon begins to stop
 	tasks     sync.WaitGroup                       // keeper, sessions
 
+	inside   inside
 	mu       sync.Mutex
 	pinner   *regmem.Pinner // nil: nobody has mapped a space yet
 	sessions map[*session]struct{}

@@ -34,6 +34,7 @@ type Endpoint struct {
 	misses
 	impatient
 	sharedQueues
+	selves
 
 	outbox  []outFrame // set-up frames that wait for PollTransmit
 	events  eventRing
@@ -333,7 +334,7 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 			flags = wire.HelloAnswer
 		}
 		for i := range e.links {
-			if e.up&(1<<i) != 0 {
+			if (e.up&^e.inside)&(1<<i) != 0 {
 				for t := range e.shards {
 					e.sendHello(i, broadcast, flags, uint8(t))
 				}
