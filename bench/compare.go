@@ -36,6 +36,8 @@ type EdgeVariant struct {
 	Embedded bool
 	Driver   string // of links; empty: the cluster's, or frames alone
 	Stream   bool   // bytes of streams instead of writes
+	Region   bool   // from and into registered memory
+	Copied   bool   // that is nevertheless copied
 	Test     string // what it does instead of the comparison's test; only for comparisons of this test, which is Read
 }
 
@@ -52,8 +54,13 @@ var EdgeVariants = []EdgeVariant{
 	{Name: "udp encrypted", Security: config.Encrypted, Driver: linkdrv.KindUDP},
 	{Name: "udp embedded", Security: config.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Embedded: true},
 	{Name: "stream", Security: config.Plaintext, Checksum: "header", Stream: true},
+	{Name: "stream region", Security: config.Plaintext, Checksum: "header", Stream: true, Region: true},
 	{Name: "stream encrypted", Security: config.Encrypted, Stream: true},
 	{Name: "udp stream", Security: config.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Stream: true},
+	{Name: "udp stream region", Security: config.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Stream: true,
+		Region: true},
+	{Name: "udp stream copied", Security: config.Plaintext, Checksum: "header", Driver: linkdrv.KindUDP, Stream: true,
+		Region: true, Copied: true},
 	{Name: "udp stream encrypted", Security: config.Encrypted, Driver: linkdrv.KindUDP, Stream: true},
 	{Name: "write", Security: config.Plaintext, Checksum: "header", Test: report.OneWay},
 }
@@ -160,7 +167,7 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 	return entrant{proto.Contender(), func(ctx context.Context, size int) (*report.Row, error) {
 		row := &report.Row{Transport: report.TransportEdge}
 		p := c.Plan
-		p.Sizes, p.ByteStream = []int{size}, v.Stream
+		p.Sizes, p.ByteStream, p.Registered, p.Copied = []int{size}, v.Stream, v.Region, v.Copied
 		if v.Test != "" {
 			p.Test = v.Test
 		}

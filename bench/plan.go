@@ -21,6 +21,7 @@ type Plan struct {
 	Conns         []int
 	Bidirectional bool
 	ByteStream    bool // messages are bytes of streams, one Write each
+	Registered    bool // from and into registered memory
 	Integrity     bool // not of byte streams
 	Seed          uint64
 	Region        int    // 0: DefaultRegion
@@ -113,7 +114,7 @@ func (p *Plan) Specs() ([]workload.Spec, error) {
 		}
 		s.Batch = min(s.Batch, s.Depth)
 		if s.ByteStream = p.ByteStream; s.ByteStream {
-			s.Depth, s.Batch, s.Integrity = 1, 1, false
+			s.Depth, s.Batch, s.Integrity, s.Registered = 1, 1, false, p.Registered
 		}
 		if s.Count == 0 && s.Duration == 0 {
 			s.Duration = time.Second

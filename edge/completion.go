@@ -119,7 +119,8 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	s := &d.slots[i]
 	c, r, bounce := s.conn, s.region, s.bounce
 	s.conn, s.region = nil, nil
-	if s.redirection != nil {
+	redirection := s.redirection != nil
+	if redirection {
 		s.redirection = nil
 	}
 	stream := c.notes.stream.Load()
@@ -128,7 +129,7 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 			status = ipc.StatusKey // as the connection says: ErrRevoked, which is ErrKey
 		}
 		d.failed.add(i, gen, status)
-		if stream != nil {
+		if stream != nil && !redirection { // whose bytes are in the ring
 			stream.failed(status)
 		}
 	}
@@ -160,6 +161,9 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 		}
 		if stream != nil {
 			d.lead.wake(&stream.out.waiters)
+			if redirection {
+				d.lead.wake(&stream.in.waiters)
+			}
 		}
 	}
 }

@@ -24,6 +24,12 @@ func onBoth(t *testing.T, test func(t *testing.T, a, b *Device)) {
 		t.Cleanup(func() { fab.Close() })
 		test(t, newHost(t, fab, "a", nil).open(Config{}), newHost(t, fab, "b", nil).open(Config{}))
 	})
+	t.Run("one daemon", func(t *testing.T) {
+		fab := NewFabric()
+		t.Cleanup(func() { fab.Close() })
+		h := newHost(t, fab, "a", nil)
+		test(t, h.open(Config{}), h.open(Config{}))
+	})
 }
 
 // shareOn connects a to b, which exports size bytes, and returns what each end has of them.

@@ -31,8 +31,9 @@ type Listener struct {
 
 // Request is a peer's wish to connect. Answer it by Accept or Refuse.
 type Request struct {
-	conn *Conn
-	l    *Listener
+	conn   *Conn
+	l      *Listener
+	inside uint32 // 1 + the user who asks, of this host; 0: a peer does
 }
 
 // Listen offers a service on this node under a name.
@@ -97,7 +98,7 @@ func (d *attachment) incoming(m *ipc.Message) {
 		go d.tell(&ipc.Message{Kind: ipc.KindRefuse, Conn: m.Conn, Text: "the service has just closed"})
 		return
 	}
-	r := &Request{l: l, conn: d.newConn(m.Conn, m.Peer, m.Service, m.Data)}
+	r := &Request{l: l, inside: m.Queue, conn: d.newConn(m.Conn, m.Peer, m.Service, m.Data)}
 	select {
 	case l.queue <- r:
 		select {

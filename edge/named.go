@@ -40,7 +40,9 @@ type Named struct {
 }
 
 // Export offers all of r to whoever imports name on this node: to peers by their names, or to every authorised peer if
-// none is given. It takes r over: use Region to reach the memory. At most one export of a node has a name.
+// none is given. Programs of this host import it likewise, by the name of their own node: those of the same user and of
+// root if no peer is given, else those that LocalUser or LocalGroup names, or all if the node itself is named. It takes
+// r over: use Region to reach the memory. At most one export of a node has a name.
 func (d *Device) Export(ctx context.Context, r *Region, name string, perm Perm, peers ...string) (*Named, error) {
 	var rights map[string]Perm
 	if len(peers) > 0 {
@@ -52,7 +54,8 @@ func (d *Device) Export(ctx context.Context, r *Region, name string, perm Perm, 
 	return d.exportNamed(ctx, r, &Shared{name: name, perm: perm, region: r}, rights)
 }
 
-// ExportRights is Export that gives each peer rights of its own, by the peers' names: nobody else can import it.
+// ExportRights is Export that gives each peer rights of its own, by the names that Export takes: nobody else can import
+// it. Who has several names here has all their rights.
 func (d *Device) ExportRights(ctx context.Context, r *Region, name string, rights map[string]Perm) (*Named, error) {
 	if len(rights) == 0 {
 		return nil, invalid("ExportRights: nobody has rights to %q; Export offers it to every authorised peer", name)
@@ -62,8 +65,8 @@ func (d *Device) ExportRights(ctx context.Context, r *Region, name string, right
 
 func (d *Device) exportNamed(ctx context.Context, r *Region, s *Shared, rights map[string]Perm) (*Named, error) {
 	name := s.name
-	for _, perm := range rights {
-		if err := checkExport(r, name, perm, 0, r.size); err != nil {
+	for who, perm := range rights {
+		if err := errors.Join(checkRightsName(who), checkExport(r, name, perm, 0, r.size)); err != nil {
 			return nil, err
 		}
 	}
@@ -92,8 +95,8 @@ func (d *Device) exportNamed(ctx context.Context, r *Region, s *Shared, rights m
 }
 
 // Import connects to a node and returns the memory that it exports there under name. The connection is the import's
-// own: close RemoteRegion.Conn to give it up; it ends with ErrRevoked when the export does. ErrRefused: nothing is
-// exported under that name, or not to this node.
+// own: close RemoteRegion.Conn to give it up; it ends with ErrRevoked when the export does. The node may be this one.
+// ErrRefused: nothing is exported under that name, or not to this node or user.
 func (d *Device) Import(ctx context.Context, node, name string, opts ...DialOption) (*RemoteRegion, error) {
 	c, err := d.Dial(ctx, node, namedPrefix+name, opts...)
 	if errors.Is(err, ErrNoService) {
@@ -180,12 +183,13 @@ func (n *Named) serve() {
 		if err != nil {
 			return
 		}
-		perm, named := n.rights[req.Peer()]
-		switch {
-		case n.rights == nil:
-			perm = n.shared.perm
-		case !named:
-			req.Refuse("memory " + n.shared.name + " is not exported to this node")
+		perm := n.rightsOf(req)
+		if perm == 0 {
+			refusal := "memory " + n.shared.name + " is not exported to this node"
+			if uid, local := req.User(); local {
+				refusal = fmt.Sprintf("memory %s is not exported to user %d of this host", n.shared.name, uid)
+			}
+			req.Refuse(refusal)
 			continue
 		}
 		n.admit(req, perm)

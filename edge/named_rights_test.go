@@ -65,7 +65,7 @@ func TestUnexportDrains(t *testing.T) {
 		must(t, err)
 		table, err := b.Export(ctx, r, "table", RemoteRead|RemoteWrite)
 		must(t, err)
-		m, err := a.Import(ctx, "b", "table")
+		m, err := a.Import(ctx, b.Name(), "table")
 		must(t, err)
 		local, err := a.Register(size)
 		must(t, err)
@@ -107,7 +107,7 @@ func TestUnexportDrains(t *testing.T) {
 		if !bytes.Equal(back.Bytes(), was) {
 			t.Error("the memory changed after Unexport")
 		}
-		if _, err := a.Import(ctx, "b", "table"); !errors.Is(err, ErrRefused) {
+		if _, err := a.Import(ctx, b.Name(), "table"); !errors.Is(err, ErrRefused) {
 			t.Errorf("an import afterwards: %v", err)
 		}
 		must(t, back.Close())

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"multiedge/internal/ipc"
-	"multiedge/regmem"
 )
 
 // Span is bytes Off to Off+Len of a redirection.
@@ -27,18 +26,31 @@ type Redirection struct {
 // redirection until it has ended; so does a place among the operations in flight. A connection has at most 64, and none
 // may overlap. ErrAgain means that the queue is full, ErrVersion that the daemon has no redirection.
 func (g *Grant) Redirect(off, n int, to *Region, toOff int) (*Redirection, error) {
+	d := g.conn.d
+	d.post.Lock()
+	defer d.post.Unlock()
+	r, err := g.redirect(off, n, to, toOff)
+	if err == nil {
+		d.publish()
+	}
+	return r, err
+}
+
+// redirects reports whether the daemon has redirection.
+func (d *attachment) redirects() bool { return d.features&ipc.FeatureRedirect != 0 }
+
+// redirect is Redirect for a caller that holds attachment.post and publishes.
+func (g *Grant) redirect(off, n int, to *Region, toOff int) (*Redirection, error) {
 	c := g.conn
+	d := c.d
 	switch {
-	case c.d.features&ipc.FeatureRedirect == 0:
+	case !d.redirects():
 		return nil, ErrVersion
 	case off < 0 || n <= 0 || off > g.n || n > g.n-off,
 		to != nil && (toOff < 0 || toOff > to.size || n > to.size-toOff):
 		return nil, ErrBounds
 	}
 	r := &Redirection{g: g, off: off, n: n, to: to, toOff: toOff}
-	d := c.d
-	d.post.Lock()
-	defer d.post.Unlock()
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
@@ -50,13 +62,17 @@ func (g *Grant) Redirect(off, n int, to *Region, toOff int) (*Redirection, error
 	}
 	d.sqe = ipc.SQE{Op: ipc.OpRedirect, Conn: c.id, Key: g.key, RemoteOff: uint64(off), Region: to.id,
 		LocalOff: uint64(toOff), Len: uint64(n)}
-	op, err := c.launch(to, -1, nil)
+	if !c.slotFree() {
+		return nil, ErrAgain
+	}
+	s := &d.slots[d.free[d.freeHead&uint32(len(d.free)-1)]]
+	s.redirection = r // first: the operation may end at once
+	op, err := c.launch(to, noBounce, nil)
 	if err != nil {
+		s.redirection = nil
 		return nil, err
 	}
 	r.op = op
-	d.slots[op.slot].redirection = r
-	d.publish()
 	return r, nil
 }
 
@@ -117,31 +133,30 @@ func (r *Redirection) Take(ctx context.Context) ([]Span, error) {
 	if !r.op.settled() {
 		return nil, err
 	}
-	at := 0
-	for i := 0; i <= len(spans); i++ {
-		end := r.n
-		if i < len(spans) {
-			end = spans[i].Off
-		}
-		if cerr := r.copyBack(at, end); cerr != nil {
-			return spans, cerr
-		}
-		if i < len(spans) {
-			at = end + spans[i].Len
-		}
+	cerr := r.rest(func(lo, hi int) error {
+		return r.to.copyFrom(r.toOff+lo, r.g.region, r.g.off+r.off+lo, hi-lo)
+	})
+	if cerr != nil {
+		return spans, cerr
 	}
 	return spans, err
 }
 
-// copyBack copies bytes lo to hi from the export.
-func (r *Redirection) copyBack(lo, hi int) error {
-	from := r.g.region
-	from.use.RLock()
-	defer from.use.RUnlock()
-	if from.gone {
-		return regmem.ErrClosed
+// rest calls f for each part lo to hi of a redirection that has ended which was not redirected.
+func (r *Redirection) rest(f func(lo, hi int) error) error {
+	at := 0
+	for _, s := range append(r.spans[:], Span{r.n, 0}) {
+		if s.Len == 0 && s.Off != r.n {
+			continue
+		}
+		if at < s.Off {
+			if err := f(at, s.Off); err != nil {
+				return err
+			}
+		}
+		at = s.Off + s.Len
 	}
-	return r.to.copyIn(r.toOff+lo, from.bytes[r.g.off+r.off+lo:r.g.off+r.off+hi])
+	return nil
 }
 
 // redirected takes the end of a redirection. The leader calls it. It reports false for one that cannot be right.
@@ -151,10 +166,10 @@ func (d *attachment) redirected(e *ipc.CQE) bool {
 		return false
 	}
 	s := &d.slots[i]
-	r := s.redirection
-	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn || r == nil {
+	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn || s.redirection == nil {
 		return false
 	}
+	r := s.redirection
 	r.spans = [2]Span{{int(e.Imm), int(e.Len)}, {int(e.Off >> 32), int(uint32(e.Off))}}
 	if r.spans[0].Off+r.spans[0].Len > r.n || r.spans[1].Len > 0 && (r.spans[1].Off < r.spans[0].Off+r.spans[0].Len ||
 		r.spans[1].Off+r.spans[1].Len > r.n) {

@@ -150,6 +150,16 @@ func (r *Region) copyOut(p []byte, off int) error {
 	return nil
 }
 
+// copyFrom copies n bytes at at of another region to off.
+func (r *Region) copyFrom(off int, from *Region, at, n int) error {
+	from.use.RLock()
+	defer from.use.RUnlock()
+	if from.gone {
+		return net.ErrClosed
+	}
+	return r.copyIn(off, from.bytes[at:at+n])
+}
+
 // unmap takes the memory away once nobody copies.
 func (r *Region) unmap() error {
 	r.use.Lock()

@@ -82,6 +82,7 @@ const lingerTime = 5 * time.Second
 type Stream struct {
 	c      *Conn
 	region *Region // the receive ring, and after it the send buffer
+	export *Grant  // of the ring
 	ring   int     // bytes of the receive ring
 	data   []byte  // private data of the dialler
 	local  net.Addr

@@ -16,6 +16,11 @@ type inbound struct {
 	head    atomic.Uint64 // read; changed under mu
 	seeing  atomic.Bool   // seeToCredit runs
 	granted atomic.Uint64 // of head, what the peer knows of; changed under attachment.post
+	plan    plan          // of ReadRegion
+
+	// What the call under way waits for; guarded by mu.
+	want   uint64 // a position that tail reaches; 0: any behind head
+	ending []aim  // their end, before anything else
 }
 
 // piece takes the peer's word that a piece is in the ring (clause 11.4), or says what is wrong with it.
@@ -48,7 +53,11 @@ func (i *inbound) end(pos uint64) (bad string) {
 func (s *Stream) read(p []byte) (int, error) {
 	i := &s.in
 	for {
-		if err := s.check(&i.half); err != nil || len(p) == 0 {
+		err := s.settle()
+		if err == nil {
+			err = s.check(&i.half)
+		}
+		if err != nil || len(p) == 0 {
 			return 0, err
 		}
 		ended := s.ended() // these first, since bytes precede them
@@ -70,7 +79,10 @@ func (s *Stream) read(p []byte) (int, error) {
 // canRead is ready of the half.
 func (s *Stream) canRead() bool {
 	i := &s.in
-	return i.tail.Load() != i.head.Load() || i.fin.Load() || s.check(&i.half) != nil || s.c.Err() != nil
+	if len(i.ending) > 0 {
+		return i.ended() || s.stuck()
+	}
+	return i.tail.Load() >= max(i.want, i.head.Load()+1) || i.fin.Load() || s.check(&i.half) != nil || s.c.Err() != nil
 }
 
 // take copies what is there to p.
@@ -135,7 +147,8 @@ func (s *Stream) pay() bool {
 		return true
 	}
 	before, head := i.granted.Load(), i.head.Load()
-	i.granted.Store(head) // first: the peer is quick
+	s.aimUpTo(head + uint64(s.ring)) // before the peer may send those bytes
+	i.granted.Store(head)            // first: the peer is quick
 	w := Work{Kind: Write, Flags: Notify, Imm: immCredit | uint32(head-before), Local: s.region, Remote: to}
 	if _, err := s.c.put(&w, -1); err != nil {
 		i.granted.Store(before)
@@ -156,6 +169,7 @@ type outbound struct {
 	shut    atomic.Bool   // CloseWrite was called
 	fin     atomic.Bool   // the peer was told; changed under mu
 	crowded bool          // Write waits for room for an operation, and for nothing else; guarded by mu
+	until   uint64        // a position before which no byte flies: what WriteRegion waits for; guarded by mu
 
 	// Pieces of sent whose bytes the transport may still need: a ring; guarded by mu.
 	freed  uint64 // bytes before them: their place in the send buffer is free
@@ -181,12 +195,24 @@ func (o *outbound) credit(n uint64) (bad string) {
 }
 
 // write is Write. The caller holds out.mu.
-func (s *Stream) write(p []byte) (done int, err error) {
+func (s *Stream) write(p []byte) (done int, err error) { return s.give(len(p), source{bytes: p}) }
+
+// source is what is written: bytes, or registered memory, of which the first so many bytes are sent directly. All else
+// is copied to the send buffer.
+type source struct {
+	bytes  []byte
+	region *Region
+	off    int
+	direct int
+}
+
+// give gives n bytes of a source to the transport.
+func (s *Stream) give(size int, from source) (done int, err error) {
 	for {
-		if err := s.writable(); err != nil || done == len(p) {
+		if err := s.writable(); err != nil || done == size {
 			return done, err
 		}
-		n, err := s.send(p[done:])
+		n, err := s.send(size-done, from, done)
 		done += n
 		switch {
 		case err == ErrAgain:
@@ -195,7 +221,7 @@ func (s *Stream) write(p []byte) (done int, err error) {
 			s.out.crowded = false
 		case err != nil:
 			return done, err
-		case done == len(p):
+		case done == size:
 			return done, nil
 		case n == 0:
 			s.out.wait(waitHalf)
@@ -216,6 +242,10 @@ func (s *Stream) writable() error {
 
 // canWrite is ready of the half.
 func (s *Stream) canWrite() bool {
+	if o := &s.out; o.until > 0 {
+		o.reap()
+		return o.freed >= o.until
+	}
 	if s.writable() != nil {
 		return true
 	}
@@ -226,28 +256,37 @@ func (s *Stream) canWrite() bool {
 	return err != nil || to != nil && s.out.room(int(to.size)) > 0
 }
 
-// send gives one piece of p to the transport and returns its length, 0 when there is no room for any; ErrAgain means
-// that the queue is full.
-func (s *Stream) send(p []byte) (int, error) {
+// send gives one piece of up to most bytes, which begins at byte skip of the source, to the transport and returns its
+// length, 0 when there is no room for any; ErrAgain means that the queue is full.
+func (s *Stream) send(most int, from source, skip int) (int, error) {
 	o := &s.out
 	to, err := s.peer()
 	if to == nil || err != nil {
 		return 0, err
 	}
-	n := min(len(p), o.room(int(to.size)))
+	n := min(most, o.room(int(to.size)))
 	if n == 0 {
 		return 0, nil
 	}
 	sent := o.sent.Load()
-	at := s.ring + int(sent)&(o.size-1)
-	if err := s.region.copyIn(at, p[:n]); err != nil {
+	local, at := s.region, s.ring+int(sent)&(o.size-1)
+	switch {
+	case skip < from.direct:
+		n = min(n, from.direct-skip)
+		local, at = from.region, from.off+skip
+	case from.region != nil:
+		err = local.copyFrom(at, from.region, from.off+skip, n)
+	default:
+		err = local.copyIn(at, from.bytes[skip:skip+n])
+	}
+	if err != nil {
 		return 0, err
 	}
 	o.sent.Store(sent + uint64(n)) // first: the peer is quick
 	// Fenced, so that the bytes before are in place when the peer is notified (clause 11.4).
 	op, err := s.c.Post(&Work{
 		Kind: Write, Flags: Notify | BackwardFence, Imm: immData | uint32(sent&immCount),
-		Local: s.region, LocalOff: at, Len: n, Remote: to, RemoteOff: int(sent) & int(to.size-1),
+		Local: local, LocalOff: at, Len: n, Remote: to, RemoteOff: int(sent) & int(to.size-1),
 	})
 	if err != nil {
 		o.sent.Store(sent)
@@ -262,11 +301,7 @@ func (s *Stream) send(p []byte) (int, error) {
 // the end of either, nor a quarter of either, so that pieces follow each other while earlier ones are read. The caller
 // holds mu.
 func (o *outbound) room(ring int) int {
-	for o.flying > 0 && o.pieces[o.oldest].op.settled() {
-		o.freed += uint64(o.pieces[o.oldest].n)
-		o.oldest = (o.oldest + 1) % maxPieces
-		o.flying--
-	}
+	o.reap()
 	if o.flying == maxPieces {
 		return 0
 	}
@@ -275,6 +310,15 @@ func (o *outbound) room(ring int) int {
 		ring-int(sent-o.acked.Load()), ring-int(sent)&(ring-1), ring/4,
 		o.size-int(sent-o.freed), o.size-int(sent)&(o.size-1), o.size/4,
 	)
+}
+
+// reap forgets pieces that the transport needs no more. The caller holds mu.
+func (o *outbound) reap() {
+	for o.flying > 0 && o.pieces[o.oldest].op.settled() {
+		o.freed += uint64(o.pieces[o.oldest].n)
+		o.oldest = (o.oldest + 1) % maxPieces
+		o.flying--
+	}
 }
 
 // finish tells the peer that nothing more follows, unless it was told. It waits without the lock: a Write meanwhile

@@ -79,10 +79,12 @@ func (d *attachment) registerStream(ctx context.Context) (*Region, error) {
 
 // open exports the ring and returns s, or ends it.
 func (s *Stream) open(ctx context.Context) (*Stream, error) {
-	if _, err := s.region.export(ctx, s.c, streamRing, RemoteWrite, 0, s.ring); err != nil {
+	g, err := s.region.export(ctx, s.c, streamRing, RemoteWrite, 0, s.ring)
+	if err != nil {
 		s.abandon(ctx)
 		return nil, err
 	}
+	s.export = g
 	return s, nil
 }
 

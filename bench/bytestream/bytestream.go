@@ -27,6 +27,30 @@ type End struct {
 	size   int
 	source []byte // what is written
 	target []byte // where what is read goes
+
+	// in place of Conn's Write and io.ReadFull, where the memory is not the End's own (NewEndOn)
+	write func(off, n int) (int, error)
+	read  func(off, n int) (int, error)
+}
+
+// NewEndOn returns an end for messages of size bytes with memory of the caller's, which write and read use.
+func NewEndOn(size int, source, target []byte, write, read func(off, n int) (int, error)) *End {
+	return &End{size: max(size, 1), source: source, target: target, write: write, read: read}
+}
+
+// put writes n bytes of the source at off, get reads into the target.
+func (e *End) put(off, n int) (int, error) {
+	if e.write != nil {
+		return e.write(off, n)
+	}
+	return e.Conn.Write(e.source[off : off+n])
+}
+
+func (e *End) get(off, n int) (int, error) {
+	if e.read != nil {
+		return e.read(off, n)
+	}
+	return e.Conn.Read(e.target[off : off+n])
 }
 
 // NewEnd returns an end for messages of size bytes with memory of region bytes, to be closed. It has no connection yet.
@@ -46,13 +70,23 @@ func NewEnd(size, region int, writes, reads bool) (*End, error) {
 	return e, nil
 }
 
+// getAll reads a message.
+func (e *End) getAll(off int) (int, error) {
+	if e.read != nil {
+		return e.read(off, e.size)
+	}
+	return io.ReadFull(e.Conn, e.target[off:off+e.size])
+}
+
 // Close closes the connection, if there is one, and gives the memory back. Nothing may use the end any more.
 func (e *End) Close() {
 	if e.Conn != nil {
 		e.Conn.Close() // everything that counts was confirmed
 	}
-	Free(e.source)
-	Free(e.target)
+	if e.write == nil {
+		Free(e.source)
+		Free(e.target)
+	}
 }
 
 // Memory returns size bytes of touched memory, to be given back with Free.
@@ -82,7 +116,7 @@ const mostRead = 1 << 20
 // returns how many it wrote.
 func (e *End) Send(stop mono.Time) (messages uint64, err error) {
 	for off := 0; messages == 0 || mono.Now() < stop; off = e.next(off) {
-		if _, err := e.Conn.Write(e.source[off : off+e.size]); err != nil {
+		if _, err := e.put(off, e.size); err != nil {
 			return messages, err
 		}
 		messages++
@@ -104,9 +138,9 @@ func (e *End) Send(stop mono.Time) (messages uint64, err error) {
 func (e *End) Receive() error {
 	received := uint64(0)
 	for off := 0; ; {
-		n, err := e.Conn.Read(e.target[off:min(off+mostRead, len(e.target))])
+		n, err := e.get(off, min(mostRead, len(e.target)-off))
 		received += uint64(n)
-		if err == io.EOF {
+		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
 		if err != nil {
@@ -125,10 +159,10 @@ func (e *End) Receive() error {
 func (e *End) Ping(stop mono.Time, lat *report.Recorder) (messages uint64, err error) {
 	defer func() { err = errors.Join(err, e.Conn.CloseWrite()) }()
 	for now, off := mono.Now(), 0; messages == 0 || now < stop; off = e.next(off) {
-		if _, err := e.Conn.Write(e.source[off : off+e.size]); err != nil {
+		if _, err := e.put(off, e.size); err != nil {
 			return messages, err
 		}
-		if _, err := io.ReadFull(e.Conn, e.target[off:off+e.size]); err != nil {
+		if _, err := e.getAll(off); err != nil {
 			return messages, err
 		}
 		t := mono.Now()
@@ -142,12 +176,12 @@ func (e *End) Ping(stop mono.Time, lat *report.Recorder) (messages uint64, err e
 // Pong answers each message of Ping with one of the same size. It returns how many there were.
 func (e *End) Pong() (messages uint64, err error) {
 	for off := 0; ; off = e.next(off) {
-		if _, err := io.ReadFull(e.Conn, e.target[off:off+e.size]); err == io.EOF {
+		if _, err := e.getAll(off); err == io.EOF {
 			return messages, nil
 		} else if err != nil {
 			return messages, err
 		}
-		if _, err := e.Conn.Write(e.source[off : off+e.size]); err != nil {
+		if _, err := e.put(off, e.size); err != nil {
 			return messages, err
 		}
 		messages++

@@ -37,13 +37,13 @@ type client struct {
 	answers  chan answer // to demand
 	hoard    []uint32    // regions held
 	spaces   []space
-	refusals uint64      // of further ones
-	holes    uint64      // punched into memory that was pinned
-	ended    uint64      // operations
-	borne    []string    // what the daemon should have evicted it for
-	turn     uint64      // another for each attachment
-	queues   []uint32    // for messages
-	clogged  bool        // its rings hold what nobody answers
+	refusals uint64   // of further ones
+	holes    uint64   // punched into memory that was pinned
+	ended    uint64   // operations
+	borne    []string // what the daemon should have evicted it for
+	turn     uint64   // another for each attachment
+	queues   []uint32 // for messages
+	clogged  bool     // its rings hold what nobody answers
 }
 
 type answer struct {

@@ -161,10 +161,22 @@ func breakdown(wait string, rounds []round) Breakdown {
 
 // setup exports a page again and again, and imports one of the peer's.
 func setup(ctx context.Context, d *edge.Device, peer string) (s Setup, err error) {
-	var rec [4]*report.Recorder
+	var rec [5]*report.Recorder
 	for i := range rec {
 		rec[i] = report.NewRecorder()
 	}
+	own, err := d.Register(most)
+	if err != nil {
+		return s, err
+	}
+	here, err := d.Export(ctx, own, "edgebench-here", edge.RemoteWrite)
+	if err != nil {
+		return s, errors.Join(err, own.Close())
+	}
+	defer func() {
+		back, failed := here.Unexport(ctx)
+		err = errors.Join(err, failed, back.Close())
+	}()
 	for range setupTimes {
 		t0 := time.Now()
 		r, err := d.Register(most)
@@ -188,14 +200,19 @@ func setup(ctx context.Context, d *edge.Device, peer string) (s Setup, err error
 			return s, err
 		}
 		t5 := time.Now()
-		for i, took := range []time.Duration{t1.Sub(t0), t2.Sub(t1), t5.Sub(t4), t3.Sub(t2)} {
+		local, err := d.Import(ctx, d.Name(), here.Name())
+		if err != nil {
+			return s, err
+		}
+		t6 := time.Now()
+		for i, took := range []time.Duration{t1.Sub(t0), t2.Sub(t1), t5.Sub(t4), t6.Sub(t5), t3.Sub(t2)} {
 			rec[i].Record(took)
 		}
-		if err := m.Conn().Close(); err != nil {
+		if err := errors.Join(m.Conn().Close(), local.Conn().Close()); err != nil {
 			return s, err
 		}
 	}
-	for i, to := range []*report.Latency{&s.Register, &s.Export, &s.Import, &s.Unexport} {
+	for i, to := range []*report.Latency{&s.Register, &s.Export, &s.Import, &s.ImportHere, &s.Unexport} {
 		*to = rec[i].Summary(1)
 	}
 	return s, nil

@@ -41,6 +41,8 @@ type Setup struct {
 	Export   report.Latency `json:"export_ns"`   // under a name
 	Import   report.Latency `json:"import_ns"`   // of a name at the peer, with the connection
 	Unexport report.Latency `json:"unexport_ns"` // nobody imports it
+
+	ImportHere report.Latency `json:"import_here_ns"` // of a name at the own node
 }
 
 // Result is what a run came to.

@@ -87,6 +87,7 @@ func (r *Result) exports() xlate.Table {
 	}{
 		{"Register", r.Setup.Register, 0}, {"Export", r.Setup.Export, 0},
 		{"Register and Export", both(r.Setup.Export), paperExport}, {"Import", r.Setup.Import, paperImport},
+		{"Import, same host", r.Setup.ImportHere, 0},
 		{"Unexport", r.Setup.Unexport, 0},
 	} {
 		row := xlate.Row{Label: c.name, Cells: []xlate.Cell{micros(c.l.P50, &c.paper), micros(c.l.P99, nil)}}

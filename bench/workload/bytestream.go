@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 	"time"
 
@@ -22,11 +23,15 @@ type streams struct {
 }
 
 // newStreams makes an end's memory; there are no streams yet.
-func newStreams(spec *Spec, client bool) (*streams, error) {
+func newStreams(spec *Spec, client bool, mem *regions) (*streams, error) {
 	st := &streams{}
 	echo := spec.Test == report.PingPong
 	for i := range spec.byteStreams() {
 		sends := st.sends(i, client)
+		if spec.Registered {
+			st.ends = append(st.ends, registeredEnd(spec, mem))
+			continue
+		}
 		e, err := bytestream.NewEnd(spec.Size, spec.Region, sends || echo, !sends || echo)
 		if err != nil {
 			st.close()
@@ -35,6 +40,25 @@ func newStreams(spec *Spec, client bool) (*streams, error) {
 		st.ends = append(st.ends, e)
 	}
 	return st, nil
+}
+
+// registeredEnd is an end whose memory is that of writes and reads. With Copied it is used as any other would be.
+func registeredEnd(spec *Spec, mem *regions) (e *bytestream.End) {
+	var source, target []byte
+	if mem.source != nil {
+		source = mem.source.Bytes()[:spec.Region]
+	}
+	if mem.target != nil {
+		target = mem.target.Bytes()[:spec.Region]
+	}
+	write := func(off, n int) (int, error) { return e.Conn.(*edge.Stream).WriteRegion(mem.source, off, n) }
+	read := func(off, n int) (int, error) { return e.Conn.(*edge.Stream).ReadRegion(mem.target, off, n) }
+	if spec.Copied {
+		write = func(off, n int) (int, error) { return e.Conn.Write(source[off : off+n]) }
+		read = func(off, n int) (int, error) { return io.ReadFull(e.Conn, target[off:off+n]) }
+	}
+	e = bytestream.NewEndOn(spec.Size, source, target, write, read)
+	return e
 }
 
 // byteStreams is how many streams s uses.

@@ -85,8 +85,9 @@ type Spec struct {
 	Bidirectional bool          `json:"bidirectional,omitempty"` // the server sends or reads as well
 	// messages are bytes of streams, one for each direction; only one-way, two-way and ping-pong
 	ByteStream bool   `json:"byte_stream,omitempty"`
-	Seed       uint64 `json:"seed"`   // of message contents
-	Region     int    `json:"region"` // bytes of the data regions to use, at both ends
+	Registered bool   `json:"registered,omitempty"` // what streams write and read is registered; with Copied, copied
+	Seed       uint64 `json:"seed"`                 // of message contents
+	Region     int    `json:"region"`               // bytes of the data regions to use, at both ends
 	// of destinations, a name in pattern.Alignments; sources lie on pages then. Empty: cache lines
 	Align string `json:"align,omitempty"`
 
@@ -138,6 +139,8 @@ func (s *Spec) check() error {
 			report.TwoWay, report.PingPong)
 	case s.ByteStream && (s.Size == 0 || s.Count > 0 || s.Integrity):
 		return fmt.Errorf("byte streams are measured for a duration, with messages that are not empty and not checked")
+	case s.Registered && !s.ByteStream:
+		return fmt.Errorf("registered memory is a choice of byte streams alone")
 	case s.Batch < 1 || s.Batch > s.Depth:
 		return fmt.Errorf("batch of %d operations: want 1 to the queue depth, %d", s.Batch, s.Depth)
 	}
@@ -165,8 +168,8 @@ func mostConns(specs []Spec) int {
 func needs(specs []Spec) (client, server memory) {
 	for i := range specs {
 		s := &specs[i]
-		if s.ByteStream {
-			continue // its memory is not registered
+		if s.ByteStream && !s.Registered {
+			continue
 		}
 		both := s.serverSends() || s.Test == report.PingPong || s.Test == report.SendLatency
 		if s.Test == report.Read {

@@ -52,7 +52,7 @@ func (s *side) prepare(spec Spec, client bool) (*setup, error) {
 		return nil, fmt.Errorf("%w: choose smaller messages or a larger --region", err)
 	}
 	if spec.ByteStream {
-		p.streams, err = newStreams(&spec, client)
+		p.streams, err = newStreams(&spec, client, s.mem)
 		return p, err
 	}
 	if !spec.Integrity {

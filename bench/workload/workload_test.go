@@ -151,6 +151,27 @@ func TestByteStreams(t *testing.T) {
 	}
 }
 
+// Byte streams from and into registered memory.
+func TestRegisteredByteStreams(t *testing.T) {
+	var specs []Spec
+	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
+		for _, size := range []int{1, 300_000} {
+			specs = append(specs, Spec{Test: test, Size: size, Duration: 20 * time.Millisecond, Depth: 1, Batch: 1,
+				ByteStream: true, Registered: true})
+		}
+	}
+	c := dial(t, world(t), specs...)
+	for _, s := range specs {
+		r, err := c.Run(t.Context(), s, nil)
+		if err != nil {
+			t.Fatalf("%+v: %v", s, err)
+		}
+		if r.Operations == 0 || r.Bytes != r.Operations*uint64(s.Size) || r.Seconds < s.Duration.Seconds() {
+			t.Errorf("%+v: row does not add up: %+v", s, r)
+		}
+	}
+}
+
 // A measurement that is cancelled ends, at both ends.
 func TestCancelledByteStreams(t *testing.T) {
 	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
@@ -246,6 +267,7 @@ func TestSpecCheck(t *testing.T) {
 				s.Conns = report.PingPong, 2
 		},
 		"reads of a stream": func(s *Spec) { s.ByteStream, s.Test, s.Count, s.Duration = true, report.Read, 0, 1 },
+		"registered writes": func(s *Spec) { s.Registered = true },
 		"a stream checked":  func(s *Spec) { s.ByteStream, s.Integrity, s.Count, s.Duration = true, true, 0, 1 },
 	} {
 		s := good

@@ -74,11 +74,17 @@ type Daemon struct {
 	stopped   chan struct{}                        // closed when the daemon begins to stop
 	tasks     sync.WaitGroup                       // keeper, sessions
 
+	inside   inside
 	mu       sync.Mutex
-	pinner   *regmem.Pinner // nil: no client has a space
-	pinning  int            // clients that have
+	pins     // under mu
 	sessions map[*session]struct{}
 	closing  bool
+}
+
+// pins is the thread that pins for spaces, and who needs it.
+type pins struct {
+	pinner  *regmem.Pinner // nil: no client has a space
+	pinning int            // clients that have
 }
 
 // New takes the control socket, opens the links and returns a daemon ready to Run. Errors say what to do. The caller

@@ -51,7 +51,7 @@ func init() { // what serves requests looks here as well
 		ipc.KindUsage:  {control: (*session).usage, attached: true, feature: ipc.FeatureSpaces},
 
 		// limits.conns, conns_per_user, dials
-		ipc.KindDial:     {data: (*shard.Shard).Dial},
+		ipc.KindDial:     {data: (*shard.Shard).Dial, before: (*session).reach},
 		ipc.KindListen:   {data: (*shard.Shard).Listen, before: (*session).mayOffer}, // limits.services
 		ipc.KindUnlisten: {data: (*shard.Shard).Unlisten},
 

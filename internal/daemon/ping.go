@@ -76,6 +76,9 @@ func (ss *session) ping(s *shard.Shard, m *ipc.Message) (*ipc.Message, error) {
 }
 
 func (ss *session) pingOnce(s *shard.Shard, peer string, timeout time.Duration) (PingResult, error) {
+	if err := ss.d.reachSelf(s, peer); err != nil {
+		return PingResult{}, err
+	}
 	p, err := s.Ping(peer, timeout)
 	if err != nil {
 		return PingResult{}, err

@@ -105,6 +105,8 @@ type LinkConfig struct {
 	// they follow one another, and Overhead what its headers take of the MTU. Zero: it neither sends nor takes
 	// datagrams.
 	Super, Overhead int
+
+	Inside bool // it leads to the shards of this node and nowhere else (self.go)
 }
 
 // OpKind is what an operation does.
@@ -207,7 +209,8 @@ const (
 	// Conn, Token, Status, Msg: a posted buffer is its owner's again, with a message if Status is OK; those of one
 	// connection in the order of sends
 	EvReceived
-	// Conn, Service, Peer, Data: a peer asks for a service; answer with Accept or Refuse
+	// Conn, Service, Peer, Data: a peer asks for a service; answer with Accept or Refuse. Token: the InsideToken of a
+	// request of this node; 0: of another
 	EvIncoming
 	EvConnected // Conn, Data, Peer: our Dial was accepted, or our Accept is established
 	// Conn, Status, Text: the connection is over; no further event names it. A failed Dial ends here too

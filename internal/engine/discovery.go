@@ -145,6 +145,9 @@ func (p *peer) try(now mono.Time, i, k int) (mac [6]byte, ok bool) {
 //
 // If the node has several shards, findPeer returns the one with our number, or the skip-th after it.
 func (e *Endpoint) findPeer(name string, skip int) *peer {
+	if e.IsSelf(name) {
+		return e.findSelf(skip)
+	}
 	id, ok := e.findNode(name)
 	if !ok {
 		return nil

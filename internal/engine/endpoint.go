@@ -35,6 +35,7 @@ type Endpoint struct {
 	impatient
 	sharedQueues
 	idleEager
+	selves
 
 	outbox  []outFrame // set-up frames that wait for PollTransmit
 	events  eventRing
@@ -356,7 +357,7 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 			flags = wire.HelloAnswer
 		}
 		for i := range e.links {
-			if e.up&(1<<i) != 0 {
+			if (e.up&^e.inside)&(1<<i) != 0 {
 				for t := range e.shards {
 					e.sendHello(i, broadcast, flags, uint8(t))
 				}

@@ -126,7 +126,7 @@ func (s *session) params() []byte {
 	p := wire.Params{Epoch: e.cfg.Epoch, Session: s.local, Previous: s.doubted, Shard: uint8(e.cfg.Shard),
 		Last: uint8(e.cfg.Shards - 1)}
 	for i := range e.links {
-		if e.up&(1<<i) != 0 {
+		if (e.up&^e.inside)&(1<<i) != 0 {
 			p.Links = append(p.Links, e.linkInfo(i))
 		}
 	}
@@ -487,7 +487,7 @@ func (e *Endpoint) answeredInit(s *session) {
 
 // authorised reports whether a node of that name or identity may be dialled.
 func (e *Endpoint) authorised(name string) bool {
-	if e.cfg.Secure == nil {
+	if e.cfg.Secure == nil || e.IsSelf(name) {
 		return true
 	}
 	_, ok := e.authorisedPeer(name)
@@ -509,7 +509,7 @@ func (e *Endpoint) authorisedPeer(name string) (secure.Peer, bool) {
 func (e *Endpoint) SetPeers(now mono.Time, peers *secure.Peers) {
 	e.cfg.Secure.Peers = peers
 	for _, s := range slices.Clone(e.sessions) {
-		if _, ok := peers.ByNode(s.peer.id); !ok && s.state != sessionDead && s.peer.id != (NodeID{}) {
+		if _, ok := peers.ByNode(s.peer.id); !ok && !s.inside && s.state != sessionDead && s.peer.id != (NodeID{}) {
 			s.fail(now, StatusStranger)
 		}
 	}

@@ -55,8 +55,12 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
 		e.began = now
 	}
 	e.up |= 1 << i
-	e.announceLink(i)
-	e.greet(now)
+	if e.inside &^= 1 << i; lc.Inside {
+		e.inside |= 1 << i
+	} else {
+		e.announceLink(i)
+		e.greet(now)
+	}
 	for _, s := range e.sessions {
 		s.seen[i] = 0
 		s.dropPath(now, i, "link changed")
@@ -139,6 +143,9 @@ func (s *session) onLink(now mono.Time, data []byte) {
 // announceLink queues news of a link for every sealed session: its parameters named the links of that time. In
 // plaintext Hello carries the news.
 func (e *Endpoint) announceLink(i int) {
+	if e.inside&(1<<i) != 0 {
+		return
+	}
 	e.linkVersion++
 	e.changed[i] = e.linkVersion
 	for _, s := range e.sessions {

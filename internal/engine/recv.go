@@ -74,7 +74,7 @@ func (e *Endpoint) handleWhole(now mono.Time, i int, frame []byte) {
 	case wire.TypeInitAck:
 		e.onInitAck(now, i, src, f.Session, f.Tail)
 	case wire.TypeReset:
-		e.onReset(now, src, f.Tail)
+		e.onReset(now, i, src, f.Tail)
 	case wire.TypeRetry:
 		e.onRetry(now, i, src, f.Session, f.Tail)
 	case wire.TypeCrypto:
@@ -92,7 +92,7 @@ func (e *Endpoint) onPlainData(now mono.Time, i int, src [6]byte, f *wire.Frame)
 	switch {
 	case s == nil:
 		e.onUnknownSession(now, i, src, f.Session)
-	case e.cfg.Secure != nil:
+	case !s.comesBy(i), e.cfg.Secure != nil && !s.inside:
 		e.Count.RejectedAuth++
 	case s.state == sessionOpen: // else the peer's InitAck is still on its way: it will send this again
 		e.lastFound = s
@@ -492,7 +492,11 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 		return true
 	}
 	c.state = connIncoming
-	e.emit(Event{Kind: EvIncoming, Conn: c.id, Peer: s.peer.id, PeerName: s.peer.name, Service: c.service,
+	from := uint64(0)
+	if s.inside {
+		from = InsideToken(int(s.peer.shard), ConnID(c.remote))
+	}
+	e.emit(Event{Kind: EvIncoming, Conn: c.id, Token: from, Peer: s.peer.id, PeerName: s.peer.name, Service: c.service,
 		Data: append([]byte(nil), g.Data...)})
 	return true
 }

@@ -54,7 +54,8 @@ func (e *Endpoint) Forecast(i int, slots [][]byte) (n int) {
 	s := e.byNumber[p.session]
 	// a sealed frame is opened into scratch first
 	shuffles := e.links[i].Shuffle != 0
-	if p.follows == 0 || s == nil || s.state != sessionOpen || s.opener != nil || shuffles && e.cfg.Stage == nil {
+	if p.follows == 0 || s == nil || s.state != sessionOpen || s.opener != nil || s.inside ||
+		shuffles && e.cfg.Stage == nil {
 		return 0
 	}
 	c, _ := s.receiver(p.conn)
@@ -165,7 +166,7 @@ func (e *Endpoint) handleParts(now mono.Time, i int, a *frame.Rx) bool {
 		return false
 	}
 	s := e.byNumber[f.Session]
-	if f.Type != wire.TypeData || s == nil || s.state != sessionOpen || s.opener != nil {
+	if f.Type != wire.TypeData || s == nil || s.state != sessionOpen || s.opener != nil || s.inside {
 		return false
 	}
 	c, _ := s.receiver(f.Bulk.Conn)

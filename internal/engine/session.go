@@ -36,6 +36,7 @@ type session struct {
 	lastHeard mono.Time
 	pingAt    mono.Time // next keep-alive
 	served    bool      // a frame of data was authentic
+	inside    bool      // with a shard of this node; see self.go
 
 	setup
 	trust
@@ -386,14 +387,14 @@ func (e *Endpoint) onUnknownSession(now mono.Time, i int, src [6]byte, number ui
 }
 
 // onReset handles clause 4.6.
-func (e *Endpoint) onReset(now mono.Time, src [6]byte, body []byte) {
+func (e *Endpoint) onReset(now mono.Time, i int, src [6]byte, body []byte) {
 	var r wire.Reset
 	if r.Decode(body) != nil {
 		e.Count.RejectedMalformed++
 		return
 	}
 	for _, s := range e.sessions {
-		if s.state == sessionOpen && s.remote == r.Session && s.hasAddress(src) {
+		if s.state == sessionOpen && s.remote == r.Session && s.hasAddress(src) && s.comesBy(i) {
 			if s.opener != nil {
 				s.doubt(now)
 			} else {

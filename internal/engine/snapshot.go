@@ -115,7 +115,7 @@ func (e *Endpoint) SnapshotHead(now mono.Time) Snapshot {
 		out.Claim = Claim{Link: e.claim.link, MAC: e.claim.mac, Ago: now.Sub(e.claim.at)}
 	}
 	for i := range e.links {
-		if l := &e.links[i]; l.Name != "" {
+		if l := &e.links[i]; l.Name != "" && !l.Inside {
 			out.Links = append(out.Links, LinkStatus{Number: i, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Weight: l.Weight,
 				Up: l.up, Blocked: l.blocked, Counters: l.count, RoundTrips: *l.roundTrips})
 		}

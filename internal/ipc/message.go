@@ -41,7 +41,7 @@ type Message struct {
 	Name string // hello: of the program, or the node; export, advert: of the memory; trace: of a link
 
 	Conn    uint32
-	Queue   uint32 // receive queue
+	Queue   uint32 // receive queue; incoming: 1 + the user who dials, of the same daemon, 0: a peer does
 	Peer    string
 	Service string
 	Data    []byte

@@ -107,6 +107,7 @@ type Conn struct {
 	unreturned int                   // notifications delivered beyond those the client gave credit back for
 	queued     bool                  // on client.notify, or parked
 	dials      bool                  // counted in client.dialing
+	inside     bool                  // Services knows who dialled
 	parked     bool                  // has notifications and no credit: looked at again when credit comes
 	left       []engine.Notification // taken from the engine when the connection ended
 	farewell   *ipc.Message          // to send when left is delivered

@@ -94,6 +94,10 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 	}
 	cn := s.newConn(c, id, connDialing)
 	cn.request, cn.peer, cn.dials = m.ID, m.Peer, true
+	if s.eng.IsSelf(m.Peer) {
+		cn.inside = true
+		s.offered.calls(engine.InsideToken(s.number, id), c.label.UID)
+	}
 	c.dialing++
 	return nil, nil
 }

@@ -127,11 +127,21 @@ func (s *Shard) incoming(now mono.Time, ev *engine.Event) {
 		s.eng.Refuse(now, ev.Conn, "the service has no room: "+s.connRoom(c).(*ipc.Error).Text)
 		return
 	}
+	inside := uint32(0)
+	if ev.Token != 0 {
+		uid, waits := s.offered.caller(ev.Token)
+		if !waits {
+			s.eng.Refuse(now, ev.Conn, "who asked has gone")
+			return
+		}
+		inside = uid + 1
+	}
 	cn := s.newConn(c, ev.Conn, connIncoming)
 	cn.peer = peerName(ev)
 	c.backlog++
-	s.say(c, &ipc.Message{Kind: ipc.KindIncoming, Conn: uint32(cn.id), Service: ev.Service, Peer: cn.peer,
-		Data: ev.Data})
+	m := &ipc.Message{Kind: ipc.KindIncoming, Conn: uint32(cn.id), Service: ev.Service, Peer: cn.peer, Data: ev.Data}
+	m.Queue = inside
+	s.say(c, m)
 }
 
 func peerName(ev *engine.Event) string {
@@ -150,17 +160,21 @@ func (s *Shard) newConn(c *Client, id engine.ConnID, state connState) *Conn {
 }
 
 // answered notes that a dial does not wait any more.
-func (cn *Conn) answered() {
+func (s *Shard) answered(cn *Conn) {
 	if cn.dials {
 		cn.dials = false
 		cn.client.dialing--
+	}
+	if cn.inside {
+		cn.inside = false
+		s.offered.called(engine.InsideToken(s.number, cn.id))
 	}
 }
 
 // connected answers dial and accept.
 func (s *Shard) connected(cn *Conn, ev *engine.Event) {
 	kind := ipc.KindAccept
-	cn.answered()
+	s.answered(cn)
 	switch cn.state {
 	case connDialing:
 		kind = ipc.KindDial
@@ -185,7 +199,7 @@ func (s *Shard) closed(cn *Conn, ev *engine.Event) {
 	}
 	failure := &ipc.Error{Code: status.Code(), Text: text}
 	cn.why = ipc.StatusNoConn
-	cn.answered()
+	s.answered(cn)
 	var m *ipc.Message
 	switch cn.state {
 	case connDialing:

@@ -12,6 +12,7 @@ import (
 
 	"multiedge/internal/config"
 	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/linkdrv"
 )
@@ -49,6 +50,7 @@ type Link struct {
 	batch   *txBatch
 	retryAt mono.Time
 
+	inside   bool // it leads to the shards of this node alone: no configuration has it
 	failed   bool // drv reported an error that needs a new driver; the watcher is told once
 	opens    uint64
 	closes   uint64
@@ -77,7 +79,32 @@ func (s *Shard) AddLink(cfg config.Link) *Link {
 			return l
 		}
 	}
+	if l := s.byIndex[insideLink]; l.inside {
+		s.DropDriver(mono.Now(), l)
+		s.RemoveLink(l)
+		return s.AddLink(cfg)
+	}
 	panic("BUG: shard: more links than Normalize allows")
+}
+
+// insideLink is the number of the link to the shards of the own node, which gives way to the last that can be
+// configured.
+const insideLink = engine.MaxLinks - 1
+
+// SetInside gives the shard the link to the shards of its node, unless it has it, and returns its address.
+func (s *Shard) SetInside(now mono.Time, open func() linkdrv.Driver) ([]byte, error) {
+	l := s.byIndex[insideLink]
+	switch {
+	case l == nil:
+		l = &Link{index: insideLink, cfg: config.Link{Name: "inside"}, inside: true}
+		s.byIndex[insideLink] = l
+		s.active = append(s.active, l)
+		s.SetDriver(now, l, open())
+	case !l.inside:
+		return nil, ipc.Errorf(ipc.CodeLimit, "this node has %d links, and none is left for connections with itself; "+
+			"configure one less", engine.MaxLinks)
+	}
+	return l.info.MAC, nil
 }
 
 // RemoveLink forgets a link that has no driver any more; its number is free for another.
@@ -109,7 +136,7 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 		l.tx = make([]linkdrv.TxFrame, 0, linkdrv.SendBatch)
 	}
 	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight,
-		Super: l.info.Super, Overhead: l.info.Overhead}
+		Super: l.info.Super, Overhead: l.info.Overhead, Inside: l.inside}
 	if l.info.Pages {
 		lc.Shuffle = linkdrv.Split // what precedes a payload
 	}
@@ -117,6 +144,9 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	if err := s.eng.SetLink(now, l.index, lc); err != nil {
 		s.log.Error("link cannot be used", "error", err)
 		l.lastErr = err.Error()
+	}
+	if l.inside {
+		return
 	}
 	if s.receivers != nil {
 		s.receivers.expect(l)
@@ -147,7 +177,7 @@ func (s *Shard) DropDriver(now mono.Time, l *Link) {
 	l.raw, l.drv, l.scatter = nil, nil, nil
 	s.countLooks()
 	l.closes++
-	if !s.stopping.Load() && s.number == 0 {
+	if !s.stopping.Load() && s.number == 0 && !l.inside {
 		s.log.Warn("link down", "link", l.cfg.Name)
 	}
 }
@@ -228,7 +258,7 @@ func (s *Shard) receive(now mono.Time) (worked bool) {
 		if l.full++; n < most {
 			l.full = 0
 		}
-		if s.lends && n > 0 && l.full >= LendAfter && l.lent == nil {
+		if s.lends && n > 0 && l.full >= LendAfter && l.lent == nil && !l.inside {
 			s.offer(now, l)
 		}
 	}

@@ -3,10 +3,33 @@ package shard
 import "sync"
 
 // Services keeps a service from being offered at two shards. Shards use it when a client begins or ceases to offer
-// one.
+// one. It also says who asks for a service of the own node.
 type Services struct {
-	mu    sync.Mutex
-	names map[string]*Client
+	mu      sync.Mutex
+	names   map[string]*Client
+	callers map[uint64]uint32 // users, by engine.InsideToken, of dials that were not answered
+}
+
+// calls notes who dials the own node.
+func (d *Services) calls(token uint64, uid uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.callers[token] = uid
+}
+
+// called forgets it.
+func (d *Services) called(token uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.callers, token)
+}
+
+// caller returns who dialled.
+func (d *Services) caller(token uint64) (uid uint32, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	uid, ok = d.callers[token]
+	return uid, ok
 }
 
 // claim gives a name to a client, or returns the client that has it.
@@ -26,4 +49,6 @@ func (d *Services) release(name string) {
 }
 
 // NewServices returns an empty one.
-func NewServices() *Services { return &Services{names: map[string]*Client{}} }
+func NewServices() *Services {
+	return &Services{names: map[string]*Client{}, callers: map[uint64]uint32{}}
+}

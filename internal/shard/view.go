@@ -88,6 +88,9 @@ func (s *Shard) Look(names int) View {
 	v := View{Draining: s.draining, Evictions: s.evictions, Exports: s.grants.Len(), Slots: len(s.clients),
 		Spaces: s.lookAtSpaces()}
 	for _, l := range s.active {
+		if l.inside {
+			continue
+		}
 		v.Links = append(v.Links, LinkView{
 			Config: l.cfg, Number: l.index, Up: l.drv != nil, Info: l.info, Blocked: s.blockedLinks&(1<<l.index) != 0,
 			Opens: l.opens, Discards: l.discards, Error: l.lastErr, Stats: l.stats(),

@@ -19,7 +19,8 @@ type queue struct {
 
 	received, dropped uint64
 	down, closed      bool
-	event             int // eventfd, -1 if none
+	event             int  // eventfd, -1 if none
+	rung              bool // it is readable
 }
 
 // state is the error of this end's calls.
@@ -97,15 +98,17 @@ var one = binary.NativeEndian.AppendUint64(nil, 1)
 
 // signal makes the descriptor readable.
 func (q *queue) signal() {
-	if q.event >= 0 {
+	if q.event >= 0 && !q.rung {
 		unix.Write(q.event, one)
+		q.rung = true
 	}
 }
 
 // quiet makes it unreadable: nothing waits.
 func (q *queue) quiet() {
-	if q.event >= 0 {
+	if q.event >= 0 && q.rung {
 		var b [8]byte
 		unix.Read(q.event, b[:])
+		q.rung = false
 	}
 }
