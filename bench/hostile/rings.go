@@ -32,9 +32,9 @@ func cram(c *client, r *rand.Rand) (uint64, error) {
 	return uint64(room), nil
 }
 
-// malformed are entries of atomics, pieces, redirections, messages and composed ones that no correct client writes,
-// one after another on a ring (A6.13 to A6.17, A7.17). The last of each is what a daemon evicts for; those before it are
-// in order.
+// malformed are entries of atomics, pieces, redirections, messages and composed ones that no correct client writes, one
+// after another on a ring (A6.13 to A6.17, A7.17). The last of each is what a daemon evicts for; those before it are in
+// order.
 func malformed(c *client) [][]ipc.SQE {
 	atomic := func(f uint8, size int, compare uint64, change func(e *ipc.SQE)) []ipc.SQE {
 		e := ipc.SQE{Conn: c.link, Key: c.key}
