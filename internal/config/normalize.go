@@ -27,6 +27,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// MaxCouriers bounds limits.couriers: each is a thread.
+const MaxCouriers = 1024
+
 // MaxQueue is the deepest submission queue a client can ask for.
 const MaxQueue = ipc.MaxDepth
 
@@ -134,6 +137,7 @@ func (c *Config) fillDefaults() {
 	setDefault(&c.Limits.ConnsPerUser, 32768)
 	setDefault(&c.Limits.OpsPerUser, 65536)
 	setDefault(&c.Limits.Requests, 4000)
+	setDefault(&c.Limits.Couriers, 64)
 	setDefault(&c.Limits.RegionsTotal, min(MaxLimit, mappingRoom()))
 	if room := memoryRoom(); c.Limits.Pinned == 0 || c.Limits.PinnedTotal == 0 || c.Limits.Reserve == 0 {
 		setDefault(&c.Limits.Pinned, room/2)
@@ -209,6 +213,8 @@ func (c *Config) checkLimits(p *problems) {
 	}
 	p.check(c.Limits.Exports > 0 && c.Limits.Exports <= regmem.MaxGrants, "limits.exports", "%d is outside 1..%d",
 		c.Limits.Exports, regmem.MaxGrants)
+	p.check(c.Limits.Couriers >= -1 && c.Limits.Couriers <= MaxCouriers, "limits.couriers", "%d is outside -1..%d",
+		c.Limits.Couriers, MaxCouriers)
 	p.check(powerOfTwo(c.Limits.Queue) && c.Limits.Queue >= ipc.MinDepth && c.Limits.Queue <= MaxQueue, "limits.queue",
 		"%d is not a power of two from %d to %d", c.Limits.Queue, ipc.MinDepth, MaxQueue)
 }

@@ -73,6 +73,7 @@ type Daemon struct {
 	ready     chan struct{}                        // closed when clients are served
 	stopped   chan struct{}                        // closed when the daemon begins to stop
 	tasks     sync.WaitGroup                       // keeper, sessions
+	couriers  couriers
 
 	mu       sync.Mutex
 	pinner   *regmem.Pinner // nil: nobody has mapped a space yet

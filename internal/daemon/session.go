@@ -40,7 +40,8 @@ type session struct {
 	client   *shard.Client // nil before hello
 	shared   *shared       // with the client, kept here to unmap it when the shard has let go
 	spaces   map[*regmem.Region]*space
-	brought  int // the descriptor that came with the request that is served; 0: none, or it was taken
+	carried  bool // the client has a courier
+	brought  int  // the descriptor that came with the request that is served; 0: none, or it was taken
 }
 
 // serve answers requests until the client or the daemon ends the session, and returns when everything the client held
@@ -77,7 +78,7 @@ func (ss *session) serve() {
 // and nowhere else, since that may take as long as the client likes.
 func (ss *session) receive() (*ipc.Message, error) {
 	ss.dropBrought() // it was not wanted after all
-	if ss.features&ipc.FeatureMemory == 0 {
+	if ss.features&(ipc.FeatureMemory|ipc.FeatureHeap) == 0 {
 		return ss.conn.Recv()
 	}
 	m, fds, err := ss.conn.RecvFDs()
@@ -171,6 +172,7 @@ func (ss *session) release() {
 	ss.shard.Detach(c)
 	<-c.Gone()
 	c.Regions(ss.freeRegion)
+	ss.endCourier()
 	layout := ss.shared.rings.Layout()
 	ss.shared.close()
 	ss.account.uncharge(attachBytes(layout), 0)

@@ -8,6 +8,7 @@ import (
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
+	"multiedge/regmem"
 	"multiedge/sched"
 )
 
@@ -92,8 +93,11 @@ type sendOp struct {
 	// when a part of its answer was first left unreceived because of a miss, since the latest in place
 	missedAt mono.Time
 	failed   Status // its memory did not come: the peer is told that it is over
-	got      ranges // of a read
-	result   uint64 // of an atomic
+	puts     int32  // trips of couriers that put parts of a read
+	// trips that fetched parts of a write
+	fetched *regmem.Trip
+	got     ranges // of a read
+	result  uint64 // of an atomic
 }
 
 // resend is something to be sent again.
@@ -371,6 +375,7 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		c.endLocal(o, &ev)
 	}
 	o.Local = nil
+	dropTrips(&o.fetched)
 	e.emit(ev)
 	c.pending--
 	far := c.sndCur != c.sndNext && !c.sendable(c.sndCur)
@@ -505,6 +510,7 @@ func (c *conn) dropReceived() {
 	c.dropMissed()
 	for op := c.rcvBase; op != c.rcvTop; op++ {
 		c.dropHeld(c.rop(op))
+		dropTrips(&c.rop(op).fetched)
 	}
 	c.empty(&c.told)
 	c.empty(&c.taken)

@@ -30,16 +30,22 @@ func emitWrite(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, 
 	if p.off+take == o.n {
 		p.flags |= wire.SegLast
 	}
+	var carried []byte
 	if !w.s.e.touch(&o.Op, p.off, take, o.n-p.off-take, regmem.WriteSource) {
-		return 0, false
+		if carried = w.fetched(&o.fetched, p.off, take, false); carried == nil {
+			return 0, false
+		}
 	}
 	b := &w.bulk
 	b.Kind, b.Flags, b.Conn, b.Op, b.Fence = kinds[o.Kind].request, p.flags, c.remote, uint32(p.op), uint32(o.fence)
 	b.Key, b.Place, b.Imm, b.Sum = uint64(o.Key), o.Off+p.off, o.Imm, 0
 	w.announce(o.n - p.off - take)
-	if o.Pieces == nil {
+	switch {
+	case carried != nil:
+		w.attach(carried)
+	case o.Pieces == nil:
 		w.attach(o.Local[p.off : p.off+take])
-	} else {
+	default:
 		w.attach(w.gathered(o.Pieces, p.off, take))
 	}
 	w.record(o.localRecord(), c.id, p.op, p.off, take, retx)
@@ -74,8 +80,13 @@ func (w *builder) smallWrite(c *conn, o *sendOp, p part, retx bool) bool {
 		b.Flags&wire.SegFenced == g.Flags&wire.SegFenced && b.Fence == g.Fence {
 		g.Kind++
 	}
-	if !w.fits(g.Len(), retx) || !w.s.e.touch(&o.Op, p.off, p.n, o.n-p.off-p.n, regmem.WriteSource) {
+	if !w.fits(g.Len(), retx) {
 		return false
+	}
+	if !w.s.e.touch(&o.Op, p.off, p.n, o.n-p.off-p.n, regmem.WriteSource) {
+		if g.Data = w.fetched(&o.fetched, p.off, p.n, true); g.Data == nil {
+			return false
+		}
 	}
 	if o.Pieces != nil {
 		o.Pieces.gather(data, p.off)
@@ -95,14 +106,19 @@ func (w *builder) smallWrite(c *conn, o *sendOp, p part, retx bool) bool {
 func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	const whole = wire.SegFirst | wire.SegLast
 	e := c.e
-	dst, err := c.memory(g.key, regmem.RemoteWrite, g.place, uint64(len(g.data)), g.follows)
+	n := uint64(len(g.data))
+	lo, hi := g.place, g.place+n
+	dst, err := c.resolve(g.key, regmem.RemoteWrite, lo, n)
+	there := err == nil && n > 0 && o.got.covers(lo, hi)
+	if err == nil && !there && !e.landed(g) && !e.touchGrant(lo, n, g.follows, regmem.WriteTarget) {
+		err = regmem.ErrNotResident
+	}
 	if err != nil {
 		return c.refuseAccess(now, o, g.op, statusOf(err))
 	}
-	lo, hi := g.place, g.place+uint64(len(g.data))
 	switch {
-	case lo == hi:
-	case o.got.covers(lo, hi):
+	case n == 0:
+	case there:
 		e.Count.SegmentsDuplicated++
 	case !c.fits(&o.got, lo, hi):
 		e.Count.RejectedNoRoom++
@@ -122,7 +138,7 @@ func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	if g.flags&wire.SegLast != 0 {
 		o.last, o.imm = hi, g.imm
 	}
-	if o.flags&whole == whole && o.got.is(o.first, o.last) {
+	if o.flags&whole == whole && o.got.is(o.first, o.last) && o.puts == 0 {
 		c.apply(now, o, g.op, o.last-o.first)
 	}
 	return true

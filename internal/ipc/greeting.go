@@ -24,12 +24,15 @@ const (
 	FeatureMessages Features = 1 << 5 // sends, receives and receive queues (A7.17)
 	FeatureLocal    Features = 1 << 6 // writes take FlagLocal (A6.15)
 	FeatureRedirect Features = 1 << 7 // exports can be redirected (A6.16)
+
+	FeatureHeap Features = 1 << 10 // register takes memory of the process where it is (A7.19)
 )
 
 // AllFeatures is what the daemon of this release has, and ClientFeatures what package edge uses.
 const (
-	ClientFeatures = FeatureSpaces | FeatureAtomics | FeatureGather | FeatureMessages | FeatureLocal | FeatureRedirect
-	AllFeatures    = FeatureMemory | ClientFeatures
+	ClientFeatures = FeatureSpaces | FeatureAtomics | FeatureGather | FeatureMessages | FeatureLocal | FeatureRedirect |
+		FeatureHeap
+	AllFeatures = FeatureMemory | ClientFeatures
 )
 
 // Greeting is what hello and its reply say.
