@@ -28,7 +28,8 @@ type call struct {
 	apply func(*ipc.Message)
 	late  func(*ipc.Message)
 
-	wantFDs bool // descriptors belong to the answer
+	wantFDs bool  // descriptors belong to the answer
+	sends   []int // descriptors that go with the request
 }
 
 func (t *callTable) add(c *call) (id uint64, ok bool) {
@@ -85,7 +86,7 @@ func (d *attachment) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Me
 		return nil, d.deadErr()
 	}
 	m.ID = id
-	if err := d.ctl.SendContext(ctx, m); err != nil {
+	if err := d.ctl.SendContext(ctx, m, c.sends...); err != nil {
 		d.calls.take(id)
 		if err == ctx.Err() {
 			return nil, d.ended(ctx)

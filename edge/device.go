@@ -78,6 +78,7 @@ func (d *Device) Close() error {
 			<-d.supervised
 		}
 		a := d.at.Load()
+		d.returnHeap(a)
 		a.fail(net.ErrClosed)
 		a.end()
 		d.failListeners(net.ErrClosed)

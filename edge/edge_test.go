@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, beChild(socket)) // ends only by mishap
 		os.Exit(1)
 	}
+	if socket := os.Getenv(childHeapEnv); socket != "" {
+		fmt.Fprintln(os.Stderr, beHeapChild(socket))
+		os.Exit(1)
+	}
 	if role := os.Getenv(childPeerEnv); role != "" {
 		fmt.Fprintln(os.Stderr, bePeer(role))
 		os.Exit(1)

@@ -33,6 +33,7 @@ func newHost(t *testing.T, f *Fabric, name string, change func(*config.Config)) 
 		Name:     name, Socket: filepath.Join(t.TempDir(), name+".sock"), Poll: "block",
 		Timing: config.Timing{DialTimeout: 5 * time.Second, HelloTime: 50 * time.Millisecond},
 		Links:  []config.Link{{Name: "mem0"}},
+		Limits: config.Limits{Couriers: 64},
 	}}
 	if change != nil {
 		change(&h.cfg)

@@ -123,14 +123,14 @@ func (c *Conn) encodeSend(w *Work, e *ipc.SQE) error {
 	return c.d.encodeLocal(w, e)
 }
 
-// inSpace reports whether local memory of w is of a space.
+// inSpace reports whether local memory of w is of a space, or a heap grant.
 func inSpace(w *Work) bool {
 	for i := range w.Pieces {
-		if r := w.Pieces[i].Region; r != nil && r.space != nil {
+		if r := w.Pieces[i].Region; r != nil && (r.space != nil || r.heap != nil) {
 			return true
 		}
 	}
-	return w.Local != nil && w.Local.space != nil
+	return w.Local != nil && (w.Local.space != nil || w.Local.heap != nil)
 }
 
 // putReceive writes a buffer for a connection or a shared queue to the submission ring. The caller holds d.post and
@@ -220,5 +220,6 @@ var (
 	errSend       = invalid("a Send takes no Remote, and Flags that are known")
 	errReceive    = invalid("a Receive takes Local, LocalOff, Len and a Queue, and nothing else")
 	// what arrives could not wait for a page, and a message that has its number must leave
-	errMessageSpace = invalid("a Send or Receive needs memory that is registered whole, not a space of Device.Map")
+	errMessageSpace = invalid("a Send or Receive needs memory that is registered whole, not a space of Device.Map " +
+		"or a heap grant")
 )

@@ -227,6 +227,9 @@ func (d *attachment) encodeLocal(w *Work, e *ipc.SQE) error {
 		if w.Local != nil || w.LocalOff != 0 || w.Len != 0 {
 			return errPieces
 		}
+		if len(w.Pieces) > 1 && inHeap(w.Pieces) {
+			return errHeapPieces
+		}
 		if err := d.checkPieces(w.Pieces); err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func beChild(socket string) error {
 func beDaemon(socket string) error {
 	f := NewFabric()
 	cfg := config.Config{Name: "d", Socket: socket, Security: "plaintext", Poll: "block",
-		Links: []config.Link{{Name: "mem0"}}}
+		Links: []config.Link{{Name: "mem0"}}, Limits: config.Limits{Couriers: 64}}
 	o := daemon.Options{Open: func(l config.Link, _ linkdrv.Options) (linkdrv.Driver, error) { return f.plug(l.Name) }}
 	if link := os.Getenv(childLinkEnv); link != "" {
 		cfg.Links[0].Name, o.Open = link, nil

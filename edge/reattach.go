@@ -247,6 +247,13 @@ func (r *Region) Renew(ctx context.Context) (*Region, error) {
 	if r.Err() == nil {
 		return r, nil
 	}
+	if r.heap != nil {
+		n, err := r.d.dev.grantHeap(ctx, *r.heap)
+		if err != nil {
+			return nil, err
+		}
+		return n, r.Close()
+	}
 	if r.space != nil {
 		return nil, invalid("Renew: a space is not copied; map another, and copy what is of use")
 	}

@@ -57,8 +57,10 @@ func (g *Grant) redirect(off, n int, to *Region, toOff int) (*Redirection, error
 	switch {
 	case to == nil || to.d != d || to.closed:
 		return nil, errLocal
-	case to.space != nil:
-		return nil, invalid("Redirect: the memory must be registered whole, not a space of Device.Map")
+	case to.space != nil || to.heap != nil:
+		return nil, invalid("Redirect: the memory must be registered whole, not a space of Device.Map or a heap grant")
+	case g.region.heap != nil:
+		return nil, invalid("Redirect: a heap grant cannot be redirected; export memory that Register returns")
 	}
 	d.sqe = ipc.SQE{Op: ipc.OpRedirect, Conn: c.id, Key: g.key, RemoteOff: uint64(off), Region: to.id,
 		LocalOff: uint64(toOff), Len: uint64(n)}

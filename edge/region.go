@@ -35,7 +35,8 @@ type Region struct {
 	inflight atomic.Int32 // operations that use it; raised under attachment.post
 	closed   bool         // guarded by attachment.post
 
-	space *space // of what Map returned; nil: all of it is pinned
+	space *space      // of what Map returned; nil: all of it is pinned
+	heap  *heapMemory // of what GrantHeap and GrantRange returned; nil: the daemon maps it
 
 	use  sync.RWMutex // copies by the package itself against unmapping
 	gone bool         // unmapped
@@ -254,6 +255,9 @@ func checkExport(r *Region, name string, perm Perm, off, n int) error {
 		return invalid("Export: a name is UTF-8, %q is not", name)
 	case perm == 0 || perm&^(RemoteRead|RemoteWrite|RemoteAtomic) != 0:
 		return invalid("Export: choose of RemoteRead, RemoteWrite and RemoteAtomic")
+	case perm&RemoteAtomic != 0 && r.heap != nil:
+		return invalid("Export: a heap grant is copied to and from, which is not atomic; use memory that Register " +
+			"returns")
 	case perm&RemoteAtomic != 0 && off%8 != 0:
 		return invalid("Export: memory for atomics begins at a multiple of 8, not at %d", off)
 	case off < 0 || n <= 0 || off > r.size || n > r.size-off:
@@ -269,7 +273,12 @@ func (g *Grant) Name() string { return g.name }
 func (g *Grant) Region() *Region { return g.region }
 
 // Bytes returns the exported memory, which may be used until the Region is closed.
-func (g *Grant) Bytes() []byte { return g.region.bytes[g.off:][:g.n:g.n] }
+func (g *Grant) Bytes() []byte {
+	if g.region.bytes == nil {
+		return nil // of GrantRange
+	}
+	return g.region.bytes[g.off:][:g.n:g.n]
+}
 
 // Offset returns where in Region the export begins.
 func (g *Grant) Offset() int { return g.off }

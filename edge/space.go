@@ -113,7 +113,7 @@ func (r *Region) Resident(off, n int) bool {
 		return false
 	}
 	if r.space == nil {
-		return true
+		return r.heap == nil
 	}
 	if r.space.hints == nil {
 		return false
@@ -185,6 +185,9 @@ type SpaceUsage struct {
 
 // Usage asks the daemon what the space did.
 func (r *Region) Usage(ctx context.Context) (SpaceUsage, error) {
+	if r.heap != nil {
+		return SpaceUsage{}, nil
+	}
 	if r.space == nil {
 		return SpaceUsage{Pinned: r.size}, nil
 	}

@@ -204,9 +204,9 @@ func TestSpaceFilledToTheLimit(t *testing.T) {
 }
 
 // Bytes are right, and operations end, while other clients' threads flood the daemon with advice on the very ranges,
-// and on all of a space of 2^45 bytes.
+// and on all of a space of 2^43 bytes.
 func TestSpaceUnderAdvice(t *testing.T) {
-	h := newSpaceHosts(t, 1<<45, MapOptions{Pin: 16 * hostileChunk}, nil)
+	h := newSpaceHosts(t, 1<<43, MapOptions{Pin: 16 * hostileChunk}, nil)
 	ctx := testContext(t)
 	var stop atomic.Bool
 	var flood sync.WaitGroup

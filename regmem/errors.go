@@ -32,6 +32,8 @@ var (
 	ErrSize = errors.New("regmem: impossible size")
 	// ErrSeals: a descriptor whose size may still change under its reader, or is not the agreed one.
 	ErrSeals = errors.New("regmem: not sealed shared memory of the agreed size")
+	// ErrProcess: a descriptor that is not the memory of the process that sent it.
+	ErrProcess = errors.New("regmem: not the memory of that process")
 	// ErrBusy: the region is still reachable by a key or used by an operation in flight.
 	ErrBusy = errors.New("regmem: region in use")
 	// ErrClosed: the memory has been given back.

@@ -114,6 +114,9 @@ type Limits struct {
 	// bytes that pinning leaves free on the host and in the control group; default: a 32nd of that memory, 16 MiB to 1
 	// GiB
 	Reserve Size `toml:"reserve"`
+	// processes that may grant memory where it is (ABI A7.19), each of which has a thread; a user has an eighth of
+	// them; default: none, as SECURITY says why
+	Couriers int `toml:"couriers"`
 	// control requests of a user per second, further ones wait; default: 4000
 	Requests int `toml:"requests"`
 }

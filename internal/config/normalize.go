@@ -27,6 +27,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// MaxCouriers bounds limits.couriers: each is a thread.
+const MaxCouriers = 1024
+
 // MaxQueue is the deepest submission queue a client can ask for.
 const MaxQueue = ipc.MaxDepth
 
@@ -211,6 +214,8 @@ func (c *Config) checkLimits(p *problems) {
 	}
 	p.check(c.Limits.Exports > 0 && c.Limits.Exports <= regmem.MaxGrants, "limits.exports", "%d is outside 1..%d",
 		c.Limits.Exports, regmem.MaxGrants)
+	p.check(c.Limits.Couriers >= 0 && c.Limits.Couriers <= MaxCouriers, "limits.couriers", "%d is outside 0..%d",
+		c.Limits.Couriers, MaxCouriers)
 	p.check(powerOfTwo(c.Limits.Queue) && c.Limits.Queue >= ipc.MinDepth && c.Limits.Queue <= MaxQueue, "limits.queue",
 		"%d is not a power of two from %d to %d", c.Limits.Queue, ipc.MinDepth, MaxQueue)
 }

@@ -81,10 +81,11 @@ type Daemon struct {
 	closing  bool
 }
 
-// pins is the thread that pins for spaces, and who needs it.
+// pins is what has memory ready that is not registered whole.
 type pins struct {
-	pinner  *regmem.Pinner // nil: no client has a space
-	pinning int            // clients that have
+	couriers couriers
+	pinner   *regmem.Pinner // nil: no client has a space
+	pinning  int            // clients that have
 }
 
 // New takes the control socket, opens the links and returns a daemon ready to Run. Errors say what to do. The caller

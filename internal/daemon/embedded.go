@@ -48,6 +48,9 @@ func NewEmbedded(cfg config.Config, o Options) (*Embedded, error) {
 	if cfg.Limits.Requests == 0 {
 		cfg.Limits.Requests = config.MaxLimit // the process has only itself to be protected from
 	}
+	if cfg.Limits.Couriers == 0 {
+		cfg.Limits.Couriers = 64
+	}
 	d, err := prepare(cfg, o)
 	if err != nil {
 		return nil, err

@@ -97,7 +97,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add(hello)
 	for _, m := range []ipc.Message{
 		{ID: 2, Kind: ipc.KindRegister, Size: 4096},
-		{ID: 2, Kind: ipc.KindRegister, Size: 4096, Own: true},
+		{ID: 2, Kind: ipc.KindRegister, Size: 4096, Brought: ipc.Brought{Own: true}},
 		{ID: 3, Kind: ipc.KindDial, Peer: "a", Service: "h", Data: []byte("x"), Timeout: time.Millisecond},
 		{ID: 4, Kind: ipc.KindExport, Conn: 1, Region: 1 << 16, Size: 1 << 63, Off: 1 << 63,
 			Perm: uint8(regmem.RemoteWrite), Name: "n"},

@@ -172,7 +172,7 @@ func (ss *session) attach(m *ipc.Message, layout ipc.Layout) (*ipc.Message, erro
 		CQESize: ipc.CQESize, Node: ss.d.node.String(), Rings: layout, Window: s.Window(), Shard: s.Number() + 1}
 	ss.d.log.Info("client attached", "pid", ss.cred.PID, "uid", ss.cred.UID, "depth", layout.Depth(), "shard",
 		s.Number())
-	if ss.features&ipc.FeatureMemory != 0 {
+	if ss.features&(ipc.FeatureMemory|ipc.FeatureHeap) != 0 {
 		ss.conn.TakeDescriptors()
 	}
 	if err := ss.conn.Send(reply, sh.ringsFD, sh.submit.FD(), sh.ringFD); err != nil {

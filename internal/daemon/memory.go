@@ -18,7 +18,10 @@ func (ss *session) register(m *ipc.Message) (*ipc.Message, error) {
 	if m.Size == 0 || m.Size > math.MaxInt {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "memory of %d bytes cannot be registered", m.Size)
 	}
-	if m.Own {
+	switch {
+	case m.Heap:
+		return ss.grantHeap(m)
+	case m.Own:
 		return ss.adopt(m)
 	}
 	size := int(m.Size)
@@ -43,7 +46,7 @@ func (ss *session) register(m *ipc.Message) (*ipc.Message, error) {
 
 // adopt registers memory that the client made, in one step: charged, mapped, sealed against holes, pinned (A7.5).
 func (ss *session) adopt(m *ipc.Message) (*ipc.Message, error) {
-	if ss.brought == 0 {
+	if ss.brought == 0 || ss.features&ipc.FeatureMemory == 0 {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "memory of the client's own comes as a descriptor, with feature %#x "+
 			"in force", uint64(ipc.FeatureMemory))
 	}
@@ -116,5 +119,8 @@ func (ss *session) deregister(m *ipc.Message) (*ipc.Message, error) {
 		return nil, err
 	}
 	ss.freeRegion(region)
-	return m.Reply(), nil
+	if !ss.carried {
+		return m.Reply(), nil
+	}
+	return nil, ss.shard.Answer(ss.client, m.Reply()) // a courier may be on its way
 }

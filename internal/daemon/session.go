@@ -41,6 +41,7 @@ type session struct {
 	shared   *shared       // with the client, kept here to unmap it when the shard has let go
 	spaces   map[*regmem.Region]*space
 	pins     *regmem.PinQueue // of the spaces; nil: there was none yet
+	carried  bool             // the client has a courier
 	brought  int              // the descriptor that came with the request that is served; 0: none, or it was taken
 }
 
@@ -78,7 +79,7 @@ func (ss *session) serve() {
 // and nowhere else, since that may take as long as the client likes.
 func (ss *session) receive() (*ipc.Message, error) {
 	ss.dropBrought() // it was not wanted after all
-	if ss.features&ipc.FeatureMemory == 0 {
+	if ss.features&(ipc.FeatureMemory|ipc.FeatureHeap) == 0 {
 		return ss.conn.Recv()
 	}
 	m, fds, err := ss.conn.RecvFDs()
@@ -173,6 +174,7 @@ func (ss *session) release() {
 	<-c.Gone()
 	c.Regions(ss.freeRegion)
 	ss.closePins()
+	ss.endCourier()
 	layout := ss.shared.rings.Layout()
 	ss.shared.close()
 	ss.account.uncharge(attachBytes(layout), 0)

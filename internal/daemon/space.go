@@ -113,7 +113,9 @@ func (ss *session) freeRegion(r *regmem.Region) {
 		ss.freeSpace(sp, r)
 		return
 	}
-	ss.freeMemory(r.Mem)
+	if !ss.freeHeap(r) {
+		ss.freeMemory(r.Mem)
+	}
 }
 
 func (ss *session) freeSpace(sp *space, r *regmem.Region) {

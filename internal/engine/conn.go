@@ -8,6 +8,7 @@ import (
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
+	"multiedge/regmem"
 	"multiedge/sched"
 )
 
@@ -93,8 +94,11 @@ type sendOp struct {
 	// when a part of its answer was first left unreceived because of a miss, since the latest in place
 	missedAt mono.Time
 	failed   Status // its memory did not come: the peer is told that it is over
-	got      ranges // of a read
-	result   uint64 // of an atomic
+	puts     int32  // trips of couriers that put parts of a read
+	// trips that fetched parts of a write
+	fetched *regmem.Trip
+	got     ranges // of a read
+	result  uint64 // of an atomic
 }
 
 // resend is something to be sent again.
@@ -255,6 +259,12 @@ func (c *conn) refuse(st Status, reason string) {
 	c.wake()
 }
 
+// IsOpen reports whether a connection is open: its end, if it has ended, is reported before long.
+func (e *Endpoint) IsOpen(id ConnID) bool {
+	c := e.conn(id)
+	return c != nil && c.state == connOpen
+}
+
 // Room says how many operations Submit would take now.
 func (e *Endpoint) Room(id ConnID) int {
 	c := e.conn(id)
@@ -296,7 +306,7 @@ func (c *conn) enter(op *Op, since mono.Time) {
 	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
 	o.Op, o.n, o.since = *op, uint64(len(op.Local)), since
 	o.fence, o.fenced, o.done, o.hidden, o.staged = 0, false, false, false, false
-	o.acked, o.missedAt, o.failed, o.result = 0, 0, OK, 0
+	o.acked, o.missedAt, o.failed, o.result, o.puts, o.fetched = 0, 0, OK, 0, 0, nil
 	if op.Kind == OpSend {
 		c.msgs.number(o)
 	}
@@ -379,6 +389,7 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		c.endLocal(o, ev)
 	}
 	o.Local = nil
+	dropTrips(&o.fetched)
 	c.pending--
 	far := c.sndCur != c.sndNext && !c.sendable(c.sndCur)
 	for c.sndBase != c.sndNext && c.sop(c.sndBase).done {
@@ -514,6 +525,7 @@ func (c *conn) dropReceived() {
 	c.dropDrafts()
 	for op := c.rcvBase; op != c.rcvTop; op++ {
 		c.dropHeld(c.rop(op))
+		dropTrips(&c.rop(op).fetched)
 	}
 	c.empty(&c.told)
 	c.empty(&c.taken)

@@ -15,7 +15,7 @@ import (
 // Prices in bytes; TestPricesCover compares them with the memory that things really take.
 const (
 	// each operation of a ring beyond firstRing, with its first spans and its places in the queues naks and reading
-	ropCost      = 288
+	ropCost      = 304
 	noteCost     = 48  // each notification beyond firstNotes
 	spanCost     = 16  // each span that a set has memory for beyond freeSpans
 	heldOverhead = 256 // a held segment besides its data
@@ -23,7 +23,7 @@ const (
 
 // What an operation of a sending ring takes, and a buffer that is being filled.
 const (
-	sopCost     = 192
+	sopCost     = 208
 	arrivalCost = 64
 )
 

@@ -34,6 +34,7 @@ func (e *Endpoint) Observe(f Look) { e.look = f }
 type misses struct {
 	look    Look        // nil: nobody observes
 	missing regmem.Wait // what the latest touch did not find; whoever parks takes it
+	at      uint64      // where it looked: in the operation, or in the grant
 	trying  *missed     // it is being tried again
 	waits   map[regmem.Wait]waiters
 	parked  []*missed // all of them
@@ -56,6 +57,11 @@ type missed struct {
 	kept []byte
 	part resend // what is to be sent
 	new  bool   // of an answer: all from its cursor on, which was never sent
+
+	heap   *regmem.Heap // what a courier fetches for part
+	use    regmem.Use
+	off    uint64 // where that begins, as misses.at has it
+	landed bool   // a courier has put the data of seg in its place
 }
 
 // waiters are those who wait for one page, in order of arrival.
@@ -79,7 +85,7 @@ func (e *Endpoint) touchLocal(o *Op, off, n, follows uint64, site regmem.Site) b
 	}
 	if o.Region.Back != nil {
 		if page, ok := o.Region.Back.Touch(o.LocalOff+off, n, follows, site); !ok {
-			e.missing = regmem.Wait{Back: o.Region.Back, Page: page}
+			e.missing, e.at = regmem.Wait{Back: o.Region.Back, Page: page}, off
 			return false
 		}
 	}
@@ -89,11 +95,17 @@ func (e *Endpoint) touchLocal(o *Op, off, n, follows uint64, site regmem.Site) b
 	return true
 }
 
+// resident reports whether the memory that the table was asked for just now needs no touchGrant.
+func (e *Endpoint) resident() bool { return e.look == nil && !e.cfg.Grants.Backed() }
+
 // touchGrant does so for the memory that the table was asked for just now.
 func (e *Endpoint) touchGrant(off, n, follows uint64, site regmem.Site) bool {
+	if e.resident() {
+		return true
+	}
 	w, ok := e.cfg.Grants.Touch(off, n, follows, site)
 	if !ok {
-		e.missing = w
+		e.missing, e.at = w, off
 	} else if e.look != nil && n > 0 {
 		r, base := e.cfg.Grants.Found()
 		e.look(r, base+off, n, site)
@@ -109,10 +121,19 @@ func (c *conn) parkSegment(now mono.Time, g *segment, site regmem.Site) bool {
 	m, cost := e.trying, len(g.data)+heldOverhead
 	if m == nil || g != &m.seg { // it comes for the first time
 		*e.Count.missesAt(site)++
+	}
+	h, carried := wait.Back.(*regmem.Heap)
+	if carried && c.parkCarried(now, g, h, site) {
+		return true
+	}
+	if carried {
+		wait = regmem.Wait{Back: h.Room(), Page: regmem.RoomToPut}
+	}
+	if m == nil || g != &m.seg {
 		// what a fence held gives back as much as this takes
-		if e.cfg.DropMisses && !c.releasing || !c.releasing && !c.hasRoom(cost) {
+		if e.cfg.DropMisses && !c.releasing || !c.releasing && !c.hasRoom(cost) || carried && !c.releasing {
 			e.Count.MissesDropped++
-			return c.tooLate(now, g, site)
+			return c.tooLate(now, g, site, missLimit(now, wait.Back, false))
 		}
 		m = e.newMissed(now)
 		m.kept = append(m.kept[:0], g.data...)
@@ -126,7 +147,7 @@ func (c *conn) parkSegment(now mono.Time, g *segment, site regmem.Site) bool {
 
 // tooLate refuses an operation whose frames were left unreceived because of misses for as long as one may be parked. It
 // reports whether it did.
-func (c *conn) tooLate(now mono.Time, g *segment, site regmem.Site) bool {
+func (c *conn) tooLate(now mono.Time, g *segment, site regmem.Site, limit time.Duration) bool {
 	var at *mono.Time
 	if site == regmem.ReadDest {
 		at = &c.sop(g.op).missedAt
@@ -136,7 +157,7 @@ func (c *conn) tooLate(now mono.Time, g *segment, site regmem.Site) bool {
 	if *at == 0 {
 		*at = now
 	}
-	if now.Sub(*at) < missTime {
+	if now.Sub(*at) < limit {
 		return false
 	}
 	c.e.Count.MissesFailed++
@@ -158,7 +179,11 @@ func (c *conn) parkPart(now mono.Time, r resend, new bool, site regmem.Site) boo
 	e.missing = regmem.Wait{}
 	*e.Count.missesAt(site)++
 	m := e.newMissed(now)
-	m.part, m.new, m.cost = r, new, 0
+	m.part, m.new, m.cost, m.off = r, new, 0, e.at
+	if h, ok := wait.Back.(*regmem.Heap); ok {
+		m.heap, m.use = h, h.Last()
+		wait = e.fetch(m)
+	}
 	if site == regmem.ReadTarget && c.hasRoom(heldOverhead) {
 		m.cost = heldOverhead // without room it is free: one for each answer and lost part, which were admitted
 	}
@@ -244,6 +269,11 @@ func (e *Endpoint) Resident(now mono.Time, w regmem.Wait) {
 	for m := e.waits[w].first; m != nil; m = m.next {
 		n++
 	}
+	e.someAgain(now, w, n)
+}
+
+// someAgain tries again the first n of those that wait for a page.
+func (e *Endpoint) someAgain(now mono.Time, w regmem.Wait, n int) {
 	for ; n > 0; n-- { // one that misses again waits behind the others
 		m := e.waits[w].first
 		if m == nil {
@@ -362,13 +392,18 @@ func (e *Endpoint) lookAtMissed(now mono.Time) {
 // comes asks for the page of one again, or tries it again if the page is there. It reports false if it has waited for
 // too long: while pages of the same memory come at all it may wait for its turn.
 func (e *Endpoint) comes(now mono.Time, m *missed) bool {
+	if wait := m.wait; m.heap != nil && wait.Back == m.heap.Room() {
+		if e.fetchMore(now, m.heap); m.wait != wait {
+			return true
+		}
+	}
 	resident, busy := m.wait.Back.Ask(m.wait.Page)
 	waited := now.Sub(m.since)
 	if resident && waited < missTurns*missTime {
 		e.again(now, m)
 		return true
 	}
-	return waited < missTime || busy && waited < missTurns*missTime
+	return waited < missLimit(now, m.wait.Back, busy)
 }
 
 // giveUpMissed ends an operation whose memory did not come (clause 16.4).

@@ -144,6 +144,9 @@ func (c *conn) deliver(dst []byte, g *segment, whole bool) {
 		by = e.later
 	}
 	e.Count.PayloadReceived += uint64(len(g.data))
+	if e.landed(g) {
+		return
+	}
 	rest := g.data
 	if g.shuffled > 0 {
 		var first []byte

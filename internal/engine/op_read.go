@@ -62,15 +62,25 @@ func replyRead(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, 
 		}
 		w.seg = wire.Segment{Kind: wire.KindReadData, Flags: p.flags, Conn: c.remote, Op: uint32(p.op), Place: p.off,
 			Data: src}
-		if !w.fits(w.seg.Len(), retx) || !w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget) {
+		if !w.fits(w.seg.Len(), retx) {
 			return 0, false
+		}
+		if !w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget) {
+			if w.seg.Data = w.fetched(&o.fetched, o.off+p.off, n, true); w.seg.Data == nil {
+				return 0, false
+			}
 		}
 		w.small(&w.seg)
 		w.s.e.Count.PayloadSent += n
 	} else {
 		n = w.bulkRoom(n, p.off, retx)
-		if n == 0 || !w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget) {
+		if n == 0 {
 			return 0, false
+		}
+		if src = src[:n]; !w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget) {
+			if src = w.fetched(&o.fetched, o.off+p.off, n, false); src == nil {
+				return 0, false
+			}
 		}
 		if p.off+n == o.n {
 			p.flags |= wire.SegLast
@@ -79,7 +89,7 @@ func replyRead(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, 
 		b.Kind, b.Flags, b.Conn, b.Op, b.Fence = wire.KindReadData, p.flags, c.remote, uint32(p.op), 0
 		b.Key, b.Place, b.Imm, b.Sum = 0, p.off, 0, 0
 		w.announce(o.n - p.off - n)
-		w.attach(src[:n])
+		w.attach(src)
 	}
 	w.record(recAnswer, c.id, p.op, p.off, n, retx)
 	return n, true
@@ -100,13 +110,14 @@ func acceptRead(c *conn, now mono.Time, g *segment) bool {
 	}
 	if o.got.covers(lo, lo+n) {
 		e.Count.SegmentsDuplicated++
+		c.readWhole(now, op)
 		return true
 	}
 	if !c.fits(&o.got, lo, lo+n) {
 		e.Count.RejectedNoRoom++
 		return false
 	}
-	if !e.touch(&o.Op, lo, n, o.n-lo-n, regmem.ReadDest) {
+	if !e.landed(g) && !e.touch(&o.Op, lo, n, o.n-lo-n, regmem.ReadDest) {
 		return false
 	}
 	if o.Pieces == nil {
@@ -116,10 +127,15 @@ func acceptRead(c *conn, now mono.Time, g *segment) bool {
 	}
 	c.add(&o.got, lo, lo+n)
 	o.missedAt = 0
-	if o.got.is(0, o.n) {
+	c.readWhole(now, op)
+	return true
+}
+
+// readWhole completes a read that is in place.
+func (c *conn) readWhole(now mono.Time, op seqnum.Value) {
+	if o := c.sop(op); o.got.is(0, o.n) && o.puts == 0 {
 		c.complete(now, op, OK)
 	}
-	return true
 }
 
 func completeRead(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte) {

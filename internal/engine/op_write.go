@@ -33,16 +33,22 @@ func emitWrite(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, 
 	if p.off+take == o.n {
 		p.flags |= wire.SegLast
 	}
+	var carried []byte
 	if !w.s.e.touch(&o.Op, p.off, take, o.n-p.off-take, regmem.WriteSource) {
-		return 0, false
+		if carried = w.fetched(&o.fetched, p.off, take, false); carried == nil {
+			return 0, false
+		}
 	}
 	b := &w.bulk
 	b.Kind, b.Flags, b.Conn, b.Op, b.Fence = kinds[o.Kind].request, p.flags, c.remote, uint32(p.op), uint32(o.fence)
 	b.Key, b.Place, b.Imm, b.Sum = uint64(o.Key), o.Off+p.off, o.Imm, 0
 	w.announce(o.n - p.off - take)
-	if o.Pieces == nil {
+	switch {
+	case carried != nil:
+		w.attach(carried)
+	case o.Pieces == nil:
 		w.attach(o.Local[p.off : p.off+take])
-	} else {
+	default:
 		w.attach(w.gathered(o.Pieces, p.off, take))
 	}
 	w.record(o.localRecord(), c.id, p.op, p.off, take, retx)
@@ -77,8 +83,13 @@ func (w *builder) smallWrite(c *conn, o *sendOp, p part, retx bool) bool {
 		b.Flags&wire.SegFenced == g.Flags&wire.SegFenced && b.Fence == g.Fence {
 		g.Kind++
 	}
-	if !w.fits(g.Len(), retx) || !w.s.e.touch(&o.Op, p.off, p.n, o.n-p.off-p.n, regmem.WriteSource) {
+	if !w.fits(g.Len(), retx) {
 		return false
+	}
+	if !w.s.e.touch(&o.Op, p.off, p.n, o.n-p.off-p.n, regmem.WriteSource) {
+		if g.Data = w.fetched(&o.fetched, p.off, p.n, true); g.Data == nil {
+			return false
+		}
 	}
 	if o.Pieces != nil {
 		o.Pieces.gather(data, p.off)
@@ -98,23 +109,28 @@ func (w *builder) smallWrite(c *conn, o *sendOp, p part, retx bool) bool {
 func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	const whole = wire.SegFirst | wire.SegLast
 	e := c.e
-	dst, err := c.memory(g.key, regmem.RemoteWrite, g.place, uint64(len(g.data)), g.follows)
+	n := uint64(len(g.data))
+	lo, hi := g.place, g.place+n
+	dst, err := c.resolve(g.key, regmem.RemoteWrite, lo, n)
+	if err == nil && g.flags&whole == whole && o.state == ropNone && len(c.redirects) == 0 && e.resident() {
+		// All of it at once, as most writes are: there is nothing to remember of what is in place.
+		o.state, o.flags, o.first, o.last, o.imm, o.key = ropPartial, g.flags, lo, hi, g.imm, g.key
+		if n > 0 {
+			c.deliver(dst, g, true)
+		}
+		c.apply(now, o, g.op, n)
+		return true
+	}
+	there := err == nil && n > 0 && o.got.covers(lo, hi)
+	if err == nil && !there && !e.landed(g) && !e.touchGrant(lo, n, g.follows, regmem.WriteTarget) {
+		err = regmem.ErrNotResident
+	}
 	if err != nil {
 		return c.refuseAccess(now, o, g.op, statusOf(err))
 	}
-	lo, hi := g.place, g.place+uint64(len(g.data))
-	if g.flags&whole == whole && o.state == ropNone && len(c.redirects) == 0 {
-		// All of it at once, as most writes are: there is nothing to remember of what is in place.
-		o.state, o.flags, o.first, o.last, o.imm, o.key = ropPartial, g.flags, lo, hi, g.imm, g.key
-		if lo < hi {
-			c.deliver(dst, g, true)
-		}
-		c.apply(now, o, g.op, hi-lo)
-		return true
-	}
 	switch {
-	case lo == hi:
-	case o.got.covers(lo, hi):
+	case n == 0:
+	case there:
 		e.Count.SegmentsDuplicated++
 	case !c.fits(&o.got, lo, hi):
 		e.Count.RejectedNoRoom++
@@ -134,7 +150,7 @@ func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	if g.flags&wire.SegLast != 0 {
 		o.last, o.imm = hi, g.imm
 	}
-	if o.flags&whole == whole && o.got.is(o.first, o.last) {
+	if o.flags&whole == whole && o.got.is(o.first, o.last) && o.puts == 0 {
 		c.apply(now, o, g.op, o.last-o.first)
 	}
 	return true

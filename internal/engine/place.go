@@ -73,6 +73,8 @@ type recvOp struct {
 	sent, acked uint64
 	// when a part of it was first left unreceived because of a miss, since the latest one in place
 	missedAt mono.Time
+	puts     int32        // trips of couriers that put parts of it
+	fetched  *regmem.Trip // trips that fetched parts of its answer
 }
 
 // segment is a part of an operation as it arrived. Data is borrowed from the frame.
@@ -188,8 +190,7 @@ func (c *conn) accept(now mono.Time, g *segment) bool {
 // done yet: refuseAccess then has it wait (miss.go).
 func (c *conn) memory(k regmem.Key, perm regmem.Perm, off, n, follows uint64) ([]byte, error) {
 	at, err := c.e.cfg.Grants.Resolve(k, uint64(c.id), perm, off, n)
-	late := err == nil && (c.e.cfg.Grants.Backed() || c.e.look != nil)
-	if late && !c.e.touchGrant(off, n, follows, regmem.WriteTarget) {
+	if err == nil && !c.e.touchGrant(off, n, follows, regmem.WriteTarget) {
 		return nil, regmem.ErrNotResident
 	}
 	return at.Bytes, err
@@ -227,6 +228,7 @@ func (c *conn) refuseAccess(now mono.Time, o *recvOp, op seqnum.Value, st Status
 // refuseOp answers an operation with a negative acknowledgement (clause 6.9).
 func (c *conn) refuseOp(o *recvOp, op seqnum.Value, st Status) {
 	o.state, o.status = ropFailed, st
+	dropTrips(&o.fetched)
 	c.settle(op, false)
 	c.empty(&o.got)
 	c.dropHeld(o)
@@ -248,6 +250,7 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 		c.bytesIn += n
 	}
 	o.state = ropApplied
+	dropTrips(&o.fetched)
 	c.empty(&o.got)
 	c.dropHeld(o)
 	if !failed {

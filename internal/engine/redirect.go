@@ -49,6 +49,9 @@ func (e *Endpoint) Redirect(id ConnID, r *Redirection) Status {
 	if err != nil {
 		return statusOf(err)
 	}
+	if e.cfg.Grants.Carried() {
+		return StatusPermission // it has no bytes here
+	}
 	n := redirect{Redirection: *r, lo: r.Off, hi: r.Off + uint64(len(r.Dst)), home: home}
 	if len(c.redirects) >= maxRedirects || n.lo == n.hi {
 		return StatusLimit

@@ -61,17 +61,21 @@ func (f *body) count(at int, name string, v *int) {
 	*v = int(n)
 }
 
-// flags is a u32 whose bit 0 is on; the others ask for what this release does not know (A3.6).
-func (f *body) flags(at int, on *bool) {
+// flags is a u32 whose bits, from 0 on, are these; the others ask for what this release does not know (A3.6).
+func (f *body) flags(at int, on ...*bool) {
 	var n uint32
-	if *on {
-		n = 1
+	for i, b := range on {
+		if *b {
+			n |= 1 << i
+		}
 	}
 	f.u32(at, &n)
-	if n > 1 {
-		f.fail("flags %#x are not known to this daemon; use those of the features in force", n&^1)
+	if most := uint32(1)<<len(on) - 1; n > most {
+		f.fail("flags %#x are not known to this daemon; use those of the features in force", n&^most)
 	}
-	*on = n&1 != 0
+	for i, b := range on {
+		*b = n>>i&1 != 0
+	}
 }
 
 func (f *body) perm(at int, p *uint8) {

@@ -25,12 +25,14 @@ const (
 	FeatureLocal    Features = 1 << 6 // writes take FlagLocal (A6.15)
 	FeatureRedirect Features = 1 << 7 // exports can be redirected (A6.16)
 	FeatureEager    Features = 1 << 8 // messages are composed while they travel (A6.17)
+
+	FeatureHeap Features = 1 << 10 // register takes memory of the process where it is (A7.19)
 )
 
 // AllFeatures is what the daemon of this release has, and ClientFeatures what package edge uses.
 const (
 	ClientFeatures = FeatureSpaces | FeatureAtomics | FeatureGather | FeatureMessages | FeatureLocal | FeatureRedirect |
-		FeatureEager
+		FeatureEager | FeatureHeap
 	AllFeatures = FeatureMemory | ClientFeatures
 )
 

@@ -9,7 +9,8 @@ type Kind uint16
 const (
 	KindHello Kind = 1 // Greeting -> Greeting; descriptors: rings, submit doorbell, watcher of the complete doorbell
 	// Size -> Region, Size; descriptor: the memory, to be mapped for writing and closed. Or, with FeatureMemory, Size,
-	// Own and the client's memory as a descriptor -> Region, Size: the region is ready
+	// Own and the client's memory as a descriptor -> Region, Size: the region is ready. With FeatureHeap Heap, Size,
+	// Off and the descriptor of all memory of the process likewise
 	KindRegister Kind = 2
 	// Region -> ; the client has mapped it: nobody else can any more, nor punch holes, it is pinned, and operations may
 	// use it
@@ -75,7 +76,7 @@ var formats = map[Kind]struct {
 	first, reply form
 }{
 	KindHello:      {"hello", form{128, helloRequest}, form{184, helloReply}},
-	KindRegister:   {"register", form{32, registerRequest}, form{32, registerReply}},
+	KindRegister:   {"register", form{40, registerRequest}, form{32, registerReply}},
 	KindMapped:     {"mapped", form{24, oneRegion}, bare},
 	KindDeregister: {"deregister", form{24, oneRegion}, bare},
 	KindDial:       {"dial", form{744, dialRequest}, form{608, connected}},

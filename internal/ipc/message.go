@@ -50,15 +50,15 @@ type Message struct {
 	Scheduler string
 	Timeout   time.Duration // zero: the daemon's own
 
-	Region uint32
-	Key    uint64
-	Off    uint64
-	Size   uint64 // bytes: of a region, an export, an advert
-	Perm   uint8  // regmem.Perm
-	Own    bool   // register: the memory is the client's and comes along
-	Space  Space  // map
-	Advice Advice // advise
-	Usage  Usage  // usage
+	Region  uint32
+	Key     uint64
+	Off     uint64 // register with Heap: the address
+	Size    uint64 // bytes: of a region, an export, an advert
+	Perm    uint8  // regmem.Perm
+	Brought        // register
+	Space   Space  // map
+	Advice  Advice // advise
+	Usage   Usage  // usage
 
 	Code  string // ended, closed: Status.Code
 	Text  string
@@ -68,6 +68,9 @@ type Message struct {
 	More  bool // further pages follow
 	Body  json.RawMessage
 }
+
+// Brought says what comes along as a descriptor: memory that the client made, or all memory of its process.
+type Brought struct{ Own, Heap bool }
 
 // loose is what a message with a JSON body may say (A4.3).
 type loose struct {

@@ -33,7 +33,8 @@ func helloReply(f *body, m *Message) { // A5.2
 
 func registerRequest(f *body, m *Message) { // A5.3
 	f.u64(16, &m.Size)
-	f.flags(24, &m.Own)
+	f.flags(24, &m.Own, &m.Heap)
+	f.u64(32, &m.Off)
 }
 
 func registerReply(f *body, m *Message) { // A5.4

@@ -47,6 +47,7 @@ type Client struct {
 	exports int
 
 	delivery
+	carrying *carrying // nil: it has no heap grant
 
 	msgs    []*ipc.Message // said in this iteration, sent after the completion ring is published
 	touched bool
@@ -67,6 +68,7 @@ type flying struct {
 	inflight int
 	hidden   int // writes with ipc.FlagLocal that have a place in the completion ring for a late failure
 	useless  int // submissions in a row that could not be served
+	late     int // completions that wait for a courier
 }
 
 // delivery is what waits to be put into the completion ring.
@@ -194,7 +196,7 @@ func (c *Client) lookup(id uint32) *Conn {
 
 // promised is how many places in the completion ring are taken in advance: every operation in flight, every write that
 // may still fail late, and every posted buffer has its own.
-func (c *Client) promised() int { return c.inflight + c.hidden + c.posted }
+func (c *Client) promised() int { return c.inflight + c.hidden + c.posted + c.late }
 
 // roomForOp reports whether a completion can be promised: every operation in flight and every posted buffer has its
 // place in the completion ring.
@@ -209,7 +211,7 @@ func (c *Client) roomForOp() (bool, error) {
 
 // roomForNotify reports whether a notification may be delivered: half of the ring stays for completions.
 func (c *Client) roomForNotify() (bool, error) {
-	need := c.inflight + c.hidden + max(c.posted, c.cqSize()/2)
+	need := c.inflight + c.hidden + c.late + max(c.posted, c.cqSize()/2)
 	if c.cq.Room() > need {
 		return true, nil
 	}
@@ -232,7 +234,7 @@ func (s *Shard) put(c *Client, e *ipc.CQE) {
 
 // say queues a message for the client. It is sent after what this iteration put in the completion ring became visible.
 func (s *Shard) say(c *Client, m *ipc.Message) {
-	if c.rings == nil {
+	if c.rings == nil || c.carrying != nil && s.postpones(c, m) {
 		return
 	}
 	c.msgs = append(c.msgs, m)
@@ -263,6 +265,10 @@ func (s *Shard) flushClient(c *Client) {
 	if c.cq.Publish() {
 		c.ring.ring()
 		s.rang = true
+	}
+	if c.behind() {
+		s.evict(c, "its memory takes longer to be read and written than its connections live")
+		return
 	}
 	if len(c.msgs) == 0 {
 		return

@@ -217,6 +217,9 @@ func (s *Shard) Export(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, e
 		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", m.Region)
 	case m.Name == "":
 		return nil, ipc.Errorf(ipc.CodeInvalid, "exported memory needs a name")
+	case carried(r) && regmem.Perm(m.Perm)&regmem.RemoteAtomic != 0:
+		return nil, ipc.Errorf(ipc.CodeInvalid, "region %d is a heap grant, whose bytes are copied: atomics need "+
+			"memory that was registered", r.ID)
 	case c.exports >= s.limits.Exports:
 		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d exports already; revoke some or raise limits.exports",
 			c.exports)

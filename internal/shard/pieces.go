@@ -58,6 +58,9 @@ func (c *Client) takePieces(e *ipc.SQE) (*engine.Pieces, ipc.Status) {
 	}
 	for i := range p.list[:p.n] {
 		b, r, status := c.regions.local(p.list[i].Region, p.list[i].Off, uint64(p.list[i].Len))
+		if status == ipc.StatusOK && r != nil && carried(r) {
+			status = ipc.StatusLocal
+		}
 		if status != ipc.StatusOK {
 			c.keepList(list)
 			return nil, status
@@ -65,6 +68,9 @@ func (c *Client) takePieces(e *ipc.SQE) (*engine.Pieces, ipc.Status) {
 		list.Add(b, r, p.list[i].Off)
 	}
 	b, r, status := c.regions.local(e.Region, e.LocalOff, e.Len)
+	if status == ipc.StatusOK && r != nil && carried(r) {
+		status = ipc.StatusLocal // couriers carry one range
+	}
 	if status != ipc.StatusOK {
 		c.keepList(list)
 		return nil, status

@@ -44,7 +44,9 @@ func (s *Shard) postReceive(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err 
 		}
 	}
 	if status == ipc.StatusOK {
-		status = s.giveBuffer(now, c, e, &r)
+		if status, ok = s.giveBuffer(now, c, e, &r); !ok {
+			return false, nil
+		}
 	}
 	if status != ipc.StatusOK {
 		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: status, Conn: e.Conn, Token: e.Token})
@@ -58,23 +60,24 @@ func (s *Shard) postReceive(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err 
 	return true, nil
 }
 
-// giveBuffer hands a buffer to the engine.
-func (s *Shard) giveBuffer(now mono.Time, c *Client, e *ipc.SQE, r *engine.Receive) ipc.Status {
+// giveBuffer hands a buffer to the engine. It returns false when the entry must wait, since the end of its connection is
+// about to be reported: then its reason is known.
+func (s *Shard) giveBuffer(now mono.Time, c *Client, e *ipc.SQE, r *engine.Receive) (status ipc.Status, ok bool) {
 	if e.Conn == 0 {
 		q := engine.QueueID(e.Key)
 		if _, own := c.queues[q]; !own || !s.eng.PostShared(now, q, r) {
-			return ipc.StatusNoConn
+			return ipc.StatusNoConn, true
 		}
-		return ipc.StatusOK
+		return ipc.StatusOK, true
 	}
 	cn := c.lookup(e.Conn)
 	if status := s.check(c, cn, e); status != ipc.StatusOK {
-		return status
+		return status, true
 	}
-	if !s.eng.PostReceive(now, cn.id, r) { // it takes from a shared queue, or its end is about to be reported
-		return ipc.StatusNoConn
+	if s.eng.PostReceive(now, cn.id, r) {
+		return ipc.StatusOK, true
 	}
-	return ipc.StatusOK
+	return ipc.StatusNoConn, s.eng.IsOpen(cn.id) // an open one takes from a shared queue
 }
 
 // received routes a buffer back to its client.

@@ -269,7 +269,7 @@ func (s *Shard) completed(ev *engine.Event) {
 	c := s.clients[ev.Token>>32]
 	token := s.finished(c, ev)
 	if c.rings != nil {
-		s.put(c, &ipc.CQE{Kind: ipc.CQComplete, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: token,
+		s.finish(c, &ipc.CQE{Kind: ipc.CQComplete, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: token,
 			Off: ev.Value})
 	}
 }

@@ -26,7 +26,9 @@ type area struct {
 	buf    []byte
 	slots  []*slot
 	region *regmem.Region
-	pages  *pages // nil: all of it is always there
+	pages  *pages   // nil: all of it is always there
+	carry  bool     // it becomes a heap
+	heap   *carried // nil: the engine has it
 	key    regmem.Key
 	void   bool // revoked, or its connection or node is gone: nothing may land any more
 }
@@ -68,6 +70,9 @@ func (a *area) make(id uint32, stuck bool) {
 	if w := a.node.w; w.opt.Misses.Delay > 0 {
 		a.pages = newPages(w, a, stuck)
 		a.region.Back = a.pages
+		if a.carry {
+			a.heap = newHeap(w, a)
+		}
 	}
 }
 
@@ -91,6 +96,7 @@ func (a *area) end() {
 		return
 	}
 	a.void = true
+	a.settle()
 	for _, s := range a.slots {
 		s.whole = s.has() || s.mark != 0
 		s.fill(reused)
@@ -146,6 +152,9 @@ func (a *area) canaries() error {
 		if i < len(a.slots) {
 			at = a.slots[i].off + a.slots[i].n
 		}
+	}
+	if a.heap != nil && notAll(a.heap.nil, never) >= 0 {
+		return fmt.Errorf("node%d, %s: the engine wrote to memory that is not there", a.node.Index, a.name)
 	}
 	return nil
 }

@@ -49,7 +49,10 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 	for i := range 1 + rng.IntN(2) {
 		far = append(far, &area{node: to.node, name: fmt.Sprintf("pairing %d, export %d", p.number, i)})
 	}
-	near := &area{node: from.node, name: fmt.Sprintf("pairing %d, local", p.number)}
+	for _, a := range far {
+		a.carry = p.w.heaped()
+	}
+	near := &area{node: from.node, carry: p.w.heaped(), name: fmt.Sprintf("pairing %d, local", p.number)}
 	mail := &area{node: to.node, name: fmt.Sprintf("pairing %d, buffers", p.number)}
 	for i := range rng.IntN(most + 1) {
 		o := &operation{size: drawSize(rng)}
@@ -68,7 +71,7 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 		a := far[rng.IntN(len(far))]
 		byValue := o.Kind == engine.OpWrite && o.size <= engine.MaxInline && rng.IntN(2) == 0
 		switch {
-		case byValue && o.size >= 8 && o.Imm>>30 != 0 && kind != plainWrites:
+		case byValue && o.size >= 8 && o.Imm>>30 != 0 && kind != plainWrites && !a.carry:
 			o.size, want = 8, want[:8]
 			o.Flags &^= engine.LocalDone
 			o.SetAtomic(addition(want))
@@ -108,7 +111,7 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 			o.place(rng)
 		}
 		if o.near != nil {
-			o.Local, o.Region, o.LocalOff = o.near.bytes(), near.region, uint64(o.near.off)
+			o.Local, o.Region, o.LocalOff = near.local(o.near.off, o.near.n), near.region, uint64(o.near.off)
 		}
 	}
 	to.exports, to.mail, from.local = far, mail, near
@@ -241,6 +244,9 @@ func (e *end) giveBack(o *operation) {
 		return
 	}
 	e.flow.using--
+	if o.status != engine.OK {
+		o.near.area.settle()
+	}
 	if err := o.near.check(); err != nil {
 		e.pairing.w.fault("%v: %w", e, err)
 	}

@@ -89,8 +89,11 @@ func (s *slot) stuck() bool {
 	if s == nil || s.area.pages == nil {
 		return false
 	}
-	p := s.area.pages
-	for i := s.off >> p.bits; i<<p.bits < s.off+s.n; i++ {
+	return s.area.pages.anyStuck(s.off, s.n)
+}
+
+func (p *pages) anyStuck(off, n int) bool {
+	for i := off >> p.bits; i<<p.bits < off+n; i++ {
 		if p.page[i].stuck {
 			return true
 		}
