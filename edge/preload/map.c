@@ -4,13 +4,15 @@
  * equal ones that with a port, then the later. IPv6 with a port is "[ADDRESS]:PORT" or "[ADDRESS/BITS]:PORT". The peer
  * "-" is nobody.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "preload.h"
+#include "map.h"
 
 struct rule {
 	unsigned char prefix[16]; /* IPv4 as ::ffff:a.b.c.d */
@@ -101,6 +103,12 @@ void map_load(void) {
 	for (char *part = copy ? strtok_r(copy, ",\n", &save) : NULL; part; part = strtok_r(NULL, ",\n", &save))
 		add(part, "EDGE_RUN_MAP");
 	free(copy);
+}
+
+void map_forget(void) {
+	free(rules);
+	rules = NULL;
+	nrules = 0;
 }
 
 bool map_empty(void) { return nrules == 0; }

@@ -29,25 +29,12 @@
 #include <time.h>
 
 #include "edge.h"
+#include "map.h"
 #include "real.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define MILLI INT64_C(1000000)
 #define NEVER INT64_MAX
-
-/* map.c */
-union address {
-	struct sockaddr any;
-	struct sockaddr_in in;
-	struct sockaddr_in6 in6;
-	struct sockaddr_storage room;
-};
-
-void map_load(void);
-bool map_empty(void);
-/* The peer that an address belongs to, for a service at port; NULL: nobody's. IPv4 in IPv6 counts as IPv4. */
-const char *map_peer(const union address *a, int port);
-int address_port(const union address *a);
 
 /* sock.c */
 enum state {

@@ -1,0 +1,373 @@
+/* Endpoints: their life, their operations and buffers, and how those end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ofi.h"
+
+/* --- spans of memory --- */
+
+struct iovec span_piece(const struct span *s)
+{
+	const struct iovec *v = &s->iov[s->at];
+	return (struct iovec){ (char *)v->iov_base + s->off, v->iov_len - s->off };
+}
+
+void span_skip(struct span *s, size_t n)
+{
+	s->off += n;
+	while (s->at < s->n && s->off >= s->iov[s->at].iov_len) {
+		s->off -= s->iov[s->at].iov_len;
+		s->at++;
+	}
+}
+
+size_t span_set(struct span *s, const struct iovec *iov, size_t n)
+{
+	size_t size = 0;
+	*s = (struct span){ .n = (uint32_t)n };
+	for (size_t i = 0; i < n; i++) {
+		s->iov[i] = iov[i];
+		size += iov[i].iov_len;
+	}
+	span_skip(s, 0);
+	return size;
+}
+
+/* --- operations --- */
+
+struct op *op_get(struct ep *e, enum sort sort, uint32_t most)
+{
+	struct ops *o = &e->ops;
+	if (o->count[sort] >= most)
+		return NULL;
+	struct op *op = o->free;
+	if (op != NULL) {
+		o->free = op->next;
+	} else {
+		if (o->n == o->of) {
+			uint32_t of = o->of == 0 ? 64 : 2 * o->of;
+			struct op **table = realloc(o->table, of * sizeof *table);
+			if (table == NULL)
+				return NULL;
+			o->table = table;
+			o->of = of;
+		}
+		op = malloc(sizeof *op);
+		if (op == NULL)
+			return NULL;
+		op->id = o->n;
+		o->table[o->n++] = op;
+	}
+	*op = (struct op){ .id = op->id, .sort = sort };
+	o->count[sort]++;
+	return op;
+}
+
+void op_free(struct ep *e, struct op *op)
+{
+	e->ops.count[op->sort]--;
+	free(op->copy);
+	*op = (struct op){ .id = op->id, .next = e->ops.free };
+	e->ops.free = op;
+}
+
+void op_complete(struct ep *e, struct op *op, int err)
+{
+	if (op->flags != 0 || (err != 0 && op->always)) {
+		struct fi_cq_err_entry c = { .op_context = op->context, .flags = op->flags, .err = fi_error(err),
+			.prov_errno = err };
+		cq_push(e->tx_cq, &c);
+	}
+	op_free(e, op);
+}
+
+void rx_complete(struct ep *e, const struct rx *rx, const struct header *h, uint64_t size, int err)
+{
+	if (!rx->tell && err == 0)
+		return;
+	struct fi_cq_err_entry c = { .op_context = rx->context, .flags = FI_RECV | FI_MSG, .err = fi_error(err),
+		.prov_errno = err, .buf = rx->to.n > 0 ? rx->to.iov[0].iov_base : NULL };
+	if (h != NULL) {
+		c.len = size < rx->size ? size : rx->size;
+		c.olen = size - c.len;
+		c.data = h->data;
+		c.flags |= h->flags & F_DATA ? FI_REMOTE_CQ_DATA : 0;
+	}
+	cq_push(e->rx_cq, &c);
+}
+
+/* Ends what is under way. */
+static void flush(struct ep *e, int err)
+{
+	struct op *unsent = e->ops.first;
+	e->ops.first = NULL;
+	e->ops.last = &e->ops.first;
+	for (uint32_t i = 0; i < e->ops.n; i++) /* those that were sent are older */
+		if (e->ops.table[i]->waits)
+			op_complete(e, e->ops.table[i], err);
+	for (struct op *next; unsent != NULL; unsent = next) {
+		next = unsent->next;
+		if (unsent->sort == ANSWER)
+			op_free(e, unsent);
+		else
+			op_complete(e, unsent, err);
+	}
+	if (e->in.begun && e->in.h.kind == K_MESSAGE)
+		rx_complete(e, &e->in.rx, NULL, 0, EDGE_ERR_ABORTED);
+	e->in = (struct inbound){ .got = 0 };
+	for (; e->rx.head != e->rx.tail; e->rx.head++)
+		rx_complete(e, &e->rx.ring[e->rx.head % e->rx.size], NULL, 0, EDGE_ERR_ABORTED);
+}
+
+void ep_end(struct ep *e, int err)
+{
+	enum ep_state was = e->state;
+	if (was == ENDED)
+		return;
+	e->state = ENDED;
+	if (was == CONNECTED) {
+		FI_INFO(&edge_provider, FI_LOG_EP_CTRL, "the connection ended: %s\n", edge_strerror(err));
+		eq_push(e->eq, FI_SHUTDOWN, &e->fid.fid, 0, 0, NULL, NULL, 0);
+	} else if (was != IDLE) {
+		err = err == 0 ? EDGE_ERR_REFUSED : err;
+		eq_push(e->eq, 0, &e->fid.fid, fi_error(err), err, NULL, NULL, 0);
+	}
+	flush(e, err == 0 ? EDGE_ERR_RESET : err);
+	if (err != 0)
+		link_cut(&e->link);
+}
+
+/* The program takes the memory back: nothing reads or writes it any more. */
+void ep_forget_mr(struct ep *e, struct mr *mr)
+{
+	if (e->in.mr == mr) {
+		e->in.mr = NULL;
+		e->in.status = EDGE_ERR_KEY;
+		e->in.room = 0;
+	}
+	for (struct op *op = e->ops.first; op != NULL; op = op->next) {
+		if (op->mr != mr)
+			continue;
+		if (op->head > 0) { /* the peer expects these bytes */
+			ep_end(e, EDGE_ERR_ABORTED);
+			return;
+		}
+		op->mr = NULL;
+		op->h.status = -EDGE_ERR_KEY;
+		op->h.size = op->left = 0;
+		header_put(op->header, &op->h);
+	}
+}
+
+/* --- their life --- */
+
+static int bind_cq(struct ep *e, struct cq *cq, uint64_t flags)
+{
+	bool selective = flags & FI_SELECTIVE_COMPLETION;
+	if (cq->d != e->d || ((flags & FI_TRANSMIT) && e->tx_cq != NULL) || ((flags & FI_RECV) && e->rx_cq != NULL))
+		return -FI_EINVAL;
+	if (flags & FI_TRANSMIT) {
+		e->tx_cq = cq;
+		e->tx_selective = selective;
+		cq->refs++;
+	}
+	if (flags & FI_RECV) {
+		e->rx_cq = cq;
+		e->rx_selective = selective;
+		cq->refs++;
+	}
+	return 0;
+}
+
+static int ep_bind(struct fid *fid, struct fid *bound, uint64_t flags)
+{
+	struct ep *e = container_of(fid, struct ep, fid.fid);
+	int err = -FI_EINVAL;
+	pthread_mutex_lock(&e->d->f->mu);
+	if (bound->fclass == FI_CLASS_CQ) {
+		err = bind_cq(e, container_of(bound, struct cq, fid.fid), flags);
+	} else if (bound->fclass == FI_CLASS_EQ && e->eq == NULL) {
+		struct eq *eq = container_of(bound, struct eq, fid.fid);
+		err = eq->f == e->d->f ? 0 : -FI_EINVAL;
+		if (err == 0) {
+			e->eq = eq;
+			eq->refs++;
+		}
+	}
+	pthread_mutex_unlock(&e->d->f->mu);
+	return err;
+}
+
+static int ep_control(struct fid *fid, int command, void *arg)
+{
+	struct ep *e = container_of(fid, struct ep, fid.fid);
+	uint64_t *flags = arg;
+	switch (command) {
+	case FI_ENABLE:
+		if (e->eq == NULL)
+			return -FI_ENOEQ;
+		e->enabled = e->tx_cq != NULL || e->rx_cq != NULL;
+		return e->enabled ? 0 : -FI_ENOCQ;
+	case FI_GETOPSFLAG:
+		*flags = (*flags & FI_TRANSMIT) ? e->tx_flags : e->rx_flags;
+		return 0;
+	case FI_SETOPSFLAG:
+		if (*flags & ~(TX_FLAGS | FI_TRANSMIT | FI_RECV))
+			return -FI_EBADFLAGS;
+		if (*flags & FI_TRANSMIT)
+			e->tx_flags = *flags & TX_FLAGS;
+		if (*flags & FI_RECV)
+			e->rx_flags = *flags & FI_COMPLETION;
+		return 0;
+	}
+	return -FI_ENOSYS;
+}
+
+static void unlink_ep(struct ep *e)
+{
+	struct ep **at = &e->d->f->ready;
+	while (e->queued && *at != e)
+		at = &(*at)->ready;
+	if (e->queued)
+		*at = e->ready;
+	*e->at = e->next;
+	if (e->next != NULL)
+		e->next->at = e->at;
+}
+
+static int ep_close(struct fid *fid)
+{
+	struct ep *e = container_of(fid, struct ep, fid.fid);
+	struct fabric *f = e->d->f;
+	pthread_mutex_lock(&f->mu);
+	bool whole = e->state == CONNECTED && e->ops.first == NULL;
+	e->state = ENDED;
+	flush(e, EDGE_ERR_ABORTED);
+	unlink_ep(e);
+	if (e->eq != NULL) {
+		eq_forget(e->eq, fid);
+		e->eq->refs--;
+	}
+	if (e->tx_cq != NULL)
+		e->tx_cq->refs--;
+	if (e->rx_cq != NULL)
+		e->rx_cq->refs--;
+	f->nlocal -= e->link.fd >= 0;
+	if (e->link.fd >= 0 || e->link.stream != NULL)
+		link_close(&e->link, whole);
+	e->d->refs--;
+	for (uint32_t i = 0; i < e->ops.n; i++)
+		free(e->ops.table[i]);
+	pthread_mutex_unlock(&f->mu);
+	free(e->ops.table);
+	free(e->rx.ring);
+	free(e);
+	return 0;
+}
+
+static ssize_t ep_cancel(fid_t fid, void *context)
+{
+	struct ep *e = container_of(fid, struct ep, fid.fid);
+	struct buffers *b = &e->rx;
+	ssize_t err = -FI_ENOENT;
+	pthread_mutex_lock(&e->d->f->mu);
+	for (uint32_t i = b->head; i != b->tail && err != 0; i++) {
+		if (b->ring[i % b->size].context != context)
+			continue;
+		struct rx gone = b->ring[i % b->size];
+		for (uint32_t j = i; j + 1 != b->tail; j++)
+			b->ring[j % b->size] = b->ring[(j + 1) % b->size];
+		b->tail--;
+		rx_complete(e, &gone, NULL, 0, EDGE_ERR_ABORTED);
+		err = 0;
+	}
+	pthread_mutex_unlock(&e->d->f->mu);
+	return err;
+}
+
+static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *size)
+{
+	(void)fid;
+	if (level != FI_OPT_ENDPOINT || name != FI_OPT_CM_DATA_SIZE)
+		return -FI_ENOPROTOOPT;
+	if (*size < sizeof(size_t))
+		return -FI_ETOOSMALL;
+	*(size_t *)value = CM_DATA;
+	*size = sizeof(size_t);
+	return 0;
+}
+
+static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t size)
+{
+	(void)fid, (void)level, (void)name, (void)value, (void)size;
+	return -FI_ENOPROTOOPT;
+}
+
+static int no_ctx_tx(struct fid_ep *s, int index, struct fi_tx_attr *attr, struct fid_ep **ep, void *context)
+{
+	(void)s, (void)index, (void)attr, (void)ep, (void)context;
+	return -FI_ENOSYS;
+}
+
+static int no_ctx_rx(struct fid_ep *s, int index, struct fi_rx_attr *attr, struct fid_ep **ep, void *context)
+{
+	(void)s, (void)index, (void)attr, (void)ep, (void)context;
+	return -FI_ENOSYS;
+}
+
+static ssize_t rx_left(struct fid_ep *fid)
+{
+	struct ep *e = container_of(fid, struct ep, fid);
+	return e->rx.size - (e->rx.tail - e->rx.head);
+}
+
+static ssize_t tx_left(struct fid_ep *fid)
+{
+	struct ep *e = container_of(fid, struct ep, fid);
+	uint32_t n = e->ops.count[TELL] + e->ops.count[ASK];
+	return n < e->tx_size ? e->tx_size - n : 0;
+}
+
+static struct fi_ops ep_fid_ops = { .size = sizeof(struct fi_ops), .close = ep_close, .bind = ep_bind,
+	.control = ep_control, .ops_open = no_ops_open };
+static struct fi_ops_ep ep_ops = { .size = sizeof(struct fi_ops_ep), .cancel = ep_cancel, .getopt = ep_getopt,
+	.setopt = ep_setopt, .tx_ctx = no_ctx_tx, .rx_ctx = no_ctx_rx, .rx_size_left = rx_left, .tx_size_left = tx_left };
+
+static uint32_t size_of(size_t wanted, uint32_t most)
+{
+	return wanted == 0 ? 256 : wanted > most ? most : (uint32_t)wanted;
+}
+
+int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
+{
+	struct domain *d = container_of(domain, struct domain, fid);
+	if (info->ep_attr->type != FI_EP_MSG || info->tx_attr == NULL || info->rx_attr == NULL)
+		return -FI_EINVAL;
+	struct ep *e = calloc(1, sizeof *e);
+	if (e == NULL)
+		return -FI_ENOMEM;
+	*e = (struct ep){ .watched = { ENDPOINT }, .d = d, .link = { .fd = -1 }, .tx_flags = info->tx_attr->op_flags,
+		.rx_flags = info->rx_attr->op_flags, .tx_size = size_of(info->tx_attr->size, TX_MOST),
+		.rx = { .size = size_of(info->rx_attr->size, RX_MOST) }, .cm.request = connreq_of(info->handle),
+		.fid = { .fid = { .fclass = FI_CLASS_EP, .context = context, .ops = &ep_fid_ops }, .ops = &ep_ops,
+			.cm = &ep_cm_ops, .msg = &ep_msg_ops, .rma = &ep_rma_ops } };
+	e->ops.last = &e->ops.first;
+	e->rx.ring = malloc(e->rx.size * sizeof *e->rx.ring);
+	if (e->rx.ring == NULL) {
+		free(e);
+		return -FI_ENOMEM;
+	}
+	self_address(&e->cm.self, 0);
+	if (info->dest_addr != NULL && info->dest_addrlen >= sizeof(address))
+		memcpy(&e->cm.peer, info->dest_addr, sizeof(address));
+	pthread_mutex_lock(&d->f->mu);
+	d->refs++;
+	e->next = d->eps;
+	e->at = &d->eps;
+	if (e->next != NULL)
+		e->next->at = &e->next;
+	d->eps = e;
+	pthread_mutex_unlock(&d->f->mu);
+	*ep = &e->fid;
+	return 0;
+}

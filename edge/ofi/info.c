@@ -1,0 +1,259 @@
+/* What fi_getinfo tells: one fi_info, fitted to the hints. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ofi.h"
+
+#define VERSION 0x650001 /* of the provider and of what it puts into streams: FI_PROTO is no number of libfabric's */
+#define PROTOCOL (FI_PROV_SPECIFIC | 0x65646765)
+#define TX_CAPS (FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE)
+#define RX_CAPS (FI_MSG | FI_RMA | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE)
+#define WHERE (FI_LOCAL_COMM | FI_REMOTE_COMM)
+/* The owner performs reads and writes in the order in which they come, but samples what is read while it sends. */
+#define ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_RAS | FI_ORDER_WAW | FI_ORDER_WAS | FI_ORDER_SAW | \
+               FI_ORDER_SAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAW)
+#define RX_FLAGS FI_COMPLETION
+
+enum { MODES = FI_MR_BASIC | FI_MR_SCALABLE };
+
+int no_bind(struct fid *fid, struct fid *bound, uint64_t flags)
+{
+	(void)fid, (void)bound, (void)flags;
+	return -FI_ENOSYS;
+}
+
+int no_control(struct fid *fid, int command, void *arg)
+{
+	(void)fid, (void)command, (void)arg;
+	return -FI_ENOSYS;
+}
+
+int no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
+{
+	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
+	return -FI_ENOSYS;
+}
+
+/* Says which of the hints cannot be kept. */
+static bool fails(bool bad, const char *what)
+{
+	if (bad)
+		FI_INFO(&edge_provider, FI_LOG_CORE, "hints: %s is not supported\n", what);
+	return bad;
+}
+
+static bool tx_fits(const struct fi_tx_attr *a)
+{
+	return a == NULL || !(fails(a->caps & ~(TX_CAPS | WHERE), "tx_attr.caps") ||
+	    fails(a->op_flags & ~TX_FLAGS, "tx_attr.op_flags") || fails(a->msg_order & ~ORDER, "tx_attr.msg_order") ||
+	    fails(a->comp_order != 0, "tx_attr.comp_order") || fails(a->inject_size > INJECT, "tx_attr.inject_size") ||
+	    fails(a->size > TX_MOST, "tx_attr.size") || fails(a->iov_limit > IOVS, "tx_attr.iov_limit") ||
+	    fails(a->rma_iov_limit > 1, "tx_attr.rma_iov_limit"));
+}
+
+static bool rx_fits(const struct fi_rx_attr *a)
+{
+	return a == NULL || !(fails(a->caps & ~(RX_CAPS | WHERE), "rx_attr.caps") ||
+	    fails(a->op_flags & ~RX_FLAGS, "rx_attr.op_flags") || fails(a->msg_order & ~ORDER, "rx_attr.msg_order") ||
+	    fails(a->comp_order & ~FI_ORDER_STRICT, "rx_attr.comp_order") || fails(a->size > RX_MOST, "rx_attr.size") ||
+	    fails(a->total_buffered_recv != 0, "rx_attr.total_buffered_recv") ||
+	    fails(a->iov_limit > IOVS, "rx_attr.iov_limit"));
+}
+
+static bool ep_fits(const struct fi_ep_attr *a)
+{
+	return a == NULL || !(fails(a->type != FI_EP_UNSPEC && a->type != FI_EP_MSG, "an endpoint type but FI_EP_MSG") ||
+	    fails(a->protocol != FI_PROTO_UNSPEC && a->protocol != PROTOCOL, "ep_attr.protocol") ||
+	    fails(a->tx_ctx_cnt > 1, "several or shared transmit contexts") ||
+	    fails(a->rx_ctx_cnt > 1, "several or shared receive contexts") ||
+	    fails(a->auth_key_size > 0, "ep_attr.auth_key"));
+}
+
+static bool domain_fits(const struct fi_domain_attr *a)
+{
+	return a == NULL || !(fails(a->name != NULL && strcmp(a->name, self_name()) != 0, "domain_attr.name") ||
+	    fails(a->data_progress == FI_PROGRESS_AUTO, "FI_PROGRESS_AUTO of data") ||
+	    fails(a->control_progress == FI_PROGRESS_AUTO, "FI_PROGRESS_AUTO of control") ||
+	    fails(a->cq_data_size > 8, "domain_attr.cq_data_size") ||
+	    fails(a->mr_key_size > 8, "domain_attr.mr_key_size") ||
+	    fails(a->mr_iov_limit > 1, "domain_attr.mr_iov_limit") ||
+	    fails(a->auth_key_size > 0, "domain_attr.auth_key") || fails(a->caps & ~WHERE, "domain_attr.caps"));
+}
+
+static bool fits(const struct fi_info *h)
+{
+	return h == NULL || (!(fails(h->caps & ~(CAPS | WHERE), "caps") ||
+	    fails(h->addr_format != FI_FORMAT_UNSPEC && h->addr_format != FI_SOCKADDR && h->addr_format != FI_SOCKADDR_IN6,
+	          "an addr_format but FI_SOCKADDR_IN6") ||
+	    fails(h->fabric_attr != NULL && h->fabric_attr->name != NULL && strcmp(h->fabric_attr->name, "edge") != 0,
+	          "fabric_attr.name")) &&
+	    tx_fits(h->tx_attr) && rx_fits(h->rx_attr) && ep_fits(h->ep_attr) && domain_fits(h->domain_attr));
+}
+
+/* What was asked for, with what it means where no direction is named; all without hints. */
+static uint64_t caps_of(const struct fi_info *h)
+{
+	uint64_t c = h == NULL || (h->caps & ~WHERE) == 0 ? CAPS : h->caps;
+	if ((c & FI_MSG) && !(c & (FI_SEND | FI_RECV)))
+		c |= FI_SEND | FI_RECV;
+	if ((c & FI_RMA) && !(c & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)))
+		c |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+	return c | WHERE;
+}
+
+static size_t or(size_t wanted, size_t usual)
+{
+	return wanted != 0 ? wanted : usual;
+}
+
+static void fill_domain(struct fi_domain_attr *a, const struct fi_domain_attr *h)
+{
+	int mode = h == NULL ? 0 : h->mr_mode & MODES;
+	a->threading = h != NULL && h->threading != FI_THREAD_UNSPEC ? h->threading : FI_THREAD_SAFE;
+	a->control_progress = a->data_progress = FI_PROGRESS_MANUAL;
+	a->resource_mgmt = FI_RM_ENABLED;
+	a->av_type = h != NULL ? h->av_type : FI_AV_UNSPEC;
+	a->mr_mode = mode == MODES ? FI_MR_SCALABLE : mode;
+	a->mr_key_size = a->cq_data_size = 8;
+	a->cq_cnt = a->ep_cnt = 4096;
+	a->tx_ctx_cnt = a->rx_ctx_cnt = 4096;
+	a->max_ep_tx_ctx = a->max_ep_rx_ctx = 1;
+	a->mr_iov_limit = 1;
+	a->caps = WHERE;
+	a->max_err_data = CM_DATA;
+	a->mr_cnt = 1 << 20;
+}
+
+static struct fi_info *fill(uint32_t version, const struct fi_info *h)
+{
+	struct fi_info *i = fi_allocinfo();
+	if (i == NULL)
+		return NULL;
+	const struct fi_tx_attr *tx = h != NULL ? h->tx_attr : NULL;
+	const struct fi_rx_attr *rx = h != NULL ? h->rx_attr : NULL;
+	uint64_t caps = caps_of(h);
+	i->caps = caps;
+	i->addr_format = FI_SOCKADDR_IN6;
+	*i->tx_attr = (struct fi_tx_attr){ .caps = caps & (TX_CAPS | WHERE), .op_flags = tx != NULL ? tx->op_flags : 0,
+		.msg_order = ORDER, .inject_size = INJECT, .size = or(tx != NULL ? tx->size : 0, 256), .iov_limit = IOVS,
+		.rma_iov_limit = 1 };
+	*i->rx_attr = (struct fi_rx_attr){ .caps = caps & (RX_CAPS | WHERE), .op_flags = rx != NULL ? rx->op_flags : 0,
+		.msg_order = ORDER, .comp_order = FI_ORDER_STRICT, .size = or(rx != NULL ? rx->size : 0, 256),
+		.iov_limit = IOVS };
+	*i->ep_attr = (struct fi_ep_attr){ .type = FI_EP_MSG, .protocol = PROTOCOL, .protocol_version = 1,
+		.max_msg_size = INT64_MAX, .max_order_raw_size = SIZE_MAX, .max_order_waw_size = SIZE_MAX, .tx_ctx_cnt = 1,
+		.rx_ctx_cnt = 1 };
+	fill_domain(i->domain_attr, h != NULL ? h->domain_attr : NULL);
+	i->domain_attr->name = strdup(self_name());
+	i->fabric_attr->name = strdup("edge");
+	i->fabric_attr->prov_version = VERSION;
+	i->fabric_attr->api_version = version;
+	if (i->domain_attr->name == NULL || i->fabric_attr->name == NULL) {
+		fi_freeinfo(i);
+		return NULL;
+	}
+	return i;
+}
+
+static int port_of(const char *service)
+{
+	char *rest;
+	long n = service == NULL ? 0 : strtol(service, &rest, 10);
+	if (service != NULL && (*rest != 0 || rest == service || n < 0 || n > 65535)) {
+		FI_INFO(&edge_provider, FI_LOG_CORE, "service %s is no number of a port\n", service);
+		return -FI_EINVAL;
+	}
+	return (int)n;
+}
+
+static int put_address(void **to, size_t *size, const address *a)
+{
+	*to = malloc(sizeof *a);
+	if (*to == NULL)
+		return -FI_ENOMEM;
+	memcpy(*to, a, sizeof *a);
+	*size = sizeof *a;
+	return 0;
+}
+
+/* An address of the hints: ours, or with no host in it, is our own with that port. */
+static int own_address(address *a, const struct fi_info *h)
+{
+	const address *given = h != NULL ? h->src_addr : NULL;
+	self_address(a, 0);
+	if (given == NULL || h->src_addrlen < sizeof *given || given->sin6_family != AF_INET6)
+		return given == NULL ? 0 : -FI_ENODATA;
+	a->sin6_port = given->sin6_port;
+	return is_self(given) || IN6_IS_ADDR_UNSPECIFIED(&given->sin6_addr) ? 0 : -FI_ENODATA;
+}
+
+static int addresses(struct fi_info *i, const char *node, const char *service, uint64_t flags, const struct fi_info *h)
+{
+	address source, dest;
+	bool to = false;
+	int port = port_of(service), err = port < 0 ? port : own_address(&source, h);
+	if (err != 0)
+		return err;
+	if (flags & FI_SOURCE) {
+		if (node != NULL && (node_address(&dest, node, port) != 0 || !is_self(&dest)))
+			return -FI_ENODATA;
+		if (service != NULL)
+			source.sin6_port = htons((uint16_t)port);
+	} else if (node != NULL || service != NULL) {
+		to = true;
+		err = node_address(&dest, node != NULL ? node : self_name(), port);
+	}
+	if (err == 0 && !to && h != NULL && h->dest_addr != NULL) {
+		if (h->dest_addrlen < sizeof dest || ((const address *)h->dest_addr)->sin6_family != AF_INET6)
+			return -FI_ENODATA;
+		to = true;
+		memcpy(&dest, h->dest_addr, sizeof dest);
+	}
+	if (err == 0)
+		err = put_address(&i->src_addr, &i->src_addrlen, &source);
+	if (err == 0 && to)
+		err = put_address(&i->dest_addr, &i->dest_addrlen, &dest);
+	return err;
+}
+
+static int getinfo(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints,
+                   struct fi_info **info)
+{
+	int err = self_load();
+	if (err != 0)
+		return err;
+	if (!fits(hints))
+		return -FI_ENODATA;
+	struct fi_info *i = fill(version, hints);
+	if (i == NULL)
+		return -FI_ENOMEM;
+	err = addresses(i, node, service, flags, hints);
+	if (err == 0)
+		*info = i;
+	else
+		fi_freeinfo(i);
+	return err;
+}
+
+static void cleanup(void)
+{
+	addresses_free();
+}
+
+struct fi_provider edge_provider = {
+	.version = VERSION,
+	.fi_version = FI_VERSION(1, 17),
+	.name = "edge",
+	.getinfo = getinfo,
+	.fabric = fabric_open,
+	.cleanup = cleanup,
+};
+
+FI_EXT_INI
+{
+	fi_param_define(&edge_provider, "buffer", FI_PARAM_SIZE_T, "Bytes of each of the two buffers of a connection, "
+	                "which are pinned: a power of two from 4096 to 536870912 (default: 262144)");
+	fi_param_define(&edge_provider, "spin", FI_PARAM_INT, "Microseconds for which a program may ask a completion queue "
+	                "in vain. Then a question takes up to 250 us, unless something comes. 0: never (default: 50)");
+	return &edge_provider;
+}

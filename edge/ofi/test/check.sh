@@ -1,0 +1,89 @@
+#!/bin/sh
+# In the lab: the provider by itself, under the sanitizers and under faults; fi_pingpong; MPI with contents compared.
+set -eu
+. "$(dirname "$(realpath "$0")")/hosts.sh"
+cd "$LAB_DIR"
+
+# pair WHAT SERVER CLIENT PROGRAM...: verbs or flood, between those hosts.
+pair() {
+	what=$1 server=$2 client=$3
+	shift 3
+	rm -f addr
+	$server "$@" $what-serve addr >server.out 2>&1 & pid=$!
+	$client "$@" $what addr >client.out 2>&1 || fail "$what, client, $server to $client"
+	wait $pid || fail "$what, server, $server to $client"
+}
+
+# fault FAULT [CUT]: in the middle of messages.
+fault() {
+	rm -f addr
+	begin=$(over_edge)
+	B "$OUT/pair" flood-serve addr 60000 >server.out 2>&1 & server=$!
+	A "$OUT/pair" flood addr 60000 >client.out 2>&1 & client=$!
+	until [ $(($(over_edge) - begin)) -gt 5000 ]; do kill -0 $client 2>/dev/null || fail "$1 came too late"; done
+	$1
+	wait $client || fail "$1: client"
+	wait $server || fail "$1: server"
+	grep -q "whole, cut $2" client.out || fail "$1: want $2 connections cut"
+	echo "$1: $(head -n 1 client.out)"
+}
+cut_link() {
+	a ip link set edge0 down
+	sleep 1
+	a ip link set edge0 up
+}
+kill_server() {
+	kill -KILL "$server" 2>/dev/null
+	for p in /proc/[0-9]*; do # only processes of the lab are seen here
+		if { tr '\0' ' ' <"$p/cmdline"; } 2>/dev/null | grep -q "^$OUT/pair flood-serve "; then
+			kill -KILL "${p#/proc/}"
+		fi
+	done
+	rm -f addr
+	B "$OUT/pair" flood-serve addr 60000 >server.out 2>&1 & server=$!
+}
+restart() {
+	kill -KILL "$(cat "$1.pid")"
+	flock "$1.sock.lock" true # it unpins its memory first
+	rm -f "$1.sock"
+	launch "$1"
+	met
+}
+restart_a() { restart a; }
+restart_b() { restart b; }
+
+A fi_info -p edge | grep -q "FI_EP_MSG" || fail "fi_info does not list it"
+A fi_info -p "edge;ofi_rxm" | grep -q "FI_EP_RDM" || fail "fi_info does not list it under ofi_rxm"
+for wait in "" "FI_WAIT=1"; do
+	for what in verbs flood; do
+		pair $what B A env $wait $ASAN
+		pair $what A A env $wait $ASAN
+	done
+done
+echo "pair: ok"
+fault cut_link 0
+fault kill_server 1
+fault restart_a 1
+fault restart_b 1
+
+pingpong() { # ENDPOINT PROVIDER
+	B timeout 60 fi_pingpong -e "$1" -p "$2" -c -I 5 -S all >server.out 2>&1 & pid=$!
+	listening 47592
+	A timeout 60 fi_pingpong -e "$1" -p "$2" -c -I 5 -S all 10.78.0.2 >client.out 2>&1 || fail "fi_pingpong -e $1 -p $2"
+	wait $pid || fail "fi_pingpong -e $1 -p $2: server"
+	echo "fi_pingpong -e $1 -p $2: ok"
+}
+pingpong msg edge
+pingpong rdm "edge;ofi_rxm"
+
+# check_mpi N OPTION...
+check_mpi() {
+	n=$1 begin=$(over_edge) tcp=$(over_tcp)
+	shift
+	mpi "$n" $OVER_EDGE "$@" "$OUT/mpi" check >mpi.out 2>&1 || fail "MPI, $n processes, $*"
+	grep "^mpi: ok, $n" mpi.out || fail "MPI, $n processes, $*"
+	[ $(($(over_edge) - begin)) -gt 10000 ] && [ $(($(over_tcp) - tcp)) -lt 1000 ] || fail "MPI went over TCP"
+}
+for n in ${PROCESSES:-2 4 8}; do check_mpi "$n"; done
+check_mpi 4 -x FI_EDGE_BUFFER=4096              # everything waits for room
+check_mpi 2 -x FI_OFI_RXM_DATA_AUTO_PROGRESS=1 # two threads

@@ -1,0 +1,552 @@
+/*
+ * Two programs that use the provider by itself, and compare every byte.
+ *
+ * pair verbs-serve FILE    pair verbs FILE      each operation and each error, once
+ * pair flood-serve FILE    pair flood FILE N    N messages of all lengths, and reads among them; when the connection
+ *                                               ends it is made again, and all begins anew
+ *
+ * The server writes its address to FILE. Whatever hangs ends by SIGALRM. FI_WAIT sleeps in place of polling.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#define CHECK(x) do { long e_ = (long)(x); if (e_ < 0) fail(__LINE__, #x, e_); } while (0)
+#define WANT(x) do { if (!(x)) fail(__LINE__, "want " #x, 0); } while (0)
+
+enum { KEY = 77, BIG = 3000000, DEPTH = 64, FLOOD = 200000, LIMIT = 40 };
+
+static struct fid_fabric *fabric;
+static struct fid_domain *domain;
+static struct fid_eq *eq;
+static struct fid_cq *cq;
+static struct fid_pep *pep;
+static struct fi_info *info;
+static bool sleeps;
+static const char *role;
+
+static void fail(int line, const char *what, long err)
+{
+	fprintf(stderr, "FAIL: %s, line %d: %s: %s\n", role, line, what, err < 0 ? fi_strerror((int)-err) : "not so");
+	exit(1);
+}
+
+static unsigned char byte_of(unsigned seed, size_t i)
+{
+	unsigned x = (unsigned)i * 2654435761u ^ seed * 40503u;
+	return (unsigned char)((x ^ x >> 15) * 2246822519u >> 13);
+}
+
+static void fill(char *p, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		p[i] = (char)byte_of(seed, i);
+}
+
+static bool same(const char *p, size_t n, unsigned seed)
+{
+	for (size_t i = 0; i < n; i++)
+		if (p[i] != (char)byte_of(seed, i))
+			return false;
+	return true;
+}
+
+static void open_all(void)
+{
+	struct fi_info *hints = fi_allocinfo();
+	hints->ep_attr->type = FI_EP_MSG;
+	hints->caps = FI_MSG | FI_RMA;
+	hints->fabric_attr->prov_name = strdup("edge");
+	CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
+	fi_freeinfo(hints);
+	WANT(info->addr_format == FI_SOCKADDR_IN6 && info->domain_attr->mr_mode == 0);
+	struct fi_eq_attr ea = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fi_cq_attr ca = { .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD };
+	CHECK(fi_fabric(info->fabric_attr, &fabric, NULL));
+	CHECK(fi_domain(fabric, info, &domain, NULL));
+	CHECK(fi_eq_open(fabric, &ea, &eq, NULL));
+	CHECK(fi_cq_open(domain, &ca, &cq, NULL));
+}
+
+static void close_all(void)
+{
+	if (pep != NULL)
+		CHECK(fi_close(&pep->fid));
+	CHECK(fi_close(&cq->fid));
+	CHECK(fi_close(&domain->fid));
+	CHECK(fi_close(&eq->fid));
+	CHECK(fi_close(&fabric->fid));
+	fi_freeinfo(info);
+}
+
+static void serve(const char *file)
+{
+	char name[64], other[300];
+	size_t n = sizeof name;
+	CHECK(fi_passive_ep(fabric, info, &pep, NULL));
+	CHECK(fi_pep_bind(pep, &eq->fid, 0));
+	CHECK(fi_listen(pep));
+	CHECK(fi_getname(&pep->fid, name, &n));
+	snprintf(other, sizeof other, "%s.new", file);
+	FILE *f = fopen(other, "w");
+	WANT(f != NULL && fwrite(name, 1, n, f) == n && fclose(f) == 0 && rename(other, file) == 0);
+}
+
+static void address_of(const char *file, char name[64])
+{
+	FILE *f;
+	while ((f = fopen(file, "r")) == NULL)
+		usleep(10000);
+	WANT(fread(name, 1, 28, f) == 28);
+	fclose(f);
+}
+
+/* The next event, and of what: an error is negative. */
+static int event(struct fid **fid, struct fi_eq_cm_entry **cm, size_t *data)
+{
+	static union { struct fi_eq_cm_entry cm; char room[400]; } buf;
+	static struct fi_eq_err_entry e;
+	uint32_t type;
+	ssize_t n = fi_eq_sread(eq, &type, &buf, sizeof buf, -1, 0);
+	if (n == -FI_EAVAIL) {
+		memset(&e, 0, sizeof e);
+		WANT(fi_eq_readerr(eq, &e, 0) == sizeof e);
+		*fid = e.fid;
+		*data = e.err_data_size;
+		if (e.err_data_size > 0)
+			memcpy(buf.cm.data, e.err_data, e.err_data_size);
+		*cm = &buf.cm;
+		return -e.err;
+	}
+	CHECK(n);
+	*fid = buf.cm.fid;
+	*cm = &buf.cm;
+	*data = (size_t)n - sizeof buf.cm;
+	return (int)type;
+}
+
+static struct fid_ep *endpoint(struct fi_info *of)
+{
+	struct fid_ep *ep;
+	CHECK(fi_endpoint(domain, of, &ep, NULL));
+	CHECK(fi_ep_bind(ep, &eq->fid, 0));
+	CHECK(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
+	CHECK(fi_enable(ep));
+	return ep;
+}
+
+/* Connects and returns what came of it; data compare. */
+static int dial(const void *to, const char *said, const char *answer, struct fid_ep **ep)
+{
+	struct fid *fid;
+	struct fi_eq_cm_entry *cm;
+	size_t n;
+	*ep = endpoint(info);
+	CHECK(fi_connect(*ep, to, said, strlen(said)));
+	int type = event(&fid, &cm, &n);
+	WANT(fid == &(*ep)->fid);
+	WANT(answer == NULL || (n == strlen(answer) && memcmp(cm->data, answer, n) == 0));
+	return type;
+}
+
+/* Waits for a request that says so and for the connection; NULL where the peer went away meanwhile. */
+static struct fi_info *request(const char *said)
+{
+	struct fid *fid;
+	struct fi_eq_cm_entry *cm;
+	size_t n;
+	int type;
+	while ((type = event(&fid, &cm, &n)) != FI_CONNREQ)
+		WANT(type < 0 || type == FI_SHUTDOWN);
+	WANT(fid == &pep->fid && n == strlen(said) && memcmp(cm->data, said, n) == 0);
+	return cm->info;
+}
+
+static struct fid_ep *take(struct fi_info *of, const char *answer)
+{
+	struct fid *fid;
+	struct fi_eq_cm_entry *cm;
+	size_t n;
+	struct fid_ep *ep = endpoint(of);
+	CHECK(fi_accept(ep, answer, strlen(answer)));
+	fi_freeinfo(of);
+	int type = event(&fid, &cm, &n);
+	if (type == FI_CONNECTED && fid == &ep->fid)
+		return ep;
+	CHECK(fi_close(&ep->fid));
+	return NULL;
+}
+
+/* One completion: 0, or a negative error, in *e and the context. */
+static int completion(struct fi_cq_data_entry *e)
+{
+	struct fi_cq_err_entry bad = { 0 };
+	ssize_t n;
+	do
+		n = sleeps ? fi_cq_sread(cq, e, 1, NULL, -1) : fi_cq_read(cq, e, 1);
+	while (n == -FI_EAGAIN);
+	if (n == -FI_EAVAIL) {
+		WANT(fi_cq_readerr(cq, &bad, 0) == 1 && bad.err > 0);
+		*e = (struct fi_cq_data_entry){ bad.op_context, bad.flags, bad.len, bad.buf, bad.data };
+		return -bad.err;
+	}
+	WANT(n == 1);
+	return 0;
+}
+
+static int outcome(const void *context)
+{
+	struct fi_cq_data_entry e;
+	int err = completion(&e);
+	if (e.op_context != context)
+		fail(__LINE__, "a completion of something else", err);
+	return err;
+}
+
+/* --- verbs --- */
+
+static char mine[BIG], theirs[BIG];
+
+static void say(struct fid_ep *ep)
+{
+	CHECK(fi_send(ep, "go", 2, NULL, 0, "go"));
+	WANT(outcome("go") == 0);
+}
+
+static void hear(struct fid_ep *ep)
+{
+	char buf[8];
+	CHECK(fi_recv(ep, buf, sizeof buf, NULL, 0, "hear"));
+	WANT(outcome("hear") == 0 && memcmp(buf, "go", 2) == 0);
+}
+
+static const size_t lengths[] = { 0, 1, 7, 1000, 4096, 16000, 16384, 32728, 32729, 65536, 262144, 1000003, BIG };
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static void send_all(struct fid_ep *ep)
+{
+	struct fi_cq_data_entry e;
+	for (unsigned i = 0; i < LENGTHS; i++) {
+		size_t n = lengths[i], part = n / 3;
+		struct iovec v[3] = { { mine, part }, { mine + part, 0 }, { mine + part, n - part } };
+		struct fi_msg m = { .msg_iov = v, .iov_count = 3, .context = &v, .data = 1000 + i };
+		fill(mine, n, i);
+		if (n <= 16384 && i % 2 == 0) {
+			CHECK(fi_injectdata(ep, mine, n, 1000 + i, 0));
+			memset(mine, 0, n);
+			continue;
+		}
+		CHECK(fi_sendmsg(ep, &m, FI_COMPLETION | FI_REMOTE_CQ_DATA | (i % 3 == 0 ? FI_DELIVERY_COMPLETE : 0)));
+		WANT(completion(&e) == 0 && e.op_context == &v && e.flags == (FI_SEND | FI_MSG));
+	}
+}
+
+static void receive_all(struct fid_ep *ep)
+{
+	struct fi_cq_data_entry e;
+	for (unsigned i = 0; i < LENGTHS; i++) {
+		struct iovec v[2] = { { theirs, 5 }, { theirs + 5, BIG - 5 } };
+		CHECK(fi_recvv(ep, v, NULL, 2, 0, theirs));
+		WANT(completion(&e) == 0 && e.op_context == theirs && e.len == lengths[i] && e.data == 1000 + i);
+		WANT(e.flags == (FI_RECV | FI_MSG | FI_REMOTE_CQ_DATA) && same(theirs, e.len, i));
+	}
+}
+
+static void remote_client(struct fid_ep *ep)
+{
+	fill(mine, BIG, 50);
+	for (unsigned i = 0; i < LENGTHS; i++) {
+		CHECK(fi_write(ep, mine, lengths[i], NULL, 0, 0, KEY, mine));
+		WANT(outcome(mine) == 0);
+		CHECK(fi_read(ep, theirs, lengths[i], NULL, 0, 0, KEY, theirs));
+		WANT(outcome(theirs) == 0 && memcmp(mine, theirs, lengths[i]) == 0);
+		memset(theirs, 0, lengths[i]);
+	}
+	CHECK(fi_inject_write(ep, "inject", 6, 0, 17, KEY));
+	CHECK(fi_read(ep, theirs, 6, NULL, 0, 17, KEY, theirs));
+	WANT(outcome(theirs) == 0 && memcmp(theirs, "inject", 6) == 0);
+	/* What is not allowed fails, and nothing else does. */
+	CHECK(fi_write(ep, mine, 9, NULL, 0, BIG - 8, KEY, mine));
+	WANT(outcome(mine) == -FI_EFAULT);
+	CHECK(fi_read(ep, mine, 9, NULL, 0, UINT64_MAX - 3, KEY, mine));
+	WANT(outcome(mine) == -FI_EFAULT);
+	CHECK(fi_write(ep, mine, BIG, NULL, 0, 0, KEY + 1, mine));
+	WANT(outcome(mine) == -FI_EACCES);
+	CHECK(fi_read(ep, mine, 100, NULL, 0, 0, KEY + 2, mine));
+	WANT(outcome(mine) == -FI_ENOKEY);
+	CHECK(fi_writedata(ep, mine, 100, NULL, 99, 0, 0, KEY, mine));
+	WANT(outcome(mine) == 0);
+	say(ep);
+	hear(ep);
+	CHECK(fi_read(ep, mine, 100, NULL, 0, 0, KEY, mine));
+	WANT(outcome(mine) == -FI_ENOKEY); /* it is not registered any more */
+}
+
+static void remote_server(struct fid_ep *ep)
+{
+	struct fid_mr *mr, *only_read, *twice;
+	struct fi_cq_data_entry e;
+	char go[8];
+	CHECK(fi_mr_reg(domain, mine, BIG, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr, NULL));
+	CHECK(fi_mr_reg(domain, theirs, BIG, FI_REMOTE_READ, 0, KEY + 1, 0, &only_read, NULL));
+	WANT(fi_mr_reg(domain, theirs, 1, FI_REMOTE_READ, 0, KEY, 0, &twice, NULL) == -FI_ENOKEY);
+	CHECK(fi_recv(ep, go, sizeof go, NULL, 0, "go"));
+	say(ep);
+	WANT(completion(&e) == 0 && e.data == 99 && e.flags == (FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA));
+	WANT(outcome("go") == 0);
+	WANT(same(mine, 100, 50));
+	CHECK(fi_close(&mr->fid));
+	CHECK(fi_close(&only_read->fid));
+	say(ep);
+}
+
+static void errors_client(struct fid_ep *ep)
+{
+	struct iovec v = { mine, 100 };
+	struct fi_msg m = { .msg_iov = &v, .iov_count = 1, .context = mine };
+	CHECK(fi_sendmsg(ep, &m, FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	WANT(outcome(mine) == -FI_ETRUNC);
+	say(ep);
+	WANT(fi_sendmsg(ep, &m, FI_COMMIT_COMPLETE) == -FI_EBADFLAGS);
+	WANT(fi_inject(ep, mine, 100000, 0) == -FI_EINVAL);
+}
+
+static void errors_server(struct fid_ep *ep)
+{
+	char small[10];
+	CHECK(fi_recv(ep, small, sizeof small, NULL, 0, small));
+	WANT(outcome(small) == -FI_ETRUNC && same(small, 10, 50));
+	hear(ep);
+	CHECK(fi_recv(ep, small, sizeof small, NULL, 0, small));
+	CHECK(fi_cancel(&ep->fid, small));
+	WANT(outcome(small) == -FI_ECANCELED);
+}
+
+enum { INJECTED = 100, SIZE = 16384 };
+
+/* More than all buffers hold is injected before the peer receives anything. */
+static void inject_client(struct fid_ep *ep, const char *file)
+{
+	char name[300];
+	for (unsigned i = 0; i < INJECTED; i++) {
+		fill(mine, SIZE, i);
+		CHECK(fi_inject(ep, mine, SIZE, 0));
+	}
+	snprintf(name, sizeof name, "%s.injected", file);
+	FILE *f = fopen(name, "w");
+	WANT(f != NULL && fclose(f) == 0);
+}
+
+static void inject_server(struct fid_ep *ep, const char *file)
+{
+	char name[300];
+	snprintf(name, sizeof name, "%s.injected", file);
+	while (access(name, F_OK) != 0)
+		usleep(1000);
+	remove(name);
+	for (unsigned i = 0; i < INJECTED; i++) {
+		CHECK(fi_recv(ep, mine, SIZE, NULL, 0, mine));
+		WANT(outcome(mine) == 0 && same(mine, SIZE, i));
+	}
+}
+
+static void verbs_server(const char *file)
+{
+	struct fid *fid;
+	struct fi_eq_cm_entry *cm;
+	size_t n;
+	serve(file);
+	struct fid_ep *ep = take(request("hello"), "welcome");
+	WANT(ep != NULL);
+	receive_all(ep);
+	remote_server(ep);
+	errors_server(ep);
+	say(ep);
+	inject_server(ep, file);
+	CHECK(fi_recv(ep, theirs, 10, NULL, 0, theirs));
+	say(ep); /* the peer closes, and the buffer comes back */
+	WANT(outcome(theirs) == -FI_ECANCELED);
+	WANT(event(&fid, &cm, &n) == FI_SHUTDOWN && fid == &ep->fid);
+	WANT(fi_send(ep, mine, 1, NULL, 0, NULL) == -FI_ENOTCONN);
+	CHECK(fi_close(&ep->fid));
+	struct fi_info *i = request("again");
+	CHECK(fi_reject(pep, i->handle, "not you", 7));
+	fi_freeinfo(i);
+	i = request("bye");
+	CHECK(fi_reject(pep, i->handle, NULL, 0));
+	fi_freeinfo(i);
+}
+
+static void verbs_client(const char *file)
+{
+	struct fid_ep *ep, *none;
+	char to[64];
+	address_of(file, to);
+	WANT(dial(to, "hello", "welcome", &ep) == FI_CONNECTED);
+	send_all(ep);
+	hear(ep);
+	remote_client(ep);
+	fill(mine, 100, 50);
+	errors_client(ep);
+	hear(ep);
+	inject_client(ep, file);
+	hear(ep);
+	CHECK(fi_close(&ep->fid));
+	WANT(dial(to, "again", "not you", &none) == -FI_ECONNREFUSED);
+	CHECK(fi_close(&none->fid));
+	WANT(dial(to, "bye", "", &none) == -FI_ECONNREFUSED);
+	CHECK(fi_close(&none->fid));
+	to[2] = to[3] = 0; /* port 0: nobody listens there */
+	WANT(dial(to, "x", "", &none) == -FI_ECONNREFUSED);
+	CHECK(fi_close(&none->fid));
+	to[20] ^= 0x55; /* a node that nobody knows */
+	WANT(dial(to, "x", "", &none) < 0);
+	CHECK(fi_close(&none->fid));
+}
+
+/* --- flood --- */
+
+static size_t length_of(unsigned i)
+{
+	unsigned x = i * 2654435761u;
+	return i % 50 == 49 ? x % FLOOD : i % 3 == 0 ? x % 20000 : x % 300;
+}
+
+static char slots[DEPTH][FLOOD];
+
+/* Sends all, with at most DEPTH under way. False: the connection ended, and everything under way has come back. */
+static bool flood(struct fid_ep *ep, unsigned count)
+{
+	struct fi_cq_data_entry e;
+	static char got[4096];
+	unsigned sent = 0, done = 0;
+	bool over = false;
+	while (done < count && !(over && done == sent)) {
+		for (; !over && sent < count && sent - done < DEPTH; sent++) {
+			char *p = slots[sent % DEPTH];
+			size_t n = length_of(sent);
+			fill(p, n, sent);
+			ssize_t err = sent % 64 == 63 ? fi_read(ep, got, sizeof got, NULL, 0, 0, KEY, NULL)
+			                              : fi_senddata(ep, p, n, NULL, sent, 0, NULL);
+			if (err == -FI_EAGAIN)
+				break;
+			WANT(err == 0 || err == -FI_ENOTCONN);
+			over = err != 0;
+			if (over)
+				break;
+		}
+		if (done == sent)
+			continue;
+		int err = completion(&e);
+		done++;
+		over |= err != 0;
+		if (err == 0 && (e.flags & FI_READ))
+			WANT(same(got, sizeof got, 7));
+	}
+	return !over;
+}
+
+static void flood_client(const char *file, unsigned count)
+{
+	struct fid *fid;
+	struct fi_eq_cm_entry *cm;
+	struct fid_ep *ep;
+	size_t n;
+	int cut = 0;
+	for (bool whole = false; !whole;) {
+		char to[64];
+		address_of(file, to);
+		if (dial(to, "flood", NULL, &ep) == FI_CONNECTED) {
+			whole = flood(ep, count);
+			if (!whole) {
+				WANT(event(&fid, &cm, &n) == FI_SHUTDOWN && fid == &ep->fid);
+				cut++;
+			} else {
+				hear(ep);
+			}
+		} else {
+			usleep(20000);
+		}
+		CHECK(fi_close(&ep->fid));
+	}
+	printf("flood: whole, cut %d\n", cut);
+}
+
+/* Receives until the connection ends. True: all came. */
+static bool drain(struct fid_ep *ep, unsigned count)
+{
+	struct fi_cq_data_entry e;
+	unsigned next = 0;
+	for (unsigned i = 0; i < DEPTH; i++)
+		if (fi_recv(ep, slots[i], FLOOD, NULL, 0, slots[i]) != 0)
+			return false; /* it has ended; those that were posted come back to nobody */
+	while (next < count) {
+		if (completion(&e) != 0)
+			return false;
+		if (!(e.flags & FI_RECV))
+			continue;
+		WANT(e.data == next && e.len == length_of(next) && same(e.op_context, e.len, next));
+		next += next % 64 == 62 ? 2 : 1;
+		ssize_t err = fi_recv(ep, e.op_context, FLOOD, NULL, 0, e.op_context);
+		WANT(err == 0 || err == -FI_ENOTCONN);
+	}
+	CHECK(fi_send(ep, "go", 2, NULL, 0, NULL));
+	return true;
+}
+
+static void flood_server(const char *file, unsigned count)
+{
+	static char board[4096];
+	struct fid_mr *mr;
+	struct fi_cq_data_entry e;
+	fill(board, sizeof board, 7);
+	CHECK(fi_mr_reg(domain, board, sizeof board, FI_REMOTE_READ, 0, KEY, 0, &mr, NULL));
+	serve(file);
+	for (bool whole = false; !whole;) {
+		struct fid_ep *ep = take(request("flood"), "");
+		if (ep == NULL)
+			continue;
+		whole = drain(ep, count);
+		while (whole && completion(&e) == 0) /* until the peer closes */
+			;
+		CHECK(fi_close(&ep->fid));
+		while (fi_cq_read(cq, &e, 1) == -FI_EAVAIL)
+			completion(&e);
+	}
+	CHECK(fi_close(&mr->fid));
+	printf("flood: all came\n");
+}
+
+int main(int argc, char **argv)
+{
+	role = argc > 1 ? argv[1] : "";
+	if (argc < 3)
+		fail(__LINE__, "usage: pair verbs-serve|verbs|flood-serve|flood FILE [N]", 0);
+	sleeps = getenv("FI_WAIT") != NULL;
+	alarm(LIMIT);
+	open_all();
+	unsigned count = argc > 3 ? (unsigned)atoi(argv[3]) : 5000;
+	if (strcmp(role, "verbs-serve") == 0)
+		verbs_server(argv[2]);
+	else if (strcmp(role, "verbs") == 0)
+		verbs_client(argv[2]);
+	else if (strcmp(role, "flood-serve") == 0)
+		flood_server(argv[2], count);
+	else
+		flood_client(argv[2], count);
+	close_all();
+	printf("%s: ok\n", role);
+	return 0;
+}
