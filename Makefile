@@ -71,14 +71,15 @@ packages:         ## out/packages: a deb and an rpm, of static binaries: make pa
 		$$run --completion-zsh >out/completion/zsh/_$$n && $$run --completion-fish >out/completion/fish/$$n.fish || exit 1; done
 	for p in deb rpm; do VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) GOARCH= $(NFPM) package -f deploy/nfpm.yaml -p $$p -t out/packages/ || exit 1; done
 
-packages-c:       ## out/packages: libedge1, libedge-dev and edge-preload, deb and rpm (GOARCH=arm64 CC=aarch64-linux-gnu-gcc)
+packages-c:       ## out/packages: libedge1, libedge-dev, edge-preload, libfabric-edge, deb and rpm (GOARCH=arm64 CC=aarch64-linux-gnu-gcc)
 	mkdir -p out/packages
 	for p in deb rpm; do \
 		export VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) TREE=out/libedge/$$p LIB=/usr/lib64; \
 		test $$p = rpm || LIB=/usr/lib/$$($(CC) -print-multiarch); \
 		$(MAKE) -C edge/c install OUT=$(CURDIR)/out/c/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
 		$(MAKE) -C edge/preload install OUT=$(CURDIR)/out/preload/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
-		for of in libedge1 libedge-dev edge-preload; do GOARCH= $(NFPM) package -f deploy/$$of.yaml -p $$p -t out/packages/ || exit 1; done || exit 1; \
+		$(MAKE) -C edge/ofi install OUT=$(CURDIR)/out/ofi/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
+		for of in libedge1 libedge-dev edge-preload libfabric-edge; do GOARCH= $(NFPM) package -f deploy/$$of.yaml -p $$p -t out/packages/ || exit 1; done || exit 1; \
 	done
 
 lib-c:            ## the C library, static and shared: out/c
@@ -91,8 +92,9 @@ test-c:           ## its tests: by itself, under ASan and UBSan, and under TSan;
 	$(GO) vet -tags ctest ./edge/c/drive
 	for form in plain asan tsan; do CTEST=$(CURDIR)/out/c/$$form $(DRIVE) -timeout 8m ./edge/c/drive || exit 1; done
 
-lab-c: build      ## edge-run with real programs and faults between two hosts, as root: the short form
+lab-c: build      ## edge-run with real programs, the libfabric provider with MPI, and faults, as root: the short form
 	$(MAKE) -C edge/preload lab-short
+	$(MAKE) -C edge/ofi lab-short
 
 bench-c:          ## the C client beside the Go client: 8-byte writes a second, one at a time, 1 MiB
 	$(MAKE) -C edge/c tests
