@@ -60,8 +60,8 @@ func (s *Shard) postReceive(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err 
 	return true, nil
 }
 
-// giveBuffer hands a buffer to the engine. It returns false when the entry must wait: the end of its connection is about
-// to be reported, with its reason.
+// giveBuffer hands a buffer to the engine. It returns false when the entry must wait: the end of its connection is
+// about to be reported, with its reason.
 func (s *Shard) giveBuffer(now mono.Time, c *Client, e *ipc.SQE, r *engine.Receive) (status ipc.Status, ok bool) {
 	if e.Conn == 0 {
 		q := engine.QueueID(e.Key)
