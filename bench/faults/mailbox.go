@@ -51,7 +51,7 @@ func (s *server) correspond(ctx context.Context, t *target, g *greeting) error {
 		if g.Shared {
 			err = s.share(ctx, m, t)
 		} else {
-			m.by[t.conn], t.region = t, m.region
+			m.by[t.conn], t.region, t.memory = t, m.region, m.region.Bytes()
 		}
 		if err != nil {
 			return errors.Join(err, m.region.Close())
