@@ -64,8 +64,7 @@ func (m *messenger) post(ws []edge.Work) error {
 	return err
 }
 
-// receive takes what has come, and posts the buffers again unless the peer has ended. It returns how many messages
-// there were.
+// receive takes what has come, and posts the buffers of messages again. It returns how many messages there were.
 func (m *messenger) receive(ctx context.Context) (n int, ended bool, err error) {
 	k, err := m.cq.Wait(ctx, m.taken)
 	if err != nil {
@@ -85,10 +84,7 @@ func (m *messenger) receive(ctx context.Context) (n int, ended bool, err error) 
 		again[n] = m.again[c.Context]
 		n++
 	}
-	if ended {
-		return n, true, nil
-	}
-	return n, false, m.post(again[:n])
+	return n, ended, m.post(again[:n]) // the peer that ends uses up all buffers, also those taken with its first end
 }
 
 // drain waits until the peer has used up the buffers.
