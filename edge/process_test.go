@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -133,6 +134,18 @@ func startChild(t *testing.T, role string) *testChild {
 		close(c.ends)
 	}()
 	return c
+}
+
+// isStopped reports whether no thread of the process runs.
+func (c *testChild) isStopped() bool {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.cmd.Process.Pid))
+	for _, task := range tasks {
+		b, err := os.ReadFile(task)
+		if _, state, ok := strings.Cut(string(b), ") "); err == nil && (!ok || state[0] != 'T') {
+			return false
+		}
+	}
+	return err == nil && len(tasks) > 0
 }
 
 func (c *testChild) signal(s syscall.Signal) {
