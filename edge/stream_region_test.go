@@ -322,7 +322,8 @@ func TestReadRegionOfAStoppedDaemon(t *testing.T) {
 	must(t, second(out.WriteRegion(from, 0, sent)))
 	eventually(t, "what was sent has arrived", 10*time.Second, func() bool { return in.in.tail.Load() == sent })
 	child.signal(syscall.SIGSTOP)
-	eventually(t, "every thread of the daemon has stopped", 10*time.Second, child.isStopped) // it could still end the aim
+	// one that runs could still end the aim
+	eventually(t, "every thread of the daemon has stopped", 10*time.Second, child.isStopped)
 	var r result
 	eventually(t, "the read gives up", 20*time.Second, func() bool {
 		in.c.d.silent.Store(true) // as the Device finds out some seconds later
