@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 )
 
@@ -22,29 +23,28 @@ func TestCompose(t *testing.T) {
 		for i := range rounds {
 			at := i * n
 			mem := local.Bytes()[at : at+n]
-			m, err := c.Compose(&Work{Kind: Write, Local: local, LocalOff: at, Len: n, Remote: remote, RemoteOff: at})
-			must(t, err)
+			w := Work{Kind: Write, Local: local, LocalOff: at, Len: n, Remote: remote, RemoteOff: at}
+			var m Message
+			must(t, untilTaken(func() (err error) { m, err = c.Compose(&w); return err }))
 			for step := range 40 {
 				lo := step * 997 % (n - 200)
 				for k := range mem[lo : lo+200] {
 					mem[lo+k] = byte(i + step)
 				}
-				for err = ErrAgain; err == ErrAgain; {
-					err = m.Wrote(lo, 200)
-				}
-				must(t, err)
+				must(t, untilTaken(func() error { return m.Wrote(lo, 200) }))
 			}
 			if i%4 == 3 {
 				aborted[i] = true
-				must(t, m.Abort())
-				if err := m.Abort(); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrAborted) {
+				must(t, untilTaken(m.Abort))
+				if err := untilTaken(m.Abort); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrAborted) {
 					t.Errorf("aborted twice: %v", err)
 				}
 			} else {
 				copy(want[at:], mem)
-				op, err := m.Commit(n, BackwardFence, 0)
-				must(t, err)
-				if _, err := m.Commit(n, 0, 0); !errors.Is(err, ErrInvalid) {
+				var op Op
+				must(t, untilTaken(func() (err error) { op, err = m.Commit(n, BackwardFence, 0); return err }))
+				err := untilTaken(func() error { _, err := m.Commit(n, 0, 0); return err })
+				if !errors.Is(err, ErrInvalid) {
 					t.Errorf("committed twice: %v", err)
 				}
 				if op != m.Op() {
@@ -63,6 +63,16 @@ func TestCompose(t *testing.T) {
 		}
 		must(t, local.Close()) // nothing uses it
 	})
+}
+
+// untilTaken says something again while the queue is full.
+func untilTaken(say func() error) error {
+	for {
+		if err := say(); err != ErrAgain {
+			return err
+		}
+		runtime.Gosched()
+	}
 }
 
 // Composed sends take buffers in the order of commits, with their immediates, and are told in completion queues.
