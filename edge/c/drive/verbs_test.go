@@ -106,7 +106,10 @@ func give(ctx context.Context, d *edge.Device, l *edge.Listener) error {
 				mem.Bytes()[mark] = 1
 			}
 		}
-		if err := receive(g.Context); err != nil {
+		switch err := receive(g.Context); {
+		case errors.Is(err, edge.ErrPeerClosed): // after the last message
+			left--
+		case err != nil:
 			return err
 		}
 	}
