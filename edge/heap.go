@@ -41,8 +41,9 @@ func GrantHeap[T any](ctx context.Context, d *Device, s []T) (*Region, error) {
 // addr+n. With addr 0 an offset is an address, as in MultiEdge. An operation that meets addresses without memory, or
 // whose memory may not be written, fails with ErrMemory; others go on.
 //
-// The program answers for what lies there: memory must stay where it is while a peer uses it, and what a peer writes
-// over is over, pointers and code included. It is otherwise as what GrantHeap returns, and has no Bytes.
+// The program answers for what lies there: memory must stay where it is while a peer uses it, which variables on a
+// goroutine's stack do not, and what a peer writes over is over, pointers and code included. It is otherwise as what
+// GrantHeap returns, and has no Bytes.
 func (d *Device) GrantRange(ctx context.Context, addr, size uint64) (*Region, error) {
 	if size == 0 || size > regmem.MaxHeap || addr > regmem.TopAddress || size > regmem.TopAddress-addr {
 		return nil, invalid("GrantRange: %d bytes from %#x; ask for 1 to 2^46 bytes of the addresses of a process",

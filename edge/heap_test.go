@@ -205,6 +205,9 @@ func TestHeapUnmapped(t *testing.T) {
 	}
 }
 
+// escaped puts a slice on Go's heap, where it stays; a goroutine's stack moves.
+var escaped []uint64
+
 // TestHeapByAddress: of a range from address 0 an offset is a virtual address.
 func TestHeapByAddress(t *testing.T) {
 	p := newHeapPair(t, make([]byte, 8))
@@ -214,7 +217,8 @@ func TestHeapByAddress(t *testing.T) {
 	p.must(err)
 	all, err := p.c.Import(p.ctx, "all")
 	p.must(err)
-	words := make([]uint64, 100) // on Go's heap
+	words := make([]uint64, 100)
+	escaped = words
 	at := int(uintptr(unsafe.Pointer(&words[17])))
 	p.must(p.do(edge.Work{Kind: edge.Write, Inline: []byte{1, 2}, Remote: all, RemoteOff: at, Flags: edge.Notify}))
 	n, err := p.back.WaitNotify(p.ctx)
