@@ -19,9 +19,9 @@ import (
 // compareCmd runs the same work over several transports.
 type compareCmd struct {
 	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
-	Rounds count    `default:"5" help:"How often each contender runs, in turns (default: ${default})." placeholder:"N"`
+	Rounds count    `default:"5" help:"Runs of each contender, in turns (default: ${default})." placeholder:"N"`
 	Only   []string `help:"Contenders besides edge (default: all that are installed): raw, tcp, iperf3, ucx, libfabric." placeholder:"NAME"`
-	Edge   []string `default:"plain,crc32c,encrypted,udp,udp-crc32c,udp-encrypted,write" help:"Variants of edge: plain (plaintext, payload checksum off, as TCP's is on these links), crc32c (plaintext), encrypted, embedded (plain); stream (byte streams, net.Conn, plain, not beside read), stream-region (from and into registered memory), udp-stream-copied (from and into the same, by Write and Read), stream-encrypted; each also as udp, udp-crc32c and so on, with that driver; write (plain, beside read only)." placeholder:"NAME"`
+	Edge   []string `default:"plain,crc32c,encrypted,udp,udp-crc32c,udp-encrypted,write" help:"Variants of edge: plain (plaintext, payload checksum off, as TCP's is on these links), crc32c (plaintext), encrypted, embedded (plain); stream (byte streams, net.Conn, plain, not beside read), stream-region (from and into registered memory), udp-stream-copied (the same memory, by Write and Read), stream-encrypted; each also as udp, udp-crc32c and so on, with that driver; write (plain, only beside read)." placeholder:"NAME"`
 	sizeFlags
 	workFlags
 	transportFlags

@@ -15,12 +15,12 @@ import (
 
 // eagerCmd compares eager transfer with gathering and copying.
 type eagerCmd struct {
-	Rounds  int      `short:"n" default:"2000" help:"Messages of each size, way and time of composing, from each end." placeholder:"N"`
+	Rounds  int      `short:"n" default:"2000" help:"Messages for each size, way and time of composing, from each end." placeholder:"N"`
 	Size    []size   `short:"s" default:"64,256,1k,4k" help:"Bytes of a message, 64 to 64k." placeholder:"SIZE,..."`
-	MTU     []int    `name:"mtu" default:"1500,9000" help:"MTUs of the links, one run each." placeholder:"M,..."`
-	Compose []int    `default:"1280,20000" help:"Nanoseconds that composing a KiB takes. 1280 is the EDT paper's, as far as it tells; programs that compute what they write take longer." placeholder:"NS,..."`
-	Marks   int      `default:"4" help:"Into how many parts of 512 bytes and more an eager message is divided, at most; each but the last travels as soon as it is written." placeholder:"N"`
-	Rates   []string `default:"1gbit,10gbit,100gbit" help:"Rates of links that are simulated besides; none: no simulation. (The shaped links of --lab-rates pass a short message in one burst.)" placeholder:"RATE,..."`
+	MTU     []int    `name:"mtu" default:"1500,9000" help:"MTUs of the links, one run for each." placeholder:"M,..."`
+	Compose []int    `default:"1280,20000" help:"Nanoseconds to compose a KiB. 1280 is the EDT paper's, as far as it tells; programs that compute their data take longer." placeholder:"NS,..."`
+	Marks   int      `default:"4" help:"Maximum number of parts, of 512 bytes or more, of an eager message; each but the last travels as soon as it is written." placeholder:"N"`
+	Rates   []string `default:"1gbit,10gbit,100gbit" help:"Rates of additional simulated links; none: no simulation. (The shaped links of --lab-rates pass a short message in one burst.)" placeholder:"RATE,..."`
 	Output  string   `short:"o" help:"Directory for the result as JSON, the figures and index.html." placeholder:"DIR"`
 	transportFlags
 	labFlags `prefix:""`

@@ -18,12 +18,12 @@ import (
 
 // faultsCmd runs the fault scenarios.
 type faultsCmd struct {
-	Lab    bool   `help:"Build the hosts on this machine: the only way these scenarios run."`
+	Lab    bool   `help:"Build the hosts on this machine; these scenarios run in no other way."`
 	Only   string `help:"Only scenarios whose name or group matches the regular expression." placeholder:"REGEXP"`
-	Short  bool   `help:"The form that runs for every change: fewer scenarios, brief windows, figures of speed not judged."`
-	List   bool   `help:"List the scenarios and when each passes, and end."`
-	Seed   uint64 `default:"1" help:"Of faults and contents: the same seed spoils the same frames."`
-	Driver string `enum:"alone,udp," default:"" help:"udp: long frames travel in datagrams; alone: none do (default: udp, but alone on links that have rates)." placeholder:"NAME"`
+	Short  bool   `help:"The short form, which runs for every change: fewer scenarios, brief windows, figures of speed not judged."`
+	List   bool   `help:"List the scenarios and when each passes, and exit."`
+	Seed   uint64 `default:"1" help:"Seed of faults and contents: the same seed spoils the same frames."`
+	Driver string `enum:"alone,udp," default:"" help:"udp: long frames travel as super-frames (GSO, GRO); alone: one by one (default: udp, but alone on links with rates)." placeholder:"NAME"`
 	Format string `enum:"table,json,csv,markdown" default:"table" help:"Format on standard output: table, json, csv or markdown." placeholder:"FORMAT"`
 	Output string `short:"o" help:"Directory for faults.json, faults.csv, faults.md and index.html." placeholder:"DIR"`
 }

@@ -21,13 +21,13 @@ import (
 
 // figuresCmd draws everything there is to draw.
 type figuresCmd struct {
-	Out      string   `short:"o" default:"out/figures" help:"Directory for the figures, the page index.html, and the results of each measurement in its results/ (default: ${default})." placeholder:"DIR"`
-	From     string   `help:"Measure nothing: draw the result files of this directory and of those below it." type:"existingdir" placeholder:"DIR"`
+	Out      string   `short:"o" default:"out/figures" help:"Directory for the figures, the page index.html, and the results of each measurement, in results/ (default: ${default})." placeholder:"DIR"`
+	From     string   `help:"Measure nothing: draw the result files in this directory and below it." type:"existingdir" placeholder:"DIR"`
 	Duration seconds  `short:"D" default:"0.25" help:"Seconds for each point (default: ${default})." placeholder:"SECONDS"`
-	Rounds   count    `default:"3" help:"How often each point is measured (default: ${default})." placeholder:"N"`
+	Rounds   count    `default:"3" help:"Measurements of each point (default: ${default})." placeholder:"N"`
 	Only     []string `help:"Only these figures, or sets of figures, as --list names them." placeholder:"NAME"`
-	List     bool     `help:"List the figures, which figure of which paper each is, and the command that measures it; measure nothing."`
-	Lab      bool     `default:"true" help:"Build the hosts on this machine; there is no other way."`
+	List     bool     `help:"List the figures, each with its paper's figure and the command that measures it; measure nothing."`
+	Lab      bool     `default:"true" help:"Build the hosts on this machine; figures are measured in no other way."`
 }
 
 // figureSet is what is measured together, for some figures.

@@ -122,13 +122,13 @@ type workFlags struct {
 	Depth     count   `short:"t" help:"Operations in flight from each sender (default: 128, read 64, rate 512; fewer of large messages; ping-pong always 1)." placeholder:"DEPTH"`
 	Batch     count   `help:"Operations posted at once (default: 1, rate 32)." placeholder:"N"`
 	Integrity bool    `help:"Fill messages with patterns and compare every byte where it arrives."`
-	Seed      uint64  `default:"1" help:"Of message contents and of a lab's faults."`
-	Region    region  `default:"256m" help:"Memory registered for each direction; large, so that no cache holds it."`
+	Seed      uint64  `default:"1" help:"Seed of message contents and of a lab's faults."`
+	Region    region  `default:"256m" help:"Memory to register for each direction; large, so that no cache holds it."`
 }
 
 // connFlags spread the operations of a test over connections.
 type connFlags struct {
-	Conns []count `help:"Connections that share the operations in flight, by turns (default: 1). Several numbers are measured one after another, with all of the largest number open." placeholder:"N"`
+	Conns []count `help:"Connections that share the operations in flight, by turns (default: 1). Several numbers are measured one after another, while the largest number stays open." placeholder:"N"`
 }
 
 // plan puts the flags of a test together.
@@ -147,7 +147,7 @@ type transportFlags struct {
 	Checksum  string `enum:"full,header," default:"" help:"What CRC32C covers in plaintext: full or header. Only with --lab or --embedded." placeholder:"WHAT"`
 	Profile   string `help:"Flow control: default or paper. Only with --lab or --embedded." placeholder:"NAME"`
 	Poll      string `enum:"adaptive,block,busy," default:"" help:"How processes wait: adaptive, block or busy (default: adaptive; a daemon has its own)." placeholder:"MODE"`
-	Driver    string `enum:"alone,ring,mmsg,udp," default:"" help:"How links move frames: udp (many in one UDP datagram), alone, ring or mmsg (default: udp on veth, but alone with --lab-rates, which stand for NICs). Only with --lab or --embedded." placeholder:"NAME"`
+	Driver    string `enum:"alone,ring,mmsg,udp," default:"" help:"How links move frames: udp (super-frames, GSO and GRO), alone, ring or mmsg (default: udp on veth, but alone with --lab-rates, which stand for NICs). Only with --lab or --embedded." placeholder:"NAME"`
 	Embedded  bool   `help:"Run the transport inside the benchmark processes, without daemons."`
 }
 
@@ -155,17 +155,17 @@ type transportFlags struct {
 type labFlags struct {
 	Lab          bool      `help:"Build the hosts on this machine, run both ends, remove everything. Needs no root where user namespaces are allowed."`
 	LabHosts     count     `default:"2" help:"Hosts; the first two run the benchmark (default: ${default})." placeholder:"N"`
-	LabLinks     int       `default:"0" help:"Links between them (default: as many as --lab-rates, or 1)." placeholder:"K"`
+	LabLinks     int       `default:"0" help:"Links between the hosts (default: as many as --lab-rates, or 1)." placeholder:"K"`
 	LabMTU       count     `name:"lab-mtu" default:"9000" help:"MTU of the links (default: ${default})." placeholder:"M"`
-	LabRates     []string  `help:"Rate of each link, such as 10gbit,1gbit; one for all or one for each." placeholder:"RATE"`
+	LabRates     []string  `help:"Rates of the links, such as 10gbit,1gbit; one for all or one for each." placeholder:"RATE"`
 	LabWeights   []float64 `help:"Weights of links for wsrr and wd (default: their rates)." placeholder:"W"`
-	LabLoss      float64   `help:"Share of frames the wires lose, 0 to 1." placeholder:"P"`
+	LabLoss      float64   `help:"Share of frames that the wires lose, 0 to 1." placeholder:"P"`
 	LabDup       float64   `help:"Share of frames delivered twice." placeholder:"P"`
 	LabCorrupt   float64   `help:"Share of frames with a bit flipped." placeholder:"P"`
 	LabReorder   float64   `help:"Share of frames held back by a millisecond." placeholder:"P"`
 	LabPin       bool      `default:"true" negatable:"" help:"Give each host its own processors."`
 	LabShards    count     `default:"1" help:"Threads that serve the links of each daemon (default: ${default})." placeholder:"N"`
-	LabReceivers int       `help:"Further threads of each that receive." placeholder:"N"`
+	LabReceivers int       `help:"Receivers of each shard: further threads that receive." placeholder:"N"`
 	LabLog       string    `help:"Level of the daemons' log: debug, info, warn or error." placeholder:"LEVEL"`
 }
 
@@ -191,7 +191,7 @@ type localFlags struct {
 	Socket string   `help:"Control socket of the daemon (default: $$EDGE_SOCKET or /run/edged/edged.sock)." placeholder:"PATH"`
 	Link   []string `help:"Interfaces to use with --embedded." placeholder:"NAME"`
 	Name   string   `help:"Name of this node with --embedded." placeholder:"NAME"`
-	Key    string   `name:"key-file" help:"Private key of this node with --embedded, made if there is none." placeholder:"FILE"`
+	Key    string   `name:"key-file" help:"Private key of this node with --embedded, made if it does not exist." placeholder:"FILE"`
 	Peers  string   `name:"peers-file" help:"Authorised peers with --embedded (edgectl peers add --file)." placeholder:"FILE"`
 }
 

@@ -16,10 +16,10 @@ import (
 
 // handlesCmd finds out what exports cost that are not used.
 type handlesCmd struct {
-	Exports []int    `default:"1000,10000,100000,1000000" help:"How many exports, one step after the other." placeholder:"N,..."`
-	InUse   int      `default:"1000" help:"So many are in use." placeholder:"N"`
-	Ways    []string `default:"catalog,granted" enum:"catalog,granted" help:"How they are exported: catalog (looked up when asked for), granted (on connections; the peer is told of all)." placeholder:"WAY,..."`
-	Writes  int      `default:"5000" help:"Writes of a round." placeholder:"N"`
+	Exports []int    `default:"1000,10000,100000,1000000" help:"Numbers of exports, one step after the other." placeholder:"N,..."`
+	InUse   int      `default:"1000" help:"Number of exports in use." placeholder:"N"`
+	Ways    []string `default:"catalog,granted" enum:"catalog,granted" help:"Ways to export: catalog (looked up on request), granted (on connections; all are advertised to the peer)." placeholder:"WAY,..."`
+	Writes  int      `default:"5000" help:"Writes in a round." placeholder:"N"`
 	Output  string   `short:"o" help:"Directory for the result as JSON, the figures and index.html." placeholder:"DIR"`
 	transportFlags
 	labFlags `prefix:""`

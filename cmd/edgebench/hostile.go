@@ -16,13 +16,13 @@ import (
 // hostileClientCmd misbehaves at a daemon, for fault scenarios: what others at that daemon feel of it is measured
 // beside it.
 type hostileClientCmd struct {
-	Mode    string  `arg:"" help:"How: ${hostile}."`
+	Mode    string  `arg:"" help:"Way to misbehave: ${hostile}."`
 	Socket  string  `help:"Control socket of the daemon (default: $$EDGE_SOCKET or /run/edged/edged.sock)." placeholder:"PATH"`
-	For     seconds `default:"3" help:"For how long."`
+	For     seconds `default:"3" help:"Duration."`
 	Again   bool    `default:"true" negatable:"" help:"Attach anew after each eviction."`
 	Peer    string  `help:"A node to connect to, so that operations are in flight." placeholder:"NAME"`
 	Service string  `default:"hostile" help:"The service there; it must export memory."`
-	Seed    uint64  `default:"1" help:"Of what is random."`
+	Seed    uint64  `default:"1" help:"Seed of random choices."`
 }
 
 // Run prints a hostile.Report as one line of JSON.

@@ -18,7 +18,7 @@ type linksCmd struct {
 	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
 	Counts []int    `default:"1,2,4,8" help:"Numbers of links." placeholder:"N"`
 	Kinds  []string `default:"shaped,unshaped" enum:"shaped,unshaped" help:"shaped: each link limited to --lab-rates (default: 1gbit); unshaped: as fast as the machine." placeholder:"KIND"`
-	Rounds count    `default:"3" help:"How often each is measured, in turns; the table has medians (default: ${default})." placeholder:"N"`
+	Rounds count    `default:"3" help:"Measurements of each, in turns; the table has medians (default: ${default})." placeholder:"N"`
 	Size   size     `short:"s" default:"1m" help:"Message size."`
 	workFlags
 	transportFlags

@@ -40,28 +40,28 @@ type cli struct {
 	Read     readCmd     `cmd:"" help:"Remote reads back to back."`
 	Atomic   atomicCmd   `cmd:"" set:"sizes=8; 4 or 8 are possible" help:"Remote atomics back to back, each on a word of its own."`
 	Rate     rateCmd     `cmd:"" help:"Small writes, as many as possible per second."`
-	Send     sendCmd     `cmd:"" help:"Messages by send and receive, beside the writes that they are compared with: latency, and as many small ones as possible."`
+	Send     sendCmd     `cmd:"" help:"Messages by send and receive, compared with writes: latency, and small messages per second."`
 
-	Compare    compareCmd    `cmd:"" help:"The same work over raw packet sockets, edge, TCP and what else is installed, interleaved (in a lab)."`
+	Compare    compareCmd    `cmd:"" help:"The same work over raw packet sockets, edge, TCP and other installed transports, interleaved (in a lab)."`
 	Schedulers schedulersCmd `cmd:"" set:"sizes=4k to 1m" help:"Throughput over unequal links with each scheduler: the paper's figure 3.5 (in a lab)."`
 	Polling    pollingCmd    `cmd:"" set:"sizes=4k to 1m; ping-pong also 8" help:"Throughput, processor time and latency when waiting by blocking, adaptively and by polling: the paper's figure 3.3 (in a lab)."`
 	ZeroCopy   zeroCopyCmd   `cmd:"" name:"zero-copy" set:"sizes=4k to 4m; ping-pong 8 to 1m" help:"Throughput, processor time, latency and alignment with copies at both ends, at one, by exchange of pages in two ways and with none: the paper's figures 3.8, 3.9 and 3.11 (in a lab)."`
 	Links      linksCmd      `cmd:"" help:"Throughput over 1, 2, 4 and 8 links, shaped and not (in a lab)."`
 	Shards     shardsCmd     `cmd:"" help:"Throughput and processor time with one and with several threads serving the links of a daemon (in a lab)."`
 	Profile    profileCmd    `cmd:"" set:"sizes=1m; ping-pong and rate 8" help:"Where the nanoseconds of a frame go at each end, in the paper's labels (in a lab)."`
-	Scale      scaleCmd      `cmd:"" help:"What very many connections cost: memory for each, connect/close cycles, and whether everything is given back."`
-	Faults     faultsCmd     `cmd:"" help:"Faults of networks, hosts and adversaries, injected into daemons and clients at work: who survives what (in a lab)."`
+	Scale      scaleCmd      `cmd:"" help:"The cost of very many connections: memory for each, connect/close cycles, and whether everything is given back."`
+	Faults     faultsCmd     `cmd:"" help:"Faults of networks, hosts and adversaries, injected into working daemons and clients: what they survive (in a lab)."`
 	Soak       soakCmd       `cmd:"" help:"Faults of all kinds mixed for as long as you like, with memory, descriptors and latency over time (in a lab)."`
-	Handles    handlesCmd    `cmd:"" help:"What memory costs that is exported and not used: a thousand exports in use, of as many and of up to a million."`
-	Notify     notifyCmd     `cmd:"" help:"What a notification costs, from the frame to the handler and back, and exports and imports: the VMMC paper's figure 9 (in a lab)."`
+	Handles    handlesCmd    `cmd:"" help:"The cost of memory that is exported and not used: a thousand exports in use, of a thousand and of up to a million."`
+	Notify     notifyCmd     `cmd:"" help:"The cost of a notification, from the frame to the handler and back, and of exports and imports: the VMMC paper's figure 9 (in a lab)."`
 	Eager      eagerCmd      `cmd:"" help:"Latency of messages that travel while they are composed, beside gathered and copied ones: the EDT paper's figures 8 and 9 (in a lab)."`
-	OnDemand   onDemandCmd   `cmd:"" name:"ondemand" help:"Memory that is pinned on demand: hits, misses, working sets, policies, other ways to have memory for transfers, and a bystander (in a lab)."`
+	OnDemand   onDemandCmd   `cmd:"" name:"ondemand" help:"Memory that is pinned on demand: hits, misses, working sets, policies, other ways to prepare memory for transfers, and a bystander (in a lab)."`
 	UTLB       utlbCmd       `cmd:"" name:"utlb" help:"Address translation under traces of parallel programs: the tables and figures of the UTLB paper (no network)."`
 	DHL        dhlCmd        `cmd:"" name:"dhl" help:"Lookup caches under traces of parallel programs: the figures of the dynamic handle lookup paper (no network)."`
 	Demo       demoCmd       `cmd:"" help:"One-way, two-way and ping-pong between two hosts on this machine, checked, with a page of figures."`
 
 	Server  serverCmd  `cmd:"" help:"Serve clients of another host."`
-	Figures figuresCmd `cmd:"" help:"Draw every figure there is: measures each in a short form, or draws what --from holds; --list says which figure of which paper each is."`
+	Figures figuresCmd `cmd:"" help:"Draw all figures: measures each in a short form, or draws the results in --from; --list names each one's paper and figure."`
 	Plot    plotCmd    `cmd:"" help:"Draw figures (SVG, PNG) and one HTML page from result files."`
 
 	inside

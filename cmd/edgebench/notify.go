@@ -14,7 +14,7 @@ import (
 
 // notifyCmd takes notifications apart.
 type notifyCmd struct {
-	Rounds int      `short:"n" default:"2000" help:"Notifications of each way to wait." placeholder:"N"`
+	Rounds int      `short:"n" default:"2000" help:"Notifications for each way to wait." placeholder:"N"`
 	Size   int      `short:"s" default:"64" help:"Bytes of a write, up to 4096." placeholder:"BYTES"`
 	Waits  []string `default:"block,adaptive" enum:"block,adaptive,busy" help:"How the receiving program waits: block, adaptive, busy." placeholder:"MODE,..."`
 	Output string   `short:"o" help:"Directory for the result as JSON and index.html." placeholder:"DIR"`

@@ -16,10 +16,10 @@ import (
 
 // onDemandCmd measures memory that is pinned on demand.
 type onDemandCmd struct {
-	Only     []string `default:"costs,sweep,ways,shares,bystander" enum:"costs,sweep,ways,shares,bystander" help:"What is measured: costs (of a hit, a miss, a check), sweep (sizes, working sets, policies, patterns), ways (registered whole, at each transfer, through a cache, copied), shares (of writes that miss: parked, and dropped to be sent again), bystander." placeholder:"PART,..."`
-	Duration seconds  `short:"D" default:"0.4" help:"How long a cell is measured." placeholder:"TIME"`
-	Rounds   int      `default:"5" help:"Rounds of what is compared in turns." placeholder:"N"`
-	Budget   size     `default:"16m" help:"What a space may pin." placeholder:"SIZE"`
+	Only     []string `default:"costs,sweep,ways,shares,bystander" enum:"costs,sweep,ways,shares,bystander" help:"Parts to measure: costs (of a hit, a miss, a check), sweep (sizes, working sets, policies, patterns), ways (registered whole, at each transfer, through a cache, copied), shares (of writes that miss: parked, and dropped to be sent again), bystander." placeholder:"PART,..."`
+	Duration seconds  `short:"D" default:"0.4" help:"Duration of each cell." placeholder:"TIME"`
+	Rounds   int      `default:"5" help:"Rounds of comparisons that are made in turns." placeholder:"N"`
+	Budget   size     `default:"16m" help:"Bytes that a space may pin." placeholder:"SIZE"`
 	Quick    bool     `help:"Fewer cells, shorter, fewer rounds: some ten seconds."`
 	Output   string   `short:"o" help:"Directory for the result as JSON, the figures and index.html." placeholder:"DIR"`
 	transportFlags

@@ -18,7 +18,7 @@ import (
 // outputFlags choose where results go and what they look like.
 type outputFlags struct {
 	Format      string   `enum:"${formats}," default:"" help:"Format of the results on standard output: ${formats} (default: perftest; table where transports or schedulers are compared)." placeholder:"FORMAT"`
-	Output      []string `short:"o" help:"Also write the results to a file, in the format its name ends in: .json, .jsonl, .csv, .html, else --format; or into a directory, named with a slash at its end: COMMAND.json, all figures and a page. Repeatable." placeholder:"FILE"`
+	Output      []string `short:"o" help:"Also write the results to a file, in the format of its ending (.json, .jsonl, .csv, .html, otherwise --format), or into a directory, named with a slash at the end: COMMAND.json, all figures and a page. Repeatable." placeholder:"FILE"`
 	ReportGbits bool     `name:"report-gbits" help:"Report Gbit/s instead of MiB/s."`
 	CPU         bool     `name:"cpu" help:"Show processor time of both ends."`
 }

@@ -13,7 +13,7 @@ import (
 // plotCmd draws result files.
 type plotCmd struct {
 	Files []string `arg:"" type:"existingfile" help:"Result files, as written with --format json or jsonl, or -o FILE.json."`
-	Out   string   `short:"o" default:"out" help:"Directory for the figures and the page, or an .html file for the page alone." placeholder:"DIR"`
+	Out   string   `short:"o" default:"out" help:"Directory for the figures and the page, or an .html file for only the page." placeholder:"DIR"`
 	Title string   `default:"MultiEdge benchmark" help:"Title of the page."`
 }
 

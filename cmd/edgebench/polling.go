@@ -12,7 +12,7 @@ import (
 // pollingCmd measures figure 3.3.
 type pollingCmd struct {
 	Names  []string `default:"block,adaptive,busy" enum:"block,adaptive,busy" help:"Ways to wait to compare: block, adaptive, busy." placeholder:"MODE"`
-	Rounds count    `default:"1" help:"How often each is measured, in turns; figures show medians (default: ${default})." placeholder:"N"`
+	Rounds count    `default:"1" help:"Measurements of each, in turns; figures show medians (default: ${default})." placeholder:"N"`
 	sizeFlags
 	workFlags
 	transportFlags

@@ -17,12 +17,12 @@ import (
 // scaleCmd finds out what very many connections cost.
 type scaleCmd struct {
 	Peer    string `arg:"" optional:"" help:"Name of the host that runs \"edgebench scale --serve\". Not needed with --lab."`
-	Conns   int    `default:"10000" help:"Connections open at once." placeholder:"N"`
-	Cycles  int    `default:"1000000" help:"Connections opened and closed after that." placeholder:"N"`
-	Workers int    `default:"32" help:"How many do so at once." placeholder:"N"`
+	Conns   int    `default:"10000" help:"Connections to hold open at once." placeholder:"N"`
+	Cycles  int    `default:"1000000" help:"Connections to open and close after that." placeholder:"N"`
+	Workers int    `default:"32" help:"Cycles that run at once." placeholder:"N"`
 	Serve   bool   `help:"Be the server, for a client on another host."`
 	Socket  string `help:"Control socket of the daemon (default: $$EDGE_SOCKET or /run/edged/edged.sock)." placeholder:"PATH"`
-	JSON    string `help:"Write the result there, too." placeholder:"FILE"`
+	JSON    string `help:"File to which the result is also written, as JSON." placeholder:"FILE"`
 	transportFlags
 	labFlags `prefix:""`
 }

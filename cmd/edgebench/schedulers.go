@@ -13,7 +13,7 @@ import (
 type schedulersCmd struct {
 	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
 	Names  []string `help:"Schedulers to compare (default: all)." placeholder:"NAME"`
-	Rounds count    `default:"1" help:"How often each is measured, in turns; figures show medians and the range (default: ${default})." placeholder:"N"`
+	Rounds count    `default:"1" help:"Measurements of each, in turns; figures show medians and the range (default: ${default})." placeholder:"N"`
 	sizeFlags
 	workFlags
 	transportFlags

@@ -12,8 +12,8 @@ import (
 type serverCmd struct {
 	transportFlags
 	localFlags `prefix:""`
-	Region     region `default:"256m" help:"Most memory registered for each direction of a client."`
-	Depth      count  `short:"t" default:"1024" help:"Most operations in flight that clients may ask this end for."`
+	Region     region `default:"256m" help:"Largest memory to register for each direction of a client."`
+	Depth      count  `short:"t" default:"1024" help:"Maximum of operations in flight that clients may request from this end."`
 }
 
 func (c *serverCmd) Run(ctx context.Context) error {

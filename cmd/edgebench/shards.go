@@ -20,9 +20,9 @@ import (
 // shardsCmd measures what further threads on a daemon's links bring.
 type shardsCmd struct {
 	Tests  []string     `default:"one-way,two-way" enum:"one-way,two-way,read" help:"Tests to run: one-way, two-way, read." placeholder:"TEST"`
-	Setups []shardSetup `default:"1,1+1,2" help:"Threads that serve a daemon's links: shards, or shards+receivers of each." placeholder:"N"`
+	Setups []shardSetup `default:"1,1+1,2" help:"Threads that serve a daemon's links: shards, or shards+receivers for each." placeholder:"N"`
 	Conns  []int        `default:"1,2,8" help:"Numbers of connections, each between two processes of its own." placeholder:"N"`
-	Rounds count        `default:"3" help:"How often each is measured, in turns; the table has medians (default: ${default})." placeholder:"N"`
+	Rounds count        `default:"3" help:"Measurements of each, in turns; the table has medians (default: ${default})." placeholder:"N"`
 	Size   size         `short:"s" default:"1m" help:"Message size."`
 	workFlags
 	transportFlags

@@ -14,11 +14,11 @@ import (
 
 // soakCmd mixes faults for a long time.
 type soakCmd struct {
-	Lab      bool    `help:"Build the hosts on this machine: the only way a soak runs."`
-	Duration seconds `short:"D" default:"60" help:"How long: seconds, or a duration such as 1h." placeholder:"SECONDS"`
-	Seed     uint64  `default:"1" help:"Of faults and contents."`
-	Spaces   bool    `help:"Memory of servers and clients lies in sparse spaces of 64 GiB of which little may be pinned, so that nearly all operations miss it."`
-	Driver   string  `enum:"alone,udp," default:"" help:"udp: long frames travel in datagrams; alone: none do (default: udp, but alone on links that have rates)." placeholder:"NAME"`
+	Lab      bool    `help:"Build the hosts on this machine; a soak runs in no other way."`
+	Duration seconds `short:"D" default:"60" help:"Duration: seconds, or such as 1h." placeholder:"SECONDS"`
+	Seed     uint64  `default:"1" help:"Seed of faults and contents."`
+	Spaces   bool    `help:"Put the memory of servers and clients into sparse spaces of 64 GiB, of which little may be pinned, so that nearly all operations miss."`
+	Driver   string  `enum:"alone,udp," default:"" help:"udp: long frames travel as super-frames (GSO, GRO); alone: one by one (default: udp, but alone on links with rates)." placeholder:"NAME"`
 	Format   string  `enum:"table,json,csv,markdown" default:"table" help:"Format on standard output: table, json, csv or markdown." placeholder:"FORMAT"`
 	Output   string  `short:"o" help:"Directory for soak.json, soak.csv, soak.md, index.html and the figures." placeholder:"DIR"`
 }

@@ -26,7 +26,7 @@ type testFlags struct {
 
 // bothWays is the flag of tests that can run in both directions.
 type bothWays struct {
-	Both bool `short:"b" help:"Both ends initiate operations; the throughput counts both directions."`
+	Both bool `short:"b" help:"Both ends post operations; the throughput counts both directions."`
 }
 
 type (
@@ -34,14 +34,14 @@ type (
 		testFlags
 		bothWays
 		connFlags
-		Pieces count `help:"Gather each message from so many pieces of memory, up to 16." placeholder:"N"`
-		Copied bool  `help:"Copy the pieces to one place first, instead of gathering them."`
+		Pieces count `help:"Pieces of memory from which each message is gathered, up to 16." placeholder:"N"`
+		Copied bool  `help:"Copy the pieces into one buffer first, instead of gathering them."`
 	}
 	atomicCmd struct {
 		testFlags
 		bothWays
 		connFlags
-		Func string `enum:"add,cas" default:"add" help:"What they do: fetch-and-add, or compare-and-swap (default: ${default})." placeholder:"NAME"`
+		Func string `enum:"add,cas" default:"add" help:"Kind of atomic: add (fetch-and-add) or cas (compare-and-swap) (default: ${default})." placeholder:"NAME"`
 	}
 	twoWayCmd struct {
 		testFlags

@@ -15,11 +15,11 @@ import (
 
 // studyFlags are common to the trace-driven studies.
 type studyFlags struct {
-	Only   string   `help:"Only tables and figures whose name matches the regular expression, as table4, figure7, policies." placeholder:"REGEXP"`
+	Only   string   `help:"Only tables and figures whose name matches the regular expression, such as table4, figure7, policies." placeholder:"REGEXP"`
 	Apps   []string `help:"Only these kernels: fft, lu, barnes, radix, water, ocean." placeholder:"NAME,..."`
 	Scale  float64  `default:"1" help:"Size of the problems: 1 is the papers', 0.25 a quarter of the memory." placeholder:"N"`
-	Trace  string   `help:"Replay this trace, which edgectl trace --lookups wrote, instead of kernels; tables and trends that are of the paper's programs alone are left out." placeholder:"FILE"`
-	Seed   uint64   `default:"1" help:"Of keys, bodies and molecules: the same seed gives the same trace."`
+	Trace  string   `help:"Replay this trace, which edgectl trace --lookups wrote, instead of kernels; tables and trends of only the papers' programs are left out." placeholder:"FILE"`
+	Seed   uint64   `default:"1" help:"Seed of keys, bodies and molecules: the same seed gives the same trace."`
 	Output string   `short:"o" help:"Directory for the results as JSON, the figures and index.html." placeholder:"DIR"`
 }
 

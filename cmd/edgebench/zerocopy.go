@@ -14,12 +14,12 @@ import (
 
 // zeroCopyCmd measures figures 3.8, 3.9 and 3.11, and where exchanging pages begins to pay.
 type zeroCopyCmd struct {
-	Names   []string `default:"cp,notx,pinmap,shuffle,nocp,default" enum:"cp,notx,pinmap,shuffle,nocp,default" help:"Configurations to compare: cp copies at both ends, notx at the receiver, pinmap exchanges received pages, shuffle does so with frames received whole at page boundaries, nocp receives in place; default is what is fastest." placeholder:"NAME"`
-	Aligned []string `default:"pinmap" help:"Configurations of which destinations in the middle and at the second byte of a page are measured, too." placeholder:"NAME"`
+	Names   []string `default:"cp,notx,pinmap,shuffle,nocp,default" enum:"cp,notx,pinmap,shuffle,nocp,default" help:"Configurations to compare: cp copies at both ends, notx at the receiver, pinmap exchanges received pages, shuffle does so with frames received whole at page boundaries, nocp receives in place; default is the fastest way." placeholder:"NAME"`
+	Aligned []string `default:"pinmap" help:"Configurations to measure also with destinations in the middle and at the second byte of a page." placeholder:"NAME"`
 	Parts   []string `default:"throughput,latency,alignment,exchange" enum:"throughput,latency,alignment,exchange" help:"What to measure: throughput, latency, alignment, and exchange against copy." placeholder:"PART"`
 	Runs    []size   `help:"Sizes of runs for exchange against copy (default: 4k to 8m)." placeholder:"SIZE"`
-	Daemons bool     `help:"Measure daemons instead of embedded transports. Their pages cannot be exchanged: pinmap is left out, and shuffle copies."`
-	Rounds  count    `default:"1" help:"How often each is measured, in turns; figures show medians (default: ${default})." placeholder:"N"`
+	Daemons bool     `help:"Measure daemons instead of embedded transports. Daemons cannot exchange pages: pinmap is left out, and shuffle copies."`
+	Rounds  count    `default:"1" help:"Measurements of each, in turns; figures show medians (default: ${default})." placeholder:"N"`
 	sizeFlags
 	workFlags
 	transportFlags

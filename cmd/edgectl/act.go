@@ -16,9 +16,9 @@ import (
 
 type pingCmd struct {
 	Peer     string        `arg:"" predictor:"peer" help:"Node name, or node id in hexadecimal."`
-	Count    int           `short:"c" default:"4" help:"How many (default: ${default})."`
-	Interval time.Duration `short:"i" default:"200ms" help:"Pause between two (default: ${default})."`
-	Wait     time.Duration `short:"W" default:"2s" help:"How long to wait for each (default: ${default})."`
+	Count    int           `short:"c" default:"4" help:"Number of pings (default: ${default})."`
+	Interval time.Duration `short:"i" default:"200ms" help:"Pause between two pings (default: ${default})."`
+	Wait     time.Duration `short:"W" default:"2s" help:"How long to wait for each answer (default: ${default})."`
 }
 
 // Validate is called before Run.
@@ -105,8 +105,8 @@ func pingSummary(r *daemon.PingReport) string {
 
 type doctorCmd struct {
 	Link      []string `short:"l" placeholder:"NAME" help:"Interfaces to examine when no daemon runs."`
-	KeyFile   string   `placeholder:"FILE" predictor:"file" help:"Key file to examine when no daemon runs (default: where edged keeps it)."`
-	PeersFile string   `placeholder:"FILE" predictor:"file" help:"Authorised-peers file to examine when no daemon runs (default: where edged looks for it)."`
+	KeyFile   string   `placeholder:"FILE" predictor:"file" help:"Key file to examine when no daemon runs (default: edged's own place)."`
+	PeersFile string   `placeholder:"FILE" predictor:"file" help:"Authorised-peers file to examine when no daemon runs (default: edged's own place)."`
 }
 
 // Run asks the daemon, which knows its own rights and links; without one it examines this process and the named links.
@@ -152,7 +152,7 @@ func findingsText(findings []inspect.Finding) string {
 }
 
 type drainCmd struct {
-	Undo bool `help:"Take new connections and memory again."`
+	Undo bool `help:"Accept new connections and memory again."`
 }
 
 func (c *drainCmd) Run(g *globals) error {

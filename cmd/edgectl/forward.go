@@ -20,22 +20,22 @@ import (
 )
 
 type forwardCmd struct {
-	Rule    []string `arg:"" optional:"" help:"LISTEN PEER SERVICE, where programs connect and what is dialled; with --serve: SERVICE TARGET, what is offered and where the server listens. Addresses are HOST:PORT or /PATH."`
+	Rule    []string `arg:"" optional:"" help:"LISTEN PEER SERVICE: the address where programs connect, and the service to dial. With --serve SERVICE TARGET: the service to offer, and the server's address. Addresses are HOST:PORT or /PATH."`
 	Serve   bool     `help:"Offer a service and connect its streams to a server on this host."`
 	Config  string   `short:"c" placeholder:"FILE" predictor:"file" help:"Take the rules from the [[forward]] tables of edged's configuration."`
-	Conns   int      `placeholder:"N" help:"Connections at once of the rule given here; further ones wait (default: 256)."`
-	Metrics string   `placeholder:"ADDRESS" help:"Serve /metrics there."`
+	Conns   int      `placeholder:"N" help:"Connections at once, for the rule given here; further ones wait (default: 256)."`
+	Metrics string   `placeholder:"ADDRESS" help:"Address that serves /metrics."`
 }
 
 // Help is what edgectl forward --help says beside the options.
 func (*forwardCmd) Help() string {
-	return `Carries TCP and Unix connections to another host and back, for programs that know sockets alone. On the host of the server, and then on that of the
+	return `Carries TCP and Unix connections to another host and back, for programs that use only sockets. On the host of the server, and then on that of the
 programs:
 
 	edgectl forward --serve redis 127.0.0.1:6379
 	edgectl forward 127.0.0.1:6379 other-host redis
 
-What breaks on one side is reset on the other. It runs until it is interrupted; edge-forward.service runs it with the configuration's rules.`
+A connection that breaks on one side is reset on the other. The forwarder runs until it is interrupted; edge-forward.service runs it with the configuration's rules.`
 }
 
 // rules puts together what the command line and the configuration say.

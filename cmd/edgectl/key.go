@@ -14,7 +14,7 @@ import (
 )
 
 type keyCmd struct {
-	Show   keyShowCmd   `cmd:"" help:"Print this node's public key, which peers authorise: the running daemon's, else that of the key file."`
+	Show   keyShowCmd   `cmd:"" help:"Print this node's public key, which peers authorise: the running daemon's, or else the key file's."`
 	New    keyNewCmd    `cmd:"" help:"Make a private key: into FILE, printing the public key, or without FILE to standard output."`
 	Public keyPublicCmd `cmd:"" help:"Read a private key from standard input and print its public key."`
 }
@@ -73,7 +73,7 @@ func (c *keyShowCmd) Run(g *globals) error {
 }
 
 type keyNewCmd struct {
-	File string `arg:"" optional:"" predictor:"file" help:"File to make, readable by its owner alone; an existing one is never overwritten."`
+	File string `arg:"" optional:"" predictor:"file" help:"File to make, readable only by its owner; an existing file is never overwritten."`
 }
 
 func (c *keyNewCmd) Run(g *globals) error {

@@ -40,7 +40,7 @@ type globals struct {
 	JSON    bool             `short:"j" help:"Print JSON."`
 	Socket  string           `short:"s" env:"EDGE_SOCKET" default:"/run/edged/edged.sock" placeholder:"PATH" predictor:"file" help:"Control socket of the daemon (default: ${default})."`
 	Timeout time.Duration    `default:"10s" help:"How long to wait for the daemon (default: ${default})."`
-	Print   kong.VersionFlag `name:"version" help:"Print the version and exit; edgectl version asks the daemon for its own, too."`
+	Print   kong.VersionFlag `name:"version" help:"Print the version and exit; edgectl version also shows the daemon's."`
 	clidoc.Flags
 	in    io.Reader
 	out   io.Writer
@@ -53,24 +53,24 @@ type cli struct {
 	Status  statusCmd  `cmd:"" help:"Show the daemon and its totals."`
 	Dev     devCmd     `cmd:"" help:"Show the device that programs open: the links together."`
 	Link    linkCmd    `cmd:"" help:"Show the local links."`
-	Peer    peerCmd    `cmd:"" help:"Show the nodes that were heard and the paths to them."`
+	Peer    peerCmd    `cmd:"" help:"Show the nodes that were heard, and the paths to them."`
 	Conn    connCmd    `cmd:"" help:"Show connections."`
-	Export  exportCmd  `cmd:"" help:"Show exported memory: by whom, to whom, and how much it is used."`
+	Export  exportCmd  `cmd:"" help:"Show exported memory: owner, importers and use."`
 	Region  regionCmd  `cmd:"" help:"Show registered memory."`
 	Client  clientCmd  `cmd:"" help:"Show attached processes."`
-	Stat    statCmd    `cmd:"" help:"Show what goes on: rates of the daemon's and links' counters, interval by interval."`
+	Stat    statCmd    `cmd:"" help:"Show rates of the daemon's and links' counters, interval by interval."`
 	Top     topCmd     `cmd:"" help:"Show links, peers and connections by their traffic, refreshed each second."`
 	Trace   traceCmd   `cmd:"" help:"Show the frames that pass the links, or write them to a pcapng file."`
 	Ping    pingCmd    `cmd:"" help:"Measure round trips to a node, engine to engine."`
-	Forward forwardCmd `cmd:"" help:"Carry TCP and Unix connections to a peer and back, for programs that know sockets alone."`
-	Doctor  doctorCmd  `cmd:"" help:"Look for what is wrong or slow, and say what to do."`
-	Monitor monitorCmd `cmd:"" help:"Show what happens, as it happens: links, peers, paths, clients, reloads."`
-	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory, until that is undone or it is restarted."`
-	Key     keyCmd     `cmd:"" help:"Show and make the keys by which nodes know each other."`
+	Forward forwardCmd `cmd:"" help:"Carry TCP and Unix connections to a peer and back, for programs that use only sockets."`
+	Doctor  doctorCmd  `cmd:"" help:"Find what is wrong or slow, and say what to do."`
+	Monitor monitorCmd `cmd:"" help:"Show events as they happen: links, peers, paths, clients, reloads."`
+	Drain   drainCmd   `cmd:"" help:"Make the daemon refuse new connections and memory, until drain --undo or a restart."`
+	Key     keyCmd     `cmd:"" help:"Show and make the keys that identify nodes."`
 	Peers   peersCmd   `cmd:"" help:"Show and change which nodes are authorised."`
 	Version versionCmd `cmd:"" help:"Show the versions of edgectl and of the daemon."`
 
-	Completion completionCmd `cmd:"" help:"Print what makes a shell complete edgectl's command lines."`
+	Completion completionCmd `cmd:"" help:"Print the code that makes a shell complete edgectl's command lines."`
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

@@ -20,7 +20,7 @@ type monitorCmd struct{}
 func (*monitorCmd) Help() string {
 	return "Prints a line for each event until it is interrupted: links up and down, peers (sessions) up and down, " +
 		"states of paths, clients that attach, leave or are evicted, reloads, draining. " +
-		"With -j each line is a JSON object. It fails when the daemon goes."
+		"With -j each line is a JSON object. It fails when the daemon ends."
 }
 
 // Run ends well when it is interrupted.

@@ -18,9 +18,9 @@ import (
 )
 
 type peersCmd struct {
-	List   peersListCmd   `cmd:"" help:"Show the authorised peers: the running daemon's, else those of the file."`
+	List   peersListCmd   `cmd:"" help:"Show the authorised peers: the running daemon's, or else the file's."`
 	Add    peersAddCmd    `cmd:"" help:"Authorise a peer."`
-	Remove peersRemoveCmd `cmd:"" help:"Authorise a peer no more; connections with it end."`
+	Remove peersRemoveCmd `cmd:"" help:"Revoke a peer's authorisation; its connections end."`
 }
 
 // peersFile chooses the file to work on.
@@ -114,8 +114,8 @@ type peersReport struct {
 }
 
 type peersAddCmd struct {
-	Key  string `arg:"" help:"The peer's public key: edgectl key show there."`
-	Name string `arg:"" help:"What it is dialled by here."`
+	Key  string `arg:"" help:"The peer's public key, as edgectl key show prints it there."`
+	Name string `arg:"" help:"Name by which programs here dial the peer."`
 	peersFile
 }
 

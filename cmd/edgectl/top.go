@@ -12,13 +12,13 @@ import (
 )
 
 type topCmd struct {
-	Interval time.Duration `short:"i" default:"1s" placeholder:"SECONDS" help:"Pause between two looks, in seconds, or 500ms and the like (default: ${default})."`
+	Interval time.Duration `short:"i" default:"1s" placeholder:"SECONDS" help:"Interval between refreshes, in seconds, or such as 500ms (default: ${default})."`
 }
 
 // Help is what edgectl top --help says beside the options.
 func (*topCmd) Help() string {
 	return "q or Ctrl-C ends it, tab shows one of the tables alone, s orders connections by another column. " +
-		"Where the output is not a terminal, and with -j, it looks twice, prints one report and ends."
+		"If the output is not a terminal, and with -j, it takes two samples, prints one report and ends."
 }
 
 // Validate is called before Run.

@@ -23,22 +23,22 @@ import (
 
 type traceCmd struct {
 	Link     string        `arg:"" optional:"" predictor:"link" help:"Only this link (default: all)."`
-	Write    string        `short:"w" placeholder:"FILE" predictor:"file" help:"Write a pcapng file, for Wireshark; - is standard output."`
-	Count    uint64        `short:"c" placeholder:"N" help:"End after so many frames."`
-	Duration time.Duration `short:"D" placeholder:"TIME" help:"End after so long."`
-	Lookups  bool          `help:"Record the memory that operations use instead of frames, for edgebench utlb and dhl --trace; -w names the file, as text if it ends in .txt."`
-	Snap     int           `default:"256" placeholder:"BYTES" help:"Keep so many bytes of each frame; 0: all of it (default: ${default})."`
+	Write    string        `short:"w" placeholder:"FILE" predictor:"file" help:"Write a pcapng file for Wireshark; - is standard output."`
+	Count    uint64        `short:"c" placeholder:"N" help:"End after this number of frames."`
+	Duration time.Duration `short:"D" placeholder:"TIME" help:"End after this time."`
+	Lookups  bool          `help:"Record the memory that operations use, instead of frames, for edgebench utlb and dhl --trace; -w names the file, which is text if the name ends in .txt."`
+	Snap     int           `default:"256" placeholder:"BYTES" help:"Bytes to keep of each frame; 0: all (default: ${default})."`
 }
 
 // Help is what edgectl trace --help says beside the options.
 func (*traceCmd) Help() string {
-	return `The daemon shows the frames it sends and receives, also those that a packet socket shows to no other program on this host. Of encrypted traffic the clear headers can
-be read. Ctrl-C ends it. Only root and the user that runs the daemon may trace: frames in plaintext hold what others write.
+	return `Shows the frames that the daemon sends and receives, also frames that a packet socket shows to no other program on this host. Of encrypted traffic only the clear headers can
+be read. Ctrl-C ends it. Only root and the user that runs the daemon may trace: frames in plaintext contain other users' data.
 
 	edgectl trace eth0 -c 20
 	edgectl trace -w out.pcapng -D 10s
 
-With --lookups the daemon tells which memory operations use, at their sources and destinations, on the side of this host: process, operation, place, length and time.
+With --lookups the daemon reports the memory that operations use on this host, at their sources and destinations: process, operation, place, length and time.
 It ends after -c lookups, or 1048576.
 
 	edgectl trace --lookups -w out.memtrace -D 10s

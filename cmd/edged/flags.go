@@ -24,22 +24,22 @@ type flags struct {
 	Socket        *string          `placeholder:"PATH" help:"Control socket (default: $$EDGE_SOCKET or /run/edged/edged.sock)."`
 	Group         *string          `help:"Group that may connect to the socket."`
 	Mode          *string          `placeholder:"OCTAL" help:"Permissions of the socket (default: 0660)."`
-	WaitLinks     bool             `help:"Start although links are missing or down, and use them when they come."`
+	WaitLinks     bool             `help:"Start even if links are missing or down, and use them when they come up."`
 	Ethertype     *string          `placeholder:"NUMBER" help:"EtherType of the frames (default: 0x88b5)."`
 	Scheduler     *string          `help:"How frames are spread over links: adaptive, srr, wsrr, wd."`
 	Shards        *int             `placeholder:"N" help:"Threads that serve the links, each with clients of its own (default: 1)."`
-	Receivers     *int             `placeholder:"N" help:"Further threads of each shard that receive, among which its links are shared out (default: 0)."`
+	Receivers     *int             `placeholder:"N" help:"Receivers: further threads of each shard, which share its links (default: 0)."`
 	Profile       *string          `help:"Flow control: default or paper."`
 	Window        *int             `placeholder:"FRAMES" help:"Frames in flight per peer (default: the profile's)."`
 	Checksum      *string          `help:"What CRC32C covers in plaintext: full or header."`
-	Plaintext     bool             `help:"Neither encrypt nor authenticate: for trusted wires alone."`
+	Plaintext     bool             `help:"Neither encrypt nor authenticate: only for trusted wires."`
 	KeyFile       *string          `placeholder:"FILE" help:"This node's private key, made at first start (default: /var/lib/edged/key, or in the user's state directory)."`
 	PeersFile     *string          `placeholder:"FILE" help:"Authorised peers (default: /etc/edged/peers, or beside the key)."`
-	Driver        *string          `placeholder:"NAME" help:"How links move frames: udp (many in one UDP datagram, to peers that take them), alone (each by itself), or how those are received, ring or mmsg (default: udp on veth, else alone)."`
+	Driver        *string          `placeholder:"NAME" help:"How links move frames: udp (super-frames, GSO and GRO, to peers that take them), alone (each by itself, received by ring or mmsg according to the MTU), ring or mmsg (default: udp on veth, otherwise alone)."`
 	Poll          *string          `help:"adaptive, block or busy."`
 	Spin          *time.Duration   `help:"How long adaptive polls after the last work (default: 50us)."`
-	MetricsListen *string          `placeholder:"HOST:PORT" help:"Serve /metrics, /livez, /readyz there, for example 127.0.0.1:9469; empty: off."`
-	MetricsWeb    *string          `name:"metrics-web-config" placeholder:"FILE" help:"TLS and users for them: a web configuration file of the Prometheus exporter toolkit; empty: plain HTTP."`
+	MetricsListen *string          `placeholder:"HOST:PORT" help:"Address that serves /metrics, /livez and /readyz, for example 127.0.0.1:9469; empty: off."`
+	MetricsWeb    *string          `name:"metrics-web-config" placeholder:"FILE" help:"TLS and users for the metrics: a web configuration file of the Prometheus exporter toolkit; empty: plain HTTP."`
 	LogLevel      *string          `help:"debug, info, warn or error."`
 	LogFormat     *string          `help:"text or json."`
 	Check         bool             `help:"Check the configuration and exit."`
