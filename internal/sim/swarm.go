@@ -72,8 +72,12 @@ func Swarm(seed uint64, watch Watch) (Report, error) {
 
 // runMix is Swarm with a mix that may differ from the seed's own.
 func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
-	if watch.Live && m.duration > time.Second {
-		o.Rekey = 0 // a key that seals so few frames wears out while nobody listens; those of production do not
+	// A key that seals so few frames wears out by probes while nobody listens; those of production do not.
+	switch long := m.duration > time.Second; {
+	case long && watch.Live:
+		o.Rekey = 0
+	case long:
+		o.Rekey *= 3
 	}
 	o.Trace = watch.Trace
 	w := &swarm{World: New(o), mix: m, rng: stream(seed, workloadStream), mail: stream(seed, mailStream),
