@@ -35,7 +35,9 @@ func memoryScenarios() []Scenario {
 		{
 			Name: "memory limit of a control group", Group: Host,
 			Criteria: "typed refusal; nothing half pinned; the kernel kills nobody; other clients go on",
-			Run:      groupLimit,
+			// By default the quotas follow the group and refuse first.
+			Set: func(s *bench.ClusterSpec) { s.Limits += "pinned = \"1GiB\"\npinned_total = \"1GiB\"\n" },
+			Run: groupLimit,
 		},
 		{
 			Name: "quota of pinned memory", Group: Host,
