@@ -44,7 +44,13 @@ func TestOnDemand(t *testing.T) {
 			t.Errorf("%d %% were to miss: %+v", s.Percent, s)
 		}
 	}
-	if len(res.Costs) != 8 || len(res.Ways) != 20 || len(res.Besides) != 4 || shown == 0 {
+	for _, p := range res.Foresights {
+		if p.Missed == 0 || len(p.Rates) != 1 || len(p.Whole) != 1 || p.Rates[0] <= 0 || p.Latency.P50 <= 0 ||
+			p.Pattern == ondemand.Cyclic && p.Prefetched == 0 {
+			t.Errorf("%+v", p)
+		}
+	}
+	if len(res.Costs) != 8 || len(res.Foresights) != 4 || len(res.Ways) != 20 || len(res.Besides) != 4 || shown == 0 {
 		t.Errorf("%d costs, %d ways, %d bystanders", len(res.Costs), len(res.Ways), len(res.Besides))
 	}
 	var out bytes.Buffer
@@ -54,7 +60,7 @@ func TestOnDemand(t *testing.T) {
 	}
 	s.Print(&out)
 	for _, want := range []string{"miss, untouched", "write 65536, 200 %, mru, cyclic", "copied, 200 %, zipf",
-		"park, 100 %", "as many writes that hit", "a bystander's p99 beside writes that miss, no pages"} {
+		"park, 100 %", "exact, 1048576, cyclic", "as many writes that hit", "a bystander's p99 beside writes that miss, no pages"} {
 		if !strings.Contains(strings.ToLower(out.String()), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

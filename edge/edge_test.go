@@ -23,8 +23,16 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, beChild(socket)) // ends only by mishap
 		os.Exit(1)
 	}
+	if socket := os.Getenv(childStuckEnv); socket != "" {
+		fmt.Fprintln(os.Stderr, beStuckOwner(socket))
+		os.Exit(1)
+	}
 	if socket := os.Getenv(childHeapEnv); socket != "" {
 		fmt.Fprintln(os.Stderr, beHeapChild(socket))
+		os.Exit(1)
+	}
+	if file := os.Getenv(childFuseEnv); file != "" {
+		fmt.Println(beFuse(file))
 		os.Exit(1)
 	}
 	if role := os.Getenv(childPeerEnv); role != "" {

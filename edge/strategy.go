@@ -23,9 +23,10 @@ const (
 
 // driver is an embedded transport that a waiting goroutine runs itself.
 type driver interface {
-	Drive() (worked, ran bool)    // one iteration
-	Drowse(fd int)                // blocks until there may be work or fd is readable
-	Memory(fd int) *regmem.Memory // of a region, as the transport sees it; nil: map fd
+	Drive() (worked, ran bool)                              // one iteration
+	Drowse(fd int)                                          // blocks until there may be work or fd is readable
+	Memory(fd int) *regmem.Memory                           // of a region, as the transport sees it; nil: map fd
+	Policy(before func(a, b ChunkUse) bool) (number uint32) // of the next space that is mapped with it
 }
 
 // driven reports whether goroutines that wait run the transport. Those of a Device with an event loop do not: the loop

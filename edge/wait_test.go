@@ -458,9 +458,10 @@ func TestStrategyForgetsSlowYields(t *testing.T) {
 // idleDriver is a transport with nothing to do.
 type idleDriver struct{}
 
-func (idleDriver) Drive() (worked, ran bool) { return false, true }
-func (idleDriver) Drowse(int)                {}
-func (idleDriver) Memory(int) *regmem.Memory { return nil }
+func (idleDriver) Drive() (worked, ran bool)              { return false, true }
+func (idleDriver) Drowse(int)                             {}
+func (idleDriver) Policy(func(a, b ChunkUse) bool) uint32 { return 0 }
+func (idleDriver) Memory(int) *regmem.Memory              { return nil }
 
 func TestFailuresAreBounded(t *testing.T) {
 	var f failures

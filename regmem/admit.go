@@ -134,8 +134,8 @@ func (s *Space) admit(first, last uint64) bool {
 		return true
 	}
 	// misses of neighbours, one after the other, are taken to go on
-	if s.missed == asked && asked > 0 {
-		for k := last + 1; k <= last+aheadChunks && s.early(k); k++ {
+	if s.missed == asked && asked > 0 && s.cfg.Ahead != AheadOff {
+		for k := last + 1; k <= last+aheadChunks && (s.stays(k) || s.early(k)); k++ {
 		}
 	}
 	s.missed = last + 1

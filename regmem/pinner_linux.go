@@ -3,7 +3,6 @@ package regmem
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -335,11 +334,12 @@ func (sp *PinnedSpace) lock(b []byte) error {
 	return nil
 }
 
-// holes returns how many bytes of a range have no pages yet, not even somebody else's. It asks page by page where the
-// next data is: where the next hole is the kernel finds out by going through all pages of the file up to there.
+// holes returns how many bytes of a range, pinPiece at most, have no pages yet, not even somebody else's. That all have
+// or none has is seen at once. Else it asks page by page where the next data is: where the next hole is the kernel
+// finds out by going through all pages of the file up to there.
 func (sp *PinnedSpace) holes(off uint64, n int) (bytes int, err error) {
-	at, end, page := int64(off), int64(off)+int64(n), int64(os.Getpagesize())
-	for at < end {
+	at, end := int64(off), int64(off)+int64(n)
+	for first := true; at < end; first = false {
 		data, err := unix.Seek(sp.mem.fd, at, unix.SEEK_DATA)
 		switch {
 		case errors.Is(err, unix.ENXIO):
@@ -350,8 +350,10 @@ func (sp *PinnedSpace) holes(off uint64, n int) (bytes int, err error) {
 			data = min(data, end)
 			bytes += int(data - at)
 			at = data
+		case first && inCore(sp.mem.buf[off:off+uint64(n)]):
+			return 0, nil
 		default:
-			at += page
+			at += int64(pageSize)
 		}
 	}
 	return bytes, nil

@@ -2,20 +2,41 @@ package regmem
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// lookEvery is how many bytes may be filled between two looks at what is free; a look costs more than pinning less than
-// that.
-const lookEvery = 1 << 20
+// How many bytes may be filled between two looks at what is free: lookEvery in any case, since a look costs more than
+// pinning less than that, and where the latest one was just now and found a lot, a small part of it, lookMost at most.
+const (
+	lookEvery = 1 << 20
+	lookMost  = leastSpared / 4
+	lookShare = 64 // of what was free beyond what is promised and spared
+	lookFresh = 20 * time.Millisecond
+)
 
 // room is what Reserve promised.
 var room struct {
 	sync.Mutex
 	promised uint64 // bytes that may not be filled yet
-	unseen   uint64 // bytes that were granted since the last look, less than lookEvery
+	unseen   uint64 // bytes that were granted since the last look, less than lookMost
 	spared   uint64 // bytes that must stay free
+
+	free uint64    // bytes that the last look found
+	at   time.Time // of it
+}
+
+// unlooked is how many bytes may be granted without a look. The lock is held.
+func unlooked() uint64 {
+	taken := room.promised + max(room.spared, leastSpared)
+	if room.free <= taken || time.Since(room.at) > lookFresh {
+		return lookEvery
+	}
+	return min(max((room.free-taken)/lookShare, lookEvery), lookMost)
 }
 
 // leastSpared is what must stay free at least, in bytes, in the machine and in each control group: the process itself
@@ -37,14 +58,15 @@ func Reserve(n int) (done func(), err error) {
 	need := uint64(n)
 	room.Lock()
 	defer room.Unlock()
-	if room.unseen+need < lookEvery {
+	if room.unseen+need < lookEvery || room.unseen+need < unlooked() {
 		room.unseen += need
 		return func() {}, nil
 	}
-	if err := look(need, room.promised, max(room.spared, leastSpared)); err != nil {
+	free, err := look(need, room.promised, max(room.spared, leastSpared))
+	if err != nil {
 		return nil, err
 	}
-	room.unseen = 0
+	room.unseen, room.free, room.at = 0, free, time.Now()
 	room.promised += need
 	return func() {
 		room.Lock()
@@ -53,16 +75,22 @@ func Reserve(n int) (done func(), err error) {
 	}, nil
 }
 
-// look refuses what does not fit beside what is promised already.
-func look(need, promised, spared uint64) error {
-	if free, ok := procBytes("/proc/meminfo", "MemAvailable:"); ok && need+promised+spared > free {
-		return fmt.Errorf("%w: cannot pin %d bytes, the machine has %d available, %d are promised and %d must stay "+
-			"free (limits.reserve)", ErrSize, need, free, promised, spared)
+// look refuses what does not fit beside what is promised already, and returns how many bytes are free.
+func look(need, promised, spared uint64) (free uint64, err error) {
+	free = math.MaxUint64
+	if n, ok := procBytes("/proc/meminfo", "MemAvailable:"); ok {
+		if free = n; need+promised+spared > free {
+			return 0, fmt.Errorf("%w: cannot pin %d bytes, the machine has %d available, %d are promised and %d must "+
+				"stay free (limits.reserve)", ErrSize, need, free, promised, spared)
+		}
 	}
-	if g, ok := TightestGroup(); ok && !g.fits(need+promised, spared) {
-		return &GroupError{Need: need, Spared: spared, Group: g}
+	if g, ok := TightestGroup(); ok {
+		if !g.fits(need+promised, spared) {
+			return 0, &GroupError{Need: need, Spared: spared, Group: g}
+		}
+		free = min(free, g.Room())
 	}
-	return nil
+	return free, nil
 }
 
 // TightestGroup returns that of this process's control groups which has the least room. ok is false when none limits
@@ -82,6 +110,12 @@ func TightestGroup() (least Group, ok bool) {
 		}
 	}
 	return least, ok
+}
+
+// Swaps reports whether the kernel could take memory that is not pinned to swap.
+func Swaps() bool {
+	var info unix.Sysinfo_t
+	return unix.Sysinfo(&info) != nil || info.Totalswap > 0
 }
 
 func readText(file string) (string, error) {

@@ -3,6 +3,7 @@ package regmem
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 // Reservations add up, small ones are counted too, and what is done is given back.
@@ -26,15 +27,40 @@ func TestReserve(t *testing.T) {
 		done()
 	}
 
+	const piece = lookEvery / 4
 	room.promised += 2 * free
 	defer func() { room.promised -= 2 * free }()
-	const piece = lookEvery / 4
 	for n := 0; ; n += piece {
 		if _, err := Reserve(piece); err != nil {
 			break
 		}
 		if n > lookEvery {
 			t.Fatalf("%d bytes are promised in small pieces where there is no room", n)
+		}
+	}
+}
+
+// Without a look more is granted than lookEvery only where the last one was just now, and then a small part of what it
+// found beyond what is promised and spared.
+func TestReserveUnlooked(t *testing.T) {
+	room.Lock()
+	defer room.Unlock()
+	promised, free, at := room.promised, room.free, room.at
+	defer func() { room.promised, room.free, room.at = promised, free, at }()
+	fresh := time.Now().Add(time.Hour) // however long the test takes
+	taken := max(room.spared, leastSpared)
+	for _, c := range []struct {
+		promised, free uint64
+		at             time.Time
+		want           uint64
+	}{
+		{0, taken + 1<<40, fresh, lookMost}, {0, taken + 128<<20, fresh, 2 << 20}, {0, taken + 1<<20, fresh, lookEvery},
+		{0, taken / 2, fresh, lookEvery}, {1 << 40, taken + 1<<40, fresh, lookEvery},
+		{0, taken + 1<<40, time.Now().Add(-2 * lookFresh), lookEvery},
+	} {
+		room.promised, room.free, room.at = c.promised, c.free, c.at
+		if got := unlooked(); got != c.want {
+			t.Errorf("%d bytes free, %d promised: %d may be granted, want %d", c.free, c.promised, got, c.want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package regmem
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -25,6 +26,7 @@ const (
 	workMost     = 1024      // chunks that one call looks at, at most: its caller goes on with what is left
 	victimSample = 16
 	holdMost     = 128 // chunks that wait to be held together
+	swapLook     = 256 // uses between two looks whether there is swap
 )
 
 // SpaceConfig fixes a space.
@@ -41,7 +43,30 @@ type SpaceConfig struct {
 	Starve func()
 	// Waits reports whether somebody waits for a chunk still, who was told that it is missing; nil: yes.
 	Waits func(chunk uint64) bool
+	Ahead Ahead
+	// Swaps reports whether memory that is not pinned may go. If it may not, what was evicted is used at once, pinned
+	// or not: its pages are there and mapped. nil: it may.
+	Swaps func() bool
 }
+
+// Ahead says what is pinned before an operation asks.
+type Ahead uint8
+
+const (
+	AheadExact      Ahead = iota // what operations say will follow, and what AheadSequential does
+	AheadSequential              // what follows two neighbours that missed
+	AheadOff
+)
+
+var aheadNames = [...]string{"exact", "sequential", "off"}
+
+// Aheads lists the names that AheadByName takes.
+var Aheads = aheadNames[:]
+
+func (a Ahead) String() string { return aheadNames[a] }
+
+// AheadByName finds an Ahead; a name that there is not is AheadExact.
+func AheadByName(name string) Ahead { return Ahead(max(slices.Index(Aheads, name), 0)) }
 
 // PinWork is what a pinner does with a chunk.
 type PinWork uint8
@@ -56,6 +81,7 @@ const (
 type SpaceCounters struct {
 	Lookups    uint64 // uses of memory by parts of operations
 	Hits       uint64 // of those, all was resident
+	Soft       uint64 // of those, some was not pinned any more (SpaceConfig.Swaps)
 	Cold       uint64 // chunks missed that were not resident before
 	Capacity   uint64 // chunks missed that had been evicted
 	Pins       uint64
@@ -72,6 +98,7 @@ type SpaceCounters struct {
 func (c *SpaceCounters) Add(o *SpaceCounters) {
 	c.Lookups += o.Lookups
 	c.Hits += o.Hits
+	c.Soft += o.Soft
 	c.Cold += o.Cold
 	c.Capacity += o.Capacity
 	c.Pins += o.Pins
@@ -101,6 +128,7 @@ type Space struct {
 	freed   bool          // there may be room since
 	refused bool          // the latest chunk that was asked for could not be pinned
 	judged  time.Duration // when AskMore last forgave
+	swaps   bool          // what SpaceConfig.Swaps said last
 	Count   SpaceCounters
 }
 
@@ -137,6 +165,7 @@ func NewSpace(cfg SpaceConfig) (*Space, error) {
 	}
 	s := &Space{cfg: cfg, shift: uint(bits.TrailingZeros(uint(cfg.Chunk)))}
 	s.budget = cfg.budget()
+	s.swaps = cfg.Swaps == nil || cfg.Swaps()
 	var err error
 	s.table, err = NewChunks(ChunksConfig{Chunks: (cfg.Size-1)>>s.shift + 1, Policy: cfg.Policy, Before: cfg.Before,
 		Sample: victimSample, Seed: cfg.Seed, Leaves: cfg.leaves(), Young: min(64, s.budget/4)})
@@ -178,14 +207,16 @@ func (s *Space) Touch(off, n, follows uint64, _ Site) (page uint64, ok bool) {
 	end := off + n
 	if n > 0 {
 		s.Count.Lookups++
-		first, last, settled := off>>s.shift, (end-1)>>s.shift, true
+		first, last, settled, soft := off>>s.shift, (end-1)>>s.shift, true, false
 		for i := first; i <= last; i++ {
 			switch s.table.Touch(i) {
 			case ChunkPinned, ChunkSoft:
 			case ChunkAhead, ChunkOwed:
 				settled = false
 			default:
-				if ok {
+				if s.cfg.Swaps != nil && s.stays(i) {
+					soft = true
+				} else if ok {
 					page, ok = i, false
 				}
 			}
@@ -198,16 +229,30 @@ func (s *Space) Touch(off, n, follows uint64, _ Site) (page uint64, ok bool) {
 			fallthrough
 		default:
 			s.Count.Hits++
+			if soft {
+				s.soft()
+			}
 		}
 	}
-	if follows > 0 {
+	if follows > 0 && s.cfg.Ahead == AheadExact {
 		if last := (end + min(follows, aheadBytes) - 1) >> s.shift; last != s.ahead {
 			s.ahead = last
-			for i := end >> s.shift; i <= last && s.early(i); i++ {
+			for i := end >> s.shift; i <= last && (s.stays(i) || s.early(i)); i++ {
 			}
 		}
 	}
 	return page, ok
+}
+
+// stays reports whether chunk i, which is not pinned, was, and is resident still: without swap pages stay.
+func (s *Space) stays(i uint64) bool { return i < s.table.Len() && s.table.Seen(i) && !s.swaps }
+
+// soft counts a use of what is not pinned, and looks now and then whether such memory stays.
+func (s *Space) soft() {
+	if s.Count.Soft%swapLook == 0 {
+		s.swaps = s.cfg.Swaps()
+	}
+	s.Count.Soft++
 }
 
 // Ask implements Backing.

@@ -118,6 +118,13 @@ func (s *soak) whole(ctx context.Context, spec bench.ClusterSpec, row *Row, show
 		s.alive()
 		return err
 	}
+	if s.o.Spaces {
+		now, err := s.daemonCounters(ctx)
+		if err != nil {
+			return err
+		}
+		s.missed(now)
+	}
 	if err := s.finish(ctx); err != nil {
 		return err
 	}

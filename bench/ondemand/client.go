@@ -36,7 +36,8 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)
 	for _, part := range []struct {
 		name string
 		do   func(context.Context) error
-	}{{Costs, r.costs}, {Sweep, r.sweep}, {Ways, r.ways}, {Shares, r.shares}, {Bystander, r.bystander}} {
+	}{{Costs, r.costs}, {Sweep, r.sweep}, {Ways, r.ways}, {Shares, r.shares},
+		{Prefetch, r.foresee}, {Bystander, r.bystander}} {
 		if !slices.Contains(s.Parts, part.name) {
 			continue
 		}

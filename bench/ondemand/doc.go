@@ -27,6 +27,7 @@ type Spec struct {
 	Policies []string `json:"policies"`
 	Patterns []string `json:"patterns"`
 	Variant  string   `json:"variant,omitempty"` // what the daemons do with data that misses; empty: park
+	Ahead    string   `json:"ahead,omitempty"`   // what they pin before it is used; empty: exact
 }
 
 // Parts of the study.
@@ -34,12 +35,13 @@ const (
 	Costs     = "costs"
 	Sweep     = "sweep"
 	Ways      = "ways"
-	Shares    = "shares" // of misses, with daemons that park and with such that drop
+	Shares    = "shares"   // of misses, with daemons that park, such that use what is there, and such that drop
+	Prefetch  = "prefetch" // with daemons of each setting
 	Bystander = "bystander"
 )
 
 // Parts are all parts.
-var Parts = []string{Costs, Sweep, Ways, Shares, Bystander}
+var Parts = []string{Costs, Sweep, Ways, Shares, Prefetch, Bystander}
 
 // Target is what a server is asked to have.
 type Target struct {
@@ -125,6 +127,8 @@ type Result struct {
 	Ways    []Way    `json:"ways,omitempty"`
 	Shares  []Share  `json:"shares,omitempty"`
 	Besides []Beside `json:"bystander,omitempty"`
+
+	Foresights []Foresight `json:"prefetch,omitempty"`
 }
 
 // mapOptions are what a Target asks of a space.

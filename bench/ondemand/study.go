@@ -26,7 +26,8 @@ const noise = "a run on a host that does other things as well is no proof: repea
 func (r *Result) Study(head report.Head) *xlate.Study {
 	s := &xlate.Study{Head: head, Title: "Memory that is pinned on demand", Scale: 1, Seed: 1,
 		Paper: "goals of this project, after Chen and others, UTLB; Azimi and Bilas, Dynamic Handle Lookup"}
-	for _, part := range []func(*xlate.Study){r.costStudy, r.sweepStudy, r.wayStudy, r.shareStudy, r.besideStudy} {
+	for _, part := range []func(*xlate.Study){r.costStudy, r.sweepStudy, r.wayStudy, r.shareStudy,
+		r.foresightStudy, r.besideStudy} {
 		part(s)
 	}
 	for i := range s.Trends {
@@ -216,7 +217,8 @@ func (r *Result) shareStudy(s *xlate.Study) {
 	}
 	t := xlate.Table{ID: "shares", Title: "Writes of 64 KiB of which a part misses",
 		Caption: fmt.Sprintf("%d in flight, medians of %d rounds in turns. Pages are there, unpinned. drop: daemons "+
-			"leave frames for what is not resident unreceived, as hardware does (misses = \"drop\").", deep, r.Rounds),
+			"leave frames for what is not resident unreceived, as hardware does; inline: what was evicted is used, "+
+			"on a host without swap, pinned or not (misses in edged.toml).", deep, r.Rounds),
 		Columns: []string{"misses", "MB/s", "of registered", "p99, us", "fetched for each"}}
 	var whole []float64
 	for _, p := range r.Shares {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 
 // onDemandCmd measures memory that is pinned on demand.
 type onDemandCmd struct {
-	Only     []string `default:"costs,sweep,ways,shares,bystander" enum:"costs,sweep,ways,shares,bystander" help:"Parts to measure: costs (of a hit, a miss, a check), sweep (sizes, working sets, policies, patterns), ways (registered whole, at each transfer, through a cache, copied), shares (of writes that miss: parked, and dropped to be sent again), bystander." placeholder:"PART,..."`
+	Only     []string `default:"costs,sweep,ways,shares,prefetch,bystander" enum:"costs,sweep,ways,shares,prefetch,bystander" help:"Parts to measure: costs (of a hit, a miss, a check), sweep (sizes, working sets, policies, patterns), ways (registered whole, at each transfer, through a cache, copied), shares (of writes that miss: parked, used in place if pinned before, and dropped to be sent again), prefetch (exact, sequential, off), bystander." placeholder:"PART,..."`
 	Duration seconds  `short:"D" default:"0.4" help:"Duration of each cell." placeholder:"TIME"`
 	Rounds   int      `default:"5" help:"Rounds of comparisons that are made in turns." placeholder:"N"`
 	Budget   size     `default:"16m" help:"Bytes that a space may pin." placeholder:"SIZE"`
@@ -56,12 +57,17 @@ func (c *onDemandCmd) Run(ctx context.Context) error {
 	}
 	progress := report.NewProgress(os.Stderr, 1)
 	spec := c.spec()
-	res, err := c.measure(ctx, spec, config.MissesPark, progress.Update)
-	if err == nil && slices.Contains(c.Only, ondemand.Shares) {
-		spec.Parts, spec.Variant = []string{ondemand.Shares}, config.MissesDrop
-		var dropped *ondemand.Result
-		if dropped, err = c.measure(ctx, spec, config.MissesDrop, progress.Update); err == nil {
-			res.Shares = append(res.Shares, dropped.Shares...)
+	res, err := c.measure(ctx, spec, progress.Update)
+	for _, other := range []ondemand.Spec{{Parts: []string{ondemand.Shares}, Variant: config.MissesInline},
+		{Parts: []string{ondemand.Shares}, Variant: config.MissesDrop},
+		{Parts: []string{ondemand.Prefetch}, Ahead: "sequential"}, {Parts: []string{ondemand.Prefetch}, Ahead: "off"}} {
+		if err != nil || !slices.Contains(c.Only, other.Parts[0]) {
+			continue
+		}
+		spec.Parts, spec.Variant, spec.Ahead = other.Parts, other.Variant, other.Ahead
+		var more *ondemand.Result
+		if more, err = c.measure(ctx, spec, progress.Update); err == nil {
+			res.Shares, res.Foresights = append(res.Shares, more.Shares...), append(res.Foresights, more.Foresights...)
 		}
 	}
 	progress.Clear()
@@ -84,11 +90,12 @@ func (c *onDemandCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-// measure runs daemons that do so with what misses.
-func (c *onDemandCmd) measure(ctx context.Context, spec ondemand.Spec, misses string,
+// measure runs daemons that do with what misses, and before it does, as the spec has it.
+func (c *onDemandCmd) measure(ctx context.Context, spec ondemand.Spec,
 	show func(string, float64)) (*ondemand.Result, error) {
 	cs := c.cluster(&c.transportFlags, 1)
-	cs.Limits, cs.Config = "requests = 65536", fmt.Sprintf("misses = %q\n", misses)
+	cs.Limits, cs.Config = "requests = 65536", fmt.Sprintf("misses = %q\nprefetch = %q\n",
+		cmp.Or(spec.Variant, config.MissesPark), cmp.Or(spec.Ahead, "exact"))
 	cl, err := bench.NewCluster(ctx, cs)
 	if err != nil {
 		return nil, err

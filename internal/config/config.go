@@ -33,11 +33,9 @@ type Config struct {
 	// how payloads reach their place: "" (default: what is fastest), or "cp", "notx", "shuffle", "nocp", embedded also
 	// "pinmap": see copying.go
 	Copy string `toml:"copy"`
-	// what becomes of data that arrives for memory which is not resident: "park" (default), kept until it is, or
-	// "drop", left unreceived, to be sent again: only to measure what that costs
-	Misses string `toml:"misses"`
 
-	Timing // keys of the file like those beside it
+	OnDemand // keys of the file like those beside them
+	Timing
 
 	Security  string `toml:"security"`   // "encrypted" (default) or "plaintext", for trusted wires
 	KeyFile   string `toml:"key_file"`   // this node's private key, made at first start; default: identity.KeyPath
@@ -50,6 +48,17 @@ type Config struct {
 	Limits  Limits  `toml:"limits"`
 	Metrics Metrics `toml:"metrics"`
 	Log     Log     `toml:"log"`
+}
+
+// OnDemand says how memory is pinned that is not pinned whole.
+type OnDemand struct {
+	// what becomes of data that arrives for memory which is not resident: "park" (default), kept until it is; "inline",
+	// used at once if it was resident before and the host has no swap to take it to, else parked; or "drop", left
+	// unreceived, to be sent again: only to measure what that costs
+	Misses string `toml:"misses"`
+	// what of a space is pinned before it is used: "exact" (default), what operations say will follow, and what follows
+	// two neighbours that missed; "sequential", the latter alone; or "off"
+	Prefetch string `toml:"prefetch"`
 }
 
 // Timing says for how long peers are waited for.
@@ -69,8 +78,9 @@ const (
 
 // Values of Config.Misses.
 const (
-	MissesPark = "park"
-	MissesDrop = "drop"
+	MissesPark   = "park"
+	MissesInline = "inline"
+	MissesDrop   = "drop"
 )
 
 // Peer is an authorised peer.

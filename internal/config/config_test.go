@@ -93,6 +93,7 @@ func TestNormalizeRefusals(t *testing.T) {
 			`receives frames at page boundaries, which the driver "ring" of link "eth1" cannot: leave its driver out`},
 		{"pages from datagrams", func(c *Config) { c.Copy, c.Links[0].Driver = "shuffle", "udp" }, `make it "mmsg"`},
 		{"misses", func(c *Config) { c.Misses = "forget" }, `misses: "forget"`},
+		{"prefetch", func(c *Config) { c.Prefetch = "exactly" }, `prefetch: "exactly"`},
 		{"spin", func(c *Config) { c.Spin = time.Hour }, "spin"},
 		{"operation window", func(c *Config) { c.OpWindow = 3 }, "op_window"},
 	}

@@ -76,7 +76,8 @@ func (c *Config) Normalize() error {
 	p.check(c.Window >= 0 && c.Window <= 1<<14, "window", "%d is outside 0..16384 frames", c.Window)
 	p.oneOf("checksum", c.Checksum, []string{"full", "header"})
 	p.oneOf("poll", c.Poll, []string{"adaptive", "block", "busy"})
-	p.oneOf("misses", c.Misses, []string{MissesPark, MissesDrop})
+	p.oneOf("misses", c.Misses, []string{MissesPark, MissesInline, MissesDrop})
+	p.oneOf("prefetch", c.Prefetch, regmem.Aheads)
 	p.check(c.Spin >= 0 && c.Spin <= time.Second, "spin", "%v is outside 0..1s", c.Spin)
 	p.check(powerOfTwo(c.OpWindow) && c.OpWindow >= 2 && c.OpWindow <= 1<<15, "op_window",
 		"%d is not a power of two from 2 to 32768", c.OpWindow)
@@ -119,6 +120,7 @@ func (c *Config) fillDefaults() {
 	setDefault(&c.PeersFile, identity.PeersPath(c.KeyFile))
 	setDefault(&c.Poll, "adaptive")
 	setDefault(&c.Misses, MissesPark)
+	setDefault(&c.Prefetch, regmem.AheadExact.String())
 	setDefault(&c.Spin, 50*time.Microsecond)
 	setDefault(&c.OpWindow, 1024)
 	setDefault(&c.Shards, 1)

@@ -84,8 +84,10 @@ type Daemon struct {
 // pins is what has memory ready that is not registered whole.
 type pins struct {
 	couriers couriers
-	pinner   *regmem.Pinner // nil: no client has a space
-	pinning  int            // clients that have
+	pinner   *regmem.Pinner                             // nil: no client has a space
+	pinning  int                                        // clients that have
+	policies map[uint32]func(a, b regmem.ChunkUse) bool // embedded: for the next spaces, by number
+	numbered uint32
 }
 
 // New takes the control socket, opens the links and returns a daemon ready to Run. Errors say what to do. The caller

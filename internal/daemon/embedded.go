@@ -106,6 +106,33 @@ func (e *Embedded) Close() error {
 	return nil
 }
 
+// ownPolicies is where numbers of policies begin that are functions of this process.
+const ownPolicies = 1 << 31
+
+// Policy returns the number by which the next space is asked for that evicts by a function: whether a goes before b.
+// The transport's thread calls it, or whoever drives the transport.
+func (e *Embedded) Policy(before func(a, b regmem.ChunkUse) bool) (number uint32) {
+	d := e.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.policies == nil {
+		d.policies = map[uint32]func(a, b regmem.ChunkUse) bool{}
+	}
+	number = ownPolicies + d.numbered%ownPolicies
+	d.numbered++
+	d.policies[number] = before
+	return number
+}
+
+// takePolicy returns the function that a space is asked for with, nil if its number is not one.
+func (d *Daemon) takePolicy(number uint32) func(a, b regmem.ChunkUse) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.policies[number]
+	delete(d.policies, number)
+	return before
+}
+
 // Memory returns the memory of a region, of which the client got the descriptor fd, as the daemon itself sees it, if
 // its pages are exchanged: the client must see the same. nil: the client maps fd. The caller closes the memory; fd
 // stays its own, too.

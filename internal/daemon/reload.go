@@ -101,6 +101,7 @@ func (d *Daemon) fixedChanges(c *config.Config) (names []string) {
 		{"poll", old.Poll == c.Poll}, {"copy", old.Copy == c.Copy}, {"spin", old.Spin == c.Spin},
 		{"op_window", old.OpWindow == c.OpWindow}, {"shards", old.Shards == c.Shards},
 		{"receivers", old.Receivers == c.Receivers}, {"metrics", old.Metrics == c.Metrics},
+		{"misses", old.Misses == c.Misses}, {"prefetch", old.Prefetch == c.Prefetch},
 		{"dial_timeout", old.DialTimeout == c.DialTimeout}, {"dead_time", old.DeadTime == c.DeadTime},
 		{"keep_alive", old.KeepAlive == c.KeepAlive}, {"hello_time", old.HelloTime == c.HelloTime},
 		{"limits.queue", old.Limits.Queue == c.Limits.Queue}, {"log.format", old.Log.Format == c.Log.Format},

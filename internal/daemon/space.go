@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
@@ -23,6 +24,10 @@ const mostHints = 2 << 20
 // mapSpace makes a space (A7.13). What it may pin is charged as if it were pinned, with its tables.
 func (ss *session) mapSpace(m *ipc.Message) (*ipc.Message, error) {
 	want := &m.Space
+	before := ss.d.takePolicy(want.Policy)
+	if before != nil {
+		want.Policy = 0
+	}
 	switch {
 	case m.Size == 0 || m.Size > regmem.MaxSpace || want.Pin > math.MaxInt/2:
 		return nil, ipc.Errorf(ipc.CodeInvalid, "a space of %d bytes that may pin %d cannot be", m.Size, want.Pin)
@@ -35,7 +40,10 @@ func (ss *session) mapSpace(m *ipc.Message) (*ipc.Message, error) {
 		want.Chunk = regmem.MaxChunk
 	}
 	cfg := regmem.SpaceConfig{Size: m.Size, Chunk: int(want.Chunk), Pin: want.Pin, Policy: regmem.Policy(want.Policy),
-		Seed: randomNonZero()}
+		Before: before, Ahead: regmem.AheadByName(ss.d.cfg.Prefetch), Seed: randomNonZero()}
+	if ss.d.cfg.Misses == config.MissesInline {
+		cfg.Swaps = regmem.Swaps
+	}
 	cost, err := regmem.SpaceCost(cfg)
 	if err != nil {
 		return nil, ipc.Errorf(memoryCode(err), "%v", err)

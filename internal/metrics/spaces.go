@@ -46,6 +46,7 @@ func spaceReadings() []reading[inspect.Status] {
 			func(s *inspect.SpacesStatus) float64 { return float64(s.FilledLimit) }),
 		count("lookups_total", "Uses of spaces by parts of operations.", "lookups"),
 		count("hits_total", "Of those, the ones that found all of it resident.", "hits"),
+		count("soft_hits_total", "Of those, the ones that found it unpinned and there (misses = \"inline\").", "soft"),
 		count("cold_misses_total", "Chunks missed that were not resident before.", "cold"),
 		count("capacity_misses_total", "Chunks missed that had been evicted.", "capacity"),
 		count("full_total", "Misses that found nothing to evict.", "full"),

@@ -1,0 +1,107 @@
+package ondemand
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/bench/xlate"
+	"multiedge/edge"
+)
+
+// Foresight is what writes came to with one setting of prefetch, by what they use.
+type Foresight struct {
+	Setting    string         `json:"prefetch"`
+	Bytes      int            `json:"bytes"`
+	Pattern    string         `json:"pattern"`
+	Rates      []float64      `json:"bytes_per_second"` // one at a time, by round
+	Whole      []float64      `json:"registered_bytes_per_second"`
+	Latency    report.Latency `json:"latency_ns"` // of the last round
+	Missed     float64        `json:"missed"`     // share of uses
+	Prefetched uint64         `json:"prefetched"` // chunks
+	Wasted     uint64         `json:"wasted"`     // of them
+}
+
+// foresee measures writes, one at a time, to memory of which twice the budget is used in turn, pages there, in turns
+// with memory that is registered whole.
+func (r *run) foresee(ctx context.Context) error {
+	setting := r.Ahead
+	if setting == "" {
+		setting = "exact"
+	}
+	all := []Foresight{{Bytes: 1 << 20, Pattern: Cyclic}, {Bytes: 1 << 20, Pattern: Permuted},
+		{Bytes: chunk, Pattern: Cyclic}, {Bytes: chunk, Pattern: Permuted}}
+	for round := range r.Rounds {
+		for i := range all {
+			p := &all[i]
+			p.Setting = setting
+			r.show(fmt.Sprintf("prefetch %s: writes of %d bytes, %s", setting, p.Bytes, p.Pattern),
+				(float64(round)+float64(i)/float64(len(all)))/float64(r.Rounds))
+			for _, whole := range []bool{true, false} {
+				if err := r.foreseen(ctx, p, whole, uint64(round+1)); err != nil {
+					return fmt.Errorf("%s, %d bytes, %s: %w", setting, p.Bytes, p.Pattern, err)
+				}
+			}
+		}
+	}
+	r.res.Foresights = append(r.res.Foresights, all...)
+	return nil
+}
+
+// foreseen measures a round of one.
+func (r *run) foreseen(ctx context.Context, p *Foresight, whole bool, seed uint64) error {
+	t := r.space(2 * r.Budget)
+	t.Whole = whole
+	f, err := r.open(ctx, r.d, t)
+	if err != nil {
+		return err
+	}
+	defer f.c.Close()
+	l := load{far: f, kind: edge.Write, near: r.near, bytes: p.Bytes, flying: 1, span: time.Minute,
+		most: 2 * r.Budget / p.Bytes}
+	if l.at, err = pattern(p.Pattern, l.most, seed); err != nil {
+		return err
+	}
+	if _, err := l.run(ctx, nil); err != nil { // all of it was pinned once
+		return err
+	}
+	l.span, l.most = r.span(), 0
+	before, err := f.order(ctx, tellUsage)
+	if err != nil {
+		return err
+	}
+	o, err := l.run(ctx, nil)
+	if err != nil {
+		return err
+	}
+	after, err := f.order(ctx, tellUsage)
+	if whole || err != nil {
+		p.Whole = append(p.Whole, o.rate(p.Bytes))
+		return err
+	}
+	p.Rates, p.Latency = append(p.Rates, o.rate(p.Bytes)), o.latency
+	p.Missed += missed(before, after) / float64(r.Rounds)
+	p.Prefetched += after.Prefetched - before.Prefetched
+	p.Wasted += after.Wasted - before.Wasted
+	return nil
+}
+
+func (r *Result) foresightStudy(s *xlate.Study) {
+	if len(r.Foresights) == 0 {
+		return
+	}
+	t := xlate.Table{ID: "prefetch", Title: "Writes one at a time, by what is pinned before it is used",
+		Caption: fmt.Sprintf("Twice the budget in use, pages there, %d rounds in turns with registered memory. exact: "+
+			"what operations say will follow, and what sequential does; sequential: what follows two neighbours that "+
+			"missed (prefetch in edged.toml). Missed: uses that did.", r.Rounds),
+		Columns: []string{"prefetch, bytes, pattern", "MB/s", "of registered", "p50, us", "missed", "prefetched",
+			"wasted"}}
+	for _, p := range r.Foresights {
+		t.Rows = append(t.Rows, xlate.Row{Label: fmt.Sprintf("%s, %d, %s", p.Setting, p.Bytes, p.Pattern),
+			Cells: []xlate.Cell{cell(median(p.Rates)/1e6, "%.0f"), cell(ratio(p.Rates, p.Whole), "%.2f"),
+				cell(p.Latency.P50/1000, "%.0f"), cell(p.Missed, "%.2f"), cell(float64(p.Prefetched), "%.0f"),
+				cell(float64(p.Wasted), "%.0f")}})
+	}
+	s.Tables = append(s.Tables, t)
+}
