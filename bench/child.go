@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ type child struct {
 	proc   *lab.Process
 	in     io.WriteCloser // its standard input; nil unless it takes orders
 	out    io.ReadCloser  // its standard output; nil for daemons
-	stderr *tail
+	stderr *Tail
 	ended  chan struct{}
 	err    error
 }
@@ -39,7 +40,7 @@ func (c *Cluster) start(host int, command, argument string) (*child, error) {
 
 // launch is start with words put before the subcommand, and a standard input for CommandFault.
 func (c *Cluster) launch(host int, before []string, command, argument string) (*child, error) {
-	argv := append(append(append([]string{}, c.spec.Self...), before...), command, argument)
+	argv := slices.Concat(c.spec.Self, before, []string{command, argument})
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = os.Environ()
 	if cpus := c.CPUs(host); len(cpus) > 0 {
@@ -47,7 +48,7 @@ func (c *Cluster) launch(host int, before []string, command, argument string) (*
 		// One processor, yet more than one P: the shard's thread must not keep the others from being scheduled.
 		cmd.Env = append(cmd.Env, PinVariable+"="+list, "GOMAXPROCS="+strconv.Itoa(max(2, len(cpus))))
 	}
-	k := &child{stderr: &tail{limit: 16 << 10}, ended: make(chan struct{})}
+	k := &child{stderr: &Tail{Limit: 16 << 10}, ended: make(chan struct{})}
 	cmd.Stderr = k.stderr
 	if c.spec.Log != "" {
 		to := c.spec.LogTo
@@ -118,24 +119,25 @@ func (k *child) failure() error {
 	return errors.New("ended unexpectedly")
 }
 
-// tail keeps the last bytes written to it.
-type tail struct {
-	mu    sync.Mutex
-	buf   bytes.Buffer
-	limit int
+// Tail keeps the last bytes written to it, Limit of them. Its methods may be called from any goroutine.
+type Tail struct {
+	Limit int
+
+	mu  sync.Mutex
+	buf bytes.Buffer
 }
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *Tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf.Write(b)
-	if over := t.buf.Len() - t.limit; over > 0 {
+	if over := t.buf.Len() - t.Limit; over > 0 {
 		t.buf.Next(over)
 	}
 	return len(b), nil
 }
 
-func (t *tail) String() string {
+func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.buf.String()

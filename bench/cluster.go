@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,7 +103,7 @@ func NewCluster(ctx context.Context, spec ClusterSpec) (_ *Cluster, err error) {
 		return c, err
 	}
 	for i := range c.lab.Hosts() {
-		d, err := c.start(i, CommandDaemon, c.daemonConfig(i))
+		d, err := c.start(i, CommandDaemon, c.Config(i))
 		if err != nil {
 			return nil, fmt.Errorf("daemon of host %d: %w", i, err)
 		}
@@ -137,40 +139,28 @@ func (c *Cluster) Lab() *lab.Lab { return c.lab }
 func (c *Cluster) Report() *report.Lab {
 	s := c.spec.Lab
 	return &report.Lab{
-		Hosts: c.lab.Hosts(), Links: c.lab.Links(), MTU: orDefault(s.MTU, 9000), Rates: c.rates(), Loss: s.Loss,
+		Hosts: c.lab.Hosts(), Links: c.lab.Links(), MTU: cmp.Or(s.MTU, 9000), Rates: c.rates(), Loss: s.Loss,
 		Duplicate: s.Dup, Corrupt: s.Corrupt,
 		Reorder: s.Reorder, Unprivileged: lab.Unprivileged(),
 	}
 }
 
-func orDefault(v, d int) int {
-	if v == 0 {
-		return d
-	}
-	return v
-}
-
 // rates returns the rate of each link; nil when none is limited.
 func (c *Cluster) rates() []string {
-	switch r := c.spec.Lab.Rates; {
-	case len(r) == 1 && c.lab.Links() > 1:
-		all := make([]string, c.lab.Links())
-		for i := range all {
-			all[i] = r[0]
-		}
-		return all
-	default:
-		return r
+	if r := c.spec.Lab.Rates; len(r) == 1 {
+		return slices.Repeat(r, c.lab.Links())
 	}
+	return c.spec.Lab.Rates
 }
 
-func (c *Cluster) socket(host int) string { return filepath.Join(c.dir, fmt.Sprintf("h%d.sock", host)) }
+// Socket is the control socket of a host's daemon.
+func (c *Cluster) Socket(host int) string { return filepath.Join(c.dir, fmt.Sprintf("h%d.sock", host)) }
 
-// daemonConfig is the configuration of a host's daemon.
-func (c *Cluster) daemonConfig(host int) string {
+// Config is what a host's daemon is started with, in TOML.
+func (c *Cluster) Config(host int) string {
 	var b strings.Builder
 	h := c.lab.Host(host)
-	fmt.Fprintf(&b, "name = %q\nsocket = %q\n", h.Name(), c.socket(host))
+	fmt.Fprintf(&b, "name = %q\nsocket = %q\n", h.Name(), c.Socket(host))
 	for key, value := range map[string]string{"scheduler": c.spec.Scheduler, "checksum": c.spec.Checksum,
 		"profile": c.spec.Profile, "poll": c.spec.Poll, "driver": c.spec.Driver, "security": c.spec.Security,
 		"copy": c.spec.copy()} {
@@ -179,15 +169,11 @@ func (c *Cluster) daemonConfig(host int) string {
 		}
 	}
 	if c.encrypted() {
-		fmt.Fprintf(&b, "key_file = %q\npeers_file = %q\n", c.keyFile(host), c.peersFile(host))
+		fmt.Fprintf(&b, "key_file = %q\npeers_file = %q\n", c.keyFile(host), c.PeersFile(host))
 	}
 	fmt.Fprintf(&b, "shards = %d\nreceivers = %d\n", max(c.spec.Shards, 1), c.spec.Receivers)
-	level := c.spec.Log
-	if level == "" {
-		level = "error"
-	}
 	b.WriteString(c.spec.Config)
-	fmt.Fprintf(&b, "[log]\nlevel = %q\n[limits]\n%s\n", level, c.spec.Limits)
+	fmt.Fprintf(&b, "[log]\nlevel = %q\n[limits]\n%s\n", cmp.Or(c.spec.Log, "error"), c.spec.Limits)
 	weights := c.weights()
 	for i, name := range h.LinkNames() {
 		fmt.Fprintf(&b, "[[link]]\nname = %q\n", name)
@@ -240,7 +226,7 @@ func (c *Cluster) waitReady(ctx context.Context, host int) error {
 	defer cancel()
 	d := c.daemons[host]
 	for {
-		conn, err := ipc.Dial(ctx, c.socket(host))
+		conn, err := ipc.Dial(ctx, c.Socket(host))
 		if err == nil {
 			return conn.Close()
 		}

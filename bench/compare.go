@@ -197,18 +197,24 @@ func (c *Comparison) other(cl *Cluster, o contender.Contender) entrant {
 	return entrant{proto.Contender(), func(ctx context.Context, size int) (*report.Row, error) {
 		p := c.Plan
 		p.Sizes = []int{size}
-		row, err := o.Run(ctx, &contender.Job{
-			Test: standIn(p.Test), Size: size, Duration: p.Duration, Region: p.region(),
-			MTU:   orDefault(c.Cluster.Lab.MTU, 9000),
-			Hosts: [2]*lab.Host{cl.lab.Host(0), cl.lab.Host(1)}, CPUs: [2][]int{cl.CPUs(0), cl.CPUs(1)},
-			Self: cl.spec.Self,
-		})
+		row, err := cl.other(ctx, o, &contender.Job{Test: standIn(p.Test), Size: size, Duration: p.Duration,
+			Region: p.region()})
 		if row != nil {
 			row.Test = p.Test
-			cl.complete(row)
 		}
 		return row, err
 	}}
+}
+
+// other has another transport do a job between the first two hosts.
+func (c *Cluster) other(ctx context.Context, o contender.Contender, j *contender.Job) (*report.Row, error) {
+	j.MTU, j.Self = cmp.Or(c.spec.Lab.MTU, 9000), c.spec.Self
+	j.Hosts, j.CPUs = [2]*lab.Host{c.lab.Host(0), c.lab.Host(1)}, [2][]int{c.CPUs(0), c.CPUs(1)}
+	row, err := o.Run(ctx, j)
+	if row != nil {
+		c.complete(row)
+	}
+	return row, err
 }
 
 // standIn is what other transports do in a comparison of test: for reads, which they do not have, they send the same

@@ -32,15 +32,6 @@ func (c *Cluster) Spawn(host int, command, argument string) (*Process, error) {
 	return &Process{k}, nil
 }
 
-// Socket is the control socket of a host's daemon.
-func (c *Cluster) Socket(host int) string { return c.socket(host) }
-
-// PeersFile is a host's file of authorised peers.
-func (c *Cluster) PeersFile(host int) string { return c.peersFile(host) }
-
-// Config is what a host's daemon is started with, in TOML.
-func (c *Cluster) Config(host int) string { return c.daemonConfig(host) }
-
 // Dir is a directory of the cluster's own, which Close removes.
 func (c *Cluster) Dir() string { return c.dir }
 
@@ -49,12 +40,10 @@ func (c *Cluster) Daemon(host int) *Process { return &Process{c.daemons[host]} }
 
 // StartDaemon starts a host's daemon again after the one before has ended, and returns when it serves clients.
 func (c *Cluster) StartDaemon(ctx context.Context, host int) error {
-	select {
-	case <-c.daemons[host].ended:
-	default:
+	if !c.Daemon(host).HasEnded() {
 		return errors.New("bench: the host's daemon still runs: end it first")
 	}
-	d, err := c.start(host, CommandDaemon, c.daemonConfig(host))
+	d, err := c.start(host, CommandDaemon, c.Config(host))
 	if err != nil {
 		return err
 	}
@@ -66,7 +55,7 @@ func (c *Cluster) StartDaemon(ctx context.Context, host int) error {
 // starts.
 func (c *Cluster) ConfineDaemon(ctx context.Context, host int, command, argument string) error {
 	c.daemons[host].stop()
-	d, err := c.launch(host, []string{command, argument}, CommandDaemon, c.daemonConfig(host))
+	d, err := c.launch(host, []string{command, argument}, CommandDaemon, c.Config(host))
 	if err != nil {
 		return err
 	}
@@ -88,6 +77,16 @@ func (p *Process) Words() string { return p.k.stderr.String() }
 
 // Ended is closed when it is gone.
 func (p *Process) Ended() <-chan struct{} { return p.k.ended }
+
+// HasEnded reports whether it is gone.
+func (p *Process) HasEnded() bool {
+	select {
+	case <-p.k.ended:
+		return true
+	default:
+		return false
+	}
+}
 
 // Signal sends it a signal.
 func (p *Process) Signal(s syscall.Signal) error { return p.k.proc.Signal(s) }

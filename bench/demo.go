@@ -131,11 +131,7 @@ func (d *Demonstration) other(c *Cluster, o contender.Contender, show func(test,
 			if gone {
 				continue
 			}
-			row, err := o.Run(ctx, &contender.Job{
-				Test: test, Size: size, Duration: d.Each, Region: demoRegion, MTU: c.spec.Lab.MTU,
-				Hosts: [2]*lab.Host{c.lab.Host(0), c.lab.Host(1)}, CPUs: [2][]int{c.CPUs(0), c.CPUs(1)},
-				Self: c.spec.Self,
-			})
+			row, err := c.other(ctx, o, &contender.Job{Test: test, Size: size, Duration: d.Each, Region: demoRegion})
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()
@@ -145,7 +141,6 @@ func (d *Demonstration) other(c *Cluster, o contender.Contender, show func(test,
 				continue
 			}
 			row.Round = round
-			c.complete(row)
 			d.Row(row)
 		}
 		return nil

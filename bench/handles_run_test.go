@@ -15,11 +15,7 @@ func TestHandles(t *testing.T) {
 	defer cancel()
 	ways := []string{handles.Catalog, handles.Granted}
 	spec := handles.Spec{Exports: []int{20, 4200}, InUse: 20, Writes: 100, Ways: ways}
-	c, err := NewCluster(ctx, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: HandlesLimits(spec)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := cluster(t, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: HandlesLimits(spec)})
 	shown := 0
 	res, err := c.Handles(ctx, spec, func(string, float64) { shown++ })
 	if err != nil {

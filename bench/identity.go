@@ -13,7 +13,8 @@ func (c *Cluster) encrypted() bool { return c.spec.Security != config.Plaintext 
 
 func (c *Cluster) keyFile(host int) string { return filepath.Join(c.dir, fmt.Sprintf("h%d.key", host)) }
 
-func (c *Cluster) peersFile(host int) string {
+// PeersFile is a host's file of authorised peers.
+func (c *Cluster) PeersFile(host int) string {
 	return filepath.Join(c.dir, fmt.Sprintf("h%d.peers", host))
 }
 
@@ -36,7 +37,7 @@ func (c *Cluster) makeKeys() error {
 			if i == j {
 				continue
 			}
-			if _, err := identity.AddPeer(c.peersFile(i), peer); err != nil {
+			if _, err := identity.AddPeer(c.PeersFile(i), peer); err != nil {
 				return err
 			}
 		}

@@ -16,11 +16,7 @@ import (
 func TestNotify(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	c, err := NewCluster(ctx, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := cluster(t, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}})
 	const rounds = 60
 	res, err := c.Notify(ctx, notify.Spec{Rounds: rounds, Bytes: 64, Waits: []string{"block", "adaptive"}},
 		func(string, float64) {})

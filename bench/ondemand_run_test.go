@@ -17,11 +17,7 @@ import (
 func TestOnDemand(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	c, err := NewCluster(ctx, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: "requests = 65536"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := cluster(t, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: "requests = 65536"})
 	shown := 0
 	res, err := c.OnDemand(ctx, ondemand.Spec{Parts: ondemand.Parts, Cell: 0.02, Rounds: 1, Budget: 4 << 20,
 		Sizes: []int{8, 64 << 10}, Sets: []int{50, 200}, Policies: []string{"lru", "mru"},

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -138,10 +139,7 @@ func (p *Plan) conns() []int {
 // region is how much memory the plan wants registered for each data region: what was asked for, or more where messages
 // need it.
 func (p *Plan) region() int {
-	r := p.Region
-	if r == 0 {
-		r = DefaultRegion
-	}
+	r := cmp.Or(p.Region, DefaultRegion)
 	if len(p.Sizes) > 0 {
 		r = max(r, 2*slices.Max(p.Sizes)+64<<10)
 	}

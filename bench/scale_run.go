@@ -121,7 +121,7 @@ func (c *Cluster) Handles(ctx context.Context, s handles.Spec, show func(what st
 func (c *Cluster) Notify(ctx context.Context, s notify.Spec, show func(what string, share float64)) (*notify.Result,
 	error) {
 	s.Peer = c.lab.Host(1).Name()
-	e, err := c.bothEnds(ctx, ScaleJob{Notify: &s, Other: c.socket(1)}, show)
+	e, err := c.bothEnds(ctx, ScaleJob{Notify: &s, Other: c.Socket(1)}, show)
 	return e.Notify, err
 }
 
@@ -152,7 +152,7 @@ func (c *Cluster) Scale(ctx context.Context, s scale.Spec, show func(what string
 // bothEnds runs a job between the first two hosts, and returns the event with its result.
 func (c *Cluster) bothEnds(ctx context.Context, j ScaleJob, show func(what string, share float64)) (none scaleEvent,
 	err error) {
-	j.Server, j.Socket = true, c.socket(1)
+	j.Server, j.Socket = true, c.Socket(1)
 	server, fromServer, err := c.startScale(1, j)
 	if err != nil {
 		return none, fmt.Errorf("server: %w", err)
@@ -167,7 +167,7 @@ func (c *Cluster) bothEnds(ctx context.Context, j ScaleJob, show func(what strin
 	case <-ctx.Done():
 		return none, ctx.Err()
 	}
-	j.Server, j.Socket = false, c.socket(0)
+	j.Server, j.Socket = false, c.Socket(0)
 	client, events, err := c.startScale(0, j)
 	if err != nil {
 		return none, fmt.Errorf("client: %w", err)

@@ -16,11 +16,7 @@ func TestScale(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	spec := scale.Spec{Conns: 300, Cycles: 400, Workers: 8}
-	c, err := NewCluster(ctx, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: ScaleLimits(spec)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := cluster(t, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: ScaleLimits(spec)})
 	shown := 0
 	res, err := c.Scale(ctx, spec, func(string, float64) { shown++ })
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
+	"multiedge/edge"
 )
 
 // Session is one benchmark between two hosts of a cluster.
@@ -60,16 +61,16 @@ func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*child, error
 	}
 	h := c.lab.Host(host)
 	if c.spec.Embedded {
-		j.Transport.Embedded = &Embedded{
+		j.Transport.Embedded = &edge.Embedded{
 			Security: c.spec.Security, Links: h.LinkNames(), Name: h.Name(), Scheduler: c.spec.Scheduler,
 			Profile: c.spec.Profile, Checksum: c.spec.Checksum, Poll: c.spec.Poll, Driver: c.spec.Driver,
 			Copy: c.spec.copy(),
 		}
 		if c.encrypted() {
-			j.Transport.Embedded.KeyFile, j.Transport.Embedded.PeersFile = c.keyFile(host), c.peersFile(host)
+			j.Transport.Embedded.KeyFile, j.Transport.Embedded.PeersFile = c.keyFile(host), c.PeersFile(host)
 		}
 	} else {
-		j.Transport.Socket = c.socket(host)
+		j.Transport.Socket = c.Socket(host)
 	}
 	b, err := json.Marshal(j)
 	if err != nil {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,22 +69,11 @@ func (c *Cluster) readAll(ctx context.Context, w *crowd) (*shardReading, error) 
 
 // ask gets one part of the status of a host's daemon.
 func (c *Cluster) ask(ctx context.Context, host int, what string, into any) error {
-	conn, err := ipc.Dial(ctx, c.socket(host))
+	body, err := ipc.Ask(ctx, c.Socket(host), ipc.Message{Kind: ipc.KindStatus, What: what})
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindStatus, What: what}); err != nil {
-		return err
-	}
-	m, err := conn.Recv()
-	switch {
-	case err != nil:
-		return err
-	case m.Error != nil:
-		return m.Error
-	}
-	return json.Unmarshal(m.Body, into)
+	return json.Unmarshal(body, into)
 }
 
 // clockTick is USER_HZ, in which the kernel counts processor time in /proc.
@@ -153,7 +143,7 @@ func (r *shardReading) since(o *shardReading) *report.Row {
 // finishShards fills in what follows from the test: what arrived counts, at the server, with reads at the client, and
 // in two-way at both.
 func (c *Cluster) finishShards(row *report.Row) {
-	row.LinkRates, row.MTU = c.rates(), orDefault(c.spec.Lab.MTU, 9000)
+	row.LinkRates, row.MTU = c.rates(), cmp.Or(c.spec.Lab.MTU, 9000)
 	for _, s := range row.ShardLoad {
 		if row.Bidirectional || s.Host == hosts[1] != (row.Test == report.Read) {
 			row.Bytes += s.PayloadReceived

@@ -29,25 +29,10 @@ type Job struct {
 
 // Transport says how a process reaches the transport.
 type Transport struct {
-	Socket   string    `json:"socket,omitempty"`
-	Embedded *Embedded `json:"embedded,omitempty"`
-	Wait     string    `json:"wait,omitempty"` // adaptive, block or busy
-	Depth    int       `json:"depth,omitempty"`
-}
-
-// Embedded are the knobs of a transport inside the process.
-type Embedded struct {
-	Links     []string `json:"links"`
-	Name      string   `json:"name"`
-	Scheduler string   `json:"scheduler,omitempty"`
-	Profile   string   `json:"profile,omitempty"`
-	Checksum  string   `json:"checksum,omitempty"`
-	Poll      string   `json:"poll,omitempty"`
-	Driver    string   `json:"driver,omitempty"`
-	Copy      string   `json:"copy,omitempty"`
-	Security  string   `json:"security,omitempty"`
-	KeyFile   string   `json:"key_file,omitempty"`
-	PeersFile string   `json:"peers_file,omitempty"`
+	Socket   string         `json:"socket,omitempty"`
+	Embedded *edge.Embedded `json:"embedded,omitempty"` // within the process
+	Wait     string         `json:"wait,omitempty"`     // adaptive, block or busy
+	Depth    int            `json:"depth,omitempty"`
 }
 
 // waitModes are the values of Transport.Wait.
@@ -60,14 +45,7 @@ func (t *Transport) attach(region int, log func(string, ...any)) (workload.Attac
 	if !ok {
 		return workload.Attach{}, fmt.Errorf("poll mode %q: want adaptive, block or busy", t.Wait)
 	}
-	cfg := edge.Config{Socket: t.Socket, Wait: mode, QueueDepth: queueDepth(t.Depth)}
-	if e := t.Embedded; e != nil {
-		cfg.Embedded = &edge.Embedded{
-			Links: e.Links, Name: e.Name, Scheduler: e.Scheduler, Profile: e.Profile, Checksum: e.Checksum,
-			Poll: e.Poll, Driver: e.Driver, Copy: e.Copy,
-			Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile,
-		}
-	}
+	cfg := edge.Config{Socket: t.Socket, Wait: mode, QueueDepth: queueDepth(t.Depth), Embedded: t.Embedded}
 	return workload.Attach{
 		Embedded: t.Embedded != nil, Region: region, Log: log,
 		Open: func(ctx context.Context) (*edge.Device, error) { return edge.Open(ctx, cfg) },

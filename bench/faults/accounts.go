@@ -126,18 +126,15 @@ func (t *Trial) endureFiends(ctx context.Context, mode string, users int, judge 
 	calm, most := seen{users: map[uint32]bool{}}, seen{users: map[uint32]bool{}}
 	calm.look(ctx, t)
 	for range t.many(turnsJudged, 1) {
-		burn, _, err := t.beset(ctx, c, "burn", users, func() {})
+		burn, err := t.beset(ctx, c, "burn", users, func() {}, &hostile.Report{})
 		if err != nil {
 			return err
 		}
-		with, rep, err := t.beset(ctx, c, mode, users, func() { most.look(ctx, t) })
+		with, err := t.beset(ctx, c, mode, users, func() { most.look(ctx, t) }, &sum)
 		if err != nil {
 			return err
 		}
 		x.clean, x.with = append(x.clean, burn), append(x.with, with)
-		sum.Acts, sum.Refusals = sum.Acts+rep.Acts, sum.Refusals+rep.Refusals
-		sum.Holes, sum.Completed = sum.Holes+rep.Holes, sum.Completed+rep.Completed
-		sum.Evictions, sum.Borne = sum.Evictions+rep.Evictions, append(sum.Borne, rep.Borne...)
 	}
 	t.injected("acts", sum.Acts)
 	t.row.Measured["refusals"], t.row.Measured["others keep"] = float64(sum.Refusals), x.ratio()
@@ -179,9 +176,9 @@ func (t *Trial) holdLimits(calm, most *seen, users int) {
 // when it could be jammed.
 const jamMost = 200 * time.Millisecond
 
-// beset measures the victim while so many users do something, and returns what they did.
-func (t *Trial) beset(ctx context.Context, victim *agent, mode string, users int, during func()) (*Window,
-	*hostile.Report, error) {
+// beset measures the victim while so many users do something, and adds what they did.
+func (t *Trial) beset(ctx context.Context, victim *agent, mode string, users int, during func(),
+	sum *hostile.Report) (*Window, error) {
 	var crowd []*agent
 	for i := range users {
 		a, err := t.spawn(ctx, 0, Job{
@@ -189,32 +186,25 @@ func (t *Trial) beset(ctx context.Context, victim *agent, mode string, users int
 			Seed: t.seed + uint64(i), UID: firstUser + i,
 		})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		crowd = append(crowd, a)
 	}
 	w, err := t.measure(ctx, victim, mode, t.span(3*time.Second, 700*time.Millisecond))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	during()
-	var sum hostile.Report
 	for _, a := range crowd {
-		if err := a.tell(Order{Do: DoDrain}); err != nil {
-			return nil, nil, err
-		}
-		r, err := a.result(ctx)
+		r, err := a.last(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		sum.Acts, sum.Completed = sum.Acts+r.Done, sum.Completed+r.Types["completed"]
 		sum.Refusals, sum.Holes = sum.Refusals+r.Types["refusals"], sum.Holes+r.Types["holes"]
 		sum.Evictions, sum.Borne = sum.Evictions+int(r.Failed), append(sum.Borne, r.Wrong...)
-		if _, err := a.quit(); err != nil {
-			return nil, nil, err
-		}
 	}
-	return w, &sum, nil
+	return w, nil
 }
 
 // runFiend is a hostile client.

@@ -23,12 +23,12 @@ const (
 // cable gives injectors the whole speed of the machine.
 func cable(s *bench.ClusterSpec) { s.Lab.Medium = lab.Cable }
 
-// attack is one kind of injector against a transfer.
-func attack(name, criteria, kind string, short bool) Scenario {
+// attack is one kind of injector against a transfer, whose other daemon was restarted before if asked.
+func attack(name, criteria, kind string, restart, short bool) Scenario {
 	return Scenario{
 		Name: name, Group: Adversary, Criteria: criteria, Short: short, Set: cable,
 		Run: func(ctx context.Context, t *Trial) error {
-			a, err := t.assault(ctx, kind, false)
+			a, err := t.assault(ctx, kind, restart)
 			if err != nil {
 				return err
 			}
@@ -96,19 +96,26 @@ func (t *Trial) aim(ctx context.Context, a *assault, at string, rate int) error 
 	return err
 }
 
+// byTurns measures the transfer beside so many frames a second for nobody, and beside as many for the daemon.
+func (t *Trial) byTurns(ctx context.Context, a *assault, rounds int, d time.Duration, rate int) (*turns, error) {
+	var x turns
+	for range rounds {
+		if err := t.aim(ctx, a, aimNobody, rate); err != nil {
+			return nil, err
+		}
+		if err := t.turn(ctx, a.client, &x, d, func() error { return t.aim(ctx, a, aimDaemon, rate) }); err != nil {
+			return nil, err
+		}
+	}
+	return &x, nil
+}
+
 // endured lets the attack go on beside the transfer, by turns with as many frames for nobody, then as fast as it goes,
 // then beside nothing, and judges what became of both.
 func (t *Trial) endured(ctx context.Context, a *assault) error {
-	var x turns
-	rounds := t.many(turnsJudged, 1)
-	for range rounds {
-		if err := t.aim(ctx, a, aimNobody, attackRate); err != nil {
-			return err
-		}
-		if err := t.turn(ctx, a.client, &x, t.span(600*time.Millisecond, 300*time.Millisecond),
-			func() error { return t.aim(ctx, a, aimDaemon, attackRate) }); err != nil {
-			return err
-		}
+	x, err := t.byTurns(ctx, a, t.many(turnsJudged, 1), t.span(600*time.Millisecond, 300*time.Millisecond), attackRate)
+	if err != nil {
+		return err
 	}
 	t.unfailed(x.all()...)
 	t.row.Measured["goodput ratio"] = x.ratio()
@@ -124,11 +131,10 @@ func (t *Trial) endured(ctx context.Context, a *assault) error {
 	t.check("the transfer goes on", busy.Ops > 0, "nothing completes: errors %s, dial errors %s", counts(busy.Errors),
 		counts(busy.DialErrors))
 	t.row.Measured["Gbit/s meanwhile"] = busy.rate() * 8 / 1e9
-	rest, err := a.client.drain(ctx)
+	rest, err := t.drain(ctx, a.client)
 	if err != nil {
 		return err
 	}
-	t.judge(a.client, rest)
 	t.unfailed(busy, rest)
 	if err := t.silent(ctx); err != nil {
 		return err
@@ -170,11 +176,8 @@ func (t *Trial) survived(ctx context.Context, a *assault) error {
 		return err
 	}
 	grown := int64(resident(st.PID)) - int64(a.resident)
-	e, err := a.injector.ask(ctx, Order{Do: DoDrain}, func(e *Event) bool { return e.Result != nil })
+	r, err := a.injector.last(ctx)
 	if err != nil {
-		return err
-	}
-	if _, err := a.injector.quit(); err != nil {
 		return err
 	}
 	now := map[string]uint64{}
@@ -182,18 +185,18 @@ func (t *Trial) survived(ctx context.Context, a *assault) error {
 		return err
 	}
 	d := less(now, a.was)
-	t.injected(a.injector.job.Kind+" frames", e.Result.Done)
+	t.injected(a.injector.job.Kind+" frames", r.Done)
 	if a.injector.job.Kind == injectHandshakes {
-		t.counted("handshakes answered", e.Result.Types["handshakes"])
-		t.check("strangers are answered", e.Result.Types["handshakes"] > 0, "none of %s", counts(e.Result.Types))
+		t.counted("handshakes answered", r.Types["handshakes"])
+		t.check("strangers are answered", r.Types["handshakes"] > 0, "none of %s", counts(r.Types))
 	}
-	t.row.Measured["injected per second"] = float64(e.Result.Fastest) / max(e.Result.Seconds, 1e-9)
+	t.row.Measured["injected per second"] = float64(r.Fastest) / max(r.Seconds, 1e-9)
 	t.row.Measured["resident MiB grown"] = float64(grown) / (1 << 20)
 	t.counted("frames turned away", rejected(d)+d["unknown_session"]+d["frames_duplicated"])
 	t.counted("sessions failed", d["sessions_failed"])
 	t.counted("frames the kernel had no room for", d["kernel_dropped"])
-	if seen := d["frames_received"] + d["kernel_dropped"]; seen < e.Result.Done {
-		t.row.U[3].fail("%d frames were injected, the daemon and its kernel saw %d", e.Result.Done, seen)
+	if seen := d["frames_received"] + d["kernel_dropped"]; seen < r.Done {
+		t.row.U[3].fail("%d frames were injected, the daemon and its kernel saw %d", r.Done, seen)
 	}
 	t.check("no session changes", d["sessions_failed"] == 0, "%d sessions failed", d["sessions_failed"])
 	t.check(fmt.Sprintf("at most %d MiB of memory for it", grownMost>>20), grown <= grownMost, "%d MiB", grown>>20)
@@ -209,9 +212,9 @@ func (t *Trial) survived(ctx context.Context, a *assault) error {
 		t.tried("seals tried in vain", d["rejected_auth"])
 	case injectInit:
 		t.tried("requests without a good cookie", d["rejected_cookie"])
-		t.tried("strangers asked for a cookie", e.Result.Types[askedAgain])
-		t.check("no handshake begins without a cookie", e.Result.Types[taken] == 0, "%d requests were taken",
-			e.Result.Types[taken])
+		t.tried("strangers asked for a cookie", r.Types[askedAgain])
+		t.check("no handshake begins without a cookie", r.Types[taken] == 0, "%d requests were taken",
+			r.Types[taken])
 	}
 	return nil
 }
@@ -260,11 +263,10 @@ func flood(name, kind string, short bool) Scenario {
 	}
 }
 
-// connects waits until a client completes operations , all connections having been lost before.
+// connects waits until a client completes operations, all connections having been lost before.
 func (t *Trial) connects(ctx context.Context, c *agent, within time.Duration) (time.Duration, bool) {
-	took, ok := t.event(ctx, within, func() bool {
+	return t.event(ctx, within, func() bool {
 		w, err := t.mark(ctx, c, "connects")
 		return err == nil && w.Ops > 0
 	})
-	return took, ok
 }

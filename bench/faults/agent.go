@@ -192,6 +192,24 @@ func (a *agent) result(ctx context.Context) (*Result, error) {
 	return e.Result, nil
 }
 
+// last tells a process to end what it does, and to report it, and ends it.
+func (a *agent) last(ctx context.Context) (*Result, error) {
+	if err := a.tell(Order{Do: DoDrain}); err != nil {
+		return nil, err
+	}
+	return a.retire(ctx)
+}
+
+// retire waits for what a process reports, and ends it.
+func (a *agent) retire(ctx context.Context) (*Result, error) {
+	r, err := a.result(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = a.quit()
+	return r, err
+}
+
 // kill ends the process with SIGKILL, on purpose.
 func (a *agent) kill() {
 	a.killed = true

@@ -36,13 +36,11 @@ func (s *Stage) capture() (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.done.Add(1)
-	go c.run()
+	c.done.Go(c.run)
 	return c, nil
 }
 
 func (c *capture) run() {
-	defer c.done.Done()
 	var rx [linkdrv.RecvBatch][]byte
 	for {
 		select {
@@ -71,5 +69,5 @@ func (c *capture) save(dir string) (file string, n int, err error) {
 	close(c.stop)
 	c.done.Wait()
 	file = filepath.Join(dir, "captured")
-	return file, len(c.frames), errors.Join(c.drv.Close(), writeFrames(file, c.frames))
+	return file, len(c.frames), errors.Join(c.drv.Close(), writeFile(file, c.frames))
 }

@@ -74,11 +74,7 @@ func (c *client) device(ctx context.Context) (*edge.Device, error) {
 func (c *client) resume(ctx context.Context) {
 	ctx, c.cancel = context.WithCancel(ctx)
 	for range c.w.job.Conns {
-		c.lives.Add(1)
-		go func() {
-			defer c.lives.Done()
-			c.live(ctx)
-		}()
+		c.lives.Go(func() { c.live(ctx) })
 	}
 }
 
@@ -116,7 +112,7 @@ func (c *client) handIn(l *lane) {
 	}
 	l.claim.Bytes = l.oracle.bytes
 	file := fmt.Sprintf("%s/%s.claim", c.w.job.Dir, l.claim.ID)
-	if err := l.claim.write(file); err != nil {
+	if err := writeFile(file, &l.claim); err != nil {
 		c.tally.wrong(err.Error())
 		return
 	}

@@ -77,11 +77,8 @@ func floodDescriptors(ctx context.Context, socket string, rounds int) (messages,
 }
 
 func descriptorFlood(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixRandom, 2, 8)
+	c, err := t.atWork(ctx, MixRandom, 2)
 	if err != nil {
-		return err
-	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
 		return err
 	}
 	pid := t.cluster.Daemon(0).Pid()

@@ -8,20 +8,7 @@ import (
 
 // finish ends the processes of a trial in good order and judges U1 (memory), U2 (nothing lost count of), U3 and U5.
 func (t *Trial) finish(ctx context.Context) error {
-	for _, c := range t.clients {
-		if c.killed {
-			continue
-		}
-		w, err := c.drain(ctx)
-		if err != nil {
-			return err
-		}
-		t.judge(c, w)
-		if w.Posted != w.Completed {
-			t.row.U[1].fail("%s: %d operations were started, %d ended", c.job.Name, w.Posted, w.Completed)
-		}
-	}
-	if err := t.verify(ctx); err != nil {
+	if err := t.drainAll(ctx, func(*Window) {}); err != nil {
 		return err
 	}
 	for _, s := range t.servers {
@@ -44,6 +31,24 @@ func (t *Trial) finish(ctx context.Context) error {
 	t.leaks(ctx)
 	t.alive()
 	return nil
+}
+
+// drainAll has all clients finish what they have in hand, shows their last windows, and compares memory.
+func (t *Trial) drainAll(ctx context.Context, show func(*Window)) error {
+	for _, c := range t.clients {
+		if c.killed {
+			continue
+		}
+		w, err := t.drain(ctx, c)
+		if err != nil {
+			return err
+		}
+		show(w)
+		if w.Posted != w.Completed {
+			t.row.U[1].fail("%s: %d operations were started, %d ended", c.job.Name, w.Posted, w.Completed)
+		}
+	}
+	return t.verify(ctx)
 }
 
 // verify has the servers compare memory with every claim that was handed in.
@@ -129,13 +134,8 @@ func (t *Trial) leaks(ctx context.Context) {
 // alive judges U5.
 func (t *Trial) alive() {
 	for h := range t.before {
-		p := t.cluster.Daemon(h)
-		select {
-		case <-p.Ended():
-			if !t.killed[p] {
-				t.row.U[4].fail("the daemon of host %d is gone", h)
-			}
-		default:
+		if p := t.cluster.Daemon(h); p.HasEnded() && !t.killed[p.Pid()] {
+			t.row.U[4].fail("the daemon of host %d is gone", h)
 		}
 	}
 	if line := panics(t.log.String()); line != "" {
@@ -156,11 +156,7 @@ func (t *Trial) counted(what string, n uint64) { t.row.Counted[what] += n }
 
 // some judges that faults were injected at all.
 func (t *Trial) some() {
-	total := uint64(0)
-	for _, n := range t.row.Injected {
-		total += n
-	}
-	if total == 0 {
+	if total(t.row.Injected) == 0 {
 		t.row.U[3].fail("nothing was injected: the scenario proves nothing")
 	}
 }

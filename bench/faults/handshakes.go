@@ -34,15 +34,10 @@ func handshakeFlood() Scenario {
 			if err != nil {
 				return err
 			}
-			var x turns
-			for range t.many(handshakeTurns, 1) {
-				if err := t.aim(ctx, a, aimNobody, handshakeRate); err != nil {
-					return err
-				}
-				if err := t.turn(ctx, a.client, &x, t.span(time.Second, 500*time.Millisecond),
-					func() error { return t.aim(ctx, a, aimDaemon, handshakeRate) }); err != nil {
-					return err
-				}
+			x, err := t.byTurns(ctx, a, t.many(handshakeTurns, 1), t.span(time.Second, 500*time.Millisecond),
+				handshakeRate)
+			if err != nil {
+				return err
 			}
 			if err := t.survived(ctx, a); err != nil {
 				return err
@@ -52,11 +47,10 @@ func handshakeFlood() Scenario {
 			t.check("the transfer goes on", x.goesOn(), "nothing completes in a turn")
 			t.speed(fmt.Sprintf("it keeps %.0f %%", 100*handshakeShare), x.ratio() >= handshakeShare, "%.1f %%",
 				100*x.ratio())
-			rest, err := a.client.drain(ctx)
+			rest, err := t.drain(ctx, a.client)
 			if err != nil {
 				return err
 			}
-			t.judge(a.client, rest)
 			t.unfailed(rest)
 			return nil
 		},

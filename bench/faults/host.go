@@ -44,9 +44,9 @@ func hostScenarios() []Scenario {
 	}
 }
 
-// atWork returns a client that reads and writes at random over two connections and has begun.
-func (t *Trial) atWork(ctx context.Context) (*agent, error) {
-	c, err := t.pair(ctx, MixRandom, 2, 8)
+// atWork returns a client that has begun.
+func (t *Trial) atWork(ctx context.Context, mix string, conns int) (*agent, error) {
+	c, err := t.pair(ctx, mix, conns, 8)
 	if err == nil {
 		_, err = t.mark(ctx, c, "before")
 	}
@@ -54,7 +54,7 @@ func (t *Trial) atWork(ctx context.Context) (*agent, error) {
 }
 
 func peerKilled(ctx context.Context, t *Trial) error {
-	c, err := t.atWork(ctx)
+	c, err := t.atWork(ctx, MixRandom, 2)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func peerKilled(ctx context.Context, t *Trial) error {
 const contactTime = 500 * time.Millisecond
 
 func daemonRestarted(ctx context.Context, t *Trial) error {
-	c, err := t.atWork(ctx)
+	c, err := t.atWork(ctx, MixRandom, 2)
 	if err != nil {
 		return err
 	}
@@ -88,15 +88,8 @@ func daemonRestarted(ctx context.Context, t *Trial) error {
 		return err
 	}
 	ready := time.Now()
-	var w Window
-	took, ok := t.event(ctx, 10*time.Second, func() bool {
-		next, err := t.mark(ctx, c, "after")
-		if err != nil {
-			return false
-		}
-		w.add(next)
-		return w.Ops > 0 && w.Reconnects > 0
-	})
+	w, took, ok := t.until(ctx, c, "after", 10*time.Second,
+		func(w *Window) bool { return w.Ops > 0 && w.Reconnects > 0 })
 	t.ms("work goes on after", took)
 	t.counted("operations that failed", total(w.Errors))
 	if !w.LastError.IsZero() {
@@ -135,21 +128,15 @@ func (w *Window) add(o *Window) {
 }
 
 func ownDaemonKilled(ctx context.Context, t *Trial) error {
-	c, err := t.atWork(ctx)
+	c, err := t.atWork(ctx, MixRandom, 2)
 	if err != nil {
 		return err
 	}
 	at := time.Now()
 	t.killDaemon(0)
 	t.injected("daemons killed", 1)
-	var w Window
-	took, failed := t.event(ctx, 2*time.Second, func() bool {
-		next, err := t.mark(ctx, c, "killed")
-		if err == nil {
-			w.add(next)
-		}
-		return w.Errors["daemon-down"] >= 1
-	})
+	w, took, failed := t.until(ctx, c, "killed", 2*time.Second,
+		func(w *Window) bool { return w.Errors["daemon-down"] > 0 })
 	t.ms("operations failed after", took)
 	t.check("operations fail with daemon-down within 1 s", failed && w.LastError.Sub(at) <= time.Second, "errors %s",
 		counts(w.Errors))
@@ -188,11 +175,9 @@ func (t *Trial) beside(ctx context.Context, other *agent, stop, resume func() er
 		return stop()
 	}
 	for range rounds {
-		rest, err := other.drain(ctx)
-		if err != nil {
+		if _, err := t.drain(ctx, other); err != nil {
 			return err
 		}
-		t.judge(other, rest)
 		if err := t.turn(ctx, calm, &x, t.span(5*time.Second, 500*time.Millisecond)/time.Duration(rounds),
 			begin); err != nil {
 			return err
@@ -234,15 +219,10 @@ func stoppedClient(ctx context.Context, t *Trial) error {
 
 // crammed ends a client whose rings are full.
 func (t *Trial) crammed(ctx context.Context, a *agent) error {
-	if err := a.tell(Order{Do: DoDrain}); err != nil {
-		return err
+	r, err := a.last(ctx)
+	if err == nil {
+		t.tried("operations whose end nobody takes", r.Done)
 	}
-	r, err := a.result(ctx)
-	if err != nil {
-		return err
-	}
-	t.tried("operations whose end nobody takes", r.Done)
-	_, err = a.quit()
 	return err
 }
 
@@ -267,11 +247,8 @@ func slowReceiver(ctx context.Context, t *Trial) error {
 }
 
 func daemonStopped(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixRandom, 4, 8)
+	c, err := t.atWork(ctx, MixRandom, 4)
 	if err != nil {
-		return err
-	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
 		return err
 	}
 	d := t.cluster.Daemon(1)

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"multiedge/internal/secure"
@@ -51,7 +49,7 @@ func runInject(ctx context.Context, w *worker) error {
 	in := &injector{job: &w.job, rng: rand.New(rand.NewPCG(w.job.Seed, 11)), src: drv.Info().MAC,
 		scratch: make([]byte, 0, 16<<10)}
 	if w.job.File != "" {
-		if in.captured, err = readFrames(w.job.File); err != nil {
+		if err := readFile(w.job.File, &in.captured); err != nil {
 			return err
 		}
 		in.sort()
@@ -387,23 +385,4 @@ func resum(b []byte) {
 		end += wire.BulkLen
 	}
 	wire.Finish(body[:end], &f.Header, f.Tail)
-}
-
-// writeFrames and readFrames keep captured frames.
-func writeFrames(file string, frames [][]byte) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	return errors.Join(gob.NewEncoder(f).Encode(frames), f.Close())
-}
-
-func readFrames(file string) (frames [][]byte, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	err = gob.NewDecoder(f).Decode(&frames)
-	return frames, err
 }

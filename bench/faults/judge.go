@@ -2,6 +2,7 @@ package faults
 
 import (
 	"math"
+	"strings"
 	"time"
 )
 
@@ -71,7 +72,7 @@ func less(now, was map[string]uint64) map[string]uint64 {
 // rejected is how many frames were turned away for what they held, whatever counters the daemon has for it.
 func rejected(c map[string]uint64) (n uint64) {
 	for k, v := range c {
-		if len(k) > len("rejected_") && k[:len("rejected_")] == "rejected_" && k != "rejected_no_room" {
+		if strings.HasPrefix(k, "rejected_") && k != "rejected_no_room" {
 			n += v
 		}
 	}

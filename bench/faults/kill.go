@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -22,14 +23,14 @@ func (t *Trial) unpinned(ctx context.Context, host int, but uint64) {
 func (a *agent) endings() []Ended {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return append([]Ended(nil), a.ended...)
+	return slices.Clone(a.ended)
 }
 
 // saidWrong is what a server found that must never happen.
 func (a *agent) saidWrong() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return append([]string(nil), a.wrongs...)
+	return slices.Clone(a.wrongs)
 }
 
 // reuse has other clients use the memory that was given back: their oracle tells whether anything else is written to
@@ -53,25 +54,15 @@ func (t *Trial) reuse(ctx context.Context) error {
 }
 
 func targetKilled(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixBulk, 4, 8)
+	c, err := t.atWork(ctx, MixBulk, 4)
 	if err != nil {
-		return err
-	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
 		return err
 	}
 	at := time.Now()
 	t.servers[0].kill()
 	t.injected("servers killed", 1)
 	t.unpinned(ctx, 1, 0)
-	w := Window{}
-	_, ok := t.event(ctx, 2*time.Second, func() bool {
-		next, err := t.mark(ctx, c, "killed")
-		if err == nil {
-			w.add(next)
-		}
-		return total(w.Errors) > 0
-	})
+	w, _, ok := t.until(ctx, c, "killed", 2*time.Second, func(w *Window) bool { return total(w.Errors) > 0 })
 	t.ms("peer told after", w.FirstError.Sub(at))
 	t.counted("operations that failed", total(w.Errors))
 	t.check("the peer gets a typed answer", ok && w.Errors["untyped"] == 0, "%s", counts(w.Errors))
@@ -79,11 +70,8 @@ func targetKilled(ctx context.Context, t *Trial) error {
 }
 
 func revoked(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixBulk, 2, 8)
+	c, err := t.atWork(ctx, MixBulk, 2)
 	if err != nil {
-		return err
-	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
 		return err
 	}
 	e, err := t.servers[0].ask(ctx, Order{Do: DoRevoke}, func(e *Event) bool { return e.Revoked > 0 })
@@ -91,12 +79,7 @@ func revoked(ctx context.Context, t *Trial) error {
 		return err
 	}
 	t.injected("exports revoked", uint64(e.Revoked))
-	w := Window{}
-	took, ok := t.event(ctx, 2*time.Second, func() bool {
-		next, err := t.mark(ctx, c, "revoked")
-		if err == nil {
-			w.add(next)
-		}
+	w, took, ok := t.until(ctx, c, "revoked", 2*time.Second, func(w *Window) bool {
 		return w.Errors["key"] > 0 && w.Reconnects >= uint64(e.Revoked) && w.Ops > 0
 	})
 	t.ms("anew after", took)

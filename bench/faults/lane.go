@@ -101,9 +101,7 @@ func (l *lane) run(ctx context.Context) {
 	half := len(l.oracle.bytes)
 	background(l.oracle.src, l.local.Bytes()[half:2*half])
 	for i, s := range l.slots {
-		movers.Add(1)
-		go func() {
-			defer movers.Done()
+		movers.Go(func() {
 			if l.c.w.job.Mix == MixFences {
 				newFencer(l, s, 2*half+i*fenceSpace, l.c.w.job.Seed+uint64(i)).run(ctx)
 				return
@@ -111,7 +109,7 @@ func (l *lane) run(ctx context.Context) {
 			m := mover{l: l, slot: s, number: uint64(i), half: half,
 				rng: rand.New(rand.NewPCG(l.c.w.job.Seed, uint64(i)))}
 			m.run(ctx)
-		}()
+		})
 	}
 	movers.Wait()
 	l.end()

@@ -16,11 +16,8 @@ const lateTime = 1500 * time.Millisecond
 // again. The memory they were for is registered and mapped as before: only that its session ended keeps them out. When
 // the new daemon has been heard over the short link, servers take a checksum of the memory; old frames come after that.
 func senderRestarted(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixBulk, 2, 8)
+	c, err := t.atWork(ctx, MixBulk, 2)
 	if err != nil {
-		return err
-	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
 		return err
 	}
 	server := t.servers[0]

@@ -100,11 +100,10 @@ func (t *Trial) blackLink(ctx context.Context, c *agent, cut func(bool) error, b
 		ratios = append(ratios, 2*dark.rate()/max(before.rate()+healed.rate(), 1))
 		windows, before = append(windows, onset, dark, healed), healed
 	}
-	after, err := c.drain(ctx)
+	after, err := t.drain(ctx, c)
 	if err != nil {
 		return err
 	}
-	t.judge(c, after)
 	t.unfailed(append(windows, after)...)
 	_, l, err := t.since(ctx, b)
 	if err != nil {
@@ -193,11 +192,10 @@ func flapping(short bool) Scenario {
 					}
 				}
 			}
-			w, err := c.drain(ctx)
+			w, err := t.drain(ctx, c)
 			if err != nil {
 				return err
 			}
-			t.judge(c, w)
 			t.unfailed(w)
 			_, l, err := t.since(ctx, b)
 			t.injected("cut", l.Cut)

@@ -113,15 +113,8 @@ func (t *Trial) goesOn(ctx context.Context, c *agent) error {
 	if err != nil {
 		return err
 	}
-	var w Window
-	took, ok := t.event(ctx, goesOnTime, func() bool {
-		next, err := t.mark(ctx, c, "goes on")
-		if err == nil {
-			w.add(next)
-		}
-		return w.Ops > 0
-	})
-	t.unfailed(so, &w)
+	w, took, ok := t.until(ctx, c, "goes on", goesOnTime, func(w *Window) bool { return w.Ops > 0 })
+	t.unfailed(so, w)
 	t.check("the other client goes on", ok, "nothing completes for %v", took)
 	return nil
 }

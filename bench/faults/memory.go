@@ -114,15 +114,7 @@ func (t *Trial) typed(err error, want string) {
 // groupLimit runs the daemon of host 0 in a control group, with one client at work while others ask for more memory
 // than the group may hold.
 func groupLimit(ctx context.Context, t *Trial) error {
-	g, err := lab.NewMemoryGroup(groupBytes)
-	if err != nil {
-		return err
-	}
-	t.after = append(t.after, g.Close)
-	if err := t.cluster.ConfineDaemon(ctx, 0, bench.CommandGrouped, g.Dir()); err != nil {
-		return err
-	}
-	c, err := t.atWork(ctx)
+	g, c, err := t.grouped(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,6 +124,25 @@ func groupLimit(ctx context.Context, t *Trial) error {
 	if err := t.filled(ctx, g); err != nil {
 		return err
 	}
+	return t.spared(ctx, c, g)
+}
+
+// grouped runs the daemon of host 0 in a control group, with one client at work.
+func (t *Trial) grouped(ctx context.Context) (*lab.MemoryGroup, *agent, error) {
+	g, err := lab.NewMemoryGroup(groupBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.after = append(t.after, g.Close)
+	if err := t.cluster.ConfineDaemon(ctx, 0, bench.CommandGrouped, g.Dir()); err != nil {
+		return nil, nil, err
+	}
+	c, err := t.atWork(ctx, MixRandom, 2)
+	return g, c, err
+}
+
+// spared judges that a client goes on beside what filled a group, of which the kernel kills nobody.
+func (t *Trial) spared(ctx context.Context, c *agent, g *lab.MemoryGroup) error {
 	w, err := t.mark(ctx, c, "meanwhile")
 	if err != nil {
 		return err

@@ -152,9 +152,7 @@ func killOneDaemon(_ context.Context, s *soak) error {
 
 func startDaemons(ctx context.Context, s *soak) error {
 	for h := range 2 {
-		select {
-		case <-s.cluster.Daemon(h).Ended():
-		default:
+		if !s.cluster.Daemon(h).HasEnded() {
 			continue
 		}
 		if err := s.cluster.StartDaemon(ctx, h); err != nil {

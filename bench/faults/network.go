@@ -113,11 +113,10 @@ func (t *Trial) under(ctx context.Context, c *agent, inject func() error, d time
 			return nil, err
 		}
 	}
-	rest, err := c.drain(ctx) // with the fault still there: what is in flight must end under it
+	rest, err := t.drain(ctx, c) // with the fault still there: what is in flight must end under it
 	if err != nil {
 		return nil, err
 	}
-	t.judge(c, rest)
 	t.unfailed(append(u.all(), rest)...)
 	all, wires, err := t.since(ctx, begin)
 	if err != nil {

@@ -13,14 +13,11 @@ func nic(name string, short bool, do, undo func(l *lab.Link) error, down bool) S
 	return Scenario{
 		Name: name, Group: Host, Criteria: "followed within 2 s, U; same connections", Short: short, Set: twoLinks,
 		Run: func(ctx context.Context, t *Trial) error {
-			c, err := t.pair(ctx, MixBulk, 2, 8)
+			c, err := t.atWork(ctx, MixBulk, 2)
 			if err != nil {
 				return err
 			}
 			l := t.cluster.Lab().Link(1)
-			if _, err := t.mark(ctx, c, "before"); err != nil {
-				return err
-			}
 			lines := t.logged("msg=\"link ")
 			if err := do(l); err != nil {
 				return err

@@ -18,50 +18,15 @@ import (
 // metricsAddress is where every daemon of a stage serves /metrics, inside its own host.
 const metricsAddress = "127.0.0.1:9469"
 
-// fetch asks a host's daemon over its control socket, as edgectl does; lists are joined from their pages.
+// fetch asks a host's daemon over its control socket, as edgectl does.
 func fetch[T any](ctx context.Context, socket, what string) (out T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := ipc.Dial(ctx, socket)
-	if err != nil {
-		return out, err
+	body, err := ipc.Ask(ctx, socket, ipc.Message{Kind: ipc.KindStatus, What: what})
+	if err == nil {
+		err = json.Unmarshal(body, &out)
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	var pages []json.RawMessage
-	for {
-		m := ipc.Message{ID: uint64(len(pages) + 1), Kind: ipc.KindStatus, What: what, Page: len(pages)}
-		if err := conn.Send(&m); err != nil {
-			return out, err
-		}
-		r, err := conn.Recv()
-		switch {
-		case err != nil:
-			return out, err
-		case r.Error != nil:
-			return out, r.Error
-		}
-		pages = append(pages, r.Body)
-		if !r.More {
-			break
-		}
-	}
-	if len(pages) == 1 {
-		return out, json.Unmarshal(pages[0], &out)
-	}
-	var all []json.RawMessage
-	for _, p := range pages {
-		var list []json.RawMessage
-		if err := json.Unmarshal(p, &list); err != nil {
-			return out, err
-		}
-		all = append(all, list...)
-	}
-	b, err := json.Marshal(all)
-	if err != nil {
-		return out, err
-	}
-	return out, json.Unmarshal(b, &out)
+	return out, err
 }
 
 // status is what a host's daemon says of itself.
@@ -106,6 +71,19 @@ func (s *Stage) path(ctx context.Context, host int, link, peer string) (*inspect
 	return nil, nil
 }
 
+// allGood reports whether both hosts use both of two links to each other, in ways of which ok holds.
+func (s *Stage) allGood(ctx context.Context, ok func(link int, p *inspect.PathStatus) bool) bool {
+	for h := range 2 {
+		for link := range 2 {
+			p, err := s.path(ctx, h, fmt.Sprintf("edge%d", link), s.cluster.Lab().Host(1-h).Name())
+			if err != nil || p == nil || p.State != "good" || !ok(link, p) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // scrape reads a host's /metrics: the sum of each metric over its labels, by name.
 func (s *Stage) scrape(ctx context.Context, host int) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -147,11 +125,8 @@ func sample(line string) (name string, value float64, ok bool) {
 	if line == "" || line[0] == '#' {
 		return "", 0, false
 	}
-	head, text := line, ""
-	if i := strings.LastIndexByte(line, ' '); i > 0 {
-		head, text = line[:i], line[i+1:]
-	}
-	name, _, _ = strings.Cut(head, "{")
-	value, err := strconv.ParseFloat(text, 64)
+	at := strings.LastIndexByte(line, ' ')
+	name, _, _ = strings.Cut(line[:max(at, 0)], "{")
+	value, err := strconv.ParseFloat(line[at+1:], 64)
 	return name, value, err == nil
 }

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"os"
 
@@ -88,29 +89,25 @@ type Maybe struct {
 	Bytes []byte
 }
 
-func (c *Claim) write(file string) error {
+// writeFile and readFile keep what one process hands to another: claims, and captured frames.
+func writeFile(file string, v any) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	if err := gob.NewEncoder(f).Encode(c); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+	return errors.Join(gob.NewEncoder(f).Encode(v), f.Close())
 }
 
-func readClaim(file string) (*Claim, error) {
+func readFile(file string, v any) error {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
-	c := new(Claim)
-	if err := gob.NewDecoder(f).Decode(c); err != nil {
-		return nil, fmt.Errorf("claim %s: %w", file, err)
+	if err := gob.NewDecoder(f).Decode(v); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	return c, nil
+	return nil
 }
 
 // maxDetails bounds what is said of one region; everything is counted.

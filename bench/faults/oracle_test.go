@@ -96,11 +96,11 @@ func TestClaimOfNotifications(t *testing.T) {
 func TestClaimFile(t *testing.T) {
 	c, _ := claim(t)
 	file := filepath.Join(t.TempDir(), "claim")
-	if err := c.write(file); err != nil {
+	if err := writeFile(file, c); err != nil {
 		t.Fatal(err)
 	}
-	back, err := readClaim(file)
-	if err != nil || !reflect.DeepEqual(back, c) {
+	back := new(Claim)
+	if err := readFile(file, back); err != nil || !reflect.DeepEqual(back, c) {
 		t.Errorf("%v; %v", err, back.ID)
 	}
 }

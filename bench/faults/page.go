@@ -43,11 +43,7 @@ func (f *File) HTML(w io.Writer, title string, figures []figure.Figure) error {
 		if err != nil {
 			return err
 		}
-		text := string(svg)
-		if at := strings.Index(text, "<svg"); at > 0 {
-			text = text[at:]
-		}
-		p.Figures = append(p.Figures, drawing{figures[i].Title, figures[i].Caption, template.HTML(text)})
+		p.Figures = append(p.Figures, drawing{figures[i].Title, figures[i].Caption, figure.Inline(svg)})
 	}
 	return pageTemplate.Execute(w, p)
 }

@@ -141,7 +141,6 @@ func guess(ctx context.Context, job *Job, r *Result) error {
 // Offsets in the shared rings, as package ipc lays them out.
 const (
 	atSQTail = 0
-	atCQHead = 3 * 128
 	atSQ     = 4096
 )
 

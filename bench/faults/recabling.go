@@ -10,6 +10,7 @@ import (
 	"multiedge/bench"
 	"multiedge/internal/daemon"
 	"multiedge/internal/identity"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/lab"
 	"multiedge/internal/wire"
@@ -53,34 +54,17 @@ func (t *Trial) ping(ctx context.Context, host int) (time.Duration, bool) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, pingTime+time.Second)
 	defer cancel()
-	conn, err := ipc.Dial(ctx, t.cluster.Socket(host))
-	if err != nil {
-		return time.Since(start), false
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindPing, Peer: t.cluster.Lab().Host(1 - host).Name(),
-		Timeout: pingTime, Count: 1}); err != nil {
-		return time.Since(start), false
-	}
-	r, err := conn.Recv()
+	body, err := ipc.Ask(ctx, t.cluster.Socket(host), ipc.Message{Kind: ipc.KindPing,
+		Peer: t.cluster.Lab().Host(1 - host).Name(), Timeout: pingTime, Count: 1})
 	var report daemon.PingReport
-	ok := err == nil && r.Error == nil && json.Unmarshal(r.Body, &report) == nil && len(report.Results) == 1 &&
+	ok := err == nil && json.Unmarshal(body, &report) == nil && len(report.Results) == 1 &&
 		report.Results[0].Status == "ok"
 	return time.Since(start), ok
 }
 
 // led reports whether both paths of both hosts are good, and lead straight, or crosswise.
 func (t *Trial) led(ctx context.Context, crossed bool) bool {
-	for h := range 2 {
-		for link := range 2 {
-			p, err := t.path(ctx, h, fmt.Sprintf("edge%d", link), t.cluster.Lab().Host(1-h).Name())
-			if err != nil || p == nil || p.State != "good" || (p.PeerLink == link) == crossed {
-				return false
-			}
-		}
-	}
-	return true
+	return t.allGood(ctx, func(link int, p *inspect.PathStatus) bool { return (p.PeerLink != link) == crossed })
 }
 
 // recabled swaps the cables of host 1 several times, and judges the transfer that runs meanwhile (load) or that is
@@ -92,11 +76,10 @@ func (t *Trial) recabled(ctx context.Context, load bool) error {
 	}
 	var s swaps
 	if !load {
-		w, err := c.drain(ctx)
+		w, err := t.drain(ctx, c)
 		if err != nil {
 			return err
 		}
-		t.judge(c, w)
 		s.windows = append(s.windows, w)
 	}
 	for k := range t.many(6, 3) {
@@ -112,11 +95,10 @@ func (t *Trial) recabled(ctx context.Context, load bool) error {
 	} else if err := t.flowing(ctx, c, pingTime); err != nil {
 		return err
 	}
-	w, err := c.drain(ctx)
+	w, err := t.drain(ctx, c)
 	if err != nil {
 		return err
 	}
-	t.judge(c, w)
 	t.unfailed(append(s.windows, w)...)
 	t.row.Measured["operations"] = float64(w.Ops)
 	t.ms("longest ping", s.ping)
@@ -247,11 +229,10 @@ func poisoned(ctx context.Context, t *Trial) error {
 	if err != nil {
 		return err
 	}
-	rest, err := c.drain(ctx)
+	rest, err := t.drain(ctx, c)
 	if err != nil {
 		return err
 	}
-	t.judge(c, rest)
 	t.unfailed(w, rest)
 	t.check("the paths stay where they are", t.led(ctx, true), "they do not")
 	return nil

@@ -2,7 +2,8 @@ package faults
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 
 	"multiedge/bench/report"
@@ -96,17 +97,12 @@ func (r *Row) disturbed() bool {
 // close gives the verdict.
 func (r *Row) close() {
 	r.Verdict = Pass
-	for _, c := range r.all() {
-		if c.Verdict == Fail {
-			r.Verdict = Fail
-		}
-	}
-	if r.Error != "" {
+	if len(r.Reasons()) > 0 {
 		r.Verdict = Fail
 	}
 }
 
-func (r *Row) all() []Check { return append(append([]Check{}, r.Checks...), r.U[:]...) }
+func (r *Row) all() []Check { return slices.Concat(r.Checks, r.U[:]) }
 
 // Reasons are why a row failed, in words.
 func (r *Row) Reasons() []string {
@@ -135,11 +131,7 @@ func (r *Row) marks() string {
 
 // words writes a map in a fixed order: "lost 12, cut 3".
 func words[V any](m map[string]V, format func(V) string) string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
+	keys := slices.Sorted(maps.Keys(m))
 	for i, k := range keys {
 		keys[i] = k + " " + format(m[k])
 	}

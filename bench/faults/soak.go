@@ -9,6 +9,7 @@ import (
 
 	"multiedge/bench"
 	"multiedge/bench/report"
+	"multiedge/internal/inspect"
 )
 
 // SoakOptions say how long and how.
@@ -233,21 +234,7 @@ func (s *soak) heal(ctx context.Context) error {
 // compareAll has all clients finish what they have in hand, compares memory, looks for what is left, and lets them go
 // on.
 func (s *soak) compareAll(ctx context.Context) error {
-	for _, c := range s.clients {
-		if c.killed {
-			continue
-		}
-		w, err := c.drain(ctx)
-		if err != nil {
-			return err
-		}
-		s.judge(c, w)
-		s.tell(w)
-		if w.Posted != w.Completed {
-			s.row.U[1].fail("%s: %d operations were started, %d ended", c.job.Name, w.Posted, w.Completed)
-		}
-	}
-	if err := s.verify(ctx); err != nil {
+	if err := s.drainAll(ctx, s.tell); err != nil {
 		return err
 	}
 	for h := range 2 {
@@ -281,13 +268,5 @@ func (s *soak) compareAll(ctx context.Context) error {
 // entire reports whether both daemons use both links to each other: a path takes memory, so what they hold is compared
 // in this state alone.
 func (s *soak) entire(ctx context.Context) bool {
-	for h := range 2 {
-		for _, link := range []string{"edge0", "edge1"} {
-			p, err := s.path(ctx, h, link, fmt.Sprintf("host%d", 1-h))
-			if err != nil || p == nil || p.State != "good" {
-				return false
-			}
-		}
-	}
-	return true
+	return s.allGood(ctx, func(int, *inspect.PathStatus) bool { return true })
 }

@@ -132,15 +132,7 @@ func missesLossy(ctx context.Context, t *Trial) error {
 // groupFilled runs the daemon of host 0 in a control group, with one client at work while another uses more and more
 // of a space that is larger than the group.
 func groupFilled(ctx context.Context, t *Trial) error {
-	g, err := lab.NewMemoryGroup(groupBytes)
-	if err != nil {
-		return err
-	}
-	t.after = append(t.after, g.Close)
-	if err := t.cluster.ConfineDaemon(ctx, 0, bench.CommandGrouped, g.Dir()); err != nil {
-		return err
-	}
-	c, err := t.atWork(ctx)
+	g, c, err := t.grouped(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,15 +168,7 @@ func groupFilled(ctx context.Context, t *Trial) error {
 		return err
 	}
 	t.row.Measured["group MiB, full"], t.row.Measured["group MiB, limit"] = float64(used)/(1<<20), groupBytes>>20
-	w, err := t.mark(ctx, c, "meanwhile")
-	if err != nil {
-		return err
-	}
-	t.unfailed(w)
-	t.check("the other client goes on", w.Ops > 0, "nothing completes")
-	killed, err := g.Killed()
-	t.check("the kernel kills nobody", err == nil && killed == 0, "%d killed, %v", killed, err)
-	return err
+	return t.spared(ctx, c, g)
 }
 
 // parkedKilled kills a client nearly all of whose operations are parked somewhere.

@@ -1,12 +1,10 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"multiedge/bench"
@@ -19,6 +17,9 @@ const (
 	deadTime  = 4 * time.Second
 )
 
+// logBytes bounds what is kept of the daemons' log.
+const logBytes = 4 << 20
+
 // deadline is by when an operation must have ended: silence of the peer is noticed after the dead time, looked for once
 // in a keep-alive.
 func deadline(dead time.Duration) time.Duration { return dead + 2*keepAlive + time.Second }
@@ -29,9 +30,9 @@ type Stage struct {
 	spec    bench.ClusterSpec
 	dead    time.Duration
 	agents  []*agent
-	log     *lockedBuffer
-	before  []held // by host
-	killed  map[*bench.Process]bool
+	log     *bench.Tail    // of the daemons
+	before  []held         // by host
+	killed  map[int]bool   // daemons by process, on purpose
 	after   []func() error // what is done when all processes have ended
 	spaces  bool           // of processes that are started: Job.Spaces
 }
@@ -50,7 +51,7 @@ func stageSpec(seed uint64) bench.ClusterSpec {
 
 // newStage builds the lab. dead is the daemons' dead time. After an error nothing is left.
 func newStage(ctx context.Context, spec bench.ClusterSpec, dead time.Duration) (_ *Stage, err error) {
-	s := &Stage{spec: spec, dead: dead, log: new(lockedBuffer), killed: map[*bench.Process]bool{}}
+	s := &Stage{spec: spec, dead: dead, log: &bench.Tail{Limit: logBytes}, killed: map[int]bool{}}
 	s.spec.LogTo = s.log
 	s.spec.Config = fmt.Sprintf("keep_alive = %q\ndead_time = %q\n%s[metrics]\nlisten = %q\n", keepAlive, dead,
 		spec.Config, metricsAddress)
@@ -74,9 +75,7 @@ func newStage(ctx context.Context, spec bench.ClusterSpec, dead time.Duration) (
 
 func (s *Stage) close() error {
 	for _, a := range s.agents {
-		select {
-		case <-a.proc.Ended():
-		default:
+		if !a.proc.HasEnded() {
 			a.proc.Kill()
 		}
 	}
@@ -156,7 +155,7 @@ func (h held) exceeds(b held) (out []string) {
 // killDaemon ends a host's daemon with SIGKILL.
 func (s *Stage) killDaemon(host int) {
 	p := s.cluster.Daemon(host)
-	s.killed[p] = true
+	s.killed[p.Pid()] = true
 	p.Kill()
 }
 
@@ -233,28 +232,4 @@ func (s *Stage) logged(all ...string) (n int) {
 		}
 	}
 	return n
-}
-
-// lockedBuffer collects the daemons' log.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// logBytes bounds what is kept of the log.
-const logBytes = 4 << 20
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if over := l.b.Len() + len(p) - logBytes; over > 0 {
-		l.b.Next(over)
-	}
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -57,7 +57,8 @@ func (t *target) seal() { t.sum, t.sealed = crc64.Checksum(t.memory, crcTable), 
 func (s *server) order(o Order) {
 	switch o.Do {
 	case DoVerify:
-		if c, err := readClaim(o.File); err != nil {
+		c := new(Claim)
+		if err := readFile(o.File, c); err != nil {
 			s.w.emit(Event{Error: err.Error()})
 		} else {
 			s.verify(c)

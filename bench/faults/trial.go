@@ -93,12 +93,14 @@ func (t *Trial) work(ctx context.Context, service, mix string, conns, depth int)
 }
 
 func (t *Trial) workFrom(ctx context.Context, host, peer int, service, mix string, conns, depth int) (*agent, error) {
-	name := fmt.Sprintf("%s%d", service, len(t.agents))
-	a, err := t.spawn(ctx, host, Job{
-		Role: RoleClient, Name: name, Peer: t.cluster.Lab().Host(peer).Name(), Service: service, Mix: mix, Conns: conns,
-		Depth: depth,
-		Seed:  t.seed, Deadline: deadline(t.dead),
-	})
+	return t.client(ctx, host, Job{Peer: t.cluster.Lab().Host(peer).Name(), Service: service, Mix: mix, Conns: conns,
+		Depth: depth, Deadline: deadline(t.dead)})
+}
+
+// client starts a client in a host.
+func (t *Trial) client(ctx context.Context, host int, job Job) (*agent, error) {
+	job.Role, job.Name, job.Seed = RoleClient, fmt.Sprintf("%s%d", job.Service, len(t.agents)), t.seed
+	a, err := t.spawn(ctx, host, job)
 	if err == nil {
 		t.clients = append(t.clients, a)
 	}
@@ -146,6 +148,39 @@ func (t *Trial) mark(ctx context.Context, a *agent, name string) (*Window, error
 	return w, err
 }
 
+// drain has a client finish what it has in hand, and returns its last window, likewise.
+func (t *Trial) drain(ctx context.Context, a *agent) (*Window, error) {
+	w, err := a.drain(ctx)
+	if err == nil {
+		t.judge(a, w)
+	}
+	return w, err
+}
+
+// until marks a client again and again until all that it did meanwhile is as ok asks, and returns that, and how long it
+// took; false after within.
+func (t *Trial) until(ctx context.Context, a *agent, name string, within time.Duration,
+	ok func(w *Window) bool) (*Window, time.Duration, bool) {
+	var w Window
+	took, done := t.event(ctx, within, func() bool {
+		next, err := t.mark(ctx, a, name)
+		if err == nil {
+			w.add(next)
+		}
+		return err == nil && ok(&w)
+	})
+	return &w, took, done
+}
+
+// meanwhile judges that nothing of a client has failed since its last window.
+func (t *Trial) meanwhile(ctx context.Context, a *agent) error {
+	w, err := t.mark(ctx, a, "meanwhile")
+	if err == nil {
+		t.unfailed(w)
+	}
+	return err
+}
+
 func (t *Trial) judge(a *agent, w *Window) {
 	for _, what := range w.Wrong {
 		t.row.U[0].fail("%s: %s", a.job.Name, what)
@@ -172,7 +207,7 @@ func (t *Trial) measure(ctx context.Context, a *agent, name string, d time.Durat
 // rate is a window's goodput in bytes per second.
 func (w *Window) rate() float64 { return float64(w.Bytes) / max(w.Seconds, 1e-9) }
 
-// failures enters errors of operations as a failed check where there should be none.
+// unfailed enters errors of operations as a failed check where there should be none.
 func (t *Trial) unfailed(ws ...*Window) {
 	bad, again := map[string]uint64{}, uint64(0)
 	for _, w := range ws {

@@ -42,13 +42,7 @@ func (x *turns) ratio() float64 {
 }
 
 // cleanRate is the goodput without, in bytes per second: the median of the turns.
-func (x *turns) cleanRate() float64 {
-	var v []float64
-	for _, w := range x.clean {
-		v = append(v, w.rate())
-	}
-	return median(v)
-}
+func (x *turns) cleanRate() float64 { return medianOf(x.clean, (*Window).rate) }
 
 // goesOn reports whether something completed in each turn with.
 func (x *turns) goesOn() bool {
@@ -69,11 +63,15 @@ func (x *turns) p99() time.Duration { return medianP99(x.with) }
 func (x *turns) cleanP99() time.Duration { return medianP99(x.clean) }
 
 func medianP99(ws []*Window) time.Duration {
+	return time.Duration(medianOf(ws, func(w *Window) float64 { return w.P99 }))
+}
+
+func medianOf(ws []*Window, of func(*Window) float64) float64 {
 	var v []float64
 	for _, w := range ws {
-		v = append(v, w.P99)
+		v = append(v, of(w))
 	}
-	return time.Duration(median(v))
+	return median(v)
 }
 
 // median of at least one value; of an even number, the lower of the two in the middle.

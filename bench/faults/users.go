@@ -51,15 +51,8 @@ func oneUser() bool {
 
 // userAt starts a client of a user in host 0.
 func (t *Trial) userAt(ctx context.Context, uid, conns, depth int) (*agent, error) {
-	a, err := t.spawn(ctx, 0, Job{
-		Role: RoleClient, Name: fmt.Sprintf("store%d", len(t.agents)), Peer: "host1", Service: "store", Mix: MixBulk,
-		Conns: conns, Depth: depth,
-		Seed: t.seed, Deadline: userDeadline, UID: uid,
-	})
-	if err == nil {
-		t.clients = append(t.clients, a)
-	}
-	return a, err
+	return t.client(ctx, 0, Job{Peer: "host1", Service: "store", Mix: MixBulk, Conns: conns, Depth: depth,
+		Deadline: userDeadline, UID: uid})
 }
 
 // userDeadline is by when an operation must have ended beside a hundred others.

@@ -88,19 +88,7 @@ func put(file, text string) error {
 
 // reloadPeers asks a daemon to read its peers again.
 func reloadPeers(ctx context.Context, socket string) error {
-	conn, err := ipc.Dial(ctx, socket)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindReload}); err != nil {
-		return err
-	}
-	m, err := conn.Recv()
-	if err == nil && m.Error != nil {
-		return m.Error
-	}
+	_, err := ipc.Ask(ctx, socket, ipc.Message{Kind: ipc.KindReload})
 	return err
 }
 

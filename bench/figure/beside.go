@@ -35,20 +35,20 @@ type BesideCell struct {
 
 // sweptRows splits off the rows of interleaved comparisons over many message sizes.
 func sweptRows(rows []entry) (swept, rest []entry) {
-	for _, e := range rows {
-		same := slices.DeleteFunc(slices.Clone(rows), func(o entry) bool {
-			return o.Test != e.Test || o.source != e.source || o.MTU != e.MTU || o.Round == 0
+	return split(rows, func(e entry) bool {
+		same := where(rows, func(o entry) bool {
+			return o.Test == e.Test && o.source == e.source && o.MTU == e.MTU && o.Round > 0
 		})
-		if e.Round > 0 && len(sizes(same)) >= leastSwept {
-			swept = append(swept, e)
-		} else {
-			rest = append(rest, e)
-		}
-	}
-	return swept, rest
+		return e.Round > 0 && len(sizes(same)) >= leastSwept
+	})
 }
 
 func interleaved(r *report.Row) bool { return r.Round > 0 && r.Error == "" }
+
+// single is what is measured of edge alone.
+func single(r *report.Row) bool {
+	return r.Transport == report.TransportEdge && r.Round == 0 && r.Error == ""
+}
 
 // Besides returns the interleaved comparisons of the sources over many message sizes.
 func Besides(sources []Source) (out []Beside) {
@@ -125,9 +125,8 @@ func besideFigures(rows []entry) []Figure {
 	if len(rows) == 0 {
 		return nil
 	}
-	ours := slices.DeleteFunc(slices.Clone(rows), func(e entry) bool {
-		return e.Transport != report.TransportEdge ||
-			e.Contender() != firstEdge(rows)
+	ours := where(rows, func(e entry) bool {
+		return e.Transport == report.TransportEdge && e.Contender() == firstEdge(rows)
 	})
 	figs := []Figure{throughput(rows), latency(rows), percentiles(ours), cpu(ours), cost(rows)}
 	figs[0].Caption = "Payload that arrived, per second, over message size: medians over the rounds, with their " +

@@ -1,9 +1,6 @@
 package figure
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -87,13 +84,5 @@ func Found(sources []Source) []Drawn {
 
 // WriteIndex is WriteDir with a list of all figures, and of which paper they are, on the page.
 func WriteIndex(dir, title string, sources []Source) ([]string, error) {
-	names, err := WriteDir(dir, title, sources)
-	if err != nil {
-		return names, err
-	}
-	var b bytes.Buffer
-	if err := writeHTML(&b, page{Title: title, Index: Found(sources)}, sources); err != nil {
-		return names, err
-	}
-	return names, os.WriteFile(filepath.Join(dir, "index.html"), b.Bytes(), 0o644)
+	return page{Title: title, Index: Found(sources)}.writeDir(dir, sources)
 }

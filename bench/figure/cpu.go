@@ -144,8 +144,7 @@ func comparisons(rows []entry) []Figure {
 		}
 	}
 	for _, k := range keys {
-		sub := slices.DeleteFunc(slices.Clone(rows),
-			func(e entry) bool { return (key{e.Test, e.MessageBytes, e.MTU}) != k })
+		sub := where(rows, func(e entry) bool { return key{e.Test, e.MessageBytes, e.MTU} == k })
 		name := fmt.Sprintf("%s, %s messages, %s, MTU %d", k.test, report.Bytes(k.size), report.Rates(sub[0].LinkRates,
 			sub[0].Links), k.mtu)
 		f := Figure{ID: fmt.Sprintf("compare-%s-%s-mtu%d", k.test, shortSize(k.size), k.mtu), Title: "Comparison: " +
@@ -169,12 +168,7 @@ func comparisons(rows []entry) []Figure {
 func comparePanel(title, unit string, rows []entry, value func(entry) float64) Panel {
 	p := Panel{Title: title, YLabel: unit, Width: 1.25}
 	for i, c := range contenders(rows) {
-		var v []float64
-		for _, e := range c.rows {
-			if x := value(e); x > 0 {
-				v = append(v, x)
-			}
-		}
+		v := values(c.rows, value)
 		if len(v) == 0 {
 			continue
 		}
@@ -192,19 +186,11 @@ func comparePanel(title, unit string, rows []entry, value func(entry) float64) P
 
 // contenders groups rows of a comparison by transport and variant.
 func contenders(rows []entry) []config {
-	var out []config
 	several := slices.ContainsFunc(rows, func(e entry) bool { return e.source != rows[0].source })
-	for _, e := range rows {
-		label := e.Contender()
+	return grouped(rows, func(e entry) string {
 		if several {
-			label += ", " + e.source
+			return e.Contender() + ", " + e.source
 		}
-		i := slices.IndexFunc(out, func(c config) bool { return c.label == label })
-		if i < 0 {
-			out = append(out, config{label: label})
-			i = len(out) - 1
-		}
-		out[i].rows = append(out[i].rows, e)
-	}
-	return out
+		return e.Contender()
+	})
 }

@@ -2,7 +2,6 @@ package figure
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -11,11 +10,7 @@ import (
 
 // Build returns the figures that the sources have data for, in the paper's order.
 func Build(sources []Source) []Figure {
-	ours := entries(sources, func(r *report.Row) bool {
-		return r.Transport == report.TransportEdge && r.Round == 0 &&
-			r.Error == ""
-	})
-	copies, aligned, rest := copyRows(ours)
+	copies, aligned, rest := copyRows(entries(sources, single))
 	shards, rest := shardRows(rest)
 	sched, rest := varied(rest, "scheduler", nothing)
 	poll, rest := varied(rest, "poll", nothing)
@@ -98,8 +93,13 @@ var sizeTests = []string{report.OneWay, report.TwoWay, report.PingPong, report.R
 func throughput(rows []entry) Figure {
 	f := Figure{ID: "throughput", Title: "Throughput",
 		Caption: "Payload delivered per second over message size. Two-way counts both directions (paper, figure 3.1)."}
+	return f.throughputs(rows, sizeTests...)
+}
+
+// throughputs has a panel of throughput for each test.
+func (f *Figure) throughputs(rows []entry, tests ...string) Figure {
 	var st styles
-	for _, test := range sizeTests {
+	for _, test := range tests {
 		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
 	}
 	f.Legend = legend(st)
@@ -146,23 +146,14 @@ func latency(rows []entry) Figure {
 	} {
 		p := Panel{Title: t.title, XLabel: sizeLabel, YLabel: "latency (us)", SizeX: true, LogY: true}
 		for _, c := range configsOf(rows, t.test) {
-			us := func(q func(report.Latency) float64) func(entry) float64 {
-				return func(e entry) float64 {
-					l := t.value(e)
-					if l.Count == 0 {
-						return math.NaN()
-					}
-					return q(l) / 1e3
-				}
-			}
-			p50 := us(func(l report.Latency) float64 { return l.P50 })
+			p50 := func(e entry) float64 { return micros(t.value(e), t.value(e).P50) }
 			if x, _ := curve(c.rows, p50); len(x) == 0 {
 				continue
 			}
 			style := st.of(c.label)
 			p.Lines = append(p.Lines, line(c.rows, style, p50))
 			if t.tail {
-				x, y := curve(c.rows, us(func(l report.Latency) float64 { return l.P99 }))
+				x, y := curve(c.rows, func(e entry) float64 { return micros(t.value(e), t.value(e).P99) })
 				p.Lines = append(p.Lines, Line{X: x, Y: y, Style: style, Thin: true})
 			}
 		}
@@ -292,5 +283,5 @@ func schedulerCPU(groups []entry, test string, st *styles) Panel {
 }
 
 func ofSize(rows []entry, size int) []entry {
-	return slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return e.MessageBytes != size })
+	return where(rows, func(e entry) bool { return e.MessageBytes == size })
 }

@@ -1,6 +1,8 @@
 package figure
 
 import (
+	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -66,7 +68,7 @@ func (f *Figure) view() (figureView, error) {
 		if err != nil {
 			return v, fmt.Errorf("figure %s: %w", f.ID, err)
 		}
-		v.Panels = append(v.Panels, template.HTML(inline(svg)))
+		v.Panels = append(v.Panels, Inline(svg))
 	}
 	return v, nil
 }
@@ -150,10 +152,10 @@ type tile struct{ Value, Unit, Text, Class, More string }
 // HTML writes one page with all figures of the sources, their headline numbers, a table of every row, and the results
 // themselves as JSON. It refers to nothing outside itself.
 func HTML(w io.Writer, title string, sources []Source) error {
-	return writeHTML(w, page{Title: title}, sources)
+	return page{Title: title}.write(w, sources)
 }
 
-func writeHTML(w io.Writer, p page, sources []Source) error {
+func (p page) write(w io.Writer, sources []Source) error {
 	p.Tiles, p.Links, p.Ratios, p.Besides = tiles(sources), Links(sources), Ratios(sources), besideViews(sources)
 	for _, f := range Build(sources) {
 		v, err := f.view()
@@ -184,13 +186,9 @@ func writeHTML(w io.Writer, p page, sources []Source) error {
 	return pageTemplate.Execute(w, p)
 }
 
-// inline strips what only a stand-alone SVG document has.
-func inline(svg []byte) string {
-	s := string(svg)
-	if i := strings.Index(s, "<svg"); i > 0 {
-		s = s[i:]
-	}
-	return s
+// Inline strips what only a stand-alone SVG document has.
+func Inline(svg []byte) template.HTML {
+	return template.HTML(svg[max(bytes.Index(svg, []byte("<svg")), 0):])
 }
 
 // tiles are the numbers a reader looks for first.
@@ -288,13 +286,5 @@ func most(rows []entry, value func(entry) float64) (entry, bool) {
 	if len(rows) == 0 {
 		return entry{}, false
 	}
-	return slices.MaxFunc(rows, func(a, b entry) int {
-		switch d := value(a) - value(b); {
-		case d < 0:
-			return -1
-		case d > 0:
-			return 1
-		}
-		return 0
-	}), true
+	return slices.MaxFunc(rows, func(a, b entry) int { return cmp.Compare(value(a), value(b)) }), true
 }

@@ -1,10 +1,6 @@
 package figure
 
-import (
-	"math"
-
-	"multiedge/bench/report"
-)
+import "multiedge/bench/report"
 
 // polling is figure 3.3, upper row, with the latency that waiting costs: one curve for each way to wait.
 func polling(rows []entry) Figure {
@@ -19,14 +15,8 @@ func polling(rows []entry) Figure {
 	}
 	p := Panel{Title: "ping-pong: half round trip", XLabel: sizeLabel, YLabel: "latency (us)", SizeX: true, LogY: true}
 	for _, c := range configsOf(rows, report.PingPong) {
-		for _, q := range []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 },
-			func(l report.Latency) float64 { return l.P99 }} {
-			l := line(c.rows, st.of(c.label), func(e entry) float64 {
-				if e.Latency.Count == 0 {
-					return math.NaN()
-				}
-				return q(e.Latency) / 1e3
-			})
+		for _, q := range middleAndTail {
+			l := line(c.rows, st.of(c.label), func(e entry) float64 { return micros(e.Latency, q(e.Latency)) })
 			if l.Thin = len(p.Lines) > 0 && p.Lines[len(p.Lines)-1].Style == l.Style; l.Thin {
 				l.Lo, l.Hi, l.Busy = nil, nil, nil
 			}

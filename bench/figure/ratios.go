@@ -49,7 +49,7 @@ type Ratio struct {
 
 // Summarize groups the interleaved rows of sources by work.
 func Summarize(sources []Source) []Summary {
-	rows := entries(sources, func(r *report.Row) bool { return r.Round > 0 && r.Error == "" })
+	rows := entries(sources, interleaved)
 	var out []Summary
 	byWork := map[string][]entry{}
 	for _, e := range rows {

@@ -27,10 +27,7 @@ type LinkPoint struct {
 
 // Links returns the sources' measurements over different numbers of links, one message size each.
 func Links(sources []Source) []LinkCurve {
-	rows, _ := linkRows(entries(sources, func(r *report.Row) bool {
-		return r.Transport == report.TransportEdge &&
-			r.Round == 0 && r.Error == ""
-	}))
+	rows, _ := linkRows(entries(sources, single))
 	return linkCurves(rows)
 }
 
@@ -44,12 +41,8 @@ func linkRows(rows []entry) (links, rest []entry) {
 				o.MessageBytes != e.MessageBytes
 		})
 	}
-	for _, e := range links {
-		if several(e) {
-			rest = append(rest, e)
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(links), several), rest
+	others, links := split(links, several)
+	return links, append(rest, others...)
 }
 
 // eachRate is the rate that each of a row's links has.
@@ -84,7 +77,7 @@ func linkCurves(rows []entry) []LinkCurve {
 func linkPoints(rows []entry) []LinkPoint {
 	var out []LinkPoint
 	for _, n := range counts(rows, func(e entry) int { return e.Links }) {
-		sub := slices.DeleteFunc(slices.Clone(rows), func(e entry) bool { return e.Links != n })
+		sub := where(rows, func(e entry) bool { return e.Links == n })
 		v, cpu := values(sub, func(e entry) float64 { return e.Throughput }), values(sub, entry.PerGiB)
 		if len(v) == 0 {
 			continue
@@ -176,8 +169,8 @@ func connScaling(rows []entry) Figure {
 			for _, size := range sizes(only(rows, test)) {
 				line := Line{Style: st.of(test + " of " + report.Bytes(size))}
 				for x, n := range all {
-					sub := slices.DeleteFunc(ofSize(only(rows, test), size),
-						func(e entry) bool { return max(e.Connections, 1) != n })
+					sub := where(ofSize(only(rows, test), size),
+						func(e entry) bool { return max(e.Connections, 1) == n })
 					if v := values(sub, value); len(v) > 0 {
 						line.X, line.Y, line.Busy = append(line.X, float64(x)), append(line.Y, median(v)),
 							append(line.Busy, mostlyBusy(sub))

@@ -39,15 +39,8 @@ var dims = []dim{
 	{"driver", func(e entry) string { return named("driver", e.Driver) }},
 	{"copy", func(e entry) string { return e.Copy }},
 	{"alignment", func(e entry) string { return e.Alignment }},
-	{"connections", func(e entry) string { return plural(max(e.Connections, 1), "connection") }},
+	{"connections", func(e entry) string { return report.Plural(max(e.Connections, 1), "connection") }},
 	{"source", func(e entry) string { return e.source }},
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // varied splits off the rows of configurations that differ in the dim of that name and in nothing else: what was
@@ -77,14 +70,7 @@ func varied(rows []entry, name string, apart func(e entry) string) (varied, rest
 			first[k] = value(e)
 		}
 	}
-	for _, e := range rows {
-		if mixed[key(e)] {
-			varied = append(varied, e)
-		} else {
-			rest = append(rest, e)
-		}
-	}
-	return varied, rest
+	return split(rows, func(e entry) bool { return mixed[key(e)] })
 }
 
 // nothing is the apart of varied that adds nothing.
@@ -117,13 +103,16 @@ func configs(rows []entry) []config {
 	if len(differ) == 0 {
 		differ = dims[:1]
 	}
-	var out []config
+	return grouped(rows, func(e entry) string { return labelOf(e, differ) })
+}
+
+// grouped groups rows by their labels, in order of appearance.
+func grouped(rows []entry, label func(entry) string) (out []config) {
 	for _, e := range rows {
-		label := labelOf(e, differ)
-		i := slices.IndexFunc(out, func(c config) bool { return c.label == label })
+		name := label(e)
+		i := slices.IndexFunc(out, func(c config) bool { return c.label == name })
 		if i < 0 {
-			out = append(out, config{label: label})
-			i = len(out) - 1
+			i, out = len(out), append(out, config{label: name})
 		}
 		out[i].rows = append(out[i].rows, e)
 	}
@@ -153,26 +142,30 @@ func entries(sources []Source, want func(r *report.Row) bool) []entry {
 	return out
 }
 
-// only returns the rows of one test.
-func only(rows []entry, test string) []entry {
-	var out []entry
+// where returns the rows of which is holds, split the others, too.
+func where(rows []entry, is func(entry) bool) []entry {
+	those, _ := split(rows, is)
+	return those
+}
+
+func split(rows []entry, is func(entry) bool) (those, rest []entry) {
 	for _, e := range rows {
-		if e.Test == test {
-			out = append(out, e)
+		if is(e) {
+			those = append(those, e)
+		} else {
+			rest = append(rest, e)
 		}
 	}
-	return out
+	return those, rest
+}
+
+// only returns the rows of one test.
+func only(rows []entry, test string) []entry {
+	return where(rows, func(e entry) bool { return e.Test == test })
 }
 
 // sizes returns the message sizes of rows in ascending order.
-func sizes(rows []entry) []int {
-	var s []int
-	for _, e := range rows {
-		s = append(s, e.MessageBytes)
-	}
-	slices.Sort(s)
-	return slices.Compact(s)
-}
+func sizes(rows []entry) []int { return counts(rows, func(e entry) int { return e.MessageBytes }) }
 
 // curve returns the median of value over each size of a configuration's rows. Sizes without a value (NaN) are left out.
 func curve(rows []entry, value func(entry) float64) (x, y []float64) {
@@ -198,9 +191,8 @@ func line(rows []entry, style int, value func(entry) float64) Line {
 	l := Line{Style: style}
 	l.X, l.Y = curve(rows, value)
 	for _, x := range l.X {
-		at := slices.DeleteFunc(slices.Clone(rows), func(e entry) bool {
-			return max(float64(e.MessageBytes), 1) != x ||
-				math.IsNaN(value(e))
+		at := where(rows, func(e entry) bool {
+			return max(float64(e.MessageBytes), 1) == x && !math.IsNaN(value(e))
 		})
 		lo, hi := math.Inf(1), math.Inf(-1)
 		for _, e := range at {
@@ -210,6 +202,18 @@ func line(rows []entry, style int, value func(entry) float64) Line {
 	}
 	return l
 }
+
+// micros is a latency in microseconds; NaN where none was measured.
+func micros(l report.Latency, ns float64) float64 {
+	if l.Count == 0 {
+		return math.NaN()
+	}
+	return ns / 1e3
+}
+
+// middleAndTail are the percentiles that are drawn, the second one dashed.
+var middleAndTail = []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 },
+	func(l report.Latency) float64 { return l.P99 }}
 
 // median of v, which it sorts. v must not be empty.
 func median(v []float64) float64 {

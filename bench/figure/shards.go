@@ -32,14 +32,7 @@ func Shards(sources []Source) []ShardPoint {
 
 // shardRows splits off the rows that were measured to compare numbers of shards.
 func shardRows(rows []entry) (shards, rest []entry) {
-	for _, e := range rows {
-		if e.Shards > 0 {
-			shards = append(shards, e)
-		} else {
-			rest = append(rest, e)
-		}
-	}
-	return shards, rest
+	return split(rows, func(e entry) bool { return e.Shards > 0 })
 }
 
 func shardPoints(rows []entry) (out []ShardPoint) {

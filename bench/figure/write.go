@@ -10,6 +10,10 @@ import (
 // WriteDir writes the page (index.html) and each figure as SVG and PNG into dir, which it makes if need be. It returns
 // the files' names.
 func WriteDir(dir, title string, sources []Source) ([]string, error) {
+	return page{Title: title}.writeDir(dir, sources)
+}
+
+func (p page) writeDir(dir string, sources []Source) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -34,11 +38,11 @@ func WriteDir(dir, title string, sources []Source) ([]string, error) {
 			}
 		}
 	}
-	var page bytes.Buffer
-	if err := HTML(&page, title, sources); err != nil {
+	var html bytes.Buffer
+	if err := p.write(&html, sources); err != nil {
 		return names, err
 	}
-	return names, put("index.html", page.Bytes())
+	return names, put("index.html", html.Bytes())
 }
 
 // WritePage writes the page alone to a file, making its directory if need be.

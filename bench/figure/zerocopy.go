@@ -1,7 +1,6 @@
 package figure
 
 import (
-	"math"
 	"slices"
 
 	"multiedge/bench/report"
@@ -37,12 +36,7 @@ func zeroCopy(rows []entry) Figure {
 			"that the sender lays out for it (shuffle), and with payloads received in their place (nocp); default is " +
 			"what the transport does unless told otherwise (paper, figure 3.8).",
 	}
-	var st styles
-	for _, test := range []string{report.OneWay, report.TwoWay} {
-		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
-	}
-	f.Legend = legend(st)
-	return f.trim()
+	return f.throughputs(rows, report.OneWay, report.TwoWay)
 }
 
 // zeroCopyCPU is figure 3.8, lower row, for a short and a long message: one bar for each configuration, named below it,
@@ -67,7 +61,7 @@ func zeroCopyCPU(rows []entry) Figure {
 		for _, size := range spread(sizes(all), 2) {
 			p := Panel{Title: t.title + ", " + report.Bytes(size), YLabel: "CPU utilization (%)"}
 			for _, name := range copyNames(all) {
-				sub := slices.DeleteFunc(ofSize(all, size), func(e entry) bool { return e.Copy != name })
+				sub := where(ofSize(all, size), func(e entry) bool { return e.Copy == name })
 				b := cpuBar(sub, t.end, used)
 				if len(b.Parts) == 0 {
 					continue
@@ -114,12 +108,7 @@ func alignment(rows []entry) Figure {
 		Caption: "Destinations that begin at the start of a page (best), in its middle, and at its second byte " +
 			"(worst); sources begin at the start of a page (paper, figure 3.11).",
 	}
-	var st styles
-	for _, test := range []string{report.OneWay, report.TwoWay} {
-		f.Panels = append(f.Panels, throughputPanel(only(rows, test), test, &st))
-	}
-	f.Legend = legend(st)
-	return f.trim()
+	return f.throughputs(rows, report.OneWay, report.TwoWay)
 }
 
 // placing shows what exchanging a run of pages costs beside copying it.
@@ -141,16 +130,9 @@ func placing(rows []entry) Figure {
 			report.PlaceWarm: "in the cache"}[state], XLabel: "run (bytes)", YLabel: "time (us)", SizeX: true,
 			LogY: true}
 		for _, way := range []string{report.PlaceCopy, report.PlaceExchange} {
-			sub := slices.DeleteFunc(slices.Clone(rows),
-				func(e entry) bool { return e.Variant != report.PlaceVariant(way, state) })
-			for i, q := range []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 },
-				func(l report.Latency) float64 { return l.P99 }} {
-				l := line(sub, st.of(way), func(e entry) float64 {
-					if e.Latency.Count == 0 {
-						return math.NaN()
-					}
-					return q(e.Latency) / 1e3
-				})
+			sub := where(rows, func(e entry) bool { return e.Variant == report.PlaceVariant(way, state) })
+			for i, q := range middleAndTail {
+				l := line(sub, st.of(way), func(e entry) float64 { return micros(e.Latency, q(e.Latency)) })
 				if l.Thin = i > 0; len(l.X) > 0 {
 					p.Lines = append(p.Lines, l)
 				}

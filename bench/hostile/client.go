@@ -259,10 +259,15 @@ func (c *client) post(e *ipc.SQE, most int) (n uint64, err error) {
 		e.Token++
 		c.sq.Put(e)
 	}
+	c.publish()
+	return uint64(room), nil
+}
+
+// publish shows the daemon what was put.
+func (c *client) publish() {
 	if c.sq.Publish() {
 		c.bell.Ring()
 	}
-	return uint64(room), nil
 }
 
 func (c *client) close() {

@@ -26,9 +26,7 @@ func cram(c *client, r *rand.Rand) (uint64, error) {
 	for range room {
 		c.sq.Put(&ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: c.link, Key: c.key, Token: r.Uint64()})
 	}
-	if c.sq.Publish() {
-		c.bell.Ring()
-	}
+	c.publish()
 	return uint64(room), nil
 }
 
@@ -116,9 +114,7 @@ func verbs(c *client, _ *rand.Rand) (uint64, error) {
 	for k := range all[i] {
 		c.sq.Put(&all[i][k])
 	}
-	if c.sq.Publish() {
-		c.bell.Ring()
-	}
+	c.publish()
 	select {
 	case <-c.gone:
 	case <-time.After(borneAfter):
@@ -143,9 +139,7 @@ func clog(c *client, r *rand.Rand) (uint64, error) {
 			}
 			c.sq.Put(&e)
 		}
-		if c.sq.Publish() {
-			c.bell.Ring()
-		}
+		c.publish()
 		return uint64(room), nil
 	}
 	if r.IntN(8) == 0 {

@@ -102,9 +102,16 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// burn uses the processor in a way that cannot be optimised away.
+// burn uses so much processor time, however busy the machine is, in a way that cannot be optimised away.
 func burn(d time.Duration) (x uint64) {
-	for end := time.Now().Add(d); time.Now().Before(end); {
+	used := func() time.Duration {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
+			panic(err)
+		}
+		return time.Duration(ts.Nano())
+	}
+	for end := used() + d; used() < end; {
 		for range 100_000 {
 			x = x*6364136223846793005 + 1442695040888963407
 		}

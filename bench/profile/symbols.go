@@ -3,6 +3,7 @@ package profile
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -46,15 +47,7 @@ func parseSymbols(data []byte) (*symbols, error) {
 		}
 		all = append(all, symbol{addr, string(f[2])})
 	}
-	slices.SortStableFunc(all, func(a, b symbol) int {
-		switch {
-		case a.addr < b.addr:
-			return -1
-		case a.addr > b.addr:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b symbol) int { return cmp.Compare(a.addr, b.addr) })
 	s := &symbols{}
 	for _, sym := range all {
 		s.addrs, s.names = append(s.addrs, sym.addr), append(s.names, sym.name)

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -197,15 +196,7 @@ func (c Counters) Sub(o Counters) Counters {
 
 // Add returns c + o field by field.
 func (c Counters) Add(o Counters) Counters {
-	return Counters{
-		FramesSent: c.FramesSent + o.FramesSent, FramesReceived: c.FramesReceived + o.FramesReceived,
-		FramesRetransmitted: c.FramesRetransmitted + o.FramesRetransmitted, FramesDuplicated: c.FramesDuplicated +
-			o.FramesDuplicated,
-		FramesReordered: c.FramesReordered + o.FramesReordered, FramesLost: c.FramesLost + o.FramesLost,
-		FramesRejected: c.FramesRejected + o.FramesRejected, AcksExplicit: c.AcksExplicit + o.AcksExplicit,
-		FramesInPlace: c.FramesInPlace + o.FramesInPlace, FramesExchanged: c.FramesExchanged + o.FramesExchanged,
-		FramesShuffled: c.FramesShuffled + o.FramesShuffled,
-	}
+	return c.Sub(Counters{}.Sub(o)) // modulo 2^64
 }
 
 // LinkLoad is one link's share of a measurement.
@@ -228,17 +219,11 @@ type ShardLoad struct {
 
 // Threads says how many serve a daemon's links: "1 shard", "2 shards", "1 shard + 1 receiver".
 func Threads(shards, receivers int) string {
-	s := "1 shard"
-	if shards > 1 {
-		s = fmt.Sprintf("%d shards", shards)
+	s := Plural(max(shards, 1), "shard")
+	if receivers > 0 {
+		s += " + " + Plural(receivers, "receiver")
 	}
-	switch receivers {
-	case 0:
-		return s
-	case 1:
-		return s + " + 1 receiver"
-	}
-	return fmt.Sprintf("%s + %d receivers", s, receivers)
+	return s
 }
 
 // Contender names what a row of a comparison was measured over: the transport and, where it matters, how it was set up.

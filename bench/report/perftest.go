@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -63,10 +64,7 @@ func title(r *Row) string {
 		Read:     "Read BW Test", Rate: "Small Write Rate Test",
 		SendLatency: "Send Latency Test (ping-pong)", SendRate: "Small Send Rate Test",
 	}
-	t := names[r.Test]
-	if t == "" {
-		t = r.Test
-	}
+	t := cmp.Or(names[r.Test], r.Test)
 	if r.Transport != TransportEdge {
 		t += " over " + r.Transport
 	}
@@ -75,14 +73,10 @@ func title(r *Row) string {
 
 // banner is the block above the columns. It repeats when the test or its configuration changes.
 func (p *perftest) banner(r *Row) string {
-	attach := r.Attach
-	if attach == "" {
-		attach = "-"
-	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n                    MultiEdge %s\n", rule, title(r))
 	fmt.Fprintf(&b, " Links           : %-18s Mtu             : %d[B]\n", Rates(r.LinkRates, r.Links), r.MTU)
-	fmt.Fprintf(&b, " Transport       : %-18s Attachment      : %s\n", r.Transport, attach)
+	fmt.Fprintf(&b, " Transport       : %-18s Attachment      : %s\n", r.Transport, dash(r.Attach))
 	fmt.Fprintf(&b, " Scheduler       : %-18s Checksum        : %s\n", dash(r.Scheduler), dash(r.Checksum))
 	if r.Security != "" {
 		fmt.Fprintf(&b, " Security        : %-18s Driver          : %s\n", r.Security, dash(r.Driver))
@@ -101,12 +95,7 @@ func (p *perftest) banner(r *Row) string {
 	return b.String()
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func dash(s string) string { return cmp.Or(s, "-") }
 
 // columns is the line of column names, and its unit follows the style.
 func (p *perftest) columns(r *Row) string {

@@ -70,6 +70,14 @@ func Nanos(ns float64) string {
 	return fmt.Sprintf("%.2f s", ns/1e9)
 }
 
+// Plural says how many there are: "1 link", "2 links".
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // ParseRate reads a link rate as tc writes them (10gbit, 250mbit, 64kbit, 1000bit) and returns bits per second.
 func ParseRate(s string) (float64, error) {
 	t := strings.ToLower(strings.TrimSpace(s))
@@ -94,10 +102,7 @@ func ParseRate(s string) (float64, error) {
 // number of links.
 func Rates(rates []string, links int) string {
 	if len(rates) == 0 {
-		if links == 1 {
-			return "1 link"
-		}
-		return fmt.Sprintf("%d links", links)
+		return Plural(links, "link")
 	}
 	var parts []string
 	for i := 0; i < len(rates); {

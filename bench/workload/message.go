@@ -101,10 +101,8 @@ func (m *messenger) drain(ctx context.Context) error {
 
 // end sends the messages that use up the peer's buffers.
 func (m *messenger) end(ctx context.Context) error {
-	for m.done < m.sender.posted {
-		if err := m.reap(ctx); err != nil {
-			return err
-		}
+	if err := m.reapAll(ctx); err != nil {
+		return err
 	}
 	var op edge.Op
 	for range m.buffers {
@@ -147,16 +145,6 @@ func (s *side) sendPing(ctx context.Context, p *setup) (*outcome, error) {
 		return out, err
 	}
 	return out, s.confirm(ctx, out.sent)
-}
-
-// hit sends the next message.
-func (m *messenger) hit(ctx context.Context) error {
-	if m.sender.posted-m.done == pingPongOps {
-		if err := m.reap(ctx); err != nil {
-			return err
-		}
-	}
-	return m.putOne(ctx)
 }
 
 // confirm tells the peer how much was sent, and waits until it has everything.

@@ -30,14 +30,14 @@ func (s *side) pingPong(p *setup) *pingPong {
 // Completion is not waited for in the loop, since the answer says more.
 const pingPongOps = 16
 
-// hit posts the next message.
-func (g *pingPong) hit(ctx context.Context) error {
-	if g.posted-g.done == pingPongOps {
-		if err := g.reap(ctx); err != nil {
+// hit posts the next message of a ping-pong.
+func (d *sender) hit(ctx context.Context) error {
+	if d.posted-d.done == pingPongOps {
+		if err := d.reap(ctx); err != nil {
 			return err
 		}
 	}
-	return g.putOne(ctx)
+	return d.putOne(ctx)
 }
 
 // verify checks message seq, if data is checked.
@@ -87,16 +87,14 @@ func (s *side) ping(ctx context.Context, p *setup) (*outcome, error) {
 	if err := r.run(ctx); err != nil {
 		return out, err
 	}
-	out.integrity = g.result(out.sent)
+	out.integrity = checked(g.checker, out.sent)
 	return out, nil
 }
 
 // finishPing waits for what is in flight and tells the peer that it was all.
 func (s *side) finishPing(ctx context.Context, g *pingPong, sent uint64) error {
-	for g.done < g.posted {
-		if err := g.reap(ctx); err != nil {
-			return err
-		}
+	if err := g.reapAll(ctx); err != nil {
+		return err
 	}
 	return s.ch.end(ctx, sent)
 }
@@ -135,19 +133,18 @@ func (s *side) pong(ctx context.Context, p *setup) (*outcome, error) {
 		out.sent++
 	}
 	out.elapsed = r.endAt.Sub(start)
-	for g.done < g.posted {
-		if err := g.reap(ctx); err != nil {
-			return out, err
-		}
+	if err := g.reapAll(ctx); err != nil {
+		return out, err
 	}
-	out.integrity = g.result(r.peerSent)
+	out.integrity = checked(g.checker, r.peerSent)
 	return out, nil
 }
 
-func (g *pingPong) result(total uint64) Integrity {
-	if g.checker == nil {
+// checked ends the check of so many messages, if there is one.
+func checked(c *pattern.Checker, total uint64) Integrity {
+	if c == nil {
 		return Integrity{}
 	}
-	g.checker.Finish(total)
-	return Integrity{g.checker.Errors, g.checker.Details}
+	c.Finish(total)
+	return Integrity{c.Errors, c.Details}
 }

@@ -67,7 +67,7 @@ func (p *Probe) Read(ctx context.Context) (*Reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("status of the transport: %w", err)
 	}
-	r := &Reading{counters: countersOf(st.Counters), Info: Info{Scheduler: st.Scheduler, Checksum: st.Checksum,
+	r := &Reading{counters: CountersOf(st.Counters), Info: Info{Scheduler: st.Scheduler, Checksum: st.Checksum,
 		Security: st.Security, Poll: st.Poll, Links: st.LinksUp}}
 	if err := p.readLinks(ctx, r); err != nil {
 		return nil, fmt.Errorf("status of the links: %w", err)
@@ -119,10 +119,7 @@ func joinPages(body json.RawMessage) ([]linkStatus, error) {
 }
 
 // CountersOf picks the counters of a report from those of a daemon's status.
-func CountersOf(c map[string]uint64) report.Counters { return countersOf(c) }
-
-// countersOf picks the counters of a report from those of the engine.
-func countersOf(c map[string]uint64) report.Counters {
+func CountersOf(c map[string]uint64) report.Counters {
 	return report.Counters{
 		FramesSent: c["frames_sent"], FramesReceived: c["frames_received"],
 		FramesRetransmitted: c["frames_retransmitted"],

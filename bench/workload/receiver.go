@@ -89,7 +89,7 @@ func (r *receiver) serve(ctx context.Context, conn *edge.Conn) error {
 const stragglers = 5 * time.Second
 
 // untilChecked waits until everything the peer sent on its further connections was looked at. What does not come is
-// found by finish.
+// found when the check ends.
 func (r *receiver) untilChecked(ctx context.Context) error {
 	give := time.NewTimer(stragglers)
 	defer give.Stop()
@@ -166,13 +166,4 @@ func (r *receiver) message(ctx context.Context, n edge.Notification, low uint64)
 		return r.ch.signal(ctx, immCredit|uint32(floor&immMask), 0)
 	}
 	return nil
-}
-
-// finish ends the check of what the peer sent.
-func (r *receiver) finish() Integrity {
-	if r.checker == nil {
-		return Integrity{}
-	}
-	r.checker.Finish(r.peerSent)
-	return Integrity{Errors: r.checker.Errors, Details: r.checker.Details}
 }

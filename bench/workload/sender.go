@@ -101,12 +101,7 @@ func (d *sender) run(ctx context.Context, count uint64, stop mono.Time) (uint64,
 			return d.posted, err
 		}
 	}
-	for d.done < d.posted {
-		if err := d.reap(ctx); err != nil {
-			return d.posted, err
-		}
-	}
-	return d.posted, nil
+	return d.posted, d.reapAll(ctx)
 }
 
 // makeRoom waits until fewer than depth operations are in flight, and takes along what else is done. With batches it
@@ -140,6 +135,16 @@ func (d *sender) reap(ctx context.Context) error {
 		d.complete(d.done)
 	}
 	d.done++
+	return nil
+}
+
+// reapAll waits for all operations.
+func (d *sender) reapAll(ctx context.Context) error {
+	for d.done < d.posted {
+		if err := d.reap(ctx); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

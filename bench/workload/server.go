@@ -135,7 +135,8 @@ func (sv *server) session(ctx context.Context, req *edge.Request, p *Params) (er
 	if err := s.join(setup, joined, further); err != nil {
 		return err
 	}
-	sv.attach.log("client on %s: regions of %s, %s", conn.Peer(), report.Bytes(mem.size), connections(further+1))
+	sv.attach.log("client on %s: regions of %s, %s", conn.Peer(), report.Bytes(mem.size),
+		report.Plural(further+1, "connection"))
 	return s.serve(ctx, sv.probe)
 }
 
@@ -153,14 +154,6 @@ func open(ctx context.Context, conn *edge.Conn, mem *regions) (*side, error) {
 	}
 	return &side{ch: &channel{conn: conn, local: mem.control, remote: remote}, lanes: []lane{{conn: conn}}, mem: mem},
 		nil
-}
-
-// connections says how many there are.
-func connections(n int) string {
-	if n == 1 {
-		return "1 connection"
-	}
-	return fmt.Sprintf("%d connections", n)
 }
 
 // reach imports the data regions a measurement needs of the peer, on each connection that it uses.

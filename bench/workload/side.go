@@ -91,8 +91,6 @@ func (s *side) execute(ctx context.Context, p *setup, client bool) (*outcome, er
 		return s.sendPong(ctx, p)
 	case p.spec.Test == report.SendRate:
 		return s.sendRate(ctx, p, client)
-	case p.spec.Test == report.Read:
-		return s.stream(ctx, p, sends, !client || p.spec.serverSends())
 	}
 	return s.stream(ctx, p, sends, !client || p.spec.serverSends())
 }

@@ -40,12 +40,11 @@ func (s *side) stream(ctx context.Context, p *setup, sends, receives bool) (*out
 		return out, err
 	}
 	out.elapsed = max(r.ackAt, r.endAt).Sub(start)
-	if reads && p.checker != nil {
-		p.checker.Finish(out.sent)
-		out.integrity = Integrity{p.checker.Errors, p.checker.Details}
-	} else {
-		out.integrity = r.finish()
+	total := r.peerSent
+	if reads {
+		total = out.sent
 	}
+	out.integrity = checked(p.checker, total)
 	return out, nil
 }
 

@@ -3,6 +3,7 @@ package xlate
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
@@ -207,7 +208,8 @@ func (r *runner) dhlMissTrends(t *Table) {
 		small.count(a.name, at(a, 8, 8, 4)-at(a, 32, 8, 4) <= at(a, 8, 128, 4)-at(a, 32, 128, 4) ||
 			at(a, 32, 8, 4) > 0.7*at(a, 8, 8, 4))
 		four.count(a.name, at(a, 8, 64, 4) <= at(a, 8, 64, 2)+0.05)
-		eight.count(a.name, abs(at(a, 16, 64, 8)-at(a, 16, 64, 4)) <= max(abs(at(a, 16, 64, 4)-at(a, 16, 64, 2)), 1))
+		eight.count(a.name, math.Abs(at(a, 16, 64, 8)-at(a, 16, 64, 4)) <=
+			max(math.Abs(at(a, 16, 64, 4)-at(a, 16, 64, 2)), 1))
 		if a.name == "fft" || a.name == "lu" {
 			half.count(a.name, at(a, 32, 128, 4) <= at(a, 16, 128, 4)/2)
 		}

@@ -205,12 +205,10 @@ func (r *runner) simulate(a *app, cfg Config) (*Counts, error) {
 
 // table returns the table of the study with an id, made if need be.
 func (r *runner) table(id, title, caption string, columns ...string) *Table {
-	i := slices.IndexFunc(r.out.Tables, func(t Table) bool { return t.ID == id })
-	if i < 0 {
-		i = len(r.out.Tables)
+	if r.existing(id) == nil {
 		r.out.Tables = append(r.out.Tables, Table{ID: id, Title: title, Caption: caption, Columns: columns})
 	}
-	return &r.out.Tables[i]
+	return r.existing(id)
 }
 
 // add adds a row.

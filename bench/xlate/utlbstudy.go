@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
@@ -100,33 +101,41 @@ func breakdown(r *runner, a *app, id, title string, limit int, paper *Breakdown)
 			"intr", "unpins, intr", "cost, intr")
 	costs := &Facts.UTLB.Costs
 	for i, size := range cacheSizes {
-		u, err := r.simulate(a, Config{Entries: size, Limit: limit})
+		u, v, err := r.bothRates(a, size, limit)
 		if err != nil {
 			return err
 		}
-		v, err := r.simulate(a, Config{Mechanism: Intr, Entries: size, Limit: limit})
-		if err != nil {
-			return err
-		}
-		ur, vr := u.Rates(), v.Rates()
-		mine := []float64{ur.Check, ur.NI, ur.Unpin, costs.UTLB(ur), vr.NI, vr.Unpin, costs.Intr(vr)}
+		mine := []float64{u.Check, u.NI, u.Unpin, costs.UTLB(u), v.NI, v.Unpin, costs.Intr(v)}
 		var theirs []float64
 		if p, ok := paper.Apps[a.name]; ok {
 			pu, pv := p.UTLB.At(i), p.Intr.At(i)
 			theirs = []float64{pu.Check, pu.NI, pu.Unpin, costs.UTLB(pu), pv.NI, pv.Unpin, costs.Intr(pv)}
 		}
-		t.add(a.name+" "+short(size), cells(mine, theirs)...)
+		t.add(a.name+" "+short(size), cells("", mine, theirs)...)
 	}
 	return nil
 }
 
+// bothRates are the rates of the UTLB and of the interrupt mechanism.
+func (r *runner) bothRates(a *app, entries, limit int) (utlb, intr Rates, err error) {
+	u, err := r.simulate(a, Config{Entries: entries, Limit: limit})
+	if err != nil {
+		return utlb, intr, err
+	}
+	v, err := r.simulate(a, Config{Mechanism: Intr, Entries: entries, Limit: limit})
+	if err != nil {
+		return utlb, intr, err
+	}
+	return u.Rates(), v.Rates(), nil
+}
+
 // cells puts two rows of numbers beside each other; theirs may be missing.
-func cells(mine, theirs []float64) (list []Cell) {
+func cells(form string, mine, theirs []float64) (list []Cell) {
 	for i, v := range mine {
 		if i < len(theirs) {
-			list = append(list, beside(v, theirs[i]))
+			list = append(list, beside(v, theirs[i]).as(form))
 		} else {
-			list = append(list, ours(v))
+			list = append(list, ours(v).as(form))
 		}
 	}
 	return list
@@ -137,24 +146,16 @@ func table6(r *runner, a *app) error {
 		"on the paper's, which gives the paper's table 6. The paper shows Barnes and FFT.",
 		"kernel, entries", "UTLB", "interrupt")
 	for i, size := range []int{1024, 4096, 16384} {
-		u, err := r.simulate(a, Config{Entries: size})
+		u, v, err := r.bothRates(a, size, 0)
 		if err != nil {
 			return err
 		}
-		v, err := r.simulate(a, Config{Mechanism: Intr, Entries: size})
-		if err != nil {
-			return err
-		}
-		mine := []float64{Facts.UTLB.Costs.UTLB(u.Rates()), Facts.UTLB.Costs.Intr(v.Rates())}
+		mine := []float64{Facts.UTLB.Costs.UTLB(u), Facts.UTLB.Costs.Intr(v)}
 		var theirs []float64
 		if p, ok := Facts.UTLB.Table4.Apps[a.name]; ok {
 			theirs = []float64{Facts.UTLB.Costs.UTLB(p.UTLB.At(2 * i)), Facts.UTLB.Costs.Intr(p.Intr.At(2 * i))}
 		}
-		list := cells(mine, theirs)
-		for c := range list {
-			list[c].Form = "%.1f"
-		}
-		t.add(a.name+" "+short(size), list...)
+		t.add(a.name+" "+short(size), cells("%.1f", mine, theirs)...)
 	}
 	return nil
 }
@@ -175,11 +176,7 @@ func table7(r *runner, a *app) error {
 	if p, ok := Facts.UTLB.Table7[a.name]; ok {
 		theirs = []float64{p.Pin[0], p.Pin[1], p.Unpin[0], p.Unpin[1]}
 	}
-	list := cells(mine[:], theirs)
-	for c := range list {
-		list[c].Form = "%.1f"
-	}
-	t.add(a.name, list...)
+	t.add(a.name, cells("%.1f", mine[:], theirs)...)
 	return nil
 }
 
@@ -289,16 +286,24 @@ func perProcess(r *runner, a *app) error {
 }
 
 // policyNames are the policies of the application, and the bound that needs to know the future.
-func policyNames() []string { return append(append([]string{}, regmem.Policies...), "optimal") }
+func policyNames() []string { return slices.Concat(regmem.Policies, []string{"optimal"}) }
 
-// policyConfig sets the policy of column i.
-func policyConfig(cfg Config, i int) Config {
-	if i < len(regmem.Policies) {
-		cfg.Policy = regmem.Policy(i)
-	} else {
-		cfg.Optimal = true
+// policyRow is the check misses for each lookup under each of them.
+func (r *runner) policyRow(a *app, limit int) (row []Cell, err error) {
+	for i := range policyNames() {
+		cfg := Config{Entries: 8192, Limit: limit}
+		if i < len(regmem.Policies) {
+			cfg.Policy = regmem.Policy(i)
+		} else {
+			cfg.Optimal = true
+		}
+		c, err := r.simulate(a, cfg)
+		if err != nil {
+			return nil, err
+		}
+		row = append(row, ours(c.Rates().Check))
 	}
-	return cfg
+	return row, nil
 }
 
 func policies(r *runner, a *app) error {
@@ -307,14 +312,10 @@ func policies(r *runner, a *app) error {
 		append([]string{"kernel, limit"}, policyNames()...)...)
 	each := a.footprint / len(a.lookups.Nodes) / a.lookups.Processes
 	for _, part := range []int{4, 2} {
-		var row []Cell
 		limit := max(each/part, 1)
-		for i := range policyNames() {
-			c, err := r.simulate(a, policyConfig(Config{Entries: 8192, Limit: limit}, i))
-			if err != nil {
-				return err
-			}
-			row = append(row, ours(c.Rates().Check))
+		row, err := r.policyRow(a, limit)
+		if err != nil {
+			return err
 		}
 		t.add(fmt.Sprintf("%s, 1/%d: %d pages", a.name, part, limit), row...)
 	}
@@ -340,13 +341,9 @@ func (r *runner) synthetic() error {
 		if err != nil {
 			return err
 		}
-		var row []Cell
-		for i := range policyNames() {
-			c, err := r.simulate(&app{name: name, lookups: l}, policyConfig(Config{Entries: 8192, Limit: budget}, i))
-			if err != nil {
-				return err
-			}
-			row = append(row, ours(c.Rates().Check))
+		row, err := r.policyRow(&app{name: name, lookups: l}, budget)
+		if err != nil {
+			return err
 		}
 		t.add(name, row...)
 	}
@@ -374,13 +371,11 @@ func (r *runner) costModel() {
 
 // ModelTable6 computes a cell of the paper's table 6 from its table 4.
 func ModelTable6(c LookupCost) (utlb, intr float64) {
-	for i, size := range cacheSizes {
-		if size == c.Entries {
-			p := Facts.UTLB.Table4.Apps[c.App]
-			return Facts.UTLB.Costs.UTLB(p.UTLB.At(i)), Facts.UTLB.Costs.Intr(p.Intr.At(i))
-		}
+	i, p := slices.Index(cacheSizes, c.Entries), Facts.UTLB.Table4.Apps[c.App]
+	if i < 0 {
+		return 0, 0
 	}
-	return 0, 0
+	return Facts.UTLB.Costs.UTLB(p.UTLB.At(i)), Facts.UTLB.Costs.Intr(p.Intr.At(i))
 }
 
 // utlbFigures draws figures 7 and 8, and the costs of table 4.

@@ -2,6 +2,7 @@ package xlate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -76,7 +77,7 @@ func (r *runner) trendUnpins(t *Table, id, where, what string) {
 		for _, size := range sizeNames() {
 			row := a.name + " " + size
 			n.count(row, t.get(row, "unpins") <= t.get(row, "unpins, intr")+0.005)
-			same.count(row, abs(t.get(row, "NI misses")-t.get(row, "NI misses, intr")) <= 0.015)
+			same.count(row, math.Abs(t.get(row, "NI misses")-t.get(row, "NI misses, intr")) <= 0.015)
 		}
 	}
 	r.trend(id+"-unpins", where, "The UTLB unpins no more than the interrupt mechanism, with "+what+".", n.all(),
@@ -206,5 +207,3 @@ func (r *runner) trendPrefetch(t *Table) {
 		"gain.", cost.yes > 0,
 		"", "cheaper for %s kernels with 16 entries of 4K", &cost)
 }
-
-func abs(v float64) float64 { return max(v, -v) }

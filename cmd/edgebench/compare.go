@@ -72,16 +72,8 @@ func (c *compareCmd) compare(ctx context.Context, cmp *bench.Comparison, o *outp
 	var failed error
 	cmp.Note = o.note
 	cmp.Row = func(r *report.Row) { failed = errors.Join(failed, o.row(r)) }
-	step := 0
-	cmp.Show = func(n int, what string) {
-		for ; step < n; step++ {
-			o.progress.Step()
-		}
-		o.show(what, 0, 0)
-	}
-	s := cmp.Cluster.Lab
-	o.file.Lab = &report.Lab{Hosts: s.Hosts, Links: s.Links, MTU: s.MTU, Rates: s.Rates, Loss: s.Loss,
-		Unprivileged: lab.Unprivileged()}
+	cmp.Show = o.steps()
+	o.file.Lab = labOf(&cmp.Cluster)
 	err := errors.Join(cmp.Run(ctx), failed)
 	o.progress.Clear()
 	if c.Format == "perftest" || c.Format == "table" {

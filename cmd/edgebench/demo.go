@@ -45,15 +45,9 @@ func (c *demoCmd) Run(ctx context.Context) (err error) {
 		"beside it, in turns: edge in plaintext unchecked, TCP, raw packet sockets; about a minute\n", lab0.Links,
 		lab0.MTU, c.Security)
 	var failed error
-	step := 0
 	d.Row = func(r *report.Row) { failed = errors.Join(failed, o.row(r)) }
 	d.Note = o.note
-	d.Show = func(n int, what string) {
-		for ; step < n; step++ {
-			o.progress.Step()
-		}
-		o.show(what, 0, 0)
-	}
+	d.Show = o.steps()
 	err = errors.Join(d.Run(ctx, func(cl *bench.Cluster) {
 		o.file.Lab = cl.Report()
 		if lab.Unprivileged() {

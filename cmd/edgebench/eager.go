@@ -27,12 +27,11 @@ type eagerCmd struct {
 }
 
 func (c *eagerCmd) Run(ctx context.Context) error {
-	var sizes []int
-	for _, s := range c.Size {
+	sizes := ints(c.Size)
+	for _, s := range sizes {
 		if s < 64 || s > edge.MaxEager {
 			return fmt.Errorf("messages of %d bytes: choose 64 to 64k", s)
 		}
-		sizes = append(sizes, int(s))
 	}
 	switch {
 	case c.Rounds < 8 || c.Rounds > 1e6 || c.Marks < 1 || len(c.MTU) == 0 || len(sizes) == 0 || len(c.Compose) == 0:
@@ -59,22 +58,13 @@ func (c *eagerCmd) Run(ctx context.Context) error {
 		return err
 	}
 	s := eager.Study(head(), results, models)
-	for i := range s.Tables {
-		if err := s.Tables[i].Text(os.Stdout); err != nil {
-			return err
-		}
-	}
-	if s.Print(os.Stdout); c.Output == "" {
-		return nil
-	}
-	if err := s.Write(c.Output, "eager"); err != nil {
+	if err := printStudy(s); err != nil || c.Output == "" {
 		return err
 	}
 	if err := eager.WriteRows(c.Output, results, models); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "results and index.html are in %s\n", c.Output)
-	return nil
+	return writeStudy(s, c.Output, "eager")
 }
 
 // measure has hosts with links of one MTU.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,8 +105,7 @@ func (c *figuresCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	list := figure.Found(sources)
-	printCatalogue(os.Stdout, list, true)
+	printCatalogue(os.Stdout, figure.Found(sources), true)
 	fmt.Fprintf(os.Stderr, "%d files; open %s\n", len(names), filepath.Join(c.Out, "index.html"))
 	return failed
 }
@@ -263,7 +263,7 @@ func printCatalogue(w io.Writer, list []figure.Drawn, found bool) {
 		case found && !d.Here:
 			state = " (no results)"
 		}
-		fmt.Fprintf(w, "%-20s %-40s %s%s\n", id, orDash(d.Paper), d.What, state)
+		fmt.Fprintf(w, "%-20s %-40s %s%s\n", id, cmp.Or(d.Paper, "-"), d.What, state)
 		if !found && d.Command != "" {
 			fmt.Fprintf(w, "%-61s %s\n", "", d.Command)
 		}
@@ -275,11 +275,4 @@ func printCatalogue(w io.Writer, list []figure.Drawn, found bool) {
 		}
 		fmt.Fprintf(w, "\nsets for --only: %s\n", strings.Join(names, "; "))
 	}
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

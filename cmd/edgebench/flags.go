@@ -12,6 +12,7 @@ import (
 	"multiedge/bench"
 	"multiedge/bench/hostile"
 	"multiedge/bench/report"
+	"multiedge/edge"
 	"multiedge/internal/config"
 	"multiedge/internal/lab"
 	"multiedge/sched"
@@ -108,11 +109,15 @@ func (f *sizeFlags) sizes() []int {
 	case f.Range != nil:
 		return bench.SizeRange(int(f.Range.lo), int(f.Range.hi))
 	}
-	var sizes []int
-	for _, s := range f.Size {
-		sizes = append(sizes, int(s))
+	return ints(f.Size)
+}
+
+// ints are numbers of the command line as numbers.
+func ints[T ~int](list []T) (n []int) {
+	for _, v := range list {
+		n = append(n, int(v))
 	}
-	return sizes
+	return n
 }
 
 // workFlags say how much of a test to do.
@@ -217,7 +222,7 @@ func (f *localFlags) transport(t *transportFlags, depth int) (bench.Transport, e
 		return tr, fmt.Errorf("--embedded needs --key-file and --peers-file, so that the two nodes can authorise " +
 			"each other; or --security plaintext on trusted wires")
 	}
-	tr.Embedded = &bench.Embedded{Security: t.Security, KeyFile: f.Key, PeersFile: f.Peers, Links: f.Link, Name: f.Name,
+	tr.Embedded = &edge.Embedded{Security: t.Security, KeyFile: f.Key, PeersFile: f.Peers, Links: f.Link, Name: f.Name,
 		Scheduler: t.Scheduler, Profile: t.Profile, Checksum: t.Checksum, Poll: t.Poll, Driver: t.Driver}
 	return tr, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
@@ -54,22 +53,13 @@ func (c *handlesCmd) Run(ctx context.Context) error {
 		return err
 	}
 	s := res.Study(head())
-	for i := range s.Tables {
-		if err := s.Tables[i].Text(os.Stdout); err != nil {
-			return err
-		}
-	}
-	if s.Print(os.Stdout); !c.Lab {
-		io.WriteString(os.Stdout, "only the table was measured; --lab writes through daemons on two hosts, too\n")
-	}
-	if c.Output == "" {
-		return nil
-	}
-	if err := s.Write(c.Output, "handles"); err != nil {
+	if err := printStudy(s); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", c.Output)
-	return nil
+	if !c.Lab {
+		fmt.Println("only the table was measured; --lab writes through daemons on two hosts, too")
+	}
+	return writeStudy(s, c.Output, "handles")
 }
 
 // measure writes between two hosts of a lab, and adds what that came to.

@@ -135,6 +135,7 @@ var mistakes = []struct {
 	{"one-way --lab --format xml", 2, "perftest"},
 	{"one-way --lab -s big", 2, "64k"},
 	{"one-way --lab -m 5", 2, "MIN:MAX"},
+	{"one-way --lab -s 8 --pieces 3", 1, "3 pieces of 8 bytes"},
 	{"one-way --lab -D never", 2, "seconds"},
 	{"one-way --lab --lab-rates fast", 1, "rate"},
 	{"one-way --lab --lab-links 65", 1, "64"},

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"multiedge/bench"
@@ -45,17 +44,8 @@ func (c *notifyCmd) Run(ctx context.Context) error {
 		return err
 	}
 	s := res.Study(head())
-	for i := range s.Tables {
-		if err := s.Tables[i].Text(os.Stdout); err != nil {
-			return err
-		}
-	}
-	if s.Print(os.Stdout); c.Output == "" {
-		return nil
-	}
-	if err := s.Write(c.Output, "notify"); err != nil {
+	if err := printStudy(s); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "results and index.html are in %s\n", c.Output)
-	return nil
+	return writeStudy(s, c.Output, "notify")
 }

@@ -75,19 +75,10 @@ func (c *onDemandCmd) Run(ctx context.Context) error {
 		return err
 	}
 	s := res.Study(head())
-	for i := range s.Tables {
-		if err := s.Tables[i].Text(os.Stdout); err != nil {
-			return err
-		}
-	}
-	if s.Print(os.Stdout); c.Output == "" {
-		return nil
-	}
-	if err := s.Write(c.Output, "ondemand"); err != nil {
+	if err := printStudy(s); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", c.Output)
-	return nil
+	return writeStudy(s, c.Output, "ondemand")
 }
 
 // measure runs daemons that do with what misses, and before it does, as the spec has it.

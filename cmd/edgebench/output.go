@@ -8,11 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
+	"multiedge/bench"
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
 	"multiedge/internal/buildinfo"
+	"multiedge/internal/lab"
 )
 
 // outputFlags choose where results go and what they look like.
@@ -66,8 +67,8 @@ func (f *outputFlags) open(steps int, usual string) (*output, error) {
 		}
 	}
 	o.screen, o.writer = screen, report.Tee(writers...)
-	o.file = report.NewFile(report.Head{Created: time.Now().UTC().Truncate(time.Second), Command: command(),
-		Machine: report.ThisMachine(), Build: report.Build{Version: version, Commit: buildinfo.Revision()}})
+	o.file = report.NewFile(head())
+	o.file.Build = report.Build{Version: version, Commit: buildinfo.Revision()}
 	o.progress = report.NewProgress(os.Stderr, steps)
 	return o, nil
 }
@@ -195,6 +196,24 @@ func (o *output) closeFiles() error {
 		err = errors.Join(err, f.Close())
 	}
 	return err
+}
+
+// labOf describes the hosts of runs that make several clusters.
+func labOf(c *bench.ClusterSpec) *report.Lab {
+	s := &c.Lab
+	return &report.Lab{Hosts: s.Hosts, Links: s.Links, MTU: s.MTU, Rates: s.Rates, Loss: s.Loss,
+		Unprivileged: lab.Unprivileged()}
+}
+
+// steps shows steps by their numbers, each when it begins.
+func (o *output) steps() func(n int, what string) {
+	step := 0
+	return func(n int, what string) {
+		for ; step < n; step++ {
+			o.progress.Step()
+		}
+		o.show(what, 0, 0)
+	}
 }
 
 // show updates the progress line.

@@ -80,17 +80,9 @@ func (c *shardsCmd) check() error {
 
 func (c *shardsCmd) sweep(ctx context.Context, sweep *bench.ShardSweep, o *output) error {
 	var failed error
-	step := 0
 	sweep.Row = func(r *report.Row) { failed = errors.Join(failed, o.row(r)) }
-	sweep.Show = func(n int, what string) {
-		for ; step < n; step++ {
-			o.progress.Step()
-		}
-		o.show(what, 0, 0)
-	}
-	s := sweep.Cluster.Lab
-	o.file.Lab = &report.Lab{Hosts: s.Hosts, Links: s.Links, MTU: s.MTU, Rates: s.Rates, Loss: s.Loss,
-		Unprivileged: lab.Unprivileged()}
+	sweep.Show = o.steps()
+	o.file.Lab = labOf(&sweep.Cluster)
 	err := errors.Join(sweep.Run(ctx), failed)
 	o.progress.Clear()
 	if c.Format == "table" || c.Format == "perftest" {

@@ -20,8 +20,6 @@ type testFlags struct {
 	localFlags  `prefix:""`
 	labFlags    `prefix:""`
 	outputFlags `prefix:""`
-
-	adjust func(*bench.Plan) // by flags of one test alone; nil: there are none
 }
 
 // bothWays is the flag of tests that can run in both directions.
@@ -65,22 +63,32 @@ type (
 )
 
 func (c *oneWayCmd) Run(ctx context.Context) error {
-	c.adjust = func(p *bench.Plan) { p.Pieces, p.Copied = int(c.Pieces), c.Copied }
-	return c.run(ctx, report.OneWay, c.Both, c.Conns)
+	p := c.plan(report.OneWay, c.Both, c.Conns)
+	p.Pieces, p.Copied = int(c.Pieces), c.Copied
+	return c.runPlans(ctx, p)
 }
 
 func (c *atomicCmd) Run(ctx context.Context) error {
-	c.adjust = func(p *bench.Plan) { p.Compare = c.Func == "cas" }
-	return c.run(ctx, report.Atomic, c.Both, c.Conns)
+	p := c.plan(report.Atomic, c.Both, c.Conns)
+	p.Compare = c.Func == "cas"
+	return c.runPlans(ctx, p)
 }
 
-func (c *twoWayCmd) Run(ctx context.Context) error { return c.run(ctx, report.TwoWay, false, c.Conns) }
+func (c *twoWayCmd) Run(ctx context.Context) error {
+	return c.runPlans(ctx, c.plan(report.TwoWay, false, c.Conns))
+}
 
-func (c *pingPongCmd) Run(ctx context.Context) error { return c.run(ctx, report.PingPong, false, nil) }
+func (c *pingPongCmd) Run(ctx context.Context) error {
+	return c.runPlans(ctx, c.plan(report.PingPong, false, nil))
+}
 
-func (c *readCmd) Run(ctx context.Context) error { return c.run(ctx, report.Read, c.Both, c.Conns) }
+func (c *readCmd) Run(ctx context.Context) error {
+	return c.runPlans(ctx, c.plan(report.Read, c.Both, c.Conns))
+}
 
-func (c *rateCmd) Run(ctx context.Context) error { return c.run(ctx, report.Rate, c.Both, c.Conns) }
+func (c *rateCmd) Run(ctx context.Context) error {
+	return c.runPlans(ctx, c.plan(report.Rate, c.Both, c.Conns))
+}
 
 // Run measures messages, and before them in the same session the writes that they are compared with.
 func (c *sendCmd) Run(ctx context.Context) error {
@@ -92,20 +100,18 @@ func (c *sendCmd) Run(ctx context.Context) error {
 			plans = append(plans, plan(t.write, &c.sizeFlags, &c.workFlags), plan(t.send, &c.sizeFlags, &c.workFlags))
 		}
 	}
-	return c.runPlans(ctx, plans)
+	return c.runPlans(ctx, plans...)
 }
 
-func (f *testFlags) run(ctx context.Context, test string, both bool, conns []count) error {
+// plan is that of a test with the flags that all have.
+func (f *testFlags) plan(test string, both bool, conns []count) bench.Plan {
 	p := plan(test, &f.sizeFlags, &f.workFlags)
-	p.Bidirectional = both
-	for _, n := range conns {
-		p.Conns = append(p.Conns, int(n))
-	}
-	return f.runPlans(ctx, []bench.Plan{p})
+	p.Bidirectional, p.Conns = both, ints(conns)
+	return p
 }
 
 // runPlans measures several plans in one session.
-func (f *testFlags) runPlans(ctx context.Context, plans []bench.Plan) error {
+func (f *testFlags) runPlans(ctx context.Context, plans ...bench.Plan) error {
 	switch {
 	case f.Lab && f.Peer != "":
 		return fmt.Errorf("--lab makes its own hosts: leave out %q", f.Peer)

@@ -59,22 +59,37 @@ func (f *studyFlags) run(ctx context.Context, name string, do study) error {
 	if err != nil {
 		return err
 	}
-	if f.Trace != "" { // there are no trends
-		for i := range s.Tables {
-			if err := s.Tables[i].Text(os.Stdout); err != nil {
-				return err
-			}
-		}
-	} else {
+	if f.Trace == "" {
 		s.Print(os.Stdout)
-	}
-	if f.Output == "" {
-		return nil
-	}
-	if err := s.Write(f.Output, name); err != nil {
+	} else if err := printTables(s); err != nil { // there are no trends
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", f.Output)
+	return writeStudy(s, f.Output, name)
+}
+
+// printStudy prints the tables of a study, and what they say.
+func printStudy(s *xlate.Study) error {
+	err := printTables(s)
+	s.Print(os.Stdout)
+	return err
+}
+
+func printTables(s *xlate.Study) (err error) {
+	for i := range s.Tables {
+		err = errors.Join(err, s.Tables[i].Text(os.Stdout))
+	}
+	return err
+}
+
+// writeStudy writes a study into a directory, if one is named.
+func writeStudy(s *xlate.Study, dir, name string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := s.Write(dir, name); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", dir)
 	return nil
 }
 

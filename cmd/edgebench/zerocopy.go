@@ -109,14 +109,11 @@ func (c *zeroCopyCmd) plans(name string) (plans []bench.Plan) {
 	return plans
 }
 
-func (c *zeroCopyCmd) runs() (sizes []int) {
-	for _, s := range c.Runs {
-		sizes = append(sizes, int(s))
+func (c *zeroCopyCmd) runs() []int {
+	if len(c.Runs) == 0 {
+		return bench.PlaceSizes()
 	}
-	if len(sizes) == 0 {
-		sizes = bench.PlaceSizes()
-	}
-	return sizes
+	return ints(c.Runs)
 }
 
 // placeTime is how long each size of run is measured at most: medians settle early.

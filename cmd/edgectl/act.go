@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,20 +113,12 @@ type doctorCmd struct {
 // Run asks the daemon, which knows its own rights and links; without one it examines this process and the named links.
 // It fails if there is a problem.
 func (c *doctorCmd) Run(g *globals) error {
-	var findings []inspect.Finding
-	body, err := g.ask(ipc.Message{Kind: ipc.KindDoctor})
-	if err == nil {
-		err = json.Unmarshal(body, &findings)
-	}
+	findings, err := get[[]inspect.Finding](g, ipc.Message{Kind: ipc.KindDoctor})
 	if err != nil {
 		findings = append(findings, inspect.Finding{Severity: inspect.FindingProblem, About: "daemon",
 			Text: "cannot be asked", Remedy: err.Error()})
 		findings = append(findings, inspect.CheckHost(c.Link)...)
 		findings = append(findings, inspect.CheckIdentity(c.KeyFile, c.PeersFile)...)
-	}
-	unwell := false
-	for _, f := range findings {
-		unwell = unwell || f.Severity == inspect.FindingProblem
 	}
 	if g.JSON {
 		if err := printJSON(g, findings); err != nil {
@@ -134,7 +127,7 @@ func (c *doctorCmd) Run(g *globals) error {
 	} else if _, err := io.WriteString(g.out, clean(findingsText(findings))); err != nil {
 		return err
 	}
-	if unwell {
+	if slices.ContainsFunc(findings, func(f inspect.Finding) bool { return f.Severity == inspect.FindingProblem }) {
 		return errUnwell
 	}
 	return nil
@@ -176,11 +169,7 @@ type versionCmd struct{}
 
 // Run shows edgectl's own version also when no daemon runs; then it fails.
 func (*versionCmd) Run(g *globals) error {
-	var remote *daemon.VersionReport
-	body, err := g.ask(ipc.Message{Kind: ipc.KindVersion})
-	if err == nil {
-		err = json.Unmarshal(body, &remote)
-	}
+	remote, err := get[*daemon.VersionReport](g, ipc.Message{Kind: ipc.KindVersion})
 	if g.JSON {
 		if perr := printJSON(g, map[string]any{"schema": inspect.StatusSchema, "edgectl": version,
 			"go_version": runtime.Version(), "daemon": remote}); perr != nil {

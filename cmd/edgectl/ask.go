@@ -24,44 +24,16 @@ func (g *globals) ask(m ipc.Message) (json.RawMessage, error) {
 		return nil, dialError(g.Socket, err)
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() }) // a daemon that does not answer must not hang us
-	defer stop()
-	body, err := pages(conn, m)
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // a daemon that does not answer must not hang us
+	body, err := conn.Ask(m)
+	if refused, ok := err.(*ipc.Error); ok {
+		return nil, errors.New(refused.Text)
+	}
 	if err != nil && ctx.Err() != nil {
 		return nil, fmt.Errorf("the daemon at %s accepted the connection but did not answer within %v; see its log "+
 			"(journalctl -u edged)", g.Socket, g.Timeout)
 	}
 	return body, err
-}
-
-// pages collects the answer.
-func pages(conn *ipc.Conn, m ipc.Message) (json.RawMessage, error) {
-	var joined []json.RawMessage
-	for id := uint64(1); ; id++ {
-		m.ID = id
-		if err := conn.Send(&m); err != nil {
-			return nil, fmt.Errorf("sending to the daemon: %w", err)
-		}
-		reply, err := conn.Recv()
-		if err != nil {
-			return nil, fmt.Errorf("the daemon ended the connection: %w", err)
-		}
-		if reply.Error != nil {
-			return nil, errors.New(reply.Error.Text)
-		}
-		if !reply.More && m.Page == 0 {
-			return reply.Body, nil
-		}
-		var list []json.RawMessage
-		if err := json.Unmarshal(reply.Body, &list); err != nil {
-			return nil, fmt.Errorf("the daemon's answer: %w", err)
-		}
-		joined = append(joined, list...)
-		if !reply.More {
-			return json.Marshal(joined)
-		}
-		m.Page++
-	}
 }
 
 // errNoDaemon is wrapped where there is nobody to ask.

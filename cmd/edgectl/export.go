@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -41,11 +40,7 @@ func (*exportCmd) Run(g *globals) error {
 	}
 	list := exportsOf(conns, clients)
 	if g.JSON {
-		b, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		return printJSON(g, json.RawMessage(b))
+		return printJSON(g, list)
 	}
 	var rows [][]any
 	for _, e := range list {
@@ -76,9 +71,8 @@ func exportsOf(conns []inspect.ConnStatus, clients []inspect.ClientStatus) []exp
 		e := exported{Service: c.Service, PID: c.PID, Program: c.Program, Peer: c.Peer, Conn: c.ID, Exports: c.Exports,
 			Rights: c.ExportRights, Bytes: c.ExportBytes, Received: c.BytesIn, Sent: c.BytesOut}
 		if at := (offer{c.PID, c.Service}); offered[at] { // not of one that it imported
-			e.Name, _ = strings.CutPrefix(c.Service, namedMemory)
-			if e.Name == c.Service {
-				e.Name = ""
+			if name, named := strings.CutPrefix(c.Service, namedMemory); named {
+				e.Name = name
 			}
 			imported[at] = true
 		}

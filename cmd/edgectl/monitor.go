@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,7 +85,7 @@ func eventText(ev *daemon.Event) string {
 	}
 	fmt.Fprintf(&b, "%s  %s", ev.Time.Local().Format(time.StampMilli), ev.Kind)
 	if ev.Peer != "" || ev.Node != "" {
-		fmt.Fprintf(&b, "  peer %s", orNode(ev))
+		fmt.Fprintf(&b, "  peer %s", cmp.Or(ev.Peer, ev.Node))
 	}
 	if ev.Link != "" {
 		fmt.Fprintf(&b, "  link %s", ev.Link)
@@ -100,11 +101,4 @@ func eventText(ev *daemon.Event) string {
 		fmt.Fprintf(&b, "  %s", strings.ReplaceAll(ev.Text, "\n", "; "))
 	}
 	return b.String() + "\n"
-}
-
-func orNode(ev *daemon.Event) string {
-	if ev.Peer == "" {
-		return ev.Node
-	}
-	return ev.Peer
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -172,11 +171,8 @@ func (g *globals) applied(what string, r peersReport, running bool) error {
 	var err error
 	r.Reload = "no-daemon"
 	if running {
-		var body []byte
 		var now daemon.ReloadReport
-		if body, err = g.ask(ipc.Message{Kind: ipc.KindReload}); err == nil {
-			err = json.Unmarshal(body, &now)
-		}
+		now, err = get[daemon.ReloadReport](g, ipc.Message{Kind: ipc.KindReload})
 		r.Reload, r.InForce = "done", now.Authorised
 		if err != nil {
 			r.Reload = err.Error()

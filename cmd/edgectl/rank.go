@@ -55,13 +55,12 @@ type topConn struct {
 func rank(now, before *fullSample) *topReport {
 	st := &now.status
 	t := now.secondsSince(&before.sample)
-	r := &topReport{
+	return &topReport{
 		Schema: inspect.StatusSchema, Name: st.Name, Uptime: st.UptimeSeconds, Interval: t, Security: st.Security,
 		Rates: growth(st.Counters, before.status.Counters, t), PinnedBytes: st.PinnedBytes, Connections: st.Connections,
 		Links: rankLinks(now.links, before.links, t), Peers: rankPeers(now.peers, before.peers, t),
 		Conns: rankConns(now.conns, before.conns, t),
 	}
-	return r
 }
 
 // growth is perSecond for what may begin anew while the daemon lives: a link that left, a session that ended. What is

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -22,11 +22,7 @@ func (c *statusCmd) Run(g *globals) error {
 		return err
 	}
 	var b strings.Builder
-	state := "serving"
-	if st.Draining {
-		state = "draining"
-	}
-	fmt.Fprintf(&b, "node       %s (%s), %s\n", st.Name, st.Node, state)
+	fmt.Fprintf(&b, "node       %s (%s), %s\n", st.Name, st.Node, yesNo(st.Draining, "draining", "serving"))
 	fmt.Fprintf(&b, "daemon     version %s, process %d, up %s, cpu %.2fs user %.2fs system\n", st.Version, st.PID,
 		seconds(st.UptimeSeconds), st.CPUUserSeconds, st.CPUSystemSeconds)
 	if r := st.Reload; r != nil {
@@ -57,15 +53,10 @@ func (c *statusCmd) Run(g *globals) error {
 	fmt.Fprintf(&b, "security   %s\n", securityText(&st))
 	fmt.Fprintf(&b, "policy     scheduler %s, profile %s, poll %s, ethertype %s\n", st.Scheduler, st.Profile, st.Poll,
 		st.EtherType)
-	names := make([]string, 0, len(st.Counters))
-	for name, n := range st.Counters {
-		if n > 0 || c.All {
-			names = append(names, name)
+	for _, name := range slices.Sorted(maps.Keys(st.Counters)) {
+		if n := st.Counters[name]; n > 0 || c.All {
+			fmt.Fprintf(&b, "  %-26s %d\n", name, n)
 		}
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		fmt.Fprintf(&b, "  %-26s %d\n", name, st.Counters[name])
 	}
 	_, err = io.WriteString(g.out, clean(b.String()))
 	return err
@@ -127,8 +118,8 @@ func (*peerCmd) Run(g *globals) error {
 		for _, t := range p.Paths {
 			rows = append(rows, []any{
 				p.Name, p.Node, p.State, p.Connections, bytesText(p.Received), t.Link, t.PeerMAC, t.State, t.MTU,
-				form(&t), micros(t.SRTT), fmt.Sprintf("%.1f", t.Window), t.InFlight, t.Counters["lost"],
-				keyText(&p),
+				yesNo(t.Datagrams, "datagrams", "alone"), micros(t.SRTT), fmt.Sprintf("%.1f", t.Window), t.InFlight,
+				t.Counters["lost"], keyText(&p),
 			})
 		}
 	}
@@ -161,14 +152,6 @@ func (g *globals) unreached(peers []inspect.PeerStatus) error {
 		_, err = io.WriteString(g.out, "\n"+clean(b.String()))
 	}
 	return err
-}
-
-// form says how frames travel on a path.
-func form(t *inspect.PathStatus) string {
-	if t.Datagrams {
-		return "datagrams"
-	}
-	return "alone"
 }
 
 type connCmd struct{}

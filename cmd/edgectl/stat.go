@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,19 +150,12 @@ var (
 		"FRAMES-OUT frames_sent")
 	trouble = columns("RETRANS frames_retransmitted", "LOST frames_lost", "DUP frames_duplicated",
 		"REORDER frames_reordered")
-	daemonColumns = concat(traffic, columns("OPS ops_completed", "APPLIED ops_applied"), trouble, columns(
+	daemonColumns = slices.Concat(traffic, columns("OPS ops_completed", "APPLIED ops_applied"), trouble, columns(
 		"REJECTED rejected_malformed rejected_header_sum rejected_payload_sum rejected_version rejected_auth "+
 			"rejected_no_room", "ACKS acks_explicit"))
-	linkColumns = concat(traffic, trouble, columns("DROPPED kernel_dropped", "NO-ROOM kernel_no_room",
+	linkColumns = slices.Concat(traffic, trouble, columns("DROPPED kernel_dropped", "NO-ROOM kernel_no_room",
 		"DISCARDED send_discards"))
 )
-
-func concat(lists ...[]column) (all []column) {
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	return all
-}
 
 // headingEvery is after how many lines a terminal is shown the heading again.
 const headingEvery = 20

@@ -247,18 +247,11 @@ func private(name string) (*os.File, error) {
 	return f, nil
 }
 
-func direction(r *trace.Record) string {
-	if r.Sent {
-		return "out"
-	}
-	return "in"
-}
-
 func (s *tracing) lines(w io.Writer) shower {
 	return shower{func(at time.Time, r *trace.Record) error {
 		text := trace.Describe(r.Data, r.Len).Text
 		_, err := fmt.Fprintf(w, "%s %s %-3s %5d  %s\n", at.Format("15:04:05.000000"), s.links[r.Link].Name,
-			direction(r), r.Len, text)
+			yesNo(r.Sent, "out", "in"), r.Len, text)
 		return err
 	}, nothing, nothing}
 }
@@ -277,8 +270,8 @@ type traceLine struct {
 func (s *tracing) jsonLines(w io.Writer) shower {
 	out := json.NewEncoder(w)
 	return shower{func(at time.Time, r *trace.Record) error {
-		return out.Encode(traceLine{inspect.StatusSchema, at, s.links[r.Link].Name, direction(r), r.Len, r.Lost,
-			trace.Describe(r.Data, r.Len)})
+		return out.Encode(traceLine{inspect.StatusSchema, at, s.links[r.Link].Name, yesNo(r.Sent, "out", "in"), r.Len,
+			r.Lost, trace.Describe(r.Data, r.Len)})
 	}, nothing, nothing}
 }
 

@@ -29,17 +29,15 @@ const (
 func (c *Config) checkCopy(p *problems) {
 	switch c.Copy {
 	case CopyUsual, CopyBoth, CopyRx:
-	case CopyRemap, CopyNone:
-		for _, l := range c.Links {
-			p.check(l.Driver == "" || l.Driver == linkdrv.KindAlone || l.Driver == linkdrv.KindMmsg, "copy",
-				"%q receives payloads in their place, which the driver %q of link %q cannot: leave its driver out, "+
-					"or make it \"mmsg\"", c.Copy, l.Driver, l.Name)
+	case CopyRemap, CopyNone, CopyShuffle:
+		receives := "payloads in their place"
+		if c.Copy == CopyShuffle {
+			receives = "frames at page boundaries"
 		}
-	case CopyShuffle:
 		for _, l := range c.Links {
 			p.check(l.Driver == "" || l.Driver == linkdrv.KindAlone || l.Driver == linkdrv.KindMmsg, "copy",
-				"%q receives frames at page boundaries, which the driver %q of link %q cannot: leave its driver out, "+
-					"or make it \"mmsg\"", c.Copy, l.Driver, l.Name)
+				"%q receives %s, which the driver %q of link %q cannot: leave its driver out, or make it \"mmsg\"",
+				c.Copy, receives, l.Driver, l.Name)
 		}
 	default:
 		p.check(false, "copy", "%q is not one of %s", c.Copy, copyChoice)

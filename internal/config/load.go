@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,8 @@ func Parse(text []byte, file string) (Config, error) {
 	var errs []error
 	known := configKeys(reflect.TypeFor[Config](), "")
 	for _, key := range meta.Undecoded() {
-		if parent := key[:len(key)-1]; len(parent) > 0 && contains(meta.Undecoded(), parent) {
+		parent := key[:len(key)-1]
+		if slices.ContainsFunc(meta.Undecoded(), func(k toml.Key) bool { return slices.Equal(k, parent) }) {
 			continue // the table itself is unknown and reported
 		}
 		errs = append(errs, unknownKey(text, file, key, known))
@@ -70,15 +72,6 @@ func tomlError(err error) string {
 		return strings.TrimPrefix(pe.Error(), "toml: ")
 	}
 	return strings.TrimPrefix(err.Error(), "toml: ")
-}
-
-func contains(keys []toml.Key, want toml.Key) bool {
-	for _, k := range keys {
-		if k.String() == want.String() {
-			return true
-		}
-	}
-	return false
 }
 
 func unknownKey(text []byte, file string, key toml.Key, known []string) error {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -27,14 +28,10 @@ func TwinOf(id *Identity) shard.Twin {
 			Remedy: "give each host a node_id, a name or a machine id of its own, and restart edged there",
 		}
 	}
-	file := orElse(id.KeyFile, "FILE")
 	return shard.Twin{
 		Reason: "it has a copy of this node's key, or it forges Hello, which is not authenticated",
-		Remedy: fmt.Sprintf(
-			"give each host a key of its own: on one of the two stop edged, move its key file away, edgectl "+
-				"key new %s, start edged, authorise the new key at the peers",
-			file,
-		),
+		Remedy: fmt.Sprintf("give each host a key of its own: on one of the two stop edged, move its key file away, "+
+			"edgectl key new %s, start edged, authorise the new key at the peers", cmp.Or(id.KeyFile, "FILE")),
 	}
 }
 
@@ -44,10 +41,6 @@ func (f *findings) claim(id *Identity, c *Claim) {
 		return
 	}
 	said := TwinOf(id)
-	f.add(
-		FindingProblem,
-		"identity",
-		fmt.Sprintf("%s: MAC %s, on link %s; %s", shard.ClaimText, c.MAC, c.Link, said.Reason),
-		said.Remedy,
-	)
+	f.add(FindingProblem, "identity", fmt.Sprintf("%s: MAC %s, on link %s; %s", shard.ClaimText, c.MAC, c.Link,
+		said.Reason), said.Remedy)
 }

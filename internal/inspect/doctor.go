@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"runtime"
@@ -92,24 +93,15 @@ func (f *findings) memlock() {
 		return
 	}
 	const remedy = "grant CAP_IPC_LOCK, set LimitMEMLOCK=infinity in the unit, or raise \"ulimit -l\""
+	severity := FindingWarning
 	switch {
 	case rl.Cur == unix.RLIM_INFINITY:
 		f.add(FindingOK, "memlock", "no limit", "")
+		return
 	case rl.Cur < 64<<20:
-		f.add(
-			FindingProblem,
-			"memlock",
-			fmt.Sprintf("all clients together can register %v", config.Size(rl.Cur)),
-			remedy,
-		)
-	default:
-		f.add(
-			FindingWarning,
-			"memlock",
-			fmt.Sprintf("all clients together can register %v", config.Size(rl.Cur)),
-			remedy,
-		)
+		severity = FindingProblem
 	}
+	f.add(severity, "memlock", fmt.Sprintf("all clients together can register %v", config.Size(rl.Cur)), remedy)
 }
 
 // cipher says how fast frames are sealed.
@@ -209,7 +201,7 @@ func (in *Inspector) Facts(snap *Snapshot) []Finding {
 			break // links in memory
 		}
 		l := &snap.Links[i]
-		f.iface(orElse(l.Device, l.Name), l.Driver)
+		f.iface(cmp.Or(l.Device, l.Name), l.Driver)
 	}
 	f.reload(snap.Status.Reload)
 	f.security(id, in.node.InMemory, snap)
@@ -263,11 +255,11 @@ func (f *findings) silence(snap *Snapshot) {
 // running looks at a link as the daemon uses it.
 func (f *findings) running(l *LinkStatus) {
 	about := "link " + l.Name
-	if !l.Up && f.troubled("link "+orElse(l.Device, l.Name)) {
+	if !l.Up && f.troubled("link "+cmp.Or(l.Device, l.Name)) {
 		return // the interface's trouble is the link's, and was said
 	}
 	if !l.Up {
-		f.add(FindingProblem, about, "not in use: "+orElse(l.Error, "the interface is missing or down"),
+		f.add(FindingProblem, about, "not in use: "+cmp.Or(l.Error, "the interface is missing or down"),
 			"bring the interface up; edged will use it within two seconds")
 		return
 	}
@@ -316,13 +308,6 @@ func (f *findings) peer(p *PeerStatus, links []LinkStatus) {
 				"set the same MTU at both ends and on the switches; if it is, see edgectl peer again in a minute")
 		}
 	}
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 func namesOf(all []net.Interface) string {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -85,7 +86,7 @@ func addCounters(a, b *engine.Counters) {
 func (l *LinkStatus) join(o *LinkStatus) {
 	l.Up, l.Blocked = l.Up && o.Up, l.Blocked || o.Blocked
 	l.Discards += o.Discards
-	l.Error = orElse(l.Error, o.Error)
+	l.Error = cmp.Or(l.Error, o.Error)
 	l.Kernel, l.Counters = addCounts(l.Kernel, o.Kernel), addCounts(l.Counters, o.Counters)
 	l.RoundTrips.Add(&o.RoundTrips)
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,7 +48,7 @@ func (out *Snapshot) protection(id *Identity) {
 	for _, p := range now.List() {
 		id := engine.NodeID(p.Key.Node()).String()
 		out.Authorised = append(out.Authorised, AuthorisedStatus{Name: p.Name, Key: p.Key.String(), Node: id,
-			Source: now.Source(p), State: orElse(state[id], notHeard), Reason: reason[id]})
+			Source: now.Source(p), State: cmp.Or(state[id], notHeard), Reason: reason[id]})
 	}
 }
 
@@ -55,8 +56,8 @@ func (out *Snapshot) protection(id *Identity) {
 // It needs no daemon.
 func CheckIdentity(keyFile, peersFile string) []Finding {
 	var f findings
-	keyFile = orElse(keyFile, identity.KeyPath())
-	peersFile = orElse(peersFile, identity.PeersPath(keyFile))
+	keyFile = cmp.Or(keyFile, identity.KeyPath())
+	peersFile = cmp.Or(peersFile, identity.PeersPath(keyFile))
 	f.keyFile(keyFile)
 	var owners []uint32
 	if st, err := os.Stat(keyFile); err == nil {
@@ -123,7 +124,7 @@ func (f *findings) security(id *Identity, inMemory bool, snap *Snapshot) {
 	}
 	for i := range snap.Peers {
 		if p := &snap.Peers[i]; p.Security == Stranger {
-			f.add(FindingWarning, "peer "+orElse(p.Name, p.Node), "is heard, and not authorised here",
+			f.add(FindingWarning, "peer "+cmp.Or(p.Name, p.Node), "is heard, and not authorised here",
 				"if it is yours: edgectl peers add KEY NAME, with the key as edgectl key show prints it there")
 		}
 	}

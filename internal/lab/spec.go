@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -78,9 +79,7 @@ func (f *Faults) check() error {
 // normal fills in defaults and refuses what cannot be built. It returns the rate of each link in bytes per second, 0
 // for unlimited.
 func (s *Spec) normal() (rates []uint64, err error) {
-	setDefault(&s.Hosts, 2)
-	setDefault(&s.Links, 1)
-	setDefault(&s.MTU, 9000)
+	s.Hosts, s.Links, s.MTU = cmp.Or(s.Hosts, 2), cmp.Or(s.Links, 1), cmp.Or(s.MTU, 9000)
 	switch {
 	case s.Hosts < 2 || s.Hosts > MaxHosts:
 		return nil, fmt.Errorf("lab: %d hosts: give 2 to %d", s.Hosts, MaxHosts)
@@ -110,12 +109,6 @@ func (s *Spec) normal() (rates []uint64, err error) {
 		}
 	}
 	return rates, nil
-}
-
-func setDefault(v *int, d int) {
-	if *v == 0 {
-		*v = d
-	}
 }
 
 // medium is what a link of the given rate is built of.

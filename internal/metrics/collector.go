@@ -35,6 +35,14 @@ type reading[T any] struct {
 	read func(*T) float64
 }
 
+// readings makes readings with the same labels.
+func readings[T any](labels []string) func(name, help string, kind prometheus.ValueType,
+	read func(*T) float64) reading[T] {
+	return func(name, help string, kind prometheus.ValueType, read func(*T) float64) reading[T] {
+		return reading[T]{desc(name, help, labels), kind, read}
+	}
+}
+
 type collector struct {
 	src      Source
 	version  string

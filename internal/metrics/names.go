@@ -191,10 +191,7 @@ const (
 )
 
 func statusReadings() []reading[inspect.Status] {
-	r := func(name, help string, kind prometheus.ValueType,
-		read func(*inspect.Status) float64) reading[inspect.Status] {
-		return reading[inspect.Status]{desc(name, help, deviceLabels), kind, read}
-	}
+	r := readings[inspect.Status](deviceLabels)
 	return []reading[inspect.Status]{
 		r("clients", "Processes attached.", gauge, func(s *inspect.Status) float64 { return float64(s.Clients) }),
 		r("clients_evicted_total", "Processes disconnected for breaking the ring protocol.", counter,
@@ -228,10 +225,7 @@ func statusReadings() []reading[inspect.Status] {
 }
 
 func linkReadings() []reading[inspect.LinkStatus] {
-	r := func(name, help string, kind prometheus.ValueType,
-		read func(*inspect.LinkStatus) float64) reading[inspect.LinkStatus] {
-		return reading[inspect.LinkStatus]{desc(name, help, linkLabels), kind, read}
-	}
+	r := readings[inspect.LinkStatus](linkLabels)
 	kernel := func(name, help, word string) reading[inspect.LinkStatus] {
 		return r(name, help, counter, func(l *inspect.LinkStatus) float64 { return float64(l.Kernel[word]) })
 	}
@@ -269,10 +263,7 @@ func linkReadings() []reading[inspect.LinkStatus] {
 }
 
 func peerReadings() []reading[inspect.PeerStatus] {
-	r := func(name, help string, kind prometheus.ValueType,
-		read func(*inspect.PeerStatus) float64) reading[inspect.PeerStatus] {
-		return reading[inspect.PeerStatus]{desc(name, help, peerLabels), kind, read}
-	}
+	r := readings[inspect.PeerStatus](peerLabels)
 	return []reading[inspect.PeerStatus]{
 		r("peer_up", "Whether a session with the peer is open.", gauge,
 			func(p *inspect.PeerStatus) float64 { return truth(p.State == "open") }),
@@ -290,10 +281,7 @@ func peerReadings() []reading[inspect.PeerStatus] {
 }
 
 func pathReadings() []reading[inspect.PathStatus] {
-	r := func(name, help string, kind prometheus.ValueType,
-		read func(*inspect.PathStatus) float64) reading[inspect.PathStatus] {
-		return reading[inspect.PathStatus]{desc(name, help, pathLabels), kind, read}
-	}
+	r := readings[inspect.PathStatus](pathLabels)
 	return []reading[inspect.PathStatus]{
 		r("path_good", "Whether the path is in use for data.", gauge,
 			func(p *inspect.PathStatus) float64 { return truth(p.State == "good") }),

@@ -40,7 +40,6 @@ const (
 )
 
 func frameType(frame []byte) byte { return frame[ethLen] & 0xf }
-func sealedFrame(b []byte) bool   { return b[ethLen+1] != 0 }
 
 // send puts a frame on the segment that its link is on.
 func (w *World) send(from *Node, f *engine.TxFrame) {

@@ -3,10 +3,12 @@
 package sim
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"multiedge/flowctl"
@@ -132,27 +134,13 @@ func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, w
 
 // New makes a world with all nodes up.
 func New(o Options) *World {
-	if o.Nodes == 0 {
-		o.Nodes = 2
-	}
-	if o.Links == 0 {
-		o.Links = 1
-	}
-	if o.MTU == 0 {
-		o.MTU = 1500
-	}
-	if o.Faults.Delay == 0 {
-		o.Faults.Delay = 5 * time.Microsecond
-	}
+	o.Nodes, o.Links, o.MTU = cmp.Or(o.Nodes, 2), cmp.Or(o.Links, 1), cmp.Or(o.MTU, 1500)
+	o.Faults.Delay = cmp.Or(o.Faults.Delay, 5*time.Microsecond)
 	w := &World{Now: mono.Time(time.Second), opt: o, rng: stream(o.Seed, networkStream),
 		steps: stream(o.Seed, stepStream), memory: stream(o.Seed, memoryStream)}
 	w.trace.on, w.trace.clear = o.Trace, o.Secure
 	for range o.Links {
-		net := make([]Faults, o.Nodes)
-		for i := range net {
-			net[i] = o.Faults
-		}
-		w.Net = append(w.Net, net)
+		w.Net = append(w.Net, slices.Repeat([]Faults{o.Faults}, o.Nodes))
 		w.busy = append(w.busy, make([]mono.Time, o.Nodes))
 	}
 	ids := w.identities()

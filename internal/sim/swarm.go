@@ -91,18 +91,18 @@ func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 	r := &w.report
 	r.Options, r.Tally, r.Connections, r.Virtual, r.Hash = o, w.Tally, len(w.pairs), w.Now.Sub(start), w.Hash()
 	for _, n := range w.Nodes {
-		r.Held += n.E.Count.SegmentsHeld
-		r.Refused += n.E.Count.AccessRefused
-		r.Staged += n.E.Count.WritesStaged
-		r.Acked += n.E.Count.WritesAcked
-		r.Ops += int(n.E.Count.OpsCompleted)
 		c := &n.E.Count
+		r.Held += c.SegmentsHeld
+		r.Refused += c.AccessRefused
+		r.Staged += c.WritesStaged
+		r.Acked += c.WritesAcked
+		r.Ops += int(c.OpsCompleted)
 		r.Parked += c.MissesWriteSource + c.MissesWriteTarget + c.MissesReadTarget + c.MissesReadDest
 		r.Gone += c.MissesFailed
 		r.Ahead += c.EagerCommitted
 		r.Dropped += c.EagerDiscarded
 		r.Unstaged += c.EagerRefused
-		r.Fell += int(n.E.Count.SessionsFailed)
+		r.Fell += int(c.SessionsFailed)
 	}
 	if err != nil {
 		err = fmt.Errorf("seed %d, at %v: %w\n%+v\n%+v", seed, w.Now.Sub(start), err, m, o)

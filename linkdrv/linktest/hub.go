@@ -3,6 +3,7 @@ package linktest
 import (
 	"encoding/binary"
 	"net"
+	"slices"
 	"sync/atomic"
 
 	"multiedge/linkdrv"
@@ -38,7 +39,7 @@ func (h *Hub) Port(name string) *Port {
 	p := &Port{hub: h}
 	p.info = linkdrv.Info{Name: name, Index: len(old) + 1, MAC: mac, MTU: h.mtu, RxSlots: h.slots, Kind: Kind}
 	p.rx = queue{slots: make([][]byte, 2*h.slots), limit: h.mtu + linkdrv.HeaderLen, event: -1}
-	ports := append(append([]*Port{}, old...), p)
+	ports := append(slices.Clone(old), p)
 	h.ports.Store(&ports)
 	return p
 }
@@ -49,13 +50,7 @@ func (p *Port) Send(frames []linkdrv.TxFrame) (n int, err error) {
 	ports := *p.hub.ports.Load()
 	for i := range frames {
 		f := &frames[i]
-		switch {
-		case len(f.Head) < linkdrv.HeaderLen:
-			err = linkdrv.ErrBadFrame
-		case f.Len() > p.info.MTU+linkdrv.HeaderLen:
-			err = linkdrv.ErrTooLong
-		}
-		if err != nil {
+		if err = p.refuse(f); err != nil {
 			p.stats.Refused++
 			return i + 1, err
 		}

@@ -54,32 +54,27 @@ func (e *End) Send(frames []linkdrv.TxFrame) (n int, err error) {
 	e.stats.SendCalls++
 	for i := range frames {
 		f := &frames[i]
-		switch {
-		case len(f.Head) < linkdrv.HeaderLen:
-			err = linkdrv.ErrBadFrame
-		case f.Len() > e.info.MTU+linkdrv.HeaderLen:
-			err = linkdrv.ErrTooLong
-		default:
-			err = e.deliver(f)
-		}
-		switch err {
-		case nil:
-			e.stats.Sent++
-		case linkdrv.ErrBadFrame, linkdrv.ErrTooLong:
+		if err := e.refuse(f); err != nil {
 			e.stats.Refused++
 			return i + 1, err
-		default:
+		}
+		if err := e.rx.state(); err != nil {
 			return i, err
 		}
+		e.peer.rx.put(f)
+		e.stats.Sent++
 	}
 	return len(frames), nil
 }
 
-func (e *End) deliver(f *linkdrv.TxFrame) error {
-	if err := e.rx.state(); err != nil {
-		return err
+// refuse is why the link does not take a frame; nil: it does.
+func (e *End) refuse(f *linkdrv.TxFrame) error {
+	switch {
+	case len(f.Head) < linkdrv.HeaderLen:
+		return linkdrv.ErrBadFrame
+	case f.Len() > e.info.MTU+linkdrv.HeaderLen:
+		return linkdrv.ErrTooLong
 	}
-	e.peer.rx.put(f)
 	return nil
 }
 
