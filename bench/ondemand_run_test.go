@@ -56,7 +56,8 @@ func TestOnDemand(t *testing.T) {
 	}
 	s.Print(&out)
 	for _, want := range []string{"miss, untouched", "write 65536, 200 %, mru, cyclic", "copied, 200 %, zipf",
-		"park, 100 %", "exact, 1048576, cyclic", "as many writes that hit", "a bystander's p99 beside writes that miss, no pages"} {
+		"park, 100 %", "exact, 1048576, cyclic", "as many writes that hit",
+		"a bystander's p99 beside writes that miss, no pages"} {
 		if !strings.Contains(strings.ToLower(out.String()), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
