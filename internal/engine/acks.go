@@ -154,7 +154,7 @@ func (w *builder) acks(now mono.Time, maxWords int, again bool) {
 		floor, bitmap := r.tracker.AckBits(e.words[:0], words)
 		e.words = bitmap
 		n := len(w.tail)
-		w.tail = append(w.tail, make([]byte, 24+8*len(bitmap))...)
+		w.extend(24 + 8*len(bitmap))
 		g := wire.Segment{Kind: wire.KindAck, Path: uint8(i), Size: largest, Place: floor,
 			Delay: clampDelay(now.Sub(at))}
 		if r.policy.Nack() {
@@ -163,7 +163,7 @@ func (w *builder) acks(now mono.Time, maxWords int, again bool) {
 		}
 		wire.PutAck(w.tail[n:], &g, bitmap)
 		w.room -= len(w.tail) - n
-		w.next = false
+		w.last.kind = wire.KindPad
 		r.policy.OnSent()
 	}
 	s.acks.at = mono.Never
@@ -202,13 +202,13 @@ func (w *builder) opAck(c *conn) {
 	*g = wire.Segment{Kind: wire.KindOpAck, Conn: c.remote, Op: uint32(c.rcvBase), Limit: uint32(c.limitSent)}
 	n := len(w.tail)
 	words := (c.opAckLen() - 16) / 8
-	w.tail = append(w.tail, make([]byte, 16+8*words)...)
+	w.extend(16 + 8*words)
 	wire.PutOpAck(w.tail[n:], g, words, func(i int) bool {
 		op := c.rcvBase.Add(1 + i)
 		return op.Before(c.rcvTop) && c.rop(op).state == ropApplied
 	})
 	w.room -= 16 + 8*words
-	w.next, w.eliciting = false, true
+	w.last.kind, w.eliciting = wire.KindPad, true
 	w.record(recOpAck, c.id, 0, 0, 0, false)
 	if c.msgs != nil && c.msgs.owesCredit {
 		g := c.credit()

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"multiedge/internal/mono"
 	"multiedge/internal/prefetch"
 	"multiedge/internal/seqnum"
@@ -46,19 +48,17 @@ type builder struct {
 	flags uint8
 	retx  bool
 
-	to     [6]byte
-	aside  bool // it goes to another link of the peer than the path's, says nothing of the path, and is not missed
-	joined bool // becomes a segment of a datagram (GSO), unless it is short or not eliciting
-	picked bool // the scheduler chose the path
+	aside  bool    // it goes to another link of the peer than the path's, says nothing of the path, and is not missed
+	to     [6]byte // that link, if aside
+	joined bool    // becomes a segment of a datagram (GSO), unless it is short or not eliciting
+	picked bool    // the scheduler chose the path
 
 	hasBulk   bool
 	bulk      wire.Bulk
 	payload   []byte
 	eliciting bool
 
-	// the small write or send just appended, which the short form can follow
-	next bool
-	prev wire.Segment
+	last latest
 
 	scratch []byte // of smallRoom; made at the first use
 
@@ -76,9 +76,9 @@ func (w *builder) begin(s *session, p *txPath, b *Batch) {
 	}
 	w.limit = min(p.frameLimit(), len(buf)-wire.HeadLen) - w.tag
 	w.room = w.limit - wire.FixedLen
-	w.recs, w.flags, w.retx, w.hasBulk, w.eliciting, w.next = 0, 0, false, false, false, false
+	w.recs, w.flags, w.retx, w.hasBulk, w.eliciting, w.last.kind = 0, 0, false, false, false, wire.KindPad
 	w.payload, w.joined, w.picked = nil, p.joined, false
-	w.to, w.aside = [6]byte(p.header[:6]), false
+	w.aside = false
 }
 
 // turnTo sends the frame, which is to hold a Probe or an Echo, to the peer's link j. The frame says which link it comes
@@ -126,11 +126,14 @@ func (w *builder) small(g *wire.Segment) {
 	n := len(w.tail)
 	w.tail = g.AppendTo(w.tail)
 	w.room -= len(w.tail) - n
-	w.next = g.Kind == w.prev.Kind || g.Kind == w.prev.Kind+1 // it is a write or send, or the short form of one
+	w.last.kind = wire.KindPad
 	if g.Kind != wire.KindAck && g.Kind != wire.KindPad {
 		w.eliciting = true
 	}
 }
+
+// extend makes the tail n bytes longer, which are to be written.
+func (w *builder) extend(n int) { w.tail = slices.Grow(w.tail, n)[:len(w.tail)+n] }
 
 // keys appends our half of an exchange (clause 10.6).
 func (w *builder) keys() {
@@ -261,9 +264,16 @@ func (w *builder) sum(h *wire.Header) {
 	} else {
 		f.Head = w.buf[wire.BulkLen : wire.HeadLen+len(w.tail)]
 	}
-	copy(f.Head, w.p.header[:])
-	copy(f.Head, w.to[:])
+	w.address(f.Head)
 	wire.Finish(f.Head[wire.EthLen:], h, w.tail)
+}
+
+// address writes the Ethernet header.
+func (w *builder) address(frame []byte) {
+	copy(frame, w.p.header[:])
+	if w.aside {
+		copy(frame, w.to[:])
+	}
 }
 
 // fetchAlone is the longest payload, in bytes, that is fetched while its frame is being built. Longer ones would be
@@ -299,8 +309,7 @@ func (w *builder) seal(h *wire.Header, n int) {
 		buf = buf[wire.BulkLen:]
 		clear(buf[wire.EthLen+wire.FixedLen+len(w.tail) : n-wire.TagLen])
 	}
-	copy(buf, w.p.header[:])
-	copy(buf, w.to[:])
+	w.address(buf)
 	h.KeyEpoch = w.s.sealer.Epoch()
 	wire.FinishOpen(buf[wire.EthLen:], h, w.tail)
 	if w.hasBulk {

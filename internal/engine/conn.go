@@ -85,8 +85,7 @@ type sendOp struct {
 	Op
 	n      uint64 // bytes
 	since  mono.Time
-	fence  seqnum.Value
-	fenced bool
+	fence  seqnum.Value // with SegFenced
 	done   bool
 	hidden bool   // it has completed for its owner (LocalDone)
 	staged bool   // Local is a buffer of the stage
@@ -94,6 +93,8 @@ type sendOp struct {
 	// when a part of its answer was first left unreceived because of a miss, since the latest in place
 	missedAt mono.Time
 	failed   Status // its memory did not come: the peer is told that it is over
+	flags    uint8  // of its segments, but for SegFirst and SegLast
+	backed   bool   // its local memory may not be resident, or is in pieces
 	puts     int32  // trips of couriers that put parts of a read
 	// trips that fetched parts of a write
 	fetched *regmem.Trip
@@ -305,11 +306,12 @@ func (c *conn) enter(op *Op, since mono.Time) {
 	o := c.sop(seq)
 	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
 	o.Op, o.n, o.since = *op, uint64(len(op.Local)), since
-	o.fence, o.fenced, o.done, o.hidden, o.staged = 0, false, false, false, false
+	o.fence, o.done, o.hidden, o.staged = 0, false, false, false
 	o.acked, o.missedAt, o.failed, o.result, o.puts, o.fetched = 0, 0, OK, 0, 0, nil
 	if op.Kind == OpSend {
 		c.msgs.number(o)
 	}
+	o.backed = op.Pieces != nil || op.Region != nil && op.Region.Back != nil
 	if op.Local == nil {
 		o.n = uint64(op.Inline)
 		if op.Pieces != nil {
@@ -322,8 +324,10 @@ func (c *conn) enter(op *Op, since mono.Time) {
 	if c.ordered {
 		o.Flags |= BackwardFence
 	}
+	o.flags = uint8(o.Flags&(BackwardFence|ForwardFence|Notify))*wire.SegBackward | uint8(o.Flags&strict)
 	if c.hasForward && c.outstanding(c.lastForward) {
-		o.fence, o.fenced = c.lastForward, true
+		o.fence = c.lastForward
+		o.flags |= wire.SegFenced
 	}
 	if o.Flags&ForwardFence != 0 {
 		c.lastForward, c.hasForward = seq, true
@@ -402,7 +406,7 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		c.wake()
 	}
 	if c.state == connClosing {
-		c.drained()
+		c.drained(now)
 	}
 }
 
@@ -415,7 +419,7 @@ func (e *Endpoint) Close(now mono.Time, id ConnID) {
 	switch c.state {
 	case connOpen:
 		c.state = connClosing
-		c.drained()
+		c.drained(now)
 	case connDialing:
 		c.abort(now, StatusClosed, "")
 	case connIncoming:
@@ -424,16 +428,16 @@ func (e *Endpoint) Close(now mono.Time, id ConnID) {
 }
 
 // drained sends Close when nothing is outstanding any more (clause 5.4).
-func (c *conn) drained() {
+func (c *conn) drained(now mono.Time) {
 	if c.sndBase != c.sndNext || c.waiting() > 0 {
 		return
 	}
-	c.leave(OK, "")
+	c.leave(now, OK, "")
 }
 
 // leave tells the peer and the owner that the connection is over.
-func (c *conn) leave(st Status, text string) {
-	c.tellClosed(st, text)
+func (c *conn) leave(now mono.Time, st Status, text string) {
+	c.tellClosed(now, st, text)
 	c.e.cfg.Grants.RevokeOwner(grantOwner(c.id))
 	c.dropReceived()
 	c.state, c.status = connLast, st
@@ -444,14 +448,14 @@ func (c *conn) leave(st Status, text string) {
 
 // tellClosed emits EvClosed with the notifications that were applied but not taken yet: the connection may be gone when
 // the owner reads it.
-func (c *conn) tellClosed(st Status, text string) {
+func (c *conn) tellClosed(now mono.Time, st Status, text string) {
 	why := st
 	if why == OK {
 		why = StatusClosed
 	}
 	c.endRedirects(why, func(*redirect) bool { return true })
 	c.endComposing(why)
-	c.flush(st)
+	c.flush(now, st)
 	ev := Event{Kind: EvClosed, Conn: c.id, Status: st, Text: text}
 	for ; c.notes.len() > 0; c.notes.pop() {
 		ev.Notes = append(ev.Notes, *c.notes.front())
@@ -482,7 +486,7 @@ func (c *conn) abort(now mono.Time, st Status, text string) {
 	}
 	c.e.dropDial(c)
 	c.failOps(now, st)
-	c.leave(st, text)
+	c.leave(now, st, text)
 }
 
 // failOps completes every operation in flight with st.
@@ -504,7 +508,7 @@ func (c *conn) finish(now mono.Time, st Status, text string) {
 	e.dropDial(c)
 	c.failOps(now, st)
 	if c.state != connLast {
-		c.tellClosed(st, text)
+		c.tellClosed(now, st, text)
 	}
 	c.dropReceived()
 	c.forget()

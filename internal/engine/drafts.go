@@ -32,9 +32,8 @@ type draft struct {
 	n         uint32  // its bytes
 }
 
-func draftPrice(size uint64) int {
-	return draftCost + int(size) + blockCost*int((size+eagerBlock-1)/eagerBlock)
-}
+// draftPrice is what a draft of a class is charged: its memory has that length, whatever the message's is.
+func draftPrice(class int) int { return draftCost + 1<<class*(eagerBlock+blockCost) }
 
 // draftRoom reports whether so many bytes may be kept for a draft. Drafts can lie for long, so they leave half of the
 // room to what waits behind fences.
@@ -68,6 +67,9 @@ func (c *conn) onEager(now mono.Time, g *wire.Segment) bool {
 	}
 	d := c.draft(number, g.Size)
 	switch {
+	case d == nil && c.eager.words.len() >= mostWords:
+		c.e.Count.RejectedNoRoom++
+		return false
 	case d == nil:
 		c.dropDraft(number)
 		c.e.Count.EagerRefused++
@@ -91,35 +93,37 @@ func (c *conn) draft(number uint32, size uint64) *draft {
 			return d
 		}
 	}
-	if price := draftPrice(size); c.draftRoom(price) {
-		c.charge(price)
-		d := c.e.takeDraft(int(size))
-		d.number = number
+	if class := classOf(int(size)); c.draftRoom(draftPrice(class)) {
+		c.charge(draftPrice(class))
+		d := c.e.takeDraft(class)
+		d.number, d.bytes = number, d.bytes[:size]
+		d.stamps = zeros(d.stamps, int(size+eagerBlock-1)/eagerBlock)
 		c.eager.drafts = append(c.eager.drafts, d)
 		return d
 	}
 	return nil
 }
 
-func (e *Endpoint) takeDraft(size int) *draft {
-	var d *draft
-	if n := len(e.drafts); n > 0 {
-		d, e.drafts = e.drafts[n-1], e.drafts[:n-1]
-	} else {
-		d = new(draft)
+// takeDraft returns a draft of a class. What its bytes are is never shown: publish wants a stamp of every block.
+func (e *Endpoint) takeDraft(class int) *draft {
+	if idle := e.drafts[class]; len(idle) > 0 {
+		d := idle[len(idle)-1]
+		e.drafts[class] = idle[:len(idle)-1]
+		e.draftBytes -= draftPrice(class)
+		return d
 	}
-	if cap(d.bytes) < size {
-		d.bytes = make([]byte, size)
-	} // else what is there is never shown: publish wants a stamp of every block
-	*d = draft{bytes: d.bytes[:size], stamps: zeros(d.stamps, (size+eagerBlock-1)/eagerBlock)}
-	return d
+	return &draft{bytes: make([]byte, eagerBlock<<class), stamps: make([]uint32, 1<<class)}
 }
 
 // endDraft gives back what a draft took.
 func (c *conn) endDraft(d *draft) {
-	c.charge(-draftPrice(uint64(len(d.bytes))))
-	if len(c.e.drafts) < mostIdleEager {
-		c.e.drafts = append(c.e.drafts, d)
+	e, class := c.e, classOf(len(d.bytes))
+	price := draftPrice(class)
+	c.charge(-price)
+	if e.draftBytes+price <= mostIdleDrafts {
+		*d = draft{bytes: d.bytes, stamps: d.stamps}
+		e.drafts[class] = append(e.drafts[class], d)
+		e.draftBytes += price
 	}
 }
 

@@ -215,14 +215,18 @@ func (r *eventRing) short(k EventKind, id ConnID) *Event {
 // next returns the slot of a further event.
 func (r *eventRing) next() *Event {
 	if int(r.tail-r.head) == len(r.buf) {
-		bigger := make([]Event, max(64, 2*len(r.buf)))
-		for i := range r.tail - r.head {
-			bigger[i] = r.buf[(r.head+i)&uint32(len(r.buf)-1)]
-		}
-		r.head, r.tail, r.buf = 0, r.tail-r.head, bigger
+		r.grow()
 	}
 	r.tail++
 	return &r.buf[(r.tail-1)&uint32(len(r.buf)-1)]
+}
+
+func (r *eventRing) grow() {
+	bigger := make([]Event, max(64, 2*len(r.buf)))
+	for i := range r.tail - r.head {
+		bigger[i] = r.buf[(r.head+i)&uint32(len(r.buf)-1)]
+	}
+	r.head, r.tail, r.buf = 0, r.tail-r.head, bigger
 }
 
 // pop takes the oldest event; there is one.
@@ -309,15 +313,16 @@ func (e *Endpoint) freeConnection(c *conn) {
 // NextTimeout returns when HandleTimeout must be called at the latest, if nothing else happens. It may change with
 // every other call.
 func (e *Endpoint) NextTimeout() mono.Time {
-	t := e.helloAt
-	if e.setupWaits() {
+	if len(e.outbox) > 0 && e.setupWaits() {
 		return 0
 	}
-	t = min(t, e.restTimeout(), e.missTimeout(), e.patienceTimeout())
-	if len(e.dials) > 0 {
-		t = min(t, e.dials[0].deadline)
+	t := min(e.helloAt, e.graveAt)
+	if e.grown.len()+len(e.parked)+len(e.waiters)+len(e.dials) > 0 {
+		t = min(t, e.restTimeout(), e.missTimeout(), e.patienceTimeout())
+		if len(e.dials) > 0 {
+			t = min(t, e.dials[0].deadline)
+		}
 	}
-	t = min(t, e.graveAt)
 	for _, s := range e.sessions {
 		t = min(t, s.nextTimeout())
 	}

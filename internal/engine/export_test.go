@@ -97,6 +97,42 @@ func (e *Endpoint) MessageMemory(id ConnID) int {
 		len(m.buffers)*int(reflect.TypeFor[arrival]().Size())
 }
 
+// DraftMemory is what the drafts of all connections take, and those that are kept for reuse.
+func (e *Endpoint) DraftMemory() (used, idle int) {
+	takes := func(d *draft) int {
+		return int(reflect.TypeFor[draft]().Size()) + 2*8 + cap(d.bytes) + 4*cap(d.stamps) // and a place in a list
+	}
+	for _, c := range e.conns {
+		if c.eager != nil {
+			for _, d := range c.eager.drafts {
+				used += takes(d)
+			}
+		}
+	}
+	for _, class := range e.idleEager.drafts {
+		for _, d := range class {
+			idle += takes(d)
+		}
+	}
+	return used, idle
+}
+
+// MostIdleDrafts is how much is kept at most.
+const MostIdleDrafts = mostIdleDrafts
+
+// EagerWords is how many words of a connection wait to be sent, and how many may.
+func (e *Endpoint) EagerWords(id ConnID) (n, most int) {
+	return e.conn(id).eager.words.len(), mostWords
+}
+
+// SetStamp gives a composed message its latest stamp: so many before the last one that there is.
+func (e *Endpoint) SetStamp(id ConnID, name uint64, left uint32) {
+	e.conn(id).eager.find(name).stamp = lastStamp - left
+}
+
+// Asking is how many entries the list of those that ask for buffers of a queue has.
+func (e *Endpoint) Asking(q QueueID) int { return e.queues[q].asking.len() }
+
 // FreeSpans is how many spans of an operation are not charged.
 const FreeSpans = freeSpans
 

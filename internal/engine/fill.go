@@ -221,20 +221,7 @@ func (w *builder) operation(c *conn) bool {
 // part sends the first bytes of [off, off+n) of one of our operations, as many as the frame takes, and returns how
 // many. ok is false if nothing fits.
 func (w *builder) part(c *conn, o *sendOp, op seqnum.Value, off, n uint64, retx bool) (sent uint64, ok bool) {
-	flags := uint8(0)
-	if o.Flags&BackwardFence != 0 {
-		flags |= wire.SegBackward
-	}
-	if o.Flags&ForwardFence != 0 {
-		flags |= wire.SegForward
-	}
-	if o.Flags&Notify != 0 {
-		flags |= wire.SegNotify
-	}
-	if o.fenced {
-		flags |= wire.SegFenced
-	}
-	flags |= uint8(o.Flags & strict)
+	flags := o.flags
 	if off == 0 {
 		flags |= wire.SegFirst
 	}
@@ -272,7 +259,7 @@ const pageSize = 4096
 // attach makes payload the frame's bulk. For a receiver that wants page alignment the first bytes go behind the others
 // (clause 2.6).
 func (w *builder) attach(payload []byte) {
-	w.hasBulk, w.eliciting, w.next = true, true, false
+	w.hasBulk, w.eliciting, w.last.kind = true, true, wire.KindPad
 	w.bulk.Len = uint16(len(payload))
 	w.room -= wire.BulkLen + len(payload) + w.split
 	w.s.e.Count.PayloadSent += uint64(len(payload))

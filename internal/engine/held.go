@@ -64,6 +64,11 @@ func (c *conn) userShare() *share { return c.share.up.up }
 // before it may lead to.
 func (c *conn) admit(op seqnum.Value) bool {
 	d := c.rcvBase.Distance(op)
+	return d < len(c.rops) && c.notes.len()+d < c.noteRoom || c.makeRoom(d)
+}
+
+// makeRoom is admit for the d-th operation after the oldest.
+func (c *conn) makeRoom(d int) bool {
 	if n := len(c.rops); d >= n {
 		for n = max(n, firstRing); n <= d; n *= 2 {
 		}
@@ -76,11 +81,11 @@ func (c *conn) admit(op seqnum.Value) bool {
 		}
 		c.resizeRops(n)
 	}
-	n := max(c.noteRoom, firstNotes)
-	if need := c.notes.len() + d + 1; need > n {
+	c.noteRoom = max(c.noteRoom, firstNotes)
+	if n, need := c.noteRoom, c.notes.len()+d+1; need > n {
 		for n *= 2; n < need; n *= 2 {
 		}
-		more := noteCost * (n - max(c.noteRoom, firstNotes))
+		more := noteCost * (n - c.noteRoom)
 		if !c.hasRoom(more) {
 			return false
 		}

@@ -78,7 +78,7 @@ func (c *conn) expireWaiting(now mono.Time) (next mono.Time) {
 	})
 	c.enterWaiting()
 	if c.state == connClosing {
-		c.drained()
+		c.drained(now)
 	}
 	return next
 }

@@ -68,11 +68,8 @@ type missed struct {
 type waiters struct{ first, last *missed }
 
 // touch reports whether memory of our own operation is resident, of which n bytes are used now, and others follow.
-func (e *Endpoint) touch(o *Op, off, n, follows uint64, site regmem.Site) bool {
-	if e.look == nil && o.Pieces == nil && (o.Region == nil || o.Region.Back == nil) {
-		return true
-	}
-	return e.touchLocal(o, off, n, follows, site)
+func (e *Endpoint) touch(o *sendOp, off, n, follows uint64, site regmem.Site) bool {
+	return e.look == nil && !o.backed || e.touchLocal(&o.Op, off, n, follows, site)
 }
 
 // touchLocal is touch for memory that may not be resident, or while look-ups are recorded.
@@ -350,7 +347,8 @@ func (c *conn) waitingOp(op seqnum.Value) *recvOp {
 // Gone says that memory is no more. What waits for it is tried again, and meets what there is in its place.
 func (e *Endpoint) Gone(now mono.Time, b regmem.Backing) {
 	for _, m := range append([]*missed(nil), e.parked...) {
-		if m.index < len(e.parked) && e.parked[m.index] == m && m.wait.Back == b {
+		if m.index < len(e.parked) && e.parked[m.index] == m &&
+			(m.wait.Back == b || m.heap != nil && regmem.Backing(m.heap) == b) {
 			e.again(now, m)
 		}
 	}
@@ -442,7 +440,6 @@ func (w *builder) abandon(c *conn, o *sendOp, p part) (sent uint64, ok bool) {
 		return 0, false
 	}
 	w.small(&w.seg)
-	w.next = false
 	w.recordOp(c, p.op, false)
 	return p.n, true
 }

@@ -30,7 +30,10 @@ type mover interface {
 
 // movers are the endpoint's: for bytes that are the endpoint's for the call alone, since they were opened into scratch
 // memory, and for bytes that stay as they are until Placed.
-type movers struct{ atOnce, later mover }
+type movers struct {
+	atOnce, later mover
+	late          bool // one of them moves late: there is something to settle
+}
 
 // A Placer copies payloads into place while the endpoint goes on with the frames behind them: the part of receiving
 // that a second core can do for one connection, since the bookkeeping of a session belongs to one thread. The
@@ -51,6 +54,7 @@ func (e *Endpoint) Placed() {
 
 // newMovers makes the movers that the configuration asks for.
 func (e *Endpoint) newMovers() (m movers) {
+	m.late = e.cfg.Placer != nil || e.cfg.Stage != nil
 	m.atOnce = copying{&e.Count}
 	if m.later = m.atOnce; e.cfg.Placer != nil {
 		m.later = &placing{copying{&e.Count}, e.cfg.Placer}
@@ -169,7 +173,11 @@ func (g *segment) inOrder() (first, rest []byte) {
 }
 
 // settle puts everything received of an operation in its place, before anybody is told that it has ended.
-func (c *conn) settle(op seqnum.Value, read bool) { c.e.later.settle(c.opName(op, read)) }
+func (c *conn) settle(op seqnum.Value, read bool) {
+	if c.e.late {
+		c.e.later.settle(c.opName(op, read))
+	}
+}
 
 // slotFor returns where to receive the payload whose place is dst, at at of the forecast's operation, which goes on to
 // end.

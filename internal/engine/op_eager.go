@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 
 	"multiedge/internal/mono"
@@ -60,11 +61,18 @@ type compose struct {
 	left      int      // of todo
 }
 
+// mostWords is how many words of a connection may wait to be sent when the peer makes us say another one: more than a
+// peer that counts right can.
+const mostWords = 4 * numbersSpan
+
 // eagerWord is a Discard or an Unstaged to be sent.
 type eagerWord struct {
 	kind   wire.Kind
 	number uint32
 }
+
+// lastStamp is the last before the commit, which needs another one.
+const lastStamp = math.MaxUint32 - 1
 
 // numbersSpan is how far numbers of composed messages are apart at most, so that a word remembers which have ended.
 const numbersSpan = 64
@@ -138,12 +146,16 @@ func (e *Endpoint) Compose(id ConnID, op *Op, name uint64) Status {
 // idleEager is what composed messages left, to be used again.
 type idleEager struct {
 	composes   []*compose
-	drafts     []*draft
-	committing Op // for the call of Commit
+	drafts     [classes][]*draft
+	draftBytes int // of drafts
+	committing Op  // for the call of Commit
 }
 
-// mostIdleEager is how many of each are kept: as many as a connection can have.
-const mostIdleEager = numbersSpan
+// How much is kept: as many composed messages as a connection can have, and drafts of so many bytes.
+const (
+	mostIdleEager  = numbersSpan
+	mostIdleDrafts = 4 << 20
+)
 
 func (e *Endpoint) takeCompose(blocks int) *compose {
 	var k *compose
@@ -453,7 +465,8 @@ func (w *builder) drafts(c *conn, committed bool) bool {
 		return true
 	}
 	for _, k := range g.ours {
-		if k.committed != committed || k.left > 0 && !k.numbered && !g.ended.fits(g.next) {
+		if k.committed != committed || k.left > 0 && !k.numbered && !g.ended.fits(g.next) ||
+			!committed && k.stamp == lastStamp {
 			continue
 		}
 		for k.left > 0 {

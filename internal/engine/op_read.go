@@ -15,14 +15,13 @@ func init() {
 }
 
 func emitRead(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool) {
-	w.seg = wire.Segment{
-		Kind: wire.KindReadRequest, Flags: p.flags | wire.SegLast, Conn: c.remote, Op: uint32(p.op),
-		Fence: uint32(o.fence), Key: uint64(o.Key), Place: o.Off, Size: o.n, Imm: o.Imm,
-	}
-	if w.room < w.seg.Len() {
+	g := &w.seg
+	g.Kind, g.Flags, g.Conn, g.Op = wire.KindReadRequest, p.flags|wire.SegLast, c.remote, uint32(p.op)
+	g.Fence, g.Key, g.Place, g.Size, g.Imm, g.Data = uint32(o.fence), uint64(o.Key), o.Off, o.n, o.Imm, nil
+	if w.room < g.Len() {
 		return 0, false
 	}
-	w.s.e.touch(&o.Op, 0, 0, o.n, regmem.ReadDest) // it will be asked for
+	w.s.e.touch(o, 0, 0, o.n, regmem.ReadDest) // it will be asked for
 	w.small(&w.seg)
 	w.recordOp(c, p.op, retx)
 	return p.n, true
@@ -60,17 +59,17 @@ func replyRead(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, 
 		if p.off+n == o.n {
 			p.flags |= wire.SegLast
 		}
-		w.seg = wire.Segment{Kind: wire.KindReadData, Flags: p.flags, Conn: c.remote, Op: uint32(p.op), Place: p.off,
-			Data: src}
-		if !w.fits(w.seg.Len(), retx) {
+		g := &w.seg
+		g.Kind, g.Flags, g.Conn, g.Op, g.Place, g.Data = wire.KindReadData, p.flags, c.remote, uint32(p.op), p.off, src
+		if !w.fits(g.Len(), retx) {
 			return 0, false
 		}
 		if !w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget) {
-			if w.seg.Data = w.fetched(&o.fetched, o.off+p.off, n, true); w.seg.Data == nil {
+			if g.Data = w.fetched(&o.fetched, o.off+p.off, n, true); g.Data == nil {
 				return 0, false
 			}
 		}
-		w.small(&w.seg)
+		w.small(g)
 		w.s.e.Count.PayloadSent += n
 	} else {
 		n = w.bulkRoom(n, p.off, retx)
@@ -108,6 +107,12 @@ func acceptRead(c *conn, now mono.Time, g *segment) bool {
 		e.Count.RejectedMalformed++
 		return false
 	}
+	if n == o.n && len(o.got.spans) == 0 && !o.backed && e.look == nil {
+		// all of it at once, as most answers are
+		c.deliver(o.Local, g, true)
+		c.complete(now, op, OK)
+		return true
+	}
 	if o.got.covers(lo, lo+n) {
 		e.Count.SegmentsDuplicated++
 		c.readWhole(now, op)
@@ -117,7 +122,7 @@ func acceptRead(c *conn, now mono.Time, g *segment) bool {
 		e.Count.RejectedNoRoom++
 		return false
 	}
-	if !e.landed(g) && !e.touch(&o.Op, lo, n, o.n-lo-n, regmem.ReadDest) {
+	if !e.landed(g) && !e.touch(o, lo, n, o.n-lo-n, regmem.ReadDest) {
 		return false
 	}
 	if o.Pieces == nil {

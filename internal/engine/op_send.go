@@ -39,7 +39,7 @@ func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 		e.Count.MessagesTooLong++
 		a.status = StatusTooLong
 		c.refuseOp(o, g.op, StatusTooLong)
-		c.filled(a)
+		c.filled(now, a)
 		return true
 	}
 	switch {
@@ -65,7 +65,7 @@ func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	if o.flags&whole == whole && o.got.is(0, o.last) {
 		c.settle(g.op, false)
 		e.Count.MessagesReceived++
-		c.filled(a)
+		c.filled(now, a)
 		c.apply(now, o, g.op, o.last)
 	}
 	return true

@@ -34,7 +34,7 @@ func emitWrite(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, 
 		p.flags |= wire.SegLast
 	}
 	var carried []byte
-	if !w.s.e.touch(&o.Op, p.off, take, o.n-p.off-take, regmem.WriteSource) {
+	if !w.s.e.touch(o, p.off, take, o.n-p.off-take, regmem.WriteSource) {
 		if carried = w.fetched(&o.fetched, p.off, take, false); carried == nil {
 			return 0, false
 		}
@@ -55,13 +55,15 @@ func emitWrite(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, 
 	return take, true
 }
 
-// follows reports whether a segment goes on from one of the key before: a write into the same memory, or a whole send
-// that is the next message.
-func follows(before uint64, g *wire.Segment, whole bool) bool {
-	if g.Kind == wire.KindWrite {
-		return before == g.Key
-	}
-	return whole && before+1 == g.Key
+// latest is the small write or send that a frame's tail ends with. The short form can follow it: a write into the same
+// memory, or a whole send that is the next message.
+type latest struct {
+	kind   wire.Kind // KindPad: there is none
+	fenced uint8     // SegFenced
+	conn   uint32
+	op     seqnum.Value
+	fence  seqnum.Value
+	key    regmem.Key // of what can follow
 }
 
 // smallWrite copies a part of a write or send into the tail, in the short form when it follows its predecessor.
@@ -75,29 +77,48 @@ func (w *builder) smallWrite(c *conn, o *sendOp, p part, retx bool) bool {
 	default:
 		data = data[p.off : p.off+p.n]
 	}
-	g := &w.seg
-	g.Kind, g.Flags, g.Conn, g.Op, g.Fence = kinds[o.Kind].request, p.flags, c.remote, uint32(p.op), uint32(o.fence)
-	g.Key, g.Place, g.Imm, g.Data = uint64(o.Key), o.Off+p.off, o.Imm, data
-	b, base := &w.prev, g.Kind
-	if w.next && b.Kind == base && b.Conn == g.Conn && b.Op+1 == g.Op && follows(b.Key, g, p.n == o.n) &&
-		b.Flags&wire.SegFenced == g.Flags&wire.SegFenced && b.Fence == g.Fence {
-		g.Kind++
+	e, l, kind, whole := w.s.e, &w.last, kinds[o.Kind].request, p.n == o.n
+	fenced := p.flags & wire.SegFenced
+	next := l.kind == kind && l.op+1 == p.op && l.conn == c.remote && l.key == o.Key && l.fenced == fenced &&
+		l.fence == o.fence && (whole || kind == wire.KindWrite)
+	short, size := next && kind == wire.KindWrite, 0
+	if short {
+		size = wire.WriteNextLen(p.flags, len(data))
+	} else {
+		g := &w.seg
+		g.Kind, g.Flags, g.Conn, g.Op, g.Fence = kind, p.flags, c.remote, uint32(p.op), uint32(o.fence)
+		g.Key, g.Place, g.Imm, g.Data = uint64(o.Key), o.Off+p.off, o.Imm, data
+		if next {
+			g.Kind++
+		}
+		size = g.Len()
 	}
-	if !w.fits(g.Len(), retx) {
+	if !w.fits(size, retx) {
 		return false
 	}
-	if !w.s.e.touch(&o.Op, p.off, p.n, o.n-p.off-p.n, regmem.WriteSource) {
-		if g.Data = w.fetched(&o.fetched, p.off, p.n, true); g.Data == nil {
+	if !e.touch(o, p.off, p.n, o.n-p.off-p.n, regmem.WriteSource) {
+		if data = w.fetched(&o.fetched, p.off, p.n, true); data == nil {
 			return false
 		}
+		w.seg.Data = data
 	}
 	if o.Pieces != nil {
 		o.Pieces.gather(data, p.off)
 	}
-	b.Kind, b.Conn, b.Key, b.Op, b.Flags, b.Fence = base, g.Conn, g.Key, g.Op, g.Flags, g.Fence
-	w.small(g)
-	w.s.e.Count.PayloadSent += p.n
-	if kind := o.localRecord(); p.n == o.n && kind == recRange {
+	if short {
+		w.tail = wire.AppendWriteNext(w.tail, p.flags, o.Off+p.off, o.Imm, data)
+		l.op = p.op
+	} else {
+		w.tail = w.seg.AppendTo(w.tail)
+		*l = latest{kind: kind, fenced: fenced, conn: c.remote, op: p.op, fence: o.fence, key: o.Key}
+		if kind == wire.KindSend {
+			l.key++
+		}
+	}
+	w.room -= size
+	w.eliciting = true
+	e.Count.PayloadSent += p.n
+	if kind := o.localRecord(); whole && kind == recRange {
 		w.recordOp(c, p.op, retx)
 	} else {
 		w.record(kind, c.id, p.op, p.off, p.n, retx)
@@ -114,7 +135,7 @@ func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	dst, err := c.resolve(g.key, regmem.RemoteWrite, lo, n)
 	if err == nil && g.flags&whole == whole && o.state == ropNone && len(c.redirects) == 0 && e.resident() {
 		// All of it at once, as most writes are: there is nothing to remember of what is in place.
-		o.state, o.flags, o.first, o.last, o.imm, o.key = ropPartial, g.flags, lo, hi, g.imm, g.key
+		o.state, o.flags, o.first, o.imm, o.key = ropPartial, g.flags, lo, g.imm, g.key
 		if n > 0 {
 			c.deliver(dst, g, true)
 		}

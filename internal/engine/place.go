@@ -46,7 +46,7 @@ type recvSide struct {
 
 	notes    queue[Notification]
 	noting   bool // EvNotify is out and TakeNotify has not said no yet
-	noteRoom int  // notifications that are paid for; fewer than firstNotes are not charged
+	noteRoom int  // notifications that there is room for; firstNotes are not charged
 
 	redirects []redirect // nil: none
 
@@ -284,12 +284,9 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 	}
 }
 
-// reset empties the slot of an operation that was applied but keeps memory for reuse.
-func (o *recvOp) reset() {
-	got := o.got
-	*o = recvOp{}
-	o.got = got
-}
+// reset empties the slot of an operation that was applied, as far as the next one does not set what it uses. It keeps
+// memory for reuse.
+func (o *recvOp) reset() { o.state, o.flags, o.missedAt, o.puts = ropNone, 0, 0, 0 }
 
 // fits reports whether there is room for [lo, hi) in the spans of an operation in place, or of adverts that came.
 // Extending an existing span always fits. So does what was held: each held segment gives back more than the span of the

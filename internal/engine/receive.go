@@ -168,7 +168,7 @@ func (c *conn) topUp(now mono.Time) {
 
 // onWant takes the peer's wish for buffers (clause 14.5). One that does not use those it has gets no more; one that a
 // later wish overtook takes nothing back.
-func (c *conn) onWant(number uint32) {
+func (c *conn) onWant(now mono.Time, number uint32) {
 	m := c.msgs
 	if m == nil || m.from == nil || m.from.id == 0 || int32(number-m.begun) <= 0 || int32(number-m.begun) > maxCredit {
 		return
@@ -176,11 +176,32 @@ func (c *conn) onWant(number uint32) {
 	if int32(m.wants-m.begun) <= 0 || int32(number-m.wants) > 0 {
 		m.wants = number
 	}
-	if !m.asks && int32(m.wants-m.limit) > 0 {
-		m.asks = true
-		m.from.asking.push(c.id)
+	c.askAgain()
+	c.e.serveAsking(now, m.from)
+}
+
+// askAgain puts a connection among those that ask, if its peer wants buffers and it is not there. It reports whether it
+// did. Those that ended meanwhile are forgotten now and then: there may be no buffer that passes them for long.
+func (c *conn) askAgain() bool {
+	m := c.msgs
+	if m.asks || int32(m.wants-m.limit) <= 0 {
+		return false
 	}
-	c.e.serveAsking(c.e.lastRun, m.from)
+	q := m.from
+	if q.asking.len() > 2*q.conns {
+		q.asking.remove(func(id ConnID) bool { return c.e.takerOf(q, id) == nil })
+	}
+	m.asks = true
+	q.asking.push(c.id)
+	return true
+}
+
+// takerOf returns a connection that takes buffers from a queue, nil if it is over.
+func (e *Endpoint) takerOf(q *receiveQueue, id ConnID) *conn {
+	if c := e.conn(id); c != nil && c.msgs != nil && c.msgs.from == q {
+		return c
+	}
+	return nil
 }
 
 // mostAsked is how many buffers one connection can be promised by asking.
@@ -189,9 +210,9 @@ const mostAsked = 64
 // serveAsking promises free buffers to those who asked, in turn: one to each, more while half of the queue is free.
 func (e *Endpoint) serveAsking(now mono.Time, q *receiveQueue) {
 	for q.free() > 0 && q.asking.len() > 0 {
-		c := e.conn(*q.asking.front())
+		c := e.takerOf(q, *q.asking.front())
 		q.asking.pop()
-		if c == nil || c.msgs == nil || c.msgs.from != q {
+		if c == nil {
 			continue
 		}
 		m := c.msgs
@@ -286,7 +307,7 @@ func (m *messages) vacant(o *recvOp, at, n uint64) []byte {
 }
 
 // filled notes that nothing more comes into a buffer, and gives those whose turn it is to their owner.
-func (c *conn) filled(a *arrival) {
+func (c *conn) filled(now mono.Time, a *arrival) {
 	a.filled = true
 	m := c.msgs
 	for m.base != m.begun && m.at(m.base).filled {
@@ -296,11 +317,9 @@ func (c *conn) filled(a *arrival) {
 		m.base++
 	}
 	if q := m.from; q.id != 0 {
-		c.topUp(c.e.lastRun)
-		if !m.asks && int32(m.wants-m.limit) > 0 {
-			m.asks = true
-			q.asking.push(c.id)
-			c.e.serveAsking(c.e.lastRun, q)
+		c.topUp(now)
+		if c.askAgain() {
+			c.e.serveAsking(now, q)
 		}
 	}
 }
@@ -321,7 +340,7 @@ func (e *Endpoint) flushPosted(id ConnID, q *receiveQueue, st Status) {
 
 // flush gives back the buffers of a connection that ends with st, but for those of a shared queue that no message had
 // begun to fill.
-func (c *conn) flush(st Status) {
+func (c *conn) flush(now mono.Time, st Status) {
 	m := c.msgs
 	if m == nil || m.from == nil {
 		return
@@ -341,5 +360,5 @@ func (c *conn) flush(st Status) {
 	}
 	q.promised -= int(m.limit - m.begun)
 	m.limit = m.begun
-	c.e.serveAsking(c.e.lastRun, q)
+	c.e.serveAsking(now, q)
 }

@@ -211,12 +211,13 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame, lasting bool) {
 		return
 	}
 	s.lastHeard, s.served, s.heardFrom = now, true, f.Path
-	s.heardVia |= 1 << i
+	here, there := uint64(1)<<(uint(i)%MaxLinks), uint64(1)<<(f.Path%MaxLinks)
+	s.heardVia |= here
 	s.peer.past.received += uint64(wire.EthLen + wire.FixedLen + len(f.Payload) + len(f.Tail))
-	if s.seen[i]&(1<<f.Path) == 0 {
-		s.seen[i] |= 1 << f.Path
+	if s.seen[i]&there == 0 {
+		s.seen[i] |= there
 		s.shown(now, i, f.Path)
-	} else if p := s.tx[i]; p != nil && p.number != f.Path && s.txMask&(1<<i) != 0 {
+	} else if p := s.tx[i]; p != nil && p.number != f.Path && s.txMask&here != 0 {
 		p.contradicted(now)
 	}
 	eliciting, accepted := false, true
@@ -331,7 +332,7 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment, lasting bool)
 		case g.Kind == wire.KindCredit:
 			c.onCredit(g)
 		default:
-			c.onWant(uint32(g.Key))
+			c.onWant(now, uint32(g.Key))
 		}
 	case wire.KindStage, wire.KindCommit, wire.KindDiscard, wire.KindUnstaged:
 		c, known := s.receiver(g.Conn)
@@ -441,10 +442,10 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 		if st := Status(g.Status); st == OK {
 			c.answersArrived(now)
 			c.failOps(now, StatusClosed)
-			c.tellClosed(OK, "")
+			c.tellClosed(now, OK, "")
 		} else { // only status 0 is an end in good order; others speak of the peer's side (clause 5.4)
 			c.failOps(now, StatusReset)
-			c.tellClosed(StatusReset, "at the peer: "+st.String())
+			c.tellClosed(now, StatusReset, "at the peer: "+st.String())
 		}
 		c.dropReceived()
 		c.state = connLast

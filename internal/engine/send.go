@@ -30,7 +30,9 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	if touched {
 		b.most = min(batchPlain, batchTouched*max(1, bits.OnesCount64(e.up)))
 	}
-	e.emitOutbox(now, b)
+	if len(e.outbox) > 0 {
+		e.emitOutbox(now, b)
+	}
 	if e.transmitIdle(now, b) {
 		if len(e.users) > 1 && len(e.sessions) > 1 {
 			e.transmitShared(now, b, touched)

@@ -487,7 +487,10 @@ func (e *Endpoint) forgetSession(s *session) {
 
 // nextTimeout is the earliest of the session's deadlines.
 func (s *session) nextTimeout() mono.Time {
-	t := min(s.acks.at, s.shakeDeadline(), s.keys.at, s.keys.lateAt)
+	t := min(s.acks.at, s.keys.at, s.keys.lateAt)
+	if s.hs != nil {
+		t = min(t, s.shakeDeadline())
+	}
 	for m := s.rxMask; m != 0; m &= m - 1 {
 		t = min(t, s.rx[bits.TrailingZeros64(m)].ackAt(s))
 	}

@@ -132,9 +132,9 @@ var Layouts = [MaxKinds]Layout{
 	KindWrite: {Fixed: 28, Reserved: reserved, Optional: SegFenced | SegNotify, Bulk: true, Put: putWrite,
 		Next: nextWrite},
 	KindWriteNext: {Fixed: writeNextLen, Optional: SegNotify, Put: putWriteNext}, // decoded by Next itself
-	KindReadRequest: {Fixed: 36, Reserved: reserved, Optional: SegFenced | SegNotify, NoData: true,
-		Put: putReadRequest, Next: nextReadRequest},
-	KindReadData: {Fixed: 20, Reserved: reserved, Bulk: true, Put: putReadData, Next: nextReadData},
+	KindReadRequest: {Fixed: readRequestLen, Reserved: reserved, Optional: SegFenced | SegNotify, NoData: true,
+		Put: putReadRequest}, // likewise
+	KindReadData: {Fixed: readDataLen, Reserved: reserved, Bulk: true, Put: putReadData}, // likewise
 
 	KindSend: {Fixed: 20, Reserved: sendReserved, Optional: SegFenced | SegNotify, Bulk: true, Put: putSend,
 		Next: nextSend},
@@ -211,6 +211,10 @@ func (s *Segment) Next(tail []byte) (rest []byte, err error) {
 		return s.nextWriteNext(tail)
 	case KindSendNext:
 		return s.nextSendNext(tail)
+	case KindReadData:
+		return s.nextReadData(tail)
+	case KindReadRequest:
+		return s.nextReadRequest(tail)
 	}
 	if k >= MaxKinds || Layouts[k].Fixed == 0 {
 		return nil, ErrKind

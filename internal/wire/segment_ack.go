@@ -1,5 +1,7 @@
 package wire
 
+import "slices"
+
 // Segments that acknowledge: OpAck and OpNak speak of operations (clauses 7.1, 6.9), Ack of frames (clause 8.1).
 
 const (
@@ -8,10 +10,14 @@ const (
 )
 
 func putOpAck(s *Segment, b []byte) []byte {
-	b = append(b, byte(KindOpAck), byte(len(s.Data)/8), 0, 0)
-	b = be.AppendUint32(b, s.Conn)
-	b = be.AppendUint32(b, s.Op)
-	return be.AppendUint32(b, s.Limit)
+	at := len(b)
+	b = slices.Grow(b, opAckLen)[:at+opAckLen]
+	h := b[at:][:opAckLen]
+	h[0], h[1], h[2], h[3] = byte(KindOpAck), byte(len(s.Data)/8), 0, 0
+	be.PutUint32(h[4:], s.Conn)
+	be.PutUint32(h[8:], s.Op)
+	be.PutUint32(h[12:], s.Limit)
+	return b
 }
 
 func nextOpAck(s *Segment, tail []byte, n int) (int, error) {
@@ -34,10 +40,14 @@ func nextOpNak(s *Segment, tail []byte, _ int) (int, error) {
 }
 
 func putAck(s *Segment, b []byte) []byte {
-	b = append(b, byte(KindAck), s.Path, s.Flags, byte(len(s.Data)/8))
-	b = be.AppendUint32(b, s.Delay)
-	b = be.AppendUint64(b, s.Size)
-	return be.AppendUint64(b, s.Place)
+	at := len(b)
+	b = slices.Grow(b, ackLen)[:at+ackLen]
+	h := b[at:][:ackLen]
+	h[0], h[1], h[2], h[3] = byte(KindAck), s.Path, s.Flags, byte(len(s.Data)/8)
+	be.PutUint32(h[4:], s.Delay)
+	be.PutUint64(h[8:], s.Size)
+	be.PutUint64(h[16:], s.Place)
+	return b
 }
 
 func nextAck(s *Segment, tail []byte, _ int) (int, error) {

@@ -281,3 +281,16 @@ func TestPutAck(t *testing.T) {
 		t.Errorf("PutOpAck: %v %+v", err, got)
 	}
 }
+
+// The short way to a WriteNext is as long as it says, and the same bytes.
+func TestAppendWriteNext(t *testing.T) {
+	for _, flags := range []uint8{0, SegFirst | SegLast, SegNotify, SegFenced | SegNotify | SegForward} {
+		for n := range 20 {
+			s := Segment{Kind: KindWriteNext, Flags: flags, Place: 1 << 40, Imm: 7, Data: bytes.Repeat([]byte{9}, n)}
+			short, long := AppendWriteNext([]byte{1}, flags, s.Place, s.Imm, s.Data), s.AppendTo([]byte{1})
+			if size := WriteNextLen(flags, n); !bytes.Equal(short, long) || len(short) != 1+size || s.Len() != size {
+				t.Errorf("flags %#x, %d bytes: %x, want %x; lengths %d and %d", flags, n, short, long, size, s.Len())
+			}
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package engine_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/wire"
+)
+
+// stager is an authorised peer gone bad: node 0 in frames that the test makes up.
+type stager struct {
+	*rig
+	c    engine.ConnID // at node 1
+	like []byte
+	pn   uint64
+}
+
+func newStager(t *testing.T, o rigOptions) *stager {
+	r := newRig(t, o)
+	c := r.connect(engine.DialOptions{})
+	s := &stager{rig: r, c: c[1]}
+	s.like, s.pn = r.like(c[0], 0)
+	return s
+}
+
+// say has node 1 take a segment about a composed message.
+func (s *stager) say(kind wire.Kind, number uint32, size uint64) {
+	g := wire.Segment{Kind: kind, Conn: uint32(s.c), Op: number}
+	if kind == wire.KindStage {
+		g.Limit, g.Size, g.Data = 1, size, make([]byte, min(size, 64))
+	}
+	s.pn++
+	s.n[1].handle(s.now, 0, forge(s.like, s.pn, &g))
+}
+
+// Clauses 7.5 and 18.5: what a draft takes is charged, also when its memory was that of a longer one before; and what
+// is kept for others is bounded.
+func TestDraftsAreCharged(t *testing.T) {
+	s := newStager(t, rigOptions{})
+	e := s.n[1].e
+	const many = 60
+	number := uint32(0)
+	for _, size := range []uint64{engine.MaxEager, 1, 100, 5000, engine.MaxEager, 64} {
+		first := number
+		for range many {
+			s.say(wire.KindStage, number, size)
+			number++
+		}
+		used, idle := e.DraftMemory()
+		if held := e.HeldMemory(); used > held || used < many*int(size) || idle > engine.MostIdleDrafts {
+			t.Errorf("%d drafts of %d bytes take %d and %d are charged; %d are kept for others", many, size, used, held,
+				idle)
+		}
+		for ; first < number; first++ {
+			s.say(wire.KindDiscard, first, 0)
+		}
+		if used, idle = e.DraftMemory(); used != 0 || e.HeldMemory() != 0 || idle == 0 || idle > engine.MostIdleDrafts {
+			t.Errorf("without drafts of %d bytes %d are charged; %d are in use, %d kept for others", size,
+				e.HeldMemory(), used, idle)
+		}
+	}
+}
+
+// Clause 18.5: a peer that begins messages for which there is no room, and takes no answer, makes no more of them wait
+// than are bounded; what it says once they have left is answered.
+func TestEagerWordsAreBounded(t *testing.T) {
+	s := newStager(t, rigOptions{held: 800}) // half of which is less than a draft takes
+	e := s.n[1].e
+	for number := range uint32(5000) {
+		s.say(wire.KindStage, number, 64)
+	}
+	n, most := e.EagerWords(s.c)
+	if refused := e.Count.EagerRefused; n > most || int(refused) != n || e.Count.RejectedNoRoom == 0 {
+		t.Errorf("%d answers wait, at most %d may; %d messages refused, %d frames left unreceived", n, most, refused,
+			e.Count.RejectedNoRoom)
+	}
+	s.rest(time.Second)
+	if n, _ = e.EagerWords(s.c); n != 0 {
+		t.Fatalf("%d answers wait still", n)
+	}
+	refused := e.Count.EagerRefused
+	s.say(wire.KindStage, uint32(refused), 64)
+	if e.Count.EagerRefused != refused+1 {
+		t.Error("the next message is not answered")
+	}
+}
+
+// Clause 18.3: stamps are not used twice. A block that was marked as often as there are stamps is sent again with the
+// commit, which has the last.
+func TestEagerStampsEnd(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	mem, key := r.export(1, c[1], 128, both)
+	r.settle()
+	k := r.compose(c[0], 1, key, 0, 128)
+	k.write(0, pattern(1, 128))
+	r.rest(time.Millisecond)
+	r.n[0].e.SetStamp(c[0], 1, 2)
+	for v := range byte(5) {
+		k.write(0, bytes.Repeat([]byte{v + 1}, 64))
+		r.rest(time.Millisecond)
+	}
+	k.commit(0, 0, 128)
+	r.must("completion", time.Second, r.all(0, 1))
+	r.wantStatus(0, 1, engine.OK)
+	if bad := r.n[1].e.Count.RejectedMalformed; bad != 0 || !bytes.Equal(mem, k.mem) {
+		t.Errorf("%d malformed; the message is in place: %v", bad, bytes.Equal(mem, k.mem))
+	}
+	r.idle()
+}
