@@ -110,7 +110,7 @@ func TestAbortDuringClose(t *testing.T) {
 	must(t, err)
 	closed := make(chan error, 1)
 	go func() { closed <- p.out.Close() }()
-	eventually(t, "closing", time.Second, func() bool { return p.out.closing.Load() })
+	eventually(t, "closing", 10*time.Second, func() bool { return p.out.closing.Load() })
 	must(t, p.out.Abort())
 	if err := p.out.Err(); err == nil {
 		t.Error("the connection lives")

@@ -223,6 +223,43 @@ func TestSendPatience(t *testing.T) {
 	}
 }
 
+// Without patience a message of any length is taken if there is a buffer, else refused at once, and the next one is as
+// good as any.
+func TestStrictSends(t *testing.T) {
+	p := newMessagePair(t, Config{})
+	for i := range p.mem[0].Bytes() {
+		p.mem[0].Bytes()[i] = byte(i * 7)
+	}
+	for _, n := range []int{0, 1, 100, 4000, 8000, 60_000} {
+		for _, buffer := range []bool{false, true} {
+			var want error = ErrNoBuffer
+			if buffer {
+				p.receive(t, 1, 0, 60_000, 1)
+				want = nil
+				eventually(t, "the transport has the buffer", 10*time.Second, func() bool {
+					p.dev[1].Poll()
+					return allTaken(p.dev[1].at.Load())
+				})
+			}
+			op, err := p.conn[0].Post(&Work{Kind: Send, Local: p.mem[0], Len: n, Patience: -1})
+			must(t, err)
+			if err := op.Wait(testContext(t)); err != want {
+				t.Fatalf("%d bytes, with a buffer %v: %v, want %v", n, buffer, err, want)
+			}
+			if !buffer {
+				continue
+			}
+			if c := p.take(t, 1, 1)[0]; c.Err != nil || c.Len != n ||
+				!bytes.Equal(p.mem[1].Bytes()[:n], p.mem[0].Bytes()[:n]) {
+				t.Errorf("%d bytes: %+v, or others", n, c)
+			}
+		}
+	}
+	if n := counted(t, p.dev[1], "rejected_malformed"); n > 0 { // what is rejected comes again, in smaller frames
+		t.Errorf("%v frames were rejected", n)
+	}
+}
+
 // Buffers come back when their connection ends, and when the Device does; until then their memory is busy.
 func TestReceivesComeBack(t *testing.T) {
 	p := newMessagePair(t, Config{})

@@ -226,7 +226,8 @@ func TestKilledClient(t *testing.T) {
 			t.Fatal("the child has registered nothing")
 		}
 		child.signal(syscall.SIGKILL)
-		eventually(t, "memory of the dead client is unpinned", time.Second, func() bool { return pinned() == before })
+		eventually(t, "memory of the dead client is unpinned", 10*time.Second,
+			func() bool { return pinned() == before })
 		_, err := at.conn.WaitNotify(ctx)
 		if !errors.Is(err, ErrReset) || errors.Is(err, io.EOF) {
 			t.Fatalf("the peer was told %v", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -126,6 +127,9 @@ func (d *attachment) mapMemory(m *ipc.Message, fds []int, size int) (*regmem.Mem
 // gone then.
 func (r *Region) Bytes() []byte { return r.bytes }
 
+// whole reports whether all of it is pinned and mapped by the daemon.
+func (r *Region) whole() bool { return r.space == nil && r.heap == nil }
+
 // Len returns the size in bytes.
 func (r *Region) Len() int { return r.size }
 
@@ -151,14 +155,24 @@ func (r *Region) copyOut(p []byte, off int) error {
 	return nil
 }
 
-// copyFrom copies n bytes at at of another region to off.
+// copyFrom copies n bytes at at of a region to off. Two regions are locked in one order, whichever the bytes go: an
+// unmap that waits holds up readers, too, so that two copies and two unmaps could wait for each other.
 func (r *Region) copyFrom(off int, from *Region, at, n int) error {
-	from.use.RLock()
-	defer from.use.RUnlock()
-	if from.gone {
+	a, b := r, from
+	if reflect.ValueOf(a).Pointer() > reflect.ValueOf(b).Pointer() {
+		a, b = b, a
+	}
+	a.use.RLock()
+	defer a.use.RUnlock()
+	if a != b {
+		b.use.RLock()
+		defer b.use.RUnlock()
+	}
+	if r.gone || from.gone {
 		return net.ErrClosed
 	}
-	return r.copyIn(off, from.bytes[at:at+n])
+	copy(r.bytes[off:off+n], from.bytes[at:at+n])
+	return nil
 }
 
 // unmap takes the memory away once nobody copies.

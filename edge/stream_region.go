@@ -66,7 +66,7 @@ func (s *Stream) WriteRegion(r *Region, off, n int) (int, error) {
 	s.out.mu.Lock()
 	defer s.out.mu.Unlock()
 	from := source{region: r, off: off}
-	if r.space == nil {
+	if r.whole() {
 		from.direct = max(n-lastCopied, 0)
 	}
 	begin := s.out.sent.Load()
@@ -86,6 +86,8 @@ func (s *Stream) checkRegion(call string, r *Region, off, n int) error {
 		return invalid("%s: the region must be of the stream's Device", call)
 	case r.d != s.c.d:
 		return ErrStale
+	case r.bytes == nil:
+		return invalid("%s: a Region of GrantRange has no bytes here; use Register, GrantHeap, or Read and Write", call)
 	case off < 0 || n < 0 || off > r.size || n > r.size-off:
 		return fmt.Errorf("%w: %s of %d bytes at %d, of a region of %d", ErrBounds, call, n, off, r.size)
 	}
@@ -106,7 +108,7 @@ func (s *Stream) fill(r *Region, off, n int) (done int, err error) {
 		case i.tail.Load() > i.head.Load():
 			m, err = s.drain(r, off+done, n-done)
 			s.grant()
-		case n-done >= leastAimed && s.c.d.redirects() && r.space == nil:
+		case n-done >= leastAimed && s.c.d.redirects() && r.whole():
 			m, err = s.fillAimed(r, off+done, n-done)
 		default:
 			i.wait(waitHalf)

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -104,9 +105,9 @@ func TestReadRegionCopiesNothing(t *testing.T) {
 	rand.NewChaCha8([32]byte{1}).Read(from.Bytes())
 	read := make(chan error, 1)
 	go func() { read <- second(in.ReadRegion(to, 0, size)) }()
-	eventually(t, "the read has aimed", 10*time.Second, func() bool {
+	eventually(t, "the transport has the aims", 10*time.Second, func() bool {
 		_, ok := in.oldestAim()
-		return ok
+		return ok && allTaken(in.c.d)
 	})
 	ring := bytes.Clone(in.region.Bytes()[:in.ring])
 	must(t, second(out.WriteRegion(from, 0, size)))
@@ -119,6 +120,14 @@ func TestReadRegionCopiesNothing(t *testing.T) {
 	}
 	must(t, in.Close())
 	must(t, out.Close())
+}
+
+// allTaken reports whether the transport has taken everything from the submission ring.
+func allTaken(d *attachment) bool {
+	d.post.Lock()
+	defer d.post.Unlock()
+	n, err := d.sq.RoomFor(len(d.free))
+	return err == nil && n == len(d.free)
 }
 
 // A deadline ends a ReadRegion in the middle of its aims, and no byte is lost: the stream goes on behind those read.
@@ -210,7 +219,15 @@ func TestReadRegionEnds(t *testing.T) {
 func TestStreamRegionRefusals(t *testing.T) {
 	n := newStreamNet(t, StreamConfig{})
 	out, in, from, to := regionPair(t, n, 1<<16)
+	d := newHost(t, NewFabric(), "h", nil).open(Config{})
+	l, err := d.ListenStream(testContext(t), "s")
+	must(t, err)
+	self, _ := selfPair(t, l)
+	addresses, err := d.GrantRange(testContext(t), 0, 1<<20)
+	must(t, err)
 	for what, err := range map[string]error{
+		"no bytes":         second(self.ReadRegion(addresses, 0, 1)),
+		"write, no bytes":  second(self.WriteRegion(addresses, 0, 1)),
 		"no region":        second(in.ReadRegion(nil, 0, 1)),
 		"another Device's": second(in.ReadRegion(from, 0, 1)),
 		"outside":          second(in.ReadRegion(to, 1<<16, 1)),
@@ -227,6 +244,31 @@ func TestStreamRegionRefusals(t *testing.T) {
 	}
 	must(t, in.Close())
 	must(t, out.Close())
+}
+
+// Memory that is no registered one serves, too: it is copied.
+func TestStreamRegionOfHeap(t *testing.T) {
+	ctx := testContext(t)
+	d := newHost(t, NewFabric(), "h", nil).open(Config{})
+	l, err := d.ListenStream(ctx, "s")
+	must(t, err)
+	out, in := selfPair(t, l)
+	const size = 1 << 20
+	from, to := make([]byte, size), make([]byte, size)
+	rand.NewChaCha8([32]byte{6}).Read(from)
+	source, err := GrantHeap(ctx, d, from)
+	must(t, err)
+	target, err := GrantHeap(ctx, d, to)
+	must(t, err)
+	written := make(chan error, 1)
+	go func() { written <- second(out.WriteRegion(source, 0, size)) }()
+	must(t, second(in.ReadRegion(target, 0, size)))
+	must(t, <-written)
+	if !bytes.Equal(from, to) {
+		t.Error("other bytes were read than were written")
+	}
+	must(t, source.Close())
+	must(t, target.Close())
 }
 
 // BenchmarkStreamRegion is bytes one way between two embedded transports: copied at both ends, and from and into
@@ -265,11 +307,22 @@ func BenchmarkStreamRegion(b *testing.B) {
 				if err := <-read; err != io.EOF {
 					b.Error(err)
 				}
+				b.ReportMetric(counted(b, in.c.d.dev, "bytes_redirected")/float64(b.N*size), "redirected")
 				must(b, in.Close())
 				must(b, out.Close())
 			})
 		}
 	}
+}
+
+// counted is a counter of a Device's transport.
+func counted(t testing.TB, d *Device, name string) float64 {
+	t.Helper()
+	body, err := d.Status(testContext(t), "status")
+	must(t, err)
+	var st struct{ Counters map[string]float64 }
+	must(t, json.Unmarshal(body, &st))
+	return st.Counters[name]
 }
 
 // selfPair is a stream whose ends are of one Device.

@@ -12,7 +12,8 @@ import (
 func All() []Scenario {
 	return slices.Concat(networkScenarios(), linkScenarios(), hostScenarios(), memoryScenarios(), nicScenarios(),
 		adversaryScenarios(), accountScenarios(),
-		loadScenarios(), userScenarios(), recablingScenarios(), atomicScenarios(), spaceScenarios(), messageScenarios())
+		loadScenarios(), userScenarios(), recablingScenarios(), atomicScenarios(), spaceScenarios(), messageScenarios(),
+		redirectionScenarios(), strictScenarios())
 }
 
 func networkScenarios() []Scenario {

@@ -145,7 +145,8 @@ _Static_assert(offsetof(struct abi_incoming, data) == 156 && offsetof(struct abi
 /* A6 */
 enum { ABI_SQ_TAIL = 0, ABI_SQ_HEAD = 128, ABI_CQ_TAIL = 256, ABI_CQ_HEAD = 384, ABI_DAEMON_ASLEEP = 512,
        ABI_CLIENT_ASLEEP = 640, ABI_CLIENT_POLLING = 768, ABI_PULSE = 896, ABI_RINGS = 4096 };
-enum { ABI_OP_CREDIT = 3, ABI_OP_PIECES = 8, ABI_COMPLETION = 1, ABI_NOTIFICATION = 2, ABI_RECEIVED = 3,
+enum { ABI_OP_CREDIT = 3, ABI_OP_PIECES = 8, ABI_OP_COMPOSE = 11, ABI_OP_WROTE, ABI_OP_COMMIT, ABI_OP_DISCARD,
+       ABI_COMPLETION = 1, ABI_NOTIFICATION = 2, ABI_RECEIVED = 3,
        ABI_LATE = 9, ABI_HAS_IMM = 1, ABI_IN_ENTRY = 3 };
 
 struct abi_piece { uint32_t region, length; uint64_t off; }; /* A6.14 */

@@ -149,6 +149,7 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 #define EDGE_FEATURE_PIECES ((uint64_t)1 << 4)   /* work with several pieces */
 #define EDGE_FEATURE_MESSAGES ((uint64_t)1 << 5) /* EDGE_SEND, EDGE_RECEIVE, receive queues */
 #define EDGE_FEATURE_LOCAL ((uint64_t)1 << 6)    /* EDGE_LOCAL_DONE, which has no effect without */
+#define EDGE_FEATURE_EAGER ((uint64_t)1 << 8)    /* edge_compose */
 
 /* Takes what has happened, without waiting. Returns how much that was, for loops that look whether it was anything. */
 EDGE_API int edge_device_poll(edge_device *dev);
@@ -378,6 +379,24 @@ EDGE_API int edge_queue_post(edge_queue *queue, const edge_work *work, edge_op *
 /* Ends the queue and frees it; its buffers come back with EDGE_ERR_PEER_CLOSED. EDGE_ERR_BUSY: connections take from
  * it. Before edge_device_close. */
 EDGE_API int edge_queue_close(edge_queue *queue, int timeout_ms);
+
+/* Messages that travel while they are composed. edge_compose begins a write or send of local memory, 1 to
+ * EDGE_MAX_EAGER bytes; flags and imm are said to edge_commit. The memory is the message's until it is done, but the
+ * caller may write it until edge_commit, in any order and as often as it likes. edge_wrote says what is written, so
+ * that it may travel, into memory that the peer's program cannot see; what is written again is said again, and what
+ * was never said travels with the commit. edge_commit publishes the first size bytes, at once and in the order of
+ * commits: from then on *op is an operation like any other, whose bytes must not change. edge_discard drops the message
+ * instead: it ends with EDGE_ERR_ABORTED.
+ *
+ * *op is the message from the beginning, takes the place of an operation, and has one completion, if work has a
+ * context. A connection can have 16 that are neither committed nor discarded; edge_conn_close waits for them. All
+ * four return at once; EDGE_ERR_AGAIN: the queue is full, say it again. With another error than that, EDGE_ERR_INVALID
+ * or EDGE_ERR_BOUNDS, edge_wrote, edge_commit and edge_discard tell that the message has ended. */
+enum { EDGE_MAX_EAGER = 1 << 16 };
+EDGE_API int edge_compose(edge_conn *conn, const edge_work *work, edge_op *op);
+EDGE_API int edge_wrote(const edge_op *op, size_t off, size_t size);
+EDGE_API int edge_commit(const edge_op *op, size_t size, uint32_t flags, uint32_t imm);
+EDGE_API int edge_discard(const edge_op *op);
 
 /* A write of the peer with EDGE_NOTIFY is complete in our memory. */
 typedef struct edge_notification {

@@ -69,6 +69,7 @@ struct slot {
 	edge_region *region;
 	uint64_t *result;     /* of an atomic */
 	uint32_t npieces;     /* further regions, in ops.pieces */
+	uint32_t composing;   /* bytes of a message that is neither committed nor aborted; else 0 */
 	edge_completion end;  /* to be taken, if it has a context */
 };
 
@@ -398,8 +399,11 @@ void ops_forget_conn(struct ops *o, const edge_conn *c);
 void ops_fail_all(edge_device *d, int err);
 bool op_room(const edge_conn *c, uint32_t entries);
 int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *e, edge_op *op);
+uint64_t op_key(const edge_op *op);
+int op_result(const edge_op *op);
 
 /* work.c */
+int work_encode(edge_conn *c, const edge_work *w, struct abi_sqe *e);
 int op_put(edge_conn *c, const edge_work *w, edge_op *op);
 int check_feature(const edge_device *d, uint64_t feature, const char *what);
 int receive_put(edge_device *d, edge_conn *c, uint32_t queue, const edge_work *w, edge_op *op);

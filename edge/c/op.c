@@ -29,18 +29,23 @@ void ops_close(struct ops *o)
 	memset(o, 0, sizeof *o);
 }
 
-static uint64_t op_key(uint32_t slot, uint32_t gen)
+static uint64_t key(uint32_t slot, uint32_t gen)
 {
 	return (uint64_t)gen << 32 | slot;
 }
 
-static uint32_t bucket(uint64_t key)
+uint64_t op_key(const edge_op *op)
 {
-	return (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 48) & (FAILURES - 1);
+	return key(op->slot, op->gen);
+}
+
+static uint32_t bucket(uint64_t k)
+{
+	return (uint32_t)((k * UINT64_C(0x9e3779b97f4a7c15)) >> 48) & (FAILURES - 1);
 }
 
 /* Remembers a failure in place of the oldest. Success needs no memory. */
-static void remember(struct ops *o, uint64_t key, int err)
+static void remember(struct ops *o, uint64_t k, int err)
 {
 	if (o->failures == NULL) {
 		o->failures = calloc(FAILURES, sizeof *o->failures);
@@ -56,18 +61,18 @@ static void remember(struct ops *o, uint64_t key, int err)
 			at = &o->failures[*at - 1].next;
 		*at = f->next;
 	}
-	uint32_t *head = &o->heads[bucket(key)];
-	*f = (struct failure){ .key = key, .next = *head, .err = err };
+	uint32_t *head = &o->heads[bucket(k)];
+	*f = (struct failure){ .key = k, .next = *head, .err = err };
 	*head = place + 1;
 	o->any_failure = true;
 }
 
-static int recall(const struct ops *o, uint64_t key)
+static int recall(const struct ops *o, uint64_t k)
 {
 	if (!o->any_failure)
 		return 0;
-	for (uint32_t i = o->heads[bucket(key)]; i != 0; i = o->failures[i - 1].next)
-		if (o->failures[i - 1].key == key)
+	for (uint32_t i = o->heads[bucket(k)]; i != 0; i = o->failures[i - 1].next)
+		if (o->failures[i - 1].key == k)
 			return o->failures[i - 1].err;
 	return 0;
 }
@@ -88,7 +93,7 @@ static void complete(edge_device *d, uint32_t i, int err)
 	edge_conn *c = s->conn;
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
 	if (err != 0)
-		remember(o, op_key(i, gen), err);
+		remember(o, key(i, gen), err);
 	if (s->region != NULL)
 		s->region->inflight--;
 	for (; s->npieces > 0; s->npieces--)
@@ -151,7 +156,7 @@ bool ops_late(edge_device *d, const struct abi_cqe *e)
 	if (i >= d->ops.depth || (gen & 1) == 0 || e->status == 0)
 		return false;
 	int err = status_error(e->status, NULL);
-	remember(&d->ops, op_key(i, gen), err);
+	remember(&d->ops, key(i, gen), err);
 	edge_conn *c = conn_find(d, e->conn);
 	if (c == NULL)
 		return true;
@@ -217,6 +222,7 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 	s->conn = c;
 	s->region = w->inline_size > 0 ? NULL : w->npieces > 0 ? w->pieces[w->npieces - 1].region : w->local;
 	s->result = w->kind == EDGE_ATOMIC ? w->result : NULL;
+	s->composing = 0;
 	s->end = (edge_completion){ .context = w->context, .kind = w->kind, .conn = c };
 	if (c != NULL)
 		++*(receives ? &c->posted : &c->inflight);
@@ -225,7 +231,7 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 	atomic_store_explicit(&s->gen, gen, memory_order_relaxed);
 	if (w->npieces > 1)
 		put_pieces(d, c, w, i);
-	e->token = op_key(i, gen);
+	e->token = key(i, gen);
 	ring_put(&d->ring, e);
 	if (op != NULL)
 		*op = (edge_op){ .dev = d, .slot = i, .gen = gen };
@@ -235,6 +241,12 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 bool op_settled(const edge_op *op)
 {
 	return op->dev == NULL || atomic_load_explicit(&op->dev->ops.slots[op->slot].gen, memory_order_acquire) != op->gen;
+}
+
+/* How one that is settled ended. */
+int op_result(const edge_op *op)
+{
+	return recall(&op->dev->ops, op_key(op));
 }
 
 static bool settled(void *arg)
@@ -257,7 +269,7 @@ int edge_op_error(const edge_op *op)
 	if (op->dev == NULL)
 		return 0;
 	enter(op->dev);
-	int err = op_settled(op) ? recall(&op->dev->ops, op_key(op->slot, op->gen)) : op->dev->dead;
+	int err = op_settled(op) ? op_result(op) : op->dev->dead;
 	return leave(op->dev, err);
 }
 
@@ -271,7 +283,7 @@ int edge_op_wait(const edge_op *op, int timeout_ms)
 	enter(d);
 	int err = wait_for(d, settled, &copy, until);
 	if (err == 0)
-		err = recall(&d->ops, op_key(copy.slot, copy.gen));
+		err = op_result(&copy);
 	return leave(d, err);
 }
 

@@ -134,7 +134,8 @@ static int encode_send(edge_conn *c, const edge_work *w, struct abi_sqe *e)
 	return err;
 }
 
-static int encode(edge_conn *c, const edge_work *w, struct abi_sqe *e)
+/* Checks work that is no receive, and fills in its entry but for the token. */
+int work_encode(edge_conn *c, const edge_work *w, struct abi_sqe *e)
 {
 	if ((w->flags & ~15u) != 0)
 		return fail(EDGE_ERR_INVALID, "work.flags has unknown flags");
@@ -188,7 +189,7 @@ int op_put(edge_conn *c, const edge_work *w, edge_op *op)
 	if (w->kind == EDGE_RECEIVE)
 		return receive_put(c->d, c, 0, w, op);
 	struct abi_sqe e;
-	err = encode(c, w, &e);
+	err = work_encode(c, w, &e);
 	if (err != 0)
 		return err;
 	if (!op_room(c, entries(w)))

@@ -49,7 +49,7 @@ type PlacingCounters struct {
 	Exchanges         uint64 // runs of pages exchanged
 	BytesExchanged    uint64 // in those runs
 	BytesUnexchanged  uint64 // received for an exchange that did not come about, and copied
-	BytesRedirected   uint64 // put where a redirection sent them
+	BytesRedirected   uint64 // that redirections which have ended tell of
 }
 
 // RejectCounters count frames that were dropped, by reason.

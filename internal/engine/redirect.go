@@ -95,8 +95,7 @@ func (c *conn) redirected(g *segment, dst []byte) bool {
 	if r == nil {
 		return false
 	}
-	n := &c.e.Count
-	n.PayloadReceived += hi - lo
+	c.e.Count.PayloadReceived += hi - lo
 	full := false
 	for pos := lo; pos < hi; r, at = c.redirectAt(g.key, pos, hi) {
 		g.copyTo(dst[pos-lo:at-lo], int(pos-lo))
@@ -109,7 +108,6 @@ func (c *conn) redirected(g *segment, dst []byte) bool {
 		} else {
 			g.copyTo(r.Dst[pos-r.lo:end-r.lo], int(pos-lo))
 			r.got.add(pos, end)
-			n.BytesRedirected += end - pos
 			full = full || r.got.is(r.lo, r.hi)
 		}
 		pos = end
@@ -164,10 +162,10 @@ func (c *conn) spansOf(r *redirect) (out [2]Span) {
 	for i, s := range r.got.spans {
 		if i == first || i == second {
 			out[n] = Span{s.lo - r.lo, s.hi - s.lo}
+			c.e.Count.BytesRedirected += s.hi - s.lo
 			n++
 		} else {
 			copy(r.home[s.lo-r.lo:], r.Dst[s.lo-r.lo:s.hi-r.lo])
-			c.e.Count.BytesRedirected -= s.hi - s.lo
 		}
 	}
 	return out

@@ -113,7 +113,7 @@ func TestGolden(t *testing.T) {
 // ringGolden writes entries of the rings, and the whole of a small pair of them with every control word set.
 func ringGolden(t *testing.T, got *strings.Builder) {
 	var b [SQESize]byte
-	for _, e := range []SQE{
+	for _, e := range append([]SQE{
 		{Op: OpWrite, Flags: 7, Conn: 1, Imm: 2, Region: 3, Token: 4, Key: 5, RemoteOff: 6, LocalOff: 7, Len: 8},
 		{Op: OpRead, InlineLen: 0, Conn: 1, Region: 3, Token: 4, Key: 5, RemoteOff: 6, LocalOff: 7, Len: 8},
 		{Op: OpWrite, InlineLen: 3, Conn: 1, Token: 4, Key: 5, RemoteOff: 6, Inline: [MaxInline]byte{7, 8, 9}},
@@ -123,7 +123,7 @@ func ringGolden(t *testing.T, got *strings.Builder) {
 		{Op: OpSend, Flags: 7, Conn: 1, Imm: 2, Region: 3, Token: 4, RemoteOff: 6, LocalOff: 7, Len: 8},
 		{Op: OpReceive, Conn: 1, Region: 3, Token: 4, LocalOff: 7, Len: 8},
 		{Op: OpReceive, Key: 5, Region: 3, Token: 4, LocalOff: 7, Len: 8},
-	} {
+	}, theEager()...) {
 		EncodeSQE(b[:], &e)
 		fmt.Fprintf(got, "submission\n% x\n", b)
 	}

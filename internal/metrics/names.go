@@ -136,7 +136,7 @@ func opCounters() []deviceCounter {
 			func(c *engine.Counters) uint64 { return c.WritesAcked }),
 		word("operations_failed_late_total", "Writes that failed after they were complete locally.",
 			func(c *engine.Counters) uint64 { return c.OpsFailedLate }),
-		word("redirected_bytes_total", "Bytes of peers' writes put where a redirection sent them.",
+		word("redirected_bytes_total", "Bytes of peers' writes put where redirections that have ended sent them.",
 			func(c *engine.Counters) uint64 { return c.BytesRedirected }),
 		word("operations_applied_total", "Operations of peers applied here.",
 			func(c *engine.Counters) uint64 { return c.OpsApplied }),

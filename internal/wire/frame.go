@@ -299,7 +299,7 @@ func (f *Frame) splitTail(rest []byte) error {
 	}
 	f.Tail = rest[:f.TailLen]
 	if f.Flags&FlagBulk != 0 && (f.Bulk.Kind >= MaxKinds || !Layouts[f.Bulk.Kind].Bulk ||
-		f.Bulk.Flags&^uint8(segFlagsKnown) != 0) {
+		f.Bulk.Flags&Layouts[f.Bulk.Kind].Reserved != 0) {
 		return ErrReserved
 	}
 	return nil

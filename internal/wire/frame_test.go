@@ -87,6 +87,21 @@ func TestFrameRoundTrip(t *testing.T) {
 	}
 }
 
+// Clause 14.6: a long send can be strict as a short one can.
+func TestFrameStrictSend(t *testing.T) {
+	want := theBulk()
+	want.Kind, want.Flags, want.Len = KindSend, SegFirst|SegStrict, 8
+	var f Frame
+	err := f.Decode(build(Header{Type: TypeData, Session: 9}, want, []byte("payload!"), ping))
+	if err != nil || f.Bulk != *want {
+		t.Errorf("decoded %+v, %v", f.Bulk, err)
+	}
+	want.Flags |= 1 << 7
+	if err := f.Decode(build(Header{Type: TypeData, Session: 9}, want, []byte("payload!"), ping)); err != ErrReserved {
+		t.Errorf("bulk flag 7 of a send: %v", err)
+	}
+}
+
 // Clause 2.7: every truncation is refused, whether it cuts a header, the payload or the tail.
 func TestFrameTruncated(t *testing.T) {
 	for _, b := range [][]byte{

@@ -31,6 +31,7 @@ func TestExamples(t *testing.T) {
 		}
 	}()
 	for _, args := range [][]string{
+		{program(t, "../plain/table"), "b", "board", "line"},
 		{program(t, "../plain/put"), "b", "board", "line", "hello from C"},
 		{"python3", "../examples/get.py", "b", "board", "line", "13"},
 	} {
@@ -46,6 +47,9 @@ func TestExamples(t *testing.T) {
 	}
 	if !strings.HasPrefix(string(r.Bytes()), "hello from C\x00") {
 		t.Errorf("the memory has %q", r.Bytes()[:16])
+	}
+	if row := string(r.Bytes()[15*64:]); !strings.HasPrefix(row, "15 times 15 is 225\x00") {
+		t.Errorf("the last row of the table is %q", row[:64])
 	}
 }
 

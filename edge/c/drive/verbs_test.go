@@ -116,6 +116,22 @@ func give(ctx context.Context, d *edge.Device, l *edge.Listener) error {
 	return nil
 }
 
+// A message that is being composed ends with its connection, and the owner sees nothing of it.
+func TestComposedIsAborted(t *testing.T) {
+	a, b := hosts(t)
+	ctx := context.Background()
+	d := b.open()
+	l, err := d.Listen(ctx, "desk")
+	must(t, err)
+	client := a.verbs("leaves", "b", "desk")
+	c, err := l.Accept(ctx)
+	must(t, err)
+	if _, err := c.WaitNotify(ctx); !errors.Is(err, edge.ErrReset) {
+		t.Errorf("the owner's connection ended with %v", err)
+	}
+	client.ends()
+}
+
 // A Go client at a C owner, whose buffers are a receive queue's.
 func TestVerbsFromGo(t *testing.T) {
 	a, b := hosts(t)

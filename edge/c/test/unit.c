@@ -116,6 +116,15 @@ static void entries(const char *file)
 	same(file, "submission", 6, &e, sizeof e, 0);
 	e = (struct abi_sqe){ .op = EDGE_RECEIVE, .token = 4, .key = 5, .u.local = { .region = 3, .off = 7, .length = 8 } };
 	same(file, "submission", 8, &e, sizeof e, 0);
+	e = (struct abi_sqe){ .op = ABI_OP_COMPOSE, .conn = 1, .token = 2, .key = 3, .remote_off = 4,
+		.u.local = { .region = 5, .off = 6, .length = 7 } };
+	same(file, "submission", 9, &e, sizeof e, 0);
+	e = (struct abi_sqe){ .op = ABI_OP_WROTE, .conn = 1, .token = 2, .u.local = { .off = 3, .length = 4 } };
+	same(file, "submission", 10, &e, sizeof e, 0);
+	e = (struct abi_sqe){ .op = ABI_OP_COMMIT, .flags = 7, .conn = 1, .imm = 2, .token = 3, .u.local.length = 4 };
+	same(file, "submission", 11, &e, sizeof e, 0);
+	e = (struct abi_sqe){ .op = ABI_OP_DISCARD, .conn = 1, .token = 2 };
+	same(file, "submission", 12, &e, sizeof e, 0);
 	struct abi_cqe c = { .kind = ABI_COMPLETION, .status = 202, .conn = 1, .token = 2 };
 	same(file, "completion", 0, &c, sizeof c, 0);
 	c = (struct abi_cqe){ .kind = ABI_NOTIFICATION, .conn = 1, .token = 2, .imm = 3, .length = 4, .offset = 5 };
@@ -163,6 +172,8 @@ static void arguments(void)
 	CHECK(edge_adopt(NULL, &r, 4096, &r, 0) == EDGE_ERR_INVALID);
 	edge_op none = { 0 };
 	CHECK(edge_op_done(&none) && edge_op_error(&none) == 0 && edge_op_wait(&none, 0) == 0);
+	CHECK(edge_wrote(&none, 0, 0) == EDGE_ERR_INVALID && strstr(edge_detail(), "edge_compose") != NULL);
+	CHECK(edge_commit(&none, 0, EDGE_LOCAL_DONE, 0) == EDGE_ERR_INVALID && edge_discard(&none) == EDGE_ERR_INVALID);
 }
 
 static void errors(void)

@@ -1,5 +1,5 @@
-/* Atomics, pieces, local completion and messages, against C and Go: one program, a role for each first argument. The Go
- * roles are in drive/verbs_test.go, and behave alike. */
+/* Atomics, pieces, local completion, messages and composed ones, against C and Go: one program, a role for each first
+ * argument. The Go roles are in drive/verbs_test.go, and behave alike. */
 #include "test.h"
 
 enum { MEM = 1 << 16, BUFFER = 1024, POSTED = 4, REFUSE = 99, MARK = MEM / 2 - 8 };
@@ -241,6 +241,129 @@ static void messages(edge_remote *to)
 	IS(edge_post(conn, &bad, NULL), EDGE_ERR_INVALID);
 }
 
+/* Says something of a message, again while the queue is full. */
+#define SAY(err, x) do { while ((err = (x)) == EDGE_ERR_AGAIN) edge_device_poll(dev); } while (0)
+
+/* Writes that travel while they are composed: the newest version of each byte arrives, with the commit; what is
+ * discarded never does. */
+static void composed_writes(edge_remote *to)
+{
+	enum { N = 3000, AT = 8192, ROUNDS = 30 };
+	unsigned char *p = edge_region_bytes(mem), got[N], want[N];
+	edge_op op;
+	int err;
+	OK(edge_remote_read(to, want, N, 5000, WAIT));
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		edge_work w = { .kind = EDGE_WRITE, .local = mem, .local_off = AT, .size = N, .remote = to, .remote_off = 5000 };
+		SAY(err, edge_compose(conn, &w, &op));
+		OK(err);
+		for (unsigned step = 0; step < 20; step++) {
+			size_t lo = step * 997 % (N - 200);
+			memset(p + AT + lo, (int)(round + step), 200);
+			SAY(err, edge_wrote(&op, lo, 200));
+			OK(err);
+		}
+		if (round % 4 == 3) {
+			SAY(err, edge_discard(&op));
+			OK(err);
+			IS(edge_op_wait(&op, WAIT), EDGE_ERR_ABORTED);
+			IS(edge_wrote(&op, 0, 1), EDGE_ERR_ABORTED);
+		} else {
+			memcpy(want, p + AT, N - 10);
+			SAY(err, edge_commit(&op, N - 10, EDGE_BACKWARD_FENCE, 0));
+			OK(err);
+			IS(edge_commit(&op, N, 0, 0), EDGE_ERR_INVALID);
+			IS(edge_op_wait(&op, WAIT), 0);
+		}
+		OK(edge_remote_read(to, got, N, 5000, WAIT));
+		CHECK(memcmp(got, want, N) == 0);
+	}
+}
+
+/* Composed sends take the peer's buffers in the order of commits. */
+static void composed_sends(void)
+{
+	enum { N = 900, AT = 8192 };
+	unsigned char *p = edge_region_bytes(mem);
+	edge_op op[2];
+	int err;
+	for (int i = 0; i < 2; i++) {
+		edge_work w = { .kind = EDGE_SEND, .local = mem, .local_off = AT + 1000 * (size_t)i, .size = N,
+			.context = &places[100 + i] };
+		receive((size_t)i);
+		OK(edge_compose(conn, &w, &op[i]));
+		memset(p + w.local_off, 'a' + i, N);
+		SAY(err, edge_wrote(&op[i], 100, 600));
+		OK(err);
+	}
+	IS(edge_region_close(mem), EDGE_ERR_BUSY);
+	for (int i = 1; i >= 0; i--) {
+		SAY(err, edge_commit(&op[i], N - 1, EDGE_NOTIFY, (uint32_t)i));
+		OK(err);
+	}
+	for (int n = 0, came = 0; n < 4; n++) {
+		edge_completion c = next();
+		IS(c.err, 0);
+		if (c.kind != EDGE_RECEIVE) {
+			CHECK(c.kind == EDGE_SEND);
+			continue;
+		}
+		int i = 1 - came;
+		CHECK(c.context == &places[came] && c.size == N - 1 && c.has_imm && c.imm == (uint32_t)i + 1);
+		CHECK(memcmp(p + came * BUFFER, p + AT + 1000 * i, N - 1) == 0);
+		came++;
+	}
+}
+
+static void composed_badly(edge_remote *to)
+{
+	edge_work w = { .kind = EDGE_WRITE, .local = mem, .size = 100, .remote = to }, bad;
+	edge_op op[17];
+#define BAD(err, change) do { bad = w; change; IS(edge_compose(conn, &bad, op), err); } while (0)
+	BAD(EDGE_ERR_INVALID, bad.kind = EDGE_READ);
+	BAD(EDGE_ERR_INVALID, bad.flags = EDGE_NOTIFY);
+	BAD(EDGE_ERR_INVALID, bad.local = NULL);
+	BAD(EDGE_ERR_TOO_LONG, bad.size = 0);
+	BAD(EDGE_ERR_TOO_LONG, bad.size = EDGE_MAX_EAGER + 1);
+	BAD(EDGE_ERR_BOUNDS, bad.local_off = MEM - 99);
+	BAD(EDGE_ERR_BOUNDS, bad.remote_off = MEM / 2 - 99);
+	for (int i = 0; i < 17; i++)
+		OK(edge_compose(conn, &w, &op[i]));
+	IS(edge_op_wait(&op[16], WAIT), EDGE_ERR_LIMIT);
+	OK(edge_post(conn, &w, &op[16])); /* in its place */
+	IS(edge_commit(&op[16], 100, 0, 0), EDGE_ERR_INVALID);
+	IS(edge_op_wait(&op[16], WAIT), 0);
+	IS(edge_wrote(&op[0], 90, 11), EDGE_ERR_BOUNDS);
+	IS(edge_commit(&op[0], 101, 0, 0), EDGE_ERR_BOUNDS);
+	IS(edge_commit(&op[0], 100, EDGE_LOCAL_DONE, 0), EDGE_ERR_INVALID);
+	for (int i = 0; i < 16; i++) {
+		int err;
+		SAY(err, edge_discard(&op[i]));
+		OK(err);
+		IS(edge_op_wait(&op[i], WAIT), EDGE_ERR_ABORTED);
+	}
+	posts(&w, 0);
+}
+
+/* A message that is being composed ends with its connection. */
+static void leaves(char **arg)
+{
+	edge_op op;
+	dev = open_device(64, EDGE_ADAPTIVE);
+	OK(edge_dial(dev, arg[0], arg[1], NULL, &conn, WAIT));
+	OK(edge_register(dev, MEM, &mem, WAIT));
+	OK(edge_compose(conn, &(edge_work){ .kind = EDGE_SEND, .local = mem, .size = 5000 }, &op));
+	OK(edge_wrote(&op, 0, 5000));
+	OK(edge_conn_abort(conn));
+	IS(edge_op_wait(&op, WAIT), EDGE_ERR_ABORTED);
+	IS(edge_wrote(&op, 0, 1), EDGE_ERR_ABORTED);
+	IS(edge_commit(&op, 1, 0, 0), EDGE_ERR_ABORTED);
+	IS(edge_discard(&op), EDGE_ERR_ABORTED);
+	OK(edge_region_close(mem));
+	edge_conn_free(conn);
+	edge_device_close(dev, 0);
+}
+
 static void take(char **arg)
 {
 	edge_remote *to, *plain;
@@ -253,6 +376,9 @@ static void take(char **arg)
 	pieces(to);
 	local_done(to);
 	messages(to);
+	composed_writes(to);
+	composed_sends();
+	composed_badly(to);
 	receive(3); /* it comes back when the connection ends */
 	OK(edge_conn_close(conn, WAIT));
 	edge_completion c = next();
@@ -283,6 +409,9 @@ static void older(char **arg)
 		IS(edge_post(conn, &all[i], NULL), EDGE_ERR_VERSION);
 		CHECK(strstr(edge_detail(), "upgrade it") != NULL);
 	}
+	edge_op op;
+	IS(edge_compose(conn, &(edge_work){ .kind = EDGE_WRITE, .local = mem, .size = 8, .remote = to }, &op),
+	   EDGE_ERR_VERSION);
 	IS(edge_queue_open(dev, &q, WAIT), EDGE_ERR_VERSION);
 	IS(edge_export_region(mem, conn, "mem", EDGE_REMOTE_ATOMIC, 0, 8, NULL, WAIT), EDGE_ERR_VERSION);
 	edge_work w = { .kind = EDGE_WRITE, .flags = EDGE_LOCAL_DONE, .pieces = two, .npieces = 1, .remote = to };
@@ -355,7 +484,8 @@ static void chosen(char **arg)
 }
 
 static const struct { const char *name; void (*run)(char **); int args; } roles[] = {
-	{ "give", give, 2 }, { "take", take, 2 }, { "older", older, 0 }, { "choose", choose, 1 }, { "chosen", chosen, 2 },
+	{ "give", give, 2 }, { "take", take, 2 }, { "leaves", leaves, 2 }, { "older", older, 0 }, { "choose", choose, 1 },
+	{ "chosen", chosen, 2 },
 };
 
 int main(int argc, char **argv)

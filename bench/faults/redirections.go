@@ -1,0 +1,384 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"multiedge/edge"
+	"multiedge/internal/lab"
+)
+
+// Who receives has what arrives for part of an export put elsewhere (clause 15.2), before, while and after a peer
+// writes it. Afterwards each byte must be where the redirection says that it is, and nothing beside may have changed.
+// Both ends are in this process.
+const (
+	divertSize  = 1 << 20   // of the export, and of the other memory
+	divertWrite = 512 << 10 // bytes of a write at most
+	divertNamed = "diverted"
+	// that end between one fault and the next
+	divertRounds = 6
+)
+
+func redirectionScenarios() []Scenario {
+	where := "each byte is in the export or in the other memory, as the redirection tells; nothing beside it changes"
+	return []Scenario{
+		{Name: "redirections over bad wires and path cuts", Group: Network, Short: true, Set: twoLinks,
+			Criteria: "none fails; " + where, Run: redirectedCut},
+		{Name: "redirections, daemons restarted", Group: Host, Short: true, Set: slowWire,
+			Criteria: "they end, typed; " + where + "; of those of a daemon that was killed, " +
+				"nothing beside what they had changes; anew, all goes on",
+			Run: redirectedRestarted},
+	}
+}
+
+// diversion is memory at host 1 that host 0 writes.
+type diversion struct {
+	writer, owner *edge.Device
+	remote        *edge.RemoteRegion
+	in            *edge.Conn // the owner's end
+	grant         *edge.Grant
+	src, to       *edge.Region
+	mem, other    []byte // what the export and the other memory must hold
+	dice          *rand.Rand
+	within        time.Duration
+	rounds        atomic.Uint64
+	tally         diverted
+}
+
+// diverted counts bytes that redirections told of, and redirections by what became of them.
+type diverted struct{ bytes, whole, partly, none, compared uint64 }
+
+// divert connects host 0 to host 1, and has memory exported.
+func (t *Trial) divert(ctx context.Context, seed uint64) (d *diversion, err error) {
+	d = &diversion{dice: rand.New(rand.NewPCG(t.seed, seed)), within: deadline(t.dead)}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	if d.writer, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(0)}); err != nil {
+		return d, err
+	}
+	if d.owner, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(1)}); err != nil {
+		return d, err
+	}
+	l, err := d.owner.Listen(ctx, divertNamed)
+	if err != nil {
+		return d, err
+	}
+	dialled := make(chan error, 1)
+	var from *edge.Conn
+	go func() {
+		var err error
+		from, err = d.writer.Dial(ctx, "host1", divertNamed)
+		dialled <- err
+	}()
+	d.in, err = l.Accept(ctx)
+	if err = errors.Join(err, <-dialled); err != nil {
+		return d, err
+	}
+	mem, err := d.owner.RegisterContext(ctx, divertSize)
+	if err != nil {
+		return d, err
+	}
+	if d.to, err = d.owner.RegisterContext(ctx, divertSize); err != nil {
+		return d, err
+	}
+	if d.src, err = d.writer.RegisterContext(ctx, divertWrite); err != nil {
+		return d, err
+	}
+	if d.grant, err = mem.Export(d.in, exportName, edge.RemoteWrite, 0, divertSize); err != nil {
+		return d, err
+	}
+	d.mem, d.other = make([]byte, divertSize), make([]byte, divertSize)
+	d.remote, err = from.Import(ctx, exportName)
+	return d, err
+}
+
+func (d *diversion) close() {
+	for _, dev := range []*edge.Device{d.writer, d.owner} {
+		if dev != nil {
+			dev.Close()
+		}
+	}
+}
+
+// detour is one write and the redirection of part of it.
+type detour struct {
+	off, n int // of the write, in the export
+	lo, m  int // of what is redirected, within the write
+	at     int // where to, in the other memory
+	late   bool
+}
+
+// draw chooses a write and a redirection: of any length, or so long that the link takes milliseconds for it.
+func (d *diversion) draw() detour {
+	n := 1 + d.dice.IntN(1<<(1+d.dice.IntN(19)))
+	long := d.dice.IntN(2) == 0
+	if long {
+		n = divertWrite - d.dice.IntN(divertWrite/4)
+	}
+	x := detour{off: d.dice.IntN(divertSize - n + 1), n: n, late: d.dice.IntN(2) == 0}
+	if x.m = 1 + d.dice.IntN(n); long {
+		x.m = n - d.dice.IntN(n/4)
+	}
+	x.lo, x.at = d.dice.IntN(n-x.m+1), d.dice.IntN(divertSize-x.m+1)
+	// What is written differs in every byte from what is there, so that each says where it went.
+	src := d.src.Bytes()[:n]
+	was := d.mem[x.off : x.off+n]
+	for i := range src {
+		src[i] = was[i] + 1 + byte(d.dice.Uint32N(200))
+	}
+	for i := range x.m { // and from that of the other memory
+		if p := &src[x.lo+i]; *p == d.other[x.at+i] {
+			if *p++; *p == was[x.lo+i] {
+				*p++
+			}
+		}
+	}
+	return x
+}
+
+// round has one write redirected in part, and judges where its bytes went. It returns the errors that the write and the
+// redirection ended with; what must not be is errWrong.
+func (d *diversion) round(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.within)
+	defer cancel()
+	x := d.draw()
+	var op edge.Op
+	var werr error
+	write := func() {
+		w := edge.Work{Kind: edge.Write, Local: d.src, Len: x.n, Remote: d.remote, RemoteOff: x.off}
+		op, werr = d.remote.Conn().PostWait(ctx, &w)
+	}
+	if x.late {
+		write()
+	}
+	r, err := d.grant.Redirect(x.off+x.lo, x.m, d.to, x.at)
+	if !x.late {
+		write()
+	}
+	var spans []edge.Span
+	copies := d.dice.IntN(4) == 0
+	if copies || d.dice.IntN(3) == 0 { // else it is ended while the write is under way
+		if werr = errors.Join(werr, op.Wait(ctx)); werr != nil {
+			d.end(ctx) // which ends the redirection, too
+		}
+	}
+	copies = copies && werr == nil
+	switch {
+	case err != nil: // there is none
+	case copies:
+		spans, err = r.Take(ctx)
+	default:
+		spans, err = r.End(ctx)
+	}
+	werr = errors.Join(werr, op.Wait(ctx))
+	if err = errors.Join(err, werr); err != nil {
+		return errors.Join(err, d.failed(ctx, &x, spans, err))
+	}
+	return d.judge(&x, spans, copies, false, false)
+}
+
+// end waits for the end of the owner's end of the connection and returns why it ended.
+func (d *diversion) end(ctx context.Context) (why error) {
+	for why == nil {
+		_, why = d.in.WaitNotify(ctx)
+	}
+	return why
+}
+
+// failed judges a round in which an end failed. Nothing arrives any more once the owner's end has ended, too.
+func (d *diversion) failed(ctx context.Context, x *detour, spans []edge.Span, why error) error {
+	if _, ok := typeOf(why); !ok {
+		return fmt.Errorf("untyped: %w", errWrong)
+	}
+	end := d.end(ctx)
+	if ctx.Err() != nil {
+		return fmt.Errorf("a write of %d bytes, of which %d were redirected, has not ended at both ends after %v: %w",
+			x.n, x.m, d.within, errWrong)
+	}
+	// Of a daemon that was killed nobody knows where it put what came.
+	return d.judge(x, spans, false, true, errors.Is(end, edge.ErrDaemonDown))
+}
+
+// judge holds both memories against what must be there. took: all must be in the other memory. unsure: what was written
+// may have arrived or not; lost: at either place.
+func (d *diversion) judge(x *detour, spans []edge.Span, took, unsure, lost bool) error {
+	src := d.src.Bytes()[:x.n]
+	here := make([]bool, x.n) // bytes of the write that are in the other memory
+	told := 0
+	for _, s := range spans {
+		if s.Off < 0 || s.Len <= 0 || s.Len > x.m-s.Off {
+			return fmt.Errorf("bytes %d to %d of %d were redirected, it says: %w", s.Off, s.Off+s.Len, x.m, errWrong)
+		}
+		told += s.Len
+		for i := range s.Len {
+			here[x.lo+s.Off+i] = true
+		}
+	}
+	mem, other := d.grant.Bytes(), d.to.Bytes()
+	for i, b := range src {
+		inside := i >= x.lo && i < x.lo+x.m
+		m, o := &d.mem[x.off+i], new(byte)
+		if inside {
+			o = &d.other[x.at+i-x.lo]
+		}
+		switch {
+		case lost:
+			if mem[x.off+i] == b {
+				*m = b
+			}
+			if inside && other[x.at+i-x.lo] == b {
+				*o = b
+			}
+		case here[i]:
+			*o = b
+		case unsure && mem[x.off+i] == *m && (!inside || other[x.at+i-x.lo] != b): // it never came
+		default:
+			*m = b
+			if inside && (took || other[x.at+i-x.lo] == b) { // of more than two spans the others are copied back
+				*o = b
+			}
+		}
+	}
+	d.tally.count(uint64(told), uint64(x.m), uint64(x.n))
+	for what, c := range map[string][2][]byte{"the export": {mem, d.mem}, "the other memory": {other, d.other}} {
+		if !bytes.Equal(c[0], c[1]) {
+			at := 0
+			for c[0][at] == c[1][at] {
+				at++
+			}
+			return fmt.Errorf("byte %d of %s is %d, want %d, after %d bytes were written at %d, %d of which from %d "+
+				"on were redirected to %d, %v of them as it was told: %w", at, what, c[0][at], c[1][at], x.n, x.off,
+				x.m, x.lo, x.at, spans, errWrong)
+		}
+	}
+	d.rounds.Add(1)
+	return nil
+}
+
+func (c *diverted) count(told, of, written uint64) {
+	c.bytes += told
+	c.compared += written
+	switch told {
+	case of:
+		c.whole++
+	case 0:
+		c.none++
+	default:
+		c.partly++
+	}
+}
+
+// run goes round until ctx ends or something ends otherwise than well.
+func (d *diversion) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := d.round(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// diverting goes round while during runs, which may have a look at how that goes on, and returns how the rounds ended.
+func (t *Trial) diverting(ctx context.Context, d *diversion, during func(goesOn func() error) error) (ended,
+	err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- d.run(ctx) }()
+	goesOn := func() error {
+		was := d.rounds.Load()
+		took, ok := t.event(ctx, 5*goesOnTime, func() bool {
+			return len(done) > 0 || d.rounds.Load() > was+divertRounds
+		})
+		if !ok {
+			return fmt.Errorf("%d redirections end within %v", d.rounds.Load()-was, took)
+		}
+		return nil
+	}
+	err = goesOn()
+	if err == nil {
+		err = during(goesOn)
+	}
+	cancel()
+	return <-done, err
+}
+
+// redirectedCut redirects over two links that lose, repeat and hold back, while they are cut.
+func redirectedCut(ctx context.Context, t *Trial) error {
+	d, err := t.divert(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if err := t.setFaults(badWires); err != nil {
+		return err
+	}
+	b, err := t.count(ctx)
+	if err != nil {
+		return err
+	}
+	ended, err := t.diverting(ctx, d, func(goesOn func() error) error { return t.cuts(ctx, goesOn) })
+	if err != nil {
+		return errors.Join(err, ended)
+	}
+	did, l, err := t.since(ctx, b)
+	if err != nil {
+		return err
+	}
+	t.injected("lost", l.Lost)
+	t.injected("cut", l.Cut)
+	t.injected("held back", l.Reordered)
+	if l.Cut == 0 {
+		t.row.U[3].fail("no frame was cut: the scenario proves nothing")
+	}
+	t.check("every redirection and write ends well, and each byte is where it is said to be", ended == nil, "%v", ended)
+	t.check("the daemon counts the same bytes", did["bytes_redirected"] == d.tally.bytes, "%d, redirections told of %d",
+		did["bytes_redirected"], d.tally.bytes)
+	t.tried("whole", d.tally.whole)
+	t.tried("in part", d.tally.partly)
+	t.tried("not at all", d.tally.none)
+	t.row.Counted[bytesCompared] += d.tally.compared
+	return t.setFaults(lab.Faults{})
+}
+
+// redirectedRestarted kills the owner's daemon, then the writer's, while redirections are under way.
+func redirectedRestarted(ctx context.Context, t *Trial) error {
+	var rounds uint64
+	for i := range t.many(16, 6) {
+		d, err := t.divert(ctx, uint64(i))
+		if err != nil {
+			return err
+		}
+		host := (i + 1) % 2
+		ended, err := t.diverting(ctx, d, func(func() error) error {
+			t.killDaemon(host)
+			t.injected("daemons killed", 1)
+			return t.cluster.StartDaemon(ctx, host)
+		})
+		d.close()
+		if err != nil {
+			return errors.Join(err, ended)
+		}
+		name, typed := typeOf(ended)
+		t.check(fmt.Sprintf("the end of host %d's daemon is told, and each byte is where it is said to be", host),
+			ended != nil && typed && !errors.Is(ended, errWrong), "%s: %v", name, ended)
+		rounds += d.rounds.Load()
+		t.row.Counted[bytesCompared] += d.tally.compared
+	}
+	d, err := t.divert(ctx, 99)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	ended, err := t.diverting(ctx, d, func(goesOn func() error) error { return goesOn() })
+	t.check("anew, redirections end well", ended == nil, "%v", ended)
+	t.tried("redirections that ended", rounds+d.rounds.Load())
+	return err
+}
