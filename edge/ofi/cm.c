@@ -119,7 +119,7 @@ static int ep_connect(struct fid_ep *fid, const void *to, const void *data, size
 	if (a.sin6_family != AF_INET6 || size > CM_DATA)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&e->d->f->mu);
-	int err = e->state != IDLE || !e->enabled || e->cm.request != NULL ? -FI_EOPBADSTATE : 0;
+	int err = e->state != IDLE || e->cm.request != NULL ? -FI_EOPBADSTATE : ep_enable(e);
 	if (err == 0) {
 		e->cm.peer = a;
 		size_t n = request_put(request, data, size);
@@ -161,7 +161,7 @@ static int ep_accept(struct fid_ep *fid, const void *data, size_t size)
 	if (size > CM_DATA)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&e->d->f->mu);
-	int err = e->state != IDLE || !e->enabled || r == NULL ? -FI_EOPBADSTATE : 0;
+	int err = e->state != IDLE || r == NULL ? -FI_EOPBADSTATE : ep_enable(e);
 	if (err == 0) {
 		e->cm.size = size;
 		if (size > 0)
@@ -180,7 +180,7 @@ static int ep_shutdown(struct fid_ep *fid, uint64_t flags)
 	struct ep *e = container_of(fid, struct ep, fid);
 	pthread_mutex_lock(&e->d->f->mu);
 	int err = e->state == CONNECTED ? 0 : -FI_ENOTCONN;
-	e->shut = true;
+	e->shut |= err == 0;
 	if (err == 0 && e->ops.first == NULL)
 		link_shut(&e->link); /* else once that is sent */
 	pthread_mutex_unlock(&e->d->f->mu);

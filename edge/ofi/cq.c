@@ -36,6 +36,26 @@ void cq_push(struct cq *cq, const struct fi_cq_err_entry *e)
 	waiter_tell(&cq->w);
 }
 
+/* Peers cause completions by writes with data, as many as they like. */
+bool cq_takes(struct cq *cq)
+{
+	if (cq == NULL || cq->tail - cq->head < CQ_MOST)
+		return true;
+	cq->crowded = true;
+	return false;
+}
+
+/* The program has read: endpoints that stopped go on. */
+static void relieve(struct cq *cq)
+{
+	if (!cq->crowded || cq->tail - cq->head > CQ_MOST / 2)
+		return;
+	cq->crowded = false;
+	for (struct ep *e = cq->d->eps; e != NULL; e = e->next)
+		if (e->rx_cq == cq)
+			ep_resume(e);
+}
+
 static size_t width(enum fi_cq_format format)
 {
 	switch (format) {
@@ -73,6 +93,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	}
 	if (n != -FI_EAGAIN)
 		f->vain = 0;
+	relieve(cq);
 	pthread_mutex_unlock(&f->mu);
 	for (ssize_t i = 0; source != NULL && i < n; i++)
 		source[i] = FI_ADDR_NOTAVAIL;
@@ -129,6 +150,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	if (n == -FI_EAGAIN && cq->interrupted)
 		n = -FI_ECANCELED;
 	cq->interrupted = false;
+	relieve(cq);
 	pthread_mutex_unlock(&f->mu);
 	for (ssize_t i = 0; source != NULL && i < n; i++)
 		source[i] = FI_ADDR_NOTAVAIL;

@@ -1,5 +1,6 @@
 /* Domains, and the memory that is registered with them: a table of what peers may read and write. Nothing is pinned. */
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "ofi.h"
 
@@ -33,12 +34,6 @@ static int no_stx(struct fid_domain *d, struct fi_tx_attr *attr, struct fid_stx 
 	return -FI_ENOSYS;
 }
 
-static int no_srx(struct fid_domain *d, struct fi_rx_attr *attr, struct fid_ep **ep, void *context)
-{
-	(void)d, (void)attr, (void)ep, (void)context;
-	return -FI_ENOSYS;
-}
-
 static struct mr **place(struct domain *d, uint64_t key)
 {
 	struct mr **at = &d->mrs[(key * UINT64_C(0x9e3779b97f4a7c15)) >> 54 & (KEYS - 1)];
@@ -69,6 +64,17 @@ static int mr_close(struct fid *fid)
 	return 0;
 }
 
+/* Nobody guesses it. 0: the system has no random bytes. */
+static uint64_t new_key(struct domain *d)
+{
+	uint64_t key;
+	do
+		if (getrandom(&key, sizeof key, 0) != sizeof key)
+			return 0;
+	while (key == 0 || mr_find(d, key) != NULL);
+	return key;
+}
+
 static struct fi_ops mr_fid_ops = { .size = sizeof(struct fi_ops), .close = mr_close, .bind = no_bind,
 	.control = no_control, .ops_open = no_ops_open };
 
@@ -86,9 +92,9 @@ static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
 	m->fid.fid = (struct fid){ .fclass = FI_CLASS_MR, .context = context, .ops = &mr_fid_ops };
 	m->fid.mem_desc = m;
 	pthread_mutex_lock(&d->f->mu);
-	m->fid.key = d->basic ? d->key++ : key;
+	m->fid.key = d->basic ? new_key(d) : key;
 	struct mr **at = place(d, m->fid.key);
-	int err = *at != NULL ? -FI_ENOKEY : 0;
+	int err = d->basic && m->fid.key == 0 ? -FI_EOTHER : *at != NULL ? -FI_ENOKEY : 0;
 	if (err == 0) {
 		*at = m;
 		d->refs++;
@@ -130,9 +136,9 @@ static int domain_close(struct fid *fid)
 
 static struct fi_ops domain_fid_ops = { .size = sizeof(struct fi_ops), .close = domain_close, .bind = no_bind,
 	.control = no_control, .ops_open = no_ops_open };
-static struct fi_ops_domain domain_ops = { .size = offsetof(struct fi_ops_domain, query_atomic), .av_open = no_av,
+static struct fi_ops_domain domain_ops = { .size = offsetof(struct fi_ops_domain, query_collective), .av_open = no_av,
 	.cq_open = cq_open, .endpoint = ep_open, .scalable_ep = no_scalable, .cntr_open = no_cntr, .poll_open = no_poll,
-	.stx_ctx = no_stx, .srx_ctx = no_srx };
+	.stx_ctx = no_stx, .srx_ctx = srx_open, .query_atomic = query_atomic };
 static struct fi_ops_mr domain_mr_ops = { .size = sizeof(struct fi_ops_mr), .reg = mr_reg, .regv = mr_regv,
 	.regattr = mr_regattr };
 
@@ -144,7 +150,6 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 		return -FI_ENOMEM;
 	d->f = f;
 	d->basic = info->domain_attr->mr_mode == FI_MR_BASIC;
-	d->key = 1;
 	d->fid = (struct fid_domain){ .fid = { .fclass = FI_CLASS_DOMAIN, .context = context, .ops = &domain_fid_ops },
 		.ops = &domain_ops, .mr = &domain_mr_ops };
 	pthread_mutex_lock(&f->mu);

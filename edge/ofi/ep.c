@@ -83,7 +83,7 @@ void op_complete(struct ep *e, struct op *op, int err)
 
 void rx_complete(struct ep *e, const struct rx *rx, const struct header *h, uint64_t size, int err)
 {
-	if (!rx->tell && err == 0)
+	if (e->rx_selective && !rx->asked && err == 0)
 		return;
 	struct fi_cq_err_entry c = { .op_context = rx->context, .flags = FI_RECV | FI_MSG, .err = fi_error(err),
 		.prov_errno = err, .buf = rx->to.n > 0 ? rx->to.iov[0].iov_base : NULL };
@@ -96,6 +96,16 @@ void rx_complete(struct ep *e, const struct rx *rx, const struct header *h, uint
 	cq_push(e->rx_cq, &c);
 }
 
+/* Nobody waits for one that has neither a completion nor a context (fi_inject): FI_SHUTDOWN says enough, and ofi_rxm
+ * would take the context for a pointer. */
+static void op_abandon(struct ep *e, struct op *op, int err)
+{
+	if (op->sort == ANSWER || (op->flags == 0 && op->context == NULL))
+		op_free(e, op);
+	else
+		op_complete(e, op, err);
+}
+
 /* Ends what is under way. */
 static void flush(struct ep *e, int err)
 {
@@ -104,19 +114,17 @@ static void flush(struct ep *e, int err)
 	e->ops.last = &e->ops.first;
 	for (uint32_t i = 0; i < e->ops.n; i++) /* those that were sent are older */
 		if (e->ops.table[i]->waits)
-			op_complete(e, e->ops.table[i], err);
+			op_abandon(e, e->ops.table[i], err);
 	for (struct op *next; unsent != NULL; unsent = next) {
 		next = unsent->next;
-		if (unsent->sort == ANSWER)
-			op_free(e, unsent);
-		else
-			op_complete(e, unsent, err);
+		op_abandon(e, unsent, err);
 	}
 	if (e->in.begun && e->in.h.kind == K_MESSAGE)
 		rx_complete(e, &e->in.rx, NULL, 0, EDGE_ERR_ABORTED);
 	e->in = (struct inbound){ .got = 0 };
 	for (; e->rx.head != e->rx.tail; e->rx.head++)
-		rx_complete(e, &e->rx.ring[e->rx.head % e->rx.size], NULL, 0, EDGE_ERR_ABORTED);
+		rx_complete(e, &e->rx.ring[e->rx.head & e->rx.mask], NULL, 0, EDGE_ERR_ABORTED);
+	rx_leave(e);
 }
 
 void ep_end(struct ep *e, int err)
@@ -127,6 +135,7 @@ void ep_end(struct ep *e, int err)
 	e->state = ENDED;
 	if (was == CONNECTED) {
 		FI_INFO(&edge_provider, FI_LOG_EP_CTRL, "the connection ended: %s\n", edge_strerror(err));
+		connection_lost(e->d->f, err);
 		eq_push(e->eq, FI_SHUTDOWN, &e->fid.fid, 0, 0, NULL, NULL, 0);
 	} else if (was != IDLE) {
 		err = err == 0 ? EDGE_ERR_REFUSED : err;
@@ -193,9 +202,24 @@ static int ep_bind(struct fid *fid, struct fid *bound, uint64_t flags)
 			e->eq = eq;
 			eq->refs++;
 		}
+	} else if (bound->fclass == FI_CLASS_SRX_CTX && e->srx == NULL && !e->enabled) {
+		struct srx *s = container_of(bound, struct srx, fid.fid);
+		err = s->d == e->d ? 0 : -FI_EINVAL;
+		if (err == 0) {
+			e->srx = s;
+			s->refs++;
+		}
 	}
 	pthread_mutex_unlock(&e->d->f->mu);
 	return err;
+}
+
+int ep_enable(struct ep *e)
+{
+	if (e->eq == NULL)
+		return -FI_ENOEQ;
+	e->enabled = e->tx_cq != NULL || e->rx_cq != NULL;
+	return e->enabled ? 0 : -FI_ENOCQ;
 }
 
 static int ep_control(struct fid *fid, int command, void *arg)
@@ -204,10 +228,7 @@ static int ep_control(struct fid *fid, int command, void *arg)
 	uint64_t *flags = arg;
 	switch (command) {
 	case FI_ENABLE:
-		if (e->eq == NULL)
-			return -FI_ENOEQ;
-		e->enabled = e->tx_cq != NULL || e->rx_cq != NULL;
-		return e->enabled ? 0 : -FI_ENOCQ;
+		return ep_enable(e);
 	case FI_GETOPSFLAG:
 		*flags = (*flags & FI_TRANSMIT) ? e->tx_flags : e->rx_flags;
 		return 0;
@@ -252,6 +273,8 @@ static int ep_close(struct fid *fid)
 		e->tx_cq->refs--;
 	if (e->rx_cq != NULL)
 		e->rx_cq->refs--;
+	if (e->srx != NULL)
+		e->srx->refs--;
 	f->nlocal -= e->link.fd >= 0;
 	if (e->link.fd >= 0 || e->link.stream != NULL)
 		link_close(&e->link, whole);
@@ -261,31 +284,12 @@ static int ep_close(struct fid *fid)
 	pthread_mutex_unlock(&f->mu);
 	free(e->ops.table);
 	free(e->rx.ring);
+	free(e->operands);
 	free(e);
 	return 0;
 }
 
-static ssize_t ep_cancel(fid_t fid, void *context)
-{
-	struct ep *e = container_of(fid, struct ep, fid.fid);
-	struct buffers *b = &e->rx;
-	ssize_t err = -FI_ENOENT;
-	pthread_mutex_lock(&e->d->f->mu);
-	for (uint32_t i = b->head; i != b->tail && err != 0; i++) {
-		if (b->ring[i % b->size].context != context)
-			continue;
-		struct rx gone = b->ring[i % b->size];
-		for (uint32_t j = i; j + 1 != b->tail; j++)
-			b->ring[j % b->size] = b->ring[(j + 1) % b->size];
-		b->tail--;
-		rx_complete(e, &gone, NULL, 0, EDGE_ERR_ABORTED);
-		err = 0;
-	}
-	pthread_mutex_unlock(&e->d->f->mu);
-	return err;
-}
-
-static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *size)
+int ep_getopt(fid_t fid, int level, int name, void *value, size_t *size)
 {
 	(void)fid;
 	if (level != FI_OPT_ENDPOINT || name != FI_OPT_CM_DATA_SIZE)
@@ -297,28 +301,22 @@ static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *size)
 	return 0;
 }
 
-static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t size)
+int ep_setopt(fid_t fid, int level, int name, const void *value, size_t size)
 {
 	(void)fid, (void)level, (void)name, (void)value, (void)size;
 	return -FI_ENOPROTOOPT;
 }
 
-static int no_ctx_tx(struct fid_ep *s, int index, struct fi_tx_attr *attr, struct fid_ep **ep, void *context)
+int no_ctx_tx(struct fid_ep *s, int index, struct fi_tx_attr *attr, struct fid_ep **ep, void *context)
 {
 	(void)s, (void)index, (void)attr, (void)ep, (void)context;
 	return -FI_ENOSYS;
 }
 
-static int no_ctx_rx(struct fid_ep *s, int index, struct fi_rx_attr *attr, struct fid_ep **ep, void *context)
+int no_ctx_rx(struct fid_ep *s, int index, struct fi_rx_attr *attr, struct fid_ep **ep, void *context)
 {
 	(void)s, (void)index, (void)attr, (void)ep, (void)context;
 	return -FI_ENOSYS;
-}
-
-static ssize_t rx_left(struct fid_ep *fid)
-{
-	struct ep *e = container_of(fid, struct ep, fid);
-	return e->rx.size - (e->rx.tail - e->rx.head);
 }
 
 static ssize_t tx_left(struct fid_ep *fid)
@@ -331,11 +329,12 @@ static ssize_t tx_left(struct fid_ep *fid)
 static struct fi_ops ep_fid_ops = { .size = sizeof(struct fi_ops), .close = ep_close, .bind = ep_bind,
 	.control = ep_control, .ops_open = no_ops_open };
 static struct fi_ops_ep ep_ops = { .size = sizeof(struct fi_ops_ep), .cancel = ep_cancel, .getopt = ep_getopt,
-	.setopt = ep_setopt, .tx_ctx = no_ctx_tx, .rx_ctx = no_ctx_rx, .rx_size_left = rx_left, .tx_size_left = tx_left };
+	.setopt = ep_setopt, .tx_ctx = no_ctx_tx, .rx_ctx = no_ctx_rx, .rx_size_left = ep_rx_left,
+	.tx_size_left = tx_left };
 
-static uint32_t size_of(size_t wanted, uint32_t most)
+static uint32_t tx_size(size_t wanted)
 {
-	return wanted == 0 ? 256 : wanted > most ? most : (uint32_t)wanted;
+	return wanted == 0 ? 256 : wanted > TX_MOST ? TX_MOST : (uint32_t)wanted;
 }
 
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
@@ -347,13 +346,12 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 	if (e == NULL)
 		return -FI_ENOMEM;
 	*e = (struct ep){ .watched = { ENDPOINT }, .d = d, .link = { .fd = -1 }, .tx_flags = info->tx_attr->op_flags,
-		.rx_flags = info->rx_attr->op_flags, .tx_size = size_of(info->tx_attr->size, TX_MOST),
-		.rx = { .size = size_of(info->rx_attr->size, RX_MOST) }, .cm.request = connreq_of(info->handle),
+		.rx_flags = info->rx_attr->op_flags, .tx_size = tx_size(info->tx_attr->size),
+		.cm.request = connreq_of(info->handle),
 		.fid = { .fid = { .fclass = FI_CLASS_EP, .context = context, .ops = &ep_fid_ops }, .ops = &ep_ops,
-			.cm = &ep_cm_ops, .msg = &ep_msg_ops, .rma = &ep_rma_ops } };
+			.cm = &ep_cm_ops, .msg = &ep_msg_ops, .rma = &ep_rma_ops, .atomic = &ep_atomic_ops } };
 	e->ops.last = &e->ops.first;
-	e->rx.ring = malloc(e->rx.size * sizeof *e->rx.ring);
-	if (e->rx.ring == NULL) {
+	if (buffers_open(&e->rx, info->rx_attr->size) != 0) {
 		free(e);
 		return -FI_ENOMEM;
 	}

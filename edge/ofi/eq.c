@@ -146,6 +146,7 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *to, uint64
 		void *given = to->err_data;
 		size_t room = to->err_data_size;
 		*to = ev->e;
+		to->err_data = ev->size > 0 ? ev->data : NULL;
 		to->err_data_size = ev->size;
 		if (given != NULL && room > 0) { /* the caller's, from API 1.5 on */
 			to->err_data = given;
@@ -156,8 +157,6 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *to, uint64
 			take(eq);
 			free(eq->err_data); /* there until the next is read */
 			eq->err_data = ev;
-			if (given == NULL || room == 0)
-				to->err_data = ev->size > 0 ? ev->data : NULL;
 		}
 		n = sizeof *to;
 	}

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -13,7 +14,7 @@
 
 #include "ofi.h"
 
-enum { CHANGES = 32, LOCAL_EACH = 32, OPEN_MS = 2000, CLOSE_MS = 5000 };
+enum { CHANGES = 32, LOCAL_EACH = 32, ROUNDS = 64, OPEN_MS = 2000, CLOSE_MS = 5000 };
 
 /* How a program that asks again and again, and does nothing else, gives way (as libedge's waits do). */
 enum { FREE = 16,           /* questions after one that was answered: who reads until nothing is left is not waiting */
@@ -66,6 +67,8 @@ static void step(struct watched *w)
 	case REFUSAL:
 		refusal_step((struct refusal *)w);
 		break;
+	case MORE:
+		break;
 	}
 }
 
@@ -101,12 +104,24 @@ bool forked(struct fabric *f)
 	return edge_device_error(f->dev) == EDGE_ERR_FORKED;
 }
 
+static void ring(int event)
+{
+	uint64_t one = 1;
+	while (write(event, &one, sizeof one) < 0 && errno == EINTR)
+		;
+}
+
 void progress(struct fabric *f)
 {
 	take(f);
 	/* Somebody sleeps: what comes from now on must wake them, though we have just looked in their place. */
-	while (f->waiting > 0 && (f->ready != NULL || edge_device_arm(f->dev) == 0) && !forked(f))
+	for (int i = 0; f->waiting > 0 && (f->ready != NULL || edge_device_arm(f->dev) == 0) && !forked(f); i++) {
+		if (i == ROUNDS) { /* a peer that writes on and on must not keep us here: they shall do it */
+			ring(f->more);
+			return;
+		}
 		take(f);
+	}
 }
 
 static void watch(int epoll, int fd)
@@ -157,12 +172,10 @@ void waiter_tell(struct waiter *w)
 {
 	if (!w->waiting)
 		return;
-	uint64_t one = 1;
 	w->waiting = false;
 	w->f->waiting--;
 	w->signalled = true;
-	while (write(w->event, &one, sizeof one) < 0 && errno == EINTR)
-		;
+	ring(w->event);
 }
 
 bool waiter_arm(struct waiter *w)
@@ -268,6 +281,7 @@ static int fabric_close(struct fid *fid)
 	pthread_mutex_unlock(&f->mu);
 	edge_device_close(f->dev, CLOSE_MS);
 	close(f->local);
+	close(f->more);
 	pthread_mutex_destroy(&f->mu);
 	free(f);
 	return 0;
@@ -304,20 +318,46 @@ static int64_t patience_param(void)
 	return us < 0 ? SPIN : (int64_t)us * 1000;
 }
 
+/* Whether a lost connection ends the process: unless told otherwise, where mpirun started it. */
+static bool fatal_param(void)
+{
+	int on = getenv("PMIX_RANK") != NULL || getenv("PMI_RANK") != NULL;
+	fi_param_get_bool(&edge_provider, "fatal", &on);
+	return on;
+}
+
+/* A connection ended because a daemon did. ofi_rxm tells nobody what was lost with it, so that MPI would wait for ever:
+ * the job ends with a message, as it does where a process dies. */
+void connection_lost(struct fabric *f, int err)
+{
+	if (!f->fatal || !(edge_error_is(err, EDGE_ERR_DAEMON_DOWN) || err == EDGE_ERR_PEER_DOWN))
+		return;
+	fprintf(stderr, "libedge-fi: a connection is lost: %s. Messages are lost with it, which ofi_rxm tells nobody, so "
+	        "this process ends. FI_EDGE_FATAL=0 lets it go on.\n", err == EDGE_ERR_PEER_DOWN ?
+	        "the peer's host or its daemon restarted or does not answer" : "the daemon of this host went away");
+	_exit(1);
+}
+
 int fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
 	struct fabric *f = calloc(1, sizeof *f);
 	if (f == NULL)
 		return -FI_ENOMEM;
 	f->local = epoll_create1(EPOLL_CLOEXEC);
+	f->more = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	f->more_watched.kind = MORE;
 	f->patience = patience_param();
+	f->fatal = fatal_param();
 	edge_config cfg = { .size = sizeof cfg };
 	cfg.receive_buffer = cfg.send_buffer = buffer_param();
-	int err = f->local < 0 ? EDGE_ERR_SYSTEM : edge_open(&f->dev, &cfg, OPEN_MS);
+	int err = f->local < 0 || f->more < 0 || local_watch(f, f->more, &f->more_watched) != 0 ? EDGE_ERR_SYSTEM :
+	          edge_open(&f->dev, &cfg, OPEN_MS);
 	if (err != 0) {
 		WARN(FI_LOG_FABRIC, "%s: %s\n", edge_strerror(err), edge_detail());
 		if (f->local >= 0)
 			close(f->local);
+		if (f->more >= 0)
+			close(f->more);
 		free(f);
 		return -FI_ENODEV;
 	}

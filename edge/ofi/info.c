@@ -4,10 +4,10 @@
 
 #include "ofi.h"
 
-#define VERSION 0x650001 /* of the provider and of what it puts into streams: FI_PROTO is no number of libfabric's */
+#define VERSION 0x650002 /* of the provider and of what it puts into streams: FI_PROTO is no number of libfabric's */
 #define PROTOCOL (FI_PROV_SPECIFIC | 0x65646765)
-#define TX_CAPS (FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE)
-#define RX_CAPS (FI_MSG | FI_RMA | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE)
+#define TX_CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE)
+#define RX_CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE)
 #define WHERE (FI_LOCAL_COMM | FI_REMOTE_COMM)
 /* The owner performs reads and writes in the order in which they come, but samples what is read while it sends. */
 #define ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_RAS | FI_ORDER_WAW | FI_ORDER_WAS | FI_ORDER_SAW | \
@@ -65,7 +65,7 @@ static bool ep_fits(const struct fi_ep_attr *a)
 	return a == NULL || !(fails(a->type != FI_EP_UNSPEC && a->type != FI_EP_MSG, "an endpoint type but FI_EP_MSG") ||
 	    fails(a->protocol != FI_PROTO_UNSPEC && a->protocol != PROTOCOL, "ep_attr.protocol") ||
 	    fails(a->tx_ctx_cnt > 1, "several or shared transmit contexts") ||
-	    fails(a->rx_ctx_cnt > 1, "several or shared receive contexts") ||
+	    fails(a->rx_ctx_cnt > 1 && a->rx_ctx_cnt != FI_SHARED_CONTEXT, "several receive contexts") ||
 	    fails(a->auth_key_size > 0, "ep_attr.auth_key"));
 }
 
@@ -96,7 +96,7 @@ static uint64_t caps_of(const struct fi_info *h)
 	uint64_t c = h == NULL || (h->caps & ~WHERE) == 0 ? CAPS : h->caps;
 	if ((c & FI_MSG) && !(c & (FI_SEND | FI_RECV)))
 		c |= FI_SEND | FI_RECV;
-	if ((c & FI_RMA) && !(c & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)))
+	if ((c & (FI_RMA | FI_ATOMIC)) && !(c & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)))
 		c |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 	return c | WHERE;
 }
@@ -117,7 +117,7 @@ static void fill_domain(struct fi_domain_attr *a, const struct fi_domain_attr *h
 	a->mr_key_size = a->cq_data_size = 8;
 	a->cq_cnt = a->ep_cnt = 4096;
 	a->tx_ctx_cnt = a->rx_ctx_cnt = 4096;
-	a->max_ep_tx_ctx = a->max_ep_rx_ctx = 1;
+	a->max_ep_tx_ctx = a->max_ep_rx_ctx = a->max_ep_srx_ctx = 1;
 	a->mr_iov_limit = 1;
 	a->caps = WHERE;
 	a->max_err_data = CM_DATA;
@@ -140,9 +140,10 @@ static struct fi_info *fill(uint32_t version, const struct fi_info *h)
 	*i->rx_attr = (struct fi_rx_attr){ .caps = caps & (RX_CAPS | WHERE), .op_flags = rx != NULL ? rx->op_flags : 0,
 		.msg_order = ORDER, .comp_order = FI_ORDER_STRICT, .size = or(rx != NULL ? rx->size : 0, 256),
 		.iov_limit = IOVS };
+	bool shared = h != NULL && h->ep_attr != NULL && h->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
 	*i->ep_attr = (struct fi_ep_attr){ .type = FI_EP_MSG, .protocol = PROTOCOL, .protocol_version = 1,
 		.max_msg_size = INT64_MAX, .max_order_raw_size = SIZE_MAX, .max_order_waw_size = SIZE_MAX, .tx_ctx_cnt = 1,
-		.rx_ctx_cnt = 1 };
+		.rx_ctx_cnt = shared ? FI_SHARED_CONTEXT : 1 };
 	fill_domain(i->domain_attr, h != NULL ? h->domain_attr : NULL);
 	i->domain_attr->name = strdup(self_name());
 	i->fabric_attr->name = strdup("edge");
@@ -255,5 +256,7 @@ FI_EXT_INI
 	                "which are pinned: a power of two from 4096 to 536870912 (default: 262144)");
 	fi_param_define(&edge_provider, "spin", FI_PARAM_INT, "Microseconds for which a program may ask a completion queue "
 	                "in vain. Then a question takes up to 250 us, unless something comes. 0: never (default: 50)");
+	fi_param_define(&edge_provider, "fatal", FI_PARAM_BOOL, "Whether the process ends, with a message, when a daemon "
+	                "ends under a connection, since ofi_rxm does not tell (default: where mpirun started it)");
 	return &edge_provider;
 }

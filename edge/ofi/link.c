@@ -18,19 +18,29 @@ int link_error(struct link *l)
 
 static ssize_t result(ssize_t n)
 {
-	if (n >= 0)
-		return n;
-	return errno == EAGAIN || errno == EINTR ? EDGE_ERR_AGAIN : EDGE_ERR_RESET;
+	return n >= 0 ? n : errno == EAGAIN ? EDGE_ERR_AGAIN : EDGE_ERR_RESET;
 }
 
 ssize_t link_read(struct link *l, void *p, size_t n)
 {
-	return l->fd >= 0 ? result(recv(l->fd, p, n, MSG_DONTWAIT)) : edge_stream_read(l->stream, p, n, 0);
+	if (l->fd < 0)
+		return edge_stream_read(l->stream, p, n, 0);
+	ssize_t k;
+	do
+		k = recv(l->fd, p, n, MSG_DONTWAIT);
+	while (k < 0 && errno == EINTR); /* epoll tells of what is there once */
+	return result(k);
 }
 
 ssize_t link_write(struct link *l, const void *p, size_t n)
 {
-	return l->fd >= 0 ? result(send(l->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL)) : edge_stream_write(l->stream, p, n, 0);
+	if (l->fd < 0)
+		return edge_stream_write(l->stream, p, n, 0);
+	ssize_t k;
+	do
+		k = send(l->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (k < 0 && errno == EINTR);
+	return result(k);
 }
 
 void link_shut(struct link *l)

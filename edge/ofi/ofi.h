@@ -10,8 +10,9 @@
  *   info.c    what fi_getinfo tells           addr.c    addresses, and the names of nodes
  *   fabric.c  the device, progress, waiting   domain.c  domains, registered memory
  *   eq.c cq.c queues of events, completions   cm.c      connecting; pep.c: listening
- *   ep.c      endpoints                       post.c    what programs post
- *   wire.c    what stands in streams          link.c    streams, and sockets to processes of this host
+ *   ep.c      endpoints                       post.c    what programs post; atomic.c: atomics
+ *   rx.c      buffers for messages            wire.c    what stands in streams
+ *   link.c    streams, and sockets to processes of this host
  *
  * One lock for each fabric, fabric.mu, guards everything; functions here are called with it held, unless they are
  * libfabric's own or their comment says "unlocked".
@@ -26,6 +27,7 @@
 #include <sys/uio.h>
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -49,7 +51,9 @@ enum {
 	REQUESTS = 128,     /* of peers to connect, that a passive endpoint holds */
 	PENDING = 16,       /* sockets whose request has not arrived */
 	REQUEST = 18 + CM_DATA, /* bytes of a request: see cm.c */
-	STEP = 4 << 20      /* bytes that one endpoint reads before the others have their turn */
+	STEP = 4 << 20,     /* bytes that one endpoint reads before the others have their turn */
+	ATOMIC_BYTES = 4096, /* of the operand of an atomic */
+	CQ_MOST = 1 << 14   /* completions that wait to be read, beyond which peers cause no more by writes with data */
 };
 
 extern struct fi_provider edge_provider;
@@ -82,6 +86,9 @@ struct waiter {
 	bool waiting, signalled;
 };
 
+/* What edge_changed and the epoll set of sockets return: the first member of what they are about. */
+struct watched { enum { ENDPOINT, PASSIVE, REFUSAL, MORE } kind; };
+
 struct fabric {
 	struct fid_fabric fid;
 	pthread_mutex_t mu;
@@ -95,11 +102,11 @@ struct fabric {
 	uint32_t vain;          /* questions since the last one that was answered */
 	int64_t patience, asked_at, asked_since, busy_until; /* ns */
 	struct refusal *refusals;
+	int more;        /* an eventfd in local: endpoints have more to read, whoever sleeps shall look */
+	struct watched more_watched;
+	bool fatal;      /* see connection_lost */
 	char scratch[SCRATCH];
 };
-
-/* What edge_changed and the epoll set of sockets return: the first member of what they are about. */
-struct watched { enum { ENDPOINT, PASSIVE, REFUSAL } kind; };
 
 int waiter_open(struct waiter *w, struct fabric *f);
 void waiter_close(struct waiter *w);
@@ -112,6 +119,7 @@ int64_t until_ns(int timeout_ms);
 void give_way(struct fabric *f);
 void progress(struct fabric *f);
 bool forked(struct fabric *f);
+void connection_lost(struct fabric *f, int err);
 int fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
 
 /* --- link.c: bytes in both directions --- */
@@ -144,11 +152,13 @@ struct cq {
 	uint32_t size, head, tail;
 	int refs;
 	bool interrupted;
+	bool crowded; /* endpoints stopped reading: see cq_takes */
 };
 
 int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
 void cq_push(struct cq *cq, const struct fi_cq_err_entry *e);
 bool cq_empty(const struct cq *cq);
+bool cq_takes(struct cq *cq); /* one that nobody asked for; false: endpoints read on once there is room */
 
 struct event {
 	struct event *next;
@@ -194,7 +204,6 @@ struct domain {
 	struct fabric *f;
 	struct mr *mrs[KEYS];
 	struct ep *eps;
-	uint64_t key; /* the next one of ours */
 	bool basic;   /* FI_MR_BASIC: virtual addresses, and keys of ours */
 	int refs;
 };
@@ -224,14 +233,14 @@ struct op {
 	bool always;    /* a failure is told all the same */
 	void *context;
 	struct mr *mr;
-	char *copy;     /* of injected bytes */
+	char *copy;     /* of injected bytes; of an atomic: where results go, a struct span, and its operands */
 	struct span from;
 	uint64_t left;  /* bytes of payload to send */
 	uint32_t head;  /* bytes of the header that are sent */
 	char header[HEADER];
 };
 
-struct rx { struct span to; size_t size; void *context; bool tell; };
+struct rx { struct span to; size_t size; void *context; bool asked; /* FI_COMPLETION */ };
 
 /* What is being read. */
 struct inbound {
@@ -240,7 +249,7 @@ struct inbound {
 	struct header h;
 	bool begun;     /* the header is known, and where the payload goes */
 	uint64_t left, room;
-	int status;     /* a positive fi_errno: the payload is dropped */
+	int status;     /* an error of libedge: the payload is dropped */
 	struct span to;
 	struct rx rx;   /* of a message */
 	struct op *op;  /* of ours that it answers */
@@ -250,7 +259,18 @@ struct inbound {
 enum ep_state { IDLE, CONNECTING, GREETING, ACCEPTING, CONNECTED, ENDED };
 
 struct ops { struct op **table; uint32_t n, of; struct op *free, *first, **last; uint32_t count[3]; };
-struct buffers { struct rx *ring; uint32_t size, head, tail; };
+struct buffers { struct rx *ring; uint32_t size, mask, head, tail; }; /* mask: of a power of two of places */
+
+/* Buffers that endpoints share. */
+struct srx {
+	struct fid_ep fid;
+	struct domain *d;
+	struct buffers rx;
+	struct ep *waiting, **last; /* for a buffer, in the order of their messages */
+	uint64_t flags;
+	int refs;
+};
+
 struct cm { struct connreq *request; address self, peer; size_t size; char data[CM_DATA]; };
 
 struct ep {
@@ -267,6 +287,10 @@ struct ep {
 	struct link link;
 	struct ops ops;
 	struct buffers rx;
+	struct srx *srx; /* in its place */
+	bool waits;      /* in srx->waiting */
+	struct ep *next_waiting;
+	char *operands;  /* of an atomic that is being read: 2 * ATOMIC_BYTES, once there was one */
 	struct inbound in;
 	struct cm cm;
 	struct ep *ready;
@@ -281,6 +305,24 @@ void op_free(struct ep *e, struct op *op);
 void op_complete(struct ep *e, struct op *op, int err); /* and frees it */
 void rx_complete(struct ep *e, const struct rx *rx, const struct header *h, uint64_t size, int err);
 void ep_forget_mr(struct ep *e, struct mr *mr);
+int ep_enable(struct ep *e);
+int ep_getopt(fid_t fid, int level, int name, void *value, size_t *size);
+int ep_setopt(fid_t fid, int level, int name, const void *value, size_t size);
+int no_ctx_tx(struct fid_ep *s, int index, struct fi_tx_attr *attr, struct fid_ep **ep, void *context);
+int no_ctx_rx(struct fid_ep *s, int index, struct fi_rx_attr *attr, struct fid_ep **ep, void *context);
+
+/* --- rx.c --- */
+
+int buffers_open(struct buffers *b, size_t wanted);
+bool rx_take(struct ep *e, struct rx *rx);
+void rx_leave(struct ep *e);
+void ep_resume(struct ep *e);
+ssize_t ep_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t from, void *context);
+ssize_t ep_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t n, fi_addr_t from, void *context);
+ssize_t ep_recvmsg(struct fid_ep *fid, const struct fi_msg *m, uint64_t flags);
+ssize_t ep_cancel(fid_t fid, void *context);
+ssize_t ep_rx_left(struct fid_ep *fid);
+int srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep, void *context);
 
 /* --- cm.c, pep.c --- */
 
@@ -326,20 +368,34 @@ int address_out(const address *a, void *to, size_t *size);
 
 /* --- post.c, wire.c --- */
 
-enum kind { K_MESSAGE = 1, K_WRITE, K_READ, K_DATA, K_DONE, K_ACCEPT, K_REJECT };
+enum kind { K_MESSAGE = 1, K_WRITE, K_READ, K_DATA, K_DONE, K_ACCEPT, K_REJECT, K_ATOMIC };
 enum { F_DATA = 1, F_ANSWER = 2 }; /* header.flags: data counts; K_DONE is asked for */
 
 extern struct fi_ops_msg ep_msg_ops;
 extern struct fi_ops_rma ep_rma_ops;
+ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov, size_t n, char *copy,
+             uint64_t flags, uint64_t completion, void *context); /* unlocked */
 void header_put(char to[HEADER], const struct header *h);
+struct header header_of(const char from[HEADER]);
 void op_send(struct ep *e, struct op *op);
 void ep_write(struct ep *e);
 void ep_read(struct ep *e);
 void ep_step(struct ep *e);
 
+/* --- atomic.c, unlocked --- */
+
+extern struct fi_ops_atomic ep_atomic_ops;
+bool atomic_good(const struct header *h);
+int64_t atomic_answer(const struct header *h);
+uint64_t atomic_access(const struct header *h);
+uint64_t atomic_reach(const struct header *h); /* bytes of the owner's memory */
+int atomic_perform(const struct header *h, char *memory, const char *in, char *results);
+int query_atomic(struct fid_domain *d, enum fi_datatype type, enum fi_op op, struct fi_atomic_attr *attr,
+                 uint64_t flags);
+
 /* --- info.c --- */
 
-#define CAPS (FI_MSG | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
+#define CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 #define TX_FLAGS (FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE)
 
 int no_bind(struct fid *fid, struct fid *bound, uint64_t flags);

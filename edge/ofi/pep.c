@@ -1,5 +1,6 @@
 /* Passive endpoints: they listen, under "fi/PORT" and at a socket, and hand requests of peers to the program. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,9 +98,9 @@ static bool ask_socket(struct pep *p, int fd)
 	char buf[REQUEST];
 	ssize_t n = recv(fd, buf, sizeof buf, MSG_PEEK | MSG_DONTWAIT);
 	size_t want = n >= BEFORE ? request_size(buf) : BEFORE;
-	if (n < 0 || (n > 0 && want != 0 && (size_t)n < want))
+	if (n < 0 ? errno == EAGAIN || errno == EINTR : n > 0 && want != 0 && (size_t)n < want)
 		return false;
-	if (n == 0 || want == 0 || recv(fd, buf, want, MSG_DONTWAIT) != (ssize_t)want) {
+	if (n <= 0 || want == 0 || recv(fd, buf, want, MSG_DONTWAIT) != (ssize_t)want) {
 		close(fd);
 		return true;
 	}
@@ -250,7 +251,7 @@ static int refuse(struct fabric *f, struct connreq *c, const void *data, size_t 
 	header_put(r->bytes, &(struct header){ .kind = K_REJECT, .size = size });
 	if (size > 0)
 		memcpy(r->bytes + HEADER, data, size);
-	int err = 0;
+	int err = c->request == NULL && c->fd < 0 ? EDGE_ERR_RESET : 0; /* fi_accept failed and used it up */
 	if (c->request != NULL)
 		err = edge_request_accept_stream(c->request, &r->link.stream);
 	c->request = NULL;
@@ -287,13 +288,14 @@ static int pep_reject(struct fid_pep *fid, fid_t handle, const void *data, size_
 static int pep_bind(struct fid *fid, struct fid *bound, uint64_t flags)
 {
 	struct pep *p = container_of(fid, struct pep, fid.fid);
-	if (bound->fclass != FI_CLASS_EQ || flags != 0 || p->eq != NULL)
+	struct eq *eq = container_of(bound, struct eq, fid.fid);
+	if (bound->fclass != FI_CLASS_EQ || flags != 0 || p->eq != NULL || eq->f != p->f)
 		return -FI_EINVAL;
-	p->eq = container_of(bound, struct eq, fid.fid);
 	pthread_mutex_lock(&p->f->mu);
-	p->eq->refs++;
+	p->eq = eq;
+	eq->refs++;
 	pthread_mutex_unlock(&p->f->mu);
-	return p->eq->f == p->f ? 0 : -FI_EINVAL;
+	return 0;
 }
 
 static int pep_control(struct fid *fid, int command, void *arg)

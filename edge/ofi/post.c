@@ -1,10 +1,10 @@
-/* What programs post: messages, buffers for them, reads and writes of the peer's memory. */
+/* What programs post: messages, reads and writes of the peer's memory. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ofi.h"
 
-#define FLAGS_IN (TX_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE | FI_FENCE)
+#define FLAGS_IN (TX_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE)
 
 /* Injected bytes that did not fit into the stream at once are kept: the program's memory is its own again. */
 static bool keep(struct op *op)
@@ -40,50 +40,60 @@ static uint32_t most_of(const struct ep *e, enum sort sort, uint64_t flags)
 	return sort == TELL && !(flags & FI_INJECT) ? QUEUE_MOST : e->tx_size;
 }
 
-/* Posts h with the memory of iov. flags are the program's, completion is what the queue says of it. */
-static ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov, size_t n, uint64_t flags,
-                    uint64_t completion, void *context)
+/* Gets an operation; *err says why there is none. */
+static struct op *get(struct ep *e, enum sort sort, uint64_t flags, ssize_t *err)
+{
+	uint32_t most = most_of(e, sort, flags);
+	*err = may_post(e);
+	struct op *op = *err == 0 ? op_get(e, sort, most) : NULL;
+	if (*err == 0 && op == NULL) {
+		progress(e->d->f);
+		*err = may_post(e);
+		op = *err == 0 ? op_get(e, sort, most) : NULL;
+	}
+	if (op == NULL && *err == 0)
+		*err = -FI_EAGAIN;
+	return op;
+}
+
+/* Posts h with the memory of iov. flags are the program's, completion is what the queue says of it. copy, which may be
+ * NULL, becomes the operation's if it is posted. */
+ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov, size_t n, char *copy,
+             uint64_t flags, uint64_t completion, void *context)
 {
 	struct ep *e = container_of(fid, struct ep, fid);
-	struct fabric *f = e->d->f;
 	bool injected = flags & FI_INJECT, told = !injected || (flags & FI_COMPLETION);
 	if (n > IOVS || (flags & ~FLAGS_IN))
 		return n > IOVS ? -FI_EINVAL : -FI_EBADFLAGS;
+	size_t size = 0;
+	for (size_t i = 0; injected && i < n; i++)
+		size += iov[i].iov_len;
+	if (size > INJECT)
+		return -FI_EINVAL;
 	bool asks = h->kind != K_MESSAGE || (flags & FI_DELIVERY_COMPLETE);
-	enum sort sort = asks ? ASK : TELL;
-	uint32_t most = most_of(e, sort, flags);
-	pthread_mutex_lock(&f->mu);
-	ssize_t err = may_post(e);
-	struct op *op = err == 0 ? op_get(e, sort, most) : NULL;
-	if (err == 0 && op == NULL) {
-		progress(f);
-		err = may_post(e);
-		op = err == 0 ? op_get(e, sort, most) : NULL;
-	}
+	ssize_t err;
+	pthread_mutex_lock(&e->d->f->mu);
+	struct op *op = get(e, asks ? ASK : TELL, flags, &err);
 	if (op == NULL) {
-		pthread_mutex_unlock(&f->mu);
-		return err != 0 ? err : -FI_EAGAIN;
+		pthread_mutex_unlock(&e->d->f->mu);
+		return err;
 	}
 	op->h = *h;
 	op->h.size = op->left = span_set(&op->from, iov, n);
 	if (h->kind == K_READ)
 		op->left = 0;
+	op->copy = copy;
 	op->context = context;
 	op->always = true;
 	op->flags = told && (!e->tx_selective || (flags & FI_COMPLETION)) ? completion : 0;
 	if (h->kind == K_MESSAGE && asks)
 		op->h.flags |= F_ANSWER;
-	if (injected && op->left > INJECT) {
-		op_free(e, op);
-		err = -FI_EINVAL;
-	} else {
-		op_send(e, op);
-		/* What is still there is the last in the queue. */
-		if (injected && e->ops.first != NULL && e->ops.last == &op->next && op->left > 0 && !keep(op))
-			ep_end(e, EDGE_ERR_NO_MEMORY); /* which the queue tells of */
-	}
-	pthread_mutex_unlock(&f->mu);
-	return err;
+	op_send(e, op);
+	/* What is still there is the last in the queue. */
+	if (injected && copy == NULL && e->ops.first != NULL && e->ops.last == &op->next && op->left > 0 && !keep(op))
+		ep_end(e, EDGE_ERR_NO_MEMORY); /* which the queue tells of */
+	pthread_mutex_unlock(&e->d->f->mu);
+	return 0;
 }
 
 /* --- messages --- */
@@ -93,7 +103,7 @@ static ssize_t send_flags(struct fid_ep *fid, const struct iovec *iov, size_t n,
 {
 	struct header h = { .kind = K_MESSAGE, .flags = flags & FI_REMOTE_CQ_DATA ? F_DATA : 0,
 		.data = flags & FI_REMOTE_CQ_DATA ? data : 0 };
-	return post(fid, &h, iov, n, flags, FI_SEND | FI_MSG, context);
+	return post(fid, &h, iov, n, NULL, flags, FI_SEND | FI_MSG, context);
 }
 
 static uint64_t usual(const struct fid_ep *fid)
@@ -137,47 +147,6 @@ static ssize_t ep_injectdata(struct fid_ep *fid, const void *buf, size_t len, ui
 	return send_flags(fid, &(struct iovec){ (void *)buf, len }, 1, data, NULL, FI_INJECT | FI_REMOTE_CQ_DATA);
 }
 
-static ssize_t recv_flags(struct fid_ep *fid, const struct iovec *iov, size_t n, void *context, uint64_t flags)
-{
-	struct ep *e = container_of(fid, struct ep, fid);
-	struct buffers *b = &e->rx;
-	if (n > IOVS || (flags & ~(FI_COMPLETION | FI_MORE)))
-		return n > IOVS ? -FI_EINVAL : -FI_EBADFLAGS;
-	pthread_mutex_lock(&e->d->f->mu);
-	ssize_t err = e->state == ENDED ? -FI_ENOTCONN : !e->enabled ? -FI_EOPBADSTATE :
-	              b->tail - b->head == b->size ? -FI_EAGAIN : 0;
-	if (err == 0) {
-		struct rx *rx = &b->ring[b->tail++ % b->size];
-		rx->size = span_set(&rx->to, iov, n);
-		rx->context = context;
-		rx->tell = !e->rx_selective || (flags & FI_COMPLETION);
-		if (e->stalled) {
-			e->stalled = false;
-			ep_read(e);
-		}
-	}
-	pthread_mutex_unlock(&e->d->f->mu);
-	return err;
-}
-
-static ssize_t ep_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t from, void *context)
-{
-	(void)desc, (void)from;
-	return recv_flags(fid, &(struct iovec){ buf, len }, 1, context, container_of(fid, struct ep, fid)->rx_flags);
-}
-
-static ssize_t ep_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t n, fi_addr_t from,
-                        void *context)
-{
-	(void)desc, (void)from;
-	return recv_flags(fid, iov, n, context, container_of(fid, struct ep, fid)->rx_flags);
-}
-
-static ssize_t ep_recvmsg(struct fid_ep *fid, const struct fi_msg *m, uint64_t flags)
-{
-	return recv_flags(fid, m->msg_iov, m->iov_count, m->context, flags);
-}
-
 struct fi_ops_msg ep_msg_ops = { .size = sizeof(struct fi_ops_msg), .recv = ep_recv, .recvv = ep_recvv,
 	.recvmsg = ep_recvmsg, .send = ep_send, .sendv = ep_sendv, .sendmsg = ep_sendmsg, .inject = ep_inject,
 	.senddata = ep_senddata, .injectdata = ep_injectdata };
@@ -189,7 +158,7 @@ static ssize_t read_flags(struct fid_ep *fid, const struct iovec *iov, size_t n,
 {
 	struct header h = { .kind = K_READ, .addr = addr, .key = key };
 	return flags & (FI_INJECT | FI_REMOTE_CQ_DATA) ? -FI_EBADFLAGS
-	                                               : post(fid, &h, iov, n, flags, FI_READ | FI_RMA, context);
+	                                               : post(fid, &h, iov, n, NULL, flags, FI_READ | FI_RMA, context);
 }
 
 static ssize_t write_flags(struct fid_ep *fid, const struct iovec *iov, size_t n, uint64_t addr, uint64_t key,
@@ -197,7 +166,7 @@ static ssize_t write_flags(struct fid_ep *fid, const struct iovec *iov, size_t n
 {
 	struct header h = { .kind = K_WRITE, .flags = flags & FI_REMOTE_CQ_DATA ? F_DATA : 0, .addr = addr, .key = key,
 		.data = flags & FI_REMOTE_CQ_DATA ? data : 0 };
-	return post(fid, &h, iov, n, flags, FI_WRITE | FI_RMA, context);
+	return post(fid, &h, iov, n, NULL, flags, FI_WRITE | FI_RMA, context);
 }
 
 static ssize_t ep_readfrom(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t from, uint64_t addr,

@@ -1,17 +1,20 @@
 /*
  * What stands in a stream: headers of 40 bytes, little endian, each followed by its payload.
  *
- *    0  kind       1 message, 2 write, 3 read, 4 data (of a read), 5 done, 6 accept, 7 reject
+ *    0  kind       1 message, 2 write, 3 read, 4 data (of a read), 5 done, 6 accept, 7 reject, 8 atomic
  *    1  flags      bit 0: data counts; bit 1: done is asked for (of a message; a write is always answered)
  *    2  status     of data and done: 0, or an error of ABI A9
- *    4  id         of a message, write or read: the sender's; of data and done: of what they answer
+ *    4  id         of a message, write, read or atomic: the sender's; of data and done: of what they answer
  *    8  size       of the payload; of a read: of what is read. Data that fail have none
- *   16  addr, key  of a write or read: which memory of the receiver's
- *   32  data       of a message or write: for the completion queue
+ *   16  addr, key  of a write, read or atomic: which memory of the receiver's
+ *   32  data       of a message or write: for the completion queue; of an atomic: what it does (atomic.c)
+ *
+ * The payload of an atomic is its operands, then what it compares with; data answer it where it fetches, else done.
  *
  * A peer has at most 1024 operations unanswered. Who breaks a rule is cut off.
  */
 #include <endian.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ofi.h"
@@ -28,7 +31,7 @@ void header_put(char to[HEADER], const struct header *h)
 	memcpy(to + 8, words, sizeof words);
 }
 
-static void header_get(struct header *h, const char from[HEADER])
+struct header header_of(const char from[HEADER])
 {
 	uint16_t status;
 	uint32_t id;
@@ -36,7 +39,7 @@ static void header_get(struct header *h, const char from[HEADER])
 	memcpy(&status, from + 2, 2);
 	memcpy(&id, from + 4, 4);
 	memcpy(words, from + 8, sizeof words);
-	*h = (struct header){ .kind = (uint8_t)from[0], .flags = (uint8_t)from[1], .status = le16toh(status),
+	return (struct header){ .kind = (uint8_t)from[0], .flags = (uint8_t)from[1], .status = le16toh(status),
 		.id = le32toh(id), .size = le64toh(words[0]), .addr = le64toh(words[1]), .key = le64toh(words[2]),
 		.data = le64toh(words[3]) };
 }
@@ -129,15 +132,18 @@ void op_send(struct ep *e, struct op *op)
 		ep_write(e);
 }
 
-static void answer(struct ep *e, uint8_t kind, int status, struct iovec from, struct mr *mr)
+/* copy becomes the answer's. */
+static void answer(struct ep *e, uint8_t kind, int status, struct iovec from, struct mr *mr, char *copy)
 {
 	struct op *op = op_get(e, ANSWER, TX_MOST);
 	if (op == NULL) {
+		free(copy);
 		ep_end(e, e->ops.count[ANSWER] >= TX_MOST ? EDGE_ERR_STREAM : EDGE_ERR_NO_MEMORY);
 		return;
 	}
 	op->h = (struct header){ .kind = kind, .status = (uint16_t)-status, .id = e->in.h.id, .size = from.iov_len };
 	op->mr = mr;
+	op->copy = copy;
 	op->left = span_set(&op->from, &from, 1);
 	op_send(e, op);
 }
@@ -145,19 +151,19 @@ static void answer(struct ep *e, uint8_t kind, int status, struct iovec from, st
 /* --- receiving --- */
 
 /* The memory that the header names: 0, or why the peer may not have it. */
-static int find_memory(struct ep *e, uint64_t access, struct iovec *to, struct mr **mr)
+static int find_memory(struct ep *e, const struct header *h, uint64_t size, uint64_t access, struct iovec *to,
+                       struct mr **mr)
 {
-	const struct header *h = &e->in.h;
 	struct mr *m = mr_find(e->d, h->key);
 	*to = (struct iovec){ NULL, 0 };
 	*mr = NULL;
 	if (m == NULL)
 		return EDGE_ERR_KEY;
-	if (!(m->access & access))
+	if ((m->access & access) != access)
 		return EDGE_ERR_PERMISSION;
-	if (h->addr < m->first || h->addr - m->first > m->size || h->size > m->size - (h->addr - m->first))
+	if (h->addr < m->first || h->addr - m->first > m->size || size > m->size - (h->addr - m->first))
 		return EDGE_ERR_BOUNDS;
-	*to = (struct iovec){ m->base + (h->addr - m->first), h->size };
+	*to = (struct iovec){ m->base + (h->addr - m->first), size };
 	*mr = m;
 	return 0;
 }
@@ -168,23 +174,38 @@ static struct op *find_op(struct ep *e)
 	const struct header *h = &e->in.h;
 	struct op *op = h->id < e->ops.n ? e->ops.table[h->id] : NULL;
 	bool known = h->status == 0 || h->status == -EDGE_ERR_KEY || h->status == -EDGE_ERR_PERMISSION ||
-	             h->status == -EDGE_ERR_BOUNDS || h->status == -EDGE_ERR_TOO_LONG;
-	if (op == NULL || !op->waits || !known || (h->kind == K_DATA) != (op->h.kind == K_READ))
+	             h->status == -EDGE_ERR_BOUNDS || h->status == -EDGE_ERR_TOO_LONG || h->status == -EDGE_ERR_MISALIGNED;
+	if (op == NULL || !op->waits || !known)
 		return NULL;
-	return h->size == (h->kind == K_DATA && h->status == 0 ? op->h.size : 0) ? op : NULL;
+	int64_t wants = op->h.kind == K_ATOMIC ? atomic_answer(&op->h) : op->h.kind == K_READ ? (int64_t)op->h.size : -1;
+	if ((h->kind == K_DATA) != (wants >= 0))
+		return NULL;
+	return h->size == (wants >= 0 && h->status == 0 ? (uint64_t)wants : 0) ? op : NULL;
 }
 
 /* A message meets the oldest buffer. False: there is none. */
 static bool meet(struct ep *e)
 {
 	struct inbound *in = &e->in;
-	e->stalled = e->rx.head == e->rx.tail;
-	if (e->stalled)
+	if (!rx_take(e, &in->rx))
 		return false;
-	in->rx = e->rx.ring[e->rx.head++ % e->rx.size];
 	in->to = in->rx.to;
 	in->room = in->rx.size;
 	in->status = in->h.size > in->room ? EDGE_ERR_TOO_LONG : 0;
+	return true;
+}
+
+/* An atomic is performed once its operands are there. */
+static bool begin_atomic(struct ep *e)
+{
+	struct inbound *in = &e->in;
+	if (!atomic_good(&in->h))
+		return false;
+	if (e->operands == NULL && (e->operands = malloc(2 * ATOMIC_BYTES)) == NULL) {
+		ep_end(e, EDGE_ERR_NO_MEMORY);
+		return false;
+	}
+	span_set(&in->to, &(struct iovec){ e->operands, in->h.size }, 1);
 	return true;
 }
 
@@ -194,18 +215,21 @@ static bool begin(struct ep *e)
 	struct inbound *in = &e->in;
 	const struct header *h = &in->h;
 	struct iovec to;
-	header_get(&in->h, in->header);
+	in->h = header_of(in->header);
 	in->left = h->kind == K_READ ? 0 : h->size;
 	in->room = h->size;
 	in->status = 0;
-	bool greets = h->kind == K_ACCEPT || h->kind == K_REJECT, good = greets == (e->state == GREETING);
+	bool greets = h->kind == K_ACCEPT || h->kind == K_REJECT;
+	bool good = greets == (e->state == GREETING) && (h->flags & ~(F_DATA | F_ANSWER)) == 0;
 	switch (good ? h->kind : 0) {
 	case K_MESSAGE:
 		if (!meet(e))
 			return false;
 		break;
 	case K_WRITE:
-		in->status = find_memory(e, FI_REMOTE_WRITE, &to, &in->mr);
+		if ((h->flags & F_DATA) && (e->stalled = !cq_takes(e->rx_cq)))
+			return false;
+		in->status = find_memory(e, h, h->size, FI_REMOTE_WRITE, &to, &in->mr);
 		in->room = span_set(&in->to, &to, 1);
 		break;
 	case K_READ:
@@ -215,7 +239,10 @@ static bool begin(struct ep *e)
 		in->op = find_op(e);
 		good = in->op != NULL;
 		if (good)
-			in->to = in->op->from;
+			in->to = in->op->h.kind == K_ATOMIC ? *(struct span *)(void *)in->op->copy : in->op->from;
+		break;
+	case K_ATOMIC:
+		good = begin_atomic(e);
 		break;
 	case K_ACCEPT:
 	case K_REJECT:
@@ -240,7 +267,25 @@ static void written(struct ep *e, const struct header *h, int status)
 			.data = h->data };
 		cq_push(e->rx_cq, &c);
 	}
-	answer(e, K_DONE, status, (struct iovec){ NULL, 0 }, NULL);
+	answer(e, K_DONE, status, (struct iovec){ NULL, 0 }, NULL, NULL);
+}
+
+static void perform(struct ep *e, const struct header *h)
+{
+	struct iovec at, from = { NULL, 0 };
+	struct mr *mr;
+	bool fetches = atomic_answer(h) >= 0;
+	char *results = fetches ? malloc(ATOMIC_BYTES) : NULL;
+	int status = find_memory(e, h, atomic_reach(h), atomic_access(h), &at, &mr);
+	if (fetches && results == NULL) {
+		ep_end(e, EDGE_ERR_NO_MEMORY);
+		return;
+	}
+	if (status == 0)
+		status = atomic_perform(h, at.iov_base, e->operands, results);
+	if (fetches && status == 0)
+		from = (struct iovec){ results, (size_t)atomic_answer(h) };
+	answer(e, fetches ? K_DATA : K_DONE, status, from, NULL, results);
 }
 
 /* All of the payload is there. */
@@ -257,14 +302,17 @@ static void finish(struct ep *e)
 	case K_MESSAGE:
 		rx_complete(e, &was.rx, h, h->size, was.status);
 		if (h->flags & F_ANSWER)
-			answer(e, K_DONE, was.status, (struct iovec){ NULL, 0 }, NULL);
+			answer(e, K_DONE, was.status, (struct iovec){ NULL, 0 }, NULL, NULL);
 		break;
 	case K_WRITE:
 		written(e, h, was.status);
 		break;
 	case K_READ:
-		was.status = find_memory(e, FI_REMOTE_READ, &from, &mr);
-		answer(e, K_DATA, was.status, from, mr);
+		was.status = find_memory(e, h, h->size, FI_REMOTE_READ, &from, &mr);
+		answer(e, K_DATA, was.status, from, mr, NULL);
+		break;
+	case K_ATOMIC:
+		perform(e, h);
 		break;
 	case K_DATA:
 	case K_DONE:

@@ -9,8 +9,8 @@ pair() {
 	what=$1 server=$2 client=$3
 	shift 3
 	rm -f addr
-	$server "$@" $what-serve addr >server.out 2>&1 & pid=$!
-	$client "$@" $what addr >client.out 2>&1 || fail "$what, client, $server to $client"
+	$server "$@" "$what-serve" addr >server.out 2>&1 & pid=$!
+	$client "$@" "$what" addr >client.out 2>&1 || fail "$what, client, $server to $client"
 	wait $pid || fail "$what, server, $server to $client"
 }
 
@@ -52,15 +52,48 @@ restart() {
 restart_a() { restart a; }
 restart_b() { restart b; }
 
+# Peers that speak wrongly, under the sanitizers.
+hostile() {
+	rm -f addr addr.ready
+	B $ASAN/hostile serve addr "$(a "$OUT/attack" count attack)" >server.out 2>&1 & server=$!
+	A $ASAN/hostile good addr >good.out 2>&1 & good=$!
+	until [ -e addr.ready ]; do kill -0 $server 2>/dev/null || fail "hostile serve"; sleep 0.05; done
+	A "$OUT/attack" attack addr >client.out 2>&1 || fail "attack"
+	wait $good || fail "hostile good"
+	wait $server || fail "hostile serve"
+	rm -f addr
+	B "$OUT/attack" listen addr >server.out 2>&1 & server=$!
+	A $ASAN/hostile dial addr "$(a "$OUT/attack" count listen)" >client.out 2>&1 || fail "hostile dial"
+	wait $server || fail "attack listen"
+}
+
+# An MPI job whose daemon goes away ends, and says why.
+lost_mpi() {
+	begin=$(over_edge)
+	(mpi 2 $OVER_EDGE "$OUT/mpi" forever >mpi.out 2>&1) & job=$!
+	until [ $(($(over_edge) - begin)) -gt 5000 ]; do kill -0 $job 2>/dev/null || fail "the MPI job ended early"; done
+	restart "$1"
+	status=0
+	wait $job || status=$?
+	[ $status -ne 0 ] && [ $status -ne 124 ] || fail "MPI, restart of $1: the job ended with $status"
+	grep -q "libedge-fi: a connection is lost" mpi.out || fail "MPI, restart of $1"
+}
+
 A fi_info -p edge | grep -q "FI_EP_MSG" || fail "fi_info does not list it"
 A fi_info -p "edge;ofi_rxm" | grep -q "FI_EP_RDM" || fail "fi_info does not list it under ofi_rxm"
 for wait in "" "FI_WAIT=1"; do
 	for what in verbs flood; do
-		pair $what B A env $wait $ASAN
-		pair $what A A env $wait $ASAN
+		pair $what B A env $wait $ASAN/pair
+		pair $what A A env $wait $ASAN/pair
 	done
 done
+for wait in "" "FI_WAIT=1"; do
+	pair more B A env $wait $ASAN/more
+	pair more A A env $wait $ASAN/more
+done
 echo "pair: ok"
+hostile
+echo "hostile: ok"
 fault cut_link 0
 fault kill_server 1
 fault restart_a 1
@@ -87,3 +120,6 @@ check_mpi() {
 for n in ${PROCESSES:-2 4 8}; do check_mpi "$n"; done
 check_mpi 4 -x FI_EDGE_BUFFER=4096              # everything waits for room
 check_mpi 2 -x FI_OFI_RXM_DATA_AUTO_PROGRESS=1 # two threads
+check_mpi 4 -x FI_OFI_RXM_USE_SRX=1            # shared receive contexts
+for h in a b; do lost_mpi $h; done
+echo "MPI, restart of a daemon: the job ends"

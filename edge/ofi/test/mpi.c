@@ -2,6 +2,7 @@
  * mpi check [SEED]:       ring, allreduce, alltoall, broadcast, many at once; every byte is compared.
  * mpi measure [ROUNDS]:   between rank 0 and the last: latency of 8 bytes (us), bandwidth of 1 MiB (MB/s), and
  *                         allreduce (us).
+ * mpi forever:            a ring without end.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -118,6 +119,13 @@ static void check(unsigned seed)
 		printf("mpi: ok, %d processes\n", size);
 }
 
+static void forever(void)
+{
+	unsigned char *out = malloc(1 << 20), *in = malloc(1 << 20);
+	for (unsigned i = 0;; i++)
+		ring(out, in, i % 3 == 0 ? 1 << 20 : i % 3 == 1 ? 8 : 5000, i);
+}
+
 /* Microseconds of one way, between rank 0 and the last. */
 static double pingpong(char *p, int n, int rounds)
 {
@@ -182,6 +190,8 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	if (argc > 1 && strcmp(argv[1], "measure") == 0)
 		measure(argc > 2 ? atoi(argv[2]) : 1000);
+	else if (argc > 1 && strcmp(argv[1], "forever") == 0)
+		forever();
 	else
 		check(argc > 2 ? (unsigned)atoi(argv[2]) : 1);
 	MPI_Finalize();
