@@ -70,7 +70,7 @@ static void greeted(edge_device *d, struct call *c, int err, const union abi_pac
 	d->ring.submit = fds[1];
 	d->ring.watch = fds[2];
 	fds[1] = fds[2] = -1;
-	watch_fd(d, d->ring.watch, EPOLLIN, EPOLL_CTL_ADD);
+	watch_fd(d, d->ring.watch, EPOLLIN | EPOLLET, EPOLL_CTL_ADD); /* so that nobody has to make it unreadable (A8.3) */
 	get_str(a->node, &m->hello.node);
 	get_str(a->name, &m->hello.name);
 	a->window = m->hello.window == 0 || m->hello.window > m->hello.sq_entries ? m->hello.sq_entries : m->hello.window;

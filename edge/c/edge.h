@@ -161,6 +161,9 @@ EDGE_API int edge_device_arm(edge_device *dev);
 /* For a loop that waits as enum edge_wait says, and not by sleeping at once: before edge_device_arm, when the look found
  * nothing. 1: give way by sched_yield, and poll again. 0: arm, and sleep. Of several threads one at a time. */
 EDGE_API int edge_device_linger(edge_device *dev);
+/* on: what functions of the library take in other threads does not make the descriptor readable. It is for programs
+ * whose threads all look, by edge_device_arm, after each call: 0 says that there is something for the loop. */
+EDGE_API void edge_device_quiet(edge_device *dev, int on);
 
 /* --- memory --- */
 

@@ -100,6 +100,8 @@ struct waiting { /* wait.c */
 	bool leader;  /* somebody polls or sleeps on behalf of all */
 	bool asleep;  /* likewise, in epoll_wait */
 	bool armed;
+	bool quiet;           /* only the daemon makes the descriptor readable: edge_device_quiet */
+	bool passed;          /* the last look after arm asked the kernel nothing, and found nothing */
 	bool polling;         /* as the daemon was told */
 	struct waiter *waiters;
 	uint64_t news, seen;
@@ -317,7 +319,7 @@ void ring_put(struct ring *r, const void *e);
 void ring_publish(struct ring *r);
 bool ring_ready(const struct ring *r);
 void ring_sleep(struct ring *r, bool asleep);
-void ring_awake(struct ring *r);
+bool ring_rang(struct ring *r);
 void ring_polling(struct ring *r, bool polling);
 uint32_t ring_pulse(const struct ring *r);
 int ring_drain(edge_device *d);

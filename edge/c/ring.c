@@ -109,26 +109,20 @@ bool ring_ready(const struct ring *r)
 	return r->map != NULL && atomic_load_explicit(word(r, ABI_CQ_TAIL), memory_order_acquire) != r->head;
 }
 
-/* Says that we sleep, or wakes (A8.3). */
+/* Says that we sleep, or wakes (A8.3): what the daemon rang already stays. */
 void ring_sleep(struct ring *r, bool asleep)
 {
 	if (r->map == NULL)
 		return;
 	atomic_store_explicit(word(r, ABI_CLIENT_ASLEEP), asleep, memory_order_relaxed);
-	if (asleep) {
+	if (asleep)
 		full_fence();
-		return;
-	}
-	struct epoll_event e[4];
-	for (int i = 0; i < 16 && epoll_wait(r->watch, e, 4, 0) > 0; i++) /* a broken daemon's may stay readable */
-		;
 }
 
-/* Has the daemon ring no more; what it rang already stays. */
-void ring_awake(struct ring *r)
+/* Wakes, and returns whether the daemon rang. */
+bool ring_rang(struct ring *r)
 {
-	if (r->map != NULL)
-		atomic_store_explicit(word(r, ABI_CLIENT_ASLEEP), 0, memory_order_relaxed);
+	return r->map == NULL || atomic_exchange(word(r, ABI_CLIENT_ASLEEP), 0) == 0;
 }
 
 void ring_polling(struct ring *r, bool polling)

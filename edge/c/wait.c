@@ -21,7 +21,7 @@
 #define LOOP_SPIN 20000        /* how long a loop of the program polls, in ns, and how rarely if that is in vain */
 #define LOOP_VAIN 7            /* 1 in 2^7 times */
 #define SOCKET_EACH 64         /* rounds of the ring between two looks at the socket */
-#define SOCKET_TIME 50000      /* or ns, for those who do not wait: a look is a system call */
+#define SOCKET_TIME 200000     /* or ns, for those who do not wait: a look is a system call */
 
 int64_t now_ns(void)
 {
@@ -102,7 +102,7 @@ static void tell(edge_device *d)
 	for (struct waiter *x = w->waiters; x != NULL; x = x->next)
 		if (x->ready(x->arg) || d->dead != 0)
 			pthread_cond_signal(&x->cond);
-	if (w->asleep || w->armed) {
+	if (w->asleep || (w->armed && (!w->quiet || w->leader))) {
 		w->armed = false;
 		ring_wake(d);
 	}
@@ -207,17 +207,30 @@ static bool disarm(edge_device *d)
 	struct waiting *w = &d->w;
 	struct epoll_event e[8];
 	bool look = false;
-	ring_awake(&d->ring);
 	int n = epoll_wait(w->epoll, e, 8, 0);
 	for (int i = 0; i < n; i++) {
 		if (e[i].data.fd == w->wake)
 			unring(d);
-		else if (e[i].data.fd == d->ring.watch)
-			ring_sleep(&d->ring, false);
-		else
+		else if (e[i].data.fd != d->ring.watch)
 			look = true;
 	}
+	if (!look)
+		w->looked_at = now_ns();
 	return look;
+}
+
+/* After edge_device_arm: wakes, and says whether to look at the socket. If the daemon has not rung, who slept was woken
+ * by something of the program's; if by the socket or the timer, nothing is found, and the kernel is asked next time. */
+static bool wakes(edge_device *d)
+{
+	struct waiting *w = &d->w;
+	bool rang = ring_rang(&d->ring);
+	if (rang || w->rung || w->passed) {
+		w->passed = false;
+		return disarm(d);
+	}
+	w->passed = true;
+	return look_due(d);
 }
 
 /* Whether one who has polled since then in vain goes on. Who does gives way to others on the core and looks again. */
@@ -474,7 +487,9 @@ int edge_device_poll(edge_device *d)
 	w->armed = false;
 	if (w->loop_yield != 0 || w->loop_sleep != 0)
 		loop_returns(d);
-	int n = pump(d, asleep ? disarm(d) : look_due(d));
+	int n = pump(d, asleep ? wakes(d) : look_due(d));
+	if (n > 0)
+		w->passed = false;
 	if (!mine && n == 0)
 		n = 1; /* others took what this caller has not looked at */
 	w->seen = w->news;
@@ -516,6 +531,13 @@ int edge_device_linger(edge_device *d)
 	return leave(d, on);
 }
 
+void edge_device_quiet(edge_device *d, int on)
+{
+	enter(d);
+	d->w.quiet = on;
+	leave(d, 0);
+}
+
 int edge_device_fd(edge_device *d)
 {
 	return d->w.epoll;
@@ -537,7 +559,7 @@ int edge_device_arm(edge_device *d)
 			w->loop_sleep = now_ns();
 			ring_sleep(&d->ring, true);
 			if (ring_ready(&d->ring)) {
-				ring_awake(&d->ring);
+				ring_sleep(&d->ring, false);
 				w->armed = false;
 				w->loop_sleep = 0;
 				armed = 0;

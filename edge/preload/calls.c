@@ -25,10 +25,10 @@ static bool is_nonblocking(int fd) { return real.fcntl64(fd, F_GETFL) & O_NONBLO
 
 /* connect for a socket that has an entry. 1: ask the kernel. */
 static int connect_again(struct sock *s) {
-	pthread_mutex_lock(&guard);
+	lock();
 	progress();
 	enum state state = s->state;
-	pthread_mutex_unlock(&guard);
+	unlock();
 	switch (state) {
 	case OFFERED:
 		return fail_with(EALREADY);
@@ -42,8 +42,10 @@ static int connect_again(struct sock *s) {
 }
 
 static int connect_offered(int fd, const struct sockaddr *to, socklen_t n, struct sock *s) {
+	int within = rest();
 	int r = real.connect(fd, to, n), err = errno;
-	pthread_mutex_lock(&guard);
+	resume(within);
+	lock();
 	if (r < 0 && (err == EINPROGRESS || err == EINTR)) {
 		struct epoll_event e = {.events = EPOLLOUT};
 		s->connecting = s->state == OFFERED && real.epoll_ctl(hub, EPOLL_CTL_ADD, fd, &e) == 0;
@@ -54,7 +56,8 @@ static int connect_offered(int fd, const struct sockaddr *to, socklen_t n, struc
 	} else {
 		connected(s);
 	}
-	pthread_mutex_unlock(&guard);
+	unlock();
+	sock_put(s);
 	errno = err;
 	return r;
 }
@@ -72,12 +75,16 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	    (a->any.sa_family == AF_INET6 && n < (socklen_t)sizeof a->in6) ||
 	    !map_peer(a, address_port(a)) || !is_tcp(fd))
 		return real.connect(fd, to, n);
-	pthread_mutex_lock(&guard);
+	lock();
 	bool offered = offer(fd, &s, a);
-	if (offered)
+	if (offered) {
 		s->nonblock = is_nonblocking(fd);
-	pthread_mutex_unlock(&guard);
-	return offered ? connect_offered(fd, to, n, s) : real.connect(fd, to, n);
+		if (!epoll_move(s, fd))
+			withdraw(s);
+	}
+	unlock();
+	s = offered ? sock_get(fd) : NULL;
+	return s ? connect_offered(fd, to, n, s) : real.connect(fd, to, n);
 }
 
 /* --- listen and accept --- */
@@ -92,11 +99,11 @@ EXPORT int listen(int fd, int backlog) {
 		sock_put(s);
 		return r;
 	}
-	pthread_mutex_lock(&guard);
+	lock();
 	s = sock_new(fd, LISTENING);
 	if (s)
 		enlist(s);
-	pthread_mutex_unlock(&guard);
+	unlock();
 	return r;
 }
 
@@ -131,7 +138,7 @@ EXPORT int accept(int fd, struct sockaddr *from, socklen_t *n) { return accept4(
 
 EXPORT int close(int fd) {
 	real_need();
-	if (active) {
+	if (active && !within()) { /* within: libedge's own */
 		epoll_closed(fd);
 		sock_unlink(fd);
 	}
@@ -140,15 +147,19 @@ EXPORT int close(int fd) {
 
 EXPORT int close_range(unsigned first, unsigned last, int flags) {
 	real_need();
-	if (active && !(flags & 4)) /* CLOSE_RANGE_CLOEXEC closes nothing now */
+	if (active && !(flags & 4)) { /* CLOSE_RANGE_CLOEXEC closes nothing now */
+		epoll_range(first, last);
 		table_range(first, last);
+	}
 	return real.close_range(first, last, flags);
 }
 
 EXPORT void closefrom(int first) {
 	real_need();
-	if (active)
+	if (active) {
+		epoll_range(first < 0 ? 0 : (unsigned)first, ~0u);
 		table_range(first < 0 ? 0 : (unsigned)first, ~0u);
+	}
 	real.closefrom(first);
 }
 
@@ -234,6 +245,8 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
 		*(int *)arg = (int)edge_stream_unsent(s->stream);
 	else if ((r = real.ioctl(fd, request, arg)) == 0 && request == FIONBIO)
 		s->nonblock = *(int *)arg != 0;
+	if (s->state == STREAM)
+		look_after();
 	sock_put(s);
 	return r;
 }
@@ -253,6 +266,8 @@ EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *n) 
 		s->broken = true;
 		*(int *)value = tcp_error(err);
 	}
+	if (s->state == STREAM)
+		look_after();
 	sock_put(s);
 	return 0;
 }
@@ -274,10 +289,10 @@ EXPORT int shutdown(int fd, int how) {
 		s->read_shut = true;
 	if (how != SHUT_RD && !atomic_exchange(&s->write_shut, true))
 		edge_stream_shutdown(s->stream);
-	pthread_mutex_lock(&guard);
+	lock();
 	changed(s);
 	progress();
-	pthread_mutex_unlock(&guard);
+	unlock();
 	sock_put(s);
 	return 0;
 }

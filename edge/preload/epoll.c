@@ -15,8 +15,10 @@ enum { DESCRIPTORS = 1 << 20, KERNEL_TURN = 8 };
 struct epset {
 	struct waiter waiter;
 	int fd;
+	int users;                   /* threads that wait */
 	int turn;                    /* rounds since the kernel was asked */
 	bool hooked;                 /* the hub is in it */
+	bool closed;                 /* the last user frees it */
 	struct item *first, **last;  /* perhaps ready */
 	struct item *all;
 };
@@ -66,6 +68,20 @@ static struct epset *claim(int epfd) {
 	return set;
 }
 
+/* Sockets that were put into a set of the kernel's before they were connected: there events of a stream would not show.
+ * The set's descriptor and one more; -1: several sets. */
+static struct early { int set; struct epoll_event want; } early[DESCRIPTORS];
+
+static void note_early(int epfd, int op, int fd, const struct epoll_event *e) {
+	if (fd < 0 || fd >= DESCRIPTORS)
+		return;
+	struct early *y = &early[fd];
+	if (op == EPOLL_CTL_DEL)
+		y->set = y->set == epfd + 1 ? 0 : y->set;
+	else
+		*y = (struct early){.set = y->set == 0 || y->set == epfd + 1 ? epfd + 1 : -1, .want = *e};
+}
+
 void item_changed(struct item *i) {
 	if (i->queued || i->spent)
 		return;
@@ -111,18 +127,32 @@ void items_drop(struct sock *s) {
 	}
 }
 
+static void set_unused(struct epset *set) {
+	if (!set->closed || set->users > 0)
+		return;
+	real.close(set->waiter.fd);
+	free(set);
+}
+
 /* Unlocked. */
 void epoll_closed(int fd) {
+	if (fd >= 0 && fd < DESCRIPTORS && early[fd].set && !borrowed())
+		early[fd].set = 0;
 	struct epset *set = set_of(fd);
 	if (!set || borrowed())
 		return;
-	pthread_mutex_lock(&guard);
+	lock();
 	atomic_store(&sets[fd], NULL);
 	while (set->all)
 		item_free(set->all);
-	pthread_mutex_unlock(&guard);
-	real.close(set->waiter.fd);
-	free(set);
+	set->closed = true;
+	set_unused(set);
+	unlock();
+}
+
+void epoll_range(unsigned first, unsigned last) {
+	for (unsigned fd = first; (int)fd <= highest && fd <= last; fd++)
+		epoll_closed((int)fd);
 }
 
 /* The child shares the kernel's sets with its parent and knows nothing of our part of them. */
@@ -166,13 +196,33 @@ static int control(struct epset *set, int op, int fd, struct sock *s, const stru
 	return 0;
 }
 
+bool epoll_move(struct sock *s, int fd) {
+	struct early y = early[fd];
+	if (y.set == 0)
+		return true;
+	struct epset *set = y.set > 0 ? claim(y.set - 1) : NULL;
+	if (!set)
+		return false;
+	early[fd].set = 0;
+	if (real.epoll_ctl(set->fd, EPOLL_CTL_DEL, fd, NULL))
+		return true; /* that was an earlier socket of this number */
+	if (control(set, EPOLL_CTL_ADD, fd, s, &y.want) == 0)
+		return true;
+	real.epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &y.want);
+	return false;
+}
+
 EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e) {
 	real_need();
 	struct sock *s = sock_get(fd);
-	if (!s)
-		return real.epoll_ctl(epfd, op, fd, e);
+	if (!s) {
+		int r = real.epoll_ctl(epfd, op, fd, e);
+		if (r == 0 && active && !within()) /* within: libedge's own */
+			note_early(epfd, op, fd, e);
+		return r;
+	}
 	int result = -1, err = 0;
-	pthread_mutex_lock(&guard);
+	lock();
 	if (op != EPOLL_CTL_DEL)
 		begin(s);
 	if (s->state == LISTENING) {
@@ -180,14 +230,14 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e) {
 		claim(epfd);
 	}
 	if (s->state == PLAIN || s->state == LISTENING) {
-		pthread_mutex_unlock(&guard);
+		unlock();
 		result = real.epoll_ctl(epfd, op, fd, e);
 		err = errno;
 	} else {
 		struct epset *set = claim(epfd);
 		err = !set ? errno : op != EPOLL_CTL_DEL && !e ? EFAULT : control(set, op, fd, s, e);
 		result = err ? -1 : 0;
-		pthread_mutex_unlock(&guard);
+		unlock();
 	}
 	sock_put(s);
 	errno = err;
@@ -227,15 +277,27 @@ static int shown(struct epoll_event *e, int n) {
 /* What the kernel has, without waiting. It is asked now and then: streams that are always ready shall hide nothing. */
 static int ask_kernel(struct epset *set, struct epoll_event *out, int max, const sigset_t *mask) {
 	set->turn = 0;
-	int n = real.epoll_pwait(set->fd, out, max, 0, mask);
-	return n < 0 ? -1 : shown(out, n);
+	int n, kept = 0;
+	for (int tries = 0; tries < 3 && kept == 0; tries++) { /* two descriptors that are not shown may take the places */
+		if ((n = real.epoll_pwait(set->fd, out, max, 0, mask)) < 0)
+			return -1;
+		kept = shown(out, n);
+		if (n == kept)
+			break;
+	}
+	return kept;
 }
 
 static int wait_locked(struct epset *set, struct epoll_event *out, int max, int64_t until, const sigset_t *mask) {
 	struct waiter *w = &set->waiter;
+	struct sleeping x = {.w = w};
 	for (;;) {
 		w->rung = false;
 		progress();
+		if (set->closed) {
+			errno = EBADF;
+			return -1;
+		}
 		int64_t now = now_ns();
 		int n = 0;
 		if (++set->turn >= KERNEL_TURN && (n = ask_kernel(set, out, max, mask)) < 0)
@@ -251,16 +313,11 @@ static int wait_locked(struct epset *set, struct epoll_event *out, int max, int6
 		if (linger(w) || !sleep_begin(w))
 			continue;
 		set->turn = 0;
-		pthread_mutex_unlock(&guard);
-		int64_t ms = limit == NEVER ? -1 : limit > now ? (limit - now + MILLI - 1) / MILLI : 0;
-		int r = real.epoll_pwait(set->fd, out, max, ms > INT32_MAX ? INT32_MAX : (int)ms, mask), err = errno;
-		pthread_mutex_lock(&guard);
-		sleep_end(w);
-		if (r < 0) {
-			errno = err;
+		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
+		if ((n = sleep_epoll(&x, set->fd, out, max, left, mask)) < 0)
 			return -1;
-		}
-		n = shown(out, r);
+		woken |= n > 0; /* perhaps */
+		n = shown(out, n);
 		if (n > 0) {
 			progress();
 			return n + collect(set, out + n, max - n);
@@ -268,25 +325,48 @@ static int wait_locked(struct epset *set, struct epoll_event *out, int max, int6
 	}
 }
 
-static int wait_set(struct epset *set, struct epoll_event *out, int max, int64_t until, const sigset_t *mask) {
+static int wait_set(int epfd, struct epset *set, struct epoll_event *out, int max, int64_t until, const sigset_t *mask) {
 	if (max <= 0) {
 		errno = EINVAL;
 		return -1;
 	}
-	pthread_mutex_lock(&guard);
-	int n = wait_locked(set, out, max, until, mask), err = errno;
-	linger_end(&set->waiter);
-	pthread_mutex_unlock(&guard);
+	enter(); /* until the end, so that sleep_epoll cannot be left before its time */
+	lock();
+	bool open = set_of(epfd) == set; /* else another thread closed it just now */
+	int n = -1, err = EBADF;
+	if (open) {
+		set->users++;
+		n = wait_locked(set, out, max, until, mask);
+		err = errno;
+		linger_end(&set->waiter);
+		if (set->first)
+			wake(&set->waiter); /* another thread that waits may take the rest, as in the kernel's */
+		set->users--;
+		set_unused(set);
+	}
+	unlock();
+	leave();
 	errno = err;
 	return n;
 }
 
+/* The set, which is ours before a thread sleeps in it: other threads may add streams meanwhile. */
+static struct epset *to_wait(int epfd) {
+	struct epset *set = set_of(epfd);
+	if (set || !active || within()) /* within: libedge's own */
+		return set;
+	lock();
+	set = claim(epfd);
+	unlock();
+	return set;
+}
+
 EXPORT int epoll_pwait(int epfd, struct epoll_event *out, int max, int ms, const sigset_t *mask) {
 	real_need();
-	struct epset *set = set_of(epfd);
+	struct epset *set = to_wait(epfd);
 	if (!set)
 		return real.epoll_pwait(epfd, out, max, ms, mask);
-	return wait_set(set, out, max, ms < 0 ? NEVER : now_ns() + ms * MILLI, mask);
+	return wait_set(epfd, set, out, max, ms < 0 ? NEVER : now_ns() + ms * MILLI, mask);
 }
 
 EXPORT int epoll_wait(int epfd, struct epoll_event *out, int max, int ms) {
@@ -295,9 +375,9 @@ EXPORT int epoll_wait(int epfd, struct epoll_event *out, int max, int ms) {
 
 EXPORT int epoll_pwait2(int epfd, struct epoll_event *out, int max, const struct timespec *t, const sigset_t *mask) {
 	real_need();
-	struct epset *set = set_of(epfd);
+	struct epset *set = to_wait(epfd);
 	int64_t ns = t ? t->tv_sec * INT64_C(1000000000) + t->tv_nsec : -1;
 	if (!set)
 		return real.epoll_pwait(epfd, out, max, t ? (int)((ns + MILLI - 1) / MILLI) : -1, mask);
-	return wait_set(set, out, max, t ? now_ns() + ns : NEVER, mask);
+	return wait_set(epfd, set, out, max, t ? now_ns() + ns : NEVER, mask);
 }

@@ -22,7 +22,13 @@ int fail_with(int err) {
 static struct sock *streaming(int fd, int flags, int *err) {
 	real_need();
 	*err = 0;
+	bool nested = within();
 	struct sock *s = sock_get(fd);
+	if (s && nested && s->state != PLAIN) { /* the handler of a signal that came into another call, which has locks */
+		sock_put(s);
+		*err = ECONNRESET;
+		return NULL;
+	}
 	if (!s)
 		return NULL;
 	if (s->state != STREAM)
@@ -33,13 +39,16 @@ static struct sock *streaming(int fd, int flags, int *err) {
 	return NULL;
 }
 
-/* Another thread may sleep for what our call has seen. */
+/* Another thread may sleep for what our call took from the device. */
+void look_after(void) {
+	if (sleepers == 0 || lingerers > 0 || edge_device_arm(device))
+		return;
+	lock();
+	unlock();
+}
+
 static void done(struct sock *s) {
-	if (sleepers > 0 && lingerers == 0) {
-		pthread_mutex_lock(&guard);
-		progress();
-		pthread_mutex_unlock(&guard);
-	}
+	look_after();
 	sock_put(s);
 }
 

@@ -10,9 +10,7 @@ enum { SMALL = 64, KERNEL_TURN = 8 };
 
 struct polling {
 	struct pollfd *user, *kernel; /* kernel has two more */
-	struct sock **socks;
-	struct link *links;
-	nfds_t n;
+	struct sleeping x;            /* socks, links and n */
 	nfds_t nkernel;
 };
 
@@ -22,9 +20,9 @@ static bool is_kernels(const struct sock *s) { return !s || s->state == PLAIN ||
 static int look(struct polling *q) {
 	int ready = 0;
 	q->nkernel = 0;
-	for (nfds_t i = 0; i < q->n; i++) {
+	for (nfds_t i = 0; i < q->x.n; i++) {
 		struct pollfd *u = &q->user[i];
-		struct sock *s = q->socks[i];
+		struct sock *s = q->x.socks[i];
 		u->revents = 0;
 		q->kernel[i] = (struct pollfd){.fd = u->fd, .events = u->events};
 		if (is_kernels(s)) {
@@ -40,14 +38,16 @@ static int look(struct polling *q) {
 
 static int merge(struct polling *q) {
 	int n = 0;
-	for (nfds_t i = 0; i < q->n; i++) {
+	for (nfds_t i = 0; i < q->x.n; i++) {
 		q->user[i].revents |= q->kernel[i].revents;
 		n += q->user[i].revents != 0;
 	}
 	return n;
 }
 
-static int run(struct polling *q, struct waiter *w, int64_t until, const sigset_t *mask) {
+static int run(struct polling *q, int64_t until, const sigset_t *mask) {
+	struct waiter *w = q->x.w;
+	nfds_t n = q->x.n;
 	bool kernel_ready = false;
 	for (int round = 0;;) {
 		w->rung = false;
@@ -55,79 +55,81 @@ static int run(struct polling *q, struct waiter *w, int64_t until, const sigset_
 		int ready = look(q);
 		int64_t now = now_ns();
 		if (ready || kernel_ready || now >= until) {
-			if (q->nkernel && real.ppoll(q->kernel, q->n, &(struct timespec){0}, mask) < 0)
+			if (q->nkernel && real.ppoll(q->kernel, n, &(struct timespec){0}, mask) < 0)
 				return -1;
-			return merge(q);
+			ready = merge(q);
+			if (ready || now >= until)
+				return ready;
+			kernel_ready = false; /* another thread or process was faster */
 		}
 		int64_t limit = next_verdict() < until ? next_verdict() : until;
 		if (linger(w)) { /* the kernel is asked now and then */
 			kernel_ready = q->nkernel && ++round % KERNEL_TURN == 0 &&
-			               real.ppoll(q->kernel, q->n, &(struct timespec){0}, mask) > 0;
+			               real.ppoll(q->kernel, n, &(struct timespec){0}, mask) > 0;
 			continue;
 		}
 		if (!sleep_begin(w))
 			continue;
-		q->kernel[q->n] = (struct pollfd){.fd = w->fd, .events = POLLIN};
-		q->kernel[q->n + 1] = (struct pollfd){.fd = hub, .events = POLLIN};
-		pthread_mutex_unlock(&guard);
-		int64_t left = limit > now ? limit - now : 0;
-		struct timespec t = {.tv_sec = left / (1000 * MILLI), .tv_nsec = left % (1000 * MILLI)};
-		int r = real.ppoll(q->kernel, q->n + 2, limit == NEVER ? NULL : &t, mask), err = errno;
-		pthread_mutex_lock(&guard);
-		sleep_end(w);
-		if (r < 0) {
-			errno = err;
+		q->kernel[n] = (struct pollfd){.fd = w->fd, .events = POLLIN};
+		q->kernel[n + 1] = (struct pollfd){.fd = hub, .events = POLLIN};
+		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
+		if (sleep_poll(&q->x, q->kernel, n + 2, left, mask) < 0)
 			return -1;
-		}
-		for (nfds_t i = 0; i < q->n; i++)
+		for (nfds_t i = 0; i < n; i++)
 			kernel_ready |= q->kernel[i].revents != 0;
 	}
+}
+
+/* Joins the caller to what it waits for. */
+static void join(struct polling *q) {
+	for (nfds_t i = 0; i < q->x.n; i++) {
+		struct sock *s = q->x.socks[i];
+		q->x.links[i] = (struct link){0};
+		if (s && s->state == LISTENING)
+			enlist(s);
+		if (s && q->user[i].events)
+			begin(s);
+		if (s && s->state != PLAIN)
+			link_add(&q->x.links[i], s, q->x.w);
+	}
+}
+
+static int poll_in(struct polling *q, int64_t until, const sigset_t *mask) {
+	for (nfds_t i = 0; i < q->x.n; i++)
+		q->x.socks[i] = sock_get(q->user[i].fd);
+	lock();
+	join(q);
+	int result = run(q, until, mask), err = errno;
+	linger_end(q->x.w);
+	for (nfds_t i = 0; i < q->x.n; i++)
+		if (q->x.links[i].at)
+			link_remove(&q->x.links[i]);
+	unlock();
+	for (nfds_t i = 0; i < q->x.n; i++)
+		if (q->x.socks[i])
+			sock_put(q->x.socks[i]);
+	errno = err;
+	return result;
 }
 
 int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask) {
 	struct pollfd kernel[SMALL + 2];
 	struct sock *socks[SMALL];
 	struct link links[SMALL];
-	struct polling q = {.user = p, .kernel = kernel, .socks = socks, .links = links, .n = n};
-	struct waiter *w = own_waiter();
+	struct polling q = {.user = p, .kernel = kernel, .x = {.socks = socks, .links = links, .n = n}};
 	if (n > SMALL) {
-		q.kernel = malloc((n + 2) * sizeof *q.kernel);
-		q.socks = malloc(n * sizeof *q.socks);
-		q.links = malloc(n * sizeof *q.links);
+		const size_t each = sizeof *links + sizeof *socks + sizeof *kernel;
+		char *room = n < SIZE_MAX / each - 2 ? malloc((n + 2) * each) : NULL;
+		if (!room)
+			return fail_with(ENOMEM);
+		q.x.memory = room;
+		q.x.links = (struct link *)(void *)room;
+		q.x.socks = (struct sock **)(void *)(q.x.links + n);
+		q.kernel = (struct pollfd *)(void *)(q.x.socks + n);
 	}
-	int result = -1, err = ENOMEM;
-	if (q.kernel && q.socks && q.links && w) {
-		for (nfds_t i = 0; i < n; i++)
-			q.socks[i] = sock_get(p[i].fd);
-		pthread_mutex_lock(&guard);
-		for (nfds_t i = 0; i < n; i++) {
-			struct sock *s = q.socks[i];
-			q.links[i].at = NULL;
-			if (s && s->state == LISTENING)
-				enlist(s);
-			if (s && p[i].events)
-				begin(s);
-			if (s && s->state != PLAIN) {
-				q.links[i].item = NULL;
-				link_add(&q.links[i], s, w);
-			}
-		}
-		result = run(&q, w, until, mask);
-		err = errno;
-		linger_end(w);
-		for (nfds_t i = 0; i < n; i++)
-			if (q.links[i].at)
-				link_remove(&q.links[i]);
-		pthread_mutex_unlock(&guard);
-		for (nfds_t i = 0; i < n; i++)
-			if (q.socks[i])
-				sock_put(q.socks[i]);
-	}
-	if (n > SMALL) {
-		free(q.kernel);
-		free(q.socks);
-		free(q.links);
-	}
+	q.x.w = own_waiter();
+	int result = q.x.w ? poll_in(&q, until, mask) : fail_with(ENOMEM), err = errno;
+	free(q.x.memory);
 	errno = err;
 	return result;
 }

@@ -72,6 +72,9 @@ struct sock {
 };
 
 extern pthread_mutex_t guard;
+void lock(void);   /* guard, within enter and leave */
+void unlock(void);
+void end_others(void); /* the calling thread ends the process: others stop when they want guard. By guard */
 extern edge_device *device;  /* NULL: not attached */
 extern int hub;              /* epoll: the device's descriptor and connecting sockets; -1: none */
 extern struct sock *undecided;
@@ -112,7 +115,9 @@ int events(struct sock *s);
 struct waiter {
 	int fd;        /* eventfd */
 	int asleep;    /* threads */
-	bool rung, lingers;
+	bool rung;     /* something happened since a thread looked */
+	bool written;  /* fd is readable, or about to be */
+	bool lingers;
 };
 struct link {
 	struct sock *sock;
@@ -122,18 +127,38 @@ struct link {
 };
 
 extern int sleepers, lingerers;
+extern bool woken; /* the device rang one who slept, and was not looked at since */
 int64_t now_ns(void);
 struct waiter *own_waiter(void); /* of the calling thread; NULL: no descriptors left */
 void link_add(struct link *l, struct sock *s, struct waiter *w);
 void link_remove(struct link *l);
 void changed(struct sock *s);
 void ring(struct waiter *w);
+void wake(struct waiter *w); /* one of those asleep */
 /* Gives way to others on the core, if that is better than to sleep: then look again. */
 bool linger(struct waiter *w);
 void linger_end(struct waiter *w); /* ends the waiting in which linger was called */
 /* Announces that the caller goes to sleep. false: something happened meanwhile. */
 bool sleep_begin(struct waiter *w);
-void sleep_end(struct waiter *w);
+/* Sleeps in the kernel, without guard, up to ns (NEVER) and ends what sleep_begin began: what ppoll, or with epfd of 0
+ * and above epoll_pwait, returned. A thread that is cancelled there leaves everything as it should be. */
+struct sleeping {
+	struct waiter *w;
+	struct link *links; /* to be removed then, if at is set, and the counts of socks put */
+	struct sock **socks;
+	nfds_t n;
+	void *memory;       /* to be freed */
+	int inside;
+};
+int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask);
+int sleep_epoll(struct sleeping *x, int epfd, struct epoll_event *out, int max, int64_t ns, const sigset_t *mask);
+/* A thread is in the library from enter to leave, which nest, but not while it sleeps: it is not cancelled, and has
+ * locks that a signal's handler must not wait for. */
+void enter(void);
+void leave(void);
+bool within(void);
+int rest(void);        /* around a system call that may take long */
+void resume(int inside);
 /* Sleeps until something happens to s, or until. 0 or an errno: EINTR, ETIMEDOUT. Unlocked. */
 int wait_for(struct sock *s, int want, int64_t until);
 void wait_after_fork(void);
@@ -144,6 +169,9 @@ void item_plain(struct item *i);
 void items_drop(struct sock *s);
 void epoll_after_fork(void);
 void epoll_closed(int fd);
+void epoll_range(unsigned first, unsigned last);
+/* Moves a socket that was put into a set before it connects to our part of the set. false: it cannot. By guard. */
+bool epoll_move(struct sock *s, int fd);
 
 /* poll.c, unlocked */
 int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask);
@@ -157,6 +185,7 @@ void say(const struct sock *s, const char *what); /* to the file $EDGE_RUN_LOG *
 
 /* io.c */
 int fail_with(int err);
+void look_after(void);  /* after a call of libedge without guard, before sock_put */
 int tcp_error(int err); /* an errno of a libedge's error */
 
 #endif

@@ -68,9 +68,9 @@ static void inherit(int fd) {
 		adopt(fd, real.fcntl64(fd, F_GETFL) & O_NONBLOCK);
 		return;
 	}
-	pthread_mutex_lock(&guard);
+	lock();
 	sock_new(fd, LISTENING);
-	pthread_mutex_unlock(&guard);
+	unlock();
 }
 
 static void inherit_all(void) {
@@ -89,8 +89,6 @@ static void inherit_all(void) {
  * libedge has its own. */
 static void before_fork(void) { pthread_mutex_lock(&guard); }
 
-static void number(void) { process_id = getpid(); }
-
 static void after_fork(void) { pthread_mutex_unlock(&guard); }
 
 static void in_child(void) {
@@ -101,11 +99,19 @@ static void in_child(void) {
 	pthread_mutex_init(&guard, NULL);
 }
 
+static bool handlers;
+
 void process_handlers(void) {
-	static bool set;
-	if (!set)
+	if (!handlers)
 		pthread_atfork(before_fork, after_fork, in_child);
-	set = true;
+	handlers = true;
+}
+
+/* Before there is a device guard is not held in a fork: another thread of the parent's may have it, and be in lists. */
+static void first_in_child(void) {
+	process_id = getpid();
+	if (!handlers)
+		in_child();
 }
 
 __attribute__((constructor)) static void start(void) {
@@ -121,26 +127,23 @@ __attribute__((constructor)) static void start(void) {
 	if (map_empty())
 		return;
 	active = true;
-	number();
-	pthread_atfork(NULL, NULL, number);
+	process_id = getpid();
+	pthread_atfork(NULL, NULL, first_in_child);
 	inherit_all();
 }
 
 /* TCP would send on what was written. */
 static void finish_process(void) {
 	static atomic_flag once = ATOMIC_FLAG_INIT;
-	if (!device || borrowed() || atomic_flag_test_and_set(&once))
-		return;
-	for (int tries = 0; pthread_mutex_trylock(&guard); tries++) { /* a signal's handler may have come between */
-		if (tries == 100)
-			return;
-		usleep(1000);
-	}
+	if (!device || borrowed() || within() || atomic_flag_test_and_set(&once))
+		return; /* within: the handler of a signal that came while this thread has locks */
+	lock();
+	end_others();
 	table_close_all();
 	edge_device_close(device, END_MS);
 	device = NULL;
 	hub = -1;
-	pthread_mutex_unlock(&guard);
+	unlock();
 }
 
 __attribute__((destructor)) static void stop(void) { finish_process(); }

@@ -18,13 +18,17 @@ static struct sock *spare;
 pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 struct sock *undecided;
 
+static void drop(struct sock *s);
+static void detach(struct sock *s, int fd);
+
 struct sock *sock_get(int fd) {
-	if (fd < 0 || fd >= DESCRIPTORS)
+	if (fd < 0 || fd >= DESCRIPTORS || !atomic_load_explicit(&table[fd], memory_order_acquire))
 		return NULL;
+	enter();
 	for (;;) {
 		struct sock *s = atomic_load_explicit(&table[fd], memory_order_acquire);
 		if (!s)
-			return NULL;
+			break;
 		int n = atomic_load(&s->refs);
 		while (n > 0 && !atomic_compare_exchange_weak(&s->refs, &n, n + 1))
 			;
@@ -32,21 +36,56 @@ struct sock *sock_get(int fd) {
 			continue; /* it was closed meanwhile */
 		if (atomic_load(&table[fd]) == s)
 			return s;
-		sock_put(s);
+		drop(s);
 	}
+	leave();
+	return NULL;
 }
 
-static void sock_free(struct sock *s) {
-	pthread_mutex_lock(&guard);
+/* By guard. */
+static void forget(struct sock *s) {
+	if (atomic_fetch_sub(&s->refs, 1) != 1)
+		return;
 	finish(s);
 	s->next = spare;
 	spare = s;
-	pthread_mutex_unlock(&guard);
+}
+
+/* One count less. */
+static void drop(struct sock *s) {
+	int n = atomic_load(&s->refs);
+	while (n > 1 && !atomic_compare_exchange_weak(&s->refs, &n, n - 1))
+		;
+	if (n > 1)
+		return;
+	lock();
+	forget(s);
+	unlock();
 }
 
 void sock_put(struct sock *s) {
-	if (atomic_fetch_sub(&s->refs, 1) == 1)
-		sock_free(s);
+	drop(s);
+	leave();
+}
+
+/* fd means s now. What it meant was closed behind our back, as by fclose. By guard. */
+static void point(int fd, struct sock *s) {
+	if (fd > highest)
+		highest = fd;
+	struct sock *old = atomic_exchange(&table[fd], s);
+	if (old)
+		detach(old, fd);
+}
+
+/* fd is none of s any more. By guard. */
+static void detach(struct sock *s, int fd) {
+	if (s->fd == fd && atomic_load(&s->refs) > 1) {
+		s->fd = -1; /* a call under way must not touch what fd becomes */
+		for (int i = 0; i <= highest && s->fd < 0; i++)
+			if (atomic_load(&table[i]) == s)
+				s->fd = i;
+	}
+	forget(s);
 }
 
 struct sock *sock_new(int fd, enum state state) {
@@ -67,32 +106,27 @@ struct sock *sock_new(int fd, enum state state) {
 	s->fd = fd;
 	atomic_store(&s->state, state);
 	atomic_store(&s->refs, 1);
-	if (fd > highest)
-		highest = fd;
-	atomic_store_explicit(&table[fd], s, memory_order_release);
+	point(fd, s);
 	return s;
 }
 
 void sock_link(struct sock *s, int fd) {
 	if (fd < 0 || fd >= DESCRIPTORS || borrowed())
 		return;
+	lock();
 	atomic_fetch_add(&s->refs, 1);
-	if (fd > highest)
-		highest = fd;
-	atomic_store_explicit(&table[fd], s, memory_order_release);
+	point(fd, s);
+	unlock();
 }
 
 void sock_unlink(int fd) {
 	if (fd < 0 || fd >= DESCRIPTORS || !atomic_load(&table[fd]) || borrowed())
 		return;
+	lock();
 	struct sock *s = atomic_exchange(&table[fd], NULL);
-	if (!s)
-		return;
-	if (s->fd == fd && atomic_load(&s->refs) > 1)
-		for (int i = 0; i <= highest; i++)
-			if (atomic_load(&table[i]) == s)
-				s->fd = i;
-	sock_put(s);
+	if (s)
+		detach(s, fd);
+	unlock();
 }
 
 void table_range(unsigned first, unsigned last) {
@@ -119,7 +153,7 @@ void sock_decided(struct sock *s) {
 
 /* In the child: streams and offers are the parent's; what nobody used yet may be used here. */
 void table_after_fork(void) {
-	undecided = NULL;
+	undecided = spare = NULL; /* spare: perhaps another thread was in the middle of it */
 	for (int fd = 0; fd <= highest; fd++) {
 		struct sock *s = atomic_load(&table[fd]);
 		if (!s)

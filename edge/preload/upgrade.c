@@ -74,6 +74,7 @@ bool device_ready(void) {
 		return false;
 	}
 	process_handlers();
+	edge_device_quiet(device, 1); /* see unlock */
 	hub = epoll_create1(EPOLL_CLOEXEC);
 	struct epoll_event e = {.events = EPOLLIN};
 	if (hub >= 0 && real.epoll_ctl(hub, EPOLL_CTL_ADD, edge_device_fd(device), &e) == 0)
@@ -265,8 +266,10 @@ static bool dialled_by_peer(struct sock *s) {
 		size_t n;
 		if (strcmp(edge_request_peer(r), s->peer) == 0 && edge_request_stream(r, &data, &n) &&
 		    n == strlen(s->tuple) && !memcmp(data, s->tuple, n)) {
-			if (edge_request_accept_stream(r, &s->stream) == 0)
+			if (edge_request_accept_stream(r, &s->stream) == 0) {
+				edge_stream_watch(s->stream, s); /* once: it says that something changed */
 				return true;
+			}
 			s->stream = NULL;
 		} else {
 			edge_request_refuse(r, "not the peer, or not the connection, that is expected");
@@ -278,7 +281,6 @@ static bool dialled_by_peer(struct sock *s) {
 /* A stream counts when its first write has room: programs take it that a new connection has. */
 static void when_ready(struct sock *s) {
 	s->until = NEVER;
-	edge_stream_watch(s->stream, s);
 	if (edge_stream_events(s->stream) & (POLLOUT | POLLERR | POLLHUP | POLLRDHUP))
 		become_stream(s);
 }
@@ -299,6 +301,10 @@ static void look_at_offer(struct sock *s) {
 			become_plain(s, "tcp: not connected");
 			return;
 		}
+	}
+	if (s->fd < 0) {
+		become_plain(s, "tcp: closed");
+		return;
 	}
 	if (dialled_by_peer(s)) {
 		remember(s, true);
@@ -360,14 +366,14 @@ void adopt(int fd, bool nonblock) {
 	const char *peer = map_peer(&remote, address_port(&local));
 	if (!peer)
 		return;
-	pthread_mutex_lock(&guard);
+	lock();
 	struct sock *s = sock_new(fd, ACCEPTED);
 	if (s) {
 		s->peer = peer;
 		s->nonblock = nonblock;
 		name_offer(s, &remote, &local);
 	}
-	pthread_mutex_unlock(&guard);
+	unlock();
 }
 
 void begin(struct sock *s) {
@@ -408,23 +414,33 @@ static void look(void) {
 	}
 }
 
+static void take_changes(void) {
+	void *what[64];
+	int n;
+	edge_device_poll(device);
+	while ((n = edge_changed(device, what, 64)) > 0)
+		for (int i = 0; i < n; i++) {
+			struct sock *s = what[i];
+			if (s->state == LISTENING)
+				answer_probes(s);
+			else
+				changed(s);
+		}
+}
+
 void progress(void) {
 	if (!device) {
 		look();
 		return;
 	}
+	bool quiet = sleepers > 0 && lingerers == 0 && !woken && edge_device_arm(device);
+	woken = false;
+	if (quiet && !undecided)
+		return; /* the device rings those who sleep, and has not; to poll it would take system calls */
 	do {
-		void *what[64];
-		int n;
-		edge_device_poll(device);
-		while ((n = edge_changed(device, what, 64)) > 0)
-			for (int i = 0; i < n; i++) {
-				struct sock *s = what[i];
-				if (s->state == LISTENING)
-					answer_probes(s);
-				else
-					changed(s);
-			}
+		if (!quiet)
+			take_changes();
+		quiet = false;
 		look();
 	} while (sleepers > 0 && lingerers == 0 && !edge_device_arm(device));
 }
@@ -449,11 +465,11 @@ int settle(struct sock *s, bool nonblock) {
 		default:
 			return 0;
 		}
-		pthread_mutex_lock(&guard);
+		lock();
 		begin(s);
 		progress();
 		bool open = s->state == OFFERED || s->state == DIALLING;
-		pthread_mutex_unlock(&guard);
+		unlock();
 		if (!open)
 			continue;
 		if (nonblock)
@@ -475,7 +491,7 @@ int events(struct sock *s) {
 	}
 	int e = edge_stream_events(s->stream);
 	if (e & POLLRDHUP && !s->broken) /* TCP takes the other side's close for the end of its writing */
-		e = (e & ~(POLLERR | POLLHUP)) | (s->write_shut ? POLLHUP : POLLOUT);
+		e = (e & ~(POLLERR | POLLHUP)) | (s->write_shut ? POLLHUP : 0);
 	if (s->broken)
 		e |= POLLIN | POLLOUT | POLLHUP;
 	if (s->read_shut)

@@ -10,10 +10,82 @@
 #include "preload.h"
 
 int sleepers, lingerers;
+bool woken;
 
 static __thread struct waiter mine = {.fd = -1};
 static pthread_key_t key; /* closes the eventfd of a thread that ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static __thread int inside, cancels;
+
+void enter(void) {
+	if (inside++ == 0)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
+}
+
+void leave(void) {
+	if (--inside == 0)
+		pthread_setcancelstate(cancels, NULL);
+}
+
+bool within(void) { return inside > 0; }
+
+int rest(void) {
+	int n = inside;
+	inside = 0;
+	if (n > 0)
+		pthread_setcancelstate(cancels, NULL);
+	return n;
+}
+
+void resume(int n) {
+	if (n > 0)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
+	inside = n;
+}
+
+static bool over;
+static __thread bool ends;
+
+void lock(void) {
+	enter();
+	pthread_mutex_lock(&guard);
+	if (!over || ends)
+		return;
+	pthread_mutex_unlock(&guard);
+	for (;;)
+		pause(); /* the process ends, and what this thread was waiting for is gone */
+}
+
+void end_others(void) { over = ends = true; }
+
+/* Who is to be woken: when guard is free, since those woken want it. By guard. */
+enum { PENDING = 8 };
+static struct waiter *pending[PENDING];
+static int npending;
+
+void unlock(void) {
+	if (sleepers > 0 && lingerers == 0 && device && !edge_device_arm(device))
+		progress(); /* this thread took what others sleep for (edge_device_quiet) */
+	int n = npending, fds[PENDING];
+	for (int i = 0; i < n; i++)
+		fds[i] = pending[i]->fd;
+	npending = 0;
+	pthread_mutex_unlock(&guard);
+	for (int i = 0; i < n; i++)
+		real.write(fds[i], &(uint64_t){1}, 8);
+	leave();
+}
+
+/* Whether w is to be woken, and is not any more. */
+static bool spared(struct waiter *w) {
+	for (int i = 0; i < npending; i++)
+		if (pending[i] == w) {
+			pending[i] = pending[--npending];
+			return true;
+		}
+	return false;
+}
 
 int64_t now_ns(void) {
 	struct timespec t;
@@ -42,7 +114,7 @@ struct waiter *own_waiter(void) {
 }
 
 void wait_after_fork(void) {
-	sleepers = lingerers = 0;
+	sleepers = lingerers = npending = 0;
 	if (mine.fd >= 0)
 		real.close(mine.fd); /* the parent's, too */
 	mine = (struct waiter){.fd = -1};
@@ -64,12 +136,19 @@ void link_remove(struct link *l) {
 		l->next->at = l->at;
 }
 
-void ring(struct waiter *w) {
-	if (w->rung)
+void wake(struct waiter *w) {
+	if (!w->asleep || w->written)
 		return;
-	w->rung = true;
-	if (w->asleep)
+	w->written = true;
+	if (npending < PENDING)
+		pending[npending++] = w;
+	else
 		real.write(w->fd, &(uint64_t){1}, 8);
+}
+
+void ring(struct waiter *w) {
+	w->rung = true;
+	wake(w);
 }
 
 void changed(struct sock *s) {
@@ -87,9 +166,9 @@ bool linger(struct waiter *w) {
 		return false;
 	lingerers += !w->lingers;
 	w->lingers = true;
-	pthread_mutex_unlock(&guard);
+	unlock();
 	sched_yield();
-	pthread_mutex_lock(&guard);
+	lock();
 	return true;
 }
 
@@ -101,6 +180,8 @@ void linger_end(struct waiter *w) {
 		progress();
 }
 
+static void sleep_end(struct waiter *w);
+
 bool sleep_begin(struct waiter *w) {
 	linger_end(w);
 	w->asleep++;
@@ -111,14 +192,69 @@ bool sleep_begin(struct waiter *w) {
 	return false;
 }
 
-void sleep_end(struct waiter *w) {
+static void sleep_end(struct waiter *w) {
 	uint64_t n;
-	if (w->rung && w->asleep && real.read(w->fd, &n, 8) < 0) {
-		/* it was rung before it slept */
-	}
+	if (w->written && !spared(w))
+		while (real.read(w->fd, &n, 8) < 0 && (errno == EAGAIN || errno == EINTR))
+			sched_yield(); /* who writes it has just left guard; fd is in use until then */
+	w->written = false;
 	w->asleep--;
 	w->rung = false;
 	sleepers--;
+}
+
+/* A thread that is cancelled while it sleeps. */
+static void cancelled(void *p) {
+	struct sleeping *x = p;
+	resume(x->inside);
+	lock();
+	sleep_end(x->w);
+	for (nfds_t i = 0; i < x->n; i++)
+		if (x->links[i].at)
+			link_remove(&x->links[i]);
+	linger_end(x->w);
+	unlock();
+	for (nfds_t i = 0; i < x->n; i++)
+		if (x->socks[i])
+			sock_put(x->socks[i]);
+	free(x->memory);
+}
+
+static int awake(struct sleeping *x, int r) {
+	int err = errno;
+	lock();
+	sleep_end(x->w);
+	errno = err;
+	return r;
+}
+
+/* The last of p is the hub. */
+int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask) {
+	struct timespec t = {.tv_sec = ns / (1000 * MILLI), .tv_nsec = ns % (1000 * MILLI)};
+	int r;
+	unlock();
+	x->inside = inside;
+	pthread_cleanup_push(cancelled, x); /* before rest, from which on the thread may be cancelled */
+	rest();
+	r = real.ppoll(p, n, ns == NEVER ? NULL : &t, mask);
+	resume(x->inside);
+	pthread_cleanup_pop(0);
+	awake(x, r);
+	woken |= r > 0 && p[n - 1].revents != 0;
+	return r;
+}
+
+int sleep_epoll(struct sleeping *x, int epfd, struct epoll_event *out, int max, int64_t ns, const sigset_t *mask) {
+	int64_t ms = ns == NEVER ? -1 : (ns + MILLI - 1) / MILLI;
+	int r;
+	unlock();
+	x->inside = inside;
+	pthread_cleanup_push(cancelled, x);
+	rest();
+	r = real.epoll_pwait(epfd, out, max, ms > INT32_MAX ? INT32_MAX : (int)ms, mask);
+	resume(x->inside);
+	pthread_cleanup_pop(0);
+	return awake(x, r);
 }
 
 static bool has(struct sock *s, int want) {
@@ -139,8 +275,9 @@ int wait_for(struct sock *s, int want, int64_t until) {
 	if (!w)
 		return EMFILE;
 	int err = 0;
-	pthread_mutex_lock(&guard);
+	lock();
 	struct link l = {0};
+	struct sleeping x = {.w = w, .links = &l, .socks = &s, .n = 1};
 	link_add(&l, s, w);
 	for (;;) {
 		w->rung = false;
@@ -156,17 +293,13 @@ int wait_for(struct sock *s, int want, int64_t until) {
 			break;
 		if (linger(w) || !sleep_begin(w))
 			continue;
-		pthread_mutex_unlock(&guard);
 		struct pollfd p[] = {{.fd = w->fd, .events = POLLIN}, {.fd = hub, .events = POLLIN}};
-		int64_t left = limit - now;
-		struct timespec t = {.tv_sec = left / (1000 * MILLI), .tv_nsec = left % (1000 * MILLI)};
-		if (real.ppoll(p, 2, limit == NEVER ? NULL : &t, NULL) < 0 && errno == EINTR)
+		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
+		if (sleep_poll(&x, p, 2, left, NULL) < 0 && errno == EINTR)
 			err = EINTR; /* if nothing happened meanwhile */
-		pthread_mutex_lock(&guard);
-		sleep_end(w);
 	}
 	link_remove(&l);
 	linger_end(w);
-	pthread_mutex_unlock(&guard);
+	unlock();
 	return has(s, want) ? 0 : err;
 }

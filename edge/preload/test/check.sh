@@ -9,6 +9,12 @@ export EDGE_RUN_LIBRARY="$out/standin/libedge-preload.so" EDGE_SOCKET="preload-c
 "$out/edge-run" "$out/unit"
 "$out/edge-run" "$out/edge-run" "$out/unit" twice # preloaded twice is preloaded once
 
+"$out/edge-run" "$out/hard" full sleeper sleepers first range cancels handlers exits
+STANDIN_PAUSE=2 "$out/edge-run" "$out/hard" accepts
+STANDIN_SLOW=600 STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" slow
+STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" shared
+STANDIN_DOWN=1 "$out/edge-run" "$out/hard" forks
+
 port=$((20000 + $$ % 20000))
 pair() { # a transfer; what both sides print last
 	port=$((port + 1))

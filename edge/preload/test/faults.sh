@@ -10,7 +10,7 @@ fail() { echo "FAIL: $*"; tail -n 30 ./*.log; exit 1; }
 # transfer MODE FAULT OPTION: on 4 connections, and a fault in their middle.
 transfer() {
 	eb timeout 60 "$OUT/pair" serve 10.78.0.2 7100 -m "$1" -n 4 $3 >server.out & server=$!
-	listening 7100
+	serving 7100
 	ea timeout 60 "$OUT/pair" connect 10.78.0.2 7100 -m "$1" -n 4 -b "$size" -s "$$" $3 >client.out & client=$!
 	until [ "$(moved)" -gt $((size / 1000)) ]; do kill -0 $client 2>/dev/null || break; done
 	$2

@@ -15,6 +15,16 @@ listening() { # port
 		[ $i -lt 400 ] || { echo "nothing listens at $1"; return 1; }
 	done
 }
+# Waits until a program in b under edge-run takes connections: it offers its port when it first waits for them.
+serving() { # port
+	listening "$1"
+	i=0
+	until b "$BIN/edgectl" -s "$LAB_DIR/b.sock" -j client | grep -q "\"tcp/$1\""; do
+		sleep 0.05
+		i=$((i + 1))
+		[ $i -lt 400 ] || { echo "nobody offers tcp/$1"; return 1; }
+	done
+}
 
 # Starts the daemon of a host and waits until it is there.
 launch() { # host

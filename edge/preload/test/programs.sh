@@ -30,7 +30,7 @@ try_iperf() {
 	iperf() { ea timeout 60 iperf3 -c 10.78.0.2 -p 6000 -t 1 "$@" | grep -E "receiver$" | tail -1; }
 	start_iperf() {
 		eb iperf3 -s -p 6000 >iperf3.log 2>&1 &
-		listening 6000
+		serving 6000
 	}
 	start_iperf
 	streams "iperf3" 200 iperf
@@ -41,7 +41,7 @@ try_iperf() {
 
 try_redis() {
 	eb redis-server --port 6001 --save "" --protected-mode no --logfile "$LAB_DIR/redis.log" &
-	listening 6001
+	serving 6001
 	bench() { ea timeout 60 redis-benchmark -q -h 10.78.0.2 -p 6001 "$@" | tr '\r' '\n' | grep "requests per"; }
 	cli() { ea timeout 20 redis-cli -h 10.78.0.2 -p 6001 "$@"; }
 	streams "redis-benchmark" 200 bench -t set,get -n 5000 -c 50
@@ -56,7 +56,7 @@ try_redis() {
 
 try_memcached() {
 	eb memcached -u root -p 6002 -t 4 &
-	listening 6002
+	serving 6002
 	streams "memcached, memccapable" 400 sh -c '. "$HERE/hosts.sh"; ea timeout 60 memccapable -h 10.78.0.2 -p 6002 | tail -1 | grep passed'
 	streams "memcached, memcslap" 400 ea timeout 60 memcslap --servers=10.78.0.2:6002 --concurrency=8 --execute-number=300 --test=get
 }
@@ -69,7 +69,7 @@ try_nginx() {
 		http { access_log off; sendfile on; keepalive_requests 100000; server { listen 6003; root $LAB_DIR; } }
 	T
 	eb nginx -p ng -c "$LAB_DIR/ng/nginx.conf"
-	listening 6003
+	serving 6003
 	url=http://10.78.0.2:6003
 	curl_big() { "$@" timeout 60 curl -s $url/big | cmp - big; }
 	streams "nginx, curl" 200 curl_big ea
@@ -90,7 +90,7 @@ try_postgres() {
 	echo "host all all 10.78.0.0/24 trust" >>pgdata/pg_hba.conf
 	eb setpriv --reuid postgres --regid postgres --clear-groups "$pg/postgres" -D "$LAB_DIR/pgdata" -p 6004 -h 10.78.0.2 \
 		-k "$LAB_DIR/pgdata" -c fsync=off >postgres.log 2>&1 &
-	listening 6004
+	serving 6004
 	pgbench() { ea timeout 120 "$pg/pgbench" -h 10.78.0.2 -p 6004 -U postgres "$@" postgres 2>&1; }
 	streams "postgres, pgbench -i" 400 pgbench -q -i -s 1
 	tps() { pgbench -c 4 -j 2 -t 100 "$@" >tps.out && grep -q "failed transactions: 0" tps.out && grep "^tps" tps.out; }

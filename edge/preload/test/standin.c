@@ -10,16 +10,20 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "edge.h"
 
 struct end {
+	int64_t ready_at; /* STANDIN_SLOW: when a stream can be written to */
 	int fd;
 	void *context;
 	bool queued, open, finished, ended;
@@ -35,6 +39,25 @@ struct edge_request { int fd; unsigned char n; char data[256]; };
 
 static struct edge_device dev = {.epoll = -1};
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t io = PTHREAD_MUTEX_INITIALIZER; /* as libedge's, which calls have */
+static int timer = -1;
+static _Atomic int looks;
+
+static int64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* When a stream that is opened now can be written to, in ms; the device tells of it. */
+static int64_t slow(void) {
+	const char *ms = getenv("STANDIN_SLOW");
+	if (!ms)
+		return 0;
+	int64_t t = atoi(ms);
+	timerfd_settime(timer, 0, &(struct itimerspec){.it_value.tv_sec = t / 1000, .it_value.tv_nsec = t % 1000 * 1000000}, NULL);
+	return now() + t;
+}
 
 static void in_child(void) {
 	close(dev.epoll);
@@ -42,6 +65,7 @@ static void in_child(void) {
 		close(e->fd);
 	dev = (struct edge_device){.epoll = -1};
 	pthread_mutex_init(&mu, NULL);
+	pthread_mutex_init(&io, NULL);
 }
 
 int edge_open(edge_device **d, const edge_config *c, int ms) {
@@ -54,11 +78,19 @@ int edge_open(edge_device **d, const edge_config *c, int ms) {
 	once = true;
 	dev.epoll = epoll_create1(EPOLL_CLOEXEC);
 	dev.last = &dev.changed;
+	timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	epoll_ctl(dev.epoll, EPOLL_CTL_ADD, timer, &(struct epoll_event){.events = EPOLLIN | EPOLLET});
 	*d = &dev;
 	return dev.epoll < 0 ? EDGE_ERR_SYSTEM : 0;
 }
 
-void edge_device_close(edge_device *d, int ms) { (void)ms, close(d->epoll); }
+/* It wakes those who wait, as libedge does. */
+void edge_device_close(edge_device *d, int ms) {
+	(void)ms;
+	timerfd_settime(timer, 0, &(struct itimerspec){.it_value.tv_nsec = 1}, NULL);
+	poll(NULL, 0, 2);
+	close(d->epoll);
+}
 int edge_device_error(edge_device *d) { return d->epoll < 0 ? EDGE_ERR_FORKED : 0; }
 int edge_device_fd(edge_device *d) { return d->epoll; }
 
@@ -102,10 +134,23 @@ static void mark(struct end *e) {
 
 int edge_device_poll(edge_device *d) {
 	struct epoll_event ev[64];
+	const char *pause_ms = getenv("STANDIN_PAUSE");
+	if (pause_ms)
+		poll(NULL, 0, atoi(pause_ms));
 	pthread_mutex_lock(&mu);
 	int n = epoll_wait(d->epoll, ev, 64, 0);
+	const char *most = getenv("STANDIN_LOOKS");
+	looks = n > 0 ? 0 : looks + 1;
+	if (most && looks > atoi(most)) {
+		printf("FAIL: the program looks without end, and without an event\n");
+		abort();
+	}
 	for (int i = 0; i < n; i++)
-		mark(ev[i].data.ptr);
+		if (ev[i].data.ptr)
+			mark(ev[i].data.ptr);
+		else
+			for (struct end *e = d->all; e; e = e->sibling)
+				mark(e);
 	pthread_mutex_unlock(&mu);
 	return n;
 }
@@ -114,6 +159,8 @@ int edge_device_arm(edge_device *d) {
 	struct pollfd p = {.fd = d->epoll, .events = POLLIN};
 	return poll(&p, 1, 0) == 0 && !d->changed;
 }
+
+void edge_device_quiet(edge_device *d, int on) { (void)d, (void)on; }
 
 int edge_device_linger(edge_device *d) {
 	static _Atomic int n;
@@ -237,6 +284,7 @@ int edge_stream_dial_start(edge_device *d, const char *peer, const char *service
                            edge_stream **s, int ms) {
 	(void)d, (void)peer, (void)ms;
 	*s = calloc(1, sizeof **s);
+	(*s)->e.ready_at = slow();
 	return dial(&(*s)->e, service, o);
 }
 int edge_stream_wait(edge_stream *s, int ms) {
@@ -247,6 +295,7 @@ int edge_stream_wait(edge_stream *s, int ms) {
 int edge_request_accept_stream(edge_request *r, edge_stream **s) {
 	*s = calloc(1, sizeof **s);
 	struct end *e = &(*s)->e;
+	e->ready_at = slow();
 	e->open = send(r->fd, "A", 1, MSG_NOSIGNAL) == 1;
 	enter(e, r->fd);
 	free(r);
@@ -254,7 +303,9 @@ int edge_request_accept_stream(edge_request *r, edge_stream **s) {
 }
 
 static ssize_t receive(edge_stream *s, void *p, size_t size, int flags) {
+	pthread_mutex_lock(&io);
 	ssize_t n = recv(s->e.fd, p, size, flags);
+	pthread_mutex_unlock(&io);
 	if (n == 0 && size)
 		s->e.ended = true;
 	return n >= 0 ? n : errno == EAGAIN ? EDGE_ERR_AGAIN : EDGE_ERR_RESET;
@@ -266,16 +317,23 @@ ssize_t edge_stream_peek(edge_stream *s, void *p, size_t size, int ms) {
 }
 ssize_t edge_stream_write(edge_stream *s, const void *p, size_t size, int ms) {
 	(void)ms;
+	pthread_mutex_lock(&io);
 	ssize_t n = send(s->e.fd, p, size, MSG_NOSIGNAL);
+	pthread_mutex_unlock(&io);
 	return n >= 0 ? n : errno == EAGAIN ? EDGE_ERR_AGAIN : EDGE_ERR_RESET;
 }
 int edge_stream_shutdown(edge_stream *s) { return shutdown(s->e.fd, SHUT_WR); }
 void edge_stream_reset(edge_stream *s) { (void)s; }
-void edge_stream_close(edge_stream *s, int ms) { (void)ms, leave(&s->e); }
+void edge_stream_close(edge_stream *s, int ms) {
+	(void)ms;
+	pthread_mutex_lock(&io);
+	leave(&s->e);
+	pthread_mutex_unlock(&io);
+}
 int edge_stream_events(edge_stream *s) {
 	struct pollfd p = {.fd = s->e.fd, .events = POLLIN | POLLOUT | POLLRDHUP};
 	poll(&p, 1, 0);
-	return p.revents;
+	return p.revents & (s->e.ready_at > now() ? ~POLLOUT : ~0);
 }
 int edge_stream_error(edge_stream *s) {
 	int err = 0;
