@@ -68,6 +68,7 @@ type RejectCounters struct {
 type TrustCounters struct {
 	HandshakesFailed uint64 // given up, or ended by an error
 	KeyExchanges     uint64 // after which a session seals with fresh keys
+	KeysWorn         uint64 // sessions that ended since the exchange of fresh keys did not end in time
 	StrangersRefused uint64 // peers that proved a key which is not authorised here
 	IdentityClaims   uint64 // Hellos of other hosts with this node's identity
 }

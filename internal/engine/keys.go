@@ -69,6 +69,7 @@ func (s *session) keysTimeout(now mono.Time) {
 	switch {
 	case now < k.at:
 	case k.due || k.failures >= 2*l.Forged:
+		s.e.Count.KeysWorn++
 		s.fail(now, StatusPeerDown) // no key seals for ever: the peer does not exchange
 	default:
 		s.sealer.Left += 2*l.Frames - l.begin()

@@ -113,6 +113,8 @@ func trustCounters() []deviceCounter {
 	return []deviceCounter{
 		word("key_exchanges_total", "Exchanges of fresh keys in sessions that are open.",
 			func(c *engine.Counters) uint64 { return c.KeyExchanges }),
+		word("key_exchanges_missed_total", "Sessions that ended since fresh keys did not come in time.",
+			func(c *engine.Counters) uint64 { return c.KeysWorn }),
 		word("handshakes_failed_total", "Handshakes given up, or ended by an error.",
 			func(c *engine.Counters) uint64 { return c.HandshakesFailed }),
 		word("strangers_refused_total", "Peers that proved a key which is not authorised.",

@@ -69,11 +69,14 @@ func testSeeds(t *testing.T, test string, seeds int, watch Watch) {
 	all.Wait()
 	t.Logf("%d seeds: %s", len(list), total.String())
 	// what happens to few connections shows in many seeds alone
-	enough := map[string]int{"Late": 2000}
+	enough := map[string]int{"Late": 2000, "Worn": 50_000}
 	for name, n := range total.n {
 		if n == 0 && seeds >= max(200, enough[name]) {
 			t.Errorf("%s: none in %d seeds", name, len(list))
 		}
+	}
+	if worn := total.n["Worn"]; worn > uint64(len(list)/1000+2) {
+		t.Errorf("%d sessions ended since their keys wore out: exchanges do not end", worn)
 	}
 	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
