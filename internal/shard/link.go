@@ -239,11 +239,16 @@ func (s *Shard) receive(now mono.Time) (worked bool) {
 		if l.drv == nil || l.lent != nil && !s.serves(now, l) {
 			continue
 		}
-		n, most, err := 0, s.most(l), error(nil)
-		if slots := s.forecast(l); slots > 0 {
+		n, most, slots, err := 0, l.take, 0, error(nil)
+		if s.receivers != nil {
+			most = s.most(l)
+		}
+		if l.scatter != nil {
+			slots = s.forecast(l)
+		}
+		if slots > 0 {
 			n, err = s.receiveInPlace(now, l, slots)
-		} else {
-			n, err = l.drv.Recv(l.rx[:most])
+		} else if n, err = l.drv.Recv(l.rx[:most]); n > 0 {
 			for i, frame := range l.rx[:n] {
 				l.arrived[i].Head = frame
 			}
@@ -272,7 +277,7 @@ func (s *Shard) receive(now mono.Time) (worked bool) {
 // shows no user's bytes to another: until such a frame is joined its payload lies in memory that the other can read and
 // write.
 func (s *Shard) forecast(l *Link) int {
-	if l.scatter == nil || s.mixed || s.copying {
+	if s.mixed || s.copying {
 		return 0
 	}
 	return s.eng.Forecast(l.index, l.slots[:])

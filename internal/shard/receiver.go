@@ -146,7 +146,7 @@ func (s *Shard) offer(now mono.Time, l *Link) {
 
 // most is how many frames the shard takes at once from a link of its own.
 func (s *Shard) most(l *Link) int {
-	if s.receivers != nil && slices.ContainsFunc(s.receivers.all, func(r *receiver) bool { return r.link != nil }) {
+	if slices.ContainsFunc(s.receivers.all, func(r *receiver) bool { return r.link != nil }) {
 		return min(l.take, ownFrames)
 	}
 	return l.take

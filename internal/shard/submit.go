@@ -24,19 +24,23 @@ import (
 // drainClients takes a bounded number of submissions from every user, whatever the number of his clients; from every
 // client while one user alone has any.
 func (s *Shard) drainClients(now mono.Time) (worked bool) {
+	if !s.mixed {
+		for _, c := range s.clients {
+			if c != nil && c.rings != nil {
+				worked = s.drainClient(now, c) > 0 || worked
+			}
+		}
+		return worked
+	}
 	var last *tenant
 	busy := 0
 	for _, u := range s.tenants {
-		budget := sqBudget
-		if !s.mixed {
-			budget = math.MaxInt
-		}
-		if s.drainUser(now, u, budget) {
+		if s.drainUser(now, u, sqBudget) {
 			busy++
 			last = u
 		}
 	}
-	if busy == 1 && s.mixed {
+	if busy == 1 {
 		s.drainUser(now, last, math.MaxInt)
 	}
 	return busy > 0
