@@ -220,7 +220,7 @@ func TestShuffledZeroAllocations(t *testing.T) {
 		}
 		// Each is 13 frames or more. What goes on besides, as a hello a second, allocates too, and more often in a try
 		// that takes long: tries are brief, and the best in which pages were exchanged, or were not, tells.
-		const ops, tries, fewest = 8, 200, 5
+		const ops, tries, fewest = 2, 200, 5
 		was, least, exchanges := p.counters(ctx, p.server), math.Inf(1), size >= 256<<10
 		for k := 0; k < fewest || k < tries && least > 0; k++ {
 			before := p.counters(ctx, p.server)
