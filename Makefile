@@ -4,7 +4,7 @@
 GO    ?= go
 SEEDS ?= 20000
 
-.PHONY: build demo test race sim fuzz faults bench figures rules packages packages-c module clean lib-c test-c lab-c bench-c
+.PHONY: build pgo demo test race sim fuzz faults bench figures rules packages packages-c module clean lib-c test-c lab-c bench-c
 
 # make module PATH=example.org/multiedge: a PATH on the command line names a module, and commands are found where they were before.
 ifeq ($(origin PATH),command line)
@@ -14,6 +14,10 @@ endif
 
 build:            ## bin/edged, bin/edgectl, bin/edgebench
 	$(GO) build -o bin/ ./cmd/...
+
+pgo:              ## renews the profiles that the compiler uses for the hot paths (default.pgo)
+	mkdir -p out && $(GO) build -trimpath -pgo=off -o out/edgebench-pgo ./cmd/edgebench
+	out/edgebench-pgo pgo cmd/edged/default.pgo cmd/edgebench/default.pgo
 
 demo: build       ## two hosts on this machine, all three benchmarks, out/demo.html
 	bin/edgebench demo -o out
@@ -71,7 +75,7 @@ packages:         ## out/packages: a deb and an rpm, of static binaries: make pa
 		$$run --completion-zsh >out/completion/zsh/_$$n && $$run --completion-fish >out/completion/fish/$$n.fish || exit 1; done
 	for p in deb rpm; do VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) GOARCH= $(NFPM) package -f deploy/nfpm.yaml -p $$p -t out/packages/ || exit 1; done
 
-packages-c:       ## out/packages: libedge1, libedge-dev, edge-preload, libfabric-edge, deb and rpm (GOARCH=arm64 CC=aarch64-linux-gnu-gcc)
+packages-c:       ## out/packages: libedge1, libedge-dev, edge-preload, libfabric-edge, deb and rpm, and uses them (GOARCH=arm64 CC=aarch64-linux-gnu-gcc)
 	mkdir -p out/packages
 	for p in deb rpm; do \
 		export VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) TREE=out/libedge/$$p LIB=/usr/lib64; \
@@ -81,6 +85,7 @@ packages-c:       ## out/packages: libedge1, libedge-dev, edge-preload, libfabri
 		$(MAKE) -C edge/ofi install OUT=$(CURDIR)/out/ofi/packaged CFLAGS=-O2 PREFIX=/usr LIBDIR=$$LIB DESTDIR=$(CURDIR)/$$TREE && \
 		for of in libedge1 libedge-dev edge-preload libfabric-edge; do GOARCH= $(NFPM) package -f deploy/$$of.yaml -p $$p -t out/packages/ || exit 1; done || exit 1; \
 	done
+	@test "$$($(GO) env GOARCH)" != "$$(dpkg --print-architecture 2>/dev/null)" || deploy/packages.check.sh out/packages '$(VERSION)' '$(CC)'
 
 lib-c:            ## the C library, static and shared: out/c
 	$(MAKE) -C edge/c VERSION=$(VERSION)
@@ -104,7 +109,8 @@ module:           ## move the module to where it will live: make module PATH=exa
 	@case '$(MODULE)' in *.*/*[!/]) ;; *) echo 'want make module PATH=example.org/multiedge: a path with a dot before its first slash' >&2; exit 1;; esac
 	old=$$($(GO) list -m) && $(GO) mod edit -module '$(MODULE)' && \
 		find . -name '*.go' -exec sed -i "s#\"$$old/\([a-z\"]\)#\"$(MODULE)/\1#g" {} + && \
-		$(GO) build ./... && echo "the module is $(MODULE) now; it was $$old"
+		$(GO) build ./... && echo "the module is $(MODULE) now; it was $$old." && \
+		echo "Profiles (default.pgo) name functions by the old one: make pgo renews them."
 
 clean:
 	rm -rf bin out

@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 			fatal(runDaemon(ctx, os.Args[2]))
 		case CommandWorker:
 			fatal(WorkJSON(ctx, os.Args[2], os.Stdout))
-		case CommandScale:
-			fatal(WorkScale(ctx, os.Args[2], os.Stdout))
+		case CommandStudy:
+			fatal(WorkStudy(ctx, os.Args[2], os.Stdout))
 		}
 	}
 	if err := lab.EnsurePrivileges(); err != nil {
@@ -68,9 +68,7 @@ func runDaemon(ctx context.Context, text string) error {
 func cluster(t *testing.T, spec ClusterSpec) *Cluster {
 	t.Helper()
 	c, err := NewCluster(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -86,18 +84,14 @@ func runPlans(t *testing.T, c *Cluster, plans ...Plan) []report.Row {
 		plans[i].Region = 4 << 20
 	}
 	specs, region, err := Concat(plans...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var rows []report.Row
 	err = c.Run(t.Context(), Session{Specs: specs, Region: region, Sink: func(e Event) {
 		if e.Row != nil {
 			rows = append(rows, *e.Row)
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(rows) != len(specs) {
 		t.Fatalf("%d rows for %d measurements", len(rows), len(specs))
 	}
@@ -167,9 +161,7 @@ func testLoss(t *testing.T, driver string) {
 		}
 	}
 	counters, err := c.Lab().Counters()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if counters[0].Lost == 0 || counters[1].Lost == 0 {
 		t.Errorf("the wires lost nothing: %+v", counters)
 	}
@@ -195,9 +187,7 @@ func TestRatesLimitAndWeightsFollow(t *testing.T) {
 func TestCancelRemovesEverythingSoon(t *testing.T) {
 	c := cluster(t, ClusterSpec{})
 	specs, region, err := Concat(Plan{Test: report.OneWay, Duration: time.Hour, Region: 4 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	began := time.Now()
 	err = c.Run(ctx, Session{Specs: specs, Region: region, Sink: func(e Event) {
@@ -247,9 +237,7 @@ func TestComparisonInterleaves(t *testing.T) {
 		Row: func(r *report.Row) { rows = append(rows, *r) }, Note: func(s string) { t.Log(s) },
 		Show: func(int, string) { steps++ },
 	}
-	if err := c.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Run(t.Context()))
 	if len(rows) != 12 || steps != c.Steps() {
 		t.Fatalf("%d rows and %d steps, want 12", len(rows), steps)
 	}
@@ -292,9 +280,7 @@ func TestComparisonOfStreams(t *testing.T) {
 				Row: func(r *report.Row) { file.Results = append(file.Results, *r) }, Note: func(s string) { t.Log(s) },
 				Show: func(int, string) {},
 			}
-			if err := c.Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Run(t.Context()))
 			for _, r := range file.Results {
 				if r.Test != test || r.Bytes == 0 || r.Bytes != r.Operations*20_000 || r.Throughput <= 0 ||
 					r.Seconds < shortly.Seconds() || r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 {
@@ -376,5 +362,13 @@ func TestFitSizes(t *testing.T) {
 	}
 	if kept, note := FitSizes(specs, 64<<20); len(kept) != 3 || note != "" {
 		t.Errorf("%v, %q", kept, note)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -8,10 +8,8 @@ import (
 
 func TestInvoluntaryOf(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "status")
-	if err := os.WriteFile(name, []byte("Name:\tedged\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t41\n"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte("Name:\tedged\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t41\n"),
+		0o600))
 	if n := involuntaryOf(name); n != 41 {
 		t.Errorf("%d involuntary switches, want 41", n)
 	}

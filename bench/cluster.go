@@ -65,7 +65,7 @@ type Cluster struct {
 const (
 	CommandDaemon = "lab-daemon" // the daemon's configuration in TOML
 	CommandWorker = "lab-worker" // a Job in JSON
-	CommandScale  = "lab-scale"  // a ScaleJob in JSON
+	CommandStudy  = "lab-study"  // a StudyJob in JSON
 )
 
 // startTime bounds how long a daemon or server may take to be there.

@@ -40,9 +40,7 @@ func TestDemonstration(t *testing.T) {
 			t.Errorf("%s: %v and %v are not %v together", r.Contender(), r.EachWay[0], r.EachWay[1], r.Throughput)
 		}
 	}
-	if err := d.Run(context.Background(), func(*Cluster) {}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Run(context.Background(), func(*Cluster) {}))
 	for _, name := range []string{"edge encrypted checked", "edge plaintext", "tcp", "raw udp"} {
 		if seen[name] != d.Rounds*len(demoTests)*len(d.Sizes) {
 			t.Errorf("%s has %d measurements of %v", name, seen[name], seen)

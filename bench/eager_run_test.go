@@ -14,11 +14,9 @@ func TestEager(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	c := cluster(t, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 2, MTU: 1500}})
-	res, err := c.Eager(ctx, eager.Spec{MTU: 1500, Rounds: 80, Sizes: []int{64, 5000}, Compose: []int{0, 5000},
+	res, err := Eager.Run(ctx, c, eager.Spec{MTU: 1500, Rounds: 80, Sizes: []int{64, 5000}, Compose: []int{0, 5000},
 		Marks: 8}, func(string, float64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(res.Rows) != 2*2*len(eager.Ways) {
 		t.Fatalf("%d rows", len(res.Rows))
 	}

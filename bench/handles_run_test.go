@@ -17,10 +17,8 @@ func TestHandles(t *testing.T) {
 	spec := handles.Spec{Exports: []int{20, 4200}, InUse: 20, Writes: 100, Ways: ways}
 	c := cluster(t, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: HandlesLimits(spec)})
 	shown := 0
-	res, err := c.Handles(ctx, spec, func(string, float64) { shown++ })
-	if err != nil {
-		t.Fatal(err)
-	}
+	res, err := Handles.Run(ctx, c, spec, func(string, float64) { shown++ })
+	must(t, err)
 	if len(res.Steps) != 4 || shown == 0 {
 		t.Fatalf("%+v", res)
 	}

@@ -18,11 +18,9 @@ func TestNotify(t *testing.T) {
 	defer cancel()
 	c := cluster(t, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}})
 	const rounds = 60
-	res, err := c.Notify(ctx, notify.Spec{Rounds: rounds, Bytes: 64, Waits: []string{"block", "adaptive"}},
+	res, err := Notify.Run(ctx, c, notify.Spec{Rounds: rounds, Bytes: 64, Waits: []string{"block", "adaptive"}},
 		func(string, float64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(res.Runs) != 2 || res.Setup.Import.Count == 0 || res.Setup.Unexport.P50 <= 0 {
 		t.Fatalf("%+v", res)
 	}
@@ -44,9 +42,7 @@ func TestNotify(t *testing.T) {
 	s := res.Study(report.Head{})
 	var text bytes.Buffer
 	for i := range s.Tables {
-		if err := s.Tables[i].Text(&text); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Tables[i].Text(&text))
 	}
 	if b, err := json.Marshal(res); err != nil || !bytes.Contains(b, []byte("daemon_to_handler_ns")) ||
 		!bytes.Contains(text.Bytes(), []byte("VMMC, Linux")) {

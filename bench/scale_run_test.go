@@ -18,10 +18,8 @@ func TestScale(t *testing.T) {
 	spec := scale.Spec{Conns: 300, Cycles: 400, Workers: 8}
 	c := cluster(t, ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: ScaleLimits(spec)})
 	shown := 0
-	res, err := c.Scale(ctx, spec, func(string, float64) { shown++ })
-	if err != nil {
-		t.Fatal(err)
-	}
+	res, err := Scale.Run(ctx, c, spec, func(string, float64) { shown++ })
+	must(t, err)
 	var table strings.Builder
 	res.Print(&table)
 	t.Log(table.String())

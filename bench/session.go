@@ -31,14 +31,11 @@ func (c *Cluster) Run(ctx context.Context, s Session) error {
 		return fmt.Errorf("server: %w", err)
 	}
 	defer server.stop()
-	events := events(server.out)
+	events := events[Event](server.out)
 	if err := c.waitStarted(ctx, server, events); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	go func() {
-		for range events { // sessions it reports are our own
-		}
-	}()
+	drain(events) // sessions it reports are our own
 	job := &Job{Region: s.Region, Peer: c.lab.Host(1).Name(), Scheduler: s.Scheduler, Specs: s.Specs, Fit: s.Fit,
 		Warmup: Warmup(s.Specs)}
 	client, err := c.worker(0, job, s.Specs)
@@ -79,21 +76,29 @@ func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*child, error
 	return c.start(host, CommandWorker, string(b))
 }
 
-// events decodes what a worker writes. The channel is closed when it ends.
-func events(r io.Reader) <-chan Event {
-	ch := make(chan Event)
+// events decodes what a process writes. The channel is closed when it ends.
+func events[E any](r io.Reader) <-chan E {
+	ch := make(chan E)
 	go func() {
 		defer close(ch)
 		sc := bufio.NewScanner(r)
 		sc.Buffer(nil, 1<<20)
 		for sc.Scan() {
-			var e Event
+			var e E
 			if json.Unmarshal(sc.Bytes(), &e) == nil {
 				ch <- e
 			}
 		}
 	}()
 	return ch
+}
+
+// drain takes events that nobody waits for, until the pipe is closed.
+func drain[E any](events <-chan E) {
+	go func() {
+		for range events {
+		}
+	}()
 }
 
 func (c *Cluster) waitStarted(ctx context.Context, k *child, events <-chan Event) error {
@@ -119,13 +124,8 @@ func (c *Cluster) waitStarted(ctx context.Context, k *child, events <-chan Event
 
 // follow passes on the client's events until it ends.
 func (c *Cluster) follow(ctx context.Context, client, server *child, s Session) error {
-	events := events(client.out)
-	defer func() {
-		go func() {
-			for range events { // until the pipe is closed
-			}
-		}()
-	}()
+	events := events[Event](client.out)
+	defer drain(events)
 	var failed error
 	pids, switches := c.pids(client, server), uint64(0)
 	for {

@@ -119,7 +119,7 @@ func (w *crowd) start(ctx context.Context, c *Cluster, pairs, region int, specs 
 			return fmt.Errorf("server: %w", err)
 		}
 		w.add(server)
-		events := events(server.out)
+		events := events[Event](server.out)
 		if err := c.waitStarted(ctx, server, events); err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
@@ -132,7 +132,7 @@ func (w *crowd) start(ctx context.Context, c *Cluster, pairs, region int, specs 
 			return fmt.Errorf("client: %w", err)
 		}
 		w.add(client)
-		go w.follow("client", client, events(client.out))
+		go w.follow("client", client, events[Event](client.out))
 	}
 	return nil
 }

@@ -54,8 +54,8 @@ func (c *Conn) encodeAtomic(w *Work, e *ipc.SQE) error {
 	return nil
 }
 
-// Atomic performs f on the 8 bytes at off and returns what was there. It waits for that, and before for room in the
-// queue; if ctx ends first, whether it is performed is unknown. Post it as a Work for more at a time.
+// Atomic performs f on the 8 bytes at off and returns what was there. It waits for room in the queue, then for the
+// answer. If ctx ends first, it is unknown whether f is performed. For several at a time, post them as Work.
 func (r *RemoteRegion) Atomic(ctx context.Context, f AtomicFunc, off int, operand uint64) (was uint64, err error) {
 	return r.perform(ctx, &Work{Func: f, RemoteOff: off, Operand: operand})
 }
@@ -65,8 +65,8 @@ func (r *RemoteRegion) FetchAdd(ctx context.Context, off int, n uint64) (was uin
 	return r.perform(ctx, &Work{Func: FetchAdd, RemoteOff: off, Operand: n})
 }
 
-// CompareSwap stores new in the 8 bytes at off if they are old, as Atomic does, and returns what was there: it stored
-// if that is old.
+// CompareSwap stores new in the 8 bytes at off if they equal old, as Atomic does. It returns what was there: new was
+// stored if that equals old.
 func (r *RemoteRegion) CompareSwap(ctx context.Context, off int, old, new uint64) (was uint64, err error) {
 	return r.perform(ctx, &Work{Func: CompareSwap, RemoteOff: off, Operand: new, Compare: old})
 }

@@ -102,7 +102,7 @@ func (d *Device) greet(ctx context.Context, ctl *ipc.Conn) (_ *attachment, err e
 func checkHello(hello, m *ipc.Message, fds []int) error {
 	switch {
 	case m.Kind != ipc.KindHello || m.ID != hello.ID || !m.Answer:
-		return fmt.Errorf("%w: the daemon answers hello by %s %d", ErrVersion, m.Kind, m.ID)
+		return fmt.Errorf("%w: the daemon answered hello with %s %d", ErrVersion, m.Kind, m.ID)
 	case m.Error != nil:
 		return errorFor(m.Error.Code, m.Error.Text)
 	case len(fds) != 3:
@@ -123,7 +123,7 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 		ctl: ctl, rings: rings,
 		submission: submission{sq: rings.SubmitProducer(), submit: submit},
 		slotTable: slotTable{slots: make([]slot, 2*depth), free: make([]uint32, depth),
-			tickets: make([]ticket, 2*depth)},
+			extras: make([]extra, 2*depth)},
 		connTable: connTable{conns: map[uint32]*Conn{}},
 		wakeups:   wakeups{bell: bell},
 		lifetime: lifetime{

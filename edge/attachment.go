@@ -7,9 +7,9 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// attachment is one acquaintance with a daemon: its queues, and what exists by that daemon's leave. It ends with the
+// attachment is one attachment to a daemon: its queues, and everything that exists in that daemon. It ends with the
 // daemon; the Device then makes another. Whatever names a thing by the daemon's numbers (operations, connections,
-// regions) holds the attachment that the numbers belong to, so that nothing of an old daemon ever reaches a new one.
+// regions) holds the attachment that the numbers belong to. So nothing of an old daemon ever reaches a new one.
 //
 // post and leadership are never held together with a wait for the daemon.
 type attachment struct {
@@ -46,12 +46,12 @@ type submission struct {
 	post      sync.Mutex
 	sq        *ipc.SubmitProducer
 	sqe       ipc.SQE // scratch
-	pieces    ipc.SQE // likewise, for entries before it
+	pieces    ipc.SQE // likewise, for entries before it; an OpPieces
 	freeHead  uint32  // of slotTable.free: operations posted
 	owing     []*Conn // connections whose credit found no room
 	detached  bool    // rings are unmapped
 	owingFlag atomic.Bool
-	// credit is owed for want of room in the ring, of which no doorbell tells: the leader looks again soon
+	// the ring had no room for credit that is owed; no doorbell tells of room, so the leader looks again soon
 	ringFull atomic.Bool
 	submit   *ipc.Doorbell // wakes the daemon
 }
@@ -63,7 +63,7 @@ type slotTable struct {
 	freeTail atomic.Uint32
 	gather   gather
 	failed   failures
-	tickets  []ticket // of slots with inQueue
+	extras   []extra
 	receives receives
 }
 
@@ -75,7 +75,7 @@ type connTable struct {
 	orphans map[uint32][]ipc.CQE // notifications that overtook the answer to a dial
 }
 
-// wakeups is how others make a leader look again that is blocked.
+// wakeups is how others make a blocked leader look again.
 type wakeups struct {
 	bell     *ipc.Watcher
 	bellMu   sync.RWMutex // kick against the closing of bell
@@ -83,7 +83,7 @@ type wakeups struct {
 	kickFunc func() // kick, made once: a method value allocates
 }
 
-// lifetime is what an attachment knows of its end, and of a daemon that does not run.
+// lifetime records the end of an attachment, and whether its daemon runs.
 type lifetime struct {
 	dead     atomic.Pointer[deadState]
 	deadCh   chan struct{} // closed once dead is set
@@ -91,7 +91,7 @@ type lifetime struct {
 	dying    sync.Once
 	readDone chan struct{}
 	ending   sync.Once
-	flushed  chan struct{} // closed once the completions of what can complete no more were told
+	flushed  chan struct{} // closed once the operations that can no longer complete are reported as ended
 
 	pulse  pulse
 	silent atomic.Bool // the daemon has not run for some time

@@ -18,15 +18,15 @@ const (
 	bounceDepth = 8        // slots one call uses at once
 )
 
-// bounceAbandoned marks the state of a slot whose call has gone: it is then the key of the operation whose completion
-// frees the slot. 0: lent, or free.
+// bounceAbandoned marks the state of a slot whose call has returned. The rest of the state is then the key of the
+// operation whose completion frees the slot. A state of 0 is a slot that is lent or free.
 const bounceAbandoned = 1 << 31
 
 type bounceArena struct {
 	region *Region
 	mu     sync.RWMutex // copies against the unmapping of region
 	gone   bool
-	free   chan int32 // never full: there are as many places as slots
+	free   chan int16 // never full: there are as many places as slots
 	state  [bounceSlots]atomic.Uint64
 	hungry atomic.Int32 // calls that wait for a slot
 }
@@ -48,8 +48,8 @@ func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("edge: memory for ReadAt and WriteAt: %w", err)
 	}
-	a := &bounceArena{region: r, free: make(chan int32, bounceSlots)}
-	for i := range int32(bounceSlots) {
+	a := &bounceArena{region: r, free: make(chan int16, bounceSlots)}
+	for i := range int16(bounceSlots) {
 		a.free <- i
 	}
 	d.bounce.Store(a)
@@ -58,7 +58,7 @@ func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
 
 // borrow waits for a slot. It takes completions meanwhile: when all slots are abandoned, nobody else may be there to do
 // so.
-func (a *bounceArena) borrow(ctx context.Context) (int32, error) {
+func (a *bounceArena) borrow(ctx context.Context) (int16, error) {
 	d := a.region.d
 	a.hungry.Add(1)
 	defer a.hungry.Add(-1)
@@ -78,7 +78,7 @@ func (a *bounceArena) borrow(ctx context.Context) (int32, error) {
 }
 
 // giveBack frees a slot and lets those look who wait for one, the leader too.
-func (a *bounceArena) giveBack(b int32) {
+func (a *bounceArena) giveBack(b int16) {
 	a.free <- b
 	if a.hungry.Load() > 0 {
 		a.region.d.lead.wakeAll(false)
@@ -87,7 +87,7 @@ func (a *bounceArena) giveBack(b int32) {
 }
 
 // abandon gives up a slot that op may still use.
-func (a *bounceArena) abandon(b int32, op Op) {
+func (a *bounceArena) abandon(b int16, op Op) {
 	key := opKey(op.slot, op.gen)
 	a.state[b].Store(key | bounceAbandoned)
 	if op.d == nil || op.settled() {
@@ -96,14 +96,14 @@ func (a *bounceArena) abandon(b int32, op Op) {
 }
 
 // completed frees slot b if it was abandoned; the leader calls it after the operation has settled.
-func (a *bounceArena) completed(b int32, key uint64) {
+func (a *bounceArena) completed(b int16, key uint64) {
 	if a.state[b].CompareAndSwap(key|bounceAbandoned, 0) {
 		a.giveBack(b)
 	}
 }
 
 // fill copies p into slot b, and drain the slot into p.
-func (a *bounceArena) fill(b int32, p []byte) error {
+func (a *bounceArena) fill(b int16, p []byte) error {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if a.gone {
@@ -113,7 +113,7 @@ func (a *bounceArena) fill(b int32, p []byte) error {
 	return nil
 }
 
-func (a *bounceArena) drain(p []byte, b int32) error {
+func (a *bounceArena) drain(p []byte, b int16) error {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if a.gone {
@@ -136,8 +136,8 @@ func (r *RemoteRegion) WriteAt(p []byte, off int64) (n int, err error) {
 	return r.WriteAtContext(context.Background(), p, off)
 }
 
-// ReadAt reads remote memory into p. It returns io.EOF when the memory ends before p does, and for nothing else: when
-// the peer has closed the connection it is ErrReset.
+// ReadAt reads remote memory into p. It returns io.EOF only when the memory ends before p does. When the peer has
+// closed the connection, it returns ErrReset.
 func (r *RemoteRegion) ReadAt(p []byte, off int64) (n int, err error) {
 	return r.ReadAtContext(context.Background(), p, off)
 }
@@ -171,7 +171,7 @@ func (r *RemoteRegion) ReadAtContext(ctx context.Context, p []byte, off int64) (
 // pipeline is the chunks of one ReadAt or WriteAt in flight, a ring.
 type pipeline struct {
 	ops    [bounceDepth]Op
-	slots  [bounceDepth]int32
+	slots  [bounceDepth]int16
 	lens   [bounceDepth]int
 	head   int // oldest
 	n      int
@@ -213,7 +213,7 @@ func (r *RemoteRegion) move(ctx context.Context, kind Kind, p []byte, off int64)
 // advance posts the next chunk; without a free slot it waits for a chunk of its own first, so that calls cannot starve
 // each other.
 func (r *RemoteRegion) advance(ctx context.Context, a *bounceArena, t *pipeline, kind Kind, p []byte, off int64) error {
-	var b int32
+	var b int16
 	select {
 	case b = <-a.free:
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -38,9 +39,9 @@ type Offer struct {
 	Perm     Perm
 }
 
-// Catalog exports memory under as many names as a program likes: nothing is kept or sent of a name before an importer
-// asks for it, and then of this one alone. The program knows what a name stands for; a million names of which a
-// thousand are in use cost node and peers the thousand.
+// Catalog exports memory under as many names as a program likes. Nothing is stored or sent for a name until an importer
+// asks for it. The program knows which memory a name stands for. A million names of which a thousand are in use cost as
+// much as a thousand names.
 type Catalog struct {
 	l      *Listener
 	lookup func(peer, name string) (Offer, error)
@@ -54,14 +55,22 @@ type Catalog struct {
 // catalogPeer is an importer that is connected.
 type catalogPeer struct {
 	conn   *Conn
-	region *Region           // askBytes that it writes, then askBytes to write into its memory
-	answer *RemoteRegion     // its memory; nil before the first refusal
-	grants map[string]*Grant // guarded by Catalog.mu
+	region *Region       // askBytes that it writes, then askBytes to write into its memory
+	answer *RemoteRegion // its memory; nil before the first refusal
+
+	mu        sync.Mutex // taken after Catalog.mu, and held while memory is exported or taken back
+	grants    map[string]*Grant
+	asks      string // what is being looked up for it
+	withdrawn bool   // since the lookup began
 }
 
+// mostLookups is how often a name is looked up for one request, if it is withdrawn meanwhile.
+const mostLookups = 3
+
 // ServeCatalog offers a catalog on this node to peers by their names, or to every authorised peer if none is given.
-// lookup says what a name stands for; its error is the importer's answer. It is called on a goroutine of each importer,
-// whose other requests wait meanwhile, and never with the same name twice before the importer has released it.
+// lookup says what a name stands for; its error is the importer's answer. It runs on a goroutine of that importer,
+// whose other requests wait meanwhile. It is not called again for a name that the importer has not released, unless the
+// name is withdrawn before it returns: then what it returned counts for nothing.
 func (d *Device) ServeCatalog(ctx context.Context, name string, lookup func(peer, name string) (Offer, error),
 	peers ...string) (*Catalog, error) {
 	if name == "" || len(name) > MaxCatalogName || lookup == nil {
@@ -77,31 +86,28 @@ func (d *Device) ServeCatalog(ctx context.Context, name string, lookup func(peer
 	return c, nil
 }
 
-// Withdraw revokes what importers hold of a name: when it returns no access follows. The next that asks for the name is
-// answered by lookup.
+// Withdraw revokes the memory that importers hold under a name. When it returns, no access follows. lookup answers the
+// next import of the name.
 func (c *Catalog) Withdraw(name string) error {
 	c.mu.Lock()
-	var grants []*Grant
-	for p := range c.served {
-		if g := p.grants[name]; g != nil {
-			grants = append(grants, g)
-			delete(p.grants, name)
-		}
-	}
+	peers := slices.Collect(maps.Keys(c.served))
 	c.mu.Unlock()
-	var err error
-	for _, g := range grants {
-		err = errors.Join(err, g.Revoke())
+	var all error
+	for _, p := range peers {
+		_, err := p.revoke(name)
+		all = errors.Join(all, err)
 	}
-	return err
+	return all
 }
 
-// Held returns how many names importers hold, each counted by itself.
+// Held returns how many names importers hold. A name counts once for each importer.
 func (c *Catalog) Held() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := range c.served {
+		p.mu.Lock()
 		n += len(p.grants)
+		p.mu.Unlock()
 	}
 	return n
 }
@@ -184,10 +190,10 @@ func (c *Catalog) attend(p *catalogPeer) {
 			break
 		}
 	}
+	p.end() // first: Withdraw returns at once for whom it does not see
 	c.mu.Lock()
 	delete(c.served, p)
 	c.mu.Unlock()
-	p.end()
 }
 
 // answer serves one request. The error says that the importer breaks clause 17, or is gone.
@@ -197,16 +203,10 @@ func (c *Catalog) answer(p *catalogPeer, n *Notification) error {
 		return ErrInvalid
 	}
 	name := string(p.region.bytes[n.Offset:][:n.Len]) // once: the peer may write it at any time
-	c.mu.Lock()
-	g, held := p.grants[name], len(p.grants)
-	delete(p.grants, name)
-	c.mu.Unlock()
-	if g != nil {
-		if err := g.Revoke(); err != nil {
-			return err
-		}
-	}
+	held, err := p.revoke(name)
 	switch {
+	case err != nil:
+		return err
 	case n.Imm&askRelease != 0:
 		return nil
 	case !utf8.ValidString(name):
@@ -214,20 +214,54 @@ func (c *Catalog) answer(p *catalogPeer, n *Notification) error {
 	case held >= MaxImports/2:
 		return c.refuse(p, n.Imm, fmt.Sprintf("%d names are held by this connection: release some", held))
 	}
-	o, err := c.lookup(p.conn.peer, name)
-	if err == nil && o.Region == nil {
-		err = invalid("nothing is offered")
-	}
-	if err == nil {
-		g, err = o.Region.export(context.Background(), p.conn, memoryName+name, o.Perm, o.Off, o.Len)
+	err = errWithdrawn
+	for try := 0; try < mostLookups && err == errWithdrawn; try++ {
+		err = c.export(p, name)
 	}
 	if err != nil {
 		return c.refuse(p, n.Imm, err.Error())
 	}
-	c.mu.Lock()
-	p.grants[name] = g
-	c.mu.Unlock()
 	return nil
+}
+
+// revoke takes a name back that the importer holds, if it does, and returns how many it held.
+func (p *catalogPeer) revoke(name string) (held int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held = len(p.grants)
+	p.withdrawn = p.withdrawn || p.asks == name
+	if g := p.grants[name]; g != nil {
+		delete(p.grants, name)
+		err = g.Revoke()
+	}
+	return held, err
+}
+
+var errWithdrawn = errors.New("the name is being withdrawn")
+
+// export looks a name up and exports what it stands for, unless it was withdrawn meanwhile: Withdraw sees the export,
+// or is seen.
+func (c *Catalog) export(p *catalogPeer, name string) error {
+	p.mu.Lock()
+	p.asks, p.withdrawn = name, false
+	p.mu.Unlock()
+	o, err := c.lookup(p.conn.peer, name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asks = ""
+	switch {
+	case p.withdrawn:
+		return errWithdrawn
+	case err != nil:
+		return err
+	case o.Region == nil:
+		return invalid("lookup returned no memory")
+	}
+	g, err := o.Region.export(context.Background(), p.conn, memoryName+name, o.Perm, o.Off, o.Len)
+	if err == nil {
+		p.grants[name] = g
+	}
+	return err
 }
 
 // refuse writes why into the importer's memory.

@@ -113,6 +113,46 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
+// What lookup found before a name was withdrawn is not exported afterwards: when Withdraw has returned, the memory is
+// the program's alone.
+func TestCatalogWithdrawDuringLookup(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	fab := edge.NewFabric()
+	defer fab.Close()
+	d := open(fab, "owner")
+	r, err := d.Register(4096)
+	check(err)
+	found, withdrawn := make(chan bool, 1), make(chan bool)
+	lookups := 0
+	cat, err := d.ServeCatalog(ctx, "store", func(peer, name string) (edge.Offer, error) {
+		if lookups++; lookups > 1 {
+			return edge.Offer{}, errors.New("it is gone")
+		}
+		found <- true
+		<-withdrawn
+		return edge.Offer{Region: r, Len: 64, Perm: edge.RemoteWrite}, nil
+	})
+	check(err)
+	m, err := open(fab, "b").OpenCatalog(ctx, "owner", "store", 4)
+	check(err)
+	imported := make(chan error)
+	go func() {
+		_, err := m.Import(ctx, "object")
+		imported <- err
+	}()
+	<-found
+	check(cat.Withdraw("object"))
+	close(withdrawn)
+	if err := <-imported; !errors.Is(err, edge.ErrRefused) || !strings.Contains(err.Error(), "it is gone") {
+		t.Errorf("an import of what was withdrawn meanwhile: %v", err)
+	}
+	if n := cat.Held(); n != 0 {
+		t.Errorf("%d names are held", n)
+	}
+	check(cat.Close())
+}
+
 // Goroutines that import the same few names, more than are kept, get each what they asked for.
 func TestCatalogTogether(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

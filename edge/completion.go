@@ -104,11 +104,8 @@ func (d *attachment) take(e *ipc.CQE) bool {
 	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn {
 		return false
 	}
-	if s.result != nil {
-		if e.Status == ipc.StatusOK {
-			*s.result = e.Off
-		}
-		s.result = nil
+	if s.extra && e.Status == ipc.StatusOK && d.extras[i].result != nil {
+		*d.extras[i].result = e.Off
 	}
 	d.complete(i, gen, e.Status)
 	return true
@@ -119,9 +116,9 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	s := &d.slots[i]
 	c, r, bounce := s.conn, s.region, s.bounce
 	s.conn, s.region = nil, nil
-	redirection := s.redirection != nil
-	if redirection {
-		s.redirection = nil
+	var x extra
+	if s.extra {
+		x = d.takeExtra(s, i)
 	}
 	stream := c.notes.stream.Load()
 	if status != ipc.StatusOK {
@@ -129,27 +126,21 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 			status = ipc.StatusKey // as the connection says: ErrRevoked, which is ErrKey
 		}
 		d.failed.add(i, gen, status)
-		if stream != nil && !redirection { // whose bytes are in the ring
+		if stream != nil && x.redirection == nil { // whose bytes are in the ring
 			stream.failed(status)
 		}
 	}
 	if r != nil {
 		r.inflight.Add(-1)
 	}
-	if len(s.more) > 0 {
-		s.releasePieces()
-	}
 	idle := c.inflight.Add(-1) == 0
-	var t ticket
-	if bounce == inQueue {
-		t = d.tickets[i] // the slot may be posted again from here on
-	}
 	d.free[d.lead.freed&uint32(len(d.free)-1)] = i
 	d.lead.freed++
-	d.freeTail.Store(d.lead.freed)   // first: who sees that the operation is done finds room
+	// From here on the slot may be posted again. First: who sees that the operation is done finds room.
+	d.freeTail.Store(d.lead.freed)
 	s.gen.CompareAndSwap(gen, gen+1) // unless the slot is in use again
-	if t.queue != nil {
-		t.queue.put(d, Completion{Kind: t.kind, Conn: c, Context: t.context, Err: statusError[status]})
+	if x.queue != nil {
+		x.queue.put(d, Completion{Kind: x.kind, Conn: c, Context: x.context, Err: statusError[status]})
 	}
 	if bounce >= 0 {
 		d.bounce.Load().completed(bounce, opKey(i, gen))
@@ -161,15 +152,15 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 		}
 		if stream != nil {
 			d.lead.wake(&stream.out.waiters)
-			if redirection {
+			if x.redirection != nil {
 				d.lead.wake(&stream.in.waiters)
 			}
 		}
 	}
 }
 
-// notified queues a notification. One for a connection that the answer to our dial has not told us of yet is kept for
-// it.
+// notified queues a notification. If the answer to a dial has not yet announced its connection, the notification is
+// kept for it.
 func (d *attachment) notified(e *ipc.CQE) bool {
 	d.connMu.Lock()
 	c := d.conns[e.Conn]
@@ -229,11 +220,11 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 	}
 }
 
-// crammedLook is how often the leader looks for room that no doorbell tells of.
+// crammedLook is how often the leader checks for room that no doorbell announces.
 const crammedLook = time.Millisecond
 
-// crammed reports whether w or a follower waits for room in a submission ring that is full although operations could be
-// posted: full of credit. The daemon takes that without a completion, and so without a doorbell.
+// crammed reports whether w or a follower waits for room in a submission ring that is full of credit, although
+// operations could be posted. The daemon takes credit without a completion, and so without a doorbell.
 func (d *attachment) crammed(w *waiter) bool {
 	if w.kind != waitRoom && d.lead.others.Load() == 0 {
 		return false

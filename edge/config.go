@@ -12,9 +12,9 @@ import (
 type WaitMode uint8
 
 const (
-	// Adaptive polls for Config.Spin, longer while what it waits for comes soon after, giving way to others on the core
-	// after every look, then blocks. It stops polling for a while when giving way turns out to be slow, since somebody
-	// else then needs the core.
+	// Adaptive polls for Config.Spin, then blocks. It polls longer while what it waits for comes soon after, and gives
+	// way to others on the core after every look. If giving way turns out to be slow, somebody else needs the core, and
+	// it stops polling for a while.
 	Adaptive WaitMode = iota
 	// Block never polls: least processor time, a wake-up (some 30 microseconds) on each wait.
 	Block

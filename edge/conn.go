@@ -115,8 +115,8 @@ func (c *Conn) Data() []byte {
 	return c.data
 }
 
-// Err returns nil while the connection lives or notifications of it are on their way, and then why it ended. Other
-// calls may return that before, since 256 notifications that lie unread hold up the others.
+// Err returns nil while the connection lives or its notifications are still on their way, and then why it ended. Other
+// calls may return that reason earlier, since 256 unread notifications hold up later ones.
 func (c *Conn) Err() error {
 	if c.drained.Load() {
 		return c.ended.Load().err
@@ -135,10 +135,12 @@ func (c *Conn) usable() error {
 	return c.d.Err()
 }
 
-// Close ends the connection in good order: it takes no new operations, completes those in flight, and tells the peer.
+// Close ends the connection in good order: it takes no new operations, completes those in flight, and tells the peer. A
+// send in flight may wait for the peer to post a buffer, and Close waits with it: if both ends close while their sends
+// wait for each other, neither returns. CloseContext bounds the wait, Abort ends it.
 func (c *Conn) Close() error { return c.CloseContext(context.Background()) }
 
-// CloseContext is Close that aborts the connection when ctx ends first, and then returns its error.
+// CloseContext is like Close, but aborts the connection when ctx ends first, and then returns the error of ctx.
 func (c *Conn) CloseContext(ctx context.Context) error {
 	if !c.beginClose() {
 		return net.ErrClosed

@@ -111,8 +111,7 @@ func (d *attachment) call(ctx context.Context, m *ipc.Message, c *call) (*ipc.Me
 	}
 }
 
-// unsent says why a request could not be sent: the daemon goes away or stands still, unless it is the request that is
-// at fault.
+// unsent says why a request could not be sent: the daemon has ended or does not run, or the request itself is at fault.
 func (d *attachment) unsent(err error) error {
 	socket, ok := errors.AsType[*net.OpError](err)
 	switch {

@@ -21,9 +21,9 @@
 // # Operations
 //
 // Post returns at once with an Op, a value to ask (Done, Err) or to wait for (Wait). An operation that is done without
-// error has taken effect in the remote memory. Until it is done its local memory belongs to it: unchanged under a
-// write, untouched under a read. Nothing has to be released, and an Op may be dropped. Posting, waiting and polling
-// allocate nothing.
+// error has taken effect in the remote memory. Until it is done, do not change the local memory of a write, and do not
+// touch that of a read. Nothing has to be released, and an Op may be dropped. Posting, waiting and polling allocate
+// nothing.
 //
 // Operations of a connection may take effect in any order: they travel over several links. Where order matters, say so:
 // a BackwardFence operation takes effect after all earlier ones, later operations take effect after one with a
@@ -31,7 +31,7 @@
 // once every byte of it is in place; a notification says nothing of other writes unless a fence does.
 //
 // RemoteRegion is also an io.ReaderAt and io.WriterAt for ordinary memory and any size, through registered memory that
-// the Device keeps for it. That costs a copy and no thought.
+// the Device keeps for it. That costs a copy.
 //
 // # Messages
 //
@@ -53,9 +53,9 @@
 //	}}
 //
 // It has deadlines, half-close and the errors of package net, around those of this package. Each end pins a receive and
-// a send buffer (Config.Stream), and no goroutine. Bytes are copied once at each end. A reader that stands still stops
-// its writer when the buffer is full, or after some thousand writes that are smaller than that, and no other stream.
-// Like TCP, Write returns before the peer has the bytes; Close waits for that, for 5 seconds.
+// a send buffer (Config.Stream), and needs no goroutine. Bytes are copied once at each end. If a reader stops, its
+// writer waits once the buffer is full, or after some thousand writes that are smaller than that; other streams go on.
+// Like TCP, Write returns before the peer has the bytes. Close waits for that, for 5 seconds.
 //
 // # Waiting
 //
@@ -65,18 +65,17 @@
 //
 // # Errors
 //
-// Errors are values: errors.Is(err, edge.ErrPeerDown). Their text says what to do next. An operation that is refused
-// for its key, bounds or permission fails alone, the connection lives. When a connection ends, everything in flight on
-// it fails; when the daemon goes away, everything on the Device fails with ErrDaemonDown and nothing hangs. What a
-// failed operation did to the remote memory is unknown, except after ErrKey, ErrPermission and ErrBounds: nothing.
+// Errors are values: errors.Is(err, edge.ErrPeerDown). Their text says what to do next. If an operation is refused for
+// its key, bounds or permission, only that operation fails; the connection lives. When a connection ends, everything in
+// flight on it fails. When the daemon goes away, everything on the Device fails with ErrDaemonDown and nothing hangs. A
+// failed operation may have changed the remote memory, except after ErrKey, ErrPermission and ErrBounds.
 //
 // # When the daemon is restarted
 //
 // The Device attaches to the new daemon by itself and says so (Config.Log, Config.OnChange). Listeners go on: their
-// services are offered again. Connections have ended and are dialled anew by whoever needs them; Dial, Listen and
-// Register try to attach at once. Registered memory was made and pinned by the daemon that went: its bytes stay
-// readable and writable until Close, but operations need Region.Renew, which registers as much memory anew and copies
-// them.
+// services are offered again. Connections have ended: dial again. Dial, Listen and Register try to attach at once.
+// Registered memory was made and pinned by the old daemon. Its bytes stay readable and writable until Close, but
+// operations need Region.Renew, which registers as much memory anew and copies the bytes.
 //
 // # Tests
 //

@@ -5,20 +5,20 @@ import "multiedge/internal/ipc"
 // MaxEager is the longest composed message in bytes.
 const MaxEager = ipc.MaxEager
 
-// Message is a write or send that is being composed: what is written of it already travels (EDT §4), into memory that
-// the peer's program cannot see. Commit publishes it, at once and in the order of commits; Abort drops it. A small
-// value to keep or to drop as you like.
+// Message is a write or send that is being composed. The parts of it that are written already travel (EDT §4), into
+// memory that the peer's program cannot see. Commit publishes it, at once and in the order of commits; Abort drops it.
+// It is a small value that may be dropped.
 type Message struct {
 	c  *Conn
 	op Op
 	n  int
 }
 
-// Compose begins a message: a Work of Kind Write or Send whose Local, LocalOff and Len, 1 to MaxEager, are the memory
-// that it is composed in. Its Flags and Imm are said to Commit. The memory is the message's until it is done, but the
-// caller may write it until Commit, in any order and as often as wanted. The message takes the place of an operation in
-// flight; a connection can have 16 that are not committed, and its Close waits until they are committed or aborted.
-// ErrAgain means that the queue is full.
+// Compose begins a message: a Work of Kind Write or Send. Its Local, LocalOff and Len, 1 to MaxEager, name the memory
+// in which the message is composed. Flags and Imm are given to Commit instead. The memory belongs to the message until
+// the message is done, but the caller may write it until Commit, in any order and repeatedly. The message takes the
+// place of an operation in flight. A connection can have 16 messages that are not committed; its Close waits until they
+// are committed or aborted. ErrAgain means that the queue is full.
 func (c *Conn) Compose(w *Work) (Message, error) {
 	m, err := c.compose(w)
 	if err == ErrAgain && c.d.poll() > 0 {
@@ -58,9 +58,9 @@ func (c *Conn) compose(w *Work) (Message, error) {
 	return Message{c, op, w.Len}, nil
 }
 
-// Wrote says that bytes off to off+n of the message are written, so that they may travel. They may be written again,
-// which has to be said again; bytes that Wrote never named travel with Commit. Blocks are 64 bytes: one that is marked
-// before all of it is written travels again with the next mark. ErrAgain means that the queue is full: say it again.
+// Wrote marks bytes off to off+n of the message as written, so that they may travel. Bytes that are written again must
+// be marked again. Bytes that were never marked travel with Commit. Blocks are 64 bytes: one that is marked before all
+// of it is written travels again with the next mark. ErrAgain means that the queue is full: mark the bytes again.
 func (m Message) Wrote(off, n int) error {
 	if off < 0 || n < 0 || off > m.n || n > m.n-off {
 		return ErrBounds

@@ -29,17 +29,17 @@ type Embedded struct {
 	// udp on virtual links (veth), else alone
 	Driver string
 
-	// Copy chooses how payloads reach their place. Empty is what is fastest. To compare, the paper's configurations:
-	// "cp" copies at both ends, "notx" at the receiver, "pinmap" exchanges received pages for those of regions of 256
-	// KiB and more and copies what is less than such a run, "shuffle" does so as the paper's NICs require, with frames
-	// that arrive whole at page boundaries and payloads cut and laid out by the sender to suit that (plaintext alone),
-	// "nocp" has the kernel put payloads in their place. With "pinmap" and "shuffle" a region pins up to 8 MiB more,
-	// and Region.Bytes shows other pages after a large write, at the same addresses.
+	// Copy chooses how payloads reach their place. Empty is the fastest way. The others are the paper's configurations,
+	// to compare. "cp" copies at both ends, "notx" only at the receiver. "pinmap" exchanges runs of received pages, of
+	// 256 KiB and more, for the pages of their place, and copies the rest. "shuffle" does so as the paper's NICs
+	// require: frames arrive whole at page boundaries, and the sender cuts and lays out payloads to suit that (only in
+	// plaintext). "nocp": the kernel puts payloads in their place. With "pinmap" and "shuffle" a region pins up to 8
+	// MiB more, and Region.Bytes shows other pages after a large write, at the same addresses.
 	Copy string
 
-	// Security is "encrypted", the default, or "plaintext", for trusted wires alone. Encrypted, the node is who its
-	// private key says, and talks to Peers alone: each of two nodes must authorise the other's public key. A node
-	// without Key and KeyFile gets a key for this run, which Device.PublicKey tells.
+	// Security is "encrypted", the default, or "plaintext", only for trusted wires. Encrypted, the private key is the
+	// node's identity, and the node talks only to Peers: each of two nodes must authorise the other's public key. A
+	// node without Key and KeyFile gets a key for this run, which Device.PublicKey returns.
 	Security string
 	Key      string // the private key, as NewKey or edgectl key new make it
 	KeyFile  string // or the file that holds it, made at first use
@@ -51,6 +51,10 @@ type Embedded struct {
 	DeadTime    time.Duration // silence after which a peer is down
 
 	Log *slog.Logger // nil: nothing is logged
+
+	// What becomes of data for memory of a space that is not pinned: "inline" (default), used at once if it was pinned
+	// before and the host has no swap, else kept until it is pinned; "park", always kept.
+	Misses string
 
 	open func(name string) (linkdrv.Driver, error) // of links; nil: real interfaces
 }
@@ -66,6 +70,7 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 		Checksum: e.Checksum,
 		Poll:     e.Poll, OpWindow: e.OpWindow, Driver: e.Driver, Copy: e.Copy,
 		Timing:   config.Timing{DialTimeout: e.DialTimeout, DeadTime: e.DeadTime},
+		OnDemand: config.OnDemand{Misses: e.Misses},
 		Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile, Peers: peerList(e.Peers),
 	}
 	c.Limits.Queue = max(cfg.QueueDepth, DefaultQueueDepth)

@@ -32,15 +32,15 @@ var (
 	// is unknown. The Device attaches again by itself when edged is back.
 	ErrDaemonDown = &Error{text: "the daemon went away; dial anew and renew registered memory (Region.Renew) once " +
 		"edged runs again"}
-	// ErrDraining means that somebody prepares the daemon's end (edgectl drain), or that it is stopping: what exists
-	// goes on, nothing new is taken. errors.Is(err, ErrDaemonDown) holds too.
-	ErrDraining = &Error{text: "the daemon is on its way out; go on with what is there, or wait for its restart",
-		also: ErrDaemonDown}
-	// ErrDaemonSilent comes with the error of a context that ended a wait, when the daemon has not run for seconds, and
-	// ends a request that the daemon did not take for as long. Operations in flight are in flight still.
+	// ErrDraining means that somebody prepares the daemon's end (edgectl drain), or that it is stopping: it finishes
+	// what exists and takes nothing new. errors.Is(err, ErrDaemonDown) holds too.
+	ErrDraining = &Error{text: "the daemon takes nothing new, since it drains or stops; use what exists, or wait for " +
+		"its restart", also: ErrDaemonDown}
+	// ErrDaemonSilent comes with the error of a context that ended a wait while the daemon had not run for seconds. It
+	// also ends a request that the daemon did not take for as long. Operations stay in flight.
 	ErrDaemonSilent = &Error{text: "the daemon is there but does not run: it is stopped, hung or starved of " +
-		"processor time; see that edged goes on, or restart it"}
-	// ErrStale is what memory is good for after its daemon went away. errors.Is(err, ErrDaemonDown) holds too.
+		"processor time; let edged go on, or restart it"}
+	// ErrStale is the error of memory whose daemon went away. errors.Is(err, ErrDaemonDown) holds too.
 	ErrStale = &Error{text: "the memory was registered with a daemon that has gone; register it anew by Region.Renew",
 		also: ErrDaemonDown}
 
@@ -51,8 +51,7 @@ var (
 	// errors.Is(err, io.EOF) holds too, and for no other end.
 	ErrPeerClosed = &Error{text: "the peer closed the connection", also: io.EOF}
 	// ErrReset means that the other side went away without closing: its process died or aborted, or closed a Stream
-	// while we were writing. What it sent may not be all that it wanted to send. errors.Is(err, syscall.ECONNRESET)
-	// holds too.
+	// while we were writing. It may have wanted to send more. errors.Is(err, syscall.ECONNRESET) holds too.
 	ErrReset = &Error{text: "the peer left without closing the connection: it died or aborted; dial again",
 		also: syscall.ECONNRESET}
 	// ErrStream ends a Stream whose peer broke the rules of PROTOCOL clause 11, and a dial to a service that has no

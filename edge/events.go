@@ -13,9 +13,9 @@ const DefaultEvents = 4096
 const maxEvents = 1 << 20
 
 // Events is the event queue of one export (VMMC §3.2): the notifications of its writes come here and not to
-// Conn.WaitNotify. Unread ones hold up no other export's: the queue takes them off the connection as they come. One
-// that finds the queue full is lost, and the next that does not says how many were (Notification.Lost). Any number of
-// goroutines may use it.
+// Conn.WaitNotify. Unread notifications do not hold up those of other exports: the queue takes them off the connection
+// as they come. A notification that finds the queue full is lost. The next that finds room says how many were lost
+// (Notification.Lost). Any number of goroutines may use it.
 type Events struct {
 	g       *Grant
 	limit   int
@@ -29,8 +29,8 @@ type Events struct {
 	err  error  // why nothing comes any more
 }
 
-// Events gives the export an event queue that holds up to limit notifications, 32 bytes each, 0: DefaultEvents. Those
-// of the export that lie unread on the connection go over to it. Close the queue, or revoke the export.
+// Events gives the export an event queue that holds up to limit notifications of 32 bytes each; 0: DefaultEvents.
+// Unread notifications of the export move from the connection to the queue. Close the queue, or revoke the export.
 func (g *Grant) Events(limit int) (*Events, error) {
 	if limit == 0 {
 		limit = DefaultEvents

@@ -16,11 +16,11 @@ import (
 func TestExportsOfOneName(t *testing.T) {
 	ctx := testContext(t)
 	p := newDuo(t, Config{}, 4096)
-	say := func(number int) {
+	say := func(number uint32) {
 		p.out.advertised(&ipc.Message{Kind: ipc.KindAdvert, Name: "name", Key: uint64(number), Size: 1,
-			Perm: uint8(RemoteRead), Count: number})
+			Perm: uint8(RemoteRead), Count: int(number)})
 	}
-	newest := func(want int) {
+	newest := func(want uint32) {
 		t.Helper()
 		r, err := p.out.Import(ctx, "name")
 		must(t, err)
@@ -35,7 +35,7 @@ func TestExportsOfOneName(t *testing.T) {
 	say(1004)
 	say(1003)
 	newest(1004)
-	for _, step := range [][2]int{{1002, 1004}, {1004, 1003}, {1003, 1001}} {
+	for _, step := range [][2]uint32{{1002, 1004}, {1004, 1003}, {1003, 1001}} {
 		p.out.withdrawn(uint64(step[0]))
 		newest(step[1])
 	}
@@ -43,7 +43,7 @@ func TestExportsOfOneName(t *testing.T) {
 	if r, _ := p.out.lookup("name"); r != nil || len(p.out.adverts) != before {
 		t.Errorf("afterwards there is %+v; %d names, %d before", r, len(p.out.adverts), before)
 	}
-	for n := range 10 * ofOneName {
+	for n := range uint32(10 * ofOneName) {
 		say(n)
 	}
 	newest(10*ofOneName - 1)

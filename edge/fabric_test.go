@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // pairOn connects two devices of a fabric and returns both ends.
@@ -27,6 +28,19 @@ func pairOn(t *testing.T, ctx context.Context, from, to *Device, service string,
 	must(t, <-accepted)
 	must(t, l.Close())
 	return out, in
+}
+
+// A dial that ends by its context's deadline says what was wrong: the daemon's answer comes before the deadline.
+func TestDialSaysWhyInTime(t *testing.T) {
+	fab := NewFabric()
+	defer fab.Close()
+	dev, err := fab.Open("a")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(testContext(t), 2*time.Second)
+	defer cancel()
+	if _, err := dev.Dial(ctx, "nobody", "x"); !errors.Is(err, ErrPeerUnknown) {
+		t.Error(err)
+	}
 }
 
 // The whole transport: three nodes, several connections at once, every byte compared.

@@ -515,3 +515,12 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// lacks skips a test that needs what this user may not have. Root may have everything, so there it fails.
+func lacks(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		t.Fatalf("it lacks "+format, args...)
+	}
+	t.Skipf("it lacks "+format, args...)
+}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 )
 
@@ -14,8 +15,19 @@ import (
 const (
 	gatherTime    = 10 * time.Microsecond // a frame takes the sender about three
 	gatherMost    = 64                    // operations
-	gatherLongest = 256                   // bytes; a longer operation is worth a frame
+	gatherLongest = 64 << 10              // bytes; a longer operation fills a super-frame alone
 )
+
+// long reports whether e, the entry of w, is worth a frame of its own. It has the last of the pieces of w.
+func long(e *ipc.SQE, w *Work) bool {
+	n := e.Len
+	if w != nil && len(w.Pieces) > 1 {
+		for _, p := range w.Pieces[:len(w.Pieces)-1] {
+			n += uint64(p.Len)
+		}
+	}
+	return n > gatherLongest
+}
 
 type gather struct {
 	posted atomic.Uint32 // attachment.freeHead as published

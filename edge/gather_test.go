@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
 )
@@ -18,7 +19,7 @@ func (*countingDriver) Memory(int) *regmem.Memory              { return nil }
 
 // Done leaves short operations together that were posted one by one behind others, and nothing else.
 func TestGather(t *testing.T) {
-	p := newDuo(t, Config{}, 4096)
+	p := newDuo(t, Config{}, gatherLongest+1)
 	p.f.setHold(true)
 	defer p.f.setHold(false)
 	d, transport := p.client.at.Load(), &countingDriver{}
@@ -68,5 +69,27 @@ func TestGather(t *testing.T) {
 	post(8)
 	if before := transport.drives; p.client.Poll() != 0 || transport.drives == before {
 		t.Error("Poll does not send what waits")
+	}
+}
+
+// An operation in pieces is as long as they are together, however short the last one is.
+func TestLong(t *testing.T) {
+	pieces := func(n ...int) *Work {
+		w := &Work{}
+		for _, n := range n {
+			w.Pieces = append(w.Pieces, Piece{Len: n})
+		}
+		return w
+	}
+	for _, c := range []struct {
+		last uint64
+		w    *Work
+		want bool
+	}{{gatherLongest, nil, false}, {gatherLongest + 1, nil, true}, {gatherLongest, &Work{}, false},
+		{8, pieces(8), false}, {8, pieces(gatherLongest-8, 8), false}, {9, pieces(gatherLongest-8, 9), true},
+		{0, pieces(gatherLongest, 1, 0), true}} {
+		if got := long(&ipc.SQE{Len: c.last}, c.w); got != c.want {
+			t.Errorf("last piece %d of %+v: long %t", c.last, c.w, got)
+		}
 	}
 }

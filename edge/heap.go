@@ -20,9 +20,9 @@ import (
 // peer could write anything into them. The Region keeps s alive until it is closed.
 //
 // It serves for Post of writes and reads and for Export like any other, at the price of copies and of waking a thread
-// for an operation. It cannot have atomics, pieces, messages or redirections: these need Register. What promises of
-// docs/MEMORY.md it keeps, that page says. The daemon gets a descriptor by which it could read and write all memory of
-// the process; it uses granted ranges alone (docs/SECURITY.md).
+// for an operation. Atomics, pieces, messages and redirections need Register instead. docs/MEMORY.md says which of its
+// promises hold here. The daemon gets a descriptor with which it could read and write all memory of the process; it
+// uses only granted ranges (docs/SECURITY.md).
 func GrantHeap[T any](ctx context.Context, d *Device, s []T) (*Region, error) {
 	t := reflect.TypeFor[T]()
 	if p := pointerIn(t); p != nil {
@@ -37,13 +37,13 @@ func GrantHeap[T any](ctx context.Context, d *Device, s []T) (*Region, error) {
 }
 
 // GrantRange returns a Region that is the range of size virtual addresses of this process from addr on, at most 2^46,
-// whether there is memory at all of them or not: offset n of the Region, and of an Export of all of it, is address
-// addr+n. With addr 0 an offset is an address, as in MultiEdge. An operation that meets addresses without memory, or
-// whose memory may not be written, fails with ErrMemory; others go on.
+// whether all of them have memory or not. Offset n of the Region, and of an Export of all of it, is address addr+n.
+// With addr 0 an offset is an address, as in MultiEdge. An operation fails with ErrMemory if it meets addresses without
+// memory, or memory that may not be written; others go on.
 //
-// The program answers for what lies there: memory must stay where it is while a peer uses it, which variables on a
-// goroutine's stack do not, and what a peer writes over is over, pointers and code included. It is otherwise as what
-// GrantHeap returns, and has no Bytes.
+// The program is responsible for the range. Memory must stay where it is while a peer uses it; variables on a
+// goroutine's stack do not. A peer can overwrite everything in the range, pointers and code included. Otherwise the
+// Region is like one of GrantHeap, but it has no Bytes.
 func (d *Device) GrantRange(ctx context.Context, addr, size uint64) (*Region, error) {
 	if size == 0 || size > regmem.MaxHeap || addr > regmem.TopAddress || size > regmem.TopAddress-addr {
 		return nil, invalid("GrantRange: %d bytes from %#x; ask for 1 to 2^46 bytes of the addresses of a process",
@@ -65,7 +65,7 @@ func (d *Device) grantHeap(ctx context.Context, h heapMemory) (*Region, error) {
 		return nil, err
 	}
 	if a.features&ipc.FeatureHeap == 0 {
-		return nil, fmt.Errorf("%w: the daemon takes no grants of memory where it is; upgrade it, or use Register",
+		return nil, fmt.Errorf("%w: the daemon does not know heap grants; upgrade it, or use Register",
 			ErrVersion)
 	}
 	f, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)

@@ -140,7 +140,7 @@ func newFuse(t *testing.T) (file string, child *testChild) {
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	if err := cmd.Start(); errors.Is(err, unix.EPERM) {
-		t.Skipf("a mount namespace: %v", err)
+		lacks(t, "a mount namespace: %v", err)
 	} else {
 		must(t, err)
 	}
@@ -152,7 +152,7 @@ func newFuse(t *testing.T) (file string, child *testChild) {
 		close(child.ends)
 	}()
 	if line != "at work\n" {
-		t.Skipf("this process may not mount a file system of its own: %q", line)
+		lacks(t, "the right to mount a file system of its own, or /dev/fuse: %q", line)
 	}
 	return fmt.Sprintf("/proc/%d/root%s", cmd.Process.Pid, place), child
 }

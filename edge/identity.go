@@ -33,13 +33,13 @@ func (d *Device) PublicKey(ctx context.Context) (string, error) {
 	return st.PublicKey, nil
 }
 
-// Authorise makes the given peers, public keys by name, those that an embedded node talks to, instead of those of
-// Embedded.Peers or of an earlier call; those of Embedded.PeersFile stay. Connections with others end. A daemon's peers
-// are its owner's to choose (edgectl peers): ErrDenied.
+// Authorise sets the peers, public keys by name, that an embedded node talks to. They replace those of Embedded.Peers
+// or of an earlier call; those of Embedded.PeersFile stay. Connections with other peers end. Only the owner of a daemon
+// chooses its peers (edgectl peers): ErrDenied.
 func (d *Device) Authorise(peers map[string]string) error {
 	e, ok := d.at.Load().drive.(*daemon.Embedded)
 	if !ok {
-		return fmt.Errorf("%w: whom a daemon authorises is said by edgectl peers", ErrDenied)
+		return fmt.Errorf("%w: a daemon's peers are chosen by its owner: edgectl peers", ErrDenied)
 	}
 	if err := e.Daemon().SetPeers(peerList(peers)); err != nil {
 		return invalid("%v", err)

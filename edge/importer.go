@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Importer imports memory of a peer's Catalog by name, over one connection. It keeps what was released for those who
-// ask again, the least recently used first to go. Any number of goroutines may use it.
+// Importer imports memory of a peer's Catalog by name, over one connection. It keeps released memory for later imports,
+// and drops the least recently used first. Any number of goroutines may use it.
 type Importer struct {
 	conn   *Conn
 	ask    *RemoteRegion
@@ -76,7 +76,7 @@ func (d *Device) OpenCatalog(ctx context.Context, node, name string, keep int) (
 // Conn returns the connection, for Post.
 func (m *Importer) Conn() *Conn { return m.conn }
 
-// Close gives everything up that was imported.
+// Close gives up everything that was imported.
 func (m *Importer) Close() error {
 	err := m.conn.Close()
 	if cerr := m.region.Close(); err == nil {
@@ -85,8 +85,8 @@ func (m *Importer) Close() error {
 	return err
 }
 
-// Import returns the memory of that name, which is the caller's until Release. ErrRefused, with what the exporter says:
-// it offers no such memory. ErrLimit: so many names are in use as may be kept.
+// Import returns the memory of that name, which is the caller's until Release. ErrRefused, with the exporter's reason:
+// the exporter offers no such memory. ErrLimit: as many names are in use as the Importer may keep.
 func (m *Importer) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 	if name == "" || len(name) > maxAskName {
 		return nil, invalid("Import: a name in a catalog has 1 to %d bytes, this one %d", maxAskName, len(name))
@@ -126,7 +126,8 @@ func (m *Importer) Release(r *RemoteRegion) {
 	}
 }
 
-// enter counts a user of a name. If nobody had asked for it, it does: the caller waits for what was asked.
+// enter counts a user of a name. If nobody has asked the exporter for the name, enter asks. The caller waits for the
+// answer.
 func (m *Importer) enter(ctx context.Context, name string) (*imported, *question, error) {
 	if e := m.join(name); e != nil {
 		return e, nil, nil
@@ -154,7 +155,7 @@ func (m *Importer) enter(ctx context.Context, name string) (*imported, *question
 	return e, q, nil
 }
 
-// join counts a user of what is imported or asked for, nil: it is neither.
+// join counts a user of memory that is imported or asked for. It returns nil if the memory is neither.
 func (m *Importer) join(name string) *imported {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -307,8 +308,8 @@ func (m *Importer) write(ctx context.Context, name string, flag uint32) (*questi
 	return q, nil
 }
 
-// listen takes refusals, while somebody waits for one: who waits all the time would take the completions of others,
-// too, and have to wake them.
+// listen takes refusals, but only while somebody waits for one. If it always waited, it would also take the completions
+// of others, and have to wake them.
 func (m *Importer) listen(ctx context.Context) {
 	for {
 		n, err := m.conn.WaitNotify(ctx)

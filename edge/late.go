@@ -13,9 +13,9 @@ type late struct {
 	first error
 }
 
-// Late returns how many writes with LocalDone failed after they were done, and how the first of them did: it was
-// refused, or the connection ended first. Op.Err of each says so as well. Of the writes before an operation with
-// BackwardFence all is known once that is done.
+// Late returns how many writes with LocalDone failed after they were done, and the error of the first: the peer refused
+// it, or the connection ended first. Op.Err of each says so as well. Once an operation with BackwardFence is done,
+// every failure of the writes before it is known.
 func (c *Conn) Late() (n int, first error) {
 	c.late.mu.Lock()
 	defer c.late.mu.Unlock()

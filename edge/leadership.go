@@ -68,7 +68,8 @@ func (l *leadership) enlist(w *waiter) (leads bool) {
 	return false
 }
 
-// list returns the list that wakes w besides that of the followers, nil for those that every round looks at.
+// list returns the list that wakes w, besides the list of followers. It returns nil for waiters that every round
+// checks.
 func (w *waiter) list() **waiter {
 	switch w.kind {
 	case waitOp:

@@ -198,8 +198,8 @@ func (r *Request) Peer() string { return r.conn.peer }
 // Data returns the private data of the peer's Dial.
 func (r *Request) Data() []byte { return r.conn.Data() }
 
-// Accept establishes the connection, sending up to 512 bytes of private data to the peer's Conn.Data. When the peer has
-// given up meanwhile it fails for the reason of that, such as ErrPeerClosed or ErrPeerDown; the Listener goes on.
+// Accept establishes the connection, sending up to 512 bytes of private data to the peer's Conn.Data. If the peer has
+// given up meanwhile, it fails with the reason, such as ErrPeerClosed or ErrPeerDown; the Listener goes on.
 func (r *Request) Accept(ctx context.Context, data []byte) (*Conn, error) {
 	c := r.conn
 	if err := checkNames("", c.service, data); err != nil {
@@ -255,11 +255,13 @@ func orElse(s, other string) string {
 	return s
 }
 
-// timeLeft is what remains until ctx's deadline, zero without one.
+// timeLeft is what remains until ctx's deadline, less a moment for the daemon's answer, which says why nothing came of
+// a dial; zero without a deadline.
 func timeLeft(ctx context.Context) time.Duration {
 	at, ok := ctx.Deadline()
 	if !ok {
 		return 0
 	}
-	return max(time.Until(at), time.Millisecond)
+	left := time.Until(at)
+	return max(left-min(left/8, 250*time.Millisecond), time.Millisecond)
 }

@@ -19,14 +19,16 @@ const (
 	groupPrefix = "gid:"
 )
 
-// LocalUser returns the name by which ExportRights and Export give rights to a user of this host. It is no node's.
+// LocalUser returns the name by which ExportRights and Export give rights to a user of this host. No node has such a
+// name.
 func LocalUser(uid uint32) string { return fmt.Sprint(userPrefix, uid) }
 
-// LocalGroup does so for the users of this host whose account is in a group.
+// LocalGroup returns the name by which ExportRights and Export give rights to the users of this host whose account is
+// in a group. No node has such a name.
 func LocalGroup(gid uint32) string { return fmt.Sprint(groupPrefix, gid) }
 
-// User returns the user of the program that asks if it is one of this host, as the daemon sees it; ok is false for
-// programs of other nodes, of whom nobody here knows.
+// User returns the user of the program that asks if it runs on this host, as the daemon sees it. ok is false for
+// programs of other nodes, whose users are unknown here.
 func (r *Request) User() (uid uint32, ok bool) { return r.inside - 1, r.inside != 0 }
 
 func isLocalName(name string) bool {

@@ -52,7 +52,7 @@ func (h *testHost) openAs(uid, gid uintptr) *Device {
 func publicHost(t *testing.T) *testHost {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can be several users")
+		lacks(t, "the right to be several users")
 	}
 	dir := t.TempDir()
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {

@@ -27,7 +27,7 @@ func (r *receives) init(depth int) {
 	r.tail.Store(r.freed)
 }
 
-// ReceiveQueue is buffers for the messages of any number of connections, for servers that have many.
+// ReceiveQueue holds buffers for the messages of any number of connections, for servers that have many.
 type ReceiveQueue struct {
 	d  *attachment
 	id uint32
@@ -49,7 +49,7 @@ func (d *Device) NewReceiveQueue(ctx context.Context) (*ReceiveQueue, error) {
 	return &ReceiveQueue{a, m.Queue}, nil
 }
 
-// Serve has c take buffers from the queue from now on. c must be open and have none of its own.
+// Serve makes c take buffers from the queue from now on. c must be open and have no buffers of its own.
 func (q *ReceiveQueue) Serve(ctx context.Context, c *Conn) error {
 	if c.d != q.d {
 		return invalid("ReceiveQueue.Serve: the connection must be of the queue's Device")
@@ -84,7 +84,7 @@ func (q *ReceiveQueue) postOne(w *Work) (Op, error) {
 	return op, err
 }
 
-// Close ends the queue; its buffers come back with ErrPeerClosed. ErrBusy: connections take from it still.
+// Close ends the queue; its buffers come back with ErrPeerClosed. ErrBusy: connections still take buffers from it.
 func (q *ReceiveQueue) Close(ctx context.Context) error {
 	_, err := q.d.call(ctx, &ipc.Message{Kind: ipc.KindUnqueue, Queue: q.id}, &call{})
 	return err
@@ -172,9 +172,9 @@ func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
 	r.head++
 	s := &d.slots[i]
 	gen := (s.gen.Load() + 1) | 1
-	s.conn, s.region, s.bounce = c, w.Local, inQueue
+	s.conn, s.region, s.bounce, s.extra = c, w.Local, noBounce, true
 	s.region.inflight.Add(1)
-	d.tickets[i] = ticket{w.Queue, w.Context, Receive}
+	d.extras[i].ticket = ticket{w.Queue, w.Context, Receive}
 	s.gen.Store(gen)
 	e.Token = opKey(i, gen)
 	d.sq.Put(e)
@@ -191,7 +191,7 @@ func (d *attachment) received(e *ipc.CQE) bool {
 	if gen&1 == 0 || s.gen.Load() != gen || s.conn != nil && s.conn.id != e.Conn {
 		return false
 	}
-	c, t := s.conn, d.tickets[i]
+	c, t := s.conn, d.takeExtra(s, i).ticket
 	if c == nil {
 		d.connMu.Lock()
 		c = d.conns[e.Conn]
@@ -217,7 +217,7 @@ func (d *attachment) received(e *ipc.CQE) bool {
 
 var (
 	errNoMessages = &Error{text: "the daemon is older and knows no messages; upgrade it", also: ErrVersion}
-	errSend       = invalid("a Send takes no Remote, and Flags that are known")
+	errSend       = invalid("a Send takes no Remote, and only Flags that exist")
 	errReceive    = invalid("a Receive takes Local, LocalOff, Len and a Queue, and nothing else")
 	// what arrives could not wait for a page, and a message that has its number must leave
 	errMessageSpace = invalid("a Send or Receive needs memory that is registered whole, not a space of Device.Map " +

@@ -39,10 +39,10 @@ type Named struct {
 	grants map[*Grant]struct{} // of importers that are there
 }
 
-// Export offers all of r to whoever imports name on this node: to peers by their names, or to every authorised peer if
-// none is given. Programs of this host import it likewise, by the name of their own node: those of the same user and of
-// root if no peer is given, else those that LocalUser or LocalGroup names, or all if the node itself is named. It takes
-// r over: use Region to reach the memory. At most one export of a node has a name.
+// Export offers all of r under name on this node: to the named peers, or to every authorised peer if none is given.
+// Programs of this host import it by the name of their own node. If no peer is given, those of the same user and of
+// root may. Otherwise those that LocalUser or LocalGroup names may, or all programs if the node itself is named. Export
+// takes r over: use Region to reach the memory. At most one export of a node has a name.
 func (d *Device) Export(ctx context.Context, r *Region, name string, perm Perm, peers ...string) (*Named, error) {
 	var rights map[string]Perm
 	if len(peers) > 0 {
@@ -54,11 +54,12 @@ func (d *Device) Export(ctx context.Context, r *Region, name string, perm Perm, 
 	return d.exportNamed(ctx, r, &Shared{name: name, perm: perm, region: r}, rights)
 }
 
-// ExportRights is Export that gives each peer rights of its own, by the names that Export takes: nobody else can import
-// it. Who has several names here has all their rights.
+// ExportRights is like Export, but gives each peer its own rights, by the names that Export takes. Nobody else can
+// import the memory. A program to which several names apply has the rights of each.
 func (d *Device) ExportRights(ctx context.Context, r *Region, name string, rights map[string]Perm) (*Named, error) {
 	if len(rights) == 0 {
-		return nil, invalid("ExportRights: nobody has rights to %q; Export offers it to every authorised peer", name)
+		return nil, invalid("ExportRights: no peer has rights to %q; name some, or use Export, which offers it to "+
+			"all", name)
 	}
 	return d.exportNamed(ctx, r, &Shared{name: name, region: r}, maps.Clone(rights))
 }
@@ -152,9 +153,9 @@ func (n *Named) Importers() int {
 	return len(n.grants)
 }
 
-// Unexport ends the export: nobody can import it any more, and when it returns no importer can reach the memory. What
-// they have under way and what they do next fails with ErrKey or ErrRevoked, which is ErrKey to errors.Is. The region
-// is the caller's again.
+// Unexport ends the export: nobody can import it any more, and when it returns no importer can reach the memory. Their
+// operations, in flight or later, fail with ErrKey or ErrRevoked, which is ErrKey to errors.Is. The region is the
+// caller's again.
 func (n *Named) Unexport(ctx context.Context) (*Region, error) {
 	err := n.l.Close()
 	n.mu.Lock()
@@ -253,8 +254,8 @@ const maxLeft = 64
 // pass waits until the owner takes a notification. It reports false if c has ended and as many others of those wait.
 func (n *Named) pass(c *Conn, note Notification) bool {
 	for {
-		_, changed := c.lookup("") // first: the end from here on closes it
-		if c.usable() != nil || changed == nil {
+		_, changed := c.newest("") // first: the end from here on closes it
+		if c.usable() != nil {
 			break
 		}
 		select {

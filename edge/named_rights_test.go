@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"multiedge/internal/ipc"
 )
 
 // Each importer of a named export has the rights that its name was given, and no others.
@@ -112,4 +114,42 @@ func TestUnexportDrains(t *testing.T) {
 		}
 		must(t, back.Close())
 	})
+}
+
+// An importer that exports memory under no name is there as any other: its notifications are not taken for those of one
+// that has gone, of which few are remembered.
+func TestNamedTakesFromWhoExports(t *testing.T) {
+	ctx := testContext(t)
+	fab := NewFabric()
+	t.Cleanup(func() { fab.Close() })
+	owner, err := fab.Open("owner")
+	must(t, err)
+	r, err := owner.Register(4096)
+	must(t, err)
+	table, err := owner.Export(ctx, r, "table", RemoteWrite)
+	must(t, err)
+	importer, err := fab.Open("importer")
+	must(t, err)
+	m, err := importer.Import(ctx, "owner", "table")
+	must(t, err)
+	_, err = m.conn.Post(&Work{Kind: Write, Inline: []byte("x"), Remote: m, Flags: Notify})
+	must(t, err)
+	first, err := table.WaitNotify(ctx)
+	must(t, err)
+	at := first.Grant.conn
+	at.advertised(&ipc.Message{Kind: ipc.KindAdvert, Key: 1, Size: 1, Perm: uint8(RemoteRead)})
+	table.left.Store(maxLeft)
+	passed := make(chan bool, 1)
+	go func() { passed <- table.pass(at, Notification{Imm: 7}) }()
+	select {
+	case note := <-table.notes:
+		if note.Imm != 7 || !<-passed {
+			t.Errorf("notified of %+v", note)
+		}
+	case <-passed:
+		t.Error("the importer is taken for one that has gone")
+	}
+	table.left.Store(0)
+	_, err = table.Unexport(ctx)
+	must(t, err)
 }

@@ -39,6 +39,7 @@ type grants struct {
 	pending int
 	changed sync.Cond
 	byKey   map[uint64]*Grant
+	latest  atomic.Pointer[Grant] // the one found last, while it is in byKey
 }
 
 func (g *grants) begin() {
@@ -65,15 +66,20 @@ func (g *grants) drop(key uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.byKey, key)
+	g.latest.Store(nil)
 }
 
 func (g *grants) find(key uint64) *Grant {
+	if l := g.latest.Load(); l != nil && l.key == key {
+		return l
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.byKey[key] == nil && g.pending > 0 {
 		g.changed.L = &g.mu
 		g.changed.Wait()
 	}
+	g.latest.Store(g.byKey[key])
 	return g.byKey[key]
 }
 

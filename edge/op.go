@@ -66,8 +66,8 @@ type Work struct {
 	Compare uint64  // with CompareSwap
 	Result  *uint64 // receives what was there, before the operation is done; nil: not wanted
 
-	// Of a send, how long it may wait for a buffer of the peer: zero, as long as it takes; negative, not at all. It
-	// ends with ErrNoBuffer then.
+	// Of a send, how long it may wait for a buffer of the peer: zero, as long as it takes; negative, not at all. After
+	// that it ends with ErrNoBuffer.
 	Patience time.Duration
 	Queue    *CompletionQueue // where its end is told, besides the Op; nil: nowhere
 	Context  uint64           // handed back in the Completion
@@ -83,8 +83,8 @@ type Piece struct {
 	Len    int // in bytes, at most 2^32-1 but of the last piece; 0 is allowed
 }
 
-// Op is an operation in flight or done: a small value to keep or to drop as you like. Nothing has to be released. The
-// zero Op is done.
+// Op is an operation in flight or done. It is a small value that may be dropped; nothing has to be released. The zero
+// Op is done.
 type Op struct {
 	d    *attachment
 	slot uint32
@@ -94,27 +94,32 @@ type Op struct {
 // slot is one place in the table of operations in flight. An operation is done when the generation of its slot has
 // moved on; what went wrong, if anything, is then in attachment.failed. Posting fills the fields of a free slot; the
 // leader empties them.
+//
+// It has half a cache line: every operation touches another one. What few operations have is in attachment.extras.
 type slot struct {
-	gen         atomic.Uint32 // odd: in flight
-	bounce      int32         // slot of the bounce arena that is freed when its owner has gone; noBounce, inQueue
-	conn        *Conn
-	region      *Region
-	more        []*Region    // of pieces, all but the last
-	result      *uint64      // of an atomic
-	redirection *Redirection // nil: it is an operation
-	composing   bool         // it is a Message that is not committed; guarded by attachment.post
-	waiters     *waiter      // guarded by leadership.mu
+	gen       atomic.Uint32 // odd: in flight
+	bounce    int16         // slot of the bounce arena that is freed when its owner has gone; noBounce
+	extra     bool          // there is something in attachment.extras, which is zero otherwise but for its room
+	composing bool          // it is a Message that is not committed; guarded by attachment.post
+	conn      *Conn
+	region    *Region
+	waiters   *waiter // guarded by leadership.mu
 }
 
-// Values of slot.bounce that name no slot of the arena.
-const (
-	noBounce = -1
-	inQueue  = -2 // and attachment.tickets says where the end is told
-)
+// noBounce is a slot.bounce that names no slot of the arena.
+const noBounce = -1
+
+// extra is more of a slot.
+type extra struct {
+	ticket
+	more        []held       // regions of pieces, of all but the last
+	result      *uint64      // of an atomic
+	redirection *Redirection // nil: it is an operation
+}
 
 // ticket is what the Completion of a slot's work is made of.
 type ticket struct {
-	queue   *CompletionQueue
+	queue   *CompletionQueue // nil: nobody is told
 	context uint64
 	kind    Kind
 }
@@ -124,9 +129,9 @@ func (o *Op) settled() bool {
 	return o.d == nil || o.d.slots[o.slot].gen.Load() != o.gen || o.d.dead.Load() != nil
 }
 
-// Done reports whether the operation has ended, looking at the completion ring if nobody else does. With an embedded
-// transport short operations that were posted one by one behind others leave together: Done sends them once 64 wait or
-// 10 us have passed, Wait and Poll at once.
+// Done reports whether the operation has ended. It looks at the completion ring if nobody else does. An embedded
+// transport sends operations of up to 64 KiB that were posted one by one behind others together: Done sends them once
+// 64 wait or 10 us have passed, Wait and Poll send them at once.
 func (o Op) Done() bool {
 	if o.settled() {
 		return true

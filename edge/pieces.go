@@ -47,29 +47,59 @@ func (d *attachment) checkPieces(ps []Piece) error {
 	return nil
 }
 
-// putPieces writes the entries that precede the operation of slot s. The caller holds d.post and saw room for them.
-func (c *Conn) putPieces(w *Work, s *slot) {
+// putPieces writes the entries that precede the operation of slot i. The caller holds d.post and saw room for them.
+func (c *Conn) putPieces(w *Work, i uint32) {
 	last := len(w.Pieces) - 1
-	s.region = w.Pieces[last].Region
-	e := &c.d.pieces
+	c.d.slots[i].region = w.Pieces[last].Region
+	e, x := &c.d.pieces, &c.d.extras[i]
+	x.more = holdPieces(x.more, w.Pieces[:last])
 	for ps := w.Pieces[:last]; len(ps) > 0; {
 		n := min(len(ps), ipc.PiecesPerEntry)
-		*e = ipc.SQE{Op: ipc.OpPieces, InlineLen: uint8(n), Conn: c.id}
+		e.Op, e.InlineLen, e.Conn = ipc.OpPieces, uint8(n), c.id
 		for i, p := range ps[:n] {
 			e.Pieces[i] = ipc.Piece{Region: p.Region.id, Len: uint32(p.Len), Off: uint64(p.Off)}
-			p.Region.inflight.Add(1)
-			s.more = append(s.more, p.Region)
 		}
 		c.d.sq.Put(e)
 		ps = ps[n:]
 	}
 }
 
-// releasePieces counts an operation off the regions of its pieces. The caller leads.
-func (s *slot) releasePieces() {
-	for i, r := range s.more {
-		r.inflight.Add(-1)
-		s.more[i] = nil
+// held is how many of an operation's pieces in a row lie in a region.
+type held struct {
+	region *Region
+	pieces int32
+}
+
+// holdPieces appends the regions of pieces to rs, and counts their operation for them.
+func holdPieces(rs []held, ps []Piece) []held {
+	for i := 0; i < len(ps); {
+		r, from := ps[i].Region, i
+		for i++; i < len(ps) && ps[i].Region == r; i++ {
+		}
+		r.inflight.Add(int32(i - from))
+		rs = append(rs, held{r, int32(i - from)})
 	}
-	s.more = s.more[:0]
+	return rs
+}
+
+// putExtra keeps what slot i has beside what every operation has. The caller holds d.post.
+func (c *Conn) putExtra(w *Work, i uint32) {
+	x := &c.d.extras[i]
+	c.d.slots[i].extra = true
+	x.ticket, x.result = ticket{w.Queue, w.Context, w.Kind}, w.Result
+	if len(w.Pieces) > 0 {
+		c.putPieces(w, i)
+	}
+}
+
+// takeExtra empties it, and counts the operation off the regions of its pieces. The caller leads.
+func (d *attachment) takeExtra(s *slot, i uint32) extra {
+	x := &d.extras[i]
+	had := *x
+	for i := range x.more {
+		x.more[i].region.inflight.Add(-x.more[i].pieces)
+	}
+	clear(x.more)
+	s.extra, *x = false, extra{more: x.more[:0]}
+	return had
 }

@@ -41,7 +41,7 @@ func (c *Conn) PostWait(ctx context.Context, w *Work) (Op, error) {
 	return c.postWait(ctx, w, noBounce)
 }
 
-func (c *Conn) postWait(ctx context.Context, w *Work, bounce int32) (Op, error) {
+func (c *Conn) postWait(ctx context.Context, w *Work, bounce int16) (Op, error) {
 	for {
 		op, err := c.postOne(w, bounce)
 		if err != ErrAgain {
@@ -53,7 +53,7 @@ func (c *Conn) postWait(ctx context.Context, w *Work, bounce int32) (Op, error) 
 	}
 }
 
-func (c *Conn) postOne(w *Work, bounce int32) (Op, error) {
+func (c *Conn) postOne(w *Work, bounce int16) (Op, error) {
 	d := c.d
 	d.post.Lock()
 	op, err := c.put(w, bounce)
@@ -91,7 +91,7 @@ func (c *Conn) postBatch(ws []Work, ops []Op) (n int, err error) {
 }
 
 // put checks w and writes it to the submission ring. The caller holds d.post and publishes.
-func (c *Conn) put(w *Work, bounce int32) (Op, error) {
+func (c *Conn) put(w *Work, bounce int16) (Op, error) {
 	d := c.d
 	if err := c.usable(); err != nil {
 		return Op{}, err
@@ -112,7 +112,7 @@ func (c *Conn) put(w *Work, bounce int32) (Op, error) {
 
 // launch gives the entry d.sqe a slot, whose token it gets, and puts it into the submission ring, behind the pieces of
 // w, which is nil for what is no operation. The caller holds d.post and publishes.
-func (c *Conn) launch(local *Region, bounce int32, w *Work) (Op, error) {
+func (c *Conn) launch(local *Region, bounce int16, w *Work) (Op, error) {
 	d := c.d
 	if d.detached || !c.room(entries(w)) {
 		return Op{}, ErrAgain
@@ -122,7 +122,6 @@ func (c *Conn) launch(local *Region, bounce int32, w *Work) (Op, error) {
 		if err := w.Queue.take(d, 1); err != nil {
 			return Op{}, err
 		}
-		bounce = inQueue
 	}
 	i := d.free[d.freeHead&uint32(len(d.free)-1)]
 	d.freeHead++
@@ -130,20 +129,14 @@ func (c *Conn) launch(local *Region, bounce int32, w *Work) (Op, error) {
 	gen := (s.gen.Load() + 1) | 1 // the leader may have yet to move it on
 	s.conn, s.region, s.bounce = c, local, bounce
 	c.inflight.Add(1)
-	if w != nil {
-		s.result = w.Result
-		if len(w.Pieces) > 0 {
-			c.putPieces(w, s)
-		}
+	if w != nil && (len(w.Pieces) > 0 || w.Result != nil || w.Queue != nil) {
+		c.putExtra(w, i)
 	}
 	if s.region != nil {
 		s.region.inflight.Add(1)
 	}
-	if bounce == inQueue {
-		d.tickets[i] = ticket{w.Queue, w.Context, w.Kind}
-	}
 	s.gen.Store(gen)
-	if e.Len > gatherLongest && d.drive != nil {
+	if d.drive != nil && long(e, w) {
 		d.gather.at.Store(0)
 	}
 	e.Token = opKey(i, gen)

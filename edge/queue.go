@@ -8,7 +8,7 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// Completion says how a piece of work ended whose Work named a CompletionQueue, or is a notification (Kind Notified).
+// Completion says how a Work that named a CompletionQueue ended, or is a notification (Kind Notified).
 type Completion struct {
 	Kind    Kind
 	Conn    *Conn  // of a Receive in a shared ReceiveQueue, the sender's; nil if no connection took the buffer
@@ -21,9 +21,9 @@ type Completion struct {
 	Grant   *Grant // likewise
 }
 
-// CompletionQueue collects the ends of work of any connections of a Device, in the order in which they became known.
-// It never overflows: work takes its place when it is posted, and Post says ErrQueueFull where there is none. Any
-// number of goroutines may use it. It needs no closing.
+// CompletionQueue collects the completions of work on any connections of a Device, in the order in which they became
+// known. It never overflows: work reserves its place when it is posted, and Post returns ErrQueueFull if none is free.
+// Any number of goroutines may use it. It needs no closing.
 type CompletionQueue struct {
 	dev  *Device
 	room atomic.Int64 // places that no work has taken
@@ -89,9 +89,9 @@ func (q *CompletionQueue) Poll(out []Completion) int {
 	return n
 }
 
-// Wait is Poll that waits for the first completion. It returns ctx's error when that ends first, and why the Device
-// lost its daemon when that has happened and nothing is left to take. An event loop can wait for Device.PollFD instead,
-// and Poll after Device.Poll.
+// Wait is Poll that waits for the first completion. It returns the error of ctx when that ends first. If the Device has
+// lost its daemon and the queue is empty, it returns the reason. An event loop can wait for Device.PollFD instead, and
+// Poll after Device.Poll.
 func (q *CompletionQueue) Wait(ctx context.Context, out []Completion) (int, error) {
 	if len(out) == 0 {
 		return 0, invalid("CompletionQueue.Wait: there is no room for a completion")
@@ -138,7 +138,7 @@ func (q *CompletionQueue) pop(out []Completion) (n int) {
 	return n
 }
 
-// Notify has the notifications of c told in the queue from now on, instead of by PollNotify and WaitNotify. It takes
+// Notify delivers the notifications of c to the queue from now on, instead of to PollNotify and WaitNotify. It reserves
 // 256 places until the connection ends.
 func (q *CompletionQueue) Notify(c *Conn) error {
 	if err := q.take(c.d, ipc.NotifyCredit); err != nil {
@@ -149,7 +149,7 @@ func (q *CompletionQueue) Notify(c *Conn) error {
 	defer n.mu.Unlock()
 	if n.to != nil || n.ended || n.stream.Load() != nil {
 		q.room.Add(ipc.NotifyCredit)
-		return invalid("CompletionQueue.Notify: the connection has ended, or its notifications are told elsewhere")
+		return invalid("CompletionQueue.Notify: the connection has ended, or its notifications go elsewhere")
 	}
 	for ; n.head != n.tail; n.head++ {
 		n.queued++
@@ -198,10 +198,12 @@ func (d *attachment) flushQueues(err error) {
 	d.post.Lock()
 	defer d.post.Unlock()
 	for i := range d.slots {
-		if s := &d.slots[i]; s.bounce == inQueue && s.gen.Load()&1 == 1 {
-			t := &d.tickets[i]
-			s.bounce = noBounce
-			t.queue.put(d, Completion{Kind: t.kind, Conn: s.conn, Context: t.context, Err: err})
+		if s := &d.slots[i]; s.extra && s.gen.Load()&1 == 1 {
+			t := d.extras[i].ticket
+			d.extras[i].ticket = ticket{}
+			if t.queue != nil {
+				t.queue.put(d, Completion{Kind: t.kind, Conn: s.conn, Context: t.context, Err: err})
+			}
 		}
 	}
 	close(d.flushed)

@@ -154,8 +154,8 @@ func (d *Device) tryAttach() error {
 	return nil
 }
 
-// relisten offers the services of all listeners to a new daemon. One that is refused ends its Listener; an error means
-// that another daemon must be asked, this one is going or gone.
+// relisten offers the services of all listeners to a new daemon. A refused service ends its Listener. An error means
+// that this daemon ends or has ended, and another must be asked.
 func (d *Device) relisten(ctx context.Context, a *attachment) error {
 	d.mu.Lock()
 	listeners := make([]*Listener, 0, len(d.listeners))
@@ -190,7 +190,7 @@ func (d *Device) relisten(ctx context.Context, a *attachment) error {
 	return nil
 }
 
-// current returns the attachment to ask. Without one it has one attempt made, and returns what came of it.
+// current returns the attachment to ask. If there is none, it makes one attempt to attach and returns the outcome.
 func (d *Device) current(ctx context.Context) (*attachment, error) {
 	a := d.at.Load()
 	if a.Err() == nil || d.reopen == nil {

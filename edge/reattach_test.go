@@ -277,7 +277,11 @@ func TestWithoutDaemon(t *testing.T) {
 		t.Fatalf("listening once it is back: %v", err)
 	}
 	said.next(t, true)
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000); n != 1 || err != nil {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+	for err == unix.EINTR {
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+	}
+	if n != 1 || err != nil {
 		t.Fatalf("the event loop was not told: %d, %v", n, err)
 	}
 	if d.Arm() {

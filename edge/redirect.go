@@ -21,10 +21,11 @@ type Redirection struct {
 	spans [2]Span // redirected; set by the leader before op is done
 }
 
-// Redirect has what arrives from now on for bytes off to off+n of the export go to to, from its byte toOff on. What has
-// arrived before stays where it is, and which bytes those are End and Take tell. The bytes of to belong to the
-// redirection until it has ended; so does a place among the operations in flight. A connection has at most 64, and none
-// may overlap. ErrAgain means that the queue is full, ErrVersion that the daemon has no redirection.
+// Redirect puts data that arrives from now on for bytes off to off+n of the export into region to instead, from its
+// byte toOff on. Data that arrived before stays where it is; End and Take tell which bytes those are. Until the
+// redirection has ended, these bytes of to belong to it, and it takes a place among the operations in flight. A
+// connection has at most 64 redirections, and none may overlap. ErrAgain means that the queue is full, ErrVersion that
+// the daemon has no redirection.
 func (g *Grant) Redirect(off, n int, to *Region, toOff int) (*Redirection, error) {
 	d := g.conn.d
 	d.post.Lock()
@@ -67,11 +68,11 @@ func (g *Grant) redirect(off, n int, to *Region, toOff int) (*Redirection, error
 	if !c.slotFree() {
 		return nil, ErrAgain
 	}
-	s := &d.slots[d.free[d.freeHead&uint32(len(d.free)-1)]]
-	s.redirection = r // first: the operation may end at once
+	i := d.free[d.freeHead&uint32(len(d.free)-1)]
+	d.slots[i].extra, d.extras[i].redirection = true, r // first: the operation may end at once
 	op, err := c.launch(to, noBounce, nil)
 	if err != nil {
-		s.redirection = nil
+		d.slots[i].extra, d.extras[i].redirection = false, nil
 		return nil, err
 	}
 	r.op = op
@@ -86,8 +87,9 @@ func (r *Redirection) Done() bool { return r.op.Done() }
 // part of it, the reason of the connection's end.
 func (r *Redirection) Wait(ctx context.Context) error { return r.op.Wait(ctx) }
 
-// End ends the redirection, unless it has ended, and returns which of its bytes were redirected, in order: they are in
-// to, and all others in the export. With an error of ctx it has not ended. With others, those of Wait, the spans count.
+// End ends the redirection, unless it has ended, and returns which of its bytes were redirected, in order. These bytes
+// are in the other memory, all others in the export. If the error is that of ctx, the redirection has not ended. With
+// any other error, those of Wait, the spans are valid.
 func (r *Redirection) End(ctx context.Context) ([]Span, error) {
 	d := r.g.conn.d
 	for posted := false; !posted && !r.op.Done(); {
@@ -128,8 +130,8 @@ func (r *Redirection) postEnd() bool {
 	return true
 }
 
-// Take is End that has all bytes in to afterwards, as the export would have them: it copies those that were not
-// redirected.
+// Take is like End, but also copies the bytes that were not redirected. So all bytes are in the other memory
+// afterwards, as the export would have them.
 func (r *Redirection) Take(ctx context.Context) ([]Span, error) {
 	spans, err := r.End(ctx)
 	if !r.op.settled() {
@@ -164,14 +166,14 @@ func (r *Redirection) rest(f func(lo, hi int) error) error {
 // redirected takes the end of a redirection. The leader calls it. It reports false for one that cannot be right.
 func (d *attachment) redirected(e *ipc.CQE) bool {
 	i, gen := uint32(e.Token), uint32(e.Token>>32)
-	if i >= uint32(len(d.slots)) {
+	if i >= uint32(len(d.free)) {
 		return false
 	}
 	s := &d.slots[i]
-	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn || s.redirection == nil {
+	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn || d.extras[i].redirection == nil {
 		return false
 	}
-	r := s.redirection
+	r := d.extras[i].redirection
 	r.spans = [2]Span{{int(e.Imm), int(e.Len)}, {int(e.Off >> 32), int(uint32(e.Off))}}
 	if r.spans[0].Off+r.spans[0].Len > r.n || r.spans[1].Len > 0 && (r.spans[1].Off < r.spans[0].Off+r.spans[0].Len ||
 		r.spans[1].Off+r.spans[1].Len > r.n) {

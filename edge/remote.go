@@ -17,14 +17,14 @@ type RemoteRegion struct {
 	key     regmem.Key
 	size    int64
 	perm    Perm
-	number  int           // of two of a name the greater is the newer
+	number  uint32        // of two of a name the greater is the newer
 	older   *RemoteRegion // of the same name, not withdrawn either; guarded by Conn.mu
 	revoked atomic.Bool
 }
 
-// Import returns the memory that the peer exports under name, waiting until it does so; an error that wraps the
-// context's says that it did not. Of several it is what was exported last. The end of the connection ends the waiting,
-// however many notifications lie unread.
+// Import returns the memory that the peer exports under name. It waits until the peer does so; an error that wraps the
+// error of ctx says that the peer did not. If the peer exported several under the name, Import returns the newest. The
+// end of the connection ends the wait, however many notifications are unread.
 func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 	for {
 		r, changed := c.lookup(name)
@@ -79,7 +79,8 @@ func (c *Conn) advertised(m *ipc.Message) {
 	if size < 0 || int64(int(size)) != size {
 		return // no int can address it
 	}
-	r := &RemoteRegion{conn: c, name: m.Name, key: regmem.Key(m.Key), size: size, perm: Perm(m.Perm), number: m.Count}
+	r := &RemoteRegion{conn: c, name: m.Name, key: regmem.Key(m.Key), size: size, perm: Perm(m.Perm),
+		number: uint32(m.Count)}
 	c.mu.Lock()
 	if c.adverts == nil {
 		c.adverts = map[string]*RemoteRegion{}

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Section is a part of a Region that is read and written from its beginning to its end, for io.Copy and what else knows
-// readers and writers: between a Section and a Stream it uses Stream.WriteRegion and Stream.ReadRegion.
+// Section is a part of a Region that is read and written from its beginning to its end, for io.Copy and other users of
+// readers and writers. Between a Section and a Stream, they use Stream.WriteRegion and Stream.ReadRegion.
 type Section struct {
 	r        *Region
 	off, end int
@@ -17,8 +17,8 @@ var (
 	_ io.ReaderFrom = (*Section)(nil)
 )
 
-// Section returns bytes off to off+n of the region as a reader, which says io.EOF behind them, and as a writer, which
-// says io.ErrShortWrite. It is for one goroutine at a time.
+// Section returns bytes off to off+n of the region as a reader, which returns io.EOF at their end, and as a writer,
+// which returns io.ErrShortWrite there. It is for one goroutine at a time.
 func (r *Region) Section(off, n int) (*Section, error) {
 	if r.bytes == nil {
 		return nil, invalid("Section: a Region of GrantRange has no bytes here; use Register or GrantHeap")

@@ -44,8 +44,8 @@ func (l *Listener) Share(r *Region, name string, perm Perm) (*Shared, error) {
 	return s, nil
 }
 
-// Region returns the memory as it is registered now. After a restart of the daemon it is another one than before, with
-// the same bytes; the one before is closed, so nobody may use its Bytes while this is called.
+// Region returns the memory as it is registered now. After a restart of the daemon it is another Region, with the same
+// bytes. The previous one is closed then, so nobody may use its Bytes during the call.
 func (s *Shared) Region(ctx context.Context) (*Region, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,14 +25,13 @@ const (
 	Random = regmem.Random // any
 )
 
-// MapOptions fix a space. The zero value is good.
+// MapOptions are the properties of a space. The zero value is valid.
 type MapOptions struct {
 	Pin    int    // bytes that may be pinned at once; the user is charged for them; 0: 64 MiB, or Map's size if less
 	Chunk  int    // bytes that are pinned together, a power of two from 4 KiB to 2 MiB; 0: 64 KiB
 	Policy Policy // which chunks are unpinned first; the zero value is LRU
-	// a policy of the program's own, in place of Policy: whether a is unpinned before b. Embedded transports alone take
-	// one. They call it where they make room, for samples of 16 chunks: it must be quick, and neither wait nor use the
-	// Device.
+	// the program's own policy, instead of Policy: whether a is unpinned before b. Only embedded transports take one.
+	// They call it to make room, for samples of 16 chunks. It must be quick, and must neither wait nor use the Device.
 	Before func(a, b ChunkUse) bool
 	PrePin int  // bytes from the start that are pinned before Map returns, at most half of Pin
 	Huge   bool // in huge pages where the kernel gives them; chunks are of 2 MiB unless Chunk says otherwise
@@ -51,17 +50,17 @@ type space struct {
 	mem   *regmem.Memory // theirs; nil: there are none
 }
 
-// Map returns a Region of size bytes, up to 2^47, of which only what operations use is resident, and at most
-// MapOptions.Pin bytes of that are pinned: a space. It serves for Post and Export like any other. Operations that meet
-// memory which is not resident wait for it, and nothing else does; what is not there after a second fails with
-// ErrMemory.
+// Map returns a space: a Region of size bytes, up to 2^44, of which only the memory that operations use is resident. At
+// most MapOptions.Pin bytes of that are pinned. A space serves for Post and Export like any other Region. An operation
+// waits for memory that was never pinned, or that was evicted on a host with swap (Embedded.Misses); others go on. If
+// the memory is not resident after a second, the operation fails with ErrMemory.
 //
-// Memory that was used stays filled until the Region is closed, whether it is pinned or not, and counts against
-// limits.filled of the daemon where the daemon filled it. A space cannot be renewed by Region.Renew. An error that
-// wraps ErrMemlock, ErrLimit or ErrInvalid says what to change.
+// Memory that was used stays filled until the Region is closed, whether it is pinned or not. If the daemon filled it,
+// it counts against limits.filled of the daemon. A space cannot be renewed by Region.Renew. An error that wraps
+// ErrMemlock, ErrLimit or ErrInvalid says what to change.
 func (d *Device) Map(ctx context.Context, size int, o MapOptions) (*Region, error) {
 	if size <= 0 || size > regmem.MaxSpace {
-		return nil, invalid("a space of %d bytes; ask for 1 to 2^47", size)
+		return nil, invalid("a space of %d bytes; ask for 1 to 2^44", size)
 	}
 	if o.Chunk < 0 || o.Chunk > regmem.MaxChunk || o.Pin < 0 || o.PrePin < 0 {
 		return nil, invalid("Map: no option is negative, and Chunk is at most %d", regmem.MaxChunk)
@@ -132,9 +131,10 @@ func (s *space) close() error {
 	return err
 }
 
-// Resident reports whether bytes off to off+n are pinned, as far as this process can see without asking: a word that
-// may be late, by which to choose what to post first. It costs two or three nanoseconds. All of a Region that was
-// registered is.
+// Resident reports whether bytes off to off+n are pinned, as far as this process can see without asking the daemon. The
+// answer may be out of date; use it to choose what to post first. What is not pinned need not miss: with misses =
+// "inline" it is used at once if it was pinned before. It takes two or three nanoseconds. All of a registered Region is
+// resident.
 func (r *Region) Resident(off, n int) bool {
 	if uint64(off) > uint64(r.size) || uint64(n)-1 >= uint64(r.size)-uint64(off) {
 		return false // n of 0 too
@@ -174,14 +174,14 @@ func (r *Region) check(off, n int) error {
 	return nil
 }
 
-// Prefetch has bytes off to off+n pinned soon, as far as there is room. Of a Region that was registered it does
-// nothing.
+// Prefetch asks that bytes off to off+n be pinned soon, as far as there is room. On registered memory it does nothing.
 func (r *Region) Prefetch(off, n int) error {
 	return r.advise(context.Background(), ipc.AdvicePrefetch, off, n)
 }
 
-// Hold has bytes off to off+n pinned, and returns when they are, within a second or with ErrMemory. They stay so until
-// Release of the same range, which must follow each Hold. At most half of what the space may pin can be held at once.
+// Hold pins bytes off to off+n and returns once they are pinned. If they are not after a second, it fails with
+// ErrMemory. They stay pinned until Release of the same range, which must follow each Hold. At most half of what the
+// space may pin can be held at once.
 func (r *Region) Hold(ctx context.Context, off, n int) error {
 	return r.advise(ctx, ipc.AdviceHold, off, n)
 }
@@ -191,8 +191,8 @@ func (r *Region) Release(off, n int) error {
 	return r.advise(context.Background(), ipc.AdviceRelease, off, n)
 }
 
-// Evict unpins bytes off to off+n, but for what is held or is about to be used. Their contents stay, and so does the
-// memory that they fill.
+// Evict unpins bytes off to off+n, except those that are held or about to be used. Their contents stay, and the memory
+// stays filled.
 func (r *Region) Evict(off, n int) error {
 	return r.advise(context.Background(), ipc.AdviceEvict, off, n)
 }
@@ -206,10 +206,11 @@ func (r *Region) advise(ctx context.Context, what ipc.Advice, off, n int) error 
 	return err
 }
 
-// SpaceUsage is what a space did since Map. All but Pinned are counts.
+// SpaceUsage counts what a space did since Map. Pinned is a size; all others are counts.
 type SpaceUsage struct {
 	Pinned         int    // bytes, or about to be
 	Lookups, Hits  uint64 // uses by parts of operations; those that found all of it resident
+	Soft           uint64 // of the hits, those that found some of it there but not pinned (misses = "inline")
 	Cold, Capacity uint64 // chunks missed that were not resident before; that had been evicted
 	Pins           uint64 // chunks
 	Evictions      uint64
@@ -217,7 +218,7 @@ type SpaceUsage struct {
 	Used, Wasted   uint64 // of those: used before they were evicted, or not
 }
 
-// Usage asks the daemon what the space did.
+// Usage asks the daemon for the counts of the space.
 func (r *Region) Usage(ctx context.Context) (SpaceUsage, error) {
 	if r.heap != nil {
 		return SpaceUsage{}, nil
@@ -230,8 +231,9 @@ func (r *Region) Usage(ctx context.Context) (SpaceUsage, error) {
 		return SpaceUsage{}, err
 	}
 	u := &m.Usage
-	return SpaceUsage{Pinned: int(u.Pinned), Lookups: u.Lookups, Hits: u.Hits, Cold: u.Cold, Capacity: u.Capacity,
-		Pins: u.Pins, Evictions: u.Evictions, Prefetched: u.Prefetched, Used: u.Used, Wasted: u.Wasted}, nil
+	return SpaceUsage{Pinned: int(u.Pinned), Lookups: u.Lookups, Hits: u.Hits, Soft: u.Soft, Cold: u.Cold,
+		Capacity: u.Capacity, Pins: u.Pins, Evictions: u.Evictions, Prefetched: u.Prefetched, Used: u.Used,
+		Wasted: u.Wasted}, nil
 }
 
 // spaceOf finishes a Region that a map was answered with.

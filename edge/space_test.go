@@ -38,10 +38,12 @@ func newSpacePair(t *testing.T, size int, o edge.MapOptions) *spacePair {
 			t.Fatal(err)
 		}
 	}
-	a, err := p.fabric.Open("a")
-	must(err)
-	b, err := p.fabric.Open("b")
-	must(err)
+	open := func(name string) *edge.Device { // evicted memory is missed again, without swap too
+		d, err := p.fabric.OpenConfig(ctx, name, edge.Config{Embedded: &edge.Embedded{Misses: "park"}})
+		must(err)
+		return d
+	}
+	a, b := open("a"), open("b")
 	l, err := a.Listen(ctx, "store")
 	must(err)
 	p.far, err = a.Map(ctx, size, o)

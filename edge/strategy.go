@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// of polling between two chances for other goroutines: each makes the runtime wake threads that look for work, on
-	// this core perhaps
+	// how long to poll between two chances for other goroutines: each chance makes the runtime wake threads that look
+	// for work, perhaps on this core
 	goschedEach = 5 * time.Millisecond
-	// likewise where this goroutine has the only P: nobody else runs meanwhile, and no thread is woken
+	// likewise if this goroutine has the only P: nobody else runs meanwhile, and no thread is woken
 	goschedOnly = 200 * time.Microsecond
 	// how long a driver of an embedded transport keeps its core before it yields between looks
 	driveAlone = 20 * time.Microsecond
@@ -29,8 +29,8 @@ type driver interface {
 	Policy(before func(a, b ChunkUse) bool) (number uint32) // of the next space that is mapped with it
 }
 
-// driven reports whether goroutines that wait run the transport. Those of a Device with an event loop do not: the loop
-// sleeps where nobody runs it, so the transport's own thread does, as a daemon would.
+// driven reports whether waiting goroutines run the transport. Those of a Device with an event loop do not: nobody runs
+// the transport while the loop sleeps, so the transport's own thread does, as a daemon would.
 func (d *attachment) driven() bool { return d.drive != nil && !d.dev.looped.Load() }
 
 // strategy is the leader's way of waiting, as measured: poll and yield while that is cheap, then block.
@@ -56,9 +56,9 @@ func (s *strategy) end(d *attachment) {
 	}
 }
 
-// idle is called after each look at the ring that did not find what the leader waits for; progress says that it found
-// something else, or that the transport it drives had work. It yields, and reports whether the leader should block
-// instead of looking again.
+// idle is called after each look at the ring that did not find what the leader waits for. progress says that the look
+// found something else, or that the transport that the leader drives had work. idle yields, and reports whether the
+// leader should block instead of looking again.
 func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	if progress {
 		s.since = 0
@@ -98,8 +98,8 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 	return false
 }
 
-// sleep blocks until the doorbell rings, a signal arrives or, with a driver, there may be work; briefly at most if so
-// asked. Whatever it was, the caller looks again.
+// sleep blocks until the doorbell rings, a signal arrives or, with a driver, there may be work. If briefly is set, it
+// blocks only briefly. In every case the caller looks again.
 func (s *strategy) sleep(d *attachment, briefly bool) {
 	asleep := mono.Now()
 	if s.turn.Due(asleep) {

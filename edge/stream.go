@@ -130,14 +130,14 @@ func (h *half) wait(kind waitKind) {
 	h.d.wait(context.Background(), waiter{kind: kind, conn: h.c, half: h}) // returns no error: that context never ends
 }
 
-// wake lets those look who wait for the half to be ready. The caller leads: a leader that waits looks anyway.
+// wake wakes those who wait for the half to be ready. The caller leads; a leader that waits looks anyway.
 func (h *half) wake() {
 	if h.d.lead.followers.Load() > 0 {
 		h.d.lead.wake(&h.waiters)
 	}
 }
 
-// interrupt lets whoever waits in the half look, whatever it waits for.
+// interrupt wakes whoever waits in the half, for whatever reason.
 func (h *half) interrupt() {
 	l := &h.d.lead
 	l.wake(&h.waiters)
@@ -169,9 +169,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, s.fault("read", err)
 }
 
-// Write implements net.Conn. It returns when all of p was copied and given to the transport, which needs room in the
-// peer's ring; p is the caller's again. Bytes that were written may still be lost when the connection fails. An error
-// comes with how many bytes were given to the transport.
+// Write implements net.Conn. It returns once all of p has been copied and given to the transport, for which the peer's
+// ring needs room. p is the caller's again then. Bytes that were written may still be lost when the connection fails.
+// With an error, the count is of the bytes that were given to the transport.
 func (s *Stream) Write(p []byte) (int, error) {
 	s.out.mu.Lock()
 	defer s.out.mu.Unlock()
@@ -179,8 +179,8 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return n, s.fault("write", err)
 }
 
-// CloseWrite tells the peer that nothing more is written: it reads io.EOF after what it was sent. Reading goes on. A
-// Write under way ends.
+// CloseWrite tells the peer that nothing more is written: after what was sent, the peer reads io.EOF. Reading goes on.
+// A Write under way ends.
 func (s *Stream) CloseWrite() error {
 	if s.closed.Load() {
 		return s.fault("close", net.ErrClosed)
@@ -226,8 +226,8 @@ func (s *Stream) interrupt() {
 	s.out.interrupt()
 }
 
-// release gives the memory back, once no operation uses it. Beyond ctx that goes on by itself, until it is done or the
-// daemon has gone.
+// release gives the memory back once no operation uses it. After ctx ends, this goes on in the background until it is
+// done or the daemon has gone.
 func (s *Stream) release(ctx context.Context) {
 	inTime(ctx, func() {
 		s.c.Abort() // unless it was closed
@@ -239,7 +239,7 @@ func (s *Stream) release(ctx context.Context) {
 	})
 }
 
-// inTime runs f, and returns when it has ended or ctx has; f goes on then.
+// inTime runs f and returns when f or ctx has ended. If ctx ends first, f goes on.
 func inTime(ctx context.Context, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -252,7 +252,7 @@ func inTime(ctx context.Context, f func()) {
 	}
 }
 
-// abandon ends a stream that came to nothing.
+// abandon ends a stream whose set-up failed.
 func (s *Stream) abandon(ctx context.Context) {
 	s.closed.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, s.linger)
@@ -288,8 +288,8 @@ func (s *Stream) arrived(n note) {
 	}
 }
 
-// failed is told that an operation failed. What ends with the connection is left to its end; else a hole would be in
-// the stream. The leader calls it.
+// failed handles the failure of an operation. If the connection has ended, its end is reported elsewhere; otherwise the
+// stream would have a hole, so failed cuts it. The leader calls it.
 func (s *Stream) failed(status ipc.Status) {
 	switch status {
 	case ipc.StatusKey, ipc.StatusOwner, ipc.StatusPermission, ipc.StatusBounds, ipc.StatusLocal, ipc.StatusLimit,
@@ -301,13 +301,13 @@ func (s *Stream) failed(status ipc.Status) {
 // cut ends the connection at once, for a reason of this end.
 func (s *Stream) cut(err error) {
 	if s.c.Err() != nil {
-		return // the peer's nonsense may be much
+		return // the peer may break the rules many times
 	}
 	go s.c.d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: s.c.id})
 	s.c.fail(err)
 }
 
-// peer returns the peer's ring, nil while it is not known, which is soon after the connection was made.
+// peer returns the peer's ring, or nil until it is known, soon after the connection was made.
 func (s *Stream) peer() (*RemoteRegion, error) {
 	if r := s.peerRing.Load(); r != nil {
 		return r, nil
@@ -334,8 +334,8 @@ func (s *Stream) adopt(r *RemoteRegion) (*RemoteRegion, error) {
 // ended returns why the connection ended.
 func (s *Stream) ended() error { return inStreamTerms(s.c.Err()) }
 
-// inStreamTerms makes ErrReset of the end of a connection in good order: for a stream, only an end by clause 11.6 is
-// one.
+// inStreamTerms turns an orderly end of the connection into ErrReset: only an end by clause 11.6 is an orderly end of a
+// stream.
 func inStreamTerms(err error) error {
 	if errors.Is(err, ErrPeerClosed) || errors.Is(err, ErrAborted) {
 		return ErrReset

@@ -103,11 +103,11 @@ func (s *Stream) take(p []byte) (int, error) {
 	return n, nil
 }
 
-// due says that the peer should be told of what was read: a quarter of the ring.
+// due reports whether the peer should be told how much was read: once it is a quarter of the ring.
 func (s *Stream) due() bool { return s.in.head.Load()-s.in.granted.Load() >= uint64(s.ring/4) }
 
-// grant tells the peer of what was read, if that is due: now, or when the queue has room, or the peer's ring is known,
-// by whoever sees to that (payOwing, advertised, else seeToCredit). It does not take another Read.
+// grant tells the peer how much was read, if that is due. If the queue has no room or the peer's ring is not known,
+// payOwing, advertised or else seeToCredit does so later. No further Read is needed.
 func (s *Stream) grant() {
 	d := s.c.d
 	if !s.due() || d.returnCredit(s.c) {
@@ -119,8 +119,8 @@ func (s *Stream) grant() {
 	}
 }
 
-// seeToCredit waits for room until credit that found none is paid: perhaps nobody else waits on the Device, and the
-// peer waits for us.
+// seeToCredit waits for room until the credit that found none is paid. Perhaps nobody else waits on the Device, and the
+// peer waits for this credit.
 func (s *Stream) seeToCredit() {
 	d, seeing := s.c.d, &s.in.seeing
 	for {
@@ -197,8 +197,8 @@ func (o *outbound) credit(n uint64) (bad string) {
 // write is Write. The caller holds out.mu.
 func (s *Stream) write(p []byte) (done int, err error) { return s.give(len(p), source{bytes: p}) }
 
-// source is what is written: bytes, or registered memory, of which the first so many bytes are sent directly. All else
-// is copied to the send buffer.
+// source is the data of a write: bytes, or registered memory of which the first direct bytes are sent in place.
+// Everything else is copied to the send buffer.
 type source struct {
 	bytes  []byte
 	region *Region

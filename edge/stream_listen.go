@@ -32,8 +32,9 @@ func (a StreamAddr) Network() string { return streamNetwork }
 func (a StreamAddr) String() string { return net.JoinHostPort(a.Node, a.Service) }
 
 // DialStream connects to a service that the node offers by ListenStream. Of the options, Data takes up to 504 bytes,
-// for Stream.Data at the other end. A service that has no streams is ErrStream. Memory that cannot be registered is the
-// error of Device.Register; at the other end, it is ErrRefused.
+// for Stream.Data at the other end. It returns ErrStream if the service has no streams, and the error of
+// Device.Register if memory cannot be registered here. If memory cannot be registered at the other end, it returns
+// ErrRefused.
 func (d *Device) DialStream(ctx context.Context, node, service string, opts ...DialOption) (*Stream, error) {
 	var o dialOptions
 	for _, opt := range opts {
@@ -113,8 +114,8 @@ func (l *StreamListener) Accept() (net.Conn, error) {
 	return s, nil
 }
 
-// AcceptStream is Accept that gives up when ctx ends. Requests for which there is no memory are refused and logged
-// (Config.Log); like those that fail while they are being accepted, they are passed over.
+// AcceptStream is Accept that gives up when ctx ends. It skips requests that fail while they are being accepted.
+// Requests for which there is no memory are refused, logged (Config.Log) and skipped, too.
 func (l *StreamListener) AcceptStream(ctx context.Context) (*Stream, error) {
 	for {
 		r, err := l.l.Next(ctx)

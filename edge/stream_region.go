@@ -5,15 +5,16 @@ import (
 	"io"
 )
 
-// Streams into registered memory (VMMC §4.1, PROTOCOL clauses 11 and 15.2). ReadRegion has what the peer sends put
-// where it belongs instead of into the ring, by redirections of parts of it, aims. An aim that is posted before the
-// peer may send those bytes is early: it gets all of them, and ends by itself. Therefore pay posts the aims that the
-// next credit allows before the credit, in one ring. Only aims at bytes that the peer could send already when
-// ReadRegion began can be late: such a one is ended when its bytes have come, and what was not redirected is copied.
+// Streams into registered memory (VMMC §4.1, PROTOCOL clauses 11 and 15.2). ReadRegion has the peer's bytes put where
+// they belong, instead of into the ring. It does so by aims: redirections of parts of the ring. An aim that is posted
+// before the peer may send its bytes is early: it gets all of them, and ends by itself. Therefore pay posts the aims
+// that the next credit allows before the credit, in one ring. Only aims at bytes that the peer could already send when
+// ReadRegion began can be late. A late aim is ended when its bytes have come, and bytes that were not redirected are
+// copied.
 //
-// When ReadRegion returns all its aims have ended, and what they have of bytes that are not read is in the ring as if
-// there had been none. The exception is a daemon that does not run when a deadline passes: the aims stay, and the next
-// read begins with them.
+// When ReadRegion returns, all its aims have ended. Bytes that they received and that are not read are in the ring, as
+// if there had been no aims. The exception is a daemon that does not run when a deadline passes: then the aims stay,
+// and the next read begins with them.
 
 // leastAimed is the shortest rest of a read for which aims pay (BenchmarkStreamRegion).
 const leastAimed = 64 << 10
@@ -51,14 +52,13 @@ func (s *Stream) ReadRegion(r *Region, off, n int) (int, error) {
 	return done, s.fault("read", err)
 }
 
-// lastCopied is the end of a WriteRegion that is copied to the send buffer: what the peer's ring has room for is on its
-// way when all the rest has arrived, so that successive writes follow each other without a pause.
+// lastCopied is how much of the end of a WriteRegion is copied to the send buffer. The part of it that fits the peer's
+// ring is on its way when the rest has arrived, so successive writes follow each other without a pause.
 const lastCopied = DefaultStreamBuffer
 
-// WriteRegion writes n bytes of registered memory of the Device, from byte off of r on, as Write would. Long ones are
-// not copied, but for their end: the transport sends them from there. WriteRegion returns when the memory is the
-// caller's again, which is also when a deadline or Close ends it early: a daemon or peer that does not answer may make
-// it late.
+// WriteRegion writes n bytes of registered memory of the Device, from byte off of r on, as Write would. Long writes are
+// not copied, except at their end: the transport sends them from that memory. WriteRegion returns once the memory is
+// the caller's again. So it may return late after a deadline or Close if the daemon or the peer does not answer.
 func (s *Stream) WriteRegion(r *Region, off, n int) (int, error) {
 	if err := s.checkRegion("WriteRegion", r, off, n); err != nil {
 		return 0, s.opError("write", err)
@@ -255,8 +255,8 @@ func (s *Stream) settle() error {
 	return nil
 }
 
-// endAims has the n oldest aims end. It gives up when the call has to return and the daemon does not run. After the
-// death of the daemon nobody knows what they got.
+// endAims ends the n oldest aims. It gives up if the call has to return and the daemon does not run. After the death of
+// the daemon nobody knows which bytes they got.
 func (s *Stream) endAims(n int) error {
 	i, d := &s.in, s.c.d
 	d.post.Lock()

@@ -5,9 +5,9 @@ import (
 	"net"
 )
 
-// Reset ends the stream at once in both directions without saying that it ends: at the peer, reading and writing fail
-// with ErrReset, as after the death of this process. Use it where the bytes that were written are not all there was to
-// say. Calls under way end with net.ErrClosed.
+// Reset ends the stream at once in both directions, without an orderly end: at the peer, reading and writing fail with
+// ErrReset, as after the death of this process. Use it if the peer must not take the bytes written so far for
+// everything. Calls under way end with net.ErrClosed.
 func (s *Stream) Reset() error {
 	if s.closed.Swap(true) {
 		return s.fault("reset", net.ErrClosed)

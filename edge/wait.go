@@ -99,8 +99,8 @@ func (d *attachment) await(ctx context.Context, w *waiter) error {
 	}
 }
 
-// withdraw ends the waiting of a follower that does not lead. Leadership may have been on its way to it and is free
-// then, without the look at the ring that a leader takes: an armed poller must take it.
+// withdraw ends the waiting of a follower that does not lead. Leadership may have been on its way to it. It is free
+// then, and nobody has looked at the ring, so an armed poller must take it.
 func (d *attachment) withdraw(w *waiter) {
 	d.lead.delist(w)
 	d.dev.progress()

@@ -38,7 +38,7 @@ var (
 //	due      due has been reached, by time or because a count was
 //
 // A frame that is not eliciting (a bare acknowledgement) never makes it speak, or two idle nodes would acknowledge each
-// other for ever; a hole does, whatever frame revealed it. The zero value uses DefaultAcks.
+// other for ever; a hole does, whatever frame revealed it. Init comes first.
 type AckPolicy struct {
 	params  AckParams
 	frames  int       // eliciting frames not yet acknowledged
@@ -53,9 +53,6 @@ func (p *AckPolicy) Init(params AckParams) { *p = AckPolicy{params: params} }
 
 // OnFrame records the arrival of a frame that Tracker.Commit accepted.
 func (p *AckPolicy) OnFrame(now mono.Time, eliciting, gap bool) {
-	if p.params.Every == 0 {
-		p.params = DefaultAcks
-	}
 	wasPending := p.Pending()
 	due := mono.Never
 	if wasPending {

@@ -44,6 +44,11 @@ func TestAckPolicy(t *testing.T) {
 		{"paper: 47 frames wait for 5 ms", PaperAcks, many(47), 6000 * us, false, true, true},
 		{"paper: 48 frames speak", PaperAcks, many(48), 1000 * us, false, true, true},
 		{"paper: a hole waits for 5 ms", PaperAcks, hole[:40], 6000 * us, true, true, true},
+		{"paper: a hole revealed by a bare acknowledgement", PaperAcks, []frame{{1000 * us, false, true}}, 6000 * us,
+			true, true, true},
+		{"a hole is reported before Delay is over", AckParams{Every: 48, NackEvery: 256, Delay: time.Second,
+			NackDelay: time.Millisecond}, []frame{{1000 * us, true, false}, {1500 * us, true, true}}, 2500 * us, true,
+			true, true},
 		{"paper without positive: 256 frames after the hole", AckParams{Every: 1000, NackEvery: 256, Delay: time.Second,
 			NackDelay: time.Second},
 			append(hole, frame{1000 * us, true, false}), 1000 * us, true, true, true},
@@ -88,6 +93,7 @@ func TestOverdue(t *testing.T) {
 	}
 	p.OnSent()
 	p.OnFrame(2000, true, false)
+	p.OnFrame(2050, true, false) // waits no longer than the first
 	if p.Overdue(2099) || !p.Overdue(2100) {
 		t.Error("Overdue does not follow the delay")
 	}

@@ -17,14 +17,6 @@ type Block struct {
 	Bits    []uint64      // the owner's; Ledger.OnAck does not keep it
 }
 
-// Acked reports whether the block says that pn arrived.
-func (b *Block) Acked(pn uint64) bool {
-	if pn > b.Largest {
-		return false
-	}
-	return b.word(pn)&1 != 0
-}
-
 // silentBelow reports whether nothing is said about numbers below Floor.
 func (b *Block) silentBelow() bool { return len(b.Bits) > 0 && b.Bits[0]&1 != 0 }
 
@@ -39,10 +31,7 @@ func (b *Block) word(pn uint64) uint64 {
 	if !b.silentBelow() {
 		below = ^uint64(0)
 	}
-	d := b.Floor - pn
-	if d >= 64 {
-		return below
-	}
+	d := b.Floor - pn // of 64 and more nothing is left of the bits
 	return below&(1<<d-1) | b.bitsAt(0)<<d
 }
 

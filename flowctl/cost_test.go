@@ -26,6 +26,7 @@ func newPath(lossOf uint64) *path {
 	p := &path{l: NewLedger(DefaultSpan), now: mono.Time(time.Hour), acked: make([]Sent, 0, 512),
 		lost: make([]Sent, 0, 512), lossOf: lossOf}
 	p.cwnd.Init(DefaultCongestion)
+	p.pol.Init(DefaultAcks)
 	for range 3 * WindowBits {
 		p.frame()
 	}

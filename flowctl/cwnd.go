@@ -28,10 +28,12 @@ const (
 	cutPerLoss   = 0.5 // frames per frame lost
 	longestPause = 100 * time.Millisecond
 	drainEvery   = 100 * time.Millisecond // a queue that stood for so long hides the minimum
+	drainRounds  = 4                      // and for so many round trips, of which a drain takes two
 	lowTimeouts  = 3                      // probes in a row before the window is cut
 	drainFrames  = 4                      // the window meanwhile
-	// in a row that stayed far above the minimum: the path itself has become longer
-	riseDrains   = 10
+	// drains in a row, over such a time, that stayed far above the minimum: the path itself has become longer
+	riseDrains   = 3
+	riseTime     = 900 * time.Millisecond
 	riseExcess   = 1.1 // how far, of what other senders on the path may keep there
 	minSamples   = 3   // of delay in a round
 	longestDelay = time.Duration(1<<63 - 1)
@@ -70,6 +72,7 @@ type Cwnd struct {
 	drainMin  time.Duration // least delay since it was
 	riseMin   time.Duration // least delay of the drains so far that stayed far above the minimum
 	rises     int           // those drains
+	riseAt    mono.Time     // when the first of them ended
 	rate      float64       // the most frames per second acknowledged in a round
 	nextSend  mono.Time
 	samples   int // in roundMin
@@ -150,21 +153,21 @@ func (c *Cwnd) allowed() time.Duration {
 // stands there may be all there ever was since this path began, and its minimum too high by that queue (the latecomer's
 // advantage; BBR's ProbeRTT).
 //
-// It reports that the path has become longer, to riseMin: riseDrains in a row brought the delay neither near the
-// minimum nor to where other senders on the path keep it. If that was a queue after all, a lower minimum shows as soon
-// as it shrinks.
+// It reports that the path has become longer, to riseMin: drains in a row brought the delay neither near the minimum
+// nor to where other senders on the path keep it. In riseTime a short path has ten. If that was a queue after all, a
+// lower minimum shows as soon as it shrinks.
 func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) (rose bool) {
 	if c.drainEnd != 0 {
 		c.drainMin = min(c.drainMin, delay)
 		if now >= c.drainEnd {
 			c.drainEnd = 0
-			rose = c.drained(base)
+			rose = c.drained(now, base)
 		}
 	}
 	switch {
 	case c.lowAt == 0 || delay <= base+max(c.p.Target/4, base/32):
 		c.lowAt, c.rises = now, 0
-	case now.Sub(c.lowAt) > drainEvery:
+	case now.Sub(c.lowAt) > max(drainEvery, drainRounds*c.rtt):
 		c.lowAt = now
 		c.drainEnd, c.drainMin = now.Add(2*c.rtt), longestDelay
 	}
@@ -182,16 +185,16 @@ func (c *Cwnd) kept() time.Duration {
 
 // drained judges a drain that has ended, and reports whether it was the last it took to believe that the path has
 // become longer.
-func (c *Cwnd) drained(base time.Duration) bool {
+func (c *Cwnd) drained(now mono.Time, base time.Duration) bool {
 	if c.p.Base > 0 || c.drainMin-base <= time.Duration(riseExcess*float64(c.kept())) {
 		c.rises = 0
 		return false
 	}
 	if c.rises == 0 {
-		c.riseMin = longestDelay
+		c.riseMin, c.riseAt = longestDelay, now
 	}
 	c.riseMin = min(c.riseMin, c.drainMin)
-	if c.rises++; c.rises < riseDrains {
+	if c.rises++; c.rises < riseDrains || now.Sub(c.riseAt) < riseTime {
 		return false
 	}
 	c.rises = 0
@@ -221,7 +224,7 @@ func (c *Cwnd) OnTimeout(now mono.Time) {
 	if c.timeouts++; c.timeouts < lowTimeouts {
 		return
 	}
-	c.starting = false
+	c.starting = c.starting && c.roundAt == 0 // without any answer: perhaps the path is only long
 	c.frames *= 1 - cutMost
 	c.settle(now)
 }

@@ -8,6 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// Acked reports whether the block says that pn arrived.
+func (b *Block) Acked(pn uint64) bool { return pn <= b.Largest && b.word(pn)&1 != 0 }
+
 // ledgerModel is Ledger's specification with maps; what time decides is checked by bounds.
 type ledgerModel struct {
 	out, lost map[uint64]Sent

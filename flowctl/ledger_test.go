@@ -103,6 +103,32 @@ func TestLedgerProbe(t *testing.T) {
 	}
 }
 
+// Only news is progress: a block that says what is known already, as those of a peer do that sends data of its own,
+// does not put the probe off. That a packet judged lost arrived after all is news.
+func TestLedgerProgress(t *testing.T) {
+	l, rtt := NewLedger(64), &RTT{}
+	l.Record(0, 1, 0, true)
+	l.OnAck(100*us, block(0, 1), rtt, nil, nil)
+	l.Record(200*us, 1, 1, true)
+	due := l.Deadline()
+	for now := 300 * us; now < due; now += 300 * us {
+		if l.OnAck(now, block(0, 1), rtt, nil, nil); l.Deadline() != due {
+			t.Fatalf("a block without news at %v puts the probe off from %v to %v", now, due, l.Deadline())
+		}
+	}
+	// a block that has no bit for its own largest says nothing of the round trip
+	if _, _, res := l.OnAck(due-1, block(1, 0, 0b01), rtt, nil, nil); res.HasRTT || l.Deadline() != due {
+		t.Fatalf("%+v, probe at %v", res, l.Deadline())
+	}
+	if _, probe := l.OnTimeout(due, rtt, nil); !probe || l.Probes() != 1 {
+		t.Fatalf("probe %v, count %d", probe, l.Probes())
+	}
+	l.AbandonAll(nil)
+	if _, _, res := l.OnAck(due+us, block(1, 2), rtt, nil, nil); res.SpuriousLosses != 1 || l.Probes() != 0 {
+		t.Fatalf("%+v, %d probes are unanswered", res, l.Probes())
+	}
+}
+
 func TestLedgerAbandon(t *testing.T) {
 	l, rtt := NewLedger(64), &RTT{}
 	for i := range 100 {

@@ -44,6 +44,22 @@ func TestPathBecomesLonger(t *testing.T) {
 	}
 }
 
+// So is one with a long round trip, which has few drains in that time, and it is full at once when it begins.
+func TestLongPathBecomesLonger(t *testing.T) {
+	s := newSim(1)
+	w := &wire{frame: 6560, delay: 100 * time.Millisecond}
+	f := newFlow(t, s, endless, Profiles[0], w, ackWire())
+	s.run(time.Second, f.done)
+	if f.cwnd.Frames() < 180 {
+		t.Errorf("at the start %v", f)
+	}
+	w.delay += 12 * time.Millisecond
+	s.run(3*time.Second, f.done)
+	if f.rtt.Min() < 110*time.Millisecond || f.cwnd.Frames() < 180 {
+		t.Errorf("minimum %v, %v", f.rtt.Min(), f)
+	}
+}
+
 // Flows that share a path do not take each other's queue for a longer path again and again: the queue is what their
 // least windows and what is allowed make, and all get the like of it.
 func TestSharedPathStaysShort(t *testing.T) {

@@ -21,9 +21,7 @@ func TestNoAllocations(t *testing.T) {
 			}
 			for range 2 { // the second finds nothing
 				n, err := rx.Recv(dst)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				total += n
 			}
 		}

@@ -69,9 +69,7 @@ func benchmarkVeth(b *testing.B, kind string, mtu int) {
 			frames[i].Bulk = source[off : off+payload]
 		}
 		n, err := tx.Send(frames[:room])
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		sent += uint64(n)
 	}
 	<-done

@@ -148,17 +148,13 @@ func TestRecvBesideSend(t *testing.T) {
 		for round := range downs {
 			working()
 			failed := a.failed.Load()
-			if err := netlink.LinkSetDown(link(t, "a0")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, netlink.LinkSetDown(link(t, "a0")))
 			eventually(t, "Recv and Send tell that the link is down",
 				func() bool { return a.told.Load() > int64(round) && a.failed.Load() > failed })
 			setUp(t, "a0")
 			if round == downs/2 {
 				for _, name := range []string{"a0", "b0"} {
-					if err := netlink.LinkSetMTU(link(t, name), 2*mtu); err != nil {
-						t.Fatal(err)
-					}
+					must(t, netlink.LinkSetMTU(link(t, name), 2*mtu))
 				}
 			}
 		}
@@ -171,14 +167,10 @@ func TestRecvBesideSend(t *testing.T) {
 		const flaps = 10
 		a0 := link(t, "a0")
 		for range flaps {
-			if err := errors.Join(netlink.LinkSetDown(a0), netlink.LinkSetUp(a0)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(netlink.LinkSetDown(a0), netlink.LinkSetUp(a0)))
 			working()
 		}
-		if err := deleteLink(t, "a0"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deleteLink(t, "a0"))
 		ended := make(chan struct{})
 		go func() { users.Wait(); close(ended) }()
 		eventually(t, "all say that the link is gone", func() bool {

@@ -241,9 +241,7 @@ func TestTruncated(t *testing.T) {
 		veth(t, mtu)
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
 		for _, name := range []string{"a0", "b0"} {
-			if err := netlink.LinkSetMTU(link(t, name), 9000); err != nil {
-				t.Fatal(err)
-			}
+			must(t, netlink.LinkSetMTU(link(t, name), 9000))
 		}
 		tx.Send([]TxFrame{{Head: header(tx, rx, 9000)}, {Head: header(tx, rx, 50)}})
 		if f := receive(t, rx, 1)[0]; len(f) != 64 {
@@ -261,9 +259,7 @@ func TestNoCarrier(t *testing.T) {
 		namespace(t)
 		veth(t, mtu)
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
-		if err := netlink.LinkSetDown(link(t, "b0")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.LinkSetDown(link(t, "b0")))
 		n, err := tx.Send([]TxFrame{{Head: header(tx, rx, 50)}})
 		if n != 0 || err != nil {
 			t.Errorf("Send = %d, %v; want 0, nil", n, err)

@@ -12,9 +12,7 @@ import (
 func openShards(t testing.TB, name string, n int, o Options) []Driver {
 	t.Helper()
 	ds, err := OpenShards(name, n, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		for _, d := range ds {
 			d.Close()
@@ -112,13 +110,9 @@ func TestShardsReopened(t *testing.T) {
 	tx := open(t, "a0", Options{})
 	for range 3 {
 		rx, err := OpenShards("b0", 3, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		checkSteering(t, tx, rx)
-		if err := netlink.LinkSetDown(link(t, "b0")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.LinkSetDown(link(t, "b0")))
 		setUp(t, "b0")
 		for _, d := range rx {
 			d.Close()

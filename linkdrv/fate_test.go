@@ -27,9 +27,7 @@ func TestDownAndUp(t *testing.T) {
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
 		frame := []TxFrame{{Head: header(tx, rx, 50)}}
 		for _, name := range []string{"a0", "b0"} {
-			if err := netlink.LinkSetDown(link(t, name)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, netlink.LinkSetDown(link(t, name)))
 		}
 		await(t, rx, 2000) // POLLERR wakes a sleeping owner
 		if err := recvError(rx); !errors.Is(err, ErrLinkDown) || errors.Is(err, ErrLinkGone) {
@@ -62,9 +60,7 @@ func TestGone(t *testing.T) {
 		if n, err := tx.Send(frame); n != 1 {
 			t.Fatal(n, err)
 		}
-		if err := netlink.LinkDel(link(t, "a0")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.LinkDel(link(t, "a0")))
 		veth(t, mtu)
 		if f := receive(t, rx, 1); len(f) != 1 {
 			t.Error("the frame received before was lost")
@@ -91,9 +87,7 @@ func TestRename(t *testing.T) {
 		namespace(t)
 		veth(t, mtu)
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
-		if err := netlink.LinkSetName(link(t, "a0"), "c0"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.LinkSetName(link(t, "a0"), "c0"))
 		if n, err := tx.Send([]TxFrame{{Head: header(tx, rx, 50)}}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -108,26 +102,20 @@ func TestDownThenGone(t *testing.T) {
 		namespace(t)
 		veth(t, mtu)
 		d := open(t, "a0", Options{Kind: kind})
-		if err := netlink.LinkSetDown(link(t, "a0")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.LinkSetDown(link(t, "a0")))
 		if err := recvError(d); !errors.Is(err, ErrLinkDown) || errors.Is(err, ErrLinkGone) {
 			t.Fatalf("Recv: %v, want ErrLinkDown only", err)
 		}
 		if err := recvError(d); err != nil {
 			t.Errorf("Recv reports the same event twice: %v", err)
 		}
-		if err := deleteLink(t, "a0"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deleteLink(t, "a0"))
 		for range 3 {
 			if err := recvError(d); !errors.Is(err, ErrLinkGone) {
 				t.Errorf("Recv: %v, want ErrLinkGone", err)
 			}
 		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Close())
 	})
 }
 
@@ -138,9 +126,7 @@ func TestDownToldOnce(t *testing.T) {
 		namespace(t)
 		veth(t, mtu)
 		here, err := netns.Get()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer here.Close()
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
 		frame := []TxFrame{{Head: header(tx, rx, 50)}}
@@ -151,9 +137,7 @@ func TestDownToldOnce(t *testing.T) {
 		}
 		for range 20 {
 			a0 := link(t, "a0")
-			if err := netlink.LinkSetDown(a0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, netlink.LinkSetDown(a0))
 			if err := recvError(tx); !errors.Is(err, ErrLinkDown) {
 				t.Fatalf("Recv: %v, want ErrLinkDown", err)
 			}
@@ -186,9 +170,7 @@ func TestFlapMetWithoutRoom(t *testing.T) {
 		veth(t, mtu)
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
 		for _, name := range []string{"b0", "a0"} {
-			if err := netlink.LinkSetDown(link(t, name)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, netlink.LinkSetDown(link(t, name)))
 		}
 		setUp(t, "a0")
 		if n, err := tx.Send([]TxFrame{{Head: header(tx, rx, 50)}}); n != 0 || err != nil {
@@ -212,9 +194,7 @@ func TestFlapMetBySend(t *testing.T) {
 		tx, rx := open(t, "a0", Options{Kind: kind}), open(t, "b0", Options{Kind: kind})
 		frame := []TxFrame{{Head: header(tx, rx, 50)}}
 		for _, sends := range []string{"up again", "still down", "down and up again"} {
-			if err := netlink.LinkSetDown(link(t, "a0")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, netlink.LinkSetDown(link(t, "a0")))
 			if sends != "up again" {
 				for range 2 {
 					if n, err := tx.Send(frame); n != 0 || !errors.Is(err, ErrLinkDown) {

@@ -65,9 +65,7 @@ func setUp(t testing.TB, name string) {
 func open(t testing.TB, name string, o Options) Driver {
 	t.Helper()
 	d, err := Open(name, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -154,4 +152,12 @@ func inside(ns netns.NsHandle, f func() error) error {
 		done <- f()
 	}()
 	return <-done
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

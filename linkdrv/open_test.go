@@ -15,9 +15,7 @@ import (
 func TestOpenRefusals(t *testing.T) {
 	namespace(t)
 	veth(t, 1500)
-	if err := netlink.LinkSetDown(link(t, "b0")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, netlink.LinkSetDown(link(t, "b0")))
 	for _, tc := range []struct {
 		name, ifname string
 		o            Options
@@ -52,16 +50,10 @@ func TestOpenWithoutDescriptors(t *testing.T) {
 	namespace(t)
 	veth(t, 1500)
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: was.Max}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: was.Max}))
 	d, err := Open("a0", Options{})
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	if err == nil {
 		d.Close()
 	}
@@ -74,9 +66,7 @@ func TestOpenWithoutCapability(t *testing.T) {
 	namespace(t)
 	veth(t, 1500)
 	here, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer here.Close()
 	err = inside(here, func() error {
 		if err := dropNetRaw(); err != nil {
@@ -113,9 +103,7 @@ func TestOpenChooses(t *testing.T) {
 	namespace(t)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = "d0", 9000
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
 	setUp(t, "d0")
 	for _, tc := range []struct {
 		name  string
@@ -139,9 +127,7 @@ func TestOpenChooses(t *testing.T) {
 			t.Errorf("%s of MTU %d, %+v: %+v, want kind %s and at least %d slots", tc.name, tc.mtu, tc.o, i, tc.kind,
 				tc.slots)
 		}
-		if err := netlink.LinkDel(link(t, "a0")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.LinkDel(link(t, "a0")))
 	}
 }
 

@@ -149,9 +149,7 @@ func TestPagesNoAllocations(t *testing.T) {
 			}
 		}
 		n, err := rx.RecvScatter(got, slots)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range got[:n] {
 			total += len(got[i].Join())
 		}

@@ -17,9 +17,7 @@ func TestOutsideGoPoller(t *testing.T) {
 	for _, kind := range []string{KindRing, KindMmsg} {
 		d := open(t, "a0", Options{Kind: kind})
 		var st unix.Stat_t
-		if err := unix.Fstat(d.FD(), &st); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Fstat(d.FD(), &st))
 		infos, err := filepath.Glob("/proc/self/fdinfo/*")
 		if err != nil || len(infos) == 0 {
 			t.Fatal("no /proc/self/fdinfo", err)

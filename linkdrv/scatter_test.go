@@ -166,9 +166,7 @@ func TestRecvScatterBatch(t *testing.T) {
 func TestRecvScatterTruncated(t *testing.T) {
 	tx, rx := scatterPair(t, 1500)
 	for _, name := range []string{"a0", "b0"} {
-		if err := netlink.LinkSetMTU(link(t, name), 6000); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.LinkSetMTU(link(t, name), 6000))
 	}
 	first, last := frameOf(tx, rx, 1, 500), frameOf(tx, rx, 4, 600)
 	sendAll(t, tx, first, frameOf(tx, rx, 2, 3000), frameOf(tx, rx, 3, 5000), last)
@@ -215,9 +213,7 @@ func TestRecvScatterNoAllocations(t *testing.T) {
 		}
 		for range 2 { // the second finds nothing
 			n, err := rx.RecvScatter(got, slots)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i := range got[:n] {
 				total += len(got[i].Join())
 			}

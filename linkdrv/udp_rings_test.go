@@ -19,9 +19,7 @@ func TestSuperRingsHoldWhatIsAnnounced(t *testing.T) {
 		long, slots := longest(tx), rx.Info().RxSlots
 		for per := 1; per <= max(1, superBytes/long); per++ {
 			before, err := rx.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for range slots / per {
 				frames, _ := stream(tx, rx, per, long, long-1)
 				sendFrames(t, tx, frames)
@@ -33,17 +31,13 @@ func TestSuperRingsHoldWhatIsAnnounced(t *testing.T) {
 			}
 			for buf := make([][]byte, 32); ; {
 				n, err := rx.Recv(buf)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if n == 0 {
 					break
 				}
 			}
 		}
-		if err := deleteLink(t, "a0"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deleteLink(t, "a0"))
 	}
 }
 
@@ -83,9 +77,7 @@ func TestSuperClockStep(t *testing.T) {
 		}
 		for range 2 * slots {
 			n, err := d.Recv(buf)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, f := range buf[:n] {
 				taken = taken || binary.BigEndian.Uint32(f[20:]) == early
 			}
@@ -107,9 +99,7 @@ func TestSuperDownThenQuiet(t *testing.T) {
 	veth(t, 9000)
 	for _, up := range []bool{false, true} { // before the driver is used again
 		tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
-		if err := netlink.LinkSetDown(link(t, "a0")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.LinkSetDown(link(t, "a0")))
 		if up {
 			setUp(t, "a0")
 		}
@@ -142,15 +132,11 @@ func TestSuperNoCarrier(t *testing.T) {
 	veth(t, 9000)
 	a0 := link(t, "a0").Attrs().Index
 	// With a queueing discipline, what it is given while there is no carrier is lost without a word.
-	if err := netlink.QdiscAdd(&netlink.PfifoFast{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: a0,
-		Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, netlink.QdiscAdd(&netlink.PfifoFast{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: a0,
+		Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT}}))
 	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
 	frames, want := stream(tx, rx, 20, 1000, 1000)
-	if err := netlink.LinkSetDown(link(t, "b0")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, netlink.LinkSetDown(link(t, "b0")))
 	for range 2 {
 		if n, err := tx.Send(frames); n != 0 || err != nil {
 			t.Errorf("Send without carrier = %d, %v; want 0, nil", n, err)

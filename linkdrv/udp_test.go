@@ -18,9 +18,7 @@ import (
 // change turns features of an interface on and off.
 func change(t testing.TB, link string, features map[string]bool) {
 	t.Helper()
-	if err := ethtool.Change(link, features); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ethtool.Change(link, features))
 }
 
 // longest is how long a frame in a datagram can be.
@@ -90,9 +88,7 @@ func TestSuperFramesStayWhole(t *testing.T) {
 				t.Errorf("MTU %d: %d frames crossed as %d super-frames, want %d", tc.mtu, tc.frames, n, tc.supers)
 			}
 		}
-		if err := deleteLink(t, "a0"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, deleteLink(t, "a0"))
 	}
 }
 
@@ -352,9 +348,7 @@ func TestSuperOrder(t *testing.T) {
 	buf := make([][]byte, 4)
 	for want := uint32(0); want < total; {
 		n, err := rx.Recv(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, f := range buf[:n] {
 			if got := binary.BigEndian.Uint32(f[HeaderLen:]); got != want {
 				t.Fatalf("frame %d in place of %d", got, want)
@@ -364,9 +358,7 @@ func TestSuperOrder(t *testing.T) {
 		taken.Store(want)
 		select {
 		case err := <-sender:
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		default:
 		}
 	}
@@ -434,12 +426,8 @@ func TestSuperBehindBridge(t *testing.T) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "br0"
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
-	if err := netlink.LinkAdd(bridge); err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkSetMaster(link(t, "b0"), bridge); err != nil {
-		t.Fatal(err)
-	}
+	must(t, netlink.LinkAdd(bridge))
+	must(t, netlink.LinkSetMaster(link(t, "b0"), bridge))
 	setUp(t, "br0")
 	tx, rx := open(t, "a0", Options{Kind: KindUDP}), open(t, "b0", Options{Kind: KindUDP})
 	for _, n := range []int{1, 3, 7} {
@@ -487,9 +475,7 @@ func TestSuperCloseHolding(t *testing.T) {
 	frames, _ := stream(tx, rx, 7, 1000, 1000)
 	sendFrames(t, tx, frames)
 	receive(t, rx, 1)
-	if err := rx.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rx.Close())
 	for range 2 {
 		if n, err := rx.Recv(make([][]byte, 4)); n != 0 || !errors.Is(err, ErrClosed) {
 			t.Fatalf("Recv after Close: %d, %v", n, err)

@@ -15,9 +15,7 @@ import (
 func watching(t *testing.T) <-chan Event {
 	t.Helper()
 	here, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	events, ended := make(chan Event, 256), make(chan error, 1)
 	go func() {
@@ -60,30 +58,24 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	is := func(e Event) bool { return e.Index == first.Index }
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 
-	must(netlink.LinkSetMTU(link(t, "a0"), 9000))
+	must(t, netlink.LinkSetMTU(link(t, "a0"), 9000))
 	until(t, events, "MTU 9000", func(e Event) bool { return is(e) && e.MTU == 9000 && e.Up })
 
-	must(netlink.LinkSetDown(link(t, "b0")))
+	must(t, netlink.LinkSetDown(link(t, "b0")))
 	until(t, events, "carrier lost", func(e Event) bool { return is(e) && !e.Up && !e.Gone })
 	setUp(t, "b0")
 	until(t, events, "carrier back", func(e Event) bool { return is(e) && e.Up })
 
-	must(netlink.LinkSetDown(link(t, "a0")))
+	must(t, netlink.LinkSetDown(link(t, "a0")))
 	until(t, events, "down", func(e Event) bool { return is(e) && !e.Up && !e.Gone })
-	must(netlink.LinkSetName(link(t, "a0"), "c0"))
+	must(t, netlink.LinkSetName(link(t, "a0"), "c0"))
 	e := until(t, events, "rename", func(e Event) bool { return is(e) && e.Name == "c0" })
 	if e.OldName != "a0" {
 		t.Errorf("renamed: %+v", e)
 	}
 
-	must(netlink.LinkDel(link(t, "c0")))
+	must(t, netlink.LinkDel(link(t, "c0")))
 	until(t, events, "gone", func(e Event) bool { return is(e) && e.Gone && e.Name == "c0" && !e.Up })
 	veth(t, 4000)
 	e = until(t, events, "recreated", func(e Event) bool { return e.Name == "a0" && e.Up })
@@ -99,19 +91,11 @@ func TestWatchBridge(t *testing.T) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "br0"
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
-	if err := netlink.LinkAdd(bridge); err != nil {
-		t.Fatal(err)
-	}
+	must(t, netlink.LinkAdd(bridge))
 	events := watching(t)
-	if err := netlink.LinkSetMaster(link(t, "a0"), bridge); err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkSetNoMaster(link(t, "a0")); err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkSetMTU(link(t, "a0"), 1400); err != nil {
-		t.Fatal(err)
-	}
+	must(t, netlink.LinkSetMaster(link(t, "a0"), bridge))
+	must(t, netlink.LinkSetNoMaster(link(t, "a0")))
+	must(t, netlink.LinkSetMTU(link(t, "a0"), 1400))
 	until(t, events, "MTU 1400", func(e Event) bool {
 		if e.Name == "a0" && e.Gone {
 			t.Errorf("%+v", e)
@@ -132,9 +116,7 @@ func TestWatcherCatchesUp(t *testing.T) {
 		9999:       {Name: "a0", Index: 9999, Up: true},
 		real.Index: {Name: "z0", Index: real.Index, MTU: 100},
 	}}
-	if err := w.list(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.list())
 	if len(got) == 0 || got[0].Index != 9999 || !got[0].Gone || got[0].Up {
 		t.Fatalf("%+v", got)
 	}

@@ -82,10 +82,10 @@ func (s *Space) miss(first, last, page uint64) {
 			s.freed = true
 		}
 	}
-	if s.wants.push(want{first, last, page}) {
-		s.Count.Full++
+	if !s.wants.push(want{first, last, page}) {
+		return
 	}
-	if s.cfg.Starve != nil {
+	if s.Count.Full++; s.wants.n == 1 && s.cfg.Starve != nil {
 		s.cfg.Starve()
 	}
 }
@@ -101,13 +101,16 @@ func (s *Space) await(i uint64) {
 	}
 }
 
-// admit has what is absent of a range pinned, and what is there kept, if there is room for all of it.
+// admit has what is absent of a range pinned, and what is pinned kept, if there is room for all of it. What stays
+// without being pinned needs neither.
 func (s *Space) admit(first, last uint64) bool {
 	before, absent := s.table.Owed(), 0
 	for i := first; i <= last && i < s.table.Len(); i++ {
 		switch s.table.State(i) {
 		case ChunkAbsent:
-			absent++
+			if !s.stays(i) {
+				absent++
+			}
 		case ChunkPinning:
 			s.await(i)
 		case ChunkOwed:
@@ -121,7 +124,7 @@ func (s *Space) admit(first, last uint64) bool {
 	}
 	asked := s.table.Len() // the first of them; else none
 	for i := first; i <= last && i < s.table.Len(); i++ {
-		if s.table.State(i) != ChunkAbsent {
+		if s.table.State(i) != ChunkAbsent || s.stays(i) {
 			continue
 		}
 		if s.table.Crowded(i) || !s.pin(i) {

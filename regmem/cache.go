@@ -167,14 +167,3 @@ func (c *Cache[V]) forget(tag int) {
 	c.tags[tag] = cacheTag{}
 	clear(c.values[tag<<c.lineBits : (tag+1)<<c.lineBits])
 }
-
-// InvalidateProcess forgets everything of a process.
-func (c *Cache[V]) InvalidateProcess(proc uint32) (lines int) {
-	for i := range c.tags {
-		if t := &c.tags[i]; t.line != 0 && t.proc == proc {
-			c.forget(i)
-			lines++
-		}
-	}
-	return lines
-}

@@ -76,19 +76,6 @@ func TestCacheModel(t *testing.T) {
 					t.Fatalf("process %d page %d: invalidated %t", proc, page, !was)
 				}
 			},
-			"end of a process": func(t *rapid.T) {
-				proc := procs.Draw(t, "proc")
-				c.InvalidateProcess(proc)
-				for set, lines := range sets {
-					var rest []key
-					for _, k := range lines {
-						if k.proc != proc {
-							rest = append(rest, k)
-						}
-					}
-					sets[set] = rest
-				}
-			},
 		})
 	})
 }

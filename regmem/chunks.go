@@ -11,13 +11,12 @@ type ChunkState uint8
 const (
 	ChunkAbsent  ChunkState = iota // not resident as far as is known: ask the pinner
 	ChunkPinning                   // the pinner was asked
-	ChunkSoft                      // unlocked but still mapped: usable, first to be evicted
 	ChunkPinned                    // locked
 	ChunkAhead                     // locked before anybody used it
 	ChunkOwed                      // locked for somebody who waited and has not used it yet: no victim
 )
 
-var chunkStates = [...]string{"absent", "pinning", "soft", "pinned", "ahead", "owed"}
+var chunkStates = [...]string{"absent", "pinning", "pinned", "ahead", "owed"}
 
 func (s ChunkState) String() string { return chunkStates[s] }
 
@@ -26,8 +25,8 @@ func (s ChunkState) String() string { return chunkStates[s] }
 // when the first of their chunks is pinned. Until then every directory entry points to one shared leaf in which all is
 // absent, the paper's garbage page, so that a lookup needs no check for it. Pure; one goroutine at a time.
 //
-// Invariants: resident lists exactly the chunks that are ChunkSoft or later, those that are ChunkOwed first; a chunk of
-// the garbage leaf is never changed; a chunk with holds is resident.
+// Invariants: resident lists exactly the chunks that are ChunkPinned or later, those that are ChunkOwed first; a chunk
+// of the garbage leaf is never changed; a chunk with holds is resident.
 type Chunks struct {
 	dir      []*chunkLeaf
 	busy     []uint16 // of each leaf: chunks that are not absent
@@ -51,8 +50,8 @@ const (
 	leafChunks = 1 << leafBits
 )
 
-// MaxChunks bounds the chunks of one table: a space of 2^47 bytes in chunks of 64 KiB.
-const MaxChunks = 1 << 31
+// MaxChunks bounds the chunks of one table: the largest space in the smallest chunks.
+const MaxChunks = MaxSpace / MinChunk
 
 type chunkLeaf [leafChunks]chunk
 
@@ -164,7 +163,7 @@ func NewChunks(cfg ChunksConfig) (*Chunks, error) {
 // Len returns the number of chunks.
 func (t *Chunks) Len() uint64 { return t.n }
 
-// Resident returns how many chunks are ChunkPinned or ChunkSoft.
+// Resident returns how many chunks are resident.
 func (t *Chunks) Resident() int { return len(t.resident) }
 
 // Bytes returns what the table holds in memory, for whoever is charged for it.
@@ -251,7 +250,7 @@ func (t *Chunks) Touch(i uint64) ChunkState {
 		return ChunkAbsent
 	}
 	c := &t.dir[i>>leafBits][i&(leafChunks-1)]
-	if c.state >= ChunkSoft {
+	if c.state >= ChunkPinned {
 		t.clock++
 		c.stamp = t.clock
 		if c.uses != 1<<32-1 {
@@ -311,7 +310,7 @@ func (t *Chunks) Pin(i uint64) {
 	if c.state == ChunkAbsent {
 		t.busy[i>>leafBits]++
 	}
-	if c.state < ChunkSoft {
+	if c.state < ChunkPinned {
 		c.slot, c.uses = uint32(len(t.resident)), 0
 		t.resident = append(t.resident, i)
 	}
@@ -330,13 +329,6 @@ func (t *Chunks) Pin(i uint64) {
 	}
 }
 
-// Soften says that chunk i is unlocked but still mapped.
-func (t *Chunks) Soften(i uint64) {
-	if c := t.at(i); c.state >= ChunkPinned {
-		c.state = ChunkSoft
-	}
-}
-
 // Drop says that chunk i is not resident any more, or that it could not be made so. Chunks that are held stay.
 func (t *Chunks) Drop(i uint64) bool {
 	c := t.at(i)
@@ -346,7 +338,7 @@ func (t *Chunks) Drop(i uint64) bool {
 	case c.state == ChunkOwed:
 		t.Settle(i)
 		fallthrough
-	case c.state >= ChunkSoft:
+	case c.state >= ChunkPinned:
 		last := len(t.resident) - 1
 		moved := t.resident[last]
 		t.resident[c.slot] = moved
@@ -366,7 +358,7 @@ const MaxHolds = 1<<16 - 1
 // Hold keeps a resident chunk from being evicted until Release. It reports false if the chunk is not resident, or has
 // MaxHolds.
 func (t *Chunks) Hold(i uint64) bool {
-	if t.State(i) < ChunkSoft {
+	if t.State(i) < ChunkPinned {
 		return false
 	}
 	c := t.at(i)
@@ -392,8 +384,8 @@ func (t *Chunks) Held(i uint64) bool {
 }
 
 // Victims appends to dst up to n resident chunks in the order in which the policy evicts them, none of them held or
-// owed, and returns it. It changes nothing: the caller unlocks them in a batch, and says Drop or Soften of each. Fewer
-// come back if the others are held.
+// owed, and returns it. It changes nothing: the caller unlocks them in a batch, and says Drop of each. Fewer come back
+// if the others are held.
 func (t *Chunks) Victims(dst []uint64, n int) []uint64 {
 	had := len(dst)
 	dst = t.victims(dst, n, t.young)

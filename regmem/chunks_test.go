@@ -1,6 +1,7 @@
 package regmem
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -44,6 +45,15 @@ func TestGarbageLeaf(t *testing.T) {
 	}
 }
 
+// chunksModel is a table with maps of what it should say.
+type chunksModel struct {
+	c                   *Chunks
+	some                *rapid.Generator[uint64]
+	state               map[uint64]ChunkState
+	holds               map[uint64]int
+	early, awaited, old []uint64
+}
+
 // TestChunksModel compares the table with maps, through any calls in any order.
 func TestChunksModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,77 +62,170 @@ func TestChunksModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state := map[uint64]ChunkState{}
-		holds := map[uint64]int{}
-		some := rapid.SampledFrom([]uint64{0, 1, leafChunks - 1, leafChunks, 2*leafChunks + 3, n - 1})
-		t.Repeat(map[string]func(*rapid.T){
-			"ask": func(t *rapid.T) {
-				i := some.Draw(t, "chunk")
-				if got, want := c.Ask(i), state[i] == ChunkAbsent; got != want {
-					t.Fatalf("Ask(%d) = %t", i, got)
-				} else if want {
-					state[i] = ChunkPinning
-				}
-			},
-			"pin": func(t *rapid.T) {
-				i := some.Draw(t, "chunk")
-				c.Pin(i)
-				state[i] = ChunkPinned
-			},
-			"soften": func(t *rapid.T) {
-				i := some.Draw(t, "chunk")
-				c.Soften(i)
-				if state[i] == ChunkPinned {
-					state[i] = ChunkSoft
-				}
-			},
-			"hold": func(t *rapid.T) {
-				i := some.Draw(t, "chunk")
-				if got, want := c.Hold(i), state[i] >= ChunkSoft; got != want {
-					t.Fatalf("Hold(%d) = %t", i, got)
-				} else if want {
-					holds[i]++
-				}
-			},
-			"release": func(t *rapid.T) {
-				if i := some.Draw(t, "chunk"); holds[i] > 0 {
-					c.Release(i)
-					holds[i]--
-				}
-			},
-			"drop": func(t *rapid.T) {
-				i := some.Draw(t, "chunk")
-				if got, want := c.Drop(i), holds[i] == 0; got != want {
-					t.Fatalf("Drop(%d) = %t with %d holds", i, got, holds[i])
-				} else if want {
-					state[i] = ChunkAbsent
-				}
-			},
-			"": func(t *rapid.T) {
-				resident := 0
-				for i, want := range state {
-					if got := c.Touch(i); got != want {
-						t.Fatalf("chunk %d is %v, want %v", i, got, want)
-					}
-					if want >= ChunkSoft {
-						resident++
-					}
-				}
-				if c.Resident() != resident {
-					t.Fatalf("%d resident, want %d", c.Resident(), resident)
-				}
-				victims := c.Victims(nil, 8)
-				for _, v := range victims {
-					if holds[v] > 0 || state[v] < ChunkSoft {
-						t.Fatalf("victim %d is %v with %d holds", v, state[v], holds[v])
-					}
-				}
-				if sorted := slices.Sorted(slices.Values(victims)); len(slices.Compact(sorted)) != len(victims) {
-					t.Fatalf("a victim was named twice: %v", victims)
-				}
-			},
-		})
+		m := &chunksModel{c: c, state: map[uint64]ChunkState{}, holds: map[uint64]int{},
+			some: rapid.SampledFrom([]uint64{0, 1, leafChunks - 1, leafChunks, 2*leafChunks + 3, n - 1})}
+		actions := m.pinning()
+		maps.Copy(actions, m.owing())
+		actions[""] = m.check
+		t.Repeat(actions)
 	})
+}
+
+// forget has a chunk be neither asked for nor owed.
+func (m *chunksModel) forget(i uint64) {
+	for _, list := range []*[]uint64{&m.early, &m.awaited, &m.old} {
+		*list = slices.DeleteFunc(*list, func(o uint64) bool { return o == i })
+	}
+}
+
+// pinning are the calls by which chunks come and go.
+func (m *chunksModel) pinning() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"ask": func(t *rapid.T) {
+			i := m.some.Draw(t, "chunk")
+			if got, want := m.c.Ask(i), m.state[i] == ChunkAbsent; got != want {
+				t.Fatalf("Ask(%d) = %t", i, got)
+			} else if want {
+				m.state[i] = ChunkPinning
+			}
+		},
+		"pin": func(t *rapid.T) {
+			i := m.some.Draw(t, "chunk")
+			m.c.Pin(i)
+			m.state[i] = ChunkPinned
+			if slices.Contains(m.awaited, i) {
+				m.state[i] = ChunkOwed
+			} else if slices.Contains(m.early, i) {
+				m.state[i] = ChunkAhead
+			}
+			m.forget(i)
+		},
+		"hold": func(t *rapid.T) {
+			i := m.some.Draw(t, "chunk")
+			if got, want := m.c.Hold(i), m.state[i] >= ChunkPinned; got != want {
+				t.Fatalf("Hold(%d) = %t", i, got)
+			} else if want {
+				m.holds[i]++
+			}
+		},
+		"release": func(t *rapid.T) {
+			if i := m.some.Draw(t, "chunk"); m.holds[i] > 0 {
+				m.c.Release(i)
+				m.holds[i]--
+			}
+		},
+		"drop": func(t *rapid.T) {
+			i := m.some.Draw(t, "chunk")
+			if got, want := m.c.Drop(i), m.holds[i] == 0; got != want {
+				t.Fatalf("Drop(%d) = %t with %d holds", i, got, m.holds[i])
+			} else if want {
+				m.state[i] = ChunkAbsent
+				m.forget(i)
+			}
+		},
+	}
+}
+
+// owing are those that say who waits for chunks, and who has used them.
+func (m *chunksModel) owing() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"early": func(t *rapid.T) {
+			if i := m.some.Draw(t, "chunk"); m.state[i] == ChunkPinning && !slices.Contains(m.awaited, i) {
+				m.c.Early(i)
+				m.early = append(m.early, i)
+			}
+		},
+		"await": func(t *rapid.T) {
+			i := m.some.Draw(t, "chunk")
+			if m.state[i] != ChunkPinning {
+				return
+			}
+			first, was := m.c.Await(i)
+			if first == slices.Contains(m.awaited, i) || was != slices.Contains(m.early, i) || !m.c.Awaited(i) {
+				t.Fatalf("Await(%d) = %t, %t", i, first, was)
+			}
+			m.forget(i)
+			m.awaited = append(m.awaited, i)
+		},
+		"owe": func(t *rapid.T) {
+			if i := m.some.Draw(t, "chunk"); m.state[i] >= ChunkPinned && m.state[i] != ChunkOwed {
+				m.c.Owe(i)
+				m.state[i] = ChunkOwed
+			}
+		},
+		"settle": func(t *rapid.T) {
+			if i := m.some.Draw(t, "chunk"); m.state[i] == ChunkOwed {
+				m.c.Settle(i)
+				m.settled(i)
+			}
+		},
+		"settle to": func(t *rapid.T) {
+			n := rapid.IntRange(0, 3).Draw(t, "n")
+			settled := slices.Clone(m.c.resident[min(n, m.c.owed):m.c.owed])
+			m.c.SettleTo(n)
+			m.settled(settled...)
+		},
+		"used": func(t *rapid.T) {
+			if i := m.some.Draw(t, "chunk"); m.state[i] == ChunkAhead {
+				m.c.Used(i)
+				m.state[i] = ChunkPinned
+			}
+		},
+		"forgive": func(*rapid.T) {
+			m.c.Forgive()
+			m.settled(slices.Clone(m.old)...)
+			for i, s := range m.state {
+				if s == ChunkOwed {
+					m.old = append(m.old, i)
+				}
+			}
+		},
+	}
+}
+
+func (m *chunksModel) settled(chunks ...uint64) {
+	for _, i := range chunks {
+		m.state[i] = ChunkPinned
+		m.forget(i)
+	}
+}
+
+func (m *chunksModel) check(t *rapid.T) {
+	checkResident(t, m.c)
+	resident := 0
+	for i, want := range m.state {
+		if got := m.c.Touch(i); got != want {
+			t.Fatalf("chunk %d is %v, want %v", i, got, want)
+		}
+		if want >= ChunkPinned {
+			resident++
+		}
+	}
+	if m.c.Resident() != resident {
+		t.Fatalf("%d resident, want %d", m.c.Resident(), resident)
+	}
+	victims := m.c.Victims(nil, 8)
+	for _, v := range victims {
+		if m.holds[v] > 0 || m.state[v] < ChunkPinned || m.state[v] == ChunkOwed {
+			t.Fatalf("victim %d is %v with %d holds", v, m.state[v], m.holds[v])
+		}
+	}
+	if sorted := slices.Sorted(slices.Values(victims)); len(slices.Compact(sorted)) != len(victims) {
+		t.Fatalf("a victim was named twice: %v", victims)
+	}
+}
+
+// checkResident checks the table's invariants: what is owed stands first, and every chunk knows its place.
+func checkResident(t *rapid.T, c *Chunks) {
+	for k, i := range c.resident {
+		if d := c.at(i); int(d.slot) != k || (d.state == ChunkOwed) != (k < c.owed) || d.state < ChunkPinned {
+			t.Fatalf("chunk %d is %v at place %d of %v, and thinks it is at %d; %d are owed", i, d.state, k, c.resident,
+				d.slot, c.owed)
+		}
+	}
+	if c.Owed() != c.owed || c.owed > len(c.resident) {
+		t.Fatalf("%d owed of %d", c.owed, len(c.resident))
+	}
 }
 
 // replay touches chunks with room for budget of them, and returns the rate of misses.
@@ -131,7 +234,7 @@ func replay(t testing.TB, cfg ChunksConfig, budget int, touches []uint64) float6
 	misses := 0
 	var victims []uint64
 	for _, i := range touches {
-		if c.Touch(i) >= ChunkSoft {
+		if c.Touch(i) >= ChunkPinned {
 			continue
 		}
 		misses++
@@ -231,5 +334,25 @@ func TestVictimsComeInThePolicysOrder(t *testing.T) {
 		if got := table.Victims(nil, 4); !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.cfg.Policy, got, c.want)
 		}
+	}
+}
+
+// A chunk is held as often as it can be counted, and no more: else it would count as not held.
+func TestHoldsAreBounded(t *testing.T) {
+	c := newChunks(t, ChunksConfig{Chunks: 1})
+	c.Pin(0)
+	for i := range MaxHolds {
+		if !c.Hold(0) {
+			t.Fatalf("hold %d is refused", i)
+		}
+	}
+	if c.Hold(0) || !c.Held(0) || len(c.Victims(nil, 1)) != 0 || c.Drop(0) {
+		t.Error("one hold more than can be counted")
+	}
+	for range MaxHolds {
+		c.Release(0)
+	}
+	if c.Held(0) || !c.Drop(0) {
+		t.Error("held after all were released")
 	}
 }

@@ -185,7 +185,24 @@ func CheckProcess(fd int, pid int32) error {
 
 // distant is addresses that nobody may use, for memory of other processes: it has a length, but no bytes here. It is
 // of an empty file: a courier of an embedded transport, which the protection of pages does not stop, finds nothing.
-var distant = sync.OnceValues(func() ([]byte, error) {
+var distant aside
+
+// aside is addresses that are set aside once. Where that fails, for want of a descriptor perhaps, the next may succeed.
+type aside struct {
+	mu  sync.Mutex
+	all []byte
+}
+
+func (a *aside) get(set func() ([]byte, error)) (_ []byte, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all, err = set()
+	}
+	return a.all, err
+}
+
+func setAside() ([]byte, error) {
 	fd, err := unix.MemfdCreate("edge-distant", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, err
@@ -195,11 +212,11 @@ var distant = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	return unix.Mmap(fd, 0, MaxHeap, unix.PROT_NONE, unix.MAP_SHARED|unix.MAP_NORESERVE)
-})
+}
 
 // Distant returns memory of n bytes that has no bytes in this process: using them is a fault. Only its length counts.
 func Distant(n uint64) (*Memory, error) {
-	all, err := distant()
+	all, err := distant.get(setAside)
 	if err != nil {
 		return nil, fmt.Errorf("%w: this process cannot set aside addresses for memory of others: %w", ErrSize, err)
 	}

@@ -48,9 +48,9 @@ type MemlockError struct {
 }
 
 func (e *MemlockError) Error() string {
-	return fmt.Sprintf("regmem: cannot pin %d bytes: %d already locked and the limit is %d; raise it with \"ulimit "+
-		"-l\", "+
-		"LimitMEMLOCK= in the systemd unit, or grant CAP_IPC_LOCK", e.Need, e.Locked, e.Limit)
+	return fmt.Sprintf("regmem: cannot pin %d bytes: %d already locked and the process's limit is %d; raise it where "+
+		"edged starts, or the program that embeds the transport: LimitMEMLOCK= in the systemd unit, \"ulimit -l\"; or "+
+		"grant CAP_IPC_LOCK", e.Need, e.Locked, e.Limit)
 }
 
 // Unwrap makes errors.Is(err, ErrMemlock) hold.
@@ -82,9 +82,7 @@ type QuotaError struct {
 }
 
 func (e *QuotaError) Error() string {
-	return fmt.Sprintf("regmem: quota of %d %s exceeded: %d in use, %d more wanted; deregister memory that is not "+
-		"needed or raise the limit",
-		e.Limit, e.What, e.Used, e.Need)
+	return fmt.Sprintf("regmem: quota of %d %s exceeded: %d in use, %d more wanted", e.Limit, e.What, e.Used, e.Need)
 }
 
 // Unwrap makes errors.Is(err, ErrQuota) hold.

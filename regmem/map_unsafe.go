@@ -28,21 +28,19 @@ func (m *Memory) Blank() error {
 	return err
 }
 
-// inCore reports whether all pages of b, at most 16 of 4 KiB, are in memory, mapped by this process or not. Pages that
-// are swapped out are not.
-func inCore(b []byte) bool {
+// inCore returns how many pages of b, which has at most 16 of 4 KiB, are in memory, mapped by this process or not.
+// Pages that are swapped out are not.
+func inCore(b []byte) (n int) {
 	var pages [pinPiece / 4096]byte
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 		uintptr(unsafe.Pointer(&pages[0])))
 	if errno != 0 {
-		return false
+		return 0
 	}
 	for _, p := range pages[:(len(b)+pageSize-1)/pageSize] {
-		if p&1 == 0 {
-			return false
-		}
+		n += int(p & 1)
 	}
-	return true
+	return n
 }
 
 var pageSize = unix.Getpagesize()

@@ -199,6 +199,14 @@ func (m *Memory) Fix() error {
 	return m.Pin()
 }
 
+// CloseFD closes the descriptor, if there is one, which nobody is to get any more. The bytes stay.
+func (m *Memory) CloseFD() {
+	if m.fd >= 0 {
+		unix.Close(m.fd)
+		m.fd = -1
+	}
+}
+
 func (m *Memory) unmapShared() error {
 	err := unix.Munmap(m.buf) // unmapping unlocks
 	if m.fd >= 0 {

@@ -26,6 +26,7 @@ type Pinner struct {
 	mu    sync.Mutex // held while it works; guards what follows
 	users []*pinUser
 	next  int // whose turn it is
+	cut   islands
 }
 
 // pinUser is a user who has queues.
@@ -97,7 +98,8 @@ func NewPinner(now func() time.Duration) (*Pinner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("regmem: pinner: eventfd: %w", err)
 	}
-	p := &Pinner{bell: fd, now: now, done: make(chan struct{})}
+	p := &Pinner{bell: fd, now: now, done: make(chan struct{}),
+		cut: islands{most: SpaceMappings(MostMappings()), count: spaceMappings}}
 	go p.run()
 	return p, nil
 }
@@ -273,6 +275,9 @@ func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 	b := sp.mem.buf[off:min(off+size, uint64(len(sp.mem.buf)))]
 	if r.what == UnpinChunk {
 		sp.hint(r.chunk, false)
+		if !sp.queue.p.mayCut() {
+			return true, nil
+		}
 		return true, unix.Munlock(b)
 	}
 	piece := b[r.done:min(r.done+pinPiece, len(b))]
@@ -298,9 +303,7 @@ func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 func (sp *PinnedSpace) pin(off uint64, b []byte, again bool) (err error) {
 	holes := 0
 	if !again {
-		if holes, err = sp.holes(off, len(b)); err != nil {
-			return err
-		}
+		holes = sp.holes(off, len(b))
 	}
 	if holes > 0 {
 		if err := sp.fill(holes); err != nil {
@@ -321,12 +324,14 @@ func (sp *PinnedSpace) pin(off uint64, b []byte, again bool) (err error) {
 	return sp.lock(b)
 }
 
-// lock locks a piece of memory. Locked pieces that do not touch are mappings of their own, of which the kernel allows a
-// process so many (vm.max_map_count): beyond them chunks are filled and mapped, but not locked.
-func (sp *PinnedSpace) lock(b []byte) error {
-	err := unix.Mlock(b)
-	if err == nil {
-		return nil
+func (p *Pinner) mayCut() bool { return p.cut.may(p.now()) }
+
+// lock locks a piece of memory, or fills and maps it where locking would make too many mappings.
+func (sp *PinnedSpace) lock(b []byte) (err error) {
+	if sp.queue.p.mayCut() {
+		if err = unix.Mlock(b); err == nil {
+			return nil
+		}
 	}
 	if e := unix.Madvise(b, unix.MADV_POPULATE_WRITE); e != nil {
 		return pinError(uint64(len(b)), errors.Join(err, e))
@@ -334,29 +339,17 @@ func (sp *PinnedSpace) lock(b []byte) error {
 	return nil
 }
 
-// holes returns how many bytes of a range, pinPiece at most, have no pages yet, not even somebody else's. That all have
-// or none has is seen at once. Else it asks page by page where the next data is: where the next hole is the kernel
-// finds out by going through all pages of the file up to there.
-func (sp *PinnedSpace) holes(off uint64, n int) (bytes int, err error) {
-	at, end := int64(off), int64(off)+int64(n)
-	for first := true; at < end; first = false {
-		data, err := unix.Seek(sp.mem.fd, at, unix.SEEK_DATA)
-		switch {
-		case errors.Is(err, unix.ENXIO):
-			return bytes + int(end-at), nil // none behind
-		case err != nil:
-			return 0, fmt.Errorf("regmem: looking for holes: %w", err)
-		case data > at:
-			data = min(data, end)
-			bytes += int(data - at)
-			at = data
-		case first && inCore(sp.mem.buf[off:off+uint64(n)]):
-			return 0, nil
-		default:
-			at += int64(pageSize)
-		}
+// holes returns how many bytes of a range, pinPiece at most, have no pages yet, not even somebody else's or swapped out
+// ones. It uses no call that takes the file's lock, as SEEK_DATA does: a client can hold that lock for as long as
+// it likes. Where the kernel does not tell of swapped pages (before Linux 6.5) those count as holes.
+func (sp *PinnedSpace) holes(off uint64, n int) (bytes int) {
+	there, r, c := 0, unix.CachestatRange{Off: off, Len: uint64(n)}, unix.Cachestat_t{}
+	if unix.Cachestat(uint(sp.mem.fd), &r, &c, 0) == nil {
+		there = int(c.Cache + c.Evicted)
+	} else {
+		there = inCore(sp.mem.buf[off : off+uint64(n)])
 	}
-	return bytes, nil
+	return max(0, n-there*pageSize)
 }
 
 // hint sets or clears the bit of a chunk.

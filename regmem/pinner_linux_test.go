@@ -30,7 +30,7 @@ func newSpaceRig(t *testing.T, cfg SpaceConfig, fill func(int) error) *spaceRig 
 	}
 	r.in = NewPinInbox(func() { r.came <- struct{}{} })
 	r.q = r.p.Queue(1, r.in)
-	if r.mem, err = Alloc(int(cfg.Size), Offered()); err != nil {
+	if r.mem, err = Alloc(int(cfg.Size), Offered(), Named(SpaceName)); err != nil {
 		t.Fatal(err)
 	}
 	if err = r.mem.FixSparse(); err != nil {

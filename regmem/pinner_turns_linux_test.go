@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // idlePinner is a pinner without a thread: the test has it work turn by turn.
@@ -247,16 +250,50 @@ func TestRefusedIsNotBusy(t *testing.T) {
 	}
 }
 
-// TestHoles: what a chunk lacks is counted whatever lies around it.
+// TestHoles: what a chunk lacks is counted whatever lies around it, with and without the kernel's help.
 func TestHoles(t *testing.T) {
 	p := idlePinner()
 	a := newAsker(t, p, 1, 1<<20, DefaultChunk, pays)
 	for _, page := range []int{3, 4, 9} {
 		a.sp.mem.buf[page*4096] = 1
 	}
-	for _, c := range [][3]int{{0, 16, 13}, {3, 1, 0}, {5, 4, 4}, {9, 2, 1}, {16, 16, 16}} {
-		if n, err := a.sp.holes(uint64(c[0]*4096), c[1]*4096); n != c[2]*4096 || err != nil {
-			t.Errorf("%d pages from page %d: %d bytes of holes, %v; want %d pages", c[1], c[0], n, err, c[2])
+	for range 2 {
+		for _, c := range [][3]int{{0, 16, 13}, {3, 1, 0}, {5, 4, 4}, {9, 2, 1}, {16, 16, 16}} {
+			if n := a.sp.holes(uint64(c[0]*4096), c[1]*4096); n != c[2]*4096 {
+				t.Errorf("%d pages from page %d: %d bytes of holes; want %d pages", c[1], c[0], n, c[2])
+			}
+		}
+		a.sp.mem.CloseFD()
+	}
+}
+
+// TestHolesWaitForNobody: a client that fills its file holds the lock of it meanwhile; the pinner, which is
+// everybody's, does not wait for that.
+func TestHolesWaitForNobody(t *testing.T) {
+	const size = 128 << 20
+	for range 10 {
+		a := newAsker(t, idlePinner(), 1, 2*size, DefaultChunk, pays)
+		filled, fd := make(chan error), a.sp.mem.fd
+		go func() { filled <- unix.Fallocate(fd, 0, 0, size) }()
+		blocks := func() (st unix.Stat_t) {
+			if err := unix.Fstat(fd, &st); err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		for blocks().Blocks == 0 {
+			runtime.Gosched()
+		}
+		n, at := a.sp.holes(size, pinPiece), blocks().Blocks*512
+		if err := <-filled; err != nil {
+			t.Fatal(err)
+		}
+		if n != pinPiece {
+			t.Fatalf("%d bytes of holes", n)
+		}
+		if at < size {
+			return
 		}
 	}
+	t.Error("the pinner waited until the client had filled its file, ten times")
 }

@@ -100,3 +100,21 @@ func TestAhead(t *testing.T) {
 		}
 	}
 }
+
+// TestSoftBeside: a part of which one chunk was never there and the other stays has the one pinned, without room for
+// both.
+func TestSoftBeside(t *testing.T) {
+	p := newPromptSpace(t, SpaceConfig{Size: 64 * DefaultChunk, Pin: 8 * DefaultChunk,
+		Swaps: func() bool { return false }})
+	for i := uint64(0); i < 40; i += 2 {
+		p.use(i, 0)
+	}
+	if p.table.State(4) != ChunkAbsent || !p.stays(4) {
+		t.Fatal(p.table.State(4))
+	}
+	before := p.Count
+	p.Touch(4*DefaultChunk, 2*DefaultChunk, 0, WriteTarget)
+	if p.Count.Capacity != before.Capacity {
+		t.Errorf("asked for %v; capacity misses %d on a host without swap", p.asked, p.Count.Capacity)
+	}
+}

@@ -14,7 +14,7 @@ import (
 
 // Bounds of a space.
 const (
-	MaxSpace     = 1 << 47 // bytes
+	MaxSpace     = 1 << 44 // bytes
 	MinChunk     = 4 << 10 // bytes of a chunk
 	MaxChunk     = 2 << 20
 	DefaultChunk = 64 << 10
@@ -39,7 +39,8 @@ type SpaceConfig struct {
 	Seed   uint64
 	// Ask has the pinner do something with a chunk; false: its queue is full.
 	Ask func(chunk uint64, what PinWork) bool
-	// Starve is called when somebody waits and there is no room: AskMore is wanted. It may be nil.
+	// Starve is called when the first waits for whom there is no room: AskMore is wanted until nobody Starves. It may
+	// be nil.
 	Starve func()
 	// Waits reports whether somebody waits for a chunk still, who was told that it is missing; nil: yes.
 	Waits func(chunk uint64) bool
@@ -139,7 +140,7 @@ func (cfg *SpaceConfig) check() error {
 	}
 	switch {
 	case cfg.Size == 0 || cfg.Size > MaxSpace:
-		return fmt.Errorf("%w: a space of %d bytes; choose 1 to 2^47", ErrSize, cfg.Size)
+		return fmt.Errorf("%w: a space of %d bytes; choose 1 to 2^44", ErrSize, cfg.Size)
 	case cfg.Chunk < MinChunk || cfg.Chunk > MaxChunk || cfg.Chunk&(cfg.Chunk-1) != 0:
 		return fmt.Errorf("%w: chunks of %d bytes; choose a power of two from %d to %d", ErrSize, cfg.Chunk,
 			MinChunk, MaxChunk)
@@ -158,7 +159,7 @@ func (cfg *SpaceConfig) budget() int {
 // leaves is how many leaves the table may have: uses that are scattered farther are evicted earlier.
 func (cfg *SpaceConfig) leaves() int { return cfg.budget()/8 + 8 }
 
-// NewSpace returns a space nothing of which is resident. Errors wrap ErrSize or ErrBounds and say what to choose.
+// NewSpace returns a space nothing of which is resident. Errors wrap ErrSize and say what to choose.
 func NewSpace(cfg SpaceConfig) (*Space, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -210,7 +211,7 @@ func (s *Space) Touch(off, n, follows uint64, _ Site) (page uint64, ok bool) {
 		first, last, settled, soft := off>>s.shift, (end-1)>>s.shift, true, false
 		for i := first; i <= last; i++ {
 			switch s.table.Touch(i) {
-			case ChunkPinned, ChunkSoft:
+			case ChunkPinned:
 			case ChunkAhead, ChunkOwed:
 				settled = false
 			default:
@@ -258,7 +259,7 @@ func (s *Space) soft() {
 // Ask implements Backing.
 func (s *Space) Ask(page uint64) (resident, busy bool) {
 	busy = !s.refused && (s.asked > 0 || s.table.Owed() > 0)
-	if s.table.State(page) >= ChunkSoft {
+	if s.table.State(page) >= ChunkPinned {
 		return true, busy
 	}
 	s.miss(page, page, page)
@@ -391,7 +392,7 @@ func (s *Space) known(off, n uint64, f func(i uint64) bool) (went uint64) {
 // them it went through. It is advice.
 func (s *Space) Evict(off, n uint64) (went uint64) {
 	return s.known(off, n, func(i uint64) bool {
-		return s.table.State(i) < ChunkSoft || s.kept(i) || s.unpin(i)
+		return s.table.State(i) < ChunkPinned || s.kept(i) || s.unpin(i)
 	})
 }
 
@@ -399,7 +400,7 @@ func (s *Space) Evict(off, n uint64) (went uint64) {
 // through.
 func (s *Space) Resident(off, n uint64) (bytes, went uint64) {
 	went = s.known(off, n, func(i uint64) bool {
-		if s.table.State(i) >= ChunkSoft {
+		if s.table.State(i) >= ChunkPinned {
 			bytes += uint64(s.cfg.Chunk)
 		}
 		return true

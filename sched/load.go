@@ -5,7 +5,7 @@ import "math/bits"
 // load is what the dynamic schedulers know of each link: its weight W, and B, the bytes sent on it that are not done.
 type load struct {
 	cursor int               // ties go round robin from here, so that equal links share
-	bytes  [MaxLinks]float64 // B; never negative
+	bytes  [MaxLinks]float64 // B
 	per    [MaxLinks]float64 // 1/W; 0 if no weight is set
 	set    uint64            // bit i: per[i] is not 0
 	unset  float64           // 1/W of links without a weight: the largest of per; 0 if none is set
@@ -38,7 +38,7 @@ func (l *load) Sent(link, bytes int) {
 	l.cursor = following(link)
 }
 
-func (l *load) Done(link, bytes int) { l.bytes[link] = max(0, l.bytes[link]-float64(bytes)) }
+func (l *load) Done(link, bytes int) { l.bytes[link] -= float64(bytes) }
 
 func (l *load) SetWeight(link int, w float64) {
 	was := l.per[link]

@@ -94,12 +94,14 @@ func TestWSRRTurnEndsWhenItsLinkDies(t *testing.T) {
 	}
 }
 
-// Whatever happens: the link named is live, one with room if ok, and no scheduler but adaptive chooses by room.
+// Whatever happens: the link named is live, one with room if ok, and no scheduler but adaptive chooses by room. What
+// the schedulers know of the links is what they were told.
 func TestPickProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(Names()).Draw(t, "name")
 		s, _ := New(name)
 		var sent [MaxLinks]int
+		var weights [MaxLinks]float64 // 0: none
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
 			live, room := rapid.Uint64().Draw(t, "live"), rapid.Uint64().Draw(t, "room")
 			link, ok := s.Pick(live, room)
@@ -108,6 +110,13 @@ func TestPickProperties(t *testing.T) {
 			}
 			if blind, can := s.Pick(live, math.MaxUint64); name != "adaptive" && live != 0 && (!can || blind != link) {
 				t.Fatalf("%s picks %d if all have room, %d now", name, blind, link)
+			}
+			if l, is := s.(*wd); is && live != 0 {
+				checkLightest(t, link, live, &sent, &weights)
+				checkLoad(t, &l.load, &sent, &weights)
+			}
+			if l, is := s.(*wsrr); is {
+				checkQuotas(t, l, &weights)
 			}
 			if name == "adaptive" && ok != (live&room != 0) {
 				t.Fatalf("adaptive holds a frame although links %b have room", live&room)
@@ -120,29 +129,65 @@ func TestPickProperties(t *testing.T) {
 			other := rapid.IntRange(0, MaxLinks-1).Draw(t, "other")
 			switch rapid.IntRange(0, 2).Draw(t, "then") {
 			case 0:
-				s.Done(other, sent[other])
-				sent[other] = 0
+				n := rapid.IntRange(0, sent[other]).Draw(t, "done")
+				s.Done(other, n)
+				sent[other] -= n
 			case 1:
-				s.SetWeight(other, rapid.SampledFrom([]float64{0, -1, math.NaN(), math.Inf(1), 1e-320, 1, 2.5,
-					1e300}).Draw(t, "weight"))
-			}
-			if l, ok := s.(*wd); ok {
-				checkLoad(t, &l.load, &sent)
+				w := rapid.SampledFrom([]float64{0, -1, math.NaN(), math.Inf(1), 1e-320, 1, 2.5, 3e5}).Draw(t, "weight")
+				s.SetWeight(other, w)
+				weights[other] = 0
+				if w >= 1 && w <= 3e5 {
+					weights[other] = w
+				}
 			}
 		}
 	})
 }
 
-func checkLoad(t *rapid.T, l *load, sent *[MaxLinks]int) {
-	unset := 0.0
-	for i, n := range sent {
-		if l.bytes[i] != float64(n) {
-			t.Fatalf("link %d: %v bytes outstanding, want %d", i, l.bytes[i], n)
+// slowest returns the least weight that is set; 0: none is.
+func slowest(weights *[MaxLinks]float64) (least float64) {
+	for _, w := range weights {
+		if w > 0 && (least == 0 || w < least) {
+			least = w
 		}
-		unset = max(unset, l.per[i])
 	}
-	if l.unset != unset {
-		t.Fatalf("slowest weight 1/%v, want 1/%v", l.unset, unset)
+	return least
+}
+
+// checkLightest compares with the links' B/W, those without a weight counting as the slowest.
+func checkLightest(t *rapid.T, link int, live uint64, sent *[MaxLinks]int, weights *[MaxLinks]float64) {
+	ratio := func(i int) float64 {
+		w := weights[i]
+		if w == 0 {
+			w = max(slowest(weights), 1)
+		}
+		return float64(sent[i]) / w
+	}
+	for i := range MaxLinks {
+		if has(live, i) && ratio(i) < ratio(link)*(1-1e-9) {
+			t.Fatalf("wd picks %d of B/W %v, and %d has %v", link, ratio(link), i, ratio(i))
+		}
+	}
+}
+
+func checkLoad(t *rapid.T, l *load, sent *[MaxLinks]int, weights *[MaxLinks]float64) {
+	for i, n := range sent {
+		if l.bytes[i] != float64(n) || (l.per[i] != 0) != (weights[i] != 0) || has(l.set, i) != (weights[i] != 0) {
+			t.Fatalf("link %d: %v bytes outstanding, want %d; weight 1/%v, want %v", i, l.bytes[i], n, l.per[i],
+				weights[i])
+		}
+	}
+	if least := slowest(weights); (l.unset != 0) != (least != 0) || least != 0 && l.unset != 1/least {
+		t.Fatalf("slowest weight 1/%v, want %v", l.unset, least)
+	}
+}
+
+func checkQuotas(t *rapid.T, s *wsrr, weights *[MaxLinks]float64) {
+	for i, w := range weights {
+		if want := min(math.Round(w/slowest(weights)), mostPerTurn); w > 0 && s.quota[i] != int32(want) ||
+			w == 0 && s.quota[i] != 0 {
+			t.Fatalf("link %d of weight %v: %d frames in a turn", i, w, s.quota[i])
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // Ways are the ways to send.
 var Ways = []string{"eager", "gathered", "copied"}
 
-// Spec says how much.
+// Spec is the size of a run.
 type Spec struct {
 	Peer    string `json:"peer"`
 	MTU     int    `json:"mtu"`
@@ -28,7 +28,7 @@ type Spec struct {
 	Marks   int    `json:"marks"`              // into how many parts of 512 bytes and more a message is divided at most
 }
 
-// Row is what one size, way and time of composing came to, in nanoseconds of a turn.
+// Row is the result of one size, way and time of composing, in nanoseconds of a turn.
 type Row struct {
 	Bytes    int            `json:"bytes"`
 	Way      string         `json:"way"`
@@ -42,7 +42,7 @@ type Row struct {
 // Transport is what is neither composing, copying nor posting, by medians.
 func (r *Row) Transport() float64 { return max(0, r.Turn.P50-r.UserData.P50-r.Copy.P50-r.Post.P50) }
 
-// Result is what a run came to.
+// Result is the outcome of a run.
 type Result struct {
 	Spec
 	Rows []Row `json:"rows"`

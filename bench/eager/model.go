@@ -27,7 +27,7 @@ func (m *Model) Gain() float64 { return 100 * (1 - m.Eager/m.Posted) }
 // wireDelay is how long a frame takes besides its serialisation.
 const wireDelay = time.Microsecond
 
-// Simulate has one message of each size, rate and time of composing.
+// Simulate sends one message of each size over links of each rate, for each time of composing.
 func Simulate(mtus []int, rates []string, s Spec) (rows []Model, err error) {
 	for _, mtu := range mtus {
 		for _, rate := range rates {

@@ -13,7 +13,10 @@ import (
 // intervention, from 64 bytes to 4 KiB, where the DMA has the rate of the bus.
 const paperLeast, paperMost = 17.0, 38.0
 
-const paperGain = "17-38 %"
+const (
+	paperGain  = "17-38 %"
+	paperClaim = "EDT's latency is 17 to 38 % below that of cache-coherent DMA."
+)
 
 // breakdownBytes is the size of figure 9.
 const breakdownBytes = 256
@@ -41,7 +44,7 @@ func Study(head report.Head, results []*Result, models []Model) *xlate.Study {
 			if slices.Contains(r.Sizes, breakdownBytes) {
 				nine.Panels = append(nine.Panels, r.panel(compose, []int{breakdownBytes}))
 			}
-			s.Trends = append(s.Trends, r.trends(compose)...)
+			r.trends(s, compose)
 		}
 	}
 	s.Figures = append(s.Figures, eight)
@@ -92,7 +95,7 @@ func (r *Result) table(compose int) xlate.Table {
 	return t
 }
 
-func number(v float64) xlate.Cell { return xlate.Cell{Ours: &v, Form: "%.1f"} }
+func number(v float64) xlate.Cell { return xlate.Number(v, "%.1f") }
 
 func (r *Result) panel(compose int, sizes []int) figure.Panel {
 	p := figure.Panel{Title: r.title(compose), XLabel: "bytes: eager, gathered, copied", YLabel: "us"}
@@ -112,24 +115,17 @@ func (r *Result) panel(compose int, sizes []int) figure.Panel {
 	return p
 }
 
-func (r *Result) trends(compose int) []xlate.Trend {
+func (r *Result) trends(s *xlate.Study, compose int) {
 	least, most := r.Sizes[0], r.Sizes[len(r.Sizes)-1]
 	small, large := r.gain(least, compose, "copied"), r.gain(most, compose, "copied")
 	id := fmt.Sprintf("%d/%d", r.MTU, compose)
-	gain := xlate.Trend{ID: id, Where: "§7.2, figure 8", Claim: "EDT's latency is 17 to 38 % below that of " +
-		"cache-coherent DMA.", Agrees: min(small, large) >= paperLeast,
-		Found: fmt.Sprintf("%s: of %d bytes %.0f %% below copied, of %d bytes %.0f %%", r.title(compose), least, small,
-			most, large)}
-	if !gain.Agrees {
-		gain.Why = "it moves in hardware what is marked by system software here, and has no network: what a frame " +
-			"costs both hosts is most of a turn, however it is sent"
-	}
-	grows := xlate.Trend{ID: id, Where: "§7.2, figure 8", Claim: "The gain is larger for larger messages.",
-		Agrees: large > max(small, 0), Found: fmt.Sprintf("%.0f %% and %.0f %%", small, large)}
-	if !grows.Agrees {
-		grows.Why = "every mark costs frames, and where a link takes none of the time there is nothing to hide"
-	}
-	return []xlate.Trend{gain, grows}
+	s.AddTrend(id, "§7.2, figure 8", paperClaim, min(small, large) >= paperLeast,
+		"it moves in hardware what is marked by system software here, and has no network: what a frame costs both "+
+			"hosts is most of a turn, however it is sent",
+		"%s: of %d bytes %.0f %% below copied, of %d bytes %.0f %%", r.title(compose), least, small, most, large)
+	s.AddTrend(id, "§7.2, figure 8", "The gain is larger for larger messages.", large > max(small, 0),
+		"every mark costs frames, and where a link takes none of the time there is nothing to hide",
+		"%.0f %% and %.0f %%", small, large)
 }
 
 // modelled adds what the simulator came to.
@@ -169,12 +165,8 @@ func modelled(s *xlate.Study, models []Model) {
 		if m.Bytes != 4096 || m.Compose != PaperCompose {
 			continue
 		}
-		trend := xlate.Trend{ID: m.Rate, Where: "§7.2, figure 8", Claim: "EDT's latency is 17 to 38 % below that of " +
-			"cache-coherent DMA.", Agrees: m.Gain() >= paperLeast,
-			Found: fmt.Sprintf("MTU %d, %s, simulated: of 4096 bytes %.0f %%", m.MTU, m.Rate, m.Gain())}
-		if !trend.Agrees {
-			trend.Why = "it can hide no more than composing takes, or than the link takes"
-		}
-		s.Trends = append(s.Trends, trend)
+		s.AddTrend(m.Rate, "§7.2, figure 8", paperClaim, m.Gain() >= paperLeast,
+			"it can hide no more than composing takes, or than the link takes",
+			"MTU %d, %s, simulated: of 4096 bytes %.0f %%", m.MTU, m.Rate, m.Gain())
 	}
 }

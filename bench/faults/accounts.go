@@ -14,9 +14,9 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// What local users do to the daemon that all of them share, and what a victim, another user there, feels of it. It is
-// compared with the same processes burning as much processor time without touching the daemon: what the kernel's
-// scheduler takes from the victim is not the daemon's affair.
+// Hostile local users share a daemon with a victim, another user. The victim's goodput is compared with its goodput
+// beside as many processes that only burn processor time: the daemon does not answer for what the kernel's scheduler
+// takes from the victim.
 
 // Limits of these scenarios' daemons, low enough to be met at once.
 const (
@@ -32,7 +32,7 @@ const firstUser = 61000
 func accountScenarios() []Scenario {
 	return []Scenario{
 		fiends("jammed doorbells in a loop", "jam", 1, true, func(t *Trial, sum *hostile.Report) {
-			t.tried("operations whose end they were rung for", sum.Completed)
+			t.tried("completions that rang jammed doorbells", sum.Completed)
 		}),
 		fiends("punch and refill", "refill", 3, true, func(t *Trial, sum *hostile.Report) {
 			t.check("no holes in pinned memory", sum.Holes == 0, "%d", sum.Holes)
@@ -40,7 +40,7 @@ func accountScenarios() []Scenario {
 		}),
 		fiends("descriptors of many users", "hoard", 4, true, (*Trial).beyondLimits),
 		fiends("clogged peers and hoarded queues", "clog", 3, true, func(t *Trial, sum *hostile.Report) {
-			t.check("queues of others are theirs", len(sum.Borne) == 0, "%q", sum.Borne)
+			t.check("no client ends a queue of another", len(sum.Borne) == 0, "%q", sum.Borne)
 			t.beyondLimits(sum)
 		}),
 		fiends("malformed atomics, pieces, redirections and messages", "verbs", 8, true, (*Trial).evicted),
@@ -51,20 +51,20 @@ func accountScenarios() []Scenario {
 func (t *Trial) evicted(sum *hostile.Report) {
 	t.counted("clients evicted", uint64(sum.Evictions))
 	t.agrees("clients evicted", uint64(sum.Evictions), sum.Acts, 0)
-	t.check("each malformed entry evicts its client", len(sum.Borne) == 0, "%q were borne", sum.Borne)
+	t.check("each malformed entry evicts its client", len(sum.Borne) == 0, "%q evicted nobody", sum.Borne)
 }
 
-// beyondLimits judges that the users asked for more than the limits leave them, and were refused.
+// beyondLimits judges that the users asked for more than their limits allow, and were refused.
 func (t *Trial) beyondLimits(sum *hostile.Report) {
-	t.check("what is beyond the limits is refused", sum.Refusals > 0, "%d refusals after %d registrations",
+	t.check("requests beyond the limits are refused", sum.Refusals > 0, "%d refusals after %d registrations",
 		sum.Refusals, sum.Acts)
 }
 
-// fiends has so many users misbehave.
+// fiends runs so many misbehaving users.
 func fiends(name, mode string, users int, short bool, judge func(*Trial, *hostile.Report)) Scenario {
 	return Scenario{
 		Name: name, Group: Adversary,
-		Criteria: "another user of the daemon keeps 90 % of its goodput; limits hold; the daemon lives",
+		Criteria: "another user of the daemon keeps 90 % of its goodput; no limit is exceeded; the daemon answers",
 		Short:    short,
 		Set: func(s *bench.ClusterSpec) {
 			shaped(s)
@@ -79,10 +79,10 @@ func fiends(name, mode string, users int, short bool, judge func(*Trial, *hostil
 // perFiend bounds the descriptors that a daemon holds for a client, whatever it has registered.
 const perFiend = 16
 
-// How much longer a hundredth of another user's operations may take beside them.
+// How much longer the 99th percentile of the victim's operations may be beside hostile users.
 const (
 	fiendsP99  = 1.5
-	fiendsMore = 5 * time.Millisecond // what windows differ by at any rate
+	fiendsMore = 5 * time.Millisecond // windows differ by this much anyway
 )
 
 // seen is the most that a daemon held for its clients, by its own account and by the kernel's.
@@ -141,13 +141,13 @@ func (t *Trial) endureFiends(ctx context.Context, mode string, users int, judge 
 	t.row.Measured["regions at most"] = float64(most.regions)
 	t.row.Measured["MiB locked at most"] = float64(most.locked) / (1 << 20)
 	t.ms("p99", x.p99())
-	t.ms("p99 beside as many that burn", x.cleanP99())
+	t.ms("p99 beside users that only compute", x.cleanP99())
 	t.ms("longest stall", x.stall())
 	t.unfailed(x.all()...)
 	t.speed("another user keeps 90 % of its goodput", x.ratio() >= 0.9, "%.0f %%", 100*x.ratio())
 	longest := time.Duration(fiendsP99*float64(x.cleanP99())) + fiendsMore
-	t.speed("its operations take no longer", x.p99() <= longest, "p99 %v, beside as many that burn %v", x.p99(),
-		x.cleanP99())
+	t.speed("its operations take no longer", x.p99() <= longest, "p99 %v, beside as many users that only compute %v",
+		x.p99(), x.cleanP99())
 	t.check("no stall of the data thread", x.stall() < jamMost, "%v", x.stall())
 	t.check("the daemon answers", calm.failed == nil && most.failed == nil, "%v",
 		errors.Join(calm.failed, most.failed))
@@ -161,22 +161,22 @@ func (t *Trial) endureFiends(ctx context.Context, mode string, users int, judge 
 	return nil
 }
 
-// holdLimits judges what the daemon held at most, with so many users at it, against its limits.
+// holdLimits compares the most that the daemon held, with so many users attached, with its limits.
 func (t *Trial) holdLimits(calm, most *seen, users int) {
-	t.check("descriptors are bounded by clients", most.descriptors <= calm.descriptors+users*perFiend,
+	t.check("descriptors are bounded by the number of clients", most.descriptors <= calm.descriptors+users*perFiend,
 		"%d, before %d", most.descriptors, calm.descriptors)
 	t.check("memory is within the limit over all users", most.charged <= accountTotal &&
 		most.locked <= calm.locked+accountTotal, "%d bytes charged, %d locked, before %d, the limit is %d",
 		most.charged, most.locked, calm.locked, accountTotal)
 	t.check("regions are within the limits", most.regions <= allRegions && most.userRegions <= accountRegions,
-		"%d of all, %d of a user", most.regions, most.userRegions)
+		"%d over all users, %d of one user", most.regions, most.userRegions)
 }
 
-// jamMost is above what a busy machine's scheduler takes, and below what the daemon took to notice a jammed doorbell
-// when it could be jammed.
+// jamMost is longer than the pauses that a busy machine's scheduler causes. It is shorter than the time that the daemon
+// needed to notice a jammed doorbell when doorbells could be jammed.
 const jamMost = 200 * time.Millisecond
 
-// beset measures the victim while so many users do something, and adds what they did.
+// beset measures the victim while so many users misbehave, and adds what they did to sum.
 func (t *Trial) beset(ctx context.Context, victim *agent, mode string, users int, during func(),
 	sum *hostile.Report) (*Window, error) {
 	var crowd []*agent
@@ -210,7 +210,7 @@ func (t *Trial) beset(ctx context.Context, victim *agent, mode string, users int
 // runFiend is a hostile client.
 func runFiend(ctx context.Context, w *worker) error {
 	job := &w.job
-	mischief, cancel := context.WithCancel(ctx) // ends before the process, which is told to quit
+	mischief, cancel := context.WithCancel(ctx) // ends before the process is told to quit
 	defer cancel()
 	type outcome struct {
 		rep hostile.Report

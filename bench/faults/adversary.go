@@ -23,7 +23,8 @@ const (
 // cable gives injectors the whole speed of the machine.
 func cable(s *bench.ClusterSpec) { s.Lab.Medium = lab.Cable }
 
-// attack is one kind of injector against a transfer, whose other daemon was restarted before if asked.
+// attack runs one kind of injector against a transfer. If restart is set, the daemon that is not attacked is restarted
+// first.
 func attack(name, criteria, kind string, restart, short bool) Scenario {
 	return Scenario{
 		Name: name, Group: Adversary, Criteria: criteria, Short: short, Set: cable,
@@ -46,8 +47,8 @@ type assault struct {
 	peers    int
 }
 
-// assault starts a transfer, listens to it, restarts the first host's daemon if asked, and makes an injector ready to
-// send to the second.
+// assault starts a transfer, captures its frames and, if asked, restarts the first host's daemon. It then makes an
+// injector ready to send to the second host.
 func (t *Trial) assault(ctx context.Context, kind string, restart bool) (*assault, error) {
 	ear, err := t.capture()
 	if err != nil {
@@ -96,7 +97,7 @@ func (t *Trial) aim(ctx context.Context, a *assault, at string, rate int) error 
 	return err
 }
 
-// byTurns measures the transfer beside so many frames a second for nobody, and beside as many for the daemon.
+// byTurns measures the transfer, by turns, beside so many frames a second for nobody and as many for the daemon.
 func (t *Trial) byTurns(ctx context.Context, a *assault, rounds int, d time.Duration, rate int) (*turns, error) {
 	var x turns
 	for range rounds {
@@ -110,8 +111,8 @@ func (t *Trial) byTurns(ctx context.Context, a *assault, rounds int, d time.Dura
 	return &x, nil
 }
 
-// endured lets the attack go on beside the transfer, by turns with as many frames for nobody, then as fast as it goes,
-// then beside nothing, and judges what became of both.
+// endured measures the transfer beside the attack, by turns with as many frames for nobody. Then it lets the injector
+// send as fast as it can. Then it stops the transfer. It judges the transfer and the daemon.
 func (t *Trial) endured(ctx context.Context, a *assault) error {
 	x, err := t.byTurns(ctx, a, t.many(turnsJudged, 1), t.span(600*time.Millisecond, 300*time.Millisecond), attackRate)
 	if err != nil {
@@ -142,12 +143,12 @@ func (t *Trial) endured(ctx context.Context, a *assault) error {
 	return t.survived(ctx, a)
 }
 
-// silent judges that, with the session open and nobody at work, the attacked daemon accepts no more than the other one
-// sends.
+// silent judges the attacked daemon while the session is open and no client works: it may accept no more frames than
+// the other daemon sends.
 func (t *Trial) silent(ctx context.Context) error {
 	t.quiet(ctx)
 	was, now := [2]map[string]uint64{{}, {}}, [2]map[string]uint64{{}, {}}
-	for _, h := range []int{0, 1} { // the sender first, so that what is under way is not counted against it
+	for _, h := range []int{0, 1} { // the sender first: frames in flight must not count against the receiver
 		if err := t.addCounters(ctx, h, was[h]); err != nil {
 			return err
 		}
@@ -161,8 +162,8 @@ func (t *Trial) silent(ctx context.Context) error {
 		}
 	}
 	real, d := less(now[0], was[0])["data_frames_sent"], less(now[1], was[1])
-	t.counted("accepted in silence", d["data_frames_received"])
-	t.check("nothing is accepted", d["data_frames_received"] <= real && d["payload_received"] == 0 &&
+	t.counted("frames accepted at rest", d["data_frames_received"])
+	t.check("no injected frame is accepted", d["data_frames_received"] <= real && d["payload_received"] == 0 &&
 		d["ops_applied"] == 0,
 		"%d frames accepted where the peer sent %d, %d bytes of payload, %d operations", d["data_frames_received"],
 		real, d["payload_received"], d["ops_applied"])
@@ -192,26 +193,27 @@ func (t *Trial) survived(ctx context.Context, a *assault) error {
 	}
 	t.row.Measured["injected per second"] = float64(r.Fastest) / max(r.Seconds, 1e-9)
 	t.row.Measured["resident MiB grown"] = float64(grown) / (1 << 20)
-	t.counted("frames turned away", rejected(d)+d["unknown_session"]+d["frames_duplicated"])
+	t.counted("frames rejected", rejected(d)+d["unknown_session"]+d["frames_duplicated"])
 	t.counted("sessions failed", d["sessions_failed"])
-	t.counted("frames the kernel had no room for", d["kernel_dropped"])
+	t.counted("frames dropped by the kernel", d["kernel_dropped"])
 	if seen := d["frames_received"] + d["kernel_dropped"]; seen < r.Done {
 		t.row.U[3].fail("%d frames were injected, the daemon and its kernel saw %d", r.Done, seen)
 	}
 	t.check("no session changes", d["sessions_failed"] == 0, "%d sessions failed", d["sessions_failed"])
-	t.check(fmt.Sprintf("at most %d MiB of memory for it", grownMost>>20), grown <= grownMost, "%d MiB", grown>>20)
-	t.check("no memory held for nodes that do not exist", st.Peers-a.peers <= strangers, "%d nodes remembered",
+	t.check(fmt.Sprintf("resident memory grows by at most %d MiB", grownMost>>20), grown <= grownMost, "%d MiB",
+		grown>>20)
+	t.check("no node that does not exist is remembered", st.Peers-a.peers <= strangers, "%d nodes remembered",
 		st.Peers-a.peers)
 	switch a.injector.job.Kind {
 	case injectBlind:
-		t.tried("seals tried in vain", d["rejected_auth"])
+		t.tried("seals that did not open", d["rejected_auth"])
 		read := d["rejected_malformed"] + d["rejected_header_sum"] + d["rejected_payload_sum"]
-		t.check("nothing is read of a frame whose seal is broken", read == 0,
+		t.check("no frame whose seal does not open is read", read == 0,
 			"%d frames were read and found to be malformed: all were well formed, and some not sealed", read)
 	case injectForge:
-		t.tried("seals tried in vain", d["rejected_auth"])
+		t.tried("seals that did not open", d["rejected_auth"])
 	case injectInit:
-		t.tried("requests without a good cookie", d["rejected_cookie"])
+		t.tried("requests without a valid cookie", d["rejected_cookie"])
 		t.tried("strangers asked for a cookie", r.Types[askedAgain])
 		t.check("no handshake begins without a cookie", r.Types[taken] == 0, "%d requests were taken",
 			r.Types[taken])
@@ -219,7 +221,7 @@ func (t *Trial) survived(ctx context.Context, a *assault) error {
 	return nil
 }
 
-// tried counts how often frames got as far as what they were made to try.
+// tried counts how often the injected work reached the code that it was made to test.
 func (t *Trial) tried(what string, n uint64) {
 	t.counted(what, n)
 	if n == 0 {
@@ -227,11 +229,11 @@ func (t *Trial) tried(what string, n uint64) {
 	}
 }
 
-// flood announces nodes that do not exist, in the course of which a real one comes back and connects.
+// flood announces nodes that do not exist. Meanwhile a real node comes back and connects.
 func flood(name, kind string, short bool) Scenario {
 	return Scenario{
-		Name: name, Group: Adversary, Criteria: "no memory held for them; a real peer connects within 1 s",
-		Short: short, Set: cable,
+		Name: name, Group: Adversary, Short: short, Set: cable,
+		Criteria: "no node that does not exist is remembered; a real peer connects within 1 s",
 		Run: func(ctx context.Context, t *Trial) error {
 			a, err := t.assault(ctx, kind, false)
 			if err != nil {
@@ -263,7 +265,7 @@ func flood(name, kind string, short bool) Scenario {
 	}
 }
 
-// connects waits until a client completes operations, all connections having been lost before.
+// connects waits until a client that has lost all connections completes operations again.
 func (t *Trial) connects(ctx context.Context, c *agent, within time.Duration) (time.Duration, bool) {
 	return t.event(ctx, within, func() bool {
 		w, err := t.mark(ctx, c, "connects")

@@ -34,7 +34,7 @@ type agent struct {
 // patience bounds the wait for any answer of a process.
 const (
 	patience = 40 * time.Second
-	// for each of many connections: one takes about one millisecond on a machine left alone
+	// added for each of many connections; one takes about a millisecond on an idle machine
 	patienceEach = 5 * time.Millisecond
 )
 
@@ -94,7 +94,7 @@ func (a *agent) keep(e *Event) bool {
 	return true
 }
 
-// await returns the next event that fits. Others are dropped: nobody asked for them any more.
+// await returns the next event that fits. It drops all others: nobody waits for them any more.
 func (a *agent) await(ctx context.Context, what string, within time.Duration, fits func(*Event) bool) (*Event, error) {
 	late := time.NewTimer(within)
 	defer late.Stop()
@@ -121,8 +121,8 @@ func (a *agent) await(ctx context.Context, what string, within time.Duration, fi
 
 func (a *agent) words() string { return strings.TrimSpace(a.proc.Words()) }
 
-// lastWords is words of a process that takes no more orders or reports nothing more: it has ended or is about to, and
-// may still be writing why.
+// lastWords returns the output of a process that takes no more orders or reports nothing more. The process has ended or
+// is about to end, and may still be writing why.
 func (a *agent) lastWords() string {
 	select {
 	case <-a.proc.Ended():
@@ -172,7 +172,7 @@ func (a *agent) drain(ctx context.Context) (*Window, error) {
 	return w, err
 }
 
-// takeClaims returns what a server is to verify for this client and was not told yet.
+// takeClaims returns the orders for the server that concern this client and were not taken before.
 func (a *agent) takeClaims() []Order {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,8 +181,8 @@ func (a *agent) takeClaims() []Order {
 	return c
 }
 
-// result waits for what a role with one task reports; where that is to do something many times, patience for each
-// besides.
+// result waits for the report of a role with a single task. If the task repeats something, each repetition adds
+// patienceEach.
 func (a *agent) result(ctx context.Context) (*Result, error) {
 	e, err := a.await(ctx, "result", patience+time.Duration(a.job.Count)*patienceEach,
 		func(e *Event) bool { return e.Result != nil })
@@ -192,7 +192,7 @@ func (a *agent) result(ctx context.Context) (*Result, error) {
 	return e.Result, nil
 }
 
-// last tells a process to end what it does, and to report it, and ends it.
+// last tells a process to stop its task and report, then ends the process.
 func (a *agent) last(ctx context.Context) (*Result, error) {
 	if err := a.tell(Order{Do: DoDrain}); err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (a *agent) last(ctx context.Context) (*Result, error) {
 	return a.retire(ctx)
 }
 
-// retire waits for what a process reports, and ends it.
+// retire waits for the report of a process, then ends the process.
 func (a *agent) retire(ctx context.Context) (*Result, error) {
 	r, err := a.result(ctx)
 	if err != nil {
@@ -217,7 +217,7 @@ func (a *agent) kill() {
 	<-a.proc.Ended()
 }
 
-// quit ends the process in good order and returns what it still held.
+// quit ends the process in good order and returns what it still holds.
 func (a *agent) quit() (*Rest, error) {
 	if a.killed {
 		return nil, nil

@@ -105,7 +105,7 @@ func (c *client) live(ctx context.Context) {
 	}
 }
 
-// handIn gives a lane's memory back and its claim to the server.
+// handIn releases a lane's memory and hands its claim to the server.
 func (c *client) handIn(l *lane) {
 	if err := l.local.Close(); errors.Is(err, edge.ErrBusy) {
 		c.tally.wrong("memory is still in use after every operation has ended")

@@ -12,16 +12,17 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// A flood of descriptors: messages to the daemon that carry some it never asked for, good messages and bad ones, more
-// than a message may carry too, over sockets that are replaced as they are closed and on which nobody reads.
+// A flood of unrequested descriptors: messages to the daemon, well-formed and not, carry descriptors, some more than a
+// message may carry. Each socket that the daemon closes is replaced. Nobody reads the answers.
 const (
 	floodSockets = 8 // open at a time
 	floodRounds  = 2000
-	// descriptors the daemon may have meanwhile: a socket each, and those of the few messages it looks at at a time
+	// descriptors that the daemon may hold meanwhile: one for each socket, and those of the few messages that it is
+	// reading
 	floodSlack = 2 * floodSockets
 )
 
-// floodDescriptors sends so many messages and returns how many went out, with how many descriptors, and how often the
+// floodDescriptors sends so many messages. It returns how many it sent, with how many descriptors, and how often the
 // daemon closed a socket.
 func floodDescriptors(ctx context.Context, socket string, rounds int) (messages, descriptors, turned uint64,
 	err error) {
@@ -106,7 +107,7 @@ func descriptorFlood(ctx context.Context, t *Trial) error {
 	t.counted("messages", messages)
 	t.counted("sockets closed by the daemon", turned)
 	t.row.Measured["descriptors before"], t.row.Measured["descriptors at most"] = float64(was), float64(most)
-	t.check("descriptors of nobody are not kept", most-was <= floodSlack,
+	t.check("unrequested descriptors are closed", most-was <= floodSlack,
 		"the daemon had %d, then %d while %d were sent", was, most, descriptors)
 	if descriptors < 4*floodSlack {
 		t.row.U[3].fail("only %d descriptors were sent, %d may be open: the scenario proves nothing", descriptors,

@@ -21,8 +21,8 @@ const (
 	fenceMost  = fenceArea / 2
 )
 
-// fenceSpace is what the operations of a fencer need of local memory: each has a place of its own, for what it writes
-// or reads.
+// fenceSpace is the local memory that a fencer needs: each operation has its own place for the bytes that it writes or
+// reads.
 const fenceSpace = fenceOps * fenceMost
 
 // fenced is one operation of a round.
@@ -115,7 +115,8 @@ func (f *fencer) work(kind edge.Kind, off, n int, flags edge.Flags) edge.Work {
 		off - guard, Flags: flags}
 }
 
-// carryOut posts a round as a whole, waits for its end and compares what it read, then what it left.
+// carryOut posts a whole round and waits for its end. It compares what the round read, then what the round left in
+// memory.
 func (f *fencer) carryOut() error {
 	if err := f.post(); err != nil {
 		return err
@@ -170,17 +171,13 @@ var fenceWords = map[edge.Flags]string{
 	edge.BackwardFence | edge.ForwardFence: "with both fences",
 }
 
-// fences has connections work with nothing but fences to order them, over links that let frames overtake each other.
+// fences runs connections whose operations only fences order, over links on which frames overtake each other.
 func fences() Scenario {
 	return Scenario{
 		Name: "fences while frames overtake each other", Group: Network, Short: true, Set: twoLinks,
-		Criteria: "U; reads and memory are as the fences order them, up to 48 operations in flight on the same bytes",
+		Criteria: "reads and memory are as the fences order them, with up to 48 operations in flight on the same bytes",
 		Run: func(ctx context.Context, t *Trial) error {
-			c, err := t.pair(ctx, MixFences, 4, 1)
-			if err != nil {
-				return err
-			}
-			u, err := t.under(ctx, c, func() error { return t.overtaking() }, t.span(4*time.Second, time.Second), 1)
+			u, err := t.under(ctx, MixFences, 4, 1, overtaking, t.span(4*time.Second, time.Second), 1)
 			if err != nil {
 				return err
 			}
@@ -196,8 +193,9 @@ func fences() Scenario {
 	}
 }
 
-// overtaking has two links of different lengths hold frames back and lose some.
-func (t *Trial) overtaking() error {
+// overtaking delays the frames of one link more than those of the other. Both links hold back some frames and lose
+// others.
+func overtaking(t *Trial) error {
 	for i, f := range []lab.Faults{
 		{Delay: 200 * time.Microsecond, Reorder: 0.2, ReorderBy: 2 * time.Millisecond, Loss: 0.01},
 		{Delay: 2 * time.Millisecond, Reorder: 0.2, ReorderBy: 3 * time.Millisecond, Loss: 0.01},

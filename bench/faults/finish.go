@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// finish ends the processes of a trial in good order and judges U1 (memory), U2 (nothing lost count of), U3 and U5.
+// finish ends the processes of a trial in good order. It judges U1 (memory), U2 (every operation accounted for), U3 and
+// U5.
 func (t *Trial) finish(ctx context.Context) error {
 	if err := t.drainAll(ctx, func(*Window) {}); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (t *Trial) finish(ctx context.Context) error {
 	return nil
 }
 
-// drainAll has all clients finish what they have in hand, shows their last windows, and compares memory.
+// drainAll makes all clients finish their work, passes their last windows to show, and compares memory.
 func (t *Trial) drainAll(ctx context.Context, show func(*Window)) error {
 	for _, c := range t.clients {
 		if c.killed {
@@ -78,7 +79,7 @@ func (t *Trial) verifyOf(ctx context.Context, c *agent) error {
 	return nil
 }
 
-// bytesCompared is what rows count of memory that was written by operations and held against an oracle.
+// bytesCompared names the count of bytes that operations wrote and that were compared with an oracle.
 const bytesCompared = "bytes compared"
 
 func (t *Trial) compared(c *Checked) {
@@ -109,7 +110,7 @@ func (t *Trial) serverOf(c *agent) *agent {
 	return nil
 }
 
-// leakTime is how long daemons may take to let go of what clients had.
+// leakTime is how long daemons may take to release what clients held.
 const leakTime = 3 * time.Second
 
 // leaks judges U3 of the daemons that run.
@@ -151,7 +152,7 @@ func (t *Trial) alive() {
 // injected enters a fault's count; U4 asks for at least one.
 func (t *Trial) injected(what string, n uint64) { t.row.Injected[what] += n }
 
-// counted enters what was seen of it.
+// counted enters what daemons, clients or servers counted of a fault.
 func (t *Trial) counted(what string, n uint64) { t.row.Counted[what] += n }
 
 // some judges that faults were injected at all.
@@ -161,7 +162,7 @@ func (t *Trial) some() {
 	}
 }
 
-// proven judges that memory was compared at all: a row in which nothing was says nothing of U1.
+// proven judges that memory was compared at all: otherwise a row says nothing about U1.
 func (t *Trial) proven() {
 	if t.row.Counted[bytesCompared] == 0 {
 		t.row.U[0].fail("no memory was compared with an oracle: the scenario proves nothing")
@@ -176,7 +177,7 @@ func (t *Trial) agrees(what string, counted, injected, slack uint64) {
 	}
 }
 
-// skipped says in the row what a form leaves out.
+// skipped records in the row a check that this form leaves out.
 func (t *Trial) skipped(what string) {
 	t.row.Checks = append(t.row.Checks, Check{What: fmt.Sprintf("%s: not in this form", what), Verdict: Unjudged})
 }

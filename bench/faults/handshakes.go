@@ -11,24 +11,24 @@ import (
 	"multiedge/linkdrv"
 )
 
-// injectHandshakes asks for sessions as nodes that do not exist, returns the cookies and says the first flight of each
-// handshake: it costs the attacked one what a real one does.
+// injectHandshakes requests sessions as nodes that do not exist, returns the cookies and sends the first flight of each
+// handshake. Each handshake costs the attacked daemon as much as a real one.
 const injectHandshakes = "handshakes"
 
-// How many of them begin in a second, and what share of its goodput a transfer keeps meanwhile.
+// How many handshakes begin in a second, and the share of its goodput that a transfer must keep meanwhile.
 const (
 	handshakeRate  = 2000
 	handshakeShare = 0.9
-	handshakeTurns = 2*turnsJudged + 1 // a tenth is less than windows of a second differ by
+	handshakeTurns = 2*turnsJudged + 1 // windows of one second differ by more than a tenth
 )
 
-// handshakeFlood is the scenario of it. The machine's processors are shared with the injector, so the transfer is
-// compared, by turns, with itself beside the same injector that sends as many frames of the same kinds to nobody.
+// handshakeFlood is that scenario. The injector shares the machine's processors. So the transfer beside it is compared,
+// by turns, with the transfer beside the same injector sending as many frames of the same kinds to nobody.
 func handshakeFlood() Scenario {
 	return Scenario{
 		Name: "handshake flood with returned cookies", Group: Adversary, Short: true, Set: cable,
-		Criteria: "no session changes; strangers are answered; the transfer keeps 90 % of its goodput beside as many " +
-			"frames for nobody",
+		Criteria: "no session changes; strangers get answers; goodput is at least 90 % of that beside as many frames " +
+			"for nobody",
 		Run: func(ctx context.Context, t *Trial) error {
 			a, err := t.assault(ctx, injectHandshakes, false)
 			if err != nil {
@@ -57,7 +57,7 @@ func handshakeFlood() Scenario {
 	}
 }
 
-// handshaker is an injector that begins handshakes and keeps those that it waits for answers to.
+// handshaker is an injector that begins handshakes and remembers those whose answers it awaits.
 type handshaker struct {
 	*injector
 	ctx    context.Context
@@ -68,7 +68,7 @@ type handshaker struct {
 	asked  map[uint32]*wire.Init // by our number
 }
 
-// handshakes floods until ctx ends. What the attacked one answers is in r.Types.
+// handshakes floods until ctx ends. It counts the answers in r.Types.
 func (in *injector) handshakes(ctx context.Context, drv linkdrv.Driver, o Order, r *Result) {
 	me := secure.NewNode(secure.NewPrivateKey(), nil).Dial(secure.Peer{}, nil)
 	defer me.Close()
@@ -96,10 +96,12 @@ func (in *injector) handshakes(ctx context.Context, drv linkdrv.Driver, o Order,
 	}
 }
 
-// answeredOne is one in how many strangers gets as far as its first flight: some 70 a second, by their share.
+// answeredOne says how many strangers there are for each one that the daemon lets reach its first flight: strangers'
+// share is some 70 a second.
 const answeredOne = handshakeRate / 70
 
-// begin asks for the k-th session. Of nobody, who returns no cookie and answers nothing, all is asked at once.
+// begin requests the k-th session. Nobody returns no cookie and answers nothing, so for nobody begin sends all frames
+// at once.
 func (s *handshaker) begin(k int) {
 	h := wire.Hello{Epoch: 1, Flags: wire.HelloSecure, RxSlots: 256, MTU: 1500, Name: []byte("x")}
 	copy(h.Node[:], s.stranger())
@@ -134,7 +136,7 @@ func (s *handshaker) send(kind wire.Type, number uint32, body []byte) {
 	}
 }
 
-// heard returns a cookie, and says the first flight to who takes up the handshake.
+// heard returns a cookie to its sender, or sends the first flight once the handshake is accepted.
 func (s *handshaker) heard(b []byte) {
 	var f wire.Frame
 	if len(b) < wire.TailStart || f.Decode(b[wire.EthLen:]) != nil || s.asked[f.Session] == nil {

@@ -7,40 +7,44 @@ import (
 	"time"
 )
 
-// hostDead is the dead time where a scenario waits for it.
+// hostDead is the dead time in scenarios that wait for it.
 const hostDead = 1500 * time.Millisecond
 
 func hostScenarios() []Scenario {
 	return []Scenario{
-		{Name: "peer killed with -9", Group: Host, Criteria: "operations error by the deadline, typed", Short: true,
-			Dead: hostDead, Run: peerKilled},
+		{Name: "peer killed with -9", Group: Host, Criteria: "operations fail with peer-down by their deadline",
+			Short: true, Dead: hostDead, Run: peerKilled},
 		{Name: "daemon restarted", Group: Host,
-			Criteria: "old operations fail within one round trip of contact (at the latest the next probe); clients " +
-				"reconnect", Short: true, Run: daemonRestarted},
+			Criteria: "old operations fail within one round trip of contact with the new daemon (at the latest with " +
+				"the next probe); clients reconnect", Short: true, Run: daemonRestarted},
 		{Name: "sender's daemon restarted, its frames late", Group: Host,
-			Criteria: "memory does not change when its connection has ended: no old frame is applied; " +
-				"clients reconnect", Short: true, Set: twoLinks, Run: senderRestarted},
-		{Name: "own daemon killed with -9", Group: Host, Criteria: "operations error at once, typed; clients reconnect",
-			Short: true, Run: ownDaemonKilled},
+			Criteria: "no late frame changes memory whose connection has ended; clients reconnect", Short: true,
+			Set: twoLinks, Run: senderRestarted},
+		{Name: "own daemon killed with -9", Group: Host, Short: true,
+			Criteria: "operations fail with daemon-down within 1 s; clients reconnect", Run: ownDaemonKilled},
 		{Name: "client killed with operations in flight", Group: Host,
-			Criteria: "unpinned within 1 s; the peer gets a typed answer; answers to its reads land neither in its " +
-				"memory nor in what was registered since", Short: true, Set: smallFrames, Run: clientKilled},
+			Criteria: "the client's memory is unpinned within 1 s; the peer gets a typed error; answers to the " +
+				"client's reads change neither that memory nor memory registered since", Short: true, Set: smallFrames,
+			Run: clientKilled},
 		{Name: "target killed with writes in flight", Group: Host,
-			Criteria: "unpinned within 1 s; the peer gets a typed answer; memory that was reused is not written",
-			Run:      targetKilled},
+			Criteria: "the target's memory is unpinned within 1 s; the peer gets a typed error; late writes do not " +
+				"change reused memory",
+			Run: targetKilled},
 		{Name: "memory revoked with operations in flight", Group: Host,
-			Criteria: "operations fail with a key error; nothing lands afterwards", Short: true, Run: revoked},
+			Criteria: "operations fail with a key error; memory does not change after the revocation; clients start " +
+				"anew", Short: true, Run: revoked},
 		{Name: "stopped client", Group: Host,
-			Criteria: "only it, and one that never takes its completions, stall; others keep at least 95 % of what " +
-				"they have alone", Short: true, Set: shaped, Run: stoppedClient},
+			Criteria: "only the stopped client and one that never takes its completions stall; others keep at least " +
+				"95 % of the goodput that they have alone", Short: true, Set: shaped, Run: stoppedClient},
 		{Name: "receiver that takes no notifications", Group: Host,
-			Criteria: "only its peers stall; others keep at least 95 % of what they have alone", Set: shaped,
-			Run: slowReceiver},
-		{Name: "daemon stopped for 10 s", Group: Host, Criteria: "no mass tear-down: same connections, U", Short: true,
+			Criteria: "only the receiver's peers stall; others keep at least 95 % of the goodput that they have alone",
+			Set:      shaped, Run: slowReceiver},
+		{Name: "daemon stopped for 10 s", Group: Host, Criteria: "no operation fails; connections stay up", Short: true,
 			Dead: 15 * time.Second, Run: daemonStopped},
 		{Name: "files, configuration and control socket misused at once", Group: Host,
-			Criteria: "U; no broken file is believed; no stall of 1 s; 30 % of the goodput beside as much misuse of " +
-				"other daemons; in order again, everything is served", Short: true, Set: wholeHosts, Run: wholeDaemon},
+			Criteria: "broken peers files are refused; no stall lasts 1 s; goodput is at least 30 % of that beside " +
+				"as much misuse of other daemons; once the files are repaired, the daemons serve everything",
+			Short: true, Set: wholeHosts, Run: wholeDaemon},
 	}
 }
 
@@ -73,8 +77,8 @@ func peerKilled(ctx context.Context, t *Trial) error {
 	return t.flowing(ctx, c, 10*time.Second)
 }
 
-// contactTime is by when a restarted peer has been contacted: the coarse time-out between two probes, and what a busy
-// machine adds.
+// contactTime is the time by which a restarted peer has been contacted: the coarse time-out between two probes, and
+// some more for a busy machine.
 const contactTime = 500 * time.Millisecond
 
 func daemonRestarted(ctx context.Context, t *Trial) error {
@@ -101,7 +105,7 @@ func daemonRestarted(ctx context.Context, t *Trial) error {
 	return nil
 }
 
-// add joins a later window to w, as far as scenarios ask.
+// add adds a later window to w, in the fields that scenarios use.
 func (w *Window) add(o *Window) {
 	merge := func(dst *map[string]uint64, src map[string]uint64) {
 		for k, n := range src {
@@ -116,7 +120,7 @@ func (w *Window) add(o *Window) {
 	w.Seconds, w.Bytes, w.Stall = w.Seconds+o.Seconds, w.Bytes+o.Bytes, max(w.Stall, o.Stall)
 	w.Reconnects += o.Reconnects
 	if o.Reconnects > 0 {
-		w.Ops = 0 // only those of new connections tell that work goes on
+		w.Ops = 0 // only operations of new connections prove that work goes on
 	}
 	w.Ops += o.Ops
 	if w.FirstError.IsZero() {
@@ -152,9 +156,9 @@ func ownDaemonKilled(ctx context.Context, t *Trial) error {
 	return nil
 }
 
-// beside measures what one client keeps while something is done to another, which shares the wire: of what it has with
-// the wire to itself, the other client being there with nothing to do. What it has beside the other at work is no
-// measure: it is half of that.
+// beside measures the share of its goodput that one client keeps while something is done to another client on the same
+// wire. The reference is its goodput while the other client is idle. Beside a working client it has half of that, which
+// would measure nothing.
 func (t *Trial) beside(ctx context.Context, other *agent, stop, resume func() error) error {
 	calm, err := t.work(ctx, "store", MixBulk, 1, 8)
 	if err != nil {
@@ -201,7 +205,7 @@ func stoppedClient(ctx context.Context, t *Trial) error {
 		return err
 	}
 	t.injected("clients stopped", 1)
-	var full *agent // takes no completions until its rings are full: a stopped one is due no more than was in flight
+	var full *agent // takes no completions, so its rings fill; a stopped client has no more due than was in flight
 	return t.beside(ctx, c, func() (err error) {
 		if err := c.proc.Signal(syscall.SIGSTOP); err != nil {
 			return err
@@ -217,11 +221,11 @@ func stoppedClient(ctx context.Context, t *Trial) error {
 	})
 }
 
-// crammed ends a client whose rings are full.
+// crammed ends a client that let its rings fill up.
 func (t *Trial) crammed(ctx context.Context, a *agent) error {
 	r, err := a.last(ctx)
 	if err == nil {
-		t.tried("operations whose end nobody takes", r.Done)
+		t.tried("completions that nobody takes", r.Done)
 	}
 	return err
 }

@@ -7,8 +7,8 @@ import (
 )
 
 func adversaryScenarios() []Scenario {
-	unheard := "no state changes; none accepted; 20,000 a second leave 80 % of the goodput beside as many frames for " +
-		"nobody; memory bounded"
+	unheard := "no session changes; no such frame is accepted; beside 20,000 a second, goodput is at least 80 % of " +
+		"that beside as many frames for nobody; resident memory grows by at most 8 MiB"
 	return []Scenario{
 		attack("frames forged blindly", unheard, injectBlind, false, true),
 		attack("frames replayed as they were, or from other addresses", unheard, injectReplay, false, true),
@@ -20,18 +20,20 @@ func adversaryScenarios() []Scenario {
 		flood("spoofed session requests", injectInit, false),
 		handshakeFlood(),
 		{Name: "out of bounds, stale and foreign keys", Group: Adversary,
-			Criteria: "typed answer to that operation only", Short: true, Run: badKeys},
-		{Name: "guessing of keys", Group: Adversary, Criteria: "never right; at most 5,000 a second are answered",
-			Short: true, Run: guessing},
+			Criteria: "each bad operation fails with its own typed error; good operations succeed", Short: true,
+			Run: badKeys},
+		{Name: "guessing of keys", Group: Adversary, Short: true,
+			Criteria: "no guess is right; the daemon answers at most 5,000 guesses a second",
+			Run:      guessing},
 		{Name: "flood of descriptors", Group: Adversary,
-			Criteria: "those that nobody asked for are closed at once; the transfer goes on", Short: true,
+			Criteria: "the daemon closes unrequested descriptors at once; the transfer goes on", Short: true,
 			Run: descriptorFlood},
-		{Name: "client that breaks the rings' rules", Group: Adversary, Criteria: "only that client is evicted",
-			Short: true, Set: shaped, Run: breaksRules},
+		{Name: "client that breaks the rings' rules", Group: Adversary, Short: true, Set: shaped,
+			Criteria: "the daemon evicts only the client that breaks them", Run: breaksRules},
 	}
 }
 
-// raw starts a raw client in host 0 and returns what it reports.
+// raw runs a raw client in host 0 and returns its report.
 func (t *Trial) raw(ctx context.Context, kind string, count int) (*Result, error) {
 	a, err := t.spawn(ctx, 0, Job{Role: RoleRaw, Name: kind, Kind: kind, Peer: "host1", Service: "store", Count: count,
 		Seed: t.seed})
@@ -41,7 +43,7 @@ func (t *Trial) raw(ctx context.Context, kind string, count int) (*Result, error
 	return a.retire(ctx)
 }
 
-// rawBeside is raw beside a client at work, and counts how operations were answered.
+// rawBeside is raw beside a working client. It counts how the daemon answered operations.
 func (t *Trial) rawBeside(ctx context.Context, kind string, count int) (c *agent, r *Result, err error) {
 	if c, err = t.pair(ctx, MixRandom, 2, 8); err != nil {
 		return nil, nil, err
@@ -61,7 +63,7 @@ func badKeys(ctx context.Context, t *Trial) error {
 		return err
 	}
 	t.injected("bad operations", r.Failed)
-	t.check("each is answered with its own error, good ones succeed", len(r.Wrong) == 0, "%v", r.Wrong)
+	t.check("each bad operation gets its own error, good ones succeed", len(r.Wrong) == 0, "%v", r.Wrong)
 	return t.meanwhile(ctx, c)
 }
 
@@ -108,7 +110,7 @@ func breaksRules(ctx context.Context, t *Trial) error {
 	}
 	t.injected("rules broken", r.Done)
 	t.counted("clients evicted", now.Evictions-was.Evictions)
-	t.check("each is answered as it should be", len(r.Wrong) == 0, "%v", r.Wrong)
+	t.check("each client is evicted or kept as it should be", len(r.Wrong) == 0, "%v", r.Wrong)
 	t.agrees("evictions", now.Evictions-was.Evictions, r.Failed, 0)
 	t.unfailed(before, meanwhile)
 	t.row.Measured["others keep"] = meanwhile.rate() / max(before.rate(), 1)

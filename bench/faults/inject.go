@@ -14,18 +14,18 @@ import (
 	"multiedge/linkdrv"
 )
 
-// Kinds of injectors. All send from a host's own interface, so that no switch stands in the way of a forged address.
+// Kinds of injectors. All send from a host's own interface, so that no switch drops a forged address.
 const (
-	// well-formed frames: sessions, numbers and keys are guesses; or true sessions, and sealed with what no key made
+	// well-formed frames: with guessed sessions, numbers and keys, or of real sessions but sealed without the key
 	injectBlind = "blind"
 	injectHello = "hello" // announcements of nodes that do not exist
 	injectClaim = "claim" // announcements of the node in the job, from addresses and links that are not its own
-	// requests for sessions, by nodes that do not exist and in the name of the one that does, that lack a good cookie
-	// alone
+	// requests for sessions, in the names of nodes that do not exist and of the one that does; only a valid cookie is
+	// missing
 	injectInit      = "init"
 	injectMalformed = "malformed" // noise, truncated frames, frames with wrong lengths
 	injectReplay    = "replay"    // captured frames again, as they were or from other addresses
-	// captured frames on another path, with other numbers or bytes, and checksums made right
+	// captured frames with another path, other numbers or other bytes, and with correct checksums
 	injectForge = "forge"
 )
 
@@ -35,8 +35,8 @@ type injector struct {
 	rng      *rand.Rand
 	src      []byte
 	captured [][]byte
-	sealed   [][]byte     // of them, sealed Data frames
-	hellos   []wire.Hello // that the captured Hello and Init say
+	sealed   [][]byte     // the sealed Data frames among captured
+	hellos   []wire.Hello // in the captured Hello and Init frames
 	scratch  []byte
 }
 
@@ -63,7 +63,7 @@ func runInject(ctx context.Context, w *worker) error {
 	stop := func() { aim(Order{}); aim = func(Order) {} }
 	w.wait(ctx, func(o Order) {
 		switch o.Do {
-		case DoAim: // what was under way ends first
+		case DoAim: // stops the previous one first
 			stop()
 			aim = in.loose(ctx, drv, o, &r)
 			w.emit(Event{Aimed: o.Name})
@@ -76,7 +76,7 @@ func runInject(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// loose sends in the background as an order says, and returns what ends it.
+// loose starts to send in the background as an order says, and returns a function that stops it.
 func (in *injector) loose(ctx context.Context, drv linkdrv.Driver, o Order, r *Result) func(Order) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -91,8 +91,8 @@ func (in *injector) loose(ctx context.Context, drv linkdrv.Driver, o Order, r *R
 	return func(Order) { cancel(); <-done }
 }
 
-// Aims of an injector. Frames for nobody cost this machine what the others cost it, but for what the attacked daemon
-// does with them: its address and size are the same, its EtherType is not.
+// Aims of an injector. Frames for nobody have the same address and size as the others and only another EtherType. They
+// cost this machine the same, except for the work of the attacked daemon.
 const (
 	aimDaemon = "daemon"
 	aimNobody = "nobody"
@@ -100,11 +100,11 @@ const (
 
 const etherTypeOfNobody = 0x88B6 // IEEE 802 Local Experimental 2
 
-// run sends batch after batch, Rate frames a second or as many as go, until ctx ends. Those for the daemon are counted.
+// run sends batches, Rate frames a second or as many as possible, until ctx ends. It counts the frames for the daemon.
 func (in *injector) run(ctx context.Context, drv linkdrv.Driver, o Order, r *Result) {
 	batch := 32
 	if in.job.Driver == linkdrv.KindUDP {
-		batch = 1 // the kernel counts what it drops by the datagram
+		batch = 1 // the kernel counts dropped datagrams, not frames
 	}
 	start, sent := time.Now(), uint64(0)
 	frames := make([]linkdrv.TxFrame, 0, batch)
@@ -142,7 +142,8 @@ func (in *injector) run(ctx context.Context, drv linkdrv.Driver, o Order, r *Res
 	}
 }
 
-// listen counts what is answered to requests in the name of strangers: at their addresses, which are nobody's.
+// listen counts the answers to requests in the names of strangers. The answers go to the strangers' addresses, which
+// nobody owns.
 func (in *injector) listen(drv linkdrv.Driver, r *Result) {
 	var rx [linkdrv.RecvBatch][]byte
 	for range 8 {
@@ -166,13 +167,13 @@ func (in *injector) listen(drv linkdrv.Driver, r *Result) {
 	}
 }
 
-// What is answered to a request for a session.
+// Answers to a request for a session.
 const (
 	askedAgain = "asked for a cookie"
 	taken      = "taken without one"
 )
 
-// sort picks from what was captured what frames are made of.
+// sort picks from the captured frames those that injected frames are made of.
 func (in *injector) sort() {
 	for _, b := range in.captured {
 		var f wire.Frame
@@ -188,7 +189,7 @@ func (in *injector) sort() {
 	}
 }
 
-// helloOf is what a captured Hello or Init says of its sender.
+// helloOf returns the Hello in a captured Hello or Init frame.
 func helloOf(kind wire.Type, frame []byte) []wire.Hello {
 	var f wire.Frame
 	if f.Decode(frame[wire.EthLen:]) != nil {
@@ -217,13 +218,13 @@ func (in *injector) make() []byte {
 	return in.blind()
 }
 
-// ethernet starts a frame to the target from an address.
+// ethernet starts a frame from an address to the target.
 func (in *injector) ethernet(src []byte) []byte {
 	b := append(append(in.scratch[:0], in.job.Target...), src...)
 	return binary.BigEndian.AppendUint16(b, uint16(linkdrv.EtherType))
 }
 
-// stranger is a locally administered address of nobody.
+// stranger returns a locally administered address that nobody has.
 func (in *injector) stranger() []byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], in.rng.Uint64())
@@ -239,15 +240,15 @@ func (in *injector) body(b []byte, h wire.Header, tail []byte) []byte {
 	return append(b, tail...)
 }
 
-// setup announces a node that does not exist, or asks for a session in its name or that of a node that does: all is as
-// it should be but for the cookie, which is missing or made up.
+// setup announces a node that does not exist, or requests a session in the name of a node that does or does not exist.
+// Everything is correct except the cookie, which is missing or made up.
 func (in *injector) setup(kind wire.Type) []byte {
 	h := wire.Hello{Epoch: in.rng.Uint64() | 1, Flags: wire.HelloAnswer | wire.HelloSecure,
 		Link: uint8(in.rng.IntN(64)), RxSlots: 256, MTU: 9000, Name: fmt.Appendf(nil, "x%x", in.rng.Uint32())}
 	binary.BigEndian.PutUint64(h.Node[:], in.rng.Uint64()|1)
 	if in.job.Kind == injectClaim {
 		h.Name = []byte(in.job.Peer)
-		if in.rng.IntN(2) == 0 { // else its name alone
+		if in.rng.IntN(2) == 0 { // otherwise only its name
 			copy(h.Node[:], in.job.Node)
 		}
 	}
@@ -269,8 +270,8 @@ func (in *injector) setup(kind wire.Type) []byte {
 	return in.body(in.ethernet(in.stranger()), wire.Header{Type: kind}, ask.AppendTo(nil))
 }
 
-// blind is a frame with all that cannot be known made up; where sealed frames were captured, every second one is of a
-// true session.
+// blind returns a frame in which everything that an outsider cannot know is made up. If sealed frames were captured,
+// every second frame is of a real session.
 func (in *injector) blind() []byte {
 	if len(in.sealed) > 0 && in.rng.IntN(2) == 0 {
 		return in.unsealed()
@@ -299,9 +300,8 @@ func (in *injector) blind() []byte {
 	return append(b, make([]byte, 64)...)
 }
 
-// unsealed is a frame of a session that there is, whose clear header is in order and whose seal no key made: with a
-// packet number that was used, or one that is to come, with bytes that were sealed and another tag, or with nothing but
-// noise.
+// unsealed returns a frame of a real session with a correct clear header and a seal made without the key. Its packet
+// number was used already or is still to come. Its body is either sealed bytes with another tag, or noise.
 func (in *injector) unsealed() []byte {
 	b := append(in.scratch[:0], in.sealed[in.rng.IntN(len(in.sealed))]...)
 	copy(b, in.job.Target)
@@ -312,7 +312,7 @@ func (in *injector) unsealed() []byte {
 	}
 	from := len(b) - secure.Overhead // the tag
 	if in.rng.IntN(2) == 0 {
-		from = min(clear+2, from) // after the length of the first part, where there is one
+		from = min(clear+2, from) // after the length of the first part, if there is one
 	}
 	for i := from; i < len(b); i++ {
 		b[i] = byte(in.rng.Uint32())
@@ -320,7 +320,7 @@ func (in *injector) unsealed() []byte {
 	return b
 }
 
-// malformed is noise, or a frame cut short, or one whose lengths lie.
+// malformed returns noise, a truncated frame, or a frame with false lengths.
 func (in *injector) malformed() []byte {
 	b := in.blind()
 	switch in.rng.IntN(3) {
@@ -339,7 +339,7 @@ func (in *injector) malformed() []byte {
 	return b
 }
 
-// replay sends what was captured: as it was, or from another address.
+// replay returns a captured frame, as it was or from another address.
 func (in *injector) replay() []byte {
 	b := append(in.scratch[:0], in.captured[in.rng.IntN(len(in.captured))]...)
 	copy(b, in.job.Target)
@@ -349,7 +349,8 @@ func (in *injector) replay() []byte {
 	return b
 }
 
-// forge changes what was captured as one would who wants to be heard: another path, another packet number, other bytes.
+// forge changes a captured frame as an attacker would who wants it accepted: another path, another packet number, other
+// bytes.
 func (in *injector) forge() []byte {
 	b := append(in.scratch[:0], in.captured[in.rng.IntN(len(in.captured))]...)
 	copy(b, in.job.Target)
@@ -368,8 +369,7 @@ func (in *injector) forge() []byte {
 	return b
 }
 
-// resum makes the checksums of a plaintext frame right. Of a sealed one they are not to be had: the bytes go as they
-// are.
+// resum corrects the checksums of a plaintext frame. It cannot do so for a sealed frame, which stays as it is.
 func resum(b []byte) {
 	var f wire.Frame
 	body := b[wire.EthLen:]

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lossFloor is the share of clean goodput that must remain at a share of frames lost; 0 where only completion is asked
-// for.
+// lossFloor is the share of the clean goodput that must remain when a share p of the frames is lost. It is 0 where
+// operations must only complete.
 func lossFloor(p float64) float64 {
 	switch {
 	case p <= 0.001:
@@ -20,11 +20,12 @@ func lossFloor(p float64) float64 {
 	return 0
 }
 
-// framesMost is how many frames may be sent for the same payload at a share p of frames lost, as a multiple of the
-// least.
+// framesMost is the most frames that may be sent when a share p of the frames is lost, as a multiple of the fewest that
+// could carry the payload.
 func framesMost(p float64) float64 { return 1.3 / (1 - p) }
 
-// stallMost is how long nothing may complete when a link of several goes black: three probe time-outs or 200 ms.
+// stallMost is the longest time without a completion when one of several links goes black: three probe time-outs, at
+// least 200 ms.
 func stallMost(srtt, ackDelay time.Duration) time.Duration {
 	return max(3*(2*srtt+ackDelay), 200*time.Millisecond)
 }
@@ -49,7 +50,7 @@ func slope(x, y []float64) (b, deviation float64) {
 		return 0, 0
 	}
 	b = (n*sxy - sx*sy) / d
-	var rest float64 // squares of what the line does not explain
+	var rest float64 // sum of the squared residuals
 	for i := range x {
 		off := y[i] - sy/n - b*(x[i]-sx/n)
 		rest += off * off
@@ -57,7 +58,7 @@ func slope(x, y []float64) (b, deviation float64) {
 	return b, math.Sqrt(rest / (n - 2) * n / d)
 }
 
-// less subtracts counters, name by name; what went backwards, as after a restart, counts from zero.
+// less subtracts counters, name by name. A counter that went backwards, as after a restart, counts from zero.
 func less(now, was map[string]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for k, v := range now {
@@ -69,7 +70,7 @@ func less(now, was map[string]uint64) map[string]uint64 {
 	return out
 }
 
-// rejected is how many frames were turned away for what they held, whatever counters the daemon has for it.
+// rejected is the number of frames that the daemon rejected for their content, summed over its counters.
 func rejected(c map[string]uint64) (n uint64) {
 	for k, v := range c {
 		if strings.HasPrefix(k, "rejected_") && k != "rejected_no_room" {

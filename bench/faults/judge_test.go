@@ -162,8 +162,8 @@ func TestPanics(t *testing.T) {
 	for words, want := range map[string]string{
 		"":                                     "",
 		"level=INFO msg=\"peer up\"":           "",
-		"x\npanic: runtime error\ngoroutine 1": "panic: runtime error",
-		"WARNING: DATA RACE\nRead at":          "DATA RACE",
+		"x\npanic: runtime error\ngoroutine 1": "panic: runtime error\ngoroutine 1",
+		"WARNING: DATA RACE\nRead at":          "DATA RACE\nRead at",
 		"fatal error: all goroutines are asleep - deadlock!": "fatal error: all goroutines are asleep - deadlock!",
 	} {
 		if got := panics(words); got != want {

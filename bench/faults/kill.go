@@ -9,32 +9,31 @@ import (
 // unpinTime is how soon memory of a process that died must be unpinned.
 const unpinTime = time.Second
 
-// unpinned waits until a host's daemon has let go of all registered memory but so much.
-func (t *Trial) unpinned(ctx context.Context, host int, but uint64) {
+// unpinned waits until a host's daemon has unpinned all registered memory.
+func (t *Trial) unpinned(ctx context.Context, host int) {
 	took, ok := t.event(ctx, unpinTime, func() bool {
 		st, err := t.status(ctx, host)
-		return err == nil && st.PinnedBytes <= but
+		return err == nil && st.PinnedBytes == 0
 	})
 	t.ms("unpinned after", took)
 	t.check("unpinned within 1 s", ok, "not after %v", took)
 }
 
-// endings are the ends of connections that a server has seen.
+// endings returns the ends of connections that a server has seen.
 func (a *agent) endings() []Ended {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.ended)
 }
 
-// saidWrong is what a server found that must never happen.
+// saidWrong returns what a server found that must never happen.
 func (a *agent) saidWrong() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.wrongs)
 }
 
-// reuse has other clients use the memory that was given back: their oracle tells whether anything else is written to
-// it.
+// reuse has other clients use the memory that was given back. Their oracle notices every other write to it.
 func (t *Trial) reuse(ctx context.Context) error {
 	if _, err := t.serve(ctx, 1, "next"); err != nil {
 		return err
@@ -61,7 +60,7 @@ func targetKilled(ctx context.Context, t *Trial) error {
 	at := time.Now()
 	t.servers[0].kill()
 	t.injected("servers killed", 1)
-	t.unpinned(ctx, 1, 0)
+	t.unpinned(ctx, 1)
 	w, _, ok := t.until(ctx, c, "killed", 2*time.Second, func(w *Window) bool { return total(w.Errors) > 0 })
 	t.ms("peer told after", w.FirstError.Sub(at))
 	t.counted("operations that failed", total(w.Errors))

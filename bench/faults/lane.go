@@ -11,7 +11,7 @@ import (
 	"multiedge/edge"
 )
 
-// lane is one connection's life at a client: movers work on it until it ends or they are told to stop.
+// lane is one connection of a client, from dial to close. Movers work on it until it ends or they are told to stop.
 type lane struct {
 	c      *client
 	conn   *edge.Conn
@@ -28,7 +28,7 @@ type lane struct {
 // dialTime bounds one attempt to connect and import.
 const dialTime = 3 * time.Second
 
-// open connects. The region of a lane that failed to open is given back.
+// open connects a lane. If that fails, it gives the lane's region back.
 func (c *client) open(ctx context.Context) (*lane, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -41,7 +41,7 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 	var size int
 	movers, shared := job.Depth, job.Mix == MixShared
 	if shared {
-		movers = max(movers/2, 1) // so few that they are promised to all in turn
+		movers = max(movers/2, 1) // few enough that each sender is promised some in turn
 	}
 	if l.slots, size, err = divide(job.Mix, movers); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 		return nil, err
 	}
 	if l.conn, err = dev.Dial(ctx, job.Peer, job.Service, edge.Data(hello)); err != nil {
-		c.w.emit(Event{Void: l.claim.ID}) // the peer may have it all the same
+		c.w.emit(Event{Void: l.claim.ID}) // the peer may have the connection nevertheless
 		return nil, err
 	}
 	if !l.talks() {
@@ -76,10 +76,10 @@ func (c *client) open(ctx context.Context) (*lane, error) {
 	return l, nil
 }
 
-// talks reports whether the lane is about messages: nothing is exported for it.
+// talks reports whether the lane sends messages. Nothing is exported for such a lane.
 func (l *lane) talks() bool { return l.c.w.job.Mix == MixMessages || l.c.w.job.Mix == MixShared }
 
-// space is what the movers need of local memory besides a mirror of the region and what is read.
+// space is the local memory that movers need beside the mirror of the region and the memory for reads.
 func (l *lane) space() int {
 	switch {
 	case l.c.w.job.Mix == MixFences:
@@ -133,7 +133,7 @@ type mover struct {
 	l      *lane
 	slot   slot
 	number uint64
-	half   int // where in the local region what was read goes
+	half   int // offset in the local region of the memory for reads
 	rng    *rand.Rand
 	round  uint64
 }
@@ -171,7 +171,8 @@ func (m *mover) move(ctx context.Context) error {
 	return err
 }
 
-// await waits for the end of an operation; one that has none within three times its deadline ends the connection.
+// await waits for the end of an operation. If the operation does not end within three times its deadline, await ends
+// the connection.
 func (l *lane) await(op edge.Op, start time.Time) (err error, late bool) {
 	deadline := l.c.w.job.Deadline
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(deadline))
@@ -189,8 +190,8 @@ func (l *lane) await(op edge.Op, start time.Time) (err error, late bool) {
 	return op.Err(), true
 }
 
-// choose makes up the next operation. Local memory mirrors the remote region: written from its first half, read to its
-// second.
+// choose draws the next operation. Local memory mirrors the remote region twice: writes are from its first half, reads
+// go to its second.
 func (m *mover) choose() edge.Work {
 	m.round++
 	mix := m.l.c.w.job.Mix
@@ -227,7 +228,7 @@ func (m *mover) choose() edge.Work {
 	return w
 }
 
-// wrote enters a write to off of the region that has ended in the oracle and the claim.
+// wrote records an ended write to off of the region in the oracle and the claim.
 func (l *lane) wrote(off int, sent []byte, flags edge.Flags, imm uint32, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,7 +247,8 @@ func (l *lane) wrote(off int, sent []byte, flags edge.Flags, imm uint32, err err
 	}
 }
 
-// check compares what was read with the oracle, and the gaps beside the slot, which hold the background in both.
+// check compares what was read with the oracle. It also compares the gaps beside the slot, which hold the background in
+// both.
 func (m *mover) check(w *edge.Work) {
 	local, want := m.l.local.Bytes(), m.l.oracle.bytes
 	at := w.LocalOff - m.half

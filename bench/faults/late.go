@@ -8,13 +8,13 @@ import (
 	"multiedge/internal/lab"
 )
 
-// lateTime is how long frames of a daemon that was killed are on their way yet over one of two links: longer than it
-// takes to start it again.
+// lateTime is the delay of frames on one of two links. It is longer than a restart of the daemon that sent them.
 const lateTime = 1500 * time.Millisecond
 
-// senderRestarted kills the daemon of clients that write, while frames of theirs are on a long link, and starts it
-// again. The memory they were for is registered and mapped as before: only that its session ended keeps them out. When
-// the new daemon has been heard over the short link, servers take a checksum of the memory; old frames come after that.
+// senderRestarted kills the daemon of clients that write, while their frames are on a long link, and starts it again.
+// The memory that they write stays registered and mapped: only the end of the session keeps the frames out. Servers
+// take a checksum of the memory once the new daemon has been heard over the short link. The old frames arrive after
+// that.
 func senderRestarted(ctx context.Context, t *Trial) error {
 	c, err := t.atWork(ctx, MixBulk, 2)
 	if err != nil {
@@ -24,7 +24,7 @@ func senderRestarted(ctx context.Context, t *Trial) error {
 	if err := t.cluster.Lab().Link(1).SetFaults(lab.Faults{Delay: lateTime}); err != nil {
 		return err
 	}
-	if !sleep(ctx, 20*time.Millisecond) { // what goes over that link now is late
+	if !sleep(ctx, 20*time.Millisecond) { // frames that leave over that link from now on are late
 		return ctx.Err()
 	}
 	killed := time.Now()
@@ -64,7 +64,7 @@ func senderRestarted(ctx context.Context, t *Trial) error {
 	return nil
 }
 
-// unknown is how many frames came to host 1 for sessions that it does not have.
+// unknown returns the number of frames that host 1 received for sessions that it does not have.
 func (t *Trial) unknown(ctx context.Context) (uint64, error) {
 	st, err := t.status(ctx, 1)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"multiedge/internal/lab"
 )
 
-// linkRate limits each link where links are cut, so that a link's share is the link's and not the processors'.
+// linkRate limits each link where links are cut, so that the links, not the processors, limit goodput.
 const linkRate = "200mbit"
 
 func twoLinks(s *bench.ClusterSpec) { s.Lab.Links, s.Lab.Rates = 2, []string{linkRate} }
 
-// twoLinksLogged logs every change of a path: that one is suspect, and good again, is logged at debug.
+// twoLinksLogged logs every change of a path: suspect paths, and good ones again, are logged at debug.
 func twoLinksLogged(s *bench.ClusterSpec) {
 	twoLinks(s)
 	s.Log = "debug"
@@ -24,13 +24,13 @@ func twoLinksLogged(s *bench.ClusterSpec) {
 // rejoinTime is how soon a link that works again must be used again.
 const rejoinTime = 2 * time.Second
 
-// black cuts one of two links, in both directions or towards one host, and heals it: again and again, or once after so
-// many seconds.
+// black cuts one of two links, in both directions or towards one host, and heals it. It does so several times, or once
+// for so many seconds.
 func black(name string, towards int, seconds int, short bool) Scenario {
 	return Scenario{
 		Name: name, Group: Network, Short: short, Set: twoLinksLogged,
-		Criteria: "U; stall at most max(3 probe time-outs, 200 ms); at least 90 % of (k-1)/k; in use again within 2 " +
-			"s of healing",
+		Criteria: "stalls last at most max(3 probe time-outs, 200 ms); with one of k links black, goodput is at " +
+			"least 90 % of (k-1)/k of that before; the link is in use again within 2 s of healing",
 		Run: func(ctx context.Context, t *Trial) error {
 			c, err := t.pair(ctx, MixBulk, 2, 8)
 			if err != nil {
@@ -118,17 +118,17 @@ func (t *Trial) blackLink(ctx context.Context, c *agent, cut func(bool) error, b
 	t.row.Measured["clean Gbit/s"] = clean.rate() * 8 / 1e9
 	t.row.Measured["goodput ratio"] = ratio
 	t.speed(fmt.Sprintf("stall at most %v", limit.Round(time.Millisecond)), stall <= limit, "%v", stall)
-	t.speed(fmt.Sprintf("goodput at least %.0f %% of clean", 100*survivors(2)), ratio >= survivors(2), "%.1f %%",
+	t.speed(fmt.Sprintf("goodput at least %.0f %% of that before", 100*survivors(2)), ratio >= survivors(2), "%.1f %%",
 		100*ratio)
 	t.check("in use again within 2 s of healing", unused == 0, "%d of %d times not after %v", unused, rounds,
 		rejoinTime)
 	return nil
 }
 
-// ackDelay is what a peer may delay an acknowledgement by, part of a probe time-out.
+// ackDelay is the longest delay of an acknowledgement by a peer, a part of a probe time-out.
 const ackDelay = 5 * time.Millisecond
 
-// usedBytes is more than probes send within the time: what exceeds it is data.
+// usedBytes is more than probes send within the time. More than that is data.
 const usedBytes = 256 << 10
 
 // usedAgain waits until data leaves host 0 on a link again.
@@ -149,8 +149,8 @@ func (t *Trial) usedAgain(ctx context.Context, link int) (time.Duration, bool) {
 	})
 }
 
-// changes judges that what became of links was counted and logged: "each change is an event, a log line and a counter".
-// It wants twoLinksLogged.
+// changes judges that the changes of links were counted and logged: each is an event, a log line and a count. It needs
+// twoLinksLogged.
 func (t *Trial) changes(ctx context.Context) {
 	m, err := t.scrape(ctx, 0)
 	if err != nil {
@@ -159,16 +159,17 @@ func (t *Trial) changes(ctx context.Context) {
 	}
 	lines := t.logged("node=host0", "path changed")
 	t.counted("path changes", uint64(m["edge_path_changes_total"]))
-	t.counted("log lines of them", uint64(lines))
+	t.counted("log lines of path changes", uint64(lines))
 	t.check("changes of links are counted and logged", m["edge_path_changes_total"] > 0 &&
 		uint64(m["edge_path_changes_total"]) <= uint64(lines),
 		"%v counted, %d logged", m["edge_path_changes_total"], lines)
 }
 
 // flapping takes all links away for a while, again and again.
-func flapping(short bool) Scenario {
+func flapping() Scenario {
 	return Scenario{
-		Name: "all links 5 s on, 2 s off", Group: Network, Criteria: "same connection, U", Short: short, Set: twoLinks,
+		Name: "all links 5 s on, 2 s off", Group: Network, Criteria: "no operation fails; connections stay up",
+		Short: true, Set: twoLinks,
 		Run: func(ctx context.Context, t *Trial) error {
 			c, err := t.pair(ctx, MixRandom, 2, 8)
 			if err != nil {
@@ -217,10 +218,10 @@ func (t *Trial) cutAll(on bool) error {
 }
 
 // gone takes all links away for longer than the dead time.
-func gone(short bool) Scenario {
+func gone() Scenario {
 	return Scenario{
-		Name: "all links off beyond the dead time", Group: Network, Criteria: "every operation errors by its deadline",
-		Short: short, Set: twoLinks, Dead: 1500 * time.Millisecond,
+		Name: "all links off beyond the dead time", Group: Network, Criteria: "every operation fails by its deadline",
+		Short: true, Set: twoLinks, Dead: 1500 * time.Millisecond,
 		Run: func(ctx context.Context, t *Trial) error {
 			c, err := t.pair(ctx, MixRandom, 2, 8)
 			if err != nil {
@@ -253,8 +254,8 @@ func gone(short bool) Scenario {
 	}
 }
 
-// failing waits until every operation that was in flight at a moment has failed, and returns the window; the deadline
-// is judged by U2.
+// failing waits until every operation that was in flight at a moment has failed, and returns the window. U2 judges the
+// deadline.
 func (t *Trial) failing(ctx context.Context, c *agent, at time.Time) (*Window, error) {
 	if !sleep(ctx, time.Until(at.Add(deadline(t.dead)))) {
 		return nil, ctx.Err()
@@ -264,7 +265,7 @@ func (t *Trial) failing(ctx context.Context, c *agent, at time.Time) (*Window, e
 		if !w.FirstError.IsZero() {
 			t.ms("first error after", w.FirstError.Sub(at))
 		}
-		t.check("what was in flight has failed by the deadline", !w.LastError.IsZero(), "no operation failed")
+		t.check("operations in flight fail by the deadline", !w.LastError.IsZero(), "no operation failed")
 	}
 	return w, err
 }
@@ -277,9 +278,10 @@ func total(m map[string]uint64) (n uint64) {
 }
 
 // unequal is two links of very different rates.
-func unequal(short bool) Scenario {
+func unequal() Scenario {
 	return Scenario{
-		Name: "rates 10:1", Group: Network, Criteria: "at least 85 % of the summed rate", Short: short,
+		Name: "rates 10:1", Group: Network, Criteria: "goodput is at least 85 % of the sum of the rates",
+		Short: true,
 		Set: func(s *bench.ClusterSpec) {
 			s.Lab.Links, s.Lab.Medium, s.Lab.Rates = 2, lab.Switch, []string{"500mbit", "50mbit"}
 		},
@@ -296,18 +298,18 @@ func unequal(short bool) Scenario {
 			share := w.rate() * 8 / 550e6
 			t.injected("links slowed down", 1)
 			t.row.Measured["share of the summed rate"] = share
-			t.speed("at least 85 % of the summed rate", share >= 0.85, "%.1f %%", 100*share)
+			t.speed("goodput at least 85 % of the sum of the rates", share >= 0.85, "%.1f %%", 100*share)
 			return nil
 		},
 	}
 }
 
 // longer gives the only link of two hosts fifteen times the delay while it is in use.
-func longer(short bool) Scenario {
+func longer() Scenario {
 	const before, after = 200 * time.Microsecond, 3 * time.Millisecond
 	return Scenario{
 		Name: "a path that becomes 3 ms longer", Group: Network,
-		Criteria: "three seconds later at least half of the goodput before", Short: short,
+		Criteria: "three seconds later, goodput is at least half of that before", Short: true,
 		Set: func(s *bench.ClusterSpec) { s.Lab.Rates = []string{linkRate} },
 		Run: func(ctx context.Context, t *Trial) error {
 			if err := t.setFaults(lab.Faults{Delay: before}); err != nil {
@@ -336,7 +338,7 @@ func longer(short bool) Scenario {
 			t.unfailed(was, learning, is)
 			ratio := is.rate() / was.rate()
 			t.row.Measured["goodput ratio"] = ratio
-			t.speed("at least half of the goodput before", ratio >= 0.5, "%.1f %%", 100*ratio)
+			t.speed("goodput at least half of that before", ratio >= 0.5, "%.1f %%", 100*ratio)
 			return nil
 		},
 	}

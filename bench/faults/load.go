@@ -12,28 +12,29 @@ import (
 
 // Kinds of diallers besides the one of set-up under faults.
 const (
-	dialHold  = "hold"  // connections that are all kept open
-	dialCycle = "cycle" // connections opened and closed at once
+	dialHold  = "hold"  // all connections stay open
+	dialCycle = "cycle" // each connection is closed as soon as it is open
 )
 
 // perConnMost bounds the resident memory of a daemon for a connection that is not used.
 const perConnMost = 8 << 10
 
-// cycleMost bounds how much a daemon grows by connections that are opened and closed: one that kept 250 bytes of each
-// would grow by more.
+// cycleMost bounds how much a daemon grows while connections are opened and closed. A daemon that leaks 250 bytes per
+// connection grows by more.
 const cycleMost = 4 << 20
 
 func loadScenarios() []Scenario {
 	return []Scenario{
 		{Name: "10,000 connections between two nodes", Group: Load,
-			Criteria: "U; memory per connection stated, at most 8 KiB in each daemon", Set: cable, Run: holding},
-		{Name: "connections opened and closed", Group: Load, Criteria: "U; none fails; nothing grows", Short: true,
-			Set: cable, Run: cycling},
+			Criteria: "each daemon's resident memory grows by at most 8 KiB per connection", Set: cable, Run: holding},
+		{Name: "connections opened and closed", Group: Load, Short: true, Set: cable,
+			Criteria: "no connection fails; each daemon's resident memory grows by at most 4 MiB",
+			Run:      cycling},
 		pendingScenario(),
 	}
 }
 
-// crowd opens idle connections; the function it returns closes those it keeps.
+// crowd opens idle connections. The function that it returns closes those that it kept open.
 func (c *client) crowd(ctx context.Context, r *Result) func() {
 	hello, err := json.Marshal(greeting{ID: c.w.job.Name})
 	var open []*edge.Conn
@@ -58,7 +59,7 @@ func (c *client) crowd(ctx context.Context, r *Result) func() {
 	}
 }
 
-// crowds has a process of host 0 open connections, and passes its result on while it still holds them.
+// crowds has a process of host 0 open connections. It passes the result on while the process still holds them.
 func (t *Trial) crowds(ctx context.Context, kind string, n int, then func(*Result) error) error {
 	a, err := t.spawn(ctx, 0, Job{Role: RoleDial, Name: kind, Kind: kind, Peer: "host1", Service: "store", Count: n})
 	if err != nil {
@@ -71,7 +72,8 @@ func (t *Trial) crowds(ctx context.Context, kind string, n int, then func(*Resul
 	t.injected("connections", r.Done)
 	t.row.Measured["connections per second"] = float64(r.Done) / max(r.Seconds, 1e-9)
 	t.ms("slowest connection", r.Slowest)
-	t.check("none fails", int(r.Done) == n && r.Failed == 0, "%d of %d, failed: %s", r.Done, n, counts(r.Types))
+	t.check("no connection fails", int(r.Done) == n && r.Failed == 0, "%d of %d, failed: %s", r.Done, n,
+		counts(r.Types))
 	err = then(r)
 	_, quitErr := a.quit()
 	return errors.Join(err, quitErr)
@@ -104,10 +106,10 @@ func holding(ctx context.Context, t *Trial) error {
 	})
 }
 
-// goesOnTime is by when an operation has completed on a machine that has other things to do besides.
+// goesOnTime is the time within which an operation completes even on a busy machine.
 const goesOnTime = 2 * time.Second
 
-// goesOn judges that a client works, and that nothing of it has failed since its last window.
+// goesOn judges that a client works and that none of its operations has failed since its last window.
 func (t *Trial) goesOn(ctx context.Context, c *agent) error {
 	so, err := t.mark(ctx, c, "so far")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"multiedge/edge"
 )
 
-// mailbox is buffers for messages: of one connection, or of all that share a queue. Its goroutine holds what comes
-// against what the sender must have sent next, and posts the buffer again.
+// mailbox is the buffers for messages of one connection, or of all connections that share a queue. Its goroutine
+// compares each message with what the sender must have sent next, and posts the buffer again.
 type mailbox struct {
 	s      *server
 	dev    *edge.Device
@@ -23,19 +23,19 @@ type mailbox struct {
 
 	mu    sync.Mutex // guards the rest
 	by    map[*edge.Conn]*target
-	ended []*target          // connections that have ended, whose last messages may wait to be taken
+	ended []*target          // connections that have ended; their last messages may still wait
 	look  context.CancelFunc // ends the wait for messages
 	out   int                // buffers that are posted
 }
 
-// correspondence is what a target is where messages are sent to it and nothing is written.
+// correspondence is the state of a target that receives messages instead of writes.
 type correspondence struct {
 	script script
 	next   uint32 // number of the message that must come next; guarded by the mailbox until over is closed
 	bytes  int
 }
 
-// correspond has messages of a connection taken.
+// correspond makes the mailbox take the messages of a connection.
 func (s *server) correspond(ctx context.Context, t *target, g *greeting) error {
 	a := t.on
 	t.letters = &correspondence{script: newScript(g.Seed, g.ID)}
@@ -65,7 +65,7 @@ func (s *server) correspond(ctx context.Context, t *target, g *greeting) error {
 	return nil
 }
 
-// share makes a queue for connections to share, of which that of t is the first.
+// share makes a queue that connections share. The connection of t is its first.
 func (s *server) share(ctx context.Context, m *mailbox, t *target) error {
 	q, err := m.dev.NewReceiveQueue(ctx)
 	if err != nil {
@@ -75,10 +75,10 @@ func (s *server) share(ctx context.Context, m *mailbox, t *target) error {
 	return m.serve(ctx, q, t)
 }
 
-// serve has a connection take its buffers from the queue of the mailbox.
+// serve makes a connection take its buffers from the queue of the mailbox.
 func (m *mailbox) serve(ctx context.Context, q *edge.ReceiveQueue, t *target) error {
 	m.mu.Lock()
-	m.by[t.conn] = t // its messages may come before the answer
+	m.by[t.conn] = t // messages of the connection may come before the answer
 	m.mu.Unlock()
 	err := q.Serve(ctx, t.conn)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *server) newMailbox(ctx context.Context, a *attachment, g *greeting) (*m
 	return m, err
 }
 
-// open has messages of a connection taken from now on.
+// open lets messages of a connection be taken from now on.
 func (m *mailbox) open(ctx context.Context, t *target) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +119,7 @@ func (m *mailbox) open(ctx context.Context, t *target) {
 	go m.follow(ctx, t)
 }
 
-// repost posts a buffer, as long as there is somebody who may fill it. The caller holds mu.
+// repost posts a buffer, as long as somebody may fill it. The caller holds mu.
 func (m *mailbox) repost(i uint64) {
 	b := m.slots[i]
 	for {
@@ -140,7 +140,7 @@ func (m *mailbox) repost(i uint64) {
 func (m *mailbox) follow(ctx context.Context, t *target) {
 	for t.why == nil {
 		if _, t.why = t.conn.WaitNotify(ctx); t.why == nil {
-			m.s.wrong(t, "a message is told as a notification")
+			m.s.wrong(t, "a message was reported as a notification")
 		}
 	}
 	m.mu.Lock()
@@ -149,7 +149,7 @@ func (m *mailbox) follow(ctx context.Context, t *target) {
 	m.look()
 }
 
-// run takes messages until the connections that there can be have ended.
+// run takes messages until no connection is left and none can come.
 func (m *mailbox) run(ctx context.Context) {
 	done := make([]edge.Completion, len(m.slots))
 	for over := false; !over; {
@@ -173,7 +173,7 @@ func (m *mailbox) run(ctx context.Context) {
 	}
 }
 
-// take judges what came.
+// take judges the completions.
 func (m *mailbox) take(done []edge.Completion) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,8 +183,8 @@ func (m *mailbox) take(done []edge.Completion) {
 	}
 }
 
-// judge holds a buffer that came back against the message that is due, and posts it again. Of one that came back
-// without a message any byte may have been written.
+// judge compares a buffer that came back with the message that is due, and posts it again. If it came back without a
+// message, each of its bytes may have been written.
 func (m *mailbox) judge(c *edge.Completion) {
 	b, t := m.slots[c.Context], m.by[c.Conn]
 	got := m.region.Bytes()
@@ -195,7 +195,7 @@ func (m *mailbox) judge(c *edge.Completion) {
 			m.s.wrong(t, "a buffer came back with an untyped error: %v", c.Err)
 		}
 	case t == nil:
-		m.s.wrong(t, "a message came for no connection that there is")
+		m.s.wrong(t, "a message arrived on an unknown connection")
 	default:
 		used = c.Len
 		t.letters.judge(m.s, t, c, got[b.off:b.off+used])
@@ -211,7 +211,7 @@ func (m *mailbox) judge(c *edge.Completion) {
 	}
 }
 
-// judge holds a message against what must come next.
+// judge compares a message with the one that must come next.
 func (l *correspondence) judge(s *server, t *target, c *edge.Completion, got []byte) {
 	due := l.next
 	l.next++
@@ -223,8 +223,8 @@ func (l *correspondence) judge(s *server, t *target, c *edge.Completion, got []b
 	}
 }
 
-// finish lets go of connections that have ended, when all that came on them is taken. It reports whether the mailbox is
-// over.
+// finish releases connections that have ended, once all their messages are taken. It reports whether the mailbox is
+// done.
 func (m *mailbox) finish(ctx context.Context, done []edge.Completion) bool {
 	m.mu.Lock()
 	ended := m.ended
@@ -241,7 +241,7 @@ func (m *mailbox) finish(ctx context.Context, done []edge.Completion) bool {
 	return len(m.by) == 0 && (ctx.Err() != nil || m.dev.Err() != nil || len(ended) > 0 && !m.shared)
 }
 
-// end is the end of one connection. What was posted when it had ended comes back, too.
+// end ends one connection. Buffers that were still posted come back, too.
 func (m *mailbox) end(ctx context.Context, t *target, done []edge.Completion) {
 	within, stop := context.WithTimeout(ctx, deadTime)
 	defer stop()
@@ -264,8 +264,8 @@ func (m *mailbox) posted() int {
 	return m.out
 }
 
-// counts holds how many messages came against a claim. Where this side's daemon was killed it may have taken messages
-// with it that were not handed over.
+// counts compares the number of messages that arrived with a claim. If this side's daemon was killed, messages that it
+// had not handed over are lost with it.
 func (l *correspondence) counts(out *Checked, c *Claim, crashed bool) {
 	out.Bytes += l.bytes
 	switch {

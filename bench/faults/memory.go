@@ -12,7 +12,7 @@ import (
 	"multiedge/internal/lab"
 )
 
-// Limits of the scenarios below, and what is asked for.
+// Limits of the scenarios below, and the sizes that clients ask for.
 const (
 	limitBytes = 8 << 20
 	fitsBytes  = 2 << 20
@@ -24,7 +24,8 @@ func memoryScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "RLIMIT_MEMLOCK without CAP_IPC_LOCK", Group: Host,
-			Criteria: "typed refusal; nothing half pinned; a client that has its memory goes on", Short: true,
+			Criteria: "excess registrations fail with a typed error and leave nothing pinned; a client that already " +
+				"has memory goes on", Short: true,
 			Run: func(ctx context.Context, t *Trial) error {
 				if err := t.cluster.ConfineDaemon(ctx, 0, bench.CommandConfined, fmt.Sprint(limitBytes)); err != nil {
 					return err
@@ -34,21 +35,24 @@ func memoryScenarios() []Scenario {
 		},
 		{
 			Name: "memory limit of a control group", Group: Host,
-			Criteria: "typed refusal; nothing half pinned; the kernel kills nobody; other clients go on",
+			Criteria: "excess registrations fail with a typed error and leave nothing pinned; the kernel kills no " +
+				"process; other clients go on",
 			// By default the quotas follow the group and refuse first.
 			Set: func(s *bench.ClusterSpec) { s.Limits += "pinned = \"1GiB\"\npinned_total = \"1GiB\"\n" },
 			Run: groupLimit,
 		},
 		{
 			Name: "quota of pinned memory", Group: Host,
-			Criteria: "typed refusal; nothing half pinned; a client that has its memory goes on",
-			Set:      func(s *bench.ClusterSpec) { s.Limits += fmt.Sprintf("pinned = %d\n", limitBytes) },
-			Run:      func(ctx context.Context, t *Trial) error { return t.besideRefusals(ctx, "limit") },
+			Criteria: "excess registrations fail with a typed error and leave nothing pinned; a client that already " +
+				"has memory goes on",
+			Set: func(s *bench.ClusterSpec) { s.Limits += fmt.Sprintf("pinned = %d\n", limitBytes) },
+			Run: func(ctx context.Context, t *Trial) error { return t.besideRefusals(ctx, "limit") },
 		},
 	}
 }
 
-// besideRefusals has a client work with little memory while another of the same user is refused more than there may be.
+// besideRefusals runs a client with little memory beside another of the same user, whose registrations beyond the limit
+// are refused.
 func (t *Trial) besideRefusals(ctx context.Context, want string) error {
 	c, err := t.pair(ctx, MixSmall, 2, 8)
 	if err != nil {
@@ -60,7 +64,8 @@ func (t *Trial) besideRefusals(ctx context.Context, want string) error {
 	return t.goesOn(ctx, c)
 }
 
-// refused registers what fits, then too much, then what fits again, in this process by the control socket of host 0.
+// refused registers memory that fits, then too much, then memory that fits again: in this process, over the control
+// socket of host 0.
 func (t *Trial) refused(ctx context.Context, want string, over int) error {
 	dev, err := edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(0)})
 	if err != nil {
@@ -81,7 +86,7 @@ func (t *Trial) refused(ctx context.Context, want string, over int) error {
 		t.typed(err, want)
 	}
 	var now held
-	_, ok := t.event(ctx, leakTime, func() bool { // those who asked before may still be going
+	_, ok := t.event(ctx, leakTime, func() bool { // clients that asked before may not have ended yet
 		now, err = t.held(ctx, 0)
 		return err == nil && now.Pinned == was.Pinned && now.Locked <= was.Locked &&
 			now.Descriptors <= was.Descriptors && now.Regions == was.Regions
@@ -89,11 +94,11 @@ func (t *Trial) refused(ctx context.Context, want string, over int) error {
 	if err != nil {
 		return err
 	}
-	t.check("nothing half pinned", ok, "%v", now.exceeds(was))
+	t.check("refused registrations leave nothing pinned", ok, "%v", now.exceeds(was))
 	t.row.Measured["pinned MiB"], t.row.Measured["locked MiB"] = float64(now.Pinned)/(1<<20),
 		float64(now.Locked)/(1<<20)
 	again, err := dev.RegisterContext(ctx, fitsBytes)
-	t.check("what fits is still granted", err == nil, "%v", err)
+	t.check("registrations that fit still succeed", err == nil, "%v", err)
 	if err == nil {
 		err = again.Close()
 	}
@@ -108,7 +113,7 @@ func (t *Trial) typed(err error, want string) {
 	if name == want {
 		t.counted("typed refusals", 1)
 	}
-	t.check("typed refusal", name == want, "%q (%v), want %q", name, err, want)
+	t.check("the refusal has its type", name == want, "%q (%v), want %q", name, err, want)
 }
 
 // groupLimit runs the daemon of host 0 in a control group, with one client at work while others ask for more memory
@@ -141,7 +146,8 @@ func (t *Trial) grouped(ctx context.Context) (*lab.MemoryGroup, *agent, error) {
 	return g, c, err
 }
 
-// spared judges that a client goes on beside what filled a group, of which the kernel kills nobody.
+// spared judges a client beside others that filled a control group: it goes on, and the kernel kills no process of the
+// group.
 func (t *Trial) spared(ctx context.Context, c *agent, g *lab.MemoryGroup) error {
 	w, err := t.mark(ctx, c, "meanwhile")
 	if err != nil {
@@ -150,12 +156,12 @@ func (t *Trial) spared(ctx context.Context, c *agent, g *lab.MemoryGroup) error 
 	t.unfailed(w)
 	t.check("the other client goes on", w.Ops > 0, "nothing completes")
 	killed, err := g.Killed()
-	t.check("the kernel kills nobody", err == nil && killed == 0, "%d killed, %v", killed, err)
+	t.check("the kernel kills no process", err == nil && killed == 0, "%d killed, %v", killed, err)
 	return err
 }
 
-// filled has several clients register until each is refused, all at once, in pieces of several sizes, small ones among
-// them: there the limit is reached.
+// filled has several clients register at once until each is refused. Their pieces differ in size; the small ones reach
+// the limit.
 func (t *Trial) filled(ctx context.Context, g *lab.MemoryGroup) error {
 	before, err := g.Used()
 	if err != nil {
@@ -183,7 +189,7 @@ func (t *Trial) filled(ctx context.Context, g *lab.MemoryGroup) error {
 		})
 	}
 	all.Wait()
-	t.injected("clients that take what there is", uint64(len(sizes)))
+	t.injected("clients that register until refused", uint64(len(sizes)))
 	for _, err := range ends {
 		t.typed(err, "memlock")
 		t.check("the refusal names the group", err != nil && strings.Contains(err.Error(), g.Dir()), "%v", err)
@@ -193,8 +199,8 @@ func (t *Trial) filled(ctx context.Context, g *lab.MemoryGroup) error {
 		return err
 	}
 	t.row.Measured["group MiB, full"], t.row.Measured["group MiB, limit"] = float64(after)/(1<<20), groupBytes>>20
-	t.check("memory is the group's", after > before && after <= groupBytes, "the group used %d bytes, then %d", before,
-		after)
+	t.check("the group is charged for the memory", after > before && after <= groupBytes,
+		"the group used %d bytes, then %d", before, after)
 	for _, dev := range devices {
 		err = errors.Join(err, dev.Close())
 	}

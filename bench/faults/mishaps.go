@@ -8,7 +8,7 @@ import (
 	"multiedge/internal/lab"
 )
 
-// mishap is one thing that goes wrong in a soak.
+// mishap is one fault of a soak.
 type mishap struct {
 	name        string
 	least, most time.Duration // how long it lasts
@@ -17,7 +17,7 @@ type mishap struct {
 	do, undo    func(ctx context.Context, s *soak) error
 }
 
-// mishaps are what a soak chooses from. The mix of wires' faults is drawn anew each time.
+// mishaps are the faults from which a soak chooses. The faults of wires are drawn anew each time.
 var mishaps = []mishap{
 	{name: "faulty wire", least: time.Second, most: 4 * time.Second, do: faultyWire, undo: cleanWire},
 	{name: "faulty wires", least: time.Second, most: 4 * time.Second, do: faultyWires, undo: cleanWire},
@@ -100,9 +100,9 @@ func signalClient(sig syscall.Signal) func(context.Context, *soak) error {
 
 const unpinLongest = "memory of a killed client unpinned after ms, at most"
 
-// killClient ends the client of host 0 with operations in flight. What it wrote last nobody can claim any more.
+// killClient kills the client of host 0 with operations in flight. Nobody can claim any more what it wrote last.
 func killClient(ctx context.Context, s *soak) error {
-	if err := s.verify(ctx); err != nil { // what it handed in so far
+	if err := s.verify(ctx); err != nil { // the claims that it has handed in so far
 		return err
 	}
 	s.forward.kill()
@@ -117,7 +117,7 @@ func killClient(ctx context.Context, s *soak) error {
 	return nil
 }
 
-// backPinned is what the server of host 0 has pinned there.
+// backPinned returns the bytes that the server of host 0 has pinned there.
 func (s *soak) backPinned(ctx context.Context) uint64 {
 	regions, err := s.regions(ctx, 0)
 	if err != nil {

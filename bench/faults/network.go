@@ -9,13 +9,13 @@ import (
 	"multiedge/internal/lab"
 )
 
-// shapedRate limits wires where goodput under a fault is compared with goodput without: below what two processors
-// carry, so that the fault and not the machine decides.
+// shapedRate limits wires where goodput with a fault is compared with goodput without. Two processors carry more than
+// that, so the fault, not the machine, decides.
 const shapedRate = "1gbit"
 
 func shaped(s *bench.ClusterSpec) { s.Lab.Rates = []string{shapedRate} }
 
-// before is what was counted when an injection began.
+// before holds the counts at the start of an injection.
 type before struct {
 	daemons map[string]uint64
 	lab     lab.Counters
@@ -30,7 +30,8 @@ func (t *Trial) count(ctx context.Context) (before, error) {
 	return before{d, l}, err
 }
 
-// quiet waits until what the wires carry has arrived: what they received and what daemons sent stand still.
+// quiet waits until everything on the wires has arrived: the counts of frames that wires received and daemons sent no
+// longer change.
 func (t *Trial) quiet(ctx context.Context) {
 	last, _ := t.labCounters()
 	t.event(ctx, 2*time.Second, func() bool {
@@ -44,9 +45,9 @@ func (t *Trial) quiet(ctx context.Context) {
 	})
 }
 
-// since returns what daemons and wires counted since b, and judges that frames are accounted for: what daemons sent and
-// did not receive, since they started, is what the wires took away. (From b on would not do: counters of two hosts at
-// work cannot be read at one moment.)
+// since returns what daemons and wires counted since b. It judges that every frame is accounted for: frames sent and
+// not received since the daemons started equal the frames that the wires took away. It does not count from b on, since
+// the counters of two working hosts cannot be read at one moment.
 func (t *Trial) since(ctx context.Context, b before) (d map[string]uint64, l lab.Counters, err error) {
 	t.quiet(ctx)
 	now, err := t.count(ctx)
@@ -58,26 +59,13 @@ func (t *Trial) since(ctx context.Context, b before) (d map[string]uint64, l lab
 	missing := all["frames_sent"] + w.Duplicated - min(all["frames_received"], all["frames_sent"]+w.Duplicated)
 	t.counted("frames that did not arrive", missing)
 	t.agrees("frames that did not arrive", missing, taken, 32+taken/100+w.Outer)
-	return less(now.daemons, b.daemons), lessLab(now.lab, b.lab), nil
-}
-
-// lessLab subtracts what wires counted.
-func lessLab(l, was lab.Counters) lab.Counters {
-	l.Received -= was.Received
-	l.Delivered -= was.Delivered
-	l.Lost -= was.Lost
-	l.Corrupted -= was.Corrupted
-	l.Outer -= was.Outer
-	l.Duplicated -= was.Duplicated
-	l.Reordered -= was.Reordered
-	l.Cut -= was.Cut
-	l.Overflow -= was.Overflow
-	l.Missed -= was.Missed
-	return l
+	return less(now.daemons, b.daemons), now.lab.Less(b.lab), nil
 }
 
 // everywhere injects the same faults on every link.
-func (t *Trial) everywhere(f lab.Faults) func() error { return func() error { return t.setFaults(f) } }
+func everywhere(f lab.Faults) func(*Trial) error {
+	return func(t *Trial) error { return t.setFaults(f) }
+}
 
 // under compares what a client does with and without faults on every link.
 type under struct {
@@ -86,8 +74,14 @@ type under struct {
 	wires     lab.Counters
 }
 
-// under injects faults for a time d in all: at once, or in several turns where goodput is judged.
-func (t *Trial) under(ctx context.Context, c *agent, inject func() error, d time.Duration, rounds int) (*under, error) {
+// under injects faults beside a client of its own for a time d in all: in one turn, or in several where goodput is
+// judged.
+func (t *Trial) under(ctx context.Context, mix string, conns, depth int, inject func(*Trial) error, d time.Duration,
+	rounds int) (*under, error) {
+	c, err := t.pair(ctx, mix, conns, depth)
+	if err != nil {
+		return nil, err
+	}
 	u := under{base: map[string]uint64{}}
 	begin, err := t.count(ctx)
 	for i := range rounds {
@@ -102,7 +96,7 @@ func (t *Trial) under(ctx context.Context, c *agent, inject func() error, d time
 			for k, n := range less(now.daemons, was.daemons) {
 				u.base[k] += n
 			}
-			return inject()
+			return inject(t)
 		})
 		if err == nil && i < rounds-1 {
 			if err = t.setFaults(lab.Faults{}); err == nil && !sleep(ctx, healTime) {
@@ -113,7 +107,7 @@ func (t *Trial) under(ctx context.Context, c *agent, inject func() error, d time
 			return nil, err
 		}
 	}
-	rest, err := t.drain(ctx, c) // with the fault still there: what is in flight must end under it
+	rest, err := t.drain(ctx, c) // the fault is still injected: operations in flight must end under it
 	if err != nil {
 		return nil, err
 	}
@@ -130,47 +124,47 @@ func (t *Trial) under(ctx context.Context, c *agent, inject func() error, d time
 	return &u, t.setFaults(lab.Faults{})
 }
 
-// healTime is how long what was lost is being sent again, after faults have ended and before a client's goodput is its
-// clean one.
+// healTime is the pause after faults have ended and before a client's clean goodput is measured. Lost frames are sent
+// again meanwhile.
 const healTime = 50 * time.Millisecond
 
-// frames judges how many frames the payload took. The daemons say both: what they send between their count and a
-// client's mark is of no window of the client, and in the short form that was a tenth of all, more on a busy machine.
+// frames judges how many frames carried the payload. Both numbers are the daemons'. A client's window begins at its
+// mark, and misses what daemons send between their count and that mark: a tenth of all frames in the short form, more
+// on a busy machine.
 func (t *Trial) frames(u *under, p float64) {
 	perByte := func(d map[string]uint64) float64 {
 		return float64(d["data_frames_sent"]) / float64(max(d["payload_received"], 1))
 	}
 	ratio := perByte(u.did) / max(perByte(u.base), 1e-12)
-	t.row.Measured["frames over the least"] = ratio
-	t.check(fmt.Sprintf("frames at most %.3g of the least", framesMost(p)), ratio <= framesMost(p), "%.3g", ratio)
+	t.row.Measured["frames sent per frame needed"] = ratio
+	t.check(fmt.Sprintf("frames sent at most %.3g times the fewest possible", framesMost(p)), ratio <= framesMost(p),
+		"%.3g", ratio)
 }
 
 func (t *Trial) goodput(u *under, floor float64) {
 	if floor > 0 {
 		ratio := u.ratio()
-		t.speed(fmt.Sprintf("goodput at least %.0f %% of clean", 100*floor), ratio >= floor, "%.1f %%", 100*ratio)
+		t.speed(fmt.Sprintf("goodput at least %.0f %% of that without loss", 100*floor), ratio >= floor, "%.1f %%",
+			100*ratio)
 	}
 }
 
-// loss is a share of frames lost, singly or in bursts.
+// loss loses a share of the frames, singly or in bursts.
 func loss(p float64, burst int, short bool) Scenario {
-	name, criteria := fmt.Sprintf("loss %g %%", 100*p), "U; frames sent at most 1.3/(1-p) of the least"
+	name := fmt.Sprintf("loss %g %%", 100*p)
+	criteria := "at loss p, at most 1.3/(1-p) times the fewest possible frames are sent"
 	if burst > 1 {
 		name += fmt.Sprintf(" in bursts of %d", burst)
 	} else if f := lossFloor(p); f > 0 {
-		criteria += fmt.Sprintf("; goodput at least %.0f %% of clean", 100*f)
+		criteria += fmt.Sprintf("; goodput is at least %.0f %% of that without loss", 100*f)
 	}
 	return Scenario{Name: name, Group: Network, Criteria: criteria, Short: short, Set: shaped,
 		Run: func(ctx context.Context, t *Trial) error {
-			c, err := t.pair(ctx, MixBulk, 2, 8)
-			if err != nil {
-				return err
-			}
 			rounds := 1
 			if burst <= 1 && lossFloor(p) > 0 {
 				rounds = t.many(turnsJudged, 1)
 			}
-			u, err := t.under(ctx, c, t.everywhere(lab.Faults{Loss: p, Burst: burst}),
+			u, err := t.under(ctx, MixBulk, 2, 8, everywhere(lab.Faults{Loss: p, Burst: burst}),
 				t.span(3*time.Second, 500*time.Millisecond), rounds)
 			if err != nil {
 				return err
@@ -194,13 +188,10 @@ func loss(p float64, burst int, short bool) Scenario {
 // duplication delivers a share of frames twice.
 func duplication(p float64, short bool) Scenario {
 	return Scenario{Name: fmt.Sprintf("duplication %g %%", 100*p), Group: Network,
-		Criteria: "U; the duplicate counter equals what was injected", Short: short, Run: func(ctx context.Context,
+		Criteria: "the daemons count as many duplicates as were injected", Short: short, Run: func(ctx context.Context,
 			t *Trial) error {
-			c, err := t.pair(ctx, MixRandom, 2, 8)
-			if err != nil {
-				return err
-			}
-			u, err := t.under(ctx, c, t.everywhere(lab.Faults{Dup: p}), t.span(2*time.Second, 400*time.Millisecond), 1)
+			u, err := t.under(ctx, MixRandom, 2, 8, everywhere(lab.Faults{Dup: p}),
+				t.span(2*time.Second, 400*time.Millisecond), 1)
 			if err != nil {
 				return err
 			}
@@ -212,20 +203,17 @@ func duplication(p float64, short bool) Scenario {
 		}}
 }
 
-// setupFrames is how many frames without packet number, hellos above all, may be among those injected in a scenario.
+// setupFrames is how many of the injected frames in a scenario may have no packet number. Most of these are Hellos.
 const setupFrames = 24
 
 // corruption flips a bit in a share of frames.
 func corruption(p float64, short bool) Scenario {
 	return Scenario{Name: fmt.Sprintf("corruption %g %%", 100*p), Group: Network,
-		Criteria: "no wrong byte; the reject counter equals what was injected; the connection lives", Short: short,
+		Criteria: "no byte is wrong; the daemons reject as many frames as were corrupted; connections stay up",
+		Short:    short,
 		Run: func(ctx context.Context, t *Trial) error {
-			c, err := t.pair(ctx, MixRandom, 2, 8)
-			if err != nil {
-				return err
-			}
-			u, err := t.under(ctx, c, t.everywhere(lab.Faults{Corrupt: p}), t.span(2*time.Second, 400*time.Millisecond),
-				1)
+			u, err := t.under(ctx, MixRandom, 2, 8, everywhere(lab.Faults{Corrupt: p}),
+				t.span(2*time.Second, 400*time.Millisecond), 1)
 			if err != nil {
 				return err
 			}
@@ -240,20 +228,17 @@ func corruption(p float64, short bool) Scenario {
 		}}
 }
 
-// spuriousMost is the share of retransmissions that may have been in vain.
+// spuriousMost is the share of frames that may be retransmitted in vain.
 const spuriousMost = 0.02
 
 // reordering holds frames back, or gives two links different delays.
 func reordering(name string, short bool, set func(*bench.ClusterSpec), inject func(t *Trial) error,
 	held func(u *under) uint64) Scenario {
 	return Scenario{Name: name, Group: Network,
-		Criteria: "no false replay drop; spurious retransmissions at most 2 % of frames", Short: short, Set: set,
+		Criteria: "no frame is wrongly dropped as a replay; spurious retransmissions are at most 2 % of frames",
+		Short:    short, Set: set,
 		Run: func(ctx context.Context, t *Trial) error {
-			c, err := t.pair(ctx, MixBulk, 2, 8)
-			if err != nil {
-				return err
-			}
-			u, err := t.under(ctx, c, func() error { return inject(t) }, t.span(3*time.Second, 600*time.Millisecond), 1)
+			u, err := t.under(ctx, MixBulk, 2, 8, inject, t.span(3*time.Second, 600*time.Millisecond), 1)
 			if err != nil {
 				return err
 			}
@@ -261,8 +246,8 @@ func reordering(name string, short bool, set func(*bench.ClusterSpec), inject fu
 			t.counted("out of sequence", u.did["frames_reordered"])
 			share := float64(u.did["spurious_losses"]) / float64(max(u.did["data_frames_sent"], 1))
 			t.row.Measured["spurious share"] = share
-			t.check("no false replay drop", u.did["frames_duplicated"] == 0, "%d frames dropped as seen before",
-				u.did["frames_duplicated"])
+			t.check("no frame is wrongly dropped as a replay", u.did["frames_duplicated"] == 0,
+				"%d frames dropped as seen before", u.did["frames_duplicated"])
 			t.check("spurious retransmissions at most 2 %", share <= spuriousMost, "%.2f %%", 100*share)
 			return nil
 		}}

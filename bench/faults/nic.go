@@ -8,10 +8,11 @@ import (
 	"multiedge/internal/lab"
 )
 
-// nic does something to the second of two interfaces of host 0, and undoes it.
+// nic changes the second of two interfaces of host 0, and undoes the change.
 func nic(name string, short bool, do, undo func(l *lab.Link) error, down bool) Scenario {
 	return Scenario{
-		Name: name, Group: Host, Criteria: "followed within 2 s, U; same connections", Short: short, Set: twoLinks,
+		Name: name, Group: Host, Criteria: "the daemon follows the change within 2 s; connections stay up",
+		Short: short, Set: twoLinks,
 		Run: func(ctx context.Context, t *Trial) error {
 			c, err := t.atWork(ctx, MixBulk, 2)
 			if err != nil {

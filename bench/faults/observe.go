@@ -29,12 +29,12 @@ func fetch[T any](ctx context.Context, socket, what string) (out T, err error) {
 	return out, err
 }
 
-// status is what a host's daemon says of itself.
+// status returns the status of a host's daemon.
 func (s *Stage) status(ctx context.Context, host int) (inspect.Status, error) {
 	return fetch[inspect.Status](ctx, s.cluster.Socket(host), "status")
 }
 
-// security is what host 0's daemon says its wire is; a daemon that says nothing speaks plaintext.
+// security returns the security of host 0's daemon. A daemon that reports none speaks plaintext.
 func (s *Stage) security(ctx context.Context) string {
 	m, err := fetch[map[string]any](ctx, s.cluster.Socket(0), "status")
 	if word, ok := m["security"].(string); err == nil && ok {
@@ -55,7 +55,7 @@ func (s *Stage) regions(ctx context.Context, host int) ([]inspect.RegionStatus, 
 	return fetch[[]inspect.RegionStatus](ctx, s.cluster.Socket(host), "region")
 }
 
-// path is what a host's daemon says of the path of a link to a peer; nil when there is none.
+// path returns what a host's daemon reports of the path of a link to a peer, or nil if there is none.
 func (s *Stage) path(ctx context.Context, host int, link, peer string) (*inspect.PathStatus, error) {
 	peers, err := s.peers(ctx, host)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Stage) path(ctx context.Context, host int, link, peer string) (*inspect
 	return nil, nil
 }
 
-// allGood reports whether both hosts use both of two links to each other, in ways of which ok holds.
+// allGood reports whether both hosts use both of two links to each other, and ok holds for each path.
 func (s *Stage) allGood(ctx context.Context, ok func(link int, p *inspect.PathStatus) bool) bool {
 	for h := range 2 {
 		for link := range 2 {

@@ -9,13 +9,14 @@ import (
 	"multiedge/bench/pattern"
 )
 
-// guard is what lies at each end of a region and is not exported; gap lies between slots, exported but never written.
+// guard is the size of the memory at each end of a region that is not exported. gap is the size of the memory between
+// slots that is exported but never written.
 const (
 	guard = 4096
 	gap   = 64
 )
 
-// slot is a range of a region that one mover has to itself.
+// slot is a range of a region that only one mover uses.
 type slot struct{ off, size int }
 
 // Mixes of operations.
@@ -42,7 +43,7 @@ var slotSizes = map[string][]int{
 	MixShared:   {longestMessage},
 }
 
-// divide lays the slots of a number of movers out and returns the size of the region.
+// divide places the slots of so many movers and returns the size of the region.
 func divide(mix string, movers int) (slots []slot, size int, err error) {
 	sizes := slotSizes[mix]
 	if len(sizes) == 0 {
@@ -56,10 +57,10 @@ func divide(mix string, movers int) (slots []slot, size int, err error) {
 	return slots, at + guard, nil
 }
 
-// background is what all of a region holds at first.
+// background fills a region with its initial content.
 func background(src *pattern.Source, region []byte) { src.Fill(region, 0) }
 
-// oracle is what a client knows of memory that it alone writes. Movers change disjoint slots of it without a lock.
+// oracle is a client's knowledge of memory that only it writes. Movers change disjoint slots of it without a lock.
 type oracle struct {
 	src   *pattern.Source
 	bytes []byte
@@ -71,7 +72,7 @@ func newOracle(seed uint64, size int) *oracle {
 	return o
 }
 
-// Claim is what memory must hold and what must have been notified when a connection's life is over.
+// Claim says what memory must hold, and which notifications must have come, when a connection is over.
 type Claim struct {
 	ID     string
 	Bytes  []byte         // of the whole region
@@ -80,16 +81,16 @@ type Claim struct {
 	Notes  map[uint32]int // notifications that must have come, with their lengths
 	Doubts map[uint32]int // notifications that may have come
 
-	Sent, Arrived uint32 // messages; of them, those that must have come
+	Sent, Arrived uint32 // messages sent, and those of them that must have come
 }
 
-// Maybe is a range of which any byte may hold what a failed operation carried.
+// Maybe is a range each byte of which may hold the bytes of a failed operation.
 type Maybe struct {
 	Off   int
 	Bytes []byte
 }
 
-// writeFile and readFile keep what one process hands to another: claims, and captured frames.
+// writeFile and readFile pass data from one process to another: claims and captured frames.
 func writeFile(file string, v any) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -110,10 +111,10 @@ func readFile(file string, v any) error {
 	return nil
 }
 
-// maxDetails bounds what is said of one region; everything is counted.
+// maxDetails bounds the messages about one region. All errors are counted.
 const maxDetails = 4
 
-// compare holds memory against the claim.
+// compare compares memory with the claim.
 func (c *Claim) compare(got []byte) Checked {
 	out := Checked{ID: c.ID, Bytes: len(got)}
 	if len(got) != len(c.Bytes) {
@@ -156,9 +157,9 @@ func (c *Claim) writable(i int) bool {
 	return false
 }
 
-// notes compares notifications, by number with how often they came and their length, with the claim. Where the daemon
-// of the memory's owner crashed, it may have taken notifications with it that its owner was not given yet, of writes
-// whose completion had left.
+// notes compares notifications with the claim: the number of each, how often it came, and its length. If the daemon of
+// the memory's owner crashed, notifications that it had not delivered are lost with it, although their writes had
+// completed.
 func (c *Claim) notes(out *Checked, got map[uint32]note, crashed bool) {
 	for imm, n := range c.Notes {
 		if g := got[imm]; g.times == 0 && crashed {
@@ -179,7 +180,7 @@ func (c *Claim) notes(out *Checked, got map[uint32]note, crashed bool) {
 	}
 }
 
-// note is how often a notification came and how long its write was.
+// note records how often a notification came, and the length of its write.
 type note struct{ times, length int }
 
 func (c *Checked) say(format string, args ...any) {
@@ -188,7 +189,7 @@ func (c *Checked) say(format string, args ...any) {
 	}
 }
 
-// intact reports whether local memory, laid out like the region, holds in [from, to) what the oracle does.
+// intact reports whether local memory, laid out like the region, equals the oracle in [from, to).
 func (o *oracle) intact(local []byte, from, to int) bool {
 	return string(local[from:to]) == string(o.bytes[from:to])
 }

@@ -49,14 +49,14 @@ func (f *File) JSON(w io.Writer) error {
 	return enc.Encode(f)
 }
 
-// TableHead writes the head of the table for terminals; TableRow a row of it.
+// TableHead writes the head of the table for terminals, TableRow a row.
 func TableHead(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%-9s %-44s %-5s %-5s %5s  %s\n%s\n", "group", "scenario", "", "U", "s",
 		"injected -> counted; measured", strings.Repeat("-", 140))
 	return err
 }
 
-// TableRow writes a row, and why it failed.
+// TableRow writes a row, and the reasons if it failed.
 func TableRow(w io.Writer, r *Row) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-9s %-44s %-5s %-5s %5.1f  %s -> %s; %s\n", r.Group, r.Scenario, r.Verdict, r.marks(), r.Seconds,
@@ -88,8 +88,8 @@ func (f *File) CSV(w io.Writer) error {
 	return cw.Error()
 }
 
-// Markdown writes the table of docs/RELIABILITY.md: a row for each scenario with its criteria, what was measured and
-// the command.
+// Markdown writes the tables of docs/RELIABILITY.md: a row for each scenario with its criteria, its measurements and
+// its command.
 func (f *File) Markdown(w io.Writer) error {
 	var b strings.Builder
 	group := ""
@@ -115,5 +115,5 @@ func (f *File) Markdown(w io.Writer) error {
 	return err
 }
 
-// cell makes text fit a Markdown table.
+// cell escapes text for a Markdown table.
 func cell(s string) string { return strings.NewReplacer("|", "/", "\n", " ").Replace(s) }

@@ -16,7 +16,7 @@ type Job struct {
 	Seed     uint64        `json:"seed,omitempty"`
 	Deadline time.Duration `json:"deadline,omitempty"` // by which an operation must have ended
 	Link     string        `json:"link,omitempty"`     // interface of an injector
-	Driver   string        `json:"driver,omitempty"`   // of that
+	Driver   string        `json:"driver,omitempty"`   // of that link
 	Kind     string        `json:"kind,omitempty"`     // what an injector or a raw client does
 	Target   []byte        `json:"target,omitempty"`   // address an injector sends to
 	Node     []byte        `json:"node,omitempty"`     // identity that an injector claims; its name is Peer
@@ -62,7 +62,7 @@ type Event struct {
 	Started bool     `json:"started,omitempty"`
 	Note    string   `json:"note,omitempty"`
 	Error   string   `json:"error,omitempty"` // the process ends
-	Wrong   string   `json:"wrong,omitempty"` // what must never happen, at a server
+	Wrong   string   `json:"wrong,omitempty"` // a server found what must never happen
 	Window  *Window  `json:"window,omitempty"`
 	Drained bool     `json:"drained,omitempty"`
 	Claim   string   `json:"claim,omitempty"` // a file to verify
@@ -93,23 +93,21 @@ type Window struct {
 	Reconnects uint64            `json:"reconnects,omitempty"`
 	FirstError time.Time         `json:"first_error,omitzero"`
 	LastError  time.Time         `json:"last_error,omitzero"`
-	Dialled    time.Time         `json:"dialled,omitzero"` // the last connection made
 	DialErrors map[string]uint64 `json:"dial_errors,omitempty"`
-	Up         int               `json:"up"`             // connections that are there now
-	Idle       int               `json:"idle,omitempty"` // connections that are not there now
+	Up         int               `json:"up"` // connections that are up now
 }
 
 // Checked is what a server found in the memory of one connection.
 type Checked struct {
 	ID     string `json:"id"`
 	Bytes  int    `json:"bytes"`
-	Wrong  int    `json:"wrong"`  // bytes that are neither the oracle's nor of an operation that failed
-	Canary int    `json:"canary"` // of them, bytes that nobody may write
-	// of a connection that its client never had: memory must be as it was made
+	Wrong  int    `json:"wrong"`  // bytes that neither the oracle nor a failed operation explains
+	Canary int    `json:"canary"` // those among the wrong bytes that nobody may write
+	// the client never had the connection: memory must be unchanged
 	Void    bool     `json:"void,omitempty"`
 	Late    bool     `json:"late"`              // memory changed after the connection's end or the revocation
 	Notes   int      `json:"notes"`             // notifications missing, doubled or never sent
-	Crashed int      `json:"crashed,omitempty"` // notifications that went with the owner's own daemon, which was killed
+	Crashed int      `json:"crashed,omitempty"` // notifications that were lost when the owner's daemon was killed
 	Details []string `json:"details,omitempty"`
 }
 
@@ -137,6 +135,3 @@ type Rest struct {
 	Descriptors int    `json:"descriptors"`
 	Locked      uint64 `json:"locked_bytes"` // VmLck
 }
-
-// Usage is a process at its start and at its end, by its own account.
-type Usage struct{ Before, After Rest }

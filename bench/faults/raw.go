@@ -17,7 +17,7 @@ const (
 	rawBounds   = "bounds"   // keys and ranges that no correct client uses
 	rawGuess    = "guess"    // keys at random, as fast as they are answered
 	rawScribble = "scribble" // clients that break the ring protocol, one after another
-	rawPending  = "pending"  // connections to a node that is off, without waiting for any
+	rawPending  = "pending"  // dials to a node that is off, without waiting for answers
 )
 
 func runRaw(ctx context.Context, w *worker) error {
@@ -51,7 +51,7 @@ func runRaw(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// bounds asks for what must be refused, each time with the answer that belongs to it, and once for what must not.
+// bounds posts operations that must be refused, each with its own error, and one that must not.
 func bounds(ctx context.Context, job *Job, r *Result) error {
 	c, err := newRawClient(ctx, job.Socket)
 	if err != nil {
@@ -131,7 +131,7 @@ func guess(ctx context.Context, job *Job, r *Result) error {
 			}
 		}
 		if err != nil {
-			r.Types["cut off"]++ // the daemon has had enough: that is a limit, too
+			r.Types["cut off"]++ // the daemon ends the client: that is a limit, too
 			return nil
 		}
 	}
@@ -144,8 +144,8 @@ const (
 	atSQ     = 4096
 )
 
-// scribbles are things a client can do to memory and sockets it shares with the daemon. Those with mild set must be
-// borne, the others end the client, and it alone.
+// scribbles are ways to damage the memory and sockets that a client shares with the daemon. The daemon must tolerate
+// those with mild set. The others must end the client, and no other client.
 var scribbles = []struct {
 	name string
 	mild bool
@@ -184,13 +184,13 @@ var scribbles = []struct {
 		return nil
 	}},
 	{"memfd punched", true, func(c *rawClient) error {
-		// its own loss
+		// harms only the client
 		_ = unix.Fallocate(c.fds[0], unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(c.mem)))
 		return nil
 	}},
 }
 
-// scribble has one client after another break the rules.
+// scribble breaks the rules in every way, each time as a new client.
 func scribble(ctx context.Context, job *Job, r *Result) error {
 	for _, s := range scribbles {
 		c, err := newRawClient(ctx, job.Socket)

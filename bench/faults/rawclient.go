@@ -12,7 +12,7 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// rawClient speaks the daemon's protocol by hand: what a hostile process can do, it can do.
+// rawClient speaks the daemon's protocol by hand, so it can do whatever a hostile process can.
 type rawClient struct {
 	conn  *ipc.Conn
 	id    uint64
@@ -65,7 +65,7 @@ func (c *rawClient) close() {
 	ipc.CloseFDs(c.fds)
 }
 
-// call sends a request and returns its answer; events that come before are dropped.
+// call sends a request and returns its answer. It drops events that come before.
 func (c *rawClient) call(m *ipc.Message, fds ...int) (*ipc.Message, []int, error) {
 	c.id++
 	m.ID = c.id
@@ -75,7 +75,7 @@ func (c *rawClient) call(m *ipc.Message, fds ...int) (*ipc.Message, []int, error
 	return c.next(func(r *ipc.Message) bool { return r.ID == m.ID })
 }
 
-// next returns the next message that fits. The socket is closed when it does not come in time.
+// next returns the next message that fits. If none comes in time, it closes the socket.
 func (c *rawClient) next(fits func(*ipc.Message) bool) (*ipc.Message, []int, error) {
 	stop := time.AfterFunc(rawTime, func() { c.conn.Close() })
 	defer stop.Stop()
@@ -94,7 +94,7 @@ func (c *rawClient) next(fits func(*ipc.Message) bool) (*ipc.Message, []int, err
 	}
 }
 
-// gone waits until the daemon ends the session; an error says that it did not.
+// gone waits until the daemon ends the session. It returns an error if the daemon does not.
 func (c *rawClient) gone() error {
 	start := time.Now()
 	_, _, err := c.next(func(*ipc.Message) bool { return false })
@@ -129,7 +129,7 @@ func (c *rawClient) dial(job *Job, n int) (conn uint32, key uint64, size uint64,
 	return conn, key, size, nil
 }
 
-// post publishes submissions and returns as many completions, by token.
+// post publishes submissions, waits for as many completions and returns them by token.
 func (c *rawClient) post(es []ipc.SQE) (map[uint64]ipc.Status, error) {
 	out := map[uint64]ipc.Status{}
 	for i := range es {

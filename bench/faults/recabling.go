@@ -17,20 +17,21 @@ import (
 	"multiedge/linkdrv"
 )
 
-// Cables that move while no carrier changes, and a stranger who says that they did.
+// Cables are swapped while no carrier changes, and a stranger announces a swap falsely.
 
-// How soon a path whose cable moved is replaced, and a peer answers a ping.
+// replaceTime is how soon a path whose cable was moved must be replaced; pingTime is how soon a peer must answer a
+// ping.
 const (
 	replaceTime = 2 * time.Second
 	pingTime    = 5 * time.Second
 )
 
 func recablingScenarios() []Scenario {
-	criteria := "same connection, U; the peer answers a ping within 5 s, every path is replaced within 2 s"
+	criteria := "connections stay up; the peer answers a ping within 5 s; every path is replaced within 2 s"
 	return []Scenario{
 		{Name: "cables swapped at rest", Group: Network, Criteria: criteria, Short: true, Set: switched,
 			Run: func(ctx context.Context, t *Trial) error { return t.recabled(ctx, false) }},
-		{Name: "cables swapped under load", Group: Network, Criteria: criteria + "; nothing completes for 2 s at most",
+		{Name: "cables swapped under load", Group: Network, Criteria: criteria + "; no stall exceeds 2 s",
 			Short: true, Set: switched,
 			Run: func(ctx context.Context, t *Trial) error { return t.recabled(ctx, true) }},
 	}
@@ -39,7 +40,7 @@ func recablingScenarios() []Scenario {
 func poisonedHello() Scenario {
 	return Scenario{
 		Name: "four forged hellos, cables crossed", Group: Adversary,
-		Criteria: "the peer answers a ping within 5 s, every path is found within 2 s", Short: true, Set: switched,
+		Criteria: "the peer answers a ping within 5 s; every path is found within 2 s", Short: true, Set: switched,
 		Run: poisoned,
 	}
 }
@@ -48,8 +49,8 @@ func switched(s *bench.ClusterSpec) {
 	s.Lab.Links, s.Lab.Medium, s.Lab.Rates = 2, lab.Switch, []string{linkRate}
 }
 
-// ping has a host's daemon reach the other, as edgectl ping does, and returns how long that took; false if nobody
-// answered in time.
+// ping makes a host's daemon ping the other, as edgectl ping does, and returns the time. It returns false if no answer
+// came in time.
 func (t *Trial) ping(ctx context.Context, host int) (time.Duration, bool) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, pingTime+time.Second)
@@ -62,13 +63,13 @@ func (t *Trial) ping(ctx context.Context, host int) (time.Duration, bool) {
 	return time.Since(start), ok
 }
 
-// led reports whether both paths of both hosts are good, and lead straight, or crosswise.
+// led reports whether both paths of both hosts are good and crossed or straight, as asked.
 func (t *Trial) led(ctx context.Context, crossed bool) bool {
 	return t.allGood(ctx, func(link int, p *inspect.PathStatus) bool { return (p.PeerLink != link) == crossed })
 }
 
-// recabled swaps the cables of host 1 several times, and judges the transfer that runs meanwhile (load) or that is
-// resumed afterwards.
+// recabled swaps the cables of host 1 several times. It judges the transfer that runs meanwhile (load), or the one that
+// resumes afterwards.
 func (t *Trial) recabled(ctx context.Context, load bool) error {
 	c, err := t.pair(ctx, MixRandom, 2, 8)
 	if err != nil {
@@ -108,14 +109,15 @@ func (t *Trial) recabled(ctx context.Context, load bool) error {
 	return nil
 }
 
-// swaps is what was seen of all swaps of a row.
+// swaps sums up all swaps of a row.
 type swaps struct {
 	windows            []*Window
 	ping, paths, stall time.Duration // the longest
 	dark, late, stuck  int           // swaps after which ping, paths or completions took too long
 }
 
-// swap swaps the cables of host 1 once, after which paths lead crosswise or straight, and adds what it saw to s.
+// swap swaps the cables of host 1 once. Afterwards the paths must be crossed or straight, as asked. It adds its
+// measurements to s.
 func (t *Trial) swap(ctx context.Context, c *agent, load, crossed bool, s *swaps) error {
 	if load {
 		if _, err := t.mark(ctx, c, "before"); err != nil {
@@ -140,7 +142,7 @@ func (t *Trial) swap(ctx context.Context, c *agent, load, crossed bool, s *swaps
 	if !load {
 		return nil
 	}
-	// in less, none might end although all goes on
+	// a shorter window might see no completion although operations go on
 	if !sleep(ctx, replaceTime+200*time.Millisecond-time.Since(swapped)) {
 		return ctx.Err()
 	}
@@ -155,7 +157,7 @@ func (t *Trial) swap(ctx context.Context, c *agent, load, crossed bool, s *swaps
 	return nil
 }
 
-// poison says on each link of a host, in its name, that it is the other link that is there.
+// poison sends a forged Hello on each link of a host, in the host's name. The Hello claims to come from the other link.
 func (t *Trial) poison(host int) error {
 	key, err := identity.ReadKey(fmt.Sprintf("%s/h%d.key", t.cluster.Dir(), host))
 	if err != nil {
@@ -190,8 +192,8 @@ func (t *Trial) poison(host int) error {
 	return nil
 }
 
-// poisoned crosses the cables, has a stranger say the opposite, and has a daemon that knows nothing, and one that does,
-// find each other.
+// poisoned crosses the cables, and a stranger announces the opposite. A daemon that knows nothing and one that does
+// must then find each other.
 func poisoned(ctx context.Context, t *Trial) error {
 	if err := t.cluster.Lab().Swap(1, 0, 1); err != nil {
 		return err

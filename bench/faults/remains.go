@@ -15,26 +15,26 @@ import (
 	"multiedge/internal/lab"
 )
 
-// Memory of the dead: what a client had registered when it died, and what others were given in its place. Answers to
-// its reads are still on their way when the daemon lets go of it; none may land in either.
+// Memory of a client that died, and memory that others got in its place. Answers to the client's reads are still in
+// flight when the daemon releases the memory. No answer may change either memory.
 const (
 	flightTime  = 150 * time.Millisecond // a frame's way, so that answers arrive after the end
 	remainBytes = 1 << 20
 	remainReads = 32
-	lateLeast   = 8 // frames that must arrive after the end, or nothing was put to the test
+	lateLeast   = 8 // frames that must arrive after the end; with fewer the scenario proves nothing
 	reuseBytes  = 4 << 20
 	reuseCount  = 4
 )
 
-// remains is a client of this process that reads by hand and ends without a word, as a killed one does. Its memory
-// stays mapped here.
+// remains is a client in this process that reads by hand and then disappears, as a killed client does. Its memory stays
+// mapped here.
 type remains struct {
 	raw    *rawClient
 	memory []byte
 	marked []byte // what memory was filled with when the daemon had let go of it
 }
 
-// readsAtHand attaches to the daemon of host 0 and has reads of the store of host 1 ready to begin.
+// readsAtHand attaches to the daemon of host 0 and prepares reads of the store of host 1.
 func (t *Trial) readsAtHand(ctx context.Context) (r *remains, err error) {
 	r = &remains{}
 	if r.raw, err = newRawClient(ctx, t.cluster.Socket(0)); err != nil {
@@ -78,7 +78,7 @@ func (r *remains) begin() {
 	}
 }
 
-// ended is how many of the reads have ended, well or not.
+// ended returns how many of the reads have ended, with success or an error.
 func (r *remains) ended() (int, error) {
 	var done [remainReads]ipc.CQE
 	return r.raw.cq.Drain(done[:])
@@ -97,7 +97,7 @@ func (r *remains) close() {
 	}
 }
 
-// reused is memory that was registered when other memory had been given back.
+// reused is memory that was registered after other memory had been given back.
 type reused struct {
 	dev     *edge.Device
 	regions []*edge.Region
@@ -132,8 +132,8 @@ func differing(a, b []byte) (n int) {
 	return n
 }
 
-// clientKilled kills a client whose reads are being answered over a long wire, and looks at its memory and at what took
-// its place.
+// clientKilled kills a client while answers to its reads are in flight on a long wire. It then looks at the client's
+// memory and at the memory that took its place.
 func clientKilled(ctx context.Context, t *Trial) error {
 	c, err := t.pair(ctx, MixReads, 4, 8)
 	if err != nil {
@@ -153,7 +153,7 @@ func clientKilled(ctx context.Context, t *Trial) error {
 		return err
 	}
 	r.begin()
-	if !sleep(ctx, flightTime+flightTime/2) { // the requests are there, the first answers on their way
+	if !sleep(ctx, flightTime+flightTime/2) { // the requests have arrived, the first answers are in flight
 		return ctx.Err()
 	}
 	if n, err := r.ended(); n > 0 || err != nil {
@@ -164,7 +164,7 @@ func clientKilled(ctx context.Context, t *Trial) error {
 	c.kill()
 	r.raw.conn.Close()
 	t.injected("clients killed", 1)
-	t.unpinned(ctx, 0, 0)
+	t.unpinned(ctx, 0)
 	src, u := pattern.New(t.seed), &reused{dev: dev}
 	was, err := t.labCounters()
 	if err != nil {
@@ -184,10 +184,10 @@ func clientKilled(ctx context.Context, t *Trial) error {
 	return t.reuse(ctx)
 }
 
-// told waits until the server knows that a client is gone.
+// told waits until the server knows that a client has ended.
 func (t *Trial) told(ctx context.Context, c *agent, at time.Time) error {
 	server := t.servers[0]
-	// those of the process and that of ours
+	// the connections of the process, and ours
 	took, ok := t.event(ctx, 2*time.Second, func() bool { return len(server.endings()) > c.job.Conns })
 	types := map[string]uint64{}
 	for _, e := range server.endings() {
@@ -199,7 +199,7 @@ func (t *Trial) told(ctx context.Context, c *agent, at time.Time) error {
 	return ctx.Err()
 }
 
-// untouched judges memory that nobody may have written since wires had counted so much.
+// untouched judges memory that must not have changed since the wires' counters were was.
 func (t *Trial) untouched(r *remains, u *reused, was lab.Counters) error {
 	now, err := t.labCounters()
 	if err != nil {
@@ -211,7 +211,7 @@ func (t *Trial) untouched(r *remains, u *reused, was lab.Counters) error {
 		t.row.U[3].fail("%d frames arrived after the memory was let go of: the scenario proves nothing", late)
 	}
 	n := differing(r.memory, r.marked)
-	t.check("nothing lands in the memory of the dead", n == 0,
+	t.check("no answer changes the dead client's memory", n == 0,
 		"%d bytes of %d changed after the daemon had let go of it", n, len(r.memory))
 	n = 0
 	for _, region := range u.regions {
@@ -219,6 +219,6 @@ func (t *Trial) untouched(r *remains, u *reused, was lab.Counters) error {
 		err = errors.Join(err, region.Close())
 	}
 	t.row.Counted[bytesCompared] += uint64(len(r.memory) + reuseCount*reuseBytes)
-	t.check("nothing lands in memory registered since", n == 0, "%d bytes changed", n)
+	t.check("no answer changes memory registered since", n == 0, "%d bytes changed", n)
 	return errors.Join(err, t.setFaults(lab.Faults{}))
 }

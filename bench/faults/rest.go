@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// thisRest is what the calling process holds.
+// thisRest returns what the calling process holds.
 func thisRest() Rest {
 	r := restOf(os.Getpid())
 	r.Goroutines = runtime.NumGoroutine()
 	return r
 }
 
-// restOf is what a process holds, as the kernel sees it: no goroutines.
+// restOf returns what a process holds, as the kernel sees it. That excludes goroutines.
 func restOf(pid int) Rest {
 	var r Rest
 	if d, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)); err == nil {
@@ -32,24 +32,24 @@ func restOf(pid int) Rest {
 // resident is the resident memory of a process in bytes.
 func resident(pid int) uint64 { return statusBytes(pid, "VmRSS") }
 
-// settled returns resident memory page by page; VmRSS may be some hundred kB behind.
+// settled returns resident memory, counted page by page. VmRSS may lag by some hundred kB.
 func settled(pid int) uint64 { return fieldBytes(pid, "smaps_rollup", "Rss") }
 
 // CollectSignal makes a daemon of a lab call Collect.
 const CollectSignal = syscall.SIGUSR1
 
-// Collect collects the garbage of this process, gives back to the kernel what it does not use, and writes what it
-// keeps, its resident memory in bytes, to a file beside its socket. What a process holds between two collections says
-// more of the collector than of it. The daemon goes on meanwhile, so the least of three looks counts.
+// Collect collects the garbage of this process and returns unused memory to the kernel. It writes the resident memory
+// that remains, in bytes, to a file beside the socket. Between two collections, memory says more about the collector
+// than about the process. The daemon goes on meanwhile, so the least of three measurements counts.
 func Collect(socket string) error {
-	runtime.GC() // what pools keep outlives one collection
+	runtime.GC() // the content of pools survives one collection
 	kept := uint64(math.MaxUint64)
 	for range 3 {
 		debug.FreeOSMemory()
 		kept = min(kept, settled(os.Getpid()))
 	}
 	if kept == 0 {
-		return errors.New("/proc does not tell the resident memory of this process: smaps_rollup is missing")
+		return errors.New("/proc does not give the resident memory of this process: smaps_rollup is missing")
 	}
 	name := keptFile(socket)
 	if err := os.WriteFile(name+".new", fmt.Append(nil, kept), 0o600); err != nil {

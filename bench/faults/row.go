@@ -21,10 +21,10 @@ const (
 const (
 	Pass = "pass"
 	Fail = "FAIL"
-	// Again: nothing but figures of speed were missed, while a hypervisor took processors (stolenMost); another row
-	// says how the scenario came out.
+	// Again: only figures of speed were missed, while a hypervisor took processors (stolenMost). Another row has the
+	// outcome of the scenario.
 	Again = "again"
-	// Unjudged: a figure of speed in the short form, whose windows are too brief to judge by.
+	// Unjudged: a figure of speed in the short form, whose windows are too brief to judge.
 	Unjudged = "-"
 )
 
@@ -65,26 +65,27 @@ func (c *Check) fail(format string, args ...any) {
 func newRow(s *Scenario) *Row {
 	r := &Row{Group: s.Group, Scenario: s.Name, Criteria: s.Criteria, Forms: s.Forms(),
 		Injected: map[string]uint64{}, Counted: map[string]uint64{}, Measured: map[string]float64{}}
-	for i, what := range []string{"memory equals the oracle", "operations end once, typed, in time",
+	for i, what := range []string{"memory equals the oracle",
+		"operations end once, in time, with success or a typed error",
 		"nothing left behind", "faults injected and counted", "no panic, all alive"} {
 		r.U[i] = Check{What: fmt.Sprintf("U%d %s", i+1, what), Verdict: Pass}
 	}
 	return r
 }
 
-// stolen enters the share of the processors that a hypervisor took since report.StolenSeconds returned was, where it
-// took any: stalls and goodput say more of it then than of the system.
+// stolen records the share of the processors that a hypervisor took since report.StolenSeconds returned was. If the
+// share is large, stalls and goodput say more about the hypervisor than about the transport.
 func (r *Row) stolen(was float64) {
 	if r.Stolen = report.StolenShare(was, r.Seconds); r.Stolen > 0.01 {
 		r.Measured["processors stolen %"] = 100 * r.Stolen
 	}
 }
 
-// stolenMost is the share of the processors that a hypervisor may take before a figure of speed that is missed says
-// nothing.
+// stolenMost is the largest share of the processors that a hypervisor may take. Beyond it, a missed figure of speed
+// means nothing.
 const stolenMost = 0.05
 
-// disturbed reports whether a row failed in figures of speed alone, where a hypervisor took processors.
+// disturbed reports whether a row failed only in figures of speed while a hypervisor took processors.
 func (r *Row) disturbed() bool {
 	for _, c := range r.all() {
 		if c.Verdict == Fail && !c.Speed {
@@ -104,7 +105,7 @@ func (r *Row) close() {
 
 func (r *Row) all() []Check { return slices.Concat(r.Checks, r.U[:]) }
 
-// Reasons are why a row failed, in words.
+// Reasons returns why a row failed.
 func (r *Row) Reasons() []string {
 	var out []string
 	if r.Error != "" {
@@ -118,7 +119,7 @@ func (r *Row) Reasons() []string {
 	return out
 }
 
-// marks is U1 to U5 in five characters.
+// marks returns the verdicts of U1 to U5 in five characters.
 func (r *Row) marks() string {
 	b := []byte("12345")
 	for i, c := range r.U {

@@ -34,9 +34,8 @@ func Select(o Options) []Scenario {
 	return out
 }
 
-// Run carries out scenarios one after another, each on a lab of its own, and hands every row to sink as it comes. One
-// that failed in figures of speed alone while a hypervisor took processors is carried out again. It returns an error
-// only when ctx ended.
+// Run runs scenarios one after another, each on a lab of its own, and passes each row to sink. It repeats a scenario
+// that failed only in figures of speed while a hypervisor took processors. It returns an error only when ctx ended.
 func Run(ctx context.Context, scenarios []Scenario, o Options, begin func(i int, s *Scenario),
 	sink func(*Row) error) error {
 	for i := range scenarios {
@@ -61,10 +60,10 @@ func Run(ctx context.Context, scenarios []Scenario, o Options, begin func(i int,
 	return nil
 }
 
-// mostTries is how often a scenario is carried out at most.
+// mostTries is how often a scenario runs at most.
 const mostTries = 6
 
-// scenarioTime bounds a scenario, so that one that hangs is a failure and not the end of the run.
+// scenarioTime bounds a scenario: one that hangs fails, and the others go on.
 const scenarioTime = 3 * time.Minute
 
 func runOne(ctx context.Context, s *Scenario, o Options) *Row {
@@ -99,7 +98,7 @@ func carryOut(ctx context.Context, s *Scenario, o Options, r *Row) (err error) {
 	r.Security = stage.security(ctx)
 	t := &Trial{Stage: stage, row: r, short: o.Short, seed: o.Seed}
 	if err := s.Run(ctx, t); err != nil {
-		t.alive() // a crash explains more than what it led to
+		t.alive() // report the crash, not only its consequences
 		return err
 	}
 	t.some()

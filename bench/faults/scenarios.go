@@ -23,24 +23,19 @@ func networkScenarios() []Scenario {
 		setup("set-up at 30 % loss", lab.Faults{Loss: 0.3}, true), setup("set-up at 30 % corruption",
 			lab.Faults{Corrupt: 0.3}, false),
 		reordering("reordering over thousands of frames", false, smallFrames,
-			heldBack(lab.Faults{Reorder: 0.01, ReorderBy: 100 * time.Millisecond}), reordered),
-		reordering("reordering of a fifth of the frames by 1 ms", true, shaped, heldBack(lab.Faults{Reorder: 0.2}),
+			everywhere(lab.Faults{Reorder: 0.01, ReorderBy: 100 * time.Millisecond}), reordered),
+		reordering("reordering of a fifth of the frames by 1 ms", true, shaped, everywhere(lab.Faults{Reorder: 0.2}),
 			reordered),
 		fences(),
 		reordering("links whose delays differ 50:1", true, twoLinks, delays(200*time.Microsecond, 10*time.Millisecond),
 			delayed),
 		duplication(0.01, false), duplication(0.20, true), duplication(0.50, false),
 		corruption(0.02, true), corruption(0.30, false),
-		shuffled(true),
+		shuffled(),
 	}
 }
 
 func smallFrames(s *bench.ClusterSpec) { s.Lab.MTU, s.Lab.Rates = 1500, []string{shapedRate} }
-
-// heldBack injects the same on every link.
-func heldBack(f lab.Faults) func(*Trial) error {
-	return func(t *Trial) error { return t.setFaults(f) }
-}
 
 // delays gives each link a delay of its own.
 func delays(d ...time.Duration) func(*Trial) error {
@@ -64,6 +59,6 @@ func linkScenarios() []Scenario {
 		black("one of two links black towards the receiver", 1, 0, false),
 		black("one of two links black towards the sender", 0, 0, false),
 		black("one of two links black for half a minute", -1, 30, false),
-		flapping(true), gone(true),
-	}, mtuScenarios(), []Scenario{unequal(true), longer(true)})
+		flapping(), gone(),
+	}, mtuScenarios(), []Scenario{unequal(), longer()})
 }

@@ -20,8 +20,8 @@ type greeting struct {
 	ID      string `json:"id"`
 	Size    int    `json:"size"`
 	Seed    uint64 `json:"seed"`
-	Buffers int    `json:"buffers,omitempty"` // for messages, in place of memory that is exported
-	Shared  bool   `json:"shared,omitempty"`  // they are of a queue that connections share
+	Buffers int    `json:"buffers,omitempty"` // buffers for messages, instead of exported memory
+	Shared  bool   `json:"shared,omitempty"`  // the buffers belong to a queue that connections share
 }
 
 // exportName is the name of what a server exports on each connection.
@@ -32,12 +32,12 @@ type server struct {
 	w       *worker
 	mu      sync.Mutex
 	targets map[string]*target
-	void    map[string]bool // connections that came to nothing before they came here, and clients that were killed
+	void    map[string]bool // connections that their clients gave up before they arrived here, and killed clients
 	idlers  []*edge.Conn    // connections without memory
 	before  Rest
 }
 
-// attachment is a Device and the number of targets whose memory it holds.
+// attachment is a Device and the number of targets with memory on it.
 type attachment struct {
 	dev   *edge.Device
 	users int
@@ -46,10 +46,10 @@ type attachment struct {
 	queue *edge.ReceiveQueue // of box
 }
 
-// target is the memory of one connection, kept until it was compared.
+// target is the memory of one connection, kept until it has been compared.
 type target struct {
 	id     string
-	seed   uint64 // of what the memory held at first
+	seed   uint64 // of the initial content
 	conn   *edge.Conn
 	region *edge.Region
 	memory []byte // of region, as much as its client asked for
@@ -84,7 +84,7 @@ func runServer(ctx context.Context, w *worker) error {
 	return err
 }
 
-// serve offers the service until ctx ends, anew whenever the daemon went away.
+// serve offers the service until ctx ends, again whenever the daemon went away.
 func (s *server) serve(ctx context.Context) error {
 	for first := true; ; first = false {
 		a, l, err := s.attach(ctx)
@@ -136,8 +136,8 @@ func (s *server) accept(ctx context.Context, a *attachment, l *edge.Listener) {
 	}
 }
 
-// leave closes an attachment whose targets were all compared; on the way out of the process also those that never will
-// be.
+// leave closes an attachment once all its targets have been compared. When the process ends, it also closes one whose
+// targets never will be.
 func (s *server) leave(a *attachment) {
 	s.mu.Lock()
 	a.over = true
@@ -179,7 +179,7 @@ func (s *server) take(ctx context.Context, a *attachment, c *edge.Conn) error {
 	return nil
 }
 
-// keep enters a target, unless its client does not want it any more.
+// keep records a target, unless its client no longer wants it.
 func (s *server) keep(t *target) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,8 +191,7 @@ func (s *server) keep(t *target) bool {
 	return true
 }
 
-// unwanted reports whether a connection came to nothing at its client, or the client is gone for good. The caller holds
-// mu.
+// unwanted reports whether the client of a connection failed to get it, or is gone for good. The caller holds mu.
 func (s *server) unwanted(id string) bool {
 	return s.void[id] || s.void[id[:max(0, strings.LastIndexByte(id, '-'))]]
 }
@@ -204,7 +203,7 @@ func (s *server) idle(c *edge.Conn) {
 	s.idlers = append(s.idlers, c)
 }
 
-// sweep lets go of connections without memory that have ended.
+// sweep releases connections without memory that have ended.
 func (s *server) sweep(ctx context.Context) {
 	for sleep(ctx, 10*time.Millisecond) {
 		s.mu.Lock()
@@ -224,7 +223,7 @@ func (s *server) sweep(ctx context.Context) {
 	}
 }
 
-// settle waits until the process holds no more than before, or a moment has passed, and returns what it holds.
+// settle waits until the process holds no more than before, or a short time has passed, and returns what it holds.
 func settle(before Rest) Rest {
 	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		now := thisRest()

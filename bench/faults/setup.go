@@ -9,7 +9,7 @@ import (
 	"multiedge/internal/lab"
 )
 
-// Set-up under faults: connections, not all in one session.
+// Set-up under faults: connections, spread over several sessions.
 const (
 	setupConns    = 50
 	setupSessions = 5 // the dialling host's daemon is killed and started again between them
@@ -18,7 +18,7 @@ const (
 
 func setup(name string, f lab.Faults, short bool) Scenario {
 	return Scenario{
-		Name: name, Group: Network, Criteria: "50 of 50 connections within 60 s, in 5 sessions", Short: short,
+		Name: name, Group: Network, Criteria: "50 of 50 connections are made within 60 s, in 5 sessions", Short: short,
 		Run: func(ctx context.Context, t *Trial) error {
 			if _, err := t.serve(ctx, 1, "store"); err != nil {
 				return err
@@ -65,14 +65,14 @@ func setup(name string, f lab.Faults, short bool) Scenario {
 	}
 }
 
-// dial has a process of host 0 make so many connections, each of which writes once and closes.
+// dial makes a process of host 0 open so many connections. Each writes once and closes.
 func (t *Trial) dial(ctx context.Context, name string, n int) (*Result, error) {
 	a, err := t.spawn(ctx, 0, Job{Role: RoleDial, Name: name, Peer: "host1", Service: "store", Count: n, Seed: t.seed,
 		Mix: MixSmall, Depth: 1, Deadline: deadline(t.dead)})
 	if err != nil {
 		return nil, err
 	}
-	// it gives up after setupTime, and what it had then is judged
+	// it gives up after setupTime; the connections made by then are judged
 	e, err := a.await(ctx, "result", setupTime+patience, func(e *Event) bool { return e.Result != nil })
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (t *Trial) dial(ctx context.Context, name string, n int) (*Result, error) {
 	return r, err
 }
 
-// runDial makes connections, one after another, trying each until it is there.
+// runDial makes connections, one after another, and tries each until it is up.
 func runDial(ctx context.Context, w *worker) error {
 	dev, err := edge.Open(ctx, edge.Config{Socket: w.job.Socket})
 	if err != nil {
@@ -111,7 +111,7 @@ func runDial(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// count enters how an attempt to connect that began then ended.
+// count records the outcome of an attempt to connect that started at began.
 func (r *Result) count(began time.Time, err error) {
 	if err == nil {
 		r.Done++

@@ -9,22 +9,19 @@ import (
 	"multiedge/internal/lab"
 )
 
-// shuffled has daemons with copy = "shuffle" (PROTOCOL clause 2.6) carry random operations over wires that lose,
-// repeat, reorder and damage frames: what is put back over its headers in the wrong place, or twice, is in the wrong
-// place in memory. Sealed frames are not shuffled, so this is in plaintext, whose checksums alone tell damage.
-func shuffled(short bool) Scenario {
+// shuffled makes daemons with copy = "shuffle" (PROTOCOL clause 2.6) carry random operations over wires that lose,
+// repeat, reorder and damage frames. Bytes that replace their headers in the wrong place, or twice, show as wrong bytes
+// in memory. Sealed frames are not shuffled, so frames are in plaintext; only checksums detect damage.
+func shuffled() Scenario {
 	faults := lab.Faults{Loss: 0.01, Dup: 0.02, Reorder: 0.05, Corrupt: 0.005}
 	return Scenario{
-		Name: "header shuffle under mixed faults", Group: Network, Criteria: "U", Short: short,
+		Name: "header shuffle under mixed faults", Group: Network, Criteria: "frames arrive with shuffled headers",
+		Short: true,
 		Set: func(s *bench.ClusterSpec) {
 			s.Lab.Links, s.Copy, s.Security, s.Checksum = 2, config.CopyShuffle, config.Plaintext, "full"
 		},
 		Run: func(ctx context.Context, t *Trial) error {
-			c, err := t.pair(ctx, MixRandom, 2, 8)
-			if err != nil {
-				return err
-			}
-			u, err := t.under(ctx, c, t.everywhere(faults), t.span(3*time.Second, 500*time.Millisecond), 1)
+			u, err := t.under(ctx, MixRandom, 2, 8, everywhere(faults), t.span(3*time.Second, 500*time.Millisecond), 1)
 			if err != nil {
 				return err
 			}

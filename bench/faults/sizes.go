@@ -8,11 +8,12 @@ import (
 	"multiedge/internal/lab"
 )
 
-// mtu gives a path a smaller frame size than its links claim, or one link a smaller one than before.
+// mtu lowers the frame size that a path carries below what its links claim, or the MTU of one link.
 func mtu(name string, short bool, medium lab.Medium, inject func(t *Trial) error) Scenario {
 	return Scenario{
-		Name: name, Group: Network, Criteria: "found by probing; lowered within 2 s; nothing hangs, U", Short: short,
-		Set: func(s *bench.ClusterSpec) { s.Lab.Medium = medium },
+		Name: name, Group: Network, Short: short,
+		Criteria: "probing finds the smaller MTU and lowers the frame size within 2 s; data goes on moving",
+		Set:      func(s *bench.ClusterSpec) { s.Lab.Medium = medium },
 		Run: func(ctx context.Context, t *Trial) error {
 			c, err := t.pair(ctx, MixBulk, 2, 8)
 			if err != nil {

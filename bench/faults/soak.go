@@ -31,15 +31,15 @@ type Sample struct {
 	Stall   float64           `json:"stall_ns"`
 	Goodput float64           `json:"goodput_bytes_per_second"`
 	Ops     uint64            `json:"ops"`
-	Late    uint64            `json:"late,omitempty"`   // of them, those that missed their deadline
+	Late    uint64            `json:"late,omitempty"`   // operations among these that missed their deadline
 	Stolen  float64           `json:"stolen_share"`     // of the processors, by a hypervisor, since the last sample
-	Errors  map[string]uint64 `json:"errors,omitempty"` // typed, and only where a fault asks for them
+	Errors  map[string]uint64 `json:"errors,omitempty"` // typed errors, which only some faults may cause
 }
 
 // DaemonSample is what a daemon holds.
 type DaemonSample struct {
 	Resident uint64 `json:"resident_bytes"`
-	// of resident memory, without garbage, when last nobody worked; 0: not yet
+	// resident memory without garbage when clients last rested; 0: not yet measured
 	AtRest      uint64 `json:"at_rest_bytes"`
 	Descriptors int    `json:"descriptors"`
 	Goroutines  int    `json:"goroutines"`
@@ -52,7 +52,7 @@ const (
 	soakDead  = 4 * time.Second
 	soakStep  = 100 * time.Millisecond
 	slopeMost = 0.01             // of resident memory, per hour
-	slopeSpan = 10 * time.Minute // below which a slope says nothing
+	slopeSpan = 10 * time.Minute // a slope over less says nothing
 )
 
 // soak is a soak under way.
@@ -74,11 +74,11 @@ type soak struct {
 	kinds    map[string]uint64
 }
 
-// Soak mixes faults while clients work, until the time is over. Every sample goes to show; the row judges the whole.
-// Interrupted, it returns what there was.
+// Soak mixes faults while clients work, until the time is over. It passes every sample to show; the row judges the
+// whole. If it is interrupted, it returns what it has.
 func Soak(ctx context.Context, o SoakOptions, show func(*Sample)) (*Row, []Sample, error) {
 	row := newRow(&Scenario{Name: fmt.Sprintf("soak of %v under mixed faults", o.Duration), Group: Load,
-		Criteria: "U; resident memory slope below 1 % per hour"})
+		Criteria: "resident memory at rest grows by less than 1 % per hour"})
 	spec := stageSpec(o.Seed)
 	spec.Self, spec.Driver, spec.Lab.Links = o.Self, o.Driver, 2
 	s := &soak{o: o, rng: rand.New(rand.NewPCG(o.Seed, 23)), start: time.Now(), starts: [2]int{1, 1},
@@ -150,7 +150,7 @@ func (s *soak) people(ctx context.Context) (err error) {
 	return s.flowing(ctx, s.forward, 10*time.Second)
 }
 
-// every is the time between samples, round that between two comparisons of memory.
+// every returns the time between samples, round the time between two comparisons of memory.
 func (s *soak) every() time.Duration { return min(max(s.o.Duration/300, time.Second), 10*time.Second) }
 func (s *soak) round() time.Duration { return min(max(s.o.Duration/60, 5*time.Second), 30*time.Second) }
 
@@ -172,7 +172,7 @@ func (s *soak) loop(ctx context.Context, show func(*Sample)) error {
 	return s.sample(ctx, show)
 }
 
-// step heals, injects, samples or compares, whatever is due.
+// step does whatever is due: heal, inject, sample or compare.
 func (s *soak) step(ctx context.Context, show func(*Sample)) error {
 	now := time.Now()
 	if s.active != nil && now.After(s.until) {
@@ -200,8 +200,8 @@ func (s *soak) step(ctx context.Context, show func(*Sample)) error {
 	return nil
 }
 
-// inject starts one of the mishaps at random. Daemons are restarted in the first third only, so that memory can be
-// judged over the rest.
+// inject starts a random mishap. It restarts daemons only in the first third, so that memory can be judged over the
+// rest.
 func (s *soak) inject(ctx context.Context) error {
 	for {
 		m := &mishaps[s.rng.IntN(len(mishaps))]
@@ -231,8 +231,7 @@ func (s *soak) heal(ctx context.Context) error {
 	return nil
 }
 
-// compareAll has all clients finish what they have in hand, compares memory, looks for what is left, and lets them go
-// on.
+// compareAll makes all clients finish their work, compares memory, looks for leaks, and lets the clients go on.
 func (s *soak) compareAll(ctx context.Context) error {
 	if err := s.drainAll(ctx, s.tell); err != nil {
 		return err
@@ -265,8 +264,8 @@ func (s *soak) compareAll(ctx context.Context) error {
 	return nil
 }
 
-// entire reports whether both daemons use both links to each other: a path takes memory, so what they hold is compared
-// in this state alone.
+// entire reports whether both daemons use both links to each other. A path takes memory, so what daemons hold is
+// compared only in this state.
 func (s *soak) entire(ctx context.Context) bool {
 	return s.allGood(ctx, func(int, *inspect.PathStatus) bool { return true })
 }

@@ -20,7 +20,7 @@ func (s *soak) tell(w *Window) {
 	s.counted("reconnects", w.Reconnects)
 }
 
-// sample takes the state of everything.
+// sample records the state of daemons and clients.
 func (s *soak) sample(ctx context.Context, show func(*Sample)) error {
 	x := Sample{Seconds: time.Since(s.start).Seconds()}
 	if s.active != nil {
@@ -65,7 +65,7 @@ func (s *soak) sample(ctx context.Context, show func(*Sample)) error {
 	return nil
 }
 
-// rest is the resident memory of a daemon that has nothing to do and has collected its garbage.
+// rest is the resident memory of an idle daemon that has collected its garbage.
 type rest struct {
 	seconds float64
 	bytes   uint64
@@ -75,7 +75,7 @@ type rest struct {
 // collectTime is how long a daemon may take to collect its garbage.
 const collectTime = 5 * time.Second
 
-// collect has the daemons, which are at rest, give back what they do not use, and notes what they keep.
+// collect makes the daemons, which are idle, return unused memory, and records what they keep.
 func (s *soak) collect(ctx context.Context) error {
 	for h := range 2 {
 		file := keptFile(s.cluster.Socket(h))
@@ -101,8 +101,8 @@ func (s *soak) collect(ctx context.Context) error {
 	return nil
 }
 
-// slopes enters how resident memory at rest grew over the second half, with two standard errors, and judges the slope
-// where that half is long enough.
+// slopes records how resident memory at rest grew over the second half, with two standard errors. It judges the slope
+// if that half is long enough.
 func (s *soak) slopes() {
 	for h := range 2 {
 		var x, y []float64

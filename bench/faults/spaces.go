@@ -10,15 +10,15 @@ import (
 	"multiedge/internal/lab"
 )
 
-// Memory that is pinned on demand: servers and clients have theirs in spaces of 64 GiB, of which so little may be
-// pinned that nearly all operations miss it, at their sources and destinations.
+// Memory that is pinned on demand: that of servers and clients lies in spaces of 64 GiB. So little of each may be
+// pinned that nearly all operations miss, at their sources and at their destinations.
 const (
 	spaceBytes = 64 << 30
 	spaceChunk = 4 << 10
 	spacePin   = 16 * spaceChunk
 )
 
-// memory is what a job has for connections: so many bytes from the start of the region that it returns.
+// memory returns memory for a job's connections: the first n bytes of the region are used.
 func (j *Job) memory(ctx context.Context, dev *edge.Device, n int) (*edge.Region, error) {
 	if !j.Spaces {
 		return dev.RegisterContext(ctx, n)
@@ -28,29 +28,30 @@ func (j *Job) memory(ctx context.Context, dev *edge.Device, n int) (*edge.Region
 
 func spaceScenarios() []Scenario {
 	ended := func(t *Trial, sum *hostile.Report) {
-		t.check("work goes on in them", sum.Completed > 0, "no operation of theirs ends")
+		t.check("operations in the spaces complete", sum.Completed > 0, "none does")
 	}
 	beside := fiends("spaces missed without end beside another user's", "spaces", 3, false, ended)
 	beside.Run = inSpaces(beside.Run)
 	return []Scenario{
 		{Name: "loss, duplication and cuts while memory is missed", Group: Network, Short: true, Set: twoLinks,
-			Criteria: "U; none fails; parts miss at all four sites", Run: missesLossy},
+			Criteria: "no operation fails; parts miss at all four sites", Run: missesLossy},
 		{Name: "daemon restarted, memory in spaces", Group: Host, Short: true,
-			Criteria: "old operations fail within one round trip of contact; clients reconnect; parts miss",
-			Run:      inSpaces(daemonRestarted)},
+			Criteria: "old operations fail within one round trip of contact with the new daemon; clients reconnect; " +
+				"parts miss",
+			Run: inSpaces(daemonRestarted)},
 		{Name: "client killed while its operations are parked", Group: Host, Short: true,
-			Criteria: "unpinned within 1 s; the peer gets a typed answer; another client's operations go on, in " +
-				"memory that was given back", Run: parkedKilled},
+			Criteria: "the client's memory is unpinned within 1 s; the peer gets a typed error; another client's " +
+				"operations go on, in memory that was given back", Run: parkedKilled},
 		{Name: "memory limit of a control group, spaces filled on demand", Group: Host, Short: true,
-			Criteria: "what does not fit fails with ErrMemory; what is there is used further; the kernel kills " +
-				"nobody; other clients go on", Run: groupFilled,
+			Criteria: "operations on memory that does not fit fail with ErrMemory; pinned memory stays usable; the " +
+				"kernel kills no process; other clients go on", Run: groupFilled,
 			Set: func(s *bench.ClusterSpec) { s.Limits += "filled = \"1GiB\"\nfilled_total = \"1GiB\"\n" }},
 		fiends("spaces mapped, advised and missed without end", "spaces", 3, true, ended),
 		beside,
 	}
 }
 
-// inSpaces carries a scenario out with memory in spaces.
+// inSpaces runs a scenario with memory in spaces.
 func inSpaces(run func(context.Context, *Trial) error) func(context.Context, *Trial) error {
 	return func(ctx context.Context, t *Trial) error {
 		t.spaces = true
@@ -63,7 +64,7 @@ func inSpaces(run func(context.Context, *Trial) error) func(context.Context, *Tr
 	}
 }
 
-// missed says at how many sites parts missed, and that they did at all.
+// missed judges that parts missed, and at all sites.
 func (t *Trial) missed(counters map[string]uint64) {
 	sites := 0
 	for _, site := range []string{"misses_write_source", "misses_write_target", "misses_read_target",
@@ -74,7 +75,7 @@ func (t *Trial) missed(counters map[string]uint64) {
 	t.check("parts miss at all four sites", sites == 4, "at %d: %v", sites, counters)
 }
 
-// missesLossy cuts links, one after the other and both, on wires that lose, repeat and reorder frames.
+// missesLossy cuts links, one after the other and then both, on wires that lose, repeat and reorder frames.
 func missesLossy(ctx context.Context, t *Trial) error {
 	t.spaces = true
 	c, err := t.pair(ctx, MixRandom, 2, 8)
@@ -129,8 +130,8 @@ func missesLossy(ctx context.Context, t *Trial) error {
 	return err
 }
 
-// groupFilled runs the daemon of host 0 in a control group, with one client at work while another uses more and more
-// of a space that is larger than the group.
+// groupFilled runs the daemon of host 0 in a control group. One client works while another uses more and more of a
+// space that is larger than the group.
 func groupFilled(ctx context.Context, t *Trial) error {
 	g, c, err := t.grouped(ctx)
 	if err != nil {
@@ -162,7 +163,7 @@ func groupFilled(ctx context.Context, t *Trial) error {
 	t.injected("MiB used of the space", uint64(filled/step))
 	t.typed(refused, "memory")
 	err = use(0)
-	t.check("what is there is used further", err == nil, "%v", err)
+	t.check("pinned memory stays usable", err == nil, "%v", err)
 	used, err := g.Used()
 	if err != nil {
 		return err
@@ -171,7 +172,7 @@ func groupFilled(ctx context.Context, t *Trial) error {
 	return t.spared(ctx, c, g)
 }
 
-// parkedKilled kills a client nearly all of whose operations are parked somewhere.
+// parkedKilled kills a client most of whose operations are parked.
 func parkedKilled(ctx context.Context, t *Trial) error {
 	t.spaces = true
 	c, err := t.pair(ctx, MixRandom, 4, 8)
@@ -186,7 +187,7 @@ func parkedKilled(ctx context.Context, t *Trial) error {
 	at := time.Now()
 	c.kill()
 	t.injected("clients killed", 1)
-	t.unpinned(ctx, 0, 0)
+	t.unpinned(ctx, 0)
 	server := t.servers[0]
 	took, ok := t.event(ctx, 2*time.Second, func() bool { return len(server.endings()) >= c.job.Conns })
 	t.ms("peer told after", took)

@@ -11,17 +11,17 @@ import (
 	"multiedge/internal/lab"
 )
 
-// Times of every stage's daemons. Deadlines of operations follow from them.
+// Times of every stage's daemons. The deadlines of operations follow from them.
 const (
 	keepAlive = 500 * time.Millisecond
 	deadTime  = 4 * time.Second
 )
 
-// logBytes bounds what is kept of the daemons' log.
+// logBytes bounds the part of the daemons' log that is kept.
 const logBytes = 4 << 20
 
-// deadline is by when an operation must have ended: silence of the peer is noticed after the dead time, looked for once
-// in a keep-alive.
+// deadline is the time by which an operation must have ended. A daemon notices a silent peer after the dead time; it
+// looks once per keep-alive.
 func deadline(dead time.Duration) time.Duration { return dead + 2*keepAlive + time.Second }
 
 // Stage is a lab with daemons and the processes of a scenario.
@@ -53,8 +53,9 @@ func stageSpec(seed uint64) bench.ClusterSpec {
 func newStage(ctx context.Context, spec bench.ClusterSpec, dead time.Duration) (_ *Stage, err error) {
 	s := &Stage{spec: spec, dead: dead, log: &bench.Tail{Limit: logBytes}, killed: map[int]bool{}}
 	s.spec.LogTo = s.log
-	s.spec.Config = fmt.Sprintf("keep_alive = %q\ndead_time = %q\n%s[metrics]\nlisten = %q\n", keepAlive, dead,
-		spec.Config, metricsAddress)
+	// Memory of spaces misses again and again: used where it lies, evicted memory would miss once.
+	s.spec.Config = fmt.Sprintf("misses = \"park\"\nkeep_alive = %q\ndead_time = %q\n%s[metrics]\nlisten = %q\n",
+		keepAlive, dead, spec.Config, metricsAddress)
 	if s.cluster, err = bench.NewCluster(ctx, s.spec); err != nil {
 		return nil, err
 	}
@@ -86,14 +87,15 @@ func (s *Stage) close() error {
 	return err
 }
 
-// A daemon may take settleTime to have started everything, or so many looks, if they take longer.
+// A daemon may take settleTime to start everything, or settleLooks looks, if they take longer.
 const (
 	settleTime  = 5 * time.Second
 	settleLooks = 60
 )
 
-// settled is what a host's daemon holds once it has started everything: when it has not changed for a while. A look
-// leaves a connection that the daemon has yet to close: the next one comes as much later as this one took.
+// settled returns what a host's daemon holds once it has started everything, which is when its numbers stay the same
+// for a while. A look leaves a connection that the daemon has yet to close. So the next look follows after as long as
+// this one took.
 func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 	for start, looks, same := time.Now(), 1, 0; same < 4; looks++ {
 		var now held
@@ -115,8 +117,8 @@ func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
 	return last, nil
 }
 
-// held asks a host's daemon what it holds. A scrape is gathered by goroutines of its own, one to three, so their number
-// is that of the status, asked last.
+// held asks a host's daemon what it holds. A scrape itself takes one to three goroutines, so their number is taken from
+// the status, which is asked last.
 func (s *Stage) held(ctx context.Context, host int) (held, error) {
 	m, err := s.scrape(ctx, host)
 	if err != nil {
@@ -132,7 +134,7 @@ func (s *Stage) held(ctx context.Context, host int) (held, error) {
 	return held{st.Clients, st.Connections, st.Regions, st.Exports, st.PinnedBytes, r}, nil
 }
 
-// exceeds lists what is more than before.
+// exceeds lists the numbers that are larger than before.
 func (h held) exceeds(b held) (out []string) {
 	for _, f := range []struct {
 		what     string
@@ -191,25 +193,16 @@ func (s *Stage) addCounters(ctx context.Context, host int, sum map[string]uint64
 	return nil
 }
 
-// labCounters adds what all links did.
+// labCounters adds up the counters of all links.
 func (s *Stage) labCounters() (sum lab.Counters, err error) {
 	all, err := s.cluster.Lab().Counters()
 	for _, c := range all {
-		sum.Received += c.Received
-		sum.Delivered += c.Delivered
-		sum.Lost += c.Lost
-		sum.Corrupted += c.Corrupted
-		sum.Outer += c.Outer
-		sum.Duplicated += c.Duplicated
-		sum.Reordered += c.Reordered
-		sum.Cut += c.Cut
-		sum.Overflow += c.Overflow
-		sum.Missed += c.Missed
+		sum = sum.Plus(c)
 	}
 	return sum, err
 }
 
-// setFaults changes what every link does.
+// setFaults sets the faults of every link.
 func (s *Stage) setFaults(f lab.Faults) error {
 	l := s.cluster.Lab()
 	for i := range l.Links() {

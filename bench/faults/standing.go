@@ -11,28 +11,62 @@ import (
 	"multiedge/internal/inspect"
 )
 
-// A receiver that stands still has posted a few buffers and posts no more. Both ends are in this process.
+// A stalled receiver has posted a few buffers and posts no more. Both ends are in this process.
 const (
 	standSends = 24
-	standFew   = 3 // buffers that there are
+	standFew   = 3 // buffers posted at first
 	standOps   = 100
 )
 
-// standing is a connection over which more is sent than there are buffers for.
-type standing struct {
-	script         script
-	from, to       *edge.Conn
-	out, in        *edge.Region // what is sent and read; buffers, the word and the memory
-	remote         *edge.RemoteRegion
-	cq             *edge.CompletionQueue
-	ops            []edge.Op
-	posted, next   int // buffers
-	compared       uint64
-	listener       *edge.Listener
-	sender, taking *edge.Device
+// joined is a connection from host 0 to host 1 with both ends in this process.
+type joined struct {
+	near, far *edge.Device // of host 0 and of host 1
+	from, to  *edge.Conn
 }
 
-// standArea is exported besides the buffers.
+// join makes such a connection, of a service. After an error, too, it is to be closed.
+func (t *Trial) join(ctx context.Context, service string) (j joined, err error) {
+	if j.near, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(0)}); err != nil {
+		return j, err
+	}
+	if j.far, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(1)}); err != nil {
+		return j, err
+	}
+	l, err := j.far.Listen(ctx, service)
+	if err != nil {
+		return j, err
+	}
+	dialled := make(chan error, 1)
+	go func() {
+		var err error
+		j.from, err = j.near.Dial(ctx, "host1", service)
+		dialled <- err
+	}()
+	j.to, err = l.Accept(ctx)
+	return j, errors.Join(err, <-dialled)
+}
+
+func (j *joined) close() {
+	for _, d := range []*edge.Device{j.near, j.far} {
+		if d != nil {
+			d.Close()
+		}
+	}
+}
+
+// standing is a connection with more sends than buffers.
+type standing struct {
+	joined
+	script       script
+	out, in      *edge.Region // what is sent and read; buffers, the word and the memory
+	remote       *edge.RemoteRegion
+	cq           *edge.CompletionQueue
+	ops          []edge.Op
+	posted, next int // buffers
+	compared     uint64
+}
+
+// standArea is the size of the exported memory beside the buffers.
 const standArea = 4096
 
 // standUp connects host 0 to host 1.
@@ -43,33 +77,17 @@ func (t *Trial) standUp(ctx context.Context) (s *standing, err error) {
 			s.close()
 		}
 	}()
-	if s.sender, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(0)}); err != nil {
-		return s, err
-	}
-	if s.taking, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(1)}); err != nil {
-		return s, err
-	}
-	if s.listener, err = s.taking.Listen(ctx, "standing"); err != nil {
-		return s, err
-	}
-	dialled := make(chan error, 1)
-	go func() {
-		var err error
-		s.from, err = s.sender.Dial(ctx, "host1", "standing")
-		dialled <- err
-	}()
-	s.to, err = s.listener.Accept(ctx)
-	if err = errors.Join(err, <-dialled); err != nil {
+	if s.joined, err = t.join(ctx, "standing"); err != nil {
 		return s, err
 	}
 	size := standSends * longestMessage
-	if s.out, err = s.sender.RegisterContext(ctx, size+2*standArea); err != nil {
+	if s.out, err = s.near.RegisterContext(ctx, size+2*standArea); err != nil {
 		return s, err
 	}
-	if s.in, err = s.taking.RegisterContext(ctx, standArea+size); err != nil {
+	if s.in, err = s.far.RegisterContext(ctx, standArea+size); err != nil {
 		return s, err
 	}
-	if s.cq, err = s.taking.NewCompletionQueue(standSends); err != nil {
+	if s.cq, err = s.far.NewCompletionQueue(standSends); err != nil {
 		return s, err
 	}
 	const all = edge.RemoteRead | edge.RemoteWrite | edge.RemoteAtomic
@@ -80,15 +98,7 @@ func (t *Trial) standUp(ctx context.Context) (s *standing, err error) {
 	return s, err
 }
 
-func (s *standing) close() {
-	for _, d := range []*edge.Device{s.sender, s.taking} {
-		if d != nil {
-			d.Close()
-		}
-	}
-}
-
-// buffers posts so many more.
+// buffers posts n more buffers.
 func (s *standing) buffers(n int) error {
 	for range n {
 		_, err := s.to.Post(&edge.Work{Kind: edge.Receive, Local: s.in, LocalOff: standArea + s.posted*longestMessage,
@@ -116,7 +126,7 @@ func (s *standing) send(ctx context.Context) error {
 	return nil
 }
 
-// take waits for messages until so many have come in all, and holds them against the script.
+// take waits until upTo messages have come in all, and compares each with the script.
 func (s *standing) take(ctx context.Context, upTo int) error {
 	var done [standSends]edge.Completion
 	for s.next < upTo {
@@ -142,7 +152,7 @@ func (s *standing) take(ctx context.Context, upTo int) error {
 
 var errWrong = errors.New("not what must come")
 
-// sent is how many sends have ended.
+// sent returns how many sends have ended.
 func (s *standing) sent() (n int) {
 	for _, op := range s.ops {
 		if op.Done() {
@@ -152,7 +162,7 @@ func (s *standing) sent() (n int) {
 	return n
 }
 
-// waiting is how many operations of the connection have no number yet, by its daemon's account.
+// waiting returns how many operations of the connection have no number yet, as its daemon counts.
 func (s *standing) waiting(ctx context.Context, t *Trial) (n int, err error) {
 	all, err := fetch[[]inspect.ConnStatus](ctx, t.cluster.Socket(0), "conn")
 	for _, c := range all {
@@ -163,10 +173,10 @@ func (s *standing) waiting(ctx context.Context, t *Trial) (n int, err error) {
 	return n, err
 }
 
-// passBy has writes, reads and atomics of the same connection done.
+// passBy completes writes, reads and atomics on the same connection.
 func (s *standing) passBy(ctx context.Context) error {
 	mem := s.out.Bytes()[standSends*longestMessage:]
-	area := standArea - 8 // the last word is counted in
+	area := standArea - 8 // atomics count in the last word
 	for i := range uint64(standOps) {
 		s.script.src.Fill(mem[:area], 1<<32+i)
 		for _, w := range []edge.Work{
@@ -194,7 +204,7 @@ func (s *standing) passBy(ctx context.Context) error {
 	return nil
 }
 
-// receiverStands sends more than there are buffers for, and posts the others later.
+// receiverStands sends more messages than there are buffers, and posts the missing buffers later.
 func receiverStands(ctx context.Context, t *Trial) error {
 	other, err := t.pair(ctx, MixMessages, talkConns, talkDepth)
 	if err != nil {
@@ -211,10 +221,10 @@ func receiverStands(ctx context.Context, t *Trial) error {
 		return err
 	}
 	err = s.take(within, standFew)
-	t.check("messages for which there are buffers come", err == nil, "%v", err)
+	t.check("messages that have buffers arrive", err == nil, "%v", err)
 	t.injected("sends without a buffer", standSends-standFew)
 	err = s.passBy(within)
-	t.check("reads, writes and atomics pass by", err == nil, "%v", err)
+	t.check("reads, writes and atomics pass waiting sends", err == nil, "%v", err)
 	if err := t.goesOn(ctx, other); err != nil {
 		return err
 	}
@@ -228,14 +238,14 @@ func receiverStands(ctx context.Context, t *Trial) error {
 	if err == nil {
 		err = impatient.Wait(within)
 	}
-	t.check("who is impatient is told", errors.Is(err, edge.ErrNoBuffer), "%v", err)
+	t.check("a send without patience fails with no-buffer", errors.Is(err, edge.ErrNoBuffer), "%v", err)
 	ended := s.sent()
 	t.check("sends without a buffer wait", ended == standFew, "%d of %d have ended", ended, standSends)
 	err = s.buffers(standSends - standFew)
 	if err == nil {
 		err = errors.Join(s.take(within, standSends), edge.WaitAll(within, s.ops))
 	}
-	t.check("with buffers all come", err == nil, "%v", err)
+	t.check("once buffers are posted, all messages arrive", err == nil, "%v", err)
 	t.counted("messages", uint64(s.next))
 	t.row.Counted[bytesCompared] += s.compared
 	return nil

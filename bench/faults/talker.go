@@ -10,8 +10,8 @@ import (
 	"multiedge/edge"
 )
 
-// Messages have no memory that an oracle could keep: what comes next on a connection, of which length and which bytes,
-// follows from the connection's name and the number of the message. Both ends know it; a claim has their number.
+// An oracle cannot keep messages as it keeps memory. The connection's name and a message's number determine its length
+// and bytes, which both ends can make. A claim says how many messages there were.
 
 // longestMessage is several frames.
 const longestMessage = 20000
@@ -29,7 +29,7 @@ func newScript(seed uint64, connection string) script {
 	return script{seed, pattern.New(seed)}
 }
 
-// length is of message n: none, what an entry of the ring holds, and up to several frames.
+// length returns the length of message n: zero, a few bytes that fit an entry of the ring, or up to several frames.
 func (s *script) length(n uint32) int {
 	r := rand.New(rand.NewPCG(s.seed, uint64(n)))
 	switch p := r.IntN(10); {
@@ -46,7 +46,7 @@ func (s *script) length(n uint32) int {
 // id names the bytes of message n.
 func (s *script) id(n uint32) uint64 { return 1 + uint64(n) }
 
-// talker sends the messages of a lane, twice as many at once as it has buffers, or more: the others wait.
+// talker sends the messages of a lane. It keeps at least twice as many in flight as there are buffers; the others wait.
 type talker struct {
 	l      *lane
 	script script
@@ -56,7 +56,7 @@ type talker struct {
 	next   uint32
 }
 
-// flying is a send whose end was not seen yet.
+// flying is a send whose end has not been seen.
 type flying struct {
 	op    edge.Op
 	start time.Time
@@ -79,7 +79,7 @@ func (l *lane) talk(ctx context.Context) {
 	}
 }
 
-// send posts the next message, from one place, from two, or by value.
+// send posts the next message: from one place, from two, or inline.
 func (t *talker) send(ctx context.Context) error {
 	n, local := t.script.length(t.next), t.l.local
 	at := int(t.next) % len(t.flying)
@@ -116,7 +116,7 @@ func (t *talker) send(ctx context.Context) error {
 	return nil
 }
 
-// end waits for the end of the oldest.
+// end waits for the end of the oldest send.
 func (t *talker) end() {
 	f := &t.flying[int(t.oldest)%len(t.flying)]
 	err, late := t.l.await(f.op, f.start)

@@ -35,7 +35,7 @@ func (t *tally) begins() {
 	t.posted++
 }
 
-// ends counts an operation that took so long, of so many bytes, and whether it was in time.
+// ends counts an operation that has ended: its duration, its bytes, and whether it was in time.
 func (t *tally) ends(took time.Duration, bytes int, err error, late bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,11 +86,10 @@ func (t *tally) dialled(again bool) {
 	if again {
 		t.w.Reconnects++
 	}
-	t.w.Dialled = time.Now()
 	t.up++
 }
 
-// down counts a connection that is over.
+// down counts a connection that has ended.
 func (t *tally) down() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -26,7 +26,7 @@ func (s *server) follow(ctx context.Context, t *target) {
 	s.ended(t)
 }
 
-// ended notes that a connection has ended, and that all that came over it was taken.
+// ended records that a connection has ended and that everything that came over it was taken.
 func (s *server) ended(t *target) {
 	name, _ := typeOf(t.why)
 	t.crashed = errors.Is(t.why, edge.ErrDaemonDown)
@@ -51,7 +51,7 @@ func (s *server) wrong(t *target, format string, args ...any) {
 	s.w.emit(Event{Wrong: what})
 }
 
-// seal remembers the memory: from now on it may not change.
+// seal takes a checksum of the memory: from now on it may not change.
 func (t *target) seal() { t.sum, t.sealed = crc64.Checksum(t.memory, crcTable), true }
 
 func (s *server) order(o Order) {
@@ -72,7 +72,7 @@ func (s *server) order(o Order) {
 	}
 }
 
-// revoke withdraws every export and remembers what memory holds when it is withdrawn.
+// revoke withdraws every export and takes a checksum of its memory at that moment.
 func (s *server) revoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,10 +86,10 @@ func (s *server) revoke() {
 	s.w.emit(Event{Revoked: n})
 }
 
-// forget lets go of the memory of a client that cannot claim it any more, once its connections have ended.
+// forget releases the memory of a killed client, once its connections have ended.
 func (s *server) forget(client string) {
 	s.mu.Lock()
-	s.void[client] = true // what it dialled last may still come
+	s.void[client] = true // its last dials may still arrive
 	var mine []*target
 	for id, t := range s.targets {
 		if strings.HasPrefix(id, client+"-") {
@@ -112,8 +112,8 @@ func (s *server) forget(client string) {
 // verifyTime bounds how long a server waits for the end of a connection whose client is done with it.
 const verifyTime = 30 * time.Second
 
-// verify compares the memory of a connection with a claim, and lets go of it.
-// A claim without bytes is of a connection that the client never had: memory must be as it was made.
+// verify compares the memory of a connection with a claim, and releases it. A claim without bytes is of a connection
+// that the client never had: then memory must be unchanged.
 func (s *server) verify(c *Claim) {
 	s.mu.Lock()
 	t := s.targets[c.ID]
@@ -121,7 +121,7 @@ func (s *server) verify(c *Claim) {
 	out := Checked{ID: c.ID, Void: c.Bytes == nil}
 	switch {
 	case t != nil:
-	case out.Void || s.unwanted(c.ID): // it did not get here, and will be turned away if it does
+	case out.Void || s.unwanted(c.ID): // the connection has not arrived; it is refused if it does
 		s.void[c.ID] = true
 	default:
 		out.Wrong = len(c.Bytes)
@@ -157,7 +157,8 @@ func (s *server) verify(c *Claim) {
 	s.w.emit(Event{Checked: &out})
 }
 
-// release gives a target's memory back, and its attachment when that is dead and nobody needs it.
+// release gives a target's memory back. It also closes the target's attachment if that is over and no other target uses
+// it.
 func (s *server) release(t *target) {
 	if t.region != nil {
 		if err := t.region.Close(); err != nil && t.on.dev.Err() == nil {

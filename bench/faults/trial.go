@@ -9,7 +9,7 @@ import (
 	"multiedge/bench"
 )
 
-// Scenario is one fault, how it is injected, and when it counts as survived.
+// Scenario is one fault: how it is injected, and when it counts as survived.
 type Scenario struct {
 	Name     string
 	Group    string
@@ -28,7 +28,7 @@ func (s *Scenario) Forms() string {
 	return "long"
 }
 
-// Trial is a scenario while it is carried out.
+// Trial is a scenario that runs.
 type Trial struct {
 	*Stage
 	row     *Row
@@ -38,7 +38,7 @@ type Trial struct {
 	servers []*agent
 }
 
-// span is how long a part lasts in the full and in the short form.
+// span returns how long a part lasts in the full or in the short form.
 func (t *Trial) span(full, short time.Duration) time.Duration {
 	if t.short {
 		return short
@@ -46,7 +46,7 @@ func (t *Trial) span(full, short time.Duration) time.Duration {
 	return full
 }
 
-// many is how often something is done in the full and in the short form.
+// many returns how often something is done in the full or in the short form.
 func (t *Trial) many(full, short int) int {
 	if t.short {
 		return short
@@ -54,7 +54,7 @@ func (t *Trial) many(full, short int) int {
 	return full
 }
 
-// check enters a criterion of the scenario.
+// check records a criterion of the scenario and whether it holds.
 func (t *Trial) check(what string, ok bool, format string, args ...any) {
 	c := Check{What: what, Verdict: Pass}
 	if !ok {
@@ -63,7 +63,7 @@ func (t *Trial) check(what string, ok bool, format string, args ...any) {
 	t.row.Checks = append(t.row.Checks, c)
 }
 
-// speed is check for a figure of speed, which the short form shows and does not judge.
+// speed is like check, for a figure of speed. The short form shows it and does not judge it.
 func (t *Trial) speed(what string, ok bool, format string, args ...any) {
 	if t.short {
 		t.row.Checks = append(t.row.Checks, Check{What: what + " (not judged in the short form)", Verdict: Unjudged})
@@ -73,7 +73,7 @@ func (t *Trial) speed(what string, ok bool, format string, args ...any) {
 	t.row.Checks[len(t.row.Checks)-1].Speed = true
 }
 
-// ms enters a time.
+// ms records a duration.
 func (t *Trial) ms(name string, d time.Duration) {
 	t.row.Measured[name+" ms"] = float64(d.Microseconds()) / 1e3
 }
@@ -139,7 +139,7 @@ func (t *Trial) flowing(ctx context.Context, a *agent, within time.Duration) err
 	}
 }
 
-// mark takes a window of a client and enters in U1 and U2 what is wrong with it.
+// mark takes a window of a client and records in U1 and U2 what is wrong with it.
 func (t *Trial) mark(ctx context.Context, a *agent, name string) (*Window, error) {
 	w, err := a.mark(ctx, name)
 	if err == nil {
@@ -148,7 +148,7 @@ func (t *Trial) mark(ctx context.Context, a *agent, name string) (*Window, error
 	return w, err
 }
 
-// drain has a client finish what it has in hand, and returns its last window, likewise.
+// drain makes a client finish its work. It returns and judges the client's last window.
 func (t *Trial) drain(ctx context.Context, a *agent) (*Window, error) {
 	w, err := a.drain(ctx)
 	if err == nil {
@@ -157,7 +157,7 @@ func (t *Trial) drain(ctx context.Context, a *agent) (*Window, error) {
 	return w, err
 }
 
-// until marks a client again and again until all that it did meanwhile is as ok asks, and returns that, and how long it
+// until marks a client repeatedly until ok accepts everything that it did meanwhile. It returns that, and how long it
 // took; false after within.
 func (t *Trial) until(ctx context.Context, a *agent, name string, within time.Duration,
 	ok func(w *Window) bool) (*Window, time.Duration, bool) {
@@ -172,7 +172,7 @@ func (t *Trial) until(ctx context.Context, a *agent, name string, within time.Du
 	return &w, took, done
 }
 
-// meanwhile judges that nothing of a client has failed since its last window.
+// meanwhile judges that no operation of a client has failed since its last window.
 func (t *Trial) meanwhile(ctx context.Context, a *agent) error {
 	w, err := t.mark(ctx, a, "meanwhile")
 	if err == nil {
@@ -193,7 +193,7 @@ func (t *Trial) judge(a *agent, w *Window) {
 	}
 }
 
-// measure takes a window of so long.
+// measure returns a client's window over a time d.
 func (t *Trial) measure(ctx context.Context, a *agent, name string, d time.Duration) (*Window, error) {
 	if _, err := t.mark(ctx, a, name+" begins"); err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (t *Trial) measure(ctx context.Context, a *agent, name string, d time.Durat
 // rate is a window's goodput in bytes per second.
 func (w *Window) rate() float64 { return float64(w.Bytes) / max(w.Seconds, 1e-9) }
 
-// unfailed enters errors of operations as a failed check where there should be none.
+// unfailed judges windows in which no operation may fail.
 func (t *Trial) unfailed(ws ...*Window) {
 	bad, again := map[string]uint64{}, uint64(0)
 	for _, w := range ws {
@@ -220,7 +220,7 @@ func (t *Trial) unfailed(ws ...*Window) {
 		counts(bad), again)
 }
 
-// event waits until a condition of the outside world holds, and returns how long that took; false after within.
+// event polls a condition until it holds, and returns how long that took; false after within.
 func (t *Trial) event(ctx context.Context, within time.Duration, ok func() bool) (time.Duration, bool) {
 	start := time.Now()
 	for {
@@ -233,12 +233,15 @@ func (t *Trial) event(ctx context.Context, within time.Duration, ok func() bool)
 	}
 }
 
-// panics finds signs of a crash or a race in what a process wrote.
+// panicLines show the two stacks of a race.
+const panicLines = 50
+
+// panics finds signs of a crash or a race in what a process wrote, and returns panicLines from there.
 func panics(words string) string {
 	for _, sign := range []string{"panic:", "fatal error:", "DATA RACE", "SIGSEGV"} {
 		if i := strings.Index(words, sign); i >= 0 {
-			line, _, _ := strings.Cut(words[i:], "\n")
-			return line
+			lines := strings.SplitN(words[i:], "\n", panicLines+1)
+			return strings.TrimSpace(strings.Join(lines[:min(len(lines), panicLines)], "\n"))
 		}
 	}
 	return ""

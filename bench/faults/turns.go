@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// turnsJudged is how many turns a figure of speed takes that is judged: with one, what else the machine does in either
-// window decides.
+// turnsJudged is the number of turns for a figure of speed that is judged. With one turn, other work of the machine in
+// either window would decide.
 const turnsJudged = 5
 
-// turns are windows of a client without something and with it, by turns.
+// turns are windows of a client without something and with it, alternately.
 type turns struct{ clean, with []*Window }
 
-// turn measures a client for a time d, begins something, and measures it for as long again.
+// turn measures a client for a time d, calls begin, and measures it for as long again.
 func (t *Trial) turn(ctx context.Context, c *agent, x *turns, d time.Duration, begin func() error) error {
 	clean, err := t.measure(ctx, c, "clean", d)
 	if err != nil {
@@ -32,7 +32,7 @@ func (t *Trial) turn(ctx context.Context, c *agent, x *turns, d time.Duration, b
 
 func (x *turns) all() []*Window { return slices.Concat(x.clean, x.with) }
 
-// ratio is the goodput with as a share of the goodput without: the median of the turns.
+// ratio is the median over the turns of the goodput with, as a share of the goodput without.
 func (x *turns) ratio() float64 {
 	var v []float64
 	for i, w := range x.with {
@@ -49,7 +49,7 @@ func (x *turns) goesOn() bool {
 	return !slices.ContainsFunc(x.with, func(w *Window) bool { return w.Ops == 0 })
 }
 
-// stall is the longest with.
+// stall is the longest time without a completion in the windows with.
 func (x *turns) stall() (d time.Duration) {
 	for _, w := range x.with {
 		d = max(d, w.Stall)

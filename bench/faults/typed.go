@@ -27,7 +27,7 @@ var types = []struct {
 	{context.Canceled, "cancelled"},
 }
 
-// typeOf names an error's type; "" for success, ok false for one that a program cannot tell from others.
+// typeOf names an error's type: "" for success, ok false for an error that a program cannot tell from others.
 func typeOf(err error) (name string, ok bool) {
 	if err == nil {
 		return "", true

@@ -12,25 +12,27 @@ import (
 	"multiedge/bench"
 )
 
-// firstTenant is the number of the first user of these scenarios; nobody else's on the host.
+// firstTenant is the number of the first user of these scenarios. Nobody else on the host has these numbers.
 const firstTenant = 40_000
 
 func userScenarios() []Scenario {
 	return []Scenario{
 		{Name: "a hundred users at once", Group: Load, Set: forAllUsers, Run: manyUsers,
-			Criteria: "none fails; each moves at least half of the mean, though one in ten has twenty connections; U"},
-		{Name: "a lone user beside another's hundred connections", Group: Load, Criteria: "he moves 45 % at least, U",
-			Short: true, Set: forAllUsers, Run: loneUser},
+			Criteria: "no operation fails; each user moves at least half of the mean, though one in ten has twenty " +
+				"connections"},
+		{Name: "a lone user beside another's hundred connections", Group: Load,
+			Criteria: "the lone user moves at least 45 %",
+			Short:    true, Set: forAllUsers, Run: loneUser},
 	}
 }
 
-// forAllUsers lets every user of the host to the daemons, over a wire that two processors can fill.
+// forAllUsers admits every user of the host to the daemons, over a wire that two processors can fill.
 func forAllUsers(s *bench.ClusterSpec) {
 	shaped(s)
 	s.Config += "mode = \"0666\"\n"
 }
 
-// becomeUser gives up this process's privileges for those of a user; 0: it keeps them.
+// becomeUser drops this process's privileges for those of a user; 0 keeps them.
 func becomeUser(uid int) error {
 	if uid == 0 {
 		return nil
@@ -42,7 +44,7 @@ func becomeUser(uid int) error {
 	return nil
 }
 
-// oneUser reports whether there are no users here but one: in a user namespace that maps no others.
+// oneUser reports whether only one user exists here: in a user namespace that maps no others.
 func oneUser() bool {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	f := strings.Fields(string(b))
@@ -55,12 +57,12 @@ func (t *Trial) userAt(ctx context.Context, uid, conns, depth int) (*agent, erro
 		Deadline: userDeadline, UID: uid})
 }
 
-// userDeadline is by when an operation must have ended beside a hundred others.
+// userDeadline is the time by which an operation must have ended beside a hundred other users.
 const userDeadline = 30 * time.Second
 
-// users starts clients as start says, and returns what each moved in the same span.
+// users calls start to start the clients, and returns what each moved in the same time.
 func (t *Trial) users(ctx context.Context, start func() error) (ws []*Window, err error) {
-	if err := os.Chmod(t.cluster.Dir(), 0o777); err != nil { // they leave their claims there
+	if err := os.Chmod(t.cluster.Dir(), 0o777); err != nil { // the users write their claims there
 		return nil, err
 	}
 	if _, err := t.serve(ctx, 1, "store"); err != nil {
@@ -93,7 +95,8 @@ func (t *Trial) users(ctx context.Context, start func() error) (ws []*Window, er
 	return ws, nil
 }
 
-// One user of greedyEach has as many connections; where turns are by connection, the others move a third of the mean.
+// One user in greedyEach has greedyConns connections. If turns were by connection, the others would move a third of the
+// mean.
 const (
 	greedyEach  = 10
 	greedyConns = 20
@@ -132,7 +135,7 @@ func manyUsers(ctx context.Context, t *Trial) error {
 	t.counted("clients", uint64(st.Clients))
 	t.agrees("clients", uint64(st.Clients), uint64(n), 0)
 	share := least / max(all/float64(n), 1)
-	t.row.Measured["all, MB/s"], t.row.Measured["the least, of the mean"] = all/1e6, share
+	t.row.Measured["all, MB/s"], t.row.Measured["slowest user's share of the mean"] = all/1e6, share
 	t.check("each moves at least half of the mean", share >= 0.5, "one moves %.2f of the mean of %.2f MB/s", share,
 		all/1e6/float64(n))
 	return nil

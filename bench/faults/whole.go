@@ -18,12 +18,12 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// The whole daemon under faults: of its files, its configuration, its quotas and its control socket at once, while
+// The whole daemon under faults of its files, its configuration, its quotas and its control socket at once, while
 // clients move data.
 const (
-	mutes    = 16          // who ask for lists and never read the answers
-	wholeMin = time.Second // the longest that nothing may complete meanwhile
-	// of the goodput beside two other daemons that are misused likewise
+	mutes    = 16          // clients that ask for lists and never read the answers
+	wholeMin = time.Second // the longest time without a completion
+	// share of the goodput beside equal misuse of two other daemons
 	wholeShare = 0.3
 )
 
@@ -33,7 +33,7 @@ const ReloadSignal = syscall.SIGUSR2
 // ConfigFile is where a lab's daemon looks for its configuration when it gets ReloadSignal.
 func ConfigFile(socket string) string { return socket + ".toml" }
 
-// Reload does to a lab's daemon what SIGHUP does to edged. A configuration that cannot be used changes nothing.
+// Reload does what SIGHUP does to edged. A configuration that cannot be used changes nothing.
 func Reload(d *daemon.Daemon, socket string) error {
 	cfg, err := config.Load(ConfigFile(socket))
 	if err != nil {
@@ -42,26 +42,26 @@ func Reload(d *daemon.Daemon, socket string) error {
 	return d.Reload(cfg)
 }
 
-// brokenPeers are what may be found in place of a peers file that somebody writes: none may be believed.
+// brokenPeers returns contents that a peers file may have while somebody edits it. The daemon must accept none.
 func brokenPeers(good string) []string {
 	at := strings.LastIndexByte(strings.TrimRight(good, "\n"), '\n') + 1 // the last line: KEY NAME
 	return []string{good[:at+20], good + "nonsense\n", strings.Repeat("\x00", 4096), "", good[:at] + "=" + good[at:],
 		good + strings.Repeat("x", 1<<20)}
 }
 
-// brokenConfigs are likewise of a configuration; the last is in order and leaves nothing to new clients.
+// brokenConfigs returns such contents of a configuration. The last is valid, and leaves new clients no memory.
 func brokenConfigs(good string) []string {
 	return []string{good[:strings.IndexByte(good, '"')+2], "nonsense = 1\n" + good, "\x00\xff",
 		good + "[[link]]\nname = \"edge0\"\n", strings.Replace(good, "[limits]\n", "[limits]\npinned = 4096\n", 1)}
 }
 
-// abuse is what goes on beside the transfer, and what came of it.
+// abuse is the misuse beside the transfer, and its counts.
 type abuse struct {
 	reloads, refused, believed, junk, asked atomic.Uint64
 	all                                     sync.WaitGroup
 }
 
-// files breaks the files of a host's daemon again and again, and has it read them.
+// files breaks the files of a host's daemon repeatedly and makes the daemon read them.
 func (a *abuse) files(ctx context.Context, t *Trial, host int, peers, config string) {
 	file, socket := t.cluster.PeersFile(host), t.cluster.Socket(host)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -92,7 +92,7 @@ func reloadPeers(ctx context.Context, socket string) error {
 	return err
 }
 
-// babble says to a daemon what is no message, or half of one, and goes.
+// babble sends malformed or truncated messages to a daemon and leaves.
 func (a *abuse) babble(ctx context.Context, socket string) {
 	texts := [][]byte{[]byte(`{"id":1,"kind":"hel`), {0}, []byte(strings.Repeat("x", 100<<10)),
 		[]byte(`{"id":1,"kind":"register","size":-1}`), []byte(`{"id":1,"kind":"hello","depth":1e9}`)}
@@ -107,7 +107,7 @@ func (a *abuse) babble(ctx context.Context, socket string) {
 	}
 }
 
-// mute asks for everything there is, and reads nothing.
+// mute asks for every list and reads no answer.
 func (a *abuse) mute(ctx context.Context, socket string) {
 	conn, err := ipc.Dial(ctx, socket)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *abuse) mute(ctx context.Context, socket string) {
 // originals are a host's files as they should be.
 type originals struct{ peers, config string }
 
-// begin sets all of it going against the daemons of some hosts; it ends with ctx.
+// begin starts all misuse of the daemons of some hosts. The misuse ends with ctx.
 func (a *abuse) begin(ctx context.Context, t *Trial, hosts []int, good []originals) {
 	for _, h := range hosts {
 		socket := t.cluster.Socket(h)
@@ -153,11 +153,11 @@ func (t *Trial) misused(ctx context.Context, c *agent, a *abuse, hosts []int, go
 	return w, err
 }
 
-// wholeHosts makes room for two daemons that the transfer does not use.
+// wholeHosts adds two hosts whose daemons the transfer does not use.
 func wholeHosts(s *bench.ClusterSpec) { s.Lab.Hosts = 4 }
 
-// wholeDaemon misuses, by turns, daemons that the transfer does not use, which costs the machine the same, and those
-// that it does.
+// wholeDaemon misuses, by turns, the daemons that the transfer uses and two that it does not use. Both cost the machine
+// the same.
 func wholeDaemon(ctx context.Context, t *Trial) error {
 	c, err := t.pair(ctx, MixRandom, 2, 8)
 	if err != nil {
@@ -185,23 +185,23 @@ func wholeDaemon(ctx context.Context, t *Trial) error {
 		x.clean, x.with = append(x.clean, clean), append(x.with, with)
 	}
 	t.injected("broken files read", a.reloads.Load())
-	t.injected("words that are no messages", a.junk.Load())
-	t.injected("requests whose answers nobody reads", a.asked.Load())
+	t.injected("malformed control messages", a.junk.Load())
+	t.injected("requests with unread answers", a.asked.Load())
 	t.counted("peers files refused", a.refused.Load())
 	t.row.Measured["goodput ratio"] = x.ratio()
 	t.ms("stall", x.stall())
 	t.unfailed(x.all()...)
-	t.check("no broken peers file is believed", a.believed.Load()+other.believed.Load() == 0, "%d were",
+	t.check("no broken peers file is accepted", a.believed.Load()+other.believed.Load() == 0, "%d were",
 		a.believed.Load()+other.believed.Load())
 	t.check(fmt.Sprintf("the transfer goes on, no stall of %v", wholeMin), x.goesOn() && x.stall() < wholeMin,
 		"stall %v", x.stall())
-	t.speed(fmt.Sprintf("goodput at least %.0f %% of that beside other daemons misused", 100*wholeShare),
+	t.speed(fmt.Sprintf("goodput at least %.0f %% of that beside misuse of other daemons", 100*wholeShare),
 		x.ratio() >= wholeShare, "%.0f %%", 100*x.ratio())
 	if a.refused.Load() == 0 || a.junk.Load() == 0 || a.asked.Load() == 0 {
 		t.row.U[3].fail("refused %d, junk %d, asked %d: a kind of fault is missing", a.refused.Load(), a.junk.Load(),
 			a.asked.Load())
 	}
-	for h := range good { // in order again, they are believed again
+	for h := range good { // valid files are accepted again
 		if err := put(t.cluster.PeersFile(h), good[h].peers); err != nil {
 			return err
 		}

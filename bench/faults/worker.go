@@ -20,11 +20,11 @@ type worker struct {
 func (w *worker) emit(e Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.out.Encode(e) // a parent that is gone will end us
+	_ = w.out.Encode(e) // if the parent is gone, its end ends this process
 }
 
-// WorkJSON does a job given as JSON, taking orders from in and writing events to out: what a process in a lab host
-// does. It returns when it was told to quit or ctx ends.
+// WorkJSON does a job given as JSON, in a process of a lab host. It takes orders from in and writes events to out. It
+// returns when it is told to quit or ctx ends.
 func WorkJSON(ctx context.Context, job string, in io.Reader, out io.Writer) error {
 	w := &worker{out: json.NewEncoder(out)}
 	if err := json.Unmarshal([]byte(job), &w.job); err != nil {
@@ -59,7 +59,7 @@ func WorkJSON(ctx context.Context, job string, in io.Reader, out io.Writer) erro
 	return err
 }
 
-// wait waits for the order to quit, passing others to handle; nil handle ignores them.
+// wait waits for the order to quit and passes other orders to handle; nil ignores them.
 func (w *worker) wait(ctx context.Context, handle func(Order)) {
 	for {
 		select {

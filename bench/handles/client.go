@@ -27,7 +27,7 @@ type run struct {
 	base  map[string]int           // and its exports
 }
 
-// Run does it. show is called now and then with what is being done and how far that is.
+// Run carries a Spec out. It calls show now and then with what is being done and how far that is.
 func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)) (*Result, error) {
 	probe, err := scale.NewProbe(ctx, d, s.Peer)
 	if err != nil {
@@ -52,7 +52,7 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)
 	return res, nil
 }
 
-// step has so many exports, measures, and gives them up.
+// step makes n exports, measures with them, and gives them up.
 func (r *run) step(ctx context.Context, way string, n int,
 	have func(context.Context, int) ([]*edge.RemoteRegion, func(), error)) (*Step, error) {
 	start := time.Now()
@@ -68,7 +68,7 @@ func (r *run) step(ctx context.Context, way string, n int,
 	return s, r.write(ctx, s, used)
 }
 
-// memory reads what processes hold, and sets what that is for each export beyond those of the first step.
+// memory reads what the processes hold, and divides the growth since the first step by the exports added since.
 func (r *run) memory(ctx context.Context, s *Step) error {
 	client, server, err := r.probe.Hosts(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *run) memory(ctx context.Context, s *Step) error {
 	return nil
 }
 
-// granted has all exported on connections, and imports some of each.
+// granted has n objects exported on connections, and imports those that are used.
 func (r *run) granted(ctx context.Context, n int) (used []*edge.RemoteRegion, end func(), err error) {
 	var conns []*edge.Conn
 	end = func() {
@@ -141,7 +141,7 @@ func (r *run) catalog(ctx context.Context, n int) (used []*edge.RemoteRegion, en
 	return used, func() { m.Close() }, nil
 }
 
-// write writes to what is used, in no order, one after the other and many at once.
+// write writes to the exports in use, in random order, one after the other and many at once.
 func (r *run) write(ctx context.Context, s *Step, used []*edge.RemoteRegion) error {
 	var p50, p99, rate []float64
 	random := rand.New(rand.NewPCG(1, uint64(s.Exports)))

@@ -1,9 +1,9 @@
-// Package handles finds out what memory costs that is exported and not used: a thousand exports in use, of as many and
-// of up to a million (dynamic handle lookup, §IV and §V). Three ways: in the table of the transport alone; exported on
-// connections, so that the peer is told of each; and offered by a catalog, of which the peer learns what it asks for.
+// Package handles measures the cost of exports that are not used: a thousand exports are in use, of a thousand and of
+// up to a million (dynamic handle lookup, §IV and §V). It measures the transport's table alone, exports on connections,
+// of which the peer learns all, and exports of a catalog, of which the peer learns those that it asks for.
 package handles
 
-// Spec says how much.
+// Spec is the size of a run.
 type Spec struct {
 	Peer    string   `json:"peer"`
 	Exports []int    `json:"exports"` // how many, one step after the other
@@ -12,14 +12,14 @@ type Spec struct {
 	Ways    []string `json:"ways"`   // of Ways, without Table
 }
 
-// Ways to have exports.
+// Ways to export.
 const (
 	Table   = "table"
 	Granted = "granted"
 	Catalog = "catalog"
 )
 
-// Step is what one number of exports came to, in one way.
+// Step is the result of one number of exports, exported in one way.
 type Step struct {
 	Way     string  `json:"way"`
 	Exports int     `json:"exports"`
@@ -39,7 +39,7 @@ type Step struct {
 	Hot       float64 `json:"hot_bytes,omitempty"` // of the table's cache
 }
 
-// Result is what a run came to.
+// Result is the outcome of a run.
 type Result struct {
 	Spec
 	Steps []Step `json:"steps"`

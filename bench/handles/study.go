@@ -9,8 +9,8 @@ import (
 	"multiedge/bench/xlate"
 )
 
-// Limit is by how much time and memory of what is in use may grow with what is not.
-const Limit = 1.1
+// limit is the factor by which the time of writes may grow with exports that are not used.
+const limit = 1.1
 
 var titles = map[string]string{
 	Table:   "The transport's table of grants alone",
@@ -24,12 +24,7 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 		Paper: "Azimi and Bilas, Evaluating the Performance Impact of Dynamic Handle Lookup (CBH, PCH)"}
 	for _, way := range append([]string{Table}, r.Ways...) {
 		s.Tables = append(s.Tables, r.table(way))
-		for _, t := range r.trends(way) {
-			if t.Agrees {
-				t.Why = ""
-			}
-			s.Trends = append(s.Trends, t)
-		}
+		r.trends(s, way)
 	}
 	s.Figures = r.figures()
 	return s
@@ -41,7 +36,7 @@ func (r *Result) steps(way string) []Step {
 }
 
 func (r *Result) table(way string) xlate.Table {
-	number := func(v float64, form string) xlate.Cell { return xlate.Cell{Ours: &v, Form: form} }
+	number := xlate.Number
 	t := xlate.Table{ID: way, Title: fmt.Sprintf("%s, %d in use", titles[way], r.InUse)}
 	if way == Table {
 		t.Caption = "A lookup is the least of many turns over the exports in use, in no order; memory is the heap's."
@@ -68,31 +63,28 @@ func (r *Result) table(way string) xlate.Table {
 }
 
 // trends compares the last step of a way with its first.
-func (r *Result) trends(way string) []xlate.Trend {
+func (r *Result) trends(s *xlate.Study, way string) {
 	steps := r.steps(way)
 	if len(steps) < 2 {
-		return nil
+		return
 	}
 	first, last := steps[0], steps[len(steps)-1]
 	const noise = "a run on a host that does other things as well is no proof: repeat it"
 	if way == Table {
 		all := last.Bytes * float64(last.Exports)
-		return []xlate.Trend{
-			{ID: "lookup", Where: "§V.C", Claim: "Lookups cost at most 3 % of run time: beside a write of some 5 us " +
-				"they may take 150 ns more.", Agrees: last.Lookup-first.Lookup < 150, Why: noise,
-				Found: fmt.Sprintf("%.1f ns of %d exports, %.1f of %d", first.Lookup, first.Exports, last.Lookup,
-					last.Exports)},
-			{ID: "memory", Where: "§V.A, figure 3", Claim: "What lookups need in fast memory shrinks by 75 %.",
-				Agrees: last.Hot < 0.25*all, Why: "there are too few exports for the cache to be small beside them",
-				Found: fmt.Sprintf("%.0f KiB hot of %.0f in all: %.1f %% less", last.Hot/1024, all/1024,
-					100*(1-last.Hot/all))},
-		}
+		s.AddTrend("lookup", "§V.C", "Lookups cost at most 3 % of run time: beside a write of some 5 us they may "+
+			"take 150 ns more.", last.Lookup-first.Lookup < 150, noise, "%.1f ns of %d exports, %.1f of %d",
+			first.Lookup, first.Exports, last.Lookup, last.Exports)
+		s.AddTrend("memory", "§V.A, figure 3", "What lookups need in fast memory shrinks by 75 %.",
+			last.Hot < 0.25*all, "there are too few exports for the cache to be small beside them",
+			"%.0f KiB hot of %.0f in all: %.1f %% less", last.Hot/1024, all/1024, 100*(1-last.Hot/all))
+		return
 	}
 	time, rate := last.P50/first.P50, first.Rate/last.Rate
-	return []xlate.Trend{{ID: way, Where: "goal", Claim: fmt.Sprintf("Writes cost at most %.0f %% more than with as "+
-		"many exports as are in use.", 100*(Limit-1)), Agrees: time <= Limit && rate <= Limit, Why: noise,
-		Found: fmt.Sprintf("%d of %d against %d of %d: p50 %.2f times, p99 %.2f, writes/s %.2f", r.InUse, last.Exports,
-			r.InUse, first.Exports, time, last.P99/first.P99, 1/rate)}}
+	s.AddTrend(way, "goal", fmt.Sprintf("Writes cost at most %.0f %% more than with as many exports as are in use.",
+		100*(limit-1)), time <= limit && rate <= limit, noise,
+		"%d of %d against %d of %d: p50 %.2f times, p99 %.2f, writes/s %.2f", r.InUse, last.Exports, r.InUse,
+		first.Exports, time, last.P99/first.P99, 1/rate)
 }
 
 func (r *Result) figures() (figs []figure.Figure) {

@@ -13,7 +13,6 @@ import (
 // error.
 type mode struct {
 	name  string
-	about string
 	fatal bool // a daemon that protects itself evicts the client for it
 	peer  bool // it is about operations with a peer
 	act   func(c *client, r *rand.Rand) (acts uint64, err error)
@@ -21,23 +20,23 @@ type mode struct {
 
 // modes are all that Run knows.
 var modes = []mode{
-	{"cram", "fills its rings and takes no completion", false, true, cram},
-	{"clog", "posts sends and buffers that nobody answers, and tries receive queues, others' too", false, true, clog},
-	{"verbs", "posts malformed atomics, pieces, redirections, messages and composed ones", true, true, verbs},
-	{"scribble", "writes noise over indices and entries of its rings", true, false, scribble},
-	{"flood", "fills its ring with operations for connections that do not exist", true, false, flood},
-	{"credit", "returns credit it never had", true, false, credit},
-	{"wipe", "punches holes into the memory of its rings", true, false, wipe},
-	{"control", "sends requests without end", false, false, control},
-	{"punch", "punches holes into registered memory, under operations if there is a peer", false, false, punch},
-	{"jam", "makes its doorbell blocking, fills it, and has the daemon ring it", false, true, jam},
-	{"refill", "registers memory and punches holes into it, to be granted more than there is", false, false, refill},
-	{"hoard", "registers small regions until it is refused, gives some back, and again", false, false, hoard},
-	{"spaces", "maps spaces, floods advice, and has peers' bytes come to where nothing is", false, true, spaces},
-	{"truncate", "tries to shrink and to grow the memory it shares", false, false, truncate},
-	{"doorbell", "rings the daemon's doorbell without end", false, false, doorbell},
-	{"burn", "breaks no rule and burns a processor: what the others are to be compared with", false, false, burn},
-	{"spin", "claims to poll and never sleeps", false, false, spin},
+	{"cram", false, true, cram},          // fills its rings and takes no completion
+	{"clog", false, true, clog},          // posts sends and buffers that nobody answers, tries others' receive queues
+	{"verbs", true, true, verbs},         // posts malformed atomics, pieces, redirections, messages and composed ones
+	{"scribble", true, false, scribble},  // writes noise over indices and entries of its rings
+	{"flood", true, false, flood},        // fills its ring with operations for connections that do not exist
+	{"credit", true, false, credit},      // returns credit it never had
+	{"wipe", true, false, wipe},          // punches holes into the memory of its rings
+	{"control", false, false, control},   // sends requests without end
+	{"punch", false, false, punch},       // punches holes into registered memory, under operations if there is a peer
+	{"jam", false, true, jam},            // fills its doorbell: a daemon that rings it by a write would wait for ever
+	{"refill", false, false, refill},     // registers memory and punches holes into it, to get more than there is
+	{"hoard", false, false, hoard},       // registers small regions until it is refused, gives some back, and again
+	{"spaces", false, true, spaces},      // maps spaces, floods advice, and has peers' bytes come to where nothing is
+	{"truncate", false, false, truncate}, // tries to shrink and to grow the memory it shares
+	{"doorbell", false, false, doorbell}, // rings the daemon's doorbell without end
+	{"burn", false, false, burn},         // breaks no rule, burns a processor: what the others are compared with
+	{"spin", false, false, spin},         // claims to poll and never sleeps
 }
 
 // indexStride is how far apart the indices and sleep words lie at the start of the rings.

@@ -48,14 +48,6 @@ func Names() (names []string) {
 	return names
 }
 
-// About describes a mode; empty if there is none of that name.
-func About(name string) string {
-	if m := find(name); m != nil {
-		return m.about
-	}
-	return ""
-}
-
 // Fatal says whether a daemon that protects itself evicts a client for this.
 func Fatal(name string) bool {
 	m := find(name)

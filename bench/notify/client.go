@@ -41,7 +41,7 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)
 	return res, err
 }
 
-// run has rounds of one way to wait.
+// run measures the rounds of one way to wait.
 func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(float64)) ([]round, error) {
 	c, err := d.Dial(ctx, s.Peer, service+wait, edge.Data([]byte(strconv.Itoa(s.Rounds))))
 	if err != nil {
@@ -159,7 +159,7 @@ func breakdown(wait string, rounds []round) Breakdown {
 	return b
 }
 
-// setup exports a page again and again, and imports one of the peer's.
+// setup measures exports of a page, and imports of one of the peer's.
 func setup(ctx context.Context, d *edge.Device, peer string) (s Setup, err error) {
 	var rec [5]*report.Recorder
 	for i := range rec {

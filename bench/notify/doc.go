@@ -11,10 +11,10 @@ package notify
 
 import "multiedge/bench/report"
 
-// Spec says how much.
+// Spec is the size of a run.
 type Spec struct {
 	Peer    string    `json:"peer"`
-	Sockets [2]string `json:"-"` // of the daemons of both hosts, this one's first
+	Sockets [2]string `json:"sockets"` // of the daemons of both hosts, this one's first
 	Rounds  int       `json:"rounds"`
 	Bytes   int       `json:"bytes"` // of a write, 1 to 4096
 	Waits   []string  `json:"waits"` // how the receiver waits, one run each: names of Waits
@@ -23,7 +23,7 @@ type Spec struct {
 // Waits are the ways to wait for a notification.
 var Waits = []string{"block", "adaptive", "busy"}
 
-// Breakdown is what one way to wait came to, in nanoseconds.
+// Breakdown is the result of one way to wait, in nanoseconds.
 type Breakdown struct {
 	Wait     string         `json:"wait"`
 	Post     report.Latency `json:"post_to_frame_ns"`      // until the sender's daemon sends the frame
@@ -35,7 +35,7 @@ type Breakdown struct {
 	Missed   int            `json:"rounds_without_frames"` // of which the traces did not have both frames
 }
 
-// Setup is what memory costs before it can be written to, in nanoseconds.
+// Setup is the cost of making memory ready for writes, in nanoseconds.
 type Setup struct {
 	Register report.Latency `json:"register_ns"` // a page: made, mapped and pinned
 	Export   report.Latency `json:"export_ns"`   // under a name
@@ -45,7 +45,7 @@ type Setup struct {
 	ImportHere report.Latency `json:"import_here_ns"` // of a name at the own node
 }
 
-// Result is what a run came to.
+// Result is the outcome of a run.
 type Result struct {
 	Spec
 	Runs  []Breakdown `json:"runs"`

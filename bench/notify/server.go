@@ -23,15 +23,16 @@ const (
 	most    = 4096                // bytes of a write
 )
 
-// Serve exports to whoever comes, until ctx ends. started is called when clients may come. The process is bound to one
-// processor from now on.
-func Serve(ctx context.Context, open func(edge.WaitMode) (*edge.Device, error), started func()) error {
+// Serve exports to whoever comes by the daemon at socket, until ctx ends. started is called when clients may come. The
+// process is bound to one processor from now on.
+func Serve(ctx context.Context, socket string, started func()) error {
 	if err := onOneProcessor(); err != nil {
 		return err
 	}
 	failed := make(chan error, len(Waits))
 	for mode, name := range Waits {
-		d, err := open([]edge.WaitMode{edge.Block, edge.Adaptive, edge.Busy}[mode])
+		wait := []edge.WaitMode{edge.Block, edge.Adaptive, edge.Busy}[mode]
+		d, err := edge.Open(ctx, edge.Config{Socket: socket, Wait: wait})
 		if err != nil {
 			return err
 		}

@@ -23,13 +23,10 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 	for i := range r.Runs {
 		b := &r.Runs[i]
 		mine, paper := b.Schedule.P50/b.Overhead.P50, linux[1]/linux[3]
-		t := xlate.Trend{ID: b.Wait, Where: "§5.3", Claim: "Of the receiver's overhead, getting the handler to run " +
-			"is the largest part on Linux.", Agrees: b.Schedule.P50 > max(b.Arrival.P50, b.Return.P50),
-			Found: fmt.Sprintf("%s: %.0f %% of the whole, of VMMC on Linux %.0f %%", b.Wait, 100*mine, 100*paper)}
-		if !t.Agrees {
-			t.Why = "a receiver that polls needs no scheduling, and other programs delay the interrupted thread"
-		}
-		s.Trends = append(s.Trends, t)
+		s.AddTrend(b.Wait, "§5.3", "Of the receiver's overhead, getting the handler to run is the largest part on "+
+			"Linux.", b.Schedule.P50 > max(b.Arrival.P50, b.Return.P50), "a receiver that polls needs no scheduling, "+
+			"and other programs delay the interrupted thread", "%s: %.0f %% of the whole, of VMMC on Linux %.0f %%",
+			b.Wait, 100*mine, 100*paper)
 	}
 	return s
 }

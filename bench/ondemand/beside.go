@@ -1,6 +1,7 @@
 package ondemand
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -12,10 +13,7 @@ import (
 // shares measures writes of 64 KiB, many at once, of which a part misses memory whose pages are there, in turns with
 // memory that is registered whole. What hits is held, what misses is a cycle of twice the budget in no order.
 func (r *run) shares(ctx context.Context) error {
-	variant := r.Variant
-	if variant == "" {
-		variant = "park"
-	}
+	variant := cmp.Or(r.Variant, "park")
 	percents := []int{-1, 0, 10, 50, 100}
 	all := make([]Share, len(percents))
 	for round := range r.Rounds {
@@ -91,7 +89,7 @@ const paced = 2000
 // bystander measures writes of 4 KiB, one at a time, to memory that is registered whole, by a client of its own, while
 // another client of the same daemons writes at a fixed rate to memory that it hits or misses.
 func (r *run) bystander(ctx context.Context) error {
-	d, err := edge.Open(ctx, edge.Config{Socket: r.Socket})
+	d, err := edge.Open(ctx, edge.Config{Socket: r.Sockets[0]})
 	if err != nil {
 		return err
 	}
@@ -109,6 +107,9 @@ func (r *run) bystander(ctx context.Context) error {
 				return fmt.Errorf("beside %s: %w", b.Load, err)
 			}
 		}
+	}
+	for i := range all {
+		all[i].Variant = cmp.Or(r.Variant, "park")
 	}
 	r.res.Besides = all
 	return nil

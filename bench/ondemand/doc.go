@@ -17,13 +17,13 @@ import (
 // Spec says how much.
 type Spec struct {
 	Peer     string   `json:"peer"`
-	Socket   string   `json:"-"`      // of this host's daemon
-	Parts    []string `json:"parts"`  // of Parts
-	Cell     float64  `json:"cell"`   // seconds that a cell is measured
-	Rounds   int      `json:"rounds"` // of what is compared in turns
-	Budget   int      `json:"budget"` // bytes that spaces may pin
-	Sizes    []int    `json:"sizes"`  // of operations
-	Sets     []int    `json:"sets"`   // working sets, in per cent of the budget
+	Sockets  []string `json:"sockets"` // of the daemons of both hosts, this one's first
+	Parts    []string `json:"parts"`   // of Parts
+	Cell     float64  `json:"cell"`    // seconds that a cell is measured
+	Rounds   int      `json:"rounds"`  // of what is compared in turns
+	Budget   int      `json:"budget"`  // bytes that spaces may pin
+	Sizes    []int    `json:"sizes"`   // of operations
+	Sets     []int    `json:"sets"`    // working sets, in per cent of the budget
 	Policies []string `json:"policies"`
 	Patterns []string `json:"patterns"`
 	Variant  string   `json:"variant,omitempty"` // what the daemons do with data that misses; empty: park
@@ -112,13 +112,14 @@ type Share struct {
 
 // Beside is what a bystander's writes take while another program works, by round.
 type Beside struct {
-	Load string    `json:"load"`
-	P50  []float64 `json:"p50_ns"`
-	P99  []float64 `json:"p99_ns"`
-	Done []float64 `json:"load_operations_per_second"`
+	Variant string    `json:"variant"`
+	Load    string    `json:"load"`
+	P50     []float64 `json:"p50_ns"`
+	P99     []float64 `json:"p99_ns"`
+	Done    []float64 `json:"load_operations_per_second"`
 }
 
-// Result is what a run came to.
+// Result is the outcome of a run.
 type Result struct {
 	Spec
 	Costs   []Cost   `json:"costs,omitempty"`

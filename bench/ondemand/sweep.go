@@ -10,11 +10,11 @@ import (
 
 // sweep measures throughput and latency over sizes of operations and working sets, and over policies and patterns.
 func (r *run) sweep(ctx context.Context) error {
-	var todo []Point
+	var points []Point
 	for _, kind := range []string{"write", "read"} {
 		for _, size := range r.Sizes {
 			for _, set := range append([]int{0}, r.Sets...) {
-				todo = append(todo, Point{Kind: kind, Bytes: size, Set: set, Policy: "lru", Pattern: Uniform})
+				points = append(points, Point{Kind: kind, Bytes: size, Set: set, Policy: "lru", Pattern: Uniform})
 			}
 		}
 	}
@@ -22,24 +22,24 @@ func (r *run) sweep(ctx context.Context) error {
 		for _, pattern := range r.Patterns {
 			for _, set := range r.Sets {
 				p := Point{Kind: "write", Bytes: chunk, Set: set, Policy: policy, Pattern: pattern}
-				if set >= 50 && !slices.ContainsFunc(todo, func(o Point) bool {
+				if set >= 50 && !slices.ContainsFunc(points, func(o Point) bool {
 					return o.Kind == p.Kind && o.Bytes == p.Bytes && o.Set == p.Set && o.Policy == p.Policy &&
 						o.Pattern == p.Pattern
 				}) {
-					todo = append(todo, p)
+					points = append(points, p)
 				}
 			}
 		}
 	}
-	for i := range todo {
-		p := &todo[i]
+	for i := range points {
+		p := &points[i]
 		r.show(fmt.Sprintf("sweep: %s of %d bytes, %d %%, %s, %s", p.Kind, p.Bytes, p.Set, p.Policy, p.Pattern),
-			float64(i)/float64(len(todo)))
+			float64(i)/float64(len(points)))
 		if err := r.point(ctx, p); err != nil {
 			return fmt.Errorf("%+v: %w", p, err)
 		}
 	}
-	r.res.Points = todo
+	r.res.Points = points
 	return nil
 }
 

@@ -51,21 +51,13 @@ func render(t *testing.T, format string, s Style) string {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := NewWriter(format, &b, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := sample()
-	if err := w.Head(f.Head); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Head(f.Head))
 	for i := range f.Results {
-		if err := w.Row(&f.Results[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Row(&f.Results[i]))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.String()
 }
 
@@ -87,9 +79,7 @@ func TestJSONNames(t *testing.T) {
 		Version int
 		Results []map[string]any
 	}
-	if err := json.Unmarshal([]byte(render(t, "json", Style{})), &doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(render(t, "json", Style{})), &doc))
 	for _, key := range []string{
 		"test", "message_bytes", "links", "throughput_bytes_per_second", "operations_per_second", "latency_ns",
 		"cpu_seconds", "frames_sent",
@@ -129,9 +119,7 @@ func TestParseRefusesWhatItDoesNotKnow(t *testing.T) {
 
 func TestReadFileNamesTheFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.json")
-	if err := os.WriteFile(name, []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte("nonsense"), 0o600))
 	if _, err := ReadFile(name); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("error %v does not name the file", err)
 	}
@@ -139,9 +127,7 @@ func TestReadFileNamesTheFile(t *testing.T) {
 
 func TestCSV(t *testing.T) {
 	recs, err := csv.NewReader(strings.NewReader(render(t, "csv", Style{}))).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(recs) != 3 {
 		t.Fatalf("%d records, want a header and two rows", len(recs))
 	}
@@ -281,9 +267,7 @@ func TestProgressRewritesOneLine(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	f, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if NewProgress(f, 1) != nil {
 		t.Error("progress is shown on a file")
@@ -298,15 +282,11 @@ func TestProgressRewritesOneLine(t *testing.T) {
 func TestPerftestBlocks(t *testing.T) {
 	var b bytes.Buffer
 	w, err := NewWriter("perftest", &b, Style{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, depth := range []int{128, 16, 16} {
 		r := Row{Test: OneWay, Transport: TransportEdge, Links: 1, MTU: 9000, MessageBytes: 64 << i, QueueDepth: depth,
 			Setup: Setup{Connections: 1 + i/2*999}}
-		if err := w.Row(&r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Row(&r))
 	}
 	text := b.String()
 	if n := strings.Count(text, "Write BW Test"); n != 2 {
@@ -314,5 +294,13 @@ func TestPerftestBlocks(t *testing.T) {
 	}
 	if !strings.Contains(text, "1000, sharing") || !strings.Contains(text, "depth") {
 		t.Errorf("connections or depth are missing:\n%s", text)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

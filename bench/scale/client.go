@@ -11,7 +11,7 @@ import (
 	"multiedge/edge"
 )
 
-// Spec says how much.
+// Spec is the size of a run.
 type Spec struct {
 	Peer    string `json:"peer"`
 	Conns   int    `json:"conns"`   // open at once, with an operation on each
@@ -63,7 +63,7 @@ type run struct {
 	showMu sync.Mutex
 }
 
-// Run does it. show is called now and then with what is being done and how far that is.
+// Run carries a Spec out. It calls show now and then with what is being done and how far that is.
 func Run(ctx context.Context, d *edge.Device, s Spec, show func(what string, share float64)) (*Result, error) {
 	r := &run{Spec: s, d: d, show: show, res: &Result{Spec: s, Leaks: []string{}, Grown: []string{}}}
 	if err := r.prepare(ctx); err != nil {

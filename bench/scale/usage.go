@@ -41,7 +41,7 @@ type status struct {
 	Pinned      uint64 `json:"pinned_bytes"`
 }
 
-// look measures this process, after collecting its garbage, and the daemon behind d, whose garbage is its own affair.
+// look measures this process, after collecting its garbage, and the daemon behind d as it is.
 func look(ctx context.Context, d *edge.Device) (h Host, err error) {
 	body, err := d.Status(ctx, "status")
 	if err != nil {

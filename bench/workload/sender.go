@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"multiedge/bench/pattern"
@@ -14,16 +15,16 @@ import (
 // between local slot seq mod local.Slots and remote slot seq mod remote.Slots. One goroutine runs it.
 type sender struct {
 	lanes  []lane
-	turn   int       // the lane whose turn it is
-	work   edge.Work // kind, local region and flags of every operation
+	turn   int          // the lane whose turn it is
+	memory *edge.Region // local, of every operation
 	local  pattern.Layout
 	remote pattern.Layout
 	depth  int
 	batch  int
-	credit *credit // nil: the receiver's slots need not be given back
-	inline bool    // the message travels in the operation itself
-	pieces []edge.Piece
-	copied bool // they are copied to one place first
+	credit *credit      // nil: the receiver's slots need not be given back
+	inline bool         // the message travels in the operation itself
+	pieces []edge.Piece // of a batch
+	copied bool         // they are copied to one place first
 
 	// complete, if set, is called for each message in order once its operation is done (a read: its bytes are here).
 	complete func(seq uint64)
@@ -52,7 +53,7 @@ const timedSize = 4096
 // newSender prepares a sender; nothing is allocated while it runs.
 func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Spec) *sender {
 	d := &sender{
-		lanes: lanes, work: work, local: local, remote: remote, depth: s.Depth, batch: s.Batch,
+		lanes: lanes, memory: work.Local, local: local, remote: remote, depth: s.Depth, batch: s.Batch,
 		lat: report.NewRecorder(), post: report.NewRecorder(),
 		every: 16,
 	}
@@ -60,7 +61,7 @@ func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Sp
 		d.bytes = work.Local.Bytes()
 	}
 	if s.Pieces > 0 {
-		d.pieces, d.copied = make([]edge.Piece, s.Pieces), s.Copied
+		d.pieces, d.copied = make([]edge.Piece, s.Pieces*d.batch), s.Copied
 	}
 	if s.Size >= timedSize || s.Depth == 1 {
 		d.every = 1
@@ -72,7 +73,7 @@ func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Sp
 		size *= 2
 	}
 	d.ops, d.started = make([]edge.Op, size), make([]mono.Time, size)
-	d.works, d.batchOps = make([]edge.Work, d.batch), make([]edge.Op, d.batch)
+	d.works, d.batchOps = slices.Repeat([]edge.Work{work}, d.batch), make([]edge.Op, d.batch)
 	d.peak.size = uint64(s.Size)
 	return d
 }
@@ -213,9 +214,8 @@ func (d *sender) putOne(ctx context.Context) error {
 	return nil
 }
 
-// describe fills w for message seq on l and moves on to the next slots.
+// describe turns w, which is that of an earlier message, into that of message seq on l, and moves on to the next slots.
 func (d *sender) describe(w *edge.Work, l *lane, seq uint64) {
-	*w = d.work
 	switch w.Kind {
 	case edge.Write, edge.Atomic:
 		w.Remote = l.target
@@ -226,8 +226,8 @@ func (d *sender) describe(w *edge.Work, l *lane, seq uint64) {
 	if w.Kind == edge.Atomic {
 		w.LocalOff = 0
 	}
-	if len(d.pieces) > 0 {
-		d.gather(w)
+	if n := len(d.pieces) / d.batch; n > 0 {
+		d.gather(w, d.pieces[int(seq)%d.batch*n:][:n])
 	}
 	w.RemoteOff = d.remote.Off(d.farSlot) - pattern.Guard // exports begin behind the guard
 	if d.inline {
@@ -245,20 +245,20 @@ func (d *sender) describe(w *edge.Work, l *lane, seq uint64) {
 }
 
 // gather turns the message of w into pieces, or copies them to its place. They lie at the places of other messages.
-func (d *sender) gather(w *edge.Work) {
-	n := len(d.pieces)
+func (d *sender) gather(w *edge.Work, pieces []edge.Piece) {
+	n := len(pieces)
 	size := w.Len / n
-	for i := range d.pieces {
+	for i := range pieces {
 		slot := (d.localSlot + i*(d.local.Slots/n)) % d.local.Slots
-		d.pieces[i] = edge.Piece{Region: w.Local, Off: d.local.Off(slot), Len: size}
+		pieces[i] = edge.Piece{Region: d.memory, Off: d.local.Off(slot), Len: size}
 	}
 	if d.copied {
-		for i, p := range d.pieces {
+		for i, p := range pieces {
 			copy(d.bytes[w.LocalOff+i*size:][:size], d.bytes[p.Off:])
 		}
 		return
 	}
-	w.Local, w.LocalOff, w.Len, w.Pieces = nil, 0, 0, d.pieces
+	w.Local, w.LocalOff, w.Len, w.Pieces = nil, 0, 0, pieces
 }
 
 // showEvery is how often progress is reported.

@@ -49,9 +49,7 @@ func world(t *testing.T) Attach {
 func dial(t *testing.T, a Attach, specs ...Spec) *Client {
 	t.Helper()
 	c, err := Dial(t.Context(), a, DialOptions{Peer: "server", Specs: specs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -192,25 +190,17 @@ func TestServerSaysWhyItFailed(t *testing.T) {
 	s := Spec{Test: report.PingPong, Size: 1000, Duration: time.Hour, Depth: 1, Batch: 1, ByteStream: true,
 		Region: 1 << 20}
 	c, err := Dial(t.Context(), world(t), DialOptions{Peer: "server", Specs: []Spec{s}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close() // the server may have closed the session by then
 	p, err := c.side.prepare(s, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.streams.close()
-	if err := c.agree(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.agree(t.Context(), p))
 	stream := p.streams.ends[0].Conn
 	if _, err := stream.Write(make([]byte, 999)); err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stream.CloseWrite())
 	m, err := c.side.ch.receive(t.Context())
 	if err != nil || m.Done == nil || m.Done.Error != io.ErrUnexpectedEOF.Error() {
 		t.Errorf("%+v, %v", m, err)
@@ -306,15 +296,11 @@ func TestAdvanceIgnoresOldNews(t *testing.T) {
 func TestStrayConnectionIsRefused(t *testing.T) {
 	a := world(t)
 	d, err := a.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	p := Params{Protocol: protocol, Region: minRegion, Session: 5, Joins: true}
 	c, err := dialPatiently(t.Context(), d, DialOptions{Peer: "server"}, p.encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if _, err := c.WaitNotify(ctx); err == nil || ctx.Err() != nil {
@@ -334,13 +320,19 @@ func TestReceiverFindsWrongBytes(t *testing.T) {
 				b[p.from.Off(1)+4999] ^= 0x10 // the last byte of slot 1
 			}
 			r, err := c.Run(t.Context(), s, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if r.IntegrityErrors == 0 || !strings.Contains(strings.Join(r.IntegrityDetail, "\n"),
 				"1 of 5000 bytes wrong, the first at byte 4999") {
 				t.Errorf("%d errors, %q", r.IntegrityErrors, r.IntegrityDetail)
 			}
 		})
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

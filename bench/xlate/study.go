@@ -229,6 +229,9 @@ func text(s string) Cell { return Cell{Text: s} }
 
 func ours(v float64) Cell { return Cell{Ours: &v} }
 
+// Number is a cell with a number of ours, in a form such as %.1f.
+func Number(v float64, form string) Cell { return Cell{Ours: &v, Form: form} }
+
 func beside(v, paper float64) Cell { return Cell{Ours: &v, Paper: &paper} }
 
 func (c Cell) as(form string) Cell { c.Form = form; return c }
@@ -236,11 +239,15 @@ func (c Cell) as(form string) Cell { c.Form = form; return c }
 // short writes a number of entries as the paper does: 8K.
 func short(n int) string { return fmt.Sprintf("%dK", n>>10) }
 
-// trend adds a trend; why explains a disagreement.
-func (r *runner) trend(id, where, claim string, agrees bool, why, found string, args ...any) {
+// AddTrend adds a trend; why explains a disagreement.
+func (s *Study) AddTrend(id, where, claim string, agrees bool, why, found string, args ...any) {
 	t := Trend{ID: id, Claim: claim, Where: where, Found: fmt.Sprintf(found, args...), Agrees: agrees}
 	if !agrees {
 		t.Why = why
 	}
-	r.out.Trends = append(r.out.Trends, t)
+	s.Trends = append(s.Trends, t)
+}
+
+func (r *runner) trend(id, where, claim string, agrees bool, why, found string, args ...any) {
+	r.out.AddTrend(id, where, claim, agrees, why, found, args...)
 }

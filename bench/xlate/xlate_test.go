@@ -90,18 +90,14 @@ func drawLookups(t *rapid.T) *Lookups {
 			Op: trace.Op(random.IntN(4)), Addr: uint64(page%pages) << 12, Length: 64})
 	}
 	l, err := NewLookups(tr, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
 func simulate(t rapid.TB, l *Lookups, cfg Config) *Counts {
 	t.Helper()
 	n, err := Simulate(l, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -215,13 +211,9 @@ func TestPoliciesUnderKnownPatterns(t *testing.T) {
 		{"uniform", regmem.LRU, 0.48, 0.54}, {"zipf", regmem.LFU, 0.05, 0.16}, {"zipf", regmem.MRU, 0.3, 0.5},
 	} {
 		tr, err := Synthetic(c.pattern, 512, 20*512, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l, err := NewLookups(tr, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if v := simulate(t, l, Config{Entries: 1024, Limit: 256, Policy: c.policy,
 			Seed: 1}).Rates().Check; v < c.from || v > c.to {
 			t.Errorf("%s under %v: %.3f check misses for each lookup, want %g to "+
@@ -236,9 +228,7 @@ func TestPoliciesUnderKnownPatterns(t *testing.T) {
 // TestPrefetchAndPrepin has one process that reads 64 pages in a row, twice.
 func TestPrefetchAndPrepin(t *testing.T) {
 	tr, err := Synthetic("cyclic", 64, 128, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l, _ := NewLookups(tr, false)
 	for _, c := range []struct {
 		cfg              Config
@@ -279,13 +269,9 @@ func TestDHLSplitsItsMisses(t *testing.T) {
 		rec(trace.Deposit, 0, 0), // and is missed again, still pinned
 	}}
 	l, err := NewLookups(tr, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n, err := SimulateDHL(l, DHLConfig{Entries: 8, Line: 2, Ways: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n.Lookups != [2]uint64{2, 4} || n.Cold != [2]uint64{2, 2} || n.Warm != [2]uint64{0, 1} || n.Pinned != 4 ||
 		n.Repins != 0 || n.Unpins != 0 {
 		t.Errorf("%+v", n)
@@ -303,15 +289,11 @@ func TestTheSlowPassKeepsTheMarkAndWhatIsCached(t *testing.T) {
 		l := drawLookups(t)
 		cfg := DHLConfig{Entries: 16, Line: 2, Ways: 2, HighWater: rapid.IntRange(1, 60).Draw(t, "mark"), Every: 1}
 		n, err := SimulateDHL(l, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		free := cfg
 		free.HighWater = 0
 		m, err := SimulateDHL(l, free)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n.Misses() != m.Misses() {
 			t.Fatalf("the pass made %d misses of %d: it unpinned what was cached", n.Misses(), m.Misses())
 		}
@@ -339,9 +321,7 @@ func TestStudiesAreWhole(t *testing.T) {
 		o := Options{Apps: []string{"fft", "radix"}, Scale: 1.0 / 256, Seed: 1, Begin: func(n int) { steps = n },
 			Step: func(string) { done++ }}
 		s, err := c.do(context.Background(), head(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var ids []string
 		for _, table := range s.Tables {
 			ids = append(ids, table.ID)
@@ -364,9 +344,7 @@ func TestStudiesAreWhole(t *testing.T) {
 		}
 		o.Only, o.Apps = regexp.MustCompile("table5|high-water"), o.Apps[:1] // whose counts depend on all before them
 		again, err := c.do(context.Background(), head(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, row := range again.Tables[0].Rows {
 			i := slices.IndexFunc(s.Tables, func(t Table) bool { return t.ID == again.Tables[0].ID })
 			j := slices.IndexFunc(s.Tables[i].Rows, func(r Row) bool { return r.Label == row.Label })
@@ -375,9 +353,7 @@ func TestStudiesAreWhole(t *testing.T) {
 			}
 		}
 		dir := filepath.Join(t.TempDir(), "out")
-		if err := s.Write(dir, c.name); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Write(dir, c.name))
 		page, _ := os.ReadFile(filepath.Join(dir, "index.html"))
 		for _, id := range append(ids, "trends", "results") {
 			if !bytes.Contains(page, []byte(`id="`+id+`"`)) {
@@ -405,5 +381,13 @@ func TestOnlyAndApps(t *testing.T) {
 	o.Only, o.Apps = nil, []string{"chess"}
 	if _, err := StudyDHL(context.Background(), head(), o); err == nil || !strings.Contains(err.Error(), "chess") {
 		t.Error(err)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t rapid.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

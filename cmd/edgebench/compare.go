@@ -53,11 +53,10 @@ func (c *compareCmd) Run(ctx context.Context) (err error) {
 		return err
 	}
 	cmp.Others = others
-	o, err := c.outputFlags.open(cmp.Steps(), "table")
+	o, err := c.outputFlags.open("MultiEdge compared: "+c.Test, cmp.Steps(), "table")
 	if err != nil {
 		return err
 	}
-	o.title = "MultiEdge compared: " + c.Test
 	defer func() { err = errors.Join(err, o.close()) }()
 	for _, n := range notes {
 		o.note(n)

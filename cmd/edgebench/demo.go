@@ -26,11 +26,10 @@ func (c *demoCmd) Run(ctx context.Context) (err error) {
 	}
 	d := bench.Demo(c.Security)
 	files := []string{filepath.Join(c.Out, "demo.json"), filepath.Join(c.Out, "demo.html")}
-	o, err := (&outputFlags{Format: silent, Output: files}).open(d.Steps(), silent)
+	o, err := (&outputFlags{Format: silent, Output: files}).open("MultiEdge demonstration", d.Steps(), silent)
 	if err != nil {
 		return err
 	}
-	o.title = "MultiEdge demonstration"
 	began, done := time.Now(), false
 	defer func() {
 		err = errors.Join(err, o.close())

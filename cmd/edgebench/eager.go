@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"multiedge/bench"
 	"multiedge/bench/eager"
-	"multiedge/bench/report"
 	"multiedge/edge"
-	"multiedge/internal/lab"
 )
 
 // eagerCmd compares eager transfer with gathering and copying.
@@ -41,13 +38,12 @@ func (c *eagerCmd) Run(ctx context.Context) error {
 	case c.Embedded:
 		return errors.New("eager measures daemons, which send while the program composes: leave out --embedded")
 	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
-	}
 	var results []*eager.Result
 	for _, mtu := range c.MTU {
-		r, err := c.measure(ctx, eager.Spec{MTU: mtu, Rounds: c.Rounds, Sizes: sizes, Compose: c.Compose,
-			Marks: c.Marks})
+		hosts := c.cluster(&c.transportFlags, 1)
+		hosts.Lab.MTU = mtu
+		r, err := inLab(ctx, hosts, bench.Eager, eager.Spec{MTU: mtu, Rounds: c.Rounds, Sizes: sizes,
+			Compose: c.Compose, Marks: c.Marks})
 		if err != nil {
 			return err
 		}
@@ -57,26 +53,9 @@ func (c *eagerCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := eager.Study(head(), results, models)
-	if err := printStudy(s); err != nil || c.Output == "" {
-		return err
+	err = showStudy(eager.Study(head(), results, models), c.Output, "eager")
+	if err == nil && c.Output != "" {
+		err = eager.WriteRows(c.Output, results, models)
 	}
-	if err := eager.WriteRows(c.Output, results, models); err != nil {
-		return err
-	}
-	return writeStudy(s, c.Output, "eager")
-}
-
-// measure has hosts with links of one MTU.
-func (c *eagerCmd) measure(ctx context.Context, s eager.Spec) (*eager.Result, error) {
-	spec := c.cluster(&c.transportFlags, 1)
-	spec.Lab.MTU = s.MTU
-	cl, err := bench.NewCluster(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	progress := report.NewProgress(os.Stderr, 1)
-	res, err := cl.Eager(ctx, s, progress.Update)
-	progress.Clear()
-	return res, errors.Join(err, cl.Close())
+	return err
 }

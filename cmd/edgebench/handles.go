@@ -10,7 +10,6 @@ import (
 	"multiedge/bench"
 	"multiedge/bench/handles"
 	"multiedge/bench/report"
-	"multiedge/internal/lab"
 )
 
 // handlesCmd finds out what exports cost that are not used.
@@ -44,39 +43,22 @@ func (c *handlesCmd) Run(ctx context.Context) error {
 		}
 		res.Steps = append(res.Steps, step)
 	}
-	var err error
-	if c.Lab {
-		err = c.measure(ctx, res, progress.Update)
-	}
 	progress.Clear()
-	if err != nil {
-		return err
+	if c.Lab {
+		res.Ways = c.Ways
+		hosts := c.cluster(&c.transportFlags, 1)
+		hosts.Limits = bench.HandlesLimits(res.Spec)
+		got, err := inLab(ctx, hosts, bench.Handles, res.Spec)
+		if err != nil {
+			return err
+		}
+		res.Steps = append(res.Steps, got.Steps...)
 	}
-	s := res.Study(head())
-	if err := printStudy(s); err != nil {
+	if err := showStudy(res.Study(head()), c.Output, "handles"); err != nil {
 		return err
 	}
 	if !c.Lab {
 		fmt.Println("only the table was measured; --lab writes through daemons on two hosts, too")
 	}
-	return writeStudy(s, c.Output, "handles")
-}
-
-// measure writes between two hosts of a lab, and adds what that came to.
-func (c *handlesCmd) measure(ctx context.Context, res *handles.Result, show func(string, float64)) error {
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
-	}
-	res.Ways = c.Ways
-	cs := c.cluster(&c.transportFlags, 1)
-	cs.Limits = bench.HandlesLimits(res.Spec)
-	cl, err := bench.NewCluster(ctx, cs)
-	if err != nil {
-		return err
-	}
-	got, err := cl.Handles(ctx, res.Spec, show)
-	if err == nil {
-		res.Steps = append(res.Steps, got.Steps...)
-	}
-	return errors.Join(err, cl.Close())
+	return nil
 }

@@ -75,6 +75,13 @@ type labWorkerCmd struct {
 
 func (c *labWorkerCmd) Run(ctx context.Context) error { return bench.WorkJSON(ctx, c.Job, os.Stdout) }
 
+// labStudyCmd is one end of a study in a lab host.
+type labStudyCmd struct {
+	Job string `arg:"" help:"What to do, in JSON."`
+}
+
+func (c *labStudyCmd) Run(ctx context.Context) error { return bench.WorkStudy(ctx, c.Job, os.Stdout) }
+
 // labEnterCmd runs a program with the host's own view of /sys.
 type labEnterCmd struct {
 	Argv []string `arg:"" passthrough:""`

@@ -44,12 +44,11 @@ func (c *linksCmd) Run(ctx context.Context) (err error) {
 	}
 	variants := c.variants(bench.Session{Specs: specs, Region: region, Profile: c.CPU})
 	rounds := int(c.Rounds)
-	o, err := c.outputFlags.open(rounds*len(variants), "table")
+	o, err := c.outputFlags.open("MultiEdge links: "+c.Test, rounds*len(variants), "table")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	o.title = "MultiEdge links: " + c.Test
 	err = o.sweep(ctx, rounds, variants)
 	o.progress.Clear()
 	if c.Format == "table" || c.Format == "perftest" {

@@ -45,7 +45,7 @@ type cli struct {
 	Compare    compareCmd    `cmd:"" help:"The same work over raw packet sockets, edge, TCP and other installed transports, interleaved (in a lab)."`
 	Schedulers schedulersCmd `cmd:"" set:"sizes=4k to 1m" help:"Throughput over unequal links with each scheduler: the paper's figure 3.5 (in a lab)."`
 	Polling    pollingCmd    `cmd:"" set:"sizes=4k to 1m; ping-pong also 8" help:"Throughput, processor time and latency when waiting by blocking, adaptively and by polling: the paper's figure 3.3 (in a lab)."`
-	ZeroCopy   zeroCopyCmd   `cmd:"" name:"zero-copy" set:"sizes=4k to 4m; ping-pong 8 to 1m" help:"Throughput, processor time, latency and alignment with copies at both ends, at one, by exchange of pages in two ways and with none: the paper's figures 3.8, 3.9 and 3.11 (in a lab)."`
+	ZeroCopy   zeroCopyCmd   `cmd:"" name:"zero-copy" set:"sizes=4k to 4m; ping-pong 8 to 1m" help:"Throughput, processor time, latency and alignment with copies at both ends, with copies at the receiver, with pages exchanged in two ways, and without copies: the paper's figures 3.8, 3.9 and 3.11 (in a lab)."`
 	Links      linksCmd      `cmd:"" help:"Throughput over 1, 2, 4 and 8 links, shaped and not (in a lab)."`
 	Shards     shardsCmd     `cmd:"" help:"Throughput and processor time with one and with several threads serving the links of a daemon (in a lab)."`
 	Profile    profileCmd    `cmd:"" set:"sizes=1m; ping-pong and rate 8" help:"Where the nanoseconds of a frame go at each end, in the paper's labels (in a lab)."`
@@ -67,16 +67,17 @@ type cli struct {
 	inside
 }
 
-// inside are the commands that edgebench starts itself, in the hosts of a lab.
+// inside are the commands that edgebench starts itself, in the hosts of a lab, and the one of make pgo.
 type inside struct {
 	Hostile     hostileClientCmd `cmd:"" name:"hostile-client" hidden:""`
 	LabDaemon   labDaemonCmd     `cmd:"" name:"lab-daemon" hidden:""`
-	LabScale    labScaleCmd      `cmd:"" name:"lab-scale" hidden:""`
+	LabStudy    labStudyCmd      `cmd:"" name:"lab-study" hidden:""`
 	LabWorker   labWorkerCmd     `cmd:"" name:"lab-worker" hidden:""`
 	LabEnter    labEnterCmd      `cmd:"" name:"lab-enter" hidden:""`
 	LabFault    labFaultCmd      `cmd:"" name:"lab-fault" hidden:""`
 	LabConfined labConfinedCmd   `cmd:"" name:"lab-confined" hidden:""`
 	LabGrouped  labGroupedCmd    `cmd:"" name:"lab-grouped" hidden:""`
+	PGO         pgoCmd           `cmd:"" name:"pgo" hidden:"" help:"Renew the profiles that the compiler uses (make pgo)."`
 }
 
 func main() { os.Exit(run()) }
@@ -85,6 +86,7 @@ func run() int {
 	if err := bench.BindProcessors(); err != nil {
 		return fail(err)
 	}
+	defer startProfile()()
 	var c cli
 	parser := kong.Must(&c, kong.Name("edgebench"), kong.Description(description), kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Vars(variables()))

@@ -60,9 +60,7 @@ func TestLabRunWritesResultsAndPlotDrawsThem(t *testing.T) {
 		t.Fatalf("%v: %s", err, stderr)
 	}
 	f, err := report.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines, err := report.Parse(stdout.Bytes())
 	if err != nil {
 		t.Fatalf("%v in %q", err, stdout)
@@ -262,9 +260,7 @@ func TestNothingMeasuredChangesNothing(t *testing.T) {
 	args := strings.Fields("one-way peer --socket /nowhere/edged.sock -o " + file("new.json") + " -o " +
 		file("new.html"))
 	for _, name := range old {
-		if err := os.WriteFile(file(name), []byte("of "+name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file(name), []byte("of "+name), 0o600))
 		args = append(args, "-o", file(name))
 	}
 	cmd, _, _ := edgebench(args...)
@@ -295,13 +291,9 @@ func interruptRemovesEverything(t *testing.T, with syscall.Signal) {
 	cmd, stdout, stderr := edgebench("one-way", "--lab", "-D", "600", "--region", "1m", "--format", "json")
 	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	waitFor(t, "a worker to run", func() bool { return len(children(t, commandLine("lab-worker"), tmp)) == 2 })
-	if err := cmd.Process.Signal(with); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(with))
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(),
 		"interrupted; everything") {
@@ -326,9 +318,7 @@ type commandLine string
 func children(t *testing.T, text commandLine, tmp string) (pids []string) {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range dirs {
 		line, _ := os.ReadFile(d + "/cmdline") // it may have ended
 		env, _ := os.ReadFile(d + "/environ")
@@ -351,9 +341,7 @@ func waitFor(t *testing.T, what string, there func() bool) {
 // An ordinary user with the usual limit on pinned memory gets results, and is told what was fitted.
 func TestOrdinaryUser(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Dir(dir), 0o755))
 	self := filepath.Join(dir, "edgebench")
 	copyFile(t, os.Args[0], self)
 	cmd, stdout, stderr := edgebench("two-way", "--lab", "-m", "64k:4m", "-n", "10", "--integrity", "--format", "json")
@@ -366,9 +354,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatalf("%v: %s", err, stderr)
 	}
 	f, err := report.Parse(stdout.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	last := f.Results[len(f.Results)-1]
 	if last.IntegrityErrors > 0 || last.MessageBytes < 1<<20 || last.MessageBytes > 2<<20 || last.RegionBytes > 4<<20 {
 		t.Errorf("the largest message was %d bytes in regions of %d, %d errors", last.MessageBytes, last.RegionBytes,
@@ -387,20 +373,14 @@ func TestOrdinaryUser(t *testing.T) {
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer in.Close()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := io.Copy(out, in); err != nil {
 		t.Fatal(err)
 	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, out.Close())
 }
 
 func TestSeconds(t *testing.T) {
@@ -434,5 +414,13 @@ func TestWhatElse(t *testing.T) {
 		if got := whatElse(c.err); got != c.want {
 			t.Errorf("%q: %q, want %q", c.err, got, c.want)
 		}
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

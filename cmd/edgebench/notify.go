@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 
 	"multiedge/bench"
 	"multiedge/bench/notify"
-	"multiedge/bench/report"
-	"multiedge/internal/lab"
 )
 
 // notifyCmd takes notifications apart.
@@ -30,22 +27,10 @@ func (c *notifyCmd) Run(ctx context.Context) error {
 	case c.Embedded:
 		return errors.New("notify measures daemons: leave out --embedded")
 	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
-	}
-	cl, err := bench.NewCluster(ctx, c.cluster(&c.transportFlags, 1))
+	res, err := inLab(ctx, c.cluster(&c.transportFlags, 1), bench.Notify,
+		notify.Spec{Rounds: c.Rounds, Bytes: c.Size, Waits: c.Waits})
 	if err != nil {
 		return err
 	}
-	progress := report.NewProgress(os.Stderr, 1)
-	res, err := cl.Notify(ctx, notify.Spec{Rounds: c.Rounds, Bytes: c.Size, Waits: c.Waits}, progress.Update)
-	progress.Clear()
-	if err = errors.Join(err, cl.Close()); err != nil {
-		return err
-	}
-	s := res.Study(head())
-	if err := printStudy(s); err != nil {
-		return err
-	}
-	return writeStudy(s, c.Output, "notify")
+	return showStudy(res.Study(head()), c.Output, "notify")
 }

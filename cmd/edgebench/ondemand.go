@@ -5,14 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"multiedge/bench"
 	"multiedge/bench/ondemand"
-	"multiedge/bench/report"
 	"multiedge/internal/config"
-	"multiedge/internal/lab"
 )
 
 // onDemandCmd measures memory that is pinned on demand.
@@ -52,45 +49,32 @@ func (c *onDemandCmd) Run(ctx context.Context) error {
 	case c.Embedded:
 		return errors.New("ondemand measures daemons: leave out --embedded")
 	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
-	}
-	progress := report.NewProgress(os.Stderr, 1)
 	spec := c.spec()
-	res, err := c.measure(ctx, spec, progress.Update)
+	res, err := c.measure(ctx, spec)
 	for _, other := range []ondemand.Spec{{Parts: []string{ondemand.Shares}, Variant: config.MissesInline},
 		{Parts: []string{ondemand.Shares}, Variant: config.MissesDrop},
+		{Parts: []string{ondemand.Bystander}, Variant: config.MissesInline},
 		{Parts: []string{ondemand.Prefetch}, Ahead: "sequential"}, {Parts: []string{ondemand.Prefetch}, Ahead: "off"}} {
 		if err != nil || !slices.Contains(c.Only, other.Parts[0]) {
 			continue
 		}
 		spec.Parts, spec.Variant, spec.Ahead = other.Parts, other.Variant, other.Ahead
 		var more *ondemand.Result
-		if more, err = c.measure(ctx, spec, progress.Update); err == nil {
+		if more, err = c.measure(ctx, spec); err == nil {
 			res.Shares, res.Foresights = append(res.Shares, more.Shares...), append(res.Foresights, more.Foresights...)
+			res.Besides = append(res.Besides, more.Besides...)
 		}
 	}
-	progress.Clear()
 	if err != nil {
 		return err
 	}
-	s := res.Study(head())
-	if err := printStudy(s); err != nil {
-		return err
-	}
-	return writeStudy(s, c.Output, "ondemand")
+	return showStudy(res.Study(head()), c.Output, "ondemand")
 }
 
 // measure runs daemons that do with what misses, and before it does, as the spec has it.
-func (c *onDemandCmd) measure(ctx context.Context, spec ondemand.Spec,
-	show func(string, float64)) (*ondemand.Result, error) {
+func (c *onDemandCmd) measure(ctx context.Context, spec ondemand.Spec) (*ondemand.Result, error) {
 	cs := c.cluster(&c.transportFlags, 1)
 	cs.Limits, cs.Config = "requests = 65536", fmt.Sprintf("misses = %q\nprefetch = %q\n",
 		cmp.Or(spec.Variant, config.MissesPark), cmp.Or(spec.Ahead, "exact"))
-	cl, err := bench.NewCluster(ctx, cs)
-	if err != nil {
-		return nil, err
-	}
-	res, err := cl.OnDemand(ctx, spec, show)
-	return res, errors.Join(err, cl.Close())
+	return inLab(ctx, cs, bench.OnDemand, spec)
 }

@@ -41,12 +41,13 @@ type output struct {
 	begun    bool
 }
 
-// open prepares the output of a command for a number of measurements. usual is its format unless another is asked for.
-func (f *outputFlags) open(steps int, usual string) (*output, error) {
+// open prepares the output of a command for a number of measurements. The title is that of pages; usual is the format
+// unless another is asked for.
+func (f *outputFlags) open(title string, steps int, usual string) (*output, error) {
 	if f.Format == "" {
 		f.Format = usual
 	}
-	o := &output{title: "MultiEdge benchmark"}
+	o := &output{title: title}
 	style := report.Style{Gbits: f.ReportGbits, CPU: f.CPU}
 	var err error
 	screen := report.Tee() // writes nothing

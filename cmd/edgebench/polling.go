@@ -46,12 +46,11 @@ func (c *pollingCmd) Run(ctx context.Context) (err error) {
 	}
 	rounds := int(c.Rounds)
 	c.CPU = true
-	o, err := c.outputFlags.open(rounds*len(specs)*len(c.Names), "table")
+	o, err := c.outputFlags.open("MultiEdge: interrupts and polling", rounds*len(specs)*len(c.Names), "table")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	o.title = "MultiEdge: interrupts and polling"
 	var variants []bench.Variant
 	for _, name := range c.Names {
 		v := bench.Variant{Name: "poll " + name, Cluster: c.cluster(&c.transportFlags, c.Seed),

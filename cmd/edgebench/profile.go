@@ -35,12 +35,11 @@ func (c *profileCmd) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	o, err := c.outputFlags.open(len(specs), "table")
+	o, err := c.outputFlags.open("MultiEdge profile", len(specs), "table")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	o.title = "MultiEdge profile"
 	cl, err := bench.NewCluster(ctx, c.cluster(&c.transportFlags, c.Seed))
 	if err != nil {
 		return err

@@ -17,25 +17,19 @@ import (
 // Server and client as on two real hosts: each knows its daemon's socket, the client the other node's name.
 func TestServerAndClientOnTwoHosts(t *testing.T) {
 	l, err := lab.New(t.Context(), lab.Spec{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	dir := t.TempDir()
 	start := func(host int, cmd *exec.Cmd) *lab.Process {
 		p, err := l.Host(host).Start(cmd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return p
 	}
 	socket := func(host int) string { return filepath.Join(dir, fmt.Sprintf("%d.sock", host)) }
 	file := func(host int, what string) string { return filepath.Join(dir, fmt.Sprintf("%d.%s", host, what)) }
 	for i := range 2 {
 		key, _, err := identity.LoadKey(file(1-i, "key"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := identity.AddPeer(file(i, "peers"), secure.Peer{Name: fmt.Sprintf("node%d", 1-i),
 			Key: key.Public()}); err != nil {
 			t.Fatal(err)
@@ -59,18 +53,14 @@ func TestServerAndClientOnTwoHosts(t *testing.T) {
 		t.Fatalf("client: %v: %s; server: %s", err, clientErr, serverErr)
 	}
 	f, err := report.Parse(stdout.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, r := range f.Results {
 		if r.Operations != 200 || r.IntegrityErrors != 0 || f.Lab != nil || r.OtherCPU != 0 || r.LinkRates != nil ||
 			r.Security != "encrypted" {
 			t.Errorf("%+v", r)
 		}
 	}
-	if err := server.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Signal(syscall.SIGINT))
 	_ = server.Wait()
 	if text := serverErr.String(); !strings.Contains(text, "waiting for clients") || !strings.Contains(text,
 		"client on node0") {

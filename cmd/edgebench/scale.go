@@ -11,7 +11,6 @@ import (
 	"multiedge/bench/report"
 	"multiedge/bench/scale"
 	"multiedge/edge"
-	"multiedge/internal/lab"
 )
 
 // scaleCmd finds out what very many connections cost.
@@ -43,9 +42,7 @@ func (c *scaleCmd) Run(ctx context.Context) error {
 	if c.Serve {
 		return c.serve(ctx)
 	}
-	progress := report.NewProgress(os.Stderr, 1)
-	res, err := c.measure(ctx, spec, progress.Update)
-	progress.Clear()
+	res, err := c.measure(ctx, spec)
 	if err != nil {
 		return err
 	}
@@ -74,31 +71,18 @@ func (c *scaleCmd) serve(ctx context.Context) error {
 	return scale.Serve(ctx, d, func() { fmt.Fprintf(os.Stderr, "serving as %s\n", d.Name()) })
 }
 
-func (c *scaleCmd) measure(ctx context.Context, spec scale.Spec, show func(string, float64)) (*scale.Result, error) {
-	if !c.Lab {
-		d, err := edge.Open(ctx, edge.Config{Socket: c.Socket})
-		if err != nil {
-			return nil, err
-		}
-		defer d.Close()
-		return scale.Run(ctx, d, spec, show)
+func (c *scaleCmd) measure(ctx context.Context, spec scale.Spec) (*scale.Result, error) {
+	if c.Lab {
+		hosts := c.cluster(&c.transportFlags, 1)
+		hosts.Limits = bench.ScaleLimits(spec)
+		return inLab(ctx, hosts, bench.Scale, spec)
 	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		return nil, err
-	}
-	cs := c.cluster(&c.transportFlags, 1)
-	cs.Limits = bench.ScaleLimits(spec)
-	cl, err := bench.NewCluster(ctx, cs)
+	d, err := edge.Open(ctx, edge.Config{Socket: c.Socket})
 	if err != nil {
 		return nil, err
 	}
-	res, err := cl.Scale(ctx, spec, show)
-	return res, errors.Join(err, cl.Close())
+	defer d.Close()
+	progress := report.NewProgress(os.Stderr, 1)
+	defer progress.Clear()
+	return scale.Run(ctx, d, spec, progress.Update)
 }
-
-// labScaleCmd is one end of it in a lab host.
-type labScaleCmd struct {
-	Job string `arg:"" help:"What to do, in JSON."`
-}
-
-func (c *labScaleCmd) Run(ctx context.Context) error { return bench.WorkScale(ctx, c.Job, os.Stdout) }

@@ -51,12 +51,11 @@ func (c *schedulersCmd) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	o, err := c.outputFlags.open(len(specs)*len(names)*len(rates)*int(c.Rounds), "table")
+	o, err := c.outputFlags.open("MultiEdge schedulers", len(specs)*len(names)*len(rates)*int(c.Rounds), "table")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	o.title = "MultiEdge schedulers"
 	var variants []bench.Variant
 	for _, c.LabRates = range rates {
 		for _, name := range names {

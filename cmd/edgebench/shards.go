@@ -51,11 +51,10 @@ func (c *shardsCmd) Run(ctx context.Context) (err error) {
 		sweep.Setups = append(sweep.Setups, bench.ShardSetup(s))
 	}
 	c.CPU = true
-	o, err := c.outputFlags.open(sweep.Steps(), "table")
+	o, err := c.outputFlags.open("MultiEdge on several cores", sweep.Steps(), "table")
 	if err != nil {
 		return err
 	}
-	o.title = "MultiEdge on several cores"
 	defer func() { err = errors.Join(err, o.close()) }()
 	return c.sweep(ctx, sweep, o)
 }

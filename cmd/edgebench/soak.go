@@ -15,7 +15,7 @@ import (
 // soakCmd mixes faults for a long time.
 type soakCmd struct {
 	Lab      bool    `help:"Build the hosts on this machine; a soak runs in no other way."`
-	Duration seconds `short:"D" default:"60" help:"Duration: seconds, or such as 1h." placeholder:"SECONDS"`
+	Duration seconds `short:"D" default:"60" help:"Duration in seconds, or with a unit, such as 1h." placeholder:"SECONDS"`
 	Seed     uint64  `default:"1" help:"Seed of faults and contents."`
 	Spaces   bool    `help:"Put the memory of servers and clients into sparse spaces of 64 GiB, of which little may be pinned, so that nearly all operations miss."`
 	Driver   string  `enum:"alone,udp," default:"" help:"udp: long frames travel as super-frames (GSO, GRO); alone: one by one (default: udp, but alone on links with rates)." placeholder:"NAME"`

@@ -134,7 +134,7 @@ func (f *testFlags) runPlans(ctx context.Context, plans ...bench.Plan) error {
 
 // inLab runs both ends on this machine.
 func (f *testFlags) inLab(ctx context.Context, s bench.Session) (err error) {
-	o, err := f.outputFlags.open(len(s.Specs), "perftest")
+	o, err := f.outputFlags.open("MultiEdge benchmark", len(s.Specs), "perftest")
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (f *testFlags) remote(ctx context.Context, s bench.Session) (err error) {
 	if err != nil {
 		return err
 	}
-	o, err := f.outputFlags.open(len(s.Specs), "perftest")
+	o, err := f.outputFlags.open("MultiEdge benchmark", len(s.Specs), "perftest")
 	if err != nil {
 		return err
 	}

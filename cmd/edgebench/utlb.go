@@ -67,32 +67,6 @@ func (f *studyFlags) run(ctx context.Context, name string, do study) error {
 	return writeStudy(s, f.Output, name)
 }
 
-// printStudy prints the tables of a study, and what they say.
-func printStudy(s *xlate.Study) error {
-	err := printTables(s)
-	s.Print(os.Stdout)
-	return err
-}
-
-func printTables(s *xlate.Study) (err error) {
-	for i := range s.Tables {
-		err = errors.Join(err, s.Tables[i].Text(os.Stdout))
-	}
-	return err
-}
-
-// writeStudy writes a study into a directory, if one is named.
-func writeStudy(s *xlate.Study, dir, name string) error {
-	if dir == "" {
-		return nil
-	}
-	if err := s.Write(dir, name); err != nil {
-		return err
-	}
-	fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", dir)
-	return nil
-}
-
 // load reads the trace.
 func (f *studyFlags) load(o *xlate.Options) error {
 	in, err := os.Open(f.Trace)

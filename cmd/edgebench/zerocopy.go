@@ -67,12 +67,11 @@ func (c *zeroCopyCmd) Run(ctx context.Context) (err error) {
 	if exchange {
 		steps += 4 * len(runs)
 	}
-	o, err := c.outputFlags.open(steps, "table")
+	o, err := c.outputFlags.open("MultiEdge: zero copy", steps, "table")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	o.title = "MultiEdge: zero copy"
 	if exchange {
 		if err := o.place(ctx, runs, time.Duration(c.Duration)); err != nil {
 			return err

@@ -136,7 +136,7 @@ func (c *doctorCmd) Run(g *globals) error {
 func findingsText(findings []inspect.Finding) string {
 	var b strings.Builder
 	for _, f := range findings {
-		fmt.Fprintf(&b, "%-8s %s: %s\n", f.Severity, f.About, f.Text)
+		fmt.Fprintf(&b, "%-8s %s: %s\n", f.Severity, f.About, strings.ReplaceAll(f.Text, "\n", "; "))
 		if f.Remedy != "" {
 			fmt.Fprintf(&b, "         -> %s\n", f.Remedy)
 		}

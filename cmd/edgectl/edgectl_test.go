@@ -34,9 +34,7 @@ func keys(t *testing.T) (a, b string) {
 		if err == nil {
 			_, err = identity.AddPeer(filepath.Join(dir, "peers"), secure.Peer{Name: name, Key: k.Public()})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return a, b
 }
@@ -60,9 +58,7 @@ func start(t *testing.T, name, dir, security string, drv linkdrv.Driver) (sock s
 	d, err := daemon.New(cfg, daemon.Options{
 		Version: "1.2.3", Open: func(config.Link, linkdrv.Options) (linkdrv.Driver, error) { return drv, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); d.Run(ctx) }()
@@ -126,9 +122,7 @@ func TestTroubles(t *testing.T) {
 	dir := t.TempDir()
 	silent := filepath.Join(dir, "silent.sock")
 	l, err := net.Listen("unixpacket", silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	for _, tc := range []struct {
 		name string
@@ -210,9 +204,7 @@ func TestNamesDoNotSteer(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	a, _ := pair(t, config.Encrypted)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer full.Close()
 	for _, cmd := range []string{"status", "dev", "peer", "conn", "doctor", "version", "stat", "top -i 0.001",
 		"ping -c 1 b", "ping -c 1 nobody", "peers list", "peers remove b", "drain"} {
@@ -237,5 +229,13 @@ func TestNohup(t *testing.T) {
 	defer signal.Notify(caught, syscall.SIGHUP) // Reset would leave it ignored
 	if hangsUp() {
 		t.Error("the end of the terminal ends it under nohup")
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

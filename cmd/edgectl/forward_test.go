@@ -11,9 +11,7 @@ import (
 func TestForwardRules(t *testing.T) {
 	write := func(text string) string {
 		path := filepath.Join(t.TempDir(), "edged.toml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	good := write("[[link]]\nname = \"eth1\"\n[[forward]]\nlisten = \"127.0.0.1:6379\"\npeer = \"b\"\nservice = " +

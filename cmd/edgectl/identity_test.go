@@ -83,9 +83,7 @@ func TestKeysAndPeersWithoutDaemon(t *testing.T) {
 			t.Errorf("%v: %d %q %q, want %q", tc.args, code, out, errs, tc.want)
 		}
 	}
-	if err := os.Chmod(key, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(key, 0o644))
 	if code, out, _ := ctl("-s", none, "doctor", "--key-file", key, "--peers-file", peers); code != 1 ||
 		!strings.Contains(out, "chmod 600 "+key) || !strings.Contains(out, "nobody is authorised") {
 		t.Errorf("doctor: %d %s", code, out)
@@ -126,9 +124,7 @@ func TestPeersOfARunningDaemon(t *testing.T) {
 		"no more") || strings.Contains(out, "no running daemon") {
 		t.Errorf("remove: %d %s%s", code, out, errs)
 	}
-	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), 10), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, bytes.Repeat([]byte("x"), 10), 0o644))
 	if code, out, _ := ctl("-s", a, "doctor"); code != 1 || !strings.Contains(out, "peers:1") {
 		t.Errorf("doctor on a malformed file: %d %s", code, out)
 	}

@@ -27,32 +27,26 @@ func blocks(t *testing.T, a, b string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	open := func(socket string) *edge.Device {
 		d, err := edge.Open(ctx, edge.Config{Socket: socket})
-		must(err)
+		must(t, err)
 		t.Cleanup(func() { d.Close() })
 		return d
 	}
 	da, db := open(a), open(b)
 	far, err := da.Map(ctx, tracedSpace, edge.MapOptions{})
-	must(err)
+	must(t, err)
 	l, err := da.Listen(ctx, "s")
-	must(err)
+	must(t, err)
 	_, err = l.Share(far, "heap", edge.RemoteRead|edge.RemoteWrite)
-	must(err)
+	must(t, err)
 	go l.Accept(ctx)
 	c, err := db.Dial(ctx, "a", "s")
-	must(err)
+	must(t, err)
 	heap, err := c.Import(ctx, "heap")
-	must(err)
+	must(t, err)
 	near, err := db.Register(1 << 20)
-	must(err)
+	must(t, err)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -98,9 +92,7 @@ func TestTraceLookups(t *testing.T) {
 			t.Fatalf("%s: exit %d: %s", end.file, code, errs)
 		}
 		in, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		tr, err := memory.Read(in)
 		in.Close()
 		if err != nil || tr.Check() != nil {
@@ -119,9 +111,7 @@ func TestTraceLookups(t *testing.T) {
 			t.Errorf("%s: bytes %v, from %#x to %#x", end.file, bytes, low, high)
 		}
 		lookups, err := xlate.NewLookups(tr, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n, err := xlate.Simulate(lookups, xlate.Config{Entries: 1024})
 		if err != nil || n.Lookups < 100 || n.NIMisses > 20 {
 			t.Errorf("%s: %+v, %v", end.file, n, err)
@@ -133,20 +123,14 @@ func TestTraceLookups(t *testing.T) {
 func TestLookupsOfManyProcesses(t *testing.T) {
 	l := &lookups{processes: map[int32]uint8{}, slots: map[slot]uint64{}}
 	first := trace.Lookup{Region: 1, Size: 1 << 40, Off: 3 * slotBytes, Len: 1} // its slot comes before the other's
-	if err := l.add(&trace.Record{Time: 1000, Data: first.Append(nil)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.add(&trace.Record{Time: 1000, Data: first.Append(nil)}))
 	for pid := range int32(memory.MaxProcesses + 5) {
 		u := trace.Lookup{PID: pid, Region: 1, Size: 1 << 40, Off: 3*slotBytes - 10, Len: 30,
 			Site: uint8(regmem.ReadDest)}
-		if err := l.add(&trace.Record{Time: 1000 - 1, Data: u.Append(nil)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.add(&trace.Record{Time: 1000 - 1, Data: u.Append(nil)}))
 	}
 	file := filepath.Join(t.TempDir(), "many")
-	if err := l.write(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.write(file))
 	if r := l.Records; l.others != 5 || len(r) != memory.MaxProcesses+2 || r[0].Addr != firstSlot ||
 		r[1].Addr != firstSlot+2*slotBytes-10 || r[1].Length != 10 || r[2].Addr != firstSlot || r[2].Length != 20 ||
 		r[3].Length != 30 {

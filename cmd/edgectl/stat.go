@@ -12,7 +12,7 @@ import (
 )
 
 type statCmd struct {
-	Interval *time.Duration `short:"i" placeholder:"SECONDS" help:"Print rates per second, one line for each interval, in seconds, or such as 500ms. Without it: one line of totals since the daemon's start."`
+	Interval *time.Duration `short:"i" placeholder:"SECONDS" help:"Interval in seconds, or with a unit, such as 500ms: print rates per second, one line for each interval. Without it, print one line of totals since the daemon's start."`
 	Count    int            `short:"n" placeholder:"COUNT" help:"End after this number of intervals (default: when interrupted)."`
 	Link     string         `short:"l" placeholder:"NAME" predictor:"link" help:"Show this link instead of the whole daemon; all: each link."`
 }

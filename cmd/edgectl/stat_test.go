@@ -67,15 +67,11 @@ func TestStatRates(t *testing.T) {
 	var out bytes.Buffer
 	g := asker(a, &out, pingBetween(t, a))
 	g.JSON = true
-	if err := each(time.Second, 3, "").Run(g); err != nil {
-		t.Fatal(err)
-	}
+	must(t, each(time.Second, 3, "").Run(g))
 	dec, lines := json.NewDecoder(&out), 0
 	for ; dec.More(); lines++ {
 		var r statReport
-		if err := dec.Decode(&r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, dec.Decode(&r))
 		if r.Rates["bytes_sent"] <= 0 || r.Totals != nil || r.Interval <= 0 || r.Restarted || len(r.Links) != 1 ||
 			r.Links[0].Rates["frames_received"] <= 0 {
 			t.Errorf("%+v", r)
@@ -106,9 +102,7 @@ func TestStatOverARestart(t *testing.T) {
 				_, stop = start(t, "a", dir, config.Encrypted, x)
 			}
 		})
-		if err := each(time.Second, 1, link).Run(g); err != nil {
-			t.Fatal(err)
-		}
+		must(t, each(time.Second, 1, link).Run(g))
 		lines := strings.Split(out.String(), "\n")
 		if len(lines) != 4 || !strings.Contains(lines[0], "-- the daemon was restarted") || !strings.Contains(lines[1],
 			"IN-BIT/S") {
@@ -153,9 +147,7 @@ func TestStatHeadingAndUnits(t *testing.T) {
 	r := &statReport{Rates: rates{"bytes_sent": 1.25e9, "bytes_received": 1e6, "frames_lost": 0.25, "rejected_auth": 3,
 		"rejected_version": 4, "rejected_cookie": 90}, PinnedBytes: 3 << 20}
 	for range 41 {
-		if err := p.print(r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.print(r))
 	}
 	lines := strings.Split(out.String(), "\n")
 	if strings.Count(out.String(), "PINNED") != 3 || lines[0] != lines[21] || lines[0] != lines[42] {

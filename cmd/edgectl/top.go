@@ -12,7 +12,7 @@ import (
 )
 
 type topCmd struct {
-	Interval time.Duration `short:"i" default:"1s" placeholder:"SECONDS" help:"Interval between refreshes, in seconds, or such as 500ms (default: ${default})."`
+	Interval time.Duration `short:"i" default:"1s" placeholder:"SECONDS" help:"Interval between refreshes, in seconds, or with a unit, such as 500ms (default: ${default})."`
 }
 
 // Help is what edgectl top --help says beside the options.

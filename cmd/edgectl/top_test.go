@@ -21,9 +21,7 @@ func TestTopOnce(t *testing.T) {
 	a, _ := pair(t, config.Encrypted)
 	var out bytes.Buffer
 	g := asker(a, &out, pingBetween(t, a))
-	if err := (&topCmd{Interval: time.Second}).Run(g); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (&topCmd{Interval: time.Second}).Run(g))
 	for _, want := range []string{"a  up ", "LINK", "mem", "PEER", "b     open", "CONN"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
@@ -34,9 +32,7 @@ func TestTopOnce(t *testing.T) {
 	}
 	out.Reset()
 	g.JSON = true
-	if err := (&topCmd{Interval: time.Second}).Run(g); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (&topCmd{Interval: time.Second}).Run(g))
 	var r topReport
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Name != "a" || len(r.Links) != 1 || len(r.Peers) != 1 ||
 		r.Peers[0].Rates["frames"] <= 0 || r.Conns == nil {
@@ -57,32 +53,22 @@ func TestTopOnce(t *testing.T) {
 func terminal(t *testing.T, rows, columns uint16) (program, person *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fd := int(person.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resize(t, person, rows, columns)
 	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { person.Close(); program.Close() })
 	return program, person
 }
 
 func resize(t *testing.T, person *os.File, rows, columns uint16) {
 	t.Helper()
-	if err := unix.IoctlSetWinsize(int(person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows,
-		Col: columns}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.IoctlSetWinsize(int(person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows,
+		Col: columns}))
 }
 
 // seen reads what is shown until it contains want.
@@ -116,9 +102,7 @@ func topOn(t *testing.T, sock string, program *os.File) (ended chan error) {
 
 func signalled(t *testing.T, s unix.Signal) {
 	t.Helper()
-	if err := unix.Kill(os.Getpid(), s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(os.Getpid(), s))
 }
 
 // On a terminal it draws until it is told to end, and leaves the terminal as it was.
@@ -164,9 +148,7 @@ func typed(keys string) func(*testing.T, *os.File) {
 func settings(t *testing.T, program *os.File) *unix.Termios {
 	t.Helper()
 	s, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 

@@ -79,9 +79,7 @@ func TestTraceFile(t *testing.T) {
 		t.Fatalf("exit %d: %s%s", code, errs, out)
 	}
 	written, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	code, out, errs := ctl("-s", a, "trace", "-w", "-", "-c", "10")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs)
@@ -119,13 +117,9 @@ func TestTraceFile(t *testing.T) {
 func TestTraceTroubles(t *testing.T) {
 	a, b := pair(t, config.Encrypted)
 	conn, err := ipc.Dial(context.Background(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first, err := (&traceCmd{}).request(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		args []string
 		want string
@@ -163,14 +157,10 @@ func TestTraceTroubles(t *testing.T) {
 // description fits into the file.
 func TestTraceFileIsPrivate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "old.pcapng")
-	if err := os.WriteFile(file, make([]byte, 1<<20), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, make([]byte, 1<<20), 0o666))
 	s := &tracing{list: []trace.Link{{Number: 3, Name: "eth3"}}}
 	show, err := (&traceCmd{Write: file}).shower(&globals{}, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := wire.Header{Type: wire.TypeData}
 	tail := bytes.Repeat((&wire.Segment{Kind: wire.KindRefuse, Data: bytes.Repeat([]byte{0xff}, 500)}).AppendTo(nil),
 		100)
@@ -178,25 +168,17 @@ func TestTraceFileIsPrivate(t *testing.T) {
 	wire.Finish(b[wire.EthLen:], &h, tail)
 	b = append(b, tail...)
 	for range 2 {
-		if err := show.frame(time.Now(), &trace.Record{Link: 3, Len: len(b), Data: b}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, show.frame(time.Now(), &trace.Record{Link: 3, Len: len(b), Data: b}))
 	}
-	if err := show.close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, show.close())
 	st, err := os.Stat(file)
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, mode %v", err, st.Mode())
 	}
 	written, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in, err := pcapgo.NewNgReader(bytes.NewReader(written), pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	frames := 0
 	for ; ; frames++ {
 		if data, _, err := in.ReadPacketData(); err == io.EOF {

@@ -17,9 +17,7 @@ func parse(t *testing.T, args ...string) *flags {
 	t.Helper()
 	var f flags
 	p, err := kong.New(&f, kong.Vars{"version": "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := p.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +29,7 @@ func TestFlagsOverFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "edged.toml")
 	text := "name = \"file\"\nscheduler = \"wd\"\nspin = \"10us\"\n[[link]]\nname = \"eth1\"\nweight = " +
 		"4\n[[link]]\nname = \"eth2\"\n[metrics]\nlisten = \"127.0.0.1:9469\"\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	cfg, err := parse(t, "-c", path).config()
 	if err != nil || cfg.Name != "file" || len(cfg.Links) != 2 || cfg.Spin != 10*time.Microsecond {
 		t.Fatalf("%+v %v", cfg, err)
@@ -41,9 +37,7 @@ func TestFlagsOverFile(t *testing.T) {
 	cfg, err = parse(t, "-c", path, "--name", "flag", "--link", "eth3", "--link", "eth1", "--metrics-listen", "",
 		"--metrics-web-config", "/w", "--ethertype", "0x88b6", "--wait-links", "--plaintext", "--key-file", "/k",
 		"--peers-file", "/p").config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if cfg.Name != "flag" || cfg.Scheduler != "wd" || cfg.Metrics != (config.Metrics{WebConfig: "/w"}) ||
 		cfg.EtherType != 0x88b6 || !cfg.WaitLinks || cfg.Security != config.Plaintext || cfg.KeyFile != "/k" ||
 		cfg.PeersFile != "/p" {
@@ -60,9 +54,7 @@ func TestFlagsOverFile(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad.toml")
-	if err := os.WriteFile(bad, []byte("lnik = 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(bad, []byte("lnik = 1\n"), 0o600))
 	for _, tc := range []struct {
 		args []string
 		want int
@@ -91,45 +83,29 @@ func TestExitCodes(t *testing.T) {
 // The example that is installed must be accepted as it is.
 func TestExampleConfiguration(t *testing.T) {
 	cfg, err := parse(t, "-c", "../../deploy/edged.toml").config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cfg.Normalize(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cfg.Normalize())
 	text, err := os.ReadFile("../../deploy/edged.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Every key that is commented out must be one that exists.
 	uncommented := strings.NewReplacer("# [[", "[[", "\n# ",
 		"\n").Replace(string(text[strings.Index(string(text), "# name"):]))
 	path := filepath.Join(t.TempDir(), "all.toml")
-	if err := os.WriteFile(path, []byte(uncommented), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(uncommented), 0o600))
 	cfg, err = parse(t, "-c", path).config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cfg.Normalize(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cfg.Normalize())
 }
 
 // What the packages are made of must be there; the programs are, once they are built.
 func TestPackage(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/nfpm.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var pack struct {
 		Contents []struct{ Src, Dst, Type string }
 		Scripts  map[string]string
 	}
-	if err := yaml.Unmarshal(text, &pack); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &pack))
 	var sources []string
 	for _, c := range pack.Contents {
 		if program, ok := strings.CutPrefix(c.Src, "bin/"); ok {
@@ -158,9 +134,7 @@ func TestPackage(t *testing.T) {
 // The unit gives the daemon packet sockets and nothing else: who loosens it shall do so on purpose.
 func TestUnit(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/edged.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	set := map[string][]string{}
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
@@ -190,9 +164,7 @@ func TestCheckSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("%q", list)
 	}
 	text, err := os.ReadFile("../../deploy/edged.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var start string
 	var reload []string
 	for line := range strings.Lines(string(text)) {
@@ -205,5 +177,13 @@ func TestCheckSaysWhatIsMissing(t *testing.T) {
 	}
 	if len(reload) != 2 || start == "" || reload[0] != start+" --check" || !strings.Contains(reload[1], "-HUP") {
 		t.Errorf("%q is reloaded by %q", start, reload)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -29,19 +29,19 @@ type flags struct {
 	Scheduler     *string          `help:"How frames are spread over links: adaptive, srr, wsrr, wd."`
 	Shards        *int             `placeholder:"N" help:"Threads that serve the links, each with clients of its own (default: 1)."`
 	Receivers     *int             `placeholder:"N" help:"Receivers: further threads of each shard, which share its links (default: 0)."`
-	Profile       *string          `help:"Flow control: default or paper."`
+	Profile       *string          `help:"Flow control: default, or paper as published (default: default)."`
 	Window        *int             `placeholder:"FRAMES" help:"Frames in flight per peer (default: the profile's)."`
 	Checksum      *string          `help:"What CRC32C covers in plaintext: full or header."`
-	Plaintext     bool             `help:"Neither encrypt nor authenticate: only for trusted wires."`
+	Plaintext     bool             `help:"Do not encrypt or authenticate frames: only for trusted wires."`
 	KeyFile       *string          `placeholder:"FILE" help:"This node's private key, made at first start (default: /var/lib/edged/key, or in the user's state directory)."`
 	PeersFile     *string          `placeholder:"FILE" help:"Authorised peers (default: /etc/edged/peers, or beside the key)."`
 	Driver        *string          `placeholder:"NAME" help:"How links move frames: udp (super-frames, GSO and GRO, to peers that take them), alone (each by itself, received by ring or mmsg according to the MTU), ring or mmsg (default: udp on veth, otherwise alone)."`
-	Poll          *string          `help:"adaptive, block or busy."`
+	Poll          *string          `help:"How the daemon waits for frames: adaptive (poll, then sleep), block or busy (default: adaptive)."`
 	Spin          *time.Duration   `help:"How long adaptive polls after the last work (default: 50us)."`
 	MetricsListen *string          `placeholder:"HOST:PORT" help:"Address that serves /metrics, /livez and /readyz, for example 127.0.0.1:9469; empty: off."`
 	MetricsWeb    *string          `name:"metrics-web-config" placeholder:"FILE" help:"TLS and users for the metrics: a web configuration file of the Prometheus exporter toolkit; empty: plain HTTP."`
-	LogLevel      *string          `help:"debug, info, warn or error."`
-	LogFormat     *string          `help:"text or json."`
+	LogLevel      *string          `help:"Level of the log: debug, info, warn or error (default: info)."`
+	LogFormat     *string          `help:"Format of the log: text or json (default: text)."`
 	Check         bool             `help:"Check the configuration and exit."`
 	Version       kong.VersionFlag `help:"Print the version and exit."`
 

@@ -40,9 +40,7 @@ type daemonSet struct {
 // The cluster's edged gets a command line that it takes, the rights and the directories that it needs, and no others.
 func TestKubernetes(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var set daemonSet
 	for dec := yaml.NewDecoder(bytes.NewReader(text)); set.Kind != "DaemonSet"; {
 		set = daemonSet{}

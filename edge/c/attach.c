@@ -42,7 +42,7 @@ static int attach_failed(edge_device *d, int err)
 static int check_hello(edge_device *d, const struct abi_hello_reply *m, const int *fds)
 {
 	if (fds[0] < 0 || fds[1] < 0 || fds[2] < 0)
-		return fail(EDGE_ERR_VERSION, "the daemon did not send three descriptors");
+		return no_descriptor(d);
 	if (m->version != ABI_VERSION || m->sqe_size != 64 || m->cqe_size != 32 || (m->features & ~FEATURES) != 0)
 		return fail(EDGE_ERR_VERSION, "the daemon chose version %u, features %#llx, entries of %u and %u bytes",
 		    m->version,
@@ -51,6 +51,15 @@ static int check_hello(edge_device *d, const struct abi_hello_reply *m, const in
 		return fail(EDGE_ERR_VERSION, "the daemon made rings of depth %u instead of %u", m->sq_entries,
 		            d->cfg.queue_depth);
 	return 0;
+}
+
+/* The program may be reading it: what stays is not written again. */
+static void rename_to(char to[MAX_NAME + 1], const struct abi_str *s)
+{
+	char name[MAX_NAME + 1];
+	get_str(name, s);
+	if (strcmp(to, name) != 0)
+		strcpy(to, name);
 }
 
 static void greeted(edge_device *d, struct call *c, int err, const union abi_packet *m, int *fds)
@@ -71,17 +80,13 @@ static void greeted(edge_device *d, struct call *c, int err, const union abi_pac
 	d->ring.watch = fds[2];
 	fds[1] = fds[2] = -1;
 	watch_fd(d, d->ring.watch, EPOLLIN | EPOLLET, EPOLL_CTL_ADD); /* so that nobody has to make it unreadable (A8.3) */
-	get_str(a->node, &m->hello.node);
-	get_str(a->name, &m->hello.name);
+	rename_to(a->node, &m->hello.node);
+	rename_to(a->name, &m->hello.name);
 	a->window = m->hello.window == 0 || m->hello.window > m->hello.sq_entries ? m->hello.sq_entries : m->hello.window;
 	a->features = m->hello.features;
 	a->state = ATTACHED;
 	a->err = 0;
 	a->attempts++;
-	if (a->since != 0) {
-		a->change = 1;
-		a->change_err = 0;
-	}
 	a->since = d->w.pulse_at = now_ns();
 	d->w.pulse = d->w.still = 0;
 	d->w.silent = false;
@@ -142,10 +147,7 @@ void attach_lost(edge_device *d, int err, const char *why)
 	bool greeting = a->state == GREETING;
 	if (d->dead == 0)
 		fail(err, "%s", why);
-	if (!greeting && d->dead == 0) {
-		a->change = 1;
-		a->change_err = err;
-	}
+	a->lost |= !greeting && d->dead == 0;
 	if (a->since != 0 && now_ns() - a->since > STEADY)
 		a->pause = FIRST_PAUSE;
 	attach_failed(d, err);
@@ -183,7 +185,7 @@ static void offered(edge_device *d, struct call *call, int err, const union abi_
 	if (l == NULL)
 		return; /* closed meanwhile: unlisten follows */
 	if (err == 0)
-		l->offered = true;
+		l->offered = l->known = true;
 	else if (err == EDGE_ERR_EXISTS && l->known && now_ns() < d->at.relisten_until)
 		d->at.relisten_at = now_ns() + FIRST_PAUSE;
 	else if (err != EDGE_ERR_DAEMON_DOWN && err != EDGE_ERR_DRAINING)
@@ -253,7 +255,7 @@ int attach_current(edge_device *d, int64_t until)
 	struct attempt t = { d, d->at.attempts };
 	if (d->at.state == DOWN)
 		attach_start(d);
-	int err = wait_for(d, attempted, &t, until);
+	int err = wait_for(d, attempted, &t, answer_by(until));
 	if (err != 0)
 		return err;
 	if (d->at.state == ATTACHED)

@@ -158,7 +158,7 @@ static void dialled(edge_device *d, struct call *call, int err, const union abi_
 		get_str(peer, &r->peer);
 		char *name = peer[0] == 0 ? NULL : strdup(peer);
 		if (name != NULL) {
-			free(c->peer);
+			c->dialled = c->peer;
 			c->peer = name;
 		}
 		size_t n = r->data.size < ABI_DATA ? r->data.size : ABI_DATA;
@@ -234,7 +234,7 @@ static int dial(edge_device *d, const char *peer, const char *service, const edg
 	struct abi_dial m;
 	int err = fill_dial(&m, peer, service, options, "");
 	if (err == 0)
-		err = attach_current(d, until == 0 ? now_ns() + SECOND : until);
+		err = attach_current(d, until);
 	if (err != 0)
 		return err;
 	edge_conn *c = conn_new(d, peer, service);
@@ -332,9 +332,13 @@ void conn_send_close(edge_conn *c)
 		conn_abort(c, EDGE_ERR_ABORTED);
 }
 
-static bool idle(void *arg)
+/* Asks for it once that is so, if the program closes c. */
+void conn_leave(edge_conn *c)
 {
-	return ((edge_conn *)arg)->inflight == 0;
+	if (!c->leaving || c->inflight > 0 || c->state != OPEN)
+		return;
+	c->leaving = false;
+	conn_send_close(c);
 }
 
 static bool closed(void *arg)
@@ -347,18 +351,16 @@ int edge_conn_close(edge_conn *c, int timeout_ms)
 	edge_device *d = c->d;
 	int64_t until = deadline(timeout_ms);
 	enter(d);
-	if (c->closing || d->dead != 0)
+	if ((c->closing && !c->looked) || d->dead != 0)
 		return leave(d, d->dead != 0 ? d->dead : EDGE_ERR_CLOSED);
+	c->leaving |= !c->closing;
 	c->closing = true;
 	wake_all(d);
-	int err = 0;
-	if (!c->closed && c->state == OPEN) {
-		err = wait_for(d, idle, c, until);
-		if (err == 0 && !c->closed)
-			conn_send_close(c);
-		if (err == 0)
-			err = wait_for(d, closed, c, until);
-	}
+	conn_leave(c);
+	int err = !c->closed && c->state == OPEN ? wait_for(d, closed, c, until) : 0;
+	c->looked = err == EDGE_ERR_AGAIN;
+	if (c->looked)
+		return leave(d, err);
 	if (err != 0 || !c->closed)
 		conn_abort(c, EDGE_ERR_ABORTED);
 	conn_end(c, EDGE_ERR_CLOSED, true);
@@ -391,8 +393,21 @@ void conn_gone(edge_conn *c)
 	free(c->notes.ring);
 	free(c->data);
 	free(c->peer);
+	free(c->dialled);
 	free(c->service);
 	free(c);
+}
+
+/* The device is dead: nothing of c comes any more. */
+void conn_dead(edge_conn *c)
+{
+	c->inflight = c->posted = c->calls = 0;
+	c->listed = c->owes = false;
+	c->closed = true;
+	if (c->stream != NULL)
+		c->stream->job.done = true;
+	if (c->state != ENDED)
+		conn_end(c, c->d->dead, true);
 }
 
 /* The program has no more use for c. */
@@ -410,11 +425,10 @@ void edge_conn_free(edge_conn *c)
 		return;
 	edge_device *d = c->d;
 	enter(d);
-	if (d->dead != 0) /* nothing of it comes any more */
-		c->inflight = c->posted = c->calls = 0, c->listed = c->owes = false, c->closed = true;
+	if (d->dead != 0)
+		conn_dead(c);
 	conn_release(c);
 	leave(d, 0);
-	device_drop(d);
 }
 
 int edge_conn_late(edge_conn *c, int *first)
@@ -436,7 +450,10 @@ int edge_conn_error(edge_conn *c)
 
 const char *edge_conn_peer(const edge_conn *c)
 {
-	return c->peer;
+	enter(c->d);
+	const char *peer = c->peer;
+	leave(c->d, 0);
+	return peer;
 }
 
 const char *edge_conn_service(const edge_conn *c)
@@ -446,6 +463,9 @@ const char *edge_conn_service(const edge_conn *c)
 
 const void *edge_conn_data(const edge_conn *c, size_t *size)
 {
+	enter(c->d);
+	const void *data = c->data;
 	*size = c->data_size;
-	return c->data;
+	leave(c->d, 0);
+	return data;
 }

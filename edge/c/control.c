@@ -186,23 +186,34 @@ static void happened(edge_device *d, const union abi_packet *m)
 	}
 }
 
-/* Receives one packet and up to three descriptors. Returns its size, 0 if there is none, -1 at the end. */
-static ssize_t receive(int s, union abi_packet *m, int fds[3])
+/* Receives one packet and up to three descriptors. Returns its size, 0 if there is none, -1 at the end. The length of
+ * the room for them is exact: the kernel would put a fourth into what CMSG_SPACE adds. */
+static ssize_t receive(struct control *k, union abi_packet *m, int fds[3])
 {
 	struct iovec v = { .iov_base = m, .iov_len = sizeof *m };
 	union { struct cmsghdr h; char room[CMSG_SPACE(3 * sizeof(int))]; } with;
-	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &with, .msg_controllen = sizeof with.room };
+	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &with,
+		.msg_controllen = CMSG_LEN(3 * sizeof(int)) };
 	memset(m, 0, sizeof *m); /* A3.4: what is missing is zero */
 	ssize_t n;
-	while ((n = recvmsg(s, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC)) < 0 && errno == EINTR)
+	while ((n = recvmsg(k->fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC)) < 0 && errno == EINTR)
 		;
 	fds[0] = fds[1] = fds[2] = -1;
 	if (n < 0)
 		return errno == EAGAIN ? 0 : -1;
+	k->dropped = h.msg_flags & MSG_CTRUNC;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c != NULL; c = CMSG_NXTHDR(&h, c))
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
 			memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
 	return n < (ssize_t)sizeof m->h || m->h.size != (uint64_t)n ? -1 : n;
+}
+
+/* Why an answer came without a descriptor that belongs to it. */
+int no_descriptor(const edge_device *d)
+{
+	errno = EMFILE; /* or EMFILE's relatives: the kernel dropped it */
+	return d->ctl.dropped ? system_error("a descriptor of the daemon's does not fit into this process")
+	                      : fail(EDGE_ERR_VERSION, "the daemon sent fewer descriptors than it should");
 }
 
 /* Takes what the daemon sent. Returns whether there was anything. */
@@ -212,7 +223,7 @@ bool control_receive(edge_device *d)
 	int fds[3];
 	bool any = false;
 	for (int i = 0; d->ctl.fd >= 0 && i < 256; i++) {
-		ssize_t n = receive(d->ctl.fd, &m, fds);
+		ssize_t n = receive(&d->ctl, &m, fds);
 		if (n == 0)
 			break;
 		any = true;

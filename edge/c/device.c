@@ -1,4 +1,4 @@
-/* Devices: opening and closing. */
+/* Devices: opening and closing, and how functions of the library begin and end. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -44,7 +44,8 @@ static char *socket_path(const edge_config *cfg)
 	return strdup(path == NULL || path[0] == 0 ? "/run/edged/edged.sock" : path);
 }
 
-static void destroy(edge_device *d)
+/* Frees what a device has left. Unlocked. */
+void device_free(edge_device *d)
 {
 	wait_close(d);
 	ops_close(&d->ops);
@@ -60,9 +61,35 @@ static void destroy(edge_device *d)
 	free(d);
 }
 
+/* Begins a function of the library; leave ends it and tells the program of what changed for the device, unlocked. A
+ * device that was closed goes with the last of its connections and streams. */
+void enter(edge_device *d)
+{
+	pthread_mutex_lock(&d->mu);
+}
+
+int leave(edge_device *d, int result)
+{
+	struct attachment *a = &d->at;
+	void (*fn)(void *, int) = d->cfg.on_change;
+	void *arg = d->cfg.arg;
+	bool last = d->orphan && d->all == NULL && d->nstreams == 0 && d->w.waiters == NULL;
+	bool lost = a->lost, back = (lost || a->away) && a->state == ATTACHED;
+	a->away = (lost || a->away) && !back;
+	a->lost = false;
+	pthread_mutex_unlock(&d->mu);
+	if (fn != NULL && lost)
+		fn(arg, EDGE_ERR_DAEMON_DOWN);
+	if (fn != NULL && back)
+		fn(arg, 0);
+	if (last)
+		device_free(d);
+	return result;
+}
+
 static int prepare(edge_device *d, const edge_config *config)
 {
-	d->w.epoll = d->w.wake = d->w.timer = d->ctl.fd = -1;
+	d->w.epoll = d->w.wake = d->w.bell = d->w.timer = d->ctl.fd = -1;
 	d->ring.submit = d->ring.watch = -1;
 	d->ctl.last = &d->ctl.first;
 	d->last_job = &d->jobs;
@@ -88,13 +115,14 @@ int edge_open(edge_device **dev, const edge_config *config, int timeout_ms)
 	int64_t until = deadline(timeout_ms);
 	int err = prepare(d, config);
 	if (err != 0) {
-		destroy(d);
+		device_free(d);
 		return err;
 	}
+	fork_enter(d); /* before there is a socket that a child could keep */
 	enter(d);
 	err = attach_start(d);
 	if (err == 0)
-		err = attach_current(d, until == 0 ? now_ns() + SECOND : until);
+		err = attach_current(d, until);
 	if (err != 0 && d->at.since == 0 && d->at.err != 0)
 		err = d->at.err;
 	if (err != 0) {
@@ -102,11 +130,11 @@ int edge_open(edge_device **dev, const edge_config *config, int timeout_ms)
 		control_close(d, err);
 		ring_close(d);
 		leave(d, 0);
-		destroy(d);
+		fork_leave(d);
+		device_free(d);
 		return err;
 	}
 	leave(d, 0);
-	fork_enter(d);
 	*dev = d;
 	return 0;
 }
@@ -116,7 +144,7 @@ static bool none_lingers(void *arg)
 	return ((edge_device *)arg)->lingering == NULL;
 }
 
-/* What belongs to the device goes with it. */
+/* What belongs to the device goes with it, but for connections and streams that the program has. */
 static void release_all(edge_device *d)
 {
 	while (d->listeners != NULL) {
@@ -125,14 +153,15 @@ static void release_all(edge_device *d)
 		edge_listener_close(l);
 		pthread_mutex_lock(&d->mu);
 	}
-	while (d->lingering != NULL) { /* of a parent: nothing of them comes any more */
-		edge_stream *s = d->lingering;
-		s->c->closed = true;
-		s->c->listed = s->c->owes = false;
-		s->c->inflight = s->c->calls = 0;
-		s->job.done = true;
-		stream_step(s);
+	for (edge_conn *c = d->all, *next; c != NULL; c = next) {
+		next = c->next;
+		conn_dead(c);
+		if (c->stream == NULL)
+			conn_gone(c);
+		else if (c->stream->closed)
+			stream_step(c->stream);
 	}
+	d->owing = NULL;
 	stream_reap(d);
 	for (edge_region *r; (r = d->regions) != NULL; free(r)) {
 		d->regions = r->next;
@@ -158,17 +187,6 @@ void edge_device_close(edge_device *d, int timeout_ms)
 	release_all(d);
 	d->orphan = true;
 	leave(d, 0);
-	device_drop(d);
-}
-
-/* Frees a device that was closed and has no connections and streams any more. */
-void device_drop(edge_device *d)
-{
-	pthread_mutex_lock(&d->mu);
-	bool last = d->orphan && d->all == NULL && d->nstreams == 0 && d->w.waiters == NULL;
-	pthread_mutex_unlock(&d->mu);
-	if (last)
-		destroy(d);
 }
 
 int edge_device_error(edge_device *d)

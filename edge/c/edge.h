@@ -12,7 +12,8 @@
  *
  * Time. timeout_ms is the longest wait in milliseconds: EDGE_FOREVER waits without end, 0 looks once. A wait that
  * ended without what it waited for is EDGE_ERR_AGAIN with 0 and EDGE_ERR_TIMEOUT otherwise (EDGE_ERR_DAEMON_SILENT
- * when the daemon has not run for seconds); what was asked for goes on unless the function says so.
+ * when the daemon has not run for seconds); what was asked for goes on unless the function says so. What the daemon
+ * answers at once (edge_register, edge_listen, edge_export_region...) has a second for that answer, even with 0.
  *
  * Threads. Any number of threads may use a device and all that belongs to it: one lock for each device, not held
  * while somebody waits or copies long data. Who frees an object (the functions that say so) must be the last to use
@@ -84,7 +85,7 @@ enum edge_error {
 	EDGE_ERR_MEMLOCK = -258,      /* memory cannot be pinned; edge_detail has the remedy */
 	EDGE_ERR_BUSY = -259,         /* operations in flight use the region */
 	EDGE_ERR_EXISTS = -260,       /* the name is taken */
-	EDGE_ERR_DRAINING = -262,     /* the daemon is on its way out and takes nothing new; is a DAEMON_DOWN */
+	EDGE_ERR_DRAINING = -262,     /* the daemon drains or stops and takes nothing new; is a DAEMON_DOWN */
 	EDGE_ERR_DENIED = -263,       /* this user may not use the daemon */
 	EDGE_ERR_VERSION = -264,      /* versions differ; upgrade */
 	EDGE_ERR_INTERNAL = -265,     /* the daemon failed; its log says more */
@@ -125,8 +126,8 @@ typedef struct edge_config {
 	uint32_t spin_us;        /* how long EDGE_ADAPTIVE polls at first, in microseconds; 0: 50 */
 	uint32_t receive_buffer; /* of a stream, in bytes: a power of two from 4 KiB to 512 MiB; 0: 256 KiB */
 	uint32_t send_buffer;    /* likewise */
-	/* Called without locks by the thread that noticed: with EDGE_ERR_DAEMON_DOWN when the daemon is lost, with 0 when
-	 * the device has attached again. It must not close the device. */
+	/* Called without locks by the thread that noticed, when it leaves the library: with EDGE_ERR_DAEMON_DOWN when the
+	 * daemon is lost, with 0 when the device has attached again, in that order. It must not close the device. */
 	void (*on_change)(void *arg, int err);
 	void *arg;
 } edge_config;
@@ -155,7 +156,8 @@ EDGE_API uint64_t edge_device_features(edge_device *dev); /* in force (ABI A2.4)
 EDGE_API int edge_device_poll(edge_device *dev);
 /* A descriptor that polls readable, after edge_device_arm, when something happened. It belongs to the device. The
  * loop: edge_device_poll; look at operations, notifications, streams; edge_device_arm; if that said 1, wait for the
- * descriptor. It may lie in an epoll set of yours. Arm returns 0 if there has been progress already. */
+ * descriptor. It may lie in an epoll set of yours. Arm returns 0 if there has been progress already. One thread at a
+ * time sleeps on it; others may wait in functions of the library meanwhile. */
 EDGE_API int edge_device_fd(edge_device *dev);
 EDGE_API int edge_device_arm(edge_device *dev);
 /* For a loop that waits as enum edge_wait says, and not by sleeping at once: before edge_device_arm, when the look found
@@ -197,7 +199,7 @@ EDGE_API int edge_region_close(edge_region *region);
  * connection and is freed with it. */
 EDGE_API int edge_export_region(edge_region *region, edge_conn *conn, const char *name, int perm, size_t off,
                                 size_t size, edge_export **export_, int timeout_ms);
-/* When it returns 0 no access by the peer follows. */
+/* When it returns 0 no access by the peer follows. After an error call it again. */
 EDGE_API int edge_export_revoke(edge_export *export_, int timeout_ms);
 EDGE_API edge_region *edge_export_memory(const edge_export *export_);
 EDGE_API size_t edge_export_offset(const edge_export *export_);
@@ -244,17 +246,20 @@ EDGE_API int edge_request_refuse(edge_request *request, const char *reason);
 /* Withdraws the service, refuses the requests that wait, and frees the listener. */
 EDGE_API void edge_listener_close(edge_listener *listener);
 
+/* As it was dialled until it has answered, then as it calls itself. The texts are good until the connection is freed. */
 EDGE_API const char *edge_conn_peer(const edge_conn *conn);
 EDGE_API const char *edge_conn_service(const edge_conn *conn);
 /* What the other side gave to dial or accept. */
 EDGE_API const void *edge_conn_data(const edge_conn *conn, size_t *size);
 /* 0 while the connection lives or notifications of it are on their way, and then why it ended. */
 EDGE_API int edge_conn_error(edge_conn *conn);
-/* Ends the connection in good order: completes what is in flight and tells the peer. Aborts it when time is over. */
+/* Ends the connection in good order: completes what is in flight, also sends that wait for a buffer of the peer, and
+ * tells the peer. Aborts it when time is over; but timeout_ms 0 begins that end and lets it go on: EDGE_ERR_AGAIN until
+ * it is over, which further calls tell, as does edge_conn_error. */
 EDGE_API int edge_conn_close(edge_conn *conn, int timeout_ms);
 /* Ends it at once. Operations in flight fail with EDGE_ERR_ABORTED, or have been done. */
 EDGE_API int edge_conn_abort(edge_conn *conn);
-/* Frees the connection, its exports and imports; aborts it first if it was not closed. */
+/* Frees the connection, its exports and imports; aborts it first if it is not closed: that waits for nothing. */
 EDGE_API void edge_conn_free(edge_conn *conn);
 
 /* --- operations --- */

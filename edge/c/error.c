@@ -50,7 +50,7 @@ static const struct { int err, number, more; const char *text; } errors[] = {
 	{ EDGE_ERR_BUSY, EBUSY, 0, "operations in flight use the region; wait for them first" },
 	{ EDGE_ERR_EXISTS, EADDRINUSE, 0, "the name is taken; choose another or end the present use" },
 	{ EDGE_ERR_DRAINING, ECONNREFUSED, EDGE_ERR_DAEMON_DOWN,
-	  "the daemon is on its way out; go on with what is there, or wait for its restart" },
+	  "the daemon takes nothing new, since it drains or stops; use what exists, or wait for its restart" },
 	{ EDGE_ERR_DENIED, EACCES, 0,
 	  "this user may not use the daemon; join the group of its socket or ask its owner" },
 	{ EDGE_ERR_VERSION, EPROTONOSUPPORT, 0,
@@ -61,7 +61,7 @@ static const struct { int err, number, more; const char *text; } errors[] = {
 	{ EDGE_ERR_DAEMON_DOWN, ENETDOWN, 0,
 	  "the daemon went away; dial anew and renew registered memory (edge_region_renew) once edged runs again" },
 	{ EDGE_ERR_DAEMON_SILENT, ETIMEDOUT, 0,
-	  "the daemon is there but does not run: it is stopped, hung or starved of processor time; see that edged goes on, "
+	  "the daemon is there but does not run: it is stopped, hung or starved of processor time; let edged go on, "
 	  "or restart it" },
 	{ EDGE_ERR_STALE, ENETDOWN, EDGE_ERR_DAEMON_DOWN,
 	  "the memory was registered with a daemon that has gone; register it anew by edge_region_renew" },

@@ -29,7 +29,13 @@ static void in_child(void)
 		d->next = d->prev = NULL;
 		d->dead = EDGE_ERR_FORKED;
 		d->at.state = DOWN;
+		for (edge_conn *c = d->all; c != NULL; c = c->next)
+			if (c->stream != NULL) { /* a thread that is not here may have been copying */
+				pthread_mutex_init(&c->stream->in.mu, NULL);
+				pthread_mutex_init(&c->stream->out.mu, NULL);
+			}
 		d->w.waiters = NULL; /* of threads that are not here */
+		d->cfg.on_change = NULL; /* as its program was told */
 		d->w.leader = d->w.asleep = false;
 		ring_close(d);
 		if (d->ctl.fd >= 0)

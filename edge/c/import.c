@@ -4,20 +4,24 @@
 
 #include "internal.h"
 
-/* What is withdrawn and no program knows of goes; of one name the newest are kept. */
+/* What is withdrawn goes, and of one name all but the newest; what the program knows of is kept for it. */
 static void drop_old(edge_conn *c, const char *name)
 {
 	int of_name = 0;
 	for (edge_remote **at = &c->remotes, *r; (r = *at) != NULL;) {
 		if (!r->revoked && strcmp(r->name, name) == 0)
 			of_name++;
-		if (r->held || (!r->revoked && of_name <= OF_ONE_NAME)) {
+		if (!r->revoked && (r->held || of_name <= OF_ONE_NAME)) {
 			at = &r->next;
 			continue;
 		}
 		*at = r->next;
 		c->nremotes--;
-		free(r);
+		if (r->held) {
+			r->next = c->withdrawn;
+			c->withdrawn = r;
+		} else
+			free(r);
 	}
 }
 
@@ -74,6 +78,8 @@ void imports_free(edge_conn *c)
 {
 	for (edge_remote *r; (r = c->remotes) != NULL; free(r))
 		c->remotes = r->next;
+	for (edge_remote *r; (r = c->withdrawn) != NULL; free(r))
+		c->withdrawn = r->next;
 	for (edge_export *e; (e = c->exports) != NULL; free(e))
 		c->exports = e->next;
 }
@@ -83,8 +89,9 @@ struct wanted { edge_conn *c; const char *name; edge_remote *found; };
 static bool found(void *arg)
 {
 	struct wanted *w = arg;
+	int err = conn_usable(w->c);
 	w->found = remote_find(w->c, w->name);
-	return w->found != NULL || conn_usable(w->c) != 0;
+	return w->found != NULL || (err != 0 && err != EDGE_ERR_AGAIN); /* which it is while it dials */
 }
 
 int edge_import(edge_conn *c, const char *name, edge_remote **remote, int timeout_ms)
@@ -115,8 +122,7 @@ int edge_remote_perm(const edge_remote *r)
 /* A request that somebody waits for. Who gives up leaves it to the handler to free. */
 struct asked {
 	edge_conn *c;
-	edge_export *e;
-	uint64_t key;
+	edge_export *e, *ends; /* asked for; to be revoked */
 	int err;
 	bool done, left;
 };
@@ -130,6 +136,8 @@ static void finish(edge_device *d, struct asked *a, int err)
 {
 	a->err = err;
 	a->done = true;
+	if (a->ends != NULL && err == 0)
+		a->ends->revoked = true;
 	a->c->calls--;
 	news(d);
 	if (a->c->released)
@@ -197,7 +205,7 @@ static int check_export(edge_region *r, edge_conn *c, const char *name, int perm
 /* Waits for the answer and frees a, or leaves it. */
 static int await(edge_device *d, struct asked *a, int64_t until)
 {
-	int err = wait_for(d, answered, a, until);
+	int err = wait_for(d, answered, a, answer_by(until));
 	if (!a->done) {
 		a->left = true;
 		return err;
@@ -239,7 +247,8 @@ int edge_export_region(edge_region *r, edge_conn *c, const char *name, int perm,
 static void revoked(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
 {
 	(void)m, (void)fd;
-	finish(d, call->obj, err == EDGE_ERR_NO_CONN ? 0 : err);
+	/* EDGE_ERR_KEY: it went with its region, or by an earlier call that did not wait long enough. */
+	finish(d, call->obj, err == EDGE_ERR_NO_CONN || err == EDGE_ERR_KEY ? 0 : err);
 }
 
 int edge_export_revoke(edge_export *e, int timeout_ms)
@@ -253,7 +262,7 @@ int edge_export_revoke(edge_export *e, int timeout_ms)
 	struct asked *a = calloc(1, sizeof *a);
 	if (a == NULL)
 		return leave(d, EDGE_ERR_NO_MEMORY);
-	*a = (struct asked){ .c = c };
+	*a = (struct asked){ .c = c, .ends = e };
 	struct abi_revoke m = { .key = e->key, .conn = c->id };
 	int err = control_send(d, &m, sizeof m, ABI_REVOKE, -1, revoked, a, 0);
 	if (err != 0) {
@@ -262,11 +271,7 @@ int edge_export_revoke(edge_export *e, int timeout_ms)
 	}
 	c->calls++;
 	err = await(d, a, until);
-	if (err == EDGE_ERR_DAEMON_DOWN)
-		err = 0;
-	if (err == 0)
-		e->revoked = true;
-	return leave(d, err);
+	return leave(d, err == EDGE_ERR_DAEMON_DOWN ? 0 : err);
 }
 
 edge_region *edge_export_memory(const edge_export *e)

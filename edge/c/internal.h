@@ -45,6 +45,7 @@ struct control { /* control.c */
 	int fd;
 	bool ready;          /* hello was answered */
 	bool want_out;       /* epoll watches for room */
+	bool dropped;        /* the kernel dropped descriptors of the latest packet */
 	struct call **calls; /* by the low bits of id; NULL: free */
 	uint32_t ncalls, hint;
 	uint64_t serial;
@@ -96,7 +97,7 @@ struct waiter {
 };
 
 struct waiting { /* wait.c */
-	int epoll, wake, timer;
+	int epoll, wake, bell, timer; /* wake is for who sleeps in the library, bell for who sleeps on the descriptor */
 	bool leader;  /* somebody polls or sleeps on behalf of all */
 	bool asleep;  /* likewise, in epoll_wait */
 	bool armed;
@@ -114,7 +115,7 @@ struct waiting { /* wait.c */
 	uint32_t pulse, still;
 	int64_t pulse_at;
 	bool silent;
-	bool rung;            /* wake is readable */
+	bool woken, rung;     /* wake, bell are readable */
 	int64_t looked_at;    /* at the socket */
 };
 
@@ -129,8 +130,7 @@ struct attachment { /* attach.c */
 	uint32_t window;
 	uint64_t features;
 	char node[ABI_STR + 1], name[ABI_STR + 1];
-	int change; /* on_change is owed, with change_err */
-	int change_err;
+	bool lost, away; /* on_change is to say that the daemon is lost; has said so */
 	char detail[160];
 };
 
@@ -166,7 +166,7 @@ struct edge_device {
 	bool job_runs;
 	edge_region *spare; /* of streams that ended */
 	uint32_t nspare, dialing, norphans, serial, nstreams;
-	bool orphan; /* closed; freed with its last connection or stream */
+	bool orphan; /* closed; freed with its last connection or stream: leave */
 	struct orphan *orphans;
 	edge_stream *lingering, *graves; /* closed by the program: on their way out; to be freed */
 	int64_t linger_due;
@@ -229,9 +229,11 @@ struct edge_conn {
 	bool last;   /* no notification comes any more */
 	bool aborting;
 	bool closing, released, listed, owes;
+	bool leaving; /* closing, and the close is to be sent once nothing is in flight */
+	bool looked;  /* closing, and nobody waits for it: edge_conn_close may be called again */
 	bool closed; /* the reply to close or abort came, or need not */
 	struct notes notes;
-	edge_remote *remotes;
+	edge_remote *remotes, *withdrawn; /* of which the program knows */
 	uint32_t nremotes;
 	edge_export *exports;
 	uint32_t exporting; /* exports that are not answered */
@@ -239,13 +241,13 @@ struct edge_conn {
 	edge_conn *hash, *owing, *next, **at;
 	void *data;
 	size_t data_size;
-	char *peer, *service;
+	char *peer, *dialled, *service; /* the peer as it calls itself; as it was dialled, which the program may know */
 };
 
 struct edge_listener {
 	edge_device *d;
 	int err;
-	bool offered, known; /* to this daemon; the caller of listen was told that it is offered */
+	bool offered, known; /* to this daemon; to any, so that the next one is asked as well */
 	bool streams;
 	uint32_t serial, backlog, nready, nopening;
 	struct edge_request *requests, **last_request;
@@ -331,6 +333,7 @@ bool control_receive(edge_device *d);
 void control_flush(edge_device *d);
 void control_close(edge_device *d, int err);
 void abort_number(edge_device *d, uint32_t conn);
+int no_descriptor(const edge_device *d);
 
 /* attach.c */
 int attach_start(edge_device *d);
@@ -343,6 +346,7 @@ void offer(edge_listener *l);
 /* wait.c */
 int64_t now_ns(void);
 int64_t deadline(int timeout_ms);
+int64_t answer_by(int64_t until);
 int wait_open(edge_device *d);
 void wait_close(edge_device *d);
 int pump(edge_device *d, bool socket);
@@ -352,8 +356,6 @@ void wake_all(edge_device *d);
 void watch_fd(edge_device *d, int fd, uint32_t events, int how);
 void changed(edge_device *d, struct edge_watched *w);
 void unwatch(edge_device *d, struct edge_watched *w);
-void enter(edge_device *d);
-int leave(edge_device *d, int result);
 
 /* conn.c, import.c */
 edge_conn *conn_new(edge_device *d, const char *peer, const char *service);
@@ -365,7 +367,9 @@ void conn_abort(edge_conn *c, int err);
 int conn_usable(const edge_conn *c);
 void conn_release(edge_conn *c);
 void conn_gone(edge_conn *c);
+void conn_dead(edge_conn *c);
 void conn_send_close(edge_conn *c);
+void conn_leave(edge_conn *c);
 void conn_incoming(edge_device *d, const struct abi_incoming *m);
 int conn_dial(edge_conn *c, struct abi_dial *m, int64_t until);
 int fill_dial(struct abi_dial *m, const char *peer, const char *service, const edge_dial_options *o,
@@ -418,8 +422,10 @@ void notes_attach(edge_conn *c);
 void return_credit(edge_conn *c);
 void pay_owing(edge_device *d);
 
-/* device.c, unlocked */
-void device_drop(edge_device *d);
+/* device.c, unlocked; enter locks, leave unlocks */
+void device_free(edge_device *d);
+void enter(edge_device *d);
+int leave(edge_device *d, int result);
 
 /* bounce.c */
 void bounce_close(edge_device *d);

@@ -139,11 +139,10 @@ static int listen_on(edge_device *d, const char *service, bool streams, uint32_t
 		l->next->at = &l->next;
 	d->listeners = l;
 	offer(l);
-	err = wait_for(d, listening, l, until);
+	err = wait_for(d, listening, l, answer_by(until));
 	if (err == 0 && l->err != 0)
 		err = l->err;
 	if (err == 0) {
-		l->known = true;
 		*listener = l;
 		return 0;
 	}
@@ -178,7 +177,7 @@ void edge_listener_close(edge_listener *l)
 	enter(d);
 	struct abi_service m = { 0 };
 	put_str(&m.service, l->service);
-	if (l->offered && d->dead == 0)
+	if (l->err == 0 && d->dead == 0) /* a new daemon may be about to offer it */
 		control_send(d, &m, sizeof m, ABI_UNLISTEN, -1, ignored, NULL, 0);
 	unlist(l);
 	free(l);
@@ -260,7 +259,7 @@ static int accept_request(edge_request *r, const void *data, size_t size, edge_c
 	    ABI_DATA)
 	                          : conn_accept(c, data, size);
 	if (err == 0)
-		err = wait_for(c->d, accept_over, c, until);
+		err = wait_for(c->d, accept_over, c, answer_by(until));
 	if (err == 0 && c->state == ENDED)
 		err = c->err;
 	if (err == 0)
@@ -295,8 +294,7 @@ int edge_accept(edge_listener *l, edge_conn **conn, int timeout_ms)
 	int err;
 	edge_request *r;
 	while ((err = next_request(l, &r, until)) == 0) {
-		int64_t soon = until == 0 ? now_ns() + SECOND : until; /* the answer is on its way: do not lose it */
-		err = accept_request(r, NULL, 0, conn, soon);
+		err = accept_request(r, NULL, 0, conn, until);
 		if (err == 0 || err == EDGE_ERR_TIMEOUT || err == EDGE_ERR_DAEMON_SILENT || d->dead != 0)
 			break; /* else it failed meanwhile: the next one */
 	}

@@ -123,6 +123,8 @@ static void complete(edge_device *d, uint32_t i, int err)
 		stream_advance(c->stream);
 	} else if (c->released) {
 		conn_gone(c);
+	} else {
+		conn_leave(c);
 	}
 }
 

@@ -41,7 +41,7 @@ static int ask(edge_device *d, void *m, size_t size, enum abi_kind kind, uint32_
 		free(a);
 		return err;
 	}
-	err = wait_for(d, is_answered, a, until == 0 ? now_ns() + SECOND : until);
+	err = wait_for(d, is_answered, a, answer_by(until));
 	if (!a->done) {
 		a->left = true;
 		return err;
@@ -60,7 +60,7 @@ int edge_queue_open(edge_device *d, edge_queue **queue, int timeout_ms)
 	if (q == NULL)
 		return EDGE_ERR_NO_MEMORY;
 	enter(d);
-	int err = attach_current(d, until == 0 ? now_ns() + SECOND : until);
+	int err = attach_current(d, until);
 	if (err == 0)
 		err = check_feature(d, EDGE_FEATURE_MESSAGES, "messages");
 	*q = (edge_queue){ .d = d, .epoch = d->at.epoch };

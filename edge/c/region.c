@@ -75,9 +75,10 @@ static void mapped(edge_device *d, struct call *c, int err, const union abi_pack
 
 static int map_memory(edge_region *r, const struct abi_register_reply *m, int fd)
 {
-	if (fd < 0 || m->size < r->size || m->size > (uint64_t)1 << 62 || m->region == 0)
-		return fail(EDGE_ERR_VERSION, "the daemon answered a registration by %llu bytes and %s",
-		            (unsigned long long)m->size, fd < 0 ? "no memory" : "a memory");
+	if (fd < 0)
+		return no_descriptor(r->d);
+	if (m->size < r->size || m->size > (uint64_t)1 << 62 || m->region == 0)
+		return fail(EDGE_ERR_VERSION, "the daemon answered a registration by %llu bytes", (unsigned long long)m->size);
 	struct stat st; /* an access beyond the end of the file would be a signal */
 	int need = F_SEAL_SHRINK, seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || (seals & need) != need || fstat(fd, &st) != 0 || (uint64_t)st.st_size < m->size)
@@ -249,9 +250,10 @@ static int wait_job(edge_device *d, edge_region *r, int memfd, int64_t until)
 	}
 	p->job = (struct job){ .region = r, .memfd = memfd, .fn = patient_done, .obj = p };
 	job_start(d, &p->job);
-	err = wait_for(d, job_done, &p->job, until == 0 ? now_ns() + SECOND : until);
+	err = wait_for(d, job_done, &p->job, answer_by(until));
 	if (!p->job.done) {
 		p->left = true;
+		region_unmap(r); /* now: the caller may do anything with the addresses afterwards */
 		return err;
 	}
 	err = p->job.err;

@@ -168,9 +168,11 @@ static void not_accepted(edge_stream *s, int err)
 {
 	edge_listener *l = s->listener;
 	s->listener = NULL;
-	if (l != NULL)
-		l->nopening--;
 	stream_discard(s, err);
+	if (l != NULL) {
+		l->nopening--;
+		stream_requests(l); /* its place is another's */
+	}
 }
 
 static void has_memory(edge_stream *s, int err)
@@ -357,7 +359,7 @@ static int dial(edge_device *d, const char *peer, const char *service, const edg
 		return EDGE_ERR_NO_MEMORY;
 	int err = fill_dial(m, peer, service, options, HELLO);
 	if (err == 0)
-		err = attach_current(d, until == 0 ? now_ns() + SECOND : until);
+		err = attach_current(d, until);
 	edge_conn *c = err == 0 ? conn_new(d, peer, service) : NULL;
 	edge_stream *s = c == NULL ? NULL : stream_new(d, c);
 	if (s == NULL) {
@@ -430,13 +432,8 @@ void edge_stream_close(edge_stream *s, int linger_ms)
 	edge_device *d = s->d;
 	enter(d);
 	unwatch(d, &s->watch);
-	if (d->dead != 0) { /* nothing of it comes any more */
-		s->c->inflight = s->c->calls = 0;
-		s->c->listed = s->c->owes = false;
-		s->c->closed = s->job.done = true;
-		if (s->c->state != ENDED)
-			conn_end(s->c, d->dead, true);
-	}
+	if (d->dead != 0)
+		conn_dead(s->c);
 	if (s->state != S_OPEN || stream_end(s) != 0 || linger_ms == 0) {
 		stream_discard(s, EDGE_ERR_CLOSED);
 	} else {
@@ -452,12 +449,11 @@ void edge_stream_close(edge_stream *s, int linger_ms)
 	else
 		stream_reap(d);
 	leave(d, 0);
-	device_drop(d);
 }
 
 const char *edge_stream_peer(const edge_stream *s)
 {
-	return s->c->peer;
+	return edge_conn_peer(s->c);
 }
 
 const char *edge_stream_service(const edge_stream *s)
@@ -467,8 +463,10 @@ const char *edge_stream_service(const edge_stream *s)
 
 const void *edge_stream_data(const edge_stream *s, size_t *size)
 {
-	*size = s->c->data_size < s->skip ? 0 : s->c->data_size - s->skip;
-	return *size == 0 ? NULL : (const char *)s->c->data + s->skip;
+	size_t n;
+	const char *data = edge_conn_data(s->c, &n);
+	*size = n < s->skip ? 0 : n - s->skip;
+	return *size == 0 ? NULL : data + s->skip;
 }
 
 edge_device *edge_stream_device(const edge_stream *s)

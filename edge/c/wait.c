@@ -4,6 +4,7 @@
  * signals those waiters that have what they wait for; a leader that leaves makes another one lead.
  */
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -36,6 +37,12 @@ int64_t deadline(int timeout_ms)
 	return timeout_ms < 0 ? NEVER : timeout_ms == 0 ? 0 : now_ns() + timeout_ms * MILLI;
 }
 
+/* When a call that asks the daemon gives up: who does not wait gets the answer all the same, since it comes at once. */
+int64_t answer_by(int64_t until)
+{
+	return until == 0 ? now_ns() + SECOND : until;
+}
+
 void watch_fd(edge_device *d, int fd, uint32_t events, int how)
 {
 	struct epoll_event e = { .events = events, .data.fd = fd };
@@ -46,31 +53,34 @@ int wait_open(edge_device *d)
 {
 	struct waiting *w = &d->w;
 	w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	w->epoll = epoll_create1(EPOLL_CLOEXEC);
 	w->timer_at = NEVER;
-	if (w->wake < 0 || w->timer < 0 || w->epoll < 0)
+	if (w->wake < 0 || w->bell < 0 || w->timer < 0 || w->epoll < 0)
 		return system_error("eventfd, timerfd or epoll");
 	watch_fd(d, w->wake, EPOLLIN, EPOLL_CTL_ADD);
+	watch_fd(d, w->bell, EPOLLIN, EPOLL_CTL_ADD);
 	watch_fd(d, w->timer, EPOLLIN, EPOLL_CTL_ADD);
 	return 0;
 }
 
 void wait_close(edge_device *d)
 {
-	int *fds[] = { &d->w.epoll, &d->w.wake, &d->w.timer };
-	for (int i = 0; i < 3; i++) {
+	int *fds[] = { &d->w.epoll, &d->w.wake, &d->w.bell, &d->w.timer };
+	for (int i = 0; i < 4; i++) {
 		if (*fds[i] >= 0)
 			close(*fds[i]);
 		*fds[i] = -1;
 	}
 }
 
-static void ring_wake(edge_device *d)
+/* Makes wake or bell readable. */
+static void ring(int fd, bool *rung)
 {
 	uint64_t one = 1;
-	d->w.rung = true;
-	while (write(d->w.wake, &one, sizeof one) < 0 && errno == EINTR)
+	*rung = true;
+	while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
 		;
 }
 
@@ -81,18 +91,27 @@ static void clear(int fd)
 		;
 }
 
-/* Makes wake unreadable, if it is. */
-static void unring(edge_device *d)
+static void unring(int fd, bool *rung)
 {
-	if (d->w.rung)
-		clear(d->w.wake);
-	d->w.rung = false;
+	if (*rung)
+		clear(fd);
+	*rung = false;
 }
 
 /* Something changed that others may wait for. */
 void news(edge_device *d)
 {
 	d->w.news++;
+}
+
+/* Wakes who sleeps in the library, and on the descriptor, too, if so. */
+static void ring_sleepers(struct waiting *w, bool loop)
+{
+	if (w->asleep)
+		ring(w->wake, &w->woken);
+	if (w->armed && loop)
+		ring(w->bell, &w->rung);
+	w->armed &= !loop;
 }
 
 /* Signals those who have what they wait for. A leader that sleeps looks for itself. */
@@ -102,10 +121,7 @@ static void tell(edge_device *d)
 	for (struct waiter *x = w->waiters; x != NULL; x = x->next)
 		if (x->ready(x->arg) || d->dead != 0)
 			pthread_cond_signal(&x->cond);
-	if (w->asleep || (w->armed && (!w->quiet || w->leader))) {
-		w->armed = false;
-		ring_wake(d);
-	}
+	ring_sleepers(w, !w->quiet || w->leader);
 }
 
 /* Has everybody who waits look again. */
@@ -113,8 +129,7 @@ void wake_all(edge_device *d)
 {
 	for (struct waiter *x = d->w.waiters; x != NULL; x = x->next)
 		pthread_cond_signal(&x->cond);
-	d->w.armed = false;
-	ring_wake(d);
+	ring_sleepers(&d->w, true);
 }
 
 /* Has the timer make the descriptor readable when something is due. */
@@ -209,11 +224,11 @@ static bool disarm(edge_device *d)
 	bool look = false;
 	int n = epoll_wait(w->epoll, e, 8, 0);
 	for (int i = 0; i < n; i++) {
-		if (e[i].data.fd == w->wake)
-			unring(d);
-		else if (e[i].data.fd != d->ring.watch)
-			look = true;
+		int fd = e[i].data.fd;
+		look |= fd != w->wake && fd != w->bell && fd != d->ring.watch;
 	}
+	unring(w->wake, &w->woken);
+	unring(w->bell, &w->rung);
 	if (!look)
 		w->looked_at = now_ns();
 	return look;
@@ -287,7 +302,8 @@ static void poll_off(edge_device *d)
 		ring_polling(&d->ring, d->w.polling = false);
 }
 
-/* Sleeps until there may be something, or until then. */
+/* Sleeps until there may be something, or until then. The set is readable while the bell is rung, which is left to the
+ * program's thread that sleeps on it and is about to come: beside that the descriptors are polled one by one. */
 static void nap(edge_device *d, int64_t until)
 {
 	struct waiting *w = &d->w;
@@ -295,33 +311,42 @@ static void nap(edge_device *d, int64_t until)
 	ring_sleep(&d->ring, true);
 	if (ring_ready(&d->ring)) {
 		ring_sleep(&d->ring, false);
+		pump(d, false);
 		return;
 	}
 	int64_t asleep = now_ns(), left = until - asleep;
 	if (left > PULSE_LOOK)
 		left = PULSE_LOOK;
+	struct pollfd p[] = { { .fd = w->wake, .events = POLLIN }, { .fd = w->timer, .events = POLLIN },
+		{ .fd = d->ring.watch, .events = POLLIN },
+		{ .fd = d->ctl.fd, .events = d->ctl.want_out ? POLLIN | POLLOUT : POLLIN } };
+	bool beside = w->rung;
 	w->asleep = true;
 	pthread_mutex_unlock(&d->mu);
 	struct epoll_event e[8];
-	int n = left <= 0 ? 0 : epoll_wait(w->epoll, e, 8, (int)((left + MILLI - 1) / MILLI));
+	int ms = left <= 0 ? 0 : (int)((left + MILLI - 1) / MILLI);
+	int n = beside ? poll(p, 4, ms) : epoll_wait(w->epoll, e, 8, ms);
 	pthread_mutex_lock(&d->mu);
 	w->asleep = false;
 	if (d->dead == EDGE_ERR_FORKED)
 		return;
-	for (int i = 0; i < n; i++)
-		if (e[i].data.fd == w->wake)
-			unring(d);
-	if (d->at.epoch == epoch)
+	unring(w->wake, &w->woken);
+	if (d->at.epoch == epoch) {
 		ring_sleep(&d->ring, false);
+		while (beside && n > 0 && p[2].revents != 0 && epoll_wait(d->ring.watch, e, 8, 0) > 0) /* A8.3 */
+			;
+	}
 	slept(w, now_ns() - asleep);
 	pump(d, true);
 }
 
 static int waited_in_vain(edge_device *d, int64_t until)
 {
+	if (until == 0)
+		return EDGE_ERR_AGAIN;
 	if (d->w.silent)
 		return fail(EDGE_ERR_DAEMON_SILENT, "%s", edge_strerror(EDGE_ERR_DAEMON_SILENT));
-	return until == 0 ? EDGE_ERR_AGAIN : fail(EDGE_ERR_TIMEOUT, "not within the time that the call allows");
+	return fail(EDGE_ERR_TIMEOUT, "not within the time that the call allows");
 }
 
 static void follow(edge_device *d, struct waiter *x, int64_t until)
@@ -347,7 +372,8 @@ static void link_waiter(edge_device *d, struct waiter *x)
 	d->w.waiters = x;
 }
 
-/* Ends the waiting, and has another lead if nobody does. */
+/* Ends the waiting, and has another lead if nobody does; who sleeps on the descriptor shall look, if that is the only
+ * one: the daemon was told to wake the leader alone. */
 static void unlink_waiter(edge_device *d, struct waiter *x)
 {
 	*x->at = x->next;
@@ -356,6 +382,8 @@ static void unlink_waiter(edge_device *d, struct waiter *x)
 	pthread_cond_destroy(&x->cond);
 	if (!d->w.leader && d->w.waiters != NULL)
 		pthread_cond_signal(&d->w.waiters->cond);
+	else if (!d->w.leader)
+		ring_sleepers(&d->w, true);
 }
 
 /* Waits until ready(arg), or until then (0: looks once). */
@@ -404,27 +432,6 @@ int wait_for(edge_device *d, bool (*ready)(void *), void *arg, int64_t until)
 	}
 	unlink_waiter(d, &x);
 	return err;
-}
-
-/* Begins a function of the library; leave ends it and tells the program of what changed for the device, unlocked. */
-void enter(edge_device *d)
-{
-	pthread_mutex_lock(&d->mu);
-}
-
-int leave(edge_device *d, int result)
-{
-	void (*fn)(void *, int) = NULL;
-	void *arg = d->cfg.arg;
-	int err = d->at.change_err;
-	if (d->at.change) {
-		d->at.change = 0;
-		fn = d->cfg.on_change;
-	}
-	pthread_mutex_unlock(&d->mu);
-	if (fn != NULL)
-		fn(arg, err);
-	return result;
 }
 
 /* Puts something on the list of edge_changed. */
@@ -549,8 +556,9 @@ int edge_device_arm(edge_device *d)
 	struct waiting *w = &d->w;
 	int armed = 0;
 	if (d->dead == 0 && w->news == w->seen && d->changed == NULL) {
-		if (!w->asleep) /* else who sleeps clears them */
-			unring(d);
+		unring(w->bell, &w->rung);
+		if (!w->asleep) /* else who sleeps clears it */
+			unring(w->wake, &w->woken);
 		w->armed = true;
 		armed = 1;
 		if (!w->leader) { /* else the leader tells */

@@ -234,8 +234,10 @@ static bool has_room(void *arg)
 {
 	struct wish *x = arg;
 	edge_device *d = x->c->d;
-	return conn_usable(x->c) != 0 ||
-	       (x->w->kind == EDGE_RECEIVE ? d->ops.free[1].n > 0 && ring_room(d, 1) : op_room(x->c, entries(x->w)));
+	int err = conn_usable(x->c);
+	if (err != 0)
+		return err != EDGE_ERR_AGAIN; /* which it is while it dials */
+	return x->w->kind == EDGE_RECEIVE ? d->ops.free[1].n > 0 && ring_room(d, 1) : op_room(x->c, entries(x->w));
 }
 
 int edge_post_wait(edge_conn *c, const edge_work *w, edge_op *op, int timeout_ms)

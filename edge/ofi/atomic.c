@@ -303,7 +303,7 @@ static ssize_t inject(struct fid_ep *ep, const void *buf, size_t count, fi_addr_
 	(void)to;
 	struct fi_ioc v = { (void *)buf, count };
 	struct atomic a = { op, type, PLAIN, count };
-	return post_atomic(ep, &a, addr, key, (struct local){ &v, 1 }, none, none, FI_INJECT, NULL);
+	return post_atomic(ep, &a, addr, key, (struct local){ &v, 1 }, none, none, INJECTED, NULL);
 }
 
 static ssize_t readwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t n, struct fi_ioc *result,

@@ -174,13 +174,19 @@ static int ep_accept(struct fid_ep *fid, const void *data, size_t size)
 	return err;
 }
 
+/* What is posted is sent on, and answered if the peer is there; buffers come back at once. */
 static int ep_shutdown(struct fid_ep *fid, uint64_t flags)
 {
 	(void)flags;
 	struct ep *e = container_of(fid, struct ep, fid);
 	pthread_mutex_lock(&e->d->f->mu);
 	int err = e->state == CONNECTED ? 0 : -FI_ENOTCONN;
-	e->shut |= err == 0;
+	if (err == 0 && !e->shut) {
+		e->shut = true;
+		ep_drop_buffers(e);
+		inbound_drop(e);
+		ep_resume(e);
+	}
 	if (err == 0 && e->ops.first == NULL)
 		link_shut(&e->link); /* else once that is sent */
 	pthread_mutex_unlock(&e->d->f->mu);

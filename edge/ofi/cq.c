@@ -147,8 +147,6 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 		if (waiter_arm(&cq->w))
 			waiter_sleep(&cq->w, left_ns(until));
 	}
-	if (n == -FI_EAGAIN && cq->interrupted)
-		n = -FI_ECANCELED;
 	cq->interrupted = false;
 	relieve(cq);
 	pthread_mutex_unlock(&f->mu);
@@ -165,6 +163,8 @@ static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void 
 static int cq_signal(struct fid_cq *fid)
 {
 	struct cq *cq = container_of(fid, struct cq, fid);
+	if (cq->w.epoll < 0)
+		return -FI_ENOSYS;
 	pthread_mutex_lock(&cq->d->f->mu);
 	cq->interrupted = true;
 	waiter_tell(&cq->w);

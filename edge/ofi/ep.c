@@ -73,7 +73,7 @@ void op_free(struct ep *e, struct op *op)
 
 void op_complete(struct ep *e, struct op *op, int err)
 {
-	if (op->flags != 0 || (err != 0 && op->always)) {
+	if (err != 0 || !op->quiet) {
 		struct fi_cq_err_entry c = { .op_context = op->context, .flags = op->flags, .err = fi_error(err),
 			.prov_errno = err };
 		cq_push(e->tx_cq, &c);
@@ -96,14 +96,23 @@ void rx_complete(struct ep *e, const struct rx *rx, const struct header *h, uint
 	cq_push(e->rx_cq, &c);
 }
 
-/* Nobody waits for one that has neither a completion nor a context (fi_inject): FI_SHUTDOWN says enough, and ofi_rxm
+/* Nobody waits for a quiet one without a context (fi_inject): FI_SHUTDOWN says enough, and ofi_rxm
  * would take the context for a pointer. */
 static void op_abandon(struct ep *e, struct op *op, int err)
 {
-	if (op->sort == ANSWER || (op->flags == 0 && op->context == NULL))
+	if (op->sort == ANSWER || (op->quiet && op->context == NULL))
 		op_free(e, op);
 	else
 		op_complete(e, op, err);
+}
+
+void ep_drop_buffers(struct ep *e)
+{
+	if (e->in.begun && e->in.h.kind == K_MESSAGE && !e->in.dropped)
+		rx_complete(e, &e->in.rx, NULL, 0, EDGE_ERR_ABORTED);
+	for (; e->rx.head != e->rx.tail; e->rx.head++)
+		rx_complete(e, &e->rx.ring[e->rx.head & e->rx.mask], NULL, 0, EDGE_ERR_ABORTED);
+	rx_leave(e);
 }
 
 /* Ends what is under way. */
@@ -119,12 +128,8 @@ static void flush(struct ep *e, int err)
 		next = unsent->next;
 		op_abandon(e, unsent, err);
 	}
-	if (e->in.begun && e->in.h.kind == K_MESSAGE)
-		rx_complete(e, &e->in.rx, NULL, 0, EDGE_ERR_ABORTED);
+	ep_drop_buffers(e);
 	e->in = (struct inbound){ .got = 0 };
-	for (; e->rx.head != e->rx.tail; e->rx.head++)
-		rx_complete(e, &e->rx.ring[e->rx.head & e->rx.mask], NULL, 0, EDGE_ERR_ABORTED);
-	rx_leave(e);
 }
 
 void ep_end(struct ep *e, int err)
@@ -135,15 +140,19 @@ void ep_end(struct ep *e, int err)
 	e->state = ENDED;
 	if (was == CONNECTED) {
 		FI_INFO(&edge_provider, FI_LOG_EP_CTRL, "the connection ended: %s\n", edge_strerror(err));
-		connection_lost(e->d->f, err);
+		if (!e->shut)
+			connection_lost(e->d->f, err);
 		eq_push(e->eq, FI_SHUTDOWN, &e->fid.fid, 0, 0, NULL, NULL, 0);
 	} else if (was != IDLE) {
 		err = err == 0 ? EDGE_ERR_REFUSED : err;
 		eq_push(e->eq, 0, &e->fid.fid, fi_error(err), err, NULL, NULL, 0);
 	}
 	flush(e, err == 0 ? EDGE_ERR_RESET : err);
+	e->shut |= err == 0;
 	if (err != 0)
 		link_cut(&e->link);
+	else
+		link_shut(&e->link); /* the peer, if it only shut its endpoint down, needs not wait for our program */
 }
 
 /* The program takes the memory back: nothing reads or writes it any more. */
@@ -261,10 +270,14 @@ static int ep_close(struct fid *fid)
 	struct ep *e = container_of(fid, struct ep, fid.fid);
 	struct fabric *f = e->d->f;
 	pthread_mutex_lock(&f->mu);
-	bool whole = e->state == CONNECTED && e->ops.first == NULL;
+	bool whole = e->state == CONNECTED ? e->ops.first == NULL : e->state == ENDED && e->shut;
 	e->state = ENDED;
 	flush(e, EDGE_ERR_ABORTED);
 	unlink_ep(e);
+	if (e->cm.request != NULL) {
+		connreq_refuse(e->cm.request);
+		e->cm.request->ep = NULL;
+	}
 	if (e->eq != NULL) {
 		eq_forget(e->eq, fid);
 		e->eq->refs--;
@@ -277,7 +290,7 @@ static int ep_close(struct fid *fid)
 		e->srx->refs--;
 	f->nlocal -= e->link.fd >= 0;
 	if (e->link.fd >= 0 || e->link.stream != NULL)
-		link_close(&e->link, whole);
+		link_close(f, &e->link, whole);
 	e->d->refs--;
 	for (uint32_t i = 0; i < e->ops.n; i++)
 		free(e->ops.table[i]);
@@ -340,14 +353,15 @@ static uint32_t tx_size(size_t wanted)
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
 {
 	struct domain *d = container_of(domain, struct domain, fid);
-	if (info->ep_attr->type != FI_EP_MSG || info->tx_attr == NULL || info->rx_attr == NULL)
+	struct connreq *request = connreq_of(info->handle);
+	if (info->ep_attr->type != FI_EP_MSG || info->tx_attr == NULL || info->rx_attr == NULL ||
+	    (request != NULL && request->ep != NULL))
 		return -FI_EINVAL;
 	struct ep *e = calloc(1, sizeof *e);
 	if (e == NULL)
 		return -FI_ENOMEM;
 	*e = (struct ep){ .watched = { ENDPOINT }, .d = d, .link = { .fd = -1 }, .tx_flags = info->tx_attr->op_flags,
-		.rx_flags = info->rx_attr->op_flags, .tx_size = tx_size(info->tx_attr->size),
-		.cm.request = connreq_of(info->handle),
+		.rx_flags = info->rx_attr->op_flags, .tx_size = tx_size(info->tx_attr->size), .cm.request = request,
 		.fid = { .fid = { .fclass = FI_CLASS_EP, .context = context, .ops = &ep_fid_ops }, .ops = &ep_ops,
 			.cm = &ep_cm_ops, .msg = &ep_msg_ops, .rma = &ep_rma_ops, .atomic = &ep_atomic_ops } };
 	e->ops.last = &e->ops.first;
@@ -359,6 +373,8 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 	if (info->dest_addr != NULL && info->dest_addrlen >= sizeof(address))
 		memcpy(&e->cm.peer, info->dest_addr, sizeof(address));
 	pthread_mutex_lock(&d->f->mu);
+	if (request != NULL)
+		request->ep = e;
 	d->refs++;
 	e->next = d->eps;
 	e->at = &d->eps;

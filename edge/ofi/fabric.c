@@ -191,17 +191,20 @@ bool waiter_arm(struct waiter *w)
 	return w->f->ready == NULL && edge_device_arm(w->f->dev) != 0;
 }
 
-/* Sleeps without the lock, once waiter_arm said yes. */
+/* Sleeps without the lock, once waiter_arm said yes. Others may sleep on, and are to be woken. */
 void waiter_sleep(struct waiter *w, int64_t timeout_ns)
 {
 	struct epoll_event e[3];
 	struct timespec t = { .tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000 };
+	w->sleepers++;
 	pthread_mutex_unlock(&w->f->mu);
 	epoll_pwait2(w->epoll, e, 3, timeout_ns < 0 ? NULL : &t, NULL);
 	pthread_mutex_lock(&w->f->mu);
-	if (w->waiting)
+	w->sleepers--;
+	if (w->waiting && w->sleepers == 0) {
 		w->f->waiting--;
-	w->waiting = false;
+		w->waiting = false;
+	}
 	w->f->polls = 0; /* look at everything */
 }
 
@@ -225,7 +228,7 @@ void give_way(struct fabric *f)
 	}
 	if (waiter_arm(&f->idle))
 		waiter_sleep(&f->idle, NAP);
-	take(f);
+	progress(f); /* and not take: others may sleep on */
 	f->asked_at = now_ns();
 }
 
@@ -271,6 +274,8 @@ static int fabric_close(struct fid *fid)
 	if (f->refs > 0)
 		return -FI_EBUSY;
 	pthread_mutex_lock(&f->mu);
+	while (f->requests != NULL)
+		connreq_drop(f->requests);
 	for (int64_t until = until_ns(CLOSE_MS); f->refusals != NULL && left_ns(until) > 0 && !forked(f);) {
 		progress(f);
 		if (f->refusals != NULL && waiter_arm(&f->idle))
@@ -326,15 +331,16 @@ static bool fatal_param(void)
 	return on;
 }
 
-/* A connection ended because a daemon did. ofi_rxm tells nobody what was lost with it, so that MPI would wait for ever:
- * the job ends with a message, as it does where a process dies. */
+/* A connection ended that neither program ended. ofi_rxm tells nobody what was lost with it, so that MPI would wait for
+ * ever: the job ends with a message, as it does where a process dies. That one (EDGE_ERR_RESET) mpirun notices. */
 void connection_lost(struct fabric *f, int err)
 {
-	if (!f->fatal || !(edge_error_is(err, EDGE_ERR_DAEMON_DOWN) || err == EDGE_ERR_PEER_DOWN))
+	if (!f->fatal || err == 0 || err == EDGE_ERR_RESET || err == EDGE_ERR_FORKED)
 		return;
+	const char *why = err == EDGE_ERR_PEER_DOWN ? "the peer's host or its daemon restarted or does not answer" :
+	                  edge_error_is(err, EDGE_ERR_DAEMON_DOWN) ? "the daemon of this host went away" : edge_strerror(err);
 	fprintf(stderr, "libedge-fi: a connection is lost: %s. Messages are lost with it, which ofi_rxm tells nobody, so "
-	        "this process ends. FI_EDGE_FATAL=0 lets it go on.\n", err == EDGE_ERR_PEER_DOWN ?
-	        "the peer's host or its daemon restarted or does not answer" : "the daemon of this host went away");
+	        "this process ends. FI_EDGE_FATAL=0 lets it go on.\n", why);
 	_exit(1);
 }
 

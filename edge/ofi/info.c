@@ -9,9 +9,11 @@
 #define TX_CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE)
 #define RX_CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE)
 #define WHERE (FI_LOCAL_COMM | FI_REMOTE_COMM)
-/* The owner performs reads and writes in the order in which they come, but samples what is read while it sends. */
+/* The owner performs all in the order in which it comes, but samples what a long read reads while it sends.
+ * FI_ORDER_WAR is left out for ofi_rxm, which hands it on: its atomics are messages, and writes overtake those. */
 #define ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_RAS | FI_ORDER_WAW | FI_ORDER_WAS | FI_ORDER_SAW | \
-               FI_ORDER_SAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAW)
+               FI_ORDER_SAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | \
+               FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
 #define RX_FLAGS FI_COMPLETION
 
 enum { MODES = FI_MR_BASIC | FI_MR_SCALABLE };
@@ -42,9 +44,10 @@ static bool fails(bool bad, const char *what)
 	return bad;
 }
 
+/* Programs give a direction all capabilities: those of the other one do not apply to it. */
 static bool tx_fits(const struct fi_tx_attr *a)
 {
-	return a == NULL || !(fails(a->caps & ~(TX_CAPS | WHERE), "tx_attr.caps") ||
+	return a == NULL || !(fails(a->caps & ~(CAPS | WHERE), "tx_attr.caps") ||
 	    fails(a->op_flags & ~TX_FLAGS, "tx_attr.op_flags") || fails(a->msg_order & ~ORDER, "tx_attr.msg_order") ||
 	    fails(a->comp_order != 0, "tx_attr.comp_order") || fails(a->inject_size > INJECT, "tx_attr.inject_size") ||
 	    fails(a->size > TX_MOST, "tx_attr.size") || fails(a->iov_limit > IOVS, "tx_attr.iov_limit") ||
@@ -53,7 +56,7 @@ static bool tx_fits(const struct fi_tx_attr *a)
 
 static bool rx_fits(const struct fi_rx_attr *a)
 {
-	return a == NULL || !(fails(a->caps & ~(RX_CAPS | WHERE), "rx_attr.caps") ||
+	return a == NULL || !(fails(a->caps & ~(CAPS | WHERE), "rx_attr.caps") ||
 	    fails(a->op_flags & ~RX_FLAGS, "rx_attr.op_flags") || fails(a->msg_order & ~ORDER, "rx_attr.msg_order") ||
 	    fails(a->comp_order & ~FI_ORDER_STRICT, "rx_attr.comp_order") || fails(a->size > RX_MOST, "rx_attr.size") ||
 	    fails(a->total_buffered_recv != 0, "rx_attr.total_buffered_recv") ||
@@ -64,6 +67,7 @@ static bool ep_fits(const struct fi_ep_attr *a)
 {
 	return a == NULL || !(fails(a->type != FI_EP_UNSPEC && a->type != FI_EP_MSG, "an endpoint type but FI_EP_MSG") ||
 	    fails(a->protocol != FI_PROTO_UNSPEC && a->protocol != PROTOCOL, "ep_attr.protocol") ||
+	    fails(a->max_order_war_size > ORDERED, "ep_attr.max_order_war_size") ||
 	    fails(a->tx_ctx_cnt > 1, "several or shared transmit contexts") ||
 	    fails(a->rx_ctx_cnt > 1 && a->rx_ctx_cnt != FI_SHARED_CONTEXT, "several receive contexts") ||
 	    fails(a->auth_key_size > 0, "ep_attr.auth_key"));
@@ -106,9 +110,11 @@ static size_t or(size_t wanted, size_t usual)
 	return wanted != 0 ? wanted : usual;
 }
 
-static void fill_domain(struct fi_domain_attr *a, const struct fi_domain_attr *h)
+static void fill_domain(struct fi_domain_attr *a, uint32_t version, const struct fi_domain_attr *h)
 {
 	int mode = h == NULL ? 0 : h->mr_mode & MODES;
+	if (mode == 0 && FI_VERSION_LT(version, FI_VERSION(1, 5)))
+		mode = FI_MR_SCALABLE; /* before 1.5 an answer is one of the two */
 	a->threading = h != NULL && h->threading != FI_THREAD_UNSPEC ? h->threading : FI_THREAD_SAFE;
 	a->control_progress = a->data_progress = FI_PROGRESS_MANUAL;
 	a->resource_mgmt = FI_RM_ENABLED;
@@ -142,9 +148,9 @@ static struct fi_info *fill(uint32_t version, const struct fi_info *h)
 		.iov_limit = IOVS };
 	bool shared = h != NULL && h->ep_attr != NULL && h->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
 	*i->ep_attr = (struct fi_ep_attr){ .type = FI_EP_MSG, .protocol = PROTOCOL, .protocol_version = 1,
-		.max_msg_size = INT64_MAX, .max_order_raw_size = SIZE_MAX, .max_order_waw_size = SIZE_MAX, .tx_ctx_cnt = 1,
-		.rx_ctx_cnt = shared ? FI_SHARED_CONTEXT : 1 };
-	fill_domain(i->domain_attr, h != NULL ? h->domain_attr : NULL);
+		.max_msg_size = INT64_MAX, .max_order_raw_size = SIZE_MAX, .max_order_war_size = ORDERED,
+		.max_order_waw_size = SIZE_MAX, .tx_ctx_cnt = 1, .rx_ctx_cnt = shared ? FI_SHARED_CONTEXT : 1 };
+	fill_domain(i->domain_attr, version, h != NULL ? h->domain_attr : NULL);
 	i->domain_attr->name = strdup(self_name());
 	i->fabric_attr->name = strdup("edge");
 	i->fabric_attr->prov_version = VERSION;

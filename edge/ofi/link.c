@@ -59,10 +59,18 @@ void link_cut(struct link *l)
 		edge_stream_reset(l->stream);
 }
 
-void link_close(struct link *l, bool whole)
+/* A child of fork may have it as well, and would keep the connection, and its place in the epoll set. */
+void local_close(struct fabric *f, int fd)
+{
+	local_unwatch(f, fd);
+	shutdown(fd, SHUT_RDWR);
+	close(fd);
+}
+
+void link_close(struct fabric *f, struct link *l, bool whole)
 {
 	if (l->fd >= 0)
-		close(l->fd);
+		local_close(f, l->fd);
 	else
 		edge_stream_close(l->stream, whole ? LINGER_MS : 0);
 	*l = (struct link){ .fd = -1 };

@@ -53,6 +53,7 @@ enum {
 	REQUEST = 18 + CM_DATA, /* bytes of a request: see cm.c */
 	STEP = 4 << 20,     /* bytes that one endpoint reads before the others have their turn */
 	ATOMIC_BYTES = 4096, /* of the operand of an atomic */
+	ORDERED = 4096,      /* of a read that no later write may overtake */
 	CQ_MOST = 1 << 14   /* completions that wait to be read, beyond which peers cause no more by writes with data */
 };
 
@@ -83,6 +84,7 @@ struct pep;
 struct waiter {
 	struct fabric *f;
 	int epoll, event; /* -1: nobody may sleep */
+	uint32_t sleepers;
 	bool waiting, signalled;
 };
 
@@ -102,6 +104,7 @@ struct fabric {
 	uint32_t vain;          /* questions since the last one that was answered */
 	int64_t patience, asked_at, asked_since, busy_until; /* ns */
 	struct refusal *refusals;
+	struct connreq *requests;
 	int more;        /* an eventfd in local: endpoints have more to read, whoever sleeps shall look */
 	struct watched more_watched;
 	bool fatal;      /* see connection_lost */
@@ -131,9 +134,10 @@ ssize_t link_read(struct link *l, void *p, size_t n); /* as edge_stream_read wit
 ssize_t link_write(struct link *l, const void *p, size_t n);
 void link_shut(struct link *l);        /* we write no more */
 void link_cut(struct link *l);         /* at once, in both directions */
-void link_close(struct link *l, bool whole); /* whole: what was written arrives */
+void link_close(struct fabric *f, struct link *l, bool whole); /* whole: what was written arrives */
 int local_watch(struct fabric *f, int fd, struct watched *w);
 void local_unwatch(struct fabric *f, int fd);
+void local_close(struct fabric *f, int fd); /* and unwatches */
 int local_listen(const address *a);    /* a socket, or a negative fi_errno */
 int local_connect(const address *a);
 int local_accept(int fd);              /* a socket of a process of the same user; -1: there is none */
@@ -229,8 +233,8 @@ struct op {
 	enum sort sort;
 	bool waits;     /* it is sent, and waits for the answer */
 	struct header h;
-	uint64_t flags; /* of the completion; 0: none */
-	bool always;    /* a failure is told all the same */
+	uint64_t flags; /* of the completion */
+	bool quiet;     /* that is for failures alone */
 	void *context;
 	struct mr *mr;
 	char *copy;     /* of injected bytes; of an atomic: where results go, a struct span, and its operands */
@@ -248,6 +252,7 @@ struct inbound {
 	uint32_t got;
 	struct header h;
 	bool begun;     /* the header is known, and where the payload goes */
+	bool dropped;   /* nowhere, and nothing follows: the endpoint is shut */
 	uint64_t left, room;
 	int status;     /* an error of libedge: the payload is dropped */
 	struct span to;
@@ -299,6 +304,7 @@ struct ep {
 
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 void ep_end(struct ep *e, int err); /* an error of libedge; 0: the peer closed in good order */
+void ep_drop_buffers(struct ep *e); /* for messages: they come back, also the one that is being filled */
 /* NULL: there are so many of the sort, or no memory */
 struct op *op_get(struct ep *e, enum sort sort, uint32_t most);
 void op_free(struct ep *e, struct op *op);
@@ -335,14 +341,24 @@ struct pep {
 	address self;
 	edge_listener *listener;
 	int fd;                   /* for processes of this host */
-	struct connreq *requests; /* that the program has not answered */
-	uint32_t nrequests;
+	uint32_t nrequests;       /* that the program has not answered */
 	int pending[PENDING];     /* sockets that have not said yet what they want */
 	uint32_t npending;
+	bool failed;              /* the program was told that the daemon does not offer the service any more */
 };
 
-/* A peer's wish to connect: info.handle of FI_CONNREQ. */
-struct connreq { struct fid fid; struct pep *pep; edge_request *request; int fd; address peer; struct connreq *next; };
+/* A peer's wish to connect: info.handle of FI_CONNREQ. Once it is answered nothing but the handle is left of it, which
+ * the program may still reject: pep is NULL, as are request and, -1, fd. */
+struct connreq {
+	struct fid fid;
+	struct fabric *f;
+	struct pep *pep;
+	struct ep *ep; /* that was made for it */
+	edge_request *request;
+	int fd;
+	address peer;
+	struct connreq *next, **at; /* in fabric.requests */
+};
 
 /* A stream that carries nothing but K_REJECT. */
 struct refusal {
@@ -357,7 +373,8 @@ struct refusal {
 extern struct fi_ops_cm ep_cm_ops;
 int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep, void *context);
 void pep_step(struct pep *p);
-void connreq_drop(struct connreq *r); /* frees it; a request that is in it is refused */
+void connreq_refuse(struct connreq *r); /* unless it is answered */
+void connreq_drop(struct connreq *r);   /* and frees it */
 struct connreq *connreq_of(fid_t handle);
 void cm_step(struct ep *e);                        /* a stream that connects */
 void cm_answered(struct ep *e, bool accepted);
@@ -371,6 +388,10 @@ int address_out(const address *a, void *to, size_t *size);
 enum kind { K_MESSAGE = 1, K_WRITE, K_READ, K_DATA, K_DONE, K_ACCEPT, K_REJECT, K_ATOMIC };
 enum { F_DATA = 1, F_ANSWER = 2 }; /* header.flags: data counts; K_DONE is asked for */
 
+/* In the flags of post: no completion unless it fails, whatever the endpoint says. A bit that no program has. */
+#define SILENT ((uint64_t)1 << 63)
+#define INJECTED (FI_INJECT | SILENT)
+
 extern struct fi_ops_msg ep_msg_ops;
 extern struct fi_ops_rma ep_rma_ops;
 ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov, size_t n, char *copy,
@@ -378,6 +399,8 @@ ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov
 void header_put(char to[HEADER], const struct header *h);
 struct header header_of(const char from[HEADER]);
 void op_send(struct ep *e, struct op *op);
+void op_keep(struct ep *e, struct op *op); /* after op_send: what could not be sent yet is copied */
+void inbound_drop(struct ep *e);
 void ep_write(struct ep *e);
 void ep_read(struct ep *e);
 void ep_step(struct ep *e);

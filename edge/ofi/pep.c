@@ -17,31 +17,30 @@ struct connreq *connreq_of(fid_t handle)
 	return handle != NULL && handle->fclass == FI_CLASS_CONNREQ ? container_of(handle, struct connreq, fid) : NULL;
 }
 
-/* Takes r off its passive endpoint, which has room for others then. */
-static void connreq_unlink(struct connreq *r)
+void connreq_refuse(struct connreq *r)
 {
 	struct pep *p = r->pep;
-	if (p == NULL)
-		return;
-	for (struct connreq **at = &p->requests; *at != NULL; at = &(*at)->next)
-		if (*at == r) {
-			*at = r->next;
-			break;
-		}
 	r->pep = NULL;
-	if (p->nrequests-- == REQUESTS && p->listener != NULL)
+	if (p != NULL && p->nrequests-- == REQUESTS && p->listener != NULL)
 		edge_listener_watch(p->listener, p); /* has pep_step called again */
+	if (r->request != NULL)
+		edge_request_refuse(r->request, "the program does not take the connection");
+	if (r->fd >= 0)
+		local_close(r->f, r->fd);
+	r->request = NULL;
+	r->fd = -1;
 }
 
 void connreq_drop(struct connreq *r)
 {
 	if (r == NULL)
 		return;
-	connreq_unlink(r);
-	if (r->request != NULL)
-		edge_request_refuse(r->request, "the program does not take the connection");
-	if (r->fd >= 0)
-		close(r->fd);
+	connreq_refuse(r);
+	if (r->ep != NULL)
+		r->ep->cm.request = NULL;
+	*r->at = r->next;
+	if (r->next != NULL)
+		r->next->at = r->at;
 	free(r);
 }
 
@@ -73,16 +72,18 @@ static void asked(struct pep *p, edge_request *q, int fd, const char *data, size
 		if (q != NULL)
 			edge_request_refuse(q, good ? "out of memory" : "not a request of the libfabric provider of this release");
 		else
-			close(fd);
+			local_close(p->f, fd);
 		free(r);
 		if (info != NULL)
 			fi_freeinfo(info);
 		return;
 	}
-	*r = (struct connreq){ .fid = { .fclass = FI_CLASS_CONNREQ, .ops = &connreq_ops }, .pep = p, .request = q, .fd = fd,
-		.next = p->requests };
+	*r = (struct connreq){ .fid = { .fclass = FI_CLASS_CONNREQ, .ops = &connreq_ops }, .f = p->f, .pep = p,
+		.request = q, .fd = fd, .next = p->f->requests, .at = &p->f->requests };
 	identity_put(&r->peer, (const unsigned char *)data + 4, (unsigned char)data[12] | (unsigned char)data[13] << 8);
-	p->requests = r;
+	if (r->next != NULL)
+		r->next->at = &r->next;
+	p->f->requests = r;
 	p->nrequests++;
 	free(info->dest_addr);
 	memcpy(dest, &r->peer, sizeof r->peer);
@@ -101,7 +102,7 @@ static bool ask_socket(struct pep *p, int fd)
 	if (n < 0 ? errno == EAGAIN || errno == EINTR : n > 0 && want != 0 && (size_t)n < want)
 		return false;
 	if (n <= 0 || want == 0 || recv(fd, buf, want, MSG_DONTWAIT) != (ssize_t)want) {
-		close(fd);
+		local_close(p->f, fd);
 		return true;
 	}
 	local_unwatch(p->f, fd);
@@ -133,13 +134,18 @@ static void ask_local(struct pep *p)
 void pep_step(struct pep *p)
 {
 	edge_request *q;
-	while (p->nrequests < REQUESTS && edge_listener_next(p->listener, &q, 0) == 0) {
+	int err = EDGE_ERR_AGAIN;
+	while (p->nrequests < REQUESTS && (err = edge_listener_next(p->listener, &q, 0)) == 0) {
 		const void *data;
 		size_t size;
 		if (edge_request_stream(q, &data, &size))
 			asked(p, q, -1, data, size);
 		else
 			edge_request_refuse(q, "the service takes streams of the libfabric provider");
+	}
+	if (err != 0 && err != EDGE_ERR_AGAIN && !p->failed) { /* another program has it, since the daemon was restarted */
+		p->failed = true;
+		eq_push(p->eq, 0, &p->fid.fid, fi_error(err), err, NULL, NULL, 0);
 	}
 	ask_local(p);
 }
@@ -215,7 +221,7 @@ static int pep_setname(fid_t fid, void *from, size_t size)
 
 static void refusal_free(struct refusal *r, bool whole)
 {
-	link_close(&r->link, whole);
+	link_close(r->f, &r->link, whole);
 	free(r);
 }
 
@@ -312,16 +318,21 @@ static int pep_close(struct fid *fid)
 	if (p->listener != NULL) {
 		edge_listener_close(p->listener);
 		p->listener = NULL;
-		close(p->fd);
+		local_close(f, p->fd);
 	}
 	while (p->npending > 0)
-		close(p->pending[--p->npending]);
+		local_close(f, p->pending[--p->npending]);
 	if (p->eq != NULL) {
 		eq_forget(p->eq, fid);
 		p->eq->refs--;
 	}
-	for (struct connreq *r; (r = p->requests) != NULL; r->pep = NULL) /* the program has them */
-		p->requests = r->next;
+	for (struct connreq *r = f->requests; r != NULL; r = r->next) {
+		if (r->pep != p)
+			continue;
+		if (r->ep == NULL)
+			connreq_refuse(r);
+		r->pep = NULL; /* an endpoint may still accept it */
+	}
 	f->refs--;
 	pthread_mutex_unlock(&f->mu);
 	fi_freeinfo(p->info);

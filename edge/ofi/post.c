@@ -4,14 +4,19 @@
 
 #include "ofi.h"
 
-#define FLAGS_IN (TX_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE)
+#define FLAGS_IN (TX_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE | SILENT)
 
-/* Injected bytes that did not fit into the stream at once are kept: the program's memory is its own again. */
-static bool keep(struct op *op)
+/* Bytes that did not fit into the stream at once are kept: nobody needs the memory any more. */
+void op_keep(struct ep *e, struct op *op)
 {
+	/* What is still there is the last in the queue. */
+	if (e->ops.first == NULL || e->ops.last != &op->next || op->left == 0)
+		return;
 	char *copy = malloc(op->left);
-	if (copy == NULL)
-		return false;
+	if (copy == NULL) {
+		ep_end(e, EDGE_ERR_NO_MEMORY); /* which the queue tells of */
+		return;
+	}
 	size_t n = 0;
 	for (uint64_t left = op->left; left > 0;) {
 		struct iovec v = span_piece(&op->from);
@@ -22,8 +27,8 @@ static bool keep(struct op *op)
 		left -= some;
 	}
 	op->copy = copy;
+	op->mr = NULL;
 	span_set(&op->from, &(struct iovec){ copy, n }, 1);
-	return true;
 }
 
 static int may_post(const struct ep *e)
@@ -56,13 +61,13 @@ static struct op *get(struct ep *e, enum sort sort, uint64_t flags, ssize_t *err
 	return op;
 }
 
-/* Posts h with the memory of iov. flags are the program's, completion is what the queue says of it. copy, which may be
- * NULL, becomes the operation's if it is posted. */
+/* Posts h with the memory of iov. flags are the program's, and SILENT in those of fi_inject and its relatives;
+ * completion is what the queue says of it. copy, which may be NULL, becomes the operation's if it is posted. */
 ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov, size_t n, char *copy,
              uint64_t flags, uint64_t completion, void *context)
 {
 	struct ep *e = container_of(fid, struct ep, fid);
-	bool injected = flags & FI_INJECT, told = !injected || (flags & FI_COMPLETION);
+	bool injected = flags & FI_INJECT;
 	if (n > IOVS || (flags & ~FLAGS_IN))
 		return n > IOVS ? -FI_EINVAL : -FI_EBADFLAGS;
 	size_t size = 0;
@@ -84,14 +89,13 @@ ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov
 		op->left = 0;
 	op->copy = copy;
 	op->context = context;
-	op->always = true;
-	op->flags = told && (!e->tx_selective || (flags & FI_COMPLETION)) ? completion : 0;
+	op->flags = completion;
+	op->quiet = (flags & SILENT) || (e->tx_selective && !(flags & FI_COMPLETION));
 	if (h->kind == K_MESSAGE && asks)
 		op->h.flags |= F_ANSWER;
 	op_send(e, op);
-	/* What is still there is the last in the queue. */
-	if (injected && copy == NULL && e->ops.first != NULL && e->ops.last == &op->next && op->left > 0 && !keep(op))
-		ep_end(e, EDGE_ERR_NO_MEMORY); /* which the queue tells of */
+	if (injected && copy == NULL)
+		op_keep(e, op);
 	pthread_mutex_unlock(&e->d->f->mu);
 	return 0;
 }
@@ -131,7 +135,7 @@ static ssize_t ep_sendmsg(struct fid_ep *fid, const struct fi_msg *m, uint64_t f
 static ssize_t ep_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t to)
 {
 	(void)to;
-	return send_flags(fid, &(struct iovec){ (void *)buf, len }, 1, 0, NULL, FI_INJECT);
+	return send_flags(fid, &(struct iovec){ (void *)buf, len }, 1, 0, NULL, INJECTED);
 }
 
 static ssize_t ep_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t to,
@@ -144,7 +148,7 @@ static ssize_t ep_senddata(struct fid_ep *fid, const void *buf, size_t len, void
 static ssize_t ep_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data, fi_addr_t to)
 {
 	(void)to;
-	return send_flags(fid, &(struct iovec){ (void *)buf, len }, 1, data, NULL, FI_INJECT | FI_REMOTE_CQ_DATA);
+	return send_flags(fid, &(struct iovec){ (void *)buf, len }, 1, data, NULL, INJECTED | FI_REMOTE_CQ_DATA);
 }
 
 struct fi_ops_msg ep_msg_ops = { .size = sizeof(struct fi_ops_msg), .recv = ep_recv, .recvv = ep_recvv,
@@ -213,7 +217,7 @@ static ssize_t ep_inject_write(struct fid_ep *fid, const void *buf, size_t len, 
                                uint64_t key)
 {
 	(void)to;
-	return write_flags(fid, &(struct iovec){ (void *)buf, len }, 1, addr, key, 0, NULL, FI_INJECT);
+	return write_flags(fid, &(struct iovec){ (void *)buf, len }, 1, addr, key, 0, NULL, INJECTED);
 }
 
 static ssize_t ep_writedata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t to,
@@ -229,7 +233,7 @@ static ssize_t ep_inject_writedata(struct fid_ep *fid, const void *buf, size_t l
 {
 	(void)to;
 	return write_flags(fid, &(struct iovec){ (void *)buf, len }, 1, addr, key, data, NULL,
-	                   FI_INJECT | FI_REMOTE_CQ_DATA);
+	                   INJECTED | FI_REMOTE_CQ_DATA);
 }
 
 struct fi_ops_rma ep_rma_ops = { .size = sizeof(struct fi_ops_rma), .read = ep_readfrom, .readv = ep_readv,

@@ -73,7 +73,7 @@ static ssize_t recv_flags(struct fid_ep *fid, const struct iovec *iov, size_t n,
 {
 	struct ep *e = container_of(fid, struct ep, fid);
 	pthread_mutex_lock(&e->d->f->mu);
-	ssize_t err = e->state == ENDED ? -FI_ENOTCONN : !e->enabled || e->srx != NULL ? -FI_EOPBADSTATE : 0;
+	ssize_t err = e->state == ENDED || e->shut ? -FI_ENOTCONN : !e->enabled || e->srx != NULL ? -FI_EOPBADSTATE : 0;
 	if (err == 0)
 		err = put(&e->rx, iov, n, context, flags);
 	if (err == 0)

@@ -146,6 +146,8 @@ static void answer(struct ep *e, uint8_t kind, int status, struct iovec from, st
 	op->copy = copy;
 	op->left = span_set(&op->from, &from, 1);
 	op_send(e, op);
+	if (mr != NULL && from.iov_len <= ORDERED)
+		op_keep(e, op);
 }
 
 /* --- receiving --- */
@@ -181,6 +183,23 @@ static struct op *find_op(struct ep *e)
 	if ((h->kind == K_DATA) != (wants >= 0))
 		return NULL;
 	return h->size == (wants >= 0 && h->status == 0 ? (uint64_t)wants : 0) ? op : NULL;
+}
+
+/* The endpoint is shut: what its peer asks for is not done any more, nor answered. */
+static bool unwanted(const struct ep *e)
+{
+	uint8_t kind = e->in.h.kind;
+	return e->shut && (kind == K_MESSAGE || kind == K_WRITE || kind == K_READ || kind == K_ATOMIC);
+}
+
+/* What is being received goes nowhere from now on, if it is unwanted. */
+void inbound_drop(struct ep *e)
+{
+	if (!e->in.begun || !unwanted(e))
+		return;
+	e->in.dropped = true;
+	e->in.room = 0;
+	e->in.mr = NULL;
 }
 
 /* A message meets the oldest buffer. False: there is none. */
@@ -221,6 +240,12 @@ static bool begin(struct ep *e)
 	in->status = 0;
 	bool greets = h->kind == K_ACCEPT || h->kind == K_REJECT;
 	bool good = greets == (e->state == GREETING) && (h->flags & ~(F_DATA | F_ANSWER)) == 0;
+	in->dropped = false;
+	if (good && unwanted(e)) {
+		in->begun = true;
+		inbound_drop(e);
+		return true;
+	}
 	switch (good ? h->kind : 0) {
 	case K_MESSAGE:
 		if (!meet(e))
@@ -298,7 +323,9 @@ static void finish(struct ep *e)
 	e->in.begun = false;
 	e->in.got = 0;
 	e->in.mr = NULL;
-	switch (h->kind) {
+	switch (was.dropped ? 0 : h->kind) {
+	case 0:
+		break;
 	case K_MESSAGE:
 		rx_complete(e, &was.rx, h, h->size, was.status);
 		if (h->flags & F_ANSWER)

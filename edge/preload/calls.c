@@ -10,13 +10,12 @@
 
 #include "preload.h"
 
-static bool is_tcp(int fd) {
-	int type = 0, protocol = 0;
-	socklen_t n = sizeof type;
-	if (real.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) || type != SOCK_STREAM)
-		return false;
-	n = sizeof protocol;
-	return real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) == 0 && protocol == IPPROTO_TCP;
+/* A TCP socket, whose program does not wait for the kernel to say that it has read the memory of a send. */
+bool suits(int fd) {
+	int protocol = 0, zerocopy = 0;
+	socklen_t n = sizeof protocol, m = sizeof zerocopy;
+	return real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) == 0 && protocol == IPPROTO_TCP &&
+	       (real.getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &zerocopy, &m) || !zerocopy);
 }
 
 static bool is_nonblocking(int fd) { return real.fcntl64(fd, F_GETFL) & O_NONBLOCK; }
@@ -29,6 +28,10 @@ static int connect_again(struct sock *s) {
 	progress();
 	enum state state = s->state;
 	unlock();
+	if (state == OFFERED && !s->nonblock) { /* interrupted by a signal: it waits for the rest */
+		int err = settle(s, false);
+		return err ? fail_with(err) : s->state == STREAM ? 0 : 1;
+	}
 	switch (state) {
 	case OFFERED:
 		return fail_with(EALREADY);
@@ -41,15 +44,27 @@ static int connect_again(struct sock *s) {
 	}
 }
 
+/* A thread that is cancelled while it connects. */
+static void cancelled(void *p) {
+	struct sock *s = p;
+	resume(1);
+	lock();
+	withdraw(s);
+	unlock();
+	sock_put(s);
+}
+
 static int connect_offered(int fd, const struct sockaddr *to, socklen_t n, struct sock *s) {
-	int within = rest();
-	int r = real.connect(fd, to, n), err = errno;
+	int r, err, within;
+	pthread_cleanup_push(cancelled, s);
+	within = rest();
+	r = real.connect(fd, to, n);
+	err = errno;
 	resume(within);
+	pthread_cleanup_pop(0);
 	lock();
 	if (r < 0 && (err == EINPROGRESS || err == EINTR)) {
-		struct epoll_event e = {.events = EPOLLOUT};
-		s->connecting = s->state == OFFERED && real.epoll_ctl(hub, EPOLL_CTL_ADD, fd, &e) == 0;
-		if (!s->connecting)
+		if (s->state == OFFERED && !watch_connect(s))
 			withdraw(s);
 	} else if (r < 0) {
 		withdraw(s);
@@ -73,13 +88,13 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	const union address *a = (const union address *)to;
 	if (!active || !to || n < (socklen_t)sizeof a->in ||
 	    (a->any.sa_family == AF_INET6 && n < (socklen_t)sizeof a->in6) ||
-	    !map_peer(a, address_port(a)) || !is_tcp(fd))
+	    !map_peer(a, address_port(a)) || !suits(fd))
 		return real.connect(fd, to, n);
 	lock();
 	bool offered = offer(fd, &s, a);
 	if (offered) {
 		s->nonblock = is_nonblocking(fd);
-		if (!epoll_move(s, fd))
+		if (s->state == OFFERED && !epoll_move(s, fd))
 			withdraw(s);
 	}
 	unlock();
@@ -92,7 +107,7 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 EXPORT int listen(int fd, int backlog) {
 	real_need();
 	int r = real.listen(fd, backlog);
-	if (r || !active || map_empty() || !is_tcp(fd))
+	if (r || !active || map_empty() || !suits(fd))
 		return r;
 	struct sock *s = sock_get(fd);
 	if (s) {
@@ -111,20 +126,21 @@ EXPORT int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags) {
 	real_need();
 	struct sock *s = sock_get(fd);
 	bool ours = s && s->state == LISTENING;
+	if (s)
+		sock_put(s); /* before the waiting, in which the thread may be cancelled */
 	if (ours && !is_nonblocking(fd)) { /* probes are answered while it waits */
 		struct pollfd p = {.fd = fd, .events = POLLIN};
 		struct timeval t = {0};
 		socklen_t size = sizeof t;
 		real.getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, &size);
-		int64_t ns = t.tv_sec * INT64_C(1000000000) + t.tv_usec * 1000;
-		int got = poll_ours(&p, 1, ns ? now_ns() + ns : NEVER, NULL);
-		if (got <= 0) {
-			sock_put(s);
+		int got;
+		bool timed = t.tv_sec || t.tv_usec;
+		do
+			got = poll_ours(&p, 1, timed ? after(t.tv_sec, t.tv_usec * 1000) : NEVER, NULL);
+		while (got < 0 && errno == EINTR && !timed && signals_restart());
+		if (got <= 0)
 			return got < 0 ? -1 : fail_with(EAGAIN);
-		}
 	}
-	if (s)
-		sock_put(s);
 	int made = real.accept4(fd, from, n, flags), err = errno;
 	if (made >= 0 && ours)
 		adopt(made, flags & SOCK_NONBLOCK);
@@ -168,6 +184,14 @@ static void shared(int from, int to) {
 	if (!s)
 		return;
 	sock_link(s, to);
+	if (to <= 2 && !borrowed()) { /* for a FILE of the C library's */
+		lock();
+		if (s->state == ACCEPTED || s->state == OFFERED)
+			become_plain(s, "tcp: standard input or output");
+		unlock();
+		if (settle(s, false) == 0 && s->state == STREAM)
+			move_file(to);
+	}
 	sock_put(s);
 }
 
@@ -270,6 +294,17 @@ EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *n) 
 		look_after();
 	sock_put(s);
 	return 0;
+}
+
+/* Sends whose memory the kernel gives back later are refused, as by kernels that cannot. */
+EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t n) {
+	real_need();
+	bool layer = level == IPPROTO_TCP && option == TCP_ULP; /* as on a host without the module: kernel TLS */
+	struct sock *s = layer || (level == SOL_SOCKET && option == SO_ZEROCOPY) ? sock_get(fd) : NULL;
+	bool ours = s && s->state != PLAIN && s->state != LISTENING;
+	if (s)
+		sock_put(s);
+	return ours ? fail_with(layer ? ENOENT : EOPNOTSUPP) : real.setsockopt(fd, level, option, value, n);
 }
 
 EXPORT int shutdown(int fd, int how) {

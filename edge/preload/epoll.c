@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 
 #include "preload.h"
 
@@ -17,7 +16,6 @@ struct epset {
 	int fd;
 	int users;                   /* threads that wait */
 	int turn;                    /* rounds since the kernel was asked */
-	bool hooked;                 /* the hub is in it */
 	bool closed;                 /* the last user frees it */
 	struct item *first, **last;  /* perhaps ready */
 	struct item *all;
@@ -35,14 +33,8 @@ struct item {
 
 static _Atomic(struct epset *) sets[DESCRIPTORS];
 static int highest = -1;
-static const char own;
 
 static struct epset *set_of(int fd) { return fd >= 0 && fd < DESCRIPTORS ? atomic_load(&sets[fd]) : NULL; }
-
-static bool hook(int epfd, int fd) {
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = (void *)&own};
-	return real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &e) == 0 || errno == EEXIST;
-}
 
 /* The set, made ours if it is not: what sleeps in it then wakes for streams. NULL: errno says why. */
 static struct epset *claim(int epfd) {
@@ -53,11 +45,8 @@ static struct epset *claim(int epfd) {
 		return NULL;
 	set->fd = epfd;
 	set->last = &set->first;
-	set->waiter.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (set->waiter.fd < 0 || !hook(epfd, set->waiter.fd)) {
+	if (!wait_open(&set->waiter, epfd)) {
 		int err = errno;
-		if (set->waiter.fd >= 0)
-			real.close(set->waiter.fd);
 		free(set);
 		errno = err;
 		return NULL;
@@ -146,6 +135,7 @@ void epoll_closed(int fd) {
 	while (set->all)
 		item_free(set->all);
 	set->closed = true;
+	set->waiter.set = -1;
 	set_unused(set);
 	unlock();
 }
@@ -275,11 +265,11 @@ static int shown(struct epoll_event *e, int n) {
 }
 
 /* What the kernel has, without waiting. It is asked now and then: streams that are always ready shall hide nothing. */
-static int ask_kernel(struct epset *set, struct epoll_event *out, int max, const sigset_t *mask) {
+static int ask_kernel(struct epset *set, struct epoll_event *out, int max) {
 	set->turn = 0;
 	int n, kept = 0;
 	for (int tries = 0; tries < 3 && kept == 0; tries++) { /* two descriptors that are not shown may take the places */
-		if ((n = real.epoll_pwait(set->fd, out, max, 0, mask)) < 0)
+		if ((n = real.epoll_pwait(set->fd, out, max, 0, NULL)) < 0)
 			return -1;
 		kept = shown(out, n);
 		if (n == kept)
@@ -290,7 +280,7 @@ static int ask_kernel(struct epset *set, struct epoll_event *out, int max, const
 
 static int wait_locked(struct epset *set, struct epoll_event *out, int max, int64_t until, const sigset_t *mask) {
 	struct waiter *w = &set->waiter;
-	struct sleeping x = {.w = w};
+	struct sleeping x = {.w = w, .set = set};
 	for (;;) {
 		w->rung = false;
 		progress();
@@ -300,23 +290,21 @@ static int wait_locked(struct epset *set, struct epoll_event *out, int max, int6
 		}
 		int64_t now = now_ns();
 		int n = 0;
-		if (++set->turn >= KERNEL_TURN && (n = ask_kernel(set, out, max, mask)) < 0)
+		if (++set->turn >= KERNEL_TURN && (n = ask_kernel(set, out, max)) < 0)
 			return -1;
 		n += collect(set, out + n, max - n);
 		if (n == 0 && now >= until)
-			return ask_kernel(set, out, max, mask);
+			return ask_kernel(set, out, max);
 		if (n > 0)
 			return n;
 		int64_t limit = next_verdict() < until ? next_verdict() : until;
-		if (!set->hooked && hub >= 0)
-			set->hooked = hook(set->fd, hub);
 		if (linger(w) || !sleep_begin(w))
 			continue;
 		set->turn = 0;
 		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
 		if ((n = sleep_epoll(&x, set->fd, out, max, left, mask)) < 0)
 			return -1;
-		woken |= n > 0; /* perhaps */
+		woken |= n > 0 && set->waiter.watches; /* perhaps */
 		n = shown(out, n);
 		if (n > 0) {
 			progress();
@@ -325,11 +313,21 @@ static int wait_locked(struct epset *set, struct epoll_event *out, int max, int6
 	}
 }
 
+void epoll_left(struct epset *set) {
+	linger_end(&set->waiter);
+	if (set->first)
+		wake(&set->waiter); /* another thread that waits may take the rest, as in the kernel's */
+	set->users--;
+	set_unused(set);
+}
+
 static int wait_set(int epfd, struct epset *set, struct epoll_event *out, int max, int64_t until, const sigset_t *mask) {
 	if (max <= 0) {
 		errno = EINVAL;
 		return -1;
 	}
+	pthread_testcancel();
+	signals_begin();
 	enter(); /* until the end, so that sleep_epoll cannot be left before its time */
 	lock();
 	bool open = set_of(epfd) == set; /* else another thread closed it just now */
@@ -338,11 +336,7 @@ static int wait_set(int epfd, struct epset *set, struct epoll_event *out, int ma
 		set->users++;
 		n = wait_locked(set, out, max, until, mask);
 		err = errno;
-		linger_end(&set->waiter);
-		if (set->first)
-			wake(&set->waiter); /* another thread that waits may take the rest, as in the kernel's */
-		set->users--;
-		set_unused(set);
+		epoll_left(set);
 	}
 	unlock();
 	leave();
@@ -353,7 +347,7 @@ static int wait_set(int epfd, struct epset *set, struct epoll_event *out, int ma
 /* The set, which is ours before a thread sleeps in it: other threads may add streams meanwhile. */
 static struct epset *to_wait(int epfd) {
 	struct epset *set = set_of(epfd);
-	if (set || !active || within()) /* within: libedge's own */
+	if (set || !active || within())
 		return set;
 	lock();
 	set = claim(epfd);
@@ -364,7 +358,7 @@ static struct epset *to_wait(int epfd) {
 EXPORT int epoll_pwait(int epfd, struct epoll_event *out, int max, int ms, const sigset_t *mask) {
 	real_need();
 	struct epset *set = to_wait(epfd);
-	if (!set)
+	if (!set || within()) /* within: libedge's own */
 		return real.epoll_pwait(epfd, out, max, ms, mask);
 	return wait_set(epfd, set, out, max, ms < 0 ? NEVER : now_ns() + ms * MILLI, mask);
 }
@@ -376,8 +370,10 @@ EXPORT int epoll_wait(int epfd, struct epoll_event *out, int max, int ms) {
 EXPORT int epoll_pwait2(int epfd, struct epoll_event *out, int max, const struct timespec *t, const sigset_t *mask) {
 	real_need();
 	struct epset *set = to_wait(epfd);
-	int64_t ns = t ? t->tv_sec * INT64_C(1000000000) + t->tv_nsec : -1;
-	if (!set)
-		return real.epoll_pwait(epfd, out, max, t ? (int)((ns + MILLI - 1) / MILLI) : -1, mask);
-	return wait_set(epfd, set, out, max, t ? now_ns() + ns : NEVER, mask);
+	int64_t ms = -1;
+	if (t)
+		ms = t->tv_sec >= INT32_MAX / 1000 ? INT32_MAX : t->tv_sec * 1000 + (t->tv_nsec + MILLI - 1) / MILLI;
+	if (!set || within())
+		return real.epoll_pwait(epfd, out, max, (int)ms, mask);
+	return wait_set(epfd, set, out, max, t ? after(t->tv_sec, t->tv_nsec) : NEVER, mask);
 }

@@ -23,6 +23,8 @@ static struct sock *streaming(int fd, int flags, int *err) {
 	real_need();
 	*err = 0;
 	bool nested = within();
+	if (!nested)
+		pthread_testcancel(); /* as the C library's do, whether they wait or not */
 	struct sock *s = sock_get(fd);
 	if (s && nested && s->state != PLAIN) { /* the handler of a signal that came into another call, which has locks */
 		sock_put(s);
@@ -41,10 +43,14 @@ static struct sock *streaming(int fd, int flags, int *err) {
 
 /* Another thread may sleep for what our call took from the device. */
 void look_after(void) {
-	if (sleepers == 0 || lingerers > 0 || edge_device_arm(device))
+	if (sleepers == 0 || lingerers > 0)
 		return;
-	lock();
-	unlock();
+	int err = errno;
+	if (!edge_device_arm(device)) {
+		lock();
+		unlock();
+	}
+	errno = err;
 }
 
 static void done(struct sock *s) {
@@ -57,15 +63,15 @@ static int64_t until_of(int fd, int option) {
 	socklen_t n = sizeof t;
 	if (real.getsockopt(fd, SOL_SOCKET, option, &t, &n) || (t.tv_sec == 0 && t.tv_usec == 0))
 		return NEVER;
-	return now_ns() + t.tv_sec * INT64_C(1000000000) + t.tv_usec * 1000;
+	return after(t.tv_sec, t.tv_usec * 1000);
 }
 
 /* Waits for a blocking call; *until is 0 at first. 0 or an errno. */
-static int block(struct sock *s, int fd, int want, int option, int64_t *until) {
+static int block(struct sock *s, int fd, int want, size_t more, int option, int64_t *until) {
 	if (*until == 0)
 		*until = until_of(fd, option);
-	int err = wait_for(s, want, *until);
-	return err == ETIMEDOUT ? EAGAIN : err;
+	int err = wait_for(s, want, more, *until);
+	return s->state != STREAM ? ECONNRESET : err == ETIMEDOUT ? EAGAIN : err; /* a handler forked: the parent's */
 }
 
 /* What a stream's error is to a program that knows those of TCP, whatever happened to peers and daemons. */
@@ -76,13 +82,22 @@ static int broken(struct sock *s, int err) { return atomic_exchange(&s->broken, 
 
 /* --- reading --- */
 
+/* Waits until so many bytes are there, or no more come: as many as surely find room, since nobody takes them. */
+static int await(struct sock *s, int fd, size_t n, int64_t *until) {
+	size_t room = stream_buffer / 4 * 3; /* the peer does not know of the last quarter */
+	return block(s, fd, POLLIN, (room && room < n ? room : n) - 1, SO_RCVTIMEO, until);
+}
+
 static ssize_t receive(struct sock *s, int fd, char *p, size_t n, int flags) {
 	size_t got = 0;
 	int64_t until = 0;
 	bool wait = !(s->nonblock || flags & MSG_DONTWAIT);
+	if (flags & MSG_PEEK && flags & MSG_WAITALL && n > 1 && wait) {
+		int err = await(s, fd, n, &until);
+		if (err && edge_stream_readable(s->stream) == 0)
+			return fail_with(err);
+	}
 	while (got < n) {
-		if (s->read_shut || s->broken)
-			break;
 		ssize_t r = flags & MSG_PEEK ? edge_stream_peek(s->stream, p, n, 0)
 		                             : edge_stream_read(s->stream, p + got, n - got, 0);
 		if (r == 0)
@@ -99,9 +114,9 @@ static ssize_t receive(struct sock *s, int fd, char *p, size_t n, int flags) {
 				return fail_with(err);
 			break;
 		}
-		if (got && !(flags & MSG_WAITALL))
+		if ((got && !(flags & MSG_WAITALL)) || s->read_shut || s->broken)
 			break;
-		int err = wait ? block(s, fd, POLLIN, SO_RCVTIMEO, &until) : EAGAIN;
+		int err = wait ? block(s, fd, POLLIN, 0, SO_RCVTIMEO, &until) : EAGAIN;
 		if (err)
 			return got ? (ssize_t)got : fail_with(err);
 	}
@@ -183,11 +198,28 @@ EXPORT ssize_t readv(int fd, const struct iovec *v, int n) {
 	return r;
 }
 
+/* A server may accept in one process, and pass the socket to another through one of Unix's. */
+static ssize_t receive_rights(int fd, struct msghdr *m, int flags) {
+	ssize_t r = real.recvmsg(fd, m, flags);
+	int err = errno;
+	for (struct cmsghdr *c = r >= 0 && active ? CMSG_FIRSTHDR(m) : NULL; c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		int one;
+		for (size_t i = 0; CMSG_LEN((i + 1) * sizeof one) <= c->cmsg_len; i++) {
+			memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
+			inherit(one);
+		}
+	}
+	errno = err;
+	return r;
+}
+
 EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags) {
 	int err;
 	struct sock *s = streaming(fd, flags, &err);
 	if (!s)
-		return err ? fail_with(err) : real.recvmsg(fd, m, flags);
+		return err ? fail_with(err) : receive_rights(fd, m, flags);
 	m->msg_namelen = 0;
 	m->msg_controllen = 0;
 	m->msg_flags = 0;
@@ -257,7 +289,7 @@ static ssize_t transmit(struct sock *s, int fd, const char *p, size_t n, int fla
 				return sent ? (ssize_t)sent : pipe_error(flags);
 			return fail_with(err);
 		}
-		int err = wait ? block(s, fd, POLLOUT, SO_SNDTIMEO, &until) : EAGAIN;
+		int err = wait ? block(s, fd, POLLOUT, 0, SO_SNDTIMEO, &until) : EAGAIN;
 		if (err)
 			return sent ? (ssize_t)sent : fail_with(err);
 	}
@@ -355,6 +387,11 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags) {
 		if (r < 0)
 			return sent ? (int)sent : -1;
 		m[sent].msg_len = (unsigned)r;
+		size_t all = 0;
+		for (size_t i = 0; i < m[sent].msg_hdr.msg_iovlen; i++)
+			all += m[sent].msg_hdr.msg_iov[i].iov_len;
+		if ((size_t)r < all) /* what follows must not stand in place of the rest */
+			return (int)sent + 1;
 	}
 	return (int)sent;
 }
@@ -418,7 +455,7 @@ EXPORT ssize_t splice(int in, off64_t *from, int out, off64_t *to, size_t n, uns
 	return fail_with(EINVAL); /* what splice says of descriptors that cannot: programs then copy */
 }
 
-/* --- FILE --- */
+/* --- FILE, and what else of the C library's does not call what stands here --- */
 
 static ssize_t cookie_read(void *c, char *p, size_t n) { return read((int)(intptr_t)c, p, n); }
 static ssize_t cookie_write(void *c, const char *p, size_t n) {
@@ -427,15 +464,69 @@ static ssize_t cookie_write(void *c, const char *p, size_t n) {
 }
 static int cookie_close(void *c) { return close((int)(intptr_t)c); }
 
-/* The C library's own FILE does not call what stands here. */
-EXPORT FILE *fdopen(int fd, const char *mode) {
+static FILE *file_of(int fd, const char *mode) {
+	cookie_io_functions_t f = {.read = cookie_read, .write = cookie_write, .close = cookie_close};
+	FILE *made = fopencookie((void *)(intptr_t)fd, mode, f);
+	if (made)
+		made->_fileno = fd; /* which fileno returns; all else is done by f */
+	return made;
+}
+
+/* A stream is standard input, output or error now. */
+void move_file(int fd) {
+	static FILE *moved[3];
+	if (!moved[fd] && (moved[fd] = file_of(fd, fd == 0 ? "r" : "w")) && fd == 2)
+		setvbuf(moved[fd], NULL, _IONBF, 0);
+	if (moved[fd])
+		*(fd == 0 ? &stdin : fd == 1 ? &stdout : &stderr) = moved[fd];
+}
+
+static bool perhaps_ours(int fd) {
 	real_need();
 	struct sock *s = sock_get(fd);
 	bool ours = s && s->state != PLAIN && s->state != LISTENING;
 	if (s)
 		sock_put(s);
-	if (!ours)
+	return ours;
+}
+
+EXPORT FILE *fdopen(int fd, const char *mode) {
+	if (!perhaps_ours(fd))
 		return real.fdopen(fd, mode);
-	cookie_io_functions_t f = {.read = cookie_read, .write = cookie_write, .close = cookie_close};
-	return fopencookie((void *)(intptr_t)fd, mode, f);
+	return file_of(fd, mode);
+}
+
+static int print(int fd, const char *format, va_list va) {
+	char *text;
+	int n = vasprintf(&text, format, va), sent = 0;
+	if (n < 0)
+		return -1;
+	for (ssize_t r; sent < n && (r = write(fd, text + sent, (size_t)(n - sent))) >= 0;)
+		sent += (int)r;
+	free(text);
+	return sent < n ? -1 : n;
+}
+
+EXPORT int vdprintf(int fd, const char *format, va_list va) {
+	return perhaps_ours(fd) ? print(fd, format, va) : real.vdprintf(fd, format, va);
+}
+
+EXPORT int __vdprintf_chk(int fd, int how, const char *format, va_list va) {
+	return perhaps_ours(fd) ? print(fd, format, va) : real.__vdprintf_chk(fd, how, format, va);
+}
+
+EXPORT int dprintf(int fd, const char *format, ...) {
+	va_list va;
+	va_start(va, format);
+	int n = vdprintf(fd, format, va);
+	va_end(va);
+	return n;
+}
+
+EXPORT int __dprintf_chk(int fd, int how, const char *format, ...) {
+	va_list va;
+	va_start(va, format);
+	int n = __vdprintf_chk(fd, how, format, va);
+	va_end(va);
+	return n;
 }

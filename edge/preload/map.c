@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #endif
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,14 +72,17 @@ static bool parse_address(char *text, struct rule *r) {
 }
 
 static void add(char *line, const char *where) {
+	char whole[128], *save;
 	line[strcspn(line, "#\r\n")] = 0;
-	char *save, *addr = strtok_r(line, " \t=", &save);
+	snprintf(whole, sizeof whole, "%s", line);
+	char *addr = strtok_r(line, " \t=", &save);
 	if (!addr)
 		return;
 	char *peer = strtok_r(NULL, " \t=", &save);
 	struct rule r = {0};
 	if (!peer || strtok_r(NULL, " \t", &save) || strlen(peer) >= sizeof r.peer || !parse_address(addr, &r)) {
-		dprintf(2, "edge-run: %s: want ADDRESS[/BITS][:PORT] PEER; this line is passed over\n", where);
+		dprintf(2, "edge-run: %s: \"%s\" is passed over: want ADDRESS[/BITS][:PORT] PEER, addresses in digits\n", where,
+		        whole);
 		return;
 	}
 	strcpy(r.peer, peer);
@@ -90,13 +94,15 @@ static void add(char *line, const char *where) {
 }
 
 void map_load(void) {
-	const char *path = getenv("EDGE_RUN_CONFIG");
-	FILE *f = fopen(path ? path : "/etc/edged/run.map", "re");
+	const char *named = getenv("EDGE_RUN_CONFIG"), *path = named ? named : "/etc/edged/run.map";
+	FILE *f = fopen(path, "re");
 	if (f) {
 		char line[512];
 		while (fgets(line, sizeof line, f))
-			add(line, path ? path : "/etc/edged/run.map");
+			add(line, path);
 		fclose(f);
+	} else if (named || errno != ENOENT) {
+		dprintf(2, "edge-run: %s: %s; its rules are missing\n", path, strerror(errno));
 	}
 	const char *env = getenv("EDGE_RUN_MAP");
 	char *copy = env ? strdup(env) : NULL, *save;

@@ -9,7 +9,7 @@
 enum { SMALL = 64, KERNEL_TURN = 8 };
 
 struct polling {
-	struct pollfd *user, *kernel; /* kernel has two more */
+	struct pollfd *user, *kernel; /* kernel has one more */
 	struct sleeping x;            /* socks, links and n */
 	nfds_t nkernel;
 };
@@ -55,7 +55,7 @@ static int run(struct polling *q, int64_t until, const sigset_t *mask) {
 		int ready = look(q);
 		int64_t now = now_ns();
 		if (ready || kernel_ready || now >= until) {
-			if (q->nkernel && real.ppoll(q->kernel, n, &(struct timespec){0}, mask) < 0)
+			if (q->nkernel && real.ppoll(q->kernel, n, &(struct timespec){0}, NULL) < 0)
 				return -1;
 			ready = merge(q);
 			if (ready || now >= until)
@@ -65,15 +65,14 @@ static int run(struct polling *q, int64_t until, const sigset_t *mask) {
 		int64_t limit = next_verdict() < until ? next_verdict() : until;
 		if (linger(w)) { /* the kernel is asked now and then */
 			kernel_ready = q->nkernel && ++round % KERNEL_TURN == 0 &&
-			               real.ppoll(q->kernel, n, &(struct timespec){0}, mask) > 0;
+			               real.ppoll(q->kernel, n, &(struct timespec){0}, NULL) > 0;
 			continue;
 		}
 		if (!sleep_begin(w))
 			continue;
-		q->kernel[n] = (struct pollfd){.fd = w->fd, .events = POLLIN};
-		q->kernel[n + 1] = (struct pollfd){.fd = hub, .events = POLLIN};
+		q->kernel[n] = (struct pollfd){.fd = w->set, .events = POLLIN};
 		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
-		if (sleep_poll(&q->x, q->kernel, n + 2, left, mask) < 0)
+		if (sleep_poll(&q->x, q->kernel, n + 1, left, mask) < 0)
 			return -1;
 		for (nfds_t i = 0; i < n; i++)
 			kernel_ready |= q->kernel[i].revents != 0;
@@ -102,8 +101,7 @@ static int poll_in(struct polling *q, int64_t until, const sigset_t *mask) {
 	int result = run(q, until, mask), err = errno;
 	linger_end(q->x.w);
 	for (nfds_t i = 0; i < q->x.n; i++)
-		if (q->x.links[i].at)
-			link_remove(&q->x.links[i]);
+		link_remove(&q->x.links[i]);
 	unlock();
 	for (nfds_t i = 0; i < q->x.n; i++)
 		if (q->x.socks[i])
@@ -113,25 +111,31 @@ static int poll_in(struct polling *q, int64_t until, const sigset_t *mask) {
 }
 
 int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask) {
-	struct pollfd kernel[SMALL + 2];
+	struct pollfd kernel[SMALL + 1];
 	struct sock *socks[SMALL];
 	struct link links[SMALL];
 	struct polling q = {.user = p, .kernel = kernel, .x = {.socks = socks, .links = links, .n = n}};
+	pthread_testcancel();
+	signals_begin();
+	enter(); /* until the end, as malloc must not be left, either */
 	if (n > SMALL) {
 		const size_t each = sizeof *links + sizeof *socks + sizeof *kernel;
-		char *room = n < SIZE_MAX / each - 2 ? malloc((n + 2) * each) : NULL;
-		if (!room)
+		char *room = n < SIZE_MAX / each - 1 ? malloc((n + 1) * each) : NULL;
+		if (!room) {
+			leave();
 			return fail_with(ENOMEM);
+		}
 		q.x.memory = room;
 		q.x.links = (struct link *)(void *)room;
 		q.x.socks = (struct sock **)(void *)(q.x.links + n);
 		q.kernel = (struct pollfd *)(void *)(q.x.socks + n);
 	}
 	q.x.w = own_waiter();
-	int result = q.x.w ? poll_in(&q, until, mask) : fail_with(ENOMEM), err = errno;
+	int result = poll_in(&q, until, mask), err = errno;
 	free(q.x.memory);
+	leave();
 	errno = err;
-	return result;
+	return result == 0 && mask ? real.ppoll(NULL, 0, &(struct timespec){0}, mask) : result; /* lets signals in */
 }
 
 static bool any_ours(const struct pollfd *p, nfds_t n) {
@@ -148,19 +152,19 @@ static bool any_ours(const struct pollfd *p, nfds_t n) {
 }
 
 static int64_t until_of(const struct timespec *t) {
-	return t ? now_ns() + t->tv_sec * INT64_C(1000000000) + t->tv_nsec : NEVER;
+	return t ? after(t->tv_sec, t->tv_nsec) : NEVER;
 }
 
 EXPORT int poll(struct pollfd *p, nfds_t n, int ms) {
 	real_need();
-	if (!any_ours(p, n))
+	if (within() || !any_ours(p, n))
 		return real.poll(p, n, ms);
 	return poll_ours(p, n, ms < 0 ? NEVER : now_ns() + ms * MILLI, NULL);
 }
 
 EXPORT int ppoll(struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *mask) {
 	real_need();
-	if (!any_ours(p, n))
+	if (within() || !any_ours(p, n))
 		return real.ppoll(p, n, t, mask);
 	return poll_ours(p, n, until_of(t), mask);
 }
@@ -232,9 +236,9 @@ static int by_poll(int n, fd_set *r, fd_set *w, fd_set *e, int64_t until, const 
 
 EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t) {
 	real_need();
-	if (!select_ours(n, r, w, e))
+	if (within() || !select_ours(n, r, w, e))
 		return real.select(n, r, w, e, t);
-	int64_t until = t ? now_ns() + t->tv_sec * INT64_C(1000000000) + t->tv_usec * 1000 : NEVER;
+	int64_t until = t ? after(t->tv_sec, t->tv_usec * 1000) : NEVER;
 	int got = by_poll(n, r, w, e, until, NULL);
 	if (t) { /* Linux tells what is left */
 		int64_t left = until - now_ns();
@@ -246,7 +250,7 @@ EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *t) {
 
 EXPORT int pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *t, const sigset_t *mask) {
 	real_need();
-	if (!select_ours(n, r, w, e))
+	if (within() || !select_ours(n, r, w, e))
 		return real.pselect(n, r, w, e, t, mask);
 	return by_poll(n, r, w, e, until_of(t), mask);
 }

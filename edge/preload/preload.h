@@ -7,7 +7,7 @@
  *
  *   calls.c    connect, listen, accept, close, dup, fcntl, ...: what changes descriptors
  *   io.c       read, write and their relatives
- *   poll.c     poll and select; epoll.c: epoll; wait.c: how a thread sleeps
+ *   poll.c     poll and select; epoll.c: epoll; wait.c: how a thread sleeps; signals.c: what interrupts it
  *   upgrade.c  offers, their acceptance, and what happens without
  *   sock.c     the table of descriptors; process.c: beginning, fork and end of the process
  *   map.c      which addresses are ours; real.c: the C library's functions
@@ -34,6 +34,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define MILLI INT64_C(1000000)
+#define SECOND (1000 * MILLI)
 #define NEVER INT64_MAX
 
 /* sock.c */
@@ -74,7 +75,7 @@ struct sock {
 extern pthread_mutex_t guard;
 void lock(void);   /* guard, within enter and leave */
 void unlock(void);
-void end_others(void); /* the calling thread ends the process: others stop when they want guard. By guard */
+void end_others(void); /* the calling thread ends the process: others leave the library, or stop in it */
 extern edge_device *device;  /* NULL: not attached */
 extern int hub;              /* epoll: the device's descriptor and connecting sockets; -1: none */
 extern struct sock *undecided;
@@ -98,10 +99,13 @@ bool device_ready(void);
 void progress(void);                      /* takes what happened, wakes who waits for it */
 bool offer(int fd, struct sock **s, const union address *to);
 void withdraw(struct sock *s);            /* the offer of a socket whose connect failed */
+bool watch_connect(struct sock *s);       /* the hub tells when TCP is connected. false: it cannot */
 void connected(struct sock *s);
+void renumbered(struct sock *s, int fd);  /* another one of its descriptors; -1: it has none any more */
 void enlist(struct sock *s);              /* offers tcp/PORT, unless somebody does */
 void begin(struct sock *s);               /* first use of an accepted socket */
 void adopt(int fd, bool nonblock);        /* an accepted socket, unlocked */
+bool suits(int fd);                       /* a TCP socket whose data may move. Unlocked */
 void become_plain(struct sock *s, const char *why);
 void finish(struct sock *s);              /* the last descriptor was closed */
 void upgrade_after_fork(void);
@@ -114,7 +118,12 @@ int events(struct sock *s);
 /* wait.c: a waiter is a thread that sleeps, or an epoll set. Links join it to what it waits for. By guard. */
 struct waiter {
 	int fd;        /* eventfd */
+	int set;       /* epoll: fd, the hub if it watches, and of an epoll set the program's descriptors; -1: none */
+	bool hooked;   /* the hub is in set */
+	bool watches;  /* and wakes who sleeps in it */
 	int asleep;    /* threads */
+	int away;      /* of those, in handlers: nothing wakes them */
+	struct waiter *next, **at; /* of those with threads asleep, the latest first */
 	bool rung;     /* something happened since a thread looked */
 	bool written;  /* fd is readable, or about to be */
 	bool lingers;
@@ -129,7 +138,10 @@ struct link {
 extern int sleepers, lingerers;
 extern bool woken; /* the device rang one who slept, and was not looked at since */
 int64_t now_ns(void);
-struct waiter *own_waiter(void); /* of the calling thread; NULL: no descriptors left */
+extern const char own; /* marks what is in a set and not the program's */
+bool wait_open(struct waiter *w, int set); /* errno says why not */
+int64_t after(int64_t s, int64_t ns); /* the time then; NEVER: beyond all of it */
+struct waiter *own_waiter(void); /* of the calling thread. Without descriptors for it it looks now and then */
 void link_add(struct link *l, struct sock *s, struct waiter *w);
 void link_remove(struct link *l);
 void changed(struct sock *s);
@@ -148,20 +160,35 @@ struct sleeping {
 	struct sock **socks;
 	nfds_t n;
 	void *memory;       /* to be freed */
+	struct epset *set;  /* to be left */
 	int inside;
+	bool away;          /* in a handler */
+	struct sleeping *outer; /* of the thread: that call's handler made this one */
 };
 int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask);
 int sleep_epoll(struct sleeping *x, int epfd, struct epoll_event *out, int max, int64_t ns, const sigset_t *mask);
-/* A thread is in the library from enter to leave, which nest, but not while it sleeps: it is not cancelled, and has
- * locks that a signal's handler must not wait for. */
+/* Around a handler that interrupts the thread's sleep: it may take long, and others must not wait for it to wake them.
+ * NULL: the thread does not sleep, or has left already. Unlocked. */
+struct sleeping *sleep_leave(void);
+void sleep_return(struct sleeping *x);
+/* A thread is in the library from enter to leave, which nest, but not while it sleeps: it is not cancelled, whatever
+ * its type of cancellation, and has locks that a signal's handler must not wait for. */
 void enter(void);
 void leave(void);
 bool within(void);
 int rest(void);        /* around a system call that may take long */
 void resume(int inside);
-/* Sleeps until something happens to s, or until. 0 or an errno: EINTR, ETIMEDOUT. Unlocked. */
-int wait_for(struct sock *s, int want, int64_t until);
+/* Sleeps until s has one of the events, and more than so many bytes to read unless that is 0, or until. 0 or an errno:
+ * EINTR, ETIMEDOUT. Unlocked. */
+int wait_for(struct sock *s, int want, size_t more, int64_t until);
 void wait_after_fork(void);
+
+/* signals.c: signals that came while the thread was in the library wait until it leaves. */
+bool signals_put_off(void);
+void signals_let_in(void);
+void signals_begin(void);   /* of a call that waits: forgets handlers that ran before it */
+bool signals_seen(void);    /* a handler ran since then: the call does not sleep, and ends with EINTR */
+bool signals_restart(void); /* unless all of them have SA_RESTART, and the call is one to which that applies */
 
 /* epoll.c, by guard, but the last */
 void item_changed(struct item *i);
@@ -170,6 +197,7 @@ void items_drop(struct sock *s);
 void epoll_after_fork(void);
 void epoll_closed(int fd);
 void epoll_range(unsigned first, unsigned last);
+void epoll_left(struct epset *set); /* by a thread that waited. By guard */
 /* Moves a socket that was put into a set before it connects to our part of the set. false: it cannot. By guard. */
 bool epoll_move(struct sock *s, int fd);
 
@@ -177,14 +205,17 @@ bool epoll_move(struct sock *s, int fd);
 int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask);
 
 /* process.c */
+void inherit(int fd); /* another process had it */
 extern const char *daemon_socket; /* NULL: libedge's default */
 extern uint32_t stream_buffer;    /* bytes */
 void process_handlers(void);
 bool borrowed(void); /* a child of vfork runs in this memory: what it closes stays open here */
-void say(const struct sock *s, const char *what); /* to the file $EDGE_RUN_LOG */
+void note(const char *of, const char *what);      /* to the file $EDGE_RUN_LOG */
+void say(const struct sock *s, const char *what);
 
 /* io.c */
 int fail_with(int err);
+void move_file(int fd); /* of 0 to 2 */
 void look_after(void);  /* after a call of libedge without guard, before sock_put */
 int tcp_error(int err); /* an errno of a libedge's error */
 

@@ -4,11 +4,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "preload.h"
@@ -28,17 +28,18 @@ EXPORT const int edge_preload_version = 1;
 
 static const char *journal;
 
-void say(const struct sock *s, const char *what) {
+void note(const char *of, const char *what) {
 	if (!journal)
 		return;
 	int fd = open(journal, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666), err = errno;
 	if (fd >= 0) {
-		dprintf(fd, "%s[%d] %s: %s\n", program_invocation_short_name, (int)getpid(), *s->tuple ? s->tuple : s->service,
-		        what);
+		dprintf(fd, "%s[%d] %s: %s\n", program_invocation_short_name, (int)getpid(), of, what);
 		real.close(fd);
 	}
 	errno = err;
 }
+
+void say(const struct sock *s, const char *what) { note(*s->tuple ? s->tuple : s->service, what); }
 
 /* Programs that hand a socket which they used already to another process: $EDGE_RUN_SKIP, else sshd. */
 static bool skipped(void) {
@@ -55,14 +56,22 @@ static bool skipped(void) {
 	return false;
 }
 
+/* Standard input or output, as inetd gives it, of which the C library has FILE that do not call what stands here. */
+static bool standard(int fd) {
+	struct stat a, b;
+	bool is = false;
+	for (int i = 0; i <= 2; i++)
+		is |= fstat(fd, &a) == 0 && fstat(i, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+	return is;
+}
+
 /* Sockets that the process was given: a listening one is offered, a connected one is like one just accepted. */
-static void inherit(int fd) {
-	int on = 0, protocol = 0;
-	socklen_t n = sizeof protocol;
-	if (real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) || protocol != IPPROTO_TCP)
+void inherit(int fd) {
+	int on = 0;
+	socklen_t n = sizeof on;
+	if (!suits(fd) || real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n))
 		return;
-	n = sizeof on;
-	if (real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n))
+	if (!on && standard(fd))
 		return;
 	if (!on) {
 		adopt(fd, real.fcntl64(fd, F_GETFL) & O_NONBLOCK);
@@ -87,9 +96,15 @@ static void inherit_all(void) {
 
 /* Guard comes before the lock of libedge, whose handlers run inside of those that were set later: so these are set when
  * libedge has its own. */
-static void before_fork(void) { pthread_mutex_lock(&guard); }
+static void before_fork(void) {
+	enter();
+	pthread_mutex_lock(&guard);
+}
 
-static void after_fork(void) { pthread_mutex_unlock(&guard); }
+static void after_fork(void) {
+	pthread_mutex_unlock(&guard);
+	leave();
+}
 
 static void in_child(void) {
 	upgrade_after_fork();
@@ -99,11 +114,16 @@ static void in_child(void) {
 	pthread_mutex_init(&guard, NULL);
 }
 
+static void after_fork_in_child(void) {
+	in_child();
+	leave();
+}
+
 static bool handlers;
 
 void process_handlers(void) {
 	if (!handlers)
-		pthread_atfork(before_fork, after_fork, in_child);
+		pthread_atfork(before_fork, after_fork, after_fork_in_child);
 	handlers = true;
 }
 
@@ -124,8 +144,10 @@ __attribute__((constructor)) static void start(void) {
 	daemon_socket = path ? strdup(path) : NULL;
 	stream_buffer = buffer ? (uint32_t)strtoul(buffer, NULL, 10) : BUFFER;
 	map_load();
-	if (map_empty())
+	if (map_empty()) {
+		note("every connection", "tcp: /etc/edged/run.map (EDGE_RUN_CONFIG) and EDGE_RUN_MAP name no peer");
 		return;
+	}
 	active = true;
 	process_id = getpid();
 	pthread_atfork(NULL, NULL, first_in_child);
@@ -137,8 +159,8 @@ static void finish_process(void) {
 	static atomic_flag once = ATOMIC_FLAG_INIT;
 	if (!device || borrowed() || within() || atomic_flag_test_and_set(&once))
 		return; /* within: the handler of a signal that came while this thread has locks */
-	lock();
 	end_others();
+	lock();
 	table_close_all();
 	edge_device_close(device, END_MS);
 	device = NULL;

@@ -3,6 +3,8 @@
 #define EDGE_PRELOAD_REAL_H
 
 #include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -31,6 +33,7 @@
 	X(int, accept4, (int, struct sockaddr *, socklen_t *, int)) \
 	X(int, shutdown, (int, int)) \
 	X(int, getsockopt, (int, int, int, void *, socklen_t *)) \
+	X(int, setsockopt, (int, int, int, const void *, socklen_t)) \
 	X(int, close, (int)) \
 	X(int, close_range, (unsigned, unsigned, int)) \
 	X(void, closefrom, (int)) \
@@ -46,6 +49,11 @@
 	X(int, epoll_ctl, (int, int, int, struct epoll_event *)) \
 	X(int, epoll_pwait, (int, struct epoll_event *, int, int, const sigset_t *)) \
 	X(FILE *, fdopen, (int, const char *)) \
+	X(int, vdprintf, (int, const char *, va_list)) \
+	X(int, __vdprintf_chk, (int, int, const char *, va_list)) \
+	X(int, pthread_setcanceltype, (int, int *)) \
+	X(int, sigaction, (int, const struct sigaction *, struct sigaction *)) \
+	X(sighandler_t, signal, (int, sighandler_t)) \
 	X(void, _exit, (int))
 
 #define REAL_POINTER(type, name, args) type(*name) args;

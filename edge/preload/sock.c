@@ -58,9 +58,11 @@ static void drop(struct sock *s) {
 		;
 	if (n > 1)
 		return;
+	int err = errno;
 	lock();
 	forget(s);
 	unlock();
+	errno = err;
 }
 
 void sock_put(struct sock *s) {
@@ -80,10 +82,11 @@ static void point(int fd, struct sock *s) {
 /* fd is none of s any more. By guard. */
 static void detach(struct sock *s, int fd) {
 	if (s->fd == fd && atomic_load(&s->refs) > 1) {
-		s->fd = -1; /* a call under way must not touch what fd becomes */
-		for (int i = 0; i <= highest && s->fd < 0; i++)
+		int other = -1; /* a call under way must not touch what fd becomes */
+		for (int i = 0; i <= highest && other < 0; i++)
 			if (atomic_load(&table[i]) == s)
-				s->fd = i;
+				other = i;
+		renumbered(s, other);
 	}
 	forget(s);
 }

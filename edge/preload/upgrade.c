@@ -70,6 +70,7 @@ bool device_ready(void) {
 	edge_config cfg = {.size = sizeof cfg, .socket = daemon_socket};
 	cfg.receive_buffer = cfg.send_buffer = stream_buffer;
 	if (edge_open(&device, &cfg, DAEMON_MS)) {
+		note("edged", edge_detail());
 		device = NULL;
 		return false;
 	}
@@ -174,8 +175,16 @@ bool offer(int fd, struct sock **made, const union address *to) {
 	int64_t now = now_ns();
 	bool known = now < t->until;
 	union address from;
-	if ((known && !t->ours) || !device_ready() || !bind_first(fd, to, &from))
+	const char *why = known && !t->ours            ? "tcp: nobody of ours listened a moment ago"
+	                  : !device_ready()            ? "tcp: without a daemon"
+	                  : !bind_first(fd, to, &from) ? "tcp: the socket has no address of its own"
+	                                               : NULL;
+	if (why) {
+		char name[64];
+		write_end(name, sizeof name, to);
+		note(name, why);
 		return false;
+	}
 	struct sock *s = sock_new(fd, OFFERED);
 	if (!s)
 		return false;
@@ -185,6 +194,7 @@ bool offer(int fd, struct sock **made, const union address *to) {
 	s->until = now + VERDICT;
 	name_offer(s, &from, to);
 	if (edge_listen(device, s->service, &s->listener, DAEMON_MS)) {
+		note(s->tuple, edge_detail());
 		s->listener = NULL;
 		atomic_store(&s->state, PLAIN);
 		return true;
@@ -203,10 +213,24 @@ void withdraw(struct sock *s) {
 		become_plain(s, "tcp: not connected");
 }
 
+bool watch_connect(struct sock *s) {
+	struct epoll_event e = {.events = EPOLLOUT};
+	return s->connecting = real.epoll_ctl(hub, EPOLL_CTL_ADD, s->fd, &e) == 0;
+}
+
 static void unwatch_connect(struct sock *s) {
 	if (s->connecting)
 		real.epoll_ctl(hub, EPOLL_CTL_DEL, s->fd, NULL);
 	s->connecting = false;
+}
+
+/* The hub knows it by its number, which is closed later. */
+void renumbered(struct sock *s, int fd) {
+	bool connecting = s->connecting;
+	unwatch_connect(s);
+	s->fd = fd;
+	if (connecting && fd >= 0)
+		watch_connect(s);
 }
 
 /* From now on the other side may dial. */
@@ -331,8 +355,14 @@ static void look_at_offer(struct sock *s) {
 
 static void answer_probes(struct sock *s) {
 	edge_request *r;
-	while (s->listener && edge_listener_next(s->listener, &r, 0) == 0)
+	int err = EDGE_ERR_AGAIN;
+	while (s->listener && (err = edge_listener_next(s->listener, &r, 0)) == 0)
 		edge_request_refuse(r, "connect by TCP, and offer a stream");
+	if (err == EDGE_ERR_AGAIN)
+		return;
+	edge_listener_close(s->listener); /* a new daemon did not let us offer it: we go on trying */
+	s->listener = NULL;
+	sock_decide(s);
 }
 
 void enlist(struct sock *s) {
@@ -474,7 +504,7 @@ int settle(struct sock *s, bool nonblock) {
 			continue;
 		if (nonblock)
 			return EAGAIN;
-		int err = wait_for(s, 0, NEVER);
+		int err = wait_for(s, 0, 0, NEVER);
 		if (err)
 			return err;
 	}
@@ -511,7 +541,7 @@ static void end_stream(struct sock *s) {
 		edge_stream_reset(s->stream);
 	if (s->broken || edge_stream_error(s->stream)) {
 		l = (struct linger){.l_onoff = 1};
-		setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &l, sizeof l);
+		real.setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &l, sizeof l);
 	}
 	edge_stream_close(s->stream, -1);
 }

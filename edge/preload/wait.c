@@ -1,51 +1,112 @@
 /* How a thread waits until something happens to a socket: it looks for a moment, giving way after each look, as libedge
- * says, and then sleeps. Threads that look wake those that sleep; when the last one leaves, the daemon is to ring. */
+ * says, and then sleeps. Threads that look wake those that sleep; when the last one leaves, the daemon is to ring. One
+ * of those asleep watches the hub: what rings there wakes it alone, and it wakes those whom that concerns. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "preload.h"
 
 int sleepers, lingerers;
+const char own;
 bool woken;
 
-static __thread struct waiter mine = {.fd = -1};
+static struct waiter *asleep, *watcher; /* watcher: of those asleep; NULL: none. By guard */
+/* Who was woken by others last, and if it was twice in a row. Only compared: they may be gone. */
+static struct waiter *latest, *favourite;
+static __thread struct waiter mine = {.fd = -1, .set = -1};
 static pthread_key_t key; /* closes the eventfd of a thread that ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static _Atomic bool over;
+static __thread bool ends;
+static _Atomic int visitors; /* threads in the library */
 static __thread int inside, cancels;
+/* The thread was cancelled asynchronously, or may be: a request that began then may be on its way still. */
+static __thread bool asynchronous;
+
+/* The C library's handler looks at the type of cancellation, not at its state: a request that was on its way when the
+ * thread disabled cancellation ends it nevertheless. So its signal is blocked, which sigprocmask would not do. */
+static void cancel_signal(int how) {
+	const uint64_t set = UINT64_C(1) << (__SIGRTMIN - 1);
+	syscall(SYS_rt_sigprocmask, how, &set, NULL, sizeof set);
+}
+
+EXPORT int pthread_setcanceltype(int type, int *old) {
+	real_need();
+	if (type == PTHREAD_CANCEL_ASYNCHRONOUS)
+		asynchronous = true;
+	return real.pthread_setcanceltype(type, old);
+}
+
+/* The process ends, and what this thread needs is gone. */
+static void stop(void) {
+	atomic_fetch_sub(&visitors, 1);
+	for (;;)
+		pause();
+}
+
+/* A handler of a signal that comes between two lines of these may enter and leave, or jump, too: what counts a visitor
+ * stands where signals are put off. */
+static void hold(int n) {
+	int old;
+	if (asynchronous)
+		cancel_signal(SIG_BLOCK);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+	inside = n;
+	atomic_signal_fence(memory_order_seq_cst);
+	cancels = old;
+	atomic_fetch_add(&visitors, 1);
+	if (over && !ends)
+		stop();
+}
+
+static void release(void) {
+	int old = cancels;
+	atomic_fetch_sub(&visitors, 1);
+	atomic_signal_fence(memory_order_seq_cst);
+	inside = 0;
+	pthread_setcancelstate(old, NULL);
+	if (asynchronous)
+		cancel_signal(SIG_UNBLOCK);
+	if (signals_put_off())
+		signals_let_in();
+}
 
 void enter(void) {
-	if (inside++ == 0)
-		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
+	if (inside > 0)
+		inside++;
+	else
+		hold(1);
 }
 
 void leave(void) {
-	if (--inside == 0)
-		pthread_setcancelstate(cancels, NULL);
+	if (inside > 1)
+		inside--;
+	else
+		release();
 }
 
 bool within(void) { return inside > 0; }
 
 int rest(void) {
 	int n = inside;
-	inside = 0;
 	if (n > 0)
-		pthread_setcancelstate(cancels, NULL);
+		release();
 	return n;
 }
 
 void resume(int n) {
 	if (n > 0)
-		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
-	inside = n;
+		hold(n);
 }
 
-static bool over;
-static __thread bool ends;
+static __thread struct sleeping *sleeps; /* the latest call in which the thread sleeps */
 
 void lock(void) {
 	enter();
@@ -53,18 +114,66 @@ void lock(void) {
 	if (!over || ends)
 		return;
 	pthread_mutex_unlock(&guard);
-	for (;;)
-		pause(); /* the process ends, and what this thread was waiting for is gone */
+	stop();
 }
 
-void end_others(void) { over = ends = true; }
+void end_others(void) {
+	lock();
+	over = ends = true;
+	unlock();
+	for (int64_t until = now_ns() + SECOND; visitors > 0 && now_ns() < until;)
+		sched_yield();
+}
 
 /* Who is to be woken: when guard is free, since those woken want it. By guard. */
 enum { PENDING = 8 };
 static struct waiter *pending[PENDING];
 static int npending;
 
+/* Has the hub wake who sleeps in w, or not. false: it cannot. */
+static bool turn(struct waiter *w, bool on) {
+	if (w->watches == on)
+		return true;
+	struct epoll_event e = {.events = on ? EPOLLIN : 0, .data.ptr = (void *)&own};
+	int err = errno;
+	bool ok = hub >= 0 && (w->hooked || real.epoll_ctl(w->set, EPOLL_CTL_ADD, hub, &e) == 0 || errno == EEXIST) &&
+	          real.epoll_ctl(w->set, EPOLL_CTL_MOD, hub, &e) == 0;
+	errno = err;
+	if (!ok)
+		return false;
+	w->hooked = true;
+	w->watches = on;
+	return true;
+}
+
+/* Of those asleep w is to watch. */
+static bool watch(struct waiter *w) {
+	if (!turn(w, true))
+		return false;
+	if (watcher && watcher != w)
+		turn(watcher, false);
+	watcher = w;
+	return true;
+}
+
+/* A thread is about to sleep in w, perhaps as one of several. w watches if nobody else does, or if whoever watches wakes
+ * for its sake. */
+static bool watched(struct waiter *w) {
+	bool takes = !watcher || watcher == w || favourite == w;
+	if (!takes)
+		turn(w, false);
+	return hub < 0 || w->set < 0 || (takes && watch(w)) || watcher;
+}
+
+/* If who watched has left, another one is to. */
+static void hand_on(void) {
+	for (struct waiter *w = asleep; w && !watcher && lingerers == 0; w = w->next)
+		if (w->away < w->asleep)
+			watch(w);
+}
+
 void unlock(void) {
+	hand_on();
 	if (sleepers > 0 && lingerers == 0 && device && !edge_device_arm(device))
 		progress(); /* this thread took what others sleep for (edge_device_quiet) */
 	int n = npending, fds[PENDING];
@@ -93,31 +202,62 @@ int64_t now_ns(void) {
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
+static void close_own(struct waiter *w) {
+	if (w->fd < 0)
+		return;
+	real.close(w->fd);
+	real.close(w->set);
+	*w = (struct waiter){.fd = -1, .set = -1};
+}
+
+int64_t after(int64_t s, int64_t ns) {
+	int64_t now = now_ns();
+	return s >= (NEVER - now) / SECOND - 1 ? NEVER : now + s * SECOND + ns;
+}
+
 static void thread_ends(void *p) {
 	struct waiter *w = p;
-	if (w->fd >= 0)
-		real.close(w->fd);
-	w->fd = -1;
+	close_own(w);
 }
 
 static void make_key(void) { pthread_key_create(&key, thread_ends); }
 
+bool wait_open(struct waiter *w, int set) {
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = (void *)&own};
+	*w = (struct waiter){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .set = set};
+	if (w->fd >= 0 && real.epoll_ctl(set, EPOLL_CTL_ADD, w->fd, &e) == 0)
+		return true;
+	int err = errno;
+	if (w->fd >= 0)
+		real.close(w->fd);
+	w->fd = w->set = -1;
+	errno = err;
+	return false;
+}
+
 struct waiter *own_waiter(void) {
-	if (mine.fd < 0) {
-		pthread_once(&once, make_key);
-		mine.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		if (mine.fd < 0)
-			return NULL;
+	if (mine.fd >= 0 || mine.asleep > 0)
+		return &mine;
+	pthread_once(&once, make_key);
+	int set = epoll_create1(EPOLL_CLOEXEC);
+	if (set >= 0 && wait_open(&mine, set))
 		pthread_setspecific(key, &mine);
-	}
+	else if (set >= 0)
+		real.close(set);
 	return &mine;
 }
 
 void wait_after_fork(void) {
 	sleepers = lingerers = npending = 0;
-	if (mine.fd >= 0)
-		real.close(mine.fd); /* the parent's, too */
-	mine = (struct waiter){.fd = -1};
+	visitors = within(); /* other threads are not here */
+	asleep = watcher = NULL;
+	for (struct sleeping *x = sleeps; x; x = x->outer) { /* a handler forks, and may return to such a call */
+		x->w->asleep = x->w->away = 0;
+		x->w->lingers = x->away = false;
+		for (nfds_t i = 0; i < x->n; i++)
+			x->links[i].at = NULL;
+	}
+	close_own(&mine); /* the parent's, too */
 }
 
 void link_add(struct link *l, struct sock *s, struct waiter *w) {
@@ -131,6 +271,8 @@ void link_add(struct link *l, struct sock *s, struct waiter *w) {
 }
 
 void link_remove(struct link *l) {
+	if (!l->at)
+		return;
 	*l->at = l->next;
 	if (l->next)
 		l->next->at = l->at;
@@ -140,6 +282,8 @@ void wake(struct waiter *w) {
 	if (!w->asleep || w->written)
 		return;
 	w->written = true;
+	favourite = latest == w ? w : NULL;
+	latest = w;
 	if (npending < PENDING)
 		pending[npending++] = w;
 	else
@@ -162,7 +306,7 @@ void changed(struct sock *s) {
 }
 
 bool linger(struct waiter *w) {
-	if (!device || !edge_device_linger(device))
+	if (!device || signals_put_off() || !edge_device_linger(device))
 		return false;
 	lingerers += !w->lingers;
 	w->lingers = true;
@@ -184,9 +328,15 @@ static void sleep_end(struct waiter *w);
 
 bool sleep_begin(struct waiter *w) {
 	linger_end(w);
-	w->asleep++;
+	if (w->asleep++ == 0) {
+		w->next = asleep;
+		w->at = &asleep;
+		if (w->next)
+			w->next->at = &w->next;
+		asleep = w;
+	}
 	sleepers++;
-	if (!w->rung && (!device || lingerers > 0 || edge_device_arm(device)))
+	if (!w->rung && watched(w) && (!device || lingerers > 0 || edge_device_arm(device)))
 		return true;
 	sleep_end(w);
 	return false;
@@ -194,87 +344,147 @@ bool sleep_begin(struct waiter *w) {
 
 static void sleep_end(struct waiter *w) {
 	uint64_t n;
+	if (w->asleep == 0)
+		return; /* a child, in which nobody sleeps */
 	if (w->written && !spared(w))
 		while (real.read(w->fd, &n, 8) < 0 && (errno == EAGAIN || errno == EINTR))
 			sched_yield(); /* who writes it has just left guard; fd is in use until then */
 	w->written = false;
-	w->asleep--;
+	if (--w->asleep == 0) {
+		*w->at = w->next;
+		if (w->next)
+			w->next->at = w->at;
+	}
+	if (watcher == w && w->away == w->asleep)
+		watcher = NULL;
 	w->rung = false;
 	sleepers--;
 }
 
-/* A thread that is cancelled while it sleeps. */
+/* A handler that interrupted the sleep is over. */
+static void return_to(struct sleeping *x) {
+	x->w->away -= x->away;
+	x->away = false;
+}
+
+/* As unlock, but that nothing was taken from the device: a handler may have little stack. */
+static void unlock_here(void) {
+	hand_on();
+	pthread_mutex_unlock(&guard);
+	leave();
+}
+
+struct sleeping *sleep_leave(void) {
+	struct sleeping *x = sleeps;
+	int err = errno;
+	if (!x || x->away)
+		return NULL;
+	lock();
+	x->away = true;
+	if (++x->w->away == x->w->asleep && watcher == x->w)
+		watcher = NULL;
+	unlock_here();
+	errno = err;
+	return x;
+}
+
+void sleep_return(struct sleeping *x) {
+	int err = errno;
+	lock();
+	return_to(x);
+	unlock_here();
+	errno = err;
+}
+
+/* A thread that is cancelled while it sleeps. It may have been woken in place of others. */
 static void cancelled(void *p) {
 	struct sleeping *x = p;
 	resume(x->inside);
+	sleeps = x->outer;
 	lock();
+	return_to(x);
 	sleep_end(x->w);
 	for (nfds_t i = 0; i < x->n; i++)
-		if (x->links[i].at)
-			link_remove(&x->links[i]);
+		link_remove(&x->links[i]);
 	linger_end(x->w);
+	if (x->set)
+		epoll_left(x->set);
+	woken = true;
+	if (sleepers > 0)
+		progress();
 	unlock();
 	for (nfds_t i = 0; i < x->n; i++)
 		if (x->socks[i])
 			sock_put(x->socks[i]);
 	free(x->memory);
+	rest(); /* what the program does when it is cancelled is not within the library */
+}
+
+/* Unlocks. From now on a handler may run, and the thread may be cancelled once it rests. */
+static void falls_asleep(struct sleeping *x) {
+	unlock();
+	x->inside = inside;
+	x->outer = sleeps;
+	sleeps = x;
 }
 
 static int awake(struct sleeping *x, int r) {
 	int err = errno;
+	sleeps = x->outer;
 	lock();
 	sleep_end(x->w);
 	errno = err;
 	return r;
 }
 
-/* The last of p is the hub. */
+/* The last of p is the waiter's set. */
 int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask) {
-	struct timespec t = {.tv_sec = ns / (1000 * MILLI), .tv_nsec = ns % (1000 * MILLI)};
+	const int64_t most = x->w->set < 0 && ns > MILLI ? MILLI : ns; /* without a descriptor nobody wakes it */
+	const struct timespec t = {.tv_sec = most / SECOND, .tv_nsec = most % SECOND}, *end = most == NEVER ? NULL : &t;
 	int r;
-	unlock();
-	x->inside = inside;
+	falls_asleep(x);
 	pthread_cleanup_push(cancelled, x); /* before rest, from which on the thread may be cancelled */
 	rest();
-	r = real.ppoll(p, n, ns == NEVER ? NULL : &t, mask);
+	r = signals_seen() ? fail_with(EINTR) : real.ppoll(p, n, end, mask);
 	resume(x->inside);
 	pthread_cleanup_pop(0);
 	awake(x, r);
-	woken |= r > 0 && p[n - 1].revents != 0;
+	woken |= r > 0 && x->w->watches && p[n - 1].revents != 0;
 	return r;
 }
 
 int sleep_epoll(struct sleeping *x, int epfd, struct epoll_event *out, int max, int64_t ns, const sigset_t *mask) {
 	int64_t ms = ns == NEVER ? -1 : (ns + MILLI - 1) / MILLI;
 	int r;
-	unlock();
-	x->inside = inside;
+	falls_asleep(x);
 	pthread_cleanup_push(cancelled, x);
 	rest();
-	r = real.epoll_pwait(epfd, out, max, ms > INT32_MAX ? INT32_MAX : (int)ms, mask);
+	r = signals_seen() ? fail_with(EINTR)
+	                   : real.epoll_pwait(epfd, out, max, ms > INT32_MAX ? INT32_MAX : (int)ms, mask);
 	resume(x->inside);
 	pthread_cleanup_pop(0);
 	return awake(x, r);
 }
 
-static bool has(struct sock *s, int want) {
+static bool has(struct sock *s, int want, size_t more) {
 	switch (s->state) {
 	case OFFERED:
 	case DIALLING:
 	case ACCEPTED:
 		return false;
 	case STREAM:
+		if (more && edge_stream_readable(s->stream) <= more)
+			want = POLLRDHUP;
 		return want == 0 || events(s) & (want | POLLERR | POLLHUP);
 	default:
 		return true;
 	}
 }
 
-int wait_for(struct sock *s, int want, int64_t until) {
+int wait_for(struct sock *s, int want, size_t more, int64_t until) {
 	struct waiter *w = own_waiter();
-	if (!w)
-		return EMFILE;
 	int err = 0;
+	signals_begin();
 	lock();
 	struct link l = {0};
 	struct sleeping x = {.w = w, .links = &l, .socks = &s, .n = 1};
@@ -282,7 +492,7 @@ int wait_for(struct sock *s, int want, int64_t until) {
 	for (;;) {
 		w->rung = false;
 		progress();
-		if (has(s, want))
+		if (has(s, want, more))
 			break;
 		int64_t now = now_ns(), limit = next_verdict() < until ? next_verdict() : until;
 		if (now >= until) {
@@ -293,13 +503,16 @@ int wait_for(struct sock *s, int want, int64_t until) {
 			break;
 		if (linger(w) || !sleep_begin(w))
 			continue;
-		struct pollfd p[] = {{.fd = w->fd, .events = POLLIN}, {.fd = hub, .events = POLLIN}};
+		struct pollfd p = {.fd = w->set, .events = POLLIN};
 		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
-		if (sleep_poll(&x, p, 2, left, NULL) < 0 && errno == EINTR)
+		if (sleep_poll(&x, &p, 1, left, NULL) >= 0 || errno != EINTR)
+			continue;
+		if (until != NEVER || !signals_restart())
 			err = EINTR; /* if nothing happened meanwhile */
+		signals_begin();
 	}
 	link_remove(&l);
 	linger_end(w);
 	unlock();
-	return has(s, want) ? 0 : err;
+	return has(s, want, more) ? 0 : err;
 }

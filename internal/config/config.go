@@ -1,10 +1,10 @@
-// Package config is what edged can be told: the file, its defaults, and what is refused. It reads files and looks up
-// users, and starts nothing.
+// Package config reads the configuration of edged: the file, its defaults, and what is refused. It reads files and
+// looks up users, and starts nothing.
 package config
 
 import "time"
 
-// Config is everything edged can be told. Zero fields get their defaults in Normalize.
+// Config is the configuration of edged. Zero fields get their defaults in Normalize.
 type Config struct {
 	Name string `toml:"name"` // what peers dial; default: the host's name
 	// 16 hexadecimal digits, plaintext only; default: derived from the key, in plaintext from the machine id and Name
@@ -19,8 +19,8 @@ type Config struct {
 	Profile   string `toml:"profile"`    // flow-control profile; default: default
 	Window    int    `toml:"window"`     // frames a session may have in flight; 0: the profile's
 	Checksum  string `toml:"checksum"`   // "full" (default) or "header"
-	// of links that name none: "udp", frames also in datagrams, "alone", or how those are received, "ring" or "mmsg";
-	// default: udp on veth, else alone
+	// driver of links that name none: "udp", which also sends frames in datagrams; "alone"; or "ring" or "mmsg", which
+	// are "alone" with that receiver. Default: udp on veth, otherwise alone
 	Driver string `toml:"driver"`
 	Poll   string `toml:"poll"` // "adaptive" (default), "block" or "busy"
 	// how long adaptive polls after the last work, up to four times that while sleeps prove short; default: 50us
@@ -50,18 +50,18 @@ type Config struct {
 	Log     Log     `toml:"log"`
 }
 
-// OnDemand says how memory is pinned that is not pinned whole.
+// OnDemand says how memory of spaces is pinned on demand.
 type OnDemand struct {
-	// what becomes of data that arrives for memory which is not resident: "park" (default), kept until it is; "inline",
-	// used at once if it was resident before and the host has no swap to take it to, else parked; or "drop", left
-	// unreceived, to be sent again: only to measure what that costs
+	// what happens to data for memory that is not resident. "inline" (default): it is used at once if the memory was
+	// resident before and the host has no swap, otherwise it is kept until the memory is resident. "park": it is always
+	// kept. "drop": it is not received, and sent again. The latter two serve to measure their cost.
 	Misses string `toml:"misses"`
-	// what of a space is pinned before it is used: "exact" (default), what operations say will follow, and what follows
-	// two neighbours that missed; "sequential", the latter alone; or "off"
+	// which memory of a space is pinned before it is used. "exact" (default): memory that operations announce, and
+	// memory behind two neighbours that missed. "sequential": only the latter. "off": none.
 	Prefetch string `toml:"prefetch"`
 }
 
-// Timing says for how long peers are waited for.
+// Timing says how long the daemon waits for peers.
 type Timing struct {
 	DialTimeout time.Duration `toml:"dial_timeout"` // default: 5s
 	DeadTime    time.Duration `toml:"dead_time"`    // silence after which a peer is down; default: 15s
@@ -124,8 +124,8 @@ type Limits struct {
 	// bytes that pinning leaves free on the host and in the control group; default: a 32nd of that memory, 16 MiB to 1
 	// GiB
 	Reserve Size `toml:"reserve"`
-	// processes that may grant memory where it is (ABI A7.19), each of which has a thread; a user has an eighth of
-	// them; default: none, as SECURITY says why
+	// processes that may grant memory where it is (ABI A7.19), each with a thread; a user may have an eighth of them;
+	// default: none, for the reason in SECURITY
 	Couriers int `toml:"couriers"`
 	// control requests of a user per second, further ones wait; default: 4000
 	Requests int `toml:"requests"`

@@ -23,9 +23,22 @@ func TestParseRefusals(t *testing.T) {
 		{"misspelt table", "[metricz]\nlisten = \"x\"\n", []string{`"metricz"`, `"metrics"`}},
 		{"nothing near", "zzzzzzzz = 1\n", []string{`"zzzzzzzz"`, "keys are name, node_id"}},
 		{"every unknown key is reported", "naem = 1\nsokcet = 2\n", []string{`"naem"`, `"sokcet"`}},
-		{"syntax", "name = \n", []string{"edged.toml", "line 1"}},
-		{"type", "name = 3\n", []string{"edged.toml", "name"}},
-		{"duration", "spin = \"fast\"\n", []string{"edged.toml", "fast"}},
+		{"syntax", "name = \n", []string{"edged.toml:1: name:", "want text in quotes"}},
+		{"syntax of a key behind another", "name = \"a\"\nshards 2\n", []string{"edged.toml:2: "}},
+		{"type", "name = 3\n", []string{"edged.toml:1: name: want text in quotes"}},
+		{"without quotes", "[[link]]\nname = eth1\n", []string{"edged.toml:2: link.name:", "want text in quotes"}},
+		{"one table of many", "[link]\nname = \"eth1\"\n", []string{"edged.toml:1: link: want a line [[link]]"}},
+		{"names for tables", "link = [\"eth1\"]\n", []string{"edged.toml:1: link: want a line [[link]]"}},
+		{"value for a table", "log = \"info\"\n", []string{"edged.toml:1: log: want a line [log]"}},
+		{"number in quotes", "shards = \"2\"\n", []string{"edged.toml:1: shards: want a whole number"}},
+		{"text for truth", "wait_links = \"yes\"\n", []string{"want true or false"}},
+		{"text for a number", "[[link]]\nweight = \"2\"\n", []string{"edged.toml:2: link.weight: want a number"}},
+		{"top-level key in a table", "[log]\nsecurity = \"plaintext\"\n", []string{"edged.toml:2", `"log.security"`,
+			`"security" must stand above the first line in brackets`}},
+		{"key of a table at the top", "level = \"debug\"\n", []string{`"level" belongs below a line [log]`}},
+		{"key of a table of many", "weight = 2\n", []string{`"weight" belongs below a line [[link]]`}},
+		{"duration", "spin = \"fast\"\n", []string{"edged.toml:1: spin:", "fast", `such as "15s"`}},
+		{"time with a fraction", "dead_time = 1.5\n", []string{"edged.toml:1: dead_time: want a time with its unit"}},
 		{"duration without a unit", "name = \"a\"\nspin = 50\n", []string{"edged.toml:2", "spin", "\"50us\""}},
 		{"time without a unit, of an embedded struct", "dead_time = 5\n", []string{"edged.toml:1", "dead_time"}},
 		{"misspelt key of an embedded struct", "ded_time = \"5s\"\n", []string{"edged.toml:1", `"dead_time"`}},
@@ -83,6 +96,7 @@ func TestNormalizeRefusals(t *testing.T) {
 		{"queue", func(c *Config) { c.Limits.Queue = 1000 }, "power of two"},
 		{"clients", func(c *Config) { c.Limits.Clients = -1 }, "limits.clients"},
 		{"metrics address", func(c *Config) { c.Metrics.Listen = "9469" }, "host:port"},
+		{"metrics port", func(c *Config) { c.Metrics.Listen = "127.0.0.1:99999" }, "host:port"},
 		{"log level", func(c *Config) { c.Log.Level = "loud" }, "debug, info"},
 		{"keep-alive above dead time", func(c *Config) { c.KeepAlive = 20 * time.Second }, "dead_time"},
 		{"dead time", func(c *Config) { c.DeadTime = 1 }, "dead_time"},
@@ -113,9 +127,7 @@ func TestNormalizeRefusals(t *testing.T) {
 func TestPaperWindowHasSlots(t *testing.T) {
 	for profile, want := range map[string]int{"": 0, "default": 0, "paper": 683} {
 		c := Config{Profile: profile, Links: []Link{{Name: "eth1"}, {Name: "eth2", Slots: 64}}}
-		if err := c.Normalize(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Normalize())
 		if c.Links[0].Slots != want || c.Links[1].Slots != 64 {
 			t.Errorf("profile %q: %d and %d slots, want %d and 64", profile, c.Links[0].Slots, c.Links[1].Slots, want)
 		}
@@ -142,16 +154,10 @@ name = "eth2"
 weight = 2.5
 driver = "mmsg"
 `
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	c, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Normalize(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Normalize())
 	if c.Name != "alpha" || c.EtherType != 0x88b6 || c.Spin != 20*time.Microsecond || c.Limits.Pinned != 2<<30 ||
 		c.Limits.Regions != 7 {
 		t.Fatalf("decoded %+v", c)
@@ -194,5 +200,13 @@ func TestIdentity(t *testing.T) {
 	c := Config{NodeID: "00112233445566ff"}
 	if got := PlainIdentity(&c).String(); got != c.NodeID {
 		t.Fatalf("configured identity: %s", got)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

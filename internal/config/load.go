@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +30,7 @@ func Parse(text []byte, file string) (Config, error) {
 	var cfg Config
 	meta, err := toml.Decode(string(text), &cfg)
 	if err != nil {
-		return Config{}, fmt.Errorf("%s: %s", file, tomlError(err))
+		return Config{}, tomlError(text, file, err)
 	}
 	var errs []error
 	known := configKeys(reflect.TypeFor[Config](), "")
@@ -67,16 +69,103 @@ func place(text []byte, file, key string) string {
 	return file
 }
 
-func tomlError(err error) string {
-	if pe, ok := errors.AsType[toml.ParseError](err); ok {
-		return strings.TrimPrefix(pe.Error(), "toml: ")
+// tomlError says what is wrong with a text. Where it is a value, it says what the key takes: the package toml speaks of
+// Go's types.
+func tomlError(text []byte, file string, err error) error {
+	parts := tomlText.FindStringSubmatch(err.Error())
+	if parts == nil {
+		return fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "toml: "))
 	}
-	return strings.TrimPrefix(err.Error(), "toml: ")
+	where, key, said := file+":"+parts[1], parts[2], parts[3]
+	n, _ := strconv.Atoi(parts[1])
+	lines, want := strings.Split(string(text), "\n"), wanted(key)
+	switch {
+	case n < 1 || n > len(lines) || !assigns(lines[n-1], lastPart(key)): // the last key may be of a line before
+		return fmt.Errorf("%s: %s", where, said)
+	case want == "", strings.Contains(said, "already been defined"):
+		return fmt.Errorf("%s: %s: %s", where, key, said)
+	case strings.HasPrefix(said, "incompatible types"), strings.HasPrefix(said, "type mismatch"):
+		return fmt.Errorf("%s: %s: want %s", where, key, want)
+	}
+	return fmt.Errorf("%s: %s: %s; want %s", where, key, said, want)
+}
+
+// tomlText are the line, the last key and the rest of what the package toml says.
+var tomlText = regexp.MustCompile(`(?s)^toml: line (\d+)(?: \(last key "([^"]*)"\))?: (.*)$`)
+
+func lastPart(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+
+// wanted says how a value of the key is written; empty: the key is unknown, or its type says so itself.
+func wanted(key string) string {
+	t := typeOf(key)
+	switch {
+	case t == nil || t == reflect.TypeFor[Size]():
+		return ""
+	case t == reflect.TypeFor[time.Duration]():
+		return `a time with its unit, in quotes, such as "15s" or "50us"`
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		return fmt.Sprintf("a line [[%s]] for each, with its keys below", key)
+	case reflect.Struct:
+		return fmt.Sprintf("a line [%s] with its keys below", key)
+	case reflect.String:
+		return "text in quotes"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Uint16:
+		return "a whole number up to 65535, without quotes"
+	}
+	return "a whole number, without quotes"
+}
+
+// typeOf returns the type of a key's field; nil if there is none.
+func typeOf(key string) reflect.Type {
+	t := reflect.TypeFor[Config]()
+	for part := range strings.SplitSeq(key, ".") {
+		if t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct {
+			return nil
+		}
+		fields := reflect.VisibleFields(t)
+		i := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("toml") == part })
+		if i < 0 {
+			return nil
+		}
+		t = fields[i].Type
+	}
+	return t
+}
+
+// elsewhere says where a key belongs that stands in a wrong table; empty: nowhere.
+func elsewhere(name string, known []string) string {
+	for _, k := range known {
+		t := typeOf(k)
+		if lastPart(k) != name || t.Kind() == reflect.Slice || t.Kind() == reflect.Struct {
+			continue
+		}
+		table, _, nested := strings.Cut(k, ".")
+		switch {
+		case !nested:
+			return fmt.Sprintf("%q must stand above the first line in brackets", k)
+		case typeOf(table).Kind() == reflect.Slice:
+			return fmt.Sprintf("%q belongs below a line [[%s]]", name, table)
+		}
+		return fmt.Sprintf("%q belongs below a line [%s]", name, table)
+	}
+	return ""
 }
 
 func unknownKey(text []byte, file string, key toml.Key, known []string) error {
 	name := strings.Join(key, ".")
 	where := place(text, file, key[len(key)-1])
+	if there := elsewhere(key[len(key)-1], known); there != "" {
+		return fmt.Errorf("%s: unknown key %q; %s", where, name, there)
+	}
 	if near := nearest(name, known); near != "" {
 		return fmt.Errorf("%s: unknown key %q; did you mean %q?", where, name, near)
 	}
@@ -86,13 +175,17 @@ func unknownKey(text []byte, file string, key toml.Key, known []string) error {
 // lineOf finds the first line that assigns key or opens a table of that name; 0 if none is found.
 func lineOf(text, key string) int {
 	for i, line := range strings.Split(text, "\n") {
-		line = strings.TrimSpace(line)
-		rest, ok := strings.CutPrefix(strings.TrimLeft(line, "[ \t"), key)
-		if ok && strings.IndexAny(strings.TrimLeft(rest, " \t"), "=].") == 0 {
+		if assigns(line, key) {
 			return i + 1
 		}
 	}
 	return 0
+}
+
+// assigns reports whether a line gives key a value, or opens a table of that name.
+func assigns(line, key string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimLeft(line, "[ \t"), key)
+	return ok && strings.IndexAny(strings.TrimLeft(rest, " \t"), "=].") == 0
 }
 
 // configKeys lists the dotted names of every key the type accepts, in the order of its fields.

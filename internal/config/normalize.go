@@ -57,7 +57,7 @@ func (c *Config) Normalize() error {
 	p.check(utf8.ValidString(c.Name) && !strings.ContainsFunc(c.Name, func(r rune) bool {
 		return unicode.IsSpace(r) ||
 			!unicode.IsPrint(r)
-	}), "name", "%q contains white space, or what cannot be printed", c.Name)
+	}), "name", "%q contains white space or characters that cannot be printed", c.Name)
 	c.checkSecurity(&p)
 	if c.NodeID != "" {
 		_, err := ParseNodeID(c.NodeID)
@@ -95,7 +95,10 @@ func (c *Config) Normalize() error {
 	c.checkLimits(&p)
 	c.checkServices(&p)
 	if c.Metrics.Listen != "" {
-		_, _, err := net.SplitHostPort(c.Metrics.Listen)
+		_, port, err := net.SplitHostPort(c.Metrics.Listen)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
 		p.check(err == nil, "metrics.listen", "%q is not host:port, for example 127.0.0.1:9469", c.Metrics.Listen)
 	}
 	_, err = c.Log.level()
@@ -119,7 +122,7 @@ func (c *Config) fillDefaults() {
 	setDefault(&c.KeyFile, identity.KeyPath())
 	setDefault(&c.PeersFile, identity.PeersPath(c.KeyFile))
 	setDefault(&c.Poll, "adaptive")
-	setDefault(&c.Misses, MissesPark)
+	setDefault(&c.Misses, MissesInline)
 	setDefault(&c.Prefetch, regmem.AheadExact.String())
 	setDefault(&c.Spin, 50*time.Microsecond)
 	setDefault(&c.OpWindow, 1024)
@@ -259,7 +262,7 @@ func ParseNodeID(s string) (id engine.NodeID, err error) {
 	}
 	copy(id[:], b)
 	if id == (engine.NodeID{}) {
-		return id, errors.New("an identity of zeros is not allowed")
+		return id, errors.New("an identity of zeros is not allowed; choose another, or leave node_id out")
 	}
 	return id, nil
 }

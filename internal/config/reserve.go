@@ -34,8 +34,9 @@ func (c *Config) checkServices(p *problems) {
 		_, err := path.Match(s.Name, "")
 		p.check(s.Name != "", "service.name", "a [[service]] has no name")
 		p.check(len(s.Name) <= ipc.MaxName, "service.name", "%q is longer than %d bytes", s.Name, ipc.MaxName)
-		p.check(err == nil, "service.name", "%q is no pattern: a [ has no ]", s.Name)
-		p.check(s.User != "" || s.Group != "", "service", "%q names neither user nor group: nobody could offer it",
+		p.check(err == nil, "service.name", "%q is not a pattern: a [ has no ]", s.Name)
+		p.check(s.User != "" || s.Group != "", "service", "%q names neither user nor group, so nobody could "+
+			"offer it; name one",
 			s.Name)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"multiedge/regmem"
 
@@ -15,7 +13,7 @@ import (
 // The host's limits for this process. Limits over all users stay below them, with a reserve: a process that reaches a
 // limit of the host is killed, or its runtime dies.
 
-// memoryRoom is the memory of the host, or what the control group of this process may hold if that is less.
+// memoryRoom is the memory of the host, or the limit of this process's control group if that is less.
 func memoryRoom() Size {
 	room := hostMemory()
 	if g, ok := regmem.TightestGroup(); ok {
@@ -32,52 +30,48 @@ const (
 
 func defaultReserve(room Size) Size { return min(max(room/32, leastReserve), mostReserve) }
 
-// mappingRoom is how many regions can be mapped: vm.max_map_count without what is mapped already and one part in eight,
-// for queues, threads and the runtime, which ends the process when it is refused a mapping.
+// mappingRoom is how many regions can be mapped: vm.max_map_count without the present mappings, those that spaces may
+// be cut into, and one part in eight. That part is for queues, threads and the runtime, which ends the process when it
+// is refused a mapping.
 func mappingRoom() int {
-	most := 65530 // the kernel's default
-	if text, err := os.ReadFile("/proc/sys/vm/max_map_count"); err == nil {
-		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
-			most = n
-		}
-	}
+	most := regmem.MostMappings()
 	maps, _ := os.ReadFile("/proc/self/maps")
-	return max(most-bytes.Count(maps, []byte("\n"))-most/8, 1)
+	return max(most-bytes.Count(maps, []byte("\n"))-regmem.SpaceMappings(most)-most/8, 1)
 }
 
 // Constants that are not settings; the defaults of settings depend on them.
 const (
-	// MaxOffered is how many regions of a client may be offered and not yet mapped: each holds a descriptor, perhaps in
+	// MaxOffered is how many regions of a client may be offered and not yet mapped. Each holds a descriptor, perhaps in
 	// a socket that the client does not read.
 	MaxOffered = 4
-	// MoreSessions is how many control sockets there may be beside two for each client.
+	// MoreSessions is how many control sockets there may be in addition to two for each client.
 	MoreSessions = 16
 	// filesPerClient counts the descriptors of one client at most: its control socket, that of one who looks on, two
 	// doorbells, and the memory that is offered.
 	filesPerClient = 2 + 2 + MaxOffered
 )
 
-// AboveRoom says which limits promise more than this host has for this process: no error, since programs may never ask
-// for as much and the host may get more; but a program that does ask is refused by the kernel and not by a limit.
+// AboveRoom lists the limits that promise more than this host has for this process. They are no errors, since programs
+// may never ask for as much, and the host may get more. But the kernel, not a limit, refuses a program that does ask.
 func (c *Config) AboveRoom() (list []string) {
 	l, mappings, clients, memory := c.Limits, mappingRoom(), clientRoom(), memoryRoom()
 	// defaults are what there was room for a moment ago
 	if l.RegionsTotal > mappings+mappings/64 {
-		list = append(list, fmt.Sprintf("limits.regions_total: %d regions, and there is room for %d mappings; lower "+
-			"it, or raise vm.max_map_count", l.RegionsTotal, mappings))
+		list = append(list, fmt.Sprintf("limits.regions_total: %d regions, but there is room for only %d mappings; "+
+			"lower it, or raise vm.max_map_count", l.RegionsTotal, mappings))
 	}
 	if l.Clients > clients+clients/64+1 {
-		list = append(list, fmt.Sprintf("limits.clients: %d clients, and there are descriptors for %d; lower it, or "+
+		list = append(list, fmt.Sprintf("limits.clients: %d clients, but descriptors for only %d; lower it, or "+
 			"raise LimitNOFILE in the unit (ulimit -n)", l.Clients, clients))
 	}
 	if l.PinnedTotal > memory-min(l.Reserve, memory) {
-		list = append(list, fmt.Sprintf("limits.pinned_total: %v, and of the memory there is, %v, limits.reserve "+
-			"keeps %v; lower one of the two", l.PinnedTotal, memory, l.Reserve))
+		list = append(list, fmt.Sprintf("limits.pinned_total: %v, but of the %v of memory limits.reserve keeps %v "+
+			"free; lower one of the two", l.PinnedTotal, memory, l.Reserve))
 	}
 	return list
 }
 
-// clientRoom is how many clients there are descriptors for: RLIMIT_NOFILE without what is open already and one part in
+// clientRoom is how many clients there are descriptors for: RLIMIT_NOFILE without the open descriptors and one part in
 // eight, for links and files.
 func clientRoom() int {
 	var limit unix.Rlimit

@@ -12,13 +12,9 @@ import (
 // descriptors.
 func TestRoomForClients(t *testing.T) {
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	low := unix.Rlimit{Cur: uint64(openDescriptors() + 256), Max: old.Max}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
 	n := clientRoom()
 	c := Config{Name: "a", Links: []Link{{Name: "eth0"}}}
 	err := c.Normalize()
@@ -50,9 +46,7 @@ func TestRoomOfTheHost(t *testing.T) {
 		t.Errorf("%d regions where %d mappings are allowed", n, most)
 	}
 	c, mappings := Config{Name: "a", Links: []Link{{Name: "eth0"}}}, mappingRoom()
-	if err := c.Normalize(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Normalize())
 	if l := c.Limits; l.RegionsTotal > max(mappings, mappingRoom()) ||
 		l.PinnedTotal+l.Reserve > memoryRoom() || l.Pinned > l.PinnedTotal || l.Reserve < leastReserve {
 		t.Errorf("%+v, memory %v", l, memoryRoom())
@@ -72,9 +66,7 @@ func TestLimitsAboveTheHost(t *testing.T) {
 		{func(l *Limits) { l.Reserve = 2 * memoryRoom() }, "limits.pinned_total"},
 	} {
 		c := Config{Name: "a", Links: []Link{{Name: "eth0"}}}
-		if err := c.Normalize(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Normalize())
 		tc.change(&c.Limits)
 		list := c.AboveRoom()
 		if tc.want == "" && len(list) > 0 || tc.want != "" && (len(list) != 1 || !strings.HasPrefix(list[0], tc.want)) {

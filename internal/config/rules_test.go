@@ -14,9 +14,7 @@ func TestReservations(t *testing.T) {
 	cfg := Config{Services: []Service{{Name: "db-*", User: "1001"}, {Name: "db-shared", Group: "2002"},
 		{Name: "web", User: "1003", Group: "2002"}}}
 	rs, err := cfg.ResolveServices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, tc := range []struct {
 		service string
 		uid     uint32
@@ -45,9 +43,7 @@ func TestReservations(t *testing.T) {
 		Services: []Service{{Name: "x", User: "no-such-user"},
 			{Name: "y", Group: "no-such-group"}},
 	}
-	if err := bad.Normalize(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bad.Normalize())
 	if err := bad.CheckFiles(); err == nil || !strings.Contains(err.Error(), `no user "no-such-user"`) ||
 		!strings.Contains(err.Error(), `no group "no-such-group"`) {
 		t.Errorf("check: %v", err)

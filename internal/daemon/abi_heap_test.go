@@ -59,23 +59,15 @@ func TestABIHeapDescriptors(t *testing.T) {
 		return le.Uint32(r[24:]), status, text
 	}
 	other := exec.Command("sleep", "1000")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.Start())
 	defer func() { other.Process.Kill(); other.Wait() }()
 	memfd, err := unix.MemfdCreate("mem", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(memfd)
 	file := t.TempDir() + "/mem"
-	if err := os.WriteFile(file, make([]byte, 4096), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, make([]byte, 4096), 0o600))
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
 	mine := openFD(t, "/proc/self/mem", unix.O_RDWR)

@@ -29,9 +29,7 @@ func TestABIOwnMemory(t *testing.T) {
 	before, charged := openFiles(t), func() uint64 { n, _ := a.d.accounts.Charged(); return n }
 	rest := charged()
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	for _, r := range []struct {
 		what         string
 		asked, real  int

@@ -57,21 +57,15 @@ func connectABI(t *testing.T, e *Embedded, with era) *abiClient {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := ipc.Listen(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e.d.serve(conn)
 	c := &abiClient{t: t, era: with, fd: fd, submit: -1, watch: -1}
 	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(deadline / time.Second)})
@@ -118,10 +112,19 @@ func (c *abiClient) send(b []byte, fds ...int) uint64 {
 	if len(fds) > 0 {
 		oob = unix.UnixRights(fds...)
 	}
-	if err := unix.Sendmsg(c.fd, b, oob, nil, unix.MSG_NOSIGNAL); err != nil {
+	if err := uninterrupted(func() error {
+		return unix.Sendmsg(c.fd, b, oob, nil, unix.MSG_NOSIGNAL)
+	}); err != nil {
 		c.t.Fatalf("request of kind %d: %v", le.Uint16(b[4:]), err)
 	}
 	return c.id
+}
+
+// uninterrupted calls until no signal interrupts: the kernel restarts no call of a socket that has a timeout.
+func uninterrupted(call func() error) (err error) {
+	for err = call(); err == unix.EINTR; err = call() {
+	}
+	return err
 }
 
 // receive returns one packet, of which the client sees no more than it has room for, and zeros behind its end (A3.4).
@@ -129,7 +132,11 @@ func (c *abiClient) receive() (b []byte, fds []int) {
 	c.t.Helper()
 	b = make([]byte, max(c.era.room, 2048))
 	oob := make([]byte, unix.CmsgSpace(12))
-	n, oobn, _, _, err := unix.Recvmsg(c.fd, b[:c.era.room], oob, unix.MSG_CMSG_CLOEXEC)
+	var n, oobn int
+	err := uninterrupted(func() (err error) {
+		n, oobn, _, _, err = unix.Recvmsg(c.fd, b[:c.era.room], oob, unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
 	if err != nil || n < 16 {
 		c.t.Fatalf("%d bytes, %v", n, err)
 	}
@@ -518,11 +525,10 @@ func TestABIVersionOne(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
 	c := connectABI(t, a, eras[1])
 	text := `{"id":1,"kind":"hello","version":1,"pid":77,"depth":1024,"name":"old"}`
-	if err := unix.Sendmsg(c.fd, []byte(text), nil, nil, unix.MSG_NOSIGNAL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Sendmsg(c.fd, []byte(text), nil, nil, unix.MSG_NOSIGNAL))
 	b := make([]byte, 2048)
-	n, _, err := unix.Recvfrom(c.fd, b, 0)
+	var n int
+	err := uninterrupted(func() (err error) { n, _, err = unix.Recvfrom(c.fd, b, 0); return err })
 	if got := string(b[:max(n, 0)]); err != nil || !strings.HasPrefix(got,
 		`{"id":1,"kind":"hello","error":{"code":"version","text":"the client speaks version 1, this daemon 2 to 2`) {
 		t.Fatalf("%q, %v", got, err)

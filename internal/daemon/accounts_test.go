@@ -21,9 +21,7 @@ func punch(m *regmem.Memory) error {
 func pagesOf(t *testing.T, m *regmem.Memory) int64 {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Fstat(m.FD(), &st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Fstat(m.FD(), &st))
 	return st.Blocks * 512
 }
 
@@ -130,9 +128,7 @@ func TestLimitsOverAllUsers(t *testing.T) {
 	var users []*account
 	for uid := range uint32(4) {
 		u, err := a.enter(1000 + uid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		users = append(users, u)
 	}
 	refused := func(u *account, bytes int, key string) {
@@ -146,28 +142,22 @@ func TestLimitsOverAllUsers(t *testing.T) {
 			t.Errorf("a refusal by %s costs %d bytes in %d regions", key, b-before, n-regions)
 		}
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, u := range users[:2] {
 		for range 3 {
-			must(u.reserve(4096))
+			must(t, u.reserve(4096))
 		}
 		refused(u, 4096, "limits.regions_per_user")
 	}
-	must(users[2].reserve(4096))
+	must(t, users[2].reserve(4096))
 	refused(users[3], 4096, "limits.regions_total")
 	users[0].release(4096)
-	must(users[3].reserve(4096))
+	must(t, users[3].reserve(4096))
 	users[1].release(4096)
 
-	must(users[2].charge(1<<20-4096, 0)) // queues count as well
+	must(t, users[2].charge(1<<20-4096, 0)) // queues count as well
 	refused(users[2], 4096, "limits.pinned")
-	must(users[3].reserve(1<<20 - 4096))
-	must(users[0].charge(1<<20-16384, 0))
+	must(t, users[3].reserve(1<<20-4096))
+	must(t, users[0].charge(1<<20-16384, 0))
 	l.RegionsTotal = 8 // a reload
 	a.setLimits(l)
 	refused(users[1], 4096, "limits.pinned_total")
@@ -179,7 +169,7 @@ func TestLimitsOverAllUsers(t *testing.T) {
 	}
 	l.PinnedTotal = 4 << 20
 	a.setLimits(l)
-	must(users[1].reserve(4096))
+	must(t, users[1].reserve(4096))
 }
 
 // Queues are charged before they are made.
@@ -196,10 +186,7 @@ func TestQueuesAreCharged(t *testing.T) {
 	until(t, "the queues are given back", deadline,
 		func() bool { b, _ := a.d.accounts.Charged(); return b == uint64(queues(t, 64)) })
 	first.register(4096)
-	snap, err := a.d.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap := snapshot(t, a.d)
 	if st := &snap.Status; st.PinnedBytes != 4096 || st.ChargedBytes != uint64(queues(t, 64))+4096 ||
 		st.RegionsCharged != 1 || snap.Clients[0].UserPinned != st.ChargedBytes {
 		t.Errorf("%+v %+v", st, snap.Clients)

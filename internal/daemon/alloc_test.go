@@ -31,12 +31,10 @@ var shuttled = []struct {
 // newShuttle returns one, and what is the same in all submissions.
 func newShuttle(t testing.TB, security string) (*shuttle, ipc.SQE) {
 	a, b := nodesIn(t, security, 2, nil)
-	s := &shuttle{a: a, b: b, server: attach(t, a, 64), client: attach(t, b, 64)}
+	s := &shuttle{a: a, b: b, server: attach(t, a, 64), client: attach(t, b, 256)}
 	atServer, atClient := connect(t, s.server, s.client, "a", "mem")
 	region, _ := s.server.register(1 << 20)
-	s.server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 20,
-		Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
-	key := s.client.event(ipc.KindAdvert).Key
+	key := exportTo(s.server, s.client, atServer, region, 1<<20, regmem.RemoteWrite|regmem.RemoteRead)
 	local, _ := s.client.register(1 << 20)
 	s.credit = ipc.SQE{Op: ipc.OpCredit, Conn: atServer, Imm: 1}
 	for _, e := range []*Embedded{a, b} {

@@ -37,16 +37,8 @@ func TestAnotherHostOfThisIdentity(t *testing.T) {
 				want = append(want, cfg.KeyFile)
 			}
 			d, err := start(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			doctor := func() string {
-				snap, err := d.Snapshot()
-				if err != nil {
-					t.Fatal(err)
-				}
-				return about(d.inspector.Facts(snap), "identity")
-			}
+			must(t, err)
+			doctor := func() string { return about(d.inspector.Facts(snapshot(t, d)), "identity") }
 			if said := doctor(); said != "" {
 				t.Errorf("doctor says of a node that is alone: %s", said)
 			}

@@ -48,37 +48,43 @@ type Options struct {
 
 // Daemon is the transport of one node. Make it by New, run it by Run once.
 type Daemon struct {
-	cfg       config.Config
-	log       *slog.Logger
-	node      engine.NodeID
-	epoch     uint64
-	shards    []*shard.Shard // one thread each
-	shard     *shard.Shard   // the first: an embedded daemon's only one
-	placed    []int          // clients that belong to each, under mu
-	accounts  *accounts
-	keeper    *keeper
-	trust     *trust                  // nil: plaintext
-	ns        int                     // network namespace of the links if it is not the process's; else -1
-	lock      *os.File                // nil: embedded
-	listener  *ipc.Listener           // nil: embedded
-	tracing   atomic.Pointer[tracing] // nil: nobody traces
-	inspector *inspect.Inspector
-	running   atomic.Bool                          // the shards' threads run
-	draining  atomic.Bool                          // what the shards' draining is
-	linksUp   atomic.Int32                         // links that the keeper has given to the shards
-	reloaded  atomic.Pointer[inspect.ReloadStatus] // the latest reload; nil: there was none
-	reserved  atomic.Pointer[config.Reservations]  // services that not everybody may offer
-	news      news                                 // for who watches
-	keyLock   *os.File                             // nil: there is no key file
-	ready     chan struct{}                        // closed when clients are served
-	stopped   chan struct{}                        // closed when the daemon begins to stop
-	tasks     sync.WaitGroup                       // keeper, sessions
+	cfg      config.Config
+	log      *slog.Logger
+	node     engine.NodeID
+	epoch    uint64
+	shards   []*shard.Shard // one thread each
+	shard    *shard.Shard   // the first: an embedded daemon's only one
+	placed   []int          // clients that belong to each, under mu
+	accounts *accounts
+	keeper   *keeper
+	trust    *trust                  // nil: plaintext
+	ns       int                     // network namespace of the links if it is not the process's; else -1
+	lock     *os.File                // nil: embedded
+	listener *ipc.Listener           // nil: embedded
+	tracing  atomic.Pointer[tracing] // nil: nobody traces
+	shown
+	running  atomic.Bool                          // the shards' threads run
+	draining atomic.Bool                          // what the shards' draining is
+	linksUp  atomic.Int32                         // links that the keeper has given to the shards
+	reloaded atomic.Pointer[inspect.ReloadStatus] // the latest reload; nil: there was none
+	reserved atomic.Pointer[config.Reservations]  // services that not everybody may offer
+	news     news                                 // for who watches
+	keyLock  *os.File                             // nil: there is no key file
+	ready    chan struct{}                        // closed when clients are served
+	stopped  chan struct{}                        // closed when the daemon begins to stop
+	tasks    sync.WaitGroup                       // keeper, sessions
 
 	inside   inside
 	mu       sync.Mutex
 	pins     // under mu
 	sessions map[*session]struct{}
 	closing  bool
+}
+
+// shown is what those see who ask for the state.
+type shown struct {
+	inspector *inspect.Inspector
+	cuts      cuts
 }
 
 // pins is what has memory ready that is not registered whole.

@@ -33,10 +33,7 @@ func TestDatagramsOnVirtualLinks(t *testing.T) {
 			atServer, atClient := dialAccept(t, server, client, "a", "mem")
 			for name, e := range map[string]*Embedded{"a": a, "b": b} {
 				until(t, name+" settles on how frames travel", 5*time.Second, func() bool {
-					snap, err := e.d.Snapshot()
-					if err != nil {
-						t.Fatal(err)
-					}
+					snap := snapshot(t, e.d)
 					for _, p := range snap.Peers {
 						for _, path := range p.Paths {
 							return path.MTU == c.want && path.Datagrams == c.datagrams
@@ -47,9 +44,7 @@ func TestDatagramsOnVirtualLinks(t *testing.T) {
 			}
 			const size, ops = 100_003, 20
 			region, there := server.register(size * ops)
-			server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: uint64(len(there)),
-				Perm: uint8(regmem.RemoteWrite), Name: "x"})
-			key := client.event(ipc.KindAdvert).Key
+			key := exportTo(server, client, atServer, region, uint64(len(there)), regmem.RemoteWrite)
 			local, mine := client.register(size * ops)
 			rng := rand.New(rand.NewPCG(uint64(c.mtu), 1))
 			for i := range mine {

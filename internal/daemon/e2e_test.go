@@ -130,9 +130,7 @@ func testDrive(t *testing.T, security string) {
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	atServer, atClient := connect(t, server, client, "a", "mem")
 	region, _ := server.register(4096)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096,
-		Perm: uint8(regmem.RemoteWrite), Name: "x"})
-	key := client.event(ipc.KindAdvert).Key
+	key := exportTo(server, client, atServer, region, 4096, regmem.RemoteWrite)
 	var done [1]ipc.CQE
 	post := func() {
 		client.post(ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: atClient, Token: 1, Key: key})
@@ -164,9 +162,7 @@ func testStatusAndPing(t *testing.T, security string) {
 	client.register(8192)
 	r := client.must(&ipc.Message{Kind: ipc.KindStatus})
 	var st inspect.Status
-	if err := json.Unmarshal(r.Body, &st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(r.Body, &st))
 	if st.Schema != inspect.StatusSchema || st.Name != "b" || st.Clients != 1 || st.Connections != 1 ||
 		st.Regions != 1 ||
 		st.PinnedBytes != 8192 || st.LinksUp != 2 ||

@@ -96,15 +96,13 @@ func TestKilledWhileComposing(t *testing.T) {
 			client.post(ipc.SQE{Op: ipc.OpCompose, Conn: atClient, Region: local, Len: 1 << 16, Token: token, Key: key})
 			client.post(ipc.SQE{Op: ipc.OpWrote, Conn: atClient, Token: token, Len: 1 << 16})
 		}
-		until(t, "blocks travel", deadline, func() bool {
-			snap, err := b.Daemon().Snapshot()
-			return err == nil && snap.Counters.EagerBytes > 1<<16*uint64(round+1)
-		})
+		until(t, "blocks travel", deadline,
+			func() bool { return snapshot(t, b.d).Counters.EagerBytes > 1<<16*uint64(round+1) })
 		client.close()
 		server.event(ipc.KindClosed)
 		until(t, "the client is forgotten", deadline, func() bool {
-			snap, err := b.Daemon().Snapshot()
-			return err == nil && len(snap.Clients) == 0 && snap.Status.PinnedBytes == 0 && len(snap.Conns) == 0
+			snap := snapshot(t, b.Daemon())
+			return len(snap.Clients) == 0 && snap.Status.PinnedBytes == 0 && len(snap.Conns) == 0
 		})
 		if target[0] != 0 {
 			t.Fatal("what was not committed showed")

@@ -13,9 +13,7 @@ import (
 func openAs(t *testing.T, e *Embedded, uid uint32) *testClient {
 	t.Helper()
 	ours, theirs, err := ipc.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e.d.serveAs(ours, ipc.Cred{PID: int32(os.Getpid()), UID: uid})
 	c := &testClient{t: t, conn: theirs, in: make(chan *ipc.Message, 4096)}
 	t.Cleanup(c.close)
@@ -44,14 +42,10 @@ func TestSubmissionsAreTakenFairlyByUser(t *testing.T) {
 					uid = 1 << 20
 				}
 				c := openAs(t, b, uid)
-				if err := c.hello(depth); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.hello(depth))
 				atServer, conn := dialAccept(t, server, c, "a", "s")
-				server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096,
-					Perm: uint8(regmem.RemoteWrite), Name: "x"})
 				clients[i], entry[i] = c, ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: conn,
-					Key: c.event(ipc.KindAdvert).Key}
+					Key: exportTo(server, c, atServer, region, 4096, regmem.RemoteWrite)}
 				if refused && i > 0 {
 					entry[i].Conn++ // another's, or nobody's
 				}
@@ -67,9 +61,7 @@ func TestSubmissionsAreTakenFairlyByUser(t *testing.T) {
 			for range rounds {
 				for i, c := range clients {
 					room, err := c.sq.Room()
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					for range room {
 						c.sq.Put(&entry[i])
 					}
@@ -80,9 +72,7 @@ func TestSubmissionsAreTakenFairlyByUser(t *testing.T) {
 				for i, c := range clients {
 					for {
 						n, err := c.cq.Drain(buf[:])
-						if err != nil {
-							t.Fatal(err)
-						}
+						must(t, err)
 						if n == 0 {
 							break
 						}

@@ -53,9 +53,7 @@ func FuzzSubmissions(f *testing.F) {
 		region, _ := c.register(1 << 20)
 		id := c.send(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "h"})
 		m, err := c.reply(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		key := c.event(ipc.KindAdvert).Key
 		tail := uint32(0)
 		for ; len(in) >= ipc.SQESize && tail < 64; in = in[ipc.SQESize:] {
@@ -111,13 +109,9 @@ func FuzzRequests(f *testing.F) {
 	f.Add([]byte("\x2c\x00" + `{"id":9,"kind":"hello","version":1,"depth":8}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conn, err := fileConn(fds[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b.d.serve(conn)
 		for sent := 0; len(in) > 2 && sent < 16; sent++ {
 			p := in[2:]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"multiedge/internal/config"
+	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/internal/secure"
 	"multiedge/linkdrv"
@@ -17,6 +18,7 @@ import (
 	"multiedge/regmem"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,9 +72,7 @@ func nodesIn(t testing.TB, security string, n int, change func(*config.Config)) 
 			change(&cfg)
 		}
 		e, err := NewEmbedded(cfg, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { e.Close() })
 		return e
 	}
@@ -101,9 +101,7 @@ type testClient struct {
 func open(t testing.TB, e *Embedded) *testClient {
 	t.Helper()
 	conn, err := e.Attach()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &testClient{t: t, conn: conn, in: make(chan *ipc.Message, 4096)}
 	t.Cleanup(c.close)
 	return c
@@ -113,32 +111,37 @@ func open(t testing.TB, e *Embedded) *testClient {
 func attach(t testing.TB, e *Embedded, depth int) *testClient {
 	t.Helper()
 	c := open(t, e)
-	if err := c.hello(depth); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.hello(depth))
 	return c
 }
 
 // hello gets the rings and starts receiving messages.
 func (c *testClient) hello(depth int) error {
 	hello := ipc.Hello(depth)
-	hello.Shard, hello.Features = c.wish, ipc.FeatureMessages|ipc.FeatureEager
+	hello.Shard, hello.Features = c.wish, ipc.FeatureMessages|ipc.FeatureEager|ipc.FeatureGather
+	rings, err := c.greet(hello)
+	if err == nil {
+		unix.Close(rings)
+	}
+	return err
+}
+
+// greet is hello in other words. It returns the descriptor of the rings' memory.
+func (c *testClient) greet(hello *ipc.Message) (rings int, err error) {
 	m, fds, err := c.exchange(hello)
 	if err != nil {
-		return err
+		return -1, err
 	}
-	c.rings, err = ipc.MapRings(fds[0], m.Rings)
-	if err != nil {
-		return err
+	if c.rings, err = ipc.MapRings(fds[0], m.Rings); err != nil {
+		return -1, err
 	}
-	ipc.CloseFDs(fds[:1])
 	c.bell = ipc.DoorbellFromFD(fds[1])
 	if c.complete, err = ipc.WatcherFromFD(fds[2]); err != nil {
-		return err
+		return -1, err
 	}
 	c.sq, c.cq, c.window = c.rings.SubmitProducer(), c.rings.CompleteConsumer(), m.Window
 	go c.receive()
-	return nil
+	return fds[0], nil
 }
 
 // exchange sends a request and receives the next message: for use before the receiving goroutine runs.
@@ -407,8 +410,29 @@ func until(t testing.TB, what string, within time.Duration, ok func() bool) {
 func openFiles(t testing.TB) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	return len(entries)
+}
+
+// exportTo exports the start of a region on a connection of owner, and returns the key once the peer knows it.
+func exportTo(owner, peer *testClient, conn, region uint32, size uint64, perm regmem.Perm) uint64 {
+	owner.t.Helper()
+	owner.must(&ipc.Message{Kind: ipc.KindExport, Conn: conn, Region: region, Size: size, Perm: uint8(perm), Name: "x"})
+	return peer.event(ipc.KindAdvert).Key
+}
+
+// snapshot is what a daemon tells of itself now.
+func snapshot(t testing.TB, d *Daemon) *inspect.Snapshot {
+	t.Helper()
+	snap, err := d.Snapshot()
+	must(t, err)
+	return snap
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(entries)
 }

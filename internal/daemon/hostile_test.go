@@ -27,25 +27,12 @@ func raw(t testing.TB, a *Embedded, depth int) (*testClient, []byte) {
 func rawOf(t testing.TB, a *Embedded, hello *ipc.Message) (*testClient, []byte) {
 	t.Helper()
 	c := open(t, a)
-	m, fds, err := c.exchange(hello)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mem, err := unix.Mmap(fds[0], 0, m.Rings.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rings, err := c.greet(hello)
+	must(t, err)
+	defer unix.Close(rings)
+	mem, err := unix.Mmap(rings, 0, c.rings.Layout().Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	must(t, err)
 	t.Cleanup(func() { unix.Munmap(mem) })
-	if c.rings, err = ipc.MapRings(fds[0], m.Rings); err != nil {
-		t.Fatal(err)
-	}
-	unix.Close(fds[0])
-	c.bell = ipc.DoorbellFromFD(fds[1])
-	if c.complete, err = ipc.WatcherFromFD(fds[2]); err != nil {
-		t.Fatal(err)
-	}
-	c.sq, c.cq = c.rings.SubmitProducer(), c.rings.CompleteConsumer()
-	go c.receive()
 	return c, mem
 }
 
@@ -105,14 +92,12 @@ func TestHostileRings(t *testing.T) {
 		})
 	}
 	until(t, "evicted clients are forgotten", deadline, func() bool {
-		snap, err := a.Daemon().Snapshot()
-		return err == nil && snap.Status.Evictions == uint64(len(tests)) && snap.Status.Clients == 1
+		snap := snapshot(t, a.Daemon())
+		return snap.Status.Evictions == uint64(len(tests)) && snap.Status.Clients == 1
 	})
 	// The others work on.
 	region, target := server.register(4096)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096,
-		Perm: uint8(regmem.RemoteWrite), Name: "x"})
-	key := peer.event(ipc.KindAdvert).Key
+	key := exportTo(server, peer, atServer, region, 4096, regmem.RemoteWrite)
 	e := ipc.SQE{Op: ipc.OpWrite, InlineLen: 1, Conn: atPeer, Token: 1, Key: key}
 	e.Inline[0] = 42
 	peer.post(e)
@@ -221,9 +206,7 @@ func TestNotifyCredit(t *testing.T) {
 	server, client := attach(t, a, 512), attach(t, b, 512)
 	atServer, atClient := connect(t, server, client, "a", "mem")
 	region, _ := server.register(4096)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 4096,
-		Perm: uint8(regmem.RemoteWrite), Name: "x"})
-	key := client.event(ipc.KindAdvert).Key
+	key := exportTo(server, client, atServer, region, 4096, regmem.RemoteWrite)
 	const extra = 10
 	for i := range ipc.NotifyCredit + extra {
 		client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, InlineLen: 1, Conn: atClient, Imm: uint32(i),
@@ -238,9 +221,7 @@ func TestNotifyCredit(t *testing.T) {
 	got := 0
 	take := func() {
 		n, err := server.cq.Drain(buf[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range buf[:n] {
 			if e.Kind != ipc.CQNotify || e.Imm != uint32(got) {
 				t.Fatalf("notification %d: %+v", got, e)
@@ -278,9 +259,7 @@ func TestCloseInAFullRing(t *testing.T) {
 	for i := range atServer {
 		var atClient uint32
 		atServer[i], atClient = dialAccept(t, server, client, "a", "s")
-		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer[i], Region: region, Size: 4096,
-			Perm: uint8(regmem.RemoteWrite), Name: "x"})
-		key := client.event(ipc.KindAdvert).Key
+		key := exportTo(server, client, atServer[i], region, 4096, regmem.RemoteWrite)
 		for range each {
 			client.post(ipc.SQE{Op: ipc.OpWrite, Flags: ipc.FlagNotify, InlineLen: 1, Conn: atClient, Key: key})
 			if e := client.completion(); e.Status != ipc.StatusOK {
@@ -293,17 +272,12 @@ func TestCloseInAFullRing(t *testing.T) {
 	}
 	server.must(&ipc.Message{Kind: ipc.KindClose, Conn: atServer[1]})
 	server.call(&ipc.Message{Kind: ipc.KindClose, Conn: atServer[2]}) // refused if the end has come already
-	until(t, "the daemon has forgotten them", deadline, func() bool {
-		snap, err := a.Daemon().Snapshot()
-		return err == nil && len(snap.Conns) == 1
-	})
+	until(t, "the daemon has forgotten them", deadline, func() bool { return len(snapshot(t, a.Daemon()).Conns) == 1 })
 	var buf [64]ipc.CQE
 	got := 0
 	until(t, "the notifications of the other", deadline, func() bool {
 		n, err := server.cq.Drain(buf[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range buf[:n] {
 			if e.Kind != ipc.CQNotify || e.Conn != atServer[0] {
 				t.Fatalf("%+v", e)
@@ -342,19 +316,13 @@ func TestBlockedDoorbell(t *testing.T) {
 func TestHostileControl(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
 	whole, err := (&ipc.Message{ID: 1, Kind: ipc.KindStatus}).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, text := range []string{"", "{", "[]", `{"id":1}`, "\x00\xff\xfe", string(whole[:15]), string(whole[:17]),
 		string(whole) + "\x00"} {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		conn, err := fileConn(fds[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a.d.serve(conn)
 		unix.Write(fds[1], []byte(text))
 		var b [16]byte

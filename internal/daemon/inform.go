@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"encoding/json"
-	"fmt"
 	"runtime"
 	"strings"
 
@@ -40,7 +39,7 @@ func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		return page(m, ss.d.inspector.Facts(snap))
+		return page(m, ss.d.inspector.Facts(snap), nil)
 	default:
 		ask := ss.d.Snapshot
 		if m.Page > 0 {
@@ -50,21 +49,22 @@ func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
 		if err != nil {
 			return nil, err
 		}
+		starts := ss.d.cuts.list(snap, m.What)
 		switch m.What {
 		case "", "status":
 			body = snap.Status
 		case "link":
-			return page(m, snap.Links)
+			return page(m, snap.Links, starts)
 		case "peer":
-			return page(m, snap.Peers)
+			return page(m, snap.Peers, starts)
 		case "conn":
-			return page(m, snap.Conns)
+			return page(m, snap.Conns, starts)
 		case "region":
-			return page(m, snap.Regions)
+			return page(m, snap.Regions, starts)
 		case "client":
-			return page(m, snap.Clients)
+			return page(m, snap.Clients, starts)
 		case "authorised":
-			return page(m, snap.Authorised)
+			return page(m, snap.Authorised, starts)
 		default:
 			return nil, ipc.Errorf(ipc.CodeInvalid, "there is no status of %q; ask for one of %s", m.What,
 				strings.Join(whats, ", "))
@@ -74,38 +74,6 @@ func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
 	var err error
 	reply.Body, err = json.Marshal(body)
 	return reply, err
-}
-
-// page answers with page m.Page of a list. Pages are cut where they are full, so an entry that comes or goes between
-// two requests can be seen twice or missed, as in any listing of a live system.
-func page[T any](m *ipc.Message, list []T) (*ipc.Message, error) {
-	reply := m.Reply()
-	body, n := []byte{'['}, 0
-	for i := range list {
-		entry, err := json.Marshal(list[i])
-		if err != nil {
-			return nil, err
-		}
-		if len(entry) > inspect.PageRoom {
-			return nil, fmt.Errorf("an entry of %d bytes does not fit in a page", len(entry))
-		}
-		if len(body)+len(entry) > inspect.PageRoom {
-			if n == m.Page {
-				reply.More = true
-				break
-			}
-			body, n = body[:1], n+1
-		}
-		if len(body) > 1 {
-			body = append(body, ',')
-		}
-		body = append(body, entry...)
-	}
-	if n < m.Page {
-		body = body[:1] // past the end
-	}
-	reply.Body = append(body, ']')
-	return reply, nil
 }
 
 // DrainUndo is Message.What of a drain request that ends draining.

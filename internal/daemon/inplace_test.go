@@ -40,9 +40,7 @@ func vethNodes(t *testing.T, mtu, links int, change func(*config.Config)) (a, b 
 
 func countersOf(t *testing.T, e *Embedded) (c engine.Counters) {
 	t.Helper()
-	if err := e.d.shard.Do(func(mono.Time) { c = e.d.shard.Engine().Count }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.d.shard.Do(func(mono.Time) { c = e.d.shard.Engine().Count }))
 	return c
 }
 
@@ -71,9 +69,8 @@ func TestReceiveInPlace(t *testing.T) {
 		for k := range ends {
 			atServer, atClient := dialAccept(t, server, client, "a", "mem")
 			region, mem := server.register((size + gap) * ops)
-			server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: uint64(len(mem)),
-				Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
-			ends[k] = end{atClient, client.event(ipc.KindAdvert).Key, mem}
+			ends[k] = end{atClient, exportTo(server, client, atServer, region, uint64(len(mem)),
+				regmem.RemoteWrite|regmem.RemoteRead), mem}
 		}
 		run := func(op uint8) {
 			t.Helper()

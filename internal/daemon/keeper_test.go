@@ -86,18 +86,13 @@ func TestLinkIsFollowed(t *testing.T) {
 	}
 	cfg.WaitLinks = true
 	e, err := NewEmbedded(cfg, Options{Log: logTo(t), Open: h.open, Watch: h.watch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	state := func(up bool, mtu int, device string) {
 		t.Helper()
 		var got inspect.LinkStatus
 		until(t, "link state", 2*time.Second, func() bool {
-			snap, err := e.Daemon().Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			snap := snapshot(t, e.Daemon())
 			got = snap.Links[0]
 			return got.Up == up && got.MTU == mtu
 		})
@@ -164,9 +159,7 @@ func TestRenamedOntoAnother(t *testing.T) {
 		plaintext(config.Config{Name: "a", Links: []config.Link{{Name: "eth1"}, {Name: "eth2"}}, Poll: "block"}),
 		o,
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	ev := func(name, old string, i int, up, gone bool) {
 		mu.Lock()
@@ -202,9 +195,7 @@ func watched(t *testing.T, o Options) *Embedded {
 		plaintext(config.Config{Name: "a", Links: []config.Link{{Name: "eth1"}}, Poll: "block", WaitLinks: true}),
 		o,
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { e.Close() })
 	return e
 }
@@ -261,13 +252,7 @@ func TestLinkIsFollowedUnwatched(t *testing.T) {
 	}})
 	up := func(want bool) {
 		t.Helper()
-		until(t, "link state", deadline, func() bool {
-			snap, err := e.d.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return snap.Links[0].Up == want
-		})
+		until(t, "link state", deadline, func() bool { return snapshot(t, e.d).Links[0].Up == want })
 	}
 	<-began
 	h.set("eth1", 3, 9000, false, false)

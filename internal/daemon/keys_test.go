@@ -16,9 +16,7 @@ func TestDaemonFreshKeys(t *testing.T) {
 	_, atClient := connect(t, server, client, "a", "mem")
 	for _, e := range []*Embedded{a, b} {
 		for _, s := range e.d.shards {
-			if err := s.Do(func(now mono.Time) { s.Engine().RenewKeys(now) }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Do(func(now mono.Time) { s.Engine().RenewKeys(now) }))
 		}
 	}
 	until(t, "fresh keys at both ends", deadline, func() bool {

@@ -29,9 +29,7 @@ func fileConn(fd int) (*ipc.Conn, error) {
 func queues(t *testing.T, depth int) int {
 	t.Helper()
 	l, err := ipc.LayoutFor(depth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return int(pages(attachBytes(l)))
 }
 
@@ -115,9 +113,7 @@ func TestClientDeath(t *testing.T) {
 	for round := range 5 {
 		client := attach(t, b, 64)
 		atServer, atClient := dialAccept(t, server, client, "a", "s")
-		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 20,
-			Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
-		key := client.event(ipc.KindAdvert).Key
+		key := exportTo(server, client, atServer, region, 1<<20, regmem.RemoteWrite|regmem.RemoteRead)
 		client.must(&ipc.Message{Kind: ipc.KindListen, Service: "mine"})
 		local, _ := client.register(1 << 20)
 		half := client.send(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "s"})
@@ -141,10 +137,7 @@ func TestClientDeath(t *testing.T) {
 		}
 		until(t, "memory unpinned", time.Second, func() bool { return regmem.Pinned() == pinned })
 		until(t, "descriptors closed", time.Second, func() bool { return openFiles(t) <= files })
-		snap, err := b.Daemon().Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		snap := snapshot(t, b.Daemon())
 		if n := len(snap.Clients) + len(snap.Regions) + snap.Status.Exports; n != 0 {
 			t.Fatalf("round %d: left behind: %+v", round, snap)
 		}
@@ -160,9 +153,7 @@ func TestExporterDeath(t *testing.T) {
 	server := attach(t, a, 64)
 	atServer, atClient := connect(t, server, client, "a", "s")
 	region, _ := server.register(1 << 20)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 20,
-		Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
-	key := client.event(ipc.KindAdvert).Key
+	key := exportTo(server, client, atServer, region, 1<<20, regmem.RemoteWrite|regmem.RemoteRead)
 	for i := range 32 {
 		client.post(ipc.SQE{Op: 1 + uint8(i%2), Conn: atClient, Token: uint64(i), Key: key, Region: local,
 			Len: 1 << 20})
@@ -208,13 +199,9 @@ func TestOutOfDescriptors(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
 	c := open(t, a)
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	low := unix.Rlimit{Cur: 3, Max: old.Max} // below what is open: nothing new can be had
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
 	_, _, err := c.exchange(ipc.Hello(64))
 	if restore := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); restore != nil {
 		t.Fatal(restore)
@@ -222,8 +209,6 @@ func TestOutOfDescriptors(t *testing.T) {
 	if err == nil {
 		t.Fatal("rings without descriptors")
 	}
-	if err := c.hello(64); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.hello(64))
 	c.register(4096)
 }

@@ -11,12 +11,8 @@ import (
 func TestLockIsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	precious, socket := filepath.Join(dir, "precious"), filepath.Join(dir, "edged.sock")
-	if err := os.WriteFile(precious, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(precious, socket+".lock"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(precious, []byte("precious"), 0o600))
+	must(t, os.Symlink(precious, socket+".lock"))
 	if f, err := lockSocket(socket); err == nil {
 		f.Close()
 		t.Error("the lock was taken")

@@ -105,8 +105,8 @@ func TestMalformedMessages(t *testing.T) {
 		c.gone()
 	})
 	until(t, "evicted clients are forgotten", deadline, func() bool {
-		snap, err := a.Daemon().Snapshot()
-		return err == nil && snap.Status.Evictions == uint64(len(bad)+1) && snap.Status.Clients == 1
+		snap := snapshot(t, a.Daemon())
+		return snap.Status.Evictions == uint64(len(bad)+1) && snap.Status.Clients == 1
 	})
 }
 
@@ -150,8 +150,8 @@ func TestKilledWithBuffersPosted(t *testing.T) {
 			}
 		}
 		until(t, "the client is forgotten", deadline, func() bool {
-			snap, err := a.Daemon().Snapshot()
-			return err == nil && len(snap.Clients) == 0 && snap.Status.PinnedBytes == 0 && len(snap.Conns) == 0
+			snap := snapshot(t, a.Daemon())
+			return len(snap.Clients) == 0 && snap.Status.PinnedBytes == 0 && len(snap.Conns) == 0
 		})
 		peer.event(ipc.KindClosed)
 	}

@@ -31,9 +31,7 @@ func beHonest(t *testing.T, server, client *testClient, peer string) *honest {
 	var atServer uint32
 	atServer, h.conn = dialAccept(t, server, client, peer, "s")
 	region, _ := server.register(1 << 16)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: 1 << 16,
-		Perm: uint8(regmem.RemoteWrite | regmem.RemoteRead), Name: "x"})
-	h.key = client.event(ipc.KindAdvert).Key
+	h.key = exportTo(server, client, atServer, region, 1<<16, regmem.RemoteWrite|regmem.RemoteRead)
 	h.region, _ = client.register(1 << 16)
 	go h.run()
 	t.Cleanup(h.halt)
@@ -98,13 +96,7 @@ func TestNeighboursOfHostileClients(t *testing.T) {
 	go greedy.serveAll(region)
 	for _, name := range hostile.Names() {
 		t.Run(name, func(t *testing.T) {
-			evictions := func() uint64 {
-				snap, err := b.Daemon().Snapshot()
-				if err != nil {
-					t.Fatal(err)
-				}
-				return snap.Status.Evictions
-			}
+			evictions := func() uint64 { return snapshot(t, b.Daemon()).Status.Evictions }
 			before, alone := evictions(), victim.rate(func() { time.Sleep(50 * time.Millisecond) })
 			ctx, cancel := context.WithTimeout(context.Background(), 2*deadline)
 			defer cancel()
@@ -141,10 +133,8 @@ func TestNeighboursOfHostileClients(t *testing.T) {
 				rep.First, alone, beside)
 		})
 	}
-	until(t, "the hostile clients are forgotten", deadline, func() bool {
-		snap, err := b.Daemon().Snapshot()
-		return err == nil && len(snap.Clients) == 1
-	})
+	until(t, "the hostile clients are forgotten", deadline,
+		func() bool { return len(snapshot(t, b.d).Clients) == 1 })
 }
 
 // serveAll accepts every connection and exports memory on it, until the client is closed.
@@ -173,9 +163,7 @@ func TestLongOperationHoldsUpItsConnectionAlone(t *testing.T) {
 	region, _ := server.register(size)
 	local, _ := client.register(size)
 	export := func(atServer uint32) uint64 {
-		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size,
-			Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "x"})
-		return client.event(ipc.KindAdvert).Key
+		return exportTo(server, client, atServer, region, size, regmem.RemoteRead|regmem.RemoteWrite)
 	}
 	atServer, busy := connect(t, server, client, "a", "mem")
 	busyKey := export(atServer)
@@ -195,9 +183,7 @@ func TestLongOperationHoldsUpItsConnectionAlone(t *testing.T) {
 		a.d.shard.Iterate(mono.Now())
 		var buf [64]ipc.CQE
 		n, err := client.cq.Drain(buf[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range buf[:n] {
 			if e.Status != ipc.StatusOK {
 				t.Fatalf("operation %d: %v", e.Token, e.Status)

@@ -54,11 +54,7 @@ func TestSnapshotsAreShared(t *testing.T) {
 		}
 		n := len(snap.Clients)
 		c.close()
-		until(t, "client gone", deadline, func() bool {
-			s, err := d.Snapshot()
-			return err == nil &&
-				len(s.Clients) == n-1
-		})
+		until(t, "client gone", deadline, func() bool { return len(snapshot(t, d).Clients) == n-1 })
 	}
 }
 
@@ -73,10 +69,7 @@ func TestSnapshotOfLongLists(t *testing.T) {
 	for range inspect.SliceRegions + 20 {
 		client.register(4096)
 	}
-	snap, err := a.Daemon().Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	snap := snapshot(t, a.Daemon())
 	conns, regions := map[uint32]bool{}, map[uint32]bool{}
 	for _, c := range snap.Conns {
 		conns[c.ID] = c.PID == int32(os.Getpid()) && c.Program != ""
@@ -101,9 +94,7 @@ func TestSnapshotOfLongLists(t *testing.T) {
 func TestReadiness(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
 	d, c := a.Daemon(), attach(t, a, 64)
-	if err := d.Readiness(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Readiness())
 	hold, held := make(chan struct{}), make(chan struct{})
 	go d.shard.Do(func(mono.Time) { close(held); <-hold })
 	<-held
@@ -149,13 +140,7 @@ func TestReloadWhileLimitsRefuse(t *testing.T) {
 func TestReloadIsSeen(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
 	d := a.Daemon()
-	last := func() *inspect.ReloadStatus {
-		snap, err := d.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return snap.Status.Reload
-	}
+	last := func() *inspect.ReloadStatus { return snapshot(t, d).Status.Reload }
 	said := func(want string) bool {
 		snap, _ := d.Snapshot()
 		for _, f := range d.inspector.Facts(snap) {
@@ -249,9 +234,7 @@ func TestUnreadAnswers(t *testing.T) {
 	a, _ := nodes(t, 1, func(c *config.Config) { c.Limits.Requests = 1 << 16 })
 	c := open(t, a)
 	_, fds, err := c.exchange(ipc.Hello(64))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ipc.CloseFDs(fds)
 	const most = 2 * shard.OutboxLimit
 	asked := 0

@@ -24,10 +24,7 @@ func TestDaemonsShuffle(t *testing.T) {
 			for range 20 {
 				s.write(t)
 			}
-			snap, err := a.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			snap := snapshot(t, a)
 			n := &snap.Counters
 			t.Logf("%d data frames received, %d shuffled", n.DataFramesReceived, n.FramesShuffled)
 			if want := c.security == config.Plaintext; want != (n.FramesShuffled >= 20*(streamSize/8192)) ||

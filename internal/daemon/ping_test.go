@@ -38,10 +38,7 @@ func TestPingsOfTheGone(t *testing.T) {
 		until(t, "the end of the ping", deadline, func() bool { return pingsOf(b) == 0 })
 	}
 	until(t, "clients and connections gone", deadline, func() bool {
-		snap, err := b.d.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		snap := snapshot(t, b.d)
 		return len(snap.Clients)+len(snap.Conns) == 0
 	})
 }
@@ -68,10 +65,7 @@ func TestPingsAreNotCounted(t *testing.T) {
 		}
 		c.must(&ipc.Message{Kind: ipc.KindPing, Peer: "nobody", Timeout: time.Millisecond})
 		for _, n := range []*Embedded{a, b} {
-			snap, err := n.d.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			snap := snapshot(t, n.d)
 			if k := &snap.Counters; k.ConnectionsOpened != 0 || k.ConnectionsClosed != 0 {
 				t.Errorf("opened %d, closed %d", k.ConnectionsOpened, k.ConnectionsClosed)
 			}

@@ -21,6 +21,7 @@ type accounts struct {
 	total  int
 	memory *regmem.Quota // of all users
 	filled *regmem.Quota // likewise: what spaces were filled with
+	mapped *regmem.Quota // likewise: what spaces could be filled with
 	queues atomic.Int64  // bytes of memory that are no region's
 	users  map[uint32]*account
 	pacers map[uint32]*pacers // by user; they outlive accounts, or a user would get a fresh one by attaching again
@@ -32,6 +33,7 @@ type account struct {
 	clients int
 	memory  *regmem.Quota
 	filled  *regmem.Quota // of spaces
+	mapped  *regmem.Quota // likewise
 	all     *accounts
 	held    *shard.User // what the shards count
 }
@@ -39,8 +41,8 @@ type account struct {
 func newAccounts(l config.Limits) *accounts {
 	regmem.Spare(uint64(l.Reserve))
 	return &accounts{limits: l, memory: regmem.NewQuota(sizeInt(l.PinnedTotal), l.RegionsTotal),
-		filled: regmem.NewQuota(sizeInt(l.FilledTotal), 0),
-		users:  map[uint32]*account{}, pacers: map[uint32]*pacers{}}
+		filled: regmem.NewQuota(sizeInt(l.FilledTotal), 0), mapped: regmem.NewQuota(mostMapped, 0),
+		users: map[uint32]*account{}, pacers: map[uint32]*pacers{}}
 }
 
 func sizeInt(s config.Size) int { return int(min(s, math.MaxInt)) }
@@ -94,6 +96,29 @@ func (u *account) fill(bytes int) error {
 	return err
 }
 
+// mostMapped is how many bytes the spaces of all users may have together; those of one user may have half of that. They
+// are mapped whole, however little of them is ever filled, and a process has addresses for 2^47 bytes, of which heap
+// grants take a half in one piece: where there are none left, nobody can register memory, and the runtime ends the
+// process.
+const mostMapped = 2 * regmem.MaxSpace
+
+// addresses charges a user, and all users together, for the size of a space. release undoes it.
+func (u *account) addresses(bytes int) (release func(), err error) {
+	if u.mapped.Charge(bytes, 0) != nil {
+		return nil, ipc.Errorf(ipc.CodeLimit, "the spaces of user %d would have more than %d bytes together; map "+
+			"less, or deregister some", u.uid, mostMapped/2)
+	}
+	if u.all.mapped.Charge(bytes, 0) != nil {
+		u.mapped.Uncharge(bytes, 0)
+		return nil, ipc.Errorf(ipc.CodeLimit, "the spaces of all users would have more than %d bytes together; map "+
+			"less, or try again when others have deregistered some", mostMapped)
+	}
+	return func() {
+		u.mapped.Uncharge(bytes, 0)
+		u.all.mapped.Uncharge(bytes, 0)
+	}, nil
+}
+
 // pages is bytes as a quota counts them.
 func pages(bytes int) int64 {
 	page := int64(os.Getpagesize())
@@ -124,6 +149,7 @@ func (a *accounts) enter(uid uint32) (*account, error) {
 			held:   shard.NewUser(uid),
 			memory: regmem.NewQuota(sizeInt(a.limits.Pinned), a.limits.RegionsPerUser),
 			filled: regmem.NewQuota(sizeInt(a.limits.Filled), 0),
+			mapped: regmem.NewQuota(mostMapped/2, 0),
 			all:    a,
 		}
 		a.users[uid] = u

@@ -90,8 +90,8 @@ func TestQuotasOfAUser(t *testing.T) {
 	fourInFlight(t, a, b, one, two, conn, other)
 	two.close() // what a client had when it died is the user's again
 	until(t, "the dead client is forgotten", deadline, func() bool {
-		snap, err := b.Daemon().Snapshot()
-		return err == nil && len(snap.Clients) == 1 && len(snap.Conns) == 1
+		snap := snapshot(t, b.Daemon())
+		return len(snap.Clients) == 1 && len(snap.Conns) == 1
 	})
 	dialAccept(t, server, one, "a", "s")
 	until(t, "the dead client's memory is given back", deadline, func() bool {

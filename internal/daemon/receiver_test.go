@@ -85,9 +85,7 @@ func TestReceiversClientDies(t *testing.T) {
 		atServer, atClient := connect(t, server, client, "a", "m")
 		const size = 4 << 20
 		region, _ := server.register(size)
-		server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size,
-			Perm: uint8(regmem.RemoteWrite), Name: "m"})
-		key := client.event(ipc.KindAdvert).Key
+		key := exportTo(server, client, atServer, region, size, regmem.RemoteWrite)
 		local, _ := client.register(size)
 		for i := range 8 {
 			client.post(ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Token: uint64(i), Key: key, Region: local, Len: size})
@@ -110,13 +108,7 @@ func TestIdleReceiversReturnLinks(t *testing.T) {
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "m"})
 	s := newStream(t, server, client, "a", "m")
-	lent := func() bool {
-		st, err := a.Daemon().Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return st.Counters.FramesFromReaders > 0
-	}
+	lent := func() bool { return snapshot(t, a.Daemon()).Counters.FramesFromReaders > 0 }
 	// On a busy machine links are not lent for some time.
 	for round, began := 0, time.Now(); round < 20 || !lent() && time.Since(began) < deadline; round++ {
 		s.write(t)

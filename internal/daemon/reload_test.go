@@ -16,9 +16,7 @@ func TestReloadAdmitsMoreClients(t *testing.T) {
 	a, _ := nodes(t, 1, func(c *config.Config) { c.Limits = config.Limits{Clients: 2, ClientsPerUser: 2} })
 	cfg := a.d.cfg
 	cfg.Limits.Clients, cfg.Limits.ClientsPerUser = 64, 64
-	if err := a.d.Reload(cfg); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.d.Reload(cfg))
 	for i := range 64 {
 		if err := open(t, a).hello(64); err != nil {
 			t.Fatalf("client %d of 64: %v", i+1, err)
@@ -38,9 +36,7 @@ func TestReloadTellsOfLinkThatFails(t *testing.T) {
 	}}
 	cfg := plaintext(config.Config{Name: "a", Links: []config.Link{{Name: "eth1"}}, Poll: "block"})
 	e, err := NewEmbedded(cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	cfg.Links = []config.Link{{Name: "eth1", Driver: linkdrv.KindUDP}}
 	if err := e.d.Reload(cfg); err == nil || !strings.Contains(err.Error(), broken.Error()) {

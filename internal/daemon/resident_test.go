@@ -8,17 +8,11 @@ import (
 
 // All pages of the code are there afterwards, as smaps counts them.
 func TestResidentCode(t *testing.T) {
-	if err := residentCode(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, residentCode())
 	smaps, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	program, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found, code, size := false, false, ""
 	for line := range strings.Lines(string(smaps)) {
 		f := strings.Fields(line)

@@ -11,6 +11,7 @@ import (
 	"multiedge/internal/mono"
 	"multiedge/internal/shard"
 	"multiedge/linkdrv"
+	"multiedge/regmem"
 )
 
 // halting is a link that for a while takes no frame that refers to memory, nor any behind one.
@@ -68,9 +69,7 @@ func TestRevokeEndsWaitingFrames(t *testing.T) {
 	for i := range mem {
 		mem[i], got[i] = 'a', '-'
 	}
-	key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: 1,
-		Name: "x"}).Key
-	client.event(ipc.KindAdvert)
+	key := exportTo(server, client, atServer, region, size, regmem.RemoteRead)
 
 	d, payloadWaits := halt(t, a)
 	client.post(ipc.SQE{Op: ipc.OpRead, Conn: atClient, Key: key, Region: local, Len: size})
@@ -97,9 +96,7 @@ func TestFailureEndsWaitingFrames(t *testing.T) {
 	for i := range sent {
 		mem[i], sent[i] = '-', 'a'
 	}
-	key := server.must(&ipc.Message{Kind: ipc.KindExport, Conn: atServer, Region: region, Size: size, Perm: 2,
-		Name: "x"}).Key
-	client.event(ipc.KindAdvert)
+	key := exportTo(server, client, atServer, region, size, regmem.RemoteWrite)
 
 	d, payloadWaits := halt(t, b)
 	client.post(ipc.SQE{Op: ipc.OpWrite, Conn: atClient, Key: key, Region: local, Len: size})

@@ -89,13 +89,9 @@ func TestFirstStartMakesTheKey(t *testing.T) {
 	start, stop, log := stopper(t)
 	cfg := keyed(t, config.Config{Name: "alpha"})
 	d, err := start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key, err := identity.ReadKey(cfg.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, id := d.Node(); d.PublicKey() != key.Public().String() || d.node != key.Public().Node() ||
 		id != d.node.String() {
 		t.Errorf("key %s, node %s", d.PublicKey(), id)
@@ -147,9 +143,7 @@ func TestBadIdentityFilesAreExplained(t *testing.T) {
 		}, "two keys"},
 	} {
 		cfg := keyed(t, config.Config{})
-		if err := tc.damage(&cfg); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tc.damage(&cfg))
 		_, err := start(cfg)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
@@ -176,16 +170,11 @@ func TestPeersAreReloaded(t *testing.T) {
 		config.Config{Name: "alpha", Peers: []config.Peer{{Name: "x", Key: secure.PrivateKey{1}.Public().String()}}},
 	)
 	d, err := start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg.Links, cfg.Socket = d.cfg.Links, d.cfg.Socket
 	check := func(want string) {
 		t.Helper()
-		snap, err := d.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		snap := snapshot(t, d)
 		listed := ""
 		for _, p := range snap.Authorised {
 			listed += p.Name
@@ -213,18 +202,14 @@ func TestPeersAreReloaded(t *testing.T) {
 	}
 	check("yx")
 	cfg.Peers = []config.Peer{{Name: "z", Key: secure.PrivateKey{3}.Public().String()}}
-	if err := d.Reload(cfg); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Reload(cfg))
 	check("yz")
 	cfg.Security = config.Plaintext
 	if err := d.Reload(cfg); err == nil || !strings.Contains(err.Error(), "restart only: security") {
 		t.Errorf("to plaintext while running: %v", err)
 	}
 	cfg.Security = config.Encrypted
-	if err := os.WriteFile(cfg.PeersFile, []byte("nonsense\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(cfg.PeersFile, []byte("nonsense\n"), 0o644))
 	cfg.Peers = nil
 	if err := d.Reload(cfg); err == nil || !strings.Contains(err.Error(), "peers:1") {
 		t.Errorf("malformed: %v", err)
@@ -233,9 +218,7 @@ func TestPeersAreReloaded(t *testing.T) {
 		t.Error("a malformed file was accepted")
 	}
 	check("yz")
-	if err := os.Truncate(cfg.PeersFile, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(cfg.PeersFile, 0))
 	for range 2 { // empty, then gone
 		if _, err := d.ReloadPeers(); err == nil {
 			t.Error("a file that lost its peers was accepted")
@@ -260,9 +243,7 @@ func about(list []inspect.Finding, what string) (text string) {
 func TestPlaintextIsLoud(t *testing.T) {
 	start, log := starter(t)
 	d, err := start(plaintext(config.Config{Name: "alpha"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	loud := func(when string) {
 		t.Helper()
 		if said := log.take(); !strings.Contains(said, "level=WARN") || !strings.Contains(said, "PLAINTEXT") {
@@ -270,9 +251,7 @@ func TestPlaintextIsLoud(t *testing.T) {
 		}
 	}
 	loud("at start")
-	if err := d.Reload(d.Config()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Reload(d.Config()))
 	loud("at reload")
 	snap, err := d.Snapshot()
 	if err != nil || snap.Status.Security != config.Plaintext || snap.Status.PublicKey != "" ||

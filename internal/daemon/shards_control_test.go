@@ -14,10 +14,7 @@ func TestShardsControl(t *testing.T) {
 	wires(t, 1, 9000)
 	a := serveShards(t, "", config.Plaintext, "a", 3, 1)
 	count := func() (n [3]int) {
-		s, err := a.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := snapshot(t, a)
 		for _, c := range s.Clients {
 			n[c.Shard]++
 		}

@@ -26,17 +26,13 @@ func wires(t *testing.T, n, mtu int) {
 	t.Helper()
 	runtime.LockOSThread()
 	old, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fresh, err := netns.New()
 	if err != nil {
 		t.Fatalf("new network namespace (needs root): %v", err)
 	}
 	t.Cleanup(func() {
-		if err := netns.Set(old); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netns.Set(old))
 		fresh.Close()
 		old.Close()
 		runtime.UnlockOSThread()
@@ -44,10 +40,8 @@ func wires(t *testing.T, n, mtu int) {
 	for i := range n {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = fmt.Sprint("a", i), mtu
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprint("b", i),
-			PeerMTU: uint32(mtu)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprint("b", i),
+			PeerMTU: uint32(mtu)}))
 		set(t, attrs.Name, netlink.LinkSetUp)
 		set(t, fmt.Sprint("b", i), netlink.LinkSetUp)
 	}
@@ -89,9 +83,7 @@ func serveOn(t *testing.T, security, name string, links int, change func(*config
 		cfg.Links = append(cfg.Links, config.Link{Name: fmt.Sprint(name, i)})
 	}
 	d, err := New(cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
@@ -109,14 +101,10 @@ func serveOn(t *testing.T, security, name string, links int, change func(*config
 func clientOf(t *testing.T, d *Daemon, shard int) *testClient {
 	t.Helper()
 	conn, err := ipc.Dial(t.Context(), d.cfg.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &testClient{t: t, conn: conn, in: make(chan *ipc.Message, 4096), wish: shard}
 	t.Cleanup(c.close)
-	if err := c.hello(256); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.hello(256))
 	return c
 }
 
@@ -137,9 +125,7 @@ func newStream(t *testing.T, server, client *testClient, peer, service string) *
 	s.atServer, s.atClient = dialAccept(t, server, client, peer, service)
 	var region uint32
 	region, s.target = server.register(streamSize)
-	server.must(&ipc.Message{Kind: ipc.KindExport, Conn: s.atServer, Region: region, Size: streamSize,
-		Perm: uint8(regmem.RemoteRead | regmem.RemoteWrite), Name: "m"})
-	s.key = client.event(ipc.KindAdvert).Key
+	s.key = exportTo(server, client, s.atServer, region, streamSize, regmem.RemoteRead|regmem.RemoteWrite)
 	s.local, s.source = client.register(streamSize)
 	return s
 }
@@ -199,14 +185,8 @@ func TestShardsCrossing(t *testing.T) {
 
 func checkShardStatus(t *testing.T, a, b *Daemon, n [2]int) {
 	t.Helper()
-	sa, err := a.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sb, err := b.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sa := snapshot(t, a)
+	sb := snapshot(t, b)
 	pairs := n[0] * n[1]
 	if sa.Status.Connections != pairs || sb.Status.Connections != pairs || len(sa.Conns) != pairs ||
 		sa.Status.Clients != n[0] || sa.Status.Peers != 1 || sa.Status.LinksUp != 2 {
@@ -264,10 +244,7 @@ func testShardsLinks(t *testing.T, driver string) {
 		}
 	}
 	links := func(d *Daemon, up int) func() bool {
-		return func() bool {
-			s, err := d.Snapshot()
-			return err == nil && s.Status.LinksUp == up
-		}
+		return func() bool { return snapshot(t, d).Status.LinksUp == up }
 	}
 	use()
 	set(t, "a1", netlink.LinkSetDown)
@@ -280,17 +257,12 @@ func testShardsLinks(t *testing.T, driver string) {
 	both := cfg.Links
 	for _, want := range [][]config.Link{both[1:], both} {
 		cfg.Links = want
-		if err := b.Reload(cfg); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Reload(cfg))
 		until(t, "links of the reload", deadline, links(b, len(want)))
 		use()
 	}
 	for _, d := range []*Daemon{a, b} {
-		s, err := d.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := snapshot(t, d)
 		if s.Counters.SessionsFailed != 0 {
 			t.Errorf("%s: %+v", s.Status.Name, s.Counters)
 		}

@@ -22,9 +22,7 @@ func memoryLink(config.Link, linkdrv.Options) (linkdrv.Driver, error) {
 func run(t *testing.T, cfg config.Config) (stop func()) {
 	t.Helper()
 	d, err := New(cfg, Options{Log: logTo(t), Open: memoryLink})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
@@ -49,17 +47,13 @@ func TestOneDaemonPerSocket(t *testing.T) {
 		t.Fatalf("socket: %v %v", st, err)
 	}
 	conn, err := ipc.Dial(t.Context(), cfg.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = New(cfg, Options{Open: memoryLink})
 	if err == nil || !strings.Contains(err.Error(), "another daemon (process ") || !strings.Contains(err.Error(),
 		"--socket") {
 		t.Fatalf("second daemon: %v", err)
 	}
-	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindVersion}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindVersion}))
 	if m, err := conn.Recv(); err != nil || m.Error != nil {
 		t.Fatalf("the first daemon suffered: %v %v", m, err)
 	}
@@ -73,9 +67,7 @@ func TestOneDaemonPerSocket(t *testing.T) {
 	}
 	// A socket that a killed daemon left behind is replaced.
 	l, err := ipc.Listen(cfg.Socket, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	os.Rename(cfg.Socket, cfg.Socket+".kept")
 	l.Close()
 	os.Rename(cfg.Socket+".kept", cfg.Socket)
@@ -86,9 +78,7 @@ func TestOneDaemonPerSocket(t *testing.T) {
 func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "file")
-	if err := os.WriteFile(plain, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(plain, nil, 0o600))
 	sock := filepath.Join(dir, "s.sock")
 	tests := []struct {
 		name string

@@ -15,7 +15,8 @@ import (
 type space struct {
 	pinned  *regmem.PinnedSpace
 	hints   *regmem.Memory
-	charged int // bytes: what may be pinned, tables and hints
+	charged int    // bytes: what may be pinned, tables and hints
+	unmap   func() // gives back what its addresses were charged
 }
 
 // mostHints is the largest bitmap of hints, in bytes: a space of more chunks has none.
@@ -53,7 +54,11 @@ func (ss *session) mapSpace(m *ipc.Message) (*ipc.Message, error) {
 		hints = 0
 	}
 	sp := &space{charged: int(cost.Pin) + cost.Table + int(hints)}
+	if sp.unmap, err = ss.account.addresses(int(m.Size)); err != nil {
+		return nil, err
+	}
 	if err := ss.account.reserve(sp.charged); err != nil {
+		sp.unmap()
 		return nil, err
 	}
 	region := &regmem.Region{Owner: uint64(ss.cred.UID)}
@@ -68,12 +73,14 @@ func (ss *session) mapSpace(m *ipc.Message) (*ipc.Message, error) {
 	if sp.hints == nil {
 		return nil, ss.conn.Send(reply, region.Mem.FD())
 	}
-	return nil, ss.conn.Send(reply, region.Mem.FD(), sp.hints.FD())
+	err = ss.conn.Send(reply, region.Mem.FD(), sp.hints.FD())
+	sp.hints.CloseFD()
+	return nil, err
 }
 
 // makeSpace makes the memory of a space and offers it. What is there after an error, freeSpace frees.
 func (ss *session) makeSpace(sp *space, r *regmem.Region, cfg regmem.SpaceConfig, hints int, huge bool) (err error) {
-	if r.Mem, err = regmem.Alloc(int(cfg.Size), regmem.Named("edge-space"), regmem.Offered()); err != nil {
+	if r.Mem, err = regmem.Alloc(int(cfg.Size), regmem.Named(regmem.SpaceName), regmem.Offered()); err != nil {
 		return ipc.Errorf(memoryCode(err), "%v", err)
 	}
 	if hints > 0 {
@@ -141,11 +148,12 @@ func (ss *session) freeSpace(sp *space, r *regmem.Region) {
 		}
 	}
 	ss.account.release(sp.charged)
+	sp.unmap()
 }
 
 // advise serves A7.15.
 func (ss *session) advise(m *ipc.Message) (*ipc.Message, error) {
-	if err := ss.shard.Advise(ss.client, m); err != nil {
+	if err := ss.shard.Advise(ss.client, m, ss.conn.Gone); err != nil {
 		return nil, err
 	}
 	return m.Reply(), nil

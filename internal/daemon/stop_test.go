@@ -22,18 +22,12 @@ func TestHelloWhileStopping(t *testing.T) {
 	d, err := prepare(config.Config{Name: "a", Security: config.Plaintext, Links: []config.Link{{Name: "l"}}}, Options{
 		Log: logTo(t), Open: func(config.Link, linkdrv.Options) (linkdrv.Driver, error) { return x, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer x.Close()
 	ours, theirs, err := ipc.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.serve(ours)
-	if err := theirs.Send(ipc.Hello(0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, theirs.Send(ipc.Hello(0)))
 	until(t, "hello waits for the shard", deadline, func() bool { return shard.Inside{Shard: d.shard}.Jobs() == 1 })
 	d.Close() // the shard ends without another iteration
 	theirs.Close()
@@ -73,9 +67,7 @@ func TestStopIsQuiet(t *testing.T) {
 			},
 		},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e.Close()
 	if out := log.String(); !strings.Contains(out, "link up") || strings.Contains(out, "link down") {
 		t.Errorf("the log of a start and a stop:\n%s", out)

@@ -14,9 +14,7 @@ func TestOnlyTrustedUsersManage(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
 	as := func(uid uint32) *testClient {
 		c := openAs(t, a, uid)
-		if err := c.hello(64); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.hello(64))
 		return c
 	}
 	for _, kind := range []ipc.Kind{ipc.KindTrace, ipc.KindReload, ipc.KindDrain} {

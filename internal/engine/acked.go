@@ -13,12 +13,12 @@ import (
 // Acknowledgement and loss. An acknowledgement of frames (clause 8.1) frees their records, acts on what they carried,
 // or queues it to be sent again; one of operations (clause 7.1) completes them.
 
-// onAck takes an acknowledgement of one of our paths.
-func (s *session) onAck(now mono.Time, g *wire.Segment) {
+// onAck takes an acknowledgement of one of our paths. Like onOpAck, it reports whether the frame may count as received.
+func (s *session) onAck(now mono.Time, g *wire.Segment) bool {
 	e := s.e
 	p := s.tx[g.Path]
 	if p == nil {
-		return
+		return true
 	}
 	e.words = e.words[:0]
 	for w := range g.Words() {
@@ -30,7 +30,7 @@ func (s *session) onAck(now mono.Time, g *wire.Segment) {
 	e.acked, e.lost, res = p.ledger.OnAck(now, &e.block, &p.rtt, e.acked[:0], e.lost[:0])
 	if res.Invalid {
 		e.Count.RejectedMalformed++
-		return
+		return false
 	}
 	e.Count.SpuriousLosses += uint64(res.SpuriousLosses)
 	if res.HasRTT {
@@ -47,6 +47,7 @@ func (s *session) onAck(now mono.Time, g *wire.Segment) {
 	if len(e.lost) > 0 {
 		s.onLost(now, p, e.lost)
 	}
+	return true
 }
 
 // onAcked acts on what the frames carried and frees their records.
@@ -215,14 +216,14 @@ func (c *conn) hurry() {
 }
 
 // onOpAck completes operations (clause 7.1) and takes credit (clause 7.2).
-func (c *conn) onOpAck(now mono.Time, g *wire.Segment) {
+func (c *conn) onOpAck(now mono.Time, g *wire.Segment) bool {
 	base, limit := seqnum.Value(g.Op), seqnum.Value(g.Limit)
 	if base.Before(c.ackBase) {
-		return
+		return true
 	}
 	if base != c.ackBase && !c.sent(base-1) || base.Distance(limit) < 0 || base.Distance(limit) > 1<<15 {
 		c.e.Count.RejectedMalformed++
-		return
+		return false
 	}
 	for op := c.ackBase; op != base; op++ {
 		c.applied(now, op)
@@ -246,6 +247,7 @@ func (c *conn) onOpAck(now mono.Time, g *wire.Segment) {
 			c.wake()
 		}
 	}
+	return true
 }
 
 // applied notes that the peer applied op: it is complete, unless it waits for an answer.

@@ -36,6 +36,57 @@ func TestAskersAreForgotten(t *testing.T) {
 	r.must("the message of who stays", time.Second, r.got(1, 1))
 }
 
+// Clause 14.5: what a Want did not say is said later. Here sends were given up before the Want for them arrived, and it
+// was lost and sent again; those that follow need as many buffers.
+func TestWantAfterGivingUp(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	q := r.n[1].e.NewReceiveQueue()
+	r.n[1].e.JoinReceiveQueue(r.now, c[1], q)
+	r.settle()
+	r.pass = func(from int, _ *flight) bool { return from != 0 }
+	for token := range uint64(2) {
+		op := send(token, []byte("hurried"))
+		op.Off = uint64(time.Millisecond)
+		r.submit(0, c[0], op)
+	}
+	r.must("giving up", time.Second, r.all(0, 2))
+	r.pass = nil
+	r.rest(time.Second)
+	for token := range uint64(2) {
+		r.submit(0, c[0], send(2+token, []byte("patient")))
+	}
+	r.rest(time.Second)
+	for token := range uint64(2) {
+		r.post(1, 0, q, token, 8)
+		r.must("a message", time.Second, r.got(1, int(token)+1))
+	}
+}
+
+// Both ends close, each with a send that waits for a buffer of the other's; those come from queues that both join only
+// now.
+func TestJoinWhileClosing(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	r.settle()
+	for i := range c {
+		r.submit(i, c[i], send(1, []byte("wait")))
+		r.n[i].e.Close(r.now, c[i])
+	}
+	r.settle()
+	for i := range c {
+		q := r.n[i].e.NewReceiveQueue()
+		r.post(i, 0, q, 1, 8)
+		if !r.n[i].e.JoinReceiveQueue(r.now, c[i], q) {
+			t.Errorf("node %d: the connection does not join", i)
+		}
+	}
+	r.must("both ends", time.Second, func() bool { return len(r.n[0].closed) == 1 && len(r.n[1].closed) == 1 })
+	for i := range c {
+		r.wantStatus(i, 1, engine.OK)
+	}
+}
+
 // missing is memory that is not there until it comes.
 type missing struct {
 	here  bool
@@ -104,5 +155,28 @@ func TestMissAfterRelease(t *testing.T) {
 	}
 	if back.asked == 0 || !bytes.Equal(mem[:6], []byte("fenced")) {
 		t.Errorf("the memory was asked for %d times again; it has %q", back.asked, mem)
+	}
+}
+
+// Clause 14.6: a strict send whose promised buffer was lent is refused as one for which there never was any; with the
+// next buffer the next message arrives.
+func TestStrictWhereBuffersAreLent(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	q, c := lentOut(r, 8)
+	for k := range uint64(2) {
+		strict := send(2+k, []byte{2})
+		strict.Off = engine.NoWait
+		r.submit(0, c[0][0], strict)
+	}
+	r.must("the refusals", time.Second, r.all(0, 4))
+	r.wantStatus(0, 2, engine.StatusNoBuffer)
+	r.wantStatus(0, 3, engine.StatusNoBuffer)
+	r.post(1, 0, q, 1, 8)
+	r.submit(0, c[0][0], send(4, []byte{3}))
+	r.must("the next", time.Second, r.got(1, 2))
+	r.must("all", time.Second, r.all(0, 5))
+	r.wantStatus(0, 4, engine.OK)
+	if n := r.n[1].e.QueueCounts(q); n != [3]int{} {
+		t.Errorf("%v buffers are promised, being filled, lent", n)
 	}
 }

@@ -47,6 +47,42 @@ func testCloseDrains(t *testing.T, sealed bool) {
 	r.cleanAfter(t, "close")
 }
 
+// Both ends close while each has a send that waits for a buffer of the other's. Buffers that are posted then let both
+// end in order.
+func TestBothCloseWithSendsThatWait(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	for n := range c {
+		r.submit(n, c[n], send(1, pattern(n, 3000)))
+		r.n[n].e.Close(r.now, c[n])
+	}
+	r.rest(10 * time.Millisecond)
+	if len(r.n[0].closed)+len(r.n[1].closed) > 0 {
+		t.Fatal("a connection ended while sends waited")
+	}
+	var bufs [2][]byte
+	for n := range c {
+		bufs[n] = make([]byte, 3000)
+		if !r.n[n].e.PostReceive(r.now, c[n], &engine.Receive{Token: 2, Local: bufs[n]}) {
+			t.Fatalf("node %d takes no buffer while it closes", n)
+		}
+	}
+	r.must("both ends closed", time.Second, func() bool { return len(r.n[0].closed) == 1 && len(r.n[1].closed) == 1 })
+	for n := range c {
+		r.wantStatus(n, 1, engine.OK)
+		if !bytes.Equal(bufs[n], pattern(1-n, 3000)) {
+			t.Errorf("node %d: the message differs", n)
+		}
+		if st := r.n[n].closed[c[n]].Status; st != engine.OK {
+			t.Errorf("node %d: closed with %v", n, st)
+		}
+		if r.n[n].e.PostReceive(r.now, c[n], &engine.Receive{Local: bufs[n]}) {
+			t.Errorf("node %d takes a buffer for a connection that is over", n)
+		}
+	}
+	r.cleanAfter(t, "close")
+}
+
 // cleanAfter checks that neither node holds anything of a connection after its last segment can have been acknowledged.
 func (r *rig) cleanAfter(t *testing.T, what string) {
 	t.Helper()

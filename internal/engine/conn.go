@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"math"
 
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
@@ -58,7 +59,7 @@ type conn struct {
 	recvSide
 	resting
 	exports
-	misses int       // of what is parked at the endpoint
+	missed chain     // what is parked at the endpoint
 	msgs   *messages // nil until the first send or receive
 	eager  *eager    // nil until the first composed message, of either end
 }
@@ -94,7 +95,7 @@ type sendOp struct {
 	missedAt mono.Time
 	failed   Status // its memory did not come: the peer is told that it is over
 	flags    uint8  // of its segments, but for SegFirst and SegLast
-	backed   bool   // its local memory may not be resident, or is in pieces
+	backed   bool   // its local memory may not be resident
 	puts     int32  // trips of couriers that put parts of a read
 	// trips that fetched parts of a write
 	fetched *regmem.Trip
@@ -168,7 +169,7 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 	c.state, c.wantPeer, c.service, c.ordered, c.ping, c.sched = connDialing, peer, service, o.Ordered, o.Ping,
 		o.Scheduler
 	c.data = append([]byte(nil), o.Data...)
-	c.deadline = now.Add(wait)
+	c.deadline = now.Add(min(wait, math.MaxInt64/2))
 	c.window, c.limitSent, c.owner = e.cfg.OpWindow, seqnum.Value(e.cfg.OpWindow), o.Owner
 	heap.Push(&e.dials, c)
 	e.await(c)
@@ -276,7 +277,7 @@ func (e *Endpoint) Room(id ConnID) int {
 }
 
 // Submit takes an operation. It reports false, and nothing has happened, if the connection is not open or has no room;
-// exactly one EvComplete with op.Token follows otherwise.
+// exactly one EvComplete with op.Token follows otherwise. op.Pieces is nil then if the list is the caller's again.
 func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 	c := e.conn(id)
 	if c == nil || c.state != connOpen || c.pending >= e.cfg.OpWindow {
@@ -311,14 +312,15 @@ func (c *conn) enter(op *Op, since mono.Time) {
 	if op.Kind == OpSend {
 		c.msgs.number(o)
 	}
-	o.backed = op.Pieces != nil || op.Region != nil && op.Region.Back != nil
+	o.backed = o.Backed()
 	if op.Local == nil {
 		o.n = uint64(op.Inline)
 		if op.Pieces != nil {
 			o.n = op.Pieces.bytes
+			c.gatherAhead(o, op)
 		}
 	}
-	if o.Flags&LocalDone != 0 && (o.Kind != OpWrite || o.Pieces != nil || o.Backed()) {
+	if o.Flags&LocalDone != 0 && (o.Kind != OpWrite || o.Pieces != nil || o.backed) {
 		o.Flags &^= LocalDone
 	}
 	if c.ordered {
@@ -391,6 +393,8 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 	}
 	if o.Flags&LocalDone != 0 {
 		c.endLocal(o, ev)
+	} else if o.staged {
+		c.unstage(o, ev)
 	}
 	o.Local = nil
 	dropTrips(&o.fetched)

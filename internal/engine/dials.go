@@ -176,7 +176,7 @@ func (e *Endpoint) answer(now mono.Time, p *peer) {
 				continue
 			}
 			to := e.findPeer(l.head.wantPeer, w.tried)
-			for to != nil && l.n > 0 {
+			for to != nil && l.n > 0 && e.limbo(to.id) < e.limboMost() {
 				e.attachDial(now, l.head, to)
 			}
 		}
@@ -199,9 +199,9 @@ func (c *conn) join(s *session) {
 	s.dials.push(c)
 }
 
-// tryDial attaches a dial to its session if the peer is known.
+// tryDial attaches a dial to its session if the peer is known, and has confirmed the ends of others.
 func (e *Endpoint) tryDial(now mono.Time, c *conn) {
-	if p := e.findPeer(c.wantPeer, c.tried); p != nil {
+	if p := e.findPeer(c.wantPeer, c.tried); p != nil && e.limbo(p.id) < e.limboMost() {
 		e.attachDial(now, c, p)
 	} else if c.dial.list == nil {
 		e.await(c)
@@ -256,12 +256,18 @@ func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
 	e.work.dials++
 	switch {
 	case c.s == nil:
+		st := StatusPeerUnknown
 		text := fmt.Sprintf("no node %q was heard on any link; is its daemon running and on the same Ethernet segment?",
 			c.wantPeer)
+		if p := e.findPeer(c.wantPeer, c.tried); p != nil {
+			st = StatusTimeout
+			text = fmt.Sprintf("node %q has not confirmed the ends of %d earlier connections", c.wantPeer,
+				e.limbo(p.id))
+		}
 		if hint := e.wishes[wishFor(c.wantPeer, c.tried)].hint; hint != "" {
 			text += " " + hint
 		}
-		c.finish(now, StatusPeerUnknown, text)
+		c.finish(now, st, text)
 	case c.s.state != sessionOpen:
 		text := fmt.Sprintf("node %q was heard but does not answer", c.wantPeer)
 		if c.s.hint != "" {

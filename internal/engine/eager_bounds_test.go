@@ -63,6 +63,45 @@ func TestDraftsAreCharged(t *testing.T) {
 	}
 }
 
+// Clauses 7.5 and 18.5: drafts take half of what a session may keep, and those of one user half of that while others
+// have connections.
+func TestDraftsOfTwoUsers(t *testing.T) {
+	const held, size = 1 << 20, engine.MaxEager
+	r := newRig(t, rigOptions{held: held})
+	first, second := r.connect(engine.DialOptions{}), r.connectTo("other", engine.DialOptions{})
+	s := &stager{rig: r, c: first[1]}
+	s.like, s.pn = r.like(first[0], 0)
+	e, number := s.n[1].e, uint32(0)
+	fill := func() (took int) {
+		t.Helper()
+		before, refused := e.HeldMemory(), e.Count.EagerRefused
+		for range held / size {
+			s.say(wire.KindStage, number, size)
+			number++
+			if e.Count.EagerRefused > refused {
+				return e.HeldMemory() - before
+			}
+		}
+		t.Fatal("no draft is refused")
+		return 0
+	}
+	within := func(what string, took, most int) {
+		t.Helper()
+		if took > most || took < most-size*5/4 {
+			t.Errorf("%s: drafts take %d bytes, %d may be taken", what, took, most)
+		}
+	}
+	within("a user alone", fill(), held/2)
+	for i := range number - 1 {
+		s.say(wire.KindDiscard, i, 0)
+	}
+	e.SetOwner(first[1], user(1))
+	e.SetOwner(second[1], user(2))
+	within("the first of two", fill(), held/4)
+	s.c, number = second[1], 0
+	within("the second of two", fill(), held/4)
+}
+
 // Clause 18.5: a peer that begins messages for which there is no room, and takes no answer, makes no more of them wait
 // than are bounded; what it says once they have left is answered.
 func TestEagerWordsAreBounded(t *testing.T) {

@@ -149,7 +149,7 @@ func New(cfg Config) (*Endpoint, error) {
 		connTable:    connTable{services: map[string]bool{}, users: map[uint64]*user{}},
 		dialTable:    dialTable{wishes: map[wish]*wished{}},
 		shaking:      shaking{graveAt: mono.Never},
-		misses:       misses{waits: map[regmem.Wait]waiters{}},
+		misses:       misses{waits: map[regmem.Wait]chain{}, backs: map[regmem.Backing]chain{}},
 	}
 	if n := cfg.Secure; n != nil {
 		if cfg.Node != NodeID(n.Public.Node()) {
@@ -271,9 +271,28 @@ func (e *Endpoint) connWithin(limit int) *conn {
 	return c
 }
 
-// limboMost is how many connections of one session may be in limbo when the peer asks for another: a peer that leaves
-// our answers unconfirmed shall not fill the table.
+// limbo is how many connections with another node are in limbo, those with all its shards together.
+func (e *Endpoint) limbo(id NodeID) (n int) {
+	for shard := range uint8(wire.MaxShards) {
+		if p := e.peerByID[peerID{id, shard}]; p != nil && p.session != nil {
+			n += p.session.limbo
+		}
+	}
+	return n
+}
+
+// limboMost is how many may be when the peer, or somebody here, asks for another: a peer that leaves our answers or the
+// ends of connections unconfirmed shall not fill the table.
 func (e *Endpoint) limboMost() int { return max(spareConns, e.cfg.MaxConns/4) }
+
+// crowded reports whether there are as many when the peer asks.
+func (s *session) crowded() bool {
+	n := s.limbo // of this node
+	if !s.inside {
+		n = s.e.limbo(s.peer.id)
+	}
+	return n >= s.e.limboMost()
+}
 
 // numbersRest is how many indices of ended connections wait before the first is used again: the longer, the later a
 // number comes again.
@@ -316,7 +335,7 @@ func (e *Endpoint) NextTimeout() mono.Time {
 	if len(e.outbox) > 0 && e.setupWaits() {
 		return 0
 	}
-	t := min(e.helloAt, e.graveAt)
+	t := min(e.helloAt, e.graveAt, e.unusedTimeout())
 	if e.grown.len()+len(e.parked)+len(e.waiters)+len(e.dials) > 0 {
 		t = min(t, e.restTimeout(), e.missTimeout(), e.patienceTimeout())
 		if len(e.dials) > 0 {
@@ -355,6 +374,9 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 	}
 	if now >= e.patienceTimeout() {
 		e.expireWaiting(now)
+	}
+	if now >= e.unusedTimeout() {
+		e.lookAtUnused(now)
 	}
 	if now >= e.helloAt {
 		flags := uint8(0)

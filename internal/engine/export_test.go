@@ -222,3 +222,34 @@ func (e *Endpoint) SessionsAlive() (alive []func() bool) {
 	}
 	return alive
 }
+
+// SetLastQueue sets the number of the receive queue that was made last: the next one gets id+1.
+func (e *Endpoint) SetLastQueue(id QueueID) { e.lastQueue = id }
+
+// PassMessages makes a connection be as if n messages more had come and gone, each way, and nobody had had to ask for
+// a buffer.
+func (e *Endpoint) PassMessages(id ConnID, n uint32) {
+	m := e.conn(id).msgs
+	m.next, m.credits = m.next+n, m.credits+n
+	m.base, m.begun, m.limit, m.told = m.base+n, m.begun+n, m.limit+n, m.told+n
+}
+
+// QueueCounts is how many buffers of a shared queue are promised, are being filled and are lent.
+func (e *Endpoint) QueueCounts(id QueueID) [3]int {
+	q := e.queues[id]
+	return [3]int{q.promised, q.filling, q.lent}
+}
+
+// Lack puts a connection among those that found no buffer in their shared queue, Short is how many entries that has.
+func (e *Endpoint) Lack(id ConnID) {
+	c := e.conn(id)
+	c.msgs.short = true
+	c.msgs.from.enter(c, &c.msgs.from.short)
+}
+
+func (e *Endpoint) Short(q QueueID) int { return e.queues[q].short.len() }
+
+// LookSoon and LookAtUnused have a shared queue looked at for what it can lend.
+func (e *Endpoint) LookSoon(q QueueID) { e.lookSoon(0, e.queues[q]) }
+
+func (e *Endpoint) LookAtUnused() { e.lookAtUnused(0) }

@@ -36,6 +36,7 @@ type user struct {
 	number uint64
 	shares int // in sessions
 	active int // those of them that have something to send
+	strewn int // bytes that the ends of redirections have to copy
 }
 
 // fair is a session's tree.

@@ -44,13 +44,14 @@ func (w *builder) from(c *conn) (more bool) {
 	if c.eager != nil && !w.drafts(c, true) {
 		return true
 	}
+	// The data of the peer's reads and what is our own go first by turns: a peer can keep reads outstanding for ever.
+	c.ownFirst = !c.ownFirst
 	for c.urgent.len()+c.retx.len() > 0 {
-		if !w.resend(c) {
+		if !c.ownFirst && w.answersOldest(c) || !w.resend(c) {
 			return true
 		}
 	}
-	// The data of the peer's reads and what is our own go first by turns: a peer can keep reads outstanding for ever.
-	if c.ownFirst = !c.ownFirst; c.ownFirst && !w.own(c) {
+	if c.ownFirst && !w.own(c) {
 		return true
 	}
 	for c.answering.len() > 0 {
@@ -59,6 +60,18 @@ func (w *builder) from(c *conn) (more bool) {
 		}
 	}
 	return !w.own(c) || c.eager != nil && !w.drafts(c, false)
+}
+
+// answersOldest sends part of the answer to the peer's oldest operation, and reports whether it did: all that the peer
+// has here may wait for it. What was lost goes after it, and not into the same frame, for it may be lost for ever where
+// the peer has no room for it, since all that we have there waits for such an answer.
+func (w *builder) answersOldest(c *conn) bool {
+	if c.answering.len() == 0 || *c.answering.front() != c.rcvBase {
+		return false
+	}
+	room := w.room
+	w.answer(c)
+	return w.room != room
 }
 
 // own sends refusals and operations and reports false if the frame is full.
@@ -105,7 +118,8 @@ func (w *builder) control(c *conn) bool {
 		case ctlCredit:
 			*g = c.credit()
 		case ctlWant:
-			*g = wire.Segment{Kind: wire.KindWant, Conn: c.remote, Key: uint64(c.msgs.wanted())}
+			c.msgs.asked = c.msgs.wanted() // less than when it was queued, if some were given up since
+			*g = wire.Segment{Kind: wire.KindWant, Conn: c.remote, Key: uint64(c.msgs.asked)}
 		}
 		if bit == ctlOpen && c.state != connDialing {
 			c.ctl &^= bit

@@ -13,12 +13,13 @@ type Holding struct {
 	Least                int // the smallest of those counts, never negative
 	Outbox               int
 	Parked               int // parts of operations that wait for memory
+	Queues               int // shared receive queues
 }
 
 // Holding takes time proportional to the tables; it is for tests and the simulator.
 func (e *Endpoint) Holding() Holding {
 	h := Holding{Dials: len(e.dials), Sessions: len(e.sessions), Numbers: len(e.byNumber), Outbox: len(e.outbox),
-		Records: len(e.recs.pool) - 1, Parked: len(e.parked)}
+		Records: len(e.recs.pool) - 1, Parked: len(e.parked), Queues: len(e.queues)}
 	for _, c := range e.conns[1:] {
 		if c.state != connFree {
 			h.Conns++
@@ -48,4 +49,18 @@ func (e *Endpoint) Load() (h Holding) {
 		h.Least = min(h.Least, s.inFlight, s.heldMem, s.staged, s.conns, s.limbo, s.conns-s.limbo)
 	}
 	return h
+}
+
+// QueueLoad returns how many buffers of a shared receive queue no message has begun to fill, how many of them count as
+// promised, and how many of those are lent. It is for the simulator, as Holding.
+func (e *Endpoint) QueueLoad(id QueueID) (posted, promised, lent int) {
+	q := e.queues[id]
+	return q.posted.len(), q.promised, q.lent
+}
+
+// TakerLoad returns how many buffers a connection is promised that no message has begun to fill, and how many its
+// messages have.
+func (e *Endpoint) TakerLoad(id ConnID) (promised, filling int) {
+	m := e.conn(id).msgs
+	return int(int32(m.limit - m.begun)), int(m.begun - m.base)
 }

@@ -13,10 +13,15 @@ import (
 type impatient struct {
 	waiters  []ConnID
 	giveUpAt mono.Time // zero: there is none
+	resting  mono.Time // nobody looks before
 }
 
-// patienceStep is how often they are looked at, at most: the time allowed is that much longer.
-const patienceStep = time.Millisecond
+// How often they are looked at, at most: the time allowed is that much longer. Each look goes through all that waits,
+// which with very many takes longer, so it is the rarer: it shall be no more than a few parts in a hundred of the time.
+const (
+	patienceStep  = time.Millisecond
+	patienceShare = time.Microsecond // for each operation that was looked at
+)
 
 // patience is how long a send may wait.
 func patience(op *Op) time.Duration { return time.Duration(min(op.Off, math.MaxInt64/2)) }
@@ -28,7 +33,7 @@ func (e *Endpoint) notBefore(c *conn, at mono.Time) {
 		c.msgs.timed = true
 		p.waiters = append(p.waiters, c.id)
 	}
-	if p.giveUpAt == 0 || at < p.giveUpAt {
+	if at = max(at, p.resting); p.giveUpAt == 0 || at < p.giveUpAt {
 		p.giveUpAt = at
 	}
 }
@@ -43,20 +48,22 @@ func (e *Endpoint) patienceTimeout() mono.Time {
 
 // expireWaiting gives up the sends that waited long enough, and what is behind them goes on.
 func (e *Endpoint) expireWaiting(now mono.Time) {
-	p, next := &e.impatient, mono.Never
+	p, next, looked := &e.impatient, mono.Never, 0
 	kept := p.waiters[:0]
 	for _, id := range p.waiters {
 		c := e.conn(id)
 		if c == nil || c.msgs == nil {
 			continue
 		}
+		looked += c.msgs.queue.len()
 		at := c.expireWaiting(now)
 		if c.msgs.timed = at != mono.Never; c.msgs.timed {
 			kept = append(kept, id)
 		}
 		next = min(next, at)
 	}
-	p.waiters, p.giveUpAt = kept, max(next, now.Add(patienceStep))
+	p.waiters, p.resting = kept, now.Add(max(patienceStep, time.Duration(looked)*patienceShare))
+	p.giveUpAt = max(next, p.resting)
 	if len(kept) == 0 {
 		p.giveUpAt = 0
 	}

@@ -121,28 +121,29 @@ func (s *session) exchanged(now mono.Time, st *Step) {
 	}
 }
 
-// onKeys takes the peer's half.
-func (s *session) onKeys(now mono.Time, g *wire.Segment) {
+// onKeys takes the peer's half. It reports whether the frame may count as received.
+func (s *session) onKeys(now mono.Time, g *wire.Segment) bool {
 	k := &s.keys
 	if s.sealer == nil {
 		s.e.Count.RejectedMalformed++
-		return
+		return false
 	}
 	if g.Op != k.number+1 {
-		return // of an exchange that is over
+		return true // of an exchange that is over
 	}
 	k.peerReady = k.peerReady || g.Flags&wire.KeysReady != 0
 	if k.next != nil && k.peerReady {
 		s.turnKeys(now)
-		return
+		return true
 	}
 	if k.heard {
-		return
+		return true
 	}
 	k.heard, k.theirs = true, [wire.PublicLen]byte(g.Data)
 	if !k.busy {
 		s.exchange(now)
 	}
+	return true
 }
 
 // turnKeys seals with the next keys: the peer can open them.

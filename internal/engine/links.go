@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math/bits"
+	"time"
 
 	"multiedge/internal/hist"
 	"multiedge/internal/mono"
@@ -17,6 +18,7 @@ type peerLinks struct {
 	announced uint64               // which of them there are; a part of known
 	known     uint64               // which there are or were
 	seen      [MaxLinks]uint64     // per local link: the peer's links whose frames arrived there
+	followed  ration               // changes of the peer's links
 	news      uint64               // links of ours that the peer must be told about
 	told      uint32               // the version of our links that our parameters in the handshake had
 }
@@ -110,34 +112,54 @@ func (e *Endpoint) linkInfo(i int) wire.LinkInfo {
 	return in
 }
 
-// setRemoteLink takes what the peer says of one of its links, unless something newer is known (clause 10.4). It reports
-// whether that is news.
-func (s *session) setRemoteLink(l *wire.LinkInfo) bool {
-	j := int(l.Link)
-	was := s.links[j]
-	if was.version > l.Version {
-		return false
-	}
-	s.links[j] = remoteLink{mac: l.MAC, mtu: int(l.MTU), joins: l.Joins, slots: int(l.RxSlots), shuffle: l.Shuffle,
+// described is the link that a description is of.
+func described(l *wire.LinkInfo) remoteLink {
+	return remoteLink{mac: l.MAC, mtu: int(l.MTU), joins: l.Joins, slots: int(l.RxSlots), shuffle: l.Shuffle,
 		version: l.Version}
+}
+
+// changes reports whether a description of one of the peer's links, than which nothing newer is known, is news.
+func (s *session) changes(l *wire.LinkInfo) bool {
+	was := s.links[l.Link]
+	newest := was.version <= l.Version
+	was.version = l.Version
+	return newest && was != described(l)
+}
+
+// setRemoteLink takes what the peer says of one of its links, unless something newer is known (clause 10.4).
+func (s *session) setRemoteLink(l *wire.LinkInfo) {
+	j := int(l.Link)
+	if s.links[j].version > l.Version {
+		return
+	}
+	s.links[j] = described(l)
 	s.announced, s.known = s.announced|1<<j, s.known|1<<j
 	if l.RxSlots == 0 {
 		s.announced &^= 1 << j
 	}
-	was.version = l.Version
-	return s.links[j] != was
 }
 
-// onLink follows a change of one of the peer's links.
-func (s *session) onLink(now mono.Time, data []byte) {
+// mostLinkChanges is how many changes of a peer's links are followed in a second: with each of them a path begins anew,
+// and people are told.
+const mostLinkChanges = 4 * MaxLinks
+
+// onLink follows a change of one of the peer's links. It reports whether the frame may count as received (clause 3.3).
+func (s *session) onLink(now mono.Time, data []byte) bool {
 	var l wire.LinkInfo
 	if s.opener == nil || l.Decode(data) != nil {
 		s.e.Count.RejectedMalformed++
-		return
+		return false
 	}
-	if s.setRemoteLink(&l) {
+	news := s.changes(&l)
+	if news && !s.followed.take(now, time.Second, rankPeer, mostLinkChanges) {
+		s.e.Count.RejectedNoRoom++
+		return false
+	}
+	s.setRemoteLink(&l)
+	if news {
 		s.refreshPaths(now)
 	}
+	return true
 }
 
 // announceLink queues news of a link for every sealed session: its parameters named the links of that time. In

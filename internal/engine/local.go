@@ -136,11 +136,16 @@ func (c *conn) endLocal(o *sendOp, ev *Event) {
 		c.e.Count.OpsFailedLate++
 	}
 	if o.staged {
-		ev.Data = o.Local[:cap(o.Local)] // frames handed out may still refer to it, whatever came of it
-		c.chargeStage(-cap(o.Local))
-		c.e.stage.put(o.Local)
-		o.staged = false
+		c.unstage(o, ev)
 	}
+}
+
+// unstage takes the copy of an operation back, whose end ev tells.
+func (c *conn) unstage(o *sendOp, ev *Event) {
+	ev.Data = o.Local[:cap(o.Local)] // frames handed out may still refer to it, whatever came of it
+	c.chargeStage(-cap(o.Local))
+	c.e.stage.put(o.Local)
+	o.staged = false
 }
 
 // localRecord is the kind of record for a part of a write: of one whose local bytes the owner waits for, its

@@ -28,9 +28,9 @@ type messages struct {
 // sending is our messages.
 type sending struct {
 	next    uint32 // number of the next
-	credits uint32 // number of the first that the peer has no buffer for
+	credits uint32 // number of the first that the peer has no buffer for, or next
 	shared  bool   // the peer takes buffers from a queue that others use too: they must be asked for
-	asked   uint32 // credits were asked for up to this number
+	asked   uint32 // credits were asked for up to this number, or next
 	queue   queue[sendOp]
 	forward int  // of queue: those with a forward fence
 	timed   bool // the connection is in Endpoint.impatient
@@ -60,6 +60,7 @@ func (m *messages) number(o *sendOp) {
 	}
 	o.Key, o.Off = regmem.Key(m.next), 0
 	m.next++
+	m.credits, m.asked = atLeast(m.credits, m.next), atLeast(m.asked, m.next)
 }
 
 // mayLeave reports whether op waits for no buffer.
@@ -110,19 +111,18 @@ func (c *conn) ask() {
 // wanted is the number up to which buffers are needed for what waits.
 func (m *sending) wanted() uint32 { return m.next + uint32(m.queue.len()) }
 
-// onCredit takes news of the peer's buffers.
-func (c *conn) onCredit(g *wire.Segment) {
+// onCredit takes news of the peer's buffers. It reports whether the frame may count as received.
+func (c *conn) onCredit(g *wire.Segment) bool {
 	m := c.messages()
 	if ahead := int32(g.Limit - m.next); ahead > maxCredit {
 		c.e.Count.RejectedMalformed++
-		return
+		return false
 	}
 	m.shared = g.Flags&wire.CreditShared != 0
-	if int32(g.Limit-m.credits) > 0 {
-		m.credits = g.Limit
-	}
+	m.credits = atLeast(m.credits, g.Limit)
 	c.enterWaiting()
 	c.ask()
+	return true
 }
 
 // maxCredit is the most buffers that one connection can be promised.

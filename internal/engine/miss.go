@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"multiedge/internal/mono"
@@ -20,6 +21,8 @@ import (
 const (
 	missTime  = time.Second            // how long an operation waits for memory (clause 16.4)
 	missTick  = 100 * time.Millisecond // how often parked parts are looked at: pages may have to be asked for again
+	missLooks = 2048                   // parts that are looked at in one go, at most
+	missTries = 256                    // parts that are tried again in one go, at most, since their page has come
 	missTurns = 10                     // and as many times that while pages of the same memory come
 	missRest  = 256                    // parked parts, with their buffers, that are kept for reuse
 )
@@ -36,9 +39,14 @@ type misses struct {
 	missing regmem.Wait // what the latest touch did not find; whoever parks takes it
 	at      uint64      // where it looked: in the operation, or in the grant
 	trying  *missed     // it is being tried again
-	waits   map[regmem.Wait]waiters
-	parked  []*missed // all of them
-	missAt  mono.Time // when they are looked at
+	waits   map[regmem.Wait]chain
+	backs   map[regmem.Backing]chain // by the memory that they wait for
+	parked  []*missed                // all of them
+	missAt  mono.Time                // when they are looked at
+	looked  int                      // at so many of them, in this tick
+	asking  []regmem.Backing         // of AskAgain
+	came    []arrivedPage            // for which more wait than were tried again
+	looking []*missed                // scratch
 	spare   []*missed
 }
 
@@ -50,8 +58,7 @@ type missed struct {
 	since mono.Time
 	cost  int // charged to the session's held memory
 	index int // in parked
-	next  *missed
-	prev  *missed
+	in    [chains]struct{ next, prev *missed }
 
 	seg  segment // what arrived; its data is in kept
 	kept []byte
@@ -64,8 +71,64 @@ type missed struct {
 	landed bool   // a courier has put the data of seg in its place
 }
 
-// waiters are those who wait for one page, in order of arrival.
-type waiters struct{ first, last *missed }
+// A parked part is in three chains, so that nobody has to go through what others have parked.
+const (
+	ofPage = iota // misses.waits
+	ofBack        // misses.backs
+	ofConn        // conn.missed
+	chains
+)
+
+// chain is parked parts of one kind, in order of arrival.
+type chain struct{ first, last *missed }
+
+func (b *chain) push(m *missed, k int) {
+	at := &m.in[k]
+	if at.next, at.prev = nil, b.last; b.last == nil {
+		b.first = m
+	} else {
+		b.last.in[k].next = m
+	}
+	b.last = m
+}
+
+func (b *chain) remove(m *missed, k int) {
+	at := &m.in[k]
+	if at.prev == nil {
+		b.first = at.next
+	} else {
+		at.prev.in[k].next = at.next
+	}
+	if at.next == nil {
+		b.last = at.prev
+	} else {
+		at.next.in[k].prev = at.prev
+	}
+	at.next, at.prev = nil, nil
+}
+
+func pushTo[K comparable](of map[K]chain, key K, m *missed, k int) {
+	b := of[key]
+	b.push(m, k)
+	of[key] = b
+}
+
+func removeFrom[K comparable](of map[K]chain, key K, m *missed, k int) {
+	b := of[key]
+	if b.remove(m, k); b.first == nil {
+		delete(of, key)
+	} else {
+		of[key] = b
+	}
+}
+
+// back is the memory that m waits for, or for room for a trip to it; nil: for room here.
+func (m *missed) back() regmem.Backing {
+	if m.heap != nil {
+		return m.heap
+	}
+	return m.wait.Back
+}
 
 // touch reports whether memory of our own operation is resident, of which n bytes are used now, and others follow.
 func (e *Endpoint) touch(o *sendOp, off, n, follows uint64, site regmem.Site) bool {
@@ -192,22 +255,16 @@ func (c *conn) park(now mono.Time, m *missed, wait regmem.Wait, site regmem.Site
 	e := c.e
 	m.wait, m.site, m.conn, m.index = wait, site, c.id, len(e.parked)
 	c.charge(m.cost)
-	c.misses++
+	c.missed.push(m, ofConn)
 	if e.parked = append(e.parked, m); m.index == 0 {
-		e.missAt = now.Add(missTick)
+		e.missAt, e.looked = now.Add(missTick), 0
 	}
-	if wait.Back == nil {
-		return
+	if wait.Back != nil {
+		pushTo(e.waits, wait, m, ofPage)
 	}
-	b := e.waits[wait]
-	m.next, m.prev = nil, b.last
-	if b.last == nil {
-		b.first = m
-	} else {
-		b.last.next = m
+	if b := m.back(); b != nil {
+		pushTo(e.backs, b, m, ofBack)
 	}
-	b.last = m
-	e.waits[wait] = b
 }
 
 // unpark takes one out of every list.
@@ -219,26 +276,13 @@ func (e *Endpoint) unpark(m *missed) {
 	e.parked = e.parked[:last]
 	if c := e.conn(m.conn); c != nil {
 		c.charge(-m.cost)
-		c.misses--
+		c.missed.remove(m, ofConn)
 	}
-	if m.wait.Back == nil {
-		return
+	if m.wait.Back != nil {
+		removeFrom(e.waits, m.wait, m, ofPage)
 	}
-	b := e.waits[m.wait]
-	if m.prev == nil {
-		b.first = m.next
-	} else {
-		m.prev.next = m.next
-	}
-	if m.next == nil {
-		b.last = m.prev
-	} else {
-		m.next.prev = m.prev
-	}
-	if m.next, m.prev = nil, nil; b.first == nil {
-		delete(e.waits, m.wait)
-	} else {
-		e.waits[m.wait] = b
+	if b := m.back(); b != nil {
+		removeFrom(e.backs, b, m, ofBack)
 	}
 }
 
@@ -259,14 +303,27 @@ func (e *Endpoint) rid(m *missed) {
 	}
 }
 
+// arrivedPage is a page for which so many are to be tried again still.
+type arrivedPage struct {
+	regmem.Wait
+	left int
+}
+
 // Resident says that a page which Backing.Touch named has come, or that it is time to ask again. What waits for it is
-// tried again, in order.
+// tried again, in order; where that is much, some of it later.
 func (e *Endpoint) Resident(now mono.Time, w regmem.Wait) {
 	n := 0
-	for m := e.waits[w].first; m != nil; m = m.next {
+	for m := e.waits[w].first; m != nil; m = m.in[ofPage].next {
 		n++
 	}
-	e.someAgain(now, w, n)
+	e.arrived(now, arrivedPage{w, n})
+}
+
+func (e *Endpoint) arrived(now mono.Time, p arrivedPage) {
+	n := min(p.left, missTries)
+	if e.someAgain(now, p.Wait, n); p.left > n && e.Waits(p.Wait) {
+		e.came = append(e.came, arrivedPage{p.Wait, p.left - n})
+	}
 }
 
 // someAgain tries again the first n of those that wait for a page.
@@ -346,18 +403,27 @@ func (c *conn) waitingOp(op seqnum.Value) *recvOp {
 
 // Gone says that memory is no more. What waits for it is tried again, and meets what there is in its place.
 func (e *Endpoint) Gone(now mono.Time, b regmem.Backing) {
-	for _, m := range append([]*missed(nil), e.parked...) {
-		if m.index < len(e.parked) && e.parked[m.index] == m &&
-			(m.wait.Back == b || m.heap != nil && regmem.Backing(m.heap) == b) {
+	var all []*missed
+	for m := e.backs[b].first; m != nil; m = m.in[ofBack].next {
+		all = append(all, m)
+	}
+	for _, m := range all {
+		if e.isParked(m) && m.back() == b {
 			e.again(now, m)
 		}
 	}
 }
 
+// isParked reports whether m is parked still: it may have gone with another.
+func (e *Endpoint) isParked(m *missed) bool { return m.index < len(e.parked) && e.parked[m.index] == m }
+
 // missTimeout is when parked parts are looked at next.
 func (e *Endpoint) missTimeout() mono.Time {
-	if len(e.parked) == 0 {
+	switch {
+	case len(e.parked) == 0:
 		return mono.Never
+	case len(e.asking)+len(e.came) > 0:
+		return 0
 	}
 	return e.missAt
 }
@@ -365,15 +431,47 @@ func (e *Endpoint) missTimeout() mono.Time {
 // Waits reports whether something is parked for a page.
 func (e *Endpoint) Waits(w regmem.Wait) bool { return e.waits[w].first != nil }
 
-// AskAgain has the pages of all that is parked be asked for again soon: some were forgotten, and there may be room.
-func (e *Endpoint) AskAgain(now mono.Time) { e.missAt = now }
+// AskAgain has pages of b be asked for again soon, those first that are waited for longest: some were forgotten, and
+// there may be room.
+func (e *Endpoint) AskAgain(b regmem.Backing) {
+	if e.backs[b].first != nil && !slices.Contains(e.asking, b) {
+		e.asking = append(e.asking, b)
+	}
+}
 
-// lookAtMissed asks again for the pages of everything that is parked, and ends what has waited for too long.
+// lookAtMissed asks again for the pages of what is parked, and ends what has waited for too long. In each tick it looks
+// at everything, a part at a time.
 func (e *Endpoint) lookAtMissed(now mono.Time) {
-	e.missAt = now.Add(missTick)
-	for _, m := range append([]*missed(nil), e.parked...) {
+	if len(e.came) > 0 {
+		p := e.came[0]
+		e.came = slices.Delete(e.came, 0, 1)
+		e.arrived(now, p)
+	}
+	some, asked := e.looking[:0], 0
+	for ; asked < len(e.asking) && len(some) < missLooks; asked++ {
+		most := len(some) + missLooks
+		for m := e.backs[e.asking[asked]].first; m != nil && len(some) < most; m = m.in[ofBack].next {
+			some = append(some, m)
+		}
+	}
+	if e.asking = slices.Delete(e.asking, 0, asked); now >= e.missAt {
+		if e.looked >= len(e.parked) {
+			e.looked = 0
+		}
+		part := e.parked[e.looked:min(e.looked+missLooks, len(e.parked))]
+		some, e.looked = append(some, part...), e.looked+len(part)
+		e.missAt = now.Add(missTick * time.Duration(len(part)) / time.Duration(max(len(e.parked), 1)))
+	}
+	e.lookAt(now, some)
+	clear(some)
+	e.looking = some[:0]
+}
+
+// lookAt does so for some of them.
+func (e *Endpoint) lookAt(now mono.Time, some []*missed) {
+	for _, m := range some {
 		switch {
-		case m.index >= len(e.parked) || e.parked[m.index] != m: // it went with another
+		case !e.isParked(m):
 		case m.wait.Back == nil:
 			e.again(now, m)
 		case !e.comes(now, m):
@@ -428,13 +526,13 @@ func (c *conn) giveUpMissed(now mono.Time, m *missed) {
 	}
 }
 
-// nowhere is a place that lies in no grant (clause 16.5).
+// nowhere is a place that lies in no grant, and its lower half in no message (clause 16.5).
 const nowhere = ^uint64(0) - 1
 
-// abandon sends, in place of what is left of a write, a byte to nowhere: the peer refuses the operation, of which it
-// may have parts, and those behind it go on (clause 16.5).
+// abandon sends, in place of what is left of a write or a send, a byte to nowhere: the peer refuses the operation, of
+// which it may have parts, and those behind it go on (clause 16.5). A send keeps its kind: its message has a number.
 func (w *builder) abandon(c *conn, o *sendOp, p part) (sent uint64, ok bool) {
-	w.seg = wire.Segment{Kind: wire.KindWrite, Flags: p.flags, Conn: c.remote, Op: uint32(p.op),
+	w.seg = wire.Segment{Kind: kinds[o.Kind].request, Flags: p.flags, Conn: c.remote, Op: uint32(p.op),
 		Fence: uint32(o.fence), Key: uint64(o.Key), Place: nowhere, Data: nothing[:]}
 	if w.room < w.seg.Len() {
 		return 0, false
@@ -448,12 +546,8 @@ var nothing [1]byte
 
 // dropMissed forgets what is parked of a connection that ends.
 func (c *conn) dropMissed() {
-	e := c.e
-	for i := len(e.parked) - 1; i >= 0 && c.misses > 0; i-- {
-		if i < len(e.parked) && e.parked[i].conn == c.id {
-			m := e.parked[i]
-			e.unpark(m)
-			e.rid(m)
-		}
+	for m := c.missed.first; m != nil; m = c.missed.first {
+		c.e.unpark(m)
+		c.e.rid(m)
 	}
 }

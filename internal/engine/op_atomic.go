@@ -106,7 +106,7 @@ func deliverAtomic(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	if !ok {
 		return c.refuseAccess(now, o, g.op, StatusLimit)
 	}
-	o.state, o.flags, o.imm, o.key, o.first = ropAnswering, g.flags, g.imm, g.key, g.place
+	o.state, o.flags, o.imm, o.key, o.first, o.last = ropAnswering, g.flags, g.imm, g.key, g.place, uint64(size)
 	o.off, o.n, o.sent, o.acked = was, wire.AtomicWord, 0, 0 // the answer is kept where a read has its offset
 	c.e.Count.AtomicsPerformed++
 	c.answering.push(g.op)

@@ -57,8 +57,8 @@ type compose struct {
 	stamp     uint32   // the latest
 	stamps    []uint32 // of each block as it was sent last; 0: never
 	sum       uint64   // of stamps
-	todo      []uint64 // blocks to be sent, a bit each
-	left      int      // of todo
+	marks     []uint64 // blocks to be sent, a bit each
+	left      int      // of marks
 }
 
 // mostWords is how many words of a connection may wait to be sent when the peer makes us say another one: more than a
@@ -164,7 +164,7 @@ func (e *Endpoint) takeCompose(blocks int) *compose {
 	} else {
 		k = new(compose)
 	}
-	*k = compose{stamps: zeros(k.stamps, blocks), todo: zeros(k.todo, (blocks+63)/64)}
+	*k = compose{stamps: zeros(k.stamps, blocks), marks: zeros(k.marks, (blocks+63)/64)}
 	return k
 }
 
@@ -227,11 +227,11 @@ func (e *Endpoint) Wrote(id ConnID, name, off, n uint64) bool {
 	return true
 }
 
-func (k *compose) marked(b int) bool { return k.todo[b/64]>>(b%64)&1 != 0 }
+func (k *compose) marked(b int) bool { return k.marks[b/64]>>(b%64)&1 != 0 }
 
 func (g *eager) mark(k *compose, b int) {
 	if !k.marked(b) {
-		k.todo[b/64] |= 1 << (b % 64)
+		k.marks[b/64] |= 1 << (b % 64)
 		k.left++
 		g.marked++
 	}
@@ -247,8 +247,8 @@ func (g *eager) markAll(k *compose, first, last int) {
 		if w == last/64 {
 			more &= ^uint64(0) >> (63 - last%64)
 		}
-		n := bits.OnesCount64(more &^ k.todo[w])
-		k.todo[w] |= more
+		n := bits.OnesCount64(more &^ k.marks[w])
+		k.marks[w] |= more
 		k.left += n
 		g.marked += n
 	}
@@ -256,7 +256,7 @@ func (g *eager) markAll(k *compose, first, last int) {
 
 func (g *eager) unmark(k *compose, b int) {
 	if k.marked(b) {
-		k.todo[b/64] &^= 1 << (b % 64)
+		k.marks[b/64] &^= 1 << (b % 64)
 		k.left--
 		g.marked--
 	}
@@ -266,7 +266,7 @@ func (g *eager) unmark(k *compose, b int) {
 func (g *eager) unmarkAll(k *compose) {
 	g.marked -= k.left
 	k.left = 0
-	clear(k.todo)
+	clear(k.marks)
 }
 
 // setStamp gives block b the latest stamp.
@@ -482,7 +482,7 @@ func (w *builder) drafts(c *conn, committed bool) bool {
 // committed get a fresh stamp, since their bytes may have changed; the others have stamps that count already.
 func (w *builder) stage(c *conn, k *compose) bool {
 	b := 0
-	for i, word := range k.todo {
+	for i, word := range k.marks {
 		if word != 0 {
 			b = 64*i + bits.TrailingZeros64(word)
 			break

@@ -107,7 +107,7 @@ func acceptRead(c *conn, now mono.Time, g *segment) bool {
 		e.Count.RejectedMalformed++
 		return false
 	}
-	if n == o.n && len(o.got.spans) == 0 && !o.backed && e.look == nil {
+	if n == o.n && len(o.got.spans) == 0 && !o.backed && o.Pieces == nil && e.look == nil {
 		// all of it at once, as most answers are
 		c.deliver(o.Local, g, true)
 		c.complete(now, op, OK)

@@ -14,6 +14,9 @@ func init() {
 	carriers[wire.KindSendNext] = carriers[wire.KindSend]
 }
 
+// mostMessage is how many bytes a message has at most (clause 14.1).
+const mostMessage = 1 << 31
+
 // deliverSend puts a part into the message's buffer, and applies the operation with the last of them.
 func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	const whole = wire.SegFirst | wire.SegLast
@@ -22,18 +25,20 @@ func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 		o.key = g.key
 	}
 	number := uint32(g.key)
-	if g.flags&wire.SegStrict != 0 && number == m.limit && !m.promise(1) {
-		m.skip()
-		e.Count.MessagesUnbuffered++
-		c.refuseOp(o, g.op, StatusNoBuffer)
+	if g.flags&wire.SegStrict != 0 && number == m.limit && number == m.base && !m.promise() {
+		c.unbuffered(now, o, g.op)
 		return true
 	}
-	a := m.buffer(number, g.op)
-	if a == nil || o.key != g.key { // no peer that counts right sends it
+	a, there := m.buffer(number, g.op)
+	switch {
+	case !there: // strict, and the next: others wait (decided)
+		c.unbuffered(now, o, g.op)
+		return true
+	case a == nil || o.key != g.key: // no peer that counts right sends it
 		e.Count.RejectedMalformed++
 		return false
 	}
-	lo, n, size := g.place, uint64(len(g.data)), uint64(len(a.Local))
+	lo, n, size := g.place, uint64(len(g.data)), min(uint64(len(a.Local)), mostMessage)
 	if lo > size || n > size-lo {
 		c.settle(g.op, false)
 		e.Count.MessagesTooLong++
@@ -69,6 +74,16 @@ func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 		c.apply(now, o, g.op, o.last)
 	}
 	return true
+}
+
+// unbuffered refuses a strict message, the next of all, that has no buffer.
+func (c *conn) unbuffered(now mono.Time, o *recvOp, op seqnum.Value) {
+	m := c.msgs
+	c.e.Count.MessagesUnbuffered++
+	c.refuseOp(o, op, StatusNoBuffer)
+	if m.skip(); m.limit != m.begun { // the one that was promised is for the next
+		c.tellCredit(now)
+	}
 }
 
 func completeSend(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte) {

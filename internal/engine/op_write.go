@@ -142,6 +142,10 @@ func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 		c.apply(now, o, g.op, n)
 		return true
 	}
+	if o.state == ropPartial && o.key != g.key { // the owner would be told of more than the first key is of
+		e.Count.RejectedMalformed++
+		return false
+	}
 	there := err == nil && n > 0 && o.got.covers(lo, hi)
 	if err == nil && !there && !e.landed(g) && !e.touchGrant(lo, n, g.follows, regmem.WriteTarget) {
 		err = regmem.ErrNotResident
@@ -163,10 +167,10 @@ func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 		c.add(&o.got, lo, hi)
 		o.missedAt = 0
 	}
-	o.state = ropPartial
+	o.state, o.key = ropPartial, g.key
 	o.flags |= g.flags
 	if g.flags&wire.SegFirst != 0 {
-		o.first, o.key = lo, g.key
+		o.first = lo
 	}
 	if g.flags&wire.SegLast != 0 {
 		o.last, o.imm = hi, g.imm

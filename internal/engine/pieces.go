@@ -1,6 +1,10 @@
 package engine
 
-import "multiedge/regmem"
+import (
+	"runtime"
+
+	"multiedge/regmem"
+)
 
 // Local memory in pieces: what a write gathers and a read scatters (clause 6, which sees one range: only the end that
 // submits an operation knows its pieces). A frame's payload that lies in one piece is referred to where it lies; one
@@ -125,6 +129,40 @@ func (p *Pieces) scatter(off uint64, src []byte) {
 	for i, in := p.at(off); len(src) > 0; i, in = i+1, 0 {
 		src = src[copy(p.list[i].bytes[in:], src):]
 	}
+}
+
+// shortPiece is the longest piece, in bytes, that fetch reads.
+const shortPiece = 256
+
+// fetch reads a byte of each end of short pieces: pieces lie anywhere, and copied one after the other, each would be
+// waited for. What is read is not passed over, as requests to prefetch are (package prefetch).
+func (p *Pieces) fetch() {
+	var sum byte
+	for i := range p.list[:p.n] {
+		if b := p.list[i].bytes; len(b) > 0 && len(b) <= shortPiece {
+			sum += b[0] + b[len(b)-1]
+		}
+	}
+	runtime.KeepAlive(sum)
+}
+
+// gatherAhead gathers what is copied into a frame anyway when the operation enters, if a copy may be held: from then
+// on it has one range like any other.
+func (c *conn) gatherAhead(o *sendOp, op *Op) {
+	if o.Kind == OpRead || o.n == 0 || o.backed {
+		return
+	}
+	o.Pieces.fetch()
+	n := int(o.n)
+	if n > smallMost || !c.stageRoom(n) {
+		return
+	}
+	b := c.e.stage.take(n)
+	o.Pieces.gather(b, 0)
+	o.Pieces.use(-1)
+	c.chargeStage(cap(b))
+	o.Local, o.staged = b, true
+	o.Pieces, op.Pieces = nil, nil
 }
 
 // gathered returns n bytes of an operation's local memory, which must last as long as the batch.

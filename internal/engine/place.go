@@ -50,7 +50,7 @@ type recvSide struct {
 
 	redirects []redirect // nil: none
 
-	held, heldFence int  // held segments; those of them behind a forward fence, or strict
+	held, heldFence int  // held segments; the loose ones of them
 	releasing       bool // release is running
 	again           bool // and is to go round once more
 }
@@ -62,13 +62,13 @@ type recvOp struct {
 	status      Status
 	flags       uint8 // segment flags seen
 	imm         uint32
-	first, last uint64 // place of FIRST, end of LAST
+	first, last uint64 // place of FIRST, end of LAST; of an atomic last is its size
 	got         ranges // of a write: bytes in place
 	held        []heldSegment
 	kept        ranges // of a write: bytes in held
 
-	key         regmem.Key // of a read or an atomic, or of the FIRST segment of a write
-	off         uint64     // of an atomic: what it found
+	key         regmem.Key
+	off         uint64 // of an atomic: what it found
 	n           uint64
 	sent, acked uint64
 	// when a part of it was first left unreceived because of a miss, since the latest one in place
@@ -163,11 +163,16 @@ func (c *conn) allowed(g *segment) bool {
 	if g.flags&wire.SegFenced != 0 && !g.fence.Before(c.rcvBase) && c.rop(g.fence).state != ropApplied {
 		return false
 	}
-	return g.flags&wire.SegStrict == 0 || c.decided(uint32(g.key))
+	return g.kind != OpSend || c.decided(g)
 }
 
-// perform hands a request that no fence forbids to its kind.
+// perform hands a request that no fence forbids to its kind. An operation of which parts are in place is of their kind:
+// what is known of it would mean something else to another.
 func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
+	if o.state == ropPartial && o.kind != g.kind {
+		c.e.Count.RejectedMalformed++
+		return false
+	}
 	o.kind = g.kind
 	received := kinds[g.kind].deliver(c, now, o, g)
 	if c.e.missing.Back != nil {
@@ -245,6 +250,9 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 	}
 	failed := o.state == ropFailed
 	if o.state == ropAnswering {
+		if o.kind == OpAtomic {
+			n = o.last // its answer may be longer than what it was about
+		}
 		c.bytesOut += n
 	} else if !failed {
 		c.bytesIn += n
@@ -329,10 +337,15 @@ func (c *conn) hold(o *recvOp, g *segment) bool {
 	h.data, h.lasting = append([]byte(nil), g.data...), true
 	o.keep(h)
 	c.held++
-	if g.flags&(wire.SegFenced|wire.SegStrict) != 0 {
+	if g.loose() {
 		c.heldFence++
 	}
 	return true
+}
+
+// loose reports whether a held segment may be performed before all operations before its own are applied.
+func (g *segment) loose() bool {
+	return g.flags&wire.SegFenced != 0 || g.kind == OpSend && g.flags&wire.SegBackward == 0
 }
 
 func (c *conn) dropHeld(o *recvOp) {
@@ -348,7 +361,7 @@ func (c *conn) dropHeld(o *recvOp) {
 func (c *conn) unhold(h *heldSegment) {
 	c.charge(-len(h.data) - heldOverhead)
 	c.held--
-	if h.flags&(wire.SegFenced|wire.SegStrict) != 0 {
+	if h.loose() {
 		c.heldFence--
 	}
 }
@@ -391,7 +404,8 @@ func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
 	slices.SortFunc(held, func(a, b heldSegment) int { return cmp.Compare(a.place, b.place) })
 	for i := range held {
 		h := &held[i]
-		if o.state < ropAnswering && op.InWindow(c.rcvBase, c.window) && !c.perform(now, o, &h.segment) {
+		if o.state < ropAnswering && op.InWindow(c.rcvBase, c.window) &&
+			!(c.allowed(&h.segment) && c.perform(now, o, &h.segment)) {
 			o.keep(*h) // its frame was acknowledged: it must not be lost
 			continue
 		}

@@ -99,6 +99,18 @@ func (r *ranges) is(lo, hi uint64) bool {
 	return len(r.spans) == 1 && r.spans[0] == span{lo, hi}
 }
 
+// alike reports whether the byte at lo is in the set, and up to where, hi at most, those behind it are alike.
+func (r *ranges) alike(lo, hi uint64) (in bool, end uint64) {
+	i := r.find(lo + 1)
+	switch {
+	case i == len(r.spans):
+		return false, hi
+	case r.spans[i].lo <= lo:
+		return true, min(hi, r.spans[i].hi)
+	}
+	return false, min(hi, r.spans[i].lo)
+}
+
 // before returns how many bytes right before at are in the set.
 func (r *ranges) before(at uint64) uint64 {
 	if i := r.find(at); i < len(r.spans) && r.spans[i].lo < at {

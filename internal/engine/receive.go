@@ -28,15 +28,19 @@ type QueueID uint32
 type sharedQueues struct {
 	queues    map[QueueID]*receiveQueue
 	lastQueue QueueID
+	lenders   []*receiveQueue // those that are looked at
+	unusedAt  mono.Time       // when they are, if there are any
 }
 
 // receiveQueue is posted buffers that no message has begun to fill.
 type receiveQueue struct {
 	id       QueueID // 0: a connection's own
 	posted   queue[Receive]
-	promised int // of posted
-	conns    int // that take from it
+	promised int     // of posted
+	filling  int     // buffers that messages have begun to fill, and that are not their owner's yet
+	takers   []*conn // that take from it, if it is shared
 	asking   queue[ConnID]
+	lending
 }
 
 // receiving is the peer's messages: those before base are with their owner, [base, begun) have buffers, [begun, limit)
@@ -44,11 +48,13 @@ type receiveQueue struct {
 type receiving struct {
 	from               *receiveQueue
 	base, begun, limit uint32
-	told               uint32    // the limit as the peer was told last
+	told               uint32    // the limit as the peer was told last, or begun
 	buffers            []arrival // ring of [base, begun), its length a power of two or 0
 	owesCredit         bool      // the next OpAck is to tell the peer of limit
-	asks               bool      // the connection is in from.asking
-	wants              uint32    // up to which number the peer asked for buffers, unless that is begun or before
+	asks, short        bool      // the connection is in from.asking, in from.short
+	wants              uint32    // up to which number the peer asked for buffers, or begun
+	place              int       // in from.takers
+	borrowing
 }
 
 // arrival is a buffer that a message fills.
@@ -64,24 +70,36 @@ type arrival struct {
 // free is how many buffers nobody was promised.
 func (q *receiveQueue) free() int { return q.posted.len() - q.promised }
 
+// halfFree reports whether more than half of the buffers are free, those that are being filled counted.
+func (q *receiveQueue) halfFree() bool { return q.spare() > 0 }
+
+// spare is how many buffers are free beyond half of all, those that are being filled included.
+func (q *receiveQueue) spare() int { return q.free() - (q.posted.len()+q.filling)/2 }
+
+// has is how many buffers the peer has: those that it was promised, and those that it has not filled yet. A peer can
+// begin messages and never end them, or end all but the first.
+func (m *receiving) has() int { return int(m.limit - m.base) }
+
 func (m *receiving) at(number uint32) *arrival { return &m.buffers[number&uint32(len(m.buffers)-1)] }
 
 // PostReceive takes a buffer for the messages of a connection. It reports false, and nothing has happened, if the
-// connection is not open or takes from a shared queue. Exactly one EvReceived with r.Token follows otherwise.
+// connection is not open or takes from a shared queue. Exactly one EvReceived with r.Token follows otherwise. One that
+// is being closed takes buffers until it ends: where both ends close, each with sends that wait for buffers of the
+// other's, neither would end without them.
 func (e *Endpoint) PostReceive(now mono.Time, id ConnID, r *Receive) bool {
 	c := e.conn(id)
-	if c == nil || c.state != connOpen || c.ping {
+	if c == nil || c.state != connOpen && c.state != connClosing || c.ping {
 		return false
 	}
 	m := c.messages()
 	if m.from == nil {
-		m.from = &receiveQueue{conns: 1}
+		m.from = &receiveQueue{}
 	}
 	if m.from.id != 0 || m.from.posted.len() >= maxCredit/2 {
 		return false
 	}
 	m.from.post(r)
-	m.promise(1)
+	m.promise()
 	c.tellCredit(now)
 	return true
 }
@@ -95,9 +113,10 @@ func (q *receiveQueue) post(r *Receive) {
 
 // NewReceiveQueue makes a queue that connections can share.
 func (e *Endpoint) NewReceiveQueue() QueueID {
-	e.lastQueue++
 	if e.queues == nil {
 		e.queues = map[QueueID]*receiveQueue{}
+	}
+	for e.lastQueue++; e.lastQueue == 0 || e.queues[e.lastQueue] != nil; e.lastQueue++ {
 	}
 	e.queues[e.lastQueue] = &receiveQueue{id: e.lastQueue}
 	return e.lastQueue
@@ -107,7 +126,7 @@ func (e *Endpoint) NewReceiveQueue() QueueID {
 // connections take from it.
 func (e *Endpoint) DropReceiveQueue(id QueueID) bool {
 	q := e.queues[id]
-	if q == nil || q.conns > 0 {
+	if q == nil || len(q.takers) > 0 {
 		return false
 	}
 	delete(e.queues, id)
@@ -116,14 +135,14 @@ func (e *Endpoint) DropReceiveQueue(id QueueID) bool {
 }
 
 // JoinReceiveQueue has a connection take its buffers from a shared queue from now on. It reports false if the
-// connection is not open, or was given buffers of its own.
+// connection is not open, or was given buffers of its own. As with PostReceive, one that is being closed may.
 func (e *Endpoint) JoinReceiveQueue(now mono.Time, id ConnID, queue QueueID) bool {
 	c, q := e.conn(id), e.queues[queue]
-	if c == nil || q == nil || c.state != connOpen || c.ping || c.messages().from != nil {
+	if c == nil || q == nil || c.state != connOpen && c.state != connClosing || c.ping || c.messages().from != nil {
 		return false
 	}
-	c.msgs.from = q
-	q.conns++
+	c.msgs.from, c.msgs.place = q, len(q.takers)
+	q.takers = append(q.takers, c)
 	c.msgs.owesCredit = true // that the queue is shared must be known even without a buffer
 	c.topUp(now)
 	c.ctl |= ctlCredit
@@ -138,27 +157,35 @@ func (e *Endpoint) PostShared(now mono.Time, id QueueID, r *Receive) bool {
 		return false
 	}
 	q.post(r)
+	e.serveShort(now, q)
 	e.serveAsking(now, q)
 	return true
 }
 
-// promise promises n buffers more, if so many are free.
-func (m *receiving) promise(n int) bool {
-	if m.from == nil || m.from.free() < n {
+// promise promises a buffer more, if one is free.
+func (m *receiving) promise() bool {
+	if m.from == nil || m.from.free() < 1 {
 		return false
 	}
-	m.from.promised += n
-	m.limit += uint32(n)
+	m.more(1)
 	return true
 }
 
+// more promises n buffers more.
+func (m *receiving) more(n int) {
+	m.from.promised += n
+	m.limit += uint32(n)
+}
+
 // standing is how many buffers of a shared queue a connection is promised before its peer asks.
-func (q *receiveQueue) standing() int { return min(max(q.posted.len()/(2*max(q.conns, 1)), 1), 16) }
+func (q *receiveQueue) standing() int {
+	return min(max(q.posted.len()/(2*max(len(q.takers), 1)), 1), 16)
+}
 
 // topUp promises a connection of a shared queue what it may have without asking, while half of the queue is free.
 func (c *conn) topUp(now mono.Time) {
 	m, gave := c.msgs, false
-	for q := m.from; int(m.limit-m.begun) < q.standing() && 2*q.free() > q.posted.len() && m.promise(1); {
+	for q := m.from; m.has() < q.standing() && q.halfFree() && m.promise(); {
 		gave = true
 	}
 	if gave {
@@ -173,9 +200,7 @@ func (c *conn) onWant(now mono.Time, number uint32) {
 	if m == nil || m.from == nil || m.from.id == 0 || int32(number-m.begun) <= 0 || int32(number-m.begun) > maxCredit {
 		return
 	}
-	if int32(m.wants-m.begun) <= 0 || int32(number-m.wants) > 0 {
-		m.wants = number
-	}
+	m.wants = atLeast(m.wants, number)
 	c.askAgain()
 	c.e.serveAsking(now, m.from)
 }
@@ -187,13 +212,17 @@ func (c *conn) askAgain() bool {
 	if m.asks || int32(m.wants-m.limit) <= 0 {
 		return false
 	}
-	q := m.from
-	if q.asking.len() > 2*q.conns {
-		q.asking.remove(func(id ConnID) bool { return c.e.takerOf(q, id) == nil })
-	}
 	m.asks = true
-	q.asking.push(c.id)
+	m.from.enter(c, &m.from.asking)
 	return true
+}
+
+// enter puts a connection behind the others of a list, in which it is not.
+func (q *receiveQueue) enter(c *conn, list *queue[ConnID]) {
+	if list.len() > 2*len(q.takers) {
+		list.remove(func(id ConnID) bool { return c.e.takerOf(q, id) == nil })
+	}
+	list.push(c.id)
 }
 
 // takerOf returns a connection that takes buffers from a queue, nil if it is over.
@@ -209,7 +238,7 @@ const mostAsked = 64
 
 // serveAsking promises free buffers to those who asked, in turn: one to each, more while half of the queue is free.
 func (e *Endpoint) serveAsking(now mono.Time, q *receiveQueue) {
-	for q.free() > 0 && q.asking.len() > 0 {
+	for q.free()+q.lent > 0 && q.asking.len() > 0 {
 		c := e.takerOf(q, *q.asking.front())
 		q.asking.pop()
 		if c == nil {
@@ -217,13 +246,17 @@ func (e *Endpoint) serveAsking(now mono.Time, q *receiveQueue) {
 		}
 		m := c.msgs
 		m.asks = false
-		if m.limit != m.begun && 2*q.free() <= q.posted.len() {
-			continue // it has some that it does not use
+		if m.has() > 0 && !q.halfFree() {
+			continue // it has some that it does not use, and asks again when it has
 		}
-		want := min(int(int32(m.wants-m.limit)), mostAsked-int(m.limit-m.begun), max(1, q.free()-q.posted.len()/2))
-		if want > 0 && m.promise(want) {
+		want := min(int(int32(m.wants-m.limit)), mostAsked-m.has(), max(1, q.spare()))
+		if want > 0 {
+			m.more(want)
 			c.tellCredit(now)
 		}
+	}
+	if q.starves() {
+		e.lookSoon(now, q)
 	}
 }
 
@@ -253,31 +286,63 @@ func (c *conn) credit() wire.Segment {
 	return g
 }
 
-// decided reports whether it is known if a strict message has a buffer: one beyond the limit must be the next of all.
-func (c *conn) decided(number uint32) bool {
-	m := c.messages()
-	return int32(number-m.limit) < 0 || number == m.base
+// decided reports whether it is known if a message has a buffer: a strict one that has none must be the next of all,
+// any other waits for one if what it was promised was lent.
+func (c *conn) decided(g *segment) bool {
+	m, number, strict := c.messages(), uint32(g.key), g.flags&wire.SegStrict != 0
+	switch {
+	case int32(number-m.limit) >= 0: // malformed, unless it is strict
+		return !strict || number == m.base
+	case int32(number-m.begun) < 0 || m.from.posted.len() > int(number-m.begun) || strict && number == m.base:
+		return true
+	}
+	if !m.short {
+		m.short = true
+		m.from.enter(c, &m.from.short)
+	}
+	return false
 }
 
 // skip passes over a strict message that had no buffer.
-func (m *receiving) skip() { m.base, m.begun, m.limit = m.base+1, m.begun+1, m.limit+1 }
+func (m *receiving) skip() {
+	m.base, m.limit = m.base+1, m.limit+1
+	m.passed()
+}
 
-// buffer returns the buffer of a message that operation op carries; nil if the peer may not send it.
-func (m *receiving) buffer(number uint32, op seqnum.Value) *arrival {
+// passed counts a message that has its buffer, or has none.
+func (m *receiving) passed() {
+	m.begun++
+	m.told, m.wants = atLeast(m.told, m.begun), atLeast(m.wants, m.begun)
+}
+
+// atLeast keeps a number of a message from falling so far behind that it would seem to be ahead.
+func atLeast(number, least uint32) uint32 {
+	if int32(number-least) < 0 {
+		return least
+	}
+	return number
+}
+
+// buffer returns the buffer of a message that operation op carries; nil if the peer may not send it. It reports false
+// if there is none now, since what the peer was promised was lent.
+func (m *receiving) buffer(number uint32, op seqnum.Value) (a *arrival, there bool) {
 	if int32(number-m.base) < 0 || int32(number-m.limit) >= 0 {
-		return nil
+		return nil, true
 	}
 	for int32(number-m.begun) >= 0 {
+		if m.from.posted.len() == 0 {
+			return nil, false
+		}
 		m.begin()
 	}
-	a := m.at(number)
+	a = m.at(number)
 	if !a.bound {
 		a.bound, a.op = true, op
 	}
 	if a.op != op {
-		return nil
+		return nil, true
 	}
-	return a
+	return a, true
 }
 
 // begin takes the oldest buffer for the next message.
@@ -294,7 +359,12 @@ func (m *receiving) begin() {
 	*m.at(m.begun) = arrival{Receive: *m.from.posted.front()}
 	m.from.posted.pop()
 	m.from.promised--
-	m.begun++
+	if m.lent > 0 {
+		m.lent--
+		m.from.lent--
+	}
+	m.from.filling++
+	m.passed()
 }
 
 // vacant returns the place of [at, at+n) of an operation's message, if it is in its buffer.
@@ -315,6 +385,7 @@ func (c *conn) filled(now mono.Time, a *arrival) {
 		c.e.handBack(c.id, &a.Receive, a.status, a.Arrived)
 		*a = arrival{}
 		m.base++
+		m.from.filling--
 	}
 	if q := m.from; q.id != 0 {
 		c.topUp(now)
@@ -348,17 +419,22 @@ func (c *conn) flush(now mono.Time, st Status) {
 	if st == OK {
 		st = StatusClosed
 	}
+	q := m.from
+	q.filling -= int(m.begun - m.base)
 	for ; m.base != m.begun; m.base++ {
 		c.e.handBack(c.id, &m.at(m.base).Receive, st, Arrived{})
 	}
-	q := m.from
 	m.from, m.buffers = nil, nil
-	q.conns--
 	if q.id == 0 {
 		c.e.flushPosted(c.id, q, st)
 		return
 	}
+	last := len(q.takers) - 1
+	q.takers[m.place], q.takers[last].msgs.place = q.takers[last], m.place
+	q.takers[last] = nil
+	q.takers = q.takers[:last]
 	q.promised -= int(m.limit - m.begun)
-	m.limit = m.begun
+	q.lent -= m.lent
+	m.limit, m.lent = m.begun, 0
 	c.e.serveAsking(now, q)
 }

@@ -319,10 +319,10 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment, lasting bool)
 	}
 	switch g.Kind {
 	case wire.KindAck:
-		s.onAck(now, g)
+		return s.onAck(now, g)
 	case wire.KindOpAck:
 		if c, _ := s.receiver(g.Conn); c != nil {
-			c.onOpAck(now, g)
+			return c.onOpAck(now, g)
 		}
 	case wire.KindCredit, wire.KindWant:
 		c, known := s.receiver(g.Conn)
@@ -330,7 +330,7 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment, lasting bool)
 		case c == nil:
 			return known // credit that overtook the Accept is not lost
 		case g.Kind == wire.KindCredit:
-			c.onCredit(g)
+			return c.onCredit(g)
 		default:
 			c.onWant(now, uint32(g.Key))
 		}
@@ -354,9 +354,9 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment, lasting bool)
 		s.acks.again = true
 	case wire.KindPad:
 	case wire.KindLink:
-		s.onLink(now, g.Data)
+		return s.onLink(now, g.Data)
 	case wire.KindKeys:
-		s.onKeys(now, g)
+		return s.onKeys(now, g)
 	default:
 		return e.onControl(now, s, g)
 	}
@@ -465,7 +465,7 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 	if g.From == 0 || s.byRemote[g.From] != nil || slices.Contains(s.over, g.From) {
 		return true
 	}
-	if s.limbo >= e.limboMost() {
+	if s.crowded() {
 		e.Count.RejectedNoRoom++
 		return false // the peer asks again
 	}
@@ -504,7 +504,7 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 
 // closeStray closes a connection that the peer believes in and we do not have (clause 3.6).
 func (e *Endpoint) closeStray(s *session, number uint32) bool {
-	if s.limbo >= e.limboMost() {
+	if s.crowded() {
 		return false
 	}
 	c := e.spareConn()

@@ -11,6 +11,9 @@ const (
 	maxRedirects = 64
 	// maxRedirected is how many spans of a redirection are remembered; what would make a further one is not redirected.
 	maxRedirected = 16
+	// mostStrewn is how many bytes one user's redirections may have outside of their two longest spans, which alone the
+	// owner is told of: at the end the others are copied to where they would be without the redirection, all at once.
+	mostStrewn = 1 << 20
 )
 
 // Span is bytes [Off, Off+N) of a redirection.
@@ -22,6 +25,7 @@ type redirect struct {
 	lo, hi uint64
 	home   []byte // where they go without it
 	got    ranges // redirected
+	strewn int    // bytes of got outside of its two longest spans
 }
 
 // Redirection is one as it is asked for.
@@ -103,12 +107,17 @@ func (c *conn) redirected(g *segment, dst []byte) bool {
 			break
 		}
 		end := min(r.hi, hi)
-		if len(r.got.spans) == maxRedirected && !r.got.joins(pos, end) {
-			g.copyTo(dst[pos-lo:end-lo], int(pos-lo))
-		} else {
+		away := c.mayRedirect(r, pos, end)
+		if !away { // what has been redirected has its latest bytes there: they are copied home over what is there
+			away, end = r.got.alike(pos, end)
+		}
+		if away {
 			g.copyTo(r.Dst[pos-r.lo:end-r.lo], int(pos-lo))
 			r.got.add(pos, end)
+			c.strew(r)
 			full = full || r.got.is(r.lo, r.hi)
+		} else {
+			g.copyTo(dst[pos-lo:end-lo], int(pos-lo))
 		}
 		pos = end
 	}
@@ -116,6 +125,52 @@ func (c *conn) redirected(g *segment, dst []byte) bool {
 		c.endRedirects(OK, func(r *redirect) bool { return r.got.is(r.lo, r.hi) })
 	}
 	return true
+}
+
+// mayRedirect reports whether there is room to remember that [lo, hi) is redirected.
+func (c *conn) mayRedirect(r *redirect, lo, hi uint64) bool {
+	if len(r.got.spans) == maxRedirected && !r.got.joins(lo, hi) {
+		return false
+	}
+	if len(r.got.spans) < 2 || c.userShare().user.strewn+int(hi-lo) <= mostStrewn {
+		return true
+	}
+	first, second := r.longest() // what joins these strews no more
+	for _, i := range [2]int{first, second} {
+		if s := r.got.spans[i]; lo <= s.hi && s.lo <= hi {
+			return true
+		}
+	}
+	return false
+}
+
+// strew counts the bytes that are outside of the two longest spans now.
+func (c *conn) strew(r *redirect) {
+	n := 0
+	if len(r.got.spans) > 2 {
+		first, second := r.longest()
+		for i, s := range r.got.spans {
+			if i != first && i != second {
+				n += int(s.hi - s.lo)
+			}
+		}
+	}
+	c.userShare().user.strewn += n - r.strewn
+	r.strewn = n
+}
+
+// longest returns which of the spans are the two longest; less than 0: there is none.
+func (r *redirect) longest() (first, second int) {
+	first, second = -1, -1
+	for i, s := range r.got.spans {
+		switch {
+		case first < 0 || s.hi-s.lo > r.got.spans[first].hi-r.got.spans[first].lo:
+			first, second = i, first
+		case second < 0 || s.hi-s.lo > r.got.spans[second].hi-r.got.spans[second].lo:
+			second = i
+		}
+	}
+	return first, second
 }
 
 // copyTo copies the payload from its byte from on to where it belongs.
@@ -138,6 +193,7 @@ func (c *conn) endRedirects(st Status, which func(*redirect) bool) {
 			continue
 		}
 		r.Region.InFlight--
+		c.userShare().user.strewn -= r.strewn
 		c.e.emit(Event{Kind: EvRedirected, Conn: c.id, Token: r.Token, Status: st, Spans: c.spansOf(r)})
 	}
 	clear(c.redirects[len(kept):])
@@ -149,15 +205,7 @@ func (c *conn) endRedirects(st Status, which func(*redirect) bool) {
 // spansOf returns the two longest spans of what was redirected, in their order. The others are copied to where they
 // would be without the redirection: exactly what is told was redirected.
 func (c *conn) spansOf(r *redirect) (out [2]Span) {
-	first, second := -1, -1
-	for i, s := range r.got.spans {
-		switch {
-		case first < 0 || s.hi-s.lo > r.got.spans[first].hi-r.got.spans[first].lo:
-			first, second = i, first
-		case second < 0 || s.hi-s.lo > r.got.spans[second].hi-r.got.spans[second].lo:
-			second = i
-		}
-	}
+	first, second := r.longest()
 	n := 0
 	for i, s := range r.got.spans {
 		if i == first || i == second {

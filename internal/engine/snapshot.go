@@ -168,7 +168,7 @@ func (c *conn) describe() ConnStatus {
 		if q := m.from; q != nil {
 			st.Receives = int(m.begun-m.base) + q.posted.len()
 			if q.id != 0 {
-				st.Sharing = q.conns
+				st.Sharing = len(q.takers)
 			}
 		}
 	}

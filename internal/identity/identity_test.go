@@ -15,12 +15,8 @@ import (
 
 func write(t *testing.T, path, text string, mode os.FileMode) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	must(t, os.Chmod(path, mode))
 	return path
 }
 
@@ -28,9 +24,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) string {
 func only(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Name())
@@ -43,9 +37,7 @@ func only(t *testing.T, dir string, names ...string) {
 func mode(t *testing.T, path string) os.FileMode {
 	t.Helper()
 	st, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return st.Mode().Perm()
 }
 
@@ -105,13 +97,9 @@ func TestBadKeyFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	good := secure.NewPrivateKey().Text() + "\n"
 	fifo := filepath.Join(dir, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(fifo, 0o600))
 	link := filepath.Join(dir, "nowhere")
-	if err := os.Symlink(filepath.Join(dir, "absent"), link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(dir, "absent"), link))
 	for _, tc := range []struct{ path, want string }{
 		{write(t, filepath.Join(dir, "group"), good, 0o640), "chmod 600"},
 		{write(t, filepath.Join(dir, "world"), good, 0o604), "chmod 600"},
@@ -150,9 +138,7 @@ func TestKeyThroughSymlink(t *testing.T) {
 	k := secure.NewPrivateKey()
 	write(t, filepath.Join(dir, "real"), k.Text(), 0o600)
 	link := filepath.Join(dir, "key")
-	if err := os.Symlink("real", link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("real", link))
 	if got, made, err := LoadKey(link); err != nil || made || got != k {
 		t.Errorf("made %v, %v", made, err)
 	}
@@ -164,13 +150,9 @@ func TestKeyBelongsToItsDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		owner = os.Geteuid()
 	}
-	if err := os.Chown(dir, owner, -1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chown(dir, owner, -1))
 	path := filepath.Join(dir, "key")
-	if err := CreateKey(path, secure.NewPrivateKey()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, CreateKey(path, secure.NewPrivateKey()))
 	st, err := os.Stat(path)
 	if err != nil || st.Sys().(*syscall.Stat_t).Uid != uint32(owner) || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", st, err)
@@ -187,5 +169,13 @@ func TestPaths(t *testing.T) {
 	t.Setenv("CONFIGURATION_DIRECTORY", "")
 	if k := KeyPath(); os.Geteuid() == 0 && (k != "/var/lib/edged/key" || PeersPath("/x/key") != "/etc/edged/peers") {
 		t.Error("root:", k, PeersPath("/x/key"))
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

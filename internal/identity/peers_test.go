@@ -32,9 +32,7 @@ func TestPeersAreEdited(t *testing.T) {
 		t.Errorf("mode %o", mode(t, path))
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	comment := "# rack 1\n\n" + string(text) + c.Key.String() + "\tc   # the new one, without a line end"
 	write(t, path, comment, 0o640)
 	if changed, err := AddPeer(path, c); err != nil || changed {
@@ -106,9 +104,7 @@ func TestEditThroughSymlink(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "real"), "# kept\n", 0o644)
 	link := filepath.Join(dir, "peers")
-	if err := os.Symlink("real", link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("real", link))
 	p := newPeer("a")
 	if _, err := AddPeer(link, p); err != nil {
 		t.Fatal(err)
@@ -164,13 +160,9 @@ func TestEditLockedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	other, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
-	if err := syscall.Flock(int(other.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))
 	done := make(chan error, 1)
 	go func() {
 		_, err := RemovePeer(path, "a")
@@ -223,9 +215,7 @@ func TestPeersFileThatIsEmpty(t *testing.T) {
 // an owner who is named.
 func TestPeersFileOfAnotherOwner(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peers")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, nil, 0o644))
 	if _, err := ReadPeers(path); err != nil {
 		t.Fatal(err)
 	}
@@ -258,17 +248,13 @@ func TestLockKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, err := LockKey(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := LockKey(path); err == nil || !strings.Contains(err.Error(), "another daemon") ||
 		!strings.Contains(err.Error(), "edgectl key new") {
 		t.Errorf("the second: %v", err)
 	}
 	first.Close()
 	again, err := LockKey(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again.Close()
 }

@@ -203,6 +203,7 @@ func (in *Inspector) Facts(snap *Snapshot) []Finding {
 		l := &snap.Links[i]
 		f.iface(cmp.Or(l.Device, l.Name), l.Driver)
 	}
+	f.drain(snap.Status.Draining)
 	f.reload(snap.Status.Reload)
 	f.security(id, in.node.InMemory, snap)
 	f.claim(id, snap.Claim)
@@ -222,6 +223,14 @@ func (in *Inspector) Facts(snap *Snapshot) []Finding {
 // troubled reports whether a problem of something was said.
 func (f *findings) troubled(about string) bool {
 	return slices.ContainsFunc(*f, func(x Finding) bool { return x.About == about && x.Severity == FindingProblem })
+}
+
+// drain tells of a drain, which somebody may have forgotten.
+func (f *findings) drain(draining bool) {
+	if draining {
+		f.add(FindingWarning, "daemon", "it drains: it takes no new connections and no new memory",
+			"restart it once edgectl client shows nobody, or edgectl drain --undo")
+	}
 }
 
 // reload tells of a configuration that is not in force as it is written.

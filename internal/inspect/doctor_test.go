@@ -72,6 +72,17 @@ func TestTroublesAreExplained(t *testing.T) {
 	}
 }
 
+// A drain that somebody forgot explains why programs are refused.
+func TestDoctorSeesDrain(t *testing.T) {
+	for _, draining := range []bool{false, true} {
+		in := &Inspector{node: Node{InMemory: true, Identity: func() *Identity { return nil }}}
+		text := said(in.Facts(&Snapshot{Status: Status{Draining: draining}}), "daemon")
+		if strings.Contains(text, "drain --undo") != draining || (text == "") == draining {
+			t.Errorf("draining %v: %q", draining, text)
+		}
+	}
+}
+
 // A link that is down is one finding.
 func TestDownLinkIsSaidOnce(t *testing.T) {
 	var f findings

@@ -9,9 +9,7 @@ func TestRingsDoNotAllocate(t *testing.T) {
 	r := newRings(t, 64)
 	sp, sc, cp, cc := r.SubmitProducer(), r.SubmitConsumer(), r.CompleteProducer(), r.CompleteConsumer()
 	bell, err := NewDoorbell()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer bell.Close()
 	in, out := make([]SQE, 8), make([]CQE, 8)
 	e, c := SQE{Op: OpWrite}, CQE{Kind: CQComplete}

@@ -51,9 +51,7 @@ func TestAsk(t *testing.T) {
 func TestAskGivesUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := Listen(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
@@ -62,9 +60,7 @@ func TestAskGivesUp(t *testing.T) {
 		over <- err
 	}()
 	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := c.Recv(); err != nil {
 		t.Fatal(err)

@@ -43,9 +43,7 @@ func BenchmarkRings(b *testing.B) {
 // BenchmarkDoorbell is a doorbell rung and heard: what waking a process costs besides the switch.
 func BenchmarkDoorbell(b *testing.B) {
 	bell, err := NewDoorbell()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer bell.Close()
 	b.ReportAllocs()
 	for b.Loop() {

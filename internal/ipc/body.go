@@ -9,7 +9,7 @@ import (
 )
 
 // body reads or writes the fields of a struct. b has the whole of it: what a shorter packet does not have is zero
-// (A3.4). The first field that cannot be is in err; the others are read all the same.
+// (A3.4). The first field that cannot be is in err, and what was read is not used then.
 type body struct {
 	b       []byte
 	writing bool
@@ -56,7 +56,6 @@ func (f *body) count(at int, name string, v *int) {
 	f.u32(at, &n)
 	if n > math.MaxInt32 {
 		f.fail("field %s is %d; at most %d is allowed", name, n, math.MaxInt32)
-		n = 0
 	}
 	*v = int(n)
 }
@@ -83,7 +82,6 @@ func (f *body) perm(at int, p *uint8) {
 	f.u32(at, &n)
 	if n > math.MaxUint8 {
 		f.fail("permissions %#x are not known", n)
-		n = 0
 	}
 	*p = uint8(n)
 }
@@ -97,7 +95,6 @@ func (f *body) nanoseconds(at int, d *time.Duration) {
 	f.u64(at, &n)
 	if n > math.MaxInt64 {
 		f.fail("a timeout of %d ns; at most 2^63-1 is allowed", n)
-		n = 0
 	}
 	*d = time.Duration(n)
 }
@@ -116,12 +113,7 @@ func (f *body) code(at int, word *string) {
 func (f *body) name(at int, name string, s *string) { f.str(at, MaxName, name, s) }
 func (f *body) text(at int, s *string)              { f.str(at, MaxText, "text", s) }
 
-func (f *body) data(at int, p *[]byte) {
-	f.bytes(at, MaxData, "data", p)
-	if len(*p) == 0 {
-		*p = nil
-	}
-}
+func (f *body) data(at int, p *[]byte) { f.bytes(at, MaxData, "data", p) }
 
 func (f *body) str(at, most int, name string, s *string) {
 	var p []byte
@@ -134,7 +126,6 @@ func (f *body) str(at, most int, name string, s *string) {
 	}
 	if !utf8.Valid(p) {
 		f.fail("field %s is not UTF-8", name)
-		p = nil
 	}
 	*s = string(p)
 }

@@ -223,5 +223,18 @@ func (c *Conn) Peer() (Cred, error) {
 	return Cred{PID: uc.Pid, UID: uc.Uid, GID: uc.Gid}, nil
 }
 
+// Gone reports whether an end is closed. What the other sent before is still to be received.
+func (c *Conn) Gone() bool {
+	gone := true
+	if rc, err := c.uc.SyscallConn(); err == nil {
+		rc.Control(func(fd uintptr) {
+			p := []unix.PollFd{{Fd: int32(fd)}}
+			unix.Poll(p, 0)
+			gone = p[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+		})
+	}
+	return gone
+}
+
 // Close closes the socket.
 func (c *Conn) Close() error { return c.uc.Close() }

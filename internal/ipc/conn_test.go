@@ -20,9 +20,7 @@ import (
 func pair(t *testing.T) (a, b *Conn) {
 	t.Helper()
 	a, b, err := Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { a.Close(); b.Close() })
 	return a, b
 }
@@ -31,13 +29,9 @@ func TestMessagesAndDescriptors(t *testing.T) {
 	a, b := pair(t)
 	m := &Message{ID: 9, Kind: KindDial, Timeout: time.Second, Data: []byte{1, 2}}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer w.Close()
-	if err := a.Send(m, int(r.Fd()), int(r.Fd())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Send(m, int(r.Fd()), int(r.Fd())))
 	r.Close()
 	got, fds, err := b.RecvFDs()
 	if err != nil || len(fds) != 2 || got.ID != 9 || got.Timeout != time.Second ||
@@ -66,9 +60,7 @@ func TestMessagesAndDescriptors(t *testing.T) {
 func openFDs(t *testing.T) int {
 	t.Helper()
 	d, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(d)
 }
 
@@ -78,16 +70,12 @@ const unheardOf Kind = 9999
 func TestUnwantedDescriptorsAreClosed(t *testing.T) {
 	a, b := pair(t)
 	before := openFDs(t)
-	if err := a.Send(&Message{Kind: unheardOf}, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Send(&Message{Kind: unheardOf}, 0))
 	if _, err := b.Recv(); !errors.Is(err, ErrDescriptors) {
 		t.Fatalf("unwanted descriptor: %v", err)
 	}
 	bare16, err := (&Message{Kind: unheardOf}).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	flood := make([]int, 200) // more than the receiver has room for
 	if _, _, err := a.uc.WriteMsgUnix(bare16, unix.UnixRights(flood...), nil); err != nil {
 		t.Fatal(err)
@@ -137,9 +125,7 @@ func TestMessageBounds(t *testing.T) {
 		t.Error("a message that is too long was received")
 	}
 	big := &Message{Kind: KindStatus, Body: []byte(`"` + strings.Repeat("x", MaxMessage-100) + `"`)}
-	if err := a.Send(big); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Send(big))
 	if m, err := b.Recv(); err != nil || len(m.Body) != len(big.Body) {
 		t.Errorf("the largest message: %v", err)
 	}
@@ -180,9 +166,7 @@ func TestListen(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run", "edged.sock")
 	l, err := Listen(path, 0o660)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o660 {
 		t.Fatalf("socket %v, %v", st, err)
 	}
@@ -196,15 +180,9 @@ func TestListen(t *testing.T) {
 		accepted <- err
 	}()
 	c, err := Dial(context.Background(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Send(&Message{Kind: unheardOf}); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-accepted; err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Send(&Message{Kind: unheardOf}))
+	must(t, <-accepted)
 	c.Close()
 	go func() { // Listen looks whether somebody answers
 		if c, err := l.Accept(); err == nil {
@@ -243,13 +221,9 @@ func TestListen(t *testing.T) {
 func TestSendGivesUp(t *testing.T) {
 	a, b := pair(t)
 	rc, err := a.uc.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	filling, err := (&Message{Kind: unheardOf}).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	filler := 0
 	rc.Control(func(fd uintptr) {
 		for unix.Send(int(fd), filling, unix.MSG_DONTWAIT) == nil {
@@ -278,5 +252,28 @@ func TestSendGivesUp(t *testing.T) {
 	}
 	if err := <-sent; err != nil {
 		t.Errorf("the last: %v", err)
+	}
+}
+
+// An end is seen to be closed, whatever is still to be received.
+func TestGone(t *testing.T) {
+	a, b := pair(t)
+	if err := b.Send(&Message{ID: 1, Kind: KindStatus}); err != nil || a.Gone() || b.Gone() {
+		t.Fatalf("both are open: %v", err)
+	}
+	b.Close()
+	if !a.Gone() || !b.Gone() {
+		t.Error("one is closed")
+	}
+	if _, err := a.Recv(); err != nil || !a.Gone() {
+		t.Errorf("what was sent before: %v", err)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -132,9 +132,7 @@ func FuzzRings(f *testing.F) {
 		l, _ := LayoutFor(MinDepth)
 		mem := alignedBytes(l.Size())
 		r, err := NewRings(mem, l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sp, sc, cp, cc := r.SubmitProducer(), r.SubmitConsumer(), r.CompleteProducer(), r.CompleteConsumer()
 		sq, cq := make([]SQE, 5), make([]CQE, 5)
 		for len(in) >= 6 {

@@ -39,7 +39,7 @@ const (
 // Events of the daemon; ID is zero.
 const (
 	KindIncoming  Kind = 64 // Conn, Service, Peer, Data
-	KindAdvert    Kind = 65 // Conn, Name, Key, Size, Perm, Count: of two of a name the greater is the newer
+	KindAdvert    Kind = 65 // Conn, Name, Key, Size, Perm, Count: a uint32; of two of a name the greater is the newer
 	KindWithdrawn Kind = 66 // Conn, Key
 	// Conn, Code, Text: the connection is over, but notifications of it are left, which wait for credit or room; closed
 	// follows them
@@ -90,7 +90,7 @@ var formats = map[Kind]struct {
 	KindAbort:      {"abort", form{24, oneConn}, form{24, oneConn}},
 	KindMap:        {"map", form{48, mapRequest}, form{48, mapReply}},
 	KindAdvise:     {"advise", form{40, adviseRequest}, bare},
-	KindUsage:      {"usage", form{40, usageRequest}, form{104, usageReply}},
+	KindUsage:      {"usage", form{40, usageRequest}, form{112, usageReply}},
 
 	KindQueue:   {"queue", bare, form{24, oneQueue}},
 	KindUnqueue: {"unqueue", form{24, oneQueue}, bare},

@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"flag"
 	"fmt"
@@ -61,7 +62,7 @@ func everyStruct() []*Message {
 			Space: Space{Chunk: 1 << 16, Hints: 4096}},
 		{ID: 20, Kind: KindAdvise, Region: 0x10002, Off: 3, Size: 4, Advice: AdviceHold},
 		{ID: 21, Kind: KindUsage, Region: 0x10002, Off: 3, Size: 4},
-		{ID: 21, Kind: KindUsage, Answer: true, Usage: Usage{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+		{ID: 21, Kind: KindUsage, Answer: true, Usage: Usage{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
 	}
 }
 
@@ -70,9 +71,10 @@ func everyStruct() []*Message {
 func TestGolden(t *testing.T) {
 	var got strings.Builder
 	for _, m := range everyStruct() {
+		was := *m
 		b, err := m.Encode()
-		if err != nil {
-			t.Fatalf("%+v: %v", m, err)
+		if err != nil || !reflect.DeepEqual(*m, was) {
+			t.Fatalf("%+v became %+v as it was written: %v", was, m, err)
 		}
 		what := ""
 		switch {
@@ -97,14 +99,10 @@ func TestGolden(t *testing.T) {
 	ringGolden(t, &got)
 	const file = "testdata/golden.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(got.String()), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got.String() != string(want) {
 		t.Errorf("the ABI changed (go test -run Golden -update shows how in %s):\n%s", file, got.String())
 	}
@@ -139,9 +137,7 @@ func ringGolden(t *testing.T, got *strings.Builder) {
 	l := Layout{8, 32}
 	mem := alignedBytes(l.Size())
 	r, err := NewRings(mem, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range wordCount {
 		r.word(i).Store(uint32(i) + 1)
 	}
@@ -181,9 +177,7 @@ func TestOtherSizes(t *testing.T) {
 			continue
 		}
 		b, err := m.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		long := append(make([]byte, 0, fm.size+24), b...)[:fm.size]
 		for len(long) < fm.size+24 {
 			long = append(long, 0xee)
@@ -225,6 +219,12 @@ func TestBadFields(t *testing.T) {
 		{"an endless timeout", Message{Kind: KindDial}, 16, 1 << 63, 8, "timeout"},
 		{"unknown permissions", Message{Kind: KindExport}, 40, 256, 4, "permissions"},
 		{"a depth beyond any", Message{Kind: KindHello}, 40, 1 << 31, 4, "depth"},
+		{"the greatest permissions", Message{Kind: KindExport}, 40, 255, 4, ""},
+		{"the greatest depth", Message{Kind: KindHello}, 40, 1<<31 - 1, 4, ""},
+		{"the longest timeout", Message{Kind: KindDial}, 16, 1<<63 - 1, 8, ""},
+		{"the longest name", Message{Kind: KindListen}, 16, 64, 2, ""},
+		{"the longest data", Message{Kind: KindDial}, 230, 512, 2, ""},
+		{"the longest text", Message{Kind: KindRefuse}, 24, 1024, 2, ""},
 		{"no JSON", Message{Kind: KindStatus}, 16, 0x2121212121212121, 8, "not valid JSON"},
 	} {
 		c.m.ID = 77
@@ -238,7 +238,13 @@ func TestBadFields(t *testing.T) {
 		copy(b[c.at:], number[:c.size])
 		m, err := Decode(b)
 		e, ok := err.(*Error)
-		if !ok || e.Code != CodeInvalid || !strings.Contains(e.Text, c.want) || m == nil || m.ID != 77 ||
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.what, err)
+			} else if again, err := m.Encode(); err != nil || !bytes.HasPrefix(b[4:], again[4:]) || len(again) <= c.at {
+				t.Errorf("%s, written again: %x, %v", c.what, again, err)
+			}
+		} else if !ok || e.Code != CodeInvalid || !strings.Contains(e.Text, c.want) || m == nil || m.ID != 77 ||
 			m.Kind != c.m.Kind {
 			t.Errorf("%s: %+v, %v", c.what, m, err)
 		}
@@ -279,5 +285,110 @@ func TestAgree(t *testing.T) {
 		if _, _, err := g.agree(2, 2, 0); (err == nil) != (sizes[0] >= 64 && sizes[1] >= 32) {
 			t.Errorf("entries of %d: %v", sizes, err)
 		}
+	}
+}
+
+// The number of an advert is the peer's, who can choose any: a message that cannot be sent would end its client's
+// session.
+func TestAdvertOfAnyNumber(t *testing.T) {
+	for _, number := range []uint32{0, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
+		b, err := (&Message{Kind: KindAdvert, Conn: 7, Name: "mem", Count: int(number)}).Encode()
+		must(t, err)
+		if m, err := Decode(b); err != nil || uint32(m.Count) != number {
+			t.Errorf("number %d: %+v, %v", number, m, err)
+		}
+	}
+}
+
+// A packet is a header at least, and as long as it says: nothing of another one is looked at.
+func TestBadHeaders(t *testing.T) {
+	b, err := (&Message{ID: 7, Kind: KindListen, Service: "svc"}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(b) + 2 {
+		for _, says := range []int{n, n + 1, n - 1, len(b)} {
+			packet := append(append(make([]byte, 0, n), b...), 0)[:n:n]
+			if n >= 4 {
+				binary.LittleEndian.PutUint32(packet, uint32(says))
+			}
+			m, err := Decode(packet)
+			_, ours := err.(*Error)
+			if bad := n < headerSize || says != n; (m == nil) != bad || bad && (err == nil || ours) {
+				t.Errorf("%d bytes that say they are %d: %+v, %v", n, says, m, err)
+			}
+		}
+	}
+}
+
+// What a message says beyond the bounds of its fields is not sent.
+func TestBadFieldsAreNotSent(t *testing.T) {
+	long := strings.Repeat("n", 70000)
+	for what, m := range map[string]Message{
+		"a negative depth":    {Kind: KindHello, Greeting: Greeting{Depth: -1}},
+		"a depth beyond any":  {Kind: KindHello, Greeting: Greeting{Depth: 1 << 31}},
+		"a negative timeout":  {Kind: KindDial, Timeout: -1},
+		"a name of 65":        {Kind: KindListen, Service: long[:65]},
+		"a name beyond a u16": {Kind: KindListen, Service: long[:65536]},
+		"data of 513":         {Kind: KindDial, Data: []byte(long[:513])},
+		"a text of 1025":      {Kind: KindRefuse, Text: long[:1025]},
+		"a name in JSON":      {Kind: KindStatus, What: long[:65]},
+		"a count in JSON":     {Kind: KindPing, Count: -1},
+		"a page in JSON":      {Kind: KindStatus, Page: -1},
+		"a timeout in JSON":   {Kind: KindPing, Timeout: -1},
+		"a body in JSON":      {Kind: KindEvent, Body: []byte("\"" + long[:MaxMessage-headerSize-10] + "\"")},
+	} {
+		if b, err := m.Encode(); err == nil {
+			t.Errorf("%s: sent as %d bytes", what, len(b))
+		}
+	}
+	for _, m := range []Message{
+		{Kind: KindStatus, What: long[:64]}, {Kind: KindHello, Greeting: Greeting{Depth: 1<<31 - 1}},
+		{Kind: KindEvent, Body: []byte("\"" + long[:MaxMessage-headerSize-11] + "\"")}, // a packet of MaxMessage
+	} {
+		b, err := m.Encode()
+		if err != nil || len(b) > MaxMessage {
+			t.Fatalf("%s: %d bytes, %v", m.Kind, len(b), err)
+		}
+		if again, err := Decode(b); err != nil || !reflect.DeepEqual(*again, m) {
+			t.Errorf("%s: %v", m.Kind, err)
+		}
+	}
+	if _, err := Decode(make([]byte, MaxMessage+1)); err == nil || !strings.Contains(err.Error(), "exceeds") {
+		t.Errorf("a packet beyond MaxMessage: %v", err)
+	}
+}
+
+// What a client makes of the answer to its hello: all of it is what was asked for, or the daemon is not to be used.
+func TestCheckReply(t *testing.T) {
+	g := Greeting{Lowest: 2, Highest: 3, Features: 1, Required: 2, Depth: 8}
+	good := Greeting{Version: 2, Features: 3, SQESize: SQESize, CQESize: CQESize, Rings: Layout{8, 32}}
+	for what, change := range map[string]func(*Greeting){
+		"": func(*Greeting) {}, "the higher version": func(r *Greeting) { r.Version = 3 },
+		"without what is wanted": func(r *Greeting) { r.Features = 2 },
+	} {
+		r := good
+		if change(&r); g.CheckReply(&r) != nil {
+			t.Errorf("refused %s: %v", what, g.CheckReply(&r))
+		}
+	}
+	for what, change := range map[string]func(*Greeting){
+		"version 1": func(r *Greeting) { r.Version = 1 }, "version 4": func(r *Greeting) { r.Version = 4 },
+		"a feature of its own":     func(r *Greeting) { r.Features |= 4 },
+		"without what is required": func(r *Greeting) { r.Features = 1 },
+		"other submissions":        func(r *Greeting) { r.SQESize++ },
+		"other completions":        func(r *Greeting) { r.CQESize-- },
+		"another depth":            func(r *Greeting) { r.Rings = Layout{16, 64} },
+		"an impossible layout":     func(r *Greeting) { r.Rings.CQ = 24 },
+	} {
+		r := good
+		if change(&r); g.CheckReply(&r) == nil {
+			t.Errorf("taken: %s", what)
+		}
+	}
+	h := &Hello(8).Greeting
+	version, in, err := h.Agree(AllFeatures)
+	if err != nil || version != HighestVersion || in != ClientFeatures {
+		t.Errorf("this release with itself: version %d, features %#x, %v", version, in, err)
 	}
 }

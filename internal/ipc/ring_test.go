@@ -14,13 +14,9 @@ import (
 func newRings(t testing.TB, depth int) *Rings {
 	t.Helper()
 	l, err := LayoutFor(depth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, fd, err := CreateRings(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unix.Close(fd)
 	t.Cleanup(func() { r.Close() })
 	return r
@@ -138,18 +134,14 @@ func TestBothWays(t *testing.T) {
 	sent, got := uint64(0), uint64(0)
 	for got < total {
 		room, err := sp.Room()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for ; room > 0 && sent < total && sent-got < 40; room-- {
 			sp.Put(&SQE{Op: OpWrite, Token: sent, Conn: uint32(sent) * 3})
 			sent++
 		}
 		sp.Publish()
 		n, err := cc.Drain(out[:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range out[:n] {
 			if e.Token != got || e.Conn != uint32(got)*3 {
 				t.Fatalf("entry %d is %+v", got, e)
@@ -219,6 +211,13 @@ func TestFullRings(t *testing.T) {
 	if cp.Used() != 32 || cp.Room() != 0 {
 		t.Fatalf("used %d, room %d", cp.Used(), cp.Room())
 	}
+	cp.Publish()
+	if n, err := r.CompleteConsumer().Drain(make([]CQE, 40)); n != 32 || err != nil {
+		t.Fatalf("%d completions of a full ring, %v", n, err)
+	}
+	if n, err := cp.Refresh(); n != 32 || cp.Used() != 0 || err != nil {
+		t.Fatalf("room %d, used %d, %v", n, cp.Used(), err)
+	}
 }
 
 // A peer that scribbles over an index obtains an error from the other side.
@@ -232,7 +231,7 @@ func TestScribbledIndices(t *testing.T) {
 		for _, w := range []int{wordSQTail, wordSQHead, wordCQHead} {
 			r.word(w).Store(v)
 		}
-		r.word(wordCQTail).Store(v + 32)
+		r.word(wordCQTail).Store(v + 24) // one more than there are
 		if _, err := sc.Drain(make([]SQE, 4)); !errors.Is(err, ErrRing) {
 			t.Errorf("submission tail %#x: %v", v, err)
 		}
@@ -243,7 +242,107 @@ func TestScribbledIndices(t *testing.T) {
 			t.Errorf("completion head %#x: %v", v, err)
 		}
 		if _, err := cc.Drain(make([]CQE, 4)); v != ^uint32(0) && !errors.Is(err, ErrRing) {
-			t.Errorf("completion tail %#x: %v", v+32, err)
+			t.Errorf("completion tail %#x: %v", v+24, err)
+		}
+	}
+	r := newRings(t, 8) // an index that goes back, or beyond what was published
+	sp, sc, cp, cc := r.SubmitProducer(), r.SubmitConsumer(), r.CompleteProducer(), r.CompleteConsumer()
+	for range 8 {
+		sp.Put(&SQE{Op: OpWrite})
+		cp.Put(&CQE{Kind: CQComplete})
+	}
+	sp.Publish()
+	cp.Publish()
+	sc.Drain(make([]SQE, 3))
+	cc.Drain(make([]CQE, 3))
+	if n, err := sp.RoomFor(3); n != 3 || err != nil {
+		t.Fatalf("room for %d, %v", n, err)
+	}
+	if n, err := cp.Refresh(); n != 27 || err != nil {
+		t.Fatalf("room for %d, %v", n, err)
+	}
+	cp.Put(&CQE{Kind: CQComplete}) // not published
+	for _, v := range []uint32{2, 9} {
+		r.word(wordSQHead).Store(v)
+		r.word(wordCQHead).Store(v)
+		if _, err := sp.RoomFor(4); !errors.Is(err, ErrRing) {
+			t.Errorf("submission head %d after 3, of 8: %v", v, err)
+		}
+		if _, err := cp.Refresh(); !errors.Is(err, ErrRing) {
+			t.Errorf("completion head %d after 3, of 8: %v", v, err)
+		}
+	}
+}
+
+// Entries before a malformed one are taken, and it and those behind it are not, however often one asks.
+func TestDrainStopsAtMalformed(t *testing.T) {
+	r := newRings(t, 8)
+	r.Allow(FeatureAtomics)
+	sp, sc, cp, cc := r.SubmitProducer(), r.SubmitConsumer(), r.CompleteProducer(), r.CompleteConsumer()
+	for i := range 4 {
+		sp.Put(&SQE{Op: OpWrite, Token: uint64(i)})
+		cp.Put(&CQE{Kind: CQComplete, Token: uint64(i)})
+	}
+	sp.Publish()
+	cp.Publish()
+	r.sqEntry(2)[3], r.cqEntry(2)[3] = 1, 1
+	in, out := make([]SQE, 8), make([]CQE, 8)
+	for _, want := range []int{2, 0, 0} {
+		if n, err := sc.Drain(in); n != want || !errors.Is(err, ErrEntry) || want > 0 && in[1].Token != 1 {
+			t.Errorf("%d submissions before a malformed one, want %d: %v", n, want, err)
+		}
+		if n, err := cc.Drain(out); n != want || !errors.Is(err, ErrEntry) || want > 0 && out[1].Token != 1 {
+			t.Errorf("%d completions before a malformed one, want %d: %v", n, want, err)
+		}
+	}
+	r.sqEntry(2)[3] = 0
+	pieces := thePieces(1) // of a feature that is not in force
+	EncodeSQE(r.sqEntry(3), &pieces)
+	for _, want := range []int{1, 0} {
+		if n, err := sc.Drain(in); n != want || !errors.Is(err, ErrEntry) {
+			t.Errorf("%d submissions before a foreign one, want %d: %v", n, want, err)
+		}
+	}
+}
+
+// A completion that no daemon writes is refused (A6.11): what a client would take it for is not what happened.
+func TestCompletionValidation(t *testing.T) {
+	for _, e := range []CQE{
+		{Kind: CQComplete, Status: StatusQuota, Conn: 1, Token: 2, Imm: 3, Len: 4, Off: 5},
+		{Kind: CQNotify, Conn: 1, Token: 2, Imm: 3, Len: 4, Off: 5},
+		{Kind: CQReceive, Conn: 1, Token: 2, Imm: 3, Len: 4, HasImm: true},
+		{Kind: CQReceive, Status: StatusTooLong, Token: 2},
+		{Kind: CQLate, Status: StatusKey, Conn: 1, Token: 2},
+		{Kind: CQRedirected, Status: StatusKey, Conn: 1, Token: 2, Imm: 3, Len: 4, Off: 5},
+	} {
+		b, got := [CQESize]byte{}, CQE{HasImm: !e.HasImm}
+		EncodeCQE(b[:], &e)
+		if err := DecodeCQE(b[:], &got); err != nil || got != e {
+			t.Errorf("sent %+v, got %+v, %v", e, got, err)
+		}
+		for at, bit := range map[int]byte{2: 2, 3: 0x80} {
+			b[at] ^= bit
+			if DecodeCQE(b[:], &got) == nil {
+				t.Errorf("kind %d with a reserved bit of byte %d", e.Kind, at)
+			}
+			b[at] ^= bit
+		}
+	}
+	for what, e := range map[string]CQE{
+		"kind 0": {}, "kind 4": {Kind: 4}, "kind 8": {Kind: 8}, "kind 11": {Kind: 11},
+		"a notification that failed":   {Kind: CQNotify, Status: StatusKey},
+		"a notification with the bit":  {Kind: CQNotify, HasImm: true},
+		"a message with an offset":     {Kind: CQReceive, Off: 1},
+		"late news of success":         {Kind: CQLate},
+		"late news with an immediate":  {Kind: CQLate, Status: StatusKey, Imm: 1},
+		"late news with a length":      {Kind: CQLate, Status: StatusKey, Len: 1},
+		"late news with an offset":     {Kind: CQLate, Status: StatusKey, Off: 1 << 40},
+		"a completion with an has-bit": {Kind: CQComplete, HasImm: true},
+	} {
+		var b [CQESize]byte
+		EncodeCQE(b[:], &e)
+		if DecodeCQE(b[:], &CQE{}) == nil {
+			t.Errorf("%s is taken", what)
 		}
 	}
 }
@@ -264,14 +363,24 @@ func TestLayout(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for l, want := range map[Layout]int{ // A6.2: 4096 + 64 for each submission + 32 for each completion, in pages
+		{8, 32}: 8192, {16, 64}: 8192, {32, 128}: 12288, {64, 128}: 12288, {64, 256}: 16384, {8, 128}: 12288,
+	} {
+		if l.Size() != want || l.Depth() != int(l.SQ) {
+			t.Errorf("%+v has %d bytes, want %d", l, l.Size(), want)
+		}
+	}
+	for _, depth := range []int{MinDepth, MaxDepth} {
+		if l, err := LayoutFor(depth); err != nil || l.Depth() != depth {
+			t.Errorf("depth %d: %+v, %v", depth, l, err)
+		}
+	}
 }
 
 func TestMapRingsRefuses(t *testing.T) {
 	l, _ := LayoutFor(64)
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
 	if _, err := MapRings(fd, l); err == nil {
 		t.Error("empty memory accepted")
@@ -279,6 +388,16 @@ func TestMapRingsRefuses(t *testing.T) {
 	unix.Ftruncate(fd, int64(l.Size()))
 	if _, err := MapRings(fd, l); err == nil {
 		t.Error("memory that can shrink accepted")
+	}
+	unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, ringSeals)
+	if r, err := MapRings(fd, l); err != nil {
+		t.Error(err)
+	} else {
+		r.Close()
+	}
+	larger, _ := LayoutFor(128)
+	if _, err := MapRings(fd, larger); err == nil {
+		t.Error("memory that is shorter than its layout accepted")
 	}
 	if _, err := MapRings(-1, l); err == nil {
 		t.Error("no descriptor accepted")

@@ -24,10 +24,10 @@ type Usage struct {
 	Resident uint64 // bytes of the range
 	Pinned   uint64 // bytes of the whole space
 
-	Lookups, Hits, Cold, Capacity, Pins, Evictions, Prefetched, Used, Wasted uint64
+	Lookups, Hits, Cold, Capacity, Pins, Evictions, Prefetched, Used, Wasted, Soft uint64
 }
 
 func (u *Usage) words() []*uint64 {
 	return []*uint64{&u.Resident, &u.Pinned, &u.Lookups, &u.Hits, &u.Cold, &u.Capacity, &u.Pins, &u.Evictions,
-		&u.Prefetched, &u.Used, &u.Wasted}
+		&u.Prefetched, &u.Used, &u.Wasted, &u.Soft}
 }

@@ -113,7 +113,9 @@ func advertEvent(f *body, m *Message) { // A5.16
 	f.u64(24, &m.Size)
 	f.u32(32, &m.Conn)
 	f.perm(36, &m.Perm)
-	f.count(40, "number", &m.Count)
+	number := uint32(m.Count) // a peer chose it: any is allowed
+	f.u32(40, &number)
+	m.Count = int(number)
 	f.name(48, "name", &m.Name)
 }
 

@@ -12,18 +12,12 @@ import (
 func watched(t testing.TB) (*Doorbell, *Watcher) {
 	t.Helper()
 	bell, err := NewDoorbell()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { bell.Close() })
 	fd, err := bell.Watch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w, err := WatcherFromFD(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { w.Close() })
 	return bell, w
 }
@@ -32,9 +26,7 @@ func readable(t testing.TB, fd int) bool {
 	t.Helper()
 	set := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(set, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n == 1
 }
 

@@ -27,6 +27,28 @@ type Counters struct {
 	Missed     uint64 // frames a Wire was too slow to receive; not part of Received
 }
 
+// fields are all counters, in their order.
+func (c *Counters) fields() []*uint64 {
+	return []*uint64{&c.Received, &c.Delivered, &c.Lost, &c.Corrupted, &c.Outer, &c.Duplicated, &c.Reordered, &c.Cut,
+		&c.Overflow, &c.Missed}
+}
+
+// Plus adds what another link did.
+func (c Counters) Plus(o Counters) Counters {
+	for i, v := range o.fields() {
+		*c.fields()[i] += *v
+	}
+	return c
+}
+
+// Less is what was done since the counters were was.
+func (c Counters) Less(was Counters) Counters {
+	for i, v := range was.fields() {
+		*c.fields()[i] -= *v
+	}
+	return c
+}
+
 // Injected is how many frames were tampered with, other than by a cut.
 func (c *Counters) Injected() uint64 { return c.Lost + c.Corrupted + c.Duplicated + c.Reordered }
 

@@ -160,9 +160,7 @@ func TestWireFaults(t *testing.T) {
 				from.send(1, i, 40, size)
 				for {
 					n, err := l.Link(0).Counters()
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if n.Received == uint64(i+40) && n.Delivered == n.Received+n.Duplicated-n.Lost &&
 						got == n.Delivered {
 						break
@@ -194,9 +192,7 @@ func TestWireFaults(t *testing.T) {
 // A device with a smaller MTU between the ends: long frames are lost and counted, others pass, and it heals.
 func TestLongestFrame(t *testing.T) {
 	l := build(t, Spec{Medium: Wire})
-	if err := l.Link(0).SetFaults(Faults{Longest: 1500}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Link(0).SetFaults(Faults{Longest: 1500}))
 	a, b := open(t, l, 0, 0), open(t, l, 0, 1)
 	a.send(1, 1, 3, 1501+ethernetHeader)
 	a.send(1, 9, 1, 1500+ethernetHeader)
@@ -207,9 +203,7 @@ func TestLongestFrame(t *testing.T) {
 	if c, err := l.Link(0).Counters(); err != nil || c.Lost != 3 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if err := l.Link(0).SetFaults(Faults{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Link(0).SetFaults(Faults{}))
 	exchange(t, l, 0, 0, 1, 9000)
 	if err := l.Link(0).SetFaults(Faults{Longest: -1}); err == nil {
 		t.Error("a negative length is taken")

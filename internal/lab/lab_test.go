@@ -17,9 +17,7 @@ import (
 
 func interfaces(t *testing.T) (names []string) {
 	all, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, i := range all {
 		names = append(names, i.Name)
 	}
@@ -46,18 +44,14 @@ func TestBuildAndClose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fds, names := descriptors(t), fmt.Sprint(interfaces(t))
 			l, err := New(context.Background(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Log(l.Describe())
 			for k := range l.Links() {
 				for h := 1; h < l.Hosts(); h++ {
 					exchange(t, l, k, h-1, h, l.spec.MTU+ethernetHeader)
 				}
 			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Close())
 			if err := l.Close(); err != nil {
 				t.Error("second Close:", err)
 			}
@@ -125,9 +119,7 @@ func TestTCP(t *testing.T) {
 				ln, err = net.Listen("tcp", net.JoinHostPort(l.Host(1).IP(0).String(), "0"))
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer ln.Close()
 			const total = 16 << 20
 			got := make(chan int64, 1)
@@ -146,9 +138,7 @@ func TestTCP(t *testing.T) {
 				fd, err = net.DialTimeout("tcp", ln.Addr().String(), 3*time.Second)
 				return err
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			start := time.Now()
 			if _, err := fd.Write(make([]byte, total)); err != nil {
 				t.Error(err)

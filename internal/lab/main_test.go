@@ -73,9 +73,7 @@ func open(t testing.TB, l *Lab, link, host int) *station {
 		s.drv, err = linkdrv.Open(l.Host(host).LinkNames()[link], linkdrv.Options{RingSlots: 256})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.drv.Close() })
 	return s
 }
@@ -165,9 +163,7 @@ func exchange(t testing.TB, l *Lab, link, a, b, size int) {
 func descriptors(t testing.TB) int {
 	t.Helper()
 	d, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(d)
 }
 
@@ -175,9 +171,7 @@ func descriptors(t testing.TB) int {
 func strays(t testing.TB) (s []string) {
 	t.Helper()
 	home, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tasks, _ := filepath.Glob("/proc/self/task/*/ns/net")
 	for _, task := range tasks {
 		if ns, err := os.Readlink(task); err == nil && ns != home {
@@ -185,4 +179,12 @@ func strays(t testing.TB) (s []string) {
 		}
 	}
 	return s
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -46,9 +46,7 @@ func TestCut(t *testing.T) {
 				{func() error { return k.CutTowards(1, false) }, true, false},
 				{func() error { return k.Cut(false) }, true, true},
 			} {
-				if err := c.act(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.act())
 				if got := passes(a, b, 2*i+1, c.ab); got != c.ab {
 					t.Errorf("step %d: frames from 0 to 1 pass: %v", i, got)
 				}
@@ -137,9 +135,7 @@ func TestSetFaults(t *testing.T) {
 	l := build(t, Spec{Medium: Wire})
 	a, b := open(t, l, 0, 0), open(t, l, 0, 1)
 	for i, f := range []Faults{{Loss: 1}, {}, {Loss: 1}, {Delay: time.Millisecond}} {
-		if err := l.Link(0).SetFaults(f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Link(0).SetFaults(f))
 		if got := passes(a, b, i+1, f.Loss == 0); got != (f.Loss == 0) {
 			t.Errorf("%+v: passes %v", f, got)
 		}
@@ -178,9 +174,7 @@ func TestSwap(t *testing.T) {
 				}
 			}
 		}
-		if err := l.Swap(1, 0, 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Swap(1, 0, 1))
 		for host := range 2 {
 			for link := range 2 {
 				n, err := l.hosts[host].space.nl.LinkByIndex(l.links[link].nics[host].index)

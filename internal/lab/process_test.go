@@ -115,9 +115,7 @@ func TestStart(t *testing.T) {
 	for h := range inside {
 		cmd := again("linger")
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if last, err = l.Host(h).Start(cmd); err != nil {
 			t.Fatal(err)
 		}
@@ -132,9 +130,7 @@ func TestStart(t *testing.T) {
 	if home, _ := os.Readlink("/proc/self/ns/net"); inside[0] == inside[1] || inside[0] == home {
 		t.Errorf("hosts in %v, test in %s", inside, home)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	var exit *exec.ExitError
 	if err := last.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
 		t.Errorf("after Close: %v", err)
@@ -151,21 +147,15 @@ func TestStart(t *testing.T) {
 func TestKilledBuilder(t *testing.T) {
 	builder := again("parent")
 	out, err := builder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := builder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, builder.Start())
 	t.Cleanup(func() { builder.Process.Kill() })
 	pid, ns := announced(t, out)
 	if at := inhabitants(ns); len(at) == 0 {
 		t.Fatalf("nobody in %s", ns)
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
 	builder.Process.Kill()
 	builder.Wait()
@@ -193,18 +183,12 @@ func inhabitants(ns string) (at []string) {
 // An ordinary user builds the same labs in a user namespace.
 func TestOrdinaryUser(t *testing.T) {
 	dir, err := os.MkdirTemp("", "lab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.RemoveAll(dir)
 	binary, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(dir, "lab.test")
-	if err := errors.Join(os.WriteFile(file, binary, 0o755), os.Chmod(dir, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(file, binary, 0o755), os.Chmod(dir, 0o755)))
 	run := func(mode string) (string, error) {
 		cmd := exec.Command(file)
 		cmd.Dir = "/"
@@ -253,21 +237,15 @@ func TestSignalsReachSecondRun(t *testing.T) {
 	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGKILL} {
 		first := nested("linger")
 		out, err := first.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := first.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, first.Start())
 		t.Cleanup(func() { first.Process.Kill() })
 		pid, _ := announced(t, out)
 		if pid == first.Process.Pid {
 			t.Fatal("there was no second run")
 		}
 		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		first.Process.Signal(s)
 		err = first.Wait()
 		if want := "exit status " + strconv.Itoa(128+int(s)); s != unix.SIGKILL && (err == nil || err.Error() != want) {

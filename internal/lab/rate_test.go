@@ -84,9 +84,7 @@ func TestRates(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s mtu %d %v", c.rate, c.mtu, c.medium), func(t *testing.T) {
 			want, err := ParseRate(c.rate)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			// The machine may be busy with other things, hence another try. Who is a virtual machine may also be
 			// without processors, which empties the link: such tries can only show a rate that is too high, and do not
 			// count before there are many.
@@ -123,14 +121,10 @@ func TestRates(t *testing.T) {
 func stolen(t *testing.T) time.Duration {
 	t.Helper()
 	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fields := strings.Fields(string(b)) // cpu, user, nice, system, idle, iowait, irq, softirq, steal
 	ticks, err := strconv.ParseInt(fields[8], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
@@ -165,9 +159,7 @@ func BenchmarkWire(b *testing.B) {
 				got := throughput(b, l, mtu+ethernetHeader, 0, 100*time.Millisecond, time.Second)
 				span := mono.Now().Sub(before).Seconds()
 				n, err := l.Link(0).Counters()
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				b.ReportMetric(float64(n.Delivered)*float64(mtu+ethernetHeader)*8/span/1e9, "Gbit/s-forwarded")
 				b.ReportMetric(got*8/1e9, "Gbit/s-received")
 				b.ReportMetric(float64(n.Missed)/float64(n.Missed+n.Received), "share-missed")

@@ -38,9 +38,7 @@ func exported(t *testing.T) map[string]bool {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(newCollector(sample(), "1"))
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range families {
 		if f.GetType() == dto.MetricType_HISTOGRAM { // what a classic one is stored as
 			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
@@ -75,9 +73,7 @@ func deployed(t *testing.T, name string) []byte {
 func project(t *testing.T, path ...string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", filepath.Join(path...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -109,9 +105,7 @@ func TestDashboard(t *testing.T) {
 	}
 	var all any
 	for _, v := range []any{&board, &all} {
-		if err := json.Unmarshal(deployed(t, file), v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(deployed(t, file), v))
 	}
 	if n := check(t, file, expressions(all)); n < 30 {
 		t.Errorf("only %d metrics found in %s: the test does not see it", n, file)
@@ -153,12 +147,8 @@ func TestAlertRules(t *testing.T) {
 	const file, testFile = "edged.rules.yml", "edged.rules.test.yml"
 	var rules ruleFile
 	var tests ruleTests
-	if err := yaml.Unmarshal(deployed(t, file), &rules); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(deployed(t, testFile), &tests); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(deployed(t, file), &rules))
+	must(t, yaml.Unmarshal(deployed(t, testFile), &tests))
 	var series, fired, alerts, exprs []string
 	for _, test := range tests.Tests {
 		for _, in := range test.Input {

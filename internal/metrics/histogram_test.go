@@ -70,9 +70,7 @@ func TestHistogramAsClientLibrary(t *testing.T) {
 		h := histogramOf(ds)
 		ours := newHistogram(desc("x", "x", nil), &h)
 		var got, want dto.Metric
-		if err := ours.Write(&got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ours.Write(&got))
 		var bounds []float64
 		for exp := hist.MinExp; exp <= slowestExp; exp++ {
 			bounds = append(bounds, math.Pow(2, float64(exp)))
@@ -84,9 +82,7 @@ func TestHistogramAsClientLibrary(t *testing.T) {
 		for _, d := range ds {
 			theirs.Observe(d.Seconds())
 		}
-		if err := theirs.Write(&want); err != nil {
-			t.Fatal(err)
-		}
+		must(t, theirs.Write(&want))
 		g, w := got.Histogram, want.Histogram
 		if g.GetSampleCount() != w.GetSampleCount() || g.GetZeroCount() != w.GetZeroCount() ||
 			!closeTo(g.GetSampleSum(), w.GetSampleSum()) {

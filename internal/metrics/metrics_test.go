@@ -61,9 +61,7 @@ func TestLint(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(newCollector(sample(), "1"))
 	problems, err := testutil.GatherAndLint(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -141,9 +139,7 @@ func TestServe(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	addr, err := Serve(ctx, config.Metrics{Listen: "127.0.0.1:0"}, Handler(sample(), "1"), log,
 		func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp, err := http.Get("http://" + addr.String() + "/livez")
 	if err != nil || resp.StatusCode != 200 {
 		t.Fatal(resp, err)
@@ -152,5 +148,13 @@ func TestServe(t *testing.T) {
 	if _, err := Serve(ctx, config.Metrics{Listen: addr.String()}, nil, log, nil); err == nil ||
 		!strings.Contains(err.Error(), "--metrics-listen") {
 		t.Fatalf("address in use: %v", err)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -37,29 +37,21 @@ func warnings() (*slog.Logger, lines) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // makeCertificate makes cert.pem and key.pem for 127.0.0.1 in dir, and returns who trusts them.
 func makeCertificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := time.Now()
 	form := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
 		IPAddresses: []net.IP{{127, 0, 0, 1}}}
 	cert, err := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
 	write(t, filepath.Join(dir, "cert.pem"), string(public))
 	write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
@@ -78,16 +70,12 @@ const (
 func status(t *testing.T, client *http.Client, url, password string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if password != "" {
 		req.SetBasicAuth("prometheus", password)
 	}
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	return resp.StatusCode
 }
@@ -103,9 +91,7 @@ func TestServeTLSToUsers(t *testing.T) {
 	h := Handler(sample(), "1")
 	addr, err := Serve(ctx, config.Metrics{Listen: "127.0.0.1:0", WebConfig: file}, h, log,
 		func(err error) { t.Error(err) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool},
 		ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
@@ -154,9 +140,7 @@ func TestServeEnds(t *testing.T) {
 		})
 		addr, err := Serve(ctx, config.Metrics{Listen: "127.0.0.1:0", WebConfig: file}, asked,
 			slog.New(slog.DiscardHandler), func(err error) { t.Error(err) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		client := &http.Client{Timeout: time.Minute,
 			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 		resp, err := client.Get(scheme + "://" + addr.String())

@@ -38,7 +38,7 @@ func TestAlarm(t *testing.T) {
 		}
 	}
 	rung := func(wait int) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(a.fd), Events: unix.POLLIN}}, wait)
+		n, err := pollFor([]unix.PollFd{{Fd: int32(a.fd), Events: unix.POLLIN}}, wait)
 		if err != nil {
 			t.Fatal(err)
 		}

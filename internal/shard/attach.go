@@ -64,8 +64,8 @@ func (s *Shard) countUsers() {
 	s.mixed = len(s.tenants) > 1
 }
 
-// detach begins a client's end: its rings are left alone from here on, its services vanish, its connections are
-// aborted, its keys revoked. Completions to come only release memory. It is idempotent.
+// detach begins a client's end: its rings are left alone from here on, its services vanish, its keys are revoked, its
+// connections aborted one after the other. Completions to come only release memory. It is idempotent.
 func (s *Shard) detach(now mono.Time, c *Client) {
 	if c.rings == nil {
 		return
@@ -83,27 +83,44 @@ func (s *Shard) detach(now mono.Time, c *Client) {
 	c.regions.all(func(r *regmem.Region) { s.grants.RevokeRegion(r) })
 	clear(c.msgs)
 	c.msgs = c.msgs[:0]
-	for _, cn := range c.conns {
-		cn.queued, cn.parked = false, false
-		if cn.state == connOver {
-			s.forget(cn)
-			continue
-		}
-		s.dropExports(cn)
-		if cn.state == connIncoming { // refusing one ends it without an event
-			s.eng.Refuse(now, cn.id, "the service ended")
-			s.forget(cn)
-			continue
-		}
-		if cn.state != connAborted {
-			s.eng.Abort(now, cn.id, engine.StatusAborted)
-		}
-		cn.state = connAborted
-	}
-	s.dropQueues(c)
-	c.backlog = 0
 	clear(c.notify)
 	c.notify, c.full = nil, false
+	s.dropConns(now, c, mostDropped)
+}
+
+// mostDropped is how many connections of dead clients are ended in an iteration: one may have had very many.
+const mostDropped = 128
+
+// dropConns ends the connections of a dead client, so many at most, and then its queues. It returns how many.
+func (s *Shard) dropConns(now mono.Time, c *Client, most int) (n int) {
+	for _, cn := range c.conns {
+		if cn.state == connAborted {
+			continue // the engine's last event is due
+		}
+		if n == most {
+			return n
+		}
+		n++
+		s.dropConn(now, cn)
+	}
+	s.dropQueues(c)
+	return n
+}
+
+func (s *Shard) dropConn(now mono.Time, cn *Conn) {
+	cn.queued, cn.parked = false, false
+	if cn.state == connOver {
+		s.forget(cn)
+		return
+	}
+	s.dropExports(cn)
+	if cn.state == connIncoming { // refusing one ends it without an event
+		s.eng.Refuse(now, cn.id, "the service ended")
+		s.forget(cn)
+		return
+	}
+	s.eng.Abort(now, cn.id, engine.StatusAborted)
+	cn.state = connAborted
 }
 
 // evict ends a client that broke the rules. Its own process learns it by the end of the control socket.
@@ -116,13 +133,19 @@ func (s *Shard) evict(c *Client, why string) {
 	c.evicted(why)
 }
 
-// reapClients lets go of dead clients nothing of which is in use any more.
-func (s *Shard) reapClients(now mono.Time) {
+// reapClients goes on with the end of dead clients, and lets go of those nothing of which is in use any more. It
+// reports whether there may be connections left to end.
+func (s *Shard) reapClients(now mono.Time) (more bool) {
+	most := mostDropped
 	for _, c := range s.clients {
-		if c != nil && c.rings == nil && !s.inUse(c) {
+		if c == nil || c.rings != nil {
+			continue
+		}
+		if most -= s.dropConns(now, c, most); !s.inUse(c) {
 			s.free(now, c)
 		}
 	}
+	return most == 0
 }
 
 // inUse reports whether the engine may still touch memory of a dead client, or name it in an event.

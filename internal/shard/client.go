@@ -155,6 +155,9 @@ type User struct {
 	id    uint32
 	conns atomic.Int64
 	ops   atomic.Int64 // in flight
+	dials atomic.Int64 // that were not answered
+
+	unread atomic.Int64 // messages that wait for them
 }
 
 // NewUser returns a user who holds nothing.
@@ -165,6 +168,7 @@ func NewUser(id uint32) *User { return &User{id: id} }
 func NewClient(l Label, u *User, out *Outbox, rings *ipc.Rings, submit, ring *ipc.Doorbell,
 	evicted func(why string)) *Client {
 	depth := rings.Layout().Depth()
+	out.countFor(u)
 	c := &Client{
 		label: l, user: u, out: out, evicted: evicted, rings: rings, sq: rings.SubmitConsumer(),
 		cq: rings.CompleteProducer(), submit: submit, ring: ringer{bell: ring},
@@ -192,6 +196,19 @@ func (c *Client) lookup(id uint32) *Conn {
 		c.last = cn
 	}
 	return cn
+}
+
+// What others have a client told is refused where too much waits for it: more than is given, or for clients of its user
+// together more than mostUnread, which do not read either. fewUnread messages may wait for each in any case.
+const (
+	mostUnread = 4 * OutboxLimit
+	fewUnread  = 256
+)
+
+// leavesUnread reports whether too much waits for a client.
+func (c *Client) leavesUnread(most int) bool {
+	n := len(c.msgs) + c.out.length() + c.postponed()
+	return n > most || n > fewUnread && c.user.unread.Load() > mostUnread
 }
 
 // promised is how many places in the completion ring are taken in advance: every operation in flight, every write that

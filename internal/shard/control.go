@@ -45,6 +45,10 @@ func (s *Shard) Conn(c *Client, id uint32, ending bool) *Conn {
 	return nil
 }
 
+// maxDials is how many dials of a shard may wait for an answer, those of all users: one user may have half as many.
+// They may wait for as long as whoever dials likes, and the peer may be off.
+const maxDials = 1 << 14
+
 // errDraining refuses what is new.
 var errDraining = ipc.Errorf(ipc.CodeDraining, "the daemon is being drained and takes nothing new")
 
@@ -74,6 +78,10 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 			"%d dials of this client wait for an answer already; wait for some or raise "+
 				"limits.dials", c.dialing)
 	}
+	if c.user.dials.Load() >= maxDials/2 {
+		return nil, ipc.Errorf(ipc.CodeLimit, "%d dials of user %d wait for an answer already; wait for some",
+			c.user.dials.Load(), c.user.id)
+	}
 	if m.Scheduler != "" {
 		if _, err := sched.New(m.Scheduler); err != nil {
 			return nil, ipc.Errorf(ipc.CodeInvalid, "%v", err)
@@ -99,6 +107,7 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 		s.offered.calls(engine.InsideToken(s.number, id), c.label.UID)
 	}
 	c.dialing++
+	c.user.dials.Add(1)
 	return nil, nil
 }
 

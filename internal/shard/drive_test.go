@@ -2,7 +2,9 @@ package shard
 
 import (
 	"log/slog"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +44,20 @@ func still(t *testing.T) linkdrv.Driver {
 // alone starts a shard with one link, whose driver is given. stop stops it and waits for its end.
 func alone(t *testing.T, drv linkdrv.Driver) (s *Shard, stop func()) {
 	t.Helper()
+	s = unstarted(t, drv)
+	var group sync.WaitGroup
+	s.Start(&group)
+	stop = func() {
+		s.Stop()
+		group.Wait()
+	}
+	t.Cleanup(stop)
+	return s, stop
+}
+
+// unstarted makes such a shard.
+func unstarted(t *testing.T, drv linkdrv.Driver) *Shard {
+	t.Helper()
 	cfg := config.Config{Name: "alone", Links: []config.Link{{Name: "q"}}, Poll: "block", Security: config.Plaintext}
 	if err := cfg.Normalize(); err != nil {
 		t.Fatal(err)
@@ -53,14 +69,42 @@ func alone(t *testing.T, drv linkdrv.Driver) (s *Shard, stop func()) {
 		t.Fatal(err)
 	}
 	s.SetDriver(mono.Now(), s.AddLink(cfg.Links[0]), drv)
-	var group sync.WaitGroup
-	s.Start(&group)
-	stop = func() {
+	return s
+}
+
+// Status is asked for while a daemon starts: one goroutine at a time is the shard, before its thread is there, too.
+func TestDoWhileStarting(t *testing.T) {
+	for range 20 {
+		s := unstarted(t, still(t))
+		var thread, callers sync.WaitGroup
+		var within atomic.Int32
+		calls, begun := 0, make(chan struct{})
+		for range 3 {
+			callers.Go(func() {
+				for range 50 {
+					s.Do(func(mono.Time) {
+						if calls++; calls == 1 {
+							close(begun)
+						}
+						if n := within.Add(1); n != 1 {
+							t.Errorf("%d goroutines are the shard", n)
+						}
+						for range 10 {
+							runtime.Gosched()
+						}
+						within.Add(-1)
+					})
+				}
+			})
+		}
+		<-begun
+		s.Start(&thread)
+		callers.Wait()
 		s.Stop()
-		group.Wait()
+		if thread.Wait(); calls != 150 {
+			t.Errorf("%d calls of 150", calls)
+		}
 	}
-	t.Cleanup(stop)
-	return s, stop
 }
 
 // A driver that comes, sleeps for a moment and goes leaves the shard so that who wants something of it is heard. It

@@ -90,7 +90,7 @@ func (s *Shard) handleEvent(now mono.Time, ev *engine.Event) {
 // loses its connection; otherwise the client would be evicted for the peer's fault.
 func (s *Shard) advert(now mono.Time, cn *Conn, ev *engine.Event) {
 	c := cn.client
-	if len(c.msgs)+c.out.length() > c.out.limit/2 {
+	if c.leavesUnread(c.out.limit / 2) {
 		s.eng.Abort(now, cn.id, engine.StatusLimit)
 		return
 	}
@@ -120,7 +120,7 @@ func (s *Shard) incoming(now mono.Time, ev *engine.Event) {
 		s.eng.Refuse(now, ev.Conn, "too many requests wait for the service to answer; try again, or raise "+
 			"limits.backlog there")
 		return
-	case len(c.msgs)+c.out.length() > OutboxLimit/2: // or it would be evicted for its peers' fault
+	case c.leavesUnread(OutboxLimit / 2): // or it would be evicted for its peers' fault
 		s.eng.Refuse(now, ev.Conn, "the service does not read fast enough")
 		return
 	case s.connRoom(c) != nil:
@@ -164,6 +164,7 @@ func (s *Shard) answered(cn *Conn) {
 	if cn.dials {
 		cn.dials = false
 		cn.client.dialing--
+		cn.client.user.dials.Add(-1)
 	}
 	if cn.inside {
 		cn.inside = false

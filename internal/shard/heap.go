@@ -138,6 +138,12 @@ func (s *Shard) catchUp(c *Client) {
 }
 
 // behind reports whether more waits for a client's courier than a client may leave unread.
-func (c *Client) behind() bool {
-	return c.carrying != nil && len(c.carrying.later)-c.late > c.out.limit
+func (c *Client) behind() bool { return c.postponed() > c.out.limit }
+
+// postponed is how many messages wait for a client's courier.
+func (c *Client) postponed() int {
+	if c.carrying == nil {
+		return 0
+	}
+	return len(c.carrying.later) - c.late
 }

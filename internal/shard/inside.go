@@ -11,9 +11,6 @@ import (
 // could. Nothing else uses it. Methods without a comment to the contrary may be called by any goroutine.
 type Inside struct{ *Shard }
 
-// Asleep reports whether the thread sleeps and nobody holds the token.
-func (i Inside) Asleep() bool { return i.box.asleep.Load() && i.token.Load() == 0 }
-
 // Jobs is how many functions wait in the mailbox.
 func (i Inside) Jobs() int { return int(i.box.count.Load()) }
 

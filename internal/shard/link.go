@@ -53,7 +53,6 @@ type Link struct {
 	inside   bool // it leads to the shards of this node alone: no configuration has it
 	failed   bool // drv reported an error that needs a new driver; the watcher is told once
 	opens    uint64
-	closes   uint64
 	discards uint64 // frames the driver refused for good, or that were dropped with a closing link
 	last     linkdrv.Stats
 	lastErr  string
@@ -176,7 +175,6 @@ func (s *Shard) DropDriver(now mono.Time, l *Link) {
 	}
 	l.raw, l.drv, l.scatter = nil, nil, nil
 	s.countLooks()
-	l.closes++
 	if !s.stopping.Load() && s.number == 0 && !l.inside {
 		s.log.Warn("link down", "link", l.cfg.Name)
 	}

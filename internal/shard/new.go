@@ -97,7 +97,7 @@ func (s *Shard) engineConfig(o *Options) (engine.Config, error) {
 		Checksum: checksum, Scheduler: cfg.Scheduler, Profile: profile, OpWindow: cfg.OpWindow,
 		DialTime: cfg.DialTimeout, DeadTime: cfg.DeadTime, KeepAlive: cfg.KeepAlive, HelloTime: cfg.HelloTime,
 		Grants: s.grants, Secure: o.Secure, Deferred: true, Shard: o.Number, Shards: cfg.Shards,
-		CopySend: cfg.Copy == config.CopyBoth, DropMisses: cfg.Misses == config.MissesDrop,
+		MaxDials: maxDials, CopySend: cfg.Copy == config.CopyBoth, DropMisses: cfg.Misses == config.MissesDrop,
 	}
 	rand.Read(ec.CookieKey[:]) // never fails
 	if s.receivers != nil {

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"multiedge/internal/ipc"
 )
@@ -17,6 +18,8 @@ type Outbox struct {
 	ready  sync.Cond // messages wait
 	taken  sync.Cond // they were taken
 	msgs   []*ipc.Message
+	inHand int           // what Take returned last: it waits still, until the next Take
+	unread *atomic.Int64 // counts what waits for all clients of a user; nil: none does
 	limit  int
 	closed bool
 }
@@ -28,6 +31,19 @@ func NewOutbox(conns int) *Outbox {
 	return o
 }
 
+// countFor has what waits be counted for a user, too.
+func (o *Outbox) countFor(u *User) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unread = &u.unread
+}
+
+func (o *Outbox) count(more int) {
+	if o.unread != nil {
+		o.unread.Add(int64(more))
+	}
+}
+
 // put queues messages and reports false if they do not fit. The slice stays the caller's. After close they vanish.
 func (o *Outbox) put(msgs []*ipc.Message) bool {
 	o.mu.Lock()
@@ -35,10 +51,11 @@ func (o *Outbox) put(msgs []*ipc.Message) bool {
 	if o.closed {
 		return true
 	}
-	if len(o.msgs)+len(msgs) > o.limit {
+	if len(o.msgs)+o.inHand+len(msgs) > o.limit {
 		return false
 	}
 	o.msgs = append(o.msgs, msgs...)
+	o.count(len(msgs))
 	o.ready.Signal()
 	return true
 }
@@ -57,22 +74,29 @@ func (o *Outbox) Short(most int) {
 func (o *Outbox) length() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.msgs)
+	return len(o.msgs) + o.inHand
 }
 
-// Take waits for messages and appends them to buf. It returns nil once the outbox is closed and empty.
+// mostTaken is how many messages Take returns at most.
+const mostTaken = 256
+
+// Take waits for messages and appends the first of them to buf. It returns nil once the outbox is closed and empty.
 func (o *Outbox) Take(buf []*ipc.Message) []*ipc.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.count(-o.inHand)
+	o.inHand = 0
 	for len(o.msgs) == 0 {
 		if o.closed {
 			return nil
 		}
 		o.ready.Wait()
 	}
-	buf = append(buf, o.msgs...)
-	clear(o.msgs)
-	o.msgs = o.msgs[:0]
+	o.inHand = min(len(o.msgs), mostTaken)
+	buf = append(buf, o.msgs[:o.inHand]...)
+	rest := copy(o.msgs, o.msgs[o.inHand:])
+	clear(o.msgs[rest:])
+	o.msgs = o.msgs[:rest]
 	o.taken.Broadcast()
 	return buf
 }
@@ -80,7 +104,8 @@ func (o *Outbox) Take(buf []*ipc.Message) []*ipc.Message {
 // Close lets take return what is queued and then nil.
 func (o *Outbox) Close() {
 	o.mu.Lock()
-	o.closed = true
+	o.count(-len(o.msgs) - o.inHand)
+	o.closed, o.unread = true, nil
 	o.mu.Unlock()
 	o.ready.Broadcast()
 	o.taken.Broadcast()

@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
 )
 
 // All connections of a client that is slow to read may end at once without costing it its place; more than that may not
@@ -21,8 +24,14 @@ func TestOutboxHoldsTheEndOfEveryConnection(t *testing.T) {
 	if o.put(end) {
 		t.Fatal("there is no limit")
 	}
-	if n := len(o.Take(nil)); n != OutboxLimit+2*conns {
-		t.Fatalf("%d messages taken", n)
+	for taken := 0; taken < OutboxLimit+2*conns; {
+		n := len(o.Take(nil))
+		if taken += n; n > mostTaken || o.length() != OutboxLimit+2*conns-taken+n {
+			t.Fatalf("%d messages taken, %d of them now; %d wait", taken, n, o.length())
+		}
+		if taken == n && o.put(end) {
+			t.Fatal("what was taken and is not sent does not count")
+		}
 	}
 	if !o.put(end) {
 		t.Fatal("it stays full after it was emptied")
@@ -51,4 +60,71 @@ func TestShortOutbox(t *testing.T) {
 	o.put(msgs)
 	o.Close()
 	o.Short(most) // does not wait for ever
+}
+
+// However many clients a user has who do not read, what peers tell them takes little memory together; a client whose
+// user's other clients do not read is told a little all the same.
+func TestUnreadOfUserIsBounded(t *testing.T) {
+	s, stop := alone(t, still(t))
+	defer stop()
+	const clients, most = 100, mostUnread + 100*(fewUnread+1) + 1
+	u, all := NewUser(1), []*Outbox(nil)
+	s.Do(func(now mono.Time) {
+		for range clients {
+			c := &Client{user: u, out: NewOutbox(16384), rings: new(ipc.Rings)}
+			c.out.countFor(u)
+			all = append(all, c.out)
+			told := 0
+			for len(c.msgs) == 0 && told < 2*OutboxLimit {
+				s.advert(now, &Conn{id: 1, client: c}, &engine.Event{Kind: engine.EvAdvert})
+				if len(c.msgs) == 0 {
+					break
+				}
+				c.out.put(c.msgs)
+				told, c.msgs = told+1, nil
+			}
+			if told < fewUnread {
+				t.Errorf("a client was told %d things", told)
+			}
+		}
+		s.touched = nil
+	})
+	if n := u.unread.Load(); n < mostUnread || n > most {
+		t.Errorf("%d messages wait for a user's clients; want %d at most", n, most)
+	}
+	for i, o := range all {
+		if i%2 == 0 {
+			o.Take(nil)
+		}
+		o.Close()
+	}
+	if n := u.unread.Load(); n != 0 {
+		t.Errorf("%d messages count when nobody is there any more", n)
+	}
+}
+
+// What waits for a client's courier is bounded like what waits to be read: a client is not evicted for what its peers
+// have it told meanwhile.
+func TestWhatIsPostponedIsBounded(t *testing.T) {
+	s, stop := alone(t, still(t))
+	defer stop()
+	carrier := regmem.NewCarrier(func(*regmem.Trip) bool { return true })
+	heap, err := carrier.Heap(1<<20, 1<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if heap.Touch(0, 8, 0, regmem.WriteSource); heap.Fetch(heap.Last()) == nil {
+		t.Fatal("no trip")
+	}
+	s.Do(func(now mono.Time) {
+		c := &Client{user: NewUser(1), out: NewOutbox(0), rings: new(ipc.Rings), carrying: &carrying{carrier: carrier}}
+		s.say(c, &ipc.Message{Kind: ipc.KindClosed})
+		for range 2 * OutboxLimit {
+			s.advert(now, &Conn{id: 1, client: c}, &engine.Event{Kind: engine.EvAdvert})
+		}
+		if n := len(c.carrying.later); n < OutboxLimit/2 || n > OutboxLimit/2+1 || c.behind() {
+			t.Errorf("%d messages wait for a courier", n)
+		}
+		s.touched = nil
+	})
 }

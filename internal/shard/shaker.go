@@ -36,6 +36,9 @@ func newShaker(done func(*engine.Step) error) *shaker {
 // feed passes on the steps that the engine has and that there is room for. The shard calls it; when a result comes in
 // it does so again.
 func (k *shaker) feed(e *engine.Endpoint) {
+	if !e.StepWaits(false) && !e.StepWaits(true) {
+		return
+	}
 	for len(k.own) < cap(k.own) && e.StepWaits(false) {
 		k.own <- e.NextStep(false)
 	}

@@ -14,6 +14,7 @@ package shard
 
 import (
 	"log/slog"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -50,13 +51,15 @@ type Shard struct {
 	rest
 	baton
 
-	ev    engine.Event            // scratch of PollEvent
-	op    engine.Op               // scratch of submit
-	pings map[engine.ConnID]*Ping // dials that measure
+	ev        engine.Event            // scratch of PollEvent
+	op        engine.Op               // scratch of submit
+	idleLists []*engine.Pieces        // of operations in pieces, to be used again
+	pings     map[engine.ConnID]*Ping // dials that measure
 	rubbish
 	copying  bool        // payloads are never received in their place
 	exchange *Exchange   // of pages; nil: none are exchanged
 	draining bool        // no new connections or memory
+	starting sync.Mutex  // held by who is the shard before the thread is started, and while that is noted
 	running  atomic.Bool // the thread was started: functions reach the shard by the mailbox
 	stopping atomic.Bool
 }
@@ -240,12 +243,12 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	s.flushClients()
 	worked = s.transmit(now) || worked
 	worked = s.handleEvents(now) || worked
-	if s.starved {
+	if s.starving.n > 0 {
 		s.askMore(now)
 	}
 	s.flushClients()
 	if s.dying > 0 {
-		s.reapClients(now)
+		worked = s.reapClients(now) || worked
 	}
 	s.busy, s.quiet = worked, 0
 	if !worked && s.dying == 0 && s.blockedLinks == 0 {
@@ -320,7 +323,9 @@ func (s *Shard) clientsPoll() bool {
 // Start starts the shard's thread and adds it to a group, which waits for its end. The kernel's scheduler places it on
 // the processors that the process may use.
 func (s *Shard) Start(group *sync.WaitGroup) {
+	s.starting.Lock()
 	s.running.Store(true)
+	s.starting.Unlock()
 	group.Go(func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -331,11 +336,22 @@ func (s *Shard) Start(group *sync.WaitGroup) {
 
 // Do runs f as the shard, on its thread or, before it is started, on the caller's, and returns when it has ended.
 func (s *Shard) Do(f func(mono.Time)) error {
-	if s.running.Load() {
+	if s.running.Load() || s.started() {
 		return s.box.do(f)
 	}
+	defer s.starting.Unlock()
 	f(mono.Now())
 	return nil
+}
+
+// started reports whether the thread was started. If not, the caller holds starting.
+func (s *Shard) started() bool {
+	s.starting.Lock()
+	if s.running.Load() {
+		s.starting.Unlock()
+		return true
+	}
+	return false
 }
 
 // Stop ends the shard's thread. It does not wait.
@@ -353,6 +369,7 @@ func (s *Shard) Shutdown() {
 	for _, c := range s.clients {
 		if c != nil {
 			s.detach(now, c)
+			s.dropConns(now, c, math.MaxInt)
 		}
 	}
 	for range 8 { // the frames that say so; nothing waits for answers

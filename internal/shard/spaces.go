@@ -14,17 +14,18 @@ import (
 
 // spaceSet are the spaces of all clients.
 type spaceSet struct {
-	pins    *regmem.PinInbox // what the pinner answers
-	now     mono.Time        // of the latest answers
-	spaces  []*regmem.PinnedSpace
-	gone    regmem.SpaceCounters // of those that are no more
-	starved bool                 // some space had no room for what it was to ask for
+	pins     *regmem.PinInbox // what the pinner answers
+	now      mono.Time        // of the latest answers
+	spaces   map[regmem.Backing]*regmem.PinnedSpace
+	gone     regmem.SpaceCounters // of those that are no more
+	starving starving
 }
 
 // openSpaces gets ready for the pinner's answers.
 func (s *Shard) openSpaces() {
 	take := s.takeAnswers
 	s.pins = regmem.NewPinInbox(func() { s.box.post(take) })
+	s.spaces = map[regmem.Backing]*regmem.PinnedSpace{}
 }
 
 // PinQueue makes a queue for the spaces of a client, which the caller closes when the client is gone.
@@ -36,7 +37,7 @@ func (s *Shard) PinQueue(p *regmem.Pinner, c *Client) *regmem.PinQueue {
 func (s *Shard) NewSpace(c *Client, q *regmem.PinQueue, cfg regmem.SpaceConfig, r *regmem.Region, hints *regmem.Memory,
 	huge bool, fill func(bytes int) error) (sp *regmem.PinnedSpace, err error) {
 	cfg.Ask = func(chunk uint64, what regmem.PinWork) bool { return sp.Ask(chunk, what) }
-	cfg.Starve = func() { s.starved = true }
+	cfg.Starve = func() { s.starving.add(c.user.id, sp.Space) }
 	cfg.Waits = func(chunk uint64) bool { return s.eng.Waits(regmem.Wait{Back: r.Back, Page: chunk}) }
 	space, err := regmem.NewSpace(cfg)
 	if err != nil {
@@ -45,7 +46,7 @@ func (s *Shard) NewSpace(c *Client, q *regmem.PinQueue, cfg regmem.SpaceConfig, 
 	r.Back = space
 	err = s.enter(c, r, func() {
 		sp = q.Add(space, r.Mem, hints, huge, fill)
-		s.spaces = append(s.spaces, sp)
+		s.spaces[space] = sp
 	})
 	return sp, err
 }
@@ -56,17 +57,70 @@ func (s *Shard) takeAnswers(now mono.Time) {
 	s.pins.Answers(s.pinned)
 }
 
+// starving are the spaces that had no room for what they were to ask for, by user. They take turns: users, and spaces
+// of a user, of which there may be thousands.
+type starving struct {
+	users []*starvingUser
+	next  int
+	n     int // spaces
+}
+
+type starvingUser struct {
+	id     uint32
+	spaces []*regmem.Space
+	next   int
+}
+
+// mostStarving is how many spaces ask in an iteration.
+const mostStarving = 16
+
+func (q *starving) add(user uint32, space *regmem.Space) {
+	i := slices.IndexFunc(q.users, func(u *starvingUser) bool { return u.id == user })
+	if i < 0 {
+		i = len(q.users)
+		q.users = append(q.users, &starvingUser{id: user})
+	}
+	q.users[i].spaces = append(q.users[i].spaces, space)
+	q.n++
+}
+
+// turn calls ask for the next space, and forgets the space unless ask says that it still starves.
+func (q *starving) turn(ask func(*regmem.Space) (still bool)) {
+	q.next = (q.next + 1) % len(q.users)
+	u := q.users[q.next]
+	u.next = (u.next + 1) % len(u.spaces)
+	if !ask(u.spaces[u.next]) {
+		q.remove(q.next, u.next)
+	}
+}
+
+func (q *starving) remove(user, i int) {
+	u, last := q.users[user], len(q.users[user].spaces)-1
+	u.spaces[i], u.spaces[last] = u.spaces[last], nil
+	u.spaces = u.spaces[:last]
+	if q.n--; last == 0 {
+		q.users = slices.Delete(q.users, user, user+1)
+	}
+}
+
+func (q *starving) forget(space *regmem.Space) {
+	for k, u := range q.users {
+		if i := slices.Index(u.spaces, space); i >= 0 {
+			q.remove(k, i)
+			return
+		}
+	}
+}
+
 // askMore has spaces ask for what they had no room for, after those who waited longer were served.
 func (s *Shard) askMore(now mono.Time) {
-	s.starved = false
-	for _, sp := range s.spaces {
-		if !sp.Space.Starves() {
-			continue
-		}
-		if sp.Space.AskMore(time.Duration(now)) {
-			s.eng.AskAgain(now)
-		}
-		s.starved = s.starved || sp.Space.Starves()
+	for n := min(s.starving.n, mostStarving); n > 0 && s.starving.n > 0; n-- {
+		s.starving.turn(func(space *regmem.Space) (still bool) {
+			if space.AskMore(time.Duration(now)) {
+				s.eng.AskAgain(space)
+			}
+			return space.Starves()
+		})
 	}
 }
 
@@ -86,13 +140,15 @@ func (s *Shard) dropSpace(now mono.Time, r *regmem.Region) {
 		return
 	}
 	s.eng.Gone(now, r.Back)
-	s.spaces = slices.DeleteFunc(s.spaces, func(sp *regmem.PinnedSpace) bool {
-		if sp.Space != r.Back {
-			return false
-		}
-		s.gone.Add(&sp.Space.Count)
-		return true
-	})
+	sp := s.spaces[r.Back]
+	if sp == nil {
+		return
+	}
+	if sp.Space.Starves() {
+		s.starving.forget(sp.Space)
+	}
+	s.gone.Add(&sp.Space.Count)
+	delete(s.spaces, r.Back)
 }
 
 // lookAtSpaces returns what all spaces did.
@@ -109,14 +165,14 @@ func (s *Shard) lookAtSpaces() SpacesView {
 const holdTime = time.Second
 
 // Advise does what a client says of a part of a space. Any goroutine may call it but the shard's, which does a piece of
-// the part at a time, and other work between: a part may have 2^31 chunks.
-func (s *Shard) Advise(c *Client, m *ipc.Message) error {
+// the part at a time, and other work between: a part may have 2^31 chunks. gone says that the client has gone.
+func (s *Shard) Advise(c *Client, m *ipc.Message, gone func() bool) error {
 	var do func(space *regmem.Space, off, n uint64) (went uint64)
 	switch m.Advice {
 	case ipc.AdvicePrefetch:
 		do = (*regmem.Space).Prefetch
 	case ipc.AdviceHold:
-		return s.hold(c, m)
+		return s.hold(c, m, gone)
 	case ipc.AdviceRelease:
 		do = (*regmem.Space).Release
 	case ipc.AdviceEvict:
@@ -148,8 +204,8 @@ func (s *Shard) piecewise(c *Client, region uint32, off, n uint64, do func(space
 	return nil
 }
 
-// hold holds a range, or nothing of it.
-func (s *Shard) hold(c *Client, m *ipc.Message) error {
+// hold holds a range, or nothing of it. That can take minutes, in which a client that has gone would have all it had.
+func (s *Shard) hold(c *Client, m *ipc.Message, gone func() bool) error {
 	done := make(chan struct{}, 1)
 	held, refused := uint64(0), error(nil)
 	var hold *regmem.Hold
@@ -166,7 +222,9 @@ func (s *Shard) hold(c *Client, m *ipc.Message) error {
 	}
 	for held < m.Size && err == nil {
 		went := uint64(0)
-		if err = s.box.do(func(mono.Time) {
+		if gone() {
+			err = ipc.Errorf(ipc.CodeInternal, "the client has gone")
+		} else if err = s.box.do(func(mono.Time) {
 			hold, went = space.HoldRange(m.Off+held, m.Size-held, done)
 		}); err == nil {
 			err = s.awaitHold(space, hold, done)
@@ -182,14 +240,20 @@ func (s *Shard) hold(c *Client, m *ipc.Message) error {
 }
 
 // awaitHold waits until what is to be held has come, or gives it up.
-func (s *Shard) awaitHold(space *regmem.Space, hold *regmem.Hold, done <-chan struct{}) (err error) {
+func (s *Shard) awaitHold(space *regmem.Space, hold *regmem.Hold, done <-chan struct{}) error {
 	late := time.NewTimer(holdTime)
 	defer late.Stop()
 	select {
 	case <-done:
 		return nil
 	case <-late.C:
+		return s.giveUpHold(space, hold, done)
 	}
+}
+
+// giveUpHold gives up what is to be held, unless it has come meanwhile. Nothing is left in done: the shard sends to it,
+// and must not wait for room.
+func (s *Shard) giveUpHold(space *regmem.Space, hold *regmem.Hold, done <-chan struct{}) (err error) {
 	if e := s.box.do(func(mono.Time) {
 		if space.Drop(hold) {
 			err = ipc.Errorf(ipc.StatusMemory.Code(), "nothing more of the memory became resident for %v: what the "+
@@ -197,6 +261,9 @@ func (s *Shard) awaitHold(space *regmem.Space, hold *regmem.Hold, done <-chan st
 		}
 	}); e != nil {
 		return e
+	}
+	if err == nil {
+		<-done
 	}
 	return err
 }
@@ -210,7 +277,7 @@ func (s *Shard) Usage(c *Client, m *ipc.Message) (u ipc.Usage, err error) {
 		k := &space.Count
 		u = ipc.Usage{Resident: resident, Pinned: space.Pinned(), Lookups: k.Lookups, Hits: k.Hits, Cold: k.Cold,
 			Capacity: k.Capacity, Pins: k.Pins, Evictions: k.Evictions, Prefetched: k.Prefetched, Used: k.Used,
-			Wasted: k.Wasted}
+			Wasted: k.Wasted, Soft: k.Soft}
 		return went
 	})
 	return u, err

@@ -74,27 +74,37 @@ func (s *Shard) drainUser(now mono.Time, u *tenant, budget int) (worked bool) {
 // fewRefused is how many entries of a client that cannot be served end its turn.
 const fewRefused = 8
 
-// drainClient takes submissions of a client and hands it notifications. It returns how many.
+// drainClient takes submissions of a client, sqBudget of them, to which the entries before them with their pieces are
+// not counted, and hands it notifications. It returns how many entries and notifications.
 func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
-	var bad error
-	if c.next == c.count {
-		c.next = 0
-		c.count, bad = c.sq.Drain(c.held[:])
-	}
-	for last := c.useless + fewRefused; c.next < c.count && c.useless < last; work++ {
-		ok, err := s.submit(now, c, &c.held[c.next])
-		if err != nil {
-			s.evict(c, err.Error())
+	last := c.useless + fewRefused
+	for taken, more := 0, true; more && taken < sqBudget && work < sqBudget*ipc.MaxEntries; {
+		var bad error
+		want := sqBudget - taken
+		if more = c.next == c.count; more {
+			c.next = 0
+			c.count, bad = c.sq.Drain(c.held[:want])
+		}
+		for ; c.next < c.count && c.useless < last; work++ {
+			e := &c.held[c.next]
+			ok, err := s.submit(now, c, e)
+			if err != nil {
+				bad = err
+				break
+			}
+			if !ok {
+				break
+			}
+			c.next++
+			if e.Op != ipc.OpPieces {
+				taken++
+			}
+		}
+		if bad != nil {
+			s.evict(c, bad.Error())
 			return work + 1
 		}
-		if !ok {
-			break
-		}
-		c.next++
-	}
-	if bad != nil {
-		s.evict(c, bad.Error())
-		return work + 1
+		more = more && c.next == want
 	}
 	if len(c.notify) > 0 {
 		work += s.deliver(c)
@@ -152,23 +162,27 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	} else {
 		var status ipc.Status
 		if c.pieces.n > 0 {
-			op.Pieces, status = c.takePieces(e)
+			op.Pieces, status = s.takePieces(c, e)
 		} else {
 			op.Local, op.Region, status = c.regions.local(e.Region, e.LocalOff, e.Len)
 		}
 		if e.Op == ipc.OpSend && status == ipc.StatusOK && op.Backed() {
-			c.keepList(op.Pieces)
+			s.keepList(op.Pieces)
 			status = ipc.StatusLocal // once a message has its number, it must leave
 		}
 		if status != ipc.StatusOK {
 			return true, s.reject(c, e, status)
 		}
 	}
+	list := op.Pieces
 	if !s.eng.Submit(now, cn.id, op) {
-		c.keepList(op.Pieces)
+		s.keepList(list)
 		return false, nil
 	}
 	c.pieces.n = 0
+	if op.Pieces == nil {
+		s.keepList(list)
+	}
 	c.free = c.free[:len(c.free)-1]
 	if local {
 		c.hidden++
@@ -265,9 +279,10 @@ func (s *Shard) credit(c *Client, e *ipc.SQE) error {
 }
 
 // completed routes the end of an operation to its client. A write that failed may not have arrived: the frames of it
-// that still wait must not take along, in place of what was written, what the client does with the memory from now on.
+// that still wait must not take along, in place of what was written, what the client does with the memory from now on,
+// nor those of a copy what is copied there next.
 func (s *Shard) completed(ev *engine.Event) {
-	if ev.Status != engine.OK {
+	if ev.Data != nil {
 		s.dropReferring(ev.Data)
 	}
 	c := s.clients[ev.Token>>32]
@@ -291,7 +306,7 @@ func (s *Shard) finished(c *Client, ev *engine.Event) (token uint64) {
 	}
 	slot.conn.inflight--
 	if slot.list != nil {
-		s.completedPieces(c, slot.list, ev.Status)
+		s.completedPieces(slot.list, ev.Status)
 		slot.list = nil
 	}
 	slot.conn = nil

@@ -25,6 +25,9 @@ func (w *swarm) chaos() {
 	do(w.mix.revocations, w.revoke)
 	do(w.mix.endings, w.endOne)
 	do(w.mix.resizes, w.resize)
+	do(w.mix.pools.crashes, w.crash)
+	do(w.mix.pools.endings, w.endOne)
+	do(w.mix.pools.drops, w.dropQueue)
 	w.narrow(stream(w.opt.Seed, narrowStream))
 	w.wall(stream(w.opt.Seed, formStream))
 	w.move(stream(w.opt.Seed, cableStream))
@@ -89,6 +92,10 @@ func (w *swarm) crash() {
 		}
 	}
 	clear(w.ends[n.Index])
+	w.mailed[n.Index] = mailed{}
+	if p := w.pools[n.Index]; p != nil {
+		p.crash()
+	}
 	n.Crash()
 	down := w.crashTime() / 2
 	if w.dice.IntN(2) == 0 {
@@ -174,9 +181,12 @@ func (w *swarm) endOne() {
 	e := w.randomEnd(w.dice, func(e *end) bool {
 		return !e.closing && !e.aborted && (e.state == endOpen && !dialing || e.state == endDialing && dialing)
 	})
-	if e == nil {
-		return
+	if e != nil {
+		w.endNow(e)
 	}
+}
+
+func (w *swarm) endNow(e *end) {
 	w.report.Endings++
 	if w.dice.IntN(2) == 0 {
 		e.closing = true

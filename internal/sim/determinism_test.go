@@ -13,13 +13,9 @@ func TestDeterminism(t *testing.T) {
 	hashes := map[uint64]uint64{}
 	for seed := uint64(1); seed <= 40; seed++ {
 		first, err := Swarm(seed, Watch{Trace: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		again, err := Swarm(seed, Watch{Trace: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if first.Hash != again.Hash || !reflect.DeepEqual(first, again) {
 			t.Errorf("seed %d:\n%+v\n%+v\nagain: go test ./internal/sim -run TestSwarm -seed %d", seed, first, again,
 				seed)
@@ -35,13 +31,9 @@ func TestDeterminism(t *testing.T) {
 func TestTraceDoesNotDisturb(t *testing.T) {
 	for seed := uint64(1); seed <= 10; seed++ {
 		traced, err := Swarm(seed, Watch{Trace: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		plain, err := Swarm(seed, Watch{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if traced.Sent != plain.Sent || traced.Virtual != plain.Virtual || traced.Ops != plain.Ops {
 			t.Errorf("seed %d: %d frames in %v traced, %d in %v not", seed, traced.Sent, traced.Virtual, plain.Sent,
 				plain.Virtual)
@@ -81,15 +73,11 @@ func counting(t *testing.T, secure bool, f Faults) (w *World, before [2]engine.C
 		before[i] = n.E.Count
 		w.Net[0][i] = f
 	}
-	if err := w.Rest(14 * time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Rest(14*time.Second))
 	for i := range w.Nodes {
 		w.Net[0][i] = Faults{Delay: f.Delay}
 	}
-	if err := w.Rest(time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Rest(time.Millisecond))
 	return w, before
 }
 

@@ -23,6 +23,10 @@ func (w *swarm) event(n *Node, ev *engine.Event) {
 	default:
 		return
 	}
+	if ev.Kind == engine.EvReceived && ev.Conn == 0 {
+		w.returned(n, ev)
+		return
+	}
 	if e != nil && e.state == endLate && (ev.Kind == engine.EvConnected || ev.Kind == engine.EvClosed) {
 		return
 	}
@@ -46,7 +50,11 @@ func (w *swarm) event(n *Node, ev *engine.Event) {
 			w.fault("%v: connected in state %d", e, e.state)
 		}
 		e.state = endOpen
-		w.postBuffers(e)
+		if e.shares != nil {
+			w.joinSoon(e)
+		} else {
+			w.postBuffers(e)
+		}
 	case engine.EvClosed:
 		w.closed(e, ev)
 		return
@@ -174,6 +182,7 @@ func (w *swarm) over(e *end) {
 	for _, a := range append(e.exports, e.mail) {
 		a.end()
 	}
+	e.leavePool(w)
 }
 
 // judgeEnd says whether a connection may end so.

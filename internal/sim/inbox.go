@@ -1,65 +1,242 @@
 package sim
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/mono"
 )
 
-// inbox is the buffers that an end posts for the messages of the other, one for each in their order.
+// inbox is the buffers that an end posts for the messages of the other, one for each. They are filled in their order,
+// by messages in theirs. Where all messages wait for a buffer each meets its own; where some do not (impatience.go),
+// those behind them may meet it instead.
 type inbox struct {
-	awaits []*operation // the other end's sends
-	mail   *area        // which the buffers are in
-	posted int          // of awaits: those whose buffers were posted
-	got    int          // and came back
+	awaits  []*operation // the other end's sends
+	mail    *area        // which the buffers are in
+	buffers []*buffer    // as many as awaits
+	hurried bool         // some of awaits are impatient
+	posted  int          // of buffers
+	got     int          // and came back
+	met     int          // of awaits: those before it met a buffer, or were passed over
+	shares  *pool        // the buffers are of it, not of mail; nil: no
+	joined  mono.Time    // when the connection joined its queue; 0: not yet
+	unused  int          // buffers of it that the connection is promised
+	gained  int          // of them, in the latest event
+	latest  uint64       // of the buffers from there: the token; they come in the order they were posted in
 }
 
-// postBuffers posts buffers, a few at a time, until there is one for every message: messages have to wait for some.
+// buffer is memory for one of some messages.
+type buffer struct {
+	*slot           // as long as the longest of them
+	size  int       // so much of it is posted
+	at    mono.Time // when
+}
+
+// message is what is known of an operation that is a send.
+type message struct {
+	data   []byte
+	number int       // in the peer's awaits
+	at     mono.Time // when it was submitted
+	sure   bool      // a buffer had been posted for it then, whatever comes of those before it
+	passed bool      // one behind it has met a buffer, which it has not: it never may
+}
+
+// await adds a message to those that come.
+func (in *inbox) await(o *operation, data []byte) {
+	o.data, o.number = data, len(in.awaits)
+	in.awaits = append(in.awaits, o)
+}
+
+// layBuffers makes the buffers, so that every message fits into those that it may meet, but for the bad ones: those are
+// too long for each of them.
+func (in *inbox) layBuffers(mail *area) {
+	if in.shares != nil {
+		for _, o := range in.awaits {
+			o.bad, o.far = in.shares.tooLong(o), mail.slot(0, nil, false)
+		}
+		return
+	}
+	may := make([][]*operation, len(in.awaits)) // meet a buffer
+	patient := 0
+	for i, o := range in.awaits {
+		o.bad = o.bad && o.size > 0 && !o.impatient()
+		for k := patient; k <= i; k++ { // fewer than patient buffers are not filled before it, more than i cannot be
+			may[k] = append(may[k], o)
+		}
+		if o.impatient() {
+			in.hurried = true
+		} else {
+			patient++
+		}
+	}
+	sizes := make([]int, len(may))
+	for again := true; again; {
+		again = false
+		for k, all := range may {
+			sizes[k] = postedSize(all)
+		}
+		for k, all := range may {
+			for _, o := range all {
+				if o.bad && o.size <= sizes[k] {
+					o.bad, again = false, true
+				}
+			}
+		}
+	}
+	for k, all := range may {
+		longest := 0
+		for _, o := range all {
+			longest = max(longest, o.size)
+		}
+		b := &buffer{slot: mail.slot(longest, nil, false), size: sizes[k]}
+		b.among = all
+		in.buffers = append(in.buffers, b)
+		in.awaits[k].far = b.slot
+	}
+}
+
+// postedSize is how long a buffer is: all fit that are not bad, or none if all are.
+func postedSize(may []*operation) int {
+	fits, least := -1, may[0].size
+	for _, o := range may {
+		if !o.bad {
+			fits = max(fits, o.size)
+		}
+		least = min(least, o.size)
+	}
+	if fits < 0 {
+		return least - 1
+	}
+	return fits
+}
+
+// postBuffers posts buffers, a few at a time, so that messages have to wait for some: until there is one for every
+// message, or no message is left that waits as long as it takes.
 func (w *swarm) postBuffers(e *end) {
 	if e.state != endOpen || e.node.Down || e.boot != e.node.boot {
 		return
 	}
-	for n := 1 + w.mail.IntN(8); e.posted < len(e.awaits) && n > 0; n-- {
-		o := e.awaits[e.posted]
-		b := o.far.bytes()
-		if o.bad {
-			b = b[:len(b)-1]
+	n := 1 + w.mail.IntN(8)
+	if e.hurried { // so that some messages meet none
+		if n %= 4; e.posted > 0 && !e.awaitsPatient() {
+			return
 		}
-		r := engine.Receive{Token: uint64(e.posted), Local: b, Region: e.mail.region}
+	}
+	for ; e.posted < len(e.buffers) && n > 0; n-- {
+		b := e.buffers[e.posted]
+		r := engine.Receive{Token: uint64(e.posted), Local: b.bytes()[:b.size], Region: e.mail.region}
 		if !e.node.E.PostReceive(w.Now, e.conn, &r) {
 			return // it is being closed
 		}
+		b.at = w.Now
 		e.posted++
 	}
-	if e.posted < len(e.awaits) {
+	if e.posted < len(e.buffers) {
 		w.After(time.Duration(w.mail.IntN(20_000_000)), func() { w.postBuffers(e) })
 	}
 }
 
+// awaitsPatient reports whether a message is to come that waits for a buffer as long as it takes.
+func (in *inbox) awaitsPatient() bool {
+	return slices.ContainsFunc(in.awaits[in.met:], func(o *operation) bool { return !o.impatient() })
+}
+
 // received checks a buffer that came back: in the order of sends, whole and once (clauses 14.2 and 14.3).
 func (w *swarm) received(e *end, ev *engine.Event) {
+	w.mailed[e.node.Index].count(ev)
+	if e.shares != nil {
+		w.receivedShared(e, ev)
+		return
+	}
 	if ev.Token != uint64(e.got) || e.got >= e.posted {
 		w.fault("%v: buffer %d came back, want %d of %d", e, ev.Token, e.got, e.posted)
 		return
 	}
-	o := e.awaits[e.got]
+	b := e.buffers[e.got]
 	e.got++
-	m := ev.Msg
-	switch ev.Status {
-	case engine.OK:
-		if o.bad || int(m.Len) != o.size || !o.far.has() || m.HasImm != (o.Flags&engine.Notify != 0) ||
-			m.HasImm && m.Imm != o.Imm || o.notified > 0 {
-			w.fault("%v: message %d of %d bytes (bad %v) arrived as %+v", e, ev.Token, o.size, o.bad, m)
-		}
-		o.notified++
-	case engine.StatusTooLong:
-		b := o.far.bytes()
-		if !o.bad || b[len(b)-1] != untouched {
-			w.fault("%v: message %d of %d bytes is too long (bad %v), or was put beyond its buffer", e, ev.Token,
-				o.size, o.bad)
-		}
-	default:
+	if ev.Status != engine.OK && ev.Status != engine.StatusTooLong {
 		return // the connection ends
 	}
-	o.far.fill(reused)
+	if err := e.meets(w, b, ev); err != nil {
+		w.fault("%v: buffer %d of %d bytes came back as %+v with status %d: %w", e, ev.Token, b.size, ev.Msg, ev.Status,
+			err)
+	}
+	b.fill(reused)
+}
+
+// meets finds out which message met a buffer: the next, or one behind impatient ones. Those were refused then.
+func (in *inbox) meets(w *swarm, b *buffer, ev *engine.Event) error {
+	for i, o := range in.awaits[in.met:] {
+		if !o.is(b, ev) {
+			if !o.impatient() || o.complete && o.status == engine.OK {
+				return fmt.Errorf("neither message %d of %d bytes (bad %v, status %d) nor one that it may follow",
+					o.number, o.size, o.bad, o.status)
+			}
+			continue
+		}
+		for _, before := range in.awaits[in.met : in.met+i] {
+			before.passed = true
+		}
+		in.met += i + 1
+		if ev.Status == engine.OK {
+			o.notified++
+		}
+		return o.judgeMeeting(w, b)
+	}
+	return fmt.Errorf("no message is left for it")
+}
+
+// is reports whether a buffer came back with a message. Those that one buffer may meet differ from each other
+// (operation.hurries).
+func (o *operation) is(b *buffer, ev *engine.Event) bool {
+	if !o.submitted || o.bad != (ev.Status == engine.StatusTooLong) {
+		return false
+	}
+	if o.bad {
+		return notAll(b.bytes()[b.size:], untouched) < 0
+	}
+	m, mem := ev.Msg, b.bytes()
+	return int(m.Len) == o.size && bytes.Equal(mem[:o.size], o.data) && notAll(mem[o.size:], untouched) < 0 &&
+		m.HasImm == (o.Flags&engine.Notify != 0) && (!m.HasImm || m.Imm == o.Imm)
+}
+
+// has reports whether a message is in a buffer, or was. Memory that is its owner's again shows nothing.
+func (in *inbox) has(o *operation) bool {
+	if o.passed {
+		return false
+	}
+	if in.mail.void || o.notified > 0 {
+		return true
+	}
+	if in.shares != nil {
+		return in.shares.has(o)
+	}
+	return slices.ContainsFunc(in.buffers[in.got:in.posted], func(b *buffer) bool { return b.has(o) })
+}
+
+// has reports whether a message is in the buffer.
+func (b *buffer) has(o *operation) bool {
+	return o.size <= b.size && bytes.Equal(b.bytes()[:o.size], o.data)
+}
+
+// checkAny compares a buffer with what may be there: part of one of these messages.
+func (s *slot) checkAny(among []*operation) error {
+	b := s.bytes()
+	if bytes.Equal(b, blank[:len(b)]) {
+		return nil
+	}
+	at, worst := 0, 0
+	for _, o := range among {
+		for at = 0; at < len(b) && (b[at] == untouched || at < o.size && b[at] == o.data[at]); at++ {
+		}
+		if at == len(b) {
+			return nil
+		}
+		worst = max(worst, at)
+	}
+	return fmt.Errorf("node%d, %s: byte %d of the buffer at %d became %#x, which is of none of %d messages",
+		s.area.node.Index, s.area.name, worst, s.off, b[worst], len(among))
 }

@@ -37,11 +37,13 @@ type area struct {
 type slot struct {
 	area   *area
 	off, n int
-	want   []byte // what comes, or what goes
-	source bool   // data goes from here
-	whole  bool   // everything had come when the area became void
-	mark   byte   // if not 0: all bytes are this
-	loose  bool   // its owner is writing here
+	want   []byte       // what comes, or what goes
+	among  []*operation // of a buffer: the messages one of which comes, at its beginning
+	source bool         // data goes from here
+	whole  bool         // everything had come when the area became void
+	mark   byte         // if not 0: all bytes are this
+	loose  bool         // its owner is writing here
+	pool   *pool        // it is a buffer of that, for any message that comes from there
 }
 
 var blank = bytes.Repeat([]byte{untouched}, 64<<10)
@@ -118,6 +120,10 @@ func (s *slot) check() error {
 			return fmt.Errorf("node%d, %s: the data to be sent at %d was written to", s.area.node.Index, s.area.name,
 				s.off)
 		}
+	case s.among != nil:
+		return s.checkAny(s.among)
+	case s.pool != nil && notAll(b, untouched) >= 0:
+		return s.checkAny(s.pool.coming())
 	case !bytes.Equal(b, s.want) && !bytes.Equal(b, blank[:len(b)]):
 		for i := range b {
 			if b[i] != s.want[i] && b[i] != untouched {

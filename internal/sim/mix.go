@@ -26,6 +26,8 @@ type mix struct {
 	channels      int
 	tries         int // more connections per channel, when one is over
 	composes      bool
+	impatient     bool // some sends do not wait for a buffer, or not for long
+	pools         poolMix
 }
 
 // drawMix draws a seed's world and faults.
@@ -104,6 +106,9 @@ func drawMix(seed uint64) (Options, mix) {
 	}
 	o.drawMisses()
 	m.composes = o.Misses.Delay == 0 // messages are composed in memory that is registered whole
+	// Of a stream of its own: worlds without such sends are what they were before there were any. In the others the
+	// sends that are drawn anyway end otherwise, so that their frames differ; TestSwarmBefore has those of old.
+	m.impatient, m.pools = stream(seed, patienceStream).IntN(2) == 0, drawPools(o)
 	return o, m
 }
 

@@ -16,7 +16,8 @@ type flow struct {
 	ops     []*operation
 	next    int // to submit
 	open    int // submitted and not completed
-	using   int // of those with local memory
+	using   int // pieces of their local memory
+	pieces  int // the same of those that may have been gathered, and are not known to have been
 	gap     time.Duration
 	after   mono.Time // no next one before
 	ordered bool
@@ -26,8 +27,10 @@ type flow struct {
 // operation is one read, write or send and what is known of it.
 type operation struct {
 	engine.Op
+	message         // if it is a send
 	far, near *slot // at the peer; here, nil for writes by value
 	size      int
+	pieces    int  // of its local memory; 0: it is in one
 	bad       bool // reaches outside on purpose; of a send, is longer than its buffer
 	submitted bool
 	given     bool // its local bytes were given back before it ended (LocalDone)
@@ -42,8 +45,10 @@ type operation struct {
 
 // plan draws an end's operations and lays out the memory they use.
 func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
-	f, locals := &from.flow, stream(p.w.opt.Seed^uint64(p.number+1)<<32, localStream)
-	eager := stream(p.w.opt.Seed^uint64(p.number+1)<<32, eagerStream)
+	own := func(which uint64) *rand.Rand { return stream(p.w.opt.Seed^uint64(p.number+1)<<32, which) }
+	f, locals, eager, patience := &from.flow, own(localStream), own(eagerStream), own(patienceStream)
+	shares, pieces := own(poolStream+100*uint64(to.node.Index+1)), own(pieceStream+100*uint64(to.node.Index+1))
+	to.drawShares(p.w, shares)
 	f.ordered = p.ordered
 	var far []*area
 	for i := range 1 + rng.IntN(2) {
@@ -77,17 +82,21 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 			o.SetAtomic(addition(want))
 			a.align()
 		case o.Kind == engine.OpWrite && kind != plainWrites && p.w.opt.Misses.Delay == 0 &&
-			p.w.mail.IntN(4) == 0: // messages are of memory that is registered whole
+			to.drawMessage(p.w.mail): // messages are of memory that is registered whole
 			o.Kind, a = engine.OpSend, mail
 			o.Flags &^= engine.LocalDone
+			if want = to.shares.cut(o, want, shares, kind); !to.shares.tooLong(o) {
+				o.hurries(patience, p, kind)
+			}
 		}
 		if !byValue {
 			o.composes(eager, p, kind)
 		}
 		if o.Kind == engine.OpSend && !o.dropped {
-			to.awaits = append(to.awaits, o)
+			to.await(o, want)
+		} else {
+			o.far = a.slot(o.size, want, o.Kind == engine.OpRead)
 		}
-		o.far = a.slot(o.size, want, o.Kind == engine.OpRead)
 		switch {
 		case o.Kind == engine.OpAtomic:
 		case byValue:
@@ -101,20 +110,38 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 		}
 		f.ops = append(f.ops, o)
 	}
+	to.layBuffers(mail)
 	for i, a := range append(far, near, mail) {
 		a.make(uint32(i+1), kind == anyOperations)
 	}
 	for _, o := range f.ops {
-		if o.Kind == engine.OpSend {
-			o.bad = o.bad && o.size > 0
-		} else {
+		if o.Kind != engine.OpSend {
 			o.place(rng)
 		}
 		if o.near != nil {
-			o.Local, o.Region, o.LocalOff = near.local(o.near.off, o.near.n), near.region, uint64(o.near.off)
+			o.useLocal(near, pieces)
 		}
 	}
 	to.exports, to.mail, from.local = far, mail, near
+}
+
+// useLocal has an operation name its local memory, in pieces sometimes, some of them empty. Couriers carry one piece.
+func (o *operation) useLocal(near *area, rng *rand.Rand) {
+	o.Local, o.Region, o.LocalOff = near.local(o.near.off, o.near.n), near.region, uint64(o.near.off)
+	if rng.IntN(4) > 0 || o.size == 0 || near.carry || o.draft != nil || o.Flags&engine.LocalDone != 0 {
+		return
+	}
+	list, off := new(engine.Pieces), 0
+	o.pieces = 1 + rng.IntN(engine.MaxPieces)
+	for n := o.pieces - 1; n >= 0; n-- {
+		end := o.size
+		if n > 0 {
+			end = off + rng.IntN(o.size-off+1)
+		}
+		list.Add(o.Local[off:end:end], o.Region, o.LocalOff+uint64(off))
+		off = end
+	}
+	o.Local, o.Region, o.LocalOff, o.Pieces = nil, nil, 0, list
 }
 
 // place says where in the peer's memory a write or read is, or is not on purpose.
@@ -180,6 +207,7 @@ func (w *swarm) post(e *end) {
 		} else if o.draft != nil || !e.node.E.Submit(w.Now, e.conn, &o.Op) {
 			return
 		}
+		o.submittedAt(w.Now, e)
 		f.next++
 		f.took(o)
 		if f.gap > 0 {
@@ -197,7 +225,20 @@ func (f *flow) took(o *operation) {
 	o.submitted = true
 	f.open++
 	if o.near != nil {
-		f.using++
+		o.uses(f, 1)
+	}
+}
+
+// uses counts what an operation uses of the local memory, or not any more.
+func (o *operation) uses(f *flow, n int) {
+	const gathered = 1024 // bytes, at most, of which the engine may make a copy when the operation enters
+	switch {
+	case o.pieces == 0:
+		f.using += n
+	case o.Kind == engine.OpRead || o.size > gathered:
+		f.using += n * o.pieces
+	case o.Pieces != nil: // Submit has not gathered them; it may happen yet
+		f.pieces += n * o.pieces
 	}
 }
 
@@ -243,7 +284,7 @@ func (e *end) giveBack(o *operation) {
 	if o.near == nil {
 		return
 	}
-	e.flow.using--
+	o.uses(&e.flow, -1)
 	if o.status != engine.OK {
 		o.near.area.settle()
 	}
@@ -270,10 +311,15 @@ func (e *end) judge(o *operation, st engine.Status) error {
 		if placed := o.Kind == engine.OpWrite || o.Kind == engine.OpAtomic; placed && !o.far.has() && !o.far.whole {
 			return fmt.Errorf("the data is not in place (void %v)", void)
 		}
-		if o.Kind == engine.OpSend && !o.far.has() && o.far.mark == 0 {
-			return fmt.Errorf("the message is not in its buffer")
+		if o.Kind == engine.OpSend && !e.other.has(o) {
+			return fmt.Errorf("the message is in no buffer (passed over %v)", o.passed)
 		}
 		return nil
+	case engine.StatusNoBuffer:
+		if err := e.other.judgeShortage(o); err != nil {
+			return err
+		}
+		return o.judgeRefusal(p.w)
 	case engine.StatusTooLong:
 		if o.bad && o.Kind == engine.OpSend {
 			return nil

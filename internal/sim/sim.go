@@ -128,6 +128,9 @@ const (
 	memoryStream
 	mailStream
 	eagerStream
+	patienceStream
+	poolStream
+	pieceStream
 )
 
 func stream(seed, which uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, which)) }

@@ -14,15 +14,11 @@ func TestConnectAndWrite(t *testing.T) {
 	w := New(Options{Seed: 1, MTU: 9000})
 	a, b := w.Nodes[0], w.Nodes[1]
 	ca, cb, err := w.Connect(a, b, engine.DialOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	target := make([]byte, 1<<20)
 	region := &regmem.Region{ID: 1, Mem: regmem.Wrap(target)}
 	key, err := b.Grants.Grant(region, uint64(cb), regmem.RemoteWrite|regmem.RemoteRead, 0, uint64(len(target)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	src := make([]byte, 1<<20)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range src {
@@ -34,9 +30,7 @@ func TestConnectAndWrite(t *testing.T) {
 		t.Fatal("not taken")
 	}
 	done := func() bool { return len(a.Events) > 0 && a.Events[len(a.Events)-1].Kind == engine.EvComplete }
-	if err := w.Run(time.Second, done); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Run(time.Second, done))
 	if !bytes.Equal(src, target) {
 		t.Fatal("memory differs")
 	}
@@ -47,10 +41,16 @@ func TestConnectAndWrite(t *testing.T) {
 	back := make([]byte, 1<<20)
 	a.Events = nil
 	a.E.Submit(w.Now, ca, &engine.Op{Kind: engine.OpRead, Token: 8, Local: back, Key: key})
-	if err := w.Run(time.Second, done); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Run(time.Second, done))
 	if !bytes.Equal(back, target) || a.Events[len(a.Events)-1].Status != engine.OK {
 		t.Fatal("read differs", a.Events)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

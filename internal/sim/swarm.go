@@ -25,8 +25,10 @@ type Report struct {
 	Parked, Gone  uint64 // parts of operations that waited for memory, and ended for want of it
 	// composed messages: committed when blocks had left, aborted, refused a draft
 	Ahead, Dropped, Unstaged uint64
-	Virtual                  time.Duration
-	Hash                     uint64
+	Hurried
+	Pooled
+	Virtual time.Duration
+	Hash    uint64
 }
 
 // Watch is how closely a run is looked at; it changes nothing in it.
@@ -49,6 +51,8 @@ type swarm struct {
 	ends     []map[engine.ConnID]*end // by node; looked up, never ranged over
 	areas    [][]*area                // by node
 	turn     []int                    // by node: which area is looked at next
+	pools    []*pool                  // by node; nil: it has none
+	mailed   []mailed                 // by node, since it booted
 	healed   bool                     // no more faults
 	final    bool                     // what faults left behind is over too: everything must succeed
 	full     bool
@@ -102,6 +106,7 @@ func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 		r.Unstaged += c.EagerRefused
 		r.Fell += int(c.SessionsFailed)
 		r.Worn += int(c.KeysWorn)
+		r.Unbuffered += c.MessagesUnbuffered
 	}
 	if err != nil {
 		err = fmt.Errorf("seed %d, at %v: %w\n%+v\n%+v", seed, w.Now.Sub(start), err, m, o)
@@ -118,6 +123,7 @@ func (w *swarm) run() error {
 		n.Handle = func(ev *engine.Event) { w.event(n, ev) }
 	}
 	w.Check = w.invariants
+	w.makePools()
 	w.begins()
 	w.chaos()
 	if err := w.Rest(w.mix.duration); err != nil {
@@ -134,7 +140,7 @@ func (w *swarm) run() error {
 		run  func() error
 	}{
 		{"after healing", w.finish}, {"settling", w.settle}, {"new connections", w.again}, {"closing", w.closeAll},
-		{"at the end", w.verify},
+		{"dropping queues", w.dropAll}, {"at the end", w.verify},
 	}
 	for _, s := range steps {
 		if err := s.run(); err != nil {
@@ -157,6 +163,7 @@ func (w *swarm) begins() {
 			w.channels = append(w.channels, &channel{from: w.Nodes[b], to: w.Nodes[a], tries: w.mix.tries})
 		}
 	}
+	w.moreChannels()
 	for _, ch := range w.channels {
 		start := func() {
 			if !ch.from.Down && !w.healed {

@@ -40,9 +40,7 @@ func testSeeds(t *testing.T, test string, seeds int, watch Watch) {
 		r, err := Swarm(*only, watch)
 		out.Flush()
 		t.Logf("%+v", r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return
 	}
 	before := runtime.NumGoroutine()
@@ -69,7 +67,7 @@ func testSeeds(t *testing.T, test string, seeds int, watch Watch) {
 	all.Wait()
 	t.Logf("%d seeds: %s", len(list), total.String())
 	// what happens to few connections shows in many seeds alone
-	enough := map[string]int{"Late": 2000, "Worn": 50_000}
+	enough := map[string]int{"Late": 2000, "Worn": 50_000, "QueuesDropped": 1000}
 	for name, n := range total.n {
 		if n == 0 && seeds >= max(200, enough[name]) {
 			t.Errorf("%s: none in %d seeds", name, len(list))
@@ -90,6 +88,18 @@ func testSeeds(t *testing.T, test string, seeds int, watch Watch) {
 func TestSwarmBefore(t *testing.T) {
 	for _, seed := range failedOnce(t) {
 		o, m := drawMix(seed)
+		if m.pools.nodes != 0 {
+			m.pools = poolMix{}
+			if _, err := runMix(seed, o, m, Watch{}); err != nil {
+				t.Errorf("without shared receive queues: %v", err)
+			}
+		}
+		if m.impatient {
+			m.impatient = false
+			if _, err := runMix(seed, o, m, Watch{}); err != nil {
+				t.Errorf("without impatient sends: %v", err)
+			}
+		}
 		if m.composes {
 			m.composes = false
 			if _, err := runMix(seed, o, m, Watch{}); err != nil {
@@ -159,7 +169,7 @@ func (s *sums) walk(v reflect.Value) {
 	for i := range v.NumField() {
 		f, name := v.Field(i), v.Type().Field(i).Name
 		switch {
-		case name == "Tally":
+		case v.Type().Field(i).Anonymous:
 			s.walk(f)
 		case name == "Hash" || name == "Virtual":
 		case f.CanUint():

@@ -31,14 +31,10 @@ func testTurns(t *testing.T, idle, writers, leastBulk, leastLone int) {
 	connect := func(a, b *Node) (engine.ConnID, *engine.Op) {
 		t.Helper()
 		ca, cb, err := w.Connect(a, b, engine.DialOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		key, err := b.Grants.Grant(&regmem.Region{ID: 1, Mem: regmem.Wrap(make([]byte, size))}, uint64(cb),
 			regmem.RemoteWrite, 0, size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return ca, &engine.Op{Kind: engine.OpWrite, Key: key, Local: make([]byte, size)}
 	}
 	type stream struct {
@@ -59,9 +55,7 @@ func testTurns(t *testing.T, idle, writers, leastBulk, leastLone int) {
 			lone[i].op.Local = lone[i].op.Local[:8]
 		}
 	}
-	if err := w.Rest(300 * time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Rest(300*time.Millisecond))
 
 	busy.Handle = func(ev *engine.Event) {
 		for k := range bulk {
@@ -117,7 +111,5 @@ func turns(t *testing.T, w *World, busy *Node, n int) {
 		}
 	}
 	turn()
-	if err := w.Run(time.Second, func() bool { return n == 0 }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Run(time.Second, func() bool { return n == 0 }))
 }

@@ -33,22 +33,16 @@ func TestTurnsOfUsers(t *testing.T) {
 				for _, p := range peers {
 					ca, cb, err := w.Connect(busy, w.Nodes[p],
 						engine.DialOptions{Owner: engine.Owner{User: uint64(user) + 1}})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					key, err := w.Nodes[p].Grants.Grant(&regmem.Region{ID: 1, Mem: regmem.Wrap(make([]byte, size))},
 						uint64(cb), regmem.RemoteWrite, 0, size)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					streams[ca] = &stream{op: engine.Op{Kind: engine.OpWrite, Key: key, Local: make([]byte, size)},
 						user: user}
 					order = append(order, ca)
 				}
 			}
-			if err := w.Rest(300 * time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Rest(300*time.Millisecond))
 			var done [2]int
 			busy.Handle = func(ev *engine.Event) {
 				if s := streams[ev.Conn]; s != nil && ev.Kind == engine.EvComplete {

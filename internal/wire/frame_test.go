@@ -82,6 +82,9 @@ func TestFrameRoundTrip(t *testing.T) {
 			t.Errorf("decoded %+v", f)
 		}
 	}
+	if err := f.Decode(build(plainHeader, theBulk(), nil, nil)); err != nil || len(f.Payload)+len(f.Tail) != 0 {
+		t.Errorf("a frame with an empty bulk segment: %v, %+v", err, f)
+	}
 	if err := f.Decode(build(plainHeader, nil, nil, nil)); err != nil || f.Payload != nil || len(f.Tail) != 0 {
 		t.Errorf("a frame without bulk and tail: %v, payload %v left from the frame before", err, f.Payload)
 	}
@@ -163,6 +166,8 @@ func TestFrameRefused(t *testing.T) {
 		{"SHUFFLED by nothing", "2.6", change(3, FlagBulk|FlagShuffled, true), ErrReserved},
 		{"bulk kind 2", "2.3", change(FixedLen, 2, true), ErrReserved},
 		{"bulk kind 0", "2.3", change(FixedLen, 0, true), ErrReserved},
+		{"bulk kind 32", "2.3", change(FixedLen, MaxKinds, true), ErrReserved},
+		{"bulk kind 255", "2.3", change(FixedLen, 255, true), ErrReserved},
 		{"bulk flag 6", "2.3, 6.2", change(FixedLen+1, 0x40, true), ErrReserved},
 		{"bulk of 65535 in a short frame", "2.7", change(FixedLen+2, 0xff, true), ErrShort},
 		{"wrong checksum", "2.5", func() []byte { b := change(3, 0, false); b[16]++; return b }(), ErrHeadSum},

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 )
@@ -33,6 +34,53 @@ func TestPeek(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.err)
 		} else if err == nil && (len(f.Payload) != c.payload || len(f.Tail) != c.tail || f.Session == 0) {
 			t.Errorf("%s: %+v, want %d bytes of payload and %d of tail", c.name, f, c.payload, c.tail)
+		}
+	}
+}
+
+// PeekBulk verifies nothing, and sees only what has a bulk header.
+func TestPeekBulk(t *testing.T) {
+	want := theBulk()
+	b := build(plainHeader, want, []byte("payload!"), ping)
+	var got Bulk
+	if !PeekBulk(b[:FixedLen+BulkLen], &got) || got != *want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if PeekBulk(append(build(plainHeader, nil, nil, ping), make([]byte, BulkLen)...), &got) {
+		t.Error("a bulk header where none is")
+	}
+}
+
+// A frame in pieces is what the whole one is, if the pieces are cut where they should be.
+func TestPartsRefused(t *testing.T) {
+	const headers = FixedLen + BulkLen
+	bulk := build(plainHeader, theBulk(), []byte("payload!"), ping)
+	change := func(at int, v byte) []byte {
+		b := bytes.Clone(bulk)
+		b[at] = v
+		return reseal(b)
+	}
+	for _, c := range []struct {
+		name      string
+		b         []byte
+		head, end int // of the payload
+		want      error
+	}{
+		{"as it should be", bulk, headers, headers + 8, nil},
+		{"head too long", bulk, headers + 1, headers + 8, ErrShort},
+		{"head too short", bulk, headers - 1, headers + 8, ErrShort},
+		{"payload too long", append(bytes.Clone(bulk), 0), headers, headers + 9, ErrShort},
+		{"payload too short", change(FixedLen+3, 9), headers, headers + 8, ErrShort},
+		{"no bulk", change(3, FlagPush), headers, headers + 8, ErrShort},
+		{"path 64", change(2, 64), headers, headers + 8, ErrReserved},
+		{"key epoch while in plaintext", change(1, 1), headers, headers + 8, ErrReserved},
+		{"no tail", bulk[:headers+8], headers, headers + 8, ErrShort},
+	} {
+		var f Frame
+		if err := f.DecodeParts(c.b[:c.head], c.b[c.head:c.end], c.b[c.end:]); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		} else if err == nil && (string(f.Payload) != "payload!" || !bytes.Equal(f.Tail, ping)) {
+			t.Errorf("%s: %+v", c.name, f)
 		}
 	}
 }

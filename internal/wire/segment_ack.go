@@ -35,6 +35,9 @@ func putOpNak(s *Segment, b []byte) []byte {
 }
 
 func nextOpNak(s *Segment, tail []byte, _ int) (int, error) {
+	if tail[1] == 0 {
+		return 0, ErrReserved
+	}
 	s.Status, s.Conn, s.Op = tail[1], be.Uint32(tail[4:]), be.Uint32(tail[8:])
 	return 0, nil
 }
@@ -65,7 +68,6 @@ func nextAck(s *Segment, tail []byte, _ int) (int, error) {
 
 // PutAck writes an Ack segment with the given bitmap words to b, which is exactly as long as it.
 func PutAck(b []byte, s *Segment, words []uint64) {
-	s.Kind, s.Data = KindAck, nil
 	putAck(s, b[:0])
 	b[3] = byte(len(words))
 	for i, w := range words {
@@ -76,7 +78,6 @@ func PutAck(b []byte, s *Segment, words []uint64) {
 // PutOpAck writes an OpAck segment with words bitmap words to b, which is exactly as long as it; bit says what bit i
 // is.
 func PutOpAck(b []byte, s *Segment, words int, bit func(i int) bool) {
-	s.Kind, s.Data = KindOpAck, nil
 	putOpAck(s, b[:0])
 	b[1] = byte(words)
 	for w := range words {

@@ -27,8 +27,7 @@ func nextProbe(s *Segment, tail []byte, _ int) (int, error) {
 
 func putLink(_ *Segment, b []byte) []byte { return append(b, byte(KindLink)) }
 
-func nextLink(s *Segment, tail []byte, _ int) (int, error) {
-	s.Flags = 0
+func nextLink(_ *Segment, tail []byte, _ int) (int, error) {
 	if len(tail) < 1+LinkInfoLen {
 		return 0, ErrSegment
 	}

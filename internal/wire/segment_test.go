@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -25,6 +26,11 @@ func TestSegmentLayout(t *testing.T) {
 func TestSegmentRoundTrip(t *testing.T) {
 	for _, m := range messages {
 		var s Segment
+		m.prime(t, &s)
+		if rest, err := s.Next(unhex(t, m.golden)); err != nil || len(rest) != 0 || !equal(&s, &m.seg) {
+			t.Errorf("%s (clause %s), alone: error %v, %d bytes left, %+v", m.name, m.clause, err, len(rest), s)
+		}
+		s = Segment{}
 		m.prime(t, &s)
 		rest, err := s.Next(append(unhex(t, m.golden), 0xEE))
 		if err != nil || len(rest) != 1 || rest[0] != 0xEE {
@@ -52,11 +58,16 @@ func TestSegmentTruncated(t *testing.T) {
 	}
 }
 
-// Clauses 2.7 and 3.4: reserved bits, fields that must be zero, and values beyond their limits are refused.
+// Clauses 2.7 and 3.4: reserved bits, fields that must be zero, and values beyond their limits are refused, whatever
+// follows: not for being short.
 func TestSegmentRefused(t *testing.T) {
 	long := func(n int) string { return hex.EncodeToString(make([]byte, n)) }
+	atomic := func(head, function string) string {
+		return "13" + head + "00000001 00000002 0000000000000003 0000000000000008" + function + long(16)
+	}
 	for _, c := range []struct{ name, clause, bytes string }{
-		{"unknown kind 18", "3.4", "12 00 0000"},
+		{"unknown kind 29", "3.4", "1d 00 0000"},
+		{"unknown kind 32", "3.4", "20 00 0000"},
 		{"unknown kind 255", "3.4", "ff 00 0000"},
 		{"pad flags", "3.4 kind 0", "00 01 0000"},
 		{"write flag 6", "6.2", "01 40 0000 00000001 00000002 0000000000000003 0000000000000004"},
@@ -70,6 +81,7 @@ func TestSegmentRefused(t *testing.T) {
 		{"op ack u16", "3.4 kind 5", "05 00 0001 00000001 00000002 00000003"},
 		{"op ack u16 high", "3.4 kind 5", "05 00 0100 00000001 00000002 00000003"},
 		{"op nak u16", "3.4 kind 6", "06 01 0001 00000001 00000002 00"},
+		{"op nak of success", "6.9", "06 00 0000 00000001 00000002"},
 		{"ack path 64", "1.2, 3.4 kind 7", "07 40 00 00 00000000 0000000000000001 0000000000000002"},
 		{"ack flag 1", "3.4 kind 7", "07 00 02 00 00000000 0000000000000001 0000000000000002"},
 		{"ack floor above largest+1", "8.1", "07 00 00 00 00000000 0000000000000001 0000000000000003"},
@@ -85,30 +97,45 @@ func TestSegmentRefused(t *testing.T) {
 		{"refuse text of 513", "3.4 kind 10", "0a 09 0201 00000001" + long(513)},
 		{"close flag 1", "3.4 kind 11", "0b 00 0002 00000001"},
 		{"close flag 8", "3.4 kind 11", "0b 00 0100 00000001"},
-		{"advert name of 65", "3.4 kind 12", "0c 03 0041 00000001 0000000000000002 0000000000000003" + long(65)},
+		{"advert name of 65", "3.4 kind 12", "0c 03 0041 00000001 00000000 0000000000000002 0000000000000003" +
+			long(65)},
 		{"advert permission 8", "3.4 kind 12", "0c 08 0001 00000001 00000000 0000000000000002 0000000000000003 61"},
-		{"withdraw u8", "3.4 kind 13", "0d 01 0000 00000001 0000000000000002"},
-		{"withdraw u16", "3.4 kind 13", "0d 00 0001 00000001 0000000000000002 00"},
+		{"withdraw u8", "3.4 kind 13", "0d 01 0000 00000001 00000000 0000000000000002"},
+		{"withdraw u16", "3.4 kind 13", "0d 00 0001 00000001 00000000 0000000000000002 00"},
 		{"ping u8", "3.4 kind 14", "0e 01 0000"},
 		{"ping u16", "3.4 kind 14", "0e 00 0001 00"},
 		{"probe u8", "3.4 kind 15", "0f 01 0000 0000000000000001"},
 		{"probe u16", "3.4 kind 15", "0f 00 0001 0000000000000001 00"},
-		{"echo u8", "3.4 kind 16", "10 80 0000 0000000000000001"},
+		{"echo u8", "3.4 kind 16", "10 01 0000 0000000000000001"},
 		{"echo u16", "3.4 kind 16", "10 00 8000 0000000000000001"},
 		{"send flag 7", "6.2, 14.1", "15 83 0000 00000001 00000002 00000003 00000004"},
 		{"send next without a send", "14.1", "16 03 0000"},
 		{"credit flag 1", "14.5", "17 02 0000 00000001 00000002"},
 		{"credit u16", "14.4", "17 00 0001 00000001 00000002 00"},
 		{"want u8", "14.5", "18 01 0000 00000001 00000002"},
+		{"keys flag 1", "10.6", "12 02 0020 00000007" + long(32)},
+		{"keys of 31 bytes", "10.6", "12 00 001f 00000007" + long(31)},
+		{"keys of 33 bytes", "10.6", "12 00 0021 00000007" + long(33)},
+		{"atomic function 0", "13.2", atomic("03 0008", "00 08 0000")},
+		{"atomic function 11", "13.2", atomic("03 0008", "0b 08 0000")},
+		{"atomic of 2 bytes", "13.1", atomic("03 0008", "01 02 0000")},
+		{"atomic u16 of zeros", "13.1", atomic("03 0008", "01 08 0001")},
+		{"swap of two operands", "13.1", atomic("03 0010", "01 08 0000")},
+		{"compare-and-swap of one", "13.1", atomic("03 0008", "02 08 0000")},
+		{"atomic result u8", "13.1", "14 01 0008 00000001 00000002 0000000000000000"},
+		{"atomic result of 4 bytes", "13.1", "14 00 0004 00000001 00000002 00000000"},
 		{"link 64", "1.2, 3.4 kind 17", "11 40 0100 01020304 00002328 004e 020000000001"},
 		{"link of MTU 639", "9.2, 10.4", "11 00 0100 01020304 0000027f 004e 020000000001"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var s Segment
-			if rest, err := s.Next(unhex(t, c.bytes)); err == nil {
-				t.Errorf("clause %s: accepted as %+v, %d bytes left", c.clause, s, len(rest))
-			} else if !errors.Is(err, ErrSegment) && !errors.Is(err, ErrReserved) && !errors.Is(err, ErrKind) {
-				t.Errorf("clause %s: unexpected error %v", c.clause, err)
+			b := unhex(t, c.bytes)
+			for _, b := range [][]byte{b, append(b, make([]byte, 1024)...)} {
+				var s Segment
+				if rest, err := s.Next(b); err == nil {
+					t.Errorf("clause %s: accepted as %+v, %d bytes left", c.clause, s, len(rest))
+				} else if !errors.Is(err, ErrSegment) && !errors.Is(err, ErrReserved) && !errors.Is(err, ErrKind) {
+					t.Errorf("clause %s: unexpected error %v", c.clause, err)
+				}
 			}
 		})
 	}
@@ -123,6 +150,8 @@ func TestEagerSegmentsRefused(t *testing.T) {
 		{"stage in the middle of a block", "18.2", "19 00 0001 00000001 00000002 00000001 00000001 00000002 61"},
 		{"stage of less than a block", "18.2", "19 00 0001 00000001 00000002 00000001 00000000 00000002 61"},
 		{"stage beyond the end", "18.2", "19 00 0002 00000001 00000002 00000001 00000000 00000001 6161"},
+		{"stage of a block beyond the end", "18.2", "19 00 0080 00000001 00000002 00000001 00000000 00000040" +
+			strings.Repeat("61", 128)},
 		{"stage of 65537 bytes", "18.1", "19 00 0001 00000001 00000002 00000001 00010000 00010001 61"},
 		{"commit of half an operation", "18.4",
 			"1a 01 0008 00000001 00000002 0000000000000003 0000000000000004 00000005 01000006 00000006" +
@@ -153,6 +182,7 @@ func TestEagerSegmentsRefused(t *testing.T) {
 				" 0000000000000000"},
 		{"commit without a sum", "18.4",
 			"1a 03 0000 00000001 00000002 0000000000000003 0000000000000004 00000005 01000006 00000006"},
+		{"discard u8", "18.5", "1b 01 0000 00000001 00000002"},
 		{"discard u16", "18.5", "1b 00 0001 00000001 00000002 00"},
 		{"unstaged u8", "18.5", "1c 01 0000 00000001 00000002"},
 	} {
@@ -175,6 +205,12 @@ func TestSegmentLimits(t *testing.T) {
 		{Kind: KindOpAck, Conn: 1, Op: 1, Limit: 1, Data: make([]byte, 8*MaxWords)},
 		{Kind: KindWrite, Conn: 1, Op: 1, Data: make([]byte, 65000)},
 		{Kind: KindPad, Data: make([]byte, 65500)},
+		{Kind: KindAtomic, Conn: 1, Op: 1, Size: AtomicSize(AtomicSwap, 4), Data: make([]byte, 8)},
+		{Kind: KindAtomic, Conn: 1, Op: 1, Size: AtomicSize(AtomicMaxSigned, 8), Data: make([]byte, 8)},
+		{Kind: KindStage, Conn: 1, Op: 1, Limit: 1, Place: MaxStaged - 64, Size: MaxStaged, Data: make([]byte, 64)},
+		{Kind: KindStage, Conn: 1, Op: 1, Limit: 1, Place: 64, Size: 256, Data: make([]byte, 64)},
+		{Kind: KindCommit, Flags: SegFirst | SegLast, Status: uint8(KindSend), Conn: 1, Op: 1, Size: MaxStaged,
+			Limit: MaxStaged, Data: make([]byte, 8)},
 	} {
 		var got Segment
 		if rest, err := got.Next(s.AppendTo(nil)); err != nil || len(rest) != 0 || !equal(&got, &s) {
@@ -187,11 +223,14 @@ func TestSegmentLimits(t *testing.T) {
 func TestAckAtTheEndOfNumbers(t *testing.T) {
 	for _, c := range []struct {
 		largest, floor uint64
+		words          int
 		ok             bool
-	}{{0, 0, true}, {0, 1, true}, {0, 2, false}, {^uint64(0), ^uint64(0), true}, {^uint64(0) - 1, ^uint64(0), true}} {
-		s := Segment{Kind: KindAck, Size: c.largest, Place: c.floor}
+	}{{0, 0, 0, true}, {0, 0, 1, true}, {0, 1, 0, true}, {0, 1, 1, false}, {0, 2, 0, false},
+		{^uint64(0), ^uint64(0), 1, true}, {^uint64(0) - 1, ^uint64(0), 0, true}} {
+		s := Segment{Kind: KindAck, Size: c.largest, Place: c.floor, Data: make([]byte, 8*c.words)}
 		if _, err := s.Next(s.AppendTo(nil)); (err == nil) != c.ok {
-			t.Errorf("largest %d floor %d: error %v, want accepted %v", c.largest, c.floor, err, c.ok)
+			t.Errorf("largest %d floor %d, %d words: error %v, want accepted %v", c.largest, c.floor, c.words, err,
+				c.ok)
 		}
 	}
 }
@@ -226,6 +265,10 @@ func TestWriteNextChain(t *testing.T) {
 			t.Errorf("WriteNext behind %s: error %v, want allowed %v", m.name, err, may)
 		}
 	}
+	s = Segment{Kind: KindWrite}
+	if _, err := s.Next(unhex(t, "02 43 0000 0000000000000001")); err == nil {
+		t.Error("a WriteNext with flag 6 is accepted")
+	}
 }
 
 // Clause 14.1: a SendNext is a whole message behind a Send or SendNext, with the next numbers, which wrap.
@@ -256,9 +299,11 @@ func TestSendNextChain(t *testing.T) {
 			t.Errorf("SendNext behind %s: error %v, want allowed %v", m.name, err, may)
 		}
 	}
-	s = Segment{Kind: KindSend}
-	if _, err := s.Next(unhex(t, "16 01 0000")); err == nil {
-		t.Error("a SendNext that is not whole is accepted")
+	for _, bad := range []string{"16 01 0000", "16 83 0000"} { // not whole; flag 7
+		s = Segment{Kind: KindSend}
+		if _, err := s.Next(unhex(t, bad)); err == nil {
+			t.Errorf("SendNext %s is accepted", bad)
+		}
 	}
 }
 

@@ -198,8 +198,8 @@ func (c *Crypto) Decode(b []byte) error {
 		return ErrShort
 	}
 	c.Flags, c.Level, c.Status, c.Offset, c.Data = b[0], b[1], b[2], binary.BigEndian.Uint32(b[4:]), b[CryptoLen:]
-	if c.Flags&^uint8(cryptoKnown) != 0 || c.Level > 1 || b[3] != 0 || c.Offset > MaxCrypto ||
-		len(c.Data) > MaxCrypto-int(c.Offset) {
+	if c.Flags&^uint8(cryptoKnown) != 0 || c.Level > 1 || b[3] != 0 ||
+		uint64(c.Offset)+uint64(len(c.Data)) > MaxCrypto {
 		return ErrReserved
 	}
 	return nil

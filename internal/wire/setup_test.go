@@ -61,6 +61,35 @@ var bodies = []body{
 		func(b []byte) (any, error) { var p Params; err := p.Decode(b); return p, err }, 0},
 }
 
+// Limits themselves are allowed: of names, cookies, shards, MTUs and the stream of a handshake.
+func TestSetupLimits(t *testing.T) {
+	least, most, link := theHello, theHello, theLink
+	least.MTU, least.Name = MinFrame, []byte{}
+	most.MTU, most.Shard, most.Last, most.Flags = 65535, MaxShards-1, MaxShards-1, HelloAnswer|HelloSecure
+	most.Name = bytes.Repeat([]byte{'n'}, MaxNodeName)
+	link.MTU = 65535
+	init := Init{Hello: most, Session: 1, Cookie: []byte{}}
+	params := Params{Epoch: 1, Session: 1, Shard: MaxShards - 1, Last: MaxShards - 1, Links: []LinkInfo{}}
+	full := params
+	full.Links = []LinkInfo{link, {MTU: MinFrame, RxSlots: 1}}
+	cookie := Retry{Cookie: make([]byte, maxCookie)}
+	end := Crypto{Offset: MaxCrypto, Data: []byte{}}
+	last := Crypto{Flags: cryptoKnown, Offset: MaxCrypto - 1, Data: []byte{1}}
+	for _, c := range []struct {
+		of   int // in bodies
+		want any
+		b    []byte
+	}{
+		{0, least, least.AppendTo(nil)}, {0, most, most.AppendTo(nil)}, {1, init, init.AppendTo(nil)},
+		{3, cookie, cookie.Cookie}, {4, end, end.AppendTo(nil)}, {4, last, last.AppendTo(nil)},
+		{5, link, link.AppendTo(nil)}, {6, params, params.AppendTo(nil)}, {6, full, full.AppendTo(nil)},
+	} {
+		if got, err := bodies[c.of].decode(c.b); err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s at its limits: %v\n got %+v\nwant %+v", bodies[c.of].name, err, got, c.want)
+		}
+	}
+}
+
 func TestSetupLayout(t *testing.T) {
 	for _, m := range bodies {
 		if got, want := m.encode(nil), unhex(t, m.golden); !bytes.Equal(got, want) {
@@ -108,7 +137,7 @@ func TestSetupRefused(t *testing.T) {
 		{"hello link 64", "1.2", bodies[0].decode, "0102030405060708 1112131415161718 00 40 0100 00002328 0000 00"},
 		{"hello without slots", "4.1", bodies[0].decode,
 			"0102030405060708 1112131415161718 00 00 0000 00002328 0000 00"},
-		{"hello MTU 0", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0100 00000000 0000 00"},
+		{"hello MTU 639", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0100 0000027f 0000 00"},
 		{"hello MTU 65536", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0100 00010000 0000 00"},
 		{"hello name of 65", "4.1", bodies[0].decode, "0102030405060708 1112131415161718 00 00 0100 00002328 0000 41" +
 			strings.Repeat("61", 65)},
@@ -127,13 +156,15 @@ func TestSetupRefused(t *testing.T) {
 		{"link 64", "1.2", bodies[5].decode, "40 0100 01020304 00002328 004e 020000000001"},
 		{"link of MTU 639", "9.2", bodies[5].decode, "3f 0100 01020304 0000027f 004e 020000000001"},
 		{"link of MTU 65536", "10.4", bodies[5].decode, "3f 0100 01020304 00010000 004e 020000000001"},
-		{"parameters without epoch", "1.1", bodies[6].decode, "0000000000000000 21222324 31323334 00"},
-		{"parameters without session", "1.3", bodies[6].decode, "1112131415161718 00000000 31323334 00"},
+		{"parameters without epoch", "1.1", bodies[6].decode, "0000000000000000 21222324 31323334 00 00"},
+		{"parameters without session", "1.3", bodies[6].decode, "1112131415161718 00000000 31323334 00 00"},
+		{"parameters of shard 1 of 1", "1.7", bodies[6].decode, "1112131415161718 21222324 31323334 01 00"},
+		{"parameters of one of 9 shards", "1.7", bodies[6].decode, "1112131415161718 21222324 31323334 40 00"},
 		{"parameters with a bad link", "10.3", bodies[6].decode,
-			"1112131415161718 21222324 31323334 01 40 0100 01020304 00002328 004e 020000000001"},
-		{"parameters with fewer links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 02" +
+			"1112131415161718 21222324 31323334 00 01 40 0100 01020304 00002328 004e 020000000001"},
+		{"parameters with fewer links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 00 02" +
 			goldenLink},
-		{"parameters with more links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 00" +
+		{"parameters with more links than said", "10.3", bodies[6].decode, "1112131415161718 21222324 31323334 00 00" +
 			goldenLink},
 	} {
 		if got, err := c.decode(unhex(t, c.bytes)); err == nil {

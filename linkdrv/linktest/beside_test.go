@@ -86,9 +86,7 @@ func TestRecvBesideSend(t *testing.T) {
 	endA, endB := Pair(1500, 64)
 	mix := Faults{Loss: 0.1, Dup: 0.1, Corrupt: 0.1, Reorder: 0.1}
 	faulty, err := Fault(endA, mix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a, b := &station{Driver: faulty}, &station{Driver: endB}
 	fd := a.FD()
 	var stop, drained atomic.Bool

@@ -16,9 +16,7 @@ func through(t *testing.T, f Faults, n int) ([]int, Counters) {
 	t.Helper()
 	a, b := Pair(1500, 4*linkdrv.SendBatch)
 	w, err := Fault(a, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []int
 	for first := 0; first < n; first += 50 {
 		frames := numbered(first, min(50, n-first), 60)
@@ -27,9 +25,7 @@ func through(t *testing.T, f Faults, n int) ([]int, Counters) {
 		}
 		got = append(got, drain(t, b)...)
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Flush())
 	return append(got, drain(t, b)...), w.Counters()
 }
 

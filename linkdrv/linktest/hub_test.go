@@ -15,9 +15,7 @@ func TestHub(t *testing.T) {
 	readable := func(p *Port) bool {
 		set := []unix.PollFd{{Fd: int32(p.FD()), Events: unix.POLLIN}}
 		n, err := unix.Poll(set, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return n == 1
 	}
 	frame := func(to *Port, body byte) linkdrv.TxFrame {

@@ -32,9 +32,7 @@ func drain(t *testing.T, d linkdrv.Driver) (numbers []int) {
 	dst := make([][]byte, 8)
 	for {
 		n, err := d.Recv(dst)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n == 0 {
 			return numbers
 		}
@@ -126,9 +124,7 @@ func TestPairFD(t *testing.T) {
 	ready := func() bool {
 		fds := []unix.PollFd{{Fd: int32(b.FD()), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return n == 1
 	}
 	a.Send(numbered(0, 1, 100)) // before the descriptor exists
@@ -172,5 +168,13 @@ func TestPairDoesNotAllocate(t *testing.T) {
 	round()
 	if n := testing.AllocsPerRun(50, round); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand"
 	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -225,6 +224,9 @@ var spoils = []spoil{
 	{name: "one descriptor", reply: at(hello, func(_ *rogue, m []byte, fds []int) ([]byte, []int) {
 		return m, fds[:1]
 	}), want: "open -264"},
+	{name: "four descriptors", reply: at(hello, func(r *rogue, m []byte, fds []int) ([]byte, []int) {
+		return m, append(fds, memory(r.t, 1, 0))
+	})},
 	{name: "rings that can shrink", reply: at(hello, func(r *rogue, m []byte, fds []int) ([]byte, []int) {
 		fds[0] = memory(r.t, ringsStart+depth*64+4*depth*32, unix.F_SEAL_GROW)
 		return m, fds
@@ -355,21 +357,7 @@ func TestHostileDaemon(t *testing.T) {
 	for i, s := range all {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), "s")
-			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-			must(t, err)
-			t.Cleanup(func() { l.Close() })
-			go func() {
-				for {
-					c, err := l.AcceptUnix()
-					if err != nil {
-						return
-					}
-					r := &rogue{t: t, conn: c, spoil: s, dice: rand.New(rand.NewSource(int64(i)))}
-					go r.serve()
-				}
-			}()
-			said := strings.TrimSpace(start(t, path, "hostile").ends())
+			said := strings.TrimSpace(start(t, rogues(t, s, int64(i)), "hostile").ends())
 			good := s.want == ""
 			for _, want := range strings.Split(s.want, "|") {
 				good = good || said == want

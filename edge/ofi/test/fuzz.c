@@ -468,7 +468,8 @@ static bool connect_somehow(void)
 	fi_freeinfo(cm.info);
 	if (once_in(10) || fi_accept(ep, "welcome", 7) != 0) {
 		WANT(fi_close(&ep->fid) == 0);
-		WANT(fi_reject(pep, handle, "no", 2) == 0);
+		if (once_in(2))
+			WANT(fi_reject(pep, handle, "no", 2) == 0);
 		ep = NULL;
 		return false;
 	}

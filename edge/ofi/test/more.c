@@ -1,5 +1,5 @@
 /*
- * Atomics of every sort, beside what the compiler makes of them, and buffers that connections share.
+ * Atomics of every sort, beside what the compiler makes of them, buffers that connections share, and fi_shutdown.
  *
  * more more-serve FILE    more more FILE
  */
@@ -142,6 +142,21 @@ static void odd_atomics(struct fid_ep *ep)
 
 static struct fid_ep *peers[PEERS];
 
+/* Shuts them all down. The server keeps its ends until it is told by another connection, and need not close them. */
+static void leave(const void *to)
+{
+	struct fid *fid;
+	struct fi_eq_cm_entry *cm;
+	struct fid_ep *last;
+	size_t n;
+	for (int p = 0; p < PEERS; p++)
+		CHECK(fi_shutdown(peers[p], 0));
+	for (int p = 0; p < PEERS; p++)
+		WANT(event(&fid, &cm, &n) == FI_SHUTDOWN);
+	WANT(dial(to, "done", "", &last) == FI_CONNECTED);
+	CHECK(fi_close(&last->fid));
+}
+
 static void client(const char *file)
 {
 	char to[64];
@@ -173,6 +188,7 @@ static void client(const char *file)
 		CHECK(fi_recv(peers[p], buf, sizeof buf, NULL, 0, buf));
 		WANT(outcome(buf) == 0);
 	}
+	leave(to);
 	for (int p = 0; p < PEERS; p++)
 		CHECK(fi_close(&peers[p]->fid));
 }
@@ -215,6 +231,9 @@ static void server(const char *file)
 		size_t n;
 		WANT(event(&fid, &cm, &n) == FI_SHUTDOWN);
 	}
+	struct fid_ep *last = take(request("done"), "");
+	if (last != NULL)
+		CHECK(fi_close(&last->fid));
 	for (int p = 0; p < PEERS; p++)
 		CHECK(fi_close(&peers[p]->fid));
 	CHECK(fi_close(&shared->fid));

@@ -9,20 +9,39 @@ export EDGE_RUN_LIBRARY="$out/standin/libedge-preload.so" EDGE_SOCKET="preload-c
 "$out/edge-run" "$out/unit"
 "$out/edge-run" "$out/edge-run" "$out/unit" twice # preloaded twice is preloaded once
 
-"$out/edge-run" "$out/hard" full sleeper sleepers first range cancels handlers exits
+for run in env "$out/edge-run"; do # what they want of streams is what TCP does
+	timeout 120 $run "$out/tcp"
+	timeout 120 $run "$out/signals"
+	timeout 120 $run "$out/mix" $(seq 1 10) >"$dir/mix" || { cat "$dir/mix"; exit 1; }
+done
+STANDIN_LOST=1 timeout 120 "$out/edge-run" "$out/tcp" again
+STANDIN_PAUSE=5 timeout 120 "$out/edge-run" "$out/signals" restarts # while the program polls
+STANDIN_PAUSE=5 STANDIN_LINGER=1 timeout 120 "$out/edge-run" "$out/signals" restarts
+
+"$out/edge-run" "$out/hard" full sleeper sleepers leaver first range cancels closes heir anywhere handlers exits
 STANDIN_PAUSE=2 "$out/edge-run" "$out/hard" accepts
 STANDIN_SLOW=600 STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" slow
 STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" shared
 STANDIN_DOWN=1 "$out/edge-run" "$out/hard" forks
 
-port=$((20000 + $$ % 20000))
+# Rules that are not in force are told of.
+said() { # WANTED COMMAND...
+	words=$1
+	shift
+	"$@" 2>&1 | grep -qF "$words" || { echo "want \"$words\" of: $*"; exit 1; }
+}
+said "$dir/none: No such file" env EDGE_RUN_CONFIG="$dir/none" "$out/edge-run" true
+said '"host=peer" is passed over' env EDGE_RUN_MAP="host=peer" "$out/edge-run" true
+EDGE_RUN_CONFIG=/dev/null EDGE_RUN_MAP="" EDGE_RUN_LOG="$dir/log" "$out/edge-run" true
+said "EDGE_RUN_MAP name no peer" cat "$dir/log"
+
 pair() { # a transfer; what both sides print last
-	port=$((port + 1))
 	rm -f "$dir/server"
 	serve=$1 connect=$2
 	shift 2
-	$serve timeout 60 "$out/pair" serve 127.0.0.1 $port "$@" >"$dir/server" & server=$!
+	$serve timeout 60 "$out/pair" serve 127.0.0.1 0 "$@" >"$dir/server" & server=$!
 	until grep -qs ready "$dir/server"; do kill -0 $server; done
+	port=$(sed -n 's/^ready //p' "$dir/server")
 	$connect timeout 60 "$out/pair" connect 127.0.0.1 $port "$@" >"$dir/client" || { cat "$dir/client" "$dir/server"; exit 1; }
 	wait $server || { cat "$dir/server"; exit 1; }
 }
@@ -44,8 +63,12 @@ pair "$out/edge-run" "$out/edge-run" -m block -f -n 4 -b 300000
 want "fork after accept" 4
 EDGE_RUN_SKIP=pair pair "$out/edge-run" "$out/edge-run" -n 4 -b 300000
 want "skipped" 0
-STANDIN_DOWN=1 pair "$out/edge-run" "$out/edge-run" -n 4 -b 300000
+EDGE_RUN_LOG="$dir/down" STANDIN_DOWN=1 pair "$out/edge-run" "$out/edge-run" -n 4 -b 300000
 want "without a daemon" 0
+said "edged: the stand-in is down" cat "$dir/down"
+[ "$(grep -c "] 127.0.0.1:$port: tcp: without a daemon" "$dir/down")" -ge 4 ] || {
+	echo "not every connection is told of"; cat "$dir/down"; exit 1
+}
 STANDIN_PEER=other pair "$out/edge-run" "$out/edge-run" -n 4 -b 300000
 want "another peer than the map names" 0
 echo "preload: ok"

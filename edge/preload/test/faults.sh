@@ -48,6 +48,18 @@ restart() {
 restart_a() { restart a; }
 restart_b() { restart b; }
 
+# What check.sh runs over its stand-in for libedge, over a daemon: a host that dials itself. Not "shared", for which what
+# is written must be there at once.
+echo "== threads, forks and signals"
+for tests in "full sleeper sleepers first range cancels closes heir anywhere handlers exits" accepts forks; do
+	EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=127.0.0.1=a a timeout 200 "$OUT/edge-run" "$OUT/hard" $tests ||
+		fail "hard $tests"
+done
+[ "$(grep -c "^hard.*: stream" run.log)" -gt 100 ] || fail "these connections were no streams"
+EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=127.0.0.1=a a timeout 200 "$OUT/edge-run" "$OUT/mix" $(seq 1 10) >mix.out ||
+	{ cat mix.out; fail "mix"; }
+[ "$(grep -c "^mix.*: stream" run.log)" -gt 100 ] || fail "connections of mix were no streams"
+
 for mode in block edge; do
 	echo "== $mode: link cut for a second"
 	begin

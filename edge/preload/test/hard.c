@@ -199,6 +199,64 @@ static void two_sleepers(void) {
 	close_pair();
 }
 
+struct wanted { int fd, how; _Atomic pid_t tid; };
+
+/* Waits for a byte. */
+static void *wants(void *arg) {
+	struct wanted *w = arg;
+	struct pollfd p = {.fd = w->fd, .events = POLLIN};
+	struct epoll_event e = {.events = EPOLLIN};
+	char c;
+	int own = epoll_create1(0);
+	CHECK(epoll_ctl(own, EPOLL_CTL_ADD, w->fd, &e) == 0);
+	atomic_store(&w->tid, gettid());
+	CHECK(w->how == 0 || (w->how == 1 ? poll(&p, 1, -1) : epoll_wait(own, &e, 1, -1)) == 1);
+	CHECK(read(w->fd, &c, 1) == 1);
+	close(own);
+	return NULL;
+}
+
+/* Threads sleep; one that something comes for does not come back. Then something comes for another one. */
+static void leaver(void) {
+	int order[2];
+	char c;
+	CHECK(pipe(order) == 0);
+	pid_t pid = fork();
+	if (pid == 0) { /* in this process calls that write would look for what comes */
+		int to[3];
+		close(order[1]);
+		for (int i = 0; i < 3; i++) {
+			to[i] = socket(AF_INET, SOCK_STREAM, 0);
+			CHECK(connect(to[i], (struct sockaddr *)&address, sizeof address) == 0 && write(to[i], "x", 1) == 1);
+		}
+		while (read(order[0], &c, 1) == 1)
+			CHECK(write(to[(int)c], "x", 1) == 1);
+		_exit(0);
+	}
+	struct wanted w[3] = {0};
+	for (int i = 0; i < 3; i++)
+		CHECK((w[i].fd = accept(listener, NULL, NULL)) >= 0 && read(w[i].fd, &c, 1) == 1 && streaming(w[i].fd));
+	for (int how = 0; how < 9; how++) {
+		pthread_t t[3];
+		for (int i = 0; i < 3; i++) {
+			w[i].how = i == 1 ? how / 3 : how % 3;
+			w[i].tid = 0;
+			in_thread(&t[i], wants, &w[i]);
+			while (!atomic_load(&w[i].tid))
+				sched_yield();
+			asleep(w[i].tid);
+		}
+		for (int k = 0; k < 3; k++) {
+			int i = (how + k) % 3;
+			CHECK(write(order[1], &(char){(char)i}, 1) == 1 && pthread_join(t[i], NULL) == 0);
+		}
+	}
+	close(order[1]);
+	CHECK(waitpid(pid, NULL, 0) == pid);
+	for (int i = 0; i < 3; i++)
+		close(w[i].fd);
+}
+
 /* A socket is put into a set before it connects. */
 static void add_first(void) {
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = 7}, got;
@@ -265,6 +323,146 @@ static void cancels(void) {
 		CHECK(write(two, "y", 1) == 1 && read(one, &c, 1) == 1 && c == 'y');
 		CHECK(close(two) == 0 && read(one, &c, 1) <= 0 && close(one) == 0); /* reset, if something was not read */
 	}
+}
+
+static int type;           /* of a thread's cancellation */
+static _Atomic long turns; /* that it made */
+static int spoken[2];      /* a connection of its own */
+static int copy;           /* of two */
+
+static void hang_up(void *arg) {
+	close(*(int *)arg);
+}
+
+static struct sockaddr_in crowded; /* nobody accepts there */
+static int connecting, waits[3];
+
+static int crowd(void) {
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+	crowded = address;
+	crowded.sin_port = 0;
+	CHECK(bind(l, (struct sockaddr *)&crowded, sizeof crowded) == 0 && listen(l, 0) == 0);
+	CHECK(getsockname(l, (struct sockaddr *)&crowded, &(socklen_t){sizeof crowded}) == 0);
+	for (int i = 0; i < 3; i++) {
+		waits[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		connect(waits[i], (struct sockaddr *)&crowded, sizeof crowded);
+	}
+	return l;
+}
+
+/* Threads that wait in some call. What such a thread closes when it is cancelled is closed. */
+static void *sleeper(void *arg) {
+	char c;
+	struct epoll_event e;
+	struct pollfd p[] = {{.fd = one, .events = POLLIN}, {.fd = two, .events = POLLIN}};
+	pthread_setcanceltype(type, NULL);
+	pthread_cleanup_push(hang_up, &spoken[0]);
+	atomic_store(&waiting, gettid());
+	switch ((int)(intptr_t)arg) {
+	case 0: CHECK(read(two, &c, 1) < 0); break;
+	case 1: CHECK(poll(p, 2, -1) < 0); break;
+	case 2: CHECK(epoll_wait(set, &e, 1, -1) < 0); break;
+	case 3: CHECK(accept(listener, NULL, NULL) < 0); break;
+	default: CHECK(connect(connecting, (struct sockaddr *)&crowded, sizeof crowded) < 0);
+	}
+	pthread_cleanup_pop(0);
+	return NULL;
+}
+
+static void closes(void) {
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = 7};
+	int l = crowd();
+	for (intptr_t i = 0; i < 40; i++) {
+		pthread_t t;
+		char c;
+		connecting = socket(AF_INET, SOCK_STREAM, 0);
+		type = i % 2 ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
+		waiting = 0;
+		open_pair();
+		spoken[0] = one, spoken[1] = two;
+		open_pair();
+		set = epoll_create1(0);
+		CHECK(epoll_ctl(set, EPOLL_CTL_ADD, two, &e) == 0);
+		in_thread(&t, sleeper, (void *)(i / 2 % 5));
+		while (!atomic_load(&waiting))
+			sched_yield();
+		asleep(waiting);
+		CHECK(pthread_cancel(t) == 0 && pthread_join(t, NULL) == 0);
+		CHECK(read(spoken[1], &c, 1) == 0 && close(spoken[1]) == 0);
+		CHECK(close(set) == 0 && close(connecting) == 0);
+		close_pair();
+	}
+	for (int i = 0; i < 3; i++)
+		close(waits[i]);
+	close(l);
+}
+
+/* Of two threads that wait in a set one is cancelled when something comes: the other one gets it. */
+static void heir(void) {
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = 7};
+	pthread_t t[2];
+	char c;
+	open_pair();
+	set = epoll_create1(0);
+	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, two, &e) == 0);
+	for (int i = 0; i < 200; i++) {
+		until_waits(&t[0]);
+		until_waits(&t[1]);
+		CHECK(write(one, "x", 1) == 1 && pthread_cancel(t[i % 2]) == 0);
+		CHECK(pthread_join(t[0], NULL) == 0 && pthread_join(t[1], NULL) == 0 && read(two, &c, 1) == 1);
+	}
+	close(set);
+	close_pair();
+}
+
+/* Makes one kind of calls, without pause or as something comes. */
+static void *busy(void *arg) {
+	char c[64];
+	struct epoll_event e;
+	struct pollfd p[] = {{.fd = one, .events = POLLPRI}, {.fd = two, .events = POLLIN}};
+	int kind = (int)(intptr_t)arg, ms = kind < 5 ? 0 : -1;
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (;; atomic_fetch_add(&turns, 1))
+		switch (kind % 5) {
+		case 0: recv(two, c, sizeof c, ms < 0 ? 0 : MSG_DONTWAIT); break;
+		case 1: poll(p, 2, ms), recv(two, c, sizeof c, MSG_DONTWAIT); break;
+		case 2: epoll_wait(set, &e, 1, ms), recv(two, c, sizeof c, MSG_DONTWAIT); break;
+		case 3: send(two, "x", 1, MSG_DONTWAIT); break;
+		default: dup2(two, copy);
+		}
+	return NULL;
+}
+
+/* What was said before is heard, too. */
+static void hears(int from, int to) {
+	char b[4096] = {0};
+	while (send(from, "y", 1, MSG_DONTWAIT) < 0)
+		CHECK(errno == EAGAIN && (recv(to, b, sizeof b, MSG_DONTWAIT) > 0 || errno == EAGAIN));
+	for (ssize_t n = 1; b[n - 1] != 'y';)
+		CHECK((n = read(to, b, sizeof b)) > 0);
+}
+
+/* Threads are cancelled wherever they are: the library's locks are free then, and nobody waits for the dead. */
+static void anywhere(void) {
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = 7};
+	char c;
+	open_pair();
+	copy = dup(two);
+	set = epoll_create1(0);
+	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, two, &e) == 0);
+	for (intptr_t i = 0; i < 600; i++) {
+		pthread_t t;
+		turns = 0;
+		in_thread(&t, busy, (void *)(i % 8)); /* send and dup2 do not wait */
+		while (atomic_load(&turns) < 3 + i % 7) {
+			send(one, "x", 1, MSG_DONTWAIT);
+			sched_yield();
+		}
+		CHECK(pthread_cancel(t) == 0 && pthread_join(t, NULL) == 0);
+		hears(one, two);
+		hears(two, one);
+	}
+	CHECK(close(set) == 0 && close(copy) == 0 && close(two) == 0 && read(one, &c, 1) == 0 && close(one) == 0);
 }
 
 static void leave_at_once(int signal) {
@@ -357,7 +555,8 @@ static void hung(int signal) {
 int main(int argc, char **argv) {
 	const struct { const char *name; void (*run)(void); } tests[] = {
 		{"slow", slow}, {"full", full}, {"accepts", accepts}, {"sleeper", add_to_sleeper}, {"shared", shared_set},
-		{"sleepers", two_sleepers}, {"first", add_first}, {"range", range}, {"cancels", cancels},
+		{"sleepers", two_sleepers}, {"leaver", leaver}, {"first", add_first}, {"range", range}, {"cancels", cancels},
+		{"closes", closes}, {"heir", heir}, {"anywhere", anywhere},
 		{"handlers", handlers}, {"exits", exits}, {"forks", forks},
 	};
 	setvbuf(stdout, NULL, _IONBF, 0);
@@ -366,7 +565,8 @@ int main(int argc, char **argv) {
 	test = "listen";
 	CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 64) == 0);
 	CHECK(getsockname(listener, (struct sockaddr *)&address, &(socklen_t){sizeof address}) == 0);
-	signal(SIGALRM, hung);
+	/* Reset by its delivery, it does not wait for the library to be left. */
+	sigaction(SIGALRM, &(struct sigaction){.sa_handler = hung, .sa_flags = SA_RESETHAND}, NULL);
 	for (int a = 1; a < argc; a++)
 		for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
 			if (!strcmp(argv[a], tests[i].name)) {

@@ -1,7 +1,8 @@
 #!/bin/sh
 # measure.sh [ROUNDS [NAME...]], in the lab: programs over TCP and under edge-run in turns, each round beginning with the
 # other one. It prints both rates, their ratio, and the ratio of what a second of processor time of all programs and
-# daemons did, which counts on a busy machine; then the medians. Names: iperf, redis, postgres; all, if none is given.
+# daemons did, which counts on a busy machine; then the medians. Names: iperf, redis, memcached, nginx, postgres; all,
+# if none is given.
 set -eu
 . "$HERE/hosts.sh"
 cd "$LAB_DIR"
@@ -10,6 +11,9 @@ rounds=${1:-5}
 [ $# = 0 ] || shift
 gbits() { awk '/receiver$/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /bits\/sec/) s = $i * ($(i + 1) ~ /^G/ ? 1000 : 1) } END { print s }'; }
 rate() { tr '\r' '\n' | awk '/requests per/ { s = $2 } END { print s }'; }
+wrks() { awk '/^Requests\/sec/ { s = $2 } END { print s }'; }
+last() { tail -1; }
+gets() { awk '/^Time to get/ { s = $4 / $(NF - 1) } END { print s }'; }
 tps() { awk '/^tps/ { s = $3 } END { print s }'; }
 # Processor time of all that runs in the lab, in ticks.
 used() { cat /proc/[0-9]*/stat 2>/dev/null | awk '{ sub(/.*\) /, ""); s += $12 + $13 + $14 + $15 } END { print s }'; }
@@ -58,6 +62,29 @@ measure_redis() {
 	compare "redis-benchmark GET -c 1" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 10000 -c 1
 	compare "redis-benchmark GET -P 16" rate 6001 redis-benchmark -q -h 10.78.0.2 -p @ -t get -n 400000 -c 50 -P 16
 }
+measure_memcached() {
+	b memcached -u root -p 6002 -t 1 &
+	eb memcached -u root -p 6102 -t 1 &
+	for p in 6002 6102; do listening $p; done
+	compare "memcached, memcslap get" gets 6002 memcslap --servers=10.78.0.2:@ --concurrency=8 --execute-number=2000 --test=get
+}
+measure_nginx() {
+	head -c 512 /dev/zero >small
+	head -c 268435456 /dev/zero >big
+	for at in b:6003 eb:6103; do
+		how=${at%%:*} port=${at#*:}
+		mkdir -p "ng$port/logs"
+		cat >"ng$port/nginx.conf" <<-T
+			daemon on; user root; worker_processes 1; pid $LAB_DIR/ng$port/pid; error_log $LAB_DIR/nginx.log;
+			events { worker_connections 512; }
+			http { access_log off; sendfile on; keepalive_requests 1000000; server { listen $port; root $LAB_DIR; } }
+		T
+		$how nginx -p "ng$port" -c "$LAB_DIR/ng$port/nginx.conf"
+		listening "$port"
+	done
+	compare "nginx 512 bytes, wrk" wrks 6003 wrk -t 1 -c 16 -d 2 http://10.78.0.2:@/small
+	compare "nginx 256 MiB, curl" last 6003 curl -s -o /dev/null -w %{speed_download}\\n http://10.78.0.2:@/big
+}
 measure_postgres() {
 	pg=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
 	mkdir pgdata
@@ -74,4 +101,4 @@ measure_postgres() {
 	done
 	compare "pgbench -S -c 4 -j 2" tps 6004 "$pg/pgbench" -h 10.78.0.2 -p @ -U postgres -S -c 4 -j 2 -T 2 postgres
 }
-for name in ${*:-iperf redis postgres}; do "measure_$name"; done
+for name in ${*:-iperf redis memcached nginx postgres}; do "measure_$name"; done

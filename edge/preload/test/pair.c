@@ -406,11 +406,12 @@ int main(int argc, char **argv) {
 	if (serving) {
 		listener = socket(AF_INET, SOCK_STREAM, 0);
 		setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
-		if (bind(listener, (struct sockaddr *)&a, sizeof a) || listen(listener, 512)) {
+		if (bind(listener, (struct sockaddr *)&a, sizeof a) || listen(listener, 512) ||
+		    getsockname(listener, (struct sockaddr *)&a, &(socklen_t){sizeof a})) {
 			perror("listen");
 			return 1;
 		}
-		printf("ready\n");
+		printf("ready %d\n", ntohs(a.sin_port));
 		fflush(stdout);
 	}
 	signal(SIGPIPE, SIG_IGN);

@@ -1,0 +1,171 @@
+//go:build ctest
+
+package drive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"multiedge/edge"
+)
+
+const unlisten, accept, featureMemory = 7, 8, 1
+
+// odd runs a role of odd.c at a host.
+func (h *host) odd(args ...string) *run {
+	h.t.Helper()
+	return startProgram(h.t, "odd", h.cfg.Socket, args...)
+}
+
+// rogues serves every client of the socket that it returns by a rogue.
+func rogues(t *testing.T, s spoil, seed int64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			r := &rogue{t: t, conn: c, spoil: s, dice: rand.New(rand.NewSource(seed))}
+			go r.serve()
+		}
+	}()
+	return path
+}
+
+// oddly runs a role of odd.c with a rogue for its daemon.
+func oddly(t *testing.T, role string, s spoil, args ...string) {
+	t.Helper()
+	startProgram(t, "odd", rogues(t, s, 0), append([]string{role}, args...)...).ends()
+}
+
+// Memory that could not be adopted in time is the program's at once, which may unmap it before the daemon answers.
+func TestAdoptInVain(t *testing.T) {
+	t.Parallel()
+	oddly(t, "adopt", spoil{reply: func(r *rogue, kind uint16, m []byte, fds []int) ([]byte, []int) {
+		if kind == hello {
+			le.PutUint64(m[24:], featureMemory)
+		}
+		if kind == register {
+			return nil, nil
+		}
+		return m, fds
+	}})
+}
+
+func TestDescriptorsExhausted(t *testing.T) {
+	t.Parallel()
+	oddly(t, "scarce", spoil{})
+}
+
+func TestDaemonIsSilent(t *testing.T) {
+	t.Parallel()
+	oddly(t, "silent", spoil{after: later(hello, func(r *rogue) { r.word(pulse, 1) })})
+}
+
+func TestForkDuringOpen(t *testing.T) {
+	t.Parallel()
+	oddly(t, "opening", spoil{reply: at(hello, func(*rogue, []byte, []int) ([]byte, []int) { return nil, nil })})
+}
+
+func TestConnectionIsDialled(t *testing.T) {
+	t.Parallel()
+	oddly(t, "dialling", spoil{reply: at(dial, func(*rogue, []byte, []int) ([]byte, []int) { return nil, nil })})
+}
+
+// Two peers ask for a stream, and there is room for one. It comes to nothing.
+func TestBacklogGoesOn(t *testing.T) {
+	t.Parallel()
+	accepted := 0
+	oddly(t, "crowd", spoil{after: later(listen, func(r *rogue) {
+		for conn := range uint32(2) {
+			m := packet(incoming, 0, 0, 672)
+			le.PutUint32(m[16:], 20+conn)
+			str(m[24:], "crowd")
+			str(m[90:], "peer")
+			str(m[156:], "stream/1")
+			r.send(m, nil)
+		}
+	}), reply: at(accept, func(r *rogue, m []byte, fds []int) ([]byte, []int) {
+		if accepted++; accepted > 1 {
+			return m, fds
+		}
+		f := packet(accept, 3, le.Uint64(m[8:]), 1056)
+		le.PutUint32(f[16:], 16) // the peer died meanwhile
+		return f, nil
+	})})
+}
+
+func TestOddOrders(t *testing.T) {
+	a, _ := hosts(t)
+	for _, args := range [][]string{{"zero"}, {"lend"}, {"order", "30"}, {"forks", "200"}, {"loop", "5000"}, {"alone"},
+		{"blocks", "5000"}, {"leaves"}} {
+		t.Run(fmt.Sprint(args), func(t *testing.T) {
+			startProgram(t, "odd", a.cfg.Socket, args...).ends()
+		})
+	}
+}
+
+// A service that is closed while a new daemon is asked to offer it is withdrawn there, whatever the answer will be.
+func TestListenerClosedAfterRestart(t *testing.T) {
+	t.Parallel()
+	var daemons atomic.Int32
+	withdrawn := make(chan bool, 1)
+	oddly(t, "withdraws", spoil{reply: func(_ *rogue, kind uint16, m []byte, fds []int) ([]byte, []int) {
+		switch {
+		case kind == hello:
+			daemons.Add(1)
+		case kind == register, kind == listen && daemons.Load() == 2:
+			return nil, nil
+		case kind == unlisten:
+			withdrawn <- true
+		}
+		return m, fds
+	}, after: later(register, func(r *rogue) { r.conn.Close() })})
+	select {
+	case <-withdrawn:
+	case <-time.After(5 * time.Second):
+		t.Error("the new daemon still offers the service")
+	}
+}
+
+func TestDaemonLostAfterListen(t *testing.T) {
+	t.Parallel()
+	var listens atomic.Int32
+	oddly(t, "answered", spoil{after: later(listen, func(r *rogue) {
+		if listens.Add(1)%2 == 1 {
+			r.conn.Close()
+		}
+	})}, "20")
+}
+
+// A program that is in one call while the daemon restarts is told of both, the loss and the return.
+func TestRestartDuringACall(t *testing.T) {
+	a, b := hosts(t)
+	ctx := context.Background()
+	server := a.odd("blocked")
+	server.says("ready")
+	a.stop()
+	a.start()
+	d := b.open()
+	var c *edge.Conn
+	for c == nil { // until the program has offered its service again
+		var err error
+		if c, err = d.Dial(ctx, "a", "kept"); err != nil && !errors.Is(err, edge.ErrNoService) &&
+			!errors.Is(err, edge.ErrPeerDown) && !errors.Is(err, edge.ErrPeerUnknown) {
+			t.Fatal(err)
+		}
+	}
+	server.ends()
+}
