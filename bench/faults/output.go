@@ -32,14 +32,14 @@ func NewFile(h report.Head, short bool, seed uint64) *File {
 	return &File{Format: Format, Version: Version, Head: h, Short: short, Seed: seed}
 }
 
-// Failed is how many rows failed.
-func (f *File) Failed() (n int) {
+// Failed returns the names of the rows that failed, each with the reasons.
+func (f *File) Failed() (rows []string) {
 	for i := range f.Rows {
-		if f.Rows[i].Verdict == Fail {
-			n++
+		if r := &f.Rows[i]; r.Verdict == Fail {
+			rows = append(rows, r.Scenario+": "+strings.Join(r.Reasons(), "; "))
 		}
 	}
-	return n
+	return rows
 }
 
 // JSON writes the file.

@@ -37,7 +37,7 @@ func (f *File) HTML(w io.Writer, title string, figures []figure.Figure) error {
 		Figures []drawing
 		Data    template.JS
 		// json.Marshal escapes <, > and &, so the script element cannot be left
-	}{f, title, len(f.Rows) - f.Failed(), nil, template.JS(data)}
+	}{f, title, len(f.Rows) - len(f.Failed()), nil, template.JS(data)}
 	for i := range figures {
 		svg, err := figures[i].SVG()
 		if err != nil {

@@ -71,8 +71,9 @@ func (c *faultsCmd) Run(ctx context.Context) error {
 		})
 	progress.Clear()
 	err = errors.Join(err, writeFaults(f, c.Format, c.Output, "faults", "MultiEdge under faults", nil))
-	if n := f.Failed(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%d of %d scenarios failed", n, len(scenarios)))
+	if failed := f.Failed(); len(failed) > 0 {
+		err = errors.Join(err, fmt.Errorf("%d of %d scenarios failed:\n%s", len(failed), len(scenarios),
+			strings.Join(failed, "\n")))
 	}
 	return err
 }

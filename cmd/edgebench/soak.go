@@ -61,8 +61,8 @@ func (c *soakCmd) Run(ctx context.Context) error {
 	}
 	err = errors.Join(err, writeFaults(f, c.Format, c.Output, "soak", "MultiEdge under mixed faults",
 		faults.SoakFigures(samples)))
-	if ended == nil && f.Failed() > 0 {
-		err = errors.Join(err, errors.New("the soak failed"))
+	if failed := f.Failed(); ended == nil && len(failed) > 0 {
+		err = errors.Join(err, fmt.Errorf("the soak failed: %s", failed[0]))
 	}
 	return errors.Join(ended, err)
 }
