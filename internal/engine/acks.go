@@ -211,8 +211,8 @@ func (w *builder) opAck(c *conn) {
 	w.last.kind, w.eliciting = wire.KindPad, true
 	w.record(recOpAck, c.id, 0, 0, 0, false)
 	if c.msgs != nil && c.msgs.owesCredit {
-		g := c.credit()
-		w.small(&g)
+		*g = c.credit()
+		w.small(g)
 		w.record(recControl, c.id, 0, ctlCredit, 0, false)
 	}
 }
