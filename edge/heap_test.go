@@ -209,6 +209,51 @@ func TestHeapUnmapped(t *testing.T) {
 	}
 }
 
+// TestHeapGivenBack: of a sparse mapping that is granted the program gives back what it likes. The pages are gone, peers
+// read zeros there and write it again; what lies beside it stays.
+func TestHeapGivenBack(t *testing.T) {
+	const size, part = 4 << 30, 1 << 20
+	mem, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(mem)
+	p := newHeapPair(t, mem)
+	near := p.heap(bytes.Repeat([]byte{7}, 2*part))
+	const at = size / 2
+	resident := func() (n int) {
+		t.Helper()
+		pages := make([]byte, 2*part/4096)
+		_, _, errno := syscall.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[at])), 2*part,
+			uintptr(unsafe.Pointer(&pages[0])))
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		for _, in := range pages {
+			n += int(in & 1)
+		}
+		return n * 4096
+	}
+	p.must(p.do(edge.Work{Kind: edge.Write, Local: near, Len: 2 * part, RemoteOff: at}))
+	if n := resident(); n != 2*part {
+		t.Fatalf("%d bytes are resident after %d were written", n, 2*part)
+	}
+	p.must(unix.Madvise(mem[at:at+part], unix.MADV_DONTNEED))
+	if n := resident(); n != part {
+		t.Fatalf("%d bytes are resident, want %d", n, part)
+	}
+	got := bytes.Repeat([]byte{1}, 2*part)
+	p.must(p.do(edge.Work{Kind: edge.Read, Local: p.heap(got), Len: 2 * part, RemoteOff: at}))
+	if !bytes.Equal(got, append(make([]byte, part), bytes.Repeat([]byte{7}, part)...)) {
+		t.Error("the peer does not read zeros and what lies beside them")
+	}
+	p.must(p.do(edge.Work{Kind: edge.Write, Local: near, Len: 8, RemoteOff: at + 9}))
+	if !bytes.Equal(mem[at+8:at+18], []byte{0, 7, 7, 7, 7, 7, 7, 7, 7, 0}) {
+		t.Errorf("% x was written again", mem[at+8:at+18])
+	}
+}
+
 // escaped puts a slice on Go's heap, where it stays; a goroutine's stack moves.
 var escaped []uint64
 
