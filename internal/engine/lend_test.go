@@ -112,7 +112,8 @@ func TestLentAndOutOfOrder(t *testing.T) {
 	post(buffers)
 	r.give(1, late[0])
 	r.rest(time.Millisecond)
-	if got := r.received(1); len(got) != buffers+1 || got[buffers].Token != buffers || r.n[0].done[buffers] != engine.OK {
+	got, done := r.received(1), r.all(0, buffers+1)()
+	if len(got) != buffers+1 || got[buffers].Token != buffers || !done {
 		t.Errorf("the earlier message did not get the buffer: %+v", got)
 	}
 	post(buffers + 1)
