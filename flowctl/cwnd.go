@@ -165,7 +165,7 @@ func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) (rose bool) {
 		}
 	}
 	switch {
-	case c.lowAt == 0 || delay <= base+max(c.p.Target/4, base/32):
+	case c.lowAt == 0 || delay <= base+max(c.p.Target/4, min(base/32, c.allowed())):
 		c.lowAt, c.rises = now, 0
 	case now.Sub(c.lowAt) > max(drainEvery, drainRounds*c.rtt):
 		c.lowAt = now

@@ -44,19 +44,24 @@ func TestPathBecomesLonger(t *testing.T) {
 	}
 }
 
-// So is one with a long round trip, which has few drains in that time, and it is full at once when it begins.
+// So is one with a long round trip, which has few drains in that time, whether it is much longer then or, compared with
+// itself, little; and it is full at once when it begins.
 func TestLongPathBecomesLonger(t *testing.T) {
-	s := newSim(1)
-	w := &wire{frame: 6560, delay: 100 * time.Millisecond}
-	f := newFlow(t, s, endless, Profiles[0], w, ackWire())
-	s.run(time.Second, f.done)
-	if f.cwnd.Frames() < 180 {
-		t.Errorf("at the start %v", f)
-	}
-	w.delay += 12 * time.Millisecond
-	s.run(3*time.Second, f.done)
-	if f.rtt.Min() < 110*time.Millisecond || f.cwnd.Frames() < 180 {
-		t.Errorf("minimum %v, %v", f.rtt.Min(), f)
+	const ms = time.Millisecond
+	for _, c := range []struct{ delay, more time.Duration }{{100 * ms, 12 * ms}, {100 * ms, 5 * ms / 2},
+		{400 * ms, 12 * ms}} {
+		s := newSim(1)
+		w := &wire{frame: 6560, delay: c.delay}
+		f := newFlow(t, s, endless, Profiles[0], w, ackWire())
+		s.run(10*c.delay, f.done)
+		if f.cwnd.Frames() < 180 {
+			t.Errorf("%v: at the start %v", c.delay, f)
+		}
+		w.delay += c.more
+		s.run(3*time.Second+20*c.delay, f.done)
+		if f.rtt.Min() < c.delay+c.more*4/5 || f.cwnd.Frames() < 180 {
+			t.Errorf("%v, and %v more: minimum %v, %v", c.delay, c.more, f.rtt.Min(), f)
+		}
 	}
 }
 

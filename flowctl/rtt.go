@@ -45,13 +45,14 @@ func (r *RTT) Update(sample, ackDelay time.Duration) bool {
 	if ackDelay > 0 && ackDelay <= sample-LeastRTT {
 		sample -= ackDelay
 	}
+	least := sample // no round trip was as short as what it is counted as
 	sample = min(sample, max(awayTime, awayGrowth*r.srtt))
 	if !r.Valid() {
-		*r = RTT{srtt: sample, rttvar: sample / 2, min: sample, latest: sample}
+		*r = RTT{srtt: sample, rttvar: sample / 2, min: least, latest: sample}
 		return true
 	}
 	r.latest = sample
-	r.min = min(r.min, sample)
+	r.min = min(r.min, least)
 	r.rttvar += ((r.srtt - sample).Abs() - r.rttvar) / 4
 	r.srtt += (sample - r.srtt) / 8
 	return true

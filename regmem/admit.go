@@ -1,6 +1,9 @@
 package regmem
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Admission of those who wait. What somebody waits for is pinned for them and stays so until they have used it
 // (ChunkOwed), as pages of operations in flight are never evicted (UTLB §3.4): whatever the policy, each chunk that is
@@ -101,14 +104,18 @@ func (s *Space) await(i uint64) {
 	}
 }
 
-// admit has what is absent of a range pinned, and what is pinned kept, if there is room for all of it. What stays
-// without being pinned needs neither.
+// lacks reports whether chunk i has to be pinned: it is absent and does not stay without that, or is to be held.
+func (s *Space) lacks(i uint64) bool {
+	return s.table.State(i) == ChunkAbsent && (!s.stays(i) || s.toHold(i))
+}
+
+// admit has what is lacking of a range pinned, and what is pinned kept, if there is room for all of it.
 func (s *Space) admit(first, last uint64) bool {
 	before, absent := s.table.Owed(), 0
 	for i := first; i <= last && i < s.table.Len(); i++ {
 		switch s.table.State(i) {
 		case ChunkAbsent:
-			if !s.stays(i) {
+			if s.lacks(i) {
 				absent++
 			}
 		case ChunkPinning:
@@ -124,7 +131,7 @@ func (s *Space) admit(first, last uint64) bool {
 	}
 	asked := s.table.Len() // the first of them; else none
 	for i := first; i <= last && i < s.table.Len(); i++ {
-		if s.table.State(i) != ChunkAbsent || s.stays(i) {
+		if !s.lacks(i) {
 			continue
 		}
 		if s.table.Crowded(i) || !s.pin(i) {
@@ -175,13 +182,11 @@ func (s *Space) crowded(first, last uint64) bool {
 func (s *Space) Starves() bool { return s.wants.n > 0 }
 
 // waits reports whether somebody waits for a chunk still: others may have had it pinned meanwhile.
-func (s *Space) waits(i uint64) bool {
-	for _, h := range s.holds {
-		if h.next == i {
-			return true
-		}
-	}
-	return s.cfg.Waits == nil || s.cfg.Waits(i)
+func (s *Space) waits(i uint64) bool { return s.toHold(i) || s.cfg.Waits == nil || s.cfg.Waits(i) }
+
+// toHold reports whether chunk i is the next of some that are to be held.
+func (s *Space) toHold(i uint64) bool {
+	return slices.ContainsFunc(s.holds, func(h *Hold) bool { return h.next == i })
 }
 
 // AskMore admits those whose turn it is now. It reports whether others, who were not remembered, should ask again

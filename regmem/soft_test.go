@@ -118,3 +118,36 @@ func TestSoftBeside(t *testing.T) {
 		t.Errorf("asked for %v; capacity misses %d on a host without swap", p.asked, p.Count.Capacity)
 	}
 }
+
+// TestHoldOfWhatStays: a hold gets its turn among misses that never end, also of a chunk that stays without being
+// pinned.
+func TestHoldOfWhatStays(t *testing.T) {
+	p := newPromptSpace(t, SpaceConfig{Size: 1 << 30, Pin: 8 * DefaultChunk, Ahead: AheadOff,
+		Swaps: func() bool { return false }})
+	p.use(0, 0)
+	if p.Evict(0, 1); !p.stays(0) {
+		t.Fatal(p.table.State(0))
+	}
+	done := make(chan struct{}, 1)
+	for round := range uint64(20) {
+		for i := range uint64(p.mostOwed() + 1) {
+			p.Touch((1+100*round+i)*DefaultChunk, 1, 0, WriteTarget)
+		}
+		if !p.Starves() {
+			t.Fatal("there was room for all")
+		}
+		if round == 0 {
+			p.HoldRange(0, 1, done)
+		}
+		came := p.asked
+		p.asked = nil
+		for _, i := range came {
+			p.Done(i, true)
+			p.Touch(i*DefaultChunk, 1, 0, WriteTarget)
+		}
+		p.AskMore(0)
+	}
+	if len(done) == 0 {
+		t.Errorf("it never came; chunk 0 is %v, %d chunks were pinned", p.table.State(0), p.Count.Pins)
+	}
+}

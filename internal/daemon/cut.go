@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"weak"
 
@@ -24,7 +25,7 @@ type starts struct {
 	at []int
 }
 
-// list returns the starts of a list by its name.
+// list returns the starts of a list by its name, nil if there is no such list.
 func (c *cuts) list(snap *inspect.Snapshot, what string) *starts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,7 +33,7 @@ func (c *cuts) list(snap *inspect.Snapshot, what string) *starts {
 		c.of, c.by = of, map[string]*starts{}
 	}
 	s := c.by[what]
-	if s == nil && len(c.by) < len(whats) {
+	if s == nil && slices.Contains(whats, what) {
 		s = &starts{}
 		c.by[what] = s
 	}

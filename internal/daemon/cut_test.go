@@ -21,8 +21,8 @@ func (c counted) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "\"%03998d\"", c.n), nil
 }
 
-// Whichever page of a long list a user asks for, again and again, the list is gone through once, and every entry is on
-// one page.
+// Whichever page of a long list a user asks for, again and again, and whatever else he asks for, the list is gone
+// through once, and every entry is on one page.
 func TestPagesCostWhatIsInThem(t *testing.T) {
 	const entries = 1000
 	made, most, list := 0, inspect.PageRoom/4000+1, make([]counted, entries)
@@ -36,6 +36,9 @@ func TestPagesCostWhatIsInThem(t *testing.T) {
 		m, err := page(&ipc.Message{Page: p}, list, c.list(snap, "conn"))
 		must(t, err)
 		return m, made - before
+	}
+	for i := range 2 * len(whats) {
+		c.list(snap, fmt.Sprint("nonsense ", i))
 	}
 	if m, n := get(1 << 40); string(m.Body) != "[]" || m.More || n != entries {
 		t.Errorf("past the end: %d bytes, %d entries are looked at", len(m.Body), n)

@@ -313,15 +313,15 @@ func (c *conn) enter(op *Op, since mono.Time) {
 		c.msgs.number(o)
 	}
 	o.backed = o.Backed()
+	if o.Flags&LocalDone != 0 && (o.Kind != OpWrite || o.Pieces != nil || o.backed) {
+		o.Flags &^= LocalDone
+	}
 	if op.Local == nil {
 		o.n = uint64(op.Inline)
 		if op.Pieces != nil {
 			o.n = op.Pieces.bytes
 			c.gatherAhead(o, op)
 		}
-	}
-	if o.Flags&LocalDone != 0 && (o.Kind != OpWrite || o.Pieces != nil || o.backed) {
-		o.Flags &^= LocalDone
 	}
 	if c.ordered {
 		o.Flags |= BackwardFence

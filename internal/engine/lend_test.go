@@ -81,6 +81,45 @@ func TestLentIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Clause 14.2: of two messages that find their buffers lent the later comes first. The first buffer that is posted then
+// is for the earlier, and posting it is work that ends.
+func TestLentAndOutOfOrder(t *testing.T) {
+	const buffers = 8
+	r := newRig(t, rigOptions{})
+	q := r.n[1].e.NewReceiveQueue()
+	post := func(token uint64) { r.post(1, 0, q, token, 8) }
+	for token := range uint64(buffers) {
+		post(token)
+	}
+	idle, busy := r.connect(engine.DialOptions{}), r.connect(engine.DialOptions{})
+	for _, c := range [][2]engine.ConnID{idle, busy} {
+		r.n[1].e.JoinReceiveQueue(r.now, c[1], q)
+	}
+	r.settle()
+	for token := range uint64(buffers) {
+		r.submit(0, busy[0], send(token, []byte{1}))
+	}
+	r.must("who is lent what another does not use", time.Second, r.all(0, buffers))
+	var late []flight
+	for token := range uint64(2) {
+		r.submit(0, idle[0], send(buffers+token, []byte{2}))
+		late = append(late, r.take(0)...)
+	}
+	if len(late) != 2 {
+		t.Fatalf("%d frames of two messages", len(late))
+	}
+	r.give(1, late[1])
+	post(buffers)
+	r.give(1, late[0])
+	r.rest(time.Millisecond)
+	got, done := r.received(1), r.all(0, buffers+1)()
+	if len(got) != buffers+1 || got[buffers].Token != buffers || !done {
+		t.Errorf("the earlier message did not get the buffer: %+v", got)
+	}
+	post(buffers + 1)
+	r.must("both messages", 10*time.Millisecond, r.all(0, buffers+2))
+}
+
 // Connections that end while they wait for a buffer leave nothing in the queue.
 func TestWhoFindsItLentIsForgotten(t *testing.T) {
 	r := newRig(t, rigOptions{})

@@ -70,6 +70,7 @@ func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	if o.flags&whole == whole && o.got.is(0, o.last) {
 		c.settle(g.op, false)
 		e.Count.MessagesReceived++
+		c.dropHeld(o) // or what filled releases would apply it, before apply does
 		c.filled(now, a)
 		c.apply(now, o, g.op, o.last)
 	}

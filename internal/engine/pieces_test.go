@@ -85,3 +85,29 @@ func testPieces(t *testing.T, o rigOptions) {
 		}
 	}
 }
+
+// A write in pieces completes once it is applied, whether it is gathered when it enters or not, also if it asks to
+// complete locally: that is for one range (local.go).
+func TestPiecesAreNotDoneLocally(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c := r.connect(engine.DialOptions{})
+	mem, key := r.export(1, c[1], 4000, both)
+	data, off := pattern(1, 4000), 0
+	sizes := []int{engine.MaxInline, 500, 2000}
+	for token, n := range sizes {
+		var p engine.Pieces
+		p.Add(data[off:off+n/2], nil, 0)
+		p.Add(data[off+n/2:off+n], nil, 0)
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.LocalDone, Token: uint64(token), Key: key,
+			Off: uint64(off), Pieces: &p})
+		off += n
+	}
+	if r.poll(0); len(r.n[0].done) > 0 {
+		t.Errorf("complete before anything was sent: %v", r.n[0].done)
+	}
+	r.must("the writes", time.Second, r.all(0, len(sizes)))
+	r.rest(10 * time.Millisecond)
+	if n := r.n[0].e.Holding().Staged; n != 0 || !bytes.Equal(mem[:off], data[:off]) {
+		t.Errorf("%d bytes of copies are left; all arrived: %v", n, bytes.Equal(mem[:off], data[:off]))
+	}
+}

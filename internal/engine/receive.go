@@ -296,6 +296,9 @@ func (c *conn) decided(g *segment) bool {
 	case int32(number-m.begun) < 0 || m.from.posted.len() > int(number-m.begun) || strict && number == m.base:
 		return true
 	}
+	for m.from.posted.len() > 0 { // those before it take what there is; or others would wait for who takes none
+		m.begin()
+	}
 	if !m.short {
 		m.short = true
 		m.from.enter(c, &m.from.short)

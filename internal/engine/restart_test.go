@@ -315,3 +315,32 @@ func TestOldInitAgain(t *testing.T) {
 	r.echoWorks(c)
 	r.oneSession()
 }
+
+// Clause 4.5: a node asks for a session, and its peer answers, in vain, is restarted, and asks in turn. What the peer
+// sent in its earlier life then means no session: it would count as received in the new one, with numbers that its
+// later frames have.
+func TestAnswerOfAnEarlierLife(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	r.n[0].e.Listen("test")
+	r.rest(10 * time.Millisecond)
+	var old []flight
+	r.pass = func(from int, f *flight) bool {
+		if from == 0 && typeOf(f.b) == wire.TypeData {
+			old = append(old, *f)
+		}
+		return from != 0 || typeOf(f.b) == wire.TypeRetry
+	}
+	if _, err := r.n[1].e.Dial(r.now, "node0", "test", engine.DialOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.must("an answer that is lost", 40*time.Millisecond, func() bool { return len(old) > 0 })
+	r.pass = nil
+	r.boot(0, 2, rigOptions{})
+	r.connect(engine.DialOptions{})
+	for _, f := range old {
+		r.give(1, f)
+	}
+	if n := r.n[1].e.Count.UnknownSession; n != uint64(len(old)) {
+		t.Errorf("%d frames of the earlier life, %d of no session", len(old), n)
+	}
+}

@@ -239,6 +239,30 @@ func TestQueueIsNotDrained(t *testing.T) {
 	}
 }
 
+// Clause 6.3: an operation is applied once. Here a copy of a message is held behind a fence, which falls since the
+// message itself is whole: its connection gets buffers more, one of them for the strict message that the fence is for.
+func TestMessageIsAppliedOnce(t *testing.T) {
+	const whole = wire.SegFirst | wire.SegLast
+	k := newTakers(t, 8)
+	limit := k.limit(0)
+	for range 24 {
+		k.repost() // without a Want the connection has no more of them yet
+	}
+	say := func(op, number uint32, flags uint8) {
+		k.says(0, wire.Segment{Kind: wire.KindSend, Flags: flags, Op: op, Fence: 3, Key: uint64(number),
+			Data: []byte{1}})
+	}
+	say(3, limit, whole|wire.SegStrict)
+	say(5, limit-1, whole|wire.SegFenced)
+	if n := k.n[1].e.Count.SegmentsHeld; n != 2 {
+		t.Fatalf("%d segments are held", n)
+	}
+	say(5, limit-1, whole)
+	if n := &k.n[1].e.Count; n.OpsApplied != 2 || n.MessagesReceived != 2 {
+		t.Errorf("%d operations were applied, %d messages received; there were 2", n.OpsApplied, n.MessagesReceived)
+	}
+}
+
 // joined is a shared queue of node 1 without buffers, and connections that take from it.
 func (r *rig) joined(conns int) (q engine.QueueID, c [][2]engine.ConnID) {
 	q = r.n[1].e.NewReceiveQueue()

@@ -226,6 +226,7 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 		if string(e.cfg.Node[:]) < string(in.Node[:]) {
 			return
 		}
+		s.renumber() // the peer may have answered in an earlier life: frames of it are not for this session
 	case s.remote == in.Session && s.epoch == in.Epoch:
 		e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 		return
@@ -405,8 +406,10 @@ func (e *Endpoint) onReset(now mono.Time, i int, src [6]byte, body []byte) {
 	}
 }
 
+// hasAddress reports whether a link of the peer has that address, or had it: one that is gone may have come back in
+// another life of the peer.
 func (s *session) hasAddress(mac [6]byte) bool {
-	for m := s.present(); m != 0; m &= m - 1 {
+	for m := s.present() | s.known; m != 0; m &= m - 1 {
 		if s.remoteLink(uint8(bits.TrailingZeros64(m))).mac == mac {
 			return true
 		}
