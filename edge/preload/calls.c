@@ -44,24 +44,26 @@ static int connect_again(struct sock *s) {
 	}
 }
 
-/* A thread that is cancelled while it connects. */
-static void cancelled(void *p) {
-	struct sock *s = p;
-	resume(1);
+struct connecting { struct _pthread_cleanup_buffer left; struct sock *s; };
+
+/* A thread that is cancelled while it connects, or whose handler jumps out of the call. */
+static void left(void *p) {
+	struct connecting *x = p;
+	_pthread_cleanup_pop(&x->left, 0);
+	if (!within())
+		resume(1);
 	lock();
-	withdraw(s);
+	withdraw(x->s);
 	unlock();
-	sock_put(s);
+	sock_put(x->s);
 }
 
 static int connect_offered(int fd, const struct sockaddr *to, socklen_t n, struct sock *s) {
-	int r, err, within;
-	pthread_cleanup_push(cancelled, s);
-	within = rest();
-	r = real.connect(fd, to, n);
-	err = errno;
-	resume(within);
-	pthread_cleanup_pop(0);
+	struct connecting x = {.s = s};
+	_pthread_cleanup_push(&x.left, left, &x);
+	int inside = rest(), r = real.connect(fd, to, n), err = errno;
+	resume(inside);
+	_pthread_cleanup_pop(&x.left, 0);
 	lock();
 	if (r < 0 && (err == EINPROGRESS || err == EINTR)) {
 		if (s->state == OFFERED && !watch_connect(s))

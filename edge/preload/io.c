@@ -94,7 +94,7 @@ static ssize_t receive(struct sock *s, int fd, char *p, size_t n, int flags) {
 	bool wait = !(s->nonblock || flags & MSG_DONTWAIT);
 	if (flags & MSG_PEEK && flags & MSG_WAITALL && n > 1 && wait) {
 		int err = await(s, fd, n, &until);
-		if (err && edge_stream_readable(s->stream) == 0)
+		if (err && (s->state != STREAM || edge_stream_readable(s->stream) == 0))
 			return fail_with(err);
 	}
 	while (got < n) {
@@ -457,24 +457,67 @@ EXPORT ssize_t splice(int in, off64_t *from, int out, off64_t *to, size_t n, uns
 
 /* --- FILE, and what else of the C library's does not call what stands here --- */
 
-static ssize_t cookie_read(void *c, char *p, size_t n) { return read((int)(intptr_t)c, p, n); }
-static ssize_t cookie_write(void *c, const char *p, size_t n) {
-	ssize_t r = write((int)(intptr_t)c, p, n);
+/* One over a stream, until it is closed. By guard. */
+static struct file { int fd; FILE *is; bool flushed; struct file *next, **at; } *files;
+static FILE *moved[3]; /* those in place of the C library's */
+
+static ssize_t file_read(void *c, char *p, size_t n) { return read(((struct file *)c)->fd, p, n); }
+static ssize_t file_write(void *c, const char *p, size_t n) {
+	ssize_t r = write(((struct file *)c)->fd, p, n);
 	return r < 0 ? 0 : r;
 }
-static int cookie_close(void *c) { return close((int)(intptr_t)c); }
+static int file_close(void *c) {
+	struct file *f = c;
+	int fd = f->fd;
+	lock();
+	*f->at = f->next;
+	if (f->next)
+		f->next->at = f->at;
+	for (int i = 0; i < 3; i++)
+		if (moved[i] == f->is)
+			moved[i] = NULL;
+	unlock();
+	free(f);
+	return close(fd);
+}
 
 static FILE *file_of(int fd, const char *mode) {
-	cookie_io_functions_t f = {.read = cookie_read, .write = cookie_write, .close = cookie_close};
-	FILE *made = fopencookie((void *)(intptr_t)fd, mode, f);
-	if (made)
-		made->_fileno = fd; /* which fileno returns; all else is done by f */
+	cookie_io_functions_t calls = {.read = file_read, .write = file_write, .close = file_close};
+	struct file *f = malloc(sizeof *f);
+	FILE *made = f ? fopencookie(f, mode, calls) : NULL;
+	if (!made) {
+		free(f);
+		return NULL;
+	}
+	made->_fileno = fd; /* which fileno returns; all else is done by calls */
+	lock();
+	*f = (struct file){.fd = fd, .is = made, .next = files, .at = &files};
+	if (files)
+		files->at = &f->next;
+	files = f;
+	unlock();
 	return made;
+}
+
+/* exit does so when streams have ended already. One that another thread is busy with is left alone. */
+void flush_files(void) {
+	for (struct file *f;;) {
+		lock();
+		for (f = files; f && (f->flushed || ftrylockfile(f->is)); f = f->next)
+			;
+		if (f)
+			f->flushed = true;
+		unlock();
+		if (!f)
+			return;
+		FILE *is = f->is;
+		fflush_unlocked(is);
+		funlockfile(is);
+	}
 }
 
 /* A stream is standard input, output or error now. */
 void move_file(int fd) {
-	static FILE *moved[3];
 	if (!moved[fd] && (moved[fd] = file_of(fd, fd == 0 ? "r" : "w")) && fd == 2)
 		setvbuf(moved[fd], NULL, _IONBF, 0);
 	if (moved[fd])

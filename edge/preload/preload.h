@@ -115,6 +115,11 @@ int settle(struct sock *s, bool nonblock);
 /* Bits of poll(2) of a decided or undecided socket, without those of TCP. By guard. */
 int events(struct sock *s);
 
+/* Has run(arg) run where the thread leaves a call without returning: it is cancelled, or a handler jumps. The C library
+ * keeps these for old programs; pthread_cleanup_push does not see jumps. */
+void _pthread_cleanup_push(struct _pthread_cleanup_buffer *b, void (*run)(void *), void *arg);
+void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *b, int run);
+
 /* wait.c: a waiter is a thread that sleeps, or an epoll set. Links join it to what it waits for. By guard. */
 struct waiter {
 	int fd;        /* eventfd */
@@ -153,8 +158,9 @@ void linger_end(struct waiter *w); /* ends the waiting in which linger was calle
 /* Announces that the caller goes to sleep. false: something happened meanwhile. */
 bool sleep_begin(struct waiter *w);
 /* Sleeps in the kernel, without guard, up to ns (NEVER) and ends what sleep_begin began: what ppoll, or with epfd of 0
- * and above epoll_pwait, returned. A thread that is cancelled there leaves everything as it should be. */
+ * and above epoll_pwait, returned. A thread that is cancelled or jumps there leaves everything as it should be. */
 struct sleeping {
+	struct _pthread_cleanup_buffer left;
 	struct waiter *w;
 	struct link *links; /* to be removed then, if at is set, and the counts of socks put */
 	struct sock **socks;
@@ -216,6 +222,7 @@ void say(const struct sock *s, const char *what);
 /* io.c */
 int fail_with(int err);
 void move_file(int fd); /* of 0 to 2 */
+void flush_files(void);
 void look_after(void);  /* after a call of libedge without guard, before sock_put */
 int tcp_error(int err); /* an errno of a libedge's error */
 

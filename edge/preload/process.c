@@ -168,7 +168,11 @@ static void finish_process(void) {
 	unlock();
 }
 
-__attribute__((destructor)) static void stop(void) { finish_process(); }
+__attribute__((destructor)) static void stop(void) {
+	if (device && !borrowed() && !within())
+		flush_files();
+	finish_process();
+}
 
 EXPORT void _exit(int code) {
 	real_need();

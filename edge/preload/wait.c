@@ -396,10 +396,13 @@ void sleep_return(struct sleeping *x) {
 	errno = err;
 }
 
-/* A thread that is cancelled while it sleeps. It may have been woken in place of others. */
-static void cancelled(void *p) {
+/* A thread that is cancelled while it sleeps, or whose handler jumps out of the call. It may have been woken in place of
+ * others. */
+static void left(void *p) {
 	struct sleeping *x = p;
-	resume(x->inside);
+	_pthread_cleanup_pop(&x->left, 0); /* once: another handler, which runs in here, may jump as well */
+	if (!within()) /* as a handler is that is not put off */
+		resume(x->inside);
 	sleeps = x->outer;
 	lock();
 	return_to(x);
@@ -420,16 +423,20 @@ static void cancelled(void *p) {
 	rest(); /* what the program does when it is cancelled is not within the library */
 }
 
-/* Unlocks. From now on a handler may run, and the thread may be cancelled once it rests. */
+/* Unlocks. From now on a handler may run, and the thread may be cancelled. */
 static void falls_asleep(struct sleeping *x) {
 	unlock();
 	x->inside = inside;
 	x->outer = sleeps;
 	sleeps = x;
+	_pthread_cleanup_push(&x->left, left, x);
+	rest();
 }
 
 static int awake(struct sleeping *x, int r) {
 	int err = errno;
+	resume(x->inside);
+	_pthread_cleanup_pop(&x->left, 0);
 	sleeps = x->outer;
 	lock();
 	sleep_end(x->w);
@@ -441,29 +448,17 @@ static int awake(struct sleeping *x, int r) {
 int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask) {
 	const int64_t most = x->w->set < 0 && ns > MILLI ? MILLI : ns; /* without a descriptor nobody wakes it */
 	const struct timespec t = {.tv_sec = most / SECOND, .tv_nsec = most % SECOND}, *end = most == NEVER ? NULL : &t;
-	int r;
 	falls_asleep(x);
-	pthread_cleanup_push(cancelled, x); /* before rest, from which on the thread may be cancelled */
-	rest();
-	r = signals_seen() ? fail_with(EINTR) : real.ppoll(p, n, end, mask);
-	resume(x->inside);
-	pthread_cleanup_pop(0);
-	awake(x, r);
+	int r = awake(x, signals_seen() ? fail_with(EINTR) : real.ppoll(p, n, end, mask));
 	woken |= r > 0 && x->w->watches && p[n - 1].revents != 0;
 	return r;
 }
 
 int sleep_epoll(struct sleeping *x, int epfd, struct epoll_event *out, int max, int64_t ns, const sigset_t *mask) {
 	int64_t ms = ns == NEVER ? -1 : (ns + MILLI - 1) / MILLI;
-	int r;
 	falls_asleep(x);
-	pthread_cleanup_push(cancelled, x);
-	rest();
-	r = signals_seen() ? fail_with(EINTR)
-	                   : real.epoll_pwait(epfd, out, max, ms > INT32_MAX ? INT32_MAX : (int)ms, mask);
-	resume(x->inside);
-	pthread_cleanup_pop(0);
-	return awake(x, r);
+	return awake(x, signals_seen() ? fail_with(EINTR)
+	                               : real.epoll_pwait(epfd, out, max, ms > INT32_MAX ? INT32_MAX : (int)ms, mask));
 }
 
 static bool has(struct sock *s, int want, size_t more) {

@@ -104,7 +104,10 @@ static void in_handlers(void) {
 }
 
 static sigjmp_buf back;
-static void jump(int n) { siglongjmp(back, n); }
+static void jump(int n) {
+	handled++;
+	siglongjmp(back, n);
+}
 
 /* A handler ends a call that does not wait. */
 static void jumps(void) {
@@ -126,6 +129,52 @@ static void jumps(void) {
 		talk(two, one);
 	}
 	close_pair();
+}
+
+static int set;
+
+static void wait_in_vain(int how) {
+	char c;
+	struct epoll_event e;
+	struct pollfd p[80]; /* so many that the library's part of them is not on the stack */
+	for (int i = 0; i < 80; i++)
+		p[i] = (struct pollfd){.fd = two, .events = POLLIN};
+	switch (how) {
+	case 0: CHECK(read(two, &c, 1) < 0); break;
+	case 1: CHECK(poll(p, 2, -1) < 0); break;
+	case 2: CHECK(poll(p, 80, -1) < 0); break;
+	case 3: CHECK(epoll_wait(set, &e, 1, -1) < 0); break;
+	default: CHECK(accept(listener, NULL, NULL) < 0);
+	}
+}
+
+/* A handler that waits, too. */
+static void wait_here(int n) {
+	handled++;
+	wait_in_vain(n == SIGUSR1 ? 1 : 0);
+}
+
+static void interrupt_again(void) { pthread_kill(main_thread, SIGUSR2); }
+
+/* A handler jumps out of a call that waits, or out of two, one in the other's handler. */
+static void leaves(void) {
+	static pthread_t t;
+	char c;
+	handler(SIGUSR2, jump, 0);
+	for (volatile int i = 0; i < 40; i++) {
+		struct epoll_event e = {.events = EPOLLIN}, got;
+		open_pair();
+		CHECK((set = epoll_create1(0)) >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, two, &e) == 0);
+		handler(SIGUSR1, i % 2 ? wait_here : jump, 0);
+		if (sigsetjmp(back, 1) == 0) {
+			t = later(i % 2 ? interrupt_again : nothing);
+			wait_in_vain(i / 2 % 5);
+		}
+		pthread_join(t, NULL);
+		talk(one, two); /* on the same stack */
+		CHECK(write(one, "x", 1) == 1 && epoll_wait(set, &got, 1, -1) == 1 && read(two, &c, 1) == 1);
+		CHECK(close(set) == 0 && close(two) == 0 && read(one, &c, 1) == 0 && close(one) == 0);
+	}
 }
 
 static _Atomic long sum;
@@ -284,19 +333,23 @@ static void *wake_one(void *arg) {
 
 /* A handler forks while its thread sleeps; the child returns from it, and has connections of its own. */
 static void forks(void) {
-	char c;
+	char c, b[2];
 	handler(SIGUSR1, fork_here, 0);
 	for (int i = 0; i < 10; i++) {
 		pthread_t t;
 		struct pollfd p[2];
-		int set = epoll_create1(0), status;
+		int status;
+		set = epoll_create1(0);
 		open_pair();
 		p[0] = p[1] = (struct pollfd){.fd = two, .events = POLLIN};
 		struct epoll_event e = {.events = EPOLLIN};
 		CHECK(epoll_ctl(set, EPOLL_CTL_ADD, two, &e) == 0);
 		pid_t parent = getpid();
 		t = later(nothing);
-		int r = i % 3 == 0 ? (int)read(two, &c, 1) : i % 3 == 1 ? poll(p, 2, -1) : epoll_wait(set, &e, 1, -1);
+		int r = i % 4 == 0   ? (int)read(two, &c, 1)
+		        : i % 4 == 1 ? poll(p, 2, -1)
+		        : i % 4 == 2 ? epoll_wait(set, &e, 1, -1)
+		                     : (int)recv(two, b, 2, MSG_PEEK | MSG_WAITALL);
 		bool child = getpid() != parent;
 		CHECK(handled == 1 + child && (child || (r == -1 && errno == EINTR)));
 		if (child) { /* streams are the parent's */
@@ -348,7 +401,7 @@ static void ends(void) {
 
 int main(int argc, char **argv) {
 	const struct test tests[] = {
-		{"restarts", restarts}, {"in handlers", in_handlers}, {"jumps", jumps}, {"queued", queued},
+		{"restarts", restarts}, {"in handlers", in_handlers}, {"jumps", jumps}, {"leaves", leaves}, {"queued", queued},
 		{"actions", actions}, {"pipes", pipes}, {"takes time", takes_time}, {"forks", forks}, {"ends", ends},
 	};
 	return run_tests(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -444,12 +444,46 @@ static void prints(void) {
 	close_pair();
 }
 
+static void *wait_for_a_char(void *f) {
+	sleeper = gettid();
+	fgetc(f);
+	return NULL;
+}
+
+/* What is in a FILE when the program ends is sent. It ends, too, while a thread reads by one. */
+static void unflushed(void) {
+	char b[8];
+	for (int i = 0; i < 3; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			pthread_t t;
+			alarm(PATIENCE);
+			one = socket(AF_INET, SOCK_STREAM, 0);
+			CHECK(connect(one, (struct sockaddr *)&address, sizeof address) == 0 && write(one, "a", 1) == 1);
+			FILE *f = i == 1 ? dup2(one, 1) == 1 ? stdout : NULL : fdopen(one, "w");
+			FILE *in = fdopen(dup(one), "r");
+			sleeper = 0;
+			CHECK(i < 2 || pthread_create(&t, NULL, wait_for_a_char, in) == 0);
+			while (i == 2 && !sleeper)
+				sched_yield();
+			if (i == 2)
+				asleep(sleeper);
+			exit(f && in && fprintf(f, "rest") == 4 ? 7 : 1);
+		}
+		int status;
+		CHECK((two = accept(listener, NULL, NULL)) >= 0 && recv(two, b, 5, MSG_WAITALL) == 5);
+		CHECK(memcmp(b, "arest", 5) == 0 && streaming(two) && read(two, b, 1) == 0);
+		CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+		close(two);
+	}
+}
+
 int main(int argc, char **argv) {
 	const struct test tests[] = {
 		{"rests", rests}, {"peeks", peeks}, {"library", library}, {"parts", parts}, {"times", times},
 		{"errors", errors}, {"cancelled", cancelled}, {"crowded", crowded}, {"renumbered", renumbered},
 		{"zerocopy", zerocopy}, {"layers", layers}, {"again", again}, {"no offer", no_offer}, {"connects", connects},
-		{"passes", passes}, {"inetd", inetd}, {"prints", prints},
+		{"passes", passes}, {"inetd", inetd}, {"prints", prints}, {"unflushed", unflushed},
 	};
 	return run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
 }
