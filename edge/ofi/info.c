@@ -140,10 +140,10 @@ static struct fi_info *fill(uint32_t version, const struct fi_info *h)
 	uint64_t caps = caps_of(h);
 	i->caps = caps;
 	i->addr_format = FI_SOCKADDR_IN6;
-	*i->tx_attr = (struct fi_tx_attr){ .caps = caps & (TX_CAPS | WHERE), .op_flags = tx != NULL ? tx->op_flags : 0,
+	*i->tx_attr = (struct fi_tx_attr){ .caps = caps & TX_CAPS, .op_flags = tx != NULL ? tx->op_flags : 0,
 		.msg_order = ORDER, .inject_size = INJECT, .size = or(tx != NULL ? tx->size : 0, 256), .iov_limit = IOVS,
 		.rma_iov_limit = 1 };
-	*i->rx_attr = (struct fi_rx_attr){ .caps = caps & (RX_CAPS | WHERE), .op_flags = rx != NULL ? rx->op_flags : 0,
+	*i->rx_attr = (struct fi_rx_attr){ .caps = caps & RX_CAPS, .op_flags = rx != NULL ? rx->op_flags : 0,
 		.msg_order = ORDER, .comp_order = FI_ORDER_STRICT, .size = or(rx != NULL ? rx->size : 0, 256),
 		.iov_limit = IOVS };
 	bool shared = h != NULL && h->ep_attr != NULL && h->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
