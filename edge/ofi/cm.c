@@ -187,7 +187,7 @@ static int ep_shutdown(struct fid_ep *fid, uint64_t flags)
 		inbound_drop(e);
 		ep_resume(e);
 	}
-	if (err == 0 && e->ops.first == NULL)
+	if (err == 0 && !ops_unsent(e))
 		link_shut(&e->link); /* else once that is sent */
 	pthread_mutex_unlock(&e->d->f->mu);
 	return err;

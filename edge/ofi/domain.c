@@ -16,12 +16,6 @@ static int no_scalable(struct fid_domain *d, struct fi_info *info, struct fid_ep
 	return -FI_ENOSYS;
 }
 
-static int no_cntr(struct fid_domain *d, struct fi_cntr_attr *attr, struct fid_cntr **cntr, void *context)
-{
-	(void)d, (void)attr, (void)cntr, (void)context;
-	return -FI_ENOSYS;
-}
-
 static int no_poll(struct fid_domain *d, struct fi_poll_attr *attr, struct fid_poll **poll)
 {
 	(void)d, (void)attr, (void)poll;
@@ -137,7 +131,7 @@ static int domain_close(struct fid *fid)
 static struct fi_ops domain_fid_ops = { .size = sizeof(struct fi_ops), .close = domain_close, .bind = no_bind,
 	.control = no_control, .ops_open = no_ops_open };
 static struct fi_ops_domain domain_ops = { .size = offsetof(struct fi_ops_domain, query_collective), .av_open = no_av,
-	.cq_open = cq_open, .endpoint = ep_open, .scalable_ep = no_scalable, .cntr_open = no_cntr, .poll_open = no_poll,
+	.cq_open = cq_open, .endpoint = ep_open, .scalable_ep = no_scalable, .cntr_open = cntr_open, .poll_open = no_poll,
 	.stx_ctx = no_stx, .srx_ctx = srx_open, .query_atomic = query_atomic };
 static struct fi_ops_mr domain_mr_ops = { .size = sizeof(struct fi_ops_mr), .reg = mr_reg, .regv = mr_regv,
 	.regattr = mr_regattr };

@@ -71,20 +71,28 @@ void op_free(struct ep *e, struct op *op)
 	e->ops.free = op;
 }
 
+struct cntr *ep_cntr(const struct ep *e, uint64_t flags)
+{
+	return e->cntrs[__builtin_ctzll((flags & COUNTED) / FI_READ)];
+}
+
+void ep_tell(struct ep *e, struct cq *cq, const struct fi_cq_err_entry *c, bool quiet)
+{
+	cntr_count(ep_cntr(e, c->flags), c->err != 0);
+	if (c->err != 0 || !quiet)
+		cq_push(cq, c);
+}
+
 void op_complete(struct ep *e, struct op *op, int err)
 {
-	if (err != 0 || !op->quiet) {
-		struct fi_cq_err_entry c = { .op_context = op->context, .flags = op->flags, .err = fi_error(err),
-			.prov_errno = err };
-		cq_push(e->tx_cq, &c);
-	}
+	struct fi_cq_err_entry c = { .op_context = op->context, .flags = op->flags, .err = fi_error(err),
+		.prov_errno = err };
+	ep_tell(e, e->tx_cq, &c, op->quiet);
 	op_free(e, op);
 }
 
 void rx_complete(struct ep *e, const struct rx *rx, const struct header *h, uint64_t size, int err)
 {
-	if (e->rx_selective && !rx->asked && err == 0)
-		return;
 	struct fi_cq_err_entry c = { .op_context = rx->context, .flags = FI_RECV | FI_MSG, .err = fi_error(err),
 		.prov_errno = err, .buf = rx->to.n > 0 ? rx->to.iov[0].iov_base : NULL };
 	if (h != NULL) {
@@ -93,17 +101,21 @@ void rx_complete(struct ep *e, const struct rx *rx, const struct header *h, uint
 		c.data = h->data;
 		c.flags |= h->flags & F_DATA ? FI_REMOTE_CQ_DATA : 0;
 	}
-	cq_push(e->rx_cq, &c);
+	ep_tell(e, e->rx_cq, &c, e->rx_selective && !rx->asked);
 }
 
-/* Nobody waits for a quiet one without a context (fi_inject): FI_SHUTDOWN says enough, and ofi_rxm
- * would take the context for a pointer. */
+/* A quiet one without a context (fi_inject) is counted alone: FI_SHUTDOWN says enough, and ofi_rxm would take the
+ * context for a pointer. */
 static void op_abandon(struct ep *e, struct op *op, int err)
 {
-	if (op->sort == ANSWER || (op->quiet && op->context == NULL))
-		op_free(e, op);
-	else
+	bool silent = op->quiet && op->context == NULL;
+	if (op->sort != ANSWER && !silent) {
 		op_complete(e, op, err);
+		return;
+	}
+	if (silent)
+		cntr_count(ep_cntr(e, op->flags), true);
+	op_free(e, op);
 }
 
 void ep_drop_buffers(struct ep *e)
@@ -118,9 +130,11 @@ void ep_drop_buffers(struct ep *e)
 /* Ends what is under way. */
 static void flush(struct ep *e, int err)
 {
+	*e->ops.last = e->ops.held;
 	struct op *unsent = e->ops.first;
-	e->ops.first = NULL;
+	e->ops.first = e->ops.held = NULL;
 	e->ops.last = &e->ops.first;
+	e->ops.held_last = &e->ops.held;
 	for (uint32_t i = 0; i < e->ops.n; i++) /* those that were sent are older */
 		if (e->ops.table[i]->waits)
 			op_abandon(e, e->ops.table[i], err);
@@ -197,6 +211,23 @@ static int bind_cq(struct ep *e, struct cq *cq, uint64_t flags)
 	return 0;
 }
 
+static int bind_cntr(struct ep *e, struct cntr *c, uint64_t flags)
+{
+	if (flags & ~COUNTED)
+		return -FI_EBADFLAGS;
+	if (e->enabled || c->d != e->d)
+		return -FI_EINVAL;
+	for (int i = 0; i < COUNTERS; i++)
+		if ((flags & FI_READ << i) && e->cntrs[i] != NULL)
+			return -FI_EINVAL;
+	for (int i = 0; i < COUNTERS; i++)
+		if (flags & FI_READ << i) {
+			e->cntrs[i] = c;
+			c->refs++;
+		}
+	return 0;
+}
+
 static int ep_bind(struct fid *fid, struct fid *bound, uint64_t flags)
 {
 	struct ep *e = container_of(fid, struct ep, fid.fid);
@@ -204,6 +235,8 @@ static int ep_bind(struct fid *fid, struct fid *bound, uint64_t flags)
 	pthread_mutex_lock(&e->d->f->mu);
 	if (bound->fclass == FI_CLASS_CQ) {
 		err = bind_cq(e, container_of(bound, struct cq, fid.fid), flags);
+	} else if (bound->fclass == FI_CLASS_CNTR) {
+		err = bind_cntr(e, container_of(bound, struct cntr, fid.fid), flags);
 	} else if (bound->fclass == FI_CLASS_EQ && e->eq == NULL) {
 		struct eq *eq = container_of(bound, struct eq, fid.fid);
 		err = eq->f == e->d->f ? 0 : -FI_EINVAL;
@@ -270,7 +303,7 @@ static int ep_close(struct fid *fid)
 	struct ep *e = container_of(fid, struct ep, fid.fid);
 	struct fabric *f = e->d->f;
 	pthread_mutex_lock(&f->mu);
-	bool whole = e->state == CONNECTED ? e->ops.first == NULL : e->state == ENDED && e->shut;
+	bool whole = e->state == CONNECTED ? !ops_unsent(e) : e->state == ENDED && e->shut;
 	e->state = ENDED;
 	flush(e, EDGE_ERR_ABORTED);
 	unlink_ep(e);
@@ -286,6 +319,9 @@ static int ep_close(struct fid *fid)
 		e->tx_cq->refs--;
 	if (e->rx_cq != NULL)
 		e->rx_cq->refs--;
+	for (int i = 0; i < COUNTERS; i++)
+		if (e->cntrs[i] != NULL)
+			e->cntrs[i]->refs--;
 	if (e->srx != NULL)
 		e->srx->refs--;
 	f->nlocal -= e->link.fd >= 0;
@@ -365,6 +401,7 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 		.fid = { .fid = { .fclass = FI_CLASS_EP, .context = context, .ops = &ep_fid_ops }, .ops = &ep_ops,
 			.cm = &ep_cm_ops, .msg = &ep_msg_ops, .rma = &ep_rma_ops, .atomic = &ep_atomic_ops } };
 	e->ops.last = &e->ops.first;
+	e->ops.held_last = &e->ops.held;
 	if (buffers_open(&e->rx, info->rx_attr->size) != 0) {
 		free(e);
 		return -FI_ENOMEM;

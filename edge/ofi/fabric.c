@@ -191,6 +191,12 @@ bool waiter_arm(struct waiter *w)
 	return w->f->ready == NULL && edge_device_arm(w->f->dev) != 0;
 }
 
+/* Arming takes back what was told. Of those who sleep on a counter each waits for a value of its own: all must hear. */
+bool waiter_settled(struct waiter *w)
+{
+	return !w->signalled || w->sleepers == 0;
+}
+
 /* Sleeps without the lock, once waiter_arm said yes. Others may sleep on, and are to be woken. */
 void waiter_sleep(struct waiter *w, int64_t timeout_ns)
 {
@@ -247,23 +253,40 @@ int waiter_control(struct waiter *w, enum fi_wait_obj object, int command, void 
 	return -FI_ENOSYS;
 }
 
+/* Whether there is nothing in fid, so that its descriptor tells of what comes. */
+static int try(struct fid *fid)
+{
+	struct waiter *w;
+	bool news;
+	switch (fid->fclass) {
+	case FI_CLASS_CQ:
+		w = &((struct cq *)fid)->w;
+		news = !cq_empty((struct cq *)fid);
+		break;
+	case FI_CLASS_EQ:
+		w = &((struct eq *)fid)->w;
+		news = !eq_empty((struct eq *)fid);
+		break;
+	case FI_CLASS_CNTR:
+		w = &((struct cntr *)fid)->w;
+		news = cntr_news((struct cntr *)fid);
+		break;
+	default:
+		return -FI_EINVAL;
+	}
+	if (w->epoll < 0)
+		return -FI_EINVAL;
+	return news || !waiter_settled(w) || !waiter_arm(w) ? -FI_EAGAIN : 0;
+}
+
 static int trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
 	struct fabric *f = container_of(fabric, struct fabric, fid);
 	int err = 0;
 	pthread_mutex_lock(&f->mu);
 	progress(f);
-	for (int i = 0; err == 0 && i < count; i++) {
-		bool cq = fids[i]->fclass == FI_CLASS_CQ;
-		struct cq *c = (struct cq *)fids[i];
-		struct eq *e = (struct eq *)fids[i];
-		if (!cq && fids[i]->fclass != FI_CLASS_EQ)
-			err = -FI_EINVAL;
-		else if ((cq ? c->w.epoll : e->w.epoll) < 0)
-			err = -FI_EINVAL;
-		else if (!(cq ? cq_empty(c) : eq_empty(e)) || !waiter_arm(cq ? &c->w : &e->w))
-			err = -FI_EAGAIN;
-	}
+	for (int i = 0; err == 0 && i < count; i++)
+		err = try(fids[i]);
 	pthread_mutex_unlock(&f->mu);
 	return err;
 }

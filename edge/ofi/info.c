@@ -6,8 +6,8 @@
 
 #define VERSION 0x650002 /* of the provider and of what it puts into streams: FI_PROTO is no number of libfabric's */
 #define PROTOCOL (FI_PROV_SPECIFIC | 0x65646765)
-#define TX_CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE)
-#define RX_CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE)
+#define TX_CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE | FI_FENCE)
+#define RX_CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT)
 #define WHERE (FI_LOCAL_COMM | FI_REMOTE_COMM)
 /* The owner performs all in the order in which it comes, but samples what a long read reads while it sends.
  * FI_ORDER_WAR is left out for ofi_rxm, which hands it on: its atomics are messages, and writes overtake those. */
@@ -121,7 +121,7 @@ static void fill_domain(struct fi_domain_attr *a, uint32_t version, const struct
 	a->av_type = h != NULL ? h->av_type : FI_AV_UNSPEC;
 	a->mr_mode = mode == MODES ? FI_MR_SCALABLE : mode;
 	a->mr_key_size = a->cq_data_size = 8;
-	a->cq_cnt = a->ep_cnt = 4096;
+	a->cq_cnt = a->cntr_cnt = a->ep_cnt = 4096;
 	a->tx_ctx_cnt = a->rx_ctx_cnt = 4096;
 	a->max_ep_tx_ctx = a->max_ep_rx_ctx = a->max_ep_srx_ctx = 1;
 	a->mr_iov_limit = 1;
@@ -140,10 +140,10 @@ static struct fi_info *fill(uint32_t version, const struct fi_info *h)
 	uint64_t caps = caps_of(h);
 	i->caps = caps;
 	i->addr_format = FI_SOCKADDR_IN6;
-	*i->tx_attr = (struct fi_tx_attr){ .caps = caps & (TX_CAPS | WHERE), .op_flags = tx != NULL ? tx->op_flags : 0,
+	*i->tx_attr = (struct fi_tx_attr){ .caps = caps & TX_CAPS, .op_flags = tx != NULL ? tx->op_flags : 0,
 		.msg_order = ORDER, .inject_size = INJECT, .size = or(tx != NULL ? tx->size : 0, 256), .iov_limit = IOVS,
 		.rma_iov_limit = 1 };
-	*i->rx_attr = (struct fi_rx_attr){ .caps = caps & (RX_CAPS | WHERE), .op_flags = rx != NULL ? rx->op_flags : 0,
+	*i->rx_attr = (struct fi_rx_attr){ .caps = caps & RX_CAPS, .op_flags = rx != NULL ? rx->op_flags : 0,
 		.msg_order = ORDER, .comp_order = FI_ORDER_STRICT, .size = or(rx != NULL ? rx->size : 0, 256),
 		.iov_limit = IOVS };
 	bool shared = h != NULL && h->ep_attr != NULL && h->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
@@ -261,7 +261,8 @@ FI_EXT_INI
 	fi_param_define(&edge_provider, "buffer", FI_PARAM_SIZE_T, "Bytes of each of the two buffers of a connection, "
 	                "which are pinned: a power of two from 4096 to 536870912 (default: 262144)");
 	fi_param_define(&edge_provider, "spin", FI_PARAM_INT, "Microseconds for which a program may ask a completion queue "
-	                "in vain. Then a question takes up to 250 us, unless something comes. 0: never (default: 50)");
+	                "or a counter in vain. Then a question takes up to 250 us, unless something comes. 0: never "
+	                "(default: 50)");
 	fi_param_define(&edge_provider, "fatal", FI_PARAM_BOOL, "Whether the process ends, with a message, when a daemon "
 	                "ends under a connection, since ofi_rxm does not tell (default: where mpirun started it)");
 	return &edge_provider;

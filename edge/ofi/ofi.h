@@ -9,8 +9,9 @@
  *
  *   info.c    what fi_getinfo tells           addr.c    addresses, and the names of nodes
  *   fabric.c  the device, progress, waiting   domain.c  domains, registered memory
- *   eq.c cq.c queues of events, completions   cm.c      connecting; pep.c: listening
- *   ep.c      endpoints                       post.c    what programs post; atomic.c: atomics
+ *   eq.c cq.c queues of events, completions   cntr.c    counters
+ *   cm.c      connecting; pep.c: listening    ep.c      endpoints
+ *   post.c    what programs post              atomic.c  atomics
  *   rx.c      buffers for messages            wire.c    what stands in streams
  *   link.c    streams, and sockets to processes of this host
  *
@@ -115,6 +116,7 @@ int waiter_open(struct waiter *w, struct fabric *f);
 void waiter_close(struct waiter *w);
 void waiter_tell(struct waiter *w);     /* something is in the queue */
 bool waiter_arm(struct waiter *w);      /* false: there has been progress, look again */
+bool waiter_settled(struct waiter *w);  /* nobody sleeps any more who has been told */
 void waiter_sleep(struct waiter *w, int64_t timeout_ns); /* negative: without end */
 int waiter_control(struct waiter *w, enum fi_wait_obj object, int command, void *arg);
 int64_t left_ns(int64_t until);
@@ -142,7 +144,7 @@ int local_listen(const address *a);    /* a socket, or a negative fi_errno */
 int local_connect(const address *a);
 int local_accept(int fd);              /* a socket of a process of the same user; -1: there is none */
 
-/* --- cq.c, eq.c --- */
+/* --- cq.c, cntr.c, eq.c --- */
 
 struct domain;
 
@@ -163,6 +165,27 @@ int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **
 void cq_push(struct cq *cq, const struct fi_cq_err_entry *e);
 bool cq_empty(const struct cq *cq);
 bool cq_takes(struct cq *cq); /* one that nobody asked for; false: endpoints read on once there is room */
+
+struct cntr {
+	struct fid_cntr fid;
+	struct domain *d;
+	struct waiter w;
+	enum fi_wait_obj object;
+	uint64_t value, errors;
+	uint64_t seen;   /* the value that was read last */
+	uint64_t wanted; /* the least that somebody waits for */
+	bool changed;    /* since cntr_news */
+	int refs;
+};
+
+/* What is counted, which are bits in a row. */
+#define COUNTED (FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE)
+enum { COUNTERS = 6 };
+_Static_assert(COUNTED / FI_READ == (1 << COUNTERS) - 1, "in a row, and FI_READ is the first");
+
+int cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr, void *context);
+void cntr_count(struct cntr *c, bool failed); /* c may be NULL */
+bool cntr_news(struct cntr *c);
 
 struct event {
 	struct event *next;
@@ -232,6 +255,7 @@ struct op {
 	uint32_t id;
 	enum sort sort;
 	bool waits;     /* it is sent, and waits for the answer */
+	bool fenced;    /* it waits for the answers to all before it */
 	struct header h;
 	uint64_t flags; /* of the completion */
 	bool quiet;     /* that is for failures alone */
@@ -263,7 +287,13 @@ struct inbound {
 
 enum ep_state { IDLE, CONNECTING, GREETING, ACCEPTING, CONNECTED, ENDED };
 
-struct ops { struct op **table; uint32_t n, of; struct op *free, *first, **last; uint32_t count[3]; };
+/* first: what the stream has no room for yet; held: what waits at a fence, and unanswered what it waits for. */
+struct ops {
+	struct op **table;
+	uint32_t n, of;
+	struct op *free, *first, **last, *held, **held_last;
+	uint32_t count[3], unanswered;
+};
 struct buffers { struct rx *ring; uint32_t size, mask, head, tail; }; /* mask: of a power of two of places */
 
 /* Buffers that endpoints share. */
@@ -285,6 +315,7 @@ struct ep {
 	struct eq *eq;
 	struct cq *tx_cq, *rx_cq;
 	bool tx_selective, rx_selective;
+	struct cntr *cntrs[COUNTERS]; /* see ep_cntr */
 	enum ep_state state;
 	bool enabled, shut, stalled, queued;
 	uint64_t tx_flags, rx_flags;
@@ -305,6 +336,9 @@ struct ep {
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 void ep_end(struct ep *e, int err); /* an error of libedge; 0: the peer closed in good order */
 void ep_drop_buffers(struct ep *e); /* for messages: they come back, also the one that is being filled */
+struct cntr *ep_cntr(const struct ep *e, uint64_t flags); /* NULL: nobody counts that */
+/* Counts what the flags of c say, and puts it into the queue, unless it is quiet and went well. */
+void ep_tell(struct ep *e, struct cq *cq, const struct fi_cq_err_entry *c, bool quiet);
 /* NULL: there are so many of the sort, or no memory */
 struct op *op_get(struct ep *e, enum sort sort, uint32_t most);
 void op_free(struct ep *e, struct op *op);
@@ -399,7 +433,10 @@ ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov
 void header_put(char to[HEADER], const struct header *h);
 struct header header_of(const char from[HEADER]);
 void op_send(struct ep *e, struct op *op);
-void op_keep(struct ep *e, struct op *op); /* after op_send: what could not be sent yet is copied */
+void op_keep(struct ep *e, struct op *op); /* after that or op_post: what could not be sent yet is copied */
+void op_post(struct ep *e, struct op *op); /* the program's: once fences let it */
+void ops_release(struct ep *e);            /* what fences do not hold any more */
+bool ops_unsent(const struct ep *e);
 void inbound_drop(struct ep *e);
 void ep_write(struct ep *e);
 void ep_read(struct ep *e);
@@ -418,7 +455,8 @@ int query_atomic(struct fid_domain *d, enum fi_datatype type, enum fi_op op, str
 
 /* --- info.c --- */
 
-#define CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
+#define CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | \
+              FI_REMOTE_WRITE | FI_RMA_EVENT | FI_FENCE)
 #define TX_FLAGS (FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE)
 
 int no_bind(struct fid *fid, struct fid *bound, uint64_t flags);

@@ -4,13 +4,15 @@
 
 #include "ofi.h"
 
-#define FLAGS_IN (TX_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE | SILENT)
+#define FLAGS_IN (TX_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE | FI_FENCE | SILENT)
 
 /* Bytes that did not fit into the stream at once are kept: nobody needs the memory any more. */
 void op_keep(struct ep *e, struct op *op)
 {
-	/* What is still there is the last in the queue. */
-	if (e->ops.first == NULL || e->ops.last != &op->next || op->left == 0)
+	struct ops *o = &e->ops;
+	/* What is still there is the last in its queue. */
+	bool there = (o->first != NULL && o->last == &op->next) || (o->held != NULL && o->held_last == &op->next);
+	if (!there || op->left == 0)
 		return;
 	char *copy = malloc(op->left);
 	if (copy == NULL) {
@@ -93,7 +95,8 @@ ssize_t post(struct fid_ep *fid, const struct header *h, const struct iovec *iov
 	op->quiet = (flags & SILENT) || (e->tx_selective && !(flags & FI_COMPLETION));
 	if (h->kind == K_MESSAGE && asks)
 		op->h.flags |= F_ANSWER;
-	op_send(e, op);
+	op->fenced = flags & FI_FENCE;
+	op_post(e, op);
 	if (injected && copy == NULL)
 		op_keep(e, op);
 	pthread_mutex_unlock(&e->d->f->mu);

@@ -25,6 +25,20 @@ static ssize_t put(struct buffers *b, const struct iovec *iov, size_t n, void *c
 	return 0;
 }
 
+/* Takes back a buffer that nothing has come for. */
+static bool withdraw(struct buffers *b, const void *context, struct rx *gone)
+{
+	uint32_t i = b->head;
+	while (i != b->tail && b->ring[i & b->mask].context != context)
+		i++;
+	if (i == b->tail)
+		return false;
+	*gone = b->ring[i & b->mask];
+	for (b->tail--; i != b->tail; i++)
+		b->ring[i & b->mask] = b->ring[(i + 1) & b->mask];
+	return true;
+}
+
 /* A message has come and meets the oldest buffer. False: there is none, and the endpoint reads on once there is. */
 bool rx_take(struct ep *e, struct rx *rx)
 {
@@ -102,21 +116,13 @@ ssize_t ep_recvmsg(struct fid_ep *fid, const struct fi_msg *m, uint64_t flags)
 ssize_t ep_cancel(fid_t fid, void *context)
 {
 	struct ep *e = container_of(fid, struct ep, fid.fid);
-	struct buffers *b = &e->rx;
-	ssize_t err = -FI_ENOENT;
+	struct rx gone;
 	pthread_mutex_lock(&e->d->f->mu);
-	for (uint32_t i = b->head; i != b->tail && err != 0; i++) {
-		if (b->ring[i & b->mask].context != context)
-			continue;
-		struct rx gone = b->ring[i & b->mask];
-		for (uint32_t j = i; j + 1 != b->tail; j++)
-			b->ring[j & b->mask] = b->ring[(j + 1) & b->mask];
-		b->tail--;
+	bool found = withdraw(&e->rx, context, &gone);
+	if (found)
 		rx_complete(e, &gone, NULL, 0, EDGE_ERR_ABORTED);
-		err = 0;
-	}
 	pthread_mutex_unlock(&e->d->f->mu);
-	return err;
+	return found ? 0 : -FI_ENOENT;
 }
 
 ssize_t ep_rx_left(struct fid_ep *fid)
@@ -180,15 +186,25 @@ static ssize_t srx_left(struct fid_ep *fid)
 	return s->rx.size - (s->rx.tail - s->rx.head);
 }
 
+/* The buffer belonged to no endpoint yet: the completion goes where one of a message might have. */
+static ssize_t srx_cancel(fid_t fid, void *context)
+{
+	struct srx *s = container_of(fid, struct srx, fid.fid);
+	struct rx gone;
+	pthread_mutex_lock(&s->d->f->mu);
+	struct ep *e = s->d->eps;
+	while (e != NULL && (e->srx != s || e->rx_cq == NULL))
+		e = e->next;
+	ssize_t err = e == NULL ? -FI_ENOCQ : withdraw(&s->rx, context, &gone) ? 0 : -FI_ENOENT;
+	if (err == 0)
+		rx_complete(e, &gone, NULL, 0, EDGE_ERR_ABORTED);
+	pthread_mutex_unlock(&s->d->f->mu);
+	return err;
+}
+
 static ssize_t no_tx(struct fid_ep *fid)
 {
 	(void)fid;
-	return -FI_ENOSYS;
-}
-
-static ssize_t no_cancel(fid_t fid, void *context)
-{
-	(void)fid, (void)context;
 	return -FI_ENOSYS;
 }
 
@@ -231,7 +247,7 @@ static ssize_t no_injectdata(struct fid_ep *fid, const void *buf, size_t len, ui
 
 static struct fi_ops srx_fid_ops = { .size = sizeof(struct fi_ops), .close = srx_close, .bind = no_bind,
 	.control = no_control, .ops_open = no_ops_open };
-static struct fi_ops_ep srx_ep_ops = { .size = sizeof(struct fi_ops_ep), .cancel = no_cancel, .getopt = ep_getopt,
+static struct fi_ops_ep srx_ep_ops = { .size = sizeof(struct fi_ops_ep), .cancel = srx_cancel, .getopt = ep_getopt,
 	.setopt = ep_setopt, .tx_ctx = no_ctx_tx, .rx_ctx = no_ctx_rx, .rx_size_left = srx_left, .tx_size_left = no_tx };
 static struct fi_ops_msg srx_msg_ops = { .size = sizeof(struct fi_ops_msg), .recv = srx_recv, .recvv = srx_recvv,
 	.recvmsg = srx_recvmsg, .send = no_send, .sendv = no_sendv, .sendmsg = no_sendmsg, .inject = no_inject,

@@ -110,13 +110,15 @@ void ep_write(struct ep *e)
 			e->ops.last = &e->ops.first;
 		if (op->h.kind == K_ACCEPT)
 			eq_push(e->eq, FI_CONNECTED, &e->fid.fid, 0, 0, NULL, NULL, 0);
+		if (op->h.kind == K_DATA && op->h.status == 0)
+			cntr_count(ep_cntr(e, FI_REMOTE_READ), false);
 		if (op->sort == ANSWER)
 			op_free(e, op);
 		else if (op->sort == ASK)
 			op->waits = true;
 		else
 			op_complete(e, op, 0);
-		if (e->shut && e->ops.first == NULL)
+		if (e->shut && !ops_unsent(e))
 			link_shut(&e->link);
 	}
 }
@@ -126,10 +128,37 @@ void op_send(struct ep *e, struct op *op)
 	op->h.id = op->sort == ANSWER ? op->h.id : op->id;
 	header_put(op->header, &op->h);
 	bool first = e->ops.first == NULL;
+	e->ops.unanswered += op->sort == ASK;
 	*e->ops.last = op;
 	e->ops.last = &op->next;
 	if (first)
 		ep_write(e);
+}
+
+/* What waits at a fence stands aside: the answers to our peer, for which its own fence may wait, pass by. Messages that
+ * nobody answers are in order in the stream, so that fences need not wait for them. */
+void op_post(struct ep *e, struct op *op)
+{
+	*e->ops.held_last = op;
+	e->ops.held_last = &op->next;
+	ops_release(e);
+}
+
+void ops_release(struct ep *e)
+{
+	struct ops *o = &e->ops;
+	for (struct op *op; (op = o->held) != NULL && !(op->fenced && o->unanswered > 0);) {
+		o->held = op->next;
+		if (o->held == NULL)
+			o->held_last = &o->held;
+		op->next = NULL;
+		op_send(e, op);
+	}
+}
+
+bool ops_unsent(const struct ep *e)
+{
+	return e->ops.first != NULL || e->ops.held != NULL;
 }
 
 /* copy becomes the answer's. */
@@ -285,12 +314,13 @@ static bool begin(struct ep *e)
 	return good;
 }
 
+/* What a peer may not do concerns the peer alone: nobody here is told, or counts it. */
 static void written(struct ep *e, const struct header *h, int status)
 {
-	if (status == 0 && (h->flags & F_DATA)) {
+	if (status == 0) {
 		struct fi_cq_err_entry c = { .flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA, .len = h->size,
 			.data = h->data };
-		cq_push(e->rx_cq, &c);
+		ep_tell(e, e->rx_cq, &c, !(h->flags & F_DATA));
 	}
 	answer(e, K_DONE, status, (struct iovec){ NULL, 0 }, NULL, NULL);
 }
@@ -310,6 +340,8 @@ static void perform(struct ep *e, const struct header *h)
 		status = atomic_perform(h, at.iov_base, e->operands, results);
 	if (fetches && status == 0)
 		from = (struct iovec){ results, (size_t)atomic_answer(h) };
+	else if (status == 0)
+		cntr_count(ep_cntr(e, FI_REMOTE_WRITE), false);
 	answer(e, fetches ? K_DATA : K_DONE, status, from, NULL, results);
 }
 
@@ -344,7 +376,9 @@ static void finish(struct ep *e)
 	case K_DATA:
 	case K_DONE:
 		was.op->waits = false;
+		e->ops.unanswered--;
 		op_complete(e, was.op, -(int)h->status);
+		ops_release(e);
 		break;
 	default:
 		cm_answered(e, h->kind == K_ACCEPT);

@@ -2,7 +2,8 @@
  * fuzz [SECONDS [SEED]]: the provider with a libedge that is made up here, against peers that say what they like. Each
  * world has one connection, whose peer sends headers that are right, nearly right or not at all, in pieces of any
  * length, while the program posts and cancels. Memory lies in blocks of its own, so that the sanitizers see a byte
- * beyond; and whatever was posted must have come back once, and only once, when the endpoint is closed.
+ * beyond; and whatever was posted must have come back once, and only once, when the endpoint is closed, and have been
+ * counted.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -292,6 +293,9 @@ static struct fid_pep *pep;
 static struct fid_ep *srx, *ep;
 static struct fi_info *info;
 static struct fid_mr *mrs[2];
+static struct fid_cntr *cntrs[COUNTERS];
+static uint64_t came[COUNTERS][2]; /* what came back, by what it was, well and in error */
+static uint64_t injected;          /* messages, of which nobody is told */
 static char *memory[2], quiet[MEMORY];
 static bool scarce; /* buffers for messages */
 
@@ -322,6 +326,30 @@ static void block_back(struct block *b)
 	free(b);
 }
 
+static uint64_t *came_of(uint64_t flags)
+{
+	WANT(__builtin_popcountll(flags & COUNTED) == 1);
+	return came[__builtin_ctzll((flags & COUNTED) / FI_READ)];
+}
+
+/* The queue and the counters tell the same. */
+static void compare_counters(void)
+{
+	for (uint64_t i = 0, flag = FI_READ; i < COUNTERS; i++, flag <<= 1) {
+		uint64_t well = fi_cntr_read(cntrs[i]), badly = fi_cntr_readerr(cntrs[i]), *told = came_of(flag);
+		if (flag & (FI_READ | FI_WRITE | FI_RECV))
+			WANT(well == told[0] && badly == told[1]);
+		else if (flag == FI_SEND)
+			WANT(well >= told[0] && badly >= told[1] && well + badly == told[0] + told[1] + injected);
+		else
+			WANT(well >= told[0] && badly == 0); /* of writes the queue has those with data */
+		fi_cntr_set(cntrs[i], 0);
+		fi_cntr_seterr(cntrs[i], 0);
+	}
+	memset(came, 0, sizeof came);
+	injected = 0;
+}
+
 static void take_completions(size_t most)
 {
 	struct fi_cq_data_entry e;
@@ -329,6 +357,7 @@ static void take_completions(size_t most)
 	for (ssize_t n; most > 0 && (n = fi_cq_read(cq, &e, 1)) != -FI_EAGAIN; most--) {
 		WANT(n == 1 || n == -FI_EAVAIL);
 		if (n == 1) {
+			came_of(e.flags)[0]++;
 			if (e.flags & FI_REMOTE_WRITE) {
 				WANT(e.op_context == NULL);
 				continue;
@@ -337,6 +366,7 @@ static void take_completions(size_t most)
 			block_back(e.op_context);
 		} else {
 			WANT(fi_cq_readerr(cq, &bad, 0) == 1 && bad.err > 0);
+			came_of(bad.flags)[1]++;
 			block_back(bad.op_context);
 		}
 	}
@@ -347,17 +377,20 @@ static ssize_t send_something(size_t n, uint64_t key, uint64_t addr)
 	struct block *b = block_new(n, false);
 	struct iovec v[2] = { { b->bytes, n / 3 }, { b->bytes + n / 3, n - n / 3 } };
 	struct fi_msg m = { .msg_iov = v, .iov_count = 2, .context = b };
+	struct fi_rma_iov at = { addr, n, key };
+	struct fi_msg_rma w = { .msg_iov = v, .iov_count = 2, .rma_iov = &at, .rma_iov_count = 1, .context = b };
+	uint64_t fence = once_in(4) ? FI_FENCE : 0;
 	size_t words = n / 8 < 8 ? n / 8 : 8;
 	ssize_t err = -FI_EAGAIN;
 	switch (below(7)) {
-	case 0: err = fi_sendmsg(ep, &m, FI_COMPLETION | (once_in(2) ? FI_DELIVERY_COMPLETE : 0)); break;
-	case 1: err = fi_writev(ep, v, NULL, 2, 0, addr, key, b); break;
+	case 0: err = fi_sendmsg(ep, &m, FI_COMPLETION | fence | (once_in(2) ? FI_DELIVERY_COMPLETE : 0)); break;
+	case 1: err = fi_writemsg(ep, &w, FI_COMPLETION | fence); break;
 	case 2: case 3: err = fi_read(ep, b->bytes, n, NULL, 0, addr, key, b); break;
 	case 4: err = fi_atomic(ep, b->bytes, words, NULL, 0, addr, key, FI_UINT64, FI_SUM, b); break;
 	case 5:
 		err = fi_fetch_atomic(ep, b->bytes, words, NULL, b->bytes, NULL, 0, addr, key, FI_DOUBLE, FI_PROD, b);
 		break;
-	case 6: fi_inject(ep, b->bytes, n < 300 ? n : 300, 0);
+	case 6: injected += fi_inject(ep, b->bytes, n < 300 ? n : 300, 0) == 0;
 	}
 	if (err != 0)
 		block_back(b);
@@ -371,8 +404,8 @@ static void receive_something(void)
 	struct iovec v[3] = { { b->bytes, half }, { b->bytes, 0 }, { b->bytes + half, b->size - half } };
 	if (fi_recvv(srx != NULL ? srx : ep, v, NULL, 3, 0, b) != 0)
 		block_back(b);
-	else if (srx == NULL && once_in(20))
-		fi_cancel(&ep->fid, b);
+	else if (ep != NULL && once_in(20))
+		fi_cancel(srx != NULL ? &srx->fid : &ep->fid, b);
 }
 
 static void forget(size_t i)
@@ -421,6 +454,8 @@ static struct fid_ep *endpoint(struct fi_info *of)
 	WANT(fi_endpoint(domain, of, &e, NULL) == 0 && fi_ep_bind(e, &eq->fid, 0) == 0);
 	WANT(fi_ep_bind(e, &cq->fid, FI_TRANSMIT | FI_RECV) == 0);
 	WANT(srx == NULL || fi_ep_bind(e, &srx->fid, 0) == 0);
+	for (int i = 0; i < COUNTERS; i++)
+		WANT(fi_ep_bind(e, &cntrs[i]->fid, FI_READ << i) == 0);
 	return e;
 }
 
@@ -498,8 +533,8 @@ static void world(void)
 		if (srx != NULL)
 			receive_something(); /* nobody waits for it any more */
 	}
-	ep = NULL;
 	take_completions(1 << 20);
+	compare_counters();
 	while (event(&type, &cm) != -FI_EAGAIN || container_of(fabric, struct fabric, fid)->refusals != NULL)
 		;
 	forget_memory();
@@ -528,11 +563,15 @@ static void open_all(void)
 	info->rx_attr->size = 16;
 	WANT(edge_provider.fabric(info->fabric_attr, &fabric, NULL) == 0 && fi_domain(fabric, info, &domain, NULL) == 0);
 	WANT(fi_eq_open(fabric, &ea, &eq, NULL) == 0 && fi_cq_open(domain, &ca, &cq, NULL) == 0);
+	for (int i = 0; i < COUNTERS; i++)
+		WANT(fi_cntr_open(domain, &(struct fi_cntr_attr){ 0 }, &cntrs[i], NULL) == 0);
 	WANT(fi_passive_ep(fabric, info, &pep, NULL) == 0 && fi_pep_bind(pep, &eq->fid, 0) == 0 && fi_listen(pep) == 0);
 }
 
 static void close_all(void)
 {
+	for (int i = 0; i < COUNTERS; i++)
+		WANT(fi_close(&cntrs[i]->fid) == 0);
 	WANT(fi_close(&pep->fid) == 0 && fi_close(&cq->fid) == 0 && fi_close(&domain->fid) == 0);
 	WANT(fi_close(&eq->fid) == 0 && fi_close(&fabric->fid) == 0);
 	fi_freeinfo(info);

@@ -1,4 +1,4 @@
-/* In the place of libedge: it tells who we are, and has nobody to connect to. Included by self.c alone. */
+/* In the place of libedge: it tells who we are, and has nobody to connect to. Included by ends.h alone. */
 struct edge_device { int fd; };
 static struct edge_device device;
 
