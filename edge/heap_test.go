@@ -209,7 +209,7 @@ func TestHeapUnmapped(t *testing.T) {
 	}
 }
 
-// TestHeapGivenBack: of a sparse mapping that is granted the program gives back what it likes. The pages are gone, peers
+// TestHeapGivenBack: of a sparse mapping that is granted the program gives back what it likes: the pages go, peers
 // read zeros there and write it again; what lies beside it stays.
 func TestHeapGivenBack(t *testing.T) {
 	const size, part = 4 << 30, 1 << 20
