@@ -47,7 +47,7 @@ static bool counted(struct fid_cntr **c, const uint64_t n[COUNTERS], const uint6
 
 static const uint64_t none[COUNTERS];
 
-/* fi_cntr(3): counters count every success, whether or not it has an entry in a queue, under the name of what it was. */
+/* fi_cntr(3): counters count every success, whether or not it has an entry in a queue, by what it was. */
 static void counts(void)
 {
 	static uint64_t word, v[2] = { 1, 2 }, was;
@@ -60,7 +60,8 @@ static void counts(void)
 		OK(fi_recv(two.ep, got[i], sizeof got[i], NULL, 0, got[i]));
 	OK(fi_send(one.ep, "a", 2, NULL, 0, NULL));
 	OK(fi_inject(one.ep, "b", 2, 0));
-	OK(fi_sendmsg(one.ep, &(struct fi_msg){ .msg_iov = &(struct iovec){ "c", 2 }, .iov_count = 1 }, FI_DELIVERY_COMPLETE));
+	struct fi_msg m = { .msg_iov = &(struct iovec){ "c", 2 }, .iov_count = 1 };
+	OK(fi_sendmsg(one.ep, &m, FI_DELIVERY_COMPLETE));
 	OK(fi_write(one.ep, v, 8, NULL, 0, 0, KEY, NULL));
 	OK(fi_inject_write(one.ep, v, 8, 0, 0, KEY));
 	OK(fi_atomic(one.ep, v, 1, NULL, 0, 0, KEY, FI_UINT64, FI_SUM, NULL));
