@@ -48,6 +48,8 @@ static int mr_close(struct fid *fid)
 	pthread_mutex_lock(&d->f->mu);
 	struct mr **at = place(d, m->fid.key);
 	*at = m->next;
+	if (m->cntr != NULL)
+		m->cntr->refs--;
 	for (struct ep *e = d->eps, *next; e != NULL; e = next) {
 		next = e->next;
 		ep_forget_mr(e, m);
@@ -56,6 +58,23 @@ static int mr_close(struct fid *fid)
 	pthread_mutex_unlock(&d->f->mu);
 	free(m);
 	return 0;
+}
+
+/* fi_mr_bind(3): a counter of what changes the memory. */
+static int mr_bind(struct fid *fid, struct fid *bound, uint64_t flags)
+{
+	struct mr *m = container_of(fid, struct mr, fid.fid);
+	struct cntr *c = container_of(bound, struct cntr, fid.fid);
+	if (bound->fclass != FI_CLASS_CNTR || flags != FI_REMOTE_WRITE)
+		return bound->fclass != FI_CLASS_CNTR ? -FI_ENOSYS : -FI_EBADFLAGS;
+	pthread_mutex_lock(&m->d->f->mu);
+	int err = c->d != m->d || m->cntr != NULL ? -FI_EINVAL : 0;
+	if (err == 0) {
+		m->cntr = c;
+		c->refs++;
+	}
+	pthread_mutex_unlock(&m->d->f->mu);
+	return err;
 }
 
 /* Nobody guesses it. 0: the system has no random bytes. */
@@ -69,14 +88,14 @@ static uint64_t new_key(struct domain *d)
 	return key;
 }
 
-static struct fi_ops mr_fid_ops = { .size = sizeof(struct fi_ops), .close = mr_close, .bind = no_bind,
+static struct fi_ops mr_fid_ops = { .size = sizeof(struct fi_ops), .close = mr_close, .bind = mr_bind,
 	.control = no_control, .ops_open = no_ops_open };
 
 static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access, uint64_t offset, uint64_t key,
                   uint64_t flags, struct fid_mr **mr, void *context)
 {
 	struct domain *d = container_of(fid, struct domain, fid.fid);
-	if (fid->fclass != FI_CLASS_DOMAIN || flags != 0)
+	if (fid->fclass != FI_CLASS_DOMAIN || (flags & ~FI_RMA_EVENT))
 		return fid->fclass != FI_CLASS_DOMAIN ? -FI_EINVAL : -FI_EBADFLAGS;
 	struct mr *m = calloc(1, sizeof *m);
 	if (m == NULL)

@@ -224,6 +224,7 @@ struct mr {
 	size_t size;
 	uint64_t first; /* what peers call the first byte */
 	uint64_t access;
+	struct cntr *cntr; /* of what changes it */
 };
 
 struct domain {

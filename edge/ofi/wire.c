@@ -315,9 +315,10 @@ static bool begin(struct ep *e)
 }
 
 /* What a peer may not do concerns the peer alone: nobody here is told, or counts it. */
-static void written(struct ep *e, const struct header *h, int status)
+static void written(struct ep *e, const struct header *h, int status, const struct mr *mr)
 {
 	if (status == 0) {
+		cntr_count(mr->cntr, false);
 		struct fi_cq_err_entry c = { .flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA, .len = h->size,
 			.data = h->data };
 		ep_tell(e, e->rx_cq, &c, !(h->flags & F_DATA));
@@ -342,6 +343,8 @@ static void perform(struct ep *e, const struct header *h)
 		from = (struct iovec){ results, (size_t)atomic_answer(h) };
 	else if (status == 0)
 		cntr_count(ep_cntr(e, FI_REMOTE_WRITE), false);
+	if (status == 0 && (atomic_access(h) & FI_REMOTE_WRITE))
+		cntr_count(mr->cntr, false);
 	answer(e, fetches ? K_DATA : K_DONE, status, from, NULL, results);
 }
 
@@ -364,7 +367,7 @@ static void finish(struct ep *e)
 			answer(e, K_DONE, was.status, (struct iovec){ NULL, 0 }, NULL, NULL);
 		break;
 	case K_WRITE:
-		written(e, h, was.status);
+		written(e, h, was.status, was.mr);
 		break;
 	case K_READ:
 		was.status = find_memory(e, h, h->size, FI_REMOTE_READ, &from, &mr);

@@ -47,7 +47,7 @@ static bool counted(struct fid_cntr **c, const uint64_t n[COUNTERS], const uint6
 
 static const uint64_t none[COUNTERS];
 
-/* fi_cntr(3): counters count every success, whether or not it has an entry in a queue, under the name of what it was. */
+/* fi_cntr(3): counters count every success, whether or not it has an entry in a queue, by what it was. */
 static void counts(void)
 {
 	static uint64_t word, v[2] = { 1, 2 }, was;
@@ -60,7 +60,8 @@ static void counts(void)
 		OK(fi_recv(two.ep, got[i], sizeof got[i], NULL, 0, got[i]));
 	OK(fi_send(one.ep, "a", 2, NULL, 0, NULL));
 	OK(fi_inject(one.ep, "b", 2, 0));
-	OK(fi_sendmsg(one.ep, &(struct fi_msg){ .msg_iov = &(struct iovec){ "c", 2 }, .iov_count = 1 }, FI_DELIVERY_COMPLETE));
+	struct fi_msg m = { .msg_iov = &(struct iovec){ "c", 2 }, .iov_count = 1 };
+	OK(fi_sendmsg(one.ep, &m, FI_DELIVERY_COMPLETE));
 	OK(fi_write(one.ep, v, 8, NULL, 0, 0, KEY, NULL));
 	OK(fi_inject_write(one.ep, v, 8, 0, 0, KEY));
 	OK(fi_atomic(one.ep, v, 1, NULL, 0, 0, KEY, FI_UINT64, FI_SUM, NULL));
@@ -81,6 +82,35 @@ static void counts(void)
 	OK(fi_close(&mr->fid));
 	close_both();
 	close_counters();
+}
+
+/* fi_mr(3): a counter of registered memory counts what modifies it, whoever does. */
+static void counts_memory(void)
+{
+	static uint64_t word, v = 1, was;
+	struct fid_cntr *c = counter(FI_WAIT_UNSPEC);
+	struct fid_mr *mr, *other;
+	connect_both(FI_SELECTIVE_COMPLETION);
+	OK(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, FI_RMA_EVENT, &mr, NULL));
+	OK(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY + 1, 0, &other, NULL));
+	WANT(fi_mr_bind(mr, &c->fid, FI_REMOTE_READ) == -FI_EBADFLAGS);
+	OK(fi_mr_bind(mr, &c->fid, FI_REMOTE_WRITE));
+	WANT(fi_mr_bind(mr, &c->fid, FI_REMOTE_WRITE) == -FI_EINVAL && fi_close(&c->fid) == -FI_EBUSY);
+	OK(fi_write(one.ep, &v, 8, NULL, 0, 0, KEY, NULL));
+	OK(fi_write(one.ep, &v, 8, NULL, 0, 0, KEY + 1, NULL));
+	OK(fi_atomic(one.ep, &v, 1, NULL, 0, 0, KEY, FI_UINT64, FI_SUM, NULL));
+	OK(fi_fetch_atomic(one.ep, &v, 1, NULL, &was, NULL, 0, 0, KEY, FI_UINT64, FI_SUM, NULL));
+	OK(fi_fetch_atomic(one.ep, NULL, 1, NULL, &was, NULL, 0, 0, KEY, FI_UINT64, FI_ATOMIC_READ, NULL));
+	OK(fi_write(one.ep, &v, 8, NULL, 0, 1, KEY, &v)); /* beyond it */
+	OK(fi_read(one.ep, &was, 8, NULL, 0, 0, KEY, &was));
+	WANT(back(&one, &v) == -FI_EFAULT && fi_cntr_wait(c, 4, 0) == -FI_ETIMEDOUT);
+	OK(fi_write(two.ep, &v, 8, NULL, 0, 0, KEY, NULL));
+	OK(fi_cntr_wait(c, 4, -1));
+	WANT(fi_cntr_readerr(c) == 0);
+	OK(fi_close(&mr->fid));
+	OK(fi_close(&other->fid));
+	OK(fi_close(&c->fid));
+	close_both();
 }
 
 /* fi_cntr(3): what fails counts as an error, at the end that began it. */
@@ -377,8 +407,8 @@ static void cancels(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = { { "counts", counts }, { "fails", fails }, { "binds", binds }, { "sets", sets },
-		{ "polls", polls }, { "thresholds", thresholds }, { "unblocks", unblocks }, { "fences", fences },
-		{ "cancels", cancels } };
+	static const struct test tests[] = { { "counts", counts }, { "counts_memory", counts_memory }, { "fails", fails },
+		{ "binds", binds }, { "sets", sets }, { "polls", polls }, { "thresholds", thresholds },
+		{ "unblocks", unblocks }, { "fences", fences }, { "cancels", cancels } };
 	return run("counts", tests, sizeof tests / sizeof *tests, argc, argv);
 }

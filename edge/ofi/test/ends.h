@@ -1,6 +1,6 @@
 /*
- * A program that connects to itself, without a daemon: the provider's objects, the two ends, their completions. Included
- * by each of the tests that do so.
+ * A program that connects to itself, without a daemon: the provider's objects, the two ends, their completions.
+ * Included by each of the tests that do so.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * self [TEST]: the provider without a daemon: a program that connects to itself, by a Unix socket. Where the fuzzer throws
- * dice, here is what the manual pages of libfabric promise, one after the other. It is run under the address, the
- * undefined-behaviour and the thread sanitizer.
+ * self [TEST]: the provider without a daemon: a program that connects to itself, by a Unix socket. Where the fuzzer
+ * throws dice, here is what the manual pages of libfabric promise, one after the other. It is run under the address,
+ * the undefined-behaviour and the thread sanitizer.
  */
 #include <sys/wait.h>
 
@@ -433,6 +433,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = { { "injects", injects }, { "selective", selective }, { "signals", signals },
 		{ "sleepers", sleepers }, { "asks", asks }, { "threads", threads }, { "shuts", shuts }, { "closes", closes },
-		{ "refuses", refuses }, { "deaf", deaf }, { "forks", forks }, { "orders", orders }, { "tells", tells }, { "fatal", fatal } };
+		{ "refuses", refuses }, { "deaf", deaf }, { "forks", forks }, { "orders", orders }, { "tells", tells },
+		{ "fatal", fatal } };
 	return run("self", tests, sizeof tests / sizeof *tests, argc, argv);
 }
