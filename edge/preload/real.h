@@ -54,6 +54,15 @@
 	X(int, pthread_setcanceltype, (int, int *)) \
 	X(int, sigaction, (int, const struct sigaction *, struct sigaction *)) \
 	X(sighandler_t, signal, (int, sighandler_t)) \
+	X(int, setuid, (uid_t)) \
+	X(int, setgid, (gid_t)) \
+	X(int, seteuid, (uid_t)) \
+	X(int, setegid, (gid_t)) \
+	X(int, setreuid, (uid_t, uid_t)) \
+	X(int, setregid, (gid_t, gid_t)) \
+	X(int, setresuid, (uid_t, uid_t, uid_t)) \
+	X(int, setresgid, (gid_t, gid_t, gid_t)) \
+	X(int, setgroups, (size_t, const gid_t *)) \
 	X(void, _exit, (int))
 
 #define REAL_POINTER(type, name, args) type(*name) args;

@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <grp.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -60,12 +61,43 @@ void signals_let_in(void) {
 	errno = err;
 }
 
-void signals_begin(void) { atomic_store(&seen, 0); }
+/* Another thread changes the identity of all, or did: the C library has a signal for that, with SA_RESTART. */
+static _Atomic unsigned changing, changes;
+static __thread unsigned known; /* of changes, when the call began */
+
+#define IDENTITY(name, args, given) \
+	EXPORT int name args { \
+		real_need(); \
+		if (borrowed()) \
+			return real.name given; \
+		changing++; \
+		int r = real.name given; \
+		changes++; \
+		changing--; \
+		return r; \
+	}
+IDENTITY(setuid, (uid_t a), (a))
+IDENTITY(setgid, (gid_t a), (a))
+IDENTITY(seteuid, (uid_t a), (a))
+IDENTITY(setegid, (gid_t a), (a))
+IDENTITY(setreuid, (uid_t a, uid_t b), (a, b))
+IDENTITY(setregid, (gid_t a, gid_t b), (a, b))
+IDENTITY(setresuid, (uid_t a, uid_t b, uid_t c), (a, b, c))
+IDENTITY(setresgid, (gid_t a, gid_t b, gid_t c), (a, b, c))
+IDENTITY(setgroups, (size_t n, const gid_t *a), (n, a))
+
+void signals_begin(void) {
+	atomic_store(&seen, 0);
+	known = changes;
+}
 
 bool signals_seen(void) { return atomic_load(&seen) != 0; }
 
 /* A call that waits for ever, and was interrupted, goes on. */
-bool signals_restart(void) { return atomic_load(&seen) == RESTART; }
+bool signals_restart(void) {
+	int how = atomic_load(&seen);
+	return how == RESTART || (how == 0 && (changing || changes != known));
+}
 
 /* Whether the program sets a handler that can wait. */
 static bool waits(int n, const struct sigaction *a) {

@@ -33,7 +33,7 @@
 #define VERDICT (2000 * MILLI)    /* how long a connector waits to be dialled */
 #define DIAL_MS 5000              /* how long an acceptor waits for the answer: longer, so that it knows */
 #define REMEMBER (2000 * MILLI)   /* how long what is known of a listener counts */
-#define DAEMON_MS 500             /* for an answer of the daemon on this host */
+#define DAEMON_MS 2000            /* for an answer of the daemon on this host, which may be busy */
 #define PAUSE (250 * MILLI)       /* between attempts to reach the daemon, or to offer tcp/PORT, at first */
 #define PAUSE_MOST (8000 * MILLI)
 

@@ -396,8 +396,7 @@ void sleep_return(struct sleeping *x) {
 	errno = err;
 }
 
-/* A thread that is cancelled while it sleeps, or whose handler jumps out of the call. It may have been woken in place of
- * others. */
+/* A thread that is cancelled while it sleeps, or whose handler jumps out. It may have been woken in place of others. */
 static void left(void *p) {
 	struct sleeping *x = p;
 	_pthread_cleanup_pop(&x->left, 0); /* once: another handler, which runs in here, may jump as well */

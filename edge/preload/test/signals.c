@@ -61,6 +61,38 @@ static void restarts(void) {
 	close_pair();
 }
 
+/* Changes the identity of all threads while one sleeps, and lets it go on. */
+static void *become(void *go_on) {
+	gid_t none;
+	asleep(sleeper);
+	CHECK(setuid(getuid()) == 0 && setresgid(-1, -1, -1) == 0 && setregid(-1, getegid()) == 0);
+	CHECK(setgroups(0, &none) == 0 || errno == EPERM);
+	asleep(sleeper);
+	((void (*)(void))go_on)();
+	return NULL;
+}
+
+/* Calls go on after the signal that the C library has for that, but poll does not. */
+static void identities(void) {
+	char c;
+	pthread_t t;
+	open_pair();
+	sleeper = gettid();
+	for (int i = 0; i < 10; i++) {
+		CHECK(pthread_create(&t, NULL, become, (void *)send_one) == 0 && read(two, &c, 1) == 1);
+		pthread_join(t, NULL);
+		int old = one, made;
+		CHECK(pthread_create(&t, NULL, become, (void *)connect_one) == 0 && (made = accept(listener, NULL, NULL)) >= 0);
+		pthread_join(t, NULL);
+		close(made), close(one);
+		one = old;
+		struct pollfd p = {.fd = two, .events = POLLIN};
+		CHECK(pthread_create(&t, NULL, become, (void *)nothing) == 0 && poll(&p, 1, -1) == -1 && errno == EINTR);
+		pthread_join(t, NULL);
+	}
+	close_pair();
+}
+
 static _Atomic int wrong; /* a line */
 
 #define EXPECT(x) (void)((x) || (wrong = __LINE__))
@@ -401,8 +433,9 @@ static void ends(void) {
 
 int main(int argc, char **argv) {
 	const struct test tests[] = {
-		{"restarts", restarts}, {"in handlers", in_handlers}, {"jumps", jumps}, {"leaves", leaves}, {"queued", queued},
-		{"actions", actions}, {"pipes", pipes}, {"takes time", takes_time}, {"forks", forks}, {"ends", ends},
+		{"restarts", restarts}, {"identities", identities}, {"in handlers", in_handlers}, {"jumps", jumps},
+		{"leaves", leaves}, {"queued", queued}, {"actions", actions}, {"pipes", pipes}, {"takes time", takes_time},
+		{"forks", forks}, {"ends", ends},
 	};
 	return run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -70,16 +71,17 @@ static void new_pair(int *a, int *b) {
 static void open_pair(void) { new_pair(&one, &two); }
 static void close_pair(void) { CHECK(close(one) == 0 && close(two) == 0); }
 
-/* A thread of the process sleeps in a call; there is no other way to see that it does. */
+/* A thread of the process sleeps in a call, or has ended; there is no other way to see that it does. */
 static void asleep(pid_t tid) {
 	char path[64], line[256];
 	snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
-	do {
+	for (bool busy = true; busy;) {
 		sched_yield();
 		FILE *f = fopen(path, "r");
-		CHECK(f && fgets(line, sizeof line, f));
-		fclose(f);
-	} while (!strstr(line, ") S"));
+		busy = f && fgets(line, sizeof line, f) && !strstr(line, ") S");
+		if (f)
+			fclose(f);
+	}
 }
 
 static void count(int n) {
