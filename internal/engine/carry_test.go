@@ -53,3 +53,43 @@ func TestHeapGone(t *testing.T) {
 		t.Errorf("%d trips began afterwards", len(trips)-begun)
 	}
 }
+
+// So do writes, those that a fence held until the room for trips was less than what they are.
+func TestHeapGoneForWrites(t *testing.T) {
+	const writes, size, enough = 250, 32 << 10, 500
+	r := newRig(t, rigOptions{mtu: 9000})
+	c := r.connect(engine.DialOptions{})
+	r.settle()
+	e := r.n[1].e
+	var trips []*regmem.Trip
+	by := regmem.NewCarrier(func(t *regmem.Trip) bool { trips = append(trips, t); return true })
+	heap, err := by.Heap(1<<20, writes*size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	region := &regmem.Region{ID: 1, Mem: regmem.Wrap(make([]byte, writes*size)), Back: heap}
+	key, err := r.n[1].grants.Grant(region, uint64(c[1]), regmem.RemoteWrite, 0, writes*size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.ForwardFence, Key: key, Local: []byte{1}})
+	for i := range uint64(writes) {
+		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1 + i, Key: key, Off: i * size,
+			Local: make([]byte, size)})
+	}
+	for held := uint64(0); held < enough; held = e.Count.SegmentsHeld {
+		if !r.round() {
+			t.Fatalf("%d parts are held, want %d", held, enough)
+		}
+	}
+	by.Over(trips[0])
+	e.Carried(r.now, trips[0]) // the fence falls
+	if begun, parked := len(trips)-1, e.Holding().Parked; begun == 0 || begun >= parked {
+		t.Fatalf("%d trips for %d parts: none of them waits for room, or all do", begun, parked)
+	}
+	r.n[1].grants.RevokeRegion(region)
+	e.Gone(r.now, heap)
+	if n := e.Holding().Parked; n != 0 {
+		t.Errorf("%d parts wait still", n)
+	}
+}

@@ -401,14 +401,20 @@ func (c *conn) waitingOp(op seqnum.Value) *recvOp {
 	return nil
 }
 
-// Gone says that memory is no more. What waits for it is tried again, and meets what there is in its place.
+// Gone says that memory is no more. What waits for it, or for room to be carried there, is tried again, and meets what
+// there is in its place.
 func (e *Endpoint) Gone(now mono.Time, b regmem.Backing) {
 	var all []*missed
 	for m := e.backs[b].first; m != nil; m = m.in[ofBack].next {
 		all = append(all, m)
 	}
+	if h, ok := b.(*regmem.Heap); ok {
+		for m := e.backs[h.Room()].first; m != nil; m = m.in[ofBack].next {
+			all = append(all, m)
+		}
+	}
 	for _, m := range all {
-		if e.isParked(m) && m.back() == b {
+		if e.isParked(m) {
 			e.again(now, m)
 		}
 	}
