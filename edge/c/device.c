@@ -144,6 +144,22 @@ static bool none_lingers(void *arg)
 	return ((edge_device *)arg)->lingering == NULL;
 }
 
+static bool all_sent(void *arg)
+{
+	edge_device *d = arg;
+	for (edge_conn *c = d->all; c != NULL; c = c->next)
+		if (c->stream != NULL && c->inflight > 0)
+			return false;
+	return none_lingers(d);
+}
+
+int edge_device_drain(edge_device *d, int timeout_ms)
+{
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	return leave(d, wait_for(d, all_sent, d, until));
+}
+
 /* What belongs to the device goes with it, but for connections and streams that the program has. */
 static void release_all(edge_device *d)
 {

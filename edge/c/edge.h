@@ -138,6 +138,9 @@ EDGE_API int edge_open(edge_device **dev, const edge_config *config, int timeout
  * are aborted, and are freed by the program as always, before or after. Streams that were closed have timeout_ms to
  * send what they were given. */
 EDGE_API void edge_device_close(edge_device *dev, int timeout_ms);
+/* Waits until the peers have what was written to streams, those that were closed among them: before exec, which ends
+ * the device with the program. */
+EDGE_API int edge_device_drain(edge_device *dev, int timeout_ms);
 /* 0 while attached; EDGE_ERR_DAEMON_DOWN while the device looks for a daemon. */
 EDGE_API int edge_device_error(edge_device *dev);
 EDGE_API const char *edge_device_name(edge_device *dev); /* of this node: what peers dial */

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,3 +183,55 @@ EXPORT void _exit(int code) {
 }
 
 EXPORT void _Exit(int) __attribute__((alias("_exit"), noreturn));
+
+/* --- exec --- */
+
+/* The device ends with the program: what its peers do not have yet would be lost. */
+static void before_exec(void) {
+	real_need();
+	if (!device || borrowed() || within())
+		return;
+	lock();
+	edge_device_drain(device, END_MS);
+	unlock();
+}
+
+EXPORT int execve(const char *path, char *const argv[], char *const env[]) {
+	before_exec();
+	return real.execve(path, argv, env);
+}
+
+EXPORT int execvpe(const char *file, char *const argv[], char *const env[]) {
+	before_exec();
+	return real.execvpe(file, argv, env);
+}
+
+EXPORT int fexecve(int fd, char *const argv[], char *const env[]) {
+	before_exec();
+	return real.fexecve(fd, argv, env);
+}
+
+EXPORT int execv(const char *path, char *const argv[]) { return execve(path, argv, environ); }
+EXPORT int execvp(const char *file, char *const argv[]) { return execvpe(file, argv, environ); }
+
+/* of: what is called with the arguments, up to NULL, and with env, which may come behind them. */
+#define LISTED(name, of, env) \
+	EXPORT int name(const char *what, const char *first, ...) { \
+		va_list va; \
+		size_t n = 1; \
+		va_start(va, first); \
+		for (const char *a = first; a; a = va_arg(va, char *)) \
+			n++; \
+		va_end(va); \
+		char *argv[n]; \
+		va_start(va, first); \
+		argv[0] = (char *)(uintptr_t)first; \
+		for (size_t i = 1; i < n; i++) \
+			argv[i] = va_arg(va, char *); \
+		char *const *with = env; \
+		va_end(va); \
+		return of(what, argv, with); \
+	}
+LISTED(execl, execve, environ)
+LISTED(execlp, execvpe, environ)
+LISTED(execle, execve, va_arg(va, char *const *))

@@ -63,6 +63,9 @@
 	X(int, setresuid, (uid_t, uid_t, uid_t)) \
 	X(int, setresgid, (gid_t, gid_t, gid_t)) \
 	X(int, setgroups, (size_t, const gid_t *)) \
+	X(int, execve, (const char *, char *const *, char *const *)) \
+	X(int, execvpe, (const char *, char *const *, char *const *)) \
+	X(int, fexecve, (int, char *const *, char *const *)) \
 	X(void, _exit, (int))
 
 #define REAL_POINTER(type, name, args) type(*name) args;

@@ -192,3 +192,8 @@ func TestOlderDaemon(t *testing.T) {
 	}()
 	startProgram(t, "verbs", path, "older").says("well")
 }
+
+func TestDeviceIsDrained(t *testing.T) {
+	a, _ := hosts(t)
+	startProgram(t, "verbs", a.cfg.Socket, "drains", "drained").ends()
+}

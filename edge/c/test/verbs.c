@@ -483,9 +483,40 @@ static void chosen(char **arg)
 	edge_device_close(dev, WAIT);
 }
 
+/* What was written to streams, closed or open, has arrived when the device is drained, whatever it ends by. */
+static void drains(char **arg)
+{
+	static char much[200000], buf[sizeof much + 1];
+	edge_device *a = open_device(64, EDGE_BLOCK), *b = open_device(64, EDGE_BLOCK);
+	edge_listener *l;
+	edge_stream *from[2], *to[2];
+	OK(edge_stream_listen(b, arg[0], 0, &l, WAIT));
+	for (int i = 0; i < 2; i++) {
+		OK(edge_stream_dial_start(a, edge_device_name(b), arg[0], NULL, &from[i], WAIT));
+		while (edge_stream_accept(l, &to[i], 10) != 0)
+			CHECK(edge_stream_wait(from[i], 10) == 0 || edge_stream_error(from[i]) == EDGE_ERR_AGAIN);
+		IS(edge_stream_write(from[i], much, sizeof much, WAIT), sizeof much);
+	}
+	edge_stream_close(from[0], -1);
+	OK(edge_device_drain(a, WAIT));
+	IS(edge_device_drain(a, 0), 0);
+	edge_device_close(a, 0);
+	edge_stream_close(from[1], 0);
+	for (int i = 0; i < 2; i++) {
+		size_t got = 0;
+		ssize_t n;
+		while ((n = edge_stream_read(to[i], buf, sizeof buf, WAIT)) > 0)
+			got += (size_t)n;
+		IS(got, sizeof much);
+		IS(n, i == 0 ? 0 : EDGE_ERR_RESET);
+		edge_stream_close(to[i], 0);
+	}
+	edge_device_close(b, 0);
+}
+
 static const struct { const char *name; void (*run)(char **); int args; } roles[] = {
 	{ "give", give, 2 }, { "take", take, 2 }, { "leaves", leaves, 2 }, { "older", older, 0 }, { "choose", choose, 1 },
-	{ "chosen", chosen, 2 },
+	{ "chosen", chosen, 2 }, { "drains", drains, 1 },
 };
 
 int main(int argc, char **argv)

@@ -56,6 +56,8 @@ for tests in "full sleeper sleepers first range cancels closes heir anywhere han
 		fail "hard $tests"
 done
 [ "$(grep -c "^hard.*: stream" run.log)" -gt 100 ] || fail "these connections were no streams"
+EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=127.0.0.1=a a timeout 60 "$OUT/edge-run" "$OUT/tcp" execs || fail "tcp execs"
+[ "$(grep -c "^tcp.*: stream" run.log)" -ge 16 ] || fail "connections of tcp were no streams"
 EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=127.0.0.1=a a timeout 200 "$OUT/edge-run" "$OUT/mix" $(seq 1 10) >mix.out ||
 	{ cat mix.out; fail "mix"; }
 [ "$(grep -c "^mix.*: stream" run.log)" -gt 100 ] || fail "connections of mix were no streams"

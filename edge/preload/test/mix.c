@@ -494,13 +494,15 @@ int main(int argc, char **argv) {
 	me->what = "watches";
 	if (argc == 2 && strcmp(argv[1], "errand") == 0)
 		errand();
-	for (int i = 1, status; i < argc; i++) {
+	for (int i = 1, status = 0; i < argc; i++) {
 		seed = strtoul(argv[i], NULL, 10);
 		pid_t pid = fork();
 		if (pid == 0)
 			side();
-		if (waitpid(pid, &status, 0) != pid || status != 0)
+		if (waitpid(pid, &status, 0) != pid || status != 0) {
+			printf("FAIL seed %lu: fork %d, status %x (%m)\n", seed, pid, status);
 			return 1;
+		}
 	}
 	printf("mix: ok\n");
 	return 0;

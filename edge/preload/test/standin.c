@@ -93,6 +93,7 @@ void edge_device_close(edge_device *d, int ms) {
 	poll(NULL, 0, 2);
 	close(d->epoll);
 }
+int edge_device_drain(edge_device *d, int ms) { return (void)d, (void)ms, 0; }
 int edge_device_error(edge_device *d) { return d->epoll < 0 ? EDGE_ERR_FORKED : 0; }
 int edge_device_fd(edge_device *d) { return d->epoll; }
 

@@ -478,12 +478,47 @@ static void unflushed(void) {
 	}
 }
 
+/* What was written before a program becomes another one arrives, and so does the end that it said. */
+static void execs(void) {
+	static char much[300000];
+	for (int i = 0; i < 8; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			char c, *argv[] = {"true", NULL}, *env[] = {NULL};
+			one = socket(AF_INET, SOCK_STREAM, 0);
+			CHECK(connect(one, (struct sockaddr *)&address, sizeof address) == 0 && write(one, "a", 1) == 1);
+			CHECK(read(one, &c, 1) == 1 && write(one, much, sizeof much) == sizeof much && close(one) == 0);
+			CHECK(execl("/none", "none", NULL) == -1 && errno == ENOENT);
+			switch (i) {
+			case 0: execl("/bin/true", "true", NULL); break;
+			case 1: execlp("true", "true", NULL); break;
+			case 2: execle("/bin/true", "true", "1", NULL, env); break;
+			case 3: execv("/bin/true", argv); break;
+			case 4: execvp("true", argv); break;
+			case 5: execve("/bin/true", argv, env); break;
+			case 6: execvpe("true", argv, env); break;
+			default: fexecve(open("/bin/true", O_RDONLY | O_CLOEXEC), argv, env);
+			}
+			_exit(1);
+		}
+		char b[4096];
+		size_t got = 0;
+		ssize_t n;
+		int status;
+		CHECK((two = accept(listener, NULL, NULL)) >= 0 && read(two, b, 1) == 1 && write(two, "b", 1) == 1);
+		while ((n = read(two, b, sizeof b)) > 0)
+			got += (size_t)n;
+		CHECK(n == 0 && got == sizeof much && close(two) == 0);
+		CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
+}
+
 int main(int argc, char **argv) {
 	const struct test tests[] = {
 		{"rests", rests}, {"peeks", peeks}, {"library", library}, {"parts", parts}, {"times", times},
 		{"errors", errors}, {"cancelled", cancelled}, {"crowded", crowded}, {"renumbered", renumbered},
 		{"zerocopy", zerocopy}, {"layers", layers}, {"again", again}, {"no offer", no_offer}, {"connects", connects},
-		{"passes", passes}, {"inetd", inetd}, {"prints", prints}, {"unflushed", unflushed},
+		{"passes", passes}, {"inetd", inetd}, {"prints", prints}, {"unflushed", unflushed}, {"execs", execs},
 	};
 	return run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
 }
