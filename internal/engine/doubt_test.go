@@ -92,8 +92,8 @@ func TestDoubtUnfounded(t *testing.T) {
 	}
 }
 
-// Clause 10.7: each end has a session that the other lacks, and both doubt theirs at once, over a path so long that each
-// has sent its Finished when the other's comes. One of the requests prevails; else they would go on so for ever.
+// Clause 10.7: each end has a session that the other lacks, and both doubt theirs at once, over such a long path that
+// each has sent its Finished when the other's comes. One of the requests prevails; else they would go on so for ever.
 func TestBothDoubt(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	r.rest(20 * time.Millisecond)
