@@ -92,6 +92,41 @@ func TestDoubtUnfounded(t *testing.T) {
 	}
 }
 
+// Clause 10.7: each end has a session that the other lacks, and both doubt theirs at once, over such a long path that
+// each has sent its Finished when the other's comes. One of the requests prevails; else they would go on so for ever.
+func TestBothDoubt(t *testing.T) {
+	r := newRig(t, rigOptions{sealed: true})
+	r.rest(20 * time.Millisecond)
+	r.n[1].e.Listen("test")
+	id, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pass = func(from int, _ *flight) bool { return from == 0 || r.n[1].e.Count.SessionsOpened == 0 }
+	r.must("node 1 opens", time.Second, func() bool { return r.n[1].e.Count.SessionsOpened == 1 })
+	r.n[0].e.Abort(r.now, id, engine.StatusAborted)
+	r.must("node 0 gives up", 5*time.Second, func() bool { return len(r.n[0].e.SessionList()) == 0 })
+	r.pass = func(from int, _ *flight) bool { return from == 1 || r.n[0].e.Count.SessionsOpened == 0 }
+	r.must("node 0 opens another", 5*time.Second, func() bool { return r.n[0].e.Count.SessionsOpened == 1 })
+	r.must("node 1 gives that up", 5*time.Second, func() bool { return len(r.n[1].e.SessionList()) == 1 })
+	r.pass, r.hop = nil, 20*time.Millisecond
+	var number [2]uint32
+	for i, n := range r.n {
+		s := n.e.SessionList()[0]
+		number[i] = s.Local
+		body := wire.Reset{Session: s.Remote, Epoch: 1}
+		n.handle(r.now, 0, raw(macOf(1-i, 0), macOf(i, 0), wire.Header{Type: wire.TypeReset}, body.AppendTo(nil)))
+	}
+	r.rest(500 * time.Millisecond)
+	a, b := r.n[0].e.SessionList(), r.n[1].e.SessionList()
+	if len(a) != 1 || len(b) != 1 || a[0].Local != b[0].Remote || b[0].Local != a[0].Remote {
+		t.Fatalf("%+v\nand %+v", a, b)
+	}
+	if a[0].Local == number[0] && b[0].Local == number[1] {
+		t.Error("nothing was doubted")
+	}
+}
+
 // A request that is made to a peer that was started anew, before that is known, is carried over to the new session
 // (clause 10.7).
 func TestDialOverRestart(t *testing.T) {

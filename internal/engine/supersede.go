@@ -16,7 +16,11 @@ func (s *session) supersede(now mono.Time, doubted uint32) bool {
 		s.lastWord(now)
 		return false
 	}
+	doubt := s.peer.doubt
 	switch {
+	case old.prevails(s) || doubt.prevails(s):
+		s.discard()
+		return false
 	case old == nil:
 	case old.state == sessionOpen && old.epoch == s.epoch && s.stale(old):
 		s.discard()
@@ -24,17 +28,25 @@ func (s *session) supersede(now mono.Time, doubted uint32) bool {
 	case old.state == sessionOpen && (old.epoch != s.epoch || old.served):
 		s.adopt(now, old)
 		old.fail(now, StatusPeerDown)
-	case old.state == sessionShaking && old.hs.done && string(e.cfg.Node[:]) < string(s.peer.id[:]):
-		s.discard() // both ends asked, and the peer has or will have our last word: ours prevails
-		return false
 	default: // both ends asked: this one prevails, and the requests move to it
 		s.inherit(now, old)
 	}
-	if d := s.peer.doubt; d != nil {
-		d.discard()
+	if doubt != nil {
+		doubt.discard()
 	}
 	s.peer.session = s
 	return true
+}
+
+// prevails reports whether s, that we asked for, stays rather than one that the peer asked for in the same life: it has
+// our last word, or will have it.
+func (s *session) prevails(peers *session) bool {
+	if s == nil || s.state != sessionShaking || !s.hs.dialer || !s.hs.done ||
+		string(s.e.cfg.Node[:]) >= string(peers.peer.id[:]) {
+		return false
+	}
+	var p wire.Params
+	return p.Decode(s.hs.params) == nil && p.Epoch == peers.epoch
 }
 
 // stale reports whether the peer asked for s before it opened old: the last word of s was late, and the peer has
