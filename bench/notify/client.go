@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -17,6 +16,7 @@ const (
 	maxRounds  = 100_000
 	pause      = 300 * time.Microsecond // so that the receiver rests again
 	setupTimes = 100
+	besides    = 256 // bytes of a write's frame that are not the write's, at most: headers, acknowledgements
 )
 
 // round is one write, in nanoseconds of CLOCK_MONOTONIC; 0: not known.
@@ -83,7 +83,7 @@ func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(f
 		r, at := &rounds[i], func(k int) int64 { return int64(binary.LittleEndian.Uint64(b[i*stamp+8*k:])) }
 		r.start, r.end, r.back = at(0), at(1), at(2)
 	}
-	match(rounds, sent, got)
+	match(rounds, sent, got, s.Bytes+besides)
 	return rounds, nil
 }
 
@@ -113,16 +113,21 @@ func (s *Spec) write(ctx context.Context, mem *edge.Region, to *edge.RemoteRegio
 	return rounds, nil
 }
 
-// match finds the frame of each round: the longest that was sent between the post and the handler, and the one of the
-// same length that was received after it. Others of that time are acknowledgements, which are shorter.
-func match(rounds []round, sent, got []frame) {
+// match finds the frame of each round: the longest that was sent between the post and the handler, of no more than most
+// bytes, and the one of the same length that was received after it. Others of that time are acknowledgements, which are
+// shorter, and probes of the path MTU, which are longer.
+func match(rounds []round, sent, got []frame, most int) {
 	for i := range rounds {
 		r := &rounds[i]
-		there := within(&sent, r.post, r.start)
-		if len(there) == 0 {
+		var f frame
+		for _, g := range within(&sent, r.post, r.start) {
+			if g.len > f.len && g.len <= most {
+				f = g
+			}
+		}
+		if f.len == 0 {
 			continue
 		}
-		f := slices.MaxFunc(there, func(a, b frame) int { return a.len - b.len })
 		for _, g := range within(&got, f.at, r.start) {
 			if g.len == f.len {
 				r.sent, r.got = f.at, g.at

@@ -17,13 +17,15 @@ func TestMatch(t *testing.T) {
 		"one of the round before": {[]frame{{110, 90}, {210, 90}}, []frame{{120, 90}, {199, 90}, {220, 90}},
 			[2]int64{210, 220}},
 		"a late acknowledgement": {[]frame{{205, 60}, {210, 90}}, []frame{{212, 60}, {220, 90}}, [2]int64{210, 220}},
-		"not sent":               {[]frame{{110, 90}}, []frame{{220, 90}}, [2]int64{}},
-		"not received":           {[]frame{{210, 90}}, []frame{{120, 90}}, [2]int64{}},
-		"after its use":          {[]frame{{210, 90}}, []frame{{260, 90}}, [2]int64{}},
-		"before departure":       {[]frame{{210, 90}}, []frame{{205, 90}, {215, 90}}, [2]int64{210, 215}},
+		"a probe": {[]frame{{205, 1500}, {210, 90}, {211, 101}}, []frame{{206, 1500}, {220, 90}, {221, 101}},
+			[2]int64{210, 220}},
+		"not sent":         {[]frame{{110, 90}}, []frame{{220, 90}}, [2]int64{}},
+		"not received":     {[]frame{{210, 90}}, []frame{{120, 90}}, [2]int64{}},
+		"after its use":    {[]frame{{210, 90}}, []frame{{260, 90}}, [2]int64{}},
+		"before departure": {[]frame{{210, 90}}, []frame{{205, 90}, {215, 90}}, [2]int64{210, 215}},
 	} {
 		rounds := []round{{post: 100, start: 150}, {post: 200, start: 250}}
-		match(rounds, tc.sent, tc.got)
+		match(rounds, tc.sent, tc.got, 100)
 		if got := [2]int64{rounds[1].sent, rounds[1].got}; got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
