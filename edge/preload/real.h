@@ -63,6 +63,7 @@
 	X(int, setresuid, (uid_t, uid_t, uid_t)) \
 	X(int, setresgid, (gid_t, gid_t, gid_t)) \
 	X(int, setgroups, (size_t, const gid_t *)) \
+	X(int, initgroups, (const char *, gid_t)) \
 	X(void, _exit, (int))
 
 #define REAL_POINTER(type, name, args) type(*name) args;
