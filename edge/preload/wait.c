@@ -172,10 +172,9 @@ static void hand_on(void) {
 			watch(w);
 }
 
-void unlock(void) {
+/* As unlock, but that nothing is taken from the device: a handler may have little stack. */
+static void unlock_here(void) {
 	hand_on();
-	if (sleepers > 0 && lingerers == 0 && device && !edge_device_arm(device))
-		progress(); /* this thread took what others sleep for (edge_device_quiet) */
 	int n = npending, fds[PENDING];
 	for (int i = 0; i < n; i++)
 		fds[i] = pending[i]->fd;
@@ -184,6 +183,13 @@ void unlock(void) {
 	for (int i = 0; i < n; i++)
 		real.write(fds[i], &(uint64_t){1}, 8);
 	leave();
+}
+
+void unlock(void) {
+	hand_on();
+	if (sleepers > 0 && lingerers == 0 && device && !edge_device_arm(device))
+		progress(); /* this thread took what others sleep for (edge_device_quiet) */
+	unlock_here();
 }
 
 /* Whether w is to be woken, and is not any more. */
@@ -367,13 +373,6 @@ static void return_to(struct sleeping *x) {
 	x->away = false;
 }
 
-/* As unlock, but that nothing was taken from the device: a handler may have little stack. */
-static void unlock_here(void) {
-	hand_on();
-	pthread_mutex_unlock(&guard);
-	leave();
-}
-
 struct sleeping *sleep_leave(void) {
 	struct sleeping *x = sleeps;
 	int err = errno;
@@ -396,6 +395,15 @@ void sleep_return(struct sleeping *x) {
 	errno = err;
 }
 
+/* One of those asleep looks at the device. */
+static void ring_another(void) {
+	struct waiter *w = asleep;
+	while (w && w->away == w->asleep)
+		w = w->next;
+	if (w)
+		ring(w);
+}
+
 /* A thread that is cancelled while it sleeps, or whose handler jumps out. It may have been woken in place of others. */
 static void left(void *p) {
 	struct sleeping *x = p;
@@ -412,9 +420,8 @@ static void left(void *p) {
 	if (x->set)
 		epoll_left(x->set);
 	woken = true;
-	if (sleepers > 0)
-		progress();
-	unlock();
+	ring_another();
+	unlock_here();
 	for (nfds_t i = 0; i < x->n; i++)
 		if (x->socks[i])
 			sock_put(x->socks[i]);

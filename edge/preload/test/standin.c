@@ -135,12 +135,12 @@ static void mark(struct end *e) {
 }
 
 int edge_device_poll(edge_device *d) {
-	struct epoll_event ev[64];
+	struct epoll_event ev[300]; /* as much stack as libedge takes for what daemons send */
 	const char *pause_ms = getenv("STANDIN_PAUSE");
 	if (pause_ms)
 		poll(NULL, 0, atoi(pause_ms));
 	pthread_mutex_lock(&mu);
-	int n = epoll_wait(d->epoll, ev, 64, 0);
+	int n = epoll_wait(d->epoll, ev, 300, 0);
 	const char *most = getenv("STANDIN_LOOKS");
 	looks = n > 0 ? 0 : looks + 1;
 	if (most && looks > atoi(most)) {
