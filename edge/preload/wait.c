@@ -51,16 +51,14 @@ static void stop(void) {
 		pause();
 }
 
-/* A handler of a signal that comes between two lines of these may enter and leave, or jump, too: what counts a visitor
- * stands where signals are put off. */
+/* A handler of a signal that comes between two lines of these may enter and leave, or jump, too: what counts a visitor,
+ * and disables cancellation, stands where signals are put off. */
 static void hold(int n) {
-	int old;
 	if (asynchronous)
 		cancel_signal(SIG_BLOCK);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
 	inside = n;
 	atomic_signal_fence(memory_order_seq_cst);
-	cancels = old;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
 	atomic_fetch_add(&visitors, 1);
 	if (over && !ends)
 		stop();
@@ -68,12 +66,16 @@ static void hold(int n) {
 
 static void release(void) {
 	int old = cancels;
+	bool may_end = asynchronous; /* as soon as that is enabled: it must have left */
+	if (!may_end)
+		pthread_setcancelstate(old, NULL);
 	atomic_fetch_sub(&visitors, 1);
 	atomic_signal_fence(memory_order_seq_cst);
 	inside = 0;
-	pthread_setcancelstate(old, NULL);
-	if (asynchronous)
+	if (may_end) {
+		pthread_setcancelstate(old, NULL);
 		cancel_signal(SIG_UNBLOCK);
+	}
 	if (signals_put_off())
 		signals_let_in();
 }

@@ -143,9 +143,10 @@ static void jump(int n) {
 	siglongjmp(back, n);
 }
 
-/* A handler ends a call that does not wait. */
+/* A handler ends a call that does not wait. The thread can be cancelled as before. */
 static void jumps(void) {
 	char c;
+	int state;
 	open_pair();
 	fcntl(two, F_SETFL, O_NONBLOCK);
 	handler(SIGALRM, jump, 0);
@@ -157,6 +158,7 @@ static void jumps(void) {
 				recv(two, &c, 1, 0);
 			}
 		}
+		CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0 && state == PTHREAD_CANCEL_ENABLE);
 		CHECK(write(one, "x", 1) == 1);
 		for (struct pollfd p = {.fd = two, .events = POLLIN}; recv(two, &c, 1, 0) != 1;)
 			CHECK(errno == EAGAIN && poll(&p, 1, PATIENCE * 1000) == 1);
