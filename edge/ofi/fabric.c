@@ -197,14 +197,9 @@ bool waiter_settled(struct waiter *w)
 	return !w->signalled || w->sleepers == 0;
 }
 
-/* Sleeps without the lock, once waiter_arm said yes. Others may sleep on, and are to be woken. */
-void waiter_sleep(struct waiter *w, int64_t timeout_ns)
+/* Others may sleep on, and are to be woken. */
+static void wakes(struct waiter *w)
 {
-	struct epoll_event e[3];
-	struct timespec t = { .tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000 };
-	w->sleepers++;
-	pthread_mutex_unlock(&w->f->mu);
-	epoll_pwait2(w->epoll, e, 3, timeout_ns < 0 ? NULL : &t, NULL);
 	pthread_mutex_lock(&w->f->mu);
 	w->sleepers--;
 	if (w->waiting && w->sleepers == 0) {
@@ -212,6 +207,27 @@ void waiter_sleep(struct waiter *w, int64_t timeout_ns)
 		w->waiting = false;
 	}
 	w->f->polls = 0; /* look at everything */
+}
+
+/* The thread is canceled. */
+static void canceled(void *p)
+{
+	struct waiter *w = p;
+	wakes(w);
+	pthread_mutex_unlock(&w->f->mu);
+}
+
+/* Sleeps without the lock, once waiter_arm said yes. */
+void waiter_sleep(struct waiter *w, int64_t timeout_ns)
+{
+	struct epoll_event e[3];
+	struct timespec t = { .tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000 };
+	w->sleepers++;
+	pthread_mutex_unlock(&w->f->mu);
+	pthread_cleanup_push(canceled, w);
+	epoll_pwait2(w->epoll, e, 3, timeout_ns < 0 ? NULL : &t, NULL);
+	pthread_cleanup_pop(0);
+	wakes(w);
 }
 
 /* A program asked for a completion, and there is none. On a machine whose cores are all busy the daemon could not run

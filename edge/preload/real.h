@@ -66,6 +66,7 @@
 	X(int, execve, (const char *, char *const *, char *const *)) \
 	X(int, execvpe, (const char *, char *const *, char *const *)) \
 	X(int, fexecve, (int, char *const *, char *const *)) \
+	X(int, initgroups, (const char *, gid_t)) \
 	X(void, _exit, (int))
 
 #define REAL_POINTER(type, name, args) type(*name) args;

@@ -85,6 +85,7 @@ IDENTITY(setregid, (gid_t a, gid_t b), (a, b))
 IDENTITY(setresuid, (uid_t a, uid_t b, uid_t c), (a, b, c))
 IDENTITY(setresgid, (gid_t a, gid_t b, gid_t c), (a, b, c))
 IDENTITY(setgroups, (size_t n, const gid_t *a), (n, a))
+IDENTITY(initgroups, (const char *a, gid_t b), (a, b))
 
 void signals_begin(void) {
 	atomic_store(&seen, 0);

@@ -39,7 +39,7 @@
 
 edge_device *device;
 int hub = -1;
-static int64_t device_after;
+static int64_t device_after; /* when the daemon is asked again: it did not answer, or there was none */
 
 /* What is known of listeners, by hash of peer and port. */
 enum { TARGETS = 256 };
@@ -62,16 +62,16 @@ static void remember(const struct sock *s, bool ours) {
 }
 
 bool device_ready(void) {
-	if (device)
-		return edge_device_error(device) == 0;
 	if (now_ns() < device_after)
 		return false;
-	device_after = now_ns() + PAUSE;
+	if (device)
+		return edge_device_error(device) == 0;
 	edge_config cfg = {.size = sizeof cfg, .socket = daemon_socket};
 	cfg.receive_buffer = cfg.send_buffer = stream_buffer;
 	if (edge_open(&device, &cfg, DAEMON_MS)) {
 		note("edged", edge_detail());
 		device = NULL;
+		device_after = now_ns() + PAUSE;
 		return false;
 	}
 	process_handlers();
@@ -85,7 +85,18 @@ bool device_ready(void) {
 	hub = -1;
 	edge_device_close(device, 0);
 	device = NULL;
+	device_after = now_ns() + PAUSE;
 	return false;
+}
+
+/* Offers s->service. A daemon that does not answer would keep each of many connections, and all who wait for guard. */
+static int offer_service(struct sock *s) {
+	int err = edge_listen(device, s->service, &s->listener, DAEMON_MS);
+	if (err)
+		s->listener = NULL;
+	if (err == EDGE_ERR_TIMEOUT || err == EDGE_ERR_DAEMON_SILENT)
+		device_after = now_ns() + PAUSE;
+	return err;
 }
 
 /* libedge has made the device useless here, and closed its descriptors. */
@@ -193,9 +204,8 @@ bool offer(int fd, struct sock **made, const union address *to) {
 	s->target = t->id;
 	s->until = now + VERDICT;
 	name_offer(s, &from, to);
-	if (edge_listen(device, s->service, &s->listener, DAEMON_MS)) {
+	if (offer_service(s)) {
 		note(s->tuple, edge_detail());
-		s->listener = NULL;
 		atomic_store(&s->state, PLAIN);
 		return true;
 	}
@@ -379,10 +389,8 @@ void enlist(struct sock *s) {
 	if (!device_ready() || !ends(s->fd, &a, NULL))
 		return;
 	snprintf(s->service, sizeof s->service, "tcp/%d", address_port(&a));
-	if (edge_listen(device, s->service, &s->listener, DAEMON_MS)) {
-		s->listener = NULL; /* another process of ours has it, mostly: when that ends, it is ours */
-		return;
-	}
+	if (offer_service(s))
+		return; /* another process of ours has it, mostly: when that ends, it is ours */
 	sock_decided(s);
 	edge_listener_watch(s->listener, s);
 	answer_probes(s);

@@ -51,16 +51,14 @@ static void stop(void) {
 		pause();
 }
 
-/* A handler of a signal that comes between two lines of these may enter and leave, or jump, too: what counts a visitor
- * stands where signals are put off. */
+/* A handler of a signal that comes between two lines of these may enter and leave, or jump, too: what counts a visitor,
+ * and disables cancellation, stands where signals are put off. */
 static void hold(int n) {
-	int old;
 	if (asynchronous)
 		cancel_signal(SIG_BLOCK);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
 	inside = n;
 	atomic_signal_fence(memory_order_seq_cst);
-	cancels = old;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
 	atomic_fetch_add(&visitors, 1);
 	if (over && !ends)
 		stop();
@@ -68,12 +66,16 @@ static void hold(int n) {
 
 static void release(void) {
 	int old = cancels;
+	bool may_end = asynchronous; /* as soon as that is enabled: it must have left */
+	if (!may_end)
+		pthread_setcancelstate(old, NULL);
 	atomic_fetch_sub(&visitors, 1);
 	atomic_signal_fence(memory_order_seq_cst);
 	inside = 0;
-	pthread_setcancelstate(old, NULL);
-	if (asynchronous)
+	if (may_end) {
+		pthread_setcancelstate(old, NULL);
 		cancel_signal(SIG_UNBLOCK);
+	}
 	if (signals_put_off())
 		signals_let_in();
 }
@@ -172,10 +174,9 @@ static void hand_on(void) {
 			watch(w);
 }
 
-void unlock(void) {
+/* As unlock, but that nothing is taken from the device: a handler may have little stack. */
+static void unlock_here(void) {
 	hand_on();
-	if (sleepers > 0 && lingerers == 0 && device && !edge_device_arm(device))
-		progress(); /* this thread took what others sleep for (edge_device_quiet) */
 	int n = npending, fds[PENDING];
 	for (int i = 0; i < n; i++)
 		fds[i] = pending[i]->fd;
@@ -184,6 +185,13 @@ void unlock(void) {
 	for (int i = 0; i < n; i++)
 		real.write(fds[i], &(uint64_t){1}, 8);
 	leave();
+}
+
+void unlock(void) {
+	hand_on();
+	if (sleepers > 0 && lingerers == 0 && device && !edge_device_arm(device))
+		progress(); /* this thread took what others sleep for (edge_device_quiet) */
+	unlock_here();
 }
 
 /* Whether w is to be woken, and is not any more. */
@@ -367,13 +375,6 @@ static void return_to(struct sleeping *x) {
 	x->away = false;
 }
 
-/* As unlock, but that nothing was taken from the device: a handler may have little stack. */
-static void unlock_here(void) {
-	hand_on();
-	pthread_mutex_unlock(&guard);
-	leave();
-}
-
 struct sleeping *sleep_leave(void) {
 	struct sleeping *x = sleeps;
 	int err = errno;
@@ -396,6 +397,15 @@ void sleep_return(struct sleeping *x) {
 	errno = err;
 }
 
+/* One of those asleep looks at the device. */
+static void ring_another(void) {
+	struct waiter *w = asleep;
+	while (w && w->away == w->asleep)
+		w = w->next;
+	if (w)
+		ring(w);
+}
+
 /* A thread that is cancelled while it sleeps, or whose handler jumps out. It may have been woken in place of others. */
 static void left(void *p) {
 	struct sleeping *x = p;
@@ -412,9 +422,8 @@ static void left(void *p) {
 	if (x->set)
 		epoll_left(x->set);
 	woken = true;
-	if (sleepers > 0)
-		progress();
-	unlock();
+	ring_another();
+	unlock_here();
 	for (nfds_t i = 0; i < x->n; i++)
 		if (x->socks[i])
 			sock_put(x->socks[i]);

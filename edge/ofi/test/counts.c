@@ -245,13 +245,12 @@ static struct fid_cntr *shared;
 static _Atomic unsigned turns[THREADS];
 
 /* Waits until so many sleep. */
-static void asleep(uint32_t n)
+static void asleep(struct waiter *w, uint32_t n)
 {
-	struct cntr *c = container_of(shared, struct cntr, fid);
 	for (uint32_t there = n + 1; there != n; sched_yield()) {
-		pthread_mutex_lock(&c->d->f->mu);
-		there = c->w.sleepers;
-		pthread_mutex_unlock(&c->d->f->mu);
+		pthread_mutex_lock(&w->f->mu);
+		there = w->sleepers;
+		pthread_mutex_unlock(&w->f->mu);
 	}
 }
 
@@ -298,7 +297,7 @@ static void thresholds(void)
 	begin(t, waits_in_turn);
 	for (unsigned i = 0; i < ROUNDS * THREADS; i++) {
 		unsigned left = ROUNDS * THREADS - i;
-		asleep(left < THREADS ? left : THREADS);
+		asleep(&container_of(shared, struct cntr, fid)->w, left < THREADS ? left : THREADS);
 		OK(fi_cntr_add(shared, 1));
 		while (turns[i % THREADS] == i / THREADS)
 			sched_yield();
@@ -312,13 +311,55 @@ static void unblocks(void)
 	pthread_t t[THREADS];
 	begin(t, waits_for_errors);
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		asleep(THREADS);
+		asleep(&container_of(shared, struct cntr, fid)->w, THREADS);
 		OK(i % 2 ? fi_cntr_adderr(shared, 1) : fi_cntr_seterr(shared, 1000 + i));
 		for (int k = 0; k < THREADS; k++)
 			while (turns[k] == i)
 				sched_yield();
 	}
 	end(t);
+}
+
+/* --- threads that end --- */
+
+static void *waits_for_ever(void *arg)
+{
+	struct fi_cq_err_entry c;
+	WANT(arg != NULL ? fi_cq_sread(arg, &c, 1, NULL, -1) : fi_cntr_wait(shared, UINT64_MAX, -1));
+	return NULL;
+}
+
+static void wait_and_cancel(struct waiter *w, struct fid_cq *cq)
+{
+	pthread_t t;
+	void *how;
+	OK(pthread_create(&t, NULL, waits_for_ever, cq));
+	asleep(w, 1);
+	OK(pthread_cancel(t));
+	OK(pthread_join(t, &how));
+	WANT(how == PTHREAD_CANCELED);
+}
+
+/* A thread that is canceled while it waits leaves all to others: a descriptor tells of the next news, and only then. */
+static void leaves(void)
+{
+	char got[8];
+	connect_both(0);
+	shared = counter(FI_WAIT_UNSPEC);
+	wait_and_cancel(&container_of(shared, struct cntr, fid)->w, NULL);
+	OK(fi_cntr_adderr(shared, 1));
+	struct fid *fid = &shared->fid;
+	WANT(fi_trywait(fabric, &fid, 1) == -FI_EAGAIN);
+	OK(fi_trywait(fabric, &fid, 1));
+	wait_and_cancel(&container_of(two.cq, struct cq, fid)->w, two.cq);
+	fid = &two.cq->fid;
+	OK(fi_trywait(fabric, &fid, 1));
+	OK(fi_recv(two.ep, got, sizeof got, NULL, 0, got));
+	OK(fi_send(one.ep, "last", 5, NULL, 0, &one));
+	WANT(back(&one, &one) == 0 && back(&two, got) == 0);
+	OK(fi_trywait(fabric, &fid, 1));
+	OK(fi_close(&shared->fid));
+	close_both();
 }
 
 /* --- fences --- */
@@ -409,6 +450,6 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = { { "counts", counts }, { "counts_memory", counts_memory }, { "fails", fails },
 		{ "binds", binds }, { "sets", sets }, { "polls", polls }, { "thresholds", thresholds },
-		{ "unblocks", unblocks }, { "fences", fences }, { "cancels", cancels } };
+		{ "unblocks", unblocks }, { "leaves", leaves }, { "fences", fences }, { "cancels", cancels } };
 	return run("counts", tests, sizeof tests / sizeof *tests, argc, argv);
 }

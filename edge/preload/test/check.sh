@@ -22,6 +22,8 @@ STANDIN_PAUSE=5 STANDIN_LINGER=1 timeout 120 "$out/edge-run" "$out/signals" rest
 STANDIN_PAUSE=2 "$out/edge-run" "$out/hard" accepts
 STANDIN_SLOW=600 STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" slow
 STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" shared
+STANDIN_SILENT=open "$out/edge-run" "$out/hard" many
+STANDIN_SILENT=listen "$out/edge-run" "$out/hard" many
 STANDIN_DOWN=1 "$out/edge-run" "$out/hard" forks
 
 # Rules that are not in force are told of.

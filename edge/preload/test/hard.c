@@ -81,6 +81,17 @@ static void slow(void) {
 	close_pair();
 }
 
+/* A daemon that does not answer is not asked for every connection, each of which would wait for it (STANDIN_SILENT). */
+static void many(void) {
+	time_t begin = time(NULL);
+	for (int i = 0; i < 40; i++) {
+		one = socket(AF_INET, SOCK_STREAM, 0);
+		CHECK(connect(one, (struct sockaddr *)&address, sizeof address) == 0 && close(one) == 0);
+		CHECK((two = accept(listener, NULL, NULL)) >= 0 && close(two) == 0);
+	}
+	CHECK(time(NULL) - begin < 12); /* 0.3 s each */
+}
+
 /* The other side writes no more: what is full is full nevertheless. */
 static void full(void) {
 	char b[65536] = {0};
@@ -557,10 +568,10 @@ static void hung(int signal) {
 
 int main(int argc, char **argv) {
 	const struct { const char *name; void (*run)(void); } tests[] = {
-		{"slow", slow}, {"full", full}, {"accepts", accepts}, {"sleeper", add_to_sleeper}, {"shared", shared_set},
-		{"sleepers", two_sleepers}, {"leaver", leaver}, {"first", add_first}, {"range", range}, {"cancels", cancels},
-		{"closes", closes}, {"heir", heir}, {"anywhere", anywhere},
-		{"handlers", handlers}, {"exits", exits}, {"forks", forks},
+		{"slow", slow}, {"many", many}, {"full", full}, {"accepts", accepts}, {"sleeper", add_to_sleeper},
+		{"shared", shared_set}, {"sleepers", two_sleepers}, {"leaver", leaver}, {"first", add_first}, {"range", range},
+		{"cancels", cancels}, {"closes", closes}, {"heir", heir}, {"anywhere", anywhere}, {"handlers", handlers},
+		{"exits", exits}, {"forks", forks},
 	};
 	setvbuf(stdout, NULL, _IONBF, 0);
 	listener = socket(AF_INET, SOCK_STREAM, 0);

@@ -65,6 +65,8 @@ static void restarts(void) {
 static void *become(void *go_on) {
 	gid_t none;
 	asleep(sleeper);
+	CHECK(initgroups("root", getegid()) == 0 || errno == EPERM);
+	asleep(sleeper);
 	CHECK(setuid(getuid()) == 0 && setresgid(-1, -1, -1) == 0 && setregid(-1, getegid()) == 0);
 	CHECK(setgroups(0, &none) == 0 || errno == EPERM);
 	asleep(sleeper);
@@ -141,9 +143,10 @@ static void jump(int n) {
 	siglongjmp(back, n);
 }
 
-/* A handler ends a call that does not wait. */
+/* A handler ends a call that does not wait. The thread can be cancelled as before. */
 static void jumps(void) {
 	char c;
+	int state;
 	open_pair();
 	fcntl(two, F_SETFL, O_NONBLOCK);
 	handler(SIGALRM, jump, 0);
@@ -155,6 +158,7 @@ static void jumps(void) {
 				recv(two, &c, 1, 0);
 			}
 		}
+		CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0 && state == PTHREAD_CANCEL_ENABLE);
 		CHECK(write(one, "x", 1) == 1);
 		for (struct pollfd p = {.fd = two, .events = POLLIN}; recv(two, &c, 1, 0) != 1;)
 			CHECK(errno == EAGAIN && poll(&p, 1, PATIENCE * 1000) == 1);
@@ -188,16 +192,34 @@ static void wait_here(int n) {
 
 static void interrupt_again(void) { pthread_kill(main_thread, SIGUSR2); }
 
-/* A handler jumps out of a call that waits, or out of two, one in the other's handler. */
-static void leaves(void) {
-	static pthread_t t;
+static void *waits_for_byte_of(void *fd) {
 	char c;
+	CHECK(read(*(int *)fd, &c, 1) == 1);
+	return NULL;
+}
+
+/* A stack for handlers, with 4 KiB beyond what the kernel needs. */
+static void little_stack(void) {
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (size_t)sysconf(_SC_MINSIGSTKSZ) + 4096;
+	size_t size = (room + page - 1) / page * page;
+	char *p = mmap(NULL, page + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED && mprotect(p + page, size, PROT_READ | PROT_WRITE) == 0);
+	CHECK(sigaltstack(&(stack_t){.ss_sp = p + page, .ss_size = room}, NULL) == 0);
+}
+
+/* A handler jumps out of a call that waits, or out of two, one in the other's handler. Another thread waits as well. */
+static void leaves(void) {
+	static pthread_t t, other;
+	char c;
+	new_pair(&three, &four);
+	CHECK(pthread_create(&other, NULL, waits_for_byte_of, &four) == 0);
+	little_stack();
 	handler(SIGUSR2, jump, 0);
 	for (volatile int i = 0; i < 40; i++) {
 		struct epoll_event e = {.events = EPOLLIN}, got;
 		open_pair();
 		CHECK((set = epoll_create1(0)) >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, two, &e) == 0);
-		handler(SIGUSR1, i % 2 ? wait_here : jump, 0);
+		handler(SIGUSR1, i % 2 ? wait_here : jump, i % 2 ? 0 : SA_ONSTACK);
 		if (sigsetjmp(back, 1) == 0) {
 			t = later(i % 2 ? interrupt_again : nothing);
 			wait_in_vain(i / 2 % 5);
@@ -207,6 +229,8 @@ static void leaves(void) {
 		CHECK(write(one, "x", 1) == 1 && epoll_wait(set, &got, 1, -1) == 1 && read(two, &c, 1) == 1);
 		CHECK(close(set) == 0 && close(two) == 0 && read(one, &c, 1) == 0 && close(one) == 0);
 	}
+	CHECK(write(three, "x", 1) == 1 && pthread_join(other, NULL) == 0 && close(three) == 0 && close(four) == 0);
+	CHECK(sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL) == 0);
 }
 
 static _Atomic long sum;
