@@ -165,7 +165,7 @@ func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) (rose bool) {
 		}
 	}
 	switch {
-	case c.lowAt == 0 || delay <= base+max(c.p.Target/4, min(base/32, c.allowed())):
+	case c.lowAt == 0 || delay <= base+max(c.p.Target/4, min(base/32, c.far())):
 		c.lowAt, c.rises = now, 0
 	case now.Sub(c.lowAt) > max(drainEvery, drainRounds*c.rtt):
 		c.lowAt = now
@@ -174,19 +174,20 @@ func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) (rose bool) {
 	return rose
 }
 
-// kept is the most delay that windows of the size drained to allow on this path: slow ones have more.
-func (c *Cwnd) kept() time.Duration {
-	fast := c.p.Target + c.p.Target/2
-	if c.rate*fast.Seconds() < slowQueue {
-		return max(fast, slowMost)
+// far is the delay above the minimum from which on the path may have become longer: more than windows of the size
+// drained to allow there. Slow paths have more.
+func (c *Cwnd) far() time.Duration {
+	kept := c.p.Target + c.p.Target/2
+	if c.rate*kept.Seconds() < slowQueue {
+		kept = max(kept, slowMost)
 	}
-	return fast
+	return time.Duration(riseExcess * float64(kept))
 }
 
 // drained judges a drain that has ended, and reports whether it was the last it took to believe that the path has
 // become longer.
 func (c *Cwnd) drained(now mono.Time, base time.Duration) bool {
-	if c.p.Base > 0 || c.drainMin-base <= time.Duration(riseExcess*float64(c.kept())) {
+	if c.p.Base > 0 || c.drainMin-base <= c.far() {
 		c.rises = 0
 		return false
 	}

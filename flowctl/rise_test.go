@@ -113,6 +113,30 @@ func TestSharedPathStaysShort(t *testing.T) {
 	}
 }
 
+// A long path that several flows fill stays full: the queue that they allow each other there is no reason to drain it,
+// which takes two round trips.
+func TestSharedLongPathStaysFull(t *testing.T) {
+	const ms = time.Millisecond
+	never := func() bool { return false }
+	for _, c := range []struct {
+		delay time.Duration
+		flows int
+	}{{20 * ms, 4}, {50 * ms, 8}, {50 * ms, 16}} {
+		s := newSim(uint64(c.flows))
+		w := &wire{frame: 65600, delay: c.delay}
+		for range c.flows {
+			newFlow(t, s, endless, Profiles[0], w, ackWire())
+			s.run(20*ms, never)
+		}
+		s.run(4*time.Second, never)
+		busy, start := w.busy, s.now
+		s.run(4*time.Second, never)
+		if use := float64(w.busy-busy) / float64(s.now.Sub(start)); use < 0.99 {
+			t.Errorf("%d flows over %v: utilisation %.3f", c.flows, c.delay, use)
+		}
+	}
+}
+
 // Where the round trip of the idle path is known nothing above it is believed.
 func TestKnownPathDoesNotRise(t *testing.T) {
 	const base, ms = 110 * time.Microsecond, mono.Time(time.Millisecond)

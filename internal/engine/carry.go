@@ -25,7 +25,7 @@ func (c *conn) parkCarried(now mono.Time, g *segment, h *regmem.Heap, site regme
 		m = c.e.newMissed(now)
 		m.seg = *g
 	}
-	m.seg.data, m.seg.lasting, m.cost = t.Data, true, 0
+	m.seg.data, m.seg.lasting, m.cost, m.heap = t.Data, true, 0, h
 	c.park(now, m, regmem.Wait{Back: h, Page: t.Number}, site)
 	if site == regmem.ReadDest {
 		c.sop(g.op).puts++

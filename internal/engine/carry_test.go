@@ -54,7 +54,8 @@ func TestHeapGone(t *testing.T) {
 	}
 }
 
-// So do writes, those that a fence held until the room for trips was less than what they are.
+// So do writes, those that a fence held until the room for trips was less than what they are. The end of another grant
+// is no reason to try them again.
 func TestHeapGoneForWrites(t *testing.T) {
 	const writes, size, enough = 250, 32 << 10, 500
 	r := newRig(t, rigOptions{mtu: 9000})
@@ -86,6 +87,15 @@ func TestHeapGoneForWrites(t *testing.T) {
 	e.Carried(r.now, trips[0]) // the fence falls
 	if begun, parked := len(trips)-1, e.Holding().Parked; begun == 0 || begun >= parked {
 		t.Fatalf("%d trips for %d parts: none of them waits for room, or all do", begun, parked)
+	}
+	other, err := by.Heap(1<<20, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heap.Touch(0, 1, 0, regmem.WriteTarget)
+	use := heap.Last()
+	if e.Gone(r.now, other); heap.Last() != use {
+		t.Error("parts were tried again when another grant ended")
 	}
 	r.n[1].grants.RevokeRegion(region)
 	e.Gone(r.now, heap)

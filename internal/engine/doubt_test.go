@@ -55,6 +55,24 @@ func TestDoubtByALinkThatWasGone(t *testing.T) {
 	r.echoWorks(r.connect(engine.DialOptions{}))
 }
 
+// The peer was started anew, and is reached by a link alone that it did not have before: only Hello names it.
+func TestDoubtByALinkThatIsNew(t *testing.T) {
+	r := newRig(t, rigOptions{sealed: true})
+	c := r.connect(engine.DialOptions{})
+	_, key := r.export(1, c[1], 8, both)
+	r.settle()
+	r.boot(1, 2, rigOptions{sealed: true, links: 2})
+	r.cable(1, -1)
+	start := r.now
+	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: []byte("abcdefgh")})
+	r.must("the operation ends", 20*time.Second, r.all(0, 1))
+	if took := r.now.Sub(start); took > 2*time.Second {
+		t.Errorf("after %v", took)
+	}
+	r.wantStatus(0, 1, engine.StatusPeerDown)
+	r.echoWorks(r.connect(engine.DialOptions{}))
+}
+
 // The peer still has the session: whoever forges Reset makes the ends ask each other, at most once a second, and
 // nothing else happens.
 func TestDoubtUnfounded(t *testing.T) {

@@ -65,10 +65,10 @@ type missed struct {
 	part resend // what is to be sent
 	new  bool   // of an answer: all from its cursor on, which was never sent
 
-	heap   *regmem.Heap // what a courier fetches for part
-	use    regmem.Use
-	off    uint64 // where that begins, as misses.at has it
-	landed bool   // a courier has put the data of seg in its place
+	heap   *regmem.Heap // what couriers carry for it
+	use    regmem.Use   // of part
+	off    uint64       // where that begins, as misses.at has it
+	landed bool         // a courier has put the data of seg in its place
 }
 
 // A parked part is in three chains, so that nobody has to go through what others have parked.
@@ -200,7 +200,7 @@ func (c *conn) parkSegment(now mono.Time, g *segment, site regmem.Site) bool {
 		m.seg = *g
 		m.seg.data, m.seg.lasting = m.kept, true
 	}
-	m.cost = cost
+	m.cost, m.heap = cost, h
 	c.park(now, m, wait, site)
 	return true
 }
@@ -402,19 +402,14 @@ func (c *conn) waitingOp(op seqnum.Value) *recvOp {
 }
 
 // Gone says that memory is no more. What waits for it, or for room to be carried there, is tried again, and meets what
-// there is in its place.
+// there is in its place. What waits for the same room is not: a user may give up one grant after the other.
 func (e *Endpoint) Gone(now mono.Time, b regmem.Backing) {
 	var all []*missed
 	for m := e.backs[b].first; m != nil; m = m.in[ofBack].next {
 		all = append(all, m)
 	}
-	if h, ok := b.(*regmem.Heap); ok {
-		for m := e.backs[h.Room()].first; m != nil; m = m.in[ofBack].next {
-			all = append(all, m)
-		}
-	}
 	for _, m := range all {
-		if e.isParked(m) {
+		if e.isParked(m) && m.back() == b {
 			e.again(now, m)
 		}
 	}

@@ -406,11 +406,16 @@ func (e *Endpoint) onReset(now mono.Time, i int, src [6]byte, body []byte) {
 	}
 }
 
-// hasAddress reports whether a link of the peer has that address, or had it: one that is gone may have come back in
-// another life of the peer.
+// hasAddress reports whether a link of the peer has that address, or had it, or is said to by Hello: in another life
+// the peer may have links again that were gone, and others. Who forges that Hello can forge Reset from any address.
 func (s *session) hasAddress(mac [6]byte) bool {
-	for m := s.present() | s.known; m != 0; m &= m - 1 {
-		if s.remoteLink(uint8(bits.TrailingZeros64(m))).mac == mac {
+	for m := s.known; m != 0; m &= m - 1 {
+		if s.links[bits.TrailingZeros64(m)].mac == mac {
+			return true
+		}
+	}
+	for m := s.peer.named; m != 0; m &= m - 1 {
+		if s.peer.remote[uint8(bits.TrailingZeros64(m))].mac == mac {
 			return true
 		}
 	}
