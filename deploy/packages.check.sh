@@ -1,6 +1,6 @@
 #!/bin/sh
-# packages.check.sh FOLDER VERSION CC: unpacks the C packages in FOLDER into a root of their own, and uses them from there
-# as the manuals say: libfabric finds the provider, a C program is built by pkg-config and starts. Needs no daemon.
+# packages.check.sh FOLDER VERSION CC: unpacks the C packages in FOLDER into a root of their own, and uses them there as
+# the manuals say: libfabric finds the provider, a C program is built by pkg-config and starts. Needs no daemon.
 set -eu
 arch=$(dpkg --print-architecture)
 root=$(mktemp -d)

@@ -18,7 +18,8 @@ const (
 	gatherLongest = 64 << 10              // bytes; a longer operation fills a super-frame alone
 )
 
-// long reports whether e, the entry of w, is worth a frame of its own. It has the last of the pieces of w.
+// long reports whether an operation, whose entry in the ring is e, is worth a frame of its own. The length in e is that
+// of the last piece alone.
 func long(e *ipc.SQE, w *Work) bool {
 	n := e.Len
 	if w != nil && len(w.Pieces) > 1 {

@@ -66,8 +66,8 @@ type Work struct {
 	Compare uint64  // with CompareSwap
 	Result  *uint64 // receives what was there, before the operation is done; nil: not wanted
 
-	// Of a send, how long it may wait for a buffer of the peer: zero, as long as it takes; negative, not at all. After
-	// that it ends with ErrNoBuffer.
+	// Patience limits how long a send waits for a buffer of the peer; then the send fails with ErrNoBuffer. Zero: it
+	// waits without limit. Negative: it does not wait.
 	Patience time.Duration
 	Queue    *CompletionQueue // where its end is told, besides the Op; nil: nowhere
 	Context  uint64           // handed back in the Completion

@@ -101,8 +101,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestSoftBeside: a part of which one chunk was never there and the other stays has the one pinned, without room for
-// both.
+// TestSoftBeside: an access needs two chunks. One stays in memory without being pinned, the other was never pinned.
+// Where there is no room to pin both, the other alone is pinned.
 func TestSoftBeside(t *testing.T) {
 	p := newPromptSpace(t, SpaceConfig{Size: 64 * DefaultChunk, Pin: 8 * DefaultChunk,
 		Swaps: func() bool { return false }})

@@ -249,7 +249,7 @@ EDGE_API int edge_request_refuse(edge_request *request, const char *reason);
 /* Withdraws the service, refuses the requests that wait, and frees the listener. */
 EDGE_API void edge_listener_close(edge_listener *listener);
 
-/* As it was dialled until it has answered, then as it calls itself. The texts are good until the connection is freed. */
+/* As it was dialled until it has answered, then as it calls itself. Both are valid until the connection is freed. */
 EDGE_API const char *edge_conn_peer(const edge_conn *conn);
 EDGE_API const char *edge_conn_service(const edge_conn *conn);
 /* What the other side gave to dial or accept. */

@@ -158,8 +158,8 @@ static bool watch(struct waiter *w) {
 	return true;
 }
 
-/* A thread is about to sleep in w, perhaps as one of several. w watches if nobody else does, or if whoever watches wakes
- * for its sake. */
+/* A thread is about to sleep in w, perhaps as one of several. w watches if nobody else does, or if whoever watches
+ * wakes for its sake. */
 static bool watched(struct waiter *w) {
 	bool takes = !watcher || watcher == w || favourite == w;
 	if (!takes)

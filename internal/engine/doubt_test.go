@@ -34,43 +34,31 @@ func TestDoubtAfterSilence(t *testing.T) {
 	r.oneSession()
 }
 
-// The peer said that a link is gone, was started anew, and is reached by that link alone: its Resets come from there.
-func TestDoubtByALinkThatWasGone(t *testing.T) {
-	o := rigOptions{sealed: true, links: 2}
-	r := newRig(t, o)
-	c := r.connect(engine.DialOptions{})
-	_, key := r.export(1, c[1], 8, both)
-	r.settle()
-	r.n[1].e.RemoveLink(r.now, 1)
-	r.settle()
-	r.boot(1, 2, o)
-	r.cable(1, -1)
-	start := r.now
-	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: []byte("abcdefgh")})
-	r.must("the operation ends", 20*time.Second, r.all(0, 1))
-	if took := r.now.Sub(start); took > 2*time.Second {
-		t.Errorf("after %v", took)
+// The peer is started anew and reached only by a link that it had said is gone, or by one that it did not have before,
+// which Hello alone names: its Resets come from there.
+func TestDoubtByOtherLinks(t *testing.T) {
+	for name, links := range map[string]int{"gone": 2, "new": 1} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rigOptions{sealed: true, links: links})
+			c := r.connect(engine.DialOptions{})
+			_, key := r.export(1, c[1], 8, both)
+			r.settle()
+			if links == 2 {
+				r.n[1].e.RemoveLink(r.now, 1)
+				r.settle()
+			}
+			r.boot(1, 2, rigOptions{sealed: true, links: 2})
+			r.cable(1, -1)
+			start := r.now
+			r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: []byte("abcdefgh")})
+			r.must("the operation ends", 20*time.Second, r.all(0, 1))
+			if took := r.now.Sub(start); took > 2*time.Second {
+				t.Errorf("after %v", took)
+			}
+			r.wantStatus(0, 1, engine.StatusPeerDown)
+			r.echoWorks(r.connect(engine.DialOptions{}))
+		})
 	}
-	r.wantStatus(0, 1, engine.StatusPeerDown)
-	r.echoWorks(r.connect(engine.DialOptions{}))
-}
-
-// The peer was started anew, and is reached by a link alone that it did not have before: only Hello names it.
-func TestDoubtByALinkThatIsNew(t *testing.T) {
-	r := newRig(t, rigOptions{sealed: true})
-	c := r.connect(engine.DialOptions{})
-	_, key := r.export(1, c[1], 8, both)
-	r.settle()
-	r.boot(1, 2, rigOptions{sealed: true, links: 2})
-	r.cable(1, -1)
-	start := r.now
-	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: []byte("abcdefgh")})
-	r.must("the operation ends", 20*time.Second, r.all(0, 1))
-	if took := r.now.Sub(start); took > 2*time.Second {
-		t.Errorf("after %v", took)
-	}
-	r.wantStatus(0, 1, engine.StatusPeerDown)
-	r.echoWorks(r.connect(engine.DialOptions{}))
 }
 
 // The peer still has the session: whoever forges Reset makes the ends ask each other, at most once a second, and

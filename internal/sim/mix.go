@@ -106,8 +106,8 @@ func drawMix(seed uint64) (Options, mix) {
 	}
 	o.drawMisses()
 	m.composes = o.Misses.Delay == 0 // messages are composed in memory that is registered whole
-	// Of a stream of its own: worlds without such sends are what they were before there were any. In the others the
-	// sends that are drawn anyway end otherwise, so that their frames differ; TestSwarmBefore has those of old.
+	// Both have random numbers of their own: worlds that draw neither replay as before. In worlds that do, sends end
+	// otherwise and frames differ; TestSwarmBefore replays the old ones.
 	m.impatient, m.pools = stream(seed, patienceStream).IntN(2) == 0, drawPools(o)
 	return o, m
 }

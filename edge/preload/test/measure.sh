@@ -66,7 +66,8 @@ measure_memcached() {
 	b memcached -u root -p 6002 -t 1 &
 	eb memcached -u root -p 6102 -t 1 &
 	for p in 6002 6102; do listening $p; done
-	compare "memcached, memcslap get" gets 6002 memcslap --servers=10.78.0.2:@ --concurrency=8 --execute-number=2000 --test=get
+	compare "memcached, memcslap get" gets 6002 memcslap --servers=10.78.0.2:@ --concurrency=8 \
+		--execute-number=2000 --test=get
 }
 measure_nginx() {
 	head -c 512 /dev/zero >small
