@@ -7,27 +7,41 @@ import (
 	"multiedge/regmem"
 )
 
+// grantRig is a connection whose end at node 1 has granted memory by a heap grant.
+type grantRig struct {
+	*rig
+	c      [2]engine.ConnID
+	by     *regmem.Carrier
+	heap   *regmem.Heap
+	region *regmem.Region
+	key    regmem.Key
+	trips  []*regmem.Trip // that couriers have been given
+}
+
+func newGrantRig(t *testing.T, size uint64, perm regmem.Perm) *grantRig {
+	r := &grantRig{rig: newRig(t, rigOptions{mtu: 9000})}
+	r.c = r.connect(engine.DialOptions{})
+	r.settle()
+	r.by = regmem.NewCarrier(func(t *regmem.Trip) bool { r.trips = append(r.trips, t); return true })
+	var err error
+	if r.heap, err = r.by.Heap(1<<20, size); err != nil {
+		t.Fatal(err)
+	}
+	r.region = &regmem.Region{ID: 1, Mem: regmem.Wrap(make([]byte, size)), Back: r.heap}
+	if r.key, err = r.n[1].grants.Grant(r.region, uint64(r.c[1]), perm, 0, size); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // Clause 16.4: reads of a heap grant that is revoked end at once, those that wait for a trip as those that wait for
 // room for one, and no trip begins any more.
 func TestHeapGone(t *testing.T) {
 	const reads, size = 100, 32 << 10
-	r := newRig(t, rigOptions{mtu: 9000})
-	c := r.connect(engine.DialOptions{})
-	r.settle()
+	r := newGrantRig(t, reads*size, regmem.RemoteRead)
 	e := r.n[1].e
-	var trips []*regmem.Trip
-	by := regmem.NewCarrier(func(t *regmem.Trip) bool { trips = append(trips, t); return true })
-	heap, err := by.Heap(1<<20, reads*size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	region := &regmem.Region{ID: 1, Mem: regmem.Wrap(make([]byte, reads*size)), Back: heap}
-	key, err := r.n[1].grants.Grant(region, uint64(c[1]), regmem.RemoteRead, 0, reads*size)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i := range uint64(reads) {
-		r.submit(0, c[0], engine.Op{Kind: engine.OpRead, Token: i, Key: key, Off: i * size,
+		r.submit(0, r.c[0], engine.Op{Kind: engine.OpRead, Token: i, Key: r.key, Off: i * size,
 			Local: make([]byte, size)})
 	}
 	for e.Holding().Parked < reads {
@@ -35,22 +49,22 @@ func TestHeapGone(t *testing.T) {
 			t.Fatalf("%d of %d reads wait", e.Holding().Parked, reads)
 		}
 	}
-	begun := len(trips)
+	begun := len(r.trips)
 	if begun == 0 || begun == reads {
 		t.Fatalf("%d trips for %d reads: none of them waits for room, or all do", begun, reads)
 	}
-	r.n[1].grants.RevokeRegion(region)
-	e.Gone(r.now, heap)
+	r.n[1].grants.RevokeRegion(r.region)
+	e.Gone(r.now, r.heap)
 	r.take(1)
 	if n := e.Count.AccessRefused; n != reads || e.Holding().Parked != 0 {
 		t.Errorf("%d of %d reads were refused, %d wait still", n, reads, e.Holding().Parked)
 	}
-	for _, trip := range trips {
-		by.Over(trip)
+	for _, trip := range r.trips {
+		r.by.Over(trip)
 		e.Carried(r.now, trip)
 	}
-	if len(trips) != begun {
-		t.Errorf("%d trips began afterwards", len(trips)-begun)
+	if len(r.trips) != begun {
+		t.Errorf("%d trips began afterwards", len(r.trips)-begun)
 	}
 }
 
@@ -58,24 +72,11 @@ func TestHeapGone(t *testing.T) {
 // is no reason to try them again.
 func TestHeapGoneForWrites(t *testing.T) {
 	const writes, size, enough = 250, 32 << 10, 500
-	r := newRig(t, rigOptions{mtu: 9000})
-	c := r.connect(engine.DialOptions{})
-	r.settle()
+	r := newGrantRig(t, writes*size, regmem.RemoteWrite)
 	e := r.n[1].e
-	var trips []*regmem.Trip
-	by := regmem.NewCarrier(func(t *regmem.Trip) bool { trips = append(trips, t); return true })
-	heap, err := by.Heap(1<<20, writes*size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	region := &regmem.Region{ID: 1, Mem: regmem.Wrap(make([]byte, writes*size)), Back: heap}
-	key, err := r.n[1].grants.Grant(region, uint64(c[1]), regmem.RemoteWrite, 0, writes*size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.ForwardFence, Key: key, Local: []byte{1}})
+	r.submit(0, r.c[0], engine.Op{Kind: engine.OpWrite, Flags: engine.ForwardFence, Key: r.key, Local: []byte{1}})
 	for i := range uint64(writes) {
-		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1 + i, Key: key, Off: i * size,
+		r.submit(0, r.c[0], engine.Op{Kind: engine.OpWrite, Token: 1 + i, Key: r.key, Off: i * size,
 			Local: make([]byte, size)})
 	}
 	for held := uint64(0); held < enough; held = e.Count.SegmentsHeld {
@@ -83,22 +84,22 @@ func TestHeapGoneForWrites(t *testing.T) {
 			t.Fatalf("%d parts are held, want %d", held, enough)
 		}
 	}
-	by.Over(trips[0])
-	e.Carried(r.now, trips[0]) // the fence falls
-	if begun, parked := len(trips)-1, e.Holding().Parked; begun == 0 || begun >= parked {
+	r.by.Over(r.trips[0])
+	e.Carried(r.now, r.trips[0]) // the fence falls
+	if begun, parked := len(r.trips)-1, e.Holding().Parked; begun == 0 || begun >= parked {
 		t.Fatalf("%d trips for %d parts: none of them waits for room, or all do", begun, parked)
 	}
-	other, err := by.Heap(1<<20, size)
+	other, err := r.by.Heap(1<<20, size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	heap.Touch(0, 1, 0, regmem.WriteTarget)
-	use := heap.Last()
-	if e.Gone(r.now, other); heap.Last() != use {
+	r.heap.Touch(0, 1, 0, regmem.WriteTarget)
+	use := r.heap.Last()
+	if e.Gone(r.now, other); r.heap.Last() != use {
 		t.Error("parts were tried again when another grant ended")
 	}
-	r.n[1].grants.RevokeRegion(region)
-	e.Gone(r.now, heap)
+	r.n[1].grants.RevokeRegion(r.region)
+	e.Gone(r.now, r.heap)
 	if n := e.Holding().Parked; n != 0 {
 		t.Errorf("%d parts wait still", n)
 	}
