@@ -127,7 +127,6 @@ func (c *Cluster) follow(ctx context.Context, client, server *child, s Session) 
 	events := events[Event](client.out)
 	defer drain(events)
 	var failed error
-	pids, switches := c.pids(client, server), uint64(0)
 	for {
 		select {
 		case e, ok := <-events:
@@ -142,14 +141,8 @@ func (c *Cluster) follow(ctx context.Context, client, server *child, s Session) 
 				failed = errors.New(e.Error)
 				continue
 			}
-			switch {
-			case e.Begin:
-				switches = involuntary(pids)
-			case e.Row != nil:
+			if e.Row != nil {
 				c.complete(e.Row)
-				if now := involuntary(pids); now > switches { // a thread that ended takes its count with it
-					e.Row.Switches = now - switches
-				}
 			}
 			s.Sink(e)
 		case <-server.ended:

@@ -10,7 +10,7 @@ import (
 // Receiving with recvmmsg:
 //
 //  1. the message headers point at the driver's buffers, one each, so a call needs no preparation (RecvScatter makes
-//    detours);
+//     detours);
 //  2. one recvmmsg copies up to 32 queued frames into them;
 //  3. dst receives slices of the buffers: valid until the next call overwrites them.
 //

@@ -11,11 +11,9 @@ import (
 // Receiving through the ring:
 //
 //  1. the kernel copies an arriving frame into the slot at its own head, then stores TP_STATUS_USER in the slot's
-//    status word
-//     (release); it never looks past a slot that is not its own, but drops;
+//     status word (release); it never looks past a slot that is not its own, but drops;
 //  2. Recv loads the status word of the slot at head (acquire), checks where the kernel says the frame lies, hands out
-//    a slice
-//     of the slot, and moves head on: no system call, no copy;
+//     a slice of the slot, and moves head on: no system call, no copy;
 //  3. slots from tail up to head are the caller's until the next Recv, which stores TP_STATUS_KERNEL in each (release).
 //
 // Head and tail are private to the driver. Only bytes inside the slot are ever handed out, whatever the header says.

@@ -7,8 +7,8 @@ import "golang.org/x/sys/unix"
 //  1. gather points prebuilt message headers at the caller's pieces: nothing is copied, nothing allocated;
 //  2. one sendmmsg copies all of them into kernel buffers; on return the caller's buffers are its own again;
 //  3. the kernel reports only how many messages it took. If that is fewer than offered, the next round offers the first
-//    one it refused,
-//     alone at the front, and gets its errno: no room (stop), too long (skip that one), link down (stop).
+//     one it refused, alone at the front, and gets its errno: no room (stop), too long (skip that one), link down
+//     (stop).
 //
 // The headers keep references to the last batch's buffers until they are overwritten or the driver is dropped.
 

@@ -14,13 +14,11 @@ import (
 // byte:
 //
 //  1. superQueue.gather puts successive joined frames of one flow and one length behind common outer headers, as UDP
-//    over IPv6; no byte is copied, the
-//     kernel gathers the pieces of them all. Other frames go alone, as they are;
+//     over IPv6; no byte is copied, the kernel gathers the pieces of them all. Other frames go alone, as they are;
 //  2. the kernel passes the super-frame on as one. Where the wire begins, the interface or the kernel cuts it into
-//    frames (UDP segmentation offload);
-//     a virtual link hands it over whole;
+//     frames (UDP segmentation offload); a virtual link hands it over whole;
 //  3. the peer's kernel copies it, as one, to a slot of a ring; frames that arrived one by one may have been merged
-//    before (receive offload);
+//     before (receive offload);
 //  4. Recv hands out the frames in it one after the other, where they lie.
 //
 // Nobody's IP stack is needed: the addresses are made from hardware addresses and are no host's, so nothing is

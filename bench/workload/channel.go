@@ -106,6 +106,15 @@ func (ch *channel) receive(ctx context.Context) (*message, error) {
 	return &m, nil
 }
 
+// awaitGo waits until the client begins.
+func (ch *channel) awaitGo(ctx context.Context) error {
+	n, err := ch.conn.WaitNotify(ctx)
+	if err == nil && n.Imm != immGo {
+		err = unexpected(n.Imm, "the client's go")
+	}
+	return err
+}
+
 // errProtocol means that the two ends do not agree on what comes next.
 var errProtocol = errors.New("the peer broke the benchmark's protocol")
 

@@ -188,6 +188,11 @@ func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughpu
 	if c.Begin != nil {
 		c.Begin()
 	}
+	if spec.serverSends() {
+		if err := c.side.ch.signal(ctx, immGo, edge.ForwardFence); err != nil {
+			return err
+		}
+	}
 	busy, stolen := report.BusySeconds(), report.StolenSeconds()
 	out, err := c.side.execute(ctx, p, true)
 	if err != nil {

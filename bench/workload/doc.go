@@ -10,13 +10,15 @@
 //	client                                server
 //	run{Spec} ------------------------->  prepares memory, reads its counters
 //	          <-------------------------  ready
+//	reads its counters; go ------------>  begins as well, if it sends
 //	messages, see the test's file
 //	end (fenced behind all messages) -->  has everything: stops its clock
 //	          <-------------------------  end acknowledged: the client's clock stops
 //	          <-------------------------  done{Report}
 //
-// In two-way both sides send and both sides end. Writes carry their payload only; with integrity checking each also
-// notifies, so that the receiver verifies every message where it landed and gives back the slot (credit).
+// In two-way both sides send and both sides end. They begin together: one that sends alone is faster, and is not what
+// the test is about. Writes carry their payload only; with integrity checking each also notifies, so that the receiver
+// verifies every message where it landed and gives back the slot (credit).
 //
 // # Several connections
 //

@@ -10,6 +10,7 @@ const (
 	immCredit  = 3 << immBits // the receiver has verified all messages below value (its lower bits)
 	immEnd     = 4 << immBits // all messages were sent; their number lies in the control region
 	immEndAck  = 5 << immBits // all messages are here
+	immGo      = 6 << immBits // the client begins: a server that sends begins as well
 )
 
 // split takes an immediate apart.

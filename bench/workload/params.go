@@ -15,7 +15,7 @@ import (
 const Service = "edgebench"
 
 // protocol is the version of the messages between client and server.
-const protocol = 2
+const protocol = 3
 
 // Params is the private data of a dial: what the session needs. It must stay below 512 bytes of JSON.
 type Params struct {
@@ -192,6 +192,7 @@ type Report struct {
 	Sent      uint64            `json:"sent"`            // operations initiated by the server
 	Seconds   float64           `json:"seconds"`
 	CPU       report.End        `json:"cpu"`
+	Switches  uint64            `json:"involuntary_switches"`
 	Counters  report.Counters   `json:"counters"`
 	Dropped   uint64            `json:"dropped"`
 	Integrity Integrity         `json:"integrity"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 
 	"multiedge/bench/report"
@@ -19,6 +20,7 @@ type Probe struct {
 // Reading is what one end has used and counted up to a moment.
 type Reading struct {
 	cpu      report.End
+	switches uint64 // how often a processor was taken from the process, and from a daemon that serves it
 	counters report.Counters
 	dropped  uint64
 	links    []report.LinkLoad
@@ -38,6 +40,7 @@ type Info struct {
 
 // daemonStatus and linkStatus are the parts of the daemon's answers that matter here.
 type daemonStatus struct {
+	PID       int               `json:"pid"`
 	User      float64           `json:"cpu_user_seconds"`
 	System    float64           `json:"cpu_system_seconds"`
 	Scheduler string            `json:"scheduler"`
@@ -73,8 +76,9 @@ func (p *Probe) Read(ctx context.Context) (*Reading, error) {
 		return nil, fmt.Errorf("status of the links: %w", err)
 	}
 	user, system := processCPU()
-	r.cpu = report.End{ProcessUser: user, ProcessSystem: system}
+	r.cpu, r.switches = report.End{ProcessUser: user, ProcessSystem: system}, involuntary(os.Getpid())
 	if !p.embedded {
+		r.switches += involuntary(st.PID)
 		r.cpu.DaemonUser, r.cpu.DaemonSystem = st.User, st.System
 	}
 	return r, nil
@@ -137,6 +141,7 @@ func CountersOf(c map[string]uint64) report.Counters {
 // usage is what happened between two readings.
 type usage struct {
 	cpu      report.End
+	switches uint64
 	counters report.Counters
 	dropped  uint64
 	links    []report.LinkLoad
@@ -145,6 +150,7 @@ type usage struct {
 // since returns what happened from the reading o to r.
 func (r *Reading) since(o *Reading) usage {
 	u := usage{counters: r.counters.Sub(o.counters), dropped: r.dropped - o.dropped, links: []report.LinkLoad{}}
+	u.switches = r.switches - min(r.switches, o.switches) // a thread that ended takes its count with it
 	u.cpu = report.End{
 		ProcessUser: r.cpu.ProcessUser - o.cpu.ProcessUser, ProcessSystem: r.cpu.ProcessSystem - o.cpu.ProcessSystem,
 		DaemonUser: r.cpu.DaemonUser - o.cpu.DaemonUser, DaemonSystem: r.cpu.DaemonSystem - o.cpu.DaemonSystem,

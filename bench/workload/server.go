@@ -212,6 +212,11 @@ func (s *side) measure(ctx context.Context, p *setup, before *Reading, probe *Pr
 	if err := p.streams.accept(ctx); err != nil {
 		return nil, err
 	}
+	if p.spec.serverSends() {
+		if err := s.ch.awaitGo(ctx); err != nil {
+			return nil, err
+		}
+	}
 	out, err := s.execute(ctx, p, false)
 	if err != nil {
 		return nil, err
@@ -222,8 +227,8 @@ func (s *side) measure(ctx context.Context, p *setup, before *Reading, probe *Pr
 	}
 	u := after.since(before)
 	return &Report{
-		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Counters: u.counters, Dropped: u.dropped,
-		Integrity: out.integrity, Links: u.links, Notes: out.notes,
+		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Switches: u.switches, Counters: u.counters,
+		Dropped: u.dropped, Integrity: out.integrity, Links: u.links, Notes: out.notes,
 	}, nil
 }
 

@@ -170,6 +170,22 @@ func TestRegisteredByteStreams(t *testing.T) {
 	}
 }
 
+// A server that sends begins when the client does.
+func TestServerBeginsWithTheClient(t *testing.T) {
+	s := Spec{Test: report.TwoWay, Size: 1000, Count: 8, Depth: 1, Batch: 1, Integrity: true}
+	c := dial(t, world(t), s)
+	c.Begin = func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if n, err := c.conn.WaitNotify(ctx); err == nil {
+			t.Errorf("the server sent %#x before the client began", n.Imm)
+		}
+	}
+	if r, err := c.Run(t.Context(), s, nil); err != nil || r.Operations != 16 {
+		t.Errorf("%d operations, %v", r.Operations, err)
+	}
+}
+
 // A measurement that is cancelled ends, at both ends.
 func TestCancelledByteStreams(t *testing.T) {
 	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
@@ -274,8 +290,8 @@ func TestParamsFitPrivateData(t *testing.T) {
 	if b := p.encode(); len(b) > 512 {
 		t.Errorf("%d bytes", len(b))
 	}
-	for _, bad := range []string{"", "{}", `{"protocol":99,"region":1048576}`, `{"protocol":2,"region":-5}`,
-		`{"protocol":2,"region":1}`, `{"protocol":2,"region":1048576,"conns":100000}`} {
+	for _, bad := range []string{"", "{}", `{"protocol":99,"region":1048576}`, `{"protocol":3,"region":-5}`,
+		`{"protocol":3,"region":1}`, `{"protocol":3,"region":1048576,"conns":100000}`} {
 		if _, err := parseParams([]byte(bad)); err == nil {
 			t.Errorf("parameters %q were accepted", bad)
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"multiedge/internal/mono"
@@ -16,7 +17,7 @@ import (
 //  2. acks and links, then what fill.go chooses: small segments are appended to the tail, one long payload becomes the
 //     bulk and stays where it lies. Each is recorded as carried by this frame.
 //  3. finish gives it its packet number, has the ledger remember it with its records, and ends in sum (plaintext) or
-//    seal (encrypted): now it is in the batch.
+//     seal (encrypted): now it is in the batch.
 
 // Of the parts of operations in a frame one is gathered from where it lies; the others are copied into the tail.
 // smallMost is the longest part that is copied although it could be gathered, in bytes, packMost the longest that is
@@ -75,6 +76,11 @@ func (w *builder) begin(s *session, p *txPath, b *Batch) {
 		w.tag, w.split = wire.TagLen, wire.SplitLen
 	}
 	w.limit = min(p.frameLimit(), len(buf)-wire.HeadLen) - w.tag
+	if p.joined {
+		// A datagram ends behind a frame that is shorter than its first (clause 12.6): all are as long as one with
+		// nothing but a payload, finish pads.
+		w.limit -= (w.limit - wire.FixedLen - wire.BulkLen - w.split) % w.unit()
+	}
 	w.room = w.limit - wire.FixedLen
 	w.recs, w.flags, w.retx, w.hasBulk, w.eliciting, w.last.kind = 0, 0, false, false, false, wire.KindPad
 	w.payload, w.joined, w.picked = nil, p.joined, false
@@ -151,12 +157,15 @@ func (w *builder) keys() {
 }
 
 // padTo makes the frame size bytes long after the Ethernet header.
-func (w *builder) padTo(size int) {
-	if n := size - w.tag - wire.FixedLen - len(w.tail) - 4; n > 0 && len(w.tail)+n+4 <= cap(w.tail) {
-		at := len(w.tail)
-		w.tail = append(w.tail, byte(wire.KindPad), 0, byte(n>>8), byte(n))
-		w.tail = w.tail[:at+4+n]
-		clear(w.tail[at+4:])
+func (w *builder) padTo(size int) { w.pad(size - w.tag - wire.FixedLen - len(w.tail)) }
+
+// pad makes the tail n bytes longer, if there is room and they are no fewer than a segment has.
+func (w *builder) pad(n int) {
+	if at := len(w.tail); n >= wire.PadLen && at+n <= cap(w.tail) {
+		w.extend(n)
+		clear(w.tail[at:])
+		w.tail[at] = byte(wire.KindPad)
+		binary.BigEndian.PutUint16(w.tail[at+2:], uint16(n-wire.PadLen))
 	}
 }
 
@@ -187,6 +196,9 @@ const tagPicked = 1 << 31
 // finish numbers the frame, sums or seals it, and adds it to the batch.
 func (w *builder) finish(now mono.Time) {
 	s, p, e := w.s, w.p, w.s.e
+	if w.joined && w.hasBulk && w.bulk.Flags&wire.SegLast == 0 {
+		w.pad(w.room)
+	}
 	bytes := wire.EthLen + wire.FixedLen + len(w.tail)
 	if w.hasBulk {
 		bytes += wire.BulkLen + len(w.payload) + w.split

@@ -12,7 +12,7 @@ import (
 // Finding which link of the peer each of our links reaches (clauses 4.2, 9.4). No claim is believed without an answer:
 //
 //  1. Hello, which a stranger can forge, and authentic frames, which a stranger can carry to another link, say only
-//    which links to begin with.
+//     which links to begin with.
 //  2. A path stays where it is while the peer answers on it, whatever is said.
 //  3. One that is not answered asks the peer's other links in turn, and goes to the first that answers.
 //

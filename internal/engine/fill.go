@@ -259,13 +259,18 @@ func (w *builder) bulkRoom(n, place uint64, retx bool) uint64 {
 	if most := room + w.stretch(); uint64(room) >= n || uint64(most) >= n && !retx && !w.retx {
 		return n
 	}
-	if w.limit < alignFrom {
-		return uint64(room) &^ 7
-	}
-	return uint64(room) &^ 63
+	return uint64(room - room%w.unit())
 }
 
-// alignFrom is the frame length from which giving up to 63 bytes for payloads on cache lines at their destination pays.
+// unit is what payloads that are cut are multiples of, in bytes. In long frames it pays to give up to 63 bytes for
+// payloads on cache lines at their destination.
+func (w *builder) unit() int {
+	if w.limit < alignFrom {
+		return 8
+	}
+	return 64
+}
+
 const alignFrom = 4096
 
 const pageSize = 4096

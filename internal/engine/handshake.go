@@ -14,13 +14,12 @@ import (
 // How two nodes come to trust each other (clause 10), one frame at a time:
 //
 //  1. Init and InitAck have told each end the other's session number, after a cookie proved that the asking end
-//    receives at its address. Whoever sees
-//     an Init can answer it, so the asking end begins a handshake with each address that does, until one of them has
-//     proved that it is the peer.
+//     receives at its address. Whoever sees an Init can answer it, so the asking end begins a handshake with each
+//     address that does, until one of them has proved that it is the peer.
 //  2. Crypto frames carry the streams of a TLS 1.3 handshake, cut and put together by offset. A flight is repeated
-//    until the next one arrives.
+//     until the next one arrives.
 //  3. The answering end has the asking one's last word: it opens the session and says Done. Only now does the asking
-//    end open it too.
+//     end open it too.
 //  4. session.established decides what becomes of an older session of the same two nodes.
 //
 // Only authentic frames change an open session, and no registered memory is touched before the handshake has ended.

@@ -13,11 +13,11 @@ import (
 // Fresh keys of a sealed session, by an exchange that travels inside it (clause 10.6):
 //
 //  1. Keys are due for their frames, their age or forgeries (keysTimeout), or the peer says its half (onKeys): a Step
-//    draws ours.
+//     draws ours.
 //  2. With both halves a Step computes the generation that follows. We open it from then on, and say so: Keys with
-//    READY.
+//     READY.
 //  3. The peer has said so too, or seals with it: we seal with it. Frames in flight under the old keys are opened for
-//    lateTime more; then those are erased.
+//     lateTime more; then those are erased.
 //
 // There are no roles in the exchange, so both ends may begin it at once.
 

@@ -14,7 +14,7 @@ import (
 // A received part of an operation on its way to memory (step 3 of recv.go):
 //
 //  1. onOperation: of an operation already applied, or beyond the window: answered again, or not taken. A part that a
-//    fence forbids is held, with a copy.
+//     fence forbids is held, with a copy.
 //  2. perform: its kind delivers it (kinds.go). Key, owner, permission and bounds are checked for these very bytes;
 //     a mover brings them to their place (mover.go).
 //  3. Once the operation is whole: apply queues the notification, makes the connection owe an OpAck, and performs what

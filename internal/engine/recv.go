@@ -18,9 +18,9 @@ import (
 //  1. Handle: type, session, checksums. The frame is borrowed from the driver; nothing of it is kept.
 //  2. session.onData: packet number not seen before on its path, else it is a duplicate.
 //  3. Each segment: acknowledgements free what is in flight, writes go straight to their final place (the only copy of
-//    payload).
+//     payload).
 //  4. The packet number is committed only if every segment found room; the path's policy then decides when to
-//    acknowledge.
+//     acknowledge.
 
 // Handle takes frames that arrived on local link i, in their order; those in pieces are the frames that were received
 // into the slots of the latest Forecast. It is the one way in: what an Arrival says of itself saves work, and changes

@@ -14,7 +14,7 @@ import (
 //
 //  1. PollTransmit: set-up frames first, then what sessions without data owe, then each session with data in turn.
 //  2. session.transmit: probes and pings on their own path; data on the path the scheduler picks; else an
-//    acknowledgement that is due.
+//     acknowledgement that is due.
 //  3. builder: acknowledgements that wait, then what connections have to send: small parts copied to the tail, one
 //     large part referenced where it lies in registered memory (the driver gathers it; the kernel's copy is the only
 //     one).

@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +96,35 @@ func TestDatagramsWhereBothTakeThem(t *testing.T) {
 				if got := r.pathMTU(i, 0); got != c.want {
 					t.Errorf("%s: node %d uses frames of %d bytes, want %d", c.name, i, got, c.want)
 				}
+			}
+		}
+	})
+}
+
+// Clause 12.6: a frame that carries an acknowledgement besides its payload is as long as the others, and does not end
+// the datagram.
+func TestAcksDoNotEndDatagrams(t *testing.T) {
+	inBothForms(t, func(t *testing.T, sealed bool) {
+		r := newRig(t, rigOptions{sealed: sealed, mtu: 9000, super: superBytes})
+		c := r.connect(engine.DialOptions{})
+		r.settle()
+		src := pattern(1, 60_000)
+		for i := range r.n {
+			mem, key := r.export(1-i, c[1-i], len(src), both)
+			r.submit(i, c[i], engine.Op{Kind: engine.OpWrite, Key: key, Local: src})
+			defer func() {
+				if r.must("the writes", time.Second, r.all(i, 1)); !bytes.Equal(mem, src) {
+					t.Errorf("node %d did not receive what was sent", 1-i)
+				}
+			}()
+			var lengths []int
+			for _, f := range r.take(i) {
+				lengths = append(lengths, len(f.b))
+				r.give(1-i, f)
+			}
+			full := lengths[:len(lengths)-1] // the last frame has what is left
+			if len(full) < 6 || slices.Min(full) != slices.Max(full) {
+				t.Errorf("node %d sent frames of %v bytes", i, lengths)
 			}
 		}
 	})

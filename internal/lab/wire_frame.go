@@ -12,8 +12,7 @@ import (
 //  1. pump takes a batch from a port's receive ring: the bytes are the driver's until the next batch;
 //  2. route names the hosts it goes to, its stream draws its fate, corruption happens in place;
 //  3. undelayed, it is queued in the transmit batch of the port it goes to, still in the ring, and flushed with the
-//    batch;
-//     delayed, it is copied into the heap and queued by release when due.
+//     batch; delayed, it is copied into the heap and queued by release when due.
 
 // maxAddresses bounds what a wire learns from spoofed source addresses.
 const maxAddresses = 4096

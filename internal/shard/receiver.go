@@ -4,10 +4,10 @@ package shard
 // one, to threads of their own, its receivers. The steps of a frame on a lent link:
 //
 //  1. the receiver, woken while the shard goes on, finds it in the link's receive queue and looks at it there
-//    (engine.Reader): its checksums are verified, or it is opened;
+//     (engine.Reader): its checksums are verified, or it is opened;
 //  2. the receiver hands the batch to the shard, which judges each frame: is it new, may it be written, where to;
 //  3. the shard asks for the payloads' copies (copies.go), which the receiver begins to make while the next frames are
-//    judged;
+//     judged;
 //  4. when all are judged and copied the receiver gives the frames back to the driver and takes the next ones.
 //
 // Judging costs a quarter of the rest, so one shard keeps a few receivers busy. A receiver that finds nothing for a

@@ -4,7 +4,7 @@ package shard
 //
 //  1. receive (link.go): frames that wait in the links' rings go to the engine, which places their payloads.
 //  2. drainClients (submit.go): what clients have submitted is checked and given to the engine; the mailbox: what other
-//    goroutines ask for.
+//     goroutines ask for.
 //  3. handleEvents (events.go), flushClients: completions and notifications to the clients' rings.
 //     Handshakes that the engine wants computed go to the shaker (shaker.go), and come back by the mailbox.
 //  4. transmit (link.go): what the engine has to send, in batches, to the links; then the events of that.

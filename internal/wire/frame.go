@@ -24,6 +24,8 @@ const (
 	HeadLen = EthLen + FixedLen + BulkLen
 	// TailStart is where the tail of a frame without bulk starts.
 	TailStart = EthLen + FixedLen
+	// PadLen is the length of a segment Pad without bytes.
+	PadLen = 4
 )
 
 // ClearLen is the part of the fixed header that is readable in a sealed frame; TagLen is what sealing adds behind the

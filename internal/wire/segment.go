@@ -126,7 +126,7 @@ type Layout struct {
 
 // Layouts is the table of all kinds. Tests alone change it.
 var Layouts = [MaxKinds]Layout{
-	KindPad:  {Fixed: 4, Reserved: 0xff, Put: putPad, Next: nextPad},
+	KindPad:  {Fixed: PadLen, Reserved: 0xff, Put: putPad, Next: nextPad},
 	KindPing: {Fixed: 4, Reserved: 0xff, NoData: true, Put: putPing, Next: nextPad},
 
 	KindWrite: {Fixed: 28, Reserved: reserved, Optional: SegFenced | SegNotify, Bulk: true, Put: putWrite,

@@ -16,8 +16,7 @@ import (
 //     wait, as copies of our own;
 //  2. frames held back follow once enough later ones have passed;
 //  3. out goes to the driver below. What it has no room for stays, as copies, and goes first next time: a frame that
-//    was
-//     judged has been taken from the caller and is never judged again.
+//     was judged has been taken from the caller and is never judged again.
 
 // Counters say what a faulty link did to the frames sent through it.
 type Counters struct {

@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"bufio"
@@ -10,7 +10,7 @@ import (
 
 // involuntary returns how often the kernel has taken a processor from the threads of processes, all together. Those
 // that are gone count nothing.
-func involuntary(pids []int) (sum uint64) {
+func involuntary(pids ...int) (sum uint64) {
 	for _, pid := range pids {
 		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 		for _, name := range tasks {
@@ -32,12 +32,4 @@ func involuntaryOf(status string) (n uint64) {
 		}
 	}
 	return n
-}
-
-// pids are the processes that work in a session.
-func (c *Cluster) pids(workers ...*child) (list []int) {
-	for _, k := range append(workers, c.daemons...) {
-		list = append(list, k.proc.Pid())
-	}
-	return list
 }
