@@ -196,7 +196,7 @@ const tagPicked = 1 << 31
 // finish numbers the frame, sums or seals it, and adds it to the batch.
 func (w *builder) finish(now mono.Time) {
 	s, p, e := w.s, w.p, w.s.e
-	if w.joined && w.hasBulk && w.bulk.Flags&wire.SegLast == 0 {
+	if w.joined && w.hasBulk && w.room < w.unit() {
 		w.pad(w.room)
 	}
 	bytes := wire.EthLen + wire.FixedLen + len(w.tail)
