@@ -18,6 +18,7 @@ type Conn struct {
 	service string
 
 	inflight atomic.Int32 // operations; raised under attachment.post, lowered by the leader
+	buffers  atomic.Int32 // posted for messages; likewise
 	notes    notes
 	grants   grants
 	waiters  *waiter // guarded by leadership.mu
@@ -137,7 +138,8 @@ func (c *Conn) usable() error {
 
 // Close ends the connection in good order: it takes no new operations, completes those in flight, and tells the peer. A
 // send in flight may wait for the peer to post a buffer, and Close waits with it: if both ends close while their sends
-// wait for each other, neither returns. CloseContext bounds the wait, Abort ends it.
+// wait for each other, neither returns. CloseContext bounds the wait, Abort ends it. When Close returns, nothing that was
+// posted on the connection uses memory any more.
 func (c *Conn) Close() error { return c.CloseContext(context.Background()) }
 
 // CloseContext is like Close, but aborts the connection when ctx ends first, and then returns the error of ctx.
@@ -157,7 +159,8 @@ func (c *Conn) CloseContext(ctx context.Context) error {
 		}
 	}
 	c.finish(net.ErrClosed)
-	return nil
+	// What was posted while the peer closed may be in the submission ring still.
+	return c.d.wait(ctx, waiter{kind: waitOver, conn: c})
 }
 
 // Abort ends the connection at once, also while Close waits. Operations in flight fail with ErrAborted or have been

@@ -280,6 +280,37 @@ func TestPostWhilePeerCloses(t *testing.T) {
 	}
 }
 
+// Close of a connection that the peer has closed returns when the daemon has given back what was posted meanwhile, so
+// that memory can be closed behind it.
+func TestCloseWaitsForWhatWasPosted(t *testing.T) {
+	for _, kind := range []Kind{Write, Receive} {
+		p := newDuo(t, Config{}, 4096)
+		q, err := p.client.NewCompletionQueue(1)
+		must(t, err)
+		w := &Work{Kind: kind, Local: p.local, Len: 8}
+		if kind == Receive {
+			w.Queue = q
+		} else {
+			w.Remote = p.remote
+		}
+		p.f.setHold(true) // it is in the ring, and the daemon has not looked
+		must(t, second(p.out.Post(w)))
+		must(t, p.in.Close())
+		eventually(t, "the client hears of the end", 10*time.Second, func() bool { return p.out.Err() != nil })
+		closed := make(chan error, 1)
+		go func() { closed <- errors.Join(p.out.Close(), p.local.Close()) }()
+		select {
+		case err := <-closed:
+			t.Errorf("%v: Close did not wait: %v", kind, err)
+		case <-time.After(20 * time.Millisecond):
+			p.f.release()
+			if err := <-closed; err != nil {
+				t.Errorf("%v: %v", kind, err)
+			}
+		}
+	}
+}
+
 // What is asked of the daemon about a connection that it has just reported the end of fails for that reason, and an
 // export has ended with it.
 func TestExportOnConnectionThatEnds(t *testing.T) {

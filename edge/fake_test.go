@@ -156,7 +156,8 @@ func (c *fakeClient) hello(m *ipc.Message) {
 	r := m.Reply()
 	r.Name = "fake"
 	r.Greeting = ipc.Greeting{Version: m.Highest, SQESize: ipc.SQESize, CQESize: ipc.CQESize,
-		Node: "0102030405060708", Rings: l, Window: c.f.window}
+		Node: "0102030405060708", Rings: l, Window: c.f.window,
+		Features: ipc.FeatureMessages}
 	c.done.Add(1)
 	go c.work()
 	watch, _ := c.bell.Watch()
@@ -370,6 +371,10 @@ func (f *fake) execute(c *fakeClient, e *ipc.SQE) {
 	}
 	if f.hold {
 		f.held = append(f.held, heldOp{c, *e})
+		return
+	}
+	if e.Op == ipc.OpReceive {
+		c.complete(&ipc.CQE{Kind: ipc.CQReceive, Status: ipc.StatusClosed, Conn: e.Conn, Token: e.Token})
 		return
 	}
 	status := f.fail

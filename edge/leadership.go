@@ -74,7 +74,7 @@ func (w *waiter) list() **waiter {
 	switch w.kind {
 	case waitOp:
 		return &w.op.d.slots[w.op.slot].waiters
-	case waitNote, waitIdle:
+	case waitNote, waitIdle, waitOver:
 		return &w.conn.waiters
 	case waitHalf:
 		return &w.half.waiters

@@ -174,6 +174,9 @@ func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
 	gen := (s.gen.Load() + 1) | 1
 	s.conn, s.region, s.bounce, s.extra = c, w.Local, noBounce, true
 	s.region.inflight.Add(1)
+	if c != nil {
+		c.buffers.Add(1)
+	}
 	d.extras[i].ticket = ticket{w.Queue, w.Context, Receive}
 	s.gen.Store(gen)
 	e.Token = opKey(i, gen)
@@ -192,6 +195,7 @@ func (d *attachment) received(e *ipc.CQE) bool {
 		return false
 	}
 	c, t := s.conn, d.takeExtra(s, i).ticket
+	last := c != nil && c.buffers.Add(-1) == 0
 	if c == nil {
 		d.connMu.Lock()
 		c = d.conns[e.Conn]
@@ -211,6 +215,9 @@ func (d *attachment) received(e *ipc.CQE) bool {
 		Imm: e.Imm, HasImm: e.HasImm})
 	if d.lead.followers.Load() > 0 {
 		d.lead.wake(&s.waiters)
+		if last {
+			d.lead.wake(&c.waiters)
+		}
 	}
 	return true
 }

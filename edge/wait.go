@@ -20,6 +20,7 @@ const (
 	waitRoom                   // conn may have room for an operation
 	waitPass                   // the leader has been round the ring once, from its beginning
 	waitIdle                   // conn has no operation in flight
+	waitOver                   // conn, which has ended, has neither operations in flight nor buffers
 	waitBounce                 // the bounce arena has a free slot
 	waitHalf                   // half is ready
 	waitEvents                 // events has a notification or has ended
@@ -120,6 +121,8 @@ func (d *attachment) satisfied(w *waiter) bool {
 		return d.hasRoom(w.conn, w.need) || w.conn.usable() != nil || w.half != nil && w.half.ready()
 	case waitIdle:
 		return w.conn.inflight.Load() == 0
+	case waitOver:
+		return w.conn.inflight.Load() == 0 && w.conn.buffers.Load() == 0
 	case waitBounce:
 		return len(d.bounce.Load().free) > 0
 	case waitHalf:

@@ -1,30 +1,55 @@
 package regmem
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // SpaceName is the name of the memory of spaces (Named).
 const SpaceName = "edge-space"
 
-// islands bounds the mappings that a process has because of spaces. Locked pieces that do not touch are mappings of
-// their own, and so is what lies between them. The kernel allows a process so many (vm.max_map_count); where they are
-// used up nobody can register memory, and the runtime ends the process. So spaces have a part of them, and beyond it
-// their chunks are filled and mapped, but neither locked nor unlocked.
+// islands are the chunks of a space that are locked. Those that touch are one island: the kernel has a mapping for each,
+// and one for what lies behind it. It allows a process so many (vm.max_map_count); where they are used up nobody can
+// register memory, and the runtime ends the process. So spaces have a part of them, and beyond it their chunks are
+// filled and mapped, but neither locked nor unlocked.
 type islands struct {
-	most  int           // mappings; 0: no limit
-	count func() int    // how many there are
-	left  int           // calls of may until they are counted anew
-	at    time.Duration // when they were
-	full  bool          // there were too many then, or nearly
+	words map[uint64]uint64 // a bit for each chunk; a word without any is not there
+	count int
 }
 
-// islandsTime is how long nothing is locked while there are too many: counting them takes milliseconds.
-const islandsTime = time.Second
+// has returns 1 if a chunk is locked, else 0.
+func (s *islands) has(chunk uint64) int { return int(s.words[chunk/64] >> (chunk % 64) & 1) }
+
+// more is how many islands there are more with the chunk locked, or unlocked. Chunk 0 has a neighbour before it, the
+// last number of all, which no space has.
+func (s *islands) more(chunk uint64, locked bool) int {
+	more := 1 - s.has(chunk-1) - s.has(chunk+1)
+	switch {
+	case locked == (s.has(chunk) == 1):
+		return 0
+	case locked:
+		return more
+	}
+	return -more
+}
+
+// set notes that a chunk is locked, or unlocked.
+func (s *islands) set(chunk uint64, locked bool) {
+	s.count += s.more(chunk, locked)
+	if s.words == nil {
+		s.words = map[uint64]uint64{}
+	}
+	bit := uint64(1) << (chunk % 64)
+	switch word := s.words[chunk/64]; {
+	case locked:
+		s.words[chunk/64] = word | bit
+	case word&^bit == 0:
+		delete(s.words, chunk/64)
+	default:
+		s.words[chunk/64] = word &^ bit
+	}
+}
 
 // SpaceMappings is how many mappings spaces may be cut into, of so many that the kernel allows.
 func SpaceMappings(allowed int) int { return allowed / 4 }
@@ -37,26 +62,4 @@ func MostMappings() int {
 		}
 	}
 	return 65530 // the kernel's default
-}
-
-// spaceMappings counts those of this process.
-func spaceMappings() int {
-	maps, _ := os.ReadFile("/proc/self/maps")
-	return bytes.Count(maps, []byte(SpaceName))
-}
-
-// may reports whether a piece may be locked or unlocked, which can make two mappings more.
-func (i *islands) may(now time.Duration) bool {
-	if i.most == 0 {
-		return true
-	}
-	if i.left == 0 && (!i.full || now-i.at >= islandsTime) {
-		room := max(0, i.most-i.count())
-		i.at, i.left, i.full = now, room/2, room < i.most/8
-	}
-	if i.left == 0 {
-		return false
-	}
-	i.left--
-	return true
 }

@@ -1,51 +1,114 @@
 package regmem
 
-import "testing"
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"testing"
+)
 
-// TestIslands: a user who has every second chunk pinned, and then every second of those that touch unpinned, does not
-// cut his space into more mappings than spaces may have; what cannot be locked is filled all the same.
+// spaceMappings counts the mappings of this process that are of spaces.
+func spaceMappings() int {
+	maps, _ := os.ReadFile("/proc/self/maps")
+	return bytes.Count(maps, []byte(SpaceName))
+}
+
+// TestIslands: users who have every second chunk pinned, and then every second of those that touch unpinned, do not cut
+// their spaces into more mappings than spaces may have, and leave each other some. What cannot be locked is filled all
+// the same.
 func TestIslands(t *testing.T) {
-	const chunks, most = 512, 64
+	const chunks, most = 512, 32
 	before := spaceMappings()
-	m, err := Alloc(2*chunks*MinChunk, Offered(), Named(SpaceName))
-	if err == nil {
-		err = m.FixSparse()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	s, err := NewSpace(SpaceConfig{Size: 2 * chunks * MinChunk, Chunk: MinChunk, Pin: chunks * MinChunk,
-		Ask: func(uint64, PinWork) bool { return true }})
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := idlePinner()
-	p.cut = islands{most: most, count: func() int { return spaceMappings() - before }}
-	a := &asker{in: NewPinInbox(func() {})}
-	filled := 0
-	a.sp = p.Queue(1, a.in).Add(s, m, nil, false, func(n int) error { filled += n; return nil })
-	do := func(what PinWork, first, end, step uint64) {
+	p.most = most
+	type user struct {
+		*asker
+		memory *Memory
+		filled int
+	}
+	join := func(id uint64) *user {
+		m, err := Alloc(2*chunks*MinChunk, Offered(), Named(SpaceName))
+		if err == nil {
+			err = m.FixSparse()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		s, err := NewSpace(SpaceConfig{Size: 2 * chunks * MinChunk, Chunk: MinChunk, Pin: chunks * MinChunk,
+			Ask: func(uint64, PinWork) bool { return true }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &user{asker: &asker{in: NewPinInbox(func() {})}, memory: m}
+		u.sp = p.Queue(id, u.in).Add(s, m, nil, false, func(n int) error { u.filled += n; return nil })
+		return u
+	}
+	users := []*user{join(1), join(2), join(3)}
+	do := func(u *user, what PinWork, first, end, step uint64) {
 		for i := first; i < end; i += step {
-			if !a.sp.Ask(i, what) || !p.turn() {
+			if !u.sp.Ask(i, what) || !p.turn() {
 				t.Fatal("nothing is done")
 			}
-			if n := spaceMappings() - before; n > most+2 {
-				t.Fatalf("chunk %d: %d mappings, %d are allowed", i, n, most)
+			if n := spaceMappings() - before; n > 2*most+len(users) {
+				t.Fatalf("chunk %d: %d mappings, %d are allowed", i, n, 2*most+len(users))
 			}
 		}
 	}
-	do(PinChunk, 0, chunks, 2)
-	if a.answered() != chunks/2 || filled != chunks/2*MinChunk {
-		t.Errorf("%d answers, %d bytes filled", len(a.done), filled)
+	left := most
+	for i, u := range users {
+		do(u, PinChunk, 0, chunks, 2)
+		if u.answered() != chunks/2 || u.filled != chunks/2*MinChunk {
+			t.Errorf("%d answers, %d bytes filled", len(u.done), u.filled)
+		}
+		for _, x := range u.done {
+			if x.Err != nil {
+				t.Fatal(x.Err)
+			}
+		}
+		if want := left / 2; u.sp.locks.count != want {
+			t.Errorf("user %d has %d islands, want half of %d", i+1, u.sp.locks.count, left)
+		}
+		left -= u.sp.locks.count
 	}
-	for _, x := range a.done {
-		if x.Err != nil {
-			t.Fatal(x.Err)
+	if got := spaceMappings() - before; got != 2*p.islands { // each space begins with one
+		t.Errorf("%d mappings for %d islands", got, p.islands)
+	}
+	for _, u := range users {
+		do(u, UnpinChunk, 0, chunks, 2)
+		do(u, PinChunk, chunks, 2*chunks, 1)
+		do(u, UnpinChunk, chunks, 2*chunks, 2)
+		u.sp.Forget()
+		u.memory.Close()
+	}
+	if p.islands != 0 {
+		t.Errorf("%d islands when all spaces are gone", p.islands)
+	}
+}
+
+// Islands are counted as one that looks at all chunks counts them.
+func TestIslandsCount(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var s islands
+	var locked [200]bool
+	for i := range 5000 {
+		c, on := r.IntN(len(locked)), r.IntN(2) == 0
+		s.set(uint64(c), on)
+		locked[c] = on
+		want := 0
+		for k := range locked {
+			if locked[k] && (k == 0 || !locked[k-1]) {
+				want++
+			}
+		}
+		if s.count != want || s.has(uint64(c)) == 1 != on {
+			t.Fatalf("step %d: %d islands, want %d", i, s.count, want)
 		}
 	}
-	do(UnpinChunk, 0, chunks, 2)
-	p.cut.full = false // a second later
-	do(PinChunk, chunks, 2*chunks, 1)
-	do(UnpinChunk, chunks, 2*chunks, 2)
+	for c := range locked {
+		s.set(uint64(c), false)
+	}
+	if len(s.words) != 0 || s.count != 0 {
+		t.Errorf("%d words, %d islands of nothing", len(s.words), s.count)
+	}
 }

@@ -26,14 +26,17 @@ type Pinner struct {
 	mu    sync.Mutex // held while it works; guards what follows
 	users []*pinUser
 	next  int // whose turn it is
-	cut   islands
+
+	most    int // islands that all spaces together may have; 0: any number
+	islands int
 }
 
 // pinUser is a user who has queues.
 type pinUser struct {
-	id     uint64
-	queues []*PinQueue
-	next   int
+	id      uint64
+	queues  []*PinQueue
+	next    int
+	islands int // of all spaces
 }
 
 const (
@@ -88,6 +91,7 @@ type PinnedSpace struct {
 	huge  bool
 	hints *Memory // a bit for each chunk, set while it is pinned; nil: none
 	gone  bool
+	locks islands
 	// bytes that were filled; the owner of the charge reads it after Forget
 	filled int
 }
@@ -99,7 +103,7 @@ func NewPinner(now func() time.Duration) (*Pinner, error) {
 		return nil, fmt.Errorf("regmem: pinner: eventfd: %w", err)
 	}
 	p := &Pinner{bell: fd, now: now, done: make(chan struct{}),
-		cut: islands{most: SpaceMappings(MostMappings()), count: spaceMappings}}
+		most: SpaceMappings(MostMappings()) / 2}
 	go p.run()
 	return p, nil
 }
@@ -185,6 +189,7 @@ func (sp *PinnedSpace) Forget() (filled int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sp.gone = true
+	sp.count(-sp.locks.count)
 	return sp.filled
 }
 
@@ -275,14 +280,14 @@ func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 	b := sp.mem.buf[off:min(off+size, uint64(len(sp.mem.buf)))]
 	if r.what == UnpinChunk {
 		sp.hint(r.chunk, false)
-		if !sp.queue.p.mayCut() {
+		if more := sp.locks.more(r.chunk, false); sp.locks.has(r.chunk) == 0 || !sp.may(more) {
 			return true, nil
 		}
-		return true, unix.Munlock(b)
+		return true, sp.unlock(r.chunk, b)
 	}
 	piece := b[r.done:min(r.done+pinPiece, len(b))]
-	if err := sp.pin(off+uint64(r.done), piece, r.what == PinAgain); err != nil {
-		_ = unix.Munlock(b[:r.done])
+	if err := sp.pin(r.chunk, off+uint64(r.done), piece, r.what == PinAgain); err != nil {
+		_ = sp.unlock(r.chunk, b)
 		return false, err
 	}
 	if r.done += len(piece); r.done < len(b) {
@@ -290,7 +295,7 @@ func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 	}
 	if sp.huge {
 		unix.Madvise(b, unix.MADV_COLLAPSE) // where the kernel has huge pages to give
-		if err := sp.lock(b); err != nil {
+		if err := sp.lock(r.chunk, b); err != nil {
 			return false, err
 		}
 	}
@@ -298,9 +303,9 @@ func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 	return true, nil
 }
 
-// pin fills and locks a piece of memory, or fills it only where its chunk becomes a huge page first. again says that it
+// pin fills and locks a piece of a chunk, or fills it only where the chunk becomes a huge page first. again says that it
 // has pages: nobody can have punched holes into it since.
-func (sp *PinnedSpace) pin(off uint64, b []byte, again bool) (err error) {
+func (sp *PinnedSpace) pin(chunk, off uint64, b []byte, again bool) (err error) {
 	holes := 0
 	if !again {
 		holes = sp.holes(off, len(b))
@@ -321,15 +326,27 @@ func (sp *PinnedSpace) pin(off uint64, b []byte, again bool) (err error) {
 		unix.Madvise(b, unix.MADV_POPULATE_WRITE)
 		return nil
 	}
-	return sp.lock(b)
+	return sp.lock(chunk, b)
 }
 
-func (p *Pinner) mayCut() bool { return p.cut.may(p.now()) }
+// may reports whether the space may have so many islands more: a user may have as many as are left for others.
+func (sp *PinnedSpace) may(more int) bool {
+	p := sp.queue.p
+	return more <= 0 || p.most == 0 || sp.queue.user.islands < p.most-p.islands
+}
 
-// lock locks a piece of memory, or fills and maps it where locking would make too many mappings.
-func (sp *PinnedSpace) lock(b []byte) (err error) {
-	if sp.queue.p.mayCut() {
+// count counts islands more, or fewer.
+func (sp *PinnedSpace) count(more int) {
+	sp.queue.user.islands += more
+	sp.queue.p.islands += more
+}
+
+// lock locks a piece of a chunk, or fills and maps it where locking would make too many mappings.
+func (sp *PinnedSpace) lock(chunk uint64, b []byte) (err error) {
+	if more := sp.locks.more(chunk, true); sp.may(more) {
 		if err = unix.Mlock(b); err == nil {
+			sp.locks.set(chunk, true)
+			sp.count(more)
 			return nil
 		}
 	}
@@ -337,6 +354,14 @@ func (sp *PinnedSpace) lock(b []byte) (err error) {
 		return pinError(uint64(len(b)), errors.Join(err, e))
 	}
 	return nil
+}
+
+// unlock undoes lock, for all of the chunk.
+func (sp *PinnedSpace) unlock(chunk uint64, b []byte) error {
+	more := sp.locks.more(chunk, false)
+	sp.locks.set(chunk, false)
+	sp.count(more)
+	return unix.Munlock(b)
 }
 
 // holes returns how many bytes of a range, pinPiece at most, have no pages yet, not even somebody else's or swapped out

@@ -346,6 +346,13 @@ static bool closed(void *arg)
 	return ((edge_conn *)arg)->closed;
 }
 
+/* What was posted while the peer closed may be in the submission ring still. */
+static bool unused(void *arg)
+{
+	edge_conn *c = arg;
+	return c->inflight == 0 && c->posted == 0;
+}
+
 int edge_conn_close(edge_conn *c, int timeout_ms)
 {
 	edge_device *d = c->d;
@@ -365,6 +372,9 @@ int edge_conn_close(edge_conn *c, int timeout_ms)
 		conn_abort(c, EDGE_ERR_ABORTED);
 	conn_end(c, EDGE_ERR_CLOSED, true);
 	wake_all(d);
+	if (err == 0 && d->dead == 0)
+		err = wait_for(d, unused, c, until);
+	c->looked = err == EDGE_ERR_AGAIN;
 	return leave(d, err);
 }
 
