@@ -138,8 +138,8 @@ func (c *Conn) usable() error {
 
 // Close ends the connection in good order: it takes no new operations, completes those in flight, and tells the peer. A
 // send in flight may wait for the peer to post a buffer, and Close waits with it: if both ends close while their sends
-// wait for each other, neither returns. CloseContext bounds the wait, Abort ends it. When Close returns, nothing that was
-// posted on the connection uses memory any more.
+// wait for each other, neither returns. CloseContext bounds the wait, Abort ends it. When Close returns, nothing that
+// was posted on the connection uses memory any more.
 func (c *Conn) Close() error { return c.CloseContext(context.Background()) }
 
 // CloseContext is like Close, but aborts the connection when ctx ends first, and then returns the error of ctx.

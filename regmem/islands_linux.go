@@ -9,9 +9,9 @@ import (
 // SpaceName is the name of the memory of spaces (Named).
 const SpaceName = "edge-space"
 
-// islands are the chunks of a space that are locked. Those that touch are one island: the kernel has a mapping for each,
-// and one for what lies behind it. It allows a process so many (vm.max_map_count); where they are used up nobody can
-// register memory, and the runtime ends the process. So spaces have a part of them, and beyond it their chunks are
+// islands are the chunks of a space that are locked. Those that touch are one island: the kernel has a mapping for
+// each, and one for what lies behind it. It allows a process so many (vm.max_map_count); where they are used up nobody
+// can register memory, and the runtime ends the process. So spaces have a part of them, and beyond it their chunks are
 // filled and mapped, but neither locked nor unlocked.
 type islands struct {
 	words map[uint64]uint64 // a bit for each chunk; a word without any is not there

@@ -303,8 +303,8 @@ func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 	return true, nil
 }
 
-// pin fills and locks a piece of a chunk, or fills it only where the chunk becomes a huge page first. again says that it
-// has pages: nobody can have punched holes into it since.
+// pin fills and locks a piece of a chunk, or fills it only where the chunk becomes a huge page first. again says that
+// it has pages: nobody can have punched holes into it since.
 func (sp *PinnedSpace) pin(chunk, off uint64, b []byte, again bool) (err error) {
 	holes := 0
 	if !again {
