@@ -160,7 +160,10 @@ func (c *Conn) CloseContext(ctx context.Context) error {
 	}
 	c.finish(net.ErrClosed)
 	// What was posted while the peer closed may be in the submission ring still.
-	return c.d.wait(ctx, waiter{kind: waitOver, conn: c})
+	if over := (waiter{kind: waitOver, conn: c}); !c.d.satisfied(&over) {
+		return c.d.wait(ctx, over)
+	}
+	return nil
 }
 
 // Abort ends the connection at once, also while Close waits. Operations in flight fail with ErrAborted or have been

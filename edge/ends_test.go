@@ -311,6 +311,16 @@ func TestCloseWaitsForWhatWasPosted(t *testing.T) {
 	}
 }
 
+// An end that is complete already is not refused because the context has ended.
+func TestCloseContextOfWhatHasEnded(t *testing.T) {
+	p := newDuo(t, Config{}, 4096)
+	must(t, p.in.Close())
+	eventually(t, "the client hears of the end", 10*time.Second, func() bool { return p.out.Err() != nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	must(t, p.out.CloseContext(ctx))
+}
+
 // What is asked of the daemon about a connection that it has just reported the end of fails for that reason, and an
 // export has ended with it.
 func TestExportOnConnectionThatEnds(t *testing.T) {

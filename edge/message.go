@@ -195,13 +195,13 @@ func (d *attachment) received(e *ipc.CQE) bool {
 		return false
 	}
 	c, t := s.conn, d.takeExtra(s, i).ticket
+	s.region.inflight.Add(-1) // first: who sees that c has ended may close the region
 	last := c != nil && c.buffers.Add(-1) == 0
 	if c == nil {
 		d.connMu.Lock()
 		c = d.conns[e.Conn]
 		d.connMu.Unlock()
 	}
-	s.region.inflight.Add(-1)
 	s.conn, s.region = nil, nil
 	if e.Status != ipc.StatusOK {
 		d.failed.add(i, gen, e.Status)

@@ -86,6 +86,56 @@ func TestIslands(t *testing.T) {
 	}
 }
 
+// Chunks that were refused while their first piece was filled are not locked from the second on, when another client of
+// the user has given back what was lacking: such islands would touch none, and be counted as if they did.
+func TestIslandsOfHalfChunks(t *testing.T) {
+	const chunk, chunks = 2 * pinPiece, 64
+	before := spaceMappings()
+	p := idlePinner()
+	p.most = 8
+	s, err := NewSpace(SpaceConfig{Size: chunks * chunk, Chunk: chunk, Pin: chunks * chunk,
+		Ask: func(uint64, PinWork) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := func() *PinnedSpace {
+		m, err := Alloc(chunks*chunk, Offered(), Named(SpaceName))
+		if err == nil {
+			err = m.FixSparse()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		return p.Queue(1, NewPinInbox(func() {})).Add(s, m, nil, false, func(int) error { return nil })
+	}
+	a, b := join(), join()
+	do := func(sp *PinnedSpace, chunk uint64, what PinWork) {
+		for sp.Ask(chunk, what); !sp.queue.empty(); {
+			p.turn()
+		}
+	}
+	for i := uint64(0); i < 8; i += 2 {
+		do(b, i, PinChunk)
+	}
+	last := uint64(6)
+	for i := uint64(0); i < chunks; i += 2 {
+		a.Ask(i, PinChunk)
+		p.turn() // its first piece
+		do(b, last, UnpinChunk)
+		for p.turn() { // its second
+		}
+		if i > 0 {
+			do(a, i-1, PinChunk)
+		}
+		last = 4
+		do(b, last, PinChunk)
+	}
+	if n := spaceMappings() - before; n > 2*p.islands+2 {
+		t.Errorf("%d mappings for %d islands", n, p.islands)
+	}
+}
+
 // Islands are counted as one that looks at all chunks counts them.
 func TestIslandsCount(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

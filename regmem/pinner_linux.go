@@ -190,6 +190,7 @@ func (sp *PinnedSpace) Forget() (filled int) {
 	defer p.mu.Unlock()
 	sp.gone = true
 	sp.count(-sp.locks.count)
+	sp.locks = islands{}
 	return sp.filled
 }
 
@@ -275,19 +276,17 @@ func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 	if sp.gone {
 		return false, ErrClosed
 	}
-	size := uint64(sp.Space.Chunk())
-	off := r.chunk * size
-	b := sp.mem.buf[off:min(off+size, uint64(len(sp.mem.buf)))]
+	off, b := r.chunk*uint64(sp.Space.Chunk()), sp.bytes(r.chunk)
 	if r.what == UnpinChunk {
 		sp.hint(r.chunk, false)
 		if more := sp.locks.more(r.chunk, false); sp.locks.has(r.chunk) == 0 || !sp.may(more) {
 			return true, nil
 		}
-		return true, sp.unlock(r.chunk, b)
+		return true, sp.unlock(r.chunk)
 	}
 	piece := b[r.done:min(r.done+pinPiece, len(b))]
 	if err := sp.pin(r.chunk, off+uint64(r.done), piece, r.what == PinAgain); err != nil {
-		_ = sp.unlock(r.chunk, b)
+		_ = sp.unlock(r.chunk)
 		return false, err
 	}
 	if r.done += len(piece); r.done < len(b) {
@@ -295,7 +294,7 @@ func (sp *PinnedSpace) work(r *pinRequest) (whole bool, err error) {
 	}
 	if sp.huge {
 		unix.Madvise(b, unix.MADV_COLLAPSE) // where the kernel has huge pages to give
-		if err := sp.lock(r.chunk, b); err != nil {
+		if err := sp.lock(r.chunk, b, true); err != nil {
 			return false, err
 		}
 	}
@@ -326,10 +325,11 @@ func (sp *PinnedSpace) pin(chunk, off uint64, b []byte, again bool) (err error) 
 		unix.Madvise(b, unix.MADV_POPULATE_WRITE)
 		return nil
 	}
-	return sp.lock(chunk, b)
+	return sp.lock(chunk, b, off == chunk*uint64(sp.Space.Chunk()))
 }
 
-// may reports whether the space may have so many islands more: a user may have as many as are left for others.
+// may reports whether the space may have another island, if it is one more: a user may have as many as he leaves to
+// others.
 func (sp *PinnedSpace) may(more int) bool {
 	p := sp.queue.p
 	return more <= 0 || p.most == 0 || sp.queue.user.islands < p.most-p.islands
@@ -341,14 +341,16 @@ func (sp *PinnedSpace) count(more int) {
 	sp.queue.p.islands += more
 }
 
-// lock locks a piece of a chunk, or fills and maps it where locking would make too many mappings.
-func (sp *PinnedSpace) lock(chunk uint64, b []byte) (err error) {
-	if more := sp.locks.more(chunk, true); sp.may(more) {
+// lock locks a piece of a chunk, or fills and maps it where locking would make too many mappings. A chunk is locked
+// from its first piece on or not at all: gaps would make islands that nobody counts.
+func (sp *PinnedSpace) lock(chunk uint64, b []byte, first bool) (err error) {
+	if more := sp.locks.more(chunk, true); sp.locks.has(chunk) == 1 || first && sp.may(more) {
+		sp.locks.set(chunk, true)
+		sp.count(more)
 		if err = unix.Mlock(b); err == nil {
-			sp.locks.set(chunk, true)
-			sp.count(more)
 			return nil
 		}
+		_ = sp.unlock(chunk) // also what mlock did before it failed
 	}
 	if e := unix.Madvise(b, unix.MADV_POPULATE_WRITE); e != nil {
 		return pinError(uint64(len(b)), errors.Join(err, e))
@@ -357,11 +359,18 @@ func (sp *PinnedSpace) lock(chunk uint64, b []byte) (err error) {
 }
 
 // unlock undoes lock, for all of the chunk.
-func (sp *PinnedSpace) unlock(chunk uint64, b []byte) error {
+func (sp *PinnedSpace) unlock(chunk uint64) error {
 	more := sp.locks.more(chunk, false)
 	sp.locks.set(chunk, false)
 	sp.count(more)
-	return unix.Munlock(b)
+	return unix.Munlock(sp.bytes(chunk))
+}
+
+// bytes are those of a chunk.
+func (sp *PinnedSpace) bytes(chunk uint64) []byte {
+	size := uint64(sp.Space.Chunk())
+	off := chunk * size
+	return sp.mem.buf[off:min(off+size, uint64(len(sp.mem.buf)))]
 }
 
 // holes returns how many bytes of a range, pinPiece at most, have no pages yet, not even somebody else's or swapped out

@@ -454,8 +454,8 @@ int edge_conn_late(edge_conn *c, int *first)
 int edge_conn_error(edge_conn *c)
 {
 	enter(c->d);
-	int err = c->d->dead != 0 ? c->d->dead : c->last && c->notes.head == c->notes.tail ? c->err : 0;
-	return leave(c->d, err);
+	bool over = c->last && c->notes.head == c->notes.tail && (!c->looked || unused(c));
+	return leave(c->d, c->d->dead != 0 ? c->d->dead : over ? c->err : 0);
 }
 
 const char *edge_conn_peer(const edge_conn *c)

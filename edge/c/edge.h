@@ -257,8 +257,9 @@ EDGE_API const void *edge_conn_data(const edge_conn *conn, size_t *size);
 /* 0 while the connection lives or notifications of it are on their way, and then why it ended. */
 EDGE_API int edge_conn_error(edge_conn *conn);
 /* Ends the connection in good order: completes what is in flight, also sends that wait for a buffer of the peer, and
- * tells the peer. Then nothing that was posted on it uses memory any more. Aborts it when time is over; but timeout_ms 0 begins that end and lets it go on: EDGE_ERR_AGAIN until
- * it is over, which further calls tell, as does edge_conn_error. */
+ * tells the peer. Then nothing that was posted on it uses memory any more. Aborts it when time is over; but timeout_ms
+ * 0 begins that end and lets it go on: EDGE_ERR_AGAIN until it is over, which further calls tell, as does
+ * edge_conn_error. */
 EDGE_API int edge_conn_close(edge_conn *conn, int timeout_ms);
 /* Ends it at once. Operations in flight fail with EDGE_ERR_ABORTED, or have been done. */
 EDGE_API int edge_conn_abort(edge_conn *conn);
