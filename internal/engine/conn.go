@@ -88,15 +88,14 @@ type sendOp struct {
 	since  mono.Time
 	fence  seqnum.Value // with SegFenced
 	done   bool
-	hidden bool   // it has completed for its owner (LocalDone)
-	staged bool   // Local is a buffer of the stage
-	acked  uint64 // of a write with LocalDone: bytes that the peer has received
-	// when a part of its answer was first left unreceived because of a miss, since the latest in place
-	missedAt mono.Time
-	failed   Status // its memory did not come: the peer is told that it is over
-	flags    uint8  // of its segments, but for SegFirst and SegLast
-	backed   bool   // its local memory may not be resident
-	puts     int32  // trips of couriers that put parts of a read
+	hidden bool       // it has completed for its owner (LocalDone)
+	staged bool       // Local is a buffer of the stage
+	acked  uint64     // of a write with LocalDone: bytes that the peer has received
+	left   unreceived // parts of its answer, since the latest in place
+	failed Status     // its memory did not come: the peer is told that it is over
+	flags  uint8      // of its segments, but for SegFirst and SegLast
+	backed bool       // its local memory may not be resident
+	puts   int32      // trips of couriers that put parts of a read
 	// trips that fetched parts of a write
 	fetched *regmem.Trip
 	got     ranges // of a read
@@ -308,7 +307,7 @@ func (c *conn) enter(op *Op, since mono.Time) {
 	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
 	o.Op, o.n, o.since = *op, uint64(len(op.Local)), since
 	o.fence, o.done, o.hidden, o.staged = 0, false, false, false
-	o.acked, o.missedAt, o.failed, o.result, o.puts, o.fetched = 0, 0, OK, 0, 0, nil
+	o.acked, o.left, o.failed, o.result, o.puts, o.fetched = 0, unreceived{}, OK, 0, 0, nil
 	if op.Kind == OpSend {
 		c.msgs.number(o)
 	}

@@ -205,19 +205,31 @@ func (c *conn) parkSegment(now mono.Time, g *segment, site regmem.Site) bool {
 	return true
 }
 
+// unreceived says when frames with parts of an operation were left unreceived because of misses, in milliseconds modulo
+// 2^32: the first, 0 if there is none, and the latest.
+type unreceived struct{ since, last uint32 }
+
+// more notes another, and returns for how long they have been left. While the peer cannot be heard nothing is waited
+// for: then the time begins anew.
+func (u *unreceived) more(now mono.Time) time.Duration {
+	ms := max(1, uint32(time.Duration(now)/time.Millisecond))
+	if u.since == 0 || ms-u.last >= uint32(missTime/time.Millisecond) {
+		u.since = ms
+	}
+	u.last = ms
+	return time.Duration(ms-u.since) * time.Millisecond
+}
+
 // tooLate refuses an operation whose frames were left unreceived because of misses for as long as one may be parked. It
 // reports whether it did.
 func (c *conn) tooLate(now mono.Time, g *segment, site regmem.Site, limit time.Duration) bool {
-	var at *mono.Time
+	var left *unreceived
 	if site == regmem.ReadDest {
-		at = &c.sop(g.op).missedAt
+		left = &c.sop(g.op).left
 	} else {
-		at = &c.rop(g.op).missedAt
+		left = &c.rop(g.op).left
 	}
-	if *at == 0 {
-		*at = now
-	}
-	if now.Sub(*at) < limit {
+	if left.more(now) < limit {
 		return false
 	}
 	c.e.Count.MissesFailed++

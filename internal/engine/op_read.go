@@ -131,7 +131,7 @@ func acceptRead(c *conn, now mono.Time, g *segment) bool {
 		e.deliverPieces(o.Pieces, lo, g)
 	}
 	c.add(&o.got, lo, lo+n)
-	o.missedAt = 0
+	o.left = unreceived{}
 	c.readWhole(now, op)
 	return true
 }

@@ -165,7 +165,7 @@ func deliverWrite(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	default:
 		c.deliver(dst, g, g.flags&whole == whole)
 		c.add(&o.got, lo, hi)
-		o.missedAt = 0
+		o.left = unreceived{}
 	}
 	o.state, o.key = ropPartial, g.key
 	o.flags |= g.flags

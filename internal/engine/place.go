@@ -71,10 +71,9 @@ type recvOp struct {
 	off         uint64 // of an atomic: what it found
 	n           uint64
 	sent, acked uint64
-	// when a part of it was first left unreceived because of a miss, since the latest one in place
-	missedAt mono.Time
-	puts     int32        // trips of couriers that put parts of it
-	fetched  *regmem.Trip // trips that fetched parts of its answer
+	left        unreceived   // parts, since the latest in place
+	puts        int32        // trips of couriers that put parts of it
+	fetched     *regmem.Trip // trips that fetched parts of its answer
 }
 
 // segment is a part of an operation as it arrived. Data is borrowed from the frame.
@@ -294,7 +293,7 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 
 // reset empties the slot of an operation that was applied, as far as the next one does not set what it uses. It keeps
 // memory for reuse.
-func (o *recvOp) reset() { o.state, o.flags, o.missedAt, o.puts = ropNone, 0, 0, 0 }
+func (o *recvOp) reset() { o.state, o.flags, o.left, o.puts = ropNone, 0, unreceived{}, 0 }
 
 // fits reports whether there is room for [lo, hi) in the spans of an operation in place, or of adverts that came.
 // Extending an existing span always fits. So does what was held: each held segment gives back more than the span of the
