@@ -159,7 +159,7 @@ func (c *Conn) CloseContext(ctx context.Context) error {
 		}
 	}
 	c.finish(net.ErrClosed)
-	// What was posted while the peer closed may be in the submission ring still.
+	// The submission ring may still hold what the program posted while the peer closed.
 	if over := (waiter{kind: waitOver, conn: c}); !c.d.satisfied(&over) {
 		return c.d.wait(ctx, over)
 	}

@@ -195,7 +195,7 @@ func (d *attachment) received(e *ipc.CQE) bool {
 		return false
 	}
 	c, t := s.conn, d.takeExtra(s, i).ticket
-	s.region.inflight.Add(-1) // first: who sees that c has ended may close the region
+	s.region.inflight.Add(-1) // before c counts it off: whoever waits for that may close the region
 	last := c != nil && c.buffers.Add(-1) == 0
 	if c == nil {
 		d.connMu.Lock()

@@ -55,7 +55,7 @@ func (d *Device) Export(ctx context.Context, r *Region, name string, perm Perm, 
 }
 
 // ExportRights is like Export, but gives each peer its own rights, by the names that Export takes. Nobody else can
-// import the memory. A program that several names stand for has the rights of all of them together.
+// import the memory. A program that matches several names has the rights of each of them.
 func (d *Device) ExportRights(ctx context.Context, r *Region, name string, rights map[string]Perm) (*Named, error) {
 	if len(rights) == 0 {
 		return nil, invalid("ExportRights: no peer has rights to %q; name some, or use Export, which offers it to "+

@@ -21,8 +21,8 @@ type islands struct {
 // has returns 1 if a chunk is locked, else 0.
 func (s *islands) has(chunk uint64) int { return int(s.words[chunk/64] >> (chunk % 64) & 1) }
 
-// more is how many islands there are more with the chunk locked, or unlocked. Chunk 0 has a neighbour before it, the
-// last number of all, which no space has.
+// more is how many islands there are more with the chunk locked, or unlocked. The number before chunk 0 is the largest
+// there is, which no chunk has.
 func (s *islands) more(chunk uint64, locked bool) int {
 	more := 1 - s.has(chunk-1) - s.has(chunk+1)
 	switch {

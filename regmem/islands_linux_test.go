@@ -86,8 +86,8 @@ func TestIslands(t *testing.T) {
 	}
 }
 
-// Chunks that were refused while their first piece was filled are not locked from the second on, when another client of
-// the user has given back what was lacking: such islands would touch none, and be counted as if they did.
+// A chunk whose first piece could not be locked stays unlocked, even if another client of the user gives back an island
+// before its second piece: it would count as touching the chunk before it, and would not touch it.
 func TestIslandsOfHalfChunks(t *testing.T) {
 	const chunk, chunks = 2 * pinPiece, 64
 	before := spaceMappings()

@@ -16,9 +16,9 @@
 //	          <-------------------------  end acknowledged: the client's clock stops
 //	          <-------------------------  done{Report}
 //
-// In two-way both sides send and both sides end. They begin together: one that sends alone is faster, and is not what
-// the test is about. Writes carry their payload only; with integrity checking each also notifies, so that the receiver
-// verifies every message where it landed and gives back the slot (credit).
+// In two-way both sides send and both sides end. Both begin at the client's go: while one sends alone, the sum of both
+// directions is another. Writes carry their payload only; with integrity checking each also notifies, so that the
+// receiver verifies every message where it landed and gives back the slot (credit).
 //
 // # Several connections
 //

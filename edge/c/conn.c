@@ -346,7 +346,7 @@ static bool closed(void *arg)
 	return ((edge_conn *)arg)->closed;
 }
 
-/* What was posted while the peer closed may be in the submission ring still. */
+/* The submission ring may still hold what the program posted while the peer closed. */
 static bool unused(void *arg)
 {
 	edge_conn *c = arg;

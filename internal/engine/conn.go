@@ -91,7 +91,7 @@ type sendOp struct {
 	hidden bool       // it has completed for its owner (LocalDone)
 	staged bool       // Local is a buffer of the stage
 	acked  uint64     // of a write with LocalDone: bytes that the peer has received
-	left   unreceived // parts of its answer, since the latest in place
+	left   unreceived // parts of its answer, since the latest part in place
 	failed Status     // its memory did not come: the peer is told that it is over
 	flags  uint8      // of its segments, but for SegFirst and SegLast
 	backed bool       // its local memory may not be resident

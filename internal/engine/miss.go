@@ -209,8 +209,8 @@ func (c *conn) parkSegment(now mono.Time, g *segment, site regmem.Site) bool {
 // 2^32: the first, 0 if there is none, and the latest.
 type unreceived struct{ since, last uint32 }
 
-// more notes another, and returns for how long they have been left. While the peer cannot be heard nothing is waited
-// for: then the time begins anew.
+// more notes another, and returns the time since the first. That begins anew if none came for missTime: the operation
+// cannot have used memory that became resident meanwhile.
 func (u *unreceived) more(now mono.Time) time.Duration {
 	ms := max(1, uint32(time.Duration(now)/time.Millisecond))
 	if u.since == 0 || ms-u.last >= uint32(missTime/time.Millisecond) {

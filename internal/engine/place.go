@@ -71,7 +71,7 @@ type recvOp struct {
 	off         uint64 // of an atomic: what it found
 	n           uint64
 	sent, acked uint64
-	left        unreceived   // parts, since the latest in place
+	left        unreceived   // its parts, since the latest part in place
 	puts        int32        // trips of couriers that put parts of it
 	fetched     *regmem.Trip // trips that fetched parts of its answer
 }

@@ -7,8 +7,8 @@ import (
 	"multiedge/internal/mono"
 )
 
-// What is left unreceived again and again has waited since the first time; a silence of the peer begins anew (clause
-// 16.4). The clock's milliseconds may go over 2^32.
+// The time for which parts were left unreceived counts from the first of them, and anew if none came for a second
+// (clause 16.4). The clock's milliseconds may exceed 2^32.
 func TestUnreceived(t *testing.T) {
 	for _, start := range []time.Duration{time.Second, (1<<32)*time.Millisecond - 1300*time.Millisecond} {
 		var u unreceived
