@@ -4,7 +4,7 @@
 GO    ?= go
 SEEDS ?= 20000
 
-.PHONY: build pgo demo test race sim fuzz faults bench figures rules packages packages-c module clean lib-c test-c lab-c bench-c
+.PHONY: build pgo demo test race lint sim fuzz faults bench figures rules packages packages-c module clean lib-c test-c lab-c bench-c
 
 # make module PATH=example.org/multiedge: a PATH on the command line names a module, and commands are found where they were before.
 ifeq ($(origin PATH),command line)
@@ -32,6 +32,9 @@ test: build       ## everything that must pass, as root or as a user who may mak
 
 race:             ## the same under the race detector, for the packages that have goroutines
 	$(GO) test -race -timeout 10m ./edge ./internal/ipc ./internal/shard ./internal/inspect ./internal/daemon ./internal/metrics ./linkdrv/... ./bench/...
+
+lint:             ## staticcheck, at the version that go.mod names
+	$(GO) tool staticcheck ./...
 
 sim:              ## any number of simulated worlds: make sim SEEDS=100000
 	$(GO) test ./internal/sim -run 'TestSwarm|TestLiveness' -timeout 0 -seeds $(SEEDS) -live $(SEEDS)

@@ -193,8 +193,8 @@ func TestSize(t *testing.T) {
 }
 
 func TestIdentity(t *testing.T) {
-	a, b := Config{Name: "a"}, Config{Name: "b"}
-	if PlainIdentity(&a) != PlainIdentity(&a) || PlainIdentity(&a) == PlainIdentity(&b) {
+	a, again, b := Config{Name: "a"}, Config{Name: "a"}, Config{Name: "b"}
+	if PlainIdentity(&a) != PlainIdentity(&again) || PlainIdentity(&a) == PlainIdentity(&b) {
 		t.Fatal("an identity must last and differ between names")
 	}
 	c := Config{NodeID: "00112233445566ff"}

@@ -104,8 +104,10 @@ func TestDelayQueue(t *testing.T) {
 		}
 	})
 	q := delayQueue{size: delayedBytes / 2}
-	if !q.push(1, 0, nil) || !q.push(1, 0, nil) || q.push(1, 0, nil) {
-		t.Error("the limit of memory does not hold")
+	for i, want := range []bool{true, true, false} {
+		if got := q.push(1, 0, nil); got != want {
+			t.Errorf("push %d of half the limit: %v, want %v", i, got, want)
+		}
 	}
 }
 
