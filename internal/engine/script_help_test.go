@@ -81,7 +81,11 @@ func (s *script) dial() {
 func (s *script) export() {
 	for i, n := range s.r.n {
 		region := &regmem.Region{ID: 1, Mem: regmem.Wrap(s.mem[i])}
-		key, err := n.grants.Grant(region, uint64(s.conn[i]), both, 0, uint64(len(s.mem[i])))
+		if s.d.HasArg("absent") {
+			s.verbs.absent[i] = &missing{}
+			region.Back = s.verbs.absent[i]
+		}
+		key, err := n.grants.Grant(region, uint64(s.conn[i]), every, 0, uint64(len(s.mem[i])))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -101,19 +105,8 @@ func (s *script) op() {
 	} else {
 		s.reads = append(s.reads, pendingRead{1 - node, at, op.Local})
 	}
-	if s.d.HasArg("backward") {
-		op.Flags |= engine.BackwardFence
-	}
-	if s.d.HasArg("forward") {
-		op.Flags |= engine.ForwardFence
-	}
-	if s.d.HasArg("notify") {
-		op.Flags |= engine.Notify
-		op.Imm = uint32(s.num("notify", 0))
-	}
-	s.r.submit(node, s.conn[node], op)
-	s.printf("operation %d", s.token)
-	s.token++
+	op.Flags, op.Imm = s.flags()
+	s.submit(node, op)
 }
 
 // composing is a write that is being composed.
@@ -145,22 +138,14 @@ func (s *script) wrote() {
 }
 
 func (s *script) commit() {
-	op, node, flags := s.num("op", 0), s.num("node", 0), engine.OpFlags(0)
+	op, node := s.num("op", 0), s.num("node", 0)
+	flags, imm := s.flags()
 	k, e, done := s.composed[op], s.r.n[node].e, false
-	if s.d.HasArg("backward") {
-		flags |= engine.BackwardFence
-	}
-	if s.d.HasArg("forward") {
-		flags |= engine.ForwardFence
-	}
-	if s.d.HasArg("notify") {
-		flags |= engine.Notify
-	}
 	if s.d.Cmd == "discard" {
 		done = e.Discard(s.conn[node], uint64(op))
 		s.events()
 	} else {
-		done = e.Commit(s.r.now, s.conn[node], uint64(op), flags, uint32(s.num("notify", 0)), uint64(len(k.mem)))
+		done = e.Commit(s.r.now, s.conn[node], uint64(op), flags, imm, uint64(len(k.mem)))
 		copy(s.want[1-node][k.at:], k.mem)
 	}
 	if !done {

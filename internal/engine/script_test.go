@@ -21,7 +21,7 @@ import (
 //
 //	go test ./internal/engine -run TestScripts -rewrite
 //
-// script_help_test.go lists the commands.
+// script_help_test.go and script_verbs_test.go list the commands.
 func TestScripts(t *testing.T) {
 	if lazyAll && flag.Lookup("rewrite").Value.String() == "true" {
 		t.Fatal("regenerate the scripts without LAZYALL: payloads are placed later with it")
@@ -71,6 +71,7 @@ type script struct {
 	held     []heldFrame
 	conns    map[string]string // connection numbers as the trace prints them
 	began    mono.Time
+	verbs    scriptVerbs
 }
 
 // pendingRead is a read whose data verify looks at.
@@ -205,9 +206,16 @@ func (s *script) at() string {
 func (s *script) events() {
 	for i, n := range s.r.n {
 		for ; s.seen[i] < len(n.events); s.seen[i]++ {
+			if s.verbs.event(s, i, &n.events[s.seen[i]]) {
+				continue
+			}
 			switch ev := &n.events[s.seen[i]]; ev.Kind {
 			case engine.EvComplete:
-				s.printf("%s    node %d: operation %d: %v", s.at(), i, ev.Token, ev.Status)
+				found := ""
+				if v, ok := n.values[ev.Token]; ok {
+					found = fmt.Sprint(", found ", v)
+				}
+				s.printf("%s    node %d: operation %d: %v%s", s.at(), i, ev.Token, ev.Status, found)
 			case engine.EvNotify:
 				for {
 					note, ok := n.e.TakeNotify(ev.Conn)
