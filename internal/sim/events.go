@@ -2,11 +2,9 @@ package sim
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"multiedge/internal/engine"
-	"multiedge/internal/mono"
 )
 
 // event follows what an engine says.
@@ -76,7 +74,7 @@ func (w *swarm) incoming(n *Node, ev *engine.Event) {
 		// the request moves to the next session, and this end will not have it.
 		w.report.Late++
 		w.ends[n.Index][ev.Conn] = &end{pairing: p, node: n, conn: ev.Conn, state: endLate}
-		if p.end[0].state == endDialing && p.mayDrop() {
+		if p.end[0].state == endDialing && p.dropped() != nil {
 			n.E.Refuse(w.Now, ev.Conn, "late")
 			return
 		}
@@ -183,28 +181,4 @@ func (w *swarm) over(e *end) {
 		a.end()
 	}
 	e.leavePool(w)
-}
-
-// judgeEnd says whether a connection may end so.
-func (e *end) judgeEnd(now mono.Time, st engine.Status) error {
-	p := e.pairing
-	switch {
-	case p.mayDrop():
-		return nil
-	case st == engine.StatusPeerDown || st == engine.StatusPeerUnknown || st == engine.StatusTimeout:
-		// Under loss a request can be made in a session that its other end never saw open and gave up.
-		if e.state == endDialing && !p.w.final && (now >= p.deadline || st == engine.StatusPeerDown) ||
-			st == engine.StatusTimeout && p.ended {
-			return nil
-		}
-	case st == engine.StatusNoService && p.answer == nobody, st == engine.StatusRefused && (p.answer == refuse ||
-		p.answer == abandon):
-		if e.state == endDialing {
-			return nil
-		}
-	case st == engine.OK && (e.closing || e.other.closing), st == engine.StatusAborted && (e.aborted || p.ended),
-		st == engine.StatusClosed && e.closing, st == engine.StatusReset && p.ended:
-		return nil
-	}
-	return fmt.Errorf("nothing explains it")
 }

@@ -10,24 +10,22 @@ import (
 
 // mix is which faults a seed has and how many.
 type mix struct {
-	duration      time.Duration // of the faults
-	silence       bool          // peers may be silent for longer than the dead time
-	sessionReplay bool          // in plaintext: old frames that set up sessions come again, and are believed
-	crashes       int
-	flaps         int
-	partitions    int
-	revocations   int
-	endings       int // connections closed or aborted
-	resizes       int // changes of a link's MTU
-	narrowings    int // devices that drop long frames from some time on
-	recablings    int // cables moved to other segments
-	strangers     int // times that somebody says Hello in others' names for a while
-	walls         int // devices that drop datagrams from some time on, and links that take them no more, or begin to
-	channels      int
-	tries         int // more connections per channel, when one is over
-	composes      bool
-	impatient     bool // some sends do not wait for a buffer, or not for long
-	pools         poolMix
+	duration    time.Duration // of the faults
+	crashes     int
+	flaps       int
+	partitions  int
+	revocations int
+	endings     int // connections closed or aborted
+	resizes     int // changes of a link's MTU
+	narrowings  int // devices that drop long frames from some time on
+	recablings  int // cables moved to other segments
+	strangers   int // times that somebody says Hello in others' names for a while
+	walls       int // devices that drop datagrams from some time on, and links that take them no more, or begin to
+	channels    int
+	tries       int // more connections per channel, when one is over
+	composes    bool
+	impatient   bool // some sends do not wait for a buffer, or not for long
+	pools       poolMix
 }
 
 // drawMix draws a seed's world and faults.
@@ -92,8 +90,6 @@ func drawMix(seed uint64) (Options, mix) {
 	if rng.IntN(6) == 0 {
 		o.DeadTime, o.KeepAlive = time.Second, 100*time.Millisecond
 	}
-	m.silence = m.duration >= o.DeadTime*3/4
-	m.sessionReplay = !o.Secure && o.Faults.Hold > 0 && o.Faults.HoldSetup
 	m.narrowings = count(0.2, 3)
 	if forms := stream(seed, formStream); forms.IntN(2) == 0 {
 		o.Joins = forms.Uint64() | forms.Uint64()
@@ -101,8 +97,6 @@ func drawMix(seed uint64) (Options, mix) {
 	}
 	if cables := stream(seed, cableStream); cables.IntN(2) == 0 {
 		m.recablings, m.strangers = cables.IntN(6), cables.IntN(4)
-		// who forges in plaintext is believed
-		m.silence = m.silence || o.DeadTime < 5*time.Second || !o.Secure && m.strangers > 0
 	}
 	o.drawMisses()
 	m.composes = o.Misses.Delay == 0 // messages are composed in memory that is registered whole

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/mono"
 )
 
 // Faults is what one direction of one segment does to frames. Probabilities are per frame.
@@ -112,16 +113,39 @@ func (w *World) carry(from *Node, f *engine.TxFrame, seg int, frame []byte, wait
 				(frame[0]&1 != 0 || string(frame[:6]) == string(to[:])) {
 				w.seq++
 				own := append([]byte(nil), frame...)
-				heap.Push(&w.queue, delivery{at: w.Now.Add(wait), seq: w.seq, node: n.Index, link: link, frame: own,
+				heap.Push(&w.queue, delivery{at: w.Now.Add(wait), seq: w.seq, from: from.Index, node: n.Index, link: link, frame: own,
 					flipped: flipped, copied: copied})
 			}
 		}
 	}
 }
 
+// hearing is when frames of sessions arrived from one node at another.
+type hearing struct {
+	last    mono.Time
+	silence mono.Time // when the latest pause of the dead time or more ended
+}
+
+func (w *World) hear(n *Node, d *delivery) {
+	if h := &w.heard[d.from][n.Index]; d.flipped == 0 && frameType(d.frame) == typeData {
+		if w.Now.Sub(h.last) >= w.opt.DeadTime {
+			h.silence = w.Now
+		}
+		h.last = w.Now
+	}
+}
+
+// Silent reports whether no frame of a session arrived from one node at another for the dead time, up to some moment
+// not before since.
+func (w *World) Silent(from, to *Node, since mono.Time) bool {
+	h := &w.heard[from.Index][to.Index]
+	return w.Now.Sub(h.last) >= w.opt.DeadTime || h.silence >= since
+}
+
 // deliver gives a frame to its engine and checks that the engine's counters say what happened to it (faults.md, U4).
 func (w *World) deliver(n *Node, d *delivery) {
 	w.handled = n
+	w.hear(n, d)
 	was := n.E.Count
 	n.E.Handle(w.Now, d.link, engine.Whole(d.frame))
 	now := &n.E.Count

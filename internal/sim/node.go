@@ -82,6 +82,7 @@ func (n *Node) Boot() {
 func (n *Node) Crash() {
 	n.Down = true
 	n.Crashes++
+	n.CrashedAt = n.w.Now
 	n.E.Stop()
 	finish(n.E)
 }

@@ -341,7 +341,7 @@ func (e *end) judge(o *operation, st engine.Status) error {
 			return nil
 		}
 	case engine.StatusPeerDown:
-		if p.mayDrop() {
+		if p.dropped() != nil {
 			return nil
 		}
 	}

@@ -38,8 +38,9 @@ type pairing struct {
 	ordered  bool
 	answer   answer
 	deadline mono.Time // of the dial
-	ended    bool      // one end closed or aborted it, or gave up waiting
-	rested   bool      // it was idle for seconds before it was closed
+	birth    birth
+	ended    bool // one end closed or aborted it, or gave up waiting
+	rested   bool // it was idle for seconds before it was closed
 }
 
 type endState int
@@ -75,15 +76,6 @@ func (e *end) String() string {
 	return fmt.Sprintf("pairing %d node%d connection %x", e.pairing.number, e.node.Index, e.conn)
 }
 
-// mayDrop says whether the session under a pairing can have ended by no wish of its owners.
-func (p *pairing) mayDrop() bool {
-	w, a, b := p.w, p.end[0].node, p.end[1].node
-	if a.E.Count.KeysWorn+b.E.Count.KeysWorn > 0 { // of these there are few (TestSwarm)
-		return true
-	}
-	return !w.final && (a.Crashes > 0 || b.Crashes > 0 || w.mix.silence || w.mix.sessionReplay)
-}
-
 // dial begins a pairing on a channel.
 func (w *swarm) dial(ch *channel, kind planKind, timeout time.Duration) *pairing {
 	if kind == anyOperations && w.opt.HeldBytes > 0 {
@@ -96,6 +88,7 @@ func (w *swarm) dial(ch *channel, kind planKind, timeout time.Duration) *pairing
 	a, b := &end{pairing: p, node: ch.from}, &end{pairing: p, node: ch.to}
 	a.other, b.other = b, a
 	p.end = [2]*end{a, b}
+	p.birth = birth{w.Now, p.worn()}
 	most := 30
 	if kind == goodOperations {
 		most = 6

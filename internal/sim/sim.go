@@ -56,6 +56,7 @@ type World struct {
 	Tally // what the network did
 
 	busy    [][]mono.Time // as Net
+	heard   [][]hearing   // by sending and receiving node
 	opt     Options
 	rng     *rand.Rand // of the network
 	steps   *rand.Rand // of how long handshakes take
@@ -69,13 +70,14 @@ type World struct {
 
 // Node is one engine and what happened to it.
 type Node struct {
-	E       *engine.Endpoint
-	Grants  *regmem.Table
-	Index   int
-	Handle  func(ev *engine.Event) // nil: events are kept in Events
-	Events  []engine.Event
-	Down    bool
-	Crashes int
+	E         *engine.Endpoint
+	Grants    *regmem.Table
+	Index     int
+	Handle    func(ev *engine.Event) // nil: events are kept in Events
+	Events    []engine.Event
+	Down      bool
+	Crashes   int
+	CrashedAt mono.Time // the latest of them
 
 	w        *World
 	batch    *engine.Batch
@@ -88,6 +90,7 @@ type Node struct {
 type delivery struct {
 	at      mono.Time
 	seq     uint64
+	from    int
 	node    int
 	link    int
 	frame   []byte
@@ -149,6 +152,7 @@ func New(o Options) *World {
 	ids := w.identities()
 	for i := range o.Nodes {
 		w.Apart = append(w.Apart, make([]bool, o.Nodes))
+		w.heard = append(w.heard, make([]hearing, o.Nodes))
 		w.Plug = append(w.Plug, nil)
 		for l := range o.Links {
 			w.Plug[i] = append(w.Plug[i], l)

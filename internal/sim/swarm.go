@@ -13,6 +13,7 @@ import (
 type Report struct {
 	Options Options
 	Tally
+	Ends
 	Ops, Connections                                                                   int
 	Crashes, Flaps, Partitions, Revocations, Endings, Resizes, Narrowings, Walls, Fell int // Fell: sessions that failed
 	Recablings, Forged                                                                 int

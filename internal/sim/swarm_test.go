@@ -67,7 +67,8 @@ func testSeeds(t *testing.T, test string, seeds int, watch Watch) {
 	all.Wait()
 	t.Logf("%d seeds: %s", len(list), total.String())
 	// what happens to few connections shows in many seeds alone
-	enough := map[string]int{"Late": 2000, "Worn": 50_000, "QueuesDropped": 1000}
+	enough := map[string]int{"Late": 2000, "Worn": 50_000, "QueuesDropped": 1000,
+		"EndsByWear": 50_000, "EndsBySilence": 1000}
 	for name, n := range total.n {
 		if n == 0 && seeds >= max(200, enough[name]) {
 			t.Errorf("%s: none in %d seeds", name, len(list))
@@ -113,7 +114,7 @@ func TestSwarmBefore(t *testing.T) {
 			}
 		}
 		if m.recablings+m.strangers > 0 {
-			m.recablings, m.strangers, m.silence = 0, 0, m.duration >= o.DeadTime*3/4
+			m.recablings, m.strangers = 0, 0
 			if _, err := runMix(seed, o, m, Watch{}); err != nil {
 				t.Errorf("without moves of cables: %v", err)
 			}
