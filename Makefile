@@ -4,7 +4,7 @@
 GO    ?= go
 SEEDS ?= 20000
 
-.PHONY: build pgo demo test race lint sim fuzz faults bench figures rules packages packages-c module clean lib-c test-c lab-c bench-c
+.PHONY: build pgo demo test race lint sim fuzz faults bench figures figures-readme rules packages packages-c module clean lib-c test-c lab-c bench-c
 
 # make module PATH=example.org/multiedge: a PATH on the command line names a module, and commands are found where they were before.
 ifeq ($(origin PATH),command line)
@@ -24,6 +24,9 @@ demo: build       ## two hosts on this machine, all three benchmarks, out/demo.h
 
 figures: build    ## measures and draws every figure there is: out/figures/index.html
 	bin/edgebench figures -o out/figures
+
+figures-readme: build  ## measures what README.md and docs/PERFORMANCE.md say anew, 11 minutes; bench/figures.sh has the commands
+	bench/figures.sh
 
 test: build       ## everything that must pass, as root or as a user who may make user namespaces
 	$(GO) vet ./...

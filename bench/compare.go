@@ -20,6 +20,7 @@ type Comparison struct {
 	Cluster ClusterSpec
 	Plan    Plan // its Sizes and Duration; a number of messages is not supported
 	Rounds  int
+	Regions []int // bytes of each data region, measured one after the other; empty: the Plan's
 	Edge    []EdgeVariant
 	Others  []contender.Contender
 
@@ -77,11 +78,23 @@ func (v *EdgeVariant) Does(test string) bool {
 // entrant is a contender that is ready to run.
 type entrant struct {
 	name string
-	run  func(ctx context.Context, size int) (*report.Row, error)
+	run  func(ctx context.Context, p Plan) (*report.Row, error) // of one size
 }
 
+// UsualRegions are those of a comparison unless others are asked for: one that caches hold, and one that none holds.
+var UsualRegions = []int{4 << 20, DefaultRegion}
+
 // Steps returns how many runs the comparison takes.
-func (c *Comparison) Steps() int { return c.Rounds * len(c.sizes()) * (len(c.Edge) + len(c.Others)) }
+func (c *Comparison) Steps() int {
+	return c.Rounds * len(c.sizes()) * len(c.regions()) * (len(c.Edge) + len(c.Others))
+}
+
+func (c *Comparison) regions() []int {
+	if len(c.Regions) > 0 {
+		return c.Regions
+	}
+	return []int{c.Plan.Region}
+}
 
 func (c *Comparison) sizes() []int {
 	if len(c.Plan.Sizes) > 0 {
@@ -133,29 +146,57 @@ func (c *Comparison) Run(ctx context.Context) (err error) {
 func (c *Comparison) rounds(ctx context.Context, entrants []entrant) error {
 	out := map[string]bool{}
 	step := 0
-	for _, size := range c.sizes() {
-		for round := 1; round <= c.Rounds; round++ {
-			for i := range entrants {
-				e := entrants[(i+round-1)%len(entrants)]
-				c.Show(step, fmt.Sprintf("round %d: %s, %s over %s", round, c.Plan.Test, report.Bytes(size), e.name))
-				step++
-				if out[e.name] {
-					continue
+	for _, region := range c.regions() {
+		for i, size := range c.sizes() {
+			p := c.Plan
+			p.Sizes, p.Region = []int{size}, region
+			if i == 0 {
+				rows, err := FirstTouch(p.region())
+				if err != nil {
+					return err
 				}
-				row, err := e.run(ctx, size)
-				switch {
-				case ctx.Err() != nil:
-					return ctx.Err()
-				case err != nil && row != nil && row.Transport == report.TransportEdge:
-					return fmt.Errorf("%s: %w", e.name, err)
-				case err != nil:
-					out[e.name] = true
-					c.Note(fmt.Sprintf("%s is left out: %v", e.name, err))
-					continue
+				for _, r := range rows {
+					c.Row(r)
 				}
-				row.Round = round
-				c.Row(row)
 			}
+			if err := c.turns(ctx, p, entrants, out, &step); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turns does all rounds of one size. Contenders that failed are in out. Where the limit on pinned memory leaves edge a
+// smaller region, the others have no larger one.
+func (c *Comparison) turns(ctx context.Context, p Plan, entrants []entrant, out map[string]bool, step *int) error {
+	for round := 1; round <= c.Rounds; round++ {
+		for i := range entrants {
+			e := entrants[(i+round-1)%len(entrants)]
+			c.Show(*step, fmt.Sprintf("round %d: %s, %s over %s, region %s", round, p.Test, report.Bytes(p.Sizes[0]),
+				e.name, report.Bytes(p.region())))
+			*step++
+			if out[e.name] {
+				continue
+			}
+			row, err := e.run(ctx, p)
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil && row != nil && row.Transport == report.TransportEdge:
+				return fmt.Errorf("%s: %w", e.name, err)
+			case errors.Is(err, lab.ErrCongestion):
+				return err
+			case err != nil:
+				out[e.name] = true
+				c.Note(fmt.Sprintf("%s is left out: %v", e.name, err))
+				continue
+			}
+			if row.Transport == report.TransportEdge {
+				p.Region = min(p.region(), row.RegionBytes)
+			}
+			row.Round = round
+			c.Row(row)
 		}
 	}
 	return nil
@@ -164,10 +205,9 @@ func (c *Comparison) rounds(ctx context.Context, entrants []entrant) error {
 // edge returns the entrant of a variant of the edge transport: a session of its own for each run.
 func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 	proto := report.Row{Transport: report.TransportEdge, Setup: report.Setup{Variant: v.Name}}
-	return entrant{proto.Contender(), func(ctx context.Context, size int) (*report.Row, error) {
+	return entrant{proto.Contender(), func(ctx context.Context, p Plan) (*report.Row, error) {
 		row := &report.Row{Transport: report.TransportEdge}
-		p := c.Plan
-		p.Sizes, p.ByteStream, p.Registered, p.Copied = []int{size}, v.Stream, v.Region, v.Copied
+		p.ByteStream, p.Registered, p.Copied = v.Stream, v.Region, v.Copied
 		if v.Test != "" {
 			p.Test = v.Test
 		}
@@ -194,11 +234,9 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 // other returns the entrant of another transport, between the same hosts.
 func (c *Comparison) other(cl *Cluster, o contender.Contender) entrant {
 	proto := report.Row{Transport: o.Name(), Setup: report.Setup{Variant: o.Variant()}}
-	return entrant{proto.Contender(), func(ctx context.Context, size int) (*report.Row, error) {
-		p := c.Plan
-		p.Sizes = []int{size}
-		row, err := cl.other(ctx, o, &contender.Job{Test: standIn(p.Test), Size: size, Duration: p.Duration,
-			Region: p.region()})
+	return entrant{proto.Contender(), func(ctx context.Context, p Plan) (*report.Row, error) {
+		row, err := cl.other(ctx, o, &contender.Job{Test: standIn(p.Test), Size: p.Sizes[0], Duration: p.Duration,
+			Warmup: warmup(p.Duration), Region: p.region()})
 		if row != nil {
 			row.Test = p.Test
 		}
@@ -215,6 +253,15 @@ func (c *Cluster) other(ctx context.Context, o contender.Contender, j *contender
 		c.complete(row)
 	}
 	return row, err
+}
+
+// offloads names those of the links; "unknown" where the kernel does not say.
+func (c *Cluster) offloads() string {
+	on, err := c.lab.Host(0).Offloads()
+	if err != nil {
+		return "unknown"
+	}
+	return on
 }
 
 // standIn is what other transports do in a comparison of test: for reads, which they do not have, they send the same

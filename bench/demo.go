@@ -14,15 +14,23 @@ import (
 
 // Demonstration is the paper's three tests over a range of sizes on two links with jumbo frames, and beside edge, in
 // turns, what the same hosts do over TCP and over bare packet sockets. Each round begins with another one. It takes
-// about a minute.
+// about a minute, on a slow or busy machine by doing less.
 type Demonstration struct {
 	Security string // of the edge that checks every byte
 	Sizes    []int
-	Rounds   int
+	Rounds   int           // at most
 	Each     time.Duration // of each size
-	Row      func(r *report.Row)
-	Note     func(text string)
-	Show     func(step int, what string) // before each measurement
+	Region   int
+	// from Run on: no round begins that would end later, and once it has passed nothing begins
+	Budget time.Duration
+	Row    func(r *report.Row)
+	Note   func(text string)
+	Show   func(step int, what string) // before each measurement
+	Total  func(steps int)             // there will be that many measurements, fewer than Steps said
+
+	began time.Time
+	step  int
+	fits  map[string]int // by test: the region that the limit on pinned memory leaves edge, and so all others
 }
 
 // Variants of edge in a demonstration: one as it is used, with every byte compared where it lands; and one that does no
@@ -34,18 +42,21 @@ const (
 
 var (
 	demoSizes = []int{8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20}
-	demoTests = []string{report.OneWay, report.TwoWay, report.PingPong}
+	fewSizes  = []int{8, 4 << 10, 64 << 10, 1 << 20} // on a busy machine
+	demoTests = []string{report.OneWay, report.PingPong, report.TwoWay}
 )
 
-const (
-	// demoRegion is larger than caches, yet quickly filled with patterns before each measurement.
-	demoRegion = 64 << 20
-	demoParts  = 4 // edge twice, TCP, raw
-)
+const demoParts = 4 // edge twice, TCP, raw
 
-// Demo returns the usual demonstration; the caller sets what is to be called.
-func Demo(security string) *Demonstration {
-	return &Demonstration{Security: security, Sizes: demoSizes, Rounds: 3, Each: 160 * time.Millisecond}
+// Demo returns the usual demonstration, or the shorter one for a busy machine; the caller sets what is to be called.
+func Demo(security string, busy bool) *Demonstration {
+	// The region is larger than caches, yet quickly filled with patterns before each measurement.
+	d := &Demonstration{Security: security, Sizes: demoSizes, Rounds: 3, Each: 160 * time.Millisecond, Region: 64 << 20,
+		Budget: 70 * time.Second, Total: func(int) {}}
+	if busy {
+		d.Sizes, d.Each, d.Region, d.Budget = fewSizes, 100*time.Millisecond, 16<<20, 50*time.Second
+	}
+	return d
 }
 
 // Steps returns how many measurements a demonstration takes.
@@ -63,6 +74,7 @@ type demoEntrant func(ctx context.Context, test string, round int) error
 // measurement.
 func (d *Demonstration) Run(ctx context.Context, begin func(*Cluster)) error {
 	spec := d.Spec()
+	d.began, d.fits = time.Now(), map[string]int{}
 	return withCluster(ctx, spec, func(checked *Cluster) error {
 		begin(checked)
 		spec.Security, spec.Checksum = config.Plaintext, "header"
@@ -71,40 +83,61 @@ func (d *Demonstration) Run(ctx context.Context, begin func(*Cluster)) error {
 }
 
 func (d *Demonstration) rounds(ctx context.Context, checked, plain *Cluster) error {
-	step := 0
-	show := func(test, what string, size int) {
-		d.Show(step, fmt.Sprintf("%s of %s, %s", test, report.Bytes(size), what))
-		step++
-	}
 	entrants := []demoEntrant{
-		d.edge(checked, d.Security+demoChecked, true, show), d.edge(plain, demoPlain, false, show),
-		d.other(checked, contender.TCP{}, show), d.other(checked, contender.Raw{Kind: linkdrv.KindUDP}, show),
+		d.edge(checked, d.Security+demoChecked, true), d.edge(plain, demoPlain, false),
+		d.other(checked, contender.TCP{}), d.other(checked, contender.Raw{Kind: linkdrv.KindUDP}),
 	}
 	for round := 1; round <= d.Rounds; round++ {
+		start := time.Since(d.began)
 		for _, test := range demoTests {
 			for i := range entrants {
+				if time.Since(d.began) > d.Budget {
+					d.Total(d.step)
+					d.Note(fmt.Sprintf("round %d ended early, in %s: measuring took %s already", round, test,
+						time.Since(d.began).Round(time.Second)))
+					return nil
+				}
 				if err := entrants[(i+round-1)%len(entrants)](ctx, test, round); err != nil {
 					return err
 				}
 			}
 		}
+		if now := time.Since(d.began); round < d.Rounds && now+(now-start) > d.Budget {
+			d.Total(d.step)
+			d.Note(fmt.Sprintf("%d of %d rounds were measured: one more would take %s here", round, d.Rounds,
+				(now - start).Round(time.Second)))
+			return nil
+		}
 	}
 	return nil
 }
 
+// region is how much memory every contender has in a test.
+func (d *Demonstration) region(test string) int {
+	if fits := d.fits[test]; fits > 0 {
+		return fits
+	}
+	return d.Region
+}
+
+// show announces a measurement.
+func (d *Demonstration) show(test, what string, size int) {
+	d.Show(d.step, fmt.Sprintf("%s of %s, %s", test, report.Bytes(size), what))
+	d.step++
+}
+
 // edge returns the entrant of a variant of edge.
-func (d *Demonstration) edge(c *Cluster, variant string, integrity bool, show func(test, what string,
-	size int)) demoEntrant {
+func (d *Demonstration) edge(c *Cluster, variant string, integrity bool) demoEntrant {
 	return func(ctx context.Context, test string, round int) error {
 		specs, region, err := Concat(Plan{Test: test, Sizes: d.Sizes, Duration: d.Each, Integrity: integrity,
-			Seed: uint64(round), Region: demoRegion})
+			Seed: uint64(round), Region: d.region(test)})
 		if err != nil {
 			return err
 		}
 		done := 0
 		next := func() {
 			if done < len(specs) {
-				show(test, "edge "+variant, specs[done].Size)
+				d.show(test, "edge "+variant, specs[done].Size)
 			}
 			done++
 		}
@@ -115,6 +148,7 @@ func (d *Demonstration) edge(c *Cluster, variant string, integrity bool, show fu
 				d.Note(e.Note)
 			case e.Row != nil:
 				e.Row.Round, e.Row.Variant = round, variant
+				d.fits[test] = min(d.region(test), e.Row.RegionBytes)
 				d.Row(e.Row)
 				next()
 			}
@@ -123,15 +157,16 @@ func (d *Demonstration) edge(c *Cluster, variant string, integrity bool, show fu
 }
 
 // other returns the entrant of another transport between the same hosts.
-func (d *Demonstration) other(c *Cluster, o contender.Contender, show func(test, what string, size int)) demoEntrant {
+func (d *Demonstration) other(c *Cluster, o contender.Contender) demoEntrant {
 	gone := false
 	return func(ctx context.Context, test string, round int) error {
 		for _, size := range d.Sizes {
-			show(test, o.Name(), size)
+			d.show(test, o.Name()+" "+o.Variant(), size)
 			if gone {
 				continue
 			}
-			row, err := c.other(ctx, o, &contender.Job{Test: test, Size: size, Duration: d.Each, Region: demoRegion})
+			row, err := c.other(ctx, o, &contender.Job{Test: test, Size: size, Duration: d.Each,
+				Warmup: warmup(d.Each), Region: d.region(test)})
 			switch {
 			case ctx.Err() != nil:
 				return ctx.Err()

@@ -26,6 +26,12 @@ type Session struct {
 // Run starts a server in host 1 and a client in host 0, passes on what they report, and ends both. Rows are completed
 // with what only the cluster knows. It returns the client's error, or ctx's.
 func (c *Cluster) Run(ctx context.Context, s Session) error {
+	return c.session(ctx, &Job{Region: s.Region, Peer: c.lab.Host(1).Name(), Scheduler: s.Scheduler, Specs: s.Specs,
+		Fit: s.Fit, Warmup: Warmup(s.Specs)}, s)
+}
+
+// session is Run with the client's job.
+func (c *Cluster) session(ctx context.Context, job *Job, s Session) error {
 	server, err := c.worker(1, &Job{Server: true, Region: s.Region}, s.Specs)
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -36,8 +42,6 @@ func (c *Cluster) Run(ctx context.Context, s Session) error {
 		return fmt.Errorf("server: %w", err)
 	}
 	drain(events) // sessions it reports are our own
-	job := &Job{Region: s.Region, Peer: c.lab.Host(1).Name(), Scheduler: s.Scheduler, Specs: s.Specs, Fit: s.Fit,
-		Warmup: Warmup(s.Specs)}
 	client, err := c.worker(0, job, s.Specs)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
@@ -154,4 +158,13 @@ func (c *Cluster) follow(ctx context.Context, client, server *child, s Session) 
 }
 
 // complete adds to a row what only the cluster knows.
-func (c *Cluster) complete(r *report.Row) { r.LinkRates, r.Copy = c.rates(), c.spec.Copy }
+func (c *Cluster) complete(r *report.Row) {
+	r.LinkRates, r.Copy, r.Offloads = c.rates(), c.spec.Copy, c.offloads()
+	switch {
+	case r.Cores != "":
+	case len(c.CPUs(0)) > 0:
+		r.Cores = report.CoresPinned
+	default:
+		r.Cores = report.CoresFree
+	}
+}

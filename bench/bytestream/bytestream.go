@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 
-	"golang.org/x/sys/unix"
-
 	"multiedge/bench/report"
 	"multiedge/internal/mono"
 )
@@ -86,26 +84,6 @@ func (e *End) Close() {
 	if e.write == nil {
 		Free(e.source)
 		Free(e.target)
-	}
-}
-
-// Memory returns size bytes of touched memory, to be given back with Free.
-func Memory(size int) ([]byte, error) {
-	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
-	if err != nil {
-		return nil, fmt.Errorf("mapping %s: %w", report.Bytes(size), err)
-	}
-	for i := 0; i < len(m); i += 8 { // a page of zeros would be read from cache
-		m[i] = byte(i >> 3)
-	}
-	return m, nil
-}
-
-// Free gives memory back; nil is none.
-func Free(m []byte) {
-	if m != nil {
-		_ = unix.Munmap(m) // fails only for what Memory did not return
 	}
 }
 

@@ -2,9 +2,11 @@
 // packet sockets, which is the limit of what any transport on this path can reach; over TCP; and over UCX, libfabric
 // and iperf3 where they are installed.
 //
-// Raw and TCP run inside this process, one locked thread (TCP two-way: two) for each host, with sockets in the hosts'
-// namespaces; their processor time is that of those threads. Memory is as for edge: regions too large for any cache,
-// used from one end to the other.
+// Raw, TCP and TLS run inside this process, one locked thread (a stream each way: two) for each host, with sockets in
+// the hosts' namespaces; their processor time is that of those threads. Memory is as for edge: regions of the same
+// size, touched by the same function (bytestream.Touch) before the clock starts, used from one end to the other.
+//
+// TCP's congestion control is set for the hosts before each run, and read back from the sockets (see Over).
 package contender
 
 import (
@@ -24,7 +26,8 @@ type Job struct {
 	Test     string // report.OneWay, TwoWay or PingPong
 	Size     int    // bytes of a message
 	Duration time.Duration
-	Region   int // bytes of each end's source and target memory
+	Warmup   time.Duration // of the same work before the clock starts, in the same memory
+	Region   int           // bytes of each end's source and target memory
 	MTU      int
 	Hosts    [2]*lab.Host // client, server
 	CPUs     [2][]int     // processors of each host's threads; empty: any
@@ -47,8 +50,11 @@ type Contender interface {
 func (j *Job) row(c Contender) *report.Row {
 	r := &report.Row{
 		Test: j.Test, Transport: c.Name(), MessageBytes: j.Size, RegionBytes: j.Region,
-		Setup: report.Setup{Variant: c.Variant(), Bidirectional: j.Test == report.TwoWay},
+		Setup: report.Setup{Variant: c.Variant(), Bidirectional: j.Test == report.TwoWay, Cores: report.CoresFree},
 		Links: len(j.Hosts[0].LinkNames()), MTU: j.MTU, QueueDepth: 1,
+	}
+	if len(j.CPUs[0]) > 0 {
+		r.Cores = report.CoresPinned
 	}
 	if j.Test == report.PingPong {
 		r.LatencyKind = report.LatencyHalfRTT
@@ -88,11 +94,25 @@ func involuntary() uint64 {
 	return uint64(ru.Nivcsw)
 }
 
-// onThread runs fn on a thread of its own that is bound to processors, and returns the processor time it used. The
-// thread ends with fn, so nobody inherits the binding.
-func onThread(cpus []int, fn func() error) (report.End, error) {
+// phases are the durations for which a job's work is done: once to warm up, then for what counts.
+func (j *Job) phases() []time.Duration {
+	if j.Warmup > 0 {
+		return []time.Duration{j.Warmup, j.Duration}
+	}
+	return []time.Duration{j.Duration}
+}
+
+// usage is what a thread has used.
+type usage struct {
+	end    report.End
+	faults uint64 // minor page faults
+}
+
+// onThread runs fn on a thread of its own that is bound to processors, and returns what it used. The thread ends with
+// fn, so nobody inherits the binding.
+func onThread(cpus []int, fn func() error) (usage, error) {
 	type result struct {
-		end report.End
+		use usage
 		err error
 	}
 	done := make(chan result)
@@ -108,38 +128,51 @@ func onThread(cpus []int, fn func() error) (report.End, error) {
 				return
 			}
 		}
-		user, system := threadCPU()
+		before := threadUsage()
 		err := fn()
-		u, s := threadCPU()
-		done <- result{report.End{ProcessUser: u - user, ProcessSystem: s - system}.Sum(), err}
+		done <- result{threadUsage().since(before), err}
 	}()
 	r := <-done
-	return r.end, r.err
+	return r.use, r.err
 }
 
-func threadCPU() (user, system float64) {
+// threadUsage is what the calling thread has used so far.
+func threadUsage() usage {
 	var ru unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_THREAD, &ru) != nil {
-		return 0, 0
+		return usage{}
 	}
-	return float64(ru.Utime.Nano()) / 1e9, float64(ru.Stime.Nano()) / 1e9
+	return usage{report.End{ProcessUser: float64(ru.Utime.Nano()) / 1e9, ProcessSystem: float64(ru.Stime.Nano()) / 1e9},
+		uint64(ru.Minflt)}
 }
 
-// pair runs the client's and the server's part, and returns the processor time of both.
-func pair(j *Job, client, server func() error) (report.CPU, error) {
-	type result struct {
-		end report.End
-		err error
-	}
-	done := make(chan result, 1)
+func (u usage) since(o usage) usage {
+	return usage{report.End{ProcessUser: u.end.ProcessUser - o.end.ProcessUser,
+		ProcessSystem: u.end.ProcessSystem - o.end.ProcessSystem}.Sum(), u.faults - o.faults}
+}
+
+// add is what two threads of one end have used.
+func (u usage) add(o usage) usage {
+	return usage{report.End{ProcessUser: u.end.ProcessUser + o.end.ProcessUser,
+		ProcessSystem: u.end.ProcessSystem + o.end.ProcessSystem}.Sum(), u.faults + o.faults}
+}
+
+// account puts what both ends used into a row.
+func account(r *report.Row, client, server usage) {
+	r.CPU, r.PageFaults = report.Ends(client.end, server.end), client.faults+server.faults
+}
+
+// pair runs the client's and the server's part, and returns what each used.
+func pair(j *Job, client, server func() error) (c, s usage, err error) {
+	done := make(chan error, 1)
 	go func() {
-		end, err := onThread(j.CPUs[1], server)
-		done <- result{end, err}
+		var err error
+		s, err = onThread(j.CPUs[1], server)
+		done <- err
 	}()
-	c, err := onThread(j.CPUs[0], client)
-	s := <-done
-	if err == nil {
-		err = s.err
+	c, err = onThread(j.CPUs[0], client)
+	if e := <-done; err == nil {
+		err = e
 	}
-	return report.Ends(c, s.end), err
+	return c, s, err
 }

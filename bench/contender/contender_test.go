@@ -30,13 +30,14 @@ func testJob(t *testing.T, spec lab.Spec, test string, size int) *Job {
 			t.Error(err)
 		}
 	})
-	return &Job{Test: test, Size: size, Duration: 60 * time.Millisecond, Region: 8 << 20, MTU: spec.MTU,
+	return &Job{Test: test, Size: size, Duration: 60 * time.Millisecond, Warmup: 10 * time.Millisecond, Region: 8 << 20,
+		MTU:   spec.MTU,
 		Hosts: [2]*lab.Host{l.Host(0), l.Host(1)}}
 }
 
 func TestBuiltInContendersMoveBytes(t *testing.T) {
 	for _, c := range []Contender{Raw{Kind: linkdrv.KindRing}, Raw{Kind: linkdrv.KindMmsg}, Raw{Kind: linkdrv.KindRing,
-		Sealed: true}, TCP{}} {
+		Sealed: true}, TCP{}, TLS{}} {
 		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
 			for _, size := range []int{8, 100_000} {
 				t.Run(c.Name()+c.Variant()+"/"+test+"/"+report.Bytes(size), func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestRawEndsDespiteLoss(t *testing.T) {
 }
 
 func TestCancelEndsAtOnce(t *testing.T) {
-	for _, c := range []Contender{Raw{}, TCP{}} {
+	for _, c := range []Contender{Raw{}, TCP{}, TLS{}} {
 		j := testJob(t, lab.Spec{MTU: 9000}, report.OneWay, 1<<20)
 		j.Duration = time.Hour
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

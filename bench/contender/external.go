@@ -24,13 +24,21 @@ import (
 // PinVariable tells a process of this program which processors to bind itself to, before it does anything else.
 const PinVariable = "EDGEBENCH_CPUS"
 
-// All returns every contender this program knows.
-func All() []Contender {
+// All returns every contender this program knows. TCP by itself and as iperf3 drives it is there for each of overs,
+// what runs above TCP for the first of them. There is one at least.
+func All(overs []Over) []Contender {
 	all := []Contender{Raw{Kind: linkdrv.KindMmsg}}
 	for _, kind := range []string{linkdrv.KindRing, linkdrv.KindUDP} {
 		all = append(all, Raw{Kind: kind}, Raw{Kind: kind, Sealed: true}, Raw{Kind: kind, Sealed: true, Stdlib: true})
 	}
-	return append(all, TCP{}, Iperf3{}, UCX{}, Libfabric{"tcp"}, Libfabric{"udp"})
+	for _, o := range overs {
+		all = append(all, TCP{o})
+	}
+	for _, o := range overs {
+		all = append(all, Iperf3{o})
+	}
+	o := overs[0]
+	return append(all, TLS{o}, KTLS{o}, UCX{o}, Libfabric{"tcp", o}, Libfabric{Provider: "udp"})
 }
 
 // missing returns how to get a program that is not in the path, or "".

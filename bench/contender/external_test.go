@@ -23,6 +23,7 @@ Final:                  1621      0.410   613.497   613.497     1630.00    1630.
 8       10k     =10k     156k        0.17s      0.96       8.36       0.12
 `
 	iperf = `{"end":{"sum_received":{"bytes":1000000000,"seconds":1.0},"sum_received_bidir_reverse":{"bytes":500000000,"seconds":1.25},
+"sender_tcp_congestion":"cubic","receiver_tcp_congestion":"cubic",
 "cpu_utilization_percent":{"host_user":10,"host_system":70,"remote_user":5,"remote_system":55}}}`
 )
 
@@ -41,7 +42,7 @@ func TestParseUCX(t *testing.T) {
 }
 
 func TestParseLibfabric(t *testing.T) {
-	r, err := Libfabric{"tcp"}.parse(&report.Row{Test: report.PingPong, MessageBytes: 8}, fabric, 10000)
+	r, err := Libfabric{Provider: "tcp"}.parse(&report.Row{Test: report.PingPong, MessageBytes: 8}, fabric, 10000)
 	if err != nil || r.Latency.P50 != 8360 || r.Operations != 20000 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -52,8 +53,13 @@ func TestParseLibfabric(t *testing.T) {
 
 func TestParseIperf3(t *testing.T) {
 	r, err := Iperf3{}.parse(&report.Row{Test: report.TwoWay, MessageBytes: 1 << 20}, iperf)
-	if err != nil || r.Bytes != 1_500_000_000 || r.Seconds != 1.25 || math.Abs(r.CPU.Client.Total-1) > 1e-9 {
+	if err != nil || r.Congestion != "cubic" || r.Bytes != 1_500_000_000 || r.Seconds != 1.25 ||
+		math.Abs(r.CPU.Client.Total-1) > 1e-9 {
 		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := (Iperf3{Over{Congestion: "bbr"}}).parse(&report.Row{}, iperf); err == nil ||
+		!strings.Contains(err.Error(), "cubic") {
+		t.Errorf("cubic's result was taken for bbr's: %v", err)
 	}
 	for _, bad := range []string{`{"error":"unable to connect"}`, "iperf3: error"} {
 		if _, err := (Iperf3{}).parse(&report.Row{}, bad); err == nil {

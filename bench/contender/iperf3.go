@@ -8,13 +8,15 @@ import (
 	"strconv"
 
 	"multiedge/bench/report"
+	"multiedge/internal/config"
 )
 
-// Iperf3 is TCP as iperf3 drives it: a second opinion on TCP.
-type Iperf3 struct{}
+// Iperf3 is TCP as iperf3 drives it: a second opinion on TCP. Its memory is a message at each end, which caches hold
+// whatever the region.
+type Iperf3 struct{ Over }
 
-func (Iperf3) Name() string    { return report.TransportIperf3 }
-func (Iperf3) Variant() string { return "" }
+func (Iperf3) Name() string      { return report.TransportIperf3 }
+func (c Iperf3) Variant() string { return c.variant() }
 func (Iperf3) Missing() string {
 	return missing("iperf3", "apt install iperf3, dnf install iperf3")
 }
@@ -28,6 +30,8 @@ type iperfResult struct {
 	End   struct {
 		Received     iperfSum `json:"sum_received"`
 		BackReceived iperfSum `json:"sum_received_bidir_reverse"`
+		Sender       string   `json:"sender_tcp_congestion"`
+		Receiver     string   `json:"receiver_tcp_congestion"`
 		CPU          struct {
 			HostUser     float64 `json:"host_user"`
 			HostSystem   float64 `json:"host_system"`
@@ -44,6 +48,11 @@ type iperfSum struct {
 
 // Run implements Contender.
 func (c Iperf3) Run(ctx context.Context, j *Job) (*report.Row, error) {
+	j, row, err := c.begin(c, j)
+	if err != nil {
+		return nil, err
+	}
+	row.Security = config.Plaintext
 	length := strconv.Itoa(min(max(j.Size, 4), 1<<20)) // iperf3's limit
 	x := &external{
 		server: []string{"iperf3", "-s", "-1"}, port: iperfPort,
@@ -53,11 +62,14 @@ func (c Iperf3) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	if j.Test == report.TwoWay {
 		x.client = append(x.client, "--bidir")
 	}
+	if j.Warmup > 0 {
+		x.client = append(x.client, "-O", "1") // whole seconds only
+	}
 	text, _, err := x.run(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	return c.parse(j.row(c), text)
+	return c.parse(row, text)
 }
 
 // parse fills a row from iperf3's JSON. Its processor percentages are of one processor.
@@ -70,6 +82,9 @@ func (c Iperf3) parse(row *report.Row, text string) (*report.Row, error) {
 		return nil, errors.New("iperf3: " + r.Error)
 	}
 	e := &r.End
+	if err := c.confirm(row, e.Receiver, e.Sender); err != nil {
+		return nil, fmt.Errorf("iperf3: %w", err)
+	}
 	row.Bytes, row.Seconds = e.Received.Bytes+e.BackReceived.Bytes, max(e.Received.Seconds, e.BackReceived.Seconds)
 	share := row.Seconds / 100
 	row.CPU = report.Ends(

@@ -7,13 +7,22 @@ import (
 	"strings"
 
 	"multiedge/bench/report"
+	"multiedge/internal/config"
 )
 
 // Libfabric is fi_pingpong over one of libfabric's providers.
-type Libfabric struct{ Provider string }
+type Libfabric struct {
+	Provider string
+	Over     // of the provider "tcp"
+}
 
-func (Libfabric) Name() string      { return report.TransportLibfabric }
-func (c Libfabric) Variant() string { return c.Provider }
+func (Libfabric) Name() string { return report.TransportLibfabric }
+func (c Libfabric) Variant() string {
+	if c.Provider == "tcp" {
+		return c.variant(c.Provider)
+	}
+	return c.Provider
+}
 func (Libfabric) Missing() string {
 	return missing("fi_pingpong", "apt install libfabric-bin, dnf install libfabric")
 }
@@ -23,6 +32,14 @@ const libfabricPort = 47592
 
 // Run implements Contender.
 func (c Libfabric) Run(ctx context.Context, j *Job) (*report.Row, error) {
+	j, row, err := c.begin(c, j)
+	if err == nil && c.Provider == "tcp" {
+		err = c.probe(row, j)
+	}
+	if err != nil {
+		return nil, err
+	}
+	row.Security = config.Plaintext
 	endpoint := "msg"
 	if c.Provider == "udp" {
 		if endpoint = "dgram"; j.Size > 1400 {
@@ -38,7 +55,6 @@ func (c Libfabric) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	row := j.row(c)
 	row.CPU = cpu
 	return c.parse(row, text, iterations)
 }

@@ -10,6 +10,7 @@ import (
 
 	"multiedge/bench/bytestream"
 	"multiedge/bench/report"
+	"multiedge/internal/config"
 	"multiedge/internal/lab"
 	"multiedge/internal/mono"
 	"multiedge/linkdrv"
@@ -72,6 +73,10 @@ func rawPayload(link linkdrv.Info) int {
 // Run implements Contender.
 func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	row := j.row(c)
+	row.Security = config.Plaintext
+	if c.Sealed {
+		row.Security = config.Encrypted
+	}
 	nodes, err := rawNodes(j, c)
 	defer func() {
 		for _, n := range nodes {
@@ -83,11 +88,28 @@ func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	}
 	a, b := nodes[0], nodes[1]
 	a.peer, b.peer = b, a
+	for _, d := range j.phases() {
+		phase := *j
+		if phase.Duration = d; err == nil {
+			err = c.run(ctx, &phase, a, b, row)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return finish(row), nil
+}
+
+// run does the work once.
+func (c Raw) run(ctx context.Context, j *Job, a, b *rawNode, row *report.Row) error {
+	for _, n := range []*rawNode{a, b} {
+		n.bytesIn, n.sentBefore, n.gotBefore, n.lostBefore = 0, n.sent, n.got.Load(), n.lost
+	}
 	a.sending.Store(true) // before either looks at the other
 	b.sending.Store(j.Test == report.TwoWay)
 	before, err := a.drops(b)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	lat := report.NewRecorder()
 	var elapsed time.Duration
@@ -97,24 +119,26 @@ func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 		client = func() error { return a.ping(ctx, j, lat, &elapsed) }
 		server = func() error { return b.pong(ctx, j) }
 	}
-	if err := watch(row, func() (err error) {
-		row.CPU, err = pair(j, client, server)
+	if err := watch(row, func() error {
+		u, v, err := pair(j, client, server)
+		account(row, u, v)
 		return err
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	after, err := a.drops(b)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	row.Seconds, row.Latency, row.QueueDepth = elapsed.Seconds(), lat.Summary(0.5), a.window
 	row.Bytes = a.bytesIn + b.bytesIn
 	if j.Test == report.TwoWay {
 		row.EachWay = []float64{float64(b.bytesIn), float64(a.bytesIn)}
 	}
-	row.FramesSent, row.FramesReceived = a.sent+b.sent, a.got.Load()+b.got.Load()
-	row.FramesLost, row.Dropped = a.lost+b.lost, after-before
-	return finish(row), nil
+	row.FramesSent = a.sent - a.sentBefore + b.sent - b.sentBefore
+	row.FramesReceived = a.got.Load() - a.gotBefore + b.got.Load() - b.gotBefore
+	row.FramesLost, row.Dropped = a.lost-a.lostBefore+b.lost-b.lostBefore, after-before
+	return nil
 }
 
 // rawNodes opens both ends. What could be opened is returned with an error, to be closed.

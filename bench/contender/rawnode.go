@@ -33,6 +33,8 @@ type rawNode struct {
 	bytesIn uint64
 	lost    uint64 // frames given up
 
+	sentBefore, gotBefore, lostBefore uint64 // before what counts
+
 	lastMoved mono.Time
 }
 

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"multiedge/bench/report"
+	"multiedge/internal/config"
 )
 
 // UCX is ucx_perftest over TCP on the first link: put bandwidth and put latency.
-type UCX struct{}
+type UCX struct{ Over }
 
-func (UCX) Name() string    { return report.TransportUCX }
-func (UCX) Variant() string { return "put" }
+func (UCX) Name() string      { return report.TransportUCX }
+func (c UCX) Variant() string { return c.variant("put") }
 func (UCX) Missing() string {
 	return missing("ucx_perftest", "apt install ucx-utils, dnf install ucx")
 }
@@ -23,6 +24,14 @@ const ucxPort = 13337
 
 // Run implements Contender. The number of messages is chosen so that the run takes about as long as the others'.
 func (c UCX) Run(ctx context.Context, j *Job) (*report.Row, error) {
+	j, row, err := c.begin(c, j)
+	if err == nil {
+		err = c.probe(row, j)
+	}
+	if err != nil {
+		return nil, err
+	}
+	row.Security = config.Plaintext
 	iterations, test := int(j.Duration.Seconds()*1.7e9/float64(max(j.Size, 4096))), "ucp_put_bw"
 	if j.Test == report.PingPong {
 		iterations, test = int(j.Duration.Seconds()*80e3)/(1+j.Size/16384), "ucp_put_lat"
@@ -31,14 +40,14 @@ func (c UCX) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	x := &external{
 		server: []string{"ucx_perftest", "-p", port}, port: ucxPort,
 		client: []string{"ucx_perftest", j.Hosts[1].IP(0).String(), "-p", port, "-t", test, "-s",
-			strconv.Itoa(max(j.Size, 1)), "-n", strconv.Itoa(max(iterations, 100)), "-w", "50", "-f"},
+			strconv.Itoa(max(j.Size, 1)), "-n", strconv.Itoa(max(iterations, 100)), "-w",
+			strconv.Itoa(max(iterations/4, 50)), "-f"},
 		env: []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=" + j.Hosts[0].LinkNames()[0]},
 	}
 	text, cpu, err := x.run(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	row := j.row(c)
 	row.CPU = cpu
 	return c.parse(row, text)
 }

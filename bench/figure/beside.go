@@ -15,6 +15,7 @@ type Beside struct {
 	Test       string
 	Latency    bool     // cells are half round trips in nanoseconds, else bytes per second
 	Contenders []string // in order of appearance
+	Links      []int    // how many each of them used
 	Rows       []BesideRow
 }
 
@@ -43,6 +44,18 @@ func sweptRows(rows []entry) (swept, rest []entry) {
 	})
 }
 
+// Heads are the contenders with the number of links that each used, where more than one was to be had.
+func (b *Beside) Heads() []string {
+	heads := slices.Clone(b.Contenders)
+	if len(b.Links) == 0 || slices.Max(b.Links) < 2 {
+		return heads
+	}
+	for i := range heads {
+		heads[i] += ", " + report.Plural(b.Links[i], "link")
+	}
+	return heads
+}
+
 func interleaved(r *report.Row) bool { return r.Round > 0 && r.Error == "" }
 
 // single is what is measured of edge alone.
@@ -61,6 +74,9 @@ func Besides(sources []Source) (out []Beside) {
 		b := Beside{Test: test, Latency: report.IsLatencyTest(test)}
 		cs := contenders(rows)
 		b.Contenders = configLabels(cs)
+		for _, c := range cs {
+			b.Links = append(b.Links, c.rows[0].LinksUsed())
+		}
 		for _, size := range sizes(rows) {
 			row := BesideRow{Size: size}
 			for _, c := range cs {

@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -184,13 +185,29 @@ func comparePanel(title, unit string, rows []entry, value func(entry) float64) P
 	return p
 }
 
-// contenders groups rows of a comparison by transport and variant.
+// contenders groups rows of a comparison by transport and variant, and by the size of regions and the offloads of links
+// where these differ.
 func contenders(rows []entry) []config {
-	several := slices.ContainsFunc(rows, func(e entry) bool { return e.source != rows[0].source })
+	differ := func(of func(entry) string) bool {
+		return slices.ContainsFunc(rows, func(e entry) bool { return of(e) != of(rows[0]) })
+	}
+	regions, offloads := differ(region), differ(func(e entry) string { return e.Offloads })
+	several := differ(func(e entry) string { return e.source })
 	return grouped(rows, func(e entry) string {
-		if several {
-			return e.Contender() + ", " + e.source
+		name := e.Contender()
+		if regions {
+			name += ", " + region(e)
 		}
-		return e.Contender()
+		if offloads {
+			name += ", " + offload(e)
+		}
+		if several {
+			name += ", " + e.source
+		}
+		return name
 	})
 }
+
+func region(e entry) string { return "region " + report.Bytes(e.RegionBytes) }
+
+func offload(e entry) string { return "offloads " + cmp.Or(e.Offloads, "unknown") }

@@ -147,7 +147,12 @@ type entryView struct {
 }
 
 // tile is one headline number.
-type tile struct{ Value, Unit, Text, Class, More string }
+type tile struct {
+	Value, Unit, Text, Class, More string
+
+	Verdict string // how edge compares with TCP
+	Slower  bool
+}
 
 // HTML writes one page with all figures of the sources, their headline numbers, a table of every row, and the results
 // themselves as JSON. It refers to nothing outside itself.
@@ -201,19 +206,19 @@ func tiles(sources []Source) []tile {
 	for _, t := range []struct{ test, text string }{{report.OneWay, "one-way"},
 		{report.TwoWay, "two-way, both directions"}, {report.Read, "read"}} {
 		if best, ok := most(only(rows, t.test), func(e entry) float64 { return e.Throughput }); ok {
-			out = append(out, tile{fmt.Sprintf("%.1f", best.Throughput*8/1e9), "Gbit/s", t.text + ", " +
-				report.Bytes(best.MessageBytes) + " messages", "", ""})
+			out = append(out, tile{Value: fmt.Sprintf("%.1f", best.Throughput*8/1e9), Unit: "Gbit/s",
+				Text: t.text + ", " + report.Bytes(best.MessageBytes) + " messages"})
 		}
 	}
 	if best, ok := most(only(rows, report.PingPong), func(e entry) float64 { return -e.Latency.P50 }); ok &&
 		best.Latency.Count > 0 {
 		v, unit, _ := strings.Cut(report.Nanos(best.Latency.P50), " ")
-		out = append(out, tile{v, unit, "ping-pong, half round trip, median, " + report.Bytes(best.MessageBytes), "",
-			""})
+		out = append(out, tile{Value: v, Unit: unit,
+			Text: "ping-pong, half round trip, median, " + report.Bytes(best.MessageBytes)})
 	}
 	if best, ok := most(only(rows, report.Rate), func(e entry) float64 { return e.OperationsPerSecond }); ok {
-		out = append(out, tile{fmt.Sprintf("%.2f", best.OperationsPerSecond/1e6), "M/s", "small writes of " +
-			report.Bytes(best.MessageBytes), "", ""})
+		out = append(out, tile{Value: fmt.Sprintf("%.2f", best.OperationsPerSecond/1e6), Unit: "M/s",
+			Text: "small writes of " + report.Bytes(best.MessageBytes)})
 	}
 	return append(out, integrityTile(rows)...)
 }
@@ -254,6 +259,11 @@ func besideTiles(sources []Source) (out []tile) {
 		}
 		if tl.Value != "" {
 			tl.More = strings.Join(rest, ", ")
+			for _, h := range Headlines(all) {
+				if h.Test == t.test && h.Size == t.size {
+					tl.Verdict, tl.Slower = h.Verdict(), h.Slower
+				}
+			}
 			out = append(out, tl)
 		}
 	}
@@ -277,9 +287,11 @@ func integrityTile(rows []entry) []tile {
 	case checked == 0:
 		return nil
 	case bad == 0:
-		return []tile{{"0", "errors", report.Count(float64(messages)) + " messages checked byte by byte", "good", ""}}
+		return []tile{{Value: "0", Unit: "errors", Class: "good",
+			Text: report.Count(float64(messages)) + " messages checked byte by byte"}}
 	}
-	return []tile{{fmt.Sprint(bad), "errors", "in " + report.Count(float64(messages)) + " messages checked", "bad", ""}}
+	return []tile{{Value: fmt.Sprint(bad), Unit: "errors", Class: "bad",
+		Text: "in " + report.Count(float64(messages)) + " messages checked"}}
 }
 
 func most(rows []entry, value func(entry) float64) (entry, bool) {

@@ -10,7 +10,7 @@ import (
 
 // Summary is one piece of work of an interleaved comparison: what each contender reached, and how edge compares.
 type Summary struct {
-	Work       string // "one-way, 1 MiB, 1 link, MTU 9000"
+	Work       string // "one-way, 1 MiB, region 4 MiB, 1 link, MTU 9000, offloads TSO, GSO"
 	Latency    bool   // values are medians of half round trips in nanoseconds, else bytes per second
 	Contenders []Standing
 	Ratios     []Ratio
@@ -53,8 +53,11 @@ func Summarize(sources []Source) []Summary {
 	var out []Summary
 	byWork := map[string][]entry{}
 	for _, e := range rows {
-		w := fmt.Sprintf("%s, %s, %s, MTU %d", e.Test, report.Bytes(e.MessageBytes), report.Rates(e.LinkRates, e.Links),
-			e.MTU)
+		w := fmt.Sprintf("%s, %s, %s, %s, MTU %d", e.Test, report.Bytes(e.MessageBytes), region(e),
+			report.Rates(e.LinkRates, e.Links), e.MTU)
+		if e.Offloads != "" {
+			w += ", " + offload(e)
+		}
 		if byWork[w] == nil {
 			out = append(out, Summary{Work: w, Latency: report.IsLatencyTest(e.Test)})
 		}
@@ -91,7 +94,8 @@ func (s *Summary) fill(cs []config) {
 	}
 }
 
-// isBase reports whether edge is compared with base: with the other transports, with raw packet sockets that do the
+// isBase reports whether edge is compared with base: with the other transports (with those that encrypt only if it
+// does, too), with raw packet sockets that do the
 // same (and with those that do not seal, or seal by the standard library) where they are at their best, reads with
 // writes, encrypted frames with plaintext ones, frames in datagrams with frames alone, and streams with writes.
 func (s *Summary) isBase(over, base config) bool {
@@ -100,7 +104,7 @@ func (s *Summary) isBase(over, base config) bool {
 	case r.Transport == report.TransportRaw:
 		return base.label == s.limits[b] && a.datagrams == b.datagrams && (a.sealed || !b.sealed)
 	case r.Transport != report.TransportEdge:
-		return true
+		return a.sealed || r.Security != "encrypted"
 	case r.Variant == "write":
 		return r.Test == report.Read && over.label != base.label
 	case a.datagrams && !b.datagrams:

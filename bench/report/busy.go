@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // Shares of all processors above which a measurement is disturbed: what other programs may use, and what a hypervisor
@@ -12,6 +13,23 @@ const (
 	othersAllowed = 0.1
 	stolenAllowed = 0.02
 )
+
+// BusyNow returns which share of this machine's processors is used at present, watching for d.
+func BusyNow(d time.Duration) float64 {
+	busy, start := BusySeconds(), time.Now()
+	time.Sleep(d)
+	return (BusySeconds() - busy) / max(time.Since(start).Seconds()*float64(runtime.NumCPU()), 1e-9)
+}
+
+// Busy says in words that other programs use so much of this machine's processors that figures are disturbed, "" if
+// they do not.
+func Busy(share float64) string {
+	if share <= othersAllowed {
+		return ""
+	}
+	return fmt.Sprintf("this machine is busy: other programs use %.0f %% of its processors; figures will be lower, and "+
+		"scattered", 100*share)
+}
 
 // Judge sets r.Busy. It must run where r was measured, which alone knows how many processors there were.
 func (r *Row) Judge() { r.judge(runtime.NumCPU()) }

@@ -63,6 +63,8 @@ const (
 	SendLatency = "send-latency"
 	SendRate    = "send-rate"
 	Place       = "place" // a run of pages to its place, by copying or by exchanging; no transport
+	// every word of new memory is written once, and once again; no transport. Before every other test that is done
+	FirstTouch = "first-touch"
 )
 
 // Transports a row can have been measured over.
@@ -73,6 +75,8 @@ const (
 	TransportUCX       = "ucx"
 	TransportLibfabric = "libfabric"
 	TransportIperf3    = "iperf3"
+	TransportTLS       = "tls"    // TLS 1.3 over TCP, by Go's crypto/tls
+	TransportKTLS      = "ktls"   // TLS 1.3 over TCP, by the kernel
 	TransportMemory    = "memory" // none: what moving bytes within a process costs
 )
 
@@ -141,11 +145,29 @@ type Setup struct {
 	LinkRates     []string `json:"link_rates,omitempty"`
 	Scheduler     string   `json:"scheduler,omitempty"`
 	Checksum      string   `json:"checksum,omitempty"` // of plaintext: what CRC32C covers
-	Security      string   `json:"security,omitempty"` // "encrypted" or "plaintext"; edge only
+	Security      string   `json:"security,omitempty"` // "encrypted" or "plaintext"
 	Poll          string   `json:"poll,omitempty"`
-	Driver        string   `json:"driver,omitempty"`    // of links; edge only
-	Copy          string   `json:"copy,omitempty"`      // of a comparison of copies: the name of the configuration
-	Alignment     string   `json:"alignment,omitempty"` // of destinations: best, middle or worst; empty: cache lines
+	Driver        string   `json:"driver,omitempty"`                 // of links; edge only
+	Copy          string   `json:"copy,omitempty"`                   // of a comparison of copies: the name of the configuration
+	Alignment     string   `json:"alignment,omitempty"`              // of destinations: best, middle or worst; empty: cache lines
+	Congestion    string   `json:"tcp_congestion_control,omitempty"` // that the sockets had; only what runs over TCP
+	Cores         string   `json:"cores,omitempty"`                  // CoresPinned or CoresFree; only where both ends are on this machine
+	Offloads      string   `json:"offloads,omitempty"`               // of the links: "TSO, GSO", "none"; only of labs
+}
+
+// Where the threads of a measurement run.
+const (
+	CoresPinned = "pinned" // each host's on processors of its own
+	CoresFree   = "free"   // where the kernel likes
+)
+
+// LinksUsed is how many of the links a measurement used: edge and raw packet sockets use all of them, whatever runs
+// over TCP or IP the first.
+func (r *Row) LinksUsed() int {
+	if r.Transport == TransportEdge || r.Transport == TransportRaw {
+		return r.Links
+	}
+	return min(r.Links, 1)
 }
 
 // Disturbance is what the machine did beside a measurement.
@@ -157,6 +179,8 @@ type Disturbance struct {
 	// how often the kernel took a processor from the benchmark's processes and daemons
 	Switches uint64 `json:"involuntary_switches,omitempty"`
 	Busy     string `json:"busy,omitempty"` // why the figures are disturbed; empty: they are not
+	// minor page faults of the benchmark's threads and of daemons meanwhile; few, since memory is touched before
+	PageFaults uint64 `json:"page_faults,omitempty"`
 }
 
 // Integrity is what the comparison of every byte found.

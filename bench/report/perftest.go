@@ -66,7 +66,7 @@ func title(r *Row) string {
 	}
 	t := cmp.Or(names[r.Test], r.Test)
 	if r.Transport != TransportEdge {
-		t += " over " + r.Transport
+		t += " over " + r.Contender()
 	}
 	return t
 }

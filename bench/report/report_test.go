@@ -262,7 +262,8 @@ func TestProgressRewritesOneLine(t *testing.T) {
 	p.Update("one-way 1 MiB", 0)
 	p.Clear()
 	out := b.String()
-	if strings.Contains(out, "\n") || !strings.Contains(out, "1/4  one-way 64 KiB") || !strings.Contains(out, "2/4") ||
+	if strings.Contains(out, "\n") || !strings.Contains(out, "test 1 of 4: one-way 64 KiB") ||
+		!strings.Contains(out, "test 2 of 4") ||
 		!strings.HasSuffix(out, "\r\x1b[K") {
 		t.Errorf("%q", out)
 	}
@@ -271,6 +272,20 @@ func TestProgressRewritesOneLine(t *testing.T) {
 	defer f.Close()
 	if NewProgress(f, 1) != nil {
 		t.Error("progress is shown on a file")
+	}
+	steps := NewSteps(f, 3) // a file gets a line for each step, which says how much time is left
+	steps.Limit = time.Minute
+	steps.Update("one-way of 8 B", 0)
+	steps.Update("one-way of 8 B", 0.5)
+	steps.Step()
+	steps.Update("two-way of 8 B", 0)
+	steps.SetTotal(2)
+	steps.Clear()
+	text, err := os.ReadFile(f.Name())
+	must(t, err)
+	if want := "test 1 of 3: one-way of 8 B; at most 1m0s left\ntest 2 of 3: two-way of 8 B; at most 1m0s left\n"; want !=
+		string(text) {
+		t.Errorf("%q, want %q", text, want)
 	}
 	var none *Progress
 	none.Update("x", 0)

@@ -29,7 +29,7 @@ func (t *table) Row(r *Row) error {
 	var b strings.Builder
 	if !t.header {
 		t.header = true
-		line := fmt.Sprintf("%-10s %-18s %-9s %-9s %-8s %-19s %5s %8s %10s %10s %9s %9s %8s %7s %6s %6s %6s %7s %5s",
+		line := fmt.Sprintf("%-11s %-26s %-9s %-9s %-8s %-19s %5s %8s %10s %10s %9s %9s %8s %7s %6s %6s %6s %7s %5s",
 			"test", "over", "security", "scheduler", "poll", "links", "conns", "size", "Gbit/s", "ops/s",
 			"p50", "p99", "frames", "retrans", "lost", "dup", "reord", "acks", "bad")
 		if t.style.CPU {
@@ -37,9 +37,8 @@ func (t *table) Row(r *Row) error {
 		}
 		fmt.Fprintf(&b, "%s\n%s\n", line, strings.Repeat("-", len(line)))
 	}
-	fmt.Fprintf(&b, "%-10s %-18s %-9s %-9s %-8s %-19s %5s %8s %10.3f %10s %9s %9s %8s %7d %6d %6d %6d %7d %5s", r.Test,
-		clip(r.Contender(), 18), dash(r.Security), dash(r.Scheduler), dash(r.Poll), clip(Rates(r.LinkRates, r.Links),
-			19), conns(r),
+	fmt.Fprintf(&b, "%-11s %-26s %-9s %-9s %-8s %-19s %5s %8s %10.3f %10s %9s %9s %8s %7d %6d %6d %6d %7d %5s", r.Test,
+		clip(r.Contender(), 26), dash(r.Security), dash(r.Scheduler), dash(r.Poll), clip(links(r), 19), conns(r),
 		Bytes(r.MessageBytes), r.Throughput*8/1e9, Count(r.OperationsPerSecond), lat(r.Latency, r.Latency.P50),
 		lat(r.Latency, r.Latency.P99),
 		Count(float64(r.FramesSent)), r.FramesRetransmitted, r.FramesLost, r.FramesDuplicated, r.FramesReordered,
@@ -67,6 +66,14 @@ func bad(r *Row) string {
 		return "-"
 	}
 	return fmt.Sprint(r.IntegrityErrors)
+}
+
+// links are those there were; a dash where there was none.
+func links(r *Row) string {
+	if r.Links == 0 {
+		return "-"
+	}
+	return Rates(r.LinkRates, r.Links)
 }
 
 // conns is the number of connections; a dash where there are none of the transport's.

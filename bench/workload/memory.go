@@ -28,6 +28,7 @@ func register(d *edge.Device, want memory, size int) (*regions, error) {
 		r := &regions{control: control, size: size}
 		err := r.data(d, want)
 		if err == nil {
+			r.touch()
 			if size != asked {
 				r.note = fmt.Sprintf("regions of %s do not fit the limit on pinned memory, so they are %s (ulimit "+
 					"-l, LimitMEMLOCK= or CAP_IPC_LOCK raise it, MemoryMax= that of a control group)",

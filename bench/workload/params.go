@@ -193,6 +193,7 @@ type Report struct {
 	Seconds   float64           `json:"seconds"`
 	CPU       report.End        `json:"cpu"`
 	Switches  uint64            `json:"involuntary_switches"`
+	Faults    uint64            `json:"page_faults"`
 	Counters  report.Counters   `json:"counters"`
 	Dropped   uint64            `json:"dropped"`
 	Integrity Integrity         `json:"integrity"`

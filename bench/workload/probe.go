@@ -21,6 +21,7 @@ type Probe struct {
 type Reading struct {
 	cpu      report.End
 	switches uint64 // how often a processor was taken from the process, and from a daemon that serves it
+	faults   uint64 // minor page faults of both
 	counters report.Counters
 	dropped  uint64
 	links    []report.LinkLoad
@@ -77,8 +78,10 @@ func (p *Probe) Read(ctx context.Context) (*Reading, error) {
 	}
 	user, system := processCPU()
 	r.cpu, r.switches = report.End{ProcessUser: user, ProcessSystem: system}, involuntary(os.Getpid())
+	r.faults = minorFaults(os.Getpid())
 	if !p.embedded {
 		r.switches += involuntary(st.PID)
+		r.faults += minorFaults(st.PID)
 		r.cpu.DaemonUser, r.cpu.DaemonSystem = st.User, st.System
 	}
 	return r, nil
@@ -142,6 +145,7 @@ func CountersOf(c map[string]uint64) report.Counters {
 type usage struct {
 	cpu      report.End
 	switches uint64
+	faults   uint64
 	counters report.Counters
 	dropped  uint64
 	links    []report.LinkLoad
@@ -151,6 +155,7 @@ type usage struct {
 func (r *Reading) since(o *Reading) usage {
 	u := usage{counters: r.counters.Sub(o.counters), dropped: r.dropped - o.dropped, links: []report.LinkLoad{}}
 	u.switches = r.switches - min(r.switches, o.switches) // a thread that ended takes its count with it
+	u.faults = r.faults - o.faults
 	u.cpu = report.End{
 		ProcessUser: r.cpu.ProcessUser - o.cpu.ProcessUser, ProcessSystem: r.cpu.ProcessSystem - o.cpu.ProcessSystem,
 		DaemonUser: r.cpu.DaemonUser - o.cpu.DaemonUser, DaemonSystem: r.cpu.DaemonSystem - o.cpu.DaemonSystem,

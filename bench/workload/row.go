@@ -49,6 +49,7 @@ func fill(r *report.Row, s *Spec, out *outcome, here usage, there *Report) {
 	}
 	r.CPU = report.Ends(here.cpu, there.CPU)
 	r.Switches = here.switches + there.Switches
+	r.PageFaults = here.faults + there.Faults
 	// meaningless unless both ends are on this machine: the cluster keeps it, others drop it
 	r.OtherCPU = max(0, r.OtherCPU-r.CPU.Total)
 	client, server := here.counters, there.Counters

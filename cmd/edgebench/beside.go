@@ -23,7 +23,8 @@ func printBeside(w io.Writer, tables []figure.Beside) {
 		if b.Test == report.TwoWay {
 			width = 21
 		}
-		for _, name := range b.Contenders {
+		heads := b.Heads()
+		for _, name := range heads {
 			fmt.Fprintf(w, "  %*s", max(width, len(name)), name)
 		}
 		fmt.Fprintln(w)
@@ -40,7 +41,7 @@ func printBeside(w io.Writer, tables []figure.Beside) {
 				if c.Busy {
 					text += "*"
 				}
-				fmt.Fprintf(w, "  %*s", max(width, len(b.Contenders[i])), text)
+				fmt.Fprintf(w, "  %*s", max(width, len(heads[i])), text)
 			}
 			fmt.Fprintln(w)
 		}

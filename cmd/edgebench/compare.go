@@ -18,10 +18,13 @@ import (
 
 // compareCmd runs the same work over several transports.
 type compareCmd struct {
-	Test   string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
-	Rounds count    `default:"5" help:"Runs of each contender, in turns (default: ${default})." placeholder:"N"`
-	Only   []string `help:"Contenders besides edge (default: all that are installed): raw, tcp, iperf3, ucx, libfabric." placeholder:"NAME"`
-	Edge   []string `default:"plain,crc32c,encrypted,udp,udp-crc32c,udp-encrypted,write" help:"Variants of edge: plain (plaintext, payload checksum off, as TCP's is on these links), crc32c (plaintext), encrypted, embedded (plain); stream (byte streams, net.Conn, plain, not beside read), stream-region (from and into registered memory), udp-stream-copied (the same memory, by Write and Read), stream-encrypted; each also as udp, udp-crc32c and so on, with that driver; write (plain, only beside read)." placeholder:"NAME"`
+	Test     string   `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read" help:"one-way, two-way, ping-pong or read."`
+	Rounds   count    `default:"5" help:"Runs of each contender, in turns (default: ${default})." placeholder:"N"`
+	Only     []string `help:"Contenders besides edge (default: all that are installed): raw, tcp, iperf3, tls, ktls, ucx, libfabric." placeholder:"NAME"`
+	TCPCC    []string `name:"tcp-cc" help:"Congestion controls of TCP; what runs above TCP has the first (default: cubic, and bbr where the kernel has it)." placeholder:"NAME"`
+	Cores    []string `name:"tcp-cores" default:"pinned" enum:"pinned,free" help:"Where the threads of TCP and iperf3 run: pinned (to their host's processors, as edge's), free (anywhere), or both (default: ${default})." placeholder:"HOW"`
+	Offloads string   `default:"on" enum:"on,off" help:"off turns TSO, USO, GSO and GRO of the links off: every frame crosses alone, as from NICs without them (default: ${default})." placeholder:"HOW"`
+	Edge     []string `default:"plain,crc32c,encrypted,udp,udp-crc32c,udp-encrypted,write" help:"Variants of edge: plain (plaintext, payload checksum off, as TCP's is on these links), crc32c (plaintext), encrypted, embedded (plain); stream (byte streams, net.Conn, plain, not beside read), stream-region (from and into registered memory), udp-stream-copied (the same memory, by Write and Read), stream-encrypted; each also as udp, udp-crc32c and so on, with that driver; write (plain, only beside read)." placeholder:"NAME"`
 	sizeFlags
 	workFlags
 	transportFlags
@@ -45,6 +48,10 @@ func (c *compareCmd) Run(ctx context.Context) (err error) {
 		p.Duration = time.Second
 	}
 	cmp := &bench.Comparison{Cluster: c.cluster(&c.transportFlags, c.Seed), Plan: p, Rounds: int(c.Rounds)}
+	cmp.Cluster.Lab.NoOffloads = c.Offloads == "off"
+	if c.Region == 0 {
+		cmp.Regions = bench.UsualRegions
+	}
 	if cmp.Edge, err = c.variants(); err != nil {
 		return err
 	}
@@ -103,9 +110,23 @@ func (c *compareCmd) variants() ([]bench.EdgeVariant, error) {
 	return out, nil
 }
 
+// overs returns the settings of TCP to measure, the one for what runs above TCP first.
+func (c *compareCmd) overs() (overs []contender.Over) {
+	controls := c.TCPCC
+	if len(controls) == 0 {
+		controls = contender.Usual()
+	}
+	for _, cores := range c.Cores {
+		for _, name := range controls {
+			overs = append(overs, contender.Over{Congestion: name, Free: cores == report.CoresFree})
+		}
+	}
+	return overs
+}
+
 // others returns the contenders that were asked for and can run, and how to install what cannot.
 func (c *compareCmd) others() ([]contender.Contender, []string, error) {
-	all := contender.All()
+	all := contender.All(c.overs())
 	var names []string
 	for _, o := range all {
 		names = append(names, o.Name())
@@ -119,6 +140,9 @@ func (c *compareCmd) others() ([]contender.Contender, []string, error) {
 		all = slices.DeleteFunc(all, func(o contender.Contender) bool { return !slices.Contains(c.Only, o.Name()) })
 	}
 	able, notes := bench.Contenders(c.Test, all)
+	if len(c.Only) == 0 {
+		notes = append(notes, wireGuard())
+	}
 	for _, want := range c.Only {
 		if !slices.ContainsFunc(all, func(o contender.Contender) bool {
 			return o.Name() == want &&
@@ -128,4 +152,16 @@ func (c *compareCmd) others() ([]contender.Contender, []string, error) {
 		}
 	}
 	return able, notes, nil
+}
+
+// wireGuard says why encrypted edge does not stand beside WireGuard.
+func wireGuard() string {
+	has, err := lab.KernelHas("wireguard")
+	switch {
+	case err != nil:
+		return "WireGuard is left out: " + err.Error()
+	case has:
+		return "WireGuard is left out: this kernel has it, and edgebench does not set it up"
+	}
+	return "WireGuard is left out: this kernel has none"
 }

@@ -42,7 +42,7 @@ type cli struct {
 	Rate     rateCmd     `cmd:"" help:"Small writes, as many as possible per second."`
 	Send     sendCmd     `cmd:"" help:"Messages by send and receive, compared with writes: latency, and small messages per second."`
 
-	Compare    compareCmd    `cmd:"" help:"The same work over raw packet sockets, edge, TCP and other installed transports, interleaved (in a lab)."`
+	Compare    compareCmd    `cmd:"" set:"regions=4m, then 256m" help:"The same work over raw packet sockets, edge, TCP and other installed transports, interleaved (in a lab)."`
 	Schedulers schedulersCmd `cmd:"" set:"sizes=4k to 1m" help:"Throughput over unequal links with each scheduler: the paper's figure 3.5 (in a lab)."`
 	Polling    pollingCmd    `cmd:"" set:"sizes=4k to 1m; ping-pong also 8" help:"Throughput, processor time and latency when waiting by blocking, adaptively and by polling: the paper's figure 3.3 (in a lab)."`
 	ZeroCopy   zeroCopyCmd   `cmd:"" name:"zero-copy" set:"sizes=4k to 4m; ping-pong 8 to 1m" help:"Throughput, processor time, latency and alignment with copies at both ends, with copies at the receiver, with pages exchanged in two ways, and without copies: the paper's figures 3.8, 3.9 and 3.11 (in a lab)."`

@@ -97,8 +97,9 @@ func TestSweeps(t *testing.T) {
 		{"polling -s 64 -D 0.02 --region 1m --names block,busy", "polling", "busy"},
 		{"links -s 64k -D 0.05 --region 1m --rounds 1 --counts 1,2 --lab-rates 200mbit", "links", "of nominal"},
 		{"shards -D 0.1 --region 8m --rounds 1 --conns 2 --setups 1+1,2", "shards", "server's shards"},
-		{"compare -s 64k -D 0.03 --region 1m --rounds 1 --only tcp --edge plain,udp-stream-encrypted",
-			"compare-one-way-64K-mtu9000", "edge udp stream encrypted / tcp"},
+		{"compare -s 64k -D 0.03 --region 1m --rounds 1 --only tcp,tls --edge plain,udp-stream-encrypted " +
+			"--tcp-cc reno,cubic --tcp-cores pinned,free --offloads off",
+			"compare-one-way-64K-mtu9000", "edge udp stream encrypted / tcp cubic free"},
 		{"one-way --lab -s 8 -D 0.02 --region 1m --conns 1,30 --integrity", "connections", "conns"},
 		{"zero-copy -s 512k -D 0.03 --region 4m --runs 4k,256k --integrity", "zero-copy", "pinmap worst"},
 	} {
@@ -168,6 +169,9 @@ var mistakes = []struct {
 	{"one-way --lab --lab-shards 9", 1, "1..8"},
 	{"links --lab-rates 1gbit,2gbit", 1, "same rate"},
 	{"compare --only carrier-pigeon", 1, "libfabric"},
+	{"compare --tcp-cc pigeon --only tcp --edge plain -D 0.01 --region 1m --rounds 1", 1, "modprobe tcp_pigeon"},
+	{"compare --tcp-cores some", 2, "pinned"},
+	{"compare --offloads some", 2, "off"},
 	{"compare --edge fast", 1, "crc32c"},
 	{"plot", 2, "files"},
 	{"plot /proc/version", 1, "--format json"},

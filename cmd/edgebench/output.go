@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,6 +40,7 @@ type output struct {
 	dirs     []string // directories that get all figures at the end
 	title    string
 	begun    bool
+	warned   bool
 }
 
 // open prepares the output of a command for a number of measurements. The title is that of pages; usual is the format
@@ -182,13 +184,22 @@ func (o *output) close() error {
 	for i := range o.file.Results {
 		bad += o.file.Results[i].IntegrityErrors
 	}
-	for _, text := range o.file.Disturbances() {
-		fmt.Fprintln(os.Stderr, "warning:", text)
-	}
+	o.warn(os.Stderr)
 	if bad > 0 {
 		err = errors.Join(err, fmt.Errorf("%d integrity errors: data arrived wrong", bad))
 	}
 	return err
+}
+
+// warn says what disturbed the results, once.
+func (o *output) warn(w io.Writer) {
+	if o.warned {
+		return
+	}
+	o.warned = true
+	for _, text := range o.file.Disturbances() {
+		fmt.Fprintln(w, "warning:", text)
+	}
 }
 
 func (o *output) closeFiles() error {

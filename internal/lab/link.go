@@ -212,10 +212,14 @@ func (k *Link) configure(host int) error {
 		32)}}); err != nil {
 		return fmt.Errorf("address %v for %s: %w", ip, n.name, err)
 	}
-	if k.medium == Wire {
-		if err := s.do(func() error { return ethtool.Change(n.name, plainFrames) }); err != nil {
-			return err
-		}
+	switch {
+	case k.lab.spec.NoOffloads:
+		err = s.do(func() error { return withoutOffloads(n.name) })
+	case k.medium == Wire:
+		err = s.do(func() error { return ethtool.Change(n.name, plainFrames) })
+	}
+	if err != nil {
+		return err
 	}
 	return s.nl.LinkSetUp(link)
 }

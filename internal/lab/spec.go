@@ -34,8 +34,10 @@ type Spec struct {
 	MTU    int      // bytes of Ethernet payload; 9000 if zero
 	Rates  []string // per link, "1gbit", "250mbit"; one entry serves all links; "" is unlimited
 	Medium Medium   // what to build links of
-	Faults          // what every link does to its frames; changed later by Link.SetFaults
-	Seed   uint64   // of the faults: the same seed spoils the same frames
+	// every frame crosses the links alone, as from NICs without TSO, GSO and GRO
+	NoOffloads bool
+	Faults            // what every link does to its frames; changed later by Link.SetFaults
+	Seed       uint64 // of the faults: the same seed spoils the same frames
 }
 
 // Faults is what a Wire does to each frame it carries, independently in each direction. Of Loss, Corrupt and Dup at

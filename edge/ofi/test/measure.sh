@@ -1,10 +1,12 @@
 #!/bin/sh
 # In the lab: MPI over TCP, over TCP with ranks that give way (mpi_yield_when_idle), and over the provider, in turns,
-# ROUNDS times; the medians of the ratios. With NETPIPE=1 also NetPIPE, once.
+# ROUNDS times; the medians of the ratios. With NETPIPE=1 also NetPIPE, once. TCP's congestion control (TCP_CC, see
+# edge/preload/test/lab.sh) is looked up in a connection and stands in each row.
 set -eu
 . "$(dirname "$(realpath "$0")")/hosts.sh"
 cd "$LAB_DIR"
 rounds=${1:-7}
+congestion
 i=0
 while [ $i -lt "$rounds" ]; do
 	tcp=$(mpi 2 $OVER_TCP "$OUT/mpi" measure 500)
@@ -16,8 +18,8 @@ done >round.out
 ratio() { # NAME COLUMN UNIT: of TCP's and of yielding TCP's
 	for other in 3 6; do
 		awk -v c="$2" -v o="$other" '{ printf "%.3f %s %s\n", $c / $(c + o), $(c + o), $c }' round.out | sort -n |
-			awk -v n="$1" -v u="$3" -v o="$other" '{ r[NR] = $1; t[NR] = $2; e[NR] = $3 } END { m = int((NR + 1) / 2)
-				printf "%-22s of %s: %s (%s to %s); there: %s and %s %s\n", n, o == 3 ? "TCP" : "yielding TCP",
+			awk -v n="$1" -v u="$3" -v o="$other" -v cc="$TCP_CC" '{ r[NR] = $1; t[NR] = $2; e[NR] = $3 } END { m = int((NR + 1) / 2)
+				printf "%-22s of %s: %s (%s to %s); there: %s and %s %s\n", n, (o == 3 ? "TCP " : "yielding TCP ") cc,
 					r[m], r[1], r[NR], t[m], e[m], u }'
 	done
 }
@@ -26,6 +28,6 @@ ratio "bandwidth of 1 MiB" 2 MB/s
 ratio "allreduce of 8 bytes" 3 us
 netpipe() { mpi 2 "$@" NPopenmpi -u 4194304 -p 0 -n 20 -o np.out >/dev/null 2>&1 && awk '{ print $1, $2 }' np.out; }
 if [ "${NETPIPE:-0}" = 1 ]; then
-	echo "NetPIPE: bytes, Mbit/s over TCP, over edge"
+	echo "NetPIPE: bytes, Mbit/s over TCP $TCP_CC, over edge"
 	netpipe $OVER_TCP >np.tcp && netpipe $OVER_EDGE >np.edge && paste np.tcp np.edge | awk '{ print $1, $2, $4 }'
 fi

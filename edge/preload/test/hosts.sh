@@ -6,6 +6,20 @@ ea() { EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=$MAP a "$OUT/edge-run" "$@"; }
 eb() { EDGE_SOCKET=$LAB_DIR/b.sock EDGE_RUN_MAP=$MAP b "$OUT/edge-run" "$@"; }
 # Bytes that came over TCP's link, in kB: of what a program did, little is left there when its connections are streams.
 over_tcp() { a cat /proc/net/dev | awk '$1 == "ip0:" { printf "%d\n", ($2 + $10) / 1000 }'; }
+# Fails unless TCP connections between the hosts have the congestion control that TCP_CC names: it looks at one.
+congestion() {
+	b iperf3 -s -1 -p 5999 >/dev/null 2>&1 &
+	listening 5999
+	had=$(a iperf3 -c 10.78.0.2 -p 5999 -t 1 -J | sed -n 's/.*"\(sender\|receiver\)_tcp_congestion":[^"]*"\(.*\)".*/\2/p' |
+		sort -u | tr '\n' ' ')
+	[ "$had" = "$TCP_CC " ] || { echo "TCP has the congestion control ${had:-of no connection}, not $TCP_CC"; return 1; }
+	echo "TCP: congestion control $TCP_CC, offloads of ip0: $(offloads)"
+}
+# The offloads of TCP's link that are on.
+offloads() {
+	a ethtool -k ip0 | awk -F: '$1 ~ /^(tcp-segmentation|generic-segmentation|generic-receive)-offload$/ && $2 ~ /on/ {
+		printf "%s ", $1 } END { print "" }'
+}
 # Waits until something listens in b.
 listening() { # port
 	i=0

@@ -2,13 +2,14 @@
 # measure.sh [ROUNDS [NAME...]], in the lab: programs over TCP and under edge-run in turns, each round beginning with the
 # other one. It prints both rates, their ratio, and the ratio of what a second of processor time of all programs and
 # daemons did, which counts on a busy machine; then the medians. Names: iperf, redis, memcached, nginx, postgres; all,
-# if none is given.
+# if none is given. TCP's congestion control (TCP_CC, see lab.sh) is looked up in a connection and stands in each row.
 set -eu
 . "$HERE/hosts.sh"
 cd "$LAB_DIR"
 chmod 755 .
 rounds=${1:-5}
 [ $# = 0 ] || shift
+congestion
 gbits() { awk '/receiver$/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ /bits\/sec/) s = $i * ($(i + 1) ~ /^G/ ? 1000 : 1) } END { print s }'; }
 rate() { tr '\r' '\n' | awk '/requests per/ { s = $2 } END { print s }'; }
 wrks() { awk '/^Requests\/sec/ { s = $2 } END { print s }'; }
@@ -43,7 +44,7 @@ compare() {
 	for k in 3 4; do
 		sort -n -k$k round.out | awk -v k=$k '{ r[NR] = $k }
 			END { m = int((NR + 1) / 2); printf " %s (%s to %s)%s", r[m], r[1], r[NR], k == 3 ? "; by processor time" : "" }'
-	done | awk -v n="$name" '{ printf "%-28s%s\n", n, $0 }'
+	done | awk -v n="$name, of TCP $TCP_CC" '{ printf "%-46s%s\n", n, $0 }'
 	sed 's/^/    /' round.out
 }
 measure_iperf() {

@@ -1,0 +1,92 @@
+package contender
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"multiedge/bench/report"
+	"multiedge/internal/lab"
+)
+
+// Over is the kernel's TCP under a contender.
+type Over struct {
+	Congestion string // its congestion control; empty: DefaultCongestion
+	Free       bool   // threads run on any processor, not on those of their host
+}
+
+// DefaultCongestion is what nearly every Linux host uses.
+const DefaultCongestion = "cubic"
+
+// Usual returns the congestion controls to compare with unless others were asked for: DefaultCongestion, and bbr, the
+// default of some kernels, where this one has it.
+func Usual() []string {
+	known, err := lab.CongestionControls()
+	if err == nil && slices.Contains(known, "bbr") {
+		return []string{DefaultCongestion, "bbr"}
+	}
+	return []string{DefaultCongestion}
+}
+
+func (o Over) congestion() string {
+	if o.Congestion == "" {
+		return DefaultCongestion
+	}
+	return o.Congestion
+}
+
+// variant names the setting, behind other words of a contender's variant.
+func (o Over) variant(words ...string) string {
+	words = append(words, o.congestion())
+	if o.Free {
+		words = append(words, report.CoresFree)
+	}
+	return strings.Join(words, " ")
+}
+
+// begin sets the hosts of j up and returns the job to do, and its row.
+func (o Over) begin(c Contender, j *Job) (*Job, *report.Row, error) {
+	for _, h := range j.Hosts {
+		if err := h.SetCongestion(o.congestion()); err != nil {
+			return nil, nil, err
+		}
+	}
+	mine := *j
+	if o.Free {
+		mine.CPUs = [2][]int{}
+	}
+	return &mine, mine.row(c), nil
+}
+
+// confirm notes in a row what congestion control a socket of the contender had. It is an error if that is not what was
+// asked for: the row would bear a wrong name.
+func (o Over) confirm(row *report.Row, had ...string) error {
+	for _, name := range had {
+		if row.Congestion = name; name != o.congestion() {
+			return fmt.Errorf("its sockets have the congestion control %q, not %q: does the program choose its own, or "+
+				"did something change the routes of the lab's hosts?", name, o.congestion())
+		}
+	}
+	return nil
+}
+
+// probe confirms by a connection between the hosts of j, for programs that do not say what theirs had.
+func (o Over) probe(row *report.Row, j *Job) error {
+	f := &flow{}
+	defer f.close()
+	if err := f.connect(j.Hosts[0], j.Hosts[1], false); err != nil {
+		return err
+	}
+	return f.confirm(o, row)
+}
+
+// congestion is what a socket has.
+func (s socket) congestion() (string, error) {
+	name, err := unix.GetsockoptString(int(s), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+	if err != nil {
+		return "", fmt.Errorf("TCP_CONGESTION: %w", err)
+	}
+	return name, nil
+}

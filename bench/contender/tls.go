@@ -1,0 +1,81 @@
+package contender
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+
+	"multiedge/bench/report"
+	"multiedge/internal/config"
+)
+
+// TLS is what encrypts for most programs: TLS 1.3 over TCP, by Go's crypto/tls with AES-128-GCM. Each end is a thread,
+// as of TCP.
+type TLS struct{ Over }
+
+func (TLS) Name() string       { return report.TransportTLS }
+func (c TLS) Variant() string  { return c.variant("go", "aes128gcm") }
+func (TLS) Missing() string    { return "" }
+func (TLS) Does(t string) bool { return streamDoes(t) }
+
+// Run implements Contender.
+func (c TLS) Run(ctx context.Context, j *Job) (*report.Row, error) {
+	cert, err := certificate()
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	return streamRun{c, c.Over, config.Encrypted, func(f *flow) error { return handshake(f, cert) }}.run(ctx, j)
+}
+
+// certificate returns one of a key made for it. That the client does not verify it costs nothing afterwards.
+func certificate() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	t := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+// handshake puts TLS between the ends of a flow and its sockets.
+func handshake(f *flow, cert tls.Certificate) error {
+	// Records have their full size from the first on, as after a megabyte.
+	conf := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true,
+		DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
+	client, server := tls.Client(netConn{f.sockets[0]}, conf), tls.Server(netConn{f.sockets[1]}, conf)
+	done := make(chan error, 1)
+	go func() { done <- server.Handshake() }()
+	err := client.Handshake()
+	if err != nil {
+		f.shutdown() // or the server would wait
+	}
+	if e := <-done; err == nil {
+		err = e
+	}
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	if suite := client.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
+		return fmt.Errorf("this machine's crypto/tls chose %s, not AES-128-GCM: it sees no AES instructions",
+			tls.CipherSuiteName(suite))
+	}
+	f.from.Conn, f.to.Conn = client, server
+	return nil
+}
+
+// netConn is a socket for crypto/tls, without what that does not need.
+type netConn struct{ socket }
+
+func (netConn) LocalAddr() net.Addr              { return nil }
+func (netConn) RemoteAddr() net.Addr             { return nil }
+func (netConn) SetDeadline(time.Time) error      { return nil }
+func (netConn) SetReadDeadline(time.Time) error  { return nil }
+func (netConn) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,106 @@
+#!/bin/sh
+# figures.sh [NUMBER...]: measures anew what README.md, docs/PERFORMANCE.md and docs/PROGRAMS.md say about speed, each
+# figure by the command of its number there; without numbers those of README.md and docs/PERFORMANCE.md, in some 11
+# minutes. Results go to $OUT (out/figures-readme): N.txt has what was printed, N.json every measurement. p1 and p2 are
+# those of docs/PROGRAMS.md, as root, 3 and 2 minutes; they install the programs that they run. Let the machine do
+# nothing else: a warning in N.err says when it was busy. figures.sh tables measures nothing: it prints what is in $OUT
+# as a table, edge beside raw sockets, TCP and TLS.
+set -eu
+cd "$(dirname "$0")/.."
+OUT=${OUT:-out/figures-readme}
+BENCH=${BENCH:-bin/edgebench}
+mkdir -p "$OUT"
+
+command_of() {
+	plain="--security plaintext --checksum header"
+	udp="--region 4m -D 0.4 --edge udp,udp-encrypted --only raw,tcp,tls"
+	case $1 in
+	1) echo compare one-way --lab -s 1m --region 4m -D 0.4 --edge plain,encrypted,udp,udp-encrypted \
+		--only raw,tcp,iperf3,tls,ucx --tcp-cores pinned,free ;;
+	2) echo compare one-way --lab -s 1m --region 256m -D 0.4 --edge udp,udp-encrypted --only raw,tcp,tls ;;
+	3) echo compare two-way --lab -s 1m $udp ;;
+	4) echo compare read --lab -s 1m --region 4m -D 0.4 --edge udp,udp-encrypted,write --only raw,tcp ;;
+	5) echo compare one-way --lab -s 1m $udp --lab-mtu 1500 ;;
+	6) echo compare two-way --lab -s 1m $udp --lab-mtu 1500 ;;
+	7) echo compare one-way --lab -s 1m $udp --offloads off ;;
+	8) echo compare ping-pong --lab -s 8 --region 4m -D 0.3 --edge plain,udp,udp-encrypted,embedded,udp-embedded \
+		--only raw,tcp,tls,ucx,libfabric ;;
+	9) echo compare ping-pong --lab -s 8 --region 4m -D 0.3 --poll block --edge plain,embedded --only tcp ;;
+	10) echo compare ping-pong --lab -s 64k --region 4m -D 0.3 --edge plain,udp,udp-encrypted --only raw,tcp,tls ;;
+	11) echo rate --lab -s 8 -D 0.5 $plain ;;
+	11e) echo rate --lab -s 8 -D 0.5 $plain --embedded ;;
+	12) echo links --lab -D 0.5 ;;
+	13) echo schedulers --lab -s 1m -D 1 --rounds 1 ;;
+	14) echo two-way --lab -s 1m -D 0.8 --format json ;;
+	15) echo one-way --lab --conns 1,8,100,1000 -s 64k -D 0.5 ;;
+	16) echo ping-pong --lab -s 8 -D 1 $plain --format json ;;
+	16e) echo ping-pong --lab -s 8 -D 1 $plain --format json --embedded ;;
+	*) return 1 ;;
+	esac
+}
+
+run() {
+	began=$(date +%s)
+	case $1 in
+	p1) PIN=1 make -s -C edge/preload needs all >"$OUT/p1.log" 2>&1 &&
+		PIN=1 edge/preload/test/lab.sh out/preload bin edge/preload/test/measure.sh 3 >"$OUT/p1.txt" 2>"$OUT/p1.err" ;;
+	p2) make -s -C edge/ofi measure >"$OUT/p2.txt" 2>"$OUT/p2.err" ;;
+	*)
+		line=$(command_of "$1") || { echo "figures.sh: no command has the number $1" >&2; exit 2; }
+		echo "edgebench $line" >"$OUT/$1.txt"
+		$BENCH $line -o "$OUT/$1.json" >>"$OUT/$1.txt" 2>"$OUT/$1.err"
+		;;
+	esac
+	echo "$1: $(($(date +%s) - began)) s, $OUT/$1.txt"
+	grep '^warning' "$OUT/$1.err" || true
+}
+
+# medians N NAME...: of these contenders in the comparison N, in Gbit/s or us, then processor time of each; "-" if there
+# is none.
+medians() {
+	n=$1
+	shift
+	printf '%s\n' "$@" | awk -v file="$OUT/$n.txt" '
+		BEGIN { while ((getline line < file) > 0) {
+			name = substr(line, 3, 25); sub(/ +$/, "", name); split(substr(line, 29), f, " ")
+			if (f[3] !~ /^(Gbit\/s|ns|us|ms)$/) continue
+			value[name] = f[2] * (f[3] == "ns" ? 0.001 : f[3] == "ms" ? 1000 : 1)
+			split(line, after, "CPU "); split(after[2], f, " "); cpu[name] = f[1]
+		} }
+		{ v = v (v ? " " : "") ($0 in value ? value[$0] : "-"); c = c " " ($0 in cpu ? cpu[$0] : "-") }
+		END { print v c }'
+}
+
+# row TEXT N BETTER: a row of the table. BETTER is more or less; cpu takes processor time, of which less is better.
+row() {
+	medians "$2" "edge udp" "edge udp encrypted" "raw udp" "raw udp sealed" "tcp cubic" "tls go aes128gcm cubic" |
+		awk -v text="$1" -v n="$2" -v better="$3" '
+		function ratio(a, b) {
+			if (a == "-" || b == "-" || b == 0) return "-"
+			return sprintf("%s%.2f", (better == "more") == (a < b) ? "**worse:** " : "", a / b)
+		}
+		{ o = better == "cpu" ? 6 : 0; e = $(1 + o); x = $(2 + o); r = $(3 + o); s = $(4 + o); t = $(5 + o); l = $(6 + o)
+			form = better == "cpu" ? "%.2f" : "%.1f"
+			printf "| %s |", text
+			for (i = 1; i <= 6; i++) printf " %s |", $(i + o) == "-" ? "-" : sprintf(form, $(i + o))
+			printf " %s | %s | %s | %s | %s | %s |\n", ratio(e, r), ratio(x, s), ratio(e, t), ratio(x, t), ratio(x, l), n }'
+}
+
+tables() {
+	echo "| | edge | encrypted | raw | raw sealed | TCP cubic | TLS over it | edge / raw | encrypted / sealed |" \
+		"edge / TCP | encrypted / TCP | encrypted / TLS | command |"
+	echo "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+	row "one-way 1 MiB, MTU 9000, Gbit/s" 1 more
+	row "the same, cold" 2 more
+	row "the same, no offloads" 7 more
+	row "two-way, MTU 9000" 3 more
+	row "read, MTU 9000 (TCP sends)" 4 more
+	row "one-way, MTU 1500" 5 more
+	row "two-way, MTU 1500" 6 more
+	row "half a round trip, 8 bytes, us" 8 less
+	row "half a round trip, 64 KiB, us" 10 less
+	row "processor seconds for a GiB, one-way" 1 cpu
+}
+
+[ "${1:-}" != tables ] || { tables; exit 0; }
+for n in ${*:-1 2 3 4 5 6 7 8 9 10 11 11e 12 13 14 15 16 16e}; do run "$n"; done
