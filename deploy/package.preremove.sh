@@ -1,4 +1,5 @@
 #!/bin/sh
-# The daemon ends when its package is removed (deb: remove, rpm: 0), and goes on over an upgrade until somebody restarts it: that ends connections.
+# Daemon and forwarder end when their package is removed (deb: remove, rpm: 0), and go on over an upgrade until somebody restarts them: that ends
+# connections. The forwarder first: it would only look for the daemon.
 case "$1" in remove | 0) ;; *) exit 0 ;; esac
-[ ! -d /run/systemd/system ] || systemctl disable --now edged || true
+[ ! -d /run/systemd/system ] || systemctl disable --now edge-forward edged || true

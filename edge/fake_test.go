@@ -26,6 +26,7 @@ type fake struct {
 	nextID   uint32
 	window   int
 	mute     bool         // do not answer when a region is given back, or exported
+	deaf     int          // so many accepts that come next are not answered: their peers do not confirm
 	hold     bool         // take operations and complete none
 	held     []heldOp     //
 	fail     ipc.Status   // of every operation
@@ -203,6 +204,10 @@ func (c *fakeClient) handle(m *ipc.Message) {
 		c.dial(m)
 		return
 	case ipc.KindAccept:
+		if f.deaf > 0 {
+			f.deaf--
+			return
+		}
 		cn := f.conns[m.Conn]
 		cn.peer.reply.Data = m.Data
 		cn.peer.owner.ctl.Send(cn.peer.reply)

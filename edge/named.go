@@ -176,9 +176,12 @@ func (n *Named) Unexport(ctx context.Context) (*Region, error) {
 	return n.shared.region, err
 }
 
-// serve accepts importers until the service ends.
+// serve accepts importers until the service ends. Those of a peer wait for each other at most.
 func (n *Named) serve() {
 	defer n.done.Done()
+	var coming admissions
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel() // whoever is being admitted is too late
 	for {
 		req, err := n.l.Next(context.Background())
 		if err != nil {
@@ -193,13 +196,25 @@ func (n *Named) serve() {
 			req.Refuse(refusal)
 			continue
 		}
-		n.admit(req, perm)
+		peer := coming.enter(req.Peer())
+		if peer == nil {
+			req.Refuse("too many imports of this node wait for it; try again")
+			continue
+		}
+		n.done.Add(1)
+		go func() {
+			defer n.done.Done()
+			peer.room <- struct{}{}
+			n.admit(ctx, req, perm)
+			<-peer.room
+			coming.leave(peer)
+		}()
 	}
 }
 
 // admit gives an importer its grant. One that fails is gone: it asks again.
-func (n *Named) admit(req *Request, perm Perm) {
-	within, cancel := context.WithTimeout(context.Background(), namedTime)
+func (n *Named) admit(ctx context.Context, req *Request, perm Perm) {
+	within, cancel := context.WithTimeout(ctx, namedTime)
 	defer cancel()
 	c, err := req.Accept(within, nil)
 	if err != nil {

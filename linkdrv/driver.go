@@ -48,6 +48,8 @@ type Driver interface {
 	// with frames[n:]. All buffers are the caller's again on return.
 	//
 	//   - n < len(frames), err == nil: no room now (socket buffer, device queue, or no carrier); try later.
+	//   - ErrRefused (which is also ErrTooLong): as ErrTooLong, because there was no room for frames[n-1] for so long
+	//     that it must be its length; longer ones are then offered to the device once.
 	//   - ErrTooLong, ErrBadFrame: frames[:n-1] were taken and only frames[n-1] was discarded, because it exceeds
 	//     the interface's MTU (in datagrams: the one when opened, less Overhead) or is shorter than an Ethernet header;
 	//     go on with frames[n:].

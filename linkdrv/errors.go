@@ -19,6 +19,10 @@ var (
 	ErrLinkGone = fmt.Errorf("link is gone (%w)", ErrLinkDown)
 	// ErrTooLong: a frame exceeds the interface's MTU.
 	ErrTooLong = errors.New("frame too long for the link")
+	// ErrRefused: the device took no frame of that length for some time, although its own MTU is larger. It is an
+	// ErrTooLong too.
+	ErrRefused = fmt.Errorf("the device takes no frame of this length, as if what is behind it had a smaller MTU: %w",
+		ErrTooLong)
 	// ErrBadFrame: a frame is shorter than an Ethernet header or was refused as invalid by the kernel.
 	ErrBadFrame = errors.New("malformed frame")
 	// ErrNoLink: Open found no interface of that name.
@@ -28,7 +32,7 @@ var (
 )
 
 // linkErrors are the errors of one driver, made beforehand so that failing costs no allocation.
-type linkErrors struct{ down, gone, tooLong, bad, closed error }
+type linkErrors struct{ down, gone, tooLong, shut, bad, closed error }
 
 func newLinkErrors(i Info) linkErrors {
 	return linkErrors{
@@ -37,6 +41,7 @@ func newLinkErrors(i Info) linkErrors {
 			ErrLinkGone),
 		tooLong: fmt.Errorf("linkdrv: %s: %w; its MTU was %d when opened, frames may have %d bytes", i.Name, ErrTooLong,
 			i.MTU, i.MTU+HeaderLen),
+		shut: fmt.Errorf("linkdrv: %s: %w", i.Name, ErrRefused),
 		bad: fmt.Errorf("linkdrv: %s: %w; it needs at least the %d bytes of an Ethernet header", i.Name,
 			ErrBadFrame, HeaderLen),
 		closed: fmt.Errorf("linkdrv: %s: %w", i.Name, ErrClosed),

@@ -8,7 +8,7 @@ import "golang.org/x/sys/unix"
 //  2. one sendmmsg copies all of them into kernel buffers; on return the caller's buffers are its own again;
 //  3. the kernel reports only how many messages it took. If that is fewer than offered, the next round offers the first
 //     one it refused, alone at the front, and gets its errno: no room (stop), too long (skip that one), link down
-//     (stop).
+//     (stop). No room that lasts is a frame that does not pass (refusals): it is skipped as well.
 //
 // The headers keep references to the last batch's buffers until they are overwritten or the driver is dropped.
 
@@ -104,6 +104,9 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 		switch errno {
 		case 0:
 			taken := s.tx.frames(sent)
+			if s.rejected.any() {
+				s.rejected.passed(s.tx, frames[n:], sent)
+			}
 			n += taken
 			s.stats.Sent += uint64(taken)
 			if alone {
@@ -139,6 +142,10 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 				continue
 			}
 			s.stats.NoRoom++
+			if errno == unix.ENOBUFS && s.rejected.lost(frames[n].Len()) {
+				s.stats.Refused++
+				return n + 1, s.errs.shut
+			}
 			return n, nil
 		default:
 			return n, s.judge(errno)

@@ -30,9 +30,10 @@ type socket struct {
 	bypass bool // of the queueing discipline
 	// the last Send found the interface down: the next one looks first, and so knows whether that fails it or a report
 	// of before
-	refused bool
-	stats   Stats // all but truncated
-	tx      queue
+	refused  bool
+	rejected refusals // frames that the device does not take
+	stats    Stats    // all but truncated
+	tx       queue
 }
 
 func (s *socket) FD() int    { return s.fd }

@@ -159,8 +159,8 @@ func TestAdviceIsPiecemeal(t *testing.T) {
 		pin   uint64
 		asks  int // calls that a range may take
 	}{
-		{MaxSpace, DefaultChunk, 1 << 30, MaxSpace/DefaultChunk/leafChunks/workMost + 40},
-		{1 << 28, MinChunk, 1 << 28, 1<<28/MinChunk/workMost + 4},
+		{MaxSpace, DefaultChunk, 1 << 30, MaxSpace/DefaultChunk/leafChunks/workMost + 1<<30/DefaultChunk/(workMost/workAsk) + 40},
+		{1 << 28, MinChunk, 1 << 28, 1<<28/MinChunk/(workMost/workAsk) + 4},
 	} {
 		t.Run(fmt.Sprint(c.size), func(t *testing.T) {
 			var asked []uint64
@@ -186,7 +186,7 @@ func TestAdviceIsPiecemeal(t *testing.T) {
 						t.Fatalf("%s: %d bytes of %d in call %d", what, went, c.size-off, calls)
 					}
 					if looked := s.lookedAt(off, went); looked > workMost && what != "prefetch" ||
-						len(asked) > (calls+1)*workMost && what == "prefetch" {
+						workAsk*len(asked) > (calls+1)*workMost && (what == "prefetch" || what == "evict") {
 						t.Fatalf("%s: %d chunks in one call", what, looked)
 					}
 					off += went
@@ -204,6 +204,7 @@ func TestAdviceIsPiecemeal(t *testing.T) {
 				return went
 			})
 			through("release", s.Release)
+			asked = asked[:0]
 			through("evict", s.Evict)
 			if sum != c.pin || s.Pinned() != 0 || s.Count.Unpins != c.pin/uint64(c.chunk) {
 				t.Errorf("%d bytes were resident, %d are pinned after all was evicted", sum, s.Pinned())

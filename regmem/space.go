@@ -23,7 +23,8 @@ const (
 	victimTries  = 32        // evictions that a part may try to make room by
 	victimBatch  = 4         // chunks that are unpinned together, unless more are needed: a miss waits for them
 	spareFrom    = 64        // chunks of a budget of which some are kept free
-	workMost     = 1024      // chunks that one call looks at, at most: its caller goes on with what is left
+	workMost     = 256       // chunks that one call looks at, at most: its caller goes on with what is left
+	workAsk      = 4         // what it costs to ask the pinner for something, in looks
 	victimSample = 16
 	holdMost     = 128 // chunks that wait to be held together
 	swapLook     = 256 // uses between two looks whether there is swap
@@ -123,6 +124,7 @@ type Space struct {
 	awaited int // of those, somebody waits for
 	ahead   uint64
 	missed  uint64 // the chunk that missed last, plus one
+	work    int    // what is left of workMost to the call that goes through a range
 	victims []uint64
 	holds   []*Hold
 	wants   wants         // what there was no room for
@@ -331,6 +333,7 @@ func (s *Space) unpin(i uint64) bool {
 	if s.kept(i) || !s.cfg.Ask(i, UnpinChunk) {
 		return false
 	}
+	s.work -= workAsk - 1
 	if s.table.State(i) == ChunkAhead {
 		s.Count.Wasted++
 	}
@@ -360,7 +363,7 @@ func (s *Space) Done(i uint64, pinned bool) {
 // them it went through: all where there is no more room. It is advice.
 func (s *Space) Prefetch(off, n uint64) (went uint64) {
 	i, last := off>>s.shift, (off+n-1)>>s.shift
-	for end := i + workMost; n > 0 && i <= last && s.early(i); i++ {
+	for end := i + workMost/workAsk; n > 0 && i <= last && s.early(i); i++ {
 		if i+1 == end {
 			return min(n, end<<s.shift-off)
 		}
@@ -375,7 +378,7 @@ func (s *Space) known(off, n uint64, f func(i uint64) bool) (went uint64) {
 		return 0
 	}
 	i, last := off>>s.shift, (off+n-1)>>s.shift
-	for range workMost {
+	for s.work = workMost; s.work > 0; s.work-- {
 		if s.table.Bare(i) {
 			i |= leafChunks - 1
 		} else if !f(i) {
@@ -449,7 +452,8 @@ func (s *Space) tryHolds() {
 			h.done <- struct{}{}
 			continue
 		}
-		s.Prefetch(h.next<<s.shift, (h.last-h.next+1)<<s.shift)
+		for i := h.next; i <= h.last && s.early(i); i++ {
+		}
 		s.miss(h.next, h.next, h.next)
 		waiting = append(waiting, h)
 	}

@@ -126,11 +126,11 @@ func (t *Trial) endureFiends(ctx context.Context, mode string, users int, judge 
 	calm, most := seen{users: map[uint32]bool{}}, seen{users: map[uint32]bool{}}
 	calm.look(ctx, t)
 	for range t.many(turnsJudged, 1) {
-		burn, err := t.beset(ctx, c, "burn", users, func() {}, &hostile.Report{})
+		burn, err := t.beset(ctx, c, "burn", users, 1, func() {}, &hostile.Report{})
 		if err != nil {
 			return err
 		}
-		with, err := t.beset(ctx, c, mode, users, func() { most.look(ctx, t) }, &sum)
+		with, err := t.beset(ctx, c, mode, users, 1, func() { most.look(ctx, t) }, &sum)
 		if err != nil {
 			return err
 		}
@@ -176,14 +176,14 @@ func (t *Trial) holdLimits(calm, most *seen, users int) {
 // needed to notice a jammed doorbell when doorbells could be jammed.
 const jamMost = 200 * time.Millisecond
 
-// beset measures the victim while so many users misbehave, and adds what they did to sum.
-func (t *Trial) beset(ctx context.Context, victim *agent, mode string, users int, during func(),
+// beset measures the victim while so many users misbehave, each with so many clients, and adds what they did to sum.
+func (t *Trial) beset(ctx context.Context, victim *agent, mode string, users, clients int, during func(),
 	sum *hostile.Report) (*Window, error) {
 	var crowd []*agent
 	for i := range users {
 		a, err := t.spawn(ctx, 0, Job{
 			Role: RoleFiend, Name: fmt.Sprintf("%s%d", mode, i), Kind: mode, Peer: "host1", Service: "store",
-			Seed: t.seed + uint64(i), UID: firstUser + i,
+			Seed: t.seed + uint64(i), UID: firstUser + i, Conns: clients,
 		})
 		if err != nil {
 			return nil, err
@@ -217,10 +217,8 @@ func runFiend(ctx context.Context, w *worker) error {
 		err error
 	}
 	done := make(chan outcome, 1)
-	o := hostile.Options{Mode: job.Kind, Seed: job.Seed, Again: true, Dial: func(ctx context.Context) (*ipc.Conn,
-		error) {
-		return ipc.Dial(ctx, job.Socket)
-	}}
+	o := hostile.Options{Mode: job.Kind, Seed: job.Seed, Clients: job.Conns, Again: true,
+		Dial: func(ctx context.Context) (*ipc.Conn, error) { return ipc.Dial(ctx, job.Socket) }}
 	if hostile.WithPeer(job.Kind) {
 		n := 0
 		o.Peer, o.Service = job.Peer, job.Service

@@ -11,7 +11,7 @@ import (
 // All are the scenarios, in the order of docs/RELIABILITY.md.
 func All() []Scenario {
 	return slices.Concat(networkScenarios(), linkScenarios(), hostScenarios(), memoryScenarios(), nicScenarios(),
-		adversaryScenarios(), accountScenarios(),
+		adversaryScenarios(), accountScenarios(), shareScenarios(),
 		loadScenarios(), userScenarios(), recablingScenarios(), atomicScenarios(), spaceScenarios(), messageScenarios(),
 		redirectionScenarios(), strictScenarios())
 }
@@ -60,5 +60,5 @@ func linkScenarios() []Scenario {
 		black("one of two links black towards the sender", 0, 0, false),
 		black("one of two links black for half a minute", -1, 30, false),
 		flapping(), gone(),
-	}, mtuScenarios(), []Scenario{unequal(), longer()})
+	}, mtuScenarios(), shrinkScenarios(), []Scenario{unequal(), longer()})
 }

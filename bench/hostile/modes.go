@@ -33,6 +33,7 @@ var modes = []mode{
 	{"refill", false, false, refill},     // registers memory and punches holes into it, to get more than there is
 	{"hoard", false, false, hoard},       // registers small regions until it is refused, gives some back, and again
 	{"spaces", false, true, spaces},      // maps spaces, floods advice, and has peers' bytes come to where nothing is
+	{"usage", false, false, usage},       // asks without end how much of a very large space is resident
 	{"truncate", false, false, truncate}, // tries to shrink and to grow the memory it shares
 	{"doorbell", false, false, doorbell}, // rings the daemon's doorbell without end
 	{"burn", false, false, burn},         // breaks no rule, burns a processor: what the others are compared with

@@ -2,9 +2,11 @@ package hostile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"multiedge/internal/ipc"
@@ -12,10 +14,11 @@ import (
 
 // Options say what to do and to whom.
 type Options struct {
-	Mode  string        // one of Names
-	Seed  uint64        // of what is random
-	For   time.Duration // of each attachment's mischief; zero: until the daemon or the context ends it
-	Again bool          // attach anew after each eviction, as soon as the daemon allows, until the context ends
+	Mode    string        // one of Names
+	Seed    uint64        // of what is random
+	Clients int           // of the same user, side by side; 0: one
+	For     time.Duration // of each attachment's mischief; zero: until the daemon or the context ends it
+	Again   bool          // attach anew after each eviction, as soon as the daemon allows, until the context ends
 
 	// Peer and Service, if set, name somebody to connect to who accepts and exports memory for writing and reading
 	// under any name: operations are then in flight during the mischief.
@@ -78,6 +81,35 @@ func Run(ctx context.Context, o Options) (rep Report, err error) {
 	if m == nil {
 		return rep, fmt.Errorf("hostile: there is no mode %q; choose one of %s", o.Mode, strings.Join(Names(), ", "))
 	}
+	reps, errs := make([]Report, max(o.Clients, 1)), make([]error, max(o.Clients, 1))
+	var all sync.WaitGroup
+	for i := range reps {
+		all.Go(func() {
+			one := o
+			one.Seed += uint64(i) << 32
+			reps[i], errs[i] = runOne(ctx, m, one)
+		})
+	}
+	all.Wait()
+	rep = reps[0]
+	for i := range reps[1:] {
+		rep.add(&reps[1+i])
+	}
+	return rep, errors.Join(errs...)
+}
+
+// add adds what another client did at the same time.
+func (rep *Report) add(o *Report) {
+	rep.Acts, rep.Attached, rep.Evictions = rep.Acts+o.Acts, rep.Attached+o.Attached, rep.Evictions+o.Evictions
+	rep.Refusals, rep.Holes, rep.Completed = rep.Refusals+o.Refusals, rep.Holes+o.Holes, rep.Completed+o.Completed
+	rep.Borne = append(rep.Borne, o.Borne...)
+	if o.First > 0 && (rep.First == 0 || o.First < rep.First) {
+		rep.First = o.First
+	}
+	rep.Seconds = max(rep.Seconds, o.Seconds)
+}
+
+func runOne(ctx context.Context, m *mode, o Options) (rep Report, err error) {
 	rep = Report{Mode: m.name, Expected: m.fatal}
 	start := time.Now()
 	defer func() { rep.Seconds = time.Since(start).Seconds() }()

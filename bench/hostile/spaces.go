@@ -64,6 +64,31 @@ func spaces(c *client, r *rand.Rand) (uint64, error) {
 	return 1, err
 }
 
+// usageSpace is the size of the space that usage asks about, in chunks of the least size: the daemon has as many tables
+// to go through as there can be for its memory.
+const usageSpace = 500 << 30
+
+// usage maps a space, and asks about all of it.
+func usage(c *client, _ *rand.Rand) (uint64, error) {
+	if len(c.spaces) == 0 {
+		a, err := c.demand(&ipc.Message{Kind: ipc.KindMap, Size: usageSpace,
+			Space: ipc.Space{Pin: 64 << 10, Chunk: 4 << 10}})
+		ipc.CloseFDs(a.fds)
+		if err != nil {
+			return 0, err
+		}
+		c.spaces = append(c.spaces, space{a.m.Region, usageSpace})
+		if _, err := c.demand(&ipc.Message{Kind: ipc.KindMapped, Region: a.m.Region}); err != nil {
+			return 0, err
+		}
+	}
+	_, err := c.demand(&ipc.Message{Kind: ipc.KindUsage, Region: c.spaces[0].region, Size: usageSpace})
+	if err == nil {
+		c.ended++
+	}
+	return 1, err
+}
+
 // mapSpace maps one more, or is refused.
 func (c *client) mapSpace(r *rand.Rand) error {
 	size := uint64(1) << (20 + r.IntN(28))

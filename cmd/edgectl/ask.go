@@ -36,6 +36,19 @@ func (g *globals) ask(m ipc.Message) (json.RawMessage, error) {
 	return body, err
 }
 
+// servedBy returns the user who made the socket, as the kernel reports him.
+func (g *globals) servedBy() (uid uint32, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.Timeout)
+	defer cancel()
+	conn, err := ipc.Dial(ctx, g.Socket)
+	if err != nil {
+		return 0, dialError(g.Socket, err)
+	}
+	defer conn.Close()
+	cred, err := conn.Peer()
+	return cred.UID, err
+}
+
 // errNoDaemon is wrapped where there is nobody to ask.
 var errNoDaemon = errors.New("no daemon runs")
 

@@ -5,12 +5,18 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
 	"multiedge/internal/config"
 	"multiedge/internal/identity"
+	"multiedge/internal/inspect"
+	"multiedge/internal/ipc"
 	"multiedge/internal/secure"
+
+	"golang.org/x/sys/unix"
 )
 
 // ctlFrom is ctl with a standard input.
@@ -145,5 +151,84 @@ func TestPlaintextIsShown(t *testing.T) {
 			!strings.Contains(errs, "plaintext") {
 			t.Errorf("%s: %d %s", args, code, errs)
 		}
+	}
+}
+
+// Root edits the file that another user's socket names only if it is the one that he would edit anyway.
+func TestPeersFileOfAnothersSocket(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it lacks another user")
+	}
+	dir, err := os.MkdirTemp("", "peers")
+	must(t, err)
+	defer os.RemoveAll(dir)
+	must(t, os.Chmod(dir, 0o777))
+	victim := filepath.Join(dir, "victim")
+	key := secure.NewPrivateKey().Public().String()
+	serve := func(uid int, file string) (socket string) {
+		socket = filepath.Join(dir, filepath.Base(file)+strconv.Itoa(uid))
+		l := listenAs(t, socket, uid)
+		t.Cleanup(func() { l.Close() })
+		var st inspect.Status
+		st.Security, st.PeersFile = config.Encrypted, file
+		go answerStatus(l, st)
+		return socket
+	}
+	code, _, errs := ctl("-s", serve(12345, victim), "peers", "add", key, "b")
+	if _, err := os.Stat(victim); code == 0 || !os.IsNotExist(err) || !strings.Contains(errs, "--file") {
+		t.Errorf("another user's socket: %d %s", code, errs)
+	}
+	ctl("-s", serve(0, victim), "peers", "add", key, "b") // fails to reload: that is no daemon
+	if text, err := os.ReadFile(victim); err != nil || !strings.Contains(string(text), key) {
+		t.Errorf("root's socket: %q %v", text, err)
+	}
+	must(t, os.Remove(victim))
+	t.Setenv("CONFIGURATION_DIRECTORY", dir) // where edged's unit has the file
+	ctl("-s", serve(12345, filepath.Join(dir, "peers")), "peers", "add", key, "b")
+	if text, err := os.ReadFile(filepath.Join(dir, "peers")); err != nil || !strings.Contains(string(text), key) {
+		t.Errorf("the usual file: %q %v", text, err)
+	}
+}
+
+// listenAs makes a socket that the kernel says is another user's.
+func listenAs(t *testing.T, socket string, uid int) *ipc.Listener {
+	t.Helper()
+	type result struct {
+		l   *ipc.Listener
+		err error
+	}
+	made := make(chan result)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+			made <- result{err: errno}
+			return
+		}
+		l, err := ipc.Listen(socket, 0o666)
+		made <- result{l, err}
+	}()
+	r := <-made
+	must(t, r.err)
+	return r.l
+}
+
+// answerStatus answers every request with a status.
+func answerStatus(l *ipc.Listener, st inspect.Status) {
+	st.Schema = inspect.StatusSchema
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		for {
+			m, err := conn.Recv()
+			if err != nil {
+				break
+			}
+			reply := m.Reply()
+			reply.Body, _ = json.Marshal(st)
+			_ = conn.Send(reply)
+		}
+		conn.Close()
 	}
 }

@@ -49,7 +49,27 @@ func (c *peersFile) find(g *globals) (file string, running bool, err error) {
 	case st.PeersFile == "":
 		return "", false, errors.New("the daemon reads no peers file; name a file by --file")
 	}
+	if err := g.mayName(st.PeersFile); err != nil {
+		return "", false, err
+	}
 	return st.PeersFile, true, nil
+}
+
+// mayName refuses to edit the file that a socket names unless that is the one that we would take anyway, or the socket is
+// root's or our own: another user could make root write wherever he likes.
+func (g *globals) mayName(file string) error {
+	if sameFile(file, identity.PeersPath(identity.KeyPath())) {
+		return nil
+	}
+	uid, err := g.servedBy()
+	if err != nil {
+		return err
+	}
+	if uid == 0 || int(uid) == os.Geteuid() {
+		return nil
+	}
+	return fmt.Errorf("the socket %s is user %d's, who names the file %s: if that is the right one, give it by --file",
+		g.Socket, uid, file)
 }
 
 // sameFile reports whether two paths lead to one file, which need not be there yet.

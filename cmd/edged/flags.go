@@ -24,7 +24,7 @@ type flags struct {
 	Socket        *string          `placeholder:"PATH" help:"Control socket (default: $$EDGE_SOCKET or /run/edged/edged.sock)."`
 	Group         *string          `help:"Group that may connect to the socket."`
 	Mode          *string          `placeholder:"OCTAL" help:"Permissions of the socket (default: 0660)."`
-	WaitLinks     bool             `help:"Start even if links are missing or down, and use them when they come up."`
+	WaitLinks     bool             `help:"Start even if all links are missing or down, and use them when they come up. While one is there, the others are waited for anyway."`
 	Ethertype     *string          `placeholder:"NUMBER" help:"EtherType of the frames (default: 0x88b5)."`
 	Scheduler     *string          `help:"How frames are spread over links: adaptive, srr, wsrr, wd."`
 	Shards        *int             `placeholder:"N" help:"Threads that serve the links, each with clients of its own (default: 1)."`

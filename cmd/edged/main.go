@@ -87,8 +87,8 @@ func missingLinks(cfg *config.Config) (list []string) {
 	}
 	for _, l := range cfg.Links {
 		if !slices.Contains(names, l.Name) {
-			list = append(list, fmt.Sprintf("link %s: there is no such interface now; edged does not start without "+
-				"it, but for wait_links, and a reload retries it. There are: %s", l.Name, strings.Join(names, ", ")))
+			list = append(list, fmt.Sprintf("link %s: there is no such interface now; edged uses it when it comes, "+
+				"and does not start while no link is there, but for wait_links. There are: %s", l.Name, strings.Join(names, ", ")))
 		}
 	}
 	return list

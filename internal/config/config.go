@@ -13,7 +13,7 @@ type Config struct {
 	Group     string `toml:"group"`      // group that may connect to the socket; default: the daemon's own
 	Mode      string `toml:"mode"`       // octal permissions of the socket; default: 0660
 	Links     []Link `toml:"link"`       // at least one
-	WaitLinks bool   `toml:"wait_links"` // start although links are missing or down, and use them when they come
+	WaitLinks bool   `toml:"wait_links"` // start although all links are missing or down; one of several is waited for anyway
 	EtherType uint16 `toml:"ethertype"`  // default: 0x88b5
 	Scheduler string `toml:"scheduler"`  // which link gets the next frame; default: adaptive
 	Profile   string `toml:"profile"`    // flow-control profile; default: default

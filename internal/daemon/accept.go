@@ -46,14 +46,27 @@ func (d *Daemon) maxSessionsOfUser() int {
 	return l.ClientsPerUser + l.Clients/2 + 8
 }
 
-// sessionsOf counts the control sockets of a user. The caller holds d.mu.
-func (d *Daemon) sessionsOf(uid uint32) (n int) {
+// sessionsOf counts the control sockets of an account. The caller holds d.mu.
+func (d *Daemon) sessionsOf(owner uint32) (n int) {
 	for ss := range d.sessions {
-		if ss.cred.UID == uid {
+		if ss.owner == owner {
 			n++
 		}
 	}
 	return n
+}
+
+// keptSessions are control sockets that only root and the user that runs the daemon get: whatever the others do, a peer
+// can be removed.
+const keptSessions = 16
+
+// roomFor reports whether a session is admitted. The caller holds d.mu.
+func (d *Daemon) roomFor(ss *session) bool {
+	most := d.maxSessions()
+	if ss.trusted() {
+		most += keptSessions
+	}
+	return len(d.sessions) < most && d.sessionsOf(ss.owner) < d.maxSessionsOfUser()
 }
 
 // serve starts a session on a connected control socket, which becomes the daemon's.
@@ -69,10 +82,10 @@ func (d *Daemon) serve(conn *ipc.Conn) {
 
 // serveAs is serve for a client that is known already.
 func (d *Daemon) serveAs(conn *ipc.Conn, cred ipc.Cred) {
-	ss := &session{d: d, conn: conn, cred: cred, since: mono.Now(), out: shard.NewOutbox(d.accounts.Admitted().Conns),
-		quit: make(chan struct{})}
+	ss := &session{d: d, conn: conn, cred: cred, owner: d.accounts.ownerOf(cred.UID), since: mono.Now(),
+		out: shard.NewOutbox(d.accounts.Admitted().Conns), quit: make(chan struct{})}
 	d.mu.Lock()
-	if d.closing || len(d.sessions) >= d.maxSessions() || d.sessionsOf(cred.UID) >= d.maxSessionsOfUser() {
+	if d.closing || !d.roomFor(ss) {
 		d.mu.Unlock()
 		conn.Close()
 		return

@@ -20,17 +20,33 @@ func openAs(t *testing.T, e *Embedded, uid uint32) *testClient {
 	return c
 }
 
-// A user with many clients, who all submit as much as they can, has as many submissions taken as one with a single
-// client, be they operations or entries that are refused.
+// listedUsers is a directory with the files of owners.
+func listedUsers(t testing.TB) string {
+	dir := t.TempDir()
+	write(t, dir, "passwd", testPasswd)
+	write(t, dir, "subuid", testSubuid)
+	return dir
+}
+
+// A user with many clients, of his own or as his subordinate users, who all submit as much as they can, has as many
+// submissions taken as one with a single client, be they operations or entries that are refused.
 func TestSubmissionsAreTakenFairlyByUser(t *testing.T) {
 	const many, depth, rounds = 20, 256, 50
-	for _, refused := range []bool{false, true} {
-		name := "operations"
-		if refused {
-			name = "refused entries"
-		}
-		t.Run(name, func(t *testing.T) {
+	same := func(int) uint32 { return 1001 }
+	for _, x := range []struct {
+		name    string
+		refused bool
+		uid     func(i int) uint32 // of client i of the many
+	}{
+		{"operations", false, same},
+		{"refused entries", true, same},
+		{"operations of subordinate users", false, func(i int) uint32 { return uint32(165_536 + i) }},
+		{"refused entries of users that nobody lists", true, func(i int) uint32 { return uint32(700_000 + i) }},
+	} {
+		refused := x.refused
+		t.Run(x.name, func(t *testing.T) {
 			a, b := nodes(t, 1, nil)
+			b.d.accounts.owners.dir = listedUsers(t)
 			server := attach(t, a, 64)
 			server.must(&ipc.Message{Kind: ipc.KindListen, Service: "s"})
 			region, _ := server.register(4096)
@@ -39,7 +55,7 @@ func TestSubmissionsAreTakenFairlyByUser(t *testing.T) {
 			for i := range clients {
 				uid := uint32(os.Getuid())
 				if i > 0 {
-					uid = 1 << 20
+					uid = x.uid(i)
 				}
 				c := openAs(t, b, uid)
 				must(t, c.hello(depth))

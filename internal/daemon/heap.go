@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"multiedge/internal/ipc"
+	"multiedge/internal/shard"
 	"multiedge/regmem"
 )
 
@@ -31,8 +32,8 @@ func (n *couriers) enter(uid uint32, most int) error {
 		return ipc.Errorf(ipc.CodeDenied, "this daemon takes no grants of memory where it is (limits.couriers); "+
 			"register memory")
 	case n.of[uid] >= (most+7)/8:
-		return ipc.Errorf(ipc.CodeLimit, "%d processes of user %d have heap grants already; close some, or raise "+
-			"limits.couriers, of which a user has an eighth", n.of[uid], uid)
+		return ipc.Errorf(ipc.CodeLimit, "%d processes of %v have heap grants already; close some, or raise "+
+			"limits.couriers, of which a user has an eighth", n.of[uid], shard.Owner(uid))
 	case n.all >= most:
 		return ipc.Errorf(ipc.CodeLimit, "%d processes have heap grants already; try again when some have ended, or "+
 			"raise limits.couriers", n.all)
@@ -95,13 +96,13 @@ func (ss *session) startCourier() error {
 	if err := ss.account.charge(regmem.CarrierCost, 0); err != nil {
 		return err
 	}
-	err := ss.d.couriers.enter(ss.cred.UID, ss.d.accounts.Admitted().Couriers)
+	err := ss.d.couriers.enter(ss.owner, ss.d.accounts.Admitted().Couriers)
 	if err == nil {
 		if err = ss.shard.Carry(ss.client, ss.brought); err == nil {
 			ss.brought, ss.carried = 0, true
 			return nil
 		}
-		ss.d.couriers.leave(ss.cred.UID)
+		ss.d.couriers.leave(ss.owner)
 		err = fmt.Errorf("heap grants: %w", err)
 	}
 	ss.account.uncharge(regmem.CarrierCost, 0)
@@ -121,7 +122,7 @@ func (ss *session) endCourier() {
 		case <-ss.d.stopped:
 		}
 	}
-	ss.d.couriers.leave(ss.cred.UID)
+	ss.d.couriers.leave(ss.owner)
 	ss.account.uncharge(regmem.CarrierCost, 0)
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -36,14 +37,14 @@ func (ss *session) hello(m *ipc.Message) (*ipc.Message, error) {
 		return nil, ipc.Errorf(ipc.CodeLimit, "queue depth %d is above limits.queue (%d); ask for less or raise it",
 			depth, ss.d.cfg.Limits.Queue)
 	}
-	account, err := ss.d.accounts.enter(ss.cred.UID)
+	account, err := ss.d.accounts.enter(ss.owner)
 	if err != nil {
 		return nil, err
 	}
 	ss.account, ss.version, ss.features = account, version, features
 	reply, err := ss.chargeAndAttach(m, layout)
 	if err != nil {
-		ss.d.accounts.leave(ss.cred.UID)
+		ss.d.accounts.leave(ss.owner)
 		return nil, err
 	}
 	return reply, nil
@@ -170,8 +171,7 @@ func (ss *session) attach(m *ipc.Message, layout ipc.Layout) (*ipc.Message, erro
 	reply.Name = ss.d.cfg.Name
 	reply.Greeting = ipc.Greeting{Version: ss.version, Features: ss.features, SQESize: ipc.SQESize,
 		CQESize: ipc.CQESize, Node: ss.d.node.String(), Rings: layout, Window: s.Window(), Shard: s.Number() + 1}
-	ss.d.log.Info("client attached", "pid", ss.cred.PID, "uid", ss.cred.UID, "depth", layout.Depth(), "shard",
-		s.Number())
+	ss.log(slog.LevelInfo, "client attached", "depth", layout.Depth(), "shard", s.Number())
 	if ss.features&(ipc.FeatureMemory|ipc.FeatureHeap) != 0 {
 		ss.conn.TakeDescriptors()
 	}

@@ -69,30 +69,43 @@ type kept struct {
 	failed string // last error logged
 }
 
-// start opens every link before the daemon serves anybody. Missing links are an error unless waiting for them was asked
-// for.
+// start opens every link before the daemon serves anybody. One link is enough: one of several may be broken.
+// The others are used when they come. If there is none, that is an error unless waiting for them was asked for.
 func (k *keeper) start() error {
-	var errs []error
+	var errs, missing []error
+	open := 0
 	for _, l := range k.links {
 		drvs, err := k.openDriver(l, l.cfg.Name)
 		switch {
 		case err == nil:
 			k.opened(l, drvs)
-		case k.d.cfg.WaitLinks && (errors.Is(err, linkdrv.ErrNoLink) || errors.Is(err, linkdrv.ErrLinkDown)):
-			k.d.log.Warn("waiting for link", "link", l.cfg.Name, "reason", err)
+			open++
+		case isMissing(err):
 			l.failed = err.Error()
+			missing = append(missing, err)
 		default:
-			errs = append(errs, fmt.Errorf("%w%s", err, waitHint(err)))
+			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	if open == 0 && !k.d.cfg.WaitLinks {
+		for _, err := range missing {
+			errs = append(errs, fmt.Errorf("%w (or start with --wait-links to wait for it)", err))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	for _, l := range k.links {
+		if l.failed != "" {
+			k.d.log.Warn("waiting for link", "link", l.cfg.Name, "reason", l.failed)
+		}
+	}
+	return nil
 }
 
-func waitHint(err error) string {
-	if errors.Is(err, linkdrv.ErrNoLink) || errors.Is(err, linkdrv.ErrLinkDown) {
-		return " (or start with --wait-links to wait for it)"
-	}
-	return ""
+// isMissing reports whether a link that could not be opened may come.
+func isMissing(err error) bool {
+	return errors.Is(err, linkdrv.ErrNoLink) || errors.Is(err, linkdrv.ErrLinkDown)
 }
 
 func (k *keeper) openDriver(l *kept, name string) ([]linkdrv.Driver, error) {

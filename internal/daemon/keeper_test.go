@@ -120,6 +120,11 @@ func TestLinkIsFollowed(t *testing.T) {
 	}
 	state(true, 4000, "")
 	next := plaintext(config.Config{Name: "a", Links: []config.Link{{Name: "eth7"}}, Poll: "block"})
+	if err := e.Daemon().Reload(next); !errors.Is(err, linkdrv.ErrNoLink) {
+		t.Fatalf("reload without any link: %v", err)
+	}
+	state(true, 4000, "") // as it was: a restart would fail
+	next.WaitLinks = true
 	if err := e.Daemon().Reload(next); !errors.Is(
 		err,
 		linkdrv.ErrNoLink,

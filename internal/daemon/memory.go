@@ -70,6 +70,7 @@ func (ss *session) adopt(m *ipc.Message) (*ipc.Message, error) {
 		ss.freeMemory(mem)
 		return nil, err
 	}
+	ss.owe(size / pinnedPerRequest)
 	reply := m.Reply()
 	reply.Region, reply.Size = region.ID, uint64(size)
 	return reply, nil
@@ -96,6 +97,9 @@ func (ss *session) mapped(m *ipc.Message) (*ipc.Message, error) {
 	}
 	if err := s.FinishRegion(c, region); err != nil {
 		return nil, err
+	}
+	if region.Back == nil {
+		ss.owe(region.Mem.Len() / pinnedPerRequest)
 	}
 	return m.Reply(), nil
 }

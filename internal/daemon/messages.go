@@ -33,8 +33,16 @@ const (
 	weightEvict = 4000
 )
 
+// Work that grows with an argument costs more requests, which the user's next one waits for (session.owe).
+const (
+	pinnedPerRequest = 4 << 20  // bytes of memory that is filled and pinned
+	tablePerRequest  = 64 << 10 // bytes of tables that are made for a space
+)
+
 // handlers is every request that this daemon serves, with what bounds the things it makes. All are bounded by
-// limits.requests a second and user, by unreadAnswers, and by the sizes of their fields (docs/ABI.md A10).
+// limits.requests a second and user, by unreadAnswers, and by the sizes of their fields (docs/ABI.md A10). None has a
+// shard do more in one iteration than a piece of bounded size, and an iteration does one piece (shard/mailbox.go): what
+// goes through a range or a list goes through a part of it, and pays for each part like a request.
 var handlers map[ipc.Kind]handler
 
 func init() { // what serves requests looks here as well

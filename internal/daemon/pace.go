@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"multiedge/internal/ipc"
@@ -22,7 +24,56 @@ func (p *pacer) wait(now time.Time, perSecond, weight int) time.Duration {
 }
 
 // pacers are a user's: greetings wait apart from the rest.
-type pacers struct{ hello, rest pacer }
+type pacers struct {
+	hello, rest pacer
+	lines       linePacer
+}
+
+// How many lines the clients of a user cause in the log: so many at once, then one in lineEvery.
+const (
+	linesAtOnce = 128
+	lineEvery   = time.Second
+)
+
+// linePacer bounds the lines in the log. The zero linePacer is ready; it reads no clock.
+type linePacer struct {
+	due     time.Time // when the next line is in time
+	leftOut int       // lines since the latest
+}
+
+// may reports whether a line may be written now, and how many were left out before it.
+func (p *linePacer) may(now time.Time) (ok bool, leftOut int) {
+	if first := now.Add((1 - linesAtOnce) * lineEvery); p.due.Before(first) {
+		p.due = first
+	}
+	if p.due.After(now) {
+		p.leftOut++
+		return false, 0
+	}
+	p.due = p.due.Add(lineEvery)
+	leftOut, p.leftOut = p.leftOut, 0
+	return true, leftOut
+}
+
+// mayLog is linePacer.may for a user.
+func (a *accounts) mayLog(now time.Time, owner uint32) (ok bool, leftOut int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pacersOf(now, owner).lines.may(now)
+}
+
+// log writes a line that this client causes, unless its user has caused many. The next one says how many were left out.
+func (ss *session) log(level slog.Level, text string, args ...any) {
+	ok, leftOut := ss.d.accounts.mayLog(time.Now(), ss.owner)
+	if !ok {
+		return
+	}
+	args = append([]any{"pid", ss.cred.PID, "uid", ss.cred.UID}, args...)
+	if leftOut > 0 {
+		args = append(args, "left_out", leftOut)
+	}
+	ss.d.log.Log(context.Background(), level, text, args...)
+}
 
 // maxPacers is how many users are remembered before those who were quiet for a second are forgotten.
 const maxPacers = 256
@@ -61,7 +112,8 @@ func (a *accounts) pacersOf(now time.Time, uid uint32) *pacers {
 	if p == nil {
 		if len(a.pacers) >= maxPacers {
 			for other, p := range a.pacers {
-				if now.Sub(p.hello.due) >= time.Second && now.Sub(p.rest.due) >= time.Second {
+				if now.Sub(p.hello.due) >= time.Second && now.Sub(p.rest.due) >= time.Second &&
+					now.Sub(p.lines.due) >= linesAtOnce*lineEvery {
 					delete(a.pacers, other)
 				}
 			}
@@ -75,7 +127,22 @@ func (a *accounts) pacersOf(now time.Time, uid uint32) *pacers {
 // pause makes the serving goroutine wait its user's turn for a request of that kind. It returns early when the session
 // ends.
 func (ss *session) pause(k ipc.Kind) {
-	d := ss.d.accounts.pace(time.Now(), ss.cred.UID, k == ipc.KindHello, max(handlers[k].weight, 1))
+	ss.await(ss.d.accounts.pace(time.Now(), ss.owner, k == ipc.KindHello, max(handlers[k].weight, 1)))
+}
+
+// pauseFor is pause for what a request costs besides, by its arguments: a piece of it, a measurement.
+func (ss *session) pauseFor(weight int) {
+	ss.await(ss.d.accounts.pace(time.Now(), ss.owner, false, weight))
+}
+
+// owe charges a user for what a request cost besides: the next one waits for it.
+func (ss *session) owe(weight int) {
+	if weight > 0 {
+		ss.d.accounts.pace(time.Now(), ss.owner, false, weight)
+	}
+}
+
+func (ss *session) await(d time.Duration) {
 	if d == 0 {
 		return
 	}

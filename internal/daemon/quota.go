@@ -14,8 +14,10 @@ import (
 	"multiedge/regmem"
 )
 
-// accounts bounds what each user holds, over all of that user's clients, and what all users hold together.
+// accounts bounds what each user holds, over all of that user's clients, and what all users hold together. A user's
+// subordinate users share his account (owners.go).
 type accounts struct {
+	owners owners
 	limits config.Limits
 	mu     sync.Mutex
 	total  int
@@ -56,7 +58,7 @@ func (u *account) release(bytes int) { u.uncharge(bytes, 1) }
 // charge is reserve for so many regions, none where the memory is another.
 func (u *account) charge(bytes, regions int) error {
 	if err := u.memory.Charge(bytes, regions); err != nil {
-		return refusal(err, fmt.Sprintf("over all clients of user %d; deregister some or raise", u.uid),
+		return refusal(err, fmt.Sprintf("over all clients of %v; deregister some or raise", shard.Owner(u.uid)),
 			"limits.pinned", "limits.regions_per_user")
 	}
 	if err := u.all.memory.Charge(bytes, regions); err != nil {
@@ -105,8 +107,8 @@ const mostMapped = 2 * regmem.MaxSpace
 // addresses charges a user, and all users together, for the size of a space. release undoes it.
 func (u *account) addresses(bytes int) (release func(), err error) {
 	if u.mapped.Charge(bytes, 0) != nil {
-		return nil, ipc.Errorf(ipc.CodeLimit, "the spaces of user %d would have more than %d bytes together; map "+
-			"less, or deregister some", u.uid, mostMapped/2)
+		return nil, ipc.Errorf(ipc.CodeLimit, "the spaces of %v would have more than %d bytes together; map "+
+			"less, or deregister some", shard.Owner(u.uid), mostMapped/2)
 	}
 	if u.all.mapped.Charge(bytes, 0) != nil {
 		u.mapped.Uncharge(bytes, 0)
@@ -156,7 +158,7 @@ func (a *accounts) enter(uid uint32) (*account, error) {
 	}
 	if u.clients >= a.limits.ClientsPerUser {
 		return nil, ipc.Errorf(ipc.CodeLimit,
-			"user %d has %d clients already; close some or raise limits.clients_per_user", uid, u.clients)
+			"%v has %d clients already; close some or raise limits.clients_per_user", shard.Owner(uid), u.clients)
 	}
 	u.clients++
 	a.total++
@@ -209,8 +211,9 @@ func (a *accounts) Pinned() uint64 {
 
 // Of returns what a user was charged for.
 func (a *accounts) Of(uid uint32) (bytes uint64, regions int) {
+	owner := a.owners.of(uid)
 	a.mu.Lock()
-	u := a.users[uid]
+	u := a.users[owner]
 	a.mu.Unlock()
 	if u == nil {
 		return 0, 0

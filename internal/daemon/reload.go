@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,19 +61,17 @@ func (d *Daemon) reload(cfg config.Config) (used bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := d.keep(func() error { return d.keeper.usable(&cfg) }); err != nil {
+		return false, err
+	}
 	if err := d.reloadTrust(&cfg); err != nil {
 		return false, err
 	}
 	d.reserved.Store(&reserved)
 	fixed := d.fixedChanges(&cfg)
-	done := make(chan error, 1)
-	job := func() { done <- d.keeper.relink(cfg.Links) }
-	select {
-	case d.keeper.jobs <- job:
-	case <-d.stopped:
-		return false, shard.ErrStopped
+	if err = d.keep(func() error { return d.keeper.relink(cfg.Links) }); errors.Is(err, shard.ErrStopped) {
+		return false, err
 	}
-	err = <-done
 	if e := d.everyShard(func(s *shard.Shard, _ mono.Time) { s.SetLimits(cfg.Limits) }); e != nil {
 		return false, e
 	}
@@ -82,6 +81,40 @@ func (d *Daemon) reload(cfg config.Config) (used bool, err error) {
 		err = errors.Join(err, fmt.Errorf("these take effect after a restart only: %s", strings.Join(fixed, ", ")))
 	}
 	return true, err
+}
+
+// keep runs f on the keeper's goroutine.
+func (d *Daemon) keep(f func() error) error {
+	done := make(chan error, 1)
+	select {
+	case d.keeper.jobs <- func() { done <- f() }:
+		return <-done
+	case <-d.stopped:
+		return shard.ErrStopped
+	}
+}
+
+// usable refuses links with which the daemon would not start: none is there, and none is waited for.
+func (k *keeper) usable(cfg *config.Config) error {
+	if cfg.WaitLinks {
+		return nil
+	}
+	var errs []error
+	for _, l := range cfg.Links {
+		if slices.ContainsFunc(k.links, func(old *kept) bool { return old.cfg.Name == l.Name && old.open }) {
+			return nil
+		}
+		drvs, err := k.openDriver(&kept{cfg: l}, l.Name)
+		if err == nil {
+			for _, drv := range drvs {
+				drv.Close()
+			}
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("none of these links can be used, and nothing is changed (wait_links has edged wait for them): %w",
+		errors.Join(errs...))
 }
 
 // fixedChanges names the settings that differ and cannot change.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"sync"
@@ -23,6 +24,7 @@ type session struct {
 	d        *Daemon
 	conn     *ipc.Conn
 	cred     ipc.Cred
+	owner    uint32    // whose account it uses (owners.go)
 	since    mono.Time // when it came
 	program  string    // what the client calls itself; set before the shard knows it
 	out      *shard.Outbox
@@ -133,7 +135,7 @@ func (ss *session) report(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
-	ss.d.log.Warn("client disconnected", "pid", ss.cred.PID, "uid", ss.cred.UID, "reason", err)
+	ss.log(slog.LevelWarn, "client disconnected", "reason", err)
 }
 
 // write sends what the shard has to say. When sending fails the session is over.
@@ -178,17 +180,17 @@ func (ss *session) release() {
 	layout := ss.shared.rings.Layout()
 	ss.shared.close()
 	ss.account.uncharge(attachBytes(layout), 0)
-	ss.d.accounts.leave(ss.cred.UID)
+	ss.d.accounts.leave(ss.owner)
 	ss.d.unplace(ss.shard)
-	ss.d.log.Info("client left", "pid", ss.cred.PID, "uid", ss.cred.UID)
+	ss.log(slog.LevelInfo, "client left")
 	ss.d.tell(ss.event(EventLeft, ""))
 }
 
 // evicted ends a client that broke the rules; its own process learns it by the end of the control socket. The shard
 // calls it.
 func (ss *session) evicted(why string) {
-	ss.d.accounts.evicted(time.Now(), ss.cred.UID)
-	ss.d.log.Warn("client evicted", "pid", ss.cred.PID, "uid", ss.cred.UID, "reason", why)
+	ss.d.accounts.evicted(time.Now(), ss.owner)
+	ss.log(slog.LevelWarn, "client evicted", "reason", why)
 	ss.d.tell(ss.event(EventEvicted, why))
 	ss.end()
 }

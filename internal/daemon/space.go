@@ -8,6 +8,7 @@ import (
 	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 	"multiedge/regmem"
 )
 
@@ -66,6 +67,7 @@ func (ss *session) mapSpace(m *ipc.Message) (*ipc.Message, error) {
 		ss.freeSpace(sp, region)
 		return nil, err
 	}
+	ss.owe((cost.Table + int(hints)) / tablePerRequest)
 	ss.spaces[region] = sp
 	reply := m.Reply()
 	reply.Region, reply.Size = region.ID, uint64(region.Mem.Len())
@@ -151,9 +153,14 @@ func (ss *session) freeSpace(sp *space, r *regmem.Region) {
 	sp.unmap()
 }
 
+// caller is who asks for what is done in pieces.
+func (ss *session) caller() shard.Caller {
+	return shard.Caller{Gone: ss.conn.Gone, Pace: func() { ss.pauseFor(1) }}
+}
+
 // advise serves A7.15.
 func (ss *session) advise(m *ipc.Message) (*ipc.Message, error) {
-	if err := ss.shard.Advise(ss.client, m, ss.conn.Gone); err != nil {
+	if err := ss.shard.Advise(ss.client, m, ss.caller()); err != nil {
 		return nil, err
 	}
 	return m.Reply(), nil
@@ -161,7 +168,7 @@ func (ss *session) advise(m *ipc.Message) (*ipc.Message, error) {
 
 // usage serves A7.16.
 func (ss *session) usage(m *ipc.Message) (*ipc.Message, error) {
-	u, err := ss.shard.Usage(ss.client, m)
+	u, err := ss.shard.Usage(ss.client, m, ss.caller())
 	if err != nil {
 		return nil, err
 	}

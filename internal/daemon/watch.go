@@ -122,11 +122,11 @@ func (ss *session) watch(m *ipc.Message) (*ipc.Message, error) {
 		return nil, ipc.Errorf(ipc.CodeBusy, "this client watches already")
 	}
 	n := &ss.d.news
-	w, ok := n.join(ss.cred.UID)
+	w, ok := n.join(ss.owner)
 	if !ok {
 		ss.watching.Store(false)
-		return nil, ipc.Errorf(ipc.CodeLimit, "%d watch already, or %d of user %d; end one of them", maxWatchers,
-			maxWatchers/2, ss.cred.UID)
+		return nil, ipc.Errorf(ipc.CodeLimit, "%d watch already, or %d of %v; end one of them", maxWatchers,
+			maxWatchers/2, shard.Owner(ss.owner))
 	}
 	if err := ss.conn.Send(m.Reply()); err != nil { // before the first event
 		n.leave(w)

@@ -87,23 +87,43 @@ var lockTries = 1000
 
 const lockPause = 10 * time.Millisecond
 
-// waitLock locks a directory. Every user who may read it can hold the lock for as long as he likes; he must not be able
-// to prevent silently that a key is removed from the list.
-func waitLock(dir *os.File) error {
+// openLock opens the file beside path by which editors exclude each other. Whoever can open a file can lock it, if only
+// to read; so this one is open to nobody but its owner, who is us, and stays.
+func openLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, cause(err)
+	}
+	st, err := f.Stat()
+	if err == nil {
+		sys, ok := st.Sys().(*syscall.Stat_t)
+		if euid := os.Geteuid(); !ok || int(sys.Uid) != euid && euid == 0 || st.Mode().Perm()&0o077 != 0 {
+			err = errors.New("others may open it, and could keep it locked: remove it")
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// waitLock locks a file, and waits while another editor has it.
+func waitLock(f *os.File) error {
 	for range lockTries {
-		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			return err
 		}
 		time.Sleep(lockPause)
 	}
 	return fmt.Errorf("another process keeps it locked: end that (fuser -v %s names it), or edit the file by hand "+
-		"and reload the daemon", dir.Name())
+		"and reload the daemon", f.Name())
 }
 
 // edit replaces a file by what change makes of it. The file is replaced whole, keeping its mode; a symbolic link stays
-// and what it names is replaced. Of several editors at once each waits for the one before: the lock is on the
-// directory.
+// and what it names is replaced. Of several editors at once each waits for the one before: the lock is on a file
+// beside it.
 func edit(path string, change func(text []byte) ([]byte, error)) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -112,13 +132,13 @@ func edit(path string, change func(text []byte) ([]byte, error)) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("peers file %s: %w", path, cause(err))
 	}
-	lock, err := os.Open(dir)
+	lock, err := openLock(path)
 	if err != nil {
-		return fmt.Errorf("peers file %s: %w", path, cause(err))
+		return fmt.Errorf("peers file %s: lock file %s.lock: %w", path, path, err)
 	}
 	defer lock.Close()
 	if err := waitLock(lock); err != nil {
-		return fmt.Errorf("peers file %s: locking %s: %w", path, dir, err)
+		return fmt.Errorf("peers file %s: locking %s: %w", path, lock.Name(), err)
 	}
 	old, mode, _, err := readPeersText(path)
 	if err != nil {

@@ -52,7 +52,7 @@ func TestPeersAreEdited(t *testing.T) {
 	if got, _ := os.ReadFile(path); string(got) != want || mode(t, path) != 0o640 {
 		t.Errorf("mode %o, got\n%swant\n%s", mode(t, path), got, want)
 	}
-	only(t, filepath.Dir(path), "peers")
+	only(t, filepath.Dir(path), "peers", "peers.lock")
 }
 
 // What is refused leaves the file as it was.
@@ -94,7 +94,7 @@ func TestEditRefusals(t *testing.T) {
 			t.Errorf("%s was changed: %q", file, got)
 		}
 	}
-	only(t, dir, "bad", "open", "peers")
+	only(t, dir, "bad", "bad.lock", "open", "open.lock", "peers", "peers.lock")
 	if _, err := ReadPeers(open); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
 		t.Errorf("a file that anybody may write was read: %v", err)
 	}
@@ -150,7 +150,47 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Whoever may read the directory can lock it: an editor waits for a while, and then says what is wrong.
+// A user who may read directory and peers file, and locks both, keeps no editor waiting. The lock file is open to its
+// owner alone; one that others could have opened is refused.
+func TestOthersDoNotLockOut(t *testing.T) {
+	defer func(was int) { lockTries = was }(lockTries)
+	lockTries = 5
+	path := filepath.Join(t.TempDir(), "peers")
+	_, err := AddPeer(path, newPeer("a"))
+	must(t, err)
+	for _, name := range []string{filepath.Dir(path), path} {
+		f, err := os.Open(name)
+		must(t, err)
+		defer f.Close()
+		must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
+	}
+	_, err = RemovePeer(path, "a")
+	must(t, err)
+	st, err := os.Stat(path + ".lock")
+	must(t, err)
+	if st.Mode().Perm() != 0o600 {
+		t.Errorf("the lock file has mode %v", st.Mode())
+	}
+	must(t, os.Chmod(path+".lock", 0o644))
+	if _, err = AddPeer(path, newPeer("b")); err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("a lock file that others may open: %v", err)
+	}
+	must(t, os.Remove(path+".lock"))
+	must(t, os.Symlink(path, path+".lock"))
+	if _, err = AddPeer(path, newPeer("b")); err == nil {
+		t.Error("a symbolic link is followed")
+	}
+	if os.Geteuid() == 0 {
+		must(t, os.Remove(path+".lock"))
+		must(t, os.WriteFile(path+".lock", nil, 0o600))
+		must(t, os.Chown(path+".lock", 12345, -1))
+		if _, err = AddPeer(path, newPeer("b")); err == nil {
+			t.Error("another user's lock file is used")
+		}
+	}
+}
+
+// An editor waits for another one for a while, and then says what is wrong.
 func TestEditLockedOut(t *testing.T) {
 	defer func(was int) { lockTries = was }(lockTries)
 	lockTries = 5
@@ -159,7 +199,7 @@ func TestEditLockedOut(t *testing.T) {
 	if _, err := AddPeer(path, a); err != nil {
 		t.Fatal(err)
 	}
-	other, err := os.Open(filepath.Dir(path))
+	other, err := os.Open(path + ".lock")
 	must(t, err)
 	defer other.Close()
 	must(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))

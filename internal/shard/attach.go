@@ -12,7 +12,7 @@ import (
 
 // Attach starts serving a client's rings, unless the shard is being drained. Any goroutine may call it.
 func (s *Shard) Attach(c *Client) (err error) {
-	if e := s.box.do(func(mono.Time) {
+	if e := s.box.doFor(c.user, func(mono.Time) {
 		if err = errDraining; !s.draining {
 			err = s.attach(c)
 		}
@@ -23,7 +23,9 @@ func (s *Shard) Attach(c *Client) (err error) {
 }
 
 // Detach begins a client's end. Any goroutine may call it; a shard that has stopped has detached everybody.
-func (s *Shard) Detach(c *Client) { s.box.do(func(now mono.Time) { s.detach(now, c) }) }
+func (s *Shard) Detach(c *Client) {
+	s.box.doFor(c.user, func(now mono.Time) { s.detach(now, c) })
+}
 
 func (s *Shard) attach(c *Client) error {
 	c.slot = len(s.clients)
@@ -46,14 +48,20 @@ func (s *Shard) attach(c *Client) error {
 	return nil
 }
 
-// countUsers notes whose the clients are, dying ones too, and whether they belong to more than one user.
+// countUsers notes whose the clients are, dying ones too, and whether they belong to more than one user: several may
+// share an account, and must not see each other's bytes all the same.
 func (s *Shard) countUsers() {
-	s.tenants = nil
+	s.tenants, s.mixed = nil, false
+	var first *Client
 	of := map[uint32]*tenant{}
 	for _, c := range s.clients {
 		if c == nil {
 			continue
 		}
+		if first == nil {
+			first = c
+		}
+		s.mixed = s.mixed || c.label.UID != first.label.UID || c.user.id != first.user.id
 		uid := c.user.id
 		if of[uid] == nil {
 			of[uid] = &tenant{}
@@ -61,7 +69,6 @@ func (s *Shard) countUsers() {
 		}
 		of[uid].clients = append(of[uid].clients, c)
 	}
-	s.mixed = len(s.tenants) > 1
 }
 
 // detach begins a client's end: its rings are left alone from here on, its services vanish, its keys are revoked, its

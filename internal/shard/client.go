@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"multiedge/internal/engine"
@@ -150,7 +151,20 @@ type Label struct {
 	Since   mono.Time // when it came
 }
 
-// User is what the clients of one user hold at all shards, those that are ending included.
+// Owner is whose account a client uses: a user's number, or Unlisted.
+type Owner uint32
+
+// Unlisted is the account that all subordinate users share whose owner nobody knows. It is no user's number.
+const Unlisted Owner = 1<<32 - 1
+
+func (o Owner) String() string {
+	if o == Unlisted {
+		return "the subordinate users that /etc/subuid does not list"
+	}
+	return fmt.Sprintf("user %d", uint32(o))
+}
+
+// User is what the clients of one account hold at all shards, those that are ending included.
 type User struct {
 	id    uint32
 	conns atomic.Int64

@@ -17,7 +17,7 @@ import (
 // Serve runs f as the shard and says what it returns to the client: a reply, or an error as the answer to m. A nil
 // reply without an error comes with a later event. Any goroutine may call it.
 func (s *Shard) Serve(c *Client, m *ipc.Message, f func(mono.Time) (*ipc.Message, error)) error {
-	return s.box.do(func(now mono.Time) {
+	return s.box.doFor(c.user, func(now mono.Time) {
 		if c.rings == nil {
 			return // evicted
 		}
@@ -59,8 +59,8 @@ func (s *Shard) connRoom(c *Client) error {
 		return ipc.Errorf(ipc.CodeLimit, "this client has %d connections already; close some or raise limits.conns",
 			len(c.conns))
 	case c.user.conns.Load() >= int64(s.limits.ConnsPerUser):
-		return ipc.Errorf(ipc.CodeLimit, "the clients of user %d have %d connections already; close some or raise "+
-			"limits.conns_per_user", uid, c.user.conns.Load())
+		return ipc.Errorf(ipc.CodeLimit, "the clients of %v have %d connections already; close some or raise "+
+			"limits.conns_per_user", Owner(uid), c.user.conns.Load())
 	}
 	return nil
 }
@@ -79,8 +79,8 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 				"limits.dials", c.dialing)
 	}
 	if c.user.dials.Load() >= maxDials/2 {
-		return nil, ipc.Errorf(ipc.CodeLimit, "%d dials of user %d wait for an answer already; wait for some",
-			c.user.dials.Load(), c.user.id)
+		return nil, ipc.Errorf(ipc.CodeLimit, "%d dials of %v wait for an answer already; wait for some",
+			c.user.dials.Load(), Owner(c.user.id))
 	}
 	if m.Scheduler != "" {
 		if _, err := sched.New(m.Scheduler); err != nil {

@@ -40,7 +40,7 @@ func (s *Shard) Carry(c *Client, fd int) error {
 		return err
 	}
 	k.carrier, k.courier = regmem.NewCarrier(q.Send), q
-	if err := s.box.do(func(mono.Time) { c.carrying = k }); err != nil {
+	if err := s.box.doFor(c.user, func(mono.Time) { c.carrying = k }); err != nil {
 		q.End() // and fd is closed, the daemon is stopping anyway
 		<-q.Done()
 	}
@@ -77,7 +77,7 @@ func (c *Client) Courier() *regmem.Courier {
 
 // Answer says a reply to the client that is the last word on some of its memory.
 func (s *Shard) Answer(c *Client, m *ipc.Message) error {
-	return s.box.do(func(mono.Time) { s.say(c, m) })
+	return s.box.doFor(c.user, func(mono.Time) { s.say(c, m) })
 }
 
 // postpones takes a message for a client that has a courier, if it must wait. Those behind one that waits wait, too.

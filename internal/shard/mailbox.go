@@ -15,6 +15,10 @@ import (
 var ErrStopped = ipc.Errorf(ipc.CodeDraining, "the daemon is stopping")
 
 // mailbox carries functions from other goroutines to the shard. Posting wakes the shard if it sleeps.
+//
+// There are two kinds. Jobs are the daemon's own: an iteration runs all that are queued. Pieces are what clients'
+// requests cost the shard: an iteration runs one, of the users in turn. So requests lengthen an iteration, for which
+// all clients wait, by one piece, however many users and clients make them.
 type mailbox struct {
 	count  atomic.Int32 // functions queued; read by the shard in every iteration
 	asleep atomic.Bool  // the shard is about to block or blocks
@@ -23,7 +27,49 @@ type mailbox struct {
 	mu     sync.Mutex
 	jobs   []func(mono.Time)
 	spare  []func(mono.Time) // owned by the shard: storage to swap in
+	pieces turns
 	closed bool
+}
+
+// turns are pieces of requests that wait, by user. A client has one at a time, so a user's are in order of coming.
+type turns struct {
+	users []*userPieces // that have some, the next one first
+	of    map[*User]*userPieces
+}
+
+type userPieces struct {
+	user *User
+	wait []func(mono.Time)
+}
+
+func (t *turns) add(u *User, f func(mono.Time)) {
+	q := t.of[u]
+	if q == nil {
+		if q = (&userPieces{user: u}); t.of == nil {
+			t.of = map[*User]*userPieces{}
+		}
+		t.of[u] = q
+		t.users = append(t.users, q)
+	}
+	q.wait = append(q.wait, f)
+}
+
+// next takes a piece of the user whose turn it is, nil if nobody has any.
+func (t *turns) next() (f func(mono.Time)) {
+	if len(t.users) == 0 {
+		return nil
+	}
+	q := t.users[0]
+	copy(t.users, t.users[1:])
+	f, q.wait[0] = q.wait[0], nil
+	if q.wait = q.wait[1:]; len(q.wait) > 0 {
+		t.users[len(t.users)-1] = q
+		return f
+	}
+	delete(t.of, q.user)
+	t.users[len(t.users)-1] = nil
+	t.users = t.users[:len(t.users)-1]
+	return f
 }
 
 func newMailbox() (*mailbox, error) {
@@ -34,23 +80,34 @@ func newMailbox() (*mailbox, error) {
 	return &mailbox{wakeFD: fd}, nil
 }
 
-// post queues f to run on the shard, which will pass it the time of the iteration. It does not wait.
-func (m *mailbox) post(f func(mono.Time)) error {
+// post queues f, a job of the daemon's own, to run on the shard, which will pass it the time of the iteration. It does
+// not wait.
+func (m *mailbox) post(f func(mono.Time)) error { return m.queue(nil, f) }
+
+// queue queues a piece of a user's, or a job if there is no user.
+func (m *mailbox) queue(u *User, f func(mono.Time)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return ErrStopped
 	}
-	m.jobs = append(m.jobs, f)
+	if u == nil {
+		m.jobs = append(m.jobs, f)
+	} else {
+		m.pieces.add(u, f)
+	}
 	m.count.Add(1)
 	m.wakeLocked()
 	return nil
 }
 
-// do runs f on the shard and returns when it has ended.
-func (m *mailbox) do(f func(mono.Time)) error {
+// do runs f, a job of the daemon's own, on the shard and returns when it has ended.
+func (m *mailbox) do(f func(mono.Time)) error { return m.doFor(nil, f) }
+
+// doFor is do for a piece of what a client of a user asks for. It should last no longer than a few frames do.
+func (m *mailbox) doFor(u *User, f func(mono.Time)) error {
 	done := make(chan struct{})
-	if err := m.post(func(now mono.Time) { defer close(done); f(now) }); err != nil {
+	if err := m.queue(u, func(now mono.Time) { defer close(done); f(now) }); err != nil {
 		return err
 	}
 	<-done
@@ -74,7 +131,7 @@ func (m *mailbox) wakeLocked() {
 	}
 }
 
-// run is called by the shard. It reports whether anything was queued.
+// run is called by the shard, once in an iteration. It reports whether anything was queued.
 func (m *mailbox) run(now mono.Time) bool {
 	if m.count.Load() == 0 {
 		return false
@@ -82,14 +139,22 @@ func (m *mailbox) run(now mono.Time) bool {
 	m.mu.Lock()
 	jobs := m.jobs
 	m.jobs = m.spare[:0]
+	piece := m.pieces.next()
 	m.mu.Unlock()
-	m.count.Add(-int32(len(jobs)))
+	n := len(jobs)
+	if piece != nil {
+		n++
+	}
+	m.count.Add(-int32(n))
 	for i, f := range jobs {
 		f(now)
 		jobs[i] = nil
 	}
 	m.spare = jobs
-	return len(jobs) > 0
+	if piece != nil {
+		piece(now)
+	}
+	return n > 0
 }
 
 // clear takes the wake-up that ended a sleep.
@@ -104,6 +169,7 @@ func (m *mailbox) close(now mono.Time) {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
-	m.run(now)
+	for m.run(now) {
+	}
 	unix.Close(m.wakeFD)
 }

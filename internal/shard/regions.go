@@ -25,7 +25,7 @@ func (s *Shard) AdoptRegion(c *Client, r *regmem.Region) error {
 
 // enter adds a region to the client's, and runs then.
 func (s *Shard) enter(c *Client, r *regmem.Region, then func()) (err error) {
-	if e := s.box.do(func(mono.Time) {
+	if e := s.box.doFor(c.user, func(mono.Time) {
 		switch {
 		case c.rings == nil: // evicted, and perhaps let go: nobody would take the region from the exchange
 			err = ErrStopped
@@ -49,7 +49,7 @@ func (s *Shard) enter(c *Client, r *regmem.Region, then func()) (err error) {
 
 // OfferedRegion returns a region that the client was offered, and of which it has not said that it is mapped.
 func (s *Shard) OfferedRegion(c *Client, id uint32) (r *regmem.Region, err error) {
-	if err := s.box.do(func(mono.Time) { r = c.regions.pending(id) }); err != nil {
+	if err := s.box.doFor(c.user, func(mono.Time) { r = c.regions.pending(id) }); err != nil {
 		return nil, err
 	}
 	if r == nil {
@@ -60,37 +60,56 @@ func (s *Shard) OfferedRegion(c *Client, id uint32) (r *regmem.Region, err error
 
 // FinishRegion makes an offered region one that operations may use.
 func (s *Shard) FinishRegion(c *Client, r *regmem.Region) error {
-	return s.box.do(func(mono.Time) { c.regions.finish(r) })
+	return s.box.doFor(c.user, func(mono.Time) { c.regions.finish(r) })
 }
 
-// DropRegion revokes every key of a region and takes it from its client. Its memory is the caller's to free.
+// revokePiece is how many keys of a region an iteration revokes.
+const revokePiece = 64
+
+// DropRegion revokes every key of a region and takes it from its client. Its memory is the caller's to free. From the
+// first piece on the client's operations cannot use it.
 func (s *Shard) DropRegion(c *Client, id uint32) (r *regmem.Region, err error) {
-	if e := s.box.do(func(now mono.Time) { r, err = s.dropRegion(now, c, id) }); e != nil {
-		return nil, e
+	for more := true; more && err == nil; {
+		if e := s.box.doFor(c.user, func(now mono.Time) { r, more, err = s.dropRegion(now, c, id) }); e != nil {
+			return nil, e
+		}
 	}
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
-func (s *Shard) dropRegion(now mono.Time, c *Client, id uint32) (*regmem.Region, error) {
-	r := c.regions.any(id)
+// dropRegion reports whether there are more keys to revoke.
+func (s *Shard) dropRegion(now mono.Time, c *Client, id uint32) (r *regmem.Region, more bool, err error) {
+	r = c.regions.any(id)
 	switch {
 	case c.rings == nil:
-		return nil, ErrStopped
+		return nil, false, ErrStopped
 	case r == nil:
-		return nil, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", id)
+		return nil, false, ipc.Errorf(ipc.CodeNoRegion, "there is no region %d", id)
 	case r.InFlight > 0:
-		return nil, stillBusy(r)
+		return nil, false, stillBusy(r)
 	}
 	s.exchange.settle() // nothing may change once a key is revoked
-	for g, ok := s.grants.RevokeNext(r); ok; g, ok = s.grants.RevokeNext(r) {
+	for range revokePiece {
+		g, ok := s.grants.RevokeNext(r)
+		if !ok {
+			break
+		}
 		s.eng.Withdraw(now, engine.ConnID(g.Owner), g.Key, g.Number)
+	}
+	if r.Granted() {
+		s.dropRevoked()
+		c.regions.offer(r)
+		return r, true, nil
 	}
 	s.revoked = nil // they are parts of the region
 	s.exchange.remove(r)
 	s.dropReferring(r.Mem.Bytes())
 	s.dropSpace(now, r)
 	c.regions.remove(r)
-	return r, nil
+	return r, false, nil
 }
 
 // stillBusy is the answer to a request that must wait for operations.

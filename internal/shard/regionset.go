@@ -89,6 +89,14 @@ func (rs *regionSet) finish(r *regmem.Region) {
 	rs.offered--
 }
 
+// offer undoes finish.
+func (rs *regionSet) offer(r *regmem.Region) {
+	if s := rs.slot(r.ID); s.ready {
+		s.ready = false
+		rs.offered++
+	}
+}
+
 // remove forgets a region that is in the set.
 func (rs *regionSet) remove(r *regmem.Region) {
 	i := r.ID & (1<<regionIndexBits - 1)

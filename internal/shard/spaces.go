@@ -161,18 +161,27 @@ func (s *Shard) lookAtSpaces() SpacesView {
 	return v
 }
 
+// errGone ends a request in whose answer nobody is interested.
+var errGone = ipc.Errorf(ipc.CodeInternal, "the client has gone")
+
 // holdTime is how long a client waits for the next of the memory that it wants held.
 const holdTime = time.Second
 
+// Caller is whose request is served in pieces.
+type Caller struct {
+	Gone func() bool // the client has gone
+	Pace func()      // waits until its user may have another piece
+}
+
 // Advise does what a client says of a part of a space. Any goroutine may call it but the shard's, which does a piece of
-// the part at a time, and other work between: a part may have 2^31 chunks. gone says that the client has gone.
-func (s *Shard) Advise(c *Client, m *ipc.Message, gone func() bool) error {
+// the part at a time, and other work between: a part may have 2^31 chunks.
+func (s *Shard) Advise(c *Client, m *ipc.Message, by Caller) error {
 	var do func(space *regmem.Space, off, n uint64) (went uint64)
 	switch m.Advice {
 	case ipc.AdvicePrefetch:
 		do = (*regmem.Space).Prefetch
 	case ipc.AdviceHold:
-		return s.hold(c, m, gone)
+		return s.hold(c, m, by)
 	case ipc.AdviceRelease:
 		do = (*regmem.Space).Release
 	case ipc.AdviceEvict:
@@ -180,14 +189,20 @@ func (s *Shard) Advise(c *Client, m *ipc.Message, gone func() bool) error {
 	default:
 		return ipc.Errorf(ipc.CodeInvalid, "advice %d is not known", m.Advice)
 	}
-	return s.piecewise(c, m.Region, m.Off, m.Size, do)
+	return s.piecewise(c, by, m.Region, m.Off, m.Size, do)
 }
 
-// piecewise goes through a range of a client's space.
-func (s *Shard) piecewise(c *Client, region uint32, off, n uint64, do func(space *regmem.Space, off, n uint64) uint64) (
-	err error) {
+// piecewise goes through a range of a client's space. Each piece but the first, which the request has paid for, is paced
+// like a request, and a client that has gone gets none.
+func (s *Shard) piecewise(c *Client, by Caller, region uint32, off, n uint64,
+	do func(space *regmem.Space, off, n uint64) uint64) (err error) {
 	for first := true; first || n > 0; first = false {
-		if e := s.box.do(func(mono.Time) {
+		if !first {
+			if by.Pace(); by.Gone() {
+				return errGone
+			}
+		}
+		if e := s.box.doFor(c.user, func(mono.Time) {
 			var space *regmem.Space
 			if space, err = c.space(region, off, n); err != nil {
 				return
@@ -205,12 +220,12 @@ func (s *Shard) piecewise(c *Client, region uint32, off, n uint64, do func(space
 }
 
 // hold holds a range, or nothing of it. That can take minutes, in which a client that has gone would have all it had.
-func (s *Shard) hold(c *Client, m *ipc.Message, gone func() bool) error {
+func (s *Shard) hold(c *Client, m *ipc.Message, by Caller) error {
 	done := make(chan struct{}, 1)
 	held, refused := uint64(0), error(nil)
 	var hold *regmem.Hold
 	var space *regmem.Space
-	err := s.piecewise(c, m.Region, m.Off, m.Size, func(sp *regmem.Space, off, n uint64) uint64 {
+	err := s.piecewise(c, by, m.Region, m.Off, m.Size, func(sp *regmem.Space, off, n uint64) uint64 {
 		space, refused = sp, sp.CheckHold(off, n)
 		return n
 	})
@@ -222,39 +237,43 @@ func (s *Shard) hold(c *Client, m *ipc.Message, gone func() bool) error {
 	}
 	for held < m.Size && err == nil {
 		went := uint64(0)
-		if gone() {
-			err = ipc.Errorf(ipc.CodeInternal, "the client has gone")
-		} else if err = s.box.do(func(mono.Time) {
+		if held > 0 {
+			by.Pace()
+		}
+		if by.Gone() {
+			err = errGone
+		} else if err = s.box.doFor(c.user, func(mono.Time) {
 			hold, went = space.HoldRange(m.Off+held, m.Size-held, done)
 		}); err == nil {
-			err = s.awaitHold(space, hold, done)
+			err = s.awaitHold(c, space, hold, done)
 		}
 		if err == nil {
 			held += went
 		}
 	}
 	if err != nil && held > 0 {
-		_ = s.piecewise(c, m.Region, m.Off, held, (*regmem.Space).Release) // it was there just now
+		by.Gone = func() bool { return false }                                 // nothing stays held
+		_ = s.piecewise(c, by, m.Region, m.Off, held, (*regmem.Space).Release) // it was there just now
 	}
 	return err
 }
 
 // awaitHold waits until what is to be held has come, or gives it up.
-func (s *Shard) awaitHold(space *regmem.Space, hold *regmem.Hold, done <-chan struct{}) error {
+func (s *Shard) awaitHold(c *Client, space *regmem.Space, hold *regmem.Hold, done <-chan struct{}) error {
 	late := time.NewTimer(holdTime)
 	defer late.Stop()
 	select {
 	case <-done:
 		return nil
 	case <-late.C:
-		return s.giveUpHold(space, hold, done)
+		return s.giveUpHold(c, space, hold, done)
 	}
 }
 
 // giveUpHold gives up what is to be held, unless it has come meanwhile. Nothing is left in done: the shard sends to it,
 // and must not wait for room.
-func (s *Shard) giveUpHold(space *regmem.Space, hold *regmem.Hold, done <-chan struct{}) (err error) {
-	if e := s.box.do(func(mono.Time) {
+func (s *Shard) giveUpHold(c *Client, space *regmem.Space, hold *regmem.Hold, done <-chan struct{}) (err error) {
+	if e := s.box.doFor(c.user, func(mono.Time) {
 		if space.Drop(hold) {
 			err = ipc.Errorf(ipc.StatusMemory.Code(), "nothing more of the memory became resident for %v: what the "+
 				"space may pin is held, or limits.filled is reached", holdTime)
@@ -269,9 +288,9 @@ func (s *Shard) giveUpHold(space *regmem.Space, hold *regmem.Hold, done <-chan s
 }
 
 // Usage says what a space did, and how much of a range is resident. Any goroutine may call it but the shard's.
-func (s *Shard) Usage(c *Client, m *ipc.Message) (u ipc.Usage, err error) {
+func (s *Shard) Usage(c *Client, m *ipc.Message, by Caller) (u ipc.Usage, err error) {
 	resident := uint64(0)
-	err = s.piecewise(c, m.Region, m.Off, m.Size, func(space *regmem.Space, off, n uint64) uint64 {
+	err = s.piecewise(c, by, m.Region, m.Off, m.Size, func(space *regmem.Space, off, n uint64) uint64 {
 		bytes, went := space.Resident(off, n)
 		resident += bytes
 		k := &space.Count

@@ -21,16 +21,17 @@ func TestHoldThatIsLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan struct{}, 1)
+	c := &Client{user: NewUser(1)}
 	var hold *regmem.Hold
 	s.Do(func(mono.Time) {
 		hold, _ = space.HoldRange(0, 1, done)
 		space.Done(0, true)
 	})
-	if err := s.giveUpHold(space, hold, done); err != nil || len(done) > 0 {
+	if err := s.giveUpHold(c, space, hold, done); err != nil || len(done) > 0 {
 		t.Fatalf("%v, %d words are left in the channel", err, len(done))
 	}
 	s.Do(func(mono.Time) { hold, _ = space.HoldRange(1<<16, 1, done) })
-	if err := s.giveUpHold(space, hold, done); err == nil || len(done) > 0 {
+	if err := s.giveUpHold(c, space, hold, done); err == nil || len(done) > 0 {
 		t.Errorf("what did not come: %v, %d words are left in the channel", err, len(done))
 	}
 }
@@ -145,15 +146,19 @@ func TestHoldEndsWithItsClient(t *testing.T) {
 	looks := 0
 	gone := func() bool { looks++; return looks > before }
 	hold := &ipc.Message{Advice: ipc.AdviceHold, Region: r.ID, Size: chunks << 11}
-	if err := s.Advise(c, hold, gone); err == nil || looks != before+1 {
+	by := Caller{Gone: gone, Pace: func() {}}
+	if err := s.Advise(c, hold, by); err == nil || looks != before+1 {
 		t.Errorf("it went on for %d looks: %v", looks, err)
 	}
 	s.Do(func(mono.Time) {
-		if space.Evict(0, chunks<<12); space.Pinned() != 0 {
+		for off := uint64(0); off < chunks<<12; {
+			off += space.Evict(off, chunks<<12-off)
+		}
+		if space.Pinned() != 0 {
 			t.Errorf("%d bytes are held", space.Pinned())
 		}
 	})
-	if err := s.Advise(c, hold, func() bool { return false }); err != nil {
+	if err := s.Advise(c, hold, Caller{Gone: func() bool { return false }, Pace: func() {}}); err != nil {
 		t.Error(err)
 	}
 }

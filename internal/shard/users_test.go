@@ -19,6 +19,7 @@ func TestClientsOfSeveralUsers(t *testing.T) {
 		{[]*Client{of(7), nil, of(7)}, false},
 		{[]*Client{nil, of(0), of(7)}, true},
 		{[]*Client{of(7), of(7), nil, of(0)}, true},
+		{[]*Client{{user: NewUser(7), label: Label{UID: 7}}, {user: NewUser(7), label: Label{UID: 100_007}}}, true},
 	} {
 		s := &Shard{clientSet: clientSet{clients: c.clients, mixed: !c.want}}
 		if s.countUsers(); s.mixed != c.want {

@@ -1,0 +1,137 @@
+package shard
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"multiedge/internal/engine"
+	"multiedge/internal/ipc"
+	"multiedge/internal/mono"
+	"multiedge/regmem"
+)
+
+// spacious makes a client of a user, with a space of so many chunks, of which nothing is resident.
+func spacious(t *testing.T, u *User, chunks uint64) (*Client, *regmem.Region) {
+	t.Helper()
+	space, err := regmem.NewSpace(regmem.SpaceConfig{Size: chunks << 12, Chunk: 1 << 12, Pin: 1 << 20, Ask: taken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := regmem.Distant(chunks << 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, r := &Client{user: u}, &regmem.Region{Mem: mem, Back: space}
+	c.regions.add(r, 1)
+	c.regions.finish(r)
+	return c, r
+}
+
+// A user whose 32 clients each go through a range without end adds one piece of bounded size to an iteration, and a
+// request of another user waits for one such piece, not for 32. Requests of the daemon's own wait for none. Each piece
+// is paid for.
+func TestRequestsTakeTurns(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	const clients, pieces, chunksOfPiece = 32, 20, 256 << 12
+	u := NewUser(1)
+	var paid, served int
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range clients {
+		c, r := spacious(t, u, pieces*chunksOfPiece)
+		by := Caller{Gone: func() bool { return false }, Pace: func() { mu.Lock(); paid++; mu.Unlock() }}
+		group.Go(func() {
+			err := s.piecewise(c, by, r.ID, 0, uint64(r.Mem.Len()), func(sp *regmem.Space, off, n uint64) uint64 {
+				served++ // as the shard
+				_, went := sp.Resident(off, n)
+				return went
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	full := func() {
+		waitFor(t, "all clients' pieces", mostWait, func() bool { return s.box.count.Load() == clients })
+	}
+	full()
+	for range 50 {
+		before := served
+		if s.Iterate(mono.Now()); served != before+1 {
+			t.Fatalf("%d pieces in one iteration", served-before)
+		}
+		full()
+	}
+
+	jobs, lone := 0, 0
+	_ = s.box.post(func(mono.Time) { jobs++ })
+	_ = s.box.queue(NewUser(2), func(mono.Time) { lone++ })
+	s.Iterate(mono.Now())
+	full()
+	if jobs != 1 {
+		t.Error("a job of the daemon's own waits for pieces")
+	}
+	if s.Iterate(mono.Now()); lone != 1 {
+		t.Error("another user's request waits for more than one piece")
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		default:
+			s.Iterate(mono.Now())
+		}
+	}
+	if served != clients*pieces || paid != clients*(pieces-1) {
+		t.Errorf("%d pieces of %d, %d paid for", served, clients*pieces, paid)
+	}
+}
+
+// A request in pieces ends when its client has gone.
+func TestPiecesEndWithTheirClient(t *testing.T) {
+	s, stop := alone(t, still(t))
+	defer stop()
+	c, r := spacious(t, NewUser(1), 1<<30)
+	paid := 0
+	by := Caller{Gone: func() bool { return paid == 3 }, Pace: func() { paid++ }}
+	if _, err := s.Usage(c, &ipc.Message{Region: r.ID, Size: uint64(r.Mem.Len())}, by); !errors.Is(err, errGone) ||
+		paid != 3 {
+		t.Errorf("%v after %d pieces", err, paid+1)
+	}
+}
+
+// A region with thousands of keys is deregistered in pieces. From the first on no operation can use it.
+func TestRegionEndsInPieces(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	c := &Client{user: NewUser(1), conns: map[engine.ConnID]*Conn{}, rings: new(ipc.Rings)}
+	r := &regmem.Region{Mem: regmem.Wrap(make([]byte, 4096))}
+	c.regions.add(r, 1)
+	c.regions.finish(r)
+	const keys, most = 641, 64
+	for range keys {
+		if _, err := s.grants.Grant(r, 1, regmem.RemoteRead, 0, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error)
+	go func() { _, err := s.DropRegion(c, r.ID); done <- err }()
+	for left := keys; left > 0; {
+		waitFor(t, "the next piece", mostWait, func() bool { return s.box.count.Load() == 1 })
+		s.Iterate(mono.Now())
+		now := s.grants.Len()
+		if left-now > most {
+			t.Fatalf("%d keys revoked in one iteration", left-now)
+		}
+		if left = now; c.regions.get(r.ID) != nil {
+			t.Fatal("operations can use the region")
+		}
+	}
+	if err := <-done; err != nil || c.regions.n != 0 || c.regions.offered != 0 {
+		t.Errorf("%v, %d regions are left", err, c.regions.n)
+	}
+}

@@ -1,0 +1,79 @@
+package linkdrv
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// A veth whose peer has a smaller MTU refuses long frames as if it were full. After a short time they are lost, one
+// after the other without more delay, and short ones between them pass: by every driver, alone and in datagrams. When the
+// peer's MTU is as before long frames pass again.
+func TestRefusedFramesAreLost(t *testing.T) {
+	for _, kind := range []string{KindRing, KindMmsg, KindUDP, KindAlone} {
+		for _, joined := range []bool{false, true} {
+			if joined && kind != KindUDP {
+				continue
+			}
+			t.Run(map[bool]string{false: kind, true: kind + " in datagrams"}[joined], func(t *testing.T) {
+				refusedFrames(t, kind, joined)
+			})
+		}
+	}
+}
+
+func refusedFrames(t *testing.T, kind string, joined bool) {
+	namespace(t)
+	veth(t, 9000)
+	change(t, "a0", map[string]bool{"tx-udp-segmentation": false, "tx-generic-segmentation": false})
+	tx := open(t, "a0", Options{Kind: kind})
+	must(t, netlink.LinkSetMTU(link(t, "b0"), 1400))
+	rx := open(t, "b0", Options{Kind: kind})
+	frame := func(size int) TxFrame {
+		return TxFrame{Head: header(tx, rx, 24), Bulk: make([]byte, size-HeaderLen-24), Joined: joined}
+	}
+	const long, short = 4000, 200
+	frames := []TxFrame{frame(long), frame(short), frame(long), frame(long), frame(short)}
+	var lost, waits int
+	for began := time.Now(); len(frames) > 0; {
+		n, err := tx.Send(frames)
+		switch {
+		case errors.Is(err, ErrRefused) && n > 0 && frames[n-1].Len() == long:
+			lost++
+		case err != nil:
+			t.Fatal(err)
+		case n < len(frames):
+			if waits++; lost > 0 {
+				t.Fatalf("a frame is offered again after %d as long were lost", lost)
+			}
+		}
+		frames = frames[n:]
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("%d frames of 5 block the link, %d lost", len(frames), lost)
+		}
+	}
+	if lost != 3 || waits < 2 {
+		t.Errorf("%d long frames were lost, after %d tries", lost, waits)
+	}
+	for _, f := range receive(t, rx, 2) {
+		if len(f) != short {
+			t.Errorf("a frame of %d bytes arrives", len(f))
+		}
+	}
+	if s, err := tx.Stats(); err != nil || s.Sent != 2 || s.Refused != 3 {
+		t.Errorf("%+v %v", s, err)
+	}
+
+	must(t, netlink.LinkSetMTU(link(t, "b0"), 9000))
+	rx = open(t, "b0", Options{Kind: kind})
+	for range 2 {
+		sendFrames(t, tx, []TxFrame{frame(long)})
+	}
+	receive(t, rx, 2)
+	must(t, netlink.LinkSetMTU(link(t, "b0"), 1400))
+	if n, err := tx.Send([]TxFrame{frame(long)}); n != 0 || err != nil { // one has passed: it is offered again
+		t.Errorf("%d, %v", n, err)
+	}
+}
