@@ -24,6 +24,7 @@ type mailbox struct {
 	jobs   []func(mono.Time)
 	spare  []func(mono.Time) // owned by the shard: storage to swap in
 	closed bool
+	wakes  uint64 // system calls that woke the shard
 }
 
 func newMailbox() (*mailbox, error) {
@@ -70,8 +71,16 @@ var eventOne = [8]byte{1}
 
 func (m *mailbox) wakeLocked() {
 	if m.asleep.CompareAndSwap(true, false) {
+		m.wakes++
 		unix.Write(m.wakeFD, eventOne[:])
 	}
+}
+
+// woken is how often the shard was woken.
+func (m *mailbox) woken() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wakes
 }
 
 // run is called by the shard. It reports whether anything was queued.
