@@ -25,6 +25,7 @@ type attachment struct {
 	drive driver // embedded: runs the transport in the goroutine that waits; nil otherwise
 
 	submission
+	callCounts
 	slotTable
 	lead leadership // guards the completion ring, see wait.go
 	connTable
@@ -104,6 +105,7 @@ func (d *attachment) kick() {
 	d.bellMu.RLock()
 	defer d.bellMu.RUnlock()
 	if !d.bellGone {
+		d.kicked.Add(1)
 		d.bell.Ring()
 	}
 }

@@ -249,5 +249,6 @@ func (d *attachment) block(w *waiter, done <-chan struct{}) {
 		}
 	}
 	d.rings.SetClientAsleep(false)
+	d.lead.strategy.calls.Clears++
 	d.bell.Clear()
 }

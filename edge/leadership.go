@@ -21,6 +21,7 @@ type leadership struct {
 	others    atomic.Int32  // followers that every round looks at: of waitRoom, waitPass and waitBounce
 	passers   atomic.Int32  // followers of waitPass: the leader must not block
 	passes    atomic.Uint64 // rounds of the ring that have ended
+	told      SystemCalls   // of leaders that lead no more; guarded by mu
 
 	cq       *ipc.CompleteConsumer
 	batch    [64]ipc.CQE
@@ -142,7 +143,9 @@ func (l *leadership) handOff() {
 	l.pass()
 }
 
+// pass has the leader's counts told, and hands leadership on. The caller leads and holds mu.
 func (l *leadership) pass() {
+	l.told = l.strategy.calls
 	if l.head == nil || l.wanted {
 		l.taken = false
 		if l.wanted {

@@ -70,6 +70,7 @@ func (d *attachment) publish() {
 		d.gather.posted.Store(d.freeHead)
 	}
 	if d.sq.Publish() {
+		d.rung++
 		d.submit.Ring()
 	}
 }
@@ -286,6 +287,7 @@ func (d *attachment) credit(c *Conn) bool {
 		n++
 	}
 	if n > 0 && d.sq.Publish() {
+		d.rung++
 		d.submit.Ring()
 	}
 	if !paid && c.slotFree() {

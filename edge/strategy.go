@@ -45,6 +45,7 @@ type strategy struct {
 	only     bool      // this goroutine has the only P, as of then
 	polling  bool      // as the daemon was told
 	pollArgs [1]unix.PollFd
+	calls    SystemCalls
 }
 
 func (s *strategy) begin() { s.since = 0 }
@@ -92,6 +93,7 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		now = mono.Now()
 		s.gosched = now
 	}
+	s.calls.Yields++
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	s.seen = mono.Now()
 	s.core.Yielded(s.seen, s.seen.Sub(now))
@@ -114,6 +116,7 @@ func (s *strategy) sleep(d *attachment, briefly bool) {
 		if briefly {
 			timeout = int(crammedLook / time.Millisecond)
 		}
+		s.calls.Sleeps++
 		unix.Poll(s.pollArgs[:], timeout)
 	}
 	s.patience.Slept(mono.Now().Sub(asleep))

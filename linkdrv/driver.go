@@ -92,6 +92,7 @@ type Stats struct {
 	Sent      uint64 // taken by the kernel
 	Refused   uint64 // discarded by Send: ErrTooLong, ErrBadFrame
 	SendCalls uint64 // sendmmsg calls
+	RecvCalls uint64 // system calls of Recv: recvmmsg, and questions for a waiting error
 	NoRoom    uint64 // sendmmsg calls refused with EAGAIN or ENOBUFS
 }
 

@@ -92,9 +92,11 @@ func (d *mmsg) Recv(dst [][]byte) (n int, err error) {
 
 // recv fills up to want messages and returns how many.
 func (d *mmsg) recv(want int) (n int, err error) {
+	d.recvCalls.Add(1)
 	k, errno := recvmmsg(d.fd, d.hdrs[:want])
 	if errno != 0 && errno != unix.EAGAIN {
 		d.late = d.judge(errno)
+		d.recvCalls.Add(1)
 		k, errno = recvmmsg(d.fd, d.hdrs[:want]) // frames may wait behind the error, which is cleared now
 	}
 	if errno != 0 {

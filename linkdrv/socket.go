@@ -23,6 +23,7 @@ type socket struct {
 	down      atomic.Bool   // it was, and may be gone by now, of which nobody tells
 	untold    atomic.Bool   // Send met the report that Recv owes
 	truncated atomic.Uint64 // counted by Recv
+	recvCalls atomic.Uint64 // likewise, beside each system call
 
 	_ [cacheLine]byte // what each Send writes is not in the line that each Recv reads
 
@@ -56,7 +57,7 @@ func (s *socket) Close() error {
 func (s *socket) Stats() (Stats, error) {
 	err := s.count()
 	all := s.stats
-	all.Truncated = s.truncated.Load()
+	all.Truncated, all.RecvCalls = s.truncated.Load(), s.recvCalls.Load()
 	return all, err
 }
 
@@ -104,6 +105,7 @@ func (s *socket) pending() error {
 	case s.gone.Load():
 		return s.errs.gone
 	}
+	s.recvCalls.Add(1)
 	if err := s.judge(socketError(s.fd)); err != nil {
 		return err
 	}

@@ -131,6 +131,7 @@ func (d *udp) Recv(dst [][]byte) (n int, err error) {
 	}
 	err = d.judgeEmpty(n > 0 || len(dst) == 0)
 	if n == 0 && len(dst) > 0 && d.empty == 0 { // the socket was asked
+		d.supers.recvCalls.Add(1)
 		socketError(d.supers.fd) // says the same, and would keep FD readable
 	}
 	return n, err
@@ -202,6 +203,7 @@ func (d *udp) Stats() (Stats, error) {
 	s, err2 := d.socket.Stats()
 	s.Received = d.received.Load()
 	s.Dropped += supers.Dropped
+	s.RecvCalls += supers.RecvCalls
 	return s, errors.Join(err, err2)
 }
 

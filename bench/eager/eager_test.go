@@ -67,3 +67,32 @@ func TestStudy(t *testing.T) {
 		}
 	}
 }
+
+// Every trend agrees with data as the paper has it, and fails when eager and copied, or the sizes, are swapped.
+func TestTrendsCanFail(t *testing.T) {
+	lat := func(us float64) report.Latency { return report.Latency{P50: 1000 * us} }
+	judge := func(eager, copied [2]float64, model Model) (agree [3]bool) {
+		r := &Result{Spec: Spec{MTU: 1500, Sizes: []int{64, 4096}, Compose: []int{7}}}
+		for i, size := range r.Sizes {
+			for _, way := range Ways {
+				turn := map[string]float64{"eager": eager[i], "gathered": copied[i], "copied": copied[i]}[way]
+				r.Rows = append(r.Rows, Row{Bytes: size, Way: way, Compose: 7, Turn: lat(turn)})
+			}
+		}
+		for i, trend := range Study(report.Head{}, []*Result{r}, []Model{model}).Trends {
+			agree[i] = trend.Agrees
+		}
+		return agree
+	}
+	m := Model{MTU: 1500, Rate: "1gbit", Bytes: 4096, Compose: PaperCompose, Eager: 700, Posted: 1000}
+	if got := judge([2]float64{80, 60}, [2]float64{100, 100}, m); got != [3]bool{true, true, true} {
+		t.Errorf("as in the paper: %v", got)
+	}
+	if got := judge([2]float64{60, 80}, [2]float64{100, 100}, m); got[1] {
+		t.Errorf("the gain is smaller for larger messages: %v", got)
+	}
+	m.Eager, m.Posted = m.Posted, m.Eager
+	if got := judge([2]float64{100, 100}, [2]float64{80, 60}, m); got != [3]bool{} {
+		t.Errorf("eager and copied are swapped: %v", got)
+	}
+}

@@ -12,12 +12,16 @@ type Drawn struct {
 	What    string
 	Command string // that measures it
 	Why     string // why nothing draws it
-	Here    bool   // it is among what was built
-	At      string // the ID of the first of those that were
+	// Elsewhere says that Command draws or prints it itself, on a page of its own; ID is empty
+	Elsewhere bool
+	Here      bool   // it is among what was built
+	At        string // the ID of the first of those that were
 }
 
-// Catalogue lists every figure there is, in the order in which Build returns them, and those of the founding paper that
-// are not drawn, with the reason. MultiEdge is Passas 2008; its figures 2.1 to 2.4 are diagrams.
+// Catalogue lists every figure that Build draws, in its order; then the figures and tables of the founding paper that
+// nothing draws, with the reason; then those of the other papers, with the command that draws them, or the reason.
+// MultiEdge is Passas 2008; its figures 2.1 to 2.4 are diagrams. UTLB is Chen 1998, DHL Azimi and Bilas, VMMC Chen
+// 1999, EDT Won; their diagrams are left out.
 func Catalogue() []Drawn {
 	const (
 		demo, base = "edgebench demo", "edgebench one-way, two-way, ping-pong --lab --lab-links 1 and 2 --cpu"
@@ -62,6 +66,29 @@ func Catalogue() []Drawn {
 			Why: "regions are pinned once, at registration, on no path of data"},
 		{Paper: "MultiEdge 3.10", What: "ways to invalidate the TLB",
 			Why: "they are the kernel's to choose, a program without a module has one"},
+		{Paper: "MultiEdge table 3.1", What: "throughput of reads and writes of memory, by processor and node",
+			Why: "the paper's hosts have memory on each of two processors; edgebench machine has copies on this one"},
+		{Paper: "MultiEdge table 3.2", What: "the cost of an ioctl, a kernel buffer, pinning, remapping",
+			Why: "kernel buffers cannot be had without a module; edgebench machine has the system call, edgebench utlb " +
+				"pinning (VMMC table 2), the figure exchange remapping"},
+		{Paper: "UTLB tables 3 to 8, figures 7, 8", What: "address translation under traces", Command: "edgebench utlb",
+			Elsewhere: true},
+		{Paper: "UTLB tables 1, 2", What: "the cost of a check, of pinning, of a miss on the NI",
+			Why: "no table has them as the paper does; edgebench ondemand --only costs has checks and misses, edgebench " +
+				"utlb pinning (VMMC table 2)"},
+		{Paper: "DHL figures 3, 5, 6, 7", What: "lookup caches under traces (of figure 3 addresses alone)",
+			Command: "edgebench dhl", Elsewhere: true},
+		{Paper: "DHL figure 4", What: "ping-pong latency and bandwidth over the share of misses",
+			Why: "edgebench ondemand --only shares (misses = drop) has bandwidth at one size, without the paper's axes"},
+		{Paper: "DHL, distribution of miss times", What: "how long a miss takes", Why: "not measured"},
+		{Paper: "VMMC tables 1 to 4", What: "the kernel's calls, pinning, the UTLB at the paper's miss costs",
+			Command: "edgebench utlb", Elsewhere: true},
+		{Paper: "VMMC figures 5 to 8", What: "latency and bandwidth of sends and fetches",
+			Command: "edgebench ping-pong, one-way, read", Elsewhere: true},
+		{Paper: "VMMC figure 9", What: "the receiver's overhead of a notification", Command: "edgebench notify",
+			Elsewhere: true},
+		{Paper: "EDT figures 8, 9", What: "latency of messages that travel while they are composed",
+			Command: "edgebench eager", Elsewhere: true},
 	}
 }
 

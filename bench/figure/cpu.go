@@ -13,7 +13,8 @@ import (
 // labelColour is the palette entry of each breakdown label. The coarse labels have the colour of the copy that is most
 // of them.
 var labelColour = map[string]int{
-	report.LabelPoll: 7, report.LabelTxCopy: 0, report.LabelRxCopy: 1, report.LabelRemapping: 3, report.LabelPacket: 2,
+	report.LabelPoll: 7, report.LabelIdle: 10, report.LabelTxCopy: 0,
+	report.LabelRxCopy: 1, report.LabelRemapping: 3, report.LabelPacket: 2,
 	report.LabelDevice: 5, report.LabelChecksum: 6, report.LabelSealing: 8,
 	report.LabelDaemonUser: 1, report.LabelDaemonSystem: 0, report.LabelApp: 4, report.LabelOther: 9,
 }

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"strings"
 	"testing"
 
 	"multiedge/bench/report"
@@ -59,5 +60,27 @@ func TestBreakdown(t *testing.T) {
 	}
 	if b.Missed != 1 {
 		t.Errorf("%d missed", b.Missed)
+	}
+}
+
+// The trend agrees where scheduling is the largest stage, and fails when it is swapped with another. The page names the
+// paper that has figure 9.
+func TestTrendCanFail(t *testing.T) {
+	lat := func(ns float64) report.Latency { return report.Latency{Count: 1, P50: ns} }
+	for name, c := range map[string]struct {
+		arrival, schedule, back float64
+		agrees                  bool
+	}{"as on Linux": {10, 17, 3, true}, "swapped with arrival": {17, 10, 3, false},
+		"swapped with return": {10, 3, 17, false}} {
+		r := &Result{Runs: []Breakdown{{Wait: "block", Arrival: lat(c.arrival), Schedule: lat(c.schedule),
+			Return: lat(c.back), Overhead: lat(30)}}}
+		s := r.Study(report.Head{})
+		if s.Trends[0].Agrees != c.agrees || s.Trends[0].Goal {
+			t.Errorf("%s: %+v", name, s.Trends[0])
+		}
+		if !strings.Contains(s.Paper, "Porting a User-Level Communication Architecture to NT") ||
+			!strings.Contains(s.Origin, "Measured on this machine") {
+			t.Errorf("%s; %s", s.Paper, s.Origin)
+		}
 	}
 }

@@ -18,7 +18,9 @@ var (
 // Study shows a result beside what the paper says.
 func (r *Result) Study(head report.Head) *xlate.Study {
 	s := &xlate.Study{Head: head, Title: "Notifications", Scale: 1, Seed: 1,
-		Paper: "Chen, Bilas, Damianakis, Dubnicki and Li, UTLB and VMMC on Linux and Windows NT, §5.1, §5.3, figure 9"}
+		Origin: "Measured on this machine, between two hosts of a lab.",
+		Paper: "Chen, Damianakis, Kumar, Yu and Li, Porting a User-Level Communication Architecture to NT: " +
+			"Experiences and Performance (1999), §5.1, §5.3, figure 9"}
 	s.Tables = []xlate.Table{r.notifications(), r.exports()}
 	for i := range r.Runs {
 		b := &r.Runs[i]

@@ -25,7 +25,9 @@ const noise = "a run on a host that does other things as well is no proof: repea
 // Study shows a result, with the goals and whether they were reached.
 func (r *Result) Study(head report.Head) *xlate.Study {
 	s := &xlate.Study{Head: head, Title: "Memory that is pinned on demand", Scale: 1, Seed: 1,
-		Paper: "goals of this project, after Chen and others, UTLB; Azimi and Bilas, Dynamic Handle Lookup"}
+		Origin: "Measured on this machine, between two hosts of a lab. Judged by goals of this project; no paper has " +
+			"numbers for them.",
+		Paper: "Chen and others, UTLB, and Azimi and Bilas, Dynamic Handle Lookup, whose mechanisms these are"}
 	for _, part := range []func(*xlate.Study){r.costStudy, r.sweepStudy, r.wayStudy, r.shareStudy,
 		r.foresightStudy, r.besideStudy} {
 		part(s)
@@ -36,7 +38,7 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 var cell = xlate.Number
 
 func goal(s *xlate.Study, id, claim string, reached bool, found string, args ...any) {
-	s.AddTrend(id, "goal", claim, reached, noise, found, args...)
+	s.AddGoal(id, claim, reached, noise, found, args...)
 }
 
 func (r *Result) costStudy(s *xlate.Study) {

@@ -17,18 +17,83 @@ func (r *rule) matches(name string) bool {
 	return slices.ContainsFunc(r.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// programRules are for functions of the transport's own code, the first that matches decides.
-var programRules = []rule{
-	{[]string{"multiedge/bench", "multiedge/edge", "main."}, report.LabelApp},
-	{[]string{"multiedge/remap"}, report.LabelRemapping},
+// module begins the names of this module's functions.
+const module = "multiedge/"
+
+// packageLabels gives each package of the transport a label, by its path in the module; a path stands for the packages
+// below it too, and the longest that fits decides. A test fails for a package that is not here, and for an entry
+// without a package.
+var packageLabels = map[string]string{
+	// the way of a frame
+	"internal/engine": report.LabelPacket, "internal/frame": report.LabelPacket, "internal/wire": report.LabelPacket,
+	"internal/seqnum": report.LabelPacket, "internal/hist": report.LabelPacket, "internal/trace": report.LabelPacket,
+	"flowctl": report.LabelPacket, "sched": report.LabelPacket,
+	"regmem":         report.LabelPacket, // keys, ranges, chunks
+	"internal/ipc":   report.LabelPacket, // entries of the rings; looks at them: lookers
+	"internal/shard": report.LabelPacket, // from ring to engine and back; its loop: lookers
+	"linkdrv":        report.LabelDevice,
+	"remap":          report.LabelRemapping, "internal/prefetch": report.LabelRxCopy,
+	"internal/secure": report.LabelSealing, "internal/aesgcm": report.LabelSealing,
+	// waiting
+	"internal/idle": report.LabelIdle, "internal/mono": report.LabelIdle,
+	// the program
+	"edge": report.LabelApp,
+	// beside the way of a frame
+	"internal/daemon": report.LabelOther, "internal/config": report.LabelOther, "internal/inspect": report.LabelOther,
+	"internal/identity": report.LabelOther, "internal/forward": report.LabelOther,
+	"internal/metrics": report.LabelOther,
+	"internal/ethtool": report.LabelOther, "internal/lab": report.LabelOther, "internal/sim": report.LabelOther,
+	"internal/buildinfo": report.LabelOther, "internal/clidoc": report.LabelOther,
+	"internal/layering": report.LabelOther,
+}
+
+// lookers are the functions that a thread goes round in while it waits: they look at rings, words and the clock. What
+// they find is handled by others, so that their own time is busy polling. A test fails for one that does not exist.
+var lookers = map[string][]string{
+	"internal/shard": {"(*Shard).work", "(*Shard).Iterate", "(*Shard).receive", "(*Shard).drainClients",
+		"(*Shard).clientsPoll", "(*Shard).clientsReady", "(*Shard).judgeAll", "(*Shard).Drive",
+		"(*Shard).leaveToDrivers", "(*receivers).waiting", "(*receiver).serve", "(*receiver).receive",
+		"(*mailbox).run", "(*waiter).idle", "yield"},
+	"internal/ipc": {"(*SubmitConsumer).Ready", "(*CompleteConsumer).Ready", "(*Rings).ClientPolling",
+		"(*Rings).SetClientPolling"},
+	"linkdrv": {"(*ring).Recv", "(*ring).filled", "(*ring).judgeEmpty", "(*udp).Recv", "(*udp).open", "(*udp).oldest"},
+	"edge":    {"(*attachment).leadFor", "(*attachment).goRound", "(*strategy).idle"},
+}
+
+// otherRules are for functions of no package of the transport, the first that matches decides.
+var otherRules = []rule{
+	{[]string{module + "bench", module + "cmd", "main."}, report.LabelApp},
 	{[]string{"runtime.memmove"}, report.LabelRxCopy},
-	{[]string{"multiedge/linkdrv.(*ring).Recv", "multiedge/linkdrv.(*udp).Recv", "multiedge/linkdrv.(*udp).open",
-		"multiedge/linkdrv.(*udp).oldest", "multiedge/internal/daemon", "runtime.", "internal/runtime"},
-		report.LabelPoll},
-	{[]string{"multiedge/linkdrv", "golang.org/x/sys/unix", "syscall.", "internal/syscall"}, report.LabelDevice},
+	{[]string{"runtime.nanotime", "time.Since", "time.Now", "time.now", "time.runtimeNano"}, report.LabelIdle},
+	{[]string{"runtime.", "internal/runtime"}, report.LabelPoll},
+	{[]string{"golang.org/x/sys/unix", "syscall.", "internal/syscall"}, report.LabelDevice},
 	{[]string{"hash/crc32"}, report.LabelChecksum},
-	{[]string{"crypto/", "multiedge/internal/secure", "multiedge/internal/aesgcm"}, report.LabelSealing},
-	{[]string{"multiedge/", "encoding/binary", "internal/"}, report.LabelPacket},
+	{[]string{"crypto/"}, report.LabelSealing},
+	{[]string{"encoding/binary", "sync/atomic", "internal/"}, report.LabelPacket},
+}
+
+// packageLabel is the label of a package of the transport, by its path in the module; "" for others.
+func packageLabel(path string) string {
+	for {
+		if label := packageLabels[path]; label != "" {
+			return label
+		}
+		i := strings.LastIndexByte(path, '/')
+		if i < 0 {
+			return ""
+		}
+		path = path[:i]
+	}
+}
+
+// split divides a function's name into the path of its package and its name there.
+func split(name string) (path, function string) {
+	slash := strings.LastIndexByte(name, '/') + 1
+	dot := strings.IndexByte(name[slash:], '.')
+	if dot < 0 {
+		return name, ""
+	}
+	return name[:slash+dot], name[slash+dot+1:]
 }
 
 // copying are kernel functions that move payload.
@@ -44,12 +109,16 @@ var (
 	mapping = rule{prefixes: []string{"__x64_sys_mmap", "__arm64_sys_mmap", "ksys_mmap_pgoff", "vm_mmap_pgoff",
 		"__mm_populate"}}
 	waiting = rule{prefixes: []string{
-		"do_sys_poll", "__x64_sys_ppoll", "__do_sys_ppoll", "__x64_sys_sched_yield", "do_sched_yield", "yield_",
+		"do_sys_poll", "__x64_sys_ppoll", "__do_sys_ppoll",
 		"futex", "__x64_sys_futex", "do_futex", "eventfd",
 		"schedule", "__schedule", "asm_sysvec", "irq_", "handle_softirqs", "__do_softirq", "do_epoll",
 		"__x64_sys_epoll",
 	}}
 )
+
+// yielding is giving the core away between two looks.
+var yielding = rule{prefixes: []string{"__x64_sys_sched_yield", "__arm64_sys_sched_yield", "__do_sys_sched_yield",
+	"do_sched_yield", "yield_"}}
 
 // kernelLabel says what the kernel did for a process of the transport. chain names functions from the innermost
 // outwards.
@@ -68,7 +137,12 @@ func kernelLabel(chain []string) string {
 			return report.LabelDevice
 		case mapping.matches(name):
 			return report.LabelRemapping
+		case yielding.matches(name):
+			return report.LabelIdle
 		case waiting.matches(name):
+			if slices.ContainsFunc(chain, yielding.matches) {
+				return report.LabelIdle
+			}
 			return report.LabelPoll
 		}
 	}
@@ -77,9 +151,18 @@ func kernelLabel(chain []string) string {
 
 // programLabel says what a function of the program belongs to.
 func programLabel(name string) string {
-	for i := range programRules {
-		if programRules[i].matches(name) {
-			return programRules[i].label
+	if own, ok := strings.CutPrefix(name, module); ok {
+		path, function := split(own)
+		if slices.Contains(lookers[path], function) {
+			return report.LabelIdle
+		}
+		if label := packageLabel(path); label != "" {
+			return label
+		}
+	}
+	for i := range otherRules {
+		if otherRules[i].matches(name) {
+			return otherRules[i].label
 		}
 	}
 	return report.LabelOther

@@ -3,7 +3,12 @@ package profile
 import (
 	"encoding/binary"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -22,6 +27,7 @@ func TestKernelLabels(t *testing.T) {
 		{"kmem_cache_alloc_node_noprof __alloc_skb sock_alloc_send_pskb packet_sendmsg", report.LabelDevice},
 		{"rep_movs_alternative _copy_to_iter packet_recvmsg __sys_recvmmsg", report.LabelRxCopy},
 		{"schedule_hrtimeout_range do_sys_poll __x64_sys_ppoll", report.LabelPoll},
+		{"__schedule schedule do_sched_yield __x64_sys_sched_yield", report.LabelIdle},
 		{"process_backlog __napi_poll handle_softirqs packet_sendmsg", report.LabelPoll},
 		{"shmem_fault do_fault", report.LabelOther},
 		{"smp_call_function_many_cond flush_tlb_mm_range __mmap_region do_mmap vm_mmap_pgoff __x64_sys_mmap",
@@ -37,18 +43,101 @@ func TestKernelLabels(t *testing.T) {
 func TestProgramLabels(t *testing.T) {
 	for name, want := range map[string]string{
 		"runtime.memmove": report.LabelRxCopy, "multiedge/internal/engine.(*Endpoint).Handle": report.LabelPacket,
-		"multiedge/internal/daemon.(*shard).iterate": report.LabelPoll,
-		"multiedge/linkdrv.(*ring).Recv":             report.LabelPoll,
-		"multiedge/linkdrv.(*ring).release":          report.LabelDevice,
-		"hash/crc32.castagnoliSSE42":                 report.LabelChecksum,
-		"multiedge/edge.(*Conn).Post":                report.LabelApp,
-		"multiedge/bench/workload.(*sender).run":     report.LabelApp,
-		"strings.Index":                              report.LabelOther,
+		"multiedge/internal/engine/op.(*Write).Apply":    report.LabelPacket,
+		"multiedge/internal/shard.(*Shard).work":         report.LabelIdle,
+		"multiedge/internal/shard.(*Shard).Iterate":      report.LabelIdle,
+		"multiedge/internal/shard.(*Shard).submit":       report.LabelPacket,
+		"multiedge/internal/idle.(*Patience).Limit":      report.LabelIdle,
+		"multiedge/internal/ipc.(*SubmitConsumer).Ready": report.LabelIdle,
+		"multiedge/internal/ipc.(*SubmitConsumer).Drain": report.LabelPacket,
+		"multiedge/internal/daemon.(*session).serve":     report.LabelOther,
+		"multiedge/linkdrv.(*ring).Recv":                 report.LabelIdle,
+		"multiedge/edge.(*strategy).idle":                report.LabelIdle,
+		"runtime.nanotime1":                              report.LabelIdle,
+		"runtime.futex":                                  report.LabelPoll,
+		"multiedge/cmd/edged.main":                       report.LabelApp,
+		"multiedge/linkdrv.(*ring).release":              report.LabelDevice,
+		"hash/crc32.castagnoliSSE42":                     report.LabelChecksum,
+		"multiedge/edge.(*Conn).Post":                    report.LabelApp,
+		"multiedge/bench/workload.(*sender).run":         report.LabelApp,
+		"strings.Index":                                  report.LabelOther,
 	} {
 		if got := programLabel(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
+}
+
+// Every package of the transport has a label, every label a package, and every looker a function: what is moved or made
+// anew must be classified before anybody trusts a breakdown.
+func TestEveryPackageIsClassified(t *testing.T) {
+	root := filepath.Join("..", "..")
+	found := map[string]bool{}
+	for _, top := range []string{"internal", "edge", "linkdrv", "flowctl", "sched", "regmem", "remap"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(name string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && strings.HasSuffix(name, ".go") {
+				path, _ := filepath.Rel(root, filepath.Dir(name))
+				found[filepath.ToSlash(path)] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(found) < 20 {
+		t.Fatalf("only %d packages were found", len(found))
+	}
+	for path := range found {
+		if packageLabel(path) == "" {
+			t.Errorf("package %s has no label in packageLabels: say what its time counts as", path)
+		}
+	}
+	for path := range packageLabels {
+		if !found[path] {
+			t.Errorf("packageLabels has %s, which is no package", path)
+		}
+	}
+	for path, names := range lookers {
+		has := functions(t, filepath.Join(root, path))
+		for _, name := range names {
+			if !has[name] {
+				t.Errorf("lookers has %s.%s, which is no function", path, name)
+			}
+		}
+	}
+}
+
+// functions are those declared in a package, as the runtime names them.
+func functions(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	has := map[string]bool{}
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			form := fn.Name.Name
+			if fn.Recv != nil {
+				switch r := fn.Recv.List[0].Type.(type) {
+				case *ast.StarExpr:
+					if id, ok := r.X.(*ast.Ident); ok {
+						form = "(*" + id.Name + ")." + form
+					}
+				case *ast.Ident:
+					form = r.Name + "." + form
+				}
+			}
+			has[form] = true
+		}
+	}
+	return has
 }
 
 func TestSymbols(t *testing.T) {

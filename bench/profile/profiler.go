@@ -87,7 +87,7 @@ func (p *Profiler) label(s *sample) string {
 		if f := runtime.FuncForPC(uintptr(s.ip)); f != nil {
 			return programLabel(f.Name())
 		}
-		return report.LabelPoll // the kernel's page of user code: reading the clock, which the polling loop does
+		return report.LabelIdle // the kernel's page of user code: reading the clock, which the polling loop does
 	}
 	names := make([]string, 0, maxChain)
 	names = append(names, p.kernel.name(s.ip))

@@ -23,7 +23,8 @@ type Breakdown map[string]float64
 
 // Labels of a breakdown: the paper's (§3.1), and where only the processes' own accounting is at hand, sums of them.
 const (
-	LabelPoll      = "Poll/IRQ"
+	LabelPoll      = "Poll/IRQ"     // sleeping, waking and interrupts: the kernel's part of waiting
+	LabelIdle      = "Busy polling" // looks at rings and the clock, and yields: the program's part
 	LabelTxCopy    = "TxCopy/Translate"
 	LabelRxCopy    = "RxCopy"
 	LabelRemapping = "Remapping"
@@ -40,7 +41,7 @@ const (
 
 // Labels lists every label in the order in which bars are stacked.
 var Labels = []string{
-	LabelPoll, LabelTxCopy, LabelRxCopy, LabelRemapping, LabelPacket, LabelChecksum, LabelSealing, LabelDevice,
+	LabelPoll, LabelIdle, LabelTxCopy, LabelRxCopy, LabelRemapping, LabelPacket, LabelChecksum, LabelSealing, LabelDevice,
 	LabelDaemonUser, LabelDaemonSystem, LabelApp, LabelOther,
 }
 

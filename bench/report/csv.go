@@ -31,6 +31,15 @@ func oneWay(r *Row, i int) string {
 	return ftoa(r.EachWay[i])
 }
 
+// perMessage is one of the figures of Row.PerMessage; empty where nothing was counted.
+func perMessage(r *Row, i int) string {
+	calls, switches, wakes, ok := r.PerMessage()
+	if !ok {
+		return ""
+	}
+	return ftoa([]float64{calls, switches, wakes}[i])
+}
+
 var columns = []column{
 	{"test", func(r *Row) string { return r.Test }},
 	{"transport", func(r *Row) string { return r.Transport }},
@@ -78,6 +87,9 @@ var columns = []column{
 	{"cpu_seconds_client", func(r *Row) string { return ftoa(r.CPU.Client.Total) }},
 	{"cpu_seconds_server", func(r *Row) string { return ftoa(r.CPU.Server.Total) }},
 	{"cpu_seconds_total", func(r *Row) string { return ftoa(r.CPU.Total) }},
+	{"system_calls_each", func(r *Row) string { return perMessage(r, 0) }},
+	{"switches_each", func(r *Row) string { return perMessage(r, 1) }},
+	{"wake_ups_each", func(r *Row) string { return perMessage(r, 2) }},
 	{"frames_sent", func(r *Row) string { return itoa(r.FramesSent) }},
 	{"frames_received", func(r *Row) string { return itoa(r.FramesReceived) }},
 	{"frames_retransmitted", func(r *Row) string { return itoa(r.FramesRetransmitted) }},

@@ -20,6 +20,8 @@ type Machine struct {
 	Go       string `json:"go"`
 	// Load is the load average of one minute when the program began: how many threads wanted a processor then.
 	Load float64 `json:"load_average,omitempty"`
+	// Card is what elementary operations cost; nil where nobody measured that.
+	Card *Card `json:"card,omitempty"`
 }
 
 // ThisMachine describes the machine the caller runs on. What cannot be found out is left empty.

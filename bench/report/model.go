@@ -115,6 +115,8 @@ type Row struct {
 	Post Latency `json:"post_ns,omitzero"`
 
 	CPU CPU `json:"cpu_seconds"`
+	// calls, switches and wake-ups; nil: not counted
+	Efforts *Efforts `json:"efforts,omitempty"`
 	Disturbance
 
 	Counters            // of both ends together

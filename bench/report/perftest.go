@@ -18,6 +18,11 @@ type perftest struct {
 const rule = "---------------------------------------------------------------------------------------"
 
 func (p *perftest) Head(h Head) error {
+	if c := h.Machine.Card; c != nil {
+		if _, err := fmt.Fprintf(p.w, " Machine: %s\n", c); err != nil {
+			return err
+		}
+	}
 	if !p.style.Notes {
 		return nil
 	}
@@ -119,6 +124,7 @@ func (p *perftest) columns(r *Row) string {
 	if r.IntegrityChecked {
 		s += fmt.Sprintf(" %-7s", "badmsgs")
 	}
+	s += fmt.Sprintf(" %-9s %-12s %-9s", "calls/msg", "switches/msg", "wakes/msg")
 	if p.style.CPU {
 		s += fmt.Sprintf(" %-12s %-12s %-9s", "cli_cpu[%]", "srv_cpu[%]", "cpu_s/GiB")
 	}
@@ -165,11 +171,15 @@ func (p *perftest) tail(b *strings.Builder, r *Row) {
 	if r.IntegrityChecked {
 		fmt.Fprintf(b, " %-7d", r.IntegrityErrors)
 	}
+	b.WriteString(effort(r, " %-9s %-12s %-9s"))
 	if p.style.CPU {
 		fmt.Fprintf(b, " %-12.0f %-12.0f %-9.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total,
 			r.Seconds), r.PerGiB())
 	}
 	b.WriteString("\n")
+	if text := r.EffortText(); text != "" && isLatency(r) {
+		fmt.Fprintf(b, "   %s\n", text)
+	}
 	for _, d := range r.IntegrityDetail {
 		fmt.Fprintf(b, "   integrity: %s\n", d)
 	}

@@ -19,7 +19,7 @@ import (
 func sample() *File {
 	f := NewFile(Head{
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Command: []string{"edgebench", "one-way"},
-		Machine: Machine{Hostname: "h", CPUs: 2},
+		Machine: Machine{Hostname: "h", CPUs: 2, Card: &Card{SystemCall: 97, YieldSwitch: 682, CopyHot: 4.4e10}},
 		Lab:     &Lab{Hosts: 2, Links: 2, MTU: 9000}, Notes: []string{"a note"},
 	})
 	cpu := Ends(End{ProcessUser: 0.1, ProcessSystem: 0.2, DaemonUser: 0.3, DaemonSystem: 0.4}, End{DaemonUser: 1})
@@ -40,6 +40,8 @@ func sample() *File {
 			Operations: 10, Seconds: 1, LatencyKind: LatencyHalfRTT,
 			Latency: Latency{Count: 10, Min: 2000, Mean: 3000, P50: 2500, P90: 3500, P99: 4000, P999: 5000,
 				P9999: 6000, Max: 7000},
+			Efforts: &Efforts{ClientProcess: Effort{SystemCalls: 20, WakeUps: 5, Voluntary: 4, Involuntary: 3},
+				ServerDaemon: Effort{SystemCalls: 11, WakeUps: 1}},
 			Integrity: Integrity{IntegrityChecked: true, IntegrityErrors: 2,
 				IntegrityDetail: []string{"message 3: wrong"}},
 		},
@@ -142,6 +144,8 @@ func TestPerftestText(t *testing.T) {
 	for _, want := range []string{
 		"#bytes", "BW average[Gb/sec]", "MsgRate[Mpps]", "t_typical[usec]", "99.9% percentile[usec]",
 		"half a round trip", "retrans", "acks", "lost",
+		" Machine: system call 97 ns; yield switch 682 ns; copy, hot 44.0 GB/s", "calls/msg", "3.10      0.70         0.60",
+		"client 2.00 calls, 0.40+0.30 switches, 0.50 wake-ups; its daemon 0.00 calls",
 		" 65536      1000", "0.26", "2.50", "Note: a note", "integrity: message 3: wrong", "cli_cpu[%]",
 	} {
 		if !strings.Contains(out, want) {
@@ -157,10 +161,11 @@ func TestPerftestText(t *testing.T) {
 func TestTableText(t *testing.T) {
 	out := render(t, "table", Style{CPU: true, Notes: true})
 	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
-	if len(lines) != 6 { // note, header, rule, row, row, integrity detail
+	if len(lines) != 8 { // machine, note, header, rule, row, row, effort, integrity detail
 		t.Errorf("%d lines:\n%s", len(lines), out)
 	}
-	for _, want := range []string{"64 KiB", "0.262", "2.50 us"} {
+	for _, want := range []string{"64 KiB", "0.262", "2.50 us", "    3.10     0.70     0.60",
+		"machine: system call 97 ns"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -14,6 +14,11 @@ type table struct {
 }
 
 func (t *table) Head(h Head) error {
+	if c := h.Machine.Card; c != nil {
+		if _, err := fmt.Fprintf(t.w, "machine: %s\n", c); err != nil {
+			return err
+		}
+	}
 	if !t.style.Notes {
 		return nil
 	}
@@ -32,6 +37,7 @@ func (t *table) Row(r *Row) error {
 		line := fmt.Sprintf("%-11s %-26s %-9s %-9s %-8s %-19s %5s %8s %10s %10s %9s %9s %8s %7s %6s %6s %6s %7s %5s",
 			"test", "over", "security", "scheduler", "poll", "links", "conns", "size", "Gbit/s", "ops/s",
 			"p50", "p99", "frames", "retrans", "lost", "dup", "reord", "acks", "bad")
+		line += fmt.Sprintf(" %8s %8s %8s", "calls/m", "switch/m", "wakes/m")
 		if t.style.CPU {
 			line += fmt.Sprintf(" %6s %6s %8s", "cli%", "srv%", "s/GiB")
 		}
@@ -43,11 +49,15 @@ func (t *table) Row(r *Row) error {
 		lat(r.Latency, r.Latency.P99),
 		Count(float64(r.FramesSent)), r.FramesRetransmitted, r.FramesLost, r.FramesDuplicated, r.FramesReordered,
 		r.AcksExplicit, bad(r))
+	b.WriteString(effort(r, " %8s %8s %8s"))
 	if t.style.CPU {
 		fmt.Fprintf(&b, " %6.0f %6.0f %8.3f", percent(r.CPU.Client.Total, r.Seconds), percent(r.CPU.Server.Total,
 			r.Seconds), r.PerGiB())
 	}
 	b.WriteString("\n")
+	if text := r.EffortText(); text != "" && isLatency(r) {
+		fmt.Fprintf(&b, "    %s\n", text)
+	}
 	for _, d := range r.IntegrityDetail {
 		fmt.Fprintf(&b, "    integrity: %s\n", d)
 	}
@@ -59,6 +69,19 @@ func (t *table) Row(r *Row) error {
 }
 
 func (t *table) Close() error { return nil }
+
+// effort is what each message cost both ends in the kernel; dashes where that was not counted.
+func effort(r *Row, form string) string {
+	calls, switches, wakes, ok := r.PerMessage()
+	if !ok {
+		return fmt.Sprintf(form, "-", "-", "-")
+	}
+	two := func(v float64) string { return fmt.Sprintf("%.2f", v) }
+	return fmt.Sprintf(form, two(calls), two(switches), two(wakes))
+}
+
+// isLatency reports whether a row is read for its latency, with what each end spent on a message.
+func isLatency(r *Row) bool { return IsLatencyTest(r.Test) || r.Test == Atomic }
 
 // bad is the integrity column: a dash says that data was not checked.
 func bad(r *Row) string {

@@ -192,8 +192,9 @@ type Report struct {
 	Sent      uint64            `json:"sent"`            // operations initiated by the server
 	Seconds   float64           `json:"seconds"`
 	CPU       report.End        `json:"cpu"`
-	Switches  uint64            `json:"involuntary_switches"`
 	Faults    uint64            `json:"page_faults"`
+	Process   report.Effort     `json:"process_effort"`
+	Daemon    report.Effort     `json:"daemon_effort"`
 	Counters  report.Counters   `json:"counters"`
 	Dropped   uint64            `json:"dropped"`
 	Integrity Integrity         `json:"integrity"`

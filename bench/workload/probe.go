@@ -20,8 +20,10 @@ type Probe struct {
 // Reading is what one end has used and counted up to a moment.
 type Reading struct {
 	cpu      report.End
-	switches uint64 // how often a processor was taken from the process, and from a daemon that serves it
-	faults   uint64 // minor page faults of both
+	faults   uint64        // minor page faults of both
+	process  report.Effort // of the process
+	daemon   report.Effort // of the daemon that serves it
+	carried  report.Effort // of either: the calls that carry frames
 	counters report.Counters
 	dropped  uint64
 	links    []report.LinkLoad
@@ -50,6 +52,7 @@ type daemonStatus struct {
 	Poll      string            `json:"poll"`
 	LinksUp   int               `json:"links_up"`
 	Counters  map[string]uint64 `json:"counters"`
+	Calls     map[string]uint64 `json:"system_calls"`
 }
 
 type linkStatus struct {
@@ -77,11 +80,16 @@ func (p *Probe) Read(ctx context.Context) (*Reading, error) {
 		return nil, fmt.Errorf("status of the links: %w", err)
 	}
 	user, system := processCPU()
-	r.cpu, r.switches = report.End{ProcessUser: user, ProcessSystem: system}, involuntary(os.Getpid())
+	r.cpu = report.End{ProcessUser: user, ProcessSystem: system}
 	r.faults = minorFaults(os.Getpid())
-	if !p.embedded {
-		r.switches += involuntary(st.PID)
+	r.process = r.process.Add(ownSwitches()).Add(libraryCalls(p.dev))
+	transport := r.carried.Add(report.Effort{WakeUps: st.Calls["wakes"],
+		SystemCalls: st.Calls["wakes"] + st.Calls["sleeps"] + st.Calls["yields"] + st.Calls["looks"]})
+	if p.embedded {
+		r.process = r.process.Add(transport)
+	} else {
 		r.faults += minorFaults(st.PID)
+		r.daemon = transport.Add(switchesOf(st.PID))
 		r.cpu.DaemonUser, r.cpu.DaemonSystem = st.User, st.System
 	}
 	return r, nil
@@ -104,12 +112,19 @@ func (p *Probe) readLinks(ctx context.Context, r *Reading) error {
 			r.Info.Driver = l.Driver
 		}
 		r.dropped += l.Kernel["dropped"]
+		r.carried.SystemCalls += l.Kernel["send_calls"] + l.Kernel["recv_calls"]
 		r.links = append(r.links, report.LinkLoad{
 			Link: l.Name, FramesSent: l.Counters["frames_sent"], BytesSent: l.Counters["bytes_sent"],
 			FramesRetransmitted: l.Counters["frames_retransmitted"],
 		})
 	}
 	return nil
+}
+
+// libraryCalls are those that the library made.
+func libraryCalls(d *edge.Device) report.Effort {
+	c := d.SystemCalls()
+	return report.Effort{SystemCalls: c.Wakes + c.Sleeps + c.Yields + c.Clears, WakeUps: c.Wakes}
 }
 
 // joinPages decodes a list that may have come as a list of pages.
@@ -144,8 +159,9 @@ func CountersOf(c map[string]uint64) report.Counters {
 // usage is what happened between two readings.
 type usage struct {
 	cpu      report.End
-	switches uint64
 	faults   uint64
+	process  report.Effort
+	daemon   report.Effort
 	counters report.Counters
 	dropped  uint64
 	links    []report.LinkLoad
@@ -154,8 +170,8 @@ type usage struct {
 // since returns what happened from the reading o to r.
 func (r *Reading) since(o *Reading) usage {
 	u := usage{counters: r.counters.Sub(o.counters), dropped: r.dropped - o.dropped, links: []report.LinkLoad{}}
-	u.switches = r.switches - min(r.switches, o.switches) // a thread that ended takes its count with it
 	u.faults = r.faults - o.faults
+	u.process, u.daemon = r.process.Since(o.process), r.daemon.Since(o.daemon)
 	u.cpu = report.End{
 		ProcessUser: r.cpu.ProcessUser - o.cpu.ProcessUser, ProcessSystem: r.cpu.ProcessSystem - o.cpu.ProcessSystem,
 		DaemonUser: r.cpu.DaemonUser - o.cpu.DaemonUser, DaemonSystem: r.cpu.DaemonSystem - o.cpu.DaemonSystem,

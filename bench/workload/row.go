@@ -48,7 +48,9 @@ func fill(r *report.Row, s *Spec, out *outcome, here usage, there *Report) {
 		r.Latency, r.Post = out.lat.Summary(out.scale), out.post.Summary(1)
 	}
 	r.CPU = report.Ends(here.cpu, there.CPU)
-	r.Switches = here.switches + there.Switches
+	r.Efforts = &report.Efforts{ClientProcess: here.process, ClientDaemon: here.daemon, ServerProcess: there.Process,
+		ServerDaemon: there.Daemon}
+	r.Switches = r.Efforts.Total().Involuntary
 	r.PageFaults = here.faults + there.Faults
 	// meaningless unless both ends are on this machine: the cluster keeps it, others drop it
 	r.OtherCPU = max(0, r.OtherCPU-r.CPU.Total)

@@ -227,8 +227,10 @@ func (s *side) measure(ctx context.Context, p *setup, before *Reading, probe *Pr
 	}
 	u := after.since(before)
 	return &Report{
-		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Switches: u.switches, Faults: u.faults,
-		Counters: u.counters, Dropped: u.dropped, Integrity: out.integrity, Links: u.links, Notes: out.notes,
+		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Process: u.process, Daemon: u.daemon,
+		Faults:   u.faults,
+		Counters: u.counters,
+		Dropped:  u.dropped, Integrity: out.integrity, Links: u.links, Notes: out.notes,
 	}, nil
 }
 

@@ -19,13 +19,27 @@ var pageText string
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"join": strings.Join}).Parse(pageText))
 
 // Disagreeing counts the trends that are not the paper's.
-func (s *Study) Disagreeing() (n int) {
+func (s *Study) Disagreeing() int { return s.count(false, false) }
+
+// count counts goals, or trends, of which one outcome is asked for.
+func (s *Study) count(goals, agree bool) (n int) {
 	for _, t := range s.Trends {
-		if !t.Agrees {
+		if t.Goal == goals && t.Agrees == agree {
 			n++
 		}
 	}
 	return n
+}
+
+// summaries say how many trends agree and how many goals are reached, each only if there are any.
+func (s *Study) summaries() (list []string) {
+	if yes, no := s.count(false, true), s.count(false, false); yes+no > 0 {
+		list = append(list, fmt.Sprintf("%d of %d trends agree with the paper's", yes, yes+no))
+	}
+	if yes, no := s.count(true, true), s.count(true, false); yes+no > 0 {
+		list = append(list, fmt.Sprintf("%d of %d goals of this project are reached", yes, yes+no))
+	}
+	return list
 }
 
 // HTML writes one page with trends, figures, tables and the results as JSON. It refers to nothing outside itself.
@@ -40,10 +54,10 @@ func (s *Study) HTML(w io.Writer) error {
 	}
 	p := struct {
 		*Study
-		Agreeing int
-		Drawings []drawing
-		Data     template.JS
-	}{s, len(s.Trends) - s.Disagreeing(), nil, template.JS(data)}
+		Agreeing, Reached, Missed int
+		Drawings                  []drawing
+		Data                      template.JS
+	}{s, s.count(false, true), s.count(true, true), s.count(true, false), nil, template.JS(data)}
 	for i := range s.Figures {
 		f := &s.Figures[i]
 		svg, err := f.SVG()
@@ -104,14 +118,12 @@ func (t *Table) Text(w io.Writer) error {
 // Print writes the trends for a terminal.
 func (s *Study) Print(w io.Writer) {
 	for _, t := range s.Trends {
-		verdict := "agrees"
-		if !t.Agrees {
-			verdict = "DIFFERS"
-		}
-		fmt.Fprintf(w, "%-8s %-15s %s\n%24s %s\n", verdict, t.Where, t.Claim, "", t.Found)
+		fmt.Fprintf(w, "%-8s %-15s %s\n%24s %s\n", t.Verdict(), t.Where, t.Claim, "", t.Found)
 		if t.Why != "" {
 			fmt.Fprintf(w, "%24s %s\n", "", t.Why)
 		}
 	}
-	fmt.Fprintf(w, "%d of %d trends agree with the paper's\n", len(s.Trends)-s.Disagreeing(), len(s.Trends))
+	for _, text := range s.summaries() {
+		fmt.Fprintln(w, text)
+	}
 }

@@ -31,6 +31,7 @@ type Study struct {
 	report.Head
 	Title   string          `json:"title"`
 	Paper   string          `json:"paper"`
+	Origin  string          `json:"origin"` // where numbers come from: measured here, simulated, computed; a sentence
 	Scale   float64         `json:"scale"`
 	Seed    uint64          `json:"seed"`
 	Tables  []Table         `json:"tables"`
@@ -73,14 +74,29 @@ func (c Cell) Show(v *float64) string {
 	return fmt.Sprintf(c.Form, *v)
 }
 
-// Trend is something that the paper saw, and whether it is so here.
+// Trend is something that the paper saw, and whether it is so here; or a goal of this project, and whether it is
+// reached.
 type Trend struct {
 	ID     string `json:"id"`
 	Claim  string `json:"claim"`
 	Where  string `json:"where"`
 	Found  string `json:"found"`
 	Agrees bool   `json:"agrees"`
-	Why    string `json:"why,omitempty"` // it does not
+	Why    string `json:"why,omitempty"`  // it does not
+	Goal   bool   `json:"goal,omitempty"` // Claim is a goal of this project, of no paper
+}
+
+// Verdict says in a word how it stands.
+func (t *Trend) Verdict() string {
+	switch {
+	case t.Goal && t.Agrees:
+		return "reached"
+	case t.Goal:
+		return "MISSED"
+	case t.Agrees:
+		return "agrees"
+	}
+	return "DIFFERS"
 }
 
 // Run is one simulation.
@@ -246,6 +262,12 @@ func (s *Study) AddTrend(id, where, claim string, agrees bool, why, found string
 		t.Why = why
 	}
 	s.Trends = append(s.Trends, t)
+}
+
+// AddGoal adds a goal of this project; why explains why it is missed.
+func (s *Study) AddGoal(id, claim string, reached bool, why, found string, args ...any) {
+	s.AddTrend(id, "goal", claim, reached, why, found, args...)
+	s.Trends[len(s.Trends)-1].Goal = true
 }
 
 func (r *runner) trend(id, where, claim string, agrees bool, why, found string, args ...any) {

@@ -77,7 +77,8 @@ func vmmcTraces(r *runner, a *app, id, title string, paper map[string]HostRow) e
 		return nil
 	}
 	t := r.table(id, title, "Hits of the user's check under our traces, with as large a part of the footprint pinned "+
-		"at most as in the paper; costs of hits and misses are the paper's (NT). Ours / the paper's.",
+		"at most as in the paper. Only rates are ours: the cost is ours by the paper's costs of a hit and of a miss "+
+		"(NT), not measured. Ours / the paper's.",
 		"kernel", "of the footprint, %", "hits, %", "unpins, %", "cost, us", "the paper's rates by its formula, us")
 	share, limit := 1.0, 0
 	if p.Limit > 0 {

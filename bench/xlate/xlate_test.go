@@ -314,7 +314,7 @@ func TestStudiesAreWhole(t *testing.T) {
 		trends int
 	}{
 		{"utlb", StudyUTLB, "table3 table4 table5 table6 table7 table8 figure7 figure8 per-process policies " +
-			"vmmc-table3 vmmc-table4 cost-model synthetic vmmc-table1 vmmc-table2", 4, 16},
+			"vmmc-table3 vmmc-table4 cost-model synthetic vmmc-table1 vmmc-table2", 4, 20},
 		{"dhl", StudyDHL, "figure3 figure5 figure6 figure7 high-water", 2, 8},
 	} {
 		steps, done := 0, 0

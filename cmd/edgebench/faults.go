@@ -12,6 +12,7 @@ import (
 
 	"multiedge/bench/faults"
 	"multiedge/bench/figure"
+	"multiedge/bench/machine"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
 )
@@ -81,7 +82,7 @@ func (c *faultsCmd) Run(ctx context.Context) error {
 // head says where results come from.
 func head() report.Head {
 	return report.Head{Created: time.Now().UTC().Truncate(time.Second), Command: command(),
-		Machine: report.ThisMachine()}
+		Machine: machine.This()}
 }
 
 // writeFaults writes results to standard output, unless that was a table, and into a directory if one is named.

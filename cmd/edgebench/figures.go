@@ -17,10 +17,12 @@ import (
 	"time"
 
 	"multiedge/bench/figure"
+	"multiedge/bench/machine"
 	"multiedge/bench/report"
 )
 
-// figuresCmd draws everything there is to draw.
+// figuresCmd draws the figures of the catalogue: those of the MultiEdge paper that can be drawn, and others of this
+// project's. The other papers' are drawn by commands of their own, which the list names.
 type figuresCmd struct {
 	Out      string   `short:"o" default:"out/figures" help:"Directory for the figures, the page index.html, and the results of each measurement, in results/ (default: ${default})." placeholder:"DIR"`
 	From     string   `help:"Measure nothing: draw the result files in this directory and below it." type:"existingdir" placeholder:"DIR"`
@@ -143,6 +145,7 @@ func (c *figuresCmd) chosen() (sets []figureSet, err error) {
 
 // measure runs the commands of sets, each as a person would. One that fails does not keep the others from being drawn.
 func (c *figuresCmd) measure(ctx context.Context, sets []figureSet, dir string) (failed error) {
+	machine.This() // the commands that are run have its card from here
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -258,13 +261,15 @@ func printCatalogue(w io.Writer, list []figure.Drawn, found bool) {
 	for _, d := range list {
 		id, state := d.ID, ""
 		switch {
+		case d.Elsewhere:
+			id, state = "-", " (drawn by the command "+d.Command+")"
 		case id == "":
 			id, state = "-", " (not drawn: "+d.Why+")"
 		case found && !d.Here:
 			state = " (no results)"
 		}
 		fmt.Fprintf(w, "%-20s %-40s %s%s\n", id, cmp.Or(d.Paper, "-"), d.What, state)
-		if !found && d.Command != "" {
+		if !found && d.Command != "" && !d.Elsewhere {
 			fmt.Fprintf(w, "%-61s %s\n", "", d.Command)
 		}
 	}

@@ -61,7 +61,8 @@ type cli struct {
 	Demo       demoCmd       `cmd:"" help:"One-way, two-way and ping-pong between two hosts on this machine, checked, with a page of figures."`
 
 	Server  serverCmd  `cmd:"" help:"Serve clients of another host."`
-	Figures figuresCmd `cmd:"" help:"Draw all figures: measures each in a short form, or draws the results in --from; --list names each one's paper and figure."`
+	Figures figuresCmd `cmd:"" help:"Draw the MultiEdge paper's figures and further ones: measures each in a short form, or draws the results in --from; --list names each one's paper and figure, what is not drawn, and the commands that draw other papers'."`
+	Machine machineCmd `cmd:"" help:"What elementary operations cost on this machine: system calls, switches, wake-ups, first touch, copies, ciphers; about a second."`
 	Plot    plotCmd    `cmd:"" help:"Draw figures (SVG, PNG) and one HTML page from result files."`
 
 	inside
@@ -77,6 +78,7 @@ type inside struct {
 	LabFault    labFaultCmd      `cmd:"" name:"lab-fault" hidden:""`
 	LabConfined labConfinedCmd   `cmd:"" name:"lab-confined" hidden:""`
 	LabGrouped  labGroupedCmd    `cmd:"" name:"lab-grouped" hidden:""`
+	MachinePeer machinePeerCmd   `cmd:"" name:"machine-peer" hidden:""`
 	PGO         pgoCmd           `cmd:"" name:"pgo" hidden:"" help:"Renew the profiles that the compiler uses (make pgo)."`
 }
 

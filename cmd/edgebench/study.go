@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"multiedge/bench"
+	"multiedge/bench/machine"
 	"multiedge/bench/report"
 	"multiedge/bench/xlate"
 	"multiedge/internal/lab"
@@ -18,6 +19,7 @@ func inLab[Spec, Result any](ctx context.Context, hosts bench.ClusterSpec, study
 	if err := lab.EnsurePrivileges(); err != nil {
 		return nil, err
 	}
+	machine.This() // its card is of before the study
 	cl, err := bench.NewCluster(ctx, hosts)
 	if err != nil {
 		return nil, err

@@ -13,9 +13,10 @@ const (
 	// PinMap: no copy at the sender; the receiver exchanges runs of pages for those of their place, and copies the
 	// rest. Embedded only
 	CopyRemap = "pinmap"
-	// the paper's remapping to the letter (2.3.2): the sender puts the payload bytes that a frame's headers displace
-	// behind the others, frames arrive whole at page boundaries, and their pages are exchanged as by pinmap. A daemon,
-	// whose clients map regions too, copies from the pages
+	// the paper's frames (2.3.2): the sender puts the payload bytes that a frame's headers displace behind the others,
+	// and frames arrive whole at page boundaries. The paper then exchanges every full page; here runs of pages are, of
+	// remap.Least and more, as by pinmap: in plaintext, embedded. A daemon, whose clients map regions too, copies from
+	// the pages
 	CopyShuffle = "shuffle"
 	// NoCP: no copy at the sender; the kernel puts payloads in their place, and what was not forecast is copied. The
 	// paper leaves the copy out and the data where it is

@@ -53,6 +53,7 @@ func join(parts []part) (*Snapshot, engine.Counters) {
 		out.Status.Draining = out.Status.Draining || p.Status.Draining
 		out.Status.Evictions += p.Status.Evictions
 		out.Status.Exports += p.Status.Exports
+		out.Status.Calls = addCounts(out.Status.Calls, p.Status.Calls)
 		to, from := &out.Status.Spaces, &p.Status.Spaces
 		to.Spaces += from.Spaces
 		to.PinnedBytes += from.PinnedBytes

@@ -38,6 +38,8 @@ type Status struct {
 
 	Reload   *ReloadStatus `json:"last_reload,omitempty"` // of the configuration; absent: there was none
 	Counters Counts        `json:"counters"`
+	// system calls of the packet path that wait and wake; those that carry frames are among the links' kernel counters
+	Calls Counts `json:"system_calls"`
 
 	Shards []ShardStatus `json:"shards"`
 }

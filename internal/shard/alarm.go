@@ -16,6 +16,8 @@ import (
 type alarm struct {
 	fd int       // a timerfd, polled
 	at mono.Time // when it rings, or rang; zero: never set
+
+	sets uint64 // system calls
 }
 
 func newAlarm() (alarm, error) {
@@ -32,6 +34,7 @@ func (a *alarm) by(now, at mono.Time) {
 		return
 	}
 	a.at = at
+	a.sets++
 	// Zero would turn it off.
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(at.Sub(now), time.Nanosecond)))}
 	unix.TimerfdSettime(a.fd, 0, &spec, nil)

@@ -294,7 +294,10 @@ func (s *Shard) flushClients() {
 
 func (s *Shard) flushClient(c *Client) {
 	if c.cq.Publish() {
+		s.calls.Wakes++
 		c.ring.ring()
+		s.calls.Looks += c.ring.looks
+		c.ring.looks = 0
 		s.rang = true
 	}
 	if c.behind() {

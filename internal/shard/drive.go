@@ -60,6 +60,7 @@ func (s *Shard) Drowse(fd int) {
 		return
 	}
 	if s.resting.Load() { // the thread was not woken yet, or is getting up: next time
+		s.calls.Yields++
 		s.Release()
 		s.box.wake()
 		yield()

@@ -29,6 +29,7 @@ type mailbox struct {
 	spare  []func(mono.Time) // owned by the shard: storage to swap in
 	pieces turns
 	closed bool
+	wakes  uint64 // system calls that woke the shard
 }
 
 // turns are pieces of requests that wait, by user. A client has one at a time, so a user's are in order of coming.
@@ -127,8 +128,16 @@ var eventOne = [8]byte{1}
 
 func (m *mailbox) wakeLocked() {
 	if m.asleep.CompareAndSwap(true, false) {
+		m.wakes++
 		unix.Write(m.wakeFD, eventOne[:])
 	}
+}
+
+// woken is how often the shard was woken.
+func (m *mailbox) woken() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wakes
 }
 
 // run is called by the shard, once in an iteration. It reports whether anything was queued.

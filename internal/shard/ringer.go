@@ -18,6 +18,7 @@ import (
 type ringer struct {
 	bell    *ipc.Doorbell
 	seemed  bool          // a ring seemed long
+	looks   uint64        // at the thread's clock
 	until   mono.Time     // the goroutine rings
 	asked   chan struct{} // it is to ring; nil: there is none
 	running sync.WaitGroup
@@ -40,6 +41,7 @@ func (r *ringer) ring() {
 	}
 	own := time.Duration(0)
 	if r.seemed {
+		r.looks++
 		own = threadTime()
 	}
 	r.bell.Ring()
@@ -48,6 +50,7 @@ func (r *ringer) ring() {
 		return
 	}
 	if r.seemed { // at most what it took: a driver may have changed threads meanwhile
+		r.looks++
 		took = min(took, threadTime()-own)
 	}
 	if r.seemed && took > longRing {

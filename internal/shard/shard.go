@@ -114,6 +114,7 @@ type rest struct {
 	busy       bool      // the latest iteration found something to do: there may be more
 	quiet      mono.Time // until when there is nothing to do unless something comes in
 	looks      int       // for what comes in, in an iteration while quiet
+	calls      Calls     // the token holder's
 	bed        bed       // the thread's; prepared under the token, used while it sleeps
 	driverBed  bed       // the sleeping driver's, likewise
 }
@@ -193,6 +194,7 @@ func (s *Shard) work() (sleep bool) {
 			now = mono.Now()
 		case actYield:
 			before := now
+			s.calls.Yields++
 			yield()
 			s.rang = false
 			now = mono.Now()

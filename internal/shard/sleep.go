@@ -32,6 +32,8 @@ const (
 type bed struct {
 	set  []unix.PollFd
 	rung [64]unix.EpollEvent
+
+	looks uint64 // system calls after a sleep, not in Shard.calls yet
 }
 
 // prepareSleep sets the sleep words and builds the poll set. It reports false if something came up meanwhile, or may be
@@ -40,6 +42,7 @@ func (s *Shard) prepareSleep(now mono.Time, b *bed) bool {
 	if s.busy || s.failedLinks {
 		return false
 	}
+	s.calls.fold(b)
 	s.box.asleep.Store(true)
 	s.setAsleep(true)
 	if s.box.count.Load() > 0 || s.wanted.Load() || s.stopping.Load() || s.clientsReady() || s.receivers != nil &&
@@ -78,6 +81,7 @@ func (s *Shard) prepareSleep(now mono.Time, b *bed) bool {
 	}
 	s.alarm.by(now, now.Add(left))
 	s.beat.Store(int64(mono.Never))
+	s.calls.Sleeps++
 	return true
 }
 
@@ -87,9 +91,11 @@ func (s *Shard) sleep(b *bed) (woken bool) {
 	n, _ := unix.Poll(b.set, -1) // after EINTR too: look around
 	s.box.asleep.Store(false)
 	if b.set[0].Revents != 0 {
+		b.looks++
 		s.box.clear()
 	}
 	if b.set[1].Revents != 0 {
+		b.looks++
 		unix.EpollWait(s.doorbells, b.rung[:], 0) // takes the edges
 	}
 	if b.set[2].Revents != 0 {

@@ -16,6 +16,7 @@ import (
 type View struct {
 	Draining  bool
 	Evictions uint64
+	Calls     Calls
 	Exports   int
 	Slots     int // places of clients, for LookAtRegions
 	Spaces    SpacesView
@@ -85,7 +86,8 @@ type SpaceView struct {
 
 // Look returns what the shard knows, with so many names of services of each client at most.
 func (s *Shard) Look(names int) View {
-	v := View{Draining: s.draining, Evictions: s.evictions, Exports: s.grants.Len(), Slots: len(s.clients),
+	v := View{Draining: s.draining, Evictions: s.evictions, Calls: s.systemCalls(),
+		Exports: s.grants.Len(), Slots: len(s.clients),
 		Spaces: s.lookAtSpaces()}
 	for _, l := range s.active {
 		if l.inside {
