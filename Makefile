@@ -79,6 +79,7 @@ packages:         ## out/packages: a deb and an rpm, of static binaries: make pa
 	for p in edged.8 edgectl.1 edgebench.1; do n=$${p%.*}; run="env GOARCH= $(GO) run ./cmd/$$n"; \
 		$$run --man-page >out/man/$$p && $$run --completion-bash >out/completion/bash/$$n && \
 		$$run --completion-zsh >out/completion/zsh/_$$n && $$run --completion-fish >out/completion/fish/$$n.fish || exit 1; done
+	awk -f deploy/edged.toml.awk deploy/edged.toml >out/man/edged.toml.5
 	for p in deb rpm; do VERSION=$(VERSION) ARCH=$$($(GO) env GOARCH) GOARCH= $(NFPM) package -f deploy/nfpm.yaml -p $$p -t out/packages/ || exit 1; done
 
 packages-c:       ## out/packages: libedge1, libedge-dev, edge-preload, libfabric-edge, deb and rpm, and uses them (GOARCH=arm64 CC=aarch64-linux-gnu-gcc)

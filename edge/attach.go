@@ -37,6 +37,7 @@ func (d *Device) start(ctx context.Context, ctl *ipc.Conn, drive driver) error {
 	a.drive = drive
 	close(a.ready)
 	d.at.Store(a)
+	d.attached.Add(1)
 	go a.readLoop()
 	if d.reopen != nil {
 		go d.supervise()

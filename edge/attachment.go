@@ -49,6 +49,7 @@ type submission struct {
 	sqe       ipc.SQE // scratch
 	pieces    ipc.SQE // likewise, for entries before it; an OpPieces
 	freeHead  uint32  // of slotTable.free: operations posted
+	posted    uint64  // operations
 	owing     []*Conn // connections whose credit found no room
 	detached  bool    // rings are unmapped
 	owingFlag atomic.Bool
@@ -158,6 +159,8 @@ func (d *attachment) detach() {
 	d.lead.seize()
 	d.post.Lock()
 	d.detached = true
+	d.dev.posted.Add(d.posted)
+	d.posted = 0
 	d.rings.Close()
 	d.submit.Close()
 	d.post.Unlock()
@@ -173,6 +176,5 @@ func (d *attachment) detach() {
 	d.dev.pollMu.Unlock()
 	if a := d.bounce.Load(); a != nil {
 		a.retire()
-		d.dev.unmap(a.region)
 	}
 }

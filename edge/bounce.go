@@ -10,12 +10,14 @@ import (
 )
 
 // The bounce arena lends registered memory to ReadAt and WriteAt, whose p is ordinary memory: WriteAt copies p in,
-// chunk by chunk, and waits for the writes; ReadAt waits for the reads and copies out. One region per Device, made at
-// the first use.
+// chunk by chunk, and waits for the writes; ReadAt waits for the reads and copies out. It is made at the first use, of
+// one region, and gets another region whenever a call finds no slot free, up to Config.Bounce.
 const (
 	bounceChunk = 64 << 10 // bytes of a slot
-	bounceSlots = 32       // 2 MiB in all
+	bounceSlots = 32       // of a region: 2 MiB
 	bounceDepth = 8        // slots one call uses at once
+	bounceBlock = bounceChunk * bounceSlots
+	bounceMost  = 1 << 14 // slots: their numbers are of 16 bits
 )
 
 // bounceAbandoned marks the state of a slot whose call has returned. The rest of the state is then the key of the
@@ -23,12 +25,16 @@ const (
 const bounceAbandoned = 1 << 31
 
 type bounceArena struct {
-	region *Region
-	mu     sync.RWMutex // copies against the unmapping of region
+	d      *attachment
+	blocks []atomic.Pointer[Region] // as many as Config.Bounce allows
+	made   atomic.Int32             // of them; grows under attachment.bounceTurn
+	full   atomic.Bool              // no more can be registered
+	mu     sync.RWMutex             // copies against the unmapping of blocks
 	gone   bool
 	free   chan int16 // never full: there are as many places as slots
-	state  [bounceSlots]atomic.Uint64
-	hungry atomic.Int32 // calls that wait for a slot
+	state  []atomic.Uint64
+	hungry atomic.Int32  // calls that wait for a slot
+	waits  atomic.Uint64 // calls that have waited so far
 }
 
 func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
@@ -44,25 +50,71 @@ func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
 	if a := d.bounce.Load(); a != nil {
 		return a, nil
 	}
-	r, err := d.register(ctx, bounceChunk*bounceSlots)
-	if err != nil {
+	blocks := d.cfg.Bounce / bounceBlock
+	a := &bounceArena{d: d, blocks: make([]atomic.Pointer[Region], blocks),
+		free: make(chan int16, blocks*bounceSlots), state: make([]atomic.Uint64, blocks*bounceSlots)}
+	if err := a.extend(ctx); err != nil {
 		return nil, fmt.Errorf("edge: memory for ReadAt and WriteAt: %w", err)
-	}
-	a := &bounceArena{region: r, free: make(chan int16, bounceSlots)}
-	for i := range int16(bounceSlots) {
-		a.free <- i
 	}
 	d.bounce.Store(a)
 	return a, nil
 }
 
+// extend adds a region. The caller has attachment.bounceTurn.
+func (a *bounceArena) extend(ctx context.Context) error {
+	r, err := a.d.register(ctx, bounceBlock)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone { // the attachment ended meanwhile
+		a.d.dev.unmap(r)
+		return a.d.Err()
+	}
+	n := a.made.Load()
+	a.blocks[n].Store(r)
+	a.made.Store(n + 1)
+	for i := range int16(bounceSlots) {
+		a.free <- int16(n)*bounceSlots + i
+	}
+	return nil
+}
+
+// grow adds a region if there may be more, for a call that found no slot. A call that may not grow the arena waits for
+// the others' slots, which come back.
+func (a *bounceArena) grow(ctx context.Context) {
+	if int(a.made.Load()) == len(a.blocks) || a.full.Load() {
+		return
+	}
+	select {
+	case a.d.bounceTurn <- struct{}{}:
+		defer func() { <-a.d.bounceTurn }()
+	case <-ctx.Done():
+		return
+	}
+	if len(a.free) > 0 || int(a.made.Load()) == len(a.blocks) {
+		return
+	}
+	if err := a.extend(ctx); err != nil {
+		a.full.Store(ctx.Err() == nil) // a limit is reached, or the daemon has gone
+		return
+	}
+	a.called()
+}
+
+// block is the region of a slot, and where the slot is in it.
+func (a *bounceArena) block(b int16) (r *Region, off int) {
+	return a.blocks[b/bounceSlots].Load(), int(b%bounceSlots) * bounceChunk
+}
+
 // borrow waits for a slot. It takes completions meanwhile: when all slots are abandoned, nobody else may be there to do
 // so.
 func (a *bounceArena) borrow(ctx context.Context) (int16, error) {
-	d := a.region.d
+	d := a.d
 	a.hungry.Add(1)
 	defer a.hungry.Add(-1)
-	for {
+	for waited := false; ; {
 		select {
 		case b := <-a.free:
 			return b, nil
@@ -70,6 +122,13 @@ func (a *bounceArena) borrow(ctx context.Context) (int16, error) {
 		}
 		if err := d.Err(); err != nil {
 			return 0, err
+		}
+		if a.grow(ctx); len(a.free) > 0 {
+			continue
+		}
+		if !waited {
+			waited = true
+			a.waits.Add(1)
 		}
 		if err := d.wait(ctx, waiter{kind: waitBounce}); err != nil {
 			return 0, err
@@ -80,9 +139,14 @@ func (a *bounceArena) borrow(ctx context.Context) (int16, error) {
 // giveBack frees a slot and lets those look who wait for one, the leader too.
 func (a *bounceArena) giveBack(b int16) {
 	a.free <- b
+	a.called()
+}
+
+// called lets those look who wait for a slot.
+func (a *bounceArena) called() {
 	if a.hungry.Load() > 0 {
-		a.region.d.lead.wakeAll(false)
-		a.region.d.kick()
+		a.d.lead.wakeAll(false)
+		a.d.kick()
 	}
 }
 
@@ -107,9 +171,10 @@ func (a *bounceArena) fill(b int16, p []byte) error {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if a.gone {
-		return a.region.d.Err()
+		return a.d.Err()
 	}
-	copy(a.region.bytes[int(b)*bounceChunk:], p)
+	r, off := a.block(b)
+	copy(r.bytes[off:], p)
 	return nil
 }
 
@@ -117,21 +182,26 @@ func (a *bounceArena) drain(p []byte, b int16) error {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if a.gone {
-		return a.region.d.Err()
+		return a.d.Err()
 	}
-	copy(p, a.region.bytes[int(b)*bounceChunk:])
+	r, off := a.block(b)
+	copy(p, r.bytes[off:])
 	return nil
 }
 
-// retire ends all copying; the region is about to go.
+// retire ends all copying and takes the memory away.
 func (a *bounceArena) retire() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gone = true
+	for i := range a.made.Load() {
+		a.d.dev.unmap(a.blocks[i].Load())
+	}
 }
 
 // WriteAt writes p to the remote memory and returns when it is complete there. On error, n bytes from the start are
-// complete and any others may be.
+// complete and any others may be. p is copied through pinned memory that all calls of ReadAt and WriteAt of a Device
+// share, in chunks of 64 KiB, each at most eight at once: Config.Bounce bounds it, and calls that find none wait.
 func (r *RemoteRegion) WriteAt(p []byte, off int64) (n int, err error) {
 	return r.WriteAtContext(context.Background(), p, off)
 }
@@ -231,8 +301,8 @@ func (r *RemoteRegion) advance(ctx context.Context, a *bounceArena, t *pipeline,
 			return err
 		}
 	}
-	w := Work{Kind: kind, Local: a.region, LocalOff: int(b) * bounceChunk, Len: n, Remote: r, RemoteOff: int(off) +
-		t.posted}
+	local, at := a.block(b)
+	w := Work{Kind: kind, Local: local, LocalOff: at, Len: n, Remote: r, RemoteOff: int(off) + t.posted}
 	op, err := r.conn.postWait(ctx, &w, b)
 	if err != nil {
 		a.giveBack(b)

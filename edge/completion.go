@@ -126,6 +126,7 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 			status = ipc.StatusKey // as the connection says: ErrRevoked, which is ErrKey
 		}
 		d.failed.add(i, gen, status)
+		d.dev.failures.Add(1)
 		if stream != nil && x.redirection == nil { // whose bytes are in the ring
 			stream.failed(status)
 		}

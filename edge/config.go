@@ -26,6 +26,7 @@ const (
 const (
 	DefaultSpin       = 50 * time.Microsecond
 	DefaultQueueDepth = 1024
+	DefaultBounce     = 32 << 20
 )
 
 // Config says how to attach. The zero value attaches to the local daemon at its usual place.
@@ -37,7 +38,11 @@ type Config struct {
 	Spin       time.Duration
 	QueueDepth int          // operations in flight on the Device, a power of two; zero: DefaultQueueDepth
 	Stream     StreamConfig // of DialStream and ListenStream
-	Log        *slog.Logger // says when the daemon is lost and found again; nil: nothing is logged
+	// bytes of pinned memory that ReadAt and WriteAt may use at once, 64 KiB for each chunk in flight; registered as it
+	// is needed, 2 MiB at a time, and kept. 2 MiB to 1 GiB, rounded down to a multiple of 2 MiB; zero: DefaultBounce
+	Bounce int
+	// says when the daemon is lost and found again; nil: slog.Default. A logger of slog.DiscardHandler says nothing
+	Log *slog.Logger
 
 	// OnChange is called when the daemon is lost and when the Device has attached again, in that order, by a goroutine
 	// of the Device: it must return soon, and neither close the Device nor ask anything of it.
@@ -56,6 +61,12 @@ func (c *Config) normalize() error {
 	}
 	if c.QueueDepth == 0 {
 		c.QueueDepth = DefaultQueueDepth
+	}
+	if c.Bounce == 0 {
+		c.Bounce = DefaultBounce
+	}
+	if c.Bounce < bounceBlock || c.Bounce > bounceMost*bounceChunk {
+		return invalid("Config.Bounce is %d bytes; choose %d to %d", c.Bounce, bounceBlock, bounceMost*bounceChunk)
 	}
 	if c.Wait > Busy {
 		return invalid("Config.Wait is %d; choose Adaptive, Block or Busy", c.Wait)

@@ -29,6 +29,10 @@ type Device struct {
 	closing    sync.Once
 	closeErr   error
 
+	attached atomic.Uint64 // daemons so far
+	posted   atomic.Uint64 // operations, on attachments that have ended
+	failures atomic.Uint64 // operations that failed
+
 	pollMu      sync.Mutex
 	poller      *poller
 	looped      atomic.Bool // poller is set

@@ -506,7 +506,7 @@ func TestReadAtWriteAt(t *testing.T) {
 
 // An abandoned transfer keeps its slots until its operations end, and not longer.
 func TestBounceSlotsComeBack(t *testing.T) {
-	p := newDuo(t, Config{}, 1<<20)
+	p := newDuo(t, Config{Bounce: bounceBlock}, 1<<20)
 	_, err := p.remote.WriteAt([]byte{1}, 0)
 	must(t, err)
 	a := p.client.at.Load().bounce.Load()
@@ -542,6 +542,7 @@ func TestBounceSlotsComeBack(t *testing.T) {
 func TestBounceSlotsAreWaitedFor(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
+			m.cfg.Bounce = bounceBlock
 			p := newDuo(t, m.cfg, 1<<20)
 			_, err := p.remote.WriteAt([]byte{1}, 0)
 			must(t, err)

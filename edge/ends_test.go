@@ -91,7 +91,7 @@ func TestBounceSlotLentAgain(t *testing.T) {
 	}
 	b := <-a.free // lent again at once, to a call that then gives up
 	p.f.setHold(true)
-	op, err := p.out.postWait(ctx, &Work{Kind: Read, Local: a.region, LocalOff: int(b) * bounceChunk, Len: 1,
+	op, err := p.out.postWait(ctx, &Work{Kind: Read, Local: a.blocks[0].Load(), LocalOff: int(b) * bounceChunk, Len: 1,
 		Remote: p.remote}, b)
 	must(t, err)
 	a.abandon(b, op)

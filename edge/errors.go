@@ -24,7 +24,23 @@ func (e *Error) Error() string { return "edge: " + e.text }
 // Unwrap returns the more general error e stands for, if any.
 func (e *Error) Unwrap() error { return e.also }
 
-// What can go wrong, and what to do next.
+// particular is an error whose cause is known better than its kind says: it has the text of the cause alone, and
+// errors.Is holds for all that it is.
+type particular struct {
+	text string
+	is   []error
+}
+
+func (e *particular) Error() string   { return "edge: " + e.text }
+func (e *particular) Unwrap() []error { return e.is }
+
+// because returns an error of a kind that says why.
+func because(kind error, format string, args ...any) error {
+	return &particular{fmt.Sprintf(format, args...), []error{kind}}
+}
+
+// What can go wrong, and what to do next. An error that the package returns may say a more particular cause than the
+// one here, which it still is: compare by errors.Is.
 var (
 	ErrNoDaemon = &Error{text: "no daemon answers; start edged, name its socket in EDGE_SOCKET or Config.Socket, or " +
 		"use Config.Embedded"}
@@ -151,7 +167,7 @@ func errorFor(code, text string) error {
 	case text == "":
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, text)
+	return because(err, "%s", text)
 }
 
 // closedError says why the daemon ended a connection.

@@ -268,7 +268,7 @@ func (m *Importer) answer(ctx context.Context, name string, q *question) (*Remot
 		}
 		select {
 		case why := <-q.refused:
-			return nil, fmt.Errorf("%w: %s", ErrRefused, why)
+			return nil, because(ErrRefused, "%s", why)
 		case <-changed:
 		case <-ctx.Done():
 			return nil, c.d.ended(ctx)

@@ -101,7 +101,7 @@ func (d *Device) exportNamed(ctx context.Context, r *Region, s *Shared, rights m
 func (d *Device) Import(ctx context.Context, node, name string, opts ...DialOption) (*RemoteRegion, error) {
 	c, err := d.Dial(ctx, node, namedPrefix+name, opts...)
 	if errors.Is(err, ErrNoService) {
-		return nil, fmt.Errorf("%w: %s exports no memory named %q", ErrRefused, node, name)
+		return nil, notExported(ErrRefused, node, name)
 	}
 	if err != nil {
 		return nil, err

@@ -126,6 +126,9 @@ func (c *Conn) launch(local *Region, bounce int16, w *Work) (Op, error) {
 	}
 	i := d.free[d.freeHead&uint32(len(d.free)-1)]
 	d.freeHead++
+	if w != nil {
+		d.posted++
+	}
 	s := &d.slots[i]
 	gen := (s.gen.Load() + 1) | 1 // the leader may have yet to move it on
 	s.conn, s.region, s.bounce = c, local, bounce

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"multiedge/internal/ipc"
@@ -149,6 +150,7 @@ func (d *Device) tryAttach() error {
 		return err
 	}
 	close(a.ready)
+	d.attached.Add(1)
 	a.news.Add(1)
 	d.progress()
 	return nil
@@ -210,7 +212,7 @@ func (d *Device) current(ctx context.Context) (*attachment, error) {
 	select {
 	case err := <-answer:
 		if err != nil {
-			return nil, fmt.Errorf("%w (%w)", ErrDaemonDown, err)
+			return nil, &particular{strings.TrimPrefix(err.Error(), "edge: "), []error{ErrDaemonDown, err}}
 		}
 		return d.at.Load(), nil
 	case <-ctx.Done():
@@ -235,7 +237,7 @@ func (d *Device) tell(c Change) {
 
 func (d *Device) log() *slog.Logger {
 	if d.cfg.Log == nil {
-		return slog.New(slog.DiscardHandler)
+		return slog.Default()
 	}
 	return d.cfg.Log
 }

@@ -85,9 +85,29 @@ func saysDaemonDown(t *testing.T, server *Device, in *Conn, mem *Region, waited 
 	}
 	if _, err := server.Register(1); !errors.Is(err, ErrDaemonDown) || !errors.Is(err, ErrNoDaemon) {
 		t.Fatalf("registering without a daemon: %v", err)
+	} else if text := err.Error(); strings.Contains(text, "dial anew") || strings.Count(text, "edge:") != 1 {
+		t.Fatalf("without a daemon more is said than that: %s", text)
 	}
 	if err := mem.Err(); !errors.Is(err, ErrStale) || !errors.Is(err, ErrDaemonDown) {
 		t.Fatalf("the region says %v", err)
+	}
+}
+
+// A program that says nothing of logs is told by its own that the daemon went, and that it is back.
+func TestLossIsLoggedByDefault(t *testing.T) {
+	var log lockedBuffer
+	was := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(was)
+	h := newHost(t, NewFabric(), "a", nil)
+	d := h.open(Config{})
+	h.stop()
+	h.start()
+	eventually(t, "attached again", 10*time.Second, func() bool {
+		return d.Counters().Attached == 2 && strings.Contains(log.String(), "attached again")
+	})
+	if text := log.String(); !strings.Contains(text, "level=WARN msg=\"edge: lost the daemon") {
+		t.Errorf("logged: %s", text)
 	}
 }
 

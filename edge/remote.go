@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -37,11 +38,21 @@ func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("edge: import: %s exports no memory named %q: %w", c.peer, name, c.d.ended(ctx))
+			err := c.d.ended(ctx)
+			if errors.Is(err, ErrDaemonSilent) {
+				return nil, err
+			}
+			return nil, notExported(err, c.peer, name)
 		case <-c.d.deadCh:
 			return nil, c.d.Err()
 		}
 	}
+}
+
+// notExported says that an import waited in vain, or was refused, because there is nothing of that name.
+func notExported(kind error, peer, name string) error {
+	return because(kind, "%s exports no memory named %q; start what exports it there, or check the name "+
+		"(edgectl export)", peer, name)
 }
 
 // lookup returns what the peer exports under name, or a channel that is closed at the next change.

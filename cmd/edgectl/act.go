@@ -114,7 +114,9 @@ type doctorCmd struct {
 // It fails if there is a problem.
 func (c *doctorCmd) Run(g *globals) error {
 	findings, err := get[[]inspect.Finding](g, ipc.Message{Kind: ipc.KindDoctor})
-	if err != nil {
+	if err == nil {
+		findings = append(findings, g.versions()...)
+	} else {
 		findings = append(findings, inspect.Finding{Severity: inspect.FindingProblem, About: "daemon",
 			Text: "cannot be asked", Remedy: err.Error()})
 		findings = append(findings, inspect.CheckHost(c.Link)...)
@@ -129,6 +131,30 @@ func (c *doctorCmd) Run(g *globals) error {
 	}
 	if slices.ContainsFunc(findings, func(f inspect.Finding) bool { return f.Severity == inspect.FindingProblem }) {
 		return errUnwell
+	}
+	return nil
+}
+
+// versionRemedy is what to do when tool and daemon are of different versions, as after an upgrade.
+const versionRemedy = "systemctl restart edged, when that suits the programs (edgectl drain)"
+
+// otherVersion says that the daemon has another version than this tool; empty: it has not.
+func otherVersion(daemon string) string {
+	if daemon == version {
+		return ""
+	}
+	return fmt.Sprintf("the daemon that runs is version %s, and edgectl is %s", daemon, version)
+}
+
+// versions tells of a daemon that an upgrade has left behind.
+func (g *globals) versions() []inspect.Finding {
+	remote, err := get[*daemon.VersionReport](g, ipc.Message{Kind: ipc.KindVersion})
+	if err != nil {
+		return nil // it answered a moment ago; whoever asks next learns that it went away
+	}
+	if text := otherVersion(remote.Version); text != "" {
+		return []inspect.Finding{{Severity: inspect.FindingWarning, About: "version", Text: text,
+			Remedy: versionRemedy}}
 	}
 	return nil
 }

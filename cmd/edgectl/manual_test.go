@@ -28,6 +28,11 @@ func TestManualsAreWhole(t *testing.T) {
 			return out.String()
 		}
 		page := strings.ReplaceAll(say("", "--man-page"), "\\-", "-")
+		for _, section := range []string{"EXIT STATUS", "FILES", "ENVIRONMENT", "EXAMPLES", "SEE ALSO"} {
+			if !strings.Contains(page, "\n.SH "+section+"\n") {
+				t.Errorf("%s: no section %s", name, section)
+			}
+		}
 		help := say("", "--help")
 		seen := 0
 		commands := regexp.MustCompile(`(?m)^  ([a-z][a-z-]*)( .*)?$`).FindAllStringSubmatch(

@@ -203,12 +203,14 @@ func (g *globals) applied(what string, r peersReport, running bool) error {
 		return errors.Join(printJSON(g, r), err)
 	}
 	note := ""
+	if r.Own {
+		what = "written, and authorises nobody"
+	}
 	if !running {
 		note = "; no running daemon reads that file, the next one started with it will"
 	}
 	if r.Own { // no error: one file may be shared by all nodes
-		note += "; that is this node's own key, which lets nobody in here: add the other host's, as edgectl key show " +
-			"prints it there"
+		note += "; that is this node's own key: add the other host's, as edgectl key show prints it there"
 	}
 	_, werr := fmt.Fprintf(g.out, "%s: %s (%s)%s\n", r.Name, what, r.File, note)
 	return cmp.Or(err, werr)

@@ -25,6 +25,9 @@ func (c *statusCmd) Run(g *globals) error {
 	fmt.Fprintf(&b, "node       %s (%s), %s\n", st.Name, st.Node, yesNo(st.Draining, "draining", "serving"))
 	fmt.Fprintf(&b, "daemon     version %s, process %d, up %s, cpu %.2fs user %.2fs system\n", st.Version, st.PID,
 		seconds(st.UptimeSeconds), st.CPUUserSeconds, st.CPUSystemSeconds)
+	if text := otherVersion(st.Version); text != "" {
+		fmt.Fprintf(&b, "           %s: %s\n", text, versionRemedy)
+	}
 	if r := st.Reload; r != nil {
 		fmt.Fprintf(&b, "reload     %s at %s", r.Result, r.At.Format(time.DateTime))
 		if r.Error != "" {
@@ -33,6 +36,9 @@ func (c *statusCmd) Run(g *globals) error {
 		fmt.Fprintln(&b)
 	}
 	fmt.Fprintf(&b, "links      %d of %d up\n", st.LinksUp, st.Links)
+	for _, down := range st.LinksDown {
+		fmt.Fprintf(&b, "           %s\n", down)
+	}
 	fmt.Fprintf(&b, "peers      %d\n", st.Peers)
 	fmt.Fprintf(&b, "clients    %d with %d connections, %d evicted so far\n", st.Clients, st.Connections, st.Evictions)
 	if len(st.Shards) > 1 || len(st.Shards) == 1 && st.Shards[0].Receivers > 0 {
@@ -47,9 +53,9 @@ func (c *statusCmd) Run(g *globals) error {
 		}
 	}
 	fmt.Fprintf(&b, "memory     %d regions, %s pinned, %d exports\n", st.Regions, bytesText(st.PinnedBytes), st.Exports)
-	fmt.Fprintf(&b, "limits     %d of %d clients, %d of %d regions, %s of %s charged; pinning leaves %s free\n",
-		st.Clients, st.ClientsLimit, st.RegionsCharged, st.RegionsLimit, bytesText(st.ChargedBytes),
-		bytesText(st.PinnedLimit), bytesText(st.ReserveBytes))
+	fmt.Fprintf(&b, "limits     %d of %d clients, %d of %d regions, %s charged; pinning leaves %s free\n",
+		st.Clients, st.ClientsLimit, st.RegionsCharged, st.RegionsLimit, chargedText(&st.Charges),
+		bytesText(st.ReserveBytes))
 	fmt.Fprintf(&b, "security   %s\n", securityText(&st))
 	fmt.Fprintf(&b, "policy     scheduler %s, profile %s, poll %s, ethertype %s\n", st.Scheduler, st.Profile, st.Poll,
 		st.EtherType)
@@ -60,6 +66,15 @@ func (c *statusCmd) Run(g *globals) error {
 	}
 	_, err = io.WriteString(g.out, clean(b.String()))
 	return err
+}
+
+// chargedText says what is charged of what can be, which RLIMIT_MEMLOCK may limit more than the configuration does.
+func chargedText(c *inspect.Charges) string {
+	if c.MemlockLimit == 0 || c.MemlockLimit >= c.PinnedLimit {
+		return fmt.Sprintf("%s of %s", bytesText(c.ChargedBytes), bytesText(c.PinnedLimit))
+	}
+	return fmt.Sprintf("%s of %s (RLIMIT_MEMLOCK, less than limits.pinned_total: edgectl doctor)",
+		bytesText(c.ChargedBytes), bytesText(c.MemlockLimit))
 }
 
 type devCmd struct{}
@@ -145,7 +160,7 @@ func (g *globals) unreached(peers []inspect.PeerStatus) error {
 	}
 	for _, a := range all {
 		if a.Reason != "" && !said[a.Node] {
-			fmt.Fprintf(&b, "%s is %s: %s\n", a.Name, a.State, a.Reason)
+			fmt.Fprintf(&b, "%s: %s\n", a.Name, a.Reason)
 		}
 	}
 	if b.Len() > 0 {

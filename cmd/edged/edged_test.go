@@ -2,7 +2,10 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,8 +129,48 @@ func TestPackage(t *testing.T) {
 			t.Errorf("no %s: %v", src, err)
 		}
 	}
+	for _, page := range []string{"edged.8", "edged.toml.5", "edgectl.1", "edgebench.1"} {
+		if !slices.Contains(sources, "out/man/"+page) {
+			t.Errorf("the package has no %s", page)
+		}
+	}
 	if len(sources) < 10 || len(pack.Scripts) == 0 {
 		t.Errorf("only %q found: the test does not see it", sources)
+	}
+}
+
+// The manual page of the configuration has every key that edged takes.
+func TestConfigurationManual(t *testing.T) {
+	page, err := exec.Command("awk", "-f", "../../deploy/edged.toml.awk", "../../deploy/edged.toml").CombinedOutput()
+	must(t, err)
+	seen := 0
+	var look func(of reflect.Type)
+	look = func(of reflect.Type) {
+		for of.Kind() == reflect.Slice {
+			of = of.Elem()
+		}
+		if of.Kind() != reflect.Struct {
+			return
+		}
+		for f := range of.Fields() {
+			key := f.Tag.Get("toml")
+			if look(f.Type); key == "" || f.Type.Kind() == reflect.Struct || f.Type.Kind() == reflect.Slice &&
+				f.Type.Elem().Kind() != reflect.String {
+				continue // tables are headings
+			}
+			if seen++; !strings.Contains(string(page), "\n.B "+key+" = ") && key != "node_id" { // said under security
+				t.Errorf("no %s in\n%s", key, page)
+			}
+		}
+	}
+	look(reflect.TypeFor[config.Config]())
+	for _, want := range []string{".TH EDGED.TOML 5", ".SH FILES", ".SH EXAMPLES", ".SS [[link]]", ".SS [limits]"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if seen < 50 {
+		t.Errorf("only %d keys are seen", seen)
 	}
 }
 

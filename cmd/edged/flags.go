@@ -24,6 +24,8 @@ type flags struct {
 	Socket        *string          `placeholder:"PATH" help:"Control socket (default: $$EDGE_SOCKET or /run/edged/edged.sock)."`
 	Group         *string          `help:"Group that may connect to the socket."`
 	Mode          *string          `placeholder:"OCTAL" help:"Permissions of the socket (default: 0660)."`
+	User          string           `placeholder:"USER" help:"User to run as, by name or number, if started as root: it gets the directories of socket and key, and keeps CAP_NET_RAW and CAP_IPC_LOCK. For containers."`
+	Admin         []string         `placeholder:"USER" help:"User who may drain the daemon, trace frames and have peers read again, by name or number; may be repeated (default: root and the daemon's user)."`
 	WaitLinks     bool             `help:"Start even if all links are missing or down, and use them when they come up. While one is there, the others are waited for anyway."`
 	Ethertype     *string          `placeholder:"NUMBER" help:"EtherType of the frames (default: 0x88b5)."`
 	Scheduler     *string          `help:"How frames are spread over links: adaptive, srr, wsrr, wd."`
@@ -65,6 +67,9 @@ func (f *flags) config() (config.Config, error) {
 	overlay(&cfg.Socket, f.Socket)
 	overlay(&cfg.Group, f.Group)
 	overlay(&cfg.Mode, f.Mode)
+	if len(f.Admin) > 0 {
+		cfg.Admins = f.Admin
+	}
 	cfg.WaitLinks = cfg.WaitLinks || f.WaitLinks
 	overlay(&cfg.Scheduler, f.Scheduler)
 	overlay(&cfg.Shards, f.Shards)

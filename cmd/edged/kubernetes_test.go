@@ -4,81 +4,169 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"strconv"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"multiedge/internal/config"
 )
 
-// daemonSet is what matters here of a DaemonSet.
-type daemonSet struct {
-	Kind string
-	Spec struct {
-		Template struct {
-			Spec struct {
-				HostNetwork bool `yaml:"hostNetwork"`
-				Containers  []struct {
-					Args            []string
-					SecurityContext struct {
-						Capabilities struct{ Drop, Add []string }
-					} `yaml:"securityContext"`
-					VolumeMounts []struct {
-						Name      string
-						MountPath string `yaml:"mountPath"`
-						ReadOnly  bool   `yaml:"readOnly"`
-					} `yaml:"volumeMounts"`
-				}
-				Volumes []struct{ Name string }
-			}
+// securityContext, container and pod are what matters here of Kubernetes' objects of these names.
+type securityContext struct {
+	User         *int  `yaml:"runAsUser"`
+	Group        *int  `yaml:"runAsGroup"`
+	NonRoot      bool  `yaml:"runAsNonRoot"`
+	Groups       []int `yaml:"supplementalGroups"`
+	Escalation   *bool `yaml:"allowPrivilegeEscalation"`
+	Capabilities struct{ Drop, Add []string }
+}
+
+type container struct {
+	Name            string
+	Args, Command   []string
+	SecurityContext securityContext `yaml:"securityContext"`
+	VolumeMounts    []struct {
+		Name      string
+		MountPath string `yaml:"mountPath"`
+		ReadOnly  bool   `yaml:"readOnly"`
+	} `yaml:"volumeMounts"`
+	Liveness  probe `yaml:"livenessProbe"`
+	Readiness probe `yaml:"readinessProbe"`
+}
+
+type probe struct {
+	Get struct {
+		Host, Path string
+		Port       int
+	} `yaml:"httpGet"`
+}
+
+type pod struct {
+	HostNetwork     bool            `yaml:"hostNetwork"`
+	SecurityContext securityContext `yaml:"securityContext"`
+	Containers      []container
+	Volumes         []struct{ Name string }
+}
+
+// object reads the first object of a kind out of a file of deploy, its specification into spec.
+func object(t *testing.T, file, kind string, spec any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
+	must(t, err)
+	for dec := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var o struct {
+			Kind string
+			Spec yaml.Node
 		}
+		if err := dec.Decode(&o); errors.Is(err, io.EOF) {
+			t.Fatalf("%s: there is no %s", file, kind)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if o.Kind == kind {
+			must(t, o.Spec.Decode(spec))
+			return
+		}
+	}
+}
+
+func clusterPod(t *testing.T) *pod {
+	var set struct{ Template struct{ Spec pod } }
+	object(t, "kubernetes.yaml", "DaemonSet", &set)
+	if p := &set.Template.Spec; p.HostNetwork && len(p.Containers) == 2 && p.Containers[0].Name == "edged" {
+		return p
+	}
+	t.Fatalf("%+v", set)
+	return nil
+}
+
+// mounts checks that a container mounts these directories and no others; true: to read only.
+func (c *container) mounts(t *testing.T, p *pod, need map[string]bool) {
+	t.Helper()
+	for _, m := range c.VolumeMounts {
+		readOnly, ok := need[m.MountPath]
+		if !ok || m.ReadOnly != readOnly {
+			t.Errorf("%s: mount %+v is not needed, or not that way", c.Name, m)
+		}
+		delete(need, m.MountPath)
+		if !slices.ContainsFunc(p.Volumes, func(v struct{ Name string }) bool { return v.Name == m.Name }) {
+			t.Errorf("%s: mount %+v names no volume of %+v", c.Name, m, p.Volumes)
+		}
+	}
+	if len(need) > 0 {
+		t.Errorf("%s: nothing is mounted at %v", c.Name, need)
 	}
 }
 
 // The cluster's edged gets a command line that it takes, the rights and the directories that it needs, and no others.
 func TestKubernetes(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes.yaml"))
-	must(t, err)
-	var set daemonSet
-	for dec := yaml.NewDecoder(bytes.NewReader(text)); set.Kind != "DaemonSet"; {
-		set = daemonSet{}
-		if err := dec.Decode(&set); errors.Is(err, io.EOF) {
-			t.Fatal("there is no DaemonSet")
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	pod := set.Spec.Template.Spec
-	if !pod.HostNetwork || len(pod.Containers) != 1 {
-		t.Fatalf("%+v", pod)
-	}
-	c := pod.Containers[0]
+	p := clusterPod(t)
+	c := &p.Containers[0]
 	cfg, err := parse(t, c.Args...).config()
 	if err == nil {
-		err = cfg.Normalize()
+		err = errors.Join(cfg.Normalize(), cfg.CheckFiles())
 	}
-	if err != nil || len(cfg.Links) == 0 || !strings.HasSuffix(cfg.Metrics.Listen, ":9469") {
+	if err != nil || len(cfg.Links) == 0 {
 		t.Fatalf("%v: %v %+v", c.Args, err, cfg)
 	}
-	if caps := c.SecurityContext.Capabilities; !slices.Equal(caps.Drop, []string{"ALL"}) || !slices.Equal(caps.Add,
-		[]string{"NET_RAW", "IPC_LOCK"}) {
-		t.Errorf("capabilities %+v", caps)
+	want := []string{"NET_RAW", "IPC_LOCK", "CHOWN", "SETUID", "SETGID"}
+	sc := c.SecurityContext
+	if !slices.Equal(sc.Capabilities.Drop, []string{"ALL"}) || !slices.Equal(sc.Capabilities.Add, want) ||
+		sc.Escalation == nil || *sc.Escalation {
+		t.Errorf("rights %+v", sc)
 	}
-	// where root's daemon has its files, and whether it may be read only
-	need := map[string]bool{"/run/edged": false, "/var/lib/edged": false, "/etc/edged": true}
-	for _, m := range c.VolumeMounts {
-		readOnly, ok := need[m.MountPath]
-		if !ok || m.ReadOnly != readOnly {
-			t.Errorf("mount %+v is not needed, or not that way", m)
-		}
-		delete(need, m.MountPath)
-		if !slices.ContainsFunc(pod.Volumes, func(v struct{ Name string }) bool { return v.Name == m.Name }) {
-			t.Errorf("mount %+v names no volume of %+v", m, pod.Volumes)
+	c.mounts(t, p, map[string]bool{filepath.Dir(cfg.Socket): false, filepath.Dir(cfg.KeyFile): false,
+		filepath.Dir(cfg.PeersFile): true})
+	// the network is the node's: whoever reaches the node would read the metrics
+	host, port, err := net.SplitHostPort(cfg.Metrics.Listen)
+	if err != nil || !net.ParseIP(host).IsLoopback() {
+		t.Errorf("metrics at %q are open to the network", cfg.Metrics.Listen)
+	}
+	for path, p := range map[string]*probe{"/livez": &c.Liveness, "/readyz": &c.Readiness} {
+		if p.Get.Host != host || p.Get.Path != path || strconv.Itoa(p.Get.Port) != port {
+			t.Errorf("probe %+v asks another place than %s", p, cfg.Metrics.Listen)
 		}
 	}
-	if len(need) > 0 {
-		t.Errorf("nothing is mounted at %v", need)
+}
+
+// Neither edged nor whoever administers it is user 0, which every pod may be, and programs in pods are neither; they
+// cannot put another socket in its place.
+func TestKubernetesTrustsNoRoot(t *testing.T) {
+	p := clusterPod(t)
+	f := parse(t, p.Containers[0].Args...)
+	who, err := lookUp(f.User)
+	must(t, err)
+	cfg, err := f.config()
+	must(t, err)
+	admins, err := cfg.ResolveAdmins()
+	must(t, err)
+	if f.User == "" || who.uid == 0 || !slices.Equal(admins, config.Admins{uint32(who.uid)}) {
+		t.Errorf("edged runs as user %q and is administered by %v", f.User, admins)
+	}
+	ctl := &p.Containers[1]
+	sc := ctl.SecurityContext
+	if sc.User == nil || *sc.User != who.uid || len(sc.Capabilities.Add) > 0 || ctl.Command[0] != "edgectl" {
+		t.Errorf("the administrator's container: %+v", ctl)
+	}
+	ctl.mounts(t, p, map[string]bool{"/run/edged": true})
+	var client pod
+	object(t, "kubernetes.client.yaml", "Pod", &client)
+	group, err := cfg.GroupID()
+	must(t, err)
+	sc = client.SecurityContext
+	if !sc.NonRoot || sc.User == nil || *sc.User == 0 || *sc.User == who.uid || !slices.Equal(sc.Groups, []int{group}) {
+		t.Errorf("the client's rights: %+v", sc)
+	}
+	for i := range client.Containers {
+		c := &client.Containers[i]
+		if c.SecurityContext.User != nil || len(c.SecurityContext.Capabilities.Add) > 0 {
+			t.Errorf("the client's container has other rights: %+v", c.SecurityContext)
+		}
+		c.mounts(t, &client, map[string]bool{"/run/edged": true})
 	}
 }

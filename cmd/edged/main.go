@@ -25,6 +25,7 @@ import (
 	"multiedge/internal/clidoc"
 	"multiedge/internal/config"
 	"multiedge/internal/daemon"
+	"multiedge/internal/inspect"
 	"multiedge/internal/metrics"
 )
 
@@ -69,6 +70,11 @@ func run(args []string) int {
 		fmt.Println("the configuration is valid")
 		return 0
 	}
+	if f.User != "" {
+		if err := become(f.User, &cfg); err != nil {
+			return fail(1, err)
+		}
+	}
 	if err := serve(&f, cfg); err != nil {
 		return fail(1, err)
 	}
@@ -87,8 +93,9 @@ func missingLinks(cfg *config.Config) (list []string) {
 	}
 	for _, l := range cfg.Links {
 		if !slices.Contains(names, l.Name) {
-			list = append(list, fmt.Sprintf("link %s: there is no such interface now; edged uses it when it comes, "+
-				"and does not start while no link is there, but for wait_links. There are: %s", l.Name, strings.Join(names, ", ")))
+			list = append(list, fmt.Sprintf("link %s: there is no such interface now; edged uses it once it is "+
+				"there, and needs one link at least to start, but for wait_links. There are: %s", l.Name,
+				strings.Join(names, ", ")))
 		}
 	}
 	return list
@@ -111,6 +118,11 @@ func serve(f *flags, cfg config.Config) error {
 	}
 	for _, warning := range cfg.AboveRoom() {
 		log.Warn(warning)
+	}
+	if admins, err := cfg.ResolveAdmins(); err == nil && inspect.InContainer() {
+		if text, remedy := inspect.SharedRoot(admins, os.Geteuid()); text != "" {
+			log.Warn(text, "do", remedy)
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

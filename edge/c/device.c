@@ -65,6 +65,7 @@ void device_free(edge_device *d)
  * device that was closed goes with the last of its connections and streams. */
 void enter(edge_device *d)
 {
+	detail_stale();
 	pthread_mutex_lock(&d->mu);
 }
 

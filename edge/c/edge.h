@@ -6,7 +6,7 @@
  * joins two applications, found by node and service. One side exports part of a region under a name, the other
  * imports it, and reads and writes it by operations that involve no code of the owner.
  *
- * Results. Functions return 0 or a count, or a negative edge_error. edge_strerror says what an error means and what
+ * Results. Functions return 0 or a count, or a negative edge_error. edge_message says what an error means and what
  * to do; edge_detail has more about the calling thread's latest failure. Objects come back through pointers,
  * unchanged on error.
  *
@@ -103,9 +103,12 @@ enum edge_error {
 	EDGE_ERR_SHUT = -1012         /* written after edge_stream_shutdown */
 };
 
-/* Texts of errors. The text of edge_detail is the thread's, until its next failure. edge_errno is the nearest errno
- * of sockets: ECONNRESET, ETIMEDOUT, EPIPE... edge_error_is says whether err is of that kind: the kind itself, or one
- * that says above "is a". */
+/* Texts of errors. edge_message is what to show people: the particular cause of the error that the calling thread's
+ * latest call returned, or else edge_strerror, what such errors mean. edge_detail is the text of the thread's latest
+ * failure, whatever came after it. The thread's next call may overwrite both. edge_errno is the nearest errno of
+ * sockets: ECONNRESET, ETIMEDOUT, EPIPE... edge_error_is says whether err is of that kind: the kind itself, or one that
+ * says above "is a". */
+EDGE_API const char *edge_message(int err);
 EDGE_API const char *edge_strerror(int err);
 EDGE_API const char *edge_detail(void);
 EDGE_API int edge_errno(int err);

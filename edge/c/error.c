@@ -7,6 +7,7 @@
 #include "internal.h"
 
 static _Thread_local char detail[256];
+static _Thread_local int detail_of; /* the error that detail is about; 0: none of the thread's latest call */
 
 static const struct { int err, number, more; const char *text; } errors[] = {
 	{ EDGE_OK, 0, 0, "success" },
@@ -96,6 +97,16 @@ const char *edge_detail(void)
 	return detail;
 }
 
+const char *edge_message(int err)
+{
+	return err != 0 && err == detail_of ? detail : edge_strerror(err);
+}
+
+void detail_stale(void)
+{
+	detail_of = 0;
+}
+
 int edge_errno(int err)
 {
 	int i = find(err);
@@ -114,6 +125,7 @@ int fail(int err, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(detail, sizeof detail, format, args);
 	va_end(args);
+	detail_of = err;
 	return err;
 }
 

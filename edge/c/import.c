@@ -103,7 +103,8 @@ int edge_import(edge_conn *c, const char *name, edge_remote **remote, int timeou
 	if (err == 0 && w.found == NULL)
 		err = conn_usable(c);
 	if (err == EDGE_ERR_TIMEOUT)
-		fail(err, "%s exports no memory named \"%s\"", c->peer, name);
+		fail(err, "%s exports no memory named \"%s\"; start what exports it there, or check the name (edgectl export)",
+		     c->peer, name);
 	if (err == 0)
 		*remote = w.found;
 	return leave(c->d, err);

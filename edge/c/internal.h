@@ -309,6 +309,7 @@ struct bounce;
 
 /* error.c, unlocked */
 int fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void detail_stale(void);
 int system_error(const char *call);
 int status_error(uint32_t status, const char *text);
 const char *error_text(int err);

@@ -3,6 +3,7 @@
 package clidoc
 
 import (
+	"embed"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,12 @@ import (
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
 )
+
+// sections are what no flag or command says: exit status, files, examples. They are in the formatter's language, by the
+// name of the program.
+//
+//go:embed sections
+var sections embed.FS
 
 // Flags make the documents; a program embeds them. make packages calls them. Each prints as soon as it is read,
 // whatever else a command line needs.
@@ -74,7 +81,7 @@ func Man(w io.Writer, app *kong.Application) {
 	if strings.HasSuffix(app.Name, "ed") {
 		section = 8
 	}
-	help, more, _ := strings.Cut(app.Help, "\n")
+	help, detail, _ := strings.Cut(app.Help, "\n")
 	fmt.Fprintf(w, ".TH %s %d\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n", strings.ToUpper(app.Name), section,
 		app.Name, roff(strings.TrimSuffix(help, ".")), app.Name)
 	if len(commands(app.Node)) > 0 {
@@ -82,7 +89,7 @@ func Man(w io.Writer, app *kong.Application) {
 	} else {
 		fmt.Fprint(w, "[options]\n")
 	}
-	if text := strings.TrimSpace(more + "\n\n" + app.Detail); text != "" {
+	if text := strings.TrimSpace(detail + "\n\n" + app.Detail); text != "" {
 		fmt.Fprintf(w, ".SH DESCRIPTION\n%s\n", paragraphs(text))
 	}
 	fmt.Fprint(w, ".SH OPTIONS\n")
@@ -93,8 +100,12 @@ func Man(w io.Writer, app *kong.Application) {
 			command(w, c)
 		}
 	}
-	fmt.Fprint(w, ".SH SEE ALSO\n.BR edged (8),\n.BR edgectl (1),\n.BR edgebench (1)\n.PP\nThe documents in "+
-		"/usr/share/doc/edged.\n")
+	more, err := sections.ReadFile("sections/" + app.Name + ".roff")
+	if err == nil { // else the program has none
+		w.Write(more)
+	}
+	fmt.Fprint(w, ".SH SEE ALSO\n.BR edged (8),\n.BR edged.toml (5),\n.BR edgectl (1),\n.BR edgebench (1)\n.PP\nThe "+
+		"documents in /usr/share/doc/edged.\n")
 }
 
 // commands are those of a node that people see.

@@ -42,12 +42,20 @@ type Config struct {
 	PeersFile string `toml:"peers_file"` // authorised peers, lines of KEY NAME; default: identity.PeersPath
 	Peers     []Peer `toml:"peer"`       // more of them
 
-	Forward  []map[string]any `toml:"forward"` // rules of edgectl forward, which reads and checks them
-	Services []Service        `toml:"service"` // names that not everybody may offer
+	Forward []map[string]any `toml:"forward"` // rules of edgectl forward, which reads and checks them
+	Rights
 
 	Limits  Limits  `toml:"limits"`
 	Metrics Metrics `toml:"metrics"`
 	Log     Log     `toml:"log"`
+}
+
+// Rights says what not every local user may do. Its keys are of the file like those beside it.
+type Rights struct {
+	Services []Service `toml:"service"` // names that not everybody may offer
+	// users, by name or number, who may drain the daemon, see everybody's frames and have it read its peers again;
+	// default: root and the daemon's own user
+	Admins []string `toml:"admins"`
 }
 
 // OnDemand says how memory of spaces is pinned on demand.

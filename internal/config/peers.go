@@ -115,7 +115,8 @@ func (c *Config) checkSecurity(p *problems) {
 func (c *Config) CheckFiles() error {
 	_, err := c.GroupID()
 	_, unknown := c.ResolveServices()
-	if err = errors.Join(err, unknown); err != nil || c.Security == Plaintext {
+	_, strange := c.ResolveAdmins()
+	if err = errors.Join(err, unknown, strange); err != nil || c.Security == Plaintext {
 		return err
 	}
 	_, err = identity.ReadKey(c.KeyFile)

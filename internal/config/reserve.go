@@ -15,7 +15,7 @@ import (
 // Reserved names of services. A name without a reservation belongs to the first client that asks for it.
 
 // Service reserves names of services. A name that matches reservations may be offered by the users and groups of these,
-// and by root, and by no others.
+// by root where root administers the daemon (Config.Admins), and by no others.
 type Service struct {
 	// the service, or a pattern: * stands for any text without a slash, ? for one character, [a-z] for one of these
 	Name  string `toml:"name"`
@@ -97,9 +97,6 @@ func groupID(name string) (int, error) {
 
 // Allow returns why a user in these groups may not offer a service; nil: he may.
 func (rs Reservations) Allow(service string, uid uint32, groups func() ([]uint32, error)) error {
-	if uid == 0 {
-		return nil
-	}
 	var who []string
 	for i := range rs {
 		r := &rs[i]
@@ -141,10 +138,9 @@ func (c *Config) GroupID() (int, error) {
 	if c.Group == "" {
 		return -1, nil
 	}
-	g, err := user.LookupGroup(c.Group)
+	gid, err := groupID(c.Group)
 	if err != nil {
-		return -1, fmt.Errorf("group: there is no group %q; create it (groupadd --system %s) or leave group out",
-			c.Group, c.Group)
+		return -1, fmt.Errorf("group: %w", err)
 	}
-	return strconv.Atoi(g.Gid)
+	return gid, nil
 }

@@ -56,14 +56,14 @@ func (d *Daemon) sessionsOf(owner uint32) (n int) {
 	return n
 }
 
-// keptSessions are control sockets that only root and the user that runs the daemon get: whatever the others do, a peer
+// keptSessions are control sockets that only administrators get (by default root and the daemon's user): whatever the others do, a peer
 // can be removed.
 const keptSessions = 16
 
 // roomFor reports whether a session is admitted. The caller holds d.mu.
 func (d *Daemon) roomFor(ss *session) bool {
 	most := d.maxSessions()
-	if ss.trusted() {
+	if d.admins.Has(ss.cred.UID) {
 		most += keptSessions
 	}
 	return len(d.sessions) < most && d.sessionsOf(ss.owner) < d.maxSessionsOfUser()

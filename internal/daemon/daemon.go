@@ -67,18 +67,24 @@ type Daemon struct {
 	draining atomic.Bool                          // what the shards' draining is
 	linksUp  atomic.Int32                         // links that the keeper has given to the shards
 	reloaded atomic.Pointer[inspect.ReloadStatus] // the latest reload; nil: there was none
-	reserved atomic.Pointer[config.Reservations]  // services that not everybody may offer
-	news     news                                 // for who watches
-	keyLock  *os.File                             // nil: there is no key file
-	ready    chan struct{}                        // closed when clients are served
-	stopped  chan struct{}                        // closed when the daemon begins to stop
-	tasks    sync.WaitGroup                       // keeper, sessions
+	rights
+	news    news           // for who watches
+	keyLock *os.File       // nil: there is no key file
+	ready   chan struct{}  // closed when clients are served
+	stopped chan struct{}  // closed when the daemon begins to stop
+	tasks   sync.WaitGroup // keeper, sessions
 
 	inside   inside
 	mu       sync.Mutex
 	pins     // under mu
 	sessions map[*session]struct{}
 	closing  bool
+}
+
+// rights says who may do what.
+type rights struct {
+	reserved atomic.Pointer[config.Reservations] // services that not everybody may offer
+	admins   config.Admins                       // who may change the daemon itself
 }
 
 // shown is what those see who ask for the state.
@@ -139,12 +145,16 @@ func prepare(cfg config.Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	admins, err := cfg.ResolveAdmins()
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
 	tr, node, err := newTrust(&cfg, &o)
 	if err != nil {
 		return nil, err
 	}
 	d := &Daemon{
-		cfg: cfg, log: o.Log, node: node, trust: tr, epoch: randomNonZero(),
+		cfg: cfg, log: o.Log, node: node, trust: tr, rights: rights{admins: admins}, epoch: randomNonZero(),
 		accounts: newAccounts(cfg.Limits), ns: otherNamespace(),
 		ready: make(chan struct{}), stopped: make(chan struct{}), sessions: map[*session]struct{}{},
 	}
@@ -165,7 +175,8 @@ func prepare(cfg config.Config, o Options) (*Daemon, error) {
 	d.shard, d.placed = d.shards[0], make([]int, cfg.Shards)
 	d.inspector = inspect.New(inspect.Node{
 		Config: &d.cfg, ID: node, Epoch: d.epoch, Version: o.Version, Serving: !o.embedded, InMemory: d.inMemory(),
-		Shards: d.shards, Ledger: d.accounts, Identity: d.identity, Reload: d.reloaded.Load, Stopped: d.stopped,
+		Elsewhere: d.ns >= 0,
+		Shards:    d.shards, Ledger: d.accounts, Identity: d.identity, Reload: d.reloaded.Load, Stopped: d.stopped,
 	})
 	for _, l := range cfg.Links {
 		slots, err := d.addLink(l)

@@ -79,11 +79,10 @@ func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
 // DrainUndo is Message.What of a drain request that ends draining.
 const DrainUndo = "undo"
 
-// drain makes the daemon refuse new clients and connections, or take them again. Only root and the user that runs the
-// daemon may do that.
+// drain makes the daemon refuse new clients and connections, or take them again. Only administrators may do that.
 func (ss *session) drain(m *ipc.Message) (*ipc.Message, error) {
-	if !ss.trusted() {
-		return nil, ipc.Errorf(ipc.CodeDenied, "only root and the user that runs the daemon may drain it")
+	if err := ss.mayAdminister("drain the daemon"); err != nil {
+		return nil, err
 	}
 	if m.What != "" && m.What != DrainUndo {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "drain %q: this daemon knows %q", m.What, DrainUndo)

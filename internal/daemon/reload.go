@@ -39,6 +39,9 @@ func (d *Daemon) reloadEnded(err error, bad string) {
 		st.Result, st.Error = bad, err.Error()
 		ev.Text = err.Error()
 	}
+	if later, ok := errors.AsType[*restartError](err); ok {
+		st.Restart = later.settings
+	}
 	if st.Result == inspect.ReloadFailed {
 		ev.Kind = EventReloadFailed
 	}
@@ -78,7 +81,7 @@ func (d *Daemon) reload(cfg config.Config) (used bool, err error) {
 	d.accounts.setLimits(cfg.Limits)
 	d.announce()
 	if len(fixed) > 0 {
-		err = errors.Join(err, fmt.Errorf("these take effect after a restart only: %s", strings.Join(fixed, ", ")))
+		err = errors.Join(err, &restartError{fixed})
 	}
 	return true, err
 }
@@ -117,6 +120,13 @@ func (k *keeper) usable(cfg *config.Config) error {
 		errors.Join(errs...))
 }
 
+// restartError names settings that differ from those in force and cannot change while the daemon runs.
+type restartError struct{ settings []string }
+
+func (e *restartError) Error() string {
+	return "these take effect after a restart only: " + strings.Join(e.settings, ", ")
+}
+
 // fixedChanges names the settings that differ and cannot change.
 func (d *Daemon) fixedChanges(c *config.Config) (names []string) {
 	old := &d.cfg
@@ -126,7 +136,7 @@ func (d *Daemon) fixedChanges(c *config.Config) (names []string) {
 	}{
 		{"security", old.Security == c.Security}, {"key_file", old.KeyFile == c.KeyFile || d.trust.keyless()},
 		{"name", old.Name == c.Name}, {"node_id", old.NodeID == c.NodeID}, {"socket", old.Socket == c.Socket},
-		{"group", old.Group == c.Group},
+		{"group", old.Group == c.Group}, {"admins", slices.Equal(old.Admins, c.Admins)},
 		{"mode", old.Mode == c.Mode}, {"ethertype", old.EtherType == c.EtherType},
 		{"scheduler", old.Scheduler == c.Scheduler},
 		{"profile", old.Profile == c.Profile}, {"window", old.Window == c.Window},

@@ -56,7 +56,8 @@ func TestReservedServiceOfTwoUsers(t *testing.T) {
 	}
 	cfg := keyed(t, config.Config{
 		Socket: filepath.Join(dir, "s"), Mode: "0666", Links: []config.Link{{Name: "mem"}},
-		Services: []config.Service{{Name: "db-*", User: "12345"}, {Name: "db-*", Group: "23456"}},
+		Rights: config.Rights{Services: []config.Service{{Name: "db-*", User: "12345"},
+			{Name: "db-*", Group: "23456"}}},
 	})
 	type offer struct {
 		uid, gid uintptr

@@ -199,9 +199,8 @@ type ReloadReport struct {
 
 // reload reads the authorised peers again.
 func (ss *session) reload(m *ipc.Message) (*ipc.Message, error) {
-	if !ss.trusted() {
-		return nil, ipc.Errorf(ipc.CodeDenied,
-			"only root and the user that runs the daemon may make it read its peers again")
+	if err := ss.mayAdminister("make the daemon read its peers again"); err != nil {
+		return nil, err
 	}
 	n, err := ss.d.ReloadPeers()
 	if err != nil {

@@ -33,8 +33,8 @@ type tracing struct {
 
 // trace starts to record and answers with a pipe that the records come out of, until the session ends or nobody reads.
 func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
-	if !ss.trusted() {
-		return nil, ipc.Errorf(ipc.CodeDenied, "only root and the user that runs the daemon may see everybody's frames")
+	if err := ss.mayAdminister("see everybody's frames"); err != nil {
+		return nil, err
 	}
 	d := ss.d
 	if m.What != "" {

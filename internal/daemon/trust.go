@@ -1,20 +1,23 @@
 package daemon
 
-import (
-	"os"
+import "multiedge/internal/ipc"
 
-	"multiedge/internal/ipc"
-)
-
-// trusted reports whether the client may change the daemon itself.
-func (ss *session) trusted() bool {
-	return ss.cred.UID == 0 || int(ss.cred.UID) == os.Geteuid()
+// mayAdminister returns why the client may not do what changes the daemon itself or shows what others do.
+func (ss *session) mayAdminister(what string) error {
+	switch {
+	case ss.d.admins.Has(ss.cred.UID):
+		return nil
+	case len(ss.d.cfg.Admins) > 0:
+		return ipc.Errorf(ipc.CodeDenied, "user %d may not %s: only the users that the daemon's configuration names "+
+			"in admins may", ss.cred.UID, what)
+	}
+	return ipc.Errorf(ipc.CodeDenied, "only root and the user that runs the daemon may %s", what)
 }
 
 // mayOffer returns why this client may not offer a service.
 func (ss *session) mayOffer(m *ipc.Message) error {
 	rs := ss.d.reserved.Load()
-	if rs == nil {
+	if rs == nil || ss.cred.UID == 0 && ss.d.admins.Has(0) {
 		return nil
 	}
 	return rs.Allow(m.Service, ss.cred.UID, ss.conn.Groups)

@@ -226,10 +226,10 @@ func (e *Endpoint) hintFor(h *wire.Hello) {
 	if len(e.wishes) == 0 {
 		return
 	}
-	hint := "a node that calls itself so was heard, but its key is not the one authorised here; compare `edgectl key " +
-		"show` there with `edgectl peers list` here"
+	hint := "a node that calls itself so is heard, with another key than the one authorised here; compare edgectl " +
+		"key show there with edgectl peers list here"
 	if h.Flags&wire.HelloSecure == 0 {
-		hint = "a node that calls itself so was heard, but it talks plaintext only: " +
+		hint = "a node that calls itself so is heard, and it talks plaintext only: " +
 			"give both nodes the same setting of security"
 	}
 	w := wishFor(string(h.Name), 0)
@@ -265,7 +265,7 @@ func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
 				e.limbo(p.id))
 		}
 		if hint := e.wishes[wishFor(c.wantPeer, c.tried)].hint; hint != "" {
-			text += " " + hint
+			text = fmt.Sprintf("node %q: %s", c.wantPeer, hint)
 		}
 		c.finish(now, st, text)
 	case c.s.state != sessionOpen:

@@ -69,6 +69,7 @@ type PathStatus struct {
 	PeerMAC  [6]byte
 	State    string
 	MTU      int  // largest frame in use, bytes after the Ethernet header
+	PeerMTU  int  // of the peer's link, as it says
 	Joined   bool // frames travel in datagrams
 	SRTT     time.Duration
 	MinRTT   time.Duration
@@ -193,7 +194,7 @@ func (p *peer) status(now mono.Time) PeerStatus {
 		n, _ := t.ledger.InFlight()
 		st.Paths = append(st.Paths, PathStatus{
 			Link: t.link, PeerLink: int(t.number), PeerMAC: [6]byte(t.header[:6]), State: t.state.String(), MTU: t.mtu,
-			Joined: t.joined, SRTT: t.rtt.SRTT(), MinRTT: t.rtt.Min(),
+			PeerMTU: t.s.remoteLink(t.number).mtu, Joined: t.joined, SRTT: t.rtt.SRTT(), MinRTT: t.rtt.Min(),
 			Window: t.cwnd.Frames(), InFlight: n, Counters: t.count,
 		})
 	}

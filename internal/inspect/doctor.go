@@ -39,7 +39,7 @@ type Finding struct {
 func CheckHost(links []string) []Finding {
 	f := process()
 	for _, name := range links {
-		f.iface(name, "")
+		f.iface(name, name, "", false)
 	}
 	return f
 }
@@ -81,29 +81,6 @@ func (f *findings) capability(c int, name, severity, good, bad, remedy string) {
 	f.add(severity, name, bad, remedy)
 }
 
-// memlock looks at how much memory can be registered.
-func (f *findings) memlock() {
-	if hasCapability(unix.CAP_IPC_LOCK) {
-		f.add(FindingOK, "memlock", "CAP_IPC_LOCK is held: registered memory is limited by limits.pinned only", "")
-		return
-	}
-	var rl unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &rl); err != nil {
-		f.add(FindingWarning, "memlock", "the limit cannot be read: "+err.Error(), "")
-		return
-	}
-	const remedy = "grant CAP_IPC_LOCK, set LimitMEMLOCK=infinity in the unit, or raise \"ulimit -l\""
-	severity := FindingWarning
-	switch {
-	case rl.Cur == unix.RLIM_INFINITY:
-		f.add(FindingOK, "memlock", "no limit", "")
-		return
-	case rl.Cur < 64<<20:
-		severity = FindingProblem
-	}
-	f.add(severity, "memlock", fmt.Sprintf("all clients together can register %v", config.Size(rl.Cur)), remedy)
-}
-
 // cipher says how fast frames are sealed.
 func (f *findings) cipher() {
 	if aesgcm.Wide() {
@@ -126,9 +103,9 @@ func (f *findings) group(g *regmem.Group) {
 	}
 }
 
-// iface looks at one interface, which the daemon uses by that driver, if it does.
-func (f *findings) iface(name, driver string) {
-	about := "link " + name
+// iface looks at the interface of a link, which the daemon uses by that driver, if it does; running: there is a daemon.
+func (f *findings) iface(link, name, driver string, running bool) {
+	about := "link " + link
 	all, err := net.Interfaces()
 	if err != nil {
 		f.add(FindingProblem, about, "the interfaces cannot be listed: "+err.Error(),
@@ -137,7 +114,7 @@ func (f *findings) iface(name, driver string) {
 	}
 	i := slices.IndexFunc(all, func(ifi net.Interface) bool { return ifi.Name == name })
 	if i < 0 {
-		f.add(FindingProblem, about, "there is no such interface", "choose one of: "+namesOf(all))
+		f.missing(name, all, running)
 		return
 	}
 	ifi := &all[i]
@@ -201,10 +178,12 @@ func (in *Inspector) Facts(snap *Snapshot) []Finding {
 			break // links in memory
 		}
 		l := &snap.Links[i]
-		f.iface(cmp.Or(l.Device, l.Name), l.Driver)
+		f.iface(l.Name, cmp.Or(l.Device, l.Name), l.Driver, true)
+		f.renamed(l)
 	}
+	in.container(&f)
 	f.drain(snap.Status.Draining)
-	f.reload(snap.Status.Reload)
+	f.reload(snap.Status.Reload, snap.Status.LinksUp)
 	f.security(id, in.node.InMemory, snap)
 	f.claim(id, snap.Claim)
 	f.shards(len(in.node.Shards), runtime.NumCPU())
@@ -233,17 +212,25 @@ func (f *findings) drain(draining bool) {
 	}
 }
 
-// reload tells of a configuration that is not in force as it is written.
-func (f *findings) reload(r *ReloadStatus) {
+// reload tells of a configuration that is not in force as it is written. Links that could not be opened are findings of
+// their own, and no restart opens them; without any link edged would not even start.
+func (f *findings) reload(r *ReloadStatus, linksUp int) {
 	switch {
 	case r == nil || r.Result == ReloadOK:
 	case r.Result == ReloadFailed:
 		f.add(FindingProblem, "configuration",
 			fmt.Sprintf("the reload of %s failed, and the daemon goes on with what it had: %s",
 				r.At.Format(time.DateTime), r.Error), "correct the file, edged --check, systemctl reload edged")
+	case len(r.Restart) > 0:
+		remedy := "systemctl restart edged, when that suits the programs"
+		if linksUp == 0 {
+			remedy = "bring a link up first: edged does not start without one; then " + remedy
+		}
+		f.add(FindingWarning, "configuration", fmt.Sprintf("the reload of %s took effect in part: a restart is needed "+
+			"for %s", r.At.Format(time.DateTime), strings.Join(r.Restart, ", ")), remedy)
 	default:
 		f.add(FindingWarning, "configuration", fmt.Sprintf("the reload of %s took effect in part: %s",
-			r.At.Format(time.DateTime), r.Error), "systemctl restart edged, when that suits the programs")
+			r.At.Format(time.DateTime), r.Error), "put right what it names; edged retries links by itself")
 	}
 }
 
@@ -252,7 +239,7 @@ func (f *findings) reload(r *ReloadStatus) {
 func (f *findings) silence(snap *Snapshot) {
 	wires := "on the same Ethernet segment; check VLANs and that switches pass EtherType " + snap.Status.EtherType
 	switch {
-	case len(snap.Peers) > 0:
+	case len(snap.Peers) > 0, slices.ContainsFunc(snap.Authorised, AuthorisedStatus.known):
 	case snap.Status.Security == config.Plaintext:
 		f.add(FindingWarning, "peers", "no other node was heard on any link", "start edged on another host "+wires)
 	case snap.Status.Authorised > 0:
@@ -264,12 +251,12 @@ func (f *findings) silence(snap *Snapshot) {
 // running looks at a link as the daemon uses it.
 func (f *findings) running(l *LinkStatus) {
 	about := "link " + l.Name
-	if !l.Up && f.troubled("link "+cmp.Or(l.Device, l.Name)) {
+	if !l.Up && f.troubled(about) {
 		return // the interface's trouble is the link's, and was said
 	}
 	if !l.Up {
-		f.add(FindingProblem, about, "not in use: "+cmp.Or(l.Error, "the interface is missing or down"),
-			"bring the interface up; edged will use it within two seconds")
+		f.add(FindingProblem, about, "not in use: "+l.downText(),
+			"ip link set "+l.Name+" up; edged uses it within two seconds")
 		return
 	}
 	text := fmt.Sprintf("%s driver with %d receive slots", l.Driver, l.RxSlots)
@@ -310,14 +297,21 @@ func (f *findings) peer(p *PeerStatus, links []LinkStatus) {
 		}
 		// The longest frame is a little shorter than the MTU where it travels in a datagram.
 		if i := slices.IndexFunc(links, func(l LinkStatus) bool { return l.Name == path.Link }); i >= 0 &&
-			path.MTU < links[i].MTU/4*3 {
+			path.MTU < links[i].MTU/4*3 && !narrower(path.PeerMTU, links[i].MTU) {
 			f.add(FindingWarning, about, fmt.Sprintf("path over %s carries frames of %d bytes, of the link's MTU %d: "+
 				"the peer's link or a switch between them takes no more, or many large frames were lost", path.Link,
 				path.MTU, links[i].MTU),
 				"set the same MTU at both ends and on the switches; if it is, see edgectl peer again in a minute")
+		} else if i >= 0 && (narrower(path.PeerMTU, links[i].MTU) || narrower(links[i].MTU, path.PeerMTU)) {
+			f.add(FindingWarning, about, fmt.Sprintf("over %s this node's link has MTU %d and the peer's %d: frames "+
+				"are as long as the smaller one allows", path.Link, links[i].MTU, path.PeerMTU),
+				fmt.Sprintf("set both to %d, if the switches carry that", max(links[i].MTU, path.PeerMTU)))
 		}
 	}
 }
+
+// narrower reports that one end of a path takes much shorter frames than the other. 0 is not known.
+func narrower(a, b int) bool { return a > 0 && a < b/4*3 }
 
 func namesOf(all []net.Interface) string {
 	names := make([]string, len(all))

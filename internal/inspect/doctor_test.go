@@ -15,7 +15,7 @@ import (
 // for it.
 func TestDoctorWithoutDescriptors(t *testing.T) {
 	var none, without findings
-	none.iface("none", "")
+	none.iface("none", "none", "", true)
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
@@ -23,11 +23,11 @@ func TestDoctorWithoutDescriptors(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
-	without.iface("lo", "")
+	without.iface("lo", "lo", "", true)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	for want, got := range map[string]findings{"there is no such interface": none, "too many open files": without} {
+	for want, got := range map[string]findings{"no interface has this name": none, "too many open files": without} {
 		if len(got) != 1 || got[0].Severity != FindingProblem || !strings.Contains(got[0].Text, want) {
 			t.Errorf("%+v, want %q", got, want)
 		}
@@ -86,7 +86,7 @@ func TestDoctorSeesDrain(t *testing.T) {
 // A link that is down is one finding.
 func TestDownLinkIsSaidOnce(t *testing.T) {
 	var f findings
-	f.iface("no-such-if", "")
+	f.iface("no-such-if", "no-such-if", "", true)
 	f.running(&LinkStatus{Name: "no-such-if"})
 	if len(f) != 1 {
 		t.Errorf("%+v", f)
@@ -132,6 +132,9 @@ func TestDoctorExaminesPaths(t *testing.T) {
 			"over jumbo carries frames of 1438 bytes, of the link's MTU 9000"},
 		{PathStatus{Link: "jumbo", State: "suspect", MTU: 1438}, "is suspect"},
 		{PathStatus{Link: "gone", State: "good", MTU: 1438}, ""},
+		{PathStatus{Link: "plain", State: "good", MTU: 1500, PeerMTU: 9000}, "MTU 1500 and the peer's 9000"},
+		{PathStatus{Link: "jumbo", State: "good", MTU: 1500, PeerMTU: 1500}, "MTU 9000 and the peer's 1500"},
+		{PathStatus{Link: "jumbo", State: "good", MTU: 1438, PeerMTU: 9000}, "a switch between them takes no more"},
 	} {
 		var f findings
 		f.peer(&PeerStatus{Name: "beta", Paths: []PathStatus{c.path}}, links)

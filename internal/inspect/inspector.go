@@ -12,17 +12,18 @@ import (
 
 // Node is what is inspected. Any goroutine may call its functions.
 type Node struct {
-	Config   *config.Config // as the node was started with
-	ID       engine.NodeID
-	Epoch    uint64
-	Version  string // of the program
-	Serving  bool   // clients come by a control socket
-	InMemory bool   // links are no interfaces: frames do not leave the process
-	Shards   []*shard.Shard
-	Ledger   Ledger
-	Identity func() *Identity     // nil: plaintext
-	Reload   func() *ReloadStatus // the latest; nil: there was none
-	Stopped  <-chan struct{}      // closed when the node begins to stop
+	Config    *config.Config // as the node was started with
+	ID        engine.NodeID
+	Epoch     uint64
+	Version   string // of the program
+	Serving   bool   // clients come by a control socket
+	InMemory  bool   // links are no interfaces: frames do not leave the process
+	Elsewhere bool   // links are in another network namespace than the process
+	Shards    []*shard.Shard
+	Ledger    Ledger
+	Identity  func() *Identity     // nil: plaintext
+	Reload    func() *ReloadStatus // the latest; nil: there was none
+	Stopped   <-chan struct{}      // closed when the node begins to stop
 }
 
 // Ledger is what users were charged for.

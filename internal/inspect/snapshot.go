@@ -63,6 +63,7 @@ func linkStatus(l *shard.LinkView) LinkStatus {
 	if l.Up {
 		st.Up, st.MAC, st.MTU, st.Driver, st.RxSlots = true, l.Info.MAC.String(), l.Info.MTU, l.Info.Kind,
 			l.Info.RxSlots
+		st.index = l.Info.Index
 		if l.Info.Name != l.Config.Name {
 			st.Device = l.Info.Name
 		}
@@ -133,15 +134,23 @@ func (in *Inspector) fill(out *Snapshot, counters engine.Counters) {
 	st.Spaces.FilledBytes, st.Spaces.FilledLimit = n.Ledger.Filled(), uint64(limits.FilledTotal)
 	st.PinnedLimit, st.RegionsLimit, st.ReserveBytes, st.ClientsLimit = uint64(limits.PinnedTotal), limits.RegionsTotal,
 		uint64(limits.Reserve), limits.Clients
+	st.MemlockLimit, _ = memlockLimit() // doctor says an error
 	for i := range out.Clients {
 		c := &out.Clients[i]
 		c.UserPinned, c.UserRegions = n.Ledger.Of(c.UID)
 	}
 	st.Reload = n.Reload()
 	st.Connections = len(out.Conns)
+	if !n.InMemory && !n.Elsewhere {
+		if all, err := net.Interfaces(); err == nil {
+			lookUp(out.Links, all)
+		}
+	}
 	for i := range out.Links {
-		if out.Links[i].Up {
+		if l := &out.Links[i]; l.Up {
 			st.LinksUp++
+		} else {
+			st.LinksDown = append(st.LinksDown, l.Name+": "+l.downText())
 		}
 	}
 	for i := range out.Peers {
@@ -173,7 +182,7 @@ func peerStatus(p *engine.PeerStatus, links []LinkStatus) PeerStatus {
 		t := &p.Paths[i]
 		ps := PathStatus{
 			Link: nameOf(links, t.Link), PeerLink: t.PeerLink, PeerMAC: net.HardwareAddr(t.PeerMAC[:]).String(),
-			State: t.State, MTU: t.MTU, Datagrams: t.Joined,
+			State: t.State, MTU: t.MTU, PeerMTU: t.PeerMTU, Datagrams: t.Joined,
 			SRTT: int64(t.SRTT), MinRTT: int64(t.MinRTT), Window: t.Window, InFlight: t.InFlight,
 			Counters: countsOf(t.Counters),
 		}

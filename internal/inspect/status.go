@@ -65,22 +65,25 @@ type Protection struct {
 
 // Totals counts what there is. Its fields are beside those of Status in JSON.
 type Totals struct {
-	Links       int    `json:"links"`
-	LinksUp     int    `json:"links_up"`
-	Peers       int    `json:"peers"`
-	Clients     int    `json:"clients"`
-	Evictions   uint64 `json:"clients_evicted"`
-	Connections int    `json:"connections"`
-	Regions     int    `json:"regions"`
-	Exports     int    `json:"exports"`
+	Links   int `json:"links"`
+	LinksUp int `json:"links_up"`
+	// of each that is not: its name, and why
+	LinksDown   []string `json:"links_down,omitempty"`
+	Peers       int      `json:"peers"`
+	Clients     int      `json:"clients"`
+	Evictions   uint64   `json:"clients_evicted"`
+	Connections int      `json:"connections"`
+	Regions     int      `json:"regions"`
+	Exports     int      `json:"exports"`
 }
 
 // Charges is what users hold, and may. Its fields are beside those of Status in JSON.
 type Charges struct {
 	PinnedBytes    uint64 `json:"pinned_bytes"`
-	ChargedBytes   uint64 `json:"charged_bytes"`      // to all users: registered memory, and queues
-	PinnedLimit    uint64 `json:"pinned_limit_bytes"` // of charged bytes
-	ReserveBytes   uint64 `json:"reserve_bytes"`      // that pinning leaves free
+	ChargedBytes   uint64 `json:"charged_bytes"`                 // to all users: registered memory, and queues
+	PinnedLimit    uint64 `json:"pinned_limit_bytes"`            // of charged bytes
+	MemlockLimit   uint64 `json:"memlock_limit_bytes,omitempty"` // RLIMIT_MEMLOCK of the daemon, if that limits it too
+	ReserveBytes   uint64 `json:"reserve_bytes"`                 // that pinning leaves free
 	RegionsCharged int    `json:"regions_charged"`
 	RegionsLimit   int    `json:"regions_limit"`
 	ClientsLimit   int    `json:"clients_limit"`
@@ -107,6 +110,8 @@ type ReloadStatus struct {
 	At     time.Time `json:"at"`
 	Result string    `json:"result"`
 	Error  string    `json:"error,omitempty"`
+	// settings that differ from those in force and take effect after a restart
+	Restart []string `json:"after_restart,omitempty"`
 }
 
 // ShardStatus is one of the threads that serve the links.
@@ -127,7 +132,8 @@ type LinkStatus struct {
 	Name     string  `json:"name"`
 	Number   int     `json:"number"`
 	Up       bool    `json:"up"`
-	Device   string  `json:"device,omitempty"` // the interface in use, if it was renamed since
+	Device   string  `json:"device,omitempty"`  // the interface in use, if it was renamed since
+	Missing  bool    `json:"missing,omitempty"` // no interface has the name
 	MAC      string  `json:"mac,omitempty"`
 	MTU      int     `json:"mtu,omitempty"`
 	Driver   string  `json:"driver,omitempty"`
@@ -141,6 +147,8 @@ type LinkStatus struct {
 	Counters Counts  `json:"counters"`
 
 	RoundTrips hist.Histogram `json:"-"` // for metrics alone
+
+	index int // of the interface in use
 }
 
 // PeerStatus is one node that was heard; where shards are more than one, what one shard here has with one shard there.
@@ -192,6 +200,7 @@ type PathStatus struct {
 	PeerMAC   string  `json:"peer_mac"`
 	State     string  `json:"state"`
 	MTU       int     `json:"mtu"`       // largest frame in use, bytes after its Ethernet header
+	PeerMTU   int     `json:"peer_mtu"`  // that the peer says its link has; 0: it has not said
 	Datagrams bool    `json:"datagrams"` // frames travel in datagrams (PROTOCOL clause 12)
 	SRTT      int64   `json:"srtt_ns"`
 	MinRTT    int64   `json:"min_rtt_ns"`

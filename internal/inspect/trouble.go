@@ -69,6 +69,9 @@ func (a *AuthorisedStatus) explain(self, key string, out *Snapshot) {
 	}
 }
 
+// known reports that something is heard of the peer, which says why it is not reached.
+func (a AuthorisedStatus) known() bool { return a.remedy != "" && !a.quiet }
+
 // unreached says why peers have no session, where something keeps them from it.
 func (f *findings) unreached(snap *Snapshot) {
 	said := map[string]bool{}

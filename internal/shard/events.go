@@ -194,10 +194,7 @@ func (s *Shard) connected(cn *Conn, ev *engine.Event) {
 // notifications and does not wait until those of other connections find room.
 func (s *Shard) closed(cn *Conn, ev *engine.Event) {
 	status := ipc.Status(ev.Status)
-	text := ev.Text
-	if text == "" {
-		text = ev.Status.String()
-	}
+	text := ev.Text // empty: no more is known than the status, which the library puts in words
 	failure := &ipc.Error{Code: status.Code(), Text: text}
 	cn.why = ipc.StatusNoConn
 	s.answered(cn)

@@ -5,13 +5,13 @@ import os
 import sys
 
 lib = ctypes.CDLL(os.environ.get("LIBEDGE", "libedge.so.1"))
-lib.edge_strerror.restype = lib.edge_detail.restype = ctypes.c_char_p
+lib.edge_message.restype = ctypes.c_char_p
 lib.edge_remote_size.restype = ctypes.c_uint64
 
 
 def check(err):
     if err < 0:
-        sys.exit(f"{lib.edge_strerror(err).decode()}: {lib.edge_detail().decode()}")
+        sys.exit(lib.edge_message(err).decode())
 
 
 def main(node, service, memory, size):

@@ -4,7 +4,7 @@
 #include <edge.h>
 #include <stdio.h>
 
-#define TRY(x) if ((err = (x)) < 0) return fprintf(stderr, "%s: %s\n", edge_strerror(err), edge_detail()), 1
+#define TRY(x) if ((err = (x)) < 0) return fprintf(stderr, "%s\n", edge_message(err)), 1
 
 enum { ROW = 64, ROWS = 16 };
 
