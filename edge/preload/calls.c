@@ -10,9 +10,49 @@
 
 #include "preload.h"
 
+/* Sockets of which there was a dup before they had an entry in the table: what is done by one number would not be seen
+ * by the other. They stay with TCP until one of two is closed. The other number and one more; -1: there are several. */
+enum { DESCRIPTORS = 1 << 20 };
+static _Atomic int twin[DESCRIPTORS];
+static _Atomic int latest_twin = -1;
+
+static bool in_table(int fd) { return fd >= 0 && fd < DESCRIPTORS; }
+
+static void join_twins(int from, int to) {
+	if (!active || !in_table(from) || !in_table(to) || borrowed())
+		return;
+	bool more = twin[from] != 0;
+	if (more && twin[from] > 0)
+		twin[twin[from] - 1] = -1;
+	twin[from] = more ? -1 : to + 1;
+	twin[to] = more ? -1 : from + 1;
+	for (int n = latest_twin, most = from > to ? from : to;
+	     n < most && !atomic_compare_exchange_weak(&latest_twin, &n, most);)
+		;
+}
+
+/* Another process may have fd, too, or this one by another number. */
+void twin_away(int fd) {
+	if (!active || !in_table(fd) || borrowed())
+		return;
+	join_twins(fd, fd);
+	twin[fd] = -1;
+}
+
+static void part_twins(int fd) {
+	if (!in_table(fd) || twin[fd] == 0 || borrowed())
+		return;
+	int other = twin[fd] - 1;
+	if (other >= 0 && twin[other] == fd + 1)
+		twin[other] = 0;
+	twin[fd] = 0;
+}
+
 /* A TCP socket, whose program does not wait for the kernel to say that it has read the memory of a send. */
 bool suits(int fd) {
 	int protocol = 0, zerocopy = 0;
+	if (rings() || (in_table(fd) && twin[fd] != 0))
+		return false;
 	socklen_t n = sizeof protocol, m = sizeof zerocopy;
 	return real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) == 0 && protocol == IPPROTO_TCP &&
 	       (real.getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &zerocopy, &m) || !zerocopy);
@@ -90,7 +130,12 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	const union address *a = (const union address *)to;
 	if (!active || !to || n < (socklen_t)sizeof a->in ||
 	    (a->any.sa_family == AF_INET6 && n < (socklen_t)sizeof a->in6) ||
-	    !map_peer(a, address_port(a)) || !suits(fd))
+	    !map_peer(a, address_port(a)))
+		return real.connect(fd, to, n);
+	static atomic_flag looked = ATOMIC_FLAG_INIT;
+	if (!atomic_flag_test_and_set(&looked))
+		rings_look();
+	if (!suits(fd))
 		return real.connect(fd, to, n);
 	lock();
 	bool offered = offer(fd, &s, a);
@@ -109,7 +154,10 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 EXPORT int listen(int fd, int backlog) {
 	real_need();
 	int r = real.listen(fd, backlog);
-	if (r || !active || map_empty() || !suits(fd))
+	if (r || !active || map_empty())
+		return r;
+	rings_look();
+	if (!suits(fd))
 		return r;
 	struct sock *s = sock_get(fd);
 	if (s) {
@@ -144,7 +192,7 @@ EXPORT int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags) {
 			return got < 0 ? -1 : fail_with(EAGAIN);
 	}
 	int made = real.accept4(fd, from, n, flags), err = errno;
-	if (made >= 0 && ours)
+	if (made >= 0 && ours && !rings())
 		adopt(made, flags & SOCK_NONBLOCK);
 	errno = err;
 	return made;
@@ -154,37 +202,51 @@ EXPORT int accept(int fd, struct sockaddr *from, socklen_t *n) { return accept4(
 
 /* --- close and dup --- */
 
+/* The program closes fd. */
+static void forget(int fd) {
+	epoll_closed(fd);
+	sock_unlink(fd);
+	part_twins(fd);
+}
+
+static void forget_range(unsigned first, unsigned last) {
+	epoll_range(first, last);
+	table_range(first, last);
+	for (unsigned fd = first; (int)fd <= latest_twin && fd <= last; fd++)
+		part_twins((int)fd);
+}
+
 EXPORT int close(int fd) {
 	real_need();
-	if (active && !within()) { /* within: libedge's own */
-		epoll_closed(fd);
-		sock_unlink(fd);
-	}
+	if (own_is(fd) && !borrowed())
+		return 0; /* it was not the program's */
+	if (active)
+		forget(fd);
 	return real.close(fd);
 }
 
 EXPORT int close_range(unsigned first, unsigned last, int flags) {
 	real_need();
-	if (active && !(flags & 4)) { /* CLOSE_RANGE_CLOEXEC closes nothing now */
-		epoll_range(first, last);
-		table_range(first, last);
-	}
-	return real.close_range(first, last, flags);
+	if (!active || first > last || flags & 4) /* CLOSE_RANGE_CLOEXEC closes nothing now, and ours are so already */
+		return real.close_range(first, last, flags);
+	forget_range(first, last);
+	return borrowed() ? real.close_range(first, last, flags) : own_close_range(first, last, flags);
 }
 
 EXPORT void closefrom(int first) {
 	real_need();
-	if (active) {
-		epoll_range(first < 0 ? 0 : (unsigned)first, ~0u);
-		table_range(first < 0 ? 0 : (unsigned)first, ~0u);
-	}
-	real.closefrom(first);
+	unsigned from = first < 0 ? 0 : (unsigned)first;
+	if (!active || borrowed() || close_range(from, ~0u, 0))
+		real.closefrom(first); /* old kernels have no close_range, and old programs no streams there */
 }
 
 static void shared(int from, int to) {
 	struct sock *s = sock_get(from);
-	if (!s)
+	if (!s) {
+		epoll_shared(from, to);
+		join_twins(from, to);
 		return;
+	}
 	sock_link(s, to);
 	if (to <= 2 && !borrowed()) { /* for a FILE of the C library's */
 		lock();
@@ -206,12 +268,27 @@ EXPORT int dup(int fd) {
 	return made;
 }
 
-static int dup_to(int from, int to, int flags) {
-	if (from != to && real.fcntl64(from, F_GETFD) >= 0) {
-		epoll_closed(to);
-		sock_unlink(to);
+/* The program puts something in the place of to. 0 or an errno. */
+static int vacate(int to) {
+	if (own_is(to) && !borrowed()) {
+		if (within())
+			return EBUSY; /* the handler of a signal that came into another call */
+		lock();
+		bool moved = own_move(to);
+		int err = errno;
+		unlock();
+		return moved ? 0 : err;
 	}
-	int made = flags < 0 ? real.dup2(from, to) : real.dup3(from, to, flags), err = errno;
+	forget(to);
+	return 0;
+}
+
+static int dup_to(int from, int to, int flags) {
+	int err = active && from != to && real.fcntl64(from, F_GETFD) >= 0 ? vacate(to) : 0;
+	if (err)
+		return fail_with(err);
+	int made = flags < 0 ? real.dup2(from, to) : real.dup3(from, to, flags);
+	err = errno;
 	if (made >= 0 && from != to)
 		shared(from, made);
 	errno = err;

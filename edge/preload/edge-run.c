@@ -32,6 +32,11 @@ static const char *library(void) {
 
 static void preload(const char *lib) {
 	const char *before = getenv("LD_PRELOAD");
+	if (strpbrk(lib, " :")) { /* which part LD_PRELOAD's names */
+		fprintf(stderr, "edge-run: %s: the dynamic linker takes no path with a blank or a colon; "
+		                "put the library elsewhere, or name a link to it by EDGE_RUN_LIBRARY\n", lib);
+		exit(126);
+	}
 	if (before && strstr(before, "libedge-preload.so"))
 		return;
 	char *all;

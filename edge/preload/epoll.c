@@ -7,77 +7,23 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "preload.h"
+#include "epset.h"
 
-enum { DESCRIPTORS = 1 << 20, KERNEL_TURN = 8 };
+enum { KERNEL_TURN = 8 };
 
-struct epset {
-	struct waiter waiter;
-	int fd;
-	int users;                   /* threads that wait */
-	int turn;                    /* rounds since the kernel was asked */
-	bool closed;                 /* the last user frees it */
-	struct item *first, **last;  /* perhaps ready */
-	struct item *all;
-};
-
-struct item {
-	struct link link;
-	struct epset *set;
-	int fd;
-	struct epoll_event want;
-	bool queued, spent; /* spent: one shot, which was fired */
-	struct item *next;  /* in the queue */
-	struct item *other, **at; /* of the set */
-};
-
-static _Atomic(struct epset *) sets[DESCRIPTORS];
-static int highest = -1;
-
-static struct epset *set_of(int fd) { return fd >= 0 && fd < DESCRIPTORS ? atomic_load(&sets[fd]) : NULL; }
-
-/* The set, made ours if it is not: what sleeps in it then wakes for streams. NULL: errno says why. */
-static struct epset *claim(int epfd) {
-	struct epset *set = set_of(epfd);
-	if (set || epfd < 0 || epfd >= DESCRIPTORS)
-		return set;
-	if (!(set = calloc(1, sizeof *set)))
-		return NULL;
-	set->fd = epfd;
-	set->last = &set->first;
-	if (!wait_open(&set->waiter, epfd)) {
-		int err = errno;
-		free(set);
-		errno = err;
-		return NULL;
-	}
-	atomic_store(&sets[epfd], set);
-	if (epfd > highest)
-		highest = epfd;
-	return set;
-}
-
-/* Sockets that were put into a set of the kernel's before they were connected: there events of a stream would not show.
- * The set's descriptor and one more; -1: several sets. */
-static struct early { int set; struct epoll_event want; } early[DESCRIPTORS];
-
-static void note_early(int epfd, int op, int fd, const struct epoll_event *e) {
-	if (fd < 0 || fd >= DESCRIPTORS)
-		return;
-	struct early *y = &early[fd];
-	if (op == EPOLL_CTL_DEL)
-		y->set = y->set == epfd + 1 ? 0 : y->set;
-	else
-		*y = (struct early){.set = y->set == 0 || y->set == epfd + 1 ? epfd + 1 : -1, .want = *e};
-}
-
-void item_changed(struct item *i) {
+static void enqueue(struct item *i) {
 	if (i->queued || i->spent)
 		return;
 	i->queued = true;
 	i->next = NULL;
 	*i->set->last = i;
 	i->set->last = &i->next;
+}
+
+void item_changed(struct item *i) {
+	enqueue(i);
+	if (i->set->shine >= 0)
+		set_show(i->set, true);
 }
 
 static void dequeue(struct item *i) {
@@ -92,7 +38,7 @@ static void dequeue(struct item *i) {
 	i->queued = false;
 }
 
-static void item_free(struct item *i) {
+void item_free(struct item *i) {
 	dequeue(i);
 	link_remove(&i->link);
 	*i->at = i->other;
@@ -104,7 +50,8 @@ static void item_free(struct item *i) {
 void item_plain(struct item *i) {
 	if (i->spent)
 		i->want.events = EPOLLONESHOT;
-	real.epoll_ctl(i->set->fd, EPOLL_CTL_ADD, i->fd, &i->want);
+	int fd = sock_has(i->link.sock, i->fd) ? i->fd : i->link.sock->fd; /* that one was closed, but not all */
+	real.epoll_ctl(i->set->fd, EPOLL_CTL_ADD, fd, &i->want);
 	item_free(i);
 }
 
@@ -114,41 +61,6 @@ void items_drop(struct sock *s) {
 		if (l->item)
 			item_free(l->item);
 	}
-}
-
-static void set_unused(struct epset *set) {
-	if (!set->closed || set->users > 0)
-		return;
-	real.close(set->waiter.fd);
-	free(set);
-}
-
-/* Unlocked. */
-void epoll_closed(int fd) {
-	if (fd >= 0 && fd < DESCRIPTORS && early[fd].set && !borrowed())
-		early[fd].set = 0;
-	struct epset *set = set_of(fd);
-	if (!set || borrowed())
-		return;
-	lock();
-	atomic_store(&sets[fd], NULL);
-	while (set->all)
-		item_free(set->all);
-	set->closed = true;
-	set->waiter.set = -1;
-	set_unused(set);
-	unlock();
-}
-
-void epoll_range(unsigned first, unsigned last) {
-	for (unsigned fd = first; (int)fd <= highest && fd <= last; fd++)
-		epoll_closed((int)fd);
-}
-
-/* The child shares the kernel's sets with its parent and knows nothing of our part of them. */
-void epoll_after_fork(void) {
-	for (; highest >= 0; highest--)
-		atomic_store(&sets[highest], NULL);
 }
 
 static struct item *find(const struct epset *set, const struct sock *s, int fd) {
@@ -187,18 +99,19 @@ static int control(struct epset *set, int op, int fd, struct sock *s, const stru
 }
 
 bool epoll_move(struct sock *s, int fd) {
-	struct early y = early[fd];
-	if (y.set == 0)
+	struct epoll_event want;
+	int in = early_in(fd, &want);
+	if (in == 0)
 		return true;
-	struct epset *set = y.set > 0 ? claim(y.set - 1) : NULL;
+	struct epset *set = in > 0 ? set_claim(in - 1) : NULL;
 	if (!set)
 		return false;
-	early[fd].set = 0;
+	early_forget(fd);
 	if (real.epoll_ctl(set->fd, EPOLL_CTL_DEL, fd, NULL))
 		return true; /* that was an earlier socket of this number */
-	if (control(set, EPOLL_CTL_ADD, fd, s, &y.want) == 0)
+	if (control(set, EPOLL_CTL_ADD, fd, s, &want) == 0)
 		return true;
-	real.epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &y.want);
+	real.epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &want);
 	return false;
 }
 
@@ -206,9 +119,11 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e) {
 	real_need();
 	struct sock *s = sock_get(fd);
 	if (!s) {
+		if (op == EPOLL_CTL_ADD)
+			epoll_watch(fd); /* a set in a set */
 		int r = real.epoll_ctl(epfd, op, fd, e);
-		if (r == 0 && active && !within()) /* within: libedge's own */
-			note_early(epfd, op, fd, e);
+		if (r == 0 && active && !within() && !set_of(fd))
+			early_note(epfd, op, fd, e);
 		return r;
 	}
 	int result = -1, err = 0;
@@ -217,14 +132,14 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e) {
 		begin(s);
 	if (s->state == LISTENING) {
 		enlist(s);
-		claim(epfd);
+		set_claim(epfd);
 	}
 	if (s->state == PLAIN || s->state == LISTENING) {
 		unlock();
 		result = real.epoll_ctl(epfd, op, fd, e);
 		err = errno;
 	} else {
-		struct epset *set = claim(epfd);
+		struct epset *set = set_claim(epfd);
 		err = !set ? errno : op != EPOLL_CTL_DEL && !e ? EFAULT : control(set, op, fd, s, e);
 		result = err ? -1 : 0;
 		unlock();
@@ -248,10 +163,12 @@ static int collect(struct epset *set, struct epoll_event *out, int n) {
 		if (i->want.events & EPOLLONESHOT) {
 			i->spent = true;
 		} else if (!(i->want.events & EPOLLET)) {
-			item_changed(i);
+			enqueue(i);
 			end = end ? end : i;
 		}
 	}
+	if (set->shine >= 0)
+		set_show(set, false);
 	return got;
 }
 
@@ -284,7 +201,8 @@ static int wait_locked(struct epset *set, struct epoll_event *out, int max, int6
 	for (;;) {
 		w->rung = false;
 		progress();
-		if (set->closed) {
+		epoll_show();
+		if (set->descriptors == 0) {
 			errno = EBADF;
 			return -1;
 		}
@@ -347,10 +265,10 @@ static int wait_set(int epfd, struct epset *set, struct epoll_event *out, int ma
 /* The set, which is ours before a thread sleeps in it: other threads may add streams meanwhile. */
 static struct epset *to_wait(int epfd) {
 	struct epset *set = set_of(epfd);
-	if (set || !active || within())
-		return set;
+	if ((set && set->open) || !active || within())
+		return set && set->open ? set : NULL;
 	lock();
-	set = claim(epfd);
+	set = set_claim(epfd);
 	unlock();
 	return set;
 }
@@ -358,7 +276,7 @@ static struct epset *to_wait(int epfd) {
 EXPORT int epoll_pwait(int epfd, struct epoll_event *out, int max, int ms, const sigset_t *mask) {
 	real_need();
 	struct epset *set = to_wait(epfd);
-	if (!set || within()) /* within: libedge's own */
+	if (!set || within()) /* within: a handler of a signal that came into another call */
 		return real.epoll_pwait(epfd, out, max, ms, mask);
 	return wait_set(epfd, set, out, max, ms < 0 ? NEVER : now_ns() + ms * MILLI, mask);
 }

@@ -365,11 +365,30 @@ EXPORT ssize_t writev(int fd, const struct iovec *v, int n) {
 	return r;
 }
 
+/* Sockets that have not been connected yet, and go to somebody. */
+static void send_rights(const struct msghdr *m) {
+	struct msghdr all = *m;
+	for (struct cmsghdr *c = active && m->msg_control ? CMSG_FIRSTHDR(&all) : NULL; c; c = CMSG_NXTHDR(&all, c)) {
+		int one;
+		for (size_t i = 0; c->cmsg_type == SCM_RIGHTS && CMSG_LEN((i + 1) * sizeof one) <= c->cmsg_len; i++) {
+			memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
+			struct sock *s = sock_get(one);
+			if (s)
+				sock_put(s);
+			else
+				twin_away(one);
+		}
+	}
+}
+
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
 	int err;
 	struct sock *s = streaming(fd, flags, &err);
-	if (!s)
+	if (!s) {
+		if (!err && m && m->msg_controllen)
+			send_rights(m);
 		return err ? fail_with(err) : real.sendmsg(fd, m, flags);
+	}
 	ssize_t r = flags & MSG_OOB ? fail_with(EOPNOTSUPP) : transmit_vector(s, fd, m->msg_iov, m->msg_iovlen, flags);
 	done(s);
 	return r;

@@ -52,6 +52,7 @@ static int run(struct polling *q, int64_t until, const sigset_t *mask) {
 	for (int round = 0;;) {
 		w->rung = false;
 		progress();
+		epoll_show();
 		int ready = look(q);
 		int64_t now = now_ns();
 		if (ready || kernel_ready || now >= until) {
@@ -68,9 +69,9 @@ static int run(struct polling *q, int64_t until, const sigset_t *mask) {
 			               real.ppoll(q->kernel, n, &(struct timespec){0}, NULL) > 0;
 			continue;
 		}
+		w->mixed = q->nkernel || mask;
 		if (!sleep_begin(w))
 			continue;
-		q->kernel[n] = (struct pollfd){.fd = w->set, .events = POLLIN};
 		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
 		if (sleep_poll(&q->x, q->kernel, n + 1, left, mask) < 0)
 			return -1;
@@ -138,17 +139,21 @@ int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask) {
 	return result == 0 && mask ? real.ppoll(NULL, 0, &(struct timespec){0}, mask) : result; /* lets signals in */
 }
 
+/* A stream, what may become one, or an epoll set, which may have some. */
+static bool is_ours(int fd) {
+	struct sock *s = sock_get(fd);
+	if (!s)
+		return epoll_watch(fd);
+	bool ours = s->state != PLAIN;
+	sock_put(s);
+	return ours;
+}
+
 static bool any_ours(const struct pollfd *p, nfds_t n) {
-	for (nfds_t i = 0; i < n; i++) {
-		struct sock *s = sock_get(p[i].fd);
-		if (!s)
-			continue;
-		bool ours = s->state != PLAIN;
-		sock_put(s);
-		if (ours)
-			return true;
-	}
-	return false;
+	bool any = false;
+	for (nfds_t i = 0; i < n; i++)
+		any |= is_ours(p[i].fd);
+	return any;
 }
 
 static int64_t until_of(const struct timespec *t) {
@@ -186,18 +191,10 @@ EXPORT int __ppoll_chk(struct pollfd *p, nfds_t n, const struct timespec *t, con
 static bool in(const fd_set *set, int fd) { return set && FD_ISSET(fd, set); }
 
 static bool select_ours(int n, const fd_set *r, const fd_set *w, const fd_set *e) {
-	for (int fd = 0; fd < n; fd++) {
-		if (!in(r, fd) && !in(w, fd) && !in(e, fd))
-			continue;
-		struct sock *s = sock_get(fd);
-		if (!s)
-			continue;
-		bool ours = s->state != PLAIN;
-		sock_put(s);
-		if (ours)
-			return true;
-	}
-	return false;
+	bool any = false;
+	for (int fd = 0; fd < n; fd++)
+		any |= (in(r, fd) || in(w, fd) || in(e, fd)) && is_ours(fd);
+	return any;
 }
 
 /* Puts descriptors into set that have any of the bits; returns how many. */

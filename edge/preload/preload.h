@@ -7,7 +7,10 @@
  *
  *   calls.c    connect, listen, accept, close, dup, fcntl, ...: what changes descriptors
  *   io.c       read, write and their relatives
- *   poll.c     poll and select; epoll.c: epoll; wait.c: how a thread sleeps; signals.c: what interrupts it
+ *   poll.c     poll and select
+ *   epoll.c    epoll; sets.c: which descriptors are sets
+ *   wait.c     how a thread sleeps; bed.c: in what; signals.c: what interrupts it
+ *   own.c      the library's own descriptors; raw.c: system calls that go past the C library's functions, io_uring
  *   upgrade.c  offers, their acceptance, and what happens without
  *   sock.c     the table of descriptors; process.c: beginning, fork and end of the process
  *   map.c      which addresses are ours; real.c: the C library's functions
@@ -21,6 +24,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -87,11 +91,13 @@ void sock_put(struct sock *s);
 /* A new entry with one count, its descriptor's. NULL: fd is beyond the table. By guard. */
 struct sock *sock_new(int fd, enum state state);
 void sock_link(struct sock *s, int fd); /* one more descriptor */
+bool sock_has(const struct sock *s, int fd);
 void sock_unlink(int fd);               /* fd is closed */
 void sock_decide(struct sock *s);       /* puts it into undecided; by guard */
 void sock_decided(struct sock *s);
 void table_after_fork(void);
 void table_close_all(void);
+void table_withdraw(const char *why);
 void table_range(unsigned first, unsigned last);
 
 /* upgrade.c: by guard, but what says otherwise. */
@@ -120,17 +126,37 @@ int events(struct sock *s);
 void _pthread_cleanup_push(struct _pthread_cleanup_buffer *b, void (*run)(void *), void *arg);
 void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *b, int run);
 
+/* own.c: what stands for a descriptor of the library's own is its handle. */
+int own_take(int fd);    /* a handle for fd. -1: errno says why not */
+int own_number(int fd);  /* of a handle; a number is its own */
+bool own_is(int fd);     /* of a number */
+bool own_move(int fd);   /* off a number. false: errno says why not. By guard */
+int own_close(int fd);
+int own_close_range(unsigned first, unsigned last, int flags);
+int own_epoll_ctl(int set, int op, int fd, struct epoll_event *e);
+ssize_t own_read(int fd, void *p, size_t n);
+ssize_t own_write(int fd, const void *p, size_t n);
+void own_after_fork(void);
+
+/* raw.c */
+bool rings(void);      /* this process has io_uring, by which it may use its sockets: they stay with TCP */
+void rings_look(void); /* whether it has */
+
 /* wait.c: a waiter is a thread that sleeps, or an epoll set. Links join it to what it waits for. By guard. */
+enum bell { BY_FD, BY_WORD, BY_CROWD };
 struct waiter {
-	int fd;        /* eventfd */
+	int fd;        /* eventfd. -1: a thread without a bed (bed.c) */
 	int set;       /* epoll: fd, the hub if it watches, and of an epoll set the program's descriptors; -1: none */
+	sem_t word;    /* a thread without a bed sleeps here, */
+	bool mixed;    /* or, if it waits for descriptors of the kernel as well, in poll with the crowd */
+	enum bell bell; /* by which it was woken, if written */
 	bool hooked;   /* the hub is in set */
 	bool watches;  /* and wakes who sleeps in it */
 	int asleep;    /* threads */
 	int away;      /* of those, in handlers: nothing wakes them */
 	struct waiter *next, **at; /* of those with threads asleep, the latest first */
 	bool rung;     /* something happened since a thread looked */
-	bool written;  /* fd is readable, or about to be */
+	bool written;  /* the bell was rung, or is about to be */
 	bool lingers;
 };
 struct link {
@@ -145,8 +171,10 @@ extern bool woken; /* the device rang one who slept, and was not looked at since
 int64_t now_ns(void);
 extern const char own; /* marks what is in a set and not the program's */
 bool wait_open(struct waiter *w, int set); /* errno says why not */
+bool wait_ready(void);   /* what all threads need, when the hub is there. By guard */
+void wait_moved(int handle, int from); /* the number of a handle changed. By guard */
 int64_t after(int64_t s, int64_t ns); /* the time then; NEVER: beyond all of it */
-struct waiter *own_waiter(void); /* of the calling thread. Without descriptors for it it looks now and then */
+struct waiter *own_waiter(void); /* of the calling thread */
 void link_add(struct link *l, struct sock *s, struct waiter *w);
 void link_remove(struct link *l);
 void changed(struct sock *s);
@@ -189,6 +217,18 @@ void resume(int inside);
 int wait_for(struct sock *s, int want, size_t more, int64_t until);
 void wait_after_fork(void);
 
+/* bed.c, by guard: a bed is the descriptors in which a thread sleeps, so that it can watch the hub. */
+extern int crowd;                   /* eventfd that wakes all threads without a bed that poll; -1: none */
+bool bed_take(struct waiter *w);    /* for a thread that goes to sleep. false: there is none */
+bool bed_free(void);                /* bed_take would find one */
+void bed_keep(struct waiter *w);    /* a thread ends */
+bool beds_open(void);
+void beds_after_fork(void);
+void beds_hook(int from);           /* the hub's number changed */
+void set_hook(struct waiter *w, int from);
+void crowd_call(void);              /* wakes them for one's sake */
+void crowd_answer(void);            /* that one is awake */
+
 /* signals.c: signals that came while the thread was in the library wait until it leaves. */
 bool signals_put_off(void);
 void signals_let_in(void);
@@ -196,7 +236,7 @@ void signals_begin(void);   /* of a call that waits: forgets handlers that ran b
 bool signals_seen(void);    /* a handler ran since then: the call does not sleep, and ends with EINTR */
 bool signals_restart(void); /* unless all of them have SA_RESTART, and the call is one to which that applies */
 
-/* epoll.c, by guard, but the last */
+/* epoll.c and sets.c, by guard unless it says otherwise */
 void item_changed(struct item *i);
 void item_plain(struct item *i);
 void items_drop(struct sock *s);
@@ -204,11 +244,19 @@ void epoll_after_fork(void);
 void epoll_closed(int fd);
 void epoll_range(unsigned first, unsigned last);
 void epoll_left(struct epset *set); /* by a thread that waited. By guard */
+void epoll_shared(int from, int to);  /* a dup. Unlocked */
+bool epoll_watch(int fd);             /* fd is a set that somebody waits on from outside. Unlocked */
+void epoll_show(void);                /* has such sets be readable, or not. By guard */
+void epoll_moved(int handle, int from); /* by guard */
+void epoll_inherit(int fd);           /* one that another process had, or a dup of one of ours. Unlocked */
 /* Moves a socket that was put into a set before it connects to our part of the set. false: it cannot. By guard. */
 bool epoll_move(struct sock *s, int fd);
 
 /* poll.c, unlocked */
 int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask);
+
+/* calls.c */
+void twin_away(int fd); /* a socket that came from somewhere, or went: it stays with TCP unless it is connected */
 
 /* process.c */
 void inherit(int fd); /* another process had it */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "preload.h"
+#include "weak.h"
 
 bool active;
 const char *daemon_socket;
@@ -69,13 +70,18 @@ static bool standard(int fd) {
 /* Sockets that the process was given: a listening one is offered, a connected one is like one just accepted. */
 void inherit(int fd) {
 	int on = 0;
+	epoll_inherit(fd);
 	socklen_t n = sizeof on;
 	if (!suits(fd) || real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n))
 		return;
 	if (!on && standard(fd))
 		return;
 	if (!on) {
-		adopt(fd, real.fcntl64(fd, F_GETFL) & O_NONBLOCK);
+		union address a;
+		if (getpeername(fd, &a.any, &(socklen_t){sizeof a}))
+			twin_away(fd);
+		else
+			adopt(fd, real.fcntl64(fd, F_GETFL) & O_NONBLOCK);
 		return;
 	}
 	lock();
@@ -112,6 +118,7 @@ static void in_child(void) {
 	wait_after_fork();
 	table_after_fork();
 	epoll_after_fork();
+	own_after_fork();
 	pthread_mutex_init(&guard, NULL);
 }
 
@@ -122,9 +129,18 @@ static void after_fork_in_child(void) {
 
 static bool handlers;
 
+/* Weak, as what else no other C library has (weak.h): pthread_atfork would bring it in. */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
+extern void *__dso_handle;
+
+/* pthread_atfork for libedge, too (own.syms). */
+int own_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)(void)) {
+	return __register_atfork(before, parent, child, &__dso_handle);
+}
+
 void process_handlers(void) {
 	if (!handlers)
-		pthread_atfork(before_fork, after_fork, after_fork_in_child);
+		own_pthread_atfork(before_fork, after_fork, after_fork_in_child);
 	handlers = true;
 }
 
@@ -137,7 +153,9 @@ static void first_in_child(void) {
 
 __attribute__((constructor)) static void start(void) {
 	real_load();
-	if (getauxval(AT_SECURE) || dlsym(RTLD_DEFAULT, "edge_preload_version") != &edge_preload_version || skipped())
+	if (!__register_atfork || getauxval(AT_SECURE))
+		return; /* another C library, or a set-uid program */
+	if (dlsym(RTLD_DEFAULT, "edge_preload_version") != &edge_preload_version || skipped())
 		return;
 	const char *path = getenv("EDGE_SOCKET"), *buffer = getenv("EDGE_RUN_BUFFER"); /* servers may clear these */
 	journal = getenv("EDGE_RUN_LOG");
@@ -151,7 +169,7 @@ __attribute__((constructor)) static void start(void) {
 	}
 	active = true;
 	process_id = getpid();
-	pthread_atfork(NULL, NULL, first_in_child);
+	own_pthread_atfork(NULL, NULL, first_in_child);
 	inherit_all();
 }
 

@@ -14,6 +14,8 @@ void real_load(void) {
 		*(void **)&real.name = dlsym(RTLD_NEXT, #name);
 	REAL_CALLS(FIND)
 #undef FIND
+	if (!real.fcntl64)
+		*(void **)&real.fcntl64 = dlsym(RTLD_NEXT, "fcntl"); /* of another C library */
 	if (!real.read || !real.close || !real.ppoll || !real.epoll_ctl)
 		abort(); /* a C library without these is not the one this was built for */
 	real_known = true;

@@ -46,6 +46,7 @@
 	X(int, pselect, (int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *)) \
 	X(int, select, (int, fd_set *, fd_set *, fd_set *, struct timeval *)) \
 	X(int, poll, (struct pollfd *, nfds_t, int)) \
+	X(int, epoll_create1, (int)) \
 	X(int, epoll_ctl, (int, int, int, struct epoll_event *)) \
 	X(int, epoll_pwait, (int, struct epoll_event *, int, int, const sigset_t *)) \
 	X(FILE *, fdopen, (int, const char *)) \
@@ -67,6 +68,7 @@
 	X(int, execvpe, (const char *, char *const *, char *const *)) \
 	X(int, fexecve, (int, char *const *, char *const *)) \
 	X(int, initgroups, (const char *, gid_t)) \
+	X(long, syscall, (long, ...)) \
 	X(void, _exit, (int))
 
 #define REAL_POINTER(type, name, args) type(*name) args;

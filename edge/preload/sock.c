@@ -113,6 +113,8 @@ struct sock *sock_new(int fd, enum state state) {
 	return s;
 }
 
+bool sock_has(const struct sock *s, int fd) { return fd >= 0 && fd < DESCRIPTORS && atomic_load(&table[fd]) == s; }
+
 void sock_link(struct sock *s, int fd) {
 	if (fd < 0 || fd >= DESCRIPTORS || borrowed())
 		return;
@@ -176,6 +178,15 @@ void table_after_fork(void) {
 		default:
 			break;
 		}
+	}
+}
+
+/* What is not a stream yet stays with TCP. By guard. */
+void table_withdraw(const char *why) {
+	for (int fd = 0; fd <= highest; fd++) {
+		struct sock *s = atomic_load(&table[fd]);
+		if (s && (s->state == LISTENING || s->state == OFFERED || s->state == ACCEPTED))
+			become_plain(s, why);
 	}
 }
 

@@ -76,12 +76,12 @@ bool device_ready(void) {
 	}
 	process_handlers();
 	edge_device_quiet(device, 1); /* see unlock */
-	hub = epoll_create1(EPOLL_CLOEXEC);
+	hub = own_take(real.epoll_create1(EPOLL_CLOEXEC));
 	struct epoll_event e = {.events = EPOLLIN};
-	if (hub >= 0 && real.epoll_ctl(hub, EPOLL_CTL_ADD, edge_device_fd(device), &e) == 0)
+	if (hub >= 0 && own_epoll_ctl(hub, EPOLL_CTL_ADD, edge_device_fd(device), &e) == 0 && wait_ready())
 		return true;
 	if (hub >= 0)
-		real.close(hub);
+		own_close(hub);
 	hub = -1;
 	edge_device_close(device, 0);
 	device = NULL;
@@ -101,9 +101,7 @@ static int offer_service(struct sock *s) {
 
 /* libedge has made the device useless here, and closed its descriptors. */
 void upgrade_after_fork(void) {
-	if (hub >= 0)
-		real.close(hub);
-	hub = -1;
+	hub = -1; /* own_after_fork closes it */
 	device = NULL;
 	device_after = 0;
 }
@@ -225,12 +223,12 @@ void withdraw(struct sock *s) {
 
 bool watch_connect(struct sock *s) {
 	struct epoll_event e = {.events = EPOLLOUT};
-	return s->connecting = real.epoll_ctl(hub, EPOLL_CTL_ADD, s->fd, &e) == 0;
+	return s->connecting = own_epoll_ctl(hub, EPOLL_CTL_ADD, s->fd, &e) == 0;
 }
 
 static void unwatch_connect(struct sock *s) {
 	if (s->connecting)
-		real.epoll_ctl(hub, EPOLL_CTL_DEL, s->fd, NULL);
+		own_epoll_ctl(hub, EPOLL_CTL_DEL, s->fd, NULL);
 	s->connecting = false;
 }
 

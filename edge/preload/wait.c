@@ -6,11 +6,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "preload.h"
+#include "weak.h"
 
 int sleepers, lingerers;
 const char own;
@@ -20,7 +20,7 @@ static struct waiter *asleep, *watcher; /* watcher: of those asleep; NULL: none.
 /* Who was woken by others last, and if it was twice in a row. Only compared: they may be gone. */
 static struct waiter *latest, *favourite;
 static __thread struct waiter mine = {.fd = -1, .set = -1};
-static pthread_key_t key; /* closes the eventfd of a thread that ends */
+static pthread_key_t key; /* keeps the bed of a thread that ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static _Atomic bool over;
@@ -138,8 +138,9 @@ static bool turn(struct waiter *w, bool on) {
 		return true;
 	struct epoll_event e = {.events = on ? EPOLLIN : 0, .data.ptr = (void *)&own};
 	int err = errno;
-	bool ok = hub >= 0 && (w->hooked || real.epoll_ctl(w->set, EPOLL_CTL_ADD, hub, &e) == 0 || errno == EEXIST) &&
-	          real.epoll_ctl(w->set, EPOLL_CTL_MOD, hub, &e) == 0;
+	int set = own_number(w->set), number = hub < 0 ? -1 : own_number(hub);
+	bool ok = hub >= 0 && (w->hooked || real.epoll_ctl(set, EPOLL_CTL_ADD, number, &e) == 0 || errno == EEXIST) &&
+	          real.epoll_ctl(set, EPOLL_CTL_MOD, number, &e) == 0;
 	errno = err;
 	if (!ok)
 		return false;
@@ -167,23 +168,41 @@ static bool watched(struct waiter *w) {
 	return hub < 0 || w->set < 0 || (takes && watch(w)) || watcher;
 }
 
-/* If who watched has left, another one is to. */
+/* If who watched has left, another one is to. One without a bed wakes, and takes one. */
 static void hand_on(void) {
-	for (struct waiter *w = asleep; w && !watcher && lingerers == 0; w = w->next)
-		if (w->away < w->asleep)
+	struct waiter *bare = NULL;
+	if (watcher || lingerers > 0 || hub < 0)
+		return;
+	for (struct waiter *w = asleep; w && !watcher; w = w->next) {
+		if (w->away == w->asleep)
+			continue;
+		if (w->set < 0 && w->written)
+			return; /* it is about to take one */
+		if (w->set < 0)
+			bare = w;
+		else
 			watch(w);
+	}
+	if (!watcher && bare && bed_free())
+		ring(bare);
 }
 
 /* As unlock, but that nothing is taken from the device: a handler may have little stack. */
 static void unlock_here(void) {
 	hand_on();
+	struct waiter *w[PENDING];
 	int n = npending, fds[PENDING];
-	for (int i = 0; i < n; i++)
-		fds[i] = pending[i]->fd;
+	for (int i = 0; i < n; i++) {
+		w[i] = pending[i];
+		fds[i] = w[i]->bell == BY_FD ? w[i]->fd : -1;
+	}
 	npending = 0;
 	pthread_mutex_unlock(&guard);
-	for (int i = 0; i < n; i++)
-		real.write(fds[i], &(uint64_t){1}, 8);
+	for (int i = 0; i < n; i++) /* they wait for it in sleep_end */
+		if (fds[i] < 0)
+			sem_post(&w[i]->word);
+		else
+			own_write(fds[i], &(uint64_t){1}, 8);
 	leave();
 }
 
@@ -210,49 +229,34 @@ int64_t now_ns(void) {
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static void close_own(struct waiter *w) {
-	if (w->fd < 0)
-		return;
-	real.close(w->fd);
-	real.close(w->set);
-	*w = (struct waiter){.fd = -1, .set = -1};
-}
-
 int64_t after(int64_t s, int64_t ns) {
 	int64_t now = now_ns();
 	return s >= (NEVER - now) / SECOND - 1 ? NEVER : now + s * SECOND + ns;
 }
 
 static void thread_ends(void *p) {
-	struct waiter *w = p;
-	close_own(w);
+	lock();
+	bed_keep(p);
+	unlock();
 }
 
 static void make_key(void) { pthread_key_create(&key, thread_ends); }
 
-bool wait_open(struct waiter *w, int set) {
-	struct epoll_event e = {.events = EPOLLIN, .data.ptr = (void *)&own};
-	*w = (struct waiter){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .set = set};
-	if (w->fd >= 0 && real.epoll_ctl(set, EPOLL_CTL_ADD, w->fd, &e) == 0)
-		return true;
-	int err = errno;
-	if (w->fd >= 0)
-		real.close(w->fd);
-	w->fd = w->set = -1;
-	errno = err;
-	return false;
-}
-
 struct waiter *own_waiter(void) {
-	if (mine.fd >= 0 || mine.asleep > 0)
+	static __thread bool known;
+	if (known)
 		return &mine;
 	pthread_once(&once, make_key);
-	int set = epoll_create1(EPOLL_CLOEXEC);
-	if (set >= 0 && wait_open(&mine, set))
-		pthread_setspecific(key, &mine);
-	else if (set >= 0)
-		real.close(set);
+	pthread_setspecific(key, &mine);
+	sem_init(&mine.word, 0, 0);
+	known = true;
 	return &mine;
+}
+
+void wait_moved(int handle, int from) {
+	if (handle == hub)
+		beds_hook(from);
+	epoll_moved(handle, from);
 }
 
 void wait_after_fork(void) {
@@ -265,7 +269,10 @@ void wait_after_fork(void) {
 		for (nfds_t i = 0; i < x->n; i++)
 			x->links[i].at = NULL;
 	}
-	close_own(&mine); /* the parent's, too */
+	mine.fd = mine.set = -1;
+	mine.hooked = mine.watches = mine.written = false;
+	sem_init(&mine.word, 0, 0);
+	beds_after_fork(); /* the parent's */
 }
 
 void link_add(struct link *l, struct sock *s, struct waiter *w) {
@@ -290,12 +297,17 @@ void wake(struct waiter *w) {
 	if (!w->asleep || w->written)
 		return;
 	w->written = true;
+	w->bell = w->fd >= 0 ? BY_FD : w->mixed ? BY_CROWD : BY_WORD;
 	favourite = latest == w ? w : NULL;
 	latest = w;
-	if (npending < PENDING)
+	if (w->bell == BY_CROWD)
+		crowd_call();
+	else if (npending < PENDING)
 		pending[npending++] = w;
+	else if (w->bell == BY_WORD)
+		sem_post(&w->word);
 	else
-		real.write(w->fd, &(uint64_t){1}, 8);
+		own_write(w->fd, &(uint64_t){1}, 8);
 }
 
 void ring(struct waiter *w) {
@@ -336,6 +348,8 @@ static void sleep_end(struct waiter *w);
 
 bool sleep_begin(struct waiter *w) {
 	linger_end(w);
+	if (w == &mine && w->set < 0 && w->asleep == 0)
+		bed_take(w);
 	if (w->asleep++ == 0) {
 		w->next = asleep;
 		w->at = &asleep;
@@ -350,13 +364,25 @@ bool sleep_begin(struct waiter *w) {
 	return false;
 }
 
-static void sleep_end(struct waiter *w) {
+/* Takes what woke w. Who rings has just left guard, perhaps: w is in use until then. */
+static void answer(struct waiter *w) {
 	uint64_t n;
+	if (w->bell == BY_CROWD) {
+		crowd_answer();
+		return;
+	}
+	if (spared(w))
+		return;
+	while ((w->bell == BY_WORD ? sem_trywait(&w->word) : own_read(w->fd, &n, 8)) < 0 &&
+	       (errno == EAGAIN || errno == EINTR))
+		sched_yield();
+}
+
+static void sleep_end(struct waiter *w) {
 	if (w->asleep == 0)
 		return; /* a child, in which nobody sleeps */
-	if (w->written && !spared(w))
-		while (real.read(w->fd, &n, 8) < 0 && (errno == EAGAIN || errno == EINTR))
-			sched_yield(); /* who writes it has just left guard; fd is in use until then */
+	if (w->written)
+		answer(w);
 	w->written = false;
 	if (--w->asleep == 0) {
 		*w->at = w->next;
@@ -452,12 +478,28 @@ static int awake(struct sleeping *x, int r) {
 	return r;
 }
 
-/* The last of p is the waiter's set. */
+/* Sleeps without a descriptor, up to ns. It has an end, so that handlers with SA_RESTART end it, too. */
+static int sleep_word(struct waiter *w, int64_t ns) {
+	const int64_t now = now_ns(), most = INT64_C(86400) * SECOND, until = now + (ns < most ? ns : most);
+	int r = sem_clockwait(&w->word, CLOCK_MONOTONIC,
+	                      &(struct timespec){.tv_sec = until / SECOND, .tv_nsec = until % SECOND});
+	if (r == 0)
+		sem_post(&w->word); /* for sleep_end */
+	return r && errno == ETIMEDOUT ? 0 : r;
+}
+
+/* The last of p is for what wakes the waiter. */
 int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask) {
-	const int64_t most = x->w->set < 0 && ns > MILLI ? MILLI : ns; /* without a descriptor nobody wakes it */
+	bool unwatched = hub >= 0 && !watcher && lingerers == 0; /* those with beds are all in handlers */
+	bool blind = x->w->set < 0 && (unwatched || (x->w->mixed && crowd < 0));
+	const int64_t most = blind && ns > MILLI ? MILLI : ns;
 	const struct timespec t = {.tv_sec = most / SECOND, .tv_nsec = most % SECOND}, *end = most == NEVER ? NULL : &t;
+	bool word = x->w->set < 0 && !x->w->mixed;
+	int bell = x->w->set >= 0 ? x->w->set : crowd;
+	p[n - 1] = (struct pollfd){.fd = bell < 0 ? -1 : own_number(bell), .events = POLLIN};
 	falls_asleep(x);
-	int r = awake(x, signals_seen() ? fail_with(EINTR) : real.ppoll(p, n, end, mask));
+	int r = signals_seen() ? fail_with(EINTR) : word ? sleep_word(x->w, most) : real.ppoll(p, n, end, mask);
+	r = awake(x, r);
 	woken |= r > 0 && x->w->watches && p[n - 1].revents != 0;
 	return r;
 }
@@ -491,6 +533,7 @@ int wait_for(struct sock *s, int want, size_t more, int64_t until) {
 	lock();
 	struct link l = {0};
 	struct sleeping x = {.w = w, .links = &l, .socks = &s, .n = 1};
+	w->mixed = false;
 	link_add(&l, s, w);
 	for (;;) {
 		w->rung = false;
@@ -506,7 +549,7 @@ int wait_for(struct sock *s, int want, size_t more, int64_t until) {
 			break;
 		if (linger(w) || !sleep_begin(w))
 			continue;
-		struct pollfd p = {.fd = w->set, .events = POLLIN};
+		struct pollfd p;
 		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
 		if (sleep_poll(&x, &p, 1, left, NULL) >= 0 || errno != EINTR)
 			continue;

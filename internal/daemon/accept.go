@@ -56,8 +56,8 @@ func (d *Daemon) sessionsOf(owner uint32) (n int) {
 	return n
 }
 
-// keptSessions are control sockets that only administrators get (by default root and the daemon's user): whatever the others do, a peer
-// can be removed.
+// keptSessions are control sockets that only administrators get, by default root and the daemon's user: whatever the
+// others do, a peer can be removed.
 const keptSessions = 16
 
 // roomFor reports whether a session is admitted. The caller holds d.mu.

@@ -14,6 +14,11 @@ for run in env "$out/edge-run"; do # what they want of streams is what TCP does
 	timeout 120 $run "$out/signals"
 	timeout 120 $run "$out/mix" $(seq 1 10) >"$dir/mix" || { cat "$dir/mix"; exit 1; }
 done
+# Not all: sockets of the stand-in's have low numbers.
+for tests in dups first forked twins nested raw ringed liburing; do
+	timeout 60 "$out/fds" $tests
+	timeout 60 "$out/edge-run" "$out/fds" $tests
+done
 STANDIN_LOST=1 timeout 120 "$out/edge-run" "$out/tcp" again
 STANDIN_PAUSE=5 timeout 120 "$out/edge-run" "$out/signals" restarts # while the program polls
 STANDIN_PAUSE=5 STANDIN_LINGER=1 timeout 120 "$out/edge-run" "$out/signals" restarts
@@ -33,6 +38,8 @@ said() { # WANTED COMMAND...
 	"$@" 2>&1 | grep -qF "$words" || { echo "want \"$words\" of: $*"; exit 1; }
 }
 said "$dir/none: No such file" env EDGE_RUN_CONFIG="$dir/none" "$out/edge-run" true
+ln -s "$out" "$dir/with blank"
+said "takes no path with a blank" env EDGE_RUN_LIBRARY="$dir/with blank/libedge-preload.so" "$out/edge-run" true
 said '"host=peer" is passed over' env EDGE_RUN_MAP="host=peer" "$out/edge-run" true
 EDGE_RUN_CONFIG=/dev/null EDGE_RUN_MAP="" EDGE_RUN_LOG="$dir/log" "$out/edge-run" true
 said "EDGE_RUN_MAP name no peer" cat "$dir/log"

@@ -34,7 +34,7 @@ enum { PATIENCE = 20 }; /* seconds that a test takes if it hangs */
 static const char *test;
 static bool preloaded;
 static int listener, one, two; /* ends of a connection */
-static int three, four;         /* of another one */
+static int three __attribute__((unused)), four __attribute__((unused)); /* of another one */
 static struct sockaddr_in address;
 static _Atomic pid_t sleeper;
 static _Atomic int handled;
@@ -85,7 +85,7 @@ static void asleep(pid_t tid) {
 	}
 }
 
-static void count(int n) {
+static __attribute__((unused)) void count(int n) {
 	(void)n;
 	handled++;
 }

@@ -1,0 +1,140 @@
+/*
+ * What goes past the C library's functions: syscall(), whose calls are sent to the functions that stand here, and
+ * io_uring, whose requests the library does not see. libuv takes io_uring for epoll_ctl if the kernel has it, by
+ * syscall(): it is told that the kernel has none, and then calls epoll_ctl. A program that links liburing is left its
+ * rings, and all its sockets stay with TCP; so is one that has a ring when it first listens or connects, whatever made
+ * it. A ring that is made later by a system call of the program's own instructions is not noticed.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "preload.h"
+
+static _Atomic bool ringed;
+
+bool rings(void) { return ringed; }
+
+static void has_ring(void) {
+	if (!active || borrowed() || atomic_exchange(&ringed, true))
+		return;
+	note("every connection from now on", "tcp: the program uses io_uring");
+	lock();
+	table_withdraw("tcp: the program uses io_uring");
+	unlock();
+}
+
+void rings_look(void) {
+	char name[64];
+	int err = errno;
+	DIR *d = ringed ? NULL : opendir("/proc/self/fd");
+	for (struct dirent *e; d && (e = readdir(d));) {
+		ssize_t n = readlinkat(dirfd(d), e->d_name, name, sizeof name);
+		if (n == sizeof "anon_inode:[io_uring]" - 1 && memcmp(name, "anon_inode:[io_uring]", (size_t)n) == 0)
+			has_ring();
+	}
+	if (d)
+		closedir(d);
+	errno = err;
+}
+
+/* liburing's, which makes its system calls itself. ring is a struct of its own. */
+#define RING(name, args, given) \
+	EXPORT int name args { \
+		int(*next) args; \
+		*(void **)&next = dlsym(RTLD_NEXT, #name); \
+		has_ring(); \
+		return next ? next given : -ENOSYS; \
+	}
+RING(io_uring_queue_init, (unsigned n, void *ring, unsigned flags), (n, ring, flags))
+RING(io_uring_queue_init_params, (unsigned n, void *ring, void *p), (n, ring, p))
+RING(io_uring_queue_init_try_nosqarr, (unsigned n, void *ring, void *p), (n, ring, p))
+RING(io_uring_queue_init_mem, (unsigned n, void *ring, void *p, void *at, size_t size), (n, ring, p, at, size))
+RING(io_uring_setup, (unsigned n, void *p), (n, p))
+
+struct masked { const sigset_t *mask; size_t size; };
+
+/* The same by one of the functions that stand here. false: there is none. */
+static bool descriptors(long n, const long *a, long *r) {
+	const int fd = (int)a[0];
+	switch (n) {
+	case SYS_close: *r = close(fd); break;
+	case SYS_close_range: *r = close_range((unsigned)a[0], (unsigned)a[1], (int)a[2]); break;
+	case SYS_dup: *r = dup(fd); break;
+	case SYS_dup3: *r = dup3(fd, (int)a[1], (int)a[2]); break;
+	case SYS_fcntl: *r = fcntl(fd, (int)a[1], a[2]); break;
+	case SYS_ioctl: *r = ioctl(fd, (unsigned long)a[1], (void *)a[2]); break;
+	case SYS_connect: *r = connect(fd, (void *)a[1], (socklen_t)a[2]); break;
+	case SYS_listen: *r = listen(fd, (int)a[1]); break;
+	case SYS_accept: *r = accept4(fd, (void *)a[1], (void *)a[2], 0); break;
+	case SYS_accept4: *r = accept4(fd, (void *)a[1], (void *)a[2], (int)a[3]); break;
+	case SYS_shutdown: *r = shutdown(fd, (int)a[1]); break;
+	case SYS_getsockopt: *r = getsockopt(fd, (int)a[1], (int)a[2], (void *)a[3], (void *)a[4]); break;
+	case SYS_setsockopt: *r = setsockopt(fd, (int)a[1], (int)a[2], (void *)a[3], (socklen_t)a[4]); break;
+	case SYS_epoll_create1: *r = epoll_create1(fd); break;
+	case SYS_epoll_ctl: *r = epoll_ctl(fd, (int)a[1], (int)a[2], (void *)a[3]); break;
+	case SYS_epoll_pwait: *r = epoll_pwait(fd, (void *)a[1], (int)a[2], (int)a[3], (void *)a[4]); break;
+	case SYS_epoll_pwait2: *r = epoll_pwait2(fd, (void *)a[1], (int)a[2], (void *)a[3], (void *)a[4]); break;
+	case SYS_ppoll: *r = ppoll((void *)a[0], (nfds_t)a[1], (void *)a[2], (void *)a[3]); break;
+	case SYS_pselect6: {
+		const struct masked *m = (void *)a[5];
+		*r = pselect(fd, (void *)a[1], (void *)a[2], (void *)a[3], (void *)a[4], m ? m->mask : NULL);
+		break;
+	}
+#ifdef SYS_dup2 /* not of new architectures */
+	case SYS_dup2: *r = dup2(fd, (int)a[1]); break;
+	case SYS_epoll_create: *r = epoll_create(fd); break;
+	case SYS_epoll_wait: *r = epoll_wait(fd, (void *)a[1], (int)a[2], (int)a[3]); break;
+	case SYS_poll: *r = poll((void *)a[0], (nfds_t)a[1], (int)a[2]); break;
+	case SYS_select: *r = select(fd, (void *)a[1], (void *)a[2], (void *)a[3], (void *)a[4]); break;
+#endif
+	default: return false;
+	}
+	return true;
+}
+
+static bool bytes(long n, const long *a, long *r) {
+	const int fd = (int)a[0];
+	switch (n) {
+	case SYS_read: *r = read(fd, (void *)a[1], (size_t)a[2]); break;
+	case SYS_write: *r = write(fd, (void *)a[1], (size_t)a[2]); break;
+	case SYS_readv: *r = readv(fd, (void *)a[1], (int)a[2]); break;
+	case SYS_writev: *r = writev(fd, (void *)a[1], (int)a[2]); break;
+	case SYS_sendto: *r = sendto(fd, (void *)a[1], (size_t)a[2], (int)a[3], (void *)a[4], (socklen_t)a[5]); break;
+	case SYS_recvfrom: *r = recvfrom(fd, (void *)a[1], (size_t)a[2], (int)a[3], (void *)a[4], (void *)a[5]); break;
+	case SYS_sendmsg: *r = sendmsg(fd, (void *)a[1], (int)a[2]); break;
+	case SYS_recvmsg: *r = recvmsg(fd, (void *)a[1], (int)a[2]); break;
+	case SYS_sendmmsg: *r = sendmmsg(fd, (void *)a[1], (unsigned)a[2], (int)a[3]); break;
+	case SYS_recvmmsg: *r = recvmmsg(fd, (void *)a[1], (unsigned)a[2], (int)a[3], (void *)a[4]); break;
+	case SYS_sendfile: *r = sendfile(fd, (int)a[1], (void *)a[2], (size_t)a[3]); break;
+	case SYS_splice: *r = splice(fd, (void *)a[1], (int)a[2], (void *)a[3], (size_t)a[4], (unsigned)a[5]); break;
+	default: return false;
+	}
+	return true;
+}
+
+EXPORT long syscall(long n, ...) {
+	long a[6], r;
+	va_list va;
+	real_need();
+	va_start(va, n);
+	for (int i = 0; i < 6; i++) /* as the C library's, it takes six of whatever there are */
+		a[i] = va_arg(va, long);
+	va_end(va);
+	if (active && !within()) {
+		if (n == SYS_io_uring_setup)
+			return fail_with(ENOSYS);
+		if (descriptors(n, a, &r) || bytes(n, a, &r))
+			return r;
+	}
+	return real.syscall(n, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
