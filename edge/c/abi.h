@@ -85,7 +85,7 @@ struct abi_queue { struct abi_header h; uint32_t queue, zero; };
 struct abi_join { struct abi_header h; uint32_t conn, queue; };
 struct abi_incoming {
 	struct abi_header h;
-	uint32_t conn, zero;
+	uint32_t conn, user; /* 1 + the user, 0: another node's */
 	struct abi_str service, peer;
 	struct abi_data data;
 	char pad[2];

@@ -169,6 +169,8 @@ static void dialled(edge_device *d, struct call *call, int err, const union abi_
 		c->state = OPEN;
 		conn_enter(c, r->conn);
 	} else {
+		if (err == EDGE_ERR_REFUSED && m != NULL)
+			c->reason = strdup(edge_detail());
 		c->closed = true;
 		conn_end(c, err, true);
 	}
@@ -404,6 +406,7 @@ void conn_gone(edge_conn *c)
 	free(c->data);
 	free(c->peer);
 	free(c->dialled);
+	free(c->reason);
 	free(c->service);
 	free(c);
 }
@@ -464,6 +467,11 @@ const char *edge_conn_peer(const edge_conn *c)
 	const char *peer = c->peer;
 	leave(c->d, 0);
 	return peer;
+}
+
+const char *edge_conn_reason(const edge_conn *c)
+{
+	return c->reason;
 }
 
 const char *edge_conn_service(const edge_conn *c)

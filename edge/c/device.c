@@ -40,7 +40,7 @@ static char *socket_path(const edge_config *cfg)
 {
 	const char *path = cfg->socket;
 	if (path == NULL || path[0] == 0)
-		path = getenv("EDGE_SOCKET");
+		path = secure_getenv("EDGE_SOCKET");
 	return strdup(path == NULL || path[0] == 0 ? "/run/edged/edged.sock" : path);
 }
 

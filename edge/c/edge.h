@@ -241,6 +241,8 @@ EDGE_API int edge_accept(edge_listener *listener, edge_conn **conn, int timeout_
 /* The same in two steps. Accept and refuse free the request, whatever they return. */
 EDGE_API int edge_listener_next(edge_listener *listener, edge_request **request, int timeout_ms);
 EDGE_API const char *edge_request_peer(const edge_request *request);
+/* 1 and the user who dials, as the kernel reports it, if it is a program of this node; 0 if another node dials. */
+EDGE_API int edge_request_user(const edge_request *request, uint32_t *uid);
 EDGE_API const void *edge_request_data(const edge_request *request, size_t *size);
 EDGE_API int edge_request_accept(edge_request *request, const void *data, size_t size, edge_conn **conn,
                                  int timeout_ms);
@@ -255,6 +257,9 @@ EDGE_API void edge_listener_close(edge_listener *listener);
 /* As it was dialled until it has answered, then as it calls itself. Both are valid until the connection is freed. */
 EDGE_API const char *edge_conn_peer(const edge_conn *conn);
 EDGE_API const char *edge_conn_service(const edge_conn *conn);
+/* The words with which the service refused a dial that failed with EDGE_ERR_REFUSED, which may have others before them;
+ * NULL otherwise. Valid until the connection is freed. */
+EDGE_API const char *edge_conn_reason(const edge_conn *conn);
 /* What the other side gave to dial or accept. */
 EDGE_API const void *edge_conn_data(const edge_conn *conn, size_t *size);
 /* 0 while the connection lives or notifications of it are on their way, and then why it ended. */

@@ -242,6 +242,8 @@ struct edge_conn {
 	void *data;
 	size_t data_size;
 	char *peer, *dialled, *service; /* the peer as it calls itself; as it was dialled, which the program may know */
+	char *reason; /* with which the service refused it; NULL: it did not */
+	uint32_t user;  /* who dialled from this node, and 1; 0: another node */
 };
 
 struct edge_listener {
@@ -297,11 +299,9 @@ struct edge_stream { /* stream.c */
 	struct inbound in;
 	struct outbound out;
 	int64_t linger_at;
-	int64_t dial_until;
 	edge_listener *listener; /* until it is accepted */
 	edge_stream *next, **at; /* in edge_listener.ready, or edge_device.lingering or graves */
 	struct edge_watched watch;
-	struct abi_dial *dial;
 	struct job job;
 };
 

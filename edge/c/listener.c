@@ -68,6 +68,7 @@ void conn_incoming(edge_device *d, const struct abi_incoming *m)
 	if (n > 0)
 		memcpy(c->data, m->data.bytes, n);
 	c->data_size = n;
+	c->user = m->user;
 	c->state = ASKED;
 	conn_enter(c, m->conn);
 	if (l == NULL || l->err != 0 || l->nrequests >= BACKLOG) {
@@ -304,6 +305,14 @@ int edge_accept(edge_listener *l, edge_conn **conn, int timeout_ms)
 const char *edge_request_peer(const edge_request *r)
 {
 	return r->c->peer;
+}
+
+int edge_request_user(const edge_request *r, uint32_t *uid)
+{
+	if (r->c->user == 0)
+		return 0;
+	*uid = r->c->user - 1;
+	return 1;
 }
 
 const void *edge_request_data(const edge_request *r, size_t *size)

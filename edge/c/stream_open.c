@@ -1,5 +1,6 @@
-/* How streams begin and end (PROTOCOL clauses 11.2, 11.6): memory, then dial or accept, then the export of the ring;
- * all in handlers, so that nobody waits. A stream that its program closed lingers until the peer has everything. */
+/* How streams begin and end (PROTOCOL clauses 11.2, 11.6): who accepts gets memory first; who dials, once the peer has
+ * accepted, so that peers that do not cost none. Then the export of the ring; all in handlers, so that nobody waits.
+ * A stream that its program closed lingers until the peer has everything. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,6 @@ void stream_reap(edge_device *d)
 		conn_release(s->c);
 		pthread_mutex_destroy(&s->in.mu);
 		pthread_mutex_destroy(&s->out.mu);
-		free(s->dial);
 		d->nstreams--;
 	}
 }
@@ -179,22 +179,18 @@ static void has_memory(edge_stream *s, int err)
 {
 	edge_conn *c = s->c;
 	if (c->state == ENDED || s->closed) {
-		if (!s->accepts)
-			c->closed = true; /* the daemon knows nothing of it */
 		err = s->err != 0 ? s->err : EDGE_ERR_ABORTED;
+	} else if (err == 0 && !s->accepts) {
+		open_stream(s);
 	} else if (err == 0) {
 		s->state = S_CONNECTING;
-		err = s->accepts ? conn_accept(c, HELLO, HELLO_SIZE) : conn_dial(c, s->dial, s->dial_until);
+		err = conn_accept(c, HELLO, HELLO_SIZE);
 	}
-	free(s->dial);
-	s->dial = NULL;
 	if (err == 0)
 		return;
 	if (s->accepts && s->listener != NULL)
 		not_accepted(s, err); /* the peer sees a refusal or a reset */
 	else {
-		if (!s->accepts)
-			c->closed = true;
 		stream_cut(s, err);
 		stream_advance(s);
 	}
@@ -205,10 +201,14 @@ void stream_dialled(edge_stream *s, int err)
 	edge_conn *c = s->c;
 	if (err == 0 && (c->data_size != HELLO_SIZE || memcmp(c->data, HELLO, HELLO_SIZE) != 0))
 		stream_cut(s, EDGE_ERR_STREAM);
-	if (err == 0 && stream_end(s) == 0)
-		open_stream(s);
-	else
-		stream_advance(s);
+	if (err == 0 && stream_end(s) == 0) {
+		s->state = S_MEMORY;
+		err = get_memory(s);
+		if (err == 0)
+			return;
+		stream_cut(s, err);
+	}
+	stream_advance(s);
 }
 
 void stream_accepted(edge_stream *s, int err)
@@ -354,10 +354,8 @@ int edge_stream_accept(edge_listener *l, edge_stream **stream, int timeout_ms)
 static int dial(edge_device *d, const char *peer, const char *service, const edge_dial_options *options,
                 edge_stream **stream, int64_t until)
 {
-	struct abi_dial *m = malloc(sizeof *m);
-	if (m == NULL)
-		return EDGE_ERR_NO_MEMORY;
-	int err = fill_dial(m, peer, service, options, HELLO);
+	struct abi_dial m;
+	int err = fill_dial(&m, peer, service, options, HELLO);
 	if (err == 0)
 		err = attach_current(d, until);
 	edge_conn *c = err == 0 ? conn_new(d, peer, service) : NULL;
@@ -365,13 +363,11 @@ static int dial(edge_device *d, const char *peer, const char *service, const edg
 	if (s == NULL) {
 		if (c != NULL)
 			conn_release(c);
-		free(m);
 		return err != 0 ? err : EDGE_ERR_NO_MEMORY;
 	}
-	s->dial = m;
-	s->dial_until = until;
+	s->state = S_CONNECTING;
 	s->skip = SIZE_MAX; /* the answer's data are the library's */
-	err = get_memory(s);
+	err = conn_dial(c, &m, until);
 	if (err != 0) {
 		c->closed = true;
 		stream_discard(s, err);

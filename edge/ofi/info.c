@@ -258,6 +258,8 @@ struct fi_provider edge_provider = {
 
 FI_EXT_INI
 {
+	/* ofi_rxm of libfabric 1.17 crashes when a message that it cut into segments meets a shorter buffer. */
+	setenv("FI_OFI_RXM_SAR_LIMIT", "0", 0);
 	fi_param_define(&edge_provider, "buffer", FI_PARAM_SIZE_T, "Bytes of each of the two buffers of a connection, "
 	                "which are pinned: a power of two from 4096 to 536870912 (default: 262144)");
 	fi_param_define(&edge_provider, "spin", FI_PARAM_INT, "Microseconds for which a program may ask a completion queue "

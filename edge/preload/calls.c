@@ -62,26 +62,11 @@ static bool is_nonblocking(int fd) { return real.fcntl64(fd, F_GETFL) & O_NONBLO
 
 /* --- connect --- */
 
-/* connect for a socket that has an entry. 1: ask the kernel. */
-static int connect_again(struct sock *s) {
-	lock();
-	progress();
-	enum state state = s->state;
-	unlock();
-	if (state == OFFERED && !s->nonblock) { /* interrupted by a signal: it waits for the rest */
-		int err = settle(s, false);
-		return err ? fail_with(err) : s->state == STREAM ? 0 : 1;
-	}
-	switch (state) {
-	case OFFERED:
-		return fail_with(EALREADY);
-	case STREAM:
-	case DIALLING:
-	case FOREIGN:
-		return fail_with(EISCONN);
-	default:
-		return 1;
-	}
+/* The kernel sends the first bytes with its first frame: connect does nothing, and nobody could dial before a write. */
+static bool opens_fast(int fd) {
+	int on = 0;
+	socklen_t n = sizeof on;
+	return real.getsockopt(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &on, &n) == 0 && on;
 }
 
 struct connecting { struct _pthread_cleanup_buffer left; struct sock *s; };
@@ -123,9 +108,8 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	real_need();
 	struct sock *s = sock_get(fd);
 	if (s) {
-		int r = connect_again(s);
 		sock_put(s);
-		return r == 1 ? real.connect(fd, to, n) : r;
+		return real.connect(fd, to, n); /* once more: it knows whether that is right, and the hub when it is connected */
 	}
 	const union address *a = (const union address *)to;
 	if (!active || !to || n < (socklen_t)sizeof a->in ||
@@ -138,13 +122,16 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	if (!suits(fd))
 		return real.connect(fd, to, n);
 	lock();
-	bool offered = offer(fd, &s, a);
+	bool offered = !opens_fast(fd) && offer(fd, &s, a);
 	if (offered) {
 		s->nonblock = is_nonblocking(fd);
 		if (s->state == OFFERED && !epoll_move(s, fd))
 			withdraw(s);
 	}
+	bool ends = required && (!offered || s->state == FOREIGN);
 	unlock();
+	if (ends)
+		return fail_with(ECONNREFUSED);
 	s = offered ? sock_get(fd) : NULL;
 	return s ? connect_offered(fd, to, n, s) : real.connect(fd, to, n);
 }
@@ -166,8 +153,10 @@ EXPORT int listen(int fd, int backlog) {
 	}
 	lock();
 	s = sock_new(fd, LISTENING);
-	if (s)
-		enlist(s);
+	if (s) {
+		list(s);
+		enlist_early(s);
+	}
 	unlock();
 	return r;
 }
@@ -176,6 +165,11 @@ EXPORT int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags) {
 	real_need();
 	struct sock *s = sock_get(fd);
 	bool ours = s && s->state == LISTENING;
+	if (ours && !s->waits) {
+		lock();
+		enlist(s);
+		unlock();
+	}
 	if (s)
 		sock_put(s); /* before the waiting, in which the thread may be cancelled */
 	if (ours && !is_nonblocking(fd)) { /* probes are answered while it waits */
@@ -192,8 +186,10 @@ EXPORT int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags) {
 			return got < 0 ? -1 : fail_with(EAGAIN);
 	}
 	int made = real.accept4(fd, from, n, flags), err = errno;
-	if (made >= 0 && ours && !rings())
-		adopt(made, flags & SOCK_NONBLOCK);
+	if (made >= 0 && ours && !rings() && (s = sock_get(fd))) {
+		adopt(made, flags & SOCK_NONBLOCK, s);
+		sock_put(s);
+	}
 	errno = err;
 	return made;
 }
@@ -394,10 +390,23 @@ EXPORT int shutdown(int fd, int how) {
 			sock_put(s);
 		return real.shutdown(fd, how);
 	}
-	int err = settle(s, false);
+	int err = settle(s, true); /* TCP's does not wait, and no signal interrupts it */
+	if (err == EAGAIN) { /* it is done when it is decided */
+		lock();
+		bool open = s->state == OFFERED || s->state == DIALLING;
+		bool later = open && !s->connecting && how >= SHUT_RD && how <= SHUT_RDWR;
+		if (later) {
+			s->read_shut |= how != SHUT_WR;
+			s->write_shut |= how != SHUT_RD;
+			changed(s);
+			drive_on();
+		}
+		unlock();
+		err = later ? -1 : 0;
+	}
 	if (err || s->state != STREAM) {
 		sock_put(s);
-		return err ? fail_with(err) : real.shutdown(fd, how);
+		return err < 0 ? 0 : err ? fail_with(err) : real.shutdown(fd, how);
 	}
 	if (how != SHUT_WR)
 		s->read_shut = true;

@@ -7,15 +7,16 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: edge-run [--map RULES] [--socket PATH] PROGRAM [ARGUMENT...]\n"
+    "usage: edge-run [--map RULES] [--socket PATH] [--require] PROGRAM [ARGUMENT...]\n"
     "Runs a program whose TCP connections with peers of edged become streams; see docs/PROGRAMS.md.\n"
     "  --map RULES    ADDRESS[/BITS][:PORT]=PEER,...: EDGE_RUN_MAP, beside /etc/edged/run.map\n"
-    "  --socket PATH  of the daemon: EDGE_SOCKET\n";
+    "  --socket PATH  of the daemon: EDGE_SOCKET\n"
+    "  --require      connections with those addresses become streams, or end: EDGE_RUN_REQUIRE\n";
 
 /* The library lies beside this program, or in ../lib. */
 static const char *library(void) {
 	static char path[4200], self[4096];
-	const char *given = getenv("EDGE_RUN_LIBRARY");
+	const char *given = secure_getenv("EDGE_RUN_LIBRARY");
 	if (given)
 		return given;
 	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -31,7 +32,7 @@ static const char *library(void) {
 }
 
 static void preload(const char *lib) {
-	const char *before = getenv("LD_PRELOAD");
+	const char *before = secure_getenv("LD_PRELOAD");
 	if (strpbrk(lib, " :")) { /* which part LD_PRELOAD's names */
 		fprintf(stderr, "edge-run: %s: the dynamic linker takes no path with a blank or a colon; "
 		                "put the library elsewhere, or name a link to it by EDGE_RUN_LIBRARY\n", lib);
@@ -56,6 +57,11 @@ int main(int argc, char **argv) {
 		if (strcmp(argv[i], "--") == 0) {
 			i++;
 			break;
+		}
+		if (strcmp(argv[i], "--require") == 0) {
+			setenv("EDGE_RUN_REQUIRE", "1", 1);
+			i--;
+			continue;
 		}
 		if (!name || i + 1 >= argc) {
 			fputs(usage, strcmp(argv[i], "--help") == 0 ? stdout : stderr);

@@ -271,6 +271,60 @@ static ssize_t pipe_error(int flags) {
 	return fail_with(EPIPE);
 }
 
+enum { KERNELS = -2, DECIDED = -3 }; /* what is to be written is TCP's; look again */
+
+/* What a socket that nobody decided yet does with a write that is not to wait. */
+static ssize_t write_early(int fd, const struct iovec *v, size_t n, int flags) {
+	struct sock *s = sock_get(fd);
+	if (!s)
+		return KERNELS;
+	ssize_t r = -1;
+	bool shut = s->write_shut;
+	lock();
+	bool open = s->state == OFFERED || s->state == DIALLING;
+	if (!open)
+		r = DECIDED;
+	else if (!shut && !s->connecting)
+		r = (ssize_t)keep(s, v, n);
+	unlock();
+	sock_put(s);
+	size_t all = 0;
+	for (size_t i = 0; i < n; i++)
+		all += v[i].iov_len;
+	return open && shut ? pipe_error(flags) : r < 0 && open ? fail_with(EAGAIN) : r == 0 && all ? fail_with(EAGAIN) : r;
+}
+
+/* Out-of-band data is TCP's, and so is a connection that begins with it, if no stream was agreed on. */
+static void out_of_band(int fd) {
+	struct sock *s = sock_get(fd);
+	if (!s)
+		return;
+	lock();
+	if ((s->state == OFFERED && !s->connecting && !s->stream) || s->state == ACCEPTED)
+		become_plain(s, "tcp: out-of-band data");
+	unlock();
+	sock_put(s);
+}
+
+/* As streaming, for writes. NULL: *r is what the call returns, or KERNELS. */
+static struct sock *sending(int fd, const struct iovec *v, size_t n, int flags, ssize_t *r) {
+	for (;;) {
+		int err;
+		if (flags & MSG_OOB)
+			out_of_band(fd);
+		struct sock *s = streaming(fd, flags, &err);
+		if (s)
+			return s;
+		*r = !err ? KERNELS : err != EAGAIN ? fail_with(err) : write_early(fd, v, n, flags);
+		if (*r != DECIDED)
+			return NULL;
+	}
+}
+
+static struct sock *sending_bytes(int fd, const void *p, size_t n, int flags, ssize_t *r) {
+	return sending(fd, &(struct iovec){.iov_base = (void *)(uintptr_t)p, .iov_len = n}, 1, flags, r);
+}
+
 static ssize_t transmit(struct sock *s, int fd, const char *p, size_t n, int flags) {
 	size_t sent = 0;
 	int64_t until = 0;
@@ -332,35 +386,35 @@ static ssize_t transmit_vector(struct sock *s, int fd, const struct iovec *v, si
 }
 
 EXPORT ssize_t write(int fd, const void *p, size_t n) {
-	int err;
-	struct sock *s = streaming(fd, 0, &err);
+	ssize_t r;
+	struct sock *s = sending_bytes(fd, p, n, 0, &r);
 	if (!s)
-		return err ? fail_with(err) : real.write(fd, p, n);
+		return r == KERNELS ? real.write(fd, p, n) : r;
 	return transmit_some(s, fd, p, n, 0);
 }
 
 EXPORT ssize_t send(int fd, const void *p, size_t n, int flags) {
-	int err;
-	struct sock *s = streaming(fd, flags, &err);
+	ssize_t r;
+	struct sock *s = sending_bytes(fd, p, n, flags, &r);
 	if (!s)
-		return err ? fail_with(err) : real.send(fd, p, n, flags);
+		return r == KERNELS ? real.send(fd, p, n, flags) : r;
 	return transmit_some(s, fd, p, n, flags);
 }
 
 EXPORT ssize_t sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *to, socklen_t size) {
-	int err;
-	struct sock *s = streaming(fd, flags, &err);
+	ssize_t r;
+	struct sock *s = sending_bytes(fd, p, n, flags, &r);
 	if (!s)
-		return err ? fail_with(err) : real.sendto(fd, p, n, flags, to, size);
+		return r == KERNELS ? real.sendto(fd, p, n, flags, to, size) : r;
 	return transmit_some(s, fd, p, n, flags);
 }
 
 EXPORT ssize_t writev(int fd, const struct iovec *v, int n) {
-	int err;
-	struct sock *s = streaming(fd, 0, &err);
+	ssize_t r;
+	struct sock *s = sending(fd, v, n < 0 ? 0 : (size_t)n, 0, &r);
 	if (!s)
-		return err ? fail_with(err) : real.writev(fd, v, n);
-	ssize_t r = n < 0 ? fail_with(EINVAL) : transmit_vector(s, fd, v, (size_t)n, 0);
+		return r == KERNELS ? real.writev(fd, v, n) : r;
+	r = n < 0 ? fail_with(EINVAL) : transmit_vector(s, fd, v, (size_t)n, 0);
 	done(s);
 	return r;
 }
@@ -382,14 +436,14 @@ static void send_rights(const struct msghdr *m) {
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
-	int err;
-	struct sock *s = streaming(fd, flags, &err);
+	ssize_t r;
+	struct sock *s = sending(fd, m->msg_iov, m->msg_iovlen, flags, &r);
 	if (!s) {
-		if (!err && m && m->msg_controllen)
+		if (r == KERNELS && m && m->msg_controllen)
 			send_rights(m);
-		return err ? fail_with(err) : real.sendmsg(fd, m, flags);
+		return r == KERNELS ? real.sendmsg(fd, m, flags) : r;
 	}
-	ssize_t r = flags & MSG_OOB ? fail_with(EOPNOTSUPP) : transmit_vector(s, fd, m->msg_iov, m->msg_iovlen, flags);
+	r = flags & MSG_OOB ? fail_with(EOPNOTSUPP) : transmit_vector(s, fd, m->msg_iov, m->msg_iovlen, flags);
 	done(s);
 	return r;
 }
@@ -397,9 +451,10 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
 EXPORT int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags) {
 	int err;
 	struct sock *s = streaming(fd, flags, &err);
-	if (!s)
+	if (!s && err != EAGAIN)
 		return err ? fail_with(err) : real.sendmmsg(fd, m, n, flags);
-	done(s);
+	if (s)
+		done(s);
 	unsigned sent = 0;
 	for (; sent < n; sent++) {
 		ssize_t r = sendmsg(fd, &m[sent].msg_hdr, flags);
@@ -451,11 +506,29 @@ static ssize_t copy_file(struct sock *s, int out, int in, off_t *offset, size_t 
 	return sent ? (ssize_t)sent : r < 0 ? -1 : 0;
 }
 
+/* The first part of a file, for a socket that nobody decided yet. */
+static ssize_t copy_early(int out, int in, off_t *offset, size_t n) {
+	char part[GATHER];
+	off_t at = offset ? *offset : lseek(in, 0, SEEK_CUR);
+	ssize_t have = at < 0 ? fail_with(EINVAL) : pread(in, part, n < sizeof part ? n : sizeof part, at);
+	ssize_t r = have <= 0 ? have : write_early(out, &(struct iovec){.iov_base = part, .iov_len = (size_t)have}, 1, 0);
+	if (r > 0 && offset)
+		*offset = at + r;
+	else if (r > 0)
+		lseek(in, at + r, SEEK_SET);
+	return r;
+}
+
 EXPORT ssize_t sendfile(int out, int in, off_t *offset, size_t n) {
 	int err;
-	struct sock *s = streaming(out, 0, &err);
-	if (!s)
-		return err ? fail_with(err) : real.sendfile(out, in, offset, n);
+	struct sock *s;
+	while (!(s = streaming(out, 0, &err))) {
+		ssize_t r = err == EAGAIN ? copy_early(out, in, offset, n) : err ? fail_with(err) : KERNELS;
+		if (r == KERNELS)
+			return real.sendfile(out, in, offset, n);
+		if (r != DECIDED)
+			return r;
+	}
 	ssize_t r = copy_file(s, out, in, offset, n);
 	done(s);
 	return r;
@@ -472,123 +545,4 @@ EXPORT ssize_t splice(int in, off64_t *from, int out, off64_t *to, size_t n, uns
 		return err ? fail_with(err) : real.splice(in, from, out, to, n, flags);
 	sock_put(s);
 	return fail_with(EINVAL); /* what splice says of descriptors that cannot: programs then copy */
-}
-
-/* --- FILE, and what else of the C library's does not call what stands here --- */
-
-/* One over a stream, until it is closed. By guard. */
-static struct file { int fd; FILE *is; bool flushed; struct file *next, **at; } *files;
-static FILE *moved[3]; /* those in place of the C library's */
-
-static ssize_t file_read(void *c, char *p, size_t n) { return read(((struct file *)c)->fd, p, n); }
-static ssize_t file_write(void *c, const char *p, size_t n) {
-	ssize_t r = write(((struct file *)c)->fd, p, n);
-	return r < 0 ? 0 : r;
-}
-static int file_close(void *c) {
-	struct file *f = c;
-	int fd = f->fd;
-	lock();
-	*f->at = f->next;
-	if (f->next)
-		f->next->at = f->at;
-	for (int i = 0; i < 3; i++)
-		if (moved[i] == f->is)
-			moved[i] = NULL;
-	unlock();
-	free(f);
-	return close(fd);
-}
-
-static FILE *file_of(int fd, const char *mode) {
-	cookie_io_functions_t calls = {.read = file_read, .write = file_write, .close = file_close};
-	struct file *f = malloc(sizeof *f);
-	FILE *made = f ? fopencookie(f, mode, calls) : NULL;
-	if (!made) {
-		free(f);
-		return NULL;
-	}
-	made->_fileno = fd; /* which fileno returns; all else is done by calls */
-	lock();
-	*f = (struct file){.fd = fd, .is = made, .next = files, .at = &files};
-	if (files)
-		files->at = &f->next;
-	files = f;
-	unlock();
-	return made;
-}
-
-/* exit does so when streams have ended already. One that another thread is busy with is left alone. */
-void flush_files(void) {
-	for (struct file *f;;) {
-		lock();
-		for (f = files; f && (f->flushed || ftrylockfile(f->is)); f = f->next)
-			;
-		if (f)
-			f->flushed = true;
-		unlock();
-		if (!f)
-			return;
-		FILE *is = f->is;
-		fflush_unlocked(is);
-		funlockfile(is);
-	}
-}
-
-/* A stream is standard input, output or error now. */
-void move_file(int fd) {
-	if (!moved[fd] && (moved[fd] = file_of(fd, fd == 0 ? "r" : "w")) && fd == 2)
-		setvbuf(moved[fd], NULL, _IONBF, 0);
-	if (moved[fd])
-		*(fd == 0 ? &stdin : fd == 1 ? &stdout : &stderr) = moved[fd];
-}
-
-static bool perhaps_ours(int fd) {
-	real_need();
-	struct sock *s = sock_get(fd);
-	bool ours = s && s->state != PLAIN && s->state != LISTENING;
-	if (s)
-		sock_put(s);
-	return ours;
-}
-
-EXPORT FILE *fdopen(int fd, const char *mode) {
-	if (!perhaps_ours(fd))
-		return real.fdopen(fd, mode);
-	return file_of(fd, mode);
-}
-
-static int print(int fd, const char *format, va_list va) {
-	char *text;
-	int n = vasprintf(&text, format, va), sent = 0;
-	if (n < 0)
-		return -1;
-	for (ssize_t r; sent < n && (r = write(fd, text + sent, (size_t)(n - sent))) >= 0;)
-		sent += (int)r;
-	free(text);
-	return sent < n ? -1 : n;
-}
-
-EXPORT int vdprintf(int fd, const char *format, va_list va) {
-	return perhaps_ours(fd) ? print(fd, format, va) : real.vdprintf(fd, format, va);
-}
-
-EXPORT int __vdprintf_chk(int fd, int how, const char *format, va_list va) {
-	return perhaps_ours(fd) ? print(fd, format, va) : real.__vdprintf_chk(fd, how, format, va);
-}
-
-EXPORT int dprintf(int fd, const char *format, ...) {
-	va_list va;
-	va_start(va, format);
-	int n = vdprintf(fd, format, va);
-	va_end(va);
-	return n;
-}
-
-EXPORT int __dprintf_chk(int fd, int how, const char *format, ...) {
-	va_list va;
-	va_start(va, format);
-	int n = __vdprintf_chk(fd, how, format, va);
-	va_end(va);
-	return n;
 }

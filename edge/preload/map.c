@@ -94,7 +94,7 @@ static void add(char *line, const char *where) {
 }
 
 void map_load(void) {
-	const char *named = getenv("EDGE_RUN_CONFIG"), *path = named ? named : "/etc/edged/run.map";
+	const char *named = secure_getenv("EDGE_RUN_CONFIG"), *path = named ? named : "/etc/edged/run.map";
 	FILE *f = fopen(path, "re");
 	if (f) {
 		char line[512];
@@ -104,7 +104,7 @@ void map_load(void) {
 	} else if (named || errno != ENOENT) {
 		dprintf(2, "edge-run: %s: %s; its rules are missing\n", path, strerror(errno));
 	}
-	const char *env = getenv("EDGE_RUN_MAP");
+	const char *env = secure_getenv("EDGE_RUN_MAP");
 	char *copy = env ? strdup(env) : NULL, *save;
 	for (char *part = copy ? strtok_r(copy, ",\n", &save) : NULL; part; part = strtok_r(NULL, ",\n", &save))
 		add(part, "EDGE_RUN_MAP");

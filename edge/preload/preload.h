@@ -6,12 +6,13 @@
  * agree goes on over TCP and notices nothing.
  *
  *   calls.c    connect, listen, accept, close, dup, fcntl, ...: what changes descriptors
- *   io.c       read, write and their relatives
+ *   io.c       read, write and their relatives; file.c: FILE
  *   poll.c     poll and select
  *   epoll.c    epoll; sets.c: which descriptors are sets
  *   wait.c     how a thread sleeps; bed.c: in what; signals.c: what interrupts it
  *   own.c      the library's own descriptors; raw.c: system calls that go past the C library's functions, io_uring
- *   upgrade.c  offers, their acceptance, and what happens without
+ *   upgrade.c  how both ends agree; connector.c, acceptor.c: the ends; held.c: what is written before they have
+ *   owner.c    whose a socket of this host is
  *   sock.c     the table of descriptors; process.c: beginning, fork and end of the process
  *   map.c      which addresses are ours; real.c: the C library's functions
  *
@@ -30,6 +31,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 
 #include "edge.h"
@@ -54,6 +56,13 @@ enum state {
 
 struct link;
 
+/* Of a socket that is DIALLING: what it waits for. */
+enum step { BEGUN, ASKS_PEER, ASKS_OWNER, WAITS, SHOWS };
+
+/* What dials of clause 20 say, and with it a nonce, or the secret of a listener, and the addresses. */
+enum { NONCE_SIZE = 16, MOST_DATA = 1 + NONCE_SIZE + 128, PROBE = 'P', SHOWN = 'N', ASK = 'A' };
+#define ELSEWHERE "nobody listens at that address" /* the refusal of a probe that is meant for a program not ours */
+
 struct sock {
 	_Atomic int refs; /* descriptors, and calls under way; 0: free */
 	_Atomic enum state state;
@@ -61,8 +70,17 @@ struct sock {
 	_Atomic bool nonblock;
 	edge_stream *stream;     /* DIALLING, STREAM */
 	edge_listener *listener; /* LISTENING: tcp/PORT; OFFERED: the offer */
-	edge_conn *probe;        /* OFFERED: asks whether anybody of ours listens at the port; NULL: known */
+	edge_conn *probe;        /* OFFERED: asks whether anybody of ours listens. DIALLING: see step. NULL: answered */
+	enum step step;          /* DIALLING */
 	bool connecting;         /* OFFERED: TCP is not connected yet */
+	bool waits;              /* LISTENING: this process waited for connections */
+	bool orphan;             /* its program has closed it: fd is a copy of ours */
+	uint32_t watched, arrived; /* what the hub watches of TCP, and what it said: bits of epoll */
+	unsigned char nonce[NONCE_SIZE];  /* OFFERED, DIALLING: of the probe */
+	unsigned char secret[NONCE_SIZE]; /* LISTENING, ACCEPTED, DIALLING: of the listener, which its children have, too */
+	char *held;              /* what the program wrote before the verdict */
+	uint32_t nheld, room;    /* room: for it; 0: not known yet */
+	struct sock *more, **more_at; /* LISTENING: in listeners */
 	_Atomic int error;       /* of the stream, not told yet */
 	_Atomic bool broken;     /* the stream failed, and the program was told */
 	_Atomic bool read_shut, write_shut;
@@ -95,6 +113,7 @@ bool sock_has(const struct sock *s, int fd);
 void sock_unlink(int fd);               /* fd is closed */
 void sock_decide(struct sock *s);       /* puts it into undecided; by guard */
 void sock_decided(struct sock *s);
+void bury(struct sock *s);   /* an orphan that is decided */
 void table_after_fork(void);
 void table_close_all(void);
 void table_withdraw(const char *why);
@@ -103,18 +122,63 @@ void table_range(unsigned first, unsigned last);
 /* upgrade.c: by guard, but what says otherwise. */
 bool device_ready(void);
 void progress(void);                      /* takes what happened, wakes who waits for it */
+void become_plain(struct sock *s, const char *why);
+void when_ready(struct sock *s);          /* the stream is open: may be STREAM now */
+void renumbered(struct sock *s, int fd);  /* another one of its descriptors; -1: it has none any more */
+void finish(struct sock *s);              /* the last descriptor was closed; it goes on if it is orphan then */
+void upgrade_after_fork(void);
+int offer_service(struct sock *s);        /* s->service */
+bool watch_tcp(struct sock *s, uint32_t what); /* the hub tells of it, in arrived. false: it cannot */
+bool suits(int fd);                       /* a TCP socket whose data may move. Unlocked */
+extern bool required;                     /* a connection that would go on over TCP ends instead */
+/* Addresses, and names made of them. */
+void write_end(char *to, size_t size, const union address *a);
+void name_offer(struct sock *s, const union address *from, const union address *to);
+bool split(const char *tuple, union address *from, union address *to);
+bool both_ends(int fd, union address *local, union address *remote);
+bool anonymous(const union address *a);
+bool same_address(const union address *a, const union address *b);
+size_t said(unsigned char *to, unsigned char kind, const unsigned char *word, const char *tuple);
+#define FOLD 14695981039346656037u
+uint64_t fold(uint64_t h, const void *p, size_t n); /* FNV-1a */
+
+/* connector.c, by guard */
 bool offer(int fd, struct sock **s, const union address *to);
 void withdraw(struct sock *s);            /* the offer of a socket whose connect failed */
 bool watch_connect(struct sock *s);       /* the hub tells when TCP is connected. false: it cannot */
 void connected(struct sock *s);
-void renumbered(struct sock *s, int fd);  /* another one of its descriptors; -1: it has none any more */
-void enlist(struct sock *s);              /* offers tcp/PORT, unless somebody does */
+void look_at_offer(struct sock *s);
+
+/* acceptor.c, by guard */
+extern struct sock *listeners;
+void list(struct sock *s);                /* a new LISTENING one */
+void unlist(struct sock *s);
+void enlist(struct sock *s);              /* the process waits for connections: offers tcp/PORT, unless somebody does */
+void enlist_early(struct sock *s);        /* the same before it waits */
+void answer_probes(struct sock *s);
+void pass_on(void);                       /* after fork, in the parent */
+void acceptor_after_fork(void);
 void begin(struct sock *s);               /* first use of an accepted socket */
-void adopt(int fd, bool nonblock);        /* an accepted socket, unlocked */
-bool suits(int fd);                       /* a TCP socket whose data may move. Unlocked */
-void become_plain(struct sock *s, const char *why);
-void finish(struct sock *s);              /* the last descriptor was closed */
-void upgrade_after_fork(void);
+void adopt(int fd, bool nonblock, const struct sock *from); /* accepted; NULL: by another process. Unlocked */
+void look_at_dial(struct sock *s);
+
+/* held.c, by guard */
+size_t held_room(struct sock *s);         /* bytes that can be kept */
+size_t keep(struct sock *s, const struct iovec *v, size_t n); /* of an undecided socket: how many were kept */
+bool held_to_stream(struct sock *s);      /* false: the stream has no room for all of them yet */
+void held_to_tcp(struct sock *s);
+void drive_on(void);                      /* has that happen though the program calls nothing more */
+void drop_held(struct sock *s);
+bool must_outlive(const struct sock *s);
+int outlive(struct sock *s);              /* the program closes it before the verdict: a descriptor of ours, or -1 */
+void held_after_fork(void);
+void settle_all(int64_t until);           /* unlocked: before the process ends */
+
+/* owner.c */
+bool may_hold(const struct sock *s, uint32_t uid); /* the other end's socket, if it is in this namespace */
+bool same_secret(const unsigned char *a, const unsigned char *b); /* and is one: not zeros */
+
+/* upgrade.c: by guard, but what says otherwise. */
 int64_t next_verdict(void);
 /* Brings an undecided socket to STREAM or PLAIN. 0; or an errno: EAGAIN, EINTR. Unlocked. */
 int settle(struct sock *s, bool nonblock);
@@ -269,9 +333,11 @@ void say(const struct sock *s, const char *what);
 
 /* io.c */
 int fail_with(int err);
-void move_file(int fd); /* of 0 to 2 */
-void flush_files(void);
 void look_after(void);  /* after a call of libedge without guard, before sock_put */
 int tcp_error(int err); /* an errno of a libedge's error */
+
+/* file.c */
+void move_file(int fd); /* of 0 to 2 */
+void flush_files(void);
 
 #endif

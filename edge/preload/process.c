@@ -15,7 +15,7 @@
 #include "preload.h"
 #include "weak.h"
 
-bool active;
+bool active, required;
 const char *daemon_socket;
 uint32_t stream_buffer;
 static pid_t process_id;
@@ -33,7 +33,7 @@ static const char *journal;
 void note(const char *of, const char *what) {
 	if (!journal)
 		return;
-	int fd = open(journal, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666), err = errno;
+	int fd = open(journal, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), err = errno;
 	if (fd >= 0) {
 		dprintf(fd, "%s[%d] %s: %s\n", program_invocation_short_name, (int)getpid(), of, what);
 		real.close(fd);
@@ -43,11 +43,11 @@ void note(const char *of, const char *what) {
 
 void say(const struct sock *s, const char *what) { note(*s->tuple ? s->tuple : s->service, what); }
 
-/* Programs that hand a socket which they used already to another process: $EDGE_RUN_SKIP, else sshd. */
+/* Programs that hand a socket which they used already to another process: $EDGE_RUN_SKIP, else these. */
 static bool skipped(void) {
-	const char *list = getenv("EDGE_RUN_SKIP"), *name = program_invocation_short_name;
+	const char *list = secure_getenv("EDGE_RUN_SKIP"), *name = program_invocation_short_name;
 	if (!list)
-		list = "sshd";
+		list = "sshd,rsync,git-daemon,vsftpd,smbd";
 	size_t n = strlen(name);
 	for (const char *p = list; *p; p += strspn(p, ",: ")) {
 		size_t word = strcspn(p, ",: ");
@@ -81,11 +81,13 @@ void inherit(int fd) {
 		if (getpeername(fd, &a.any, &(socklen_t){sizeof a}))
 			twin_away(fd);
 		else
-			adopt(fd, real.fcntl64(fd, F_GETFL) & O_NONBLOCK);
+			adopt(fd, real.fcntl64(fd, F_GETFL) & O_NONBLOCK, NULL);
 		return;
 	}
 	lock();
-	sock_new(fd, LISTENING);
+	struct sock *s = sock_new(fd, LISTENING);
+	if (s)
+		list(s);
 	unlock();
 }
 
@@ -109,6 +111,7 @@ static void before_fork(void) {
 }
 
 static void after_fork(void) {
+	pass_on();
 	pthread_mutex_unlock(&guard);
 	leave();
 }
@@ -157,11 +160,14 @@ __attribute__((constructor)) static void start(void) {
 		return; /* another C library, or a set-uid program */
 	if (dlsym(RTLD_DEFAULT, "edge_preload_version") != &edge_preload_version || skipped())
 		return;
-	const char *path = getenv("EDGE_SOCKET"), *buffer = getenv("EDGE_RUN_BUFFER"); /* servers may clear these */
-	journal = getenv("EDGE_RUN_LOG");
+	const char *path = secure_getenv("EDGE_SOCKET"); /* servers may clear these */
+	const char *buffer = secure_getenv("EDGE_RUN_BUFFER");
+	journal = secure_getenv("EDGE_RUN_LOG");
 	journal = journal ? strdup(journal) : NULL;
 	daemon_socket = path ? strdup(path) : NULL;
 	stream_buffer = buffer ? (uint32_t)strtoul(buffer, NULL, 10) : BUFFER;
+	const char *demand = secure_getenv("EDGE_RUN_REQUIRE");
+	required = demand && *demand && strcmp(demand, "0");
 	map_load();
 	if (map_empty()) {
 		note("every connection", "tcp: /etc/edged/run.map (EDGE_RUN_CONFIG) and EDGE_RUN_MAP name no peer");
@@ -179,6 +185,7 @@ static void finish_process(void) {
 	if (!device || borrowed() || within() || atomic_flag_test_and_set(&once))
 		return; /* within: the handler of a signal that came while this thread has locks */
 	end_others();
+	settle_all(now_ns() + END_MS * MILLI);
 	lock();
 	table_close_all();
 	edge_device_close(device, END_MS);
@@ -209,6 +216,7 @@ static void before_exec(void) {
 	real_need();
 	if (!device || borrowed() || within())
 		return;
+	settle_all(now_ns() + END_MS * MILLI);
 	lock();
 	edge_device_drain(device, END_MS);
 	unlock();

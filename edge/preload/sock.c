@@ -47,8 +47,17 @@ static void forget(struct sock *s) {
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
 	finish(s);
+	if (s->orphan)
+		return;
 	s->next = spare;
 	spare = s;
+}
+
+void bury(struct sock *s) {
+	if (atomic_load(&s->refs) > 0)
+		return; /* the last of them does it */
+	atomic_store(&s->refs, 1);
+	forget(s);
 }
 
 /* One count less. */
@@ -158,6 +167,7 @@ void sock_decided(struct sock *s) {
 
 /* In the child: streams and offers are the parent's; what nobody used yet may be used here. */
 void table_after_fork(void) {
+	held_after_fork();
 	undecided = spare = NULL; /* spare: perhaps another thread was in the middle of it */
 	for (int fd = 0; fd <= highest; fd++) {
 		struct sock *s = atomic_load(&table[fd]);
@@ -168,6 +178,7 @@ void table_after_fork(void) {
 		s->listener = NULL;
 		s->probe = NULL;
 		s->until = s->pause = 0;
+		s->watched = s->arrived = 0;
 		switch (s->state) {
 		case OFFERED:
 		case DIALLING:

@@ -94,6 +94,21 @@ static void flood(unsigned char *out, unsigned char *in, unsigned seed)
 	free(q);
 }
 
+/* A message that is longer than the receive is an error of that receive, and of nothing else. */
+static void truncated(unsigned char *out, unsigned char *in, long n)
+{
+	int class = MPI_SUCCESS;
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	if (rank == 0)
+		MPI_Send(out, (int)n, MPI_BYTE, size - 1, 9, MPI_COMM_WORLD);
+	else if (rank == size - 1 &&
+	         MPI_Error_class(MPI_Recv(in, 4, MPI_BYTE, 0, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE), &class) == 0 &&
+	         class != MPI_ERR_TRUNCATE)
+		fail("a message of so many bytes fits into 4", n);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static void check(unsigned seed)
 {
 	static const long sizes[] = { 0, 1, 8, 1000, 4096, 16000, 16384, 17000, 65536, 131072, 131073, 1 << 20, 5000001 };
@@ -106,6 +121,8 @@ static void check(unsigned seed)
 	for (int n = 1; n < 200000; n *= 7)
 		allreduce(n);
 	flood(out, in, seed);
+	for (long n = 100; n < 1000000 && size > 1; n *= 14)
+		truncated(out, in, n);
 	for (int root = 0; root < size; root++) {
 		if (rank == root)
 			fill(out, 3000000, root, 99, seed);

@@ -45,6 +45,14 @@ static void talk(int from, int to) {
 	CHECK(write(from, "hello", 5) == 5 && recv(to, b, 5, MSG_WAITALL) == 5 && memcmp(b, "hello", 5) == 0);
 }
 
+/* A port of this process's. At an inherited one the parent hears who connects, and must look. */
+static void listen_anew(void) {
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 64) == 0);
+	CHECK(getsockname(listener, (struct sockaddr *)&address, &(socklen_t){sizeof address}) == 0);
+}
+
 static void open_pair(void) {
 	one = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK(connect(one, (struct sockaddr *)&address, sizeof address) == 0);
@@ -491,6 +499,8 @@ static void handlers(void) {
 			char b[512] = {0};
 			alarm(PATIENCE);
 			close_pair();
+			close(listener);
+			listen_anew();
 			open_pair();
 			signal(SIGPROF, leave_at_once);
 			timer_t t; /* of real time: who gives way gets little of the processor's where others are busy */
@@ -520,6 +530,8 @@ static void exits(void) {
 		if (pid == 0) {
 			pthread_t t;
 			alarm(PATIENCE);
+			close(listener);
+			listen_anew();
 			waiting = 0;
 			open_pair();
 			in_thread(&t, blocked, NULL);
@@ -574,11 +586,8 @@ int main(int argc, char **argv) {
 		{"exits", exits}, {"forks", forks},
 	};
 	setvbuf(stdout, NULL, _IONBF, 0);
-	listener = socket(AF_INET, SOCK_STREAM, 0);
-	address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	test = "listen";
-	CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 64) == 0);
-	CHECK(getsockname(listener, (struct sockaddr *)&address, &(socklen_t){sizeof address}) == 0);
+	listen_anew();
 	/* Reset by its delivery, it does not wait for the library to be left. */
 	sigaction(SIGALRM, &(struct sigaction){.sa_handler = hung, .sa_flags = SA_RESETHAND}, NULL);
 	for (int a = 1; a < argc; a++)

@@ -54,6 +54,7 @@ launch() { # host
 			name = "edge0"
 			[limits]
 			requests = 65536
+			${SERVICES:-}
 			[metrics]
 			listen = ""
 			[log]

@@ -412,6 +412,8 @@ static void forks(void) {
 			close(set);
 			close_pair();
 			alarm(PATIENCE);
+			close(listener);
+			listen_anew();
 			for (int k = 0; k < 3; k++) {
 				open_pair();
 				sleeper = gettid();
@@ -443,6 +445,8 @@ static void ends(void) {
 		if (pid == 0) {
 			pthread_t t;
 			alarm(PATIENCE);
+			close(listener);
+			listen_anew();
 			open_pair();
 			new_pair(&three, &four);
 			CHECK(pthread_create(&t, NULL, speaks, NULL) == 0 && pthread_create(&t, NULL, speaks, &one) == 0);

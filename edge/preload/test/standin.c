@@ -28,6 +28,7 @@ struct end {
 	void *context;
 	bool queued, open, finished, ended;
 	int err;
+	char reason[128];
 	struct end *next; /* changed */
 	struct end *sibling, **at;
 };
@@ -35,7 +36,7 @@ struct edge_device { int epoll; struct end *changed, **last, *all; };
 struct edge_stream { struct end e; };
 struct edge_conn { struct end e; };
 struct edge_listener { struct end e; };
-struct edge_request { int fd; unsigned char n; char data[256]; };
+struct edge_request { int fd; unsigned char n; char data[256]; bool read; };
 
 static struct edge_device dev = {.epoll = -1};
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
@@ -251,16 +252,29 @@ const char *edge_request_peer(const edge_request *r) {
 	const char *name = getenv("STANDIN_PEER");
 	return (void)r, name ? name : "peer";
 }
-int edge_request_stream(const edge_request *request, const void **data, size_t *size) {
+const void *edge_request_data(const edge_request *request, size_t *size) {
 	edge_request *r = (edge_request *)(uintptr_t)request;
-	if (recv(r->fd, &r->n, 1, MSG_WAITALL) != 1 || recv(r->fd, r->data, r->n, MSG_WAITALL) != r->n)
-		return 0;
-	*data = r->data;
+	if (!r->read && (recv(r->fd, &r->n, 1, MSG_WAITALL) != 1 || recv(r->fd, r->data, r->n, MSG_WAITALL) != r->n))
+		r->n = 0;
+	r->read = true;
 	*size = r->n;
+	return r->data;
+}
+int edge_request_stream(const edge_request *request, const void **data, size_t *size) {
+	*data = edge_request_data(request, size);
+	return 1;
+}
+int edge_request_user(const edge_request *r, uint32_t *uid) {
+	struct ucred c;
+	socklen_t n = sizeof c;
+	if (getenv("STANDIN_FAR") || getsockopt(r->fd, SOL_SOCKET, SO_PEERCRED, &c, &n))
+		return 0;
+	*uid = c.uid;
 	return 1;
 }
 int edge_request_refuse(edge_request *r, const char *reason) {
-	(void)reason;
+	send(r->fd, "R", 1, MSG_NOSIGNAL);
+	send(r->fd, reason, strlen(reason), MSG_NOSIGNAL);
 	close(r->fd);
 	free(r);
 	return 0;
@@ -288,8 +302,10 @@ static int answered(struct end *e) {
 	ssize_t n = recv(e->fd, &a, 1, 0);
 	if (n < 0 && errno == EAGAIN)
 		return EDGE_ERR_AGAIN;
-	e->err = n == 1 ? 0 : EDGE_ERR_REFUSED;
-	e->open = n == 1;
+	e->open = n == 1 && a == 'A';
+	e->err = e->open ? 0 : EDGE_ERR_REFUSED;
+	if (n == 1 && a == 'R' && (n = recv(e->fd, e->reason, sizeof e->reason - 1, 0)) > 0)
+		e->reason[n] = 0;
 	return e->err;
 }
 
@@ -303,6 +319,8 @@ int edge_conn_wait(edge_conn *c, int ms) {
 	(void)ms;
 	return answered(&c->e);
 }
+const char *edge_conn_reason(const edge_conn *c) { return c->e.reason[0] ? c->e.reason : NULL; }
+const char *edge_device_name(edge_device *d) { return (void)d, "peer"; }
 void edge_conn_free(edge_conn *c) { leave(&c->e); }
 int edge_stream_dial_start(edge_device *d, const char *peer, const char *service, const edge_dial_options *o,
                            edge_stream **s, int ms) {

@@ -107,14 +107,19 @@ static void hurry(const char *name) {
 	alarm(PATIENCE);
 }
 
+/* A port of this process's. At an inherited one the parent hears who connects, and must look. */
+static void listen_anew(void) {
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 64) == 0);
+	CHECK(getsockname(listener, (struct sockaddr *)&address, &(socklen_t){sizeof address}) == 0);
+}
+
 static int run_tests(int argc, char **argv, const struct test *tests, size_t n) {
 	preloaded = dlsym(RTLD_DEFAULT, "edge_preload_version") != NULL;
 	setvbuf(stdout, NULL, _IONBF, 0);
-	listener = socket(AF_INET, SOCK_STREAM, 0);
-	address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	test = "listen";
-	CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 64) == 0);
-	CHECK(getsockname(listener, (struct sockaddr *)&address, &(socklen_t){sizeof address}) == 0);
+	listen_anew();
 	for (size_t i = 0; i < n; i++) {
 		if (argc > 1 && strcmp(argv[1], tests[i].name))
 			continue;

@@ -1,0 +1,407 @@
+/*
+ * The end that accepts. Whoever offers tcp/PORT hears the nonces of those who connect; whoever uses an accepted socket
+ * first shows its nonce to the other side. Mostly these are one process. If not, the one asks the other, by a dial to
+ * the own node: a child of the process that listens, or a program of its user.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "preload.h"
+
+#define DIAL_MS 5000          /* how long an acceptor waits for the answer: longer than a connector, so that it knows */
+#define HEAR (2000 * MILLI)   /* how long for a nonce */
+#define PAUSE (250 * MILLI)   /* between attempts to offer tcp/PORT, at first */
+#define PAUSE_MOST (8000 * MILLI)
+#define NONCE "nonce "
+
+/* The nonces that were heard, for each peer of the map: one that asks without end pushes out its own. */
+enum { HEARD = 4096, NEAR = 8, ASKS = 64 };
+struct heard {
+	struct heard *next;
+	const char *peer;
+	struct one { uint64_t tuple; int64_t at; unsigned char nonce[NONCE_SIZE]; } ones[HEARD];
+};
+static struct heard *heard;
+static uint64_t seed;
+
+/* Questions of other processes of this host whose nonces have not been heard yet. */
+static struct ask { struct ask *next; edge_request *r; int64_t until; const char *peer; char tuple[128]; } *asks;
+static int nasks;
+
+struct sock *listeners; /* all that are LISTENING */
+
+static uint64_t hash(const char *tuple) {
+	while (seed == 0 && getrandom(&seed, sizeof seed, 0) < 0)
+		;
+	return fold(seed, tuple, strlen(tuple));
+}
+
+static struct heard *heard_of(const char *peer, bool make) {
+	struct heard *h = heard;
+	while (h && strcmp(h->peer, peer))
+		h = h->next;
+	if (!h && make && (h = calloc(1, sizeof *h))) {
+		h->peer = peer; /* the map's */
+		h->next = heard;
+		heard = h;
+	}
+	return h;
+}
+
+static void hear(const char *peer, const char *tuple, const unsigned char *nonce) {
+	struct heard *h = heard_of(peer, true);
+	if (!h)
+		return;
+	uint64_t id = hash(tuple);
+	struct one *to = &h->ones[id % HEARD];
+	for (int i = 0; i < NEAR; i++) {
+		struct one *o = &h->ones[(id + (uint64_t)i) % HEARD];
+		if (o->tuple == id) {
+			to = o;
+			break;
+		}
+		if (o->at < to->at)
+			to = o;
+	}
+	*to = (struct one){.tuple = id, .at = now_ns()};
+	memcpy(to->nonce, nonce, NONCE_SIZE);
+}
+
+/* Takes the nonce of a connection, which is used once. */
+static bool heard_nonce(const char *peer, const char *tuple, unsigned char *nonce) {
+	struct heard *h = heard_of(peer, false);
+	uint64_t id = hash(tuple);
+	for (int i = 0; h && i < NEAR; i++) {
+		struct one *o = &h->ones[(id + (uint64_t)i) % HEARD];
+		if (o->at == 0 || o->tuple != id)
+			continue;
+		memcpy(nonce, o->nonce, NONCE_SIZE);
+		*o = (struct one){0};
+		return true;
+	}
+	return false;
+}
+
+/* --- the owner of tcp/PORT --- */
+
+static bool same_port(const struct sock *l, int port) {
+	union address a;
+	return l->fd >= 0 && both_ends(l->fd, &a, NULL) && address_port(&a) == port;
+}
+
+/* Whether a listening socket of ours takes connections to this address. */
+static bool covered(const union address *to) {
+	for (struct sock *l = listeners; l; l = l->more) {
+		union address a;
+		int only = 0;
+		socklen_t n = sizeof only;
+		if (l->fd < 0 || !both_ends(l->fd, &a, NULL) || address_port(&a) != address_port(to))
+			continue;
+		bool six = a.any.sa_family == AF_INET6;
+		if (anonymous(&a) && six)
+			real.getsockopt(l->fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &n);
+		bool fits = anonymous(&a) ? six || to->any.sa_family == AF_INET : same_address(&a, to);
+		if (fits && !(only && to->any.sa_family == AF_INET))
+			return true;
+	}
+	return false;
+}
+
+static void tell(edge_request *r, const unsigned char *nonce) {
+	char text[sizeof NONCE + 2 * NONCE_SIZE] = NONCE;
+	for (size_t i = 0; i < NONCE_SIZE; i++)
+		snprintf(text + strlen(NONCE) + 2 * i, 3, "%02x", nonce[i]);
+	edge_request_refuse(r, text);
+}
+
+/* Answers the questions whose time is over, and those for which there is a nonce now. */
+static void answer_asks(void) {
+	unsigned char nonce[NONCE_SIZE];
+	for (struct ask **at = &asks, *a; (a = *at);) {
+		bool found = heard_nonce(a->peer, a->tuple, nonce);
+		if (!found && now_ns() < a->until) {
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		nasks--;
+		if (found)
+			tell(a->r, nonce);
+		else
+			edge_request_refuse(a->r, "no such connection is known");
+		free(a);
+	}
+}
+
+/* A process of this host that has an accepted socket asks. It inherited the listener's secret, or is of our user. */
+static void asked(edge_request *r, const unsigned char *secret, const char *tuple) {
+	union address from, to;
+	uint32_t uid;
+	const char *peer = NULL;
+	if (edge_request_user(r, &uid) && split(tuple, &from, &to))
+		peer = map_peer(&from, address_port(&to));
+	bool may = peer && uid == geteuid();
+	for (struct sock *l = listeners; peer && l; l = l->more)
+		may = may || (same_port(l, address_port(&to)) && same_secret(l->secret, secret));
+	struct ask *a = may && nasks < ASKS ? calloc(1, sizeof *a) : NULL;
+	if (!a) {
+		edge_request_refuse(r, may ? "too many ask" : "neither of the family nor of the user of the server");
+		return;
+	}
+	*a = (struct ask){.next = asks, .r = r, .until = now_ns() + HEAR, .peer = peer};
+	snprintf(a->tuple, sizeof a->tuple, "%s", tuple);
+	asks = a;
+	nasks++;
+}
+
+static void answer(edge_request *r) {
+	size_t n;
+	const unsigned char *data = edge_request_data(r, &n);
+	char tuple[128];
+	union address from, to;
+	if (n <= 1 + NONCE_SIZE || n - 1 - NONCE_SIZE >= sizeof tuple) {
+		edge_request_refuse(r, "connect by TCP, and offer a stream");
+		return;
+	}
+	memcpy(tuple, data + 1 + NONCE_SIZE, n - 1 - NONCE_SIZE);
+	tuple[n - 1 - NONCE_SIZE] = 0;
+	if (data[0] == ASK) {
+		asked(r, data + 1, tuple);
+		return;
+	}
+	const char *peer = split(tuple, &from, &to) ? map_peer(&from, address_port(&to)) : NULL;
+	if (data[0] != PROBE || !peer || strcmp(peer, edge_request_peer(r)) || !covered(&to)) {
+		edge_request_refuse(r, ELSEWHERE);
+		return;
+	}
+	hear(peer, tuple, data + 1);
+	edge_request_refuse(r, "connect by TCP, and offer a stream");
+}
+
+void answer_probes(struct sock *s) {
+	edge_request *r;
+	int err = EDGE_ERR_AGAIN;
+	while (s->listener && (err = edge_listener_next(s->listener, &r, 0)) == 0)
+		answer(r);
+	answer_asks();
+	if (err == EDGE_ERR_AGAIN)
+		return;
+	edge_listener_close(s->listener); /* a new daemon did not let us offer it: we go on trying */
+	s->listener = NULL;
+	sock_decide(s);
+}
+
+void enlist_early(struct sock *s) {
+	int64_t now = now_ns();
+	union address a;
+	if (s->listener || now < s->until)
+		return;
+	s->pause = s->pause ? 2 * s->pause : PAUSE;
+	if (s->pause > PAUSE_MOST)
+		s->pause = PAUSE_MOST;
+	s->until = now + s->pause;
+	if (!s->at)
+		sock_decide(s);
+	if (!device_ready() || !both_ends(s->fd, &a, NULL))
+		return;
+	snprintf(s->service, sizeof s->service, "tcp/%d", address_port(&a));
+	if (offer_service(s))
+		return; /* another process of ours has it, mostly: when that ends, it is ours */
+	sock_decided(s);
+	edge_listener_watch(s->listener, s);
+	answer_probes(s);
+}
+
+void enlist(struct sock *s) {
+	s->waits = true;
+	enlist_early(s);
+}
+
+void list(struct sock *s) {
+	if (getrandom(s->secret, sizeof s->secret, 0) != sizeof s->secret)
+		memset(s->secret, 0, sizeof s->secret); /* stands for none */
+	s->more = listeners;
+	s->more_at = &listeners;
+	if (s->more)
+		s->more->more_at = &s->more;
+	listeners = s;
+}
+
+void unlist(struct sock *s) {
+	if (!s->more_at)
+		return;
+	*s->more_at = s->more;
+	if (s->more)
+		s->more->more_at = s->more_at;
+	s->more_at = NULL;
+}
+
+/* The process has forked. If it did not wait for connections yet, that is for the child, which then answers probes. */
+void pass_on(void) {
+	for (struct sock *s = listeners; s; s = s->more)
+		if (s->listener && !s->waits) {
+			edge_listener_close(s->listener);
+			s->listener = NULL;
+			s->until = s->pause = 0;
+		}
+}
+
+/* In the child: requests are the parent's, and so is what was heard. */
+void acceptor_after_fork(void) {
+	asks = NULL;
+	nasks = 0;
+	for (struct sock *s = listeners; s; s = s->more)
+		s->waits = false;
+}
+
+/* --- the user of an accepted socket --- */
+
+/* Unlocked. */
+void adopt(int fd, bool nonblock, const struct sock *from) {
+	union address local, remote;
+	if (map_empty() || !both_ends(fd, &local, &remote))
+		return;
+	const char *peer = map_peer(&remote, address_port(&local));
+	if (!peer)
+		return;
+	lock();
+	struct sock *s = sock_new(fd, ACCEPTED);
+	if (s) {
+		s->peer = peer;
+		s->nonblock = nonblock;
+		if (from)
+			memcpy(s->secret, from->secret, sizeof s->secret);
+		name_offer(s, &remote, &local);
+	}
+	unlock();
+}
+
+/* No byte has passed over TCP in either direction. */
+static bool untouched(int fd) {
+	struct tcp_info i = {0};
+	socklen_t n = sizeof i;
+	return real.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) == 0 && i.tcpi_bytes_sent == 0 &&
+	       i.tcpi_bytes_received == 0;
+}
+
+void begin(struct sock *s) {
+	if (s->state != ACCEPTED)
+		return;
+	if (!untouched(s->fd) || !device_ready()) {
+		become_plain(s, "tcp: in use, or without a daemon");
+		return;
+	}
+	s->until = now_ns() + (DIAL_MS + 1000) * MILLI;
+	s->state = DIALLING;
+	s->step = BEGUN;
+	sock_decide(s);
+}
+
+/* The port at which the connection was accepted. */
+static int port_of(const struct sock *s) {
+	union address from, to;
+	return split(s->tuple, &from, &to) ? address_port(&to) : 0;
+}
+
+static bool owner_of(int port) {
+	for (struct sock *l = listeners; l; l = l->more)
+		if (l->listener && same_port(l, port))
+			return true;
+	return false;
+}
+
+static bool dial_stream(struct sock *s) {
+	unsigned char data[MOST_DATA];
+	edge_dial_options o = {.size = sizeof o, .data = data, .data_size = said(data, SHOWN, s->nonce, s->tuple)};
+	s->step = SHOWS;
+	s->until = now_ns() + (DIAL_MS + 1000) * MILLI;
+	if (edge_stream_dial_start(device, s->peer, s->service, &o, &s->stream, DIAL_MS) == 0) {
+		edge_stream_watch(s->stream, s);
+		return true;
+	}
+	s->stream = NULL;
+	become_plain(s, "tcp: the daemon cannot be asked");
+	return false;
+}
+
+/* Asks a peer, or the process of this host that owns tcp/PORT, by a dial that is refused. */
+static void question(struct sock *s, enum step step, const char *peer, const char *service, unsigned char kind,
+                     const unsigned char *word) {
+	unsigned char data[MOST_DATA];
+	edge_dial_options o = {.size = sizeof o, .data = data, .data_size = said(data, kind, word, s->tuple)};
+	s->step = step;
+	if (edge_dial_start(device, peer, service, &o, &s->probe, DIAL_MS)) {
+		s->probe = NULL;
+		become_plain(s, "tcp: the daemon cannot be asked");
+	}
+}
+
+/* Takes the nonce out of an owner's refusal. */
+static bool told(struct sock *s) {
+	const char *text = edge_conn_reason(s->probe);
+	text = text ? strstr(text, NONCE) : NULL;
+	unsigned byte;
+	for (size_t i = 0; i < NONCE_SIZE; i++) {
+		if (!text || sscanf(text + strlen(NONCE) + 2 * i, "%2x", &byte) != 1)
+			return false;
+		s->nonce[i] = (unsigned char)byte;
+	}
+	return true;
+}
+
+/* The other side offers a stream, and its nonce was not heard here: another process hears it, or it is on its way. */
+static void seek_nonce(struct sock *s) {
+	char service[16];
+	int port = port_of(s);
+	s->until = now_ns() + HEAR;
+	watch_tcp(s, EPOLLIN | EPOLLRDHUP);
+	if (owner_of(port)) {
+		s->step = WAITS;
+		return;
+	}
+	snprintf(service, sizeof service, "tcp/%d", port);
+	question(s, ASKS_OWNER, edge_device_name(device), service, ASK, s->secret);
+}
+
+/* The answer to a question; AGAIN: none yet. */
+static void look_at_answer(struct sock *s) {
+	int err = edge_conn_wait(s->probe, 0);
+	if (err == EDGE_ERR_AGAIN)
+		return;
+	bool knows = err == EDGE_ERR_REFUSED && s->step == ASKS_OWNER && told(s);
+	edge_conn_free(s->probe);
+	s->probe = NULL;
+	if (knows)
+		dial_stream(s);
+	else if (err == EDGE_ERR_REFUSED && s->step == ASKS_PEER)
+		seek_nonce(s);
+	else
+		become_plain(s, err != EDGE_ERR_NO_SERVICE ? "tcp: its nonce is not known"
+		                : s->step == ASKS_PEER     ? "tcp: not offered"
+		                                           : "tcp: nobody offers the port any more");
+}
+
+void look_at_dial(struct sock *s) {
+	if (s->stream) {
+		int err = edge_stream_wait(s->stream, 0);
+		if (err == 0)
+			when_ready(s);
+		else if (err != EDGE_ERR_AGAIN || now_ns() >= s->until)
+			become_plain(s, err == EDGE_ERR_NO_SERVICE ? "tcp: not offered" : "tcp: not accepted");
+		return;
+	}
+	if (heard_nonce(s->peer, s->tuple, s->nonce))
+		dial_stream(s);
+	else if (s->arrived || now_ns() >= s->until)
+		become_plain(s, s->arrived ? "tcp: the other side uses it" : "tcp: its nonce was not heard in time");
+	else if (s->probe)
+		look_at_answer(s);
+	else if (s->step == BEGUN)
+		question(s, ASKS_PEER, s->peer, s->service, SHOWN, s->nonce); /* zeros: whether it offers anything */
+}

@@ -1,0 +1,210 @@
+/*
+ * The end that connects: it offers the connection to the other side, asks there whether anybody of ours listens, and
+ * takes the stream that the acceptor dials, if that shows the nonce of the question.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "preload.h"
+
+#define VERDICT (2000 * MILLI)  /* how long a connector waits to be dialled */
+#define REMEMBER (2000 * MILLI) /* how long it counts that nobody of ours listens somewhere */
+
+/* Where nobody of ours listens, by hash of peer, address and port. */
+enum { TARGETS = 256 };
+static struct target { uint64_t id; int64_t until; } targets[TARGETS];
+
+static uint64_t target_of(const char *peer, const char *to) {
+	uint64_t h = fold(fold(FOLD, peer, strlen(peer) + 1), to, strlen(to));
+	return h | 1;
+}
+
+static bool absent(uint64_t id, int64_t now) {
+	const struct target *t = &targets[id >> 32 & (TARGETS - 1)];
+	return t->id == id && now < t->until;
+}
+
+static void remember(const struct sock *s) {
+	targets[s->target >> 32 & (TARGETS - 1)] = (struct target){.id = s->target, .until = now_ns() + REMEMBER};
+}
+
+/* Binds the socket to the address that the kernel would choose, and a port. */
+static bool bind_first(int fd, const union address *to, union address *from) {
+	socklen_t n = sizeof *from;
+	if (!both_ends(fd, from, NULL))
+		return false;
+	if (address_port(from))
+		return !anonymous(from); /* bound to a port of any address: its address is not known before */
+	if (anonymous(from)) {
+		int probe = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		n = to->any.sa_family == AF_INET ? sizeof to->in : sizeof to->in6;
+		bool ok = probe >= 0 && real.connect(probe, &to->any, n) == 0 && both_ends(probe, from, NULL);
+		if (probe >= 0)
+			real.close(probe);
+		if (!ok)
+			return false;
+	}
+	*(from->any.sa_family == AF_INET ? &from->in.sin_port : &from->in6.sin6_port) = 0;
+	n = from->any.sa_family == AF_INET ? sizeof from->in : sizeof from->in6;
+	return bind(fd, &from->any, n) == 0 && both_ends(fd, from, NULL);
+}
+
+/* Asks whether anybody of ours listens, and tells whoever does the nonce. 0 or an error of libedge's. */
+static int probe(struct sock *s, const union address *to) {
+	unsigned char data[MOST_DATA];
+	char port[16];
+	if (getrandom(s->nonce, sizeof s->nonce, GRND_NONBLOCK) != sizeof s->nonce)
+		return EDGE_ERR_SYSTEM;
+	edge_dial_options o = {.size = sizeof o, .data = data};
+	o.data_size = said(data, PROBE, s->nonce, s->tuple);
+	snprintf(port, sizeof port, "tcp/%d", address_port(to));
+	return edge_dial_start(device, s->peer, port, &o, &s->probe, (int)(VERDICT / MILLI));
+}
+
+/* Offers the connection that fd is about to make. false: it remains TCP. */
+bool offer(int fd, struct sock **made, const union address *to) {
+	const char *peer = map_peer(to, address_port(to));
+	if (!peer)
+		return false;
+	char name[64];
+	write_end(name, sizeof name, to);
+	uint64_t target = target_of(peer, name);
+	int64_t now = now_ns();
+	union address from;
+	const char *why = absent(target, now)          ? "tcp: nobody of ours listened a moment ago"
+	                  : !device_ready()            ? "tcp: without a daemon"
+	                  : !bind_first(fd, to, &from) ? "tcp: the socket has no address of its own"
+	                                               : NULL;
+	if (why) {
+		note(name, why);
+		return false;
+	}
+	struct sock *s = sock_new(fd, OFFERED);
+	if (!s)
+		return false;
+	*made = s;
+	s->peer = peer;
+	s->target = target;
+	s->until = now + VERDICT;
+	name_offer(s, &from, to);
+	if (offer_service(s)) {
+		char text[256];
+		snprintf(text, sizeof text, "tcp: %s", edge_detail());
+		become_plain(s, text);
+		return true;
+	}
+	edge_listener_watch(s->listener, s);
+	sock_decide(s);
+	if (probe(s, to))
+		become_plain(s, "tcp: the daemon cannot be asked");
+	return true;
+}
+
+void withdraw(struct sock *s) {
+	if (s->state == OFFERED)
+		become_plain(s, "not connected");
+}
+
+bool watch_connect(struct sock *s) { return s->connecting = watch_tcp(s, EPOLLOUT); }
+
+/* From now on the other side may dial, and the program write. */
+void connected(struct sock *s) {
+	s->connecting = false;
+	if (s->state != OFFERED)
+		return;
+	watch_tcp(s, EPOLLIN | EPOLLRDHUP);
+	if (s->until != NEVER)
+		s->until = now_ns() + VERDICT;
+	changed(s);
+}
+
+/* Whether the answer to a probe says that nobody of ours listens there. */
+static bool nobody(const edge_conn *probe, int err) {
+	if (err == EDGE_ERR_REFUSED)
+		return edge_conn_reason(probe) && strstr(edge_conn_reason(probe), ELSEWHERE);
+	return err != 0 && err != EDGE_ERR_AGAIN && err != EDGE_ERR_LIMIT && err != EDGE_ERR_TIMEOUT;
+}
+
+/* Whether a request for the offer comes from who accepted the connection: the peer that the map names, and there from a
+ * program that knows the nonce. Another user of that host has seen the addresses, perhaps, but not this. */
+static bool is_acceptor(const struct sock *s, const edge_request *r) {
+	const void *data;
+	size_t n;
+	unsigned char want[MOST_DATA];
+	uint32_t uid;
+	if (strcmp(edge_request_peer(r), s->peer) || !edge_request_stream(r, &data, &n) ||
+	    n != said(want, SHOWN, s->nonce, s->tuple))
+		return false;
+	unsigned char differs = 0;
+	for (size_t i = 0; i < n; i++) /* as long for every content */
+		differs |= want[i] ^ ((const unsigned char *)data)[i];
+	return !differs && (!edge_request_user(r, &uid) || may_hold(s, uid));
+}
+
+/* Takes the first request for a stream, if it comes from the right peer, before it is accepted: others learn that they
+ * are refused, and what is meant for us goes over TCP. */
+static bool dialled_by_peer(struct sock *s) {
+	edge_request *r;
+	while (edge_listener_next(s->listener, &r, 0) == 0) {
+		if (!is_acceptor(s, r)) {
+			edge_request_refuse(r, "show the nonce of the probe");
+		} else if (edge_request_accept_stream(r, &s->stream) == 0) {
+			edge_stream_watch(s->stream, s); /* once: it says that something changed */
+			return true;
+		} else {
+			s->stream = NULL;
+		}
+	}
+	return false;
+}
+
+/* What the kernel says of the TCP connection. false: that decided. */
+static bool look_at_connection(struct sock *s) {
+	uint32_t e = s->arrived;
+	s->arrived = 0;
+	if (s->fd < 0)
+		become_plain(s, "closed");
+	else if (e & (EPOLLERR | EPOLLHUP))
+		become_plain(s, "not connected");
+	else if (s->connecting && e & EPOLLOUT)
+		connected(s);
+	else if (e & (EPOLLIN | EPOLLRDHUP))
+		become_plain(s, "tcp: the other side uses it, or has closed it");
+	return s->state == OFFERED;
+}
+
+void look_at_offer(struct sock *s) {
+	if (s->stream) {
+		int err = edge_stream_wait(s->stream, 0);
+		if (err && err != EDGE_ERR_AGAIN)
+			become_plain(s, "tcp: the other side gave up");
+		else
+			when_ready(s);
+		return;
+	}
+	if (!look_at_connection(s))
+		return;
+	if (dialled_by_peer(s)) {
+		when_ready(s);
+		return;
+	}
+	int answer = s->probe ? edge_conn_wait(s->probe, 0) : EDGE_ERR_AGAIN;
+	bool none = nobody(s->probe, answer);
+	if (s->probe && answer != EDGE_ERR_AGAIN) {
+		edge_conn_free(s->probe);
+		s->probe = NULL;
+	}
+	if (none || edge_device_error(device)) {
+		remember(s);
+		become_plain(s, "tcp: nobody of ours listens");
+	} else if (s->connecting) {
+		s->until = now_ns() + VERDICT; /* TCP is slow; the other side has not begun */
+	} else if (now_ns() >= s->until) {
+		remember(s);
+		become_plain(s, "tcp: not dialled in time");
+	}
+}

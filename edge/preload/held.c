@@ -1,0 +1,157 @@
+/*
+ * What a program writes without waiting before the verdict, and what it leaves behind when it closes the socket. A new
+ * TCP connection takes the first bytes at once. They are kept here, few enough that either TCP or the stream has room
+ * for all of them at once.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "preload.h"
+
+enum { MOST = 128 << 10, LEAST = 1 << 10, STACK = 256 << 10 };
+
+/* TCP takes a quarter of its buffer in one piece, whatever the pages around it are charged. */
+static uint32_t most(const struct sock *s) {
+	int size = 0;
+	socklen_t n = sizeof size;
+	if (s->fd < 0 || real.getsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &size, &n) || size / 4 < LEAST)
+		return LEAST;
+	uint32_t some = size / 4 < MOST ? (uint32_t)size / 4 : MOST;
+	return stream_buffer && stream_buffer / 2 < some ? stream_buffer / 2 : some;
+}
+
+size_t held_room(struct sock *s) {
+	if (s->write_shut)
+		return 1; /* the write fails at once */
+	return s->room ? s->room - s->nheld : 1;
+}
+
+static bool settle_next(int64_t until);
+
+static bool driving; /* a thread sees to it that what is kept leaves, though the program calls nothing */
+
+static void *drive(void *nothing) {
+	(void)nothing;
+	real.ppoll(NULL, 0, &(struct timespec){.tv_nsec = MILLI}, NULL); /* mostly the program's own calls have done it then */
+	while (settle_next(NEVER))
+		;
+	return NULL;
+}
+
+/* By guard. A program without another thread to spare keeps what it has: its next call sends it. */
+void drive_on(void) {
+	pthread_attr_t a;
+	pthread_t t;
+	sigset_t all, old;
+	if (driving || pthread_attr_init(&a))
+		return;
+	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&a, STACK);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	driving = pthread_create(&t, &a, drive, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&a);
+}
+
+size_t keep(struct sock *s, const struct iovec *v, size_t n) {
+	if (s->room == 0)
+		s->room = most(s);
+	size_t kept = 0, all = 0;
+	for (size_t i = 0; i < n; i++)
+		all += v[i].iov_len;
+	all = all < s->room - s->nheld ? all : s->room - s->nheld;
+	char *more = realloc(s->held, s->nheld + all + 1);
+	if (!more)
+		return 0;
+	s->held = more;
+	for (size_t i = 0; i < n; i++) {
+		size_t some = s->room - s->nheld < v[i].iov_len ? s->room - s->nheld : v[i].iov_len;
+		if (some)
+			memcpy(s->held + s->nheld, v[i].iov_base, some);
+		s->nheld += (uint32_t)some;
+		kept += some;
+		if (some < v[i].iov_len)
+			break;
+	}
+	drive_on();
+	return kept;
+}
+
+void drop_held(struct sock *s) {
+	free(s->held);
+	s->held = NULL;
+	s->nheld = s->room = 0;
+}
+
+bool held_to_stream(struct sock *s) {
+	uint32_t sent = 0;
+	while (sent < s->nheld) {
+		ssize_t n = edge_stream_write(s->stream, s->held + sent, s->nheld - sent, 0);
+		if (n == EDGE_ERR_AGAIN) {
+			memmove(s->held, s->held + sent, s->nheld - sent);
+			s->nheld -= sent;
+			return false;
+		}
+		if (n < 0)
+			break; /* the program learns it by its next call */
+		sent += (uint32_t)n;
+	}
+	drop_held(s);
+	return true;
+}
+
+/* Nothing was sent before, so that there is room; a connection that has none nevertheless ends. */
+void held_to_tcp(struct sock *s) {
+	if (s->nheld > 0 && s->fd >= 0 &&
+	    real.send(own_number(s->fd), s->held, s->nheld, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)s->nheld)
+		real.connect(own_number(s->fd), &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+	drop_held(s);
+}
+
+/* An acceptor that has dialled may be on a stream already, as the other side sees it, and a connector that accepted is:
+ * closed now, bytes and an end in good order would be lost. */
+bool must_outlive(const struct sock *s) { return s->state == DIALLING || (s->state == OFFERED && s->stream); }
+
+int outlive(struct sock *s) {
+	int copy = must_outlive(s) && s->fd >= 0 ? own_take(real.fcntl64(own_number(s->fd), F_DUPFD_CLOEXEC, 0)) : -1;
+	if (copy < 0)
+		return -1;
+	s->orphan = true;
+	return copy;
+}
+
+void held_after_fork(void) { driving = false; } /* the copies are the parent's: own_after_fork closes them */
+
+/* A socket that is undecided, and has something to send or to end, with a count. */
+static struct sock *first_held(void) {
+	for (struct sock *s = undecided; s; s = s->next)
+		if (s->nheld > 0 || s->write_shut || s->orphan) {
+			atomic_fetch_add(&s->refs, 1);
+			return s;
+		}
+	return NULL;
+}
+
+static bool settle_next(int64_t until) {
+	lock();
+	struct sock *s = device && now_ns() < until ? first_held() : NULL;
+	driving = driving && s;
+	unlock();
+	if (!s)
+		return false;
+	wait_for(s, 0, 0, until);
+	enter();
+	sock_put(s);
+	return true;
+}
+
+void settle_all(int64_t until) {
+	while (settle_next(until))
+		;
+}
