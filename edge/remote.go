@@ -38,7 +38,7 @@ func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 		case <-changed:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("edge: import: %s exports no memory named %q: %w", c.peer, name, c.d.ended(ctx))
-		case <-c.d.deadCh:
+		case <-c.d.life.deadCh:
 			return nil, c.d.Err()
 		}
 	}

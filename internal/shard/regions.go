@@ -85,7 +85,7 @@ func (s *Shard) dropRegion(now mono.Time, c *Client, id uint32) (*regmem.Region,
 	for g, ok := s.grants.RevokeNext(r); ok; g, ok = s.grants.RevokeNext(r) {
 		s.eng.Withdraw(now, engine.ConnID(g.Owner), g.Key, g.Number)
 	}
-	s.revoked = nil // they are parts of the region
+	s.clients.revoked = nil // they are parts of the region
 	s.exchange.remove(r)
 	s.dropReferring(r.Mem.Bytes())
 	s.dropSpace(now, r)
