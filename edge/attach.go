@@ -35,7 +35,7 @@ func (d *Device) start(ctx context.Context, ctl *ipc.Conn, drive driver) error {
 		return err
 	}
 	a.drive = drive
-	close(a.ready)
+	close(a.life.ready)
 	d.at.Store(a)
 	d.attached.Add(1)
 	go a.readLoop()
@@ -122,12 +122,12 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 		dev: dev, cfg: dev.cfg, node: hello.Node, name: hello.Name, window: hello.Window,
 		features: hello.Features, flags: ^uint8(0),
 		ctl: ctl, rings: rings,
-		submission: submission{sq: rings.SubmitProducer(), submit: submit},
-		slotTable: slotTable{slots: make([]slot, 2*depth), free: make([]uint32, depth),
+		out: submission{sq: rings.SubmitProducer(), submit: submit},
+		slots: slotTable{list: make([]slot, 2*depth), free: make([]uint32, depth),
 			extras: make([]extra, 2*depth)},
-		connTable: connTable{conns: map[uint32]*Conn{}},
-		wakeups:   wakeups{bell: bell},
-		lifetime: lifetime{
+		conns:   connTable{byNumber: map[uint32]*Conn{}},
+		wakeups: wakeups{bell: bell},
+		life: lifetime{
 			deadCh: make(chan struct{}), readDone: make(chan struct{}), ready: make(chan struct{}),
 			flushed: make(chan struct{}),
 		},
@@ -136,16 +136,16 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 	if d.features&ipc.FeatureLocal == 0 {
 		d.flags &^= uint8(LocalDone) // such a write is done later
 	}
-	d.receives.init(depth)
+	d.slots.receives.init(depth)
 	if d.window <= 0 || d.window > depth {
 		d.window = depth
 	}
-	for i := range d.free {
-		d.free[i] = uint32(i)
+	for i := range d.slots.free {
+		d.slots.free[i] = uint32(i)
 	}
 	d.lead.freed = uint32(depth)
-	d.freeTail.Store(d.lead.freed)
-	d.kickFunc = d.kick
+	d.slots.freeTail.Store(d.lead.freed)
+	d.wakeups.kickFunc = d.kick
 	d.lead.free = sync.NewCond(&d.lead.mu)
 	d.lead.cq = rings.CompleteConsumer()
 	d.lead.strategy.patience.Base = d.cfg.Spin

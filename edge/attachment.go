@@ -24,13 +24,13 @@ type attachment struct {
 	rings *ipc.Rings
 	drive driver // embedded: runs the transport in the goroutine that waits; nil otherwise
 
-	submission
-	callCounts
-	slotTable
-	lead leadership // guards the completion ring, see wait.go
-	connTable
-	wakeups
-	lifetime
+	out     submission
+	slots   slotTable
+	lead    leadership // guards the completion ring, see wait.go
+	conns   connTable
+	wakeups wakeups
+	life    lifetime
+	counts  callCounts
 
 	bounce     atomic.Pointer[bounceArena] // of ReadAt and WriteAt
 	bounceTurn chan struct{}               // full while somebody makes bounce
@@ -60,7 +60,7 @@ type submission struct {
 
 // slotTable has a slot for each operation in flight.
 type slotTable struct {
-	slots    []slot
+	list     []slot
 	free     []uint32 // ring of free slots: posting takes at freeHead, the leader adds at freeTail
 	freeTail atomic.Uint32
 	gather   gather
@@ -69,12 +69,12 @@ type slotTable struct {
 	receives receives
 }
 
-// connTable holds the connections by the daemon's number. connMu guards it.
+// connTable holds the connections by the daemon's number. mu guards it.
 type connTable struct {
-	connMu  sync.Mutex
-	conns   map[uint32]*Conn
-	dialing int                  // dials whose answer is awaited
-	orphans map[uint32][]ipc.CQE // notifications that overtook the answer to a dial
+	mu       sync.Mutex
+	byNumber map[uint32]*Conn
+	dialing  int                  // dials whose answer is awaited
+	orphans  map[uint32][]ipc.CQE // notifications that overtook the answer to a dial
 }
 
 // wakeups is how others make a blocked leader look again.
@@ -103,17 +103,17 @@ type deadState struct{ err error }
 
 // kick makes a leader that is blocked look again.
 func (d *attachment) kick() {
-	d.bellMu.RLock()
-	defer d.bellMu.RUnlock()
-	if !d.bellGone {
-		d.kicked.Add(1)
-		d.bell.Ring()
+	d.wakeups.bellMu.RLock()
+	defer d.wakeups.bellMu.RUnlock()
+	if !d.wakeups.bellGone {
+		d.counts.kicked.Add(1)
+		d.wakeups.bell.Ring()
 	}
 }
 
 // Err returns nil while the daemon is there, and why nothing works any more.
 func (d *attachment) Err() error {
-	if s := d.dead.Load(); s != nil {
+	if s := d.life.dead.Load(); s != nil {
 		return s.err
 	}
 	return nil
@@ -122,20 +122,20 @@ func (d *attachment) Err() error {
 // fail ends the attachment: what completed before stays completed, everything else ends with err. Only the first call
 // counts. It must not be called by the leader.
 func (d *attachment) fail(err error) {
-	d.dying.Do(func() {
+	d.life.dying.Do(func() {
 		d.sync() // completions that arrived before the end still count
-		d.dead.Store(&deadState{err})
-		close(d.deadCh)
+		d.life.dead.Store(&deadState{err})
+		close(d.life.deadCh)
 		d.lead.wakeAll(true)
 		d.kick()
 		d.flushQueues(err)
 		d.calls.failAll()
-		d.connMu.Lock()
-		conns := make([]*Conn, 0, len(d.conns))
-		for _, c := range d.conns {
+		d.conns.mu.Lock()
+		conns := make([]*Conn, 0, len(d.conns.byNumber))
+		for _, c := range d.conns.byNumber {
 			conns = append(conns, c)
 		}
-		d.connMu.Unlock()
+		d.conns.mu.Unlock()
 		for _, c := range conns {
 			c.fail(err)
 		}
@@ -148,31 +148,31 @@ func (d *attachment) fail(err error) {
 // end waits until nobody uses the rings and gives everything back but registered memory, which is the Device's to
 // unmap. The attachment is dead already.
 func (d *attachment) end() {
-	d.ending.Do(func() {
+	d.life.ending.Do(func() {
 		d.ctl.Close()
-		<-d.readDone
+		<-d.life.readDone
 		d.detach()
 	})
 }
 
 func (d *attachment) detach() {
 	d.lead.seize()
-	d.post.Lock()
-	d.detached = true
-	d.dev.posted.Add(d.posted)
-	d.posted = 0
+	d.out.post.Lock()
+	d.out.detached = true
+	d.dev.posted.Add(d.out.posted)
+	d.out.posted = 0
 	d.rings.Close()
-	d.submit.Close()
-	d.post.Unlock()
+	d.out.submit.Close()
+	d.out.post.Unlock()
 	d.lead.cancel.drop()
 	d.dev.pollMu.Lock()
 	if p := d.dev.poller; p != nil {
-		p.forget(d.bell)
+		p.forget(d.wakeups.bell)
 	}
-	d.bellMu.Lock()
-	d.bell.Close()
-	d.bellGone = true
-	d.bellMu.Unlock()
+	d.wakeups.bellMu.Lock()
+	d.wakeups.bell.Close()
+	d.wakeups.bellGone = true
+	d.wakeups.bellMu.Unlock()
 	d.dev.pollMu.Unlock()
 	if a := d.bounce.Load(); a != nil {
 		a.retire()

@@ -20,10 +20,10 @@ func (d *attachment) systemCalls() SystemCalls {
 	d.lead.mu.Lock()
 	c := d.lead.told
 	d.lead.mu.Unlock()
-	d.post.Lock()
-	c.Wakes += d.rung
-	d.post.Unlock()
-	c.Wakes += d.kicked.Load()
+	d.out.post.Lock()
+	c.Wakes += d.counts.rung
+	d.out.post.Unlock()
+	c.Wakes += d.counts.kicked.Load()
 	return c
 }
 

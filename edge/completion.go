@@ -54,7 +54,7 @@ func (d *attachment) sync() {
 // goRound empties the ring once. The caller leads.
 func (d *attachment) goRound() (total int) {
 	l := &d.lead
-	for !l.broken && d.dead.Load() == nil {
+	for !l.broken && d.life.dead.Load() == nil {
 		n, err := l.cq.Drain(l.batch[:])
 		for i := range l.batch[:n] {
 			if !d.take(&l.batch[i]) {
@@ -97,15 +97,15 @@ func (d *attachment) take(e *ipc.CQE) bool {
 		return d.received(e)
 	}
 	i, gen := uint32(e.Token), uint32(e.Token>>32)
-	if i >= uint32(len(d.free)) {
+	if i >= uint32(len(d.slots.free)) {
 		return false
 	}
-	s := &d.slots[i]
+	s := &d.slots.list[i]
 	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn {
 		return false
 	}
-	if s.extra && e.Status == ipc.StatusOK && d.extras[i].result != nil {
-		*d.extras[i].result = e.Off
+	if s.extra && e.Status == ipc.StatusOK && d.slots.extras[i].result != nil {
+		*d.slots.extras[i].result = e.Off
 	}
 	d.complete(i, gen, e.Status)
 	return true
@@ -113,7 +113,7 @@ func (d *attachment) take(e *ipc.CQE) bool {
 
 // complete ends the operation in slot i and frees the slot. The caller leads.
 func (d *attachment) complete(i, gen uint32, status ipc.Status) {
-	s := &d.slots[i]
+	s := &d.slots.list[i]
 	c, r, bounce := s.conn, s.region, s.bounce
 	s.conn, s.region = nil, nil
 	var x extra
@@ -125,7 +125,7 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 		if status == ipc.StatusClosed && c.named() {
 			status = ipc.StatusKey // as the connection says: ErrRevoked, which is ErrKey
 		}
-		d.failed.add(i, gen, status)
+		d.slots.failed.add(i, gen, status)
 		d.dev.failures.Add(1)
 		if stream != nil && x.redirection == nil { // whose bytes are in the ring
 			stream.failed(status)
@@ -135,10 +135,10 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 		r.inflight.Add(-1)
 	}
 	idle := c.inflight.Add(-1) == 0
-	d.free[d.lead.freed&uint32(len(d.free)-1)] = i
+	d.slots.free[d.lead.freed&uint32(len(d.slots.free)-1)] = i
 	d.lead.freed++
 	// From here on the slot may be posted again. First: who sees that the operation is done finds room.
-	d.freeTail.Store(d.lead.freed)
+	d.slots.freeTail.Store(d.lead.freed)
 	s.gen.CompareAndSwap(gen, gen+1) // unless the slot is in use again
 	if x.queue != nil {
 		x.queue.put(d, Completion{Kind: x.kind, Conn: c, Context: x.context, Err: statusError[status]})
@@ -163,15 +163,15 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 // notified queues a notification. If the answer to a dial has not yet announced its connection, the notification is
 // kept for it.
 func (d *attachment) notified(e *ipc.CQE) bool {
-	d.connMu.Lock()
-	c := d.conns[e.Conn]
-	if c == nil && d.dialing > 0 && len(d.orphans[e.Conn]) < ipc.NotifyCredit {
-		if d.orphans == nil {
-			d.orphans = map[uint32][]ipc.CQE{}
+	d.conns.mu.Lock()
+	c := d.conns.byNumber[e.Conn]
+	if c == nil && d.conns.dialing > 0 && len(d.conns.orphans[e.Conn]) < ipc.NotifyCredit {
+		if d.conns.orphans == nil {
+			d.conns.orphans = map[uint32][]ipc.CQE{}
 		}
-		d.orphans[e.Conn] = append(d.orphans[e.Conn], *e)
+		d.conns.orphans[e.Conn] = append(d.conns.orphans[e.Conn], *e)
 	}
-	d.connMu.Unlock()
+	d.conns.mu.Unlock()
 	if c == nil {
 		return true
 	}
@@ -214,8 +214,8 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 		if n > 0 && l.followers.Load() > 0 {
 			runtime.Gosched() // those just woken run now
 		}
-		if s.idle(d, worked || n > 0) && (!d.driven() || !d.ringFull.Load()) { // who drives makes the room
-			l.cancel.arm(ctx, d.kickFunc)
+		if s.idle(d, worked || n > 0) && (!d.driven() || !d.out.ringFull.Load()) { // who drives makes the room
+			l.cancel.arm(ctx, d.wakeups.kickFunc)
 			d.block(w, done)
 		}
 	}
@@ -230,12 +230,12 @@ func (d *attachment) crammed(w *waiter) bool {
 	if w.kind != waitRoom && d.lead.others.Load() == 0 {
 		return false
 	}
-	d.post.Lock()
-	defer d.post.Unlock()
-	if d.detached || d.freeHead == d.freeTail.Load() {
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
+	if d.out.detached || d.out.freeHead == d.slots.freeTail.Load() {
 		return false
 	}
-	n, _ := d.sq.RoomFor(ipc.MaxEntries)
+	n, _ := d.out.sq.RoomFor(ipc.MaxEntries)
 	return n < ipc.MaxEntries
 }
 
@@ -245,11 +245,11 @@ func (d *attachment) block(w *waiter, done <-chan struct{}) {
 	select {
 	case <-done:
 	default:
-		if d.lead.passers.Load() == 0 && !d.lead.cq.Ready() && !d.satisfied(w) && d.dead.Load() == nil {
-			d.lead.strategy.sleep(d, d.ringFull.Load() || d.crammed(w))
+		if d.lead.passers.Load() == 0 && !d.lead.cq.Ready() && !d.satisfied(w) && d.life.dead.Load() == nil {
+			d.lead.strategy.sleep(d, d.out.ringFull.Load() || d.crammed(w))
 		}
 	}
 	d.rings.SetClientAsleep(false)
 	d.lead.strategy.calls.Clears++
-	d.bell.Clear()
+	d.wakeups.bell.Clear()
 }

@@ -17,13 +17,13 @@ type Conn struct {
 	peer    string
 	service string
 
-	inflight atomic.Int32 // operations; raised under attachment.post, lowered by the leader
+	inflight atomic.Int32 // operations; raised under attachment.out.post, lowered by the leader
 	buffers  atomic.Int32 // posted for messages; likewise
 	notes    notes
 	grants   grants
 	waiters  *waiter // guarded by leadership.mu
 	closing  atomic.Bool
-	owes     bool                     // it is on attachment.owing; guarded by attachment.post
+	owes     bool                     // it is on attachment.owing; guarded by attachment.out.post
 	ended    atomic.Pointer[endState] // why it ended; notifications may still come
 	drained  atomic.Bool              // after ended: none comes any more
 	late     late
@@ -54,7 +54,8 @@ func (d *Device) Dial(ctx context.Context, peer, service string, opts ...DialOpt
 }
 
 func (d *attachment) dial(ctx context.Context, peer, service string, o *dialOptions) (*Conn, error) {
-	m := &ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service, Ordered: o.ordered, Data: o.data,
+	m := &ipc.Message{Kind: ipc.KindDial, Peer: peer, Service: service, Asked: ipc.Asked{Ordered: o.ordered},
+		Data:      o.data,
 		Scheduler: o.scheduler}
 	m.Timeout = timeLeft(ctx)
 	var c *Conn
@@ -74,29 +75,29 @@ func (d *attachment) dial(ctx context.Context, peer, service string, o *dialOpti
 }
 
 func (d *attachment) dialBegins() {
-	d.connMu.Lock()
-	defer d.connMu.Unlock()
-	d.dialing++
+	d.conns.mu.Lock()
+	defer d.conns.mu.Unlock()
+	d.conns.dialing++
 }
 
 func (d *attachment) dialEnds() {
-	d.connMu.Lock()
-	defer d.connMu.Unlock()
-	if d.dialing--; d.dialing == 0 {
-		d.orphans = nil
+	d.conns.mu.Lock()
+	defer d.conns.mu.Unlock()
+	if d.conns.dialing--; d.conns.dialing == 0 {
+		d.conns.orphans = nil
 	}
 }
 
 // newConn enters a connection the daemon told of, with the notifications that were faster.
 func (d *attachment) newConn(id uint32, peer, service string, data []byte) *Conn {
 	c := &Conn{d: d, id: id, peer: peer, service: service, data: data}
-	d.connMu.Lock()
-	defer d.connMu.Unlock()
-	d.conns[id] = c
-	for i := range d.orphans[id] {
-		c.notes.push(c, &d.orphans[id][i])
+	d.conns.mu.Lock()
+	defer d.conns.mu.Unlock()
+	d.conns.byNumber[id] = c
+	for i := range d.conns.orphans[id] {
+		c.notes.push(c, &d.conns.orphans[id][i])
 	}
-	delete(d.orphans, id)
+	delete(d.conns.orphans, id)
 	return c
 }
 
@@ -181,9 +182,9 @@ func (c *Conn) Abort() error {
 
 // beginClose reports whether the caller is the one that closes. After it nothing is posted, and nobody waits to post.
 func (c *Conn) beginClose() bool {
-	c.d.post.Lock() // from here on every Post has seen closing, or has posted
+	c.d.out.post.Lock() // from here on every Post has seen closing, or has posted
 	first := c.closing.CompareAndSwap(false, true)
-	c.d.post.Unlock()
+	c.d.out.post.Unlock()
 	if first {
 		c.d.lead.wakeAll(false)
 		c.d.kick()

@@ -143,7 +143,7 @@ func (d *attachment) tell(m *ipc.Message) {
 
 // readLoop serves the control socket until it ends.
 func (d *attachment) readLoop() {
-	defer close(d.readDone)
+	defer close(d.life.readDone)
 	for {
 		m, fds, err := d.ctl.RecvFDs()
 		if err != nil {
@@ -212,15 +212,15 @@ func (d *attachment) event(m *ipc.Message) {
 }
 
 func (d *attachment) forget(c *Conn) {
-	d.connMu.Lock()
-	defer d.connMu.Unlock()
-	if d.conns[c.id] == c {
-		delete(d.conns, c.id)
+	d.conns.mu.Lock()
+	defer d.conns.mu.Unlock()
+	if d.conns.byNumber[c.id] == c {
+		delete(d.conns.byNumber, c.id)
 	}
 }
 
 func (d *attachment) conn(id uint32) *Conn {
-	d.connMu.Lock()
-	defer d.connMu.Unlock()
-	return d.conns[id]
+	d.conns.mu.Lock()
+	defer d.conns.mu.Unlock()
+	return d.conns.byNumber[id]
 }

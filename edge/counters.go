@@ -19,13 +19,13 @@ type Counters struct {
 func (d *Device) Counters() (c Counters) {
 	a := d.at.Load()
 	c.Attached, c.Failed = d.attached.Load(), d.failures.Load()
-	a.post.Lock()
-	c.Posted = d.posted.Load() + a.posted
-	c.InFlight = len(a.free) - int(a.freeTail.Load()-a.freeHead)
-	a.post.Unlock()
-	a.connMu.Lock()
-	c.Conns = len(a.conns)
-	a.connMu.Unlock()
+	a.out.post.Lock()
+	c.Posted = d.posted.Load() + a.out.posted
+	c.InFlight = len(a.slots.free) - int(a.slots.freeTail.Load()-a.out.freeHead)
+	a.out.post.Unlock()
+	a.conns.mu.Lock()
+	c.Conns = len(a.conns.byNumber)
+	a.conns.mu.Unlock()
 	d.mu.Lock()
 	for r := range d.regions {
 		c.Regions++

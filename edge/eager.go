@@ -37,23 +37,23 @@ func (c *Conn) compose(w *Work) (Message, error) {
 	case w.Len < 1 || w.Len > MaxEager:
 		return Message{}, ErrTooLong
 	}
-	d.post.Lock()
-	defer d.post.Unlock()
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
 	if err := c.usable(); err != nil {
 		return Message{}, err
 	}
 	if inSpace(w) {
 		return Message{}, errMessageSpace
 	}
-	if err := c.encode(w, &d.sqe); err != nil {
+	if err := c.encode(w, &d.out.sqe); err != nil {
 		return Message{}, err
 	}
-	d.sqe.Op = ipc.OpCompose
+	d.out.sqe.Op = ipc.OpCompose
 	op, err := c.launch(w.Local, noBounce, w)
 	if err != nil {
 		return Message{}, err
 	}
-	d.slots[op.slot].composing = true
+	d.slots.list[op.slot].composing = true
 	d.publish()
 	return Message{c, op, w.Len}, nil
 }
@@ -102,9 +102,9 @@ func (m Message) say(e ipc.SQE) error {
 
 func (m Message) sayOnce(e ipc.SQE) error {
 	d := m.c.d
-	d.post.Lock()
-	defer d.post.Unlock()
-	s := &d.slots[m.op.slot]
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
+	s := &d.slots.list[m.op.slot]
 	switch {
 	case m.op.settled():
 		if err := m.op.Err(); err != nil {
@@ -113,10 +113,10 @@ func (m Message) sayOnce(e ipc.SQE) error {
 		return errComposed
 	case !s.composing:
 		return errComposed
-	case d.detached:
+	case d.out.detached:
 		return ErrAgain
 	}
-	if n, err := d.sq.Room(); n == 0 || err != nil {
+	if n, err := d.out.sq.Room(); n == 0 || err != nil {
 		if err != nil {
 			go d.fail(ErrDaemonDown)
 		}
@@ -126,8 +126,8 @@ func (m Message) sayOnce(e ipc.SQE) error {
 	if e.Op != ipc.OpWrote {
 		s.composing = false
 	}
-	d.sqe = e
-	d.sq.Put(&d.sqe)
+	d.out.sqe = e
+	d.out.sq.Put(&d.out.sqe)
 	d.publish()
 	return nil
 }

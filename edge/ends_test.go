@@ -71,7 +71,7 @@ func TestRenewAfterClose(t *testing.T) {
 	r, err := d.Register(1 << 20)
 	must(t, err)
 	h.stop()
-	<-d.at.Load().deadCh
+	<-d.at.Load().life.deadCh
 	h.start()
 	must(t, r.Close())
 	if n, err := r.Renew(testContext(t)); n != nil || !errors.Is(err, net.ErrClosed) {

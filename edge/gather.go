@@ -31,14 +31,14 @@ func long(e *ipc.SQE, w *Work) bool {
 }
 
 type gather struct {
-	posted atomic.Uint32 // attachment.freeHead as published
+	posted atomic.Uint32 // attachment.out.freeHead as published
 	pushed atomic.Uint32 // posted as of the latest drive
 	at     atomic.Int64  // mono.Time of the latest drive that took something; 0: nothing is gathered until the next
 }
 
 // push has the transport take what is posted, and do whatever else it can. The caller leads.
 func (d *attachment) push() (worked bool) {
-	g := &d.gather
+	g := &d.slots.gather
 	posted := g.posted.Load()
 	worked, ran := d.drive.Drive()
 	if ran && posted != g.pushed.Load() {
@@ -50,12 +50,12 @@ func (d *attachment) push() (worked bool) {
 
 // gathers reports whether what is posted shall wait for more.
 func (d *attachment) gathers() bool {
-	g := &d.gather
+	g := &d.slots.gather
 	posted := g.posted.Load()
 	waiting := posted - g.pushed.Load()
 	if waiting == 0 || waiting >= gatherMost {
 		return false
 	}
-	inFlight := posted + uint32(len(d.free)) - d.freeTail.Load()
+	inFlight := posted + uint32(len(d.slots.free)) - d.slots.freeTail.Load()
 	return inFlight > waiting && mono.Now() < mono.Time(g.at.Load()).Add(gatherTime)
 }

@@ -13,7 +13,7 @@ import (
 type countingDriver struct{ drives int }
 
 func (d *countingDriver) Drive() (worked, ran bool)            { d.drives++; return true, true }
-func (*countingDriver) Drowse(int)                             {}
+func (*countingDriver) DriverSleep(int)                        {}
 func (*countingDriver) Policy(func(a, b ChunkUse) bool) uint32 { return 0 }
 func (*countingDriver) Memory(int) *regmem.Memory              { return nil }
 
@@ -30,7 +30,7 @@ func TestGather(t *testing.T) {
 		must(t, err)
 		return op
 	}
-	long := func() { d.gather.at.Store(int64(mono.Now().Add(time.Hour))) } // the time of gathering is not over
+	long := func() { d.slots.gather.at.Store(int64(mono.Now().Add(time.Hour))) } // the time of gathering is not over
 	drives := func(op Op) bool {
 		before := transport.drives
 		if op.Done() {
@@ -62,7 +62,7 @@ func TestGather(t *testing.T) {
 	}
 	long()
 	post(8)
-	if d.gather.at.Store(int64(mono.Now().Add(-gatherTime))); !drives(first) {
+	if d.slots.gather.at.Store(int64(mono.Now().Add(-gatherTime))); !drives(first) {
 		t.Error("an operation waits for ever")
 	}
 	long()

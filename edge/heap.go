@@ -147,12 +147,12 @@ func (d *Device) returnHeap(a *attachment) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
 	defer cancel()
-	a.connMu.Lock()
-	ids := make([]uint32, 0, len(a.conns))
-	for id := range a.conns {
+	a.conns.mu.Lock()
+	ids := make([]uint32, 0, len(a.conns.byNumber))
+	for id := range a.conns.byNumber {
 		ids = append(ids, id)
 	}
-	a.connMu.Unlock()
+	a.conns.mu.Unlock()
 	for _, id := range ids {
 		a.call(ctx, &ipc.Message{Kind: ipc.KindAbort, Conn: id}, &call{}) // it may be over
 	}

@@ -272,7 +272,7 @@ func (m *Importer) answer(ctx context.Context, name string, q *question) (*Remot
 		case <-changed:
 		case <-ctx.Done():
 			return nil, c.d.ended(ctx)
-		case <-c.d.deadCh:
+		case <-c.d.life.deadCh:
 			return nil, c.d.Err()
 		}
 	}
@@ -286,7 +286,7 @@ func (m *Importer) write(ctx context.Context, name string, flag uint32) (*questi
 	case q.slot = <-m.slots:
 	case <-ctx.Done():
 		return nil, m.conn.d.ended(ctx)
-	case <-m.conn.d.deadCh:
+	case <-m.conn.d.life.deadCh:
 		return nil, m.conn.d.Err()
 	}
 	m.asked++ // tells an answer from one to an earlier question in the slot

@@ -25,10 +25,10 @@ func (c *Conn) Late() (n int, first error) {
 // failedLate takes the late failure of a write. The leader calls it. It reports false for one that cannot be right.
 func (d *attachment) failedLate(e *ipc.CQE) bool {
 	i, gen := uint32(e.Token), uint32(e.Token>>32)
-	if i >= uint32(len(d.slots)) || gen&1 == 0 {
+	if i >= uint32(len(d.slots.list)) || gen&1 == 0 {
 		return false
 	}
-	d.failed.add(i, gen, e.Status)
+	d.slots.failed.add(i, gen, e.Status)
 	if c := d.conn(e.Conn); c != nil {
 		c.late.mu.Lock()
 		defer c.late.mu.Unlock()

@@ -25,7 +25,7 @@ type leadership struct {
 
 	cq       *ipc.CompleteConsumer
 	batch    [64]ipc.CQE
-	freed    uint32 // attachment.freeTail
+	freed    uint32 // attachment.slots.freeTail
 	strategy strategy
 	cancel   cancelHook
 	broken   bool // the daemon wrote nonsense
@@ -74,7 +74,7 @@ func (l *leadership) enlist(w *waiter) (leads bool) {
 func (w *waiter) list() **waiter {
 	switch w.kind {
 	case waitOp:
-		return &w.op.d.slots[w.op.slot].waiters
+		return &w.op.d.slots.list[w.op.slot].waiters
 	case waitNote, waitIdle, waitOver:
 		return &w.conn.waiters
 	case waitHalf:

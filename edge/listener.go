@@ -54,8 +54,8 @@ func (d *Device) Listen(ctx context.Context, service string) (*Listener, error) 
 	d.listeners[service] = l // before the request: its answer may be overtaken by nothing
 	d.mu.Unlock()
 	select {
-	case <-a.ready: // neither offered twice nor taken for one that was closed
-	case <-a.deadCh:
+	case <-a.life.ready: // neither offered twice nor taken for one that was closed
+	case <-a.life.deadCh:
 	case <-ctx.Done():
 	}
 	if err := a.listen(ctx, l); err != nil {
@@ -98,7 +98,7 @@ func (d *attachment) incoming(m *ipc.Message) {
 		go d.tell(&ipc.Message{Kind: ipc.KindRefuse, Conn: m.Conn, Text: "the service has just closed"})
 		return
 	}
-	r := &Request{l: l, inside: m.Queue, conn: d.newConn(m.Conn, m.Peer, m.Service, m.Data)}
+	r := &Request{l: l, inside: m.Caller, conn: d.newConn(m.Conn, m.Peer, m.Service, m.Data)}
 	select {
 	case l.queue <- r:
 		select {

@@ -13,7 +13,7 @@ import (
 // receives are the slots of posted buffers, numbered behind those of operations.
 type receives struct {
 	free  []uint32 // ring: posting takes at head, the leader adds at tail
-	head  uint32   // guarded by attachment.post
+	head  uint32   // guarded by attachment.out.post
 	tail  atomic.Uint32
 	freed uint32 // tail, of the leader
 }
@@ -72,8 +72,8 @@ func (q *ReceiveQueue) Post(w *Work) (Op, error) {
 
 func (q *ReceiveQueue) postOne(w *Work) (Op, error) {
 	d := q.d
-	d.post.Lock()
-	defer d.post.Unlock()
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
 	if err := d.Err(); err != nil {
 		return Op{}, err
 	}
@@ -145,7 +145,7 @@ func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
 	if inSpace(w) {
 		return Op{}, errMessageSpace
 	}
-	e := &d.sqe
+	e := &d.out.sqe
 	*e = ipc.SQE{Op: ipc.OpReceive}
 	if q != nil {
 		e.Key = uint64(q.id)
@@ -155,11 +155,11 @@ func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
 	if err := d.encodeLocal(w, e); err != nil {
 		return Op{}, err
 	}
-	r := &d.receives
-	if d.detached || r.head == r.tail.Load() {
+	r := &d.slots.receives
+	if d.out.detached || r.head == r.tail.Load() {
 		return Op{}, ErrAgain
 	}
-	if n, err := d.sq.Room(); err != nil || n == 0 {
+	if n, err := d.out.sq.Room(); err != nil || n == 0 {
 		if err != nil {
 			go d.fail(ErrDaemonDown)
 		}
@@ -170,27 +170,27 @@ func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
 	}
 	i := r.free[r.head&uint32(len(r.free)-1)]
 	r.head++
-	s := &d.slots[i]
+	s := &d.slots.list[i]
 	gen := (s.gen.Load() + 1) | 1
 	s.conn, s.region, s.bounce, s.extra = c, w.Local, noBounce, true
 	s.region.inflight.Add(1)
 	if c != nil {
 		c.buffers.Add(1)
 	}
-	d.extras[i].ticket = ticket{w.Queue, w.Context, Receive}
+	d.slots.extras[i].ticket = ticket{w.Queue, w.Context, Receive}
 	s.gen.Store(gen)
 	e.Token = opKey(i, gen)
-	d.sq.Put(e)
+	d.out.sq.Put(e)
 	return Op{d: d, slot: i, gen: gen}, nil
 }
 
 // received takes a buffer that came back. It reports false for an entry that cannot be right. The caller leads.
 func (d *attachment) received(e *ipc.CQE) bool {
 	i, gen := uint32(e.Token), uint32(e.Token>>32)
-	if i < uint32(len(d.free)) || i >= uint32(len(d.slots)) {
+	if i < uint32(len(d.slots.free)) || i >= uint32(len(d.slots.list)) {
 		return false
 	}
-	s := &d.slots[i]
+	s := &d.slots.list[i]
 	if gen&1 == 0 || s.gen.Load() != gen || s.conn != nil && s.conn.id != e.Conn {
 		return false
 	}
@@ -198,15 +198,15 @@ func (d *attachment) received(e *ipc.CQE) bool {
 	s.region.inflight.Add(-1) // before c counts it off: whoever waits for that may close the region
 	last := c != nil && c.buffers.Add(-1) == 0
 	if c == nil {
-		d.connMu.Lock()
-		c = d.conns[e.Conn]
-		d.connMu.Unlock()
+		d.conns.mu.Lock()
+		c = d.conns.byNumber[e.Conn]
+		d.conns.mu.Unlock()
 	}
 	s.conn, s.region = nil, nil
 	if e.Status != ipc.StatusOK {
-		d.failed.add(i, gen, e.Status)
+		d.slots.failed.add(i, gen, e.Status)
 	}
-	r := &d.receives
+	r := &d.slots.receives
 	r.free[r.freed&uint32(len(r.free)-1)] = i
 	r.freed++
 	r.tail.Store(r.freed)

@@ -100,7 +100,7 @@ type slot struct {
 	gen       atomic.Uint32 // odd: in flight
 	bounce    int16         // slot of the bounce arena that is freed when its owner has gone; noBounce
 	extra     bool          // there is something in attachment.extras, which is zero otherwise but for its room
-	composing bool          // it is a Message that is not committed; guarded by attachment.post
+	composing bool          // it is a Message that is not committed; guarded by attachment.out.post
 	conn      *Conn
 	region    *Region
 	waiters   *waiter // guarded by leadership.mu
@@ -126,7 +126,7 @@ type ticket struct {
 
 // settled reports whether the operation can make no further progress. It does not look at the completion ring.
 func (o *Op) settled() bool {
-	return o.d == nil || o.d.slots[o.slot].gen.Load() != o.gen || o.d.dead.Load() != nil
+	return o.d == nil || o.d.slots.list[o.slot].gen.Load() != o.gen || o.d.life.dead.Load() != nil
 }
 
 // Done reports whether the operation has ended. It looks at the completion ring if nobody else does. An embedded
@@ -149,10 +149,10 @@ func (o Op) Err() error {
 	if o.d == nil {
 		return nil
 	}
-	if o.d.slots[o.slot].gen.Load() == o.gen {
+	if o.d.slots.list[o.slot].gen.Load() == o.gen {
 		return o.d.Err()
 	}
-	return statusError[o.d.failed.get(o.slot, o.gen)]
+	return statusError[o.d.slots.failed.get(o.slot, o.gen)]
 }
 
 // Wait waits until the operation has ended and returns Err, or the error of ctx when that ends first; the operation is

@@ -50,8 +50,8 @@ func (d *attachment) checkPieces(ps []Piece) error {
 // putPieces writes the entries that precede the operation of slot i. The caller holds d.post and saw room for them.
 func (c *Conn) putPieces(w *Work, i uint32) {
 	last := len(w.Pieces) - 1
-	c.d.slots[i].region = w.Pieces[last].Region
-	e, x := &c.d.pieces, &c.d.extras[i]
+	c.d.slots.list[i].region = w.Pieces[last].Region
+	e, x := &c.d.out.pieces, &c.d.slots.extras[i]
 	x.more = holdPieces(x.more, w.Pieces[:last])
 	for ps := w.Pieces[:last]; len(ps) > 0; {
 		n := min(len(ps), ipc.PiecesPerEntry)
@@ -59,7 +59,7 @@ func (c *Conn) putPieces(w *Work, i uint32) {
 		for i, p := range ps[:n] {
 			e.Pieces[i] = ipc.Piece{Region: p.Region.id, Len: uint32(p.Len), Off: uint64(p.Off)}
 		}
-		c.d.sq.Put(e)
+		c.d.out.sq.Put(e)
 		ps = ps[n:]
 	}
 }
@@ -84,8 +84,8 @@ func holdPieces(rs []held, ps []Piece) []held {
 
 // putExtra keeps what slot i has beside what every operation has. The caller holds d.post.
 func (c *Conn) putExtra(w *Work, i uint32) {
-	x := &c.d.extras[i]
-	c.d.slots[i].extra = true
+	x := &c.d.slots.extras[i]
+	c.d.slots.list[i].extra = true
 	x.ticket, x.result = ticket{w.Queue, w.Context, w.Kind}, w.Result
 	if len(w.Pieces) > 0 {
 		c.putPieces(w, i)
@@ -94,7 +94,7 @@ func (c *Conn) putExtra(w *Work, i uint32) {
 
 // takeExtra empties it, and counts the operation off the regions of its pieces. The caller leads.
 func (d *attachment) takeExtra(s *slot, i uint32) extra {
-	x := &d.extras[i]
+	x := &d.slots.extras[i]
 	had := *x
 	for i := range x.more {
 		x.more[i].region.inflight.Add(-x.more[i].pieces)

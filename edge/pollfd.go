@@ -41,8 +41,8 @@ func (d *Device) PollFD() (int, error) {
 		return -1, fmt.Errorf("edge: epoll_create1: %w", err)
 	}
 	err = p.watch(bell.FD())
-	if a := d.at.Load(); err == nil && !a.bellGone { // detach changes that under pollMu
-		err = p.watch(a.bell.FD())
+	if a := d.at.Load(); err == nil && !a.wakeups.bellGone { // detach changes that under pollMu
+		err = p.watch(a.wakeups.bell.FD())
 	}
 	if err != nil {
 		p.close()
@@ -76,7 +76,7 @@ func (d *Device) Arm() bool {
 	d.pollMu.Lock()
 	defer d.pollMu.Unlock()
 	p, a := d.poller, d.at.Load()
-	if p == nil || a.dead.Load() != nil && (d.reopen == nil || d.life.Err() != nil) {
+	if p == nil || a.life.dead.Load() != nil && (d.reopen == nil || d.life.Err() != nil) {
 		return false
 	}
 	p.bell.Clear()
@@ -87,10 +87,10 @@ func (d *Device) Arm() bool {
 		d.pollerArmed.Store(false)
 		return false // another goroutine took what the caller has not looked at yet
 	}
-	if a.dead.Load() != nil || !a.lead.try() { // the next attachment tells, or the leader does
+	if a.life.dead.Load() != nil || !a.lead.try() { // the next attachment tells, or the leader does
 		return true
 	}
-	a.bell.Clear()
+	a.wakeups.bell.Clear()
 	a.rings.SetClientAsleep(true)
 	ready := a.lead.cq.Ready()
 	if ready {

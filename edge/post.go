@@ -55,29 +55,29 @@ func (c *Conn) postWait(ctx context.Context, w *Work, bounce int16) (Op, error) 
 
 func (c *Conn) postOne(w *Work, bounce int16) (Op, error) {
 	d := c.d
-	d.post.Lock()
+	d.out.post.Lock()
 	op, err := c.put(w, bounce)
 	if err == nil {
 		d.publish()
 	}
-	d.post.Unlock()
+	d.out.post.Unlock()
 	return op, err
 }
 
 // publish shows what was put to the daemon. The caller holds d.post.
 func (d *attachment) publish() {
 	if d.drive != nil {
-		d.gather.posted.Store(d.freeHead)
+		d.slots.gather.posted.Store(d.out.freeHead)
 	}
-	if d.sq.Publish() {
-		d.rung++
-		d.submit.Ring()
+	if d.out.sq.Publish() {
+		d.counts.rung++
+		d.out.submit.Ring()
 	}
 }
 
 func (c *Conn) postBatch(ws []Work, ops []Op) (n int, err error) {
 	d := c.d
-	d.post.Lock()
+	d.out.post.Lock()
 	for n < len(ws) {
 		if ops[n], err = c.put(&ws[n], noBounce); err != nil {
 			break
@@ -87,7 +87,7 @@ func (c *Conn) postBatch(ws []Work, ops []Op) (n int, err error) {
 	if n > 0 {
 		d.publish()
 	}
-	d.post.Unlock()
+	d.out.post.Unlock()
 	return n, err
 }
 
@@ -100,7 +100,7 @@ func (c *Conn) put(w *Work, bounce int16) (Op, error) {
 	if w.Kind == Receive {
 		return d.putReceive(c, nil, w)
 	}
-	e := &d.sqe
+	e := &d.out.sqe
 	if err := c.encode(w, e); err != nil {
 		return Op{}, err
 	}
@@ -115,21 +115,21 @@ func (c *Conn) put(w *Work, bounce int16) (Op, error) {
 // w, which is nil for what is no operation. The caller holds d.post and publishes.
 func (c *Conn) launch(local *Region, bounce int16, w *Work) (Op, error) {
 	d := c.d
-	if d.detached || !c.room(entries(w)) {
+	if d.out.detached || !c.room(entries(w)) {
 		return Op{}, ErrAgain
 	}
-	e := &d.sqe
+	e := &d.out.sqe
 	if w != nil && w.Queue != nil {
 		if err := w.Queue.take(d, 1); err != nil {
 			return Op{}, err
 		}
 	}
-	i := d.free[d.freeHead&uint32(len(d.free)-1)]
-	d.freeHead++
+	i := d.slots.free[d.out.freeHead&uint32(len(d.slots.free)-1)]
+	d.out.freeHead++
 	if w != nil {
-		d.posted++
+		d.out.posted++
 	}
-	s := &d.slots[i]
+	s := &d.slots.list[i]
 	gen := (s.gen.Load() + 1) | 1 // the leader may have yet to move it on
 	s.conn, s.region, s.bounce = c, local, bounce
 	c.inflight.Add(1)
@@ -141,16 +141,16 @@ func (c *Conn) launch(local *Region, bounce int16, w *Work) (Op, error) {
 	}
 	s.gen.Store(gen)
 	if d.drive != nil && long(e, w) {
-		d.gather.at.Store(0)
+		d.slots.gather.at.Store(0)
 	}
 	e.Token = opKey(i, gen)
-	d.sq.Put(e)
+	d.out.sq.Put(e)
 	return Op{d: d, slot: i, gen: gen}, nil
 }
 
 // slotFree reports whether there is room for an operation but for the ring. The caller holds d.post.
 func (c *Conn) slotFree() bool {
-	return int(c.inflight.Load()) < c.d.window && c.d.freeHead != c.d.freeTail.Load()
+	return int(c.inflight.Load()) < c.d.window && c.d.out.freeHead != c.d.slots.freeTail.Load()
 }
 
 // room reports whether an operation of so many entries can be put. The caller holds d.post.
@@ -159,7 +159,7 @@ func (c *Conn) room(need int) bool {
 	if !c.slotFree() {
 		return false
 	}
-	n, err := d.sq.RoomFor(need)
+	n, err := d.out.sq.RoomFor(need)
 	if err != nil {
 		go d.fail(ErrDaemonDown)
 	}
@@ -244,7 +244,7 @@ func (d *attachment) encodeLocal(w *Work, e *ipc.SQE) error {
 func (d *attachment) checkPiece(p *Piece) error {
 	l := p.Region
 	if l == nil || l.d != d || l.closed {
-		if l != nil && !l.closed && l.d.dev == d.dev && l.d.dead.Load() != nil {
+		if l != nil && !l.closed && l.d.dev == d.dev && l.d.life.dead.Load() != nil {
 			return ErrStale
 		}
 		return errLocal
@@ -266,49 +266,49 @@ var (
 // credit returns the notifications that c's owner consumed to the daemon, and what was read of a stream to its peer.
 // The caller holds d.post. It reports false when there was no room.
 func (d *attachment) credit(c *Conn) bool {
-	if d.detached || c.Err() != nil { // a connection that has ended takes none
+	if d.out.detached || c.Err() != nil { // a connection that has ended takes none
 		return true
 	}
-	room, err := d.sq.Room()
+	room, err := d.out.sq.Room()
 	if err != nil {
 		go d.fail(ErrDaemonDown)
 	}
 	if room == 0 {
-		if d.freeHead != d.freeTail.Load() { // else completions will ring
-			d.ringFull.Store(true)
+		if d.out.freeHead != d.slots.freeTail.Load() { // else completions will ring
+			d.out.ringFull.Store(true)
 		}
 		return false
 	}
 	s := c.notes.stream.Load()
 	n, paid := c.notes.takeOwed(), true
 	if n > 0 {
-		d.sqe = ipc.SQE{Op: ipc.OpCredit, Conn: c.id, Imm: n}
-		d.sq.Put(&d.sqe)
+		d.out.sqe = ipc.SQE{Op: ipc.OpCredit, Conn: c.id, Imm: n}
+		d.out.sq.Put(&d.out.sqe)
 	}
 	if s != nil && s.due() {
 		paid = s.pay()
 		n++
 	}
-	if n > 0 && d.sq.Publish() {
-		d.rung++
-		d.submit.Ring()
+	if n > 0 && d.out.sq.Publish() {
+		d.counts.rung++
+		d.out.submit.Ring()
 	}
 	if !paid && c.slotFree() {
-		d.ringFull.Store(true)
+		d.out.ringFull.Store(true)
 	}
 	return paid
 }
 
 // returnCredit gives credit of c back now, or as soon as there is room, and reports whether it was now.
 func (d *attachment) returnCredit(c *Conn) bool {
-	d.post.Lock()
+	d.out.post.Lock()
 	paid := d.credit(c)
 	if !paid && !c.owes {
 		c.owes = true
-		d.owing = append(d.owing, c)
-		d.owingFlag.Store(true)
+		d.out.owing = append(d.out.owing, c)
+		d.out.owingFlag.Store(true)
 	}
-	d.post.Unlock()
+	d.out.post.Unlock()
 	if !paid {
 		d.kick() // a leader that found nothing owing and went to sleep must look
 	}
@@ -317,26 +317,26 @@ func (d *attachment) returnCredit(c *Conn) bool {
 
 // owes reports whether credit of c waits for room, and still matters.
 func (d *attachment) owes(c *Conn) bool {
-	d.post.Lock()
-	defer d.post.Unlock()
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
 	return c.owes && c.usable() == nil
 }
 
 // payOwing retries credit that did not fit before.
 func (d *attachment) payOwing() {
-	if !d.owingFlag.Load() {
+	if !d.out.owingFlag.Load() {
 		return
 	}
-	d.post.Lock()
-	defer d.post.Unlock()
-	d.ringFull.Store(false)
-	still := d.owing[:0]
-	for _, c := range d.owing {
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
+	d.out.ringFull.Store(false)
+	still := d.out.owing[:0]
+	for _, c := range d.out.owing {
 		if c.owes = !d.credit(c); c.owes {
 			still = append(still, c)
 		}
 	}
-	clear(d.owing[len(still):])
-	d.owing = still
-	d.owingFlag.Store(len(still) > 0)
+	clear(d.out.owing[len(still):])
+	d.out.owing = still
+	d.out.owingFlag.Store(len(still) > 0)
 }

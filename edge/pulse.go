@@ -23,17 +23,17 @@ type pulse struct {
 
 // feel looks for a beat, and tells when the daemon falls silent and when it is back.
 func (d *Device) feel(a *attachment) {
-	p := &a.pulse
+	p := &a.life.pulse
 	beat := a.rings.Pulse()
 	if beat != p.last {
 		p.last, p.still = beat, 0
-		if a.silent.Swap(false) {
+		if a.life.silent.Swap(false) {
 			d.log().Info("edge: the daemon runs again", "socket", d.cfg.Socket)
 		}
 		return
 	}
 	if p.still++; p.still == pulseLooks && beat != 0 {
-		a.silent.Store(true)
+		a.life.silent.Store(true)
 		d.log().Warn("edge: the daemon does not run; everything waits for it", "socket", d.cfg.Socket, "reason",
 			ErrDaemonSilent)
 	}
@@ -41,7 +41,7 @@ func (d *Device) feel(a *attachment) {
 
 // ended returns the error of a context that ended a wait, with the reason for the wait if that is the daemon.
 func (d *attachment) ended(ctx context.Context) error {
-	if d.silent.Load() {
+	if d.life.silent.Load() {
 		return fmt.Errorf("%w: %w", ErrDaemonSilent, ctx.Err())
 	}
 	return ctx.Err()

@@ -102,7 +102,7 @@ func (q *CompletionQueue) Wait(ctx context.Context, out []Completion) (int, erro
 			return n, nil
 		}
 		if err := a.Err(); err != nil {
-			<-a.flushed
+			<-a.life.flushed
 			if n := q.pop(out); n > 0 {
 				return n, nil
 			}
@@ -195,16 +195,16 @@ func (q *notes) endQueue() {
 // flushQueues tells the completion queues of everything that can complete no more, since the attachment is dead.
 func (d *attachment) flushQueues(err error) {
 	d.lead.seize()
-	d.post.Lock()
-	defer d.post.Unlock()
-	for i := range d.slots {
-		if s := &d.slots[i]; s.extra && s.gen.Load()&1 == 1 {
-			t := d.extras[i].ticket
-			d.extras[i].ticket = ticket{}
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
+	for i := range d.slots.list {
+		if s := &d.slots.list[i]; s.extra && s.gen.Load()&1 == 1 {
+			t := d.slots.extras[i].ticket
+			d.slots.extras[i].ticket = ticket{}
 			if t.queue != nil {
 				t.queue.put(d, Completion{Kind: t.kind, Conn: s.conn, Context: t.context, Err: err})
 			}
 		}
 	}
-	close(d.flushed)
+	close(d.life.flushed)
 }

@@ -66,7 +66,7 @@ func (d *Device) untilLost(a *attachment) (waiting []chan error, open bool) {
 		select {
 		case <-look.C:
 			d.feel(a)
-		case <-a.deadCh:
+		case <-a.life.deadCh:
 			return waiting, true
 		case answer := <-d.wanted:
 			if a.Err() == nil {
@@ -134,7 +134,7 @@ func (d *Device) tryAttach() error {
 	}
 	d.pollMu.Lock()
 	if d.poller != nil {
-		err = d.poller.watch(a.bell.FD())
+		err = d.poller.watch(a.wakeups.bell.FD())
 	}
 	if err == nil {
 		d.at.Store(a)
@@ -149,7 +149,7 @@ func (d *Device) tryAttach() error {
 		a.end()
 		return err
 	}
-	close(a.ready)
+	close(a.life.ready)
 	d.attached.Add(1)
 	a.news.Add(1)
 	d.progress()

@@ -382,8 +382,8 @@ func TestListenWhileRelistening(t *testing.T) {
 	old, err := d.Listen(ctx, "s")
 	must(t, err)
 	a := d.at.Load()
-	a.ready = make(chan struct{}) // as in a new attachment
-	f.mu.Lock()                   // the daemon does not answer
+	a.life.ready = make(chan struct{}) // as in a new attachment
+	f.mu.Lock()                        // the daemon does not answer
 	goOn := sync.OnceFunc(f.mu.Unlock)
 	defer goOn()
 	relistened := make(chan error, 1)
@@ -410,7 +410,7 @@ func TestListenWhileRelistening(t *testing.T) {
 	if len(listened) > 0 {
 		t.Error("Listen did not wait")
 	}
-	close(a.ready)
+	close(a.life.ready)
 	must(t, <-listened)
 	must(t, <-listened)
 	must(t, second(d.Status(ctx, "status"))) // whatever else was said has been heard

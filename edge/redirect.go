@@ -28,8 +28,8 @@ type Redirection struct {
 // the daemon has no redirection.
 func (g *Grant) Redirect(off, n int, to *Region, toOff int) (*Redirection, error) {
 	d := g.conn.d
-	d.post.Lock()
-	defer d.post.Unlock()
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
 	r, err := g.redirect(off, n, to, toOff)
 	if err == nil {
 		d.publish()
@@ -40,7 +40,7 @@ func (g *Grant) Redirect(off, n int, to *Region, toOff int) (*Redirection, error
 // redirects reports whether the daemon has redirection.
 func (d *attachment) redirects() bool { return d.features&ipc.FeatureRedirect != 0 }
 
-// redirect is Redirect for a caller that holds attachment.post and publishes.
+// redirect is Redirect for a caller that holds attachment.out.post and publishes.
 func (g *Grant) redirect(off, n int, to *Region, toOff int) (*Redirection, error) {
 	c := g.conn
 	d := c.d
@@ -63,16 +63,16 @@ func (g *Grant) redirect(off, n int, to *Region, toOff int) (*Redirection, error
 	case g.region.heap != nil:
 		return nil, invalid("Redirect: a heap grant cannot be redirected; export memory that Register returns")
 	}
-	d.sqe = ipc.SQE{Op: ipc.OpRedirect, Conn: c.id, Key: g.key, RemoteOff: uint64(off), Region: to.id,
+	d.out.sqe = ipc.SQE{Op: ipc.OpRedirect, Conn: c.id, Key: g.key, RemoteOff: uint64(off), Region: to.id,
 		LocalOff: uint64(toOff), Len: uint64(n)}
 	if !c.slotFree() {
 		return nil, ErrAgain
 	}
-	i := d.free[d.freeHead&uint32(len(d.free)-1)]
-	d.slots[i].extra, d.extras[i].redirection = true, r // first: the operation may end at once
+	i := d.slots.free[d.out.freeHead&uint32(len(d.slots.free)-1)]
+	d.slots.list[i].extra, d.slots.extras[i].redirection = true, r // first: the operation may end at once
 	op, err := c.launch(to, noBounce, nil)
 	if err != nil {
-		d.slots[i].extra, d.extras[i].redirection = false, nil
+		d.slots.list[i].extra, d.slots.extras[i].redirection = false, nil
 		return nil, err
 	}
 	r.op = op
@@ -116,16 +116,16 @@ func (r *Redirection) End(ctx context.Context) ([]Span, error) {
 func (r *Redirection) postEnd() bool {
 	c := r.g.conn
 	d := c.d
-	d.post.Lock()
-	defer d.post.Unlock()
-	if d.detached || c.Err() != nil {
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
+	if d.out.detached || c.Err() != nil {
 		return true // it ends by itself
 	}
-	if n, err := d.sq.Room(); n == 0 || err != nil {
+	if n, err := d.out.sq.Room(); n == 0 || err != nil {
 		return false
 	}
-	d.sqe = ipc.SQE{Op: ipc.OpEndRedirect, Conn: c.id, Token: opKey(r.op.slot, r.op.gen)}
-	d.sq.Put(&d.sqe)
+	d.out.sqe = ipc.SQE{Op: ipc.OpEndRedirect, Conn: c.id, Token: opKey(r.op.slot, r.op.gen)}
+	d.out.sq.Put(&d.out.sqe)
 	d.publish()
 	return true
 }
@@ -166,14 +166,14 @@ func (r *Redirection) rest(f func(lo, hi int) error) error {
 // redirected takes the end of a redirection. The leader calls it. It reports false for one that cannot be right.
 func (d *attachment) redirected(e *ipc.CQE) bool {
 	i, gen := uint32(e.Token), uint32(e.Token>>32)
-	if i >= uint32(len(d.free)) {
+	if i >= uint32(len(d.slots.free)) {
 		return false
 	}
-	s := &d.slots[i]
-	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn || d.extras[i].redirection == nil {
+	s := &d.slots.list[i]
+	if gen&1 == 0 || s.gen.Load() != gen || s.conn.id != e.Conn || d.slots.extras[i].redirection == nil {
 		return false
 	}
-	r := d.extras[i].redirection
+	r := d.slots.extras[i].redirection
 	r.spans = [2]Span{{int(e.Imm), int(e.Len)}, {int(e.Off >> 32), int(uint32(e.Off))}}
 	if r.spans[0].Off+r.spans[0].Len > r.n || r.spans[1].Len > 0 && (r.spans[1].Off < r.spans[0].Off+r.spans[0].Len ||
 		r.spans[1].Off+r.spans[1].Len > r.n) {

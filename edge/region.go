@@ -33,8 +33,8 @@ type Region struct {
 	size     int
 	mem      *regmem.Memory
 	bytes    []byte
-	inflight atomic.Int32 // operations that use it; raised under attachment.post
-	closed   bool         // guarded by attachment.post
+	inflight atomic.Int32 // operations that use it; raised under attachment.out.post
+	closed   bool         // guarded by attachment.out.post
 
 	space *space      // of what Map returned; nil: all of it is pinned
 	heap  *heapMemory // of what GrantHeap and GrantRange returned; nil: the daemon maps it
@@ -193,9 +193,9 @@ func (r *Region) Close() error {
 	if r.d.Err() == nil {
 		_, err := r.d.call(context.Background(), &ipc.Message{Kind: ipc.KindDeregister, Region: r.id}, &call{})
 		if err != nil && r.d.Err() == nil {
-			r.d.post.Lock()
+			r.d.out.post.Lock()
 			r.closed = false
-			r.d.post.Unlock()
+			r.d.out.post.Unlock()
 			return err
 		}
 	}
@@ -203,8 +203,8 @@ func (r *Region) Close() error {
 }
 
 func (r *Region) beginClose() error {
-	r.d.post.Lock()
-	defer r.d.post.Unlock()
+	r.d.out.post.Lock()
+	defer r.d.out.post.Unlock()
 	if r.closed {
 		return fmt.Errorf("edge: region: %w", regmem.ErrClosed)
 	}

@@ -43,7 +43,7 @@ func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 				return nil, err
 			}
 			return nil, notExported(err, c.peer, name)
-		case <-c.d.deadCh:
+		case <-c.d.life.deadCh:
 			return nil, c.d.Err()
 		}
 	}

@@ -24,7 +24,7 @@ const (
 // driver is an embedded transport that a waiting goroutine runs itself.
 type driver interface {
 	Drive() (worked, ran bool)                              // one iteration
-	Drowse(fd int)                                          // blocks until there may be work or fd is readable
+	DriverSleep(fd int)                                     // blocks until there may be work or fd is readable
 	Memory(fd int) *regmem.Memory                           // of a region, as the transport sees it; nil: map fd
 	Policy(before func(a, b ChunkUse) bool) (number uint32) // of the next space that is mapped with it
 }
@@ -109,9 +109,9 @@ func (s *strategy) sleep(d *attachment, briefly bool) {
 		asleep = mono.Now()
 	}
 	if d.driven() {
-		d.drive.Drowse(d.bell.FD())
+		d.drive.DriverSleep(d.wakeups.bell.FD())
 	} else {
-		s.pollArgs[0] = unix.PollFd{Fd: int32(d.bell.FD()), Events: unix.POLLIN}
+		s.pollArgs[0] = unix.PollFd{Fd: int32(d.wakeups.bell.FD()), Events: unix.POLLIN}
 		timeout := -1
 		if briefly {
 			timeout = int(crammedLook / time.Millisecond)

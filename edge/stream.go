@@ -154,7 +154,7 @@ func (s *Stream) check(h *half) error {
 		return net.ErrClosed
 	case !h.limit.expired.Load():
 		return nil
-	case s.c.d.silent.Load():
+	case s.c.d.life.silent.Load():
 		return silentError{}
 	}
 	return os.ErrDeadlineExceeded

@@ -419,12 +419,12 @@ func TestStreamDeadlines(t *testing.T) {
 	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a byte is there, and the deadline long ago: %v", err)
 	}
-	in.c.d.silent.Store(true)
+	in.c.d.life.silent.Store(true)
 	if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(err, ErrDaemonSilent) ||
 		!err.(net.Error).Timeout() {
 		t.Errorf("the daemon is silent: %v", err)
 	}
-	in.c.d.silent.Store(false)
+	in.c.d.life.silent.Store(false)
 	must(t, in.SetDeadline(time.Time{}))
 	must(t, read())
 	must(t, out.Close())

@@ -15,7 +15,7 @@ type inbound struct {
 	fin     atomic.Bool   // nothing follows tail; set by the leader
 	head    atomic.Uint64 // read; changed under mu
 	seeing  atomic.Bool   // seeToCredit runs
-	granted atomic.Uint64 // of head, what the peer knows of; changed under attachment.post
+	granted atomic.Uint64 // of head, what the peer knows of; changed under attachment.out.post
 	plan    plan          // of ReadRegion
 
 	// What the call under way waits for; guarded by mu.
@@ -136,7 +136,7 @@ func (s *Stream) seeToCredit() {
 }
 
 // pay posts the credit that is due. It reports false when there is no room for the operation. The caller holds
-// attachment.post and publishes.
+// attachment.out.post and publishes.
 func (s *Stream) pay() bool {
 	i := &s.in
 	if !s.due() || i.fin.Load() || s.c.Err() != nil {

@@ -25,7 +25,7 @@ type aim struct {
 	lo, hi uint64
 }
 
-// plan is where bytes of a stream shall go. attachment.post guards it, since pay adds aims.
+// plan is where bytes of a stream shall go. attachment.out.post guards it, since pay adds aims.
 type plan struct {
 	to   *Region // nil: nothing is aimed any more
 	off  int     // of the byte at position base
@@ -156,11 +156,11 @@ func (s *Stream) fillAimed(r *Region, off, n int) (done int, err error) {
 	i, d := &s.in, s.c.d
 	base := i.head.Load()
 	end := base + uint64(n)
-	d.post.Lock()
+	d.out.post.Lock()
 	i.plan = plan{to: r, off: off, base: base, end: end, next: base, aims: i.plan.aims}
 	s.aimUpTo(i.granted.Load() + uint64(s.ring))
 	d.publish()
-	d.post.Unlock()
+	d.out.post.Unlock()
 	for head := base; head < end && err == nil; head = i.head.Load() {
 		a, aimed := s.oldestAim()
 		most := end
@@ -183,14 +183,14 @@ func (s *Stream) fillAimed(r *Region, off, n int) (done int, err error) {
 		}
 		s.grant()
 	}
-	d.post.Lock()
+	d.out.post.Lock()
 	i.plan.to = nil
-	d.post.Unlock()
+	d.out.post.Unlock()
 	i.want = 0
 	return int(i.head.Load() - base), err
 }
 
-// aimUpTo aims at bytes before a position, as far as the queue has room. The caller holds attachment.post and
+// aimUpTo aims at bytes before a position, as far as the queue has room. The caller holds attachment.out.post and
 // publishes.
 func (s *Stream) aimUpTo(limit uint64) {
 	p := &s.in.plan
@@ -212,8 +212,8 @@ func (s *Stream) aimUpTo(limit uint64) {
 
 func (s *Stream) oldestAim() (a aim, ok bool) {
 	d := s.c.d
-	d.post.Lock()
-	defer d.post.Unlock()
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
 	if len(s.in.plan.aims) == 0 {
 		return aim{}, false
 	}
@@ -259,9 +259,9 @@ func (s *Stream) settle() error {
 // the daemon nobody knows which bytes they got.
 func (s *Stream) endAims(n int) error {
 	i, d := &s.in, s.c.d
-	d.post.Lock()
+	d.out.post.Lock()
 	i.ending = append(i.ending[:0], i.plan.aims[:n]...)
-	d.post.Unlock()
+	d.out.post.Unlock()
 	defer func() { i.ending = i.ending[:0] }()
 	for k := range i.ending {
 		for r := i.ending[k].r; !r.op.settled() && !r.postEnd(); {
@@ -294,13 +294,13 @@ func (i *inbound) ended() bool {
 }
 
 // stuck reports whether a call must return although the daemon says nothing.
-func (s *Stream) stuck() bool { return s.c.d.silent.Load() && s.check(&s.in.half) != nil }
+func (s *Stream) stuck() bool { return s.c.d.life.silent.Load() && s.check(&s.in.half) != nil }
 
 // dropAims forgets the n oldest aims.
 func (s *Stream) dropAims(n int) {
 	d, p := s.c.d, &s.in.plan
-	d.post.Lock()
-	defer d.post.Unlock()
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
 	left := copy(p.aims, p.aims[n:])
 	clear(p.aims[left:])
 	p.aims = p.aims[:left]

@@ -124,10 +124,10 @@ func TestReadRegionCopiesNothing(t *testing.T) {
 
 // allTaken reports whether the transport has taken everything from the submission ring.
 func allTaken(d *attachment) bool {
-	d.post.Lock()
-	defer d.post.Unlock()
-	n, err := d.sq.RoomFor(len(d.free))
-	return err == nil && n == len(d.free)
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
+	n, err := d.out.sq.RoomFor(len(d.slots.free))
+	return err == nil && n == len(d.slots.free)
 }
 
 // A deadline ends a ReadRegion in the middle of its aims, and no byte is lost: the stream goes on behind those read.
@@ -379,7 +379,7 @@ func TestReadRegionOfAStoppedDaemon(t *testing.T) {
 	eventually(t, "every thread of the daemon has stopped", 10*time.Second, child.isStopped)
 	var r result
 	eventually(t, "the read gives up", 20*time.Second, func() bool {
-		in.c.d.silent.Store(true) // as the Device finds out some seconds later
+		in.c.d.life.silent.Store(true) // as the Device finds out some seconds later
 		must(t, in.SetReadDeadline(time.Unix(1, 0)))
 		select {
 		case r = <-read:

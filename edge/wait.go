@@ -109,7 +109,7 @@ func (d *attachment) withdraw(w *waiter) {
 
 // satisfied reports whether w has what it waits for. A dead attachment satisfies everybody.
 func (d *attachment) satisfied(w *waiter) bool {
-	if d.dead.Load() != nil {
+	if d.life.dead.Load() != nil {
 		return true
 	}
 	switch w.kind {
@@ -137,7 +137,7 @@ func (d *attachment) satisfied(w *waiter) bool {
 }
 
 func (d *attachment) hasRoom(c *Conn, need int) bool {
-	d.post.Lock()
-	defer d.post.Unlock()
-	return d.detached || c.room(max(1, need))
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
+	return d.out.detached || c.room(max(1, need))
 }

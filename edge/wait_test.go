@@ -305,7 +305,7 @@ func TestLeaderSleepsOwingCredit(t *testing.T) {
 	for range ipc.MinDepth + 1 {
 		d.returnOne(p.out)
 	}
-	if !d.ringFull.Load() {
+	if !d.out.ringFull.Load() {
 		t.Fatal("there is room for credit: the test tests nothing")
 	}
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -459,7 +459,7 @@ func TestStrategyForgetsSlowYields(t *testing.T) {
 type idleDriver struct{}
 
 func (idleDriver) Drive() (worked, ran bool)              { return false, true }
-func (idleDriver) Drowse(int)                             {}
+func (idleDriver) DriverSleep(int)                        {}
 func (idleDriver) Policy(func(a, b ChunkUse) bool) uint32 { return 0 }
 func (idleDriver) Memory(int) *regmem.Memory              { return nil }
 

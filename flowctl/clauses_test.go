@@ -27,8 +27,8 @@ func TestProfilesAsInTheProtocol(t *testing.T) {
 		if p.Acks.Exact {
 			exceptions = "no"
 		}
-		if p.Congestion.Fixed != 0 {
-			window = fmt.Sprint(p.Congestion.Fixed, " frames")
+		if fixed := p.Congestion.Fixed(); fixed != 0 {
+			window = fmt.Sprint(fixed, " frames")
 		}
 		for i, cell := range []string{fmt.Sprint(p.Acks.Every), written(p.Acks.Delay), fmt.Sprint(p.Acks.NackEvery),
 			written(p.Acks.NackDelay), exceptions, written(p.CoarseTimeout), window, fmt.Sprint(p.Window, " frames")} {

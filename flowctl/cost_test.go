@@ -12,7 +12,7 @@ import (
 type path struct {
 	l      *Ledger
 	rtt    RTT
-	cwnd   Cwnd
+	cwnd   Controller
 	tr     Tracker
 	pol    AckPolicy
 	now    mono.Time
@@ -25,7 +25,7 @@ type path struct {
 func newPath(lossOf uint64) *path {
 	p := &path{l: NewLedger(DefaultSpan), now: mono.Time(time.Hour), acked: make([]Sent, 0, 512),
 		lost: make([]Sent, 0, 512), lossOf: lossOf}
-	p.cwnd.Init(DefaultCongestion)
+	p.cwnd = DefaultDelay.New()
 	p.pol.Init(DefaultAcks)
 	for range 3 * WindowBits {
 		p.frame()

@@ -2,7 +2,7 @@
 //
 // A path numbers its frames from 0 and never reuses a number; a retransmission is a new frame with a new number. The
 // receive side keeps a Tracker (what arrived) and an AckPolicy (when to speak); the send side keeps a Ledger (what is
-// in flight and what was lost), an RTT and a Cwnd. They meet in a Block, the acknowledgement of one path:
+// in flight and what was lost), an RTT and a Controller. They meet in a Block, the acknowledgement of one path:
 //
 //	receiving a frame                               sending a frame
 //	  t.Check(pn) == New, authenticate, accept        c.Allows(frames in flight, now) && l.CanSend()

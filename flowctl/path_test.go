@@ -36,18 +36,18 @@ func TestPathLoss(t *testing.T) {
 
 func TestPathReordering(t *testing.T) {
 	fixed := Profiles[0]
-	fixed.Congestion = CongestionParams{Fixed: 512}
+	fixed.Congestion = FixedWindow(512)
 	for _, p := range []Profile{Profiles[0], fixed, Profiles[1]} {
 		for _, share := range []float64{0.01, 0.1, 0.5, 1} {
 			for _, late := range []int{30, 4000} { // frames that overtake
-				if share == 1 && late > 30 && p.Congestion.Fixed == 0 {
+				if share == 1 && late > 30 && p.Congestion.Fixed() == 0 {
 					continue // delays beyond the target for every frame are congestion to a window driven by delay
 				}
 				s := newSim(uint64(late))
 				f := newFlow(t, s, 20000, p, tenGig(), ackWire())
 				f.fwd.reorder, f.fwd.late = share, time.Duration(late)*f.fwd.frame
 				took := f.finish(time.Minute)
-				name := fmt.Sprintf("%s/%d: %g late by up to %d frames", p.Name, p.Congestion.Fixed, share, late)
+				name := fmt.Sprintf("%s/%d: %g late by up to %d frames", p.Name, p.Congestion.Fixed(), share, late)
 				t.Logf("%s: %v %v", name, took, f)
 				limit := 0.02
 				if share == 1 {

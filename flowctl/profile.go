@@ -11,7 +11,7 @@ type Profile struct {
 	Name          string
 	Window        int       // frames in flight per session, all paths together
 	Acks          AckParams // both sides' receive policy; the peer's Delay enters the probe timeout
-	Congestion    CongestionParams
+	Congestion    Congestion
 	CoarseTimeout time.Duration // longest wait between probes, however often they went unanswered
 }
 
@@ -27,11 +27,14 @@ func (p *Profile) Loss(acks AckParams) LossParams {
 // loss both ways, where every other probe fails, longer waits would dominate. default keeps the window and replaces the
 // delays and the congestion control by measured values.
 var Profiles = []Profile{
-	{Name: "default", Window: 512, Acks: DefaultAcks, Congestion: DefaultCongestion,
+	{Name: "default", Window: 512, Acks: DefaultAcks, Congestion: DefaultDelay,
 		CoarseTimeout: 25 * time.Millisecond},
-	{Name: "paper", Window: 512, Acks: PaperAcks, Congestion: CongestionParams{Fixed: 512},
+	{Name: "paper", Window: 512, Acks: PaperAcks, Congestion: FixedWindow(512),
 		CoarseTimeout: 25 * time.Millisecond},
 }
+
+// Register adds a profile, before anything asks for it by name: in an init function.
+func Register(p Profile) { Profiles = append(Profiles, p) }
 
 // ProfileByName finds a profile; the empty name means the default.
 func ProfileByName(name string) (Profile, error) {

@@ -140,9 +140,8 @@ func TestSharedLongPathStaysFull(t *testing.T) {
 // Where the round trip of the idle path is known nothing above it is believed.
 func TestKnownPathDoesNotRise(t *testing.T) {
 	const base, ms = 110 * time.Microsecond, mono.Time(time.Millisecond)
-	var c Cwnd
 	var rtt RTT
-	c.Init(CongestionParams{Base: base})
+	c := DelayParams{Base: base}.window()
 	rtt.Update(base, 0)
 	for now := ms; now < 4000*ms; now += ms {
 		rtt.Update(5*time.Millisecond, 0)

@@ -112,7 +112,7 @@ func TestProfiles(t *testing.T) {
 	}
 	p, _ := ProfileByName("paper")
 	if p.Window != 512 || p.Acks.Every != 48 || p.Acks.NackEvery != 256 || p.Acks.Delay != 5*time.Millisecond ||
-		p.Congestion.Fixed != 512 {
+		p.Congestion.Fixed() != 512 {
 		t.Errorf("paper profile is not the paper's (section 2.1.2): %+v", p)
 	}
 	if _, err := ProfileByName("fast"); err == nil ||

@@ -97,7 +97,7 @@ type flow struct {
 	s        *sim
 	l        *Ledger
 	rtt      RTT
-	cwnd     Cwnd
+	cwnd     Controller
 	tr       Tracker
 	pol      AckPolicy
 	fwd      *wire
@@ -124,7 +124,7 @@ func newFlow(t testing.TB, s *sim, want int, p Profile, fwd *wire, back ...*wire
 	f := &flow{t: t, s: s, l: NewLedger(DefaultSpan), fwd: fwd, back: back, want: uint32(want), window: p.Window,
 		tags: map[uint32]bool{}, timer: mono.Never, polTimer: mono.Never}
 	f.l.Configure(p.Loss(p.Acks))
-	f.cwnd.Init(p.Congestion)
+	f.cwnd = p.Congestion.New()
 	f.pol.Init(p.Acks)
 	s.at(s.now, f.poll)
 	return f

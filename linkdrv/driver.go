@@ -113,6 +113,24 @@ type Info struct {
 	Super int
 }
 
+// Addr is the address of a link, as others than drivers have it.
+type Addr = frame.Addr
+
+// Addr returns the address of the interface.
+func (i *Info) Addr() Addr {
+	var mac [6]byte
+	copy(mac[:], i.MAC)
+	return frame.Ether(mac)
+}
+
+// Framing returns how the transport's frames are told from others on links of that EtherType; 0 means EtherType.
+func Framing(etherType uint16) frame.Framing {
+	if etherType == 0 {
+		etherType = uint16(EtherType)
+	}
+	return frame.EtherFraming(etherType)
+}
+
 // Options says how to open an interface. The zero value is the transport's default.
 type Options struct {
 	// EtherType of the frames to receive; 0 means EtherType, EtherTypeAll every frame.
@@ -134,6 +152,4 @@ type Options struct {
 	// Pages has every frame received whole from the start of a page on, Ethernet header first, as the paper's NICs do
 	// (2.3.2): for senders that put the first payload bytes behind the others. KindMmsg alone can.
 	Pages bool
-
-	closed bool // to frames, until OpenShards opens all sockets of the group
 }

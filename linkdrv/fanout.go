@@ -40,61 +40,21 @@ var bySession = assemble(
 	bpf.RetA{},
 )
 
-// OpenShards opens the interface once for each of n shards: frames of session number s arrive at driver s modulo n
-// only. No driver takes a frame before all of them can. The drivers belong together, but each may be used and closed by
-// goroutines of its own. With n = 1 it is Open.
-//
-// Errors are those of Open.
-func OpenShards(ifname string, n int, o Options) (_ []Driver, err error) {
-	if n < 1 || n > maxFanout {
-		return nil, fmt.Errorf("linkdrv: %d shards: want 1 to %d", n, maxFanout)
-	}
-	if n == 1 {
-		d, err := Open(ifname, o)
-		return []Driver{d}, err
-	}
-	if o.EtherType == 0 {
-		o.EtherType = EtherType
-	}
-	ifi, err := lookup(ifname)
-	if err != nil {
-		return nil, err
-	}
-	o.resolve(ifi) // once for all of them
-	o.closed = true
-	drivers := make([]Driver, 0, n)
-	defer func() {
-		if err != nil {
-			for _, d := range drivers {
-				d.Close()
-			}
-		}
-	}()
-	for range n {
-		d, err := Open(ifname, o)
-		if err != nil {
-			return nil, err
-		}
-		drivers = append(drivers, d)
-	}
-	for k := range socketsOf(drivers[0]) {
+// joinGroup makes fanout groups of the drivers' sockets: of the first of each, and so on.
+func joinGroup(ifname string, drivers []packetDriver) (err error) {
+	for k, first := range drivers[0].sockets() {
 		group := 0
 		for i, d := range drivers {
-			if group, err = socketsOf(d)[k].join(i == 0, group); err != nil {
-				return nil, fmt.Errorf("linkdrv: %s: socket %d of %d joins the fanout group: %w", ifname, i+1, n,
+			if group, err = d.sockets()[k].join(i == 0, group); err != nil {
+				return fmt.Errorf("linkdrv: %s: socket %d of %d joins the fanout group: %w", ifname, i+1, len(drivers),
 					explainFanout(err))
 			}
 		}
-		if err = socketsOf(drivers[0])[k].setProgram(unix.SOL_PACKET, unix.PACKET_FANOUT_DATA, bySession); err != nil {
-			return nil, fmt.Errorf("linkdrv: %s: fanout program: %w", ifname, err)
+		if err = first.setProgram(unix.SOL_PACKET, unix.PACKET_FANOUT_DATA, bySession); err != nil {
+			return fmt.Errorf("linkdrv: %s: fanout program: %w", ifname, err)
 		}
 	}
-	for _, d := range drivers {
-		if err = o.admit(d); err != nil {
-			return nil, fmt.Errorf("linkdrv: %s: %w", ifname, err)
-		}
-	}
-	return drivers, nil
+	return nil
 }
 
 // join makes the socket the next member of a group, or the first of a new one that nobody else uses, and returns the

@@ -2,6 +2,7 @@ package linkdrv
 
 import (
 	"math"
+	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,11 @@ type mmsg struct {
 	hdrs []unix.Mmsghdr
 	iovs []unix.Iovec
 	late error // met by Recv, to be reported once the frames behind it are delivered
+}
+
+func init() {
+	registerPackets(packetKind{kind: KindMmsg, pages: true,
+		make: func(s *socket, _ *net.Interface, o Options) (packetDriver, error) { return newMmsg(s, o.RingSlots) }})
 }
 
 func newMmsg(s *socket, slots int) (*mmsg, error) {

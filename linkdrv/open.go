@@ -24,6 +24,22 @@ import (
 // Errors name the remedy. An unknown interface is ErrNoLink and lists the existing ones, an interface that is down is
 // ErrLinkDown, a missing CAP_NET_RAW is os.ErrPermission.
 func Open(ifname string, o Options) (Driver, error) {
+	drivers, err := OpenShards(ifname, 1, o)
+	if err != nil {
+		return nil, err
+	}
+	return drivers[0], nil
+}
+
+// OpenShards opens the interface once for each of n shards: frames of session number s arrive at driver s modulo n
+// only. No driver takes a frame before all of them can. The drivers belong together, but each may be used and closed by
+// goroutines of its own.
+//
+// Errors are those of Open.
+func OpenShards(ifname string, n int, o Options) ([]Driver, error) {
+	if n < 1 || n > maxFanout {
+		return nil, fmt.Errorf("linkdrv: %d shards: want 1 to %d", n, maxFanout)
+	}
 	if o.EtherType == 0 {
 		o.EtherType = EtherType
 	}
@@ -32,61 +48,21 @@ func Open(ifname string, o Options) (Driver, error) {
 		return nil, err
 	}
 	o.resolve(ifi)
-	if o.Kind != KindRing && o.Kind != KindMmsg && o.Kind != KindUDP {
-		return nil, fmt.Errorf("linkdrv: unknown driver kind %q: want %q, %q, %q, %q, or nothing to choose by "+
-			"interface and MTU", o.Kind, KindAlone, KindRing, KindMmsg, KindUDP)
-	}
-	if o.Kind == KindUDP && o.EtherType == EtherTypeAll {
-		return nil, fmt.Errorf("linkdrv: driver %q takes its port from the EtherType: name one", KindUDP)
-	}
-	if o.Pages && o.Kind != KindMmsg {
-		return nil, fmt.Errorf("linkdrv: driver %q cannot receive frames at page boundaries: use %q", o.Kind, KindMmsg)
-	}
-	if o.RingSlots < 0 || o.RingSlots > maxSlots {
-		return nil, fmt.Errorf("linkdrv: %d ring slots: want 1 to %d, or 0 for the default", o.RingSlots, maxSlots)
-	}
-	d, err := attach(ifi, o)
+	open, err := opener(o)
 	if err != nil {
-		return nil, explainOpen(ifname, err)
+		return nil, err
 	}
-	return d, nil
-}
-
-// protocol is what the driver's sockets are bound to. Those of KindUDP take all protocols: the first for both forms,
-// and the other so that it stands where the first does, before everything that filters or forwards packets on their way
-// to the host (tc, netfilter, bridges), so that a socket that receives short datagrams receives long ones.
-func (o Options) protocol() ethernet.EtherType {
-	if o.Kind == KindUDP {
-		return EtherTypeAll
-	}
-	return o.EtherType
+	return open(ifi, n, o)
 }
 
 // admit puts the filters in place that pass what the driver is to receive.
-func (o Options) admit(d Driver) error {
-	for i, s := range socketsOf(d) {
-		filter := acceptFilter(o.Promiscuous)
-		if s.info.Kind == KindUDP {
-			filter = superFilter(uint16(o.EtherType), o.Promiscuous, shortDatagram(s.info.MTU), i > 0)
-		}
-		if err := s.setProgram(unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, filter); err != nil {
+func admit(d packetDriver, o Options) error {
+	for i, s := range d.sockets() {
+		if err := s.setProgram(unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, d.filter(i, o)); err != nil {
 			return fmt.Errorf("filter: %w", err)
 		}
 	}
 	return nil
-}
-
-// socketsOf returns the sockets of a driver, of which the first sends; so many for each driver of one kind.
-func socketsOf(d Driver) []*socket {
-	switch d := d.(type) {
-	case *ring:
-		return []*socket{d.socket}
-	case *mmsg:
-		return []*socket{d.socket}
-	case *udp:
-		return []*socket{d.socket, d.supers.socket}
-	}
-	panic("BUG: linkdrv: a driver of another package")
 }
 
 // resolve chooses the kind of driver for an interface.
@@ -147,52 +123,10 @@ func lookup(name string) (*net.Interface, error) {
 	return ifi, nil
 }
 
-// attach makes a driver and, unless it waits for the others of its group, lets frames in.
-func attach(ifi *net.Interface, o Options) (Driver, error) {
-	s, err := newSocket(ifi, o)
-	if err != nil {
-		return nil, err
-	}
-	d, err := newReceiver(s, ifi, o)
-	if err != nil {
-		s.Close()
-		return nil, err
-	}
-	if o.closed {
-		return d, nil
-	}
-	if err := o.admit(d); err != nil {
-		d.Close()
-		return nil, err
-	}
-	return d, nil
-}
-
-// newReceiver adds the receive side of the chosen kind.
-func newReceiver(s *socket, ifi *net.Interface, o Options) (Driver, error) {
-	switch o.Kind {
-	case KindRing:
-		return newRing(s, s.info.MTU, o.RingSlots, ringReserve)
-	case KindUDP:
-		supers, err := newSocket(ifi, o)
-		if err != nil {
-			return nil, err
-		}
-		d, err := newUDP(s, supers, o)
-		if err != nil {
-			supers.Close()
-			return nil, err
-		}
-		return d, nil
-	default:
-		return newMmsg(s, o.RingSlots)
-	}
-}
-
 // newSocket opens a socket that no frame reaches yet and configures it for both directions; its receive side is the
 // driver's business.
-func newSocket(ifi *net.Interface, o Options) (*socket, error) {
-	conn, err := packet.Listen(ifi, packet.Raw, int(o.protocol()), &packet.Config{Filter: rejectAll})
+func newSocket(ifi *net.Interface, protocol ethernet.EtherType, o Options) (*socket, error) {
+	conn, err := packet.Listen(ifi, packet.Raw, int(protocol), &packet.Config{Filter: rejectAll})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package linkdrv
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,13 @@ type ring struct {
 	head, tail uint // slots taken and slots given back since Open; head-tail are the caller's
 	next, back int  // the same modulo len(slots)
 	empty      int  // Recvs in a row that found nothing
+}
+
+func init() {
+	registerPackets(packetKind{kind: KindRing,
+		make: func(s *socket, _ *net.Interface, o Options) (packetDriver, error) {
+			return newRing(s, s.info.MTU, o.RingSlots, ringReserve)
+		}})
 }
 
 // newRing makes a ring of at least so many slots, 0 for the default, for frames of an interface of that MTU.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 
 	"golang.org/x/net/bpf"
@@ -51,6 +52,32 @@ type udp struct {
 	passed int    // datagrams in a row taken from one ring while the other had one
 
 	received atomic.Uint64 // frames handed out
+}
+
+// The sockets take all protocols: the first for both forms, and the other so that it stands where the first does,
+// before everything that filters or forwards packets on their way to the host (tc, netfilter, bridges), so that a
+// socket that receives short datagrams receives long ones.
+func init() {
+	registerPackets(packetKind{kind: KindUDP, all: true, make: makeUDP})
+}
+
+func makeUDP(s *socket, ifi *net.Interface, o Options) (packetDriver, error) {
+	supers, err := newSocket(ifi, EtherTypeAll, o)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newUDP(s, supers, o)
+	if err != nil {
+		supers.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *udp) sockets() []*socket { return []*socket{d.socket, d.supers.socket} }
+
+func (d *udp) filter(k int, o Options) []bpf.RawInstruction {
+	return superFilter(uint16(o.EtherType), o.Promiscuous, shortDatagram(d.info.MTU), k > 0)
 }
 
 // newUDP makes a driver of two sockets, which are the caller's to close after an error.

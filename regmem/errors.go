@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// The answers of Table.Resolve, in the order in which the checks are made, and ErrNotResident of who touches the bytes
-// then. They are returned as they are, never wrapped, so that refusing an access allocates nothing. Each refuses one
-// operation; the connection lives.
+// The answers of Table.Resolve, in the order in which the checks are made. They are returned as they are, never
+// wrapped, so that refusing an access allocates nothing. Each refuses one operation; the connection lives.
 var (
 	// ErrKey: the key was never granted, or has been revoked.
 	ErrKey = errors.New("regmem: unknown or revoked key")
@@ -17,8 +16,6 @@ var (
 	ErrPermission = errors.New("regmem: access not permitted by the key")
 	// ErrBounds: the range does not lie within the granted range.
 	ErrBounds = errors.New("regmem: range outside the granted memory")
-	// ErrNotResident: the bytes are not in memory now (Table.Touch); the access is made again when they are.
-	ErrNotResident = errors.New("regmem: range not resident")
 )
 
 // Why memory could not be had, mapped or given back. They are found in wrapped errors by errors.Is.

@@ -5,6 +5,9 @@ package sched
 // up, so all links drain together; a link that slows down fills its window and drops out by itself.
 type adaptive struct{ load }
 
+// Measured says that its weights are the windows.
+func (*adaptive) Measured() {}
+
 func (s *adaptive) Pick(live, room uint64) (int, bool) {
 	if live &= room; live == 0 {
 		return 0, false

@@ -36,14 +36,28 @@ type Scheduler interface {
 	SetWeight(link int, w float64)
 }
 
-var constructors = []struct {
+// Measured is a Scheduler whose weights are the paths' windows, as they change; those of others are configured.
+type Measured interface {
+	Scheduler
+	Measured()
+}
+
+// constructor makes the schedulers of a name.
+type constructor struct {
 	name string
 	make func() Scheduler
-}{
+}
+
+var constructors = []constructor{
 	{"srr", func() Scheduler { return &srr{} }},
 	{"wsrr", func() Scheduler { return &wsrr{} }},
 	{"wd", func() Scheduler { return &wd{} }},
 	{"adaptive", func() Scheduler { return &adaptive{} }},
+}
+
+// Register adds a scheduler, before anything asks for it by name: in an init function of the file that has it.
+func Register(name string, make func() Scheduler) {
+	constructors = append(constructors, constructor{name, make})
 }
 
 // New returns the scheduler of that name with no weights set.

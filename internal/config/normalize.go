@@ -169,7 +169,7 @@ func fixedWindowSlots(profile string) int {
 	if err != nil {
 		return 0 // Normalize says so
 	}
-	return (4*p.Congestion.Fixed + 2) / 3
+	return (4*p.Congestion.Fixed() + 2) / 3
 }
 
 // SocketPath is where the control socket is unless configured: $EDGE_SOCKET, else ipc.DefaultSocket.
@@ -198,8 +198,7 @@ func (c *Config) checkLinks(p *problems) {
 		p.check(!seen[l.Name], "link.name", "%q is listed twice", l.Name)
 		seen[l.Name] = true
 		p.check(l.Weight > 0 && l.Weight < 1e6, "link.weight", "%v of %q is not a positive number", l.Weight, l.Name)
-		p.oneOf("link.driver", l.Driver, []string{"", linkdrv.KindAlone, linkdrv.KindRing, linkdrv.KindMmsg,
-			linkdrv.KindUDP})
+		p.oneOf("link.driver", l.Driver, append([]string{""}, linkdrv.Kinds()...))
 		p.check(l.Slots >= 0 && l.Slots <= 1<<16, "link.slots", "%d of %q is outside 0..65536", l.Slots, l.Name)
 	}
 }

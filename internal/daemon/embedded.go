@@ -91,9 +91,9 @@ func (e *Embedded) Attach() (*ipc.Conn, error) {
 // allocates.
 func (e *Embedded) Drive() (worked, ran bool) { return e.d.shard.Drive() }
 
-// Drowse blocks the calling goroutine until the transport has work, or fd becomes readable. It may return for no
+// DriverSleep blocks the calling goroutine until the transport has work, or fd becomes readable. It may return for no
 // reason.
-func (e *Embedded) Drowse(fd int) { e.d.shard.Drowse(fd) }
+func (e *Embedded) DriverSleep(fd int) { e.d.shard.DriverSleep(fd) }
 
 // Daemon returns the daemon itself, for its status.
 func (e *Embedded) Daemon() *Daemon { return e.d }

@@ -78,14 +78,12 @@ func (d *Daemon) joinShards(from, to *shard.Shard) error {
 }
 
 // setInside gives a shard its link inside the daemon and returns the address.
-func (d *Daemon) setInside(s *shard.Shard) (mac [6]byte, err error) {
+func (d *Daemon) setInside(s *shard.Shard) (at linkdrv.Addr, err error) {
 	if d.inside.hub == nil {
 		d.inside.hub = linktest.NewHub(insideMTU, insideSlots)
 	}
 	closed := s.Do(func(now mono.Time) {
-		var addr []byte
-		addr, err = s.SetInside(now, func() linkdrv.Driver { return d.inside.hub.Port("inside") })
-		copy(mac[:], addr)
+		at, err = s.SetInside(now, func() linkdrv.Driver { return d.inside.hub.Port("inside") })
 	})
-	return mac, errors.Join(closed, err)
+	return at, errors.Join(closed, err)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -16,18 +17,19 @@ import (
 // onAck takes an acknowledgement of one of our paths. Like onOpAck, it reports whether the frame may count as received.
 func (s *session) onAck(now mono.Time, g *wire.Segment) bool {
 	e := s.e
-	p := s.tx[g.Path]
+	p := s.paths.tx[g.Path]
 	if p == nil {
 		return true
 	}
-	e.words = e.words[:0]
+	e.scratch.words = e.scratch.words[:0]
 	for w := range g.Words() {
-		e.words = append(e.words, g.Word(w))
+		e.scratch.words = append(e.scratch.words, g.Word(w))
 	}
-	e.block = flowctl.Block{Path: g.Path, Largest: g.Size, Floor: g.Place, Delay: time.Duration(g.Delay),
-		Nack: g.Flags&wire.AckNack != 0, Bits: e.words}
+	e.scratch.block = flowctl.Block{Path: g.Path, Largest: g.Size, Floor: g.Place, Delay: time.Duration(g.Delay),
+		Nack: g.Flags&wire.AckNack != 0, Bits: e.scratch.words}
 	var res flowctl.AckResult
-	e.acked, e.lost, res = p.ledger.OnAck(now, &e.block, &p.rtt, e.acked[:0], e.lost[:0])
+	e.scratch.acked, e.scratch.lost, res = p.ledger.OnAck(now, &e.scratch.block, &p.rtt, e.scratch.acked[:0],
+		e.scratch.lost[:0])
 	if res.Invalid {
 		e.Count.RejectedMalformed++
 		return false
@@ -36,16 +38,16 @@ func (s *session) onAck(now mono.Time, g *wire.Segment) bool {
 	if res.HasRTT {
 		e.links[p.link].roundTrips.Observe(p.rtt.Latest())
 	}
-	if len(e.acked) > 0 {
+	if len(e.scratch.acked) > 0 {
 		p.onAlive(now)
-		p.cwnd.OnAck(now, len(e.acked), &p.rtt)
-		s.onAcked(now, p, e.acked)
-		if s.adaptive && p.usable() {
-			s.sched.SetWeight(p.link, p.cwnd.Frames())
+		p.cwnd.OnAck(now, len(e.scratch.acked), &p.rtt)
+		s.onAcked(now, p, e.scratch.acked)
+		if s.paths.measured && p.usable() {
+			s.paths.sched.SetWeight(p.link, p.cwnd.Frames())
 		}
 	}
-	if len(e.lost) > 0 {
-		s.onLost(now, p, e.lost)
+	if len(e.scratch.lost) > 0 {
+		s.onLost(now, p, e.scratch.lost)
 	}
 	return true
 }
@@ -53,10 +55,10 @@ func (s *session) onAck(now mono.Time, g *wire.Segment) bool {
 // onAcked acts on what the frames carried and frees their records.
 func (s *session) onAcked(now mono.Time, p *txPath, acked []flowctl.Sent) {
 	e := s.e
-	s.inFlight -= len(acked)
+	s.paths.inFlight -= len(acked)
 	for k := range acked {
 		if acked[k].Tag&tagPicked != 0 {
-			s.sched.Done(p.link, int(acked[k].Bytes))
+			s.paths.sched.Done(p.link, int(acked[k].Bytes))
 		}
 		p.doubtSize(now, &acked[k], false)
 		head := int32(acked[k].Tag &^ tagPicked)
@@ -80,7 +82,7 @@ func (c *conn) onRecordAcked(now mono.Time, r record) {
 	case recLocal:
 		c.localAcked(r.op, r.n)
 	case recAnswer:
-		if !r.op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+		if !r.op.InWindow(c.recv.base, c.recv.base.Distance(c.recv.top)) {
 			return
 		}
 		o := c.rop(r.op)
@@ -91,7 +93,7 @@ func (c *conn) onRecordAcked(now mono.Time, r record) {
 			c.apply(now, o, r.op, o.n)
 		}
 	case recOpNak:
-		if !r.op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+		if !r.op.InWindow(c.recv.base, c.recv.base.Distance(c.recv.top)) {
 			return
 		}
 		if o := c.rop(r.op); o.state == ropFailed {
@@ -113,8 +115,8 @@ func (c *conn) onRecordAcked(now mono.Time, r record) {
 // answersArrived takes the peer's Close with success for the acknowledgement of its reads: it is sent when all of them
 // are complete (clause 6.3).
 func (c *conn) answersArrived(now mono.Time) {
-	for op := c.rcvBase; op != c.rcvTop; op++ {
-		if op.Before(c.rcvBase) {
+	for op := c.recv.base; op != c.recv.top; op++ {
+		if op.Before(c.recv.base) {
 			continue
 		}
 		if o := c.rop(op); o.state == ropAnswering && o.sent >= o.n {
@@ -126,26 +128,26 @@ func (c *conn) answersArrived(now mono.Time) {
 // onLost queues again what the frames carried, where it still matters (clause 3.6).
 func (s *session) onLost(now mono.Time, p *txPath, lost []flowctl.Sent) {
 	e := s.e
-	s.inFlight -= len(lost)
+	s.paths.inFlight -= len(lost)
 	n := uint64(0)
 	// probes and pings may be lost for their size or because the path is dead; that says nothing of congestion
 	carried := 0
 	for k := range lost {
 		if lost[k].Tag&tagPicked != 0 {
-			s.sched.Done(p.link, int(lost[k].Bytes))
+			s.paths.sched.Done(p.link, int(lost[k].Bytes))
 		}
 		head := int32(lost[k].Tag &^ tagPicked)
 		if head != 0 {
 			carried++
 			p.doubtSize(now, &lost[k], true)
-		} else if !p.usable() || int(lost[k].Bytes)-wire.EthLen > wire.MinFrame {
+		} else if !p.usable() || int(lost[k].Bytes)-frame.HeaderLen > wire.MinFrame {
 			continue // a probe of a path known not to answer, or of a size or form that may not pass (clause 9)
 		}
 		n++
 		for i := head; i != 0; i = e.recs.pool[i].next {
 			r := &e.recs.pool[i]
 			if r.kind == recLink {
-				s.news |= 1 << r.off
+				s.peerLinks.news |= 1 << r.off
 			} else if r.kind == recKeys {
 				s.keysLost(uint32(r.off))
 			} else if c := e.conn(r.conn); c != nil {
@@ -177,15 +179,15 @@ func (c *conn) onRecordLost(r *record) {
 		c.oweAck()
 		return
 	case recOpNak:
-		c.naks.push(r.op)
+		c.recv.naks.Push(r.op)
 	case recControl:
 		c.ctl |= uint8(r.off)
 	case recAdvert:
-		c.adQueue.push(uint32(r.off))
+		c.exports.queue.Push(uint32(r.off))
 	case recStage:
 		c.stageLost(r)
 	case recEagerWord:
-		c.eager.words.push(eagerWord{wire.Kind(r.off), uint32(r.op)})
+		c.eager.words.Push(eagerWord{wire.Kind(r.off), uint32(r.op)})
 	}
 	c.wake()
 }
@@ -193,24 +195,24 @@ func (c *conn) onRecordLost(r *record) {
 // resendLater queues what was lost. The oldest operation that the peer has not applied comes first: others may be held
 // behind it there, and when there is no room to hold more, nothing else is of use.
 func (c *conn) resendLater(r resend) {
-	if r.kind != recAnswer && r.op == c.ackBase {
-		c.urgent.push(r)
+	if r.kind != recAnswer && r.op == c.send.ackBase {
+		c.send.urgent.Push(r)
 		return
 	}
-	c.retx.push(r)
+	c.send.retx.Push(r)
 }
 
 // hurry moves what is lost of the operation that is now the oldest to the front. Behind lost parts of others, for which
 // the peer may have no room until it has this one, it would wait for ever.
 func (c *conn) hurry() {
-	if c.retx.len() == 0 {
+	if c.send.retx.Len() == 0 {
 		return
 	}
-	c.retx.remove(func(r resend) bool {
-		if r.kind == recAnswer || r.op != c.ackBase {
+	c.send.retx.Remove(func(r resend) bool {
+		if r.kind == recAnswer || r.op != c.send.ackBase {
 			return false
 		}
-		c.urgent.push(r)
+		c.send.urgent.Push(r)
 		return true
 	})
 }
@@ -218,18 +220,18 @@ func (c *conn) hurry() {
 // onOpAck completes operations (clause 7.1) and takes credit (clause 7.2).
 func (c *conn) onOpAck(now mono.Time, g *wire.Segment) bool {
 	base, limit := seqnum.Value(g.Op), seqnum.Value(g.Limit)
-	if base.Before(c.ackBase) {
+	if base.Before(c.send.ackBase) {
 		return true
 	}
-	if base != c.ackBase && !c.sent(base-1) || base.Distance(limit) < 0 || base.Distance(limit) > 1<<15 {
+	if base != c.send.ackBase && !c.sent(base-1) || base.Distance(limit) < 0 || base.Distance(limit) > 1<<15 {
 		c.e.Count.RejectedMalformed++
 		return false
 	}
-	for op := c.ackBase; op != base; op++ {
+	for op := c.send.ackBase; op != base; op++ {
 		c.applied(now, op)
 	}
-	if base != c.ackBase {
-		c.ackBase = base
+	if base != c.send.ackBase {
+		c.send.ackBase = base
 		c.hurry()
 	}
 	for w := range g.Words() {
@@ -241,9 +243,9 @@ func (c *conn) onOpAck(now mono.Time, g *wire.Segment) bool {
 			c.applied(now, op)
 		}
 	}
-	if c.limit.Before(limit) {
-		c.limit = limit
-		if c.sndCur != c.sndNext {
+	if c.send.limit.Before(limit) {
+		c.send.limit = limit
+		if c.send.cur != c.send.next {
 			c.wake()
 		}
 	}
@@ -255,7 +257,7 @@ func (c *conn) applied(now mono.Time, op seqnum.Value) {
 	if !c.outstanding(op) {
 		return
 	}
-	if o := c.sop(op); kinds[o.Kind].accept == nil || o.n == 0 {
+	if o := c.sop(op); kinds[o.op.Kind].accept == nil || o.n == 0 {
 		c.complete(now, op, OK)
 	}
 }

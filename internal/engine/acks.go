@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/engine/path"
+	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -22,12 +24,13 @@ import (
 
 // acks holds the pending acknowledgements of a session to the peer. Those of a path are in its rxPath.
 type acks struct {
-	opacks  queue[*conn] // connections that owe an OpAck
-	at      mono.Time    // an explicit acknowledgement is due then, whatever the paths' policies say; Never: none is
-	pushes  pushes       // how long frames with PUSH wait for their acknowledgement
-	heardOn int          // local link on which the latest eliciting frame arrived
-	again   bool         // the peer asked: acknowledgements may have been lost on their path
-	muteTo  mono.Time    // no path could carry one: do not try before, or before a link has room again
+	opacks queue.Queue[*conn] // connections that owe an OpAck
+	// an explicit acknowledgement is due then, whatever the paths' policies say; Never: none is
+	at      mono.Time
+	pushes  path.Pushes // how long frames with PUSH wait for their acknowledgement
+	heardOn int         // local link on which the latest eliciting frame arrived
+	again   bool        // the peer asked: acknowledgements may have been lost on their path
+	muteTo  mono.Time   // no path could carry one: do not try before, or before a link has room again
 }
 
 // rxPath is the receive side of a path.
@@ -45,11 +48,11 @@ const (
 // wantPiggyback reports whether enough waits to be acknowledged, or for so long, that a data frame should carry it
 // (clause 8.2).
 func (s *session) wantPiggyback(now mono.Time) bool {
-	if s.acks.at != mono.Never || s.acks.opacks.len() > 0 {
+	if s.acks.at != mono.Never || s.acks.opacks.Len() > 0 {
 		return true
 	}
-	for m := s.rxMask; m != 0; m &= m - 1 {
-		if p := &s.rx[bits.TrailingZeros64(m)].policy; p.WantPiggyback() || p.Due(now) {
+	for m := s.paths.rxMask; m != 0; m &= m - 1 {
+		if p := &s.paths.rx[bits.TrailingZeros64(m)].policy; p.WantPiggyback() || p.Due(now) {
 			return true
 		}
 	}
@@ -64,15 +67,15 @@ func (s *session) ackDue(now mono.Time) bool {
 	if now >= s.acks.at {
 		return true
 	}
-	for m := s.rxMask; m != 0; m &= m - 1 {
-		if s.rx[bits.TrailingZeros64(m)].ackAt(s) <= now {
+	for m := s.paths.rxMask; m != 0; m &= m - 1 {
+		if s.paths.rx[bits.TrailingZeros64(m)].ackAt(s) <= now {
 			return true
 		}
 	}
-	if s.acks.opacks.len() > 0 && s.acks.at == mono.Never {
+	if s.acks.opacks.Len() > 0 && s.acks.at == mono.Never {
 		wait := s.e.cfg.Profile.Acks.Delay
-		if s.acks.pushes.last != 0 && now.Sub(s.acks.pushes.last) < wait {
-			wait = min(wait, pushDelay) // PUSH may have overtaken frames of its operation
+		if s.acks.pushes.Last != 0 && now.Sub(s.acks.pushes.Last) < wait {
+			wait = min(wait, path.PushDelay) // PUSH may have overtaken frames of its operation
 		}
 		s.acks.at = now.Add(wait)
 	}
@@ -81,7 +84,7 @@ func (s *session) ackDue(now mono.Time) bool {
 
 // ackAt is when an explicit acknowledgement of the path is due: later when data is waiting to leave that will carry it.
 func (r *rxPath) ackAt(s *session) mono.Time {
-	if s.fair.waiting > 0 {
+	if s.members.fair.Waiting > 0 {
 		return r.policy.OverdueAt()
 	}
 	return r.policy.Deadline()
@@ -95,8 +98,8 @@ func (s *session) sendAck(now mono.Time, b *Batch) {
 	least := 0
 	again := s.acks.again
 	s.acks.again = false
-	for m := s.txMask; m != 0 && !b.full(); m &= m - 1 {
-		p := s.tx[bits.TrailingZeros64(m)]
+	for m := s.paths.txMask; m != 0 && !b.full(); m &= m - 1 {
+		p := s.paths.tx[bits.TrailingZeros64(m)]
 		n, _ := p.ledger.InFlight()
 		switch {
 		case s.e.links[p.link].blocked || p.state == PathDead || !p.ledger.CanSend():
@@ -118,7 +121,7 @@ func (s *session) sendAck(now mono.Time, b *Batch) {
 	}
 	switch {
 	case best == nil:
-		s.acks.muteTo, s.e.muted = now.Add(time.Millisecond), true
+		s.acks.muteTo, s.e.sessions.muted = now.Add(time.Millisecond), true
 		s.acks.again = again
 	case !again || !best.usable():
 		s.ackOn(now, b, best, again)
@@ -140,9 +143,9 @@ func (s *session) ackOn(now mono.Time, b *Batch, p *txPath, again bool) {
 // again says that the peer may not have what was sent: everything is said once more.
 func (w *builder) acks(now mono.Time, maxWords int, again bool) {
 	s, e := w.s, w.s.e
-	for m := s.rxMask; m != 0; m &= m - 1 {
+	for m := s.paths.rxMask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		r := s.rx[i]
+		r := s.paths.rx[i]
 		if !again && !r.policy.Pending() {
 			continue
 		}
@@ -151,8 +154,8 @@ func (w *builder) acks(now mono.Time, maxWords int, again bool) {
 		if !ok || words <= 0 {
 			continue
 		}
-		floor, bitmap := r.tracker.AckBits(e.words[:0], words)
-		e.words = bitmap
+		floor, bitmap := r.tracker.AckBits(e.scratch.words[:0], words)
+		e.scratch.words = bitmap
 		n := len(w.tail)
 		w.extend(24 + 8*len(bitmap))
 		g := wire.Segment{Kind: wire.KindAck, Path: uint8(i), Size: largest, Place: floor,
@@ -167,15 +170,15 @@ func (w *builder) acks(now mono.Time, maxWords int, again bool) {
 		r.policy.OnSent()
 	}
 	s.acks.at = mono.Never
-	for s.acks.opacks.len() > 0 {
-		c := *s.acks.opacks.front()
+	for s.acks.opacks.Len() > 0 {
+		c := *s.acks.opacks.Front()
 		n := c.opAckLen()
 		if w.room < n+64 {
 			s.acks.at = now
 			break
 		}
-		s.acks.opacks.pop()
-		c.owesAck = false
+		s.acks.opacks.Pop()
+		c.recv.owesAck = false
 		if c.state == connFree || c.remote == 0 {
 			continue
 		}
@@ -187,30 +190,30 @@ func clampDelay(d time.Duration) uint32 { return uint32(max(0, min(d, 1<<32-1)))
 
 // opAckLen is the length of the connection's OpAck as of now.
 func (c *conn) opAckLen() int {
-	if c.appliedAhead == 0 {
+	if c.recv.appliedAhead == 0 {
 		return 16
 	}
-	return 16 + 8*min(16, (c.rcvBase.Distance(c.rcvTop)+62)/64)
+	return 16 + 8*min(16, (c.recv.base.Distance(c.recv.top)+62)/64)
 }
 
 // opAck appends an OpAck (clause 7.1).
 func (w *builder) opAck(c *conn) {
 	g := &w.seg
-	if limit := c.creditLimit(); c.limitSent.Before(limit) {
-		c.limitSent = limit
+	if limit := c.creditLimit(); c.recv.limitSent.Before(limit) {
+		c.recv.limitSent = limit
 	}
-	*g = wire.Segment{Kind: wire.KindOpAck, Conn: c.remote, Op: uint32(c.rcvBase), Limit: uint32(c.limitSent)}
+	*g = wire.Segment{Kind: wire.KindOpAck, Conn: c.remote, Op: uint32(c.recv.base), Limit: uint32(c.recv.limitSent)}
 	n := len(w.tail)
 	words := (c.opAckLen() - 16) / 8
 	w.extend(16 + 8*words)
 	wire.PutOpAck(w.tail[n:], g, words, func(i int) bool {
-		op := c.rcvBase.Add(1 + i)
-		return op.Before(c.rcvTop) && c.rop(op).state == ropApplied
+		op := c.recv.base.Add(1 + i)
+		return op.Before(c.recv.top) && c.rop(op).state == ropApplied
 	})
 	w.room -= 16 + 8*words
 	w.last.kind, w.eliciting = wire.KindPad, true
 	w.record(recOpAck, c.id, 0, 0, 0, false)
-	if c.msgs != nil && c.msgs.owesCredit {
+	if c.msgs != nil && c.msgs.in.owesCredit {
 		*g = c.credit()
 		w.small(g)
 		w.record(recControl, c.id, 0, ctlCredit, 0, false)
@@ -219,78 +222,13 @@ func (w *builder) opAck(c *conn) {
 
 // oweAck puts the connection among those that owe the peer an OpAck.
 func (c *conn) oweAck() {
-	if !c.owesAck && c.state != connFree {
-		c.owesAck = true
-		c.s.acks.opacks.push(c)
+	if !c.recv.owesAck && c.state != connFree {
+		c.recv.owesAck = true
+		c.s.acks.opacks.Push(c)
 	}
 }
 
 // creditLimit is the first operation number the peer may not send (clause 7.3).
-func (c *conn) creditLimit() seqnum.Value { return c.rcvBase.Add(max(0, c.window-c.notes.len())) }
-
-// pushes decides how long a frame marked PUSH waits for its acknowledgement (clause 8.4). Its sender has nothing more
-// to send, and perhaps waits for the completion: an acknowledgement at once costs a frame, but no time. Waiting pays
-// only if something makes that frame unnecessary: data of our own that carries the acknowledgement, mostly an answer,
-// or more frames with PUSH that share it, from a sender that writes and does not wait. Both are expected if they came
-// lately.
-type pushes struct {
-	last    mono.Time // when the latest arrived
-	open    bool      // nothing has left since then that could carry its acknowledgement
-	held    int8      // how many wait
-	answers int8      // how often in a row something carried it or could have, up to fewAnswers
-	crowd   int8      // how many waits in vain are left before nobody is taken to come
-	turn    uint8     // one in so many waits to see whether others come
-}
-
-// pushDelay is how long it may wait: long enough for an application that polls to answer. For one that has to be woken
-// it is not worth waiting: the acknowledgement gets its peer's core up meanwhile.
-const pushDelay = 20 * time.Microsecond
-
-const (
-	fewAnswers    = 2                    // in a row are reason to wait
-	closeTogether = 3 * time.Microsecond // sooner than anybody could have seen an acknowledgement and sent again
-	crowdMost     = 4
-)
-
-// arrived is told of each frame with PUSH, and returns how long its acknowledgement may wait.
-func (p *pushes) arrived(now mono.Time) time.Duration {
-	since := now.Sub(p.last)
-	if p.open && since > pushDelay {
-		p.answers = 0
-	}
-	if since < closeTogether || p.held > 0 {
-		p.crowd = crowdMost
-	}
-	p.last, p.open = now, true
-	p.turn++
-	if p.answers < fewAnswers && p.crowd == 0 && p.turn != 0 {
-		return 0
-	}
-	p.held = min(p.held+1, 2)
-	return pushDelay
-}
-
-// alone is told of each acknowledgement that leaves in a frame of its own.
-func (p *pushes) alone() {
-	if p.open && p.answers == fewAnswers {
-		p.answers = 0 // the wait was in vain
-	}
-	if p.held == 1 && p.crowd > 0 {
-		p.crowd-- // nobody shared it
-	}
-	p.held = 0
-}
-
-// left is told of each frame with data that leaves.
-func (p *pushes) left(now mono.Time) {
-	p.held = 0
-	if !p.open {
-		return
-	}
-	p.open = false
-	if now.Sub(p.last) > pushDelay {
-		p.answers = 0
-	} else if p.answers < fewAnswers {
-		p.answers++
-	}
+func (c *conn) creditLimit() seqnum.Value {
+	return c.recv.base.Add(max(0, c.recv.window-c.recv.notes.Len()))
 }

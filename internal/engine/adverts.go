@@ -3,6 +3,8 @@ package engine
 import (
 	"math"
 
+	"multiedge/internal/engine/op/span"
+	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
@@ -12,11 +14,11 @@ import (
 
 // exports is the memory that a connection told the peer of, and what the peer told.
 type exports struct {
-	adverts  map[uint32]*advert // ours by number, and withdrawals, until the peer has acknowledged them; nil: none
-	adNumber uint64             // of the next
-	adQueue  queue[uint32]      // to send, or their withdrawals
-	told     ranges             // numbers of the peer's adverts that came, themselves or their withdrawals
-	taken    ranges             // those of them that were withdrawn, as many as are remembered
+	adverts map[uint32]*advert  // ours by number, and withdrawals, until the peer has acknowledged them; nil: none
+	number  uint64              // of the next
+	queue   queue.Queue[uint32] // to send, or their withdrawals
+	told    span.Set            // numbers of the peer's adverts that came, themselves or their withdrawals
+	taken   span.Set            // those of them that were withdrawn, as many as are remembered
 }
 
 type advert struct {
@@ -28,11 +30,11 @@ type advert struct {
 // (clause 5.6). Nothing is remembered of it once the peer knows.
 func (e *Endpoint) Advertise(now mono.Time, id ConnID, a Advert) (number uint32, ok bool) {
 	c := e.conn(id)
-	if c == nil || c.state != connOpen || len(a.Name) > MaxServiceName || c.adNumber > math.MaxUint32 {
+	if c == nil || c.state != connOpen || len(a.Name) > MaxServiceName || c.exports.number > math.MaxUint32 {
 		return 0, false
 	}
-	number = uint32(c.adNumber)
-	c.adNumber++
+	number = uint32(c.exports.number)
+	c.exports.number++
 	c.say(number, &advert{Advert: a})
 	return number, true
 }
@@ -41,7 +43,7 @@ func (e *Endpoint) Advertise(now mono.Time, id ConnID, a Advert) (number uint32,
 func (e *Endpoint) Withdraw(now mono.Time, id ConnID, key regmem.Key, number uint32) {
 	if c := e.conn(id); c != nil {
 		c.endRedirects(StatusKey, func(r *redirect) bool { return r.Key == key })
-		if uint64(number) < c.adNumber {
+		if uint64(number) < c.exports.number {
 			c.say(number, &advert{Advert: Advert{Key: key}, withdrawn: true})
 		}
 	}
@@ -49,30 +51,30 @@ func (e *Endpoint) Withdraw(now mono.Time, id ConnID, key regmem.Key, number uin
 
 // say queues an advert, or its withdrawal in its place.
 func (c *conn) say(number uint32, a *advert) {
-	if c.adverts == nil {
-		c.adverts = map[uint32]*advert{}
+	if c.exports.adverts == nil {
+		c.exports.adverts = map[uint32]*advert{}
 	}
-	c.adverts[number] = a
-	c.adQueue.push(number)
+	c.exports.adverts[number] = a
+	c.exports.queue.Push(number)
 	c.wake()
 }
 
 // advertAcked forgets an advert that the peer has, or a withdrawal.
 func (c *conn) advertAcked(number uint32, withdrawal bool) {
-	if a := c.adverts[number]; a == nil || a.withdrawn != withdrawal {
+	if a := c.exports.adverts[number]; a == nil || a.withdrawn != withdrawal {
 		return
 	}
-	delete(c.adverts, number)
-	if len(c.adverts) == 0 {
-		c.adverts, c.adQueue = nil, queue[uint32]{} // what is queued was acknowledged
+	delete(c.exports.adverts, number)
+	if len(c.exports.adverts) == 0 {
+		c.exports.adverts, c.exports.queue = nil, queue.Queue[uint32]{} // what is queued was acknowledged
 	}
 }
 
 func (w *builder) advert(c *conn) bool {
-	i := *c.adQueue.front()
-	a := c.adverts[i]
+	i := *c.exports.queue.Front()
+	a := c.exports.adverts[i]
 	if a == nil {
-		c.adQueue.pop()
+		c.exports.queue.Pop()
 		return true
 	}
 	g := &w.seg
@@ -86,7 +88,7 @@ func (w *builder) advert(c *conn) bool {
 	if w.room < g.Len() {
 		return false
 	}
-	c.adQueue.pop()
+	c.exports.queue.Pop()
 	w.small(g)
 	w.record(recAdvert, c.id, 0, uint64(i), withdrawal, false)
 	return true
@@ -96,12 +98,12 @@ func (w *builder) advert(c *conn) bool {
 // before, is not told, and what was taken back is so once (clause 5.6).
 func (c *conn) onAdvert(g *wire.Segment) bool {
 	n := uint64(g.Op)
-	known := c.told.covers(n, n+1)
-	if !known && !c.fits(&c.told, n, n+1) {
+	known := c.exports.told.Covers(n, n+1)
+	if !known && !c.fits(&c.exports.told, n, n+1) {
 		c.e.Count.RejectedNoRoom++
 		return false
 	}
-	c.add(&c.told, n, n+1)
+	c.add(&c.exports.told, n, n+1)
 	if g.Kind == wire.KindAdvert {
 		if !known {
 			c.e.emit(Event{Kind: EvAdvert, Conn: c.id, Advert: Advert{Name: string(g.Name), Key: regmem.Key(g.Key),
@@ -109,11 +111,11 @@ func (c *conn) onAdvert(g *wire.Segment) bool {
 		}
 		return true
 	}
-	if c.taken.covers(n, n+1) {
+	if c.exports.taken.Covers(n, n+1) {
 		return true
 	}
-	if c.fits(&c.taken, n, n+1) { // else it may be told twice, which is better than never
-		c.add(&c.taken, n, n+1)
+	if c.fits(&c.exports.taken, n, n+1) { // else it may be told twice, which is better than never
+		c.add(&c.exports.taken, n, n+1)
 	}
 	if known {
 		c.e.emit(Event{Kind: EvWithdrawn, Conn: c.id, Advert: Advert{Key: regmem.Key(g.Key)}})

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/engine/op/fair"
+	"multiedge/internal/frame"
 	"multiedge/internal/secure"
 	"multiedge/regmem"
 	"multiedge/remap"
@@ -45,10 +47,10 @@ const (
 // Config fixes an Endpoint's identity and policies. The zero value of each field has the meaning given.
 type Config struct {
 	Node      NodeID
-	Name      string // what peers dial; MaxNodeName bytes at most
-	Epoch     uint64 // differs at each start of the node; never zero
-	Seed      uint64 // of session and connection numbers
-	EtherType uint16 // zero: 0x88B5
+	Name      string        // what peers dial; MaxNodeName bytes at most
+	Epoch     uint64        // differs at each start of the node; never zero
+	Seed      uint64        // of session and connection numbers
+	Framing   frame.Framing // of the transport's frames; zero: frame.DefaultFraming
 	Checksum  Checksum
 	Scheduler string // one of sched.Names; empty: "adaptive"
 	Profile   flowctl.Profile
@@ -95,7 +97,7 @@ type KeyLimits struct {
 // LinkConfig describes one local link. Engine copies it.
 type LinkConfig struct {
 	Name    string
-	MAC     [6]byte
+	Addr    frame.Addr
 	MTU     int     // of the interface: bytes after the Ethernet header
 	RxSlots int     // frames the receive side holds before the kernel drops; announced to peers as a limit
 	Shuffle uint16  // header bytes the peer must shuffle past for page alignment (remap); 0: driver scatters or copies
@@ -144,10 +146,11 @@ type Op struct {
 	Pieces   *Pieces        // in place of Local, if not nil; as with Region
 	eager    *compose       // its bytes travelled ahead (Compose)
 	Key      regmem.Key     // of the remote memory
-	// within the grant; of a send: how many nanoseconds it may wait for a buffer of the peer's, 0: as long as it takes,
-	// NoWait: not at all
-	Off  uint64
-	Data [MaxInline]byte
+	Off      uint64         // within the grant
+	// of a send: how many nanoseconds it may wait for a buffer of the peer's, 0: as long as it takes, NoWait: not at
+	// all
+	Patience uint64
+	Data     [MaxInline]byte
 }
 
 // Status says how an operation or a connection ended. Zero is success.
@@ -220,7 +223,7 @@ const (
 	EvPeerUp    // Peer, PeerName
 	EvPeerDown  // Peer, PeerName, Status
 	EvPath      // Peer, Link, Text, Minor: a path changed state
-	// Link, Data: another host, of that MAC, says Hello with this node's identity; once a minute at most
+	// Link, Text: another host, of that address, says Hello with this node's identity; once a minute at most
 	EvClaim
 	// Conn, Token (Op.Late), Status, Data: a write ended that had completed with Local
 	EvLate
@@ -242,7 +245,7 @@ type Event struct {
 	PeerName string
 	Service  string
 	Text     string
-	// of a request or its answer; a MAC; of a write that failed, its Local: frames that were handed out may still refer
+	// of a request or its answer; of a write that failed, its Local: frames that were handed out may still refer
 	// to it
 	Data   []byte
 	Spans  [2]Span        // of EvRedirected: within it, in order; those without bytes are none
@@ -281,6 +284,6 @@ type DialOptions struct {
 	Data      []byte // private data for the acceptor, MaxPrivateData bytes at most
 	Scheduler string // of the session, if this dial creates it; empty: Config.Scheduler
 	Timeout   time.Duration
-	Owner     Owner
+	Owner     fair.Owner
 	Ping      bool // the request itself measures: it is in no counter of connections
 }

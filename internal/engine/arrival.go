@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"sync/atomic"
 
 	"multiedge/internal/frame"
@@ -39,12 +38,12 @@ const (
 
 // Reader looks at frames where they arrive. It belongs to one goroutine; the endpoint's may run meanwhile.
 type Reader struct {
-	etherType uint16
-	openers   *openers // nil: this node talks plaintext
-	nonce     secure.Nonce
-	room      []byte // for what is opened
-	decoded   []wire.Frame
-	turn      atomic.Uint64 // odd while it reads
+	framing frame.Framing
+	openers *openers // nil: this node talks plaintext
+	nonce   secure.Nonce
+	room    []byte // for what is opened
+	decoded []wire.Frame
+	turn    atomic.Uint64 // odd while it reads
 }
 
 // openers are those of all sessions by number, for Readers. The map is never changed, but replaced.
@@ -55,10 +54,10 @@ type openers struct {
 
 // NewReader returns a Reader of the endpoint's frames. All are made before the first session.
 func (e *Endpoint) NewReader() *Reader {
-	r := &Reader{etherType: e.cfg.EtherType}
+	r := &Reader{framing: e.cfg.Framing}
 	if e.cfg.Secure != nil {
-		e.openers.readers = append(e.openers.readers, r)
-		r.openers = &e.openers
+		e.shakes.openers.readers = append(e.shakes.openers.readers, r)
+		r.openers = &e.shakes.openers
 	}
 	return r
 }
@@ -95,11 +94,12 @@ func (r *Reader) Read(frames [][]byte, to []Arrival) {
 // openRoom is what opening a frame of so many bytes takes (secure.Opener.OpenParts).
 func openRoom(frame int) int { return 2 * frame }
 
-func (r *Reader) look(frame, room []byte, a *Arrival) {
-	if len(frame) < wire.EthLen+wire.ClearLen || binary.BigEndian.Uint16(frame[12:]) != r.etherType {
+func (r *Reader) look(b, room []byte, a *Arrival) {
+	if len(b) < frame.HeaderLen+wire.ClearLen || !r.framing.Has(b) {
 		return
 	}
-	b, f := frame[wire.EthLen:], a.decoded
+	b = b[frame.HeaderLen:]
+	f := a.decoded
 	if !wire.Sealed(b) {
 		if f.Decode(b) == nil && f.Type == wire.TypeData && f.PayloadIntact() {
 			f.Flags &^= wire.FlagPayloadSum // once is enough
@@ -142,13 +142,13 @@ func (e *Endpoint) handleRead(now mono.Time, i int, a *Arrival) bool {
 	switch a.found {
 	case foundPlain:
 		e.received(i, len(a.Head))
-		e.onPlainData(now, i, [6]byte(a.Head[6:12]), f)
+		e.onPlainData(now, i, frame.From(a.Head), f)
 		return true
 	case foundForged:
 		e.received(i, len(a.Head))
 		var h wire.Header
-		if b := a.Head[wire.EthLen:]; h.DecodeClear(b) == nil {
-			if s := e.session(h.Session); s != nil && s.opener == a.opener {
+		if b := a.Head[frame.HeaderLen:]; h.DecodeClear(b) == nil {
+			if s := e.session(h.Session); s != nil && s.trust.opener == a.opener {
 				s.forged(h.KeyEpoch)
 				return true
 			}
@@ -156,7 +156,7 @@ func (e *Endpoint) handleRead(now mono.Time, i int, a *Arrival) bool {
 		e.Count.RejectedAuth++
 		return true
 	case foundOpened:
-		if s := e.session(f.Session); s != nil && s.opener == a.opener { // else it is over since
+		if s := e.session(f.Session); s != nil && s.trust.opener == a.opener { // else it is over since
 			e.received(i, len(a.Head))
 			if s.isNew(i, &f.Header) {
 				s.onOpened(now, i, f, true)
@@ -169,14 +169,14 @@ func (e *Endpoint) handleRead(now mono.Time, i int, a *Arrival) bool {
 
 // showOpeners shows Readers the openers there are now.
 func (e *Endpoint) showOpeners() {
-	if len(e.openers.readers) == 0 {
+	if len(e.shakes.openers.readers) == 0 {
 		return
 	}
-	m := make(map[uint32]*secure.Opener, len(e.byNumber))
-	for number, s := range e.byNumber {
-		if s.opener != nil {
-			m[number] = s.opener
+	m := make(map[uint32]*secure.Opener, len(e.sessions.byNumber))
+	for number, s := range e.sessions.byNumber {
+		if s.trust.opener != nil {
+			m[number] = s.trust.opener
 		}
 	}
-	e.openers.of.Store(&m)
+	e.shakes.openers.of.Store(&m)
 }

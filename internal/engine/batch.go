@@ -41,7 +41,7 @@ func NewBatch(n, maxFrame int) *Batch {
 }
 
 // bufShift puts what follows the Ethernet header on a multiple of 16 bytes, which checksums and copies like.
-const bufShift = 16 - wire.EthLen
+const bufShift = 16 - frame.HeaderLen
 
 // Reset empties the batch.
 func (b *Batch) Reset() { b.Frames, b.bytes = b.Frames[:0], 0 }

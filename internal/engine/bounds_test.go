@@ -104,7 +104,7 @@ func TestImpatientAreLookedAtRarely(t *testing.T) {
 	r := newRig(t, rigOptions{window: 2048})
 	var last [2]engine.ConnID
 	patient := send(0, []byte("x"))
-	patient.Off = uint64(10 * time.Second)
+	patient.Patience = uint64(10 * time.Second)
 	for k := range conns * ops {
 		if k%ops == 0 {
 			last = r.connect(engine.DialOptions{})
@@ -112,7 +112,7 @@ func TestImpatientAreLookedAtRarely(t *testing.T) {
 		patient.Token = uint64(k)
 		r.submit(0, last[0], patient)
 	}
-	patient.Off = 1
+	patient.Patience = 1
 	looks, done := 0, 0
 	for end := r.now.Add(during); r.now < end; r.now = r.now.Add(100 * time.Microsecond) {
 		patient.Token++

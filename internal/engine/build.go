@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/prefetch"
 	"multiedge/internal/seqnum"
@@ -49,10 +50,11 @@ type builder struct {
 	flags uint8
 	retx  bool
 
-	aside  bool    // it goes to another link of the peer than the path's, says nothing of the path, and is not missed
-	to     [6]byte // that link, if aside
-	joined bool    // becomes a segment of a datagram (GSO), unless it is short or not eliciting
-	picked bool    // the scheduler chose the path
+	// it goes to another link of the peer than the path's, says nothing of the path, and is not missed
+	aside  bool
+	to     frame.Addr // that link, if aside
+	joined bool       // becomes a segment of a datagram (GSO), unless it is short or not eliciting
+	picked bool       // the scheduler chose the path
 
 	hasBulk   bool
 	bulk      wire.Bulk
@@ -72,18 +74,18 @@ func (w *builder) begin(s *session, p *txPath, b *Batch) {
 	w.s, w.p, w.b, w.buf = s, p, b, buf
 	w.tail = buf[wire.HeadLen:wire.HeadLen]
 	w.tag, w.split = 0, 0
-	if s.sealer != nil {
+	if s.trust.sealer != nil {
 		w.tag, w.split = wire.TagLen, wire.SplitLen
 	}
 	w.limit = min(p.frameLimit(), len(buf)-wire.HeadLen) - w.tag
-	if p.joined {
+	if p.pmtu.joined {
 		// A datagram ends behind a frame that is shorter than its first (clause 12.6): all are as long as one with
 		// nothing but a payload, finish pads.
 		w.limit -= (w.limit - wire.FixedLen - wire.BulkLen - w.split) % w.unit()
 	}
 	w.room = w.limit - wire.FixedLen
 	w.recs, w.flags, w.retx, w.hasBulk, w.eliciting, w.last.kind = 0, 0, false, false, false, wire.KindPad
-	w.payload, w.joined, w.picked = nil, p.joined, false
+	w.payload, w.joined, w.picked = nil, p.pmtu.joined, false
 	w.aside = false
 }
 
@@ -91,14 +93,14 @@ func (w *builder) begin(s *session, p *txPath, b *Batch) {
 // from, so that the answer goes there and not to the link that the peer believed it to be.
 func (w *builder) turnTo(j uint8) {
 	s := w.s
-	mac := s.remoteLink(j).mac
-	if mac == [6]byte{} {
-		mac = s.peer.remote[j].mac
+	addr := s.remoteLink(j).addr
+	if !addr.Known() {
+		addr = s.peer.remote[j].addr
 	}
-	if mac == [6]byte{} || j == w.p.number {
+	if !addr.Known() || j == w.p.number {
 		return
 	}
-	w.to, w.aside = mac, true
+	w.to, w.aside = addr, true
 	w.ownLink()
 }
 
@@ -123,7 +125,7 @@ func (w *builder) fits(n int, retx bool) bool {
 }
 
 // stretch is how much longer than preferred the frame can be.
-func (w *builder) stretch() int { return min(w.p.mtu, len(w.buf)-wire.HeadLen) - w.tag - w.limit }
+func (w *builder) stretch() int { return min(w.p.pmtu.mtu, len(w.buf)-wire.HeadLen) - w.tag - w.limit }
 
 func (w *builder) used() bool { return w.hasBulk || len(w.tail) > 0 }
 
@@ -143,7 +145,7 @@ func (w *builder) extend(n int) { w.tail = slices.Grow(w.tail, n)[:len(w.tail)+n
 
 // keys appends our half of an exchange (clause 10.6).
 func (w *builder) keys() {
-	k := &w.s.keys
+	k := &w.s.trust.keys
 	if w.room < 64 {
 		return
 	}
@@ -199,7 +201,7 @@ func (w *builder) finish(now mono.Time) {
 	if w.joined && w.hasBulk && w.room < w.unit() {
 		w.pad(w.room)
 	}
-	bytes := wire.EthLen + wire.FixedLen + len(w.tail)
+	bytes := frame.HeaderLen + wire.FixedLen + len(w.tail)
 	if w.hasBulk {
 		bytes += wire.BulkLen + len(w.payload) + w.split
 	}
@@ -208,12 +210,12 @@ func (w *builder) finish(now mono.Time) {
 	}
 	// Short frames are sent without GSO, which always passes and is faster. So are frames that nobody acknowledges: if
 	// datagrams did not pass, their loss would not be noticed.
-	w.joined = w.joined && w.eliciting && bytes > wire.EthLen+wire.MinFrame
+	w.joined = w.joined && w.eliciting && bytes > frame.HeaderLen+wire.MinFrame
 	h := wire.Header{Type: wire.TypeData, Path: uint8(p.link), Flags: w.flags, Session: s.remote}
 	tag := uint32(w.recs)
 	if w.picked && w.eliciting {
 		tag |= tagPicked
-		s.sched.Sent(p.link, bytes)
+		s.paths.sched.Sent(p.link, bytes)
 	}
 	h.PN = p.ledger.Record(now, bytes, tag, w.eliciting && !w.aside)
 	if w.hasBulk {
@@ -231,7 +233,7 @@ func (w *builder) finish(now mono.Time) {
 	p.count.Bytes += uint64(bytes)
 	if w.eliciting {
 		if !w.aside {
-			s.inFlight++
+			s.paths.inFlight++
 		}
 		e.Count.DataFramesSent++
 	}
@@ -272,20 +274,22 @@ func (w *builder) sum(h *wire.Header) {
 		case h.Flags&wire.FlagPayloadSum == 0:
 			w.fetch(f.Bulk)
 		}
-		wire.PutBulk(f.Head[wire.EthLen+wire.FixedLen:], &w.bulk)
+		wire.PutBulk(f.Head[frame.HeaderLen+wire.FixedLen:], &w.bulk)
 	} else {
 		f.Head = w.buf[wire.BulkLen : wire.HeadLen+len(w.tail)]
 	}
 	w.address(f.Head)
-	wire.Finish(f.Head[wire.EthLen:], h, w.tail)
+	wire.Finish(f.Head[frame.HeaderLen:], h, w.tail)
 }
 
-// address writes the Ethernet header.
-func (w *builder) address(frame []byte) {
-	copy(frame, w.p.header[:])
+// address writes the header of the link.
+func (w *builder) address(b []byte) {
 	if w.aside {
-		copy(frame, w.to[:])
+		e := w.s.e
+		e.cfg.Framing.PutHeader(b, &e.links[w.p.link].Addr, &w.to)
+		return
 	}
+	copy(b, w.p.header[:])
 }
 
 // fetchAlone is the longest payload, in bytes, that is fetched while its frame is being built. Longer ones would be
@@ -316,21 +320,21 @@ func (w *builder) forget() { w.far, w.fars = [4][]byte{}, 0 }
 func (w *builder) seal(h *wire.Header, n int) {
 	buf := w.buf
 	if w.hasBulk {
-		wire.PutBulk(buf[wire.EthLen+wire.FixedLen:], &w.bulk)
+		wire.PutBulk(buf[frame.HeaderLen+wire.FixedLen:], &w.bulk)
 	} else {
 		buf = buf[wire.BulkLen:]
-		clear(buf[wire.EthLen+wire.FixedLen+len(w.tail) : n-wire.TagLen])
+		clear(buf[frame.HeaderLen+wire.FixedLen+len(w.tail) : n-wire.TagLen])
 	}
 	w.address(buf)
-	h.KeyEpoch = w.s.sealer.Epoch()
-	wire.FinishOpen(buf[wire.EthLen:], h, w.tail)
+	h.KeyEpoch = w.s.trust.sealer.Epoch()
+	wire.FinishOpen(buf[frame.HeaderLen:], h, w.tail)
 	if w.hasBulk {
-		w.s.sealer.SealParts(buf[wire.EthLen:wire.HeadLen+len(w.tail)], w.payload, h.Path, h.PN)
+		w.s.trust.sealer.SealParts(buf[frame.HeaderLen:wire.HeadLen+len(w.tail)], w.payload, h.Path, h.PN)
 	} else {
-		w.s.sealer.Seal(buf[wire.EthLen:n-wire.TagLen], h.Path, h.PN)
+		w.s.trust.sealer.Seal(buf[frame.HeaderLen:n-wire.TagLen], h.Path, h.PN)
 	}
-	if w.s.sealer.Left == 0 {
-		w.s.keys.at = 0 // it is worn
+	if w.s.trust.sealer.Left == 0 {
+		w.s.trust.keys.at = 0 // it is worn
 	}
 	f := w.b.add()
 	f.Link, f.Head, f.Joined = w.p.link, buf[:n], w.joined

@@ -26,44 +26,6 @@ type lookout struct {
 	search uint32   // in nonces that ask them
 }
 
-// heard are the peer's links that Hello named on each of our links lately.
-type heard struct {
-	latest, before [MaxLinks]uint64
-	since          mono.Time     // when latest began
-	span           time.Duration // after which latest becomes before
-}
-
-// hearFor is for how many periods of Hello a link is remembered at least: some may be lost.
-const hearFor = 5
-
-func (h *heard) age(now mono.Time) {
-	past := now.Sub(h.since)
-	if past < h.span {
-		return
-	}
-	h.before = [MaxLinks]uint64{}
-	if past < 2*h.span {
-		h.before = h.latest
-	}
-	h.latest, h.since = [MaxLinks]uint64{}, now
-}
-
-// on are the links heard on local link i.
-func (h *heard) on(now mono.Time, i int) uint64 {
-	h.age(now)
-	return h.latest[i] | h.before[i]
-}
-
-// note remembers that the peer's link j was heard on i. It reports whether that is the first time in this span.
-func (h *heard) note(now mono.Time, i int, j uint8) bool {
-	h.age(now)
-	was := h.latest[i]
-	h.latest[i] |= 1 << j
-	return h.latest[i] != was
-}
-
-func (h *heard) forget(i int) { h.latest[i], h.before[i] = 0, 0 }
-
 // choose spreads local links over those of the peer that are in m.
 func choose(m uint64, i int) (number uint8, ok bool) {
 	if m == 0 {
@@ -77,16 +39,16 @@ func choose(m uint64, i int) (number uint8, ok bool) {
 
 // present are the links that the peer has: those announced in a sealed session, in plaintext those it said Hello of.
 func (s *session) present() uint64 {
-	if s.opener != nil {
-		return s.announced
+	if s.trust.opener != nil {
+		return s.peerLinks.announced
 	}
 	return s.peer.named
 }
 
 // remoteLink returns what is known of the peer's link j.
 func (s *session) remoteLink(j uint8) remoteLink {
-	if s.opener != nil {
-		return s.links[j]
+	if s.trust.opener != nil {
+		return s.peerLinks.links[j]
 	}
 	return s.peer.remote[j]
 }
@@ -95,11 +57,11 @@ func (s *session) remoteLink(j uint8) remoteLink {
 // there.
 func (s *session) first(now mono.Time, i int) (number uint8, ok bool) {
 	all := s.present()
-	if number, ok = choose(s.seen[i]&all, i); ok {
+	if number, ok = choose(s.peerLinks.seen[i]&all, i); ok {
 		return number, true
 	}
-	m := s.peer.heard.on(now, i)
-	if number, ok = choose(m&all, i); !ok && m&^s.known != 0 {
+	m := s.peer.heard.On(now, i)
+	if number, ok = choose(m&all, i); !ok && m&^s.peerLinks.known != 0 {
 		return choose(all, i) // there is one that Hello alone speaks of: lookAround asks it
 	}
 	return number, ok
@@ -109,14 +71,14 @@ func (s *session) first(now mono.Time, i int) (number uint8, ok bool) {
 // there.
 func (p *txPath) spread(now mono.Time) {
 	if j := p.fair(now); j != p.number {
-		p.look |= 1 << j
-		p.s.special |= 1 << p.link
+		p.lookout.look |= 1 << j
+		p.s.paths.special |= 1 << p.link
 	}
 }
 
 func (p *txPath) fair(now mono.Time) uint8 {
 	s := p.s
-	j, _ := choose(s.seen[p.link]&s.peer.heard.on(now, p.link)&s.present()|1<<p.number, p.link)
+	j, _ := choose(s.peerLinks.seen[p.link]&s.peer.heard.On(now, p.link)&s.present()|1<<p.number, p.link)
 	return j
 }
 
@@ -127,10 +89,11 @@ const lookMost = 8
 // of, too, for the news of them may not get here.
 func (p *txPath) lookAround(now mono.Time) {
 	s := p.s
-	all := s.present() | s.known
-	p.look |= take(all&^(1<<p.number), &p.turn[0]) | take(s.peer.heard.on(now, p.link)&^all, &p.turn[1])
-	if p.look != 0 {
-		s.special |= 1 << p.link
+	all := s.present() | s.peerLinks.known
+	p.lookout.look |= take(all&^(1<<p.number), &p.lookout.turn[0]) | take(s.peer.heard.On(now, p.link)&^all,
+		&p.lookout.turn[1])
+	if p.lookout.look != 0 {
+		s.paths.special |= 1 << p.link
 	}
 }
 
@@ -154,22 +117,22 @@ const lookBit = 1 << 30
 
 // asked returns which other link of the peer was asked by a Probe of that nonce.
 func (p *txPath) asked(nonce uint64) (j uint8, ok bool) {
-	return uint8(nonce) % MaxLinks, uint32(nonce>>32) == p.search && nonce&lookBit != 0
+	return uint8(nonce) % MaxLinks, uint32(nonce>>32) == p.lookout.search && nonce&lookBit != 0
 }
 
 // sendLooks sends the Probes that ask other links of the peer.
 func (s *session) sendLooks(now mono.Time, b *Batch, p *txPath) {
 	w := &s.e.builder
-	for ; p.look != 0 && !b.full() && p.ledger.CanSend(); p.look &= p.look - 1 {
-		j := uint8(bits.TrailingZeros64(p.look))
+	for ; p.lookout.look != 0 && !b.full() && p.ledger.CanSend(); p.lookout.look &= p.lookout.look - 1 {
+		j := uint8(bits.TrailingZeros64(p.lookout.look))
 		w.begin(s, p, b)
 		w.turnTo(j)
-		w.seg = wire.Segment{Kind: wire.KindProbe, Place: uint64(p.search)<<32 | lookBit | uint64(j)}
+		w.seg = wire.Segment{Kind: wire.KindProbe, Place: uint64(p.lookout.search)<<32 | lookBit | uint64(j)}
 		w.small(&w.seg)
 		w.finish(now)
 	}
-	if p.look != 0 {
-		s.special |= 1 << p.link
+	if p.lookout.look != 0 {
+		s.paths.special |= 1 << p.link
 	}
 }
 
@@ -179,25 +142,26 @@ func (p *txPath) answeredBy(now mono.Time, j uint8) {
 	switch {
 	case j == p.number || r.slots == 0:
 		return
-	case p.state == PathGood && p.fair(now) != j, p.state == PathDead && p.echoes > 0: // the one it leads to answers
+	// the one it leads to answers
+	case p.state == PathGood && p.fair(now) != j, p.state == PathDead && p.probing.echoes > 0:
 		return
 	}
 	why := fmt.Sprintf("link %d of the peer answers here, not %d", j, p.number)
 	back := p.state == PathDead && s.hasOther(p.link)
 	if p.usable() {
 		if p.state == PathSuspect {
-			s.seen[p.link] &^= 1 << p.number
+			s.peerLinks.seen[p.link] &^= 1 << p.number
 		}
 		p.setState(now, PathDead, why)
 	}
 	p.lead(j, r)
-	p.nonce, p.late, p.probe, p.look, p.alone, p.said = 0, 0, false, 0, false, 0
-	p.bigLost, p.doubted, p.search = [len(frameSizes)]bigLoss{}, false, s.e.rng.Uint32()
+	p.probing.nonce, p.pmtu.late, p.probing.probe, p.lookout.look, p.pmtu.alone, p.pmtu.said = 0, 0, false, 0, false, 0
+	p.pmtu.bigLost, p.pmtu.doubted, p.lookout.search = [len(frameSizes)]bigLoss{}, false, s.e.rng.Uint32()
 	if !back {
 		p.setState(now, PathGood, why)
 		return
 	}
-	p.echoes, p.unsure = 1, false // like any that was dead
+	p.probing.echoes, p.lookout.unsure = 1, false // like any that was dead
 	p.again(now, probeEvery)
 	p.sendProbe(now, 0, false)
 }
@@ -208,7 +172,8 @@ func (p *txPath) lead(j uint8, r remoteLink) {
 	if p.s.e.cfg.Secure != nil {
 		p.shuf = 0 // the receiver opens sealed frames into other memory than they arrived in (clause 10.5)
 	}
-	copy(p.header[:6], r.mac[:])
+	p.to = r.addr
+	p.s.e.cfg.Framing.PutHeader(p.header[:], &p.s.e.links[p.link].Addr, &p.to)
 }
 
 // contradicted is called when a link of the peer shows itself on the path's link that is not the one it leads to: is
@@ -216,34 +181,34 @@ func (p *txPath) lead(j uint8, r remoteLink) {
 func (p *txPath) contradicted(now mono.Time) {
 	if !p.usable() {
 		p.hurry(now)
-	} else if n, _ := p.ledger.InFlight(); n == 0 && now.Sub(p.ackedAt) >= deadAfter {
+	} else if n, _ := p.ledger.InFlight(); n == 0 && now.Sub(p.probing.ackedAt) >= deadAfter {
 		p.wantPing(true)
 	}
 }
 
 // hurry has a path that does not answer probed soon, at the first pace.
 func (p *txPath) hurry(now mono.Time) {
-	if !p.usable() && p.probeAt > now.Add(probeEvery) {
+	if !p.usable() && p.probing.probeAt > now.Add(probeEvery) {
 		p.again(now, probeEvery)
 	}
 }
 
 func (p *txPath) again(now mono.Time, wait time.Duration) {
-	p.probeAt, p.probeWait = now.Add(wait), wait
+	p.probing.probeAt, p.probing.probeWait = now.Add(wait), wait
 }
 
 // hurryAll does so with every path: none is good any more.
 func (s *session) hurryAll(now mono.Time) {
-	for m := s.txMask; m != 0; m &= m - 1 {
-		s.tx[bits.TrailingZeros64(m)].hurry(now)
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
+		s.paths.tx[bits.TrailingZeros64(m)].hurry(now)
 	}
 }
 
 // shown is called when link j of the peer was heard on our link i for the first time in a while.
 func (s *session) shown(now mono.Time, i int, j uint8) {
-	switch p := s.tx[i]; {
+	switch p := s.paths.tx[i]; {
 	case s.present()&(1<<j) == 0 || s.e.up&(1<<i) == 0:
-	case s.txMask&(1<<i) == 0:
+	case s.paths.txMask&(1<<i) == 0:
 		if j, ok := s.first(now, i); ok {
 			s.addPath(now, i, j)
 		}
@@ -257,9 +222,9 @@ func (s *session) shown(now mono.Time, i int, j uint8) {
 
 // forgetUnanswered drops paths that nobody ever answered on, once nothing of the peer is heard there.
 func (s *session) forgetUnanswered(now mono.Time) {
-	for m := s.txMask; m != 0; m &= m - 1 {
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		if s.tx[i].state == PathProbing && s.seen[i] == 0 && s.peer.heard.on(now, i) == 0 {
+		if s.paths.tx[i].state == PathProbing && s.peerLinks.seen[i] == 0 && s.peer.heard.On(now, i) == 0 {
 			s.dropPath(now, i, "nothing of the peer is heard there any more")
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/wire"
 )
 
@@ -313,8 +314,9 @@ func TestGoneLinksReturn(t *testing.T) {
 	r.rest(healTime)
 	r.cable(-1, -1)
 	for i, link := range []int{0, 1} {
-		if err := r.n[i].e.SetLink(r.now, link, engine.LinkConfig{Name: fmt.Sprint("edge", link), MAC: macOf(i, link),
-			MTU: 1500, RxSlots: 256}); err != nil {
+		if err := r.n[i].e.SetLink(r.now, link, engine.LinkConfig{Name: fmt.Sprint("edge", link),
+			Addr: frame.Ether(macOf(i, link)),
+			MTU:  1500, RxSlots: 256}); err != nil {
 			t.Fatal(err)
 		}
 	}

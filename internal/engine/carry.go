@@ -20,7 +20,7 @@ func (c *conn) parkCarried(now mono.Time, g *segment, h *regmem.Heap, site regme
 	if t == nil {
 		return false
 	}
-	m := c.e.trying
+	m := c.e.misses.trying
 	if m == nil || g != &m.seg {
 		m = c.e.newMissed(now)
 		m.seg = *g
@@ -37,7 +37,7 @@ func (c *conn) parkCarried(now mono.Time, g *segment, h *regmem.Heap, site regme
 
 // landed reports whether g is tried again since its data is in place.
 func (e *Endpoint) landed(g *segment) bool {
-	m := e.trying
+	m := e.misses.trying
 	return m != nil && m.landed && g == &m.seg
 }
 
@@ -45,7 +45,7 @@ func (e *Endpoint) landed(g *segment) bool {
 func (e *Endpoint) Carried(now mono.Time, t *regmem.Trip) {
 	of := t.Of
 	of.Moved(time.Duration(now))
-	if m := e.waits[regmem.Wait{Back: of, Page: t.Number}].first; m != nil {
+	if m := e.misses.waits[regmem.Wait{Back: of, Page: t.Number}].first; m != nil {
 		e.carried(now, m, t)
 	} else {
 		t.Give() // its operation is over
@@ -69,7 +69,7 @@ func (e *Endpoint) fetch(m *missed) regmem.Wait {
 // fetchMore has fetched what waits for room, as far as there is some.
 func (e *Endpoint) fetchMore(now mono.Time, h *regmem.Heap) {
 	room := regmem.Wait{Back: h.Room(), Page: regmem.RoomToFetch}
-	for m := e.waits[room].first; m != nil; m = e.waits[room].first {
+	for m := e.misses.waits[room].first; m != nil; m = e.misses.waits[room].first {
 		t := m.heap.Fetch(m.use)
 		if t == nil {
 			return
@@ -98,7 +98,7 @@ func (e *Endpoint) carried(now mono.Time, m *missed, t *regmem.Trip) {
 		e.unpark(m)
 		e.Count.MissesFailed++
 		c.giveUpMissed(now, m)
-		e.rid(m)
+		e.recycle(m)
 		return
 	}
 	m.landed = m.site == regmem.WriteTarget || m.site == regmem.ReadDest
@@ -174,7 +174,6 @@ func (w *builder) fetched(at **regmem.Trip, off, n uint64, small bool) []byte {
 			t.Give()
 			w.s.e.fetchMore(w.now, of)
 		}
-		w.s.e.missing = regmem.Wait{}
 		return b
 	}
 	return nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 )
 
@@ -21,29 +22,29 @@ const claimPause = time.Minute
 type claim struct {
 	at   mono.Time
 	link int
-	mac  [6]byte
+	addr frame.Addr
 	told mono.Time // of the latest EvClaim; zero: there was none
 }
 
 // claimed takes a Hello with our identity. Ours come back where the network has a loop: they have our epoch, or come,
 // from an earlier run, from an address of ours. Each shard is told; the first counts.
-func (e *Endpoint) claimed(now mono.Time, i int, mac [6]byte, epoch uint64) {
-	if e.cfg.Shard != 0 || epoch == e.cfg.Epoch || now.Sub(e.began) < strayTime || e.ownMAC(mac) {
+func (e *Endpoint) claimed(now mono.Time, i int, addr frame.Addr, epoch uint64) {
+	if e.cfg.Shard != 0 || epoch == e.cfg.Epoch || now.Sub(e.began) < strayTime || e.ownAddr(addr) {
 		return
 	}
 	e.Count.IdentityClaims++
-	c := &e.claim
-	c.at, c.link, c.mac = now, i, mac
+	c := &e.hellos.claim
+	c.at, c.link, c.addr = now, i, addr
 	if c.told == 0 || now.Sub(c.told) >= claimPause {
 		c.told = now
-		e.emit(Event{Kind: EvClaim, Link: uint8(i), Data: mac[:]})
+		e.emit(Event{Kind: EvClaim, Link: uint8(i), Text: addr.String()})
 	}
 }
 
 // ownMAC reports whether a link of ours, up or not, has that address.
-func (e *Endpoint) ownMAC(mac [6]byte) bool {
+func (e *Endpoint) ownAddr(addr frame.Addr) bool {
 	for i := range e.links {
-		if l := &e.links[i]; l.Name != "" && l.MAC == mac {
+		if l := &e.links[i]; l.Name != "" && l.Addr == addr {
 			return true
 		}
 	}

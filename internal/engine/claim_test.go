@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
 )
@@ -12,13 +13,13 @@ import (
 // What a node makes of Hello in its own name (clause 4.1).
 
 // claims lists the addresses that a node was told of.
-func claims(n *node) (macs [][6]byte) {
+func claims(n *node) (addrs []string) {
 	for _, ev := range n.events {
 		if ev.Kind == engine.EvClaim {
-			macs = append(macs, [6]byte(ev.Data))
+			addrs = append(addrs, ev.Text)
 		}
 	}
-	return macs
+	return addrs
 }
 
 // ownHello gives node 0 a Hello of its own identity.
@@ -47,17 +48,18 @@ func TestTwins(t *testing.T) {
 		if r.n[1].e, err = engine.New(cfg); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 1500,
+		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(1, 0)), MTU: 1500,
 			RxSlots: 256}); err != nil {
 			t.Fatal(err)
 		}
 		r.rest(100 * time.Second)
 		for i, n := range r.n {
 			snap := n.e.Snapshot(r.now)
-			if told := claims(n); len(told) != 2 || told[0] != macOf(1-i, 0) {
-				t.Errorf("node %d was told of %x", i, told)
+			if told := claims(n); len(told) != 2 || told[0] != frame.Ether(macOf(1-i, 0)).String() {
+				t.Errorf("node %d was told of %v", i, told)
 			}
-			if c := snap.Claim; snap.Counters.IdentityClaims < 80 || c.MAC != macOf(1-i, 0) || c.Link != 0 ||
+			if c := snap.Claim; snap.Counters.IdentityClaims < 80 || c.Addr != frame.Ether(macOf(1-i, 0)) ||
+				c.Link != 0 ||
 				c.Ago < 0 || c.Ago > 2*time.Second {
 				t.Errorf("node %d: %d claims, the latest %+v", i, snap.Counters.IdentityClaims, c)
 			}
@@ -84,11 +86,11 @@ func TestOwnHelloIsNoClaim(t *testing.T) {
 		r.n[0].e.RemoveLink(r.now, 1)
 		r.ownHello(sealed, macOf(0, 1), 77)
 		if n := r.n[0].e.Count.IdentityClaims; n != 0 || len(claims(r.n[0])) != 0 {
-			t.Errorf("%d claims, told of %x", n, claims(r.n[0]))
+			t.Errorf("%d claims, told of %v", n, claims(r.n[0]))
 		}
 		r.ownHello(sealed, other, 77)
 		if n := r.n[0].e.Count.IdentityClaims; n != 1 || len(claims(r.n[0])) != 1 {
-			t.Errorf("a claim makes %d, told of %x", n, claims(r.n[0]))
+			t.Errorf("a claim makes %d, told of %v", n, claims(r.n[0]))
 		}
 	})
 }
@@ -106,10 +108,10 @@ func TestFloodOfClaims(t *testing.T) {
 			r.ownHello(sealed, mac(i), uint64(1000+i))
 		}
 		snap := r.n[0].e.Snapshot(r.now)
-		if told := claims(r.n[0]); len(told) != 1 || told[0] != mac(0) {
-			t.Errorf("told of %x", told)
+		if told := claims(r.n[0]); len(told) != 1 || told[0] != frame.Ether(mac(0)).String() {
+			t.Errorf("told of %v", told)
 		}
-		if snap.Counters.IdentityClaims != n || snap.Claim.MAC != mac(n-1) {
+		if snap.Counters.IdentityClaims != n || snap.Claim.Addr != frame.Ether(mac(n-1)) {
 			t.Errorf("%d claims, the latest %+v", snap.Counters.IdentityClaims, snap.Claim)
 		}
 		if after := r.n[0].e.TableSizes(); after != before || len(snap.Peers) != peers {
@@ -117,8 +119,8 @@ func TestFloodOfClaims(t *testing.T) {
 		}
 		r.rest(time.Minute)
 		r.ownHello(sealed, mac(n), 5)
-		if told := claims(r.n[0]); len(told) != 2 || told[1] != mac(n) {
-			t.Errorf("a minute later: told of %x", told)
+		if told := claims(r.n[0]); len(told) != 2 || told[1] != frame.Ether(mac(n)).String() {
+			t.Errorf("a minute later: told of %v", told)
 		}
 	})
 }
@@ -133,7 +135,7 @@ func TestClaimIsCountedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(0, 0),
+		if err := r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(0, 0)),
 			MTU: 1500}); err != nil {
 			t.Fatal(err)
 		}

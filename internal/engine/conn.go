@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"math"
 
+	"multiedge/internal/engine/op/fair"
+	"multiedge/internal/engine/op/span"
+	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -39,52 +42,54 @@ const (
 //	dialing --Accept--> open --Close--> closing --drained--> last --acknowledged--> free
 //	incoming --accepted--> open          any --peer's Close, abort, session failure--> last or free
 type conn struct {
-	e        *Endpoint
-	s        *session
-	id       ConnID
-	remote   uint32 // the peer's number; 0 until known
-	state    connState
-	ordered  bool
-	owner    Owner
-	share    share  // in s.fair, while there is a session
-	ctl      uint8  // control segments to be sent
-	status   Status // of Close or Refuse
-	text     string // of Refuse
-	ownFirst bool   // of the latest frame: refusals and our operations went before the data of the peer's reads
+	e       *Endpoint
+	s       *session
+	id      ConnID
+	remote  uint32 // the peer's number; 0 until known
+	state   connState
+	ordered bool
+	owner   fair.Owner
+	share   fair.Share[*conn] // in s.fair, while there is a session
+	ctl     uint8             // control segments to be sent
+	status  Status            // of Close or Refuse
+	text    string            // of Refuse
+	// of the latest frame: refusals and our operations went before the data of the peer's reads
+	ownFirst bool
 
 	bytesIn, bytesOut uint64 // of operations, of either end, that succeeded
 
-	dialling
-	sendSide
-	recvSide
-	resting
-	exports
-	missed chain     // what is parked at the endpoint
-	msgs   *messages // nil until the first send or receive
-	eager  *eager    // nil until the first composed message, of either end
+	dial    dialRequest
+	send    sendSide
+	recv    recvSide
+	resting resting
+	exports exports
+	missed  chain     // what is parked at the endpoint
+	msgs    *messages // nil until the first send or receive
+	eager   *eager    // nil until the first composed message, of either end
 }
 
-// sendSide is our operations. Those of [sndBase, sndNext) that are not done are outstanding; those before sndCur were
-// sent at least once, sndCur up to curOff. Only operations within Config.OpWindow of sndBase are sent; later ones stay
-// queued.
+// sendSide is our operations. Those of [send.base, send.next) that are not done are outstanding; those before send.cur
+// were sent at least once, send.cur up to curOff. Only operations within Config.OpWindow of send.base are sent; later
+// ones stay queued.
 type sendSide struct {
-	sndBase, sndCur, sndNext seqnum.Value // sndBase <= sndCur <= sndNext
-	pending                  int          // operations outstanding, at most Config.OpWindow, but for those hidden
-	hidden, acking           int          // with LocalDone, outstanding: completed for their owner, and not yet
-	curOff                   uint64
-	ackBase                  seqnum.Value // every operation before it is applied at the peer
-	limit                    seqnum.Value // credit, clause 7.2: the first operation that may not be sent
-	lastForward              seqnum.Value // the latest with a forward fence, if hasForward
-	hasForward               bool
-	ops                      []sendOp      // ring of [sndBase, sndNext), its length a power of two or 0
-	retx                     queue[resend] // lost
-	urgent                   queue[resend] // lost, of the operation that everything at the peer may be waiting for
+	base, cur, next seqnum.Value // send.base <= send.cur <= send.next
+	pending         int          // operations outstanding, at most Config.OpWindow, but for those hidden
+	hidden, acking  int          // with LocalDone, outstanding: completed for their owner, and not yet
+	curOff          uint64
+	ackBase         seqnum.Value // every operation before it is applied at the peer
+	limit           seqnum.Value // credit, clause 7.2: the first operation that may not be sent
+	lastForward     seqnum.Value // the latest with a forward fence, if hasForward
+	hasForward      bool
+	ops             []sendOp            // ring of [send.base, send.next), its length a power of two or 0
+	retx            queue.Queue[resend] // lost
+	urgent          queue.Queue[resend] // lost, of the operation that everything at the peer may be waiting for
 }
 
 // sendOp is an operation of ours until it completed.
 type sendOp struct {
-	Op
+	op     Op
 	n      uint64 // bytes
+	key    uint64 // of its segments: that of the remote memory; of a send the number of its message
 	since  mono.Time
 	fence  seqnum.Value // with SegFenced
 	done   bool
@@ -98,8 +103,8 @@ type sendOp struct {
 	puts   int32      // trips of couriers that put parts of a read
 	// trips that fetched parts of a write
 	fetched *regmem.Trip
-	got     ranges // of a read
-	result  uint64 // of an atomic
+	got     span.Set // of a read
+	result  uint64   // of an atomic
 }
 
 // resend is something to be sent again.
@@ -115,23 +120,23 @@ type resend struct {
 // A power of two. Most of very many connections have little in flight, and an entry costs more than 100 bytes.
 const firstRing = 4
 
-// sop returns the slot of one of our operations in [sndBase, sndNext).
-func (c *conn) sop(op seqnum.Value) *sendOp { return &c.ops[uint32(op)&uint32(len(c.ops)-1)] }
+// sop returns the slot of one of our operations in [send.base, send.next).
+func (c *conn) sop(op seqnum.Value) *sendOp { return &c.send.ops[uint32(op)&uint32(len(c.send.ops)-1)] }
 
 // outstanding reports whether op was submitted and has not completed.
 func (c *conn) outstanding(op seqnum.Value) bool {
-	return op.InWindow(c.sndBase, c.sndBase.Distance(c.sndNext)) && !c.sop(op).done
+	return op.InWindow(c.send.base, c.send.base.Distance(c.send.next)) && !c.sop(op).done
 }
 
 // sent reports whether the peer can know of op.
 func (c *conn) sent(op seqnum.Value) bool {
-	return op.Before(c.sndCur) || op == c.sndCur && c.curOff > 0
+	return op.Before(c.send.cur) || op == c.send.cur && c.send.curOff > 0
 }
 
 // sendable reports whether op, of those not sent yet, may be sent: the peer gives credit for it and it is not too far
 // from the oldest.
 func (c *conn) sendable(op seqnum.Value) bool {
-	return op.Before(c.limit) && op.InWindow(c.sndBase, c.e.cfg.OpWindow)
+	return op.Before(c.send.limit) && op.InWindow(c.send.base, c.e.cfg.OpWindow)
 }
 
 // ErrConns is wrapped by Dial when the endpoint has as many connections as Config.MaxConns allows.
@@ -154,7 +159,7 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 			return 0, err
 		}
 	}
-	if len(e.dials) >= e.cfg.MaxDials {
+	if len(e.dials.byDeadline) >= e.cfg.MaxDials {
 		return 0, fmt.Errorf("%w: %d wait for an answer already", ErrDials, e.cfg.MaxDials)
 	}
 	c := e.newConn()
@@ -165,12 +170,13 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 	if wait <= 0 {
 		wait = e.cfg.DialTime
 	}
-	c.state, c.wantPeer, c.service, c.ordered, c.ping, c.sched = connDialing, peer, service, o.Ordered, o.Ping,
+	c.state, c.dial.peer, c.dial.service, c.ordered, c.dial.ping, c.dial.sched = connDialing, peer, service, o.Ordered,
+		o.Ping,
 		o.Scheduler
-	c.data = append([]byte(nil), o.Data...)
-	c.deadline = now.Add(min(wait, math.MaxInt64/2))
-	c.window, c.limitSent, c.owner = e.cfg.OpWindow, seqnum.Value(e.cfg.OpWindow), o.Owner
-	heap.Push(&e.dials, c)
+	c.dial.data = append([]byte(nil), o.Data...)
+	c.dial.deadline = now.Add(min(wait, math.MaxInt64/2))
+	c.recv.window, c.recv.limitSent, c.owner = e.cfg.OpWindow, seqnum.Value(e.cfg.OpWindow), o.Owner
+	heap.Push(&e.dials.byDeadline, c)
 	e.await(c)
 	if !e.authorised(peer) {
 		c.finish(now, StatusStranger, fmt.Sprintf("no authorised peer is called %q; authorise it: edgectl peers add "+
@@ -185,25 +191,25 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 
 func (c *conn) attach(s *session) {
 	c.s = s
-	s.conns++
-	s.fair.join(c)
+	s.members.conns++
+	s.members.fair.Join(c, &c.share, c.owner, c.e.conns.users)
 }
 
 // detach undoes attach.
 func (c *conn) detach() {
-	c.s.conns--
-	c.s.fair.leave(c)
+	c.s.members.conns--
+	c.s.members.fair.Leave(&c.share, c.owner, c.e.conns.users)
 	c.s = nil
 }
 
 // setLimbo says that the connection waits for its first answer or for the confirmation of its end, or does so no more.
-func (c *conn) setLimbo(on bool) {
-	if on != c.limbo {
-		c.limbo = on
+func (c *conn) setUnconfirmed(on bool) {
+	if on != c.dial.unconfirmed {
+		c.dial.unconfirmed = on
 		if on {
-			c.s.limbo++
+			c.s.members.unconfirmed++
 		} else {
-			c.s.limbo--
+			c.s.members.unconfirmed--
 		}
 	}
 }
@@ -211,15 +217,15 @@ func (c *conn) setLimbo(on bool) {
 // tryNextShard asks the next shard of the peer, if there is one, for the service that this one does not offer.
 func (c *conn) tryNextShard(now mono.Time) bool {
 	s := c.s
-	if c.tried >= int(s.peer.last) {
+	if c.dial.tried >= int(s.peer.last) {
 		return false
 	}
 	e := c.e
 	e.leaveList(c)
-	c.tried++
-	s.acks.opacks.remove(func(o *conn) bool { return o == c })
+	c.dial.tried++
+	s.acks.opacks.Remove(func(o *conn) bool { return o == c })
 	c.detach()
-	c.ctl, c.owesAck = 0, false
+	c.ctl, c.recv.owesAck = 0, false
 	e.tryDial(now, c)
 	return true
 }
@@ -238,8 +244,8 @@ func (e *Endpoint) Accept(now mono.Time, id ConnID, data []byte) error {
 	if len(data) > MaxPrivateData {
 		return fmt.Errorf("engine: %d bytes of private data; at most %d fit", len(data), MaxPrivateData)
 	}
-	c.state, c.data = connOpen, append([]byte(nil), data...)
-	c.setLimbo(false)
+	c.state, c.dial.data = connOpen, append([]byte(nil), data...)
+	c.setUnconfirmed(false)
 	c.ctl |= ctlAccept
 	c.wake()
 	e.Count.ConnectionsOpened++
@@ -272,14 +278,14 @@ func (e *Endpoint) Room(id ConnID) int {
 	if c == nil || c.state != connOpen {
 		return 0
 	}
-	return e.cfg.OpWindow - c.pending
+	return e.cfg.OpWindow - c.send.pending
 }
 
 // Submit takes an operation. It reports false, and nothing has happened, if the connection is not open or has no room;
 // exactly one EvComplete with op.Token follows otherwise. op.Pieces is nil then if the list is the caller's again.
 func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 	c := e.conn(id)
-	if c == nil || c.state != connOpen || c.pending >= e.cfg.OpWindow {
+	if c == nil || c.state != connOpen || c.send.pending >= e.cfg.OpWindow {
 		return false
 	}
 	if op.Region != nil {
@@ -288,7 +294,7 @@ func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 	if op.Pieces != nil {
 		op.Pieces.use(1)
 	}
-	c.pending++
+	c.send.pending++
 	e.Count.OpsSubmitted++
 	if (op.Kind == OpSend || c.msgs != nil) && c.mustWait(now, op) {
 		return true
@@ -299,21 +305,21 @@ func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 
 // enter gives an operation its number, and has it sent.
 func (c *conn) enter(op *Op, since mono.Time) {
-	if n := c.sndBase.Distance(c.sndNext); n == len(c.ops) {
+	if n := c.send.base.Distance(c.send.next); n == len(c.send.ops) {
 		c.growOps()
 	}
-	seq := c.sndNext
+	seq := c.send.next
 	o := c.sop(seq)
 	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
-	o.Op, o.n, o.since = *op, uint64(len(op.Local)), since
+	o.op, o.n, o.key, o.since = *op, uint64(len(op.Local)), uint64(op.Key), since
 	o.fence, o.done, o.hidden, o.staged = 0, false, false, false
 	o.acked, o.left, o.failed, o.result, o.puts, o.fetched = 0, unreceived{}, OK, 0, 0, nil
 	if op.Kind == OpSend {
 		c.msgs.number(o)
 	}
-	o.backed = o.Backed()
-	if o.Flags&LocalDone != 0 && (o.Kind != OpWrite || o.Pieces != nil || o.backed) {
-		o.Flags &^= LocalDone
+	o.backed = o.op.Backed()
+	if o.op.Flags&LocalDone != 0 && (o.op.Kind != OpWrite || o.op.Pieces != nil || o.backed) {
+		o.op.Flags &^= LocalDone
 	}
 	if op.Local == nil {
 		o.n = uint64(op.Inline)
@@ -323,41 +329,41 @@ func (c *conn) enter(op *Op, since mono.Time) {
 		}
 	}
 	if c.ordered {
-		o.Flags |= BackwardFence
+		o.op.Flags |= BackwardFence
 	}
-	o.flags = uint8(o.Flags&(BackwardFence|ForwardFence|Notify))*wire.SegBackward | uint8(o.Flags&strict)
-	if c.hasForward && c.outstanding(c.lastForward) {
-		o.fence = c.lastForward
+	o.flags = uint8(o.op.Flags&(BackwardFence|ForwardFence|Notify))*wire.SegBackward | uint8(o.op.Flags&strict)
+	if c.send.hasForward && c.outstanding(c.send.lastForward) {
+		o.fence = c.send.lastForward
 		o.flags |= wire.SegFenced
 	}
-	if o.Flags&ForwardFence != 0 {
-		c.lastForward, c.hasForward = seq, true
+	if o.op.Flags&ForwardFence != 0 {
+		c.send.lastForward, c.send.hasForward = seq, true
 	}
-	c.sndNext++
-	if o.Flags&LocalDone != 0 {
+	c.send.next++
+	if o.op.Flags&LocalDone != 0 {
 		c.submitLocal(seq)
 	}
-	if !c.share.waits && c.sendable(seq) {
+	if !c.share.Waits && c.sendable(seq) {
 		c.wake()
 	}
 }
 
 func (c *conn) growOps() {
-	old := c.ops
-	c.ops = make([]sendOp, max(firstRing, 2*len(old)))
+	old := c.send.ops
+	c.send.ops = make([]sendOp, max(firstRing, 2*len(old)))
 	if len(old) > 0 {
 		c.e.grew(c)
 	}
 	for i := range old {
-		op := c.sndBase.Add(i)
+		op := c.send.base.Add(i)
 		*c.sop(op) = old[uint32(op)&uint32(len(old)-1)]
 	}
 }
 
 // wake notes that the connection has something to send.
 func (c *conn) wake() {
-	if !c.share.waits && c.s != nil && c.state != connFree {
-		c.s.fair.add(c)
+	if !c.share.Waits && c.s != nil && c.state != connFree {
+		c.s.members.fair.Add(&c.share)
 	}
 }
 
@@ -372,40 +378,40 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		st = o.failed
 	}
 	e := c.e
-	referred := kinds[o.Kind].complete(c, now, op, st)
+	referred := kinds[o.op.Kind].complete(c, now, op, st)
 	ev := e.events.short(EvComplete, c.id)
-	ev.Status, ev.Token, ev.Value, ev.Data = st, o.Token, o.result, referred
+	ev.Status, ev.Token, ev.Value, ev.Data = st, o.op.Token, o.result, referred
 	e.Count.OpsCompleted++
 	if st != OK {
 		e.Count.OpsFailed++
 	}
-	if o.Region != nil {
-		o.Region.InFlight--
-		o.Region = nil
+	if o.op.Region != nil {
+		o.op.Region.InFlight--
+		o.op.Region = nil
 	}
-	if o.Pieces != nil {
-		o.Pieces.use(-1)
-		o.Pieces = nil
+	if o.op.Pieces != nil {
+		o.op.Pieces.use(-1)
+		o.op.Pieces = nil
 	}
-	if o.eager != nil {
+	if o.op.eager != nil {
 		c.endEager(o)
 	}
-	if o.Flags&LocalDone != 0 {
+	if o.op.Flags&LocalDone != 0 {
 		c.endLocal(o, ev)
 	} else if o.staged {
 		c.unstage(o, ev)
 	}
-	o.Local = nil
+	o.op.Local = nil
 	dropTrips(&o.fetched)
-	c.pending--
-	far := c.sndCur != c.sndNext && !c.sendable(c.sndCur)
-	for c.sndBase != c.sndNext && c.sop(c.sndBase).done {
-		c.sndBase++
+	c.send.pending--
+	far := c.send.cur != c.send.next && !c.sendable(c.send.cur)
+	for c.send.base != c.send.next && c.sop(c.send.base).done {
+		c.send.base++
 	}
-	if c.sndCur.Before(c.sndBase) {
-		c.sndCur, c.curOff = c.sndBase, 0
+	if c.send.cur.Before(c.send.base) {
+		c.send.cur, c.send.curOff = c.send.base, 0
 	}
-	if far && c.sendable(c.sndCur) {
+	if far && c.sendable(c.send.cur) {
 		c.wake()
 	}
 	if c.state == connClosing {
@@ -432,7 +438,7 @@ func (e *Endpoint) Close(now mono.Time, id ConnID) {
 
 // drained sends Close when nothing is outstanding any more (clause 5.4).
 func (c *conn) drained(now mono.Time) {
-	if c.sndBase != c.sndNext || c.waiting() > 0 {
+	if c.send.base != c.send.next || c.waiting() > 0 {
 		return
 	}
 	c.leave(now, OK, "")
@@ -444,7 +450,7 @@ func (c *conn) leave(now mono.Time, st Status, text string) {
 	c.e.cfg.Grants.RevokeOwner(grantOwner(c.id))
 	c.dropReceived()
 	c.state, c.status = connLast, st
-	c.setLimbo(true)
+	c.setUnconfirmed(true)
 	c.ctl = ctlClose
 	c.wake()
 }
@@ -460,10 +466,10 @@ func (c *conn) tellClosed(now mono.Time, st Status, text string) {
 	c.endComposing(why)
 	c.flush(now, st)
 	ev := Event{Kind: EvClosed, Conn: c.id, Status: st, Text: text}
-	for ; c.notes.len() > 0; c.notes.pop() {
-		ev.Notes = append(ev.Notes, *c.notes.front())
+	for ; c.recv.notes.Len() > 0; c.recv.notes.Pop() {
+		ev.Notes = append(ev.Notes, *c.recv.notes.Front())
 	}
-	if !c.ping {
+	if !c.dial.ping {
 		c.e.Count.ConnectionsClosed++
 	}
 	c.e.emit(ev)
@@ -497,12 +503,12 @@ func (c *conn) failOps(now mono.Time, st Status) {
 	if c.state == connClosing {
 		c.state = connOpen // complete must not find it drained
 	}
-	for op := c.sndBase; op != c.sndNext; op++ {
+	for op := c.send.base; op != c.send.next; op++ {
 		c.complete(now, op, st)
 	}
 	c.failWaiting(st)
-	c.urgent = queue[resend]{}
-	c.retx.remove(func(r resend) bool { return r.kind != recAnswer })
+	c.send.urgent = queue.Queue[resend]{}
+	c.send.retx.Remove(func(r resend) bool { return r.kind != recAnswer })
 }
 
 // finish ends the connection without a word to the peer and frees it.
@@ -519,40 +525,40 @@ func (c *conn) finish(now mono.Time, st Status, text string) {
 
 // forget frees the record.
 func (c *conn) forget() {
-	if c.owesAck && c.s != nil {
-		c.s.acks.opacks.remove(func(o *conn) bool { return o == c })
+	if c.recv.owesAck && c.s != nil {
+		c.s.acks.opacks.Remove(func(o *conn) bool { return o == c })
 	}
 	c.e.freeConnection(c)
 }
 
 // dropReceived forgets what the peer's operations and adverts left here.
 func (c *conn) dropReceived() {
-	c.e.later.settleConn(c.id)
+	c.e.movers.later.settleConn(c.id)
 	c.dropMissed()
 	c.dropDrafts()
-	for op := c.rcvBase; op != c.rcvTop; op++ {
+	for op := c.recv.base; op != c.recv.top; op++ {
 		c.dropHeld(c.rop(op))
 		dropTrips(&c.rop(op).fetched)
 	}
-	c.empty(&c.told)
-	c.empty(&c.taken)
+	c.empty(&c.exports.told)
+	c.empty(&c.exports.taken)
 	c.giveBack()
-	c.retx, c.urgent = queue[resend]{}, queue[resend]{}
-	c.rcvTop = c.rcvBase
+	c.send.retx, c.send.urgent = queue.Queue[resend]{}, queue.Queue[resend]{}
+	c.recv.top = c.recv.base
 }
 
 // TakeNotify takes the oldest notification of a connection. When it reports false, EvNotify announces the next.
 func (e *Endpoint) TakeNotify(id ConnID) (Notification, bool) {
 	c := e.conn(id)
-	if c == nil || c.notes.len() == 0 {
+	if c == nil || c.recv.notes.Len() == 0 {
 		if c != nil {
-			c.noting = false
+			c.recv.noting = false
 		}
 		return Notification{}, false
 	}
-	n := *c.notes.front()
-	c.notes.pop()
-	if c.creditLimit().Distance(c.limitSent) < -c.window/2 {
+	n := *c.recv.notes.Front()
+	c.recv.notes.Pop()
+	if c.creditLimit().Distance(c.recv.limitSent) < -c.recv.window/2 {
 		c.oweAck() // the peer may be waiting for credit
 	}
 	return n, true

@@ -21,23 +21,23 @@ var ErrDials = errors.New("engine: dials that wait")
 
 // dialTable is every dial that waits. Each is in dials; before its peer was heard it is in the list of its wish too.
 type dialTable struct {
-	dials     deadlines
-	wishes    map[wish]*wished
-	lookedFor mono.Time // a dial had everybody greeted
-	work      work
+	byDeadline deadlines
+	wishes     map[wish]*wished
+	lookedFor  mono.Time // a dial had everybody greeted
+	work       work
 }
 
-// dialling is what a connection needs while it is being asked for or answered.
-type dialling struct {
-	deadline mono.Time
-	wantPeer string
-	service  string
-	data     []byte // private data to send
-	sched    string
-	tried    int // shards of the peer that do not offer the service
-	dial     dialing
-	ping     bool // DialOptions.Ping
-	limbo    bool // in connIncoming or connLast: counted by the session
+// dialRequest is what a connection needs while it is being asked for or answered.
+type dialRequest struct {
+	deadline    mono.Time
+	peer        string
+	service     string
+	data        []byte // private data to send
+	sched       string
+	tried       int // shards of the peer that do not offer the service
+	place       dialPlace
+	ping        bool // DialOptions.Ping
+	unconfirmed bool // in connIncoming or connLast: counted by the session
 }
 
 // dialList is a FIFO of connections that are being dialled; one leaves it from anywhere.
@@ -46,17 +46,17 @@ type dialList struct {
 	n          int
 }
 
-// dialing is where a connection stands that is being dialled.
-type dialing struct {
+// dialPlace is where a connection stands that is being dialled.
+type dialPlace struct {
 	list       *dialList // nil: not dialled, or not any more
 	prev, next *conn
 	at         int // in the heap of deadlines
 }
 
 func (l *dialList) push(c *conn) {
-	c.dial.list, c.dial.prev, c.dial.next = l, l.tail, nil
+	c.dial.place.list, c.dial.place.prev, c.dial.place.next = l, l.tail, nil
 	if l.tail != nil {
-		l.tail.dial.next = c
+		l.tail.dial.place.next = c
 	} else {
 		l.head = c
 	}
@@ -65,14 +65,14 @@ func (l *dialList) push(c *conn) {
 }
 
 func (l *dialList) remove(c *conn) {
-	d := &c.dial
+	d := &c.dial.place
 	if d.prev != nil {
-		d.prev.dial.next = d.next
+		d.prev.dial.place.next = d.next
 	} else {
 		l.head = d.next
 	}
 	if d.next != nil {
-		d.next.dial.prev = d.prev
+		d.next.dial.place.prev = d.prev
 	} else {
 		l.tail = d.prev
 	}
@@ -105,15 +105,15 @@ func wishFor(peer string, tried int) wish {
 type deadlines []*conn
 
 func (h deadlines) Len() int           { return len(h) }
-func (h deadlines) Less(i, j int) bool { return h[i].deadline < h[j].deadline }
+func (h deadlines) Less(i, j int) bool { return h[i].dial.deadline < h[j].dial.deadline }
 func (h deadlines) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].dial.at, h[j].dial.at = i, j
+	h[i].dial.place.at, h[j].dial.place.at = i, j
 }
 
 func (h *deadlines) Push(x any) {
 	c := x.(*conn)
-	c.dial.at = len(*h)
+	c.dial.place.at = len(*h)
 	*h = append(*h, c)
 }
 
@@ -131,52 +131,52 @@ type work struct{ wishes, dials uint64 }
 
 // await puts a dial in the list of those whose peer was not heard.
 func (e *Endpoint) await(c *conn) {
-	w := wishFor(c.wantPeer, c.tried)
-	l := e.wishes[w]
+	w := wishFor(c.dial.peer, c.dial.tried)
+	l := e.dials.wishes[w]
 	if l == nil {
 		l = &wished{}
-		e.wishes[w] = l
+		e.dials.wishes[w] = l
 	}
 	l.push(c)
 }
 
 // leaveList takes a dial out of the list it is in.
 func (e *Endpoint) leaveList(c *conn) {
-	l := c.dial.list
+	l := c.dial.place.list
 	if l == nil {
 		return
 	}
 	l.remove(c)
-	if w := wishFor(c.wantPeer, c.tried); c.s == nil && l.n == 0 {
-		delete(e.wishes, w)
+	if w := wishFor(c.dial.peer, c.dial.tried); c.s == nil && l.n == 0 {
+		delete(e.dials.wishes, w)
 	}
 }
 
 // dropDial notes that a connection is not being dialled any more.
 func (e *Endpoint) dropDial(c *conn) {
-	if c.dial.list != nil {
+	if c.dial.place.list != nil {
 		e.leaveList(c)
-		heap.Remove(&e.dials, c.dial.at)
+		heap.Remove(&e.dials.byDeadline, c.dial.place.at)
 	}
 }
 
 // answer gives the dials that wait for peer p, as far as it was heard, to its session. Each dial comes to a session
 // once: a Hello costs the same however many wait.
 func (e *Endpoint) answer(now mono.Time, p *peer) {
-	if len(e.wishes) == 0 {
+	if len(e.dials.wishes) == 0 {
 		return
 	}
 	var id [2 * len(NodeID{})]byte
 	hex.Encode(id[:], p.id[:])
 	for _, w := range [...]wish{wishFor(p.name, 0), {peer: string(id[:])}} {
 		for w.tried = range wire.MaxShards {
-			e.work.wishes++
-			l := e.wishes[w]
+			e.dials.work.wishes++
+			l := e.dials.wishes[w]
 			if l == nil {
 				continue
 			}
-			to := e.findPeer(l.head.wantPeer, w.tried)
-			for to != nil && l.n > 0 && e.limbo(to.id) < e.limboMost() {
+			to := e.findPeer(l.head.dial.peer, w.tried)
+			for to != nil && l.n > 0 && e.unconfirmed(to.id) < e.unconfirmedMost() {
 				e.attachDial(now, l.head, to)
 			}
 		}
@@ -185,8 +185,8 @@ func (e *Endpoint) answer(now mono.Time, p *peer) {
 
 // attachDial gives a dial to the session with p.
 func (e *Endpoint) attachDial(now mono.Time, c *conn, p *peer) {
-	e.work.dials++
-	c.join(e.dialSession(now, p, c.sched))
+	e.dials.work.dials++
+	c.join(e.dialSession(now, p, c.dial.sched))
 	if c.s.state == sessionOpen {
 		c.requestOpen()
 	}
@@ -196,14 +196,14 @@ func (e *Endpoint) attachDial(now mono.Time, c *conn, p *peer) {
 func (c *conn) join(s *session) {
 	c.e.leaveList(c)
 	c.attach(s)
-	s.dials.push(c)
+	s.members.dials.push(c)
 }
 
 // tryDial attaches a dial to its session if the peer is known, and has confirmed the ends of others.
 func (e *Endpoint) tryDial(now mono.Time, c *conn) {
-	if p := e.findPeer(c.wantPeer, c.tried); p != nil && e.limbo(p.id) < e.limboMost() {
+	if p := e.findPeer(c.dial.peer, c.dial.tried); p != nil && e.unconfirmed(p.id) < e.unconfirmedMost() {
 		e.attachDial(now, c, p)
-	} else if c.dial.list == nil {
+	} else if c.dial.place.list == nil {
 		e.await(c)
 	}
 }
@@ -214,8 +214,8 @@ const mostGreetings = 100 * time.Millisecond
 
 // lookFor says Hello to everybody, for a dial to a node that was not heard.
 func (e *Endpoint) lookFor(now mono.Time) {
-	if now >= e.lookedFor.Add(mostGreetings) {
-		e.lookedFor = now
+	if now >= e.dials.lookedFor.Add(mostGreetings) {
+		e.dials.lookedFor = now
 		e.greet(now)
 	}
 }
@@ -223,7 +223,7 @@ func (e *Endpoint) lookFor(now mono.Time) {
 // hintFor tells dials that wait for a node of that name why this one is not it. Names of strangers prove nothing, so
 // that is all that comes of it.
 func (e *Endpoint) hintFor(h *wire.Hello) {
-	if len(e.wishes) == 0 {
+	if len(e.dials.wishes) == 0 {
 		return
 	}
 	hint := "a node that calls itself so is heard, with another key than the one authorised here; compare edgectl " +
@@ -234,8 +234,8 @@ func (e *Endpoint) hintFor(h *wire.Hello) {
 	}
 	w := wishFor(string(h.Name), 0)
 	for w.tried = range wire.MaxShards {
-		e.work.wishes++
-		if l := e.wishes[w]; l != nil {
+		e.dials.work.wishes++
+		if l := e.dials.wishes[w]; l != nil {
 			l.hint = hint
 		}
 	}
@@ -246,32 +246,32 @@ const mostExpired = 64
 
 // expireDials ends the dials that nobody answered in time.
 func (e *Endpoint) expireDials(now mono.Time) {
-	for n := 0; n < mostExpired && len(e.dials) > 0 && now >= e.dials[0].deadline; n++ {
-		e.dialExpired(now, e.dials[0])
+	for n := 0; n < mostExpired && len(e.dials.byDeadline) > 0 && now >= e.dials.byDeadline[0].dial.deadline; n++ {
+		e.dialExpired(now, e.dials.byDeadline[0])
 	}
 }
 
 // dialExpired ends a dial that nobody answered in time, saying how far it came.
 func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
-	e.work.dials++
+	e.dials.work.dials++
 	switch {
 	case c.s == nil:
 		st := StatusPeerUnknown
 		text := fmt.Sprintf("no node %q was heard on any link; is its daemon running and on the same Ethernet segment?",
-			c.wantPeer)
-		if p := e.findPeer(c.wantPeer, c.tried); p != nil {
+			c.dial.peer)
+		if p := e.findPeer(c.dial.peer, c.dial.tried); p != nil {
 			st = StatusTimeout
-			text = fmt.Sprintf("node %q has not confirmed the ends of %d earlier connections", c.wantPeer,
-				e.limbo(p.id))
+			text = fmt.Sprintf("node %q has not confirmed the ends of %d earlier connections", c.dial.peer,
+				e.unconfirmed(p.id))
 		}
-		if hint := e.wishes[wishFor(c.wantPeer, c.tried)].hint; hint != "" {
-			text = fmt.Sprintf("node %q: %s", c.wantPeer, hint)
+		if hint := e.dials.wishes[wishFor(c.dial.peer, c.dial.tried)].hint; hint != "" {
+			text = fmt.Sprintf("node %q: %s", c.dial.peer, hint)
 		}
 		c.finish(now, st, text)
 	case c.s.state != sessionOpen:
-		text := fmt.Sprintf("node %q was heard but does not answer", c.wantPeer)
-		if c.s.hint != "" {
-			text += ": " + c.s.hint
+		text := fmt.Sprintf("node %q was heard but does not answer", c.dial.peer)
+		if c.s.setup.hint != "" {
+			text += ": " + c.s.setup.hint
 		}
 		if c.s.peer.sealed && e.cfg.Secure == nil {
 			text += ": it talks encrypted only, and this node plaintext; give both the same setting of security"
@@ -282,9 +282,9 @@ func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
 		c.finish(now, StatusPeerDown, text)
 	case !c.s.reachable():
 		c.abort(now, StatusTimeout,
-			fmt.Sprintf("node %q does not answer on any link now; see the paths to it: edgectl peer", c.wantPeer))
+			fmt.Sprintf("node %q does not answer on any link now; see the paths to it: edgectl peer", c.dial.peer))
 	default:
 		c.abort(now, StatusTimeout,
-			fmt.Sprintf("node %q offers service %q but did not accept in time", c.wantPeer, c.service))
+			fmt.Sprintf("node %q offers service %q but did not accept in time", c.dial.peer, c.dial.service))
 	}
 }

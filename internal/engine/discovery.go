@@ -3,12 +3,12 @@ package engine
 import (
 	"slices"
 
+	"multiedge/internal/engine/peering"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 )
-
-var broadcast = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // maxPeers bounds the table of nodes heard of. Past it a new one takes the place of one that nobody has to do with.
 const maxPeers = 4096
@@ -20,11 +20,11 @@ type peer struct {
 	shard   uint8
 	last    uint8 // of the node's shards, as the open session's handshake proved, else as Hello says
 	name    string
-	heard   heard                // per local link: the peer's links heard there
+	heard   peering.Heard        // per local link: the peer's links heard there
 	newest  [MaxLinks]uint8      // per local link: the one heard last
 	remote  map[uint8]remoteLink // the peer's links by their number
 	named   uint64               // which of them there are
-	proved  [MaxLinks][6]byte    // per local link: the peer's address on which a session had a good path last
+	proved  [MaxLinks]frame.Addr // per local link: the peer's address on which a session had a good path last
 	session *session
 	sealed  bool      // it said that it talks encrypted only
 	up      bool      // EvPeerUp was the latest event
@@ -41,7 +41,7 @@ type peerID struct {
 
 // remoteLink is one link of a peer as it announced it.
 type remoteLink struct {
-	mac     [6]byte
+	addr    frame.Addr
 	mtu     int
 	joins   bool // takes frames in datagrams too (clause 12)
 	slots   int  // 0: gone
@@ -49,12 +49,12 @@ type remoteLink struct {
 	version uint32 // of the announcement, in a sealed session
 }
 
-// hear records what a Hello received on local link i from mac says, and returns the peer; nil if the table is full or
+// hear records what a Hello received on local link i from addr says, and returns the peer; nil if the table is full or
 // it is ourselves.
-func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer {
+func (e *Endpoint) hear(now mono.Time, i int, addr frame.Addr, h *wire.Hello) *peer {
 	id := NodeID(h.Node)
 	if id == e.cfg.Node {
-		e.claimed(now, i, mac, h.Epoch)
+		e.claimed(now, i, addr, h.Epoch)
 		return nil
 	}
 	name, known := string(h.Name), true
@@ -75,11 +75,11 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 	if !p.settled() {
 		p.last = h.Last
 	}
-	e.shards = max(e.shards, int(h.Last)+1)
+	e.peers.shards = max(e.peers.shards, int(h.Last)+1)
 	p.name, p.sealed = name, h.Flags&wire.HelloSecure != 0
 	p.newest[i] = h.Link
-	r := remoteLink{mac: mac, mtu: int(h.MTU), joins: h.Joins, slots: int(h.RxSlots), shuffle: h.Shuffle}
-	news, changed := p.heard.note(now, i, h.Link), e.cfg.Secure == nil && p.remote[h.Link] != r
+	r := remoteLink{addr: addr, mtu: int(h.MTU), joins: h.Joins, slots: int(h.RxSlots), shuffle: h.Shuffle}
+	news, changed := p.heard.Note(now, i, h.Link), e.cfg.Secure == nil && p.remote[h.Link] != r
 	p.named |= 1 << h.Link
 	p.remote[h.Link] = r
 	if s := p.session; s != nil && s.state == sessionOpen {
@@ -92,7 +92,7 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 	}
 	for _, s := range [...]*session{p.session, p.doubt} {
 		if s != nil {
-			s.elsewhere(now, i, mac)
+			s.elsewhere(now, i, addr)
 		}
 	}
 	e.answer(now, p)
@@ -101,25 +101,25 @@ func (e *Endpoint) hear(now mono.Time, i int, mac [6]byte, h *wire.Hello) *peer 
 
 // record returns what is kept of a node, nil if there is no room for it.
 func (e *Endpoint) record(id NodeID, shard uint8) *peer {
-	if p := e.peerByID[peerID{id, shard}]; p != nil {
+	if p := e.peers.byID[peerID{id, shard}]; p != nil {
 		return p
 	}
-	if len(e.peers) >= maxPeers && !e.evictPeer() {
+	if len(e.peers.list) >= maxPeers && !e.evictPeer() {
 		return nil
 	}
-	p := &peer{id: id, shard: shard, remote: map[uint8]remoteLink{}, heard: heard{span: hearFor * e.cfg.HelloTime}}
-	e.peers = append(e.peers, p)
-	e.peerByID[peerID{id, shard}] = p
+	p := &peer{id: id, shard: shard, remote: map[uint8]remoteLink{}, heard: peering.NewHeard(e.cfg.HelloTime)}
+	e.peers.list = append(e.peers.list, p)
+	e.peers.byID[peerID{id, shard}] = p
 	return p
 }
 
 // evictPeer removes a random peer without session.
 func (e *Endpoint) evictPeer() bool {
 	for range 16 {
-		i := e.rng.IntN(len(e.peers))
-		if p := e.peers[i]; p.session == nil && p.doubt == nil {
-			delete(e.peerByID, peerID{p.id, p.shard})
-			e.peers = slices.Delete(e.peers, i, i+1)
+		i := e.rng.IntN(len(e.peers.list))
+		if p := e.peers.list[i]; p.session == nil && p.doubt == nil {
+			delete(e.peers.byID, peerID{p.id, p.shard})
+			e.peers.list = slices.Delete(e.peers.list, i, i+1)
 			return true
 		}
 	}
@@ -128,16 +128,16 @@ func (e *Endpoint) evictPeer() bool {
 
 // try returns the address that the k-th Init goes to from local link i: the one that was proved last and those that
 // were heard there in turn, and between them the one heard last: a forger of links must go on forging to keep it there.
-func (p *peer) try(now mono.Time, i, k int) (mac [6]byte, ok bool) {
-	m := p.heard.on(now, i)
+func (p *peer) try(now mono.Time, i, k int) (addr frame.Addr, ok bool) {
+	m := p.heard.On(now, i)
 	switch was := p.proved[i]; {
-	case was != [6]byte{} && (k%3 == 0 || m == 0):
+	case was.Known() && (k%3 == 0 || m == 0):
 		return was, true
 	case m&(1<<p.newest[i]) != 0 && k%3 == 1:
-		return p.remote[p.newest[i]].mac, true
+		return p.remote[p.newest[i]].addr, true
 	}
 	number, ok := choose(m, i+k-(k+1)/3)
-	return p.remote[number].mac, ok
+	return p.remote[number].addr, ok
 }
 
 // findPeer looks a peer up by name or hexadecimal identity. In plaintext the newest of several nodes of one name wins;
@@ -154,19 +154,19 @@ func (e *Endpoint) findPeer(name string, skip int) *peer {
 	}
 	var one *peer // whom we believe how many there are
 	for shard := range uint8(wire.MaxShards) {
-		if p := e.peerByID[peerID{id, shard}]; p != nil && (one == nil || p.settled() && !one.settled()) {
+		if p := e.peers.byID[peerID{id, shard}]; p != nil && (one == nil || p.settled() && !one.settled()) {
 			one = p
 		}
 	}
 	if one == nil {
 		return nil
 	}
-	return e.peerByID[peerID{id, uint8((e.cfg.Shard + skip) % int(one.last+1))}]
+	return e.peers.byID[peerID{id, uint8((e.cfg.Shard + skip) % int(one.last+1))}]
 }
 
 // settled reports whether the peer has proved what it says of itself: Hello changes none of it any more.
 func (p *peer) settled() bool {
-	return p.session != nil && p.session.state == sessionOpen && p.session.opener != nil
+	return p.session != nil && p.session.state == sessionOpen && p.session.trust.opener != nil
 }
 
 func (e *Endpoint) findNode(name string) (NodeID, bool) {
@@ -177,9 +177,9 @@ func (e *Endpoint) findNode(name string) (NodeID, bool) {
 	if id, ok := parseNodeID(name); ok {
 		return id, true
 	}
-	for i := len(e.peers) - 1; i >= 0; i-- {
-		if e.peers[i].name == name {
-			return e.peers[i].id, true
+	for i := len(e.peers.list) - 1; i >= 0; i-- {
+		if e.peers.list[i].name == name {
+			return e.peers.list[i].id, true
 		}
 	}
 	return NodeID{}, false
@@ -199,7 +199,7 @@ func (e *Endpoint) hello(i int, flags uint8) wire.Hello {
 }
 
 // sendHello says Hello to one shard of whoever listens at dst (clause 1.7).
-func (e *Endpoint) sendHello(i int, dst [6]byte, flags, shard uint8) {
+func (e *Endpoint) sendHello(i int, dst frame.Addr, flags, shard uint8) {
 	h := e.hello(i, flags)
 	e.queueSetup(outFrame{link: i, dst: dst, kind: wire.TypeHello, sess: uint32(shard), body: h.AppendTo(nil)})
 }
@@ -214,7 +214,7 @@ func (e *Endpoint) queueSetup(f outFrame) {
 }
 
 // onHello handles clause 4.1.
-func (e *Endpoint) onHello(now mono.Time, i int, src [6]byte, body []byte) {
+func (e *Endpoint) onHello(now mono.Time, i int, src frame.Addr, body []byte) {
 	var h wire.Hello
 	if h.Decode(body) != nil {
 		e.Count.RejectedMalformed++

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"multiedge/internal/engine/op/copies"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -39,7 +40,7 @@ func draftPrice(class int) int { return draftCost + 1<<class*(eagerBlock+blockCo
 // room to what waits behind fences.
 func (c *conn) draftRoom(bytes int) bool {
 	most := c.e.cfg.HeldBytes / 2
-	return c.s.heldMem+bytes <= most && (len(c.s.fair.users) == 1 || c.userShare().held+bytes <= most/2)
+	return c.s.members.heldMem+bytes <= most && (c.s.members.fair.OneUser() || c.userShare().Held+bytes <= most/2)
 }
 
 // onEager takes the segments of clause 18. It reports whether the frame may count as received (clause 3.3).
@@ -67,7 +68,7 @@ func (c *conn) onEager(now mono.Time, g *wire.Segment) bool {
 	}
 	d := c.draft(number, g.Size)
 	switch {
-	case d == nil && c.eager.words.len() >= mostWords:
+	case d == nil && c.eager.words.Len() >= mostWords:
 		c.e.Count.RejectedNoRoom++
 		return false
 	case d == nil:
@@ -93,7 +94,7 @@ func (c *conn) draft(number uint32, size uint64) *draft {
 			return d
 		}
 	}
-	if class := classOf(int(size)); c.draftRoom(draftPrice(class)) {
+	if class := copies.ClassOf(int(size)); c.draftRoom(draftPrice(class)) {
 		c.charge(draftPrice(class))
 		d := c.e.takeDraft(class)
 		d.number, d.bytes = number, d.bytes[:size]
@@ -106,10 +107,10 @@ func (c *conn) draft(number uint32, size uint64) *draft {
 
 // takeDraft returns a draft of a class. What its bytes are is never shown: publish wants a stamp of every block.
 func (e *Endpoint) takeDraft(class int) *draft {
-	if idle := e.drafts[class]; len(idle) > 0 {
+	if idle := e.eager.drafts[class]; len(idle) > 0 {
 		d := idle[len(idle)-1]
-		e.drafts[class] = idle[:len(idle)-1]
-		e.draftBytes -= draftPrice(class)
+		e.eager.drafts[class] = idle[:len(idle)-1]
+		e.eager.draftBytes -= draftPrice(class)
 		return d
 	}
 	return &draft{bytes: make([]byte, eagerBlock<<class), stamps: make([]uint32, 1<<class)}
@@ -117,13 +118,13 @@ func (e *Endpoint) takeDraft(class int) *draft {
 
 // endDraft gives back what a draft took.
 func (c *conn) endDraft(d *draft) {
-	e, class := c.e, classOf(len(d.bytes))
+	e, class := c.e, copies.ClassOf(len(d.bytes))
 	price := draftPrice(class)
 	c.charge(-price)
-	if e.draftBytes+price <= mostIdleDrafts {
+	if e.eager.draftBytes+price <= mostIdleDrafts {
 		*d = draft{bytes: d.bytes, stamps: d.stamps}
-		e.drafts[class] = append(e.drafts[class], d)
-		e.draftBytes += price
+		e.eager.drafts[class] = append(e.eager.drafts[class], d)
+		e.eager.draftBytes += price
 	}
 }
 
@@ -131,17 +132,17 @@ func (c *conn) endDraft(d *draft) {
 func (d *draft) put(g *wire.Segment) {
 	for data, at := g.Data, g.Place; len(data) > 0; {
 		n := min(len(data), eagerBlock)
-		if s := &d.stamps[at/eagerBlock]; g.Limit > *s {
+		if s := &d.stamps[at/eagerBlock]; g.Stamp > *s {
 			copy(d.bytes[at:], data[:n])
-			d.sum += uint64(g.Limit - *s)
-			*s = g.Limit
+			d.sum += uint64(g.Stamp - *s)
+			*s = g.Stamp
 		}
 		data, at = data[n:], at+uint64(n)
 	}
 }
 
 func (d *draft) commit(g *wire.Segment) {
-	d.committed, d.need, d.n = true, g.Word(0), g.Limit
+	d.committed, d.need, d.n = true, g.Word(0), g.Bytes
 	d.segment = segment{kind: carriers[wire.Kind(g.Status)].kind, flags: g.Flags, op: seqnum.Value(g.Op),
 		fence: seqnum.Value(g.Fence), imm: g.Imm, key: regmem.Key(g.Key), place: g.Place}
 }

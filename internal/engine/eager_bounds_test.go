@@ -29,7 +29,7 @@ func newStager(t *testing.T, o rigOptions) *stager {
 func (s *stager) say(kind wire.Kind, number uint32, size uint64) {
 	g := wire.Segment{Kind: kind, Conn: uint32(s.c), Op: number}
 	if kind == wire.KindStage {
-		g.Limit, g.Size, g.Data = 1, size, make([]byte, min(size, 64))
+		g.Stamp, g.Size, g.Data = 1, size, make([]byte, min(size, 64))
 	}
 	s.pn++
 	s.n[1].handle(s.now, 0, forge(s.like, s.pn, &g))

@@ -400,7 +400,7 @@ func TestEagerImpatient(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	c := r.connect(engine.DialOptions{})
 	r.settle()
-	op := engine.Op{Kind: engine.OpSend, Token: 1, Local: pattern(1, 640), Off: uint64(5 * time.Millisecond)}
+	op := engine.Op{Kind: engine.OpSend, Token: 1, Local: pattern(1, 640), Patience: uint64(5 * time.Millisecond)}
 	r.n[0].e.Compose(c[0], &op, 1)
 	r.n[0].e.Wrote(c[0], 1, 0, 640)
 	r.rest(time.Millisecond)
@@ -461,12 +461,12 @@ func TestEagerForged(t *testing.T) {
 		t.Fatal(err)
 	}
 	block := make([]byte, 64)
-	stage := wire.Segment{Kind: wire.KindStage, Conn: uint32(c[1]), Op: 0, Limit: 1, Size: 128, Data: block}
+	stage := wire.Segment{Kind: wire.KindStage, Conn: uint32(c[1]), Op: 0, Stamp: 1, Size: 128, Data: block}
 	far, longer := stage, stage
 	far.Op, longer.Size = 64, 192
 	word := wire.Segment{Kind: wire.KindDiscard, Conn: uint32(c[1]), Op: 1 << 20}
 	commit := wire.Segment{Kind: wire.KindCommit, Flags: wire.SegFirst | wire.SegLast, Status: uint8(wire.KindWrite),
-		Conn: uint32(c[1]), Op: 1, Key: uint64(key), Size: 64, Limit: 64, Data: make([]byte, 8)}
+		Conn: uint32(c[1]), Op: 1, Key: uint64(key), Size: 64, Bytes: 64, Data: make([]byte, 8)}
 	none := commit // of a message of which nothing came
 	none.From, none.Op = 5, 2
 	n := &r.n[1].e.Count

@@ -8,6 +8,11 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/engine/op/copies"
+	"multiedge/internal/engine/op/fair"
+	"multiedge/internal/engine/peering"
+	"multiedge/internal/engine/queue"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
@@ -24,39 +29,39 @@ type Endpoint struct {
 	began   mono.Time // the first link came; zero: none has
 	lastRun mono.Time // of HandleTimeout
 
-	peerTable
-	sessionTable
-	connTable
-	dialTable
-	shaking
-	movers
-	greeting
-	misses
-	impatient
-	sharedQueues
-	idleEager
-	selves
+	peers    peerTable
+	sessions sessionTable
+	conns    connTable
+	dials    dialTable
+	shakes   handshakes
+	movers   movers
+	hellos   greeting
+	misses   misses
+	timed    timedSends
+	queues   sharedQueues
+	eager    idleEager
+	self     selves
 
 	outbox  []outFrame // set-up frames that wait for PollTransmit
 	events  eventRing
 	recs    records
-	stage   stage
+	copies  copies.Pool
 	builder builder
-	scratch
+	scratch scratch
 	Count   Counters
 	Latency Latency
 }
 
 // peerTable is every node that was heard.
 type peerTable struct {
-	peers    []*peer // in order of first hearing
-	peerByID map[peerID]*peer
-	shards   int // the most that a node we know of has
+	list   []*peer // in order of first hearing
+	byID   map[peerID]*peer
+	shards int // the most that a node we know of has
 }
 
 // sessionTable is every session. One that is not dead is in sessions and in byNumber.
 type sessionTable struct {
-	sessions  []*session
+	list      []*session
 	byNumber  map[uint32]*session
 	lastFound *session
 	turn      int  // session with data to transmit first
@@ -66,15 +71,15 @@ type sessionTable struct {
 
 // connTable is every connection, and the users that own them.
 type connTable struct {
-	conns    []*conn  // by index of the ConnID; of those that are free the record of number 0
+	byIndex  []*conn  // by index of the ConnID; of those that are free the record of number 0
 	numbers  []ConnID // the latest of each index
-	freeConn []uint32 // indices of free records, the one that was freed first in front
+	free     []uint32 // indices of free records, the one that was freed first in front
 	services map[string]bool
-	users    map[uint64]*user // who have connections in sessions
+	users    fair.Users // who have connections in sessions
 
-	grown    queue[ConnID] // connections that may have something to give back
-	restAt   mono.Time     // when they are looked at
-	gaveBack int           // bytes, since GaveBack was called
+	grown    queue.Queue[ConnID] // connections that may have something to give back
+	restAt   mono.Time           // when they are looked at
+	gaveBack int                 // bytes, since GaveBack was called
 }
 
 // greeting is when Hello is said, and what came of the Hellos and Resets of others.
@@ -107,7 +112,7 @@ type scratch struct {
 // outFrame is a set-up frame waiting to be sent: complete but for its Ethernet header.
 type outFrame struct {
 	link   int
-	dst    [6]byte
+	dst    frame.Addr
 	body   []byte
 	kind   wire.Type
 	sess   uint32
@@ -142,25 +147,26 @@ func New(cfg Config) (*Endpoint, error) {
 		return nil, fmt.Errorf("engine: %d connections: must be 1 to %d", cfg.MaxConns, 1<<connIndexBits-spareConns-1)
 	}
 	e := &Endpoint{
-		cfg:          cfg,
-		rng:          rand.New(rand.NewPCG(cfg.Seed, cfg.Epoch)),
-		peerTable:    peerTable{peerByID: map[peerID]*peer{}, shards: cfg.Shards},
-		sessionTable: sessionTable{byNumber: map[uint32]*session{}},
-		connTable:    connTable{services: map[string]bool{}, users: map[uint64]*user{}},
-		dialTable:    dialTable{wishes: map[wish]*wished{}},
-		shaking:      shaking{graveAt: mono.Never},
-		misses:       misses{waits: map[regmem.Wait]chain{}, backs: map[regmem.Backing]chain{}},
+		cfg:      cfg,
+		rng:      rand.New(rand.NewPCG(cfg.Seed, cfg.Epoch)),
+		peers:    peerTable{byID: map[peerID]*peer{}, shards: cfg.Shards},
+		sessions: sessionTable{byNumber: map[uint32]*session{}},
+		conns:    connTable{services: map[string]bool{}, users: fair.Users{}},
+		dials:    dialTable{wishes: map[wish]*wished{}},
+		shakes:   handshakes{eraseAt: mono.Never},
+		misses:   misses{waits: map[regmem.Wait]chain{}, backs: map[regmem.Backing]chain{}},
 	}
 	if n := cfg.Secure; n != nil {
 		if cfg.Node != NodeID(n.Public.Node()) {
 			return nil, errors.New("engine: Config.Node is not the identity of Config.Secure's key")
 		}
-		e.opening = make([]byte, 1<<17)
+		e.scratch.opening = make([]byte, 1<<17)
 	}
 	e.movers = e.newMovers()
-	e.cookies = newCookies(&cfg)
+	e.shakes.cookies = peering.NewCookies(cfg.CookieKey, cfg.Seed)
 	e.recs.init()
-	e.conns, e.numbers = append(e.conns, &conn{}), append(e.numbers, 0) // number 0 means none
+	// number 0 means none
+	e.conns.byIndex, e.conns.numbers = append(e.conns.byIndex, &conn{}), append(e.conns.numbers, 0)
 	return e, nil
 }
 
@@ -170,17 +176,17 @@ func grantOwner(c ConnID) uint64 { return uint64(c) }
 // Stop ends what runs beside the owner's thread: the goroutines of handshakes, with Config.Deferred in the steps that
 // there are then. Nobody is told. Nothing but Snapshot, NextStep and Stepped may be called afterwards.
 func (e *Endpoint) Stop() {
-	for _, s := range e.sessions {
+	for _, s := range e.sessions.list {
 		s.endHandshake()
 		s.eraseKeys()
 	}
 }
 
 // Listen makes service available to peers; their requests arrive as EvIncoming.
-func (e *Endpoint) Listen(service string) { e.services[service] = true }
+func (e *Endpoint) Listen(service string) { e.conns.services[service] = true }
 
 // Unlisten ends Listen. Connections that exist live on.
-func (e *Endpoint) Unlisten(service string) { delete(e.services, service) }
+func (e *Endpoint) Unlisten(service string) { delete(e.conns.services, service) }
 
 // PollEvent takes the oldest event. What ev held is zero or an event of PollEvent's.
 func (e *Endpoint) PollEvent(ev *Event) bool {
@@ -254,28 +260,29 @@ func (e *Endpoint) newConn() *conn { return e.connWithin(e.cfg.MaxConns) }
 func (e *Endpoint) spareConn() *conn { return e.connWithin(e.cfg.MaxConns + spareConns) }
 
 func (e *Endpoint) connWithin(limit int) *conn {
-	if len(e.conns)-1-len(e.freeConn) >= limit {
+	if len(e.conns.byIndex)-1-len(e.conns.free) >= limit {
 		return nil
 	}
-	i, id := len(e.conns), ConnID(0)
-	if n := len(e.freeConn); n > numbersRest || n > 0 && i > e.cfg.MaxConns {
-		i = int(e.freeConn[0])
-		e.freeConn = e.freeConn[1:]
-		id = ConnID(uint32(e.numbers[i]) + 1<<connIndexBits)
+	i, id := len(e.conns.byIndex), ConnID(0)
+	if n := len(e.conns.free); n > numbersRest || n > 0 && i > e.cfg.MaxConns {
+		i = int(e.conns.free[0])
+		e.conns.free = e.conns.free[1:]
+		id = ConnID(uint32(e.conns.numbers[i]) + 1<<connIndexBits)
 	} else {
 		id = ConnID(i) | ConnID(e.rng.Uint32()<<connIndexBits)
-		e.conns, e.numbers = append(e.conns, nil), append(e.numbers, 0)
+		e.conns.byIndex, e.conns.numbers = append(e.conns.byIndex, nil), append(e.conns.numbers, 0)
 	}
 	c := &conn{e: e, id: id}
-	e.conns[i], e.numbers[i] = c, id
+	e.conns.byIndex[i], e.conns.numbers[i] = c, id
 	return c
 }
 
-// limbo is how many connections with another node are in limbo, those with all its shards together.
-func (e *Endpoint) limbo(id NodeID) (n int) {
+// unconfirmed is how many connections with another node are in connIncoming or connLast, those with all its shards
+// together.
+func (e *Endpoint) unconfirmed(id NodeID) (n int) {
 	for shard := range uint8(wire.MaxShards) {
-		if p := e.peerByID[peerID{id, shard}]; p != nil && p.session != nil {
-			n += p.session.limbo
+		if p := e.peers.byID[peerID{id, shard}]; p != nil && p.session != nil {
+			n += p.session.members.unconfirmed
 		}
 	}
 	return n
@@ -283,15 +290,15 @@ func (e *Endpoint) limbo(id NodeID) (n int) {
 
 // limboMost is how many may be when the peer, or somebody here, asks for another: a peer that leaves our answers or the
 // ends of connections unconfirmed shall not fill the table.
-func (e *Endpoint) limboMost() int { return max(spareConns, e.cfg.MaxConns/4) }
+func (e *Endpoint) unconfirmedMost() int { return max(spareConns, e.cfg.MaxConns/4) }
 
 // crowded reports whether there are as many when the peer asks.
 func (s *session) crowded() bool {
-	n := s.limbo // of this node
+	n := s.members.unconfirmed // of this node
 	if !s.inside {
-		n = s.e.limbo(s.peer.id)
+		n = s.e.unconfirmed(s.peer.id)
 	}
-	return n >= s.e.limboMost()
+	return n >= s.e.unconfirmedMost()
 }
 
 // numbersRest is how many indices of ended connections wait before the first is used again: the longer, the later a
@@ -303,10 +310,10 @@ const connIndexBits = 20
 // conn returns the live connection of that number, or nil.
 func (e *Endpoint) conn(id ConnID) *conn {
 	i := int(id & (1<<connIndexBits - 1))
-	if i >= len(e.conns) {
+	if i >= len(e.conns.byIndex) {
 		return nil
 	}
-	c := e.conns[i]
+	c := e.conns.byIndex[i]
 	if c.id != id || c.state == connFree {
 		return nil
 	}
@@ -316,17 +323,17 @@ func (e *Endpoint) conn(id ConnID) *conn {
 func (e *Endpoint) freeConnection(c *conn) {
 	e.cfg.Grants.RevokeOwner(grantOwner(c.id))
 	if c.s != nil {
-		c.setLimbo(false)
-		if c.s.byRemote[c.remote] == c {
-			delete(c.s.byRemote, c.remote)
+		c.setUnconfirmed(false)
+		if c.s.members.byRemote[c.remote] == c {
+			delete(c.s.members.byRemote, c.remote)
 			c.s.ended(c.remote)
 		}
 		c.detach()
 	}
 	*c = conn{e: e, id: c.id}
 	i := uint32(c.id) & (1<<connIndexBits - 1)
-	e.conns[i] = e.conns[0] // no record is kept for an index that waits
-	e.freeConn = append(e.freeConn, i)
+	e.conns.byIndex[i] = e.conns.byIndex[0] // no record is kept for an index that waits
+	e.conns.free = append(e.conns.free, i)
 }
 
 // NextTimeout returns when HandleTimeout must be called at the latest, if nothing else happens. It may change with
@@ -335,14 +342,14 @@ func (e *Endpoint) NextTimeout() mono.Time {
 	if len(e.outbox) > 0 && e.setupWaits() {
 		return 0
 	}
-	t := min(e.helloAt, e.graveAt, e.unusedTimeout())
-	if e.grown.len()+len(e.parked)+len(e.waiters)+len(e.dials) > 0 {
+	t := min(e.hellos.helloAt, e.shakes.eraseAt, e.unusedTimeout())
+	if e.conns.grown.Len()+len(e.misses.parked)+len(e.timed.waiters)+len(e.dials.byDeadline) > 0 {
 		t = min(t, e.restTimeout(), e.missTimeout(), e.patienceTimeout())
-		if len(e.dials) > 0 {
-			t = min(t, e.dials[0].deadline)
+		if len(e.dials.byDeadline) > 0 {
+			t = min(t, e.dials.byDeadline[0].dial.deadline)
 		}
 	}
-	for _, s := range e.sessions {
+	for _, s := range e.sessions.list {
 		t = min(t, s.nextTimeout())
 	}
 	return t
@@ -354,15 +361,15 @@ const stoppedFor = mono.Time(500e6)
 
 // greet says Hello at once and for a while often: a link came up, or a peer is looked for.
 func (e *Endpoint) greet(now mono.Time) {
-	e.helloAt, e.helloGap = now, min(10*time.Millisecond, e.cfg.HelloTime)
+	e.hellos.helloAt, e.hellos.helloGap = now, min(10*time.Millisecond, e.cfg.HelloTime)
 }
 
 // HandleTimeout runs every timer that is due.
 func (e *Endpoint) HandleTimeout(now mono.Time) {
 	if e.lastRun != 0 && now-e.lastRun > stoppedFor+mono.Time(e.cfg.HelloTime) {
-		for _, s := range e.sessions {
+		for _, s := range e.sessions.list {
 			s.lastHeard = now
-			s.keys.at = max(s.keys.at, now.Add(lateTime))
+			s.trust.keys.at = max(s.trust.keys.at, now.Add(lateTime))
 		}
 	}
 	e.lastRun = now
@@ -378,23 +385,23 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 	if now >= e.unusedTimeout() {
 		e.lookAtUnused(now)
 	}
-	if now >= e.helloAt {
+	if now >= e.hellos.helloAt {
 		flags := uint8(0)
-		if e.helloGap < e.cfg.HelloTime {
+		if e.hellos.helloGap < e.cfg.HelloTime {
 			flags = wire.HelloAnswer
 		}
 		for i := range e.links {
-			if (e.up&^e.inside)&(1<<i) != 0 {
-				for t := range e.shards {
-					e.sendHello(i, broadcast, flags, uint8(t))
+			if (e.up&^e.self.inside)&(1<<i) != 0 {
+				for t := range e.peers.shards {
+					e.sendHello(i, frame.Broadcast, flags, uint8(t))
 				}
 			}
 		}
-		e.helloAt = now.Add(e.helloGap)
-		e.helloGap = min(2*e.helloGap, e.cfg.HelloTime)
+		e.hellos.helloAt = now.Add(e.hellos.helloGap)
+		e.hellos.helloGap = min(2*e.hellos.helloGap, e.cfg.HelloTime)
 	}
-	for i := 0; i < len(e.sessions); i++ {
-		if s := e.sessions[i]; now >= s.nextTimeout() {
+	for i := 0; i < len(e.sessions.list); i++ {
+		if s := e.sessions.list[i]; now >= s.nextTimeout() {
 			s.handleTimeout(now)
 			if s.state == sessionDead {
 				i--
@@ -402,13 +409,13 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 		}
 	}
 	e.expireDials(now)
-	if now >= e.graveAt {
+	if now >= e.shakes.eraseAt {
 		e.buryAll(now)
 	}
 }
 
 func (cfg *Config) setDefaults() {
-	setDefault(&cfg.EtherType, wire.EtherType)
+	setDefault(&cfg.Framing, frame.DefaultFraming)
 	setDefault(&cfg.Scheduler, "adaptive")
 	setDefault(&cfg.OpWindow, 1024)
 	setDefault(&cfg.StagedMost, stagedMost)
@@ -454,8 +461,6 @@ func statusOf(err error) Status {
 		return StatusPermission
 	case errors.Is(err, regmem.ErrBounds):
 		return StatusBounds
-	case errors.Is(err, regmem.ErrNotResident):
-		return StatusMemory
 	}
 	return StatusKey
 }

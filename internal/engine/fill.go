@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"multiedge/internal/engine/queue"
+	"multiedge/internal/frame"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
@@ -13,20 +15,20 @@ import (
 // fill takes from the connections that have something to send, in turn, until the frame is full. The first pays for the
 // frame's own headers.
 func (w *builder) fill() {
-	f := &w.s.fair
-	f.quantum = w.limit
-	cost := wire.EthLen + wire.FixedLen
-	for c := f.front(); c != nil; c = f.front() {
+	f := &w.s.members.fair
+	f.Quantum = w.limit
+	cost := frame.HeaderLen + wire.FixedLen
+	for c := f.Front(); c != nil; c = f.Front() {
 		room := w.room
 		more := w.from(c)
-		f.spend(c, cost+room-w.room)
+		f.Spend(&c.share, cost+room-w.room)
 		if more {
 			break
 		}
-		f.remove(c)
+		f.Remove(&c.share)
 		cost = 0
 	}
-	if f.waiting == 0 {
+	if f.Waiting == 0 {
 		w.flags |= wire.FlagPush
 	}
 }
@@ -36,7 +38,7 @@ func (w *builder) from(c *conn) (more bool) {
 	if c.ctl != 0 && !w.control(c) {
 		return true
 	}
-	for c.adQueue.len() > 0 && c.remote != 0 {
+	for c.exports.queue.Len() > 0 && c.remote != 0 {
 		if !w.advert(c) {
 			return true
 		}
@@ -46,7 +48,7 @@ func (w *builder) from(c *conn) (more bool) {
 	}
 	// The data of the peer's reads and what is our own go first by turns: a peer can keep reads outstanding for ever.
 	c.ownFirst = !c.ownFirst
-	for c.urgent.len()+c.retx.len() > 0 {
+	for c.send.urgent.Len()+c.send.retx.Len() > 0 {
 		if !c.ownFirst && w.answersOldest(c) || !w.resend(c) {
 			return true
 		}
@@ -54,7 +56,7 @@ func (w *builder) from(c *conn) (more bool) {
 	if c.ownFirst && !w.own(c) {
 		return true
 	}
-	for c.answering.len() > 0 {
+	for c.recv.answering.Len() > 0 {
 		if !w.answer(c) {
 			return true
 		}
@@ -66,7 +68,7 @@ func (w *builder) from(c *conn) (more bool) {
 // has here may wait for it. What was lost goes after it, and not into the same frame, for it may be lost for ever where
 // the peer has no room for it, since all that we have there waits for such an answer.
 func (w *builder) answersOldest(c *conn) bool {
-	if c.answering.len() == 0 || *c.answering.front() != c.rcvBase {
+	if c.recv.answering.Len() == 0 || *c.recv.answering.Front() != c.recv.base {
 		return false
 	}
 	room := w.room
@@ -76,7 +78,7 @@ func (w *builder) answersOldest(c *conn) bool {
 
 // own sends refusals and operations and reports false if the frame is full.
 func (w *builder) own(c *conn) bool {
-	for c.naks.len() > 0 {
+	for c.recv.naks.Len() > 0 {
 		if w.room < 16 {
 			return false
 		}
@@ -85,7 +87,7 @@ func (w *builder) own(c *conn) bool {
 	if c.state != connOpen && c.state != connClosing {
 		return true
 	}
-	for c.sndCur != c.sndNext && c.sendable(c.sndCur) {
+	for c.send.cur != c.send.next && c.sendable(c.send.cur) {
 		if !w.operation(c) {
 			return false
 		}
@@ -100,14 +102,15 @@ func (w *builder) control(c *conn) bool {
 		bit := c.ctl & -c.ctl
 		switch bit {
 		case ctlOpen:
-			*g = wire.Segment{Kind: wire.KindOpen, From: uint32(c.id), Limit: uint32(c.window), Name: []byte(c.service),
-				Data: c.data}
+			*g = wire.Segment{Kind: wire.KindOpen, From: uint32(c.id), Window: uint32(c.recv.window),
+				Name: []byte(c.dial.service),
+				Data: c.dial.data}
 			if c.ordered {
 				g.Flags = wire.OpenOrdered
 			}
 		case ctlAccept:
-			*g = wire.Segment{Kind: wire.KindAccept, Conn: c.remote, From: uint32(c.id), Limit: uint32(c.window),
-				Data: c.data}
+			*g = wire.Segment{Kind: wire.KindAccept, Conn: c.remote, From: uint32(c.id), Window: uint32(c.recv.window),
+				Data: c.dial.data}
 		case ctlRefuse:
 			*g = wire.Segment{Kind: wire.KindRefuse, Status: uint8(c.status), Conn: c.remote, Data: []byte(c.text)}
 		case ctlClose:
@@ -118,8 +121,8 @@ func (w *builder) control(c *conn) bool {
 		case ctlCredit:
 			*g = c.credit()
 		case ctlWant:
-			c.msgs.asked = c.msgs.wanted() // less than when it was queued, if some were given up since
-			*g = wire.Segment{Kind: wire.KindWant, Conn: c.remote, Key: uint64(c.msgs.asked)}
+			c.msgs.out.asked = c.msgs.out.wanted() // less than when it was queued, if some were given up since
+			*g = wire.Segment{Kind: wire.KindWant, Conn: c.remote, Key: uint64(c.msgs.out.asked)}
 		}
 		if bit == ctlOpen && c.state != connDialing {
 			c.ctl &^= bit
@@ -136,9 +139,9 @@ func (w *builder) control(c *conn) bool {
 }
 
 func (w *builder) nak(c *conn) {
-	op := *c.naks.front()
-	c.naks.pop()
-	if !op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+	op := *c.recv.naks.Front()
+	c.recv.naks.Pop()
+	if !op.InWindow(c.recv.base, c.recv.base.Distance(c.recv.top)) {
 		return
 	}
 	o := c.rop(op)
@@ -152,47 +155,49 @@ func (w *builder) nak(c *conn) {
 
 // resend sends the oldest lost part again. It reports false if it did not fit.
 func (w *builder) resend(c *conn) bool {
-	q := &c.urgent
-	if q.len() == 0 {
-		q = &c.retx
+	q := &c.send.urgent
+	if q.Len() == 0 {
+		q = &c.send.retx
 	}
-	r := q.front()
+	r := q.Front()
 	if r.kind == recAnswer {
 		o := c.answeredOp(r.op)
 		if o == nil {
-			q.pop()
+			q.Pop()
 			return true
 		}
-		n, ok := kinds[o.kind].reply(w, c, o, part{r.op, r.off, r.n, 0}, true)
-		if !ok && c.parkPart(w.now, *r, false, regmem.ReadTarget) {
-			q.pop()
+		n, ok, lack := kinds[o.kind].reply(w, c, o, part{r.op, r.off, r.n, 0}, true)
+		if lack != nil {
+			c.parkPart(w.now, *r, false, regmem.ReadTarget, lack)
+			q.Pop()
 			return true
 		}
 		return ok && shrink(q, n)
 	}
 	if !c.outstanding(r.op) {
-		q.pop()
+		q.Pop()
 		return true
 	}
 	o := c.sop(r.op)
 	if r.kind == recOps {
 		r.off, r.n = 0, o.n
 	}
-	n, ok := w.part(c, o, r.op, r.off, r.n, !r.late)
-	if !ok && c.parkPart(w.now, *r, false, regmem.WriteSource) {
-		q.pop()
+	n, ok, lack := w.part(c, o, r.op, r.off, r.n, !r.late)
+	if lack != nil {
+		c.parkPart(w.now, *r, false, regmem.WriteSource, lack)
+		q.Pop()
 		return true
 	}
 	return ok && shrink(q, n)
 }
 
 // shrink takes n sent bytes from the front of the oldest resend of q and reports whether it is finished.
-func shrink(q *queue[resend], n uint64) bool {
-	r := q.front()
+func shrink(q *queue.Queue[resend], n uint64) bool {
+	r := q.Front()
 	r.kind = keepRange(r.kind)
 	r.off += n
 	if r.n -= n; r.n == 0 {
-		q.pop()
+		q.Pop()
 		return true
 	}
 	return false
@@ -206,43 +211,46 @@ func keepRange(k recKind) recKind {
 	return k
 }
 
-// operation sends the next part of the operation at sndCur and reports false if the frame is full.
+// operation sends the next part of the operation at send.cur and reports false if the frame is full.
 func (w *builder) operation(c *conn) bool {
-	op := c.sndCur
+	op := c.send.cur
 	o := c.sop(op)
 	if o.done {
-		c.sndCur++
-		c.curOff = 0
+		c.send.cur++
+		c.send.curOff = 0
 		return true
 	}
-	n, ok := w.part(c, o, op, c.curOff, o.n-c.curOff, false)
-	if !ok {
-		rest := resend{kind: recRange, op: op, off: c.curOff, n: o.n - c.curOff, late: true}
-		if !c.parkPart(w.now, rest, false, regmem.WriteSource) {
-			return false
-		}
+	n, ok, lack := w.part(c, o, op, c.send.curOff, o.n-c.send.curOff, false)
+	switch {
+	case lack != nil:
+		rest := resend{kind: recRange, op: op, off: c.send.curOff, n: o.n - c.send.curOff, late: true}
+		c.parkPart(w.now, rest, false, regmem.WriteSource, lack)
 		n = rest.n
-	}
-	c.curOff += n
-	if c.curOff < o.n {
+	case !ok:
 		return false
 	}
-	c.sndCur++
-	c.curOff = 0
+	c.send.curOff += n
+	if c.send.curOff < o.n {
+		return false
+	}
+	c.send.cur++
+	c.send.curOff = 0
 	return true
 }
 
 // part sends the first bytes of [off, off+n) of one of our operations, as many as the frame takes, and returns how
-// many. ok is false if nothing fits.
-func (w *builder) part(c *conn, o *sendOp, op seqnum.Value, off, n uint64, retx bool) (sent uint64, ok bool) {
+// many. ok is false if nothing fits, or if memory is missing.
+func (w *builder) part(c *conn, o *sendOp, op seqnum.Value, off, n uint64, retx bool) (sent uint64, ok bool,
+	lack *miss) {
 	flags := o.flags
 	if off == 0 {
 		flags |= wire.SegFirst
 	}
 	if o.failed != OK {
-		return w.abandon(c, o, part{op, off, n, flags})
+		sent, ok = w.abandon(c, o, part{op, off, n, flags})
+		return sent, ok, nil
 	}
-	return kinds[o.Kind].emit(w, c, o, part{op, off, n, flags}, retx)
+	return kinds[o.op.Kind].emit(w, c, o, part{op, off, n, flags}, retx)
 }
 
 // bulkRoom returns how many of n bytes for destination offset place the frame's bulk segment can take; 0 if it has one
@@ -294,7 +302,7 @@ func (w *builder) announce(follows uint64) {
 
 // answeredOp returns the peer's operation op if its answer is still being sent.
 func (c *conn) answeredOp(op seqnum.Value) *recvOp {
-	if !op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+	if !op.InWindow(c.recv.base, c.recv.base.Distance(c.recv.top)) {
 		return nil
 	}
 	if o := c.rop(op); o.state == ropAnswering {
@@ -305,22 +313,23 @@ func (c *conn) answeredOp(op seqnum.Value) *recvOp {
 
 // answer sends the next part of the oldest answer and reports false if the frame is full.
 func (w *builder) answer(c *conn) bool {
-	op := *c.answering.front()
+	op := *c.recv.answering.Front()
 	o := c.answeredOp(op)
 	if o == nil {
-		c.answering.pop()
+		c.recv.answering.Pop()
 		return true
 	}
-	n, ok := kinds[o.kind].reply(w, c, o, part{op, o.sent, o.n - o.sent, 0}, false)
-	if !ok {
-		if !c.parkPart(w.now, resend{kind: recAnswer, op: op}, true, regmem.ReadTarget) {
-			return false
-		}
-		c.answering.pop()
+	n, ok, lack := kinds[o.kind].reply(w, c, o, part{op, o.sent, o.n - o.sent, 0}, false)
+	switch {
+	case lack != nil:
+		c.parkPart(w.now, resend{kind: recAnswer, op: op}, true, regmem.ReadTarget, lack)
+		c.recv.answering.Pop()
 		return true
+	case !ok:
+		return false
 	}
 	if o.sent += n; o.sent >= o.n {
-		c.answering.pop()
+		c.recv.answering.Pop()
 		return true
 	}
 	return o.state != ropAnswering

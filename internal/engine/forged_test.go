@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/wire"
 )
 
@@ -93,10 +94,10 @@ func (r *rig) forgeries(to int) map[string][]flight {
 			out["crypto"] = append(out["crypto"], flight{link: 0, b: sealed})
 		}
 	}
-	link := wire.LinkInfo{RxSlots: 256, Version: 1 << 30, MTU: 1500, MAC: evil}
+	link := wire.LinkInfo{RxSlots: 256, Version: 1 << 30, MTU: 1500, Addr: frame.Ether(evil)}
 	for _, g := range []wire.Segment{
 		{Kind: wire.KindPing}, {Kind: wire.KindProbe, Place: 1 << 32}, {Kind: wire.KindLink, Data: link.AppendTo(nil)},
-		{Kind: wire.KindOpen, From: 99, Limit: 2, Name: []byte("test")},
+		{Kind: wire.KindOpen, From: 99, Window: 2, Name: []byte("test")},
 		{Kind: wire.KindClose, Conn: 1, Status: 11}, {Kind: wire.KindAck, Size: 1 << 20, Place: 1<<20 + 1},
 	} {
 		for _, epoch := range []uint8{0, 1, 2, 255} {
@@ -196,7 +197,8 @@ func TestForgedHelloBeforeDial(t *testing.T) {
 	r := newRig(t, rigOptions{sealed: true})
 	r.boot(1, 1, rigOptions{sealed: true})
 	r.n[1].e.RemoveLink(r.now, 0) // its only link is number 5
-	r.n[1].e.SetLink(r.now, 5, engine.LinkConfig{Name: "edge5", MAC: macOf(1, 0), MTU: 1500, RxSlots: 256})
+	r.n[1].e.SetLink(r.now, 5, engine.LinkConfig{Name: "edge5", Addr: frame.Ether(macOf(1, 0)), MTU: 1500,
+		RxSlots: 256})
 	move := func(from int, f *flight) bool {
 		if mac := macOf(1-from, 0); f.b[0]&1 != 0 || string(f.b[:6]) == string(mac[:]) {
 			r.n[1-from].handle(r.now, 5-f.link, f.b)

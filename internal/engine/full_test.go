@@ -56,9 +56,9 @@ func TestUnconfirmedRefusals(t *testing.T) {
 	}
 	pn += 10_000 // its own frames have those before
 	for k := range uint32(2 * most) {
-		g := wire.Segment{Kind: wire.KindOpen, From: 1<<30 + k, Limit: 16, Name: []byte("none")}
+		g := wire.Segment{Kind: wire.KindOpen, From: 1<<30 + k, Window: 16, Name: []byte("none")}
 		if k%2 == 1 {
-			g = wire.Segment{Kind: wire.KindAccept, Conn: 1<<30 + k, From: 1<<30 + k, Limit: 16}
+			g = wire.Segment{Kind: wire.KindAccept, Conn: 1<<30 + k, From: 1<<30 + k, Window: 16}
 		}
 		pn++
 		r.give(1, flight{b: forge(like, pn, &g)})
@@ -72,7 +72,7 @@ func TestUnconfirmedRefusals(t *testing.T) {
 	}
 	r.pass = nil
 	r.must("the refusals are confirmed", 10*time.Second, func() bool { return r.n[1].e.TableSizes().Live == 1 })
-	g := wire.Segment{Kind: wire.KindOpen, From: 1 << 29, Limit: 16, Name: []byte("test")}
+	g := wire.Segment{Kind: wire.KindOpen, From: 1 << 29, Window: 16, Name: []byte("test")}
 	r.give(1, flight{b: forge(like, pn+1, &g)})
 	if ev := r.n[1].events[len(r.n[1].events)-1]; ev.Kind != engine.EvIncoming {
 		t.Errorf("the next request: %+v", ev)

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/internal/engine/op/span"
+	"multiedge/internal/engine/peering"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
@@ -53,14 +56,14 @@ type trust struct {
 // handshake is the part of a session that is gone soon after it opened.
 type handshake struct {
 	tls    *secure.Handshake // belongs to the Step while busy
-	rank   rank
+	rank   peering.Rank
 	begun  bool // a Step was made; at the answering end the asking end has said something
 	busy   bool // a Step is under way
 	queued bool // and not taken yet
 	over   bool
 	dialer bool
 	link   int // where its frames go
-	mac    [6]byte
+	addr   frame.Addr
 	// the session's numbers at the other end: until the peer's is proved, those that InitAcks of the address named
 	to      []uint32
 	said    int    // how many they named
@@ -87,34 +90,34 @@ type handshake struct {
 // stream puts the pieces of one level together.
 type stream struct {
 	buf  []byte
-	got  ranges
+	got  span.Set
 	done int // bytes given to the handshake
 }
 
 // put stores a piece. It reports whether all of it was there before.
 func (s *stream) put(off int, p []byte) (old bool) {
 	end := off + len(p)
-	if len(p) == 0 || s.got.covers(uint64(off), uint64(end)) {
+	if len(p) == 0 || s.got.Covers(uint64(off), uint64(end)) {
 		return len(p) > 0
 	}
 	if end > len(s.buf) {
 		s.buf = append(s.buf, make([]byte, end-len(s.buf))...)
 	}
 	copy(s.buf[max(off, s.done):], p[max(off, s.done)-off:])
-	s.got.add(uint64(off), uint64(end))
+	s.got.Add(uint64(off), uint64(end))
 	return false
 }
 
 // waits reports whether there is something to take.
 func (s *stream) waits() bool {
-	return len(s.got.spans) > 0 && s.got.spans[0].lo == 0 && int(s.got.spans[0].hi) > s.done
+	return len(s.got.Spans) > 0 && s.got.Spans[0].Lo == 0 && int(s.got.Spans[0].Hi) > s.done
 }
 
 // take returns what became readable. It stays as it is: a later put writes behind it alone.
 func (s *stream) take() (ready []byte) {
 	if s.waits() {
-		ready = s.buf[s.done:s.got.spans[0].hi]
-		s.done = int(s.got.spans[0].hi)
+		ready = s.buf[s.done:s.got.Spans[0].Hi]
+		s.done = int(s.got.Spans[0].Hi)
 	}
 	return ready
 }
@@ -122,10 +125,10 @@ func (s *stream) take() (ready []byte) {
 // params is what we say of ourselves in a session's handshake (clause 10.3).
 func (s *session) params() []byte {
 	e := s.e
-	p := wire.Params{Epoch: e.cfg.Epoch, Session: s.local, Previous: s.doubted, Shard: uint8(e.cfg.Shard),
+	p := wire.Params{Epoch: e.cfg.Epoch, Session: s.local, Previous: s.trust.doubted, Shard: uint8(e.cfg.Shard),
 		Last: uint8(e.cfg.Shards - 1)}
 	for i := range e.links {
-		if (e.up&^e.inside)&(1<<i) != 0 {
+		if (e.up&^e.self.inside)&(1<<i) != 0 {
 			p.Links = append(p.Links, e.linkInfo(i))
 		}
 	}
@@ -133,16 +136,16 @@ func (s *session) params() []byte {
 }
 
 // shake starts a handshake of s with the end that knows it by number.
-func (s *session) shake(now mono.Time, i int, mac [6]byte, number uint32, r rank) *handshake {
+func (s *session) shake(now mono.Time, i int, addr frame.Addr, number uint32, r peering.Rank) *handshake {
 	s.state = sessionShaking
-	s.hs = &handshake{rank: r, link: i, mac: mac, to: []uint32{number}, said: 1, again: mono.Never,
+	s.trust.hs = &handshake{rank: r, link: i, addr: addr, to: []uint32{number}, said: 1, again: mono.Never,
 		wait: handshakeRepeat, end: now.Add(handshakeTime)}
-	return s.hs
+	return s.trust.hs
 }
 
 // sendFlight sends what was not sent yet of the handshake's streams, or again what the peer may not have.
 func (s *session) sendFlight(now mono.Time, again bool) {
-	h := s.hs
+	h := s.trust.hs
 	for l := range secure.Levels {
 		out, from := h.out[l], h.sent[l]
 		// the peer's keys show that it has our first flight
@@ -164,14 +167,14 @@ const maxCryptoData = wire.MinFrame - wire.FixedLen - wire.CryptoLen - wire.TagL
 
 // sendCrypto queues one frame of the handshake, sealed unless it is of the first level.
 func (s *session) sendCrypto(c *wire.Crypto) {
-	h := s.hs
+	h := s.trust.hs
 	for _, number := range h.to {
-		f := outFrame{link: h.link, dst: h.mac, kind: wire.TypeCrypto, sess: number, body: c.AppendTo(nil)}
+		f := outFrame{link: h.link, dst: h.addr, kind: wire.TypeCrypto, sess: number, body: c.AppendTo(nil)}
 		if c.Level == uint8(secure.Protected) {
 			if h.seal == nil {
 				return
 			}
-			n := max(wire.FixedLen+len(f.body), wire.MinSealed-wire.EthLen-wire.TagLen)
+			n := max(wire.FixedLen+len(f.body), wire.MinSealed-frame.HeaderLen-wire.TagLen)
 			b := make([]byte, n, n+wire.TagLen)
 			copy(b[wire.FixedLen:], f.body)
 			head := wire.Header{Type: wire.TypeCrypto, KeyEpoch: h.seal.Epoch(), Path: uint8(h.link), Session: number,
@@ -187,28 +190,28 @@ func (s *session) sendCrypto(c *wire.Crypto) {
 
 // onSealedCrypto opens a frame of the handshake.
 func (e *Endpoint) onSealedCrypto(now mono.Time, s *session, h *wire.Header, b []byte) {
-	if s.hs == nil || s.hs.open == nil {
+	if s.trust.hs == nil || s.trust.hs.open == nil {
 		// The peer's flight goes on behind what gives its keys: else each dial would wait for the repetition.
-		if hs := s.hs; hs != nil && hs.dialer && hs.busy && len(hs.early) < maxEarly && len(b) <= wire.MinFrame {
+		if hs := s.trust.hs; hs != nil && hs.dialer && hs.busy && len(hs.early) < maxEarly && len(b) <= wire.MinFrame {
 			hs.early = append(hs.early, slices.Clone(b))
 		}
 		return
 	}
-	opened, ok := s.hs.open.Open(&e.nonce, e.opening, b, h.KeyEpoch, h.Path, h.PN)
+	opened, ok := s.trust.hs.open.Open(&e.scratch.nonce, e.scratch.opening, b, h.KeyEpoch, h.Path, h.PN)
 	switch {
-	case !ok && s.hs.said > 1:
+	case !ok && s.trust.hs.said > 1:
 		e.Count.UnknownSession++ // of another session that the address named: a peer that began anew has named two
 		return
-	case !ok || e.frame.DecodeOpened(opened) != nil:
+	case !ok || e.scratch.frame.DecodeOpened(opened) != nil:
 		e.Count.RejectedAuth++
 		return
 	}
-	s.onCrypto(now, e.frame.Tail, true)
+	s.onCrypto(now, e.scratch.frame.Tail, true)
 }
 
 // onCrypto takes a piece of the handshake; authentic says that it was sealed.
 func (s *session) onCrypto(now mono.Time, body []byte, authentic bool) {
-	h := s.hs
+	h := s.trust.hs
 	var c wire.Crypto
 	if c.Decode(body) != nil || (c.Level == uint8(secure.Protected) || c.Flags != 0) != authentic {
 		s.e.Count.RejectedMalformed++
@@ -225,7 +228,7 @@ func (s *session) onCrypto(now mono.Time, body []byte, authentic bool) {
 			s.onLastWord(now, &c)
 		}
 		return
-	case c.Level == uint8(secure.Initial) && h.open != nil && !h.in[0].got.covers(uint64(c.Offset),
+	case c.Level == uint8(secure.Initial) && h.open != nil && !h.in[0].got.Covers(uint64(c.Offset),
 		uint64(int(c.Offset)+len(c.Data))):
 		return // both ends have said all of that level: it is forged
 	}
@@ -253,7 +256,7 @@ func (s *session) onLastWord(now mono.Time, c *wire.Crypto) {
 // handshakeFailed ends a handshake that cannot succeed. The asking end goes on trying: somebody else may have answered
 // in the peer's place.
 func (s *session) handshakeFailed(now mono.Time, err error) {
-	h := s.hs
+	h := s.trust.hs
 	s.e.Count.HandshakesFailed++
 	stranger := errors.Is(err, secure.ErrStranger)
 	if stranger {
@@ -262,9 +265,9 @@ func (s *session) handshakeFailed(now mono.Time, err error) {
 	if h.dialer {
 		if stranger {
 			s.peer.past.troubled(now, TroubleWrongKey)
-			s.hint = "a node that answers in its place holds another key than the one authorised for it here"
+			s.setup.hint = "a node that answers in its place holds another key than the one authorised for it here"
 		}
-		if len(s.tries) > 1 {
+		if len(s.trust.tries) > 1 {
 			s.endTry(h)
 			return
 		}
@@ -284,7 +287,7 @@ func (s *session) handshakeFailed(now mono.Time, err error) {
 
 // lastWord says again how the handshake ended, to an asking end that did not hear it.
 func (s *session) lastWord(now mono.Time) {
-	h := s.hs
+	h := s.trust.hs
 	if h.answer == 0 || now < h.again {
 		return
 	}
@@ -301,8 +304,8 @@ func (s *session) refusedBy(now mono.Time, st Status) {
 		text = fmt.Sprintf("node %q does not authorise this node's key; add it there: edgectl peers add %v %s",
 			s.peer.name, s.e.cfg.Secure.Public, s.e.cfg.Name)
 	}
-	for s.dials.n > 0 {
-		s.dials.head.finish(now, st, text)
+	for s.members.dials.n > 0 {
+		s.members.dials.head.finish(now, st, text)
 	}
 	old := s.peer.session
 	s.discard()
@@ -314,7 +317,7 @@ func (s *session) refusedBy(now mono.Time, st Status) {
 // established is called when the peer has proved who it is: at the answering end with the last piece, at the asking end
 // with Done.
 func (s *session) established(now mono.Time) {
-	e, h := s.e, s.hs
+	e, h := s.e, s.trust.hs
 	var p wire.Params
 	if p.Decode(h.params) != nil || p.Session != s.remote || h.dialer && p.Shard != s.peer.shard {
 		s.handshakeFailed(now, errors.New("the peer's parameters contradict its frames"))
@@ -354,12 +357,12 @@ func (s *session) established(now mono.Time) {
 		s.peer.session = s
 	}
 	s.peer.last = p.Last
-	s.sealer, s.opener, h.sealer, h.opener = h.sealer, h.opener, nil, nil
+	s.trust.sealer, s.trust.opener, h.sealer, h.opener = h.sealer, h.opener, nil, nil
 	s.beginKeys(now)
 	s.e.showOpeners()
-	s.told = h.told
+	s.peerLinks.told = h.told
 	s.heardHere(now, h.link)
-	if s.asked = h.dialer; s.asked {
+	if s.trust.asked = h.dialer; s.trust.asked {
 		s.endHandshake()
 	} else {
 		h.answer, h.again, h.end = wire.CryptoDone, 0, now.Add(handshakeTime)
@@ -371,12 +374,12 @@ func (s *session) established(now mono.Time) {
 // heardHere makes the peer known on the link of the handshake, whose frames proved that it is there: a path begins with
 // that pair (clause 9.4).
 func (s *session) heardHere(now mono.Time, i int) {
-	for j, r := range s.links {
-		if r.mac == s.hs.mac {
-			s.seen[i] |= 1 << j
-			s.peer.heard.note(now, i, uint8(j))
+	for j, r := range s.peerLinks.links {
+		if r.addr == s.trust.hs.addr {
+			s.peerLinks.seen[i] |= 1 << j
+			s.peer.heard.Note(now, i, uint8(j))
 			s.peer.named |= 1 << j
-			s.peer.remote[uint8(j)] = remoteLink{mac: r.mac, mtu: r.mtu, joins: r.joins, slots: r.slots,
+			s.peer.remote[uint8(j)] = remoteLink{addr: r.addr, mtu: r.mtu, joins: r.joins, slots: r.slots,
 				shuffle: r.shuffle}
 		}
 	}
@@ -386,8 +389,8 @@ func (s *session) heardHere(now mono.Time, i int) {
 func (s *session) discard() {
 	e := s.e
 	s.state = sessionDead
-	for k := 0; s.conns > 0 && k < len(e.conns); k++ { // those of requests that were given up meanwhile
-		if c := e.conns[k]; c.s == s && c.state != connFree {
+	for k := 0; s.members.conns > 0 && k < len(e.conns.byIndex); k++ { // those of requests that were given up meanwhile
+		if c := e.conns.byIndex[k]; c.s == s && c.state != connFree {
 			c.finish(e.lastRun, StatusPeerDown, "")
 		}
 	}
@@ -396,22 +399,22 @@ func (s *session) discard() {
 }
 
 func (s *session) endHandshake() {
-	if s.hs == nil {
+	if s.trust.hs == nil {
 		return
 	}
 	s.e.answeredInit(s)
-	for _, h := range s.tries {
-		if h != s.hs {
+	for _, h := range s.trust.tries {
+		if h != s.trust.hs {
 			s.e.close(s, h)
 		}
 	}
-	s.e.close(s, s.hs)
-	s.hs, s.tries, s.answers = nil, nil, 0
+	s.e.close(s, s.trust.hs)
+	s.trust.hs, s.trust.tries, s.trust.answers = nil, nil, 0
 }
 
 // shakeTimeout repeats a flight, or gives the handshake up.
 func (s *session) shakeTimeout(now mono.Time) {
-	h := s.hs
+	h := s.trust.hs
 	switch {
 	case now >= h.end && s.state == sessionOpen: // the asking end must have heard our last word by now
 		s.endHandshake()
@@ -422,7 +425,7 @@ func (s *session) shakeTimeout(now mono.Time) {
 		}
 		s.endHandshake()
 		s.renumber()
-		s.state, s.cookies, s.initWait = sessionDialing, nil, firstInit
+		s.state, s.setup.cookies, s.setup.initWait = sessionDialing, nil, firstInit
 		s.sendInit(now)
 	case now >= h.end:
 		if h.answer == 0 {
@@ -446,41 +449,44 @@ func (h *handshake) deadline() mono.Time {
 }
 
 // answerInit begins the handshake that an Init with a good cookie asks for. The claimed identity is not believed yet.
-func (e *Endpoint) answerInit(now mono.Time, i int, src [6]byte, in *wire.Init, r rank) {
-	for _, s := range e.pending {
-		if s.remote == in.Session && s.claimed == NodeID(in.Node) && s.hs.link == i && s.hs.mac == src {
+func (e *Endpoint) answerInit(now mono.Time, i int, src frame.Addr, in *wire.Init, r peering.Rank) {
+	for _, s := range e.shakes.pending {
+		if s.remote == in.Session && s.trust.claimed == NodeID(in.Node) && s.trust.hs.link == i &&
+			s.trust.hs.addr == src {
 			e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 			return
 		}
 	}
-	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; p != nil && p.session != nil && p.session.hs != nil &&
-		p.session.hs.dialer && string(e.cfg.Node[:]) < string(in.Node[:]) {
+	if p := e.peers.byID[peerID{NodeID(in.Node), in.Shard}]; p != nil && p.session != nil &&
+		p.session.trust.hs != nil &&
+		p.session.trust.hs.dialer && string(e.cfg.Node[:]) < string(in.Node[:]) {
 		return // both ends ask, and ours prevails (clause 4.5)
 	}
 	// somebody between us can ask from its address
-	if r == rankPeer && !e.answers.take(now, answerTime, r, maxPeerAnswers) {
-		r = rankHeard
+	if r == peering.RankPeer && !e.shakes.answers.Take(now, answerTime, r, maxPeerAnswers) {
+		r = peering.RankHeard
 	}
-	if r != rankPeer && !e.answers.take(now, answerTime, r, maxAnswers) || e.steps[r].len() >= maxSteps {
+	if r != peering.RankPeer && !e.shakes.answers.Take(now, answerTime, r, maxAnswers) ||
+		e.shakes.steps[r].Len() >= maxSteps {
 		e.Count.RejectedNoRoom++
 		return
 	}
 	// one of them at random: an attacker who floods cannot choose which
-	if len(e.pending) >= maxPending {
+	if len(e.shakes.pending) >= maxPending {
 		e.Count.RejectedNoRoom++
-		e.pending[e.rng.IntN(len(e.pending))].discard()
+		e.shakes.pending[e.rng.IntN(len(e.shakes.pending))].discard()
 	}
 	s := e.newSession(now, &peer{}, e.cfg.Scheduler)
-	s.remote, s.epoch, s.claimed = in.Session, in.Epoch, NodeID(in.Node)
+	s.remote, s.epoch, s.trust.claimed = in.Session, in.Epoch, NodeID(in.Node)
 	s.shake(now, i, src, in.Session, r)
-	e.pending = append(e.pending, s)
+	e.shakes.pending = append(e.shakes.pending, s)
 	e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 }
 
 // answeredInit takes s out of those that answer an Init and are not open.
 func (e *Endpoint) answeredInit(s *session) {
-	if s.hs != nil && !s.hs.dialer {
-		e.pending = slices.DeleteFunc(e.pending, func(o *session) bool { return o == s })
+	if s.trust.hs != nil && !s.trust.hs.dialer {
+		e.shakes.pending = slices.DeleteFunc(e.shakes.pending, func(o *session) bool { return o == s })
 	}
 }
 
@@ -507,16 +513,16 @@ func (e *Endpoint) authorisedPeer(name string) (secure.Peer, bool) {
 // SetPeers replaces the authorised peers. Sessions with those that are not authorised any more end with StatusStranger.
 func (e *Endpoint) SetPeers(now mono.Time, peers *secure.Peers) {
 	e.cfg.Secure.Peers = peers
-	for _, s := range slices.Clone(e.sessions) {
+	for _, s := range slices.Clone(e.sessions.list) {
 		if _, ok := peers.ByNode(s.peer.id); !ok && !s.inside && s.state != sessionDead && s.peer.id != (NodeID{}) {
 			s.fail(now, StatusStranger)
 		}
 	}
-	for _, p := range e.peers { // who is dialled, and listed, by another name from now on
+	for _, p := range e.peers.list { // who is dialled, and listed, by another name from now on
 		if who, ok := peers.ByNode(p.id); ok {
 			p.name = who.Name
 		}
 	}
-	e.wrong = nil
+	e.hellos.wrong = nil
 	e.greet(now)
 }

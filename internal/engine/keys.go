@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/internal/engine/peering"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
@@ -50,21 +51,21 @@ func (l *KeyLimits) begin() uint64 { return l.Frames - l.Frames/8 }
 
 // beginKeys is called when a session has keys to seal with that it has not used.
 func (s *session) beginKeys(now mono.Time) {
-	l, k := &s.e.cfg.Keys, &s.keys
-	s.sealer.Left = l.begin()
+	l, k := &s.e.cfg.Keys, &s.trust.keys
+	s.trust.sealer.Left = l.begin()
 	k.since, k.at, k.due, k.failures = now, now.Add(l.Age-l.Age/8), false, 0
 	if k.number == 0 {
-		k.peer, k.lateAt = s.sealer.Epoch(), mono.Never
+		k.peer, k.lateAt = s.trust.sealer.Epoch(), mono.Never
 		s.e.showOpeners()
 	}
 }
 
 // keysTimeout is called when the keys are worn, and when those before are to be erased.
 func (s *session) keysTimeout(now mono.Time) {
-	k, l := &s.keys, &s.e.cfg.Keys
+	k, l := &s.trust.keys, &s.e.cfg.Keys
 	if now >= k.lateAt {
 		k.lateAt = mono.Never
-		s.e.retire(s.opener.Drop())
+		s.e.retire(s.trust.opener.Drop())
 	}
 	switch {
 	case now < k.at:
@@ -72,7 +73,7 @@ func (s *session) keysTimeout(now mono.Time) {
 		s.e.Count.KeysWorn++
 		s.fail(now, StatusPeerDown) // no key seals for ever: the peer does not exchange
 	default:
-		s.sealer.Left += 2*l.Frames - l.begin()
+		s.trust.sealer.Left += 2*l.Frames - l.begin()
 		k.due, k.at = true, now.Add(l.Age+l.Age/8)
 		if !k.busy && k.own == nil && k.next == nil {
 			s.exchange(now)
@@ -82,27 +83,27 @@ func (s *session) keysTimeout(now mono.Time) {
 
 // RenewKeys makes every sealed session begin an exchange of fresh keys now.
 func (e *Endpoint) RenewKeys(now mono.Time) {
-	for _, s := range e.sessions {
-		if s.state == sessionOpen && s.sealer != nil && !s.keys.due {
-			s.keys.at = now
+	for _, s := range e.sessions.list {
+		if s.state == sessionOpen && s.trust.sealer != nil && !s.trust.keys.due {
+			s.trust.keys.at = now
 		}
 	}
 }
 
 // exchange gives the next step of a key exchange to be computed.
 func (s *session) exchange(now mono.Time) {
-	k := &s.keys
+	k := &s.trust.keys
 	st := &Step{s: s, ours: k.own}
 	if k.heard {
-		st.present, st.theirs = secure.PresentOf(s.sealer, s.opener), k.theirs
+		st.present, st.theirs = secure.PresentOf(s.trust.sealer, s.trust.opener), k.theirs
 	}
 	k.busy, k.own = true, nil
-	s.e.give(now, rankPeer, st)
+	s.e.give(now, peering.RankPeer, st)
 }
 
 // exchanged takes what was computed.
 func (s *session) exchanged(now mono.Time, st *Step) {
-	k := &s.keys
+	k := &s.trust.keys
 	k.busy = false
 	if st.err != nil {
 		s.fail(now, StatusPeerDown) // the peer's half is none: it must not come to share a secret with everybody
@@ -112,7 +113,7 @@ func (s *session) exchanged(now mono.Time, st *Step) {
 	switch {
 	case st.sealer != nil:
 		k.own, k.next, k.lateAt = nil, st.sealer, mono.Never
-		s.e.retire(s.opener.Add(st.reader))
+		s.e.retire(s.trust.opener.Add(st.reader))
 		if k.peerReady {
 			s.turnKeys(now)
 		}
@@ -123,8 +124,8 @@ func (s *session) exchanged(now mono.Time, st *Step) {
 
 // onKeys takes the peer's half. It reports whether the frame may count as received.
 func (s *session) onKeys(now mono.Time, g *wire.Segment) bool {
-	k := &s.keys
-	if s.sealer == nil {
+	k := &s.trust.keys
+	if s.trust.sealer == nil {
 		s.e.Count.RejectedMalformed++
 		return false
 	}
@@ -148,12 +149,12 @@ func (s *session) onKeys(now mono.Time, g *wire.Segment) bool {
 
 // turnKeys seals with the next keys: the peer can open them.
 func (s *session) turnKeys(now mono.Time) {
-	k := &s.keys
-	s.sealer.Erase()
-	s.sealer = k.next
+	k := &s.trust.keys
+	s.trust.sealer.Erase()
+	s.trust.sealer = k.next
 	// Our READY is still pending. Any frame sealed with the new keys says the same; one must leave.
 	said := !k.owed
-	s.keys = keys{number: k.number + 1, peer: k.peer, lateAt: k.lateAt}
+	s.trust.keys = keys{number: k.number + 1, peer: k.peer, lateAt: k.lateAt}
 	s.beginKeys(now)
 	s.e.Count.KeyExchanges++
 	if !said {
@@ -163,29 +164,29 @@ func (s *session) turnKeys(now mono.Time) {
 
 // showKeys makes a frame leave on each path: it shows the peer what we seal with.
 func (s *session) showKeys() {
-	for m := s.txMask; m != 0; m &= m - 1 {
-		s.tx[bits.TrailingZeros64(m)].wantPing(true)
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
+		s.paths.tx[bits.TrailingZeros64(m)].wantPing(true)
 	}
 }
 
 // keysLost is called when a frame with Keys of an exchange was lost.
 func (s *session) keysLost(number uint32) {
 	switch {
-	case s.sealer == nil:
-	case number == s.keys.number+1:
-		s.keys.owed = true
-	case number == s.keys.number:
+	case s.trust.sealer == nil:
+	case number == s.trust.keys.number+1:
+		s.trust.keys.owed = true
+	case number == s.trust.keys.number:
 		s.showKeys()
 	}
 }
 
 // peerSeals notes that the peer has turned to other keys, or that a frame of those before was late.
 func (s *session) peerSeals(now mono.Time, epoch uint8) {
-	k := &s.keys
+	k := &s.trust.keys
 	if k.next != nil && epoch == k.next.Epoch() {
 		s.turnKeys(now)
 	}
-	if k = &s.keys; epoch == s.sealer.Epoch() {
+	if k = &s.trust.keys; epoch == s.trust.sealer.Epoch() {
 		k.peer, k.lateAt = epoch, now.Add(lateTime)
 	}
 }
@@ -194,10 +195,10 @@ func (s *session) peerSeals(now mono.Time, epoch uint8) {
 // (RFC 9001 §6.6).
 func (s *session) forged(epoch uint8) {
 	s.e.Count.RejectedAuth++
-	if !s.opener.Knows(epoch) {
+	if !s.trust.opener.Knows(epoch) {
 		return
 	}
-	k, l := &s.keys, &s.e.cfg.Keys
+	k, l := &s.trust.keys, &s.e.cfg.Keys
 	k.failures++
 	if n := k.failures; n == l.Forged-l.Forged/8 && !k.due || n == 2*l.Forged {
 		k.at = 0
@@ -206,46 +207,46 @@ func (s *session) forged(epoch uint8) {
 
 // eraseKeys forgets the keys of a session that is over.
 func (s *session) eraseKeys() {
-	if s.opener == nil {
+	if s.trust.opener == nil {
 		return
 	}
-	s.sealer.Erase()
-	if s.keys.next != nil {
-		s.keys.next.Erase()
+	s.trust.sealer.Erase()
+	if s.trust.keys.next != nil {
+		s.trust.keys.next.Erase()
 	}
-	if s.keys.own != nil {
-		s.keys.own.Erase()
+	if s.trust.keys.own != nil {
+		s.trust.keys.own.Erase()
 	}
 	s.e.showOpeners()
-	s.e.retire(s.opener.Close()...)
-	s.keys = keys{at: mono.Never, lateAt: mono.Never}
+	s.e.retire(s.trust.opener.Close()...)
+	s.trust.keys = keys{at: mono.Never, lateAt: mono.Never}
 }
 
-// grave is keys to open with that are out of use, until no Reader can be at it with them.
-type grave struct {
+// retiredKeys are keys to open with that are out of use, until no Reader can be at it with them.
+type retiredKeys struct {
 	keys  []*secure.Generation
 	turns []uint64 // the Readers', when they went out of use
 }
 
-// graveTime is how often it is looked whether keys can be erased.
-const graveTime = time.Millisecond
+// eraseEvery is how often retired keys are checked.
+const eraseEvery = time.Millisecond
 
 // retire erases keys that the openers do not show any more, as soon as every Reader that was reading has come to an end
 // of that.
 func (e *Endpoint) retire(keys ...*secure.Generation) {
-	g := grave{keys: keys}
-	for _, r := range e.openers.readers {
+	g := retiredKeys{keys: keys}
+	for _, r := range e.shakes.openers.readers {
 		g.turns = append(g.turns, r.turn.Load())
 	}
-	if !e.bury(&g) {
-		e.graves = append(e.graves, g)
-		e.graveAt = e.lastRun.Add(graveTime)
+	if !e.erase(&g) {
+		e.shakes.retired = append(e.shakes.retired, g)
+		e.shakes.eraseAt = e.lastRun.Add(eraseEvery)
 	}
 }
 
-// bury erases the keys of g if no Reader is at it with them.
-func (e *Endpoint) bury(g *grave) bool {
-	for i, r := range e.openers.readers {
+// erase erases the keys of g if no Reader is at it with them.
+func (e *Endpoint) erase(g *retiredKeys) bool {
+	for i, r := range e.shakes.openers.readers {
 		if g.turns[i]%2 == 1 && r.turn.Load() == g.turns[i] {
 			return false
 		}
@@ -256,8 +257,8 @@ func (e *Endpoint) bury(g *grave) bool {
 
 // buryAll erases what can be erased meanwhile.
 func (e *Endpoint) buryAll(now mono.Time) {
-	e.graves = slices.DeleteFunc(e.graves, func(g grave) bool { return e.bury(&g) })
-	if e.graveAt = mono.Never; len(e.graves) > 0 {
-		e.graveAt = now.Add(graveTime)
+	e.shakes.retired = slices.DeleteFunc(e.shakes.retired, func(g retiredKeys) bool { return e.erase(&g) })
+	if e.shakes.eraseAt = mono.Never; len(e.shakes.retired) > 0 {
+		e.shakes.eraseAt = now.Add(eraseEvery)
 	}
 }

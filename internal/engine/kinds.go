@@ -14,18 +14,21 @@ import (
 // applied it or has answered it in full; the other end delivers it, and replies to it if it has an answer.
 type opKind struct {
 	request wire.Kind // of the segments that carry it to the peer
+	next    wire.Kind // of those that follow one of the same kind in a frame, in short; KindPad: there is none
 	answer  wire.Kind // of the segments that carry its answer back; KindPad: it has none
 
 	// emit puts the first bytes of a part into the frame, as many as it takes, and returns how many. ok is false, and
-	// nothing was put, if nothing fits. retx says that they were sent before.
-	emit func(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool)
+	// nothing was put, if nothing fits, or if memory that it needs is not resident, which it returns then. retx says
+	// that they were sent before.
+	emit func(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool, lack *miss)
 	// deliver performs a request that no fence forbids. It ends in apply, perhaps with a later segment or when the
-	// answer has arrived, or in refuseAccess. It reports whether the segment may count as received (clause 3.3).
-	deliver func(c *conn, now mono.Time, o *recvOp, g *segment) bool
+	// answer has arrived, or in refuseAccess. It reports whether the segment may count as received (clause 3.3). If
+	// memory is not resident it has done nothing, and returns that.
+	deliver func(c *conn, now mono.Time, o *recvOp, g *segment) (received bool, lack *miss)
 	// reply is emit for a part of the answer, with no flags given. Nil without an answer.
-	reply func(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, ok bool)
+	reply func(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, ok bool, lack *miss)
 	// accept takes a segment of the answer, and completes the operation with the last of it. Nil without an answer.
-	accept func(c *conn, now mono.Time, g *segment) bool
+	accept func(c *conn, now mono.Time, g *segment) (received bool, lack *miss)
 	// complete counts an operation that has ended with st, and gives back what it held. It returns the memory that
 	// frames handed out may still refer to, if it failed.
 	complete func(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte)
@@ -49,6 +52,9 @@ var carriers [len(wire.Layouts)]carried
 func addKind(number OpKind, k opKind) {
 	kinds[number] = k
 	carriers[k.request] = carried{kind: number}
+	if k.next != wire.KindPad {
+		carriers[k.next] = carriers[k.request]
+	}
 	if k.answer != wire.KindPad {
 		carriers[k.answer] = carried{kind: number, answer: true}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 )
@@ -101,7 +102,8 @@ func TestRoundTrips(t *testing.T) {
 		}
 	}
 	for _, name := range []string{snap.Links[0].Name, "another"} {
-		r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: name, MAC: macOf(0, 0), MTU: 1500, RxSlots: 256})
+		r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: name, Addr: frame.Ether(macOf(0, 0)), MTU: 1500,
+			RxSlots: 256})
 		if n := r.n[0].e.Snapshot(r.now).Links[0].RoundTrips.Count(); (n > 0) != (name != "another") {
 			t.Errorf("link %s has %d round trips", name, n)
 		}

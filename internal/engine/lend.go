@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
 )
 
@@ -16,9 +17,9 @@ const unusedTime = 100 * time.Millisecond
 
 // lending is what a shared queue lends.
 type lending struct {
-	lent  int           // of those promised
-	looks bool          // it is among those that are looked at
-	short queue[ConnID] // connections with messages that found no buffer
+	lent  int                 // of those promised
+	looks bool                // it is among those that are looked at
+	short queue.Queue[ConnID] // connections with messages that found no buffer
 }
 
 // borrowing is what others were lent of what a connection was promised.
@@ -29,7 +30,7 @@ type borrowing struct {
 
 // starves reports whether connections ask in vain, and others may not use what they were promised.
 func (q *receiveQueue) starves() bool {
-	return q.asking.len() > 0 && q.free()+q.lent <= 0 && q.promised > q.lent
+	return q.asking.Len() > 0 && q.free()+q.lent <= 0 && q.promised > q.lent
 }
 
 // lookSoon sets the timer for lookAtUnused. That goes through all connections of the queue, so it waits for the timer:
@@ -39,27 +40,27 @@ func (e *Endpoint) lookSoon(now mono.Time, q *receiveQueue) {
 		return
 	}
 	q.looks = true
-	if len(e.lenders) == 0 {
-		e.unusedAt = now.Add(unusedTime)
+	if len(e.queues.lenders) == 0 {
+		e.queues.unusedAt = now.Add(unusedTime)
 	}
-	e.lenders = append(e.lenders, q)
+	e.queues.lenders = append(e.queues.lenders, q)
 }
 
 // unusedTimeout is when that is looked.
 func (e *Endpoint) unusedTimeout() mono.Time {
-	if len(e.lenders) == 0 {
+	if len(e.queues.lenders) == 0 {
 		return mono.Never
 	}
-	return e.unusedAt
+	return e.queues.unusedAt
 }
 
 // serveShort goes on with messages that found no buffer: those first whose connection was the first to have such.
 func (e *Endpoint) serveShort(now mono.Time, q *receiveQueue) {
-	for q.posted.len() > 0 && q.short.len() > 0 {
-		c := e.takerOf(q, *q.short.front())
-		q.short.pop()
+	for q.posted.Len() > 0 && q.short.Len() > 0 {
+		c := e.takerOf(q, *q.short.Front())
+		q.short.Pop()
 		if c != nil {
-			c.msgs.short = false
+			c.msgs.in.short = false
 			c.release(now)
 		}
 	}
@@ -67,17 +68,17 @@ func (e *Endpoint) serveShort(now mono.Time, q *receiveQueue) {
 
 // lookAtUnused lends what has not been used since the last look.
 func (e *Endpoint) lookAtUnused(now mono.Time) {
-	queues := e.lenders
-	e.lenders = nil
+	queues := e.queues.lenders
+	e.queues.lenders = nil
 	for _, q := range queues {
 		for _, c := range q.takers {
 			m := c.msgs
-			if m.lookedBegun == m.begun && m.lookedTill == m.limit {
-				q.lent -= m.lent
-				m.lent = int(m.limit - m.begun)
-				q.lent += m.lent
+			if m.in.lookedBegun == m.in.begun && m.in.lookedTill == m.in.limit {
+				q.lent -= m.in.lent
+				m.in.lent = int(m.in.limit - m.in.begun)
+				q.lent += m.in.lent
 			}
-			m.lookedBegun, m.lookedTill = m.begun, m.limit
+			m.in.lookedBegun, m.in.lookedTill = m.in.begun, m.in.limit
 		}
 		q.looks = false
 		e.serveAsking(now, q)

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"time"
 
+	"multiedge/internal/engine/peering"
 	"multiedge/internal/hist"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
@@ -18,7 +19,7 @@ type peerLinks struct {
 	announced uint64               // which of them there are; a part of known
 	known     uint64               // which there are or were
 	seen      [MaxLinks]uint64     // per local link: the peer's links whose frames arrived there
-	followed  ration               // changes of the peer's links
+	followed  peering.Ration       // changes of the peer's links
 	news      uint64               // links of ours that the peer must be told about
 	told      uint32               // the version of our links that our parameters in the handshake had
 }
@@ -57,14 +58,14 @@ func (e *Endpoint) SetLink(now mono.Time, i int, lc LinkConfig) error {
 		e.began = now
 	}
 	e.up |= 1 << i
-	if e.inside &^= 1 << i; lc.Inside {
-		e.inside |= 1 << i
+	if e.self.inside &^= 1 << i; lc.Inside {
+		e.self.inside |= 1 << i
 	} else {
 		e.announceLink(i)
 		e.greet(now)
 	}
-	for _, s := range e.sessions {
-		s.seen[i] = 0
+	for _, s := range e.sessions.list {
+		s.peerLinks.seen[i] = 0
 		s.dropPath(now, i, "link changed")
 		s.refreshPaths(now)
 	}
@@ -80,11 +81,11 @@ func (e *Endpoint) RemoveLink(now mono.Time, i int) {
 	e.links[i].up = false
 	e.up &^= 1 << i
 	e.announceLink(i)
-	for _, p := range e.peers {
-		p.heard.forget(i)
+	for _, p := range e.peers.list {
+		p.heard.Forget(i)
 	}
-	for _, s := range e.sessions {
-		s.seen[i] = 0
+	for _, s := range e.sessions.list {
+		s.peerLinks.seen[i] = 0
 		s.dropPath(now, i, "link down")
 	}
 }
@@ -92,11 +93,11 @@ func (e *Endpoint) RemoveLink(now mono.Time, i int) {
 // SetLinkBlocked tells that the shell still holds unsent frames of link i: PollTransmit gives no more for it.
 func (e *Endpoint) SetLinkBlocked(i int, blocked bool) {
 	e.links[i].blocked = blocked
-	if blocked || !e.muted {
+	if blocked || !e.sessions.muted {
 		return
 	}
-	e.muted = false
-	for _, s := range e.sessions {
+	e.sessions.muted = false
+	for _, s := range e.sessions.list {
 		s.acks.muteTo = 0
 	}
 }
@@ -104,8 +105,8 @@ func (e *Endpoint) SetLinkBlocked(i int, blocked bool) {
 // linkInfo describes link i to peers; one that is not up has no slots.
 func (e *Endpoint) linkInfo(i int) wire.LinkInfo {
 	l := &e.links[i]
-	in := wire.LinkInfo{Link: uint8(i), Version: e.linkVersion, MTU: uint32(l.MTU), Joins: l.Super > 0,
-		Shuffle: l.Shuffle, MAC: l.MAC}
+	in := wire.LinkInfo{Link: uint8(i), Version: e.hellos.linkVersion, MTU: uint32(l.MTU), Joins: l.Super > 0,
+		Shuffle: l.Shuffle, Addr: l.Addr}
 	if e.up&(1<<i) != 0 {
 		in.RxSlots = uint16(min(l.RxSlots, 65535))
 	}
@@ -114,13 +115,13 @@ func (e *Endpoint) linkInfo(i int) wire.LinkInfo {
 
 // described is the link that a description is of.
 func described(l *wire.LinkInfo) remoteLink {
-	return remoteLink{mac: l.MAC, mtu: int(l.MTU), joins: l.Joins, slots: int(l.RxSlots), shuffle: l.Shuffle,
+	return remoteLink{addr: l.Addr, mtu: int(l.MTU), joins: l.Joins, slots: int(l.RxSlots), shuffle: l.Shuffle,
 		version: l.Version}
 }
 
 // changes reports whether a description of one of the peer's links, than which nothing newer is known, is news.
 func (s *session) changes(l *wire.LinkInfo) bool {
-	was := s.links[l.Link]
+	was := s.peerLinks.links[l.Link]
 	newest := was.version <= l.Version
 	was.version = l.Version
 	return newest && was != described(l)
@@ -129,13 +130,13 @@ func (s *session) changes(l *wire.LinkInfo) bool {
 // setRemoteLink takes what the peer says of one of its links, unless something newer is known (clause 10.4).
 func (s *session) setRemoteLink(l *wire.LinkInfo) {
 	j := int(l.Link)
-	if s.links[j].version > l.Version {
+	if s.peerLinks.links[j].version > l.Version {
 		return
 	}
-	s.links[j] = described(l)
-	s.announced, s.known = s.announced|1<<j, s.known|1<<j
+	s.peerLinks.links[j] = described(l)
+	s.peerLinks.announced, s.peerLinks.known = s.peerLinks.announced|1<<j, s.peerLinks.known|1<<j
 	if l.RxSlots == 0 {
-		s.announced &^= 1 << j
+		s.peerLinks.announced &^= 1 << j
 	}
 }
 
@@ -146,12 +147,12 @@ const mostLinkChanges = 4 * MaxLinks
 // onLink follows a change of one of the peer's links. It reports whether the frame may count as received (clause 3.3).
 func (s *session) onLink(now mono.Time, data []byte) bool {
 	var l wire.LinkInfo
-	if s.opener == nil || l.Decode(data) != nil {
+	if s.trust.opener == nil || l.Decode(data) != nil {
 		s.e.Count.RejectedMalformed++
 		return false
 	}
 	news := s.changes(&l)
-	if news && !s.followed.take(now, time.Second, rankPeer, mostLinkChanges) {
+	if news && !s.peerLinks.followed.Take(now, time.Second, peering.RankPeer, mostLinkChanges) {
 		s.e.Count.RejectedNoRoom++
 		return false
 	}
@@ -165,21 +166,21 @@ func (s *session) onLink(now mono.Time, data []byte) bool {
 // announceLink queues news of a link for every sealed session: its parameters named the links of that time. In
 // plaintext Hello carries the news.
 func (e *Endpoint) announceLink(i int) {
-	if e.inside&(1<<i) != 0 {
+	if e.self.inside&(1<<i) != 0 {
 		return
 	}
-	e.linkVersion++
-	e.changed[i] = e.linkVersion
-	for _, s := range e.sessions {
-		if s.sealer != nil {
-			s.news |= 1 << i
+	e.hellos.linkVersion++
+	e.hellos.changed[i] = e.hellos.linkVersion
+	for _, s := range e.sessions.list {
+		if s.trust.sealer != nil {
+			s.peerLinks.news |= 1 << i
 		}
 	}
 }
 
 // changedSince are the links of ours that changed after version told.
 func (e *Endpoint) changedSince(told uint32) (m uint64) {
-	for i, v := range e.changed {
+	for i, v := range e.hellos.changed {
 		if v > told {
 			m |= 1 << i
 		}
@@ -190,8 +191,8 @@ func (e *Endpoint) changedSince(told uint32) (m uint64) {
 // links appends the news of our links (clause 10.4).
 func (w *builder) links() {
 	s := w.s
-	for ; s.news != 0 && w.room >= 64; s.news &= s.news - 1 {
-		i := bits.TrailingZeros64(s.news)
+	for ; s.peerLinks.news != 0 && w.room >= 64; s.peerLinks.news &= s.peerLinks.news - 1 {
+		i := bits.TrailingZeros64(s.peerLinks.news)
 		in := s.e.linkInfo(i)
 		w.seg = wire.Segment{Kind: wire.KindLink, Data: in.AppendTo(nil)}
 		w.small(&w.seg)
@@ -201,7 +202,7 @@ func (w *builder) links() {
 
 // ownLink says what link the frame leaves on, whether that is news or not.
 func (w *builder) ownLink() {
-	if w.s.sealer == nil {
+	if w.s.trust.sealer == nil {
 		return
 	}
 	in := w.s.e.linkInfo(w.p.link)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 )
@@ -205,7 +206,7 @@ func testRemoveAndSetLink(t *testing.T, sealed bool) {
 				t.Errorf("%d bytes were sent on the link that is gone", n)
 			}
 			down = false
-			r.n[node].e.SetLink(r.now, 1, engine.LinkConfig{Name: "edge1", MAC: macOf(node, 1), MTU: 9000,
+			r.n[node].e.SetLink(r.now, 1, engine.LinkConfig{Name: "edge1", Addr: frame.Ether(macOf(node, 1)), MTU: 9000,
 				RxSlots: 256})
 			s.forTime(1900*time.Millisecond, stallLimit)
 			before = r.perLink()
@@ -228,7 +229,8 @@ func testOnlyLinkReturns(t *testing.T, sealed bool) {
 	s.forTime(20*time.Millisecond, 20*time.Millisecond)
 	r.n[0].e.RemoveLink(r.now, 0)
 	s.forTime(3*time.Second, 4*time.Second)
-	r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(0, 0), MTU: 1500, RxSlots: 256})
+	r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(0, 0)), MTU: 1500,
+		RxSlots: 256})
 	start := r.now
 	n := s.seen
 	if !s.run(2*time.Second, func() bool { return s.seen > n }) {
@@ -487,7 +489,8 @@ func testFrameSizeFollowsPeer(t *testing.T, sealed bool) {
 	s := newStream(r, r.connect(engine.DialOptions{}))
 	r.settle()
 	for _, mtu := range []int{9000, 1500, 4000} {
-		r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: mtu, RxSlots: 256})
+		r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(1, 0)), MTU: mtu,
+			RxSlots: 256})
 		s.forTime(2*time.Second, 300*time.Millisecond)
 		for i := range r.n {
 			if got := r.pathMTU(i, 0); got != mtu {
@@ -504,8 +507,9 @@ func TestSessionScheduler(t *testing.T) { inBothForms(t, testSessionScheduler) }
 func testSessionScheduler(t *testing.T, sealed bool) {
 	r := newRig(t, rigOptions{sealed: sealed, links: 2})
 	for i := range r.n {
-		r.n[i].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(i, 0), MTU: 1500, RxSlots: 256,
-			Weight: 4})
+		r.n[i].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(i, 0)), MTU: 1500,
+			RxSlots: 256,
+			Weight:  4})
 	}
 	r.hop = 500 * time.Microsecond
 	s := newStream(r, r.connect(engine.DialOptions{Scheduler: "wsrr"}))
@@ -530,7 +534,8 @@ func testShuffleChanges(t *testing.T, sealed bool) {
 	r.settle()
 	s.forTime(10*time.Millisecond, 10*time.Millisecond)
 	for _, h := range []uint16{0, 78, 64, 0} {
-		r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256,
+		r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(1, 0)), MTU: 9000,
+			RxSlots: 256,
 			Shuffle: h})
 		s.forTime(100*time.Millisecond, 60*time.Millisecond)
 		s.finish()
@@ -571,7 +576,8 @@ func TestLinkCountsAreItsOwn(t *testing.T) {
 	s.forTime(100*time.Millisecond, time.Second)
 	e := r.n[0].e
 	sent := func() uint64 { return e.Snapshot(r.now).Links[1].Counters.FramesSent }
-	was, lc := sent(), engine.LinkConfig{Name: e.Snapshot(r.now).Links[1].Name, MAC: macOf(0, 1), MTU: 1500}
+	was, lc := sent(), engine.LinkConfig{Name: e.Snapshot(r.now).Links[1].Name, Addr: frame.Ether(macOf(0, 1)),
+		MTU: 1500}
 	if was == 0 {
 		t.Fatal("nothing was sent on the link")
 	}

@@ -1,8 +1,7 @@
 package engine
 
 import (
-	"math/bits"
-
+	"multiedge/internal/engine/op/copies"
 	"multiedge/internal/seqnum"
 )
 
@@ -17,81 +16,48 @@ import (
 // how many bytes of copies a session may hold, half of them one user's where several have connections: what finds no
 // room waits for the acknowledgement.
 const (
-	stagedMost = 64 << 10
-	stagedRoom = 4 << 20
-
-	leastClass = 6                               // the shortest buffer has 64 bytes
-	classes    = 17 - leastClass                 // the longest has stagedMost
-	_          = uint(classes + leastClass - 17) // they agree
+	stagedMost = copies.Most
+	stagedRoom = copies.Room
 )
-
-// stage is the free buffers of copies, by class: a buffer of class i has 64<<i bytes.
-type stage struct {
-	free  [classes][][]byte
-	bytes int // of free
-}
-
-func classOf(n int) int { return max(bits.Len(uint(n-1)), leastClass) - leastClass }
-
-// take returns a buffer for n bytes, 1 to stagedMost.
-func (g *stage) take(n int) []byte {
-	c := classOf(n)
-	if k := len(g.free[c]); k > 0 {
-		b := g.free[c][k-1]
-		g.free[c] = g.free[c][:k-1]
-		g.bytes -= len(b)
-		return b[:n]
-	}
-	return make([]byte, 1<<(c+leastClass))[:n]
-}
-
-// put takes a buffer back. What is more than one session may use is left to the collector.
-func (g *stage) put(b []byte) {
-	b = b[:cap(b)]
-	if g.bytes+len(b) <= stagedRoom {
-		c := classOf(len(b))
-		g.free[c] = append(g.free[c], b)
-		g.bytes += len(b)
-	}
-}
 
 // submitLocal gives the local bytes of a write with LocalDone back at once, if they can be copied. Where too many
 // operations are hidden already the write becomes one without the flag.
 func (c *conn) submitLocal(op seqnum.Value) {
 	o := c.sop(op)
-	if c.hidden+c.acking >= c.e.cfg.OpWindow {
-		o.Flags &^= LocalDone
+	if c.send.hidden+c.send.acking >= c.e.cfg.OpWindow {
+		o.op.Flags &^= LocalDone
 		return
 	}
-	c.acking++
+	c.send.acking++
 	most := c.e.cfg.StagedMost
-	switch n := len(o.Local); {
+	switch n := len(o.op.Local); {
 	case n <= MaxInline:
-		if o.Local != nil {
-			o.Inline = uint8(copy(o.Data[:], o.Local))
+		if o.op.Local != nil {
+			o.op.Inline = uint8(copy(o.op.Data[:], o.op.Local))
 		}
 		c.giveLocal(op)
-		o.Local = nil
+		o.op.Local = nil
 	case n <= most && c.stageRoom(n):
-		b := c.e.stage.take(n)
-		copy(b, o.Local)
+		b := c.e.copies.Take(n)
+		copy(b, o.op.Local)
 		c.chargeStage(cap(b))
 		o.staged = true
 		c.giveLocal(op)
-		o.Local = b
+		o.op.Local = b
 		c.e.Count.WritesStaged++
 	}
 }
 
 // stageRoom reports whether a copy of n bytes may be held.
 func (c *conn) stageRoom(n int) bool {
-	n = 1 << (classOf(n) + leastClass)
-	return c.s.staged+n <= stagedRoom && (len(c.s.fair.users) == 1 || c.userShare().staged+n <= stagedRoom/2)
+	n = 1 << (copies.ClassOf(n) + copies.LeastClass)
+	return c.s.members.staged+n <= stagedRoom && (c.s.members.fair.OneUser() || c.userShare().Staged+
+		n <= stagedRoom/2)
 }
 
 func (c *conn) chargeStage(bytes int) {
-	c.s.staged += bytes
-	c.userShare().staged += bytes
+	c.s.members.staged += bytes
+	c.userShare().Staged += bytes
 }
 
 // giveLocal tells the owner that the local bytes of an operation are its own again. The operation is hidden from now
@@ -99,15 +65,15 @@ func (c *conn) chargeStage(bytes int) {
 func (c *conn) giveLocal(op seqnum.Value) {
 	o := c.sop(op)
 	o.hidden = true
-	c.acking--
-	c.hidden++
-	c.pending--
-	if o.Region != nil {
-		o.Region.InFlight--
-		o.Region = nil
+	c.send.acking--
+	c.send.hidden++
+	c.send.pending--
+	if o.op.Region != nil {
+		o.op.Region.InFlight--
+		o.op.Region = nil
 	}
-	o.Local = nil
-	c.e.emit(Event{Kind: EvComplete, Conn: c.id, Token: o.Token, Local: true})
+	o.op.Local = nil
+	c.e.emit(Event{Kind: EvComplete, Conn: c.id, Token: o.op.Token, Local: true})
 }
 
 // localAcked notes that the peer has received n bytes more of a write, whose frame is never sent again: every byte is
@@ -126,12 +92,12 @@ func (c *conn) localAcked(op seqnum.Value, n uint64) {
 // endLocal finishes the event of a write with LocalDone that has ended.
 func (c *conn) endLocal(o *sendOp, ev *Event) {
 	if !o.hidden {
-		c.acking--
+		c.send.acking--
 		return
 	}
-	c.hidden--
-	c.pending++ // complete counts it down
-	ev.Kind, ev.Token, ev.Data = EvLate, o.Late, nil
+	c.send.hidden--
+	c.send.pending++ // complete counts it down
+	ev.Kind, ev.Token, ev.Data = EvLate, o.op.Late, nil
 	if ev.Status != OK {
 		c.e.Count.OpsFailedLate++
 	}
@@ -142,16 +108,16 @@ func (c *conn) endLocal(o *sendOp, ev *Event) {
 
 // unstage takes the copy of an operation back, whose end ev tells.
 func (c *conn) unstage(o *sendOp, ev *Event) {
-	ev.Data = o.Local[:cap(o.Local)] // frames handed out may still refer to it, whatever came of it
-	c.chargeStage(-cap(o.Local))
-	c.e.stage.put(o.Local)
+	ev.Data = o.op.Local[:cap(o.op.Local)] // frames handed out may still refer to it, whatever came of it
+	c.chargeStage(-cap(o.op.Local))
+	c.e.copies.Put(o.op.Local)
 	o.staged = false
 }
 
 // localRecord is the kind of record for a part of a write: of one whose local bytes the owner waits for, its
 // acknowledgement counts.
 func (o *sendOp) localRecord() recKind {
-	if o.Flags&LocalDone != 0 && !o.hidden {
+	if o.op.Flags&LocalDone != 0 && !o.hidden {
 		return recLocal
 	}
 	return recRange

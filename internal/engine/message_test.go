@@ -197,7 +197,7 @@ func TestMessageRefusals(t *testing.T) {
 
 		for token := range uint64(4) { // strict, and there is none
 			op := send(10+token, pattern(1, int(2000*token)))
-			op.Off = engine.NoWait
+			op.Patience = engine.NoWait
 			r.submit(0, c[0], op)
 		}
 		r.must("strict", time.Second, r.all(0, 6))
@@ -205,7 +205,7 @@ func TestMessageRefusals(t *testing.T) {
 			r.wantStatus(0, 10+token, engine.StatusNoBuffer)
 		}
 		patient := send(20, []byte("x"))
-		patient.Off = uint64(50 * time.Millisecond)
+		patient.Patience = uint64(50 * time.Millisecond)
 		start := r.now
 		r.submit(0, c[0], patient)
 		r.must("timeout", time.Second, r.all(0, 7))
@@ -215,7 +215,7 @@ func TestMessageRefusals(t *testing.T) {
 		}
 		got := r.post(1, c[1], 0, 30, 10)
 		strict := send(31, []byte("strict"))
-		strict.Off = engine.NoWait
+		strict.Patience = engine.NoWait
 		r.rest(100 * time.Millisecond)
 		r.submit(0, c[0], strict)
 		r.must("strict with a buffer", time.Second, r.all(0, 8))
@@ -240,7 +240,7 @@ func TestStrictInOrder(t *testing.T) {
 		var frames []flight
 		for token := range uint64(4) {
 			op := send(token, []byte{byte(token)})
-			op.Off = engine.NoWait
+			op.Patience = engine.NoWait
 			r.submit(0, c[0], op)
 			for _, f := range r.take(0) {
 				if carries(f.b, wire.KindSend) {
@@ -422,7 +422,7 @@ func (f *fencer) submitMixed(flags []engine.OpFlags, sends int) (own []flight) {
 		op := f.op
 		op.Kind, op.Flags, op.Token, op.Off = engine.OpWrite, fl, f.token, uint64(i*f.size)
 		if sends>>i&1 != 0 {
-			op.Kind, op.Off = engine.OpSend, 0
+			op.Kind = engine.OpSend
 		}
 		f.token++
 		op.Local = bytes.Repeat([]byte{f.fill}, f.size)

@@ -15,8 +15,8 @@ import (
 // part that was to be sent as what is to be sent. Nothing else waits. It is tried again when the owner says that the
 // page has come (Resident). A miss is no loss: neither congestion windows nor paths hear of it.
 //
-// Each kind of operation meets misses alike: its function finds ErrNotResident before it has changed anything, and
-// whoever called it (perform, accept, operation, answer, resend) finds Endpoint.missing set, and parks.
+// Each kind of operation meets misses alike: its function returns a miss before it has changed anything, and whoever
+// called it (perform, accept, operation, answer, resend) parks.
 
 const (
 	missTime  = time.Second            // how long an operation waits for memory (clause 16.4)
@@ -31,14 +31,13 @@ const (
 type Look func(r *regmem.Region, off, n uint64, site regmem.Site)
 
 // Observe has f be told of all memory that operations use; nil: nobody.
-func (e *Endpoint) Observe(f Look) { e.look = f }
+func (e *Endpoint) Observe(f Look) { e.misses.look = f }
 
 // misses is what is parked.
 type misses struct {
-	look    Look        // nil: nobody observes
-	missing regmem.Wait // what the latest touch did not find; whoever parks takes it
-	at      uint64      // where it looked: in the operation, or in the grant
-	trying  *missed     // it is being tried again
+	look    Look    // nil: nobody observes
+	latest  miss    // what the latest touch returned, if it missed
+	trying  *missed // it is being tried again
 	waits   map[regmem.Wait]chain
 	backs   map[regmem.Backing]chain // by the memory that they wait for
 	parked  []*missed                // all of them
@@ -48,6 +47,19 @@ type misses struct {
 	came    []arrivedPage            // for which more wait than were tried again
 	looking []*missed                // scratch
 	spare   []*missed
+}
+
+// miss is what an operation needs and is not resident. It is good until memory is touched again; nil: nothing is
+// missing.
+type miss struct {
+	wait regmem.Wait
+	at   uint64 // where it was met: in the operation, or in the grant
+}
+
+// lacks returns a miss.
+func (e *misses) lacks(w regmem.Wait, at uint64) *miss {
+	e.latest = miss{w, at}
+	return &e.latest
 }
 
 // missed is a part of an operation that is parked.
@@ -67,7 +79,7 @@ type missed struct {
 
 	heap   *regmem.Heap // what couriers carry for it
 	use    regmem.Use   // of part
-	off    uint64       // where that begins, as misses.at has it
+	off    uint64       // where that begins, as miss.at has it
 	landed bool         // a courier has put the data of seg in its place
 }
 
@@ -130,55 +142,56 @@ func (m *missed) back() regmem.Backing {
 	return m.wait.Back
 }
 
-// touch reports whether memory of our own operation is resident, of which n bytes are used now, and others follow.
-func (e *Endpoint) touch(o *sendOp, off, n, follows uint64, site regmem.Site) bool {
-	return e.look == nil && !o.backed || e.touchLocal(&o.Op, off, n, follows, site)
+// touch uses n bytes of memory of our own operation, which others follow, and returns what is not resident of them.
+func (e *Endpoint) touch(o *sendOp, off, n, follows uint64, site regmem.Site) *miss {
+	if e.misses.look == nil && !o.backed {
+		return nil
+	}
+	return e.touchLocal(&o.op, off, n, follows, site)
 }
 
 // touchLocal is touch for memory that may not be resident, or while look-ups are recorded.
-func (e *Endpoint) touchLocal(o *Op, off, n, follows uint64, site regmem.Site) bool {
+func (e *Endpoint) touchLocal(o *Op, off, n, follows uint64, site regmem.Site) *miss {
 	if o.Pieces != nil {
 		return e.touchPieces(o.Pieces, off, n, site)
 	}
 	if o.Region == nil {
-		return true
+		return nil
 	}
 	if o.Region.Back != nil {
 		if page, ok := o.Region.Back.Touch(o.LocalOff+off, n, follows, site); !ok {
-			e.missing, e.at = regmem.Wait{Back: o.Region.Back, Page: page}, off
-			return false
+			return e.misses.lacks(regmem.Wait{Back: o.Region.Back, Page: page}, off)
 		}
 	}
-	if e.look != nil && n > 0 {
-		e.look(o.Region, o.LocalOff+off, n, site)
+	if e.misses.look != nil && n > 0 {
+		e.misses.look(o.Region, o.LocalOff+off, n, site)
 	}
-	return true
+	return nil
 }
 
 // resident reports whether the memory that the table was asked for just now needs no touchGrant.
-func (e *Endpoint) resident() bool { return e.look == nil && !e.cfg.Grants.Backed() }
+func (e *Endpoint) resident() bool { return e.misses.look == nil && !e.cfg.Grants.Backed() }
 
 // touchGrant does so for the memory that the table was asked for just now.
-func (e *Endpoint) touchGrant(off, n, follows uint64, site regmem.Site) bool {
+func (e *Endpoint) touchGrant(off, n, follows uint64, site regmem.Site) *miss {
 	if e.resident() {
-		return true
+		return nil
 	}
 	w, ok := e.cfg.Grants.Touch(off, n, follows, site)
 	if !ok {
-		e.missing, e.at = w, off
-	} else if e.look != nil && n > 0 {
-		r, base := e.cfg.Grants.Found()
-		e.look(r, base+off, n, site)
+		return e.misses.lacks(w, off)
 	}
-	return ok
+	if e.misses.look != nil && n > 0 {
+		r, base := e.cfg.Grants.Found()
+		e.misses.look(r, base+off, n, site)
+	}
+	return nil
 }
 
 // parkSegment parks a segment that arrived. It reports whether its frame may count as received.
-func (c *conn) parkSegment(now mono.Time, g *segment, site regmem.Site) bool {
+func (c *conn) parkSegment(now mono.Time, g *segment, site regmem.Site, wait regmem.Wait) bool {
 	e := c.e
-	wait := e.missing
-	e.missing = regmem.Wait{}
-	m, cost := e.trying, len(g.data)+heldOverhead
+	m, cost := e.misses.trying, len(g.data)+heldOverhead
 	if m == nil || g != &m.seg { // it comes for the first time
 		*e.Count.missesAt(site)++
 	}
@@ -191,7 +204,8 @@ func (c *conn) parkSegment(now mono.Time, g *segment, site regmem.Site) bool {
 	}
 	if m == nil || g != &m.seg {
 		// what a fence held gives back as much as this takes
-		if e.cfg.DropMisses && !c.releasing || !c.releasing && !c.hasRoom(cost) || carried && !c.releasing {
+		if e.cfg.DropMisses && !c.recv.releasing || !c.recv.releasing && !c.hasRoom(cost) || carried &&
+			!c.recv.releasing {
 			e.Count.MissesDropped++
 			return c.tooLate(now, g, site, missLimit(now, wait.Back, false))
 		}
@@ -241,17 +255,12 @@ func (c *conn) tooLate(now mono.Time, g *segment, site regmem.Site, limit time.D
 	return true
 }
 
-// parkPart parks what was to be sent, if the latest part met a miss. It reports whether it did.
-func (c *conn) parkPart(now mono.Time, r resend, new bool, site regmem.Site) bool {
-	e := c.e
-	wait := e.missing
-	if wait.Back == nil {
-		return false
-	}
-	e.missing = regmem.Wait{}
+// parkPart parks what was to be sent.
+func (c *conn) parkPart(now mono.Time, r resend, new bool, site regmem.Site, lack *miss) {
+	e, wait := c.e, lack.wait
 	*e.Count.missesAt(site)++
 	m := e.newMissed(now)
-	m.part, m.new, m.cost, m.off = r, new, 0, e.at
+	m.part, m.new, m.cost, m.off = r, new, 0, lack.at
 	if h, ok := wait.Back.(*regmem.Heap); ok {
 		m.heap, m.use = h, h.Last()
 		wait = e.fetch(m)
@@ -260,58 +269,57 @@ func (c *conn) parkPart(now mono.Time, r resend, new bool, site regmem.Site) boo
 		m.cost = heldOverhead // without room it is free: one for each answer and lost part, which were admitted
 	}
 	c.park(now, m, wait, site)
-	return true
 }
 
 func (c *conn) park(now mono.Time, m *missed, wait regmem.Wait, site regmem.Site) {
 	e := c.e
-	m.wait, m.site, m.conn, m.index = wait, site, c.id, len(e.parked)
+	m.wait, m.site, m.conn, m.index = wait, site, c.id, len(e.misses.parked)
 	c.charge(m.cost)
 	c.missed.push(m, ofConn)
-	if e.parked = append(e.parked, m); m.index == 0 {
-		e.missAt, e.looked = now.Add(missTick), 0
+	if e.misses.parked = append(e.misses.parked, m); m.index == 0 {
+		e.misses.missAt, e.misses.looked = now.Add(missTick), 0
 	}
 	if wait.Back != nil {
-		pushTo(e.waits, wait, m, ofPage)
+		pushTo(e.misses.waits, wait, m, ofPage)
 	}
 	if b := m.back(); b != nil {
-		pushTo(e.backs, b, m, ofBack)
+		pushTo(e.misses.backs, b, m, ofBack)
 	}
 }
 
 // unpark takes one out of every list.
 func (e *Endpoint) unpark(m *missed) {
-	last := len(e.parked) - 1
-	e.parked[m.index] = e.parked[last]
-	e.parked[m.index].index = m.index
-	e.parked[last] = nil
-	e.parked = e.parked[:last]
+	last := len(e.misses.parked) - 1
+	e.misses.parked[m.index] = e.misses.parked[last]
+	e.misses.parked[m.index].index = m.index
+	e.misses.parked[last] = nil
+	e.misses.parked = e.misses.parked[:last]
 	if c := e.conn(m.conn); c != nil {
 		c.charge(-m.cost)
 		c.missed.remove(m, ofConn)
 	}
 	if m.wait.Back != nil {
-		removeFrom(e.waits, m.wait, m, ofPage)
+		removeFrom(e.misses.waits, m.wait, m, ofPage)
 	}
 	if b := m.back(); b != nil {
-		removeFrom(e.backs, b, m, ofBack)
+		removeFrom(e.misses.backs, b, m, ofBack)
 	}
 }
 
 func (e *Endpoint) newMissed(now mono.Time) *missed {
 	m := &missed{}
-	if n := len(e.spare); n > 0 {
-		m, e.spare = e.spare[n-1], e.spare[:n-1]
+	if n := len(e.misses.spare); n > 0 {
+		m, e.misses.spare = e.misses.spare[n-1], e.misses.spare[:n-1]
 	}
 	m.since = now
 	return m
 }
 
-// rid keeps one that is over for reuse.
-func (e *Endpoint) rid(m *missed) {
-	if len(e.spare) < missRest {
+// recycle keeps one that is over for reuse.
+func (e *Endpoint) recycle(m *missed) {
+	if len(e.misses.spare) < missRest {
 		*m = missed{kept: m.kept}
-		e.spare = append(e.spare, m)
+		e.misses.spare = append(e.misses.spare, m)
 	}
 }
 
@@ -325,7 +333,7 @@ type arrivedPage struct {
 // tried again, in order; where that is much, some of it later.
 func (e *Endpoint) Resident(now mono.Time, w regmem.Wait) {
 	n := 0
-	for m := e.waits[w].first; m != nil; m = m.in[ofPage].next {
+	for m := e.misses.waits[w].first; m != nil; m = m.in[ofPage].next {
 		n++
 	}
 	e.arrived(now, arrivedPage{w, n})
@@ -334,14 +342,14 @@ func (e *Endpoint) Resident(now mono.Time, w regmem.Wait) {
 func (e *Endpoint) arrived(now mono.Time, p arrivedPage) {
 	n := min(p.left, missTries)
 	if e.someAgain(now, p.Wait, n); p.left > n && e.Waits(p.Wait) {
-		e.came = append(e.came, arrivedPage{p.Wait, p.left - n})
+		e.misses.came = append(e.misses.came, arrivedPage{p.Wait, p.left - n})
 	}
 }
 
 // someAgain tries again the first n of those that wait for a page.
 func (e *Endpoint) someAgain(now mono.Time, w regmem.Wait, n int) {
 	for ; n > 0; n-- { // one that misses again waits behind the others
-		m := e.waits[w].first
+		m := e.misses.waits[w].first
 		if m == nil {
 			return // it went with its connection
 		}
@@ -354,12 +362,12 @@ func (e *Endpoint) again(now mono.Time, m *missed) {
 	c := e.conn(m.conn)
 	e.unpark(m)
 	if c == nil || c.s == nil || c.state == connLast {
-		e.rid(m)
+		e.recycle(m)
 		return
 	}
 	if c.tryAgain(now, m) {
 		e.Latency.Miss.Observe(now.Sub(m.since))
-		e.rid(m)
+		e.recycle(m)
 	}
 }
 
@@ -373,27 +381,27 @@ func (c *conn) tryAgain(now mono.Time, m *missed) bool {
 		return true
 	case regmem.ReadTarget:
 		if m.new && c.answeredOp(m.part.op) != nil {
-			c.answering.push(m.part.op)
+			c.recv.answering.Push(m.part.op)
 		} else if !m.new {
-			c.retx.push(m.part)
+			c.send.retx.Push(m.part)
 		}
 		c.wake()
 		return true
 	}
 	done := true
-	at := len(e.parked)
-	e.trying = m
+	at := len(e.misses.parked)
+	e.misses.trying = m
 	if m.site == regmem.ReadDest {
 		done = c.accept(now, &m.seg)
 	} else if o := c.waitingOp(m.seg.op); o != nil { // else its number has left the window, or it was refused
 		done = c.perform(now, o, &m.seg)
-		if c.s != nil && c.s.acks.opacks.len() > 0 {
+		if c.s != nil && c.s.acks.opacks.Len() > 0 {
 			c.s.acks.at = min(c.s.acks.at, now) // its frame was acknowledged long ago: nothing else has the OpAck sent
 		}
 	}
-	e.trying = nil
+	e.misses.trying = nil
 	switch {
-	case len(e.parked) > at && e.parked[len(e.parked)-1] == m:
+	case len(e.misses.parked) > at && e.misses.parked[len(e.misses.parked)-1] == m:
 		return false
 	case !done: // no room for its range: its frame was acknowledged, so it must not be lost
 		c.park(now, m, regmem.Wait{}, m.site)
@@ -404,7 +412,7 @@ func (c *conn) tryAgain(now mono.Time, m *missed) bool {
 
 // waitingOp returns one of the peer's operations if it can still take a segment.
 func (c *conn) waitingOp(op seqnum.Value) *recvOp {
-	if !op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+	if !op.InWindow(c.recv.base, c.recv.base.Distance(c.recv.top)) {
 		return nil
 	}
 	if o := c.rop(op); o.state < ropAnswering {
@@ -417,7 +425,7 @@ func (c *conn) waitingOp(op seqnum.Value) *recvOp {
 // there is in its place. What waits for the same room is not: a user may give up one grant after the other.
 func (e *Endpoint) Gone(now mono.Time, b regmem.Backing) {
 	var all []*missed
-	for m := e.backs[b].first; m != nil; m = m.in[ofBack].next {
+	for m := e.misses.backs[b].first; m != nil; m = m.in[ofBack].next {
 		all = append(all, m)
 	}
 	for _, m := range all {
@@ -428,56 +436,58 @@ func (e *Endpoint) Gone(now mono.Time, b regmem.Backing) {
 }
 
 // isParked reports whether m is parked still: it may have gone with another.
-func (e *Endpoint) isParked(m *missed) bool { return m.index < len(e.parked) && e.parked[m.index] == m }
+func (e *Endpoint) isParked(m *missed) bool {
+	return m.index < len(e.misses.parked) && e.misses.parked[m.index] == m
+}
 
 // missTimeout is when parked parts are looked at next.
 func (e *Endpoint) missTimeout() mono.Time {
 	switch {
-	case len(e.parked) == 0:
+	case len(e.misses.parked) == 0:
 		return mono.Never
-	case len(e.asking)+len(e.came) > 0:
+	case len(e.misses.asking)+len(e.misses.came) > 0:
 		return 0
 	}
-	return e.missAt
+	return e.misses.missAt
 }
 
 // Waits reports whether something is parked for a page.
-func (e *Endpoint) Waits(w regmem.Wait) bool { return e.waits[w].first != nil }
+func (e *Endpoint) Waits(w regmem.Wait) bool { return e.misses.waits[w].first != nil }
 
 // AskAgain has pages of b be asked for again soon, those first that are waited for longest: some were forgotten, and
 // there may be room.
 func (e *Endpoint) AskAgain(b regmem.Backing) {
-	if e.backs[b].first != nil && !slices.Contains(e.asking, b) {
-		e.asking = append(e.asking, b)
+	if e.misses.backs[b].first != nil && !slices.Contains(e.misses.asking, b) {
+		e.misses.asking = append(e.misses.asking, b)
 	}
 }
 
 // lookAtMissed asks again for the pages of what is parked, and ends what has waited for too long. In each tick it looks
 // at everything, a part at a time.
 func (e *Endpoint) lookAtMissed(now mono.Time) {
-	if len(e.came) > 0 {
-		p := e.came[0]
-		e.came = slices.Delete(e.came, 0, 1)
+	if len(e.misses.came) > 0 {
+		p := e.misses.came[0]
+		e.misses.came = slices.Delete(e.misses.came, 0, 1)
 		e.arrived(now, p)
 	}
-	some, asked := e.looking[:0], 0
-	for ; asked < len(e.asking) && len(some) < missLooks; asked++ {
+	some, asked := e.misses.looking[:0], 0
+	for ; asked < len(e.misses.asking) && len(some) < missLooks; asked++ {
 		most := len(some) + missLooks
-		for m := e.backs[e.asking[asked]].first; m != nil && len(some) < most; m = m.in[ofBack].next {
+		for m := e.misses.backs[e.misses.asking[asked]].first; m != nil && len(some) < most; m = m.in[ofBack].next {
 			some = append(some, m)
 		}
 	}
-	if e.asking = slices.Delete(e.asking, 0, asked); now >= e.missAt {
-		if e.looked >= len(e.parked) {
-			e.looked = 0
+	if e.misses.asking = slices.Delete(e.misses.asking, 0, asked); now >= e.misses.missAt {
+		if e.misses.looked >= len(e.misses.parked) {
+			e.misses.looked = 0
 		}
-		part := e.parked[e.looked:min(e.looked+missLooks, len(e.parked))]
-		some, e.looked = append(some, part...), e.looked+len(part)
-		e.missAt = now.Add(missTick * time.Duration(len(part)) / time.Duration(max(len(e.parked), 1)))
+		part := e.misses.parked[e.misses.looked:min(e.misses.looked+missLooks, len(e.misses.parked))]
+		some, e.misses.looked = append(some, part...), e.misses.looked+len(part)
+		e.misses.missAt = now.Add(missTick * time.Duration(len(part)) / time.Duration(max(len(e.misses.parked), 1)))
 	}
 	e.lookAt(now, some)
 	clear(some)
-	e.looking = some[:0]
+	e.misses.looking = some[:0]
 }
 
 // lookAt does so for some of them.
@@ -493,7 +503,7 @@ func (e *Endpoint) lookAt(now mono.Time, some []*missed) {
 				e.Count.MissesFailed++
 				c.giveUpMissed(now, m)
 			}
-			e.rid(m)
+			e.recycle(m)
 		}
 	}
 }
@@ -545,8 +555,8 @@ const nowhere = ^uint64(0) - 1
 // abandon sends, in place of what is left of a write or a send, a byte to nowhere: the peer refuses the operation, of
 // which it may have parts, and those behind it go on (clause 16.5). A send keeps its kind: its message has a number.
 func (w *builder) abandon(c *conn, o *sendOp, p part) (sent uint64, ok bool) {
-	w.seg = wire.Segment{Kind: kinds[o.Kind].request, Flags: p.flags, Conn: c.remote, Op: uint32(p.op),
-		Fence: uint32(o.fence), Key: uint64(o.Key), Place: nowhere, Data: nothing[:]}
+	w.seg = wire.Segment{Kind: kinds[o.op.Kind].request, Flags: p.flags, Conn: c.remote, Op: uint32(p.op),
+		Fence: uint32(o.fence), Key: o.key, Place: nowhere, Data: nothing[:]}
 	if w.room < w.seg.Len() {
 		return 0, false
 	}
@@ -561,6 +571,6 @@ var nothing [1]byte
 func (c *conn) dropMissed() {
 	for m := c.missed.first; m != nil; m = c.missed.first {
 		c.e.unpark(m)
-		c.e.rid(m)
+		c.e.recycle(m)
 	}
 }

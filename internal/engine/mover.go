@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"multiedge/internal/engine/op/span"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
 	"multiedge/remap"
@@ -143,9 +144,9 @@ func (c *conn) opName(op seqnum.Value, read bool) remap.Op {
 // wait for it.
 func (c *conn) deliver(dst []byte, g *segment, whole bool) {
 	e := c.e
-	by := e.atOnce
+	by := e.movers.atOnce
 	if g.lasting && !whole {
-		by = e.later
+		by = e.movers.later
 	}
 	e.Count.PayloadReceived += uint64(len(g.data))
 	if e.landed(g) {
@@ -174,8 +175,8 @@ func (g *segment) inOrder() (first, rest []byte) {
 
 // settle puts everything received of an operation in its place, before anybody is told that it has ended.
 func (c *conn) settle(op seqnum.Value, read bool) {
-	if c.e.late {
-		c.e.later.settle(c.opName(op, read))
+	if c.e.movers.late {
+		c.e.movers.later.settle(c.opName(op, read))
 	}
 }
 
@@ -183,16 +184,16 @@ func (c *conn) settle(op seqnum.Value, read bool) {
 // end.
 func (c *conn) slotFor(p *forecast, dst []byte, at, end uint64) []byte {
 	op, read := seqnum.Value(p.op), carriers[p.kind%wire.MaxKinds].answer
-	var got *ranges
+	var got *span.Set
 	if read {
 		got = &c.sop(op).got
 	} else {
 		got = &c.rop(op).got
 	}
-	return c.e.later.slot(c.opName(op, read), dst, got.before(at), end-at)
+	return c.e.movers.later.slot(c.opName(op, read), dst, got.Before(at), end-at)
 }
 
 // lies reports whether body is where slotFor had the payload whose place is dst received.
 func (c *conn) lies(p *forecast, dst, body []byte) bool {
-	return c.e.later.lies(c.opName(seqnum.Value(p.op), carriers[p.kind%wire.MaxKinds].answer), dst, body)
+	return c.e.movers.later.lies(c.opName(seqnum.Value(p.op), carriers[p.kind%wire.MaxKinds].answer), dst, body)
 }

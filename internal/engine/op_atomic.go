@@ -11,8 +11,8 @@ import (
 
 // Atomics: a value of remote memory is read, changed and stored in one step, and what was there comes back (clause 13).
 // Like a read an atomic is answered, and its answer is kept in its slot, with the others of the connection's window,
-// until the peer has acknowledged it: an atomic that comes again meanwhile is in state ropAnswering or behind rcvBase,
-// and is not performed again.
+// until the peer has acknowledged it: an atomic that comes again meanwhile is in state ropAnswering or behind
+// recv.base, and is not performed again.
 
 func init() {
 	addKind(OpAtomic, opKind{request: wire.KindAtomic, answer: wire.KindAtomicResult, emit: emitAtomic,
@@ -69,34 +69,37 @@ func combine(f wire.AtomicFunc, was, x, y uint64, less bool) (next uint64, chang
 	return next, next != was
 }
 
-func emitAtomic(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool) {
+func emitAtomic(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool, lack *miss) {
 	le, be := binary.LittleEndian, binary.BigEndian
-	f, n := wire.AtomicFunc(o.Data[0]), wire.AtomicWord
-	be.PutUint64(w.words[:], le.Uint64(o.Data[8:]))
+	f, n := wire.AtomicFunc(o.op.Data[0]), wire.AtomicWord
+	be.PutUint64(w.words[:], le.Uint64(o.op.Data[8:]))
 	if f == wire.AtomicCAS {
-		be.PutUint64(w.words[wire.AtomicWord:], le.Uint64(o.Data[16:]))
+		be.PutUint64(w.words[wire.AtomicWord:], le.Uint64(o.op.Data[16:]))
 		n *= 2
 	}
 	w.seg = wire.Segment{Kind: wire.KindAtomic, Flags: p.flags | wire.SegLast, Conn: c.remote, Op: uint32(p.op),
-		Fence: uint32(o.fence), Key: uint64(o.Key), Place: o.Off, Size: wire.AtomicSize(f, int(o.Data[1])), Imm: o.Imm,
+		Fence: uint32(o.fence), Key: o.key, Place: o.op.Off, Size: wire.AtomicSize(f, int(o.op.Data[1])), Imm: o.op.Imm,
 		Data: w.words[:n]}
 	if !w.fits(w.seg.Len(), retx) {
-		return 0, false
+		return 0, false, nil
 	}
 	w.small(&w.seg)
 	w.recordOp(c, p.op, retx)
-	return p.n, true
+	return p.n, true, nil
 }
 
 // deliverAtomic performs an atomic, once: from then on the operation is answered, then applied.
-func deliverAtomic(c *conn, now mono.Time, o *recvOp, g *segment) bool {
+func deliverAtomic(c *conn, now mono.Time, o *recvOp, g *segment) (received bool, lack *miss) {
 	f, size := wire.UnpackAtomic(g.size)
-	at, err := c.memory(g.key, regmem.RemoteAtomic, g.place, uint64(size), 0)
-	switch {
-	case err != nil:
-		return c.refuseAccess(now, o, g.op, statusOf(err))
-	case !aligned(at):
-		return c.refuseAccess(now, o, g.op, StatusBounds)
+	at, err := c.resolve(g.key, regmem.RemoteAtomic, g.place, uint64(size))
+	if err != nil {
+		return c.refuseAccess(now, o, g.op, statusOf(err)), nil
+	}
+	if lack := c.e.touchGrant(g.place, uint64(size), 0, regmem.WriteTarget); lack != nil {
+		return false, lack
+	}
+	if !aligned(at) {
+		return c.refuseAccess(now, o, g.op, StatusBounds), nil
 	}
 	var y uint64
 	if f == wire.AtomicCAS {
@@ -104,43 +107,43 @@ func deliverAtomic(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 	}
 	was, ok := performAtomic(at, f, binary.BigEndian.Uint64(g.data), y)
 	if !ok {
-		return c.refuseAccess(now, o, g.op, StatusLimit)
+		return c.refuseAccess(now, o, g.op, StatusLimit), nil
 	}
 	o.state, o.flags, o.imm, o.key, o.first, o.last = ropAnswering, g.flags, g.imm, g.key, g.place, uint64(size)
 	o.off, o.n, o.sent, o.acked = was, wire.AtomicWord, 0, 0 // the answer is kept where a read has its offset
 	c.e.Count.AtomicsPerformed++
-	c.answering.push(g.op)
+	c.recv.answering.Push(g.op)
 	c.wake()
-	return true
+	return true, nil
 }
 
-func replyAtomic(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, ok bool) {
+func replyAtomic(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, ok bool, lack *miss) {
 	binary.BigEndian.PutUint64(w.words[:], o.off)
 	w.seg = wire.Segment{Kind: wire.KindAtomicResult, Conn: c.remote, Op: uint32(p.op), Data: w.words[:wire.AtomicWord]}
 	if !w.fits(w.seg.Len(), retx) {
-		return 0, false
+		return 0, false, nil
 	}
 	w.small(&w.seg)
 	w.record(recAnswer, c.id, p.op, 0, wire.AtomicWord, retx)
-	return wire.AtomicWord, true
+	return wire.AtomicWord, true, nil
 }
 
-func acceptAtomic(c *conn, now mono.Time, g *segment) bool {
-	if !c.outstanding(g.op) || !c.sent(g.op) || c.sop(g.op).Kind != OpAtomic {
+func acceptAtomic(c *conn, now mono.Time, g *segment) (received bool, lack *miss) {
+	if !c.outstanding(g.op) || !c.sent(g.op) || c.sop(g.op).op.Kind != OpAtomic {
 		c.e.Count.SegmentsDuplicated++
-		return true
+		return true, nil
 	}
 	c.sop(g.op).result = binary.BigEndian.Uint64(g.data)
 	c.complete(now, g.op, OK)
-	return true
+	return true, nil
 }
 
 func completeAtomic(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte) {
 	if st == OK {
 		o := c.sop(op)
 		c.e.Latency.Atomic.Observe(now.Sub(o.since))
-		c.bytesIn += uint64(o.Data[1])
-		c.bytesOut += uint64(o.Data[1])
+		c.bytesIn += uint64(o.op.Data[1])
+		c.bytesOut += uint64(o.op.Data[1])
 	}
 	return nil
 }

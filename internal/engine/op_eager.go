@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 
+	"multiedge/internal/engine/op/copies"
+	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -36,7 +38,7 @@ type eager struct {
 	marked int // blocks of ours that are to be sent
 	next   uint32
 	ended  numbers // of ours: those that the peer has no draft of any more
-	words  queue[eagerWord]
+	words  queue.Queue[eagerWord]
 
 	drafts []*draft // of the peer's
 	gone   numbers  // of the peer's: applied, dropped or refused
@@ -119,7 +121,7 @@ func (e *Endpoint) Compose(id ConnID, op *Op, name uint64) Status {
 		return StatusClosed
 	case len(op.Local) == 0 || len(op.Local) > MaxEager:
 		return StatusBounds
-	case c.pending >= e.cfg.OpWindow:
+	case c.send.pending >= e.cfg.OpWindow:
 		return StatusLimit
 	}
 	g, open := c.composing(), 0
@@ -137,7 +139,7 @@ func (e *Endpoint) Compose(id ConnID, op *Op, name uint64) Status {
 	if op.Region != nil {
 		op.Region.InFlight++
 	}
-	c.pending++
+	c.send.pending++
 	e.Count.OpsSubmitted++
 	g.ours = append(g.ours, k)
 	return OK
@@ -146,7 +148,7 @@ func (e *Endpoint) Compose(id ConnID, op *Op, name uint64) Status {
 // idleEager is what composed messages left, to be used again.
 type idleEager struct {
 	composes   []*compose
-	drafts     [classes][]*draft
+	drafts     [copies.Classes][]*draft
 	draftBytes int // of drafts
 	committing Op  // for the call of Commit
 }
@@ -159,8 +161,8 @@ const (
 
 func (e *Endpoint) takeCompose(blocks int) *compose {
 	var k *compose
-	if n := len(e.composes); n > 0 {
-		k, e.composes = e.composes[n-1], e.composes[:n-1]
+	if n := len(e.eager.composes); n > 0 {
+		k, e.eager.composes = e.eager.composes[n-1], e.eager.composes[:n-1]
 	} else {
 		k = new(compose)
 	}
@@ -180,8 +182,8 @@ func zeros[T uint32 | uint64](s []T, n int) []T {
 // putCompose takes back a message that nothing refers to any more.
 func (e *Endpoint) putCompose(k *compose) {
 	k.op, k.mem = Op{}, nil
-	if len(e.composes) < mostIdleEager {
-		e.composes = append(e.composes, k)
+	if len(e.eager.composes) < mostIdleEager {
+		e.eager.composes = append(e.eager.composes, k)
 	}
 }
 
@@ -291,7 +293,7 @@ func (e *Endpoint) Commit(now mono.Time, id ConnID, name uint64, flags OpFlags, 
 		c.dropCompose(k, StatusBounds)
 		return true
 	}
-	op := &e.committing
+	op := &e.eager.committing
 	*op = k.op
 	op.Flags, op.Imm, op.Local = flags&^LocalDone, imm, k.mem[:n]
 	if k.numbered && !k.refused {
@@ -349,7 +351,7 @@ func (c *conn) dropCompose(k *compose, st Status) {
 	if k.op.Region != nil {
 		k.op.Region.InFlight--
 	}
-	c.pending--
+	c.send.pending--
 	e.emit(Event{Kind: EvComplete, Conn: c.id, Token: k.op.Token, Status: st})
 	e.putCompose(k)
 }
@@ -377,14 +379,14 @@ func (g *eager) remove(k *compose) {
 
 // tellDraft queues a Discard or an Unstaged.
 func (c *conn) tellDraft(kind wire.Kind, number uint32) {
-	c.eager.words.push(eagerWord{kind, number})
+	c.eager.words.Push(eagerWord{kind, number})
 	c.wake()
 }
 
 // endEager forgets a composed message whose operation has ended: the peer has no draft of it any more.
 func (c *conn) endEager(o *sendOp) {
-	k := o.eager
-	o.eager = nil
+	k := o.op.eager
+	o.op.eager = nil
 	c.eager.unmarkAll(k)
 	c.eager.remove(k)
 	c.numberEnded(k.number)
@@ -409,7 +411,7 @@ func (c *conn) endComposing(st Status) {
 			c.dropCompose(k, st)
 		}
 	}
-	c.eager.words = queue[eagerWord]{}
+	c.eager.words = queue.Queue[eagerWord]{}
 }
 
 // onUnstaged takes the news that the peer has no room for a draft: what is committed goes as if nothing had been sent.
@@ -451,12 +453,12 @@ func (c *conn) stageLost(r *record) {
 // the frame is full.
 func (w *builder) drafts(c *conn, committed bool) bool {
 	g := c.eager
-	for g.words.len() > 0 {
+	for g.words.Len() > 0 {
 		if w.room < 12 {
 			return false
 		}
-		word := *g.words.front()
-		g.words.pop()
+		word := *g.words.Front()
+		g.words.Pop()
 		w.seg = wire.Segment{Kind: word.kind, Conn: c.remote, Op: word.number}
 		w.small(&w.seg)
 		w.record(recEagerWord, c.id, seqnum.Value(word.number), uint64(word.kind), 0, false)
@@ -512,7 +514,7 @@ func (w *builder) stage(c *conn, k *compose) bool {
 	}
 	lo, hi := b*eagerBlock, min(end*eagerBlock, len(k.mem))
 	s := &w.seg
-	*s = wire.Segment{Kind: wire.KindStage, Conn: c.remote, Op: k.number, Limit: k.stamps[b], Place: uint64(lo),
+	*s = wire.Segment{Kind: wire.KindStage, Conn: c.remote, Op: k.number, Stamp: k.stamps[b], Place: uint64(lo),
 		Size: uint64(len(k.mem)), Data: k.mem[lo:hi]}
 	w.small(s)
 	w.record(recStage, c.id, seqnum.Value(k.number), uint64(lo), uint64(hi-lo), false)
@@ -527,11 +529,11 @@ func (w *builder) stage(c *conn, k *compose) bool {
 
 // commit says that a composed message is an operation now, in place of its bytes.
 func (w *builder) commit(c *conn, o *sendOp, p part, retx bool) bool {
-	k, s := o.eager, &w.seg
+	k, s := o.op.eager, &w.seg
 	binary.BigEndian.PutUint64(w.words[:], k.sum)
-	*s = wire.Segment{Kind: wire.KindCommit, Flags: p.flags | wire.SegLast, Status: uint8(kinds[o.Kind].request),
-		Conn: c.remote, Op: uint32(p.op), Fence: uint32(o.fence), Key: uint64(o.Key), Place: o.Off, Imm: o.Imm,
-		From: k.number, Size: uint64(len(k.mem)), Limit: uint32(o.n), Data: w.words[:8]}
+	*s = wire.Segment{Kind: wire.KindCommit, Flags: p.flags | wire.SegLast, Status: uint8(kinds[o.op.Kind].request),
+		Conn: c.remote, Op: uint32(p.op), Fence: uint32(o.fence), Key: o.key, Place: o.op.Off, Imm: o.op.Imm,
+		From: k.number, Size: uint64(len(k.mem)), Bytes: uint32(o.n), Data: w.words[:8]}
 	if !w.fits(s.Len(), retx) {
 		return false
 	}

@@ -14,42 +14,42 @@ func init() {
 		deliver: deliverRead, reply: replyRead, accept: acceptRead, complete: completeRead})
 }
 
-func emitRead(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool) {
+func emitRead(w *builder, c *conn, o *sendOp, p part, retx bool) (sent uint64, ok bool, lack *miss) {
 	g := &w.seg
 	g.Kind, g.Flags, g.Conn, g.Op = wire.KindReadRequest, p.flags|wire.SegLast, c.remote, uint32(p.op)
-	g.Fence, g.Key, g.Place, g.Size, g.Imm, g.Data = uint32(o.fence), uint64(o.Key), o.Off, o.n, o.Imm, nil
+	g.Fence, g.Key, g.Place, g.Size, g.Imm, g.Data = uint32(o.fence), o.key, o.op.Off, o.n, o.op.Imm, nil
 	if w.room < g.Len() {
-		return 0, false
+		return 0, false, nil
 	}
 	w.s.e.touch(o, 0, 0, o.n, regmem.ReadDest) // it will be asked for
 	w.small(&w.seg)
 	w.recordOp(c, p.op, retx)
-	return p.n, true
+	return p.n, true, nil
 }
 
 // deliverRead begins the answer. The read is applied when the peer has all of it.
-func deliverRead(c *conn, now mono.Time, o *recvOp, g *segment) bool {
+func deliverRead(c *conn, now mono.Time, o *recvOp, g *segment) (received bool, lack *miss) {
 	if _, err := c.resolve(g.key, regmem.RemoteRead, g.place, g.size); err != nil {
-		return c.refuseAccess(now, o, g.op, statusOf(err))
+		return c.refuseAccess(now, o, g.op, statusOf(err)), nil
 	}
 	o.state, o.flags, o.imm = ropAnswering, g.flags, g.imm
 	o.key, o.off, o.n, o.sent, o.acked = g.key, g.place, g.size, 0, 0
 	o.first = g.place
 	if g.size == 0 {
 		c.apply(now, o, g.op, 0)
-		return true
+		return true, nil
 	}
-	c.answering.push(g.op)
+	c.recv.answering.Push(g.op)
 	c.wake()
-	return true
+	return true, nil
 }
 
 // replyRead sends data. The key is checked for each part: it may have been revoked.
-func replyRead(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, ok bool) {
+func replyRead(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, ok bool, lack *miss) {
 	src, err := c.resolve(o.key, regmem.RemoteRead, o.off+p.off, p.n)
 	if err != nil {
 		c.refuseOp(o, p.op, statusOf(err))
-		return p.n, true
+		return p.n, true, nil
 	}
 	n := p.n
 	if p.off == 0 {
@@ -62,11 +62,11 @@ func replyRead(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, 
 		g := &w.seg
 		g.Kind, g.Flags, g.Conn, g.Op, g.Place, g.Data = wire.KindReadData, p.flags, c.remote, uint32(p.op), p.off, src
 		if !w.fits(g.Len(), retx) {
-			return 0, false
+			return 0, false, nil
 		}
-		if !w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget) {
+		if lack := w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget); lack != nil {
 			if g.Data = w.fetched(&o.fetched, o.off+p.off, n, true); g.Data == nil {
-				return 0, false
+				return 0, false, lack
 			}
 		}
 		w.small(g)
@@ -74,11 +74,12 @@ func replyRead(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, 
 	} else {
 		n = w.bulkRoom(n, p.off, retx)
 		if n == 0 {
-			return 0, false
+			return 0, false, nil
 		}
-		if src = src[:n]; !w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget) {
+		src = src[:n]
+		if lack := w.s.e.touchGrant(o.off+p.off, n, o.n-p.off-n, regmem.ReadTarget); lack != nil {
 			if src = w.fetched(&o.fetched, o.off+p.off, n, false); src == nil {
-				return 0, false
+				return 0, false, lack
 			}
 		}
 		if p.off+n == o.n {
@@ -91,54 +92,56 @@ func replyRead(w *builder, c *conn, o *recvOp, p part, retx bool) (sent uint64, 
 		w.attach(src)
 	}
 	w.record(recAnswer, c.id, p.op, p.off, n, retx)
-	return n, true
+	return n, true, nil
 }
 
 // acceptRead places data of one of our reads.
-func acceptRead(c *conn, now mono.Time, g *segment) bool {
+func acceptRead(c *conn, now mono.Time, g *segment) (received bool, lack *miss) {
 	e, op := c.e, g.op
-	if !c.outstanding(op) || !c.sent(op) || c.sop(op).Kind != OpRead {
+	if !c.outstanding(op) || !c.sent(op) || c.sop(op).op.Kind != OpRead {
 		e.Count.SegmentsDuplicated++
-		return true
+		return true, nil
 	}
 	o := c.sop(op)
 	lo, n := g.place, uint64(len(g.data))
 	if n == 0 || lo > o.n || n > o.n-lo {
 		e.Count.RejectedMalformed++
-		return false
+		return false, nil
 	}
-	if n == o.n && len(o.got.spans) == 0 && !o.backed && o.Pieces == nil && e.look == nil {
+	if n == o.n && len(o.got.Spans) == 0 && !o.backed && o.op.Pieces == nil && e.misses.look == nil {
 		// all of it at once, as most answers are
-		c.deliver(o.Local, g, true)
+		c.deliver(o.op.Local, g, true)
 		c.complete(now, op, OK)
-		return true
+		return true, nil
 	}
-	if o.got.covers(lo, lo+n) {
+	if o.got.Covers(lo, lo+n) {
 		e.Count.SegmentsDuplicated++
 		c.readWhole(now, op)
-		return true
+		return true, nil
 	}
 	if !c.fits(&o.got, lo, lo+n) {
 		e.Count.RejectedNoRoom++
-		return false
+		return false, nil
 	}
-	if !e.landed(g) && !e.touch(o, lo, n, o.n-lo-n, regmem.ReadDest) {
-		return false
+	if !e.landed(g) {
+		if lack := e.touch(o, lo, n, o.n-lo-n, regmem.ReadDest); lack != nil {
+			return false, lack
+		}
 	}
-	if o.Pieces == nil {
-		c.deliver(o.Local[lo:lo+n], g, n == o.n)
+	if o.op.Pieces == nil {
+		c.deliver(o.op.Local[lo:lo+n], g, n == o.n)
 	} else {
-		e.deliverPieces(o.Pieces, lo, g)
+		e.deliverPieces(o.op.Pieces, lo, g)
 	}
 	c.add(&o.got, lo, lo+n)
 	o.left = unreceived{}
 	c.readWhole(now, op)
-	return true
+	return true, nil
 }
 
 // readWhole completes a read that is in place.
 func (c *conn) readWhole(now mono.Time, op seqnum.Value) {
-	if o := c.sop(op); o.got.is(0, o.n) && o.puts == 0 {
+	if o := c.sop(op); o.got.Is(0, o.n) && o.puts == 0 {
 		c.complete(now, op, OK)
 	}
 }

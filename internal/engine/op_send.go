@@ -10,33 +10,33 @@ import (
 // writes do; where a write has a key and an offset, a send has the number of its message and a place in it.
 
 func init() {
-	addKind(OpSend, opKind{request: wire.KindSend, emit: emitWrite, deliver: deliverSend, complete: completeSend})
-	carriers[wire.KindSendNext] = carriers[wire.KindSend]
+	addKind(OpSend, opKind{request: wire.KindSend, next: wire.KindSendNext, emit: emitWrite, deliver: deliverSend,
+		complete: completeSend})
 }
 
 // mostMessage is how many bytes a message has at most (clause 14.1).
 const mostMessage = 1 << 31
 
 // deliverSend puts a part into the message's buffer, and applies the operation with the last of them.
-func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
+func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) (received bool, lack *miss) {
 	const whole = wire.SegFirst | wire.SegLast
 	e, m := c.e, c.messages()
 	if o.state == ropNone {
 		o.key = g.key
 	}
 	number := uint32(g.key)
-	if g.flags&wire.SegStrict != 0 && number == m.limit && number == m.base && !m.promise() {
+	if g.flags&wire.SegStrict != 0 && number == m.in.limit && number == m.in.base && !m.in.promise() {
 		c.unbuffered(now, o, g.op)
-		return true
+		return true, nil
 	}
-	a, there := m.buffer(number, g.op)
+	a, there := m.in.buffer(number, g.op)
 	switch {
 	case !there: // strict, and the next: others wait (decided)
 		c.unbuffered(now, o, g.op)
-		return true
+		return true, nil
 	case a == nil || o.key != g.key: // no peer that counts right sends it
 		e.Count.RejectedMalformed++
-		return false
+		return false, nil
 	}
 	lo, n, size := g.place, uint64(len(g.data)), min(uint64(len(a.Local)), mostMessage)
 	if lo > size || n > size-lo {
@@ -45,15 +45,15 @@ func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 		a.status = StatusTooLong
 		c.refuseOp(o, g.op, StatusTooLong)
 		c.filled(now, a)
-		return true
+		return true, nil
 	}
 	switch {
 	case n == 0:
-	case o.got.covers(lo, lo+n):
+	case o.got.Covers(lo, lo+n):
 		e.Count.SegmentsDuplicated++
 	case !c.fits(&o.got, lo, lo+n):
 		e.Count.RejectedNoRoom++
-		return false
+		return false, nil
 	default:
 		c.deliver(a.Local[lo:lo+n], g, g.flags&whole == whole)
 		c.add(&o.got, lo, lo+n)
@@ -67,14 +67,14 @@ func deliverSend(c *conn, now mono.Time, o *recvOp, g *segment) bool {
 			a.Imm, a.HasImm = g.imm, true
 		}
 	}
-	if o.flags&whole == whole && o.got.is(0, o.last) {
+	if o.flags&whole == whole && o.got.Is(0, o.last) {
 		c.settle(g.op, false)
 		e.Count.MessagesReceived++
 		c.dropHeld(o) // or what filled releases would apply it, before apply does
 		c.filled(now, a)
 		c.apply(now, o, g.op, o.last)
 	}
-	return true
+	return true, nil
 }
 
 // unbuffered refuses a strict message, the next of all, that has no buffer.
@@ -82,7 +82,7 @@ func (c *conn) unbuffered(now mono.Time, o *recvOp, op seqnum.Value) {
 	m := c.msgs
 	c.e.Count.MessagesUnbuffered++
 	c.refuseOp(o, op, StatusNoBuffer)
-	if m.skip(); m.limit != m.begun { // the one that was promised is for the next
+	if m.in.skip(); m.in.limit != m.in.begun { // the one that was promised is for the next
 		c.tellCredit(now)
 	}
 }
@@ -90,7 +90,7 @@ func (c *conn) unbuffered(now mono.Time, o *recvOp, op seqnum.Value) {
 func completeSend(c *conn, now mono.Time, op seqnum.Value, st Status) (referred []byte) {
 	o := c.sop(op)
 	if st != OK {
-		return o.Local
+		return o.op.Local
 	}
 	c.e.Latency.Send.Observe(now.Sub(o.since))
 	c.bytesOut += o.n

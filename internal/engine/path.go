@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 	"multiedge/sched"
@@ -40,7 +41,7 @@ type paths struct {
 	rxMask   uint64
 	special  uint64 // tx paths with a ping, probe or echo to send
 	sched    sched.Scheduler
-	adaptive bool // the scheduler's weights are the measured windows
+	measured bool // the scheduler's weights are the measured windows
 	inFlight int  // eliciting frames, all paths
 
 	heardFrom uint8  // the peer's link that the latest frame came from
@@ -51,19 +52,20 @@ type paths struct {
 type txPath struct {
 	s      *session
 	link   int
-	number uint8 // the peer's link
-	header [wire.EthLen]byte
-	slots  int // frames in flight that the peer's receive side can hold
-	shuf   int // header bytes to shuffle past, 0 for none
+	number uint8                 // the peer's link
+	to     frame.Addr            // that link's address
+	header [frame.HeaderLen]byte // of frames to it
+	slots  int                   // frames in flight that the peer's receive side can hold
+	shuf   int                   // header bytes to shuffle past, 0 for none
 
 	ledger *flowctl.Ledger
 	rtt    flowctl.RTT
-	cwnd   flowctl.Cwnd
+	cwnd   flowctl.Controller
 
-	state PathState
-	probing
-	pmtu
-	lookout
+	state   PathState
+	probing probing
+	pmtu    pmtu
+	lookout lookout
 
 	count PathCounters
 }
@@ -97,24 +99,24 @@ func (s *session) refreshPaths(now mono.Time) {
 	e := s.e
 	for m := e.up; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		if s.txMask&(1<<i) == 0 {
+		if s.paths.txMask&(1<<i) == 0 {
 			if j, ok := s.first(now, i); ok {
 				s.addPath(now, i, j)
 			}
 			continue
 		}
-		p := s.tx[i]
+		p := s.paths.tx[i]
 		switch r := s.remoteLink(p.number); {
 		case r.slots == 0:
 			s.dropPath(now, i, "peer's link is gone")
 			if j, ok := s.first(now, i); ok {
 				s.addPath(now, i, j)
 			}
-		case [6]byte(p.header[:6]) != r.mac || !p.fits() || p.slots != usableSlots(r.slots):
+		case p.to != r.addr || !p.fits() || p.slots != usableSlots(r.slots):
 			s.dropPath(now, i, "peer's link changed")
 			s.addPath(now, i, p.number)
 		case p.state == PathGood:
-			if p.target == 0 && !p.atBest() {
+			if p.pmtu.target == 0 && !p.atBest() {
 				p.grow(now)
 			}
 			p.spread(now)
@@ -130,34 +132,32 @@ func (s *session) addPath(now mono.Time, i int, number uint8) {
 	p := &txPath{s: s, link: i, probing: probing{ackedAt: now, probeAt: now, probeWait: probeEvery},
 		lookout: lookout{search: e.rng.Uint32()}}
 	p.lead(number, s.remoteLink(number))
-	copy(p.header[6:], e.links[i].MAC[:])
-	p.header[12], p.header[13] = byte(e.cfg.EtherType>>8), byte(e.cfg.EtherType)
-	if old := s.tx[i]; old != nil {
+	if old := s.paths.tx[i]; old != nil {
 		p.ledger = old.ledger // packet numbers never repeat within a session (clause 3.2)
 	} else {
 		p.ledger = flowctl.NewLedger(flowctl.DefaultSpan)
 	}
 	p.ledger.Configure(e.cfg.Profile.Loss(e.cfg.Profile.Acks))
-	p.cwnd.Init(e.cfg.Profile.Congestion)
-	p.mtu = wire.MinFrame
-	s.tx[i] = p
-	s.txMask |= 1 << i
-	s.sched.SetWeight(i, e.links[i].Weight)
+	p.cwnd = e.cfg.Profile.Congestion.New()
+	p.pmtu.mtu = wire.MinFrame
+	s.paths.tx[i] = p
+	s.paths.txMask |= 1 << i
+	s.paths.sched.SetWeight(i, e.links[i].Weight)
 	p.handleTimeout(now)
 }
 
 // dropPath takes a path out of use; what was in flight on it is sent again on the others. The path's numbering is kept
 // for its return.
 func (s *session) dropPath(now mono.Time, i int, why string) {
-	if s.txMask&(1<<i) == 0 {
+	if s.paths.txMask&(1<<i) == 0 {
 		return
 	}
-	p := s.tx[i]
+	p := s.paths.tx[i]
 	p.setState(now, PathDead, why)
-	s.e.lost = p.ledger.AbandonAll(s.e.lost[:0]) // the probes of a path that was dead already
-	s.onLost(now, p, s.e.lost)
-	s.txMask &^= 1 << i
-	s.special &^= 1 << i
+	s.e.scratch.lost = p.ledger.AbandonAll(s.e.scratch.lost[:0]) // the probes of a path that was dead already
+	s.onLost(now, p, s.e.scratch.lost)
+	s.paths.txMask &^= 1 << i
+	s.paths.special &^= 1 << i
 }
 
 // usable reports whether the path may carry data at all.
@@ -165,8 +165,8 @@ func (p *txPath) usable() bool { return p.state == PathGood || p.state == PathSu
 
 // reachable reports whether the peer answers on any path.
 func (s *session) reachable() bool {
-	for m := s.txMask; m != 0; m &= m - 1 {
-		if s.tx[bits.TrailingZeros64(m)].state == PathGood {
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
+		if s.paths.tx[bits.TrailingZeros64(m)].state == PathGood {
 			return true
 		}
 	}
@@ -183,26 +183,27 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	e := p.s.e
 	switch st {
 	case PathGood:
-		p.ackedAt = now
-		p.s.peer.proved[p.link] = [6]byte(p.header[:6])
+		p.probing.ackedAt = now
+		p.s.peer.proved[p.link] = p.to
 		switch {
-		case from != PathSuspect && p.alone:
-			p.mtu, p.joined = wire.MinFrame, false
+		case from != PathSuspect && p.pmtu.alone:
+			p.pmtu.mtu, p.pmtu.joined = wire.MinFrame, false
 			p.startSizeProbe(now, p.limit(), false)
 		case from != PathSuspect:
-			p.mtu, p.joined = wire.MinFrame, false
+			p.pmtu.mtu, p.pmtu.joined = wire.MinFrame, false
 			p.grow(now)
-		case p.target == 0 && p.raiseAt == mono.Never && !p.atBest(): // the links changed meanwhile
+		case p.pmtu.target == 0 && p.pmtu.raiseAt == mono.Never && !p.atBest(): // the links changed meanwhile
 			p.grow(now)
 		}
 	case PathSuspect:
-		p.probeAt, p.probeWait = min(p.probeAt, now.Add(probeEvery)), probeEvery
+		p.probing.probeAt, p.probing.probeWait = min(p.probing.probeAt, now.Add(probeEvery)), probeEvery
 	case PathDead:
-		e.lost = p.ledger.AbandonAll(e.lost[:0])
-		p.s.onLost(now, p, e.lost)
-		p.echoes, p.target, p.probeAt, p.probeWait, p.raising, p.unsure = 0, 0, now, probeEvery, false, false
+		e.scratch.lost = p.ledger.AbandonAll(e.scratch.lost[:0])
+		p.s.onLost(now, p, e.scratch.lost)
+		p.probing.echoes, p.pmtu.target, p.probing.probeAt, p.probing.probeWait, p.pmtu.raising, p.lookout.unsure = 0,
+			0, now, probeEvery, false, false
 		p.rtt = flowctl.RTT{} // it may come back by another way; then its probes have measured that
-		p.cwnd.Init(e.cfg.Profile.Congestion)
+		p.cwnd = e.cfg.Profile.Congestion.New()
 	}
 	if from == PathGood && !p.s.hasOther(p.link) {
 		p.s.hurryAll(now)
@@ -214,19 +215,19 @@ func (p *txPath) setState(now mono.Time, st PathState, why string) {
 	})
 }
 
-func (p *txPath) nextTimeout() mono.Time { return min(p.probeAt, p.ledger.Deadline()) }
+func (p *txPath) nextTimeout() mono.Time { return min(p.probing.probeAt, p.ledger.Deadline()) }
 
 func (p *txPath) handleTimeout(now mono.Time) {
 	s, e := p.s, p.s.e
 	if now >= p.ledger.Deadline() {
 		var probe bool
-		e.lost, probe = p.ledger.OnTimeout(now, &p.rtt, e.lost[:0])
-		s.onLost(now, p, e.lost)
+		e.scratch.lost, probe = p.ledger.OnTimeout(now, &p.rtt, e.scratch.lost[:0])
+		s.onLost(now, p, e.scratch.lost)
 		switch {
 		case !probe:
 		case p.usable():
 			if p.ledger.Probes() == 1 {
-				p.askedAt = now
+				p.probing.askedAt = now
 			}
 			e.Count.TailProbes++
 			p.wantPing(true)
@@ -236,7 +237,7 @@ func (p *txPath) handleTimeout(now mono.Time) {
 			p.wantPing(true)
 		}
 	}
-	if now >= p.probeAt {
+	if now >= p.probing.probeAt {
 		p.probeTimer(now)
 	}
 }
@@ -254,12 +255,14 @@ func (p *txPath) judge(now mono.Time) {
 }
 
 // silent is for how long the path was asked in vain.
-func (p *txPath) silent(now mono.Time) time.Duration { return now.Sub(max(p.ackedAt, p.askedAt)) }
+func (p *txPath) silent(now mono.Time) time.Duration {
+	return now.Sub(max(p.probing.ackedAt, p.probing.askedAt))
+}
 
 // hasOther reports whether a good path besides that of link i exists.
 func (s *session) hasOther(i int) bool {
-	for m := s.txMask &^ (1 << i); m != 0; m &= m - 1 {
-		if s.tx[bits.TrailingZeros64(m)].state == PathGood {
+	for m := s.paths.txMask &^ (1 << i); m != 0; m &= m - 1 {
+		if s.paths.tx[bits.TrailingZeros64(m)].state == PathGood {
 			return true
 		}
 	}
@@ -270,31 +273,31 @@ func (s *session) hasOther(i int) bool {
 func (p *txPath) probeTimer(now mono.Time) {
 	switch {
 	case p.state == PathProbing || p.state == PathDead:
-		p.target, p.echoes = 0, 0
+		p.pmtu.target, p.probing.echoes = 0, 0
 		p.sendProbe(now, 0, false)
-		if p.unsure {
+		if p.lookout.unsure {
 			p.lookAround(now)
 		}
-		p.unsure = true
-		p.probeAt = now.Add(p.probeWait)
-		p.probeWait = min(p.probeWait*5/4, probeSlowest)
-	case p.target != 0:
+		p.lookout.unsure = true
+		p.probing.probeAt = now.Add(p.probing.probeWait)
+		p.probing.probeWait = min(p.probing.probeWait*5/4, probeSlowest)
+	case p.pmtu.target != 0:
 		p.sizeTimer(now)
-	case p.state == PathGood && now >= p.raiseAt:
-		p.raising = true
+	case p.state == PathGood && now >= p.pmtu.raiseAt:
+		p.pmtu.raising = true
 		p.grow(now)
 	case p.state == PathGood: // a timer of life that is not needed any more
-		p.probeAt = p.raiseAt
+		p.probing.probeAt = p.pmtu.raiseAt
 	default:
-		p.probeAt = mono.Never
+		p.probing.probeAt = mono.Never
 	}
-	if p.state == PathSuspect && p.target == 0 { // others carry the data: nothing else would show that it is alive
+	if p.state == PathSuspect && p.pmtu.target == 0 { // others carry the data: nothing else would show that it is alive
 		p.wantPing(true)
-		p.probeAt = now.Add(probeEvery)
+		p.probing.probeAt = now.Add(probeEvery)
 		if p.ledger.Probes() >= deadProbes && p.silent(now) >= deadAfter { // no other is good, or it would be dead
 			p.lookAround(now)
-			p.again(now, p.probeWait)
-			p.probeWait = min(p.probeWait*5/4, probeSlowest/2)
+			p.again(now, p.probing.probeWait)
+			p.probing.probeWait = min(p.probing.probeWait*5/4, probeSlowest/2)
 		}
 	}
 }
@@ -306,17 +309,17 @@ func (p *txPath) sendProbe(now mono.Time, size int, joined bool) {
 	if joined {
 		low |= joinedProbe
 	}
-	if p.nonce == 0 || uint64(uint32(p.nonce)) != low {
-		p.nonce, p.probedAt = uint64(p.s.e.rng.Uint32()|1)<<32|low, now
+	if p.probing.nonce == 0 || uint64(uint32(p.probing.nonce)) != low {
+		p.probing.nonce, p.probing.probedAt = uint64(p.s.e.rng.Uint32()|1)<<32|low, now
 	}
-	p.probe = true
-	p.s.special |= 1 << p.link
+	p.probing.probe = true
+	p.s.paths.special |= 1 << p.link
 }
 
 func (p *txPath) wantPing(on bool) {
-	p.ping = on
+	p.probing.ping = on
 	if on {
-		p.s.special |= 1 << p.link
+		p.s.paths.special |= 1 << p.link
 	}
 }
 
@@ -326,14 +329,14 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 		p.answeredBy(now, j)
 		return
 	}
-	late := nonce == p.late
+	late := nonce == p.pmtu.late
 	switch {
-	case nonce == 0 || nonce != p.nonce && !late:
+	case nonce == 0 || nonce != p.probing.nonce && !late:
 		return
 	case late:
-		p.late = 0
+		p.pmtu.late = 0
 	default:
-		p.nonce = 0
+		p.probing.nonce = 0
 	}
 	if size, joined := probed(nonce); size != 0 {
 		p.sizeAnswered(now, size, joined, late)
@@ -343,19 +346,19 @@ func (p *txPath) onEcho(now mono.Time, nonce uint64) {
 	case PathProbing:
 		p.setState(now, PathGood, "answered")
 	case PathDead:
-		p.probeWait = min(max(probeEvery, 2*now.Sub(p.probedAt)), probeSlowest)
-		if p.echoes++; p.echoes >= rejoinEchoes {
+		p.probing.probeWait = min(max(probeEvery, 2*now.Sub(p.probing.probedAt)), probeSlowest)
+		if p.probing.echoes++; p.probing.echoes >= rejoinEchoes {
 			p.setState(now, PathGood, "answers again")
 			return
 		}
 		p.sendProbe(now, 0, false)
-		p.probeAt = now.Add(p.probeWait)
+		p.probing.probeAt = now.Add(p.probing.probeWait)
 	}
 }
 
 // onAlive is called when the path's ledger advanced.
 func (p *txPath) onAlive(now mono.Time) {
-	p.ackedAt = now
+	p.probing.ackedAt = now
 	if p.state == PathSuspect {
 		p.setState(now, PathGood, "acknowledged")
 	}

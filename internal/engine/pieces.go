@@ -88,8 +88,8 @@ func (o *Op) Backed() bool {
 }
 
 // touchPieces is touch for an operation with pieces. It asks for all that is missing at once.
-func (e *Endpoint) touchPieces(p *Pieces, off, n uint64, site regmem.Site) bool {
-	all := true
+func (e *Endpoint) touchPieces(p *Pieces, off, n uint64, site regmem.Site) (first *miss) {
+	at := off
 	for i := range p.list[:p.n] {
 		q := &p.list[i]
 		size := uint64(len(q.bytes))
@@ -99,16 +99,16 @@ func (e *Endpoint) touchPieces(p *Pieces, off, n uint64, site regmem.Site) bool 
 		}
 		take := min(n, size-off)
 		if take > 0 && q.region != nil && q.region.Back != nil {
-			if page, ok := q.region.Back.Touch(q.off+off, take, 0, site); !ok && all {
-				all, e.missing = false, regmem.Wait{Back: q.region.Back, Page: page}
+			if page, ok := q.region.Back.Touch(q.off+off, take, 0, site); !ok && first == nil {
+				first = e.misses.lacks(regmem.Wait{Back: q.region.Back, Page: page}, at)
 			}
 		}
-		if e.look != nil && take > 0 && q.region != nil {
-			e.look(q.region, q.off+off, take, site)
+		if e.misses.look != nil && take > 0 && q.region != nil {
+			e.misses.look(q.region, q.off+off, take, site)
 		}
-		off, n = 0, n-take
+		off, n, at = 0, n-take, at+take
 	}
-	return all
+	return first
 }
 
 // gather copies bytes from off on to dst, until that is full.
@@ -149,20 +149,20 @@ func (p *Pieces) fetch() {
 // gatherAhead gathers what is copied into a frame anyway when the operation enters, if a copy may be held: from then
 // on it has one range like any other.
 func (c *conn) gatherAhead(o *sendOp, op *Op) {
-	if o.Kind == OpRead || o.n == 0 || o.backed {
+	if o.op.Kind == OpRead || o.n == 0 || o.backed {
 		return
 	}
-	o.Pieces.fetch()
+	o.op.Pieces.fetch()
 	n := int(o.n)
 	if n > smallMost || !c.stageRoom(n) {
 		return
 	}
-	b := c.e.stage.take(n)
-	o.Pieces.gather(b, 0)
-	o.Pieces.use(-1)
+	b := c.e.copies.Take(n)
+	o.op.Pieces.gather(b, 0)
+	o.op.Pieces.use(-1)
 	c.chargeStage(cap(b))
-	o.Local, o.staged = b, true
-	o.Pieces, op.Pieces = nil, nil
+	o.op.Local, o.staged = b, true
+	o.op.Pieces, op.Pieces = nil, nil
 }
 
 // gathered returns n bytes of an operation's local memory, which must last as long as the batch.

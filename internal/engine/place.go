@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/internal/engine/op/span"
+	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -32,19 +34,20 @@ const (
 	ropApplied
 )
 
-// recvSide is the peer's operations. Those before rcvBase are applied; of [rcvBase, rcvTop) each has its state in rops.
+// recvSide is the peer's operations. Those before recv.base are applied; of [recv.base, recv.top) each has its state in
+// rops.
 type recvSide struct {
-	rcvBase, rcvTop seqnum.Value
-	window          int          // how far from rcvBase operations are taken
-	rops            []recvOp     // ring of [rcvBase, rcvTop), its length a power of two or 0
-	appliedAhead    int          // applied operations in (rcvBase, rcvTop)
-	limitSent       seqnum.Value // the largest limit advertised: the peer's credit ends there
-	owesAck         bool         // an OpAck is pending: the connection is in the session's queue
+	base, top    seqnum.Value
+	window       int          // how far from recv.base operations are taken
+	rops         []recvOp     // ring of [recv.base, recv.top), its length a power of two or 0
+	appliedAhead int          // applied operations in (recv.base, recv.top)
+	limitSent    seqnum.Value // the largest limit advertised: the peer's credit ends there
+	owesAck      bool         // an OpAck is pending: the connection is in the session's queue
 
-	naks      queue[seqnum.Value] // refused, the refusal not sent yet
-	answering queue[seqnum.Value] // those whose answer is not all sent yet
+	naks      queue.Queue[seqnum.Value] // refused, the refusal not sent yet
+	answering queue.Queue[seqnum.Value] // those whose answer is not all sent yet
 
-	notes    queue[Notification]
+	notes    queue.Queue[Notification]
 	noting   bool // EvNotify is out and TakeNotify has not said no yet
 	noteRoom int  // notifications that there is room for; firstNotes are not charged
 
@@ -62,10 +65,10 @@ type recvOp struct {
 	status      Status
 	flags       uint8 // segment flags seen
 	imm         uint32
-	first, last uint64 // place of FIRST, end of LAST; of an atomic last is its size
-	got         ranges // of a write: bytes in place
+	first, last uint64   // place of FIRST, end of LAST; of an atomic last is its size
+	got         span.Set // of a write: bytes in place
 	held        []heldSegment
-	kept        ranges // of a write: bytes in held
+	kept        span.Set // of a write: bytes in held
 
 	key         regmem.Key
 	off         uint64 // of an atomic: what it found
@@ -107,37 +110,39 @@ func (o *recvOp) holds(g *segment) bool {
 	if lo == hi {
 		return len(o.held) > 0
 	}
-	return o.kept.covers(lo, hi)
+	return o.kept.Covers(lo, hi)
 }
 
 // keep adds a segment to those held.
 func (o *recvOp) keep(h heldSegment) {
 	o.held = append(o.held, h)
 	if lo, hi := h.extent(); lo < hi {
-		o.kept.add(lo, hi)
+		o.kept.Add(lo, hi)
 	}
 }
 
 // rop returns the slot of one of the peer's operations that was admitted.
-func (c *conn) rop(op seqnum.Value) *recvOp { return &c.rops[uint32(op)&uint32(len(c.rops)-1)] }
+func (c *conn) rop(op seqnum.Value) *recvOp {
+	return &c.recv.rops[uint32(op)&uint32(len(c.recv.rops)-1)]
+}
 
 // onOperation takes a part of one of the peer's operations. It reports whether the frame may count as received (clause
 // 3.3).
 func (c *conn) onOperation(now mono.Time, g *segment) bool {
 	e := c.e
-	if g.op.Before(c.rcvBase) {
+	if g.op.Before(c.recv.base) {
 		e.Count.SegmentsDuplicated++
 		c.oweAck()
 		return true
 	}
 	// Beyond the window, beyond the credit, for our notifications would pile up, or too much is kept.
-	if !g.op.InWindow(c.rcvBase, c.window) || !g.op.Before(c.limitSent) || !c.admit(g.op) {
+	if !g.op.InWindow(c.recv.base, c.recv.window) || !g.op.Before(c.recv.limitSent) || !c.admit(g.op) {
 		e.Count.RejectedNoRoom++
 		return false
 	}
 	o := c.rop(g.op)
-	if c.rcvTop.AtMost(g.op) {
-		c.rcvTop = g.op + 1
+	if c.recv.top.AtMost(g.op) {
+		c.recv.top = g.op + 1
 	}
 	if o.state >= ropAnswering {
 		e.Count.SegmentsDuplicated++
@@ -156,10 +161,10 @@ func (c *conn) onOperation(now mono.Time, g *segment) bool {
 
 // allowed evaluates the fences (clauses 6.5 and 6.6).
 func (c *conn) allowed(g *segment) bool {
-	if g.flags&wire.SegBackward != 0 && g.op != c.rcvBase {
+	if g.flags&wire.SegBackward != 0 && g.op != c.recv.base {
 		return false
 	}
-	if g.flags&wire.SegFenced != 0 && !g.fence.Before(c.rcvBase) && c.rop(g.fence).state != ropApplied {
+	if g.flags&wire.SegFenced != 0 && !g.fence.Before(c.recv.base) && c.rop(g.fence).state != ropApplied {
 		return false
 	}
 	return g.kind != OpSend || c.decided(g)
@@ -173,34 +178,24 @@ func (c *conn) perform(now mono.Time, o *recvOp, g *segment) bool {
 		return false
 	}
 	o.kind = g.kind
-	received := kinds[g.kind].deliver(c, now, o, g)
-	if c.e.missing.Back != nil {
-		return c.parkSegment(now, g, regmem.WriteTarget)
+	received, lack := kinds[g.kind].deliver(c, now, o, g)
+	if lack != nil {
+		return c.parkSegment(now, g, regmem.WriteTarget, lack.wait)
 	}
 	return received
 }
 
 // accept hands a segment of an answer to its kind.
 func (c *conn) accept(now mono.Time, g *segment) bool {
-	received := kinds[g.kind].accept(c, now, g)
-	if c.e.missing.Back != nil {
-		return c.parkSegment(now, g, regmem.ReadDest)
+	received, lack := kinds[g.kind].accept(c, now, g)
+	if lack != nil {
+		return c.parkSegment(now, g, regmem.ReadDest, lack.wait)
 	}
 	return received
 }
 
-// memory returns the n bytes at off of an exported range, which the peer may use as perm says and which are in memory,
-// or why not; so many bytes behind them will follow. Of an operation that meets ErrNotResident nothing may have been
-// done yet: refuseAccess then has it wait (miss.go).
-func (c *conn) memory(k regmem.Key, perm regmem.Perm, off, n, follows uint64) ([]byte, error) {
-	at, err := c.e.cfg.Grants.Resolve(k, uint64(c.id), perm, off, n)
-	if err == nil && !c.e.touchGrant(off, n, follows, regmem.WriteTarget) {
-		return nil, regmem.ErrNotResident
-	}
-	return at.Bytes, err
-}
-
-// resolve is memory for bytes that are not used at once, whether they are in memory or not.
+// resolve returns the n bytes at off of an exported range, which the peer may use as perm says, or why not. They may
+// not be resident: see touchGrant.
 func (c *conn) resolve(k regmem.Key, perm regmem.Perm, off, n uint64) ([]byte, error) {
 	at, err := c.e.cfg.Grants.Resolve(k, uint64(c.id), perm, off, n)
 	return at.Bytes, err
@@ -213,14 +208,11 @@ const maxGuesses = 5000
 // maxGuesses gets no answer: to it the frame is lost.
 func (c *conn) refuseAccess(now mono.Time, o *recvOp, op seqnum.Value, st Status) bool {
 	s := c.s
-	if c.e.missing.Back != nil {
-		return false // perform parks it
-	}
-	if (st == StatusKey || st == StatusOwner) && !c.releasing {
-		if now.Sub(s.guessedAt) >= time.Second {
-			s.guessedAt, s.guesses = now, 0
+	if (st == StatusKey || st == StatusOwner) && !c.recv.releasing {
+		if now.Sub(s.members.guessedAt) >= time.Second {
+			s.members.guessedAt, s.members.guesses = now, 0
 		}
-		if s.guesses++; s.guesses > maxGuesses {
+		if s.members.guesses++; s.members.guesses > maxGuesses {
 			c.e.Count.GuessesIgnored++
 			return false
 		}
@@ -237,7 +229,7 @@ func (c *conn) refuseOp(o *recvOp, op seqnum.Value, st Status) {
 	c.empty(&o.got)
 	c.dropHeld(o)
 	c.e.Count.AccessRefused++
-	c.naks.push(op)
+	c.recv.naks.Push(op)
 	c.wake()
 }
 
@@ -264,29 +256,29 @@ func (c *conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 		e.Count.OpsApplied++
 		if o.flags&wire.SegNotify != 0 {
 			e.Count.Notifications++
-			c.notes.push(Notification{Imm: o.imm, Len: uint32(min(n, 1<<32-1)), Key: o.key, Off: o.first})
-			if !c.noting {
-				c.noting = true
+			c.recv.notes.Push(Notification{Imm: o.imm, Len: uint32(min(n, 1<<32-1)), Key: o.key, Off: o.first})
+			if !c.recv.noting {
+				c.recv.noting = true
 				e.events.short(EvNotify, c.id)
 			}
 		}
 	}
-	if op != c.rcvBase {
-		c.appliedAhead++
+	if op != c.recv.base {
+		c.recv.appliedAhead++
 	}
-	for c.rcvBase != c.rcvTop {
-		b := c.rop(c.rcvBase)
+	for c.recv.base != c.recv.top {
+		b := c.rop(c.recv.base)
 		if b.state != ropApplied {
 			break
 		}
-		if c.rcvBase != op {
-			c.appliedAhead--
+		if c.recv.base != op {
+			c.recv.appliedAhead--
 		}
 		b.reset()
-		c.rcvBase++
+		c.recv.base++
 	}
 	c.oweAck()
-	if c.held > 0 {
+	if c.recv.held > 0 {
 		c.release(now)
 	}
 }
@@ -298,25 +290,25 @@ func (o *recvOp) reset() { o.state, o.flags, o.left, o.puts = ropNone, 0, unrece
 // fits reports whether there is room for [lo, hi) in the spans of an operation in place, or of adverts that came.
 // Extending an existing span always fits. So does what was held: each held segment gives back more than the span of the
 // next one costs.
-func (c *conn) fits(got *ranges, lo, hi uint64) bool {
-	n := cap(got.spans)
-	if len(got.spans) < max(n, freeSpans) {
-		return got.takes(lo, hi)
+func (c *conn) fits(got *span.Set, lo, hi uint64) bool {
+	n := cap(got.Spans)
+	if len(got.Spans) < max(n, span.Free) {
+		return got.Takes(lo, hi)
 	}
-	return got.joins(lo, hi) || got.takes(lo, hi) && c.hasRoom(spanCost*n) // slices grow by doubling
+	return got.Joins(lo, hi) || got.Takes(lo, hi) && c.hasRoom(span.Cost*n) // slices grow by doubling
 }
 
 // add puts [lo, hi) among what is in place or came.
-func (c *conn) add(got *ranges, lo, hi uint64) {
-	before := got.charge()
-	got.add(lo, hi)
-	c.charge(got.charge() - before)
+func (c *conn) add(got *span.Set, lo, hi uint64) {
+	before := got.Charge()
+	got.Add(lo, hi)
+	c.charge(got.Charge() - before)
 }
 
 // empty forgets what is in place of an operation that has ended, or came of adverts.
-func (c *conn) empty(got *ranges) {
-	c.charge(-got.charge())
-	got.reset()
+func (c *conn) empty(got *span.Set) {
+	c.charge(-got.Charge())
+	got.Reset()
 }
 
 // hold keeps a copy of a segment that a fence forbids (clause 7.5).
@@ -326,7 +318,7 @@ func (c *conn) hold(o *recvOp, g *segment) bool {
 		e.Count.SegmentsDuplicated++
 		return true
 	}
-	if lo, hi := g.extent(); !c.hasRoom(len(g.data)+heldOverhead) || !o.kept.takes(lo, hi) {
+	if lo, hi := g.extent(); !c.hasRoom(len(g.data)+heldOverhead) || !o.kept.Takes(lo, hi) {
 		e.Count.RejectedNoRoom++
 		return false
 	}
@@ -335,9 +327,9 @@ func (c *conn) hold(o *recvOp, g *segment) bool {
 	h := heldSegment{*g}
 	h.data, h.lasting = append([]byte(nil), g.data...), true
 	o.keep(h)
-	c.held++
+	c.recv.held++
 	if g.loose() {
-		c.heldFence++
+		c.recv.heldFence++
 	}
 	return true
 }
@@ -348,47 +340,47 @@ func (g *segment) loose() bool {
 }
 
 func (c *conn) dropHeld(o *recvOp) {
-	if o.held == nil && o.kept.spans == nil {
+	if o.held == nil && o.kept.Spans == nil {
 		return
 	}
 	for i := range o.held {
 		c.unhold(&o.held[i])
 	}
-	o.held, o.kept = nil, ranges{}
+	o.held, o.kept = nil, span.Set{}
 }
 
 func (c *conn) unhold(h *heldSegment) {
 	c.charge(-len(h.data) - heldOverhead)
-	c.held--
+	c.recv.held--
 	if h.loose() {
-		c.heldFence--
+		c.recv.heldFence--
 	}
 }
 
 // release performs held segments that nothing forbids any more. Performing one can apply an operation, which calls
 // release again: the inner call only asks the outer one for another round.
 func (c *conn) release(now mono.Time) {
-	c.again = true
-	if c.releasing {
+	c.recv.again = true
+	if c.recv.releasing {
 		return
 	}
-	c.releasing = true
-	for c.again && c.held > 0 {
-		c.again = false
-		if c.heldFence == 0 {
-			c.releaseOp(now, c.rcvBase)
+	c.recv.releasing = true
+	for c.recv.again && c.recv.held > 0 {
+		c.recv.again = false
+		if c.recv.heldFence == 0 {
+			c.releaseOp(now, c.recv.base)
 			continue
 		}
-		for op := c.rcvBase; op.Before(c.rcvTop) && c.held > 0; op++ {
+		for op := c.recv.base; op.Before(c.recv.top) && c.recv.held > 0; op++ {
 			c.releaseOp(now, op)
 		}
 	}
-	c.releasing = false
+	c.recv.releasing = false
 }
 
 // releaseOp performs the held segments of one operation.
 func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
-	if !op.Before(c.rcvTop) {
+	if !op.Before(c.recv.top) {
 		return
 	}
 	o := c.rop(op)
@@ -397,13 +389,13 @@ func (c *conn) releaseOp(now mono.Time, op seqnum.Value) {
 	}
 	held := o.held
 	o.held = nil
-	o.kept.reset()
+	o.kept.Reset()
 	// In the order of their places they make no more ranges at any time than all of them make: there is room for each,
 	// as there was when it was held.
 	slices.SortFunc(held, func(a, b heldSegment) int { return cmp.Compare(a.place, b.place) })
 	for i := range held {
 		h := &held[i]
-		if o.state < ropAnswering && op.InWindow(c.rcvBase, c.window) &&
+		if o.state < ropAnswering && op.InWindow(c.recv.base, c.recv.window) &&
 			!(c.allowed(&h.segment) && c.perform(now, o, &h.segment)) {
 			o.keep(*h) // its frame was acknowledged: it must not be lost
 			continue

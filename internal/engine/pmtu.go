@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 )
@@ -68,17 +69,17 @@ func (p *txPath) overhead() int { return p.s.e.links[p.link].Overhead }
 
 // fits reports whether the links still carry what is in use.
 func (p *txPath) fits() bool {
-	if !p.joined {
-		return p.mtu <= p.limit()
+	if !p.pmtu.joined {
+		return p.pmtu.mtu <= p.limit()
 	}
 	size, joined := p.best()
-	return joined && p.mtu <= size
+	return joined && p.pmtu.mtu <= size
 }
 
 // atBest reports whether nothing better is to be had.
 func (p *txPath) atBest() bool {
 	size, joined := p.best()
-	return p.joined == joined && p.mtu >= size
+	return p.pmtu.joined == joined && p.pmtu.mtu >= size
 }
 
 // grow looks for the largest frames that pass.
@@ -88,9 +89,9 @@ func (p *txPath) grow(now mono.Time) {
 }
 
 func (p *txPath) startSizeProbe(now mono.Time, size int, joined bool) {
-	p.target, p.tries = 0, 0
-	if size > p.mtu || size > wire.MinFrame && joined != p.joined {
-		p.target, p.joining, p.probeAt = size, joined, now
+	p.pmtu.target, p.pmtu.tries = 0, 0
+	if size > p.pmtu.mtu || size > wire.MinFrame && joined != p.pmtu.joined {
+		p.pmtu.target, p.pmtu.joining, p.probing.probeAt = size, joined, now
 	} else {
 		p.settleSize(now)
 	}
@@ -99,19 +100,19 @@ func (p *txPath) startSizeProbe(now mono.Time, size int, joined bool) {
 // sizeTimer repeats the probe of a frame size, or gives that size up.
 func (p *txPath) sizeTimer(now mono.Time) {
 	switch {
-	case p.tries < sizeProbeTries:
-		p.tries++
-		p.sendProbe(now, p.target, p.joining)
-		p.probeAt = now.Add(max(sizeProbeEvery, 2*p.rtt.SRTT()))
-	case !p.joining:
-		p.smaller(now, smallerFrame(p.target))
-	case !p.joined && p.target+p.overhead() == p.mtu: // single frames of that length pass
-		p.late = p.nonce
+	case p.pmtu.tries < sizeProbeTries:
+		p.pmtu.tries++
+		p.sendProbe(now, p.pmtu.target, p.pmtu.joining)
+		p.probing.probeAt = now.Add(max(sizeProbeEvery, 2*p.rtt.SRTT()))
+	case !p.pmtu.joining:
+		p.smaller(now, smallerFrame(p.pmtu.target))
+	case !p.pmtu.joined && p.pmtu.target+p.overhead() == p.pmtu.mtu: // single frames of that length pass
+		p.pmtu.late = p.probing.nonce
 		p.settleSize(now)
 		p.goAlone()
 		p.reportSize()
 	default:
-		p.late = p.nonce
+		p.pmtu.late = p.probing.nonce
 		p.startSizeProbe(now, p.limit(), false)
 	}
 }
@@ -119,9 +120,9 @@ func (p *txPath) sizeTimer(now mono.Time) {
 // sizeAnswered takes the echo of a probe of that size into use. late says that the probe had been given up.
 func (p *txPath) sizeAnswered(now mono.Time, size int, joined, late bool) {
 	best, can := p.best()
-	asked := late && (!p.joined || size > p.mtu) || size == p.target && joined == p.joining
+	asked := late && (!p.pmtu.joined || size > p.pmtu.mtu) || size == p.pmtu.target && joined == p.pmtu.joining
 	if fits := joined && can && size <= best || !joined && size <= p.limit(); asked && fits && p.usable() {
-		p.mtu, p.joined = size, joined
+		p.pmtu.mtu, p.pmtu.joined = size, joined
 		p.sized(now)
 	}
 }
@@ -130,11 +131,11 @@ func (p *txPath) sizeAnswered(now mono.Time, size int, joined, late bool) {
 // tried again.
 func (p *txPath) smaller(now mono.Time, next int) {
 	_, can := p.best()
-	size := p.mtu - p.overhead()
+	size := p.pmtu.mtu - p.overhead()
 	switch {
-	case p.raising && p.joined && next-p.overhead() <= p.mtu:
+	case p.pmtu.raising && p.pmtu.joined && next-p.overhead() <= p.pmtu.mtu:
 		p.settleSize(now)
-	case can && !p.joined && next <= p.mtu && size > wire.MinFrame:
+	case can && !p.pmtu.joined && next <= p.pmtu.mtu && size > wire.MinFrame:
 		p.startSizeProbe(now, size, true)
 	default:
 		p.startSizeProbe(now, next, false)
@@ -154,10 +155,10 @@ func smallerFrame(size int) int {
 // sized ends a search, or looks whether datagrams pass in the size that was found.
 func (p *txPath) sized(now mono.Time) {
 	_, can := p.best()
-	switch size := p.mtu - p.overhead(); {
-	case p.joined:
-		p.alone = false
-	case p.mtu == p.limit():
+	switch size := p.pmtu.mtu - p.overhead(); {
+	case p.pmtu.joined:
+		p.pmtu.alone = false
+	case p.pmtu.mtu == p.limit():
 		p.goAlone() // they were asked for first
 	case can && size > wire.MinFrame:
 		p.startSizeProbe(now, size, true)
@@ -169,21 +170,21 @@ func (p *txPath) sized(now mono.Time) {
 
 // settleSize ends the search for the frame size.
 func (p *txPath) settleSize(now mono.Time) {
-	p.target, p.raiseAt, p.raising = 0, mono.Never, false
+	p.pmtu.target, p.pmtu.raiseAt, p.pmtu.raising = 0, mono.Never, false
 	if !p.atBest() {
-		p.raiseAt = now.Add(sizeRaiseEvery)
+		p.pmtu.raiseAt = now.Add(sizeRaiseEvery)
 	}
-	if p.probeAt = p.raiseAt; p.state == PathSuspect {
-		p.probeAt = now.Add(probeEvery)
+	if p.probing.probeAt = p.pmtu.raiseAt; p.state == PathSuspect {
+		p.probing.probeAt = now.Add(probeEvery)
 	}
 }
 
 // goAlone notes, and reports once, that datagrams do not pass: frames are sent without GSO.
 func (p *txPath) goAlone() {
-	if _, joined := p.best(); p.alone || !joined {
+	if _, joined := p.best(); p.pmtu.alone || !joined {
 		return
 	}
-	p.alone = true
+	p.pmtu.alone = true
 	e := p.s.e
 	e.emit(Event{Kind: EvPath, Peer: p.s.peer.id, PeerName: p.s.peer.name, Link: uint8(p.link),
 		Text: "frames go alone: UDP datagrams do not pass, although both ends take them"})
@@ -192,14 +193,14 @@ func (p *txPath) goAlone() {
 // reportSize says when a path carries less than its link: somebody's MTU is set too small.
 func (p *txPath) reportSize() {
 	e := p.s.e
-	own, peer, size := e.links[p.link].MTU, p.s.remoteLink(p.number).mtu, p.mtu
-	if p.joined {
+	own, peer, size := e.links[p.link].MTU, p.s.remoteLink(p.number).mtu, p.pmtu.mtu
+	if p.pmtu.joined {
 		size += p.overhead()
 	}
-	if size == p.said {
+	if size == p.pmtu.said {
 		return
 	}
-	if p.said = size; size >= own {
+	if p.pmtu.said = size; size >= own {
 		return
 	}
 	why := fmt.Sprintf("a device between drops larger ones, although both ends can send frames of %d", own)
@@ -226,33 +227,33 @@ const (
 // doubtSize follows the fate of frames by their length (clause 9.2): a path that drops long ones silently still answers
 // pings.
 func (p *txPath) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
-	if !lost && !p.doubted {
+	if !lost && !p.pmtu.doubted {
 		return
 	}
-	size := int(f.Bytes) - wire.EthLen
+	size := int(f.Bytes) - frame.HeaderLen
 	flight := uint8(0)
 	if lost {
-		if size > p.mtu || size <= wire.MinFrame {
+		if size > p.pmtu.mtu || size <= wire.MinFrame {
 			return // of a length that is not in use any more, or that always passes
 		}
-		if f.PN >= p.flight {
-			p.flight, flight = p.ledger.NextPN(), 1
+		if f.PN >= p.pmtu.flight {
+			p.pmtu.flight, flight = p.ledger.NextPN(), 1
 		}
 	}
-	p.doubted = false
+	p.pmtu.doubted = false
 	for i, step := range frameSizes {
-		n := &p.bigLost[i]
+		n := &p.pmtu.bigLost[i]
 		switch {
 		case step >= size:
 		case !lost:
 			*n = bigLoss{}
-		case step < p.mtu:
+		case step < p.pmtu.mtu:
 			n.frames, n.flights = min(n.frames+1, bigLostMost), min(max(n.flights+flight, 1), bigLostFlights)
 			if n.frames == bigLostMost && n.flights == bigLostFlights && p.usable() {
-				was := max(p.mtu, p.target)
-				p.raising = false
-				p.bigLost, p.doubted, p.mtu = [len(frameSizes)]bigLoss{}, false, step
-				if p.joined || p.target != 0 && p.joining {
+				was := max(p.pmtu.mtu, p.pmtu.target)
+				p.pmtu.raising = false
+				p.pmtu.bigLost, p.pmtu.doubted, p.pmtu.mtu = [len(frameSizes)]bigLoss{}, false, step
+				if p.pmtu.joined || p.pmtu.target != 0 && p.pmtu.joining {
 					p.grow(now)
 				} else {
 					p.startSizeProbe(now, was, false)
@@ -260,7 +261,7 @@ func (p *txPath) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
 				return
 			}
 		}
-		p.doubted = p.doubted || n.frames > 0
+		p.pmtu.doubted = p.pmtu.doubted || n.frames > 0
 	}
 }
 
@@ -269,10 +270,10 @@ func (p *txPath) doubtSize(now mono.Time, f *flowctl.Sent, lost bool) {
 // to 16 KiB stop at 8 KiB, unless they share pages, or the payload is to be whole pages, which a few bytes less would
 // halve.
 func (p *txPath) frameLimit() int {
-	if p.mtu > 8192 && p.mtu < 16384 && !p.joined && p.shuf == 0 {
+	if p.pmtu.mtu > 8192 && p.pmtu.mtu < 16384 && !p.pmtu.joined && p.shuf == 0 {
 		return 8192
 	}
-	return p.mtu
+	return p.pmtu.mtu
 }
 
 // joinedProbe is the bit of a probe's nonce that says that it travels in a datagram.
@@ -288,19 +289,19 @@ func probed(nonce uint64) (size int, joined bool) {
 // even beyond the bytes that the batch is to have: shorter datagrams may pass where those of data do not (clause 12.2).
 func (s *session) askSize(now mono.Time, b *Batch, p *txPath) {
 	w := &s.e.builder
-	size, joined := probed(p.nonce)
+	size, joined := probed(p.probing.nonce)
 	times := 1
 	if joined {
-		times = min(s.e.links[p.link].Super/(size+wire.EthLen), cap(b.Frames))
+		times = min(s.e.links[p.link].Super/(size+frame.HeaderLen), cap(b.Frames))
 	}
 	if len(b.Frames)+times > cap(b.Frames) {
-		s.special |= 1 << p.link // in the next batch
+		s.paths.special |= 1 << p.link // in the next batch
 		return
 	}
-	p.probe = false
+	p.probing.probe = false
 	for ; times > 0 && p.ledger.CanSend(); times-- {
 		w.begin(s, p, b)
-		w.seg = wire.Segment{Kind: wire.KindProbe, Place: p.nonce}
+		w.seg = wire.Segment{Kind: wire.KindProbe, Place: p.probing.nonce}
 		w.small(&w.seg)
 		w.joined = joined
 		w.padTo(size)
@@ -312,11 +313,11 @@ func (s *session) askSize(now mono.Time, b *Batch, p *txPath) {
 // travel as segments of datagrams (GSO) and as many are in flight already. The first frames of a burst are spread over
 // the links, so that the peer can begin with each. The paper's schedulers pick the path of each frame.
 func (p *txPath) run() int {
-	if !p.joined || !p.s.adaptive {
+	if !p.pmtu.joined || !p.s.paths.measured {
 		return 1
 	}
-	n := p.s.e.links[p.link].Super / (p.frameLimit() + wire.EthLen)
-	if p.s.inFlight < n {
+	n := p.s.e.links[p.link].Super / (p.frameLimit() + frame.HeaderLen)
+	if p.s.paths.inFlight < n {
 		return 1
 	}
 	return n

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -26,20 +27,20 @@ type QueueID uint32
 
 // sharedQueues are the queues that connections share.
 type sharedQueues struct {
-	queues    map[QueueID]*receiveQueue
-	lastQueue QueueID
-	lenders   []*receiveQueue // those that are looked at
-	unusedAt  mono.Time       // when they are, if there are any
+	byID     map[QueueID]*receiveQueue
+	lastID   QueueID
+	lenders  []*receiveQueue // those that are looked at
+	unusedAt mono.Time       // when they are, if there are any
 }
 
 // receiveQueue is posted buffers that no message has begun to fill.
 type receiveQueue struct {
 	id       QueueID // 0: a connection's own
-	posted   queue[Receive]
+	posted   queue.Queue[Receive]
 	promised int     // of posted
 	filling  int     // buffers that messages have begun to fill, and that are not their owner's yet
 	takers   []*conn // that take from it, if it is shared
-	asking   queue[ConnID]
+	asking   queue.Queue[ConnID]
 	lending
 }
 
@@ -68,13 +69,13 @@ type arrival struct {
 }
 
 // free is how many buffers nobody was promised.
-func (q *receiveQueue) free() int { return q.posted.len() - q.promised }
+func (q *receiveQueue) free() int { return q.posted.Len() - q.promised }
 
 // halfFree reports whether more than half of the buffers are free, those that are being filled counted.
 func (q *receiveQueue) halfFree() bool { return q.spare() > 0 }
 
 // spare is how many buffers are free beyond half of all, those that are being filled included.
-func (q *receiveQueue) spare() int { return q.free() - (q.posted.len()+q.filling)/2 }
+func (q *receiveQueue) spare() int { return q.free() - (q.posted.Len()+q.filling)/2 }
 
 // has is how many buffers the peer has: those that it was promised, and those that it has not filled yet. A peer can
 // begin messages and never end them, or end all but the first.
@@ -88,24 +89,24 @@ func (m *receiving) at(number uint32) *arrival { return &m.buffers[number&uint32
 // other's, neither would end without them.
 func (e *Endpoint) PostReceive(now mono.Time, id ConnID, r *Receive) bool {
 	c := e.conn(id)
-	if c == nil || c.state != connOpen && c.state != connClosing || c.ping {
+	if c == nil || c.state != connOpen && c.state != connClosing || c.dial.ping {
 		return false
 	}
 	m := c.messages()
-	if m.from == nil {
-		m.from = &receiveQueue{}
+	if m.in.from == nil {
+		m.in.from = &receiveQueue{}
 	}
-	if m.from.id != 0 || m.from.posted.len() >= maxCredit/2 {
+	if m.in.from.id != 0 || m.in.from.posted.Len() >= maxCredit/2 {
 		return false
 	}
-	m.from.post(r)
-	m.promise()
+	m.in.from.post(r)
+	m.in.promise()
 	c.tellCredit(now)
 	return true
 }
 
 func (q *receiveQueue) post(r *Receive) {
-	q.posted.push(*r)
+	q.posted.Push(*r)
 	if r.Region != nil {
 		r.Region.InFlight++
 	}
@@ -113,23 +114,23 @@ func (q *receiveQueue) post(r *Receive) {
 
 // NewReceiveQueue makes a queue that connections can share.
 func (e *Endpoint) NewReceiveQueue() QueueID {
-	if e.queues == nil {
-		e.queues = map[QueueID]*receiveQueue{}
+	if e.queues.byID == nil {
+		e.queues.byID = map[QueueID]*receiveQueue{}
 	}
-	for e.lastQueue++; e.lastQueue == 0 || e.queues[e.lastQueue] != nil; e.lastQueue++ {
+	for e.queues.lastID++; e.queues.lastID == 0 || e.queues.byID[e.queues.lastID] != nil; e.queues.lastID++ {
 	}
-	e.queues[e.lastQueue] = &receiveQueue{id: e.lastQueue}
-	return e.lastQueue
+	e.queues.byID[e.queues.lastID] = &receiveQueue{id: e.queues.lastID}
+	return e.queues.lastID
 }
 
 // DropReceiveQueue gives back what is posted to a shared queue. It reports false, and nothing has happened, while
 // connections take from it.
 func (e *Endpoint) DropReceiveQueue(id QueueID) bool {
-	q := e.queues[id]
+	q := e.queues.byID[id]
 	if q == nil || len(q.takers) > 0 {
 		return false
 	}
-	delete(e.queues, id)
+	delete(e.queues.byID, id)
 	e.flushPosted(0, q, StatusClosed)
 	return true
 }
@@ -137,13 +138,14 @@ func (e *Endpoint) DropReceiveQueue(id QueueID) bool {
 // JoinReceiveQueue has a connection take its buffers from a shared queue from now on. It reports false if the
 // connection is not open, or was given buffers of its own. As with PostReceive, one that is being closed may.
 func (e *Endpoint) JoinReceiveQueue(now mono.Time, id ConnID, queue QueueID) bool {
-	c, q := e.conn(id), e.queues[queue]
-	if c == nil || q == nil || c.state != connOpen && c.state != connClosing || c.ping || c.messages().from != nil {
+	c, q := e.conn(id), e.queues.byID[queue]
+	if c == nil || q == nil || c.state != connOpen && c.state != connClosing || c.dial.ping ||
+		c.messages().in.from != nil {
 		return false
 	}
-	c.msgs.from, c.msgs.place = q, len(q.takers)
+	c.msgs.in.from, c.msgs.in.place = q, len(q.takers)
 	q.takers = append(q.takers, c)
-	c.msgs.owesCredit = true // that the queue is shared must be known even without a buffer
+	c.msgs.in.owesCredit = true // that the queue is shared must be known even without a buffer
 	c.topUp(now)
 	c.ctl |= ctlCredit
 	c.wake()
@@ -152,7 +154,7 @@ func (e *Endpoint) JoinReceiveQueue(now mono.Time, id ConnID, queue QueueID) boo
 
 // PostShared takes a buffer for the messages of all connections that share a queue.
 func (e *Endpoint) PostShared(now mono.Time, id QueueID, r *Receive) bool {
-	q := e.queues[id]
+	q := e.queues.byID[id]
 	if q == nil {
 		return false
 	}
@@ -179,13 +181,13 @@ func (m *receiving) more(n int) {
 
 // standing is how many buffers of a shared queue a connection is promised before its peer asks.
 func (q *receiveQueue) standing() int {
-	return min(max(q.posted.len()/(2*max(len(q.takers), 1)), 1), 16)
+	return min(max(q.posted.Len()/(2*max(len(q.takers), 1)), 1), 16)
 }
 
 // topUp promises a connection of a shared queue what it may have without asking, while half of the queue is free.
 func (c *conn) topUp(now mono.Time) {
 	m, gave := c.msgs, false
-	for q := m.from; m.has() < q.standing() && q.halfFree() && m.promise(); {
+	for q := m.in.from; m.in.has() < q.standing() && q.halfFree() && m.in.promise(); {
 		gave = true
 	}
 	if gave {
@@ -197,37 +199,38 @@ func (c *conn) topUp(now mono.Time) {
 // later wish overtook takes nothing back.
 func (c *conn) onWant(now mono.Time, number uint32) {
 	m := c.msgs
-	if m == nil || m.from == nil || m.from.id == 0 || int32(number-m.begun) <= 0 || int32(number-m.begun) > maxCredit {
+	if m == nil || m.in.from == nil || m.in.from.id == 0 || int32(number-m.in.begun) <= 0 ||
+		int32(number-m.in.begun) > maxCredit {
 		return
 	}
-	m.wants = atLeast(m.wants, number)
+	m.in.wants = atLeast(m.in.wants, number)
 	c.askAgain()
-	c.e.serveAsking(now, m.from)
+	c.e.serveAsking(now, m.in.from)
 }
 
 // askAgain puts a connection among those that ask, if its peer wants buffers and it is not there. It reports whether it
 // did. Those that ended meanwhile are forgotten now and then: there may be no buffer that passes them for long.
 func (c *conn) askAgain() bool {
 	m := c.msgs
-	if m.asks || int32(m.wants-m.limit) <= 0 {
+	if m.in.asks || int32(m.in.wants-m.in.limit) <= 0 {
 		return false
 	}
-	m.asks = true
-	m.from.enter(c, &m.from.asking)
+	m.in.asks = true
+	m.in.from.enter(c, &m.in.from.asking)
 	return true
 }
 
 // enter puts a connection behind the others of a list, in which it is not.
-func (q *receiveQueue) enter(c *conn, list *queue[ConnID]) {
-	if list.len() > 2*len(q.takers) {
-		list.remove(func(id ConnID) bool { return c.e.takerOf(q, id) == nil })
+func (q *receiveQueue) enter(c *conn, list *queue.Queue[ConnID]) {
+	if list.Len() > 2*len(q.takers) {
+		list.Remove(func(id ConnID) bool { return c.e.takerOf(q, id) == nil })
 	}
-	list.push(c.id)
+	list.Push(c.id)
 }
 
 // takerOf returns a connection that takes buffers from a queue, nil if it is over.
 func (e *Endpoint) takerOf(q *receiveQueue, id ConnID) *conn {
-	if c := e.conn(id); c != nil && c.msgs != nil && c.msgs.from == q {
+	if c := e.conn(id); c != nil && c.msgs != nil && c.msgs.in.from == q {
 		return c
 	}
 	return nil
@@ -238,20 +241,20 @@ const mostAsked = 64
 
 // serveAsking promises free buffers to those who asked, in turn: one to each, more while half of the queue is free.
 func (e *Endpoint) serveAsking(now mono.Time, q *receiveQueue) {
-	for q.free()+q.lent > 0 && q.asking.len() > 0 {
-		c := e.takerOf(q, *q.asking.front())
-		q.asking.pop()
+	for q.free()+q.lent > 0 && q.asking.Len() > 0 {
+		c := e.takerOf(q, *q.asking.Front())
+		q.asking.Pop()
 		if c == nil {
 			continue
 		}
 		m := c.msgs
-		m.asks = false
-		if m.has() > 0 && !q.halfFree() {
+		m.in.asks = false
+		if m.in.has() > 0 && !q.halfFree() {
 			continue // it has some that it does not use, and asks again when it has
 		}
-		want := min(int(int32(m.wants-m.limit)), mostAsked-m.has(), max(1, q.spare()))
+		want := min(int(int32(m.in.wants-m.in.limit)), mostAsked-m.in.has(), max(1, q.spare()))
 		if want > 0 {
-			m.more(want)
+			m.in.more(want)
 			c.tellCredit(now)
 		}
 	}
@@ -263,14 +266,14 @@ func (e *Endpoint) serveAsking(now mono.Time, q *receiveQueue) {
 // tellCredit has the peer told of new buffers: with the next acknowledgement, or at once if it has none left.
 func (c *conn) tellCredit(now mono.Time) {
 	m := c.msgs
-	m.owesCredit = true
-	if int32(m.told-m.begun) <= 0 {
+	m.in.owesCredit = true
+	if int32(m.in.told-m.in.begun) <= 0 {
 		c.ctl |= ctlCredit
 		c.wake()
 	} else {
 		c.oweAck()
 	}
-	if c.held > 0 {
+	if c.recv.held > 0 {
 		c.release(now) // strict sends that waited for their turn
 	}
 }
@@ -278,9 +281,9 @@ func (c *conn) tellCredit(now mono.Time) {
 // credit is the segment that tells the peer.
 func (c *conn) credit() wire.Segment {
 	m := c.msgs
-	m.owesCredit, m.told = false, m.limit
-	g := wire.Segment{Kind: wire.KindCredit, Conn: c.remote, Limit: m.limit}
-	if m.from != nil && m.from.id != 0 {
+	m.in.owesCredit, m.in.told = false, m.in.limit
+	g := wire.Segment{Kind: wire.KindCredit, Conn: c.remote, Limit: m.in.limit}
+	if m.in.from != nil && m.in.from.id != 0 {
 		g.Flags = wire.CreditShared
 	}
 	return g
@@ -291,17 +294,18 @@ func (c *conn) credit() wire.Segment {
 func (c *conn) decided(g *segment) bool {
 	m, number, strict := c.messages(), uint32(g.key), g.flags&wire.SegStrict != 0
 	switch {
-	case int32(number-m.limit) >= 0: // malformed, unless it is strict
-		return !strict || number == m.base
-	case int32(number-m.begun) < 0 || m.from.posted.len() > int(number-m.begun) || strict && number == m.base:
+	case int32(number-m.in.limit) >= 0: // malformed, unless it is strict
+		return !strict || number == m.in.base
+	case int32(number-m.in.begun) < 0 || m.in.from.posted.Len() > int(number-m.in.begun) || strict &&
+		number == m.in.base:
 		return true
 	}
-	for m.from.posted.len() > 0 { // those before it take what there is; or others would wait for who takes none
-		m.begin()
+	for m.in.from.posted.Len() > 0 { // those before it take what there is; or others would wait for who takes none
+		m.in.begin()
 	}
-	if !m.short {
-		m.short = true
-		m.from.enter(c, &m.from.short)
+	if !m.in.short {
+		m.in.short = true
+		m.in.from.enter(c, &m.in.from.short)
 	}
 	return false
 }
@@ -333,7 +337,7 @@ func (m *receiving) buffer(number uint32, op seqnum.Value) (a *arrival, there bo
 		return nil, true
 	}
 	for int32(number-m.begun) >= 0 {
-		if m.from.posted.len() == 0 {
+		if m.from.posted.Len() == 0 {
 			return nil, false
 		}
 		m.begin()
@@ -359,8 +363,8 @@ func (m *receiving) begin() {
 			*m.at(number) = old[number&uint32(len(old)-1)]
 		}
 	}
-	*m.at(m.begun) = arrival{Receive: *m.from.posted.front()}
-	m.from.posted.pop()
+	*m.at(m.begun) = arrival{Receive: *m.from.posted.Front()}
+	m.from.posted.Pop()
 	m.from.promised--
 	if m.lent > 0 {
 		m.lent--
@@ -372,7 +376,7 @@ func (m *receiving) begin() {
 
 // vacant returns the place of [at, at+n) of an operation's message, if it is in its buffer.
 func (m *messages) vacant(o *recvOp, at, n uint64) []byte {
-	a := m.at(uint32(o.key))
+	a := m.in.at(uint32(o.key))
 	if size := uint64(len(a.Local)); at > size || n > size-at {
 		return nil
 	}
@@ -383,14 +387,14 @@ func (m *messages) vacant(o *recvOp, at, n uint64) []byte {
 func (c *conn) filled(now mono.Time, a *arrival) {
 	a.filled = true
 	m := c.msgs
-	for m.base != m.begun && m.at(m.base).filled {
-		a := m.at(m.base)
+	for m.in.base != m.in.begun && m.in.at(m.in.base).filled {
+		a := m.in.at(m.in.base)
 		c.e.handBack(c.id, &a.Receive, a.status, a.Arrived)
 		*a = arrival{}
-		m.base++
-		m.from.filling--
+		m.in.base++
+		m.in.from.filling--
 	}
-	if q := m.from; q.id != 0 {
+	if q := m.in.from; q.id != 0 {
 		c.topUp(now)
 		if c.askAgain() {
 			c.e.serveAsking(now, q)
@@ -407,8 +411,8 @@ func (e *Endpoint) handBack(id ConnID, r *Receive, st Status, got Arrived) {
 }
 
 func (e *Endpoint) flushPosted(id ConnID, q *receiveQueue, st Status) {
-	for ; q.posted.len() > 0; q.posted.pop() {
-		e.handBack(id, q.posted.front(), st, Arrived{})
+	for ; q.posted.Len() > 0; q.posted.Pop() {
+		e.handBack(id, q.posted.Front(), st, Arrived{})
 	}
 }
 
@@ -416,28 +420,28 @@ func (e *Endpoint) flushPosted(id ConnID, q *receiveQueue, st Status) {
 // begun to fill.
 func (c *conn) flush(now mono.Time, st Status) {
 	m := c.msgs
-	if m == nil || m.from == nil {
+	if m == nil || m.in.from == nil {
 		return
 	}
 	if st == OK {
 		st = StatusClosed
 	}
-	q := m.from
-	q.filling -= int(m.begun - m.base)
-	for ; m.base != m.begun; m.base++ {
-		c.e.handBack(c.id, &m.at(m.base).Receive, st, Arrived{})
+	q := m.in.from
+	q.filling -= int(m.in.begun - m.in.base)
+	for ; m.in.base != m.in.begun; m.in.base++ {
+		c.e.handBack(c.id, &m.in.at(m.in.base).Receive, st, Arrived{})
 	}
-	m.from, m.buffers = nil, nil
+	m.in.from, m.in.buffers = nil, nil
 	if q.id == 0 {
 		c.e.flushPosted(c.id, q, st)
 		return
 	}
 	last := len(q.takers) - 1
-	q.takers[m.place], q.takers[last].msgs.place = q.takers[last], m.place
+	q.takers[m.in.place], q.takers[last].msgs.in.place = q.takers[last], m.in.place
 	q.takers[last] = nil
 	q.takers = q.takers[:last]
-	q.promised -= int(m.limit - m.begun)
-	q.lent -= m.lent
-	m.limit, m.lent = m.begun, 0
+	q.promised -= int(m.in.limit - m.in.begun)
+	q.lent -= m.in.lent
+	m.in.limit, m.in.lent = m.in.begun, 0
 	c.e.serveAsking(now, q)
 }

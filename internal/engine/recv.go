@@ -1,12 +1,12 @@
 package engine
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"slices"
 
 	"multiedge/flowctl"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -48,19 +48,19 @@ func (e *Endpoint) Handle(now mono.Time, i int, frames ...Arrival) {
 }
 
 // handleWhole takes a complete Ethernet frame of which nothing is known.
-func (e *Endpoint) handleWhole(now mono.Time, i int, frame []byte) {
-	e.received(i, len(frame))
-	if len(frame) < wire.EthLen || binary.BigEndian.Uint16(frame[12:]) != e.cfg.EtherType {
+func (e *Endpoint) handleWhole(now mono.Time, i int, b []byte) {
+	e.received(i, len(b))
+	if !e.cfg.Framing.Has(b) {
 		e.Count.RejectedMalformed++
 		return
 	}
-	f := &e.frame
-	src := [6]byte(frame[6:12])
-	if b := frame[wire.EthLen:]; wire.Sealed(b) {
+	f := &e.scratch.frame
+	src := frame.From(b)
+	if b = b[frame.HeaderLen:]; wire.Sealed(b) {
 		e.handleSealed(now, i, src, b)
 		return
 	}
-	if err := f.Decode(frame[wire.EthLen:]); err != nil {
+	if err := f.Decode(b); err != nil {
 		e.rejected(err)
 		return
 	}
@@ -78,7 +78,7 @@ func (e *Endpoint) handleWhole(now mono.Time, i int, frame []byte) {
 	case wire.TypeRetry:
 		e.onRetry(now, i, src, f.Session, f.Tail)
 	case wire.TypeCrypto:
-		if s := e.session(f.Session); s != nil && s.hs != nil && s.turnTo(i, src) {
+		if s := e.session(f.Session); s != nil && s.trust.hs != nil && s.turnTo(i, src) {
 			s.onCrypto(now, f.Tail, false)
 		}
 	default:
@@ -87,7 +87,7 @@ func (e *Endpoint) handleWhole(now mono.Time, i int, frame []byte) {
 }
 
 // onPlainData takes a decoded frame with data that was not sealed.
-func (e *Endpoint) onPlainData(now mono.Time, i int, src [6]byte, f *wire.Frame) {
+func (e *Endpoint) onPlainData(now mono.Time, i int, src frame.Addr, f *wire.Frame) {
 	s := e.session(f.Session)
 	switch {
 	case s == nil:
@@ -95,7 +95,7 @@ func (e *Endpoint) onPlainData(now mono.Time, i int, src [6]byte, f *wire.Frame)
 	case !s.comesBy(i), e.cfg.Secure != nil && !s.inside:
 		e.Count.RejectedAuth++
 	case s.state == sessionOpen: // else the peer's InitAck is still on its way: it will send this again
-		e.lastFound = s
+		e.sessions.lastFound = s
 		s.onData(now, i, f, true)
 	}
 }
@@ -112,15 +112,15 @@ func (e *Endpoint) rejected(err error) {
 }
 
 func (e *Endpoint) session(number uint32) *session {
-	if s := e.lastFound; s != nil && s.local == number {
+	if s := e.sessions.lastFound; s != nil && s.local == number {
 		return s
 	}
-	return e.byNumber[number]
+	return e.sessions.byNumber[number]
 }
 
 // handleSealed takes a sealed frame b: it is opened into scratch, and nothing it says counts before that succeeded
 // (clause 10.5).
-func (e *Endpoint) handleSealed(now mono.Time, i int, src [6]byte, b []byte) {
+func (e *Endpoint) handleSealed(now mono.Time, i int, src frame.Addr, b []byte) {
 	var h wire.Header
 	if err := h.DecodeClear(b); err != nil {
 		e.rejected(err)
@@ -144,27 +144,27 @@ func (e *Endpoint) handleSealed(now mono.Time, i int, src [6]byte, b []byte) {
 	case h.Type != wire.TypeData:
 		e.Count.RejectedMalformed++
 		return
-	case s.opener == nil:
+	case s.trust.opener == nil:
 		return // the peer's last word of the handshake is still on its way: it will send this again
 	}
 	if !s.isNew(i, &h) {
 		return
 	}
-	opened, ok := open(s.opener, &e.nonce, e.opening, b, &h)
+	opened, ok := open(s.trust.opener, &e.scratch.nonce, e.scratch.opening, b, &h)
 	if !ok {
 		s.forged(h.KeyEpoch)
 		return
 	}
-	if err := e.frame.DecodeOpened(opened); err != nil {
+	if err := e.scratch.frame.DecodeOpened(opened); err != nil {
 		e.rejected(err)
 		return
 	}
-	s.onOpened(now, i, &e.frame, false)
+	s.onOpened(now, i, &e.scratch.frame, false)
 }
 
 // isNew reports whether the frame of that header is none that was seen before, which it counts.
 func (s *session) isNew(i int, h *wire.Header) bool {
-	if r := s.rx[h.Path]; r == nil || r.tracker.Check(h.PN) == flowctl.New {
+	if r := s.paths.rx[h.Path]; r == nil || r.tracker.Check(h.PN) == flowctl.New {
 		return true
 	}
 	s.e.Count.FramesDuplicated++
@@ -174,11 +174,11 @@ func (s *session) isNew(i int, h *wire.Header) bool {
 
 // onOpened takes a frame with data that was sealed and is authentic.
 func (s *session) onOpened(now mono.Time, i int, f *wire.Frame, lasting bool) {
-	s.e.lastFound = s
-	if s.hs != nil && s.state == sessionOpen {
+	s.e.sessions.lastFound = s
+	if s.trust.hs != nil && s.state == sessionOpen {
 		s.endHandshake() // the asking end knows that the session is open
 	}
-	if f.KeyEpoch != s.keys.peer {
+	if f.KeyEpoch != s.trust.keys.peer {
 		s.peerSeals(now, f.KeyEpoch)
 	}
 	s.onData(now, i, f, lasting)
@@ -196,12 +196,12 @@ func (e *Endpoint) received(i, bytes int) {
 // later; those that were opened into scratch memory do not.
 func (s *session) onData(now mono.Time, i int, f *wire.Frame, lasting bool) {
 	e := s.e
-	r := s.rx[f.Path]
+	r := s.paths.rx[f.Path]
 	if r == nil {
 		r = &rxPath{}
 		r.policy.Init(e.cfg.Profile.Acks)
-		s.rx[f.Path] = r
-		s.rxMask |= 1 << f.Path
+		s.paths.rx[f.Path] = r
+		s.paths.rxMask |= 1 << f.Path
 	}
 	if !s.isNew(i, &f.Header) {
 		return
@@ -210,14 +210,14 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame, lasting bool) {
 		e.Count.RejectedPayloadSum++
 		return
 	}
-	s.lastHeard, s.served, s.heardFrom = now, true, f.Path
+	s.lastHeard, s.served, s.paths.heardFrom = now, true, f.Path
 	here, there := uint64(1)<<(uint(i)%MaxLinks), uint64(1)<<(f.Path%MaxLinks)
-	s.heardVia |= here
-	s.peer.past.received += uint64(wire.EthLen + wire.FixedLen + len(f.Payload) + len(f.Tail))
-	if s.seen[i]&there == 0 {
-		s.seen[i] |= there
+	s.paths.heardVia |= here
+	s.peer.past.received += uint64(frame.HeaderLen + wire.FixedLen + len(f.Payload) + len(f.Tail))
+	if s.peerLinks.seen[i]&there == 0 {
+		s.peerLinks.seen[i] |= there
 		s.shown(now, i, f.Path)
-	} else if p := s.tx[i]; p != nil && p.number != f.Path && s.txMask&here != 0 {
+	} else if p := s.paths.tx[i]; p != nil && p.number != f.Path && s.paths.txMask&here != 0 {
 		p.contradicted(now)
 	}
 	eliciting, accepted := false, true
@@ -225,7 +225,7 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame, lasting bool) {
 		eliciting = true
 		accepted = s.onBulk(now, i, f, lasting)
 	}
-	g := &e.seg
+	g := &e.scratch.seg
 	g.Kind = wire.KindPad
 	for tail := f.Tail; len(tail) > 0; {
 		var err error
@@ -256,7 +256,7 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame, lasting bool) {
 		e.Count.DataFramesReceived++
 		s.acks.heardOn = i
 		if f.Flags&wire.FlagPush != 0 && !e.cfg.Profile.Acks.Exact {
-			s.acks.at = min(s.acks.at, now.Add(s.acks.pushes.arrived(now)))
+			s.acks.at = min(s.acks.at, now.Add(s.acks.pushes.Arrived(now)))
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (s *session) onBulk(now mono.Time, i int, f *wire.Frame, lasting bool) bool
 	if f.Shuffle != 0 {
 		s.e.Count.FramesShuffled++
 	}
-	of, g := carriers[b.Kind%wire.MaxKinds], &s.e.op
+	of, g := carriers[b.Kind%wire.MaxKinds], &s.e.scratch.op
 	g.kind, g.flags, g.lasting, g.shuffled, g.op, g.fence = of.kind, b.Flags, lasting, int(f.Shuffle),
 		seqnum.Value(b.Op), seqnum.Value(b.Fence)
 	g.imm, g.key, g.place, g.size, g.data, g.follows = b.Imm, regmem.Key(b.Key), b.Place, 0, f.Payload, 0
@@ -308,7 +308,7 @@ func (s *session) onSegment(now mono.Time, i int, g *wire.Segment, lasting bool)
 		if c == nil {
 			return known
 		}
-		op := &e.op
+		op := &e.scratch.op
 		op.kind, op.flags, op.lasting, op.shuffled, op.op, op.fence = of.kind, g.Flags, lasting, 0,
 			seqnum.Value(g.Op), seqnum.Value(g.Fence)
 		op.imm, op.key, op.place, op.size, op.data, op.follows = g.Imm, regmem.Key(g.Key), g.Place, g.Size, g.Data, 0
@@ -372,19 +372,20 @@ type echo struct {
 // onProbe queues an Echo from the link on which the probe arrived to the link that it came from (clause 9.3). Several
 // links of the peer may face one of ours: a probe from each can wait.
 func (s *session) onProbe(i int, nonce uint64) {
-	if p := s.tx[i]; p != nil && s.txMask&(1<<i) != 0 {
-		if back := (echo{nonce, s.heardFrom}); len(p.echo) < MaxLinks && !slices.Contains(p.echo, back) {
-			p.echo = append(p.echo, back)
+	if p := s.paths.tx[i]; p != nil && s.paths.txMask&(1<<i) != 0 {
+		if back := (echo{nonce, s.paths.heardFrom}); len(p.probing.echo) < MaxLinks &&
+			!slices.Contains(p.probing.echo, back) {
+			p.probing.echo = append(p.probing.echo, back)
 		}
-		s.special |= 1 << i
+		s.paths.special |= 1 << i
 	}
 }
 
 // pathOf finds the path that waits for an echo of nonce.
 func (s *session) pathOf(nonce uint64) *txPath {
-	for m := s.txMask; m != 0; m &= m - 1 {
-		p := s.tx[bits.TrailingZeros64(m)]
-		if _, looks := p.asked(nonce); looks || p.nonce == nonce || p.late == nonce {
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
+		p := s.paths.tx[bits.TrailingZeros64(m)]
+		if _, looks := p.asked(nonce); looks || p.probing.nonce == nonce || p.pmtu.late == nonce {
 			return p
 		}
 	}
@@ -406,9 +407,9 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 			return true
 		}
 		e.dropDial(c)
-		c.state, c.remote, c.limit = connOpen, g.From, seqnum.Value(min(g.Limit, 1<<15))
-		s.byRemote[c.remote] = c
-		if !c.ping {
+		c.state, c.remote, c.send.limit = connOpen, g.From, seqnum.Value(min(g.Window, 1<<15))
+		s.members.byRemote[c.remote] = c
+		if !c.dial.ping {
 			e.Count.ConnectionsOpened++
 		}
 		e.emit(Event{Kind: EvConnected, Conn: c.id, Peer: s.peer.id, PeerName: s.peer.name, Data: append([]byte(nil),
@@ -420,14 +421,15 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 				if c.tryNextShard(now) {
 					return true
 				}
-				text = "nobody offers service \"" + c.service + "\" at node \"" + s.peer.name + "\""
+				text = "nobody offers service \"" + c.dial.service + "\" at node \"" + s.peer.name + "\""
 			}
 			c.finish(now, Status(g.Status), text)
 		}
 	case wire.KindClose:
 		c := e.conn(ConnID(g.Conn))
 		if g.Flags&wire.CloseUnanswered != 0 {
-			if c = s.byRemote[g.Conn]; c == nil && !slices.Contains(s.over, g.Conn) { // it overtook the Open
+			// it overtook the Open
+			if c = s.members.byRemote[g.Conn]; c == nil && !slices.Contains(s.members.over, g.Conn) {
 				s.ended(g.Conn)
 			}
 		}
@@ -462,7 +464,7 @@ func (e *Endpoint) onControl(now mono.Time, s *session, g *wire.Segment) bool {
 
 // onOpen takes a connection request (clause 5.1).
 func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
-	if g.From == 0 || s.byRemote[g.From] != nil || slices.Contains(s.over, g.From) {
+	if g.From == 0 || s.members.byRemote[g.From] != nil || slices.Contains(s.members.over, g.From) {
 		return true
 	}
 	if s.crowded() {
@@ -478,17 +480,17 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 		}
 	}
 	c.attach(s)
-	c.setLimbo(true)
-	c.remote, c.limit, c.window = g.From, seqnum.Value(min(g.Limit, 1<<15)), e.cfg.OpWindow
-	c.limitSent = seqnum.Value(c.window)
+	c.setUnconfirmed(true)
+	c.remote, c.send.limit, c.recv.window = g.From, seqnum.Value(min(g.Window, 1<<15)), e.cfg.OpWindow
+	c.recv.limitSent = seqnum.Value(c.recv.window)
 	c.ordered = g.Flags&wire.OpenOrdered != 0
-	c.service = string(g.Name)
-	s.byRemote[c.remote] = c
+	c.dial.service = string(g.Name)
+	s.members.byRemote[c.remote] = c
 	if full {
 		c.refuse(StatusLimit, fmt.Sprintf("all %d connections of the node are in use", e.cfg.MaxConns))
 		return true
 	}
-	if !e.services[c.service] {
+	if !e.conns.services[c.dial.service] {
 		c.refuse(StatusNoService, "")
 		return true
 	}
@@ -497,8 +499,9 @@ func (e *Endpoint) onOpen(now mono.Time, s *session, g *wire.Segment) bool {
 	if s.inside {
 		from = InsideToken(int(s.peer.shard), ConnID(c.remote))
 	}
-	e.emit(Event{Kind: EvIncoming, Conn: c.id, Token: from, Peer: s.peer.id, PeerName: s.peer.name, Service: c.service,
-		Data: append([]byte(nil), g.Data...)})
+	e.emit(Event{Kind: EvIncoming, Conn: c.id, Token: from, Peer: s.peer.id, PeerName: s.peer.name,
+		Service: c.dial.service,
+		Data:    append([]byte(nil), g.Data...)})
 	return true
 }
 
@@ -512,7 +515,7 @@ func (e *Endpoint) closeStray(s *session, number uint32) bool {
 		return false
 	}
 	c.attach(s)
-	c.setLimbo(true)
+	c.setUnconfirmed(true)
 	c.remote, c.state, c.status = number, connLast, StatusAborted
 	c.ctl = ctlClose
 	c.wake()

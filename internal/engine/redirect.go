@@ -1,6 +1,9 @@
 package engine
 
-import "multiedge/regmem"
+import (
+	"multiedge/internal/engine/op/span"
+	"multiedge/regmem"
+)
 
 // Transfer redirection (VMMC §4.1, figure 3; clause 15.2): what arrives for part of exported memory goes to other
 // memory of its owner for a while. Whether a byte does is decided when its segment is put in place, after the check of
@@ -23,9 +26,9 @@ type Span struct{ Off, N uint64 }
 type redirect struct {
 	Redirection
 	lo, hi uint64
-	home   []byte // where they go without it
-	got    ranges // redirected
-	strewn int    // bytes of got outside of its two longest spans
+	home   []byte   // where they go without it
+	got    span.Set // redirected
+	strewn int      // bytes of got outside of its two longest spans
 }
 
 // Redirection is one as it is asked for.
@@ -57,14 +60,14 @@ func (e *Endpoint) Redirect(id ConnID, r *Redirection) Status {
 		return StatusPermission // it has no bytes here
 	}
 	n := redirect{Redirection: *r, lo: r.Off, hi: r.Off + uint64(len(r.Dst)), home: home}
-	if len(c.redirects) >= maxRedirects || n.lo == n.hi {
+	if len(c.recv.redirects) >= maxRedirects || n.lo == n.hi {
 		return StatusLimit
 	}
 	if o, _ := c.redirectAt(r.Key, n.lo, n.hi); o != nil {
 		return StatusTaken
 	}
 	r.Region.InFlight++
-	c.redirects = append(c.redirects, n)
+	c.recv.redirects = append(c.recv.redirects, n)
 	return OK
 }
 
@@ -74,16 +77,16 @@ func (e *Endpoint) EndRedirect(id ConnID, name uint64) bool {
 	if c == nil {
 		return false
 	}
-	n := len(c.redirects)
+	n := len(c.recv.redirects)
 	c.endRedirects(OK, func(r *redirect) bool { return r.Name == name })
-	return len(c.redirects) < n
+	return len(c.recv.redirects) < n
 }
 
 // redirectAt returns the first redirection that has part of [lo, hi), and where in it that begins; nil: none has.
 func (c *conn) redirectAt(key regmem.Key, lo, hi uint64) (first *redirect, at uint64) {
 	at = hi
-	for i := range c.redirects {
-		r := &c.redirects[i]
+	for i := range c.recv.redirects {
+		r := &c.recv.redirects[i]
 		if from := max(r.lo, lo); r.Key == key && from < min(r.hi, at) {
 			first, at = r, from
 		}
@@ -109,35 +112,35 @@ func (c *conn) redirected(g *segment, dst []byte) bool {
 		end := min(r.hi, hi)
 		away := c.mayRedirect(r, pos, end)
 		if !away { // what has been redirected has its latest bytes there: they are copied home over what is there
-			away, end = r.got.alike(pos, end)
+			away, end = r.got.Alike(pos, end)
 		}
 		if away {
 			g.copyTo(r.Dst[pos-r.lo:end-r.lo], int(pos-lo))
-			r.got.add(pos, end)
+			r.got.Add(pos, end)
 			c.strew(r)
-			full = full || r.got.is(r.lo, r.hi)
+			full = full || r.got.Is(r.lo, r.hi)
 		} else {
 			g.copyTo(dst[pos-lo:end-lo], int(pos-lo))
 		}
 		pos = end
 	}
 	if full {
-		c.endRedirects(OK, func(r *redirect) bool { return r.got.is(r.lo, r.hi) })
+		c.endRedirects(OK, func(r *redirect) bool { return r.got.Is(r.lo, r.hi) })
 	}
 	return true
 }
 
 // mayRedirect reports whether there is room to remember that [lo, hi) is redirected.
 func (c *conn) mayRedirect(r *redirect, lo, hi uint64) bool {
-	if len(r.got.spans) == maxRedirected && !r.got.joins(lo, hi) {
+	if len(r.got.Spans) == maxRedirected && !r.got.Joins(lo, hi) {
 		return false
 	}
-	if len(r.got.spans) < 2 || c.userShare().user.strewn+int(hi-lo) <= mostStrewn {
+	if len(r.got.Spans) < 2 || c.userShare().User.Strewn+int(hi-lo) <= mostStrewn {
 		return true
 	}
 	first, second := r.longest() // what joins these strews no more
 	for _, i := range [2]int{first, second} {
-		if s := r.got.spans[i]; lo <= s.hi && s.lo <= hi {
+		if s := r.got.Spans[i]; lo <= s.Hi && s.Lo <= hi {
 			return true
 		}
 	}
@@ -147,26 +150,26 @@ func (c *conn) mayRedirect(r *redirect, lo, hi uint64) bool {
 // strew counts the bytes that are outside of the two longest spans now.
 func (c *conn) strew(r *redirect) {
 	n := 0
-	if len(r.got.spans) > 2 {
+	if len(r.got.Spans) > 2 {
 		first, second := r.longest()
-		for i, s := range r.got.spans {
+		for i, s := range r.got.Spans {
 			if i != first && i != second {
-				n += int(s.hi - s.lo)
+				n += int(s.Hi - s.Lo)
 			}
 		}
 	}
-	c.userShare().user.strewn += n - r.strewn
+	c.userShare().User.Strewn += n - r.strewn
 	r.strewn = n
 }
 
 // longest returns which of the spans are the two longest; less than 0: there is none.
 func (r *redirect) longest() (first, second int) {
 	first, second = -1, -1
-	for i, s := range r.got.spans {
+	for i, s := range r.got.Spans {
 		switch {
-		case first < 0 || s.hi-s.lo > r.got.spans[first].hi-r.got.spans[first].lo:
+		case first < 0 || s.Hi-s.Lo > r.got.Spans[first].Hi-r.got.Spans[first].Lo:
 			first, second = i, first
-		case second < 0 || s.hi-s.lo > r.got.spans[second].hi-r.got.spans[second].lo:
+		case second < 0 || s.Hi-s.Lo > r.got.Spans[second].Hi-r.got.Spans[second].Lo:
 			second = i
 		}
 	}
@@ -185,20 +188,20 @@ func (g *segment) copyTo(to []byte, from int) {
 
 // endRedirects ends the redirections that which chooses, with st.
 func (c *conn) endRedirects(st Status, which func(*redirect) bool) {
-	kept := c.redirects[:0]
-	for i := range c.redirects {
-		r := &c.redirects[i]
+	kept := c.recv.redirects[:0]
+	for i := range c.recv.redirects {
+		r := &c.recv.redirects[i]
 		if !which(r) {
 			kept = append(kept, *r)
 			continue
 		}
 		r.Region.InFlight--
-		c.userShare().user.strewn -= r.strewn
+		c.userShare().User.Strewn -= r.strewn
 		c.e.emit(Event{Kind: EvRedirected, Conn: c.id, Token: r.Token, Status: st, Spans: c.spansOf(r)})
 	}
-	clear(c.redirects[len(kept):])
-	if c.redirects = kept; len(kept) == 0 {
-		c.redirects = nil
+	clear(c.recv.redirects[len(kept):])
+	if c.recv.redirects = kept; len(kept) == 0 {
+		c.recv.redirects = nil
 	}
 }
 
@@ -207,13 +210,13 @@ func (c *conn) endRedirects(st Status, which func(*redirect) bool) {
 func (c *conn) spansOf(r *redirect) (out [2]Span) {
 	first, second := r.longest()
 	n := 0
-	for i, s := range r.got.spans {
+	for i, s := range r.got.Spans {
 		if i == first || i == second {
-			out[n] = Span{s.lo - r.lo, s.hi - s.lo}
-			c.e.Count.BytesRedirected += s.hi - s.lo
+			out[n] = Span{s.Lo - r.lo, s.Hi - s.Lo}
+			c.e.Count.BytesRedirected += s.Hi - s.Lo
 			n++
 		} else {
-			copy(r.home[s.lo-r.lo:], r.Dst[s.lo-r.lo:s.hi-r.lo])
+			copy(r.home[s.Lo-r.lo:], r.Dst[s.Lo-r.lo:s.Hi-r.lo])
 		}
 	}
 	return out

@@ -115,7 +115,7 @@ func TestFreshKeysByAge(t *testing.T) {
 					i, n)
 			}
 			if c := r.n[i].e.Count; c.RejectedAuth != 0 || c.FramesRetransmitted != 0 || c.SessionsFailed != 0 ||
-				r.n[i].e.Graves() != 0 || r.n[i].e.Pending() != 0 {
+				r.n[i].e.RetiredKeys() != 0 || r.n[i].e.Pending() != 0 {
 				t.Errorf("deferred %v: node %d: %+v", deferred, i, c)
 			}
 		}

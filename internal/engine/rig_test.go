@@ -8,6 +8,7 @@ import (
 
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
@@ -146,7 +147,8 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 		n.reader = n.e.NewReader()
 	}
 	for l := range o.links {
-		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: macOf(i, l), MTU: o.mtu, RxSlots: 256,
+		n.e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), Addr: frame.Ether(macOf(i, l)), MTU: o.mtu,
+			RxSlots: 256,
 			Shuffle: o.shuffle, Super: o.super, Overhead: overhead(o.super)})
 	}
 	r.n[i] = n
@@ -174,7 +176,8 @@ func (r *rig) relink(i, l int, mac [6]byte, mtu int) {
 		r.mac[i] = map[int][6]byte{}
 	}
 	r.mac[i][l] = mac
-	if err := r.n[i].e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), MAC: mac, MTU: mtu,
+	if err := r.n[i].e.SetLink(r.now, l, engine.LinkConfig{Name: fmt.Sprint("edge", l), Addr: frame.Ether(mac),
+		MTU:     mtu,
 		RxSlots: 256}); err != nil {
 		r.t.Fatal(err)
 	}

@@ -302,7 +302,7 @@ func (w *rogue) act() {
 		op := engine.Op{Kind: engine.OpSend, Token: w.token, Local: w.memory(100), Region: w.region,
 			Flags: engine.OpFlags(w.some(8))}
 		if w.some(2) == 0 {
-			op.Off = uint64(1 + w.some(1000000))
+			op.Patience = uint64(1 + w.some(1000000))
 		}
 		if w.some(2) == 0 {
 			e.Submit(w.now, k.c[1], &op)

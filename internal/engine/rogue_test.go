@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
@@ -282,7 +283,7 @@ func TestAskingAfterGivingUp(t *testing.T) {
 	q, c := r.joined(1)
 	r.pass = func(from int, f *flight) bool { return from == 1 }
 	op := send(0, []byte{0})
-	op.Off = uint64(time.Millisecond)
+	op.Patience = uint64(time.Millisecond)
 	r.submit(0, c[0][0], op)
 	r.rest(10 * time.Millisecond)
 	r.wantStatus(0, 0, engine.StatusNoBuffer)
@@ -300,7 +301,7 @@ func TestUnusedBuffersAreLent(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	q, c := r.joined(3)
 	op := send(0, []byte{0})
-	op.Off = uint64(time.Millisecond)
+	op.Patience = uint64(time.Millisecond)
 	r.submit(0, c[0][0], op)
 	r.rest(10 * time.Millisecond)
 	r.wantStatus(0, 0, engine.StatusNoBuffer)
@@ -394,7 +395,7 @@ func TestLinkChangesAreBounded(t *testing.T) {
 	r.must("the path", 10*time.Second, func() bool {
 		for _, p := range r.n[1].e.Snapshot(r.now).Peers[0].Paths {
 			if p.Link == 1 {
-				return p.State == "good" && p.PeerMAC == r.macAt(0, 1)
+				return p.State == "good" && p.PeerAddr == frame.Ether(r.macAt(0, 1))
 			}
 		}
 		return false
@@ -416,7 +417,7 @@ func newSharded(t *testing.T, number byte, shards, maxConns int) *sharded {
 			Seed: uint64(number)<<8 | uint64(i), Grants: regmem.NewTable(&src), Shard: i, Shards: shards,
 			MaxConns: maxConns})
 		if err == nil {
-			err = e.SetLink(1, 0, engine.LinkConfig{Name: "edge0", MAC: n.mac, MTU: 1500, RxSlots: 256})
+			err = e.SetLink(1, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(n.mac), MTU: 1500, RxSlots: 256})
 		}
 		if err != nil {
 			t.Fatal(err)

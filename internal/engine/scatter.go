@@ -51,10 +51,10 @@ func (p *forecast) learn(f *wire.Frame) {
 // the frames go that were received there.
 func (e *Endpoint) Forecast(i int, slots [][]byte) (n int) {
 	p := &e.links[i].forecast
-	s := e.byNumber[p.session]
+	s := e.sessions.byNumber[p.session]
 	// a sealed frame is opened into scratch first
 	shuffles := e.links[i].Shuffle != 0
-	if p.follows == 0 || s == nil || s.state != sessionOpen || s.opener != nil || s.inside ||
+	if p.follows == 0 || s == nil || s.state != sessionOpen || s.trust.opener != nil || s.inside ||
 		shuffles && e.cfg.Stage == nil {
 		return 0
 	}
@@ -86,19 +86,19 @@ func (c *conn) vacant(p *forecast, at, n uint64) []byte {
 			return nil
 		}
 		o := c.sop(op)
-		if o.Region != nil && o.Region.Back != nil {
+		if o.op.Region != nil && o.op.Region.Back != nil {
 			return nil // what is not resident would have the driver wait for it
 		}
-		if o.Kind != of.kind || at > o.n || n > o.n-at || o.got.touches(at, at+n) || o.Pieces != nil {
+		if o.op.Kind != of.kind || at > o.n || n > o.n-at || o.got.Touches(at, at+n) || o.op.Pieces != nil {
 			return nil
 		}
-		return o.Local[at : at+n]
+		return o.op.Local[at : at+n]
 	}
-	if !op.InWindow(c.rcvBase, c.rcvBase.Distance(c.rcvTop)) {
+	if !op.InWindow(c.recv.base, c.recv.base.Distance(c.recv.top)) {
 		return nil
 	}
 	o := c.rop(op)
-	if o.state != ropPartial || o.got.touches(at, at+n) {
+	if o.state != ropPartial || o.got.Touches(at, at+n) {
 		return nil
 	}
 	if o.kind == OpSend {
@@ -143,30 +143,31 @@ func (e *Endpoint) fits(i, k int, head, body []byte) bool {
 		return false
 	}
 	p := &e.links[i].forecast
-	return wire.PeekBulk(head[wire.EthLen:], &e.peek) && e.peek.Kind == p.kind && e.peek.Op == p.op &&
-		e.peek.Conn == p.conn && e.peek.Key == p.key &&
-		e.peek.Place == p.place+uint64(k+1)*p.stride && int(e.peek.Len) == len(body)
+	return wire.PeekBulk(head[frame.HeaderLen:], &e.scratch.peek) && e.scratch.peek.Kind == p.kind &&
+		e.scratch.peek.Op == p.op &&
+		e.scratch.peek.Conn == p.conn && e.scratch.peek.Key == p.key &&
+		e.scratch.peek.Place == p.place+uint64(k+1)*p.stride && int(e.scratch.peek.Len) == len(body)
 }
 
 // handleParts takes a frame received into a slot of Forecast. It reports false, and nothing has happened, if the
 // payload does not belong where it is, although it fits.
 func (e *Endpoint) handleParts(now mono.Time, i int, a *frame.Rx) bool {
-	f, head, body, rest := &e.frame, a.Head, a.Body, a.Rest
+	f, head, body, rest := &e.scratch.frame, a.Head, a.Body, a.Rest
 	H := int(e.links[i].Shuffle)
 	if H != 0 {
 		if H != wire.HeadLen || len(head) < H || len(rest) < H {
 			return false
 		}
 		body = head
-		if f.DecodeParts(head[wire.EthLen:H], body, rest[H:]) != nil || int(f.Shuffle) != H {
+		if f.DecodeParts(head[frame.HeaderLen:H], body, rest[H:]) != nil || int(f.Shuffle) != H {
 			return false
 		}
-	} else if len(head) != wire.HeadLen || len(body) == 0 || f.DecodeParts(head[wire.EthLen:], body, rest) != nil ||
+	} else if len(head) != wire.HeadLen || len(body) == 0 || f.DecodeParts(head[frame.HeaderLen:], body, rest) != nil ||
 		f.Shuffle != 0 {
 		return false
 	}
-	s := e.byNumber[f.Session]
-	if f.Type != wire.TypeData || s == nil || s.state != sessionOpen || s.opener != nil || s.inside {
+	s := e.sessions.byNumber[f.Session]
+	if f.Type != wire.TypeData || s == nil || s.state != sessionOpen || s.trust.opener != nil || s.inside {
 		return false
 	}
 	c, _ := s.receiver(f.Bulk.Conn)

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"multiedge/internal/engine/peering"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 )
@@ -31,36 +33,36 @@ func (e *Endpoint) IsSelf(name string) bool {
 
 // HasSelf reports whether there is a session for requests to a shard of the node.
 func (e *Endpoint) HasSelf(shard int) bool {
-	p := e.selves.to[shard]
+	p := e.self.to[shard]
 	return p != nil && p.session != nil && p.session.state == sessionOpen
 }
 
 // SelfSession makes one end of a session with a shard of the node, whose link inside the node has that address, and
 // returns its number; asks says that it is the end whose requests it carries.
-func (e *Endpoint) SelfSession(now mono.Time, shard int, mac [6]byte, asks bool) uint32 {
+func (e *Endpoint) SelfSession(now mono.Time, shard int, addr frame.Addr, asks bool) uint32 {
 	i := uint8(0)
-	for e.inside&(1<<i) == 0 {
+	for e.self.inside&(1<<i) == 0 {
 		i++
 	}
 	p := &peer{id: e.cfg.Node, shard: uint8(shard), last: uint8(e.cfg.Shards - 1), name: e.cfg.Name,
-		remote: map[uint8]remoteLink{}, named: 1 << i, up: true, heard: heard{span: hearFor * e.cfg.HelloTime}}
+		remote: map[uint8]remoteLink{}, named: 1 << i, up: true, heard: peering.NewHeard(e.cfg.HelloTime)}
 	l := &e.links[i]
-	p.remote[i] = remoteLink{mac: mac, mtu: l.MTU, slots: l.RxSlots}
+	p.remote[i] = remoteLink{addr: addr, mtu: l.MTU, slots: l.RxSlots}
 	s := e.newSession(now, p, e.cfg.Scheduler)
 	s.inside, s.epoch, p.session = true, e.cfg.Epoch, s
 	if asks {
-		e.selves.to[shard] = p
+		e.self.to[shard] = p
 	}
 	return s.local
 }
 
 // OpenSelf opens one, now that the other end's number is known.
 func (e *Endpoint) OpenSelf(now mono.Time, number, remote uint32) {
-	s := e.byNumber[number]
+	s := e.sessions.byNumber[number]
 	s.remote = remote
 	for i := range e.links {
-		if e.inside&(1<<i) != 0 {
-			s.seen[i] |= s.peer.named
+		if e.self.inside&(1<<i) != 0 {
+			s.peerLinks.seen[i] |= s.peer.named
 		}
 	}
 	s.open(now)
@@ -68,11 +70,11 @@ func (e *Endpoint) OpenSelf(now mono.Time, number, remote uint32) {
 
 // comesBy reports whether frames of the session may arrive on link i: those of sessions with the own node come from
 // inside it and no others do.
-func (s *session) comesBy(i int) bool { return s.inside == (s.e.inside&(1<<i) != 0) }
+func (s *session) comesBy(i int) bool { return s.inside == (s.e.self.inside&(1<<i) != 0) }
 
 // findSelf returns the shard of the own node with our number, or the skip-th after it.
 func (e *Endpoint) findSelf(skip int) *peer {
-	if p := e.selves.to[(e.cfg.Shard+skip)%e.cfg.Shards]; p != nil && p.session != nil {
+	if p := e.self.to[(e.cfg.Shard+skip)%e.cfg.Shards]; p != nil && p.session != nil {
 		return p
 	}
 	return nil

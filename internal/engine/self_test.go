@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/wire"
 	"multiedge/regmem"
 )
@@ -21,15 +22,16 @@ func selfRig(t *testing.T, sealed bool) (r *rig, out, in engine.ConnID, c [2]eng
 	c = r.connect(engine.DialOptions{})
 	e := r.n[0].e
 	mac := [6]byte{2, 0xff}
-	if err := e.SetLink(r.now, inside, engine.LinkConfig{Name: "inside", MAC: mac, MTU: 9000, RxSlots: 256,
-		Inside: true}); err != nil {
+	if err := e.SetLink(r.now, inside, engine.LinkConfig{Name: "inside", Addr: frame.Ether(mac), MTU: 9000,
+		RxSlots: 256,
+		Inside:  true}); err != nil {
 		t.Fatal(err)
 	}
 	if e.HasSelf(0) || !e.IsSelf("node0") || e.IsSelf("node1") {
 		t.Fatal("the node does not know itself, or takes itself for the other one")
 	}
-	asks := e.SelfSession(r.now, 0, mac, true)
-	answers := e.SelfSession(r.now, 0, mac, false)
+	asks := e.SelfSession(r.now, 0, frame.Ether(mac), true)
+	answers := e.SelfSession(r.now, 0, frame.Ether(mac), false)
 	e.OpenSelf(r.now, answers, asks)
 	e.OpenSelf(r.now, asks, answers)
 	e.Listen("self")

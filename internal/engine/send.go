@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 )
@@ -34,7 +35,7 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 		e.emitOutbox(now, b)
 	}
 	if e.transmitIdle(now, b) {
-		if len(e.users) > 1 && len(e.sessions) > 1 {
+		if len(e.conns.users) > 1 && len(e.sessions.list) > 1 {
 			e.transmitShared(now, b, touched)
 		} else {
 			e.transmitBusy(now, b, touched)
@@ -48,20 +49,20 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 // echoes. They go before the data of other sessions, which may fill every batch, and take at most half of one. It
 // reports whether there may be sessions with data.
 func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
-	if e.idleTurn >= len(e.sessions) {
-		e.idleTurn = 0
+	if e.sessions.idleTurn >= len(e.sessions.list) {
+		e.sessions.idleTurn = 0
 	}
-	first, most := e.idleTurn, (len(b.Frames)+cap(b.Frames)+1)/2
-	for k := range e.sessions {
-		if k += first; k >= len(e.sessions) {
-			k -= len(e.sessions)
+	first, most := e.sessions.idleTurn, (len(b.Frames)+cap(b.Frames)+1)/2
+	for k := range e.sessions.list {
+		if k += first; k >= len(e.sessions.list) {
+			k -= len(e.sessions.list)
 		}
-		switch s := e.sessions[k]; {
+		switch s := e.sessions.list[k]; {
 		case s.state != sessionOpen:
 		case s.hasData():
 			busy = true
 		case len(b.Frames) >= most:
-			e.idleTurn = k
+			e.sessions.idleTurn = k
 			return true
 		default:
 			s.transmit(now, b)
@@ -73,26 +74,26 @@ func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
 // transmitBusy lets the sessions with data send. The session after the first that sent anything begins the next batch,
 // since a batch may have room for one session alone.
 func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
-	if e.turn >= len(e.sessions) {
-		e.turn = 0
+	if e.sessions.turn >= len(e.sessions.list) {
+		e.sessions.turn = 0
 	}
-	first, moved := e.turn, false
-	for k := range e.sessions {
-		if k += first; k >= len(e.sessions) {
-			k -= len(e.sessions)
+	first, moved := e.sessions.turn, false
+	for k := range e.sessions.list {
+		if k += first; k >= len(e.sessions.list) {
+			k -= len(e.sessions.list)
 		}
-		s := e.sessions[k]
+		s := e.sessions.list[k]
 		if s.state != sessionOpen || !s.hasData() {
 			continue
 		}
-		if touched && s.fair.waiting > 0 {
+		if touched && s.members.fair.Waiting > 0 {
 			b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
 		}
 		n := len(b.Frames)
-		s.fair.allowed, s.fair.shared = math.MaxInt, false
+		s.members.fair.Allowed, s.members.fair.Shared = math.MaxInt, false
 		s.transmit(now, b)
 		if len(b.Frames) > n && !moved {
-			e.turn, moved = k+1, true
+			e.sessions.turn, moved = k+1, true
 		}
 	}
 }
@@ -100,31 +101,31 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
 // transmitShared is transmitBusy where several users may send in several sessions: each of these sends until its turn
 // is over (fair.turn), with the next batch if this one is full.
 func (e *Endpoint) transmitShared(now mono.Time, b *Batch, touched bool) {
-	for idle := 0; idle < len(e.sessions) && !b.full(); e.turn++ {
-		if e.turn >= len(e.sessions) {
-			e.turn = 0
+	for idle := 0; idle < len(e.sessions.list) && !b.full(); e.sessions.turn++ {
+		if e.sessions.turn >= len(e.sessions.list) {
+			e.sessions.turn = 0
 		}
-		s := e.sessions[e.turn]
+		s := e.sessions.list[e.sessions.turn]
 		idle++
 		if s.state != sessionOpen || !s.hasData() {
 			continue
 		}
-		if touched && s.fair.waiting > 0 {
+		if touched && s.members.fair.Waiting > 0 {
 			b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
 		}
-		f := &s.fair
-		if !f.shared || f.allowed <= 0 {
-			f.shared, f.allowed = true, f.turn()
+		f := &s.members.fair
+		if !f.Shared || f.Allowed <= 0 {
+			f.Shared, f.Allowed = true, f.Turn()
 		}
 		n := len(b.Frames)
 		s.transmit(now, b)
 		if len(b.Frames) == n {
 			continue // what is left of its turn it keeps: all links may be blocked
 		}
-		if b.full() && f.allowed > 0 {
+		if b.full() && f.Allowed > 0 {
 			return
 		}
-		idle, f.allowed = 0, 0
+		idle, f.Allowed = 0, 0
 	}
 }
 
@@ -164,11 +165,9 @@ func (e *Endpoint) setupWaits() bool {
 
 func (e *Endpoint) emitSetup(b *Batch, f *outFrame) {
 	buf := b.next()
-	copy(buf[0:], f.dst[:])
-	copy(buf[6:], e.links[f.link].MAC[:])
-	buf[12], buf[13] = byte(e.cfg.EtherType>>8), byte(e.cfg.EtherType)
+	e.cfg.Framing.PutHeader(buf, &e.links[f.link].Addr, &f.dst)
 	if f.sealed {
-		n := wire.EthLen + copy(buf[wire.EthLen:], f.body)
+		n := frame.HeaderLen + copy(buf[frame.HeaderLen:], f.body)
 		t := b.add()
 		t.Link, t.Head = f.link, buf[:n]
 		e.countSent(f.link, n)
@@ -176,7 +175,7 @@ func (e *Endpoint) emitSetup(b *Batch, f *outFrame) {
 	}
 	n := copy(buf[wire.TailStart:], f.body)
 	h := wire.Header{Type: f.kind, Path: uint8(f.link), Session: f.sess}
-	wire.Finish(buf[wire.EthLen:], &h, buf[wire.TailStart:wire.TailStart+n])
+	wire.Finish(buf[frame.HeaderLen:], &h, buf[wire.TailStart:wire.TailStart+n])
 	t := b.add()
 	t.Link, t.Head = f.link, buf[:wire.TailStart+n]
 	e.countSent(f.link, wire.TailStart+n)
@@ -191,29 +190,31 @@ func (e *Endpoint) countSent(link, bytes int) {
 
 // bytesInFlight is what was sent on all paths and is not acknowledged.
 func (s *session) bytesInFlight() (bytes int) {
-	for m := s.txMask; m != 0; m &= m - 1 {
-		_, n := s.tx[bits.TrailingZeros64(m)].ledger.InFlight()
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
+		_, n := s.paths.tx[bits.TrailingZeros64(m)].ledger.InFlight()
 		bytes += n
 	}
 	return bytes
 }
 
 // hasData reports whether frames wait that take a path of the scheduler's choice.
-func (s *session) hasData() bool { return s.fair.waiting > 0 || s.news != 0 || s.keys.owed }
+func (s *session) hasData() bool {
+	return s.members.fair.Waiting > 0 || s.peerLinks.news != 0 || s.trust.keys.owed
+}
 
 func (s *session) transmit(now mono.Time, b *Batch) {
 	w := &s.e.builder
-	for m := s.special; m != 0 && !b.full(); m &= m - 1 {
+	for m := s.paths.special; m != 0 && !b.full(); m &= m - 1 {
 		i := bits.TrailingZeros64(m)
 		if s.e.links[i].blocked {
 			continue
 		}
-		s.special &^= 1 << i
-		s.sendSpecial(now, b, s.tx[i])
+		s.paths.special &^= 1 << i
+		s.sendSpecial(now, b, s.paths.tx[i])
 	}
 	var p *txPath
-	for run := 0; !b.full() && s.hasData() && s.fair.allowed > 0; run-- {
-		if run <= 0 || !p.room(now) || s.inFlight >= s.e.cfg.Profile.Window {
+	for run := 0; !b.full() && s.hasData() && s.members.fair.Allowed > 0; run-- {
+		if run <= 0 || !p.room(now) || s.paths.inFlight >= s.e.cfg.Profile.Window {
 			if p = s.pickPath(now); p == nil {
 				break
 			}
@@ -224,10 +225,10 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 		if s.wantPiggyback(now) {
 			w.acks(now, piggybackWords, false)
 		}
-		if s.news != 0 {
+		if s.peerLinks.news != 0 {
 			w.links()
 		}
-		if s.keys.owed {
+		if s.trust.keys.owed {
 			w.keys()
 		}
 		w.fill()
@@ -235,23 +236,23 @@ func (s *session) transmit(now mono.Time, b *Batch) {
 			break
 		}
 		w.finish(now)
-		s.acks.pushes.left(now)
+		s.acks.pushes.Left(now)
 	}
 	if !b.full() && s.ackDue(now) {
-		s.acks.pushes.alone()
+		s.acks.pushes.Alone()
 		s.sendAck(now, b)
 	}
 }
 
 // pickPath returns the path for the next data frame, nil if it must wait.
 func (s *session) pickPath(now mono.Time) *txPath {
-	if s.inFlight >= s.e.cfg.Profile.Window {
+	if s.paths.inFlight >= s.e.cfg.Profile.Window {
 		return nil
 	}
 	var live, good, room uint64
-	for m := s.txMask; m != 0; m &= m - 1 {
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		p := s.tx[i]
+		p := s.paths.tx[i]
 		if !p.usable() {
 			continue
 		}
@@ -266,11 +267,11 @@ func (s *session) pickPath(now mono.Time) *txPath {
 	if good != 0 {
 		live = good
 	}
-	i, ok := s.sched.Pick(live, room&live)
+	i, ok := s.paths.sched.Pick(live, room&live)
 	if !ok {
 		return nil
 	}
-	return s.tx[i]
+	return s.paths.tx[i]
 }
 
 // mostProbes is how many unanswered frames of a path that carries no data are remembered (clause 9.1).
@@ -283,52 +284,53 @@ func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
 	// A whole span of frames since the oldest that the peer neither acknowledged nor passed over; or probes of a path
 	// that carries no data: they count in the session's window, and would fill it.
 	if !p.ledger.CanSend() || !p.usable() && n >= mostProbes {
-		s.e.lost = p.ledger.AbandonAll(s.e.lost[:0])
-		s.onLost(now, p, s.e.lost)
+		s.e.scratch.lost = p.ledger.AbandonAll(s.e.scratch.lost[:0])
+		s.onLost(now, p, s.e.scratch.lost)
 	}
 	w.begin(s, p, b)
-	if s.news != 0 && !p.usable() && !s.hasOther(p.link) { // the peer answers where it believes us to be
+	if s.peerLinks.news != 0 && !p.usable() && !s.hasOther(p.link) { // the peer answers where it believes us to be
 		w.links()
 		// what was said of it may be among what is not acknowledged
-	} else if p.ping && p.state == PathSuspect && !s.hasOther(p.link) {
+	} else if p.probing.ping && p.state == PathSuspect && !s.hasOther(p.link) {
 		w.ownLink()
 	}
 	g := &w.seg
 	n = 0
-	for ; n < len(p.echo) && p.echo[n].to == p.number && w.room >= 64; n++ {
-		*g = wire.Segment{Kind: wire.KindEcho, Place: p.echo[n].nonce}
+	for ; n < len(p.probing.echo) && p.probing.echo[n].to == p.number && w.room >= 64; n++ {
+		*g = wire.Segment{Kind: wire.KindEcho, Place: p.probing.echo[n].nonce}
 		w.small(g)
 	}
-	p.echo = slices.Delete(p.echo, 0, n)
-	if p.ping {
+	p.probing.echo = slices.Delete(p.probing.echo, 0, n)
+	if p.probing.ping {
 		*g = wire.Segment{Kind: wire.KindPing}
 		w.small(g)
-		p.ping = false
+		p.probing.ping = false
 	}
-	size, _ := probed(p.nonce)
-	if p.probe && size == 0 {
-		p.probe = false
-		*g = wire.Segment{Kind: wire.KindProbe, Place: p.nonce}
+	size, _ := probed(p.probing.nonce)
+	if p.probing.probe && size == 0 {
+		p.probing.probe = false
+		*g = wire.Segment{Kind: wire.KindProbe, Place: p.probing.nonce}
 		w.small(g)
 	}
 	if w.used() {
 		w.finish(now)
 	}
-	for ; len(p.echo) > 0 && p.echo[0].to != p.number && !b.full() && p.ledger.CanSend(); p.echo = slices.Delete(p.echo,
+	for ; len(p.probing.echo) > 0 && p.probing.echo[0].to != p.number && !b.full() &&
+		p.ledger.CanSend(); p.probing.echo = slices.Delete(p.probing.echo,
 		0, 1) {
 		w.begin(s, p, b)
-		w.turnTo(p.echo[0].to)
-		*g = wire.Segment{Kind: wire.KindEcho, Place: p.echo[0].nonce}
+		w.turnTo(p.probing.echo[0].to)
+		*g = wire.Segment{Kind: wire.KindEcho, Place: p.probing.echo[0].nonce}
 		w.small(g)
 		w.finish(now)
 	}
-	if len(p.echo) > 0 {
-		s.special |= 1 << p.link
+	if len(p.probing.echo) > 0 {
+		s.paths.special |= 1 << p.link
 	}
-	if p.look != 0 {
+	if p.lookout.look != 0 {
 		s.sendLooks(now, b, p)
 	}
-	if p.probe { // nothing else may be lost with it
+	if p.probing.probe { // nothing else may be lost with it
 		s.askSize(now, b, p)
 	}
 }

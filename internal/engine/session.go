@@ -5,6 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/internal/engine/op/fair"
+	"multiedge/internal/engine/peering"
+	"multiedge/internal/engine/queue"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 	"multiedge/sched"
@@ -38,12 +42,12 @@ type session struct {
 	served    bool      // a frame of data was authentic
 	inside    bool      // with a shard of this node; see self.go
 
-	setup
-	trust
-	peerLinks
-	paths
-	acks acks
-	members
+	setup     setup
+	trust     trust
+	peerLinks peerLinks
+	paths     paths
+	acks      acks
+	members   members
 
 	framesRetransmitted, framesLost uint64
 }
@@ -53,23 +57,23 @@ type setup struct {
 	initAt    mono.Time // next Init while dialing; Never in every other state
 	initWait  time.Duration
 	initLink  int
-	initRound int             // how often Init was sent, to one address or several
-	inits     int             // rounds of the links
-	initTo    map[int][6]byte // where the latest went, by our link
-	turns     ration          // of Inits to addresses that Hello named since
-	cookies   map[int][]byte  // the peer's, to be said in Init, by our link: it is made for our address there
-	hint      string          // why the peer may not be answering
+	initRound int                // how often Init was sent, to one address or several
+	inits     int                // rounds of the links
+	initTo    map[int]frame.Addr // where the latest went, by our link
+	turns     peering.Ration     // of Inits to addresses that Hello named since
+	cookies   map[int][]byte     // the peer's, to be said in Init, by our link: it is made for our address there
+	hint      string             // why the peer may not be answering
 }
 
 // members are a session's connections, and what all of them together make this node keep.
 type members struct {
-	fair     fair     // connections with something to send
-	conns    int      // how many there are
-	dials    dialList // those of our requests that wait for the session or an answer
-	limbo    int      // those of conns that are in connIncoming or connLast
-	byRemote map[uint32]*conn
-	over     []uint32 // the peer's numbers of connections that ended lately, a ring of overMost
-	overNext int
+	fair        fair.Tree[*conn] // connections with something to send
+	conns       int              // how many there are
+	dials       dialList         // those of our requests that wait for the session or an answer
+	unconfirmed int              // those of conns that are in connIncoming or connLast
+	byRemote    map[uint32]*conn
+	over        []uint32 // the peer's numbers of connections that ended lately, a ring of overMost
+	overNext    int
 
 	staged    int // bytes of copies of writes with LocalDone, at most stagedRoom; see local.go
 	heldMem   int // bytes that are kept for the peer, at most Config.HeldBytes; see held.go
@@ -86,23 +90,24 @@ func (e *Endpoint) newSession(now mono.Time, p *peer, scheduler string) *session
 		e: e, peer: p, born: now, lastHeard: now, pingAt: mono.Never,
 		setup:   setup{initAt: mono.Never},
 		trust:   trust{keys: keys{at: mono.Never, lateAt: mono.Never}},
-		paths:   paths{sched: sc, adaptive: scheduler == "adaptive"},
+		paths:   paths{sched: sc},
 		acks:    acks{at: mono.Never},
 		members: members{byRemote: map[uint32]*conn{}},
 	}
+	_, s.paths.measured = sc.(sched.Measured)
 	s.renumber()
-	e.sessions = append(e.sessions, s)
+	e.sessions.list = append(e.sessions.list, s)
 	return s
 }
 
 // renumber gives s a number that no frame still on its way can mean.
 func (s *session) renumber() {
-	delete(s.e.byNumber, s.local)
+	delete(s.e.sessions.byNumber, s.local)
 	s.local = 0
-	for s.local == 0 || s.e.byNumber[s.local] != nil || int(s.local%uint32(s.e.cfg.Shards)) != s.e.cfg.Shard {
+	for s.local == 0 || s.e.sessions.byNumber[s.local] != nil || int(s.local%uint32(s.e.cfg.Shards)) != s.e.cfg.Shard {
 		s.local = s.e.rng.Uint32()
 	}
-	s.e.byNumber[s.local] = s
+	s.e.sessions.byNumber[s.local] = s
 }
 
 // dialSession returns the session with p, asking for one if there is none.
@@ -115,7 +120,7 @@ func (e *Endpoint) dialSession(now mono.Time, p *peer, scheduler string) *sessio
 	}
 	s := e.newSession(now, p, scheduler)
 	p.session = s
-	s.initWait = firstInit
+	s.setup.initWait = firstInit
 	s.sendInit(now)
 	return s
 }
@@ -128,25 +133,25 @@ func (s *session) sendInit(now mono.Time) {
 	e := s.e
 	// the peer may have opened the session under this number and ended it: its frames must not be taken for those of a
 	// new one
-	if s.cookies != nil && e.cfg.Secure == nil {
+	if s.setup.cookies != nil && e.cfg.Secure == nil {
 		s.renumber()
-		s.cookies = nil
+		s.setup.cookies = nil
 	}
-	if s.initRound == 1 {
+	if s.setup.initRound == 1 {
 		e.greet(now) // what was heard may be old
 	}
-	left := 1 << min(s.initRound, initDoubles)
-	s.initRound++
+	left := 1 << min(s.setup.initRound, initDoubles)
+	s.setup.initRound++
 	for range MaxLinks {
-		i := s.initLink
+		i := s.setup.initLink
 		if e.up&(1<<i) != 0 {
-			if mac, ok := s.peer.try(now, i, s.inits); ok {
-				s.sendInitTo(i, mac)
+			if addr, ok := s.peer.try(now, i, s.setup.inits); ok {
+				s.sendInitTo(i, addr)
 				left--
 			}
 		}
-		if s.initLink = (i + 1) % MaxLinks; s.initLink == 0 {
-			s.inits++
+		if s.setup.initLink = (i + 1) % MaxLinks; s.setup.initLink == 0 {
+			s.setup.inits++
 		}
 		if left == 0 {
 			break
@@ -158,40 +163,40 @@ func (s *session) sendInit(now mono.Time) {
 // initDoubles is how often the number of addresses that are asked at once doubles while none answers.
 const initDoubles = 3
 
-func (s *session) sendInitTo(i int, mac [6]byte) {
-	if s.initTo == nil {
-		s.initTo = map[int][6]byte{}
+func (s *session) sendInitTo(i int, addr frame.Addr) {
+	if s.setup.initTo == nil {
+		s.setup.initTo = map[int]frame.Addr{}
 	}
-	s.initTo[i] = mac
-	s.e.sendSetup(wire.TypeInit, i, mac, uint32(s.peer.shard), s)
+	s.setup.initTo[i] = addr
+	s.e.sendSetup(wire.TypeInit, i, addr, uint32(s.peer.shard), s)
 }
 
 // elsewhere is called when a Hello names an address of the peer. If the latest Init on that link went to another
 // address, Init is sent to this one at once: a stranger that says Hello in the peer's name more often than the peer
 // does cannot keep us from it. In plaintext a stranger can do that in other ways.
-func (s *session) elsewhere(now mono.Time, i int, mac [6]byte) {
-	if to, asked := s.initTo[i]; s.state != sessionDialing || s.e.cfg.Secure == nil || !asked || to == mac ||
-		!s.turns.take(now, retryTime, rankStranger, maxTurns) {
+func (s *session) elsewhere(now mono.Time, i int, addr frame.Addr) {
+	if to, asked := s.setup.initTo[i]; s.state != sessionDialing || s.e.cfg.Secure == nil || !asked || to == addr ||
+		!s.setup.turns.Take(now, retryTime, peering.RankStranger, maxTurns) {
 		return
 	}
-	s.sendInitTo(i, mac)
+	s.sendInitTo(i, addr)
 }
 
 func (s *session) initSent(now mono.Time) {
-	s.initAt = now.Add(s.initWait)
-	s.initWait = min(2*s.initWait, time.Second)
+	s.setup.initAt = now.Add(s.setup.initWait)
+	s.setup.initWait = min(2*s.setup.initWait, time.Second)
 }
 
-func (e *Endpoint) sendSetup(kind wire.Type, i int, dst [6]byte, number uint32, s *session) {
+func (e *Endpoint) sendSetup(kind wire.Type, i int, dst frame.Addr, number uint32, s *session) {
 	b := wire.Init{Hello: e.hello(i, 0), Session: s.local, PeerEpoch: s.epoch}
 	if kind == wire.TypeInit {
-		b.Cookie = s.cookies[i]
+		b.Cookie = s.setup.cookies[i]
 	}
 	e.queueSetup(outFrame{link: i, dst: dst, kind: kind, sess: number, body: b.AppendTo(nil)})
 }
 
 // onInit handles clauses 4.3 and 4.5.
-func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
+func (e *Endpoint) onInit(now mono.Time, i int, src frame.Addr, body []byte) {
 	var in wire.Init
 	if in.Decode(body) != nil {
 		e.Count.RejectedMalformed++
@@ -200,7 +205,7 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 	if NodeID(in.Node) == e.cfg.Node {
 		return
 	}
-	if !e.cookies.valid(now, src, &in, e.wouldEnd(&in)) {
+	if !e.shakes.cookies.Valid(now, src, &in, e.wouldEnd(&in)) {
 		e.sendRetry(now, i, src, &in)
 		return
 	}
@@ -242,7 +247,7 @@ func (e *Endpoint) onInit(now mono.Time, i int, src [6]byte, body []byte) {
 	}
 	p.session = s
 	s.remote, s.epoch = in.Session, in.Epoch
-	s.seen[i] |= 1 << in.Link
+	s.peerLinks.seen[i] |= 1 << in.Link
 	e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 	s.open(now)
 }
@@ -261,25 +266,10 @@ const (
 	maxPeerAnswers = 16 // of rankPeer
 )
 
-// ration counts what was done lately, for each rank.
-type ration struct {
-	from mono.Time
-	used [ranks]int
-}
-
-// take reports whether less than most was done in the present span.
-func (r *ration) take(now mono.Time, span time.Duration, who rank, most int) bool {
-	if now-r.from > mono.Time(span) {
-		*r = ration{from: now}
-	}
-	r.used[who]++
-	return r.used[who] <= most
-}
-
 // wouldEnd is the number of the open session that an Init in plaintext would end: its cookie must have been made for
 // that, or a late copy of an Init, of an older number or epoch, would end what came after it.
 func (e *Endpoint) wouldEnd(in *wire.Init) uint32 {
-	if p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]; e.cfg.Secure == nil && p != nil && p.session != nil &&
+	if p := e.peers.byID[peerID{NodeID(in.Node), in.Shard}]; e.cfg.Secure == nil && p != nil && p.session != nil &&
 		p.session.state == sessionOpen {
 		return p.session.local
 	}
@@ -288,37 +278,37 @@ func (e *Endpoint) wouldEnd(in *wire.Init) uint32 {
 
 // sendRetry asks the sender of an Init to show that it receives (clause 4.3). Nothing is kept, and less is sent than
 // came.
-func (e *Endpoint) sendRetry(now mono.Time, i int, src [6]byte, in *wire.Init) {
+func (e *Endpoint) sendRetry(now mono.Time, i int, src frame.Addr, in *wire.Init) {
 	e.Count.RejectedCookie++
-	if !e.retries.take(now, retryTime, e.rankOf(src, in), maxRetries) {
+	if !e.shakes.retries.Take(now, retryTime, e.rankOf(src, in), maxRetries) {
 		return
 	}
-	cookie := e.cookies.make(now/mono.Time(cookieTime), src, in, e.wouldEnd(in))
+	cookie := e.shakes.cookies.Make(now/mono.Time(peering.CookieTime), src, in, e.wouldEnd(in))
 	e.queueSetup(outFrame{link: i, dst: src, kind: wire.TypeRetry, sess: in.Session, body: append([]byte(nil),
 		cookie...)})
 }
 
 // onRetry sends Init again with the cookie that the peer asks for.
-func (e *Endpoint) onRetry(now mono.Time, i int, src [6]byte, number uint32, body []byte) {
+func (e *Endpoint) onRetry(now mono.Time, i int, src frame.Addr, number uint32, body []byte) {
 	var r wire.Retry
 	if r.Decode(body) != nil {
 		e.Count.RejectedMalformed++
 		return
 	}
-	s := e.byNumber[number]
-	if s == nil || !s.asking() || string(s.cookies[i]) == string(r.Cookie) {
+	s := e.sessions.byNumber[number]
+	if s == nil || !s.asking() || string(s.setup.cookies[i]) == string(r.Cookie) {
 		return
 	}
-	if s.cookies != nil && e.cfg.Secure == nil {
+	if s.setup.cookies != nil && e.cfg.Secure == nil {
 		return // sendInit starts over when no answer comes
 	}
-	if s.cookies == nil {
-		s.cookies = map[int][]byte{}
+	if s.setup.cookies == nil {
+		s.setup.cookies = map[int][]byte{}
 		if e.cfg.Secure != nil { // somebody is there: what is lost from now on is said again at the first pace
-			s.initWait, s.initAt = firstInit, min(s.initAt, now.Add(firstInit))
+			s.setup.initWait, s.setup.initAt = firstInit, min(s.setup.initAt, now.Add(firstInit))
 		}
 	}
-	s.cookies[i] = append([]byte(nil), r.Cookie...)
+	s.setup.cookies[i] = append([]byte(nil), r.Cookie...)
 	e.sendSetup(wire.TypeInit, i, src, uint32(s.peer.shard), s)
 	if e.cfg.Secure == nil { // sealed: forged Retries must not put off the next Init for ever
 		s.initSent(now)
@@ -326,13 +316,13 @@ func (e *Endpoint) onRetry(now mono.Time, i int, src [6]byte, number uint32, bod
 }
 
 // onInitAck handles clause 4.4.
-func (e *Endpoint) onInitAck(now mono.Time, i int, src [6]byte, number uint32, body []byte) {
+func (e *Endpoint) onInitAck(now mono.Time, i int, src frame.Addr, number uint32, body []byte) {
 	var in wire.Init
 	if in.Decode(body) != nil {
 		e.Count.RejectedMalformed++
 		return
 	}
-	s := e.byNumber[number]
+	s := e.sessions.byNumber[number]
 	if s == nil || !s.asking() || s.peer.id != NodeID(in.Node) || s.peer.shard != in.Shard {
 		return
 	}
@@ -344,16 +334,16 @@ func (e *Endpoint) onInitAck(now mono.Time, i int, src [6]byte, number uint32, b
 		return
 	}
 	s.remote, s.epoch = in.Session, in.Epoch
-	s.seen[i] |= 1 << in.Link
+	s.peerLinks.seen[i] |= 1 << in.Link
 	s.open(now)
 }
 
 func (s *session) open(now mono.Time) {
 	s.state, s.opened = sessionOpen, now
-	s.lastHeard, s.initAt = now, mono.Never
-	s.news = 0
-	if s.sealer != nil {
-		s.news = s.e.changedSince(s.told)
+	s.lastHeard, s.setup.initAt = now, mono.Never
+	s.peerLinks.news = 0
+	if s.trust.sealer != nil {
+		s.peerLinks.news = s.e.changedSince(s.peerLinks.told)
 	}
 	s.pingAt = now.Add(s.e.cfg.KeepAlive)
 	s.e.Count.SessionsOpened++
@@ -364,39 +354,39 @@ func (s *session) open(now mono.Time) {
 		s.peer.up = true
 		s.e.emit(Event{Kind: EvPeerUp, Peer: s.peer.id, PeerName: s.peer.name})
 	}
-	for c := s.dials.head; c != nil; c = c.dial.next {
+	for c := s.members.dials.head; c != nil; c = c.dial.place.next {
 		c.requestOpen()
 	}
 }
 
 // onUnknownSession answers a frame of a session that does not exist (clause 4.6).
-func (e *Endpoint) onUnknownSession(now mono.Time, i int, src [6]byte, number uint32) {
+func (e *Endpoint) onUnknownSession(now mono.Time, i int, src frame.Addr, number uint32) {
 	e.Count.UnknownSession++
 	if int(number%uint32(e.cfg.Shards)) != e.cfg.Shard {
 		return // another shard's: a link was just opened or lost, and what steers frames is incomplete
 	}
-	if now-e.resetsAt > mono.Time(time.Second) {
-		e.resetsAt, e.resets = now, 0
+	if now-e.hellos.resetsAt > mono.Time(time.Second) {
+		e.hellos.resetsAt, e.hellos.resets = now, 0
 	}
-	if e.resets++; e.resets > 100 {
+	if e.hellos.resets++; e.hellos.resets > 100 {
 		return
 	}
 	r := wire.Reset{Session: number, Epoch: e.cfg.Epoch}
-	for t := range e.shards { // nothing in the frame says which shard sent it
+	for t := range e.peers.shards { // nothing in the frame says which shard sent it
 		e.queueSetup(outFrame{link: i, dst: src, kind: wire.TypeReset, sess: uint32(t), body: r.AppendTo(nil)})
 	}
 }
 
 // onReset handles clause 4.6.
-func (e *Endpoint) onReset(now mono.Time, i int, src [6]byte, body []byte) {
+func (e *Endpoint) onReset(now mono.Time, i int, src frame.Addr, body []byte) {
 	var r wire.Reset
 	if r.Decode(body) != nil {
 		e.Count.RejectedMalformed++
 		return
 	}
-	for _, s := range e.sessions {
+	for _, s := range e.sessions.list {
 		if s.state == sessionOpen && s.remote == r.Session && s.hasAddress(src) && s.comesBy(i) {
-			if s.opener != nil {
+			if s.trust.opener != nil {
 				s.doubt(now)
 			} else {
 				s.fail(now, StatusPeerDown)
@@ -408,14 +398,14 @@ func (e *Endpoint) onReset(now mono.Time, i int, src [6]byte, body []byte) {
 
 // hasAddress reports whether a link of the peer has that address, or had it, or is said to by Hello: in another life
 // the peer may have links again that were gone, and others. Who forges that Hello can forge Reset from any address.
-func (s *session) hasAddress(mac [6]byte) bool {
-	for m := s.known; m != 0; m &= m - 1 {
-		if s.links[bits.TrailingZeros64(m)].mac == mac {
+func (s *session) hasAddress(addr frame.Addr) bool {
+	for m := s.peerLinks.known; m != 0; m &= m - 1 {
+		if s.peerLinks.links[bits.TrailingZeros64(m)].addr == addr {
 			return true
 		}
 	}
 	for m := s.peer.named; m != 0; m &= m - 1 {
-		if s.peer.remote[uint8(bits.TrailingZeros64(m))].mac == mac {
+		if s.peer.remote[uint8(bits.TrailingZeros64(m))].addr == addr {
 			return true
 		}
 	}
@@ -428,12 +418,12 @@ const overMost = 1024
 
 // ended notes the peer's number of a connection that is over.
 func (s *session) ended(number uint32) {
-	if len(s.over) < overMost {
-		s.over = append(s.over, number)
+	if len(s.members.over) < overMost {
+		s.members.over = append(s.members.over, number)
 		return
 	}
-	s.over[s.overNext] = number
-	s.overNext = (s.overNext + 1) % overMost
+	s.members.over[s.members.overNext] = number
+	s.members.overNext = (s.members.overNext + 1) % overMost
 }
 
 // fail ends the session: every operation of its connections completes with st, nothing of it is accepted any more.
@@ -444,8 +434,8 @@ func (s *session) fail(now mono.Time, st Status) {
 	}
 	wasOpen := s.state == sessionOpen
 	s.state = sessionDead
-	s.acks.opacks = queue[*conn]{} // or each of very many connections would look for itself there
-	for _, c := range e.conns {
+	s.acks.opacks = queue.Queue[*conn]{} // or each of very many connections would look for itself there
+	for _, c := range e.conns.byIndex {
 		if c.s == s && c.state != connFree {
 			c.finish(now, st, "")
 		}
@@ -464,24 +454,24 @@ func (s *session) fail(now mono.Time, st Status) {
 }
 
 func (s *session) dropPaths(now mono.Time) {
-	for m := s.txMask; m != 0; m &= m - 1 {
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
 		s.dropPath(now, bits.TrailingZeros64(m), "session over")
 	}
 }
 
 // forgetSession takes s out of every table.
 func (e *Endpoint) forgetSession(s *session) {
-	delete(e.byNumber, s.local)
+	delete(e.sessions.byNumber, s.local)
 	s.eraseKeys()
 	if e.builder.s == s {
 		e.builder = builder{}
 	}
-	if e.lastFound == s {
-		e.lastFound = nil
+	if e.sessions.lastFound == s {
+		e.sessions.lastFound = nil
 	}
-	for i, o := range e.sessions {
+	for i, o := range e.sessions.list {
 		if o == s {
-			e.sessions = slices.Delete(e.sessions, i, i+1)
+			e.sessions.list = slices.Delete(e.sessions.list, i, i+1)
 			break
 		}
 	}
@@ -495,24 +485,24 @@ func (e *Endpoint) forgetSession(s *session) {
 
 // nextTimeout is the earliest of the session's deadlines.
 func (s *session) nextTimeout() mono.Time {
-	t := min(s.acks.at, s.keys.at, s.keys.lateAt)
-	if s.hs != nil {
+	t := min(s.acks.at, s.trust.keys.at, s.trust.keys.lateAt)
+	if s.trust.hs != nil {
 		t = min(t, s.shakeDeadline())
 	}
-	for m := s.rxMask; m != 0; m &= m - 1 {
-		t = min(t, s.rx[bits.TrailingZeros64(m)].ackAt(s))
+	for m := s.paths.rxMask; m != 0; m &= m - 1 {
+		t = min(t, s.paths.rx[bits.TrailingZeros64(m)].ackAt(s))
 	}
-	t = min(max(t, s.acks.muteTo), s.initAt, s.pingAt)
-	for m := s.txMask; m != 0; m &= m - 1 {
-		t = min(t, s.tx[bits.TrailingZeros64(m)].nextTimeout())
+	t = min(max(t, s.acks.muteTo), s.setup.initAt, s.pingAt)
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
+		t = min(t, s.paths.tx[bits.TrailingZeros64(m)].nextTimeout())
 	}
 	return t
 }
 
 // handleTimeout runs what is due. Acknowledgements are not sent here: PollTransmit finds them due.
 func (s *session) handleTimeout(now mono.Time) {
-	if now >= s.initAt {
-		if s.conns == 0 && now.Sub(s.born) > handshakeTime { // nobody waits for it any more
+	if now >= s.setup.initAt {
+		if s.members.conns == 0 && now.Sub(s.born) > handshakeTime { // nobody waits for it any more
 			s.discard()
 			return
 		}
@@ -523,13 +513,13 @@ func (s *session) handleTimeout(now mono.Time) {
 			return
 		}
 	}
-	if now >= min(s.keys.at, s.keys.lateAt) {
+	if now >= min(s.trust.keys.at, s.trust.keys.lateAt) {
 		if s.keysTimeout(now); s.state != sessionOpen {
 			return
 		}
 	}
-	for m := s.txMask; m != 0; m &= m - 1 {
-		s.tx[bits.TrailingZeros64(m)].handleTimeout(now)
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
+		s.paths.tx[bits.TrailingZeros64(m)].handleTimeout(now)
 	}
 	if now < s.pingAt {
 		return
@@ -541,12 +531,12 @@ func (s *session) handleTimeout(now mono.Time) {
 		return
 	}
 	all := now.Sub(s.lastHeard) >= s.e.cfg.KeepAlive
-	for m := s.txMask; m != 0; m &= m - 1 {
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
 		// The others may hide that the cable of one was moved: the peer's frames on them keep the session alive (clause
 		// 4.7).
-		if p := s.tx[bits.TrailingZeros64(m)]; all || p.state == PathGood && s.heardVia&(1<<p.link) == 0 {
+		if p := s.paths.tx[bits.TrailingZeros64(m)]; all || p.state == PathGood && s.paths.heardVia&(1<<p.link) == 0 {
 			p.wantPing(true)
 		}
 	}
-	s.heardVia = 0
+	s.paths.heardVia = 0
 }

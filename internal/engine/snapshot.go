@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"time"
 
+	"multiedge/internal/frame"
 	"multiedge/internal/hist"
 	"multiedge/internal/mono"
 )
@@ -22,7 +23,7 @@ type Snapshot struct {
 // Claim describes a Hello of another host with this node's identity.
 type Claim struct {
 	Link int
-	MAC  [6]byte
+	Addr frame.Addr
 	Ago  time.Duration
 }
 
@@ -30,7 +31,7 @@ type Claim struct {
 type LinkStatus struct {
 	Number   int
 	Name     string
-	MAC      [6]byte
+	Addr     frame.Addr
 	MTU      int
 	Weight   float64
 	Up       bool
@@ -66,7 +67,7 @@ type PeerStatus struct {
 type PathStatus struct {
 	Link     int
 	PeerLink int
-	PeerMAC  [6]byte
+	PeerAddr frame.Addr
 	State    string
 	MTU      int  // largest frame in use, bytes after the Ethernet header
 	PeerMTU  int  // of the peer's link, as it says
@@ -104,8 +105,8 @@ var connStateText = [...]string{"free", "dialing", "incoming", "open", "closing"
 // path.
 func (e *Endpoint) Snapshot(now mono.Time) Snapshot {
 	out := e.SnapshotHead(now)
-	out.Peers, _ = e.SnapshotPeers(now, nil, 0, len(e.peers))
-	out.Connections, _ = e.SnapshotConns(nil, 0, len(e.conns))
+	out.Peers, _ = e.SnapshotPeers(now, nil, 0, len(e.peers.list))
+	out.Connections, _ = e.SnapshotConns(nil, 0, len(e.conns.byIndex))
 	return out
 }
 
@@ -113,12 +114,13 @@ func (e *Endpoint) Snapshot(now mono.Time) Snapshot {
 func (e *Endpoint) SnapshotHead(now mono.Time) Snapshot {
 	out := Snapshot{Counters: e.Count, Latency: e.Latency, Wrong: e.wrongNames(now)}
 	if out.Counters.IdentityClaims > 0 {
-		out.Claim = Claim{Link: e.claim.link, MAC: e.claim.mac, Ago: now.Sub(e.claim.at)}
+		out.Claim = Claim{Link: e.hellos.claim.link, Addr: e.hellos.claim.addr, Ago: now.Sub(e.hellos.claim.at)}
 	}
 	for i := range e.links {
 		if l := &e.links[i]; l.Name != "" && !l.Inside {
-			out.Links = append(out.Links, LinkStatus{Number: i, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Weight: l.Weight,
-				Up: l.up, Blocked: l.blocked, Counters: l.count, RoundTrips: *l.roundTrips})
+			out.Links = append(out.Links, LinkStatus{Number: i, Name: l.Name, Addr: l.Addr, MTU: l.MTU,
+				Weight: l.Weight,
+				Up:     l.up, Blocked: l.blocked, Counters: l.count, RoundTrips: *l.roundTrips})
 		}
 	}
 	return out
@@ -127,15 +129,15 @@ func (e *Endpoint) SnapshotHead(now mono.Time) Snapshot {
 // SnapshotPeers appends the state of at most n peers, from the place from on, and returns the place to go on from: 0 at
 // the end. A peer that comes or goes between two calls may be seen twice or missed.
 func (e *Endpoint) SnapshotPeers(now mono.Time, out []PeerStatus, from, n int) (_ []PeerStatus, next int) {
-	end := min(from+n, len(e.peers))
+	end := min(from+n, len(e.peers.list))
 	for i := from; i < end; i++ {
-		st := e.peers[i].status(now)
-		if e.peers[i].sealed && e.cfg.Secure == nil {
+		st := e.peers.list[i].status(now)
+		if e.peers.list[i].sealed && e.cfg.Secure == nil {
 			st.Trouble = TroubleSealed
 		}
 		out = append(out, st)
 	}
-	if end >= len(e.peers) {
+	if end >= len(e.peers.list) {
 		end = 0
 	}
 	return out, end
@@ -143,13 +145,13 @@ func (e *Endpoint) SnapshotPeers(now mono.Time, out []PeerStatus, from, n int) (
 
 // SnapshotConns looks at n places of connections as SnapshotPeers does at peers.
 func (e *Endpoint) SnapshotConns(out []ConnStatus, from, n int) (_ []ConnStatus, next int) {
-	end := min(from+n, len(e.conns))
+	end := min(from+n, len(e.conns.byIndex))
 	for i := from; i < end; i++ {
-		if c := e.conns[i]; c.state != connFree && c.state != connLast {
+		if c := e.conns.byIndex[i]; c.state != connFree && c.state != connLast {
 			out = append(out, c.describe())
 		}
 	}
-	if end >= len(e.conns) {
+	if end >= len(e.conns.byIndex) {
 		end = 0
 	}
 	return out, end
@@ -157,17 +159,18 @@ func (e *Endpoint) SnapshotConns(out []ConnStatus, from, n int) (_ []ConnStatus,
 
 func (c *conn) describe() ConnStatus {
 	st := ConnStatus{
-		ID: c.id, Peer: c.wantPeer, Service: c.service, State: connStateText[c.state], Ordered: c.ordered,
-		Submitted: uint32(c.sndNext),
-		BytesIn:   c.bytesIn, BytesOut: c.bytesOut, Outstanding: c.pending, Held: c.held, Notes: c.notes.len(),
+		ID: c.id, Peer: c.dial.peer, Service: c.dial.service, State: connStateText[c.state], Ordered: c.ordered,
+		Submitted: uint32(c.send.next),
+		BytesIn:   c.bytesIn, BytesOut: c.bytesOut, Outstanding: c.send.pending, Held: c.recv.held,
+		Notes: c.recv.notes.Len(),
 	}
 	if c.s != nil {
 		st.Peer = c.s.peer.name
 	}
 	if m := c.msgs; m != nil {
-		st.Waiting, st.Credit = m.queue.len(), max(0, int(int32(m.credits-m.next)))
-		if q := m.from; q != nil {
-			st.Receives = int(m.begun-m.base) + q.posted.len()
+		st.Waiting, st.Credit = m.out.queue.Len(), max(0, int(int32(m.out.credits-m.out.next)))
+		if q := m.in.from; q != nil {
+			st.Receives = int(m.in.begun-m.in.base) + q.posted.Len()
 			if q.id != 0 {
 				st.Sharing = len(q.takers)
 			}
@@ -188,13 +191,15 @@ func (p *peer) status(now mono.Time) PeerStatus {
 	}
 	st.Session, st.Open = true, s.state == sessionOpen
 	st.Age, st.Silent = now.Sub(s.born), now.Sub(s.lastHeard)
-	st.Connections, st.InFlight, st.Lost, st.Retransmits = s.conns, s.inFlight, s.framesLost, s.framesRetransmitted
-	for m := s.txMask; m != 0; m &= m - 1 {
-		t := s.tx[bits.TrailingZeros64(m)]
+	st.Connections, st.InFlight, st.Lost, st.Retransmits = s.members.conns, s.paths.inFlight, s.framesLost,
+		s.framesRetransmitted
+	for m := s.paths.txMask; m != 0; m &= m - 1 {
+		t := s.paths.tx[bits.TrailingZeros64(m)]
 		n, _ := t.ledger.InFlight()
 		st.Paths = append(st.Paths, PathStatus{
-			Link: t.link, PeerLink: int(t.number), PeerMAC: [6]byte(t.header[:6]), State: t.state.String(), MTU: t.mtu,
-			PeerMTU: t.s.remoteLink(t.number).mtu, Joined: t.joined, SRTT: t.rtt.SRTT(), MinRTT: t.rtt.Min(),
+			Link: t.link, PeerLink: int(t.number), PeerAddr: t.to, State: t.state.String(),
+			MTU: t.pmtu.mtu, PeerMTU: t.s.remoteLink(t.number).mtu,
+			Joined: t.pmtu.joined, SRTT: t.rtt.SRTT(), MinRTT: t.rtt.Min(),
 			Window: t.cwnd.Frames(), InFlight: n, Counters: t.count,
 		})
 	}

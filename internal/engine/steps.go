@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"multiedge/internal/engine/peering"
+	"multiedge/internal/engine/queue"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
@@ -10,52 +13,42 @@ import (
 // says what is to be computed (NextStep): its owner does so on another thread (Step.Do) and brings the result back
 // (Stepped). A handshake, and a session's exchange of keys, has one Step at most at a time.
 
-// rank says how much is known about the sender of a request for a handshake. Each rank has its own share of the
-// computing.
-type rank uint8
-
-const (
-	rankPeer     rank = iota // ours, and that of an address of a peer's open session
-	rankHeard                // a node of that identity said Hello from the address
-	rankStranger             // all others
-	ranks
-)
-
 // rankOf is the rank of the sender of an Init from src.
-func (e *Endpoint) rankOf(src [6]byte, in *wire.Init) rank {
-	p := e.peerByID[peerID{NodeID(in.Node), in.Shard}]
+func (e *Endpoint) rankOf(src frame.Addr, in *wire.Init) peering.Rank {
+	p := e.peers.byID[peerID{NodeID(in.Node), in.Shard}]
 	switch {
 	case p == nil:
-		return rankStranger
-	case p.session != nil && p.session.opener != nil && p.session.hasLink(src):
-		return rankPeer
-	case p.remote[in.Link].mac == src:
-		return rankHeard
+		return peering.RankStranger
+	case p.session != nil && p.session.trust.opener != nil && p.session.hasLink(src):
+		return peering.RankPeer
+	case p.remote[in.Link].addr == src:
+		return peering.RankHeard
 	}
-	return rankStranger
+	return peering.RankStranger
 }
 
 // hasLink reports whether the peer announced a link of that address, in the session.
-func (s *session) hasLink(mac [6]byte) bool {
-	for j := range s.links {
-		if s.links[j].slots > 0 && s.links[j].mac == mac {
+func (s *session) hasLink(addr frame.Addr) bool {
+	for j := range s.peerLinks.links {
+		if s.peerLinks.links[j].slots > 0 && s.peerLinks.links[j].addr == addr {
 			return true
 		}
 	}
 	return false
 }
 
-// shaking is what handshakes and exchanges of keys need beside their sessions, and what bounds those that others begin.
-type shaking struct {
-	steps    [ranks]queue[*Step]
+// handshakes is what handshakes and exchanges of keys need beside their sessions, and what bounds those that others
+// begin.
+type handshakes struct {
+	steps    [peering.Ranks]queue.Queue[*Step]
 	stepTurn bool
 	pending  []*session // that answer an Init and are not open, at most maxPending
-	cookies  cookies
-	retries  ration // of Retry
-	answers  ration // of handshakes that others begin
+	cookies  peering.Cookies
+	retries  peering.Ration // of Retry
+	answers  peering.Ration // of handshakes that others begin
 	openers  openers
-	graves   []grave
-	graveAt  mono.Time // Never: there are none
+	retired  []retiredKeys
+	eraseAt  mono.Time // Never: there are none
 }
 
 // Step is one piece of computing. It belongs to the endpoint but between NextStep and Stepped.
@@ -126,9 +119,9 @@ func (st *Step) exchange() {
 }
 
 // give has a step computed: now, or when the owner asks for it.
-func (e *Endpoint) give(now mono.Time, r rank, st *Step) {
+func (e *Endpoint) give(now mono.Time, r peering.Rank, st *Step) {
 	if e.cfg.Deferred {
-		e.steps[r].push(st)
+		e.shakes.steps[r].Push(st)
 		return
 	}
 	st.Do()
@@ -138,25 +131,25 @@ func (e *Endpoint) give(now mono.Time, r rank, st *Step) {
 // StepWaits reports whether NextStep would return one.
 func (e *Endpoint) StepWaits(strangers bool) bool {
 	if strangers {
-		return e.steps[rankHeard].len()+e.steps[rankStranger].len() > 0
+		return e.shakes.steps[peering.RankHeard].Len()+e.shakes.steps[peering.RankStranger].Len() > 0
 	}
-	return e.steps[rankPeer].len() > 0
+	return e.shakes.steps[peering.RankPeer].Len() > 0
 }
 
 // NextStep takes a step that is to be computed, nil if there is none: one of strangers, else of ours and of peers. Its
 // owner passes it to Stepped afterwards.
 func (e *Endpoint) NextStep(strangers bool) *Step {
-	queues := e.steps[rankPeer : rankPeer+1]
+	queues := e.shakes.steps[peering.RankPeer : peering.RankPeer+1]
 	if strangers {
-		queues = e.steps[rankHeard:]
-		if e.stepTurn = !e.stepTurn; e.stepTurn && queues[1].len() > 0 {
+		queues = e.shakes.steps[peering.RankHeard:]
+		if e.shakes.stepTurn = !e.shakes.stepTurn; e.shakes.stepTurn && queues[1].Len() > 0 {
 			queues = queues[1:]
 		}
 	}
 	for i := range queues {
-		if q := &queues[i]; q.len() > 0 {
-			st := *q.front()
-			q.pop()
+		if q := &queues[i]; q.Len() > 0 {
+			st := *q.Front()
+			q.Pop()
 			st.taken()
 			return st
 		}
@@ -214,7 +207,7 @@ func (s *session) step(now mono.Time, h *handshake) {
 	}
 	st := &Step{s: s, h: h, keys: h.seal == nil || h.open == nil, node: *s.e.cfg.Secure}
 	if !h.begun {
-		h.begun, h.told = true, s.e.linkVersion
+		h.begun, h.told = true, s.e.hellos.linkVersion
 		st.params = s.params()
 		if h.dialer {
 			st.peer, _ = s.e.cfg.Secure.Peers.ByNode(s.peer.id)
@@ -250,12 +243,12 @@ func (s *session) shaken(now mono.Time, st *Step) {
 		h.in[secure.Initial].take() // both ends have said all of that level: what came meanwhile is forged
 	}
 	h.sealer, h.opener = st.sealer, st.opener
-	s.hs = h
+	s.trust.hs = h
 	if st.err != nil {
 		s.handshakeFailed(now, st.err)
 		return
 	}
-	if len(s.tries) > 0 && h.done && !s.proved(now) {
+	if len(s.trust.tries) > 0 && h.done && !s.proved(now) {
 		return
 	}
 	h.wait = handshakeRepeat
@@ -277,7 +270,7 @@ func (s *session) openEarly(now mono.Time, h *handshake) {
 	h.early = nil
 	for _, b := range early {
 		var head wire.Header
-		if head.DecodeClear(b) == nil && s.hs == h {
+		if head.DecodeClear(b) == nil && s.trust.hs == h {
 			s.e.onSealedCrypto(now, s, &head, b)
 		}
 	}
@@ -290,7 +283,7 @@ func (e *Endpoint) close(s *session, h *handshake) {
 	}
 	if h.over = true; h.queued {
 		h.busy, h.queued = false, false
-		e.steps[h.rank].remove(func(st *Step) bool { return st.h == h })
+		e.shakes.steps[h.rank].Remove(func(st *Step) bool { return st.h == h })
 	}
 	if !h.busy { // else when its step is done
 		e.closed(s, h)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 )
@@ -64,7 +65,7 @@ func impostor(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 1500, RxSlots: 256})
+	n.e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(1, 0)), MTU: 1500, RxSlots: 256})
 	n.e.Listen("test")
 	false_, true_ := identity(2).Public().Node(), idOf(1)
 	r.pass = func(from int, f *flight) bool {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/wire"
 )
 
@@ -240,7 +241,8 @@ func probeAtTheEnd(t *testing.T, at int) {
 	r := newRig(t, rigOptions{mtu: 9000, super: superBytes})
 	r.connect(engine.DialOptions{})
 	r.settle()
-	link := engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256, Super: superBytes, Overhead: 62}
+	link := engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(1, 0)), MTU: 9000, RxSlots: 256, Super: superBytes,
+		Overhead: 62}
 	if err := r.n[1].e.SetLink(r.now, 0, link); err != nil {
 		t.Fatal(err)
 	}
@@ -370,8 +372,9 @@ func TestRaisedWhileSuspect(t *testing.T) {
 		if got := r.path(0, 0).State; got != "suspect" {
 			t.Fatalf("the path is %s", got)
 		}
-		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(1, 0), MTU: 9000, RxSlots: 256,
-			Super: superBytes, Overhead: 62}); err != nil {
+		if err := r.n[1].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(1, 0)), MTU: 9000,
+			RxSlots: 256,
+			Super:   superBytes, Overhead: 62}); err != nil {
 			t.Fatal(err)
 		}
 		s.run(100*time.Millisecond, func() bool { return false })

@@ -11,8 +11,9 @@ import (
 // reports false if s is not wanted.
 func (s *session) supersede(now mono.Time, doubted uint32) bool {
 	e, old := s.e, s.peer.session
-	if d := e.byNumber[doubted]; doubted != 0 && d != nil && d == old && d.state == sessionOpen && d.epoch == s.epoch {
-		s.hs.answer, s.hs.again = wire.CryptoKept, 0
+	if d := e.sessions.byNumber[doubted]; doubted != 0 && d != nil && d == old && d.state == sessionOpen &&
+		d.epoch == s.epoch {
+		s.trust.hs.answer, s.trust.hs.again = wire.CryptoKept, 0
 		s.lastWord(now)
 		return false
 	}
@@ -41,18 +42,18 @@ func (s *session) supersede(now mono.Time, doubted uint32) bool {
 // prevails reports whether s, that we asked for, stays rather than one that the peer asked for in the same life: it has
 // our last word, or will have it.
 func (s *session) prevails(peers *session) bool {
-	if s == nil || s.state != sessionShaking || !s.hs.dialer || !s.hs.done ||
+	if s == nil || s.state != sessionShaking || !s.trust.hs.dialer || !s.trust.hs.done ||
 		string(s.e.cfg.Node[:]) >= string(peers.peer.id[:]) {
 		return false
 	}
 	var p wire.Params
-	return p.Decode(s.hs.params) == nil && p.Epoch == peers.epoch
+	return p.Decode(s.trust.hs.params) == nil && p.Epoch == peers.epoch
 }
 
 // stale reports whether the peer asked for s before it opened old: the last word of s was late, and the peer has
 // forgotten s.
 func (s *session) stale(old *session) bool {
-	if old.asked || old.served { // the peer has, or had, old open
+	if old.trust.asked || old.served { // the peer has, or had, old open
 		return s.born <= old.opened
 	}
 	return s.born < old.born
@@ -67,9 +68,9 @@ func (s *session) inherit(now mono.Time, old *session) {
 // adopt takes over the requests that old was to carry and that nobody has answered: they are made again.
 func (s *session) adopt(now mono.Time, old *session) {
 	old.dropPaths(now)
-	for old.dials.n > 0 {
-		c := old.dials.head
-		c.owesAck = false
+	for old.members.dials.n > 0 {
+		c := old.members.dials.head
+		c.recv.owesAck = false
 		s.e.leaveList(c)
 		c.detach()
 		c.join(s)
@@ -84,8 +85,8 @@ func (s *session) doubt(now mono.Time) {
 	}
 	p.doubtAt = now.Add(doubtEvery)
 	n := s.e.newSession(now, p, s.e.cfg.Scheduler)
-	n.doubted = s.remote
-	n.initWait = firstInit
+	n.trust.doubted = s.remote
+	n.setup.initWait = firstInit
 	p.doubt = n
 	n.sendInit(now)
 }

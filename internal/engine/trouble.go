@@ -58,17 +58,17 @@ func (e *Endpoint) note(now mono.Time, i int, h *wire.Hello) {
 	if h.Flags&wire.HelloSecure == 0 {
 		w.trouble = TroublePlaintext
 	}
-	if e.wrong == nil {
-		e.wrong = map[string]heardWrong{}
+	if e.hellos.wrong == nil {
+		e.hellos.wrong = map[string]heardWrong{}
 	}
-	if _, there := e.wrong[who.Name]; there || len(e.wrong) < maxWrong {
-		e.wrong[who.Name] = w
+	if _, there := e.hellos.wrong[who.Name]; there || len(e.hellos.wrong) < maxWrong {
+		e.hellos.wrong[who.Name] = w
 	}
 }
 
 // wrongNames lists what note remembers.
 func (e *Endpoint) wrongNames(now mono.Time) (list []NameTrouble) {
-	for name, w := range e.wrong {
+	for name, w := range e.hellos.wrong {
 		list = append(list, NameTrouble{Name: name, Trouble: w.trouble, Node: w.node, Link: w.link, Ago: now.Sub(w.at)})
 	}
 	return list

@@ -3,7 +3,6 @@ package inspect
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"os"
 	"reflect"
 	"strconv"
@@ -38,7 +37,7 @@ func (p *part) fill(shard int) {
 		p.Peers = append(p.Peers, st)
 	}
 	if c := &p.raw.Claim; p.raw.Counters.IdentityClaims > 0 {
-		p.Claim = &Claim{Link: nameOf(p.Links, c.Link), MAC: net.HardwareAddr(c.MAC[:]).String(), Ago: c.Ago}
+		p.Claim = &Claim{Link: nameOf(p.Links, c.Link), MAC: c.Addr.String(), Ago: c.Ago}
 	}
 }
 

@@ -181,7 +181,7 @@ func peerStatus(p *engine.PeerStatus, links []LinkStatus) PeerStatus {
 	for i := range p.Paths {
 		t := &p.Paths[i]
 		ps := PathStatus{
-			Link: nameOf(links, t.Link), PeerLink: t.PeerLink, PeerMAC: net.HardwareAddr(t.PeerMAC[:]).String(),
+			Link: nameOf(links, t.Link), PeerLink: t.PeerLink, PeerMAC: t.PeerAddr.String(),
 			State: t.State, MTU: t.MTU, PeerMTU: t.PeerMTU, Datagrams: t.Joined,
 			SRTT: int64(t.SRTT), MinRTT: int64(t.MinRTT), Window: t.Window, InFlight: t.InFlight,
 			Counters: countsOf(t.Counters),

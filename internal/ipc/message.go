@@ -41,11 +41,11 @@ type Message struct {
 	Name string // hello: of the program, or the node; export, advert: of the memory; trace: of a link
 
 	Conn    uint32
-	Queue   uint32 // receive queue; incoming: 1 + the user who dials, of the same daemon, 0: a peer does
+	Queue   uint32 // receive queue
 	Peer    string
 	Service string
 	Data    []byte
-	Ordered bool
+	Asked   // dial, incoming
 
 	Scheduler string
 	Timeout   time.Duration // zero: the daemon's own
@@ -67,6 +67,12 @@ type Message struct {
 	Page  int
 	More  bool // further pages follow
 	Body  json.RawMessage
+}
+
+// Asked is more of a connection that is asked for.
+type Asked struct {
+	Ordered bool   // dial
+	Caller  uint32 // incoming: 1 + the user who dials, of the same daemon, 0: a peer does
 }
 
 // Brought says what comes along as a descriptor: memory that the client made, or all memory of its process.

@@ -102,7 +102,7 @@ func connAndQueue(f *body, m *Message) { // A5.25
 
 func incomingEvent(f *body, m *Message) { // A5.15
 	f.u32(16, &m.Conn)
-	f.u32(20, &m.Queue)
+	f.u32(20, &m.Caller)
 	f.name(24, "service", &m.Service)
 	f.name(90, "peer", &m.Peer)
 	f.data(156, &m.Data)

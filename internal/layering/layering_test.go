@@ -41,15 +41,21 @@ var allowed = map[string]string{
 		"linkdrv regmem remap flowctl sched",
 	"internal/config": "internal/identity internal/engine internal/wire internal/secure internal/ipc linkdrv regmem " +
 		"flowctl sched",
-	"internal/sim": "internal/engine internal/wire internal/secure internal/mono flowctl regmem sched",
+	"internal/sim": "internal/engine internal/frame internal/wire internal/secure internal/mono flowctl regmem " +
+		"sched",
 	"internal/lab": "internal/mono internal/ethtool linkdrv",
 	"internal/engine": "internal/frame internal/hist internal/prefetch internal/wire internal/secure internal/seqnum " +
 		"internal/mono flowctl sched regmem remap",
+	"internal/engine/op":      "",
+	"internal/engine/path":    "internal/mono",
+	"internal/engine/peering": "internal/frame internal/mono internal/wire",
+	"internal/engine/queue":   "",
+
 	"internal/identity": "internal/secure",
 	"internal/secure":   "internal/aesgcm",
 	"internal/aesgcm":   "",
 	"internal/frame":    "",
-	"internal/wire":     "",
+	"internal/wire":     "internal/frame",
 	"internal/ipc":      "",
 	"internal/trace":    "internal/wire internal/mono",
 	"internal/idle":     "internal/mono",
@@ -73,6 +79,7 @@ var allowed = map[string]string{
 // pure lists the packages that must not touch the operating system. Of remap, files for linux may: they map memory, and
 // hold nothing that thinks.
 var pure = []string{"flowctl", "sched", "remap", "internal/engine", "internal/secure", "internal/wire", "internal/sim",
+	"internal/engine/op", "internal/engine/path", "internal/engine/peering", "internal/engine/queue",
 	"internal/seqnum", "internal/idle", "internal/hist", "internal/frame", "internal/prefetch", "internal/trace",
 	"internal/mono"}
 

@@ -28,21 +28,21 @@ func (s *Shard) Detach(c *Client) {
 }
 
 func (s *Shard) attach(c *Client) error {
-	c.slot = len(s.clients)
-	for i, other := range s.clients {
+	c.slot = len(s.clients.list)
+	for i, other := range s.clients.list {
 		if other == nil {
 			c.slot = i
 			break
 		}
 	}
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(c.submit.FD())}
-	if err := unix.EpollCtl(s.doorbells, unix.EPOLL_CTL_ADD, c.submit.FD(), &ev); err != nil {
+	if err := unix.EpollCtl(s.idle.doorbells, unix.EPOLL_CTL_ADD, c.submit.FD(), &ev); err != nil {
 		return fmt.Errorf("watching the client's doorbell: %w", err)
 	}
-	if c.slot == len(s.clients) {
-		s.clients = append(s.clients, nil)
+	if c.slot == len(s.clients.list) {
+		s.clients.list = append(s.clients.list, nil)
 	}
-	s.clients[c.slot] = c
+	s.clients.list[c.slot] = c
 	c.rings.BeatPulse()
 	s.countUsers()
 	return nil
@@ -51,21 +51,21 @@ func (s *Shard) attach(c *Client) error {
 // countUsers notes whose the clients are, dying ones too, and whether they belong to more than one user: several may
 // share an account, and must not see each other's bytes all the same.
 func (s *Shard) countUsers() {
-	s.tenants, s.mixed = nil, false
+	s.clients.tenants, s.clients.mixed = nil, false
 	var first *Client
 	of := map[uint32]*tenant{}
-	for _, c := range s.clients {
+	for _, c := range s.clients.list {
 		if c == nil {
 			continue
 		}
 		if first == nil {
 			first = c
 		}
-		s.mixed = s.mixed || c.label.UID != first.label.UID || c.user.id != first.user.id
+		s.clients.mixed = s.clients.mixed || c.label.UID != first.label.UID || c.user.id != first.user.id
 		uid := c.user.id
 		if of[uid] == nil {
 			of[uid] = &tenant{}
-			s.tenants = append(s.tenants, of[uid])
+			s.clients.tenants = append(s.clients.tenants, of[uid])
 		}
 		of[uid].clients = append(of[uid].clients, c)
 	}
@@ -79,19 +79,19 @@ func (s *Shard) detach(now mono.Time, c *Client) {
 	}
 	c.rings = nil
 	c.ring.end()
-	s.dying++
-	unix.EpollCtl(s.doorbells, unix.EPOLL_CTL_DEL, c.submit.FD(), nil)
+	s.clients.dying++
+	unix.EpollCtl(s.idle.doorbells, unix.EPOLL_CTL_DEL, c.submit.FD(), nil)
 	for _, name := range c.names {
 		s.eng.Unlisten(name)
-		delete(s.services, name)
-		s.offered.release(name)
+		delete(s.clients.services, name)
+		s.clients.offered.release(name)
 	}
 	c.names = nil
 	c.regions.all(func(r *regmem.Region) { s.grants.RevokeRegion(r) })
 	clear(c.msgs)
 	c.msgs = c.msgs[:0]
-	clear(c.notify)
-	c.notify, c.full = nil, false
+	clear(c.delivery.notify)
+	c.delivery.notify, c.delivery.full = nil, false
 	s.dropConns(now, c, mostDropped)
 }
 
@@ -135,7 +135,7 @@ func (s *Shard) evict(c *Client, why string) {
 	if c.rings == nil {
 		return
 	}
-	s.evictions++
+	s.clients.evictions++
 	s.detach(mono.Now(), c)
 	c.evicted(why)
 }
@@ -144,7 +144,7 @@ func (s *Shard) evict(c *Client, why string) {
 // reports whether there may be connections left to end.
 func (s *Shard) reapClients(now mono.Time) (more bool) {
 	most := mostDropped
-	for _, c := range s.clients {
+	for _, c := range s.clients.list {
 		if c == nil || c.rings != nil {
 			continue
 		}
@@ -157,7 +157,7 @@ func (s *Shard) reapClients(now mono.Time) (more bool) {
 
 // inUse reports whether the engine may still touch memory of a dead client, or name it in an event.
 func (s *Shard) inUse(c *Client) bool {
-	if len(c.conns) > 0 || c.inflight+c.posted > 0 {
+	if len(c.conns) > 0 || c.flight.inflight+c.receives.posted > 0 {
 		return true
 	}
 	busy := false
@@ -172,8 +172,8 @@ func (s *Shard) free(now mono.Time, c *Client) {
 		s.exchange.remove(r)
 		s.dropSpace(now, r)
 	})
-	s.clients[c.slot] = nil
-	s.dying--
+	s.clients.list[c.slot] = nil
+	s.clients.dying--
 	s.countUsers()
 	close(c.gone)
 }

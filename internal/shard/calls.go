@@ -11,15 +11,15 @@ type Calls struct {
 }
 
 // fold takes over what was counted beside a sleep, without the token.
-func (c *Calls) fold(b *bed) {
+func (c *Calls) fold(b *pollSet) {
 	c.Looks += b.looks
 	b.looks = 0
 }
 
 // systemCalls is what the shard has counted so far. It runs by Do.
 func (s *Shard) systemCalls() Calls {
-	c := s.calls
+	c := s.idle.calls
 	c.Wakes += s.box.woken()
-	c.Looks += s.alarm.sets
+	c.Looks += s.idle.alarm.sets
 	return c
 }

@@ -33,21 +33,21 @@ type Client struct {
 	// rung by us; the client has what watches it alone, since nothing that the shard does may wait for a client
 	ring ringer
 
-	submissions
+	taken submissions
 
-	flying
+	flight flying
 
-	receives
-	regions regionSet
-	conns   map[engine.ConnID]*Conn
-	last    *Conn // the connection of the latest submission
-	ends    ends
-	names   []string
-	dialing int // dials that were not answered
-	backlog int // requests of peers the client has not answered
-	exports int
+	receives receives
+	regions  regionSet
+	conns    map[engine.ConnID]*Conn
+	last     *Conn // the connection of the latest submission
+	ends     ends
+	names    []string
+	dialing  int // dials that were not answered
+	backlog  int // requests of peers the client has not answered
+	exports  int
 
-	delivery
+	delivery delivery
 	carrying *carrying // nil: it has no heap grant
 
 	msgs    []*ipc.Message // said in this iteration, sent after the completion ring is published
@@ -186,11 +186,11 @@ func NewClient(l Label, u *User, out *Outbox, rings *ipc.Rings, submit, ring *ip
 	c := &Client{
 		label: l, user: u, out: out, evicted: evicted, rings: rings, sq: rings.SubmitConsumer(),
 		cq: rings.CompleteProducer(), submit: submit, ring: ringer{bell: ring},
-		flying: flying{ops: make([]opSlot, depth), free: make([]uint32, depth)}, conns: map[engine.ConnID]*Conn{},
+		flight: flying{ops: make([]opSlot, depth), free: make([]uint32, depth)}, conns: map[engine.ConnID]*Conn{},
 		gone: make(chan struct{}),
 	}
-	for i := range c.free {
-		c.free[i] = uint32(depth - 1 - i)
+	for i := range c.flight.free {
+		c.flight.free[i] = uint32(depth - 1 - i)
 	}
 	return c
 }
@@ -227,7 +227,9 @@ func (c *Client) leavesUnread(most int) bool {
 
 // promised is how many places in the completion ring are taken in advance: every operation in flight, every write that
 // may still fail late, and every posted buffer has its own.
-func (c *Client) promised() int { return c.inflight + c.hidden + c.posted + c.late }
+func (c *Client) promised() int {
+	return c.flight.inflight + c.flight.hidden + c.receives.posted + c.flight.late
+}
 
 // roomForOp reports whether a completion can be promised: every operation in flight and every posted buffer has its
 // place in the completion ring.
@@ -242,7 +244,7 @@ func (c *Client) roomForOp() (bool, error) {
 
 // roomForNotify reports whether a notification may be delivered: half of the ring stays for completions.
 func (c *Client) roomForNotify() (bool, error) {
-	need := c.inflight + c.hidden + c.late + max(c.posted, c.cqSize()/2)
+	need := c.flight.inflight + c.flight.hidden + c.flight.late + max(c.receives.posted, c.cqSize()/2)
 	if c.cq.Room() > need {
 		return true, nil
 	}
@@ -253,7 +255,7 @@ func (c *Client) roomForNotify() (bool, error) {
 func (c *Client) cqSize() int { return int(c.rings.Layout().CQ) }
 
 // stalled reports whether copied submissions wait for room somewhere.
-func (c *Client) stalled() bool { return c.next < c.count }
+func (c *Client) stalled() bool { return c.taken.next < c.taken.count }
 
 // put stores an entry in the completion ring. Room was reserved.
 func (s *Shard) put(c *Client, e *ipc.CQE) {
@@ -275,30 +277,30 @@ func (s *Shard) say(c *Client, m *ipc.Message) {
 func (s *Shard) touch(c *Client) {
 	if !c.touched {
 		c.touched = true
-		s.touched = append(s.touched, c)
+		s.clients.touched = append(s.clients.touched, c)
 	}
 }
 
 // flushClients publishes completions, wakes sleeping clients and hands messages to the writers.
 func (s *Shard) flushClients() {
-	s.gaveClients = s.gaveClients || len(s.touched) > 0
-	for i, c := range s.touched {
-		s.touched[i] = nil
+	s.clients.gave = s.clients.gave || len(s.clients.touched) > 0
+	for i, c := range s.clients.touched {
+		s.clients.touched[i] = nil
 		c.touched = false
 		if c.rings != nil {
 			s.flushClient(c)
 		}
 	}
-	s.touched = s.touched[:0]
+	s.clients.touched = s.clients.touched[:0]
 }
 
 func (s *Shard) flushClient(c *Client) {
 	if c.cq.Publish() {
-		s.calls.Wakes++
+		s.idle.calls.Wakes++
 		c.ring.ring()
-		s.calls.Looks += c.ring.looks
+		s.idle.calls.Looks += c.ring.looks
 		c.ring.looks = 0
-		s.rang = true
+		s.clients.rang = true
 	}
 	if c.behind() {
 		s.evict(c, "its memory takes longer to be read and written than its connections live")

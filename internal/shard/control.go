@@ -104,7 +104,7 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 	cn.request, cn.peer, cn.dials = m.ID, m.Peer, true
 	if s.eng.IsSelf(m.Peer) {
 		cn.inside = true
-		s.offered.calls(engine.InsideToken(s.number, id), c.label.UID)
+		s.clients.offered.calls(engine.InsideToken(s.number, id), c.label.UID)
 	}
 	c.dialing++
 	c.user.dials.Add(1)
@@ -123,13 +123,13 @@ func (s *Shard) Listen(_ mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 		return nil, ipc.Errorf(ipc.CodeLimit, "this client offers %d services already; withdraw some or raise "+
 			"limits.services", len(c.names))
 	}
-	if owner := s.offered.claim(service, c); owner != nil {
+	if owner := s.clients.offered.claim(service, c); owner != nil {
 		return nil, ipc.Errorf(ipc.CodeExists,
 			"process %d waits for service %q already; choose another name or stop that "+
 				"process", owner.label.PID, service)
 	}
 	s.eng.Listen(service)
-	s.services[service] = c
+	s.clients.services[service] = c
 	c.names = append(c.names, service)
 	return m.Reply(), nil
 }
@@ -137,12 +137,12 @@ func (s *Shard) Listen(_ mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 // Unlisten withdraws it.
 func (s *Shard) Unlisten(_ mono.Time, c *Client, m *ipc.Message) (*ipc.Message, error) {
 	service := m.Service
-	if s.services[service] != c {
+	if s.clients.services[service] != c {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "this client does not offer service %q", service)
 	}
 	s.eng.Unlisten(service)
-	delete(s.services, service)
-	s.offered.release(service)
+	delete(s.clients.services, service)
+	s.clients.offered.release(service)
 	for i, name := range c.names {
 		if name == service {
 			c.names = slices.Delete(c.names, i, i+1)

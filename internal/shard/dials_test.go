@@ -40,7 +40,7 @@ func TestDialsLeaveRoomForOthers(t *testing.T) {
 	})
 	var one *Conn
 	s.Do(func(now mono.Time) {
-		for _, cn := range s.conns {
+		for _, cn := range s.clients.conns {
 			if cn.client.user == crowd {
 				one = cn
 			}

@@ -18,7 +18,7 @@ const driverLease = time.Millisecond
 
 // longestNap bounds what driverLease promises after drivers were at it for long: waking the thread costs them a few
 // microseconds each time.
-const longestNap = 8 * time.Millisecond
+const longestPause = 8 * time.Millisecond
 
 // driveLooks is how many iterations in a row may find nothing before the driver looks at other things: some 200 ns
 // each.
@@ -32,9 +32,9 @@ func (s *Shard) Drive() (worked, ran bool) {
 		return false, false
 	}
 	now := mono.Now()
-	s.lease.Store(int64(now.Add(driverLease)))
+	s.runner.lease.Store(int64(now.Add(driverLease)))
 	if !s.Hold() {
-		s.wanted.Store(true)
+		s.runner.wanted.Store(true)
 		return false, false
 	}
 	for range driveLooks {
@@ -53,52 +53,52 @@ func (s *Shard) Drive() (worked, ran bool) {
 	return worked, true
 }
 
-// Drowse blocks a driver that has nothing to do, in the thread's stead, until something happens or fd becomes readable:
-// what wakes it is one step from the wire. It returns at once if somebody else holds the token.
-func (s *Shard) Drowse(fd int) {
+// DriverSleep blocks a driver that has nothing to do, in the thread's stead, until something happens or fd becomes
+// readable: what wakes it is one step from the wire. It returns at once if somebody else holds the token.
+func (s *Shard) DriverSleep(fd int) {
 	if s.stopping.Load() || !s.Hold() {
 		return
 	}
-	if s.resting.Load() { // the thread was not woken yet, or is getting up: next time
-		s.calls.Yields++
+	if s.runner.threadSleeps.Load() { // the thread was not woken yet, or is getting up: next time
+		s.idle.calls.Yields++
 		s.Release()
 		s.box.wake()
 		yield()
 		return
 	}
-	s.wanted.Store(false) // it asks the thread to step back, and the thread has
-	b := &s.driverBed
+	s.runner.wanted.Store(false) // it asks the thread to step back, and the thread has
+	b := &s.idle.driverSet
 	ready := !s.prepareSleep(mono.Now(), b)
 	if !ready {
-		s.lease.Store(int64(mono.Never))
+		s.runner.lease.Store(int64(mono.Never))
 		b.set = append(b.set, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-		s.dozing.Store(true)
+		s.runner.driverSleeps.Store(true)
 	}
 	s.Release()
 	if ready {
 		return
 	}
 	s.sleep(b)
-	s.dozing.Store(false)
-	s.lease.Store(int64(mono.Now().Add(driverLease)))
+	s.runner.driverSleeps.Store(false)
+	s.runner.lease.Store(int64(mono.Now().Add(driverLease)))
 }
 
 // leaveToDrivers sleeps until no drive has happened, or been asked for, for a lease. While drivers are at it without a
 // pause it looks ever less often.
 func (s *Shard) leaveToDrivers() {
-	s.wanted.Store(false)
-	nap := driverLease
+	s.runner.wanted.Store(false)
+	pause := driverLease
 	for !s.stopping.Load() {
-		left := mono.Time(s.lease.Load()).Sub(mono.Now())
+		left := mono.Time(s.runner.lease.Load()).Sub(mono.Now())
 		if left <= 0 {
 			yield() // a driver that still holds the token may have been put off this very core
 			return
 		}
-		nap = min(2*nap, longestNap)
+		pause = min(2*pause, longestPause)
 		if left < driverLease-driverLease/16 {
-			nap = left
+			pause = left
 		}
 		// of the runtime: a thread in a system call would keep the runtime's monitor busy, on the driver's core perhaps
-		time.Sleep(nap)
+		time.Sleep(pause)
 	}
 }

@@ -114,16 +114,16 @@ func TestDriverLeavesShardAwake(t *testing.T) {
 		name string
 		do   func(s *Shard, fd int)
 	}{
-		{"drowse", func(s *Shard, fd int) { s.Drowse(fd) }},
-		{"drive and drowse", func(s *Shard, fd int) { s.Drive(); s.Drowse(fd) }},
-		{"drowse twice", func(s *Shard, fd int) { s.Drowse(fd); s.Drive(); s.Drowse(fd) }},
-		{"asked to step back", func(s *Shard, fd int) { s.wanted.Store(true); s.Drowse(fd) }},
+		{"sleep", func(s *Shard, fd int) { s.DriverSleep(fd) }},
+		{"drive and sleep", func(s *Shard, fd int) { s.Drive(); s.DriverSleep(fd) }},
+		{"sleep twice", func(s *Shard, fd int) { s.DriverSleep(fd); s.Drive(); s.DriverSleep(fd) }},
+		{"asked to step back", func(s *Shard, fd int) { s.runner.wanted.Store(true); s.DriverSleep(fd) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, _ := alone(t, still(t))
 			fd, late := eventfd(t, 1), 0
 			for range 10 {
-				waitFor(t, "sleep", mostWait, func() bool { return s.box.asleep.Load() && s.token.Load() == 0 })
+				waitFor(t, "sleep", mostWait, func() bool { return s.box.asleep.Load() && s.runner.token.Load() == 0 })
 				c.do(s, fd)
 				began := time.Now()
 				if err := s.Do(func(mono.Time) {}); err != nil {
@@ -141,20 +141,20 @@ func TestDriverLeavesShardAwake(t *testing.T) {
 }
 
 // Closing waits for a driver that sleeps: what it sleeps on is closed next.
-func TestCloseWaitsForDrowse(t *testing.T) {
+func TestCloseWaitsForDriverSleep(t *testing.T) {
 	for range 5 {
 		s, stop := alone(t, still(t))
 		fd, back := eventfd(t, 0), make(chan bool)
 		go func() {
 			for !s.stopping.Load() {
 				s.Drive()
-				s.Drowse(fd)
+				s.DriverSleep(fd)
 			}
 			back <- true
 		}()
-		waitFor(t, "drowsing", mostWait, s.dozing.Load)
+		waitFor(t, "drowsing", mostWait, s.runner.driverSleeps.Load)
 		stop()
-		if s.dozing.Load() {
+		if s.runner.driverSleeps.Load() {
 			t.Error("closed under a sleeping driver")
 		}
 		<-back

@@ -29,7 +29,7 @@ func (s *Shard) eager(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error)
 	if !done {
 		return true, s.wasted(c) // it raced with the connection's end, if it is not a flood
 	}
-	c.useless = 0
+	c.flight.useless = 0
 	return true, nil
 }
 
@@ -38,7 +38,7 @@ func (s *Shard) compose(c *Client, e *ipc.SQE) (ok bool, err error) {
 	if e.Key == 0 && c.Features&ipc.FeatureMessages == 0 {
 		return false, ipc.ErrEntry
 	}
-	if len(c.free) == 0 {
+	if len(c.flight.free) == 0 {
 		return false, nil
 	}
 	if ok, err = c.roomForOp(); !ok {
@@ -56,18 +56,17 @@ func (s *Shard) compose(c *Client, e *ipc.SQE) (ok bool, err error) {
 	if status != ipc.StatusOK || region.Back != nil {
 		return true, s.reject(c, e, ipc.StatusLocal)
 	}
-	kind := engine.OpWrite
-	if e.Key == 0 {
-		kind = engine.OpSend
-	}
-	slot := c.free[len(c.free)-1]
+	slot := c.flight.free[len(c.flight.free)-1]
 	op := &s.op
-	*op = engine.Op{Kind: kind, Token: uint64(c.slot)<<32 | uint64(slot), Local: mem, Region: region,
+	*op = engine.Op{Kind: engine.OpWrite, Token: uint64(c.slot)<<32 | uint64(slot), Local: mem, Region: region,
 		Key: regmem.Key(e.Key), Off: e.RemoteOff}
+	if e.Key == 0 {
+		op.Kind, op.Off, op.Patience = engine.OpSend, 0, e.RemoteOff
+	}
 	if st := s.eng.Compose(cn.id, op, e.Token); st != engine.OK {
 		return true, s.reject(c, e, ipc.Status(st))
 	}
-	c.free = c.free[:len(c.free)-1]
+	c.flight.free = c.flight.free[:len(c.flight.free)-1]
 	s.took(c, cn, slot, opSlot{conn: cn, token: e.Token})
 	return true, nil
 }

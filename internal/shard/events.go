@@ -3,7 +3,6 @@ package shard
 import (
 	"context"
 	"log/slog"
-	"net"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
@@ -58,8 +57,8 @@ func (s *Shard) handleEvent(now mono.Time, ev *engine.Event) {
 		}
 		return
 	case engine.EvClaim:
-		s.tell(Notice{Kind: NoticeClaim, Link: s.linkName(int(ev.Link)), Text: net.HardwareAddr(ev.Data).String()})
-		s.log.Warn(ClaimText, "link", s.linkName(int(ev.Link)), "mac", net.HardwareAddr(ev.Data).String(), "reason",
+		s.tell(Notice{Kind: NoticeClaim, Link: s.linkName(int(ev.Link)), Text: ev.Text})
+		s.log.Warn(ClaimText, "link", s.linkName(int(ev.Link)), "mac", ev.Text, "reason",
 			s.twin.Reason, "remedy", s.twin.Remedy)
 		return
 	case engine.EvIncoming:
@@ -70,7 +69,7 @@ func (s *Shard) handleEvent(now mono.Time, ev *engine.Event) {
 		s.pinged(now, p, ev)
 		return
 	}
-	cn := s.conns[ev.Conn]
+	cn := s.clients.conns[ev.Conn]
 	if cn == nil {
 		return
 	}
@@ -106,7 +105,7 @@ func (s *Shard) advert(now mono.Time, cn *Conn, ev *engine.Event) {
 
 // incoming offers a peer's request to the client that listens.
 func (s *Shard) incoming(now mono.Time, ev *engine.Event) {
-	c := s.services[ev.Service]
+	c := s.clients.services[ev.Service]
 	if c == nil {
 		s.eng.Refuse(now, ev.Conn, "nobody listens any more")
 		return
@@ -129,7 +128,7 @@ func (s *Shard) incoming(now mono.Time, ev *engine.Event) {
 	}
 	inside := uint32(0)
 	if ev.Token != 0 {
-		uid, waits := s.offered.caller(ev.Token)
+		uid, waits := s.clients.offered.caller(ev.Token)
 		if !waits {
 			s.eng.Refuse(now, ev.Conn, "who asked has gone")
 			return
@@ -140,7 +139,7 @@ func (s *Shard) incoming(now mono.Time, ev *engine.Event) {
 	cn.peer = peerName(ev)
 	c.backlog++
 	m := &ipc.Message{Kind: ipc.KindIncoming, Conn: uint32(cn.id), Service: ev.Service, Peer: cn.peer, Data: ev.Data}
-	m.Queue = inside
+	m.Caller = inside
 	s.say(c, m)
 }
 
@@ -154,7 +153,7 @@ func peerName(ev *engine.Event) string {
 func (s *Shard) newConn(c *Client, id engine.ConnID, state connState) *Conn {
 	cn := &Conn{id: id, client: c, state: state}
 	c.conns[id] = cn
-	s.conns[id] = cn
+	s.clients.conns[id] = cn
 	c.user.conns.Add(1)
 	return cn
 }
@@ -168,7 +167,7 @@ func (s *Shard) answered(cn *Conn) {
 	}
 	if cn.inside {
 		cn.inside = false
-		s.offered.called(engine.InsideToken(s.number, cn.id))
+		s.clients.offered.called(engine.InsideToken(s.number, cn.id))
 	}
 }
 
@@ -240,7 +239,7 @@ func (s *Shard) closed(cn *Conn, ev *engine.Event) {
 func (s *Shard) forget(cn *Conn) {
 	c := cn.client
 	c.dequeue(cn)
-	delete(s.conns, cn.id)
+	delete(s.clients.conns, cn.id)
 	delete(c.conns, cn.id)
 	c.user.conns.Add(-1)
 	if c.last == cn {
@@ -263,25 +262,25 @@ func (s *Shard) dropExports(cn *Conn) {
 
 // unexported is told by the table of a grant that ended.
 func (s *Shard) unexported(owner uint64, mem []byte) {
-	if cn := s.conns[engine.ConnID(owner)]; cn != nil {
+	if cn := s.clients.conns[engine.ConnID(owner)]; cn != nil {
 		cn.client.exports--
 	}
-	if s.blockedLinks > 0 {
-		s.revoked = append(s.revoked, mem)
+	if s.links.blockedLinks > 0 {
+		s.clients.revoked = append(s.clients.revoked, mem)
 	}
 }
 
 // dropRevoked drops the frames that wait and refer to memory of grants that ended.
 func (s *Shard) dropRevoked() {
-	for _, mem := range s.revoked {
+	for _, mem := range s.clients.revoked {
 		s.dropReferring(mem)
 	}
-	s.revoked = nil
+	s.clients.revoked = nil
 }
 
 func (s *Shard) linkName(i int) string {
-	if i < len(s.byIndex) && s.byIndex[i] != nil {
-		return s.byIndex[i].cfg.Name
+	if i < len(s.links.byIndex) && s.links.byIndex[i] != nil {
+		return s.links.byIndex[i].cfg.Name
 	}
 	return "?"
 }

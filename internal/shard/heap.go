@@ -108,7 +108,7 @@ func (s *Shard) finish(c *Client, e *ipc.CQE) {
 	if k := c.carrying; k != nil && e.Status != ipc.StatusOK {
 		if mark := k.carrier.Begun(); !k.carrier.Settled(mark) {
 			k.later = append(k.later, later{mark: mark, done: *e})
-			c.late++
+			c.flight.late++
 			return
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Shard) catchUp(c *Client) {
 	for ; n < len(k.later) && k.carrier.Settled(k.later[n].mark); n++ {
 		l := &k.later[n]
 		if l.say == nil {
-			c.late--
+			c.flight.late--
 		}
 		switch {
 		case c.rings == nil:
@@ -145,5 +145,5 @@ func (c *Client) postponed() int {
 	if c.carrying == nil {
 		return 0
 	}
-	return len(c.carrying.later) - c.late
+	return len(c.carrying.later) - c.flight.late
 }

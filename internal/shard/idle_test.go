@@ -34,7 +34,7 @@ func TestCountersAreRead(t *testing.T) {
 				t.Errorf("asked %d times in %v", d.asked-before, countTime/2)
 			}
 		}
-		s.pulseAt = 0
+		s.clients.pulseAt = 0
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -58,15 +58,15 @@ func (d *stuck) Send([]linkdrv.TxFrame) (int, error) {
 func TestNoSleepOverFailedLink(t *testing.T) {
 	s, _ := alone(t, &stuck{Driver: still(t)})
 	if err := s.Do(func(now mono.Time) {
-		l := s.active[0]
+		l := s.links.active[0]
 		b := s.takeBatch()
 		b.users = 1
 		l.tx, l.batch = append(l.tx, linkdrv.TxFrame{Head: make([]byte, 64)}), b
 		s.flush(now, l)
 		s.retryBlocked(l.retryAt)
-		s.busy = false // nothing else was there to do
-		if !s.failedLinks || s.prepareSleep(now, &s.driverBed) {
-			t.Errorf("failed %v, and the shard would sleep", s.failedLinks)
+		s.idle.busy = false // nothing else was there to do
+		if !s.links.failedLinks || s.prepareSleep(now, &s.idle.driverSet) {
+			t.Errorf("failed %v, and the shard would sleep", s.links.failedLinks)
 			s.wakeUp()
 		}
 	}); err != nil {
@@ -85,7 +85,7 @@ func TestWrap(t *testing.T) {
 	bare := still(t)
 	s, _ := alone(t, bare)
 	if err := s.Do(func(now mono.Time) {
-		l := s.active[0]
+		l := s.links.active[0]
 		check := func(want linkdrv.Driver, scatters bool) {
 			t.Helper()
 			if l.drv != want || (l.scatter != nil) != scatters || l.raw != bare {
@@ -100,10 +100,10 @@ func TestWrap(t *testing.T) {
 			return wrapped{drv}
 		})
 		check(wrapped{bare}, true)
-		s.closeDriver = func(linkdrv.Driver) {}
+		s.links.closeDriver = func(linkdrv.Driver) {}
 		s.SetDriver(now, l, bare)
 		check(wrapped{bare}, true)
-		s.closeDriver = func(drv linkdrv.Driver) { drv.Close() }
+		s.links.closeDriver = func(drv linkdrv.Driver) { drv.Close() }
 		s.SetWrap(now, nil)
 		check(bare, false)
 	}); err != nil {

@@ -23,7 +23,7 @@ func (i Inside) Pings() (n int) {
 // Lent is how many links are lent to receivers.
 func (i Inside) Lent() (n int) {
 	i.Do(func(mono.Time) {
-		for _, l := range i.active {
+		for _, l := range i.links.active {
 			if l.lent != nil {
 				n++
 			}
@@ -35,7 +35,7 @@ func (i Inside) Lent() (n int) {
 // Unread is how many messages wait for the client that offers a service.
 func (i Inside) Unread(service string) (n int) {
 	i.Do(func(mono.Time) {
-		if c := i.services[service]; c != nil {
+		if c := i.clients.services[service]; c != nil {
 			n = len(c.msgs) + c.out.length()
 		}
 	})
@@ -46,7 +46,7 @@ func (i Inside) Unread(service string) (n int) {
 // given bytes behind that.
 func (i Inside) Queue(bulk [][]byte) {
 	i.Do(func(mono.Time) {
-		l := i.active[0]
+		l := i.links.active[0]
 		l.batch = i.takeBatch()
 		l.batch.users = 1
 		for k, b := range bulk {
@@ -61,7 +61,7 @@ func (i Inside) Queue(bulk [][]byte) {
 // Queued returns the numbers of the frames that wait for the first link, and how many were discarded, and drops them.
 func (i Inside) Queued() (numbers []int, discarded uint64) {
 	i.Do(func(mono.Time) {
-		l := i.active[0]
+		l := i.links.active[0]
 		for _, f := range l.tx {
 			numbers = append(numbers, int(f.Head[0]))
 		}
@@ -73,14 +73,14 @@ func (i Inside) Queued() (numbers []int, discarded uint64) {
 
 // Memory returns the bytes of a region of the client in a slot.
 func (i Inside) Memory(slot int, region uint32) (b []byte) {
-	i.Do(func(mono.Time) { b = i.clients[slot].regions.get(region).Mem.Bytes() })
+	i.Do(func(mono.Time) { b = i.clients.list[slot].regions.get(region).Mem.Bytes() })
 	return b
 }
 
 // Clients counts the clients, dying ones too.
 func (i Inside) Clients() (n int) {
 	i.Do(func(mono.Time) {
-		n = len(slices.DeleteFunc(slices.Clone(i.clients), func(c *Client) bool { return c == nil }))
+		n = len(slices.DeleteFunc(slices.Clone(i.clients.list), func(c *Client) bool { return c == nil }))
 	})
 	return n
 }
@@ -88,7 +88,7 @@ func (i Inside) Clients() (n int) {
 // Evict evicts the client in a slot.
 func (i Inside) Evict(slot int) (c *Client) {
 	i.Do(func(mono.Time) {
-		c = i.clients[slot]
+		c = i.clients.list[slot]
 		i.evict(c, "test")
 	})
 	return c
@@ -102,6 +102,6 @@ func (i Inside) Kept(c *Client) (regions, spaces int) {
 
 // Link describes the first link.
 func (i Inside) Link() (info linkdrv.Info) {
-	i.Do(func(mono.Time) { info = i.active[0].info })
+	i.Do(func(mono.Time) { info = i.links.active[0].info })
 	return info
 }

@@ -83,7 +83,7 @@ func TestLinksComeBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &receiver{bell: -1}
-			s, l := &Shard{linkSet: linkSet{receivers: &receivers{all: []*receiver{r}}}}, &Link{take: 1}
+			s, l := &Shard{links: linkSet{receivers: &receivers{all: []*receiver{r}}}}, &Link{take: 1}
 			eng, err := engine.New(engine.Config{Node: engine.NodeID{1}, Epoch: 1,
 				Grants: regmem.NewTable(rand.Reader)})
 			if err != nil {
@@ -102,7 +102,8 @@ func TestLinksComeBack(t *testing.T) {
 			r.loan.Store(c.loan)
 			r.beat.Store(int64(now))
 			now = now.Add(c.beat)
-			if must := c.loan != loanOut && c.loan != loanBusy && c.loan != loanOffer; s.receivers.waiting() != must {
+			if must := c.loan != loanOut && c.loan != loanBusy &&
+				c.loan != loanOffer; s.links.receivers.waiting() != must {
 				t.Errorf("the shard may not sleep: %v", !must)
 			}
 			if serves := s.serves(now, l); serves != (c.back || c.loan == loanOffer) || c.back != (l.lent == nil) {

@@ -70,15 +70,15 @@ func (l *Link) Open() bool { return l.drv != nil }
 
 // AddLink gives a configured link the first free number.
 func (s *Shard) AddLink(cfg config.Link) *Link {
-	for i := range s.byIndex {
-		if s.byIndex[i] == nil {
+	for i := range s.links.byIndex {
+		if s.links.byIndex[i] == nil {
 			l := &Link{index: i, cfg: cfg}
-			s.byIndex[i] = l
-			s.active = append(s.active, l)
+			s.links.byIndex[i] = l
+			s.links.active = append(s.links.active, l)
 			return l
 		}
 	}
-	if l := s.byIndex[insideLink]; l.inside {
+	if l := s.links.byIndex[insideLink]; l.inside {
 		s.DropDriver(mono.Now(), l)
 		s.RemoveLink(l)
 		return s.AddLink(cfg)
@@ -91,27 +91,28 @@ func (s *Shard) AddLink(cfg config.Link) *Link {
 const insideLink = engine.MaxLinks - 1
 
 // SetInside gives the shard the link to the shards of its node, unless it has it, and returns its address.
-func (s *Shard) SetInside(now mono.Time, open func() linkdrv.Driver) ([]byte, error) {
-	l := s.byIndex[insideLink]
+func (s *Shard) SetInside(now mono.Time, open func() linkdrv.Driver) (linkdrv.Addr, error) {
+	l := s.links.byIndex[insideLink]
 	switch {
 	case l == nil:
 		l = &Link{index: insideLink, cfg: config.Link{Name: "inside"}, inside: true}
-		s.byIndex[insideLink] = l
-		s.active = append(s.active, l)
+		s.links.byIndex[insideLink] = l
+		s.links.active = append(s.links.active, l)
 		s.SetDriver(now, l, open())
 	case !l.inside:
-		return nil, ipc.Errorf(ipc.CodeLimit, "this node has %d links, and none is left for connections with itself; "+
-			"configure one less", engine.MaxLinks)
+		return linkdrv.Addr{}, ipc.Errorf(ipc.CodeLimit,
+			"this node has %d links, and none is left for connections with itself; "+
+				"configure one less", engine.MaxLinks)
 	}
-	return l.info.MAC, nil
+	return l.info.Addr(), nil
 }
 
 // RemoveLink forgets a link that has no driver any more; its number is free for another.
 func (s *Shard) RemoveLink(l *Link) {
-	s.byIndex[l.index] = nil
-	for i, other := range s.active {
+	s.links.byIndex[l.index] = nil
+	for i, other := range s.links.active {
 		if other == l {
-			s.active = slices.Delete(s.active, i, i+1)
+			s.links.active = slices.Delete(s.links.active, i, i+1)
 			return
 		}
 	}
@@ -128,18 +129,17 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	l.take = max(1, min(recvBatch, l.info.RxSlots/4))
 	s.countLooks()
 	l.opens++
-	s.maxFrame = max(s.maxFrame, l.info.MTU)
-	s.batchFrames = max(s.batchFrames, framesPerBatch(l.info))
+	s.links.maxFrame = max(s.links.maxFrame, l.info.MTU)
+	s.links.batchFrames = max(s.links.batchFrames, framesPerBatch(l.info))
 	s.stockBatches()
 	if cap(l.tx) == 0 {
 		l.tx = make([]linkdrv.TxFrame, 0, linkdrv.SendBatch)
 	}
 	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight,
-		Super: l.info.Super, Overhead: l.info.Overhead, Inside: l.inside}
+		Addr: l.info.Addr(), Super: l.info.Super, Overhead: l.info.Overhead, Inside: l.inside}
 	if l.info.Pages {
 		lc.Shuffle = linkdrv.Split // what precedes a payload
 	}
-	copy(lc.MAC[:], l.info.MAC)
 	if err := s.eng.SetLink(now, l.index, lc); err != nil {
 		s.log.Error("link cannot be used", "error", err)
 		l.lastErr = err.Error()
@@ -147,8 +147,8 @@ func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	if l.inside {
 		return
 	}
-	if s.receivers != nil {
-		s.receivers.expect(l)
+	if s.links.receivers != nil {
+		s.links.receivers.expect(l)
 	}
 	if s.number > 0 {
 		return // the first says it for all
@@ -171,7 +171,7 @@ func (s *Shard) DropDriver(now mono.Time, l *Link) {
 	if drv := l.drv; s.stopping.Load() {
 		drv.Close()
 	} else {
-		s.closeDriver(drv)
+		s.links.closeDriver(drv)
 	}
 	l.raw, l.drv, l.scatter = nil, nil, nil
 	s.countLooks()
@@ -182,10 +182,10 @@ func (s *Shard) DropDriver(now mono.Time, l *Link) {
 
 // countLooks sets how often an iteration looks while quiet.
 func (s *Shard) countLooks() {
-	s.looks = quietLooks
-	for _, l := range s.active {
+	s.idle.looks = quietLooks
+	for _, l := range s.links.active {
 		if l.drv != nil && l.info.Kind == linkdrv.KindMmsg {
-			s.looks = 1
+			s.idle.looks = 1
 		}
 	}
 }
@@ -216,8 +216,8 @@ type Wrap func(number int, name string, drv linkdrv.Driver) linkdrv.Driver
 
 // SetWrap changes what is around the drivers of all links; nil: nothing. It runs by Do.
 func (s *Shard) SetWrap(now mono.Time, w Wrap) {
-	s.wrap = w
-	for _, l := range s.active {
+	s.links.wrap = w
+	for _, l := range s.links.active {
 		s.recall(now, l)
 		s.wrapLink(l)
 	}
@@ -225,8 +225,8 @@ func (s *Shard) SetWrap(now mono.Time, w Wrap) {
 
 // wrapLink makes a link's driver the one it was given, or a wrapped one.
 func (s *Shard) wrapLink(l *Link) {
-	if l.drv = l.raw; l.drv != nil && s.wrap != nil {
-		l.drv = s.wrap(l.index, l.cfg.Name, l.raw)
+	if l.drv = l.raw; l.drv != nil && s.links.wrap != nil {
+		l.drv = s.links.wrap(l.index, l.cfg.Name, l.raw)
 	}
 	l.scatter, _ = l.drv.(linkdrv.Scatterer)
 }
@@ -234,12 +234,12 @@ func (s *Shard) wrapLink(l *Link) {
 // receive hands waiting frames of every link to the engine. The frames are the driver's; the engine borrows each for
 // the call. Links that are lent are their receivers' (receiver.go).
 func (s *Shard) receive(now mono.Time) (worked bool) {
-	for _, l := range s.active {
+	for _, l := range s.links.active {
 		if l.drv == nil || l.lent != nil && !s.serves(now, l) {
 			continue
 		}
 		n, most, slots, err := 0, l.take, 0, error(nil)
-		if s.receivers != nil {
+		if s.links.receivers != nil {
 			most = s.most(l)
 		}
 		if l.scatter != nil {
@@ -262,11 +262,11 @@ func (s *Shard) receive(now mono.Time) (worked bool) {
 		if l.full++; n < most {
 			l.full = 0
 		}
-		if s.lends && n > 0 && l.full >= LendAfter && l.lent == nil && !l.inside {
+		if s.links.lends && n > 0 && l.full >= LendAfter && l.lent == nil && !l.inside {
 			s.offer(now, l)
 		}
 	}
-	if s.receivers != nil {
+	if s.links.receivers != nil {
 		worked = s.judgeAll(now) || worked
 	}
 	return worked
@@ -276,7 +276,7 @@ func (s *Shard) receive(now mono.Time) (worked bool) {
 // shows no user's bytes to another: until such a frame is joined its payload lies in memory that the other can read and
 // write.
 func (s *Shard) forecast(l *Link) int {
-	if s.mixed || s.copying {
+	if s.clients.mixed || s.copying {
 		return 0
 	}
 	return s.eng.Forecast(l.index, l.slots[:])
@@ -302,21 +302,21 @@ func (s *Shard) linkFailed(l *Link, err error) {
 		return
 	}
 	l.failed = true
-	s.failedLinks = true
+	s.links.failedLinks = true
 	l.lastErr = err.Error()
 }
 
 // reapLinks takes failed links out of service and has them opened anew.
 func (s *Shard) reapLinks(now mono.Time) {
-	if !s.failedLinks {
+	if !s.links.failedLinks {
 		return
 	}
-	s.failedLinks = false
-	for _, l := range s.active {
+	s.links.failedLinks = false
+	for _, l := range s.links.active {
 		if l.failed && l.drv != nil {
 			s.log.Warn("link failed", "link", l.cfg.Name, "error", l.lastErr)
 			s.DropDriver(now, l)
-			s.reopen(l.cfg.Name)
+			s.links.reopen(l.cfg.Name)
 		}
 	}
 }
@@ -335,7 +335,7 @@ func (s *Shard) transmit(now mono.Time) (worked bool) {
 		worked = true
 		sent += n
 		s.sortFrames(b)
-		for _, l := range s.active {
+		for _, l := range s.links.active {
 			if len(l.tx) > 0 && l.batch == b {
 				s.flush(now, l)
 			}
@@ -354,7 +354,7 @@ func (s *Shard) sortFrames(b *txBatch) {
 	b.users = 1
 	for i := range b.Frames {
 		f := &b.Frames[i]
-		l := s.byIndex[f.Link]
+		l := s.links.byIndex[f.Link]
 		if l == nil || l.drv == nil {
 			continue // removed since: the engine has been told and will send elsewhere
 		}
@@ -410,19 +410,19 @@ func (s *Shard) emptied(l *Link) {
 // blocked tells the engine about a change.
 func (s *Shard) blocked(l *Link, on bool) {
 	bit := uint64(1) << l.index
-	if (s.blockedLinks&bit != 0) == on {
+	if (s.links.blockedLinks&bit != 0) == on {
 		return
 	}
-	s.blockedLinks ^= bit
+	s.links.blockedLinks ^= bit
 	s.eng.SetLinkBlocked(l.index, on)
 }
 
 // retryBlocked offers held frames again.
 func (s *Shard) retryBlocked(now mono.Time) {
-	if s.blockedLinks == 0 {
+	if s.links.blockedLinks == 0 {
 		return
 	}
-	for _, l := range s.active {
+	for _, l := range s.links.active {
 		if len(l.tx) > 0 && l.drv != nil && now >= l.retryAt {
 			s.flush(now, l)
 		}
@@ -438,10 +438,10 @@ func (s *Shard) dropUnsent(l *Link) {
 // dropReferring forgets the frames that wait for a link and refer to mem. It is called before mem is unmapped, or its
 // owner hears that peers read it no more, or that a write from it failed.
 func (s *Shard) dropReferring(mem []byte) {
-	if s.blockedLinks == 0 {
+	if s.links.blockedLinks == 0 {
 		return
 	}
-	for _, l := range s.active {
+	for _, l := range s.links.active {
 		waited := len(l.tx)
 		// what else is in a frame was copied
 		l.tx = slices.DeleteFunc(l.tx, func(f linkdrv.TxFrame) bool { return overlap(f.Bulk, mem) })
@@ -455,16 +455,16 @@ func (s *Shard) dropReferring(mem []byte) {
 // stockBatches makes all the batches that the links can hold at once, and the one being filled, with their pages: no
 // burst has to wait for them.
 func (s *Shard) stockBatches() {
-	s.batches = slices.DeleteFunc(s.batches, func(b *txBatch) bool { return !s.fits(b) })
-	for range s.mostBatches() - len(s.batches) {
-		s.batches = append(s.batches, s.newBatch())
+	s.links.batches = slices.DeleteFunc(s.links.batches, func(b *txBatch) bool { return !s.fits(b) })
+	for range s.mostBatches() - len(s.links.batches) {
+		s.links.batches = append(s.links.batches, s.newBatch())
 	}
 }
 
 // mostBatches counts the batches that can be in use: at most one for each blocked link, and one being filled.
 func (s *Shard) mostBatches() int {
 	n := 1
-	for _, l := range s.active {
+	for _, l := range s.links.active {
 		if l.drv != nil {
 			n++
 		}
@@ -473,7 +473,7 @@ func (s *Shard) mostBatches() int {
 }
 
 func (s *Shard) newBatch() *txBatch {
-	return &txBatch{Batch: engine.NewBatch(s.batchFrames, s.maxFrame), maxFrame: s.maxFrame}
+	return &txBatch{Batch: engine.NewBatch(s.links.batchFrames, s.links.maxFrame), maxFrame: s.links.maxFrame}
 }
 
 // leastBatch is the number of frames in a batch, unless whole super-frames are a few more or less.
@@ -490,24 +490,24 @@ func framesPerBatch(link linkdrv.Info) int {
 
 // fits reports whether a batch is what newBatch would make.
 func (s *Shard) fits(b *txBatch) bool {
-	return b.maxFrame == s.maxFrame && cap(b.Frames) == s.batchFrames
+	return b.maxFrame == s.links.maxFrame && cap(b.Frames) == s.links.batchFrames
 }
 
 // takeBatch returns an empty batch.
 func (s *Shard) takeBatch() *txBatch {
-	n := len(s.batches)
+	n := len(s.links.batches)
 	if n == 0 {
 		return s.newBatch()
 	}
-	b := s.batches[n-1]
-	s.batches = s.batches[:n-1]
+	b := s.links.batches[n-1]
+	s.links.batches = s.links.batches[:n-1]
 	return b
 }
 
 func (s *Shard) putBatch(b *txBatch) {
 	b.Reset()
-	if s.fits(b) && len(s.batches) <= len(s.active) {
-		s.batches = append(s.batches, b)
+	if s.fits(b) && len(s.links.batches) <= len(s.links.active) {
+		s.links.batches = append(s.links.batches, b)
 	}
 }
 

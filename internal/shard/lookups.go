@@ -35,7 +35,7 @@ func (o owners) find(s *Shard, r *regmem.Region) int32 {
 	if len(o) == mostOwners {
 		clear(o)
 	}
-	for _, c := range s.clients {
+	for _, c := range s.clients.list {
 		if c != nil && c.regions.any(r.ID) == r {
 			pid = c.label.PID
 		}

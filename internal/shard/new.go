@@ -40,11 +40,11 @@ func New(o Options) (*Shard, error) {
 	s := &Shard{
 		number: o.Number, grants: regmem.NewTable(rand.Reader), limits: cfg.Limits, window: cfg.OpWindow, log: o.Log,
 		twin: o.Twin, tell: o.Tell, pings: map[engine.ConnID]*Ping{},
-		copying:   cfg.Copy == config.CopyBoth || cfg.Copy == config.CopyRx,
-		linkSet:   linkSet{reopen: o.Reopen, closeDriver: o.Close},
-		rubbish:   rubbish{embedded: o.Embedded},
-		clientSet: clientSet{conns: map[engine.ConnID]*Conn{}, services: map[string]*Client{}, offered: o.Services},
-		rest:      rest{wait: waiter{mode: cfg.Poll, spin: idle.Patience{Base: cfg.Spin}}},
+		copying: cfg.Copy == config.CopyBoth || cfg.Copy == config.CopyRx,
+		links:   linkSet{reopen: o.Reopen, closeDriver: o.Close},
+		garbage: garbage{embedded: o.Embedded},
+		clients: clientSet{conns: map[engine.ConnID]*Conn{}, services: map[string]*Client{}, offered: o.Services},
+		idle:    idleness{wait: waiter{mode: cfg.Poll, spin: idle.Patience{Base: cfg.Spin}}},
 	}
 	s.grants.OnRevoke = s.unexported
 	s.openSpaces()
@@ -53,7 +53,7 @@ func New(o Options) (*Shard, error) {
 	}
 	if cfg.Receivers > 0 {
 		// what receivers take is copied
-		s.receivers, s.lends = &receivers{}, cfg.Copy != config.CopyRemap && cfg.Copy != config.CopyNone
+		s.links.receivers, s.links.lends = &receivers{}, cfg.Copy != config.CopyRemap && cfg.Copy != config.CopyNone
 	}
 	ec, err := s.engineConfig(&o)
 	if err != nil {
@@ -65,14 +65,14 @@ func New(o Options) (*Shard, error) {
 	if err = s.open(); err != nil {
 		return nil, err
 	}
-	if s.receivers != nil {
-		if err := s.receivers.start(s, cfg.Receivers); err != nil {
+	if s.links.receivers != nil {
+		if err := s.links.receivers.start(s, cfg.Receivers); err != nil {
 			s.close()
 			s.box.close(0)
 			return nil, err
 		}
 	}
-	s.shaker = newShaker(func(st *engine.Step) error {
+	s.handshaker = newHandshaker(func(st *engine.Step) error {
 		return s.box.post(func(now mono.Time) { s.eng.Stepped(now, st) })
 	})
 	return s, nil
@@ -93,15 +93,15 @@ func (s *Shard) engineConfig(o *Options) (engine.Config, error) {
 		checksum = engine.ChecksumHeader
 	}
 	ec := engine.Config{
-		Node: o.Node, Name: cfg.Name, Epoch: o.Epoch, Seed: o.Seed, EtherType: cfg.EtherType,
+		Node: o.Node, Name: cfg.Name, Epoch: o.Epoch, Seed: o.Seed, Framing: linkdrv.Framing(cfg.EtherType),
 		Checksum: checksum, Scheduler: cfg.Scheduler, Profile: profile, OpWindow: cfg.OpWindow,
 		DialTime: cfg.DialTimeout, DeadTime: cfg.DeadTime, KeepAlive: cfg.KeepAlive, HelloTime: cfg.HelloTime,
 		Grants: s.grants, Secure: o.Secure, Deferred: true, Shard: o.Number, Shards: cfg.Shards,
 		MaxDials: maxDials, CopySend: cfg.Copy == config.CopyBoth, DropMisses: cfg.Misses == config.MissesDrop,
 	}
 	rand.Read(ec.CookieKey[:]) // never fails
-	if s.receivers != nil {
-		ec.Placer = s.receivers
+	if s.links.receivers != nil {
+		ec.Placer = s.links.receivers
 	}
 	if s.exchange != nil {
 		ec.Stage = &s.exchange.stage
@@ -114,12 +114,12 @@ func (s *Shard) open() (err error) {
 	if s.box, err = newMailbox(); err != nil {
 		return err
 	}
-	if s.doorbells, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+	if s.idle.doorbells, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		s.box.close(0)
 		return fmt.Errorf("epoll: %w", err)
 	}
-	if s.alarm, err = newAlarm(); err != nil {
-		unix.Close(s.doorbells)
+	if s.idle.alarm, err = newAlarm(); err != nil {
+		unix.Close(s.idle.doorbells)
 		s.box.close(0)
 		return err
 	}
@@ -128,6 +128,6 @@ func (s *Shard) open() (err error) {
 
 // close closes those but the mailbox's.
 func (s *Shard) close() {
-	unix.Close(s.doorbells)
-	s.alarm.close()
+	unix.Close(s.idle.doorbells)
+	s.idle.alarm.close()
 }

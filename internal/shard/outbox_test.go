@@ -87,7 +87,7 @@ func TestUnreadOfUserIsBounded(t *testing.T) {
 				t.Errorf("a client was told %d things", told)
 			}
 		}
-		s.touched = nil
+		s.clients.touched = nil
 	})
 	if n := u.unread.Load(); n < mostUnread || n > most {
 		t.Errorf("%d messages wait for a user's clients; want %d at most", n, most)
@@ -125,6 +125,6 @@ func TestWhatIsPostponedIsBounded(t *testing.T) {
 		if n := len(c.carrying.later); n < OutboxLimit/2 || n > OutboxLimit/2+1 || c.behind() {
 			t.Errorf("%d messages wait for a courier", n)
 		}
-		s.touched = nil
+		s.clients.touched = nil
 	})
 }

@@ -22,9 +22,9 @@ const mostIdle = 4096
 // aside takes an entry that is no operation.
 func (s *Shard) aside(c *Client, e *ipc.SQE) error {
 	if e.Op == ipc.OpPieces {
-		return c.pieces.add(e)
+		return c.taken.pieces.add(e)
 	}
-	if c.pieces.n > 0 {
+	if c.taken.pieces.n > 0 {
 		return ipc.ErrEntry
 	}
 	return s.credit(c, e)
@@ -48,7 +48,7 @@ func (p *pieces) belongTo(e *ipc.SQE) bool {
 
 // takePieces makes the list of e, whose own range is the last piece.
 func (s *Shard) takePieces(c *Client, e *ipc.SQE) (*engine.Pieces, ipc.Status) {
-	p := &c.pieces
+	p := &c.taken.pieces
 	var list *engine.Pieces
 	if n := len(s.idleLists); n > 0 {
 		list, s.idleLists = s.idleLists[n-1], s.idleLists[:n-1]

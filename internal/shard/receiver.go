@@ -92,7 +92,7 @@ type receivers struct {
 // start starts n threads that receive for s, which has its engine.
 func (rs *receivers) start(s *Shard, n int) error {
 	patience := lentIdle
-	if s.wait.mode == "block" {
+	if s.idle.wait.mode == "block" {
 		patience = 0
 	}
 	for range n {
@@ -132,7 +132,7 @@ func (rs *receivers) expect(l *Link) {
 // offer offers a link to a receiver that has none, if there is one that had a core when it was last seen. Like all that
 // follows, the shard calls it.
 func (s *Shard) offer(now mono.Time, l *Link) {
-	for _, r := range s.receivers.all {
+	for _, r := range s.links.receivers.all {
 		if r.link != nil || r.core.At(now) {
 			continue
 		}
@@ -146,7 +146,7 @@ func (s *Shard) offer(now mono.Time, l *Link) {
 
 // most is how many frames the shard takes at once from a link of its own.
 func (s *Shard) most(l *Link) int {
-	if slices.ContainsFunc(s.receivers.all, func(r *receiver) bool { return r.link != nil }) {
+	if slices.ContainsFunc(s.links.receivers.all, func(r *receiver) bool { return r.link != nil }) {
 		return min(l.take, ownFrames)
 	}
 	return l.take
@@ -196,7 +196,7 @@ func (s *Shard) recall(now mono.Time, l *Link) {
 			yield()
 		}
 	}
-	s.receivers.Wait()
+	s.links.receivers.Wait()
 	r.over()
 }
 
@@ -217,9 +217,9 @@ func (s *Shard) judge(now mono.Time, r *receiver) bool {
 	if r.loan.Load() != loanHanded {
 		return false
 	}
-	s.receivers.judge = r
+	s.links.receivers.judge = r
 	s.eng.Handle(now, r.link.index, r.arrivals[:r.n]...)
-	s.receivers.judge = nil
+	s.links.receivers.judge = nil
 	if r.err != nil {
 		s.linkFailed(r.link, r.err)
 	}
@@ -231,7 +231,7 @@ func (s *Shard) judge(now mono.Time, r *receiver) bool {
 // judgeAll judges what receivers have handed over, and returns when all payloads are in place. While it waits for that
 // it judges what else comes, or helps.
 func (s *Shard) judgeAll(now mono.Time) (worked bool) {
-	rs := s.receivers
+	rs := s.links.receivers
 	for left, looks := judgedMost*len(rs.all), 1; ; looks++ {
 		judged := 0
 		for _, r := range rs.all {

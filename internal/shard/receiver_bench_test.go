@@ -10,6 +10,7 @@ import (
 
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/idle"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
@@ -76,13 +77,13 @@ func newRxBench(t testing.TB, sealed bool, links, helpers int) *rxBench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile.Window, profile.Congestion = 4096, flowctl.CongestionParams{Fixed: 4096}
+	profile.Window, profile.Congestion = 4096, flowctl.FixedWindow(4096)
 	b.grants = regmem.NewTable(rand.Reader)
 	rs := &receivers{}
 	var ends [2]*engine.Endpoint
 	for i := range ends {
 		cfg := engine.Config{Node: engine.NodeID{7: byte(i + 1)}, Name: fmt.Sprint("n", i), Epoch: 1,
-			Seed: uint64(i + 1), EtherType: uint16(linkdrv.EtherType), Profile: profile, Checksum: engine.ChecksumFull,
+			Seed: uint64(i + 1), Framing: linkdrv.Framing(0), Profile: profile, Checksum: engine.ChecksumFull,
 			Grants: b.grants}
 		if i == 1 && helpers > 0 {
 			cfg.Placer = rs
@@ -107,15 +108,15 @@ func newRxBench(t testing.TB, sealed bool, links, helpers int) *rxBench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.shard = &Shard{eng: ends[1], box: box, linkSet: linkSet{lends: helpers > 0}}
+	b.shard = &Shard{eng: ends[1], box: box, links: linkSet{lends: helpers > 0}}
 	if helpers > 0 {
-		b.shard.receivers = rs
+		b.shard.links.receivers = rs
 		if err := rs.start(b.shard, helpers); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Cleanup(func() {
-		for _, l := range b.shard.active {
+		for _, l := range b.shard.links.active {
 			b.shard.recall(b.now, l)
 		}
 		if helpers > 0 {
@@ -126,10 +127,12 @@ func newRxBench(t testing.TB, sealed bool, links, helpers int) *rxBench {
 	for i := range links {
 		f := &feed{}
 		b.feeds, b.frames = append(b.feeds, f), append(b.frames, nil)
-		b.shard.active = append(b.shard.active, &Link{index: i, drv: f, take: recvBatch, info: linkdrv.Info{MTU: 9000}})
+		b.shard.links.active = append(b.shard.links.active, &Link{index: i, drv: f, take: recvBatch,
+			info: linkdrv.Info{MTU: 9000}})
 		for k, e := range ends {
-			if err := e.SetLink(b.now, i, engine.LinkConfig{Name: fmt.Sprint("l", i), MAC: [6]byte{2, 0, 0, 0, byte(i),
-				byte(k)}, MTU: 9000, RxSlots: 4096}); err != nil {
+			if err := e.SetLink(b.now, i, engine.LinkConfig{Name: fmt.Sprint("l", i),
+				Addr: frame.Ether([6]byte{2, 0, 0, 0, byte(i),
+					byte(k)}), MTU: 9000, RxSlots: 4096}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -158,7 +161,7 @@ func (b *rxBench) make() (frames int) {
 
 // receive has the shard receive it.
 func (b *rxBench) receive(frames int) {
-	if rs := b.shard.receivers; rs != nil {
+	if rs := b.shard.links.receivers; rs != nil {
 		for _, r := range rs.all {
 			r.core = idle.Contention{} // whose pauses are long by the engines' clock
 		}

@@ -28,16 +28,16 @@ func (s *Shard) postReceive(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err 
 	if ok, err = c.roomForOp(); !ok {
 		return false, err
 	}
-	if c.slots == nil {
-		c.slots, c.unused = make([]opSlot, len(c.ops)), make([]uint32, len(c.ops))
-		for i := range c.unused {
-			c.unused[i] = uint32(len(c.unused) - 1 - i)
+	if c.receives.slots == nil {
+		c.receives.slots, c.receives.unused = make([]opSlot, len(c.flight.ops)), make([]uint32, len(c.flight.ops))
+		for i := range c.receives.unused {
+			c.receives.unused[i] = uint32(len(c.receives.unused) - 1 - i)
 		}
 	}
 	r := engine.Receive{}
 	status := ipc.StatusLimit
-	if n := len(c.unused); n > 0 {
-		r.Token = uint64(c.slot)<<32 | uint64(c.unused[n-1])
+	if n := len(c.receives.unused); n > 0 {
+		r.Token = uint64(c.slot)<<32 | uint64(c.receives.unused[n-1])
 		r.Local, r.Region, status = c.regions.local(e.Region, e.LocalOff, e.Len)
 		if r.Region != nil && r.Region.Back != nil {
 			status = ipc.StatusLocal // what arrives for it could not wait for a page
@@ -52,11 +52,11 @@ func (s *Shard) postReceive(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err 
 		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: status, Conn: e.Conn, Token: e.Token})
 		return true, s.wasted(c)
 	}
-	i := c.unused[len(c.unused)-1]
-	c.unused = c.unused[:len(c.unused)-1]
-	c.slots[i].token = e.Token
-	c.posted++
-	c.useless = 0
+	i := c.receives.unused[len(c.receives.unused)-1]
+	c.receives.unused = c.receives.unused[:len(c.receives.unused)-1]
+	c.receives.slots[i].token = e.Token
+	c.receives.posted++
+	c.flight.useless = 0
 	return true, nil
 }
 
@@ -65,7 +65,7 @@ func (s *Shard) postReceive(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err 
 func (s *Shard) giveBuffer(now mono.Time, c *Client, e *ipc.SQE, r *engine.Receive) (status ipc.Status, ok bool) {
 	if e.Conn == 0 {
 		q := engine.QueueID(e.Key)
-		if _, own := c.queues[q]; !own || !s.eng.PostShared(now, q, r) {
+		if _, own := c.receives.queues[q]; !own || !s.eng.PostShared(now, q, r) {
 			return ipc.StatusNoConn, true
 		}
 		return ipc.StatusOK, true
@@ -82,12 +82,12 @@ func (s *Shard) giveBuffer(now mono.Time, c *Client, e *ipc.SQE, r *engine.Recei
 
 // received routes a buffer back to its client.
 func (s *Shard) received(ev *engine.Event) {
-	c, i := s.clients[ev.Token>>32], uint32(ev.Token)
-	c.unused = append(c.unused, i)
-	c.posted--
+	c, i := s.clients.list[ev.Token>>32], uint32(ev.Token)
+	c.receives.unused = append(c.receives.unused, i)
+	c.receives.posted--
 	if c.rings != nil {
 		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn),
-			Token: c.slots[i].token, Imm: ev.Msg.Imm, Len: ev.Msg.Len, HasImm: ev.Msg.HasImm})
+			Token: c.receives.slots[i].token, Imm: ev.Msg.Imm, Len: ev.Msg.Len, HasImm: ev.Msg.HasImm})
 	}
 }
 
@@ -98,14 +98,15 @@ func (s *Shard) MakeQueue(_ mono.Time, c *Client, m *ipc.Message) (*ipc.Message,
 		return nil, errNoMessages
 	case s.draining:
 		return nil, errDraining
-	case len(c.queues) >= maxQueues:
-		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d receive queues already; close some", len(c.queues))
+	case len(c.receives.queues) >= maxQueues:
+		return nil, ipc.Errorf(ipc.CodeLimit, "this client has %d receive queues already; close some",
+			len(c.receives.queues))
 	}
-	if c.queues == nil {
-		c.queues = map[engine.QueueID]struct{}{}
+	if c.receives.queues == nil {
+		c.receives.queues = map[engine.QueueID]struct{}{}
 	}
 	q := s.eng.NewReceiveQueue()
-	c.queues[q] = struct{}{}
+	c.receives.queues[q] = struct{}{}
 	reply := m.Reply()
 	reply.Queue = uint32(q)
 	return reply, nil
@@ -116,13 +117,13 @@ var errNoMessages = ipc.Errorf(ipc.CodeInvalid, "the client did not ask for mess
 // DropQueue ends a receive queue; what is posted to it comes back.
 func (s *Shard) DropQueue(_ mono.Time, c *Client, m *ipc.Message) (*ipc.Message, error) {
 	q := engine.QueueID(m.Queue)
-	if _, own := c.queues[q]; !own {
+	if _, own := c.receives.queues[q]; !own {
 		return nil, errNoQueue(m)
 	}
 	if !s.eng.DropReceiveQueue(q) {
 		return nil, ipc.Errorf(ipc.CodeBusy, "connections take from receive queue %d; close them first", m.Queue)
 	}
-	delete(c.queues, q)
+	delete(c.receives.queues, q)
 	return m.Reply(), nil
 }
 
@@ -133,7 +134,7 @@ func errNoQueue(m *ipc.Message) error {
 // JoinQueue has a connection take its buffers from a receive queue.
 func (s *Shard) JoinQueue(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, error) {
 	q := engine.QueueID(m.Queue)
-	if _, own := cn.client.queues[q]; !own {
+	if _, own := cn.client.receives.queues[q]; !own {
 		return nil, errNoQueue(m)
 	}
 	if cn.state != connOpen || !s.eng.JoinReceiveQueue(now, cn.id, q) {
@@ -144,8 +145,8 @@ func (s *Shard) JoinQueue(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message
 
 // dropQueues ends the queues of a client whose connections are over.
 func (s *Shard) dropQueues(c *Client) {
-	for q := range c.queues {
+	for q := range c.receives.queues {
 		s.eng.DropReceiveQueue(q)
 	}
-	c.queues = nil
+	c.receives.queues = nil
 }

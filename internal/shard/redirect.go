@@ -13,7 +13,7 @@ func (s *Shard) redirect(c *Client, e *ipc.SQE) (ok bool, err error) {
 	if c.Features&ipc.FeatureRedirect == 0 {
 		return false, ipc.ErrEntry
 	}
-	if len(c.free) == 0 {
+	if len(c.flight.free) == 0 {
 		return false, nil
 	}
 	if ok, err = c.roomForOp(); !ok {
@@ -31,13 +31,13 @@ func (s *Shard) redirect(c *Client, e *ipc.SQE) (ok bool, err error) {
 	if status != ipc.StatusOK || region == nil || region.Back != nil {
 		return true, s.reject(c, e, ipc.StatusLocal)
 	}
-	slot := c.free[len(c.free)-1]
+	slot := c.flight.free[len(c.flight.free)-1]
 	r := engine.Redirection{Token: uint64(c.slot)<<32 | uint64(slot), Name: e.Token, Key: engine.Key(e.Key),
 		Off: e.RemoteOff, Dst: mem, Region: region}
 	if st := s.eng.Redirect(cn.id, &r); st != engine.OK {
 		return true, s.reject(c, e, ipc.Status(st))
 	}
-	c.free = c.free[:len(c.free)-1]
+	c.flight.free = c.flight.free[:len(c.flight.free)-1]
 	s.took(c, cn, slot, opSlot{conn: cn, token: e.Token})
 	return true, nil
 }
@@ -51,13 +51,13 @@ func (s *Shard) endRedirect(c *Client, e *ipc.SQE) error {
 	if cn == nil || !s.eng.EndRedirect(cn.id, e.Token) {
 		return s.wasted(c) // it raced with its own end, if it is not a flood
 	}
-	c.useless = 0
+	c.flight.useless = 0
 	return nil
 }
 
 // redirected tells a client that a redirection has ended, and what was redirected.
 func (s *Shard) redirected(ev *engine.Event) {
-	c := s.clients[ev.Token>>32]
+	c := s.clients.list[ev.Token>>32]
 	token := s.finished(c, ev)
 	if c.rings != nil {
 		a, b := ev.Spans[0], ev.Spans[1]

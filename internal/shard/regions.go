@@ -104,7 +104,7 @@ func (s *Shard) dropRegion(now mono.Time, c *Client, id uint32) (r *regmem.Regio
 		c.regions.offer(r)
 		return r, true, nil
 	}
-	s.revoked = nil // they are parts of the region
+	s.clients.revoked = nil // they are parts of the region
 	s.exchange.remove(r)
 	s.dropReferring(r.Mem.Bytes())
 	s.dropSpace(now, r)

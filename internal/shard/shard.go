@@ -6,7 +6,7 @@ package shard
 //  2. drainClients (submit.go): what clients have submitted is checked and given to the engine; the mailbox: what other
 //     goroutines ask for.
 //  3. handleEvents (events.go), flushClients: completions and notifications to the clients' rings.
-//     Handshakes that the engine wants computed go to the shaker (shaker.go), and come back by the mailbox.
+//     Handshakes that the engine wants computed go to the handshaker (handshaker.go), and come back by the mailbox.
 //  4. transmit (link.go): what the engine has to send, in batches, to the links; then the events of that.
 //
 // When there was nothing to do for a while the thread sleeps (waiting.go, sleep.go), or leaves the work to drivers
@@ -34,39 +34,39 @@ import (
 // Shard owns one engine, its links and the rings of its clients. Everything without a comment to the contrary belongs
 // to the goroutine that holds the token: the shard's thread, or for an embedded daemon a goroutine inside drive.
 type Shard struct {
-	number int // of the daemon's shards, from 0
-	eng    *engine.Endpoint
-	grants *regmem.Table
-	limits config.Limits
-	window int // operations in flight per connection, as the clients are told
-	log    *slog.Logger
-	twin   Twin         // what is said of a host that claims the node's identity
-	tell   func(Notice) // what happens, for those who watch; any goroutine
-	box    *mailbox
-	shaker *shaker
+	number     int // of the daemon's shards, from 0
+	eng        *engine.Endpoint
+	grants     *regmem.Table
+	limits     config.Limits
+	window     int // operations in flight per connection, as the clients are told
+	log        *slog.Logger
+	twin       Twin         // what is said of a host that claims the node's identity
+	tell       func(Notice) // what happens, for those who watch; any goroutine
+	box        *mailbox
+	handshaker *handshaker
 
-	linkSet
-	clientSet
-	spaceSet
-	rest
-	baton
+	links   linkSet
+	clients clientSet
+	spaces  spaceSet
+	idle    idleness
+	runner  runner
 
 	ev        engine.Event            // scratch of PollEvent
 	op        engine.Op               // scratch of submit
 	idleLists []*engine.Pieces        // of operations in pieces, to be used again
 	pings     map[engine.ConnID]*Ping // dials that measure
-	rubbish
-	copying  bool        // payloads are never received in their place
-	exchange *Exchange   // of pages; nil: none are exchanged
-	draining bool        // no new connections or memory
-	starting sync.Mutex  // held by who is the shard before the thread is started, and while that is noted
-	running  atomic.Bool // the thread was started: functions reach the shard by the mailbox
-	stopping atomic.Bool
+	garbage   garbage
+	copying   bool        // payloads are never received in their place
+	exchange  *Exchange   // of pages; nil: none are exchanged
+	draining  bool        // no new connections or memory
+	starting  sync.Mutex  // held by who is the shard before the thread is started, and while that is noted
+	running   atomic.Bool // the thread was started: functions reach the shard by the mailbox
+	stopping  atomic.Bool
 }
 
-// rubbish is memory that connections which rest gave back.
-type rubbish struct {
-	garbage    int         // bytes since the last collection
+// garbage is memory that connections which rest gave back.
+type garbage struct {
+	bytes      int         // bytes since the last collection
 	collecting atomic.Bool // another thread is at it
 	embedded   bool        // the heap is the program's
 }
@@ -90,23 +90,23 @@ type linkSet struct {
 
 // clientSet are the clients, and what is due to them (client.go, submit.go, events.go).
 type clientSet struct {
-	clients     []*Client               // by slot; holes are nil
-	tenants     []*tenant               // the same by user
-	mixed       bool                    // there is more than one of these
-	dying       int                     // clients that are dead but still own memory in use
-	conns       map[engine.ConnID]*Conn // every connection of every client
-	services    map[string]*Client      // who listens
-	offered     *Services               // the same for all shards, which share it
-	touched     []*Client               // clients with completions or messages to flush this iteration
-	gaveClients bool                    // there were such clients in the latest iteration
-	rang        bool                    // a client's doorbell, and nobody else had this core since
-	evictions   uint64
-	revoked     [][]byte  // what grants reached that have ended, while frames wait that may refer to it
-	pulseAt     mono.Time // when the clients are shown next that the shard runs
+	list      []*Client               // by slot; holes are nil
+	tenants   []*tenant               // the same by user
+	mixed     bool                    // there is more than one of these
+	dying     int                     // clients that are dead but still own memory in use
+	conns     map[engine.ConnID]*Conn // every connection of every client
+	services  map[string]*Client      // who listens
+	offered   *Services               // the same for all shards, which share it
+	touched   []*Client               // clients with completions or messages to flush this iteration
+	gave      bool                    // there were such clients in the latest iteration
+	rang      bool                    // a client's doorbell, and nobody else had this core since
+	evictions uint64
+	revoked   [][]byte  // what grants reached that have ended, while frames wait that may refer to it
+	pulseAt   mono.Time // when the clients are shown next that the shard runs
 }
 
-// rest is when there is nothing to do (waiting.go, sleep.go).
-type rest struct {
+// idleness is what the shard does when there is nothing to do (waiting.go, sleep.go).
+type idleness struct {
 	wait       waiter
 	doorbells  int       // epoll of the clients' submit doorbells, edge-triggered
 	alarm      alarm     // ends sleeps in time; its fields are the token holder's
@@ -115,54 +115,55 @@ type rest struct {
 	quiet      mono.Time // until when there is nothing to do unless something comes in
 	looks      int       // for what comes in, in an iteration while quiet
 	calls      Calls     // the token holder's
-	bed        bed       // the thread's; prepared under the token, used while it sleeps
-	driverBed  bed       // the sleeping driver's, likewise
+	threadSet  pollSet   // the thread's; prepared under the token, used while it sleeps
+	driverSet  pollSet   // the sleeping driver's, likewise
 }
 
-// baton is which goroutine runs the shard (drive.go). Any goroutine may use it.
-type baton struct {
-	token   atomic.Int32 // 1: somebody runs iterations
-	wanted  atomic.Bool  // a driver found the token taken: the thread shall step back
-	resting atomic.Bool  // the thread sleeps in its bed and takes what wakes the shard
-	dozing  atomic.Bool  // a driver sleeps in drowse and does; never both, or one would take the other's wake-up
-	lease   atomic.Int64 // mono.Time until which the thread leaves the work to drivers
-	beat    atomic.Int64 // mono.Time of the latest iteration, mono.Never while blocked
-	thread  atomic.Int32 // its number for the kernel; 0 before it runs
+// runner is which goroutine runs the shard (drive.go). Any goroutine may use it.
+type runner struct {
+	token        atomic.Int32 // 1: somebody runs iterations
+	wanted       atomic.Bool  // a driver found the token taken: the thread shall step back
+	threadSleeps atomic.Bool  // the thread sleeps in its poll set and takes what wakes the shard
+	// a driver sleeps in DriverSleep and does; never both, or one would take the other's wake-up
+	driverSleeps atomic.Bool
+	lease        atomic.Int64 // mono.Time until which the thread leaves the work to drivers
+	beat         atomic.Int64 // mono.Time of the latest iteration, mono.Never while blocked
+	thread       atomic.Int32 // its number for the kernel; 0 before it runs
 }
 
 // Hold takes the token, if nobody has it: the caller runs iterations until it releases it.
-func (b *baton) Hold() bool { return b.token.CompareAndSwap(0, 1) }
+func (s *Shard) Hold() bool { return s.runner.token.CompareAndSwap(0, 1) }
 
 // Release gives the token back.
-func (b *baton) Release() { b.token.Store(0) }
+func (s *Shard) Release() { s.runner.token.Store(0) }
 
 // run is the shard's thread. The caller has locked it. It returns when Stop was called and everything is closed down.
 //
 // The token is held while working and returned for every sleep, so that a driver (see drive) can take over from a
 // sleeping thread.
 func (s *Shard) run() {
-	s.shaker.start()
+	s.handshaker.start()
 	for !s.stopping.Load() {
 		if !s.Hold() {
 			s.leaveToDrivers()
 			continue
 		}
-		if s.dozing.Load() {
+		if s.runner.driverSleeps.Load() {
 			s.Release()
 			s.leaveToDrivers()
 			continue
 		}
 		sleep := s.work()
-		s.resting.Store(sleep)
+		s.runner.threadSleeps.Store(sleep)
 		s.Release()
 		if sleep {
-			if s.wait.turn.Due(s.wait.asleep) {
+			if s.idle.wait.turn.Due(s.idle.wait.asleep) {
 				runtime.Gosched()
 			}
-			if s.sleep(&s.bed) {
-				s.wait.spin.Slept(mono.Now().Sub(s.wait.asleep))
+			if s.sleep(&s.idle.threadSet) {
+				s.idle.wait.spin.Slept(mono.Now().Sub(s.idle.wait.asleep))
 			}
-			s.resting.Store(false)
+			s.runner.threadSleeps.Store(false)
 		} else {
 			s.leaveToDrivers()
 		}
@@ -170,7 +171,7 @@ func (s *Shard) run() {
 	for !s.Hold() { // drivers give way within one iteration; the token is never returned
 		yield()
 	}
-	for s.dozing.Load() { // its sleep uses descriptors that shutdown closes; stop has woken it
+	for s.runner.driverSleeps.Load() { // its sleep uses descriptors that shutdown closes; stop has woken it
 		yield()
 	}
 	s.Shutdown()
@@ -180,29 +181,29 @@ func (s *Shard) run() {
 // prepared for it, and false when a driver wants the shard or the shard shall stop.
 func (s *Shard) work() (sleep bool) {
 	now := mono.Now()
-	for !s.wanted.Load() && !s.stopping.Load() {
+	for !s.runner.wanted.Load() && !s.stopping.Load() {
 		if s.Iterate(now) {
 			now = mono.Now() // a burst of sealed frames may have taken longer than the patience is, or a slow yield
-			s.wait.lastWork = now
-			if !s.gaveClients || !s.clientsPoll() {
+			s.idle.wait.lastWork = now
+			if !s.clients.gave || !s.clientsPoll() {
 				continue
 			}
 			// The results are for a client that polls, perhaps on this core: it runs first.
 		}
-		switch s.wait.idle(now, s.clientsPoll(), s.rang || s.gaveClients) {
+		switch s.idle.wait.idle(now, s.clientsPoll(), s.clients.rang || s.clients.gave) {
 		case actPoll:
 			now = mono.Now()
 		case actYield:
 			before := now
-			s.calls.Yields++
+			s.idle.calls.Yields++
 			yield()
-			s.rang = false
+			s.clients.rang = false
 			now = mono.Now()
-			s.wait.yielded = now
-			s.wait.core.Yielded(now, now.Sub(before))
+			s.idle.wait.yielded = now
+			s.idle.wait.core.Yielded(now, now.Sub(before))
 		case actBlock:
-			if s.prepareSleep(now, &s.bed) {
-				s.wait.asleep = now
+			if s.prepareSleep(now, &s.idle.threadSet) {
+				s.idle.wait.asleep = now
 				return true
 			}
 			now = mono.Now()
@@ -214,23 +215,23 @@ func (s *Shard) work() (sleep bool) {
 // Iterate does one round of everything and reports whether there was anything to do. It does not block. In the steady
 // state it does not allocate.
 func (s *Shard) Iterate(now mono.Time) (worked bool) {
-	s.beat.Store(int64(now))
-	s.gaveClients = false
-	if s.sleepWords {
+	s.runner.beat.Store(int64(now))
+	s.clients.gave = false
+	if s.idle.sleepWords {
 		s.setAsleep(false)
 	}
-	if now >= s.pulseAt {
+	if now >= s.clients.pulseAt {
 		s.pulse(now)
 	}
 	for look := 1; ; look++ {
 		worked = s.receive(now)
 		worked = s.drainClients(now) || worked
 		worked = s.box.run(now) || worked
-		if worked || now >= s.quiet || s.failedLinks {
+		if worked || now >= s.idle.quiet || s.links.failedLinks {
 			break
 		}
-		if look >= s.looks {
-			s.busy = false
+		if look >= s.idle.looks {
+			s.idle.busy = false
 			return false
 		}
 	}
@@ -238,23 +239,23 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 		s.eng.HandleTimeout(now)
 		s.collect()
 	}
-	s.shaker.feed(s.eng)
+	s.handshaker.feed(s.eng)
 	s.reapLinks(now)
 	worked = s.handleEvents(now) || worked
 	// before the acknowledgements leave: a peer is not told of what the client could still miss if this process died
 	s.flushClients()
 	worked = s.transmit(now) || worked
 	worked = s.handleEvents(now) || worked
-	if s.starving.n > 0 {
+	if s.spaces.starving.n > 0 {
 		s.askMore(now)
 	}
 	s.flushClients()
-	if s.dying > 0 {
+	if s.clients.dying > 0 {
 		worked = s.reapClients(now) || worked
 	}
-	s.busy, s.quiet = worked, 0
-	if !worked && s.dying == 0 && s.blockedLinks == 0 {
-		s.quiet = s.eng.NextTimeout()
+	s.idle.busy, s.idle.quiet = worked, 0
+	if !worked && s.clients.dying == 0 && s.links.blockedLinks == 0 {
+		s.idle.quiet = s.eng.NextTimeout()
 	}
 	return worked
 }
@@ -270,14 +271,15 @@ const (
 // system at once; the runtime takes its time for that, since it uses a hundredth of a processor.
 func (s *Shard) collect() {
 	bytes, more := s.eng.GaveBack()
-	s.garbage += bytes
-	if s.garbage <= collectLeast || more && s.garbage <= collectMost || !s.collecting.CompareAndSwap(false, true) {
+	s.garbage.bytes += bytes
+	if s.garbage.bytes <= collectLeast || more && s.garbage.bytes <= collectMost ||
+		!s.garbage.collecting.CompareAndSwap(false, true) {
 		return
 	}
-	s.garbage = 0
+	s.garbage.bytes = 0
 	go func() {
-		defer s.collecting.Store(false)
-		if s.embedded {
+		defer s.garbage.collecting.Store(false)
+		if s.garbage.embedded {
 			runtime.GC()
 		} else {
 			debug.FreeOSMemory()
@@ -295,17 +297,17 @@ const countTime = 5 * time.Minute
 
 // pulse shows every client that the shard runs; sleeps are shorter than what makes a client wonder.
 func (s *Shard) pulse(now mono.Time) {
-	s.pulseAt = now.Add(ipc.PulseTime)
-	for _, c := range s.clients {
+	s.clients.pulseAt = now.Add(ipc.PulseTime)
+	for _, c := range s.clients.list {
 		if c != nil && c.rings != nil {
 			c.rings.BeatPulse()
 		}
 	}
-	if now < s.countAt {
+	if now < s.links.countAt {
 		return
 	}
-	s.countAt = now.Add(countTime)
-	for _, l := range s.active {
+	s.links.countAt = now.Add(countTime)
+	for _, l := range s.links.active {
 		if l.drv != nil {
 			_, _ = l.drv.Stats() // adds them up
 		}
@@ -314,7 +316,7 @@ func (s *Shard) pulse(now mono.Time) {
 
 // clientsPoll reports whether some client has said that it polls.
 func (s *Shard) clientsPoll() bool {
-	for _, c := range s.clients {
+	for _, c := range s.clients.list {
 		if c != nil && c.rings != nil && c.rings.ClientPolling() {
 			return true
 		}
@@ -331,7 +333,7 @@ func (s *Shard) Start(group *sync.WaitGroup) {
 	group.Go(func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		s.thread.Store(int32(unix.Gettid()))
+		s.runner.thread.Store(int32(unix.Gettid()))
 		s.run()
 	})
 }
@@ -368,7 +370,7 @@ func (s *Shard) Shutdown() {
 	now := mono.Now()
 	s.stopping.Store(true)
 	s.box.close(now) // first: a client or a driver that came after the others were let go would be kept for ever
-	for _, c := range s.clients {
+	for _, c := range s.clients.list {
 		if c != nil {
 			s.detach(now, c)
 			s.dropConns(now, c, math.MaxInt)
@@ -380,18 +382,18 @@ func (s *Shard) Shutdown() {
 			break
 		}
 	}
-	for _, l := range s.active {
+	for _, l := range s.links.active {
 		s.DropDriver(now, l)
 	}
 	s.handleEvents(now)
-	for _, c := range s.clients {
+	for _, c := range s.clients.list {
 		if c != nil {
 			s.free(now, c)
 		}
 	}
-	s.shaker.stop(now, s.eng)
-	if s.receivers != nil {
-		s.receivers.stop()
+	s.handshaker.stop(now, s.eng)
+	if s.links.receivers != nil {
+		s.links.receivers.stop()
 	}
 	s.close()
 }
@@ -409,16 +411,16 @@ func (s *Shard) Engine() *engine.Endpoint { return s.eng }
 func (s *Shard) Exchange() *Exchange { return s.exchange }
 
 // Beat is when the shard last went round; mono.Never: it sleeps, because there is nothing to do.
-func (s *Shard) Beat() mono.Time { return mono.Time(s.beat.Load()) }
+func (s *Shard) Beat() mono.Time { return mono.Time(s.runner.beat.Load()) }
 
 // Threads are the numbers that the kernel has given the shard's thread and its receivers'.
 func (s *Shard) Threads() (own int, receivers []int) {
-	if s.receivers != nil {
-		for _, r := range s.receivers.all {
+	if s.links.receivers != nil {
+		for _, r := range s.links.receivers.all {
 			receivers = append(receivers, int(r.thread.Load()))
 		}
 	}
-	return int(s.thread.Load()), receivers
+	return int(s.runner.thread.Load()), receivers
 }
 
 // SetLimits changes what clients may hold from now on. It runs by Do.

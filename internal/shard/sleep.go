@@ -27,9 +27,9 @@ const (
 	reapSleep  = 10 * time.Millisecond  // while memory of a dead client is still in use
 )
 
-// bed is the set of descriptors that a thread polls while it sleeps for the shard: the shard's thread has one, and the
-// drivers of an embedded shard.
-type bed struct {
+// pollSet is the set of descriptors that a thread polls while it sleeps for the shard: the shard's thread has one, and
+// the drivers of an embedded shard.
+type pollSet struct {
 	set  []unix.PollFd
 	rung [64]unix.EpollEvent
 
@@ -38,23 +38,24 @@ type bed struct {
 
 // prepareSleep sets the sleep words and builds the poll set. It reports false if something came up meanwhile, or may be
 // left of the latest iteration. The caller holds the token.
-func (s *Shard) prepareSleep(now mono.Time, b *bed) bool {
-	if s.busy || s.failedLinks {
+func (s *Shard) prepareSleep(now mono.Time, b *pollSet) bool {
+	if s.idle.busy || s.links.failedLinks {
 		return false
 	}
-	s.calls.fold(b)
+	s.idle.calls.fold(b)
 	s.box.asleep.Store(true)
 	s.setAsleep(true)
-	if s.box.count.Load() > 0 || s.wanted.Load() || s.stopping.Load() || s.clientsReady() || s.receivers != nil &&
-		s.receivers.waiting() {
+	if s.box.count.Load() > 0 || s.runner.wanted.Load() || s.stopping.Load() || s.clientsReady() ||
+		s.links.receivers != nil &&
+			s.links.receivers.waiting() {
 		s.wakeUp()
 		return false
 	}
 	left := min(s.eng.NextTimeout().Sub(now), longestSleep)
 	b.set = append(b.set[:0], unix.PollFd{Fd: int32(s.box.wakeFD), Events: unix.POLLIN},
-		unix.PollFd{Fd: int32(s.doorbells), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.alarm.fd),
+		unix.PollFd{Fd: int32(s.idle.doorbells), Events: unix.POLLIN}, unix.PollFd{Fd: int32(s.idle.alarm.fd),
 			Events: unix.POLLIN})
-	for _, l := range s.active {
+	for _, l := range s.links.active {
 		if l.drv == nil {
 			continue
 		}
@@ -71,23 +72,23 @@ func (s *Shard) prepareSleep(now mono.Time, b *bed) bool {
 			left = min(left, deafSleep)
 		}
 	}
-	for _, c := range s.clients {
-		if c != nil && (c.full || c.stalled()) {
+	for _, c := range s.clients.list {
+		if c != nil && (c.delivery.full || c.stalled()) {
 			left = min(left, stuckSleep)
 		}
 	}
-	if s.dying > 0 {
+	if s.clients.dying > 0 {
 		left = min(left, reapSleep)
 	}
-	s.alarm.by(now, now.Add(left))
-	s.beat.Store(int64(mono.Never))
-	s.calls.Sleeps++
+	s.idle.alarm.by(now, now.Add(left))
+	s.runner.beat.Store(int64(mono.Never))
+	s.idle.calls.Sleeps++
 	return true
 }
 
 // sleep blocks until something happens, and reports whether it was more than the time. The token is not held: only the
-// bed is used.
-func (s *Shard) sleep(b *bed) (woken bool) {
+// set is used.
+func (s *Shard) sleep(b *pollSet) (woken bool) {
 	n, _ := unix.Poll(b.set, -1) // after EINTR too: look around
 	s.box.asleep.Store(false)
 	if b.set[0].Revents != 0 {
@@ -96,7 +97,7 @@ func (s *Shard) sleep(b *bed) (woken bool) {
 	}
 	if b.set[1].Revents != 0 {
 		b.looks++
-		unix.EpollWait(s.doorbells, b.rung[:], 0) // takes the edges
+		unix.EpollWait(s.idle.doorbells, b.rung[:], 0) // takes the edges
 	}
 	if b.set[2].Revents != 0 {
 		n-- // taken when it is set again
@@ -112,8 +113,8 @@ func (s *Shard) wakeUp() {
 
 // setAsleep tells every client whether submissions need a doorbell.
 func (s *Shard) setAsleep(on bool) {
-	s.sleepWords = on
-	for _, c := range s.clients {
+	s.idle.sleepWords = on
+	for _, c := range s.clients.list {
 		if c != nil && c.rings != nil {
 			c.rings.SetDaemonAsleep(on)
 		}
@@ -122,7 +123,7 @@ func (s *Shard) setAsleep(on bool) {
 
 // clientsReady reports whether a submission waits.
 func (s *Shard) clientsReady() bool {
-	for _, c := range s.clients {
+	for _, c := range s.clients.list {
 		if c != nil && c.rings != nil && c.sq.Ready() && !c.stalled() {
 			return true
 		}

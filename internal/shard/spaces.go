@@ -14,30 +14,30 @@ import (
 
 // spaceSet are the spaces of all clients.
 type spaceSet struct {
-	pins     *regmem.PinInbox // what the pinner answers
-	now      mono.Time        // of the latest answers
-	spaces   map[regmem.Backing]*regmem.PinnedSpace
-	gone     regmem.SpaceCounters // of those that are no more
-	starving starving
+	pins      *regmem.PinInbox // what the pinner answers
+	now       mono.Time        // of the latest answers
+	byBacking map[regmem.Backing]*regmem.PinnedSpace
+	gone      regmem.SpaceCounters // of those that are no more
+	starving  starving
 }
 
 // openSpaces gets ready for the pinner's answers.
 func (s *Shard) openSpaces() {
 	take := s.takeAnswers
-	s.pins = regmem.NewPinInbox(func() { s.box.post(take) })
-	s.spaces = map[regmem.Backing]*regmem.PinnedSpace{}
+	s.spaces.pins = regmem.NewPinInbox(func() { s.box.post(take) })
+	s.spaces.byBacking = map[regmem.Backing]*regmem.PinnedSpace{}
 }
 
 // PinQueue makes a queue for the spaces of a client, which the caller closes when the client is gone.
 func (s *Shard) PinQueue(p *regmem.Pinner, c *Client) *regmem.PinQueue {
-	return p.Queue(uint64(c.user.id), s.pins)
+	return p.Queue(uint64(c.user.id), s.spaces.pins)
 }
 
 // NewSpace makes a space of a client, of memory that it will be offered, and adds it to its regions. hints may be nil.
 func (s *Shard) NewSpace(c *Client, q *regmem.PinQueue, cfg regmem.SpaceConfig, r *regmem.Region, hints *regmem.Memory,
 	huge bool, fill func(bytes int) error) (sp *regmem.PinnedSpace, err error) {
 	cfg.Ask = func(chunk uint64, what regmem.PinWork) bool { return sp.Ask(chunk, what) }
-	cfg.Starve = func() { s.starving.add(c.user.id, sp.Space) }
+	cfg.Starve = func() { s.spaces.starving.add(c.user.id, sp.Space) }
 	cfg.Waits = func(chunk uint64) bool { return s.eng.Waits(regmem.Wait{Back: r.Back, Page: chunk}) }
 	space, err := regmem.NewSpace(cfg)
 	if err != nil {
@@ -46,15 +46,15 @@ func (s *Shard) NewSpace(c *Client, q *regmem.PinQueue, cfg regmem.SpaceConfig, 
 	r.Back = space
 	err = s.enter(c, r, func() {
 		sp = q.Add(space, r.Mem, hints, huge, fill)
-		s.spaces[space] = sp
+		s.spaces.byBacking[space] = sp
 	})
 	return sp, err
 }
 
 // takeAnswers notes what the pinner did, and has what waited for it go on.
 func (s *Shard) takeAnswers(now mono.Time) {
-	s.now = now
-	s.pins.Answers(s.pinned)
+	s.spaces.now = now
+	s.spaces.pins.Answers(s.pinned)
 }
 
 // starving are the spaces that had no room for what they were to ask for, by user. They take turns: users, and spaces
@@ -114,8 +114,8 @@ func (q *starving) forget(space *regmem.Space) {
 
 // askMore has spaces ask for what they had no room for, after those who waited longer were served.
 func (s *Shard) askMore(now mono.Time) {
-	for n := min(s.starving.n, mostStarving); n > 0 && s.starving.n > 0; n-- {
-		s.starving.turn(func(space *regmem.Space) (still bool) {
+	for n := min(s.spaces.starving.n, mostStarving); n > 0 && s.spaces.starving.n > 0; n-- {
+		s.spaces.starving.turn(func(space *regmem.Space) (still bool) {
 			if space.AskMore(time.Duration(now)) {
 				s.eng.AskAgain(space)
 			}
@@ -129,7 +129,7 @@ func (s *Shard) pinned(a *regmem.PinAnswer) {
 	s.eng.Latency.Pin.Observe(a.Took)
 	space.Done(a.Chunk, a.Err == nil)
 	if a.Err == nil {
-		s.eng.Resident(s.now, regmem.Wait{Back: space, Page: a.Chunk})
+		s.eng.Resident(s.spaces.now, regmem.Wait{Back: space, Page: a.Chunk})
 	}
 }
 
@@ -140,21 +140,21 @@ func (s *Shard) dropSpace(now mono.Time, r *regmem.Region) {
 		return
 	}
 	s.eng.Gone(now, r.Back)
-	sp := s.spaces[r.Back]
+	sp := s.spaces.byBacking[r.Back]
 	if sp == nil {
 		return
 	}
 	if sp.Space.Starves() {
-		s.starving.forget(sp.Space)
+		s.spaces.starving.forget(sp.Space)
 	}
-	s.gone.Add(&sp.Space.Count)
-	delete(s.spaces, r.Back)
+	s.spaces.gone.Add(&sp.Space.Count)
+	delete(s.spaces.byBacking, r.Back)
 }
 
 // lookAtSpaces returns what all spaces did.
 func (s *Shard) lookAtSpaces() SpacesView {
-	v := SpacesView{Spaces: len(s.spaces), Counts: s.gone}
-	for _, sp := range s.spaces {
+	v := SpacesView{Spaces: len(s.spaces.byBacking), Counts: s.spaces.gone}
+	for _, sp := range s.spaces.byBacking {
 		v.Counts.Add(&sp.Space.Count)
 		v.Pinned += sp.Space.Pinned()
 	}

@@ -45,7 +45,7 @@ func TestStarvingTakeTurns(t *testing.T) {
 	starve := func(user uint32, i int) {
 		var space *regmem.Space
 		space, err := regmem.NewSpace(regmem.SpaceConfig{Size: 1 << 20, Pin: 4 << 16, Ask: taken,
-			Starve: func() { s.starving.add(user, space) },
+			Starve: func() { s.spaces.starving.add(user, space) },
 			Waits:  func(uint64) bool { turns[user][i]++; return user == 0 }})
 		if err != nil {
 			t.Error(err)
@@ -71,16 +71,17 @@ func TestStarvingTakeTurns(t *testing.T) {
 				t.Errorf("%d have had their turns after %d iterations", had, round+1)
 			}
 		}
-		if had, most := count(0); s.starving.n != spaces || had != spaces || most != 1 {
-			t.Errorf("of %d spaces, %d of which starve, %d had their turns, one %d of them", spaces, s.starving.n, had,
+		if had, most := count(0); s.spaces.starving.n != spaces || had != spaces || most != 1 {
+			t.Errorf("of %d spaces, %d of which starve, %d had their turns, one %d of them", spaces,
+				s.spaces.starving.n, had,
 				most)
 		}
 		starve(1, 0) // what it waits for is wanted no more: its first turn is the last
 		s.askMore(now.Add(2 * time.Hour))
-		if had, _ := count(1); had != 1 || s.starving.n != spaces || len(s.starving.users) != 1 {
-			t.Errorf("a space of another user waits for %d of one user, %d starve", spaces, s.starving.n)
+		if had, _ := count(1); had != 1 || s.spaces.starving.n != spaces || len(s.spaces.starving.users) != 1 {
+			t.Errorf("a space of another user waits for %d of one user, %d starve", spaces, s.spaces.starving.n)
 		}
-		s.starving = starving{}
+		s.spaces.starving = starving{}
 	})
 }
 
@@ -95,7 +96,7 @@ func TestSpacesEndAlike(t *testing.T) {
 				var regions []*regmem.Region
 				for range spaces {
 					space := &regmem.Space{}
-					s.spaces[space] = &regmem.PinnedSpace{Space: space}
+					s.spaces.byBacking[space] = &regmem.PinnedSpace{Space: space}
 					regions = append(regions, &regmem.Region{Back: space})
 				}
 				began := mono.Now()

@@ -24,8 +24,8 @@ import (
 // drainClients takes a bounded number of submissions from every user, whatever the number of his clients; from every
 // client while one user alone has any.
 func (s *Shard) drainClients(now mono.Time) (worked bool) {
-	if !s.mixed {
-		for _, c := range s.clients {
+	if !s.clients.mixed {
+		for _, c := range s.clients.list {
 			if c != nil && c.rings != nil {
 				worked = s.drainClient(now, c) > 0 || worked
 			}
@@ -34,7 +34,7 @@ func (s *Shard) drainClients(now mono.Time) (worked bool) {
 	}
 	var last *tenant
 	busy := 0
-	for _, u := range s.tenants {
+	for _, u := range s.clients.tenants {
 		if s.drainUser(now, u, sqBudget) {
 			busy++
 			last = u
@@ -77,16 +77,16 @@ const fewRefused = 8
 // drainClient takes submissions of a client, sqBudget of them, to which the entries before them with their pieces are
 // not counted, and hands it notifications. It returns how many entries and notifications.
 func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
-	last := c.useless + fewRefused
+	last := c.flight.useless + fewRefused
 	for taken, more := 0, true; more && taken < sqBudget && work < sqBudget*ipc.MaxEntries; {
 		var bad error
 		want := sqBudget - taken
-		if more = c.next == c.count; more {
-			c.next = 0
-			c.count, bad = c.sq.Drain(c.held[:want])
+		if more = c.taken.next == c.taken.count; more {
+			c.taken.next = 0
+			c.taken.count, bad = c.sq.Drain(c.taken.held[:want])
 		}
-		for ; c.next < c.count && c.useless < last; work++ {
-			e := &c.held[c.next]
+		for ; c.taken.next < c.taken.count && c.flight.useless < last; work++ {
+			e := &c.taken.held[c.taken.next]
 			ok, err := s.submit(now, c, e)
 			if err != nil {
 				bad = err
@@ -95,7 +95,7 @@ func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
 			if !ok {
 				break
 			}
-			c.next++
+			c.taken.next++
 			if e.Op != ipc.OpPieces {
 				taken++
 			}
@@ -104,9 +104,9 @@ func (s *Shard) drainClient(now mono.Time, c *Client) (work int) {
 			s.evict(c, bad.Error())
 			return work + 1
 		}
-		more = more && c.next == want
+		more = more && c.taken.next == want
 	}
-	if len(c.notify) > 0 {
+	if len(c.delivery.notify) > 0 {
 		work += s.deliver(c)
 	}
 	return work
@@ -117,7 +117,7 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	if e.Op == ipc.OpCredit || e.Op == ipc.OpPieces {
 		return true, s.aside(c, e)
 	}
-	if c.pieces.n > 0 && !c.pieces.belongTo(e) {
+	if c.taken.pieces.n > 0 && !c.taken.pieces.belongTo(e) {
 		return true, ipc.ErrEntry
 	}
 	switch e.Op {
@@ -134,7 +134,7 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	case ipc.OpCompose, ipc.OpWrote, ipc.OpCommit, ipc.OpDiscard:
 		return s.eager(now, c, e)
 	}
-	if len(c.free) == 0 {
+	if len(c.flight.free) == 0 {
 		return false, nil
 	}
 	if ok, err = c.roomForOp(); !ok {
@@ -148,12 +148,15 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	if err != nil {
 		return false, err
 	}
-	slot := c.free[len(c.free)-1]
+	slot := c.flight.free[len(c.flight.free)-1]
 	op := &s.op
 	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
 	op.Kind, op.Flags, op.Inline, op.Imm = engine.OpKind(e.Op), engine.OpFlags(e.Flags), e.InlineLen, e.Imm
 	op.Token, op.Late, op.Key = uint64(c.slot)<<32|uint64(slot), e.Token, regmem.Key(e.Key)
-	op.Off, op.LocalOff, op.Local, op.Region, op.Pieces = e.RemoteOff, e.LocalOff, nil, nil, nil
+	op.LocalOff, op.Local, op.Region, op.Pieces = e.LocalOff, nil, nil, nil
+	if op.Off, op.Patience = e.RemoteOff, 0; e.Op == ipc.OpSend {
+		op.Off, op.Patience = 0, e.RemoteOff
+	}
 	if e.InlineLen > 0 {
 		if e.Op == ipc.OpAtomic && e.RemoteOff&(e.AtomicSize()-1) != 0 {
 			return true, s.reject(c, e, ipc.StatusMisaligned)
@@ -161,7 +164,7 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 		op.Data = e.Inline
 	} else {
 		var status ipc.Status
-		if c.pieces.n > 0 {
+		if c.taken.pieces.n > 0 {
 			op.Pieces, status = s.takePieces(c, e)
 		} else {
 			op.Local, op.Region, status = c.regions.local(e.Region, e.LocalOff, e.Len)
@@ -179,13 +182,13 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 		s.keepList(list)
 		return false, nil
 	}
-	c.pieces.n = 0
+	c.taken.pieces.n = 0
 	if op.Pieces == nil {
 		s.keepList(list)
 	}
-	c.free = c.free[:len(c.free)-1]
+	c.flight.free = c.flight.free[:len(c.flight.free)-1]
 	if local {
-		c.hidden++
+		c.flight.hidden++
 	}
 	s.took(c, cn, slot, opSlot{conn: cn, token: e.Token, list: op.Pieces, local: local})
 	return true, nil
@@ -193,11 +196,11 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 
 // took notes what is in flight from now on.
 func (s *Shard) took(c *Client, cn *Conn, slot uint32, o opSlot) {
-	c.ops[slot] = o
-	c.inflight++
+	c.flight.ops[slot] = o
+	c.flight.inflight++
 	cn.inflight++
 	c.user.ops.Add(1)
-	c.useless = 0
+	c.flight.useless = 0
 }
 
 // hides reports whether a write completes once its local bytes may change (A6.15). Its failure may be told later, for
@@ -209,7 +212,7 @@ func (c *Client) hides(e *ipc.SQE) (bool, error) {
 	if c.Features&ipc.FeatureLocal == 0 {
 		return false, ipc.ErrEntry
 	}
-	if c.pieces.n > 0 || c.hidden >= len(c.ops) || c.cq.Room() <= c.promised()+1 {
+	if c.taken.pieces.n > 0 || c.flight.hidden >= len(c.flight.ops) || c.cq.Room() <= c.promised()+1 {
 		e.Flags &^= ipc.FlagLocal
 		return false, nil
 	}
@@ -223,7 +226,7 @@ const uselessDepths = 16
 
 // reject answers an entry by a completion. The error says that the client must go.
 func (s *Shard) reject(c *Client, e *ipc.SQE, status ipc.Status) error {
-	c.pieces.n = 0
+	c.taken.pieces.n = 0
 	s.put(c, &ipc.CQE{Kind: ipc.CQComplete, Status: status, Conn: e.Conn, Token: e.Token})
 	if status == ipc.StatusQuota {
 		return nil // no fault of its own
@@ -233,7 +236,7 @@ func (s *Shard) reject(c *Client, e *ipc.SQE, status ipc.Status) error {
 
 // wasted counts a submission that did nothing.
 func (s *Shard) wasted(c *Client) error {
-	if c.useless++; c.useless > uselessDepths*len(c.ops) {
+	if c.flight.useless++; c.flight.useless > uselessDepths*len(c.flight.ops) {
 		return errUseless
 	}
 	return nil
@@ -273,7 +276,7 @@ func (s *Shard) credit(c *Client, e *ipc.SQE) error {
 		return ipc.ErrEntry
 	}
 	cn.unreturned -= int(e.Imm)
-	c.useless = 0
+	c.flight.useless = 0
 	c.unpark(cn)
 	return nil
 }
@@ -285,7 +288,7 @@ func (s *Shard) completed(ev *engine.Event) {
 	if ev.Data != nil {
 		s.dropReferring(ev.Data)
 	}
-	c := s.clients[ev.Token>>32]
+	c := s.clients.list[ev.Token>>32]
 	token := s.finished(c, ev)
 	if c.rings != nil {
 		s.finish(c, &ipc.CQE{Kind: ipc.CQComplete, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: token,
@@ -295,13 +298,13 @@ func (s *Shard) completed(ev *engine.Event) {
 
 // finished frees the place of what has ended, or goes on hidden, and returns the client's token.
 func (s *Shard) finished(c *Client, ev *engine.Event) (token uint64) {
-	slot := &c.ops[uint32(ev.Token)]
-	c.free = append(c.free, uint32(ev.Token))
-	c.inflight--
+	slot := &c.flight.ops[uint32(ev.Token)]
+	c.flight.free = append(c.flight.free, uint32(ev.Token))
+	c.flight.inflight--
 	if !ev.Local {
 		c.user.ops.Add(-1)
 		if slot.local {
-			c.hidden--
+			c.flight.hidden--
 		}
 	}
 	slot.conn.inflight--
@@ -317,8 +320,8 @@ func (s *Shard) finished(c *Client, ev *engine.Event) (token uint64) {
 // wait must not take along what is copied next to where its copy lay.
 func (s *Shard) late(ev *engine.Event) {
 	s.dropReferring(ev.Data)
-	c := s.conns[ev.Conn].client
-	c.hidden--
+	c := s.clients.conns[ev.Conn].client
+	c.flight.hidden--
 	c.user.ops.Add(-1)
 	if ev.Status != engine.OK && c.rings != nil {
 		s.put(c, &ipc.CQE{Kind: ipc.CQLate, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: ev.Token})
@@ -332,7 +335,7 @@ func (s *Shard) notified(cn *Conn) {
 		return
 	}
 	cn.queued = true
-	c.notify = append(c.notify, cn)
+	c.delivery.notify = append(c.delivery.notify, cn)
 	s.deliver(c)
 }
 
@@ -340,14 +343,14 @@ func (s *Shard) notified(cn *Conn) {
 func (c *Client) unpark(cn *Conn) {
 	if cn.parked {
 		cn.parked = false
-		c.notify = append(c.notify, cn)
+		c.delivery.notify = append(c.delivery.notify, cn)
 	}
 }
 
 // dequeue takes a connection from where it waits its turn.
 func (c *Client) dequeue(cn *Conn) {
 	if cn.queued && !cn.parked {
-		c.notify = slices.DeleteFunc(c.notify, func(o *Conn) bool { return o == cn })
+		c.delivery.notify = slices.DeleteFunc(c.delivery.notify, func(o *Conn) bool { return o == cn })
 	}
 	cn.queued, cn.parked = false, false
 }
@@ -356,9 +359,9 @@ func (c *Client) dequeue(cn *Conn) {
 // parked, so that an iteration looks at few connections, however many notifications a client leaves unread; without
 // room nothing else is looked at. It returns how many it moved.
 func (s *Shard) deliver(c *Client) (work int) {
-	c.full = false
+	c.delivery.full = false
 	done := 0
-	for _, cn := range c.notify {
+	for _, cn := range c.delivery.notify {
 		more, err := s.deliverConn(c, cn, &work)
 		if err != nil {
 			s.evict(c, err.Error())
@@ -369,9 +372,9 @@ func (s *Shard) deliver(c *Client) (work int) {
 		}
 		done++
 	}
-	rest := copy(c.notify, c.notify[done:])
-	clear(c.notify[rest:])
-	c.notify = c.notify[:rest]
+	rest := copy(c.delivery.notify, c.delivery.notify[done:])
+	clear(c.delivery.notify[rest:])
+	c.delivery.notify = c.delivery.notify[:rest]
 	return work
 }
 
@@ -389,7 +392,7 @@ func (s *Shard) deliverConn(c *Client, cn *Conn, work *int) (more bool, err erro
 		}
 		room, err := c.roomForNotify()
 		if !room {
-			c.full = true
+			c.delivery.full = true
 			return true, err
 		}
 		n, ok := s.takeNotify(cn)

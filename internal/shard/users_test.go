@@ -21,9 +21,9 @@ func TestClientsOfSeveralUsers(t *testing.T) {
 		{[]*Client{of(7), of(7), nil, of(0)}, true},
 		{[]*Client{{user: NewUser(7), label: Label{UID: 7}}, {user: NewUser(7), label: Label{UID: 100_007}}}, true},
 	} {
-		s := &Shard{clientSet: clientSet{clients: c.clients, mixed: !c.want}}
-		if s.countUsers(); s.mixed != c.want {
-			t.Errorf("%d places: mixed is %v", len(c.clients), s.mixed)
+		s := &Shard{clients: clientSet{list: c.clients, mixed: !c.want}}
+		if s.countUsers(); s.clients.mixed != c.want {
+			t.Errorf("%d places: mixed is %v", len(c.clients), s.clients.mixed)
 		}
 	}
 }

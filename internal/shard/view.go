@@ -86,22 +86,24 @@ type SpaceView struct {
 
 // Look returns what the shard knows, with so many names of services of each client at most.
 func (s *Shard) Look(names int) View {
-	v := View{Draining: s.draining, Evictions: s.evictions, Calls: s.systemCalls(),
-		Exports: s.grants.Len(), Slots: len(s.clients),
+	v := View{Draining: s.draining, Evictions: s.clients.evictions, Calls: s.systemCalls(),
+		Exports: s.grants.Len(), Slots: len(s.clients.list),
 		Spaces: s.lookAtSpaces()}
-	for _, l := range s.active {
+	for _, l := range s.links.active {
 		if l.inside {
 			continue
 		}
 		v.Links = append(v.Links, LinkView{
-			Config: l.cfg, Number: l.index, Up: l.drv != nil, Info: l.info, Blocked: s.blockedLinks&(1<<l.index) != 0,
-			Opens: l.opens, Discards: l.discards, Error: l.lastErr, Stats: l.stats(),
+			Config: l.cfg, Number: l.index, Up: l.drv != nil, Info: l.info,
+			Blocked: s.links.blockedLinks&(1<<l.index) != 0,
+			Opens:   l.opens, Discards: l.discards, Error: l.lastErr, Stats: l.stats(),
 		})
 	}
-	for _, c := range s.clients {
+	for _, c := range s.clients.list {
 		if c != nil {
 			v.Clients = append(v.Clients, ClientView{
-				Label: c.label, Dying: c.rings == nil, Depth: len(c.ops), InFlight: c.inflight, Posted: c.posted,
+				Label: c.label, Dying: c.rings == nil, Depth: len(c.flight.ops), InFlight: c.flight.inflight,
+				Posted:  c.receives.posted,
 				Conns:   len(c.conns),
 				Regions: c.regions.n, Services: slices.Clone(c.names[:min(names, len(c.names))]), Offered: len(c.names),
 			})
@@ -112,7 +114,7 @@ func (s *Shard) Look(names int) View {
 
 // LookAtConn returns what the shard knows of a connection; nothing of one that is no client's.
 func (s *Shard) LookAtConn(id engine.ConnID) ConnView {
-	cn := s.conns[id]
+	cn := s.clients.conns[id]
 	if cn == nil {
 		return ConnView{}
 	}
@@ -124,10 +126,10 @@ func (s *Shard) LookAtConn(id engine.ConnID) ConnView {
 // LookAtRegions appends regions of the client in a slot, in n places from one on, and returns where to go on: 0 at the
 // end.
 func (s *Shard) LookAtRegions(out []RegionView, slot, from, n int) (_ []RegionView, next int) {
-	if slot >= len(s.clients) || s.clients[slot] == nil {
+	if slot >= len(s.clients.list) || s.clients.list[slot] == nil {
 		return out, 0
 	}
-	c := s.clients[slot]
+	c := s.clients.list[slot]
 	next = c.regions.some(from, n, func(r *regmem.Region) {
 		v := RegionView{Label: c.label, ID: r.ID, Bytes: r.Mem.Len(), Ready: c.regions.get(r.ID) != nil,
 			InFlight: r.InFlight, Exported: r.Granted()}

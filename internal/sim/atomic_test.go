@@ -31,7 +31,7 @@ func TestAtomicsLinearizable(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		lost, duplicated = lost+c.w.Lost, duplicated+c.w.Duplicated
+		lost, duplicated = lost+c.w.Tally.Lost, duplicated+c.w.Tally.Duplicated
 	}
 	if lost < 100*seeds/10 || duplicated < 100*seeds/10 {
 		t.Errorf("%d frames were lost and %d duplicated in %d worlds", lost, duplicated, seeds)

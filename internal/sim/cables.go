@@ -23,14 +23,14 @@ func (w *swarm) move(dice *rand.Rand) {
 		w.recable(dice)
 	}
 	for range w.mix.recablings {
-		w.After(when(), func() {
+		w.world.After(when(), func() {
 			if !w.healed {
 				w.recable(dice)
 			}
 		})
 	}
 	for range w.mix.strangers {
-		w.After(when(), func() { w.forge(dice, 1+dice.IntN(20)) })
+		w.world.After(when(), func() { w.forge(dice, 1+dice.IntN(20)) })
 	}
 }
 
@@ -38,8 +38,8 @@ func (w *swarm) move(dice *rand.Rand) {
 // No carrier changes, nobody is told.
 func (w *swarm) recable(dice *rand.Rand) {
 	w.report.Recablings++
-	n := dice.IntN(len(w.Nodes))
-	plug := w.Plug[n]
+	n := dice.IntN(len(w.world.Nodes))
+	plug := w.world.Plug[n]
 	a, b := dice.IntN(len(plug)), dice.IntN(len(plug))
 	switch dice.IntN(3) {
 	case 0:
@@ -58,17 +58,17 @@ func (w *World) connected(a, b *Node) bool {
 
 // join moves one cable for every two nodes that are not connected, in the end of faults.
 func (w *swarm) join() {
-	for _, a := range w.Nodes {
-		for _, b := range w.Nodes[:a.Index] {
-			if !w.connected(a, b) {
-				copy(w.Plug[a.Index], w.Plug[b.Index])
+	for _, a := range w.world.Nodes {
+		for _, b := range w.world.Nodes[:a.Index] {
+			if !w.world.connected(a, b) {
+				copy(w.world.Plug[a.Index], w.world.Plug[b.Index])
 			}
 		}
 	}
-	for _, a := range w.Nodes {
-		for _, b := range w.Nodes {
-			if !w.connected(a, b) {
-				w.Plug[a.Index][0], w.Plug[b.Index][0] = 0, 0
+	for _, a := range w.world.Nodes {
+		for _, b := range w.world.Nodes {
+			if !w.world.connected(a, b) {
+				w.world.Plug[a.Index][0], w.world.Plug[b.Index][0] = 0, 0
 			}
 		}
 	}
@@ -77,14 +77,14 @@ func (w *swarm) join() {
 // forge has a stranger say Hello to a node in another's name, some times: of links that are elsewhere or nowhere, at
 // addresses of theirs or his.
 func (w *swarm) forge(dice *rand.Rand, times int) {
-	to, from := w.Nodes[dice.IntN(len(w.Nodes))], w.Nodes[dice.IntN(len(w.Nodes))]
-	link, named := dice.IntN(len(w.Net)), dice.IntN(2*len(w.Net))%engine.MaxLinks
+	to, from := w.world.Nodes[dice.IntN(len(w.world.Nodes))], w.world.Nodes[dice.IntN(len(w.world.Nodes))]
+	link, named := dice.IntN(len(w.world.Net)), dice.IntN(2*len(w.world.Net))%engine.MaxLinks
 	if dice.IntN(8) == 0 {
 		named = dice.IntN(engine.MaxLinks)
 	}
 	h := wire.Hello{Node: from.ID(), Epoch: from.boot, Link: uint8(named), RxSlots: uint16(1 + dice.IntN(300)),
 		MTU: 1500, Name: []byte(from.Name())}
-	if w.opt.Secure {
+	if w.world.opt.Secure {
 		h.Flags = wire.HelloSecure
 	}
 	src := from.mac(named)
@@ -99,10 +99,10 @@ func (w *swarm) forge(dice *rand.Rand, times int) {
 		b[12], b[13] = wire.EtherType>>8, wire.EtherType&0xff
 		body := h.AppendTo(nil)
 		wire.Finish(b[wire.EthLen:], &wire.Header{Type: wire.TypeHello, Path: h.Link}, body)
-		to.E.Handle(w.Now, link, engine.Whole(append(b, body...)))
+		to.E.Handle(w.world.Now, link, engine.Whole(append(b, body...)))
 	}
 	if times--; times > 0 && !w.healed {
-		w.After(time.Duration(dice.IntN(50_000_000)), func() { w.forge(dice, times) })
+		w.world.After(time.Duration(dice.IntN(50_000_000)), func() { w.forge(dice, times) })
 	}
 }
 
@@ -111,7 +111,7 @@ func (w *swarm) forge(dice *rand.Rand, times int) {
 func (w *swarm) alive() error {
 	tries := make([]*pairing, len(w.channels))
 	left := 0
-	err := w.Run(LiveTime, func() bool {
+	err := w.world.Run(LiveTime, func() bool {
 		left = 0
 		for i, ch := range w.channels {
 			p := tries[i]

@@ -12,7 +12,7 @@ import (
 func (w *swarm) chaos() {
 	do := func(n int, f func()) {
 		for range n {
-			w.After(w.crashTime(), func() {
+			w.world.After(w.crashTime(), func() {
 				if !w.healed {
 					f()
 				}
@@ -28,20 +28,20 @@ func (w *swarm) chaos() {
 	do(w.mix.pools.crashes, w.crash)
 	do(w.mix.pools.endings, w.endOne)
 	do(w.mix.pools.drops, w.dropQueue)
-	w.narrow(stream(w.opt.Seed, narrowStream))
-	w.wall(stream(w.opt.Seed, formStream))
-	w.move(stream(w.opt.Seed, cableStream))
+	w.narrow(stream(w.world.opt.Seed, narrowStream))
+	w.wall(stream(w.world.opt.Seed, formStream))
+	w.move(stream(w.world.opt.Seed, cableStream))
 }
 
 // narrow puts devices into links, at some time, that drop long frames in silence, in one direction or both. They stay
 // when all else is healed: paths must find what still passes.
 func (w *swarm) narrow(dice *rand.Rand) {
 	for range w.mix.narrowings {
-		l, most, both := dice.IntN(len(w.Net)), []int{700, 1500, 4200, 8300}[dice.IntN(4)], dice.IntN(4) > 0
-		w.After(time.Duration(dice.Int64N(int64(w.mix.duration))), func() {
+		l, most, both := dice.IntN(len(w.world.Net)), []int{700, 1500, 4200, 8300}[dice.IntN(4)], dice.IntN(4) > 0
+		w.world.After(time.Duration(dice.Int64N(int64(w.mix.duration))), func() {
 			w.report.Narrowings++
-			for i := range w.Net[l] {
-				if f := &w.Net[l][i]; (both || i == 0) && (f.Most == 0 || f.Most > most) {
+			for i := range w.world.Net[l] {
+				if f := &w.world.Net[l][i]; (both || i == 0) && (f.Most == 0 || f.Most > most) {
 					f.Most = most
 				}
 			}
@@ -52,19 +52,20 @@ func (w *swarm) narrow(dice *rand.Rand) {
 // wall is narrow for datagrams. What a link takes may change besides.
 func (w *swarm) wall(dice *rand.Rand) {
 	for range w.mix.walls {
-		l, n, both, change := dice.IntN(len(w.Net)), w.Nodes[dice.IntN(len(w.Nodes))], dice.IntN(4) > 0,
+		l, n, both, change := dice.IntN(len(w.world.Net)), w.world.Nodes[dice.IntN(len(w.world.Nodes))],
+			dice.IntN(4) > 0,
 			dice.IntN(3) == 0
-		w.After(time.Duration(dice.Int64N(int64(w.mix.duration))), func() {
+		w.world.After(time.Duration(dice.Int64N(int64(w.mix.duration))), func() {
 			w.report.Walls++
 			if change {
-				w.opt.Joins ^= 1 << (8*n.Index + l)
+				w.world.opt.Joins ^= 1 << (8*n.Index + l)
 				if !n.Down && n.up&(1<<l) != 0 {
-					n.SetLink(l, w.opt.MTU)
+					n.SetLink(l, w.world.opt.MTU)
 				}
 				return
 			}
-			for i := range w.Net[l] {
-				w.Net[l][i].Walled = w.Net[l][i].Walled || both || i == 0
+			for i := range w.world.Net[l] {
+				w.world.Net[l][i].Walled = w.world.Net[l][i].Walled || both || i == 0
 			}
 		})
 	}
@@ -76,7 +77,7 @@ func (w *swarm) crashTime() time.Duration {
 
 // crash ends a node's engine; some time later it is back with another epoch.
 func (w *swarm) crash() {
-	n := w.Nodes[w.dice.IntN(len(w.Nodes))]
+	n := w.world.Nodes[w.dice.IntN(len(w.world.Nodes))]
 	if n.Down {
 		return
 	}
@@ -101,7 +102,7 @@ func (w *swarm) crash() {
 	if w.dice.IntN(2) == 0 {
 		down = time.Duration(w.dice.IntN(1_000_000))
 	}
-	w.After(down, func() { w.boot(n) })
+	w.world.After(down, func() { w.boot(n) })
 }
 
 func (w *swarm) boot(n *Node) {
@@ -118,7 +119,7 @@ func (w *swarm) boot(n *Node) {
 
 // flap takes a link away and gives it back, some times: for all by silence, or at one node with its knowledge.
 func (w *swarm) flap() {
-	l, n := w.dice.IntN(len(w.Net)), w.Nodes[w.dice.IntN(len(w.Nodes))]
+	l, n := w.dice.IntN(len(w.world.Net)), w.world.Nodes[w.dice.IntN(len(w.world.Nodes))]
 	silent, oneWay := w.dice.IntN(2) == 0, w.dice.IntN(4) == 0
 	period := w.crashTime()/4 + 1
 	var turn func(times int)
@@ -130,17 +131,17 @@ func (w *swarm) flap() {
 		off := times%2 == 0
 		switch {
 		case silent:
-			for i := range w.Net[l] {
-				w.Net[l][i].Cut = off && (!oneWay || i == n.Index)
+			for i := range w.world.Net[l] {
+				w.world.Net[l][i].Cut = off && (!oneWay || i == n.Index)
 			}
 		case n.Down:
 		case off:
 			n.RemoveLink(l)
 		default:
-			n.SetLink(l, w.opt.MTU)
+			n.SetLink(l, w.world.opt.MTU)
 		}
 		if times < 5 {
-			w.After(period, func() { turn(times + 1) })
+			w.world.After(period, func() { turn(times + 1) })
 		}
 	}
 	turn(w.dice.IntN(5))
@@ -149,11 +150,11 @@ func (w *swarm) flap() {
 // partition separates two nodes on all links, in one direction or both.
 func (w *swarm) partition() {
 	w.report.Partitions++
-	a := w.dice.IntN(len(w.Nodes))
-	b := (a + 1 + w.dice.IntN(len(w.Nodes)-1)) % len(w.Nodes)
+	a := w.dice.IntN(len(w.world.Nodes))
+	b := (a + 1 + w.dice.IntN(len(w.world.Nodes)-1)) % len(w.world.Nodes)
 	both := w.dice.IntN(3) > 0
-	w.Apart[a][b], w.Apart[b][a] = true, both || w.Apart[b][a]
-	w.After(w.crashTime(), func() { w.Apart[a][b], w.Apart[b][a] = false, false })
+	w.world.Apart[a][b], w.world.Apart[b][a] = true, both || w.world.Apart[b][a]
+	w.world.After(w.crashTime(), func() { w.world.Apart[a][b], w.world.Apart[b][a] = false, false })
 }
 
 // revoke takes exported memory back, as deregistering does, and uses it for something else at once.
@@ -193,20 +194,20 @@ func (w *swarm) endNow(e *end) {
 		if e.state == endDialing {
 			e.pairing.ended = true
 		}
-		e.node.E.Close(w.Now, e.conn)
+		e.node.E.Close(w.world.Now, e.conn)
 		return
 	}
 	e.aborted, e.pairing.ended = true, true
-	e.node.E.Abort(w.Now, e.conn, engine.StatusAborted)
+	e.node.E.Abort(w.world.Now, e.conn, engine.StatusAborted)
 }
 
 // resize changes a link's MTU at one node.
 func (w *swarm) resize() {
-	n := w.Nodes[w.dice.IntN(len(w.Nodes))]
-	l, mtu := w.dice.IntN(len(w.Net)), []int{640, 1500, 4000, 9000}[w.dice.IntN(4)]
+	n := w.world.Nodes[w.dice.IntN(len(w.world.Nodes))]
+	l, mtu := w.dice.IntN(len(w.world.Net)), []int{640, 1500, 4000, 9000}[w.dice.IntN(4)]
 	if !n.Down {
 		w.report.Resizes++
-		n.SetLink(l, min(mtu, w.opt.MTU))
+		n.SetLink(l, min(mtu, w.world.opt.MTU))
 	}
 }
 
@@ -214,18 +215,18 @@ func (w *swarm) resize() {
 func (w *swarm) heal() {
 	w.join()
 	w.healed = true
-	for l := range w.Net {
-		for i := range w.Net[l] {
-			f := &w.Net[l][i]
+	for l := range w.world.Net {
+		for i := range w.world.Net[l] {
+			f := &w.world.Net[l][i]
 			f.Loss, f.Dup, f.Corrupt, f.Jitter, f.Hold, f.Cut = 0, 0, 0, 0, 0, false
 		}
 	}
-	for _, n := range w.Nodes {
-		clear(w.Apart[n.Index])
+	for _, n := range w.world.Nodes {
+		clear(w.world.Apart[n.Index])
 		w.boot(n)
-		for _, l := range n.E.Snapshot(w.Now).Links {
-			if !l.Up || l.MTU != w.opt.MTU {
-				n.SetLink(l.Number, w.opt.MTU)
+		for _, l := range n.E.Snapshot(w.world.Now).Links {
+			if !l.Up || l.MTU != w.world.opt.MTU {
+				n.SetLink(l.Number, w.world.opt.MTU)
 			}
 		}
 	}

@@ -11,16 +11,16 @@ import (
 // invariants is what must hold after every event. Memory is looked at where the event was, one area at a time in turn:
 // what landed wrongly stays, so that none is overlooked; Watch.Full looks at everything.
 func (w *swarm) invariants() error {
-	if n := w.handled; n != nil && !n.Down {
+	if n := w.world.handled; n != nil && !n.Down {
 		l := n.E.Load()
-		most := w.opt.HeldBytes
+		most := w.world.opt.HeldBytes
 		if most == 0 {
 			most = 16 << 20
 		}
 		// Probes, pings and acknowledgements of operations leave without asking the window: up to 40 a second and path
 		// until the peer is declared down.
-		beside := w.opt.Links * (256 + int(40*w.opt.DeadTime/time.Second))
-		if l.Least < 0 || l.Held > most || l.InFlight > w.opt.Profile.Window+beside {
+		beside := w.world.opt.Links * (256 + int(40*w.world.opt.DeadTime/time.Second))
+		if l.Least < 0 || l.Held > most || l.InFlight > w.world.opt.Profile.Window+beside {
 			return fmt.Errorf("node%d: %d frames in flight, %d bytes held, the smallest count is %d", n.Index,
 				l.InFlight, l.Held, l.Least)
 		}
@@ -36,11 +36,11 @@ func (w *swarm) invariants() error {
 				continue
 			}
 			more := e.local.region.InFlight - e.flow.using
-			if more < 0 || more > e.flow.pieces || e.flow.open > w.opt.OpWindow {
+			if more < 0 || more > e.flow.pieces || e.flow.open > w.world.opt.OpWindow {
 				return fmt.Errorf("%v: %d operations in flight, with %d pieces of local memory, perhaps %d more, the "+
 					"region counts %d", e, e.flow.open, e.flow.using, e.flow.pieces, e.local.region.InFlight)
 			}
-			if e.other.node != w.handled {
+			if e.other.node != w.world.handled {
 				continue // nothing was placed for this end
 			}
 			if err := e.flow.fences(); err != nil {
@@ -51,7 +51,7 @@ func (w *swarm) invariants() error {
 	if w.full {
 		return w.everything()
 	}
-	if n := w.handled; n != nil && len(w.areas[n.Index]) > 0 {
+	if n := w.world.handled; n != nil && len(w.areas[n.Index]) > 0 {
 		all := w.areas[n.Index]
 		w.turn[n.Index]++
 		a := all[w.turn[n.Index]%len(all)]
@@ -79,29 +79,29 @@ func (w *swarm) everything() error {
 
 // rejoined checks that all links that are joined to one of the peer's are in use again.
 func (w *swarm) rejoined() error {
-	for _, n := range w.Nodes {
-		for _, p := range n.E.Snapshot(w.Now).Peers {
+	for _, n := range w.world.Nodes {
+		for _, p := range n.E.Snapshot(w.world.Now).Peers {
 			if !p.Open {
 				continue
 			}
-			good, joined, plugs := 0, 0, w.plugs(p.ID)
+			good, joined, plugs := 0, 0, w.world.plugs(p.ID)
 			for _, t := range p.Paths {
 				if t.State != "good" {
 					continue
 				}
-				if good++; plugs[t.PeerLink] != w.Plug[n.Index][t.Link] {
+				if good++; plugs[t.PeerLink] != w.world.Plug[n.Index][t.Link] {
 					return fmt.Errorf("node%d: link %d leads to link %d of %s, to which no cable goes: %v", n.Index,
-						t.Link, t.PeerLink, p.Name, w.Plug)
+						t.Link, t.PeerLink, p.Name, w.world.Plug)
 				}
 			}
-			for _, seg := range w.Plug[n.Index] {
+			for _, seg := range w.world.Plug[n.Index] {
 				if slices.Contains(plugs, seg) {
 					joined++
 				}
 			}
 			if good != joined {
 				return fmt.Errorf("node%d: %d of %d paths to %s are good: %+v, cables %v", n.Index, good, joined,
-					p.Name, p.Paths, w.Plug)
+					p.Name, p.Paths, w.world.Plug)
 			}
 		}
 	}
@@ -126,26 +126,27 @@ func (w *swarm) verify() error {
 				if o.submitted && !o.complete && !e.killed {
 					return fmt.Errorf("%v: operation %d never completed", e, i)
 				}
-				told := (o.Flags&engine.Notify != 0 || o.Kind == engine.OpSend) && o.complete &&
+				told := (o.op.Flags&engine.Notify != 0 || o.op.Kind == engine.OpSend) && o.complete &&
 					o.status == engine.OK && !e.other.killed
 				// The peer knows of the end of what it answers by acknowledgements, which an early end of the
 				// connection forestalls, or a revocation.
-				answered := o.Kind == engine.OpRead || o.Kind == engine.OpAtomic
+				answered := o.op.Kind == engine.OpRead || o.op.Kind == engine.OpAtomic
 				told = told && (!answered || p.rested && !o.far.area.void)
-				told = told && (o.Kind != engine.OpSend || p.rested)
+				told = told && (o.op.Kind != engine.OpSend || p.rested)
 				if told && o.notified != 1 {
-					return fmt.Errorf("%v: of operation %d (kind %d) the peer was told %d times", e, i, o.Kind,
+					return fmt.Errorf("%v: of operation %d (kind %d) the peer was told %d times", e, i, o.op.Kind,
 						o.notified)
 				}
 			}
 		}
 	}
-	for i, n := range w.Nodes {
+	for i, n := range w.world.Nodes {
 		if err := w.mailed[i].check(&n.E.Count); err != nil {
 			return fmt.Errorf("node%d: %w", i, err)
 		}
 	}
-	if err := w.Run(2*time.Second, func() bool { return w.left() == nil }); err != nil { // a ping may be on its way
+	// a ping may be on its way
+	if err := w.world.Run(2*time.Second, func() bool { return w.left() == nil }); err != nil {
 		return w.left()
 	}
 	return nil
@@ -153,17 +154,17 @@ func (w *swarm) verify() error {
 
 // left says what engines keep besides their open sessions.
 func (w *swarm) left() error {
-	for _, n := range w.Nodes {
+	for _, n := range w.world.Nodes {
 		h := n.E.Holding()
 		sessions, inFlight := 0, 0
-		for _, p := range n.E.Snapshot(w.Now).Peers {
+		for _, p := range n.E.Snapshot(w.world.Now).Peers {
 			if p.Open {
 				sessions++
 			}
 			for _, t := range p.Paths {
 				// of links that no cable joins to the peer, probes stay unanswered; on slow ones a ping is always on
 				// its way
-				if t.State != "good" || 2*t.SRTT > w.opt.KeepAlive {
+				if t.State != "good" || 2*t.SRTT > w.world.opt.KeepAlive {
 					p.InFlight -= t.InFlight
 				}
 			}

@@ -34,8 +34,9 @@ func TestTraceDoesNotDisturb(t *testing.T) {
 		must(t, err)
 		plain, err := Swarm(seed, Watch{})
 		must(t, err)
-		if traced.Sent != plain.Sent || traced.Virtual != plain.Virtual || traced.Ops != plain.Ops {
-			t.Errorf("seed %d: %d frames in %v traced, %d in %v not", seed, traced.Sent, traced.Virtual, plain.Sent,
+		if traced.Tally.Sent != plain.Tally.Sent || traced.Virtual != plain.Virtual || traced.Ops != plain.Ops {
+			t.Errorf("seed %d: %d frames in %v traced, %d in %v not", seed, traced.Tally.Sent, traced.Virtual,
+				plain.Tally.Sent,
 				plain.Virtual)
 		}
 	}
@@ -98,12 +99,12 @@ func TestCorruptionCounted(t *testing.T) {
 		}
 		// A flipped type or epoch makes a sealed frame one that belongs to nothing, or a clear one of a sealed node one
 		// that does: those are ignored.
-		least := w.Corrupted
+		least := w.Tally.Corrupted
 		if secure {
-			least = w.Corrupted * 9 / 10
+			least = w.Tally.Corrupted * 9 / 10
 		}
-		if got < least || got > w.Corrupted || w.Corrupted < 100 {
-			t.Errorf("secure %v: %d frames were corrupted, %d rejected", secure, w.Corrupted, got)
+		if got < least || got > w.Tally.Corrupted || w.Tally.Corrupted < 100 {
+			t.Errorf("secure %v: %d frames were corrupted, %d rejected", secure, w.Tally.Corrupted, got)
 		}
 	}
 }
@@ -114,8 +115,8 @@ func TestDuplicatesCounted(t *testing.T) {
 		w, before := counting(t, secure, Faults{Dup: 0.3})
 		got := w.Nodes[0].E.Count.FramesDuplicated +
 			w.Nodes[1].E.Count.FramesDuplicated - before[0].FramesDuplicated - before[1].FramesDuplicated
-		if got != w.DuplicatedData || got < 100 {
-			t.Errorf("secure %v: %d data frames were duplicated, %d counted", secure, w.DuplicatedData, got)
+		if got != w.Tally.DuplicatedData || got < 100 {
+			t.Errorf("secure %v: %d data frames were duplicated, %d counted", secure, w.Tally.DuplicatedData, got)
 		}
 	}
 }
@@ -150,9 +151,9 @@ func TestOracleNotices(t *testing.T) {
 		for seed := uint64(1); seed <= 20; seed++ {
 			o, m := drawMix(seed)
 			m.crashes, m.revocations, m.endings, m.flaps, m.partitions = 0, 0, 0, 0, 0
-			w := &swarm{World: New(o), mix: m, rng: stream(seed, workloadStream), mail: stream(seed, mailStream),
+			w := &swarm{world: New(o), mix: m, rng: stream(seed, workloadStream), mail: stream(seed, mailStream),
 				dice: stream(seed, crashStream)}
-			w.After(m.duration/2, func() {
+			w.world.After(m.duration/2, func() {
 				for _, p := range w.pairs {
 					if e := p.end[0]; e.state == endOpen && e.other.flow.open > 0 && tamper(w, e.exports[0]) {
 						tried++
@@ -164,7 +165,7 @@ func TestOracleNotices(t *testing.T) {
 			if err := w.run(); err != nil && tried > was {
 				noticed++
 			}
-			w.Stop()
+			w.world.Stop()
 		}
 		if tried == 0 || noticed*2 < tried {
 			t.Errorf("%s: tried in %d worlds, noticed in %d", name, tried, noticed)

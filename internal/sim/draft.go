@@ -25,10 +25,10 @@ const block = 64
 // composes has an operation composed, sometimes, and sometimes aborted.
 func (o *operation) composes(rng *rand.Rand, p *pairing, kind planKind) {
 	eager, dropped := rng.IntN(3) == 0, rng.IntN(5) == 0
-	if !eager || !p.w.mix.composes || o.Kind != engine.OpWrite && o.Kind != engine.OpSend || o.size == 0 {
+	if !eager || !p.w.mix.composes || o.op.Kind != engine.OpWrite && o.op.Kind != engine.OpSend || o.size == 0 {
 		return
 	}
-	o.Flags &^= engine.LocalDone
+	o.op.Flags &^= engine.LocalDone
 	o.draft = &draft{rng: rand.New(rand.NewPCG(rng.Uint64(), 1)), left: 1 + rng.IntN(6),
 		marked: make([]bool, (o.size+block-1)/block)}
 	o.dropped = dropped && kind != goodOperations
@@ -52,16 +52,16 @@ func (w *swarm) composeAhead(e *end) {
 			continue
 		case open == 2:
 			return
-		case !o.submitted && w.Now >= o.draft.after:
-			o.Key = o.far.area.key
-			if e.node.E.Compose(e.conn, &o.Op, o.Token) != engine.OK {
+		case !o.submitted && w.world.Now >= o.draft.after:
+			o.op.Key = o.far.area.key
+			if e.node.E.Compose(e.conn, &o.op, o.op.Token) != engine.OK {
 				// too many are under way
-				o.draft.after = w.Now.Add(time.Millisecond)
-				w.After(time.Millisecond, func() { w.post(e) })
+				o.draft.after = w.world.Now.Add(time.Millisecond)
+				w.world.After(time.Millisecond, func() { w.post(e) })
 				return
 			}
 			f.took(o)
-			w.After(time.Duration(o.draft.rng.IntN(1_000_000)), func() { w.compose(e, o) })
+			w.world.After(time.Duration(o.draft.rng.IntN(1_000_000)), func() { w.compose(e, o) })
 		}
 		open++
 	}
@@ -77,8 +77,8 @@ func (w *swarm) compose(e *end, o *operation) {
 		for b := lo / block; b*block < hi; b++ {
 			d.marked[b] = true
 		}
-		if !e.node.E.Wrote(e.conn, o.Token, uint64(lo), uint64(hi-lo)) {
-			w.fault("%v: operation %d is not being composed", e, o.Token)
+		if !e.node.E.Wrote(e.conn, o.op.Token, uint64(lo), uint64(hi-lo)) {
+			w.world.fault("%v: operation %d is not being composed", e, o.op.Token)
 		}
 	}
 	if d.left--; d.left > 0 {
@@ -90,7 +90,7 @@ func (w *swarm) compose(e *end, o *operation) {
 			copy(mem[lo:hi], bytes.Repeat([]byte{0x80 | byte(d.left)}, hi-lo))
 		}
 		wrote(lo, hi)
-		w.After(time.Duration(d.rng.IntN(3_000_000)), func() { w.compose(e, o) })
+		w.world.After(time.Duration(d.rng.IntN(3_000_000)), func() { w.compose(e, o) })
 		return
 	}
 	for lo := 0; lo < o.size; lo += block { // what was never marked need not be
@@ -115,12 +115,12 @@ func (w *swarm) commit(e *end, o *operation) bool {
 	d.over = true
 	done := false
 	if o.dropped {
-		done = e.node.E.Discard(e.conn, o.Token)
+		done = e.node.E.Discard(e.conn, o.op.Token)
 	} else {
-		done = e.node.E.Commit(w.Now, e.conn, o.Token, o.Flags, o.Imm, uint64(o.size))
+		done = e.node.E.Commit(w.world.Now, e.conn, o.op.Token, o.op.Flags, o.op.Imm, uint64(o.size))
 	}
 	if !done && !o.complete && !e.closing {
-		w.fault("%v: operation %d is not being composed", e, o.Token)
+		w.world.fault("%v: operation %d is not being composed", e, o.op.Token)
 	}
 	return done
 }

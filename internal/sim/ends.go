@@ -37,7 +37,7 @@ func (p *pairing) dropped() *int {
 	w, a, b := p.w, p.end[0].node, p.end[1].node
 	ends := &w.report.Ends
 	// What was before the dial counts as long as one node may not know of it.
-	since := p.birth.at.Add(-w.opt.DeadTime - slack)
+	since := p.birth.at.Add(-w.world.opt.DeadTime - slack)
 	for _, n := range []*Node{a, b} {
 		if n.Crashes > 0 && n.CrashedAt >= since {
 			return &ends.EndsByCrash
@@ -46,7 +46,7 @@ func (p *pairing) dropped() *int {
 	switch {
 	case p.worn() > p.birth.worn: // of these there are few (TestSwarm)
 		return &ends.EndsByWear
-	case w.Silent(a, b, since) || w.Silent(b, a, since):
+	case w.world.Silent(a, b, since) || w.world.Silent(b, a, since):
 		return &ends.EndsBySilence
 	}
 	return nil

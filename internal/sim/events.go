@@ -29,7 +29,7 @@ func (w *swarm) event(n *Node, ev *engine.Event) {
 		return
 	}
 	if e == nil || e.state == endOver {
-		w.fault("node%d: event %d of connection %x, which is over or never was", n.Index, ev.Kind, ev.Conn)
+		w.world.fault("node%d: event %d of connection %x, which is over or never was", n.Index, ev.Kind, ev.Conn)
 		return
 	}
 	switch ev.Kind {
@@ -39,13 +39,13 @@ func (w *swarm) event(n *Node, ev *engine.Event) {
 		w.received(e, ev)
 	case engine.EvNotify:
 		if e.lazy > 0 {
-			w.After(e.lazy, func() { w.take(e) })
+			w.world.After(e.lazy, func() { w.take(e) })
 		} else {
 			w.take(e)
 		}
 	case engine.EvConnected:
 		if e.state != endDialing && e.state != endIncoming || e.pairing.answer > acceptLater {
-			w.fault("%v: connected in state %d", e, e.state)
+			w.world.fault("%v: connected in state %d", e, e.state)
 		}
 		e.state = endOpen
 		if e.shares != nil {
@@ -63,7 +63,7 @@ func (w *swarm) event(n *Node, ev *engine.Event) {
 // incoming answers a request as the pairing's dice say.
 func (w *swarm) incoming(n *Node, ev *engine.Event) {
 	if len(ev.Data) != 4 || int(binary.BigEndian.Uint32(ev.Data)) >= len(w.pairs) {
-		w.fault("node%d: a request with private data % x", n.Index, ev.Data)
+		w.world.fault("node%d: a request with private data % x", n.Index, ev.Data)
 		return
 	}
 	p := w.pairs[binary.BigEndian.Uint32(ev.Data)]
@@ -75,23 +75,23 @@ func (w *swarm) incoming(n *Node, ev *engine.Event) {
 		w.report.Late++
 		w.ends[n.Index][ev.Conn] = &end{pairing: p, node: n, conn: ev.Conn, state: endLate}
 		if p.end[0].state == endDialing && p.dropped() != nil {
-			n.E.Refuse(w.Now, ev.Conn, "late")
+			n.E.Refuse(w.world.Now, ev.Conn, "late")
 			return
 		}
-		if err := n.E.Accept(w.Now, ev.Conn, nil); err != nil {
-			w.fault("%v: %w", e, err)
+		if err := n.E.Accept(w.world.Now, ev.Conn, nil); err != nil {
+			w.world.fault("%v: %w", e, err)
 		}
 		return
 	}
 	if e.state != endNone || e.node != n || p.answer == nobody {
-		w.fault("%v: requested in state %d", e, e.state)
+		w.world.fault("%v: requested in state %d", e, e.state)
 		return
 	}
 	w.begin(e, ev.Conn, endIncoming)
 	accept := func() {
 		if e.state == endIncoming {
-			if err := n.E.Accept(w.Now, e.conn, nil); err != nil && !e.closing {
-				w.fault("%v: %w", e, err)
+			if err := n.E.Accept(w.world.Now, e.conn, nil); err != nil && !e.closing {
+				w.world.fault("%v: %w", e, err)
 			}
 		}
 	}
@@ -99,12 +99,12 @@ func (w *swarm) incoming(n *Node, ev *engine.Event) {
 	case acceptNow:
 		accept()
 	case acceptLater:
-		w.After(time.Duration(w.rng.IntN(20_000_000)), accept)
+		w.world.After(time.Duration(w.rng.IntN(20_000_000)), accept)
 	case refuse:
-		n.E.Refuse(w.Now, ev.Conn, "no")
+		n.E.Refuse(w.world.Now, ev.Conn, "no")
 		w.over(e)
 	case abandon:
-		n.E.Abort(w.Now, ev.Conn, engine.StatusAborted)
+		n.E.Abort(w.world.Now, ev.Conn, engine.StatusAborted)
 		w.over(e)
 	}
 }
@@ -114,7 +114,7 @@ func (w *swarm) peerUp(n *Node, ev *engine.Event) {
 	for _, p := range w.pairs {
 		for _, e := range p.end {
 			if e.node == n && e.other.node.ID() == ev.Peer && e.state == endOpen && e.other.killed {
-				w.fault("%v: still open when a session with the restarted peer began", e)
+				w.world.fault("%v: still open when a session with the restarted peer began", e)
 			}
 		}
 	}
@@ -136,10 +136,10 @@ func (w *swarm) take(e *end) {
 
 func (w *swarm) notified(e *end, note engine.Notification) {
 	i, ops := int(note.Imm&0xffff), e.other.flow.ops
-	if i >= len(ops) || ops[i].Imm != note.Imm || int(note.Len) != ops[i].size && ops[i].Kind == engine.OpWrite ||
+	if i >= len(ops) || ops[i].op.Imm != note.Imm || int(note.Len) != ops[i].size && ops[i].op.Kind == engine.OpWrite ||
 		!ops[i].submitted || ops[i].bad ||
-		ops[i].Flags&engine.Notify == 0 || ops[i].notified > 0 {
-		w.fault("%v: notification %+v delivered twice or never asked for", e, note)
+		ops[i].op.Flags&engine.Notify == 0 || ops[i].notified > 0 {
+		w.world.fault("%v: notification %+v delivered twice or never asked for", e, note)
 		return
 	}
 	ops[i].notified++
@@ -151,19 +151,20 @@ func (w *swarm) closed(e *end, ev *engine.Event) {
 		w.notified(e, note)
 	}
 	if e.flow.open != 0 {
-		w.fault("%v: closed with %d operations outstanding", e, e.flow.open)
+		w.world.fault("%v: closed with %d operations outstanding", e, e.flow.open)
 	}
 	if n := e.mail.region.InFlight; e.posted != e.got || n != 0 {
-		w.fault("%v: closed with %d of %d buffers given back, %d in flight", e, e.got, e.posted, n)
+		w.world.fault("%v: closed with %d of %d buffers given back, %d in flight", e, e.got, e.posted, n)
 	}
-	if err := e.judgeEnd(w.Now, ev.Status); err != nil {
-		w.fault("%v: ended with %q (%s) in state %d, answer %d: %w", e, ev.Status, ev.Text, e.state, e.pairing.answer,
+	if err := e.judgeEnd(w.world.Now, ev.Status); err != nil {
+		w.world.fault("%v: ended with %q (%s) in state %d, answer %d: %w", e, ev.Status, ev.Text, e.state,
+			e.pairing.answer,
 			err)
 	}
 	w.over(e)
 	if ch := e.pairing.channel; e == e.pairing.end[0] && ch.tries > 0 {
 		ch.tries--
-		w.After(time.Duration(w.rng.Int64N(int64(w.mix.duration)/4+1)), func() {
+		w.world.After(time.Duration(w.rng.Int64N(int64(w.mix.duration)/4+1)), func() {
 			if !w.healed && !ch.from.Down {
 				w.dial(ch, anyOperations, w.dialTime())
 			}

@@ -25,23 +25,23 @@ func (o *operation) hurries(rng *rand.Rand, p *pairing, kind planKind) {
 	if !p.w.mix.impatient || kind == goodOperations || how > 1 {
 		return
 	}
-	o.Off = limit
+	o.op.Patience = limit
 	if how == 0 {
-		o.Off = engine.NoWait
+		o.op.Patience = engine.NoWait
 	}
 	if o.size < 8 { // the oracle knows it by its immediate, for its data may be that of another
-		o.Flags |= engine.Notify
+		o.op.Flags |= engine.Notify
 	}
 }
 
 // impatient reports whether a send may be refused for want of a buffer.
-func (o *operation) impatient() bool { return o.Kind == engine.OpSend && o.Off != 0 }
+func (o *operation) impatient() bool { return o.op.Kind == engine.OpSend && o.op.Patience != 0 }
 
 // submittedAt notes when a send begins to wait, and whether a buffer must be there for it: as many are posted as there
 // are messages up to it.
 func (o *operation) submittedAt(now mono.Time, e *end) {
-	if o.Kind == engine.OpSend {
-		o.at, o.sure = now, e.other.posted > o.number
+	if o.op.Kind == engine.OpSend {
+		o.msg.at, o.msg.sure = now, e.other.posted > o.msg.number
 	}
 }
 
@@ -50,38 +50,39 @@ const late = time.Millisecond
 
 // judgeRefusal says whether a send may end for want of a buffer now.
 func (o *operation) judgeRefusal(w *swarm) error {
-	waited := w.Now.Sub(o.at)
-	switch limit := time.Duration(o.Off); {
+	waited := w.world.Now.Sub(o.msg.at)
+	switch limit := time.Duration(o.op.Patience); {
 	case !o.impatient():
 		return fmt.Errorf("it waits as long as it takes")
 	case o.notified > 0:
 		return fmt.Errorf("its message arrived")
-	case o.Off == engine.NoWait:
-		if o.sure {
+	case o.op.Patience == engine.NoWait:
+		if o.msg.sure {
 			return fmt.Errorf("a buffer was posted for it before")
 		}
 	case waited < limit || waited > limit+late:
 		return fmt.Errorf("it waited %v, and may wait %v", waited, limit)
 	default:
-		w.report.GaveUp++
+		w.report.Hurried.GaveUp++
 	}
 	return nil
 }
 
 // judgeMeeting says whether a message may have met a buffer.
 func (o *operation) judgeMeeting(w *swarm, b *buffer) error {
-	switch limit := time.Duration(o.Off); {
+	switch limit := time.Duration(o.op.Patience); {
 	case o.complete && o.status == engine.StatusNoBuffer:
-		return fmt.Errorf("message %d was refused", o.number)
+		return fmt.Errorf("message %d was refused", o.msg.number)
 	case !o.impatient():
-	case o.Off == engine.NoWait:
-		w.report.Strict++
+	case o.op.Patience == engine.NoWait:
+		w.report.Hurried.Strict++
 	case b.pool != nil: // it was promised one in time, and met what was the oldest when it came
-		w.report.InTime++
-	case b.at > o.at.Add(limit+late):
-		return fmt.Errorf("message %d waited until %v, its buffer was posted at %v", o.number, o.at.Add(limit), b.at)
+		w.report.Hurried.InTime++
+	case b.at > o.msg.at.Add(limit+late):
+		return fmt.Errorf("message %d waited until %v, its buffer was posted at %v", o.msg.number, o.msg.at.Add(limit),
+			b.at)
 	default:
-		w.report.InTime++
+		w.report.Hurried.InTime++
 	}
 	return nil
 }

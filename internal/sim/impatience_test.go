@@ -13,14 +13,14 @@ const begin = mono.Time(time.Second)
 
 // postedInbox is an inbox of messages that wait so, all submitted at begin; its buffers are posted some time later.
 func postedInbox(t *testing.T, after time.Duration, waits ...uint64) (*swarm, *inbox) {
-	w := &swarm{World: New(Options{})}
-	t.Cleanup(w.Stop)
-	in := &inbox{mail: &area{node: w.Nodes[0], name: "buffers"}, posted: len(waits)}
+	w := &swarm{world: New(Options{})}
+	t.Cleanup(w.world.Stop)
+	in := &inbox{mail: &area{node: w.world.Nodes[0], name: "buffers"}, posted: len(waits)}
 	for i, off := range waits {
 		o := &operation{size: 10 + i, submitted: true}
-		o.Kind, o.Off = engine.OpSend, off
+		o.op.Kind, o.op.Patience = engine.OpSend, off
 		in.await(o, drawData(stream(uint64(i), mailStream), o.size))
-		o.at = begin
+		o.msg.at = begin
 	}
 	in.layBuffers(in.mail)
 	in.mail.make(1, false)
@@ -34,7 +34,7 @@ func postedInbox(t *testing.T, after time.Duration, waits ...uint64) (*swarm, *i
 func (in *inbox) fill(w *swarm, i int) error {
 	b := in.buffers[in.got]
 	in.got++
-	copy(b.bytes(), in.awaits[i].data)
+	copy(b.bytes(), in.awaits[i].msg.data)
 	err := in.meets(w, b, &engine.Event{Msg: engine.Arrived{Len: uint32(in.awaits[i].size)}})
 	b.fill(reused)
 	return err
@@ -89,7 +89,7 @@ func TestOracleOfMessages(t *testing.T) {
 	} {
 		w, in := postedInbox(t, 0, c.off)
 		o := in.awaits[0]
-		w.Now, o.sure, o.notified = begin.Add(c.after), c.sure, c.came
+		w.world.Now, o.msg.sure, o.notified = begin.Add(c.after), c.sure, c.came
 		if err := o.judgeRefusal(w); (err != nil) != c.wrong {
 			t.Errorf("refused, %s: %v", c.name, err)
 		}

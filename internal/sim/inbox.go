@@ -46,7 +46,7 @@ type message struct {
 
 // await adds a message to those that come.
 func (in *inbox) await(o *operation, data []byte) {
-	o.data, o.number = data, len(in.awaits)
+	o.msg.data, o.msg.number = data, len(in.awaits)
 	in.awaits = append(in.awaits, o)
 }
 
@@ -128,14 +128,14 @@ func (w *swarm) postBuffers(e *end) {
 	for ; e.posted < len(e.buffers) && n > 0; n-- {
 		b := e.buffers[e.posted]
 		r := engine.Receive{Token: uint64(e.posted), Local: b.bytes()[:b.size], Region: e.mail.region}
-		if !e.node.E.PostReceive(w.Now, e.conn, &r) {
+		if !e.node.E.PostReceive(w.world.Now, e.conn, &r) {
 			return // it is being closed
 		}
-		b.at = w.Now
+		b.at = w.world.Now
 		e.posted++
 	}
 	if e.posted < len(e.buffers) {
-		w.After(time.Duration(w.mail.IntN(20_000_000)), func() { w.postBuffers(e) })
+		w.world.After(time.Duration(w.mail.IntN(20_000_000)), func() { w.postBuffers(e) })
 	}
 }
 
@@ -152,7 +152,7 @@ func (w *swarm) received(e *end, ev *engine.Event) {
 		return
 	}
 	if ev.Token != uint64(e.got) || e.got >= e.posted {
-		w.fault("%v: buffer %d came back, want %d of %d", e, ev.Token, e.got, e.posted)
+		w.world.fault("%v: buffer %d came back, want %d of %d", e, ev.Token, e.got, e.posted)
 		return
 	}
 	b := e.buffers[e.got]
@@ -161,7 +161,8 @@ func (w *swarm) received(e *end, ev *engine.Event) {
 		return // the connection ends
 	}
 	if err := e.meets(w, b, ev); err != nil {
-		w.fault("%v: buffer %d of %d bytes came back as %+v with status %d: %w", e, ev.Token, b.size, ev.Msg, ev.Status,
+		w.world.fault("%v: buffer %d of %d bytes came back as %+v with status %d: %w", e, ev.Token, b.size, ev.Msg,
+			ev.Status,
 			err)
 	}
 	b.fill(reused)
@@ -173,12 +174,12 @@ func (in *inbox) meets(w *swarm, b *buffer, ev *engine.Event) error {
 		if !o.is(b, ev) {
 			if !o.impatient() || o.complete && o.status == engine.OK {
 				return fmt.Errorf("neither message %d of %d bytes (bad %v, status %d) nor one that it may follow",
-					o.number, o.size, o.bad, o.status)
+					o.msg.number, o.size, o.bad, o.status)
 			}
 			continue
 		}
 		for _, before := range in.awaits[in.met : in.met+i] {
-			before.passed = true
+			before.msg.passed = true
 		}
 		in.met += i + 1
 		if ev.Status == engine.OK {
@@ -199,13 +200,13 @@ func (o *operation) is(b *buffer, ev *engine.Event) bool {
 		return notAll(b.bytes()[b.size:], untouched) < 0
 	}
 	m, mem := ev.Msg, b.bytes()
-	return int(m.Len) == o.size && bytes.Equal(mem[:o.size], o.data) && notAll(mem[o.size:], untouched) < 0 &&
-		m.HasImm == (o.Flags&engine.Notify != 0) && (!m.HasImm || m.Imm == o.Imm)
+	return int(m.Len) == o.size && bytes.Equal(mem[:o.size], o.msg.data) && notAll(mem[o.size:], untouched) < 0 &&
+		m.HasImm == (o.op.Flags&engine.Notify != 0) && (!m.HasImm || m.Imm == o.op.Imm)
 }
 
 // has reports whether a message is in a buffer, or was. Memory that is its owner's again shows nothing.
 func (in *inbox) has(o *operation) bool {
-	if o.passed {
+	if o.msg.passed {
 		return false
 	}
 	if in.mail.void || o.notified > 0 {
@@ -219,7 +220,7 @@ func (in *inbox) has(o *operation) bool {
 
 // has reports whether a message is in the buffer.
 func (b *buffer) has(o *operation) bool {
-	return o.size <= b.size && bytes.Equal(b.bytes()[:o.size], o.data)
+	return o.size <= b.size && bytes.Equal(b.bytes()[:o.size], o.msg.data)
 }
 
 // checkAny compares a buffer with what may be there: part of one of these messages.
@@ -230,7 +231,7 @@ func (s *slot) checkAny(among []*operation) error {
 	}
 	at, worst := 0, 0
 	for _, o := range among {
-		for at = 0; at < len(b) && (b[at] == untouched || at < o.size && b[at] == o.data[at]); at++ {
+		for at = 0; at < len(b) && (b[at] == untouched || at < o.size && b[at] == o.msg.data[at]); at++ {
 		}
 		if at == len(b) {
 			return nil

@@ -44,18 +44,18 @@ func frameType(frame []byte) byte { return frame[ethLen] & 0xf }
 
 // send puts a frame on the segment that its link is on.
 func (w *World) send(from *Node, f *engine.TxFrame) {
-	w.Sent++
+	w.Tally.Sent++
 	frame := f.AppendTo(make([]byte, 0, f.Len()))
 	w.trace.frame(w, from, f.Link, frame)
 	seg := w.Plug[from.Index][f.Link]
 	net := &w.Net[seg][from.Index]
 	if net.Cut || w.rng.Float64() < net.Loss {
-		w.Lost++
+		w.Tally.Lost++
 		return
 	}
 	size := len(frame)
 	if f.Joined {
-		w.Joined++
+		w.Tally.Joined++
 		size += overhead
 		if net.Walled {
 			w.Tally.Walled++
@@ -63,14 +63,14 @@ func (w *World) send(from *Node, f *engine.TxFrame) {
 		}
 	}
 	if net.Most > 0 && size > net.Most+ethLen {
-		w.Oversize++
+		w.Tally.Oversize++
 		return
 	}
 	at := w.Now
 	if net.Rate > 0 {
 		busy := &w.busy[seg][from.Index]
 		if net.Queue > 0 && *busy > at.Add(net.Queue) {
-			w.Lost++
+			w.Tally.Lost++
 			return
 		}
 		*busy = max(*busy, at).Add(time.Duration(float64(len(frame)) / net.Rate * 1e9))
@@ -81,14 +81,14 @@ func (w *World) send(from *Node, f *engine.TxFrame) {
 	held := net.Hold > 0 && w.rng.Float64() < net.Hold && (net.HoldSetup || frameType(frame) == typeData)
 	w.carry(from, f, seg, frame, wait, twice || held)
 	if twice {
-		w.Duplicated++
+		w.Tally.Duplicated++
 		if frameType(frame) == typeData {
-			w.DuplicatedData++
+			w.Tally.DuplicatedData++
 		}
 		w.carry(from, f, seg, frame, wait, true)
 	}
 	if held {
-		w.Replayed++
+		w.Tally.Replayed++
 		w.carry(from, f, seg, frame, wait+time.Duration(w.rng.Int64N(int64(net.HoldFor))), true)
 	}
 }
@@ -100,7 +100,7 @@ func (w *World) carry(from *Node, f *engine.TxFrame, seg int, frame []byte, wait
 		frame = append([]byte(nil), frame...)
 		flipped = ethLen + w.rng.IntN(len(frame)-ethLen)
 		frame[flipped] ^= 1 << w.rng.IntN(8)
-		w.Corrupted++
+		w.Tally.Corrupted++
 	}
 	wait += net.Delay
 	if net.Jitter > 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/secure"
 	"multiedge/regmem"
 )
@@ -125,7 +126,8 @@ func (n *Node) Offer(service string) {
 // SetLink brings link i up with an MTU.
 func (n *Node) SetLink(i, mtu int) {
 	n.up |= 1 << i
-	c := engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), MAC: n.mac(i), MTU: mtu, RxSlots: n.w.opt.Slots,
+	c := engine.LinkConfig{Name: fmt.Sprintf("edge%d", i), Addr: frame.Ether(n.mac(i)), MTU: mtu,
+		RxSlots: n.w.opt.Slots,
 		Shuffle: n.w.opt.Shuffle}
 	if n.w.joins(n.Index, i) {
 		c.Super, c.Overhead = 1<<16, overhead

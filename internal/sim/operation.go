@@ -26,9 +26,9 @@ type flow struct {
 
 // operation is one read, write or send and what is known of it.
 type operation struct {
-	engine.Op
-	message         // if it is a send
-	far, near *slot // at the peer; here, nil for writes by value
+	op        engine.Op
+	msg       message // if it is a send
+	far, near *slot   // at the peer; here, nil for writes by value
 	size      int
 	pieces    int  // of its local memory; 0: it is in one
 	bad       bool // reaches outside on purpose; of a send, is longer than its buffer
@@ -45,7 +45,7 @@ type operation struct {
 
 // plan draws an end's operations and lays out the memory they use.
 func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
-	own := func(which uint64) *rand.Rand { return stream(p.w.opt.Seed^uint64(p.number+1)<<32, which) }
+	own := func(which uint64) *rand.Rand { return stream(p.w.world.opt.Seed^uint64(p.number+1)<<32, which) }
 	f, locals, eager, patience := &from.flow, own(localStream), own(eagerStream), own(patienceStream)
 	shares, pieces := own(poolStream+100*uint64(to.node.Index+1)), own(pieceStream+100*uint64(to.node.Index+1))
 	to.drawShares(p.w, shares)
@@ -55,36 +55,36 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 		far = append(far, &area{node: to.node, name: fmt.Sprintf("pairing %d, export %d", p.number, i)})
 	}
 	for _, a := range far {
-		a.carry = p.w.heaped()
+		a.carry = p.w.world.heaped()
 	}
-	near := &area{node: from.node, carry: p.w.heaped(), name: fmt.Sprintf("pairing %d, local", p.number)}
+	near := &area{node: from.node, carry: p.w.world.heaped(), name: fmt.Sprintf("pairing %d, local", p.number)}
 	mail := &area{node: to.node, name: fmt.Sprintf("pairing %d, buffers", p.number)}
 	for i := range rng.IntN(most + 1) {
 		o := &operation{size: drawSize(rng)}
 		want := drawData(rng, o.size)
-		o.Kind = engine.OpWrite
+		o.op.Kind = engine.OpWrite
 		if rng.IntN(4) == 0 && kind != plainWrites {
-			o.Kind = engine.OpRead
+			o.op.Kind = engine.OpRead
 		}
 		if rng.IntN(2) == 0 {
-			o.Flags = engine.OpFlags(rng.IntN(8))
+			o.op.Flags = engine.OpFlags(rng.IntN(8))
 		}
-		o.Token, o.Late, o.Imm = uint64(i), uint64(i), uint32(i)|rng.Uint32()<<16
-		if o.Kind == engine.OpWrite && locals.IntN(3) == 0 {
-			o.Flags |= engine.LocalDone
+		o.op.Token, o.op.Late, o.op.Imm = uint64(i), uint64(i), uint32(i)|rng.Uint32()<<16
+		if o.op.Kind == engine.OpWrite && locals.IntN(3) == 0 {
+			o.op.Flags |= engine.LocalDone
 		}
 		a := far[rng.IntN(len(far))]
-		byValue := o.Kind == engine.OpWrite && o.size <= engine.MaxInline && rng.IntN(2) == 0
+		byValue := o.op.Kind == engine.OpWrite && o.size <= engine.MaxInline && rng.IntN(2) == 0
 		switch {
-		case byValue && o.size >= 8 && o.Imm>>30 != 0 && kind != plainWrites && !a.carry:
+		case byValue && o.size >= 8 && o.op.Imm>>30 != 0 && kind != plainWrites && !a.carry:
 			o.size, want = 8, want[:8]
-			o.Flags &^= engine.LocalDone
-			o.SetAtomic(addition(want))
+			o.op.Flags &^= engine.LocalDone
+			o.op.SetAtomic(addition(want))
 			a.align()
-		case o.Kind == engine.OpWrite && kind != plainWrites && p.w.opt.Misses.Delay == 0 &&
+		case o.op.Kind == engine.OpWrite && kind != plainWrites && p.w.world.opt.Misses.Delay == 0 &&
 			to.drawMessage(p.w.mail): // messages are of memory that is registered whole
-			o.Kind, a = engine.OpSend, mail
-			o.Flags &^= engine.LocalDone
+			o.op.Kind, a = engine.OpSend, mail
+			o.op.Flags &^= engine.LocalDone
 			if want = to.shares.cut(o, want, shares, kind); !to.shares.tooLong(o) {
 				o.hurries(patience, p, kind)
 			}
@@ -92,17 +92,17 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 		if !byValue {
 			o.composes(eager, p, kind)
 		}
-		if o.Kind == engine.OpSend && !o.dropped {
+		if o.op.Kind == engine.OpSend && !o.dropped {
 			to.await(o, want)
 		} else {
-			o.far = a.slot(o.size, want, o.Kind == engine.OpRead)
+			o.far = a.slot(o.size, want, o.op.Kind == engine.OpRead)
 		}
 		switch {
-		case o.Kind == engine.OpAtomic:
+		case o.op.Kind == engine.OpAtomic:
 		case byValue:
-			o.Inline = uint8(copy(o.Data[:], want))
+			o.op.Inline = uint8(copy(o.op.Data[:], want))
 		default:
-			o.near = near.slot(o.size, want, o.Kind != engine.OpRead)
+			o.near = near.slot(o.size, want, o.op.Kind != engine.OpRead)
 		}
 		o.bad = kind == anyOperations && rng.IntN(16) == 0 && !o.dropped
 		if o.draft != nil {
@@ -115,7 +115,7 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 		a.make(uint32(i+1), kind == anyOperations)
 	}
 	for _, o := range f.ops {
-		if o.Kind != engine.OpSend {
+		if o.op.Kind != engine.OpSend {
 			o.place(rng)
 		}
 		if o.near != nil {
@@ -127,8 +127,8 @@ func (p *pairing) plan(rng *rand.Rand, from, to *end, most int, kind planKind) {
 
 // useLocal has an operation name its local memory, in pieces sometimes, some of them empty. Couriers carry one piece.
 func (o *operation) useLocal(near *area, rng *rand.Rand) {
-	o.Local, o.Region, o.LocalOff = near.local(o.near.off, o.near.n), near.region, uint64(o.near.off)
-	if rng.IntN(4) > 0 || o.size == 0 || near.carry || o.draft != nil || o.Flags&engine.LocalDone != 0 {
+	o.op.Local, o.op.Region, o.op.LocalOff = near.local(o.near.off, o.near.n), near.region, uint64(o.near.off)
+	if rng.IntN(4) > 0 || o.size == 0 || near.carry || o.draft != nil || o.op.Flags&engine.LocalDone != 0 {
 		return
 	}
 	list, off := new(engine.Pieces), 0
@@ -138,20 +138,20 @@ func (o *operation) useLocal(near *area, rng *rand.Rand) {
 		if n > 0 {
 			end = off + rng.IntN(o.size-off+1)
 		}
-		list.Add(o.Local[off:end:end], o.Region, o.LocalOff+uint64(off))
+		list.Add(o.op.Local[off:end:end], o.op.Region, o.op.LocalOff+uint64(off))
 		off = end
 	}
-	o.Local, o.Region, o.LocalOff, o.Pieces = nil, nil, 0, list
+	o.op.Local, o.op.Region, o.op.LocalOff, o.op.Pieces = nil, nil, 0, list
 }
 
 // place says where in the peer's memory a write or read is, or is not on purpose.
 func (o *operation) place(rng *rand.Rand) {
-	o.Off = uint64(o.far.off)
+	o.op.Off = uint64(o.far.off)
 	if o.bad { // of a long write that ends outside, the parts inside would land: each is checked alone (clause 6.9)
 		at := uint64(o.far.area.size)
-		o.Off = []uint64{at, ^uint64(7), at - uint64(o.size) + 1}[rng.IntN(3)]
+		o.op.Off = []uint64{at, ^uint64(7), at - uint64(o.size) + 1}[rng.IntN(3)]
 		if o.size == 0 || o.size > 100 {
-			o.Off = at + 1
+			o.op.Off = at + 1
 		}
 	}
 }
@@ -195,24 +195,24 @@ func (w *swarm) post(e *end) {
 	f := &e.flow
 	for e.state == endOpen && f.next < len(f.ops) {
 		w.composeAhead(e)
-		if w.Now < f.after {
+		if w.world.Now < f.after {
 			return // a call is on its way
 		}
 		o := f.ops[f.next]
-		o.Key = o.far.area.key
+		o.op.Key = o.far.area.key
 		if o.submitted {
 			if !w.commit(e, o) {
 				return
 			}
-		} else if o.draft != nil || !e.node.E.Submit(w.Now, e.conn, &o.Op) {
+		} else if o.draft != nil || !e.node.E.Submit(w.world.Now, e.conn, &o.op) {
 			return
 		}
-		o.submittedAt(w.Now, e)
+		o.submittedAt(w.world.Now, e)
 		f.next++
 		f.took(o)
 		if f.gap > 0 {
-			f.after = w.Now.Add(f.gap)
-			w.After(f.gap, func() { w.post(e) })
+			f.after = w.world.Now.Add(f.gap)
+			w.world.After(f.gap, func() { w.post(e) })
 		}
 	}
 }
@@ -235,9 +235,9 @@ func (o *operation) uses(f *flow, n int) {
 	switch {
 	case o.pieces == 0:
 		f.using += n
-	case o.Kind == engine.OpRead || o.size > gathered:
+	case o.op.Kind == engine.OpRead || o.size > gathered:
 		f.using += n * o.pieces
-	case o.Pieces != nil: // Submit has not gathered them; it may happen yet
+	case o.op.Pieces != nil: // Submit has not gathered them; it may happen yet
 		f.pieces += n * o.pieces
 	}
 }
@@ -246,12 +246,12 @@ func (o *operation) uses(f *flow, n int) {
 func (w *swarm) completed(e *end, ev *engine.Event) {
 	f := &e.flow
 	if ev.Token >= uint64(len(f.ops)) || !f.ops[ev.Token].submitted || f.ops[ev.Token].complete {
-		w.fault("%v: operation %d completed twice, or was never submitted", e, ev.Token)
+		w.world.fault("%v: operation %d completed twice, or was never submitted", e, ev.Token)
 		return
 	}
 	o := f.ops[ev.Token]
-	if o.given != (ev.Kind == engine.EvLate) || ev.Local && o.Flags&engine.LocalDone == 0 {
-		w.fault("%v: operation %d, with flags %d, ended by event %d (local %v)", e, ev.Token, o.Flags, ev.Kind,
+	if o.given != (ev.Kind == engine.EvLate) || ev.Local && o.op.Flags&engine.LocalDone == 0 {
+		w.world.fault("%v: operation %d, with flags %d, ended by event %d (local %v)", e, ev.Token, o.op.Flags, ev.Kind,
 			ev.Local)
 		return
 	}
@@ -264,17 +264,18 @@ func (w *swarm) completed(e *end, ev *engine.Event) {
 		return
 	}
 	o.complete, o.status = true, ev.Status
-	if o.Kind == engine.OpAtomic && ev.Status == engine.OK && ev.Value != nothing {
-		w.fault("%v: atomic %d found %#x", e, ev.Token, ev.Value)
+	if o.op.Kind == engine.OpAtomic && ev.Status == engine.OK && ev.Value != nothing {
+		w.world.fault("%v: atomic %d found %#x", e, ev.Token, ev.Value)
 	}
 	if err := e.judge(o, ev.Status); err != nil {
-		w.fault("%v: operation %d of %d bytes (kind %d, flags %d, bad %v) completed with %q: %w", e, ev.Token, o.size,
-			o.Kind, o.Flags, o.bad, ev.Status, err)
+		w.world.fault("%v: operation %d of %d bytes (kind %d, flags %d, bad %v) completed with %q: %w", e, ev.Token,
+			o.size,
+			o.op.Kind, o.op.Flags, o.bad, ev.Status, err)
 	}
 	if !o.given {
 		e.giveBack(o)
 	}
-	if ev.Status == engine.OK && o.far.mark == 0 && o.Kind != engine.OpSend {
+	if ev.Status == engine.OK && o.far.mark == 0 && o.op.Kind != engine.OpSend {
 		o.far.fill(reused)
 	}
 }
@@ -289,7 +290,7 @@ func (e *end) giveBack(o *operation) {
 		o.near.area.settle()
 	}
 	if err := o.near.check(); err != nil {
-		e.pairing.w.fault("%v: %w", e, err)
+		e.pairing.w.world.fault("%v: %w", e, err)
 	}
 	o.near.fill(spent)
 }
@@ -305,14 +306,15 @@ func (e *end) judge(o *operation, st engine.Status) error {
 		if o.bad {
 			return fmt.Errorf("it reaches outside the memory")
 		}
-		if o.Kind == engine.OpRead && !o.near.has() {
+		if o.op.Kind == engine.OpRead && !o.near.has() {
 			return fmt.Errorf("wrong data was read")
 		}
-		if placed := o.Kind == engine.OpWrite || o.Kind == engine.OpAtomic; placed && !o.far.has() && !o.far.whole {
+		if placed := o.op.Kind == engine.OpWrite || o.op.Kind == engine.OpAtomic; placed && !o.far.has() &&
+			!o.far.whole {
 			return fmt.Errorf("the data is not in place (void %v)", void)
 		}
-		if o.Kind == engine.OpSend && !e.other.has(o) {
-			return fmt.Errorf("the message is in no buffer (passed over %v)", o.passed)
+		if o.op.Kind == engine.OpSend && !e.other.has(o) {
+			return fmt.Errorf("the message is in no buffer (passed over %v)", o.msg.passed)
 		}
 		return nil
 	case engine.StatusNoBuffer:
@@ -321,11 +323,11 @@ func (e *end) judge(o *operation, st engine.Status) error {
 		}
 		return o.judgeRefusal(p.w)
 	case engine.StatusTooLong:
-		if o.bad && o.Kind == engine.OpSend {
+		if o.bad && o.op.Kind == engine.OpSend {
 			return nil
 		}
 	case engine.StatusBounds:
-		if o.bad && o.Kind != engine.OpSend {
+		if o.bad && o.op.Kind != engine.OpSend {
 			return nil
 		}
 	case engine.StatusKey:
@@ -359,7 +361,7 @@ func (f *flow) fences() error {
 		if o.far.area.void {
 			return nil
 		}
-		known := (o.Kind == engine.OpWrite || o.Kind == engine.OpAtomic) && !o.bad && o.size > 0 && !o.dropped
+		known := (o.op.Kind == engine.OpWrite || o.op.Kind == engine.OpAtomic) && !o.bad && o.size > 0 && !o.dropped
 		if !known || o.complete {
 			o.applied = true
 			continue
@@ -368,7 +370,7 @@ func (f *flow) fences() error {
 			slot := o.far.bytes()
 			o.touched = o.touched || notAll(slot, untouched) >= 0
 			if o.touched {
-				if (o.Flags&engine.BackwardFence != 0 || f.ordered) && !allBefore {
+				if (o.op.Flags&engine.BackwardFence != 0 || f.ordered) && !allBefore {
 					return fmt.Errorf("operation %d has a backward fence and was placed before one before it was "+
 						"applied", i)
 				}
@@ -380,7 +382,7 @@ func (f *flow) fences() error {
 		}
 		if !o.applied {
 			allBefore = false
-			forward = forward && o.Flags&engine.ForwardFence == 0
+			forward = forward && o.op.Flags&engine.ForwardFence == 0
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func (p *pages) Touch(off, n, follows uint64, _ regmem.Site) (missing uint64, ok
 		}
 	}
 	if !ok {
-		p.w.Missed++
+		p.w.Tally.Missed++
 	}
 	return missing, ok
 }

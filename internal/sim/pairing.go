@@ -78,17 +78,18 @@ func (e *end) String() string {
 
 // dial begins a pairing on a channel.
 func (w *swarm) dial(ch *channel, kind planKind, timeout time.Duration) *pairing {
-	if kind == anyOperations && w.opt.HeldBytes > 0 {
+	if kind == anyOperations && w.world.opt.HeldBytes > 0 {
 		kind = plainWrites
 	}
-	p := &pairing{w: w, number: len(w.pairs), channel: ch, ordered: w.rng.IntN(4) == 0, deadline: w.Now.Add(timeout)}
+	p := &pairing{w: w, number: len(w.pairs), channel: ch, ordered: w.rng.IntN(4) == 0,
+		deadline: w.world.Now.Add(timeout)}
 	if kind != goodOperations && w.rng.IntN(6) == 0 {
 		p.answer = answer(w.rng.IntN(int(answers)))
 	}
 	a, b := &end{pairing: p, node: ch.from}, &end{pairing: p, node: ch.to}
 	a.other, b.other = b, a
 	p.end = [2]*end{a, b}
-	p.birth = birth{w.Now, p.worn()}
+	p.birth = birth{w.world.Now, p.worn()}
 	most := 30
 	if kind == goodOperations {
 		most = 6
@@ -104,10 +105,10 @@ func (w *swarm) dial(ch *channel, kind planKind, timeout time.Duration) *pairing
 	if p.answer == nobody {
 		service = "none"
 	}
-	id, err := ch.from.E.Dial(w.Now, ch.to.Name(), service, engine.DialOptions{Ordered: p.ordered,
+	id, err := ch.from.E.Dial(w.world.Now, ch.to.Name(), service, engine.DialOptions{Ordered: p.ordered,
 		Data: binary.BigEndian.AppendUint32(nil, uint32(p.number)), Timeout: timeout})
 	if err != nil {
-		w.fault("dial: %w", err)
+		w.world.fault("dial: %w", err)
 	}
 	w.begin(a, id, endDialing)
 	return p
@@ -134,7 +135,7 @@ func (w *swarm) begin(e *end, id engine.ConnID, st endState) {
 		key, err := e.node.Grants.Grant(a.region, uint64(id),
 			regmem.RemoteRead|regmem.RemoteWrite|regmem.RemoteAtomic, 0, uint64(a.size))
 		if err != nil {
-			w.fault("grant: %w", err)
+			w.world.fault("grant: %w", err)
 		}
 		a.key = key
 	}

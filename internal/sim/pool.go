@@ -60,9 +60,9 @@ type pool struct {
 }
 
 func (w *swarm) makePools() {
-	w.mailed, w.pools = make([]mailed, len(w.Nodes)), make([]*pool, len(w.Nodes))
-	rng := stream(w.opt.Seed, poolStream+1000)
-	for i, n := range w.Nodes {
+	w.mailed, w.pools = make([]mailed, len(w.world.Nodes)), make([]*pool, len(w.world.Nodes))
+	rng := stream(w.world.opt.Seed, poolStream+1000)
+	for i, n := range w.world.Nodes {
 		p := &pool{node: n, rng: rand.New(rand.NewPCG(rng.Uint64(), 1)), size: []int{200, 3000, 20000}[rng.IntN(3)],
 			few: 1 + rng.IntN(6), lent: map[uint64]*buffer{}, cuts: w.mix.pools.cuts}
 		if w.mix.pools.nodes>>i&1 != 0 {
@@ -75,8 +75,8 @@ func (w *swarm) makePools() {
 func (w *swarm) moreChannels() {
 	for _, p := range w.pools {
 		for n := 0; p != nil && n < 2; n += 1 + p.rng.IntN(2) {
-			from := (p.node.Index + 1 + p.rng.IntN(len(w.Nodes)-1)) % len(w.Nodes)
-			w.channels = append(w.channels, &channel{from: w.Nodes[from], to: p.node, tries: w.mix.tries})
+			from := (p.node.Index + 1 + p.rng.IntN(len(w.world.Nodes)-1)) % len(w.world.Nodes)
+			w.channels = append(w.channels, &channel{from: w.world.Nodes[from], to: p.node, tries: w.mix.tries})
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (p *pool) tooLong(o *operation) bool { return p != nil && o.size > p.size }
 // joinSoon has an end take from the queue, now or some time later, with messages on their way.
 func (w *swarm) joinSoon(e *end) {
 	if wait := time.Duration(e.shares.rng.IntN(20_000_000)); e.shares.rng.IntN(2) == 0 {
-		w.After(wait, func() { w.joinPool(e) })
+		w.world.After(wait, func() { w.joinPool(e) })
 	} else {
 		w.joinPool(e)
 	}
@@ -125,21 +125,22 @@ func (w *swarm) joinPool(e *end) {
 		}
 		w.postSoon(p)
 	}
-	if !to.JoinReceiveQueue(w.Now, e.conn, p.queue) {
-		w.After(0, func() {
+	if !to.JoinReceiveQueue(w.world.Now, e.conn, p.queue) {
+		w.world.After(0, func() {
 			if e.state == endOpen { // not one whose end was about to be told
-				w.fault("%v: cannot join the queue (closing %v)", e, e.closing)
+				w.world.fault("%v: cannot join the queue (closing %v)", e, e.closing)
 			}
 		})
 		return
 	}
-	if to.JoinReceiveQueue(w.Now, e.conn, p.queue) || to.PostReceive(w.Now, e.conn, &engine.Receive{}) {
-		w.fault("%v: took buffers besides those of its queue", e)
+	if to.JoinReceiveQueue(w.world.Now, e.conn, p.queue) || to.PostReceive(w.world.Now, e.conn, &engine.Receive{}) {
+		w.world.fault("%v: took buffers besides those of its queue", e)
 	}
-	p.ends, e.joined = append(p.ends, e), w.Now
+	p.ends, e.joined = append(p.ends, e), w.world.Now
 	posted, promised, _ := to.QueueLoad(p.queue)
 	if n, _ := to.TakerLoad(e.conn); n > 0 && 2*(posted-promised+1) <= posted {
-		w.fault("%v: was promised %d buffers unasked when it joined; then %d of %d were free", e, n, posted-promised,
+		w.world.fault("%v: was promised %d buffers unasked when it joined; then %d of %d were free", e, n,
+			posted-promised,
 			posted)
 	}
 }
@@ -164,7 +165,7 @@ func (w *swarm) postSoon(p *pool) {
 	if p.rng.IntN(8) == 0 {
 		most = 40_000_000
 	}
-	w.After(time.Duration(p.rng.IntN(most)), func() {
+	w.world.After(time.Duration(p.rng.IntN(most)), func() {
 		p.due = false
 		if p.queue == 0 || p.node.Down || len(p.idle) == 0 {
 			return
@@ -180,12 +181,12 @@ func (w *swarm) postOne(p *pool) {
 	b := p.idle[0]
 	p.idle = p.idle[1:]
 	b.fill(untouched)
-	b.mark, b.at = 0, w.Now
+	b.mark, b.at = 0, w.world.Now
 	p.tokens++
 	p.lent[p.tokens] = b
 	r := engine.Receive{Token: p.tokens, Local: b.bytes(), Region: b.area.region}
-	if !p.node.E.PostShared(w.Now, p.queue, &r) {
-		w.fault("node%d: the shared queue takes no buffer", p.node.Index)
+	if !p.node.E.PostShared(w.world.Now, p.queue, &r) {
+		w.world.fault("node%d: the shared queue takes no buffer", p.node.Index)
 	}
 }
 
@@ -193,7 +194,8 @@ func (w *swarm) postOne(p *pool) {
 func (w *swarm) takeBack(p *pool, ev *engine.Event) *buffer {
 	b := p.lent[ev.Token]
 	if b == nil || b.area.region.InFlight != 0 {
-		w.fault("node%d: shared buffer %d came back from connection %x, %d of %d are posted", p.node.Index, ev.Token,
+		w.world.fault("node%d: shared buffer %d came back from connection %x, %d of %d are posted", p.node.Index,
+			ev.Token,
 			ev.Conn, len(p.lent), p.tokens)
 		return nil
 	}
@@ -213,13 +215,14 @@ func (w *swarm) receivedShared(e *end, ev *engine.Event) {
 	e.latest = ev.Token
 	switch {
 	case e.joined == 0 || ev.Token <= last:
-		w.fault("%v: took shared buffer %d after %d, joined at %v", e, ev.Token, last, e.joined)
+		w.world.fault("%v: took shared buffer %d after %d, joined at %v", e, ev.Token, last, e.joined)
 	case ev.Status != engine.OK && ev.Status != engine.StatusTooLong:
-		w.report.Returned++
+		w.report.Pooled.Returned++
 	default:
-		w.report.Shared++
+		w.report.Pooled.Shared++
 		if err := e.meets(w, b, ev); err != nil {
-			w.fault("%v: shared buffer %d of %d bytes came back as %+v with status %d: %w", e, ev.Token, b.size, ev.Msg,
+			w.world.fault("%v: shared buffer %d of %d bytes came back as %+v with status %d: %w", e, ev.Token, b.size,
+				ev.Msg,
 				ev.Status, err)
 		}
 	}
@@ -230,7 +233,7 @@ func (w *swarm) receivedShared(e *end, ev *engine.Event) {
 func (w *swarm) returned(n *Node, ev *engine.Event) {
 	p := w.pools[n.Index]
 	if p == nil || p.queue != 0 || ev.Status != engine.StatusClosed {
-		w.fault("node%d: buffer %d came back from no connection with %q", n.Index, ev.Token, ev.Status)
+		w.world.fault("node%d: buffer %d came back from no connection with %q", n.Index, ev.Token, ev.Status)
 	} else if b := w.takeBack(p, ev); b != nil {
 		b.fill(reused)
 	}
@@ -248,17 +251,17 @@ func (w *swarm) dropQueue() {
 func (w *swarm) drop(p *pool) {
 	id, e := p.queue, p.node.E
 	if dropped := e.DropReceiveQueue(id); dropped != (len(p.ends) == 0) {
-		w.fault("node%d: the queue of %d connections was dropped: %v", p.node.Index, len(p.ends), dropped)
+		w.world.fault("node%d: the queue of %d connections was dropped: %v", p.node.Index, len(p.ends), dropped)
 	} else if !dropped {
-		w.report.QueueBusy++
+		w.report.Pooled.QueueBusy++
 		return
 	}
 	p.queue = 0
 	if !w.healed {
-		w.report.QueuesDropped++
+		w.report.Pooled.QueuesDropped++
 	}
-	if e.DropReceiveQueue(id) || e.PostShared(w.Now, id, &engine.Receive{}) {
-		w.fault("node%d: the queue that was dropped is there", p.node.Index)
+	if e.DropReceiveQueue(id) || e.PostShared(w.world.Now, id, &engine.Receive{}) {
+		w.world.fault("node%d: the queue that was dropped is there", p.node.Index)
 	}
 }
 
@@ -272,7 +275,7 @@ func (w *swarm) dropAll() error {
 			w.drop(p)
 		}
 	}
-	return w.Rest(time.Millisecond)
+	return w.world.Rest(time.Millisecond)
 }
 
 // crash has all buffers be their owner's.
@@ -308,7 +311,7 @@ func (e *end) leavePool(w *swarm) {
 	p := e.shares
 	p.ends = slices.DeleteFunc(p.ends, func(o *end) bool { return o == e })
 	if p.freeSince != mono.Never {
-		p.freeSince = w.Now // there may have been none a moment ago
+		p.freeSince = w.world.Now // there may have been none a moment ago
 	}
 }
 
@@ -337,7 +340,7 @@ func (p *pool) has(o *operation) bool {
 // check compares what the engine says of the queue with what is known, after every event.
 func (p *pool) check(w *swarm) error {
 	switch {
-	case p == nil || p.node.Down || w.handled != nil && w.handled != p.node:
+	case p == nil || p.node.Down || w.world.handled != nil && w.world.handled != p.node:
 		return nil
 	case p.queue == 0:
 		if len(p.lent) > 0 {
@@ -348,7 +351,7 @@ func (p *pool) check(w *swarm) error {
 	posted, promised, lent := p.node.E.QueueLoad(p.queue)
 	if lent > 0 && !p.lends {
 		p.lends = true
-		w.report.Lends++
+		w.report.Pooled.Lends++
 	}
 	free, owed, filling := posted-promised, 0, 0
 	var more []*end // that were promised more
@@ -373,28 +376,29 @@ func (p *pool) check(w *swarm) error {
 	}
 	if filling > 0 && p.cuts > 0 && !w.healed && p.rng.IntN(4) == 0 {
 		p.cuts--
-		w.After(0, func() { w.cutOff(p) })
+		w.world.After(0, func() { w.cutOff(p) })
 	}
 	switch {
 	case free <= 0 && p.freeSince != mono.Never:
 		p.freeSince = mono.Never
-		w.report.Emptied++
+		w.report.Pooled.Emptied++
 	case free > 0 && p.freeSince == mono.Never:
-		p.freeSince = w.Now
+		p.freeSince = w.world.Now
 	}
 	return nil
 }
 
 // judgeShortage says whether a strict message can have found no buffer: not if some were free all the time.
 func (e *end) judgeShortage(o *operation) error {
-	if o.Off != engine.NoWait {
+	if o.op.Patience != engine.NoWait {
 		return nil
 	}
 	if !e.killed && !e.node.Down && e.boot == e.node.boot {
 		e.pairing.w.mailed[e.node.Index].refused++
 	}
-	if p := e.shares; e.joined != 0 && e.joined <= o.at && p.freeSince <= o.at {
-		return fmt.Errorf("the queue has had free buffers since %v, before it was submitted at %v", p.freeSince, o.at)
+	if p := e.shares; e.joined != 0 && e.joined <= o.msg.at && p.freeSince <= o.msg.at {
+		return fmt.Errorf("the queue has had free buffers since %v, before it was submitted at %v", p.freeSince,
+			o.msg.at)
 	}
 	return nil
 }

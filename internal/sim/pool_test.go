@@ -20,7 +20,7 @@ func TestOracleOfSharedBuffers(t *testing.T) {
 		{"the queue is dropped", func(w *swarm, p *pool) { w.drop(p) }, false},
 		{"the same, and a buffer comes back twice", func(w *swarm, p *pool) {
 			w.drop(p)
-			w.pump()
+			w.world.pump()
 			w.returned(p.node, &back)
 		}, true},
 		{"the same, and one does not come back", func(w *swarm, p *pool) {
@@ -36,14 +36,14 @@ func TestOracleOfSharedBuffers(t *testing.T) {
 		{"somebody wrote into one that came back", func(w *swarm, p *pool) {
 			b := p.lent[1]
 			w.drop(p)
-			w.pump()
+			w.world.pump()
 			b.bytes()[5] = untouched
 		}, true},
 	} {
-		w := &swarm{World: New(Options{}), full: true}
+		w := &swarm{world: New(Options{}), full: true}
 		w.mix.pools.nodes = 1
 		w.makePools()
-		w.areas = make([][]*area, len(w.Nodes))
+		w.areas = make([][]*area, len(w.world.Nodes))
 		p := w.pools[0]
 		p.node.Handle = func(ev *engine.Event) { w.event(p.node, ev) }
 		w.ends = append(w.ends, nil, nil)
@@ -53,15 +53,15 @@ func TestOracleOfSharedBuffers(t *testing.T) {
 			w.postOne(p)
 		}
 		c.tamper(w, p)
-		w.pump()
-		err := w.flaw
+		w.world.pump()
+		err := w.world.flaw
 		if err == nil {
 			err = w.invariants()
 		}
 		if (err != nil) != c.wrong {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		w.Stop()
+		w.world.Stop()
 	}
 }
 
@@ -78,16 +78,16 @@ func TestOracleOfShortage(t *testing.T) {
 		{"never joined", 0, 1, 2, false},
 		{"none free", 1, mono.Never, 2, false},
 	} {
-		w := &swarm{World: New(Options{})}
+		w := &swarm{world: New(Options{})}
 		w.mailed = make([]mailed, 2)
-		e := &end{pairing: &pairing{w: w}, node: w.Nodes[0], boot: 1}
+		e := &end{pairing: &pairing{w: w}, node: w.world.Nodes[0], boot: 1}
 		e.shares, e.joined = &pool{freeSince: c.free}, c.joined
 		o := &operation{}
-		o.Kind, o.Off, o.at = engine.OpSend, engine.NoWait, c.sent
+		o.op.Kind, o.op.Patience, o.msg.at = engine.OpSend, engine.NoWait, c.sent
 		if err := e.judgeShortage(o); (err != nil) != c.wrong || w.mailed[0].refused != 1 {
 			t.Errorf("%s: %v, refused %d", c.name, err, w.mailed[0].refused)
 		}
-		w.Stop()
+		w.world.Stop()
 	}
 }
 

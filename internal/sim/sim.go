@@ -53,7 +53,7 @@ type World struct {
 	Apart [][]bool   // by sending and receiving node: nothing passes
 	Log   io.Writer  // every frame and event as a line of text; nil: none
 	Check func() error
-	Tally // what the network did
+	Tally Tally // what the network did
 
 	busy    [][]mono.Time // as Net
 	heard   [][]hearing   // by sending and receiving node

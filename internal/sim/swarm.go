@@ -11,9 +11,9 @@ import (
 
 // Report says what one seed did.
 type Report struct {
-	Options Options
-	Tally
-	Ends
+	Options                                                                            Options
+	Tally                                                                              Tally
+	Ends                                                                               Ends
 	Ops, Connections                                                                   int
 	Crashes, Flaps, Partitions, Revocations, Endings, Resizes, Narrowings, Walls, Fell int // Fell: sessions that failed
 	Recablings, Forged                                                                 int
@@ -26,10 +26,10 @@ type Report struct {
 	Parked, Gone  uint64 // parts of operations that waited for memory, and ended for want of it
 	// composed messages: committed when blocks had left, aborted, refused a draft
 	Ahead, Dropped, Unstaged uint64
-	Hurried
-	Pooled
-	Virtual time.Duration
-	Hash    uint64
+	Hurried                  Hurried
+	Pooled                   Pooled
+	Virtual                  time.Duration
+	Hash                     uint64
 }
 
 // Watch is how closely a run is looked at; it changes nothing in it.
@@ -42,7 +42,7 @@ type Watch struct {
 
 // swarm is one seed's world with its workload and oracle.
 type swarm struct {
-	*World
+	world    *World
 	mix      mix
 	rng      *rand.Rand // of the workload
 	mail     *rand.Rand // of messages and their buffers
@@ -83,17 +83,18 @@ func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 		o.Rekey = 0 // a key that seals so few frames wears out while nobody listens; those of production do not
 	}
 	o.Trace = watch.Trace
-	w := &swarm{World: New(o), mix: m, rng: stream(seed, workloadStream), mail: stream(seed, mailStream),
+	w := &swarm{world: New(o), mix: m, rng: stream(seed, workloadStream), mail: stream(seed, mailStream),
 		dice: stream(seed, crashStream),
 		full: watch.Full, live: watch.Live}
-	w.Log = watch.Log
-	defer w.Stop()
-	w.spread(stream(seed, mixStream+1000))
-	start := w.Now
+	w.world.Log = watch.Log
+	defer w.world.Stop()
+	w.world.spread(stream(seed, mixStream+1000))
+	start := w.world.Now
 	err := w.run()
 	r := &w.report
-	r.Options, r.Tally, r.Connections, r.Virtual, r.Hash = o, w.Tally, len(w.pairs), w.Now.Sub(start), w.Hash()
-	for _, n := range w.Nodes {
+	r.Options, r.Tally, r.Connections, r.Virtual, r.Hash = o, w.world.Tally, len(w.pairs), w.world.Now.Sub(start),
+		w.world.Hash()
+	for _, n := range w.world.Nodes {
 		c := &n.E.Count
 		r.Held += c.SegmentsHeld
 		r.Refused += c.AccessRefused
@@ -107,27 +108,27 @@ func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 		r.Unstaged += c.EagerRefused
 		r.Fell += int(c.SessionsFailed)
 		r.Worn += int(c.KeysWorn)
-		r.Unbuffered += c.MessagesUnbuffered
+		r.Hurried.Unbuffered += c.MessagesUnbuffered
 	}
 	if err != nil {
-		err = fmt.Errorf("seed %d, at %v: %w\n%+v\n%+v", seed, w.Now.Sub(start), err, m, o)
+		err = fmt.Errorf("seed %d, at %v: %w\n%+v\n%+v", seed, w.world.Now.Sub(start), err, m, o)
 	}
 	return *r, err
 }
 
 func (w *swarm) run() error {
-	w.turn = make([]int, len(w.Nodes))
-	w.areas = make([][]*area, len(w.Nodes))
-	for _, n := range w.Nodes {
+	w.turn = make([]int, len(w.world.Nodes))
+	w.areas = make([][]*area, len(w.world.Nodes))
+	for _, n := range w.world.Nodes {
 		w.ends = append(w.ends, map[engine.ConnID]*end{})
 		n.Offer("test")
 		n.Handle = func(ev *engine.Event) { w.event(n, ev) }
 	}
-	w.Check = w.invariants
+	w.world.Check = w.invariants
 	w.makePools()
 	w.begins()
 	w.chaos()
-	if err := w.Rest(w.mix.duration); err != nil {
+	if err := w.world.Rest(w.mix.duration); err != nil {
 		return err
 	}
 	w.heal()
@@ -157,11 +158,11 @@ func (w *swarm) run() error {
 // begins dials all channels: some at once, both ends at the same moment among them, some later.
 func (w *swarm) begins() {
 	for range w.mix.channels {
-		a := w.rng.IntN(len(w.Nodes))
-		b := (a + 1 + w.rng.IntN(len(w.Nodes)-1)) % len(w.Nodes)
-		w.channels = append(w.channels, &channel{from: w.Nodes[a], to: w.Nodes[b], tries: w.mix.tries})
+		a := w.rng.IntN(len(w.world.Nodes))
+		b := (a + 1 + w.rng.IntN(len(w.world.Nodes)-1)) % len(w.world.Nodes)
+		w.channels = append(w.channels, &channel{from: w.world.Nodes[a], to: w.world.Nodes[b], tries: w.mix.tries})
 		if w.rng.IntN(3) == 0 {
-			w.channels = append(w.channels, &channel{from: w.Nodes[b], to: w.Nodes[a], tries: w.mix.tries})
+			w.channels = append(w.channels, &channel{from: w.world.Nodes[b], to: w.world.Nodes[a], tries: w.mix.tries})
 		}
 	}
 	w.moreChannels()
@@ -174,7 +175,7 @@ func (w *swarm) begins() {
 		if w.rng.IntN(2) == 0 {
 			start()
 		} else {
-			w.After(time.Duration(w.rng.Int64N(int64(w.mix.duration/2))), start)
+			w.world.After(time.Duration(w.rng.Int64N(int64(w.mix.duration/2))), start)
 		}
 	}
 }
@@ -190,7 +191,7 @@ func (w *swarm) each(f func(e *end)) {
 // finish waits until every operation has ended and every request is answered.
 func (w *swarm) finish() error {
 	left, waiting := 0, 0
-	err := w.Run(finishTime+w.mix.duration, func() bool {
+	err := w.world.Run(finishTime+w.mix.duration, func() bool {
 		left, waiting = 0, 0
 		w.each(func(e *end) {
 			if e.state == endOpen {
@@ -209,7 +210,7 @@ func (w *swarm) finish() error {
 }
 
 func (w *swarm) settle() error {
-	if err := w.Rest(settleTime + w.opt.Faults.HoldFor); err != nil {
+	if err := w.world.Rest(settleTime + w.world.opt.Faults.HoldFor); err != nil {
 		return err
 	}
 	w.final = true
@@ -225,7 +226,7 @@ func (w *swarm) again() error {
 	}
 	fresh := w.pairs[first:]
 	left := 0
-	err := w.Run(connectTime, func() bool {
+	err := w.world.Run(connectTime, func() bool {
 		left = 0
 		for _, p := range fresh {
 			for _, e := range p.end {
@@ -248,7 +249,7 @@ func (w *swarm) again() error {
 			}
 		}
 	}
-	if err := w.Rest(5 * time.Second); err != nil {
+	if err := w.world.Rest(5 * time.Second); err != nil {
 		return err
 	}
 	return w.rejoined()
@@ -263,13 +264,13 @@ func (w *swarm) closeAll() error {
 				return fmt.Errorf("%v is open, its other end in state %d (answer %d)", e, e.other.state, p.answer)
 			}
 			e.closing, p.rested = true, true
-			e.node.E.Close(w.Now, e.conn)
+			e.node.E.Close(w.world.Now, e.conn)
 		} else if e.other.state == endOpen {
 			return fmt.Errorf("%v is open, its other end in state %d (answer %d)", e.other, e.state, p.answer)
 		}
 	}
 	left := 0
-	err := w.Run(closeTime, func() bool {
+	err := w.world.Run(closeTime, func() bool {
 		left = 0
 		w.each(func(e *end) {
 			if e.state != endOver && e.state != endNone {
@@ -281,5 +282,5 @@ func (w *swarm) closeAll() error {
 	if err != nil {
 		return fmt.Errorf("%w: %d ends are not closed", err, left)
 	}
-	return w.Rest(5 * time.Second)
+	return w.world.Rest(5 * time.Second)
 }

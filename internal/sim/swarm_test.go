@@ -170,9 +170,9 @@ func (s *sums) walk(v reflect.Value) {
 	for i := range v.NumField() {
 		f, name := v.Field(i), v.Type().Field(i).Name
 		switch {
-		case v.Type().Field(i).Anonymous:
+		case name == "Hash" || name == "Virtual" || name == "Options":
+		case f.Kind() == reflect.Struct:
 			s.walk(f)
-		case name == "Hash" || name == "Virtual":
 		case f.CanUint():
 			s.n[name] += f.Uint()
 		case f.CanInt():

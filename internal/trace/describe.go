@@ -174,9 +174,9 @@ func (d *describer) segment(g *wire.Segment) {
 	case wire.KindAtomicResult:
 		d.add("| atomic-result conn %d op %d found %#x", g.Conn, g.Op, g.Word(0))
 	case wire.KindStage:
-		d.add("| stage conn %d message %d stamp %d at %d, %d bytes", g.Conn, g.Op, g.Limit, g.Place, len(g.Data))
+		d.add("| stage conn %d message %d stamp %d at %d, %d bytes", g.Conn, g.Op, g.Stamp, g.Place, len(g.Data))
 	case wire.KindCommit:
-		d.add("| commit conn %d op %d message %d, %d bytes", g.Conn, g.Op, g.From, g.Limit)
+		d.add("| commit conn %d op %d message %d, %d bytes", g.Conn, g.Op, g.From, g.Bytes)
 		d.flags(g)
 	case wire.KindDiscard:
 		d.add("| discard conn %d message %d", g.Conn, g.Op)
@@ -221,7 +221,7 @@ func (d *describer) segment(g *wire.Segment) {
 	case wire.KindLink:
 		var l wire.LinkInfo
 		if l.Decode(g.Data) == nil {
-			d.add("| link %d mtu %d%s %s", l.Link, l.MTU, takes(l.Joins), mac(l.MAC[:]))
+			d.add("| link %d mtu %d%s %s", l.Link, l.MTU, takes(l.Joins), l.Addr.String())
 		}
 	}
 }

@@ -90,7 +90,10 @@ type Segment struct {
 	From   uint32 // Open, Accept: the sender's connection number; Commit: number of the composed message
 	Op     uint32 // OpAck: base; Advert, Withdraw, Keys: number; Stage, Discard, Unstaged: of the composed message
 	Fence  uint32
-	Limit  uint32 // OpAck, Credit: limit; Open, Accept: window; Stage: stamp; Commit: length
+	Limit  uint32 // OpAck: the first operation, Credit: the first message that may not be sent
+	Window uint32 // Open, Accept
+	Stamp  uint32 // Stage
+	Bytes  uint32 // Commit: of the operation
 	Imm    uint32
 	Delay  uint32 // Ack, nanoseconds
 	Key    uint64 // Send, SendNext, Want: the number of a message

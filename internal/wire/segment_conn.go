@@ -11,14 +11,14 @@ func putOpen(s *Segment, b []byte) []byte {
 	b = append(b, byte(KindOpen), s.Flags)
 	b = be.AppendUint16(b, uint16(1+len(s.Name)+len(s.Data)))
 	b = be.AppendUint32(b, s.From)
-	b = be.AppendUint32(b, s.Limit)
+	b = be.AppendUint32(b, s.Window)
 	b = append(b, byte(len(s.Name)))
 	return append(b, s.Name...)
 }
 
 // nextOpen finds the length of the name in the last byte of the fixed part, which n counts.
 func nextOpen(s *Segment, tail []byte, n int) (int, error) {
-	s.From, s.Limit = be.Uint32(tail[4:]), be.Uint32(tail[8:])
+	s.From, s.Window = be.Uint32(tail[4:]), be.Uint32(tail[8:])
 	name := int(tail[12])
 	if n < 1+name || name > MaxServiceName || n-1-name > MaxPrivate || len(tail) < openLen+n-1 {
 		return 0, ErrSegment
@@ -32,11 +32,11 @@ func putAccept(s *Segment, b []byte) []byte {
 	b = be.AppendUint16(b, uint16(len(s.Data)))
 	b = be.AppendUint32(b, s.Conn)
 	b = be.AppendUint32(b, s.From)
-	return be.AppendUint32(b, s.Limit)
+	return be.AppendUint32(b, s.Window)
 }
 
 func nextAccept(s *Segment, tail []byte, n int) (int, error) {
-	s.Conn, s.From, s.Limit = be.Uint32(tail[4:]), be.Uint32(tail[8:]), be.Uint32(tail[12:])
+	s.Conn, s.From, s.Window = be.Uint32(tail[4:]), be.Uint32(tail[8:]), be.Uint32(tail[12:])
 	if n > MaxPrivate {
 		return 0, ErrSegment
 	}

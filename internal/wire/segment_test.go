@@ -197,8 +197,8 @@ func TestEagerSegmentsRefused(t *testing.T) {
 func TestSegmentLimits(t *testing.T) {
 	name, data := bytes.Repeat([]byte{'n'}, 64), bytes.Repeat([]byte{'d'}, 512)
 	for _, s := range []Segment{
-		{Kind: KindOpen, From: 1, Limit: 2, Name: name, Data: data},
-		{Kind: KindAccept, Conn: 1, From: 1, Limit: 2, Data: data},
+		{Kind: KindOpen, From: 1, Window: 2, Name: name, Data: data},
+		{Kind: KindAccept, Conn: 1, From: 1, Window: 2, Data: data},
 		{Kind: KindRefuse, Status: 9, Conn: 1, Data: data},
 		{Kind: KindAdvert, Perm: 3, Conn: 1, Key: 1, Size: 2, Name: name},
 		{Kind: KindAck, Path: 63, Flags: AckNack, Size: 1 << 63, Place: 1<<63 - 64*255, Data: make([]byte, 8*MaxWords)},
@@ -207,10 +207,10 @@ func TestSegmentLimits(t *testing.T) {
 		{Kind: KindPad, Data: make([]byte, 65500)},
 		{Kind: KindAtomic, Conn: 1, Op: 1, Size: AtomicSize(AtomicSwap, 4), Data: make([]byte, 8)},
 		{Kind: KindAtomic, Conn: 1, Op: 1, Size: AtomicSize(AtomicMaxSigned, 8), Data: make([]byte, 8)},
-		{Kind: KindStage, Conn: 1, Op: 1, Limit: 1, Place: MaxStaged - 64, Size: MaxStaged, Data: make([]byte, 64)},
-		{Kind: KindStage, Conn: 1, Op: 1, Limit: 1, Place: 64, Size: 256, Data: make([]byte, 64)},
+		{Kind: KindStage, Conn: 1, Op: 1, Stamp: 1, Place: MaxStaged - 64, Size: MaxStaged, Data: make([]byte, 64)},
+		{Kind: KindStage, Conn: 1, Op: 1, Stamp: 1, Place: 64, Size: 256, Data: make([]byte, 64)},
 		{Kind: KindCommit, Flags: SegFirst | SegLast, Status: uint8(KindSend), Conn: 1, Op: 1, Size: MaxStaged,
-			Limit: MaxStaged, Data: make([]byte, 8)},
+			Bytes: MaxStaged, Data: make([]byte, 8)},
 	} {
 		var got Segment
 		if rest, err := got.Next(s.AppendTo(nil)); err != nil || len(rest) != 0 || !equal(&got, &s) {

@@ -1,6 +1,10 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"multiedge/internal/frame"
+)
 
 // Flags of Hello (clause 4.1).
 const (
@@ -213,7 +217,7 @@ type LinkInfo struct {
 	MTU     uint32
 	Joins   bool // as in Hello
 	Shuffle uint16
-	MAC     [6]byte
+	Addr    frame.Addr
 }
 
 // LinkInfoLen is the length of an encoded LinkInfo, in bytes.
@@ -227,7 +231,7 @@ func (l *LinkInfo) AppendTo(b []byte) []byte {
 	b = be.AppendUint32(b, l.Version)
 	b = be.AppendUint32(b, putMTU(l.MTU, l.Joins))
 	b = be.AppendUint16(b, l.Shuffle)
-	return append(b, l.MAC[:]...)
+	return l.Addr.AppendTo(b)
 }
 
 // Decode reads the LinkInfoLen bytes of b.
@@ -237,7 +241,7 @@ func (l *LinkInfo) Decode(b []byte) error {
 	}
 	be := binary.BigEndian
 	*l = LinkInfo{Link: b[0], RxSlots: be.Uint16(b[1:]), Version: be.Uint32(b[3:]), MTU: be.Uint32(b[7:]) &^ joins,
-		Joins: b[7]>>7 != 0, Shuffle: be.Uint16(b[11:]), MAC: [6]byte(b[13:])}
+		Joins: b[7]>>7 != 0, Shuffle: be.Uint16(b[11:]), Addr: frame.Ether([6]byte(b[13:]))}
 	if l.Link > 63 || l.RxSlots != 0 && (l.MTU < MinFrame || l.MTU > 65535) {
 		return ErrReserved
 	}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"multiedge/internal/frame"
 )
 
 const (
@@ -29,8 +31,8 @@ var (
 
 	theRetry  = Retry{Cookie: []byte("ABCD")}
 	theCrypto = Crypto{Flags: CryptoRefused, Level: 1, Status: 15, Offset: 0x304, Data: []byte("abc")}
-	theLink   = LinkInfo{Link: 63, RxSlots: 256, Version: 0x01020304, MTU: 9000, Shuffle: 78, MAC: [6]byte{2, 0, 0, 0,
-		0, 1}}
+	theLink   = LinkInfo{Link: 63, RxSlots: 256, Version: 0x01020304, MTU: 9000, Shuffle: 78,
+		Addr: frame.Ether([6]byte{2, 0, 0, 0, 0, 1})}
 	theParams = Params{Epoch: 0x1112131415161718, Session: 0x21222324, Previous: 0x31323334, Shard: 2, Last: 5,
 		Links: []LinkInfo{theLink, {Version: 0x01020305}}}
 )

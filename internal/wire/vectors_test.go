@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"multiedge/internal/frame"
 )
 
 // octets is a byte string of a vector: hexadecimal, in which blanks separate fields.
@@ -177,8 +179,7 @@ func TestVectorsOfSetUp(t *testing.T) {
 		params := Params{Epoch: uint64(f.Epoch), Session: f.Session, Previous: f.Doubted, Shard: f.Shard, Last: f.Last}
 		for _, l := range f.Links {
 			i := LinkInfo{Link: l.Link, RxSlots: l.Slots, Version: l.Version, MTU: l.MTU, Joins: l.Datagrams,
-				Shuffle: l.Shuffle}
-			copy(i.MAC[:], l.Address)
+				Shuffle: l.Shuffle, Addr: frame.Ether([6]byte(l.Address))}
 			params.Links = append(params.Links, i)
 		}
 		pair := map[string][2]coded{

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 )
 
 func newMAC(k int) [6]byte { return [6]byte{2, 1, 1, 1, 1, byte(k)} }
@@ -18,7 +19,7 @@ func (r *rig) pathsTo(what string, i, paths, mtu int) {
 		r.t.Errorf("%s: node %d has %d paths, want %d", what, i, len(st.Paths), paths)
 	}
 	for _, p := range st.Paths {
-		if p.PeerMAC != r.macAt(1-i, p.PeerLink) || p.State != "good" || p.MTU != mtu {
+		if p.PeerAddr != frame.Ether(r.macAt(1-i, p.PeerLink)) || p.State != "good" || p.MTU != mtu {
 			r.t.Errorf("%s: node %d link %d: %+v", what, i, p.Link, p)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 // Sends that wait for a buffer for a limited time (clause 14.6).
 
-// impatient is who may have such sends, and when they are looked at next.
-type impatient struct {
+// timedSends are the connections that may have such sends, and when they are looked at next.
+type timedSends struct {
 	waiters  []ConnID
 	giveUpAt mono.Time // zero: there is none
 	resting  mono.Time // nobody looks before
@@ -24,13 +24,13 @@ const (
 )
 
 // patience is how long a send may wait.
-func patience(op *Op) time.Duration { return time.Duration(min(op.Off, math.MaxInt64/2)) }
+func patience(op *Op) time.Duration { return time.Duration(min(op.Patience, math.MaxInt64/2)) }
 
 // notBefore notes that a send of c is given up at a time, if it waits still.
 func (e *Endpoint) notBefore(c *conn, at mono.Time) {
-	p := &e.impatient
-	if !c.msgs.timed {
-		c.msgs.timed = true
+	p := &e.timed
+	if !c.msgs.out.listed {
+		c.msgs.out.listed = true
 		p.waiters = append(p.waiters, c.id)
 	}
 	if at = max(at, p.resting); p.giveUpAt == 0 || at < p.giveUpAt {
@@ -40,24 +40,24 @@ func (e *Endpoint) notBefore(c *conn, at mono.Time) {
 
 // patienceTimeout is when sends are given up next.
 func (e *Endpoint) patienceTimeout() mono.Time {
-	if e.giveUpAt == 0 {
+	if e.timed.giveUpAt == 0 {
 		return mono.Never
 	}
-	return e.giveUpAt
+	return e.timed.giveUpAt
 }
 
 // expireWaiting gives up the sends that waited long enough, and what is behind them goes on.
 func (e *Endpoint) expireWaiting(now mono.Time) {
-	p, next, looked := &e.impatient, mono.Never, 0
+	p, next, looked := &e.timed, mono.Never, 0
 	kept := p.waiters[:0]
 	for _, id := range p.waiters {
 		c := e.conn(id)
 		if c == nil || c.msgs == nil {
 			continue
 		}
-		looked += c.msgs.queue.len()
+		looked += c.msgs.out.queue.Len()
 		at := c.expireWaiting(now)
-		if c.msgs.timed = at != mono.Never; c.msgs.timed {
+		if c.msgs.out.listed = at != mono.Never; c.msgs.out.listed {
 			kept = append(kept, id)
 		}
 		next = min(next, at)
@@ -72,11 +72,11 @@ func (e *Endpoint) expireWaiting(now mono.Time) {
 // expireWaiting returns when the next send of the connection is given up.
 func (c *conn) expireWaiting(now mono.Time) (next mono.Time) {
 	m, next := c.msgs, mono.Never
-	m.queue.remove(func(o sendOp) bool {
-		if o.Kind != OpSend || o.Off == 0 || o.Off == NoWait {
+	m.out.queue.Remove(func(o sendOp) bool {
+		if o.op.Kind != OpSend || o.op.Patience == 0 || o.op.Patience == NoWait {
 			return false
 		}
-		if at := o.since.Add(patience(&o.Op)); at > now {
+		if at := o.since.Add(patience(&o.op)); at > now {
 			next = min(next, at)
 			return false
 		}

@@ -47,7 +47,7 @@ func TestWantAfterGivingUp(t *testing.T) {
 	r.pass = func(from int, _ *flight) bool { return from != 0 }
 	for token := range uint64(2) {
 		op := send(token, []byte("hurried"))
-		op.Off = uint64(time.Millisecond)
+		op.Patience = uint64(time.Millisecond)
 		r.submit(0, c[0], op)
 	}
 	r.must("giving up", time.Second, r.all(0, 2))
@@ -121,7 +121,7 @@ func TestMissAfterRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	strict := send(1, []byte("strict"))
-	strict.Off, strict.Flags = engine.NoWait, engine.ForwardFence
+	strict.Patience, strict.Flags = engine.NoWait, engine.ForwardFence
 	write := engine.Op{Kind: engine.OpWrite, Token: 2, Key: key, Local: []byte("fenced")}
 	var frames []flight
 	for _, op := range []engine.Op{send(0, []byte("first")), strict, write} {
@@ -165,7 +165,7 @@ func TestStrictWhereBuffersAreLent(t *testing.T) {
 	q, c := lentOut(r, 8)
 	for k := range uint64(2) {
 		strict := send(2+k, []byte{2})
-		strict.Off = engine.NoWait
+		strict.Patience = engine.NoWait
 		r.submit(0, c[0][0], strict)
 	}
 	r.must("the refusals", time.Second, r.all(0, 4))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 )
 
@@ -37,7 +38,8 @@ func TestFrameSizeFarAway(t *testing.T) {
 		r.connect(engine.DialOptions{})
 		r.n[0].e.RemoveLink(r.now, 0)
 		r.farAway(time.Second, rtt*time.Millisecond/2)
-		r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", MAC: macOf(0, 0), MTU: 9000, RxSlots: 256})
+		r.n[0].e.SetLink(r.now, 0, engine.LinkConfig{Name: "edge0", Addr: frame.Ether(macOf(0, 0)), MTU: 9000,
+			RxSlots: 256})
 		r.farAway(70*time.Second, rtt*time.Millisecond/2)
 		if n := r.pathMTU(0, 0); n != 9000 {
 			t.Errorf("round trip of %v: frames of %d bytes", rtt*time.Millisecond, n)

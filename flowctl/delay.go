@@ -7,20 +7,19 @@ import (
 	"multiedge/internal/mono"
 )
 
-// CongestionParams are the limits of one path's window.
-type CongestionParams struct {
-	Fixed    int           // above 0: a constant window of so many frames, as in the paper; the rest is ignored
+// DelayParams are the limits of a window that is driven by delay. Missing limits are those of DefaultDelay.
+type DelayParams struct {
 	Target   time.Duration // delay allowed above the path's minimum round trip
 	Min, Max float64       // frames; Min may be a fraction, below 1 the path is paced
 	Initial  float64       // frames at the start
 	Base     time.Duration // round trip of the idle path, if known; 0: the least one measured
 }
 
-// DefaultCongestion: a target of 250 us (280 to 375 with scaling, see allowed) is several times what threads in user
+// DefaultDelay: a target of 250 us (280 to 375 with scaling, see allowed) is several times what threads in user
 // space wake late, yet at 25 Gbit/s and 8 KiB frames only about 110 frames of queue, which a receive ring of 256 slots
 // holds. Max leaves that ring room for a second sender. Min 4 keeps a path going after the peer was off its core for
 // milliseconds, which delay cannot tell from congestion; lower it (to 0.01) where hundreds of senders meet at one port.
-var DefaultCongestion = CongestionParams{Target: 250 * time.Microsecond, Min: 4, Max: 192, Initial: 32}
+var DefaultDelay = DelayParams{Target: 250 * time.Microsecond, Min: 4, Max: 192, Initial: 32}
 
 const (
 	cutGain      = 0.8 // of the excess delay, relative to the delay
@@ -42,8 +41,8 @@ const (
 	slowMost     = 2 * time.Millisecond
 )
 
-// Cwnd is the window of one path, driven by delay as in Swift: below the target it grows by a frame per round trip,
-// above it shrinks in proportion to the excess, at most once per round trip.
+// DelayWindow is the window of one path, driven by delay as in Swift: below the target it grows by a frame per round
+// trip, above it shrinks in proportion to the excess, at most once per round trip.
 //
 //	starting  grows by a frame per frame acknowledged, until the first sign of congestion
 //	steady    as above
@@ -56,8 +55,8 @@ const (
 // nothing. Loss is a weak signal, because links lose for other reasons: half a frame per frame lost, so that a loss
 // rate p without queueing settles near 2/p frames (200 at 1 %, 40 at 5 %), while a start that overran a shallow buffer
 // is still undone within a few round trips.
-type Cwnd struct {
-	p         CongestionParams
+type DelayWindow struct {
+	p         DelayParams
 	frames    float64
 	starting  bool
 	rtt       time.Duration // for spacing cuts and pacing
@@ -80,9 +79,14 @@ type Cwnd struct {
 	timeouts  int // since the last acknowledgement
 }
 
-// Init sets the parameters and starts anew. Missing limits are those of DefaultCongestion.
-func (c *Cwnd) Init(p CongestionParams) {
-	d := DefaultCongestion
+// New returns a *DelayWindow.
+func (p DelayParams) New() Controller { return p.window() }
+
+// Fixed returns 0.
+func (p DelayParams) Fixed() int { return 0 }
+
+func (p DelayParams) window() *DelayWindow {
+	d := DefaultDelay
 	if p.Target <= 0 {
 		p.Target = d.Target
 	}
@@ -96,13 +100,13 @@ func (c *Cwnd) Init(p CongestionParams) {
 	if p.Initial <= 0 {
 		p.Initial = d.Initial
 	}
-	*c = Cwnd{p: p, frames: min(max(p.Initial, p.Min), p.Max), starting: true, rtt: InitialPTO / 2,
+	return &DelayWindow{p: p, frames: min(max(p.Initial, p.Min), p.Max), starting: true, rtt: InitialPTO / 2,
 		roundMin: longestDelay}
 }
 
 // OnAck records that ackedFrames were newly acknowledged; rtt has their sample already.
-func (c *Cwnd) OnAck(now mono.Time, ackedFrames int, rtt *RTT) {
-	if c.p.Fixed > 0 || ackedFrames <= 0 || !rtt.Valid() {
+func (c *DelayWindow) OnAck(now mono.Time, ackedFrames int, rtt *RTT) {
+	if ackedFrames <= 0 || !rtt.Valid() {
 		return
 	}
 	c.timeouts = 0
@@ -141,7 +145,7 @@ func (c *Cwnd) OnAck(now mono.Time, ackedFrames int, rtt *RTT) {
 // that of flows which share a queue the smaller are cut later and grow towards the larger (Swift's flow-based scaling).
 // On a slow path, where the target is a frame or three, it is what slowQueue frames take: a thread that is late for the
 // time of so few would leave the link idle.
-func (c *Cwnd) allowed() time.Duration {
+func (c *DelayWindow) allowed() time.Duration {
 	allowed := time.Duration(float64(c.p.Target) * (1 + 1/math.Sqrt(max(c.frames, 4))))
 	if c.frames >= slowLeast && c.frames < slowQueue {
 		allowed = max(allowed, min(time.Duration(slowQueue*float64(c.rtt)/c.frames), slowMost))
@@ -156,7 +160,7 @@ func (c *Cwnd) allowed() time.Duration {
 // It reports that the path has become longer, to riseMin: drains in a row brought the delay neither near the minimum
 // nor to where other senders on the path keep it. In riseTime a short path has ten. If that was a queue after all, a
 // lower minimum shows as soon as it shrinks.
-func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) (rose bool) {
+func (c *DelayWindow) drain(now mono.Time, delay, base time.Duration) (rose bool) {
 	if c.drainEnd != 0 {
 		c.drainMin = min(c.drainMin, delay)
 		if now >= c.drainEnd {
@@ -176,7 +180,7 @@ func (c *Cwnd) drain(now mono.Time, delay, base time.Duration) (rose bool) {
 
 // far is the delay above the minimum from which on the path may have become longer: more than windows of the size
 // drained to allow there. Slow paths have more.
-func (c *Cwnd) far() time.Duration {
+func (c *DelayWindow) far() time.Duration {
 	kept := c.p.Target + c.p.Target/2
 	if c.rate*kept.Seconds() < slowQueue {
 		kept = max(kept, slowMost)
@@ -186,7 +190,7 @@ func (c *Cwnd) far() time.Duration {
 
 // drained judges a drain that has ended, and reports whether it was the last it took to believe that the path has
 // become longer.
-func (c *Cwnd) drained(now mono.Time, base time.Duration) bool {
+func (c *DelayWindow) drained(now mono.Time, base time.Duration) bool {
 	if c.p.Base > 0 || c.drainMin-base <= c.far() {
 		c.rises = 0
 		return false
@@ -203,8 +207,8 @@ func (c *Cwnd) drained(now mono.Time, base time.Duration) bool {
 }
 
 // OnLoss records that lostFrames were judged lost.
-func (c *Cwnd) OnLoss(now mono.Time, lostFrames int) {
-	if c.p.Fixed > 0 || lostFrames <= 0 {
+func (c *DelayWindow) OnLoss(now mono.Time, lostFrames int) {
+	if lostFrames <= 0 {
 		return
 	}
 	c.starting = false
@@ -218,10 +222,7 @@ func (c *Cwnd) OnLoss(now mono.Time, lostFrames int) {
 // OnTimeout records that a probe was due. One or two say little: the tail of a burst was lost, or the peer was off its
 // core. From the third without an acknowledgement in between, 14 ms at least, the window is halved: persistent
 // congestion (RFC 9002 section 7.6).
-func (c *Cwnd) OnTimeout(now mono.Time) {
-	if c.p.Fixed > 0 {
-		return
-	}
+func (c *DelayWindow) OnTimeout(now mono.Time) {
 	if c.timeouts++; c.timeouts < lowTimeouts {
 		return
 	}
@@ -232,7 +233,7 @@ func (c *Cwnd) OnTimeout(now mono.Time) {
 
 // settle clamps the window and, below one frame, says when the next frame may leave: one per rtt/frames, of which the
 // round trip of the frame that was just settled has passed.
-func (c *Cwnd) settle(now mono.Time) {
+func (c *DelayWindow) settle(now mono.Time) {
 	c.frames = min(max(c.frames, c.p.Min), c.p.Max)
 	c.nextSend = 0
 	if c.frames < 1 {
@@ -242,20 +243,13 @@ func (c *Cwnd) settle(now mono.Time) {
 }
 
 // Frames returns the window.
-func (c *Cwnd) Frames() float64 {
-	if c.p.Fixed > 0 {
-		return float64(c.p.Fixed)
-	}
-	return c.frames
-}
+func (c *DelayWindow) Frames() float64 { return c.frames }
 
 // Allows reports whether a frame may leave while inFlight are unacknowledged. Ask it only when there is a frame to
 // send, and for every frame: its refusals are what lets the window grow.
-func (c *Cwnd) Allows(inFlight int, now mono.Time) bool {
+func (c *DelayWindow) Allows(inFlight int, now mono.Time) bool {
 	var ok bool
 	switch {
-	case c.p.Fixed > 0:
-		return inFlight < c.p.Fixed
 	case c.frames < 1:
 		ok = inFlight == 0 && now >= c.nextSend
 	case now < c.drainEnd:
@@ -270,4 +264,4 @@ func (c *Cwnd) Allows(inFlight int, now mono.Time) bool {
 }
 
 // NextSend returns the time before which pacing holds frames back; 0 unless the window is below one frame.
-func (c *Cwnd) NextSend() mono.Time { return c.nextSend }
+func (c *DelayWindow) NextSend() mono.Time { return c.nextSend }

@@ -16,7 +16,7 @@ func lentOut(r *rig, size int) (q engine.QueueID, c [][2]engine.ConnID) {
 	r.t.Helper()
 	q, c = r.joined(3)
 	op := send(0, []byte{0})
-	op.Off = uint64(time.Millisecond)
+	op.Patience = uint64(time.Millisecond)
 	r.submit(0, c[0][0], op)
 	r.rest(10 * time.Millisecond)
 	r.post(1, 0, q, 0, size)

@@ -36,7 +36,7 @@ type member struct {
 type letter struct {
 	token    uint64
 	data     []byte
-	patience uint64 // as Op.Off
+	patience uint64 // as Op.Patience
 	flags    engine.OpFlags
 	came     bool
 }
@@ -128,7 +128,7 @@ func (w *throng) write(k *member) {
 	}
 	op, e := send(l.token, l.data), w.n[0].e
 	l.flags = engine.OpFlags(w.rng.IntN(8) * w.rng.IntN(2))
-	op.Off, op.Flags = l.patience, l.flags
+	op.Patience, op.Flags = l.patience, l.flags
 	switch {
 	case w.rng.IntN(4) == 0:
 		if e.Compose(k.c[0], &op, l.token) == engine.OK {

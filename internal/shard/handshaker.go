@@ -17,8 +17,8 @@ const (
 	strangerStep  = time.Millisecond       // what one step is charged at most: it may have waited for a core
 )
 
-// shaker computes the steps of one shard's engine.
-type shaker struct {
+// handshaker computes the steps of one shard's engine.
+type handshaker struct {
 	own, strangers chan *engine.Step // the shard fills them and never waits
 	done           func(*engine.Step) error
 	quit           chan struct{}
@@ -27,15 +27,15 @@ type shaker struct {
 	budget         budget
 }
 
-// newShaker returns one that passes what it has computed to done, on its own goroutine.
-func newShaker(done func(*engine.Step) error) *shaker {
-	return &shaker{own: make(chan *engine.Step, 64), strangers: make(chan *engine.Step, 2), done: done,
+// newHandshaker returns one that passes what it has computed to done, on its own goroutine.
+func newHandshaker(done func(*engine.Step) error) *handshaker {
+	return &handshaker{own: make(chan *engine.Step, 64), strangers: make(chan *engine.Step, 2), done: done,
 		quit: make(chan struct{}), budget: budget{left: strangerBurst}}
 }
 
 // feed passes on the steps that the engine has and that there is room for. The shard calls it; when a result comes in
 // it does so again.
-func (k *shaker) feed(e *engine.Endpoint) {
+func (k *handshaker) feed(e *engine.Endpoint) {
 	if !e.StepWaits(false) && !e.StepWaits(true) {
 		return
 	}
@@ -47,9 +47,9 @@ func (k *shaker) feed(e *engine.Endpoint) {
 	}
 }
 
-func (k *shaker) start() { k.running.Go(k.run) }
+func (k *handshaker) start() { k.running.Go(k.run) }
 
-func (k *shaker) run() {
+func (k *handshaker) run() {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
@@ -80,7 +80,7 @@ func (k *shaker) run() {
 }
 
 // stop ends the goroutine, stops the engine, and computes what is left, on the caller's.
-func (k *shaker) stop(now mono.Time, e *engine.Endpoint) {
+func (k *handshaker) stop(now mono.Time, e *engine.Endpoint) {
 	close(k.quit)
 	k.running.Wait()
 	if k.left != nil {

@@ -77,8 +77,7 @@ func sampled(d time.Duration, base time.Duration) *RTT {
 
 func TestCwndRules(t *testing.T) {
 	const ms = mono.Time(time.Millisecond)
-	var c Cwnd
-	c.Init(CongestionParams{Target: 100 * time.Microsecond, Min: 0.01, Max: 256, Initial: 100})
+	c := DelayParams{Target: 100 * time.Microsecond, Min: 0.01, Max: 256, Initial: 100}.New()
 	low, high := sampled(50*time.Microsecond, 50*time.Microsecond), sampled(200*time.Microsecond, 50*time.Microsecond)
 
 	c.OnAck(10*ms, 10, low)
@@ -142,7 +141,7 @@ func TestCwndRules(t *testing.T) {
 		t.Errorf("does not leave pacing: %v, NextSend %v", c.Frames(), c.NextSend())
 	}
 
-	c.Init(CongestionParams{Fixed: 512})
+	c = FixedWindow(512).New()
 	c.OnAck(40*ms, 9, high)
 	c.OnLoss(40*ms, 500)
 	c.OnTimeout(40 * ms)
@@ -155,7 +154,9 @@ func TestCwndRules(t *testing.T) {
 func TestCwndPacing(t *testing.T) {
 	s := newSim(11)
 	p := Profiles[0]
-	p.Congestion.Min, p.Congestion.Base = 0.01, 110*time.Microsecond
+	paced := DefaultDelay
+	paced.Min, paced.Base = 0.01, 110*time.Microsecond
+	p.Congestion = paced
 	shared := &wire{frame: 65600, delay: 20 * time.Microsecond}
 	var flows []*flow
 	for range 60 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
@@ -14,7 +15,7 @@ import (
 )
 
 // Strangers have what they saved up, then their share; what a step waited for a core is not charged.
-func TestShakerBudget(t *testing.T) {
+func TestHandshakerBudget(t *testing.T) {
 	b := budget{left: strangerBurst}
 	now, steps := mono.Time(time.Hour), 0
 	run := func(d time.Duration) (n int) {
@@ -55,7 +56,7 @@ func flooded(t *testing.T, n int) *engine.Endpoint {
 		t.Fatal(err)
 	}
 	now := mono.Time(time.Hour)
-	if err := e.SetLink(now, 0, engine.LinkConfig{Name: "l", MAC: [6]byte{2, 1}, MTU: 1500}); err != nil {
+	if err := e.SetLink(now, 0, engine.LinkConfig{Name: "l", Addr: frame.Ether([6]byte{2, 1}), MTU: 1500}); err != nil {
 		t.Fatal(err)
 	}
 	batch := engine.NewBatch(512, 1500)
@@ -100,13 +101,13 @@ func flooded(t *testing.T, n int) *engine.Endpoint {
 
 // However many strangers come back with their cookies, few of their steps wait, none of them before one of ours, and
 // all ends when the shard does.
-func TestShakerFlood(t *testing.T) {
+func TestHandshakerFlood(t *testing.T) {
 	e := flooded(t, 300)
 	if e.Count.RejectedNoRoom < 280 {
 		t.Errorf("%d of 300 strangers were turned away before anything was computed", e.Count.RejectedNoRoom)
 	}
 	computed := 0
-	k := newShaker(func(*engine.Step) error { computed++; return nil })
+	k := newHandshaker(func(*engine.Step) error { computed++; return nil })
 	k.feed(e)
 	if len(k.own) != 0 || len(k.strangers) != cap(k.strangers) || !e.StepWaits(true) {
 		t.Fatalf("%d and %d steps are passed on", len(k.own), len(k.strangers))

@@ -1,0 +1,26 @@
+package engine
+
+import "multiedge/internal/engine/op/fair"
+
+// Owner says which user and client a connection belongs to, in numbers that the caller of the endpoint chooses.
+type Owner = fair.Owner
+
+// SetOwner sets the owner of a connection that a peer asked for, before it is answered. Connections made by Dial have
+// the owner of DialOptions.
+func (e *Endpoint) SetOwner(id ConnID, o Owner) {
+	c := e.conn(id)
+	if c == nil || c.owner == o {
+		return
+	}
+	if c.s == nil {
+		c.owner = o
+		return
+	}
+	waits := c.share.Waits
+	c.s.members.fair.Leave(&c.share, c.owner, e.conns.users)
+	c.owner = o
+	c.s.members.fair.Join(c, &c.share, c.owner, e.conns.users)
+	if waits {
+		c.s.members.fair.Add(&c.share)
+	}
+}
