@@ -98,11 +98,11 @@ func (d *mmsg) Recv(dst [][]byte) (n int, err error) {
 
 // recv fills up to want messages and returns how many.
 func (d *mmsg) recv(want int) (n int, err error) {
-	d.recvCalls.Add(1)
+	d.taken.calls.Add(1)
 	k, errno := recvmmsg(d.fd, d.hdrs[:want])
 	if errno != 0 && errno != unix.EAGAIN {
 		d.late = d.judge(errno)
-		d.recvCalls.Add(1)
+		d.taken.calls.Add(1)
 		k, errno = recvmmsg(d.fd, d.hdrs[:want]) // frames may wait behind the error, which is cleared now
 	}
 	if errno != 0 {
@@ -117,7 +117,7 @@ func (d *mmsg) whole(i int) bool {
 	if h.Hdr.Flags&unix.MSG_TRUNC == 0 && int(h.Len) <= len(d.bufs[i]) {
 		return true
 	}
-	d.truncated.Add(1)
+	d.taken.truncated.Add(1)
 	return false
 }
 

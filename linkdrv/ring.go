@@ -79,7 +79,7 @@ func (r *ring) Recv(dst [][]byte) (n int, err error) {
 			dst[n] = frame
 			n++
 		} else {
-			r.truncated.Add(1)
+			r.taken.truncated.Add(1)
 		}
 		r.advance()
 	}

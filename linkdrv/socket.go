@@ -16,14 +16,13 @@ import (
 // packet path just loads it. No lock is needed: the kernel gives each report to one of them, gone and down are never
 // taken back, and only Recv clears untold.
 type socket struct {
-	fd        int // like info and errs constant from Open to Close
-	info      Info
-	errs      linkErrors
-	gone      atomic.Bool
-	down      atomic.Bool   // it was, and may be gone by now, of which nobody tells
-	untold    atomic.Bool   // Send met the report that Recv owes
-	truncated atomic.Uint64 // counted by Recv
-	recvCalls atomic.Uint64 // likewise, beside each system call
+	fd     int // like info and errs constant from Open to Close
+	info   Info
+	errs   linkErrors
+	gone   atomic.Bool
+	down   atomic.Bool // it was, and may be gone by now, of which nobody tells
+	untold atomic.Bool // Send met the report that Recv owes
+	recv   recvCounts
 
 	_ [cacheLine]byte // what each Send writes is not in the line that each Recv reads
 
@@ -36,6 +35,9 @@ type socket struct {
 	stats    Stats    // all but truncated
 	tx       queue
 }
+
+// recvCounts is counted by Recv, and read by Stats on any thread.
+type recvCounts struct{ truncated, calls atomic.Uint64 }
 
 func (s *socket) FD() int    { return s.fd }
 func (s *socket) Info() Info { return s.info }
@@ -57,7 +59,7 @@ func (s *socket) Close() error {
 func (s *socket) Stats() (Stats, error) {
 	err := s.count()
 	all := s.stats
-	all.Truncated, all.RecvCalls = s.truncated.Load(), s.recvCalls.Load()
+	all.Truncated, all.RecvCalls = s.taken.truncated.Load(), s.taken.calls.Load()
 	return all, err
 }
 
@@ -105,7 +107,7 @@ func (s *socket) pending() error {
 	case s.gone.Load():
 		return s.errs.gone
 	}
-	s.recvCalls.Add(1)
+	s.taken.calls.Add(1)
 	if err := s.judge(socketError(s.fd)); err != nil {
 		return err
 	}

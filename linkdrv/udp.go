@@ -158,7 +158,7 @@ func (d *udp) Recv(dst [][]byte) (n int, err error) {
 	}
 	err = d.judgeEmpty(n > 0 || len(dst) == 0)
 	if n == 0 && len(dst) > 0 && d.empty == 0 { // the socket was asked
-		d.supers.recvCalls.Add(1)
+		d.supers.taken.calls.Add(1)
 		socketError(d.supers.fd) // says the same, and would keep FD readable
 	}
 	return n, err
@@ -182,7 +182,7 @@ func (d *udp) open() bool {
 				return true
 			}
 		}
-		d.truncated.Add(1)
+		d.taken.truncated.Add(1)
 		r.advance()
 	}
 }

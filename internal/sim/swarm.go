@@ -24,13 +24,15 @@ type Report struct {
 	Held, Refused uint64
 	Staged, Acked uint64 // writes with LocalDone that completed early: copied, received by the peer
 	Parked, Gone  uint64 // parts of operations that waited for memory, and ended for want of it
-	// composed messages: committed when blocks had left, aborted, refused a draft
-	Ahead, Dropped, Unstaged uint64
-	Hurried                  Hurried
-	Pooled                   Pooled
-	Virtual                  time.Duration
-	Hash                     uint64
+	Composed      Composed
+	Hurried       Hurried
+	Pooled        Pooled
+	Virtual       time.Duration
+	Hash          uint64
 }
+
+// Composed counts messages that travel while they are composed: committed when blocks had left, aborted, refused a draft.
+type Composed struct{ Ahead, Dropped, Unstaged uint64 }
 
 // Watch is how closely a run is looked at; it changes nothing in it.
 type Watch struct {
@@ -103,9 +105,9 @@ func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 		r.Ops += int(c.OpsCompleted)
 		r.Parked += c.MissesWriteSource + c.MissesWriteTarget + c.MissesReadTarget + c.MissesReadDest
 		r.Gone += c.MissesFailed
-		r.Ahead += c.EagerCommitted
-		r.Dropped += c.EagerDiscarded
-		r.Unstaged += c.EagerRefused
+		r.Composed.Ahead += c.EagerCommitted
+		r.Composed.Dropped += c.EagerDiscarded
+		r.Composed.Unstaged += c.EagerRefused
 		r.Fell += int(c.SessionsFailed)
 		r.Worn += int(c.KeysWorn)
 		r.Hurried.Unbuffered += c.MessagesUnbuffered

@@ -51,10 +51,10 @@ func vectors[T any](t *testing.T, name string) (list []T) {
 // The segments of docs/vectors/segments.json, each kind at least once (clause 3.4).
 func TestVectorsOfSegments(t *testing.T) {
 	type fields struct {
-		Kind, Flags, Path, Status, Permissions                        uint8
-		Connection, Sender, Operation, Fence, Limit, Immediate, Delay uint32
-		Key, Place, Size                                              number
-		Name, Data                                                    octets
+		Kind, Flags, Path, Status, Permissions                                              uint8
+		Connection, Sender, Operation, Fence, Limit, Window, Stamp, Bytes, Immediate, Delay uint32
+		Key, Place, Size                                                                    number
+		Name, Data                                                                          octets
 	}
 	list := vectors[struct {
 		Name, Clause string
@@ -66,8 +66,8 @@ func TestVectorsOfSegments(t *testing.T) {
 	for _, v := range list {
 		f := v.Fields
 		want := Segment{Kind: Kind(f.Kind), Flags: f.Flags, Path: f.Path, Status: f.Status, Perm: f.Permissions,
-			Conn: f.Connection, From: f.Sender, Op: f.Operation, Fence: f.Fence, Limit: f.Limit, Imm: f.Immediate,
-			Delay: f.Delay, Key: uint64(f.Key), Place: uint64(f.Place), Size: uint64(f.Size), Name: f.Name,
+			Conn: f.Connection, From: f.Sender, Op: f.Operation, Fence: f.Fence, Limit: f.Limit, Window: f.Window,
+			Stamp: f.Stamp, Bytes: f.Bytes, Imm: f.Immediate, Delay: f.Delay, Key: uint64(f.Key), Place: uint64(f.Place), Size: uint64(f.Size), Name: f.Name,
 			Data: f.Data}
 		var s Segment
 		if v.Before != nil {
@@ -186,9 +186,10 @@ func TestVectorsOfSetUp(t *testing.T) {
 			"Hello": {&hello, &Hello{}},
 			"Init": {&Init{Hello: hello, Session: f.Session, PeerEpoch: uint64(f.PeerEpoch), Cookie: f.Cookie},
 				&Init{}},
-			"Retry":  {&retry{Retry{Cookie: f.Cookie}}, &retry{}},
-			"Reset":  {&Reset{Session: f.Session, Epoch: uint64(f.Epoch)}, &Reset{}},
-			"Crypto": {&Crypto{Flags: f.Flags, Level: f.Level, Status: f.Status, Offset: f.Offset, Data: f.Data}, &Crypto{}},
+			"Retry": {&retry{Retry{Cookie: f.Cookie}}, &retry{}},
+			"Reset": {&Reset{Session: f.Session, Epoch: uint64(f.Epoch)}, &Reset{}},
+			"Crypto": {&Crypto{Flags: f.Flags, Level: f.Level, Status: f.Status, Offset: f.Offset, Data: f.Data},
+				&Crypto{}},
 			"Params": {&params, &Params{}},
 		}[v.Body]
 		if pair[0] == nil {
