@@ -22,7 +22,7 @@ type socket struct {
 	gone   atomic.Bool
 	down   atomic.Bool // it was, and may be gone by now, of which nobody tells
 	untold atomic.Bool // Send met the report that Recv owes
-	recv   recvCounts
+	taken  recvCounts
 
 	_ [cacheLine]byte // what each Send writes is not in the line that each Recv reads
 
