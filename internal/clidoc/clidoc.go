@@ -93,8 +93,8 @@ func Man(w io.Writer, app *kong.Application) {
 			command(w, c)
 		}
 	}
-	fmt.Fprint(w, ".SH SEE ALSO\n.BR edged (8),\n.BR edgectl (1),\n.BR edgebench (1)\n.PP\nThe documents in "+
-		"/usr/share/doc/edged.\n")
+	fmt.Fprint(w, ".SH SEE ALSO\n.BR edged (8),\n.BR edgectl (1),\n.BR edgebench (1),\n"+
+		".BR edgefault (1),\n.BR edgestudy (1)\n.PP\nThe documents in /usr/share/doc/edged.\n")
 }
 
 // commands are those of a node that people see.
