@@ -12,12 +12,12 @@ MODULE := $(PATH)
 override PATH := $(shell PATH=/usr/bin:/bin; tr '\0' '\n' </proc/$$PPID/environ | sed -n 's/^PATH=//p')
 endif
 
-build:            ## bin/edged, bin/edgectl, bin/edgebench
+build:            ## bin/edged, bin/edgectl, bin/edgebench, bin/edgefault, bin/edgestudy
 	$(GO) build -o bin/ ./cmd/...
 
 pgo:              ## renews the profiles that the compiler uses for the hot paths (default.pgo)
 	mkdir -p out && $(GO) build -trimpath -pgo=off -o out/edgebench-pgo ./cmd/edgebench
-	out/edgebench-pgo pgo cmd/edged/default.pgo cmd/edgebench/default.pgo
+	out/edgebench-pgo pgo cmd/edged/default.pgo cmd/edgebench/default.pgo cmd/edgestudy/default.pgo
 
 demo: build       ## two hosts on this machine, all three benchmarks, out/demo.html
 	bin/edgebench demo -o out
@@ -58,8 +58,8 @@ fuzz:             ## every decoder for FUZZTIME
 
 SOAK ?= 20s
 faults: build     ## the short form of the fault scenarios, and a soak of SOAK: out/faults, out/soak
-	bin/edgebench faults --lab --short -o out/faults
-	bin/edgebench soak --lab -D $(SOAK) -o out/soak
+	bin/edgefault --lab --short -o out/faults
+	bin/edgefault soak --lab -D $(SOAK) -o out/soak
 
 bench:            ## the pieces of the packet path
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./flowctl ./sched ./regmem ./remap ./linkdrv ./edge ./bench/pattern
@@ -76,7 +76,7 @@ NFPM    ?= $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 packages:         ## out/packages: a deb and an rpm, of static binaries: make packages VERSION=1.2.3 (GOARCH=arm64)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 	mkdir -p out/packages out/man out/completion/bash out/completion/zsh out/completion/fish
-	for p in edged.8 edgectl.1 edgebench.1; do n=$${p%.*}; run="env GOARCH= $(GO) run ./cmd/$$n"; \
+	for p in edged.8 edgectl.1 edgebench.1 edgefault.1 edgestudy.1; do n=$${p%.*}; run="env GOARCH= $(GO) run ./cmd/$$n"; \
 		$$run --man-page >out/man/$$p && $$run --completion-bash >out/completion/bash/$$n && \
 		$$run --completion-zsh >out/completion/zsh/_$$n && $$run --completion-fish >out/completion/fish/$$n.fish || exit 1; done
 	awk -f deploy/edged.toml.awk deploy/edged.toml >out/man/edged.toml.5

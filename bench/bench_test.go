@@ -2,9 +2,7 @@ package bench
 
 import (
 	"context"
-	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -13,57 +11,16 @@ import (
 
 	"multiedge/bench/contender"
 	"multiedge/bench/figure"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
 	"multiedge/internal/config"
-	"multiedge/internal/daemon"
 	"multiedge/internal/lab"
 	"multiedge/linkdrv"
 )
 
 // TestMain is also what runs in the hosts of the tests' clusters.
-func TestMain(m *testing.M) {
-	if err := BindProcessors(); err != nil {
-		fatal(err)
-	}
-	if len(os.Args) == 3 {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		switch os.Args[1] {
-		case CommandDaemon:
-			fatal(runDaemon(ctx, os.Args[2]))
-		case CommandWorker:
-			fatal(WorkJSON(ctx, os.Args[2], os.Stdout))
-		case CommandStudy:
-			fatal(WorkStudy(ctx, os.Args[2], os.Stdout))
-		}
-	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		fatal(err)
-	}
-	os.Exit(m.Run())
-}
-
-func fatal(err error) {
-	if err != nil {
-		os.Stderr.WriteString(err.Error() + "\n")
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func runDaemon(ctx context.Context, text string) error {
-	cfg, err := config.Parse([]byte(text), "lab")
-	if err != nil {
-		return err
-	}
-	d, err := daemon.New(cfg, daemon.Options{Log: slog.New(slog.NewTextHandler(os.Stderr,
-		&slog.HandlerOptions{Level: slog.LevelError}))})
-	if err != nil {
-		return err
-	}
-	return d.Run(ctx)
-}
+func TestMain(m *testing.M) { kit.Tests(m.Run) }
 
 func cluster(t *testing.T, spec ClusterSpec) *Cluster {
 	t.Helper()
@@ -169,8 +126,10 @@ func testLoss(t *testing.T, driver string) {
 
 func TestRatesLimitAndWeightsFollow(t *testing.T) {
 	c := cluster(t, ClusterSpec{Lab: lab.Spec{Links: 2, Rates: []string{"200mbit", "50mbit"}}})
-	if w := c.weights(); !slices.Equal(w, []float64{4, 1}) {
-		t.Errorf("weights %v", w)
+	for _, weight := range []string{"weight = 4\n", "weight = 1\n"} {
+		if !strings.Contains(c.Config(0), weight) {
+			t.Errorf("no %q in\n%s", weight, c.Config(0))
+		}
 	}
 	r := runPlans(t, c, Plan{Test: report.OneWay, Sizes: []int{65536}, Duration: 300 * time.Millisecond, Depth: 16})[0]
 	if mbit := r.Throughput * 8 / 1e6; mbit > 260 {
@@ -198,8 +157,8 @@ func TestCancelRemovesEverythingSoon(t *testing.T) {
 	if err == nil || ctx.Err() == nil {
 		t.Fatalf("ended with %v", err)
 	}
-	pids := []int{c.daemons[0].proc.Pid(), c.daemons[1].proc.Pid()}
-	dir := c.dir
+	pids := []int{c.Daemon(0).Pid(), c.Daemon(1).Pid()}
+	dir := c.Dir()
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"multiedge/bench/kit"
 	"multiedge/bench/profile"
 	"multiedge/bench/report"
 )
@@ -14,7 +15,7 @@ type breakdown struct {
 
 // startProfile begins to sample and puts itself between the session's events and its sink. Where sampling is refused it
 // says so once, and the rows keep what the kernel accounts for each process.
-func (c *Cluster) startProfile(client, server *child, s *Session) *breakdown {
+func (c *Cluster) startProfile(client, server *kit.Process, s *Session) *breakdown {
 	b := &breakdown{embedded: c.spec.Embedded}
 	sink := s.Sink
 	var err error
@@ -22,10 +23,10 @@ func (c *Cluster) startProfile(client, server *child, s *Session) *breakdown {
 		sink(Event{Note: "processor time is split by process and mode only: " + err.Error()})
 		return b
 	}
-	for i, worker := range []*child{client, server} {
-		b.pids[i].process = worker.proc.Pid()
+	for i, worker := range []*kit.Process{client, server} {
+		b.pids[i].process = worker.Pid()
 		if !b.embedded {
-			b.pids[i].daemon = c.daemons[i].proc.Pid()
+			b.pids[i].daemon = c.Daemon(i).Pid()
 		}
 	}
 	s.Sink = func(e Event) {

@@ -1,241 +1,27 @@
 package bench
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"runtime"
-	"slices"
-	"strings"
-	"time"
 
-	"multiedge/bench/report"
-	"multiedge/internal/ipc"
+	"multiedge/bench/kit"
 	"multiedge/internal/lab"
-	"multiedge/linkdrv"
 )
 
 // ClusterSpec describes hosts on this machine and the transport on them.
-type ClusterSpec struct {
-	Lab       lab.Spec
-	Scheduler string
-	Checksum  string
-	Profile   string
-	Shards    int // of each daemon; 0: one
-	Receivers int // of each shard
-	// of links; empty: what the daemon chooses, or frames alone where Lab has rates: such links stand for NICs
-	Driver   string
-	Poll     string    // how daemons and applications wait
-	Copy     string    // how payloads reach their place: daemon.Config.Copy, or CopyDefault
-	Weights  []float64 // of links, for wsrr and wd; empty: their rates, if they have any
-	Security string    // "encrypted" (default) or "plaintext"
-	Embedded bool      // no daemons: the transport runs in the benchmark processes
-	Pin      bool      // give each host its own share of the processors
-	Log      string    // level of the daemons' log to standard error; empty: errors only, when they fail
-	Limits   string    // lines of TOML for the daemons' [limits]
-	Self     []string  // how to run this program; empty: the executable
-	Config   string    // TOML for every daemon, keys of the top level first: what the fields above do not say
-	LogTo    io.Writer // where the daemons' log goes as well when Log is set; nil: standard error
-}
+type ClusterSpec = kit.ClusterSpec
 
-// CopyDefault is the name under which results are kept of what is fastest, where ways to copy are compared.
-const CopyDefault = "default"
-
-// copy is what the transport is told.
-func (s *ClusterSpec) copy() string {
-	if s.Copy == CopyDefault {
-		return ""
-	}
-	return s.Copy
-}
-
-// Cluster is a running lab with a daemon in each host.
+// Cluster is a running lab with a daemon in each host, in which sessions are measured.
 type Cluster struct {
-	spec    ClusterSpec
-	lab     *lab.Lab
-	dir     string
-	daemons []*child
+	*kit.Cluster
+	spec ClusterSpec
+	lab  *lab.Lab
 }
-
-// Hidden subcommands of edgebench that a Cluster starts in its hosts. Each takes one argument.
-const (
-	CommandDaemon = "lab-daemon" // the daemon's configuration in TOML
-	CommandWorker = "lab-worker" // a Job in JSON
-	CommandStudy  = "lab-study"  // a StudyJob in JSON
-)
-
-// startTime bounds how long a daemon or server may take to be there.
-const startTime = 20 * time.Second
 
 // NewCluster builds the lab and starts the daemons. When it returns an error, nothing is left.
-func NewCluster(ctx context.Context, spec ClusterSpec) (_ *Cluster, err error) {
-	c := &Cluster{spec: spec}
-	if spec.Driver == "" && len(spec.Lab.Rates) > 0 {
-		c.spec.Driver = linkdrv.KindAlone
-	}
-	if c.encrypted() && spec.Checksum != "" {
-		return nil, fmt.Errorf("checksum %q: checksums are of plaintext, encrypted frames are protected as a whole; "+
-			"leave out --checksum, or add --security plaintext", spec.Checksum)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	if len(c.spec.Self) == 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		c.spec.Self = []string{self}
-	}
-	if c.dir, err = os.MkdirTemp("", "edgebench-"); err != nil {
+func NewCluster(ctx context.Context, spec ClusterSpec) (*Cluster, error) {
+	c, err := kit.NewCluster(ctx, spec)
+	if err != nil {
 		return nil, err
 	}
-	if c.lab, err = lab.New(ctx, spec.Lab); err != nil {
-		return nil, err
-	}
-	if err = c.makeKeys(); err != nil || spec.Embedded {
-		return c, err
-	}
-	for i := range c.lab.Hosts() {
-		d, err := c.start(i, CommandDaemon, c.Config(i))
-		if err != nil {
-			return nil, fmt.Errorf("daemon of host %d: %w", i, err)
-		}
-		c.daemons = append(c.daemons, d)
-	}
-	for i := range c.daemons {
-		if err := c.waitReady(ctx, i); err != nil {
-			return nil, fmt.Errorf("daemon of host %d: %w", i, err)
-		}
-	}
-	return c, nil
-}
-
-// Close removes everything: processes, hosts, sockets.
-func (c *Cluster) Close() error {
-	var err error
-	for _, d := range c.daemons {
-		d.stop()
-	}
-	if c.lab != nil {
-		err = c.lab.Close()
-	}
-	if c.dir != "" {
-		err = errors.Join(err, os.RemoveAll(c.dir))
-	}
-	return err
-}
-
-// Lab returns the hosts.
-func (c *Cluster) Lab() *lab.Lab { return c.lab }
-
-// Report describes the lab for a result file.
-func (c *Cluster) Report() *report.Lab {
-	s := c.spec.Lab
-	return &report.Lab{
-		Hosts: c.lab.Hosts(), Links: c.lab.Links(), MTU: cmp.Or(s.MTU, 9000), Rates: c.rates(), Loss: s.Loss,
-		Duplicate: s.Dup, Corrupt: s.Corrupt,
-		Reorder: s.Reorder, Unprivileged: lab.Unprivileged(),
-	}
-}
-
-// rates returns the rate of each link; nil when none is limited.
-func (c *Cluster) rates() []string {
-	if r := c.spec.Lab.Rates; len(r) == 1 {
-		return slices.Repeat(r, c.lab.Links())
-	}
-	return c.spec.Lab.Rates
-}
-
-// Socket is the control socket of a host's daemon.
-func (c *Cluster) Socket(host int) string { return filepath.Join(c.dir, fmt.Sprintf("h%d.sock", host)) }
-
-// Config is what a host's daemon is started with, in TOML.
-func (c *Cluster) Config(host int) string {
-	var b strings.Builder
-	h := c.lab.Host(host)
-	fmt.Fprintf(&b, "name = %q\nsocket = %q\n", h.Name(), c.Socket(host))
-	for key, value := range map[string]string{"scheduler": c.spec.Scheduler, "checksum": c.spec.Checksum,
-		"profile": c.spec.Profile, "poll": c.spec.Poll, "driver": c.spec.Driver, "security": c.spec.Security,
-		"copy": c.spec.copy()} {
-		if value != "" {
-			fmt.Fprintf(&b, "%s = %q\n", key, value)
-		}
-	}
-	if c.encrypted() {
-		fmt.Fprintf(&b, "key_file = %q\npeers_file = %q\n", c.keyFile(host), c.PeersFile(host))
-	}
-	fmt.Fprintf(&b, "shards = %d\nreceivers = %d\n", max(c.spec.Shards, 1), c.spec.Receivers)
-	b.WriteString(c.spec.Config)
-	fmt.Fprintf(&b, "[log]\nlevel = %q\n[limits]\n%s\n", cmp.Or(c.spec.Log, "error"), c.spec.Limits)
-	weights := c.weights()
-	for i, name := range h.LinkNames() {
-		fmt.Fprintf(&b, "[[link]]\nname = %q\n", name)
-		if i < len(weights) {
-			fmt.Fprintf(&b, "weight = %g\n", weights[i])
-		}
-	}
-	return b.String()
-}
-
-// weights are those given, or the links' rates in units of the slowest.
-func (c *Cluster) weights() []float64 {
-	if len(c.spec.Weights) > 0 {
-		return c.spec.Weights
-	}
-	var w []float64
-	slowest := 0.0
-	for _, r := range c.rates() {
-		bits, err := report.ParseRate(r)
-		if err != nil {
-			return nil
-		}
-		w = append(w, bits)
-		if slowest == 0 || bits < slowest {
-			slowest = bits
-		}
-	}
-	for i := range w {
-		w[i] /= slowest
-	}
-	return w
-}
-
-// CPUs returns the processors a host's processes are bound to; nil: any.
-func (c *Cluster) CPUs(host int) []int {
-	n, hosts := runtime.NumCPU(), c.lab.Hosts()
-	if !c.spec.Pin || n < hosts {
-		return nil
-	}
-	var cpus []int
-	for i := n * host / hosts; i < n*(host+1)/hosts; i++ {
-		cpus = append(cpus, i)
-	}
-	return cpus
-}
-
-// waitReady waits until a host's daemon serves clients.
-func (c *Cluster) waitReady(ctx context.Context, host int) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
-	d := c.daemons[host]
-	for {
-		conn, err := ipc.Dial(ctx, c.Socket(host))
-		if err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-d.ended:
-			return d.failure()
-		case <-ctx.Done():
-			return fmt.Errorf("does not answer: %w", err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	return &Cluster{c, c.Spec(), c.Lab()}, nil
 }

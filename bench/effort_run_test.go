@@ -111,7 +111,7 @@ func workersOf() (pids []int) {
 	for _, name := range all {
 		text, _ := os.ReadFile(name)
 		args := strings.Split(string(text), "\x00")
-		if len(args) > 2 && slices.Contains(args, CommandWorker) && strings.Contains(string(text), os.Args[0]) {
+		if len(args) > 2 && slices.Contains(args, roleWorker) && strings.Contains(string(text), os.Args[0]) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 			pids = append(pids, pid)
 		}
@@ -140,7 +140,7 @@ func TestEffortOfMessages(t *testing.T) {
 		case e.Begin && begun == 2 && kernel != nil:
 			before = kernel.sum()
 		case e.Begin && begun == 1:
-			pids := append(workersOf(), c.daemons[0].proc.Pid(), c.daemons[1].proc.Pid())
+			pids := append(workersOf(), c.Daemon(0).Pid(), c.Daemon(1).Pid())
 			if len(pids) != 4 {
 				t.Errorf("processes %v: want two workers and two daemons", pids)
 			}

@@ -1,13 +1,11 @@
 package bench
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
 	"multiedge/edge"
@@ -36,17 +34,16 @@ func (c *Cluster) session(ctx context.Context, job *Job, s Session) error {
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	defer server.stop()
-	events := events[Event](server.out)
-	if err := c.waitStarted(ctx, server, events); err != nil {
+	defer server.Stop()
+	if err := server.AwaitStarted(ctx); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	drain(events) // sessions it reports are our own
+	server.Drain() // sessions it reports are our own
 	client, err := c.worker(0, job, s.Specs)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
-	defer client.stop()
+	defer client.Stop()
 	if s.Profile {
 		p := c.startProfile(client, server, &s)
 		defer p.close()
@@ -55,7 +52,7 @@ func (c *Cluster) session(ctx context.Context, job *Job, s Session) error {
 }
 
 // worker starts a job in a host, with the transport this cluster uses.
-func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*child, error) {
+func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*kit.Process, error) {
 	j.Transport = Transport{Wait: c.spec.Poll}
 	for i := range specs {
 		j.Transport.Depth = max(j.Transport.Depth, specs[i].Depth)
@@ -65,92 +62,45 @@ func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*child, error
 		j.Transport.Embedded = &edge.Embedded{
 			Security: c.spec.Security, Links: h.LinkNames(), Name: h.Name(), Scheduler: c.spec.Scheduler,
 			Profile: c.spec.Profile, Checksum: c.spec.Checksum, Poll: c.spec.Poll, Driver: c.spec.Driver,
-			Copy: c.spec.copy(),
+			Copy: c.spec.WayToCopy(),
 		}
-		if c.encrypted() {
-			j.Transport.Embedded.KeyFile, j.Transport.Embedded.PeersFile = c.keyFile(host), c.PeersFile(host)
+		if c.Encrypted() {
+			j.Transport.Embedded.KeyFile, j.Transport.Embedded.PeersFile = c.KeyFile(host), c.PeersFile(host)
 		}
 	} else {
 		j.Transport.Socket = c.Socket(host)
 	}
-	b, err := json.Marshal(j)
-	if err != nil {
-		return nil, err
-	}
-	return c.start(host, CommandWorker, string(b))
-}
-
-// events decodes what a process writes. The channel is closed when it ends.
-func events[E any](r io.Reader) <-chan E {
-	ch := make(chan E)
-	go func() {
-		defer close(ch)
-		sc := bufio.NewScanner(r)
-		sc.Buffer(nil, 1<<20)
-		for sc.Scan() {
-			var e E
-			if json.Unmarshal(sc.Bytes(), &e) == nil {
-				ch <- e
-			}
-		}
-	}()
-	return ch
-}
-
-// drain takes events that nobody waits for, until the pipe is closed.
-func drain[E any](events <-chan E) {
-	go func() {
-		for range events {
-		}
-	}()
-}
-
-func (c *Cluster) waitStarted(ctx context.Context, k *child, events <-chan Event) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
-	for {
-		select {
-		case e, ok := <-events:
-			switch {
-			case !ok:
-				<-k.ended
-				return k.failure()
-			case e.Error != "":
-				return errors.New(e.Error)
-			case e.Started:
-				return nil
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return c.Start(host, roleWorker, j)
 }
 
 // follow passes on the client's events until it ends.
-func (c *Cluster) follow(ctx context.Context, client, server *child, s Session) error {
-	events := events[Event](client.out)
-	defer drain(events)
+func (c *Cluster) follow(ctx context.Context, client, server *kit.Process, s Session) error {
+	defer client.Drain()
 	var failed error
 	for {
 		select {
-		case e, ok := <-events:
+		case said, ok := <-client.Events:
 			if !ok {
-				<-client.ended
-				if failed == nil && client.err != nil {
-					failed = client.failure()
+				<-client.Ended()
+				if failed == nil && client.Err() != nil {
+					failed = client.Failure()
 				}
 				return failed
 			}
-			if e.Error != "" {
-				failed = errors.New(e.Error)
+			if said.Error != "" {
+				failed = errors.New(said.Error)
 				continue
+			}
+			var e Event
+			if err := said.Into(&e); err != nil {
+				return err
 			}
 			if e.Row != nil {
 				c.complete(e.Row)
 			}
 			s.Sink(e)
-		case <-server.ended:
-			return fmt.Errorf("server: %w", server.failure())
+		case <-server.Ended():
+			return fmt.Errorf("server: %w", server.Failure())
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -159,7 +109,7 @@ func (c *Cluster) follow(ctx context.Context, client, server *child, s Session) 
 
 // complete adds to a row what only the cluster knows.
 func (c *Cluster) complete(r *report.Row) {
-	r.LinkRates, r.Copy, r.Offloads = c.rates(), c.spec.Copy, c.offloads()
+	r.LinkRates, r.Copy, r.Offloads = c.Rates(), c.spec.Copy, c.offloads()
 	switch {
 	case r.Cores != "":
 	case len(c.CPUs(0)) > 0:

@@ -57,7 +57,7 @@ func (c *Cluster) readAll(ctx context.Context, w *crowd) (*shardReading, error) 
 		if i >= len(w.children)/2 {
 			host = 0
 		}
-		user, system, err := processorTime(k.proc.Pid())
+		user, system, err := processorTime(k.Pid())
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (r *shardReading) since(o *shardReading) *report.Row {
 // finishShards fills in what follows from the test: what arrived counts, at the server, with reads at the client, and
 // in two-way at both.
 func (c *Cluster) finishShards(row *report.Row) {
-	row.LinkRates, row.MTU = c.rates(), cmp.Or(c.spec.Lab.MTU, 9000)
+	row.LinkRates, row.MTU = c.Rates(), cmp.Or(c.spec.Lab.MTU, 9000)
 	for _, s := range row.ShardLoad {
 		if row.Bidirectional || s.Host == hosts[1] != (row.Test == report.Read) {
 			row.Bytes += s.PayloadReceived

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
 )
@@ -36,6 +37,9 @@ type ShardSweep struct {
 
 // Steps returns how many measurements there are.
 func (w *ShardSweep) Steps() int { return w.Rounds * len(w.Setups) * len(w.Tests) * len(w.Pairs) }
+
+// pairsTime bounds how long half of the processes may take to begin.
+const pairsTime = 20 * time.Second
 
 // settle is how long pairs run before what counts: congestion windows open.
 const settle = 200 * time.Millisecond
@@ -80,7 +84,7 @@ func (w *ShardSweep) measure(ctx context.Context, c *Cluster, test string, pairs
 	spec := specs[0]
 	spec.Depth = max(spec.Depth/pairs, leastDepth)
 	spec.Batch = min(spec.Batch, spec.Depth)
-	spec.Count, spec.Duration = 0, p.Duration+10*startTime // ended when all is measured
+	spec.Count, spec.Duration = 0, p.Duration+10*pairsTime // ended when all is measured
 	specs = []workload.Spec{spec}
 	region := max(p.region()/pairs, 2*spec.Size+64<<10)
 
@@ -105,7 +109,7 @@ func (w *ShardSweep) measure(ctx context.Context, c *Cluster, test string, pairs
 
 // crowd are the processes of a measurement.
 type crowd struct {
-	children []*child
+	children []*kit.Process
 	began    chan struct{} // one for each client whose measurement began
 	failed   chan error
 }
@@ -119,11 +123,10 @@ func (w *crowd) start(ctx context.Context, c *Cluster, pairs, region int, specs 
 			return fmt.Errorf("server: %w", err)
 		}
 		w.add(server)
-		events := events[Event](server.out)
-		if err := c.waitStarted(ctx, server, events); err != nil {
+		if err := server.AwaitStarted(ctx); err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
-		go w.follow("server", server, events)
+		go w.follow("server", server)
 	}
 	for i := range pairs {
 		client, err := c.worker(0, &Job{Region: region, Service: service(i), Peer: c.lab.Host(1).Name(), Specs: specs},
@@ -132,25 +135,25 @@ func (w *crowd) start(ctx context.Context, c *Cluster, pairs, region int, specs 
 			return fmt.Errorf("client: %w", err)
 		}
 		w.add(client)
-		go w.follow("client", client, events[Event](client.out))
+		go w.follow("client", client)
 	}
 	return nil
 }
 
-func (w *crowd) add(k *child) { w.children = append(w.children, k) }
+func (w *crowd) add(k *kit.Process) { w.children = append(w.children, k) }
 
 // follow reads what a process reports until it ends.
-func (w *crowd) follow(what string, k *child, events <-chan Event) {
-	for e := range events {
+func (w *crowd) follow(what string, k *kit.Process) {
+	for said := range k.Events {
+		var e Event
 		switch {
-		case e.Begin:
+		case said.Error != "":
+			w.fail(fmt.Errorf("%s: %s", what, said.Error))
+		case said.Into(&e) == nil && e.Begin:
 			w.began <- struct{}{}
-		case e.Error != "":
-			w.fail(fmt.Errorf("%s: %s", what, e.Error))
 		}
 	}
-	<-k.ended
-	w.fail(fmt.Errorf("%s: %w", what, k.failure()))
+	w.fail(fmt.Errorf("%s: %w", what, k.Failure()))
 }
 
 // fail reports the first failures; more do not matter.
@@ -163,7 +166,7 @@ func (w *crowd) fail(err error) {
 
 // wait returns when every client has begun and the settling time is over.
 func (w *crowd) wait(ctx context.Context, clients int) error {
-	late := time.After(2 * startTime)
+	late := time.After(2 * pairsTime)
 	for range clients {
 		select {
 		case <-w.began:
@@ -172,7 +175,7 @@ func (w *crowd) wait(ctx context.Context, clients int) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late:
-			return fmt.Errorf("not all of %d connections came up within %v", clients, 2*startTime)
+			return fmt.Errorf("not all of %d connections came up within %v", clients, 2*pairsTime)
 		}
 	}
 	return w.pass(ctx, settle)
@@ -194,7 +197,7 @@ func (w *crowd) pass(ctx context.Context, d time.Duration) error {
 func (w *crowd) stop() {
 	var all sync.WaitGroup
 	for _, k := range w.children {
-		all.Go(k.stop)
+		all.Go(k.Stop)
 	}
 	all.Wait()
 }

@@ -2,13 +2,13 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
+	"multiedge/bench/contender"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
 	"multiedge/edge"
@@ -63,12 +63,11 @@ func queueDepth(depth int) int {
 
 // Event is what a benchmark process reports while it runs. One field is set.
 type Event struct {
-	Started bool        `json:"started,omitempty"` // server: the service is offered
+	Started bool        `json:"-"` // server: the service is offered
 	Note    string      `json:"note,omitempty"`
 	Begin   bool        `json:"begin,omitempty"` // the part of the next row's measurement that counts begins
 	Show    *Show       `json:"show,omitempty"`
 	Row     *report.Row `json:"row,omitempty"`
-	Error   string      `json:"error,omitempty"` // the process ends
 }
 
 // Show is progress within measurement Index.
@@ -149,16 +148,24 @@ func (j *Job) measure(ctx context.Context, c *workload.Client, i int, s workload
 	return row, err
 }
 
-// WorkJSON does a job given as JSON and writes events as JSON lines: what a process in a lab host does.
-func WorkJSON(ctx context.Context, job string, out io.Writer) error {
-	var j Job
-	if err := json.Unmarshal([]byte(job), &j); err != nil {
-		return fmt.Errorf("job: %w", err)
-	}
-	enc := json.NewEncoder(out)
-	err := Work(ctx, &j, func(e Event) { _ = enc.Encode(e) }) // a parent that is gone will end us
-	if err != nil {
-		_ = enc.Encode(Event{Error: err.Error()})
-	}
-	return err
+// roleWorker is one end of a session, as a process in a lab host.
+const roleWorker = "worker"
+
+func init() {
+	kit.AddRole(roleWorker, func(ctx context.Context, p *kit.Port) error {
+		var j Job
+		if err := p.Job(&j); err != nil {
+			return err
+		}
+		return Work(ctx, &j, func(e Event) {
+			if e.Started {
+				p.Started()
+			} else {
+				_ = p.Emit(e) // strings and numbers
+			}
+		})
+	})
+	kit.AddCommand("lab-enter", 1, func(_ context.Context, argv []string) error {
+		return contender.Enter(argv)
+	})
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 	"multiedge/internal/mono"
 )
@@ -45,78 +45,56 @@ func markStep(bytes, marks int) int { return max(leastMark, (bytes/marks+line-1)
 // turn is what a turn came to.
 type turn struct{ user, copied, post time.Duration }
 
-func newPlayer(d *edge.Device, c *edge.Conn, most int) (*player, error) {
+func newPlayer(d *edge.Device, c *edge.Conn, most int) *player {
 	p := &player{conn: c, own: make([]byte, most)}
-	var err error
-	if p.queue, err = d.NewCompletionQueue(2 * buffers); err != nil {
-		return nil, err
-	}
-	if p.mem, err = d.Register(spread + buffers*most); err != nil {
-		return nil, err
-	}
+	p.queue = kit.Get(d.NewCompletionQueue(2 * buffers))
+	p.mem = kit.Get(d.Register(spread + buffers*most))
 	for i := range uint64(buffers) {
-		if err := p.post(i, most); err != nil {
-			return nil, err
-		}
+		p.post(i, most)
 	}
-	return p, nil
+	return p
 }
 
-func (p *player) post(i uint64, most int) error {
-	_, err := p.conn.Post(&edge.Work{Kind: edge.Receive, Local: p.mem, LocalOff: spread + int(i)*most, Len: most,
-		Queue: p.queue, Context: i})
-	return err
+func (p *player) post(i uint64, most int) {
+	kit.Get(p.conn.Post(&edge.Work{Kind: edge.Receive, Local: p.mem, LocalOff: spread + int(i)*most, Len: most,
+		Queue: p.queue, Context: i}))
 }
 
 // receive takes the peer's message number n, which must be as it was composed.
-func (p *player) receive(ctx context.Context, n uint32, bytes int) error {
-	for {
-		k, err := p.queue.Wait(ctx, p.done[:])
-		if err != nil {
-			return err
-		}
-		if k > 0 {
-			break
-		}
+func (p *player) receive(ctx context.Context, n uint32, bytes int) {
+	for kit.Get(p.queue.Wait(ctx, p.done[:])) == 0 {
 	}
 	d := &p.done[0]
-	if d.Err != nil {
-		return d.Err
-	}
+	kit.Check(d.Err)
 	most := len(p.own)
 	b := p.mem.Bytes()[spread+int(d.Context)*most:][:d.Len]
 	for at := 0; at < len(b); at += line {
 		if binary.LittleEndian.Uint32(b[at:]) != n {
-			return fmt.Errorf("message %d has the bytes of message %d at %d", n, binary.LittleEndian.Uint32(b[at:]), at)
+			kit.Fail("message %d has the bytes of message %d at %d", n, binary.LittleEndian.Uint32(b[at:]), at)
 		}
 	}
 	if d.Len != bytes {
-		return fmt.Errorf("message %d has %d bytes, not %d", n, d.Len, bytes)
+		kit.Fail("message %d has %d bytes, not %d", n, d.Len, bytes)
 	}
-	return p.post(d.Context, most)
+	p.post(d.Context, most)
 }
 
 // send composes message number n and sends it.
-func (p *player) send(ctx context.Context, g *game, n uint32) (t turn, err error) {
-	if err := p.last.Wait(ctx); err != nil { // it has arrived, but its acknowledgement may have not
-		return t, err
-	}
+func (p *player) send(ctx context.Context, g *game, n uint32) (t turn) {
+	kit.Check(p.last.Wait(ctx)) // it has arrived, but its acknowledgement may have not
 	start := mono.Now()
 	var m edge.Message
+	var err error
 	to, step := p.mem.Bytes()[:g.Bytes], 0
 	switch Ways[g.Way] {
 	case "eager":
 		p.work = edge.Work{Kind: edge.Send, Local: p.mem, Len: g.Bytes}
-		if m, err = p.conn.Compose(&p.work); err != nil {
-			return t, err
-		}
+		m = kit.Get(p.conn.Compose(&p.work))
 		step = markStep(g.Bytes, g.Marks)
 	case "copied":
 		to = p.own[:g.Bytes]
 	}
-	if err := p.compose(g, start, n, to, m, step); err != nil {
-		return t, err
-	}
+	p.compose(g, start, n, to, m, step)
 	composed := mono.Now()
 	copied := composed
 	switch Ways[g.Way] {
@@ -130,11 +108,12 @@ func (p *player) send(ctx context.Context, g *game, n uint32) (t turn, err error
 		p.work = edge.Work{Kind: edge.Send, Local: p.mem, Len: g.Bytes}
 		p.last, err = p.conn.Post(&p.work)
 	}
-	return turn{composed.Sub(start), copied.Sub(composed), mono.Now().Sub(copied)}, err
+	kit.Check(err)
+	return turn{composed.Sub(start), copied.Sub(composed), mono.Now().Sub(copied)}
 }
 
 // compose writes a message, line by line, each when it is due, and marks what is written every step bytes.
-func (p *player) compose(g *game, start mono.Time, n uint32, to []byte, m edge.Message, step int) error {
+func (p *player) compose(g *game, start mono.Time, n uint32, to []byte, m edge.Message, step int) {
 	piece, gap := len(to), 0
 	if Ways[g.Way] == "gathered" {
 		pieces := min(edge.MaxPieces, len(to)/line)
@@ -157,13 +136,10 @@ func (p *player) compose(g *game, start mono.Time, n uint32, to []byte, m edge.M
 		for due := start.Add(time.Duration(g.Compose * end / 1024)); mono.Now() < due; {
 		}
 		if step > 0 && end-marked >= step && end < g.Bytes { // what is left goes with the commit
-			if err := mark(m, marked, end-marked); err != nil {
-				return err
-			}
+			kit.Check(mark(m, marked, end-marked))
 			marked = end
 		}
 	}
-	return nil
 }
 
 func mark(m edge.Message, at, n int) error {
@@ -174,7 +150,7 @@ func mark(m edge.Message, at, n int) error {
 	return err
 }
 
-func (p *player) close() error {
+func (p *player) close() {
 	err := p.conn.Close()
-	return errors.Join(err, p.mem.Close())
+	kit.Check(errors.Join(err, p.mem.Close()))
 }

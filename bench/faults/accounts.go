@@ -8,8 +8,8 @@ import (
 	"os"
 	"time"
 
-	"multiedge/bench"
 	"multiedge/bench/hostile"
+	"multiedge/bench/kit"
 	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 )
@@ -31,19 +31,19 @@ const firstUser = 61000
 
 func accountScenarios() []Scenario {
 	return []Scenario{
-		fiends("jammed doorbells in a loop", "jam", 1, true, func(t *Trial, sum *hostile.Report) {
+		hostileUsers("jammed doorbells in a loop", "jam", 1, true, func(t *Trial, sum *hostile.Report) {
 			t.tried("completions that rang jammed doorbells", sum.Completed)
 		}),
-		fiends("punch and refill", "refill", 3, true, func(t *Trial, sum *hostile.Report) {
+		hostileUsers("punch and refill", "refill", 3, true, func(t *Trial, sum *hostile.Report) {
 			t.check("no holes in pinned memory", sum.Holes == 0, "%d", sum.Holes)
 			t.beyondLimits(sum)
 		}),
-		fiends("descriptors of many users", "hoard", 4, true, (*Trial).beyondLimits),
-		fiends("clogged peers and hoarded queues", "clog", 3, true, func(t *Trial, sum *hostile.Report) {
+		hostileUsers("descriptors of many users", "hoard", 4, true, (*Trial).beyondLimits),
+		hostileUsers("clogged peers and hoarded queues", "clog", 3, true, func(t *Trial, sum *hostile.Report) {
 			t.check("no client ends a queue of another", len(sum.Borne) == 0, "%q", sum.Borne)
 			t.beyondLimits(sum)
 		}),
-		fiends("malformed atomics, pieces, redirections and messages", "verbs", 8, true, (*Trial).evicted),
+		hostileUsers("malformed atomics, pieces, redirections and messages", "verbs", 8, true, (*Trial).evicted),
 	}
 }
 
@@ -60,29 +60,29 @@ func (t *Trial) beyondLimits(sum *hostile.Report) {
 		sum.Refusals, sum.Acts)
 }
 
-// fiends runs so many misbehaving users.
-func fiends(name, mode string, users int, short bool, judge func(*Trial, *hostile.Report)) Scenario {
+// hostileUsers runs so many misbehaving users.
+func hostileUsers(name, mode string, users int, short bool, judge func(*Trial, *hostile.Report)) Scenario {
 	return Scenario{
 		Name: name, Group: Adversary,
 		Criteria: "another user of the daemon keeps 90 % of its goodput; no limit is exceeded; the daemon answers",
 		Short:    short,
-		Set: func(s *bench.ClusterSpec) {
+		Set: func(s *kit.ClusterSpec) {
 			shaped(s)
 			s.Config = "mode = \"0666\"\n" + s.Config
 			s.Limits += fmt.Sprintf("pinned = %d\npinned_total = %d\n", accountPinned, accountTotal)
 			s.Limits += fmt.Sprintf("regions_per_user = %d\nregions_total = %d\n", accountRegions, allRegions)
 		},
-		Run: func(ctx context.Context, t *Trial) error { return t.endureFiends(ctx, mode, users, judge) },
+		Run: func(t *Trial) { t.endureHostile(mode, users, judge) },
 	}
 }
 
-// perFiend bounds the descriptors that a daemon holds for a client, whatever it has registered.
-const perFiend = 16
+// perHostile bounds the descriptors that a daemon holds for a client, whatever it has registered.
+const perHostile = 16
 
 // How much longer the 99th percentile of the victim's operations may be beside hostile users.
 const (
-	fiendsP99  = 1.5
-	fiendsMore = 5 * time.Millisecond // windows differ by this much anyway
+	hostileP99  = 1.5
+	hostileMore = 5 * time.Millisecond // windows differ by this much anyway
 )
 
 // seen is the most that a daemon held for its clients, by its own account and by the kernel's.
@@ -94,46 +94,30 @@ type seen struct {
 }
 
 // look adds what host 0's daemon holds now.
-func (x *seen) look(ctx context.Context, t *Trial) {
+func (x *seen) look(t *Trial) {
 	rest := restOf(t.cluster.Daemon(0).Pid())
 	x.descriptors, x.locked = max(x.descriptors, rest.Descriptors), max(x.locked, rest.Locked)
-	st, err := t.status(ctx, 0)
-	if err == nil {
+	x.failed = errors.Join(x.failed, kit.Try(func() {
+		st := t.status(0)
 		x.charged, x.regions = max(x.charged, st.ChargedBytes), max(x.regions, st.RegionsCharged)
-		var clients []inspect.ClientStatus
-		clients, err = fetch[[]inspect.ClientStatus](ctx, t.cluster.Socket(0), "client")
-		for _, c := range clients {
+		for _, c := range ask[[]inspect.ClientStatus](t.Stage, 0, "client") {
 			x.users[c.UID] = true
 			x.userRegions = max(x.userRegions, c.UserRegions)
 		}
-	}
-	x.failed = errors.Join(x.failed, err)
+	}))
 }
 
-func (t *Trial) endureFiends(ctx context.Context, mode string, users int, judge func(*Trial, *hostile.Report)) error {
-	if oneUser() {
-		return errOneUser
-	}
-	if err := os.Chmod(t.cluster.Dir(), 0o711); err != nil { // the socket is there, for all users
-		return err
-	}
-	c, err := t.pair(ctx, MixBulk, 2, 8)
-	if err != nil {
-		return err
-	}
+func (t *Trial) endureHostile(mode string, users int, judge func(*Trial, *hostile.Report)) {
+	t.needUsers()
+	kit.Check(os.Chmod(t.cluster.Dir(), 0o711)) // the socket is there, for all users
+	c := t.pair(MixBulk, 2, 8)
 	var x turns
 	var sum hostile.Report
 	calm, most := seen{users: map[uint32]bool{}}, seen{users: map[uint32]bool{}}
-	calm.look(ctx, t)
+	calm.look(t)
 	for range t.many(turnsJudged, 1) {
-		burn, err := t.beset(ctx, c, "burn", users, 1, func() {}, &hostile.Report{})
-		if err != nil {
-			return err
-		}
-		with, err := t.beset(ctx, c, mode, users, 1, func() { most.look(ctx, t) }, &sum)
-		if err != nil {
-			return err
-		}
+		burn := t.misuse(c, "burn", users, 1, func() {}, &hostile.Report{})
+		with := t.misuse(c, mode, users, 1, func() { most.look(t) }, &sum)
 		x.clean, x.with = append(x.clean, burn), append(x.with, with)
 	}
 	t.injected("acts", sum.Acts)
@@ -145,12 +129,11 @@ func (t *Trial) endureFiends(ctx context.Context, mode string, users int, judge 
 	t.ms("longest stall", x.stall())
 	t.unfailed(x.all()...)
 	t.speed("another user keeps 90 % of its goodput", x.ratio() >= 0.9, "%.0f %%", 100*x.ratio())
-	longest := time.Duration(fiendsP99*float64(x.cleanP99())) + fiendsMore
+	longest := time.Duration(hostileP99*float64(x.cleanP99())) + hostileMore
 	t.speed("its operations take no longer", x.p99() <= longest, "p99 %v, beside as many users that only compute %v",
 		x.p99(), x.cleanP99())
 	t.check("no stall of the data thread", x.stall() < jamMost, "%v", x.stall())
-	t.check("the daemon answers", calm.failed == nil && most.failed == nil, "%v",
-		errors.Join(calm.failed, most.failed))
+	t.check("the daemon answers", calm.failed == nil && most.failed == nil, "%v", errors.Join(calm.failed, most.failed))
 	t.holdLimits(&calm, &most, users)
 	delete(most.users, 0) // the victim
 	if !hostile.Fatal(mode) {
@@ -158,12 +141,11 @@ func (t *Trial) endureFiends(ctx context.Context, mode string, users int, judge 
 		t.agrees("users at the daemon", uint64(len(most.users)), uint64(users), 0)
 	}
 	judge(t, &sum)
-	return nil
 }
 
 // holdLimits compares the most that the daemon held, with so many users attached, with its limits.
 func (t *Trial) holdLimits(calm, most *seen, users int) {
-	t.check("descriptors are bounded by the number of clients", most.descriptors <= calm.descriptors+users*perFiend,
+	t.check("descriptors are bounded by the number of clients", most.descriptors <= calm.descriptors+users*perHostile,
 		"%d, before %d", most.descriptors, calm.descriptors)
 	t.check("memory is within the limit over all users", most.charged <= accountTotal &&
 		most.locked <= calm.locked+accountTotal, "%d bytes charged, %d locked, before %d, the limit is %d",
@@ -176,39 +158,29 @@ func (t *Trial) holdLimits(calm, most *seen, users int) {
 // needed to notice a jammed doorbell when doorbells could be jammed.
 const jamMost = 200 * time.Millisecond
 
-// beset measures the victim while so many users misbehave, each with so many clients, and adds what they did to sum.
-func (t *Trial) beset(ctx context.Context, victim *agent, mode string, users, clients int, during func(),
-	sum *hostile.Report) (*Window, error) {
+// misuse measures the victim while so many users misbehave, each with so many clients, and adds what they did to sum.
+func (t *Trial) misuse(victim *agent, mode string, users, clients int, during func(), sum *hostile.Report) *Window {
 	var crowd []*agent
 	for i := range users {
-		a, err := t.spawn(ctx, 0, Job{
-			Role: RoleFiend, Name: fmt.Sprintf("%s%d", mode, i), Kind: mode, Peer: "host1", Service: "store",
+		a := t.spawn(0, Job{
+			Role: RoleHostile, Name: fmt.Sprintf("%s%d", mode, i), Kind: mode, Peer: "host1", Service: "store",
 			Seed: t.seed + uint64(i), UID: firstUser + i, Conns: clients,
 		})
-		if err != nil {
-			return nil, err
-		}
 		crowd = append(crowd, a)
 	}
-	w, err := t.measure(ctx, victim, mode, t.span(3*time.Second, 700*time.Millisecond))
-	if err != nil {
-		return nil, err
-	}
+	w := t.measure(victim, mode, t.span(3*time.Second, 700*time.Millisecond))
 	during()
 	for _, a := range crowd {
-		r, err := a.last(ctx)
-		if err != nil {
-			return nil, err
-		}
+		r := a.last()
 		sum.Acts, sum.Completed = sum.Acts+r.Done, sum.Completed+r.Types["completed"]
 		sum.Refusals, sum.Holes = sum.Refusals+r.Types["refusals"], sum.Holes+r.Types["holes"]
 		sum.Evictions, sum.Borne = sum.Evictions+int(r.Failed), append(sum.Borne, r.Wrong...)
 	}
-	return w, nil
+	return w
 }
 
-// runFiend is a hostile client.
-func runFiend(ctx context.Context, w *worker) error {
+// runHostile is a hostile client.
+func runHostile(ctx context.Context, w *worker) error {
 	job := &w.job
 	mischief, cancel := context.WithCancel(ctx) // ends before the process is told to quit
 	defer cancel()

@@ -1,9 +1,7 @@
 package faults
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,14 +9,15 @@ import (
 	"syscall"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
 )
 
 // agent is a process of a scenario, as the process that runs the scenario sees it.
 type agent struct {
+	ctx    context.Context // of the scenario
 	job    Job
 	host   int
-	proc   *bench.Process
+	proc   *kit.Process
 	events chan Event // closed when the process has ended
 	killed bool       // on purpose
 
@@ -39,31 +38,22 @@ const (
 )
 
 // spawn starts a process in a host and waits until it says that it has started.
-func (s *Stage) spawn(ctx context.Context, host int, job Job) (*agent, error) {
+func (s *Stage) spawn(host int, job Job) *agent {
 	job.Socket, job.Dir, job.Spaces = s.cluster.Socket(host), s.cluster.Dir(), s.spaces
-	b, err := json.Marshal(job)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.cluster.Spawn(host, bench.CommandFault, string(b))
-	if err != nil {
-		return nil, err
-	}
-	a := &agent{job: job, host: host, proc: p, events: make(chan Event, 64)}
+	p := kit.Get(s.cluster.Start(host, roleFault, job))
+	a := &agent{ctx: s.ctx, job: job, host: host, proc: p, events: make(chan Event, 64)}
 	s.agents = append(s.agents, a)
 	go a.read()
-	_, err = a.await(ctx, "start", patience, func(e *Event) bool { return e.Started })
-	return a, err
+	a.await("start", patience, func(e *Event) bool { return e.Started })
+	return a
 }
 
 // read takes events apart: what is only kept, and what somebody waits for.
 func (a *agent) read() {
 	defer close(a.events)
-	sc := bufio.NewScanner(a.proc.Out())
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
-		var e Event
-		if json.Unmarshal(sc.Bytes(), &e) == nil && !a.keep(&e) {
+	for said := range a.proc.Events {
+		e := Event{Started: said.Started, Note: said.Note, Error: said.Error}
+		if said.Into(&e) == nil && !a.keep(&e) {
 			a.events <- e
 		}
 	}
@@ -95,26 +85,30 @@ func (a *agent) keep(e *Event) bool {
 }
 
 // await returns the next event that fits. It drops all others: nobody waits for them any more.
-func (a *agent) await(ctx context.Context, what string, within time.Duration, fits func(*Event) bool) (*Event, error) {
+func (a *agent) await(what string, within time.Duration, fits func(*Event) bool) *Event {
 	late := time.NewTimer(within)
 	defer late.Stop()
 	for {
 		select {
 		case e, ok := <-a.events:
 			if !ok {
-				return nil, fmt.Errorf("%s %s ended while its %s was awaited: %s", a.job.Role, a.job.Name, what,
-					a.lastWords())
+				kit.Check(fmt.Errorf("%s %s ended while its %s was awaited: %s", a.job.Role, a.job.Name, what,
+					a.lastWords()))
+				return nil
 			}
 			if e.Error != "" {
-				return nil, fmt.Errorf("%s %s: %s", a.job.Role, a.job.Name, e.Error)
+				kit.Check(fmt.Errorf("%s %s: %s", a.job.Role, a.job.Name, e.Error))
+				return nil
 			}
 			if fits(&e) {
-				return &e, nil
+				return &e
 			}
 		case <-late.C:
-			return nil, fmt.Errorf("%s %s: no %s within %v", a.job.Role, a.job.Name, what, within)
-		case <-ctx.Done():
-			return nil, ctx.Err()
+			kit.Check(fmt.Errorf("%s %s: no %s within %v", a.job.Role, a.job.Name, what, within))
+			return nil
+		case <-a.ctx.Done():
+			kit.Check(a.ctx.Err())
+			return nil
 		}
 	}
 }
@@ -132,44 +126,34 @@ func (a *agent) lastWords() string {
 }
 
 // tell sends an order.
-func (a *agent) tell(o Order) error {
-	b, err := json.Marshal(o)
-	if err == nil {
-		_, err = a.proc.In().Write(append(b, '\n'))
+func (a *agent) tell(o Order) {
+	if err := a.proc.Tell(o); err != nil {
+		kit.Fail("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.lastWords())
 	}
-	return err
 }
 
 // ask sends an order and waits for its answer.
-func (a *agent) ask(ctx context.Context, o Order, fits func(*Event) bool) (*Event, error) {
-	if err := a.tell(o); err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.lastWords())
-	}
-	return a.await(ctx, "answer to "+o.Do, patience, fits)
+func (a *agent) ask(o Order, fits func(*Event) bool) *Event {
+	a.tell(o)
+	return a.await("answer to "+o.Do, patience, fits)
 }
 
 // mark returns what a client did since the last mark.
-func (a *agent) mark(ctx context.Context, name string) (*Window, error) {
-	e, err := a.ask(ctx, Order{Do: DoMark, Name: name}, func(e *Event) bool {
-		return e.Window != nil &&
-			e.Window.Name == name
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e.Window, nil
+func (a *agent) mark(name string) *Window {
+	e := a.ask(Order{Do: DoMark, Name: name}, func(e *Event) bool { return e.Window != nil && e.Window.Name == name })
+	return e.Window
 }
 
 // drain makes a client finish its work. The last window is returned.
-func (a *agent) drain(ctx context.Context) (*Window, error) {
+func (a *agent) drain() *Window {
 	var w *Window
-	_, err := a.ask(ctx, Order{Do: DoDrain}, func(e *Event) bool {
+	a.ask(Order{Do: DoDrain}, func(e *Event) bool {
 		if e.Window != nil {
 			w = e.Window
 		}
 		return e.Drained
 	})
-	return w, err
+	return w
 }
 
 // takeClaims returns the orders for the server that concern this client and were not taken before.
@@ -183,31 +167,23 @@ func (a *agent) takeClaims() []Order {
 
 // result waits for the report of a role with a single task. If the task repeats something, each repetition adds
 // patienceEach.
-func (a *agent) result(ctx context.Context) (*Result, error) {
-	e, err := a.await(ctx, "result", patience+time.Duration(a.job.Count)*patienceEach,
+func (a *agent) result() *Result {
+	e := a.await("result", patience+time.Duration(a.job.Count)*patienceEach,
 		func(e *Event) bool { return e.Result != nil })
-	if err != nil {
-		return nil, err
-	}
-	return e.Result, nil
+	return e.Result
 }
 
 // last tells a process to stop its task and report, then ends the process.
-func (a *agent) last(ctx context.Context) (*Result, error) {
-	if err := a.tell(Order{Do: DoDrain}); err != nil {
-		return nil, err
-	}
-	return a.retire(ctx)
+func (a *agent) last() *Result {
+	a.tell(Order{Do: DoDrain})
+	return a.retire()
 }
 
 // retire waits for the report of a process, then ends the process.
-func (a *agent) retire(ctx context.Context) (*Result, error) {
-	r, err := a.result(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_, err = a.quit()
-	return r, err
+func (a *agent) retire() *Result {
+	r := a.result()
+	a.quit()
+	return r
 }
 
 // kill ends the process with SIGKILL, on purpose.
@@ -218,13 +194,11 @@ func (a *agent) kill() {
 }
 
 // quit ends the process in good order and returns what it still holds.
-func (a *agent) quit() (*Rest, error) {
+func (a *agent) quit() *Rest {
 	if a.killed {
-		return nil, nil
+		return nil
 	}
-	if err := a.tell(Order{Do: DoQuit}); err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", a.job.Role, a.job.Name, err, a.lastWords())
-	}
+	a.tell(Order{Do: DoQuit})
 	late := time.After(patience)
 	for {
 		select {
@@ -235,9 +209,10 @@ func (a *agent) quit() (*Rest, error) {
 			<-a.proc.Ended()
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			return a.rest, a.lost
+			kit.Check(a.lost)
+			return a.rest
 		case <-late:
-			return nil, fmt.Errorf("%s %s does not end", a.job.Role, a.job.Name)
+			kit.Fail("%s %s does not end", a.job.Role, a.job.Name)
 		}
 	}
 }

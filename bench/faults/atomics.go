@@ -3,13 +3,13 @@ package faults
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 	"multiedge/internal/lab"
 )
@@ -36,8 +36,7 @@ func atomicScenarios() []Scenario {
 
 // counter is memory at host 1 that adders add to.
 type counter struct {
-	dev    *edge.Device
-	region *edge.Region
+	memory []byte     // of the export
 	name   string     // of the export
 	mu     sync.Mutex // guards the rest
 	found  []uint64   // by additions that succeeded
@@ -45,24 +44,16 @@ type counter struct {
 }
 
 // newCounter exports a counter that is zero. The name must be new: an export outlives its daemon.
-func (t *Trial) newCounter(ctx context.Context, name string) (*counter, error) {
-	c := &counter{name: name, failed: map[string]uint64{}}
-	var err error
-	if c.dev, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(1)}); err != nil {
-		return nil, err
-	}
-	if c.region, err = c.dev.RegisterContext(ctx, guard); err == nil {
-		_, err = c.dev.Export(ctx, c.region, name, edge.RemoteAtomic|edge.RemoteRead)
-	}
-	if err != nil {
-		c.dev.Close()
-		return nil, err
-	}
-	return c, nil
+func (t *Trial) newCounter(name string) *counter {
+	dev := t.open(1)
+	r := kit.Get(dev.RegisterContext(t.ctx, guard))
+	c := &counter{name: name, failed: map[string]uint64{}, memory: r.Bytes()}
+	kit.Get(dev.Export(t.ctx, r, name, edge.RemoteAtomic|edge.RemoteRead))
+	return c
 }
 
 // value returns the counter. Nothing may be in flight.
-func (c *counter) value() uint64 { return binary.NativeEndian.Uint64(c.region.Bytes()) }
+func (c *counter) value() uint64 { return binary.NativeEndian.Uint64(c.memory) }
 
 // completions is how many additions have succeeded.
 func (c *counter) completions() uint64 {
@@ -92,21 +83,14 @@ func (c *counter) add(ctx context.Context, r *edge.RemoteRegion, within time.Dur
 }
 
 // adding has two clients add while during runs, and returns when all additions have ended.
-func (t *Trial) adding(ctx context.Context, c *counter, during func() error) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (t *Trial) adding(c *counter, during func()) {
+	ctx, cancel := context.WithCancel(t.ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
 	for range adders {
-		dev, err := edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(0)})
-		if err != nil {
-			return err
-		}
-		r, err := dev.Import(ctx, "host1", c.name)
-		if err != nil {
-			dev.Close()
-			return err
-		}
+		dev := t.open(0)
+		r := kit.Get(dev.Import(ctx, "host1", c.name))
 		all.Go(func() {
 			defer dev.Close()
 			var movers sync.WaitGroup
@@ -116,20 +100,17 @@ func (t *Trial) adding(ctx context.Context, c *counter, during func() error) err
 			movers.Wait()
 		})
 	}
-	if err := t.counts(ctx, c); err != nil {
-		return err
-	}
-	return during()
+	t.counts(c)
+	during()
 }
 
 // counts waits until additions complete that were posted after the call.
-func (t *Trial) counts(ctx context.Context, c *counter) error {
+func (t *Trial) counts(c *counter) {
 	was := c.completions()
-	if took, ok := t.event(ctx, goesOnTime, func() bool { return c.completions() > was+adders*addDepth }); !ok {
-		return fmt.Errorf("%d additions complete within %v: %s", c.completions()-was, took, words(c.failed,
+	if took, ok := t.event(goesOnTime, func() bool { return c.completions() > was+adders*addDepth }); !ok {
+		kit.Fail("%d additions complete within %v: %s", c.completions()-was, took, words(c.failed,
 			func(n uint64) string { return fmt.Sprint(n) }))
 	}
-	return nil
 }
 
 // exact judges the counter. Whether a failed addition was performed is unknown.
@@ -148,41 +129,22 @@ func (t *Trial) exact(c *counter) {
 // atomicsCut cuts links one after another, in one direction and in both, then all of them, while clients count. The
 // wires also lose and repeat frames, and hold some back until they count as lost. So additions that were performed
 // arrive again.
-func atomicsCut(ctx context.Context, t *Trial) error {
-	c, err := t.newCounter(ctx, "counter")
-	if err != nil {
-		return err
-	}
-	defer c.dev.Close()
-	if err := t.setFaults(badWires); err != nil {
-		return err
-	}
-	was, err := t.labCounters()
-	if err != nil {
-		return err
-	}
-	before, err := t.daemonCounters(ctx)
-	if err != nil {
-		return err
-	}
-	err = t.adding(ctx, c, func() error { return t.cuts(ctx, func() error { return t.counts(ctx, c) }) })
-	if err != nil {
-		return err
-	}
-	now, err := t.labCounters()
-	if err != nil {
-		return err
-	}
+func atomicsCut(t *Trial) {
+	c := t.newCounter("counter")
+	t.setFaults(badWires)
+	was := t.labCounters()
+	before := t.daemonCounters()
+	t.adding(c, func() {
+		t.cuts(func() { t.counts(c) })
+	})
+	now := t.labCounters()
 	t.wasCut(now.Cut - was.Cut)
 	t.injected("lost", now.Lost-was.Lost)
-	after, err := t.daemonCounters(ctx)
-	if err != nil {
-		return err
-	}
+	after := t.daemonCounters()
 	t.tried("segments that came again", after["segments_duplicated"]-before["segments_duplicated"])
 	t.check("no addition fails", len(c.failed) == 0, "%s", counts(c.failed))
 	t.exact(c)
-	return t.setFaults(lab.Faults{})
+	t.setFaults(lab.Faults{})
 }
 
 // wasCut enters how many frames were cut, and judges that some were.
@@ -195,64 +157,39 @@ func (t *Trial) wasCut(frames uint64) {
 
 // cuts cuts each of two links in one direction and in both, then both links, one cut after another. It calls healed
 // after each.
-func (t *Trial) cuts(ctx context.Context, healed func() error) error {
-	l := t.cluster.Lab()
-	cuts := []func(on bool) error{
-		l.Link(1).Cut, l.Link(0).Cut,
-		func(on bool) error { return l.Link(0).CutTowards(0, on) },
-		func(on bool) error { return l.Link(1).CutTowards(1, on) },
+func (t *Trial) cuts(healed func()) {
+	cuts := []func(on bool){
+		func(on bool) { t.cut(1, on) }, func(on bool) { t.cut(0, on) },
+		func(on bool) { t.cutTowards(0, 0, on) }, func(on bool) { t.cutTowards(1, 1, on) },
 		t.cutAll,
-		func(on bool) error { return errors.Join(l.Link(0).CutTowards(0, on), l.Link(1).CutTowards(0, on)) },
+		func(on bool) { t.cutTowards(0, 0, on); t.cutTowards(1, 0, on) },
 	}
 	for i := range t.many(20, len(cuts)) {
 		cut := cuts[i%len(cuts)]
-		if err := cut(true); err != nil {
-			return err
-		}
-		if !sleep(ctx, 150*time.Millisecond) {
-			return ctx.Err()
-		}
-		if err := cut(false); err != nil {
-			return err
-		}
-		if err := healed(); err != nil {
-			return err
-		}
+		cut(true)
+		t.pause(150 * time.Millisecond)
+		cut(false)
+		healed()
 	}
-	return nil
 }
 
 // atomicsRestarted kills the daemon that performs additions and starts it again.
-func atomicsRestarted(ctx context.Context, t *Trial) error {
-	old, err := t.newCounter(ctx, "counter")
-	if err != nil {
-		return err
-	}
-	defer old.dev.Close()
-	err = t.adding(ctx, old, func() error {
+func atomicsRestarted(t *Trial) {
+	old := t.newCounter("counter")
+	t.adding(old, func() {
 		t.killDaemon(1)
 		t.injected("daemons killed", 1)
-		return t.cluster.StartDaemon(ctx, 1)
+		t.startDaemon(1)
 	})
-	if err != nil {
-		return err
-	}
 	t.counted("additions that failed", total(old.failed))
 	want := maps.Clone(old.failed)
 	delete(want, "peer-down")
 	t.check("additions fail with peer-down", old.failed["peer-down"] > 0 && len(want) == 0, "%s", counts(old.failed))
 	t.exact(old)
 	v := old.value()
-	next, err := t.newCounter(ctx, "new counter")
-	if err != nil {
-		return err
-	}
-	defer next.dev.Close()
-	if err := t.adding(ctx, next, func() error { return t.counts(ctx, next) }); err != nil {
-		return err
-	}
+	next := t.newCounter("new counter")
+	t.adding(next, func() { t.counts(next) })
 	t.check("no addition to a new counter fails", len(next.failed) == 0, "%s", counts(next.failed))
 	t.exact(next)
 	t.check("the old counter stays", old.value() == v, "it was %d, and is %d", v, old.value())
-	return nil
 }

@@ -5,9 +5,10 @@ import (
 	"path/filepath"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
+	"multiedge/bench/kit"
 	"multiedge/linkdrv"
+
+	"golang.org/x/sys/unix"
 )
 
 // captureMost bounds what is kept of a capture, in frames and bytes.
@@ -26,18 +27,15 @@ type capture struct {
 }
 
 // capture begins to listen at the second host, which gets what the first one sends.
-func (s *Stage) capture() (*capture, error) {
+func (s *Stage) capture() *capture {
 	c := &capture{stop: make(chan struct{})}
 	o := linkdrv.Options{Kind: linkdrv.KindUDP, RingSlots: 512} // hears both forms
-	err := s.cluster.Lab().Host(1).Do(func() (err error) {
+	kit.Check(s.cluster.Lab().Host(1).Do(func() (err error) {
 		c.drv, err = linkdrv.Open(s.cluster.Lab().Host(1).LinkNames()[0], o)
 		return err
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	c.done.Go(c.run)
-	return c, nil
+	return c
 }
 
 func (c *capture) run() {

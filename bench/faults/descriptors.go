@@ -7,9 +7,10 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"multiedge/bench/kit"
 	"multiedge/internal/ipc"
+
+	"golang.org/x/sys/unix"
 )
 
 // A flood of unrequested descriptors: messages to the daemon, well-formed and not, carry descriptors, some more than a
@@ -77,18 +78,16 @@ func floodDescriptors(ctx context.Context, socket string, rounds int) (messages,
 	return messages, descriptors, turned, ctx.Err()
 }
 
-func descriptorFlood(ctx context.Context, t *Trial) error {
-	c, err := t.atWork(ctx, MixRandom, 2)
-	if err != nil {
-		return err
-	}
+func descriptorFlood(t *Trial) {
+	c := t.atWork(MixRandom, 2)
 	pid := t.cluster.Daemon(0).Pid()
+	var err error
 	was, most := restOf(pid).Descriptors, 0
 	var messages, descriptors, turned uint64
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		messages, descriptors, turned, err = floodDescriptors(ctx, t.cluster.Socket(0),
+		messages, descriptors, turned, err = floodDescriptors(t.ctx, t.cluster.Socket(0),
 			t.many(floodRounds, floodRounds/4))
 		done <- err
 	}()
@@ -100,9 +99,7 @@ func descriptorFlood(ctx context.Context, t *Trial) error {
 		}
 		most = max(most, restOf(pid).Descriptors)
 	}
-	if err != nil {
-		return err
-	}
+	kit.Check(err)
 	t.injected("descriptors", descriptors)
 	t.counted("messages", messages)
 	t.counted("sockets closed by the daemon", turned)
@@ -113,5 +110,5 @@ func descriptorFlood(ctx context.Context, t *Trial) error {
 		t.row.U[3].fail("only %d descriptors were sent, %d may be open: the scenario proves nothing", descriptors,
 			floodSlack)
 	}
-	return t.goesOn(ctx, c)
+	t.goesOn(c)
 }

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
 	"multiedge/internal/ipc"
 )
 
@@ -25,7 +25,7 @@ const (
 	pendingLeast = 0.05                   // likewise; judged even on a busy machine
 )
 
-func threeHosts(s *bench.ClusterSpec) {
+func threeHosts(s *kit.ClusterSpec) {
 	s.Lab.Hosts, s.Lab.Medium = 3, 0
 	s.Config = "mode = \"0666\"\n" + s.Config // a user may have half of the dials
 }
@@ -41,7 +41,7 @@ func pending(ctx context.Context, job *Job, r *Result) (*rawClient, error) {
 	var last atomic.Uint64
 	go func() {
 		for {
-			m, fds, err := c.conn.RecvFDs()
+			m, fds, err := c.Conn.RecvFDs()
 			ipc.CloseFDs(fds)
 			if err != nil {
 				taken <- err
@@ -57,20 +57,20 @@ func pending(ctx context.Context, job *Job, r *Result) (*rawClient, error) {
 		}
 	}()
 	for i := range job.Count {
-		if err := c.conn.SendContext(ctx, &ipc.Message{ID: 2 + uint64(i), Kind: ipc.KindDial, Peer: job.Peer,
+		if err := c.Conn.SendContext(ctx, &ipc.Message{ID: 2 + uint64(i), Kind: ipc.KindDial, Peer: job.Peer,
 			Service: job.Service, Timeout: pendingTime}); err != nil {
-			c.close()
+			c.Close()
 			return nil, err
 		}
 		r.Done++
 	}
 	last.Store(2 + uint64(job.Count))
-	err = c.conn.SendContext(ctx, &ipc.Message{ID: last.Load(), Kind: ipc.KindVersion})
+	err = c.Conn.SendContext(ctx, &ipc.Message{ID: last.Load(), Kind: ipc.KindVersion})
 	if err == nil {
 		err = <-taken
 	}
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, err
 	}
 	for code, n := range refused {
@@ -91,80 +91,43 @@ func pendingScenario() Scenario {
 	}
 }
 
-func dialsPending(ctx context.Context, t *Trial) error {
-	if oneUser() {
-		return errOneUser
-	}
-	if err := os.Chmod(t.cluster.Dir(), 0o711); err != nil { // the socket is there, for all users
-		return err
-	}
-	c, err := t.pair(ctx, MixSmall, 2, 8)
-	if err != nil {
-		return err
-	}
-	off, err := t.status(ctx, 2)
-	if err != nil {
-		return err
-	}
+func dialsPending(t *Trial) {
+	t.needUsers()
+	kit.Check(os.Chmod(t.cluster.Dir(), 0o711)) // the socket is there, for all users
+	c := t.pair(MixSmall, 2, 8)
+	off := t.status(2)
 	node, err := hex.DecodeString(off.Node)
 	if err != nil {
-		return fmt.Errorf("identity %q of host 2: %w", off.Node, err)
+		kit.Fail("identity %q of host 2: %w", off.Node, err)
 	}
 	t.killDaemon(2)
-	stranger, err := t.spawn(ctx, 1, Job{Role: RoleInject, Name: injectClaim, Kind: injectClaim, Link: "edge0",
+	stranger := t.spawn(1, Job{Role: RoleInject, Name: injectClaim, Kind: injectClaim, Link: "edge0",
 		Driver: t.spec.Driver, Target: t.cluster.Lab().Host(0).MAC(0), Node: node, Peer: off.Name, Seed: t.seed})
-	if err != nil {
-		return err
-	}
 	a := &assault{injector: stranger}
-	if err := t.aim(ctx, a, aimNobody, claimRate); err != nil {
-		return err
-	}
+	t.aim(a, aimNobody, claimRate)
 	d := t.span(3*time.Second, time.Second)
-	clean, err := t.measure(ctx, c, "clean", d)
-	if err != nil {
-		return err
-	}
+	clean := t.measure(c, "clean", d)
 	var idle []*agent
 	for k := range diallers {
-		dialler, err := t.spawn(ctx, 0, Job{Role: RoleRaw, Name: rawPending, Kind: rawPending, Peer: off.Name,
+		dialler := t.spawn(0, Job{Role: RoleRaw, Name: rawPending, Kind: rawPending, Peer: off.Name,
 			Service: "store", Count: pendingDials*(k+1)/diallers - pendingDials*k/diallers, UID: firstUser + k})
-		if err != nil {
-			return err
-		}
-		r, err := dialler.result(ctx)
-		if err != nil {
-			return err
-		}
+		r := dialler.result()
 		t.injected("dials", r.Done)
 		t.check("all dials wait", r.Failed == 0, "refused: %s", counts(r.Types))
 		idle = append(idle, dialler)
 	}
-	dials, err := t.mark(ctx, c, "while they are made")
-	if err != nil {
-		return err
-	}
-	if err := t.aim(ctx, a, aimDaemon, claimRate); err != nil {
-		return err
-	}
-	claimed, err := t.measure(ctx, c, "while the node is announced", d)
-	if err != nil {
-		return err
-	}
-	r, err := stranger.last(ctx)
-	if err != nil {
-		return err
-	}
+	dials := t.mark(c, "while they are made")
+	t.aim(a, aimDaemon, claimRate)
+	claimed := t.measure(c, "while the node is announced", d)
+	r := stranger.last()
 	t.injected("forged announcements", r.Done)
 	t.unfailed(clean, dials, claimed)
 	t.waited(clean, dials, "while dials are made")
 	t.waited(clean, claimed, "while the node is announced")
 	for _, p := range idle {
-		if _, err := p.quit(); err != nil {
-			return err
-		}
+		p.quit()
 	}
-	return t.cluster.StartDaemon(ctx, 2)
+	t.startDaemon(2)
 }
 
 // waited compares latency, stalls and throughput of a window with those of a window without the fault.

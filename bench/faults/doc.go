@@ -1,7 +1,7 @@
 // Package faults is the fault instrument: it does to real daemons and real clients in lab hosts what networks, hosts
 // and adversaries do, and judges what becomes of the work they have in hand.
 //
-// A Scenario builds a Stage (a bench.Cluster, a server and clients), injects its fault while clients move data, counts,
+// A Scenario builds a Stage (a kit.Cluster, a server and clients), injects its fault while clients move data, counts,
 // and is judged by its own criteria and by the five that hold for every one:
 //
 //	U1  target memory equals an oracle; canaries around every region are untouched
@@ -15,4 +15,8 @@
 // to the server through a file when a connection's life is over, so that no faulty network can make both ends agree.
 //
 // Pure judging is in judge.go. soak.go mixes the faults for hours.
+//
+// A scenario has no errors to hand on: what goes wrong with its Trial ends it there and then (kit.Check), and the row
+// says what was being done. proof_test.go puts faults into the harness's own way, a lost write, one applied twice, a
+// wrong byte, an injector that injected nothing, and expects each of them to be reported.
 package faults

@@ -176,11 +176,8 @@ func fences() Scenario {
 	return Scenario{
 		Name: "fences while frames overtake each other", Group: Network, Short: true, Set: twoLinks,
 		Criteria: "reads and memory are as the fences order them, with up to 48 operations in flight on the same bytes",
-		Run: func(ctx context.Context, t *Trial) error {
-			u, err := t.under(ctx, MixFences, 4, 1, overtaking, t.span(4*time.Second, time.Second), 1)
-			if err != nil {
-				return err
-			}
+		Run: func(t *Trial) {
+			u := t.under(MixFences, 4, 1, overtaking, t.span(4*time.Second, time.Second), 1)
 			t.injected("held back", u.wires.Reordered)
 			t.injected("lost", u.wires.Lost)
 			t.counted("out of sequence", u.did["frames_reordered"])
@@ -188,21 +185,17 @@ func fences() Scenario {
 			if u.did["segments_held"] == 0 {
 				t.row.U[3].fail("nothing waited behind a fence: the scenario proves nothing")
 			}
-			return nil
 		},
 	}
 }
 
 // overtaking delays the frames of one link more than those of the other. Both links hold back some frames and lose
 // others.
-func overtaking(t *Trial) error {
+func overtaking(t *Trial) {
 	for i, f := range []lab.Faults{
 		{Delay: 200 * time.Microsecond, Reorder: 0.2, ReorderBy: 2 * time.Millisecond, Loss: 0.01},
 		{Delay: 2 * time.Millisecond, Reorder: 0.2, ReorderBy: 3 * time.Millisecond, Loss: 0.01},
 	} {
-		if err := t.cluster.Lab().Link(i).SetFaults(f); err != nil {
-			return err
-		}
+		t.setFaultsOf(i, f)
 	}
-	return nil
 }

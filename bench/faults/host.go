@@ -1,10 +1,11 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"syscall"
 	"time"
+
+	"multiedge/bench/kit"
 )
 
 // hostDead is the dead time in scenarios that wait for it.
@@ -49,50 +50,35 @@ func hostScenarios() []Scenario {
 }
 
 // atWork returns a client that has begun.
-func (t *Trial) atWork(ctx context.Context, mix string, conns int) (*agent, error) {
-	c, err := t.pair(ctx, mix, conns, 8)
-	if err == nil {
-		_, err = t.mark(ctx, c, "before")
-	}
-	return c, err
+func (t *Trial) atWork(mix string, conns int) *agent {
+	c := t.pair(mix, conns, 8)
+	t.mark(c, "before")
+	return c
 }
 
-func peerKilled(ctx context.Context, t *Trial) error {
-	c, err := t.atWork(ctx, MixRandom, 2)
-	if err != nil {
-		return err
-	}
+func peerKilled(t *Trial) {
+	c := t.atWork(MixRandom, 2)
 	at := time.Now()
 	t.killDaemon(1)
 	t.injected("daemons killed", 1)
-	w, err := t.failing(ctx, c, at)
-	if err != nil {
-		return err
-	}
+	w := t.failing(c, at)
 	t.counted("operations that failed", total(w.Errors))
 	t.check("operations fail with peer-down", w.Errors["peer-down"] > 0, "errors: %s", counts(w.Errors))
-	if err := t.cluster.StartDaemon(ctx, 1); err != nil {
-		return err
-	}
-	return t.flowing(ctx, c, 10*time.Second)
+	t.startDaemon(1)
+	t.flowing(c, 10*time.Second)
 }
 
 // contactTime is the time by which a restarted peer has been contacted: the coarse time-out between two probes, and
 // some more for a busy machine.
 const contactTime = 500 * time.Millisecond
 
-func daemonRestarted(ctx context.Context, t *Trial) error {
-	c, err := t.atWork(ctx, MixRandom, 2)
-	if err != nil {
-		return err
-	}
+func daemonRestarted(t *Trial) {
+	c := t.atWork(MixRandom, 2)
 	t.killDaemon(1)
 	t.injected("daemons killed", 1)
-	if err := t.cluster.StartDaemon(ctx, 1); err != nil {
-		return err
-	}
+	t.startDaemon(1)
 	ready := time.Now()
-	w, took, ok := t.until(ctx, c, "after", 10*time.Second,
+	w, took, ok := t.until(c, "after", 10*time.Second,
 		func(w *Window) bool { return w.Ops > 0 && w.Reconnects > 0 })
 	t.ms("work goes on after", took)
 	t.counted("operations that failed", total(w.Errors))
@@ -102,7 +88,6 @@ func daemonRestarted(ctx context.Context, t *Trial) error {
 	t.check("old operations fail at contact", w.Errors["peer-down"] > 0 && w.LastError.Sub(ready) <= contactTime,
 		"errors %s, the last %v after the daemon was back", counts(w.Errors), w.LastError.Sub(ready))
 	t.check("clients reconnect", ok, "dial errors %s", counts(w.DialErrors))
-	return nil
 }
 
 // add adds a later window to w, in the fields that scenarios use.
@@ -131,64 +116,40 @@ func (w *Window) add(o *Window) {
 	}
 }
 
-func ownDaemonKilled(ctx context.Context, t *Trial) error {
-	c, err := t.atWork(ctx, MixRandom, 2)
-	if err != nil {
-		return err
-	}
+func ownDaemonKilled(t *Trial) {
+	c := t.atWork(MixRandom, 2)
 	at := time.Now()
 	t.killDaemon(0)
 	t.injected("daemons killed", 1)
-	w, took, failed := t.until(ctx, c, "killed", 2*time.Second,
+	w, took, failed := t.until(c, "killed", 2*time.Second,
 		func(w *Window) bool { return w.Errors["daemon-down"] > 0 })
 	t.ms("operations failed after", took)
 	t.check("operations fail with daemon-down within 1 s", failed && w.LastError.Sub(at) <= time.Second, "errors %s",
 		counts(w.Errors))
 	t.counted("operations that failed", total(w.Errors))
-	if err := t.cluster.StartDaemon(ctx, 0); err != nil {
-		return err
-	}
+	t.startDaemon(0)
 	back := time.Now()
-	if err := t.flowing(ctx, c, 10*time.Second); err != nil {
-		return err
-	}
+	t.flowing(c, 10*time.Second)
 	t.ms("work goes on after", time.Since(back))
-	return nil
 }
 
 // beside measures the share of its goodput that one client keeps while something is done to another client on the same
 // wire. The reference is its goodput while the other client is idle. Beside a working client it has half of that, which
 // would measure nothing.
-func (t *Trial) beside(ctx context.Context, other *agent, stop, resume func() error) error {
-	calm, err := t.work(ctx, "store", MixBulk, 1, 8)
-	if err != nil {
-		return err
-	}
-	if err := t.flowing(ctx, calm, 5*time.Second); err != nil {
-		return err
-	}
+func (t *Trial) beside(other *agent, stop, resume func()) {
+	calm := t.work("store", MixBulk, 1, 8)
+	t.flowing(calm, 5*time.Second)
 	var x turns
 	rounds := t.many(turnsJudged, 1)
-	begin := func() error {
-		if err := other.tell(Order{Do: DoResume}); err != nil {
-			return err
-		}
-		if err := t.flowing(ctx, other, 10*time.Second); err != nil {
-			return err
-		}
-		return stop()
+	begin := func() {
+		other.tell(Order{Do: DoResume})
+		t.flowing(other, 10*time.Second)
+		stop()
 	}
 	for range rounds {
-		if _, err := t.drain(ctx, other); err != nil {
-			return err
-		}
-		if err := t.turn(ctx, calm, &x, t.span(5*time.Second, 500*time.Millisecond)/time.Duration(rounds),
-			begin); err != nil {
-			return err
-		}
-		if err := resume(); err != nil {
-			return err
-		}
+		t.drain(other)
+		t.turn(calm, &x, t.span(5*time.Second, 500*time.Millisecond)/time.Duration(rounds), begin)
+		resume()
 	}
 	ratio := x.ratio()
 	t.row.Measured["others keep"] = ratio
@@ -196,85 +157,43 @@ func (t *Trial) beside(ctx context.Context, other *agent, stop, resume func() er
 	t.unfailed(x.all()...)
 	t.check("others go on", x.goesOn(), "nothing completes")
 	t.speed("others keep at least 95 %", ratio >= 0.95, "%.1f %%", 100*ratio)
-	return t.flowing(ctx, other, 10*time.Second)
+	t.flowing(other, 10*time.Second)
 }
 
-func stoppedClient(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixRandom, 2, 8)
-	if err != nil {
-		return err
-	}
+func stoppedClient(t *Trial) {
+	c := t.pair(MixRandom, 2, 8)
 	t.injected("clients stopped", 1)
 	var full *agent // takes no completions, so its rings fill; a stopped client has no more due than was in flight
-	return t.beside(ctx, c, func() (err error) {
-		if err := c.proc.Signal(syscall.SIGSTOP); err != nil {
-			return err
-		}
-		full, err = t.spawn(ctx, 0, Job{Role: RoleFiend, Name: fmt.Sprintf("cram%d", len(t.agents)), Kind: "cram",
+	t.beside(c, func() {
+		kit.Check(c.proc.Signal(syscall.SIGSTOP))
+		full = t.spawn(0, Job{Role: RoleHostile, Name: fmt.Sprintf("cram%d", len(t.agents)), Kind: "cram",
 			Peer: "host1", Service: "store", Seed: t.seed})
-		return err
-	}, func() error {
-		if err := c.proc.Signal(syscall.SIGCONT); err != nil {
-			return err
-		}
-		return t.crammed(ctx, full)
+	}, func() {
+		kit.Check(c.proc.Signal(syscall.SIGCONT))
+		t.tried("completions that nobody takes", full.last().Done)
 	})
 }
 
-// crammed ends a client that let its rings fill up.
-func (t *Trial) crammed(ctx context.Context, a *agent) error {
-	r, err := a.last(ctx)
-	if err == nil {
-		t.tried("completions that nobody takes", r.Done)
-	}
-	return err
-}
-
-func slowReceiver(ctx context.Context, t *Trial) error {
-	if _, err := t.serve(ctx, 1, "store"); err != nil {
-		return err
-	}
-	slow, err := t.serve(ctx, 1, "slow")
-	if err != nil {
-		return err
-	}
-	c, err := t.work(ctx, "slow", MixSmall, 2, 8)
-	if err != nil {
-		return err
-	}
-	if err := t.flowing(ctx, c, 5*time.Second); err != nil {
-		return err
-	}
+func slowReceiver(t *Trial) {
+	t.serve(1, "store")
+	slow := t.serve(1, "slow")
+	c := t.work("slow", MixSmall, 2, 8)
+	t.flowing(c, 5*time.Second)
 	t.injected("receivers stopped", 1)
-	return t.beside(ctx, c, func() error { return slow.proc.Signal(syscall.SIGSTOP) },
-		func() error { return slow.proc.Signal(syscall.SIGCONT) })
+	t.beside(c, func() { kit.Check(slow.proc.Signal(syscall.SIGSTOP)) },
+		func() { kit.Check(slow.proc.Signal(syscall.SIGCONT)) })
 }
 
-func daemonStopped(ctx context.Context, t *Trial) error {
-	c, err := t.atWork(ctx, MixRandom, 4)
-	if err != nil {
-		return err
-	}
+func daemonStopped(t *Trial) {
+	c := t.atWork(MixRandom, 4)
 	d := t.cluster.Daemon(1)
-	if err := d.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	if !sleep(ctx, t.span(10*time.Second, 2*time.Second)) {
-		return ctx.Err()
-	}
-	if err := d.Signal(syscall.SIGCONT); err != nil {
-		return err
-	}
+	kit.Check(d.Signal(syscall.SIGSTOP))
+	t.pause(t.span(10*time.Second, 2*time.Second))
+	kit.Check(d.Signal(syscall.SIGCONT))
 	t.injected("daemons stopped", 1)
 	at := time.Now()
-	if err := t.flowing(ctx, c, 10*time.Second); err != nil {
-		return err
-	}
+	t.flowing(c, 10*time.Second)
 	t.ms("work goes on after", time.Since(at))
-	w, err := t.measure(ctx, c, "after", t.span(time.Second, 500*time.Millisecond))
-	if err != nil {
-		return err
-	}
+	w := t.measure(c, "after", t.span(time.Second, 500*time.Millisecond))
 	t.unfailed(w)
-	return nil
 }

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"time"
 )
@@ -34,44 +33,31 @@ func adversaryScenarios() []Scenario {
 }
 
 // raw runs a raw client in host 0 and returns its report.
-func (t *Trial) raw(ctx context.Context, kind string, count int) (*Result, error) {
-	a, err := t.spawn(ctx, 0, Job{Role: RoleRaw, Name: kind, Kind: kind, Peer: "host1", Service: "store", Count: count,
+func (t *Trial) raw(kind string, count int) *Result {
+	a := t.spawn(0, Job{Role: RoleRaw, Name: kind, Kind: kind, Peer: "host1", Service: "store", Count: count,
 		Seed: t.seed})
-	if err != nil {
-		return nil, err
-	}
-	return a.retire(ctx)
+	return a.retire()
 }
 
 // rawBeside is raw beside a working client. It counts how the daemon answered operations.
-func (t *Trial) rawBeside(ctx context.Context, kind string, count int) (c *agent, r *Result, err error) {
-	if c, err = t.pair(ctx, MixRandom, 2, 8); err != nil {
-		return nil, nil, err
-	}
-	if r, err = t.raw(ctx, kind, count); err != nil {
-		return nil, nil, err
-	}
+func (t *Trial) rawBeside(kind string, count int) (c *agent, r *Result) {
+	c = t.pair(MixRandom, 2, 8)
+	r = t.raw(kind, count)
 	for k, n := range r.Types {
 		t.counted("answered "+k, n)
 	}
-	return c, r, nil
+	return c, r
 }
 
-func badKeys(ctx context.Context, t *Trial) error {
-	c, r, err := t.rawBeside(ctx, rawBounds, 0)
-	if err != nil {
-		return err
-	}
+func badKeys(t *Trial) {
+	c, r := t.rawBeside(rawBounds, 0)
 	t.injected("bad operations", r.Failed)
 	t.check("each bad operation gets its own error, good ones succeed", len(r.Wrong) == 0, "%v", r.Wrong)
-	return t.meanwhile(ctx, c)
+	t.meanwhile(c)
 }
 
-func guessing(ctx context.Context, t *Trial) error {
-	c, r, err := t.rawBeside(ctx, rawGuess, t.many(100000, 10000))
-	if err != nil {
-		return err
-	}
+func guessing(t *Trial) {
+	c, r := t.rawBeside(rawGuess, t.many(100000, 10000))
 	// a second may begin, and another end, within the time
 	rate, most := float64(r.Done)/r.Seconds, guessesMost*(r.Seconds+1)
 	t.injected("guesses", r.Done)
@@ -79,40 +65,21 @@ func guessing(ctx context.Context, t *Trial) error {
 	t.check("no guess is right", len(r.Wrong) == 0, "%v", r.Wrong)
 	t.check(fmt.Sprintf("at most %d a second are answered", guessesMost), float64(r.Done) <= most ||
 		r.Types["cut off"] > 0, "%d guesses were answered in %.2f s", r.Done, r.Seconds)
-	return t.meanwhile(ctx, c)
+	t.meanwhile(c)
 }
 
-func breaksRules(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixBulk, 2, 8)
-	if err != nil {
-		return err
-	}
-	was, err := t.status(ctx, 0)
-	if err != nil {
-		return err
-	}
+func breaksRules(t *Trial) {
+	c := t.pair(MixBulk, 2, 8)
+	was := t.status(0)
 	d := t.span(2*time.Second, 500*time.Millisecond)
-	before, err := t.measure(ctx, c, "before", d)
-	if err != nil {
-		return err
-	}
-	r, err := t.raw(ctx, rawScribble, 0)
-	if err != nil {
-		return err
-	}
-	meanwhile, err := t.mark(ctx, c, "meanwhile")
-	if err != nil {
-		return err
-	}
-	now, err := t.status(ctx, 0)
-	if err != nil {
-		return err
-	}
+	before := t.measure(c, "before", d)
+	r := t.raw(rawScribble, 0)
+	meanwhile := t.mark(c, "meanwhile")
+	now := t.status(0)
 	t.injected("rules broken", r.Done)
 	t.counted("clients evicted", now.Evictions-was.Evictions)
 	t.check("each client is evicted or kept as it should be", len(r.Wrong) == 0, "%v", r.Wrong)
 	t.agrees("evictions", now.Evictions-was.Evictions, r.Failed, 0)
 	t.unfailed(before, meanwhile)
 	t.row.Measured["others keep"] = meanwhile.rate() / max(before.rate(), 1)
-	return nil
 }

@@ -5,66 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
-	"os"
-	"os/signal"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
-	"multiedge/internal/config"
-	"multiedge/internal/daemon"
-	"multiedge/internal/lab"
-	"multiedge/internal/metrics"
 	"multiedge/linkdrv"
 )
 
 // TestMain is also what runs in the hosts of the tests' labs.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 3 {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		switch os.Args[1] {
-		case bench.CommandDaemon:
-			exit(serveDaemon(ctx, os.Args[2]))
-		case bench.CommandFault:
-			exit(WorkJSON(ctx, os.Args[2], os.Stdin, os.Stdout))
-		}
-	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		exit(err)
-	}
-	os.Exit(m.Run())
-}
-
-func exit(err error) {
-	if err != nil {
-		os.Stderr.WriteString(err.Error() + "\n")
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func serveDaemon(ctx context.Context, text string) error {
-	cfg, err := config.Parse([]byte(text), "test")
-	if err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", cfg.Name)
-	d, err := daemon.New(cfg, daemon.Options{Log: log})
-	if err != nil {
-		return err
-	}
-	h := metrics.Handler(d, "test")
-	if _, err := metrics.Serve(ctx, cfg.Metrics, h, log, func(error) {}); err != nil {
-		return err
-	}
-	return d.Run(ctx)
-}
+func TestMain(m *testing.M) { kit.Tests(m.Run) }
 
 // Faults of the network, one of a host and one of an adversary, each carried out from lab to verdict.
 func TestScenarios(t *testing.T) {
@@ -105,8 +57,7 @@ func writers(t *testing.T, f *File) {
 	t.Helper()
 	for name, write := range map[string]func(io.Writer) error{
 		"json": f.JSON, "csv": f.CSV, "markdown": f.Markdown, "html": func(w io.Writer) error {
-			return f.HTML(w,
-				"faults", nil)
+			return f.HTML(w, "faults", nil)
 		},
 		"table": func(w io.Writer) error { return TableRow(w, &f.Rows[0]) },
 	} {
@@ -132,10 +83,10 @@ func TestScenarioCanFail(t *testing.T) {
 	s := loss(0.01, 0, true)
 	s.Dead = time.Second
 	run := s.Run
-	s.Run = func(ctx context.Context, tr *Trial) error {
-		timer := time.AfterFunc(300*time.Millisecond, func() { tr.cutAll(true) })
+	s.Run = func(tr *Trial) {
+		timer := time.AfterFunc(300*time.Millisecond, func() { _ = kit.Try(func() { tr.cutAll(true) }) })
 		defer timer.Stop()
-		return run(ctx, tr)
+		run(tr)
 	}
 	r := runOne(context.Background(), &s, Options{Short: true, Seed: 6})
 	if r.Verdict != Fail || len(r.Reasons()) == 0 {

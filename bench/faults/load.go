@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -60,49 +59,35 @@ func (c *client) crowd(ctx context.Context, r *Result) func() {
 }
 
 // crowds has a process of host 0 open connections. It passes the result on while the process still holds them.
-func (t *Trial) crowds(ctx context.Context, kind string, n int, then func(*Result) error) error {
-	a, err := t.spawn(ctx, 0, Job{Role: RoleDial, Name: kind, Kind: kind, Peer: "host1", Service: "store", Count: n})
-	if err != nil {
-		return err
-	}
-	r, err := a.result(ctx)
-	if err != nil {
-		return err
-	}
+func (t *Trial) crowds(kind string, n int, then func(*Result)) {
+	a := t.spawn(0, Job{Role: RoleDial, Name: kind, Kind: kind, Peer: "host1", Service: "store", Count: n})
+	r := a.result()
 	t.injected("connections", r.Done)
 	t.row.Measured["connections per second"] = float64(r.Done) / max(r.Seconds, 1e-9)
 	t.ms("slowest connection", r.Slowest)
 	t.check("no connection fails", int(r.Done) == n && r.Failed == 0, "%d of %d, failed: %s", r.Done, n,
 		counts(r.Types))
-	err = then(r)
-	_, quitErr := a.quit()
-	return errors.Join(err, quitErr)
+	then(r)
+	a.quit()
 }
 
-func holding(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixSmall, 2, 8)
-	if err != nil {
-		return err
-	}
-	before, err := t.status(ctx, 1)
-	if err != nil {
-		return err
-	}
+func holding(t *Trial) {
+	c := t.pair(MixSmall, 2, 8)
+	before := t.status(1)
 	var was [2]uint64
 	for h := range was {
 		was[h] = resident(t.cluster.Daemon(h).Pid())
 	}
-	return t.crowds(ctx, dialHold, t.many(10000, 1000), func(r *Result) error {
+	t.crowds(dialHold, t.many(10000, 1000), func(r *Result) {
 		for h := range was {
 			per := (float64(resident(t.cluster.Daemon(h).Pid())) - float64(was[h])) / float64(max(r.Done, 1))
 			t.row.Measured[fmt.Sprintf("bytes per connection, host%d", h)] = per
 			t.check(fmt.Sprintf("memory per connection in host%d", h), per <= perConnMost, "%.0f bytes", per)
 		}
-		st, err := t.status(ctx, 1)
-		n := uint64(st.Connections - before.Connections)
+		n := uint64(t.status(1).Connections - before.Connections)
 		t.counted("connections at the peer", n)
 		t.agrees("connections at the peer", n, r.Done, 0)
-		return errors.Join(err, t.goesOn(ctx, c))
+		t.goesOn(c)
 	})
 }
 
@@ -110,40 +95,30 @@ func holding(ctx context.Context, t *Trial) error {
 const goesOnTime = 2 * time.Second
 
 // goesOn judges that a client works and that none of its operations has failed since its last window.
-func (t *Trial) goesOn(ctx context.Context, c *agent) error {
-	so, err := t.mark(ctx, c, "so far")
-	if err != nil {
-		return err
-	}
-	w, took, ok := t.until(ctx, c, "goes on", goesOnTime, func(w *Window) bool { return w.Ops > 0 })
+func (t *Trial) goesOn(c *agent) {
+	so := t.mark(c, "so far")
+	w, took, ok := t.until(c, "goes on", goesOnTime, func(w *Window) bool { return w.Ops > 0 })
 	t.unfailed(so, w)
 	t.check("the other client goes on", ok, "nothing completes for %v", took)
-	return nil
 }
 
-func cycling(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixSmall, 2, 8)
-	if err != nil {
-		return err
-	}
-	was, err := t.scrape(ctx, 1)
-	if err != nil {
-		return err
-	}
+func cycling(t *Trial) {
+	c := t.pair(MixSmall, 2, 8)
+	was := t.scrape(1)
 	var before [2]uint64
 	for h := range before {
 		before[h] = resident(t.cluster.Daemon(h).Pid())
 	}
-	return t.crowds(ctx, dialCycle, t.many(20000, 300), func(r *Result) error {
+	t.crowds(dialCycle, t.many(20000, 300), func(r *Result) {
 		for h, b := range before {
 			grown := int64(resident(t.cluster.Daemon(h).Pid())) - int64(b)
 			t.row.Measured[fmt.Sprintf("resident MiB grown, host%d", h)] = float64(grown) / (1 << 20)
 			t.check(fmt.Sprintf("memory of host%d does not grow", h), grown <= cycleMost, "%d bytes", grown)
 		}
-		m, err := t.scrape(ctx, 1)
+		m := t.scrape(1)
 		n := uint64(m["edge_connections_opened_total"] - was["edge_connections_opened_total"])
 		t.counted("connections opened at the peer", n)
 		t.agrees("connections opened at the peer", n, r.Done, 0)
-		return errors.Join(err, t.goesOn(ctx, c))
+		t.goesOn(c)
 	})
 }

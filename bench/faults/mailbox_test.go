@@ -2,10 +2,10 @@ package faults
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"testing"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 )
 
@@ -31,7 +31,7 @@ func TestMessagesAreJudged(t *testing.T) {
 		{"no immediate", []uint32{0}, func(c *edge.Completion, _ []byte) { c.HasImm = false }, "message 0 of"},
 	} {
 		var out bytes.Buffer
-		s := &server{w: &worker{out: json.NewEncoder(&out)}}
+		s := &server{w: &worker{Port: kit.NewPort("{}", strings.NewReader(""), &out)}}
 		l := &correspondence{script: newScript(3, "a-1")}
 		for _, n := range tc.come {
 			c, b := message(n)

@@ -1,14 +1,12 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"syscall"
 	"time"
 
-	"multiedge/bench"
-	"multiedge/internal/inspect"
+	"multiedge/bench/kit"
 	"multiedge/internal/lab"
 )
 
@@ -44,17 +42,14 @@ func messageScenarios() []Scenario {
 }
 
 // slowWire is slower than programs, so that at any moment buffers are posted or half full.
-func slowWire(s *bench.ClusterSpec) { s.Lab.MTU, s.Lab.Rates = 1500, []string{linkRate} }
+func slowWire(s *kit.ClusterSpec) { s.Lab.MTU, s.Lab.Rates = 1500, []string{linkRate} }
 
 // talking starts a server and two clients that send messages to it. One client sends to a shared queue.
-func (t *Trial) talking(ctx context.Context) (own, shared *agent, err error) {
-	if own, err = t.pair(ctx, MixMessages, talkConns, talkDepth); err != nil {
-		return nil, nil, err
-	}
-	if shared, err = t.work(ctx, "store", MixShared, talkConns, talkDepth); err != nil {
-		return nil, nil, err
-	}
-	return own, shared, t.flowing(ctx, shared, 10*time.Second)
+func (t *Trial) talking() (own, shared *agent) {
+	own = t.pair(MixMessages, talkConns, talkDepth)
+	shared = t.work("store", MixShared, talkConns, talkDepth)
+	t.flowing(shared, 10*time.Second)
+	return own, shared
 }
 
 // badWires lose and repeat frames, and hold some back until they count as lost.
@@ -62,110 +57,79 @@ var badWires = lab.Faults{Loss: 0.02, Dup: 0.05, Reorder: 0.1, ReorderBy: 50 * t
 
 // messagesUnder has clients send while something is done to the network, then finish what they have begun. It judges
 // that no operation failed.
-func (t *Trial) messagesUnder(ctx context.Context, during func(clients []*agent) error) (lab.Counters, error) {
-	own, shared, err := t.talking(ctx)
-	if err != nil {
-		return lab.Counters{}, err
-	}
-	if err := t.setFaults(badWires); err != nil {
-		return lab.Counters{}, err
-	}
-	b, err := t.count(ctx)
-	if err != nil {
-		return lab.Counters{}, err
-	}
+func (t *Trial) messagesUnder(during func(clients []*agent)) lab.Counters {
+	own, shared := t.talking()
+	t.setFaults(badWires)
+	b := t.count()
 	clients := []*agent{own, shared}
-	if err := during(clients); err != nil {
-		return lab.Counters{}, err
-	}
+	during(clients)
 	for _, c := range clients {
-		w, err := c.drain(ctx) // the faults are still injected
-		if err != nil {
-			return lab.Counters{}, err
-		}
+		w := c.drain() // the faults are still injected
 		t.judge(c, w)
 		t.unfailed(w)
 	}
-	d, l, err := t.since(ctx, b)
-	if err != nil {
-		return l, err
-	}
+	d, l := t.since(b)
 	t.injected("lost", l.Lost)
 	t.injected("duplicated", l.Duplicated)
 	t.injected("held back", l.Reordered)
 	t.tried("segments that came again", d["segments_duplicated"])
 	t.tried("sends that waited for a buffer", d["sends_waited"])
-	return l, t.setFaults(lab.Faults{})
+	t.setFaults(lab.Faults{})
+	return l
 }
 
 // talkOn judges that clients go on sending.
-func (t *Trial) talkOn(ctx context.Context, clients ...*agent) error {
+func (t *Trial) talkOn(clients ...*agent) {
 	for _, c := range clients {
-		if err := t.goesOn(ctx, c); err != nil {
-			return err
-		}
+		t.goesOn(c)
 	}
-	return nil
 }
 
-func messagesLost(ctx context.Context, t *Trial) error {
-	_, err := t.messagesUnder(ctx, func(clients []*agent) error {
-		if !sleep(ctx, t.span(4*time.Second, time.Second)) {
-			return ctx.Err()
-		}
-		return t.talkOn(ctx, clients...)
+func messagesLost(t *Trial) {
+	t.messagesUnder(func(clients []*agent) {
+		t.pause(t.span(4*time.Second, time.Second))
+		t.talkOn(clients...)
 	})
-	return err
 }
 
-func messagesCut(ctx context.Context, t *Trial) error {
-	l, err := t.messagesUnder(ctx, func(clients []*agent) error {
-		return t.cuts(ctx, func() error { return t.talkOn(ctx, clients...) })
-	})
-	if err == nil {
-		t.wasCut(l.Cut)
-	}
-	return err
+func messagesCut(t *Trial) {
+	l := t.messagesUnder(func(clients []*agent) { t.cuts(func() { t.talkOn(clients...) }) })
+	t.wasCut(l.Cut)
 }
 
 // buffers returns how many buffers of connections of host 1 are posted or being filled.
-func (t *Trial) buffers(ctx context.Context) (n uint64) {
-	all, _ := fetch[[]inspect.ConnStatus](ctx, t.cluster.Socket(1), "conn")
-	for _, c := range all {
+func (t *Trial) buffers() (n uint64) {
+	for _, c := range t.conns(1) {
 		n += uint64(c.Receives)
 	}
 	return n
 }
 
 // receiverKilled kills a process whose buffers messages are filling, and has its memory used by others.
-func receiverKilled(ctx context.Context, t *Trial) error {
-	own, shared, err := t.talking(ctx)
-	if err != nil {
-		return err
-	}
+func receiverKilled(t *Trial) {
+	own, shared := t.talking()
 	var posted uint64 // none at a moment in which messages have taken them all
-	t.event(ctx, goesOnTime, func() bool { posted = t.buffers(ctx); return posted > 0 })
+	t.event(goesOnTime, func() bool { posted = t.buffers(); return posted > 0 })
 	at := time.Now()
 	t.servers[0].kill()
 	t.tried("buffers posted, as its daemon counts", posted)
 	t.injected("receivers killed", 1)
-	t.unpinned(ctx, 1)
+	t.unpinned(1)
 	for _, c := range []*agent{own, shared} {
-		w, _, ok := t.until(ctx, c, "killed", 2*time.Second, func(w *Window) bool { return total(w.Errors) > 0 })
+		w, _, ok := t.until(c, "killed", 2*time.Second, func(w *Window) bool { return total(w.Errors) > 0 })
 		t.ms("sender told after", w.FirstError.Sub(at))
 		t.counted("sends that failed", total(w.Errors))
 		t.check("sends fail with a typed error", ok && w.Errors["untyped"] == 0, "%s", counts(w.Errors))
 	}
-	return t.reuse(ctx)
+	t.reuse()
 }
 
 // promised stops a client whose connections share a queue, at a moment when the queue has promised them buffers that
 // they do not use. It also stops another client that shares the queue.
-func (t *Trial) promised(ctx context.Context, c, other *agent) error {
-	signal := func(s syscall.Signal) error { return errors.Join(other.proc.Signal(s), c.proc.Signal(s)) }
+func (t *Trial) promised(c, other *agent) {
+	signal := func(s syscall.Signal) { kit.Check(errors.Join(other.proc.Signal(s), c.proc.Signal(s))) }
 	credit := func() (n int) {
-		all, _ := fetch[[]inspect.ConnStatus](ctx, t.cluster.Socket(0), "conn")
-		for _, s := range all {
+		for _, s := range t.conns(0) {
 			if int(s.PID) == c.proc.Pid() {
 				n += s.Credit
 			}
@@ -173,96 +137,63 @@ func (t *Trial) promised(ctx context.Context, c, other *agent) error {
 		return n
 	}
 	for range 50 {
-		if err := signal(syscall.SIGSTOP); err != nil {
-			return err
-		}
-		if _, ok := t.event(ctx, 30*time.Millisecond, func() bool { return credit() > 0 }); ok {
+		signal(syscall.SIGSTOP)
+		if _, ok := t.event(30*time.Millisecond, func() bool { return credit() > 0 }); ok {
 			t.injected("buffers promised to killed senders", uint64(credit()))
-			return nil
+			return
 		}
-		if err := signal(syscall.SIGCONT); err != nil {
-			return err
-		}
+		signal(syscall.SIGCONT)
 	}
-	return errors.New("no buffer stays promised to a client that is stopped")
+	kit.Check(errors.New("no buffer stays promised to a client that is stopped"))
 }
 
 // senderKilled kills a client with half-sent messages, and a client to which a queue has promised buffers. A third
 // client sends to the queue afterwards.
-func senderKilled(ctx context.Context, t *Trial) error {
-	own, shared, err := t.talking(ctx)
-	if err != nil {
-		return err
-	}
-	other, err := t.work(ctx, "store", MixShared, talkConns, talkDepth)
-	if err != nil {
-		return err
-	}
-	if err := t.flowing(ctx, other, 10*time.Second); err != nil {
-		return err
-	}
+func senderKilled(t *Trial) {
+	own, shared := t.talking()
+	other := t.work("store", MixShared, talkConns, talkDepth)
+	t.flowing(other, 10*time.Second)
 	server, many := t.servers[0], 0
 	for range t.many(6, 2) {
 		own.kill()
-		if err := t.promised(ctx, shared, other); err != nil {
-			return err
-		}
+		t.promised(shared, other)
 		shared.kill()
-		if err := other.proc.Signal(syscall.SIGCONT); err != nil {
-			return err
-		}
+		kit.Check(other.proc.Signal(syscall.SIGCONT))
 		t.injected("senders killed", 2)
 		many += 2 * talkConns
-		took, ok := t.event(ctx, 2*time.Second, func() bool { return len(server.endings()) >= many })
+		took, ok := t.event(2*time.Second, func() bool { return len(server.endings()) >= many })
 		t.ms("buffers are back after", took)
 		t.check("the receiver is told, and has its buffers back", ok, "of %d of %d connections after %v",
 			len(server.endings()), many, took)
 		for _, dead := range []*agent{own, shared} {
-			if err := server.tell(Order{Do: DoForget, Name: dead.job.Name}); err != nil {
-				return err
-			}
+			server.tell(Order{Do: DoForget, Name: dead.job.Name})
 		}
-		if err := t.goesOn(ctx, other); err != nil {
-			return err
-		}
-		if own, err = t.work(ctx, "store", MixMessages, talkConns, talkDepth); err != nil {
-			return err
-		}
-		if shared, err = t.work(ctx, "store", MixShared, talkConns, talkDepth); err != nil {
-			return err
-		}
+		t.goesOn(other)
+		own = t.work("store", MixMessages, talkConns, talkDepth)
+		shared = t.work("store", MixShared, talkConns, talkDepth)
 		for _, c := range []*agent{own, shared} {
-			if err := t.flowing(ctx, c, 10*time.Second); err != nil {
-				return err
-			}
+			t.flowing(c, 10*time.Second)
 		}
 	}
-	return t.talkOn(ctx, own, shared, other)
+	t.talkOn(own, shared, other)
 }
 
 // messagesRestarted kills the receivers' daemon, then that of the senders, and starts each again.
-func messagesRestarted(ctx context.Context, t *Trial) error {
-	own, shared, err := t.talking(ctx)
-	if err != nil {
-		return err
-	}
+func messagesRestarted(t *Trial) {
+	own, shared := t.talking()
 	for _, kill := range []struct {
 		host int
 		want string
 	}{{1, "peer-down"}, {0, "daemon-down"}} {
 		for _, c := range []*agent{own, shared} {
-			if _, err := t.mark(ctx, c, "before"); err != nil {
-				return err
-			}
+			t.mark(c, "before")
 		}
 		t.killDaemon(kill.host)
 		t.injected("daemons killed", 1)
-		if err := t.cluster.StartDaemon(ctx, kill.host); err != nil {
-			return err
-		}
+		kit.Check(t.cluster.StartDaemon(t.ctx, kill.host))
 		back := time.Now()
 		for _, c := range []*agent{own, shared} {
-			w, _, ok := t.until(ctx, c, "after", 10*time.Second,
+			w, _, ok := t.until(c, "after", 10*time.Second,
 				func(w *Window) bool { return w.Reconnects >= talkConns && w.Ops > 0 })
 			t.counted("sends that failed", total(w.Errors))
 			t.check(fmt.Sprintf("sends fail with %s, then clients send again", kill.want),
@@ -271,5 +202,5 @@ func messagesRestarted(ctx context.Context, t *Trial) error {
 		}
 		t.ms("all send again after", time.Since(back))
 	}
-	return t.talkOn(ctx, own, shared)
+	t.talkOn(own, shared)
 }

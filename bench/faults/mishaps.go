@@ -1,10 +1,10 @@
 package faults
 
 import (
-	"context"
 	"syscall"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/internal/lab"
 )
 
@@ -14,7 +14,7 @@ type mishap struct {
 	least, most time.Duration // how long it lasts
 	restarts    bool          // a daemon
 	mute        bool          // clients do not answer meanwhile
-	do, undo    func(ctx context.Context, s *soak) error
+	do, undo    func(s *soak)
 }
 
 // mishaps are the faults from which a soak chooses. The faults of wires are drawn anew each time.
@@ -25,26 +25,15 @@ var mishaps = []mishap{
 	{name: "cut link", least: 500 * time.Millisecond, most: 3 * time.Second, do: cutLink, undo: healLinks},
 	{name: "cut in one direction", least: 500 * time.Millisecond, most: 3 * time.Second, do: cutOneWay,
 		undo: healLinks},
-	{name: "all links cut", least: 300 * time.Millisecond, most: 2 * time.Second, do: func(_ context.Context,
-		s *soak) error {
-		return s.cutAll(true)
-	}, undo: healLinks},
+	{name: "all links cut", least: 300 * time.Millisecond, most: 2 * time.Second, do: cutLinks, undo: healLinks},
 	{name: "all links cut beyond the dead time", least: soakDead + time.Second, most: soakDead + 2*time.Second,
-		do: func(_ context.Context, s *soak) error { return s.cutAll(true) }, undo: healLinks},
-	{name: "NIC down", least: 300 * time.Millisecond, most: 2 * time.Second, do: func(_ context.Context,
-		s *soak) error {
-		return s.link(1).SetDown(0)
-	}, undo: func(_ context.Context,
-		s *soak) error {
-		return s.link(1).SetUp(0)
-	}},
-	{name: "NIC deleted", least: 300 * time.Millisecond, most: 2 * time.Second, do: func(_ context.Context,
-		s *soak) error {
-		return s.link(1).Delete(1)
-	}, undo: func(_ context.Context,
-		s *soak) error {
-		return s.link(1).Recreate(1)
-	}},
+		do: cutLinks, undo: healLinks},
+	{name: "NIC down", least: 300 * time.Millisecond, most: 2 * time.Second,
+		do:   func(s *soak) { kit.Check(s.link(1).SetDown(0)) },
+		undo: func(s *soak) { kit.Check(s.link(1).SetUp(0)) }},
+	{name: "NIC deleted", least: 300 * time.Millisecond, most: 2 * time.Second,
+		do:   func(s *soak) { kit.Check(s.link(1).Delete(1)) },
+		undo: func(s *soak) { kit.Check(s.link(1).Recreate(1)) }},
 	{name: "client stopped", least: 300 * time.Millisecond, most: 2 * time.Second, mute: true,
 		do: signalClient(syscall.SIGSTOP), undo: signalClient(syscall.SIGCONT)},
 	{name: "client killed", least: 100 * time.Millisecond, most: 300 * time.Millisecond, mute: true, do: killClient,
@@ -69,62 +58,49 @@ func (s *soak) mix() lab.Faults {
 	return f
 }
 
-func faultyWire(_ context.Context, s *soak) error { return s.link(s.rng.IntN(2)).SetFaults(s.mix()) }
+func faultyWire(s *soak) { s.setFaultsOf(s.rng.IntN(2), s.mix()) }
 
-func faultyWires(_ context.Context, s *soak) error {
+func faultyWires(s *soak) {
 	for i := range 2 {
-		if err := s.link(i).SetFaults(s.mix()); err != nil {
-			return err
-		}
+		s.setFaultsOf(i, s.mix())
 	}
-	return nil
 }
 
-func narrowWire(_ context.Context, s *soak) error {
-	return s.link(s.rng.IntN(2)).SetFaults(lab.Faults{Longest: 1500})
-}
+func narrowWire(s *soak) { s.setFaultsOf(s.rng.IntN(2), lab.Faults{Longest: 1500}) }
 
-func cleanWire(_ context.Context, s *soak) error { return s.setFaults(lab.Faults{}) }
+func cleanWire(s *soak) { s.setFaults(lab.Faults{}) }
 
-func cutLink(_ context.Context, s *soak) error { return s.link(s.rng.IntN(2)).Cut(true) }
+func cutLink(s *soak) { kit.Check(s.link(s.rng.IntN(2)).Cut(true)) }
 
-func cutOneWay(_ context.Context, s *soak) error {
-	return s.link(s.rng.IntN(2)).CutTowards(s.rng.IntN(2), true)
-}
+func cutOneWay(s *soak) { kit.Check(s.link(s.rng.IntN(2)).CutTowards(s.rng.IntN(2), true)) }
 
-func healLinks(_ context.Context, s *soak) error { return s.cutAll(false) }
+func cutLinks(s *soak) { s.cutAll(true) }
 
-func signalClient(sig syscall.Signal) func(context.Context, *soak) error {
-	return func(_ context.Context, s *soak) error { return s.forward.proc.Signal(sig) }
+func healLinks(s *soak) { s.cutAll(false) }
+
+func signalClient(sig syscall.Signal) func(*soak) {
+	return func(s *soak) { kit.Check(s.forward.proc.Signal(sig)) }
 }
 
 const unpinLongest = "memory of a killed client unpinned after ms, at most"
 
 // killClient kills the client of host 0 with operations in flight. Nobody can claim any more what it wrote last.
-func killClient(ctx context.Context, s *soak) error {
-	if err := s.verify(ctx); err != nil { // the claims that it has handed in so far
-		return err
-	}
+func killClient(s *soak) {
+	s.verify() // the claims that it has handed in so far
 	s.forward.kill()
-	took, ok := s.event(ctx, unpinTime, func() bool {
-		st, err := s.status(ctx, 0)
-		return err == nil && st.PinnedBytes <= s.backPinned(ctx) // which changes, when its connections come and go
+	took, ok := s.event(unpinTime, func() bool {
+		return s.status(0).PinnedBytes <= s.backPinned() // which changes, when its connections come and go
 	})
 	if !ok {
 		s.row.U[2].fail("memory of a killed client is pinned after %v", took)
 	}
 	s.row.Measured[unpinLongest] = max(s.row.Measured[unpinLongest], float64(took.Microseconds())/1e3)
-	return nil
 }
 
 // backPinned returns the bytes that the server of host 0 has pinned there.
-func (s *soak) backPinned(ctx context.Context) uint64 {
-	regions, err := s.regions(ctx, 0)
-	if err != nil {
-		return 0
-	}
+func (s *soak) backPinned() uint64 {
 	sum := uint64(0)
-	for _, r := range regions {
+	for _, r := range s.regions(0) {
 		if int(r.PID) != s.forward.proc.Pid() {
 			sum += uint64(r.Bytes)
 		}
@@ -132,36 +108,26 @@ func (s *soak) backPinned(ctx context.Context) uint64 {
 	return sum
 }
 
-func newClient(ctx context.Context, s *soak) (err error) {
+func newClient(s *soak) {
 	for _, server := range s.servers {
 		if server.job.Service == "store" {
-			if err := server.tell(Order{Do: DoForget, Name: s.forward.job.Name}); err != nil {
-				return err
-			}
+			server.tell(Order{Do: DoForget, Name: s.forward.job.Name})
 		}
 	}
-	s.forward, err = s.work(ctx, "store", MixRandom, 2, 8)
-	return err
+	s.forward = s.work("store", MixRandom, 2, 8)
 }
 
-func killOneDaemon(_ context.Context, s *soak) error {
-	h := s.rng.IntN(2)
-	s.killDaemon(h)
-	return nil
-}
+func killOneDaemon(s *soak) { s.killDaemon(s.rng.IntN(2)) }
 
-func startDaemons(ctx context.Context, s *soak) error {
+func startDaemons(s *soak) {
 	for h := range 2 {
 		if !s.cluster.Daemon(h).HasEnded() {
 			continue
 		}
-		if err := s.cluster.StartDaemon(ctx, h); err != nil {
-			return err
-		}
+		s.startDaemon(h)
 		s.starts[h]++
-		if _, err := s.settled(ctx, h); err != nil && ctx.Err() != nil {
-			return err
-		}
+		_ = kit.Try(func() { s.settled(h) }) // it may be at work all the while
+		kit.Check(s.ctx.Err())
 	}
-	return s.flowing(ctx, s.forward, 10*time.Second)
+	s.flowing(s.forward, 10*time.Second)
 }

@@ -1,11 +1,10 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
 	"multiedge/internal/lab"
 )
 
@@ -13,7 +12,7 @@ import (
 // that, so the fault, not the machine, decides.
 const shapedRate = "1gbit"
 
-func shaped(s *bench.ClusterSpec) { s.Lab.Rates = []string{shapedRate} }
+func shaped(s *kit.ClusterSpec) { s.Lab.Rates = []string{shapedRate} }
 
 // before holds the counts at the start of an injection.
 type before struct {
@@ -21,24 +20,19 @@ type before struct {
 	lab     lab.Counters
 }
 
-func (t *Trial) count(ctx context.Context) (before, error) {
-	d, err := t.daemonCounters(ctx)
-	if err != nil {
-		return before{}, err
-	}
-	l, err := t.labCounters()
-	return before{d, l}, err
+func (t *Trial) count() before {
+	return before{t.daemonCounters(), t.labCounters()}
 }
 
 // quiet waits until everything on the wires has arrived: the counts of frames that wires received and daemons sent no
 // longer change.
-func (t *Trial) quiet(ctx context.Context) {
-	last, _ := t.labCounters()
-	t.event(ctx, 2*time.Second, func() bool {
-		if !sleep(ctx, 40*time.Millisecond) {
+func (t *Trial) quiet() {
+	last := t.labCounters()
+	t.event(2*time.Second, func() bool {
+		if !sleep(t.ctx, 40*time.Millisecond) {
 			return true
 		}
-		now, _ := t.labCounters()
+		now := t.labCounters()
 		still := now.Received-last.Received <= 1
 		last = now
 		return still
@@ -48,24 +42,19 @@ func (t *Trial) quiet(ctx context.Context) {
 // since returns what daemons and wires counted since b. It judges that every frame is accounted for: frames sent and
 // not received since the daemons started equal the frames that the wires took away. It does not count from b on, since
 // the counters of two working hosts cannot be read at one moment.
-func (t *Trial) since(ctx context.Context, b before) (d map[string]uint64, l lab.Counters, err error) {
-	t.quiet(ctx)
-	now, err := t.count(ctx)
-	if err != nil {
-		return nil, l, err
-	}
+func (t *Trial) since(b before) (d map[string]uint64, l lab.Counters) {
+	t.quiet()
+	now := t.count()
 	all, w := now.daemons, now.lab
 	taken := w.Lost + w.Cut + w.Overflow + w.Missed + all["kernel_dropped"] + all["send_discards"]
 	missing := all["frames_sent"] + w.Duplicated - min(all["frames_received"], all["frames_sent"]+w.Duplicated)
 	t.counted("frames that did not arrive", missing)
 	t.agrees("frames that did not arrive", missing, taken, 32+taken/100+w.Outer)
-	return less(now.daemons, b.daemons), now.lab.Less(b.lab), nil
+	return less(now.daemons, b.daemons), now.lab.Less(b.lab)
 }
 
 // everywhere injects the same faults on every link.
-func everywhere(f lab.Faults) func(*Trial) error {
-	return func(t *Trial) error { return t.setFaults(f) }
-}
+func everywhere(f lab.Faults) func(*Trial) { return func(t *Trial) { t.setFaults(f) } }
 
 // under compares what a client does with and without faults on every link.
 type under struct {
@@ -76,52 +65,33 @@ type under struct {
 
 // under injects faults beside a client of its own for a time d in all: in one turn, or in several where goodput is
 // judged.
-func (t *Trial) under(ctx context.Context, mix string, conns, depth int, inject func(*Trial) error, d time.Duration,
-	rounds int) (*under, error) {
-	c, err := t.pair(ctx, mix, conns, depth)
-	if err != nil {
-		return nil, err
-	}
+func (t *Trial) under(mix string, conns, depth int, inject func(*Trial), d time.Duration, rounds int) *under {
+	c := t.pair(mix, conns, depth)
 	u := under{base: map[string]uint64{}}
-	begin, err := t.count(ctx)
+	begin := t.count()
 	for i := range rounds {
-		var was, now before
-		if was, err = t.count(ctx); err != nil {
-			return nil, err
-		}
-		err = t.turn(ctx, c, &u.turns, d/time.Duration(rounds), func() error {
-			if now, err = t.count(ctx); err != nil {
-				return err
-			}
-			for k, n := range less(now.daemons, was.daemons) {
+		was := t.count()
+		t.turn(c, &u.turns, d/time.Duration(rounds), func() {
+			for k, n := range less(t.count().daemons, was.daemons) {
 				u.base[k] += n
 			}
-			return inject(t)
+			inject(t)
 		})
-		if err == nil && i < rounds-1 {
-			if err = t.setFaults(lab.Faults{}); err == nil && !sleep(ctx, healTime) {
-				err = ctx.Err()
-			}
-		}
-		if err != nil {
-			return nil, err
+		if i < rounds-1 {
+			t.setFaults(lab.Faults{})
+			t.pause(healTime)
 		}
 	}
-	rest, err := t.drain(ctx, c) // the fault is still injected: operations in flight must end under it
-	if err != nil {
-		return nil, err
-	}
+	rest := t.drain(c) // the fault is still injected: operations in flight must end under it
 	t.unfailed(append(u.all(), rest)...)
-	all, wires, err := t.since(ctx, begin)
-	if err != nil {
-		return nil, err
-	}
+	all, wires := t.since(begin)
 	u.did, u.wires = less(all, u.base), wires
 	t.row.Measured["clean Gbit/s"] = u.cleanRate() * 8 / 1e9
 	t.row.Measured["goodput ratio"] = u.ratio()
 	t.ms("stall", u.stall())
 	t.ms("p99", u.p99())
-	return &u, t.setFaults(lab.Faults{})
+	t.setFaults(lab.Faults{})
+	return &u
 }
 
 // healTime is the pause after faults have ended and before a client's clean goodput is measured. Lost frames are sent
@@ -159,16 +129,13 @@ func loss(p float64, burst int, short bool) Scenario {
 		criteria += fmt.Sprintf("; goodput is at least %.0f %% of that without loss", 100*f)
 	}
 	return Scenario{Name: name, Group: Network, Criteria: criteria, Short: short, Set: shaped,
-		Run: func(ctx context.Context, t *Trial) error {
+		Run: func(t *Trial) {
 			rounds := 1
 			if burst <= 1 && lossFloor(p) > 0 {
 				rounds = t.many(turnsJudged, 1)
 			}
-			u, err := t.under(ctx, MixBulk, 2, 8, everywhere(lab.Faults{Loss: p, Burst: burst}),
+			u := t.under(MixBulk, 2, 8, everywhere(lab.Faults{Loss: p, Burst: burst}),
 				t.span(3*time.Second, 500*time.Millisecond), rounds)
-			if err != nil {
-				return err
-			}
 			t.injected("lost", u.wires.Lost)
 			t.counted("judged lost", u.did["frames_lost"])
 			t.counted("spurious", u.did["spurious_losses"])
@@ -181,25 +148,20 @@ func loss(p float64, burst int, short bool) Scenario {
 				t.row.U[3].fail("%d frames were judged lost and never acknowledged, the wire lost %d", real,
 					u.wires.Lost)
 			}
-			return nil
 		}}
 }
 
 // duplication delivers a share of frames twice.
 func duplication(p float64, short bool) Scenario {
 	return Scenario{Name: fmt.Sprintf("duplication %g %%", 100*p), Group: Network,
-		Criteria: "the daemons count as many duplicates as were injected", Short: short, Run: func(ctx context.Context,
-			t *Trial) error {
-			u, err := t.under(ctx, MixRandom, 2, 8, everywhere(lab.Faults{Dup: p}),
+		Criteria: "the daemons count as many duplicates as were injected", Short: short, Run: func(
+			t *Trial) {
+			u := t.under(MixRandom, 2, 8, everywhere(lab.Faults{Dup: p}),
 				t.span(2*time.Second, 400*time.Millisecond), 1)
-			if err != nil {
-				return err
-			}
 			t.injected("duplicated", u.wires.Duplicated)
 			t.counted("duplicates", u.did["frames_duplicated"])
 			t.agrees("duplicates", u.did["frames_duplicated"], u.wires.Duplicated,
 				setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"])
-			return nil
 		}}
 }
 
@@ -211,12 +173,9 @@ func corruption(p float64, short bool) Scenario {
 	return Scenario{Name: fmt.Sprintf("corruption %g %%", 100*p), Group: Network,
 		Criteria: "no byte is wrong; the daemons reject as many frames as were corrupted; connections stay up",
 		Short:    short,
-		Run: func(ctx context.Context, t *Trial) error {
-			u, err := t.under(ctx, MixRandom, 2, 8, everywhere(lab.Faults{Corrupt: p}),
+		Run: func(t *Trial) {
+			u := t.under(MixRandom, 2, 8, everywhere(lab.Faults{Corrupt: p}),
 				t.span(2*time.Second, 400*time.Millisecond), 1)
-			if err != nil {
-				return err
-			}
 			t.injected("corrupted", u.wires.Corrupted)
 			// A sealed frame whose packet number was changed to one that was seen is turned away as a duplicate, one
 			// with another session's number as unknown.
@@ -224,7 +183,6 @@ func corruption(p float64, short bool) Scenario {
 			t.counted("rejected", turned)
 			t.agrees("rejected", turned, u.wires.Corrupted,
 				setupFrames+u.wires.Missed+u.wires.Overflow+u.did["kernel_dropped"]+u.wires.Outer)
-			return nil
 		}}
 }
 
@@ -232,16 +190,13 @@ func corruption(p float64, short bool) Scenario {
 const spuriousMost = 0.02
 
 // reordering holds frames back, or gives two links different delays.
-func reordering(name string, short bool, set func(*bench.ClusterSpec), inject func(t *Trial) error,
+func reordering(name string, short bool, set func(*kit.ClusterSpec), inject func(t *Trial),
 	held func(u *under) uint64) Scenario {
 	return Scenario{Name: name, Group: Network,
 		Criteria: "no frame is wrongly dropped as a replay; spurious retransmissions are at most 2 % of frames",
 		Short:    short, Set: set,
-		Run: func(ctx context.Context, t *Trial) error {
-			u, err := t.under(ctx, MixBulk, 2, 8, inject, t.span(3*time.Second, 600*time.Millisecond), 1)
-			if err != nil {
-				return err
-			}
+		Run: func(t *Trial) {
+			u := t.under(MixBulk, 2, 8, inject, t.span(3*time.Second, 600*time.Millisecond), 1)
 			t.injected("held back", held(u))
 			t.counted("out of sequence", u.did["frames_reordered"])
 			share := float64(u.did["spurious_losses"]) / float64(max(u.did["data_frames_sent"], 1))
@@ -249,6 +204,5 @@ func reordering(name string, short bool, set func(*bench.ClusterSpec), inject fu
 			t.check("no frame is wrongly dropped as a replay", u.did["frames_duplicated"] == 0,
 				"%d frames dropped as seen before", u.did["frames_duplicated"])
 			t.check("spurious retransmissions at most 2 %", share <= spuriousMost, "%.2f %%", 100*share)
-			return nil
 		}}
 }

@@ -1,10 +1,9 @@
 package faults
 
 import (
-	"context"
-	"fmt"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/internal/lab"
 )
 
@@ -13,60 +12,43 @@ func nic(name string, short bool, do, undo func(l *lab.Link) error, down bool) S
 	return Scenario{
 		Name: name, Group: Host, Criteria: "the daemon follows the change within 2 s; connections stay up",
 		Short: short, Set: twoLinks,
-		Run: func(ctx context.Context, t *Trial) error {
-			c, err := t.atWork(ctx, MixBulk, 2)
-			if err != nil {
-				return err
-			}
+		Run: func(t *Trial) {
+			c := t.atWork(MixBulk, 2)
 			l := t.cluster.Lab().Link(1)
 			lines := t.logged("msg=\"link ")
-			if err := do(l); err != nil {
-				return err
-			}
+			kit.Check(do(l))
 			t.injected("changes of an interface", 1)
 			if down {
-				took, ok := t.event(ctx, rejoinTime, func() bool { up, err := t.up(ctx, 1); return err == nil && !up })
+				took, ok := t.event(rejoinTime, func() bool { return !t.up(1) })
 				t.ms("noticed after", took)
 				t.check("noticed within 2 s", ok, "the daemon still shows the link up after %v", took)
 			}
-			without, err := t.measure(ctx, c, "without", t.span(time.Second, 300*time.Millisecond))
-			if err != nil {
-				return err
-			}
+			without := t.measure(c, "without", t.span(time.Second, 300*time.Millisecond))
 			t.ms("stall", without.Stall)
 			if undo != nil {
-				if err := undo(l); err != nil {
-					return err
-				}
+				kit.Check(undo(l))
 			}
-			took, ok := t.usedAgain(ctx, 1)
+			took, ok := t.usedAgain(1)
 			t.ms("in use again", took)
 			t.check("in use within 2 s", ok, "not after %v", took)
-			after, err := t.measure(ctx, c, "after", t.span(time.Second, 300*time.Millisecond))
-			if err != nil {
-				return err
-			}
+			after := t.measure(c, "after", t.span(time.Second, 300*time.Millisecond))
 			t.unfailed(without, after)
 			lines = t.logged("msg=\"link ") - lines
 			t.counted("log lines about links", uint64(lines))
 			t.check("changes are logged", lines > 0, "no line")
-			return nil
 		},
 	}
 }
 
 // up asks host 0's daemon whether a link is in use.
-func (t *Trial) up(ctx context.Context, number int) (bool, error) {
-	links, err := t.links(ctx, 0)
-	if err != nil {
-		return false, err
-	}
-	for i := range links {
-		if links[i].Number == number {
-			return links[i].Up, nil
+func (t *Trial) up(number int) bool {
+	for _, l := range t.links(0) {
+		if l.Number == number {
+			return l.Up
 		}
 	}
-	return false, fmt.Errorf("link %d is unknown to the daemon", number)
+	kit.Fail("link %d is unknown to the daemon", number)
+	return false
 }
 
 func nicScenarios() []Scenario {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 )
@@ -18,65 +19,61 @@ import (
 // metricsAddress is where every daemon of a stage serves /metrics, inside its own host.
 const metricsAddress = "127.0.0.1:9469"
 
-// fetch asks a host's daemon over its control socket, as edgectl does.
-func fetch[T any](ctx context.Context, socket, what string) (out T, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// ask asks a host's daemon over its control socket, as edgectl does.
+func ask[T any](s *Stage, host int, what string) (out T) {
+	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
-	body, err := ipc.Ask(ctx, socket, ipc.Message{Kind: ipc.KindStatus, What: what})
-	if err == nil {
-		err = json.Unmarshal(body, &out)
-	}
-	return out, err
+	body := kit.Get(ipc.Ask(ctx, s.cluster.Socket(host), ipc.Message{Kind: ipc.KindStatus, What: what}))
+	kit.Check(json.Unmarshal(body, &out))
+	return out
 }
 
 // status returns the status of a host's daemon.
-func (s *Stage) status(ctx context.Context, host int) (inspect.Status, error) {
-	return fetch[inspect.Status](ctx, s.cluster.Socket(host), "status")
-}
+func (s *Stage) status(host int) inspect.Status { return ask[inspect.Status](s, host, "status") }
 
 // security returns the security of host 0's daemon. A daemon that reports none speaks plaintext.
-func (s *Stage) security(ctx context.Context) string {
-	m, err := fetch[map[string]any](ctx, s.cluster.Socket(0), "status")
-	if word, ok := m["security"].(string); err == nil && ok {
+func (s *Stage) security() string {
+	if word, ok := ask[map[string]any](s, 0, "status")["security"].(string); ok {
 		return word
 	}
 	return "plaintext"
 }
 
-func (s *Stage) peers(ctx context.Context, host int) ([]inspect.PeerStatus, error) {
-	return fetch[[]inspect.PeerStatus](ctx, s.cluster.Socket(host), "peer")
+func (s *Stage) peers(host int) []inspect.PeerStatus {
+	return ask[[]inspect.PeerStatus](s, host, "peer")
 }
 
-func (s *Stage) links(ctx context.Context, host int) ([]inspect.LinkStatus, error) {
-	return fetch[[]inspect.LinkStatus](ctx, s.cluster.Socket(host), "link")
+func (s *Stage) links(host int) []inspect.LinkStatus {
+	return ask[[]inspect.LinkStatus](s, host, "link")
 }
 
-func (s *Stage) regions(ctx context.Context, host int) ([]inspect.RegionStatus, error) {
-	return fetch[[]inspect.RegionStatus](ctx, s.cluster.Socket(host), "region")
+func (s *Stage) regions(host int) []inspect.RegionStatus {
+	return ask[[]inspect.RegionStatus](s, host, "region")
+}
+
+func (s *Stage) conns(host int) []inspect.ConnStatus {
+	return ask[[]inspect.ConnStatus](s, host, "conn")
 }
 
 // path returns what a host's daemon reports of the path of a link to a peer, or nil if there is none.
-func (s *Stage) path(ctx context.Context, host int, link, peer string) (*inspect.PathStatus, error) {
-	peers, err := s.peers(ctx, host)
-	if err != nil {
-		return nil, err
-	}
+func (s *Stage) path(host int, link, peer string) *inspect.PathStatus {
+	peers := s.peers(host)
 	for i := range peers {
 		for j := range peers[i].Paths {
 			if p := &peers[i].Paths[j]; peers[i].Name == peer && p.Link == link {
-				return p, nil
+				return p
 			}
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // allGood reports whether both hosts use both of two links to each other, and ok holds for each path.
-func (s *Stage) allGood(ctx context.Context, ok func(link int, p *inspect.PathStatus) bool) bool {
+func (s *Stage) allGood(ok func(link int, p *inspect.PathStatus) bool) bool {
 	for h := range 2 {
 		for link := range 2 {
-			p, err := s.path(ctx, h, fmt.Sprintf("edge%d", link), s.cluster.Lab().Host(1-h).Name())
-			if err != nil || p == nil || p.State != "good" || !ok(link, p) {
+			p := s.path(h, fmt.Sprintf("edge%d", link), s.cluster.Lab().Host(1-h).Name())
+			if p == nil || p.State != "good" || !ok(link, p) {
 				return false
 			}
 		}
@@ -85,8 +82,8 @@ func (s *Stage) allGood(ctx context.Context, ok func(link int, p *inspect.PathSt
 }
 
 // scrape reads a host's /metrics: the sum of each metric over its labels, by name.
-func (s *Stage) scrape(ctx context.Context, host int) (map[string]float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+func (s *Stage) scrape(host int) map[string]float64 {
+	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	h := s.cluster.Lab().Host(host)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true,
@@ -97,17 +94,11 @@ func (s *Stage) scrape(ctx context.Context, host int) (map[string]float64, error
 			})
 			return c, err
 		}}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
+	req := kit.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddress+"/metrics", nil))
+	resp := kit.Get(client.Do(req))
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("/metrics: %s", resp.Status)
+		kit.Fail("/metrics: %s", resp.Status)
 	}
 	out := map[string]float64{}
 	sc := bufio.NewScanner(resp.Body)
@@ -117,7 +108,8 @@ func (s *Stage) scrape(ctx context.Context, host int) (map[string]float64, error
 			out[name] += value
 		}
 	}
-	return out, sc.Err()
+	kit.Check(sc.Err())
+	return out
 }
 
 // sample reads one line of the exposition format.

@@ -98,7 +98,7 @@ func (f *File) Markdown(w io.Writer) error {
 		if r.Group != group {
 			group = r.Group
 			fmt.Fprintf(&b, "\n| %s | forms | passes when | injected | counted and measured | verdict | "+
-				"`edgebench faults --lab --only` |\n|---|---|---|---|---|---|---|\n", group)
+				"`edgefault --lab --only` |\n|---|---|---|---|---|---|---|\n", group)
 		}
 		seen := counts(r.Counted)
 		if m := figures(r.Measured); m != "" {

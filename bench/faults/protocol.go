@@ -2,7 +2,7 @@ package faults
 
 import "time"
 
-// Job is what a process of a scenario is to do. Lab hosts get it as JSON (bench.CommandFault).
+// Job is what a process of a scenario is to do. Lab hosts get it as JSON.
 type Job struct {
 	Role     string        `json:"role"` // one of the Role constants
 	Socket   string        `json:"socket"`
@@ -28,15 +28,15 @@ type Job struct {
 
 // Roles of processes.
 const (
-	RoleServer = "server" // offers memory and compares it with what clients claim
-	RoleClient = "client" // moves data and keeps the oracle
-	RoleRaw    = "raw"    // speaks the daemon's protocol by hand, to break its rules
-	RoleInject = "inject" // sends frames of its own making
-	RoleDial   = "dial"   // opens connections, one after another
-	RoleFiend  = "fiend"  // misbehaves as package hostile does, until told to drain
+	RoleServer  = "server"  // offers memory and compares it with what clients claim
+	RoleClient  = "client"  // moves data and keeps the oracle
+	RoleRaw     = "raw"     // speaks the daemon's protocol by hand, to break its rules
+	RoleInject  = "inject"  // sends frames of its own making
+	RoleDial    = "dial"    // opens connections, one after another
+	RoleHostile = "hostile" // misbehaves as package hostile does, until told to drain
 )
 
-// Order is what a process is told, one JSON line of its standard input. The end of the input is an order to quit.
+// Order is what a process is told.
 type Order struct {
 	Do   string `json:"do"` // one of the Do constants
 	Name string `json:"name,omitempty"`
@@ -57,11 +57,11 @@ const (
 	DoQuit   = "quit"
 )
 
-// Event is what a process reports, one JSON line of its standard output. One field is set.
+// Event is what a process reports. One field is set. The first three travel as those of kit.Event.
 type Event struct {
-	Started bool     `json:"started,omitempty"`
-	Note    string   `json:"note,omitempty"`
-	Error   string   `json:"error,omitempty"` // the process ends
+	Started bool     `json:"-"`
+	Note    string   `json:"-"`
+	Error   string   `json:"-"`               // the process ends
 	Wrong   string   `json:"wrong,omitempty"` // a server found what must never happen
 	Window  *Window  `json:"window,omitempty"`
 	Drained bool     `json:"drained,omitempty"`

@@ -35,7 +35,7 @@ func runRaw(ctx context.Context, w *worker) error {
 	case rawPending:
 		var c *rawClient
 		if c, err = pending(ctx, &w.job, &r); err == nil {
-			defer c.close()
+			defer c.Close()
 		}
 	default:
 		err = fmt.Errorf("job: kind %q is unknown", w.job.Kind)
@@ -57,7 +57,7 @@ func bounds(ctx context.Context, job *Job, r *Result) error {
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	conn, key, size, err := c.dial(job, 1)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func guess(ctx context.Context, job *Job, r *Result) error {
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	conn, _, _, err := c.dial(job, 1)
 	if err != nil {
 		return err
@@ -152,40 +152,38 @@ var scribbles = []struct {
 	do   func(c *rawClient) error
 }{
 	{"tail far ahead", false, func(c *rawClient) error {
-		binary.LittleEndian.PutUint32(c.mem[atSQTail:],
-			1<<20)
+		binary.LittleEndian.PutUint32(c.Mem[atSQTail:], 1<<20)
 		return nil
 	}},
 	{"tail behind", false, func(c *rawClient) error {
-		binary.LittleEndian.PutUint32(c.mem[atSQTail:],
-			^uint32(0))
+		binary.LittleEndian.PutUint32(c.Mem[atSQTail:], ^uint32(0))
 		return nil
 	}},
 	{"unknown operation", false, func(c *rawClient) error {
-		c.mem[atSQ] = 77
-		binary.LittleEndian.PutUint32(c.mem[atSQTail:], 1)
+		c.Mem[atSQ] = 77
+		binary.LittleEndian.PutUint32(c.Mem[atSQTail:], 1)
 		return nil
 	}},
 	{"local range that wraps", false, func(c *rawClient) error {
-		ipc.EncodeSQE(c.mem[atSQ:], &ipc.SQE{Op: ipc.OpWrite, LocalOff: 1<<64 - 8, Len: 16})
-		binary.LittleEndian.PutUint32(c.mem[atSQTail:], 1)
+		ipc.EncodeSQE(c.Mem[atSQ:], &ipc.SQE{Op: ipc.OpWrite, LocalOff: 1<<64 - 8, Len: 16})
+		binary.LittleEndian.PutUint32(c.Mem[atSQTail:], 1)
 		return nil
 	}},
 	{"noise in every word", false, func(c *rawClient) error {
-		for i := range c.mem {
-			c.mem[i] = byte(i*131 + 17)
+		for i := range c.Mem {
+			c.Mem[i] = byte(i*131 + 17)
 		}
 		return nil
 	}},
 	{"memfd truncated", true, func(c *rawClient) error {
-		if unix.Ftruncate(c.fds[0], 0) == nil {
+		if unix.Ftruncate(c.RingsFD, 0) == nil {
 			return fmt.Errorf("the rings could be truncated")
 		}
 		return nil
 	}},
 	{"memfd punched", true, func(c *rawClient) error {
 		// harms only the client
-		_ = unix.Fallocate(c.fds[0], unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(c.mem)))
+		_ = unix.Fallocate(c.RingsFD, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(c.Mem)))
 		return nil
 	}},
 }
@@ -200,7 +198,7 @@ func scribble(ctx context.Context, job *Job, r *Result) error {
 		if err := s.do(c); err != nil {
 			r.Wrong = append(r.Wrong, s.name+": "+err.Error())
 		}
-		c.bell.Ring()
+		c.Bell.Ring()
 		r.Done++
 		if !s.mild {
 			if err := c.gone(); err != nil {
@@ -209,7 +207,7 @@ func scribble(ctx context.Context, job *Job, r *Result) error {
 				r.Failed++
 			}
 		}
-		c.close()
+		c.Close()
 	}
 	return nil
 }

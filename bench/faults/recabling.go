@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
 	"multiedge/internal/daemon"
 	"multiedge/internal/identity"
 	"multiedge/internal/inspect"
@@ -30,10 +30,10 @@ func recablingScenarios() []Scenario {
 	criteria := "connections stay up; the peer answers a ping within 5 s; every path is replaced within 2 s"
 	return []Scenario{
 		{Name: "cables swapped at rest", Group: Network, Criteria: criteria, Short: true, Set: switched,
-			Run: func(ctx context.Context, t *Trial) error { return t.recabled(ctx, false) }},
+			Run: func(t *Trial) { t.recabled(false) }},
 		{Name: "cables swapped under load", Group: Network, Criteria: criteria + "; no stall exceeds 2 s",
 			Short: true, Set: switched,
-			Run: func(ctx context.Context, t *Trial) error { return t.recabled(ctx, true) }},
+			Run: func(t *Trial) { t.recabled(true) }},
 	}
 }
 
@@ -45,15 +45,15 @@ func poisonedHello() Scenario {
 	}
 }
 
-func switched(s *bench.ClusterSpec) {
+func switched(s *kit.ClusterSpec) {
 	s.Lab.Links, s.Lab.Medium, s.Lab.Rates = 2, lab.Switch, []string{linkRate}
 }
 
 // ping makes a host's daemon ping the other, as edgectl ping does, and returns the time. It returns false if no answer
 // came in time.
-func (t *Trial) ping(ctx context.Context, host int) (time.Duration, bool) {
+func (t *Trial) ping(host int) (time.Duration, bool) {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, pingTime+time.Second)
+	ctx, cancel := context.WithTimeout(t.ctx, pingTime+time.Second)
 	defer cancel()
 	body, err := ipc.Ask(ctx, t.cluster.Socket(host), ipc.Message{Kind: ipc.KindPing,
 		Peer: t.cluster.Lab().Host(1 - host).Name(), Timeout: pingTime, Count: 1})
@@ -64,49 +64,36 @@ func (t *Trial) ping(ctx context.Context, host int) (time.Duration, bool) {
 }
 
 // led reports whether both paths of both hosts are good and crossed or straight, as asked.
-func (t *Trial) led(ctx context.Context, crossed bool) bool {
-	return t.allGood(ctx, func(link int, p *inspect.PathStatus) bool { return (p.PeerLink != link) == crossed })
+func (t *Trial) led(crossed bool) bool {
+	return t.allGood(func(link int, p *inspect.PathStatus) bool { return (p.PeerLink != link) == crossed })
 }
 
 // recabled swaps the cables of host 1 several times. It judges the transfer that runs meanwhile (load), or the one that
 // resumes afterwards.
-func (t *Trial) recabled(ctx context.Context, load bool) error {
-	c, err := t.pair(ctx, MixRandom, 2, 8)
-	if err != nil {
-		return err
-	}
+func (t *Trial) recabled(load bool) {
+	c := t.pair(MixRandom, 2, 8)
 	var s swaps
 	if !load {
-		w, err := t.drain(ctx, c)
-		if err != nil {
-			return err
-		}
+		w := t.drain(c)
 		s.windows = append(s.windows, w)
 	}
 	for k := range t.many(6, 3) {
-		if err := t.swap(ctx, c, load, k%2 == 0, &s); err != nil {
-			return err
-		}
+		t.swap(c, load, k%2 == 0, &s)
 	}
 	if load {
 		t.ms("longest stall", s.stall)
 		t.check("nothing completes for 2 s at most", s.stuck == 0, "%d times longer, at most %v", s.stuck, s.stall)
-	} else if err := c.tell(Order{Do: DoResume}); err != nil {
-		return err
-	} else if err := t.flowing(ctx, c, pingTime); err != nil {
-		return err
+	} else {
+		c.tell(Order{Do: DoResume})
+		t.flowing(c, pingTime)
 	}
-	w, err := t.drain(ctx, c)
-	if err != nil {
-		return err
-	}
+	w := t.drain(c)
 	t.unfailed(append(s.windows, w)...)
 	t.row.Measured["operations"] = float64(w.Ops)
 	t.ms("longest ping", s.ping)
 	t.ms("longest until both paths were replaced", s.paths)
 	t.check("the peer answers a ping within 5 s", s.dark == 0, "%d times not", s.dark)
 	t.check("every path is replaced within 2 s", s.late == 0, "%d times not", s.late)
-	return nil
 }
 
 // swaps sums up all swaps of a row.
@@ -118,51 +105,39 @@ type swaps struct {
 
 // swap swaps the cables of host 1 once. Afterwards the paths must be crossed or straight, as asked. It adds its
 // measurements to s.
-func (t *Trial) swap(ctx context.Context, c *agent, load, crossed bool, s *swaps) error {
+func (t *Trial) swap(c *agent, load, crossed bool, s *swaps) {
 	if load {
-		if _, err := t.mark(ctx, c, "before"); err != nil {
-			return err
-		}
-	} else if !sleep(ctx, t.span(time.Second, 300*time.Millisecond)) {
-		return ctx.Err()
+		t.mark(c, "before")
+	} else if !sleep(t.ctx, t.span(time.Second, 300*time.Millisecond)) {
+		kit.Check(t.ctx.Err())
+		return
 	}
-	if err := t.cluster.Lab().Swap(1, 0, 1); err != nil {
-		return err
-	}
+	kit.Check(t.cluster.Lab().Swap(1, 0, 1))
 	swapped := time.Now()
 	t.injected("swaps", 1)
-	replaced, ok := t.event(ctx, replaceTime, func() bool { return t.led(ctx, crossed) })
+	replaced, ok := t.event(replaceTime, func() bool { return t.led(crossed) })
 	if s.paths = max(s.paths, replaced); !ok {
 		s.late++
 	}
-	took, ok := t.ping(ctx, 0)
+	took, ok := t.ping(0)
 	if s.ping = max(s.ping, took); !ok {
 		s.dark++
 	}
 	if !load {
-		return nil
+		return
 	}
 	// a shorter window might see no completion although operations go on
-	if !sleep(ctx, replaceTime+200*time.Millisecond-time.Since(swapped)) {
-		return ctx.Err()
-	}
-	w, err := t.mark(ctx, c, "swapped")
-	if err != nil {
-		return err
-	}
+	t.pause(replaceTime + 200*time.Millisecond - time.Since(swapped))
+	w := t.mark(c, "swapped")
 	s.windows = append(s.windows, w)
 	if s.stall = max(s.stall, w.Stall); w.Stall > replaceTime {
 		s.stuck++
 	}
-	return nil
 }
 
 // poison sends a forged Hello on each link of a host, in the host's name. The Hello claims to come from the other link.
-func (t *Trial) poison(host int) error {
-	key, err := identity.ReadKey(fmt.Sprintf("%s/h%d.key", t.cluster.Dir(), host))
-	if err != nil {
-		return err
-	}
+func (t *Trial) poison(host int) {
+	key := kit.Get(identity.ReadKey(fmt.Sprintf("%s/h%d.key", t.cluster.Dir(), host)))
 	h := t.cluster.Lab().Host(host)
 	for link, name := range h.LinkNames() {
 		named := 1 - link
@@ -173,7 +148,7 @@ func (t *Trial) poison(host int) error {
 		b = append(b, make([]byte, wire.FixedLen)...)
 		body := hello.AppendTo(nil)
 		wire.Finish(b[wire.EthLen:], &wire.Header{Type: wire.TypeHello, Path: uint8(named)}, body)
-		err := h.Do(func() error {
+		kit.Check(h.Do(func() error {
 			drv, err := linkdrv.Open(name, linkdrv.Options{Kind: linkdrv.KindAlone})
 			if err != nil {
 				return err
@@ -183,59 +158,33 @@ func (t *Trial) poison(host int) error {
 				return fmt.Errorf("a forged Hello was not sent: %w", err)
 			}
 			return nil
-		})
-		if err != nil {
-			return err
-		}
+		}))
 		t.injected("forged hellos", 1)
 	}
-	return nil
 }
 
 // poisoned crosses the cables, and a stranger announces the opposite. A daemon that knows nothing and one that does
 // must then find each other.
-func poisoned(ctx context.Context, t *Trial) error {
-	if err := t.cluster.Lab().Swap(1, 0, 1); err != nil {
-		return err
-	}
-	if _, err := t.serve(ctx, 1, "store"); err != nil {
-		return err
-	}
+func poisoned(t *Trial) {
+	kit.Check(t.cluster.Lab().Swap(1, 0, 1))
+	t.serve(1, "store")
 	for h := range 2 {
-		if err := t.poison(h); err != nil {
-			return err
-		}
+		t.poison(h)
 	}
-	took, ok := t.ping(ctx, 0)
+	took, ok := t.ping(0)
 	t.ms("ping", took)
 	t.check("the peer answers a ping within 5 s", ok, "not after %v", took)
-	took, ok = t.event(ctx, replaceTime, func() bool { return t.led(ctx, true) })
+	took, ok = t.event(replaceTime, func() bool { return t.led(true) })
 	t.ms("both paths", took)
 	t.check("every path is found within 2 s", ok, "not after %v", took)
-	c, err := t.work(ctx, "store", MixRandom, 2, 8)
-	if err != nil {
-		return err
-	}
-	if err := t.flowing(ctx, c, pingTime); err != nil {
-		return err
-	}
-	if _, err := t.mark(ctx, c, "before"); err != nil {
-		return err
-	}
+	c := t.work("store", MixRandom, 2, 8)
+	t.flowing(c, pingTime)
+	t.mark(c, "before")
 	for h := range 2 {
-		if err := t.poison(h); err != nil {
-			return err
-		}
+		t.poison(h)
 	}
-	w, err := t.measure(ctx, c, "poisoned again", t.span(2*time.Second, 500*time.Millisecond))
-	if err != nil {
-		return err
-	}
-	rest, err := t.drain(ctx, c)
-	if err != nil {
-		return err
-	}
+	w := t.measure(c, "poisoned again", t.span(2*time.Second, 500*time.Millisecond))
+	rest := t.drain(c)
 	t.unfailed(w, rest)
-	t.check("the paths stay where they are", t.led(ctx, true), "they do not")
-	return nil
+	t.check("the paths stay where they are", t.led(true), "they do not")
 }

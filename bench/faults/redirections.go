@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 	"multiedge/internal/lab"
 )
@@ -53,32 +54,16 @@ type diversion struct {
 type diverted struct{ bytes, whole, partly, none, compared uint64 }
 
 // divert connects host 0 to host 1 and exports memory there.
-func (t *Trial) divert(ctx context.Context, seed uint64) (d *diversion, err error) {
-	d = &diversion{dice: rand.New(rand.NewPCG(t.seed, seed)), within: deadline(t.dead)}
-	defer func() {
-		if err != nil {
-			d.close()
-		}
-	}()
-	if d.joined, err = t.join(ctx, divertNamed); err != nil {
-		return d, err
-	}
-	mem, err := d.far.RegisterContext(ctx, divertSize)
-	if err != nil {
-		return d, err
-	}
-	if d.away, err = d.far.RegisterContext(ctx, divertSize); err != nil {
-		return d, err
-	}
-	if d.src, err = d.near.RegisterContext(ctx, divertWrite); err != nil {
-		return d, err
-	}
-	if d.grant, err = mem.Export(d.to, exportName, edge.RemoteWrite, 0, divertSize); err != nil {
-		return d, err
-	}
+func (t *Trial) divert(seed uint64) *diversion {
+	d := &diversion{dice: rand.New(rand.NewPCG(t.seed, seed)), within: deadline(t.dead)}
+	d.joined = t.join(divertNamed)
+	mem := kit.Get(d.far.RegisterContext(t.ctx, divertSize))
+	d.away = kit.Get(d.far.RegisterContext(t.ctx, divertSize))
+	d.src = kit.Get(d.near.RegisterContext(t.ctx, divertWrite))
+	d.grant = kit.Get(mem.Export(d.to, exportName, edge.RemoteWrite, 0, divertSize))
 	d.mem, d.other = make([]byte, divertSize), make([]byte, divertSize)
-	d.remote, err = d.from.Import(ctx, exportName)
-	return d, err
+	d.remote = kit.Get(d.from.Import(t.ctx, exportName))
+	return d
 }
 
 // detour is one write and the redirection of part of it.
@@ -261,51 +246,33 @@ func (d *diversion) run(ctx context.Context) error {
 
 // diverting repeats rounds while during runs, and returns how the rounds ended. during may call goesOn to wait for more
 // rounds.
-func (t *Trial) diverting(ctx context.Context, d *diversion, during func(goesOn func() error) error) (ended,
-	err error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (t *Trial) diverting(d *diversion, during func(goesOn func())) (ended error) {
+	ctx, cancel := context.WithCancel(t.ctx)
 	done := make(chan error, 1)
 	go func() { done <- d.run(ctx) }()
-	goesOn := func() error {
+	defer func() {
+		cancel()
+		ended = <-done
+	}()
+	goesOn := func() {
 		was := d.rounds.Load()
-		took, ok := t.event(ctx, 5*goesOnTime, func() bool {
-			return len(done) > 0 || d.rounds.Load() > was+divertRounds
-		})
+		took, ok := t.event(5*goesOnTime, func() bool { return len(done) > 0 || d.rounds.Load() > was+divertRounds })
 		if !ok {
-			return fmt.Errorf("%d redirections end within %v", d.rounds.Load()-was, took)
+			kit.Fail("%d redirections end within %v", d.rounds.Load()-was, took)
 		}
-		return nil
 	}
-	err = goesOn()
-	if err == nil {
-		err = during(goesOn)
-	}
-	cancel()
-	return <-done, err
+	goesOn()
+	during(goesOn)
+	return nil
 }
 
 // redirectedCut redirects over two links that lose, repeat and hold back frames while they are cut.
-func redirectedCut(ctx context.Context, t *Trial) error {
-	d, err := t.divert(ctx, 1)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	if err := t.setFaults(badWires); err != nil {
-		return err
-	}
-	b, err := t.count(ctx)
-	if err != nil {
-		return err
-	}
-	ended, err := t.diverting(ctx, d, func(goesOn func() error) error { return t.cuts(ctx, goesOn) })
-	if err != nil {
-		return errors.Join(err, ended)
-	}
-	did, l, err := t.since(ctx, b)
-	if err != nil {
-		return err
-	}
+func redirectedCut(t *Trial) {
+	d := t.divert(1)
+	t.setFaults(badWires)
+	b := t.count()
+	ended := t.diverting(d, func(goesOn func()) { t.cuts(goesOn) })
+	did, l := t.since(b)
 	t.injected("lost", l.Lost)
 	t.wasCut(l.Cut)
 	t.injected("held back", l.Reordered)
@@ -317,40 +284,29 @@ func redirectedCut(ctx context.Context, t *Trial) error {
 	t.tried("redirected in part", d.tally.partly)
 	t.tried("not redirected", d.tally.none)
 	t.row.Counted[bytesCompared] += d.tally.compared
-	return t.setFaults(lab.Faults{})
+	t.setFaults(lab.Faults{})
 }
 
 // redirectedRestarted kills the owner's daemon, then the writer's, during redirections.
-func redirectedRestarted(ctx context.Context, t *Trial) error {
+func redirectedRestarted(t *Trial) {
 	var rounds uint64
 	for i := range t.many(16, 6) {
-		d, err := t.divert(ctx, uint64(i))
-		if err != nil {
-			return err
-		}
+		d := t.divert(uint64(i))
 		host := (i + 1) % 2
-		ended, err := t.diverting(ctx, d, func(func() error) error {
+		ended := t.diverting(d, func(func()) {
 			t.killDaemon(host)
 			t.injected("daemons killed", 1)
-			return t.cluster.StartDaemon(ctx, host)
+			t.startDaemon(host)
 		})
 		d.close()
-		if err != nil {
-			return errors.Join(err, ended)
-		}
 		name, typed := typeOf(ended)
 		t.check(fmt.Sprintf("the end of host %d's daemon is reported, each byte is where the redirection reports it",
 			host), ended != nil && typed && !errors.Is(ended, errWrong), "%s: %v", name, ended)
 		rounds += d.rounds.Load()
 		t.row.Counted[bytesCompared] += d.tally.compared
 	}
-	d, err := t.divert(ctx, 99)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	ended, err := t.diverting(ctx, d, func(goesOn func() error) error { return goesOn() })
+	d := t.divert(99)
+	ended := t.diverting(d, func(goesOn func()) { goesOn() })
 	t.check("new redirections succeed", ended == nil, "%v", ended)
 	t.tried("redirections that ended", rounds+d.rounds.Load())
-	return err
 }

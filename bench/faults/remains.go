@@ -3,16 +3,15 @@ package faults
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"multiedge/bench/kit"
 	"multiedge/bench/pattern"
 	"multiedge/edge"
 	"multiedge/internal/ipc"
 	"multiedge/internal/lab"
+
+	"golang.org/x/sys/unix"
 )
 
 // Memory of a client that died, and memory that others got in its place. Answers to the client's reads are still in
@@ -35,53 +34,32 @@ type remains struct {
 }
 
 // readsAtHand attaches to the daemon of host 0 and prepares reads of the store of host 1.
-func (t *Trial) readsAtHand(ctx context.Context) (r *remains, err error) {
-	r = &remains{}
-	if r.raw, err = newRawClient(ctx, t.cluster.Socket(0)); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			r.close()
-		}
-	}()
-	m, fds, err := r.raw.call(&ipc.Message{Kind: ipc.KindRegister, Size: remainBytes})
-	if err != nil {
-		return nil, err
-	}
-	defer ipc.CloseFDs(fds)
-	if len(fds) != 1 {
-		return nil, fmt.Errorf("%d descriptors came with the memory", len(fds))
-	}
-	if r.memory, err = unix.Mmap(fds[0], 0, remainBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		return nil, err
-	}
-	if _, _, err := r.raw.call(&ipc.Message{Kind: ipc.KindMapped, Region: m.Region}); err != nil {
-		return nil, err
-	}
+func (t *Trial) readsAtHand() *remains {
+	r := &remains{}
+	r.raw = kit.Get(newRawClient(t.ctx, t.cluster.Socket(0)))
+	t.atEnd(r.close)
+	region, fd, err := r.raw.Register(remainBytes)
+	kit.Check(err)
+	defer unix.Close(fd)
+	r.memory = kit.Get(unix.Mmap(fd, 0, remainBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
+	kit.Check(r.raw.Mapped(region))
 	conn, key, _, err := r.raw.dial(&Job{Name: "remains", Peer: "host1", Service: "store", Seed: t.seed}, 1)
-	if err != nil {
-		return nil, err
-	}
+	kit.Check(err)
 	for i := range remainReads {
 		const n = remainBytes / remainReads
-		r.raw.sq.Put(&ipc.SQE{Op: ipc.OpRead, Conn: conn, Key: key, Region: m.Region, LocalOff: uint64(i) * n, Len: n,
+		r.raw.SQ.Put(&ipc.SQE{Op: ipc.OpRead, Conn: conn, Key: key, Region: region, LocalOff: uint64(i) * n, Len: n,
 			Token: uint64(i)})
 	}
-	return r, nil
+	return r
 }
 
 // begin starts the reads.
-func (r *remains) begin() {
-	if r.raw.sq.Publish() {
-		r.raw.bell.Ring()
-	}
-}
+func (r *remains) begin() { r.raw.Publish() }
 
 // ended returns how many of the reads have ended, with success or an error.
 func (r *remains) ended() (int, error) {
 	var done [remainReads]ipc.CQE
-	return r.raw.cq.Drain(done[:])
+	return r.raw.CQ.Drain(done[:])
 }
 
 // mark fills memory, after which nobody may change it.
@@ -91,7 +69,7 @@ func (r *remains) mark(src *pattern.Source) {
 }
 
 func (r *remains) close() {
-	r.raw.close()
+	r.raw.Close()
 	if r.memory != nil {
 		_ = unix.Munmap(r.memory)
 	}
@@ -105,18 +83,14 @@ type reused struct {
 }
 
 // fill registers memory of the sizes that were given back, and fills it.
-func (u *reused) fill(ctx context.Context, src *pattern.Source) error {
+func (u *reused) fill(ctx context.Context, src *pattern.Source) {
 	u.want = make([]byte, reuseBytes)
 	src.Fill(u.want, 98)
 	for range reuseCount {
-		r, err := u.dev.RegisterContext(ctx, reuseBytes)
-		if err != nil {
-			return err
-		}
+		r := kit.Get(u.dev.RegisterContext(ctx, reuseBytes))
 		copy(r.Bytes(), u.want)
 		u.regions = append(u.regions, r)
 	}
-	return nil
 }
 
 // differing counts the bytes of two ranges that are not the same.
@@ -134,61 +108,37 @@ func differing(a, b []byte) (n int) {
 
 // clientKilled kills a client while answers to its reads are in flight on a long wire. It then looks at the client's
 // memory and at the memory that took its place.
-func clientKilled(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixReads, 4, 8)
-	if err != nil {
-		return err
-	}
-	dev, err := edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(0)})
-	if err != nil {
-		return err
-	}
-	defer dev.Close()
-	r, err := t.readsAtHand(ctx)
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	if err := t.setFaults(lab.Faults{Delay: flightTime}); err != nil {
-		return err
-	}
+func clientKilled(t *Trial) {
+	c := t.pair(MixReads, 4, 8)
+	dev := t.open(0)
+	r := t.readsAtHand()
+	t.setFaults(lab.Faults{Delay: flightTime})
 	r.begin()
-	if !sleep(ctx, flightTime+flightTime/2) { // the requests have arrived, the first answers are in flight
-		return ctx.Err()
-	}
+	t.pause(flightTime + flightTime/2) // the requests have arrived, the first answers are in flight
 	if n, err := r.ended(); n > 0 || err != nil {
 		t.row.U[3].fail("%d of %d reads ended before their client: the scenario proves nothing (%v)", n, remainReads,
 			err)
 	}
 	at := time.Now()
 	c.kill()
-	r.raw.conn.Close()
+	r.raw.Conn.Close()
 	t.injected("clients killed", 1)
-	t.unpinned(ctx, 0)
+	t.unpinned(0)
 	src, u := pattern.New(t.seed), &reused{dev: dev}
-	was, err := t.labCounters()
-	if err != nil {
-		return err
-	}
+	was := t.labCounters()
 	r.mark(src)
-	if err := u.fill(ctx, src); err != nil {
-		return err
-	}
-	if err := t.told(ctx, c, at); err != nil {
-		return err
-	}
-	t.quiet(ctx)
-	if err := t.untouched(r, u, was); err != nil {
-		return err
-	}
-	return t.reuse(ctx)
+	u.fill(t.ctx, src)
+	t.told(c, at)
+	t.quiet()
+	t.untouched(r, u, was)
+	t.reuse()
 }
 
 // told waits until the server knows that a client has ended.
-func (t *Trial) told(ctx context.Context, c *agent, at time.Time) error {
+func (t *Trial) told(c *agent, at time.Time) {
 	server := t.servers[0]
 	// the connections of the process, and ours
-	took, ok := t.event(ctx, 2*time.Second, func() bool { return len(server.endings()) > c.job.Conns })
+	took, ok := t.event(2*time.Second, func() bool { return len(server.endings()) > c.job.Conns })
 	types := map[string]uint64{}
 	for _, e := range server.endings() {
 		types[e.Type]++
@@ -196,15 +146,11 @@ func (t *Trial) told(ctx context.Context, c *agent, at time.Time) error {
 	}
 	t.counted("connections that ended at the peer", total(types))
 	t.check("the peer gets a typed answer", ok && types["untyped"] == 0, "%s after %v", counts(types), took)
-	return ctx.Err()
 }
 
 // untouched judges memory that must not have changed since the wires' counters were was.
-func (t *Trial) untouched(r *remains, u *reused, was lab.Counters) error {
-	now, err := t.labCounters()
-	if err != nil {
-		return err
-	}
+func (t *Trial) untouched(r *remains, u *reused, was lab.Counters) {
+	now := t.labCounters()
 	late := now.Delivered - was.Delivered
 	t.counted("frames that arrived afterwards", late)
 	if late < lateLeast {
@@ -216,9 +162,9 @@ func (t *Trial) untouched(r *remains, u *reused, was lab.Counters) error {
 	n = 0
 	for _, region := range u.regions {
 		n += differing(region.Bytes(), u.want)
-		err = errors.Join(err, region.Close())
+		kit.Check(region.Close())
 	}
 	t.row.Counted[bytesCompared] += uint64(len(r.memory) + reuseCount*reuseBytes)
 	t.check("no answer changes memory registered since", n == 0, "%d bytes changed", n)
-	return errors.Join(err, t.setFaults(lab.Faults{}))
+	t.setFaults(lab.Faults{})
 }

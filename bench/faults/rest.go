@@ -1,15 +1,11 @@
 package faults
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // thisRest returns what the calling process holds.
@@ -34,31 +30,6 @@ func resident(pid int) uint64 { return statusBytes(pid, "VmRSS") }
 
 // settled returns resident memory, counted page by page. VmRSS may lag by some hundred kB.
 func settled(pid int) uint64 { return fieldBytes(pid, "smaps_rollup", "Rss") }
-
-// CollectSignal makes a daemon of a lab call Collect.
-const CollectSignal = syscall.SIGUSR1
-
-// Collect collects the garbage of this process and returns unused memory to the kernel. It writes the resident memory
-// that remains, in bytes, to a file beside the socket. Between two collections, memory says more about the collector
-// than about the process. The daemon goes on meanwhile, so the least of three measurements counts.
-func Collect(socket string) error {
-	runtime.GC() // the content of pools survives one collection
-	kept := uint64(math.MaxUint64)
-	for range 3 {
-		debug.FreeOSMemory()
-		kept = min(kept, settled(os.Getpid()))
-	}
-	if kept == 0 {
-		return errors.New("/proc does not give the resident memory of this process: smaps_rollup is missing")
-	}
-	name := keptFile(socket)
-	if err := os.WriteFile(name+".new", fmt.Append(nil, kept), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
-}
-
-func keptFile(socket string) string { return socket + ".kept" }
 
 // statusBytes reads a field in kB of a process's status; 0 when it is gone.
 func statusBytes(pid int, field string) uint64 { return fieldBytes(pid, "status", field) }

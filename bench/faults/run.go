@@ -1,12 +1,13 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 )
 
@@ -15,7 +16,7 @@ type Options struct {
 	Only   *regexp.Regexp // nil: all
 	Short  bool           // the form for every change: a minute and a half, speed not judged
 	Seed   uint64
-	Driver string   // of links: linkdrv.KindUDP, linkdrv.KindAlone, or empty, which is bench.ClusterSpec's choice
+	Driver string   // of links: linkdrv.KindUDP, linkdrv.KindAlone, or empty, which is kit.ClusterSpec's choice
 	Self   []string // how to run this program; empty: the executable
 }
 
@@ -69,43 +70,46 @@ const scenarioTime = 3 * time.Minute
 func runOne(ctx context.Context, s *Scenario, o Options) *Row {
 	ctx, cancel := context.WithTimeout(ctx, scenarioTime)
 	defer cancel()
+	r, spec := newRow(s), stageSpec(o.Seed)
+	spec.Self, spec.Driver = o.Self, o.Driver
+	if s.Set != nil {
+		s.Set(&spec)
+	}
+	t := &Trial{row: r, short: o.Short, seed: o.Seed}
+	r.carry(ctx, spec, cmp.Or(s.Dead, deadTime), func(stage *Stage) {
+		t.Stage = stage
+		s.Run(t)
+	}, func() *Trial { return t })
+	return r
+}
+
+// carry builds a stage, has work done on it, and judges the trial of that work by what holds for all.
+func (r *Row) carry(ctx context.Context, spec kit.ClusterSpec, dead time.Duration, work func(*Stage),
+	trial func() *Trial) {
 	start, stolen := time.Now(), report.StolenSeconds()
-	r := newRow(s)
-	if err := carryOut(ctx, s, o, r); err != nil {
+	stage, err := newStage(ctx, spec, dead)
+	if err == nil {
+		err = kit.Try(func() {
+			r.Security = stage.security()
+			func() {
+				defer stage.end()
+				work(stage)
+			}()
+			trial().some()
+			if err := kit.Try(trial().finish); err != nil {
+				kit.Fail("ending: %w", err)
+			}
+			trial().proven()
+		})
+		if err != nil && trial() != nil {
+			trial().alive() // report the crash, not only its consequences
+		}
+		err = errors.Join(err, stage.close())
+	}
+	if err != nil {
 		r.Error = err.Error()
 	}
 	r.Seconds = time.Since(start).Seconds()
 	r.stolen(stolen)
 	r.close()
-	return r
-}
-
-func carryOut(ctx context.Context, s *Scenario, o Options, r *Row) (err error) {
-	spec := stageSpec(o.Seed)
-	spec.Self, spec.Driver = o.Self, o.Driver
-	if s.Set != nil {
-		s.Set(&spec)
-	}
-	dead := s.Dead
-	if dead == 0 {
-		dead = deadTime
-	}
-	stage, err := newStage(ctx, spec, dead)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stage.close()) }()
-	r.Security = stage.security(ctx)
-	t := &Trial{Stage: stage, row: r, short: o.Short, seed: o.Seed}
-	if err := s.Run(ctx, t); err != nil {
-		t.alive() // report the crash, not only its consequences
-		return err
-	}
-	t.some()
-	if err := t.finish(ctx); err != nil {
-		t.alive()
-		return fmt.Errorf("ending: %w", err)
-	}
-	t.proven()
-	return nil
 }

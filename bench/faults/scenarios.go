@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
 	"multiedge/internal/lab"
 )
 
@@ -35,17 +35,14 @@ func networkScenarios() []Scenario {
 	}
 }
 
-func smallFrames(s *bench.ClusterSpec) { s.Lab.MTU, s.Lab.Rates = 1500, []string{shapedRate} }
+func smallFrames(s *kit.ClusterSpec) { s.Lab.MTU, s.Lab.Rates = 1500, []string{shapedRate} }
 
 // delays gives each link a delay of its own.
-func delays(d ...time.Duration) func(*Trial) error {
-	return func(t *Trial) error {
+func delays(d ...time.Duration) func(*Trial) {
+	return func(t *Trial) {
 		for i := range d {
-			if err := t.cluster.Lab().Link(i).SetFaults(lab.Faults{Delay: d[i]}); err != nil {
-				return err
-			}
+			t.setFaultsOf(i, lab.Faults{Delay: d[i]})
 		}
-		return nil
 	}
 }
 

@@ -19,13 +19,9 @@ const (
 func setup(name string, f lab.Faults, short bool) Scenario {
 	return Scenario{
 		Name: name, Group: Network, Criteria: "50 of 50 connections are made within 60 s, in 5 sessions", Short: short,
-		Run: func(ctx context.Context, t *Trial) error {
-			if _, err := t.serve(ctx, 1, "store"); err != nil {
-				return err
-			}
-			if err := t.setFaults(f); err != nil {
-				return err
-			}
+		Run: func(t *Trial) {
+			t.serve(1, "store")
+			t.setFaults(f)
 			sessions := t.many(setupSessions, 2)
 			want, start, done, slowest := sessions*setupConns/setupSessions, time.Now(), 0, time.Duration(0)
 			for i := range sessions {
@@ -34,14 +30,9 @@ func setup(name string, f lab.Faults, short bool) Scenario {
 				}
 				if i > 0 {
 					t.killDaemon(0)
-					if err := t.cluster.StartDaemon(ctx, 0); err != nil {
-						return err
-					}
+					t.startDaemon(0)
 				}
-				r, err := t.dial(ctx, fmt.Sprintf("d%d-", i), want/sessions)
-				if err != nil {
-					return err
-				}
+				r := t.dial(fmt.Sprintf("d%d-", i), want/sessions)
 				done += int(r.Done)
 				slowest = max(slowest, r.Slowest)
 				for k, n := range r.Types {
@@ -49,10 +40,7 @@ func setup(name string, f lab.Faults, short bool) Scenario {
 				}
 			}
 			took := time.Since(start)
-			l, err := t.labCounters()
-			if err != nil {
-				return err
-			}
+			l := t.labCounters()
 			t.injected("lost", l.Lost)
 			t.injected("corrupted", l.Corrupted)
 			t.counted("connections", uint64(done))
@@ -60,32 +48,24 @@ func setup(name string, f lab.Faults, short bool) Scenario {
 			t.ms("all", took)
 			t.check("all connections within 60 s", done == want && took <= setupTime, "%d of %d in %v", done, want,
 				took.Round(time.Millisecond))
-			return t.setFaults(lab.Faults{})
+			t.setFaults(lab.Faults{})
 		},
 	}
 }
 
 // dial makes a process of host 0 open so many connections. Each writes once and closes.
-func (t *Trial) dial(ctx context.Context, name string, n int) (*Result, error) {
-	a, err := t.spawn(ctx, 0, Job{Role: RoleDial, Name: name, Peer: "host1", Service: "store", Count: n, Seed: t.seed,
+func (t *Trial) dial(name string, n int) *Result {
+	a := t.spawn(0, Job{Role: RoleDial, Name: name, Peer: "host1", Service: "store", Count: n, Seed: t.seed,
 		Mix: MixSmall, Depth: 1, Deadline: deadline(t.dead)})
-	if err != nil {
-		return nil, err
-	}
 	// it gives up after setupTime; the connections made by then are judged
-	e, err := a.await(ctx, "result", setupTime+patience, func(e *Event) bool { return e.Result != nil })
-	if err != nil {
-		return nil, err
-	}
+	e := a.await("result", setupTime+patience, func(e *Event) bool { return e.Result != nil })
 	r := e.Result
 	for _, w := range r.Wrong {
 		t.row.U[1].fail("%s", w)
 	}
-	if err := t.verifyOf(ctx, a); err != nil {
-		return nil, err
-	}
-	_, err = a.quit()
-	return r, err
+	t.verifyOf(a)
+	a.quit()
+	return r
 }
 
 // runDial makes connections, one after another, and tries each until it is up.

@@ -1,10 +1,9 @@
 package faults
 
 import (
-	"context"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
 	"multiedge/internal/config"
 	"multiedge/internal/lab"
 )
@@ -17,14 +16,11 @@ func shuffled() Scenario {
 	return Scenario{
 		Name: "header shuffle under mixed faults", Group: Network, Criteria: "frames arrive with shuffled headers",
 		Short: true,
-		Set: func(s *bench.ClusterSpec) {
+		Set: func(s *kit.ClusterSpec) {
 			s.Lab.Links, s.Copy, s.Security, s.Checksum = 2, config.CopyShuffle, config.Plaintext, "full"
 		},
-		Run: func(ctx context.Context, t *Trial) error {
-			u, err := t.under(ctx, MixRandom, 2, 8, everywhere(faults), t.span(3*time.Second, 500*time.Millisecond), 1)
-			if err != nil {
-				return err
-			}
+		Run: func(t *Trial) {
+			u := t.under(MixRandom, 2, 8, everywhere(faults), t.span(3*time.Second, 500*time.Millisecond), 1)
 			t.injected("lost", u.wires.Lost)
 			t.injected("duplicated", u.wires.Duplicated)
 			t.injected("reordered", u.wires.Reordered)
@@ -32,7 +28,6 @@ func shuffled() Scenario {
 			n := u.did["frames_shuffled"]
 			t.counted("frames shuffled", n)
 			t.check("frames arrive shuffled", n > 0, "%d", n)
-			return nil
 		},
 	}
 }

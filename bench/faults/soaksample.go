@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 )
 
@@ -21,17 +21,14 @@ func (s *soak) tell(w *Window) {
 }
 
 // sample records the state of daemons and clients.
-func (s *soak) sample(ctx context.Context, show func(*Sample)) error {
+func (s *soak) sample(show func(*Sample)) {
 	x := Sample{Seconds: time.Since(s.start).Seconds()}
 	if s.active != nil {
 		x.Fault = s.active.name
 	}
 	for h := range x.Daemons {
 		pid := s.cluster.Daemon(h).Pid()
-		m, err := s.scrape(ctx, h)
-		if err != nil {
-			return err
-		}
+		m := s.scrape(h)
 		x.Daemons[h] = DaemonSample{
 			Resident: resident(pid), Descriptors: int(m["process_open_fds"]), Goroutines: int(m["go_goroutines"]),
 			Pinned: uint64(m["edge_pinned_bytes"]),
@@ -45,10 +42,7 @@ func (s *soak) sample(ctx context.Context, show func(*Sample)) error {
 		if c.killed {
 			continue
 		}
-		w, err := s.mark(ctx, c, "sample")
-		if err != nil {
-			return err
-		}
+		w := s.mark(c, "sample")
 		if c == s.forward {
 			x.P50, x.P99, x.Stall, x.Goodput, x.Ops, x.Late, x.Errors = w.P50, w.P99, float64(w.Stall), w.rate(), w.Ops,
 				w.Late, w.Errors
@@ -62,7 +56,6 @@ func (s *soak) sample(ctx context.Context, show func(*Sample)) error {
 	x.Stolen, s.stolen = report.StolenShare(s.stolen, since), report.StolenSeconds()
 	s.samples = append(s.samples, x)
 	show(&x)
-	return nil
 }
 
 // rest is the resident memory of an idle daemon that has collected its garbage.
@@ -76,17 +69,16 @@ type rest struct {
 const collectTime = 5 * time.Second
 
 // collect makes the daemons, which are idle, return unused memory, and records what they keep.
-func (s *soak) collect(ctx context.Context) error {
+func (s *soak) collect() {
 	for h := range 2 {
 		file := keptFile(s.cluster.Socket(h))
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			kit.Check(err)
+			return
 		}
-		if err := syscall.Kill(s.cluster.Daemon(h).Pid(), CollectSignal); err != nil {
-			return err
-		}
+		kit.Check(syscall.Kill(s.cluster.Daemon(h).Pid(), collectSignal))
 		var kept uint64
-		_, ok := s.event(ctx, collectTime, func() bool {
+		_, ok := s.event(collectTime, func() bool {
 			data, err := os.ReadFile(file)
 			if err == nil {
 				kept, err = strconv.ParseUint(string(data), 10, 64)
@@ -94,11 +86,10 @@ func (s *soak) collect(ctx context.Context) error {
 			return err == nil
 		})
 		if !ok {
-			return fmt.Errorf("the daemon of host %d does not collect its garbage", h)
+			kit.Fail("the daemon of host %d does not collect its garbage", h)
 		}
 		s.rests[h] = append(s.rests[h], rest{time.Since(s.start).Seconds(), kept, s.starts[h]})
 	}
-	return nil
 }
 
 // slopes records how resident memory at rest grew over the second half, with two standard errors. It judges the slope

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
+	"multiedge/edge"
 	"multiedge/internal/lab"
 )
 
@@ -26,14 +28,16 @@ func deadline(dead time.Duration) time.Duration { return dead + 2*keepAlive + ti
 
 // Stage is a lab with daemons and the processes of a scenario.
 type Stage struct {
-	cluster *bench.Cluster
-	spec    bench.ClusterSpec
+	ctx     context.Context // of the scenario
+	cluster *kit.Cluster
+	spec    kit.ClusterSpec
 	dead    time.Duration
 	agents  []*agent
-	log     *bench.Tail    // of the daemons
+	log     *kit.Tail      // of the daemons
 	before  []held         // by host
 	killed  map[int]bool   // daemons by process, on purpose
 	after   []func() error // what is done when all processes have ended
+	ends    []func()       // what is done when the scenario's own work is over, the last first
 	spaces  bool           // of processes that are started: Job.Spaces
 }
 
@@ -45,18 +49,18 @@ type held struct {
 }
 
 // stageSpec is the cluster of a scenario before it makes its changes: two hosts, one wire.
-func stageSpec(seed uint64) bench.ClusterSpec {
-	return bench.ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1, MTU: 9000, Medium: lab.Wire, Seed: seed}, Log: "info"}
+func stageSpec(seed uint64) kit.ClusterSpec {
+	return kit.ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1, MTU: 9000, Medium: lab.Wire, Seed: seed}, Log: "info"}
 }
 
 // newStage builds the lab. dead is the daemons' dead time. After an error nothing is left.
-func newStage(ctx context.Context, spec bench.ClusterSpec, dead time.Duration) (_ *Stage, err error) {
-	s := &Stage{spec: spec, dead: dead, log: &bench.Tail{Limit: logBytes}, killed: map[int]bool{}}
+func newStage(ctx context.Context, spec kit.ClusterSpec, dead time.Duration) (_ *Stage, err error) {
+	s := &Stage{ctx: ctx, spec: spec, dead: dead, log: &kit.Tail{Limit: logBytes}, killed: map[int]bool{}}
 	s.spec.LogTo = s.log
 	// Memory of spaces misses again and again: used where it lies, evicted memory would miss once.
 	s.spec.Config = fmt.Sprintf("misses = \"park\"\nkeep_alive = %q\ndead_time = %q\n%s[metrics]\nlisten = %q\n",
 		keepAlive, dead, spec.Config, metricsAddress)
-	if s.cluster, err = bench.NewCluster(ctx, s.spec); err != nil {
+	if s.cluster, err = kit.NewCluster(ctx, s.spec); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -64,14 +68,12 @@ func newStage(ctx context.Context, spec bench.ClusterSpec, dead time.Duration) (
 			err = errors.Join(err, s.cluster.Close())
 		}
 	}()
-	for h := range s.cluster.Lab().Hosts() {
-		b, err := s.settled(ctx, h)
-		if err != nil {
-			return nil, err
+	err = kit.Try(func() {
+		for h := range s.cluster.Lab().Hosts() {
+			s.before = append(s.before, s.settled(h))
 		}
-		s.before = append(s.before, b)
-	}
-	return s, nil
+	})
+	return s, err
 }
 
 func (s *Stage) close() error {
@@ -96,42 +98,34 @@ const (
 // settled returns what a host's daemon holds once it has started everything, which is when its numbers stay the same
 // for a while. A look leaves a connection that the daemon has yet to close. So the next look follows after as long as
 // this one took.
-func (s *Stage) settled(ctx context.Context, host int) (last held, err error) {
+func (s *Stage) settled(host int) (last held) {
 	for start, looks, same := time.Now(), 1, 0; same < 4; looks++ {
 		var now held
 		at := time.Now()
-		if now, err = s.held(ctx, host); err == nil && now == last {
+		err := kit.Try(func() { now = s.held(host) })
+		if err == nil && now == last {
 			same++
 		} else {
 			same, last = 0, now
 		}
 		if time.Since(start) > settleTime && looks > settleLooks {
-			return last,
-				fmt.Errorf("the daemon of host %d does not settle: %+v and, after %d looks that found the same, %+v "+
-					"(%v)", host, last, same, now, err)
+			kit.Fail("the daemon of host %d does not settle: %+v and, after %d looks that found the same, %+v (%v)",
+				host, last, same, now, err)
 		}
-		if !sleep(ctx, max(25*time.Millisecond, time.Since(at))) {
-			return last, ctx.Err()
-		}
+		s.pause(max(25*time.Millisecond, time.Since(at)))
 	}
-	return last, nil
+	return last
 }
 
 // held asks a host's daemon what it holds. A scrape itself takes one to three goroutines, so their number is taken from
 // the status, which is asked last.
-func (s *Stage) held(ctx context.Context, host int) (held, error) {
-	m, err := s.scrape(ctx, host)
-	if err != nil {
-		return held{}, err
-	}
-	st, err := s.status(ctx, host)
-	if err != nil {
-		return held{}, err
-	}
+func (s *Stage) held(host int) held {
+	m := s.scrape(host)
+	st := s.status(host)
 	r := restOf(st.PID)
 	r.Goroutines = st.Goroutines
 	r.Descriptors = int(m["process_open_fds"])
-	return held{st.Clients, st.Connections, st.Regions, st.Exports, st.PinnedBytes, r}, nil
+	return held{st.Clients, st.Connections, st.Regions, st.Exports, st.PinnedBytes, r}
 }
 
 // exceeds lists the numbers that are larger than before.
@@ -161,56 +155,76 @@ func (s *Stage) killDaemon(host int) {
 	p.Kill()
 }
 
-// daemonCounters adds the counters of all daemons that answer.
-func (s *Stage) daemonCounters(ctx context.Context) (map[string]uint64, error) {
-	sum := map[string]uint64{}
-	for h := range s.cluster.Lab().Hosts() {
-		if err := s.addCounters(ctx, h, sum); err != nil {
-			return nil, err
-		}
+// startDaemon starts a host's daemon again.
+func (s *Stage) startDaemon(host int) { kit.Check(s.cluster.StartDaemon(s.ctx, host)) }
+
+// atEnd has something done when the scenario's own work is over, well or not.
+func (s *Stage) atEnd(do func()) { s.ends = append(s.ends, do) }
+
+func (s *Stage) end() {
+	for _, do := range slices.Backward(s.ends) {
+		do()
 	}
-	return sum, nil
+	s.ends = nil
 }
 
-func (s *Stage) addCounters(ctx context.Context, host int, sum map[string]uint64) error {
-	st, err := s.status(ctx, host)
-	if err != nil {
-		return err
+// open attaches this process to a host's daemon until the scenario's work is over.
+func (s *Stage) open(host int) *edge.Device {
+	dev := kit.Get(edge.Open(s.ctx, edge.Config{Socket: s.cluster.Socket(host)}))
+	s.atEnd(func() { dev.Close() })
+	return dev
+}
+
+// cut cuts a link or heals it, in both directions or towards one host.
+func (s *Stage) cut(link int, on bool) { kit.Check(s.cluster.Lab().Link(link).Cut(on)) }
+
+func (s *Stage) cutTowards(link, host int, on bool) {
+	kit.Check(s.cluster.Lab().Link(link).CutTowards(host, on))
+}
+
+// daemonCounters adds the counters of all daemons that answer.
+func (s *Stage) daemonCounters() map[string]uint64 {
+	sum := map[string]uint64{}
+	for h := range s.cluster.Lab().Hosts() {
+		s.addCounters(h, sum)
 	}
+	return sum
+}
+
+func (s *Stage) addCounters(host int, sum map[string]uint64) {
+	st := s.status(host)
 	for k, v := range st.Counters {
 		sum[k] += v
 	}
-	links, err := s.links(ctx, host)
-	if err != nil {
-		return err
-	}
+	links := s.links(host)
 	for i := range links {
 		for _, k := range []string{"dropped", "truncated"} {
 			sum["kernel_"+k] += links[i].Kernel[k]
 		}
 		sum["send_discards"] += links[i].Discards
 	}
-	return nil
 }
 
 // labCounters adds up the counters of all links.
-func (s *Stage) labCounters() (sum lab.Counters, err error) {
+func (s *Stage) labCounters() (sum lab.Counters) {
 	all, err := s.cluster.Lab().Counters()
 	for _, c := range all {
 		sum = sum.Plus(c)
 	}
-	return sum, err
+	kit.Check(err)
+	return sum
+}
+
+// setFaultsOf sets the faults of a link.
+func (s *Stage) setFaultsOf(link int, f lab.Faults) {
+	kit.Check(s.cluster.Lab().Link(link).SetFaults(f))
 }
 
 // setFaults sets the faults of every link.
-func (s *Stage) setFaults(f lab.Faults) error {
-	l := s.cluster.Lab()
-	for i := range l.Links() {
-		if err := l.Link(i).SetFaults(f); err != nil {
-			return err
-		}
+func (s *Stage) setFaults(f lab.Faults) {
+	for i := range s.cluster.Lab().Links() {
+		s.setFaultsOf(i, f)
 	}
-	return nil
 }
 
 // logged counts the lines of the daemons' log that hold all words.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
-	"multiedge/internal/inspect"
 )
 
 // A stalled receiver has posted a few buffers and posts no more. Both ends are in this process.
@@ -24,26 +24,21 @@ type joined struct {
 	from, to  *edge.Conn
 }
 
-// join makes such a connection, of a service. After an error, too, it is to be closed.
-func (t *Trial) join(ctx context.Context, service string) (j joined, err error) {
-	if j.near, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(0)}); err != nil {
-		return j, err
-	}
-	if j.far, err = edge.Open(ctx, edge.Config{Socket: t.cluster.Socket(1)}); err != nil {
-		return j, err
-	}
-	l, err := j.far.Listen(ctx, service)
-	if err != nil {
-		return j, err
-	}
+// join makes such a connection, of a service.
+func (t *Trial) join(service string) (j joined) {
+	j.near = t.open(0)
+	j.far = t.open(1)
+	l := kit.Get(j.far.Listen(t.ctx, service))
 	dialled := make(chan error, 1)
 	go func() {
 		var err error
-		j.from, err = j.near.Dial(ctx, "host1", service)
+		j.from, err = j.near.Dial(t.ctx, "host1", service)
 		dialled <- err
 	}()
-	j.to, err = l.Accept(ctx)
-	return j, errors.Join(err, <-dialled)
+	var err error
+	j.to, err = l.Accept(t.ctx)
+	kit.Check(errors.Join(err, <-dialled))
+	return j
 }
 
 func (j *joined) close() {
@@ -70,32 +65,17 @@ type standing struct {
 const standArea = 4096
 
 // standUp connects host 0 to host 1.
-func (t *Trial) standUp(ctx context.Context) (s *standing, err error) {
-	s = &standing{script: newScript(t.seed, "standing")}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if s.joined, err = t.join(ctx, "standing"); err != nil {
-		return s, err
-	}
+func (t *Trial) standUp() *standing {
+	s := &standing{script: newScript(t.seed, "standing")}
+	s.joined = t.join("standing")
 	size := standSends * longestMessage
-	if s.out, err = s.near.RegisterContext(ctx, size+2*standArea); err != nil {
-		return s, err
-	}
-	if s.in, err = s.far.RegisterContext(ctx, standArea+size); err != nil {
-		return s, err
-	}
-	if s.cq, err = s.far.NewCompletionQueue(standSends); err != nil {
-		return s, err
-	}
+	s.out = kit.Get(s.near.RegisterContext(t.ctx, size+2*standArea))
+	s.in = kit.Get(s.far.RegisterContext(t.ctx, standArea+size))
+	s.cq = kit.Get(s.far.NewCompletionQueue(standSends))
 	const all = edge.RemoteRead | edge.RemoteWrite | edge.RemoteAtomic
-	if _, err = s.in.Export(s.to, exportName, all, 0, standArea); err != nil {
-		return s, err
-	}
-	s.remote, err = s.from.Import(ctx, exportName)
-	return s, err
+	kit.Get(s.in.Export(s.to, exportName, all, 0, standArea))
+	s.remote = kit.Get(s.from.Import(t.ctx, exportName))
+	return s
 }
 
 // buffers posts n more buffers.
@@ -163,14 +143,13 @@ func (s *standing) sent() (n int) {
 }
 
 // waiting returns how many operations of the connection have no number yet, as its daemon counts.
-func (s *standing) waiting(ctx context.Context, t *Trial) (n int, err error) {
-	all, err := fetch[[]inspect.ConnStatus](ctx, t.cluster.Socket(0), "conn")
-	for _, c := range all {
+func (s *standing) waiting(t *Trial) (n int) {
+	for _, c := range t.conns(0) {
 		if c.Service == "standing" {
 			n += c.Waiting
 		}
 	}
-	return n, err
+	return n
 }
 
 // passBy completes writes, reads and atomics on the same connection.
@@ -205,38 +184,24 @@ func (s *standing) passBy(ctx context.Context) error {
 }
 
 // receiverStands sends more messages than there are buffers, and posts the missing buffers later.
-func receiverStands(ctx context.Context, t *Trial) error {
-	other, err := t.pair(ctx, MixMessages, talkConns, talkDepth)
-	if err != nil {
-		return err
-	}
-	s, err := t.standUp(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	within, stop := context.WithTimeout(ctx, deadline(t.dead))
+func receiverStands(t *Trial) {
+	other := t.pair(MixMessages, talkConns, talkDepth)
+	s := t.standUp()
+	within, stop := context.WithTimeout(t.ctx, deadline(t.dead))
 	defer stop()
-	if err := errors.Join(s.buffers(standFew), s.send(within)); err != nil {
-		return err
-	}
-	err = s.take(within, standFew)
+	kit.Check(errors.Join(s.buffers(standFew), s.send(within)))
+	err := s.take(within, standFew)
 	t.check("messages that have buffers arrive", err == nil, "%v", err)
 	t.injected("sends without a buffer", standSends-standFew)
 	err = s.passBy(within)
 	t.check("reads, writes and atomics pass waiting sends", err == nil, "%v", err)
-	if err := t.goesOn(ctx, other); err != nil {
-		return err
-	}
-	waiting, err := s.waiting(ctx, t)
-	if err != nil {
-		return err
-	}
+	t.goesOn(other)
+	waiting := s.waiting(t)
 	t.check("sends without a buffer take no place in a window", waiting == standSends-standFew,
 		"%d of %d wait for buffers", waiting, standSends-standFew)
-	impatient, err := s.from.Post(&edge.Work{Kind: edge.Send, Inline: []byte{1}, Patience: time.Millisecond})
+	hasty, err := s.from.Post(&edge.Work{Kind: edge.Send, Inline: []byte{1}, Patience: time.Millisecond})
 	if err == nil {
-		err = impatient.Wait(within)
+		err = hasty.Wait(within)
 	}
 	t.check("a send without patience fails with no-buffer", errors.Is(err, edge.ErrNoBuffer), "%v", err)
 	ended := s.sent()
@@ -248,5 +213,4 @@ func receiverStands(ctx context.Context, t *Trial) error {
 	t.check("once buffers are posted, all messages arrive", err == nil, "%v", err)
 	t.counted("messages", uint64(s.next))
 	t.row.Counted[bytesCompared] += s.compared
-	return nil
 }

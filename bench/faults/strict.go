@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 	"multiedge/internal/lab"
 )
@@ -173,40 +174,27 @@ func (s *strictness) judge(c *edge.Completion) {
 }
 
 // strictSends sends over two links that lose, repeat and hold back frames while they are cut.
-func strictSends(ctx context.Context, t *Trial) error {
-	st, err := t.standUp(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.close()
+func strictSends(t *Trial) {
+	st := t.standUp()
 	s := &strictness{standing: st, dice: rand.New(rand.NewPCG(t.seed, 1)), within: deadline(t.dead)}
-	if err := t.setFaults(badWires); err != nil {
-		return err
+	t.setFaults(badWires)
+	b := t.count()
+	if err := kit.Try(func() { s.during(t, func(goesOn func()) { t.cuts(goesOn) }) }); err != nil {
+		kit.Check(errors.Join(err, s.bad))
 	}
-	b, err := t.count(ctx)
-	if err != nil {
-		return err
-	}
-	err = s.during(ctx, t, func(goesOn func() error) error { return t.cuts(ctx, goesOn) })
-	if err != nil {
-		return errors.Join(err, s.bad)
-	}
-	_, l, err := t.since(ctx, b)
-	if err != nil {
-		return err
-	}
+	_, l := t.since(b)
 	t.injected("lost", l.Lost)
 	t.wasCut(l.Cut)
 	t.check("each send is taken or fails with no-buffer, and what is taken arrives", s.bad == nil, "%v", s.bad)
 	t.check("no message arrives whose send failed, and none is missing", len(s.due)+len(s.came) == 0,
 		"%v were taken and have not come; %v came, and their senders were not told", s.due, s.came)
-	buffers := t.buffers(ctx)
+	buffers := t.buffers()
 	t.check("no buffer is lost", s.bad != nil || buffers == uint64(s.posted-s.next), "%d of %d are posted", buffers,
 		s.posted-s.next)
 	t.tried("messages", s.received)
 	t.tried("sends that failed with no-buffer", s.refused.Load())
 	t.row.Counted[bytesCompared] += s.compared
-	return t.setFaults(lab.Faults{})
+	t.setFaults(lab.Faults{})
 }
 
 // settled reports whether every message that was taken has arrived, or something is wrong.
@@ -217,10 +205,10 @@ func (s *strictness) settled() bool {
 }
 
 // during sends and takes while f runs. f may call goesOn to wait for more messages.
-func (s *strictness) during(ctx context.Context, t *Trial, f func(goesOn func() error) error) error {
-	sending, stopSending := context.WithCancel(ctx)
+func (s *strictness) during(t *Trial, f func(goesOn func())) {
+	sending, stopSending := context.WithCancel(t.ctx)
 	defer stopSending()
-	taking, stopTaking := context.WithCancel(ctx)
+	taking, stopTaking := context.WithCancel(t.ctx)
 	var sender, taker sync.WaitGroup
 	sender.Go(func() { s.send(sending) })
 	taker.Go(func() { s.take(taking, rand.New(rand.NewPCG(t.seed, 2))) })
@@ -229,28 +217,25 @@ func (s *strictness) during(ctx context.Context, t *Trial, f func(goesOn func() 
 	defer func() { // what is under way ends and comes: buffers are still posted
 		stopSending()
 		sender.Wait()
-		t.event(ctx, s.within, s.settled)
+		t.event(s.within, s.settled)
 	}()
 	seen := func() (n uint64, over bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.received, s.bad != nil
 	}
-	goesOn := func() error {
+	goesOn := func() {
 		was, _ := seen()
 		failed := s.refused.Load()
-		took, ok := t.event(ctx, 5*goesOnTime, func() bool {
+		took, ok := t.event(5*goesOnTime, func() bool {
 			now, over := seen()
 			return over || now > was+strictDepth && s.refused.Load() > failed
 		})
 		if !ok {
 			now, _ := seen()
-			return fmt.Errorf("%d messages come and %d sends fail within %v", now-was, s.refused.Load()-failed, took)
+			kit.Fail("%d messages come and %d sends fail within %v", now-was, s.refused.Load()-failed, took)
 		}
-		return nil
 	}
-	if err := goesOn(); err != nil {
-		return err
-	}
-	return f(goesOn)
+	goesOn()
+	f(goesOn)
 }

@@ -1,23 +1,22 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
 )
 
 // Scenario is one fault: how it is injected, and when it counts as survived.
 type Scenario struct {
 	Name     string
 	Group    string
-	Criteria string                     // in words, as docs/RELIABILITY.md has it
-	Short    bool                       // part of the short form
-	Dead     time.Duration              // of the daemons; zero: deadTime
-	Set      func(s *bench.ClusterSpec) // changes to the stage; nil: none
-	Run      func(ctx context.Context, t *Trial) error
+	Criteria string                   // in words, as docs/RELIABILITY.md has it
+	Short    bool                     // part of the short form
+	Dead     time.Duration            // of the daemons; zero: deadTime
+	Set      func(s *kit.ClusterSpec) // changes to the stage; nil: none
+	Run      func(t *Trial)           // it ends itself when it cannot go on (kit.Check)
 }
 
 // Forms says which forms run the scenario: "short, long" or "long".
@@ -79,107 +78,81 @@ func (t *Trial) ms(name string, d time.Duration) {
 }
 
 // serve starts a server in a host.
-func (t *Trial) serve(ctx context.Context, host int, service string) (*agent, error) {
-	a, err := t.spawn(ctx, host, Job{Role: RoleServer, Name: service, Service: service})
-	if err == nil {
-		t.servers = append(t.servers, a)
-	}
-	return a, err
+func (t *Trial) serve(host int, service string) *agent {
+	a := t.spawn(host, Job{Role: RoleServer, Name: service, Service: service})
+	t.servers = append(t.servers, a)
+	return a
 }
 
 // work starts a client in host 0 that works with a service of host 1.
-func (t *Trial) work(ctx context.Context, service, mix string, conns, depth int) (*agent, error) {
-	return t.workFrom(ctx, 0, 1, service, mix, conns, depth)
+func (t *Trial) work(service, mix string, conns, depth int) *agent {
+	return t.workFrom(0, 1, service, mix, conns, depth)
 }
 
-func (t *Trial) workFrom(ctx context.Context, host, peer int, service, mix string, conns, depth int) (*agent, error) {
-	return t.client(ctx, host, Job{Peer: t.cluster.Lab().Host(peer).Name(), Service: service, Mix: mix, Conns: conns,
+func (t *Trial) workFrom(host, peer int, service, mix string, conns, depth int) *agent {
+	return t.client(host, Job{Peer: t.cluster.Lab().Host(peer).Name(), Service: service, Mix: mix, Conns: conns,
 		Depth: depth, Deadline: deadline(t.dead)})
 }
 
 // client starts a client in a host.
-func (t *Trial) client(ctx context.Context, host int, job Job) (*agent, error) {
+func (t *Trial) client(host int, job Job) *agent {
 	job.Role, job.Name, job.Seed = RoleClient, fmt.Sprintf("%s%d", job.Service, len(t.agents)), t.seed
-	a, err := t.spawn(ctx, host, job)
-	if err == nil {
-		t.clients = append(t.clients, a)
-	}
-	return a, err
+	a := t.spawn(host, job)
+	t.clients = append(t.clients, a)
+	return a
 }
 
 // pair starts a server and a client, and returns the client once operations complete.
-func (t *Trial) pair(ctx context.Context, mix string, conns, depth int) (*agent, error) {
-	if _, err := t.serve(ctx, 1, "store"); err != nil {
-		return nil, err
-	}
-	c, err := t.work(ctx, "store", mix, conns, depth)
-	if err != nil {
-		return nil, err
-	}
-	return c, t.flowing(ctx, c, 10*time.Second)
+func (t *Trial) pair(mix string, conns, depth int) *agent {
+	t.serve(1, "store")
+	c := t.work("store", mix, conns, depth)
+	t.flowing(c, 10*time.Second)
+	return c
 }
 
 // flowing waits until a client completes operations, with every connection up.
-func (t *Trial) flowing(ctx context.Context, a *agent, within time.Duration) error {
+func (t *Trial) flowing(a *agent, within time.Duration) {
 	for end := time.Now().Add(within); ; {
-		if !sleep(ctx, 100*time.Millisecond) {
-			return ctx.Err()
-		}
-		w, err := t.mark(ctx, a, "flowing")
-		if err != nil {
-			return err
-		}
+		t.pause(100 * time.Millisecond)
+		w := t.mark(a, "flowing")
 		if w.Ops > 0 && w.Up >= a.job.Conns {
-			return nil
+			return
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d operations complete, %d of %d connections are up: dial errors %v, operations' "+
+			kit.Fail("%d operations complete, %d of %d connections are up: dial errors %v, operations' "+
 				"errors %v", w.Ops, w.Up, a.job.Conns, w.DialErrors, w.Errors)
 		}
 	}
 }
 
 // mark takes a window of a client and records in U1 and U2 what is wrong with it.
-func (t *Trial) mark(ctx context.Context, a *agent, name string) (*Window, error) {
-	w, err := a.mark(ctx, name)
-	if err == nil {
-		t.judge(a, w)
-	}
-	return w, err
+func (t *Trial) mark(a *agent, name string) *Window {
+	w := a.mark(name)
+	t.judge(a, w)
+	return w
 }
 
 // drain makes a client finish its work. It returns and judges the client's last window.
-func (t *Trial) drain(ctx context.Context, a *agent) (*Window, error) {
-	w, err := a.drain(ctx)
-	if err == nil {
-		t.judge(a, w)
-	}
-	return w, err
+func (t *Trial) drain(a *agent) *Window {
+	w := a.drain()
+	t.judge(a, w)
+	return w
 }
 
 // until marks a client repeatedly until ok accepts everything that it did meanwhile. It returns that, and how long it
 // took; false after within.
-func (t *Trial) until(ctx context.Context, a *agent, name string, within time.Duration,
+func (t *Trial) until(a *agent, name string, within time.Duration,
 	ok func(w *Window) bool) (*Window, time.Duration, bool) {
 	var w Window
-	took, done := t.event(ctx, within, func() bool {
-		next, err := t.mark(ctx, a, name)
-		if err == nil {
-			w.add(next)
-		}
-		return err == nil && ok(&w)
+	took, done := t.event(within, func() bool {
+		w.add(t.mark(a, name))
+		return ok(&w)
 	})
 	return &w, took, done
 }
 
 // meanwhile judges that no operation of a client has failed since its last window.
-func (t *Trial) meanwhile(ctx context.Context, a *agent) error {
-	w, err := t.mark(ctx, a, "meanwhile")
-	if err == nil {
-		t.unfailed(w)
-	}
-	return err
-}
+func (t *Trial) meanwhile(a *agent) { t.unfailed(t.mark(a, "meanwhile")) }
 
 func (t *Trial) judge(a *agent, w *Window) {
 	for _, what := range w.Wrong {
@@ -194,14 +167,10 @@ func (t *Trial) judge(a *agent, w *Window) {
 }
 
 // measure returns a client's window over a time d.
-func (t *Trial) measure(ctx context.Context, a *agent, name string, d time.Duration) (*Window, error) {
-	if _, err := t.mark(ctx, a, name+" begins"); err != nil {
-		return nil, err
-	}
-	if !sleep(ctx, d) {
-		return nil, ctx.Err()
-	}
-	return t.mark(ctx, a, name)
+func (t *Trial) measure(a *agent, name string, d time.Duration) *Window {
+	t.mark(a, name+" begins")
+	t.pause(d)
+	return t.mark(a, name)
 }
 
 // rate is a window's goodput in bytes per second.
@@ -220,14 +189,22 @@ func (t *Trial) unfailed(ws ...*Window) {
 		counts(bad), again)
 }
 
-// event polls a condition until it holds, and returns how long that took; false after within.
-func (t *Trial) event(ctx context.Context, within time.Duration, ok func() bool) (time.Duration, bool) {
-	start := time.Now()
+// pause lets time pass.
+func (s *Stage) pause(d time.Duration) {
+	if !sleep(s.ctx, d) {
+		kit.Check(s.ctx.Err())
+	}
+}
+
+// event polls a condition until it holds, and returns how long that took; false after within. A poll that fails, such
+// as a question to a daemon that is not there, counts as one that does not hold.
+func (t *Trial) event(within time.Duration, ok func() bool) (time.Duration, bool) {
+	start, held := time.Now(), false
 	for {
-		if ok() {
+		if err := kit.Try(func() { held = ok() }); err == nil && held {
 			return time.Since(start), true
 		}
-		if time.Since(start) > within || !sleep(ctx, 5*time.Millisecond) {
+		if time.Since(start) > within || !sleep(t.ctx, 5*time.Millisecond) {
 			return time.Since(start), false
 		}
 	}

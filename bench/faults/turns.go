@@ -1,9 +1,10 @@
 package faults
 
 import (
-	"context"
 	"slices"
 	"time"
+
+	"multiedge/bench/report"
 )
 
 // turnsJudged is the number of turns for a figure of speed that is judged. With one turn, other work of the machine in
@@ -14,20 +15,10 @@ const turnsJudged = 5
 type turns struct{ clean, with []*Window }
 
 // turn measures a client for a time d, calls begin, and measures it for as long again.
-func (t *Trial) turn(ctx context.Context, c *agent, x *turns, d time.Duration, begin func() error) error {
-	clean, err := t.measure(ctx, c, "clean", d)
-	if err != nil {
-		return err
-	}
-	if err := begin(); err != nil {
-		return err
-	}
-	with, err := t.measure(ctx, c, "fault", d)
-	if err != nil {
-		return err
-	}
-	x.clean, x.with = append(x.clean, clean), append(x.with, with)
-	return nil
+func (t *Trial) turn(c *agent, x *turns, d time.Duration, begin func()) {
+	clean := t.measure(c, "clean", d)
+	begin()
+	x.clean, x.with = append(x.clean, clean), append(x.with, t.measure(c, "fault", d))
 }
 
 func (x *turns) all() []*Window { return slices.Concat(x.clean, x.with) }
@@ -38,7 +29,7 @@ func (x *turns) ratio() float64 {
 	for i, w := range x.with {
 		v = append(v, w.rate()/max(x.clean[i].rate(), 1))
 	}
-	return median(v)
+	return report.Median(v)
 }
 
 // cleanRate is the goodput without, in bytes per second: the median of the turns.
@@ -71,11 +62,5 @@ func medianOf(ws []*Window, of func(*Window) float64) float64 {
 	for _, w := range ws {
 		v = append(v, of(w))
 	}
-	return median(v)
-}
-
-// median of at least one value; of an even number, the lower of the two in the middle.
-func median[T int64 | float64 | time.Duration](v []T) T {
-	v = slices.Sorted(slices.Values(v))
-	return v[(len(v)-1)/2]
+	return report.Median(v)
 }

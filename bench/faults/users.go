@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"multiedge/bench"
+	"multiedge/bench/kit"
 )
 
 // firstTenant is the number of the first user of these scenarios. Nobody else on the host has these numbers.
@@ -27,7 +26,7 @@ func userScenarios() []Scenario {
 }
 
 // forAllUsers admits every user of the host to the daemons, over a wire that two processors can fill.
-func forAllUsers(s *bench.ClusterSpec) {
+func forAllUsers(s *kit.ClusterSpec) {
 	shaped(s)
 	s.Config += "mode = \"0666\"\n"
 }
@@ -52,8 +51,8 @@ func oneUser() bool {
 }
 
 // userAt starts a client of a user in host 0.
-func (t *Trial) userAt(ctx context.Context, uid, conns, depth int) (*agent, error) {
-	return t.client(ctx, 0, Job{Peer: "host1", Service: "store", Mix: MixBulk, Conns: conns, Depth: depth,
+func (t *Trial) userAt(uid, conns, depth int) *agent {
+	return t.client(0, Job{Peer: "host1", Service: "store", Mix: MixBulk, Conns: conns, Depth: depth,
 		Deadline: userDeadline, UID: uid})
 }
 
@@ -61,38 +60,22 @@ func (t *Trial) userAt(ctx context.Context, uid, conns, depth int) (*agent, erro
 const userDeadline = 30 * time.Second
 
 // users calls start to start the clients, and returns what each moved in the same time.
-func (t *Trial) users(ctx context.Context, start func() error) (ws []*Window, err error) {
-	if err := os.Chmod(t.cluster.Dir(), 0o777); err != nil { // the users write their claims there
-		return nil, err
-	}
-	if _, err := t.serve(ctx, 1, "store"); err != nil {
-		return nil, err
-	}
-	if err := start(); err != nil {
-		return nil, err
+func (t *Trial) users(start func()) (ws []*Window) {
+	kit.Check(os.Chmod(t.cluster.Dir(), 0o777)) // the users write their claims there
+	t.serve(1, "store")
+	start()
+	for _, a := range t.clients {
+		t.flowing(a, patience)
 	}
 	for _, a := range t.clients {
-		if err := t.flowing(ctx, a, patience); err != nil {
-			return nil, err
-		}
+		t.mark(a, "begin")
 	}
+	t.pause(t.span(10*time.Second, 2*time.Second))
 	for _, a := range t.clients {
-		if _, err := t.mark(ctx, a, "begin"); err != nil {
-			return nil, err
-		}
-	}
-	if !sleep(ctx, t.span(10*time.Second, 2*time.Second)) {
-		return nil, ctx.Err()
-	}
-	for _, a := range t.clients {
-		w, err := t.mark(ctx, a, "together")
-		if err != nil {
-			return nil, err
-		}
-		ws = append(ws, w)
+		ws = append(ws, t.mark(a, "together"))
 	}
 	t.unfailed(ws...)
-	return ws, nil
+	return ws
 }
 
 // One user in greedyEach has greedyConns connections. If turns were by connection, the others would move a third of the
@@ -102,72 +85,53 @@ const (
 	greedyConns = 20
 )
 
-func manyUsers(ctx context.Context, t *Trial) error {
-	if oneUser() {
-		return errOneUser
-	}
+func manyUsers(t *Trial) {
+	t.needUsers()
 	n := t.many(100, 10)
-	ws, err := t.users(ctx, func() error {
+	ws := t.users(func() {
 		for k := range n {
 			conns, depth := 1, 4
 			if k%greedyEach == 0 {
 				conns, depth = greedyConns, 1
 			}
-			if _, err := t.userAt(ctx, firstTenant+k, conns, depth); err != nil {
-				return err
-			}
+			t.userAt(firstTenant+k, conns, depth)
 		}
-		return nil
 	})
-	if err != nil {
-		return err
-	}
 	t.injected("users", uint64(n))
 	all, least := 0.0, ws[0].rate()
 	for _, w := range ws {
 		all += w.rate()
 		least = min(least, w.rate())
 	}
-	st, err := t.status(ctx, 0)
-	if err != nil {
-		return err
-	}
+	st := t.status(0)
 	t.counted("clients", uint64(st.Clients))
 	t.agrees("clients", uint64(st.Clients), uint64(n), 0)
 	share := least / max(all/float64(n), 1)
 	t.row.Measured["all, MB/s"], t.row.Measured["slowest user's share of the mean"] = all/1e6, share
 	t.check("each moves at least half of the mean", share >= 0.5, "one moves %.2f of the mean of %.2f MB/s", share,
 		all/1e6/float64(n))
-	return nil
 }
 
-func loneUser(ctx context.Context, t *Trial) error {
-	if oneUser() {
-		return errOneUser
-	}
+func loneUser(t *Trial) {
+	t.needUsers()
 	n := t.many(100, 40)
-	ws, err := t.users(ctx, func() error {
-		if _, err := t.userAt(ctx, firstTenant, 1, 64); err != nil {
-			return err
-		}
-		_, err := t.userAt(ctx, firstTenant+1, n, 8)
-		return err
+	ws := t.users(func() {
+		t.userAt(firstTenant, 1, 64)
+		t.userAt(firstTenant+1, n, 8)
 	})
-	if err != nil {
-		return err
-	}
 	t.injected("connections of the other user", uint64(n))
-	st, err := t.status(ctx, 0)
-	if err != nil {
-		return err
-	}
+	st := t.status(0)
 	t.counted("connections", uint64(st.Connections))
 	t.agrees("connections", uint64(st.Connections), uint64(n)+1, 0)
 	lone, other := ws[0].rate(), ws[1].rate()
 	share := lone / max(lone+other, 1)
 	t.row.Measured["both, MB/s"], t.row.Measured["share of the lone user"] = (lone+other)/1e6, share
 	t.check("the lone user moves 45 % at least", share >= 0.45, "a share of %.2f of %.1f MB/s", share, (lone+other)/1e6)
-	return nil
 }
 
-var errOneUser = errors.New("there are no other users in this user namespace: run as root")
+// needUsers ends a scenario that cannot run here.
+func (t *Trial) needUsers() {
+	if oneUser() {
+		kit.Fail("there are no other users in this user namespace: run as root")
+	}
+}

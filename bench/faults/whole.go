@@ -8,13 +8,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"multiedge/bench"
 	"multiedge/bench/hostile"
-	"multiedge/internal/config"
-	"multiedge/internal/daemon"
+	"multiedge/bench/kit"
 	"multiedge/internal/ipc"
 )
 
@@ -26,21 +23,6 @@ const (
 	// share of the goodput beside equal misuse of two other daemons
 	wholeShare = 0.3
 )
-
-// ReloadSignal makes a daemon of a lab call Reload; SIGHUP ends this program.
-const ReloadSignal = syscall.SIGUSR2
-
-// ConfigFile is where a lab's daemon looks for its configuration when it gets ReloadSignal.
-func ConfigFile(socket string) string { return socket + ".toml" }
-
-// Reload does what SIGHUP does to edged. A configuration that cannot be used changes nothing.
-func Reload(d *daemon.Daemon, socket string) error {
-	cfg, err := config.Load(ConfigFile(socket))
-	if err != nil {
-		return err
-	}
-	return d.Reload(cfg)
-}
 
 // brokenPeers returns contents that a peers file may have while somebody edits it. The daemon must accept none.
 func brokenPeers(good string) []string {
@@ -66,8 +48,8 @@ func (a *abuse) files(ctx context.Context, t *Trial, host int, peers, config str
 	file, socket := t.cluster.PeersFile(host), t.cluster.Socket(host)
 	for i := 0; ctx.Err() == nil; i++ {
 		p, c := brokenPeers(peers), brokenConfigs(config)
-		_ = put(ConfigFile(socket), c[i%len(c)])
-		_ = t.cluster.Daemon(host).Signal(ReloadSignal)
+		_ = put(configFile(socket), c[i%len(c)])
+		_ = t.cluster.Daemon(host).Signal(reloadSignal)
 		_ = put(file, p[i%len(p)])
 		a.reloads.Add(1)
 		if err := reloadPeers(ctx, socket); err == nil {
@@ -144,44 +126,31 @@ func (a *abuse) begin(ctx context.Context, t *Trial, hosts []int, good []origina
 }
 
 // misused measures a client while the daemons of some hosts are misused.
-func (t *Trial) misused(ctx context.Context, c *agent, a *abuse, hosts []int, good []originals) (*Window, error) {
-	during, stop := context.WithTimeout(ctx, scenarioTime)
+func (t *Trial) misused(c *agent, a *abuse, hosts []int, good []originals) *Window {
+	during, stop := context.WithTimeout(t.ctx, scenarioTime)
+	defer a.all.Wait()
+	defer stop()
 	a.begin(during, t, hosts, good)
-	w, err := t.measure(ctx, c, "misused", t.span(1500*time.Millisecond, time.Second))
-	stop()
-	a.all.Wait()
-	return w, err
+	return t.measure(c, "misused", t.span(1500*time.Millisecond, time.Second))
 }
 
 // wholeHosts adds two hosts whose daemons the transfer does not use.
-func wholeHosts(s *bench.ClusterSpec) { s.Lab.Hosts = 4 }
+func wholeHosts(s *kit.ClusterSpec) { s.Lab.Hosts = 4 }
 
 // wholeDaemon misuses, by turns, the daemons that the transfer uses and two that it does not use. Both cost the machine
 // the same.
-func wholeDaemon(ctx context.Context, t *Trial) error {
-	c, err := t.pair(ctx, MixRandom, 2, 8)
-	if err != nil {
-		return err
-	}
+func wholeDaemon(t *Trial) {
+	c := t.pair(MixRandom, 2, 8)
 	var good []originals
 	for h := range t.cluster.Lab().Hosts() {
-		text, err := os.ReadFile(t.cluster.PeersFile(h))
-		if err != nil {
-			return err
-		}
+		text := kit.Get(os.ReadFile(t.cluster.PeersFile(h)))
 		good = append(good, originals{string(text), t.cluster.Config(h)})
 	}
 	var x turns
 	other, a := &abuse{}, &abuse{}
 	for range t.many(turnsJudged, 1) {
-		clean, err := t.misused(ctx, c, other, []int{2, 3}, good)
-		if err != nil {
-			return err
-		}
-		with, err := t.misused(ctx, c, a, []int{0, 1}, good)
-		if err != nil {
-			return err
-		}
+		clean := t.misused(c, other, []int{2, 3}, good)
+		with := t.misused(c, a, []int{0, 1}, good)
 		x.clean, x.with = append(x.clean, clean), append(x.with, with)
 	}
 	t.injected("broken files read", a.reloads.Load())
@@ -202,18 +171,10 @@ func wholeDaemon(ctx context.Context, t *Trial) error {
 			a.asked.Load())
 	}
 	for h := range good { // valid files are accepted again
-		if err := put(t.cluster.PeersFile(h), good[h].peers); err != nil {
-			return err
-		}
-		if err := put(ConfigFile(t.cluster.Socket(h)), good[h].config); err != nil {
-			return err
-		}
-		if err := t.cluster.Daemon(h).Signal(ReloadSignal); err != nil {
-			return err
-		}
-		if err := reloadPeers(ctx, t.cluster.Socket(h)); err != nil {
-			return err
-		}
+		kit.Check(put(t.cluster.PeersFile(h), good[h].peers))
+		kit.Check(put(configFile(t.cluster.Socket(h)), good[h].config))
+		kit.Check(t.cluster.Daemon(h).Signal(reloadSignal))
+		kit.Check(reloadPeers(t.ctx, t.cluster.Socket(h)))
 	}
-	return t.reuse(ctx) // new clients and connections are served
+	t.reuse() // new clients and connections are served
 }

@@ -1,70 +1,61 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"sync"
+
+	"multiedge/bench/kit"
 )
 
 // worker is a process of a scenario: it takes orders and reports events.
 type worker struct {
-	job    Job
-	orders <-chan Order // closed when there will be none
-	mu     sync.Mutex
-	out    *json.Encoder
+	*kit.Port
+	job Job
 }
 
 func (w *worker) emit(e Event) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = w.out.Encode(e) // if the parent is gone, its end ends this process
+	switch {
+	case e.Started:
+		w.Started()
+	case e.Note != "":
+		w.Note(e.Note)
+	default:
+		_ = w.Emit(e) // strings and numbers
+	}
 }
 
-// WorkJSON does a job given as JSON, in a process of a lab host. It takes orders from in and writes events to out. It
-// returns when it is told to quit or ctx ends.
-func WorkJSON(ctx context.Context, job string, in io.Reader, out io.Writer) error {
-	w := &worker{out: json.NewEncoder(out)}
-	if err := json.Unmarshal([]byte(job), &w.job); err != nil {
-		return fmt.Errorf("job: %w", err)
+// roleFault is a process of a scenario in a lab host; Job.Role says which.
+const roleFault = "fault"
+
+func init() { kit.AddRole(roleFault, work) }
+
+// work does a job until it is told to quit or ctx ends.
+func work(ctx context.Context, p *kit.Port) error {
+	w := &worker{Port: p}
+	if err := p.Job(&w.job); err != nil {
+		return err
 	}
 	if err := becomeUser(w.job.UID); err != nil {
 		return err
 	}
-	orders := make(chan Order)
-	w.orders = orders
-	go func() {
-		defer close(orders)
-		sc := bufio.NewScanner(in)
-		for sc.Scan() {
-			var o Order
-			if json.Unmarshal(sc.Bytes(), &o) == nil {
-				orders <- o
-			}
-		}
-	}()
 	run := map[string]func(context.Context, *worker) error{
 		RoleServer: runServer, RoleClient: runClient, RoleRaw: runRaw, RoleInject: runInject, RoleDial: runDial,
-		RoleFiend: runFiend,
+		RoleHostile: runHostile,
 	}[w.job.Role]
 	if run == nil {
 		return fmt.Errorf("job: role %q is unknown", w.job.Role)
 	}
-	err := run(ctx, w)
-	if err != nil {
-		w.emit(Event{Error: err.Error()})
-	}
-	return err
+	return run(ctx, w)
 }
 
 // wait waits for the order to quit and passes other orders to handle; nil ignores them.
 func (w *worker) wait(ctx context.Context, handle func(Order)) {
 	for {
 		select {
-		case o, ok := <-w.orders:
-			if !ok || o.Do == DoQuit {
+		case text, ok := <-w.Orders:
+			var o Order
+			if !ok || json.Unmarshal(text, &o) != nil || o.Do == DoQuit {
 				return
 			}
 			if handle != nil {

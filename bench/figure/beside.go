@@ -99,8 +99,8 @@ func besideCell(rows []entry, latency bool) BesideCell {
 	if len(v) == 0 {
 		return BesideCell{}
 	}
-	c := BesideCell{Rounds: len(v), Median: median(v), Busy: mostlyBusy(rows)}
-	c.Min, c.Max = v[0], v[len(v)-1]
+	c := BesideCell{Rounds: len(v), Median: report.Median(v), Busy: mostlyBusy(rows)}
+	c.Min, c.Max = slices.Min(v), slices.Max(v)
 	for way := range 2 {
 		if w := values(rows, func(e entry) float64 {
 			if way >= len(e.EachWay) {
@@ -108,7 +108,7 @@ func besideCell(rows []entry, latency bool) BesideCell {
 			}
 			return e.EachWay[way]
 		}); len(w) > 0 {
-			c.EachWay = append(c.EachWay, median(w))
+			c.EachWay = append(c.EachWay, report.Median(w))
 		}
 	}
 	return c

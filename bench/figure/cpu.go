@@ -174,14 +174,14 @@ func comparePanel(title, unit string, rows []entry, value func(entry) float64) P
 		if len(v) == 0 {
 			continue
 		}
-		m := median(v)
+		m := report.Median(v)
 		p.Names = append(p.Names, c.label)
 		label := significant(m)
 		if mostlyBusy(c.rows) {
 			label += busyMark
 		}
-		p.Bars = append(p.Bars, []Bar{{Parts: []Part{{Value: m, Color: i}}, Label: label, Spread: [2]float64{v[0],
-			v[len(v)-1]}}})
+		p.Bars = append(p.Bars, []Bar{{Parts: []Part{{Value: m, Color: i}}, Label: label, Spread: [2]float64{slices.Min(v),
+			slices.Max(v)}}})
 	}
 	return p
 }

@@ -77,11 +77,11 @@ func (s *Summary) fill(cs []config) {
 		if len(v) == 0 {
 			continue
 		}
-		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: median(v), Rounds: len(v),
+		st := Standing{Name: c.label, Security: c.rows[0].Security, Median: report.Median(v), Rounds: len(v),
 			Limit: s.limits[serviceOf(c.rows[0].Row)] == c.label && !serviceOf(c.rows[0].Row).stdlib}
-		st.Min, st.Max = v[0], v[len(v)-1]
+		st.Min, st.Max = slices.Min(v), slices.Max(v)
 		if len(cpu) > 0 {
-			st.CPU = median(cpu)
+			st.CPU = report.Median(cpu)
 		}
 		s.Contenders = append(s.Contenders, st)
 	}
@@ -131,7 +131,7 @@ func (s *Summary) findLimits(cs []config) {
 			continue
 		}
 		does := serviceOf(c.rows[0].Row)
-		if m := median(v); s.limits[does] == "" || (m < best[does]) == s.Latency && m != best[does] {
+		if m := report.Median(v); s.limits[does] == "" || (m < best[does]) == s.Latency && m != best[does] {
 			best[does], s.limits[does] = m, c.label
 		}
 	}
@@ -185,9 +185,9 @@ func (s *Summary) compareRounds(over, base config) []Ratio {
 			}
 		}
 		if len(v) > 0 {
-			mid, of := median(v), median(values(over.rows, m.value))/median(values(base.rows, m.value))
+			mid, of := report.Median(v), report.Median(values(over.rows, m.value))/report.Median(values(base.rows, m.value))
 			out = append(out, Ratio{Work: s.Work, OfMedians: of, What: m.name, Over: over.label, Base: base.label,
-				Median: mid, Min: v[0], Max: v[len(v)-1], Rounds: len(v)})
+				Median: mid, Min: slices.Min(v), Max: slices.Max(v), Rounds: len(v)})
 		}
 	}
 	return out

@@ -82,10 +82,10 @@ func linkPoints(rows []entry) []LinkPoint {
 		if len(v) == 0 {
 			continue
 		}
-		p := LinkPoint{Links: n, Median: median(v), Nominal: nominal(sub[0].Row) * 1e9 / 8, Busy: mostlyBusy(sub)}
-		p.Min, p.Max = v[0], v[len(v)-1]
+		p := LinkPoint{Links: n, Median: report.Median(v), Nominal: nominal(sub[0].Row) * 1e9 / 8, Busy: mostlyBusy(sub)}
+		p.Min, p.Max = slices.Min(v), slices.Max(v)
 		if len(cpu) > 0 {
-			p.CPU = median(cpu)
+			p.CPU = report.Median(cpu)
 		}
 		out = append(out, p)
 	}
@@ -172,9 +172,9 @@ func connScaling(rows []entry) Figure {
 					sub := where(ofSize(only(rows, test), size),
 						func(e entry) bool { return max(e.Connections, 1) == n })
 					if v := values(sub, value); len(v) > 0 {
-						line.X, line.Y, line.Busy = append(line.X, float64(x)), append(line.Y, median(v)),
+						line.X, line.Y, line.Busy = append(line.X, float64(x)), append(line.Y, report.Median(v)),
 							append(line.Busy, mostlyBusy(sub))
-						line.Lo, line.Hi = append(line.Lo, v[0]), append(line.Hi, v[len(v)-1])
+						line.Lo, line.Hi = append(line.Lo, slices.Min(v)), append(line.Hi, slices.Max(v))
 					}
 				}
 				p.Lines = append(p.Lines, line)

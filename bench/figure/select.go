@@ -179,7 +179,7 @@ func curve(rows []entry, value func(entry) float64) (x, y []float64) {
 			}
 		}
 		if len(v) > 0 {
-			x, y = append(x, max(float64(size), 1)), append(y, median(v))
+			x, y = append(x, max(float64(size), 1)), append(y, report.Median(v))
 		}
 	}
 	return x, y
@@ -214,13 +214,6 @@ func micros(l report.Latency, ns float64) float64 {
 // middleAndTail are the percentiles that are drawn, the second one dashed.
 var middleAndTail = []func(report.Latency) float64{func(l report.Latency) float64 { return l.P50 },
 	func(l report.Latency) float64 { return l.P99 }}
-
-// median of v, which it sorts. v must not be empty.
-func median(v []float64) float64 {
-	slices.Sort(v)
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2
-}
 
 // nominal returns the summed rate of a row's links in Gbit/s, 0 when they are not limited.
 func nominal(r *report.Row) float64 {

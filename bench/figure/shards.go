@@ -82,10 +82,10 @@ func shardPoint(rows []entry) ShardPoint {
 		return v
 	}
 	per := func(value func(entry) float64) float64 {
-		return median(over(func(e entry) float64 { return value(e) / max(float64(e.Bytes)/(1<<30), 1e-9) }))
+		return report.Median(over(func(e entry) float64 { return value(e) / max(float64(e.Bytes)/(1<<30), 1e-9) }))
 	}
 	v := over(func(e entry) float64 { return e.Throughput })
-	p.Median, p.Min, p.Max = median(v), v[0], v[len(v)-1]
+	p.Median, p.Min, p.Max = report.Median(v), slices.Min(v), slices.Max(v)
 	p.CPU = per(func(e entry) float64 { return e.CPU.Total })
 	p.Apps = per(func(e entry) float64 {
 		return e.CPU.Client.ProcessUser + e.CPU.Client.ProcessSystem + e.CPU.Server.ProcessUser +

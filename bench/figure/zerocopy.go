@@ -71,7 +71,7 @@ func zeroCopyCPU(rows []entry) Figure {
 						1)) / (1 << 30))
 				})
 				if len(cost) > 0 {
-					b.Label = digits(median(cost)) + b.Label // the mark of a busy machine stays last
+					b.Label = digits(report.Median(cost)) + b.Label // the mark of a busy machine stays last
 				}
 				p.Names, p.Bars = append(p.Names, name), append(p.Bars, []Bar{b})
 			}

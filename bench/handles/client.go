@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/bench/scale"
 	"multiedge/edge"
@@ -28,11 +28,8 @@ type run struct {
 }
 
 // Run carries a Spec out. It calls show now and then with what is being done and how far that is.
-func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)) (*Result, error) {
-	probe, err := scale.NewProbe(ctx, d, s.Peer)
-	if err != nil {
-		return nil, err
-	}
+func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)) *Result {
+	probe := scale.NewProbe(ctx, d, s.Peer)
 	defer probe.Close()
 	r := &run{Spec: s, d: d, probe: probe, show: show, first: map[string][2]scale.Host{}, base: map[string]int{}}
 	res := &Result{Spec: s}
@@ -42,53 +39,41 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)
 			have = r.catalog
 		}
 		for _, n := range s.Exports {
-			step, err := r.step(ctx, way, n, have)
-			if err != nil {
-				return nil, fmt.Errorf("%s, %d exports: %w", way, n, err)
-			}
-			res.Steps = append(res.Steps, *step)
+			kit.Doing(func() { res.Steps = append(res.Steps, *r.step(ctx, way, n, have)) }, "%s, %d exports", way, n)
 		}
 	}
-	return res, nil
+	return res
 }
 
 // step makes n exports, measures with them, and gives them up.
 func (r *run) step(ctx context.Context, way string, n int,
-	have func(context.Context, int) ([]*edge.RemoteRegion, func(), error)) (*Step, error) {
+	have func(context.Context, int) ([]*edge.RemoteRegion, func())) *Step {
 	start := time.Now()
-	used, end, err := have(ctx, n)
-	if err != nil {
-		return nil, err
-	}
+	used, end := have(ctx, n)
 	defer end()
 	s := &Step{Way: way, Exports: n, Setup: time.Since(start).Seconds()}
-	if err := r.memory(ctx, s); err != nil {
-		return nil, err
-	}
-	return s, r.write(ctx, s, used)
+	r.memory(ctx, s)
+	r.write(ctx, s, used)
+	return s
 }
 
 // memory reads what the processes hold, and divides the growth since the first step by the exports added since.
-func (r *run) memory(ctx context.Context, s *Step) error {
-	client, server, err := r.probe.Hosts(ctx)
-	if err != nil {
-		return err
-	}
+func (r *run) memory(ctx context.Context, s *Step) {
+	client, server := r.probe.Hosts(ctx)
 	first, known := r.first[s.Way]
 	if !known {
 		r.first[s.Way], r.base[s.Way] = [2]scale.Host{client, server}, s.Exports
-		return nil
+		return
 	}
 	each := func(now, then scale.Usage) float64 {
 		return (float64(now.Resident) - float64(then.Resident)) / float64(s.Exports-r.base[s.Way])
 	}
 	s.Bytes, s.Exporter = each(server.Daemon, first[1].Daemon), each(server.Application, first[1].Application)
 	s.ImpDaemon, s.Importer = each(client.Daemon, first[0].Daemon), each(client.Application, first[0].Application)
-	return nil
 }
 
 // granted has n objects exported on connections, and imports those that are used.
-func (r *run) granted(ctx context.Context, n int) (used []*edge.RemoteRegion, end func(), err error) {
+func (r *run) granted(ctx context.Context, n int) (used []*edge.RemoteRegion, end func()) {
 	var conns []*edge.Conn
 	end = func() {
 		for _, c := range conns {
@@ -99,34 +84,22 @@ func (r *run) granted(ctx context.Context, n int) (used []*edge.RemoteRegion, en
 	for from := 0; from < n; from += perConn {
 		r.show(fmt.Sprintf("granted: %d exports", n), float64(from)/float64(n))
 		count := min(perConn, n-from)
-		c, err := r.d.Dial(ctx, r.Peer, service, edge.Data(fmt.Appendf(nil, "%d %d", from, count)))
-		if err != nil {
-			return nil, nil, err
-		}
+		c := kit.Get(r.d.Dial(ctx, r.Peer, service, edge.Data(fmt.Appendf(nil, "%d %d", from, count))))
 		conns = append(conns, c)
-		if _, err := c.Import(ctx, "end"); err != nil {
-			return nil, nil, err
-		}
+		kit.Get(c.Import(ctx, "end"))
 		for i := from; i < from+count; i++ {
 			if i%apart != 0 || len(used) == r.InUse {
 				continue
 			}
-			m, err := c.Import(ctx, name(i))
-			if err != nil {
-				return nil, nil, err
-			}
-			used = append(used, m)
+			used = append(used, kit.Get(c.Import(ctx, name(i))))
 		}
 	}
-	return used, end, nil
+	return used, end
 }
 
 // catalog imports what is used of n names.
-func (r *run) catalog(ctx context.Context, n int) (used []*edge.RemoteRegion, end func(), err error) {
-	m, err := r.d.OpenCatalog(ctx, r.Peer, service, r.InUse)
-	if err != nil {
-		return nil, nil, err
-	}
+func (r *run) catalog(ctx context.Context, n int) (used []*edge.RemoteRegion, end func()) {
+	m := kit.Get(r.d.OpenCatalog(ctx, r.Peer, service, r.InUse))
 	for i := range r.InUse {
 		if i%64 == 0 {
 			r.show(fmt.Sprintf("catalog: %d exports", n), float64(i)/float64(r.InUse))
@@ -134,15 +107,15 @@ func (r *run) catalog(ctx context.Context, n int) (used []*edge.RemoteRegion, en
 		mem, err := m.Import(ctx, fmt.Sprintf("object %d of %d", i*(n/r.InUse), n))
 		if err != nil {
 			m.Close()
-			return nil, nil, err
+			kit.Check(err)
 		}
 		used = append(used, mem)
 	}
-	return used, func() { m.Close() }, nil
+	return used, func() { m.Close() }
 }
 
 // write writes to the exports in use, in random order, one after the other and many at once.
-func (r *run) write(ctx context.Context, s *Step, used []*edge.RemoteRegion) error {
+func (r *run) write(ctx context.Context, s *Step, used []*edge.RemoteRegion) {
 	var p50, p99, rate []float64
 	random := rand.New(rand.NewPCG(1, uint64(s.Exports)))
 	data := make([]byte, 16)
@@ -151,13 +124,7 @@ func (r *run) write(ctx context.Context, s *Step, used []*edge.RemoteRegion) err
 		times := report.NewRecorder()
 		for range r.Writes {
 			to, start := used[random.IntN(len(used))], time.Now()
-			op, err := to.Conn().Post(&edge.Work{Kind: edge.Write, Inline: data, Remote: to})
-			if err == nil {
-				err = op.Wait(ctx)
-			}
-			if err != nil {
-				return err
-			}
+			kit.Do(ctx, to.Conn(), &edge.Work{Kind: edge.Write, Inline: data, Remote: to})
 			times.Record(time.Since(start))
 		}
 		sum := times.Summary(1)
@@ -166,28 +133,15 @@ func (r *run) write(ctx context.Context, s *Step, used []*edge.RemoteRegion) err
 		start := time.Now()
 		for i := range 2 * r.Writes {
 			at := &flying[i%atOnce]
-			if err := at.Wait(ctx); err != nil {
-				return err
-			}
+			kit.Check(at.Wait(ctx))
 			to := used[random.IntN(len(used))]
-			op, err := to.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Inline: data, Remote: to})
-			if err != nil {
-				return err
-			}
+			op := kit.Get(to.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Inline: data, Remote: to}))
 			*at = op
 		}
 		for i := range flying {
-			if err := flying[i].Wait(ctx); err != nil {
-				return err
-			}
+			kit.Check(flying[i].Wait(ctx))
 		}
 		rate = append(rate, float64(2*r.Writes)/time.Since(start).Seconds())
 	}
-	s.P50, s.P99, s.Rate = median(p50), median(p99), median(rate)
-	return nil
-}
-
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
+	s.P50, s.P99, s.Rate = report.Median(p50), report.Median(p99), report.Median(rate)
 }

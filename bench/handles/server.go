@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/scale"
 	"multiedge/edge"
 )
@@ -22,15 +23,9 @@ func offset(i int) int { return i % objects * object }
 func name(i int) string { return fmt.Sprintf("object %d", i) }
 
 // Serve exports to whoever comes, until ctx ends. started is called when clients may come.
-func Serve(ctx context.Context, d *edge.Device, started func()) error {
-	mem, err := d.Register(objects * object)
-	if err != nil {
-		return err
-	}
-	l, err := d.Listen(ctx, service)
-	if err != nil {
-		return err
-	}
+func Serve(ctx context.Context, d *edge.Device, started func()) {
+	mem := kit.Get(d.Register(objects * object))
+	l := kit.Get(d.Listen(ctx, service))
 	offer := func(_, n string) (edge.Offer, error) {
 		var i, of int
 		if _, err := fmt.Sscanf(n, "object %d of %d", &i, &of); err != nil || i >= of {
@@ -38,20 +33,17 @@ func Serve(ctx context.Context, d *edge.Device, started func()) error {
 		}
 		return edge.Offer{Region: mem, Off: offset(i), Len: object, Perm: edge.RemoteWrite}, nil
 	}
-	if _, err := d.ServeCatalog(ctx, service, offer); err != nil {
-		return err
-	}
+	kit.Get(d.ServeCatalog(ctx, service, offer))
 	failed := make(chan error, 1)
-	go func() { failed <- scale.Serve(ctx, d, started) }()
+	go func() { failed <- kit.Try(func() { scale.Serve(ctx, d, started) }) }()
 	for {
 		c, err := l.Accept(ctx)
 		if err != nil {
 			select {
-			case other := <-failed:
-				return other
+			case err = <-failed:
 			default:
 			}
-			return err
+			kit.Check(err)
 		}
 		go grant(c, mem)
 	}

@@ -3,11 +3,11 @@ package hostile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/raw"
 	"multiedge/internal/ipc"
 )
 
@@ -17,22 +17,14 @@ const depth = 1024
 // regionSize is what it registers, in bytes.
 const regionSize = 1 << 20
 
-// client is an attachment with everything in reach: the rings as bytes, and the descriptors that a good client closes.
+// client is an attachment with memory, and where the options name a peer a connection.
 type client struct {
-	conn     *ipc.Conn
-	rings    *ipc.Rings
-	sq       *ipc.SubmitProducer
-	cq       *ipc.CompleteConsumer
-	raw      []byte // the memory of the rings once more
-	ringsFD  int
+	*raw.Client
 	regionFD int // -1: none
 	region   uint32
 	link     uint32 // connection; 0: none
 	key      uint64
-	bell     *ipc.Doorbell
-	complete int           // what the daemon rings; -1: none
 	gone     chan struct{} // closed when the daemon ended the session
-	id       uint64
 	inFlight int
 	answers  chan answer // to demand
 	hoard    []uint32    // regions held
@@ -59,119 +51,37 @@ var errGone = errors.New("hostile: the daemon ended the session")
 // attach greets the daemon, and where the options name a peer connects to it and waits for memory that it exports. It
 // consumes conn.
 func attach(ctx context.Context, conn *ipc.Conn, o *Options) (c *client, err error) {
-	c = &client{conn: conn, ringsFD: -1, regionFD: -1, complete: -1,
-		gone: make(chan struct{}), answers: make(chan answer, 1)}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer func() {
-		if !stop() && err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			c.close()
-			c = nil
-		}
-	}()
-	if err = c.hello(); err == nil {
-		err = c.register()
+	c = &client{regionFD: -1, gone: make(chan struct{}), answers: make(chan answer, 1)}
+	if c.Client, err = raw.Attach(conn, depth, answerTime); err != nil {
+		stop()
+		return nil, err
+	}
+	if c.region, c.regionFD, err = c.Register(regionSize); err == nil {
+		err = c.Mapped(c.region)
 	}
 	if err == nil && o.Peer != "" {
-		err = c.dial(o)
-	}
-	return c, err
-}
-
-// ask sends a request and waits for its answer; events that come first are looked at for exported memory.
-func (c *client) ask(m *ipc.Message) (*ipc.Message, []int, error) {
-	c.id++
-	m.ID = c.id
-	if err := c.conn.Send(m); err != nil {
-		return nil, nil, err
-	}
-	timer := time.AfterFunc(answerTime, func() { c.conn.Close() })
-	defer timer.Stop()
-	for {
-		r, fds, err := c.conn.RecvFDs()
-		if err != nil {
-			return nil, nil, fmt.Errorf("hostile: %s: %w", m.Kind, err)
+		var hello []byte
+		if o.Hello != nil {
+			hello = o.Hello()
 		}
-		if r.ID == m.ID {
-			if r.Error != nil {
-				ipc.CloseFDs(fds)
-				return nil, nil, r.Error
-			}
-			return r, fds, nil
-		}
-		ipc.CloseFDs(fds)
-		c.note(r)
+		c.link, c.key, _, err = c.Connect(o.Peer, o.Service, hello)
 	}
-}
-
-func (c *client) note(m *ipc.Message) {
-	if m.Kind == ipc.KindAdvert {
-		c.key = m.Key
+	if !stop() && err == nil {
+		err = ctx.Err()
 	}
-}
-
-func (c *client) hello() error {
-	m, fds, err := c.ask(ipc.Hello(depth))
 	if err != nil {
-		return err
+		c.close()
+		return nil, err
 	}
-	if len(fds) != 3 {
-		ipc.CloseFDs(fds)
-		return fmt.Errorf("hostile: %d descriptors came with the rings", len(fds))
-	}
-	c.ringsFD, c.bell, c.complete = fds[0], ipc.DoorbellFromFD(fds[1]), fds[2]
-	if c.rings, err = ipc.MapRings(c.ringsFD, m.Rings); err != nil {
-		return err
-	}
-	c.raw, err = unix.Mmap(c.ringsFD, 0, m.Rings.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	c.sq, c.cq = c.rings.SubmitProducer(), c.rings.CompleteConsumer()
-	return err
-}
-
-func (c *client) register() error {
-	m, fds, err := c.ask(&ipc.Message{Kind: ipc.KindRegister, Size: regionSize})
-	if err != nil {
-		return err
-	}
-	if len(fds) != 1 {
-		ipc.CloseFDs(fds)
-		return fmt.Errorf("hostile: %d descriptors came with the memory", len(fds))
-	}
-	c.region, c.regionFD = m.Region, fds[0]
-	_, _, err = c.ask(&ipc.Message{Kind: ipc.KindMapped, Region: c.region})
-	return err
-}
-
-func (c *client) dial(o *Options) error {
-	var hello []byte
-	if o.Hello != nil {
-		hello = o.Hello()
-	}
-	m, _, err := c.ask(&ipc.Message{Kind: ipc.KindDial, Peer: o.Peer, Service: o.Service, Data: hello})
-	if err != nil {
-		return err
-	}
-	c.link = m.Conn
-	timer := time.AfterFunc(answerTime, func() { c.conn.Close() })
-	defer timer.Stop()
-	for c.key == 0 {
-		m, fds, err := c.conn.RecvFDs()
-		if err != nil {
-			return fmt.Errorf("hostile: waiting for memory of %q at %q: %w", o.Service, o.Peer, err)
-		}
-		ipc.CloseFDs(fds)
-		c.note(m)
-	}
-	return nil
+	return c, nil
 }
 
 // listen reads what the daemon says until it ends the session.
 func (c *client) listen() {
 	defer close(c.gone)
 	for {
-		m, fds, err := c.conn.RecvFDs()
+		m, fds, err := c.Conn.RecvFDs()
 		if err != nil {
 			return
 		}
@@ -188,9 +98,9 @@ const demands = 1 << 32
 
 // demand is ask while listen runs. An error that is an *ipc.Error is a refusal.
 func (c *client) demand(m *ipc.Message) (answer, error) {
-	c.id++
-	m.ID = demands + c.id
-	if err := c.conn.Send(m); err != nil {
+	c.ID++
+	m.ID = demands + c.ID
+	if err := c.Conn.Send(m); err != nil {
 		return answer{}, err
 	}
 	select {
@@ -243,13 +153,13 @@ func (c *client) refused(err error) error {
 // are in flight.
 func (c *client) post(e *ipc.SQE, most int) (n uint64, err error) {
 	var done [64]ipc.CQE
-	ended, err := c.cq.Drain(done[:])
+	ended, err := c.CQ.Drain(done[:])
 	if err != nil {
 		return 0, err
 	}
 	c.inFlight = max(c.inFlight-ended, 0)
 	c.ended += uint64(ended)
-	room, err := c.sq.Room()
+	room, err := c.SQ.Room()
 	if err != nil {
 		return 0, err
 	}
@@ -257,33 +167,15 @@ func (c *client) post(e *ipc.SQE, most int) (n uint64, err error) {
 	c.inFlight += room
 	for range room {
 		e.Token++
-		c.sq.Put(e)
+		c.SQ.Put(e)
 	}
-	c.publish()
+	c.Publish()
 	return uint64(room), nil
 }
 
-// publish shows the daemon what was put.
-func (c *client) publish() {
-	if c.sq.Publish() {
-		c.bell.Ring()
-	}
-}
-
 func (c *client) close() {
-	c.conn.Close()
-	if c.rings != nil {
-		c.rings.Close()
-	}
-	if c.raw != nil {
-		unix.Munmap(c.raw)
-	}
-	for _, fd := range []int{c.ringsFD, c.regionFD, c.complete} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
-	if c.bell != nil {
-		c.bell.Close()
+	c.Close()
+	if c.regionFD >= 0 {
+		unix.Close(c.regionFD)
 	}
 }

@@ -48,13 +48,13 @@ const batch = 256
 
 func scribble(c *client, r *rand.Rand) (uint64, error) {
 	for range batch {
-		at := r.IntN(len(c.raw)/8) * 8
+		at := r.IntN(len(c.Mem)/8) * 8
 		if r.IntN(4) > 0 { // mostly the indices
 			at = r.IntN(7) * indexStride
 		}
-		binary.LittleEndian.PutUint64(c.raw[at:], r.Uint64())
+		binary.LittleEndian.PutUint64(c.Mem[at:], r.Uint64())
 	}
-	c.bell.Ring()
+	c.Bell.Ring()
 	return batch, nil
 }
 
@@ -70,17 +70,17 @@ func control(c *client, r *rand.Rand) (uint64, error) {
 	kinds := []ipc.Kind{ipc.KindStatus, ipc.KindListen, ipc.KindUnlisten, ipc.KindRegister, ipc.KindDeregister,
 		ipc.KindDial, ipc.KindRevoke, 9999}
 	for n := range uint64(batch) {
-		c.id++
-		m := &ipc.Message{ID: c.id, Kind: kinds[r.IntN(len(kinds))], Service: "x", Peer: "nobody", Size: 4096,
+		c.ID++
+		m := &ipc.Message{ID: c.ID, Kind: kinds[r.IntN(len(kinds))], Service: "x", Peer: "nobody", Size: 4096,
 			Region: r.Uint32(), Conn: r.Uint32(), Timeout: 1}
-		if err := c.conn.Send(m); err != nil {
+		if err := c.Conn.Send(m); err != nil {
 			return n, err
 		}
 	}
 	return batch, nil
 }
 
-// What is under way while holes are punched: little, since it is the holes that are to be felt and not the load.
+// What is under way while holes are punched: little, since other users are measured beside the holes and not the load.
 const (
 	punchSize  = 4096 // bytes
 	punchDepth = 2    // operations
@@ -92,13 +92,13 @@ func wipe(c *client, r *rand.Rand) (uint64, error) {
 	if _, err := c.post(&ipc.SQE{Op: ipc.OpWrite, Conn: ^c.link, Token: r.Uint64()}, depth); err != nil {
 		return 1, nil // our own view of the indices is spoilt by now, too
 	}
-	if binary.LittleEndian.Uint32(c.raw[indexStride:]) == 0 {
+	if binary.LittleEndian.Uint32(c.Mem[indexStride:]) == 0 {
 		return 0, nil // the daemon has taken nothing yet, and zeros are where it is
 	}
-	if err := unix.Fallocate(c.ringsFD, punchHole, 0, int64(len(c.raw))); err != nil {
+	if err := unix.Fallocate(c.RingsFD, punchHole, 0, int64(len(c.Mem))); err != nil {
 		return 0, err
 	}
-	c.bell.Ring()
+	c.Bell.Ring()
 	return 1, nil
 }
 
@@ -118,15 +118,15 @@ func punch(c *client, r *rand.Rand) (uint64, error) {
 }
 
 func jam(c *client, r *rand.Rand) (uint64, error) {
-	if err := unix.SetNonblock(c.complete, true); err != nil { // or it is we who wait
+	if err := unix.SetNonblock(c.Complete, true); err != nil { // or it is we who wait
 		return 0, err
 	}
 	full := binary.LittleEndian.AppendUint64(nil, 1<<64-2)
-	_, _ = unix.Write(c.complete, full) // as far as it can
-	if err := unix.SetNonblock(c.complete, false); err != nil {
+	_, _ = unix.Write(c.Complete, full) // as far as it can
+	if err := unix.SetNonblock(c.Complete, false); err != nil {
 		return 0, err
 	}
-	c.rings.SetClientAsleep(true)
+	c.Rings.SetClientAsleep(true)
 	if c.link == 0 {
 		return 1, nil
 	}
@@ -156,7 +156,7 @@ func hoard(c *client, r *rand.Rand) (uint64, error) {
 
 // truncate fails when the memory is sealed as it should be; where it is not, the daemon faults.
 func truncate(c *client, r *rand.Rand) (uint64, error) {
-	for _, fd := range []int{c.ringsFD, c.regionFD} {
+	for _, fd := range []int{c.RingsFD, c.regionFD} {
 		unix.Ftruncate(fd, int64(r.IntN(2*regionSize)))
 	}
 	return 2, nil
@@ -164,16 +164,16 @@ func truncate(c *client, r *rand.Rand) (uint64, error) {
 
 func doorbell(c *client, r *rand.Rand) (uint64, error) {
 	for range batch {
-		c.bell.Ring()
+		c.Bell.Ring()
 	}
 	return batch, nil
 }
 
 func spin(c *client, r *rand.Rand) (uint64, error) {
-	c.rings.SetClientPolling(true)
-	c.rings.SetClientAsleep(true)
+	c.Rings.SetClientPolling(true)
+	c.Rings.SetClientAsleep(true)
 	for range batch {
-		c.cq.Ready()
+		c.CQ.Ready()
 	}
 	return batch, nil
 }

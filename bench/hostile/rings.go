@@ -14,19 +14,19 @@ const cramLook = time.Millisecond
 
 // cram fills both rings and takes no completion: the completion ring has no room, and submissions wait for it.
 func cram(c *client, r *rand.Rand) (uint64, error) {
-	room, err := c.sq.Room()
+	room, err := c.SQ.Room()
 	if err != nil {
 		return 0, err
 	}
-	c.rings.SetClientAsleep(true)
+	c.Rings.SetClientAsleep(true)
 	if room == 0 {
-		time.Sleep(cramLook) // it is the full rings that are to be felt
+		time.Sleep(cramLook) // full rings are what other users are measured beside
 		return 0, nil
 	}
 	for range room {
-		c.sq.Put(&ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: c.link, Key: c.key, Token: r.Uint64()})
+		c.SQ.Put(&ipc.SQE{Op: ipc.OpWrite, InlineLen: 8, Conn: c.link, Key: c.key, Token: r.Uint64()})
 	}
-	c.publish()
+	c.Publish()
 	return uint64(room), nil
 }
 
@@ -112,9 +112,9 @@ func verbs(c *client, _ *rand.Rand) (uint64, error) {
 	all := malformed(c)
 	i := int(c.turn % uint64(len(all)))
 	for k := range all[i] {
-		c.sq.Put(&all[i][k])
+		c.SQ.Put(&all[i][k])
 	}
-	c.publish()
+	c.Publish()
 	select {
 	case <-c.gone:
 	case <-time.After(borneAfter):
@@ -128,7 +128,7 @@ func verbs(c *client, _ *rand.Rand) (uint64, error) {
 func clog(c *client, r *rand.Rand) (uint64, error) {
 	if !c.clogged {
 		c.clogged = true
-		room, err := c.sq.Room()
+		room, err := c.SQ.Room()
 		if err != nil {
 			return 0, err
 		}
@@ -137,9 +137,9 @@ func clog(c *client, r *rand.Rand) (uint64, error) {
 			if i%2 == 0 {
 				e.Op = ipc.OpSend
 			}
-			c.sq.Put(&e)
+			c.SQ.Put(&e)
 		}
-		c.publish()
+		c.Publish()
 		return uint64(room), nil
 	}
 	if r.IntN(8) == 0 {

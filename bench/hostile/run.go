@@ -143,7 +143,7 @@ func (rep *Report) misbehave(ctx context.Context, m *mode, c *client, r *rand.Ra
 		rep.Borne = append(rep.Borne, c.borne...)
 	}()
 	defer func() { <-c.gone }()
-	defer c.conn.Close()
+	defer c.Conn.Close()
 	start := time.Now()
 	for {
 		select {
@@ -160,7 +160,7 @@ func (rep *Report) misbehave(ctx context.Context, m *mode, c *client, r *rand.Ra
 			return
 		}
 		if err != nil { // what was shared is spoilt, or the socket is closed: the daemon's move
-			c.bell.Ring()
+			c.Bell.Ring()
 			select {
 			case <-ctx.Done():
 			case <-c.gone:

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
 )
@@ -23,94 +23,60 @@ const (
 type round struct{ post, sent, got, start, end, back int64 }
 
 // Run measures. show is called now and then with what is being done and how far that is.
-func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)) (*Result, error) {
+func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)) *Result {
 	if s.Rounds < 1 || s.Rounds > maxRounds || s.Bytes < 1 || s.Bytes > most {
-		return nil, fmt.Errorf("%d rounds of %d bytes; choose 1 to %d of 1 to %d", s.Rounds, s.Bytes, maxRounds, most)
+		kit.Fail("%d rounds of %d bytes; choose 1 to %d of 1 to %d", s.Rounds, s.Bytes, maxRounds, most)
 	}
 	res := &Result{Spec: s}
 	for _, wait := range s.Waits {
-		rounds, err := s.run(ctx, d, wait, func(share float64) { show("notifications, "+wait, share) })
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", wait, err)
-		}
-		res.Runs = append(res.Runs, breakdown(wait, rounds))
+		kit.Doing(func() {
+			rounds := s.run(ctx, d, wait, func(share float64) { show("notifications, "+wait, share) })
+			res.Runs = append(res.Runs, breakdown(wait, rounds))
+		}, "%s", wait)
 	}
 	show("export and import", 0)
-	var err error
-	res.Setup, err = setup(ctx, d, s.Peer)
-	return res, err
+	res.Setup = setup(ctx, d, s.Peer)
+	return res
 }
 
 // run measures the rounds of one way to wait.
-func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(float64)) ([]round, error) {
-	c, err := d.Dial(ctx, s.Peer, service+wait, edge.Data([]byte(strconv.Itoa(s.Rounds))))
-	if err != nil {
-		return nil, err
-	}
+func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(float64)) []round {
+	c := kit.Get(d.Dial(ctx, s.Peer, service+wait, edge.Data([]byte(strconv.Itoa(s.Rounds)))))
 	defer c.Close()
-	to, err := c.Import(ctx, bell)
-	if err != nil {
-		return nil, err
-	}
-	times, err := c.Import(ctx, stamps)
-	if err != nil {
-		return nil, err
-	}
-	mem, err := d.Register(most)
-	if err != nil {
-		return nil, err
-	}
+	to := kit.Get(c.Import(ctx, bell))
+	times := kit.Get(c.Import(ctx, stamps))
+	mem := kit.Get(d.Register(most))
 	defer mem.Close()
-	out, err := newTap(ctx, s.Sockets[0], true)
-	if err != nil {
-		return nil, err
-	}
-	in, err := newTap(ctx, s.Sockets[1], false)
-	if err != nil {
-		out.close()
-		return nil, err
-	}
-	rounds, err := s.write(ctx, mem, to, show)
+	out := newTap(ctx, s.Sockets[0], true)
+	defer out.close()
+	in := newTap(ctx, s.Sockets[1], false)
+	defer in.close()
+	rounds := s.write(ctx, mem, to, show)
 	sent, got := out.close(), in.close()
-	if err != nil {
-		return nil, err
-	}
 	b := make([]byte, s.Rounds*stamp)
-	if _, err := times.ReadAt(b, 0); err != nil {
-		return nil, err
-	}
+	kit.Get(times.ReadAt(b, 0))
 	for i := range rounds {
 		r, at := &rounds[i], func(k int) int64 { return int64(binary.LittleEndian.Uint64(b[i*stamp+8*k:])) }
 		r.start, r.end, r.back = at(0), at(1), at(2)
 	}
 	match(rounds, sent, got, s.Bytes+besides)
-	return rounds, nil
+	return rounds
 }
 
 // write writes once a round.
-func (s *Spec) write(ctx context.Context, mem *edge.Region, to *edge.RemoteRegion, show func(float64)) ([]round,
-	error) {
-	clock, err := newClock()
-	if err != nil {
-		return nil, err
-	}
+func (s *Spec) write(ctx context.Context, mem *edge.Region, to *edge.RemoteRegion, show func(float64)) []round {
+	clock := kit.Get(newClock())
 	rounds := make([]round, s.Rounds)
 	for i := range rounds {
 		if i%64 == 0 {
 			show(float64(i) / float64(len(rounds)))
 		}
 		rounds[i].post = clock.now()
-		op, err := to.Conn().Post(&edge.Work{Kind: edge.Write, Local: mem, Len: s.Bytes, Remote: to,
-			Flags: edge.Notify, Imm: uint32(i)})
-		if err == nil {
-			err = op.Wait(ctx)
-		}
-		if err != nil {
-			return nil, err
-		}
+		kit.Do(ctx, to.Conn(), &edge.Work{Kind: edge.Write, Local: mem, Len: s.Bytes, Remote: to, Flags: edge.Notify,
+			Imm: uint32(i)})
 		time.Sleep(pause)
 	}
-	return rounds, nil
+	return rounds
 }
 
 // match finds the frame of each round: the longest that was sent between the post and the handler, of no more than most
@@ -165,60 +131,39 @@ func breakdown(wait string, rounds []round) Breakdown {
 }
 
 // setup measures exports of a page, and imports of one of the peer's.
-func setup(ctx context.Context, d *edge.Device, peer string) (s Setup, err error) {
+func setup(ctx context.Context, d *edge.Device, peer string) (s Setup) {
 	var rec [5]*report.Recorder
 	for i := range rec {
 		rec[i] = report.NewRecorder()
 	}
-	own, err := d.Register(most)
-	if err != nil {
-		return s, err
-	}
-	here, err := d.Export(ctx, own, "edgebench-here", edge.RemoteWrite)
-	if err != nil {
-		return s, errors.Join(err, own.Close())
-	}
-	defer func() {
-		back, failed := here.Unexport(ctx)
-		err = errors.Join(err, failed, back.Close())
-	}()
+	own := kit.Get(d.Register(most))
+	here := kit.Get(d.Export(ctx, own, "edgebench-here", edge.RemoteWrite))
 	for range setupTimes {
 		t0 := time.Now()
-		r, err := d.Register(most)
-		if err != nil {
-			return s, err
-		}
+		r := kit.Get(d.Register(most))
 		t1 := time.Now()
 		n, err := d.Export(ctx, r, "edgebench-mine", edge.RemoteWrite)
 		t2 := time.Now()
 		if err != nil {
-			return s, errors.Join(err, r.Close())
+			kit.Check(errors.Join(err, r.Close()))
 		}
 		back, err := n.Unexport(ctx)
 		t3 := time.Now()
-		if err := errors.Join(err, back.Close()); err != nil {
-			return s, err
-		}
+		kit.Check(errors.Join(err, back.Close()))
 		t4 := time.Now()
-		m, err := d.Import(ctx, peer, page)
-		if err != nil {
-			return s, err
-		}
+		m := kit.Get(d.Import(ctx, peer, page))
 		t5 := time.Now()
-		local, err := d.Import(ctx, d.Name(), here.Name())
-		if err != nil {
-			return s, err
-		}
+		local := kit.Get(d.Import(ctx, d.Name(), here.Name()))
 		t6 := time.Now()
 		for i, took := range []time.Duration{t1.Sub(t0), t2.Sub(t1), t5.Sub(t4), t6.Sub(t5), t3.Sub(t2)} {
 			rec[i].Record(took)
 		}
-		if err := errors.Join(m.Conn().Close(), local.Conn().Close()); err != nil {
-			return s, err
-		}
+		kit.Check(errors.Join(m.Conn().Close(), local.Conn().Close()))
 	}
+	back, err := here.Unexport(ctx)
+	kit.Check(errors.Join(err, back.Close()))
 	for i, to := range []*report.Latency{&s.Register, &s.Export, &s.Import, &s.ImportHere, &s.Unexport} {
 		*to = rec[i].Summary(1)
 	}
-	return s, nil
+	return s
 }

@@ -3,15 +3,15 @@ package notify
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"os"
 	"runtime"
 	"strconv"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
+	"multiedge/bench/kit"
 	"multiedge/edge"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -25,46 +25,27 @@ const (
 
 // Serve exports to whoever comes by the daemon at socket, until ctx ends. started is called when clients may come. The
 // process is bound to one processor from now on.
-func Serve(ctx context.Context, socket string, started func()) error {
-	if err := onOneProcessor(); err != nil {
-		return err
-	}
+func Serve(ctx context.Context, socket string, started func()) {
+	onOneProcessor()
 	failed := make(chan error, len(Waits))
 	for mode, name := range Waits {
 		wait := []edge.WaitMode{edge.Block, edge.Adaptive, edge.Busy}[mode]
-		d, err := edge.Open(ctx, edge.Config{Socket: socket, Wait: wait})
-		if err != nil {
-			return err
-		}
+		d := kit.Get(edge.Open(ctx, edge.Config{Socket: socket, Wait: wait}))
 		defer d.Close()
-		l, err := d.Listen(ctx, service+name)
-		if err != nil {
-			return err
-		}
+		l := kit.Get(d.Listen(ctx, service+name))
 		if mode == 0 {
-			r, err := d.Register(most)
-			if err != nil {
-				return err
-			}
-			if _, err := d.Export(ctx, r, page, edge.RemoteWrite); err != nil {
-				return err
-			}
+			r := kit.Get(d.Register(most))
+			kit.Get(d.Export(ctx, r, page, edge.RemoteWrite))
 		}
-		go func() { failed <- accept(ctx, d, l) }()
+		go func() { failed <- kit.Try(func() { accept(ctx, d, l) }) }()
 	}
 	started()
-	return <-failed
+	kit.Check(<-failed)
 }
 
-func accept(ctx context.Context, d *edge.Device, l *edge.Listener) error {
+func accept(ctx context.Context, d *edge.Device, l *edge.Listener) {
 	for {
-		c, err := l.Accept(ctx)
-		if err == nil {
-			err = answer(c, d)
-		}
-		if err != nil {
-			return err
-		}
+		answer(kit.Get(l.Accept(ctx)), d)
 	}
 }
 
@@ -92,28 +73,19 @@ func (i *interrupted) run(mem []byte) {
 }
 
 // answer handles the notifications of one connection until it ends, whose data says of how many rounds.
-func answer(c *edge.Conn, d *edge.Device) error {
+func answer(c *edge.Conn, d *edge.Device) {
 	rounds, err := strconv.Atoi(string(c.Data()))
 	if err != nil || rounds < 1 || rounds > maxRounds {
 		c.Abort()
-		return fmt.Errorf("a client asks for %q rounds", c.Data())
+		kit.Fail("a client asks for %q rounds", c.Data())
 	}
-	r, err := d.Register(most + rounds*stamp)
-	if err != nil {
-		return err
-	}
+	r := kit.Get(d.Register(most + rounds*stamp))
 	mem := r.Bytes()[most:]
-	clock, err := newClock()
-	if err != nil {
-		return err
-	}
+	clock := kit.Get(newClock())
 	thread := &interrupted{clock: clock, done: make(chan struct{})}
 	go thread.run(mem)
-	ring, err := r.Export(c, bell, edge.RemoteWrite, 0, most)
-	if err != nil {
-		return err
-	}
-	h, err := ring.Handle(func(n edge.Notification) {
+	ring := kit.Get(r.Export(c, bell, edge.RemoteWrite, 0, most))
+	h := kit.Get(ring.Handle(func(n edge.Notification) {
 		start := thread.clock.now()
 		i := int(n.Imm)
 		if i >= rounds {
@@ -124,27 +96,20 @@ func answer(c *edge.Conn, d *edge.Device) error {
 		end := thread.clock.now()
 		binary.LittleEndian.PutUint64(mem[stamp*i+8:], uint64(end))
 		thread.at.Store(end)
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := r.Export(c, stamps, edge.RemoteRead, most, rounds*stamp); err != nil {
-		return err
-	}
+	}))
+	kit.Get(r.Export(c, stamps, edge.RemoteRead, most, rounds*stamp))
 	<-h.Done()
 	thread.stop.Store(true)
 	<-thread.done
 	c.Close() // it has ended: this forgets it
-	return r.Close()
+	kit.Check(r.Close())
 }
 
 // onOneProcessor binds all threads of the process to the first processor that it may use, so that a handler always
 // interrupts the same thread.
-func onOneProcessor() error {
+func onOneProcessor() {
 	var may, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &may); err != nil {
-		return err
-	}
+	kit.Check(unix.SchedGetaffinity(0, &may))
 	for cpu := 0; ; cpu++ {
 		if may.IsSet(cpu) {
 			one.Set(cpu)
@@ -152,18 +117,14 @@ func onOneProcessor() error {
 		}
 	}
 	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // the interrupted thread has one of them
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
+	threads := kit.Get(os.ReadDir("/proc/self/task"))
 	for _, t := range threads {
 		id, err := strconv.Atoi(t.Name())
 		if err == nil {
 			err = unix.SchedSetaffinity(id, &one)
 		}
 		if err != nil && err != unix.ESRCH {
-			return err
+			kit.Check(err)
 		}
 	}
-	return nil
 }

@@ -3,10 +3,9 @@ package notify
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 
+	"multiedge/bench/kit"
 	"multiedge/internal/ipc"
 	"multiedge/internal/trace"
 )
@@ -26,23 +25,21 @@ type tap struct {
 }
 
 // newTap traces the daemon at a socket.
-func newTap(ctx context.Context, socket string, sent bool) (*tap, error) {
-	conn, err := ipc.Dial(ctx, socket)
-	if err != nil {
-		return nil, err
-	}
+func newTap(ctx context.Context, socket string, sent bool) *tap {
+	conn := kit.Get(ipc.Dial(ctx, socket))
 	var start trace.Start
-	reply, fds, err := ask(conn)
-	if err == nil {
-		err = json.Unmarshal(reply.Body, &start)
-	}
-	if err == nil && (len(fds) != 1 || start.Monotonic == 0) {
-		err = errors.New("the daemon is of another version")
-	}
-	if err != nil {
+	var fds []int
+	if err := kit.Try(func() {
+		var reply *ipc.Message
+		reply, fds = ask(conn)
+		kit.Check(json.Unmarshal(reply.Body, &start))
+		if len(fds) != 1 || start.Monotonic == 0 {
+			kit.Fail("the daemon is of another version")
+		}
+	}); err != nil {
 		ipc.CloseFDs(fds)
 		conn.Close()
-		return nil, fmt.Errorf("tracing frames: %w", err)
+		kit.Fail("tracing frames: %w", err)
 	}
 	t := &tap{conn: conn, pipe: os.NewFile(uintptr(fds[0]), "trace"), done: make(chan struct{})}
 	ahead := start.Monotonic - int64(start.Now)
@@ -56,18 +53,17 @@ func newTap(ctx context.Context, socket string, sent bool) (*tap, error) {
 			}
 		}
 	}()
-	return t, nil
+	return t
 }
 
-func ask(conn *ipc.Conn) (*ipc.Message, []int, error) {
-	if err := conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindTrace, Size: 64}); err != nil {
-		return nil, nil, err
-	}
+func ask(conn *ipc.Conn) (*ipc.Message, []int) {
+	kit.Check(conn.Send(&ipc.Message{ID: 1, Kind: ipc.KindTrace, Size: 64}))
 	reply, fds, err := conn.RecvFDs()
 	if err == nil && reply.Error != nil {
 		err = reply.Error
 	}
-	return reply, fds, err
+	kit.Check(err)
+	return reply, fds
 }
 
 // close ends the trace and returns its frames, oldest first.

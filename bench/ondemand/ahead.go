@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/bench/xlate"
 	"multiedge/edge"
@@ -25,7 +26,7 @@ type Foresight struct {
 
 // foresee measures writes, one at a time, to memory of which twice the budget is used in turn, pages there, in turns
 // with memory that is registered whole.
-func (r *run) foresee(ctx context.Context) error {
+func (r *run) foresee(ctx context.Context) {
 	setting := r.Ahead
 	if setting == "" {
 		setting = "exact"
@@ -39,52 +40,36 @@ func (r *run) foresee(ctx context.Context) error {
 			r.show(fmt.Sprintf("prefetch %s: writes of %d bytes, %s", setting, p.Bytes, p.Pattern),
 				(float64(round)+float64(i)/float64(len(all)))/float64(r.Rounds))
 			for _, whole := range []bool{true, false} {
-				if err := r.foreseen(ctx, p, whole, uint64(round+1)); err != nil {
-					return fmt.Errorf("%s, %d bytes, %s: %w", setting, p.Bytes, p.Pattern, err)
-				}
+				kit.Doing(func() { r.foreseen(ctx, p, whole, uint64(round+1)) }, "%s, %d bytes, %s", setting, p.Bytes,
+					p.Pattern)
 			}
 		}
 	}
 	r.res.Foresights = append(r.res.Foresights, all...)
-	return nil
 }
 
 // foreseen measures a round of one.
-func (r *run) foreseen(ctx context.Context, p *Foresight, whole bool, seed uint64) error {
+func (r *run) foreseen(ctx context.Context, p *Foresight, whole bool, seed uint64) {
 	t := r.space(2 * r.Budget)
 	t.Whole = whole
-	f, err := r.open(ctx, r.d, t)
-	if err != nil {
-		return err
-	}
+	f := r.open(ctx, r.d, t)
 	defer f.c.Close()
 	l := load{far: f, kind: edge.Write, near: r.near, bytes: p.Bytes, flying: 1, span: time.Minute,
 		most: 2 * r.Budget / p.Bytes}
-	if l.at, err = pattern(p.Pattern, l.most, seed); err != nil {
-		return err
-	}
-	if _, err := l.run(ctx, nil); err != nil { // all of it was pinned once
-		return err
-	}
+	l.at = pattern(p.Pattern, l.most, seed)
+	l.run(ctx, nil) // all of it was pinned once
 	l.span, l.most = r.span(), 0
-	before, err := f.order(ctx, tellUsage)
-	if err != nil {
-		return err
-	}
-	o, err := l.run(ctx, nil)
-	if err != nil {
-		return err
-	}
-	after, err := f.order(ctx, tellUsage)
-	if whole || err != nil {
+	before := f.order(ctx, tellUsage)
+	o := l.run(ctx, nil)
+	after := f.order(ctx, tellUsage)
+	if whole {
 		p.Whole = append(p.Whole, o.rate(p.Bytes))
-		return err
+		return
 	}
 	p.Rates, p.Latency = append(p.Rates, o.rate(p.Bytes)), o.latency
 	p.Missed += missed(before, after) / float64(r.Rounds)
 	p.Prefetched += after.Prefetched - before.Prefetched
 	p.Wasted += after.Wasted - before.Wasted
-	return nil
 }
 
 func (r *Result) foresightStudy(s *xlate.Study) {
@@ -99,7 +84,7 @@ func (r *Result) foresightStudy(s *xlate.Study) {
 			"wasted"}}
 	for _, p := range r.Foresights {
 		t.Rows = append(t.Rows, xlate.Row{Label: fmt.Sprintf("%s, %d, %s", p.Setting, p.Bytes, p.Pattern),
-			Cells: []xlate.Cell{cell(median(p.Rates)/1e6, "%.0f"), cell(ratio(p.Rates, p.Whole), "%.2f"),
+			Cells: []xlate.Cell{cell(report.Median(p.Rates)/1e6, "%.0f"), cell(ratio(p.Rates, p.Whole), "%.2f"),
 				cell(p.Latency.P50/1000, "%.0f"), cell(p.Missed, "%.2f"), cell(float64(p.Prefetched), "%.0f"),
 				cell(float64(p.Wasted), "%.0f")}})
 	}

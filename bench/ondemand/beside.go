@@ -3,16 +3,18 @@ package ondemand
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 )
 
 // shares measures writes of 64 KiB, many at once, of which a part misses memory whose pages are there, in turns with
 // memory that is registered whole. What hits is held, what misses is a cycle of twice the budget in no order.
-func (r *run) shares(ctx context.Context) error {
+func (r *run) shares(ctx context.Context) {
 	variant := cmp.Or(r.Variant, "park")
 	percents := []int{-1, 0, 10, 50, 100}
 	all := make([]Share, len(percents))
@@ -22,38 +24,27 @@ func (r *run) shares(ctx context.Context) error {
 				(float64(round)+float64(i)/float64(len(percents)))/float64(r.Rounds))
 			s := &all[i]
 			s.Variant, s.Percent = variant, percent
-			if err := r.share(ctx, s, uint64(round+1)); err != nil {
-				return fmt.Errorf("%d %%: %w", percent, err)
-			}
+			kit.Doing(func() { r.share(ctx, s, uint64(round+1)) }, "%d %%", percent)
 		}
 	}
 	r.res.Shares = append(r.res.Shares, all...)
-	return nil
 }
 
 // share measures one for a round.
-func (r *run) share(ctx context.Context, s *Share, seed uint64) error {
+func (r *run) share(ctx context.Context, s *Share, seed uint64) {
 	hot, cold := r.Budget/chunk/4, 2*r.Budget/chunk
 	t := r.space((hot + cold) * chunk)
 	t.Hold, t.Whole = hot*chunk, s.Percent < 0
 	if t.Whole {
 		t.Hold = 0
 	}
-	f, err := r.open(ctx, r.d, t)
-	if err != nil {
-		return err
-	}
+	f := r.open(ctx, r.d, t)
 	defer f.c.Close()
-	next, err := pattern(Permuted, cold, seed)
-	if err != nil {
-		return err
-	}
+	next := pattern(Permuted, cold, seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	l := load{far: f, kind: edge.Write, near: r.near, bytes: chunk, flying: deep, span: time.Minute, most: hot + cold,
 		at: func() int { return hot + next() }}
-	if _, err := l.run(ctx, nil); err != nil { // from here on what misses was there before
-		return err
-	}
+	l.run(ctx, nil) // from here on what misses was there before
 	l.span, l.most = r.span(), 0
 	l.at = func() int {
 		if random.IntN(100) >= s.Percent {
@@ -61,21 +52,14 @@ func (r *run) share(ctx context.Context, s *Share, seed uint64) error {
 		}
 		return hot + next()
 	}
-	before, err := f.order(ctx, tellUsage)
-	if err != nil {
-		return err
-	}
-	o, err := l.run(ctx, nil)
-	if err != nil {
-		return err
-	}
-	after, err := f.order(ctx, tellUsage)
+	before := f.order(ctx, tellUsage)
+	o := l.run(ctx, nil)
+	after := f.order(ctx, tellUsage)
 	s.Rates, s.P99 = append(s.Rates, o.rate(chunk)), append(s.P99, o.latency.P99)
 	s.Missed += fetched(before, after) / float64(o.ops) / float64(r.Rounds)
-	return err
 }
 
-// Loads that a bystander feels.
+// Loads beside a bystander.
 const (
 	loadNone      = "nobody"
 	loadHits      = "as many writes that hit"
@@ -88,75 +72,49 @@ const paced = 2000
 
 // bystander measures writes of 4 KiB, one at a time, to memory that is registered whole, by a client of its own, while
 // another client of the same daemons writes at a fixed rate to memory that it hits or misses.
-func (r *run) bystander(ctx context.Context) error {
-	d, err := edge.Open(ctx, edge.Config{Socket: r.Sockets[0]})
-	if err != nil {
-		return err
-	}
+func (r *run) bystander(ctx context.Context) {
+	d := kit.Get(edge.Open(ctx, edge.Config{Socket: r.Sockets[0]}))
 	defer d.Close()
-	near, err := d.RegisterContext(ctx, 1<<20)
-	if err != nil {
-		return err
-	}
+	near := kit.Get(d.RegisterContext(ctx, 1<<20))
 	all := []Beside{{Load: loadNone}, {Load: loadHits}, {Load: loadResident}, {Load: loadUntouched}}
 	for round := range r.Rounds {
 		for i := range all {
 			b := &all[i]
 			r.show("bystander beside "+b.Load, (float64(round)+float64(i)/float64(len(all)))/float64(r.Rounds))
-			if err := r.beside(ctx, d, near, b, uint64(round+1)); err != nil {
-				return fmt.Errorf("beside %s: %w", b.Load, err)
-			}
+			kit.Doing(func() { r.beside(ctx, d, near, b, uint64(round+1)) }, "beside %s", b.Load)
 		}
 	}
 	for i := range all {
 		all[i].Variant = cmp.Or(r.Variant, "park")
 	}
 	r.res.Besides = all
-	return nil
 }
 
 // beside measures one round of one load.
-func (r *run) beside(ctx context.Context, d *edge.Device, near *edge.Region, b *Beside, seed uint64) error {
-	mine, err := r.open(ctx, d, Target{Size: 1 << 20, Whole: true, Fill: true})
-	if err != nil {
-		return err
-	}
+func (r *run) beside(ctx context.Context, d *edge.Device, near *edge.Region, b *Beside, seed uint64) {
+	mine := r.open(ctx, d, Target{Size: 1 << 20, Whole: true, Fill: true})
 	defer mine.c.Close()
 	quiet := load{far: mine, kind: edge.Write, near: near, bytes: 4096, flying: 1, span: r.span()}
-	if quiet.at, err = pattern(Uniform, 256, seed); err != nil {
-		return err
-	}
+	quiet.at = pattern(Uniform, 256, seed)
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	done := outcome{seconds: 1}
 	if b.Load == loadNone {
 		ended <- nil
 	} else {
-		l, err := r.other(ctx, b.Load, seed)
-		if err != nil {
-			return err
-		}
+		l := r.other(ctx, b.Load, seed)
 		defer l.far.c.Close()
-		go func() {
-			var err error
-			done, err = l.run(ctx, stop)
-			ended <- err
-		}()
+		go func() { ended <- kit.Try(func() { done = l.run(ctx, stop) }) }()
 	}
-	o, err := quiet.run(ctx, nil)
+	var o outcome
+	err := kit.Try(func() { o = quiet.run(ctx, nil) })
 	close(stop)
-	if e := <-ended; e != nil {
-		return e
-	}
-	if err != nil {
-		return err
-	}
+	kit.Check(errors.Join(<-ended, err))
 	b.P50, b.P99 = append(b.P50, o.latency.P50), append(b.P99, o.latency.P99)
 	b.Done = append(b.Done, float64(done.ops)/done.seconds)
-	return nil
 }
 
-// other is a load that a bystander feels, ready to run.
-func (r *run) other(ctx context.Context, name string, seed uint64) (l load, err error) {
+// other is a load beside a bystander, ready to run.
+func (r *run) other(ctx context.Context, name string, seed uint64) (l load) {
 	l = load{kind: edge.Write, near: r.near, bytes: chunk, flying: 8, span: time.Minute, every: time.Second / paced}
 	blocks := 2 * r.Budget / chunk
 	t := r.space(blocks * chunk)
@@ -168,14 +126,12 @@ func (r *run) other(ctx context.Context, name string, seed uint64) (l load, err 
 		t.Size, t.Fill = blocks*chunk, false
 		l.most = blocks
 	}
-	if l.far, err = r.open(ctx, r.d, t); err != nil {
-		return l, err
-	}
-	if l.at, err = pattern(Permuted, blocks, seed); err != nil || name == loadUntouched {
-		return l, err
+	l.far = r.open(ctx, r.d, t)
+	if l.at = pattern(Permuted, blocks, seed); name == loadUntouched {
+		return l
 	}
 	warm := l
 	warm.every, warm.most = 0, blocks
-	_, err = warm.run(ctx, nil)
-	return l, err
+	warm.run(ctx, nil)
+	return l
 }

@@ -1,6 +1,7 @@
 // Package ondemand measures memory that is pinned on demand: spaces (edge.Device.Map) against memory that is registered
 // whole, at each transfer, through a cache of registrations, or copied; over working sets, patterns and policies; what
-// a hit, a miss and the library's check cost; and what somebody feels beside a program that misses all the time.
+// a hit, a miss and the library's check cost; and how long another program's reads take beside one that misses all the
+// time.
 //
 // Run is the client, on one host, and Serve the server on the other. Each cell of a study dials anew: what the server
 // is to have there goes with the dial (Target), and the notifications of a connection are orders to it.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
 )
@@ -20,42 +20,25 @@ type far struct {
 }
 
 // open has the server make a Target.
-func (r *run) open(ctx context.Context, d *edge.Device, t Target) (*far, error) {
-	c, err := d.Dial(ctx, r.Peer, service, edge.Data(t.json()))
-	if err != nil {
-		return nil, err
-	}
-	f := &far{c: c}
-	if f.mem, err = c.Import(ctx, target); err == nil {
-		f.board, err = c.Import(ctx, board)
-	}
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	return f, nil
+func (r *run) open(ctx context.Context, d *edge.Device, t Target) *far {
+	c := kit.Get(d.Dial(ctx, r.Peer, service, edge.Data(t.json())))
+	return &far{c: c, mem: kit.Get(c.Import(ctx, target)), board: kit.Get(c.Import(ctx, board))}
 }
 
 // order has the server follow an order, and returns what its space did until then.
-func (f *far) order(ctx context.Context, what uint32) (u edge.SpaceUsage, err error) {
-	op, err := f.c.PostWait(ctx, &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: f.board, RemoteOff: bell,
+func (f *far) order(ctx context.Context, what uint32) (u edge.SpaceUsage) {
+	kit.Do(ctx, f.c, &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: f.board, RemoteOff: bell,
 		Flags: edge.Notify, Imm: what})
-	if err == nil {
-		err = op.Wait(ctx)
-	}
 	f.answered++
 	b := make([]byte, bell)
-	for err == nil {
-		if _, err = f.board.ReadAtContext(ctx, b, 0); err != nil {
-			break
-		}
+	for {
+		kit.Get(f.board.ReadAtContext(ctx, b, 0))
 		n := binary.LittleEndian.Uint64(b[8:])
 		if binary.LittleEndian.Uint64(b) == f.answered && n <= bell-place &&
 			json.Unmarshal(b[place:place+n], &u) == nil {
-			return u, nil
+			return u
 		}
 	}
-	return u, err
 }
 
 // load is a stream of operations.
@@ -83,7 +66,7 @@ type outcome struct {
 func (o *outcome) rate(bytes int) float64 { return float64(o.ops) * float64(bytes) / o.seconds }
 
 // run posts until the time is over, or stop.
-func (l *load) run(ctx context.Context, stop <-chan struct{}) (o outcome, err error) {
+func (l *load) run(ctx context.Context, stop <-chan struct{}) outcome {
 	type post struct {
 		op edge.Op
 		at time.Time
@@ -91,14 +74,13 @@ func (l *load) run(ctx context.Context, stop <-chan struct{}) (o outcome, err er
 	flying := make([]post, l.flying)
 	times := report.NewRecorder()
 	waited := 0
-	wait := func() error {
+	wait := func() {
 		p := &flying[waited%l.flying]
 		if err := p.op.Wait(ctx); err != nil {
-			return fmt.Errorf("operation %d: %w", waited, err)
+			kit.Fail("operation %d: %w", waited, err)
 		}
 		times.Record(time.Since(p.at))
 		waited++
-		return nil
 	}
 	spread := max(l.spread, l.bytes)
 	start := time.Now()
@@ -106,9 +88,7 @@ func (l *load) run(ctx context.Context, stop <-chan struct{}) (o outcome, err er
 	for ; l.most == 0 || n < l.most; n++ {
 		p := &flying[n%l.flying]
 		if n >= l.flying {
-			if err := wait(); err != nil {
-				return o, err
-			}
+			wait()
 		}
 		p.at = time.Now()
 		if p.at.Sub(start) > l.span || stopped(stop) {
@@ -125,20 +105,15 @@ func (l *load) run(ctx context.Context, stop <-chan struct{}) (o outcome, err er
 		} else {
 			w.RemoteOff = block * spread
 		}
-		if p.op, err = l.far.c.PostWait(ctx, &w); err != nil {
-			return o, err
-		}
+		p.op = kit.Get(l.far.c.PostWait(ctx, &w))
 	}
 	for waited < n {
-		if err := wait(); err != nil {
-			return o, err
-		}
+		wait()
 	}
-	o = outcome{ops: n, seconds: time.Since(start).Seconds(), latency: times.Summary(1)}
 	if n == 0 {
-		return o, fmt.Errorf("no operation fitted into %v", l.span)
+		kit.Fail("no operation fitted into %v", l.span)
 	}
-	return o, nil
+	return outcome{ops: n, seconds: time.Since(start).Seconds(), latency: times.Summary(1)}
 }
 
 func stopped(c <-chan struct{}) bool {
@@ -162,23 +137,24 @@ const (
 var Patterns = []string{Cyclic, Permuted, Uniform, Zipf}
 
 // pattern returns which of n blocks is used next.
-func pattern(name string, n int, seed uint64) (func() int, error) {
+func pattern(name string, n int, seed uint64) func() int {
 	random := rand.New(rand.NewPCG(seed, uint64(n)))
 	i := -1
 	switch name {
 	case Cyclic:
-		return func() int { i++; return i % n }, nil
+		return func() int { i++; return i % n }
 	case Permuted:
 		order := random.Perm(n)
-		return func() int { i++; return order[i%n] }, nil
+		return func() int { i++; return order[i%n] }
 	case Uniform:
-		return func() int { return random.IntN(n) }, nil
+		return func() int { return random.IntN(n) }
 	case Zipf:
 		z, order := rand.NewZipf(random, 1.01, 1, uint64(n-1)), random.Perm(n)
 		if n == 1 {
-			return func() int { return 0 }, nil
+			return func() int { return 0 }
 		}
-		return func() int { return order[z.Uint64()] }, nil
+		return func() int { return order[z.Uint64()] }
 	}
-	return nil, fmt.Errorf("no pattern %q; choose from %v", name, Patterns)
+	kit.Fail("no pattern %q; choose from %v", name, Patterns)
+	return nil
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"os"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 )
 
@@ -26,70 +26,50 @@ const (
 )
 
 // Serve has what clients ask for, until ctx ends. started is called when they may come.
-func Serve(ctx context.Context, d *edge.Device, started func()) error {
-	l, err := d.Listen(ctx, service)
-	if err != nil {
-		return err
-	}
+func Serve(ctx context.Context, d *edge.Device, started func()) {
+	l := kit.Get(d.Listen(ctx, service))
 	started()
 	for {
-		r, err := l.Next(ctx)
-		if err != nil {
-			return err
-		}
+		r := kit.Get(l.Next(ctx))
 		go serve(ctx, d, r)
 	}
 }
 
 // serve makes what a request asks for, and follows orders until the connection ends.
 func serve(ctx context.Context, d *edge.Device, req *edge.Request) {
-	var t Target
-	if err := json.Unmarshal(req.Data(), &t); err != nil {
-		req.Refuse(err.Error())
-		return
-	}
-	mem, err := t.make(ctx, d)
-	if err != nil {
+	var mem, answers *edge.Region
+	if err := kit.Try(func() {
+		var t Target
+		kit.Check(json.Unmarshal(req.Data(), &t))
+		mem = t.make(ctx, d)
+		answers = kit.Get(d.Register(boardIs))
+	}); err != nil {
+		if mem != nil {
+			mem.Close()
+		}
 		req.Refuse(err.Error())
 		return
 	}
 	defer mem.Close()
-	answers, err := d.Register(boardIs)
-	if err != nil {
-		req.Refuse(err.Error())
-		return
-	}
 	defer answers.Close()
-	c, err := req.Accept(ctx, nil)
-	if err != nil {
-		return
-	}
-	defer c.Close()
-	const all = edge.RemoteRead | edge.RemoteWrite
-	_, err = mem.Export(c, target, all, 0, mem.Len())
-	if err == nil {
-		_, err = answers.Export(c, board, all, 0, boardIs)
-	}
-	for n := uint64(1); err == nil; n++ {
-		var order edge.Notification
-		if order, err = c.WaitNotify(ctx); err == nil {
-			err = follow(ctx, order.Imm, mem, answers.Bytes(), n)
+	_ = kit.Try(func() { // a client learns of a failure by the end of the connection
+		c := kit.Get(req.Accept(ctx, nil))
+		defer c.Close()
+		const all = edge.RemoteRead | edge.RemoteWrite
+		kit.Get(mem.Export(c, target, all, 0, mem.Len()))
+		kit.Get(answers.Export(c, board, all, 0, boardIs))
+		for n := uint64(1); ; n++ {
+			follow(ctx, kit.Get(c.WaitNotify(ctx)).Imm, mem, answers.Bytes(), n)
 		}
-	}
+	})
 }
 
 // make has a Target.
-func (t *Target) make(ctx context.Context, d *edge.Device) (mem *edge.Region, err error) {
+func (t *Target) make(ctx context.Context, d *edge.Device) (mem *edge.Region) {
 	if t.Whole {
-		mem, err = d.RegisterContext(ctx, t.Size)
+		mem = kit.Get(d.RegisterContext(ctx, t.Size))
 	} else {
-		var o edge.MapOptions
-		if o, err = t.mapOptions(); err == nil {
-			mem, err = d.Map(ctx, t.Size, o)
-		}
-	}
-	if err != nil {
-		return nil, err
+		mem = kit.Get(d.Map(ctx, t.Size, kit.Get(t.mapOptions())))
 	}
 	if t.Fill {
 		fill(mem.Bytes())
@@ -97,10 +77,10 @@ func (t *Target) make(ctx context.Context, d *edge.Device) (mem *edge.Region, er
 	if t.Hold > 0 {
 		if err := mem.Hold(ctx, 0, t.Hold); err != nil {
 			mem.Close()
-			return nil, err
+			kit.Check(err)
 		}
 	}
-	return mem, nil
+	return mem
 }
 
 // fill writes to every page.
@@ -111,22 +91,16 @@ func fill(b []byte) {
 }
 
 // follow carries order number n out, and answers on the board.
-func follow(ctx context.Context, what uint32, mem *edge.Region, b []byte, n uint64) error {
+func follow(ctx context.Context, what uint32, mem *edge.Region, b []byte, n uint64) {
 	if what == evictAll {
-		if err := mem.Evict(0, mem.Len()); err != nil {
-			return err
-		}
+		kit.Check(mem.Evict(0, mem.Len()))
 	}
-	u, err := mem.Usage(ctx)
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(u)
-	if err != nil || len(text) > bell-place {
-		return fmt.Errorf("an answer of %d bytes: %w", len(text), err)
+	u := kit.Get(mem.Usage(ctx))
+	text := kit.Get(json.Marshal(u))
+	if len(text) > bell-place {
+		kit.Fail("an answer of %d bytes", len(text))
 	}
 	copy(b[place:], text)
 	binary.LittleEndian.PutUint64(b[8:], uint64(len(text)))
 	binary.LittleEndian.PutUint64(b, n) // a reader who sees it early reads again: JSON is checked
-	return nil
 }

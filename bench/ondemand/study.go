@@ -190,21 +190,13 @@ func (r *Result) wayStudy(s *xlate.Study) {
 	s.Tables = append(s.Tables, t)
 }
 
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
-}
-
 // ratio is the median of the ratios within rounds.
 func ratio(a, b []float64) float64 {
 	var v []float64
 	for i := range min(len(a), len(b)) {
 		v = append(v, a[i]/b[i])
 	}
-	return median(v)
+	return report.Median(v)
 }
 
 func (r *Result) shareStudy(s *xlate.Study) {
@@ -223,8 +215,8 @@ func (r *Result) shareStudy(s *xlate.Study) {
 			label, whole = p.Variant+", registered", p.Rates
 		}
 		x := ratio(p.Rates, whole)
-		t.Rows = append(t.Rows, xlate.Row{Label: label, Cells: []xlate.Cell{cell(median(p.Rates)/1e6, "%.0f"),
-			cell(x, "%.2f"), cell(median(p.P99)/1000, "%.0f"), cell(p.Missed, "%.2f")}})
+		t.Rows = append(t.Rows, xlate.Row{Label: label, Cells: []xlate.Cell{cell(report.Median(p.Rates)/1e6, "%.0f"),
+			cell(x, "%.2f"), cell(report.Median(p.P99)/1000, "%.0f"), cell(p.Missed, "%.2f")}})
 		if p.Percent == 100 && p.Variant == "inline" {
 			goal(s, "all-miss", fmt.Sprintf("Writes of 64 KiB to evicted memory, pages there, reach %.1f of "+
 				"registered memory's throughput (misses = inline, the default).", goalShare), x >= goalShare,
@@ -252,8 +244,8 @@ func (r *Result) besideStudy(s *xlate.Study) {
 	for _, b := range r.Besides {
 		x := ratio(b.P99, hits[b.Variant])
 		t.Rows = append(t.Rows, xlate.Row{Label: b.Variant + ", " + b.Load, Cells: []xlate.Cell{
-			cell(median(b.P50)/1000, "%.1f"), cell(median(b.P99)/1000, "%.1f"), cell(x, "%.2f"),
-			cell(median(b.Done), "%.0f")}})
+			cell(report.Median(b.P50)/1000, "%.1f"), cell(report.Median(b.P99)/1000, "%.1f"), cell(x, "%.2f"),
+			cell(report.Median(b.Done), "%.0f")}})
 		if b.Variant == "inline" && (b.Load == loadResident || b.Load == loadUntouched) {
 			goal(s, b.Load, fmt.Sprintf("A bystander's p99 beside %s is within %.0f %% of that beside hits (misses = "+
 				"inline, the default).", b.Load, 100*(goalBeside-1)), x <= goalBeside, "%.2f times", x)

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 )
 
 // sweep measures throughput and latency over sizes of operations and working sets, and over policies and patterns.
-func (r *run) sweep(ctx context.Context) error {
+func (r *run) sweep(ctx context.Context) {
 	var points []Point
 	for _, kind := range []string{"write", "read"} {
 		for _, size := range r.Sizes {
@@ -35,26 +36,20 @@ func (r *run) sweep(ctx context.Context) error {
 		p := &points[i]
 		r.show(fmt.Sprintf("sweep: %s of %d bytes, %d %%, %s, %s", p.Kind, p.Bytes, p.Set, p.Policy, p.Pattern),
 			float64(i)/float64(len(points)))
-		if err := r.point(ctx, p); err != nil {
-			return fmt.Errorf("%+v: %w", p, err)
-		}
+		kit.Doing(func() { r.point(ctx, p) }, "%+v", p)
 	}
 	r.res.Points = points
-	return nil
 }
 
 // point measures one cell: half of its time with many operations in flight, half with one.
-func (r *run) point(ctx context.Context, p *Point) error {
+func (r *run) point(ctx context.Context, p *Point) {
 	bytes := max(r.Budget/100*p.Set, p.Bytes)
 	if p.Set == 0 {
 		bytes = r.Budget / 100 * slices.Max(r.Sets)
 	}
 	t := r.space(bytes)
 	t.Policy, t.Whole = p.Policy, p.Set == 0
-	f, err := r.open(ctx, r.d, t)
-	if err != nil {
-		return err
-	}
+	f := r.open(ctx, r.d, t)
 	defer f.c.Close()
 	l := load{far: f, kind: edge.Write, near: r.near, bytes: p.Bytes, flying: deep, span: r.span() / 2}
 	if p.Kind == "read" {
@@ -62,31 +57,15 @@ func (r *run) point(ctx context.Context, p *Point) error {
 	}
 	spread := max(p.Bytes, 4096)
 	l.spread = spread
-	if l.at, err = pattern(p.Pattern, max(bytes/spread, 1), 1); err != nil {
-		return err
-	}
+	l.at = pattern(p.Pattern, max(bytes/spread, 1), 1)
 	warm := l
 	warm.span = r.span() / 4
-	if _, err := warm.run(ctx, nil); err != nil {
-		return err
-	}
-	before, err := f.order(ctx, tellUsage)
-	if err != nil {
-		return err
-	}
-	o, err := l.run(ctx, nil)
-	if err != nil {
-		return err
-	}
+	warm.run(ctx, nil)
+	before := f.order(ctx, tellUsage)
+	o := l.run(ctx, nil)
 	p.Rate = o.rate(p.Bytes)
-	after, err := f.order(ctx, tellUsage)
-	if err != nil {
-		return err
-	}
+	after := f.order(ctx, tellUsage)
 	p.Missed = missed(before, after)
 	l.flying = 1
-	if o, err = l.run(ctx, nil); err == nil {
-		p.Latency = o.latency
-	}
-	return err
+	p.Latency = l.run(ctx, nil).latency
 }

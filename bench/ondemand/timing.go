@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 	"multiedge/regmem"
 )
@@ -26,16 +27,11 @@ func least(n int, f func(i int)) float64 {
 }
 
 // checks measures the library's look at 1 to 32 chunks, all of which are pinned.
-func (r *run) checks(ctx context.Context) error {
+func (r *run) checks(ctx context.Context) {
 	const most = 32
-	mem, err := r.d.Map(ctx, 4*most*chunk, edge.MapOptions{Pin: 2 * most * chunk})
-	if err != nil {
-		return err
-	}
+	mem := kit.Get(r.d.Map(ctx, 4*most*chunk, edge.MapOptions{Pin: 2 * most * chunk}))
 	defer mem.Close()
-	if err := mem.Hold(ctx, 0, most*chunk); err != nil {
-		return err
-	}
+	kit.Check(mem.Hold(ctx, 0, most*chunk))
 	for n := 1; n <= most; n *= 2 {
 		all := true
 		const looks = 1000
@@ -45,12 +41,11 @@ func (r *run) checks(ctx context.Context) error {
 			}
 		}) / looks
 		if !all {
-			return fmt.Errorf("%d chunks are held and not said to be resident", n)
+			kit.Fail("%d chunks are held and not said to be resident", n)
 		}
 		r.res.Timings = append(r.res.Timings, Timing{What: "check", N: n, Ns: ns})
 	}
 	r.res.Timings = append(r.res.Timings, lookups()...)
-	return nil
 }
 
 // lookups measures the daemon's look at memory that is resident, the call of an interface included: hot and cold.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
 )
@@ -17,15 +18,12 @@ const workers = 8
 
 // ways measures writes of 64 KiB from a working set in memory of this program, made ready for transfers in several
 // ways.
-func (r *run) ways(ctx context.Context) error {
-	f, err := r.open(ctx, r.d, Target{Size: 1 << 20, Whole: true, Fill: true})
-	if err != nil {
-		return err
-	}
+func (r *run) ways(ctx context.Context) {
+	f := r.open(ctx, r.d, Target{Size: 1 << 20, Whole: true, Fill: true})
 	defer f.c.Close()
 	all := []struct {
 		name string
-		make func(ctx context.Context, blocks int) (source, error)
+		make func(ctx context.Context, blocks int) source
 	}{{"registered whole", r.wholly}, {"space", r.spaced}, {"registered for each transfer", r.eachTime},
 		{"cache of registrations", r.cached}, {"copied", r.copied}}
 	sets, patterns := []int{50, 200}, []string{Permuted, Zipf}
@@ -36,34 +34,27 @@ func (r *run) ways(ctx context.Context) error {
 					float64((i*len(patterns)+j)*len(all)+k)/float64(len(sets)*len(patterns)*len(all)))
 				w := Way{Name: way.name, Set: set, Pattern: name}
 				blocks := r.Budget / 100 * set / chunk
-				src, err := way.make(ctx, blocks)
-				if err == nil {
-					err = r.way(ctx, &w, f, src, blocks)
-					src.close()
-				}
-				if err != nil {
-					return fmt.Errorf("%s, %d %%: %w", way.name, set, err)
-				}
+				kit.Doing(func() {
+					src := way.make(ctx, blocks)
+					defer src.close()
+					r.way(ctx, &w, f, src, blocks)
+				}, "%s, %d %%", way.name, set)
 				r.res.Ways = append(r.res.Ways, w)
 			}
 		}
 	}
-	return nil
 }
 
 // source is memory of this program that writes take their bytes from, by block. It is used by several goroutines.
 type source interface {
-	send(ctx context.Context, to *edge.RemoteRegion, block int) error
-	pinned() int // bytes, at most so far
+	send(ctx context.Context, to *edge.RemoteRegion, block int) // it may end itself (kit.Check)
+	pinned() int                                                // bytes, at most so far
 	close()
 }
 
 // way measures one.
-func (r *run) way(ctx context.Context, w *Way, f *far, src source, blocks int) error {
-	next, err := pattern(w.Pattern, blocks, 1)
-	if err != nil {
-		return err
-	}
+func (r *run) way(ctx context.Context, w *Way, f *far, src source, blocks int) {
+	next := pattern(w.Pattern, blocks, 1)
 	var mu sync.Mutex
 	for _, span := range []time.Duration{r.span() / 2, r.span()} { // the first warms up
 		times, start := report.NewRecorder(), time.Now()
@@ -77,7 +68,7 @@ func (r *run) way(ctx context.Context, w *Way, f *far, src source, blocks int) e
 					block := next()
 					mu.Unlock()
 					from := time.Now()
-					if err := src.send(ctx, f.mem, block); err != nil {
+					if err := kit.Try(func() { src.send(ctx, f.mem, block) }); err != nil {
 						failed.Store(&err)
 						return
 					}
@@ -91,46 +82,35 @@ func (r *run) way(ctx context.Context, w *Way, f *far, src source, blocks int) e
 		}
 		all.Wait()
 		if err := failed.Load(); err != nil {
-			return *err
+			kit.Check(*err)
 		}
 		w.Rate = float64(done.Load()) * chunk / time.Since(start).Seconds()
 		w.Latency = times.Summary(1)
 	}
 	w.Pinned = src.pinned()
-	return nil
 }
 
 // one is a region with all blocks: registered whole, or a space.
 type one struct{ mem *edge.Region }
 
-func (r *run) wholly(ctx context.Context, blocks int) (source, error) {
-	mem, err := r.d.RegisterContext(ctx, blocks*chunk)
-	if err != nil {
-		return nil, err
-	}
+func (r *run) wholly(ctx context.Context, blocks int) source {
+	mem := kit.Get(r.d.RegisterContext(ctx, blocks*chunk))
 	fill(mem.Bytes())
-	return one{mem}, nil
+	return one{mem}
 }
 
-func (r *run) spaced(ctx context.Context, blocks int) (source, error) {
-	mem, err := r.d.Map(ctx, blocks*chunk, edge.MapOptions{Pin: r.Budget})
-	if err != nil {
-		return nil, err
-	}
+func (r *run) spaced(ctx context.Context, blocks int) source {
+	mem := kit.Get(r.d.Map(ctx, blocks*chunk, edge.MapOptions{Pin: r.Budget}))
 	fill(mem.Bytes())
-	return one{mem}, nil
+	return one{mem}
 }
 
-func (s one) send(ctx context.Context, to *edge.RemoteRegion, block int) error {
-	return write(ctx, s.mem, block*chunk, to)
+func (s one) send(ctx context.Context, to *edge.RemoteRegion, block int) {
+	write(ctx, s.mem, block*chunk, to)
 }
 
-func write(ctx context.Context, mem *edge.Region, off int, to *edge.RemoteRegion) error {
-	op, err := to.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Local: mem, LocalOff: off, Len: chunk, Remote: to})
-	if err != nil {
-		return err
-	}
-	return op.Wait(ctx)
+func write(ctx context.Context, mem *edge.Region, off int, to *edge.RemoteRegion) {
+	kit.Do(ctx, to.Conn(), &edge.Work{Kind: edge.Write, Local: mem, LocalOff: off, Len: chunk, Remote: to})
 }
 
 func (s one) pinned() int {
@@ -147,17 +127,12 @@ func (s one) close() { s.mem.Close() }
 // made anew.
 type fresh struct{ r *run }
 
-func (r *run) eachTime(context.Context, int) (source, error) { return fresh{r}, nil }
+func (r *run) eachTime(context.Context, int) source { return fresh{r} }
 
-func (s fresh) send(ctx context.Context, to *edge.RemoteRegion, _ int) error {
-	mem, err := s.r.d.RegisterContext(ctx, chunk)
-	if err != nil {
-		return err
-	}
-	if err := write(ctx, mem, 0, to); err != nil {
-		return err
-	}
-	return mem.Close()
+func (s fresh) send(ctx context.Context, to *edge.RemoteRegion, _ int) {
+	mem := kit.Get(s.r.d.RegisterContext(ctx, chunk))
+	write(ctx, mem, 0, to)
+	kit.Check(mem.Close())
 }
 
 func (s fresh) pinned() int { return workers * chunk }
@@ -186,26 +161,24 @@ type entry struct {
 	place *list.Element
 }
 
-func (r *run) cached(context.Context, int) (source, error) {
-	return &cache{r: r, most: r.Budget / chunk, of: map[int]*entry{}, used: list.New()}, nil
+func (r *run) cached(context.Context, int) source {
+	return &cache{r: r, most: r.Budget / chunk, of: map[int]*entry{}, used: list.New()}
 }
 
-func (c *cache) send(ctx context.Context, to *edge.RemoteRegion, block int) error {
+func (c *cache) send(ctx context.Context, to *edge.RemoteRegion, block int) {
 	e, old := c.take(block)
 	for _, o := range old {
-		if err := o.mem.Close(); err != nil {
-			return err
-		}
+		kit.Check(o.mem.Close())
 	}
 	<-e.ready
 	err := e.err
 	if err == nil {
-		err = write(ctx, e.mem, 0, to)
+		err = kit.Try(func() { write(ctx, e.mem, 0, to) })
 	}
 	c.mu.Lock()
 	e.users--
 	c.mu.Unlock()
-	return err
+	kit.Check(err)
 }
 
 // take returns the entry of a block, which is being registered if it is new, and those that have to go for it.
@@ -249,15 +222,14 @@ func (c *cache) close() {
 // bounce copies each block into memory that is registered already, by the library's own pool.
 type bounce struct{ memory []byte }
 
-func (r *run) copied(_ context.Context, blocks int) (source, error) {
+func (r *run) copied(_ context.Context, blocks int) source {
 	b := bounce{make([]byte, blocks*chunk)}
 	fill(b.memory)
-	return b, nil
+	return b
 }
 
-func (b bounce) send(ctx context.Context, to *edge.RemoteRegion, block int) error {
-	_, err := to.WriteAtContext(ctx, b.memory[block*chunk:(block+1)*chunk], 0)
-	return err
+func (b bounce) send(ctx context.Context, to *edge.RemoteRegion, block int) {
+	kit.Get(to.WriteAtContext(ctx, b.memory[block*chunk:(block+1)*chunk], 0))
 }
 
 func (bounce) pinned() int { return 0 }

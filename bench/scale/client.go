@@ -3,11 +3,11 @@ package scale
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 )
 
@@ -64,122 +64,86 @@ type run struct {
 }
 
 // Run carries a Spec out. It calls show now and then with what is being done and how far that is.
-func Run(ctx context.Context, d *edge.Device, s Spec, show func(what string, share float64)) (*Result, error) {
+func Run(ctx context.Context, d *edge.Device, s Spec, show func(what string, share float64)) *Result {
 	r := &run{Spec: s, d: d, show: show, res: &Result{Spec: s, Leaks: []string{}, Grown: []string{}}}
-	if err := r.prepare(ctx); err != nil {
-		return nil, err
-	}
+	r.prepare(ctx)
 	defer r.ctl.Close()
 	var conns []*edge.Conn
 	steps := []struct {
 		what string
-		do   func(context.Context) error
+		do   func()
 	}{
-		{"warm", func(ctx context.Context) error { // so that what is allocated once is there
-			conns, err := r.open(ctx, min(s.Conns, 4*s.Workers), "warming up")
-			if err == nil {
-				err = r.close(ctx, conns, "warming up")
-			}
-			return err
+		{"warm", func() { // so that what is allocated once is there
+			r.close(ctx, r.open(ctx, min(s.Conns, 4*s.Workers), "warming up"), "warming up")
 		}},
 		{"open", nil},
-		{"used", func(ctx context.Context) error { return r.use(ctx, conns) }},
-		{"rested", rest},
+		{"used", func() { r.use(ctx, conns) }},
+		{"rested", func() { rest(ctx, restTime) }},
 		{"closed", nil},
-		{"cycled", r.cycle},
+		{"cycled", func() { r.cycle(ctx) }},
 		{"open again", nil}, {"closed again", nil},
 	}
 	for _, step := range steps {
-		start, err := time.Now(), error(nil)
-		switch {
-		case step.do != nil:
-			err = step.do(ctx)
-		case conns == nil:
-			conns, err = r.open(ctx, s.Conns, step.what)
-			if step.what == "open" {
-				r.res.OpenSeconds = time.Since(start).Seconds()
+		kit.Doing(func() {
+			start := time.Now()
+			switch {
+			case step.do != nil:
+				step.do()
+			case conns == nil:
+				conns = r.open(ctx, s.Conns, step.what)
+				if step.what == "open" {
+					r.res.OpenSeconds = time.Since(start).Seconds()
+				}
+			default:
+				r.close(ctx, conns, step.what)
+				conns = nil
+				if step.what == "closed" {
+					r.res.CloseSeconds = time.Since(start).Seconds()
+				}
 			}
-		default:
-			err = r.close(ctx, conns, step.what)
-			conns = nil
-			if step.what == "closed" {
-				r.res.CloseSeconds = time.Since(start).Seconds()
-			}
-		}
-		if err == nil {
-			err = r.moment(ctx, step.what, len(conns))
-		}
-		if err != nil {
-			return r.res, fmt.Errorf("scale: %s: %w", step.what, err)
-		}
+			r.moment(ctx, step.what, len(conns))
+		}, "scale: %s", step.what)
 	}
 	r.res.judge()
-	return r.res, nil
+	return r.res
 }
 
-func (r *run) prepare(ctx context.Context) (err error) {
-	if r.local, err = r.d.Register(slot); err != nil {
-		return err
-	}
-	if r.inbox, err = r.d.Register(maxAnswer); err != nil {
-		return err
-	}
-	if r.ctl, err = r.d.Dial(ctx, r.Peer, control); err != nil {
-		return err
-	}
-	if _, err = r.inbox.Export(r.ctl, answers, edge.RemoteWrite, 0, maxAnswer); err != nil {
-		return err
-	}
-	r.ask, err = r.ctl.Import(ctx, "ask")
-	return err
+func (r *run) prepare(ctx context.Context) {
+	r.local = kit.Get(r.d.Register(slot))
+	r.inbox = kit.Get(r.d.Register(maxAnswer))
+	r.ctl = kit.Get(r.d.Dial(ctx, r.Peer, control))
+	kit.Get(r.inbox.Export(r.ctl, answers, edge.RemoteWrite, 0, maxAnswer))
+	r.ask = kit.Get(r.ctl.Import(ctx, "ask"))
 }
 
 // server asks the other side what its host holds.
-func (r *run) server(ctx context.Context) (h Host, err error) {
-	op, err := r.ctl.Post(&edge.Work{Kind: edge.Write, Flags: edge.Notify, Inline: []byte{1}, Remote: r.ask})
-	if err == nil {
-		err = op.Wait(ctx)
-	}
-	if err != nil {
-		return h, err
-	}
-	n, err := r.ctl.WaitNotify(ctx)
-	if err != nil {
-		return h, err
-	}
-	return h, json.Unmarshal(r.inbox.Bytes()[:min(int(n.Imm), maxAnswer)], &h)
+func (r *run) server(ctx context.Context) (h Host) {
+	kit.Do(ctx, r.ctl, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Inline: []byte{1}, Remote: r.ask})
+	n := kit.Get(r.ctl.WaitNotify(ctx))
+	kit.Check(json.Unmarshal(r.inbox.Bytes()[:min(int(n.Imm), maxAnswer)], &h))
+	return h
 }
 
 // moment measures both hosts once they hold that many connections besides the one that asks.
-func (r *run) moment(ctx context.Context, what string, conns int) error {
+func (r *run) moment(ctx context.Context, what string, conns int) {
 	m := Moment{What: what}
 	for start := time.Now(); ; {
-		var err error
-		if m.Server, err = r.server(ctx); err != nil {
-			return err
-		}
-		if m.Client, err = look(ctx, r.d); err != nil {
-			return err
-		}
+		m.Server = r.server(ctx)
+		m.Client = look(ctx, r.d)
 		if m.Client.Daemon.Connections == conns+1 && m.Server.Daemon.Connections == conns+1 {
 			break
 		}
 		if time.Since(start) > settleTime {
-			return fmt.Errorf("the daemons have %d and %d connections after %v; %d are open",
+			kit.Fail("the daemons have %d and %d connections after %v; %d are open",
 				m.Client.Daemon.Connections-1, m.Server.Daemon.Connections-1, settleTime, conns)
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		rest(ctx, 50*time.Millisecond)
 	}
 	r.res.Moments = append(r.res.Moments, m)
-	return nil
 }
 
 // each calls f for 0 to n-1 from all workers and returns the first error.
-func (r *run) each(n int, what string, f func(i int) error) error {
+func (r *run) each(n int, what string, f func(i int)) {
 	var next, done atomic.Int64
 	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup
@@ -190,7 +154,7 @@ func (r *run) each(n int, what string, f func(i int) error) error {
 				if i >= n {
 					return
 				}
-				if err := f(i); err != nil {
+				if err := kit.Try(func() { f(i) }); err != nil {
 					failed.CompareAndSwap(nil, &err)
 					return
 				}
@@ -200,9 +164,8 @@ func (r *run) each(n int, what string, f func(i int) error) error {
 	}
 	wg.Wait()
 	if err := failed.Load(); err != nil {
-		return *err
+		kit.Check(*err)
 	}
-	return nil
 }
 
 func (r *run) progress(what string, share float64) {
@@ -217,86 +180,61 @@ func (r *run) progress(what string, share float64) {
 }
 
 // open dials n connections and writes over each.
-func (r *run) open(ctx context.Context, n int, what string) ([]*edge.Conn, error) {
+func (r *run) open(ctx context.Context, n int, what string) []*edge.Conn {
 	conns := make([]*edge.Conn, n)
-	return conns, r.each(n, what, func(i int) error {
-		c, err := r.d.Dial(ctx, r.Peer, service)
-		if err != nil {
-			return fmt.Errorf("connection %d: %w", i, err)
-		}
-		conns[i] = c
-		mem, err := c.Import(ctx, memory)
-		if err != nil {
-			return fmt.Errorf("connection %d: %w", i, err)
-		}
-		op, err := c.PostWait(ctx, &edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: mem})
-		if err == nil {
-			err = op.Wait(ctx)
-		}
-		if err != nil {
-			return fmt.Errorf("operation of connection %d: %w", i, err)
-		}
-		return nil
+	r.each(n, what, func(i int) {
+		kit.Doing(func() {
+			c := kit.Get(r.d.Dial(ctx, r.Peer, service))
+			conns[i] = c
+			mem := kit.Get(c.Import(ctx, memory))
+			kit.Do(ctx, c, &edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: mem})
+		}, "connection %d", i)
 	})
+	return conns
 }
 
 // usedOps is how many operations each connection carries at once when it is used.
 const usedOps = 256
 
 // use writes over every connection, usedOps times at once.
-func (r *run) use(ctx context.Context, conns []*edge.Conn) error {
-	return r.each(len(conns), "using", func(i int) error {
-		mem, err := conns[i].Import(ctx, memory)
-		if err != nil {
-			return fmt.Errorf("connection %d: %w", i, err)
-		}
-		ops := make([]edge.Op, 0, usedOps)
-		for range usedOps {
-			op, err := conns[i].PostWait(ctx, &edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: mem})
-			if err != nil {
-				return fmt.Errorf("operation of connection %d: %w", i, err)
+func (r *run) use(ctx context.Context, conns []*edge.Conn) {
+	r.each(len(conns), "using", func(i int) {
+		kit.Doing(func() {
+			mem := kit.Get(conns[i].Import(ctx, memory))
+			ops := make([]edge.Op, usedOps)
+			for k := range ops {
+				w := edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: mem}
+				ops[k] = kit.Get(conns[i].PostWait(ctx, &w))
 			}
-			ops = append(ops, op)
-		}
-		for _, op := range ops {
-			if err := op.Wait(ctx); err != nil {
-				return fmt.Errorf("operation of connection %d: %w", i, err)
-			}
-		}
-		return nil
+			kit.Check(edge.WaitAll(ctx, ops))
+		}, "connection %d", i)
 	})
 }
 
 // restTime is after how long connections that rest have given back what they grew to.
 const restTime = 5 * time.Second
 
-func rest(ctx context.Context) error {
+func rest(ctx context.Context, d time.Duration) {
 	select {
-	case <-time.After(restTime):
-		return nil
+	case <-time.After(d):
 	case <-ctx.Done():
-		return ctx.Err()
+		kit.Check(ctx.Err())
 	}
 }
 
-func (r *run) close(ctx context.Context, conns []*edge.Conn, what string) error {
-	return r.each(len(conns), what, func(i int) error { return conns[i].CloseContext(ctx) })
+func (r *run) close(ctx context.Context, conns []*edge.Conn, what string) {
+	r.each(len(conns), what, func(i int) { kit.Check(conns[i].CloseContext(ctx)) })
 }
 
 // cycle opens and closes connections, all workers at once.
-func (r *run) cycle(ctx context.Context) error {
+func (r *run) cycle(ctx context.Context) {
 	start := time.Now()
-	err := r.each(r.Cycles, "cycling", func(i int) error {
-		c, err := r.d.Dial(ctx, r.Peer, service, edge.Data([]byte{1}))
-		if err == nil {
-			err = c.CloseContext(ctx)
-		}
-		if err != nil {
-			return fmt.Errorf("cycle %d: %w", i, err)
-		}
-		return nil
+	r.each(r.Cycles, "cycling", func(i int) {
+		kit.Doing(func() {
+			c := kit.Get(r.d.Dial(ctx, r.Peer, service, edge.Data([]byte{1})))
+			kit.Check(c.CloseContext(ctx))
+		}, "cycle %d", i)
 	})
 	r.res.CycleSeconds = time.Since(start).Seconds()
 	r.res.CyclesPerSec = float64(r.Cycles) / r.res.CycleSeconds
-	return err
 }

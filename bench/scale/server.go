@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 )
 
@@ -20,31 +21,21 @@ const (
 )
 
 // Serve accepts connections and exports memory on each, until ctx ends. started is called when clients may come.
-func Serve(ctx context.Context, d *edge.Device, started func()) error {
-	mem, err := d.Register(slot)
-	if err != nil {
-		return err
-	}
-	l, err := d.Listen(ctx, service)
-	if err != nil {
-		return err
-	}
-	asked, err := d.Listen(ctx, control)
-	if err != nil {
-		return err
-	}
+func Serve(ctx context.Context, d *edge.Device, started func()) {
+	mem := kit.Get(d.Register(slot))
+	l := kit.Get(d.Listen(ctx, service))
+	asked := kit.Get(d.Listen(ctx, control))
 	failed := make(chan error, 2)
-	go func() { failed <- acceptAll(ctx, l, mem) }()
-	go func() { failed <- answerAll(ctx, asked) }()
+	go func() { failed <- kit.Try(func() { acceptAll(ctx, l, mem) }) }()
+	go func() { failed <- kit.Try(func() { answerAll(ctx, asked) }) }()
 	started()
 	if err := <-failed; ctx.Err() == nil {
-		return err
+		kit.Check(err)
 	}
-	return nil
 }
 
 // acceptAll takes every connection. Nothing is kept of them: what a connection costs is the library's and the daemon's.
-func acceptAll(ctx context.Context, l *edge.Listener, mem *edge.Region) error {
+func acceptAll(ctx context.Context, l *edge.Listener, mem *edge.Region) {
 	const workers = 16
 	failed := make(chan error, workers)
 	for range workers {
@@ -65,62 +56,33 @@ func acceptAll(ctx context.Context, l *edge.Listener, mem *edge.Region) error {
 			}
 		}()
 	}
-	return <-failed
+	kit.Check(<-failed)
 }
 
 // answerAll serves those who ask for the usage of this host, one after the other.
-func answerAll(ctx context.Context, l *edge.Listener) error {
+func answerAll(ctx context.Context, l *edge.Listener) {
 	for {
-		c, err := l.Accept(ctx)
-		if err != nil {
-			return err
-		}
-		err = answer(ctx, c)
+		c := kit.Get(l.Accept(ctx))
+		err := kit.Try(func() { answer(ctx, c) })
 		c.Abort()
 		if err != nil && !errors.Is(err, edge.ErrPeerClosed) && !errors.Is(err, edge.ErrPeerDown) {
-			return err
+			kit.Check(err)
 		}
 	}
 }
 
-func answer(ctx context.Context, c *edge.Conn) error {
-	mem, err := c.Device().Register(8)
-	if err != nil {
-		return err
-	}
+func answer(ctx context.Context, c *edge.Conn) {
+	mem := kit.Get(c.Device().Register(8))
 	defer mem.Close()
-	if _, err := mem.Export(c, "ask", edge.RemoteWrite, 0, 8); err != nil {
-		return err
-	}
-	to, err := c.Import(ctx, answers)
-	if err != nil {
-		return err
-	}
-	local, err := c.Device().Register(maxAnswer)
-	if err != nil {
-		return err
-	}
+	kit.Get(mem.Export(c, "ask", edge.RemoteWrite, 0, 8))
+	to := kit.Get(c.Import(ctx, answers))
+	local := kit.Get(c.Device().Register(maxAnswer))
 	defer local.Close()
 	for {
-		if _, err := c.WaitNotify(ctx); err != nil {
-			return err
-		}
-		h, err := look(ctx, c.Device())
-		if err != nil {
-			return err
-		}
-		text, err := json.Marshal(h)
-		if err != nil {
-			return err
-		}
-		op, err := c.Post(&edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: uint32(len(text)), Local: local,
+		kit.Get(c.WaitNotify(ctx))
+		text := kit.Get(json.Marshal(look(ctx, c.Device())))
+		kit.Do(ctx, c, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: uint32(len(text)), Local: local,
 			Len: copy(local.Bytes(), text), Remote: to})
-		if err == nil {
-			err = op.Wait(ctx)
-		}
-		if err != nil {
-			return err
-		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 )
 
@@ -42,42 +43,39 @@ type status struct {
 }
 
 // look measures this process, after collecting its garbage, and the daemon behind d as it is.
-func look(ctx context.Context, d *edge.Device) (h Host, err error) {
-	body, err := d.Status(ctx, "status")
-	if err != nil {
-		return h, err
-	}
+func look(ctx context.Context, d *edge.Device) (h Host) {
+	body := kit.Get(d.Status(ctx, "status"))
 	var st status
 	if err := json.Unmarshal(body, &st); err != nil {
-		return h, fmt.Errorf("scale: the daemon's status: %w", err)
+		kit.Fail("scale: the daemon's status: %w", err)
 	}
 	h.Daemon = Usage{Heap: st.Heap, Goroutines: st.Goroutines, Connections: st.Connections, Regions: st.Regions,
 		Exports: st.Exports, Pinned: st.Pinned}
-	if h.Daemon.Resident, err = resident(st.PID); err != nil {
-		return h, err
-	}
+	h.Daemon.Resident = resident(st.PID)
 	h.Daemon.Descriptors = descriptors(st.PID)
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	h.Application = Usage{Heap: m.HeapAlloc, Goroutines: runtime.NumGoroutine(), Descriptors: descriptors(os.Getpid())}
-	h.Application.Resident, err = resident(os.Getpid())
-	return h, err
+	h.Application.Resident = resident(os.Getpid())
+	return h
 }
 
 // resident returns the bytes of a process that are in memory now.
-func resident(pid int) (uint64, error) {
+func resident(pid int) uint64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, fmt.Errorf("scale: memory of process %d: %w; the daemon must be on this host", pid, err)
+		kit.Fail("scale: memory of process %d: %w; the daemon must be on this host", pid, err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			return kib << 10, err
+			kit.Check(err)
+			return kib << 10
 		}
 	}
-	return 0, fmt.Errorf("scale: /proc/%d/status has no VmRSS", pid)
+	kit.Fail("scale: /proc/%d/status has no VmRSS", pid)
+	return 0
 }
 
 // descriptors counts the open files of a process; -1 where the kernel does not let us.

@@ -10,7 +10,6 @@ import (
 	"multiedge/bench"
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
-	"multiedge/internal/lab"
 )
 
 // linksCmd measures how throughput grows with the number of links.
@@ -20,13 +19,10 @@ type linksCmd struct {
 	Kinds  []string `default:"shaped,unshaped" enum:"shaped,unshaped" help:"shaped: each link limited to --lab-rates (default: 1gbit); unshaped: as fast as the machine." placeholder:"KIND"`
 	Rounds count    `default:"3" help:"Measurements of each, in turns; the table has medians (default: ${default})." placeholder:"N"`
 	Size   size     `short:"s" default:"1m" help:"Message size."`
-	workFlags
-	transportFlags
-	labFlags    `prefix:""`
-	outputFlags `prefix:""`
+	labRunFlags
 }
 
-func (c *linksCmd) Run(ctx context.Context) (err error) {
+func (c *linksCmd) Run(ctx context.Context) error {
 	switch {
 	case c.LabLinks != 0:
 		return errors.New("links compares numbers of links: choose them by --counts, leave out --lab-links")
@@ -35,26 +31,17 @@ func (c *linksCmd) Run(ctx context.Context) (err error) {
 	case len(c.LabRates) == 0:
 		c.LabRates = []string{"1gbit"}
 	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
-	}
 	specs, region, err := bench.Concat(plan(c.Test, &sizeFlags{Size: []size{c.Size}}, &c.workFlags))
 	if err != nil {
 		return err
 	}
 	variants := c.variants(bench.Session{Specs: specs, Region: region, Profile: c.CPU})
 	rounds := int(c.Rounds)
-	o, err := c.outputFlags.open("MultiEdge links: "+c.Test, rounds*len(variants), "table")
-	if err != nil {
+	return c.inLab("MultiEdge links: "+c.Test, rounds*len(variants), "table", func(o *output) error {
+		err := o.sweep(ctx, rounds, variants)
+		o.summary(func() { printLinks(os.Stdout, figure.Links([]figure.Source{{File: o.file}})) })
 		return err
-	}
-	defer func() { err = errors.Join(err, o.close()) }()
-	err = o.sweep(ctx, rounds, variants)
-	o.progress.Clear()
-	if c.Format == "table" || c.Format == "perftest" {
-		printLinks(os.Stdout, figure.Links([]figure.Source{{File: o.file}}))
-	}
-	return err
+	})
 }
 
 // variants are all numbers of links, shaped and not.

@@ -51,11 +51,3 @@ func writeMachine(w io.Writer, m *report.Machine, asJSON bool) error {
 	}
 	return err
 }
-
-// machinePeerCmd is the second process of hand-overs.
-type machinePeerCmd struct {
-	Way  int `arg:""`
-	Core int `arg:""`
-}
-
-func (c *machinePeerCmd) Run() error { return machine.Peer(c.Way, c.Core) }

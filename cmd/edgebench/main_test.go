@@ -2,13 +2,9 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -18,38 +14,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/cli/clitest"
 	"multiedge/bench/report"
-	"multiedge/internal/lab"
 )
 
-// Set in the environment of test binaries that are to be edgebench itself, and of their children.
-const (
-	beEdgebench = "EDGEBENCH_TEST"
-	memlock     = "EDGEBENCH_TEST_MEMLOCK" // run with a limit of 8 MiB on pinned memory
-)
+// memlock is set in the environment of processes that run with a limit of 8 MiB on pinned memory.
+const memlock = "EDGEBENCH_TEST_MEMLOCK"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(memlock) != "" {
 		_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 8 << 20, Max: 8 << 20})
 	}
-	if os.Getenv(beEdgebench) != "" {
-		os.Exit(run())
-	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		os.Stderr.WriteString(err.Error() + "\n")
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	clitest.Main(m.Run, run)
 }
 
 // edgebench returns the command with its arguments, and what it writes.
-func edgebench(args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
-	cmd = exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), beEdgebench+"=1")
-	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	return cmd, stdout, stderr
-}
+var edgebench = clitest.Command
 
 func TestLabRunWritesResultsAndPlotDrawsThem(t *testing.T) {
 	dir := t.TempDir()
@@ -123,12 +103,8 @@ func TestSweeps(t *testing.T) {
 	}
 }
 
-// mistakes are command lines, how edgebench ends, and a part of what it says.
-var mistakes = []struct {
-	args string
-	code int
-	want string
-}{
+// mistakes are what a person may get wrong.
+var mistakes = []clitest.Mistake{
 	{"one-way", 1, "--lab"},
 	{"one-way peer --lab", 1, "leave out"},
 	{"one-way --lab --format xml", 2, "perftest"},
@@ -148,7 +124,6 @@ var mistakes = []struct {
 	{"one-way --embedded --link eth1 peer", 1, "--peers-file"},
 	{"one-way peer --lab-loss 0.1", 2, "add --lab"},
 	{"one-way peer --no-lab-pin", 2, "add --lab"},
-	{"scale peer --lab-mtu 1500", 2, "add --lab"},
 	{"one-way --lab --socket /nowhere/edged.sock", 2, "--socket is of this host"},
 	{"one-way --lab --embedded --link eth1", 2, "--link is of this host"},
 	{"one-way peer --link eth1", 2, "--embedded"},
@@ -206,21 +181,7 @@ var mistakes = []struct {
 	{"one-way --lab -D 600 -o /proc/page.html", 1, "/proc/page.html"},
 }
 
-// What a person may get wrong is explained in one line, without a stack and without hanging.
-func TestMistakesAreExplained(t *testing.T) {
-	for _, c := range mistakes {
-		cmd, _, stderr := edgebench(strings.Fields(c.args)...)
-		_ = cmd.Run()
-		text := stderr.String()
-		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(text, c.want) ||
-			!strings.Contains(text, "edgebench: ") {
-			t.Errorf("edgebench %s: exit %d, want %d; text without %q: %s", c.args, code, c.code, c.want, text)
-		}
-		if strings.Contains(text, "goroutine ") {
-			t.Errorf("edgebench %s prints a stack:\n%s", c.args, text)
-		}
-	}
-}
+func TestMistakesAreExplained(t *testing.T) { clitest.Explained(t, "edgebench", mistakes) }
 
 // What is done unless told otherwise can be read.
 func TestHelpShowsDefaults(t *testing.T) {
@@ -296,7 +257,7 @@ func interruptRemovesEverything(t *testing.T, with syscall.Signal) {
 	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, cmd.Start())
-	waitFor(t, "a worker to run", func() bool { return len(children(t, commandLine("lab-worker"), tmp)) == 2 })
+	waitFor(t, "a worker to run", func() bool { return len(children(t, commandLine("lab-process"), tmp)) == 2 })
 	must(t, cmd.Process.Signal(with))
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(),
@@ -385,40 +346,6 @@ func copyFile(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	must(t, out.Close())
-}
-
-func TestSeconds(t *testing.T) {
-	for text, want := range map[string]time.Duration{"3": 3 * time.Second, "0.5": 500 * time.Millisecond,
-		"250ms": 250 * time.Millisecond} {
-		var s seconds
-		if err := s.UnmarshalText([]byte(text)); err != nil || time.Duration(s) != want {
-			t.Errorf("%q: %v, %v", text, time.Duration(s), err)
-		}
-	}
-	for _, text := range []string{"", "-1", "0", "soon"} {
-		var s seconds
-		if s.UnmarshalText([]byte(text)) == nil {
-			t.Errorf("%q was accepted", text)
-		}
-	}
-}
-
-// What went wrong before an interruption is not lost in it.
-func TestWhatElse(t *testing.T) {
-	canceled := fmt.Errorf("worker: %w", context.Canceled)
-	wrong := errors.New("3 integrity errors: data arrived wrong")
-	for _, c := range []struct {
-		err  error
-		want string
-	}{
-		{canceled, "everything that was set up is removed"},
-		{errors.Join(canceled, errors.Join(nil, context.Canceled)), "everything that was set up is removed"},
-		{errors.Join(errors.Join(canceled, wrong), canceled), wrong.Error()},
-	} {
-		if got := whatElse(c.err); got != c.want {
-			t.Errorf("%q: %q, want %q", c.err, got, c.want)
-		}
-	}
 }
 
 // must ends a test that cannot go on.

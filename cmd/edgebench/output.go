@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"multiedge/bench"
+	"multiedge/bench/cli"
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
-	"multiedge/internal/buildinfo"
 	"multiedge/internal/lab"
 )
 
@@ -39,6 +39,7 @@ type output struct {
 	pages    []string // HTML files to write at the end
 	dirs     []string // directories that get all figures at the end
 	title    string
+	format   string
 	begun    bool
 	warned   bool
 }
@@ -49,7 +50,7 @@ func (f *outputFlags) open(title string, steps int, usual string) (*output, erro
 	if f.Format == "" {
 		f.Format = usual
 	}
-	o := &output{title: title}
+	o := &output{title: title, format: f.Format}
 	style := report.Style{Gbits: f.ReportGbits, CPU: f.CPU}
 	var err error
 	screen := report.Tee() // writes nothing
@@ -70,14 +71,35 @@ func (f *outputFlags) open(title string, steps int, usual string) (*output, erro
 		}
 	}
 	o.screen, o.writer = screen, report.Tee(writers...)
-	o.file = report.NewFile(head())
-	o.file.Build = report.Build{Version: version, Commit: buildinfo.Revision()}
+	o.file = report.NewFile(cli.Head())
 	o.progress = report.NewProgress(os.Stderr, steps)
 	return o, nil
 }
 
-// command is how this program was called, without the path to it.
-func command() []string { return append([]string{"edgebench"}, os.Args[1:]...) }
+// measure opens the output for do, and ends it.
+func (f *outputFlags) measure(title string, steps int, usual string, do func(*output) error) error {
+	o, err := f.open(title, steps, usual)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(o), o.close())
+}
+
+// inLab is measure for what builds hosts on this machine.
+func (f *outputFlags) inLab(title string, steps int, usual string, do func(*output) error) error {
+	if err := lab.EnsurePrivileges(); err != nil {
+		return err
+	}
+	return f.measure(title, steps, usual, do)
+}
+
+// summary prints at the end what people shall see below the rows.
+func (o *output) summary(text func()) {
+	o.progress.Clear()
+	if o.format == "table" || o.format == "perftest" {
+		text()
+	}
+}
 
 // add opens a result file; nil for a page, which is written at the end.
 func (o *output) add(name, format string, style report.Style) (report.Writer, error) {

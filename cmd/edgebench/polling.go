@@ -6,7 +6,6 @@ import (
 
 	"multiedge/bench"
 	"multiedge/bench/report"
-	"multiedge/internal/lab"
 )
 
 // pollingCmd measures figure 3.3.
@@ -14,20 +13,14 @@ type pollingCmd struct {
 	Names  []string `default:"block,adaptive,busy" enum:"block,adaptive,busy" help:"Ways to wait to compare: block, adaptive, busy." placeholder:"MODE"`
 	Rounds count    `default:"1" help:"Measurements of each, in turns; figures show medians (default: ${default})." placeholder:"N"`
 	sizeFlags
-	workFlags
-	transportFlags
-	labFlags    `prefix:""`
-	outputFlags `prefix:""`
+	labRunFlags
 }
 
 var pollingSizes = []int{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
 
-func (c *pollingCmd) Run(ctx context.Context) (err error) {
+func (c *pollingCmd) Run(ctx context.Context) error {
 	if c.Poll != "" {
 		return errors.New("polling compares the ways to wait: choose them by --names, leave out --poll")
-	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
 	}
 	var plans []bench.Plan
 	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
@@ -46,11 +39,6 @@ func (c *pollingCmd) Run(ctx context.Context) (err error) {
 	}
 	rounds := int(c.Rounds)
 	c.CPU = true
-	o, err := c.outputFlags.open("MultiEdge: interrupts and polling", rounds*len(specs)*len(c.Names), "table")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.close()) }()
 	var variants []bench.Variant
 	for _, name := range c.Names {
 		v := bench.Variant{Name: "poll " + name, Cluster: c.cluster(&c.transportFlags, c.Seed),
@@ -58,5 +46,7 @@ func (c *pollingCmd) Run(ctx context.Context) (err error) {
 		v.Cluster.Poll = name
 		variants = append(variants, v)
 	}
-	return o.sweep(ctx, rounds, variants)
+	return c.inLab("MultiEdge: interrupts and polling", rounds*len(specs)*len(c.Names), "table", func(o *output) error {
+		return o.sweep(ctx, rounds, variants)
+	})
 }

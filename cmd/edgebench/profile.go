@@ -3,30 +3,22 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"multiedge/bench"
 	"multiedge/bench/report"
-	"multiedge/internal/lab"
 )
 
 // profileCmd shows what the processor time of a frame goes to.
 type profileCmd struct {
 	Test string `arg:"" optional:"" default:"one-way" enum:"one-way,two-way,ping-pong,read,rate" help:"one-way, two-way, ping-pong, read or rate."`
 	sizeFlags
-	workFlags
-	transportFlags
-	labFlags    `prefix:""`
-	outputFlags `prefix:""`
+	labRunFlags
 }
 
-func (c *profileCmd) Run(ctx context.Context) (err error) {
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
-	}
+func (c *profileCmd) Run(ctx context.Context) error {
 	p := plan(c.Test, &c.sizeFlags, &c.workFlags)
 	if len(p.Sizes) == 0 && (c.Test == report.OneWay || c.Test == report.TwoWay || c.Test == report.Read) {
 		p.Sizes = []int{1 << 20}
@@ -35,24 +27,16 @@ func (c *profileCmd) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	o, err := c.outputFlags.open("MultiEdge profile", len(specs), "table")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.close()) }()
-	cl, err := bench.NewCluster(ctx, c.cluster(&c.transportFlags, c.Seed))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cl.Close()) }()
-	o.file.Lab = cl.Report()
-	if err := runSession(ctx, cl, bench.Session{Specs: specs, Region: region, Profile: true}, o); err != nil {
-		return err
-	}
-	for i := range o.file.Results {
-		printProfile(os.Stdout, &o.file.Results[i])
-	}
-	return nil
+	return c.inLab("MultiEdge profile", len(specs), "table", func(o *output) error {
+		s := bench.Session{Specs: specs, Region: region, Profile: true}
+		if err := o.session(ctx, c.cluster(&c.transportFlags, c.Seed), s); err != nil {
+			return err
+		}
+		for i := range o.file.Results {
+			printProfile(os.Stdout, &o.file.Results[i])
+		}
+		return nil
+	})
 }
 
 // printProfile prints the breakdown of both ends of a row: share, and nanoseconds for each frame that crossed in the

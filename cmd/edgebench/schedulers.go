@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"multiedge/bench"
-	"multiedge/internal/lab"
 	"multiedge/sched"
 )
 
@@ -15,10 +13,7 @@ type schedulersCmd struct {
 	Names  []string `help:"Schedulers to compare (default: all)." placeholder:"NAME"`
 	Rounds count    `default:"1" help:"Measurements of each, in turns; figures show medians and the range (default: ${default})." placeholder:"N"`
 	sizeFlags
-	workFlags
-	transportFlags
-	labFlags    `prefix:""`
-	outputFlags `prefix:""`
+	labRunFlags
 }
 
 // Five links each: one four times as fast as each of the others, and the paper's, ten times as fast (one of 10 Gbit/s
@@ -31,10 +26,7 @@ var (
 	schedulerSizes = []int{4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
 )
 
-func (c *schedulersCmd) Run(ctx context.Context) (err error) {
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
-	}
+func (c *schedulersCmd) Run(ctx context.Context) error {
 	rates := schedulerRates
 	if len(c.LabRates) > 0 || c.LabLinks > 0 {
 		rates = [][]string{c.LabRates}
@@ -51,11 +43,6 @@ func (c *schedulersCmd) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	o, err := c.outputFlags.open("MultiEdge schedulers", len(specs)*len(names)*len(rates)*int(c.Rounds), "table")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.close()) }()
 	var variants []bench.Variant
 	for _, c.LabRates = range rates {
 		for _, name := range names {
@@ -65,5 +52,7 @@ func (c *schedulersCmd) Run(ctx context.Context) (err error) {
 			variants = append(variants, v)
 		}
 	}
-	return o.sweep(ctx, int(c.Rounds), variants)
+	return c.inLab("MultiEdge schedulers", len(specs)*len(variants)*int(c.Rounds), "table", func(o *output) error {
+		return o.sweep(ctx, int(c.Rounds), variants)
+	})
 }

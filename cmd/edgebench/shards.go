@@ -14,7 +14,6 @@ import (
 	"multiedge/bench/figure"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
-	"multiedge/internal/lab"
 )
 
 // shardsCmd measures what further threads on a daemon's links bring.
@@ -24,17 +23,11 @@ type shardsCmd struct {
 	Conns  []int        `default:"1,2,8" help:"Numbers of connections, each between two processes of its own." placeholder:"N"`
 	Rounds count        `default:"3" help:"Measurements of each, in turns; the table has medians (default: ${default})." placeholder:"N"`
 	Size   size         `short:"s" default:"1m" help:"Message size."`
-	workFlags
-	transportFlags
-	labFlags    `prefix:""`
-	outputFlags `prefix:""`
+	labRunFlags
 }
 
-func (c *shardsCmd) Run(ctx context.Context) (err error) {
+func (c *shardsCmd) Run(ctx context.Context) error {
 	if err := c.check(); err != nil {
-		return err
-	}
-	if err := lab.EnsurePrivileges(); err != nil {
 		return err
 	}
 	if c.LabLinks == 0 && len(c.LabRates) == 0 {
@@ -51,12 +44,9 @@ func (c *shardsCmd) Run(ctx context.Context) (err error) {
 		sweep.Setups = append(sweep.Setups, bench.ShardSetup(s))
 	}
 	c.CPU = true
-	o, err := c.outputFlags.open("MultiEdge on several cores", sweep.Steps(), "table")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.close()) }()
-	return c.sweep(ctx, sweep, o)
+	return c.inLab("MultiEdge on several cores", sweep.Steps(), "table", func(o *output) error {
+		return c.sweep(ctx, sweep, o)
+	})
 }
 
 func (c *shardsCmd) check() error {
@@ -83,10 +73,7 @@ func (c *shardsCmd) sweep(ctx context.Context, sweep *bench.ShardSweep, o *outpu
 	sweep.Show = o.steps()
 	o.file.Lab = labOf(&sweep.Cluster)
 	err := errors.Join(sweep.Run(ctx), failed)
-	o.progress.Clear()
-	if c.Format == "table" || c.Format == "perftest" {
-		printShards(os.Stdout, figure.Shards([]figure.Source{{File: o.file}}))
-	}
+	o.summary(func() { printShards(os.Stdout, figure.Shards([]figure.Source{{File: o.file}})) })
 	return err
 }
 

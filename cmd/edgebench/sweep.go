@@ -8,6 +8,20 @@ import (
 	"multiedge/bench/report"
 )
 
+// session builds hosts, runs a session between two of them and shows what it reports.
+func (o *output) session(ctx context.Context, spec bench.ClusterSpec, s bench.Session) error {
+	o.show("building the hosts", 0, 0)
+	c, err := bench.NewCluster(ctx, spec)
+	if err != nil {
+		return err
+	}
+	o.file.Lab = c.Report()
+	var failed error
+	s.Sink = func(e bench.Event) { failed = errors.Join(failed, o.event(e, s.Specs)) }
+	err = c.Run(ctx, s)
+	return errors.Join(err, failed, c.Close())
+}
+
 // sweep measures variants in turns and shows what they report.
 func (o *output) sweep(ctx context.Context, rounds int, variants []bench.Variant) error {
 	var failed error

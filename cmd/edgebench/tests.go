@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"multiedge/bench"
+	"multiedge/bench/cli"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
-	"multiedge/internal/lab"
 )
 
 // testFlags are common to the tests between two hosts.
@@ -106,7 +106,7 @@ func (c *sendCmd) Run(ctx context.Context) error {
 // plan is that of a test with the flags that all have.
 func (f *testFlags) plan(test string, both bool, conns []count) bench.Plan {
 	p := plan(test, &f.sizeFlags, &f.workFlags)
-	p.Bidirectional, p.Conns = both, ints(conns)
+	p.Bidirectional, p.Conns = both, cli.Ints(conns)
 	return p
 }
 
@@ -126,34 +126,9 @@ func (f *testFlags) runPlans(ctx context.Context, plans ...bench.Plan) error {
 	if !f.Lab {
 		return f.remote(ctx, s)
 	}
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
-	}
-	return f.inLab(ctx, s)
-}
-
-// inLab runs both ends on this machine.
-func (f *testFlags) inLab(ctx context.Context, s bench.Session) (err error) {
-	o, err := f.outputFlags.open("MultiEdge benchmark", len(s.Specs), "perftest")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.close()) }()
-	o.show("building the hosts", 0, 0)
-	c, err := bench.NewCluster(ctx, f.cluster(&f.transportFlags, f.Seed))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	o.file.Lab = c.Report()
-	return runSession(ctx, c, s, o)
-}
-
-// runSession runs a session and shows what it reports.
-func runSession(ctx context.Context, c *bench.Cluster, s bench.Session, o *output) error {
-	var failed error
-	s.Sink = func(e bench.Event) { failed = errors.Join(failed, o.event(e, s.Specs)) }
-	return errors.Join(c.Run(ctx, s), failed)
+	return f.outputFlags.inLab("MultiEdge benchmark", len(s.Specs), "perftest", func(o *output) error {
+		return o.session(ctx, f.cluster(&f.transportFlags, f.Seed), s)
+	})
 }
 
 // event takes what a benchmark reports.
@@ -173,7 +148,7 @@ func (o *output) event(e bench.Event, specs []workload.Spec) error {
 }
 
 // remote runs the client against a server on another host.
-func (f *testFlags) remote(ctx context.Context, s bench.Session) (err error) {
+func (f *testFlags) remote(ctx context.Context, s bench.Session) error {
 	depth := 0
 	for i := range s.Specs {
 		depth = max(depth, s.Specs[i].Depth)
@@ -182,21 +157,18 @@ func (f *testFlags) remote(ctx context.Context, s bench.Session) (err error) {
 	if err != nil {
 		return err
 	}
-	o, err := f.outputFlags.open("MultiEdge benchmark", len(s.Specs), "perftest")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.close()) }()
-	o.show("connecting to "+f.Peer, 0, 0)
-	var failed error
-	err = bench.Work(ctx, &bench.Job{
-		Transport: t, Region: s.Region, Peer: f.Peer, Scheduler: f.Scheduler, Specs: s.Specs, Fit: s.Fit,
-		Warmup: bench.Warmup(s.Specs),
-	}, func(e bench.Event) {
-		if e.Row != nil {
-			e.Row.OtherCPU, e.Row.StolenCPU = 0, 0 // the server's share is not this machine's
-		}
-		failed = errors.Join(failed, o.event(e, s.Specs))
+	return f.measure("MultiEdge benchmark", len(s.Specs), "perftest", func(o *output) error {
+		o.show("connecting to "+f.Peer, 0, 0)
+		var failed error
+		err := bench.Work(ctx, &bench.Job{
+			Transport: t, Region: s.Region, Peer: f.Peer, Scheduler: f.Scheduler, Specs: s.Specs, Fit: s.Fit,
+			Warmup: bench.Warmup(s.Specs),
+		}, func(e bench.Event) {
+			if e.Row != nil {
+				e.Row.OtherCPU, e.Row.StolenCPU = 0, 0 // the server's share is not this machine's
+			}
+			failed = errors.Join(failed, o.event(e, s.Specs))
+		})
+		return errors.Join(err, failed)
 	})
-	return errors.Join(err, failed)
 }

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"multiedge/bench"
+	"multiedge/bench/cli"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
-	"multiedge/internal/lab"
 )
 
 // zeroCopyCmd measures figures 3.8, 3.9 and 3.11, and where exchanging pages begins to pay.
@@ -21,10 +20,7 @@ type zeroCopyCmd struct {
 	Daemons bool     `help:"Measure daemons instead of embedded transports. Daemons cannot exchange pages: pinmap is left out, and shuffle copies."`
 	Rounds  count    `default:"1" help:"Measurements of each, in turns; figures show medians (default: ${default})." placeholder:"N"`
 	sizeFlags
-	workFlags
-	transportFlags
-	labFlags    `prefix:""`
-	outputFlags `prefix:""`
+	labRunFlags
 }
 
 var (
@@ -32,10 +28,7 @@ var (
 	zeroCopyLatSizes = []int{8, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}
 )
 
-func (c *zeroCopyCmd) Run(ctx context.Context) (err error) {
-	if err := lab.EnsurePrivileges(); err != nil {
-		return err
-	}
+func (c *zeroCopyCmd) Run(ctx context.Context) error {
 	if c.Security == "" {
 		// a sealed payload is opened into other memory first: there is nothing to exchange or to receive in place
 		c.Security = config.Plaintext
@@ -67,17 +60,14 @@ func (c *zeroCopyCmd) Run(ctx context.Context) (err error) {
 	if exchange {
 		steps += 4 * len(runs)
 	}
-	o, err := c.outputFlags.open("MultiEdge: zero copy", steps, "table")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.close()) }()
-	if exchange {
-		if err := o.place(ctx, runs, time.Duration(c.Duration)); err != nil {
-			return err
+	return c.inLab("MultiEdge: zero copy", steps, "table", func(o *output) error {
+		if exchange {
+			if err := o.place(ctx, runs, time.Duration(c.Duration)); err != nil {
+				return err
+			}
 		}
-	}
-	return o.sweep(ctx, rounds, variants)
+		return o.sweep(ctx, rounds, variants)
+	})
 }
 
 // plans are the measurements of one configuration.
@@ -112,7 +102,7 @@ func (c *zeroCopyCmd) runs() []int {
 	if len(c.Runs) == 0 {
 		return bench.PlaceSizes()
 	}
-	return ints(c.Runs)
+	return cli.Ints(c.Runs)
 }
 
 // placeTime is how long each size of run is measured at most: medians settle early.

@@ -12,7 +12,7 @@ import (
 	"multiedge/internal/trace"
 )
 
-// lookups collects what the daemon says of memory that operations use, as a trace that edgebench utlb and dhl replay.
+// lookups collects what the daemon says of memory that operations use, as a trace that edgestudy utlb and dhl replay.
 type lookups struct {
 	memory.Trace
 	most      uint64 // records

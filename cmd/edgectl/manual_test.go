@@ -14,10 +14,11 @@ import (
 func TestManualsAreWhole(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir+"/", "../edged",
-		"../edgectl", "../edgebench").CombinedOutput(); err != nil {
+		"../edgectl", "../edgebench", "../edgefault", "../edgestudy").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"edged", "edgectl", "edgebench"} {
+	least := map[string]int{"edgectl": 10, "edgebench": 10, "edgefault": 3, "edgestudy": 7} // commands
+	for _, name := range []string{"edged", "edgectl", "edgebench", "edgefault", "edgestudy"} {
 		program := filepath.Join(dir, name)
 		say := func(env string, args ...string) string {
 			cmd := exec.Command(program, args...)
@@ -56,7 +57,7 @@ func TestManualsAreWhole(t *testing.T) {
 				t.Errorf("%s: no flag --%s in its page", name, f)
 			}
 		}
-		if seen < 20 || name != "edged" && len(commands) < 10 {
+		if seen < 20 || len(commands) < least[name] {
 			t.Errorf("%s: only %d flags and %d commands seen", name, seen, len(commands))
 		}
 		for _, shell := range []string{"bash", "zsh", "fish"} {

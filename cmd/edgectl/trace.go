@@ -26,7 +26,7 @@ type traceCmd struct {
 	Write    string        `short:"w" placeholder:"FILE" predictor:"file" help:"Write a pcapng file for Wireshark; - is standard output."`
 	Count    uint64        `short:"c" placeholder:"N" help:"End after this number of frames."`
 	Duration time.Duration `short:"D" placeholder:"TIME" help:"End after this time."`
-	Lookups  bool          `help:"Record the memory that operations use, instead of frames, for edgebench utlb and dhl --trace; -w names the file, which is text if the name ends in .txt."`
+	Lookups  bool          `help:"Record the memory that operations use, instead of frames, for edgestudy utlb and dhl --trace; -w names the file, which is text if the name ends in .txt."`
 	Snap     int           `default:"256" placeholder:"BYTES" help:"Bytes to keep of each frame; 0: all (default: ${default})."`
 }
 
@@ -42,7 +42,7 @@ With --lookups the daemon reports the memory that operations use on this host, a
 It ends after -c lookups, or 1048576.
 
 	edgectl trace --lookups -w out.memtrace -D 10s
-	edgebench utlb --trace out.memtrace -o out/`
+	edgestudy utlb --trace out.memtrace -o out/`
 }
 
 func (c *traceCmd) Run(g *globals) (err error) {

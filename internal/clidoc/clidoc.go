@@ -104,7 +104,8 @@ func Man(w io.Writer, app *kong.Application) {
 	if err == nil { // else the program has none
 		w.Write(more)
 	}
-	fmt.Fprint(w, ".SH SEE ALSO\n.BR edged (8),\n.BR edged.toml (5),\n.BR edgectl (1),\n.BR edgebench (1)\n.PP\nThe "+
+	fmt.Fprint(w, ".SH SEE ALSO\n.BR edged (8),\n.BR edged.toml (5),\n.BR edgectl (1),\n.BR edgebench (1),\n"+
+		".BR edgefault (1),\n.BR edgestudy (1)\n.PP\nThe "+
 		"documents in /usr/share/doc/edged.\n")
 }
 

@@ -17,14 +17,19 @@ var allowed = map[string]string{
 	"cmd": "internal/forward internal/identity internal/secure edge bench sched internal/config " +
 		"internal/inspect internal/daemon internal/metrics internal/ipc internal/trace internal/mono internal/lab " +
 		"internal/buildinfo internal/clidoc",
-	"bench": "bench internal/identity internal/secure internal/aesgcm edge internal/lab internal/ipc " +
-		"internal/config internal/inspect internal/daemon internal/mono linkdrv remap",
+	"bench": "bench internal/secure internal/aesgcm edge internal/lab internal/ipc " +
+		"internal/config internal/inspect internal/mono linkdrv remap",
+	"bench/kit": "bench/report bench/kit internal/identity internal/secure edge internal/lab internal/ipc " +
+		"internal/config internal/daemon linkdrv",
+	"bench/cli":     "bench/kit bench/report internal/lab internal/buildinfo internal/clidoc sched",
+	"bench/hostile": "bench/raw internal/ipc",
+	"bench/raw":     "internal/ipc",
 	"edge": "internal/secure internal/ipc internal/config internal/inspect internal/daemon " +
 		"internal/idle internal/mono linkdrv/linktest linkdrv regmem",
 	"internal/forward": "edge",
 	// wire: an adversary makes frames
 	"bench/faults": "bench edge internal/identity internal/secure internal/lab internal/ipc internal/config " +
-		"internal/inspect internal/daemon internal/wire linkdrv",
+		"internal/inspect internal/daemon internal/metrics internal/wire linkdrv",
 	"internal/metrics": "internal/config internal/inspect internal/daemon internal/engine " +
 		"internal/hist internal/buildinfo internal/forward linkdrv",
 	"bench/eager":    "bench edge internal/engine internal/mono internal/sim",

@@ -1,0 +1,53 @@
+package scale
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"multiedge/bench/kit"
+	"multiedge/bench/kit/kittest"
+	"multiedge/internal/lab"
+)
+
+// TestMain is also what runs in the hosts of the tests' clusters.
+func TestMain(m *testing.M) { kit.Tests(m.Run) }
+
+// A small run through daemons in lab hosts: every connection carries its operation, memory is attributed, and nothing
+// is left behind.
+func TestScale(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	spec := Spec{Conns: 300, Cycles: 400, Workers: 8}
+	c := kittest.Cluster(t, kit.ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: spec.Limits()})
+	shown := 0
+	res, err := InLab.Run(ctx, c, spec, func(string, float64) { shown++ })
+	kittest.Must(t, err)
+	var table strings.Builder
+	res.Print(&table)
+	t.Log(table.String())
+	if len(res.Leaks) != 0 {
+		t.Errorf("left behind: %v", res.Leaks)
+	}
+	// the race detector's shadow of what was once allocated stays resident when the objects and their pages are gone
+	if len(res.Grown) != 0 && !raceDetector {
+		t.Errorf("left in memory: %v", res.Grown)
+	}
+	if len(res.Moments) != 8 || res.CyclesPerSec <= 0 || shown == 0 {
+		t.Errorf("%+v", res)
+	}
+	for _, m := range res.Moments {
+		want := 1
+		switch m.What {
+		case "open", "open again", "used", "rested":
+			want += spec.Conns
+		}
+		for _, h := range []Host{m.Client, m.Server} {
+			if h.Daemon.Connections != want || h.Daemon.Resident == 0 || h.Daemon.Heap == 0 ||
+				h.Daemon.Goroutines == 0 || h.Application.Resident == 0 {
+				t.Errorf("%s: %+v", m.What, h)
+			}
+		}
+	}
+}

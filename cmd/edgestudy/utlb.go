@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"multiedge/bench/cli"
+	"multiedge/bench/report"
+	"multiedge/bench/xlate"
+	"multiedge/bench/xlate/trace"
+)
+
+// studyFlags are common to the trace-driven studies.
+type studyFlags struct {
+	Only   string   `help:"Only tables and figures whose name matches the regular expression, such as table4, figure7, policies." placeholder:"REGEXP"`
+	Apps   []string `help:"Only these kernels: fft, lu, barnes, radix, water, ocean." placeholder:"NAME,..."`
+	Scale  float64  `default:"1" help:"Size of the problems: 1 is the papers', 0.25 a quarter of the memory." placeholder:"N"`
+	Trace  string   `help:"Replay this trace, which edgectl trace --lookups wrote, instead of kernels; tables and trends of only the papers' programs are left out." placeholder:"FILE"`
+	Seed   uint64   `default:"1" help:"Seed of keys, bodies and molecules: the same seed gives the same trace."`
+	Output string   `short:"o" help:"Directory for the results as JSON, the figures and index.html." placeholder:"DIR"`
+}
+
+// study is a function that carries a study out.
+type study func(context.Context, report.Head, xlate.Options) (*xlate.Study, error)
+
+// run carries a study out with progress, prints its trends and writes what is asked for.
+func (f *studyFlags) run(ctx context.Context, name string, do study) error {
+	o := xlate.Options{Apps: f.Apps, Scale: f.Scale, Seed: f.Seed}
+	if f.Only != "" {
+		re, err := regexp.Compile(f.Only)
+		if err != nil {
+			return fmt.Errorf("--only: %w", err)
+		}
+		o.Only = re
+	}
+	if f.Trace != "" {
+		if len(f.Apps) > 0 || f.Scale != 1 {
+			return errors.New("--trace replays what was recorded: leave out --apps and --scale")
+		}
+		if err := f.load(&o); err != nil {
+			return err
+		}
+	}
+	var progress *report.Progress
+	first := true
+	o.Begin = func(steps int) { progress = report.NewProgress(os.Stderr, steps) }
+	o.Step = func(what string) {
+		if !first {
+			progress.Step()
+		}
+		first = false
+		progress.Update(what, 0)
+	}
+	s, err := do(ctx, cli.Head(), o)
+	progress.Clear()
+	if err != nil {
+		return err
+	}
+	if f.Trace == "" {
+		s.Print(os.Stdout)
+	} else if err := printTables(s); err != nil { // there are no trends
+		return err
+	}
+	return writeStudy(s, f.Output, name)
+}
+
+// load reads the trace.
+func (f *studyFlags) load(o *xlate.Options) error {
+	in, err := os.Open(f.Trace)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if o.Trace, err = trace.Read(in); err != nil {
+		return fmt.Errorf("%s: %w", f.Trace, err)
+	}
+	o.Name = filepath.Base(f.Trace)
+	return nil
+}
+
+// utlbCmd repeats the trace-driven study of the UTLB.
+type utlbCmd struct {
+	studyFlags
+}
+
+func (c *utlbCmd) Run(ctx context.Context) error { return c.run(ctx, "utlb", xlate.StudyUTLB) }
