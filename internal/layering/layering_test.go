@@ -21,7 +21,7 @@ var allowed = map[string]string{
 		"internal/config internal/inspect internal/mono linkdrv remap",
 	"bench/kit": "bench/report bench/kit internal/identity internal/secure edge internal/lab internal/ipc " +
 		"internal/config internal/daemon linkdrv",
-	"bench/cli":     "bench/kit bench/report internal/lab internal/buildinfo internal/clidoc sched",
+	"bench/cli":     "bench/kit bench/machine bench/report internal/lab internal/buildinfo internal/clidoc sched",
 	"bench/hostile": "bench/raw internal/ipc",
 	"bench/raw":     "internal/ipc",
 	"edge": "internal/secure internal/ipc internal/config internal/inspect internal/daemon " +
