@@ -246,10 +246,10 @@ static void shared(int from, int to) {
 	sock_link(s, to);
 	if (to <= 2 && !borrowed()) { /* for a FILE of the C library's */
 		lock();
-		if (s->state == ACCEPTED || s->state == OFFERED)
+		if (s->state == ACCEPTED || (s->state == OFFERED && !s->stream))
 			become_plain(s, "tcp: standard input or output");
 		unlock();
-		if (settle(s, false) == 0 && s->state == STREAM)
+		if (settle(s, false) == 0 && (s->state == STREAM || s->state == SHARED))
 			move_file(to);
 	}
 	sock_put(s);
@@ -340,6 +340,8 @@ EXPORT int ioctl(int fd, unsigned long request, ...) {
 	int r = 0;
 	if (s->state == STREAM && request == FIONREAD)
 		*(int *)arg = (int)edge_stream_readable(s->stream);
+	else if (s->state == SHARED && request == FIONREAD)
+		r = real.ioctl(share_number(s), request, arg);
 	else if (s->state == STREAM && request == SIOCOUTQ)
 		*(int *)arg = (int)edge_stream_unsent(s->stream);
 	else if ((r = real.ioctl(fd, request, arg)) == 0 && request == FIONBIO)
@@ -404,14 +406,21 @@ EXPORT int shutdown(int fd, int how) {
 		unlock();
 		err = later ? -1 : 0;
 	}
-	if (err || s->state != STREAM) {
+	if (err || (s->state != STREAM && s->state != SHARED)) {
 		sock_put(s);
 		return err < 0 ? 0 : err ? fail_with(err) : real.shutdown(fd, how);
 	}
 	if (how != SHUT_WR)
 		s->read_shut = true;
-	if (how != SHUT_RD && !atomic_exchange(&s->write_shut, true))
-		edge_stream_shutdown(s->stream);
+	if (how != SHUT_RD && !atomic_exchange(&s->write_shut, true)) {
+		if (s->state == SHARED) {
+			share_shut(s);
+		} else {
+			if (s->share)
+				share_drain(s);
+			edge_stream_shutdown(s->stream);
+		}
+	}
 	lock();
 	changed(s);
 	progress();

@@ -127,6 +127,13 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e) {
 		return r;
 	}
 	int result = -1, err = 0;
+	if (s->state == SHARED) {
+		result = share_epoll(s, epfd, op, e);
+		err = errno;
+		sock_put(s);
+		errno = err;
+		return result;
+	}
 	lock();
 	if (op != EPOLL_CTL_DEL)
 		begin(s);
@@ -239,7 +246,8 @@ void epoll_left(struct epset *set) {
 	set_unused(set);
 }
 
-static int wait_set(int epfd, struct epset *set, struct epoll_event *out, int max, int64_t until, const sigset_t *mask) {
+static int wait_set(int epfd, struct epset *set, struct epoll_event *out, int max, int64_t until,
+                    const sigset_t *mask) {
 	if (max <= 0) {
 		errno = EINVAL;
 		return -1;

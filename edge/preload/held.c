@@ -43,21 +43,24 @@ static void *drive(void *nothing) {
 	return NULL;
 }
 
-/* By guard. A program without another thread to spare keeps what it has: its next call sends it. */
-void drive_on(void) {
+bool start_thread(void *(*run)(void *)) {
 	pthread_attr_t a;
 	pthread_t t;
 	sigset_t all, old;
-	if (driving || pthread_attr_init(&a))
-		return;
+	if (pthread_attr_init(&a))
+		return false;
 	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&a, STACK);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	driving = pthread_create(&t, &a, drive, NULL) == 0;
+	bool started = pthread_create(&t, &a, run, NULL) == 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&a);
+	return started;
 }
+
+/* By guard. A program without another thread to spare keeps what it has: its next call sends it. */
+void drive_on(void) { driving = driving || start_thread(drive); }
 
 size_t keep(struct sock *s, const struct iovec *v, size_t n) {
 	if (s->room == 0)

@@ -35,7 +35,7 @@ static struct sock *streaming(int fd, int flags, int *err) {
 		return NULL;
 	if (s->state != STREAM)
 		*err = settle(s, s->nonblock || flags & MSG_DONTWAIT);
-	if (s->state == STREAM && !*err)
+	if ((s->state == STREAM || s->state == SHARED) && !*err)
 		return s;
 	sock_put(s);
 	return NULL;
@@ -43,7 +43,7 @@ static struct sock *streaming(int fd, int flags, int *err) {
 
 /* Another thread may sleep for what our call took from the device. */
 void look_after(void) {
-	if (sleepers == 0 || lingerers > 0)
+	if (sleepers == 0 || lingerers > 0 || !device)
 		return;
 	int err = errno;
 	if (!edge_device_arm(device)) {
@@ -70,6 +70,10 @@ static int64_t until_of(int fd, int option) {
 static int block(struct sock *s, int fd, int want, size_t more, int option, int64_t *until) {
 	if (*until == 0)
 		*until = until_of(fd, option);
+	if (s->state == SHARED) {
+		int shared = share_wait(s, want, *until);
+		return shared == ETIMEDOUT ? EAGAIN : shared;
+	}
 	int err = wait_for(s, want, more, *until);
 	return s->state != STREAM ? ECONNRESET : err == ETIMEDOUT ? EAGAIN : err; /* a handler forked: the parent's */
 }
@@ -88,18 +92,23 @@ static int await(struct sock *s, int fd, size_t n, int64_t *until) {
 	return block(s, fd, POLLIN, (room && room < n ? room : n) - 1, SO_RCVTIMEO, until);
 }
 
+static ssize_t take(struct sock *s, void *p, size_t n, bool peek) {
+	if (s->state == SHARED)
+		return share_read(s, p, n, peek ? MSG_PEEK : 0);
+	return peek ? edge_stream_peek(s->stream, p, n, 0) : edge_stream_read(s->stream, p, n, 0);
+}
+
 static ssize_t receive(struct sock *s, int fd, char *p, size_t n, int flags) {
 	size_t got = 0;
 	int64_t until = 0;
 	bool wait = !(s->nonblock || flags & MSG_DONTWAIT);
-	if (flags & MSG_PEEK && flags & MSG_WAITALL && n > 1 && wait) {
+	if (flags & MSG_PEEK && flags & MSG_WAITALL && n > 1 && wait && s->state == STREAM) {
 		int err = await(s, fd, n, &until);
 		if (err && (s->state != STREAM || edge_stream_readable(s->stream) == 0))
 			return fail_with(err);
 	}
 	while (got < n) {
-		ssize_t r = flags & MSG_PEEK ? edge_stream_peek(s->stream, p, n, 0)
-		                             : edge_stream_read(s->stream, p + got, n - got, 0);
+		ssize_t r = flags & MSG_PEEK ? take(s, p, n, true) : take(s, p + got, n - got, false);
 		if (r == 0)
 			break;
 		if (r > 0) {
@@ -332,7 +341,7 @@ static ssize_t transmit(struct sock *s, int fd, const char *p, size_t n, int fla
 	while (sent < n) {
 		if (s->broken || s->write_shut)
 			return sent ? (ssize_t)sent : pipe_error(flags);
-		ssize_t r = edge_stream_write(s->stream, p + sent, n - sent, 0);
+		ssize_t r = s->share ? share_write(s, p + sent, n - sent) : edge_stream_write(s->stream, p + sent, n - sent, 0);
 		if (r > 0) {
 			sent += (size_t)r;
 			continue;

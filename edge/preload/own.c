@@ -28,6 +28,7 @@ enum { HANDLE = 1 << 24, MOST = 512, TOP = 1024 };
 
 static struct kept {
 	_Atomic int fd; /* 0: the handle is free; -1: being made */
+	bool stays;     /* in children */
 	int set;        /* handle of the epoll set of ours that has it; 0: none */
 	struct epoll_event want;
 } kept[MOST];
@@ -70,6 +71,7 @@ int own_take(int fd) {
 		if (!atomic_compare_exchange_strong(&kept[i].fd, &none, -1))
 			continue;
 		kept[i].set = 0;
+		kept[i].stays = false;
 		for (int n = used; n <= i && !atomic_compare_exchange_weak(&used, &n, i + 1);)
 			;
 		for (int n = lowest; n > made && !atomic_compare_exchange_weak(&lowest, &n, made);)
@@ -82,6 +84,8 @@ int own_take(int fd) {
 	errno = made < 0 && err != EINVAL ? err : EMFILE;
 	return -1;
 }
+
+void own_stay(int fd) { kept[fd - HANDLE].stays = true; }
 
 int own_close(int fd) {
 	if (fd < HANDLE)
@@ -169,11 +173,20 @@ int own_close_range(unsigned first, unsigned last, int flags) {
 void own_after_fork(void) {
 	busy = 0;
 	moving = false;
-	for (int i = 0; i < used; i++)
-		if (kept[i].fd > 0)
+	int most = 0, low = INT_MAX;
+	for (int i = 0; i < used; i++) {
+		int fd = kept[i].fd;
+		if (fd > 0 && kept[i].stays) {
+			most = i + 1;
+			low = fd < low ? fd : low;
+		} else if (fd > 0) {
 			own_close(HANDLE + i);
-	used = 0;
-	lowest = INT_MAX;
+		} else {
+			kept[i].fd = 0; /* another thread was making it */
+		}
+	}
+	used = most;
+	lowest = low;
 }
 
 /* --- what libedge calls in place of the C library's --- */

@@ -12,6 +12,7 @@ struct polling {
 	struct pollfd *user, *kernel; /* kernel has one more */
 	struct sleeping x;            /* socks, links and n */
 	nfds_t nkernel;
+	bool given;                   /* socks are the caller's */
 };
 
 static bool is_kernels(const struct sock *s) { return !s || s->state == PLAIN || s->state == LISTENING; }
@@ -27,6 +28,13 @@ static int look(struct polling *q) {
 		q->kernel[i] = (struct pollfd){.fd = u->fd, .events = u->events};
 		if (is_kernels(s)) {
 			q->nkernel += u->fd >= 0;
+			continue;
+		}
+		if (s->state == SHARED) {
+			if (u->events & (POLLIN | POLLRDNORM))
+				share_ask(s);
+			q->kernel[i].fd = share_number(s);
+			q->nkernel++;
 			continue;
 		}
 		q->kernel[i].fd = -1;
@@ -95,7 +103,7 @@ static void join(struct polling *q) {
 }
 
 static int poll_in(struct polling *q, int64_t until, const sigset_t *mask) {
-	for (nfds_t i = 0; i < q->x.n; i++)
+	for (nfds_t i = 0; i < q->x.n && !q->given; i++)
 		q->x.socks[i] = sock_get(q->user[i].fd);
 	lock();
 	join(q);
@@ -104,18 +112,18 @@ static int poll_in(struct polling *q, int64_t until, const sigset_t *mask) {
 	for (nfds_t i = 0; i < q->x.n; i++)
 		link_remove(&q->x.links[i]);
 	unlock();
-	for (nfds_t i = 0; i < q->x.n; i++)
+	for (nfds_t i = 0; i < q->x.n && !q->given; i++)
 		if (q->x.socks[i])
 			sock_put(q->x.socks[i]);
 	errno = err;
 	return result;
 }
 
-int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask) {
+static int poll_of(struct pollfd *p, struct sock **given, nfds_t n, int64_t until, const sigset_t *mask) {
 	struct pollfd kernel[SMALL + 1];
 	struct sock *socks[SMALL];
 	struct link links[SMALL];
-	struct polling q = {.user = p, .kernel = kernel, .x = {.socks = socks, .links = links, .n = n}};
+	struct polling q = {.user = p, .kernel = kernel, .x = {.socks = socks, .links = links, .n = n}, .given = given};
 	pthread_testcancel();
 	signals_begin();
 	enter(); /* until the end, as malloc must not be left, either */
@@ -131,6 +139,8 @@ int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask) {
 		q.x.socks = (struct sock **)(void *)(q.x.links + n);
 		q.kernel = (struct pollfd *)(void *)(q.x.socks + n);
 	}
+	for (nfds_t i = 0; given && i < n; i++)
+		q.x.socks[i] = given[i];
 	q.x.w = own_waiter();
 	int result = poll_in(&q, until, mask), err = errno;
 	free(q.x.memory);
@@ -138,6 +148,12 @@ int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask) {
 	errno = err;
 	return result == 0 && mask ? real.ppoll(NULL, 0, &(struct timespec){0}, mask) : result; /* lets signals in */
 }
+
+int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask) {
+	return poll_of(p, NULL, n, until, mask);
+}
+
+int poll_socks(struct pollfd *p, struct sock **socks, nfds_t n) { return poll_of(p, socks, n, NEVER, NULL); }
 
 /* A stream, what may become one, or an epoll set, which may have some. */
 static bool is_ours(int fd) {

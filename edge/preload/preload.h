@@ -13,6 +13,7 @@
  *   own.c      the library's own descriptors; raw.c: system calls that go past the C library's functions, io_uring
  *   upgrade.c  how both ends agree; connector.c, acceptor.c: the ends; held.c: what is written before they have
  *   owner.c    whose a socket of this host is
+ *   shared.c   streams that parent and child have
  *   sock.c     the table of descriptors; process.c: beginning, fork and end of the process
  *   map.c      which addresses are ours; real.c: the C library's functions
  *
@@ -51,10 +52,12 @@ enum state {
 	ACCEPTED,  /* it connected to us; nobody has used the socket yet */
 	DIALLING,  /* we dial its offer */
 	STREAM,    /* data is on the stream */
-	FOREIGN    /* a stream of the parent process */
+	FOREIGN,   /* a stream of the parent process, */
+	SHARED     /* which the parent lets us use (shared.c) */
 };
 
 struct link;
+struct share;
 
 /* Of a socket that is DIALLING: what it waits for. */
 enum step { BEGUN, ASKS_PEER, ASKS_OWNER, WAITS, SHOWS };
@@ -69,6 +72,7 @@ struct sock {
 	int fd;                  /* one of its descriptors */
 	_Atomic bool nonblock;
 	edge_stream *stream;     /* DIALLING, STREAM */
+	struct share *_Atomic share; /* STREAM: children have it, too. SHARED: by this */
 	edge_listener *listener; /* LISTENING: tcp/PORT; OFFERED: the offer */
 	edge_conn *probe;        /* OFFERED: asks whether anybody of ours listens. DIALLING: see step. NULL: answered */
 	enum step step;          /* DIALLING */
@@ -118,6 +122,7 @@ void table_after_fork(void);
 void table_close_all(void);
 void table_withdraw(const char *why);
 void table_range(unsigned first, unsigned last);
+int table_streams(struct sock **to, int most); /* all that are STREAM; -1: these are more. By guard */
 
 /* upgrade.c: by guard, but what says otherwise. */
 bool device_ready(void);
@@ -174,6 +179,28 @@ int outlive(struct sock *s);              /* the program closes it before the ve
 void held_after_fork(void);
 void settle_all(int64_t until);           /* unlocked: before the process ends */
 
+bool start_thread(void *(*run)(void *));  /* of ours, which hears no signals */
+
+/* shared.c */
+void share_tidy(void);                    /* unlocked, before each fork */
+void share_before_fork(void);             /* by guard */
+void share_after_fork(void);              /* unlocked, in the parent */
+bool share_inherited(struct sock *s);     /* in the child: it is SHARED now */
+void share_in_child(void);
+void share_settle(int64_t until);         /* unlocked, before the process ends */
+void share_close_all(void);               /* by guard */
+bool share_drain(struct sock *s);         /* what children wrote goes on the stream. false: it has no room for all */
+/* As edge_stream_read (flags: MSG_PEEK), of one that is SHARED, and _write, also while children have it. */
+ssize_t share_read(struct sock *s, void *p, size_t n, int flags);
+ssize_t share_write(struct sock *s, const void *p, size_t n);
+/* Of one that is SHARED. */
+int share_wait(struct sock *s, int want, int64_t until); /* 0 or an errno: EINTR, ETIMEDOUT. Unlocked */
+int share_number(const struct sock *s);   /* the kernel's descriptor that is ready when the socket is */
+void share_ask(struct sock *s);           /* the program is to learn when there is something to read */
+int share_epoll(struct sock *s, int set, int op, struct epoll_event *e);
+void share_shut(struct sock *s);          /* for writing */
+void share_end(struct sock *s);           /* by guard */
+
 /* owner.c */
 bool may_hold(const struct sock *s, uint32_t uid); /* the other end's socket, if it is in this namespace */
 bool same_secret(const unsigned char *a, const unsigned char *b); /* and is one: not zeros */
@@ -194,6 +221,7 @@ void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *b, int run);
 int own_take(int fd);    /* a handle for fd. -1: errno says why not */
 int own_number(int fd);  /* of a handle; a number is its own */
 bool own_is(int fd);     /* of a number */
+void own_stay(int fd);   /* children of fork keep this handle */
 bool own_move(int fd);   /* off a number. false: errno says why not. By guard */
 int own_close(int fd);
 int own_close_range(unsigned first, unsigned last, int flags);
@@ -318,6 +346,8 @@ bool epoll_move(struct sock *s, int fd);
 
 /* poll.c, unlocked */
 int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask);
+/* Waits for streams, and for descriptors of the kernel where the sock is NULL. The caller has counts. */
+int poll_socks(struct pollfd *p, struct sock **socks, nfds_t n);
 
 /* calls.c */
 void twin_away(int fd); /* a socket that came from somewhere, or went: it stays with TCP unless it is connected */

@@ -107,12 +107,15 @@ static void inherit_all(void) {
  * libedge has its own. */
 static void before_fork(void) {
 	enter();
+	share_tidy();
 	pthread_mutex_lock(&guard);
+	share_before_fork();
 }
 
 static void after_fork(void) {
 	pass_on();
 	pthread_mutex_unlock(&guard);
+	share_after_fork();
 	leave();
 }
 
@@ -120,6 +123,7 @@ static void in_child(void) {
 	upgrade_after_fork();
 	wait_after_fork();
 	table_after_fork();
+	share_in_child();
 	epoll_after_fork();
 	own_after_fork();
 	pthread_mutex_init(&guard, NULL);
@@ -184,9 +188,11 @@ static void finish_process(void) {
 	static atomic_flag once = ATOMIC_FLAG_INIT;
 	if (!device || borrowed() || within() || atomic_flag_test_and_set(&once))
 		return; /* within: the handler of a signal that came while this thread has locks */
+	share_settle(now_ns() + END_MS * MILLI);
 	end_others();
 	settle_all(now_ns() + END_MS * MILLI);
 	lock();
+	share_close_all();
 	table_close_all();
 	edge_device_close(device, END_MS);
 	device = NULL;
@@ -216,6 +222,7 @@ static void before_exec(void) {
 	real_need();
 	if (!device || borrowed() || within())
 		return;
+	share_settle(now_ns() + END_MS * MILLI);
 	settle_all(now_ns() + END_MS * MILLI);
 	lock();
 	edge_device_drain(device, END_MS);

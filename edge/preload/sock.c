@@ -183,7 +183,7 @@ void table_after_fork(void) {
 		case OFFERED:
 		case DIALLING:
 		case STREAM:
-			s->state = FOREIGN;
+			s->state = s->state == STREAM && share_inherited(s) ? SHARED : FOREIGN;
 			s->stream = NULL;
 			break;
 		default:
@@ -192,11 +192,24 @@ void table_after_fork(void) {
 	}
 }
 
+int table_streams(struct sock **to, int most) {
+	int n = 0;
+	for (int fd = 0; fd <= highest; fd++) {
+		struct sock *s = atomic_load(&table[fd]);
+		if (!s || s->fd != fd || s->state != STREAM || s->broken)
+			continue;
+		if (n == most)
+			return -1;
+		to[n++] = s;
+	}
+	return n;
+}
+
 /* What is not a stream yet stays with TCP. By guard. */
 void table_withdraw(const char *why) {
 	for (int fd = 0; fd <= highest; fd++) {
 		struct sock *s = atomic_load(&table[fd]);
-		if (s && (s->state == LISTENING || s->state == OFFERED || s->state == ACCEPTED))
+		if (s && (s->state == LISTENING || (s->state == OFFERED && !s->stream) || s->state == ACCEPTED))
 			become_plain(s, why);
 	}
 }

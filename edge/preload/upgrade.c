@@ -14,12 +14,12 @@
  *
  * The connector sends nothing over TCP before the verdict, which takes VERDICT at most; then it withdraws the offer and
  * goes on over TCP, where the acceptor may have sent something meanwhile: that, or TCP's end, is a verdict, too. The
- * acceptor dials only while not a byte has passed over TCP. So either both are on the stream or the bytes are on TCP. In
+ * acceptor dials only while no byte has passed over TCP. So either both are on the stream or the bytes are on TCP. In
  * the one case between, when the daemons lose an answer, one side's stream is reset, and with it the connection. What a
  * program writes before the verdict, and does not want to wait for, is kept (held.c).
  *
  * It is the acceptor that dials, and that on first use, so that servers may fork between accept and use. Both sides
- * compare the peer that the daemon authenticated with the one that the map names for the address. Only who owns tcp/PORT
+ * compare the peer that the daemon authenticated with the one the map names for the address. Only who owns tcp/PORT
  * hears the nonce: another user of the server's host may know the addresses of a new connection, and dials in vain.
  */
 #define _GNU_SOURCE
@@ -429,6 +429,8 @@ void finish(struct sock *s) {
 		become_plain(s, "closed");
 	if (s->state == STREAM && s->stream)
 		end_stream(s);
+	if (s->state == SHARED)
+		share_end(s);
 	s->stream = NULL;
 	s->state = PLAIN;
 	drop_held(s);

@@ -12,6 +12,7 @@ export EDGE_RUN_LIBRARY="$out/standin/libedge-preload.so" EDGE_SOCKET="preload-c
 for run in env "$out/edge-run"; do # what they want of streams is what TCP does
 	timeout 120 $run "$out/tcp"
 	timeout 120 $run "$out/signals"
+	timeout 120 $run "$out/forks"
 	timeout 120 $run "$out/mix" $(seq 1 10) >"$dir/mix" || { cat "$dir/mix"; exit 1; }
 done
 # Not all: sockets of the stand-in's have low numbers.
@@ -23,7 +24,7 @@ STANDIN_LOST=1 timeout 120 "$out/edge-run" "$out/tcp" again
 STANDIN_PAUSE=5 timeout 120 "$out/edge-run" "$out/signals" restarts # while the program polls
 STANDIN_PAUSE=5 STANDIN_LINGER=1 timeout 120 "$out/edge-run" "$out/signals" restarts
 
-"$out/edge-run" "$out/hard" full sleeper sleepers leaver first range cancels closes heir anywhere handlers exits
+"$out/edge-run" "$out/hard" full sleeper sleepers leaver first range cancels closes heir anywhere handlers
 STANDIN_PAUSE=2 "$out/edge-run" "$out/hard" accepts
 STANDIN_SLOW=600 STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" slow
 STANDIN_LOOKS=300 "$out/edge-run" "$out/hard" shared

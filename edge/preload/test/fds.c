@@ -91,6 +91,8 @@ static void forked(void) {
 	if (child == 0) {
 		int a, b;
 		alarm(PATIENCE);
+		close(listener);
+		listen_anew(); /* the parent, which offers the old port, sleeps in waitpid and answers nobody */
 		new_pair(&a, &b);
 		add(other, b, EPOLLIN);
 		CHECK(write(a, "x", 1) == 1);
@@ -277,6 +279,22 @@ static void works(int set, int outer) {
 	two = b;
 }
 
+static int connect_early(void) {
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	CHECK(connect(fd, (struct sockaddr *)&address, sizeof address) < 0 && errno == EINPROGRESS);
+	return fd;
+}
+
+/* The library hears of it that TCP is connected. */
+static void goes_on(int fd) {
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	CHECK(poll(&p, 1, 5000) == 1 && fcntl(fd, F_SETFL, 0) == 0);
+	int other = accept(listener, NULL, NULL);
+	talk(other, fd);
+	talk(fd, other);
+	CHECK(streaming(fd) && close(fd) == 0 && close(other) == 0);
+}
+
 /* What the program puts in the place of a number that it did not open is what it reads there. */
 static void overwritten(void) {
 	int own[64], set = epoll_create1(0), outer = epoll_create1(0), file = fileno(tmpfile());
@@ -292,7 +310,9 @@ static void overwritten(void) {
 		int n = others(known, 6, own, 64);
 		CHECK(!preloaded || n >= 4);
 		for (int i = 0; i < n; i++) {
+			int early = connect_early();
 			CHECK(own[i] >= 64 && dup2(file, own[i]) == own[i]);
+			goes_on(early);
 			works(set, outer);
 		}
 		for (int i = 0; i < n; i++)
@@ -368,6 +388,8 @@ static void ringed(void) {
 	pid_t child = fork();
 	if (child) {
 		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		close(listener); /* who forks before it waits for connections leaves the offer of the port to the child */
+		listen_anew();
 		return;
 	}
 	alarm(PATIENCE);
@@ -455,6 +477,8 @@ static void sleepers(void) {
 	pid_t child = fork();
 	if (child == 0) {
 		alarm(PATIENCE);
+		close(listener);
+		listen_anew(); /* as in forked */
 		crowded();
 		_exit(0);
 	}

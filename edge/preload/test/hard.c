@@ -83,7 +83,8 @@ static void asleep(pid_t tid) {
 	}
 }
 
-/* A peer that accepts the stream but shows no ring: the program waits, and does not look without end (STANDIN_SLOW, STANDIN_LOOKS). */
+/* A peer that accepts the stream but shows no ring: the program waits, and does not look without end (STANDIN_SLOW,
+ * STANDIN_LOOKS). */
 static void slow(void) {
 	open_pair();
 	close_pair();
@@ -515,36 +516,6 @@ static void handlers(void) {
 	}
 }
 
-static void *blocked(void *arg) {
-	char c;
-	(void)arg;
-	atomic_store(&waiting, gettid());
-	CHECK(read(two, &c, 1) == 1); /* fails in no case: the process ends first */
-	return NULL;
-}
-
-/* The process ends while a thread of it waits for a stream. */
-static void exits(void) {
-	for (int i = 0; i < 30; i++) {
-		pid_t pid = fork();
-		if (pid == 0) {
-			pthread_t t;
-			alarm(PATIENCE);
-			close(listener);
-			listen_anew();
-			waiting = 0;
-			open_pair();
-			in_thread(&t, blocked, NULL);
-			while (!atomic_load(&waiting))
-				sched_yield();
-			asleep(waiting);
-			exit(7);
-		}
-		int status;
-		CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
-	}
-}
-
 static _Atomic bool stop;
 
 static void *looks(void *arg) {
@@ -583,7 +554,7 @@ int main(int argc, char **argv) {
 		{"slow", slow}, {"many", many}, {"full", full}, {"accepts", accepts}, {"sleeper", add_to_sleeper},
 		{"shared", shared_set}, {"sleepers", two_sleepers}, {"leaver", leaver}, {"first", add_first}, {"range", range},
 		{"cancels", cancels}, {"closes", closes}, {"heir", heir}, {"anywhere", anywhere}, {"handlers", handlers},
-		{"exits", exits}, {"forks", forks},
+		{"forks", forks},
 	};
 	setvbuf(stdout, NULL, _IONBF, 0);
 	test = "listen";

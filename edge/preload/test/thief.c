@@ -123,7 +123,7 @@ static bool steal_one(int port, const char *tuple, int to) {
 }
 
 static int steal(int port, int n, const char *fifo) {
-	static bool seen[65536];
+	static unsigned seen[65536]; /* in which look; a port may come again when its connection has ended */
 	edge_config cfg = {.size = sizeof cfg};
 	int to = -1;
 	if (edge_open(&device, &cfg, 5000)) {
@@ -136,15 +136,19 @@ static int steal(int port, int n, const char *fifo) {
 	printf("ready\n");
 	fflush(stdout);
 	alarm(PATIENCE);
-	for (bool over = false; !over && tried < n;) {
+	bool over = false;
+	for (unsigned look = 2; !over && tried < n; look++) {
 		char line[256], from[INET_ADDRSTRLEN], here[INET_ADDRSTRLEN], tuple[64];
 		FILE *f = fopen("/proc/net/tcp", "r");
 		while (f && !over && fgets(line, sizeof line, f)) {
 			unsigned la, lp, ra, rp, state;
 			if (sscanf(line, " %*d: %x:%x %x:%x %x", &la, &lp, &ra, &rp, &state) != 5 || state != 1 ||
-			    (int)lp != port || seen[rp & 65535])
+			    (int)lp != port)
 				continue;
-			seen[rp & 65535] = true;
+			bool known = seen[rp & 65535] + 1 >= look;
+			seen[rp & 65535] = look;
+			if (known)
+				continue;
 			inet_ntop(AF_INET, &ra, from, sizeof from);
 			inet_ntop(AF_INET, &la, here, sizeof here);
 			snprintf(tuple, sizeof tuple, "%s:%u>%s:%u", from, rp, here, lp);

@@ -37,6 +37,7 @@ try_thief() {
 # On one host the kernel says whose the socket is: a thief that offers tcp/PORT and hears the nonces gets nothing.
 try_owner() {
 	echo "== a thief that offers the port of a server on the same host"
+	: >thief.log # that of the test before says "ready"
 	PEER=b as_thief own 6304 >thief.log 2>&1 & thief=$!
 	until grep -q ready thief.log; do kill -0 $thief; done
 	b timeout 100 "$OUT/thief" serve 6304 20 & server=$!
