@@ -21,7 +21,8 @@ import (
 // variables are what help texts refer to.
 func variables() kong.Vars {
 	return kong.Vars{"version": version, "sizes": "64k; ping-pong and rate 8", "regions": "256m",
-		"formats": strings.Join(report.Formats, ","), "schedulers": strings.Join(sched.Names(), ", "), "hostile": strings.Join(hostile.Names(), ", ")}
+		"formats": strings.Join(report.Formats, ","), "schedulers": strings.Join(sched.Names(), ", "),
+		"hostile": strings.Join(hostile.Names(), ", ")}
 }
 
 // count is a number of things on the command line, of which there is one at least.

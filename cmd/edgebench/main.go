@@ -60,12 +60,17 @@ type cli struct {
 	DHL        dhlCmd        `cmd:"" name:"dhl" help:"Lookup caches under traces of parallel programs: the figures of the dynamic handle lookup paper (no network)."`
 	Demo       demoCmd       `cmd:"" help:"One-way, two-way and ping-pong between two hosts on this machine, checked, with a page of figures."`
 
-	Server  serverCmd  `cmd:"" help:"Serve clients of another host."`
+	Server serverCmd `cmd:"" help:"Serve clients of another host."`
+
+	drawn
+	inside
+}
+
+// drawn are the commands that draw figures and describe the machine that they are of.
+type drawn struct {
 	Figures figuresCmd `cmd:"" help:"Draw the MultiEdge paper's figures and further ones: measures each in a short form, or draws the results in --from; --list names each one's paper and figure, what is not drawn, and the commands that draw other papers'."`
 	Machine machineCmd `cmd:"" help:"What elementary operations cost on this machine: system calls, switches, wake-ups, first touch, copies, ciphers; about a second."`
 	Plot    plotCmd    `cmd:"" help:"Draw figures (SVG, PNG) and one HTML page from result files."`
-
-	inside
 }
 
 // inside are the commands that edgebench starts itself, in the hosts of a lab, and the one of make pgo.

@@ -119,7 +119,8 @@ func (s *script) redirect() {
 	node, v := s.num("node", 1), &s.verbs
 	v.asideAt, v.aside = s.num("at", 0), make([]byte, s.num("bytes", 64))
 	region := &regmem.Region{ID: 2, Mem: regmem.Wrap(v.aside)}
-	s.printf("%v", redirectTo(s.r.n[node].e, s.conn[node], 0, regmem.Key(s.key[node]), uint64(v.asideAt), v.aside, region))
+	s.printf("%v", redirectTo(s.r.n[node].e, s.conn[node], 0, regmem.Key(s.key[node]),
+		uint64(v.asideAt), v.aside, region))
 }
 
 func (s *script) endRedirect() {

@@ -113,7 +113,8 @@ func (w *World) carry(from *Node, f *engine.TxFrame, seg int, frame []byte, wait
 				(frame[0]&1 != 0 || string(frame[:6]) == string(to[:])) {
 				w.seq++
 				own := append([]byte(nil), frame...)
-				heap.Push(&w.queue, delivery{at: w.Now.Add(wait), seq: w.seq, from: from.Index, node: n.Index, link: link, frame: own,
+				heap.Push(&w.queue, delivery{at: w.Now.Add(wait), seq: w.seq, from: from.Index, node: n.Index,
+					link: link, frame: own,
 					flipped: flipped, copied: copied})
 			}
 		}

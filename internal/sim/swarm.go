@@ -23,13 +23,18 @@ type Report struct {
 	Worn          int
 	Held, Refused uint64
 	Staged, Acked uint64 // writes with LocalDone that completed early: copied, received by the peer
-	Parked, Gone  uint64 // parts of operations that waited for memory, and ended for want of it
+	Absent
 	// composed messages: committed when blocks had left, aborted, refused a draft
 	Ahead, Dropped, Unstaged uint64
 	Hurried
 	Pooled
 	Virtual time.Duration
 	Hash    uint64
+}
+
+// Absent counts parts of operations whose memory was not resident.
+type Absent struct {
+	Parked, Gone uint64 // waited for it, and ended for want of it
 }
 
 // Watch is how closely a run is looked at; it changes nothing in it.

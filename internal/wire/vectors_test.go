@@ -185,9 +185,10 @@ func TestVectorsOfSetUp(t *testing.T) {
 			"Hello": {&hello, &Hello{}},
 			"Init": {&Init{Hello: hello, Session: f.Session, PeerEpoch: uint64(f.PeerEpoch), Cookie: f.Cookie},
 				&Init{}},
-			"Retry":  {&retry{Retry{Cookie: f.Cookie}}, &retry{}},
-			"Reset":  {&Reset{Session: f.Session, Epoch: uint64(f.Epoch)}, &Reset{}},
-			"Crypto": {&Crypto{Flags: f.Flags, Level: f.Level, Status: f.Status, Offset: f.Offset, Data: f.Data}, &Crypto{}},
+			"Retry": {&retry{Retry{Cookie: f.Cookie}}, &retry{}},
+			"Reset": {&Reset{Session: f.Session, Epoch: uint64(f.Epoch)}, &Reset{}},
+			"Crypto": {&Crypto{Flags: f.Flags, Level: f.Level, Status: f.Status, Offset: f.Offset, Data: f.Data},
+				&Crypto{}},
 			"Params": {&params, &Params{}},
 		}[v.Body]
 		if pair[0] == nil {
