@@ -245,7 +245,8 @@ func TestComparisonOfStreams(t *testing.T) {
 				Show: func(int, string) {},
 			}
 			must(t, c.Run(t.Context()))
-			file.Results = slices.DeleteFunc(file.Results, func(r report.Row) bool { return r.Test == report.FirstTouch })
+			file.Results = slices.DeleteFunc(file.Results,
+				func(r report.Row) bool { return r.Test == report.FirstTouch })
 			for _, r := range file.Results {
 				if r.Test != test || r.Bytes == 0 || r.Bytes != r.Operations*20_000 || r.Throughput <= 0 ||
 					r.Seconds < shortly.Seconds() || r.CPU.Client.Total <= 0 || r.CPU.Server.Total <= 0 {

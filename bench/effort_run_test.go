@@ -18,8 +18,8 @@ import (
 	"multiedge/internal/lab"
 )
 
-// ours are the system calls that Effort counts. Of these the runtime makes some epoll_pwait and write; the control sides
-// of daemons and clients make others.
+// ours are the system calls that Effort counts. Of these the runtime makes some epoll_pwait and write; the control
+// sides of daemons and clients make others.
 var ours = []int{unix.SYS_SENDMMSG, unix.SYS_RECVMMSG, unix.SYS_PPOLL, unix.SYS_SCHED_YIELD, unix.SYS_WRITE,
 	unix.SYS_EPOLL_PWAIT, unix.SYS_TIMERFD_SETTIME, unix.SYS_CLOCK_GETTIME}
 

@@ -3,8 +3,8 @@ package edge
 import "sync/atomic"
 
 // SystemCalls counts the system calls that the library has made for operations through a daemon. While the daemon and
-// the program are awake there are no others than yields. Those of Go's runtime, which parks and wakes goroutines, and of
-// requests such as Dial and Register are not among them; those of an embedded transport are in Device.Status.
+// the program are awake there are no others than yields. Those of Go's runtime, which parks and wakes goroutines, and
+// of requests such as Dial and Register are not among them; those of an embedded transport are in Device.Status.
 type SystemCalls struct {
 	Wakes  uint64 // writes to the daemon's doorbell, and to the own one
 	Sleeps uint64 // poll

@@ -93,7 +93,7 @@ type Stats struct {
 	Refused   uint64 // discarded by Send: ErrTooLong, ErrBadFrame
 	SendCalls uint64 // sendmmsg calls
 	RecvCalls uint64 // system calls of Recv: recvmmsg, and questions for a waiting error
-	NoRoom    uint64 // sendmmsg calls refused with EAGAIN or ENOBUFS
+	NoRoom    uint64 // sendmmsg calls refused with EAGAIN or ENOBUFS, whose frames are offered again
 }
 
 // Info describes an open driver.

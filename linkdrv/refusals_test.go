@@ -9,8 +9,8 @@ import (
 )
 
 // A veth whose peer has a smaller MTU refuses long frames as if it were full. After a short time they are lost, one
-// after the other without more delay, and short ones between them pass: by every driver, alone and in datagrams. When the
-// peer's MTU is as before long frames pass again.
+// after the other without more delay, and short ones between them pass: by every driver, alone and in datagrams. When
+// the peer's MTU is as before long frames pass again.
 func TestRefusedFramesAreLost(t *testing.T) {
 	for _, kind := range []string{KindRing, KindMmsg, KindUDP, KindAlone} {
 		for _, joined := range []bool{false, true} {

@@ -141,11 +141,11 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 				alone = true // no room, no carrier, or nobody to cut this up: one frame tells
 				continue
 			}
-			s.stats.NoRoom++
 			if errno == unix.ENOBUFS && s.rejected.lost(frames[n].Len()) {
 				s.stats.Refused++
 				return n + 1, s.errs.shut
 			}
+			s.stats.NoRoom++
 			return n, nil
 		default:
 			return n, s.judge(errno)

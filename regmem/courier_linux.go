@@ -214,6 +214,13 @@ func setAside() ([]byte, error) {
 	return unix.Mmap(fd, 0, MaxHeap, unix.PROT_NONE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 }
 
+// SetAside sets the addresses of Distant aside: in a process with large spaces there may be none left in one piece
+// later. Where it fails, Distant tries again.
+func SetAside() error {
+	_, err := distant.get(setAside)
+	return err
+}
+
 // Distant returns memory of n bytes that has no bytes in this process: using them is a fault. Only its length counts.
 func Distant(n uint64) (*Memory, error) {
 	all, err := distant.get(setAside)

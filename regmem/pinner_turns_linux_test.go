@@ -159,7 +159,8 @@ func TestAdviceIsPiecemeal(t *testing.T) {
 		pin   uint64
 		asks  int // calls that a range may take
 	}{
-		{MaxSpace, DefaultChunk, 1 << 30, MaxSpace/DefaultChunk/leafChunks/workMost + 1<<30/DefaultChunk/(workMost/workAsk) + 40},
+		{MaxSpace, DefaultChunk, 1 << 30, MaxSpace/DefaultChunk/leafChunks/workMost +
+			1<<30/DefaultChunk/(workMost/workAsk) + 40},
 		{1 << 28, MinChunk, 1 << 28, 1<<28/MinChunk/(workMost/workAsk) + 4},
 	} {
 		t.Run(fmt.Sprint(c.size), func(t *testing.T) {

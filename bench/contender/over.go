@@ -65,8 +65,8 @@ func (o Over) begin(c Contender, j *Job) (*Job, *report.Row, error) {
 func (o Over) confirm(row *report.Row, had ...string) error {
 	for _, name := range had {
 		if row.Congestion = name; name != o.congestion() {
-			return fmt.Errorf("its sockets have the congestion control %q, not %q: does the program choose its own, or "+
-				"did something change the routes of the lab's hosts?", name, o.congestion())
+			return fmt.Errorf("its sockets have the congestion control %q, not %q: does the program choose its own, "+
+				"or did something change the routes of the lab's hosts?", name, o.congestion())
 		}
 	}
 	return nil

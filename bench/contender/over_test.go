@@ -51,7 +51,8 @@ func TestNamesOfSettings(t *testing.T) {
 		c    Contender
 		want string
 	}{
-		{TCP{}, "cubic"}, {TCP{Over{Congestion: "bbr", Free: true}}, "bbr free"}, {Iperf3{Over{Free: true}}, "cubic free"},
+		{TCP{}, "cubic"}, {TCP{Over{Congestion: "bbr", Free: true}}, "bbr free"},
+		{Iperf3{Over{Free: true}}, "cubic free"},
 		{TLS{}, "go aes128gcm cubic"}, {KTLS{}, "aes128gcm cubic"}, {UCX{}, "put cubic"},
 		{Libfabric{Provider: "tcp"}, "tcp cubic"}, {Libfabric{Provider: "udp"}, "udp"},
 	} {
@@ -95,7 +96,8 @@ func TestMemoryIsTouchedBeforeTheClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if used := min(r.Bytes/4096, pages); r.PageFaults > used/10 {
-			t.Errorf("%s %s: %d page faults while %d pages were used at each end", c.Name(), c.Variant(), r.PageFaults, used)
+			t.Errorf("%s %s: %d page faults while %d pages were used at each end", c.Name(), c.Variant(),
+				r.PageFaults, used)
 		}
 		t.Logf("%s %s: %d faults, %d MiB", c.Name(), c.Variant(), r.PageFaults, r.Bytes>>20)
 	}

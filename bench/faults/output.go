@@ -89,7 +89,7 @@ func (f *File) CSV(w io.Writer) error {
 }
 
 // Markdown writes the tables of docs/RELIABILITY.md: a row for each scenario with its criteria, its measurements and
-// its command.
+// its command. In the command a dot stands for an apostrophe, which would end the shell's quotes.
 func (f *File) Markdown(w io.Writer) error {
 	var b strings.Builder
 	group := ""
@@ -109,7 +109,7 @@ func (f *File) Markdown(w io.Writer) error {
 			verdict += ": " + strings.Join(why, "; ")
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `'^%s$'` |\n", r.Scenario, r.Forms, r.Criteria,
-			counts(r.Injected), seen, cell(verdict), r.Scenario)
+			counts(r.Injected), seen, cell(verdict), strings.ReplaceAll(r.Scenario, "'", "."))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -22,8 +22,8 @@ const (
 func shareScenarios() []Scenario {
 	return []Scenario{
 		{Name: "a user's 32 clients ask about spaces of 500 GiB", Group: Adversary, Short: true,
-			Criteria: "another user of the daemon keeps 90 % of the rate of short operations that it has beside a user " +
-				"who only computes; the requests are answered",
+			Criteria: "another user of the daemon keeps 90 % of the rate of short operations that it has beside a " +
+				"user who only computes; the requests are answered",
 			Set: func(s *kit.ClusterSpec) {
 				s.Config = "mode = \"0666\"\n" + s.Config
 				s.Limits += "pinned = \"256MiB\"\n"

@@ -19,8 +19,8 @@ func shrinks(driver string, short bool) Scenario {
 	return Scenario{
 		Name:  "receiver's MTU shrinks under load, driver " + driver,
 		Group: Network, Short: short,
-		Criteria: "data goes on moving within 2 s, at no less than half of the rate of a link whose two ends have that " +
-			"MTU; no operation fails",
+		Criteria: "data goes on moving within 2 s, at no less than half of the rate of a link whose two ends have " +
+			"that MTU; no operation fails",
 		Set: func(s *kit.ClusterSpec) {
 			s.Lab.Medium = lab.Cable
 			s.Config += "driver = \"" + driver + "\"\n"

@@ -15,7 +15,8 @@ func good() *Result {
 		Timings: []Timing{{What: "check", N: 1, Ns: 1}, {What: "look-up, hot", Ns: 5}, {What: "look-up, cold", Ns: 12}},
 		Shares: []Share{{Variant: "inline", Percent: -1, Rates: []float64{100}, P99: []float64{1}},
 			{Variant: "inline", Percent: 100, Rates: []float64{90}, P99: []float64{1}}},
-		Besides: []Beside{{Variant: "inline", Load: loadHits, P50: []float64{1}, P99: []float64{100}, Done: []float64{1}},
+		Besides: []Beside{
+			{Variant: "inline", Load: loadHits, P50: []float64{1}, P99: []float64{100}, Done: []float64{1}},
 			{Variant: "inline", Load: loadResident, P50: []float64{1}, P99: []float64{105}, Done: []float64{1}},
 			{Variant: "inline", Load: loadUntouched, P50: []float64{1}, P99: []float64{105}, Done: []float64{1}}}}
 }
@@ -38,7 +39,9 @@ func TestGoalsCanBeMissed(t *testing.T) {
 		t.Errorf("good results miss %v", ids)
 	}
 	spoils := map[string]func(*Result){
-		"miss-resident":     func(r *Result) { r.Costs[0].Resident, r.Costs[0].Untouched = r.Costs[0].Untouched, r.Costs[0].Resident },
+		"miss-resident": func(r *Result) {
+			r.Costs[0].Resident, r.Costs[0].Untouched = r.Costs[0].Untouched, r.Costs[0].Resident
+		},
 		"miss-untouched":    func(r *Result) { r.Costs[0].Untouched.P50 = 200e3 },
 		"check of 1 chunks": func(r *Result) { r.Timings[0].Ns, r.Timings[1].Ns = r.Timings[1].Ns, r.Timings[0].Ns },
 		"look-up, hot":      func(r *Result) { r.Timings[1].Ns = 12 },

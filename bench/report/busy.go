@@ -27,8 +27,8 @@ func Busy(share float64) string {
 	if share <= othersAllowed {
 		return ""
 	}
-	return fmt.Sprintf("this machine is busy: other programs use %.0f %% of its processors; figures will be lower, and "+
-		"scattered", 100*share)
+	return fmt.Sprintf("this machine is busy: other programs use %.0f %% of its processors; figures will be lower, "+
+		"and scattered", 100*share)
 }
 
 // Judge sets r.Busy. It must run where r was measured, which alone knows how many processors there were.

@@ -41,8 +41,8 @@ const (
 
 // Labels lists every label in the order in which bars are stacked.
 var Labels = []string{
-	LabelPoll, LabelIdle, LabelTxCopy, LabelRxCopy, LabelRemapping, LabelPacket, LabelChecksum, LabelSealing, LabelDevice,
-	LabelDaemonUser, LabelDaemonSystem, LabelApp, LabelOther,
+	LabelPoll, LabelIdle, LabelTxCopy, LabelRxCopy, LabelRemapping, LabelPacket, LabelChecksum, LabelSealing,
+	LabelDevice, LabelDaemonUser, LabelDaemonSystem, LabelApp, LabelOther,
 }
 
 // Sum fills e.Total from its parts and returns e.

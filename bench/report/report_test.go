@@ -144,7 +144,8 @@ func TestPerftestText(t *testing.T) {
 	for _, want := range []string{
 		"#bytes", "BW average[Gb/sec]", "MsgRate[Mpps]", "t_typical[usec]", "99.9% percentile[usec]",
 		"half a round trip", "retrans", "acks", "lost",
-		" Machine: system call 97 ns; yield switch 682 ns; copy, hot 44.0 GB/s", "calls/msg", "3.10      0.70         0.60",
+		" Machine: system call 97 ns; yield switch 682 ns; copy, hot 44.0 GB/s",
+		"calls/msg", "3.10      0.70         0.60",
 		"client 2.00 calls, 0.40+0.30 switches, 0.50 wake-ups; its daemon 0.00 calls",
 		" 65536      1000", "0.26", "2.50", "Note: a note", "integrity: message 3: wrong", "cli_cpu[%]",
 	} {
@@ -288,8 +289,8 @@ func TestProgressRewritesOneLine(t *testing.T) {
 	steps.Clear()
 	text, err := os.ReadFile(f.Name())
 	must(t, err)
-	if want := "test 1 of 3: one-way of 8 B; at most 1m0s left\ntest 2 of 3: two-way of 8 B; at most 1m0s left\n"; want !=
-		string(text) {
+	want := "test 1 of 3: one-way of 8 B; at most 1m0s left\ntest 2 of 3: two-way of 8 B; at most 1m0s left\n"
+	if want != string(text) {
 		t.Errorf("%q, want %q", text, want)
 	}
 	var none *Progress

@@ -219,8 +219,9 @@ func TestTrendsCanFail(t *testing.T) {
 				"misses-1K": apps("table4", "barnes", "water"), "misses-16K": apps("table4", "barnes", "radix"),
 				"cost-small":  swapped("table4", "cost", "cost, intr"),
 				"cost-steady": swapped("table4", "cost", "cost, intr"),
-				"prepin":      swapped("table7", "pin 1", "pin 16"), "prepin-fft": swapped("table7", "unpin 1", "unpin 16"),
-				"offset": swapped("table8", "direct", "direct-nohash"),
+				"prepin":      swapped("table7", "pin 1", "pin 16"),
+				"prepin-fft":  swapped("table7", "unpin 1", "unpin 16"),
+				"offset":      swapped("table8", "direct", "direct-nohash"),
 				"ways": func(id, app, rest, column string) float64 {
 					if id == "table8" && strings.HasSuffix(rest, "-way") {
 						return 0.1
@@ -243,7 +244,8 @@ func TestTrendsCanFail(t *testing.T) {
 					return v + 10
 				}
 			},
-			"overhead": times("dhl-figure7", "run time", 1.1), "memory": swapped("dhl-figure3", "static table", "cache"),
+			"overhead": times("dhl-figure7", "run time", 1.1),
+			"memory":   swapped("dhl-figure3", "static table", "cache"),
 		}},
 	} {
 		r := fill(asClaimed, study.tables...)
@@ -294,7 +296,8 @@ func TestPageTellsOriginAndGoals(t *testing.T) {
 	var page, screen bytes.Buffer
 	must(t, s.HTML(&page))
 	s.Print(&screen)
-	for _, want := range []string{"Measured on this machine.", "goals of this project are reached", "MISSED", "DIFFERS"} {
+	for _, want := range []string{"Measured on this machine.", "goals of this project are reached", "MISSED",
+		"DIFFERS"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -12,7 +12,8 @@ import (
 // Without --region there are two, one that caches hold and one that none does, and the first touch of each.
 func TestCompareNamesWhatItCompares(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.json")
-	cmd, stdout, stderr := edgebench("compare", "one-way", "--lab", "-s", "64k", "-D", "0.03", "--rounds", "1", "--only",
+	cmd, stdout, stderr := edgebench("compare", "one-way", "--lab", "-s", "64k", "-D", "0.03", "--rounds", "1",
+		"--only",
 		"tcp,tls,ktls", "--edge", "udp-encrypted", "--tcp-cc", "cubic,reno", "-o", file)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %s", err, stderr)

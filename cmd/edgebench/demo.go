@@ -51,8 +51,8 @@ func (c *demoCmd) Run(ctx context.Context) (err error) {
 	}
 	fmt.Fprintf(os.Stderr, "two hosts on this machine, %d links of MTU %d, a daemon in each; frames are %s, every "+
 		"byte is checked\n"+
-		"beside it, in turns: edge in plaintext unchecked, TCP (cubic, one link), raw packet sockets; at most %s and what "+
-		"was begun then\n", d.Spec().Lab.Links, d.Spec().Lab.MTU, c.Security, d.Budget)
+		"beside it, in turns: edge in plaintext unchecked, TCP (cubic, one link), raw packet sockets; at most %s and "+
+		"what was begun then\n", d.Spec().Lab.Links, d.Spec().Lab.MTU, c.Security, d.Budget)
 	var failed error
 	d.Row = func(r *report.Row) { failed = errors.Join(failed, o.row(r)) }
 	d.Note = o.note

@@ -15,7 +15,8 @@ func TestDemoSaysWhereEdgeIsSlower(t *testing.T) {
 	f := report.NewFile(report.Head{})
 	for _, size := range []int{8, 4096, 65536, 1 << 20} {
 		for name, us := range map[string]float64{report.TransportEdge: 24, report.TransportTCP: 18} {
-			f.Results = append(f.Results, report.Row{Test: report.PingPong, Transport: name, MessageBytes: size, Links: 2,
+			f.Results = append(f.Results, report.Row{Test: report.PingPong, Transport: name, MessageBytes: size,
+				Links:   2,
 				Setup:   report.Setup{Round: 1, Variant: map[bool]string{true: "cubic"}[name == report.TransportTCP]},
 				Latency: report.Latency{Count: 9, P50: us * 1e3}, Seconds: 1})
 		}
@@ -24,8 +25,8 @@ func TestDemoSaysWhereEdgeIsSlower(t *testing.T) {
 	printDemo(&b, figure.Besides([]figure.Source{{File: f}}))
 	text := b.String()
 	first, _, _ := strings.Cut(text, "\n")
-	if !strings.Contains(first, "ping-pong     8 B: edge 24.000 us, tcp cubic 18.000: slower than tcp cubic (1.33 of its "+
-		"time)") {
+	if !strings.Contains(first, "ping-pong     8 B: edge 24.000 us, tcp cubic 18.000: slower than tcp cubic (1.33 of "+
+		"its time)") {
 		t.Errorf("first line %q", first)
 	}
 	for _, want := range []string{"edge, 2 links", "tcp cubic, 1 link", "edge may pass it"} {

@@ -17,8 +17,9 @@ func TestAnotherVersionIsSaid(t *testing.T) {
 		version = tool
 		for _, cmd := range []string{"status", "doctor"} {
 			_, out, errs := ctl("-s", a, cmd)
-			if said := strings.Contains(out, "is version 1.2.3, and edgectl is 1.3.0"); said != (tool != "1.2.3") ||
-				said && !strings.Contains(out, "systemctl restart edged") {
+			said := strings.Contains(out, "and edgectl is")
+			if said != (tool != "1.2.3") || said && (!strings.Contains(out, "is version 1.2.3, and edgectl is 1.3.0") ||
+				!strings.Contains(out, "systemctl restart edged")) {
 				t.Errorf("%s of edgectl %s: %s%s", cmd, tool, out, errs)
 			}
 		}

@@ -55,8 +55,8 @@ func (c *peersFile) find(g *globals) (file string, running bool, err error) {
 	return st.PeersFile, true, nil
 }
 
-// mayName refuses to edit the file that a socket names unless that is the one that we would take anyway, or the socket is
-// root's or our own: another user could make root write wherever he likes.
+// mayName refuses to edit the file that a socket names unless that is the one that we would take anyway, or the socket
+// is root's or our own: another user could make root write wherever he likes.
 func (g *globals) mayName(file string) error {
 	if sameFile(file, identity.PeersPath(identity.KeyPath())) {
 		return nil

@@ -112,6 +112,11 @@ func New(cfg config.Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.cfg.Limits.Couriers > 0 {
+		if err := regmem.SetAside(); err != nil {
+			d.log.Warn("no addresses for heap grants yet", "error", err)
+		}
+	}
 	if d.lock, err = lockSocket(d.cfg.Socket); err != nil {
 		d.Close()
 		return nil, err

@@ -352,7 +352,7 @@ func TestHostileControl(t *testing.T) {
 
 // A peer that floods a client with adverts ends its own connection, not the client.
 func TestFloodOfAdverts(t *testing.T) {
-	a, b := nodes(t, 1, nil)
+	a, b := nodes(t, 1, func(c *config.Config) { c.Limits.Conns = 64 }) // the flood grows with them
 	victim, peer := attach(t, a, 64), attach(t, b, 64)
 	flooded, atPeer := connect(t, victim, peer, "a", "mem")
 	calm, _ := dialAccept(t, victim, peer, "a", "mem")

@@ -116,8 +116,8 @@ func (k *keeper) usable(cfg *config.Config) error {
 		}
 		errs = append(errs, err)
 	}
-	return fmt.Errorf("none of these links can be used, and nothing is changed (wait_links has edged wait for them): %w",
-		errors.Join(errs...))
+	return fmt.Errorf("none of these links can be used, and nothing is changed (wait_links has edged wait for them): "+
+		"%w", errors.Join(errs...))
 }
 
 // restartError names settings that differ from those in force and cannot change while the daemon runs.

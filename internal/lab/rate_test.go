@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -87,24 +88,30 @@ func TestRates(t *testing.T) {
 			must(t, err)
 			// The machine may be busy with other things, hence another try. Who is a virtual machine may also be
 			// without processors, which empties the link: such tries can only show a rate that is too high, and do not
-			// count before there are many.
+			// count before there are many. Nor do those in which a thread of this test waited for a processor: what was
+			// sent late or seen late is taken for a lower or a higher rate.
 			for try, disturbed := 1, 0; ; {
-				before := stolen(t)
+				before, waitedBefore := stolen(t), waited(t)
 				l := build(t, Spec{MTU: c.mtu, Rates: []string{c.rate}, Medium: c.medium})
 				got := throughput(t, l, c.mtu+ethernetHeader, 1.4*float64(want), 20*time.Millisecond,
 					400*time.Millisecond)
 				off := got/float64(want) - 1
 				n, err := l.Link(0).Counters()
 				l.Close()
-				away := stolen(t) - before
-				t.Logf("%.4f Gbit/s, %+.3f %%, %+v, without processors for %v", got*8/1e9, 100*off, n, away)
+				away, late := stolen(t)-before, waited(t)-waitedBefore
+				t.Logf("%.4f Gbit/s, %+.3f %%, %+v, without processors for %v, threads waited %v", got*8/1e9,
+					100*off, n, away, late)
+				allowed := c.tolerance
+				if late > 2*time.Millisecond {
+					allowed /= 4 // of many tries one could be right by chance
+				}
 				overloaded := n.Overflow > n.Received/10 // or the sender had no processor
 				switch {
 				case err != nil:
 					t.Fatal(err)
-				case overloaded && math.Abs(off) <= c.tolerance:
+				case overloaded && math.Abs(off) <= allowed:
 					return
-				case off < 0 && away > 10*time.Millisecond && disturbed < 30:
+				case (off < 0 && away > 10*time.Millisecond || late > 2*time.Millisecond) && disturbed < 30:
 					disturbed++
 				case try == 8:
 					t.Fatalf("%.1f bytes/s, want %d within %.1f %%; counters %+v", got, want, 100*c.tolerance, n)
@@ -126,6 +133,23 @@ func stolen(t *testing.T) time.Duration {
 	ticks, err := strconv.ParseInt(fields[8], 10, 64)
 	must(t, err)
 	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// waited returns for how long the threads of this process together have waited for a processor, as far as the kernel
+// tells: for those that exist now (/proc/PID/task/TID/schedstat, the second word, in nanoseconds).
+func waited(t *testing.T) (sum time.Duration) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/self/task/*/schedstat")
+	must(t, err)
+	for _, name := range files {
+		b, _ := os.ReadFile(name) // the thread may have ended
+		if fields := strings.Fields(string(b)); len(fields) > 1 {
+			ns, err := strconv.ParseInt(fields[1], 10, 64)
+			must(t, err)
+			sum += time.Duration(ns)
+		}
+	}
+	return sum
 }
 
 func TestParseRate(t *testing.T) {

@@ -42,6 +42,7 @@ var clockUses = map[string]struct{ names, why string }{
 		"requests are spaced by readings of this process; the zero Time, which has none, is only asked whether it is " +
 			"past"},
 	"internal/ipc/conn.go": {"Now", "a deadline of a socket: package net waits for time.Until of it"},
+	"linkdrv/refusals.go":  {"Now Time", "how long a device refuses a frame, by readings of this process"},
 	"regmem/room_linux.go": {"Now Since Time",
 		"how long ago this process looked at what is free, by readings of its own"},
 	"internal/secure/handshake.go": {"Unix",

@@ -29,7 +29,7 @@ var allowed = map[string]string{
 	"internal/forward": "edge",
 	// wire: an adversary makes frames
 	"bench/faults": "bench edge internal/identity internal/secure internal/lab internal/ipc internal/config " +
-		"internal/inspect internal/daemon internal/metrics internal/wire linkdrv",
+		"internal/inspect internal/daemon internal/metrics internal/ethtool internal/wire linkdrv",
 	"internal/metrics": "internal/config internal/inspect internal/daemon internal/engine " +
 		"internal/hist internal/buildinfo internal/forward linkdrv",
 	"bench/eager":    "bench edge internal/engine internal/mono internal/sim",

@@ -192,8 +192,8 @@ func (s *Shard) Advise(c *Client, m *ipc.Message, by Caller) error {
 	return s.piecewise(c, by, m.Region, m.Off, m.Size, do)
 }
 
-// piecewise goes through a range of a client's space. Each piece but the first, which the request has paid for, is paced
-// like a request, and a client that has gone gets none.
+// piecewise goes through a range of a client's space. Each piece but the first, which the request has paid for, is
+// paced like a request, and a client that has gone gets none.
 func (s *Shard) piecewise(c *Client, by Caller, region uint32, off, n uint64,
 	do func(space *regmem.Space, off, n uint64) uint64) (err error) {
 	for first := true; first || n > 0; first = false {

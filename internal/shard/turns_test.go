@@ -53,23 +53,23 @@ func TestRequestsTakeTurns(t *testing.T) {
 			}
 		})
 	}
-	full := func() {
-		waitFor(t, "all clients' pieces", mostWait, func() bool { return s.box.count.Load() == clients })
+	full := func(waiting int32) {
+		waitFor(t, "all clients' pieces", mostWait, func() bool { return s.box.count.Load() == waiting })
 	}
-	full()
+	full(clients)
 	for range 50 {
 		before := served
 		if s.Iterate(mono.Now()); served != before+1 {
 			t.Fatalf("%d pieces in one iteration", served-before)
 		}
-		full()
+		full(clients)
 	}
 
 	jobs, lone := 0, 0
 	_ = s.box.post(func(mono.Time) { jobs++ })
 	_ = s.box.queue(NewUser(2), func(mono.Time) { lone++ })
 	s.Iterate(mono.Now())
-	full()
+	full(clients + 1)
 	if jobs != 1 {
 		t.Error("a job of the daemon's own waits for pieces")
 	}

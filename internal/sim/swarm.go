@@ -31,7 +31,8 @@ type Report struct {
 	Hash          uint64
 }
 
-// Composed counts messages that travel while they are composed: committed when blocks had left, aborted, refused a draft.
+// Composed counts messages that travel while they are composed: committed when blocks had left, aborted, refused a
+// draft.
 type Composed struct{ Ahead, Dropped, Unstaged uint64 }
 
 // Watch is how closely a run is looked at; it changes nothing in it.
