@@ -19,7 +19,7 @@ var allowed = map[string]string{
 		"internal/buildinfo internal/clidoc",
 	"bench": "bench internal/identity internal/secure internal/aesgcm edge internal/lab internal/ipc " +
 		"internal/config internal/inspect internal/daemon internal/mono linkdrv remap",
-	"edge": "internal/secure internal/ipc internal/config internal/inspect internal/daemon " +
+	"edge": "internal/abi internal/secure internal/ipc internal/config internal/inspect internal/daemon " +
 		"internal/idle internal/mono linkdrv/linktest linkdrv regmem",
 	"internal/forward": "edge",
 	// wire: an adversary makes frames
@@ -43,28 +43,30 @@ var allowed = map[string]string{
 		"flowctl sched",
 	"internal/sim": "internal/engine internal/wire internal/secure internal/mono flowctl regmem sched",
 	"internal/lab": "internal/mono internal/ethtool linkdrv",
-	"internal/engine": "internal/frame internal/hist internal/prefetch internal/wire internal/secure internal/seqnum " +
-		"internal/mono flowctl sched regmem remap",
-	"internal/identity": "internal/secure",
-	"internal/secure":   "internal/aesgcm",
-	"internal/aesgcm":   "",
-	"internal/frame":    "",
-	"internal/wire":     "",
-	"internal/ipc":      "",
-	"internal/trace":    "internal/wire internal/mono",
-	"internal/idle":     "internal/mono",
-	"internal/hist":     "",
-	"internal/mono":     "",
-	"internal/prefetch": "",
-	"internal/ethtool":  "",
-	"internal/seqnum":   "",
-	"internal/layering": "",
-	"flowctl":           "internal/seqnum internal/mono",
-	"sched":             "",
-	"regmem":            "",
-	"remap":             "regmem",
-	"linkdrv":           "internal/frame",
-	"linkdrv/linktest":  "linkdrv",
+	"internal/engine": "internal/abi internal/frame internal/hist internal/prefetch internal/wire internal/secure " +
+		"internal/seqnum internal/mono flowctl sched regmem remap",
+	"internal/identity":     "internal/secure",
+	"internal/secure":       "internal/aesgcm",
+	"internal/aesgcm":       "",
+	"internal/abi":          "",
+	"internal/abi/generate": "internal/abi",
+	"internal/frame":        "",
+	"internal/wire":         "internal/abi",
+	"internal/ipc":          "internal/abi",
+	"internal/trace":        "internal/wire internal/mono",
+	"internal/idle":         "internal/mono",
+	"internal/hist":         "",
+	"internal/mono":         "",
+	"internal/prefetch":     "",
+	"internal/ethtool":      "",
+	"internal/seqnum":       "",
+	"internal/layering":     "",
+	"flowctl":               "internal/seqnum internal/mono",
+	"sched":                 "",
+	"regmem":                "internal/abi",
+	"remap":                 "regmem",
+	"linkdrv":               "internal/frame",
+	"linkdrv/linktest":      "linkdrv",
 
 	"internal/buildinfo": "",
 	"internal/clidoc":    "",
@@ -74,7 +76,7 @@ var allowed = map[string]string{
 // hold nothing that thinks.
 var pure = []string{"flowctl", "sched", "remap", "internal/engine", "internal/secure", "internal/wire", "internal/sim",
 	"internal/seqnum", "internal/idle", "internal/hist", "internal/frame", "internal/prefetch", "internal/trace",
-	"internal/mono"}
+	"internal/mono", "internal/abi"}
 
 func TestImportsPointDownward(t *testing.T) {
 	root := filepath.Join("..", "..")

@@ -21,7 +21,7 @@ func (s *Shard) eager(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error)
 		case ipc.OpWrote:
 			done = s.eng.Wrote(cn.id, e.Token, e.LocalOff, e.Len)
 		case ipc.OpCommit:
-			done = s.eng.Commit(now, cn.id, e.Token, engine.OpFlags(e.Flags), e.Imm, e.Len)
+			done = s.eng.Commit(now, cn.id, e.Token, e.Flags, e.Imm, e.Len)
 		case ipc.OpDiscard:
 			done = s.eng.Discard(cn.id, e.Token)
 		}
@@ -65,7 +65,7 @@ func (s *Shard) compose(c *Client, e *ipc.SQE) (ok bool, err error) {
 	*op = engine.Op{Kind: kind, Token: uint64(c.slot)<<32 | uint64(slot), Local: mem, Region: region,
 		Key: regmem.Key(e.Key), Off: e.RemoteOff}
 	if st := s.eng.Compose(cn.id, op, e.Token); st != engine.OK {
-		return true, s.reject(c, e, ipc.Status(st))
+		return true, s.reject(c, e, st)
 	}
 	c.free = c.free[:len(c.free)-1]
 	s.took(c, cn, slot, opSlot{conn: cn, token: e.Token})

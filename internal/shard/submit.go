@@ -151,7 +151,7 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	slot := c.free[len(c.free)-1]
 	op := &s.op
 	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
-	op.Kind, op.Flags, op.Inline, op.Imm = engine.OpKind(e.Op), engine.OpFlags(e.Flags), e.InlineLen, e.Imm
+	op.Kind, op.Flags, op.Inline, op.Imm = e.Op, e.Flags, e.InlineLen, e.Imm
 	op.Token, op.Late, op.Key = uint64(c.slot)<<32|uint64(slot), e.Token, regmem.Key(e.Key)
 	op.Off, op.LocalOff, op.Local, op.Region, op.Pieces = e.RemoteOff, e.LocalOff, nil, nil, nil
 	if e.InlineLen > 0 {
@@ -288,7 +288,7 @@ func (s *Shard) completed(ev *engine.Event) {
 	c := s.clients[ev.Token>>32]
 	token := s.finished(c, ev)
 	if c.rings != nil {
-		s.finish(c, &ipc.CQE{Kind: ipc.CQComplete, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: token,
+		s.finish(c, &ipc.CQE{Kind: ipc.CQComplete, Status: ev.Status, Conn: uint32(ev.Conn), Token: token,
 			Off: ev.Value})
 	}
 }
@@ -321,7 +321,7 @@ func (s *Shard) late(ev *engine.Event) {
 	c.hidden--
 	c.user.ops.Add(-1)
 	if ev.Status != engine.OK && c.rings != nil {
-		s.put(c, &ipc.CQE{Kind: ipc.CQLate, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: ev.Token})
+		s.put(c, &ipc.CQE{Kind: ipc.CQLate, Status: ev.Status, Conn: uint32(ev.Conn), Token: ev.Token})
 	}
 }
 
