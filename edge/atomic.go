@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 
+	"multiedge/internal/abi"
 	"multiedge/internal/ipc"
 	"multiedge/regmem"
 )
@@ -15,22 +16,21 @@ import (
 type AtomicFunc uint8
 
 const (
-	Swap        = AtomicFunc(ipc.AtomicSwap) // stores Operand
-	CompareSwap = AtomicFunc(ipc.AtomicCAS)  // stores Operand if the value equals Compare
-	FetchAdd    = AtomicFunc(ipc.AtomicAdd)  // adds Operand, modulo the size: add ^uint64(0) to subtract one
-	FetchAnd    = AtomicFunc(ipc.AtomicAnd)
-	FetchOr     = AtomicFunc(ipc.AtomicOr)
-	FetchXor    = AtomicFunc(ipc.AtomicXor)
-	FetchMin    = AtomicFunc(ipc.AtomicMin) // stores the lesser of value and Operand, as unsigned numbers
-	FetchMax    = AtomicFunc(ipc.AtomicMax)
+	Swap        = AtomicFunc(abi.AtomicSwap) // stores Operand
+	CompareSwap = AtomicFunc(abi.AtomicCAS)  // stores Operand if the value equals Compare
+	FetchAdd    = AtomicFunc(abi.AtomicAdd)  // adds Operand, modulo the size: add ^uint64(0) to subtract one
+	FetchAnd    = AtomicFunc(abi.AtomicAnd)
+	FetchOr     = AtomicFunc(abi.AtomicOr)
+	FetchXor    = AtomicFunc(abi.AtomicXor)
+	FetchMin    = AtomicFunc(abi.AtomicMin) // stores the lesser of value and Operand, as unsigned numbers
+	FetchMax    = AtomicFunc(abi.AtomicMax)
 	// FetchMinSigned and FetchMaxSigned compare in two's complement of the size.
-	FetchMinSigned = AtomicFunc(ipc.AtomicMinSigned)
-	FetchMaxSigned = AtomicFunc(ipc.AtomicMaxSigned)
+	FetchMinSigned = AtomicFunc(abi.AtomicMinSigned)
+	FetchMaxSigned = AtomicFunc(abi.AtomicMaxSigned)
 )
 
 // ErrMisaligned is the error of an atomic whose RemoteOff is no multiple of its Len.
-var ErrMisaligned = &Error{text: "atomics are performed at multiples of their size, 4 or 8 bytes, from the start of " +
-	"the exported memory; align Work.RemoteOff"}
+var ErrMisaligned = registered(abi.StatusMisaligned.Code(), nil)
 
 var errAtomic = invalid("an Atomic has a Func, Len 4 or 8 and a RemoteOff, and no local memory: Result receives what " +
 	"was there; the daemon must be one that performs atomics")
@@ -49,8 +49,8 @@ func (c *Conn) encodeAtomic(w *Work, e *ipc.SQE) error {
 	case w.RemoteOff%w.Len != 0:
 		return ErrMisaligned
 	}
-	e.Flags, e.Conn, e.Imm, e.Key, e.RemoteOff = uint8(w.Flags), c.id, w.Imm, uint64(r.key), uint64(w.RemoteOff)
-	e.SetAtomic(uint8(w.Func), w.Len, w.Operand, w.Compare)
+	e.Flags, e.Conn, e.Imm, e.Key, e.RemoteOff = ipc.Flags(w.Flags), c.id, w.Imm, uint64(r.key), uint64(w.RemoteOff)
+	e.SetAtomic(ipc.AtomicFunc(w.Func), w.Len, w.Operand, w.Compare)
 	return nil
 }
 

@@ -120,7 +120,7 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 	depth := rings.Layout().Depth()
 	d := &attachment{
 		dev: dev, cfg: dev.cfg, node: hello.Node, name: hello.Name, window: hello.Window,
-		features: hello.Features, flags: ^uint8(0),
+		features: hello.Features, flags: ^ipc.Flags(0),
 		ctl: ctl, rings: rings,
 		out: submission{sq: rings.SubmitProducer(), submit: submit},
 		slots: slotTable{list: make([]slot, 2*depth), free: make([]uint32, depth),
@@ -134,7 +134,7 @@ func newAttachment(dev *Device, ctl *ipc.Conn, hello *ipc.Message, rings *ipc.Ri
 		bounceTurn: make(chan struct{}, 1), registering: make(chan struct{}, 1),
 	}
 	if d.features&ipc.FeatureLocal == 0 {
-		d.flags &^= uint8(LocalDone) // such a write is done later
+		d.flags &^= ipc.FlagLocal // such a write is done later
 	}
 	d.slots.receives.init(depth)
 	if d.window <= 0 || d.window > depth {

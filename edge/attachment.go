@@ -18,7 +18,7 @@ type attachment struct {
 	node, name string
 	window     int // operations in flight per connection
 	features   ipc.Features
-	flags      uint8 // of operations, that the daemon knows
+	flags      ipc.Flags // of operations, that the daemon knows
 
 	ctl   *ipc.Conn
 	rings *ipc.Rings

@@ -78,7 +78,7 @@ func (m Message) Commit(n int, flags Flags, imm uint32) (Op, error) {
 	case flags&^(BackwardFence|ForwardFence|Notify) != 0:
 		return m.op, errCompose
 	}
-	return m.op, m.say(ipc.SQE{Op: ipc.OpCommit, Flags: uint8(flags), Imm: imm, Len: uint64(n)})
+	return m.op, m.say(ipc.SQE{Op: ipc.OpCommit, Flags: ipc.Flags(flags), Imm: imm, Len: uint64(n)})
 }
 
 // Abort drops the message: the peer's program never sees any of it, and its operation ends with ErrAborted. The memory

@@ -152,6 +152,7 @@ func (c *fakeClient) hello(m *ipc.Message) {
 		return
 	}
 	c.rings, c.sq, c.cq = rings, rings.SubmitConsumer(), rings.CompleteProducer()
+	rings.Allow(ipc.FeatureMessages)
 	c.submit, _ = ipc.NewDoorbell()
 	c.bell, _ = ipc.NewDoorbell()
 	r := m.Reply()

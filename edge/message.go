@@ -108,7 +108,7 @@ func (c *Conn) encodeSend(w *Work, e *ipc.SQE) error {
 	case n > ipc.MaxSend:
 		return ErrTooLong
 	}
-	e.Op, e.Flags, e.Conn, e.Imm = ipc.OpSend, uint8(w.Flags), c.id, w.Imm
+	e.Op, e.Flags, e.Conn, e.Imm = ipc.OpSend, ipc.Flags(w.Flags), c.id, w.Imm
 	e.Key, e.RemoteOff = 0, uint64(w.Patience)
 	if w.Patience < 0 {
 		e.RemoteOff = ^uint64(0)

@@ -116,7 +116,7 @@ func (d *Device) Import(ctx context.Context, node, name string, opts ...DialOpti
 
 // closedError is closedError of the package in terms of what the connection is for: one that Device.Import made is
 // closed in good order when the export ends.
-func (c *Conn) closedError(code, text string) error {
+func (c *Conn) closedError(code ipc.Code, text string) error {
 	err := closedError(code, text)
 	if errors.Is(err, ErrPeerClosed) && c.named() {
 		return ErrRevoked

@@ -205,7 +205,7 @@ func (c *Conn) encode(w *Work, e *ipc.SQE) error {
 	case len(w.Inline) > MaxInline:
 		return errInline
 	}
-	e.Op, e.Flags, e.Conn, e.Imm = uint8(w.Kind), uint8(w.Flags)&c.d.flags, c.id, w.Imm
+	e.Op, e.Flags, e.Conn, e.Imm = ipc.Op(w.Kind), ipc.Flags(w.Flags)&c.d.flags, c.id, w.Imm
 	e.Key, e.RemoteOff = uint64(r.key), uint64(w.RemoteOff)
 	return c.d.encodeLocal(w, e)
 }

@@ -5,35 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+
+	"multiedge/internal/abi"
 )
 
-// Perm is a set of accesses.
-type Perm uint8
+// Perm is a set of accesses that a peer has.
+type Perm = abi.Perm
 
 const (
-	RemoteRead   Perm = 1 << iota // the peer may fetch the bytes
-	RemoteWrite                   // the peer may store to the bytes
-	RemoteAtomic                  // the peer may perform atomics on the bytes, which fetch and store
-
-	permAll = RemoteRead | RemoteWrite | RemoteAtomic
+	RemoteRead   = abi.RemoteRead
+	RemoteWrite  = abi.RemoteWrite
+	RemoteAtomic = abi.RemoteAtomic
 )
-
-func (p Perm) String() string {
-	switch {
-	case p == 0:
-		return "none"
-	case p&^permAll != 0:
-		return fmt.Sprintf("invalid(%#x)", uint8(p))
-	}
-	var names []string
-	for i, name := range [...]string{"read", "write", "atomic"} {
-		if p&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, "+")
-}
 
 // Key names a grant on the wire: 64 random bits, so that a key that was not told cannot be guessed. Zero is never a
 // key. A key is a secret between the two ends of a connection and is not printed in logs.

@@ -3,6 +3,8 @@ package regmem
 import (
 	"fmt"
 	"io"
+
+	"multiedge/internal/abi"
 )
 
 // MaxGrants bounds the keys of one table, and so what careless or hostile clients can make it hold (some 85 bytes
@@ -75,7 +77,7 @@ func (t *Table) Grant(r *Region, owner uint64, perm Perm, off, n uint64) (Key, e
 	if r == nil || r.Mem == nil || r.Mem.Bytes() == nil {
 		return 0, fmt.Errorf("%w: nothing to grant", ErrClosed)
 	}
-	if perm == 0 || perm&^permAll != 0 {
+	if perm == 0 || perm&^abi.PermAll != 0 {
 		return 0, fmt.Errorf("%w: cannot grant %v, only read, write and atomic", ErrPermission, perm)
 	}
 	if perm&RemoteAtomic != 0 && off%8 != 0 {

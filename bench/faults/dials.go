@@ -52,7 +52,7 @@ func pending(ctx context.Context, job *Job, r *Result) (*rawClient, error) {
 				return // later answers stay unread
 			}
 			if m.Error != nil {
-				refused[m.Error.Code]++
+				refused[m.Error.Code.String()]++
 			}
 		}
 	}()

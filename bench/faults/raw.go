@@ -90,7 +90,7 @@ func bounds(ctx context.Context, job *Job, r *Result) error {
 			return fmt.Errorf("%s: %w", tests[i].name, err)
 		}
 		st := got[e.Token]
-		r.Types[st.Code()]++
+		r.Types[st.Code().String()]++
 		if st != ipc.StatusOK {
 			r.Failed++
 		}
@@ -124,7 +124,7 @@ func guess(ctx context.Context, job *Job, r *Result) error {
 		}
 		got, err := c.post(es)
 		for _, st := range got {
-			r.Types[st.Code()]++
+			r.Types[st.Code().String()]++
 			r.Done++
 			if st == ipc.StatusOK {
 				r.Wrong = append(r.Wrong, "a guessed key was good")

@@ -104,7 +104,7 @@ func wipe(c *client, r *rand.Rand) (uint64, error) {
 
 func punch(c *client, r *rand.Rand) (uint64, error) {
 	if c.link != 0 {
-		op := ipc.OpWrite + uint8(r.IntN(2))
+		op := ipc.OpWrite + ipc.Op(r.IntN(2))
 		if _, err := c.post(&ipc.SQE{Op: op, Conn: c.link, Key: c.key, Region: c.region, Len: punchSize,
 			Token: r.Uint64()}, punchDepth); err != nil {
 			return 0, err

@@ -34,7 +34,7 @@ func cram(c *client, r *rand.Rand) (uint64, error) {
 // after another on a ring (A6.13 to A6.17, A7.17). The last of each is what a daemon evicts for; those before it are in
 // order.
 func malformed(c *client) [][]ipc.SQE {
-	atomic := func(f uint8, size int, compare uint64, change func(e *ipc.SQE)) []ipc.SQE {
+	atomic := func(f ipc.AtomicFunc, size int, compare uint64, change func(e *ipc.SQE)) []ipc.SQE {
 		e := ipc.SQE{Conn: c.link, Key: c.key}
 		e.SetAtomic(f, size, 1, compare)
 		if change != nil {

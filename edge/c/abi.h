@@ -5,19 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "abi_const.h"
+
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "libedge is for little-endian processors"
 #endif
 
-enum { ABI_VERSION = 2, ABI_PACKET = 2048, ABI_STR = 64, ABI_DATA = 512, ABI_TEXT = 1024, ABI_CREDIT = 256 };
-
-enum abi_kind { /* A4 */
-	ABI_HELLO = 1, ABI_REGISTER, ABI_MAPPED, ABI_DEREGISTER, ABI_DIAL, ABI_LISTEN, ABI_UNLISTEN, ABI_ACCEPT,
-	ABI_REFUSE, ABI_EXPORT, ABI_REVOKE, ABI_CLOSE, ABI_ABORT,
-	ABI_QUEUE = 24, ABI_UNQUEUE, ABI_JOIN,
-	ABI_INCOMING = 64, ABI_ADVERT, ABI_WITHDRAWN, ABI_ENDED, ABI_CLOSED
-};
-
+enum { ABI_PACKET = 2048 }; /* receives all that is not JSON (A10.1) */
 enum { ABI_REPLY = 1, ABI_FAILED = 2, ABI_OWN = 1, ABI_ORDERED = 1 };
 
 struct abi_header { /* A3.1 */
@@ -145,9 +139,7 @@ _Static_assert(offsetof(struct abi_incoming, data) == 156 && offsetof(struct abi
 /* A6 */
 enum { ABI_SQ_TAIL = 0, ABI_SQ_HEAD = 128, ABI_CQ_TAIL = 256, ABI_CQ_HEAD = 384, ABI_DAEMON_ASLEEP = 512,
        ABI_CLIENT_ASLEEP = 640, ABI_CLIENT_POLLING = 768, ABI_PULSE = 896, ABI_RINGS = 4096 };
-enum { ABI_OP_CREDIT = 3, ABI_OP_PIECES = 8, ABI_OP_COMPOSE = 11, ABI_OP_WROTE, ABI_OP_COMMIT, ABI_OP_DISCARD,
-       ABI_COMPLETION = 1, ABI_NOTIFICATION = 2, ABI_RECEIVED = 3,
-       ABI_LATE = 9, ABI_HAS_IMM = 1, ABI_IN_ENTRY = 3 };
+enum { ABI_HAS_IMM = 1 }; /* flag of a completion (A6.11) */
 
 struct abi_piece { uint32_t region, length; uint64_t off; }; /* A6.14 */
 
@@ -175,6 +167,7 @@ struct abi_cqe { /* A6.11 */
 	uint32_t imm, length;
 	uint64_t offset;
 };
-_Static_assert(sizeof(struct abi_pieces) == 64 && sizeof(struct abi_sqe) == 64 && sizeof(struct abi_cqe) == 32, "A6.6, A6.11");
+_Static_assert(sizeof(struct abi_pieces) == ABI_SQE_SIZE && sizeof(struct abi_sqe) == ABI_SQE_SIZE &&
+               sizeof(struct abi_cqe) == ABI_CQE_SIZE, "A6.6, A6.11");
 
 #endif

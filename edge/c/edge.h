@@ -61,34 +61,36 @@ typedef struct edge_stream edge_stream;
 /* What can go wrong. To -999 the numbers are those of ABI A9, negated; numbers that are not here may come. */
 enum edge_error {
 	EDGE_OK = 0,
+	/* abi: errors (go generate ./internal/abi) */
 	EDGE_ERR_KEY = -1,            /* the remote memory is not exported (any more); import it again */
-	EDGE_ERR_PERMISSION = -3,     /* the remote memory does not allow this access */
-	EDGE_ERR_BOUNDS = -4,         /* the range lies outside the memory */
-	EDGE_ERR_PEER_CLOSED = -5,    /* the peer closed the connection, with all its operations complete */
-	EDGE_ERR_PEER_DOWN = -6,      /* the peer stopped answering or restarted; dial again when it is back */
+	EDGE_ERR_PERMISSION = -3,     /* the remote memory does not allow this access; export it with that permission */
+	EDGE_ERR_BOUNDS = -4,         /* the range lies outside the memory; check offset and length against its size */
+	EDGE_ERR_PEER_CLOSED = -5,    /* the peer closed the connection */
+	EDGE_ERR_PEER_DOWN = -6,      /* the peer stopped answering or restarted */
 	EDGE_ERR_PEER_UNKNOWN = -7,   /* no node of that name was heard on any link */
 	EDGE_ERR_NO_SERVICE = -8,     /* nobody at the peer listens for that service */
 	EDGE_ERR_REFUSED = -9,        /* the service refused the connection */
 	EDGE_ERR_LIMIT = -10,         /* a quota of the daemon is reached */
-	EDGE_ERR_ABORTED = -11,       /* the connection was aborted by this side */
-	EDGE_ERR_TIMEOUT = -12,       /* no answer in time */
+	EDGE_ERR_ABORTED = -11,       /* the connection, or the message composed on it, was aborted by this side */
+	EDGE_ERR_TIMEOUT = -12,       /* no answer in time; check the links (edgectl link) or allow more time */
 	EDGE_ERR_MTU = -13,           /* no frame size works on the path */
-	EDGE_ERR_STRANGER = -15,      /* one of the two nodes does not authorise the other */
-	EDGE_ERR_RESET = -16,         /* the peer left without closing: it died or aborted */
+	EDGE_ERR_STRANGER = -15,      /* not authorised */
+	EDGE_ERR_RESET = -16,         /* the peer left without closing the connection: it died or aborted; dial again */
 	EDGE_ERR_MEMORY = -17,        /* memory of a space did not become resident in time */
-	EDGE_ERR_TOO_LONG = -18,      /* the message was longer than the buffer that it met, or than EDGE_MAX_MESSAGE */
-	EDGE_ERR_NO_BUFFER = -19,     /* the peer had no buffer for the message in the time allowed */
+	EDGE_ERR_TOO_LONG = -18,      /* the message is longer than the buffer posted for it */
+	EDGE_ERR_NO_BUFFER = -19,     /* the peer has posted no buffer for the message */
 	EDGE_ERR_NO_CONN = -201,      /* the daemon has no such connection */
-	EDGE_ERR_QUOTA = -202,        /* the user's programs have too many operations in flight; is a LIMIT */
-	EDGE_ERR_MISALIGNED = -203,   /* an atomic's place is no multiple of its size */
-	EDGE_ERR_INVALID = -256,      /* invalid argument; edge_detail says which */
-	EDGE_ERR_MEMLOCK = -258,      /* memory cannot be pinned; edge_detail has the remedy */
-	EDGE_ERR_BUSY = -259,         /* operations in flight use the region */
-	EDGE_ERR_EXISTS = -260,       /* the name is taken */
-	EDGE_ERR_DRAINING = -262,     /* the daemon drains or stops and takes nothing new; is a DAEMON_DOWN */
-	EDGE_ERR_DENIED = -263,       /* this user may not use the daemon */
-	EDGE_ERR_VERSION = -264,      /* versions differ; upgrade */
+	EDGE_ERR_QUOTA = -202,        /* the user's clients have too many operations in flight; is a LIMIT */
+	EDGE_ERR_MISALIGNED = -203,   /* an atomic's offset is no multiple of its size */
+	EDGE_ERR_INVALID = -256,      /* invalid argument */
+	EDGE_ERR_MEMLOCK = -258,      /* memory cannot be pinned; raise the daemon's limit of locked memory */
+	EDGE_ERR_BUSY = -259,         /* operations in flight use the region; wait for them first */
+	EDGE_ERR_EXISTS = -260,       /* the name is taken; choose another or end the present use */
+	EDGE_ERR_DRAINING = -262,     /* the daemon takes nothing new, since it drains or stops; is a DAEMON_DOWN */
+	EDGE_ERR_DENIED = -263,       /* this user may not use the daemon; join the group of its socket or ask its owner */
+	EDGE_ERR_VERSION = -264,      /* versions differ */
 	EDGE_ERR_INTERNAL = -265,     /* the daemon failed; its log says more */
+	/* end of abi */
 	EDGE_ERR_NO_DAEMON = -1001,   /* no daemon answers at the socket */
 	EDGE_ERR_DAEMON_DOWN = -1002, /* the daemon went away; the device attaches again by itself */
 	EDGE_ERR_DAEMON_SILENT = -1003, /* the daemon is there but does not run */

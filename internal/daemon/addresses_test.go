@@ -19,7 +19,7 @@ func TestSpacesLeaveAddresses(t *testing.T) {
 	if ipc.CloseFDs(fds); err != nil {
 		t.Fatal(err)
 	}
-	mapAll := func() (total uint64, regions []uint32, code string) {
+	mapAll := func() (total uint64, regions []uint32, code ipc.Code) {
 		for size := uint64(1 << 46); size >= 1<<40; {
 			m, fds, err := c.exchange(&ipc.Message{Kind: ipc.KindMap, Size: size,
 				Space: ipc.Space{Pin: 8 << 20, Chunk: 2 << 20}})

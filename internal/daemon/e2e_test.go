@@ -7,28 +7,10 @@ import (
 	"testing"
 
 	"multiedge/internal/config"
-	"multiedge/internal/engine"
 	"multiedge/internal/inspect"
 	"multiedge/internal/ipc"
 	"multiedge/regmem"
 )
-
-// The numbers of ipc.Status are the engine's: the daemon casts.
-func TestStatusNumbersAgree(t *testing.T) {
-	for s := engine.OK; s <= engine.StatusReset; s++ {
-		if code := ipc.Status(s).Code(); code == "" || code[:1] == "s" && len(code) > 7 && code[:7] == "status-" {
-			t.Errorf("engine status %d (%v) has no code in ipc", s, s)
-		}
-	}
-	if uint8(engine.StatusReset) != uint8(ipc.StatusReset) || uint8(engine.StatusRefused) != uint8(ipc.StatusRefused) {
-		t.Error("status numbers differ")
-	}
-	if uint8(engine.OpWrite) != ipc.OpWrite || uint8(engine.OpRead) != ipc.OpRead ||
-		uint8(engine.Notify) != ipc.FlagNotify ||
-		uint8(engine.BackwardFence) != ipc.FlagBackwardFence || uint8(engine.ForwardFence) != ipc.FlagForwardFence {
-		t.Error("operation numbers differ")
-	}
-}
 
 func TestWriteReadNotify(t *testing.T) { inBothForms(t, testWriteReadNotify) }
 

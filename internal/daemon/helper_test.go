@@ -262,15 +262,15 @@ func (c *testClient) event(k ipc.Kind) *ipc.Message {
 }
 
 // fails requires a refusal with the given code.
-func (c *testClient) fails(m *ipc.Message, code string) *ipc.Error {
+func (c *testClient) fails(m *ipc.Message, code ipc.Code) *ipc.Error {
 	c.t.Helper()
 	_, err := c.call(m)
 	e, ok := errors.AsType[*ipc.Error](err)
 	if !ok || e.Code != code {
-		c.t.Fatalf("%s: got %v, want a refusal with code %q", m.Kind, err, code)
+		c.t.Fatalf("%s: got %v, want a refusal with code %q", m.Kind, err, code.String())
 	}
 	if e.Text == "" {
-		c.t.Errorf("%s: the refusal %q does not say what to do", m.Kind, code)
+		c.t.Errorf("%s: the refusal %q does not say what to do", m.Kind, code.String())
 	}
 	return e
 }

@@ -364,7 +364,7 @@ func TestFloodOfAdverts(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if m := victim.event(ipc.KindClosed); m.Conn != flooded || m.Code != ipc.Status(engine.StatusLimit).Code() {
+	if m := victim.event(ipc.KindClosed); m.Conn != flooded || m.Code != engine.StatusLimit.Code() {
 		t.Errorf("closed: %+v", m)
 	}
 	victim.must(&ipc.Message{Kind: ipc.KindClose, Conn: calm})

@@ -72,7 +72,7 @@ func TestReceiveInPlace(t *testing.T) {
 			ends[k] = end{atClient, exportTo(server, client, atServer, region, uint64(len(mem)),
 				regmem.RemoteWrite|regmem.RemoteRead), mem}
 		}
-		run := func(op uint8) {
+		run := func(op ipc.Op) {
 			t.Helper()
 			for k := range ops {
 				x := &ends[k%conns]

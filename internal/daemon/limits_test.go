@@ -155,7 +155,7 @@ func TestExporterDeath(t *testing.T) {
 	region, _ := server.register(1 << 20)
 	key := exportTo(server, client, atServer, region, 1<<20, regmem.RemoteWrite|regmem.RemoteRead)
 	for i := range 32 {
-		client.post(ipc.SQE{Op: 1 + uint8(i%2), Conn: atClient, Token: uint64(i), Key: key, Region: local,
+		client.post(ipc.SQE{Op: 1 + ipc.Op(i%2), Conn: atClient, Token: uint64(i), Key: key, Region: local,
 			Len: 1 << 20})
 	}
 	server.close()

@@ -104,7 +104,7 @@ func (ss *session) mapped(m *ipc.Message) (*ipc.Message, error) {
 	return m.Reply(), nil
 }
 
-func memoryCode(err error) string {
+func memoryCode(err error) ipc.Code {
 	switch {
 	case errors.Is(err, regmem.ErrMemlock):
 		return ipc.CodeMemlock

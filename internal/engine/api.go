@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/flowctl"
+	"multiedge/internal/abi"
 	"multiedge/internal/engine/op/fair"
 	"multiedge/internal/frame"
 	"multiedge/internal/secure"
@@ -16,7 +17,7 @@ import (
 const MaxLinks = 64
 
 // MaxInline is the number of bytes a write can carry by value in its Op (protocol clause 6.4).
-const MaxInline = 24
+const MaxInline = abi.MaxInline
 
 // MaxPrivateData is the number of bytes a connection request or acceptance can carry (protocol clause 5.2).
 const MaxPrivateData = 512
@@ -111,24 +112,24 @@ type LinkConfig struct {
 	Inside bool // it leads to the shards of this node and nowhere else (self.go)
 }
 
-// OpKind is what an operation does.
-type OpKind uint8
+// OpKind is what an operation does: the numbers of submissions.
+type OpKind = abi.Op
 
 const (
-	OpWrite  OpKind = 1 // local memory to remote memory
-	OpRead   OpKind = 2 // remote memory to local memory
-	OpAtomic OpKind = 4 // a value of remote memory is changed and comes back (SetAtomic)
-	OpSend   OpKind = 5 // local memory to the oldest buffer that the peer posted (clause 14)
+	OpWrite  = abi.OpWrite
+	OpRead   = abi.OpRead
+	OpAtomic = abi.OpAtomic // SetAtomic
+	OpSend   = abi.OpSend   // clause 14
 )
 
 // OpFlags modify an operation; each is orthogonal to the others (paper §2.1.1, §2.5.1).
-type OpFlags uint8
+type OpFlags = abi.Flags
 
 const (
-	BackwardFence OpFlags = 1 << iota // apply after every earlier operation of the connection
-	ForwardFence                      // later operations apply after this one
-	Notify                            // tell the destination's owner, with Imm, once applied; of a send: it has an Imm
-	LocalDone                         // of a write: complete once its local bytes may change (clause 15.1)
+	BackwardFence = abi.FlagBackwardFence
+	ForwardFence  = abi.FlagForwardFence
+	Notify        = abi.FlagNotify
+	LocalDone     = abi.FlagLocal
 )
 
 // Op is one operation as submitted. Local must stay valid and, for a write, unchanged until the operation's completion
@@ -153,52 +154,8 @@ type Op struct {
 	Data     [MaxInline]byte
 }
 
-// Status says how an operation or a connection ended. Zero is success.
-type Status uint8
-
-const (
-	OK                Status = iota
-	StatusKey                // remote key unknown or revoked
-	StatusOwner              // remote key belongs to another connection
-	StatusPermission         // remote memory does not allow this access
-	StatusBounds             // outside the granted range
-	StatusClosed             // the connection was closed before the operation finished
-	StatusPeerDown           // the peer stopped answering, or restarted
-	StatusPeerUnknown        // no node of that name was heard on any link
-	StatusNoService          // nobody waits for that service at the peer
-	StatusRefused            // the service refused the connection
-	StatusLimit              // a quota or table is full
-	StatusAborted            // the local owner abandoned the connection
-	StatusTimeout            // no answer in time
-	StatusMTU                // the path cannot carry the smallest frame the peers agreed on
-	StatusVersion            // the peer speaks another protocol version
-	StatusStranger           // one end does not authorise the other's key
-	StatusReset              // the peer's owner left without closing the connection: it aborted, or died
-	StatusMemory             // memory that the operation uses did not become resident in time (clause 16.4)
-	StatusTooLong            // a message is longer than the buffer that it met
-	StatusNoBuffer           // the peer had no buffer for the message, or not in time
-	StatusTaken              // another redirection has part of that memory
-)
-
-var statusText = [...]string{
-	OK: "success", StatusKey: "remote key unknown or revoked", StatusOwner: "remote key belongs to another connection",
-	StatusPermission: "remote memory does not permit this access", StatusBounds: "access outside the exported range",
-	StatusClosed: "connection closed", StatusPeerDown: "peer down", StatusPeerUnknown: "peer unknown",
-	StatusNoService: "service not offered by the peer", StatusRefused: "connection refused",
-	StatusLimit:   "limit reached",
-	StatusAborted: "connection aborted", StatusTimeout: "timed out", StatusMTU: "no frame size both ends can carry",
-	StatusVersion: "peer speaks another protocol version", StatusStranger: "not authorised",
-	StatusReset: "connection reset: the peer left without closing it", StatusMemory: "memory did not become resident",
-	StatusTooLong: "message longer than the buffer posted for it", StatusNoBuffer: "no buffer posted for the message",
-	StatusTaken: "another redirection has part of that memory",
-}
-
-func (s Status) String() string {
-	if int(s) < len(statusText) && statusText[s] != "" {
-		return statusText[s]
-	}
-	return fmt.Sprintf("status %d", uint8(s))
-}
+// OK is success; abi.go has the other statuses.
+const OK = abi.StatusOK
 
 // EventKind says what an Event reports.
 type EventKind uint8

@@ -99,15 +99,6 @@ func (f *body) nanoseconds(at int, d *time.Duration) {
 	*d = time.Duration(n)
 }
 
-// code is a number on the wire and a word here (A9).
-func (f *body) code(at int, word *string) {
-	n := codeNumber(*word)
-	f.u32(at, &n)
-	if !f.writing {
-		*word = codeWord(n)
-	}
-}
-
 // name, data and text are a u16 that says how many of the bytes behind it count (A3.7). Strings are UTF-8: in what is
 // written a question mark stands for what is not, such as in names that peers chose.
 func (f *body) name(at int, name string, s *string) { f.str(at, MaxName, name, s) }

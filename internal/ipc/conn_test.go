@@ -145,21 +145,6 @@ func TestFailReplies(t *testing.T) {
 			t.Errorf("%v became %+v", tc.err, r.Error)
 		}
 	}
-	for s := range statusCode {
-		if got, ok := StatusFor(s.Code()); !ok || got != s {
-			t.Errorf("status %d: %v, %v", s, got, ok)
-		}
-	}
-	for n := range uint32(2000) { // numbers of other releases keep their value
-		if got := codeNumber(codeWord(n)); got != n {
-			t.Errorf("status %d became %d by way of %q", n, got, codeWord(n))
-		}
-	}
-	for _, word := range []string{"boom", "status-", "status-5", "status-99999999999", "status-300x"} {
-		if got := codeNumber(word); got != codeNumbers[CodeInternal] {
-			t.Errorf("%q is number %d", word, got)
-		}
-	}
 }
 
 func TestListen(t *testing.T) {

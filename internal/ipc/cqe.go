@@ -2,21 +2,6 @@ package ipc
 
 import "encoding/binary"
 
-// Completion kinds.
-const (
-	CQComplete uint8 = 1 // Token, Status, Conn: an operation ended
-	// Conn, Token, Imm, Len, Off: a write with the notify flag was applied to our memory; Token is the key of the
-	// export
-	CQNotify uint8 = 2
-	// Token, Status, Conn, Imm, Len, HasImm: a posted buffer is the client's again, with a message of Conn if Status is
-	// OK
-	CQReceive uint8 = 3
-	CQLate    uint8 = 9 // Token, Status, Conn: a write failed that had completed with FlagLocal
-	// Token, Status, Conn: a redirection ended; Imm and Len are the first span of what was redirected, Off the second,
-	// its beginning in the upper half and its length in the lower
-	CQRedirected uint8 = 10
-)
-
 // cqHasImm is the bit of byte 2 that says that a message has an immediate.
 const cqHasImm = 1
 
@@ -25,7 +10,7 @@ const cqHasImm = 1
 //	0 kind | 1 status | 2 bit 0 has immediate | 3 zero | 4 conn u32 | 8 token u64 | 16 imm u32 | 20 length u32
 //	24 offset u64
 type CQE struct {
-	Kind   uint8
+	Kind   Completion
 	Status Status
 	Conn   uint32
 	Token  uint64
@@ -38,7 +23,7 @@ type CQE struct {
 // EncodeCQE writes e at dst, which must hold CQESize bytes.
 func EncodeCQE(dst []byte, e *CQE) {
 	_ = dst[CQESize-1]
-	dst[0], dst[1], dst[2], dst[3] = e.Kind, uint8(e.Status), 0, 0
+	dst[0], dst[1], dst[2], dst[3] = uint8(e.Kind), uint8(e.Status), 0, 0
 	if e.HasImm {
 		dst[2] = cqHasImm
 	}
@@ -52,7 +37,7 @@ func EncodeCQE(dst []byte, e *CQE) {
 // DecodeCQE reads an entry from src, CQESize bytes of private memory. On error e is unspecified.
 func DecodeCQE(src []byte, e *CQE) error {
 	_ = src[CQESize-1]
-	e.Kind, e.Status = src[0], Status(src[1])
+	e.Kind, e.Status = Completion(src[0]), Status(src[1])
 	e.Conn = binary.LittleEndian.Uint32(src[4:])
 	e.Token = binary.LittleEndian.Uint64(src[8:])
 	e.Imm = binary.LittleEndian.Uint32(src[16:])

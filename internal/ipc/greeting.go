@@ -6,36 +6,6 @@ import (
 	"fmt"
 )
 
-// The versions that this release speaks (A2). 1 was JSON in every packet and demanded equality.
-const (
-	LowestVersion  = 2
-	HighestVersion = 2
-)
-
-// Features is a set of what not every release of one version has (A2.4).
-type Features uint64
-
-const (
-	FeatureMemory  Features = 1 << 0 // register takes memory that the client made (A7.5)
-	FeatureSpaces  Features = 1 << 1 // regions that are larger than what is pinned (A7.13)
-	FeatureAtomics Features = 1 << 3 // submissions of OpAtomic (A6.13)
-	FeatureGather  Features = 1 << 4 // submissions of OpPieces (A6.14)
-
-	FeatureMessages Features = 1 << 5 // sends, receives and receive queues (A7.17)
-	FeatureLocal    Features = 1 << 6 // writes take FlagLocal (A6.15)
-	FeatureRedirect Features = 1 << 7 // exports can be redirected (A6.16)
-	FeatureEager    Features = 1 << 8 // messages are composed while they travel (A6.17)
-
-	FeatureHeap Features = 1 << 10 // register takes memory of the process where it is (A7.19)
-)
-
-// AllFeatures is what the daemon of this release has, and ClientFeatures what package edge uses.
-const (
-	ClientFeatures = FeatureSpaces | FeatureAtomics | FeatureGather | FeatureMessages | FeatureLocal | FeatureRedirect |
-		FeatureEager | FeatureHeap
-	AllFeatures = FeatureMemory | ClientFeatures
-)
-
 // Greeting is what hello and its reply say.
 type Greeting struct {
 	Lowest, Highest  uint32   // the client's versions
@@ -120,8 +90,8 @@ func (c *Conn) RefuseJSON() error {
 		ID    uint64 `json:"id"`
 		Kind  string `json:"kind"`
 		Error reason `json:"error"`
-	}{asked.ID, asked.Kind, reason{CodeVersion, fmt.Sprintf("the client speaks version 1, this daemon %d to %d: "+
-		"upgrade the client", LowestVersion, HighestVersion)}})
+	}{asked.ID, asked.Kind, reason{CodeVersion.String(), fmt.Sprintf("the client speaks version 1, this daemon %d "+
+		"to %d: upgrade the client", LowestVersion, HighestVersion)}})
 	if err == nil {
 		_, err = c.uc.Write(answer)
 	}

@@ -2,26 +2,12 @@ package ipc
 
 import "fmt"
 
-// Entry sizes and the control page, in bytes.
-const (
-	SQESize     = 64
-	CQESize     = 32
-	controlSize = 4096
-)
-
-// Limits of a queue depth, in operations in flight.
-const (
-	MinDepth = 8
-	MaxDepth = 1 << 16
-)
+// controlSize is the control page, in bytes.
+const controlSize = 4096
 
 // cqFactor is how many completion entries exist per submission entry: every operation in flight has one reserved, and
 // notifications may use half of the ring.
 const cqFactor = 4
-
-// NotifyCredit is the number of notifications the daemon may deliver on one connection before the client returns credit
-// by an OpCredit entry. It bounds what a client must remember for a connection nobody reads.
-const NotifyCredit = 256
 
 // Layout says how long the rings are, in entries; both are powers of two. It fixes the size of the shared memory.
 type Layout struct {

@@ -9,16 +9,6 @@ import (
 	"time"
 )
 
-// MaxMessage is the largest control packet, in bytes. Larger answers are split in pages (Message.Page, Message.More).
-const MaxMessage = 64 << 10
-
-// Bounds of the fields of a Message, in bytes.
-const (
-	MaxName = 64  // nodes, services, exports, schedulers
-	MaxData = 512 // private data of dial and accept
-	MaxText = 1024
-)
-
 // Every packet begins with a header (A3.1):
 //
 //	0 size u32, of the packet | 4 kind u16 | 6 flags u16 | 8 id u64
@@ -60,7 +50,7 @@ type Message struct {
 	Advice  Advice // advise
 	Usage   Usage  // usage
 
-	Code  string // ended, closed: Status.Code
+	Code  Code // ended, closed: why
 	Text  string
 	What  string
 	Count int
@@ -92,17 +82,20 @@ type loose struct {
 }
 
 // Error is why a request failed. Text says what to do about it.
-type Error struct{ Code, Text string }
+type Error struct {
+	Code Code
+	Text string
+}
 
 func (e *Error) Error() string {
 	if e.Text == "" {
-		return e.Code
+		return e.Code.String()
 	}
-	return e.Code + ": " + e.Text
+	return e.Code.String() + ": " + e.Text
 }
 
 // Errorf makes an Error.
-func Errorf(code, format string, args ...any) *Error {
+func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 

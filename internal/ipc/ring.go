@@ -85,7 +85,7 @@ func (c *SubmitConsumer) Drain(dst []SQE) (n int, err error) {
 		if err = DecodeSQE(c.scratch[:], &dst[n]); err != nil {
 			break
 		}
-		if e := &dst[n]; e.Op > OpCredit && e.needs()&^c.r.features != 0 {
+		if e := &dst[n]; e.Op > OpCredit && e.Op.Feature()&^c.r.features != 0 {
 			err = ErrEntry
 			break
 		}

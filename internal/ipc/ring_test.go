@@ -27,15 +27,15 @@ func genSQE(t *rapid.T) SQE {
 		return SQE{Op: OpCredit, Conn: rapid.Uint32().Draw(t, "conn"), Imm: rapid.Uint32Range(1, NotifyCredit).Draw(t,
 			"imm")}
 	}
-	e := SQE{Op: rapid.SampledFrom([]uint8{OpWrite, OpRead}).Draw(t, "op"), Conn: rapid.Uint32().Draw(t, "conn"),
+	e := SQE{Op: rapid.SampledFrom([]Op{OpWrite, OpRead}).Draw(t, "op"), Conn: rapid.Uint32().Draw(t, "conn"),
 		Imm:   rapid.Uint32().Draw(t, "imm"),
 		Token: rapid.Uint64().Draw(t, "token"), Key: rapid.Uint64().Draw(t, "key"), RemoteOff: rapid.Uint64().Draw(t,
 			"off")}
 	if e.Op == OpWrite {
-		e.Flags = rapid.Uint8Range(0, 7).Draw(t, "flags")
+		e.Flags = Flags(rapid.Uint8Range(0, 7).Draw(t, "flags"))
 		e.InlineLen = rapid.Uint8Range(0, MaxInline).Draw(t, "inline")
 	} else {
-		e.Flags = rapid.Uint8Range(0, 3).Draw(t, "flags")
+		e.Flags = Flags(rapid.Uint8Range(0, 3).Draw(t, "flags"))
 	}
 	if e.InlineLen > 0 {
 		copy(e.Inline[:], rapid.SliceOfN(rapid.Byte(), MaxInline, MaxInline).Draw(t, "data"))
@@ -73,22 +73,22 @@ func TestEntryValidation(t *testing.T) {
 		"operation 0":        func(e *SQE, b []byte) { b[0] = 0 },
 		"operation 15":       func(e *SQE, b []byte) { b[0] = 15 },
 		"unknown flag":       func(e *SQE, b []byte) { b[1] = 16 },
-		"read done locally":  func(e *SQE, b []byte) { b[0], b[1] = OpRead, FlagLocal },
-		"redirect of none":   func(e *SQE, b []byte) { b[0], b[56] = OpRedirect, 0 },
-		"redirect, flags":    func(e *SQE, b []byte) { b[0], b[1] = OpRedirect, FlagLocal },
-		"redirect, inline":   func(e *SQE, b []byte) { b[0], b[2] = OpRedirect, 1 },
-		"end, with a region": func(e *SQE, b []byte) { b[0], b[56] = OpEndRedirect, 0 },
-		"end, with a length": func(e *SQE, b []byte) { b[0], b[40] = OpEndRedirect, 0 },
+		"read done locally":  func(e *SQE, b []byte) { b[0], b[1] = byte(OpRead), byte(FlagLocal) },
+		"redirect of none":   func(e *SQE, b []byte) { b[0], b[56] = byte(OpRedirect), 0 },
+		"redirect, flags":    func(e *SQE, b []byte) { b[0], b[1] = byte(OpRedirect), byte(FlagLocal) },
+		"redirect, inline":   func(e *SQE, b []byte) { b[0], b[2] = byte(OpRedirect), 1 },
+		"end, with a region": func(e *SQE, b []byte) { b[0], b[56] = byte(OpEndRedirect), 0 },
+		"end, with a length": func(e *SQE, b []byte) { b[0], b[40] = byte(OpEndRedirect), 0 },
 		"inline too long":    func(e *SQE, b []byte) { b[2] = 25 },
 		"reserved byte":      func(e *SQE, b []byte) { b[3] = 1 },
 		"reserved word":      func(e *SQE, b []byte) { b[12] = 1 },
 		"reserved local":     func(e *SQE, b []byte) { b[44] = 1 },
-		"read with inline":   func(e *SQE, b []byte) { b[0], b[2] = OpRead, 1 },
-		"read with notify":   func(e *SQE, b []byte) { b[0], b[1] = OpRead, FlagNotify },
+		"read with inline":   func(e *SQE, b []byte) { b[0], b[2] = byte(OpRead), 1 },
+		"read with notify":   func(e *SQE, b []byte) { b[0], b[1] = byte(OpRead), byte(FlagNotify) },
 		"range that wraps":   func(e *SQE, b []byte) { copy(b[48:64], bytes.Repeat([]byte{0xff}, 16)) },
-		"credit of nothing":  func(e *SQE, b []byte) { b[0] = OpCredit },
-		"credit of too much": func(e *SQE, b []byte) { b[0], b[9] = OpCredit, 2 },
-		"credit with flags":  func(e *SQE, b []byte) { b[0], b[1], b[8] = OpCredit, 1, 1 },
+		"credit of nothing":  func(e *SQE, b []byte) { b[0] = byte(OpCredit) },
+		"credit of too much": func(e *SQE, b []byte) { b[0], b[9] = byte(OpCredit), 2 },
+		"credit with flags":  func(e *SQE, b []byte) { b[0], b[1], b[8] = byte(OpCredit), 1, 1 },
 	} {
 		var b [SQESize]byte
 		EncodeSQE(b[:], &good)

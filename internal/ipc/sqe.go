@@ -5,60 +5,12 @@ import (
 	"errors"
 )
 
-// Submission operations. OpWrite, OpRead, OpAtomic and OpSend equal the engine's numbers.
-const (
-	OpWrite  uint8 = 1 // local memory (or inline bytes) to remote memory
-	OpRead   uint8 = 2 // remote memory to local memory
-	OpCredit uint8 = 3 // Imm notifications of Conn were consumed; has no completion
-	OpAtomic uint8 = 4 // a value of remote memory is changed and comes back; Inline says how (A6.13)
-
-	OpSend    uint8 = 5 // local memory (or inline bytes) to the oldest buffer of the peer; RemoteOff: how long it waits
-	OpReceive uint8 = 6 // a buffer for messages of Conn, or of all connections that take from the receive queue Key
-	OpPieces  uint8 = 8 // local memory that the next operation begins with (A6.14); has no completion
-	// FeatureRedirect: what arrives for RemoteOff on of our export Key goes to local memory; CQRedirected is its end
-	OpRedirect    uint8 = 9
-	OpEndRedirect uint8 = 10 // FeatureRedirect: ends the redirection with that Token; has no completion
-
-	// FeatureEager: local memory is a message that is being composed, for remote memory, or a send where Key is 0
-	OpCompose uint8 = 11
-	OpWrote   uint8 = 12 // FeatureEager: LocalOff on, Len bytes of the message with that Token are written
-	OpCommit  uint8 = 13 // FeatureEager: its first Len bytes are an operation with Flags and Imm
-	OpDiscard uint8 = 14 // FeatureEager: it is dropped; of these four OpCompose alone has a completion
-)
-
-// Flags of an operation; the bits equal the engine's.
-const (
-	FlagBackwardFence uint8 = 1 << 0
-	FlagForwardFence  uint8 = 1 << 1
-	FlagNotify        uint8 = 1 << 2
-	FlagLocal         uint8 = 1 << 3 // FeatureLocal: complete once the local bytes may change
-	flagsAll                = FlagBackwardFence | FlagForwardFence | FlagNotify | FlagLocal
-)
-
-// MaxPieces is how many pieces of local memory an operation can have: up to MaxPieces-1 of entries OpPieces before it,
-// each with up to PiecesPerEntry, and its own, the last.
-const (
-	MaxPieces      = 16
-	PiecesPerEntry = 3
-	// MaxEntries is how many entries an operation takes at most.
-	MaxEntries = 1 + (MaxPieces-1+PiecesPerEntry-1)/PiecesPerEntry
-)
-
 // Piece is a range of local memory.
 type Piece struct {
 	Region uint32
 	Len    uint32
 	Off    uint64 // within the region
 }
-
-// MaxInline is the number of bytes an SQE can carry by value.
-const MaxInline = 24
-
-// MaxEager is the longest composed message in bytes (PROTOCOL clause 18.1).
-const MaxEager = 64 << 10
-
-// MaxSend is the longest message in bytes (PROTOCOL clause 14.1).
-const MaxSend = 1 << 31
 
 // ErrEntry is returned for a ring entry that no correct peer writes. The peer must be disconnected.
 var ErrEntry = errors.New("ipc: malformed ring entry")
@@ -74,8 +26,8 @@ var ErrEntry = errors.New("ipc: malformed ring entry")
 //
 //	16 region u32 | length u32 | offset u64
 type SQE struct {
-	Op        uint8
-	Flags     uint8
+	Op        Op
+	Flags     Flags
 	InlineLen uint8 // 1..24: a write of Inline[:InlineLen]; Region, LocalOff and Len are then zero
 	Conn      uint32
 	Imm       uint32
@@ -92,7 +44,7 @@ type SQE struct {
 // EncodeSQE writes e at dst, which must hold SQESize bytes.
 func EncodeSQE(dst []byte, e *SQE) {
 	_ = dst[SQESize-1]
-	dst[0], dst[1], dst[2], dst[3] = e.Op, e.Flags, e.InlineLen, 0
+	dst[0], dst[1], dst[2], dst[3] = uint8(e.Op), uint8(e.Flags), e.InlineLen, 0
 	if e.Op == OpPieces {
 		encodePieces(dst, e)
 		return
@@ -117,7 +69,7 @@ func EncodeSQE(dst []byte, e *SQE) {
 // knowing the client: operation, flags, inline length, reserved bytes, sums that wrap. On error e is unspecified.
 func DecodeSQE(src []byte, e *SQE) error {
 	_ = src[SQESize-1]
-	e.Op, e.Flags, e.InlineLen = src[0], src[1], src[2]
+	e.Op, e.Flags, e.InlineLen = Op(src[0]), Flags(src[1]), src[2]
 	if e.Op == OpPieces {
 		return decodePieces(src, e)
 	}
@@ -146,7 +98,7 @@ func DecodeSQE(src []byte, e *SQE) error {
 func (e *SQE) check() error {
 	switch {
 	case e.Op == OpCredit:
-		if e.Flags|e.InlineLen != 0 || e.Imm == 0 || e.Imm > NotifyCredit {
+		if uint8(e.Flags)|e.InlineLen != 0 || e.Imm == 0 || e.Imm > NotifyCredit {
 			return ErrEntry
 		}
 		return nil
@@ -156,12 +108,12 @@ func (e *SQE) check() error {
 		return e.checkRedirect()
 	case e.Op >= OpCompose && e.Op <= OpDiscard:
 		return e.checkEager()
-	case e.Op == OpReceive && (e.Flags|e.InlineLen != 0 || e.Imm != 0 || e.RemoteOff != 0 || e.Key > 1<<32-1 ||
+	case e.Op == OpReceive && (uint8(e.Flags)|e.InlineLen != 0 || e.Imm != 0 || e.RemoteOff != 0 || e.Key > 1<<32-1 ||
 		(e.Conn == 0) == (e.Key == 0)):
 		return ErrEntry
 	case e.Op == OpSend && (e.Key != 0 || e.Flags&FlagLocal != 0):
 		return ErrEntry
-	case e.Op != OpWrite && e.Op != OpRead && e.Op != OpSend && e.Op != OpReceive, e.Flags&^flagsAll != 0,
+	case e.Op != OpWrite && e.Op != OpRead && e.Op != OpSend && e.Op != OpReceive, e.Flags&^FlagsAll != 0,
 		e.InlineLen > MaxInline:
 		return ErrEntry
 	case e.Op == OpRead && (e.InlineLen != 0 || e.Flags&(FlagNotify|FlagLocal) != 0):

@@ -4,20 +4,6 @@ import "encoding/binary"
 
 // Submissions that belong to features: atomics, and the local memory of operations in pieces.
 
-// Functions of atomics; the numbers equal those on the wire.
-const (
-	AtomicSwap      uint8 = 1
-	AtomicCAS       uint8 = 2
-	AtomicAdd       uint8 = 3
-	AtomicAnd       uint8 = 4
-	AtomicOr        uint8 = 5
-	AtomicXor       uint8 = 6
-	AtomicMin       uint8 = 7
-	AtomicMax       uint8 = 8
-	AtomicMinSigned uint8 = 9
-	AtomicMaxSigned uint8 = 10
-)
-
 // Of an atomic Inline has the function, its size in bytes, six zeros, the operand, and what AtomicCAS compares with.
 const (
 	atomicOperand = 8
@@ -25,9 +11,9 @@ const (
 )
 
 // SetAtomic makes e an atomic of that function on size bytes.
-func (e *SQE) SetAtomic(f uint8, size int, operand, compare uint64) {
+func (e *SQE) SetAtomic(f AtomicFunc, size int, operand, compare uint64) {
 	e.Op, e.InlineLen, e.Region, e.LocalOff, e.Len = OpAtomic, MaxInline, 0, 0, 0
-	e.Inline = [MaxInline]byte{f, byte(size)}
+	e.Inline = [MaxInline]byte{byte(f), byte(size)}
 	binary.LittleEndian.PutUint64(e.Inline[atomicOperand:], operand)
 	binary.LittleEndian.PutUint64(e.Inline[atomicCompare:], compare)
 }
@@ -36,14 +22,14 @@ func (e *SQE) SetAtomic(f uint8, size int, operand, compare uint64) {
 func (e *SQE) AtomicSize() uint64 { return uint64(e.Inline[1]) }
 
 func (e *SQE) checkAtomic() error {
-	f := e.Inline[0]
+	f := AtomicFunc(e.Inline[0])
 	zeros := binary.LittleEndian.Uint64(e.Inline[:]) >> 16
 	if f != AtomicCAS {
 		zeros |= binary.LittleEndian.Uint64(e.Inline[atomicCompare:])
 	}
 	size := e.AtomicSize()
-	if e.Flags&^(flagsAll&^FlagLocal) != 0 || e.InlineLen != MaxInline || zeros != 0 || f < AtomicSwap ||
-		f > AtomicMaxSigned || size != 4 && size != 8 {
+	if e.Flags&^(FlagsAll&^FlagLocal) != 0 || e.InlineLen != MaxInline || zeros != 0 || !f.Known() ||
+		size != 4 && size != 8 {
 		return ErrEntry
 	}
 	return nil
@@ -58,7 +44,7 @@ func (e *SQE) checkEager() error {
 		want.Region, want.Key, want.RemoteOff = e.Region, e.Key, e.RemoteOff
 	case OpCommit:
 		want.Flags, want.Imm, want.LocalOff = e.Flags&^FlagLocal, e.Imm, 0
-		bad = bad || e.Flags&^flagsAll != 0
+		bad = bad || e.Flags&^FlagsAll != 0
 	case OpDiscard:
 		want.LocalOff, want.Len = 0, 0
 	}
@@ -104,17 +90,4 @@ func decodePieces(src []byte, e *SQE) error {
 		return ErrEntry
 	}
 	return nil
-}
-
-// needs is the feature that an operation belongs to (A2.4).
-func (e *SQE) needs() Features {
-	switch e.Op {
-	case OpAtomic:
-		return FeatureAtomics
-	case OpPieces:
-		return FeatureGather
-	case OpCompose, OpWrote, OpCommit, OpDiscard:
-		return FeatureEager
-	}
-	return 0
 }

@@ -70,7 +70,7 @@ func TestFeatureEntriesRefused(t *testing.T) {
 		"2 bytes":                   {&atomic, func(b []byte) { b[41] = 2 }},
 		"16 bytes":                  {&atomic, func(b []byte) { b[41] = 16 }},
 		"reserved of an atomic":     {&atomic, func(b []byte) { b[42] = 1 }},
-		"addition that compares":    {&atomic, func(b []byte) { b[40] = AtomicAdd }},
+		"addition that compares":    {&atomic, func(b []byte) { b[40] = byte(AtomicAdd) }},
 		"atomic of a local range":   {&atomic, func(b []byte) { b[2] = 0 }},
 		"atomic of a shorter value": {&atomic, func(b []byte) { b[2] = 8 }},
 		"atomic, unknown flag":      {&atomic, func(b []byte) { b[1] = 8 }},
@@ -80,14 +80,14 @@ func TestFeatureEntriesRefused(t *testing.T) {
 		"pieces with flags":         {&pieces, func(b []byte) { b[1] = 1 }},
 		"pieces with a token":       {&pieces, func(b []byte) { b[8] = 1 }},
 		"reserved of pieces":        {&pieces, func(b []byte) { b[3] = 1 }},
-		"compose with flags":        {compose, func(b []byte) { b[1] = FlagNotify }},
+		"compose with flags":        {compose, func(b []byte) { b[1] = byte(FlagNotify) }},
 		"compose inline":            {compose, func(b []byte) { b[2] = 1 }},
 		"compose, immediate":        {compose, func(b []byte) { b[8] = 1 }},
 		"compose of what wraps":     {compose, func(b []byte) { b[55], b[63] = 0xff, 0xff }},
 		"wrote with a region":       {wrote, func(b []byte) { b[40] = 1 }},
 		"wrote with a key":          {wrote, func(b []byte) { b[24] = 1 }},
 		"wrote that wraps":          {wrote, func(b []byte) { b[55], b[63] = 0xff, 0xff }},
-		"commit, local":             {commit, func(b []byte) { b[1] = FlagLocal }},
+		"commit, local":             {commit, func(b []byte) { b[1] = byte(FlagLocal) }},
 		"commit, unknown flag":      {commit, func(b []byte) { b[1] = 16 }},
 		"commit with an offset":     {commit, func(b []byte) { b[48] = 1 }},
 		"discard of a range":        {discard, func(b []byte) { b[56] = 1 }},
@@ -113,7 +113,7 @@ func TestFeatureEntriesRefused(t *testing.T) {
 			sp.Put(e)
 			sp.Publish()
 			_, err := sc.Drain(make([]SQE, 1))
-			if want := f&e.needs() == 0; errors.Is(err, ErrEntry) != want {
+			if want := f&e.Op.Feature() == 0; errors.Is(err, ErrEntry) != want {
 				t.Errorf("operation %d with features %#x: error %v", e.Op, f, err)
 			}
 		}

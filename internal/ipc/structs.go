@@ -121,7 +121,7 @@ func advertEvent(f *body, m *Message) { // A5.16
 
 func endEvent(f *body, m *Message) { // A5.17
 	f.u32(16, &m.Conn)
-	f.code(20, &m.Code)
+	f.u32(20, (*uint32)(&m.Code))
 	f.text(24, &m.Text)
 }
 
@@ -129,7 +129,7 @@ func failedReply(f *body, m *Message) { // A5.18
 	if m.Error == nil {
 		m.Error = new(Error)
 	}
-	f.code(16, &m.Error.Code)
+	f.u32(16, (*uint32)(&m.Error.Code))
 	f.text(24, &m.Error.Text)
 }
 

@@ -24,7 +24,7 @@ var allowed = map[string]string{
 	"bench/cli":     "bench/kit bench/machine bench/report internal/lab internal/buildinfo internal/clidoc sched",
 	"bench/hostile": "bench/raw internal/ipc",
 	"bench/raw":     "internal/ipc",
-	"edge": "internal/secure internal/ipc internal/config internal/inspect internal/daemon " +
+	"edge": "internal/abi internal/secure internal/ipc internal/config internal/inspect internal/daemon " +
 		"internal/idle internal/mono linkdrv/linktest linkdrv regmem",
 	"internal/forward": "edge",
 	// wire: an adversary makes frames
@@ -49,33 +49,35 @@ var allowed = map[string]string{
 	"internal/sim": "internal/engine internal/frame internal/wire internal/secure internal/mono flowctl regmem " +
 		"sched",
 	"internal/lab": "internal/mono internal/ethtool linkdrv",
-	"internal/engine": "internal/frame internal/hist internal/prefetch internal/wire internal/secure internal/seqnum " +
+	"internal/engine": "internal/abi internal/frame internal/hist internal/prefetch internal/wire internal/secure internal/seqnum " +
 		"internal/mono flowctl sched regmem remap",
 	"internal/engine/op":      "",
 	"internal/engine/path":    "internal/mono",
 	"internal/engine/peering": "internal/frame internal/mono internal/wire",
 	"internal/engine/queue":   "",
 
-	"internal/identity": "internal/secure",
-	"internal/secure":   "internal/aesgcm",
-	"internal/aesgcm":   "",
-	"internal/frame":    "",
-	"internal/wire":     "internal/frame",
-	"internal/ipc":      "",
-	"internal/trace":    "internal/wire internal/mono",
-	"internal/idle":     "internal/mono",
-	"internal/hist":     "",
-	"internal/mono":     "",
-	"internal/prefetch": "",
-	"internal/ethtool":  "",
-	"internal/seqnum":   "",
-	"internal/layering": "",
-	"flowctl":           "internal/seqnum internal/mono",
-	"sched":             "",
-	"regmem":            "",
-	"remap":             "regmem",
-	"linkdrv":           "internal/frame",
-	"linkdrv/linktest":  "linkdrv",
+	"internal/identity":     "internal/secure",
+	"internal/secure":       "internal/aesgcm",
+	"internal/aesgcm":       "",
+	"internal/abi":          "",
+	"internal/abi/generate": "internal/abi",
+	"internal/frame":        "",
+	"internal/wire":         "internal/abi internal/frame",
+	"internal/ipc":          "internal/abi",
+	"internal/trace":        "internal/wire internal/mono",
+	"internal/idle":         "internal/mono",
+	"internal/hist":         "",
+	"internal/mono":         "",
+	"internal/prefetch":     "",
+	"internal/ethtool":      "",
+	"internal/seqnum":       "",
+	"internal/layering":     "",
+	"flowctl":               "internal/seqnum internal/mono",
+	"sched":                 "",
+	"regmem":                "internal/abi",
+	"remap":                 "regmem",
+	"linkdrv":               "internal/frame",
+	"linkdrv/linktest":      "linkdrv",
 
 	"internal/buildinfo": "",
 	"internal/clidoc":    "",
@@ -86,7 +88,7 @@ var allowed = map[string]string{
 var pure = []string{"flowctl", "sched", "remap", "internal/engine", "internal/secure", "internal/wire", "internal/sim",
 	"internal/engine/op", "internal/engine/path", "internal/engine/peering", "internal/engine/queue",
 	"internal/seqnum", "internal/idle", "internal/hist", "internal/frame", "internal/prefetch", "internal/trace",
-	"internal/mono"}
+	"internal/mono", "internal/abi"}
 
 func TestImportsPointDownward(t *testing.T) {
 	root := filepath.Join("..", "..")

@@ -21,7 +21,7 @@ func (s *Shard) eager(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error)
 		case ipc.OpWrote:
 			done = s.eng.Wrote(cn.id, e.Token, e.LocalOff, e.Len)
 		case ipc.OpCommit:
-			done = s.eng.Commit(now, cn.id, e.Token, engine.OpFlags(e.Flags), e.Imm, e.Len)
+			done = s.eng.Commit(now, cn.id, e.Token, e.Flags, e.Imm, e.Len)
 		case ipc.OpDiscard:
 			done = s.eng.Discard(cn.id, e.Token)
 		}
@@ -64,7 +64,7 @@ func (s *Shard) compose(c *Client, e *ipc.SQE) (ok bool, err error) {
 		op.Kind, op.Off, op.Patience = engine.OpSend, 0, e.RemoteOff
 	}
 	if st := s.eng.Compose(cn.id, op, e.Token); st != engine.OK {
-		return true, s.reject(c, e, ipc.Status(st))
+		return true, s.reject(c, e, st)
 	}
 	c.flight.free = c.flight.free[:len(c.flight.free)-1]
 	s.took(c, cn, slot, opSlot{conn: cn, token: e.Token})

@@ -192,7 +192,7 @@ func (s *Shard) connected(cn *Conn, ev *engine.Event) {
 // if they must wait, the client is told at once that the connection has ended. A client that closes has given up its
 // notifications and does not wait until those of other connections find room.
 func (s *Shard) closed(cn *Conn, ev *engine.Event) {
-	status := ipc.Status(ev.Status)
+	status := ev.Status
 	text := ev.Text // empty: no more is known than the status, which the library puts in words
 	failure := &ipc.Error{Code: status.Code(), Text: text}
 	cn.why = ipc.StatusNoConn

@@ -63,7 +63,7 @@ func (s *Shard) pinged(now mono.Time, p *Ping, ev *engine.Event) {
 		return
 	}
 	delete(s.pings, ev.Conn)
-	r := Pong{Status: ipc.Status(ev.Status).Code(), Text: ev.Text}
+	r := Pong{Status: ev.Status.Code().String(), Text: ev.Text}
 	switch ev.Status {
 	case engine.StatusTimeout: // what became of a service that nobody knows by name is not of interest
 		r.Text = "no answer; see the paths to the peer: edgectl peer"

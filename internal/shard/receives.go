@@ -86,7 +86,7 @@ func (s *Shard) received(ev *engine.Event) {
 	c.receives.unused = append(c.receives.unused, i)
 	c.receives.posted--
 	if c.rings != nil {
-		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn),
+		s.put(c, &ipc.CQE{Kind: ipc.CQReceive, Status: ev.Status, Conn: uint32(ev.Conn),
 			Token: c.receives.slots[i].token, Imm: ev.Msg.Imm, Len: ev.Msg.Len, HasImm: ev.Msg.HasImm})
 	}
 }

@@ -35,7 +35,7 @@ func (s *Shard) redirect(c *Client, e *ipc.SQE) (ok bool, err error) {
 	r := engine.Redirection{Token: uint64(c.slot)<<32 | uint64(slot), Name: e.Token, Key: engine.Key(e.Key),
 		Off: e.RemoteOff, Dst: mem, Region: region}
 	if st := s.eng.Redirect(cn.id, &r); st != engine.OK {
-		return true, s.reject(c, e, ipc.Status(st))
+		return true, s.reject(c, e, st)
 	}
 	c.flight.free = c.flight.free[:len(c.flight.free)-1]
 	s.took(c, cn, slot, opSlot{conn: cn, token: e.Token})
@@ -61,7 +61,7 @@ func (s *Shard) redirected(ev *engine.Event) {
 	token := s.finished(c, ev)
 	if c.rings != nil {
 		a, b := ev.Spans[0], ev.Spans[1]
-		s.put(c, &ipc.CQE{Kind: ipc.CQRedirected, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: token,
+		s.put(c, &ipc.CQE{Kind: ipc.CQRedirected, Status: ev.Status, Conn: uint32(ev.Conn), Token: token,
 			Imm: uint32(a.Off), Len: uint32(a.N), Off: b.Off<<32 | b.N})
 	}
 }

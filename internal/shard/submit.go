@@ -151,7 +151,7 @@ func (s *Shard) submit(now mono.Time, c *Client, e *ipc.SQE) (ok bool, err error
 	slot := c.flight.free[len(c.flight.free)-1]
 	op := &s.op
 	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
-	op.Kind, op.Flags, op.Inline, op.Imm = engine.OpKind(e.Op), engine.OpFlags(e.Flags), e.InlineLen, e.Imm
+	op.Kind, op.Flags, op.Inline, op.Imm = e.Op, e.Flags, e.InlineLen, e.Imm
 	op.Token, op.Late, op.Key = uint64(c.slot)<<32|uint64(slot), e.Token, regmem.Key(e.Key)
 	op.LocalOff, op.Local, op.Region, op.Pieces = e.LocalOff, nil, nil, nil
 	if op.Off, op.Patience = e.RemoteOff, 0; e.Op == ipc.OpSend {
@@ -291,7 +291,7 @@ func (s *Shard) completed(ev *engine.Event) {
 	c := s.clients.list[ev.Token>>32]
 	token := s.finished(c, ev)
 	if c.rings != nil {
-		s.finish(c, &ipc.CQE{Kind: ipc.CQComplete, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: token,
+		s.finish(c, &ipc.CQE{Kind: ipc.CQComplete, Status: ev.Status, Conn: uint32(ev.Conn), Token: token,
 			Off: ev.Value})
 	}
 }
@@ -324,7 +324,7 @@ func (s *Shard) late(ev *engine.Event) {
 	c.flight.hidden--
 	c.user.ops.Add(-1)
 	if ev.Status != engine.OK && c.rings != nil {
-		s.put(c, &ipc.CQE{Kind: ipc.CQLate, Status: ipc.Status(ev.Status), Conn: uint32(ev.Conn), Token: ev.Token})
+		s.put(c, &ipc.CQE{Kind: ipc.CQLate, Status: ev.Status, Conn: uint32(ev.Conn), Token: ev.Token})
 	}
 }
 

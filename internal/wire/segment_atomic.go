@@ -1,37 +1,10 @@
 package wire
 
-import "fmt"
-
 // Segments of atomics (clause 13), and what they can do.
-
-// AtomicFunc is what an atomic does to the value at its place (clause 13.2).
-type AtomicFunc uint8
-
-const (
-	AtomicSwap AtomicFunc = 1 + iota // the operand
-	AtomicCAS                        // the operand, if the value equals the second operand
-	AtomicAdd                        // their sum, modulo the size
-	AtomicAnd                        // bit by bit, as the next two
-	AtomicOr
-	AtomicXor
-	AtomicMin // the lesser of the two, as unsigned numbers
-	AtomicMax
-	AtomicMinSigned // in two's complement
-	AtomicMaxSigned
-	atomicFuncs
-)
-
-func (f AtomicFunc) String() string {
-	if f < AtomicSwap || f >= atomicFuncs {
-		return fmt.Sprintf("function-%d", uint8(f))
-	}
-	return [...]string{"swap", "compare-and-swap", "add", "and", "or", "xor", "min", "max", "signed-min",
-		"signed-max"}[f-AtomicSwap]
-}
 
 // AtomicOK reports whether there is an atomic of that function on so many bytes.
 func AtomicOK(f AtomicFunc, size int) bool {
-	return f >= AtomicSwap && f < atomicFuncs && (size == 4 || size == 8)
+	return f.Known() && (size == 4 || size == 8)
 }
 
 // AtomicSize packs function and size for Segment.Size.
