@@ -7,6 +7,7 @@ import (
 	"multiedge/flowctl"
 	"multiedge/internal/abi"
 	"multiedge/internal/engine/op/fair"
+	"multiedge/internal/engine/op/pieces"
 	"multiedge/internal/frame"
 	"multiedge/internal/secure"
 	"multiedge/regmem"
@@ -144,7 +145,7 @@ type Op struct {
 	Local    []byte
 	Region   *regmem.Region // its InFlight counts the operation while Local is used; may be nil
 	LocalOff uint64         // where in Region Local begins; of regions with a Back alone
-	Pieces   *Pieces        // in place of Local, if not nil; as with Region
+	Pieces   *pieces.List   // in place of Local, if not nil; as with Region
 	eager    *compose       // its bytes travelled ahead (Compose)
 	Key      regmem.Key     // of the remote memory
 	Off      uint64         // within the grant

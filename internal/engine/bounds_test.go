@@ -98,7 +98,7 @@ func TestManyWaitForOnePage(t *testing.T) {
 	r.must("all writes", time.Second, r.all(0, conns*ops))
 }
 
-// Sends that wait for a limited time are looked at the more rarely the more of them there are, whatever their times.
+// The more sends wait for a limited time, the less often they are checked, whatever their times.
 func TestImpatientAreLookedAtRarely(t *testing.T) {
 	const conns, ops, during = 5, 1000, 20 * time.Millisecond
 	r := newRig(t, rigOptions{window: 2048})

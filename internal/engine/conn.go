@@ -49,7 +49,7 @@ type conn struct {
 	state   connState
 	ordered bool
 	owner   fair.Owner
-	share   fair.Share[*conn] // in s.fair, while there is a session
+	share   fair.Share[*conn] // in s.members.fair, while there is a session
 	ctl     uint8             // control segments to be sent
 	status  Status            // of Close or Refuse
 	text    string            // of Refuse
@@ -170,9 +170,8 @@ func (e *Endpoint) Dial(now mono.Time, peer, service string, o DialOptions) (Con
 	if wait <= 0 {
 		wait = e.cfg.DialTime
 	}
-	c.state, c.dial.peer, c.dial.service, c.ordered, c.dial.ping, c.dial.sched = connDialing, peer, service, o.Ordered,
-		o.Ping,
-		o.Scheduler
+	c.state, c.ordered = connDialing, o.Ordered
+	c.dial.peer, c.dial.service, c.dial.ping, c.dial.sched = peer, service, o.Ping, o.Scheduler
 	c.dial.data = append([]byte(nil), o.Data...)
 	c.dial.deadline = now.Add(min(wait, math.MaxInt64/2))
 	c.recv.window, c.recv.limitSent, c.owner = e.cfg.OpWindow, seqnum.Value(e.cfg.OpWindow), o.Owner
@@ -292,7 +291,7 @@ func (e *Endpoint) Submit(now mono.Time, id ConnID, op *Op) bool {
 		op.Region.InFlight++
 	}
 	if op.Pieces != nil {
-		op.Pieces.use(1)
+		op.Pieces.Use(1)
 	}
 	c.send.pending++
 	e.Count.OpsSubmitted++
@@ -324,7 +323,7 @@ func (c *conn) enter(op *Op, since mono.Time) {
 	if op.Local == nil {
 		o.n = uint64(op.Inline)
 		if op.Pieces != nil {
-			o.n = op.Pieces.bytes
+			o.n = op.Pieces.Size
 			c.gatherAhead(o, op)
 		}
 	}
@@ -390,7 +389,7 @@ func (c *conn) complete(now mono.Time, op seqnum.Value, st Status) {
 		o.op.Region = nil
 	}
 	if o.op.Pieces != nil {
-		o.op.Pieces.use(-1)
+		o.op.Pieces.Use(-1)
 		o.op.Pieces = nil
 	}
 	if o.op.eager != nil {

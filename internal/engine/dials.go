@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"multiedge/internal/engine/peering"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 )
@@ -19,7 +20,8 @@ import (
 // ErrDials is wrapped by Dial when as many wait as Config.MaxDials allows.
 var ErrDials = errors.New("engine: dials that wait")
 
-// dialTable is every dial that waits. Each is in dials; before its peer was heard it is in the list of its wish too.
+// dialTable is every dial that waits. Each is in byDeadline; before its peer was heard it is in the list of its wish
+// too.
 type dialTable struct {
 	byDeadline deadlines
 	wishes     map[wish]*wished
@@ -276,8 +278,8 @@ func (e *Endpoint) dialExpired(now mono.Time, c *conn) {
 		if c.s.peer.sealed && e.cfg.Secure == nil {
 			text += ": it talks encrypted only, and this node plaintext; give both the same setting of security"
 		}
-		if c.s.peer.past.trouble == NoTrouble {
-			c.s.peer.past.troubled(now, TroubleNoAnswer)
+		if c.s.peer.past.Trouble == peering.NoTrouble {
+			c.s.peer.past.Troubled(now, peering.TroubleNoAnswer)
 		}
 		c.finish(now, StatusPeerDown, text)
 	case !c.s.reachable():

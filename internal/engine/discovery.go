@@ -30,7 +30,7 @@ type peer struct {
 	up      bool      // EvPeerUp was the latest event
 	doubt   *session  // asks whether the peer still has session (clause 10.8)
 	doubtAt mono.Time // not before
-	past    past
+	past    peering.Past
 }
 
 // peerID names a peer: a shard of a node.

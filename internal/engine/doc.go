@@ -28,4 +28,5 @@
 //	kinds.go           the table of kinds of operations; op_*.go: all that is one kind's alone
 //	messages.go, receive.go   messages: sends that wait for a buffer; buffers that are posted
 //	mover.go           where payloads go, and who moves them; scatter.go: the driver; arrival.go: other threads
+//	peering, path, op, queue   packages below this one, which know nothing of it
 package engine

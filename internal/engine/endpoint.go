@@ -59,7 +59,7 @@ type peerTable struct {
 	shards int // the most that a node we know of has
 }
 
-// sessionTable is every session. One that is not dead is in sessions and in byNumber.
+// sessionTable is every session. One that is not dead is in list and in byNumber.
 type sessionTable struct {
 	list      []*session
 	byNumber  map[uint32]*session
@@ -377,13 +377,13 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 		e.shrinkResting(now)
 	}
 	if now >= e.missTimeout() {
-		e.lookAtMissed(now)
+		e.checkMissed(now)
 	}
 	if now >= e.patienceTimeout() {
 		e.expireWaiting(now)
 	}
 	if now >= e.unusedTimeout() {
-		e.lookAtUnused(now)
+		e.checkUnused(now)
 	}
 	if now >= e.hellos.helloAt {
 		flags := uint8(0)
@@ -410,7 +410,7 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 	}
 	e.expireDials(now)
 	if now >= e.shakes.eraseAt {
-		e.buryAll(now)
+		e.eraseRetired(now)
 	}
 }
 

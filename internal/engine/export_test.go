@@ -162,7 +162,7 @@ func (e *Endpoint) SessionList() (out []SessionInfo) {
 // Handshakes counts those that others began and that did not end.
 func (e *Endpoint) Handshakes() (n int) {
 	for _, s := range e.sessions.list {
-		if s.trust.hs != nil && !s.trust.hs.dialer && s.state == sessionShaking {
+		if s.trust.hs != nil && !s.trust.hs.dialer && s.state == sessionHandshake {
 			n++
 		}
 	}
@@ -253,6 +253,6 @@ func (e *Endpoint) Lack(id ConnID) {
 func (e *Endpoint) Short(q QueueID) int { return e.queues.byID[q].short.Len() }
 
 // LookSoon and LookAtUnused have a shared queue looked at for what it can lend.
-func (e *Endpoint) LookSoon(q QueueID) { e.lookSoon(0, e.queues.byID[q]) }
+func (e *Endpoint) LookSoon(q QueueID) { e.checkSoon(0, e.queues.byID[q]) }
 
-func (e *Endpoint) LookAtUnused() { e.lookAtUnused(0) }
+func (e *Endpoint) LookAtUnused() { e.checkUnused(0) }

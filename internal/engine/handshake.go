@@ -135,9 +135,9 @@ func (s *session) params() []byte {
 	return p.AppendTo(nil)
 }
 
-// shake starts a handshake of s with the end that knows it by number.
-func (s *session) shake(now mono.Time, i int, addr frame.Addr, number uint32, r peering.Rank) *handshake {
-	s.state = sessionShaking
+// beginHandshake starts a handshake of s with the end that knows it by number.
+func (s *session) beginHandshake(now mono.Time, i int, addr frame.Addr, number uint32, r peering.Rank) *handshake {
+	s.state = sessionHandshake
 	s.trust.hs = &handshake{rank: r, link: i, addr: addr, to: []uint32{number}, said: 1, again: mono.Never,
 		wait: handshakeRepeat, end: now.Add(handshakeTime)}
 	return s.trust.hs
@@ -264,7 +264,7 @@ func (s *session) handshakeFailed(now mono.Time, err error) {
 	}
 	if h.dialer {
 		if stranger {
-			s.peer.past.troubled(now, TroubleWrongKey)
+			s.peer.past.Troubled(now, peering.TroubleWrongKey)
 			s.setup.hint = "a node that answers in its place holds another key than the one authorised for it here"
 		}
 		if len(s.trust.tries) > 1 {
@@ -298,9 +298,9 @@ func (s *session) lastWord(now mono.Time) {
 // refusedBy ends a session that the peer refused after it had proved its identity.
 func (s *session) refusedBy(now mono.Time, st Status) {
 	text := fmt.Sprintf("node %q refused the session", s.peer.name)
-	s.peer.past.troubled(now, TroubleRefused)
+	s.peer.past.Troubled(now, peering.TroubleRefused)
 	if st == StatusStranger {
-		s.peer.past.troubled(now, TroubleUnwelcome)
+		s.peer.past.Troubled(now, peering.TroubleUnwelcome)
 		text = fmt.Sprintf("node %q does not authorise this node's key; add it there: edgectl peers add %v %s",
 			s.peer.name, s.e.cfg.Secure.Public, s.e.cfg.Name)
 	}
@@ -412,16 +412,16 @@ func (s *session) endHandshake() {
 	s.trust.hs, s.trust.tries, s.trust.answers = nil, nil, 0
 }
 
-// shakeTimeout repeats a flight, or gives the handshake up.
-func (s *session) shakeTimeout(now mono.Time) {
+// handshakeTimeout repeats a flight, or gives the handshake up.
+func (s *session) handshakeTimeout(now mono.Time) {
 	h := s.trust.hs
 	switch {
 	case now >= h.end && s.state == sessionOpen: // the asking end must have heard our last word by now
 		s.endHandshake()
 	case now >= h.end && h.dialer && s.peer.session == s: // once more from the start
 		s.e.Count.HandshakesFailed++
-		if s.peer.past.trouble != TroubleWrongKey {
-			s.peer.past.troubled(now, TroubleNoHandshake)
+		if s.peer.past.Trouble != peering.TroubleWrongKey {
+			s.peer.past.Troubled(now, peering.TroubleNoHandshake)
 		}
 		s.endHandshake()
 		s.renumber()
@@ -478,7 +478,7 @@ func (e *Endpoint) answerInit(now mono.Time, i int, src frame.Addr, in *wire.Ini
 	}
 	s := e.newSession(now, &peer{}, e.cfg.Scheduler)
 	s.remote, s.epoch, s.trust.claimed = in.Session, in.Epoch, NodeID(in.Node)
-	s.shake(now, i, src, in.Session, r)
+	s.beginHandshake(now, i, src, in.Session, r)
 	e.shakes.pending = append(e.shakes.pending, s)
 	e.sendSetup(wire.TypeInitAck, i, src, in.Session, s)
 }

@@ -40,7 +40,7 @@ const firstNotes = 16
 
 // resting is how a connection's rest is noticed.
 type resting struct {
-	grown      bool         // in e.grown: there may be something to give back
+	grown      bool         // in e.conns.grown: there may be something to give back
 	send, recv seqnum.Value // send.next and recv.base when it was looked at last
 }
 

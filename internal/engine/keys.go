@@ -255,8 +255,8 @@ func (e *Endpoint) erase(g *retiredKeys) bool {
 	return true
 }
 
-// buryAll erases what can be erased meanwhile.
-func (e *Endpoint) buryAll(now mono.Time) {
+// eraseRetired erases what can be erased meanwhile.
+func (e *Endpoint) eraseRetired(now mono.Time) {
 	e.shakes.retired = slices.DeleteFunc(e.shakes.retired, func(g retiredKeys) bool { return e.erase(&g) })
 	if e.shakes.eraseAt = mono.Never; len(e.shakes.retired) > 0 {
 		e.shakes.eraseAt = now.Add(eraseEvery)

@@ -33,9 +33,9 @@ func (q *receiveQueue) starves() bool {
 	return q.asking.Len() > 0 && q.free()+q.lent <= 0 && q.promised > q.lent
 }
 
-// lookSoon sets the timer for lookAtUnused. That goes through all connections of the queue, so it waits for the timer:
+// checkSoon sets the timer for lookAtUnused. That goes through all connections of the queue, so it waits for the timer:
 // a peer must not be able to cause it for each buffer.
-func (e *Endpoint) lookSoon(now mono.Time, q *receiveQueue) {
+func (e *Endpoint) checkSoon(now mono.Time, q *receiveQueue) {
 	if q.looks {
 		return
 	}
@@ -46,7 +46,7 @@ func (e *Endpoint) lookSoon(now mono.Time, q *receiveQueue) {
 	e.queues.lenders = append(e.queues.lenders, q)
 }
 
-// unusedTimeout is when that is looked.
+// unusedTimeout is when unused buffers are checked.
 func (e *Endpoint) unusedTimeout() mono.Time {
 	if len(e.queues.lenders) == 0 {
 		return mono.Never
@@ -66,8 +66,8 @@ func (e *Endpoint) serveShort(now mono.Time, q *receiveQueue) {
 	}
 }
 
-// lookAtUnused lends what has not been used since the last look.
-func (e *Endpoint) lookAtUnused(now mono.Time) {
+// checkUnused lends what has not been used since the last look.
+func (e *Endpoint) checkUnused(now mono.Time) {
 	queues := e.queues.lenders
 	e.queues.lenders = nil
 	for _, q := range queues {

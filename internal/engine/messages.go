@@ -80,7 +80,7 @@ func (c *conn) mustWait(now mono.Time, op *Op) bool {
 	}
 	n := uint64(max(len(op.Local), int(op.Inline)))
 	if op.Pieces != nil {
-		n = op.Pieces.bytes
+		n = op.Pieces.Size
 	}
 	m.out.queue.Push(sendOp{op: *op, n: n, since: now})
 	if m.out.queue.Len() > firstRing {
@@ -165,7 +165,7 @@ func (c *conn) giveUp(o *sendOp, st Status) {
 		o.op.Region.InFlight--
 	}
 	if o.op.Pieces != nil {
-		o.op.Pieces.use(-1)
+		o.op.Pieces.Use(-1)
 	}
 	if k := o.op.eager; k != nil {
 		c.undraft(k)

@@ -421,8 +421,8 @@ func (c *conn) waitingOp(op seqnum.Value) *recvOp {
 	return nil
 }
 
-// Gone says that memory is no more. What waits for it, or for room to be carried there, is tried again, and meets what
-// there is in its place. What waits for the same room is not: a user may give up one grant after the other.
+// Gone reports that memory was unregistered. What waits for it, or for room to be carried there, is tried again, and
+// meets what there is in its place. What waits for the same room is not: a user may give up one grant after the other.
 func (e *Endpoint) Gone(now mono.Time, b regmem.Backing) {
 	var all []*missed
 	for m := e.misses.backs[b].first; m != nil; m = m.in[ofBack].next {
@@ -462,9 +462,9 @@ func (e *Endpoint) AskAgain(b regmem.Backing) {
 	}
 }
 
-// lookAtMissed asks again for the pages of what is parked, and ends what has waited for too long. In each tick it looks
+// checkMissed asks again for the pages of what is parked, and ends what has waited for too long. In each tick it looks
 // at everything, a part at a time.
-func (e *Endpoint) lookAtMissed(now mono.Time) {
+func (e *Endpoint) checkMissed(now mono.Time) {
 	if len(e.misses.came) > 0 {
 		p := e.misses.came[0]
 		e.misses.came = slices.Delete(e.misses.came, 0, 1)
@@ -485,13 +485,13 @@ func (e *Endpoint) lookAtMissed(now mono.Time) {
 		some, e.misses.looked = append(some, part...), e.misses.looked+len(part)
 		e.misses.missAt = now.Add(missTick * time.Duration(len(part)) / time.Duration(max(len(e.misses.parked), 1)))
 	}
-	e.lookAt(now, some)
+	e.checkSome(now, some)
 	clear(some)
 	e.misses.looking = some[:0]
 }
 
-// lookAt does so for some of them.
-func (e *Endpoint) lookAt(now mono.Time, some []*missed) {
+// checkSome does so for some of them.
+func (e *Endpoint) checkSome(now mono.Time, some []*missed) {
 	for _, m := range some {
 		switch {
 		case !e.isParked(m):

@@ -103,7 +103,7 @@ func (w *builder) smallWrite(c *conn, o *sendOp, p part, retx bool) (ok bool, la
 		w.seg.Data = data
 	}
 	if o.op.Pieces != nil {
-		o.op.Pieces.gather(data, p.off)
+		o.op.Pieces.Gather(data, p.off)
 	}
 	if short {
 		w.tail = wire.AppendWriteNext(w.tail, p.flags, o.op.Off+p.off, o.op.Imm, data)

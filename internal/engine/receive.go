@@ -259,7 +259,7 @@ func (e *Endpoint) serveAsking(now mono.Time, q *receiveQueue) {
 		}
 	}
 	if q.starves() {
-		e.lookSoon(now, q)
+		e.checkSoon(now, q)
 	}
 }
 

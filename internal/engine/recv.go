@@ -213,7 +213,7 @@ func (s *session) onData(now mono.Time, i int, f *wire.Frame, lasting bool) {
 	s.lastHeard, s.served, s.paths.heardFrom = now, true, f.Path
 	here, there := uint64(1)<<(uint(i)%MaxLinks), uint64(1)<<(f.Path%MaxLinks)
 	s.paths.heardVia |= here
-	s.peer.past.received += uint64(frame.HeaderLen + wire.FixedLen + len(f.Payload) + len(f.Tail))
+	s.peer.past.Received += uint64(frame.HeaderLen + wire.FixedLen + len(f.Payload) + len(f.Tail))
 	if s.peerLinks.seen[i]&there == 0 {
 		s.peerLinks.seen[i] |= there
 		s.shown(now, i, f.Path)

@@ -17,8 +17,8 @@ import (
 type sessionState uint8
 
 const (
-	sessionDialing sessionState = iota // Init sent, no answer yet
-	sessionShaking                     // the handshake runs, see handshake.go
+	sessionDialing   sessionState = iota // Init sent, no answer yet
+	sessionHandshake                     // the handshake runs, see handshake.go
 	sessionOpen
 	sessionDead
 )
@@ -26,8 +26,8 @@ const (
 // session is the channel to one peer (clause 1.3): paths, packet numbers and what is in flight. Connections live in it.
 //
 //	plaintext: dialing --InitAck or the peer's Init--> open --Reset, silence, new Init--> dead
-//	sealed:    dialing --InitAcks--> shaking --Done--> open --silence, new session--> dead
-//	                 the peer's Init--> shaking --its last word--> open
+//	sealed:    dialing --InitAcks--> handshake --Done--> open --silence, new session--> dead
+//	                 the peer's Init--> handshake --its last word--> open
 type session struct {
 	e         *Endpoint
 	peer      *peer
@@ -347,7 +347,7 @@ func (s *session) open(now mono.Time) {
 	}
 	s.pingAt = now.Add(s.e.cfg.KeepAlive)
 	s.e.Count.SessionsOpened++
-	s.peer.past.opened(now, s.epoch)
+	s.peer.past.Opened(now, s.epoch)
 	s.refreshPaths(now)
 	s.e.answeredInit(s)
 	if !s.peer.up {
@@ -487,7 +487,7 @@ func (e *Endpoint) forgetSession(s *session) {
 func (s *session) nextTimeout() mono.Time {
 	t := min(s.acks.at, s.trust.keys.at, s.trust.keys.lateAt)
 	if s.trust.hs != nil {
-		t = min(t, s.shakeDeadline())
+		t = min(t, s.handshakeDeadline())
 	}
 	for m := s.paths.rxMask; m != 0; m &= m - 1 {
 		t = min(t, s.paths.rx[bits.TrailingZeros64(m)].ackAt(s))
@@ -508,8 +508,8 @@ func (s *session) handleTimeout(now mono.Time) {
 		}
 		s.sendInit(now)
 	}
-	if now >= s.shakeDeadline() {
-		if s.shakeTimeouts(now); s.state != sessionOpen {
+	if now >= s.handshakeDeadline() {
+		if s.handshakeTimeouts(now); s.state != sessionOpen {
 			return
 		}
 	}

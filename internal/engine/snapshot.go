@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"time"
 
+	"multiedge/internal/engine/peering"
 	"multiedge/internal/frame"
 	"multiedge/internal/hist"
 	"multiedge/internal/mono"
@@ -54,12 +55,12 @@ type PeerStatus struct {
 	InFlight    int // frames
 	Lost        uint64
 	Retransmits uint64
-	Received    uint64        // bytes of frames with data, in all sessions
-	Trouble     Trouble       // why there is no session, if that is known
-	TroubleAgo  time.Duration // how long that was ago
-	Sessions    uint64        // opened so far
-	Flaps       bool          // the latest of them keep ending
-	Twins       uint64        // times that a run of the peer's came back after another: its key is used twice
+	Received    uint64          // bytes of frames with data, in all sessions
+	Trouble     peering.Trouble // why there is no session, if that is known
+	TroubleAgo  time.Duration   // how long that was ago
+	Sessions    uint64          // opened so far
+	Flaps       bool            // the latest of them keep ending
+	Twins       uint64          // times that a run of the peer's came back after another: its key is used twice
 	Paths       []PathStatus
 }
 
@@ -133,7 +134,7 @@ func (e *Endpoint) SnapshotPeers(now mono.Time, out []PeerStatus, from, n int) (
 	for i := from; i < end; i++ {
 		st := e.peers.list[i].status(now)
 		if e.peers.list[i].sealed && e.cfg.Secure == nil {
-			st.Trouble = TroubleSealed
+			st.Trouble = peering.TroubleSealed
 		}
 		out = append(out, st)
 	}
@@ -181,9 +182,9 @@ func (c *conn) describe() ConnStatus {
 
 func (p *peer) status(now mono.Time) PeerStatus {
 	st := PeerStatus{
-		ID: p.id, Name: p.name, Shard: int(p.shard), Received: p.past.received, Trouble: p.past.trouble,
-		TroubleAgo: now.Sub(p.past.troubleAt),
-		Sessions:   p.past.sessions, Flaps: p.past.flaps(now), Twins: p.past.returns,
+		ID: p.id, Name: p.name, Shard: int(p.shard), Received: p.past.Received, Trouble: p.past.Trouble,
+		TroubleAgo: now.Sub(p.past.TroubleAt),
+		Sessions:   p.past.Sessions, Flaps: p.past.Flaps(now), Twins: p.past.Returns,
 	}
 	s := p.session
 	if s == nil {

@@ -85,11 +85,11 @@ func (st *Step) Do() {
 	case st.last:
 		st.h.tls.Close()
 	default:
-		st.shake()
+		st.handshake()
 	}
 }
 
-func (st *Step) shake() {
+func (st *Step) handshake() {
 	h := st.h
 	if h.tls == nil && h.dialer {
 		h.tls = st.node.Dial(st.peer, st.params)
@@ -168,7 +168,7 @@ func (st *Step) taken() {
 func (e *Endpoint) Stepped(now mono.Time, st *Step) {
 	switch {
 	case st.h != nil:
-		st.s.shaken(now, st)
+		st.s.computed(now, st)
 	case st.s.state == sessionOpen:
 		st.s.exchanged(now, st)
 	default:
@@ -220,8 +220,8 @@ func (s *session) step(now mono.Time, h *handshake) {
 	s.e.give(now, h.rank, st)
 }
 
-// shaken goes on with a handshake whose step was computed.
-func (s *session) shaken(now mono.Time, st *Step) {
+// computed goes on with a handshake whose step was computed.
+func (s *session) computed(now mono.Time, st *Step) {
 	h := st.h
 	if st.last {
 		return

@@ -42,7 +42,7 @@ func (s *session) supersede(now mono.Time, doubted uint32) bool {
 // prevails reports whether s, that we asked for, stays rather than one that the peer asked for in the same life: it has
 // our last word, or will have it.
 func (s *session) prevails(peers *session) bool {
-	if s == nil || s.state != sessionShaking || !s.trust.hs.dialer || !s.trust.hs.done ||
+	if s == nil || s.state != sessionHandshake || !s.trust.hs.dialer || !s.trust.hs.done ||
 		string(s.e.cfg.Node[:]) >= string(peers.peer.id[:]) {
 		return false
 	}

@@ -16,8 +16,8 @@ type timedSends struct {
 	resting  mono.Time // nobody looks before
 }
 
-// How often they are looked at, at most: the time allowed is that much longer. Each look goes through all that waits,
-// which with very many takes longer, so it is the rarer: it shall be no more than a few parts in a hundred of the time.
+// How often they are looked at, at most: the time allowed is that much longer. The more sends wait, the less often they
+// are checked: a check goes through all of them, and takes a few per cent of the time at most.
 const (
 	patienceStep  = time.Millisecond
 	patienceShare = time.Microsecond // for each operation that was looked at

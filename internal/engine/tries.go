@@ -52,7 +52,7 @@ func (s *session) answered(now mono.Time, i int, addr frame.Addr, number uint32)
 		}
 		s.endTry(s.trust.tries[k])
 	}
-	h := s.shake(now, i, addr, number, peering.RankPeer)
+	h := s.beginHandshake(now, i, addr, number, peering.RankPeer)
 	h.dialer = true
 	s.trust.tries = append(s.trust.tries, h)
 	s.step(now, h)
@@ -95,8 +95,8 @@ func (s *session) proved(now mono.Time) bool {
 	return true
 }
 
-// shakeDeadline is when shakeTimeouts is due.
-func (s *session) shakeDeadline() mono.Time {
+// handshakeDeadline is when shakeTimeouts is due.
+func (s *session) handshakeDeadline() mono.Time {
 	t := mono.Never
 	if s.trust.hs != nil {
 		t = s.trust.hs.deadline()
@@ -107,10 +107,10 @@ func (s *session) shakeDeadline() mono.Time {
 	return t
 }
 
-// shakeTimeouts does what is due of every handshake.
-func (s *session) shakeTimeouts(now mono.Time) {
+// handshakeTimeouts does what is due of every handshake.
+func (s *session) handshakeTimeouts(now mono.Time) {
 	if len(s.trust.tries) == 0 {
-		s.shakeTimeout(now)
+		s.handshakeTimeout(now)
 		return
 	}
 	for _, h := range slices.Clone(s.trust.tries) {
@@ -118,7 +118,7 @@ func (s *session) shakeTimeouts(now mono.Time) {
 			s.e.Count.HandshakesFailed++
 			s.endTry(h)
 		} else if now >= h.deadline() {
-			s.shakeTimeout(now)
+			s.handshakeTimeout(now)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -43,6 +44,46 @@ func TestEngineKnowsNoLinkAddresses(t *testing.T) {
 	}
 	if seen < 50 {
 		t.Fatalf("only %d files; the test does not see the project", seen)
+	}
+}
+
+// makers are the packages that make addresses of bytes: drivers, the wire format, and the simulator's network.
+var makers = []string{"internal/sim", "internal/wire", "linkdrv"}
+
+func TestDriversMakeAddresses(t *testing.T) {
+	root, made := filepath.Join("..", ".."), 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "out" || d.Name() == "bin"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir, _ := filepath.Rel(root, filepath.Dir(path))
+		ast.Inspect(file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok || sel.Sel.Name != "Ether" || !isPackage(file, sel.X, "multiedge/internal/frame") {
+				return true
+			}
+			if made++; !contains(makers, dir) {
+				t.Errorf("%v: only drivers make addresses", fset.Position(n.Pos()))
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made == 0 {
+		t.Error("nobody makes addresses; the test does not see the project")
 	}
 }
 

@@ -51,7 +51,7 @@ var allowed = map[string]string{
 	"internal/lab": "internal/mono internal/ethtool linkdrv",
 	"internal/engine": "internal/abi internal/frame internal/hist internal/prefetch internal/wire internal/secure internal/seqnum " +
 		"internal/mono flowctl sched regmem remap",
-	"internal/engine/op":      "",
+	"internal/engine/op":      "regmem",
 	"internal/engine/path":    "internal/mono",
 	"internal/engine/peering": "internal/frame internal/mono internal/wire",
 	"internal/engine/queue":   "",

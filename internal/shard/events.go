@@ -130,7 +130,7 @@ func (s *Shard) incoming(now mono.Time, ev *engine.Event) {
 	if ev.Token != 0 {
 		uid, waits := s.clients.offered.caller(ev.Token)
 		if !waits {
-			s.eng.Refuse(now, ev.Conn, "who asked has gone")
+			s.eng.Refuse(now, ev.Conn, "the caller has gone")
 			return
 		}
 		inside = uid + 1

@@ -36,6 +36,15 @@ func TestPushesWaitForAnswers(t *testing.T) {
 		t.Errorf("after waiting in vain: %v", wait)
 	}
 	for range fewAnswers {
+		round(5 * time.Microsecond)
+	}
+	round(0)
+	now = now.Add(PushDelay / 2) // so soon that the wait before it is not over
+	if wait := p.Arrived(now); wait != 0 {
+		t.Errorf("after an acknowledgement that left alone: %v", wait)
+	}
+	p.Alone()
+	for range fewAnswers {
 		round(time.Second)
 	}
 	if wait := round(0); wait != 0 {

@@ -72,6 +72,11 @@ func TestHeard(t *testing.T) {
 	if on := h.On(now.Add(2*hearFor*time.Second), 3); on != 1<<8 {
 		t.Errorf("%b is heard later", on)
 	}
+	quiet := NewHeard(time.Second)
+	quiet.Note(now, 3, 7)
+	if on := quiet.On(now.Add(2*hearFor*time.Second), 3); on != 0 {
+		t.Errorf("%b is heard although nothing was since", on)
+	}
 	if h.Forget(3); h.On(now.Add(2*hearFor*time.Second), 3) != 0 {
 		t.Error("not forgotten")
 	}

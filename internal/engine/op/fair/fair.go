@@ -1,8 +1,8 @@
 // Package fair gives fair turns. In each session the users with something to send, their clients and their connections
-// form a tree. Siblings take turns by deficit round robin, in bytes: a share that has used up its turn goes behind its siblings, and
-// bytes beyond the turn are subtracted from its next. So a user with one connection sends as much as one with a
-// hundred, and no turn is reserved for a share without anything to send. All bytes of a connection count for its owner
-// at this node: operations, answers to the peer's reads, refusals, retransmissions.
+// form a tree. Siblings take turns by deficit round robin, in bytes: a share that has used up its turn goes behind its
+// siblings, and bytes beyond the turn are subtracted from its next. So a user with one connection sends as much as one
+// with a hundred, and no turn is reserved for a share without anything to send. All bytes of a connection count for its
+// owner at this node: operations, answers to the peer's reads, refusals, retransmissions.
 //
 // Several sessions with something to send take turns by the same rule; a user who sends in several
 // sessions has a part of his turn in each.
