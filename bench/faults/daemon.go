@@ -69,7 +69,8 @@ func collect(socket string) error {
 	kept := uint64(math.MaxUint64)
 	for range 3 {
 		debug.FreeOSMemory()
-		kept = min(kept, settled(os.Getpid()))
+		// counted page by page: VmRSS may lag by some hundred kB
+		kept = min(kept, kit.ProcBytes(os.Getpid(), "smaps_rollup", "Rss"))
 	}
 	if kept == 0 {
 		return errors.New("/proc does not give the resident memory of this process: smaps_rollup is missing")

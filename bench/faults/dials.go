@@ -32,11 +32,7 @@ func threeHosts(s *kit.ClusterSpec) {
 
 // pending sends requests for connections and waits for no answer. The daemon has taken all of them when pending
 // returns. Answers are refusals.
-func pending(ctx context.Context, job *Job, r *Result) (*rawClient, error) {
-	c, err := newRawClient(ctx, job.Socket)
-	if err != nil {
-		return nil, err
-	}
+func (c *rawClient) pending(ctx context.Context, job *Job, r *Result) {
 	taken, refused := make(chan error, 1), map[string]uint64{}
 	var last atomic.Uint64
 	go func() {
@@ -57,27 +53,17 @@ func pending(ctx context.Context, job *Job, r *Result) (*rawClient, error) {
 		}
 	}()
 	for i := range job.Count {
-		if err := c.Conn.SendContext(ctx, &ipc.Message{ID: 2 + uint64(i), Kind: ipc.KindDial, Peer: job.Peer,
-			Service: job.Service, Timeout: pendingTime}); err != nil {
-			c.Close()
-			return nil, err
-		}
+		kit.Check(c.Conn.SendContext(ctx, &ipc.Message{ID: 2 + uint64(i), Kind: ipc.KindDial, Peer: job.Peer,
+			Service: job.Service, Timeout: pendingTime}))
 		r.Done++
 	}
 	last.Store(2 + uint64(job.Count))
-	err = c.Conn.SendContext(ctx, &ipc.Message{ID: last.Load(), Kind: ipc.KindVersion})
-	if err == nil {
-		err = <-taken
-	}
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
+	kit.Check(c.Conn.SendContext(ctx, &ipc.Message{ID: last.Load(), Kind: ipc.KindVersion}))
+	kit.Check(<-taken)
 	for code, n := range refused {
 		r.Types[code] += n
 		r.Failed += n
 	}
-	return c, nil
 }
 
 // pendingScenario measures a client while other clients of its daemon wait for a node that is off, and then while a

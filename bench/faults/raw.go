@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/kit"
 	"multiedge/internal/ipc"
 )
 
@@ -24,48 +25,35 @@ func runRaw(ctx context.Context, w *worker) error {
 	w.emit(Event{Started: true})
 	r := Result{Types: map[string]uint64{}}
 	start := time.Now()
-	var err error
-	switch w.job.Kind {
-	case rawBounds:
-		err = bounds(ctx, &w.job, &r)
-	case rawGuess:
-		err = guess(ctx, &w.job, &r)
-	case rawScribble:
-		err = scribble(ctx, &w.job, &r)
-	case rawPending:
-		var c *rawClient
-		if c, err = pending(ctx, &w.job, &r); err == nil {
+	return kit.Try(func() {
+		switch w.job.Kind {
+		case rawBounds:
+			bounds(ctx, &w.job, &r)
+		case rawGuess:
+			guess(ctx, &w.job, &r)
+		case rawScribble:
+			scribble(ctx, &w.job, &r)
+		case rawPending:
+			c := newRawClient(ctx, w.job.Socket)
 			defer c.Close()
+			c.pending(ctx, &w.job, &r)
+		default:
+			kit.Fail("job: kind %q is unknown", w.job.Kind)
 		}
-	default:
-		err = fmt.Errorf("job: kind %q is unknown", w.job.Kind)
-	}
-	if err != nil {
-		return err
-	}
-	if r.Seconds == 0 {
-		r.Seconds = time.Since(start).Seconds()
-	}
-	w.emit(Event{Result: &r})
-	w.wait(ctx, nil)
-	return nil
+		if r.Seconds == 0 {
+			r.Seconds = time.Since(start).Seconds()
+		}
+		w.emit(Event{Result: &r})
+		w.wait(ctx, nil)
+	})
 }
 
 // bounds posts operations that must be refused, each with its own error, and one that must not.
-func bounds(ctx context.Context, job *Job, r *Result) error {
-	c, err := newRawClient(ctx, job.Socket)
-	if err != nil {
-		return err
-	}
+func bounds(ctx context.Context, job *Job, r *Result) {
+	c := newRawClient(ctx, job.Socket)
 	defer c.Close()
-	conn, key, size, err := c.dial(job, 1)
-	if err != nil {
-		return err
-	}
-	other, foreign, _, err := c.dial(job, 2)
-	if err != nil {
-		return err
-	}
+	conn, key, size := c.dial(job, 1)
+	other, foreign, _ := c.dial(job, 2)
 	tests := []struct {
 		name string
 		e    ipc.SQE
@@ -87,7 +75,7 @@ func bounds(ctx context.Context, job *Job, r *Result) error {
 		e.Op, e.InlineLen, e.Token = ipc.OpWrite, 8, uint64(i)+1
 		got, err := c.post([]ipc.SQE{*e})
 		if err != nil {
-			return fmt.Errorf("%s: %w", tests[i].name, err)
+			kit.Fail("%s: %w", tests[i].name, err)
 		}
 		st := got[e.Token]
 		r.Types[st.Code().String()]++
@@ -100,20 +88,13 @@ func bounds(ctx context.Context, job *Job, r *Result) error {
 		}
 		r.Done++
 	}
-	return nil
 }
 
 // guess tries keys at random.
-func guess(ctx context.Context, job *Job, r *Result) error {
-	c, err := newRawClient(ctx, job.Socket)
-	if err != nil {
-		return err
-	}
+func guess(ctx context.Context, job *Job, r *Result) {
+	c := newRawClient(ctx, job.Socket)
 	defer c.Close()
-	conn, _, _, err := c.dial(job, 1)
-	if err != nil {
-		return err
-	}
+	conn, _, _ := c.dial(job, 1)
 	rng, start := rand.New(rand.NewPCG(job.Seed, 7)), time.Now()
 	defer func() { r.Seconds = time.Since(start).Seconds() }()
 	for int(r.Done) < job.Count {
@@ -132,10 +113,9 @@ func guess(ctx context.Context, job *Job, r *Result) error {
 		}
 		if err != nil {
 			r.Types["cut off"]++ // the daemon ends the client: that is a limit, too
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // Offsets in the shared rings, as package ipc lays them out.
@@ -189,12 +169,9 @@ var scribbles = []struct {
 }
 
 // scribble breaks the rules in every way, each time as a new client.
-func scribble(ctx context.Context, job *Job, r *Result) error {
+func scribble(ctx context.Context, job *Job, r *Result) {
 	for _, s := range scribbles {
-		c, err := newRawClient(ctx, job.Socket)
-		if err != nil {
-			return err
-		}
+		c := newRawClient(ctx, job.Socket)
 		if err := s.do(c); err != nil {
 			r.Wrong = append(r.Wrong, s.name+": "+err.Error())
 		}
@@ -209,5 +186,4 @@ func scribble(ctx context.Context, job *Job, r *Result) error {
 		}
 		c.Close()
 	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/raw"
 	"multiedge/internal/ipc"
 )
@@ -19,9 +20,8 @@ const rawDepth = 64
 // rawTime bounds the wait for any answer of the daemon.
 const rawTime = 5 * time.Second
 
-func newRawClient(ctx context.Context, socket string) (*rawClient, error) {
-	c, err := raw.Dial(ctx, socket, rawDepth, rawTime)
-	return &rawClient{c}, err
+func newRawClient(ctx context.Context, socket string) *rawClient {
+	return &rawClient{kit.Get(raw.Dial(ctx, socket, rawDepth, rawTime))}
 }
 
 // gone waits until the daemon ends the session. It returns an error if the daemon does not.
@@ -35,12 +35,11 @@ func (c *rawClient) gone() error {
 }
 
 // dial connects to a server of a scenario and returns the connection's number and the key of what it exports.
-func (c *rawClient) dial(job *Job, n int) (conn uint32, key uint64, size uint64, err error) {
-	hello, err := json.Marshal(greeting{ID: fmt.Sprintf("%s-%d", job.Name, n), Size: 64 << 10, Seed: job.Seed})
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	return c.Connect(job.Peer, job.Service, hello)
+func (c *rawClient) dial(job *Job, n int) (conn uint32, key uint64, size uint64) {
+	hello := kit.Get(json.Marshal(greeting{ID: fmt.Sprintf("%s-%d", job.Name, n), Size: 64 << 10, Seed: job.Seed}))
+	conn, key, size, err := c.Connect(job.Peer, job.Service, hello)
+	kit.Check(err)
+	return conn, key, size
 }
 
 // post publishes submissions, waits for as many completions and returns them by token.

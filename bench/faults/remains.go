@@ -35,16 +35,14 @@ type remains struct {
 
 // readsAtHand attaches to the daemon of host 0 and prepares reads of the store of host 1.
 func (t *Trial) readsAtHand() *remains {
-	r := &remains{}
-	r.raw = kit.Get(newRawClient(t.ctx, t.cluster.Socket(0)))
+	r := &remains{raw: newRawClient(t.ctx, t.cluster.Socket(0))}
 	t.atEnd(r.close)
 	region, fd, err := r.raw.Register(remainBytes)
 	kit.Check(err)
 	defer unix.Close(fd)
 	r.memory = kit.Get(unix.Mmap(fd, 0, remainBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
 	kit.Check(r.raw.Mapped(region))
-	conn, key, _, err := r.raw.dial(&Job{Name: "remains", Peer: "host1", Service: "store", Seed: t.seed}, 1)
-	kit.Check(err)
+	conn, key, _ := r.raw.dial(&Job{Name: "remains", Peer: "host1", Service: "store", Seed: t.seed}, 1)
 	for i := range remainReads {
 		const n = remainBytes / remainReads
 		r.raw.SQ.Put(&ipc.SQE{Op: ipc.OpRead, Conn: conn, Key: key, Region: region, LocalOff: uint64(i) * n, Len: n,

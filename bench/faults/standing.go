@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"multiedge/bench/kit"
@@ -79,55 +78,42 @@ func (t *Trial) standUp() *standing {
 }
 
 // buffers posts n more buffers.
-func (s *standing) buffers(n int) error {
+func (s *standing) buffers(n int) {
 	for range n {
-		_, err := s.to.Post(&edge.Work{Kind: edge.Receive, Local: s.in, LocalOff: standArea + s.posted*longestMessage,
-			Len: longestMessage, Queue: s.cq})
-		if err != nil {
-			return err
-		}
+		kit.Get(s.to.Post(&edge.Work{Kind: edge.Receive, Local: s.in, LocalOff: standArea + s.posted*longestMessage,
+			Len: longestMessage, Queue: s.cq}))
 		s.posted++
 	}
-	return nil
 }
 
 // send posts all sends.
-func (s *standing) send(ctx context.Context) error {
+func (s *standing) send(ctx context.Context) {
 	for i := range uint32(standSends) {
 		n, off := s.script.length(i), int(i)*longestMessage
 		s.script.src.Fill(s.out.Bytes()[off:off+n], s.script.id(i))
 		w := edge.Work{Kind: edge.Send, Flags: edge.Notify, Imm: i, Local: s.out, LocalOff: off, Len: n}
-		op, err := s.from.PostWait(ctx, &w)
-		if err != nil {
-			return err
-		}
-		s.ops = append(s.ops, op)
+		s.ops = append(s.ops, kit.Get(s.from.PostWait(ctx, &w)))
 	}
-	return nil
 }
 
 // take waits until upTo messages have come in all, and compares each with the script.
-func (s *standing) take(ctx context.Context, upTo int) error {
+func (s *standing) take(ctx context.Context, upTo int) {
 	var done [standSends]edge.Completion
 	for s.next < upTo {
-		n, err := s.cq.Wait(ctx, done[:])
-		if err != nil {
-			return err
-		}
+		n := kit.Get(s.cq.Wait(ctx, done[:]))
 		for _, c := range done[:n] {
 			due := uint32(s.next)
 			at := standArea + s.next*longestMessage
 			got := s.in.Bytes()[at : at+c.Len]
 			wrong, _ := s.script.src.Mismatch(got, s.script.id(due))
 			if c.Err != nil || c.Imm != due || c.Len != s.script.length(due) || wrong > 0 {
-				return fmt.Errorf("message %d is due, %d came, of %d bytes, %d of them wrong: %w", due, c.Imm, c.Len,
-					wrong, errors.Join(c.Err, errWrong))
+				kit.Fail("message %d is due, %d came, of %d bytes, %d of them wrong: %w", due, c.Imm, c.Len, wrong,
+					errors.Join(c.Err, errWrong))
 			}
 			s.next++
 			s.compared += uint64(c.Len)
 		}
 	}
-	return nil
 }
 
 var errWrong = errors.New("not what must come")
@@ -153,7 +139,7 @@ func (s *standing) waiting(t *Trial) (n int) {
 }
 
 // passBy completes writes, reads and atomics on the same connection.
-func (s *standing) passBy(ctx context.Context) error {
+func (s *standing) passBy(ctx context.Context) {
 	mem := s.out.Bytes()[standSends*longestMessage:]
 	area := standArea - 8 // atomics count in the last word
 	for i := range uint64(standOps) {
@@ -163,24 +149,17 @@ func (s *standing) passBy(ctx context.Context) error {
 			{Kind: edge.Read, Local: s.out, LocalOff: standSends*longestMessage + standArea, Len: area,
 				Remote: s.remote},
 		} {
-			op, err := s.from.PostWait(ctx, &w)
-			if err == nil {
-				err = op.Wait(ctx)
-			}
-			if err != nil {
-				return fmt.Errorf("operation %d: %w", w.Kind, err)
-			}
+			kit.Doing(func() { kit.Do(ctx, s.from, &w) }, "operation %d", w.Kind)
 		}
 		was, err := s.remote.FetchAdd(ctx, area, 1)
 		if err != nil || was != i {
-			return fmt.Errorf("addition %d found %d: %w", i, was, errors.Join(err, errWrong))
+			kit.Fail("addition %d found %d: %w", i, was, errors.Join(err, errWrong))
 		}
 		if !bytes.Equal(mem[:area], mem[standArea:standArea+area]) || !bytes.Equal(mem[:area], s.in.Bytes()[:area]) {
-			return fmt.Errorf("write %d: the read, or the memory, has other bytes: %w", i, errWrong)
+			kit.Fail("write %d: the read, or the memory, has other bytes: %w", i, errWrong)
 		}
 		s.compared += uint64(area)
 	}
-	return nil
 }
 
 // receiverStands sends more messages than there are buffers, and posts the missing buffers later.
@@ -189,28 +168,26 @@ func receiverStands(t *Trial) {
 	s := t.standUp()
 	within, stop := context.WithTimeout(t.ctx, deadline(t.dead))
 	defer stop()
-	kit.Check(errors.Join(s.buffers(standFew), s.send(within)))
-	err := s.take(within, standFew)
-	t.check("messages that have buffers arrive", err == nil, "%v", err)
+	s.buffers(standFew)
+	s.send(within)
+	t.succeeds("messages that have buffers arrive", func() { s.take(within, standFew) })
 	t.injected("sends without a buffer", standSends-standFew)
-	err = s.passBy(within)
-	t.check("reads, writes and atomics pass waiting sends", err == nil, "%v", err)
+	t.succeeds("reads, writes and atomics pass waiting sends", func() { s.passBy(within) })
 	t.goesOn(other)
 	waiting := s.waiting(t)
 	t.check("sends without a buffer take no place in a window", waiting == standSends-standFew,
 		"%d of %d wait for buffers", waiting, standSends-standFew)
-	hasty, err := s.from.Post(&edge.Work{Kind: edge.Send, Inline: []byte{1}, Patience: time.Millisecond})
-	if err == nil {
-		err = hasty.Wait(within)
-	}
+	err := kit.Try(func() {
+		kit.Do(within, s.from, &edge.Work{Kind: edge.Send, Inline: []byte{1}, Patience: time.Millisecond})
+	})
 	t.check("a send without patience fails with no-buffer", errors.Is(err, edge.ErrNoBuffer), "%v", err)
 	ended := s.sent()
 	t.check("sends without a buffer wait", ended == standFew, "%d of %d have ended", ended, standSends)
-	err = s.buffers(standSends - standFew)
-	if err == nil {
-		err = errors.Join(s.take(within, standSends), edge.WaitAll(within, s.ops))
-	}
-	t.check("once buffers are posted, all messages arrive", err == nil, "%v", err)
+	t.succeeds("once buffers are posted, all messages arrive", func() {
+		s.buffers(standSends - standFew)
+		s.take(within, standSends)
+		kit.Check(edge.WaitAll(within, s.ops))
+	})
 	t.counted("messages", uint64(s.next))
 	t.row.Counted[bytesCompared] += s.compared
 }

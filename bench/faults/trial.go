@@ -62,6 +62,12 @@ func (t *Trial) check(what string, ok bool, format string, args ...any) {
 	t.row.Checks = append(t.row.Checks, c)
 }
 
+// succeeds judges that nothing fails in f.
+func (t *Trial) succeeds(what string, f func()) {
+	err := kit.Try(f)
+	t.check(what, err == nil, "%v", err)
+}
+
 // speed is like check, for a figure of speed. The short form shows it and does not judge it.
 func (t *Trial) speed(what string, ok bool, format string, args ...any) {
 	if t.short {

@@ -180,8 +180,8 @@ func comparePanel(title, unit string, rows []entry, value func(entry) float64) P
 		if mostlyBusy(c.rows) {
 			label += busyMark
 		}
-		p.Bars = append(p.Bars, []Bar{{Parts: []Part{{Value: m, Color: i}}, Label: label, Spread: [2]float64{slices.Min(v),
-			slices.Max(v)}}})
+		p.Bars = append(p.Bars, []Bar{{Parts: []Part{{Value: m, Color: i}}, Label: label,
+			Spread: [2]float64{slices.Min(v), slices.Max(v)}}})
 	}
 	return p
 }

@@ -185,7 +185,8 @@ func (s *Summary) compareRounds(over, base config) []Ratio {
 			}
 		}
 		if len(v) > 0 {
-			mid, of := report.Median(v), report.Median(values(over.rows, m.value))/report.Median(values(base.rows, m.value))
+			mid := report.Median(v)
+			of := report.Median(values(over.rows, m.value)) / report.Median(values(base.rows, m.value))
 			out = append(out, Ratio{Work: s.Work, OfMedians: of, What: m.name, Over: over.label, Base: base.label,
 				Median: mid, Min: slices.Min(v), Max: slices.Max(v), Rounds: len(v)})
 		}

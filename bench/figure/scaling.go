@@ -82,8 +82,8 @@ func linkPoints(rows []entry) []LinkPoint {
 		if len(v) == 0 {
 			continue
 		}
-		p := LinkPoint{Links: n, Median: report.Median(v), Nominal: nominal(sub[0].Row) * 1e9 / 8, Busy: mostlyBusy(sub)}
-		p.Min, p.Max = slices.Min(v), slices.Max(v)
+		p := LinkPoint{Links: n, Median: report.Median(v), Min: slices.Min(v), Max: slices.Max(v),
+			Nominal: nominal(sub[0].Row) * 1e9 / 8, Busy: mostlyBusy(sub)}
 		if len(cpu) > 0 {
 			p.CPU = report.Median(cpu)
 		}

@@ -80,7 +80,8 @@ func TestPort(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		err := NewPort(`"job"`, strings.NewReader(orders), &out).Run(t.Context(), parrot)
-		if got := strings.ReplaceAll(out.String(), "\n", ""); got != want || (err != nil) != strings.Contains(want, "error") {
+		got := strings.ReplaceAll(out.String(), "\n", "")
+		if got != want || (err != nil) != strings.Contains(want, "error") {
 			t.Errorf("%q: %s, %v", orders, got, err)
 		}
 	}

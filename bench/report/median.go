@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Median returns the value in the middle of v, of an even number the mean of the two there; 0 of none. v stays as it is.
+// Median returns the value in the middle of v, of an even number the mean of the two there; 0 of none. v stays as it
+// is.
 func Median[T float64 | time.Duration](v []T) T {
 	if len(v) == 0 {
 		return 0

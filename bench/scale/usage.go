@@ -3,11 +3,8 @@ package scale
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"multiedge/bench/kit"
 	"multiedge/edge"
@@ -52,37 +49,20 @@ func look(ctx context.Context, d *edge.Device) (h Host) {
 	h.Daemon = Usage{Heap: st.Heap, Goroutines: st.Goroutines, Connections: st.Connections, Regions: st.Regions,
 		Exports: st.Exports, Pinned: st.Pinned}
 	h.Daemon.Resident = resident(st.PID)
-	h.Daemon.Descriptors = descriptors(st.PID)
+	h.Daemon.Descriptors = kit.Descriptors(st.PID)
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	h.Application = Usage{Heap: m.HeapAlloc, Goroutines: runtime.NumGoroutine(), Descriptors: descriptors(os.Getpid())}
-	h.Application.Resident = resident(os.Getpid())
+	h.Application = Usage{Heap: m.HeapAlloc, Goroutines: runtime.NumGoroutine(), Resident: resident(os.Getpid()),
+		Descriptors: kit.Descriptors(os.Getpid())}
 	return h
 }
 
 // resident returns the bytes of a process that are in memory now.
 func resident(pid int) uint64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		kit.Fail("scale: memory of process %d: %w; the daemon must be on this host", pid, err)
+	n := kit.Resident(pid)
+	if n == 0 {
+		kit.Fail("scale: /proc does not show the memory of process %d: the daemon must be on this host", pid)
 	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			kit.Check(err)
-			return kib << 10
-		}
-	}
-	kit.Fail("scale: /proc/%d/status has no VmRSS", pid)
-	return 0
-}
-
-// descriptors counts the open files of a process; -1 where the kernel does not let us.
-func descriptors(pid int) int {
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return -1
-	}
-	return len(entries)
+	return n
 }
