@@ -47,7 +47,7 @@ func Main(commands any, p Program) int {
 	if status, inside := kit.Inside(); inside {
 		return status
 	}
-	vars := kong.Vars{"version": p.Version, "sizes": "64k; ping-pong and rate 8",
+	vars := kong.Vars{"version": p.Version, "sizes": "64k; ping-pong and rate 8", "regions": "256m",
 		"formats": strings.Join(report.Formats, ","), "schedulers": strings.Join(sched.Names(), ", ")}
 	maps.Copy(vars, p.Variables)
 	parser := kong.Must(commands, kong.Name(p.Name), kong.Description(p.Description), kong.UsageOnError(),

@@ -57,21 +57,21 @@ const (
 // soak is a soak under way.
 type soak struct {
 	*Trial
-	o        SoakOptions
-	rng      *rand.Rand
-	start    time.Time
-	forward  *agent // client of host 0
-	active   *mishap
-	until    time.Time
-	nextAt   time.Time
-	roundAt  time.Time
-	sampleAt time.Time
-	stolen   float64 // seconds of processors, at the last sample
-	starts   [2]int
-	samples  []Sample
-	rests    [2][]rest // of each host's daemon, since it was started last
-	kinds    map[string]uint64
+	o       SoakOptions
+	rng     *rand.Rand
+	start   time.Time
+	forward *agent // client of host 0
+	active  *mishap
+	due     dueTimes
+	stolen  float64 // seconds of processors, at the last sample
+	starts  [2]int
+	samples []Sample
+	rests   [2][]rest // of each host's daemon, since it was started last
+	kinds   map[string]uint64
 }
+
+// dueTimes says when a soak does what next.
+type dueTimes struct{ fault, heal, round, sample time.Time }
 
 // Soak mixes faults while clients work, until the time is over. It passes every sample to show; the row judges the
 // whole. If it is interrupted, it returns what it has.
@@ -118,7 +118,7 @@ func (s *soak) round() time.Duration { return min(max(s.o.Duration/60, 5*time.Se
 func (s *soak) loop(show func(*Sample)) {
 	now := time.Now()
 	s.start, s.stolen = now, report.StolenSeconds()
-	s.nextAt, s.roundAt, s.sampleAt = now.Add(500*time.Millisecond), now.Add(s.round()), now.Add(s.every())
+	s.due.fault, s.due.round, s.due.sample = now.Add(500*time.Millisecond), now.Add(s.round()), now.Add(s.every())
 	for end := s.start.Add(s.o.Duration); time.Now().Before(end); {
 		s.step(show)
 		s.pause(soakStep)
@@ -130,19 +130,19 @@ func (s *soak) loop(show func(*Sample)) {
 // step does whatever is due: heal, inject, sample or compare.
 func (s *soak) step(show func(*Sample)) {
 	now := time.Now()
-	if s.active != nil && now.After(s.until) {
+	if s.active != nil && now.After(s.due.heal) {
 		s.heal()
 	}
-	if s.active == nil && now.After(s.roundAt) {
+	if s.active == nil && now.After(s.due.round) {
 		s.compareAll()
-		s.roundAt = time.Now().Add(s.round())
+		s.due.round = time.Now().Add(s.round())
 	}
-	if s.active == nil && now.After(s.nextAt) {
+	if s.active == nil && now.After(s.due.fault) {
 		s.inject()
 	}
-	if now.After(s.sampleAt) && (s.active == nil || !s.active.mute) {
+	if now.After(s.due.sample) && (s.active == nil || !s.active.mute) {
 		s.sample(show)
-		s.sampleAt = time.Now().Add(s.every())
+		s.due.sample = time.Now().Add(s.every())
 	}
 }
 
@@ -155,7 +155,7 @@ func (s *soak) inject() {
 			continue
 		}
 		s.kinds[m.name]++
-		s.active, s.until = m, time.Now().Add(m.least+time.Duration(s.rng.Float64()*float64(m.most-m.least)))
+		s.active, s.due.heal = m, time.Now().Add(m.least+time.Duration(s.rng.Float64()*float64(m.most-m.least)))
 		if err := kit.Try(func() { m.do(s) }); err != nil {
 			kit.Fail("%s: %w", m.name, err)
 		}
@@ -168,7 +168,7 @@ func (s *soak) heal() {
 	if m == nil {
 		return
 	}
-	s.active, s.nextAt = nil, time.Now().Add(300*time.Millisecond+time.Duration(s.rng.IntN(500))*time.Millisecond)
+	s.active, s.due.fault = nil, time.Now().Add(300*time.Millisecond+time.Duration(s.rng.IntN(500))*time.Millisecond)
 	if err := kit.Try(func() { m.undo(s) }); err != nil {
 		kit.Fail("ending %s: %w", m.name, err)
 	}

@@ -224,10 +224,16 @@ func TestServerSaysWhyItFailed(t *testing.T) {
 }
 
 func TestProgressIsShown(t *testing.T) {
-	s := Spec{Test: report.OneWay, Size: 100, Duration: 350 * time.Millisecond, Depth: 8, Batch: 1}
+	s := Spec{Test: report.OneWay, Size: 100, Duration: 20 * time.Second, Depth: 8, Batch: 1}
 	c := dial(t, world(t), s)
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
 	var shares []float64
-	if _, err := c.Run(t.Context(), s, func(share, throughput float64) { shares = append(shares, share) }); err != nil {
+	if _, err := c.Run(ctx, s, func(share, throughput float64) {
+		if shares = append(shares, share); len(shares) == 3 {
+			enough()
+		}
+	}); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if len(shares) < 2 || shares[0] <= 0 || shares[len(shares)-1] > 1 {

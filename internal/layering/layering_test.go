@@ -49,8 +49,8 @@ var allowed = map[string]string{
 	"internal/sim": "internal/engine internal/frame internal/wire internal/secure internal/mono flowctl regmem " +
 		"sched",
 	"internal/lab": "internal/mono internal/ethtool linkdrv",
-	"internal/engine": "internal/abi internal/frame internal/hist internal/prefetch internal/wire internal/secure internal/seqnum " +
-		"internal/mono flowctl sched regmem remap",
+	"internal/engine": "internal/abi internal/frame internal/hist internal/prefetch internal/wire internal/secure " +
+		"internal/seqnum internal/mono flowctl sched regmem remap",
 	"internal/engine/op":      "regmem",
 	"internal/engine/path":    "internal/mono",
 	"internal/engine/peering": "internal/frame internal/mono internal/wire",

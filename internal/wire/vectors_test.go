@@ -67,8 +67,8 @@ func TestVectorsOfSegments(t *testing.T) {
 		f := v.Fields
 		want := Segment{Kind: Kind(f.Kind), Flags: f.Flags, Path: f.Path, Status: f.Status, Perm: f.Permissions,
 			Conn: f.Connection, From: f.Sender, Op: f.Operation, Fence: f.Fence, Limit: f.Limit, Window: f.Window,
-			Stamp: f.Stamp, Bytes: f.Bytes, Imm: f.Immediate, Delay: f.Delay, Key: uint64(f.Key), Place: uint64(f.Place), Size: uint64(f.Size), Name: f.Name,
-			Data: f.Data}
+			Stamp: f.Stamp, Bytes: f.Bytes, Imm: f.Immediate, Delay: f.Delay, Key: uint64(f.Key),
+			Place: uint64(f.Place), Size: uint64(f.Size), Name: f.Name, Data: f.Data}
 		var s Segment
 		if v.Before != nil {
 			if _, err := s.Next(list[*v.Before].Hex); err != nil {
