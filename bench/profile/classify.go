@@ -29,6 +29,7 @@ var packageLabels = map[string]string{
 	"internal/seqnum": report.LabelPacket, "internal/hist": report.LabelPacket, "internal/trace": report.LabelPacket,
 	"flowctl": report.LabelPacket, "sched": report.LabelPacket,
 	"regmem":         report.LabelPacket, // keys, ranges, chunks
+	"internal/abi":   report.LabelPacket, // numbers and words of entries and statuses
 	"internal/ipc":   report.LabelPacket, // entries of the rings; looks at them: lookers
 	"internal/shard": report.LabelPacket, // from ring to engine and back; its loop: lookers
 	"linkdrv":        report.LabelDevice,

@@ -62,7 +62,7 @@ func (s *script) send() {
 	op := send(s.token, pattern(int(s.token), s.num("bytes", 8)))
 	op.Flags, op.Imm = s.flags()
 	if s.d.HasArg("strict") {
-		op.Off = engine.NoWait
+		op.Patience = engine.NoWait
 	} else {
 		v.of(1-node, v.sends[node]).sent = op.Local
 		v.sends[node]++
