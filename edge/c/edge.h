@@ -471,6 +471,9 @@ EDGE_API int edge_stream_error(edge_stream *stream);
 EDGE_API size_t edge_stream_readable(edge_stream *stream); /* bytes to read: FIONREAD */
 EDGE_API size_t edge_stream_writable(edge_stream *stream); /* bytes for which there is room */
 EDGE_API size_t edge_stream_unsent(edge_stream *stream);   /* bytes written that the peer has not read: SIOCOUTQ */
+/* Bounds what is written and not read by the peer, in bytes, as SO_SNDBUF does; 0: as much as the peer has room for. The
+ * peer tells what it has read by the quarter of its ring, so a bound below a quarter counts as a quarter. */
+EDGE_API void edge_stream_bound(edge_stream *stream, size_t bytes);
 EDGE_API const char *edge_stream_peer(const edge_stream *stream);
 EDGE_API const char *edge_stream_service(const edge_stream *stream);
 EDGE_API const void *edge_stream_data(const edge_stream *stream, size_t *size); /* of the dialler's options */

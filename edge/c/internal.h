@@ -279,6 +279,7 @@ struct outbound {
 	uint64_t sent, acked, freed;
 	bool shut, fin;
 	uint32_t oldest, flying, size;
+	uint32_t bound; /* of what the peer has not read; 0: its ring's size */
 	struct piece pieces[PIECES];
 };
 

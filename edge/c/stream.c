@@ -112,7 +112,9 @@ static size_t room(edge_stream *s)
 	if (o->flying == PIECES)
 		return 0;
 	size_t ring = to->size, size = o->size;
-	size_t peers = least(ring - (o->sent - o->acked), least(ring - (o->sent & (ring - 1)), ring / 4));
+	size_t unread = o->sent - o->acked;
+	size_t open = o->bound > 0 ? least(ring, o->bound > ring / 4 ? o->bound : ring / 4) : ring;
+	size_t peers = least(open > unread ? open - unread : 0, least(ring - (o->sent & (ring - 1)), ring / 4));
 	return least(peers, least(size - (o->sent - o->freed), least(size - (o->sent & (size - 1)), size / 4)));
 }
 
@@ -401,6 +403,13 @@ size_t edge_stream_writable(edge_stream *s)
 	size_t n = writable(s) == 0 && may_put(s) ? room(s) : 0;
 	leave(s->d, 0);
 	return n;
+}
+
+void edge_stream_bound(edge_stream *s, size_t bytes)
+{
+	enter(s->d);
+	s->out.bound = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+	leave(s->d, 0);
 }
 
 size_t edge_stream_unsent(edge_stream *s)

@@ -381,7 +381,15 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 	bool ours = s && s->state != PLAIN && s->state != LISTENING;
 	if (s)
 		sock_put(s);
-	return ours ? fail_with(layer ? ENOENT : EOPNOTSUPP) : real.setsockopt(fd, level, option, value, n);
+	int r = ours ? fail_with(layer ? ENOENT : EOPNOTSUPP) : real.setsockopt(fd, level, option, value, n);
+	if (r == 0 && level == SOL_SOCKET && option == SO_SNDBUF && (s = sock_get(fd))) {
+		lock();
+		if (s->state == STREAM && s->stream)
+			bound_stream(s);
+		unlock();
+		sock_put(s);
+	}
+	return r;
 }
 
 EXPORT int shutdown(int fd, int how) {

@@ -134,6 +134,7 @@ void finish(struct sock *s);              /* the last descriptor was closed; it 
 void upgrade_after_fork(void);
 int offer_service(struct sock *s);        /* s->service */
 bool watch_tcp(struct sock *s, uint32_t what); /* the hub tells of it, in arrived. false: it cannot */
+void bound_stream(struct sock *s);        /* SO_SNDBUF may have changed */
 bool suits(int fd);                       /* a TCP socket whose data may move. Unlocked */
 extern bool required;                     /* a connection that would go on over TCP ends instead */
 /* Addresses, and names made of them. */

@@ -33,6 +33,13 @@
 
 #include "preload.h"
 
+#ifndef SO_BUF_LOCK /* Linux 5.16 */
+#define SO_BUF_LOCK 72
+#endif
+#ifndef SOCK_SNDBUF_LOCK
+#define SOCK_SNDBUF_LOCK 1
+#endif
+
 #define DAEMON_MS 2000            /* for an answer of the daemon on this host, which may be busy */
 #define PAUSE (250 * MILLI)       /* between attempts to reach the daemon */
 
@@ -234,10 +241,20 @@ static void release_offer(struct sock *s) {
 	s->listener = NULL;
 }
 
+/* A program that has chosen SO_SNDBUF wants its writes to wait soon: the kernel says whether it has. */
+void bound_stream(struct sock *s) {
+	int chosen = 0, size = 0;
+	socklen_t n = sizeof chosen, m = sizeof size;
+	if (s->fd >= 0 && real.getsockopt(own_number(s->fd), SOL_SOCKET, SO_BUF_LOCK, &chosen, &n) == 0 &&
+	    chosen & SOCK_SNDBUF_LOCK && real.getsockopt(own_number(s->fd), SOL_SOCKET, SO_SNDBUF, &size, &m) == 0)
+		edge_stream_bound(s->stream, (size_t)size);
+}
+
 static void become_stream(struct sock *s) {
 	release_offer(s);
 	atomic_store(&s->state, STREAM);
 	say(s, "stream");
+	bound_stream(s);
 	if (s->write_shut)
 		edge_stream_shutdown(s->stream);
 	changed(s);
