@@ -212,12 +212,14 @@ static void forget_range(unsigned first, unsigned last) {
 		part_twins((int)fd);
 }
 
-EXPORT int close(int fd) {
+EXPORT int close(int fd) { /* errno stays as it was, as with the kernel's */
 	real_need();
 	if (own_is(fd) && !borrowed())
 		return 0; /* it was not the program's */
+	int before = errno;
 	if (active)
 		forget(fd);
+	errno = before;
 	return real.close(fd);
 }
 

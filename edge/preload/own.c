@@ -90,8 +90,10 @@ void own_stay(int fd) { kept[fd - HANDLE].stays = true; }
 int own_close(int fd) {
 	if (fd < HANDLE)
 		return real.close(fd);
-	int n = atomic_exchange(&kept[fd - HANDLE].fd, 0);
-	return n > 0 ? real.close(n) : fail_with(EBADF);
+	int n = own_number(fd), r = n > 0 ? real.close(n) : fail_with(EBADF); /* ours until it is closed */
+	if (n > 0)
+		atomic_store(&kept[fd - HANDLE].fd, 0);
+	return r;
 }
 
 /* The number of fd, which stays so until released. */
@@ -236,9 +238,10 @@ ssize_t own_recvmsg(int fd, struct msghdr *m, int flags) {
 }
 
 int own_epoll_ctl(int set, int op, int fd, struct epoll_event *e) {
-	int in = held(set), n = held(fd), r = real.epoll_ctl(in, op, n, e);
-	release(fd);
-	release(set);
+	int one = set >= HANDLE ? set : fd;
+	held(one); /* once: own_move waits until nobody holds, and who holds twice would wait for it */
+	int r = real.epoll_ctl(own_number(set), op, own_number(fd), e);
+	release(one);
 	if (r == 0 && fd >= HANDLE && set >= HANDLE) {
 		kept[fd - HANDLE].set = op == EPOLL_CTL_DEL ? 0 : set;
 		if (op != EPOLL_CTL_DEL)

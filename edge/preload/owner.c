@@ -1,6 +1,7 @@
 /* Whose a socket of this host is: the kernel's answer for one TCP connection, by sock_diag. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -52,7 +53,8 @@ static bool here(union address to) {
 	bool six = to.any.sa_family == AF_INET6;
 	*(six ? &to.in6.sin6_port : &to.in.sin_port) = 0;
 	int fd = socket(to.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool is = fd >= 0 && bind(fd, &to.any, six ? sizeof to.in6 : sizeof to.in) == 0;
+	bool is = fd < 0 || (bind(fd, &to.any, six ? sizeof to.in6 : sizeof to.in) == 0 ||
+	                      errno != EADDRNOTAVAIL);
 	if (fd >= 0)
 		real.close(fd);
 	return is;

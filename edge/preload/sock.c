@@ -84,13 +84,16 @@ static void point(int fd, struct sock *s) {
 	if (fd > highest)
 		highest = fd;
 	struct sock *old = atomic_exchange(&table[fd], s);
-	if (old)
+	if (old) {
+		if (old->fd == fd)
+			old->fd = -1; /* the number is another file's now */
 		detach(old, fd);
+	}
 }
 
 /* fd is none of s any more. By guard. */
 static void detach(struct sock *s, int fd) {
-	if (s->fd == fd && atomic_load(&s->refs) > 1) {
+	if ((s->fd == fd || s->fd < 0) && atomic_load(&s->refs) > 1) {
 		int other = -1; /* a call under way must not touch what fd becomes */
 		for (int i = 0; i <= highest && other < 0; i++)
 			if (atomic_load(&table[i]) == s)

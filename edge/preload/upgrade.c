@@ -45,6 +45,7 @@
 
 edge_device *device;
 int hub = -1;
+static bool looking;         /* look is under way: finish comes back to it by bury */
 static int watched;          /* sockets in the hub, beside the device */
 static int64_t device_after; /* when the daemon is asked again: it did not answer, or there was none */
 
@@ -92,6 +93,7 @@ void upgrade_after_fork(void) {
 	device = NULL;
 	device_after = 0;
 	watched = 0;
+	looking = false;
 	acceptor_after_fork();
 }
 
@@ -312,6 +314,9 @@ void when_ready(struct sock *s) {
 /* --- both --- */
 
 static void look(void) {
+	if (looking)
+		return;
+	looking = true;
 	ask_hub();
 	for (struct sock *s = undecided, *next; s; s = next) {
 		next = s->next;
@@ -324,6 +329,7 @@ static void look(void) {
 		if (s->orphan && s->state != OFFERED && s->state != DIALLING)
 			bury(s);
 	}
+	looking = false;
 }
 
 static void take_changes(void) {
@@ -454,6 +460,6 @@ void finish(struct sock *s) {
 	if (s->orphan)
 		own_close(s->fd);
 	s->orphan = false;
-	if (sleepers > 0)
+	if (sleepers > 0 && !looking)
 		progress();
 }

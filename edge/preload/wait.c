@@ -110,9 +110,15 @@ void resume(int n) {
 
 static __thread struct sleeping *sleeps; /* the latest call in which the thread sleeps */
 
+static _Atomic int queued; /* threads that wait for guard */
+
 void lock(void) {
 	enter();
-	pthread_mutex_lock(&guard);
+	if (pthread_mutex_trylock(&guard)) {
+		queued++;
+		pthread_mutex_lock(&guard);
+		queued--;
+	}
 	if (!over || ends)
 		return;
 	pthread_mutex_unlock(&guard);
@@ -260,6 +266,7 @@ void wait_moved(int handle, int from) {
 }
 
 void wait_after_fork(void) {
+	queued = 0;
 	sleepers = lingerers = npending = 0;
 	visitors = within(); /* other threads are not here */
 	asleep = watcher = NULL;
@@ -331,7 +338,10 @@ bool linger(struct waiter *w) {
 	lingerers += !w->lingers;
 	w->lingers = true;
 	unlock();
-	sched_yield();
+	if (queued > 0) /* the mutex is not fair: on a core of its own, one that waits gets it only from one that sleeps */
+		real.ppoll(NULL, 0, &(struct timespec){.tv_nsec = 20000}, NULL);
+	else
+		sched_yield();
 	lock();
 	return true;
 }

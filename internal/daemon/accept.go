@@ -64,6 +64,15 @@ const keptSessions = 16
 func (d *Daemon) roomFor(ss *session) bool {
 	most := d.maxSessions()
 	if d.admins.Has(ss.cred.UID) {
+		own := 0
+		for other := range d.sessions {
+			if other.cred.UID == ss.cred.UID {
+				own++
+			}
+		}
+		if own < keptSessions { // whatever others hold, the administrator's own subordinate users too
+			return true
+		}
 		most += keptSessions
 	}
 	return len(d.sessions) < most && d.sessionsOf(ss.owner) < d.maxSessionsOfUser()

@@ -104,7 +104,10 @@ func (k *keeper) usable(cfg *config.Config) error {
 	}
 	var errs []error
 	for _, l := range cfg.Links {
-		if slices.ContainsFunc(k.links, func(old *kept) bool { return old.cfg.Name == l.Name && old.open }) {
+		// A link that is as before is used or waited for already, whatever its state.
+		if slices.ContainsFunc(k.links, func(old *kept) bool {
+			return old.cfg == l || old.cfg.Name == l.Name && old.open
+		}) {
 			return nil
 		}
 		drvs, err := k.openDriver(&kept{cfg: l}, l.Name)
