@@ -71,25 +71,25 @@ func Catalogue() []Drawn {
 		{Paper: "MultiEdge table 3.2", What: "the cost of an ioctl, a kernel buffer, pinning, remapping",
 			Why: "kernel buffers cannot be had without a module; edgebench machine has the system call, edgebench " +
 				"utlb pinning (VMMC table 2), the figure exchange remapping"},
-		{Paper: "UTLB tables 3 to 8, figures 7, 8", What: "address translation under traces", Command: "edgebench utlb",
+		{Paper: "UTLB tables 3 to 8, figures 7, 8", What: "address translation under traces", Command: "edgestudy utlb",
 			Elsewhere: true},
 		{Paper: "UTLB tables 1, 2", What: "the cost of a check, of pinning, of a miss on the NI",
-			Why: "no table has them as the paper does; edgebench ondemand --only costs has checks and misses, " +
-				"edgebench utlb pinning (VMMC table 2)"},
+			Why: "no table has them as the paper does; edgestudy ondemand --only costs has checks and misses, " +
+				"edgestudy utlb pinning (VMMC table 2)"},
 		{Paper: "DHL figures 3, 5, 6, 7", What: "lookup caches under traces (of figure 3 addresses alone)",
-			Command: "edgebench dhl", Elsewhere: true},
+			Command: "edgestudy dhl", Elsewhere: true},
 		{Paper: "DHL figure 4", What: "ping-pong latency and bandwidth over the share of misses",
-			Why: "edgebench ondemand --only shares (misses = drop) has bandwidth at one size, without the " +
+			Why: "edgestudy ondemand --only shares (misses = drop) has bandwidth at one size, without the " +
 				"paper's axes"},
 		{Paper: "DHL, distribution of miss times", What: "how long a miss takes", Why: "not measured"},
 		{Paper: "VMMC tables 1 to 4", What: "the kernel's calls, pinning, the UTLB at the paper's miss costs",
-			Command: "edgebench utlb", Elsewhere: true},
+			Command: "edgestudy utlb", Elsewhere: true},
 		{Paper: "VMMC figures 5 to 8", What: "latency and bandwidth of sends and fetches",
 			Command: "edgebench ping-pong, one-way, read", Elsewhere: true},
-		{Paper: "VMMC figure 9", What: "the receiver's overhead of a notification", Command: "edgebench notify",
+		{Paper: "VMMC figure 9", What: "the receiver's overhead of a notification", Command: "edgestudy notify",
 			Elsewhere: true},
 		{Paper: "EDT figures 8, 9", What: "latency of messages that travel while they are composed",
-			Command: "edgebench eager", Elsewhere: true},
+			Command: "edgestudy eager", Elsewhere: true},
 	}
 }
 

@@ -26,7 +26,7 @@ var dhlParts = []part{
 }
 
 // StudyDHL repeats what of DHL's evaluation (§V) traces can tell. Its figure 4 is a measurement of a network:
-// "edgebench ondemand --only shares" has the like of it.
+// "edgestudy ondemand --only shares" has the like of it.
 func StudyDHL(ctx context.Context, head report.Head, o Options) (*Study, error) {
 	s := &Study{Head: head, Title: "Dynamic handle lookup under " +
 		"traces", Paper: Facts.DHL.Paper, Scale: o.Scale, Seed: o.Seed,
