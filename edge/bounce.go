@@ -7,6 +7,9 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"multiedge/internal/mono"
 )
 
 // The bounce arena lends registered memory to ReadAt and WriteAt, whose p is ordinary memory: WriteAt copies p in,
@@ -28,13 +31,14 @@ type bounceArena struct {
 	d      *attachment
 	blocks []atomic.Pointer[Region] // as many as Config.Bounce allows
 	made   atomic.Int32             // of them; grows under attachment.bounceTurn
-	full   atomic.Bool              // no more can be registered
-	mu     sync.RWMutex             // copies against the unmapping of blocks
-	gone   bool
-	free   chan int16 // never full: there are as many places as slots
-	state  []atomic.Uint64
-	hungry atomic.Int32  // calls that wait for a slot
-	waits  atomic.Uint64 // calls that have waited so far
+	// mono.Time before which no more is registered: it was refused, for a limit, or the daemon was silent
+	refused atomic.Int64
+	mu      sync.RWMutex // copies against the unmapping of blocks
+	gone    bool
+	free    chan int16 // never full: there are as many places as slots
+	state   []atomic.Uint64
+	hungry  atomic.Int32  // calls that wait for a slot
+	waits   atomic.Uint64 // calls that have waited so far
 }
 
 func (d *attachment) arena(ctx context.Context) (*bounceArena, error) {
@@ -84,7 +88,7 @@ func (a *bounceArena) extend(ctx context.Context) error {
 // grow adds a region if there may be more, for a call that found no slot. A call that may not grow the arena waits for
 // the others' slots, which come back.
 func (a *bounceArena) grow(ctx context.Context) {
-	if int(a.made.Load()) == len(a.blocks) || a.full.Load() {
+	if int(a.made.Load()) == len(a.blocks) || mono.Now() < mono.Time(a.refused.Load()) {
 		return
 	}
 	select {
@@ -97,7 +101,9 @@ func (a *bounceArena) grow(ctx context.Context) {
 		return
 	}
 	if err := a.extend(ctx); err != nil {
-		a.full.Store(ctx.Err() == nil) // a limit is reached, or the daemon has gone
+		if ctx.Err() == nil { // others may give memory back
+			a.refused.Store(int64(mono.Now().Add(time.Second)))
+		}
 		return
 	}
 	a.called()

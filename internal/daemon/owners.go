@@ -1,9 +1,9 @@
 package daemon
 
 import (
-	"bufio"
-	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -50,6 +50,7 @@ type owners struct {
 	ranges []subRange      // in order of the file
 	least  uint32          // subordinate users, listed or not
 	most   uint32
+	failed bool // while reading: what was read is not all
 }
 
 // ownerFiles are read in this order.
@@ -94,10 +95,14 @@ func (o *owners) refresh() {
 	if o.read && now == o.seen {
 		return
 	}
-	o.read, o.seen = true, now
-	byName := o.readUsers()
-	o.readRanges(byName)
-	o.readLimits()
+	next := owners{dir: o.dir}
+	next.readRanges(next.readUsers())
+	next.readLimits()
+	if next.failed && o.read {
+		return // what was known holds until all can be read: descriptors may be short
+	}
+	o.users, o.ranges, o.least, o.most = next.users, next.ranges, next.least, next.most
+	o.read, o.seen = !next.failed, now
 }
 
 func (o *owners) path(name string) string {
@@ -119,15 +124,17 @@ func stampOf(path string) (f fileStamp) {
 func (o *owners) lines(name string, f func(words []string)) {
 	file, err := os.Open(o.path(name))
 	if err != nil {
+		o.failed = o.failed || !errors.Is(err, fs.ErrNotExist)
 		return
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, mostOwnersBytes))
 	if err != nil {
+		o.failed = true
 		return
 	}
-	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
-		line, _, _ := strings.Cut(s.Text(), "#")
+	for line := range strings.Lines(string(text)) {
+		line, _, _ := strings.Cut(line, "#")
 		if words := strings.Split(strings.TrimSpace(line), ":"); len(words) > 1 {
 			f(words)
 		} else if words = strings.Fields(line); len(words) > 1 {

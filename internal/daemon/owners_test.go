@@ -178,3 +178,23 @@ func TestLinesInTheLogAreFew(t *testing.T) {
 		t.Errorf("%d lines were written and %d left out, of 10,000", lines, leftOut+left)
 	}
 }
+
+// A file that cannot be read changes nothing, and is read once it can be: descriptors may be short for a moment.
+func TestAccountsWhileAFileCannotBeRead(t *testing.T) {
+	dir := listedUsers(t)
+	o := owners{dir: dir}
+	const ann, ofAnn = 1000, 100_001
+	if got := o.of(ofAnn); got != ann {
+		t.Fatalf("user %d has the account of %d", ofAnn, got)
+	}
+	must(t, os.Remove(filepath.Join(dir, "subuid")))
+	must(t, os.Mkdir(filepath.Join(dir, "subuid"), 0o755)) // opens, and cannot be read
+	if got := o.of(ofAnn); got != ann {
+		t.Errorf("user %d has the account of %d while subuid cannot be read", ofAnn, got)
+	}
+	must(t, os.Remove(filepath.Join(dir, "subuid")))
+	write(t, dir, "subuid", "bob:100000:65536\n")
+	if got := o.of(ofAnn); got != 1001 {
+		t.Errorf("user %d has the account of %d, want bob's", ofAnn, got)
+	}
+}
