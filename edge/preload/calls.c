@@ -104,23 +104,35 @@ static int connect_offered(int fd, const struct sockaddr *to, socklen_t n, struc
 	return r;
 }
 
+/* The map names a peer for the address. */
+static bool mapped(const struct sockaddr *to, socklen_t n) {
+	const union address *a = (const union address *)to;
+	return active && to && n >= (socklen_t)sizeof a->in &&
+	       (a->any.sa_family != AF_INET6 || n >= (socklen_t)sizeof a->in6) && map_peer(a, address_port(a));
+}
+
+static bool is_tcp(int fd) {
+	int protocol = 0;
+	socklen_t n = sizeof protocol;
+	return real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) == 0 && protocol == IPPROTO_TCP;
+}
+
 EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	real_need();
 	struct sock *s = sock_get(fd);
-	if (s) {
+	if (s) { /* once more: the kernel knows whether that is right, and the hub when it is connected */
+		bool barred = required && s->state == PLAIN && mapped(to, n);
 		sock_put(s);
-		return real.connect(fd, to, n); /* once more: it knows whether that is right, and the hub when it is connected */
+		return barred ? fail_with(ECONNREFUSED) : real.connect(fd, to, n);
 	}
 	const union address *a = (const union address *)to;
-	if (!active || !to || n < (socklen_t)sizeof a->in ||
-	    (a->any.sa_family == AF_INET6 && n < (socklen_t)sizeof a->in6) ||
-	    !map_peer(a, address_port(a)))
+	if (!mapped(to, n))
 		return real.connect(fd, to, n);
 	static atomic_flag looked = ATOMIC_FLAG_INIT;
 	if (!atomic_flag_test_and_set(&looked))
 		rings_look();
 	if (!suits(fd))
-		return real.connect(fd, to, n);
+		return required && is_tcp(fd) ? fail_with(ECONNREFUSED) : real.connect(fd, to, n);
 	lock();
 	bool offered = !opens_fast(fd) && offer(fd, &s, a);
 	if (offered) {

@@ -411,6 +411,8 @@ EXPORT ssize_t send(int fd, const void *p, size_t n, int flags) {
 }
 
 EXPORT ssize_t sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *to, socklen_t size) {
+	if (active && required && flags & MSG_FASTOPEN)
+		return fail_with(EOPNOTSUPP); /* it connects, and no stream can */
 	ssize_t r;
 	struct sock *s = sending_bytes(fd, p, n, flags, &r);
 	if (!s)
@@ -445,6 +447,8 @@ static void send_rights(const struct msghdr *m) {
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *m, int flags) {
+	if (active && required && flags & MSG_FASTOPEN)
+		return fail_with(EOPNOTSUPP);
 	ssize_t r;
 	struct sock *s = sending(fd, m->msg_iov, m->msg_iovlen, flags, &r);
 	if (!s) {

@@ -1,6 +1,7 @@
 """What verdict.sh runs: servers and clients whose connections are decided in the first moments. Each client prints what
 is wrong and ends with 1. SLOW is far below the 2 s that a connection without an answer takes."""
 import ctypes
+import errno
 import os
 import socket
 import sys
@@ -160,6 +161,28 @@ def client_refused(port):
     except ConnectionError:
         return
     sys.exit("the connection works over TCP: %r" % got)
+
+
+
+def client_evades(port):
+    """Connects again by a socket that was refused, by one with a second descriptor, and by its first bytes."""
+    for way in "again", "dup", "fastopen":
+        s = socket.socket()
+        twin = s.dup() if way == "dup" else None
+        try:
+            if way == "again":
+                s.connect_ex(("10.78.0.2", 1))  # nobody listens
+            if way == "fastopen":
+                s.sendto(b"password", socket.MSG_FASTOPEN, ("10.78.0.2", port))
+            else:
+                s.connect(("10.78.0.2", port))
+                s.sendall(b"password")
+            got = s.recv(100)
+        except OSError as e:
+            if e.errno not in (errno.ECONNREFUSED, errno.EOPNOTSUPP, errno.ECONNRESET):
+                raise
+            continue
+        sys.exit("%s: the connection works over TCP: %r" % (way, got))
 
 
 globals()[sys.argv[1]](int(sys.argv[2]))

@@ -119,6 +119,8 @@ try_require() {
 	EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=$MAP a "$OUT/edge-run" --require $CASE client_refused 6316 2>err.out ||
 		fail "$(cat err.out)"
 	grep -q "EDGE_RUN_REQUIRE demands a stream" err.out || fail "it does not say why: $(cat err.out)"
+	EDGE_SOCKET=$LAB_DIR/a.sock EDGE_RUN_MAP=$MAP a "$OUT/edge-run" --require $CASE client_evades 6316 2>err.out ||
+		fail "$(cat err.out)"
 	EDGE_SOCKET=$LAB_DIR/none EDGE_RUN_MAP=$MAP a "$OUT/edge-run" --require $CASE client_refused 6317 2>err.out ||
 		fail "without a daemon: $(cat err.out)"
 	kill $server
