@@ -158,6 +158,8 @@ static void shine_end(struct epset *set) {
 		p = &(*p)->next;
 	*p = set->next;
 	own_close(set->shine);
+	set->shine = -1; /* a thread may still wait in the set: it must not show it by another's handle */
+	set->shines = false;
 }
 
 void set_unused(struct epset *set) {

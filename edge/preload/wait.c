@@ -240,16 +240,18 @@ int64_t after(int64_t s, int64_t ns) {
 	return s >= (NEVER - now) / SECOND - 1 ? NEVER : now + s * SECOND + ns;
 }
 
+static __thread bool known; /* thread_ends is called for this thread */
+
 static void thread_ends(void *p) {
 	lock();
 	bed_keep(p);
 	unlock();
+	known = false; /* a destructor after this one may sleep here: then it is called again */
 }
 
 static void make_key(void) { pthread_key_create(&key, thread_ends); }
 
 struct waiter *own_waiter(void) {
-	static __thread bool known;
 	if (known)
 		return &mine;
 	pthread_once(&once, make_key);
