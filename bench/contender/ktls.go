@@ -59,7 +59,7 @@ func cryptoInfo(direction byte) []byte {
 	return b
 }
 
-// kernelTLS has the kernel seal and open what the sockets of a flow carry.
+// kernelTLS makes the kernel seal and open the bytes of a flow's sockets.
 func kernelTLS(f *flow) error {
 	for i, s := range f.sockets {
 		if err := unix.SetsockoptString(int(s), unix.IPPROTO_TCP, unix.TCP_ULP, "tls"); err != nil {
