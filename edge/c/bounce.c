@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "ring.h"
+#include "verbs.h"
 
 enum { CHUNK = 64 << 10, SLOTS = 16 };
 
@@ -26,7 +27,7 @@ struct transfer {
 static int make(edge_device *d, int timeout_ms)
 {
 	enter(d);
-	bool good = d->bounce != NULL && d->bounce->region->epoch == d->at.epoch;
+	bool good = d->bounce != NULL && d->bounce->region->epoch == d->epoch;
 	leave(d, 0);
 	if (good)
 		return 0;
@@ -42,7 +43,7 @@ static int make(edge_device *d, int timeout_ms)
 	bool lent = false;
 	for (int i = 0; d->bounce != NULL && i < SLOTS; i++)
 		lent |= d->bounce->lent[i];
-	if (d->bounce == NULL || (d->bounce->region->epoch != d->at.epoch && !lent)) {
+	if (d->bounce == NULL || (d->bounce->region->epoch != d->epoch && !lent)) {
 		struct bounce *old = d->bounce; /* its region goes with the device */
 		d->bounce = b;
 		b = old;
@@ -104,7 +105,7 @@ static int advance(struct transfer *t, int64_t until)
 		b->lent[i] = false;
 		return err;
 	}
-	ring_publish(&c->d->ring);
+	ring_publish(c->d->ring);
 	int at = (t->oldest + t->flying++) % SLOTS;
 	t->slots[at] = i;
 	t->lens[at] = n;

@@ -2,72 +2,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
-
-void put_str(struct abi_str *to, const char *s)
-{
-	size_t n = strnlen(s, ABI_STR);
-	to->size = (uint16_t)n;
-	memcpy(to->bytes, s, n);
-}
-
-/* Copies a str of the daemon's to MAX_NAME + 1 bytes. */
-void get_str(char *to, const struct abi_str *s)
-{
-	size_t n = s->size < ABI_STR ? s->size : ABI_STR;
-	memcpy(to, s->bytes, n);
-	to[n] = 0;
-}
-
-static bool utf8(const char *s)
-{
-	const unsigned char *p = (const unsigned char *)s;
-	while (*p != 0) {
-		int more = *p < 0x80 ? 0 : *p >= 0xc2 && *p < 0xe0 ? 1 : (*p & 0xf0) == 0xe0 ? 2 : *p >= 0xf0 &&
-		    *p < 0xf5 ? 3 : -1;
-		unsigned char first = *p++;
-		if (more < 0)
-			return false;
-		for (int i = 0; i < more; i++, p++)
-			if ((*p & 0xc0) != 0x80 || (i == 0 && ((first == 0xe0 && *p < 0xa0) || (first == 0xed && *p >= 0xa0) ||
-			                                       (first == 0xf0 && *p < 0x90) || (first == 0xf4 && *p >= 0x90))))
-				return false;
-	}
-	return true;
-}
-
-int check_name(const char *what, const char *name, bool empty)
-{
-	if (name == NULL || (name[0] == 0 && !empty))
-		return fail(EDGE_ERR_INVALID, "%s is empty", what);
-	if (strlen(name) > MAX_NAME)
-		return fail(EDGE_ERR_INVALID, "%s has %zu bytes, at most %d are allowed", what, strlen(name), MAX_NAME);
-	return utf8(name) ? 0 : fail(EDGE_ERR_INVALID, "%s is not UTF-8", what);
-}
+#include "conn.h"
+#include "ring.h"
 
 /* A connection that the daemon may not know yet. NULL: no memory. */
 edge_conn *conn_new(edge_device *d, const char *peer, const char *service)
 {
 	edge_conn *c = calloc(1, sizeof *c);
-	if (c == NULL || (c->peer = strdup(peer)) == NULL || (c->service = strdup(service)) == NULL) {
+	if (c == NULL || (c->who.peer = strdup(peer)) == NULL || (c->who.service = strdup(service)) == NULL) {
 		if (c != NULL)
-			free(c->peer);
+			free(c->who.peer);
 		free(c);
 		return NULL;
 	}
 	c->d = d;
-	c->epoch = d->at.epoch;
-	c->next = d->all;
-	c->at = &d->all;
+	c->epoch = d->epoch;
+	c->next = d->conns->all;
+	c->at = &d->conns->all;
 	if (c->next != NULL)
 		c->next->at = &c->next;
-	d->all = c;
+	d->conns->all = c;
 	return c;
 }
 
 edge_conn *conn_find(edge_device *d, uint32_t id)
 {
-	edge_conn *c = d->conns[id % CONN_BUCKETS];
+	edge_conn *c = d->conns->table[id % CONN_BUCKETS];
 	while (c != NULL && c->id != id)
 		c = c->hash;
 	return c;
@@ -78,16 +38,16 @@ void conn_enter(edge_conn *c, uint32_t id)
 {
 	edge_device *d = c->d;
 	c->id = id;
-	c->hash = d->conns[id % CONN_BUCKETS];
-	d->conns[id % CONN_BUCKETS] = c;
-	c->listed = true;
-	for (struct orphan **at = &d->orphans, *o; (o = *at) != NULL;) {
+	c->hash = d->conns->table[id % CONN_BUCKETS];
+	d->conns->table[id % CONN_BUCKETS] = c;
+	c->end.listed = true;
+	for (struct orphan **at = &d->conns->orphans, *o; (o = *at) != NULL;) {
 		if (o->e.conn != id) {
 			at = &o->next;
 			continue;
 		}
 		*at = o->next;
-		d->norphans--;
+		d->conns->norphans--;
 		notes_push(c, &o->e);
 		free(o);
 	}
@@ -96,17 +56,17 @@ void conn_enter(edge_conn *c, uint32_t id)
 /* The daemon has no more to say of c. */
 void conn_forget(edge_conn *c)
 {
-	if (c->listed) {
-		edge_conn **at = &c->d->conns[c->id % CONN_BUCKETS];
+	if (c->end.listed) {
+		edge_conn **at = &c->d->conns->table[c->id % CONN_BUCKETS];
 		while (*at != c)
 			at = &(*at)->hash;
 		*at = c->hash;
-		c->listed = false;
+		c->end.listed = false;
 	}
-	c->closed = true;
-	if (c->stream != NULL)
-		stream_advance(c->stream);
-	else if (c->released)
+	c->end.closed = true;
+	if (c->user != NULL)
+		c->user->advance(c);
+	else if (c->end.released)
 		conn_gone(c);
 }
 
@@ -116,10 +76,39 @@ void conn_end(edge_conn *c, int err, bool last)
 	if (c->state != ENDED)
 		c->err = err;
 	c->state = ENDED;
-	c->last |= last;
+	c->end.last |= last;
 	news(c->d);
-	if (c->stream != NULL)
-		stream_advance(c->stream);
+	if (c->user != NULL)
+		c->user->advance(c);
+}
+
+/* The daemon says that c is over; last: it says no more of it. */
+void conns_ended(edge_device *d, const struct abi_closed *m, bool last)
+{
+	edge_conn *c = conn_find(d, m->conn);
+	if (c == NULL)
+		return;
+	conn_end(c, m->status == 0 ? EDGE_ERR_PEER_CLOSED : status_error(m->status, NULL), last);
+	if (last)
+		conn_forget(c);
+}
+
+static void orphans_free(edge_device *d)
+{
+	for (struct orphan *o; (o = d->conns->orphans) != NULL; free(o))
+		d->conns->orphans = o->next;
+	d->conns->norphans = 0;
+}
+
+/* Their daemon has gone. */
+void conns_fail(edge_device *d, int err)
+{
+	for (edge_conn *c = d->conns->all, *next; c != NULL; c = next) {
+		next = c->next;
+		conn_end(c, err, true);
+		conn_forget(c);
+	}
+	orphans_free(d);
 }
 
 /* Returns why nothing can be posted, if so. */
@@ -129,27 +118,24 @@ int conn_usable(const edge_conn *c)
 		return c->d->dead;
 	if (c->state == ENDED)
 		return c->err;
-	if (c->closing)
+	if (c->end.closing)
 		return EDGE_ERR_CLOSED;
 	return c->state == OPEN ? 0 : EDGE_ERR_AGAIN;
 }
 
-static void orphans_drop(edge_device *d)
+static void dial_ended(edge_device *d)
 {
-	if (--d->dialing > 0)
-		return;
-	for (struct orphan *o; (o = d->orphans) != NULL; free(o))
-		d->orphans = o->next;
-	d->norphans = 0;
+	if (--d->conns->dialing == 0)
+		orphans_free(d);
 }
 
 static void dialled(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
 {
 	(void)fd;
 	edge_conn *c = call->obj;
-	c->calls--;
-	if (err == 0 && (c->released || c->closing || c->state == ENDED)) {
-		abort_number(d, m->conn_reply.conn);
+	c->work.calls--;
+	if (err == 0 && (c->end.released || c->end.closing || c->state == ENDED)) {
+		control_tell(d, &(struct abi_conn){ .conn = m->conn_reply.conn }, sizeof(struct abi_conn), ABI_ABORT);
 		err = EDGE_ERR_ABORTED;
 	}
 	if (err == 0) {
@@ -158,26 +144,26 @@ static void dialled(edge_device *d, struct call *call, int err, const union abi_
 		get_str(peer, &r->peer);
 		char *name = peer[0] == 0 ? NULL : strdup(peer);
 		if (name != NULL) {
-			c->dialled = c->peer;
-			c->peer = name;
+			c->who.dialled = c->who.peer;
+			c->who.peer = name;
 		}
 		size_t n = r->data.size < ABI_DATA ? r->data.size : ABI_DATA;
-		if (n > 0 && (c->data = malloc(n)) != NULL) {
-			memcpy(c->data, r->data.bytes, n);
-			c->data_size = n;
+		if (n > 0 && (c->who.data = malloc(n)) != NULL) {
+			memcpy(c->who.data, r->data.bytes, n);
+			c->who.data_size = n;
 		}
 		c->state = OPEN;
 		conn_enter(c, r->conn);
 	} else {
 		if (err == EDGE_ERR_REFUSED && m != NULL)
-			c->reason = strdup(edge_detail());
-		c->closed = true;
+			c->who.reason = strdup(edge_detail());
+		c->end.closed = true;
 		conn_end(c, err, true);
 	}
-	orphans_drop(d);
-	if (c->stream != NULL)
-		stream_dialled(c->stream, err);
-	else if (c->released)
+	dial_ended(d);
+	if (c->user != NULL)
+		c->user->dialled(c, err);
+	else if (c->end.released)
 		conn_gone(c);
 	news(d);
 }
@@ -189,11 +175,11 @@ int conn_dial(edge_conn *c, struct abi_dial *m, int64_t until)
 		int64_t left = until - now_ns();
 		m->timeout = left < MILLI ? (uint64_t)MILLI : (uint64_t)left;
 	}
-	c->epoch = c->d->at.epoch;
+	c->epoch = c->d->epoch;
 	int err = control_send(c->d, m, sizeof *m, ABI_DIAL, -1, dialled, c, 0);
 	if (err == 0) {
-		c->calls++;
-		c->d->dialing++;
+		c->work.calls++;
+		c->d->conns->dialing++;
 	}
 	return err;
 }
@@ -295,22 +281,22 @@ static void aborted(edge_device *d, struct call *call, int err, const union abi_
 {
 	(void)d, (void)err, (void)m, (void)fd;
 	edge_conn *c = call->obj;
-	c->calls--;
+	c->work.calls--;
 	conn_forget(c);
 }
 
 /* Ends c at once, for a reason of ours. */
 void conn_abort(edge_conn *c, int err)
 {
-	bool tell = c->listed && !c->closed && !c->aborting;
-	c->closing = true;
+	bool tell = c->end.listed && !c->end.closed && !c->end.aborting;
+	c->end.closing = true;
 	conn_end(c, err, true);
 	if (!tell)
 		return;
 	struct abi_conn m = { .conn = c->id };
 	if (control_send(c->d, &m, sizeof m, ABI_ABORT, -1, aborted, c, 0) == 0) {
-		c->aborting = true;
-		c->calls++;
+		c->end.aborting = true;
+		c->work.calls++;
 	}
 }
 
@@ -318,7 +304,7 @@ static void ended_well(edge_device *d, struct call *call, int err, const union a
 {
 	(void)m, (void)fd;
 	edge_conn *c = call->obj;
-	c->calls--;
+	c->work.calls--;
 	conn_end(c, err == 0 ? EDGE_ERR_CLOSED : err, true);
 	conn_forget(c);
 	news(d);
@@ -329,30 +315,44 @@ void conn_send_close(edge_conn *c)
 {
 	struct abi_conn m = { .conn = c->id };
 	if (control_send(c->d, &m, sizeof m, ABI_CLOSE, -1, ended_well, c, 0) == 0)
-		c->calls++;
+		c->work.calls++;
 	else
 		conn_abort(c, EDGE_ERR_ABORTED);
 }
 
 /* Asks for it once that is so, if the program closes c. */
-void conn_leave(edge_conn *c)
+static void conn_leave(edge_conn *c)
 {
-	if (!c->leaving || c->inflight > 0 || c->state != OPEN)
+	if (!c->end.leaving || c->work.inflight > 0 || c->state != OPEN)
 		return;
-	c->leaving = false;
+	c->end.leaving = false;
 	conn_send_close(c);
+}
+
+/* An operation or a receive of c is over; err of an operation. */
+void conn_completed(edge_conn *c, int err)
+{
+	if (c->user != NULL) {
+		if (err != 0)
+			c->user->failed(c, err);
+		c->user->advance(c);
+	} else if (c->end.released) {
+		conn_gone(c);
+	} else {
+		conn_leave(c);
+	}
 }
 
 static bool closed(void *arg)
 {
-	return ((edge_conn *)arg)->closed;
+	return ((edge_conn *)arg)->end.closed;
 }
 
 /* The submission ring may still hold what the program posted while the peer closed. */
 static bool unused(void *arg)
 {
 	edge_conn *c = arg;
-	return c->inflight == 0 && c->posted == 0;
+	return c->work.inflight == 0 && c->work.posted == 0;
 }
 
 int edge_conn_close(edge_conn *c, int timeout_ms)
@@ -360,23 +360,23 @@ int edge_conn_close(edge_conn *c, int timeout_ms)
 	edge_device *d = c->d;
 	int64_t until = deadline(timeout_ms);
 	enter(d);
-	if ((c->closing && !c->looked) || d->dead != 0)
+	if ((c->end.closing && !c->end.looked) || d->dead != 0)
 		return leave(d, d->dead != 0 ? d->dead : EDGE_ERR_CLOSED);
-	c->leaving |= !c->closing;
-	c->closing = true;
+	c->end.leaving |= !c->end.closing;
+	c->end.closing = true;
 	wake_all(d);
 	conn_leave(c);
-	int err = !c->closed && c->state == OPEN ? wait_for(d, closed, c, until) : 0;
-	c->looked = err == EDGE_ERR_AGAIN;
-	if (c->looked)
+	int err = !c->end.closed && c->state == OPEN ? wait_for(d, closed, c, until) : 0;
+	c->end.looked = err == EDGE_ERR_AGAIN;
+	if (c->end.looked)
 		return leave(d, err);
-	if (err != 0 || !c->closed)
+	if (err != 0 || !c->end.closed)
 		conn_abort(c, EDGE_ERR_ABORTED);
 	conn_end(c, EDGE_ERR_CLOSED, true);
 	wake_all(d);
 	if (err == 0 && d->dead == 0)
 		err = wait_for(d, unused, c, until);
-	c->looked = err == EDGE_ERR_AGAIN;
+	c->end.looked = err == EDGE_ERR_AGAIN;
 	return leave(d, err);
 }
 
@@ -395,39 +395,54 @@ int edge_conn_abort(edge_conn *c)
 /* Frees c once nothing names it. */
 void conn_gone(edge_conn *c)
 {
-	if (!c->released || c->inflight > 0 || c->posted > 0 || c->calls > 0 || c->listed || c->owes)
+	const struct load *w = &c->work;
+	if (!c->end.released || w->inflight > 0 || w->posted > 0 || w->calls > 0 || c->end.listed || c->notes.owes)
 		return;
-	ops_forget_conn(&c->d->ops, c);
+	c->d->above->forget(c->d, c);
 	*c->at = c->next;
 	if (c->next != NULL)
 		c->next->at = c->at;
 	imports_free(c);
 	free(c->notes.ring);
-	free(c->data);
-	free(c->peer);
-	free(c->dialled);
-	free(c->reason);
-	free(c->service);
+	free(c->who.data);
+	free(c->who.peer);
+	free(c->who.dialled);
+	free(c->who.reason);
+	free(c->who.service);
 	free(c);
 }
 
 /* The device is dead: nothing of c comes any more. */
 void conn_dead(edge_conn *c)
 {
-	c->inflight = c->posted = c->calls = 0;
-	c->listed = c->owes = false;
-	c->closed = true;
-	if (c->stream != NULL)
-		c->stream->job.done = true;
+	c->work.inflight = c->work.posted = c->work.calls = 0;
+	c->end.listed = c->notes.owes = false;
+	c->end.closed = true;
+	if (c->user != NULL)
+		c->user->dead(c);
 	if (c->state != ENDED)
 		conn_end(c, c->d->dead, true);
+}
+
+/* The device is dead, and with it all its connections. */
+void conns_dead(edge_device *d)
+{
+	for (edge_conn *c = d->conns->all, *next; c != NULL; c = next) {
+		next = c->next;
+		conn_dead(c);
+		if (c->user == NULL)
+			conn_gone(c);
+		else
+			c->user->settled(c);
+	}
+	d->conns->owing = NULL;
 }
 
 /* The program has no more use for c. */
 void conn_release(edge_conn *c)
 {
-	c->released = true;
-	if (c->state != ENDED || !c->closed)
+	c->end.released = true;
+	if (c->state != ENDED || !c->end.closed)
 		conn_abort(c, EDGE_ERR_ABORTED);
 	conn_gone(c);
 }
@@ -450,40 +465,40 @@ int edge_conn_late(edge_conn *c, int *first)
 	if (c->d->dead == 0)
 		pump(c->d, false);
 	if (first != NULL)
-		*first = c->late;
-	return leave(c->d, c->nlate);
+		*first = c->work.late;
+	return leave(c->d, c->work.nlate);
 }
 
 int edge_conn_error(edge_conn *c)
 {
 	enter(c->d);
-	bool over = c->last && c->notes.head == c->notes.tail && (!c->looked || unused(c));
+	bool over = c->end.last && c->notes.head == c->notes.tail && (!c->end.looked || unused(c));
 	return leave(c->d, c->d->dead != 0 ? c->d->dead : over ? c->err : 0);
 }
 
 const char *edge_conn_peer(const edge_conn *c)
 {
 	enter(c->d);
-	const char *peer = c->peer;
+	const char *peer = c->who.peer;
 	leave(c->d, 0);
 	return peer;
 }
 
 const char *edge_conn_reason(const edge_conn *c)
 {
-	return c->reason;
+	return c->who.reason;
 }
 
 const char *edge_conn_service(const edge_conn *c)
 {
-	return c->service;
+	return c->who.service;
 }
 
 const void *edge_conn_data(const edge_conn *c, size_t *size)
 {
 	enter(c->d);
-	const void *data = c->data;
-	*size = c->data_size;
+	const void *data = c->who.data;
+	*size = c->who.data_size;
 	leave(c->d, 0);
 	return data;
 }

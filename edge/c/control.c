@@ -6,7 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "control.h"
+#include "ring.h"
 
 enum { CALL_BITS = 20, MOST_CALLS = 1 << CALL_BITS };
 
@@ -54,7 +55,7 @@ static bool transmit(edge_device *d, const void *bytes, size_t size, int fd)
 		with.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
 		memcpy(CMSG_DATA(&with.h), &fd, sizeof fd);
 	}
-	while (sendmsg(d->ctl.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	while (sendmsg(d->ctl->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		if (errno != EINTR)
 			return errno != EAGAIN; /* else the end of the socket shows when it is read */
 	return true;
@@ -64,7 +65,7 @@ static bool transmit(edge_device *d, const void *bytes, size_t size, int fd)
 int control_send(edge_device *d, void *packet, size_t size, enum abi_kind kind, int fd, call_fn fn, void *obj,
                  uint32_t num)
 {
-	struct control *k = &d->ctl;
+	struct control *k = d->ctl;
 	if (k->fd < 0)
 		return EDGE_ERR_DAEMON_DOWN;
 	struct call *c = call_add(k);
@@ -90,7 +91,7 @@ int control_send(edge_device *d, void *packet, size_t size, enum abi_kind kind, 
 	k->last = &p->next;
 	if (!k->want_out) {
 		k->want_out = true;
-		watch_fd(d, k->fd, EPOLLIN | EPOLLOUT, EPOLL_CTL_MOD);
+		watch_fd(k->epoll, k->fd, EPOLLIN | EPOLLOUT, EPOLL_CTL_MOD);
 	}
 	return 0;
 }
@@ -98,7 +99,7 @@ int control_send(edge_device *d, void *packet, size_t size, enum abi_kind kind, 
 /* Sends what waits. */
 void control_flush(edge_device *d)
 {
-	struct control *k = &d->ctl;
+	struct control *k = d->ctl;
 	for (struct packet *p; (p = k->first) != NULL && transmit(d, p->bytes, p->size, p->fd); free(p)) {
 		k->first = p->next;
 		if (k->first == NULL)
@@ -106,17 +107,17 @@ void control_flush(edge_device *d)
 	}
 	if (k->want_out && k->first == NULL) {
 		k->want_out = false;
-		watch_fd(d, k->fd, EPOLLIN, EPOLL_CTL_MOD);
+		watch_fd(k->epoll, k->fd, EPOLLIN, EPOLL_CTL_MOD);
 	}
 }
 
 /* Closes the socket and answers all calls by err. */
 void control_close(edge_device *d, int err)
 {
-	struct control *k = &d->ctl;
+	struct control *k = d->ctl;
 	if (k->fd >= 0) {
 		if (d->dead != EDGE_ERR_FORKED)
-			watch_fd(d, k->fd, 0, EPOLL_CTL_DEL);
+			watch_fd(k->epoll, k->fd, 0, EPOLL_CTL_DEL);
 		close(k->fd);
 		k->fd = -1;
 	}
@@ -140,16 +141,23 @@ static void ignored(edge_device *d, struct call *c, int err, const union abi_pac
 	(void)d, (void)c, (void)err, (void)m, (void)fd;
 }
 
-/* Aborts a connection that no object stands for. */
-void abort_number(edge_device *d, uint32_t conn)
+void control_tell(edge_device *d, void *packet, size_t size, enum abi_kind kind)
 {
-	struct abi_conn m = { .conn = conn };
-	control_send(d, &m, sizeof m, ABI_ABORT, -1, ignored, NULL, 0);
+	control_send(d, packet, size, kind, -1, ignored, NULL, 0);
+}
+
+void control_free(struct control *k)
+{
+	for (uint32_t i = 0; i < k->ncalls; i++)
+		free(k->calls[i]);
+	free(k->calls);
+	for (struct packet *p; (p = k->first) != NULL; free(p))
+		k->first = p->next;
 }
 
 static void answered(edge_device *d, union abi_packet *m, int *fds)
 {
-	struct control *k = &d->ctl;
+	struct control *k = d->ctl;
 	uint32_t i = m->h.id & (MOST_CALLS - 1);
 	if (i >= k->ncalls || k->calls[i] == NULL || k->calls[i]->id != m->h.id)
 		return;
@@ -164,26 +172,6 @@ static void answered(edge_device *d, union abi_packet *m, int *fds)
 	}
 	c->fn(d, c, err, m, fds);
 	free(c);
-}
-
-static void happened(edge_device *d, const union abi_packet *m)
-{
-	edge_conn *c;
-	switch (m->h.kind) {
-	case ABI_INCOMING: conn_incoming(d, &m->incoming); break;
-	case ABI_ADVERT: advertised(d, &m->advert); break;
-	case ABI_WITHDRAWN: withdrawn(d, m->withdrawn.conn, m->withdrawn.key); break;
-	case ABI_ENDED:
-	case ABI_CLOSED:
-		c = conn_find(d, m->closed.conn);
-		if (c == NULL)
-			break;
-		int err = m->closed.status == 0 ? EDGE_ERR_PEER_CLOSED : status_error(m->closed.status, NULL);
-		conn_end(c, err, m->h.kind == ABI_CLOSED);
-		if (m->h.kind == ABI_CLOSED)
-			conn_forget(c); /* the daemon says no more of it */
-		break;
-	}
 }
 
 /* Receives one packet and up to three descriptors. Returns its size, 0 if there is none, -1 at the end. The length of
@@ -212,7 +200,7 @@ static ssize_t receive(struct control *k, union abi_packet *m, int fds[3])
 int no_descriptor(const edge_device *d)
 {
 	errno = EMFILE; /* or EMFILE's relatives: the kernel dropped it */
-	return d->ctl.dropped ? system_error("a descriptor of the daemon's does not fit into this process")
+	return d->ctl->dropped ? system_error("a descriptor of the daemon's does not fit into this process")
 	                      : fail(EDGE_ERR_VERSION, "the daemon sent fewer descriptors than it should");
 }
 
@@ -222,19 +210,19 @@ bool control_receive(edge_device *d)
 	union abi_packet m;
 	int fds[3];
 	bool any = false;
-	for (int i = 0; d->ctl.fd >= 0 && i < 256; i++) {
-		ssize_t n = receive(&d->ctl, &m, fds);
+	for (int i = 0; d->ctl->fd >= 0 && i < 256; i++) {
+		ssize_t n = receive(d->ctl, &m, fds);
 		if (n == 0)
 			break;
 		any = true;
 		if (n > 0)
 			ring_drain(d); /* what completed before comes first (A7.12) */
 		if (n < 0)
-			attach_lost(d, EDGE_ERR_DAEMON_DOWN, "the daemon closed the socket: its log says why");
-		else if (d->ctl.fd >= 0 && (m.h.flags & ABI_REPLY))
+			d->above->lost(d, EDGE_ERR_DAEMON_DOWN, "the daemon closed the socket: its log says why");
+		else if (d->ctl->fd >= 0 && (m.h.flags & ABI_REPLY))
 			answered(d, &m, fds);
-		else if (d->ctl.fd >= 0 && m.h.id == 0)
-			happened(d, &m);
+		else if (d->ctl->fd >= 0 && m.h.id == 0)
+			d->above->happened(d, &m);
 		for (int f = 0; f < 3; f++)
 			if (fds[f] >= 0)
 				close(fds[f]);

@@ -4,7 +4,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "device.h"
+#include "ring.h"
 
 static bool buffer_size(uint32_t n)
 {
@@ -44,73 +45,144 @@ static char *socket_path(const edge_config *cfg)
 	return strdup(path == NULL || path[0] == 0 ? "/run/edged/edged.sock" : path);
 }
 
+/* A device and the parts of its layers. */
+struct whole {
+	struct edge_device d;
+	struct ring ring;
+	struct control ctl;
+	struct waiting w;
+	struct attachment at;
+	struct memory mem;
+	struct conns conns;
+	struct ops ops;
+	struct streams streams;
+};
+
+/* --- what lower layers tell --- */
+
+static bool completed(edge_device *d, const struct abi_cqe *e)
+{
+	switch (e->kind) {
+	case ABI_COMPLETION: case ABI_RECEIVED: return ops_take(d, e);
+	case ABI_NOTIFICATION: return notified(d, e);
+	case ABI_LATE: return ops_late(d, e);
+	}
+	return false;
+}
+
+static void happened(edge_device *d, const union abi_packet *m)
+{
+	switch (m->h.kind) {
+	case ABI_INCOMING: incoming(d, &m->incoming); break;
+	case ABI_ADVERT: advertised(d, &m->advert); break;
+	case ABI_WITHDRAWN: withdrawn(d, m->withdrawn.conn, m->withdrawn.key); break;
+	case ABI_ENDED: conns_ended(d, &m->closed, false); break;
+	case ABI_CLOSED: conns_ended(d, &m->closed, true); break;
+	}
+}
+
+static void ended(edge_device *d, int err)
+{
+	ops_fail_all(d, err);
+	conns_fail(d, err);
+	jobs_fail(d, err);
+	offers_end(d);
+	spares_drop(d);
+}
+
+static void due(edge_device *d, int64_t now)
+{
+	attach_timers(d, now);
+	offers_due(d, now);
+	if (d->streams->lingering != NULL && now >= d->streams->linger_due)
+		stream_linger(d, now);
+}
+
+static int64_t next_due(const edge_device *d)
+{
+	int64_t at = attach_due(d);
+	if (d->attached && d->conns->relisten_at != 0 && d->conns->relisten_at < at)
+		at = d->conns->relisten_at;
+	if (d->streams->lingering != NULL && d->streams->linger_due < at)
+		at = d->streams->linger_due;
+	if (d->conns->owing != NULL && d->conns->ring_full) {
+		int64_t soon = now_ns() + MILLI; /* no doorbell tells of that room */
+		at = soon < at ? soon : at;
+	}
+	return at;
+}
+
+static void settle(edge_device *d)
+{
+	if (d->conns->owing != NULL)
+		pay_owing(d);
+	if (d->streams->graves != NULL)
+		stream_reap(d);
+	d->unsettled = d->conns->owing != NULL;
+}
+
+static void forget(edge_device *d, const edge_conn *c)
+{
+	ops_forget_conn(d->ops, c);
+}
+
+static bool unused(const edge_device *d)
+{
+	return d->conns->all == NULL && d->streams->nstreams == 0 && d->w->waiters == NULL;
+}
+
 /* Frees what a device has left. Unlocked. */
-void device_free(edge_device *d)
+static void device_free(edge_device *d)
 {
 	wait_close(d);
-	ops_close(&d->ops);
-	for (uint32_t i = 0; i < d->ctl.ncalls; i++)
-		free(d->ctl.calls[i]);
-	free(d->ctl.calls);
-	for (struct packet *p; (p = d->ctl.first) != NULL; free(p))
-		d->ctl.first = p->next;
+	ops_close(d->ops);
+	control_free(d->ctl);
 	bounce_close(d);
 	free(d->socket);
 	free(d->name);
 	pthread_mutex_destroy(&d->mu);
-	free(d);
+	free(d); /* the first of its whole */
 }
 
-/* Begins a function of the library; leave ends it and tells the program of what changed for the device, unlocked. A
- * device that was closed goes with the last of its connections and streams. */
-void enter(edge_device *d)
-{
-	detail_stale();
-	pthread_mutex_lock(&d->mu);
-}
+static const struct above above = { .completed = completed, .happened = happened, .lost = attach_lost,
+	.attached = offer_all, .ended = ended, .due = due, .next_due = next_due, .settle = settle, .forget = forget,
+	.unused = unused, .free = device_free };
 
-int leave(edge_device *d, int result)
+static edge_device *device_new(void)
 {
-	struct attachment *a = &d->at;
-	void (*fn)(void *, int) = d->cfg.on_change;
-	void *arg = d->cfg.arg;
-	bool last = d->orphan && d->all == NULL && d->nstreams == 0 && d->w.waiters == NULL;
-	bool lost = a->lost, back = (lost || a->away) && a->state == ATTACHED;
-	a->away = (lost || a->away) && !back;
-	a->lost = false;
-	pthread_mutex_unlock(&d->mu);
-	if (fn != NULL && lost)
-		fn(arg, EDGE_ERR_DAEMON_DOWN);
-	if (fn != NULL && back)
-		fn(arg, 0);
-	if (last)
-		device_free(d);
-	return result;
+	struct whole *x = calloc(1, sizeof *x);
+	if (x == NULL)
+		return NULL;
+	x->d = (struct edge_device){ .above = &above, .ring = &x->ring, .ctl = &x->ctl, .w = &x->w, .at = &x->at,
+		.mem = &x->mem, .conns = &x->conns, .ops = &x->ops, .streams = &x->streams };
+	pthread_mutex_init(&x->d.mu, NULL);
+	x->w.epoll = x->w.wake = x->w.bell = x->w.timer = x->ctl.fd = -1;
+	x->ring.submit = x->ring.watch = -1;
+	x->ctl.last = &x->ctl.first;
+	x->mem.last_job = &x->mem.jobs;
+	x->w.last_changed = &x->w.changed;
+	return &x->d;
 }
 
 static int prepare(edge_device *d, const edge_config *config)
 {
-	d->w.epoll = d->w.wake = d->w.bell = d->w.timer = d->ctl.fd = -1;
-	d->ring.submit = d->ring.watch = -1;
-	d->ctl.last = &d->ctl.first;
-	d->last_job = &d->jobs;
-	d->last_changed = &d->changed;
-	pthread_mutex_init(&d->mu, NULL);
 	int err = normalize(&d->cfg, config);
 	if (err != 0)
 		return err;
-	d->w.spin = (int64_t)d->cfg.spin_us * 1000;
-	d->at.pause = 10 * MILLI;
+	d->w->idle = (struct idle){ .how = (enum idle_how)d->cfg.wait, .spin = (int64_t)d->cfg.spin_us * 1000 };
+	d->at->pause = 10 * MILLI;
 	d->socket = socket_path(&d->cfg);
 	d->name = d->cfg.name == NULL ? NULL : strdup(d->cfg.name);
-	if (d->socket == NULL || ops_open(&d->ops, d->cfg.queue_depth) != 0)
+	if (d->socket == NULL || ops_open(d->ops, d->cfg.queue_depth) != 0)
 		return EDGE_ERR_NO_MEMORY;
-	return wait_open(d);
+	err = wait_open(d);
+	d->ctl->epoll = d->w->epoll;
+	return err;
 }
 
 int edge_open(edge_device **dev, const edge_config *config, int timeout_ms)
 {
-	edge_device *d = calloc(1, sizeof *d);
+	edge_device *d = device_new();
 	if (d == NULL)
 		return EDGE_ERR_NO_MEMORY;
 	int64_t until = deadline(timeout_ms);
@@ -124,12 +196,11 @@ int edge_open(edge_device **dev, const edge_config *config, int timeout_ms)
 	err = attach_start(d);
 	if (err == 0)
 		err = attach_current(d, until);
-	if (err != 0 && d->at.since == 0 && d->at.err != 0)
-		err = d->at.err;
+	if (err != 0 && d->at->since == 0 && d->at->err != 0)
+		err = d->at->err;
 	if (err != 0) {
 		d->dead = EDGE_ERR_CLOSED;
-		control_close(d, err);
-		ring_close(d);
+		attach_end(d, err);
 		leave(d, 0);
 		fork_leave(d);
 		device_free(d);
@@ -142,14 +213,14 @@ int edge_open(edge_device **dev, const edge_config *config, int timeout_ms)
 
 static bool none_lingers(void *arg)
 {
-	return ((edge_device *)arg)->lingering == NULL;
+	return ((edge_device *)arg)->streams->lingering == NULL;
 }
 
 static bool all_sent(void *arg)
 {
 	edge_device *d = arg;
-	for (edge_conn *c = d->all; c != NULL; c = c->next)
-		if (c->stream != NULL && c->inflight > 0)
+	for (edge_conn *c = d->conns->all; c != NULL; c = c->next)
+		if (stream_in_flight(c))
 			return false;
 	return none_lingers(d);
 }
@@ -164,26 +235,15 @@ int edge_device_drain(edge_device *d, int timeout_ms)
 /* What belongs to the device goes with it, but for connections and streams that the program has. */
 static void release_all(edge_device *d)
 {
-	while (d->listeners != NULL) {
-		edge_listener *l = d->listeners;
+	while (d->conns->listeners != NULL) {
+		edge_listener *l = d->conns->listeners;
 		pthread_mutex_unlock(&d->mu);
 		edge_listener_close(l);
 		pthread_mutex_lock(&d->mu);
 	}
-	for (edge_conn *c = d->all, *next; c != NULL; c = next) {
-		next = c->next;
-		conn_dead(c);
-		if (c->stream == NULL)
-			conn_gone(c);
-		else if (c->stream->closed)
-			stream_step(c->stream);
-	}
-	d->owing = NULL;
+	conns_dead(d);
 	stream_reap(d);
-	for (edge_region *r; (r = d->regions) != NULL; free(r)) {
-		d->regions = r->next;
-		region_unmap(r);
-	}
+	regions_free(d);
 }
 
 void edge_device_close(edge_device *d, int timeout_ms)
@@ -209,23 +269,23 @@ void edge_device_close(edge_device *d, int timeout_ms)
 int edge_device_error(edge_device *d)
 {
 	enter(d);
-	return leave(d, d->dead != 0 ? d->dead : d->at.state == ATTACHED ? 0 : EDGE_ERR_DAEMON_DOWN);
+	return leave(d, d->dead != 0 ? d->dead : d->attached ? 0 : EDGE_ERR_DAEMON_DOWN);
 }
 
 const char *edge_device_name(edge_device *d)
 {
-	return d->at.name;
+	return d->at->name;
 }
 
 const char *edge_device_node(edge_device *d)
 {
-	return d->at.node;
+	return d->at->node;
 }
 
 uint64_t edge_device_features(edge_device *d)
 {
 	enter(d);
-	uint64_t features = d->at.features;
+	uint64_t features = d->features;
 	leave(d, 0);
 	return features;
 }

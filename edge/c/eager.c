@@ -1,5 +1,6 @@
 /* Composed messages: one is the operation that it becomes, from its beginning (ABI A6.17). */
-#include "internal.h"
+#include "ring.h"
+#include "verbs.h"
 
 static int compose(edge_conn *c, const edge_work *w, edge_op *op)
 {
@@ -24,8 +25,8 @@ static int compose(edge_conn *c, const edge_work *w, edge_op *op)
 	e.op = ABI_OP_COMPOSE;
 	err = op_launch(d, c, w, &e, op);
 	if (err == 0) {
-		d->ops.slots[op->slot].composing = (uint32_t)w->size;
-		ring_publish(&d->ring);
+		d->ops->slots[op->slot].composing = (uint32_t)w->size;
+		ring_publish(d->ring);
 	}
 	return err;
 }
@@ -44,7 +45,7 @@ static int put(const edge_op *op, struct abi_sqe *e)
 	edge_device *d = op->dev;
 	if (d->dead != 0)
 		return d->dead;
-	struct slot *s = &d->ops.slots[op->slot];
+	struct slot *s = &d->ops->slots[op->slot];
 	int err = op_settled(op) ? op_result(op) : 0;
 	if (err != 0)
 		return err;
@@ -53,14 +54,14 @@ static int put(const edge_op *op, struct abi_sqe *e)
 	if (e->u.local.off > s->composing || e->u.local.length > s->composing - e->u.local.off)
 		return fail(EDGE_ERR_BOUNDS, "%llu bytes at %llu, of a message of %u", (unsigned long long)e->u.local.length,
 		            (unsigned long long)e->u.local.off, s->composing);
-	if (!ring_room(d, 1))
+	if (!ring_room(d->ring, 1))
 		return EDGE_ERR_AGAIN;
 	e->conn = s->conn->id;
 	e->token = op_key(op);
 	if (e->op != ABI_OP_WROTE)
 		s->composing = 0;
-	ring_put(&d->ring, e);
-	ring_publish(&d->ring);
+	ring_put(d->ring, e);
+	ring_publish(d->ring);
 	return 0;
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "internal.h"
+#include "base.h"
 #include "abi_agree.h"
 
 static _Thread_local char detail[256];

@@ -2,7 +2,8 @@
  * A11.2): everything of the parent is dead there, and its descriptors are closed. */
 #include <unistd.h>
 
-#include "internal.h"
+#include "device.h"
+#include "ring.h"
 
 static pthread_mutex_t all_mu = PTHREAD_MUTEX_INITIALIZER;
 static edge_device *all;
@@ -28,19 +29,16 @@ static void in_child(void)
 		next = d->next;
 		d->next = d->prev = NULL;
 		d->dead = EDGE_ERR_FORKED;
-		d->at.state = DOWN;
-		for (edge_conn *c = d->all; c != NULL; c = c->next)
-			if (c->stream != NULL) { /* a thread that is not here may have been copying */
-				pthread_mutex_init(&c->stream->in.mu, NULL);
-				pthread_mutex_init(&c->stream->out.mu, NULL);
-			}
-		d->w.waiters = NULL; /* of threads that are not here */
+		d->at->state = DOWN;
+		d->attached = false;
+		streams_forked(d);
+		d->w->waiters = NULL; /* of threads that are not here */
 		d->cfg.on_change = NULL; /* as its program was told */
-		d->w.leader = d->w.asleep = false;
-		ring_close(d);
-		if (d->ctl.fd >= 0)
-			close(d->ctl.fd);
-		d->ctl.fd = -1;
+		d->w->leader = d->w->asleep = false;
+		ring_close(d->ring, false);
+		if (d->ctl->fd >= 0)
+			close(d->ctl->fd);
+		d->ctl->fd = -1;
 		wait_close(d);
 		pthread_mutex_unlock(&d->mu);
 	}

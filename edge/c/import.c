@@ -2,13 +2,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "conn.h"
+
+enum { MAX_IMPORTS = 4096, OF_ONE_NAME = 16 };
 
 /* What is withdrawn goes, and of one name all but the newest; what the program knows of is kept for it. */
 static void drop_old(edge_conn *c, const char *name)
 {
 	int of_name = 0;
-	for (edge_remote **at = &c->remotes, *r; (r = *at) != NULL;) {
+	for (edge_remote **at = &c->memory.remotes, *r; (r = *at) != NULL;) {
 		if (!r->revoked && strcmp(r->name, name) == 0)
 			of_name++;
 		if (!r->revoked && (r->held || of_name <= OF_ONE_NAME)) {
@@ -16,10 +18,10 @@ static void drop_old(edge_conn *c, const char *name)
 			continue;
 		}
 		*at = r->next;
-		c->nremotes--;
+		c->memory.nremotes--;
 		if (r->held) {
-			r->next = c->withdrawn;
-			c->withdrawn = r;
+			r->next = c->memory.withdrawn;
+			c->memory.withdrawn = r;
 		} else
 			free(r);
 	}
@@ -30,12 +32,12 @@ void advertised(edge_device *d, const struct abi_advert *m)
 	edge_conn *c = conn_find(d, m->conn);
 	if (c == NULL || m->size > INT64_MAX || c->state == ENDED)
 		return;
-	if (c->nremotes >= MAX_IMPORTS) {
+	if (c->memory.nremotes >= MAX_IMPORTS) {
 		conn_abort(c, fail(EDGE_ERR_LIMIT, "the peer exported more than %d pieces of memory on one connection",
 		                   MAX_IMPORTS));
 		return;
 	}
-	edge_remote *r = calloc(1, sizeof *r), **at = &c->remotes;
+	edge_remote *r = calloc(1, sizeof *r), **at = &c->memory.remotes;
 	if (r == NULL) {
 		conn_abort(c, EDGE_ERR_NO_MEMORY);
 		return;
@@ -46,10 +48,10 @@ void advertised(edge_device *d, const struct abi_advert *m)
 		at = &(*at)->next;
 	r->next = *at;
 	*at = r;
-	c->nremotes++;
+	c->memory.nremotes++;
 	drop_old(c, r->name);
-	if (c->stream != NULL)
-		stream_advance(c->stream);
+	if (c->user != NULL)
+		c->user->advance(c);
 	news(d);
 }
 
@@ -58,7 +60,7 @@ void withdrawn(edge_device *d, uint32_t conn, uint64_t key)
 	edge_conn *c = conn_find(d, conn);
 	if (c == NULL)
 		return;
-	for (edge_remote *r = c->remotes; r != NULL; r = r->next)
+	for (edge_remote *r = c->memory.remotes; r != NULL; r = r->next)
 		if (r->key == key)
 			r->revoked = true;
 	drop_old(c, "");
@@ -66,7 +68,7 @@ void withdrawn(edge_device *d, uint32_t conn, uint64_t key)
 
 edge_remote *remote_find(edge_conn *c, const char *name)
 {
-	edge_remote *r = c->remotes;
+	edge_remote *r = c->memory.remotes;
 	while (r != NULL && (r->revoked || strcmp(r->name, name) != 0))
 		r = r->next;
 	if (r != NULL)
@@ -76,12 +78,12 @@ edge_remote *remote_find(edge_conn *c, const char *name)
 
 void imports_free(edge_conn *c)
 {
-	for (edge_remote *r; (r = c->remotes) != NULL; free(r))
-		c->remotes = r->next;
-	for (edge_remote *r; (r = c->withdrawn) != NULL; free(r))
-		c->withdrawn = r->next;
-	for (edge_export *e; (e = c->exports) != NULL; free(e))
-		c->exports = e->next;
+	for (edge_remote *r; (r = c->memory.remotes) != NULL; free(r))
+		c->memory.remotes = r->next;
+	for (edge_remote *r; (r = c->memory.withdrawn) != NULL; free(r))
+		c->memory.withdrawn = r->next;
+	for (edge_export *e; (e = c->memory.exports) != NULL; free(e))
+		c->memory.exports = e->next;
 }
 
 struct wanted { edge_conn *c; const char *name; edge_remote *found; };
@@ -104,7 +106,7 @@ int edge_import(edge_conn *c, const char *name, edge_remote **remote, int timeou
 		err = conn_usable(c);
 	if (err == EDGE_ERR_TIMEOUT)
 		fail(err, "%s exports no memory named \"%s\"; start what exports it there, or check the name (edgectl export)",
-		     c->peer, name);
+		     c->who.peer, name);
 	if (err == 0)
 		*remote = w.found;
 	return leave(c->d, err);
@@ -139,9 +141,9 @@ static void finish(edge_device *d, struct asked *a, int err)
 	a->done = true;
 	if (a->ends != NULL && err == 0)
 		a->ends->revoked = true;
-	a->c->calls--;
+	a->c->work.calls--;
 	news(d);
-	if (a->c->released)
+	if (a->c->end.released)
 		conn_gone(a->c);
 	if (!a->left)
 		return;
@@ -153,13 +155,13 @@ static void exported(edge_device *d, struct call *call, int err, const union abi
 	(void)fd;
 	struct asked *a = call->obj;
 	edge_conn *c = a->c;
-	c->exporting--;
+	c->memory.exporting--;
 	if (err == 0 && a->left) { /* nobody knows of it */
 		free(a->e);
 	} else if (err == 0) {
 		a->e->key = m->exported.key;
-		a->e->next = c->exports;
-		c->exports = a->e;
+		a->e->next = c->memory.exports;
+		c->memory.exports = a->e;
 	} else {
 		free(a->e);
 		a->e = NULL;
@@ -177,8 +179,8 @@ int send_export(edge_region *r, edge_conn *c, const char *name, int perm, size_t
 	put_str(&m.name, name);
 	int err = control_send(c->d, &m, sizeof m, ABI_EXPORT, -1, fn, obj, 0);
 	if (err == 0) {
-		c->calls++;
-		c->exporting++;
+		c->work.calls++;
+		c->memory.exporting++;
 	}
 	return err;
 }
@@ -190,7 +192,7 @@ static int check_export(edge_region *r, edge_conn *c, const char *name, int perm
 		return err;
 	if (c->d != r->d || r->closed)
 		return fail(EDGE_ERR_INVALID, "the connection and an open region must be of the same device");
-	if (r->epoch != r->d->at.epoch)
+	if (r->epoch != r->d->epoch)
 		return EDGE_ERR_STALE;
 	if (perm == 0 || (perm & ~(EDGE_REMOTE_READ | EDGE_REMOTE_WRITE | EDGE_REMOTE_ATOMIC)) != 0)
 		return fail(EDGE_ERR_INVALID, "choose of EDGE_REMOTE_READ, EDGE_REMOTE_WRITE and EDGE_REMOTE_ATOMIC");
@@ -258,7 +260,7 @@ int edge_export_revoke(edge_export *e, int timeout_ms)
 	edge_device *d = c->d;
 	int64_t until = deadline(timeout_ms);
 	enter(d);
-	if (d->dead != 0 || e->revoked || c->closed)
+	if (d->dead != 0 || e->revoked || c->end.closed)
 		return leave(d, d->dead); /* it ended with the connection */
 	struct asked *a = calloc(1, sizeof *a);
 	if (a == NULL)
@@ -270,7 +272,7 @@ int edge_export_revoke(edge_export *e, int timeout_ms)
 		free(a);
 		return leave(d, err == EDGE_ERR_DAEMON_DOWN ? 0 : err);
 	}
-	c->calls++;
+	c->work.calls++;
 	err = await(d, a, until);
 	return leave(d, err == EDGE_ERR_DAEMON_DOWN ? 0 : err);
 }

@@ -2,7 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "conn.h"
+
+#define NAME_TIME (2 * SECOND) /* how long a service's name may still be taken, by ourselves */
+#define AGAIN (10 * MILLI)     /* until the daemon is asked again then */
+
+enum { BACKLOG = 128 };
 
 static void append(edge_listener *l, struct edge_request *r)
 {
@@ -12,7 +17,8 @@ static void append(edge_listener *l, struct edge_request *r)
 	l->nrequests++;
 }
 
-static struct edge_request *take(edge_listener *l)
+/* The next request; NULL: there is none. */
+edge_request *request_take(edge_listener *l)
 {
 	struct edge_request *r = l->requests;
 	if (r == NULL)
@@ -28,7 +34,7 @@ static void refused(edge_device *d, struct call *call, int err, const union abi_
 {
 	(void)d, (void)err, (void)m, (void)fd;
 	edge_conn *c = call->obj;
-	c->calls--;
+	c->work.calls--;
 	conn_forget(c);
 }
 
@@ -38,19 +44,19 @@ void refuse(edge_conn *c, const char *reason)
 	struct abi_refuse m = { .conn = c->id };
 	m.text.size = (uint16_t)strnlen(reason, ABI_TEXT);
 	memcpy(m.text.bytes, reason, m.text.size);
-	if (c->listed && !c->closed && control_send(c->d, &m, sizeof m, ABI_REFUSE, -1, refused, c, 0) == 0) {
-		c->calls++;
-		c->aborting = true;
+	if (c->end.listed && !c->end.closed && control_send(c->d, &m, sizeof m, ABI_REFUSE, -1, refused, c, 0) == 0) {
+		c->work.calls++;
+		c->end.aborting = true;
 	}
 	conn_release(c);
 }
 
-void conn_incoming(edge_device *d, const struct abi_incoming *m)
+void incoming(edge_device *d, const struct abi_incoming *m)
 {
 	char service[MAX_NAME + 1], peer[MAX_NAME + 1];
 	get_str(service, &m->service);
 	get_str(peer, &m->peer);
-	edge_listener *l = d->listeners;
+	edge_listener *l = d->conns->listeners;
 	while (l != NULL && strcmp(l->service, service) != 0)
 		l = l->next;
 	if (conn_find(d, m->conn) != NULL)
@@ -58,17 +64,17 @@ void conn_incoming(edge_device *d, const struct abi_incoming *m)
 	edge_conn *c = conn_new(d, peer, service);
 	struct edge_request *r = malloc(sizeof *r);
 	size_t n = m->data.size < ABI_DATA ? m->data.size : ABI_DATA;
-	if (c == NULL || r == NULL || (n > 0 && (c->data = malloc(n)) == NULL)) {
-		abort_number(d, m->conn);
+	if (c == NULL || r == NULL || (n > 0 && (c->who.data = malloc(n)) == NULL)) {
+		control_tell(d, &(struct abi_conn){ .conn = m->conn }, sizeof(struct abi_conn), ABI_ABORT);
 		free(r);
 		if (c != NULL)
 			conn_release(c);
 		return;
 	}
 	if (n > 0)
-		memcpy(c->data, m->data.bytes, n);
-	c->data_size = n;
-	c->user = m->user;
+		memcpy(c->who.data, m->data.bytes, n);
+	c->who.data_size = n;
+	c->who.user = m->user;
 	c->state = ASKED;
 	conn_enter(c, m->conn);
 	if (l == NULL || l->err != 0 || l->nrequests >= BACKLOG) {
@@ -78,19 +84,74 @@ void conn_incoming(edge_device *d, const struct abi_incoming *m)
 	}
 	*r = (struct edge_request){ .c = c, .l = l };
 	append(l, r);
-	if (l->streams)
-		stream_requests(l);
+	if (l->user != NULL)
+		l->user->requests(l);
 	changed(d, &l->watch);
 	news(d);
 }
 
 /* Ends a listener that the daemon does not serve; it stays the program's to close. */
-void listener_fail(edge_listener *l, int err)
+static void listener_fail(edge_listener *l, int err)
 {
 	if (l->err == 0)
 		l->err = err;
 	changed(l->d, &l->watch);
 	news(l->d);
+}
+
+static void offered(edge_device *d, struct call *call, int err, const union abi_packet *m, int *fd)
+{
+	(void)m, (void)fd;
+	edge_listener *l = d->conns->listeners;
+	while (l != NULL && l->serial != call->num)
+		l = l->next;
+	if (l == NULL)
+		return; /* closed meanwhile: unlisten follows */
+	if (err == 0)
+		l->offered = l->known = true;
+	else if (err == EDGE_ERR_EXISTS && l->known && now_ns() < d->conns->relisten_until)
+		d->conns->relisten_at = now_ns() + AGAIN;
+	else if ((err != EDGE_ERR_DAEMON_DOWN && err != EDGE_ERR_DRAINING) || !l->known)
+		listener_fail(l, err);
+	news(d);
+}
+
+/* Tells the daemon of a service. */
+static void offer(edge_listener *l)
+{
+	struct abi_service m = { 0 };
+	put_str(&m.service, l->service);
+	int err = control_send(l->d, &m, sizeof m, ABI_LISTEN, -1, offered, NULL, l->serial);
+	if (err != 0 && !l->known)
+		listener_fail(l, err);
+}
+
+/* Tells a new daemon of all services that an earlier one offered. */
+void offer_all(edge_device *d)
+{
+	d->conns->relisten_until = now_ns() + NAME_TIME;
+	for (edge_listener *l = d->conns->listeners; l != NULL; l = l->next)
+		if (l->known)
+			offer(l);
+}
+
+/* The daemon has gone. */
+void offers_end(edge_device *d)
+{
+	for (edge_listener *l = d->conns->listeners; l != NULL; l = l->next)
+		l->offered = false;
+}
+
+/* Tells it once more, when that is due. */
+void offers_due(edge_device *d, int64_t now)
+{
+	struct conns *s = d->conns;
+	if (!d->attached || s->relisten_at == 0 || now < s->relisten_at)
+		return;
+	s->relisten_at = 0;
+	for (edge_listener *l = s->listeners; l != NULL; l = l->next)
+		if (l->known && !l->offered && l->err == 0)
+			offer(l);
 }
 
 static bool listening(void *arg)
@@ -105,40 +166,32 @@ static void unlist(edge_listener *l)
 	if (l->next != NULL)
 		l->next->at = l->at;
 	unwatch(l->d, &l->watch);
-	for (struct edge_request *r; (r = take(l)) != NULL; free(r))
+	for (struct edge_request *r; (r = request_take(l)) != NULL; free(r))
 		refuse(r->c, "the service has just closed");
-	for (edge_conn *c = l->d->all; c != NULL; c = c->next)
-		if (c->stream != NULL && c->stream->listener == l) { /* nobody accepts it */
-			c->stream->listener = NULL;
-			stream_discard(c->stream, EDGE_ERR_CLOSED);
-		}
+	if (l->user != NULL)
+		l->user->closed(l);
 }
 
-static void ignored(edge_device *d, struct call *c, int err, const union abi_packet *m, int *fd)
-{
-	(void)d, (void)c, (void)err, (void)m, (void)fd;
-}
-
-static int listen_on(edge_device *d, const char *service, bool streams, uint32_t backlog, edge_listener **listener,
-                     int64_t until)
+int listen_on(edge_device *d, const char *service, const struct listener_user *user, uint32_t backlog,
+              edge_listener **listener, int64_t until)
 {
 	int err = check_name("the service's name", service, false);
 	if (err == 0)
 		err = attach_current(d, until);
-	for (edge_listener *l = d->listeners; err == 0 && l != NULL; l = l->next)
+	for (edge_listener *l = d->conns->listeners; err == 0 && l != NULL; l = l->next)
 		if (strcmp(l->service, service) == 0)
 			err = fail(EDGE_ERR_EXISTS, "this device offers \"%s\" already", service);
 	edge_listener *l = err == 0 ? calloc(1, sizeof *l) : NULL;
 	if (l == NULL)
 		return err != 0 ? err : EDGE_ERR_NO_MEMORY;
-	*l = (edge_listener){ .d = d, .streams = streams, .backlog = backlog, .serial = ++d->serial, .next = d->listeners,
-		.at = &d->listeners };
+	*l = (edge_listener){ .d = d, .user = user, .backlog = backlog, .serial = ++d->conns->serial,
+		.next = d->conns->listeners, .at = &d->conns->listeners };
 	strcpy(l->service, service);
 	l->last_request = &l->requests;
 	l->last_ready = &l->ready;
 	if (l->next != NULL)
 		l->next->at = &l->next;
-	d->listeners = l;
+	d->conns->listeners = l;
 	offer(l);
 	err = wait_for(d, listening, l, answer_by(until));
 	if (err == 0 && l->err != 0)
@@ -151,7 +204,7 @@ static int listen_on(edge_device *d, const char *service, bool streams, uint32_t
 	struct abi_service m = { 0 };
 	put_str(&m.service, service);
 	if (l->err == 0) /* it may be offered yet */
-		control_send(d, &m, sizeof m, ABI_UNLISTEN, -1, ignored, NULL, 0);
+		control_tell(d, &m, sizeof m, ABI_UNLISTEN);
 	free(l);
 	return err;
 }
@@ -160,14 +213,7 @@ int edge_listen(edge_device *d, const char *service, edge_listener **listener, i
 {
 	int64_t until = deadline(timeout_ms);
 	enter(d);
-	return leave(d, listen_on(d, service, false, 0, listener, until));
-}
-
-int edge_stream_listen(edge_device *d, const char *service, uint32_t backlog, edge_listener **listener, int timeout_ms)
-{
-	int64_t until = deadline(timeout_ms);
-	enter(d);
-	return leave(d, listen_on(d, service, true, backlog == 0 ? 16 : backlog, listener, until));
+	return leave(d, listen_on(d, service, NULL, 0, listener, until));
 }
 
 void edge_listener_close(edge_listener *l)
@@ -179,7 +225,7 @@ void edge_listener_close(edge_listener *l)
 	struct abi_service m = { 0 };
 	put_str(&m.service, l->service);
 	if (l->err == 0 && d->dead == 0) /* a new daemon may be about to offer it */
-		control_send(d, &m, sizeof m, ABI_UNLISTEN, -1, ignored, NULL, 0);
+		control_tell(d, &m, sizeof m, ABI_UNLISTEN);
 	unlist(l);
 	free(l);
 	leave(d, 0);
@@ -189,7 +235,7 @@ static bool has_request(void *arg)
 {
 	edge_listener *l = arg;
 	for (struct edge_request *r; (r = l->requests) != NULL && r->c->state == ENDED;) { /* the peer gave up meanwhile */
-		conn_release(take(l)->c);
+		conn_release(request_take(l)->c);
 		free(r);
 	}
 	return l->requests != NULL || l->err != 0;
@@ -197,13 +243,13 @@ static bool has_request(void *arg)
 
 static int next_request(edge_listener *l, edge_request **request, int64_t until)
 {
-	if (l->streams)
+	if (l->user != NULL)
 		return fail(EDGE_ERR_INVALID, "a listener of streams: use edge_stream_accept");
 	int err = wait_for(l->d, has_request, l, until);
 	if (err == 0 && l->requests == NULL)
 		err = l->err;
 	if (err == 0)
-		*request = take(l);
+		*request = request_take(l);
 	return err;
 }
 
@@ -218,16 +264,16 @@ static void accepted(edge_device *d, struct call *call, int err, const union abi
 {
 	(void)m, (void)fd;
 	edge_conn *c = call->obj;
-	c->calls--;
+	c->work.calls--;
 	if (err == 0 && c->state == ACCEPTING)
 		c->state = OPEN;
 	else if (err != 0)
 		conn_end(c, err, true);
-	if (c->stream != NULL)
-		stream_accepted(c->stream, c->state == OPEN ? 0 : c->err);
+	if (c->user != NULL)
+		c->user->accepted(c, c->state == OPEN ? 0 : c->err);
 	if (err != 0)
 		conn_forget(c);
-	else if (c->released)
+	else if (c->end.released)
 		conn_gone(c);
 	news(d);
 }
@@ -240,7 +286,7 @@ int conn_accept(edge_conn *c, const void *data, size_t size)
 		memcpy(m.data.bytes, data, size);
 	int err = c->state != ASKED ? c->err : control_send(c->d, &m, sizeof m, ABI_ACCEPT, -1, accepted, c, 0);
 	if (err == 0) {
-		c->calls++;
+		c->work.calls++;
 		c->state = ACCEPTING;
 	}
 	return err;
@@ -304,21 +350,21 @@ int edge_accept(edge_listener *l, edge_conn **conn, int timeout_ms)
 
 const char *edge_request_peer(const edge_request *r)
 {
-	return r->c->peer;
+	return r->c->who.peer;
 }
 
 int edge_request_user(const edge_request *r, uint32_t *uid)
 {
-	if (r->c->user == 0)
+	if (r->c->who.user == 0)
 		return 0;
-	*uid = r->c->user - 1;
+	*uid = r->c->who.user - 1;
 	return 1;
 }
 
 const void *edge_request_data(const edge_request *r, size_t *size)
 {
-	*size = r->c->data_size;
-	return r->c->data;
+	*size = r->c->who.data_size;
+	return r->c->who.data;
 }
 
 void edge_listener_watch(edge_listener *l, void *context)
@@ -335,5 +381,5 @@ int edge_listener_pending(edge_listener *l)
 	enter(l->d);
 	if (l->d->dead == 0)
 		pump(l->d, false);
-	return leave(l->d, l->streams ? (int)l->nready : (int)l->nrequests);
+	return leave(l->d, l->user != NULL ? (int)l->nready : (int)l->nrequests);
 }

@@ -1,7 +1,8 @@
 /* Notifications, and the credit that the daemon wants back for them (ABI A7.7, A7.11). */
 #include <stdlib.h>
 
-#include "internal.h"
+#include "conn.h"
+#include "ring.h"
 
 enum { CREDIT_BATCH = ABI_CREDIT / 2 };
 
@@ -12,16 +13,16 @@ bool notified(edge_device *d, const struct abi_cqe *e)
 	edge_conn *c = conn_find(d, e->conn);
 	if (c != NULL)
 		return notes_push(c, e);
-	if (d->norphans >= d->dialing * ABI_CREDIT)
+	if (d->conns->norphans >= d->conns->dialing * ABI_CREDIT)
 		return true;
-	struct orphan *o = malloc(sizeof *o), **last = &d->orphans;
+	struct orphan *o = malloc(sizeof *o), **last = &d->conns->orphans;
 	if (o == NULL)
 		return true;
 	*o = (struct orphan){ .e = *e };
 	while (*last != NULL)
 		last = &(*last)->next;
 	*last = o;
-	d->norphans++;
+	d->conns->norphans++;
 	return true;
 }
 
@@ -31,8 +32,8 @@ bool notes_push(edge_conn *c, const struct abi_cqe *e)
 	struct note n = { .key = e->token, .off = e->offset, .imm = e->imm, .len = e->length };
 	if (q->tail - q->head + q->owed >= ABI_CREDIT)
 		return false; /* more than we gave credit for */
-	if (c->stream != NULL) {
-		stream_arrived(c->stream, &n);
+	if (c->user != NULL) {
+		c->user->arrived(c, &n);
 		if (++q->owed >= CREDIT_BATCH)
 			return_credit(c);
 		return true;
@@ -45,68 +46,58 @@ bool notes_push(edge_conn *c, const struct abi_cqe *e)
 	return true;
 }
 
-/* Gives the stream of c what came before it was one. */
-void notes_attach(edge_conn *c)
-{
-	struct notes *q = &c->notes;
-	for (; q->head != q->tail; q->head++, q->owed++)
-		stream_arrived(c->stream, &q->ring[q->head % ABI_CREDIT]);
-	free(q->ring);
-	q->ring = NULL;
-}
-
-/* Pays what c owes: credit to the daemon, and what its stream has to say. False: there is no room. */
+/* Pays what c owes: credit to the daemon, and what its user has to say. False: there is no room. */
 static bool pay(edge_conn *c)
 {
 	edge_device *d = c->d;
-	if (c->state == ENDED || c->closed || c->epoch != d->at.epoch)
+	if (c->state == ENDED || c->end.closed || c->epoch != d->epoch)
 		return true;
-	if (c->notes.owed > 0 && (c->notes.owed >= CREDIT_BATCH || c->owes)) {
-		if (!ring_room(d, 1))
+	if (c->notes.owed > 0 && (c->notes.owed >= CREDIT_BATCH || c->notes.owes)) {
+		if (!ring_room(d->ring, 1))
 			return false;
-		ring_put(&d->ring, &(struct abi_sqe){ .op = ABI_OP_CREDIT, .conn = c->id, .imm = c->notes.owed });
+		ring_put(d->ring, &(struct abi_sqe){ .op = ABI_OP_CREDIT, .conn = c->id, .imm = c->notes.owed });
 		c->notes.owed = 0;
-		ring_publish(&d->ring);
+		ring_publish(d->ring);
 	}
-	return c->stream == NULL || stream_pay(c->stream);
+	return c->user == NULL || c->user->pay(c);
 }
 
 /* Pays now, or as soon as there is room. */
 void return_credit(edge_conn *c)
 {
 	edge_device *d = c->d;
-	if (c->owes || pay(c))
+	if (c->notes.owes || pay(c))
 		return;
-	c->owes = true;
-	c->owing = d->owing;
-	d->owing = c;
-	d->ring_full = true;
+	c->notes.owes = true;
+	c->owing = d->conns->owing;
+	d->conns->owing = c;
+	d->conns->ring_full = d->unsettled = true;
 }
 
 void pay_owing(edge_device *d)
 {
 	edge_conn *still = NULL;
-	d->ring_full = false;
-	for (edge_conn *c; (c = d->owing) != NULL;) {
-		d->owing = c->owing;
+	d->conns->ring_full = false;
+	for (edge_conn *c; (c = d->conns->owing) != NULL;) {
+		d->conns->owing = c->owing;
 		if (pay(c)) {
-			c->owes = false;
-			if (c->stream != NULL && c->stream->closed)
-				stream_step(c->stream);
-			else if (c->stream == NULL)
+			c->notes.owes = false;
+			if (c->user != NULL)
+				c->user->settled(c);
+			else
 				conn_gone(c);
 			continue;
 		}
 		c->owing = still;
 		still = c;
 	}
-	d->owing = still;
-	d->ring_full = still != NULL;
+	d->conns->owing = still;
+	d->conns->ring_full = still != NULL;
 }
 
 static edge_export *export_of(edge_conn *c, uint64_t key)
 {
-	edge_export *e = c->exports;
+	edge_export *e = c->memory.exports;
 	while (e != NULL && (e->key != key || e->revoked))
 		e = e->next;
 	return e;
@@ -117,13 +108,13 @@ static bool can_take(const edge_conn *c)
 {
 	const struct notes *q = &c->notes;
 	return q->head != q->tail &&
-	       (c->exporting == 0 || export_of((edge_conn *)c, q->ring[q->head % ABI_CREDIT].key) != NULL);
+	       (c->memory.exporting == 0 || export_of((edge_conn *)c, q->ring[q->head % ABI_CREDIT].key) != NULL);
 }
 
 static bool note_or_end(void *arg)
 {
 	edge_conn *c = arg;
-	return can_take(c) || (c->last && c->notes.head == c->notes.tail);
+	return can_take(c) || (c->end.last && c->notes.head == c->notes.tail);
 }
 
 int edge_notify_wait(edge_conn *c, edge_notification *to, int timeout_ms)

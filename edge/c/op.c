@@ -2,9 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "ring.h"
+#include "verbs.h"
 
 #define NONE UINT32_MAX
+
+enum { FAILURES = 1 << 16 };
 
 int ops_open(struct ops *o, uint32_t depth)
 {
@@ -88,7 +91,7 @@ static void release(struct ops *o, uint32_t i)
 /* Ends the operation or receive of a slot; s->end has what a completion says beside err. */
 static void complete(edge_device *d, uint32_t i, int err)
 {
-	struct ops *o = &d->ops;
+	struct ops *o = d->ops;
 	struct slot *s = &o->slots[i];
 	edge_conn *c = s->conn;
 	uint32_t gen = atomic_load_explicit(&s->gen, memory_order_relaxed);
@@ -99,7 +102,7 @@ static void complete(edge_device *d, uint32_t i, int err)
 	for (; s->npieces > 0; s->npieces--)
 		o->pieces[i][s->npieces - 1]->inflight--;
 	if (c != NULL)
-		--*(i < o->depth ? &c->inflight : &c->posted);
+		--*(i < o->depth ? &c->work.inflight : &c->work.posted);
 	s->end.err = err;
 	s->conn = NULL;
 	s->region = NULL;
@@ -115,17 +118,8 @@ static void complete(edge_device *d, uint32_t i, int err)
 			o->slots[o->done_last].next = i;
 		o->done_last = i;
 	}
-	if (c == NULL)
-		return;
-	if (c->stream != NULL) {
-		if (err != 0)
-			stream_failed(c->stream, err);
-		stream_advance(c->stream);
-	} else if (c->released) {
-		conn_gone(c);
-	} else {
-		conn_leave(c);
-	}
+	if (c != NULL)
+		conn_completed(c, err);
 }
 
 /* Takes a completion of an operation or a receive; false: it cannot be right. */
@@ -133,9 +127,9 @@ bool ops_take(edge_device *d, const struct abi_cqe *e)
 {
 	uint32_t i = (uint32_t)e->token, gen = (uint32_t)(e->token >> 32);
 	bool receives = e->kind == ABI_RECEIVED;
-	if ((gen & 1) == 0 || (receives ? i < d->ops.depth || i >= 2 * d->ops.depth : i >= d->ops.depth))
+	if ((gen & 1) == 0 || (receives ? i < d->ops->depth || i >= 2 * d->ops->depth : i >= d->ops->depth))
 		return false;
-	struct slot *s = &d->ops.slots[i];
+	struct slot *s = &d->ops->slots[i];
 	if (atomic_load_explicit(&s->gen, memory_order_relaxed) != gen || (s->conn == NULL && !receives) ||
 	    (s->conn != NULL && s->conn->id != e->conn))
 		return false;
@@ -155,25 +149,25 @@ bool ops_take(edge_device *d, const struct abi_cqe *e)
 bool ops_late(edge_device *d, const struct abi_cqe *e)
 {
 	uint32_t i = (uint32_t)e->token, gen = (uint32_t)(e->token >> 32);
-	if (i >= d->ops.depth || (gen & 1) == 0 || e->status == 0)
+	if (i >= d->ops->depth || (gen & 1) == 0 || e->status == 0)
 		return false;
 	int err = status_error(e->status, NULL);
-	remember(&d->ops, key(i, gen), err);
+	remember(d->ops, key(i, gen), err);
 	edge_conn *c = conn_find(d, e->conn);
 	if (c == NULL)
 		return true;
-	if (c->nlate++ == 0)
-		c->late = err;
-	if (c->stream != NULL)
-		stream_failed(c->stream, err);
+	if (c->work.nlate++ == 0)
+		c->work.late = err;
+	if (c->user != NULL)
+		c->user->failed(c, err);
 	return true;
 }
 
 /* Ends all that is in flight. */
 void ops_fail_all(edge_device *d, int err)
 {
-	for (uint32_t i = 0; i < 2 * d->ops.depth; i++)
-		if (d->ops.slots[i].gen & 1)
+	for (uint32_t i = 0; i < 2 * d->ops->depth; i++)
+		if (d->ops->slots[i].gen & 1)
 			complete(d, i, err);
 }
 
@@ -189,29 +183,29 @@ void ops_forget_conn(struct ops *o, const edge_conn *c)
 bool op_room(const edge_conn *c, uint32_t entries)
 {
 	edge_device *d = c->d;
-	return d->ops.free[0].n > 0 && c->inflight < d->at.window && ring_room(d, entries);
+	return d->ops->free[0].n > 0 && c->work.inflight < d->window && ring_room(d->ring, entries);
 }
 
 /* Writes the entries that precede an operation: all pieces but the last (A6.14). */
 static void put_pieces(edge_device *d, edge_conn *c, const edge_work *w, uint32_t slot)
 {
-	struct slot *s = &d->ops.slots[slot];
+	struct slot *s = &d->ops->slots[slot];
 	for (uint32_t at = 0, last = w->npieces - 1; at < last;) {
 		struct abi_pieces e = { .op = ABI_OP_PIECES, .conn = c->id };
 		for (; at < last && e.count < ABI_IN_ENTRY; at++) {
 			const edge_piece *p = &w->pieces[at];
 			e.piece[e.count++] = (struct abi_piece){ p->region->id, (uint32_t)p->size, p->off };
 			p->region->inflight++;
-			d->ops.pieces[slot][s->npieces++] = p->region;
+			d->ops->pieces[slot][s->npieces++] = p->region;
 		}
-		ring_put(&d->ring, &e);
+		ring_put(d->ring, &e);
 	}
 }
 
 /* Gives checked work a slot and writes it to the ring, where the caller saw room for it. */
 int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *e, edge_op *op)
 {
-	struct ops *o = &d->ops;
+	struct ops *o = d->ops;
 	bool receives = w->kind == EDGE_RECEIVE;
 	if (w->npieces > 1 && o->pieces == NULL && (o->pieces = calloc(o->depth, sizeof *o->pieces)) == NULL)
 		return EDGE_ERR_NO_MEMORY;
@@ -227,14 +221,14 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 	s->composing = 0;
 	s->end = (edge_completion){ .context = w->context, .kind = w->kind, .conn = c };
 	if (c != NULL)
-		++*(receives ? &c->posted : &c->inflight);
+		++*(receives ? &c->work.posted : &c->work.inflight);
 	if (s->region != NULL)
 		s->region->inflight++;
 	atomic_store_explicit(&s->gen, gen, memory_order_relaxed);
 	if (w->npieces > 1)
 		put_pieces(d, c, w, i);
 	e->token = key(i, gen);
-	ring_put(&d->ring, e);
+	ring_put(d->ring, e);
 	if (op != NULL)
 		*op = (edge_op){ .dev = d, .slot = i, .gen = gen };
 	return 0;
@@ -242,13 +236,13 @@ int op_launch(edge_device *d, edge_conn *c, const edge_work *w, struct abi_sqe *
 
 bool op_settled(const edge_op *op)
 {
-	return op->dev == NULL || atomic_load_explicit(&op->dev->ops.slots[op->slot].gen, memory_order_acquire) != op->gen;
+	return op->dev == NULL || atomic_load_explicit(&op->dev->ops->slots[op->slot].gen, memory_order_acquire) != op->gen;
 }
 
 /* How one that is settled ended. */
 int op_result(const edge_op *op)
 {
-	return recall(&op->dev->ops, op_key(op));
+	return recall(op->dev->ops, op_key(op));
 }
 
 static bool settled(void *arg)
@@ -291,11 +285,11 @@ int edge_op_wait(const edge_op *op, int timeout_ms)
 
 static size_t take(edge_device *d, edge_completion *to, size_t n)
 {
-	struct ops *o = &d->ops;
+	struct ops *o = d->ops;
 	size_t taken = 0;
 	for (uint32_t i; taken < n && (i = o->done_first) != NONE; taken++) {
 		to[taken] = o->slots[i].end;
-		if (to[taken].conn != NULL && to[taken].conn->released)
+		if (to[taken].conn != NULL && to[taken].conn->end.released)
 			to[taken].conn = NULL;
 		o->done_first = o->slots[i].next;
 		release(o, i);
@@ -308,14 +302,14 @@ static size_t take(edge_device *d, edge_completion *to, size_t n)
 int edge_completions(edge_device *d, edge_completion *to, size_t n)
 {
 	enter(d);
-	if (d->dead == 0 && d->ops.done_first == NONE)
+	if (d->dead == 0 && d->ops->done_first == NONE)
 		pump(d, false);
 	return leave(d, (int)take(d, to, n));
 }
 
 static bool any_done(void *arg)
 {
-	return ((edge_device *)arg)->ops.done_first != NONE;
+	return ((edge_device *)arg)->ops->done_first != NONE;
 }
 
 int edge_completions_wait(edge_device *d, edge_completion *to, size_t n, int timeout_ms)

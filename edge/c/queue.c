@@ -1,7 +1,8 @@
 /* Receive queues: buffers for the messages of any number of connections (ABI A7.17). */
 #include <stdlib.h>
 
-#include "internal.h"
+#include "ring.h"
+#include "verbs.h"
 
 struct edge_queue {
 	edge_device *d;
@@ -63,7 +64,7 @@ int edge_queue_open(edge_device *d, edge_queue **queue, int timeout_ms)
 	int err = attach_current(d, until);
 	if (err == 0)
 		err = check_feature(d, EDGE_FEATURE_MESSAGES, "messages");
-	*q = (edge_queue){ .d = d, .epoch = d->at.epoch };
+	*q = (edge_queue){ .d = d, .epoch = d->epoch };
 	struct abi_header m;
 	if (err == 0)
 		err = ask(d, &m, sizeof m, ABI_QUEUE, &q->id, until);
@@ -77,7 +78,7 @@ int edge_queue_open(edge_device *d, edge_queue **queue, int timeout_ms)
 static int usable(const edge_queue *q)
 {
 	return q->d->dead != 0 ? q->d->dead
-	       : q->epoch != q->d->at.epoch || q->d->at.state != ATTACHED ? EDGE_ERR_DAEMON_DOWN : 0;
+	       : q->epoch != q->d->epoch || !q->d->attached ? EDGE_ERR_DAEMON_DOWN : 0;
 }
 
 int edge_queue_serve(edge_queue *q, edge_conn *c, int timeout_ms)
@@ -105,7 +106,7 @@ int edge_queue_post(edge_queue *q, const edge_work *w, edge_op *op)
 	    (err = usable(q)) == 0)
 		err = receive_put(d, NULL, q->id, w, op);
 	if (err == 0)
-		ring_publish(&d->ring);
+		ring_publish(d->ring);
 	return leave(d, err);
 }
 

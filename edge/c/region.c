@@ -7,7 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "region.h"
+#include "waiting.h"
 
 static size_t page_size(void)
 {
@@ -25,11 +26,11 @@ edge_region *region_new(edge_device *d, size_t size, enum region_kind kind)
 
 static void enlist(edge_region *r)
 {
-	r->next = r->d->regions;
-	r->at = &r->d->regions;
+	r->next = r->d->mem->regions;
+	r->at = &r->d->mem->regions;
 	if (r->next != NULL)
 		r->next->at = &r->next;
-	r->d->regions = r;
+	r->d->mem->regions = r;
 }
 
 static void delist(edge_region *r)
@@ -50,14 +51,14 @@ static void run_jobs(edge_device *d);
 /* The first job is over; the next one begins. */
 static void job_over(edge_device *d, int err)
 {
-	struct job *j = d->jobs;
-	d->jobs = j->next;
-	if (d->jobs == NULL)
-		d->last_job = &d->jobs;
+	struct job *j = d->mem->jobs;
+	d->mem->jobs = j->next;
+	if (d->mem->jobs == NULL)
+		d->mem->last_job = &d->mem->jobs;
 	j->err = err;
 	j->done = true;
 	j->fn(d, j, err); /* which may add others */
-	d->job_runs = false;
+	d->mem->job_runs = false;
 	run_jobs(d);
 	news(d);
 }
@@ -66,10 +67,10 @@ static void mapped(edge_device *d, struct call *c, int err, const union abi_pack
 {
 	(void)c;
 	(void)fd;
-	if (m == NULL || d->jobs == NULL)
+	if (m == NULL || d->mem->jobs == NULL)
 		return; /* jobs_fail ends it */
 	if (err != 0)
-		region_unmap(d->jobs->region);
+		region_unmap(d->mem->jobs->region);
 	job_over(d, err);
 }
 
@@ -94,13 +95,13 @@ static int map_memory(edge_region *r, const struct abi_register_reply *m, int fd
 static void registered(edge_device *d, struct call *c, int err, const union abi_packet *m, int *fd)
 {
 	(void)c;
-	struct job *j = d->jobs;
+	struct job *j = d->mem->jobs;
 	if (m == NULL || j == NULL)
 		return;
 	edge_region *r = j->region;
 	if (err == 0) {
 		r->id = m->registered.region;
-		r->epoch = d->at.epoch;
+		r->epoch = d->epoch;
 	}
 	if (err != 0 || j->memfd >= 0) {
 		job_over(d, err);
@@ -118,10 +119,10 @@ static void registered(edge_device *d, struct call *c, int err, const union abi_
 
 static void run_jobs(edge_device *d)
 {
-	struct job *j = d->jobs;
-	if (d->job_runs || j == NULL)
+	struct job *j = d->mem->jobs;
+	if (d->mem->job_runs || j == NULL)
 		return;
-	d->job_runs = true;
+	d->mem->job_runs = true;
 	struct abi_register m = { .size = j->region->size, .flags = j->memfd >= 0 ? ABI_OWN : 0 };
 	int err = control_send(d, &m, sizeof m, ABI_REGISTER, j->memfd, registered, NULL, 0);
 	if (err != 0)
@@ -132,17 +133,17 @@ static void run_jobs(edge_device *d)
 void job_start(edge_device *d, struct job *j)
 {
 	j->next = NULL;
-	*d->last_job = j;
-	d->last_job = &j->next;
+	*d->mem->last_job = j;
+	d->mem->last_job = &j->next;
 	run_jobs(d);
 }
 
 void jobs_fail(edge_device *d, int err)
 {
-	struct job *j = d->jobs;
-	d->jobs = NULL;
-	d->last_job = &d->jobs;
-	d->job_runs = false;
+	struct job *j = d->mem->jobs;
+	d->mem->jobs = NULL;
+	d->mem->last_job = &d->mem->jobs;
+	d->mem->job_runs = false;
 	for (struct job *next; j != NULL; j = next) {
 		next = j->next;
 		j->err = err;
@@ -152,15 +153,10 @@ void jobs_fail(edge_device *d, int err)
 	}
 }
 
-static void ignored(edge_device *d, struct call *c, int err, const union abi_packet *m, int *fd)
-{
-	(void)d, (void)c, (void)err, (void)m, (void)fd;
-}
-
 static void deregister(edge_device *d, uint32_t id)
 {
 	struct abi_region m = { .region = id };
-	control_send(d, &m, sizeof m, ABI_DEREGISTER, -1, ignored, NULL, 0);
+	control_tell(d, &m, sizeof m, ABI_DEREGISTER);
 }
 
 /* Puts private memory with the same bytes in the place of what was adopted. */
@@ -202,7 +198,7 @@ int region_release(edge_region *r)
 {
 	struct abi_region m = { .region = r->id };
 	delist(r);
-	if (r->epoch == r->d->at.epoch && r->d->at.state == ATTACHED && r->d->dead == 0 &&
+	if (r->epoch == r->d->epoch && r->d->attached && r->d->dead == 0 &&
 	    control_send(r->d, &m, sizeof m, ABI_DEREGISTER, -1, deregistered, r, 0) == 0)
 		return 0;
 	region_unmap(r);
@@ -237,7 +233,7 @@ static void patient_done(edge_device *d, struct job *j, int err)
 static int wait_job(edge_device *d, edge_region *r, int memfd, int64_t until)
 {
 	int err = attach_current(d, until);
-	if (err == 0 && memfd >= 0 && !(d->at.features & EDGE_FEATURE_MEMORY))
+	if (err == 0 && memfd >= 0 && !(d->features & EDGE_FEATURE_MEMORY))
 		err = fail(EDGE_ERR_VERSION, "this daemon takes no memory that clients made (feature MEMORY); "
 		           "upgrade it, or use edge_register");
 	struct patient *p = err == 0 ? calloc(1, sizeof *p) : NULL;
@@ -381,8 +377,8 @@ size_t edge_region_size(const edge_region *r)
 int edge_region_error(edge_region *r)
 {
 	enter(r->d);
-	int err = r->d->dead != 0 ? r->d->dead : r->epoch == r->d->at.epoch &&
-	    r->d->at.state == ATTACHED ? 0 : EDGE_ERR_STALE;
+	int err = r->d->dead != 0 ? r->d->dead : r->epoch == r->d->epoch &&
+	    r->d->attached ? 0 : EDGE_ERR_STALE;
 	return leave(r->d, err);
 }
 
@@ -406,7 +402,7 @@ int edge_region_renew(edge_region *r, int timeout_ms)
 	int64_t until = deadline(timeout_ms);
 	enter(d);
 	int err = attach_current(d, until);
-	if (err == 0 && r->epoch == d->at.epoch)
+	if (err == 0 && r->epoch == d->epoch)
 		return leave(d, 0);
 	if (err == 0 && r->kind == CALLERS)
 		err = fail(EDGE_ERR_INVALID, "a memfd can be registered once; make another one");
@@ -464,7 +460,7 @@ int edge_region_close(edge_region *r)
 	int err = 0;
 	struct abi_region m = { .region = r->id };
 	r->closed = true;
-	if (d->dead == 0 && r->epoch == d->at.epoch && d->at.state == ATTACHED) {
+	if (d->dead == 0 && r->epoch == d->epoch && d->attached) {
 		struct closing c = { 0 };
 		err = control_send(d, &m, sizeof m, ABI_DEREGISTER, -1, region_closed, &c, 0);
 		if (err == 0)
@@ -472,7 +468,7 @@ int edge_region_close(edge_region *r)
 		if (err == 0)
 			err = c.err;
 	}
-	if (err != 0 && d->dead == 0 && r->epoch == d->at.epoch) {
+	if (err != 0 && d->dead == 0 && r->epoch == d->epoch) {
 		r->closed = false;
 		enlist(r);
 		return leave(d, err);
@@ -480,4 +476,13 @@ int edge_region_close(edge_region *r)
 	region_unmap(r);
 	free(r);
 	return leave(d, 0);
+}
+
+/* Frees what the program did not close; the device is dead. */
+void regions_free(edge_device *d)
+{
+	for (edge_region *r; (r = d->mem->regions) != NULL; free(r)) {
+		d->mem->regions = r->next;
+		region_unmap(r);
+	}
 }

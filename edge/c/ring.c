@@ -1,14 +1,14 @@
 /* The rings (ABI A6) and doorbells (A8). What the daemon writes is checked: it may be broken. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "ring.h"
 
 static _Atomic uint32_t *word(const struct ring *r, size_t off)
 {
@@ -54,25 +54,21 @@ int ring_map(struct ring *r, int memfd, const struct abi_hello_reply *m)
 	return 0;
 }
 
-/* Forgets the rings. In a child after fork the map is not there and epoll sets are the parent's: only close. */
-void ring_close(edge_device *d)
+/* Forgets the rings; mapped: they are in this process, and not in a parent. */
+void ring_close(struct ring *r, bool mapped)
 {
-	struct ring *r = &d->ring;
 	if (r->map == NULL)
 		return;
-	if (d->dead != EDGE_ERR_FORKED) {
-		watch_fd(d, r->watch, 0, EPOLL_CTL_DEL); /* the daemon has the file, too: closing does not remove it */
+	if (mapped)
 		munmap(r->map, r->size);
-	}
 	close(r->submit);
 	close(r->watch);
 	*r = (struct ring){ .submit = -1, .watch = -1 };
 }
 
 /* Whether there is room for so many submissions. */
-bool ring_room(edge_device *d, uint32_t entries)
+bool ring_room(struct ring *r, uint32_t entries)
 {
-	struct ring *r = &d->ring;
 	if (r->map == NULL || r->broken)
 		return false;
 	if (r->sq_entries - (r->tail - r->taken) < entries) {
@@ -139,7 +135,7 @@ uint32_t ring_pulse(const struct ring *r)
 /* Takes what is in the completion ring and returns how many entries. A daemon that breaks the ring is lost. */
 int ring_drain(edge_device *d)
 {
-	struct ring *r = &d->ring;
+	struct ring *r = d->ring;
 	if (r->map == NULL)
 		return 0;
 	int n = 0;
@@ -151,17 +147,11 @@ int ring_drain(edge_device *d)
 		memcpy(&e, r->cq + (size_t)(r->head & (r->cq_entries - 1)) * sizeof e, sizeof e);
 		r->head++;
 		n++;
-		bool good = false;
-		switch (e.kind) {
-		case ABI_COMPLETION: case ABI_RECEIVED: good = ops_take(d, &e); break;
-		case ABI_NOTIFICATION: good = notified(d, &e); break;
-		case ABI_LATE: good = ops_late(d, &e); break;
-		}
-		r->broken |= !good;
+		r->broken |= !d->above->completed(d, &e);
 	}
 	if (n > 0)
 		atomic_store_explicit(word(r, ABI_CQ_HEAD), r->head, memory_order_release);
 	if (r->broken)
-		attach_lost(d, EDGE_ERR_DAEMON_DOWN, "the daemon broke the rules of the rings (ABI A6)");
+		d->above->lost(d, EDGE_ERR_DAEMON_DOWN, "the daemon broke the rules of the rings (ABI A6)");
 	return n;
 }

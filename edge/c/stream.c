@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "ring.h"
+#include "stream.h"
 
 #define IMM_DATA (0u << 30)   /* a piece that starts at this position, modulo 2^30, is in the ring */
 #define IMM_CREDIT (1u << 30) /* so many bytes more were read */
@@ -134,14 +135,14 @@ static int say(edge_stream *s, uint32_t imm, uint32_t flags)
 	    .remote = s->peer };
 	int err = op_put(s->c, &w, NULL);
 	if (err == 0)
-		ring_publish(&s->d->ring);
+		ring_publish(s->d->ring);
 	return err;
 }
 
 /* Says what is due: credit, and the end of what we write. False: there is no room for that. */
 bool stream_pay(edge_stream *s)
 {
-	if (s->state != S_OPEN || s->c->state != OPEN || s->c->closing || stream_end(s) != 0 || peer_ring(s) == NULL)
+	if (s->state != S_OPEN || s->c->state != OPEN || s->c->end.closing || stream_end(s) != 0 || peer_ring(s) == NULL)
 		return true;
 	int err = 0;
 	if (due(s)) {
@@ -289,7 +290,7 @@ static ssize_t send_piece(edge_stream *s, const char *p, size_t size)
 			return_credit(s->c); /* has edge_changed tell of room */
 		return err;
 	}
-	ring_publish(&s->d->ring);
+	ring_publish(s->d->ring);
 	piece->n = (uint32_t)n;
 	o->flying++;
 	o->sent += n;

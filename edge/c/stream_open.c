@@ -5,11 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "stream.h"
 
 #define HELLO "stream/1"
 
-enum { HELLO_SIZE = sizeof HELLO - 1, LINGER_MS = 5000 };
+enum { HELLO_SIZE = sizeof HELLO - 1, LINGER_MS = 5000, SPARE = 32 };
+
+static const struct conn_user has_stream;
+
+static edge_stream *of(const edge_conn *c)
+{
+	return c->owner;
+}
 
 static edge_stream *stream_new(edge_device *d, edge_conn *c)
 {
@@ -23,8 +30,9 @@ static edge_stream *stream_new(edge_device *d, edge_conn *c)
 	s->job.done = true;
 	pthread_mutex_init(&s->in.mu, NULL);
 	pthread_mutex_init(&s->out.mu, NULL);
-	c->stream = s;
-	d->nstreams++;
+	c->user = &has_stream;
+	c->owner = s;
+	d->streams->nstreams++;
 	return s;
 }
 
@@ -49,11 +57,11 @@ static void link_stream(edge_stream *s, edge_stream **list)
 }
 
 /* Has s end on its own: it belongs to no program, or not any more. */
-void stream_discard(edge_stream *s, int err)
+static void stream_discard(edge_stream *s, int err)
 {
 	s->closed = true;
 	s->linger_at = NEVER;
-	link_stream(s, &s->d->lingering);
+	link_stream(s, &s->d->streams->lingering);
 	stream_cut(s, err);
 	stream_step(s);
 }
@@ -62,50 +70,55 @@ void stream_discard(edge_stream *s, int err)
 void stream_step(edge_stream *s)
 {
 	edge_conn *c = s->c;
-	if (c->state == OPEN && !c->closing && s->out.fin && c->inflight == 0) {
-		c->closing = true;
+	if (c->state == OPEN && !c->end.closing && s->out.fin && c->work.inflight == 0) {
+		c->end.closing = true;
 		conn_send_close(c);
 	}
-	if (c->state == ENDED && !c->listed && c->inflight == 0 && c->calls == 0 && !c->owes && s->job.done)
-		link_stream(s, &s->d->graves);
+	bool named = c->end.listed || c->work.inflight > 0 || c->work.calls > 0 || c->notes.owes || !s->job.done;
+	if (c->state == ENDED && !named) {
+		link_stream(s, &s->d->streams->graves);
+		s->d->unsettled = true;
+	}
 }
 
 /* Frees what is over. Its memory is kept for the next stream. */
 void stream_reap(edge_device *d)
 {
-	for (edge_stream *s; (s = d->graves) != NULL; free(s)) {
+	for (edge_stream *s; (s = d->streams->graves) != NULL; free(s)) {
 		unlink_stream(s);
 		unwatch(d, &s->watch);
 		edge_region *r = s->region;
-		if (r != NULL && d->nspare < SPARE && r->epoch == d->at.epoch && d->at.state == ATTACHED && d->dead == 0) {
-			r->next = d->spare;
-			d->spare = r;
-			d->nspare++;
+		if (r != NULL && d->streams->nspare < SPARE && r->epoch == d->epoch && d->attached && d->dead == 0) {
+			r->next = d->streams->spare;
+			d->streams->spare = r;
+			d->streams->nspare++;
 		} else if (r != NULL)
 			region_release(r);
-		s->c->stream = NULL;
+		s->c->user = NULL;
+		s->c->owner = NULL;
 		conn_release(s->c);
 		pthread_mutex_destroy(&s->in.mu);
 		pthread_mutex_destroy(&s->out.mu);
-		d->nstreams--;
+		d->streams->nstreams--;
 	}
 }
 
 /* Cuts those whose time is over. */
 void stream_linger(edge_device *d, int64_t now)
 {
-	d->linger_due = NEVER;
-	for (edge_stream *s = d->lingering, *next; s != NULL; s = next) {
+	d->streams->linger_due = NEVER;
+	for (edge_stream *s = d->streams->lingering, *next; s != NULL; s = next) {
 		next = s->next;
 		if (now >= s->linger_at) {
 			s->linger_at = NEVER;
 			stream_cut(s, EDGE_ERR_TIMEOUT);
-		} else if (s->linger_at < d->linger_due)
-			d->linger_due = s->linger_at;
+		} else if (s->linger_at < d->streams->linger_due)
+			d->streams->linger_due = s->linger_at;
 	}
 }
 
 static void has_memory(edge_stream *s, int err);
+static void accept_some(edge_listener *l);
 
 static void job_done(edge_device *d, struct job *j, int err)
 {
@@ -124,10 +137,10 @@ static void job_done(edge_device *d, struct job *j, int err)
 static int get_memory(edge_stream *s)
 {
 	edge_device *d = s->d;
-	edge_region *r = d->spare;
+	edge_region *r = d->streams->spare;
 	if (r != NULL) {
-		d->spare = r->next;
-		d->nspare--;
+		d->streams->spare = r->next;
+		d->streams->nspare--;
 		r->next = NULL;
 		memset(r->bytes, 0, r->size); /* a peer that lies about positions reads nobody else's bytes */
 		s->region = r;
@@ -146,8 +159,8 @@ static void exported(edge_device *d, struct call *call, int err, const union abi
 {
 	(void)d, (void)m, (void)fd;
 	edge_stream *s = call->obj;
-	s->c->calls--;
-	s->c->exporting--;
+	s->c->work.calls--;
+	s->c->memory.exporting--;
 	if (err != 0)
 		stream_cut(s, err);
 	stream_advance(s);
@@ -171,7 +184,7 @@ static void not_accepted(edge_stream *s, int err)
 	stream_discard(s, err);
 	if (l != NULL) {
 		l->nopening--;
-		stream_requests(l); /* its place is another's */
+		accept_some(l); /* its place is another's */
 	}
 }
 
@@ -196,10 +209,10 @@ static void has_memory(edge_stream *s, int err)
 	}
 }
 
-void stream_dialled(edge_stream *s, int err)
+static void dialled(edge_conn *c, int err)
 {
-	edge_conn *c = s->c;
-	if (err == 0 && (c->data_size != HELLO_SIZE || memcmp(c->data, HELLO, HELLO_SIZE) != 0))
+	edge_stream *s = of(c);
+	if (err == 0 && (c->who.data_size != HELLO_SIZE || memcmp(c->who.data, HELLO, HELLO_SIZE) != 0))
 		stream_cut(s, EDGE_ERR_STREAM);
 	if (err == 0 && stream_end(s) == 0) {
 		s->state = S_MEMORY;
@@ -211,8 +224,9 @@ void stream_dialled(edge_stream *s, int err)
 	stream_advance(s);
 }
 
-void stream_accepted(edge_stream *s, int err)
+static void accepted(edge_conn *c, int err)
 {
+	edge_stream *s = of(c);
 	edge_listener *l = s->listener;
 	if (err != 0 || stream_end(s) != 0) {
 		if (l != NULL)
@@ -236,7 +250,7 @@ void stream_accepted(edge_stream *s, int err)
 
 static bool asks_stream(const edge_conn *c)
 {
-	return c->data_size >= HELLO_SIZE && memcmp(c->data, HELLO, HELLO_SIZE) == 0;
+	return c->who.data_size >= HELLO_SIZE && memcmp(c->who.data, HELLO, HELLO_SIZE) == 0;
 }
 
 /* Makes the stream that a peer asks for by c. NULL: no memory, and c is refused. */
@@ -256,8 +270,8 @@ int edge_request_stream(const edge_request *r, const void **data, size_t *size)
 {
 	if (!asks_stream(r->c))
 		return 0;
-	*size = r->c->data_size - HELLO_SIZE;
-	*data = *size == 0 ? NULL : (const char *)r->c->data + HELLO_SIZE;
+	*size = r->c->who.data_size - HELLO_SIZE;
+	*data = *size == 0 ? NULL : (const char *)r->c->who.data + HELLO_SIZE;
 	return 1;
 }
 
@@ -293,14 +307,10 @@ int edge_request_accept_stream(edge_request *r, edge_stream **stream)
 }
 
 /* Accepts requests as far as the backlog allows. */
-void stream_requests(edge_listener *l)
+static void accept_some(edge_listener *l)
 {
 	while (l->requests != NULL && l->nready + l->nopening < l->backlog) {
-		struct edge_request *r = l->requests;
-		l->requests = r->next;
-		if (l->requests == NULL)
-			l->last_request = &l->requests;
-		l->nrequests--;
+		edge_request *r = request_take(l);
 		edge_conn *c = r->c;
 		free(r);
 		if (c->state == ENDED) {
@@ -322,6 +332,25 @@ void stream_requests(edge_listener *l)
 	}
 }
 
+/* What the listener has not given to the program, nobody accepts. */
+static void unaccepted(edge_listener *l)
+{
+	for (edge_conn *c = l->d->conns->all; c != NULL; c = c->next)
+		if (c->user == &has_stream && of(c)->listener == l) {
+			of(c)->listener = NULL;
+			stream_discard(of(c), EDGE_ERR_CLOSED);
+		}
+}
+
+static const struct listener_user accepts_streams = { .requests = accept_some, .closed = unaccepted };
+
+int edge_stream_listen(edge_device *d, const char *service, uint32_t backlog, edge_listener **listener, int timeout_ms)
+{
+	int64_t until = deadline(timeout_ms);
+	enter(d);
+	return leave(d, listen_on(d, service, &accepts_streams, backlog == 0 ? 16 : backlog, listener, until));
+}
+
 static bool has_ready(void *arg)
 {
 	edge_listener *l = arg;
@@ -333,7 +362,7 @@ int edge_stream_accept(edge_listener *l, edge_stream **stream, int timeout_ms)
 	edge_device *d = l->d;
 	int64_t until = deadline(timeout_ms);
 	enter(d);
-	if (!l->streams)
+	if (l->user == NULL)
 		return leave(d, fail(EDGE_ERR_INVALID, "a listener of connections: use edge_accept"));
 	int err = wait_for(d, has_ready, l, until);
 	if (err == 0 && l->ready == NULL)
@@ -345,7 +374,7 @@ int edge_stream_accept(edge_listener *l, edge_stream **stream, int timeout_ms)
 		unlink_stream(s);
 		s->listener = NULL;
 		l->nready--;
-		stream_requests(l);
+		accept_some(l);
 		*stream = s;
 	}
 	return leave(d, err);
@@ -369,7 +398,7 @@ static int dial(edge_device *d, const char *peer, const char *service, const edg
 	s->skip = SIZE_MAX; /* the answer's data are the library's */
 	err = conn_dial(c, &m, until);
 	if (err != 0) {
-		c->closed = true;
+		c->end.closed = true;
 		stream_discard(s, err);
 		return err;
 	}
@@ -435,9 +464,9 @@ void edge_stream_close(edge_stream *s, int linger_ms)
 	} else {
 		s->closed = s->out.shut = true;
 		s->linger_at = now_ns() + (linger_ms < 0 ? LINGER_MS : linger_ms) * MILLI;
-		if (d->lingering == NULL || s->linger_at < d->linger_due)
-			d->linger_due = s->linger_at;
-		link_stream(s, &d->lingering);
+		if (d->streams->lingering == NULL || s->linger_at < d->streams->linger_due)
+			d->streams->linger_due = s->linger_at;
+		link_stream(s, &d->streams->lingering);
 		stream_advance(s);
 	}
 	if (d->dead == 0)
@@ -454,7 +483,7 @@ const char *edge_stream_peer(const edge_stream *s)
 
 const char *edge_stream_service(const edge_stream *s)
 {
-	return s->c->service;
+	return s->c->who.service;
 }
 
 const void *edge_stream_data(const edge_stream *s, size_t *size)
@@ -477,4 +506,67 @@ void edge_stream_watch(edge_stream *s, void *context)
 	s->watch.context = context;
 	changed(s->d, &s->watch);
 	leave(s->d, 0);
+}
+
+/* --- what the layers below tell --- */
+
+static void advance(edge_conn *c)
+{
+	stream_advance(of(c));
+}
+
+static void failed(edge_conn *c, int err)
+{
+	stream_failed(of(c), err);
+}
+
+static void arrived(edge_conn *c, const struct note *n)
+{
+	stream_arrived(of(c), n);
+}
+
+static bool pay(edge_conn *c)
+{
+	return stream_pay(of(c));
+}
+
+static void settled(edge_conn *c)
+{
+	if (of(c)->closed)
+		stream_step(of(c));
+}
+
+static void dead(edge_conn *c)
+{
+	of(c)->job.done = true;
+}
+
+static const struct conn_user has_stream = { .advance = advance, .failed = failed, .arrived = arrived, .pay = pay,
+	.settled = settled, .dialled = dialled, .accepted = accepted, .dead = dead };
+
+/* Whether a stream has bytes that the daemon has not taken. */
+bool stream_in_flight(const edge_conn *c)
+{
+	return c->user == &has_stream && c->work.inflight > 0;
+}
+
+/* The memory of streams that ended was of a daemon that is gone. */
+void spares_drop(edge_device *d)
+{
+	for (edge_region *r; (r = d->streams->spare) != NULL;) {
+		d->streams->spare = r->next;
+		d->streams->nspare--;
+		region_unmap(r);
+		free(r);
+	}
+}
+
+/* In a child: a thread that is not here may have been copying. */
+void streams_forked(edge_device *d)
+{
+	for (edge_conn *c = d->conns->all; c != NULL; c = c->next)
+		if (c->user == &has_stream) {
+			pthread_mutex_init(&of(c)->in.mu, NULL);
+			pthread_mutex_init(&of(c)->out.mu, NULL);
+		}
 }

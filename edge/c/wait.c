@@ -10,48 +10,20 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "control.h"
+#include "ring.h"
+#include "waiting.h"
 
 #define PULSE_LOOK (2 * SECOND)
 #define PULSE_LOOKS 3          /* in a row without a beat: what we see is not that we were stopped ourselves */
-#define SLOW_YIELD 200000      /* a yield that took longer, in ns, found a busy core: do not poll for a while */
-#define MOST_SPIN 4            /* times the configured one, while sleeps prove short */
-#define LOOP_SPIN 20000        /* how long a loop of the program polls, in ns, and how rarely if that is in vain */
-#define LOOP_VAIN 7            /* 1 in 2^7 times */
 #define SOCKET_EACH 64         /* rounds of the ring between two looks at the socket */
 #define SOCKET_TIME 200000     /* or ns, for those who do not wait: a look is a system call */
 
-int64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
-}
-
-/* When a wait of timeout_ms ends; 0: it does not wait. */
-int64_t deadline(int timeout_ms)
-{
-	return timeout_ms < 0 ? NEVER : timeout_ms == 0 ? 0 : now_ns() + timeout_ms * MILLI;
-}
-
-/* When a call that asks the daemon gives up: who does not wait gets the answer all the same, since it comes at once. */
-int64_t answer_by(int64_t until)
-{
-	return until == 0 ? now_ns() + SECOND : until;
-}
-
-void watch_fd(edge_device *d, int fd, uint32_t events, int how)
-{
-	struct epoll_event e = { .events = events, .data.fd = fd };
-	epoll_ctl(d->w.epoll, how, fd, &e);
-}
-
 int wait_open(edge_device *d)
 {
-	struct waiting *w = &d->w;
+	struct waiting *w = d->w;
 	w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -59,15 +31,15 @@ int wait_open(edge_device *d)
 	w->timer_at = NEVER;
 	if (w->wake < 0 || w->bell < 0 || w->timer < 0 || w->epoll < 0)
 		return system_error("eventfd, timerfd or epoll");
-	watch_fd(d, w->wake, EPOLLIN, EPOLL_CTL_ADD);
-	watch_fd(d, w->bell, EPOLLIN, EPOLL_CTL_ADD);
-	watch_fd(d, w->timer, EPOLLIN, EPOLL_CTL_ADD);
+	watch_fd(w->epoll, w->wake, EPOLLIN, EPOLL_CTL_ADD);
+	watch_fd(w->epoll, w->bell, EPOLLIN, EPOLL_CTL_ADD);
+	watch_fd(w->epoll, w->timer, EPOLLIN, EPOLL_CTL_ADD);
 	return 0;
 }
 
 void wait_close(edge_device *d)
 {
-	int *fds[] = { &d->w.epoll, &d->w.wake, &d->w.bell, &d->w.timer };
+	int *fds[] = { &d->w->epoll, &d->w->wake, &d->w->bell, &d->w->timer };
 	for (int i = 0; i < 4; i++) {
 		if (*fds[i] >= 0)
 			close(*fds[i]);
@@ -101,7 +73,7 @@ static void unring(int fd, bool *rung)
 /* Something changed that others may wait for. */
 void news(edge_device *d)
 {
-	d->w.news++;
+	d->w->news++;
 }
 
 /* Wakes who sleeps in the library, and on the descriptor, too, if so. */
@@ -117,7 +89,7 @@ static void ring_sleepers(struct waiting *w, bool loop)
 /* Signals those who have what they wait for. A leader that sleeps looks for itself. */
 static void tell(edge_device *d)
 {
-	struct waiting *w = &d->w;
+	struct waiting *w = d->w;
 	for (struct waiter *x = w->waiters; x != NULL; x = x->next)
 		if (x->ready(x->arg) || d->dead != 0)
 			pthread_cond_signal(&x->cond);
@@ -127,52 +99,50 @@ static void tell(edge_device *d)
 /* Has everybody who waits look again. */
 void wake_all(edge_device *d)
 {
-	for (struct waiter *x = d->w.waiters; x != NULL; x = x->next)
+	for (struct waiter *x = d->w->waiters; x != NULL; x = x->next)
 		pthread_cond_signal(&x->cond);
-	ring_sleepers(&d->w, true);
+	ring_sleepers(d->w, true);
 }
 
 /* Has the timer make the descriptor readable when something is due. */
 static void set_timer(edge_device *d)
 {
-	int64_t at = attach_due(d);
-	if (d->lingering != NULL && d->linger_due < at)
-		at = d->linger_due;
-	if (d->owing != NULL && d->ring_full) {
-		int64_t soon = now_ns() + MILLI; /* no doorbell tells of that room */
-		at = soon < at ? soon : at;
-	}
-	if (at == d->w.timer_at || d->w.timer < 0)
+	int64_t at = d->above->next_due(d);
+	if (at == d->w->timer_at || d->w->timer < 0)
 		return;
-	d->w.timer_at = at;
+	d->w->timer_at = at;
 	struct itimerspec t = { 0 };
 	if (at != NEVER) {
 		at = at < 1 ? 1 : at;
 		t.it_value = (struct timespec){ .tv_sec = at / SECOND, .tv_nsec = at % SECOND };
 	}
-	timerfd_settime(d->w.timer, TFD_TIMER_ABSTIME, &t, NULL);
+	timerfd_settime(d->w->timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+/* A new daemon has another pulse. */
+void pulse_forget(edge_device *d, int64_t now)
+{
+	d->w->pulse = (struct pulse){ .at = now };
 }
 
 /* Looks for a beat of the daemon, every 2 s. */
-static void feel(edge_device *d, int64_t now)
+static void feel_pulse(edge_device *d, int64_t now)
 {
-	struct waiting *w = &d->w;
-	if (now - w->pulse_at < PULSE_LOOK)
+	struct pulse *p = &d->w->pulse;
+	if (now - p->at < PULSE_LOOK)
 		return;
-	w->pulse_at = now;
-	uint32_t beat = ring_pulse(&d->ring);
-	if (beat != w->pulse) {
-		w->pulse = beat;
-		w->still = 0;
-		w->silent = false;
-	} else if (++w->still >= PULSE_LOOKS && beat != 0)
-		w->silent = true;
+	p->at = now;
+	uint32_t beat = ring_pulse(d->ring);
+	if (beat != p->beat)
+		*p = (struct pulse){ .beat = beat, .at = now };
+	else if (++p->still >= PULSE_LOOKS && beat != 0)
+		p->silent = true;
 }
 
 /* Takes what has happened, and the socket too if asked or if that is due. Returns whether there was anything. */
 int pump(edge_device *d, bool socket)
 {
-	struct waiting *w = &d->w;
+	struct waiting *w = d->w;
 	if (d->dead != 0)
 		return 0;
 	uint64_t before = w->news;
@@ -181,27 +151,23 @@ int pump(edge_device *d, bool socket)
 		news(d);
 	if (socket || ++w->rounds >= SOCKET_EACH) {
 		w->rounds = 0;
-		if (d->ctl.first != NULL)
+		if (d->ctl->first != NULL)
 			control_flush(d);
 		if (control_receive(d)) {
 			n++;
 			news(d);
 		}
 		int64_t now = w->looked_at = now_ns();
-		feel(d, now);
-		attach_timers(d, now);
-		if (d->lingering != NULL && now >= d->linger_due)
-			stream_linger(d, now);
+		feel_pulse(d, now);
+		d->above->due(d, now);
 		if (w->timer_at <= now) {
 			clear(w->timer);
 			w->timer_at = NEVER;
 		}
 		set_timer(d);
 	}
-	if (d->owing != NULL)
-		pay_owing(d);
-	if (d->graves != NULL)
-		stream_reap(d);
+	if (d->unsettled)
+		d->above->settle(d);
 	if (w->news != before) {
 		n += n == 0;
 		if (w->waiters != NULL || w->armed)
@@ -213,19 +179,19 @@ int pump(edge_device *d, bool socket)
 /* Whether it is time for one who does not wait to look at the socket, too. */
 static bool look_due(const edge_device *d)
 {
-	return d->at.state != ATTACHED || d->ctl.first != NULL || now_ns() - d->w.looked_at >= SOCKET_TIME;
+	return !d->attached || d->ctl->first != NULL || now_ns() - d->w->looked_at >= SOCKET_TIME;
 }
 
 /* After edge_device_arm: asks the kernel once what the descriptor told of, and whether the socket is among it. */
 static bool disarm(edge_device *d)
 {
-	struct waiting *w = &d->w;
+	struct waiting *w = d->w;
 	struct epoll_event e[8];
 	bool look = false;
 	int n = epoll_wait(w->epoll, e, 8, 0);
 	for (int i = 0; i < n; i++) {
 		int fd = e[i].data.fd;
-		look |= fd != w->wake && fd != w->bell && fd != d->ring.watch;
+		look |= fd != w->wake && fd != w->bell && fd != d->ring->watch;
 	}
 	unring(w->wake, &w->woken);
 	unring(w->bell, &w->rung);
@@ -238,8 +204,8 @@ static bool disarm(edge_device *d)
  * by something of the program's; if by the socket or the timer, nothing is found, and the kernel is asked next time. */
 static bool wakes(edge_device *d)
 {
-	struct waiting *w = &d->w;
-	bool rang = ring_rang(&d->ring);
+	struct waiting *w = d->w;
+	bool rang = ring_rang(d->ring);
 	if (rang || w->rung || w->passed) {
 		w->passed = false;
 		return disarm(d);
@@ -248,69 +214,36 @@ static bool wakes(edge_device *d)
 	return look_due(d);
 }
 
-/* Whether one who has polled since then in vain goes on. Who does gives way to others on the core and looks again. */
-static bool may_poll(edge_device *d, int64_t *since, int64_t now)
+static void tell_polling(edge_device *d, bool polls)
 {
-	struct waiting *w = &d->w;
-	if (d->cfg.wait == EDGE_BLOCK || d->at.state != ATTACHED)
-		return false;
-	if (*since == 0)
-		*since = now;
-	if (d->cfg.wait == EDGE_ADAPTIVE && (now < w->busy_until ||
-	    now - *since > (w->grown > w->spin ? w->grown : w->spin)))
-		return false;
-	if (!w->polling)
-		ring_polling(&d->ring, w->polling = true); /* a hint to the daemon (A8.5) */
-	return true;
-}
-
-/* Giving way took so long. */
-static void yielded(struct waiting *w, int64_t took, int64_t now)
-{
-	if (took <= SLOW_YIELD)
-		return;
-	w->busy_pause = now - w->busy_until < w->busy_pause ? w->busy_pause * 2 : MILLI; /* while that goes on */
-	if (w->busy_pause > 128 * MILLI)
-		w->busy_pause = 128 * MILLI;
-	w->busy_until = now + w->busy_pause;
-}
-
-/* A sleep took so long: a wake-up costs more than a short wait. As internal/idle, Patience. */
-static void slept(struct waiting *w, int64_t time)
-{
-	int64_t most = MOST_SPIN * w->spin, spin = w->grown > w->spin ? w->grown : w->spin;
-	w->grown = time >= most ? 0 : 2 * spin < most ? 2 * spin : most;
+	if (d->w->polling != polls)
+		ring_polling(d->ring, d->w->polling = polls); /* a hint to the daemon (A8.5) */
 }
 
 /* Whether a leader goes on polling; it gives way meanwhile. */
 static bool poll_on(edge_device *d, int64_t *since)
 {
 	int64_t now = now_ns();
-	if (!may_poll(d, since, now))
+	if (!d->attached || !idle_polls(&d->w->idle, since, now))
 		return false;
+	tell_polling(d, true);
 	pthread_mutex_unlock(&d->mu);
 	sched_yield();
 	int64_t after = now_ns();
 	pthread_mutex_lock(&d->mu);
-	yielded(&d->w, after - now, after);
+	idle_yielded(&d->w->idle, after - now, after);
 	return true;
-}
-
-static void poll_off(edge_device *d)
-{
-	if (d->w.polling)
-		ring_polling(&d->ring, d->w.polling = false);
 }
 
 /* Sleeps until there may be something, or until then. The set is readable while the bell is rung, which is left to the
  * program's thread that sleeps on it and is about to come: beside that the descriptors are polled one by one. */
 static void nap(edge_device *d, int64_t until)
 {
-	struct waiting *w = &d->w;
-	uint32_t epoch = d->at.epoch;
-	ring_sleep(&d->ring, true);
-	if (ring_ready(&d->ring)) {
-		ring_sleep(&d->ring, false);
+	struct waiting *w = d->w;
+	uint32_t epoch = d->epoch;
+	ring_sleep(d->ring, true);
+	if (ring_ready(d->ring)) {
+		ring_sleep(d->ring, false);
 		pump(d, false);
 		return;
 	}
@@ -318,8 +251,8 @@ static void nap(edge_device *d, int64_t until)
 	if (left > PULSE_LOOK)
 		left = PULSE_LOOK;
 	struct pollfd p[] = { { .fd = w->wake, .events = POLLIN }, { .fd = w->timer, .events = POLLIN },
-		{ .fd = d->ring.watch, .events = POLLIN },
-		{ .fd = d->ctl.fd, .events = d->ctl.want_out ? POLLIN | POLLOUT : POLLIN } };
+		{ .fd = d->ring->watch, .events = POLLIN },
+		{ .fd = d->ctl->fd, .events = d->ctl->want_out ? POLLIN | POLLOUT : POLLIN } };
 	bool beside = w->rung;
 	w->asleep = true;
 	pthread_mutex_unlock(&d->mu);
@@ -331,12 +264,12 @@ static void nap(edge_device *d, int64_t until)
 	if (d->dead == EDGE_ERR_FORKED)
 		return;
 	unring(w->wake, &w->woken);
-	if (d->at.epoch == epoch) {
-		ring_sleep(&d->ring, false);
-		while (beside && n > 0 && p[2].revents != 0 && epoll_wait(d->ring.watch, e, 8, 0) > 0) /* A8.3 */
+	if (d->epoch == epoch) {
+		ring_sleep(d->ring, false);
+		while (beside && n > 0 && p[2].revents != 0 && epoll_wait(d->ring->watch, e, 8, 0) > 0) /* A8.3 */
 			;
 	}
-	slept(w, now_ns() - asleep);
+	idle_slept(&w->idle, now_ns() - asleep);
 	pump(d, true);
 }
 
@@ -344,7 +277,7 @@ static int waited_in_vain(edge_device *d, int64_t until)
 {
 	if (until == 0)
 		return EDGE_ERR_AGAIN;
-	if (d->w.silent)
+	if (d->w->pulse.silent)
 		return fail(EDGE_ERR_DAEMON_SILENT, "%s", edge_strerror(EDGE_ERR_DAEMON_SILENT));
 	return fail(EDGE_ERR_TIMEOUT, "not within the time that the call allows");
 }
@@ -365,11 +298,11 @@ static void link_waiter(edge_device *d, struct waiter *x)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&x->cond, &attr);
 	pthread_condattr_destroy(&attr);
-	x->next = d->w.waiters;
-	x->at = &d->w.waiters;
+	x->next = d->w->waiters;
+	x->at = &d->w->waiters;
 	if (x->next != NULL)
 		x->next->at = &x->next;
-	d->w.waiters = x;
+	d->w->waiters = x;
 }
 
 /* Ends the waiting, and has another lead if nobody does; who sleeps on the descriptor shall look, if that is the only
@@ -380,16 +313,16 @@ static void unlink_waiter(edge_device *d, struct waiter *x)
 	if (x->next != NULL)
 		x->next->at = x->at;
 	pthread_cond_destroy(&x->cond);
-	if (!d->w.leader && d->w.waiters != NULL)
-		pthread_cond_signal(&d->w.waiters->cond);
-	else if (!d->w.leader)
-		ring_sleepers(&d->w, true);
+	if (!d->w->leader && d->w->waiters != NULL)
+		pthread_cond_signal(&d->w->waiters->cond);
+	else if (!d->w->leader)
+		ring_sleepers(d->w, true);
 }
 
 /* Waits until ready(arg), or until then (0: looks once). */
 int wait_for(edge_device *d, bool (*ready)(void *), void *arg, int64_t until)
 {
-	struct waiting *w = &d->w;
+	struct waiting *w = d->w;
 	if (!ready(arg))
 		pump(d, false);
 	if (ready(arg) || d->dead != 0)
@@ -421,13 +354,13 @@ int wait_for(edge_device *d, bool (*ready)(void *), void *arg, int64_t until)
 			if (pump(d, round % 16 == 0) > 0)
 				since = 0;
 		} else {
-			poll_off(d);
+			tell_polling(d, false);
 			nap(d, until);
 			since = 0;
 		}
 	}
 	if (leads) {
-		poll_off(d);
+		tell_polling(d, false);
 		w->leader = false;
 	}
 	unlink_waiter(d, &x);
@@ -441,8 +374,8 @@ void changed(edge_device *d, struct edge_watched *w)
 		return;
 	w->queued = true;
 	w->next = NULL;
-	*d->last_changed = w;
-	d->last_changed = &w->next;
+	*d->w->last_changed = w;
+	d->w->last_changed = &w->next;
 	news(d);
 }
 
@@ -451,12 +384,12 @@ void unwatch(edge_device *d, struct edge_watched *w)
 	w->context = NULL;
 	if (!w->queued)
 		return;
-	struct edge_watched **at = &d->changed;
+	struct edge_watched **at = &d->w->changed;
 	while (*at != w)
 		at = &(*at)->next;
 	*at = w->next;
 	if (*at == NULL)
-		d->last_changed = at;
+		d->w->last_changed = at;
 	w->queued = false;
 }
 
@@ -464,76 +397,44 @@ int edge_changed(edge_device *d, void **contexts, size_t n)
 {
 	enter(d);
 	size_t i = 0;
-	for (struct edge_watched *w; i < n && (w = d->changed) != NULL; i++) {
+	for (struct edge_watched *w; i < n && (w = d->w->changed) != NULL; i++) {
 		contexts[i] = w->context;
 		w->queued = false;
-		d->changed = w->next;
-		if (d->changed == NULL)
-			d->last_changed = &d->changed;
+		d->w->changed = w->next;
+		if (d->w->changed == NULL)
+			d->w->last_changed = &d->w->changed;
 	}
 	return leave(d, (int)i);
-}
-
-/* What a loop did since it was last here: it gave way, or slept. */
-static void loop_returns(edge_device *d)
-{
-	struct waiting *w = &d->w;
-	int64_t now = now_ns();
-	if (w->loop_yield != 0)
-		yielded(w, now - w->loop_yield, now);
-	if (w->loop_sleep != 0)
-		slept(w, now - w->loop_sleep);
-	w->loop_yield = w->loop_sleep = 0;
 }
 
 int edge_device_poll(edge_device *d)
 {
 	enter(d);
-	struct waiting *w = &d->w;
+	struct waiting *w = d->w;
 	bool mine = w->news == w->seen, asleep = w->armed && !w->leader && d->dead == 0;
 	w->armed = false;
-	if (w->loop_yield != 0 || w->loop_sleep != 0)
-		loop_returns(d);
+	if (w->loop.yield != 0 || w->loop.sleep != 0)
+		idle_loop_returns(&w->idle, &w->loop, now_ns());
 	int n = pump(d, asleep ? wakes(d) : look_due(d));
 	if (n > 0)
 		w->passed = false;
 	if (!mine && n == 0)
 		n = 1; /* others took what this caller has not looked at */
 	w->seen = w->news;
-	if (n > 0) {
-		if (w->loop_since != 0)
-			w->loop_vain = 0;
-		w->loop_since = 0;
-	}
+	if (n > 0)
+		idle_loop_found(&w->loop);
 	return leave(d, n);
-}
-
-/* Whether a loop that found nothing goes on polling. Yields are not free where others work on the core: the scheduler
- * lets the one that yields wait. So it polls briefly, and after polls that were in vain for ever fewer waits. */
-static bool loop_polls(edge_device *d, int64_t now)
-{
-	struct waiting *w = &d->w;
-	if (w->loop_since == 0 && w->loop_skip > 0) {
-		w->loop_skip--;
-		return false;
-	}
-	if (w->loop_since != 0 && d->cfg.wait == EDGE_ADAPTIVE && now - w->loop_since > LOOP_SPIN) {
-		w->loop_vain += w->loop_vain < LOOP_VAIN;
-		w->loop_skip = (1u << w->loop_vain) - 1;
-		return false;
-	}
-	return may_poll(d, &w->loop_since, now);
 }
 
 int edge_device_linger(edge_device *d)
 {
 	enter(d);
-	struct waiting *w = &d->w;
+	struct waiting *w = d->w;
 	bool on = d->dead == 0 && !w->leader;
-	if (on && w->news == w->seen && d->changed == NULL) {
-		int64_t now = now_ns();
-		on = loop_polls(d, now);
-		w->loop_yield = on ? now : 0;
+	if (on && w->news == w->seen && w->changed == NULL) {
+		on = d->attached && idle_loop_polls(&w->idle, &w->loop, now_ns());
+		if (on)
+			tell_polling(d, true);
 	}
 	return leave(d, on);
 }
@@ -541,35 +442,35 @@ int edge_device_linger(edge_device *d)
 void edge_device_quiet(edge_device *d, int on)
 {
 	enter(d);
-	d->w.quiet = on;
+	d->w->quiet = on;
 	leave(d, 0);
 }
 
 int edge_device_fd(edge_device *d)
 {
-	return d->w.epoll;
+	return d->w->epoll;
 }
 
 int edge_device_arm(edge_device *d)
 {
 	enter(d);
-	struct waiting *w = &d->w;
+	struct waiting *w = d->w;
 	int armed = 0;
-	if (d->dead == 0 && w->news == w->seen && d->changed == NULL) {
+	if (d->dead == 0 && w->news == w->seen && d->w->changed == NULL) {
 		unring(w->bell, &w->rung);
 		if (!w->asleep) /* else who sleeps clears it */
 			unring(w->wake, &w->woken);
 		w->armed = true;
 		armed = 1;
 		if (!w->leader) { /* else the leader tells */
-			poll_off(d);
-			w->loop_since = 0;
-			w->loop_sleep = now_ns();
-			ring_sleep(&d->ring, true);
-			if (ring_ready(&d->ring)) {
-				ring_sleep(&d->ring, false);
+			tell_polling(d, false);
+			w->loop.since = 0;
+			w->loop.sleep = now_ns();
+			ring_sleep(d->ring, true);
+			if (ring_ready(d->ring)) {
+				ring_sleep(d->ring, false);
 				w->armed = false;
-				w->loop_sleep = 0;
+				w->loop.sleep = 0;
 				armed = 0;
 			}
 		}

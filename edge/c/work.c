@@ -1,19 +1,14 @@
 /* Work on its way to the ring: what it asks for is checked against its memory, and encoded (ABI A6.6 to A6.15). */
 #include <string.h>
 
-#include "internal.h"
-
-/* Whether a verb is in force with this daemon. */
-int check_feature(const edge_device *d, uint64_t feature, const char *what)
-{
-	return d->at.features & feature ? 0 : fail(EDGE_ERR_VERSION, "the daemon is older and knows no %s; upgrade it", what);
-}
+#include "ring.h"
+#include "verbs.h"
 
 static int check_range(const edge_device *d, const edge_region *l, size_t off, size_t n)
 {
 	if (l == NULL || l->d != d || l->closed)
 		return fail(EDGE_ERR_INVALID, "work.local must be an open region of the same device; or use inline data");
-	if (l->epoch != d->at.epoch)
+	if (l->epoch != d->epoch)
 		return EDGE_ERR_STALE;
 	if (off > l->size || n > l->size - off)
 		return fail(EDGE_ERR_BOUNDS, "%zu bytes at %zu, of a region of %zu", n, off, l->size);
@@ -88,7 +83,7 @@ static int encode_transfer(edge_conn *c, const edge_work *w, struct abi_sqe *e)
 		err = check_remote(c, w, n, reads ? EDGE_REMOTE_READ : EDGE_REMOTE_WRITE);
 	if (err != 0)
 		return err;
-	if (!(c->d->at.features & EDGE_FEATURE_LOCAL))
+	if (!(c->d->features & EDGE_FEATURE_LOCAL))
 		e->flags &= (uint8_t)~EDGE_LOCAL_DONE; /* it is done later, then */
 	encode_local(w, e);
 	return 0;
@@ -173,7 +168,7 @@ int receive_put(edge_device *d, edge_conn *c, uint32_t queue, const edge_work *w
 		err = check_range(d, w->local, w->local_off, w->size);
 	if (err != 0)
 		return err;
-	if (d->ops.free[1].n == 0 || !ring_room(d, 1))
+	if (d->ops->free[1].n == 0 || !ring_room(d->ring, 1))
 		return EDGE_ERR_AGAIN;
 	struct abi_sqe e = { .op = EDGE_RECEIVE, .conn = c != NULL ? c->id : 0, .key = queue };
 	encode_local(w, &e);
@@ -210,7 +205,7 @@ static int post_some(edge_conn *c, const edge_work *w, size_t n, edge_op *ops)
 	while (i < n && (err = op_put(c, &w[i], ops == NULL ? NULL : &ops[i])) == 0)
 		i++;
 	if (i > 0)
-		ring_publish(&c->d->ring);
+		ring_publish(c->d->ring);
 	return i > 0 ? (int)i : err;
 }
 
@@ -237,7 +232,7 @@ static bool has_room(void *arg)
 	int err = conn_usable(x->c);
 	if (err != 0)
 		return err != EDGE_ERR_AGAIN; /* which it is while it dials */
-	return x->w->kind == EDGE_RECEIVE ? d->ops.free[1].n > 0 && ring_room(d, 1) : op_room(x->c, entries(x->w));
+	return x->w->kind == EDGE_RECEIVE ? d->ops->free[1].n > 0 && ring_room(d->ring, 1) : op_room(x->c, entries(x->w));
 }
 
 int edge_post_wait(edge_conn *c, const edge_work *w, edge_op *op, int timeout_ms)
@@ -269,7 +264,7 @@ static int perform(edge_remote *r, edge_work *w, uint64_t *was, int timeout_ms)
 	err = edge_op_wait(&op, until == NEVER ? EDGE_FOREVER : left > 0 ? (int)left : 0);
 	enter(d);
 	if (!op_settled(&op))
-		d->ops.slots[op.slot].result = NULL; /* found is about to go */
+		d->ops->slots[op.slot].result = NULL; /* found is about to go */
 	leave(d, 0);
 	if (err == 0 && was != NULL)
 		*was = found;

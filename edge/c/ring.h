@@ -1,0 +1,30 @@
+/* The rings of submissions and completions (ABI A6). */
+#ifndef EDGE_RING_H
+#define EDGE_RING_H
+
+#include "base.h"
+
+struct ring {
+	char *map;
+	size_t size;
+	char *sq, *cq;
+	uint32_t sq_entries, cq_entries;
+	uint32_t tail, head; /* ours: submissions made, completions taken */
+	uint32_t taken;      /* sq_head as it was last seen */
+	int submit, watch;
+	bool broken;
+};
+
+int ring_map(struct ring *r, int memfd, const struct abi_hello_reply *m);
+void ring_close(struct ring *r, bool mapped);
+bool ring_room(struct ring *r, uint32_t entries);
+void ring_put(struct ring *r, const void *e);
+void ring_publish(struct ring *r);
+bool ring_ready(const struct ring *r);
+void ring_sleep(struct ring *r, bool asleep);
+bool ring_rang(struct ring *r);
+void ring_polling(struct ring *r, bool polling);
+uint32_t ring_pulse(const struct ring *r);
+int ring_drain(edge_device *d);
+
+#endif
