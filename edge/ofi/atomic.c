@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ofi.h"
+#include "endpoint.h"
 
 /* What one does, as header.data has it: bits 0 to 7 enum fi_op, 8 to 15 enum fi_datatype, 16 and 17 the form, 32 to 63
  * the number of elements. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ofi.h"
+#include "endpoint.h"
 
 enum { BEFORE = REQUEST - CM_DATA, DIAL_MS = 600000 };
 

@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "ofi.h"
+#include "queue.h"
 
 /* There is news. Who sleeps is woken by what they wait for, and by an error. */
 static void changed(struct cntr *c, bool failed)
@@ -43,7 +43,7 @@ static uint64_t cntr_read(struct fid_cntr *fid)
 	if (c->value == c->seen)
 		give_way(f);
 	if (c->value != c->seen)
-		f->vain = 0;
+		f->asking.vain = 0;
 	uint64_t value = c->seen = c->value;
 	pthread_mutex_unlock(&f->mu);
 	return value;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ofi.h"
+#include "queue.h"
 
 bool cq_empty(const struct cq *cq)
 {
@@ -51,9 +51,7 @@ static void relieve(struct cq *cq)
 	if (!cq->crowded || cq->tail - cq->head > CQ_MOST / 2)
 		return;
 	cq->crowded = false;
-	for (struct ep *e = cq->d->eps; e != NULL; e = e->next)
-		if (e->rx_cq == cq)
-			ep_resume(e);
+	cq->d->relieved(cq);
 }
 
 static size_t width(enum fi_cq_format format)
@@ -92,7 +90,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 		n = take(cq, buf, count);
 	}
 	if (n != -FI_EAGAIN)
-		f->vain = 0;
+		f->asking.vain = 0;
 	relieve(cq);
 	pthread_mutex_unlock(&f->mu);
 	for (ssize_t i = 0; source != NULL && i < n; i++)

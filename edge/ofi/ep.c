@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ofi.h"
+#include "endpoint.h"
 
 /* --- spans of memory --- */
 
@@ -288,11 +288,7 @@ static int ep_control(struct fid *fid, int command, void *arg)
 
 static void unlink_ep(struct ep *e)
 {
-	struct ep **at = &e->d->f->ready;
-	while (e->queued && *at != e)
-		at = &(*at)->ready;
-	if (e->queued)
-		*at = e->ready;
+	unqueue_step(e->d->f, &e->watched);
 	*e->at = e->next;
 	if (e->next != NULL)
 		e->next->at = e->at;
@@ -386,6 +382,11 @@ static uint32_t tx_size(size_t wanted)
 	return wanted == 0 ? 256 : wanted > TX_MOST ? TX_MOST : (uint32_t)wanted;
 }
 
+static void stepped(struct watched *w)
+{
+	ep_step((struct ep *)w);
+}
+
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
 {
 	struct domain *d = container_of(domain, struct domain, fid);
@@ -396,7 +397,7 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 	struct ep *e = calloc(1, sizeof *e);
 	if (e == NULL)
 		return -FI_ENOMEM;
-	*e = (struct ep){ .watched = { ENDPOINT }, .d = d, .link = { .fd = -1 }, .tx_flags = info->tx_attr->op_flags,
+	*e = (struct ep){ .watched = { .step = stepped }, .d = d, .link = { .fd = -1 }, .tx_flags = info->tx_attr->op_flags,
 		.rx_flags = info->rx_attr->op_flags, .tx_size = tx_size(info->tx_attr->size), .cm.request = request,
 		.fid = { .fid = { .fclass = FI_CLASS_EP, .context = context, .ops = &ep_fid_ops }, .ops = &ep_ops,
 			.cm = &ep_cm_ops, .msg = &ep_msg_ops, .rma = &ep_rma_ops, .atomic = &ep_atomic_ops } };

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ofi.h"
+#include "queue.h"
 
 bool eq_empty(const struct eq *eq)
 {
@@ -29,31 +29,26 @@ static struct event *event_new(size_t size, const void *data)
 }
 
 /* An event that the program did not take is gone, with the request to connect that it told of. */
-static void event_drop(struct event *ev)
+static void event_drop(struct eq *eq, struct event *ev)
 {
-	if (ev->info != NULL) {
-		connreq_drop(connreq_of(ev->info->handle));
-		fi_freeinfo(ev->info);
-	}
+	if (ev->info != NULL)
+		eq->f->unwanted(ev->info);
 	free(ev);
 }
 
-void eq_push(struct eq *eq, uint32_t type, fid_t fid, int err, int prov_errno, struct fi_info *info, const void *data,
+bool eq_push(struct eq *eq, uint32_t type, fid_t fid, int err, int prov_errno, struct fi_info *info, const void *data,
              size_t size)
 {
 	struct event *ev = eq == NULL ? NULL : event_new(size, data);
 	if (ev == NULL) {
 		WARN(FI_LOG_EQ, "an event is lost: %s\n", eq == NULL ? "no event queue is bound" : "out of memory");
-		if (info != NULL) {
-			connreq_drop(connreq_of(info->handle));
-			fi_freeinfo(info);
-		}
-		return;
+		return false;
 	}
 	ev->type = type;
 	ev->info = info;
 	ev->e = (struct fi_eq_err_entry){ .fid = fid, .context = fid->context, .err = err, .prov_errno = prov_errno };
 	append(eq, ev);
+	return true;
 }
 
 /* Drops the events of what is about to be closed. */
@@ -65,7 +60,7 @@ void eq_forget(struct eq *eq, fid_t fid)
 			continue;
 		}
 		*at = ev->next;
-		event_drop(ev);
+		event_drop(eq, ev);
 	}
 	eq->last = &eq->first;
 	while (*eq->last != NULL)
@@ -197,7 +192,7 @@ static int eq_close(struct fid *fid)
 	pthread_mutex_lock(&f->mu);
 	int err = eq->refs > 0 ? -FI_EBUSY : 0;
 	while (err == 0 && eq->first != NULL)
-		event_drop(take(eq));
+		event_drop(eq, take(eq));
 	if (err == 0) {
 		f->refs--;
 		waiter_close(&eq->w);

@@ -12,17 +12,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ofi.h"
+#include "fabric.h"
 
-enum { CHANGES = 32, LOCAL_EACH = 32, ROUNDS = 64, OPEN_MS = 2000, CLOSE_MS = 5000 };
+enum { CHANGES = 32, LOCAL_EACH = 32, ROUNDS = 64 };
 
-/* How a program that asks again and again, and does nothing else, gives way (as libedge's waits do). */
-enum { FREE = 16,           /* questions after one that was answered: who reads until nothing is left is not waiting */
-       ELSE = 10000,        /* ns between two questions: it does something else */
-       SPIN = 50000,        /* how long it may ask */
-       NAP = 250000,        /* how long the answer may take then, unless something comes */
-       SLOW_YIELD = 200000, /* a yield that took longer found a busy core: no more spinning for a while */
-       BUSY = 20000000 };
+/* How a program that asks again and again, and does nothing else, gives way. */
+enum { FREE = 16,    /* questions after one that was answered: who reads until nothing is left is not waiting */
+       ELSE = 10000, /* ns between two questions: it does something else */
+       NAP = 250000  /* how long the answer may take then, unless something comes */ };
 
 static int64_t now_ns(void)
 {
@@ -43,33 +40,41 @@ int64_t left_ns(int64_t until)
 	return until >= 0 && left < 0 ? 0 : left;
 }
 
+static void step(struct watched *w)
+{
+	if (w->step != NULL)
+		w->step(w);
+}
+
 /* Lets those endpoints go on that had more to read than was their turn. */
 static void go_on(struct fabric *f)
 {
-	struct ep *e = f->ready;
+	struct watched *w = f->ready;
 	f->ready = NULL;
-	for (struct ep *next; e != NULL; e = next) {
-		next = e->ready;
-		e->queued = false;
-		ep_step(e);
+	for (struct watched *next; w != NULL; w = next) {
+		next = w->ready;
+		w->queued = false;
+		step(w);
 	}
 }
 
-static void step(struct watched *w)
+void queue_step(struct fabric *f, struct watched *w)
 {
-	switch (w->kind) {
-	case ENDPOINT:
-		ep_step((struct ep *)w);
-		break;
-	case PASSIVE:
-		pep_step((struct pep *)w);
-		break;
-	case REFUSAL:
-		refusal_step((struct refusal *)w);
-		break;
-	case MORE:
-		break;
-	}
+	if (w->queued)
+		return;
+	w->queued = true;
+	w->ready = f->ready;
+	f->ready = w;
+}
+
+void unqueue_step(struct fabric *f, struct watched *w)
+{
+	struct watched **at = &f->ready;
+	while (w->queued && *at != w)
+		at = &(*at)->ready;
+	if (w->queued)
+		*at = w->ready;
+	w->queued = false;
 }
 
 static void take_local(struct fabric *f)
@@ -234,24 +239,25 @@ void waiter_sleep(struct waiter *w, int64_t timeout_ns)
  * while it asks, so it gives way: the processor, and after a while the question waits for a moment. */
 void give_way(struct fabric *f)
 {
-	if (f->patience == 0 || f->vain++ < FREE)
+	struct asking *a = &f->asking;
+	if (a->patient || a->vain++ < FREE)
 		return;
 	int64_t now = now_ns();
-	if (now - f->asked_at > ELSE || f->vain == FREE + 1)
-		f->asked_since = now;
-	if (now - f->asked_since < f->patience && now > f->busy_until) {
+	if (now - a->at > ELSE || a->vain == FREE + 1)
+		a->since = 0;
+	if (idle_polls(&a->idle, &a->since, now)) {
 		pthread_mutex_unlock(&f->mu);
 		sched_yield();
-		f->asked_at = now_ns();
+		int64_t after = now_ns();
 		pthread_mutex_lock(&f->mu);
-		if (f->asked_at - now > SLOW_YIELD)
-			f->busy_until = f->asked_at + BUSY;
+		idle_yielded(&a->idle, after - now, after);
+		a->at = after;
 		return;
 	}
-	if (waiter_arm(&f->idle))
-		waiter_sleep(&f->idle, NAP);
+	if (waiter_arm(&a->waiter))
+		waiter_sleep(&a->waiter, NAP);
 	progress(f); /* and not take: others may sleep on */
-	f->asked_at = now_ns();
+	a->at = now_ns();
 }
 
 int waiter_control(struct waiter *w, enum fi_wait_obj object, int command, void *arg)
@@ -269,107 +275,6 @@ int waiter_control(struct waiter *w, enum fi_wait_obj object, int command, void 
 	return -FI_ENOSYS;
 }
 
-/* Whether there is nothing in fid, so that its descriptor tells of what comes. */
-static int try(struct fid *fid)
-{
-	struct waiter *w;
-	bool news;
-	switch (fid->fclass) {
-	case FI_CLASS_CQ:
-		w = &((struct cq *)fid)->w;
-		news = !cq_empty((struct cq *)fid);
-		break;
-	case FI_CLASS_EQ:
-		w = &((struct eq *)fid)->w;
-		news = !eq_empty((struct eq *)fid);
-		break;
-	case FI_CLASS_CNTR:
-		w = &((struct cntr *)fid)->w;
-		news = cntr_news((struct cntr *)fid);
-		break;
-	default:
-		return -FI_EINVAL;
-	}
-	if (w->epoll < 0)
-		return -FI_EINVAL;
-	return news || !waiter_settled(w) || !waiter_arm(w) ? -FI_EAGAIN : 0;
-}
-
-static int trywait(struct fid_fabric *fabric, struct fid **fids, int count)
-{
-	struct fabric *f = container_of(fabric, struct fabric, fid);
-	int err = 0;
-	pthread_mutex_lock(&f->mu);
-	progress(f);
-	for (int i = 0; err == 0 && i < count; i++)
-		err = try(fids[i]);
-	pthread_mutex_unlock(&f->mu);
-	return err;
-}
-
-static int fabric_close(struct fid *fid)
-{
-	struct fabric *f = container_of(fid, struct fabric, fid.fid);
-	if (f->refs > 0)
-		return -FI_EBUSY;
-	pthread_mutex_lock(&f->mu);
-	while (f->requests != NULL)
-		connreq_drop(f->requests);
-	for (int64_t until = until_ns(CLOSE_MS); f->refusals != NULL && left_ns(until) > 0 && !forked(f);) {
-		progress(f);
-		if (f->refusals != NULL && waiter_arm(&f->idle))
-			waiter_sleep(&f->idle, left_ns(until));
-	}
-	refusals_drop(f);
-	waiter_close(&f->idle);
-	pthread_mutex_unlock(&f->mu);
-	edge_device_close(f->dev, CLOSE_MS);
-	close(f->local);
-	close(f->more);
-	pthread_mutex_destroy(&f->mu);
-	free(f);
-	return 0;
-}
-
-static int no_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **set)
-{
-	(void)fabric, (void)attr, (void)set;
-	return -FI_ENOSYS;
-}
-
-static struct fi_ops fabric_fid_ops = { .size = sizeof(struct fi_ops), .close = fabric_close, .bind = no_bind,
-	.control = no_control, .ops_open = no_ops_open };
-static struct fi_ops_fabric fabric_ops = { .size = sizeof(struct fi_ops_fabric), .domain = domain_open,
-	.passive_ep = pep_open, .eq_open = eq_open, .wait_open = no_wait_open, .trywait = trywait };
-
-/* A power of two from 4 KiB to 512 MiB, as the daemon wants it; 0: the library's. */
-static uint32_t buffer_param(void)
-{
-	size_t n = 0;
-	if (fi_param_get_size_t(&edge_provider, "buffer", &n) != 0)
-		return 0;
-	if (n >= 4096 && n <= (size_t)512 << 20 && (n & (n - 1)) == 0)
-		return (uint32_t)n;
-	WARN(FI_LOG_FABRIC, "FI_EDGE_BUFFER is %zu; it must be a power of two from 4096 to 536870912\n", n);
-	return 0;
-}
-
-/* How long a program may ask in vain before a question takes longer, in ns; 0: for ever. */
-static int64_t patience_param(void)
-{
-	int us = SPIN / 1000;
-	fi_param_get_int(&edge_provider, "spin", &us);
-	return us < 0 ? SPIN : (int64_t)us * 1000;
-}
-
-/* Whether a lost connection ends the process: unless told otherwise, where mpirun started it. */
-static bool fatal_param(void)
-{
-	int on = getenv("PMIX_RANK") != NULL || getenv("PMI_RANK") != NULL;
-	fi_param_get_bool(&edge_provider, "fatal", &on);
-	return on;
-}
-
 /* A connection ended that neither program ended. ofi_rxm tells nobody what was lost with it, so that MPI would wait for
  * ever: the job ends with a message, as it does where a process dies. That one (EDGE_ERR_RESET) mpirun notices. */
 void connection_lost(struct fabric *f, int err)
@@ -381,39 +286,4 @@ void connection_lost(struct fabric *f, int err)
 	fprintf(stderr, "libedge-fi: a connection is lost: %s. Messages are lost with it, which ofi_rxm tells nobody, so "
 	        "this process ends. FI_EDGE_FATAL=0 lets it go on.\n", why);
 	_exit(1);
-}
-
-int fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
-{
-	struct fabric *f = calloc(1, sizeof *f);
-	if (f == NULL)
-		return -FI_ENOMEM;
-	f->local = epoll_create1(EPOLL_CLOEXEC);
-	f->more = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	f->more_watched.kind = MORE;
-	f->patience = patience_param();
-	f->fatal = fatal_param();
-	edge_config cfg = { .size = sizeof cfg };
-	cfg.receive_buffer = cfg.send_buffer = buffer_param();
-	int err = f->local < 0 || f->more < 0 || local_watch(f, f->more, &f->more_watched) != 0 ? EDGE_ERR_SYSTEM :
-	          edge_open(&f->dev, &cfg, OPEN_MS);
-	if (err != 0) {
-		WARN(FI_LOG_FABRIC, "%s: %s\n", edge_strerror(err), edge_detail());
-		if (f->local >= 0)
-			close(f->local);
-		if (f->more >= 0)
-			close(f->more);
-		free(f);
-		return -FI_ENODEV;
-	}
-	pthread_mutex_init(&f->mu, NULL);
-	f->fid = (struct fid_fabric){ .fid = { .fclass = FI_CLASS_FABRIC, .context = context, .ops = &fabric_fid_ops },
-		.ops = &fabric_ops, .api_version = attr->api_version };
-	err = waiter_open(&f->idle, f);
-	if (err != 0) {
-		fabric_close(&f->fid.fid);
-		return err;
-	}
-	*fabric = &f->fid;
-	return 0;
 }

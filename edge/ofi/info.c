@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ofi.h"
+#include "provider.h"
 
 #define VERSION 0x650002 /* of the provider and of what it puts into streams: FI_PROTO is no number of libfabric's */
 #define PROTOCOL (FI_PROV_SPECIFIC | 0x65646765)
@@ -17,24 +17,6 @@
 #define RX_FLAGS FI_COMPLETION
 
 enum { MODES = FI_MR_BASIC | FI_MR_SCALABLE };
-
-int no_bind(struct fid *fid, struct fid *bound, uint64_t flags)
-{
-	(void)fid, (void)bound, (void)flags;
-	return -FI_ENOSYS;
-}
-
-int no_control(struct fid *fid, int command, void *arg)
-{
-	(void)fid, (void)command, (void)arg;
-	return -FI_ENOSYS;
-}
-
-int no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
-{
-	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
-	return -FI_ENOSYS;
-}
 
 /* Says which of the hints cannot be kept. */
 static bool fails(bool bad, const char *what)
@@ -247,17 +229,12 @@ static void cleanup(void)
 	addresses_free();
 }
 
-struct fi_provider edge_provider = {
-	.version = VERSION,
-	.fi_version = FI_VERSION(1, 17),
-	.name = "edge",
-	.getinfo = getinfo,
-	.fabric = fabric_open,
-	.cleanup = cleanup,
-};
-
 FI_EXT_INI
 {
+	edge_provider.version = VERSION;
+	edge_provider.getinfo = getinfo;
+	edge_provider.fabric = fabric_open;
+	edge_provider.cleanup = cleanup;
 	/* ofi_rxm of libfabric 1.17 crashes when a message that it cut into segments meets a shorter buffer. */
 	setenv("FI_OFI_RXM_SAR_LIMIT", "0", 0);
 	fi_param_define(&edge_provider, "buffer", FI_PARAM_SIZE_T, "Bytes of each of the two buffers of a connection, "

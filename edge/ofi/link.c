@@ -7,7 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "ofi.h"
+#include "fabric.h"
 
 enum { LINGER_MS = 5000 };
 

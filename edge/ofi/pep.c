@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "ofi.h"
+#include "endpoint.h"
 
 enum { BEFORE = REQUEST - CM_DATA, ASK_MS = 2000, TRIES = 64 };
 
@@ -57,6 +57,13 @@ static bool may_be(const edge_request *q, const char *data)
 	return strlen(peer) != 16 || strspn(peer, "0123456789abcdef") != 16 || strcmp(peer, text) == 0;
 }
 
+/* Nobody takes the request that info tells of; both go. */
+void connreq_unwanted(struct fi_info *info)
+{
+	connreq_drop(connreq_of(info->handle));
+	fi_freeinfo(info);
+}
+
 /* A peer asks for a connection, by q or through a socket. */
 static void asked(struct pep *p, edge_request *q, int fd, const char *data, size_t size)
 {
@@ -90,7 +97,8 @@ static void asked(struct pep *p, edge_request *q, int fd, const char *data, size
 	info->dest_addr = dest;
 	info->dest_addrlen = sizeof r->peer;
 	info->handle = &r->fid;
-	eq_push(p->eq, FI_CONNREQ, &p->fid.fid, 0, 0, info, data + BEFORE, size - BEFORE);
+	if (!eq_push(p->eq, FI_CONNREQ, &p->fid.fid, 0, 0, info, data + BEFORE, size - BEFORE))
+		connreq_unwanted(info);
 }
 
 /* Whether the request is there that a socket begins with, or will never come; then it is taken. */
@@ -131,8 +139,9 @@ static void ask_local(struct pep *p)
 	}
 }
 
-void pep_step(struct pep *p)
+static void pep_step(struct watched *w)
 {
+	struct pep *p = (struct pep *)w;
 	edge_request *q;
 	int err = EDGE_ERR_AGAIN;
 	while (p->nrequests < REQUESTS && (err = edge_listener_next(p->listener, &q, 0)) == 0) {
@@ -225,8 +234,9 @@ static void refusal_free(struct refusal *r, bool whole)
 	free(r);
 }
 
-void refusal_step(struct refusal *r)
+static void refusal_step(struct watched *w)
 {
+	struct refusal *r = (struct refusal *)w;
 	int err = link_error(&r->link);
 	ssize_t n = err != 0 ? err : link_write(&r->link, r->bytes + r->sent, r->size - r->sent);
 	if (n > 0)
@@ -253,7 +263,7 @@ static int refuse(struct fabric *f, struct connreq *c, const void *data, size_t 
 	struct refusal *r = malloc(sizeof *r + HEADER + size);
 	if (r == NULL)
 		return -FI_ENOMEM;
-	*r = (struct refusal){ .watched = { REFUSAL }, .f = f, .link = { .fd = c->fd }, .size = HEADER + size };
+	*r = (struct refusal){ .watched = { .step = refusal_step }, .f = f, .link = { .fd = c->fd }, .size = HEADER + size };
 	header_put(r->bytes, &(struct header){ .kind = K_REJECT, .size = size });
 	if (size > 0)
 		memcpy(r->bytes + HEADER, data, size);
@@ -271,7 +281,7 @@ static int refuse(struct fabric *f, struct connreq *c, const void *data, size_t 
 	if (r->link.stream != NULL)
 		edge_stream_watch(r->link.stream, r);
 	else
-		refusal_step(r); /* a socket has room for so little */
+		refusal_step(&r->watched); /* a socket has room for so little */
 	return 0;
 }
 
@@ -374,7 +384,7 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 		free(p);
 		return -FI_ENOMEM;
 	}
-	*p = (struct pep){ .watched = { PASSIVE }, .f = f, .info = copy, .fd = -1,
+	*p = (struct pep){ .watched = { .step = pep_step }, .f = f, .info = copy, .fd = -1,
 		.fid = { .fid = { .fclass = FI_CLASS_PEP, .context = context, .ops = &pep_fid_ops }, .ops = &pep_ops,
 			.cm = &pep_cm_ops } };
 	self_address(&p->self, 0);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ofi.h"
+#include "endpoint.h"
 
 #define FLAGS_IN (TX_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE | FI_FENCE | SILENT)
 

@@ -1,7 +1,7 @@
 /* Buffers for messages: of one endpoint, or shared by several (fi_srx_context). */
 #include <stdlib.h>
 
-#include "ofi.h"
+#include "endpoint.h"
 
 int buffers_open(struct buffers *b, size_t wanted)
 {
@@ -271,4 +271,11 @@ int srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep *
 	pthread_mutex_unlock(&d->f->mu);
 	*ep = &s->fid;
 	return 0;
+}
+
+void ep_relieved(struct cq *cq)
+{
+	for (struct ep *e = cq->d->eps; e != NULL; e = e->next)
+		if (e->rx_cq == cq)
+			ep_resume(e);
 }

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ofi.h"
+#include "endpoint.h"
 
 void header_put(char to[HEADER], const struct header *h)
 {
@@ -409,22 +409,12 @@ static ssize_t read_payload(struct ep *e)
 	return n;
 }
 
-/* Lets others have their turn. */
-static void queue(struct ep *e)
-{
-	if (e->queued)
-		return;
-	e->queued = true;
-	e->ready = e->d->f->ready;
-	e->d->f->ready = e;
-}
-
 void ep_read(struct ep *e)
 {
 	struct inbound *in = &e->in;
 	for (size_t step = 0; e->state == CONNECTED || e->state == GREETING;) {
 		if (step > STEP) {
-			queue(e);
+			queue_step(e->d->f, &e->watched);
 			return;
 		}
 		ssize_t n = HEADER;

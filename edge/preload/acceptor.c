@@ -12,7 +12,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "agree.h"
 
 #define DIAL_MS 5000          /* how long an acceptor waits for the answer: longer than a connector, so that it knows */
 #define HEAR (2000 * MILLI)   /* how long for a nonce */
@@ -97,7 +97,7 @@ static bool same_port(const struct sock *l, int port) {
 
 /* Whether a listening socket of ours takes connections to this address. */
 static bool covered(const union address *to) {
-	for (struct sock *l = listeners; l; l = l->more) {
+	for (struct sock *l = listeners; l; l = l->listed.next) {
 		union address a;
 		int only = 0;
 		socklen_t n = sizeof only;
@@ -147,7 +147,7 @@ static void asked(edge_request *r, const unsigned char *secret, const char *tupl
 	if (edge_request_user(r, &uid) && split(tuple, &from, &to))
 		peer = map_peer(&from, address_port(&to));
 	bool may = peer && uid == geteuid();
-	for (struct sock *l = listeners; peer && l; l = l->more)
+	for (struct sock *l = listeners; peer && l; l = l->listed.next)
 		may = may || (same_port(l, address_port(&to)) && same_secret(l->secret, secret));
 	struct ask *a = may && nasks < ASKS ? calloc(1, sizeof *a) : NULL;
 	if (!a) {
@@ -226,25 +226,25 @@ void enlist(struct sock *s) {
 void list(struct sock *s) {
 	if (getrandom(s->secret, sizeof s->secret, 0) != sizeof s->secret)
 		memset(s->secret, 0, sizeof s->secret); /* stands for none */
-	s->more = listeners;
-	s->more_at = &listeners;
-	if (s->more)
-		s->more->more_at = &s->more;
+	s->listed.next = listeners;
+	s->listed.at = &listeners;
+	if (s->listed.next)
+		s->listed.next->listed.at = &s->listed.next;
 	listeners = s;
 }
 
 void unlist(struct sock *s) {
-	if (!s->more_at)
+	if (!s->listed.at)
 		return;
-	*s->more_at = s->more;
-	if (s->more)
-		s->more->more_at = s->more_at;
-	s->more_at = NULL;
+	*s->listed.at = s->listed.next;
+	if (s->listed.next)
+		s->listed.next->listed.at = s->listed.at;
+	s->listed.at = NULL;
 }
 
 /* The process has forked. If it did not wait for connections yet, that is for the child, which then answers probes. */
 void pass_on(void) {
-	for (struct sock *s = listeners; s; s = s->more)
+	for (struct sock *s = listeners; s; s = s->listed.next)
 		if (s->listener && !s->waits) {
 			edge_listener_close(s->listener);
 			s->listener = NULL;
@@ -256,7 +256,7 @@ void pass_on(void) {
 void acceptor_after_fork(void) {
 	asks = NULL;
 	nasks = 0;
-	for (struct sock *s = listeners; s; s = s->more)
+	for (struct sock *s = listeners; s; s = s->listed.next)
 		s->waits = false;
 }
 
@@ -310,7 +310,7 @@ static int port_of(const struct sock *s) {
 }
 
 static bool owner_of(int port) {
-	for (struct sock *l = listeners; l; l = l->more)
+	for (struct sock *l = listeners; l; l = l->listed.next)
 		if (l->listener && same_port(l, port))
 			return true;
 	return false;
@@ -398,8 +398,8 @@ void look_at_dial(struct sock *s) {
 	}
 	if (heard_nonce(s->peer, s->tuple, s->nonce))
 		dial_stream(s);
-	else if (s->arrived || now_ns() >= s->until)
-		become_plain(s, s->arrived ? "tcp: the other side uses it" : "tcp: its nonce was not heard in time");
+	else if (s->tcp.arrived || now_ns() >= s->until)
+		become_plain(s, s->tcp.arrived ? "tcp: the other side uses it" : "tcp: its nonce was not heard in time");
 	else if (s->probe)
 		look_at_answer(s);
 	else if (s->step == BEGUN)

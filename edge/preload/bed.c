@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
-#include "preload.h"
+#include "sock.h"
 
 enum { BEDS = 64, SHARE = 64 }; /* at most; one for so many descriptors that the process may have */
 

@@ -8,11 +8,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "calls.h"
 
 /* Sockets of which there was a dup before they had an entry in the table: what is done by one number would not be seen
  * by the other. They stay with TCP until one of two is closed. The other number and one more; -1: there are several. */
-enum { DESCRIPTORS = 1 << 20 };
 static _Atomic int twin[DESCRIPTORS];
 static _Atomic int latest_twin = -1;
 
@@ -69,14 +68,10 @@ static bool opens_fast(int fd) {
 	return real.getsockopt(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &on, &n) == 0 && on;
 }
 
-struct connecting { struct _pthread_cleanup_buffer left; struct sock *s; };
-
 /* A thread that is cancelled while it connects, or whose handler jumps out of the call. */
 static void left(void *p) {
-	struct connecting *x = p;
-	_pthread_cleanup_pop(&x->left, 0);
-	if (!within())
-		resume(1);
+	struct resting *x = p;
+	rest_left(x);
 	lock();
 	withdraw(x->s);
 	unlock();
@@ -84,11 +79,10 @@ static void left(void *p) {
 }
 
 static int connect_offered(int fd, const struct sockaddr *to, socklen_t n, struct sock *s) {
-	struct connecting x = {.s = s};
-	_pthread_cleanup_push(&x.left, left, &x);
-	int inside = rest(), r = real.connect(fd, to, n), err = errno;
-	resume(inside);
-	_pthread_cleanup_pop(&x.left, 0);
+	struct resting x = {.s = s};
+	rest_begin(&x, left);
+	int r = real.connect(fd, to, n), err = errno;
+	rest_end(&x);
 	lock();
 	if (r < 0 && (err == EINPROGRESS || err == EINTR)) {
 		if (s->state == OFFERED && !watch_connect(s))
@@ -114,14 +108,15 @@ static bool mapped(const struct sockaddr *to, socklen_t n) {
 static bool is_tcp(int fd) {
 	int protocol = 0;
 	socklen_t n = sizeof protocol;
-	return real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) == 0 && protocol == IPPROTO_TCP;
+	return real.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &n) == 0 &&
+	       (protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP);
 }
 
 EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 	real_need();
 	struct sock *s = sock_get(fd);
 	if (s) { /* once more: the kernel knows whether that is right, and the hub when it is connected */
-		bool barred = required && s->state == PLAIN && mapped(to, n);
+		bool barred = required && (s->state == PLAIN || s->state == FOREIGN) && mapped(to, n);
 		sock_put(s);
 		return barred ? fail_with(ECONNREFUSED) : real.connect(fd, to, n);
 	}
@@ -150,13 +145,40 @@ EXPORT int connect(int fd, const struct sockaddr *to, socklen_t n) {
 
 /* --- listen and accept --- */
 
+/* What a ring accepts the library does not see. Mostly there is none: rings_forbid. */
+static bool barred_listen(int fd) {
+	if (!required || !rings() || !is_tcp(fd))
+		return false;
+	complain("edge-run: listen: refused, since EDGE_RUN_REQUIRE demands streams and the program has an io_uring\n");
+	return true;
+}
+
+/* With EDGE_RUN_REQUIRE: an accepted connection that cannot become a stream ends, if the map names its peer. The
+ * program sees that it was reset. */
+void bar(int fd) {
+	union address local, remote;
+	struct sock *s = sock_get(fd);
+	if (s)
+		sock_put(s);
+	if (s || !required || !is_tcp(fd) || !both_ends(fd, &local, &remote) || !map_peer(&remote, address_port(&local)))
+		return;
+	lock();
+	s = sock_new(fd, FOREIGN);
+	if (s)
+		name_offer(s, &remote, &local);
+	forbid(fd, s, "this socket cannot have one");
+	unlock();
+}
+
 EXPORT int listen(int fd, int backlog) {
 	real_need();
+	bool may = active && !map_empty();
+	if (may)
+		rings_look();
+	if (may && barred_listen(fd))
+		return fail_with(EOPNOTSUPP);
 	int r = real.listen(fd, backlog);
-	if (r || !active || map_empty())
-		return r;
-	rings_look();
-	if (!suits(fd))
+	if (r || !may || !suits(fd))
 		return r;
 	struct sock *s = sock_get(fd);
 	if (s) {
@@ -202,6 +224,8 @@ EXPORT int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags) {
 		adopt(made, flags & SOCK_NONBLOCK, s);
 		sock_put(s);
 	}
+	if (made >= 0 && active)
+		bar(made);
 	errno = err;
 	return made;
 }
@@ -278,28 +302,27 @@ EXPORT int dup(int fd) {
 	return made;
 }
 
-/* The program puts something in the place of to. 0 or an errno. */
-static int vacate(int to) {
-	if (own_is(to) && !borrowed()) {
-		if (within())
-			return EBUSY; /* the handler of a signal that came into another call */
-		lock();
-		bool moved = own_move(to);
-		int err = errno;
-		unlock();
-		return moved ? 0 : err;
-	}
-	forget(to);
-	return 0;
+/* The program puts from in the place of to, which is not the same. */
+static int replace(int from, int to, int flags) {
+	bool good = active && !borrowed() && real.fcntl64(from, F_GETFD) >= 0, ours = good && own_is(to);
+	if (good && !ours)
+		forget(to);
+	if (ours && within())
+		return fail_with(EBUSY); /* the handler of a signal that came into another call */
+	if (!good || within() || (!ours && (to < own_floor() || real.fcntl64(to, F_GETFD) >= 0)))
+		return flags < 0 ? real.dup2(from, to) : real.dup3(from, to, flags);
+	lock();
+	int made = own_dup(from, to, flags), err = errno;
+	unlock();
+	errno = err;
+	return made;
 }
 
 static int dup_to(int from, int to, int flags) {
-	int err = active && from != to && real.fcntl64(from, F_GETFD) >= 0 ? vacate(to) : 0;
-	if (err)
-		return fail_with(err);
-	int made = flags < 0 ? real.dup2(from, to) : real.dup3(from, to, flags);
-	err = errno;
-	if (made >= 0 && from != to)
+	if (from == to)
+		return flags < 0 ? real.dup2(from, to) : real.dup3(from, to, flags);
+	int made = replace(from, to, flags), err = errno;
+	if (made >= 0)
 		shared(from, made);
 	errno = err;
 	return made;
@@ -390,48 +413,42 @@ EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *n) 
 /* Sends whose memory the kernel gives back later are refused, as by kernels that cannot. */
 EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t n) {
 	real_need();
+	const int before = errno; /* which success leaves alone */
 	bool layer = level == IPPROTO_TCP && option == TCP_ULP; /* as on a host without the module: kernel TLS */
 	struct sock *s = layer || (level == SOL_SOCKET && option == SO_ZEROCOPY) ? sock_get(fd) : NULL;
 	bool ours = s && s->state != PLAIN && s->state != LISTENING;
 	if (s)
 		sock_put(s);
-	int r = ours ? fail_with(layer ? ENOENT : EOPNOTSUPP) : real.setsockopt(fd, level, option, value, n);
+	if (ours)
+		return fail_with(layer ? ENOENT : EOPNOTSUPP);
+	int r = real.setsockopt(fd, level, option, value, n);
 	if (r == 0 && level == SOL_SOCKET && option == SO_SNDBUF && (s = sock_get(fd))) {
 		lock();
 		if (s->state == STREAM && s->stream)
 			bound_stream(s);
 		unlock();
 		sock_put(s);
+		errno = before;
 	}
 	return r;
 }
 
-EXPORT int shutdown(int fd, int how) {
-	real_need();
-	struct sock *s = sock_get(fd);
-	if (!s || s->state == LISTENING) {
-		if (s)
-			sock_put(s);
-		return real.shutdown(fd, how);
+/* The program shuts a socket that is not decided yet: that is done when it is. false: TCP's is to be shut now. */
+static bool shut_later(struct sock *s, int how) {
+	lock();
+	bool open = s->state == OFFERED || s->state == DIALLING;
+	bool later = open && !s->connecting;
+	if (later) {
+		s->read_shut |= how != SHUT_WR;
+		s->write_shut |= how != SHUT_RD;
+		changed(s);
+		drive_on();
 	}
-	int err = settle(s, true); /* TCP's does not wait, and no signal interrupts it */
-	if (err == EAGAIN) { /* it is done when it is decided */
-		lock();
-		bool open = s->state == OFFERED || s->state == DIALLING;
-		bool later = open && !s->connecting && how >= SHUT_RD && how <= SHUT_RDWR;
-		if (later) {
-			s->read_shut |= how != SHUT_WR;
-			s->write_shut |= how != SHUT_RD;
-			changed(s);
-			drive_on();
-		}
-		unlock();
-		err = later ? -1 : 0;
-	}
-	if (err || (s->state != STREAM && s->state != SHARED)) {
-		sock_put(s);
-		return err < 0 ? 0 : err ? fail_with(err) : real.shutdown(fd, how);
-	}
+	unlock();
+	return later;
+}
+
+static void shut_stream(struct sock *s, int how) {
 	if (how != SHUT_WR)
 		s->read_shut = true;
 	if (how != SHUT_RD && !atomic_exchange(&s->write_shut, true)) {
@@ -447,6 +464,30 @@ EXPORT int shutdown(int fd, int how) {
 	changed(s);
 	progress();
 	unlock();
-	sock_put(s);
+}
+
+static int shut(int fd, struct sock *s, int how) {
+	if (s->state == LISTENING || how < SHUT_RD || how > SHUT_RDWR)
+		return real.shutdown(fd, how);
+	int err = settle(s, true); /* TCP's does not wait, and no signal interrupts it */
+	if (err == EAGAIN && shut_later(s, how))
+		return 0;
+	if (err && err != EAGAIN)
+		return fail_with(err);
+	if (s->state != STREAM && s->state != SHARED)
+		return real.shutdown(fd, how);
+	shut_stream(s, how);
 	return 0;
+}
+
+EXPORT int shutdown(int fd, int how) {
+	real_need();
+	const int before = errno; /* which success leaves alone */
+	struct sock *s = sock_get(fd);
+	if (!s)
+		return real.shutdown(fd, how);
+	int r = shut(fd, s, how), err = r ? errno : before;
+	sock_put(s);
+	errno = err;
+	return r;
 }

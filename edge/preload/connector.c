@@ -9,7 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "agree.h"
 
 #define VERDICT (2000 * MILLI)  /* how long a connector waits to be dialled */
 #define REMEMBER (2000 * MILLI) /* how long it counts that nobody of ours listens somewhere */
@@ -164,8 +164,8 @@ static bool dialled_by_peer(struct sock *s) {
 
 /* What the kernel says of the TCP connection. false: that decided. */
 static bool look_at_connection(struct sock *s) {
-	uint32_t e = s->arrived;
-	s->arrived = 0;
+	uint32_t e = s->tcp.arrived;
+	s->tcp.arrived = 0;
 	if (s->fd < 0)
 		become_plain(s, "closed");
 	else if (e & (EPOLLERR | EPOLLHUP))

@@ -72,6 +72,8 @@ static struct item *find(const struct epset *set, const struct sock *s, int fd) 
 
 static int control(struct epset *set, int op, int fd, struct sock *s, const struct epoll_event *e) {
 	struct item *i = find(set, s, fd);
+	if (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL)
+		return EINVAL;
 	if (op == EPOLL_CTL_ADD ? i != NULL : !i)
 		return op == EPOLL_CTL_ADD ? EEXIST : ENOENT;
 	if (op == EPOLL_CTL_DEL) {
@@ -115,25 +117,20 @@ bool epoll_move(struct sock *s, int fd) {
 	return false;
 }
 
-EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e) {
-	real_need();
-	struct sock *s = sock_get(fd);
-	if (!s) {
-		if (op == EPOLL_CTL_ADD)
-			epoll_watch(fd); /* a set in a set */
-		int r = real.epoll_ctl(epfd, op, fd, e);
-		if (r == 0 && active && !within() && !set_of(fd))
-			early_note(epfd, op, fd, e);
-		return r;
-	}
-	int result = -1, err = 0;
-	if (s->state == SHARED) {
-		result = share_epoll(s, epfd, op, e);
-		err = errno;
-		sock_put(s);
-		errno = err;
-		return result;
-	}
+/* Of a descriptor that is no socket of ours. */
+static int control_other(int epfd, int op, int fd, struct epoll_event *e) {
+	if (op == EPOLL_CTL_ADD)
+		epoll_watch(fd); /* a set in a set */
+	int r = real.epoll_ctl(epfd, op, fd, e);
+	if (r == 0 && active && !within() && !set_of(fd))
+		early_note(epfd, op, fd, e);
+	return r;
+}
+
+/* Of one of ours. 0 or an errno. */
+static int control_sock(int epfd, int op, int fd, struct sock *s, struct epoll_event *e) {
+	if (s->state == SHARED)
+		return share_epoll(s, epfd, op, e) ? errno : 0;
 	lock();
 	if (op != EPOLL_CTL_DEL)
 		begin(s);
@@ -143,17 +140,23 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e) {
 	}
 	if (s->state == PLAIN || s->state == LISTENING) {
 		unlock();
-		result = real.epoll_ctl(epfd, op, fd, e);
-		err = errno;
-	} else {
-		struct epset *set = set_claim(epfd);
-		err = !set ? errno : op != EPOLL_CTL_DEL && !e ? EFAULT : control(set, op, fd, s, e);
-		result = err ? -1 : 0;
-		unlock();
+		return real.epoll_ctl(epfd, op, fd, e) ? errno : 0;
 	}
-	sock_put(s);
-	errno = err;
-	return result;
+	struct epset *set = set_claim(epfd);
+	int err = !set ? errno : op != EPOLL_CTL_DEL && !e ? EFAULT : control(set, op, fd, s, e);
+	unlock();
+	return err;
+}
+
+EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e) {
+	real_need();
+	const int before = errno; /* which success leaves alone */
+	struct sock *s = sock_get(fd);
+	int err = s ? control_sock(epfd, op, fd, s, e) : control_other(epfd, op, fd, e) ? errno : 0;
+	if (s)
+		sock_put(s);
+	errno = err ? err : before;
+	return err ? -1 : 0;
 }
 
 /* Takes up to n events of streams. By guard. */
@@ -246,47 +249,37 @@ void epoll_left(struct epset *set) {
 	set_unused(set);
 }
 
-static int wait_set(int epfd, struct epset *set, struct epoll_event *out, int max, int64_t until,
-                    const sigset_t *mask) {
+/* The set is ours before a thread sleeps in it: other threads may add streams meanwhile. false: it cannot be. */
+static bool wait_set(int epfd, struct epoll_event *out, int max, int64_t until, const sigset_t *mask, int *n) {
+	if (!active || within()) /* within: a handler of a signal that came into another call */
+		return false;
 	if (max <= 0) {
-		errno = EINVAL;
-		return -1;
+		*n = fail_with(EINVAL);
+		return true;
 	}
 	pthread_testcancel();
 	signals_begin();
 	enter(); /* until the end, so that sleep_epoll cannot be left before its time */
 	lock();
-	bool open = set_of(epfd) == set; /* else another thread closed it just now */
-	int n = -1, err = EBADF;
-	if (open) {
+	struct epset *set = set_claim(epfd);
+	int err = 0;
+	if (set) {
 		set->users++;
-		n = wait_locked(set, out, max, until, mask);
+		*n = wait_locked(set, out, max, until, mask);
 		err = errno;
 		epoll_left(set);
 	}
 	unlock();
 	leave();
 	errno = err;
-	return n;
-}
-
-/* The set, which is ours before a thread sleeps in it: other threads may add streams meanwhile. */
-static struct epset *to_wait(int epfd) {
-	struct epset *set = set_of(epfd);
-	if ((set && set->open) || !active || within())
-		return set && set->open ? set : NULL;
-	lock();
-	set = set_claim(epfd);
-	unlock();
 	return set;
 }
 
 EXPORT int epoll_pwait(int epfd, struct epoll_event *out, int max, int ms, const sigset_t *mask) {
 	real_need();
-	struct epset *set = to_wait(epfd);
-	if (!set || within()) /* within: a handler of a signal that came into another call */
-		return real.epoll_pwait(epfd, out, max, ms, mask);
-	return wait_set(epfd, set, out, max, ms < 0 ? NEVER : now_ns() + ms * MILLI, mask);
+	int n;
+	bool ours = wait_set(epfd, out, max, ms < 0 ? NEVER : now_ns() + ms * MILLI, mask, &n);
+	return ours ? n : real.epoll_pwait(epfd, out, max, ms, mask);
 }
 
 EXPORT int epoll_wait(int epfd, struct epoll_event *out, int max, int ms) {
@@ -295,11 +288,10 @@ EXPORT int epoll_wait(int epfd, struct epoll_event *out, int max, int ms) {
 
 EXPORT int epoll_pwait2(int epfd, struct epoll_event *out, int max, const struct timespec *t, const sigset_t *mask) {
 	real_need();
-	struct epset *set = to_wait(epfd);
+	int n;
 	int64_t ms = -1;
 	if (t)
 		ms = t->tv_sec >= INT32_MAX / 1000 ? INT32_MAX : t->tv_sec * 1000 + (t->tv_nsec + MILLI - 1) / MILLI;
-	if (!set || within())
-		return real.epoll_pwait(epfd, out, max, (int)ms, mask);
-	return wait_set(epfd, set, out, max, t ? after(t->tv_sec, t->tv_nsec) : NEVER, mask);
+	bool ours = wait_set(epfd, out, max, t ? after(t->tv_sec, t->tv_nsec) : NEVER, mask, &n);
+	return ours ? n : real.epoll_pwait(epfd, out, max, (int)ms, mask);
 }

@@ -1,10 +1,8 @@
-/* What epoll.c and sets.c share. By guard. */
+/* epoll.c, sets.c and poll.c. By guard unless it says otherwise. */
 #ifndef EDGE_PRELOAD_EPSET_H
 #define EDGE_PRELOAD_EPSET_H
 
-#include "preload.h"
-
-enum { DESCRIPTORS = 1 << 20 };
+#include "agree.h"
 
 struct epset {
 	struct waiter waiter;
@@ -43,5 +41,24 @@ void early_forget(int fd);
 
 /* epoll.c */
 void item_free(struct item *i);
+void item_changed(struct item *i);
+void item_plain(struct item *i);
+void items_drop(struct sock *s);
+void epoll_after_fork(void);
+void epoll_closed(int fd);
+void epoll_range(unsigned first, unsigned last);
+void epoll_left(struct epset *set); /* by a thread that waited. By guard */
+void epoll_shared(int from, int to);  /* a dup. Unlocked */
+bool epoll_watch(int fd);             /* fd is a set that somebody waits on from outside. Unlocked */
+void epoll_show(void);                /* has such sets be readable, or not. By guard */
+void epoll_moved(int handle, int from); /* by guard */
+void epoll_inherit(int fd);           /* one that another process had, or a dup of one of ours. Unlocked */
+/* Moves a socket that was put into a set before it connects to our part of the set. false: it cannot. By guard. */
+bool epoll_move(struct sock *s, int fd);
+
+/* poll.c, unlocked */
+int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask);
+/* Waits for streams, and for descriptors of the kernel where the sock is NULL. The caller has counts. */
+int poll_socks(struct pollfd *p, struct sock **socks, nfds_t n);
 
 #endif

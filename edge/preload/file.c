@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "calls.h"
 
 /* One over a stream, until it is closed. By guard. */
 static struct file { int fd; FILE *is; bool flushed; struct file *next, **at; } *files;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "agree.h"
 
 enum { MOST = 128 << 10, LEAST = 1 << 10, STACK = 256 << 10 };
 
@@ -28,7 +28,7 @@ static uint32_t most(const struct sock *s) {
 size_t held_room(struct sock *s) {
 	if (s->write_shut)
 		return 1; /* the write fails at once */
-	return s->room ? s->room - s->nheld : 1;
+	return s->held.room ? s->held.room - s->held.n : 1;
 }
 
 static bool settle_next(int64_t until);
@@ -63,21 +63,21 @@ bool start_thread(void *(*run)(void *)) {
 void drive_on(void) { driving = driving || start_thread(drive); }
 
 size_t keep(struct sock *s, const struct iovec *v, size_t n) {
-	if (s->room == 0)
-		s->room = most(s);
+	if (s->held.room == 0)
+		s->held.room = most(s);
 	size_t kept = 0, all = 0;
 	for (size_t i = 0; i < n; i++)
 		all += v[i].iov_len;
-	all = all < s->room - s->nheld ? all : s->room - s->nheld;
-	char *more = realloc(s->held, s->nheld + all + 1);
+	all = all < s->held.room - s->held.n ? all : s->held.room - s->held.n;
+	char *more = realloc(s->held.bytes, s->held.n + all + 1);
 	if (!more)
 		return 0;
-	s->held = more;
+	s->held.bytes = more;
 	for (size_t i = 0; i < n; i++) {
-		size_t some = s->room - s->nheld < v[i].iov_len ? s->room - s->nheld : v[i].iov_len;
+		size_t some = s->held.room - s->held.n < v[i].iov_len ? s->held.room - s->held.n : v[i].iov_len;
 		if (some)
-			memcpy(s->held + s->nheld, v[i].iov_base, some);
-		s->nheld += (uint32_t)some;
+			memcpy(s->held.bytes + s->held.n, v[i].iov_base, some);
+		s->held.n += (uint32_t)some;
 		kept += some;
 		if (some < v[i].iov_len)
 			break;
@@ -87,18 +87,18 @@ size_t keep(struct sock *s, const struct iovec *v, size_t n) {
 }
 
 void drop_held(struct sock *s) {
-	free(s->held);
-	s->held = NULL;
-	s->nheld = s->room = 0;
+	free(s->held.bytes);
+	s->held.bytes = NULL;
+	s->held.n = s->held.room = 0;
 }
 
 bool held_to_stream(struct sock *s) {
 	uint32_t sent = 0;
-	while (sent < s->nheld) {
-		ssize_t n = edge_stream_write(s->stream, s->held + sent, s->nheld - sent, 0);
+	while (sent < s->held.n) {
+		ssize_t n = edge_stream_write(s->stream, s->held.bytes + sent, s->held.n - sent, 0);
 		if (n == EDGE_ERR_AGAIN) {
-			memmove(s->held, s->held + sent, s->nheld - sent);
-			s->nheld -= sent;
+			memmove(s->held.bytes, s->held.bytes + sent, s->held.n - sent);
+			s->held.n -= sent;
 			return false;
 		}
 		if (n < 0)
@@ -111,8 +111,8 @@ bool held_to_stream(struct sock *s) {
 
 /* Nothing was sent before, so that there is room; a connection that has none nevertheless ends. */
 void held_to_tcp(struct sock *s) {
-	if (s->nheld > 0 && s->fd >= 0 &&
-	    real.send(own_number(s->fd), s->held, s->nheld, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)s->nheld)
+	if (s->held.n > 0 && s->fd >= 0 &&
+	    real.send(own_number(s->fd), s->held.bytes, s->held.n, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)s->held.n)
 		real.connect(own_number(s->fd), &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
 	drop_held(s);
 }
@@ -134,7 +134,7 @@ void held_after_fork(void) { driving = false; } /* the copies are the parent's: 
 /* A socket that is undecided, and has something to send or to end, with a count. */
 static struct sock *first_held(void) {
 	for (struct sock *s = undecided; s; s = s->next)
-		if (s->nheld > 0 || s->write_shut || s->orphan) {
+		if (s->held.n > 0 || s->write_shut || s->orphan) {
 			atomic_fetch_add(&s->refs, 1);
 			return s;
 		}

@@ -9,14 +9,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "calls.h"
 
 enum { GATHER = 16 << 10, CHUNK = 64 << 10 };
-
-int fail_with(int err) {
-	errno = err;
-	return -1;
-}
 
 /* The entry of a socket whose bytes are on a stream, with a count. NULL: the kernel's, or *err says why not. */
 static struct sock *streaming(int fd, int flags, int *err) {
@@ -39,18 +34,6 @@ static struct sock *streaming(int fd, int flags, int *err) {
 		return s;
 	sock_put(s);
 	return NULL;
-}
-
-/* Another thread may sleep for what our call took from the device. */
-void look_after(void) {
-	if (sleepers == 0 || lingerers > 0 || !device)
-		return;
-	int err = errno;
-	if (!edge_device_arm(device)) {
-		lock();
-		unlock();
-	}
-	errno = err;
 }
 
 static void done(struct sock *s) {

@@ -71,7 +71,7 @@ static bool parse_address(char *text, struct rule *r) {
 	return true;
 }
 
-static void add(char *line, const char *where) {
+static void add(char *line, const char *where, map_complain *complain) {
 	char whole[128], *save;
 	line[strcspn(line, "#\r\n")] = 0;
 	snprintf(whole, sizeof whole, "%s", line);
@@ -81,7 +81,7 @@ static void add(char *line, const char *where) {
 	char *peer = strtok_r(NULL, " \t=", &save);
 	struct rule r = {0};
 	if (!peer || strtok_r(NULL, " \t", &save) || strlen(peer) >= sizeof r.peer || !parse_address(addr, &r)) {
-		dprintf(2, "edge-run: %s: \"%s\" is passed over: want ADDRESS[/BITS][:PORT] PEER, addresses in digits\n", where,
+		complain("edge-run: %s: \"%s\" is passed over: want ADDRESS[/BITS][:PORT] PEER, addresses in digits\n", where,
 		        whole);
 		return;
 	}
@@ -93,21 +93,21 @@ static void add(char *line, const char *where) {
 	}
 }
 
-void map_load(void) {
+void map_load(map_complain *complain) {
 	const char *named = secure_getenv("EDGE_RUN_CONFIG"), *path = named ? named : "/etc/edged/run.map";
 	FILE *f = fopen(path, "re");
 	if (f) {
 		char line[512];
 		while (fgets(line, sizeof line, f))
-			add(line, path);
+			add(line, path, complain);
 		fclose(f);
 	} else if (named || errno != ENOENT) {
-		dprintf(2, "edge-run: %s: %s; its rules are missing\n", path, strerror(errno));
+		complain("edge-run: %s: %s; its rules are missing\n", path, strerror(errno));
 	}
 	const char *env = secure_getenv("EDGE_RUN_MAP");
 	char *copy = env ? strdup(env) : NULL, *save;
 	for (char *part = copy ? strtok_r(copy, ",\n", &save) : NULL; part; part = strtok_r(NULL, ",\n", &save))
-		add(part, "EDGE_RUN_MAP");
+		add(part, "EDGE_RUN_MAP", complain);
 	free(copy);
 }
 

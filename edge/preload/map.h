@@ -12,7 +12,8 @@ union address {
 	struct sockaddr_storage room;
 };
 
-void map_load(void);
+typedef void map_complain(const char *format, ...);
+void map_load(map_complain *complain); /* which hears of rules that are passed over */
 void map_forget(void);
 bool map_empty(void);
 /* The peer that an address belongs to, for a service at port; NULL: nobody's. IPv4 in IPv6 counts as IPv4. */

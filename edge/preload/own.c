@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -21,7 +22,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "own.h"
+#include "real.h"
 
 /* Numbers above TOP would cost memory in the kernel, and time in each fork. */
 enum { HANDLE = 1 << 24, MOST = 512, TOP = 1024 };
@@ -52,7 +54,7 @@ bool own_is(int fd) {
 }
 
 /* The lowest number for ours: they have the upper quarter of those that the process may use. */
-static int floor_now(void) {
+int own_floor(void) {
 	struct rlimit l;
 	int top = TOP;
 	if (getrlimit(RLIMIT_NOFILE, &l) == 0 && l.rlim_cur < (rlim_t)top)
@@ -60,11 +62,45 @@ static int floor_now(void) {
 	return top - top / 4;
 }
 
+void own_stay(int fd, bool stays) { kept[fd - HANDLE].stays = stays; }
+
+/* From hold to unhold no number changes its meaning. They do not nest: own_dup waits until nobody holds. */
+static void hold(void) {
+	for (;; sched_yield()) {
+		atomic_fetch_add(&busy, 1);
+		if (!moving)
+			return;
+		atomic_fetch_sub(&busy, 1);
+	}
+}
+
+static void unhold(void) { atomic_fetch_sub(&busy, 1); }
+
+/* The number of fd, which stays so until released. */
+static int held(int fd) {
+	if (fd >= HANDLE)
+		hold();
+	return own_number(fd);
+}
+
+static void release(int fd) {
+	if (fd >= HANDLE)
+		unhold();
+}
+
+/* What the C library's function of the name returns for the number of fd. */
+#define HELD(type, fd, call) \
+	int n_ = held(fd); \
+	type r_ = call; \
+	release(fd); \
+	return r_
+
 /* A handle for fd, which is closed: the handle has another number. -1: errno says why not. */
 int own_take(int fd) {
 	if (fd < 0)
 		return -1;
-	int made = real.fcntl64(fd, F_DUPFD_CLOEXEC, floor_now()), err = errno;
+	hold(); /* a number is ours as soon as there is one */
+	int made = real.fcntl64(fd, F_DUPFD_CLOEXEC, own_floor()), err = errno;
 	real.close(fd);
 	for (int i = 0; made >= 0 && i < MOST; i++) {
 		int none = 0;
@@ -77,65 +113,42 @@ int own_take(int fd) {
 		for (int n = lowest; n > made && !atomic_compare_exchange_weak(&lowest, &n, made);)
 			;
 		atomic_store(&kept[i].fd, made);
+		unhold();
 		return HANDLE + i;
 	}
 	if (made >= 0)
 		real.close(made);
+	unhold();
 	errno = made < 0 && err != EINVAL ? err : EMFILE;
 	return -1;
 }
 
-void own_stay(int fd) { kept[fd - HANDLE].stays = true; }
-
+/* It is ours until it is closed, and own_dup comes before or after that: else this would close the program's. */
 int own_close(int fd) {
 	if (fd < HANDLE)
 		return real.close(fd);
-	int n = own_number(fd), r = n > 0 ? real.close(n) : fail_with(EBADF); /* ours until it is closed */
+	int n = held(fd), r = n > 0 ? real.close(n) : fail_with(EBADF);
 	if (n > 0)
 		atomic_store(&kept[fd - HANDLE].fd, 0);
+	release(fd);
 	return r;
 }
 
-/* The number of fd, which stays so until released. */
-static int held(int fd) {
-	while (fd >= HANDLE) {
-		atomic_fetch_add(&busy, 1);
-		if (!moving)
-			break;
-		atomic_fetch_sub(&busy, 1);
-		sched_yield();
-	}
-	return own_number(fd);
-}
-
-static void release(int fd) {
-	if (fd >= HANDLE)
-		atomic_fetch_sub(&busy, 1);
-}
-
-/* What the C library's function of the name returns for the number of fd. */
-#define HELD(type, fd, call) \
-	int n_ = held(fd); \
-	type r_ = call; \
-	release(fd); \
-	return r_
-
 /* --- what the program does to numbers --- */
 
-/* The program puts something else in the place of fd, which is ours: it gets another number first, and fd remains a
- * second one, so that nobody takes it meanwhile. false: errno says why not. By guard. */
-bool own_move(int fd) {
-	int i = 0, to = real.fcntl64(fd, F_DUPFD_CLOEXEC, floor_now());
+static void (*tell_moved)(int handle, int from);
+
+void own_on_move(void (*tell)(int handle, int from)) { tell_moved = tell; }
+
+/* fd is not ours afterwards, or was not: another thread closed it. false: errno says why not. */
+static bool move(int fd) {
+	int i = 0, to;
 	while (i < used && kept[i].fd != fd)
 		i++;
-	if (to < 0 || i == used) {
-		if (to >= 0)
-			real.close(to);
-		return i == used;
-	}
-	moving = true;
-	while (busy > 0)
-		sched_yield();
+	if (i == used)
+		return true;
+	if ((to = real.fcntl64(fd, F_DUPFD_CLOEXEC, own_floor())) < 0)
+		return false;
 	struct kept *k = &kept[i];
 	if (k->set) { /* which knows it by its number */
 		real.epoll_ctl(own_number(k->set), EPOLL_CTL_DEL, fd, NULL);
@@ -144,9 +157,20 @@ bool own_move(int fd) {
 	for (int n = lowest; n > to && !atomic_compare_exchange_weak(&lowest, &n, to);)
 		;
 	atomic_store(&k->fd, to);
-	wait_moved(HANDLE + i, fd);
-	moving = false;
+	tell_moved(HANDLE + i, fd);
 	return true;
+}
+
+/* As dup3, and with flags of -1 as dup2, of the program, onto a number that is ours or nobody's. What is ours gets
+ * another number first; nobody takes that one meanwhile. */
+int own_dup(int from, int to, int flags) {
+	moving = true;
+	while (busy > 0)
+		sched_yield();
+	int r = !move(to) ? -1 : flags < 0 ? real.dup2(from, to) : real.dup3(from, to, flags), err = errno;
+	moving = false;
+	errno = err;
+	return r;
 }
 
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
@@ -198,14 +222,14 @@ int own_epoll_create1(int flags) { return own_take(real.epoll_create1(flags)); }
 int own_timerfd_create(int clock, int flags) { return own_take(timerfd_create(clock, flags)); }
 int own_socket(int domain, int type, int protocol) { return own_take(socket(domain, type, protocol)); }
 
-int own_connect(int fd, const struct sockaddr *to, socklen_t n) { return real.connect(own_number(fd), to, n); }
-int own_fstat(int fd, struct stat *s) { return fstat(own_number(fd), s); }
+int own_connect(int fd, const struct sockaddr *to, socklen_t n) { HELD(int, fd, real.connect(n_, to, n)); }
+int own_fstat(int fd, struct stat *s) { HELD(int, fd, fstat(n_, s)); }
 ssize_t own_read(int fd, void *p, size_t n) { HELD(ssize_t, fd, real.read(n_, p, n)); }
 ssize_t own_write(int fd, const void *p, size_t n) { HELD(ssize_t, fd, real.write(n_, p, n)); }
 ssize_t own_sendmsg(int fd, const struct msghdr *m, int flags) { HELD(ssize_t, fd, real.sendmsg(n_, m, flags)); }
 
 void *own_mmap(void *at, size_t n, int how, int flags, int fd, off_t from) {
-	return mmap(at, n, how, flags, own_number(fd), from);
+	HELD(void *, fd, mmap(at, n, how, flags, n_, from));
 }
 
 int own_fcntl(int fd, int command, ...) {
@@ -213,7 +237,7 @@ int own_fcntl(int fd, int command, ...) {
 	va_start(va, command);
 	void *arg = va_arg(va, void *);
 	va_end(va);
-	return real.fcntl64(own_number(fd), command, arg);
+	HELD(int, fd, real.fcntl64(n_, command, arg));
 }
 
 int own_timerfd_settime(int fd, int flags, const struct itimerspec *to, struct itimerspec *old) {
@@ -239,19 +263,22 @@ ssize_t own_recvmsg(int fd, struct msghdr *m, int flags) {
 
 int own_epoll_ctl(int set, int op, int fd, struct epoll_event *e) {
 	int one = set >= HANDLE ? set : fd;
-	held(one); /* once: own_move waits until nobody holds, and who holds twice would wait for it */
+	held(one); /* once: see hold */
 	int r = real.epoll_ctl(own_number(set), op, own_number(fd), e);
-	release(one);
 	if (r == 0 && fd >= HANDLE && set >= HANDLE) {
 		kept[fd - HANDLE].set = op == EPOLL_CTL_DEL ? 0 : set;
 		if (op != EPOLL_CTL_DEL)
 			kept[fd - HANDLE].want = *e;
 	}
+	release(one);
 	return r;
 }
 
+/* libedge waits here only in calls that this library makes by guard, as own_dup is called. */
 int own_epoll_wait(int set, struct epoll_event *out, int max, int ms) {
-	return real.epoll_pwait(own_number(set), out, max, ms, NULL);
+	if (ms != 0)
+		return real.epoll_pwait(own_number(set), out, max, ms, NULL);
+	HELD(int, set, real.epoll_pwait(n_, out, max, 0, NULL));
 }
 
 int own_poll(struct pollfd *p, nfds_t n, int ms) {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "agree.h"
 
 bool same_secret(const unsigned char *a, const unsigned char *b) {
 	unsigned char differs = 0, some = 0;

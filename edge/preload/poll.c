@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "preload.h"
+#include "epset.h"
 
 enum { SMALL = 64, KERNEL_TURN = 8 };
 

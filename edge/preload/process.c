@@ -12,51 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "calls.h"
 #include "weak.h"
 
-bool active, required;
-const char *daemon_socket;
-uint32_t stream_buffer;
-static pid_t process_id;
-
-bool borrowed(void) { return getpid() != process_id; }
-
-#define BUFFER (512 << 10) /* of a stream, each way: programs expect the room that TCP gives them */
 #define END_MS 5000 /* what closed streams have to send the rest when the process ends */
 
 /* By this a second copy of the library, behind the first, sees that it is not needed. */
 EXPORT const int edge_preload_version = 1;
-
-static const char *journal;
-
-void note(const char *of, const char *what) {
-	if (!journal)
-		return;
-	int fd = open(journal, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), err = errno;
-	if (fd >= 0) {
-		dprintf(fd, "%s[%d] %s: %s\n", program_invocation_short_name, (int)getpid(), of, what);
-		real.close(fd);
-	}
-	errno = err;
-}
-
-void say(const struct sock *s, const char *what) { note(*s->tuple ? s->tuple : s->service, what); }
-
-/* Programs that hand a socket which they used already to another process: $EDGE_RUN_SKIP, else these. */
-static bool skipped(void) {
-	const char *list = secure_getenv("EDGE_RUN_SKIP"), *name = program_invocation_short_name;
-	if (!list)
-		list = "sshd,rsync,git-daemon,vsftpd,smbd";
-	size_t n = strlen(name);
-	for (const char *p = list; *p; p += strspn(p, ",: ")) {
-		size_t word = strcspn(p, ",: ");
-		if (word == n && memcmp(p, name, n) == 0)
-			return true;
-		p += word;
-	}
-	return false;
-}
 
 /* Standard input or output, as inetd gives it, of which the C library has FILE that do not call what stands here. */
 static bool standard(int fd) {
@@ -72,10 +34,14 @@ void inherit(int fd) {
 	int on = 0;
 	epoll_inherit(fd);
 	socklen_t n = sizeof on;
-	if (!suits(fd) || real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n))
+	bool fits = suits(fd);
+	if ((!fits && !required) || real.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) || (!on && standard(fd)))
 		return;
-	if (!on && standard(fd))
+	if (!fits) {
+		if (!on)
+			bar(fd);
 		return;
+	}
 	if (!on) {
 		union address a;
 		if (getpeername(fd, &a.any, &(socklen_t){sizeof a}))
@@ -114,6 +80,7 @@ static void before_fork(void) {
 
 static void after_fork(void) {
 	pass_on();
+	share_forked();
 	pthread_mutex_unlock(&guard);
 	share_after_fork();
 	leave();
@@ -121,6 +88,7 @@ static void after_fork(void) {
 
 static void in_child(void) {
 	upgrade_after_fork();
+	held_after_fork();
 	wait_after_fork();
 	table_after_fork();
 	share_in_child();
@@ -145,7 +113,7 @@ int own_pthread_atfork(void (*before)(void), void (*parent)(void), void (*child)
 	return __register_atfork(before, parent, child, &__dso_handle);
 }
 
-void process_handlers(void) {
+static void process_handlers(void) {
 	if (!handlers)
 		own_pthread_atfork(before_fork, after_fork, after_fork_in_child);
 	handlers = true;
@@ -153,32 +121,34 @@ void process_handlers(void) {
 
 /* Before there is a device guard is not held in a fork: another thread of the parent's may have it, and be in lists. */
 static void first_in_child(void) {
-	process_id = getpid();
+	run_is();
 	if (!handlers)
 		in_child();
 }
+
+/* The number of a handle changed. By guard. */
+static void moved(int handle, int from) {
+	if (handle == hub)
+		beds_hook(from);
+	epoll_moved(handle, from);
+}
+
+static const struct above calls_above = {.progress = progress, .finish = finish, .renumbered = renumbered,
+	.inherited = share_inherited, .item_changed = item_changed, .item_plain = item_plain, .items_drop = items_drop,
+	.set_left = epoll_left, .poll_socks = poll_socks, .opened = process_handlers};
 
 __attribute__((constructor)) static void start(void) {
 	real_load();
 	if (!__register_atfork || getauxval(AT_SECURE))
 		return; /* another C library, or a set-uid program */
-	if (dlsym(RTLD_DEFAULT, "edge_preload_version") != &edge_preload_version || skipped())
+	if (dlsym(RTLD_DEFAULT, "edge_preload_version") != &edge_preload_version || !run_begin())
 		return;
-	const char *path = secure_getenv("EDGE_SOCKET"); /* servers may clear these */
-	const char *buffer = secure_getenv("EDGE_RUN_BUFFER");
-	journal = secure_getenv("EDGE_RUN_LOG");
-	journal = journal ? strdup(journal) : NULL;
-	daemon_socket = path ? strdup(path) : NULL;
-	stream_buffer = buffer ? (uint32_t)strtoul(buffer, NULL, 10) : BUFFER;
-	const char *demand = secure_getenv("EDGE_RUN_REQUIRE");
-	required = demand && *demand && strcmp(demand, "0");
-	map_load();
-	if (map_empty()) {
-		note("every connection", "tcp: /etc/edged/run.map (EDGE_RUN_CONFIG) and EDGE_RUN_MAP name no peer");
-		return;
-	}
+	if (required)
+		rings_forbid();
+	above = &calls_above;
+	own_on_move(moved);
 	active = true;
-	process_id = getpid();
+	run_is();
 	own_pthread_atfork(NULL, NULL, first_in_child);
 	inherit_all();
 }

@@ -3,22 +3,27 @@
  * io_uring, whose requests the library does not see. libuv takes io_uring for epoll_ctl if the kernel has it, by
  * syscall(): it is told that the kernel has none, and then calls epoll_ctl. A program that links liburing is left its
  * rings, and all its sockets stay with TCP; so is one that has a ring when it first listens or connects, whatever made
- * it. A ring that is made later by a system call of the program's own instructions is not noticed.
+ * it. A ring that is made later by a system call of the program's own instructions is not noticed. Where streams are
+ * required no program gets a ring.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "calls.h"
 
 static _Atomic bool ringed;
 
@@ -47,10 +52,37 @@ void rings_look(void) {
 	errno = err;
 }
 
+/* Streams are required: what a ring accepts or connects would go over TCP, and is not seen here. So the kernel refuses
+ * the system calls of io_uring to this process and its children, whatever makes them. For that a user without
+ * privileges has to do without those of set-uid files. */
+void rings_forbid(void) {
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~0x40000000u), /* x32's calls */
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, SYS_io_uring_setup, 0, 2), /* the same number on all processors but Alpha */
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, SYS_io_uring_register, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof f / sizeof *f, .filter = f};
+	const unsigned flags = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+	if (real.syscall(SYS_io_uring_setup, 0, NULL) < 0 && errno == ENOSYS)
+		return; /* it is so already, as in a child */
+	if (real.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0 ||
+	    (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	     real.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0))
+		return;
+	complain("edge-run: EDGE_RUN_REQUIRE: io_uring cannot be kept from this program (seccomp: %s); run it without\n",
+	        strerror(errno));
+	real._exit(126);
+}
+
 /* liburing's, which makes its system calls itself. ring is a struct of its own. */
 #define RING(name, args, given) \
 	EXPORT int name args { \
 		int(*next) args; \
+		if (required && active && !borrowed()) \
+			return -ENOSYS; \
 		*(void **)&next = dlsym(RTLD_NEXT, #name); \
 		has_ring(); \
 		return next ? next given : -ENOSYS; \

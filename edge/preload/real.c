@@ -2,6 +2,7 @@
 #include "real.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 
 struct real real;
@@ -19,4 +20,9 @@ void real_load(void) {
 	if (!real.read || !real.close || !real.ppoll || !real.epoll_ctl)
 		abort(); /* a C library without these is not the one this was built for */
 	real_known = true;
+}
+
+int fail_with(int err) {
+	errno = err;
+	return -1;
 }

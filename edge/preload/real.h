@@ -78,6 +78,7 @@ struct real { REAL_CALLS(REAL_POINTER) };
 extern struct real real;
 extern bool real_known;
 void real_load(void);
+int fail_with(int err); /* sets errno and returns -1 */
 
 /* Other libraries' constructors may come before ours. */
 static inline void real_need(void) {

@@ -39,7 +39,7 @@ static void point(int fd, struct epset *set) {
 /* A known set of which fd is another descriptor, as one that came back through a Unix socket; NULL: there is none. */
 static struct epset *same(int fd) {
 	for (int i = 0; i <= highest; i++)
-		if (sets[i] && sets[i]->fd == i && syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, fd, i) == 0)
+		if (sets[i] && sets[i]->fd == i && real.syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, fd, i) == 0)
 			return sets[i];
 	return NULL;
 }
@@ -184,13 +184,8 @@ static void rename_set(struct epset *set, int from) {
 			early[i].set = set->fd + 1;
 }
 
-/* Unlocked. */
-void epoll_closed(int fd) {
-	if (fd >= 0 && fd < DESCRIPTORS && early[fd].set && !borrowed())
-		early[fd].set = 0;
-	if (!set_of(fd) || borrowed())
-		return;
-	lock();
+/* fd is no set's any more. By guard. */
+static void unpoint(int fd) {
 	struct epset *set = atomic_exchange(&sets[fd], NULL);
 	if (set && --set->descriptors > 0) {
 		if (set->fd == fd)
@@ -202,6 +197,16 @@ void epoll_closed(int fd) {
 		set->waiter.set = -1;
 		set_unused(set);
 	}
+}
+
+/* Unlocked. */
+void epoll_closed(int fd) {
+	if (fd >= 0 && fd < DESCRIPTORS && early[fd].set && !borrowed())
+		early[fd].set = 0;
+	if (!set_of(fd) || borrowed())
+		return;
+	lock();
+	unpoint(fd);
 	unlock();
 }
 
@@ -212,25 +217,29 @@ void epoll_range(unsigned first, unsigned last) {
 		epoll_closed((int)fd);
 }
 
+/* fd is a descriptor of set, and not of what it meant before, which was closed behind our back. By guard since the set
+ * was looked up, or another thread frees it. */
 static void known_as(int fd, struct epset *set) {
-	if (fd < 0 || fd >= DESCRIPTORS)
+	if (fd < 0 || fd >= DESCRIPTORS || set_of(fd) == set)
 		return;
-	if (set_of(fd))
-		epoll_closed(fd); /* behind our back */
-	lock();
+	unpoint(fd);
+	early[fd].set = 0;
 	int first = set->fd;
 	point(fd, set);
 	if (set->descriptors > 1)
 		set->fd = first;
-	unlock();
 }
 
 void epoll_shared(int from, int to) {
 	if (!active || borrowed() || within())
 		return;
-	if (set_of(from))
-		known_as(to, set_of(from));
-	else if (from >= 0 && from < DESCRIPTORS && to >= 0 && to < DESCRIPTORS && early[from].set) {
+	if (set_of(from)) {
+		lock();
+		struct epset *set = set_of(from); /* NULL: another thread has closed it */
+		if (set)
+			known_as(to, set);
+		unlock();
+	} else if (from >= 0 && from < DESCRIPTORS && to >= 0 && to < DESCRIPTORS && early[from].set) {
 		early[to].set = -1; /* it is in the set by another number: it stays with TCP */
 		latest_early = to > latest_early ? to : latest_early;
 	}
@@ -239,19 +248,19 @@ void epoll_shared(int from, int to) {
 void epoll_inherit(int fd) {
 	lock();
 	struct epset *set = fd >= 0 && fd < DESCRIPTORS && !set_of(fd) && highest >= 0 ? same(fd) : NULL;
-	unlock();
 	if (set)
 		known_as(fd, set);
+	unlock();
 }
 
 static int made(int fd) {
 	int err = errno;
-	if (fd >= 0 && active && !within() && !borrowed()) {
+	if (fd >= 0 && fd < DESCRIPTORS && active && !within() && !borrowed()) {
 		lock();
 		struct epset *set = set_new();
-		unlock();
 		if (set)
 			known_as(fd, set);
+		unlock();
 	}
 	errno = err;
 	return fd;

@@ -6,6 +6,9 @@
  *
  * The stream lives until both have closed it, or the parent ends: the child's next call fails with ECONNRESET then. A
  * process with more than MOST of such streams shares none.
+ *
+ * A child may change its user and be hostile. What it can write is what belongs to its own shares: a page for each, and
+ * the bell of its fork. Children of later forks have neither.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,11 +18,11 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-#include "preload.h"
+#include "agree.h"
 
 enum { MOST = 64, MESSAGE = 16 << 10, TURNS = 32 };
 
-/* In memory of parent and child. */
+/* In a page of parent and child. Its children have it, too, as they have the socket. */
 struct slot {
 	_Atomic uint32_t wants; /* bytes that the child asks for */
 	_Atomic uint64_t wrote; /* bytes, in all */
@@ -30,19 +33,18 @@ struct share {
 	struct share *next;
 	struct sock *s;         /* in the parent: with a count */
 	struct slot *slot;
-	int ours, theirs, bell; /* handles: the pair, and what wakes the parent's thread. theirs: -1 in the parent */
+	int ours, theirs; /* handles of the pair. theirs: -1 in the parent */
+	int bell;         /* handle of what wakes the parent's thread; shares of one fork, which are neighbours, have one */
 	uint64_t took;          /* bytes of those that the child wrote */
 	bool full, hungry;      /* the stream has no room, or no bytes, for what is to be done */
 	bool finished, shut;    /* the child has been told of the end, or the other side of the child's */
 	bool ended;
-	bool polled;            /* the parent's thread has a count, too */
 	bool standing;          /* in the child: it is in an epoll set */
 };
 
 static struct share *shares; /* of the parent; changed by guard and pumping */
-static int nshares, bell = -1;
-static struct slot *slots;
-static bool taken[MOST], serving;
+static int nshares, again = -1; /* again: a handle, by which the parent wakes its thread */
+static bool serving;
 static pthread_mutex_t pumping = PTHREAD_MUTEX_INITIALIZER; /* guard may be held when it is taken, not the reverse */
 static char message[MESSAGE];                               /* by pumping */
 
@@ -99,21 +101,33 @@ static void give(struct share *x) {
 		x->ended = true;
 }
 
+static struct slot *slot_new(void) {
+	void *p = mmap(NULL, sizeof(struct slot), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void slot_free(struct slot *slot) { munmap(slot, sizeof *slot); }
+
 /* By guard, or in the end by the only thread. Of s there may be another one. */
 static void remove_share(struct share *x) {
 	struct share **at = &shares, *other = NULL;
+	bool shared_bell = false;
 	pthread_mutex_lock(&pumping);
 	while (*at != x)
 		at = &(*at)->next;
 	*at = x->next;
-	for (struct share *o = shares; o; o = o->next)
+	for (struct share *o = shares; o; o = o->next) {
+		shared_bell |= o->bell == x->bell;
 		if (o->s == x->s)
 			other = o;
+	}
 	atomic_store(&x->s->share, other);
 	pthread_mutex_unlock(&pumping);
 	nshares--;
-	taken[x->slot - slots] = false;
+	slot_free(x->slot);
 	own_close(x->ours);
+	if (!shared_bell)
+		own_close(x->bell);
 }
 
 /* A share that has ended, or with all any, is taken out. Unlocked. */
@@ -133,11 +147,21 @@ static bool reap(bool all) {
 	return true;
 }
 
+/* Answers the bells: what was asked for until now is seen. By pumping. */
+static void clear_bells(void) {
+	uint64_t rung;
+	own_read(again, &rung, 8);
+	for (struct share *x = shares, *last = NULL; x; last = x, x = x->next)
+		if (!last || last->bell != x->bell)
+			own_read(x->bell, &rung, 8);
+}
+
 /* Does what can be done now. What is to be waited for: how many of p; 0: nothing is shared any more. */
 static nfds_t round_of_shares(struct pollfd *p, struct sock **socks, bool *streams) {
 	nfds_t n = 0;
 	enter();
 	pthread_mutex_lock(&pumping);
+	clear_bells();
 	for (struct share *x = shares; x; x = x->next) {
 		x->full = !take(x);
 		give(x);
@@ -149,13 +173,17 @@ static nfds_t round_of_shares(struct pollfd *p, struct sock **socks, bool *strea
 	lock();
 	*streams = false;
 	socks[n] = NULL;
-	p[n++] = (struct pollfd){.fd = own_number(bell), .events = POLLIN};
-	for (struct share *x = shares; x; x = x->next) {
+	p[n++] = (struct pollfd){.fd = own_number(again), .events = POLLIN};
+	for (struct share *x = shares, *last = NULL; x; last = x, x = x->next) {
+		if (!last || last->bell != x->bell) {
+			socks[n] = NULL;
+			p[n++] = (struct pollfd){.fd = own_number(x->bell), .events = POLLIN};
+		}
 		socks[n] = NULL;
 		p[n++] = (struct pollfd){.fd = x->full ? -1 : own_number(x->ours), .events = POLLIN};
 		if (!x->full && !x->hungry)
 			continue;
-		*streams = x->polled = true;
+		*streams = true;
 		socks[n] = x->s;
 		atomic_fetch_add(&x->s->refs, 1); /* a fork may take the share out meanwhile */
 		p[n++] = (struct pollfd){.fd = -1, .events = (short)((x->full ? POLLOUT : 0) | (x->hungry ? POLLIN : 0))};
@@ -168,11 +196,7 @@ static nfds_t round_of_shares(struct pollfd *p, struct sock **socks, bool *strea
 }
 
 static void wait_for_streams(struct pollfd *p, struct sock **socks, nfds_t n) {
-	poll_socks(p, socks, n);
-	lock();
-	for (struct share *x = shares; x; x = x->next)
-		x->polled = false;
-	unlock();
+	above->poll_socks(p, socks, n);
 	for (nfds_t i = 0; i < n; i++)
 		if (socks[i]) {
 			enter();
@@ -181,12 +205,11 @@ static void wait_for_streams(struct pollfd *p, struct sock **socks, nfds_t n) {
 }
 
 static void *serve(void *nothing) {
-	struct pollfd p[2 * MOST + 1];
-	struct sock *socks[2 * MOST + 1];
-	uint64_t rung;
+	struct pollfd p[3 * MOST + 1];
+	struct sock *socks[3 * MOST + 1];
 	bool streams;
 	(void)nothing;
-	for (nfds_t n; (n = round_of_shares(p, socks, &streams)) > 0; own_read(bell, &rung, 8))
+	for (nfds_t n; (n = round_of_shares(p, socks, &streams)) > 0;)
 		if (streams)
 			wait_for_streams(p, socks, n);
 		else
@@ -194,58 +217,57 @@ static void *serve(void *nothing) {
 	return NULL;
 }
 
-static bool prepare(void) {
-	if (!slots) {
-		void *p = mmap(NULL, MOST * sizeof *slots, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		slots = p == MAP_FAILED ? NULL : p;
-	}
-	if (bell < 0)
-		bell = own_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	return slots && bell >= 0;
-}
-
-static void share_with_child(struct sock *s) {
-	int pair[2], i = 0;
-	while (i < MOST && taken[i])
-		i++;
-	struct share *x = i < MOST ? calloc(1, sizeof *x) : NULL;
-	if (!x || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
-		free(x);
-		return;
-	}
-	*x = (struct share){.next = shares, .s = s, .slot = &slots[i], .bell = bell};
+/* What a share needs beside its memory. false: it has none of that. */
+static bool share_open(struct share *x) {
+	int pair[2];
+	x->ours = x->theirs = -1;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return false;
 	x->ours = own_take(pair[0]);
 	x->theirs = own_take(pair[1]);
-	if (x->ours < 0 || x->theirs < 0) { /* too many descriptors: the child has none */
-		if (x->ours >= 0)
-			own_close(x->ours);
-		if (x->theirs >= 0)
-			own_close(x->theirs);
+	x->slot = x->ours >= 0 && x->theirs >= 0 ? slot_new() : NULL;
+	if (x->slot)
+		return true;
+	if (x->ours >= 0)
+		own_close(x->ours);
+	if (x->theirs >= 0)
+		own_close(x->theirs);
+	return false;
+}
+
+/* Without descriptors or memory for that the child has none. */
+static bool share_with_child(struct sock *s, int bell) {
+	struct share *x = calloc(1, sizeof *x);
+	if (!x || !share_open(x)) {
 		free(x);
-		return;
+		return false;
 	}
-	x->slot->wants = 0;
-	x->slot->wrote = 0;
-	x->slot->shut = s->write_shut;
-	x->shut = s->write_shut;
-	taken[i] = true;
+	x->s = s;
+	x->bell = bell;
+	x->shut = x->slot->shut = s->write_shut;
 	nshares++;
 	atomic_fetch_add(&s->refs, 1);
 	atomic_store(&s->share, x);
-	own_stay(x->theirs);
-	own_stay(bell);
+	own_stay(x->theirs, true);
+	x->next = shares;
 	shares = x;
+	return true;
 }
 
 void share_before_fork(void) {
 	struct sock *of[MOST];
-	int n = device ? table_streams(of, MOST - nshares) : 0;
-	if (n <= 0 || !prepare())
+	int n = device ? table_streams(of, MOST - nshares) : 0, bell = -1, made = 0;
+	if (n > 0 && again < 0)
+		again = own_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (n <= 0 || again < 0 || (bell = own_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) < 0)
 		return;
+	own_stay(bell, true);
 	pthread_mutex_lock(&pumping);
 	for (int i = 0; i < n; i++)
-		share_with_child(of[i]);
+		made += share_with_child(of[i], bell);
 	pthread_mutex_unlock(&pumping);
+	if (made == 0)
+		own_close(bell);
 }
 
 /* What children have closed makes room, if the thread has not come to it yet. Unlocked. */
@@ -258,20 +280,25 @@ void share_tidy(void) {
 		;
 }
 
+/* What is of the child that was just made no later one inherits. By guard, from before the fork on. */
+void share_forked(void) {
+	for (struct share *x = shares; x && x->theirs >= 0; x = x->next) {
+		own_close(x->theirs);
+		x->theirs = -1;
+		own_stay(x->bell, false);
+		madvise(x->slot, sizeof *x->slot, MADV_DONTFORK);
+	}
+}
+
 /* Unlocked. Without a thread the child is told that it has none. */
 void share_after_fork(void) {
 	lock();
-	for (struct share *x = shares; x; x = x->next)
-		if (x->theirs >= 0) {
-			own_close(x->theirs);
-			x->theirs = -1;
-		}
 	bool start = shares && !serving;
 	if (start)
 		serving = start_thread(serve);
 	bool failed = start && !serving;
 	if (shares && !start)
-		own_write(bell, &(uint64_t){1}, 8);
+		own_write(again, &(uint64_t){1}, 8);
 	unlock();
 	while (failed && reap(true))
 		;
@@ -319,25 +346,17 @@ void share_close_all(void) {
 /* --- the child --- */
 
 /* Of a stream of the parent's: whether the child has a share. */
-bool share_inherited(struct sock *s) {
+bool share_inherited(const struct sock *s) {
 	struct share *mine = s->share;
-	if (!mine || mine->theirs < 0)
-		return false;
-	for (struct share *x = shares; x; x = x->next)
-		if (x->s == s)
-			atomic_fetch_sub(&s->refs, 1 + x->polled); /* the parent's thread had those */
-	return true;
+	return mine && mine->theirs >= 0;
 }
 
 /* After the table. */
 void share_in_child(void) {
 	shares = NULL;
-	slots = NULL;
 	nshares = 0;
-	bell = -1;
+	again = -1;
 	serving = false;
-	for (int i = 0; i < MOST; i++)
-		taken[i] = false;
 	pthread_mutex_init(&pumping, NULL);
 }
 
@@ -384,14 +403,10 @@ ssize_t share_write(struct sock *s, const void *p, size_t n) {
 	return r >= 0 ? r : errno == EAGAIN ? EDGE_ERR_AGAIN : EDGE_ERR_RESET;
 }
 
-struct waiting { struct _pthread_cleanup_buffer left; struct sock *s; };
-
 /* A thread that is cancelled while it waits, or whose handler jumps out of the call. */
 static void left(void *p) {
-	struct waiting *x = p;
-	_pthread_cleanup_pop(&x->left, 0);
-	if (!within())
-		resume(1);
+	struct resting *x = p;
+	rest_left(x);
 	sock_put(x->s);
 }
 
@@ -402,12 +417,10 @@ int share_wait(struct sock *s, int want, int64_t until) {
 	for (;;) {
 		int64_t ns = until == NEVER ? 0 : until - now_ns();
 		struct timespec t = {.tv_sec = ns > 0 ? ns / SECOND : 0, .tv_nsec = ns > 0 ? ns % SECOND : 0};
-		struct waiting w = {.s = s};
-		_pthread_cleanup_push(&w.left, left, &w);
-		int inside = rest();
+		struct resting w = {.s = s};
+		rest_begin(&w, left);
 		int r = signals_seen() ? fail_with(EINTR) : real.ppoll(&p, 1, until == NEVER ? NULL : &t, NULL), err = errno;
-		resume(inside);
-		_pthread_cleanup_pop(&w.left, 0);
+		rest_end(&w);
 		if (r > 0)
 			return 0;
 		if (r < 0 && until == NEVER && signals_restart()) {
@@ -438,6 +451,7 @@ void share_shut(struct sock *s) {
 /* The child has closed it. By guard. */
 void share_end(struct sock *s) {
 	own_close(s->share->theirs);
+	slot_free(s->share->slot);
 	free(s->share);
 	s->share = NULL;
 }

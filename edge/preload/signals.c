@@ -15,7 +15,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "sock.h"
 
 enum { RESTART = 1, BREAK = 2 };
 
@@ -29,9 +29,9 @@ static __thread _Atomic int seen;         /* what handlers that ran say to the c
 static void put_off(int n, siginfo_t *info, ucontext_t *context) {
 	const uint64_t bit = UINT64_C(1) << (n - 1);
 	int err = errno;
-	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &bit, NULL, sizeof bit);
-	if (syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), n, info))
-		syscall(SYS_tgkill, getpid(), gettid(), n);
+	real.syscall(SYS_rt_sigprocmask, SIG_BLOCK, &bit, NULL, sizeof bit);
+	if (real.syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), n, info))
+		real.syscall(SYS_tgkill, getpid(), gettid(), n);
 	sigaddset(&context->uc_sigmask, n);
 	atomic_fetch_or(&blocked, bit);
 	errno = err;
@@ -57,7 +57,7 @@ bool signals_put_off(void) { return atomic_load_explicit(&blocked, memory_order_
 void signals_let_in(void) {
 	int err = errno; /* the handlers run before the call returns, and after it has failed */
 	uint64_t set = atomic_exchange(&blocked, 0);
-	syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, sizeof set);
+	real.syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, sizeof set);
 	errno = err;
 }
 

@@ -6,16 +6,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "sock.h"
 
-enum { DESCRIPTORS = 1 << 20, BATCH = 64 };
+enum { BATCH = 64 };
 
 /* Never initialised by hand: pages that nobody touched take no memory. */
 static _Atomic(struct sock *) table[DESCRIPTORS];
 static _Atomic int highest = -1;
 static struct sock *spare;
 
-pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 struct sock *undecided;
 
 static void drop(struct sock *s);
@@ -46,7 +45,7 @@ struct sock *sock_get(int fd) {
 static void forget(struct sock *s) {
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
-	finish(s);
+	above->finish(s);
 	if (s->orphan)
 		return;
 	s->next = spare;
@@ -98,7 +97,7 @@ static void detach(struct sock *s, int fd) {
 		for (int i = 0; i <= highest && other < 0; i++)
 			if (atomic_load(&table[i]) == s)
 				other = i;
-		renumbered(s, other);
+		above->renumbered(s, other);
 	}
 	forget(s);
 }
@@ -168,9 +167,22 @@ void sock_decided(struct sock *s) {
 	s->at = NULL;
 }
 
+/* In the child the calls of other threads are not under way. Their counts would keep what the child closes. */
+static void recount(void) {
+	if (!rest_known())
+		return;
+	for (int fd = 0; fd <= highest; fd++)
+		if (table[fd])
+			atomic_store(&table[fd]->refs, 0);
+	for (int fd = 0; fd <= highest; fd++)
+		if (table[fd])
+			atomic_fetch_add(&table[fd]->refs, 1);
+	rest_count();
+}
+
 /* In the child: streams and offers are the parent's; what nobody used yet may be used here. */
 void table_after_fork(void) {
-	held_after_fork();
+	recount();
 	undecided = spare = NULL; /* spare: perhaps another thread was in the middle of it */
 	for (int fd = 0; fd <= highest; fd++) {
 		struct sock *s = atomic_load(&table[fd]);
@@ -181,12 +193,12 @@ void table_after_fork(void) {
 		s->listener = NULL;
 		s->probe = NULL;
 		s->until = s->pause = 0;
-		s->watched = s->arrived = 0;
+		s->tcp.watched = s->tcp.arrived = 0;
 		switch (s->state) {
 		case OFFERED:
 		case DIALLING:
 		case STREAM:
-			s->state = s->state == STREAM && share_inherited(s) ? SHARED : FOREIGN;
+			s->state = s->state == STREAM && above->inherited(s) ? SHARED : FOREIGN;
 			s->stream = NULL;
 			break;
 		default:
@@ -208,14 +220,14 @@ int table_streams(struct sock **to, int most) {
 	return n;
 }
 
-/* What is not a stream yet stays with TCP. By guard. */
-void table_withdraw(const char *why) {
-	for (int fd = 0; fd <= highest; fd++) {
-		struct sock *s = atomic_load(&table[fd]);
-		if (s && (s->state == LISTENING || (s->state == OFFERED && !s->stream) || s->state == ACCEPTED))
-			become_plain(s, why);
-	}
+struct sock *table_next(int *at) {
+	for (; *at <= highest; ++*at)
+		if (atomic_load(&table[*at]))
+			return atomic_load(&table[(*at)++]);
+	return NULL;
 }
+
+void say(const struct sock *s, const char *what) { note(*s->tuple ? s->tuple : s->service, what); }
 
 void table_close_all(void) {
 	for (int fd = 0; fd <= highest; fd++) {

@@ -31,7 +31,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "agree.h"
 
 #ifndef SO_BUF_LOCK /* Linux 5.16 */
 #define SO_BUF_LOCK 72
@@ -43,8 +43,6 @@
 #define DAEMON_MS 2000            /* for an answer of the daemon on this host, which may be busy */
 #define PAUSE (250 * MILLI)       /* between attempts to reach the daemon */
 
-edge_device *device;
-int hub = -1;
 static bool looking;         /* look is under way: finish comes back to it by bury */
 static int watched;          /* sockets in the hub, beside the device */
 static int64_t device_after; /* when the daemon is asked again: it did not answer, or there was none */
@@ -62,7 +60,7 @@ bool device_ready(void) {
 		device_after = now_ns() + PAUSE;
 		return false;
 	}
-	process_handlers();
+	above->opened();
 	edge_device_quiet(device, 1); /* see unlock */
 	hub = own_take(real.epoll_create1(EPOLL_CLOEXEC));
 	struct epoll_event e = {.events = EPOLLIN};
@@ -194,19 +192,19 @@ bool watch_tcp(struct sock *s, uint32_t what) {
 	struct epoll_event e = {.events = what, .data.ptr = s};
 	if (s->fd < 0 || hub < 0)
 		return false;
-	bool ok = own_epoll_ctl(hub, s->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, s->fd, &e) == 0;
-	if (ok && !s->watched)
+	bool ok = own_epoll_ctl(hub, s->tcp.watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, s->fd, &e) == 0;
+	if (ok && !s->tcp.watched)
 		watched++;
-	s->watched = s->watched ? what : ok ? what : 0;
+	s->tcp.watched = s->tcp.watched ? what : ok ? what : 0;
 	return ok;
 }
 
 static void unwatch_tcp(struct sock *s) {
-	if (!s->watched)
+	if (!s->tcp.watched)
 		return;
 	own_epoll_ctl(hub, EPOLL_CTL_DEL, s->fd, NULL);
 	watched--;
-	s->watched = s->arrived = 0;
+	s->tcp.watched = s->tcp.arrived = 0;
 }
 
 /* The hub is readable as long as something is: what is not taken here comes the next time. */
@@ -215,12 +213,12 @@ static void ask_hub(void) {
 	int n = watched > 0 ? real.epoll_pwait(own_number(hub), e, 64, 0, NULL) : 0;
 	for (int i = 0; i < n; i++)
 		if (e[i].data.ptr)
-			((struct sock *)e[i].data.ptr)->arrived |= e[i].events;
+			((struct sock *)e[i].data.ptr)->tcp.arrived |= e[i].events;
 }
 
 /* The hub knows it by its number, which is closed later. */
 void renumbered(struct sock *s, int fd) {
-	uint32_t what = s->watched;
+	uint32_t what = s->tcp.watched;
 	unwatch_tcp(s);
 	if (fd < 0 && must_outlive(s))
 		fd = outlive(s);
@@ -263,13 +261,16 @@ static void become_stream(struct sock *s) {
 }
 
 /* A connection that must not go on over TCP ends, at both sides. */
-static void forbid(struct sock *s, const char *why) {
+void forbid(int fd, struct sock *s, const char *why) {
 	char text[256];
 	snprintf(text, sizeof text, "ended, since EDGE_RUN_REQUIRE demands a stream; %s", why);
-	say(s, text);
-	dprintf(2, "edge-run: %s: %s\n", s->tuple, text);
-	if (s->fd >= 0)
-		real.connect(own_number(s->fd), &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr)); /* resets it */
+	if (fd >= 0)
+		real.connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr)); /* resets it */
+	if (s)
+		say(s, text);
+	complain("edge-run: %s: %s\n", s ? s->tuple : "a connection", text);
+	if (!s)
+		return;
 	drop_held(s);
 	atomic_store(&s->state, FOREIGN);
 }
@@ -282,7 +283,7 @@ void become_plain(struct sock *s, const char *why) {
 		edge_stream_close(s->stream, 0);
 	s->stream = NULL;
 	if (open && required) {
-		forbid(s, why + 5);
+		forbid(s->fd < 0 ? -1 : own_number(s->fd), s, why + 5);
 		changed(s);
 		return;
 	}
@@ -294,7 +295,7 @@ void become_plain(struct sock *s, const char *why) {
 	for (struct link *l = s->links, *next; l; l = next) {
 		next = l->next;
 		if (l->item)
-			item_plain(l->item);
+			above->item_plain(l->item);
 		else
 			ring(l->waiter);
 	}
@@ -305,7 +306,7 @@ void become_plain(struct sock *s, const char *why) {
 void when_ready(struct sock *s) {
 	int e = edge_stream_events(s->stream);
 	s->until = NEVER;
-	if (e & (POLLERR | POLLHUP) && s->nheld == 0 && !(e & POLLIN))
+	if (e & (POLLERR | POLLHUP) && s->held.n == 0 && !(e & POLLIN))
 		become_plain(s, "tcp: the other side has no stream after all");
 	else if (e & (POLLOUT | POLLERR | POLLHUP | POLLRDHUP) && held_to_stream(s))
 		become_stream(s);
@@ -369,6 +370,58 @@ int64_t next_verdict(void) {
 		if (s->until < first)
 			first = s->until;
 	return first;
+}
+
+static bool has(struct sock *s, int want, size_t more) {
+	switch (s->state) {
+	case OFFERED:
+	case DIALLING:
+	case ACCEPTED:
+		return false;
+	case STREAM:
+		if (more && edge_stream_readable(s->stream) <= more)
+			want = POLLRDHUP;
+		return want == 0 || events(s) & (want | POLLERR | POLLHUP);
+	default:
+		return true;
+	}
+}
+
+int wait_for(struct sock *s, int want, size_t more, int64_t until) {
+	struct waiter *w = own_waiter();
+	int err = 0;
+	signals_begin();
+	lock();
+	struct link l = {0};
+	struct sleeping x = {.w = w, .links = &l, .socks = &s, .n = 1};
+	w->mixed = false;
+	link_add(&l, s, w);
+	for (;;) {
+		w->rung = false;
+		progress();
+		if (has(s, want, more))
+			break;
+		int64_t now = now_ns(), limit = next_verdict() < until ? next_verdict() : until;
+		if (now >= until) {
+			err = ETIMEDOUT;
+			break;
+		}
+		if (err)
+			break;
+		if (linger(w) || !sleep_begin(w))
+			continue;
+		struct pollfd p;
+		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
+		if (sleep_poll(&x, &p, 1, left, NULL) >= 0 || errno != EINTR)
+			continue;
+		if (until != NEVER || !signals_restart())
+			err = EINTR; /* if nothing happened meanwhile */
+		signals_begin();
+	}
+	link_remove(&l);
+	linger_end(w);
+	unlock();
+	return has(s, want, more) ? 0 : err;
 }
 
 int settle(struct sock *s, bool nonblock) {
@@ -439,7 +492,7 @@ static void end_stream(struct sock *s) {
 }
 
 void finish(struct sock *s) {
-	items_drop(s);
+	above->items_drop(s);
 	if (s->state == LISTENING) {
 		release_offer(s);
 		unlist(s);
@@ -462,4 +515,11 @@ void finish(struct sock *s) {
 	s->orphan = false;
 	if (sleepers > 0 && !looking)
 		progress();
+}
+
+void table_withdraw(const char *why) {
+	int at = 0;
+	for (struct sock *s; (s = table_next(&at));)
+		if (s->state == LISTENING || (s->state == OFFERED && !s->stream) || s->state == ACCEPTED)
+			become_plain(s, why);
 }

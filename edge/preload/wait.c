@@ -9,9 +9,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "preload.h"
+#include "sock.h"
 #include "weak.h"
 
+pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+edge_device *device;
+int hub = -1;
+const struct above *above;
 int sleepers, lingerers;
 const char own;
 bool woken;
@@ -34,7 +38,7 @@ static __thread bool asynchronous;
  * thread disabled cancellation ends it nevertheless. So its signal is blocked, which sigprocmask would not do. */
 static void cancel_signal(int how) {
 	const uint64_t set = UINT64_C(1) << (__SIGRTMIN - 1);
-	syscall(SYS_rt_sigprocmask, how, &set, NULL, sizeof set);
+	real.syscall(SYS_rt_sigprocmask, how, &set, NULL, sizeof set);
 }
 
 EXPORT int pthread_setcanceltype(int type, int *old) {
@@ -108,7 +112,40 @@ void resume(int n) {
 		hold(n);
 }
 
+static __thread struct resting *rests;
+
+void rest_begin(struct resting *x, void (*run)(void *)) {
+	x->outer = rests;
+	rests = x;
+	_pthread_cleanup_push(&x->left, run, x);
+	x->inside = rest();
+}
+
+void rest_end(struct resting *x) {
+	resume(x->inside);
+	_pthread_cleanup_pop(&x->left, 0);
+	rests = x->outer;
+}
+
+void rest_left(struct resting *x) {
+	_pthread_cleanup_pop(&x->left, 0); /* once: another handler, which runs in here, may jump as well */
+	if (!within()) /* as a handler is that is not put off */
+		resume(x->inside);
+	rests = x->outer;
+}
+
 static __thread struct sleeping *sleeps; /* the latest call in which the thread sleeps */
+
+bool rest_known(void) { return inside <= 1; } /* by whoever forks */
+
+void rest_count(void) {
+	for (struct resting *x = rests; x; x = x->outer)
+		atomic_fetch_add(&x->s->refs, 1);
+	for (struct sleeping *x = sleeps; x; x = x->outer)
+		for (nfds_t i = 0; i < x->n; i++)
+			if (x->socks[i])
+				atomic_fetch_add(&x->socks[i]->refs, 1);
+}
 
 static _Atomic int queued; /* threads that wait for guard */
 
@@ -215,7 +252,7 @@ static void unlock_here(void) {
 void unlock(void) {
 	hand_on();
 	if (sleepers > 0 && lingerers == 0 && device && !edge_device_arm(device))
-		progress(); /* this thread took what others sleep for (edge_device_quiet) */
+		above->progress(); /* this thread took what others sleep for (edge_device_quiet) */
 	unlock_here();
 }
 
@@ -259,12 +296,6 @@ struct waiter *own_waiter(void) {
 	sem_init(&mine.word, 0, 0);
 	known = true;
 	return &mine;
-}
-
-void wait_moved(int handle, int from) {
-	if (handle == hub)
-		beds_hook(from);
-	epoll_moved(handle, from);
 }
 
 void wait_after_fork(void) {
@@ -329,7 +360,7 @@ void changed(struct sock *s) {
 		next = l->next; /* an item may leave the list */
 		struct waiter *w = l->waiter;
 		if (l->item)
-			item_changed(l->item);
+			above->item_changed(l->item);
 		ring(w);
 	}
 }
@@ -353,7 +384,7 @@ void linger_end(struct waiter *w) {
 		return;
 	w->lingers = false;
 	if (--lingerers == 0 && sleepers > 0)
-		progress();
+		above->progress();
 }
 
 static void sleep_end(struct waiter *w);
@@ -458,7 +489,7 @@ static void left(void *p) {
 		link_remove(&x->links[i]);
 	linger_end(x->w);
 	if (x->set)
-		epoll_left(x->set);
+		above->set_left(x->set);
 	woken = true;
 	ring_another();
 	unlock_here();
@@ -523,54 +554,14 @@ int sleep_epoll(struct sleeping *x, int epfd, struct epoll_event *out, int max, 
 	                               : real.epoll_pwait(epfd, out, max, ms > INT32_MAX ? INT32_MAX : (int)ms, mask));
 }
 
-static bool has(struct sock *s, int want, size_t more) {
-	switch (s->state) {
-	case OFFERED:
-	case DIALLING:
-	case ACCEPTED:
-		return false;
-	case STREAM:
-		if (more && edge_stream_readable(s->stream) <= more)
-			want = POLLRDHUP;
-		return want == 0 || events(s) & (want | POLLERR | POLLHUP);
-	default:
-		return true;
+/* Another thread may sleep for what our call took from the device. */
+void look_after(void) {
+	if (sleepers == 0 || lingerers > 0 || !device)
+		return;
+	int err = errno;
+	if (!edge_device_arm(device)) {
+		lock();
+		unlock();
 	}
-}
-
-int wait_for(struct sock *s, int want, size_t more, int64_t until) {
-	struct waiter *w = own_waiter();
-	int err = 0;
-	signals_begin();
-	lock();
-	struct link l = {0};
-	struct sleeping x = {.w = w, .links = &l, .socks = &s, .n = 1};
-	w->mixed = false;
-	link_add(&l, s, w);
-	for (;;) {
-		w->rung = false;
-		progress();
-		if (has(s, want, more))
-			break;
-		int64_t now = now_ns(), limit = next_verdict() < until ? next_verdict() : until;
-		if (now >= until) {
-			err = ETIMEDOUT;
-			break;
-		}
-		if (err)
-			break;
-		if (linger(w) || !sleep_begin(w))
-			continue;
-		struct pollfd p;
-		int64_t left = limit == NEVER ? NEVER : limit > now ? limit - now : 0;
-		if (sleep_poll(&x, &p, 1, left, NULL) >= 0 || errno != EINTR)
-			continue;
-		if (until != NEVER || !signals_restart())
-			err = EINTR; /* if nothing happened meanwhile */
-		signals_begin();
-	}
-	link_remove(&l);
-	linger_end(w);
-	unlock();
-	return has(s, want, more) ? 0 : err;
+	errno = err;
 }

@@ -8,11 +8,13 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "../ofi.h"
+#include "../provider.h"
 #include "nobody.h"
 
 #define WANT(x) do { if (!(x)) die(__FILE__, __LINE__, #x); } while (0)
 #define OK(x) WANT((x) == 0)
+
+struct fi_provider *fi_prov_ini(void);
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 enum { PATIENCE = 60, KEY = 7 };
@@ -134,6 +136,7 @@ static void open_all(void)
 	struct fi_info *hints = fi_allocinfo();
 	struct fi_eq_attr ea = { .wait_obj = FI_WAIT_FD };
 	device.fd = epoll_create1(0);
+	fi_prov_ini();
 	WANT(hints != NULL);
 	OK(edge_provider.getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
 	fi_freeinfo(hints);

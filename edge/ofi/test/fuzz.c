@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../ofi.h"
+#include "../provider.h"
 
 #define WANT(x) do { if (!(x)) die(__LINE__, #x); } while (0)
 

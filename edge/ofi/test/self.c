@@ -309,8 +309,9 @@ static void deaf(void)
 	struct fabric *f = container_of(fabric, struct fabric, fid);
 	unlistened = EDGE_ERR_EXISTS;
 	pthread_mutex_lock(&f->mu);
-	pep_step(container_of(p, struct pep, fid));
-	pep_step(container_of(p, struct pep, fid));
+	struct watched *w = &container_of(p, struct pep, fid)->watched;
+	w->step(w);
+	w->step(w);
 	pthread_mutex_unlock(&f->mu);
 	unlistened = EDGE_ERR_AGAIN;
 	event_fails(&p->fid, FI_EADDRINUSE);

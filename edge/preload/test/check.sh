@@ -6,6 +6,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export EDGE_RUN_LIBRARY="$out/standin/libedge-preload.so" EDGE_SOCKET="preload-check-$$" EDGE_RUN_MAP="127.0.0.1=peer"
 
+timeout 60 "$out/own"
 "$out/edge-run" "$out/unit"
 "$out/edge-run" "$out/edge-run" "$out/unit" twice # preloaded twice is preloaded once
 
@@ -13,6 +14,7 @@ for run in env "$out/edge-run"; do # what they want of streams is what TCP does
 	timeout 120 $run "$out/tcp"
 	timeout 120 $run "$out/signals"
 	timeout 120 $run "$out/forks"
+	timeout 60 $run "$out/rules"
 	timeout 120 $run "$out/mix" $(seq 1 10) >"$dir/mix" || { cat "$dir/mix"; exit 1; }
 done
 # Not all: sockets of the stand-in's have low numbers.
@@ -20,6 +22,10 @@ for tests in dups first forked twins nested raw ringed liburing; do
 	timeout 60 "$out/fds" $tests
 	timeout 60 "$out/edge-run" "$out/fds" $tests
 done
+EDGE_RUN_REQUIRE=1 timeout 60 "$out/edge-run" "$out/rules" required 2>"$dir/required" || { cat "$dir/required"; exit 1; }
+EDGE_RUN_REQUIRE=1 timeout 60 "$out/rules" with-ring "$out/edge-run" "$out/rules" barred 2>"$dir/required" || {
+	cat "$dir/required"; exit 1
+}
 STANDIN_LOST=1 timeout 120 "$out/edge-run" "$out/tcp" again
 STANDIN_PAUSE=5 timeout 120 "$out/edge-run" "$out/signals" restarts # while the program polls
 STANDIN_PAUSE=5 STANDIN_LINGER=1 timeout 120 "$out/edge-run" "$out/signals" restarts

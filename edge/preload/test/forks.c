@@ -1,6 +1,8 @@
 /* Parent and child have a socket that was used before the fork. It passes over TCP and over streams. */
 #include "tcp.h"
 
+#include <sys/syscall.h>
+
 static pid_t child;
 
 static bool in_child(void) {
@@ -272,10 +274,112 @@ static void limits(void) {
 	CHECK(close(told[0]) == 0 && close(told[1]) == 0);
 }
 
+/* A thread of the parent is in a call on the socket when it forks: what the child closes is closed nevertheless. */
+static void *one_byte(void *arg) {
+	char c;
+	(void)arg;
+	sleeper = gettid();
+	CHECK(read(one, &c, 1) == 1);
+	return NULL;
+}
+static void counts(void) {
+	int closed[2], stay[2];
+	char c;
+	pthread_t t;
+	open_pair();
+	CHECK(pipe(closed) == 0 && pipe(stay) == 0);
+	sleeper = 0;
+	CHECK(pthread_create(&t, NULL, one_byte, NULL) == 0);
+	while (!sleeper)
+		sched_yield();
+	asleep(sleeper);
+	if (in_child()) {
+		CHECK(close(one) == 0 && close(two) == 0 && close(stay[1]) == 0 && write(closed[1], "x", 1) == 1);
+		CHECK(read(stay[0], &c, 1) == 0); /* it lives on */
+		_exit(0);
+	}
+	CHECK(read(closed[0], &c, 1) == 1);
+	put(two, "x");
+	CHECK(pthread_join(t, NULL) == 0 && close(one) == 0);
+	CHECK(read(two, &c, 1) == 0); /* nobody has the other end any more */
+	CHECK(close(stay[0]) == 0 && close(stay[1]) == 0);
+	ended();
+	CHECK(close(two) == 0 && close(closed[0]) == 0 && close(closed[1]) == 0);
+}
+
+/* --- what a hostile child can do to its siblings --- */
+
+/* All memory that it shares with others is full of ones. */
+static void scribble(void) {
+	char line[512];
+	FILE *f = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof line, f)) {
+		unsigned long from, to;
+		char how[8];
+		if (sscanf(line, "%lx-%lx %7s", &from, &to, how) == 3 && how[1] == 'w' && how[3] == 's' &&
+		    strstr(line, "/dev/zero"))
+			memset((void *)from, 0xff, to - from);
+	}
+	fclose(f);
+}
+
+/* It answers no bell but takes what was rung, without end. */
+static void steal_bells(void) {
+	char path[32], what[32];
+	int bells[64], n = 0;
+	uint64_t rung;
+	for (int fd = 3; fd < 1024 && n < 64; fd++) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		ssize_t k = readlink(path, what, sizeof what);
+		if (k == sizeof "anon_inode:[eventfd]" - 1 && memcmp(what, "anon_inode:[eventfd]", (size_t)k) == 0)
+			bells[n++] = fd;
+	}
+	for (int i = 0;; i++)
+		if (n > 0)
+			syscall(SYS_read, bells[i % n], &rung, sizeof rung);
+}
+
+static void trust(void) {
+	enum { TURNS = 1000 };
+	int ready[2];
+	char c;
+	if (!preloaded) /* over TCP there is no such memory */
+		return;
+	open_pair();
+	CHECK(pipe(ready) == 0);
+	if (in_child()) { /* the sibling: echoes */
+		CHECK(write(ready[1], "x", 1) == 1);
+		for (int i = 0; i < TURNS; i++)
+			CHECK(read(one, &c, 1) == 1 && write(one, &c, 1) == 1);
+		_exit(0);
+	}
+	pid_t sibling = child;
+	CHECK(read(ready[0], &c, 1) == 1);
+	if (in_child()) {
+		close(one);
+		close(two);
+		scribble();
+		CHECK(write(ready[1], "x", 1) == 1);
+		steal_bells();
+	}
+	pid_t hostile = child;
+	CHECK(read(ready[0], &c, 1) == 1);
+	for (int i = 0; i < TURNS; i++) {
+		put(two, "z");
+		CHECK(read(two, &c, 1) == 1 && c == 'z');
+	}
+	CHECK(kill(hostile, SIGKILL) == 0 && waitpid(hostile, NULL, 0) == hostile);
+	child = sibling;
+	ended();
+	CHECK(close(ready[0]) == 0 && close(ready[1]) == 0);
+	close_pair();
+}
+
 int main(int argc, char **argv) {
 	const struct test tests[] = {
 		{"uses", child_uses}, {"loops", child_loops}, {"order", in_order}, {"reads", parent_reads}, {"much", much},
-		{"lives", lives_on}, {"blocks", blocks}, {"exits", exits}, {"limits", limits},
+		{"lives", lives_on}, {"blocks", blocks}, {"counts", counts}, {"trust", trust}, {"exits", exits},
+		{"limits", limits},
 	};
 	return run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -5,23 +5,25 @@
  * moves to a stream once both sides have agreed (upgrade.c), before the first byte. A program whose other side does not
  * agree goes on over TCP and notices nothing.
  *
- *   calls.c    connect, listen, accept, close, dup, fcntl, ...: what changes descriptors
- *   io.c       read, write and their relatives; file.c: FILE
- *   poll.c     poll and select
- *   epoll.c    epoll; sets.c: which descriptors are sets
- *   wait.c     how a thread sleeps; bed.c: in what; signals.c: what interrupts it
- *   own.c      the library's own descriptors; raw.c: system calls that go past the C library's functions, io_uring
- *   upgrade.c  how both ends agree; connector.c, acceptor.c: the ends; held.c: what is written before they have
- *   owner.c    whose a socket of this host is
- *   shared.c   streams that parent and child have
- *   sock.c     the table of descriptors; process.c: beginning, fork and end of the process
- *   map.c      which addresses are ours; real.c: the C library's functions
+ * The layers, from below, each with a header of its own. None includes or calls one above it (make layers); what layers
+ * above are told goes through struct above.
+ *
+ *   base       real.c the C library's functions; own.c descriptors of this one; map.c which addresses are ours;
+ *              run.c settings and log
+ *   socket     sock.c the table of descriptors; wait.c how a thread sleeps; bed.c in what; signals.c what
+ *              interrupts it
+ *   agreement  upgrade.c how both ends agree; connector.c, acceptor.c the ends; held.c what is written before;
+ *              owner.c whose a socket of this host is; shared.c streams that parent and child have
+ *   set        epoll.c epoll; sets.c which descriptors are sets; poll.c poll and select
+ *   call       calls.c connect, accept, close, dup, ...: what changes descriptors; io.c read, write and the like;
+ *              file.c FILE; raw.c system calls that go past the C library's functions, io_uring; process.c beginning,
+ *              fork and end of the process
  *
  * One lock, guard, is for everything but the bytes: states, waiters, epoll sets, the device's progress. It is never
  * held while a thread sleeps. Entries of the table are read without it: their memory is never returned, and counted.
  */
-#ifndef EDGE_PRELOAD_H
-#define EDGE_PRELOAD_H
+#ifndef EDGE_PRELOAD_SOCK_H
+#define EDGE_PRELOAD_SOCK_H
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -37,12 +39,16 @@
 
 #include "edge.h"
 #include "map.h"
+#include "own.h"
 #include "real.h"
+#include "run.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define MILLI INT64_C(1000000)
 #define SECOND (1000 * MILLI)
 #define NEVER INT64_MAX
+
+enum { DESCRIPTORS = 1 << 20 }; /* numbers above are not known here */
 
 /* sock.c */
 enum state {
@@ -79,13 +85,11 @@ struct sock {
 	bool connecting;         /* OFFERED: TCP is not connected yet */
 	bool waits;              /* LISTENING: this process waited for connections */
 	bool orphan;             /* its program has closed it: fd is a copy of ours */
-	uint32_t watched, arrived; /* what the hub watches of TCP, and what it said: bits of epoll */
+	struct { uint32_t watched, arrived; } tcp; /* what the hub watches of it, and what it said: bits of epoll */
 	unsigned char nonce[NONCE_SIZE];  /* OFFERED, DIALLING: of the probe */
 	unsigned char secret[NONCE_SIZE]; /* LISTENING, ACCEPTED, DIALLING: of the listener, which its children have, too */
-	char *held;              /* what the program wrote before the verdict */
-	uint32_t nheld, room;    /* room: for it; 0: not known yet */
-	struct sock *more, **more_at; /* LISTENING: in listeners */
-	_Atomic int error;       /* of the stream, not told yet */
+	struct { char *bytes; uint32_t n, room; } held; /* written before the verdict; room 0: not known yet */
+	struct { struct sock *next, **at; } listed; /* LISTENING: in listeners */
 	_Atomic bool broken;     /* the stream failed, and the program was told */
 	_Atomic bool read_shut, write_shut;
 	int64_t until;           /* OFFERED, DIALLING: when TCP is used instead. LISTENING: when to ask the daemon again */
@@ -98,6 +102,24 @@ struct sock {
 	struct sock *next, **at; /* OFFERED, DIALLING, LISTENING: in undecided; else free ones */
 };
 
+struct epset;
+
+/* What the layers above are told. process.c fills it in. By guard. */
+struct item;
+struct above {
+	void (*progress)(void);                     /* takes what happened, wakes who waits for it */
+	void (*finish)(struct sock *s);             /* the last descriptor was closed */
+	void (*renumbered)(struct sock *s, int fd); /* another one of its descriptors; -1: it has none any more */
+	bool (*inherited)(const struct sock *s);    /* in a child: of a stream of the parent's, whether it has it, too */
+	void (*item_changed)(struct item *i);       /* that of a link */
+	void (*item_plain)(struct item *i);
+	void (*items_drop)(struct sock *s);
+	void (*set_left)(struct epset *set);        /* by a thread that waited */
+	int (*poll_socks)(struct pollfd *p, struct sock **socks, nfds_t n); /* unlocked */
+	void (*opened)(void);                       /* the device, for the first time or again */
+};
+extern const struct above *above;
+
 extern pthread_mutex_t guard;
 void lock(void);   /* guard, within enter and leave */
 void unlock(void);
@@ -105,7 +127,6 @@ void end_others(void); /* the calling thread ends the process: others leave the 
 extern edge_device *device;  /* NULL: not attached */
 extern int hub;              /* epoll: the device's descriptor and connecting sockets; -1: none */
 extern struct sock *undecided;
-extern bool active;          /* this process takes part */
 
 /* The entry of fd with a count, or NULL. */
 struct sock *sock_get(int fd);
@@ -120,120 +141,15 @@ void sock_decided(struct sock *s);
 void bury(struct sock *s);   /* an orphan that is decided */
 void table_after_fork(void);
 void table_close_all(void);
-void table_withdraw(const char *why);
+struct sock *table_next(int *at); /* the entry at *at or above, which is then behind it. NULL: there is none */
 void table_range(unsigned first, unsigned last);
+void say(const struct sock *s, const char *what); /* to the log */
 int table_streams(struct sock **to, int most); /* all that are STREAM; -1: these are more. By guard */
-
-/* upgrade.c: by guard, but what says otherwise. */
-bool device_ready(void);
-void progress(void);                      /* takes what happened, wakes who waits for it */
-void become_plain(struct sock *s, const char *why);
-void when_ready(struct sock *s);          /* the stream is open: may be STREAM now */
-void renumbered(struct sock *s, int fd);  /* another one of its descriptors; -1: it has none any more */
-void finish(struct sock *s);              /* the last descriptor was closed; it goes on if it is orphan then */
-void upgrade_after_fork(void);
-int offer_service(struct sock *s);        /* s->service */
-bool watch_tcp(struct sock *s, uint32_t what); /* the hub tells of it, in arrived. false: it cannot */
-void bound_stream(struct sock *s);        /* SO_SNDBUF may have changed */
-bool suits(int fd);                       /* a TCP socket whose data may move. Unlocked */
-extern bool required;                     /* a connection that would go on over TCP ends instead */
-/* Addresses, and names made of them. */
-void write_end(char *to, size_t size, const union address *a);
-void name_offer(struct sock *s, const union address *from, const union address *to);
-bool split(const char *tuple, union address *from, union address *to);
-bool both_ends(int fd, union address *local, union address *remote);
-bool anonymous(const union address *a);
-bool same_address(const union address *a, const union address *b);
-size_t said(unsigned char *to, unsigned char kind, const unsigned char *word, const char *tuple);
-#define FOLD 14695981039346656037u
-uint64_t fold(uint64_t h, const void *p, size_t n); /* FNV-1a */
-
-/* connector.c, by guard */
-bool offer(int fd, struct sock **s, const union address *to);
-void withdraw(struct sock *s);            /* the offer of a socket whose connect failed */
-bool watch_connect(struct sock *s);       /* the hub tells when TCP is connected. false: it cannot */
-void connected(struct sock *s);
-void look_at_offer(struct sock *s);
-
-/* acceptor.c, by guard */
-extern struct sock *listeners;
-void list(struct sock *s);                /* a new LISTENING one */
-void unlist(struct sock *s);
-void enlist(struct sock *s);              /* the process waits for connections: offers tcp/PORT, unless somebody does */
-void enlist_early(struct sock *s);        /* the same before it waits */
-void answer_probes(struct sock *s);
-void pass_on(void);                       /* after fork, in the parent */
-void acceptor_after_fork(void);
-void begin(struct sock *s);               /* first use of an accepted socket */
-void adopt(int fd, bool nonblock, const struct sock *from); /* accepted; NULL: by another process. Unlocked */
-void look_at_dial(struct sock *s);
-
-/* held.c, by guard */
-size_t held_room(struct sock *s);         /* bytes that can be kept */
-size_t keep(struct sock *s, const struct iovec *v, size_t n); /* of an undecided socket: how many were kept */
-bool held_to_stream(struct sock *s);      /* false: the stream has no room for all of them yet */
-void held_to_tcp(struct sock *s);
-void drive_on(void);                      /* has that happen though the program calls nothing more */
-void drop_held(struct sock *s);
-bool must_outlive(const struct sock *s);
-int outlive(struct sock *s);              /* the program closes it before the verdict: a descriptor of ours, or -1 */
-void held_after_fork(void);
-void settle_all(int64_t until);           /* unlocked: before the process ends */
-
-bool start_thread(void *(*run)(void *));  /* of ours, which hears no signals */
-
-/* shared.c */
-void share_tidy(void);                    /* unlocked, before each fork */
-void share_before_fork(void);             /* by guard */
-void share_after_fork(void);              /* unlocked, in the parent */
-bool share_inherited(struct sock *s);     /* in the child: it is SHARED now */
-void share_in_child(void);
-void share_settle(int64_t until);         /* unlocked, before the process ends */
-void share_close_all(void);               /* by guard */
-bool share_drain(struct sock *s);         /* what children wrote goes on the stream. false: it has no room for all */
-/* As edge_stream_read (flags: MSG_PEEK), of one that is SHARED, and _write, also while children have it. */
-ssize_t share_read(struct sock *s, void *p, size_t n, int flags);
-ssize_t share_write(struct sock *s, const void *p, size_t n);
-/* Of one that is SHARED. */
-int share_wait(struct sock *s, int want, int64_t until); /* 0 or an errno: EINTR, ETIMEDOUT. Unlocked */
-int share_number(const struct sock *s);   /* the kernel's descriptor that is ready when the socket is */
-void share_ask(struct sock *s);           /* the program is to learn when there is something to read */
-int share_epoll(struct sock *s, int set, int op, struct epoll_event *e);
-void share_shut(struct sock *s);          /* for writing */
-void share_end(struct sock *s);           /* by guard */
-
-/* owner.c */
-bool may_hold(const struct sock *s, uint32_t uid); /* the other end's socket, if it is in this namespace */
-bool same_secret(const unsigned char *a, const unsigned char *b); /* and is one: not zeros */
-
-/* upgrade.c: by guard, but what says otherwise. */
-int64_t next_verdict(void);
-/* Brings an undecided socket to STREAM or PLAIN. 0; or an errno: EAGAIN, EINTR. Unlocked. */
-int settle(struct sock *s, bool nonblock);
-/* Bits of poll(2) of a decided or undecided socket, without those of TCP. By guard. */
-int events(struct sock *s);
 
 /* Has run(arg) run where the thread leaves a call without returning: it is cancelled, or a handler jumps. The C library
  * keeps these for old programs; pthread_cleanup_push does not see jumps. */
 void _pthread_cleanup_push(struct _pthread_cleanup_buffer *b, void (*run)(void *), void *arg);
 void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *b, int run);
-
-/* own.c: what stands for a descriptor of the library's own is its handle. */
-int own_take(int fd);    /* a handle for fd. -1: errno says why not */
-int own_number(int fd);  /* of a handle; a number is its own */
-bool own_is(int fd);     /* of a number */
-void own_stay(int fd);   /* children of fork keep this handle */
-bool own_move(int fd);   /* off a number. false: errno says why not. By guard */
-int own_close(int fd);
-int own_close_range(unsigned first, unsigned last, int flags);
-int own_epoll_ctl(int set, int op, int fd, struct epoll_event *e);
-ssize_t own_read(int fd, void *p, size_t n);
-ssize_t own_write(int fd, const void *p, size_t n);
-void own_after_fork(void);
-
-/* raw.c */
-bool rings(void);      /* this process has io_uring, by which it may use its sockets: they stay with TCP */
-void rings_look(void); /* whether it has */
 
 /* wait.c: a waiter is a thread that sleeps, or an epoll set. Links join it to what it waits for. By guard. */
 enum bell { BY_FD, BY_WORD, BY_CROWD };
@@ -265,7 +181,6 @@ int64_t now_ns(void);
 extern const char own; /* marks what is in a set and not the program's */
 bool wait_open(struct waiter *w, int set); /* errno says why not */
 bool wait_ready(void);   /* what all threads need, when the hub is there. By guard */
-void wait_moved(int handle, int from); /* the number of a handle changed. By guard */
 int64_t after(int64_t s, int64_t ns); /* the time then; NEVER: beyond all of it */
 struct waiter *own_waiter(void); /* of the calling thread */
 void link_add(struct link *l, struct sock *s, struct waiter *w);
@@ -305,9 +220,14 @@ void leave(void);
 bool within(void);
 int rest(void);        /* around a system call that may take long */
 void resume(int inside);
-/* Sleeps until s has one of the events, and more than so many bytes to read unless that is 0, or until. 0 or an errno:
- * EINTR, ETIMEDOUT. Unlocked. */
-int wait_for(struct sock *s, int want, size_t more, int64_t until);
+/* The same of a call that has a count of s. A thread that leaves it without returning runs left(x), whose first call is
+ * rest_left(x). */
+struct resting { struct _pthread_cleanup_buffer left; struct sock *s; int inside; struct resting *outer; };
+void rest_begin(struct resting *x, void (*left)(void *));
+void rest_end(struct resting *x);
+void rest_left(struct resting *x);
+void rest_count(void); /* in a child: adds the counts of calls of this thread that rest or sleep */
+bool rest_known(void); /* those are all. false: a handler that was not put off forked within another call */
 void wait_after_fork(void);
 
 /* bed.c, by guard: a bed is the descriptors in which a thread sleeps, so that it can watch the hub. */
@@ -328,47 +248,6 @@ void signals_let_in(void);
 void signals_begin(void);   /* of a call that waits: forgets handlers that ran before it */
 bool signals_seen(void);    /* a handler ran since then: the call does not sleep, and ends with EINTR */
 bool signals_restart(void); /* unless all of them have SA_RESTART, and the call is one to which that applies */
-
-/* epoll.c and sets.c, by guard unless it says otherwise */
-void item_changed(struct item *i);
-void item_plain(struct item *i);
-void items_drop(struct sock *s);
-void epoll_after_fork(void);
-void epoll_closed(int fd);
-void epoll_range(unsigned first, unsigned last);
-void epoll_left(struct epset *set); /* by a thread that waited. By guard */
-void epoll_shared(int from, int to);  /* a dup. Unlocked */
-bool epoll_watch(int fd);             /* fd is a set that somebody waits on from outside. Unlocked */
-void epoll_show(void);                /* has such sets be readable, or not. By guard */
-void epoll_moved(int handle, int from); /* by guard */
-void epoll_inherit(int fd);           /* one that another process had, or a dup of one of ours. Unlocked */
-/* Moves a socket that was put into a set before it connects to our part of the set. false: it cannot. By guard. */
-bool epoll_move(struct sock *s, int fd);
-
-/* poll.c, unlocked */
-int poll_ours(struct pollfd *p, nfds_t n, int64_t until, const sigset_t *mask);
-/* Waits for streams, and for descriptors of the kernel where the sock is NULL. The caller has counts. */
-int poll_socks(struct pollfd *p, struct sock **socks, nfds_t n);
-
-/* calls.c */
-void twin_away(int fd); /* a socket that came from somewhere, or went: it stays with TCP unless it is connected */
-
-/* process.c */
-void inherit(int fd); /* another process had it */
-extern const char *daemon_socket; /* NULL: libedge's default */
-extern uint32_t stream_buffer;    /* bytes */
-void process_handlers(void);
-bool borrowed(void); /* a child of vfork runs in this memory: what it closes stays open here */
-void note(const char *of, const char *what);      /* to the file $EDGE_RUN_LOG */
-void say(const struct sock *s, const char *what);
-
-/* io.c */
-int fail_with(int err);
 void look_after(void);  /* after a call of libedge without guard, before sock_put */
-int tcp_error(int err); /* an errno of a libedge's error */
-
-/* file.c */
-void move_file(int fd); /* of 0 to 2 */
-void flush_files(void);
 
 #endif

@@ -1,0 +1,102 @@
+/* How both ends agree to leave TCP, and what is shared with children. */
+#ifndef EDGE_PRELOAD_AGREE_H
+#define EDGE_PRELOAD_AGREE_H
+
+#include "sock.h"
+
+/* upgrade.c: by guard, but what says otherwise. */
+bool device_ready(void);
+void progress(void);                      /* takes what happened, wakes who waits for it */
+void become_plain(struct sock *s, const char *why);
+void when_ready(struct sock *s);          /* the stream is open: may be STREAM now */
+void renumbered(struct sock *s, int fd);  /* another one of its descriptors; -1: it has none any more */
+void finish(struct sock *s);              /* the last descriptor was closed; it goes on if it is orphan then */
+void upgrade_after_fork(void);
+int offer_service(struct sock *s);        /* s->service */
+bool watch_tcp(struct sock *s, uint32_t what); /* the hub tells of it, in arrived. false: it cannot */
+void bound_stream(struct sock *s);        /* SO_SNDBUF may have changed */
+/* Ends the TCP connection of the number fd (-1: none) and says why; s becomes FOREIGN, if it is not NULL. */
+void forbid(int fd, struct sock *s, const char *why);
+/* Addresses, and names made of them. */
+void write_end(char *to, size_t size, const union address *a);
+void name_offer(struct sock *s, const union address *from, const union address *to);
+bool split(const char *tuple, union address *from, union address *to);
+bool both_ends(int fd, union address *local, union address *remote);
+bool anonymous(const union address *a);
+bool same_address(const union address *a, const union address *b);
+size_t said(unsigned char *to, unsigned char kind, const unsigned char *word, const char *tuple);
+#define FOLD 14695981039346656037u
+uint64_t fold(uint64_t h, const void *p, size_t n); /* FNV-1a */
+
+/* Sleeps until s has one of the events, and more than so many bytes to read unless that is 0, or until. 0 or an errno:
+ * EINTR, ETIMEDOUT. Unlocked. */
+int wait_for(struct sock *s, int want, size_t more, int64_t until);
+void table_withdraw(const char *why);     /* what is not a stream yet stays with TCP */
+
+/* connector.c, by guard */
+bool offer(int fd, struct sock **s, const union address *to);
+void withdraw(struct sock *s);            /* the offer of a socket whose connect failed */
+bool watch_connect(struct sock *s);       /* the hub tells when TCP is connected. false: it cannot */
+void connected(struct sock *s);
+void look_at_offer(struct sock *s);
+
+/* acceptor.c, by guard */
+extern struct sock *listeners;
+void list(struct sock *s);                /* a new LISTENING one */
+void unlist(struct sock *s);
+void enlist(struct sock *s);              /* the process waits for connections: offers tcp/PORT, unless somebody does */
+void enlist_early(struct sock *s);        /* the same before it waits */
+void answer_probes(struct sock *s);
+void pass_on(void);                       /* after fork, in the parent */
+void acceptor_after_fork(void);
+void begin(struct sock *s);               /* first use of an accepted socket */
+void adopt(int fd, bool nonblock, const struct sock *from); /* accepted; NULL: by another process. Unlocked */
+void look_at_dial(struct sock *s);
+
+/* held.c, by guard */
+size_t held_room(struct sock *s);         /* bytes that can be kept */
+size_t keep(struct sock *s, const struct iovec *v, size_t n); /* of an undecided socket: how many were kept */
+bool held_to_stream(struct sock *s);      /* false: the stream has no room for all of them yet */
+void held_to_tcp(struct sock *s);
+void drive_on(void);                      /* has that happen though the program calls nothing more */
+void drop_held(struct sock *s);
+bool must_outlive(const struct sock *s);
+int outlive(struct sock *s);              /* the program closes it before the verdict: a descriptor of ours, or -1 */
+void held_after_fork(void);
+void settle_all(int64_t until);           /* unlocked: before the process ends */
+
+bool start_thread(void *(*run)(void *));  /* of ours, which hears no signals */
+
+/* shared.c */
+void share_tidy(void);                    /* unlocked, before each fork */
+void share_before_fork(void);             /* by guard */
+void share_forked(void);                  /* by guard, in the parent */
+void share_after_fork(void);              /* then, unlocked */
+bool share_inherited(const struct sock *s); /* in the child: it is SHARED now */
+void share_in_child(void);
+void share_settle(int64_t until);         /* unlocked, before the process ends */
+void share_close_all(void);               /* by guard */
+bool share_drain(struct sock *s);         /* what children wrote goes on the stream. false: it has no room for all */
+/* As edge_stream_read (flags: MSG_PEEK), of one that is SHARED, and _write, also while children have it. */
+ssize_t share_read(struct sock *s, void *p, size_t n, int flags);
+ssize_t share_write(struct sock *s, const void *p, size_t n);
+/* Of one that is SHARED. */
+int share_wait(struct sock *s, int want, int64_t until); /* 0 or an errno: EINTR, ETIMEDOUT. Unlocked */
+int share_number(const struct sock *s);   /* the kernel's descriptor that is ready when the socket is */
+void share_ask(struct sock *s);           /* the program is to learn when there is something to read */
+int share_epoll(struct sock *s, int set, int op, struct epoll_event *e);
+void share_shut(struct sock *s);          /* for writing */
+void share_end(struct sock *s);           /* by guard */
+
+/* owner.c */
+bool may_hold(const struct sock *s, uint32_t uid); /* the other end's socket, if it is in this namespace */
+bool same_secret(const unsigned char *a, const unsigned char *b); /* and is one: not zeros */
+
+/* upgrade.c: by guard, but what says otherwise. */
+int64_t next_verdict(void);
+/* Brings an undecided socket to STREAM or PLAIN. 0; or an errno: EAGAIN, EINTR. Unlocked. */
+int settle(struct sock *s, bool nonblock);
+/* Bits of poll(2) of a decided or undecided socket, without those of TCP. By guard. */
+int events(struct sock *s);
+
+#endif
