@@ -34,7 +34,7 @@ test: build       ## everything that must pass, as root or as a user who may mak
 	LAZYALL=1 $(GO) test -timeout 8m ./internal/engine
 
 race:             ## the same under the race detector, for the packages that have goroutines
-	$(GO) test -race -timeout 10m ./edge ./internal/ipc ./internal/shard ./internal/inspect ./internal/daemon ./internal/metrics ./linkdrv/... ./bench/...
+	$(GO) test -race -timeout 10m ./edge ./edge/stream ./edge/examples ./internal/ipc ./internal/shard ./internal/inspect ./internal/daemon ./internal/metrics ./linkdrv/... ./bench/...
 
 lint:             ## staticcheck, at the version that go.mod names
 	$(GO) tool staticcheck ./...
@@ -63,7 +63,7 @@ faults: build     ## the short form of the fault scenarios, and a soak of SOAK: 
 	bin/edgefault soak --lab -D $(SOAK) -o out/soak
 
 bench:            ## the pieces of the packet path
-	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./flowctl ./sched ./regmem ./remap ./linkdrv ./edge ./bench/pattern
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/... ./flowctl ./sched ./regmem ./remap ./linkdrv ./edge ./edge/stream ./bench/pattern
 
 PROMTOOL ?= promtool
 rules:            ## the alert rules, and the tests of when they fire, by Prometheus' own tool

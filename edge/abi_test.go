@@ -401,7 +401,7 @@ func useABIDaemon(t *testing.T, a *abiDaemon) {
 	if _, err = in.WaitNotify(ctx); err == nil || !strings.Contains(err.Error(), "for a reason of tomorrow") {
 		t.Errorf("the end of a connection: %v", err)
 	}
-	if err := second(d.Status(ctx, "status")); err == nil || !errors.Is(err, ErrVersion) {
+	if err := second(d.status(ctx, "status")); err == nil || !errors.Is(err, ErrVersion) {
 		t.Errorf("a request that the daemon does not know: %v", err)
 	}
 	must(t, l.Close())

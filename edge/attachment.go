@@ -139,7 +139,7 @@ func (d *attachment) fail(err error) {
 		for _, c := range conns {
 			c.fail(err)
 		}
-		d.dev.bereaved(err)
+		d.dev.attachmentEnded(err)
 		d.news.Add(1)
 		d.dev.progress()
 	})

@@ -37,7 +37,7 @@ type bounceArena struct {
 	gone    bool
 	free    chan int16 // never full: there are as many places as slots
 	state   []atomic.Uint64
-	hungry  atomic.Int32  // calls that wait for a slot
+	wanting atomic.Int32  // calls that wait for a slot
 	waits   atomic.Uint64 // calls that have waited so far
 }
 
@@ -118,8 +118,8 @@ func (a *bounceArena) block(b int16) (r *Region, off int) {
 // so.
 func (a *bounceArena) borrow(ctx context.Context) (int16, error) {
 	d := a.d
-	a.hungry.Add(1)
-	defer a.hungry.Add(-1)
+	a.wanting.Add(1)
+	defer a.wanting.Add(-1)
 	for waited := false; ; {
 		select {
 		case b := <-a.free:
@@ -150,7 +150,7 @@ func (a *bounceArena) giveBack(b int16) {
 
 // called lets those look who wait for a slot.
 func (a *bounceArena) called() {
-	if a.hungry.Load() > 0 {
+	if a.wanting.Load() > 0 {
 		a.d.lead.wakeAll(false)
 		a.d.kick()
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Poll takes what has completed from the ring, unless another goroutine does so already, and returns how many entries
-// there were. Done, Err and PollNotify then know. It never blocks.
+// there were. Done and Err then know. It never blocks.
 func (d *Device) Poll() int {
 	a := d.at.Load()
 	seen := a.news.Load()
@@ -120,15 +120,15 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	if s.extra {
 		x = d.takeExtra(s, i)
 	}
-	stream := c.notes.stream.Load()
+	tap := c.notes.tapped()
 	if status != ipc.StatusOK {
-		if status == ipc.StatusClosed && c.named() {
+		if status == ipc.StatusClosed && c.lent {
 			status = ipc.StatusKey // as the connection says: ErrRevoked, which is ErrKey
 		}
 		d.slots.failed.add(i, gen, status)
 		d.dev.failures.Add(1)
-		if stream != nil && x.redirection == nil { // whose bytes are in the ring
-			stream.failed(status)
+		if tap != nil && x.redirection == nil { // whose bytes are where they were to be redirected from
+			tap.Failed(status, statusError[status])
 		}
 	}
 	if r != nil {
@@ -137,7 +137,7 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 	idle := c.inflight.Add(-1) == 0
 	d.slots.free[d.lead.freed&uint32(len(d.slots.free)-1)] = i
 	d.lead.freed++
-	// From here on the slot may be posted again. First: who sees that the operation is done finds room.
+	// From here on the slot may be posted again. First: whoever sees that the operation is done must find room.
 	d.slots.freeTail.Store(d.lead.freed)
 	s.gen.CompareAndSwap(gen, gen+1) // unless the slot is in use again
 	if x.queue != nil {
@@ -151,12 +151,9 @@ func (d *attachment) complete(i, gen uint32, status ipc.Status) {
 		if idle {
 			d.lead.wake(&c.waiters)
 		}
-		if stream != nil {
-			d.lead.wake(&stream.out.waiters)
-			if x.redirection != nil {
-				d.lead.wake(&stream.in.waiters)
-			}
-		}
+	}
+	if tap != nil {
+		tap.Completed(x.redirection != nil)
 	}
 }
 
@@ -181,9 +178,6 @@ func (d *attachment) notified(e *ipc.CQE) bool {
 	}
 	if d.lead.followers.Load() > 0 {
 		d.lead.wake(&c.waiters)
-		if q := c.notes.queue(e.Token); q != nil {
-			d.lead.wake(&q.waiters)
-		}
 	}
 	return ok
 }
@@ -214,19 +208,19 @@ func (d *attachment) leadFor(ctx context.Context, w *waiter) error {
 		if n > 0 && l.followers.Load() > 0 {
 			runtime.Gosched() // those just woken run now
 		}
-		if s.idle(d, worked || n > 0) && (!d.driven() || !d.out.ringFull.Load()) { // who drives makes the room
+		if s.idle(d, worked || n > 0) && (!d.driven() || !d.out.ringFull.Load()) { // a driver makes the room itself
 			l.cancel.arm(ctx, d.wakeups.kickFunc)
 			d.block(w, done)
 		}
 	}
 }
 
-// crammedLook is how often the leader checks for room that no doorbell announces.
-const crammedLook = time.Millisecond
+// creditLook is how often the leader checks for room that no doorbell announces.
+const creditLook = time.Millisecond
 
-// crammed reports whether w or a follower waits for room in a submission ring that is full of credit, although
+// fullOfCredit reports whether w or a follower waits for room in a submission ring that is full of credit, although
 // operations could be posted. The daemon takes credit without a completion, and so without a doorbell.
-func (d *attachment) crammed(w *waiter) bool {
+func (d *attachment) fullOfCredit(w *waiter) bool {
 	if w.kind != waitRoom && d.lead.others.Load() == 0 {
 		return false
 	}
@@ -246,10 +240,10 @@ func (d *attachment) block(w *waiter, done <-chan struct{}) {
 	case <-done:
 	default:
 		if d.lead.passers.Load() == 0 && !d.lead.cq.Ready() && !d.satisfied(w) && d.life.dead.Load() == nil {
-			d.lead.strategy.sleep(d, d.out.ringFull.Load() || d.crammed(w))
+			d.lead.strategy.sleep(d, d.out.ringFull.Load() || d.fullOfCredit(w))
 		}
 	}
 	d.rings.SetClientAsleep(false)
-	d.lead.strategy.calls.Clears++
+	d.lead.strategy.calls.clears++
 	d.wakeups.bell.Clear()
 }

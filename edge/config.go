@@ -24,9 +24,9 @@ const (
 
 // Defaults of Config.
 const (
-	DefaultSpin       = 50 * time.Microsecond
-	DefaultQueueDepth = 1024
-	DefaultBounce     = 32 << 20
+	defaultSpin       = 50 * time.Microsecond
+	defaultQueueDepth = 1024
+	defaultBounce     = 32 << 20
 )
 
 // Config says how to attach. The zero value attaches to the local daemon at its usual place.
@@ -34,19 +34,19 @@ type Config struct {
 	Socket   string    // the daemon's control socket; empty: $EDGE_SOCKET, or /run/edged/edged.sock
 	Embedded *Embedded // not nil: no daemon, the transport runs in this process
 	Wait     WaitMode
-	// how long Adaptive polls at first, up to four times that while sleeps prove short; zero: DefaultSpin
+	// how long Adaptive polls at first, up to four times that while sleeps prove short; zero: 50 us
 	Spin       time.Duration
-	QueueDepth int          // operations in flight on the Device, a power of two; zero: DefaultQueueDepth
-	Stream     StreamConfig // of DialStream and ListenStream
+	QueueDepth int // operations in flight on the Device, a power of two; zero: 1024
 	// bytes of pinned memory that ReadAt and WriteAt may use at once, 64 KiB for each chunk in flight; registered as it
-	// is needed, 2 MiB at a time, and kept. 2 MiB to 1 GiB, rounded down to a multiple of 2 MiB; zero: DefaultBounce
+	// is needed, 2 MiB at a time, and kept. 2 MiB to 1 GiB, rounded down to a multiple of 2 MiB; zero: 32 MiB
 	Bounce int
 	// says when the daemon is lost and found again; nil: slog.Default. A logger of slog.DiscardHandler says nothing
 	Log *slog.Logger
 
-	// OnChange is called when the daemon is lost and when the Device has attached again, in that order, by a goroutine
-	// of the Device: it must return soon, and neither close the Device nor ask anything of it.
-	OnChange func(Change)
+	// OnChange is called when the daemon is lost, with ErrDaemonDown, and when the Device has attached again, with nil,
+	// in that order, by a goroutine of the Device: it must return soon, and neither close the Device nor ask anything
+	// of it.
+	OnChange func(lost error)
 }
 
 func (c *Config) normalize() error {
@@ -57,13 +57,13 @@ func (c *Config) normalize() error {
 		c.Socket = ipc.DefaultSocket
 	}
 	if c.Spin == 0 {
-		c.Spin = DefaultSpin
+		c.Spin = defaultSpin
 	}
 	if c.QueueDepth == 0 {
-		c.QueueDepth = DefaultQueueDepth
+		c.QueueDepth = defaultQueueDepth
 	}
 	if c.Bounce == 0 {
-		c.Bounce = DefaultBounce
+		c.Bounce = defaultBounce
 	}
 	if c.Bounce < bounceBlock || c.Bounce > bounceMost*bounceChunk {
 		return invalid("Config.Bounce is %d bytes; choose %d to %d", c.Bounce, bounceBlock, bounceMost*bounceChunk)
@@ -73,9 +73,6 @@ func (c *Config) normalize() error {
 	}
 	if c.Spin < 0 {
 		return invalid("Config.Spin is negative")
-	}
-	if err := c.Stream.normalize(); err != nil {
-		return err
 	}
 	if _, err := ipc.LayoutFor(c.QueueDepth); err != nil {
 		return invalid("Config.QueueDepth: %v", err)
@@ -88,6 +85,7 @@ type DialOption func(*dialOptions)
 
 type dialOptions struct {
 	ordered   bool
+	lent      bool
 	data      []byte
 	scheduler string
 }

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type Conn struct {
 	ended    atomic.Pointer[endState] // why it ended; notifications may still come
 	drained  atomic.Bool              // after ended: none comes any more
 	late     late
+	lent     bool // it is for memory that was exported by name: when the peer closes it, the memory was revoked
 
 	mu      sync.Mutex
 	data    []byte
@@ -61,8 +63,11 @@ func (d *attachment) dial(ctx context.Context, peer, service string, o *dialOpti
 	d.dialBegins()
 	defer d.dialEnds()
 	_, err := d.call(ctx, m, &call{
-		apply: func(m *ipc.Message) { c = d.newConn(m.Conn, orElse(m.Peer, peer), service, m.Data) },
-		late:  func(m *ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: m.Conn}) },
+		apply: func(m *ipc.Message) {
+			c = d.newConn(m.Conn, orElse(m.Peer, peer), service, m.Data)
+			c.lent = o.lent
+		},
+		late: func(m *ipc.Message) { go d.tell(&ipc.Message{Kind: ipc.KindAbort, Conn: m.Conn}) },
 	})
 	if err != nil {
 		if c != nil {
@@ -134,6 +139,15 @@ func (c *Conn) usable() error {
 		return net.ErrClosed
 	}
 	return c.d.Err()
+}
+
+// closedError is why the daemon ended the connection, in terms of what it is for.
+func (c *Conn) closedError(code ipc.Code, text string) error {
+	err := closedError(code, text)
+	if c.lent && errors.Is(err, ErrPeerClosed) {
+		return ErrRevoked
+	}
+	return err
 }
 
 // Close ends the connection in good order: it takes no new operations, completes those in flight, and tells the peer. A
@@ -210,6 +224,7 @@ func (c *Conn) fail(err error) {
 	c.ended.CompareAndSwap(nil, &endState{err})
 	if !c.drained.Swap(true) {
 		c.notes.endQueue()
+		c.notes.endSinks(c.ended.Load().err)
 		c.wakeEnded()
 	}
 }
@@ -218,7 +233,6 @@ func (c *Conn) fail(err error) {
 func (c *Conn) wakeEnded() {
 	c.announce()
 	c.d.lead.wake(&c.waiters)
-	c.notes.wakeQueues(&c.d.lead)
 	c.d.lead.wakeAll(false)
 	c.d.kick() // the leader may be waiting for this connection
 	c.d.news.Add(1)
@@ -233,8 +247,7 @@ func (c *Conn) announce() {
 		c.changed = nil
 	}
 	c.mu.Unlock()
-	if s := c.notes.stream.Load(); s != nil {
-		s.in.interrupt()
-		s.out.interrupt()
+	if t := c.notes.tapped(); t != nil {
+		t.Changed()
 	}
 }

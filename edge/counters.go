@@ -12,6 +12,15 @@ type Counters struct {
 	RegionBytes int64
 	BounceBytes int64  // of RegionBytes, what ReadAt and WriteAt have (Config.Bounce)
 	BounceWaits uint64 // calls of ReadAt and WriteAt that waited because all of it was in use; since the attachment
+
+	// System calls that the library has made for operations through the daemon since it attached; those of a goroutine
+	// that waits are counted when its wait is over. While the daemon and the program are awake there are no others than
+	// yields. Those of Go's runtime, which parks and wakes goroutines, and of requests such as Dial and Register are
+	// not among them; those of an embedded transport are in its status (package node).
+	Wakes  uint64 // writes to the daemon's doorbell, and to the own one
+	Sleeps uint64 // poll
+	Yields uint64 // sched_yield
+	Clears uint64 // doorbells that are cleared
 }
 
 // Counters returns what the Device has done so far and holds now. It takes locks of the Device for a moment: ask every
@@ -35,5 +44,7 @@ func (d *Device) Counters() (c Counters) {
 	if b := a.bounce.Load(); b != nil {
 		c.BounceBytes, c.BounceWaits = int64(b.made.Load())*bounceBlock, b.waits.Load()
 	}
+	n := a.systemCalls()
+	c.Wakes, c.Sleeps, c.Yields, c.Clears = n.wakes, n.sleeps, n.yields, n.clears
 	return c
 }

@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bufio"
@@ -12,18 +12,22 @@ import (
 	"testing"
 	"time"
 
-	"multiedge/internal/ipc"
 	"multiedge/internal/lab"
+
+	"multiedge/edge"
+	"multiedge/edge/stream"
 )
 
 // childPeerEnv makes the child the other side of a connection, at the daemon whose socket it names.
 const childPeerEnv = "EDGE_TEST_PEER"
 
+func init() { edge.Children[childPeerEnv] = bePeer }
+
 // bePeer accepts a connection of "conn", exports "mem" on it, and a stream of "stream", of which it writes some bytes;
 // then it does what the line on its standard input says: "close", "abort", or "exit" without either.
 func bePeer(socket string) error {
 	ctx := context.Background()
-	d, err := Open(ctx, Config{Socket: socket})
+	d, err := edge.Open(ctx, edge.Config{Socket: socket})
 	if err != nil {
 		return err
 	}
@@ -31,7 +35,7 @@ func bePeer(socket string) error {
 	if err != nil {
 		return err
 	}
-	sl, err := d.ListenStream(ctx, "stream")
+	sl, err := stream.Config{Device: d}.Listen(ctx, "stream")
 	if err != nil {
 		return err
 	}
@@ -44,10 +48,10 @@ func bePeer(socket string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.Export(c, "mem", RemoteRead|RemoteWrite, 0, r.Len()); err != nil {
+	if _, err := r.Export(c, "mem", edge.RemoteRead|edge.RemoteWrite, 0, r.Len()); err != nil {
 		return err
 	}
-	s, err := sl.AcceptStream(ctx)
+	s, err := sl.AcceptContext(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,7 +65,7 @@ func bePeer(socket string) error {
 	case word == "close\n":
 		err = errors.Join(c.Close(), s.Close())
 	case word == "abort\n":
-		err = errors.Join(c.Abort(), s.c.Abort())
+		err = errors.Join(c.Abort(), s.Reset())
 	case word == "exit\n":
 		os.Exit(0)
 	}
@@ -77,7 +81,7 @@ type stand struct {
 	t       *testing.T
 	lab     *lab.Lab
 	socket  string
-	device  *Device
+	device  *edge.Device
 	daemon  *lab.Process
 	program *lab.Process
 	tell    io.Writer
@@ -90,7 +94,7 @@ func newStand(t *testing.T) *stand {
 	t.Cleanup(func() { must(t, l.Close()) })
 	s := &stand{t: t, lab: l, socket: filepath.Join(t.TempDir(), "d.sock")}
 	must(t, l.Host(0).Do(func() error {
-		s.device, err = Open(ctx, Config{Embedded: &Embedded{
+		s.device, err = edge.Open(ctx, edge.Config{Embedded: &edge.Embedded{
 			Links: l.Host(0).LinkNames(), Name: "here", Security: "plaintext", Poll: "block",
 			DeadTime: 1500 * time.Millisecond,
 		}})
@@ -103,7 +107,7 @@ func newStand(t *testing.T) *stand {
 }
 
 func (s *stand) startDaemon() {
-	s.daemon, _ = s.start(childDaemonEnv+"="+s.socket, childLinkEnv+"="+s.lab.Host(1).LinkNames()[0])
+	s.daemon, _ = s.start(edge.ChildDaemonEnv+"="+s.socket, edge.ChildLinkEnv+"="+s.lab.Host(1).LinkNames()[0])
 }
 
 // start starts a child on the second host and returns when it is at work.
@@ -136,13 +140,13 @@ func TestCrashIsNoCleanEnd(t *testing.T) {
 		end  func(*stand)
 		want error
 	}{
-		{"Close", say("close"), ErrPeerClosed},
-		{"Abort", say("abort"), ErrReset},
-		{"the program exits without Close", say("exit"), ErrReset},
-		{"kill -9 of the program", func(s *stand) { s.program.Kill() }, ErrReset},
-		{"kill -9 of its daemon", func(s *stand) { s.daemon.Kill() }, ErrPeerDown},
+		{"Close", say("close"), edge.ErrPeerClosed},
+		{"Abort", say("abort"), edge.ErrReset},
+		{"the program exits without Close", say("exit"), edge.ErrReset},
+		{"kill -9 of the program", func(s *stand) { s.program.Kill() }, edge.ErrReset},
+		{"kill -9 of its daemon", func(s *stand) { s.daemon.Kill() }, edge.ErrPeerDown},
 		{"the daemon is killed and starts again", func(s *stand) { s.daemon.Kill(); s.daemon.Wait(); s.startDaemon() },
-			ErrPeerDown},
+			edge.ErrPeerDown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := testContext(t)
@@ -151,29 +155,29 @@ func TestCrashIsNoCleanEnd(t *testing.T) {
 			must(t, err)
 			mem, err := c.Import(ctx, "mem")
 			must(t, err)
-			stream, err := s.device.DialStream(ctx, "d", "stream")
+			st, err := stream.Config{Device: s.device}.Dial(ctx, "d", "stream")
 			must(t, err)
-			_, err = io.ReadFull(stream, make([]byte, 5))
+			_, err = io.ReadFull(st, make([]byte, 5))
 			must(t, err)
 
 			noted, imported, read := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 			go func() { noted <- second(c.WaitNotify(ctx)) }()
 			go func() { imported <- second(c.Import(ctx, "never")) }()
-			go func() { read <- second(stream.Read(make([]byte, 1))) }()
+			go func() { read <- second(st.Read(make([]byte, 1))) }()
 			tc.end(s)
 			for what, err := range map[string]error{
 				"WaitNotify": <-noted, "Import": <-imported, "the next WaitNotify": second(c.WaitNotify(ctx)),
 				"Conn.Err":              c.Err(),
-				"Post":                  second(c.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: mem})),
+				"Post":                  second(c.Post(&edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: mem})),
 				"WaitNotify in the end": second(c.WaitNotify(ctx)),
 			} {
-				if !errors.Is(err, tc.want) || errors.Is(err, io.EOF) != (tc.want == ErrPeerClosed) {
+				if !errors.Is(err, tc.want) || errors.Is(err, io.EOF) != (tc.want == edge.ErrPeerClosed) {
 					t.Errorf("%s: %v, want %v", what, err, tc.want)
 				}
 			}
 			gone := tc.want
-			if gone == ErrPeerClosed {
-				gone = ErrReset
+			if gone == edge.ErrPeerClosed {
+				gone = edge.ErrReset
 			}
 			for what, err := range map[string]error{
 				"ReadAt": second(mem.ReadAt(make([]byte, 8), 0)), "ReadAt of nothing": second(mem.ReadAt(nil, 0)),
@@ -183,30 +187,11 @@ func TestCrashIsNoCleanEnd(t *testing.T) {
 					t.Errorf("%s: %v, want %v", what, err, gone)
 				}
 			}
-			if err := <-read; tc.want == ErrPeerClosed && err != io.EOF || tc.want != ErrPeerClosed &&
+			if err := <-read; tc.want == edge.ErrPeerClosed && err != io.EOF || tc.want != edge.ErrPeerClosed &&
 				(!errors.Is(err, tc.want) || errors.Is(err, io.EOF)) {
 				t.Errorf("Read of a stream: %v, want %v", err, tc.want)
 			}
-			stream.Close()
+			st.Close()
 		})
-	}
-}
-
-// Of all that a status or a word of the daemon can become, one error is io.EOF.
-func TestOneErrorIsEOF(t *testing.T) {
-	for i := range 256 {
-		s := ipc.Status(i)
-		if clean := s == ipc.StatusClosed; errors.Is(statusError[i], io.EOF) != clean {
-			t.Errorf("status %v: %v", s, statusError[i])
-		}
-		if clean := s == ipc.StatusClosed || s == ipc.StatusOK; errors.Is(closedError(s.Code(), ""), io.EOF) != clean ||
-			errors.Is(closedError(s.Code(), "why"), io.EOF) != clean {
-			t.Errorf("a connection that ended with %v: %v", s, closedError(s.Code(), "why"))
-		}
-	}
-	for _, code := range []ipc.Code{ipc.CodeInternal, 777} {
-		if err := closedError(code, "why"); err == nil || errors.Is(err, io.EOF) {
-			t.Errorf("a connection that ended with %q: %v", code.String(), err)
-		}
 	}
 }

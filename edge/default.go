@@ -45,21 +45,3 @@ func Listen(ctx context.Context, service string) (*Listener, error) {
 	}
 	return d.Listen(ctx, service)
 }
-
-// DialStream connects a stream through the local daemon.
-func DialStream(ctx context.Context, node, service string, opts ...DialOption) (*Stream, error) {
-	d, err := sharedDevice(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return d.DialStream(ctx, node, service, opts...)
-}
-
-// ListenStream offers a service of streams through the local daemon.
-func ListenStream(ctx context.Context, service string) (*StreamListener, error) {
-	d, err := sharedDevice(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return d.ListenStream(ctx, service)
-}

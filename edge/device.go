@@ -104,8 +104,8 @@ func (d *Device) Err() error {
 	return d.at.Load().Err()
 }
 
-// bereaved is told of the end of the attachment, which is the end of everything where nothing can be reopened.
-func (d *Device) bereaved(err error) {
+// attachmentEnded fails the listeners of a Device that cannot attach again.
+func (d *Device) attachmentEnded(err error) {
 	if d.reopen == nil {
 		d.failListeners(err)
 	}

@@ -39,29 +39,20 @@
 // it ended, for any number of connections. ReceiveQueue shares buffers between connections. The examples of Conn.Post
 // and ReceiveQueue are programs that run.
 //
-// # Streams
+// # Packages above
 //
-// A Stream is a net.Conn and a StreamListener a net.Listener, so that net/http, gRPC and whatever else takes these run
-// over the transport unmodified:
-//
-//	l, _ := edge.ListenStream(ctx, "web")
-//	http.Serve(l, handler)
-//
-//	tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-//		node, _, _ := net.SplitHostPort(addr)
-//		return edge.DialStream(ctx, node, "web")
-//	}}
-//
-// It has deadlines, half-close and the errors of package net, around those of this package. Each end pins a receive and
-// a send buffer (Config.Stream), and needs no goroutine. Bytes are copied once at each end. If a reader stops, its
-// writer waits once the buffer is full, or after some thousand writes that are smaller than that; other streams go on.
-// Like TCP, Write returns before the peer has the bytes. Close waits for that, for 5 seconds.
+// Package stream has net.Conn and net.Listener, named memory that is exported before there is a connection, catalog
+// very many names, space more memory than may be pinned, heap memory that the program has already, atomics atomic
+// operations, events event queues of exports, compose messages that travel while they are composed, redirect data that
+// is put elsewhere as it arrives, node the status and the keys of the node, and fabric hosts in memory, for tests.
+// Directory examples has programs.
 //
 // # Waiting
 //
 // Any number of goroutines may use a Device and wait on it. One of them at a time looks for completions on behalf of
 // all. It polls for a moment, letting others have the core, and then blocks, because waking up costs some 30
-// microseconds; Config.Wait chooses otherwise. An event loop of your own can wait for the descriptor of PollFD.
+// microseconds; Config.Wait chooses otherwise. Op.Wait waits for one operation, and CompletionQueue.Wait for whatever
+// of many operations and notifications comes first; an event loop of your own can wait for the descriptor of PollFD.
 //
 // # Errors
 //
@@ -76,9 +67,4 @@
 // services are offered again. Connections have ended: dial again. Dial, Listen and Register try to attach at once.
 // Registered memory was made and pinned by the old daemon. Its bytes stay readable and writable until Close, but
 // operations need Region.Renew, which registers as much memory anew and copies the bytes.
-//
-// # Tests
-//
-// A Fabric is a network in memory on which devices find each other by name, for tests of programs that use this
-// package.
 package edge

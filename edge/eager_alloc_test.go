@@ -1,24 +1,27 @@
 //go:build !race
 
-package edge
+package edge_test
 
 import (
 	"context"
 	"math"
 	"testing"
+
+	"multiedge/edge"
+	"multiedge/edge/compose"
 )
 
 // Composing allocates nothing: no more than a write and the fabric's frames do by themselves.
 func TestComposeAllocatesNothing(t *testing.T) {
-	p := newMessagePair(t, Config{})
+	p := newMessages(t)
 	ctx := context.Background()
-	_, err := p.mem[1].Export(p.conn[1], "out", RemoteWrite, 0, 256)
+	_, err := p.mem[1].Export(p.conn[1], "out", edge.RemoteWrite, 0, 256)
 	must(t, err)
 	remote, err := p.conn[0].Import(ctx, "out")
 	must(t, err)
-	write := Work{Kind: Write, Local: p.mem[0], Len: 256, Remote: remote}
+	write := edge.Work{Kind: edge.Write, Local: p.mem[0], Len: 256, Remote: remote}
 	composed := func() {
-		m, err := p.conn[0].Compose(&write)
+		m, err := compose.Begin(p.conn[0], &write)
 		must(t, err)
 		must(t, m.Wrote(0, 128))
 		op, err := m.Commit(256, 0, 0)

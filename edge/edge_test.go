@@ -35,9 +35,11 @@ func TestMain(m *testing.M) {
 		fmt.Println(beFuse(file))
 		os.Exit(1)
 	}
-	if role := os.Getenv(childPeerEnv); role != "" {
-		fmt.Fprintln(os.Stderr, bePeer(role))
-		os.Exit(1)
+	for env, be := range Children {
+		if value := os.Getenv(env); value != "" {
+			fmt.Fprintln(os.Stderr, be(value))
+			os.Exit(1)
+		}
 	}
 	if socket := os.Getenv(childDaemonEnv); socket != "" {
 		fmt.Fprintln(os.Stderr, beDaemon(socket))
@@ -54,8 +56,8 @@ func testContext(t testing.TB) context.Context {
 }
 
 var modes = []struct {
-	name string
-	cfg  Config
+	Name string
+	Cfg  Config
 }{
 	{"adaptive", Config{}},
 	{"block", Config{Wait: Block}},
@@ -65,9 +67,9 @@ var modes = []struct {
 
 func TestWriteReadNotify(t *testing.T) {
 	for _, m := range modes {
-		t.Run(m.name, func(t *testing.T) {
+		t.Run(m.Name, func(t *testing.T) {
 			ctx := testContext(t)
-			p := newDuo(t, m.cfg, 1<<16)
+			p := newDuo(t, m.Cfg, 1<<16)
 			copy(p.local.Bytes(), "hello, edge")
 			op, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 11, Remote: p.remote, RemoteOff: 100,
 				Flags: Notify | BackwardFence, Imm: 7})
@@ -463,8 +465,8 @@ func TestReadAtWriteAt(t *testing.T) {
 	ctx := testContext(t)
 	const size = 5*bounceChunk + 777
 	for _, m := range modes {
-		t.Run(m.name, func(t *testing.T) {
-			p := newDuo(t, m.cfg, size)
+		t.Run(m.Name, func(t *testing.T) {
+			p := newDuo(t, m.Cfg, size)
 			var _ io.ReaderAt = p.remote
 			var _ io.WriterAt = p.remote
 			for _, n := range []int{0, 1, 100, bounceChunk - 1, bounceChunk, bounceChunk + 1, size - 3} {
@@ -541,9 +543,9 @@ func TestBounceSlotsComeBack(t *testing.T) {
 // else takes completions, and when another call gives one back.
 func TestBounceSlotsAreWaitedFor(t *testing.T) {
 	for _, m := range modes {
-		t.Run(m.name, func(t *testing.T) {
-			m.cfg.Bounce = bounceBlock
-			p := newDuo(t, m.cfg, 1<<20)
+		t.Run(m.Name, func(t *testing.T) {
+			m.Cfg.Bounce = bounceBlock
+			p := newDuo(t, m.Cfg, 1<<20)
 			_, err := p.remote.WriteAt([]byte{1}, 0)
 			must(t, err)
 			a := p.client.at.Load().bounce.Load()
@@ -553,7 +555,7 @@ func TestBounceSlotsAreWaitedFor(t *testing.T) {
 					_, err := p.remote.WriteAtContext(testContext(t), []byte{2}, 0)
 					done <- err
 				}()
-				for a.hungry.Load() == 0 {
+				for a.wanting.Load() == 0 {
 					runtime.Gosched()
 				}
 				return done
@@ -567,7 +569,7 @@ func TestBounceSlotsAreWaitedFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				cancel()
-				if m.cfg.QueueDepth != 0 { // the queue is full before the arena is
+				if m.Cfg.QueueDepth != 0 { // the queue is full before the arena is
 					for len(a.free) > 0 {
 						<-a.free
 					}

@@ -39,11 +39,11 @@ type Embedded struct {
 
 	// Security is "encrypted", the default, or "plaintext", only for trusted wires. Encrypted, the private key is the
 	// node's identity, and the node talks only to Peers: each of two nodes must authorise the other's public key. A
-	// node without Key and KeyFile gets a key for this run, which Device.PublicKey returns.
+	// node without Key and KeyFile gets a key for this run, which node.PublicKey returns.
 	Security string
-	Key      string // the private key, as NewKey or edgectl key new make it
+	Key      string // the private key, as node.NewKey or edgectl key new make it
 	KeyFile  string // or the file that holds it, made at first use
-	// public keys of authorised peers, by the name they are dialled by; Device.Authorise changes them
+	// public keys of authorised peers, by the name they are dialled by; node.Authorise changes them
 	Peers     map[string]string
 	PeersFile string // more of them, as edgectl peers edits it
 
@@ -73,7 +73,7 @@ func openEmbedded(ctx context.Context, cfg Config) (*Device, error) {
 		OnDemand: config.OnDemand{Misses: e.Misses},
 		Security: e.Security, KeyFile: e.KeyFile, PeersFile: e.PeersFile, Peers: peerList(e.Peers),
 	}
-	c.Limits.Queue = max(cfg.QueueDepth, DefaultQueueDepth)
+	c.Limits.Queue = max(cfg.QueueDepth, defaultQueueDepth)
 	for _, name := range e.Links {
 		c.Links = append(c.Links, config.Link{Name: name})
 	}

@@ -165,7 +165,7 @@ func TestRequestWhileDaemonGoes(t *testing.T) {
 		t.Fatal("somebody leads")
 	}
 	c.end()
-	_, err := d.Status(testContext(t), "status")
+	_, err := d.status(testContext(t), "status")
 	a.lead.handOff()
 	if !errors.Is(err, ErrDaemonDown) {
 		t.Errorf("a daemon that goes: %v", err)
@@ -211,7 +211,7 @@ func TestCloseWakesLoop(t *testing.T) {
 
 func closeUnderLoop(t *testing.T, h *testHost) {
 	lost := make(changes, 8)
-	d, err := Open(testContext(t), Config{Socket: h.cfg.Socket, OnChange: func(c Change) { lost <- c }})
+	d, err := Open(testContext(t), Config{Socket: h.cfg.Socket, OnChange: func(c error) { lost <- c }})
 	must(t, err)
 	fd, err := d.PollFD()
 	must(t, err)

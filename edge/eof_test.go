@@ -3,6 +3,7 @@ package edge
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -91,9 +92,9 @@ func TestNotificationSaysWhere(t *testing.T) {
 	must(t, second.Revoke())
 }
 
-// TestShareOutlivesDaemon: one call, and every connection can import the memory, with its bytes, before and after a
-// restart of the daemon.
-func TestShareOutlivesDaemon(t *testing.T) {
+// TestMemoryOutlivesDaemon: a server that renews its memory before it exports it has all connections import it, with
+// its bytes, before and after a restart of the daemon.
+func TestMemoryOutlivesDaemon(t *testing.T) {
 	ctx := testContext(t)
 	f := NewFabric()
 	a, b := newHost(t, f, "a", nil), newHost(t, f, "b", nil)
@@ -102,16 +103,20 @@ func TestShareOutlivesDaemon(t *testing.T) {
 	must(t, err)
 	r, err := server.Register(1 << 16)
 	must(t, err)
-	table, err := l.Share(r, "table", RemoteRead|RemoteWrite)
-	must(t, err)
-	if _, err := l.Share(r, "table", RemoteRead); !errors.Is(err, ErrExists) {
-		t.Errorf("shared twice under one name: %v", err)
-	}
+	var table atomic.Pointer[Region]
 	go func() {
 		for {
-			if _, err := l.Accept(ctx); err != nil {
+			c, err := l.Accept(ctx)
+			if err != nil {
 				return
 			}
+			now, err := r.Renew(ctx) // r itself, unless the daemon was restarted
+			if err != nil {
+				continue // and it is about to be again
+			}
+			r = now
+			table.Store(r)
+			r.Export(c, "table", RemoteRead|RemoteWrite, 0, r.Len())
 		}
 	}()
 	for round := range 3 {
@@ -130,9 +135,7 @@ func TestShareOutlivesDaemon(t *testing.T) {
 		}
 		_, err = remote.WriteAt([]byte{byte(round + 1)}, 7)
 		must(t, err)
-		now, err := table.Region(ctx)
-		must(t, err)
-		if now.Bytes()[7] != byte(round+1) {
+		if now := table.Load(); now.Bytes()[7] != byte(round+1) {
 			t.Fatalf("the owner sees %d", now.Bytes()[7])
 		}
 		a.stop()

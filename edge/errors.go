@@ -9,68 +9,51 @@ import (
 	"os"
 	"syscall"
 
+	"multiedge/edge/internal/inner"
 	"multiedge/internal/abi"
 	"multiedge/regmem"
 )
 
-// Error is one of the package's error values. Compare with errors.Is: what is returned may carry details around it.
-type Error struct {
+// fault is one of the package's error values.
+type fault struct {
 	text string
 	also error // errors.Is holds for it as well; may be nil
 }
 
-func (e *Error) Error() string { return "edge: " + e.text }
+func (e *fault) Error() string { return "edge: " + e.text }
+func (e *fault) Unwrap() error { return e.also }
 
-// Unwrap returns the more general error e stands for, if any.
-func (e *Error) Unwrap() error { return e.also }
-
-// particular is an error whose cause is known better than its kind says: it has the text of the cause alone, and
-// errors.Is holds for all that it is.
-type particular struct {
-	text string
-	is   []error
-}
-
-func (e *particular) Error() string   { return "edge: " + e.text }
-func (e *particular) Unwrap() []error { return e.is }
-
-// because returns an error of a kind that says why.
-func because(kind error, format string, args ...any) error {
-	return &particular{fmt.Sprintf(format, args...), []error{kind}}
-}
+// failure makes an error value.
+func failure(text string, also error) error { return &fault{text, also} }
 
 // What can go wrong, and what to do next. An error that the package returns may say a more particular cause than the
 // one here, which it still is: compare by errors.Is.
 var (
-	ErrNoDaemon = &Error{text: "no daemon answers; start edged, name its socket in EDGE_SOCKET or Config.Socket, or " +
-		"use Config.Embedded"}
+	ErrNoDaemon = failure("no daemon answers; start edged, name its socket in EDGE_SOCKET or Config.Socket, or "+
+		"use Config.Embedded", nil)
 	// ErrDaemonDown ends everything on a Device whose daemon went away. Whether operations then in flight took effect
 	// is unknown. The Device attaches again by itself when edged is back.
-	ErrDaemonDown = &Error{text: "the daemon went away; dial anew and renew registered memory (Region.Renew) once " +
-		"edged runs again"}
+	ErrDaemonDown = failure("the daemon went away; dial anew and renew registered memory (Region.Renew) once "+
+		"edged runs again", nil)
 	// ErrDraining means that somebody prepares the daemon's end (edgectl drain), or that it is stopping: it finishes
 	// what exists and takes nothing new. errors.Is(err, ErrDaemonDown) holds too.
 	ErrDraining = registered(abi.CodeDraining, ErrDaemonDown)
 	// ErrDaemonSilent comes with the error of a context that ended a wait while the daemon had not run for seconds. It
 	// also ends a request that the daemon did not take for as long. Operations stay in flight.
-	ErrDaemonSilent = &Error{text: "the daemon is there but does not run: it is stopped, hung or starved of " +
-		"processor time; let edged go on, or restart it"}
+	ErrDaemonSilent = failure("the daemon is there but does not run: it is stopped, hung or starved of "+
+		"processor time; let edged go on, or restart it", nil)
 	// ErrStale is the error of memory whose daemon went away. errors.Is(err, ErrDaemonDown) holds too.
-	ErrStale = &Error{text: "the memory was registered with a daemon that has gone; register it anew by Region.Renew",
-		also: ErrDaemonDown}
+	ErrStale = failure("the memory was registered with a daemon that has gone; register it anew by Region.Renew",
+		ErrDaemonDown)
 
 	ErrPeerUnknown = registered(abi.StatusPeerUnknown.Code(), nil)
 	ErrPeerDown    = registered(abi.StatusPeerDown.Code(), nil)
 	// ErrPeerClosed means that the other side closed the connection by Close, with all its operations complete.
 	// errors.Is(err, io.EOF) holds too, and for no other end.
 	ErrPeerClosed = registered(abi.StatusClosed.Code(), io.EOF)
-	// ErrReset means that the other side went away without closing: its process died or aborted, or closed a Stream
+	// ErrReset means that the other side went away without closing: its process died or aborted, or closed a stream
 	// while we were writing. It may have wanted to send more. errors.Is(err, syscall.ECONNRESET) holds too.
 	ErrReset = registered(abi.StatusReset.Code(), syscall.ECONNRESET)
-	// ErrStream ends a Stream whose peer broke the rules of PROTOCOL clause 11, and a dial to a service that has no
-	// streams.
-	ErrStream = &Error{text: "the peer does not follow the rules of streams; use DialStream and ListenStream of the " +
-		"same release at both ends"}
 	// ErrStranger means that one of the two nodes does not authorise the other's key, or that this node authorises no
 	// peer of that name.
 	ErrStranger  = registered(abi.StatusStranger.Code(), nil)
@@ -80,25 +63,24 @@ var (
 	ErrMTU       = registered(abi.StatusMTU.Code(), nil)
 	ErrVersion   = registered(abi.CodeVersion, nil)
 
-	ErrKey     = registered(abi.StatusKey.Code(), nil)
-	ErrRevoked = &Error{text: "the peer revoked the remote memory; import it again once it is exported anew",
-		also: ErrKey}
+	ErrKey        = registered(abi.StatusKey.Code(), nil)
+	ErrRevoked    = failure("the peer revoked the remote memory; import it again once it is exported anew", ErrKey)
 	ErrPermission = registered(abi.StatusPermission.Code(), nil)
 	ErrBounds     = registered(abi.StatusBounds.Code(), nil)
 
 	// ErrMemory ends an operation that uses memory of a space, here or at the peer, which did not become resident
-	// within a second. Other operations are not touched; the same one may be posted again. MapOptions.Pin is how much a
-	// space pins.
+	// within a second. Other operations are not touched; the same one may be posted again. space.Options.Pin is how
+	// much a space pins.
 	ErrMemory  = registered(abi.StatusMemory.Code(), nil)
 	ErrTooLong = registered(abi.StatusTooLong.Code(), nil)
 	// ErrNoBuffer ends a Send whose Patience was over before the peer had posted a buffer for it.
 	ErrNoBuffer = registered(abi.StatusNoBuffer.Code(), nil)
 	// ErrQueueFull means that a CompletionQueue has no place for the end of one more piece of work. Nothing was posted.
-	ErrQueueFull = &Error{text: "the completion queue has no room for more work; take completions from it, or make a " +
-		"longer one"}
+	ErrQueueFull = failure("the completion queue has no room for more work; take completions from it, or make a "+
+		"longer one", nil)
 
 	ErrAborted = registered(abi.StatusAborted.Code(), net.ErrClosed)
-	ErrAgain   = &Error{text: "the queue is full; wait for an operation in flight, or use PostWait"}
+	ErrAgain   = failure("the queue is full; wait for an operation in flight, or use PostWait", nil)
 	ErrBusy    = registered(abi.CodeBusy, nil)
 	ErrLimit   = registered(abi.StatusLimit.Code(), nil)
 	// ErrQuota ends an operation when all clients of the user together have too many in flight. errors.Is(err,
@@ -115,7 +97,7 @@ var ErrMemlock = regmem.ErrMemlock
 var errNoConn = registered(abi.StatusNoConn.Code(), net.ErrClosed)
 
 // registered makes the error that programs get for a code, with the register's text.
-func registered(c abi.Code, also error) *Error { return &Error{text: c.Info().Help, also: also} }
+func registered(c abi.Code, also error) error { return failure(c.Info().Help, also) }
 
 // codeError has the error of each code that has one of its own (abi.StatusInfo). CodeInternal has none: its text says
 // what happened.
@@ -156,7 +138,7 @@ func errorFor(code abi.Code, text string) error {
 	case text == "":
 		return err
 	}
-	return because(err, "%s", text)
+	return inner.Because(err, "%s", text)
 }
 
 // closedError says why the daemon ended a connection.

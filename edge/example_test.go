@@ -3,10 +3,7 @@ package edge_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log"
-	"net"
-	"net/http"
 
 	"multiedge/edge"
 )
@@ -87,70 +84,6 @@ func ExampleRemoteRegion_WriteAt() {
 	check(err)
 	fmt.Printf("%s\n", p)
 	// Output: any memory
-}
-
-// Memory that every connection may import, before and after a restart of the daemon.
-func ExampleListener_Share() {
-	ctx := context.Background()
-	fab := edge.NewFabric()
-	defer fab.Close()
-	a, b := open(fab, "a"), open(fab, "b")
-	l, err := a.Listen(ctx, "store")
-	check(err)
-	r, err := a.Register(1 << 20)
-	check(err)
-	copy(r.Bytes(), "for all who dial")
-	_, err = l.Share(r, "table", edge.RemoteRead) // one call: no Export for each connection, no Renew after a restart
-	check(err)
-	go func() {
-		for {
-			if _, err := l.Accept(ctx); err != nil {
-				return
-			}
-		}
-	}()
-	c, err := b.Dial(ctx, "a", "store")
-	check(err)
-	table, err := c.Import(ctx, "table")
-	check(err)
-	p := make([]byte, 16)
-	_, err = table.ReadAt(p, 0)
-	check(err)
-	fmt.Printf("%s\n", p)
-	// Output: for all who dial
-}
-
-// HTTP over streams: a Listener for the server, a DialContext for the client.
-func ExampleDevice_DialStream() {
-	ctx := context.Background()
-	fab := edge.NewFabric()
-	defer fab.Close()
-	a, b := open(fab, "a"), open(fab, "b")
-
-	l, err := a.ListenStream(ctx, "web") // programs use edge.ListenStream and edge.DialStream
-	check(err)
-	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "%s asked for %s", r.RemoteAddr, r.URL.Path)
-	}))
-
-	client := http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-			node, _, err := net.SplitHostPort(addr)
-			if err != nil {
-				return nil, err
-			}
-			return b.DialStream(ctx, node, "web")
-		},
-	}}
-	r, err := client.Get("http://a/hello")
-	check(err)
-	body, err := io.ReadAll(r.Body)
-	check(err)
-	check(r.Body.Close())
-	client.CloseIdleConnections()
-	check(l.Close())
-	fmt.Printf("%s\n", body)
-	// Output: b:web asked for /hello
 }
 
 func open(fab *edge.Fabric, name string) *edge.Device {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"multiedge/edge/internal/inner"
 	"multiedge/internal/ipc"
 )
 
@@ -83,7 +84,7 @@ func TestImportOfWhatIsNotExported(t *testing.T) {
 func TestExportsWithoutEnd(t *testing.T) {
 	ctx := testContext(t)
 	p := newDuo(t, Config{}, 4096)
-	for i := range MaxImports { // one name is there already
+	for i := range inner.MaxImports { // one name is there already
 		_, err := p.exported.Export(p.in, fmt.Sprint(i), RemoteRead, 0, 1)
 		must(t, err)
 	}
@@ -92,7 +93,7 @@ func TestExportsWithoutEnd(t *testing.T) {
 	}
 	p.out.mu.Lock()
 	defer p.out.mu.Unlock()
-	if n := len(p.out.adverts); n != MaxImports {
+	if n := len(p.out.adverts); n != inner.MaxImports {
 		t.Errorf("%d names are remembered", n)
 	}
 	must(t, p.client.Err())

@@ -75,7 +75,7 @@ func TestFabricAllToAll(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	body, err := devs[0].Status(ctx, "status")
+	body, err := devs[0].status(ctx, "status")
 	if err != nil || !json.Valid(body) {
 		t.Errorf("status %q: %v", body, err)
 	}

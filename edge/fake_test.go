@@ -527,6 +527,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
+func second[T any](_ T, err error) error { return err }
+
 // lacks skips a test that needs what this user may not have. Root may have everything, so there it fails.
 func lacks(t *testing.T, format string, args ...any) {
 	t.Helper()

@@ -12,10 +12,10 @@ import (
 // countingDriver is a transport that takes what is posted and never completes any of it.
 type countingDriver struct{ drives int }
 
-func (d *countingDriver) Drive() (worked, ran bool)            { d.drives++; return true, true }
-func (*countingDriver) DriverSleep(int)                        {}
-func (*countingDriver) Policy(func(a, b ChunkUse) bool) uint32 { return 0 }
-func (*countingDriver) Memory(int) *regmem.Memory              { return nil }
+func (d *countingDriver) Drive() (worked, ran bool)                   { d.drives++; return true, true }
+func (*countingDriver) DriverSleep(int)                               {}
+func (*countingDriver) Policy(func(a, b regmem.ChunkUse) bool) uint32 { return 0 }
+func (*countingDriver) Memory(int) *regmem.Memory                     { return nil }
 
 // Done leaves short operations together that were posted one by one behind others, and nothing else.
 func TestGather(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"multiedge/edge"
+	"multiedge/edge/heap"
 )
 
 // BenchmarkHeap writes and reads registered memory and heap grants by turns: what couriers cost.
@@ -33,11 +34,11 @@ func BenchmarkHeap(b *testing.B) {
 	must(err)
 	back := <-accepted
 	const size = 1 << 20
-	for _, heap := range []bool{false, true} {
+	for _, granted := range []bool{false, true} {
 		grant := func(d *edge.Device) *edge.Region {
 			var r *edge.Region
-			if heap {
-				r, err = edge.GrantHeap(ctx, d, make([]byte, size))
+			if granted {
+				r, err = heap.Grant(ctx, d, make([]byte, size))
 			} else {
 				r, err = d.Register(size)
 			}
@@ -45,7 +46,7 @@ func BenchmarkHeap(b *testing.B) {
 			return r
 		}
 		name := "registered"
-		if heap {
+		if granted {
 			name = "heap"
 		}
 		far, near := grant(server), grant(client)

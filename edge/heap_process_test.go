@@ -29,11 +29,11 @@ func beHeapChild(socket string) error {
 		return err
 	}
 	from, theirs := bytes.Repeat([]byte{0xc1}, childSize), make([]byte, childSize)
-	local, err := GrantHeap(ctx, d, from)
+	local, err := grantBytes(ctx, d, from)
 	if err != nil {
 		return err
 	}
-	r, err := GrantHeap(ctx, d, theirs)
+	r, err := grantBytes(ctx, d, theirs)
 	if err != nil {
 		return err
 	}

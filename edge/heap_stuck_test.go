@@ -110,7 +110,7 @@ func beStuckOwner(socket string) error {
 	if err != nil {
 		return err
 	}
-	r, err := d.GrantRange(ctx, uint64(uintptr(unsafe.Pointer(&mem[0]))), stuckSize)
+	r, err := door{}.GrantHeap(ctx, d, uint64(uintptr(unsafe.Pointer(&mem[0]))), stuckSize, nil)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func TestHeapStuck(t *testing.T) {
 	must(t, err)
 	beside := <-hiring
 	heap := make([]byte, 4096)
-	granted, err := GrantHeap(ctx, w.client, heap)
+	granted, err := grantBytes(ctx, w.client, heap)
 	must(t, err)
 	_, err = granted.Export(near, "heap", RemoteRead|RemoteWrite, 0, len(heap))
 	must(t, err)

@@ -13,6 +13,9 @@ import (
 	"unsafe"
 
 	"multiedge/edge"
+	"multiedge/edge/heap"
+	"multiedge/edge/redirect"
+	"multiedge/edge/space"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,7 +61,7 @@ func newHeapPair(t *testing.T, far []byte) *heapPair {
 	p.c, err = p.b.Dial(ctx, "a", "store")
 	p.must(err)
 	p.back = <-accepted
-	p.granted, err = edge.GrantHeap(ctx, p.a, far)
+	p.granted, err = heap.Grant(ctx, p.a, far)
 	p.must(err)
 	p.grant, err = p.granted.Export(p.back, "heap", edge.RemoteRead|edge.RemoteWrite, 0, p.granted.Len())
 	p.must(err)
@@ -69,7 +72,7 @@ func newHeapPair(t *testing.T, far []byte) *heapPair {
 
 func (p *heapPair) heap(b []byte) *edge.Region {
 	p.t.Helper()
-	r, err := edge.GrantHeap(p.ctx, p.b, b)
+	r, err := heap.Grant(p.ctx, p.b, b)
 	p.must(err)
 	return r
 }
@@ -120,7 +123,7 @@ func TestHeapAtAllSites(t *testing.T) {
 	if !bytes.Equal(to, back) {
 		t.Error("what was read is not what was there")
 	}
-	if rf.Resident(0, 1) {
+	if space.Resident(rf, 0, 1) {
 		t.Error("a heap grant says that it is pinned")
 	}
 }
@@ -166,9 +169,9 @@ func TestHeapUnmapped(t *testing.T) {
 	defer syscall.Munmap(mem)
 	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
 	p := newHeapPair(t, make([]byte, 8*page))
-	near, err := p.b.GrantRange(p.ctx, addr, 4*page)
+	near, err := heap.Range(p.ctx, p.b, addr, 4*page)
 	p.must(err)
-	far, err := p.a.GrantRange(p.ctx, addr, 4*page)
+	far, err := heap.Range(p.ctx, p.a, addr, 4*page)
 	p.must(err)
 	_, err = far.Export(p.back, "range", edge.RemoteRead|edge.RemoteWrite, 0, far.Len())
 	p.must(err)
@@ -260,7 +263,7 @@ var escaped []uint64
 // TestHeapByAddress: of a range from address 0 an offset is a virtual address.
 func TestHeapByAddress(t *testing.T) {
 	p := newHeapPair(t, make([]byte, 8))
-	r, err := p.a.GrantRange(p.ctx, 0, 1<<46)
+	r, err := heap.Range(p.ctx, p.a, 0, 1<<46)
 	p.must(err)
 	_, err = r.Export(p.back, "all", edge.RemoteRead|edge.RemoteWrite, 0, r.Len())
 	p.must(err)
@@ -291,19 +294,19 @@ func TestHeapRefusals(t *testing.T) {
 	p.must(err)
 	near := p.heap(make([]byte, 4096))
 	ask := map[string]func() error{
-		"hold a string": func() error { _, err := edge.GrantHeap(ctx, p.a, make([]string, 1)); return err },
+		"hold a string": func() error { _, err := heap.Grant(ctx, p.a, make([]string, 1)); return err },
 		"hold a *int": func() error {
-			_, err := edge.GrantHeap(ctx, p.a, make([]struct{ a [2]struct{ p *int } }, 1))
+			_, err := heap.Grant(ctx, p.a, make([]struct{ a [2]struct{ p *int } }, 1))
 			return err
 		},
-		"hold a []uint8": func() error { _, err := edge.GrantHeap(ctx, p.a, [][]byte{{1}}); return err },
-		"no bytes":       func() error { _, err := edge.GrantHeap(ctx, p.a, []byte{}); return err },
+		"hold a []uint8": func() error { _, err := heap.Grant(ctx, p.a, [][]byte{{1}}); return err },
+		"no bytes":       func() error { _, err := heap.Grant(ctx, p.a, []byte{}); return err },
 		"1 to 2^46 bytes": func() error {
-			_, err := p.a.GrantRange(ctx, 1<<63, 4096)
+			_, err := heap.Range(ctx, p.a, 1<<63, 4096)
 			return err
 		},
-		"GrantRange: 0":  func() error { _, err := p.a.GrantRange(ctx, 4096, 0); return err },
-		"GrantRange: 18": func() error { _, err := p.a.GrantRange(ctx, 4096, ^uint64(0)-4095); return err },
+		"heap.Range: 0":  func() error { _, err := heap.Range(ctx, p.a, 4096, 0); return err },
+		"heap.Range: 18": func() error { _, err := heap.Range(ctx, p.a, 4096, ^uint64(0)-4095); return err },
 		"atomic": func() error {
 			_, err := p.granted.Export(p.back, "x", edge.RemoteAtomic, 0, 8)
 			return err
@@ -320,7 +323,7 @@ func TestHeapRefusals(t *testing.T) {
 		"cannot be redirected": func() error {
 			r, err := p.a.Register(4096)
 			p.must(err)
-			_, err = p.grant.Redirect(0, 8, r, 0)
+			_, err = redirect.Begin(p.grant, 0, 8, r, 0)
 			return err
 		},
 	}
@@ -330,7 +333,7 @@ func TestHeapRefusals(t *testing.T) {
 		}
 	}
 	p.must(p.do(edge.Work{Kind: edge.Write, Pieces: []edge.Piece{{near, 8, 8}}}))
-	if _, err := edge.GrantHeap(ctx, p.a, make([]struct {
+	if _, err := heap.Grant(ctx, p.a, make([]struct {
 		a [4]uint16
 		b complex128
 		c [0]string

@@ -93,3 +93,11 @@ func eventually(t *testing.T, what string, within time.Duration, ok func() bool)
 		}
 	}
 }
+
+// charged is what all clients of a daemon are charged for.
+func charged(t *testing.T, h *testHost) uint64 {
+	t.Helper()
+	s, err := h.d.Snapshot()
+	must(t, err)
+	return s.Status.ChargedBytes
+}

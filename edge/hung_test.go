@@ -12,7 +12,7 @@ import (
 func cram(ctx context.Context, t *testing.T, d *Device, requests ...func() error) <-chan error {
 	t.Helper()
 	for range 64 {
-		requests = append(requests, func() error { return second(d.Status(ctx, "status")) })
+		requests = append(requests, func() error { return second(d.status(ctx, "status")) })
 	}
 	ended := make(chan error, len(requests))
 	for _, f := range requests {
@@ -50,7 +50,7 @@ func TestRequestsToHungDaemon(t *testing.T) {
 			}
 		}
 	}()
-	must(t, second(d.Status(testContext(t), "status")))
+	must(t, second(d.status(testContext(t), "status")))
 }
 
 // Nor does giving up a Close wait for the daemon to take the Abort.

@@ -16,13 +16,13 @@ func TestEmbeddedNodesAuthoriseEachOther(t *testing.T) {
 	ctx := testContext(t)
 	fab := NewFabric()
 	defer fab.Close()
-	privateA, publicA := NewKey()
-	privateB, publicB := NewKey()
+	privateA, publicA := newKey()
+	privateB, publicB := newKey()
 	a, err := fab.OpenConfig(ctx, "a", encrypted(Embedded{Key: privateA, Peers: map[string]string{"b": publicB}}))
 	must(t, err)
 	b, err := fab.OpenConfig(ctx, "b", encrypted(Embedded{Key: privateB, Peers: map[string]string{"a": publicA}}))
 	must(t, err)
-	if key, err := a.PublicKey(ctx); err != nil || key != publicA {
+	if key, err := publicKey(ctx, a); err != nil || key != publicA {
 		t.Errorf("key %q, want %q: %v", key, publicA, err)
 	}
 	out, in := pairOn(t, ctx, a, b, "made")
@@ -32,18 +32,18 @@ func TestEmbeddedNodesAuthoriseEachOther(t *testing.T) {
 	must(t, err)
 	d, err := fab.OpenConfig(ctx, "d", encrypted(Embedded{}))
 	must(t, err)
-	keyC, err := c.PublicKey(ctx)
+	keyC, err := publicKey(ctx, c)
 	must(t, err)
-	keyD, err := d.PublicKey(ctx)
+	keyD, err := publicKey(ctx, d)
 	must(t, err)
 	if keyC == keyD || keyC == "" || c.Node() == d.Node() {
 		t.Errorf("two nodes have keys %q and %q", keyC, keyD)
 	}
-	must(t, c.Authorise(map[string]string{"d": keyD}))
-	must(t, d.Authorise(map[string]string{"c": keyC}))
+	must(t, c.authorise(map[string]string{"d": keyD}))
+	must(t, d.authorise(map[string]string{"c": keyC}))
 	out, in = pairOn(t, ctx, c, d, "learnt")
 	must(t, exchange(ctx, out, in, 100_000, 2))
-	if err := c.Authorise(map[string]string{"d": "rubbish"}); !errors.Is(err, ErrInvalid) ||
+	if err := c.authorise(map[string]string{"d": "rubbish"}); !errors.Is(err, ErrInvalid) ||
 		!strings.Contains(err.Error(), "44 characters") {
 		t.Errorf("a key that is none: %v", err)
 	}
@@ -58,7 +58,7 @@ func TestEmbeddedIdentityIsKept(t *testing.T) {
 	for i := range keys {
 		d, err := fab.OpenConfig(ctx, "a", cfg)
 		must(t, err)
-		keys[i], err = d.PublicKey(ctx)
+		keys[i], err = publicKey(ctx, d)
 		must(t, err)
 		must(t, d.Close())
 	}
@@ -67,10 +67,10 @@ func TestEmbeddedIdentityIsKept(t *testing.T) {
 	}
 	plain, err := fab.Open("plain")
 	must(t, err)
-	if key, err := plain.PublicKey(ctx); err != nil || key != "" {
+	if key, err := publicKey(ctx, plain); err != nil || key != "" {
 		t.Errorf("a plaintext node has key %q: %v", key, err)
 	}
-	if err := plain.Authorise(nil); err == nil || !strings.Contains(err.Error(), "plaintext") {
+	if err := plain.authorise(nil); err == nil || !strings.Contains(err.Error(), "plaintext") {
 		t.Errorf("a plaintext node authorises: %v", err)
 	}
 }
@@ -79,7 +79,7 @@ func TestEmbeddedIdentityMistakes(t *testing.T) {
 	ctx := testContext(t)
 	fab := NewFabric()
 	defer fab.Close()
-	private, public := NewKey()
+	private, public := newKey()
 	for want, e := range map[string]Embedded{
 		"both set":      {Key: private, KeyFile: "x"},
 		"44 characters": {Key: "rubbish"},
@@ -92,7 +92,7 @@ func TestEmbeddedIdentityMistakes(t *testing.T) {
 		}
 	}
 	p := newDuo(t, Config{}, 4096)
-	if err := p.client.Authorise(nil); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "edgectl peers") {
+	if err := p.client.authorise(nil); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "edgectl peers") {
 		t.Errorf("a daemon's peers: %v", err)
 	}
 }

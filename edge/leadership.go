@@ -21,7 +21,7 @@ type leadership struct {
 	others    atomic.Int32  // followers that every round looks at: of waitRoom, waitPass and waitBounce
 	passers   atomic.Int32  // followers of waitPass: the leader must not block
 	passes    atomic.Uint64 // rounds of the ring that have ended
-	told      SystemCalls   // of leaders that lead no more; guarded by mu
+	told      systemCalls   // of leaders that lead no more; guarded by mu
 
 	cq       *ipc.CompleteConsumer
 	batch    [64]ipc.CQE
@@ -77,10 +77,8 @@ func (w *waiter) list() **waiter {
 		return &w.op.d.slots.list[w.op.slot].waiters
 	case waitNote, waitIdle, waitOver:
 		return &w.conn.waiters
-	case waitHalf:
-		return &w.half.waiters
-	case waitEvents:
-		return &w.events.waiters
+	case waitCond:
+		return &w.cond.waiters
 	}
 	return nil
 }

@@ -24,16 +24,13 @@ type Listener struct {
 	once    sync.Once
 	ended   chan struct{}
 	err     error // set before ended is closed
-
-	mu     sync.Mutex
-	shared []*Shared
 }
 
 // Request is a peer's wish to connect. Answer it by Accept or Refuse.
 type Request struct {
 	conn   *Conn
 	l      *Listener
-	inside uint32 // 1 + the user who asks, of this host; 0: a peer does
+	inside uint32 // 1 + the user whose program dials, of this host; 0: a peer does
 }
 
 // Listen offers a service on this node under a name.
@@ -216,11 +213,13 @@ func (r *Request) Accept(ctx context.Context, data []byte) (*Conn, error) {
 		c.finish(err)
 		return nil, err
 	}
-	if err := r.l.share(ctx, c); err != nil {
-		return nil, err
-	}
 	return c, nil
 }
+
+// User returns the user of the program that dials if it runs on this host, as the daemon sees it. ok is false for
+// programs of other nodes, whose users are unknown here. Programs of one host reach each other through their daemon, by
+// the name of their own node (PROTOCOL clause 19).
+func (r *Request) User() (uid uint32, ok bool) { return r.inside - 1, r.inside != 0 }
 
 // Refuse turns the peer down; its Dial fails with ErrRefused and the reason.
 func (r *Request) Refuse(reason string) error {

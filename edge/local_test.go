@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bytes"
@@ -19,18 +19,23 @@ import (
 	"multiedge/internal/secure"
 
 	"golang.org/x/sys/unix"
+
+	"multiedge/edge"
+	"multiedge/edge/atomics"
+	"multiedge/edge/named"
+	"multiedge/edge/stream"
 )
 
 // openAs attaches a Device as another user: the kernel notes that of the thread that connects, which ends with its
 // goroutine.
-func (h *testHost) openAs(uid, gid uintptr) *Device {
-	h.t.Helper()
+func openAs(t *testing.T, h *edge.TestHost, uid, gid uintptr) *edge.Device {
+	t.Helper()
 	type result struct {
-		d   *Device
+		d   *edge.Device
 		err error
 	}
 	done := make(chan result)
-	ctx := testContext(h.t)
+	ctx := testContext(t)
 	go func() {
 		runtime.LockOSThread()
 		for _, call := range [][2]uintptr{{unix.SYS_SETRESGID, gid}, {unix.SYS_SETRESUID, uid}} {
@@ -39,28 +44,28 @@ func (h *testHost) openAs(uid, gid uintptr) *Device {
 				return
 			}
 		}
-		d, err := Open(ctx, Config{Socket: h.cfg.Socket})
+		d, err := edge.Open(ctx, edge.Config{Socket: h.Config().Socket})
 		done <- result{d, err}
 	}()
 	r := <-done
-	must(h.t, r.err)
-	h.t.Cleanup(func() { r.d.Close() })
+	must(t, r.err)
+	t.Cleanup(func() { r.d.Close() })
 	return r.d
 }
 
 // publicHost is a daemon that every user may use, with encryption.
-func publicHost(t *testing.T) *testHost {
+func publicHost(t *testing.T) *edge.TestHost {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		lacks(t, "the right to be several users")
+		edge.Lacks(t, "the right to be several users")
 	}
 	dir := t.TempDir()
 	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
 		must(t, os.Chmod(d, 0o755))
 	}
-	fab := NewFabric()
+	fab := edge.NewFabric()
 	t.Cleanup(func() { fab.Close() })
-	return newHost(t, fab, "here", func(c *config.Config) {
+	return edge.NewHost(t, fab, "here", func(c *config.Config) {
 		c.Security, c.Mode, c.Socket = config.Encrypted, "0666", filepath.Join(dir, "sock")
 		c.KeyFile, c.PeersFile = filepath.Join(dir, "key"), filepath.Join(dir, "peers")
 	})
@@ -72,33 +77,35 @@ func TestLocalRights(t *testing.T) {
 	ctx := testContext(t)
 	h := publicHost(t)
 	const owner, other, nobody = 12345, 12346, 65534
-	o := h.openAs(owner, owner)
-	devices := map[int]*Device{0: h.openAs(0, 0), other: h.openAs(other, other), nobody: h.openAs(nobody, nobody)}
-	const both = RemoteRead | RemoteWrite
+	o := openAs(t, h, owner, owner)
+	devices := map[int]*edge.Device{0: openAs(t, h, 0, 0), other: openAs(t, h, other, other), nobody: openAs(t, h,
+		nobody, nobody)}
+	const both = edge.RemoteRead | edge.RemoteWrite
 	for name, c := range map[string]struct {
-		rights map[string]Perm // nil: all peers
-		want   map[int]Perm
+		rights map[string]edge.Perm // nil: all peers
+		want   map[int]edge.Perm
 	}{
-		"peers": {nil, map[int]Perm{0: RemoteRead}},
-		"user":  {map[string]Perm{LocalUser(other): both}, map[int]Perm{other: both}},
-		"group": {map[string]Perm{LocalGroup(65534): RemoteRead}, map[int]Perm{nobody: RemoteRead}},
-		"node": {map[string]Perm{"here": RemoteRead, LocalUser(0): RemoteWrite},
-			map[int]Perm{0: both, other: RemoteRead, nobody: RemoteRead}},
-		"peer": {map[string]Perm{"elsewhere": RemoteRead}, nil},
+		"peers": {nil, map[int]edge.Perm{0: edge.RemoteRead}},
+		"user":  {map[string]edge.Perm{named.User(other): both}, map[int]edge.Perm{other: both}},
+		"group": {map[string]edge.Perm{named.Group(65534): edge.RemoteRead},
+			map[int]edge.Perm{nobody: edge.RemoteRead}},
+		"node": {map[string]edge.Perm{"here": edge.RemoteRead, named.User(0): edge.RemoteWrite},
+			map[int]edge.Perm{0: both, other: edge.RemoteRead, nobody: edge.RemoteRead}},
+		"peer": {map[string]edge.Perm{"elsewhere": edge.RemoteRead}, nil},
 	} {
 		r, err := o.Register(4096)
 		must(t, err)
-		var table *Named
+		var table *named.Memory
 		if c.rights == nil {
-			table, err = o.Export(ctx, r, name, RemoteRead)
+			table, err = named.Export(ctx, o, r, name, edge.RemoteRead)
 		} else {
-			table, err = o.ExportRights(ctx, r, name, c.rights)
+			table, err = named.ExportRights(ctx, o, r, name, c.rights)
 		}
 		must(t, err)
 		for uid, d := range devices {
-			m, err := d.Import(ctx, "here", name)
+			m, err := named.Import(ctx, d, "here", name)
 			switch want := c.want[uid]; {
-			case want == 0 && !errors.Is(err, ErrRefused):
+			case want == 0 && !errors.Is(err, edge.ErrRefused):
 				t.Errorf("%s: user %d imports: %v, want ErrRefused", name, uid, err)
 			case want != 0 && err != nil:
 				t.Errorf("%s: user %d cannot import: %v", name, uid, err)
@@ -111,7 +118,8 @@ func TestLocalRights(t *testing.T) {
 	r, err := o.Register(4096)
 	must(t, err)
 	for _, name := range []string{"uid:", "uid:x", "gid:-1", "uid:01", "gid:4294967296"} {
-		if _, err := o.ExportRights(ctx, r, "bad", map[string]Perm{name: RemoteRead}); !errors.Is(err, ErrInvalid) {
+		if _, err := named.ExportRights(ctx, o, r, "bad", map[string]edge.Perm{name: edge.RemoteRead}); !errors.Is(err,
+			edge.ErrInvalid) {
 			t.Errorf("rights for %q: %v, want ErrInvalid", name, err)
 		}
 	}
@@ -121,12 +129,12 @@ func TestLocalRights(t *testing.T) {
 func TestRequestUser(t *testing.T) {
 	ctx := testContext(t)
 	h := publicHost(t)
-	l, err := h.open(Config{}).Listen(ctx, "who")
+	l, err := h.Open(edge.Config{}).Listen(ctx, "who")
 	must(t, err)
 	for _, uid := range []uintptr{0, 12345, 1<<32 - 2} {
-		d := h.openAs(uid, 0)
+		d := openAs(t, h, uid, 0)
 		dialled := make(chan error, 1)
-		go func() { dialled <- second(d.Dial(ctx, l.d.Node(), "who")) }()
+		go func() { dialled <- second(d.Dial(ctx, d.Node(), "who")) }()
 		req, err := l.Next(ctx)
 		must(t, err)
 		if got, local := req.User(); got != uint32(uid) || !local || req.Peer() != "here" {
@@ -147,15 +155,15 @@ func TestSelf(t *testing.T) {
 			must(t, err)
 			t.Cleanup(func() { must(t, l.Close()) })
 			key := secure.NewPrivateKey()
-			h := &testHost{t: t, place: l.Host(0), key: &key, cfg: config.Config{
+			h := edge.PlacedHost(t, l.Host(0), &key, config.Config{
 				Security: config.Encrypted, Name: "here", Socket: filepath.Join(t.TempDir(), "s"), Shards: shards,
 				Poll: "block", Links: []config.Link{{Name: l.Host(0).LinkNames()[0]}},
 				PeersFile: filepath.Join(t.TempDir(), "peers"),
-			}}
-			h.start()
-			t.Cleanup(h.stop)
-			a, b := h.open(Config{}), h.open(Config{}) // on two shards, if there are two
-			for _, pair := range [][2]*Device{{a, b}, {b, a}, {a, a}} {
+			})
+			h.Start()
+			t.Cleanup(h.Stop)
+			a, b := h.Open(edge.Config{}), h.Open(edge.Config{}) // on two shards, if there are two
+			for _, pair := range [][2]*edge.Device{{a, b}, {b, a}, {a, a}} {
 				selfStream(t, ctx, pair[0], pair[1])
 				selfOperations(t, ctx, pair[0], pair[1])
 			}
@@ -163,21 +171,21 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-func selfStream(t *testing.T, ctx context.Context, from, to *Device) {
+func selfStream(t *testing.T, ctx context.Context, from, to *edge.Device) {
 	t.Helper()
-	l, err := to.ListenStream(ctx, "echo")
+	l, err := stream.Config{Device: to}.Listen(ctx, "echo")
 	must(t, err)
 	defer l.Close()
 	echoed := make(chan error, 1)
 	go func() {
-		s, err := l.AcceptStream(ctx)
+		s, err := l.AcceptContext(ctx)
 		if err == nil {
 			_, err = io.Copy(s, s)
 			err = errors.Join(err, s.Close())
 		}
 		echoed <- err
 	}()
-	s, err := from.DialStream(ctx, to.Node(), "echo")
+	s, err := stream.Config{Device: from}.Dial(ctx, to.Node(), "echo")
 	must(t, err)
 	want := make([]byte, 3<<20)
 	rand.NewChaCha8([32]byte{9}).Read(want)
@@ -194,20 +202,21 @@ func selfStream(t *testing.T, ctx context.Context, from, to *Device) {
 	}
 }
 
-func selfOperations(t *testing.T, ctx context.Context, from, to *Device) {
+func selfOperations(t *testing.T, ctx context.Context, from, to *edge.Device) {
 	t.Helper()
 	const size = 1 << 20
 	mem, err := to.Register(size)
 	must(t, err)
-	table, err := to.Export(ctx, mem, "table", RemoteRead|RemoteWrite|RemoteAtomic)
+	table, err := named.Export(ctx, to, mem, "table", edge.RemoteRead|edge.RemoteWrite|edge.RemoteAtomic)
 	must(t, err)
-	m, err := from.Import(ctx, to.Name(), "table")
+	m, err := named.Import(ctx, from, to.Name(), "table")
 	must(t, err)
 	local, err := from.Register(size)
 	must(t, err)
 	rand.NewChaCha8([32]byte{8}).Read(local.Bytes())
 	want := bytes.Clone(local.Bytes())
-	op, err := m.conn.Post(&Work{Kind: Write, Local: local, Len: size, Remote: m, Flags: Notify, Imm: 7})
+	op, err := m.Conn().Post(&edge.Work{Kind: edge.Write, Local: local, Len: size, Remote: m, Flags: edge.Notify,
+		Imm: 7})
 	must(t, err)
 	note, err := table.WaitNotify(ctx)
 	must(t, err)
@@ -216,7 +225,7 @@ func selfOperations(t *testing.T, ctx context.Context, from, to *Device) {
 	}
 	must(t, op.Wait(ctx))
 	clear(local.Bytes())
-	op, err = m.conn.Post(&Work{Kind: Read, Local: local, Len: size, Remote: m, Flags: BackwardFence})
+	op, err = m.Conn().Post(&edge.Work{Kind: edge.Read, Local: local, Len: size, Remote: m, Flags: edge.BackwardFence})
 	must(t, err)
 	must(t, op.Wait(ctx))
 	if !bytes.Equal(local.Bytes(), want) {
@@ -224,12 +233,12 @@ func selfOperations(t *testing.T, ctx context.Context, from, to *Device) {
 	}
 	clear(mem.Bytes()[:8])
 	for i := range uint64(10) {
-		if was, err := m.FetchAdd(ctx, 0, 3); was != 3*i || err != nil {
+		if was, err := atomics.Add(ctx, m, 0, 3); was != 3*i || err != nil {
 			t.Errorf("the counter was %d, want %d: %v", was, 3*i, err)
 		}
 	}
 	must(t, second(table.Unexport(ctx)))
-	if _, err := m.ReadAt(make([]byte, 1), 0); !errors.Is(err, ErrKey) {
+	if _, err := m.ReadAt(make([]byte, 1), 0); !errors.Is(err, edge.ErrKey) {
 		t.Errorf("a read after Unexport: %v", err)
 	}
 	must(t, local.Close())
@@ -238,13 +247,14 @@ func selfOperations(t *testing.T, ctx context.Context, from, to *Device) {
 
 // A service that nobody offers is no service here either, and the dial says so soon, on every shard.
 func TestSelfNoService(t *testing.T) {
-	fab := NewFabric()
+	fab := edge.NewFabric()
 	t.Cleanup(func() { fab.Close() })
 	embedded, err := fab.Open("b")
 	must(t, err)
-	for name, d := range map[string]*Device{"daemon": newHost(t, fab, "a", nil).open(Config{}), "embedded": embedded} {
+	for name, d := range map[string]*edge.Device{"daemon": edge.NewHost(t, fab, "a", nil).Open(edge.Config{}),
+		"embedded": embedded} {
 		begin := time.Now()
-		if _, err := d.Dial(testContext(t), d.Name(), "none"); !errors.Is(err, ErrNoService) {
+		if _, err := d.Dial(testContext(t), d.Name(), "none"); !errors.Is(err, edge.ErrNoService) {
 			t.Errorf("%s: %v, want ErrNoService", name, err)
 		}
 		if took := time.Since(begin); took > 2*time.Second {

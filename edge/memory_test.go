@@ -54,7 +54,7 @@ func newSharedMemory(t *testing.T, form memoryForm) *sharedMemory {
 	t.Cleanup(func() { must(t, l.Close()) })
 	var private, public [2]string
 	for i := range private {
-		private[i], public[i] = NewKey()
+		private[i], public[i] = newKey()
 	}
 	var dev [2]*Device
 	names := [2]string{"a", "b"}

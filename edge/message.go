@@ -223,10 +223,10 @@ func (d *attachment) received(e *ipc.CQE) bool {
 }
 
 var (
-	errNoMessages = &Error{text: "the daemon is older and knows no messages; upgrade it", also: ErrVersion}
+	errNoMessages = failure("the daemon is older and knows no messages; upgrade it", ErrVersion)
 	errSend       = invalid("a Send takes no Remote, and only Flags that exist")
 	errReceive    = invalid("a Receive takes Local, LocalOff, Len and a Queue, and nothing else")
 	// what arrives could not wait for a page, and a message that has its number must leave
-	errMessageSpace = invalid("a Send or Receive needs memory that is registered whole, not a space of Device.Map " +
-		"or a heap grant")
+	errMessageSpace = invalid("a Send or Receive needs memory that is registered whole, not a space or a " +
+		"heap grant")
 )

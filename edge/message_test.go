@@ -3,6 +3,7 @@ package edge
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -309,4 +310,22 @@ func TestReceivesLeaveRoom(t *testing.T) {
 		c := p.take(t, 1, 1)[0]
 		p.receive(t, 1, int(8*c.Context), 8, c.Context)
 	}
+}
+
+// allTaken reports whether the transport has taken everything from the submission ring.
+func allTaken(d *attachment) bool {
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
+	n, err := d.out.sq.RoomFor(len(d.slots.free))
+	return err == nil && n == len(d.slots.free)
+}
+
+// counted is a counter of a Device's transport.
+func counted(t testing.TB, d *Device, name string) float64 {
+	t.Helper()
+	body, err := d.status(testContext(t), "status")
+	must(t, err)
+	var st struct{ Counters map[string]float64 }
+	must(t, json.Unmarshal(body, &st))
+	return st.Counters[name]
 }

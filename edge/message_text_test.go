@@ -17,12 +17,4 @@ func TestParticularCauseAlone(t *testing.T) {
 	if err := errorFor(code, ""); err != error(ErrPeerUnknown) {
 		t.Errorf("without one: %v", err)
 	}
-	ctx := testContext(t)
-	f := NewFabric()
-	a, _ := newHost(t, f, "a", nil), newHost(t, f, "b", nil)
-	_, err := a.open(Config{}).Import(ctx, "b", "nothing")
-	if !errors.Is(err, ErrRefused) || err.Error() != "edge: b exports no memory named \"nothing\"; start what exports "+
-		"it there, or check the name (edgectl export)" {
-		t.Errorf("an import of nothing: %v", err)
-	}
 }

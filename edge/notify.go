@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"multiedge/edge/internal/inner"
 	"multiedge/internal/ipc"
 )
 
@@ -14,7 +15,7 @@ type Notification struct {
 	Len    int    // bytes of the write
 	Offset int    // of its first byte, within what Grant exports
 	Grant  *Grant // the export that was written to; nil if it was revoked before the notification was taken
-	Lost   int    // of an Events queue: how many before it were lost, because the queue was full
+	Lost   int    // of package events: how many before it were lost, because their queue was full
 }
 
 // note is a Notification as the daemon told it.
@@ -23,9 +24,10 @@ type note struct {
 	off uint64
 	imm uint32
 	len uint32
-	// in an Events queue: how many before it found no room
-	lost uint32
 }
+
+// told is what a Tap or a Sink is told.
+func (n *note) told() inner.Note { return inner.Note{Key: n.key, Off: n.off, Imm: n.imm, Len: n.len} }
 
 // notification finds the Grant of a note.
 func (c *Conn) notification(n *note) Notification {
@@ -87,16 +89,16 @@ func (g *grants) find(key uint64) *Grant {
 const creditBatch = ipc.NotifyCredit / 2
 
 // notes is the queue of notifications of a connection. The daemon's credit bounds it, so it never grows. The
-// notifications of a Stream are taken as they come, by whoever leads, and never queued.
+// notifications that a tap or a sink has are taken as they come, by whoever leads, and never queued.
 type notes struct {
-	stream atomic.Pointer[Stream] // changed under mu; nil: they are queued
+	tap atomic.Pointer[inner.Tap] // changed under mu; nil: they are queued
 
-	mu     sync.Mutex
-	queues map[uint64]*Events // of exports that have their own, by key
-	ring   []note             // NotifyCredit long, made at the first notification
-	head   uint32
-	tail   uint32
-	owed   uint32 // consumed, and not returned as credit
+	mu    sync.Mutex
+	sinks map[uint64]inner.Sink // of exports whose notifications go elsewhere, by key
+	ring  []note                // NotifyCredit long, made at the first notification
+	head  uint32
+	tail  uint32
+	owed  uint32 // consumed, and not returned as credit
 
 	to     *CompletionQueue // where they are told; nil: nowhere
 	queued uint32           // told there, and not taken
@@ -107,19 +109,19 @@ type notes struct {
 func (q *notes) push(c *Conn, e *ipc.CQE) (ok, due bool) {
 	n := note{key: e.Token, off: e.Off, imm: e.Imm, len: e.Len}
 	q.mu.Lock()
-	if s := q.stream.Load(); s != nil && q.owed < ipc.NotifyCredit {
+	if t := q.tapped(); t != nil && q.owed < ipc.NotifyCredit {
 		q.owed++
 		due = q.owed == creditBatch
 		q.mu.Unlock()
-		s.arrived(n) // which may end the connection
+		t.Notified(n.told()) // which may end the connection
 		return true, due
 	}
 	defer q.mu.Unlock()
 	if q.tail-q.head+q.queued+q.owed >= ipc.NotifyCredit {
 		return false, false
 	}
-	if to := q.queues[e.Token]; to != nil {
-		to.put(n)
+	if to := q.sinks[e.Token]; to != nil {
+		to.Notified(n.told())
 		q.owed++
 		return true, q.owed == creditBatch || q.tail-q.head+q.owed+q.queued == ipc.NotifyCredit
 	}
@@ -136,19 +138,27 @@ func (q *notes) push(c *Conn, e *ipc.CQE) (ok, due bool) {
 	return true, false
 }
 
-// attach gives s the notifications that were faster, and all to come.
-func (q *notes) attach(s *Stream) {
+// tapped returns what takes the notifications, nil if they are queued.
+func (q *notes) tapped() inner.Tap {
+	if t := q.tap.Load(); t != nil {
+		return *t
+	}
+	return nil
+}
+
+// attach gives t the notifications that were faster, and all to come.
+func (q *notes) attach(t inner.Tap) {
 	q.mu.Lock()
 	for q.head != q.tail {
 		n := q.ring[q.head%ipc.NotifyCredit]
 		q.head++
 		q.owed++
 		q.mu.Unlock()
-		s.arrived(n) // which may end the connection
+		t.Notified(n.told()) // which may end the connection
 		q.mu.Lock()
 	}
 	q.ring = nil
-	q.stream.Store(s)
+	q.tap.Store(&t)
 	q.mu.Unlock()
 }
 
@@ -179,15 +189,6 @@ func (q *notes) takeOwed() uint32 {
 	return n
 }
 
-// PollNotify returns the oldest notification that has not been taken, if there is one. It allocates nothing.
-func (c *Conn) PollNotify() (Notification, bool) {
-	if n, ok := c.takeNote(); ok {
-		return n, true
-	}
-	c.d.poll()
-	return c.takeNote()
-}
-
 func (c *Conn) takeNote() (Notification, bool) {
 	n, ok, due := c.notes.pop()
 	if due {
@@ -213,5 +214,56 @@ func (c *Conn) WaitNotify(ctx context.Context) (Notification, error) {
 		if err := c.d.wait(ctx, waiter{kind: waitNote, conn: c}); err != nil && c.notes.empty() {
 			return Notification{}, err
 		}
+	}
+}
+
+// divert sends the notifications of an export elsewhere, those that lie unread first. due says that credit should be
+// returned.
+func (q *notes) divert(key uint64, to inner.Sink) (due bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.sinks[key] != nil {
+		return false, ErrExists
+	}
+	if q.sinks == nil {
+		q.sinks = map[uint64]inner.Sink{}
+	}
+	q.sinks[key] = to
+	kept := q.head
+	for i := q.head; i != q.tail; i++ {
+		if n := q.ring[i%uint32(len(q.ring))]; n.key == key {
+			to.Notified(n.told())
+			q.owed++
+		} else {
+			q.ring[kept%uint32(len(q.ring))] = n
+			kept++
+		}
+	}
+	q.tail = kept
+	return q.owed >= creditBatch, nil
+}
+
+// restore undoes divert.
+func (q *notes) restore(key uint64, to inner.Sink) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.sinks[key] == to {
+		delete(q.sinks, key)
+	}
+}
+
+// sink returns where the notifications of an export go, nil if that is the connection.
+func (q *notes) sink(key uint64) inner.Sink {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sinks[key]
+}
+
+// endSinks tells those who take the notifications of an export that none comes any more.
+func (q *notes) endSinks(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, to := range q.sinks {
+		to.Ended(err)
 	}
 }

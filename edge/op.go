@@ -100,7 +100,7 @@ type slot struct {
 	gen       atomic.Uint32 // odd: in flight
 	bounce    int16         // slot of the bounce arena that is freed when its owner has gone; noBounce
 	extra     bool          // there is something in attachment.extras, which is zero otherwise but for its room
-	composing bool          // it is a Message that is not committed; guarded by attachment.out.post
+	composing bool          // it is a composed message that is not committed; guarded by attachment.out.post
 	conn      *Conn
 	region    *Region
 	waiters   *waiter // guarded by leadership.mu
@@ -114,7 +114,7 @@ type extra struct {
 	ticket
 	more        []held       // regions of pieces, of all but the last
 	result      *uint64      // of an atomic
-	redirection *Redirection // nil: it is an operation
+	redirection *redirection // nil: it is an operation
 }
 
 // ticket is what the Completion of a slot's work is made of.

@@ -263,8 +263,8 @@ var (
 	errInline    = invalid("Work.Inline holds more than MaxInline bytes; use a Region")
 )
 
-// credit returns the notifications that c's owner consumed to the daemon, and what was read of a stream to its peer.
-// The caller holds d.post. It reports false when there was no room.
+// credit returns the notifications that c's owner consumed to the daemon. The caller holds d.post. It reports false
+// when there was no room.
 func (d *attachment) credit(c *Conn) bool {
 	if d.out.detached || c.Err() != nil { // a connection that has ended takes none
 		return true
@@ -279,24 +279,12 @@ func (d *attachment) credit(c *Conn) bool {
 		}
 		return false
 	}
-	s := c.notes.stream.Load()
-	n, paid := c.notes.takeOwed(), true
-	if n > 0 {
+	if n := c.notes.takeOwed(); n > 0 {
 		d.out.sqe = ipc.SQE{Op: ipc.OpCredit, Conn: c.id, Imm: n}
 		d.out.sq.Put(&d.out.sqe)
+		d.publish()
 	}
-	if s != nil && s.due() {
-		paid = s.pay()
-		n++
-	}
-	if n > 0 && d.out.sq.Publish() {
-		d.counts.rung++
-		d.out.submit.Ring()
-	}
-	if !paid && c.slotFree() {
-		d.out.ringFull.Store(true)
-	}
-	return paid
+	return true
 }
 
 // returnCredit gives credit of c back now, or as soon as there is room, and reports whether it was now.
@@ -313,13 +301,6 @@ func (d *attachment) returnCredit(c *Conn) bool {
 		d.kick() // a leader that found nothing owing and went to sleep must look
 	}
 	return paid
-}
-
-// owes reports whether credit of c waits for room, and still matters.
-func (d *attachment) owes(c *Conn) bool {
-	d.out.post.Lock()
-	defer d.out.post.Unlock()
-	return c.owes && c.usable() == nil
 }
 
 // payOwing retries credit that did not fit before.

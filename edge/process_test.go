@@ -343,14 +343,14 @@ func TestKilledDaemon(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "d.sock")
 	child := startChild(t, childDaemonEnv+"="+socket)
 	said := make(changes, 8)
-	d, err := Open(ctx, Config{Socket: socket, OnChange: func(c Change) { said <- c }})
+	d, err := Open(ctx, Config{Socket: socket, OnChange: func(c error) { said <- c }})
 	must(t, err)
 	defer d.Close()
 	l, err := d.Listen(ctx, "s")
 	must(t, err)
 	epochs := map[string]bool{}
 	for range 3 {
-		body, err := d.Status(ctx, "status")
+		body, err := d.status(ctx, "status")
 		must(t, err)
 		var st struct {
 			Epoch string `json:"epoch"`
@@ -362,8 +362,8 @@ func TestKilledDaemon(t *testing.T) {
 		}
 		epochs[st.Epoch] = true
 		child.signal(syscall.SIGKILL)
-		if c := said.next(t, false); !errors.Is(c.Err, ErrDaemonDown) {
-			t.Fatalf("lost for %v", c.Err)
+		if c := said.next(t, false); !errors.Is(c, ErrDaemonDown) {
+			t.Fatalf("lost for %v", c)
 		}
 		<-child.ends
 		if _, err := d.Register(1); !errors.Is(err, ErrNoDaemon) {

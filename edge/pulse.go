@@ -21,8 +21,8 @@ type pulse struct {
 	still int // looks in a row that saw no beat
 }
 
-// feel looks for a beat, and tells when the daemon falls silent and when it is back.
-func (d *Device) feel(a *attachment) {
+// checkPulse looks for a beat, and logs when the daemon falls silent and when it runs again.
+func (d *Device) checkPulse(a *attachment) {
 	p := &a.life.pulse
 	beat := a.rings.Pulse()
 	if beat != p.last {

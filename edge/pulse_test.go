@@ -19,7 +19,7 @@ func TestSilentDaemon(t *testing.T) {
 	must(t, err)
 	look := func() {
 		for range 2 * pulseLooks {
-			p.client.feel(a)
+			p.client.checkPulse(a)
 		}
 	}
 	waits := func(want bool) {
@@ -47,7 +47,7 @@ func TestSilentDaemon(t *testing.T) {
 	}
 	must(t, p.client.Err())
 	a.rings.BeatPulse()
-	p.client.feel(a)
+	p.client.checkPulse(a)
 	waits(false)
 	if !strings.Contains(log.String(), "runs again") {
 		t.Errorf("the return is not in the log:\n%s", log.String())

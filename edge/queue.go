@@ -138,7 +138,7 @@ func (q *CompletionQueue) pop(out []Completion) (n int) {
 	return n
 }
 
-// Notify delivers the notifications of c to the queue from now on, instead of to PollNotify and WaitNotify. It reserves
+// Notify delivers the notifications of c to the queue from now on, instead of to WaitNotify. It reserves
 // 256 places until the connection ends.
 func (q *CompletionQueue) Notify(c *Conn) error {
 	if err := q.take(c.d, ipc.NotifyCredit); err != nil {
@@ -147,7 +147,7 @@ func (q *CompletionQueue) Notify(c *Conn) error {
 	n := &c.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.to != nil || n.ended || n.stream.Load() != nil {
+	if n.to != nil || n.ended || n.tap.Load() != nil {
 		q.room.Add(ipc.NotifyCredit)
 		return invalid("CompletionQueue.Notify: the connection has ended, or its notifications go elsewhere")
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"multiedge/edge/internal/inner"
 	"multiedge/internal/ipc"
 )
 
@@ -31,12 +32,6 @@ const (
 	nameTime = 2 * time.Second
 )
 
-// Change says that a Device lost its daemon or attached to another.
-type Change struct {
-	Err      error // nil: attached again; else why the daemon was lost, ErrDaemonDown
-	Attempts int   // to attach, before this succeeded
-}
-
 // supervise replaces attachments that end, until the Device is closed.
 func (d *Device) supervise() {
 	defer close(d.supervised)
@@ -48,7 +43,7 @@ func (d *Device) supervise() {
 			return
 		}
 		a.end()
-		d.tell(Change{Err: a.Err()})
+		d.tell(a.Err(), 0)
 		if time.Since(born) > steady {
 			pause = firstPause
 		}
@@ -58,14 +53,14 @@ func (d *Device) supervise() {
 	}
 }
 
-// untilLost returns when a has ended, with those who asked for another since, or open false when the Device is closed.
+// untilLost returns when a has ended, with the calls that want another, or open false when the Device is closed.
 func (d *Device) untilLost(a *attachment) (waiting []chan error, open bool) {
 	look := time.NewTicker(pulseLook)
 	defer look.Stop()
 	for {
 		select {
 		case <-look.C:
-			d.feel(a)
+			d.checkPulse(a)
 		case <-a.life.deadCh:
 			return waiting, true
 		case answer := <-d.wanted:
@@ -97,7 +92,7 @@ func (d *Device) reattach(pause *time.Duration, waiting []chan error) bool {
 		}
 		waiting = nil
 		if err == nil {
-			d.tell(Change{Attempts: tries})
+			d.tell(nil, tries)
 			return true
 		}
 		if text := err.Error(); text != said {
@@ -107,7 +102,7 @@ func (d *Device) reattach(pause *time.Duration, waiting []chan error) bool {
 	}
 }
 
-// pauseFor waits, and returns early with those who ask meanwhile or when the Device is closed.
+// pauseFor waits. It returns early with a call that wants a daemon, or when the Device is closed.
 func (d *Device) pauseFor(pause time.Duration) []chan error {
 	t := time.NewTimer(pause/2 + rand.N(pause))
 	defer t.Stop()
@@ -184,7 +179,7 @@ func (d *Device) relisten(ctx context.Context, a *attachment) error {
 			d.log().Warn("edge: a service could not be offered again", "service", l.service, "reason", err)
 			l.fail(fmt.Errorf("edge: service %q could not be offered to the new daemon: %w", l.service, err))
 			d.dropListener(l)
-			// closed meanwhile, perhaps before the daemon knew of it; who listens anew waits for us
+			// closed meanwhile, perhaps before the daemon knew of it; another Listen of the name waits for this
 		} else if !d.listens(l) {
 			a.tell(&ipc.Message{Kind: ipc.KindUnlisten, Service: l.service})
 		}
@@ -212,7 +207,7 @@ func (d *Device) current(ctx context.Context) (*attachment, error) {
 	select {
 	case err := <-answer:
 		if err != nil {
-			return nil, &particular{strings.TrimPrefix(err.Error(), "edge: "), []error{ErrDaemonDown, err}}
+			return nil, inner.Also(strings.TrimPrefix(err.Error(), "edge: "), ErrDaemonDown, err)
 		}
 		return d.at.Load(), nil
 	case <-ctx.Done():
@@ -222,16 +217,16 @@ func (d *Device) current(ctx context.Context) (*attachment, error) {
 	}
 }
 
-// tell says to whom it may concern that the attachment changed.
-func (d *Device) tell(c Change) {
-	if c.Err != nil {
+// tell logs that the daemon was lost, or with nil that another was found by so many attempts, and calls OnChange.
+func (d *Device) tell(lost error, attempts int) {
+	if lost != nil {
 		d.log().Warn("edge: lost the daemon; everything in flight has ended, attaching again", "socket", d.cfg.Socket,
-			"reason", c.Err)
+			"reason", lost)
 	} else {
-		d.log().Info("edge: attached again", "socket", d.cfg.Socket, "node", d.Name(), "attempts", c.Attempts)
+		d.log().Info("edge: attached again", "socket", d.cfg.Socket, "node", d.Name(), "attempts", attempts)
 	}
 	if d.cfg.OnChange != nil {
-		d.cfg.OnChange(c)
+		d.cfg.OnChange(lost)
 	}
 }
 
@@ -244,7 +239,7 @@ func (d *Device) log() *slog.Logger {
 
 // Renew returns memory in place of a region that lost its daemon: of the same size and content, registered with the
 // present daemon. r is closed then, and its Bytes are gone; nobody may use them during the call. A region that is
-// registered still is returned as it is; a space (Device.Map) cannot be renewed.
+// registered still is returned as it is; a space (package space) cannot be renewed.
 func (r *Region) Renew(ctx context.Context) (*Region, error) {
 	if r.Err() == nil {
 		return r, nil

@@ -18,20 +18,20 @@ import (
 )
 
 // changes collects what a Device says of its daemon.
-type changes chan Change
+type changes chan error
 
-func (c changes) next(t *testing.T, attached bool) Change {
+func (c changes) next(t *testing.T, attached bool) error {
 	t.Helper()
 	select {
 	case got := <-c:
-		if (got.Err == nil) != attached {
-			t.Fatalf("change %+v", got)
+		if (got == nil) != attached {
+			t.Fatalf("change %v", got)
 		}
 		return got
 	case <-time.After(20 * time.Second):
 		t.Fatal("the Device said nothing")
 	}
-	return Change{}
+	return nil
 }
 
 // lockedBuffer is a log that several goroutines write.
@@ -119,8 +119,8 @@ func TestDaemonRestart(t *testing.T) {
 	a, b := newHost(t, f, "a", nil), newHost(t, f, "b", nil)
 	var log lockedBuffer
 	atServer, atClient := make(changes, 8), make(changes, 8)
-	server := a.open(Config{OnChange: func(c Change) { atServer <- c }, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	client := b.open(Config{OnChange: func(c Change) { atClient <- c }})
+	server := a.open(Config{OnChange: func(c error) { atServer <- c }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	client := b.open(Config{OnChange: func(c error) { atClient <- c }})
 	l, err := server.Listen(ctx, "store")
 	must(t, err)
 	accepted := acceptAll(ctx, l)
@@ -144,8 +144,8 @@ func TestDaemonRestart(t *testing.T) {
 		waits := make(chan error, 1)
 		go func() { _, err := in.WaitNotify(ctx); waits <- err }()
 		a.stop()
-		if c := atServer.next(t, false); !errors.Is(c.Err, ErrDaemonDown) {
-			t.Fatalf("lost for %v", c.Err)
+		if c := atServer.next(t, false); !errors.Is(c, ErrDaemonDown) {
+			t.Fatalf("lost for %v", c)
 		}
 		saysDaemonDown(t, server, in, mem, <-waits)
 		if mem.Bytes()[0] != byte(round+1) {
@@ -194,7 +194,7 @@ func TestInFlightAtRestart(t *testing.T) {
 	f := NewFabric()
 	a, b := newHost(t, f, "a", nil), newHost(t, f, "b", nil)
 	lost := make(changes, 8)
-	server, client := a.open(Config{}), b.open(Config{OnChange: func(c Change) { lost <- c }})
+	server, client := a.open(Config{}), b.open(Config{OnChange: func(c error) { lost <- c }})
 	l, err := server.Listen(ctx, "s")
 	must(t, err)
 	accepted := make(chan *Conn, 1)
@@ -269,7 +269,7 @@ func TestWithoutDaemon(t *testing.T) {
 	f := NewFabric()
 	a := newHost(t, f, "a", nil)
 	said := make(changes, 8)
-	d := a.open(Config{OnChange: func(c Change) { said <- c }})
+	d := a.open(Config{OnChange: func(c error) { said <- c }})
 	region, err := d.Register(4096)
 	must(t, err)
 	fd, err := d.PollFD()
@@ -283,7 +283,7 @@ func TestWithoutDaemon(t *testing.T) {
 	if _, err := d.Listen(ctx, "s"); !errors.Is(err, ErrNoDaemon) {
 		t.Fatalf("listening without a daemon: %v", err)
 	}
-	if _, err := d.Status(ctx, "status"); !errors.Is(err, ErrDaemonDown) {
+	if _, err := d.status(ctx, "status"); !errors.Is(err, ErrDaemonDown) {
 		t.Fatalf("status without a daemon: %v", err)
 	}
 	done, cancel := context.WithCancel(ctx)
@@ -327,7 +327,7 @@ func TestServiceRefusedAnew(t *testing.T) {
 	f := NewFabric()
 	a := newHost(t, f, "a", func(c *config.Config) { c.Limits.Services = 1 })
 	said := make(changes, 8)
-	d := a.open(Config{OnChange: func(c Change) { said <- c }})
+	d := a.open(Config{OnChange: func(c error) { said <- c }})
 	l, err := d.Listen(ctx, "s")
 	must(t, err)
 	a.stop()
@@ -413,7 +413,7 @@ func TestListenWhileRelistening(t *testing.T) {
 	close(a.life.ready)
 	must(t, <-listened)
 	must(t, <-listened)
-	must(t, second(d.Status(ctx, "status"))) // whatever else was said has been heard
+	must(t, second(d.status(ctx, "status"))) // whatever else was said has been heard
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.services["s"] != c || f.services["t"] != c {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"reflect"
 	"sync"
@@ -36,8 +37,8 @@ type Region struct {
 	inflight atomic.Int32 // operations that use it; raised under attachment.out.post
 	closed   bool         // guarded by attachment.out.post
 
-	space *space      // of what Map returned; nil: all of it is pinned
-	heap  *heapMemory // of what GrantHeap and GrantRange returned; nil: the daemon maps it
+	space *space      // of what space.Map returned; nil: all of it is pinned
+	heap  *heapMemory // of what heap.Grant and heap.Range returned; nil: the daemon maps it
 
 	use  sync.RWMutex // copies by the package itself against unmapping
 	gone bool         // unmapped
@@ -132,6 +133,52 @@ func (r *Region) whole() bool { return r.space == nil && r.heap == nil }
 
 // Len returns the size in bytes.
 func (r *Region) Len() int { return r.size }
+
+// ReadAt copies memory from off on to p, as io.ReaderAt does; io.NewSectionReader makes a reader of a part. It fails
+// with net.ErrClosed if the region or its Device was closed, also meanwhile.
+func (r *Region) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.upTo(len(p), off)
+	if err == nil {
+		err = r.copyOut(p[:n], int(off))
+	}
+	if err != nil {
+		return 0, err
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// WriteAt copies p to the memory from off on, as io.WriterAt does; io.NewOffsetWriter makes a writer of a part. It
+// fails with io.ErrShortWrite at the end of the memory, and with net.ErrClosed if the region or its Device was closed,
+// also meanwhile.
+func (r *Region) WriteAt(p []byte, off int64) (int, error) {
+	n, err := r.upTo(len(p), off)
+	if err == nil {
+		err = r.copyIn(int(off), p[:n])
+	}
+	if err != nil {
+		return 0, err
+	}
+	if n < len(p) {
+		return n, io.ErrShortWrite
+	}
+	return n, nil
+}
+
+// upTo returns how many of n bytes the memory has from off on.
+func (r *Region) upTo(n int, off int64) (int, error) {
+	switch {
+	case r.bytes == nil:
+		return 0, errNoBytes
+	case off < 0 || off > int64(r.size):
+		return 0, fmt.Errorf("%w: offset %d of a region of %d bytes", ErrBounds, off, r.size)
+	}
+	return min(n, r.size-int(off)), nil
+}
+
+var errNoBytes = invalid("a Region without Bytes, of heap.Range, serves only for Post and Export")
 
 // copyIn and copyOut copy to and from the memory at off, where it is the package that uses it and the owner may close
 // it, or the Device, meanwhile.
@@ -280,6 +327,9 @@ func checkExport(r *Region, name string, perm Perm, off, n int) error {
 	return nil
 }
 
+// Conn returns the connection to whose peer the memory is exported.
+func (g *Grant) Conn() *Conn { return g.conn }
+
 // Name returns the name of the export.
 func (g *Grant) Name() string { return g.name }
 
@@ -289,7 +339,7 @@ func (g *Grant) Region() *Region { return g.region }
 // Bytes returns the exported memory, which may be used until the Region is closed.
 func (g *Grant) Bytes() []byte {
 	if g.region.bytes == nil {
-		return nil // of GrantRange
+		return nil // of heap.Range
 	}
 	return g.region.bytes[g.off:][:g.n:g.n]
 }
@@ -309,9 +359,10 @@ func (g *Grant) Revoke() error {
 	}
 	if err == nil {
 		g.conn.grants.drop(g.key)
-		if q := g.conn.notes.queue(g.key); q != nil {
+		if s := g.conn.notes.sink(g.key); s != nil {
 			g.conn.d.sync() // what was notified before
-			q.end(ErrRevoked)
+			g.conn.notes.restore(g.key, s)
+			s.Ended(ErrRevoked)
 		}
 	}
 	return err

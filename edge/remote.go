@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"multiedge/edge/internal/inner"
 	"multiedge/internal/ipc"
 	"multiedge/regmem"
 )
@@ -42,47 +43,33 @@ func (c *Conn) Import(ctx context.Context, name string) (*RemoteRegion, error) {
 			if errors.Is(err, ErrDaemonSilent) {
 				return nil, err
 			}
-			return nil, notExported(err, c.peer, name)
+			return nil, inner.NotExported(err, c.peer, name)
 		case <-c.d.life.deadCh:
 			return nil, c.d.Err()
 		}
 	}
 }
 
-// notExported says that an import waited in vain, or was refused, because there is nothing of that name.
-func notExported(kind error, peer, name string) error {
-	return because(kind, "%s exports no memory named %q; start what exports it there, or check the name "+
-		"(edgectl export)", peer, name)
-}
-
 // lookup returns what the peer exports under name, or a channel that is closed at the next change.
 func (c *Conn) lookup(name string) (*RemoteRegion, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.adverts[name]; r != nil {
+	if r := c.adverts[name]; r != nil && !r.revoked.Load() { // else it was given up, and the peer has yet to say so
 		return r, nil
 	}
+	return nil, c.nextChange()
+}
+
+// nextChange returns what announce closes. The caller holds mu.
+func (c *Conn) nextChange() <-chan struct{} {
 	if c.changed == nil {
 		c.changed = make(chan struct{})
 	}
-	return nil, c.changed
+	return c.changed
 }
 
-// newest is lookup that returns both.
-func (c *Conn) newest(name string) (*RemoteRegion, <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.changed == nil {
-		c.changed = make(chan struct{})
-	}
-	return c.adverts[name], c.changed
-}
-
-// MaxImports is how much memory, by names, the peer of one connection can export to it at once; it bounds what a peer
-// can make us remember. A connection whose peer exports more ends with ErrLimit. Of one name the 16 newest are
-// remembered.
-const MaxImports = 4096
-
+// inner.MaxImports bounds what a peer can make us remember: a connection whose peer exports memory under more names
+// ends with ErrLimit. Of one name the newest are remembered.
 const ofOneName = 16
 
 func (c *Conn) advertised(m *ipc.Message) {
@@ -97,7 +84,7 @@ func (c *Conn) advertised(m *ipc.Message) {
 		c.adverts = map[string]*RemoteRegion{}
 	}
 	newest := c.adverts[m.Name]
-	full := newest == nil && len(c.adverts) >= MaxImports
+	full := newest == nil && len(c.adverts) >= inner.MaxImports
 	if !full {
 		c.adverts[m.Name] = newest.with(r)
 	}
@@ -108,9 +95,6 @@ func (c *Conn) advertised(m *ipc.Message) {
 		return
 	}
 	c.announce()
-	if c.notes.stream.Load() != nil {
-		c.d.returnCredit(c) // it may have waited for the peer's ring
-	}
 }
 
 // with returns newest, the newest of its name or nil, with r in its place among them.
@@ -150,7 +134,7 @@ func (c *Conn) withdrawn(key uint64) {
 }
 
 var errImports = fmt.Errorf("%w: the peer exported more than %d names on one connection; export less at once, or on "+
-	"several", ErrLimit, MaxImports)
+	"several", ErrLimit, inner.MaxImports)
 
 // Name returns the name under which the peer exported the memory.
 func (r *RemoteRegion) Name() string { return r.name }

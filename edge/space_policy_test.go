@@ -1,4 +1,4 @@
-package edge
+package edge_test
 
 import (
 	"bytes"
@@ -10,15 +10,19 @@ import (
 
 	"multiedge/internal/config"
 	"multiedge/regmem"
+
+	"multiedge/edge"
+	"multiedge/edge/space"
 )
 
 // TestMapBefore: a policy that is a function of the program's is followed, where the transport is in the process; a
 // daemon refuses it, with words that help.
 func TestMapBefore(t *testing.T) {
-	f := NewFabric()
+	f := edge.NewFabric()
 	t.Cleanup(func() { f.Close() })
 	ctx := testContext(t)
-	a, err := f.OpenConfig(ctx, "a", Config{Embedded: &Embedded{Misses: config.MissesPark}}) // or nothing misses twice
+	a, err := f.OpenConfig(ctx, "a",
+		edge.Config{Embedded: &edge.Embedded{Misses: config.MissesPark}}) // or nothing misses twice
 	must(t, err)
 	b, err := f.Open("b")
 	must(t, err)
@@ -27,14 +31,12 @@ func TestMapBefore(t *testing.T) {
 	const kept, chunks = 3, 60
 	var asked atomic.Int64
 	// those of the lowest numbers stay
-	far, err := a.Map(ctx, 1<<30, MapOptions{Pin: 12 * hostileChunk, Before: func(x, y ChunkUse) bool {
+	far, err := space.Map(ctx, a, 1<<30, space.Options{Pin: 12 * hostileChunk, Before: func(x, y space.ChunkUse) bool {
 		asked.Add(1)
 		return x.Chunk > y.Chunk
 	}})
 	must(t, err)
-	_, err = l.Share(far, "heap", RemoteRead|RemoteWrite)
-	must(t, err)
-	go l.Accept(ctx)
+	go exportToAll(ctx, l, far, "heap", edge.RemoteRead|edge.RemoteWrite)
 	c, err := b.Dial(ctx, "a", "store")
 	must(t, err)
 	remote, err := c.Import(ctx, "heap")
@@ -47,20 +49,20 @@ func TestMapBefore(t *testing.T) {
 	for i := range chunks {
 		use(i * 7) // no neighbours
 	}
-	before, err := far.Usage(ctx)
+	before, err := space.UsageOf(ctx, far)
 	must(t, err)
 	for i := range kept {
 		use(i * 7)
 	}
-	after, err := far.Usage(ctx)
+	after, err := space.UsageOf(ctx, far)
 	must(t, err)
 	if after.Capacity != before.Capacity || before.Evictions < chunks-12 || asked.Load() == 0 {
 		t.Errorf("what the function keeps was evicted, or nothing else: %+v, then %+v; it was asked %d times", before,
 			after, asked.Load())
 	}
-	h := newHost(t, f, "d", nil)
-	never := MapOptions{Before: func(x, y ChunkUse) bool { return false }}
-	if _, err := h.open(Config{}).Map(ctx, 1<<30, never); !errors.Is(err, ErrInvalid) {
+	h := edge.NewHost(t, f, "d", nil)
+	never := space.Options{Before: func(x, y space.ChunkUse) bool { return false }}
+	if _, err := space.Map(ctx, h.Open(edge.Config{}), 1<<30, never); !errors.Is(err, edge.ErrInvalid) {
 		t.Errorf("a daemon was given a function: %v", err)
 	}
 }
@@ -68,15 +70,15 @@ func TestMapBefore(t *testing.T) {
 // TestResidentDuringClose: Resident, which takes no lock, looks at a space that is closed meanwhile, and finds nothing
 // resident from then on. The addresses it looks at go when nobody has the Region.
 func TestResidentDuringClose(t *testing.T) {
-	f := NewFabric()
+	f := edge.NewFabric()
 	t.Cleanup(func() { f.Close() })
 	ctx := testContext(t)
 	d, err := f.Open("a")
 	must(t, err)
 	for range 3 {
-		r, err := d.Map(ctx, 1<<36, MapOptions{Pin: 1 << 20, Chunk: 4096})
+		r, err := space.Map(ctx, d, 1<<36, space.Options{Pin: 1 << 20, Chunk: 4096})
 		must(t, err)
-		must(t, r.Hold(ctx, 0, 100<<12))
+		must(t, space.Hold(ctx, r, 0, 100<<12))
 		for _, c := range []struct {
 			off, n int
 			want   bool
@@ -84,7 +86,7 @@ func TestResidentDuringClose(t *testing.T) {
 			{99<<12 + 4095, 1, true},
 			{0, 101 << 12, false}, {100 << 12, 1, false}, {99 << 12, 4097, false}, {0, 0, false}, {-1, 1, false},
 			{0, -1, false}, {1, 1 << 62, false}, {1 << 36, 1, false}, {1<<36 - 4096, 4096, false}} {
-			if got := r.Resident(c.off, c.n); got != c.want {
+			if got := space.Resident(r, c.off, c.n); got != c.want {
 				t.Errorf("%d bytes at %d: resident %t", c.n, c.off, got)
 			}
 		}
@@ -93,13 +95,13 @@ func TestResidentDuringClose(t *testing.T) {
 		for range 2 {
 			looks.Go(func() {
 				for !stop.Load() {
-					r.Resident(0, 100<<12)
+					space.Resident(r, 0, 100<<12)
 					runtime.Gosched()
 				}
 			})
 		}
 		must(t, r.Close())
-		if r.Resident(0, 1) {
+		if space.Resident(r, 0, 1) {
 			t.Error("a space that is closed is resident")
 		}
 		runtime.GC()
@@ -111,7 +113,7 @@ func TestResidentDuringClose(t *testing.T) {
 // TestSpaceInline: with misses = "inline", on a host without swap, what was evicted is used at once; where there is
 // swap it waits. Bytes are right in both cases.
 func TestSpaceInline(t *testing.T) {
-	h := newSpaceHosts(t, 1<<30, MapOptions{Pin: 8 * hostileChunk},
+	h := newSpaceHosts(t, 1<<30, space.Options{Pin: 8 * hostileChunk},
 		func(c *config.Config) { c.Misses = config.MissesInline })
 	const chunks = 40
 	for round := range 3 {
@@ -126,7 +128,7 @@ func TestSpaceInline(t *testing.T) {
 			must(t, err)
 		}
 	}
-	u, err := h.far.Usage(testContext(t))
+	u, err := space.UsageOf(testContext(t), h.far)
 	must(t, err)
 	if swaps := regmem.Swaps(); u.Cold != chunks || (u.Capacity == 0) == swaps || (u.Soft == 0) != swaps ||
 		u.Pinned > 8*hostileChunk {

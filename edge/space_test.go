@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"multiedge/edge"
+	"multiedge/edge/space"
 	"multiedge/regmem"
 )
 
@@ -25,7 +26,7 @@ type spacePair struct {
 	registered *edge.Region // of b, registered whole
 }
 
-func newSpacePair(t *testing.T, size int, o edge.MapOptions) *spacePair {
+func newSpacePair(t *testing.T, size int, o space.Options) *spacePair {
 	t.Helper()
 	p := &spacePair{t: t, fabric: edge.NewFabric()}
 	t.Cleanup(func() { p.fabric.Close() })
@@ -46,14 +47,12 @@ func newSpacePair(t *testing.T, size int, o edge.MapOptions) *spacePair {
 	a, b := open("a"), open("b")
 	l, err := a.Listen(ctx, "store")
 	must(err)
-	p.far, err = a.Map(ctx, size, o)
+	p.far, err = space.Map(ctx, a, size, o)
 	must(err)
-	_, err = l.Share(p.far, "heap", edge.RemoteRead|edge.RemoteWrite)
-	must(err)
-	go l.Accept(ctx)
+	go exportToAll(ctx, l, p.far, "heap", edge.RemoteRead|edge.RemoteWrite)
 	p.c, err = b.Dial(ctx, "a", "store")
 	must(err)
-	p.near, err = b.Map(ctx, size, o)
+	p.near, err = space.Map(ctx, b, size, o)
 	must(err)
 	p.registered, err = b.Register(1 << 20)
 	must(err)
@@ -78,10 +77,10 @@ func TestSpaceAtAllSites(t *testing.T) {
 	// Who waits behind others for memory does so for ten seconds at most: so many at once are served in that on any
 	// machine, in chunks of 2 MiB too, each of which is filled.
 	const size, block, rounds, atOnce = 1 << 30, 200 << 10, 60, 15
-	options := []edge.MapOptions{{Pin: 4 << 20, Policy: edge.Random, Chunk: 16 << 10},
+	options := []space.Options{{Pin: 4 << 20, Policy: space.Random, Chunk: 16 << 10},
 		{Pin: 32 << 20, Huge: true, PrePin: 4 << 20}, {Pin: 4 * spaceChunk}}
-	for p := range edge.Policy(len(regmem.Policies)) {
-		options = append(options, edge.MapOptions{Pin: 1 << 20, Chunk: 16 << 10, Policy: p})
+	for p := range space.Policy(len(regmem.Policies)) {
+		options = append(options, space.Options{Pin: 1 << 20, Chunk: 16 << 10, Policy: p})
 	}
 	for _, o := range options {
 		p := newSpacePair(t, size, o)
@@ -131,7 +130,7 @@ func TestSpaceAtAllSites(t *testing.T) {
 			}
 		}
 		for _, r := range []*edge.Region{p.far, p.near} {
-			u, err := r.Usage(p.ctx)
+			u, err := space.UsageOf(p.ctx, r)
 			if err != nil || u.Pinned > o.Pin || u.Cold == 0 || u.Prefetched == 0 || u.Used == 0 {
 				t.Errorf("%+v: %+v, %v", o, u, err)
 			}
@@ -145,17 +144,17 @@ func TestSpaceAtAllSites(t *testing.T) {
 // TestSpaceThatCannotPin: while all that a space may pin is held, operations that need more of it fail with ErrMemory
 // within a second or so at every site, others do not notice, and all goes on once it is released.
 func TestSpaceThatCannotPin(t *testing.T) {
-	p := newSpacePair(t, 1<<30, edge.MapOptions{Pin: 4 * spaceChunk})
+	p := newSpacePair(t, 1<<30, space.Options{Pin: 4 * spaceChunk})
 	for _, r := range []*edge.Region{p.far, p.near} {
 		for off := 0; off < 4*spaceChunk; off += 2 * spaceChunk {
-			if err := r.Hold(p.ctx, off, 2*spaceChunk); err != nil {
+			if err := space.Hold(p.ctx, r, off, 2*spaceChunk); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if !r.Resident(0, 4*spaceChunk) || r.Resident(0, 5*spaceChunk) {
+		if !space.Resident(r, 0, 4*spaceChunk) || space.Resident(r, 0, 5*spaceChunk) {
 			t.Error("the hints do not say what is held")
 		}
-		if err := r.Hold(p.ctx, 8*spaceChunk, 1); !errors.Is(err, edge.ErrMemory) {
+		if err := space.Hold(p.ctx, r, 8*spaceChunk, 1); !errors.Is(err, edge.ErrMemory) {
 			t.Errorf("Hold beyond the budget: %v", err)
 		}
 	}
@@ -186,7 +185,7 @@ func TestSpaceThatCannotPin(t *testing.T) {
 		}
 	}
 	for _, r := range []*edge.Region{p.far, p.near} {
-		if err := r.Release(0, 2*spaceChunk); err != nil {
+		if err := space.Release(r, 0, 2*spaceChunk); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,21 +201,21 @@ func TestSpaceThatCannotPin(t *testing.T) {
 
 // TestMapRefuses: what cannot be is refused with a reason, and nothing is left charged.
 func TestMapRefuses(t *testing.T) {
-	p := newSpacePair(t, 1<<20, edge.MapOptions{})
+	p := newSpacePair(t, 1<<20, space.Options{})
 	d := p.c.Device()
 	for _, c := range []struct {
 		size int
-		o    edge.MapOptions
+		o    space.Options
 		want error
 	}{
-		{0, edge.MapOptions{}, edge.ErrInvalid}, {1<<47 + 1, edge.MapOptions{}, edge.ErrInvalid},
-		{1 << 30, edge.MapOptions{Chunk: 5000}, edge.ErrInvalid},
-		{1 << 30, edge.MapOptions{Pin: 4096}, edge.ErrInvalid},
-		{1 << 30, edge.MapOptions{Policy: 77}, edge.ErrInvalid}, {1 << 30, edge.MapOptions{Pin: 1 << 50}, nil},
+		{0, space.Options{}, edge.ErrInvalid}, {1<<47 + 1, space.Options{}, edge.ErrInvalid},
+		{1 << 30, space.Options{Chunk: 5000}, edge.ErrInvalid},
+		{1 << 30, space.Options{Pin: 4096}, edge.ErrInvalid},
+		{1 << 30, space.Options{Policy: 77}, edge.ErrInvalid}, {1 << 30, space.Options{Pin: 1 << 50}, nil},
 	} {
-		r, err := d.Map(p.ctx, c.size, c.o)
+		r, err := space.Map(p.ctx, d, c.size, c.o)
 		if err == nil {
-			u, _ := r.Usage(p.ctx)
+			u, _ := space.UsageOf(p.ctx, r)
 			if r.Close(); c.want != nil || c.o.Pin != 1<<50 {
 				t.Errorf("Map(%d, %+v) was granted: %+v", c.size, c.o, u)
 			}
@@ -226,14 +225,14 @@ func TestMapRefuses(t *testing.T) {
 			t.Errorf("Map(%d, %+v): %v", c.size, c.o, err)
 		}
 	}
-	if err := p.near.Prefetch(0, 1<<20+1); !errors.Is(err, edge.ErrBounds) {
+	if err := space.Prefetch(p.near, 0, 1<<20+1); !errors.Is(err, edge.ErrBounds) {
 		t.Errorf("advice beyond the end: %v", err)
 	}
-	if _, err := p.registered.Usage(p.ctx); err != nil || !p.registered.Resident(0, 1) ||
-		p.registered.Evict(0, 1) != nil {
+	if _, err := space.UsageOf(p.ctx, p.registered); err != nil || !space.Resident(p.registered, 0, 1) ||
+		space.Evict(p.registered, 0, 1) != nil {
 		t.Errorf("advice on what is registered whole: %v", err)
 	}
-	r, err := d.Map(p.ctx, 1<<40, edge.MapOptions{Pin: 8 << 20})
+	r, err := space.Map(p.ctx, d, 1<<40, space.Options{Pin: 8 << 20})
 	if err != nil {
 		t.Fatalf("a tebibyte: %v", err)
 	}

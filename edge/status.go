@@ -7,9 +7,8 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// Status returns what the transport says of itself, as the JSON that edgectl -j prints; what is one of "status",
-// "link", "peer", "conn", "region", "client". An answer of several pages comes as an array of them.
-func (d *Device) Status(ctx context.Context, what string) (json.RawMessage, error) {
+// status returns what the transport says of itself.
+func (d *Device) status(ctx context.Context, what string) (json.RawMessage, error) {
 	a, err := d.current(ctx)
 	if err != nil {
 		return nil, err

@@ -23,10 +23,10 @@ const (
 
 // driver is an embedded transport that a waiting goroutine runs itself.
 type driver interface {
-	Drive() (worked, ran bool)                              // one iteration
-	DriverSleep(fd int)                                     // blocks until there may be work or fd is readable
-	Memory(fd int) *regmem.Memory                           // of a region, as the transport sees it; nil: map fd
-	Policy(before func(a, b ChunkUse) bool) (number uint32) // of the next space that is mapped with it
+	Drive() (worked, ran bool)                                     // one iteration
+	DriverSleep(fd int)                                            // blocks until there may be work or fd is readable
+	Memory(fd int) *regmem.Memory                                  // of a region, as the transport sees it; nil: map fd
+	Policy(before func(a, b regmem.ChunkUse) bool) (number uint32) // of the next space that is mapped with it
 }
 
 // driven reports whether waiting goroutines run the transport. Those of a Device with an event loop do not: nobody runs
@@ -45,7 +45,7 @@ type strategy struct {
 	only     bool      // this goroutine has the only P, as of then
 	polling  bool      // as the daemon was told
 	pollArgs [1]unix.PollFd
-	calls    SystemCalls
+	calls    systemCalls
 }
 
 func (s *strategy) begin() { s.since = 0 }
@@ -93,7 +93,7 @@ func (s *strategy) idle(d *attachment, progress bool) (block bool) {
 		now = mono.Now()
 		s.gosched = now
 	}
-	s.calls.Yields++
+	s.calls.yields++
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	s.seen = mono.Now()
 	s.core.Yielded(s.seen, s.seen.Sub(now))
@@ -114,9 +114,9 @@ func (s *strategy) sleep(d *attachment, briefly bool) {
 		s.pollArgs[0] = unix.PollFd{Fd: int32(d.wakeups.bell.FD()), Events: unix.POLLIN}
 		timeout := -1
 		if briefly {
-			timeout = int(crammedLook / time.Millisecond)
+			timeout = int(creditLook / time.Millisecond)
 		}
-		s.calls.Sleeps++
+		s.calls.sleeps++
 		unix.Poll(s.pollArgs[:], timeout)
 	}
 	s.patience.Slept(mono.Now().Sub(asleep))

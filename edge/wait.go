@@ -22,22 +22,20 @@ const (
 	waitIdle                   // conn has no operation in flight
 	waitOver                   // conn, which has ended, has neither operations in flight nor buffers
 	waitBounce                 // the bounce arena has a free slot
-	waitHalf                   // half is ready
-	waitEvents                 // events has a notification or has ended
+	waitCond                   // cond holds
 	waitQueue                  // queue has a completion
 )
 
 // waiter is what one goroutine waits for. A waiter is in the follower list, and in the list of its kind, from enlist to
 // delist.
 type waiter struct {
-	kind   waitKind
-	op     Op
-	conn   *Conn
-	events *Events
-	queue  *CompletionQueue
-	half   *half  // of a stream; with waitRoom, what else ends the waiting
-	need   int    // of waitRoom: how many entries of the submission ring, 0 for one
-	pass   uint64 // of waitPass: done when leadership.passes has reached it
+	kind  waitKind
+	op    Op
+	conn  *Conn
+	queue *CompletionQueue
+	cond  *cond  // with waitRoom, what else ends the waiting
+	need  int    // of waitRoom: how many entries of the submission ring, 0 for one
+	pass  uint64 // of waitPass: done when leadership.passes has reached it
 
 	ch         chan struct{} // one token: look again
 	leads      bool          // leadership has been handed to this waiter; guarded by leadership.mu
@@ -74,7 +72,7 @@ func (d *attachment) await(ctx context.Context, w *waiter) error {
 		d.resign()
 		return err
 	}
-	if w.kind == waitPass || w.kind == waitRoom && d.crammed(w) {
+	if w.kind == waitPass || w.kind == waitRoom && d.fullOfCredit(w) {
 		d.kick() // a blocked leader must go round, or look again how long to sleep
 	}
 	for {
@@ -118,17 +116,15 @@ func (d *attachment) satisfied(w *waiter) bool {
 	case waitNote:
 		return !w.conn.notes.empty() || w.conn.Err() != nil
 	case waitRoom:
-		return d.hasRoom(w.conn, w.need) || w.conn.usable() != nil || w.half != nil && w.half.ready()
+		return d.hasRoom(w.conn, w.need) || w.conn.usable() != nil || w.cond != nil && w.cond.ready()
 	case waitIdle:
 		return w.conn.inflight.Load() == 0
 	case waitOver:
 		return w.conn.inflight.Load() == 0 && w.conn.buffers.Load() == 0
 	case waitBounce:
 		return len(d.bounce.Load().free) > 0
-	case waitHalf:
-		return w.half.ready()
-	case waitEvents:
-		return w.events.ready()
+	case waitCond:
+		return w.cond.ready()
 	case waitQueue:
 		return w.queue.ready()
 	default:

@@ -21,9 +21,9 @@ import (
 // Many goroutines share a device: every operation completes once, every notification is seen once.
 func TestManyGoroutines(t *testing.T) {
 	for _, m := range modes {
-		t.Run(m.name, func(t *testing.T) {
+		t.Run(m.Name, func(t *testing.T) {
 			ctx := testContext(t)
-			p := newDuo(t, m.cfg, 1<<16)
+			p := newDuo(t, m.Cfg, 1<<16)
 			const workers, each = 16, 200
 			var wg sync.WaitGroup
 			for w := range workers {
@@ -54,7 +54,7 @@ func TestManyGoroutines(t *testing.T) {
 				}()
 			}
 			wg.Wait()
-			if _, ok := p.in.PollNotify(); ok {
+			if _, ok := p.in.takeNote(); ok {
 				t.Error("a notification too many")
 			}
 			if n := p.client.at.Load().lead.followers.Load() + p.client.at.Load().lead.others.Load() +
@@ -108,8 +108,8 @@ func waitersOfEveryKind(t *testing.T, ctx context.Context, p *duo) <-chan error 
 
 func TestDaemonDies(t *testing.T) {
 	for _, m := range modes {
-		t.Run(m.name, func(t *testing.T) {
-			cfg := m.cfg
+		t.Run(m.Name, func(t *testing.T) {
+			cfg := m.Cfg
 			cfg.QueueDepth = ipc.MinDepth
 			p := newDuo(t, cfg, 4096)
 			_, err := p.remote.WriteAt([]byte{1}, 0)
@@ -152,8 +152,8 @@ func TestCloseUnderWaiters(t *testing.T) {
 
 func TestCancelWakes(t *testing.T) {
 	for _, m := range modes {
-		t.Run(m.name, func(t *testing.T) {
-			cfg := m.cfg
+		t.Run(m.Name, func(t *testing.T) {
+			cfg := m.Cfg
 			cfg.QueueDepth = ipc.MinDepth
 			p := newDuo(t, cfg, 4096)
 			_, err := p.remote.WriteAt([]byte{1}, 0)
@@ -316,7 +316,11 @@ func TestLeaderSleepsOwingCredit(t *testing.T) {
 		return p.cend.cq.Publish()
 	})
 	goOn()
-	eventually(t, "the credit is given back", 10*time.Second, func() bool { return !d.owes(p.out) })
+	eventually(t, "the credit is given back", 10*time.Second, func() bool {
+		d.out.post.Lock()
+		defer d.out.post.Unlock()
+		return !p.out.owes
+	})
 	cancel()
 	<-waits
 }
@@ -461,10 +465,10 @@ func TestStrategyForgetsSlowYields(t *testing.T) {
 // idleDriver is a transport with nothing to do.
 type idleDriver struct{}
 
-func (idleDriver) Drive() (worked, ran bool)              { return false, true }
-func (idleDriver) DriverSleep(int)                        {}
-func (idleDriver) Policy(func(a, b ChunkUse) bool) uint32 { return 0 }
-func (idleDriver) Memory(int) *regmem.Memory              { return nil }
+func (idleDriver) Drive() (worked, ran bool)                     { return false, true }
+func (idleDriver) DriverSleep(int)                               {}
+func (idleDriver) Policy(func(a, b regmem.ChunkUse) bool) uint32 { return 0 }
+func (idleDriver) Memory(int) *regmem.Memory                     { return nil }
 
 func TestFailuresAreBounded(t *testing.T) {
 	var f failures

@@ -40,7 +40,7 @@ func newCopyPairOn(t *testing.T, ctx context.Context, spec lab.Spec, e Embedded)
 	p := &copyPair{t: t, rng: rand.New(rand.NewPCG(4, uint64(len(e.Copy))))}
 	var keys, public [2]string
 	for i := range keys {
-		keys[i], public[i] = NewKey()
+		keys[i], public[i] = newKey()
 	}
 	for i, d := range []**Device{&p.client, &p.server} {
 		h := l.Host(i)
@@ -119,7 +119,7 @@ func (p *copyPair) compare(what string, got, want []byte) {
 
 // counters of a device's transport.
 func (p *copyPair) counters(ctx context.Context, d *Device) map[string]uint64 {
-	body, err := d.Status(ctx, "status")
+	body, err := d.status(ctx, "status")
 	must(p.t, err)
 	var st struct {
 		Counters map[string]uint64 `json:"counters"`

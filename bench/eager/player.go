@@ -8,6 +8,7 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/edge"
+	"multiedge/edge/compose"
 	"multiedge/internal/mono"
 )
 
@@ -83,13 +84,13 @@ func (p *player) receive(ctx context.Context, n uint32, bytes int) {
 func (p *player) send(ctx context.Context, g *game, n uint32) (t turn) {
 	kit.Check(p.last.Wait(ctx)) // it has arrived, but its acknowledgement may have not
 	start := mono.Now()
-	var m edge.Message
+	var m compose.Message
 	var err error
 	to, step := p.mem.Bytes()[:g.Bytes], 0
 	switch Ways[g.Way] {
 	case "eager":
 		p.work = edge.Work{Kind: edge.Send, Local: p.mem, Len: g.Bytes}
-		m = kit.Get(p.conn.Compose(&p.work))
+		m = kit.Get(compose.Begin(p.conn, &p.work))
 		step = markStep(g.Bytes, g.Marks)
 	case "copied":
 		to = p.own[:g.Bytes]
@@ -113,7 +114,7 @@ func (p *player) send(ctx context.Context, g *game, n uint32) (t turn) {
 }
 
 // compose writes a message, line by line, each when it is due, and marks what is written every step bytes.
-func (p *player) compose(g *game, start mono.Time, n uint32, to []byte, m edge.Message, step int) {
+func (p *player) compose(g *game, start mono.Time, n uint32, to []byte, m compose.Message, step int) {
 	piece, gap := len(to), 0
 	if Ways[g.Way] == "gathered" {
 		pieces := min(edge.MaxPieces, len(to)/line)
@@ -142,7 +143,7 @@ func (p *player) compose(g *game, start mono.Time, n uint32, to []byte, m edge.M
 	}
 }
 
-func mark(m edge.Message, at, n int) error {
+func mark(m compose.Message, at, n int) error {
 	err := m.Wrote(at, n)
 	for errors.Is(err, edge.ErrAgain) {
 		err = m.Wrote(at, n)

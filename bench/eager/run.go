@@ -10,6 +10,7 @@ import (
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/compose"
 	"multiedge/internal/mono"
 )
 
@@ -26,8 +27,8 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)
 	switch {
 	case s.Rounds < parts || s.Rounds > 1e6 || s.Marks < 1 || len(s.Sizes) == 0 || len(s.Compose) == 0:
 		kit.Fail("%d rounds with %d marks; choose %d to 1000000 and 1 at least", s.Rounds, s.Marks, parts)
-	case slices.Min(s.Sizes) < line || slices.Max(s.Sizes) > edge.MaxEager || slices.Min(s.Compose) < 0:
-		kit.Fail("messages of %v bytes; choose %d to %d", s.Sizes, line, edge.MaxEager)
+	case slices.Min(s.Sizes) < line || slices.Max(s.Sizes) > compose.MaxSize || slices.Min(s.Compose) < 0:
+		kit.Fail("messages of %v bytes; choose %d to %d", s.Sizes, line, compose.MaxSize)
 	}
 	res := &Result{Spec: s}
 	for i, compose := range s.Compose {
@@ -102,7 +103,7 @@ func Serve(ctx context.Context, d *edge.Device, started func()) {
 func answer(ctx context.Context, d *edge.Device, c *edge.Conn) {
 	defer c.Abort() // unless it ended well
 	var h hello
-	if err := json.Unmarshal(c.Data(), &h); err != nil || h.Size < line || h.Size > edge.MaxEager || h.Marks < 1 {
+	if err := json.Unmarshal(c.Data(), &h); err != nil || h.Size < line || h.Size > compose.MaxSize || h.Marks < 1 {
 		kit.Fail("a client asks for %q", c.Data())
 	}
 	p := newPlayer(d, c, h.Size)

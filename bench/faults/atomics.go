@@ -11,6 +11,8 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/edge"
+	"multiedge/edge/atomics"
+	"multiedge/edge/named"
 	"multiedge/internal/lab"
 )
 
@@ -48,7 +50,7 @@ func (t *Trial) newCounter(name string) *counter {
 	dev := t.open(1)
 	r := kit.Get(dev.RegisterContext(t.ctx, guard))
 	c := &counter{name: name, failed: map[string]uint64{}, memory: r.Bytes()}
-	kit.Get(dev.Export(t.ctx, r, name, edge.RemoteAtomic|edge.RemoteRead))
+	kit.Get(named.Export(t.ctx, dev, r, name, edge.RemoteAtomic|edge.RemoteRead))
 	return c
 }
 
@@ -66,7 +68,7 @@ func (c *counter) completions() uint64 {
 func (c *counter) add(ctx context.Context, r *edge.RemoteRegion, within time.Duration) {
 	for ctx.Err() == nil {
 		patient, cancel := context.WithTimeout(context.Background(), within)
-		was, err := r.FetchAdd(patient, 0, 1)
+		was, err := atomics.Add(patient, r, 0, 1)
 		cancel()
 		c.mu.Lock()
 		if err == nil {
@@ -90,7 +92,7 @@ func (t *Trial) adding(c *counter, during func()) {
 	defer cancel()
 	for range adders {
 		dev := t.open(0)
-		r := kit.Get(dev.Import(ctx, "host1", c.name))
+		r := kit.Get(named.Import(ctx, dev, "host1", c.name))
 		all.Go(func() {
 			defer dev.Close()
 			var movers sync.WaitGroup

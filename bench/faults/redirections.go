@@ -11,6 +11,7 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/edge"
+	"multiedge/edge/redirect"
 	"multiedge/internal/lab"
 )
 
@@ -117,11 +118,11 @@ func (d *diversion) round(ctx context.Context) error {
 	if x.late {
 		write()
 	}
-	r, err := d.grant.Redirect(x.off+x.lo, x.m, d.away, x.at)
+	r, err := redirect.Begin(d.grant, x.off+x.lo, x.m, d.away, x.at)
 	if !x.late {
 		write()
 	}
-	var spans []edge.Span
+	var spans []redirect.Span
 	copies := d.dice.IntN(4) == 0
 	if copies || d.dice.IntN(3) == 0 { // otherwise the redirection is ended during the write
 		if werr = errors.Join(werr, op.Wait(ctx)); werr != nil {
@@ -152,7 +153,7 @@ func (d *diversion) end(ctx context.Context) (why error) {
 }
 
 // failed judges a round in which an end failed. Nothing arrives any more once the owner's end has ended, too.
-func (d *diversion) failed(ctx context.Context, x *detour, spans []edge.Span, why error) error {
+func (d *diversion) failed(ctx context.Context, x *detour, spans []redirect.Span, why error) error {
 	if _, ok := typeOf(why); !ok {
 		return fmt.Errorf("untyped: %w", errWrong)
 	}
@@ -167,7 +168,7 @@ func (d *diversion) failed(ctx context.Context, x *detour, spans []edge.Span, wh
 
 // judge compares both memories with what they must hold. took: all redirected bytes must be in the other memory.
 // unsure: the written bytes may have arrived or not. lost: they may have arrived at either place.
-func (d *diversion) judge(x *detour, spans []edge.Span, took, unsure, lost bool) error {
+func (d *diversion) judge(x *detour, spans []redirect.Span, took, unsure, lost bool) error {
 	src := d.src.Bytes()[:x.n]
 	here := make([]bool, x.n) // bytes of the write that are in the other memory
 	told := 0

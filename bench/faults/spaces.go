@@ -7,6 +7,7 @@ import (
 	"multiedge/bench/hostile"
 	"multiedge/bench/kit"
 	"multiedge/edge"
+	"multiedge/edge/space"
 	"multiedge/internal/lab"
 )
 
@@ -23,7 +24,7 @@ func (j *Job) memory(ctx context.Context, dev *edge.Device, n int) (*edge.Region
 	if !j.Spaces {
 		return dev.RegisterContext(ctx, n)
 	}
-	return dev.Map(ctx, spaceBytes, edge.MapOptions{Pin: spacePin, Chunk: spaceChunk})
+	return space.Map(ctx, dev, spaceBytes, space.Options{Pin: spacePin, Chunk: spaceChunk})
 }
 
 func spaceScenarios() []Scenario {
@@ -105,11 +106,11 @@ func groupFilled(t *Trial) {
 	g, c := t.grouped()
 	dev := t.open(0)
 	const step = 1 << 20
-	mem := kit.Get(dev.Map(t.ctx, spaceBytes, edge.MapOptions{Pin: 4 * step}))
+	mem := kit.Get(space.Map(t.ctx, dev, spaceBytes, space.Options{Pin: 4 * step}))
 	use := func(off int) error {
-		err := mem.Hold(t.ctx, off, step)
+		err := space.Hold(t.ctx, mem, off, step)
 		if err == nil {
-			err = mem.Release(off, step)
+			err = space.Release(mem, off, step)
 		}
 		return err
 	}

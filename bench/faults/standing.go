@@ -8,6 +8,7 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/edge"
+	"multiedge/edge/atomics"
 )
 
 // A stalled receiver has posted a few buffers and posts no more. Both ends are in this process.
@@ -151,7 +152,7 @@ func (s *standing) passBy(ctx context.Context) {
 		} {
 			kit.Doing(func() { kit.Do(ctx, s.from, &w) }, "operation %d", w.Kind)
 		}
-		was, err := s.remote.FetchAdd(ctx, area, 1)
+		was, err := atomics.Add(ctx, s.remote, area, 1)
 		if err != nil || was != i {
 			kit.Fail("addition %d found %d: %w", i, was, errors.Join(err, errWrong))
 		}

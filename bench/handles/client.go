@@ -10,6 +10,7 @@ import (
 	"multiedge/bench/report"
 	"multiedge/bench/scale"
 	"multiedge/edge"
+	"multiedge/edge/catalog"
 )
 
 const (
@@ -99,7 +100,7 @@ func (r *run) granted(ctx context.Context, n int) (used []*edge.RemoteRegion, en
 
 // catalog imports what is used of n names.
 func (r *run) catalog(ctx context.Context, n int) (used []*edge.RemoteRegion, end func()) {
-	m := kit.Get(r.d.OpenCatalog(ctx, r.Peer, service, r.InUse))
+	m := kit.Get(catalog.Open(ctx, r.d, r.Peer, service, r.InUse))
 	for i := range r.InUse {
 		if i%64 == 0 {
 			r.show(fmt.Sprintf("catalog: %d exports", n), float64(i)/float64(r.InUse))

@@ -9,6 +9,7 @@ import (
 	"multiedge/bench/kit"
 	"multiedge/bench/scale"
 	"multiedge/edge"
+	"multiedge/edge/catalog"
 )
 
 const (
@@ -26,14 +27,14 @@ func name(i int) string { return fmt.Sprintf("object %d", i) }
 func Serve(ctx context.Context, d *edge.Device, started func()) {
 	mem := kit.Get(d.Register(objects * object))
 	l := kit.Get(d.Listen(ctx, service))
-	offer := func(_, n string) (edge.Offer, error) {
+	offer := func(_, n string) (edge.Piece, edge.Perm, error) {
 		var i, of int
 		if _, err := fmt.Sscanf(n, "object %d of %d", &i, &of); err != nil || i >= of {
-			return edge.Offer{}, fmt.Errorf("there is no %q", n)
+			return edge.Piece{}, 0, fmt.Errorf("there is no %q", n)
 		}
-		return edge.Offer{Region: mem, Off: offset(i), Len: object, Perm: edge.RemoteWrite}, nil
+		return edge.Piece{Region: mem, Off: offset(i), Len: object}, edge.RemoteWrite, nil
 	}
-	kit.Get(d.ServeCatalog(ctx, service, offer))
+	kit.Get(catalog.Serve(ctx, d, service, offer))
 	failed := make(chan error, 1)
 	go func() { failed <- kit.Try(func() { scale.Serve(ctx, d, started) }) }()
 	for {

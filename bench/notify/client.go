@@ -10,6 +10,7 @@ import (
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/named"
 )
 
 const (
@@ -137,12 +138,12 @@ func setup(ctx context.Context, d *edge.Device, peer string) (s Setup) {
 		rec[i] = report.NewRecorder()
 	}
 	own := kit.Get(d.Register(most))
-	here := kit.Get(d.Export(ctx, own, "edgebench-here", edge.RemoteWrite))
+	here := kit.Get(named.Export(ctx, d, own, "edgebench-here", edge.RemoteWrite))
 	for range setupTimes {
 		t0 := time.Now()
 		r := kit.Get(d.Register(most))
 		t1 := time.Now()
-		n, err := d.Export(ctx, r, "edgebench-mine", edge.RemoteWrite)
+		n, err := named.Export(ctx, d, r, "edgebench-mine", edge.RemoteWrite)
 		t2 := time.Now()
 		if err != nil {
 			kit.Check(errors.Join(err, r.Close()))
@@ -151,9 +152,9 @@ func setup(ctx context.Context, d *edge.Device, peer string) (s Setup) {
 		t3 := time.Now()
 		kit.Check(errors.Join(err, back.Close()))
 		t4 := time.Now()
-		m := kit.Get(d.Import(ctx, peer, page))
+		m := kit.Get(named.Import(ctx, d, peer, page))
 		t5 := time.Now()
-		local := kit.Get(d.Import(ctx, d.Name(), here.Name()))
+		local := kit.Get(named.Import(ctx, d, d.Name(), here.Name()))
 		t6 := time.Now()
 		for i, took := range []time.Duration{t1.Sub(t0), t2.Sub(t1), t5.Sub(t4), t6.Sub(t5), t3.Sub(t2)} {
 			rec[i].Record(took)

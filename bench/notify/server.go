@@ -10,6 +10,8 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/edge"
+	"multiedge/edge/events"
+	"multiedge/edge/named"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,7 +37,7 @@ func Serve(ctx context.Context, socket string, started func()) {
 		l := kit.Get(d.Listen(ctx, service+name))
 		if mode == 0 {
 			r := kit.Get(d.Register(most))
-			kit.Get(d.Export(ctx, r, page, edge.RemoteWrite))
+			kit.Get(named.Export(ctx, d, r, page, edge.RemoteWrite))
 		}
 		go func() { failed <- kit.Try(func() { accept(ctx, d, l) }) }()
 	}
@@ -85,7 +87,7 @@ func answer(c *edge.Conn, d *edge.Device) {
 	thread := &interrupted{clock: clock, done: make(chan struct{})}
 	go thread.run(mem)
 	ring := kit.Get(r.Export(c, bell, edge.RemoteWrite, 0, most))
-	h := kit.Get(ring.Handle(func(n edge.Notification) {
+	h := kit.Get(events.Handle(ring, func(n edge.Notification) {
 		start := thread.clock.now()
 		i := int(n.Imm)
 		if i >= rounds {

@@ -8,6 +8,7 @@ import (
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/space"
 )
 
 const (
@@ -48,7 +49,7 @@ func (r *run) span() time.Duration { return time.Duration(r.Cell * float64(time.
 func (r *run) space(size int) Target { return Target{Size: size, Pin: r.Budget, Fill: true} }
 
 // missed is the share of uses between two looks that missed.
-func missed(before, after edge.SpaceUsage) float64 {
+func missed(before, after space.Usage) float64 {
 	lookups, hits := after.Lookups-before.Lookups, after.Hits-before.Hits
 	if lookups == 0 {
 		return 0
@@ -57,7 +58,7 @@ func missed(before, after edge.SpaceUsage) float64 {
 }
 
 // fetched is how many chunks were asked for between two looks, whoever asked first.
-func fetched(before, after edge.SpaceUsage) float64 {
+func fetched(before, after space.Usage) float64 {
 	return float64(after.Cold + after.Capacity - before.Cold - before.Capacity)
 }
 
@@ -119,9 +120,9 @@ func (r *run) one(ctx context.Context, site string, size int, t Target, blocks i
 	l.far = r.open(ctx, r.d, t)
 	defer l.far.c.Close()
 	l.at = pattern(Permuted, blocks, 1)
-	usage := func() edge.SpaceUsage {
+	usage := func() space.Usage {
 		if l.atNear {
-			return kit.Get(l.near.Usage(ctx))
+			return kit.Get(space.UsageOf(ctx, l.near))
 		}
 		return l.far.order(ctx, tellUsage)
 	}

@@ -1,4 +1,4 @@
-// Package ondemand measures memory that is pinned on demand: spaces (edge.Device.Map) against memory that is registered
+// Package ondemand measures memory that is pinned on demand: spaces (edge/space) against memory that is registered
 // whole, at each transfer, through a cache of registrations, or copied; over working sets, patterns and policies; what
 // a hit, a miss and the library's check cost; and how long another program's reads take beside one that misses all the
 // time.
@@ -11,7 +11,7 @@ import (
 	"encoding/json"
 
 	"multiedge/bench/report"
-	"multiedge/edge"
+	"multiedge/edge/space"
 	"multiedge/regmem"
 )
 
@@ -134,8 +134,8 @@ type Result struct {
 }
 
 // mapOptions are what a Target asks of a space.
-func (t *Target) mapOptions() (o edge.MapOptions, err error) {
-	o = edge.MapOptions{Pin: t.Pin, Chunk: t.Chunk, Huge: t.Huge, PrePin: t.Prepare}
+func (t *Target) mapOptions() (o space.Options, err error) {
+	o = space.Options{Pin: t.Pin, Chunk: t.Chunk, Huge: t.Huge, PrePin: t.Prepare}
 	o.Policy, err = regmem.PolicyByName(t.Policy)
 	return o, err
 }

@@ -10,6 +10,7 @@ import (
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/space"
 )
 
 // far is memory of the server's, as asked for.
@@ -26,7 +27,7 @@ func (r *run) open(ctx context.Context, d *edge.Device, t Target) *far {
 }
 
 // order has the server follow an order, and returns what its space did until then.
-func (f *far) order(ctx context.Context, what uint32) (u edge.SpaceUsage) {
+func (f *far) order(ctx context.Context, what uint32) (u space.Usage) {
 	kit.Do(ctx, f.c, &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: f.board, RemoteOff: bell,
 		Flags: edge.Notify, Imm: what})
 	f.answered++

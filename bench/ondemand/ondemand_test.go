@@ -10,7 +10,7 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
-	"multiedge/edge"
+	"multiedge/edge/space"
 )
 
 // Cyclic patterns use every block once before any comes again, so that a set beyond the budget always misses; uniform
@@ -63,8 +63,8 @@ func sum(v []int) (n int) {
 }
 
 func TestShares(t *testing.T) {
-	before := edge.SpaceUsage{Lookups: 10, Hits: 4, Cold: 1, Capacity: 2}
-	after := edge.SpaceUsage{Lookups: 30, Hits: 19, Cold: 3, Capacity: 5}
+	before := space.Usage{Lookups: 10, Hits: 4, Cold: 1, Capacity: 2}
+	after := space.Usage{Lookups: 30, Hits: 19, Cold: 3, Capacity: 5}
 	if got := missed(before, after); math.Abs(got-0.25) > 1e-9 {
 		t.Errorf("missed %v, want a quarter", got)
 	}

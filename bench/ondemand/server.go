@@ -8,6 +8,7 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/edge"
+	"multiedge/edge/space"
 )
 
 const (
@@ -69,13 +70,13 @@ func (t *Target) make(ctx context.Context, d *edge.Device) (mem *edge.Region) {
 	if t.Whole {
 		mem = kit.Get(d.RegisterContext(ctx, t.Size))
 	} else {
-		mem = kit.Get(d.Map(ctx, t.Size, kit.Get(t.mapOptions())))
+		mem = kit.Get(space.Map(ctx, d, t.Size, kit.Get(t.mapOptions())))
 	}
 	if t.Fill {
 		fill(mem.Bytes())
 	}
 	if t.Hold > 0 {
-		if err := mem.Hold(ctx, 0, t.Hold); err != nil {
+		if err := space.Hold(ctx, mem, 0, t.Hold); err != nil {
 			mem.Close()
 			kit.Check(err)
 		}
@@ -93,9 +94,9 @@ func fill(b []byte) {
 // follow carries order number n out, and answers on the board.
 func follow(ctx context.Context, what uint32, mem *edge.Region, b []byte, n uint64) {
 	if what == evictAll {
-		kit.Check(mem.Evict(0, mem.Len()))
+		kit.Check(space.Evict(mem, 0, mem.Len()))
 	}
-	u := kit.Get(mem.Usage(ctx))
+	u := kit.Get(space.UsageOf(ctx, mem))
 	text := kit.Get(json.Marshal(u))
 	if len(text) > bell-place {
 		kit.Fail("an answer of %d bytes", len(text))

@@ -67,7 +67,7 @@ func (r *Result) costStudy(s *xlate.Study) {
 	goal(s, "miss-untouched", fmt.Sprintf("And %.0f us where there are none.", goalUntouch),
 		untouched <= goalUntouch, "%.1f us at the worst site", untouched)
 	t = xlate.Table{ID: "timings", Title: "Look-ups, ns", Caption: "The least of many turns. check: the library's " +
-		"Region.Resident over so many chunks (UTLB table 1). look-up: what the daemon does for each part of an " +
+		"space.Resident over so many chunks (UTLB table 1). look-up: what the daemon does for each part of an " +
 		"operation beyond what it does for registered memory, with its table in the processor's cache and not.",
 		Columns: []string{"what", "ns"}}
 	for _, k := range r.Timings {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"multiedge/bench/kit"
-	"multiedge/edge"
+	"multiedge/edge/space"
 	"multiedge/regmem"
 )
 
@@ -29,15 +29,15 @@ func least(n int, f func(i int)) float64 {
 // checks measures the library's look at 1 to 32 chunks, all of which are pinned.
 func (r *run) checks(ctx context.Context) {
 	const most = 32
-	mem := kit.Get(r.d.Map(ctx, 4*most*chunk, edge.MapOptions{Pin: 2 * most * chunk}))
+	mem := kit.Get(space.Map(ctx, r.d, 4*most*chunk, space.Options{Pin: 2 * most * chunk}))
 	defer mem.Close()
-	kit.Check(mem.Hold(ctx, 0, most*chunk))
+	kit.Check(space.Hold(ctx, mem, 0, most*chunk))
 	for n := 1; n <= most; n *= 2 {
 		all := true
 		const looks = 1000
 		ns := least(1, func(int) {
 			for range looks {
-				all = mem.Resident(0, n*chunk) && all
+				all = space.Resident(mem, 0, n*chunk) && all
 			}
 		}) / looks
 		if !all {

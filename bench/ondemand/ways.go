@@ -11,6 +11,7 @@ import (
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/space"
 )
 
 // workers are how many transfers of the other ways go on at once: each does one after the other.
@@ -100,7 +101,7 @@ func (r *run) wholly(ctx context.Context, blocks int) source {
 }
 
 func (r *run) spaced(ctx context.Context, blocks int) source {
-	mem := kit.Get(r.d.Map(ctx, blocks*chunk, edge.MapOptions{Pin: r.Budget}))
+	mem := kit.Get(space.Map(ctx, r.d, blocks*chunk, space.Options{Pin: r.Budget}))
 	fill(mem.Bytes())
 	return one{mem}
 }
@@ -114,7 +115,7 @@ func write(ctx context.Context, mem *edge.Region, off int, to *edge.RemoteRegion
 }
 
 func (s one) pinned() int {
-	u, err := s.mem.Usage(context.Background())
+	u, err := space.UsageOf(context.Background(), s.mem)
 	if err != nil {
 		return 0
 	}

@@ -8,6 +8,7 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/edge"
+	"multiedge/edge/node"
 )
 
 // Usage is what one process holds.
@@ -41,7 +42,7 @@ type status struct {
 
 // look measures this process, after collecting its garbage, and the daemon behind d as it is.
 func look(ctx context.Context, d *edge.Device) (h Host) {
-	body := kit.Get(d.Status(ctx, "status"))
+	body := kit.Get(node.Status(ctx, d, "status"))
 	var st status
 	if err := json.Unmarshal(body, &st); err != nil {
 		kit.Fail("scale: the daemon's status: %w", err)

@@ -11,6 +11,7 @@ import (
 	"multiedge/bench/bytestream"
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/stream"
 	"multiedge/internal/mono"
 )
 
@@ -19,7 +20,7 @@ import (
 // of other measurements.
 type streams struct {
 	ends     []*bytestream.End
-	listener *edge.StreamListener // the server's
+	listener *stream.Listener // the server's
 }
 
 // newStreams makes an end's memory; there are no streams yet.
@@ -51,8 +52,8 @@ func registeredEnd(spec *Spec, mem *regions) (e *bytestream.End) {
 	if mem.target != nil {
 		target = mem.target.Bytes()[:spec.Region]
 	}
-	write := func(off, n int) (int, error) { return e.Conn.(*edge.Stream).WriteRegion(mem.source, off, n) }
-	read := func(off, n int) (int, error) { return e.Conn.(*edge.Stream).ReadRegion(mem.target, off, n) }
+	write := func(off, n int) (int, error) { return e.Conn.(*stream.Conn).WriteRegion(mem.source, off, n) }
+	read := func(off, n int) (int, error) { return e.Conn.(*stream.Conn).ReadRegion(mem.target, off, n) }
 	if spec.Copied {
 		write = func(off, n int) (int, error) { return e.Conn.Write(source[off : off+n]) }
 		read = func(off, n int) (int, error) { return io.ReadFull(e.Conn, target[off:off+n]) }
@@ -78,7 +79,8 @@ var runs atomic.Uint64
 // listen offers a service for the streams of the client of c.
 func (st *streams) listen(ctx context.Context, c *edge.Conn) (err error) {
 	if st != nil {
-		st.listener, err = c.Device().ListenStream(ctx, fmt.Sprintf("%s-stream-%d", c.Service(), runs.Add(1)))
+		st.listener, err = stream.Config{Device: c.Device()}.Listen(ctx,
+			fmt.Sprintf("%s-stream-%d", c.Service(), runs.Add(1)))
 	}
 	return err
 }
@@ -88,7 +90,7 @@ func (st *streams) service() string {
 	if st == nil {
 		return ""
 	}
-	return st.listener.Addr().(edge.StreamAddr).Service
+	return st.listener.Addr().(stream.Addr).Service
 }
 
 // accept waits for the client's streams.
@@ -99,7 +101,7 @@ func (st *streams) accept(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, setupTime)
 	defer cancel()
 	for _, e := range st.ends {
-		s, err := st.listener.AcceptStream(ctx)
+		s, err := st.listener.AcceptContext(ctx)
 		if err != nil {
 			return err
 		}
@@ -111,7 +113,7 @@ func (st *streams) accept(ctx context.Context) error {
 // dial opens streams to the peer of c, one after the other: it accepts them in that order.
 func (st *streams) dial(ctx context.Context, c *edge.Conn, service string) error {
 	for _, e := range st.ends {
-		s, err := c.Device().DialStream(ctx, c.Peer(), service)
+		s, err := stream.Config{Device: c.Device()}.Dial(ctx, c.Peer(), service)
 		if err != nil {
 			return err
 		}
@@ -137,7 +139,7 @@ func (st *streams) close() {
 func (st *streams) run(ctx context.Context, spec *Spec, client bool) (*outcome, error) {
 	stop := context.AfterFunc(ctx, func() {
 		for _, e := range st.ends {
-			_ = e.Conn.(*edge.Stream).SetDeadline(time.Unix(1, 0)) // a stream that is closed waits for nothing
+			_ = e.Conn.(*stream.Conn).SetDeadline(time.Unix(1, 0)) // a stream that is closed waits for nothing
 		}
 	})
 	defer stop()

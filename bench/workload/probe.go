@@ -9,6 +9,7 @@ import (
 
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/node"
 )
 
 // Probe reads what the transport that serves a Device has counted so far, and what its process has consumed.
@@ -67,7 +68,7 @@ type linkStatus struct {
 // Read takes a reading.
 func (p *Probe) Read(ctx context.Context) (*Reading, error) {
 	var st daemonStatus
-	body, err := p.dev.Status(ctx, "status")
+	body, err := node.Status(ctx, p.dev, "status")
 	if err == nil {
 		err = json.Unmarshal(body, &st)
 	}
@@ -96,7 +97,7 @@ func (p *Probe) Read(ctx context.Context) (*Reading, error) {
 }
 
 func (p *Probe) readLinks(ctx context.Context, r *Reading) error {
-	body, err := p.dev.Status(ctx, "link")
+	body, err := node.Status(ctx, p.dev, "link")
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func (p *Probe) readLinks(ctx context.Context, r *Reading) error {
 
 // libraryCalls are those that the library made.
 func libraryCalls(d *edge.Device) report.Effort {
-	c := d.SystemCalls()
+	c := d.Counters()
 	return report.Effort{SystemCalls: c.Wakes + c.Sleeps + c.Yields + c.Clears, WakeUps: c.Wakes}
 }
 

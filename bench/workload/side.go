@@ -8,6 +8,7 @@ import (
 	"multiedge/bench/pattern"
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/atomics"
 	"multiedge/internal/mono"
 )
 
@@ -128,9 +129,9 @@ func (s *side) newSender(p *setup) *sender {
 		w.Flags |= edge.Notify
 	}
 	if spec.Test == report.Atomic {
-		w = edge.Work{Kind: edge.Atomic, Func: edge.FetchAdd, Operand: 1}
+		w = edge.Work{Kind: edge.Atomic, Func: atomics.FetchAdd, Operand: 1}
 		if spec.Compare {
-			w.Func, w.Compare = edge.CompareSwap, ^uint64(0)
+			w.Func, w.Compare = atomics.CompareSwap, ^uint64(0)
 		}
 	}
 	return newSender(s.lanes[:spec.conns()], w, p.from, p.to, &spec)

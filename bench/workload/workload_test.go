@@ -12,6 +12,7 @@ import (
 
 	"multiedge/bench/report"
 	"multiedge/edge"
+	"multiedge/edge/fabric"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a server and what a client needs to reach it, on a network in memory.
 func world(t *testing.T) Attach {
 	t.Helper()
-	fab := edge.NewFabric()
+	fab := fabric.New()
 	ctx, cancel := context.WithCancel(context.Background())
 	attach := func(name string) Attach {
 		return Attach{

@@ -11,7 +11,7 @@ import (
 
 type exportCmd struct{}
 
-// namedMemory begins the service that memory exported by name is (edge.Device.Export).
+// namedMemory begins the service that memory exported by name is (package named).
 const namedMemory = "memory/"
 
 // exported is memory that a program exports on a connection, or by a name that nobody has imported.

@@ -11,6 +11,7 @@ import (
 	"multiedge/bench/xlate"
 	memory "multiedge/bench/xlate/trace"
 	"multiedge/edge"
+	"multiedge/edge/space"
 	"multiedge/internal/config"
 	"multiedge/internal/trace"
 	"multiedge/regmem"
@@ -34,13 +35,15 @@ func blocks(t *testing.T, a, b string) {
 		return d
 	}
 	da, db := open(a), open(b)
-	far, err := da.Map(ctx, tracedSpace, edge.MapOptions{})
+	far, err := space.Map(ctx, da, tracedSpace, space.Options{})
 	must(t, err)
 	l, err := da.Listen(ctx, "s")
 	must(t, err)
-	_, err = l.Share(far, "heap", edge.RemoteRead|edge.RemoteWrite)
-	must(t, err)
-	go l.Accept(ctx)
+	go func() {
+		if c, err := l.Accept(ctx); err == nil {
+			far.Export(c, "heap", edge.RemoteRead|edge.RemoteWrite, 0, far.Len())
+		}
+	}()
 	c, err := db.Dial(ctx, "a", "s")
 	must(t, err)
 	heap, err := c.Import(ctx, "heap")

@@ -7,7 +7,7 @@ import (
 
 	"multiedge/bench/cli"
 	"multiedge/bench/eager"
-	"multiedge/edge"
+	"multiedge/edge/compose"
 )
 
 // eagerCmd compares eager transfer with gathering and copying.
@@ -26,7 +26,7 @@ type eagerCmd struct {
 func (c *eagerCmd) Run(ctx context.Context) error {
 	sizes := cli.Ints(c.Size)
 	for _, s := range sizes {
-		if s < 64 || s > edge.MaxEager {
+		if s < 64 || s > compose.MaxSize {
 			return fmt.Errorf("messages of %d bytes: choose 64 to 64k", s)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"multiedge/edge"
+	"multiedge/edge/stream"
 )
 
 // Forwarder carries connections by its rules. Make one with New, and Run it.
@@ -99,7 +100,7 @@ func (f *Forwarder) Run(ctx context.Context, ready func()) error {
 // open listens where the rule says. stop ends accept.
 func (f *Forwarder) open(ctx context.Context, r *running) (accept func() (net.Conn, error), stop func(), err error) {
 	if r.Listen == "" {
-		l, err := f.dev.ListenStream(ctx, r.Service)
+		l, err := stream.Config{Device: f.dev}.Listen(ctx, r.Service)
 		if err != nil {
 			return nil, nil, fmt.Errorf("forward: the service %q cannot be offered: %w", r.Service, err)
 		}
@@ -197,7 +198,7 @@ func (f *Forwarder) reach(ctx context.Context, r *running) (socket, error) {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
 	if r.Listen != "" {
-		s, err := f.dev.DialStream(ctx, r.Peer, r.Service)
+		s, err := stream.Config{Device: f.dev}.Dial(ctx, r.Peer, r.Service)
 		if err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"multiedge/edge"
+	"multiedge/edge/fabric"
 )
 
 // world is a server behind an inward rule on node b, and an outward rule on node a.
@@ -36,7 +36,7 @@ func newWorld(t *testing.T, network string, conns int, serve func(net.Conn)) *wo
 		entry = free.Addr().String()
 		free.Close()
 	}
-	f := edge.NewFabric()
+	f := fabric.New()
 	t.Cleanup(func() { f.Close() })
 	w := &world{t: t, entry: entry}
 	w.b, w.stopB = start(t, f, "b", Rule{Service: "s", Target: target, Conns: conns})
@@ -66,7 +66,7 @@ func listenFor(t *testing.T, network string, serve func(net.Conn)) string {
 	return network + ":" + l.Addr().String()
 }
 
-func start(t *testing.T, f *edge.Fabric, name string, rules ...Rule) (*Forwarder, context.CancelFunc) {
+func start(t *testing.T, f *fabric.Fabric, name string, rules ...Rule) (*Forwarder, context.CancelFunc) {
 	t.Helper()
 	dev, err := f.Open(name)
 	must(t, err)
@@ -157,7 +157,7 @@ func TestBreakIsNoEnd(t *testing.T) {
 
 // TestNobodyServes: the program gets a broken connection, at once, and the rule goes on.
 func TestNobodyServes(t *testing.T) {
-	f := edge.NewFabric()
+	f := fabric.New()
 	t.Cleanup(func() { f.Close() })
 	_, err := f.Open("b")
 	must(t, err)

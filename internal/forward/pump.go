@@ -14,7 +14,7 @@ type socket interface {
 	CloseWrite() error
 }
 
-// resetter is a socket that can end without telling its peer that all was said: edge.Stream.
+// resetter is a socket that can end without telling its peer that all was said: stream.Conn.
 type resetter interface{ Reset() error }
 
 // reset ends a socket so that its peer sees a broken connection and no end of file.

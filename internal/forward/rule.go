@@ -17,7 +17,7 @@ import (
 )
 
 // DefaultConns is how many connections a rule carries at once if Rule.Conns is 0. Every one of them pins
-// edge.StreamConfig's buffers.
+// stream.Config's buffers.
 const DefaultConns = 256
 
 // Rule says what is carried where. Exactly one of Listen and Target is set.

@@ -20,7 +20,7 @@ func (f *findings) spaces(snap *Snapshot) {
 		if lookups >= thrashLookups && capacity > lookups/thrashShare {
 			f.add(FindingWarning, about, fmt.Sprintf("of %d uses %d missed what had been unpinned to make room: it "+
 				"may pin %d MiB, and its program uses more than that again and again", lookups, capacity, r.Budget>>20),
-				"have the program ask for more (MapOptions.Pin), or for policy MRU if it goes round and round")
+				"have the program ask for more (space.Options.Pin), or for policy MRU if it goes round and round")
 		}
 		if failed := r.Counters["pins_failed"]; failed > 0 {
 			f.add(FindingWarning, about, fmt.Sprintf("%d times a chunk could not be filled or locked: operations that "+

@@ -51,7 +51,7 @@ var clockUses = map[string]struct{ names, why string }{
 		"how long an attachment lasted and attempts go on, by readings of this process"},
 	"edge/listener.go": {"Until",
 		"what is left of a context's deadline; context.WithTimeout makes it from a reading of this process"},
-	"edge/stream_deadline.go": {"Time Until",
+	"edge/stream/deadline.go": {"Time Until",
 		"net.Conn has deadlines as time.Time; what is left of one, made from a reading of this process, counts on " +
 			"the monotonic clock"},
 	"cmd/edgectl/monitor.go": {"StampMilli", "the daemon's times of events, for people"},

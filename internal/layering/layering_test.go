@@ -24,9 +24,24 @@ var allowed = map[string]string{
 	"bench/cli":     "bench/kit bench/machine bench/report internal/lab internal/buildinfo internal/clidoc sched",
 	"bench/hostile": "bench/raw internal/ipc",
 	"bench/raw":     "internal/ipc",
-	"edge": "internal/abi internal/secure internal/ipc internal/config internal/inspect internal/daemon " +
-		"internal/idle internal/mono linkdrv/linktest linkdrv regmem",
-	"internal/forward": "edge",
+	"edge": "edge/internal/inner internal/abi internal/secure internal/ipc internal/config internal/daemon " +
+		"internal/idle internal/mono linkdrv regmem",
+	// above edge, and not of each other but of what they are made of
+	"edge/stream":          "edge edge/internal/inner internal/ipc internal/mono",
+	"edge/named":           "edge edge/internal/inner internal/ipc",
+	"edge/catalog":         "edge edge/internal/inner internal/ipc",
+	"edge/space":           "edge edge/internal/inner internal/ipc regmem",
+	"edge/heap":            "edge edge/internal/inner regmem",
+	"edge/atomics":         "edge internal/abi",
+	"edge/events":          "edge edge/internal/inner",
+	"edge/compose":         "edge edge/internal/inner internal/ipc",
+	"edge/redirect":        "edge edge/internal/inner",
+	"edge/node":            "edge edge/internal/inner internal/inspect internal/secure",
+	"edge/fabric":          "edge edge/internal/inner edge/internal/memnet internal/config linkdrv",
+	"edge/internal/inner":  "internal/ipc",
+	"edge/internal/memnet": "linkdrv linkdrv/linktest",
+	"edge/examples":        "edge",
+	"internal/forward":     "edge",
 	// wire: an adversary makes frames
 	"bench/faults": "bench edge internal/identity internal/secure internal/lab internal/ipc internal/config " +
 		"internal/inspect internal/daemon internal/metrics internal/ethtool internal/wire linkdrv",

@@ -24,7 +24,7 @@ const (
 )
 
 // gathered are the folders whose packages are one room each.
-var gathered = []string{"bench", "cmd"}
+var gathered = []string{"bench", "cmd", "edge/examples"}
 
 // room is a folder of packages, or several.
 type room struct {

@@ -52,15 +52,7 @@ func BenchmarkClients(b *testing.B) {
 	must(b, err)
 	r, err := d.Register(bulkSize)
 	must(b, err)
-	_, err = l.Share(r, "mem", edge.RemoteWrite)
-	must(b, err)
-	go func() {
-		for {
-			if _, err := l.Accept(ctx); err != nil {
-				return
-			}
-		}
-	}()
+	go exportToAll(ctx, l, r, "mem")
 	for b.Loop() {
 		for range pairs {
 			run(exec.Command(program(b, "bench"), "b", "bench", fmt.Sprint(each.Milliseconds())), from.cfg.Socket, &c)

@@ -25,15 +25,7 @@ func TestExamples(t *testing.T) {
 	must(t, err)
 	r, err := d.Register(4096)
 	must(t, err)
-	_, err = l.Share(r, "line", edge.RemoteRead|edge.RemoteWrite)
-	must(t, err)
-	go func() {
-		for {
-			if _, err := l.Accept(ctx); err != nil {
-				return
-			}
-		}
-	}()
+	go exportToAll(ctx, l, r, "line")
 	for _, args := range [][]string{
 		{program(t, "../plain/put"), "b", "board", "line", "hello from C"},
 		{program(t, "../plain/table"), "b", "board", "line"},
@@ -180,5 +172,16 @@ func checkPage(t *testing.T, name string) {
 	if err != nil || !strings.Contains(text, name+"(") || !regexp.MustCompile(`(?m)^.SH NAME\n.*\b`+name+`\b`).MatchString(
 		text) || !strings.Contains(text, ".SH DESCRIPTION\n") {
 		t.Errorf("man %s: %v %q", name, err, text)
+	}
+}
+
+// exportToAll lets whoever dials read and write r, until ctx ends.
+func exportToAll(ctx context.Context, l *edge.Listener, r *edge.Region, name string) {
+	for {
+		c, err := l.Accept(ctx)
+		if err != nil {
+			return
+		}
+		r.Export(c, name, edge.RemoteRead|edge.RemoteWrite, 0, r.Len())
 	}
 }

@@ -12,12 +12,13 @@ import (
 	"testing"
 
 	"multiedge/edge"
+	"multiedge/edge/stream"
 )
 
 // C streams at a Go server, which echoes.
 func TestStreamsToGo(t *testing.T) {
 	a, b := hosts(t)
-	l, err := b.open().ListenStream(context.Background(), "echo")
+	l, err := stream.Config{Device: b.open()}.Listen(context.Background(), "echo")
 	must(t, err)
 	defer l.Close()
 	go func() {
@@ -28,7 +29,7 @@ func TestStreamsToGo(t *testing.T) {
 			}
 			go func() {
 				io.Copy(c, c)
-				c.(*edge.Stream).CloseWrite()
+				c.(*stream.Conn).CloseWrite()
 				io.Copy(io.Discard, c)
 				c.Close()
 			}()
@@ -70,7 +71,7 @@ func TestStreamsFromGo(t *testing.T) {
 	want := make([]byte, 2_000_003)
 	rand.New(rand.NewSource(1)).Read(want)
 	for range 3 {
-		s, err := d.DialStream(context.Background(), "b", "echo")
+		s, err := stream.Config{Device: d}.Dial(context.Background(), "b", "echo")
 		must(t, err)
 		go func() {
 			s.Write(want)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"multiedge/edge"
+	"multiedge/edge/atomics"
 )
 
 // verbs runs a role of verbs.c at a host.
@@ -144,7 +145,7 @@ func TestVerbsFromGo(t *testing.T) {
 	to, err := c.Import(ctx, "mem")
 	must(t, err)
 	for i := range uint64(10) {
-		if was, err := to.FetchAdd(ctx, 8, 3); err != nil || was != 3*i {
+		if was, err := atomics.Add(ctx, to, 8, 3); err != nil || was != 3*i {
 			t.Fatalf("FetchAdd %d: %d, %v", i, was, err)
 		}
 	}

@@ -1,0 +1,82 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"multiedge/edge"
+)
+
+// DefaultBuffer is how many bytes each buffer of a stream has, if Config does not say.
+const DefaultBuffer = 256 << 10
+
+// maxData is the most private data of a dial, in bytes.
+const maxData = 504
+
+// Config says how a stream is made. The zero value is valid; Dial and Listen use it.
+type Config struct {
+	Device *edge.Device // nil: the one of edge.Dial and edge.Listen, attached to the local daemon
+
+	// registered memory that each stream pins at this end, in bytes: powers of two from 4 KiB to 512 MiB; 0:
+	// DefaultBuffer
+	ReceiveBuffer int // what the peer can send before it is read
+	SendBuffer    int // what can be on its way to the peer
+
+	Linger    time.Duration // how long Close and CloseWrite wait for the peer; 0: 5 seconds
+	Data      []byte        // of Dial: up to 504 bytes, for Conn.Data at the other end
+	Scheduler string        // of Dial: as edge.Scheduler
+}
+
+const (
+	minBuffer = 4 << 10
+	maxBuffer = 512 << 20 // half of what immCount can count
+)
+
+// ErrProtocol ends a stream whose peer broke the rules of PROTOCOL clause 11, and a dial to a service that has no
+// streams.
+var ErrProtocol = errors.New("edge: the peer does not follow the rules of streams; use package stream of the same " +
+	"release at both ends")
+
+func (cfg *Config) normalize() error {
+	for _, n := range []*int{&cfg.ReceiveBuffer, &cfg.SendBuffer} {
+		if *n == 0 {
+			*n = DefaultBuffer
+		}
+		if !bufferSize(int64(*n)) {
+			return fmt.Errorf("%w: stream.Config: a buffer of %d bytes; choose a power of two from %d to %d",
+				edge.ErrInvalid, *n, minBuffer, maxBuffer)
+		}
+	}
+	if cfg.Linger == 0 {
+		cfg.Linger = lingerTime
+	}
+	if cfg.Linger < 0 {
+		return fmt.Errorf("%w: stream.Config: Linger is negative", edge.ErrInvalid)
+	}
+	if len(cfg.Data) > maxData {
+		return fmt.Errorf("%w: stream.Config: %d bytes of private data; a stream takes at most %d", edge.ErrInvalid,
+			len(cfg.Data), maxData)
+	}
+	return nil
+}
+
+func bufferSize(n int64) bool { return n >= minBuffer && n <= maxBuffer && n&(n-1) == 0 }
+
+// device returns the Device to use.
+func (cfg *Config) device(ctx context.Context) (*edge.Device, error) {
+	if cfg.Device != nil {
+		return cfg.Device, nil
+	}
+	return core.Shared(ctx)
+}
+
+// register returns the memory of a stream.
+func (cfg *Config) register(ctx context.Context, dev *edge.Device) (*edge.Region, error) {
+	r, err := dev.RegisterContext(ctx, cfg.ReceiveBuffer+cfg.SendBuffer)
+	if err != nil {
+		return nil, fmt.Errorf("edge: memory for a stream: %w", err)
+	}
+	return r, nil
+}
