@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
+	"multiedge/bench/proc"
 	"multiedge/bench/report"
 	"multiedge/bench/workload"
 	"multiedge/internal/inspect"
@@ -22,8 +19,7 @@ type shardReading struct {
 	busy   float64 // seconds of all processors
 	status [2]inspect.Status
 	links  [2][]inspect.LinkStatus
-	user   [2]float64 // of the benchmark's processes, by host
-	system [2]float64
+	used   [2]proc.Usage // of the benchmark's processes, by host
 }
 
 // readShards reads, waits and reads again.
@@ -57,12 +53,11 @@ func (c *Cluster) readAll(ctx context.Context, w *crowd) (*shardReading, error) 
 		if i >= len(w.children)/2 {
 			host = 0
 		}
-		user, system, err := processorTime(k.Pid())
+		used, err := proc.Of(k.Pid())
 		if err != nil {
 			return nil, err
 		}
-		r.user[host] += user
-		r.system[host] += system
+		r.used[host] = r.used[host].Add(used)
 	}
 	return r, nil
 }
@@ -74,25 +69,6 @@ func (c *Cluster) ask(ctx context.Context, host int, what string, into any) erro
 		return err
 	}
 	return json.Unmarshal(body, into)
-}
-
-// clockTick is USER_HZ, in which the kernel counts processor time in /proc.
-const clockTick = 100
-
-// processorTime returns what a process has used so far, in seconds.
-func processorTime(pid int) (user, system float64, err error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	f := strings.Fields(rest)
-	if len(f) < 13 {
-		return 0, 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
-	}
-	u, _ := strconv.ParseFloat(f[11], 64)
-	s, _ := strconv.ParseFloat(f[12], 64)
-	return u / clockTick, s / clockTick, nil
 }
 
 // hosts names the ends of ShardLoad.
@@ -114,8 +90,9 @@ func (r *shardReading) since(o *shardReading) *report.Row {
 	var counters [2]report.Counters
 	for h := range r.status {
 		now, then := &r.status[h], &o.status[h]
+		used := r.used[h].Since(o.used[h])
 		ends[h] = report.End{
-			ProcessUser: r.user[h] - o.user[h], ProcessSystem: r.system[h] - o.system[h],
+			ProcessUser: used.User, ProcessSystem: used.System,
 			DaemonUser:   now.CPUUserSeconds - then.CPUUserSeconds,
 			DaemonSystem: now.CPUSystemSeconds - then.CPUSystemSeconds,
 		}

@@ -3,9 +3,8 @@ package bench
 import (
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"multiedge/bench/bytestream"
+	"multiedge/bench/proc"
 	"multiedge/bench/report"
 	"multiedge/internal/mono"
 )
@@ -23,24 +22,15 @@ func FirstTouch(region int) ([]*report.Row, error) {
 	defer bytestream.Free(m)
 	var rows []*report.Row
 	for _, which := range []string{"first", "again"} {
-		before, start := threadFaults(), mono.Now()
+		before, start := proc.Thread(), mono.Now()
 		bytestream.Touch(m)
 		seconds := mono.Now().Sub(start).Seconds()
 		rows = append(rows, &report.Row{
 			Test: report.FirstTouch, Transport: report.TransportMemory, Setup: report.Setup{Variant: which},
 			MessageBytes: region, RegionBytes: region, QueueDepth: 1, Operations: 1, Bytes: uint64(region),
 			Seconds: seconds, Throughput: float64(region) / seconds, OperationsPerSecond: 1 / seconds,
-			Disturbance: report.Disturbance{PageFaults: threadFaults() - before},
+			Disturbance: report.Disturbance{PageFaults: proc.Thread().Since(before).Faults},
 		})
 	}
 	return rows, nil
-}
-
-// threadFaults is how many minor page faults the calling thread has had.
-func threadFaults() uint64 {
-	var ru unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &ru) != nil {
-		return 0
-	}
-	return uint64(ru.Minflt)
 }

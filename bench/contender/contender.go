@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/bench/proc"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
 )
@@ -78,20 +79,11 @@ func finish(r *report.Row) *report.Row {
 
 // watch runs fn, which sets row.CPU, and notes what else this machine's processors did meanwhile.
 func watch(row *report.Row, fn func() error) error {
-	busy, stolen, switches := report.BusySeconds(), report.StolenSeconds(), involuntary()
+	busy, stolen, before := report.BusySeconds(), report.StolenSeconds(), proc.Self()
 	err := fn()
-	row.StolenCPU, row.Switches = report.StolenSeconds()-stolen, involuntary()-switches
+	row.StolenCPU, row.Switches = report.StolenSeconds()-stolen, proc.Self().Since(before).Involuntary
 	row.OtherCPU = max(0, report.BusySeconds()-busy-row.CPU.Total)
 	return err
-}
-
-// involuntary returns how often the kernel has taken a processor from this process.
-func involuntary() uint64 {
-	var ru unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &ru) != nil {
-		return 0
-	}
-	return uint64(ru.Nivcsw)
 }
 
 // phases are the durations for which a job's work is done: once to warm up, then for what counts.
@@ -102,10 +94,10 @@ func (j *Job) phases() []time.Duration {
 	return []time.Duration{j.Duration}
 }
 
-// usage is what a thread has used.
+// usage is what an end has used.
 type usage struct {
-	end    report.End
-	faults uint64 // minor page faults
+	proc.Usage
+	calls uint64 // of the kernel, that carry bytes or give way
 }
 
 // onThread runs fn on a thread of its own that is bound to processors, and returns what it used. The thread ends with
@@ -128,38 +120,27 @@ func onThread(cpus []int, fn func() error) (usage, error) {
 				return
 			}
 		}
-		before := threadUsage()
+		before := proc.Thread()
 		err := fn()
-		done <- result{threadUsage().since(before), err}
+		done <- result{usage{Usage: proc.Thread().Since(before)}, err}
 	}()
 	r := <-done
 	return r.use, r.err
 }
 
-// threadUsage is what the calling thread has used so far.
-func threadUsage() usage {
-	var ru unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &ru) != nil {
-		return usage{}
-	}
-	return usage{report.End{ProcessUser: float64(ru.Utime.Nano()) / 1e9, ProcessSystem: float64(ru.Stime.Nano()) / 1e9},
-		uint64(ru.Minflt)}
-}
-
-func (u usage) since(o usage) usage {
-	return usage{report.End{ProcessUser: u.end.ProcessUser - o.end.ProcessUser,
-		ProcessSystem: u.end.ProcessSystem - o.end.ProcessSystem}.Sum(), u.faults - o.faults}
-}
-
 // add is what two threads of one end have used.
-func (u usage) add(o usage) usage {
-	return usage{report.End{ProcessUser: u.end.ProcessUser + o.end.ProcessUser,
-		ProcessSystem: u.end.ProcessSystem + o.end.ProcessSystem}.Sum(), u.faults + o.faults}
+func (u usage) add(o usage) usage { return usage{u.Usage.Add(o.Usage), u.calls + o.calls} }
+
+func (u usage) end() report.End { return report.End{ProcessUser: u.User, ProcessSystem: u.System} }
+
+func (u usage) effort() report.Effort {
+	return report.Effort{SystemCalls: u.calls, Voluntary: u.Voluntary, Involuntary: u.Involuntary}
 }
 
 // account puts what both ends used into a row.
 func account(r *report.Row, client, server usage) {
-	r.CPU, r.PageFaults = report.Ends(client.end, server.end), client.faults+server.faults
+	r.CPU, r.PageFaults = report.Ends(client.end(), server.end()), client.Faults+server.Faults
+	r.Efforts = &report.Efforts{ClientProcess: client.effort(), ServerProcess: server.effort()}
 }
 
 // pair runs the client's and the server's part, and returns what each used.

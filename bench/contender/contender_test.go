@@ -19,7 +19,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// testJob is a job in a lab that is made for it.
 func testJob(t *testing.T, spec lab.Spec, test string, size int) *Job {
+	t.Helper()
+	return testJobIn(testLab(t, spec), spec, test, size)
+}
+
+func testLab(t *testing.T, spec lab.Spec) *lab.Lab {
 	t.Helper()
 	l, err := lab.New(t.Context(), spec)
 	if err != nil {
@@ -30,19 +36,24 @@ func testJob(t *testing.T, spec lab.Spec, test string, size int) *Job {
 			t.Error(err)
 		}
 	})
+	return l
+}
+
+func testJobIn(l *lab.Lab, spec lab.Spec, test string, size int) *Job {
 	return &Job{Test: test, Size: size, Duration: 60 * time.Millisecond, Warmup: 10 * time.Millisecond, Region: 8 << 20,
 		MTU:   spec.MTU,
 		Hosts: [2]*lab.Host{l.Host(0), l.Host(1)}}
 }
 
 func TestBuiltInContendersMoveBytes(t *testing.T) {
+	spec := lab.Spec{Links: 2, MTU: 9000}
+	l := testLab(t, spec)
 	for _, c := range []Contender{Raw{Kind: linkdrv.KindRing}, Raw{Kind: linkdrv.KindMmsg}, Raw{Kind: linkdrv.KindRing,
 		Sealed: true}, TCP{}, TLS{}} {
 		for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
 			for _, size := range []int{8, 100_000} {
 				t.Run(c.Name()+c.Variant()+"/"+test+"/"+report.Bytes(size), func(t *testing.T) {
-					j := testJob(t, lab.Spec{Links: 2, MTU: 9000}, test, size)
-					r, err := c.Run(t.Context(), j)
+					r, err := c.Run(t.Context(), testJobIn(l, spec, test, size))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -53,6 +64,13 @@ func TestBuiltInContendersMoveBytes(t *testing.T) {
 					}
 					if (test == report.PingPong) != (r.Latency.Count > 0) {
 						t.Errorf("%d latencies", r.Latency.Count)
+					}
+					if e := r.Efforts; e == nil || e.ClientProcess.SystemCalls == 0 ||
+						e.ServerProcess.SystemCalls == 0 || e.ClientDaemon != (report.Effort{}) {
+						t.Errorf("counts of calls %+v", e)
+					} else if test == report.PingPong && e.ClientProcess.SystemCalls < r.Latency.Count {
+						t.Errorf("%d calls of the client for %d round trips", e.ClientProcess.SystemCalls,
+							r.Latency.Count)
 					}
 					if r.FramesLost > 0 {
 						t.Errorf("%d frames lost", r.FramesLost)

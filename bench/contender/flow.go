@@ -1,12 +1,12 @@
 package contender
 
 import (
-	"errors"
 	"io"
 
 	"golang.org/x/sys/unix"
 
 	"multiedge/bench/bytestream"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/lab"
 	"multiedge/internal/mono"
@@ -15,7 +15,7 @@ import (
 // flow is a stream between the hosts, and what was sent over it. Its memory outlives its connections.
 type flow struct {
 	from, to *bytestream.End // the sending and the receiving one
-	sockets  []socket        // below them, from's first; none while it is not connected
+	sockets  []*socket       // below them, from's first; none while it is not connected
 	bytes    uint64
 }
 
@@ -37,40 +37,25 @@ func newFlow(j *Job, from, to *lab.Host) (*flow, error) {
 // connect connects the ends, or just two sockets where there are none. With noDelay, TCP does not hold back a short
 // message.
 func (f *flow) connect(from, to *lab.Host, noDelay bool) error {
-	listener, err := newSocket(to)
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	addr := &unix.SockaddrInet4{Addr: to.IP(0).As4()}
-	if err := errors.Join(unix.Bind(int(listener), addr), unix.Listen(int(listener), 1)); err != nil {
-		return err
-	}
-	bound, err := unix.Getsockname(int(listener))
-	if err != nil {
-		return err
-	}
-	client, err := newSocket(from)
-	if err != nil {
-		return err
-	}
-	f.sockets = append(f.sockets, client)
-	if err := unix.Connect(int(client), bound); err != nil {
-		return err
-	}
-	server, _, err := unix.Accept4(int(listener), unix.SOCK_CLOEXEC)
-	if err != nil {
-		return err
-	}
-	f.sockets = append(f.sockets, socket(server))
-	if f.from != nil {
-		f.from.Conn, f.to.Conn = client, socket(server)
-	}
-	if !noDelay {
-		return nil
-	}
-	return errors.Join(unix.SetsockoptInt(int(client), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
-		unix.SetsockoptInt(server, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+	return kit.Try(func() {
+		listener := kit.Get(newSocket(to))
+		defer listener.Close()
+		kit.Check(unix.Bind(listener.fd, &unix.SockaddrInet4{Addr: to.IP(0).As4()}))
+		kit.Check(unix.Listen(listener.fd, 1))
+		client := kit.Get(newSocket(from))
+		f.sockets = append(f.sockets, client)
+		kit.Check(unix.Connect(client.fd, kit.Get(unix.Getsockname(listener.fd))))
+		fd, _ := kit.Get2(unix.Accept4(listener.fd, unix.SOCK_CLOEXEC))
+		server := &socket{fd: fd}
+		f.sockets = append(f.sockets, server)
+		if f.from != nil {
+			f.from.Conn, f.to.Conn = client, server
+		}
+		if noDelay {
+			kit.Check(unix.SetsockoptInt(client.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+			kit.Check(unix.SetsockoptInt(server.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+		}
+	})
 }
 
 // confirm confirms the congestion control of both sockets.
@@ -96,7 +81,7 @@ func (f *flow) send(size int, stop mono.Time) error {
 // shutdown ends blocking calls on the flow.
 func (f *flow) shutdown() {
 	for _, s := range f.sockets {
-		_ = unix.Shutdown(int(s), unix.SHUT_RDWR)
+		_ = unix.Shutdown(s.fd, unix.SHUT_RDWR)
 	}
 }
 
@@ -124,21 +109,25 @@ func (f *flow) close() {
 }
 
 // socket is a connected TCP socket that blocks the thread.
-type socket int
+type socket struct {
+	fd    int
+	calls uint64 // reads and writes, of the thread that uses it
+}
 
 // newSocket returns a socket in a host.
-func newSocket(h *lab.Host) (socket, error) {
-	fd := -1
+func newSocket(h *lab.Host) (*socket, error) {
+	s := &socket{fd: -1}
 	err := h.Do(func() (err error) {
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		s.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		return err
 	})
-	return socket(fd), err
+	return s, err
 }
 
 // retry repeats a call that a signal interrupted.
-func retry(call func() (int, error)) (int, error) {
+func (s *socket) retry(call func() (int, error)) (int, error) {
 	for {
+		s.calls++
 		n, err := call()
 		if err != unix.EINTR {
 			return max(n, 0), err
@@ -147,8 +136,8 @@ func retry(call func() (int, error)) (int, error) {
 }
 
 // Read implements bytestream.Conn.
-func (s socket) Read(p []byte) (int, error) {
-	n, err := retry(func() (int, error) { return unix.Read(int(s), p) })
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := s.retry(func() (int, error) { return unix.Read(s.fd, p) })
 	if n == 0 && err == nil && len(p) > 0 {
 		return 0, io.EOF
 	}
@@ -156,17 +145,17 @@ func (s socket) Read(p []byte) (int, error) {
 }
 
 // Write implements bytestream.Conn.
-func (s socket) Write(p []byte) (done int, err error) {
+func (s *socket) Write(p []byte) (done int, err error) {
 	for done < len(p) && err == nil {
 		var n int
-		n, err = retry(func() (int, error) { return unix.Write(int(s), p[done:]) })
+		n, err = s.retry(func() (int, error) { return unix.Write(s.fd, p[done:]) })
 		done += n
 	}
 	return done, err
 }
 
 // CloseWrite implements bytestream.Conn.
-func (s socket) CloseWrite() error { return unix.Shutdown(int(s), unix.SHUT_WR) }
+func (s *socket) CloseWrite() error { return unix.Shutdown(s.fd, unix.SHUT_WR) }
 
 // Close implements bytestream.Conn.
-func (s socket) Close() error { return unix.Close(int(s)) }
+func (s *socket) Close() error { return unix.Close(s.fd) }

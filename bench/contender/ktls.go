@@ -62,11 +62,11 @@ func cryptoInfo(direction byte) []byte {
 // kernelTLS makes the kernel seal and open the bytes of a flow's sockets.
 func kernelTLS(f *flow) error {
 	for i, s := range f.sockets {
-		if err := unix.SetsockoptString(int(s), unix.IPPROTO_TCP, unix.TCP_ULP, "tls"); err != nil {
+		if err := unix.SetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_ULP, "tls"); err != nil {
 			return fmt.Errorf("TCP_ULP: %w", err)
 		}
 		for way, direction := range map[int]int{tlsTx: i, tlsRx: 1 - i} {
-			if err := unix.SetsockoptString(int(s), solTLS, way, string(cryptoInfo(byte(direction)))); err != nil {
+			if err := unix.SetsockoptString(s.fd, solTLS, way, string(cryptoInfo(byte(direction)))); err != nil {
 				return fmt.Errorf("keys of kernel TLS: %w", err)
 			}
 		}

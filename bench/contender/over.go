@@ -83,8 +83,8 @@ func (o Over) probe(row *report.Row, j *Job) error {
 }
 
 // congestion is what a socket has.
-func (s socket) congestion() (string, error) {
-	name, err := unix.GetsockoptString(int(s), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+func (s *socket) congestion() (string, error) {
+	name, err := unix.GetsockoptString(s.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 	if err != nil {
 		return "", fmt.Errorf("TCP_CONGESTION: %w", err)
 	}

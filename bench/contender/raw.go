@@ -2,13 +2,13 @@ package contender
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"multiedge/bench/bytestream"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/config"
 	"multiedge/internal/lab"
@@ -90,46 +90,38 @@ func (c Raw) Run(ctx context.Context, j *Job) (*report.Row, error) {
 	a.peer, b.peer = b, a
 	for _, d := range j.phases() {
 		phase := *j
-		if phase.Duration = d; err == nil {
-			err = c.run(ctx, &phase, a, b, row)
+		phase.Duration = d
+		if err := kit.Try(func() { c.run(ctx, &phase, a, b, row) }); err != nil {
+			return nil, err
 		}
-	}
-	if err != nil {
-		return nil, err
 	}
 	return finish(row), nil
 }
 
 // run does the work once.
-func (c Raw) run(ctx context.Context, j *Job, a, b *rawNode, row *report.Row) error {
+func (c Raw) run(ctx context.Context, j *Job, a, b *rawNode, row *report.Row) {
 	for _, n := range []*rawNode{a, b} {
 		n.bytesIn, n.sentBefore, n.gotBefore, n.lostBefore = 0, n.sent, n.got.Load(), n.lost
 	}
 	a.sending.Store(true) // before either looks at the other
 	b.sending.Store(j.Test == report.TwoWay)
-	before, err := a.drops(b)
-	if err != nil {
-		return err
-	}
+	before := rawCounts(a, b)
 	lat := report.NewRecorder()
 	var elapsed time.Duration
-	client := func() error { return a.stream(ctx, j, true, j.Test == report.TwoWay, &elapsed) }
-	server := func() error { return b.stream(ctx, j, j.Test == report.TwoWay, true, nil) }
+	client := func() { a.stream(ctx, j, true, j.Test == report.TwoWay, &elapsed) }
+	server := func() { b.stream(ctx, j, j.Test == report.TwoWay, true, nil) }
 	if j.Test == report.PingPong {
-		client = func() error { return a.ping(ctx, j, lat, &elapsed) }
-		server = func() error { return b.pong(ctx, j) }
+		client = func() { a.ping(ctx, j, lat, &elapsed) }
+		server = func() { b.pong(ctx, j) }
 	}
-	if err := watch(row, func() error {
-		u, v, err := pair(j, client, server)
+	kit.Check(watch(row, func() error {
+		u, v, err := pair(j, func() error { return kit.Try(client) }, func() error { return kit.Try(server) })
+		after := rawCounts(a, b)
+		u.calls, v.calls = after[0].calls-before[0].calls, after[1].calls-before[1].calls
+		row.Dropped = after[0].dropped + after[1].dropped - before[0].dropped - before[1].dropped
 		account(row, u, v)
 		return err
-	}); err != nil {
-		return err
-	}
-	after, err := a.drops(b)
-	if err != nil {
-		return err
-	}
+	}))
 	row.Seconds, row.Latency, row.QueueDepth = elapsed.Seconds(), lat.Summary(0.5), a.window
 	row.Bytes = a.bytesIn + b.bytesIn
 	if j.Test == report.TwoWay {
@@ -137,8 +129,7 @@ func (c Raw) run(ctx context.Context, j *Job, a, b *rawNode, row *report.Row) er
 	}
 	row.FramesSent = a.sent - a.sentBefore + b.sent - b.sentBefore
 	row.FramesReceived = a.got.Load() - a.gotBefore + b.got.Load() - b.gotBefore
-	row.FramesLost, row.Dropped = a.lost-a.lostBefore+b.lost-b.lostBefore, after-before
-	return nil
+	row.FramesLost = a.lost - a.lostBefore + b.lost - b.lostBefore
 }
 
 // rawNodes opens both ends. What could be opened is returned with an error, to be closed.
@@ -201,35 +192,40 @@ func (n *rawNode) close() {
 	bytestream.Free(n.target)
 }
 
-// drops is what the kernel dropped at both ends so far.
-func (n *rawNode) drops(o *rawNode) (uint64, error) {
-	sum := uint64(0)
-	for _, d := range append(append([]linkdrv.Driver{}, n.links...), o.links...) {
-		st, err := d.Stats()
-		if err != nil {
-			return 0, err
+// rawCount is what an end has counted so far: frames that the kernel dropped, and system calls.
+type rawCount struct{ dropped, calls uint64 }
+
+func rawCounts(nodes ...*rawNode) (counts [2]rawCount) {
+	for i, n := range nodes {
+		counts[i].calls = n.yields
+		for _, d := range n.links {
+			st := kit.Get(d.Stats())
+			counts[i].dropped += st.Dropped
+			counts[i].calls += st.SendCalls + st.RecvCalls
 		}
-		sum += st.Dropped
 	}
-	return sum, nil
+	return counts
 }
 
 // stream sends until the time is over, receives what the peer sends, or both. It ends when all that either sent has
 // arrived.
-func (n *rawNode) stream(ctx context.Context, j *Job, sends, receives bool, elapsed *time.Duration) error {
+func (n *rawNode) stream(ctx context.Context, j *Job, sends, receives bool, elapsed *time.Duration) {
 	defer n.sending.Store(false)
 	start := mono.Now()
 	stop := start.Add(j.Duration)
 	for i, quiet := 0, 0; ; i++ {
-		moved, err := n.step(sends, receives)
-		if err != nil {
-			return err
+		moved := 0
+		if receives {
+			moved = n.receive()
+		}
+		if sends {
+			moved += n.send()
 		}
 		if quiet++; moved > 0 {
 			quiet = 0
 		}
 		if i%64 != 0 {
-			idle(quiet)
+			n.idle(quiet)
 			continue
 		}
 		now := mono.Now()
@@ -241,93 +237,63 @@ func (n *rawNode) stream(ctx context.Context, j *Job, sends, receives bool, elap
 				break
 			}
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+		kit.Check(ctx.Err())
 	}
 	if elapsed != nil {
 		*elapsed = mono.Now().Sub(start)
 	}
-	return nil
-}
-
-// step moves one batch each way and returns how many frames that were.
-func (n *rawNode) step(sends, receives bool) (moved int, err error) {
-	if receives {
-		if moved, err = n.receive(); err != nil {
-			return moved, err
-		}
-	}
-	if sends {
-		m, err := n.send()
-		return moved + m, err
-	}
-	return moved, nil
 }
 
 // ping sends a message, waits for one, and so on, polling.
-func (n *rawNode) ping(ctx context.Context, j *Job, lat *report.Recorder, elapsed *time.Duration) error {
+func (n *rawNode) ping(ctx context.Context, j *Job, lat *report.Recorder, elapsed *time.Duration) {
 	defer n.sending.Store(false)
 	start := mono.Now()
 	stop := start.Add(j.Duration)
 	for now := start; now < stop; {
-		if err := n.message(ctx, j.Size); err != nil {
-			return err
-		}
+		n.message(ctx, j.Size)
 		t := mono.Now()
 		lat.Record(t.Sub(now))
 		now = t
 	}
 	*elapsed = mono.Now().Sub(start)
-	return nil
 }
 
 // message sends one message and waits for one.
-func (n *rawNode) message(ctx context.Context, size int) error {
-	if err := n.sendMessage(ctx); err != nil {
-		return err
-	}
+func (n *rawNode) message(ctx context.Context, size int) {
+	n.sendMessage(ctx)
 	want := n.bytesIn + uint64(size)
 	give := mono.Now().Add(time.Second)
 	for quiet := 0; n.bytesIn < want; quiet++ {
-		m, err := n.receive()
-		if err != nil {
-			return err
-		}
-		if m == 0 {
-			idle(quiet)
+		if n.receive() == 0 {
+			n.idle(quiet)
 			if quiet%1024 == 1023 && mono.Now() > give {
-				return errors.New("raw: no answer within a second: a frame was lost")
+				kit.Fail("raw: no answer within a second: a frame was lost")
 			}
 		}
 	}
-	return ctx.Err()
+	kit.Check(ctx.Err())
 }
 
-func (n *rawNode) pong(ctx context.Context, j *Job) error {
+func (n *rawNode) pong(ctx context.Context, j *Job) {
 	for want := uint64(j.Size); ; want += uint64(j.Size) {
 		for quiet := 0; n.bytesIn < want; quiet++ {
-			m, err := n.receive()
-			if err != nil {
-				return err
-			}
-			if m == 0 {
-				idle(quiet)
+			if n.receive() == 0 {
+				n.idle(quiet)
 				if !n.peer.sending.Load() || ctx.Err() != nil {
-					return ctx.Err()
+					kit.Check(ctx.Err())
+					return
 				}
 			}
 		}
-		if err := n.sendMessage(ctx); err != nil {
-			return err
-		}
+		n.sendMessage(ctx)
 	}
 }
 
 // idle is called when a node found nothing to do, with the number of times in a row. It polls for a while, then lets
 // others onto this processor, should there be any: they might be the peer.
-func idle(times int) {
+func (n *rawNode) idle(times int) {
 	if times > 1000 {
+		n.yields++
 		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
 }

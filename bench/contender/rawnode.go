@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 
+	"multiedge/bench/kit"
 	"multiedge/internal/mono"
 	"multiedge/linkdrv"
 )
@@ -32,6 +33,7 @@ type rawNode struct {
 	sending atomic.Bool
 	bytesIn uint64
 	lost    uint64 // frames given up
+	yields  uint64
 
 	sentBefore, gotBefore, lostBefore uint64 // before what counts
 
@@ -60,27 +62,40 @@ func (n *rawNode) address(peer *rawNode) {
 func (n *rawNode) outstanding() int { return int(n.sent - n.lost - n.peer.got.Load()) }
 
 // send fills one batch on the next link, as the window allows, and returns how many frames left.
-func (n *rawNode) send() (int, error) {
+func (n *rawNode) send() int {
 	room := min(n.batch, n.window*len(n.links)-n.outstanding())
 	if room <= 0 {
-		return 0, nil
+		return 0
 	}
+	_, k := n.batchOf(room, false)
+	n.turn()
+	return k
+}
+
+// batchOf sends up to so many frames on the link whose turn it is, from where it stands; with whole no further than to
+// the end of the message that it is in, or at the beginning of. It returns how many it offered, and how many left.
+func (n *rawNode) batchOf(most int, whole bool) (offered, left int) {
 	frames := n.frames[n.link][:0]
 	off, done := n.off, n.done
-	for i := range room {
+	for i := 0; i < most && (!whole || i == 0 || done > 0); i++ {
 		var f linkdrv.TxFrame
 		f, off, done = n.next(n.heads[n.link][i], off, done)
 		frames = append(frames, f)
 	}
-	k, err := n.links[n.link].Send(frames)
-	for range k {
+	left, err := n.links[n.link].Send(frames)
+	for range left {
 		_, n.off, n.done = n.next(nil, n.off, n.done)
 	}
-	n.sent += uint64(k)
+	n.sent += uint64(left)
+	kit.Check(err)
+	return len(frames), left
+}
+
+// turn moves on to the next link.
+func (n *rawNode) turn() {
 	if n.link++; n.link == len(n.links) {
 		n.link = 0
 	}
-	return k, err
 }
 
 // next describes the frame at position (off, done) in head, if head is not nil, and returns the position behind it.
@@ -106,47 +121,22 @@ func (n *rawNode) next(head []byte, off, done int) (linkdrv.TxFrame, int, int) {
 }
 
 // sendMessage sends one message whole.
-func (n *rawNode) sendMessage(ctx context.Context) error {
-	for first := true; first || n.done > 0; {
-		room := n.window*len(n.links) - n.outstanding()
-		frames := n.frames[n.link][:0]
-		off, done := n.off, n.done
-		for i := 0; i < min(n.batch, room) && (first || done > 0); i++ {
-			var f linkdrv.TxFrame
-			f, off, done = n.next(n.heads[n.link][i], off, done)
-			frames = append(frames, f)
-			first = false
-		}
-		k, err := n.links[n.link].Send(frames)
-		if err != nil {
-			return err
-		}
-		for range k {
-			_, n.off, n.done = n.next(nil, n.off, n.done)
-		}
-		n.sent += uint64(k)
-		if k < len(frames) {
-			first = n.done == 0 && k == 0
-			idle(1 << 20)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+func (n *rawNode) sendMessage(ctx context.Context) {
+	for begun := false; !begun || n.done > 0; {
+		offered, left := n.batchOf(min(n.batch, n.window*len(n.links)-n.outstanding()), true)
+		begun = begun || left > 0
+		if left < max(offered, 1) {
+			n.idle(1 << 20)
+			kit.Check(ctx.Err())
 		}
 	}
-	if n.link++; n.link == len(n.links) {
-		n.link = 0
-	}
-	return nil
+	n.turn()
 }
 
 // receive takes what has arrived on all links and copies it into place.
-func (n *rawNode) receive() (int, error) {
-	total := 0
+func (n *rawNode) receive() (total int) {
 	for _, d := range n.links {
-		k, err := d.Recv(n.rx)
-		if err != nil {
-			return total, err
-		}
+		k := kit.Get(d.Recv(n.rx))
 		for _, f := range n.rx[:k] {
 			if len(f) < rawHead {
 				continue
@@ -168,7 +158,7 @@ func (n *rawNode) receive() (int, error) {
 	if total > 0 {
 		n.got.Add(uint64(total))
 	}
-	return total, nil
+	return total
 }
 
 // stalled gives up frames in flight when nothing has moved for a while: the kernel dropped them.

@@ -113,8 +113,20 @@ func (s streamRun) connect(j *Job, flows []*flow, row *report.Row) error {
 		if err != nil {
 			return err
 		}
+		for _, sock := range f.sockets {
+			sock.calls = 0 // a handshake's do not count
+		}
 	}
 	return nil
+}
+
+// pair runs the parts of both ends of the flow.
+func (f *flow) pair(j *Job, from, to func() error) (ends [2]usage, err error) {
+	ends[0], ends[1], err = pair(j, from, to)
+	for i, s := range f.sockets {
+		ends[i].calls = s.calls
+	}
+	return ends, err
 }
 
 // streams runs each flow with a thread at either end.
@@ -129,10 +141,8 @@ func streams(j *Job, flows []*flow, row *report.Row) error {
 		go func() {
 			job := *j
 			job.CPUs[0], job.CPUs[1] = j.CPUs[dir], j.CPUs[1-dir]
-			var r result
-			r.ends[dir], r.ends[1-dir], r.err = pair(&job,
-				func() error { return f.send(j.Size, start.Add(j.Duration)) }, f.to.Receive)
-			results <- r
+			ends, err := f.pair(&job, func() error { return f.send(j.Size, start.Add(j.Duration)) }, f.to.Receive)
+			results <- result{[2]usage{ends[dir], ends[1-dir]}, err}
 		}()
 	}
 	var err error
@@ -156,7 +166,7 @@ func streams(j *Job, flows []*flow, row *report.Row) error {
 func pingPong(j *Job, f *flow, row *report.Row) error {
 	lat := report.NewRecorder()
 	start := mono.Now()
-	c, s, err := pair(j, func() error {
+	ends, err := f.pair(j, func() error {
 		n, err := f.from.Ping(start.Add(j.Duration), lat)
 		row.Seconds, row.Bytes = mono.Now().Sub(start).Seconds(), 2*n*uint64(max(j.Size, 1))
 		return err
@@ -164,7 +174,7 @@ func pingPong(j *Job, f *flow, row *report.Row) error {
 		_, err := f.to.Pong()
 		return err
 	})
-	account(row, c, s)
+	account(row, ends[0], ends[1])
 	row.Latency = lat.Summary(0.5)
 	return err
 }

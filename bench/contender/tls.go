@@ -72,7 +72,7 @@ func handshake(f *flow, cert tls.Certificate) error {
 }
 
 // netConn is a socket for crypto/tls, without what that does not need.
-type netConn struct{ socket }
+type netConn struct{ *socket }
 
 func (netConn) LocalAddr() net.Addr              { return nil }
 func (netConn) RemoteAddr() net.Addr             { return nil }

@@ -84,19 +84,16 @@ func (r *Result) table(compose int) xlate.Table {
 		Caption: "A turn is half a round trip: composing, posting, and the way until the peer's program has the " +
 			"message."}
 	for _, size := range r.Sizes {
-		row := xlate.Row{Label: fmt.Sprint(size)}
+		var values []float64
 		for _, way := range Ways {
 			l := r.Find(size, compose, way).Turn
-			row.Cells = append(row.Cells, number(l.P50/1000), number(l.P99/1000))
+			values = append(values, l.P50/1000, l.P99/1000)
 		}
-		row.Cells = append(row.Cells, number(r.gain(size, compose, "gathered")),
-			number(r.gain(size, compose, "copied")), xlate.Cell{Text: paperGain})
-		t.Rows = append(t.Rows, row)
+		values = append(values, r.gain(size, compose, "gathered"), r.gain(size, compose, "copied"))
+		t.Add(fmt.Sprint(size), append(xlate.Cells("%.1f", values...), xlate.Text(paperGain))...)
 	}
 	return t
 }
-
-func number(v float64) xlate.Cell { return xlate.Number(v, "%.1f") }
 
 func (r *Result) panel(compose int, sizes []int) figure.Panel {
 	p := figure.Panel{Title: r.title(compose), XLabel: "bytes: eager, gathered, copied", YLabel: "us"}
@@ -140,8 +137,8 @@ func modelled(s *xlate.Study, models []Model) {
 	var order []string
 	for i := range models {
 		m := &models[i]
-		t.Rows = append(t.Rows, xlate.Row{Label: fmt.Sprintf("%d, %s, %d, %d", m.MTU, m.Rate, m.Compose, m.Bytes),
-			Cells: []xlate.Cell{number(m.Eager / 1000), number(m.Posted / 1000), number(m.Gain()), {Text: paperGain}}})
+		t.Add(fmt.Sprintf("%d, %s, %d, %d", m.MTU, m.Rate, m.Compose, m.Bytes),
+			append(xlate.Cells("%.1f", m.Eager/1000, m.Posted/1000, m.Gain()), xlate.Text(paperGain))...)
 		at := fmt.Sprintf("MTU %d, composing %d ns for each KiB", m.MTU, m.Compose)
 		p := lines[at]
 		if p == nil {

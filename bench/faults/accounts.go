@@ -180,15 +180,10 @@ func (t *Trial) misuse(victim *agent, mode string, users, clients int, during fu
 }
 
 // runHostile is a hostile client.
-func runHostile(ctx context.Context, w *worker) error {
+func runHostile(ctx context.Context, w *worker) {
 	job := &w.job
 	mischief, cancel := context.WithCancel(ctx) // ends before the process is told to quit
 	defer cancel()
-	type outcome struct {
-		rep hostile.Report
-		err error
-	}
-	done := make(chan outcome, 1)
 	o := hostile.Options{Mode: job.Kind, Seed: job.Seed, Clients: job.Conns, Again: true,
 		Dial: func(ctx context.Context) (*ipc.Conn, error) { return ipc.Dial(ctx, job.Socket) }}
 	if hostile.WithPeer(job.Kind) {
@@ -202,9 +197,12 @@ func runHostile(ctx context.Context, w *worker) error {
 			return b
 		}
 	}
+	var rep hostile.Report
+	done := make(chan error, 1)
 	go func() {
-		rep, err := hostile.Run(mischief, o)
-		done <- outcome{rep, err}
+		var err error
+		rep, err = hostile.Run(mischief, o)
+		done <- err
 	}()
 	w.emit(Event{Started: true})
 	var err error
@@ -213,13 +211,10 @@ func runHostile(ctx context.Context, w *worker) error {
 			return
 		}
 		cancel()
-		end := <-done
-		err = end.err
-		w.emit(Event{Result: &Result{
-			Done: end.rep.Acts, Failed: uint64(end.rep.Evictions), Seconds: end.rep.Seconds, Wrong: end.rep.Borne,
-			Types: map[string]uint64{"refusals": end.rep.Refusals, "holes": end.rep.Holes,
-				"completed": end.rep.Completed},
-		}})
+		err = <-done
+		w.emit(Event{Result: &Result{Done: rep.Acts, Failed: uint64(rep.Evictions), Seconds: rep.Seconds,
+			Wrong: rep.Borne, Types: map[string]uint64{"refusals": rep.Refusals, "holes": rep.Holes,
+				"completed": rep.Completed}}})
 	})
-	return err
+	kit.Check(err)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/proc"
 	"multiedge/internal/lab"
 )
 
@@ -62,7 +63,7 @@ func (t *Trial) assault(kind string, restart bool) *assault {
 	a.was = map[string]uint64{}
 	t.addCounters(1, a.was)
 	st := t.status(1)
-	a.resident, a.peers = kit.Resident(st.PID), st.Peers
+	a.resident, a.peers = proc.Resident(st.PID), st.Peers
 	a.injector = t.spawn(0, Job{Role: RoleInject, Name: kind, Kind: kind, Link: "edge0",
 		Driver: t.spec.Driver, Target: t.cluster.Lab().Host(1).MAC(0), File: file, Seed: t.seed})
 	return a
@@ -125,7 +126,7 @@ func (t *Trial) silent() {
 // survived ends the attack and judges state, memory and counts of the attacked daemon.
 func (t *Trial) survived(a *assault) {
 	st := t.status(1)
-	grown := int64(kit.Resident(st.PID)) - int64(a.resident)
+	grown := int64(proc.Resident(st.PID)) - int64(a.resident)
 	r := a.injector.last()
 	now := map[string]uint64{}
 	t.addCounters(1, now)

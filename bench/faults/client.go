@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 )
 
@@ -23,12 +24,10 @@ type client struct {
 	nameMu sync.Mutex
 }
 
-func runClient(ctx context.Context, w *worker) error {
+func runClient(ctx context.Context, w *worker) {
 	before := thisRest()
 	c := &client{w: w, tally: newTally()}
-	if _, err := c.device(ctx); err != nil {
-		return err
-	}
+	kit.Get(c.device(ctx))
 	w.emit(Event{Started: true})
 	c.resume(ctx)
 	w.wait(ctx, func(o Order) {
@@ -50,7 +49,6 @@ func runClient(ctx context.Context, w *worker) error {
 	c.devMu.Unlock()
 	rest := settle(before)
 	w.emit(Event{Rest: &rest})
-	return nil
 }
 
 // device returns a living Device, made anew when the one before has died.

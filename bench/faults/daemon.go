@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/proc"
 	"multiedge/internal/config"
 	"multiedge/internal/daemon"
 	"multiedge/internal/metrics"
@@ -70,7 +71,7 @@ func collect(socket string) error {
 	for range 3 {
 		debug.FreeOSMemory()
 		// counted page by page: VmRSS may lag by some hundred kB
-		kept = min(kept, kit.ProcBytes(os.Getpid(), "smaps_rollup", "Rss"))
+		kept = min(kept, proc.CountedResident(os.Getpid()))
 	}
 	if kept == 0 {
 		return errors.New("/proc does not give the resident memory of this process: smaps_rollup is missing")

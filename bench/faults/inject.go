@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 	"multiedge/linkdrv"
@@ -40,22 +41,17 @@ type injector struct {
 	scratch  []byte
 }
 
-func runInject(ctx context.Context, w *worker) error {
-	drv, err := linkdrv.Open(w.job.Link, linkdrv.Options{Kind: w.job.Driver, Promiscuous: w.job.Kind == injectInit})
-	if err != nil {
-		return err
-	}
+func runInject(ctx context.Context, w *worker) {
+	drv := kit.Get(linkdrv.Open(w.job.Link, linkdrv.Options{Kind: w.job.Driver, Promiscuous: w.job.Kind == injectInit}))
 	defer drv.Close()
 	in := &injector{job: &w.job, rng: rand.New(rand.NewPCG(w.job.Seed, 11)), src: drv.Info().MAC,
 		scratch: make([]byte, 0, 16<<10)}
 	if w.job.File != "" {
-		if err := readFile(w.job.File, &in.captured); err != nil {
-			return err
-		}
+		kit.Check(readFile(w.job.File, &in.captured))
 		in.sort()
 	}
 	if (w.job.Kind == injectReplay || w.job.Kind == injectForge) && len(in.captured) == 0 {
-		return errors.New("nothing was captured to send again")
+		kit.Fail("nothing was captured to send again")
 	}
 	w.emit(Event{Started: true})
 	r := Result{Types: map[string]uint64{}}
@@ -73,7 +69,6 @@ func runInject(ctx context.Context, w *worker) error {
 		}
 	})
 	stop()
-	return nil
 }
 
 // loose starts to send in the background as an order says, and returns a function that stops it.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"multiedge/bench/kit"
+	"multiedge/bench/proc"
 	"multiedge/edge"
 )
 
@@ -77,11 +77,11 @@ func holding(t *Trial) {
 	before := t.status(1)
 	var was [2]uint64
 	for h := range was {
-		was[h] = kit.Resident(t.cluster.Daemon(h).Pid())
+		was[h] = proc.Resident(t.cluster.Daemon(h).Pid())
 	}
 	t.crowds(dialHold, t.many(10000, 1000), func(r *Result) {
 		for h := range was {
-			per := (float64(kit.Resident(t.cluster.Daemon(h).Pid())) - float64(was[h])) / float64(max(r.Done, 1))
+			per := (float64(proc.Resident(t.cluster.Daemon(h).Pid())) - float64(was[h])) / float64(max(r.Done, 1))
 			t.row.Measured[fmt.Sprintf("bytes per connection, host%d", h)] = per
 			t.check(fmt.Sprintf("memory per connection in host%d", h), per <= perConnMost, "%.0f bytes", per)
 		}
@@ -108,11 +108,11 @@ func cycling(t *Trial) {
 	was := t.scrape(1)
 	var before [2]uint64
 	for h := range before {
-		before[h] = kit.Resident(t.cluster.Daemon(h).Pid())
+		before[h] = proc.Resident(t.cluster.Daemon(h).Pid())
 	}
 	t.crowds(dialCycle, t.many(20000, 300), func(r *Result) {
 		for h, b := range before {
-			grown := int64(kit.Resident(t.cluster.Daemon(h).Pid())) - int64(b)
+			grown := int64(proc.Resident(t.cluster.Daemon(h).Pid())) - int64(b)
 			t.row.Measured[fmt.Sprintf("resident MiB grown, host%d", h)] = float64(grown) / (1 << 20)
 			t.check(fmt.Sprintf("memory of host%d does not grow", h), grown <= cycleMost, "%d bytes", grown)
 		}

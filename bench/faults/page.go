@@ -22,28 +22,25 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 // HTML writes one page with every row, its checks, the figures of a soak, and the results themselves as JSON. It refers
 // to nothing outside itself.
 func (f *File) HTML(w io.Writer, title string, figures []figure.Figure) error {
-	type drawing struct {
-		Title, Caption string
-		SVG            template.HTML
-	}
 	data, err := json.Marshal(f)
 	if err != nil {
 		return err
 	}
-	p := struct {
+	drawings, err := figure.Draw(figures)
+	if err != nil {
+		return err
+	}
+	return pageTemplate.Execute(w, struct {
 		*File
 		Title   string
 		Passed  int
-		Figures []drawing
-		Data    template.JS
-		// json.Marshal escapes <, > and &, so the script element cannot be left
-	}{f, title, len(f.Rows) - len(f.Failed()), nil, template.JS(data)}
-	for i := range figures {
-		svg, err := figures[i].SVG()
-		if err != nil {
-			return err
-		}
-		p.Figures = append(p.Figures, drawing{figures[i].Title, figures[i].Caption, figure.Inline(svg)})
-	}
-	return pageTemplate.Execute(w, p)
+		Figures []figure.Drawing
+		Data    template.JS // json.Marshal escapes <, > and &, so the script element cannot be left
+	}{f, title, len(f.Rows) - len(f.Failed()), drawings, template.JS(data)})
+}
+
+// Forms are all forms of the file, by the endings of files. The title and the figures are those of the page.
+func (f *File) Forms(title string, figures []figure.Figure) figure.Forms {
+	return figure.Forms{"json": f.JSON, "csv": f.CSV, "md": f.Markdown,
+		"html": func(w io.Writer) error { return f.HTML(w, title, figures) }}
 }

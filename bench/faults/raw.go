@@ -21,31 +21,29 @@ const (
 	rawPending  = "pending"  // dials to a node that is off, without waiting for answers
 )
 
-func runRaw(ctx context.Context, w *worker) error {
+func runRaw(ctx context.Context, w *worker) {
 	w.emit(Event{Started: true})
 	r := Result{Types: map[string]uint64{}}
 	start := time.Now()
-	return kit.Try(func() {
-		switch w.job.Kind {
-		case rawBounds:
-			bounds(ctx, &w.job, &r)
-		case rawGuess:
-			guess(ctx, &w.job, &r)
-		case rawScribble:
-			scribble(ctx, &w.job, &r)
-		case rawPending:
-			c := newRawClient(ctx, w.job.Socket)
-			defer c.Close()
-			c.pending(ctx, &w.job, &r)
-		default:
-			kit.Fail("job: kind %q is unknown", w.job.Kind)
-		}
-		if r.Seconds == 0 {
-			r.Seconds = time.Since(start).Seconds()
-		}
-		w.emit(Event{Result: &r})
-		w.wait(ctx, nil)
-	})
+	switch w.job.Kind {
+	case rawBounds:
+		bounds(ctx, &w.job, &r)
+	case rawGuess:
+		guess(ctx, &w.job, &r)
+	case rawScribble:
+		scribble(ctx, &w.job, &r)
+	case rawPending:
+		c := newRawClient(ctx, w.job.Socket)
+		defer c.Close()
+		c.pending(ctx, &w.job, &r)
+	default:
+		kit.Fail("job: kind %q is unknown", w.job.Kind)
+	}
+	if r.Seconds == 0 {
+		r.Seconds = time.Since(start).Seconds()
+	}
+	w.emit(Event{Result: &r})
+	w.wait(ctx, nil)
 }
 
 // bounds posts operations that must be refused, each with its own error, and one that must not.

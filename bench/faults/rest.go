@@ -4,7 +4,7 @@ import (
 	"os"
 	"runtime"
 
-	"multiedge/bench/kit"
+	"multiedge/bench/proc"
 )
 
 // thisRest returns what the calling process holds.
@@ -16,5 +16,5 @@ func thisRest() Rest {
 
 // restOf returns what a process holds, as the kernel sees it. That excludes goroutines.
 func restOf(pid int) Rest {
-	return Rest{Descriptors: max(0, kit.Descriptors(pid)), Locked: kit.ProcBytes(pid, "status", "VmLck")}
+	return Rest{Descriptors: max(0, proc.Descriptors(pid)), Locked: proc.Locked(pid)}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/pattern"
 	"multiedge/edge"
 )
@@ -67,7 +68,7 @@ type target struct {
 
 var crcTable = crc64.MakeTable(crc64.ECMA)
 
-func runServer(ctx context.Context, w *worker) error {
+func runServer(ctx context.Context, w *worker) {
 	s := &server{w: w, targets: map[string]*target{}, void: map[string]bool{}, before: thisRest()}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -81,7 +82,7 @@ func runServer(ctx context.Context, w *worker) error {
 	sweeping.Wait()
 	rest := settle(s.before)
 	w.emit(Event{Rest: &rest})
-	return err
+	kit.Check(err)
 }
 
 // serve offers the service until ctx ends, again whenever the daemon went away.

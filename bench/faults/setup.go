@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 	"multiedge/internal/lab"
 )
@@ -69,11 +70,8 @@ func (t *Trial) dial(name string, n int) *Result {
 }
 
 // runDial makes connections, one after another, and tries each until it is up.
-func runDial(ctx context.Context, w *worker) error {
-	dev, err := edge.Open(ctx, edge.Config{Socket: w.job.Socket})
-	if err != nil {
-		return err
-	}
+func runDial(ctx context.Context, w *worker) {
+	dev := kit.Get(edge.Open(ctx, edge.Config{Socket: w.job.Socket}))
 	defer dev.Close()
 	w.emit(Event{Started: true})
 	c := &client{w: w, tally: newTally(), dev: dev}
@@ -88,7 +86,6 @@ func runDial(ctx context.Context, w *worker) error {
 	r.Seconds = time.Since(start).Seconds()
 	w.emit(Event{Result: &r})
 	w.wait(ctx, nil)
-	return nil
 }
 
 // count records the outcome of an attempt to connect that started at began.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/proc"
 	"multiedge/bench/report"
 )
 
@@ -30,7 +31,7 @@ func (s *soak) sample(show func(*Sample)) {
 		pid := s.cluster.Daemon(h).Pid()
 		m := s.scrape(h)
 		x.Daemons[h] = DaemonSample{
-			Resident: kit.Resident(pid), Descriptors: int(m["process_open_fds"]), Goroutines: int(m["go_goroutines"]),
+			Resident: proc.Resident(pid), Descriptors: int(m["process_open_fds"]), Goroutines: int(m["go_goroutines"]),
 			Pinned: uint64(m["edge_pinned_bytes"]),
 			Starts: s.starts[h],
 		}

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"multiedge/bench/kit"
 )
@@ -30,23 +29,21 @@ const roleFault = "fault"
 
 func init() { kit.AddRole(roleFault, work) }
 
-// work does a job until it is told to quit or ctx ends.
+// work does a job until it is told to quit or ctx ends. Roles end by kit.Check when they cannot go on.
 func work(ctx context.Context, p *kit.Port) error {
-	w := &worker{Port: p}
-	if err := p.Job(&w.job); err != nil {
-		return err
-	}
-	if err := becomeUser(w.job.UID); err != nil {
-		return err
-	}
-	run := map[string]func(context.Context, *worker) error{
-		RoleServer: runServer, RoleClient: runClient, RoleRaw: runRaw, RoleInject: runInject, RoleDial: runDial,
-		RoleHostile: runHostile,
-	}[w.job.Role]
-	if run == nil {
-		return fmt.Errorf("job: role %q is unknown", w.job.Role)
-	}
-	return run(ctx, w)
+	return kit.Try(func() {
+		w := &worker{Port: p}
+		kit.Check(p.Job(&w.job))
+		kit.Check(becomeUser(w.job.UID))
+		run := map[string]func(context.Context, *worker){
+			RoleServer: runServer, RoleClient: runClient, RoleRaw: runRaw, RoleInject: runInject, RoleDial: runDial,
+			RoleHostile: runHostile,
+		}[w.job.Role]
+		if run == nil {
+			kit.Fail("job: role %q is unknown", w.job.Role)
+		}
+		run(ctx, w)
+	})
 }
 
 // wait waits for the order to quit and passes other orders to handle; nil ignores them.

@@ -37,7 +37,6 @@ func (r *Result) steps(way string) []Step {
 }
 
 func (r *Result) table(way string) xlate.Table {
-	number := xlate.Number
 	t := xlate.Table{ID: way, Title: fmt.Sprintf("%s, %d in use", titles[way], r.InUse)}
 	if way == Table {
 		t.Caption = "A lookup is the least of many turns over the exports in use, in no order; memory is the heap's."
@@ -49,16 +48,12 @@ func (r *Result) table(way string) xlate.Table {
 			"its program", "importer's daemon", "its program", "made in, s"}
 	}
 	for _, s := range r.steps(way) {
-		row := xlate.Row{Label: fmt.Sprint(s.Exports)}
-		if way == Table {
-			row.Cells = []xlate.Cell{number(s.Lookup, "%.1f"), number(s.Bytes, "%.0f"), number(s.Hot/1024, "%.0f"),
-				number(s.Setup, "%.2f")}
-		} else {
-			row.Cells = []xlate.Cell{number(s.P50/1000, "%.2f"), number(s.P99/1000, "%.1f"), number(s.Rate, "%.0f"),
-				number(s.Bytes, "%.0f"), number(s.Exporter, "%.0f"), number(s.ImpDaemon, "%.0f"),
-				number(s.Importer, "%.0f"), number(s.Setup, "%.2f")}
+		cells := xlate.Cells("%.1f %.0f %.0f %.2f", s.Lookup, s.Bytes, s.Hot/1024, s.Setup)
+		if way != Table {
+			cells = xlate.Cells("%.2f %.1f %.0f %.0f %.0f %.0f %.0f %.2f", s.P50/1000, s.P99/1000, s.Rate, s.Bytes,
+				s.Exporter, s.ImpDaemon, s.Importer, s.Setup)
 		}
-		t.Rows = append(t.Rows, row)
+		t.Add(fmt.Sprint(s.Exports), cells...)
 	}
 	return t
 }

@@ -3,14 +3,17 @@ package notify
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
 
 	"multiedge/bench/kit"
 	"multiedge/bench/report"
+	"multiedge/bench/workload"
 	"multiedge/edge"
 	"multiedge/edge/named"
+	"multiedge/internal/ipc"
 )
 
 const (
@@ -31,8 +34,10 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)
 	res := &Result{Spec: s}
 	for _, wait := range s.Waits {
 		kit.Doing(func() {
-			rounds := s.run(ctx, d, wait, func(share float64) { show("notifications, "+wait, share) })
-			res.Runs = append(res.Runs, breakdown(wait, rounds))
+			rounds, spent := s.run(ctx, d, wait, func(share float64) { show("notifications, "+wait, share) })
+			b := breakdown(wait, rounds)
+			b.Efforts = spent
+			res.Runs = append(res.Runs, b)
 		}, "%s", wait)
 	}
 	show("export and import", 0)
@@ -41,7 +46,7 @@ func Run(ctx context.Context, d *edge.Device, s Spec, show func(string, float64)
 }
 
 // run measures the rounds of one way to wait.
-func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(float64)) []round {
+func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(float64)) ([]round, report.Efforts) {
 	c := kit.Get(d.Dial(ctx, s.Peer, service+wait, edge.Data([]byte(strconv.Itoa(s.Rounds)))))
 	defer c.Close()
 	to := kit.Get(c.Import(ctx, bell))
@@ -52,7 +57,9 @@ func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(f
 	defer out.close()
 	in := newTap(ctx, s.Sockets[1], false)
 	defer in.close()
+	before := s.spent(ctx, to, times, 0)
 	rounds := s.write(ctx, mem, to, show)
+	spent := s.spent(ctx, to, times, 1).Since(before)
 	sent, got := out.close(), in.close()
 	b := make([]byte, s.Rounds*stamp)
 	kit.Get(times.ReadAt(b, 0))
@@ -61,7 +68,29 @@ func (s *Spec) run(ctx context.Context, d *edge.Device, wait string, show func(f
 		r.start, r.end, r.back = at(0), at(1), at(2)
 	}
 	match(rounds, sent, got, s.Bytes+besides)
-	return rounds
+	return rounds, spent
+}
+
+// spent is what both hosts have spent so far. The server's process tells it twice: where the times of a round would be
+// that many behind the last, when that is notified.
+func (s *Spec) spent(ctx context.Context, to, times *edge.RemoteRegion, tell int) (e report.Efforts) {
+	at := s.Rounds + tell
+	kit.Do(ctx, to.Conn(), &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: to, Flags: edge.Notify,
+		Imm: uint32(at)})
+	b := make([]byte, stamp)
+	for told := false; !told; { // until the handler has run: twice the same, and not nothing
+		was := e.ServerProcess
+		kit.Get(times.ReadAtContext(ctx, b, int64(at*stamp)))
+		kit.Get(binary.Decode(b, binary.LittleEndian, &e.ServerProcess))
+		told = e.ServerProcess == was && was != (report.Effort{})
+	}
+	e.ClientProcess = workload.ProcessEffort(to.Conn().Device())
+	for i, of := range []*report.Effort{&e.ClientDaemon, &e.ServerDaemon} {
+		*of = kit.Get(workload.DaemonEffort(ctx, func(ctx context.Context, what string) (json.RawMessage, error) {
+			return ipc.Ask(ctx, s.Sockets[i], ipc.Message{Kind: ipc.KindStatus, What: what})
+		}))
+	}
+	return e
 }
 
 // write writes once a round.

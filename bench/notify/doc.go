@@ -33,6 +33,7 @@ type Breakdown struct {
 	Return   report.Latency `json:"return_ns"`             // until the interrupted thread runs, if before the next
 	Overhead report.Latency `json:"receiver_overhead_ns"`  // arrival, scheduling and return, without the handler
 	Missed   int            `json:"rounds_without_frames"` // of which the traces did not have both frames
+	Efforts  report.Efforts `json:"efforts"`               // of all rounds and the pauses between them
 }
 
 // Setup is the cost of making memory ready for writes, in nanoseconds.

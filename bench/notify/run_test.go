@@ -43,6 +43,16 @@ func TestNotify(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 	for _, b := range res.Runs {
+		e, all := b.Efforts, b.Efforts.Total()
+		for name, end := range map[string]report.Effort{"client": e.ClientProcess, "its daemon": e.ClientDaemon,
+			"server": e.ServerProcess, "its daemon there": e.ServerDaemon} {
+			if end.Voluntary+end.Involuntary < rounds/10 || end.SystemCalls < rounds/10 {
+				t.Errorf("%s: %s has %+v for %d notifications", b.Wait, name, end, rounds)
+			}
+		}
+		if b.Wait == "block" && all.WakeUps < rounds/2 { // of the receiver, once each
+			t.Errorf("%d wake-ups for %d notifications that a sleeping thread waits for", all.WakeUps, rounds)
+		}
 		if n := b.Schedule.Count; n < rounds*9/10 || int(n)+b.Missed != rounds {
 			t.Errorf("%s: %d rounds and %d missed, of %d", b.Wait, n, b.Missed, rounds)
 		}
@@ -62,7 +72,7 @@ func TestNotify(t *testing.T) {
 		kittest.Must(t, s.Tables[i].Text(&text))
 	}
 	if b, err := json.Marshal(res); err != nil || !bytes.Contains(b, []byte("daemon_to_handler_ns")) ||
-		!bytes.Contains(text.Bytes(), []byte("VMMC, Linux")) {
+		!bytes.Contains(text.Bytes(), []byte("VMMC, Linux")) || !bytes.Contains(text.Bytes(), []byte("block: calls")) {
 		t.Errorf("%v: %s\n%s", err, b, text.Bytes())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/workload"
 	"multiedge/edge"
 	"multiedge/edge/events"
 	"multiedge/edge/named"
@@ -21,7 +22,8 @@ const (
 	bell    = "bell"              // the export that is written to
 	stamps  = "stamps"            // and the one that has the times
 	page    = "edgebench-page"    // a named export
-	stamp   = 32                  // bytes: handler start and end, return
+	stamp   = 32                  // bytes: handler start and end, return; or what the process has spent
+	tells   = 2                   // stamps behind those of the rounds, for what it has
 	most    = 4096                // bytes of a write
 )
 
@@ -81,7 +83,7 @@ func answer(c *edge.Conn, d *edge.Device) {
 		c.Abort()
 		kit.Fail("a client asks for %q rounds", c.Data())
 	}
-	r := kit.Get(d.Register(most + rounds*stamp))
+	r := kit.Get(d.Register(most + (rounds+tells)*stamp))
 	mem := r.Bytes()[most:]
 	clock := kit.Get(newClock())
 	thread := &interrupted{clock: clock, done: make(chan struct{})}
@@ -91,6 +93,9 @@ func answer(c *edge.Conn, d *edge.Device) {
 		start := thread.clock.now()
 		i := int(n.Imm)
 		if i >= rounds {
+			if i < rounds+tells {
+				kit.Get(binary.Encode(mem[stamp*i:], binary.LittleEndian, workload.ProcessEffort(d)))
+			}
 			return
 		}
 		binary.LittleEndian.PutUint64(mem[stamp*i:], uint64(start))
@@ -99,7 +104,7 @@ func answer(c *edge.Conn, d *edge.Device) {
 		binary.LittleEndian.PutUint64(mem[stamp*i+8:], uint64(end))
 		thread.at.Store(end)
 	}))
-	kit.Get(r.Export(c, stamps, edge.RemoteRead, most, rounds*stamp))
+	kit.Get(r.Export(c, stamps, edge.RemoteRead, most, (rounds+tells)*stamp))
 	<-h.Done()
 	thread.stop.Store(true)
 	<-thread.done

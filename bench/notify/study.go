@@ -21,7 +21,7 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 		Origin: "Measured on this machine, between two hosts of a lab.",
 		Paper: "Chen, Damianakis, Kumar, Yu and Li, Porting a User-Level Communication Architecture to NT: " +
 			"Experiences and Performance (1999), §5.1, §5.3, figure 9"}
-	s.Tables = []xlate.Table{r.notifications(), r.exports()}
+	s.Tables = []xlate.Table{r.notifications(), r.efforts(), r.exports()}
 	for i := range r.Runs {
 		b := &r.Runs[i]
 		mine, paper := b.Schedule.P50/b.Overhead.P50, linux[1]/linux[3]
@@ -59,12 +59,45 @@ func (r *Result) notifications() xlate.Table {
 		row := xlate.Row{Label: stage.name}
 		for i := range r.Runs {
 			l := stage.of(&r.Runs[i])
-			row.Cells = append(row.Cells, micros(l.P50, nil), micros(l.P99, nil))
+			row.Cells = append(row.Cells, xlate.Cells("%.1f", l.P50/1000, l.P99/1000)...)
 		}
 		if stage.paper >= 0 {
 			row.Cells = append(row.Cells, paper(linux[stage.paper]), paper(nt[stage.paper]))
 		} else {
-			row.Cells = append(row.Cells, xlate.Cell{Text: "-"}, xlate.Cell{Text: "-"})
+			row.Cells = append(row.Cells, xlate.Text("-"), xlate.Text("-"))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// efforts is what a notification costs both hosts in the kernel, in counts.
+func (r *Result) efforts() xlate.Table {
+	t := xlate.Table{ID: "effort", Columns: []string{"process"},
+		Title: "System calls, switches of threads, and calls that wake another, for each notification",
+		Caption: "With the pause before it, in which the receiver rests. The daemons' calls include those of the " +
+			"traces; the server's switches include those of the interrupted thread."}
+	for i := range r.Runs {
+		for _, count := range []string{"calls", "switches", "wake-ups"} {
+			t.Columns = append(t.Columns, r.Runs[i].Wait+": "+count)
+		}
+	}
+	for _, end := range []struct {
+		name string
+		of   func(*report.Efforts) report.Effort
+	}{
+		{"client", func(e *report.Efforts) report.Effort { return e.ClientProcess }},
+		{"its daemon", func(e *report.Efforts) report.Effort { return e.ClientDaemon }},
+		{"server's daemon", func(e *report.Efforts) report.Effort { return e.ServerDaemon }},
+		{"server", func(e *report.Efforts) report.Effort { return e.ServerProcess }},
+		{"all", (*report.Efforts).Total},
+	} {
+		row := xlate.Row{Label: end.name}
+		for i := range r.Runs {
+			e := end.of(&r.Runs[i].Efforts)
+			for _, n := range []uint64{e.SystemCalls, e.Voluntary + e.Involuntary, e.WakeUps} {
+				row.Cells = append(row.Cells, xlate.Number(float64(n)/float64(max(r.Rounds, 1)), "%.2f"))
+			}
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -89,21 +122,13 @@ func (r *Result) exports() xlate.Table {
 		{"Import, same host", r.Setup.ImportHere, 0},
 		{"Unexport", r.Setup.Unexport, 0},
 	} {
-		row := xlate.Row{Label: c.name, Cells: []xlate.Cell{micros(c.l.P50, &c.paper), micros(c.l.P99, nil)}}
-		if c.paper == 0 {
-			row.Cells[0].Paper = nil
-			row.Cells = append(row.Cells, xlate.Cell{Text: "-"})
-		} else {
-			row.Cells = append(row.Cells, paper(c.paper))
+		cells, theirs := xlate.Cells("%.1f", c.l.P50/1000, c.l.P99/1000), xlate.Text("-")
+		if c.paper > 0 {
+			cells[0].Paper, theirs = &c.paper, paper(c.paper)
 		}
-		t.Rows = append(t.Rows, row)
+		t.Add(c.name, append(cells, theirs)...)
 	}
 	return t
 }
 
-func micros(ns float64, paper *float64) xlate.Cell {
-	us := ns / 1000
-	return xlate.Cell{Ours: &us, Paper: paper, Form: "%.1f"}
-}
-
-func paper(us float64) xlate.Cell { return xlate.Cell{Text: fmt.Sprint(us)} }
+func paper(us float64) xlate.Cell { return xlate.Text(fmt.Sprint(us)) }

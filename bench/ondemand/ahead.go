@@ -83,10 +83,9 @@ func (r *Result) foresightStudy(s *xlate.Study) {
 		Columns: []string{"prefetch, bytes, pattern", "MB/s", "of registered", "p50, us", "missed", "prefetched",
 			"wasted"}}
 	for _, p := range r.Foresights {
-		t.Rows = append(t.Rows, xlate.Row{Label: fmt.Sprintf("%s, %d, %s", p.Setting, p.Bytes, p.Pattern),
-			Cells: []xlate.Cell{cell(report.Median(p.Rates)/1e6, "%.0f"), cell(ratio(p.Rates, p.Whole), "%.2f"),
-				cell(p.Latency.P50/1000, "%.0f"), cell(p.Missed, "%.2f"), cell(float64(p.Prefetched), "%.0f"),
-				cell(float64(p.Wasted), "%.0f")}})
+		t.Add(fmt.Sprintf("%s, %d, %s", p.Setting, p.Bytes, p.Pattern), xlate.Cells("%.0f %.2f %.0f %.2f %.0f",
+			report.Median(p.Rates)/1e6, ratio(p.Rates, p.Whole), p.Latency.P50/1000, p.Missed, float64(p.Prefetched),
+			float64(p.Wasted))...)
 	}
 	s.Tables = append(s.Tables, t)
 }

@@ -35,8 +35,6 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 	return s
 }
 
-var cell = xlate.Number
-
 func goal(s *xlate.Study, id, claim string, reached bool, found string, args ...any) {
 	s.AddGoal(id, claim, reached, noise, found, args...)
 }
@@ -52,12 +50,12 @@ func (r *Result) costStudy(s *xlate.Study) {
 			"miss, untouched", "(p99)", "missed"}}
 	resident, untouched := 0.0, 0.0
 	for _, c := range r.Costs {
-		row := xlate.Row{Label: fmt.Sprintf("%s, %d", c.Site, c.Bytes)}
+		var times []float64
 		for _, l := range []report.Latency{c.Whole, c.Hit, c.Resident, c.Untouched} {
-			row.Cells = append(row.Cells, cell(l.P50/1000, "%.1f"), cell(l.P99/1000, "%.1f"))
+			times = append(times, l.P50/1000, l.P99/1000)
 		}
-		row.Cells = append(row.Cells, cell(c.Missed, "%.2f"))
-		t.Rows = append(t.Rows, row)
+		t.Add(fmt.Sprintf("%s, %d", c.Site, c.Bytes), append(xlate.Cells("%.1f", times...),
+			xlate.Number(c.Missed, "%.2f"))...)
 		resident = max(resident, (c.Resident.P50-c.Hit.P50)/1000)
 		untouched = max(untouched, (c.Untouched.P50-c.Hit.P50)/1000)
 	}
@@ -75,7 +73,7 @@ func (r *Result) costStudy(s *xlate.Study) {
 		if k.N > 0 {
 			label = fmt.Sprintf("%s of %d chunks", k.What, k.N)
 		}
-		t.Rows = append(t.Rows, xlate.Row{Label: label, Cells: []xlate.Cell{cell(k.Ns, "%.1f")}})
+		t.Add(label, xlate.Number(k.Ns, "%.1f"))
 		for _, g := range []struct {
 			what string
 			n    int
@@ -102,9 +100,8 @@ func (r *Result) sweepStudy(s *xlate.Study) {
 		if p.Set == 0 {
 			set = "registered"
 		}
-		t.Rows = append(t.Rows, xlate.Row{Label: fmt.Sprintf("%s %d, %s, %s, %s", p.Kind, p.Bytes, set, p.Policy,
-			p.Pattern), Cells: []xlate.Cell{cell(p.Rate/1e6, "%.1f"), cell(p.Latency.P50/1000, "%.1f"),
-			cell(p.Latency.P99/1000, "%.1f"), cell(p.Missed, "%.2f")}})
+		t.Add(fmt.Sprintf("%s %d, %s, %s, %s", p.Kind, p.Bytes, set, p.Policy, p.Pattern),
+			xlate.Cells("%.1f %.1f %.1f %.2f", p.Rate/1e6, p.Latency.P50/1000, p.Latency.P99/1000, p.Missed)...)
 	}
 	s.Tables = append(s.Tables, t)
 	s.Figures = append(s.Figures, r.sizeFigure("write"), r.sizeFigure("read"), r.policyFigure())
@@ -183,9 +180,8 @@ func (r *Result) wayStudy(s *xlate.Study) {
 		if w.Name == "registered whole" {
 			whole = w.Rate
 		}
-		t.Rows = append(t.Rows, xlate.Row{Label: fmt.Sprintf("%s, %d %%, %s", w.Name, w.Set, w.Pattern),
-			Cells: []xlate.Cell{cell(w.Rate/1e6, "%.0f"), cell(w.Rate/whole, "%.2f"), cell(w.Latency.P50/1000, "%.1f"),
-				cell(w.Latency.P99/1000, "%.1f"), cell(float64(w.Pinned)/(1<<20), "%.1f")}})
+		t.Add(fmt.Sprintf("%s, %d %%, %s", w.Name, w.Set, w.Pattern), xlate.Cells("%.0f %.2f %.1f", w.Rate/1e6,
+			w.Rate/whole, w.Latency.P50/1000, w.Latency.P99/1000, float64(w.Pinned)/(1<<20))...)
 	}
 	s.Tables = append(s.Tables, t)
 }
@@ -215,8 +211,8 @@ func (r *Result) shareStudy(s *xlate.Study) {
 			label, whole = p.Variant+", registered", p.Rates
 		}
 		x := ratio(p.Rates, whole)
-		t.Rows = append(t.Rows, xlate.Row{Label: label, Cells: []xlate.Cell{cell(report.Median(p.Rates)/1e6, "%.0f"),
-			cell(x, "%.2f"), cell(report.Median(p.P99)/1000, "%.0f"), cell(p.Missed, "%.2f")}})
+		t.Add(label, xlate.Cells("%.0f %.2f %.0f %.2f", report.Median(p.Rates)/1e6, x, report.Median(p.P99)/1000,
+			p.Missed)...)
 		if p.Percent == 100 && p.Variant == "inline" {
 			goal(s, "all-miss", fmt.Sprintf("Writes of 64 KiB to evicted memory, pages there, reach %.1f of "+
 				"registered memory's throughput (misses = inline, the default).", goalShare), x >= goalShare,
@@ -243,9 +239,8 @@ func (r *Result) besideStudy(s *xlate.Study) {
 	}
 	for _, b := range r.Besides {
 		x := ratio(b.P99, hits[b.Variant])
-		t.Rows = append(t.Rows, xlate.Row{Label: b.Variant + ", " + b.Load, Cells: []xlate.Cell{
-			cell(report.Median(b.P50)/1000, "%.1f"), cell(report.Median(b.P99)/1000, "%.1f"), cell(x, "%.2f"),
-			cell(report.Median(b.Done), "%.0f")}})
+		t.Add(b.Variant+", "+b.Load, xlate.Cells("%.1f %.1f %.2f %.0f", report.Median(b.P50)/1000,
+			report.Median(b.P99)/1000, x, report.Median(b.Done))...)
 		if b.Variant == "inline" && (b.Load == loadResident || b.Load == loadUntouched) {
 			goal(s, b.Load, fmt.Sprintf("A bystander's p99 beside %s is within %.0f %% of that beside hits (misses = "+
 				"inline, the default).", b.Load, 100*(goalBeside-1)), x <= goalBeside, "%.2f times", x)

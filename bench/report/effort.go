@@ -5,10 +5,11 @@ import "fmt"
 // Effort is what a measurement cost a process in the kernel, in counts: unlike times they do not depend on the machine.
 type Effort struct {
 	// SystemCalls are those that carry, wait and wake, as the library and the daemon count them: sendmmsg, recvmmsg,
-	// poll, sched_yield, writes to doorbells and eventfds, and what belongs to these. The calls of Go's runtime are not
-	// among them. Zero where nothing counts: transports of the kernel.
+	// poll, sched_yield, writes to doorbells and eventfds, and what belongs to these; of raw packet sockets those of
+	// the driver and yields; of byte streams over TCP reads and writes. The calls of Go's runtime are not among them.
 	SystemCalls uint64 `json:"system_calls"`
-	// WakeUps are those of SystemCalls that wake another thread: writes to doorbells and eventfds.
+	// WakeUps are those of SystemCalls whose only purpose is to wake another thread: writes to doorbells and eventfds.
+	// Over TCP the kernel wakes the reader within the writer's call: the reader's voluntary switches show that.
 	WakeUps uint64 `json:"wake_ups"`
 	// Voluntary switches end in a sleep, which somebody ends by waking; involuntary ones leave the thread runnable: it
 	// yielded, or another was to run. Both are the kernel's counts (/proc/PID/task/*/status) of all threads.
@@ -42,6 +43,12 @@ func (e *Efforts) Total() Effort {
 	return e.ClientProcess.Add(e.ClientDaemon).Add(e.ServerProcess).Add(e.ServerDaemon)
 }
 
+// Since returns what e has more than o, end by end.
+func (e Efforts) Since(o Efforts) Efforts {
+	return Efforts{e.ClientProcess.Since(o.ClientProcess), e.ClientDaemon.Since(o.ClientDaemon),
+		e.ServerProcess.Since(o.ServerProcess), e.ServerDaemon.Since(o.ServerDaemon)}
+}
+
 // PerMessage divides the effort of both ends by the messages of a row; ok is false where nothing was counted.
 func (r *Row) PerMessage() (calls, switches, wakes float64, ok bool) {
 	if r.Efforts == nil || r.Operations == 0 {
@@ -61,9 +68,12 @@ func (r *Row) EffortText() string {
 		return fmt.Sprintf("%.2f calls, %.2f+%.2f switches, %.2f wake-ups", float64(e.SystemCalls)/n,
 			float64(e.Voluntary)/n, float64(e.Involuntary)/n, float64(e.WakeUps)/n)
 	}
-	e := r.Efforts
-	return "for each message (switches voluntary+involuntary): client " + end(e.ClientProcess) + "; its daemon " +
-		end(e.ClientDaemon) + "; server " + end(e.ServerProcess) + "; its daemon " + end(e.ServerDaemon)
+	e, daemons := r.Efforts, [2]string{}
+	if r.Transport == TransportEdge {
+		daemons = [2]string{"; its daemon " + end(e.ClientDaemon), "; its daemon " + end(e.ServerDaemon)}
+	}
+	return "for each message (switches voluntary+involuntary): client " + end(e.ClientProcess) + daemons[0] +
+		"; server " + end(e.ServerProcess) + daemons[1]
 }
 
 // EffortBrief is the effort of a message at both ends in a few characters: calls, switches, wake-ups.

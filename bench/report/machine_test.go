@@ -1,26 +1,22 @@
 package report
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+	"time"
+)
 
-func TestStatSeconds(t *testing.T) {
-	const line = "cpu  100 200 300 9999 8888 0 50 700 0 0"
-	for _, c := range []struct {
-		line    string
-		columns []int
-		want    float64
-	}{
-		{line, busyColumns, 13.5},
-		{line, stolenColumns, 7},
-		{"cpu  100 200 300 9999 8888 0 50", stolenColumns, 0}, // a kernel that does not count it
-		{"cpu  a b c d e f g h i j", stolenColumns, 0},
-		{"intr 1 2 3 4 5 6 7 8 9", stolenColumns, 0},
-		{"", busyColumns, 0},
-	} {
-		if got := statSeconds(c.line, c.columns); got != c.want {
-			t.Errorf("columns %v of %q: %v, want %v", c.columns, c.line, got, c.want)
-		}
+func TestThisMachine(t *testing.T) {
+	if m := ThisMachine(); m.CPUs < 1 || m.Memory < 64<<20 || m.Kernel == "" || m.Load < 0 {
+		t.Errorf("%+v", m)
 	}
-	if busy, stolen := BusySeconds(), StolenSeconds(); busy <= 0 || stolen < 0 || stolen > busy {
+	busy, stolen, start := BusySeconds(), StolenSeconds(), time.Now()
+	if busy <= 0 || stolen < 0 || stolen > busy {
 		t.Errorf("this machine was busy for %v s and robbed of %v s", busy, stolen)
+	}
+	for time.Since(start) < 60*time.Millisecond {
+	}
+	if more := BusySeconds() - busy; more < 0.02 || more > 10*float64(runtime.NumCPU()) {
+		t.Errorf("60 ms of work are %v s", more)
 	}
 }

@@ -18,20 +18,7 @@ type perftest struct {
 const rule = "---------------------------------------------------------------------------------------"
 
 func (p *perftest) Head(h Head) error {
-	if c := h.Machine.Card; c != nil {
-		if _, err := fmt.Fprintf(p.w, " Machine: %s\n", c); err != nil {
-			return err
-		}
-	}
-	if !p.style.Notes {
-		return nil
-	}
-	for _, n := range h.Notes {
-		if _, err := fmt.Fprintf(p.w, " Note: %s\n", n); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.style.head(p.w, &h, " Machine: ", " Note: ")
 }
 
 func (p *perftest) Row(r *Row) error {

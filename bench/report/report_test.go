@@ -139,6 +139,20 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// Every column is a field of the JSON or is derived, of a kind that can be written.
+func TestCSVColumns(t *testing.T) {
+	r := sample().Results[1]
+	r.EachWay = []float64{1, 2}
+	values := derived(&r)
+	flatten(reflect.ValueOf(r), "", values)
+	for _, name := range columns {
+		v, ok := values[name]
+		if s, isText := v.(string); !ok || !isText && text(v) == "" && !reflect.ValueOf(v).IsZero() {
+			t.Errorf("column %s: %#v %q", name, v, s)
+		}
+	}
+}
+
 func TestPerftestText(t *testing.T) {
 	out := render(t, "perftest", Style{Gbits: true, CPU: true, Notes: true})
 	for _, want := range []string{

@@ -14,20 +14,7 @@ type table struct {
 }
 
 func (t *table) Head(h Head) error {
-	if c := h.Machine.Card; c != nil {
-		if _, err := fmt.Fprintf(t.w, "machine: %s\n", c); err != nil {
-			return err
-		}
-	}
-	if !t.style.Notes {
-		return nil
-	}
-	for _, n := range h.Notes {
-		if _, err := fmt.Fprintf(t.w, "note: %s\n", n); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.style.head(t.w, &h, "machine: ", "note: ")
 }
 
 func (t *table) Row(r *Row) error {

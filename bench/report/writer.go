@@ -22,6 +22,21 @@ type Style struct {
 	Notes bool // begin with the notes of the head; off where they are shown otherwise
 }
 
+// head writes what people shall know of where results come from.
+func (s Style) head(w io.Writer, h *Head, machine, note string) error {
+	var b strings.Builder
+	if c := h.Machine.Card; c != nil {
+		fmt.Fprintf(&b, "%s%s\n", machine, c)
+	}
+	for _, n := range h.Notes {
+		if s.Notes {
+			fmt.Fprintf(&b, "%s%s\n", note, n)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
 // Formats are the names NewWriter accepts.
 var Formats = []string{"perftest", "table", "csv", "json", "jsonl"}
 

@@ -2,8 +2,10 @@ package scale
 
 import (
 	"fmt"
-	"io"
 	"slices"
+
+	"multiedge/bench/report"
+	"multiedge/bench/xlate"
 )
 
 // slack is by how much resident memory may be above that of the first time all connections were open: garbage
@@ -97,36 +99,37 @@ func (res *Result) resident(who string, first, now Usage) {
 
 func mib(n uint64) float64 { return float64(n) / (1 << 20) }
 
-// Print writes a table.
-func (res *Result) Print(w io.Writer) {
-	fmt.Fprintf(w, "%d connections between two nodes, %d cycles, %d at once\n\n", res.Conns, res.Cycles, res.Workers)
-	fmt.Fprintf(w, "%-14s %34s   %34s\n", "", "client's daemon", "server's daemon")
-	fmt.Fprintf(w, "%-14s %10s %8s %6s %7s   %10s %8s %6s %7s   %10s %10s\n", "", "resident", "heap", "conns",
-		"gorout.", "resident", "heap", "conns", "gorout.", "client", "server")
+// Study shows a result, as other studies are.
+func (res *Result) Study(head report.Head) *xlate.Study {
+	s := &xlate.Study{Head: head, Title: "Very many connections", Scale: 1, Seed: 1,
+		Origin: "Measured on this machine, of resident memory and of what daemons count. No paper has numbers for it."}
+	held := xlate.Table{ID: "held", Title: fmt.Sprintf("%d connections between two nodes, %d cycles, %d at once: what "+
+		"is held", res.Conns, res.Cycles, res.Workers), Columns: []string{"moment", "client's daemon, MiB", "heap, MiB",
+		"connections", "goroutines", "server's daemon, MiB", "heap, MiB", "connections", "goroutines", "client, MiB",
+		"server, MiB"}}
 	for _, m := range res.Moments {
-		c, s := m.Client.Daemon, m.Server.Daemon
-		fmt.Fprintf(w, "%-14s %6.1f MiB %4.1f MiB %6d %7d   %6.1f MiB %4.1f MiB %6d %7d   %6.1f MiB %6.1f MiB\n",
-			m.What, mib(c.Resident), mib(c.Heap), c.Connections, c.Goroutines,
-			mib(s.Resident), mib(s.Heap), s.Connections, s.Goroutines, mib(m.Client.Application.Resident),
-			mib(m.Server.Application.Resident))
+		daemon := func(d *Usage) []xlate.Cell {
+			return xlate.Cells("%.1f %.1f %.0f %.0f", mib(d.Resident), mib(d.Heap), float64(d.Connections),
+				float64(d.Goroutines))
+		}
+		held.Add(m.What, slices.Concat(daemon(&m.Client.Daemon), daemon(&m.Server.Daemon),
+			xlate.Cells("%.1f", mib(m.Client.Application.Resident), mib(m.Server.Application.Resident)))...)
 	}
-	fmt.Fprintln(w)
+	each := xlate.Table{ID: "connection", Title: "Bytes of memory for each connection", Columns: []string{"when",
+		"client's daemon", "server's daemon", "client", "server"}}
 	for _, l := range []struct {
 		what string
 		p    PerConn
 	}{{"after one operation", res.PerConnection}, {fmt.Sprintf("after %d at once", usedOps), res.Used},
 		{"at rest again", res.Rested}} {
-		fmt.Fprintf(w, "per connection, %s: %.0f bytes in the client's daemon, %.0f in the server's; %.0f in the "+
-			"client, %.0f in the server\n", l.what,
-			l.p.ClientDaemon, l.p.ServerDaemon, l.p.ClientApplication, l.p.ServerApplication)
+		each.Add(l.what, xlate.Cells("%.0f", l.p.ClientDaemon, l.p.ServerDaemon, l.p.ClientApplication,
+			l.p.ServerApplication)...)
 	}
-	fmt.Fprintf(w, "opened in %.2f s (%.0f/s), closed in %.2f s; %.0f cycles/s\n", res.OpenSeconds,
-		float64(res.Conns)/res.OpenSeconds, res.CloseSeconds, res.CyclesPerSec)
-	left := res.Left()
-	for _, l := range left {
-		fmt.Fprintf(w, "LEFT BEHIND %s\n", l)
-	}
-	if len(left) == 0 {
-		fmt.Fprintln(w, "everything was given back")
-	}
+	times := xlate.Table{ID: "times", Title: "How long it took", Columns: []string{"what", "seconds", "a second"}}
+	times.Add("opened", xlate.Cells("%.2f", res.OpenSeconds, float64(res.Conns)/res.OpenSeconds)...)
+	times.Add("closed", xlate.Cells("%.2f", res.CloseSeconds, float64(res.Conns)/res.CloseSeconds)...)
+	times.Add("cycles", xlate.Cells("%.2f", res.CycleSeconds, res.CyclesPerSec)...)
+	s.Tables = []xlate.Table{held, each, times}
+	s.AddGoal("given-back", "Everything is given back.", len(res.Left()) == 0, "a leak", "left behind: %q", res.Left())
+	return s
 }

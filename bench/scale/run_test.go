@@ -8,6 +8,7 @@ import (
 
 	"multiedge/bench/kit"
 	"multiedge/bench/kit/kittest"
+	"multiedge/bench/report"
 	"multiedge/internal/lab"
 )
 
@@ -24,9 +25,17 @@ func TestScale(t *testing.T) {
 	shown := 0
 	res, err := InLab.Run(ctx, c, spec, func(string, float64) { shown++ })
 	kittest.Must(t, err)
-	var table strings.Builder
-	res.Print(&table)
-	t.Log(table.String())
+	var tables, lines strings.Builder
+	s := res.Study(report.Head{})
+	for i := range s.Tables {
+		kittest.Must(t, s.Tables[i].Text(&tables))
+	}
+	kittest.Must(t, s.CSV(&lines))
+	if got := lines.String(); !strings.Contains(got, `held,open again,"server's daemon, MiB: connections",301,,`) ||
+		!strings.Contains(got, "connection,at rest again,server,") {
+		t.Errorf("no numbers of connections in\n%s", got)
+	}
+	t.Log(tables.String())
 	if len(res.Leaks) != 0 {
 		t.Errorf("left behind: %v", res.Leaks)
 	}

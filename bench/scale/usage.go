@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"multiedge/bench/kit"
+	"multiedge/bench/proc"
 	"multiedge/edge"
 	"multiedge/edge/node"
 )
@@ -50,18 +51,18 @@ func look(ctx context.Context, d *edge.Device) (h Host) {
 	h.Daemon = Usage{Heap: st.Heap, Goroutines: st.Goroutines, Connections: st.Connections, Regions: st.Regions,
 		Exports: st.Exports, Pinned: st.Pinned}
 	h.Daemon.Resident = resident(st.PID)
-	h.Daemon.Descriptors = kit.Descriptors(st.PID)
+	h.Daemon.Descriptors = proc.Descriptors(st.PID)
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	h.Application = Usage{Heap: m.HeapAlloc, Goroutines: runtime.NumGoroutine(), Resident: resident(os.Getpid()),
-		Descriptors: kit.Descriptors(os.Getpid())}
+		Descriptors: proc.Descriptors(os.Getpid())}
 	return h
 }
 
 // resident returns the bytes of a process that are in memory now.
 func resident(pid int) uint64 {
-	n := kit.Resident(pid)
+	n := proc.Resident(pid)
 	if n == 0 {
 		kit.Fail("scale: /proc does not show the memory of process %d: the daemon must be on this host", pid)
 	}

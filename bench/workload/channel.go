@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 
+	"multiedge/bench/kit"
 	"multiedge/edge"
 )
 
@@ -48,76 +48,60 @@ type ready struct {
 
 // send delivers m behind everything sent before and ahead of everything sent later. When it returns, the memory it was
 // sent from may be used again.
-func (ch *channel) send(ctx context.Context, m *message) error {
-	b, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
+func (ch *channel) send(ctx context.Context, m *message) {
+	b := kit.Get(json.Marshal(m))
 	if len(b) > endOff {
-		return fmt.Errorf("control message of %d bytes: %d are possible", len(b), endOff)
+		kit.Fail("control message of %d bytes: %d are possible", len(b), endOff)
 	}
 	copy(ch.local.Bytes()[inboxSize:], b)
-	return ch.write(ctx, &edge.Work{
+	kit.Do(ctx, ch.conn, &edge.Work{
 		Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence | edge.ForwardFence, Imm: immControl | uint32(len(b)),
 		Local: ch.local, LocalOff: inboxSize, Len: len(b), Remote: ch.remote,
 	})
 }
 
 // signal delivers a notification without payload, in an order that flags say. It does not wait for its completion.
-func (ch *channel) signal(ctx context.Context, imm uint32, flags edge.Flags) error {
-	_, err := ch.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | flags, Imm: imm, Local: ch.local,
-		Remote: ch.remote})
-	return err
+func (ch *channel) signal(ctx context.Context, imm uint32, flags edge.Flags) {
+	kit.Get(ch.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | flags, Imm: imm, Local: ch.local,
+		Remote: ch.remote}))
 }
 
 // end tells the peer that all of count messages are complete, once they are.
-func (ch *channel) end(ctx context.Context, count uint64) error {
+func (ch *channel) end(ctx context.Context, count uint64) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], count)
-	return ch.write(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence, Imm: immEnd,
+	kit.Do(ctx, ch.conn, &edge.Work{Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence, Imm: immEnd,
 		Inline: b[:], Remote: ch.remote, RemoteOff: endOff})
 }
 
 // endCount is the number the peer's end carried.
 func (ch *channel) endCount() uint64 { return binary.LittleEndian.Uint64(ch.local.Bytes()[endOff:]) }
 
-func (ch *channel) write(ctx context.Context, w *edge.Work) error {
-	op, err := ch.conn.PostWait(ctx, w)
-	if err != nil {
-		return err
-	}
-	return op.Wait(ctx)
-}
-
 // receive waits for a control message. Anything else that arrives is against the protocol.
-func (ch *channel) receive(ctx context.Context) (*message, error) {
-	n, err := ch.conn.WaitNotify(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (ch *channel) receive(ctx context.Context) *message {
+	n := kit.Get(ch.conn.WaitNotify(ctx))
 	kind, size := split(n.Imm)
 	if kind != immControl || size > endOff {
-		return nil, unexpected(n.Imm, "a control message")
+		unexpected(n.Imm, "a control message")
 	}
 	var m message
 	if err := json.Unmarshal(ch.local.Bytes()[:size], &m); err != nil {
-		return nil, fmt.Errorf("control message: %w", err)
+		kit.Fail("control message: %w", err)
 	}
-	return &m, nil
+	return &m
 }
 
 // awaitGo waits until the client begins.
-func (ch *channel) awaitGo(ctx context.Context) error {
-	n, err := ch.conn.WaitNotify(ctx)
-	if err == nil && n.Imm != immGo {
-		err = unexpected(n.Imm, "the client's go")
+func (ch *channel) awaitGo(ctx context.Context) {
+	if n := kit.Get(ch.conn.WaitNotify(ctx)); n.Imm != immGo {
+		unexpected(n.Imm, "the client's go")
 	}
-	return err
 }
 
 // errProtocol means that the two ends do not agree on what comes next.
 var errProtocol = errors.New("the peer broke the benchmark's protocol")
 
-func unexpected(imm uint32, want string) error {
-	return fmt.Errorf("%w: notification %#x instead of %s", errProtocol, imm, want)
+// unexpected ends the work: a notification does not fit.
+func unexpected(imm uint32, want string) {
+	kit.Fail("%w: notification %#x instead of %s", errProtocol, imm, want)
 }

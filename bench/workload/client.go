@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
 )
@@ -139,7 +140,7 @@ func (c *Client) Close() error {
 	defer cancel()
 	var err error
 	if c.side != nil && c.conn.Err() == nil {
-		err = c.side.ch.send(ctx, &message{Bye: true})
+		err = kit.Try(func() { c.side.ch.send(ctx, &message{Bye: true}) })
 		c.side.closeLanes()
 	}
 	if c.conn != nil {
@@ -164,83 +165,56 @@ func (c *Client) Run(ctx context.Context, spec Spec, show func(share, throughput
 		spec.Region = c.Region
 	}
 	row := c.row(&spec)
-	err := c.run(ctx, &spec, show, row)
+	err := kit.Try(func() { c.run(ctx, &spec, show, row) })
 	if err != nil {
 		row.Error = err.Error()
 	}
 	return row, err
 }
 
-func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughput float64), row *report.Row) error {
-	p, err := c.side.prepare(*spec, true)
-	if err != nil {
-		return err
-	}
+func (c *Client) run(ctx context.Context, spec *Spec, show func(share, throughput float64), row *report.Row) {
+	p := c.side.prepare(*spec, true)
 	defer p.streams.close()
-	if err := c.agree(ctx, p); err != nil {
-		return err
-	}
-	before, err := c.probe.Read(ctx)
-	if err != nil {
-		return err
-	}
+	c.agree(ctx, p)
+	before := kit.Get(c.probe.Read(ctx))
 	c.side.show = progressOf(spec, show)
 	if c.Begin != nil {
 		c.Begin()
 	}
 	if spec.serverSends() {
-		if err := c.side.ch.signal(ctx, immGo, edge.ForwardFence); err != nil {
-			return err
-		}
+		c.side.ch.signal(ctx, immGo, edge.ForwardFence)
 	}
 	busy, stolen := report.BusySeconds(), report.StolenSeconds()
-	out, err := c.side.execute(ctx, p, true)
-	if err != nil {
-		return err
-	}
+	out := c.side.execute(ctx, p, true)
 	row.StolenCPU = report.StolenSeconds() - stolen
 	row.OtherCPU = report.BusySeconds() - busy // less the measurement's own share, see fill
-	after, err := c.probe.Read(ctx)
-	if err != nil {
-		return err
-	}
-	m, err := c.side.ch.receive(ctx)
-	if err != nil {
-		return err
-	}
+	after := kit.Get(c.probe.Read(ctx))
+	m := c.side.ch.receive(ctx)
 	switch {
 	case m.Done == nil:
-		return fmt.Errorf("%w: no report", errProtocol)
+		kit.Fail("%w: no report", errProtocol)
 	case m.Done.Error != "":
-		return fmt.Errorf("server: %s", m.Done.Error)
+		kit.Fail("server: %s", m.Done.Error)
 	}
 	fill(row, spec, out, after.since(before), m.Done)
-	return nil
 }
 
 // agree tells the server what comes and waits until it is ready.
-func (c *Client) agree(ctx context.Context, p *setup) error {
+func (c *Client) agree(ctx context.Context, p *setup) {
 	spec := &p.spec
 	setup, cancel := setupContext(ctx, spec.conns())
 	defer cancel()
-	if err := c.side.reach(setup, spec, true); err != nil {
-		return err
-	}
-	if err := c.side.ch.send(setup, &message{Run: spec}); err != nil {
-		return err
-	}
-	m, err := c.side.ch.receive(setup)
+	kit.Check(c.side.reach(setup, spec, true))
+	c.side.ch.send(setup, &message{Run: spec})
+	m := c.side.ch.receive(setup)
 	switch {
-	case err != nil:
-		return err
 	case m.Ready == nil:
-		return fmt.Errorf("%w: the server does not say that it is ready", errProtocol)
+		kit.Fail("%w: the server does not say that it is ready", errProtocol)
 	case m.Ready.Error != "":
-		return fmt.Errorf("server: %s", m.Ready.Error)
+		kit.Fail("server: %s", m.Ready.Error)
 	case p.streams != nil:
-		return p.streams.dial(setup, c.conn, m.Ready.Streams)
+		kit.Check(p.streams.dial(setup, c.conn, m.Ready.Streams))
 	}
-	return nil
 }
 
 // progressOf adapts show to a sender's count of messages.

@@ -3,6 +3,8 @@ package workload
 import (
 	"context"
 	"sync"
+
+	"multiedge/bench/kit"
 )
 
 // credit is what a checking receiver allows: messages below floor were verified, so slots of them may be overwritten.
@@ -31,21 +33,21 @@ func (c *credit) raise(low uint64) {
 
 // take waits until message seq may be sent and returns how many from it on may be, n at most. The nil credit has no
 // limit.
-func (c *credit) take(ctx context.Context, seq, n uint64) (uint64, error) {
+func (c *credit) take(ctx context.Context, seq, n uint64) uint64 {
 	if c == nil {
-		return n, nil
+		return n
 	}
 	for {
 		c.mu.Lock()
 		limit := c.floor + c.slots
 		c.mu.Unlock()
 		if seq < limit {
-			return min(n, limit-seq), nil
+			return min(n, limit-seq)
 		}
 		select {
 		case <-c.changed:
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			kit.Check(ctx.Err())
 		}
 	}
 }

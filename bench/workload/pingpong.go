@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/pattern"
 	"multiedge/bench/report"
 	"multiedge/edge"
@@ -31,13 +32,11 @@ func (s *side) pingPong(p *setup) *pingPong {
 const pingPongOps = 16
 
 // hit posts the next message of a ping-pong.
-func (d *sender) hit(ctx context.Context) error {
+func (d *sender) hit(ctx context.Context) {
 	if d.posted-d.done == pingPongOps {
-		if err := d.reap(ctx); err != nil {
-			return err
-		}
+		d.reap(ctx)
 	}
-	return d.putOne(ctx)
+	d.putOne(ctx)
 }
 
 // verify checks message seq, if data is checked.
@@ -48,7 +47,7 @@ func (g *pingPong) verify(seq uint64) {
 }
 
 // ping is the client's side: write, wait until the answer is complete, and so on. Its latencies are round trips.
-func (s *side) ping(ctx context.Context, p *setup) (*outcome, error) {
+func (s *side) ping(ctx context.Context, p *setup) *outcome {
 	g := s.pingPong(p)
 	out := &outcome{lat: report.NewRecorder(), post: report.NewRecorder(), scale: 0.5}
 	r := &receiver{ch: s.ch, wantAck: true}
@@ -57,15 +56,10 @@ func (s *side) ping(ctx context.Context, p *setup) (*outcome, error) {
 	show := start.Add(showEvery)
 	now := start
 	for out.sent < total && now < stop {
-		if err := g.hit(ctx); err != nil {
-			return out, err
-		}
-		n, err := s.ch.conn.WaitNotify(ctx)
-		if err != nil {
-			return out, err
-		}
+		g.hit(ctx)
+		n := kit.Get(s.ch.conn.WaitNotify(ctx))
 		if kind, low := split(n.Imm); kind != immMessage || low != out.sent&immMask {
-			return out, unexpected(n.Imm, "the answer to the last message")
+			unexpected(n.Imm, "the answer to the last message")
 		}
 		t := mono.Now()
 		out.lat.Record(t.Sub(now))
@@ -81,63 +75,43 @@ func (s *side) ping(ctx context.Context, p *setup) (*outcome, error) {
 		}
 	}
 	out.elapsed = now.Sub(start)
-	if err := s.finishPing(ctx, g, out.sent); err != nil {
-		return out, err
-	}
-	if err := r.run(ctx); err != nil {
-		return out, err
-	}
+	g.reapAll(ctx)
+	s.ch.end(ctx, out.sent)
+	r.run(ctx)
 	out.integrity = checked(g.checker, out.sent)
-	return out, nil
-}
-
-// finishPing waits for what is in flight and tells the peer that it was all.
-func (s *side) finishPing(ctx context.Context, g *pingPong, sent uint64) error {
-	if err := g.reapAll(ctx); err != nil {
-		return err
-	}
-	return s.ch.end(ctx, sent)
+	return out
 }
 
 // pong is the server's side: it answers each message as soon as it is complete, with one of the same size. It checks
 // after it answered; with a single slot before, since the next message may come at once.
-func (s *side) pong(ctx context.Context, p *setup) (*outcome, error) {
+func (s *side) pong(ctx context.Context, p *setup) *outcome {
 	g := s.pingPong(p)
 	out := &outcome{scale: 0.5}
 	start := mono.Now()
 	r := &receiver{ch: s.ch, wantEnd: true}
 	for {
-		n, err := s.ch.conn.WaitNotify(ctx)
-		if err != nil {
-			return out, err
-		}
+		n := kit.Get(s.ch.conn.WaitNotify(ctx))
 		kind, low := split(n.Imm)
 		if kind == immEnd {
-			if err := r.handle(ctx, n); err != nil {
-				return out, err
-			}
+			r.handle(ctx, n)
 			break
 		}
 		if kind != immMessage || low != out.sent&immMask {
-			return out, unexpected(n.Imm, "the next message")
+			unexpected(n.Imm, "the next message")
 		}
 		if p.to.Slots == 1 {
 			g.verify(out.sent)
 		}
-		if err := g.hit(ctx); err != nil {
-			return out, err
-		}
+		g.hit(ctx)
 		if p.to.Slots > 1 {
 			g.verify(out.sent)
 		}
 		out.sent++
 	}
 	out.elapsed = r.endAt.Sub(start)
-	if err := g.reapAll(ctx); err != nil {
-		return out, err
-	}
+	g.reapAll(ctx)
 	out.integrity = checked(g.checker, r.peerSent)
-	return out, nil
+	return out
 }
 
 // checked ends the check of so many messages, if there is one.

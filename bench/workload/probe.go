@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 
+	"multiedge/bench/proc"
 	"multiedge/bench/report"
 	"multiedge/edge"
 	"multiedge/edge/node"
@@ -24,11 +24,12 @@ type Reading struct {
 	faults   uint64        // minor page faults of both
 	process  report.Effort // of the process
 	daemon   report.Effort // of the daemon that serves it
-	carried  report.Effort // of either: the calls that carry frames
 	counters report.Counters
 	dropped  uint64
 	links    []report.LinkLoad
 	Info     Info
+
+	transport report.Effort // calls alone, of whichever has the transport
 }
 
 // Info describes the transport of one end.
@@ -67,8 +68,30 @@ type linkStatus struct {
 
 // Read takes a reading.
 func (p *Probe) Read(ctx context.Context) (*Reading, error) {
+	r, err := readDaemon(ctx, func(ctx context.Context, what string) (json.RawMessage, error) {
+		return node.Status(ctx, p.dev, what)
+	})
+	if err != nil {
+		return nil, err
+	}
+	own := proc.Self()
+	r.cpu.ProcessUser, r.cpu.ProcessSystem = own.User, own.System
+	r.process = ProcessEffort(p.dev)
+	if p.embedded { // the transport is in this process
+		r.process = r.process.Add(r.transport)
+		r.faults, r.daemon, r.cpu.DaemonUser, r.cpu.DaemonSystem = 0, report.Effort{}, 0, 0
+	}
+	r.faults += own.Faults
+	return r, nil
+}
+
+// asks is how the status of a daemon is asked for: node.Status, for one.
+type asks = func(ctx context.Context, what string) (json.RawMessage, error)
+
+// readDaemon reads what a daemon, or a transport that is embedded, has counted so far.
+func readDaemon(ctx context.Context, ask asks) (*Reading, error) {
 	var st daemonStatus
-	body, err := node.Status(ctx, p.dev, "status")
+	body, err := ask(ctx, "status")
 	if err == nil {
 		err = json.Unmarshal(body, &st)
 	}
@@ -77,27 +100,20 @@ func (p *Probe) Read(ctx context.Context) (*Reading, error) {
 	}
 	r := &Reading{counters: CountersOf(st.Counters), Info: Info{Scheduler: st.Scheduler, Checksum: st.Checksum,
 		Security: st.Security, Poll: st.Poll, Links: st.LinksUp}}
-	if err := p.readLinks(ctx, r); err != nil {
+	r.cpu.DaemonUser, r.cpu.DaemonSystem = st.User, st.System
+	r.transport = report.Effort{WakeUps: st.Calls["wakes"],
+		SystemCalls: st.Calls["wakes"] + st.Calls["sleeps"] + st.Calls["yields"] + st.Calls["looks"]}
+	if err := r.readLinks(ctx, ask); err != nil {
 		return nil, fmt.Errorf("status of the links: %w", err)
 	}
-	user, system := processCPU()
-	r.cpu = report.End{ProcessUser: user, ProcessSystem: system}
-	r.faults = minorFaults(os.Getpid())
-	r.process = r.process.Add(ownSwitches()).Add(libraryCalls(p.dev))
-	transport := r.carried.Add(report.Effort{WakeUps: st.Calls["wakes"],
-		SystemCalls: st.Calls["wakes"] + st.Calls["sleeps"] + st.Calls["yields"] + st.Calls["looks"]})
-	if p.embedded {
-		r.process = r.process.Add(transport)
-	} else {
-		r.faults += minorFaults(st.PID)
-		r.daemon = transport.Add(switchesOf(st.PID))
-		r.cpu.DaemonUser, r.cpu.DaemonSystem = st.User, st.System
-	}
+	used, _ := proc.Of(st.PID) // of another host: nothing
+	r.faults, r.daemon = used.Faults, r.transport
+	r.daemon.Voluntary, r.daemon.Involuntary = used.Voluntary, used.Involuntary
 	return r, nil
 }
 
-func (p *Probe) readLinks(ctx context.Context, r *Reading) error {
-	body, err := node.Status(ctx, p.dev, "link")
+func (r *Reading) readLinks(ctx context.Context, ask asks) error {
+	body, err := ask(ctx, "link")
 	if err != nil {
 		return err
 	}
@@ -113,7 +129,7 @@ func (p *Probe) readLinks(ctx context.Context, r *Reading) error {
 			r.Info.Driver = l.Driver
 		}
 		r.dropped += l.Kernel["dropped"]
-		r.carried.SystemCalls += l.Kernel["send_calls"] + l.Kernel["recv_calls"]
+		r.transport.SystemCalls += l.Kernel["send_calls"] + l.Kernel["recv_calls"]
 		r.links = append(r.links, report.LinkLoad{
 			Link: l.Name, FramesSent: l.Counters["frames_sent"], BytesSent: l.Counters["bytes_sent"],
 			FramesRetransmitted: l.Counters["frames_retransmitted"],
@@ -122,10 +138,20 @@ func (p *Probe) readLinks(ctx context.Context, r *Reading) error {
 	return nil
 }
 
-// libraryCalls are those that the library made.
-func libraryCalls(d *edge.Device) report.Effort {
-	c := d.Counters()
-	return report.Effort{SystemCalls: c.Wakes + c.Sleeps + c.Yields + c.Clears, WakeUps: c.Wakes}
+// DaemonEffort is what a daemon has spent so far.
+func DaemonEffort(ctx context.Context, ask asks) (report.Effort, error) {
+	r, err := readDaemon(ctx, ask)
+	if err != nil {
+		return report.Effort{}, err
+	}
+	return r.daemon, nil
+}
+
+// ProcessEffort is what this process, which uses a Device, has spent so far.
+func ProcessEffort(d *edge.Device) report.Effort {
+	c, own := d.Counters(), proc.Self()
+	return report.Effort{SystemCalls: c.Wakes + c.Sleeps + c.Yields + c.Clears, WakeUps: c.Wakes,
+		Voluntary: own.Voluntary, Involuntary: own.Involuntary}
 }
 
 // joinPages decodes a list that may have come as a list of pages.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/pattern"
 	"multiedge/edge"
 	"multiedge/internal/mono"
@@ -34,49 +35,42 @@ type receiver struct {
 }
 
 // run handles notifications until both ends it wants are seen, and what the peer sent.
-func (r *receiver) run(ctx context.Context) error {
+func (r *receiver) run(ctx context.Context) {
 	if r.checker == nil || len(r.lanes) == 0 {
-		return r.untilEnds(ctx)
+		r.untilEnds(ctx)
+		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	r.checked = make(chan struct{}, 1)
 	var wg sync.WaitGroup
 	for i := range r.lanes {
 		wg.Go(func() {
-			if err := r.serve(ctx, r.lanes[i].conn); err != nil {
+			if err := kit.Try(func() { r.serve(ctx, r.lanes[i].conn) }); err != nil && ctx.Err() == nil {
 				cancel(err)
 			}
 		})
 	}
-	err := r.untilEnds(ctx)
-	if err == nil {
-		err = r.untilChecked(ctx)
-	}
+	err := kit.Try(func() {
+		r.untilEnds(ctx)
+		r.untilChecked(ctx)
+	})
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	cancel(nil)
 	wg.Wait()
-	return err
+	kit.Check(err)
 }
 
-// serve handles the messages of a further connection until ctx ends, which is no error.
-func (r *receiver) serve(ctx context.Context, conn *edge.Conn) error {
+// serve handles the messages of a further connection until ctx ends.
+func (r *receiver) serve(ctx context.Context, conn *edge.Conn) {
 	for {
-		n, err := conn.WaitNotify(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
+		n := kit.Get(conn.WaitNotify(ctx))
 		kind, value := split(n.Imm)
 		if kind != immMessage {
-			return unexpected(n.Imm, "a message")
+			unexpected(n.Imm, "a message")
 		}
-		if err := r.message(ctx, n, value); err != nil {
-			return err
-		}
+		r.message(ctx, n, value)
 		select {
 		case r.checked <- struct{}{}:
 		default:
@@ -90,7 +84,7 @@ const stragglers = 5 * time.Second
 
 // untilChecked waits until everything the peer sent on its further connections was looked at. What does not come is
 // found when the check ends.
-func (r *receiver) untilChecked(ctx context.Context) error {
+func (r *receiver) untilChecked(ctx context.Context) {
 	give := time.NewTimer(stragglers)
 	defer give.Stop()
 	for {
@@ -98,62 +92,55 @@ func (r *receiver) untilChecked(ctx context.Context) error {
 		all := r.checker.Floor() >= r.peerSent
 		r.mu.Unlock()
 		if all {
-			return nil
+			return
 		}
 		select {
 		case <-r.checked:
 		case <-give.C:
-			return nil
+			return
 		case <-ctx.Done():
-			return ctx.Err()
+			kit.Check(ctx.Err())
 		}
 	}
 }
 
 // untilEnds handles the first connection's notifications until both ends are seen.
-func (r *receiver) untilEnds(ctx context.Context) error {
+func (r *receiver) untilEnds(ctx context.Context) {
 	for r.wantEnd || r.wantAck {
-		n, err := r.ch.conn.WaitNotify(ctx)
-		if err != nil {
-			return err
-		}
-		if err := r.handle(ctx, n); err != nil {
-			return err
-		}
+		r.handle(ctx, kit.Get(r.ch.conn.WaitNotify(ctx)))
 	}
-	return nil
 }
 
-func (r *receiver) handle(ctx context.Context, n edge.Notification) error {
+func (r *receiver) handle(ctx context.Context, n edge.Notification) {
 	switch kind, value := split(n.Imm); {
 	case kind == immMessage && r.checker != nil:
-		return r.message(ctx, n, value)
+		r.message(ctx, n, value)
 	case kind == immCredit && r.credit != nil:
 		r.credit.raise(value)
 	case kind == immEnd && r.wantEnd:
 		r.wantEnd, r.endAt = false, mono.Now()
-		return r.acknowledge(ctx)
+		r.acknowledge(ctx)
 	case kind == immEndAck && r.wantAck:
 		r.wantAck, r.ackAt = false, mono.Now()
 	default:
-		return unexpected(n.Imm, "what belongs to the run")
+		unexpected(n.Imm, "what belongs to the run")
 	}
-	return nil
 }
 
 // acknowledge tells the peer that its end has come: after all credit that was given, for none is expected behind it.
-func (r *receiver) acknowledge(ctx context.Context) error {
+func (r *receiver) acknowledge(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended, r.peerSent = true, r.ch.endCount()
+	var flags edge.Flags
 	if r.checker != nil {
-		return r.ch.signal(ctx, immEndAck, edge.BackwardFence)
+		flags = edge.BackwardFence
 	}
-	return r.ch.signal(ctx, immEndAck, 0)
+	r.ch.signal(ctx, immEndAck, flags)
 }
 
 // message verifies one message and gives its slot back, a quarter of all slots at a time.
-func (r *receiver) message(ctx context.Context, n edge.Notification, low uint64) error {
+func (r *receiver) message(ctx context.Context, n edge.Notification, low uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	seq := r.checker.Extend(low, immMask)
@@ -163,7 +150,6 @@ func (r *receiver) message(ctx context.Context, n edge.Notification, low uint64)
 	}
 	if floor := r.checker.Floor(); !r.ended && floor-r.told >= max(1, uint64(r.checker.Slots())/4) {
 		r.told = floor
-		return r.ch.signal(ctx, immCredit|uint32(floor&immMask), 0)
+		r.ch.signal(ctx, immCredit|uint32(floor&immMask), 0)
 	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/pattern"
 	"multiedge/bench/report"
 	"multiedge/edge"
@@ -79,7 +80,7 @@ func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Sp
 }
 
 // run sends count messages, or until stop, and waits for all of them. It returns how many were initiated.
-func (d *sender) run(ctx context.Context, count uint64, stop mono.Time) (uint64, error) {
+func (d *sender) run(ctx context.Context, count uint64, stop mono.Time) uint64 {
 	now := mono.Now()
 	d.peak.begin(now)
 	d.nextShow = now.Add(showEvery)
@@ -90,43 +91,30 @@ func (d *sender) run(ctx context.Context, count uint64, stop mono.Time) (uint64,
 			}
 			d.tick(now)
 		}
-		if err := d.makeRoom(ctx); err != nil {
-			return d.posted, err
-		}
+		d.makeRoom(ctx)
 		n := min(uint64(d.batch), count-d.posted, uint64(d.depth)-(d.posted-d.done))
-		n, err := d.credit.take(ctx, d.posted, n)
-		if err != nil {
-			return d.posted, err
-		}
-		if err := d.put(ctx, int(n)); err != nil {
-			return d.posted, err
-		}
+		n = d.credit.take(ctx, d.posted, n)
+		d.put(ctx, int(n))
 	}
-	return d.posted, d.reapAll(ctx)
+	d.reapAll(ctx)
+	return d.posted
 }
 
 // makeRoom waits until fewer than depth operations are in flight, and takes along what else is done. With batches it
 // waits for a whole one, so that the daemon is woken and the clock read once for many.
-func (d *sender) makeRoom(ctx context.Context) error {
+func (d *sender) makeRoom(ctx context.Context) {
 	for d.posted-d.done > uint64(d.depth-d.batch) {
-		if err := d.reap(ctx); err != nil {
-			return err
-		}
+		d.reap(ctx)
 	}
 	for d.done < d.posted && d.ops[d.done&uint64(len(d.ops)-1)].Done() {
-		if err := d.reap(ctx); err != nil {
-			return err
-		}
+		d.reap(ctx)
 	}
-	return nil
 }
 
 // reap waits for the oldest operation.
-func (d *sender) reap(ctx context.Context) error {
+func (d *sender) reap(ctx context.Context) {
 	i := d.done & uint64(len(d.ops)-1)
-	if err := d.ops[i].Wait(ctx); err != nil {
-		return err
-	}
+	kit.Check(d.ops[i].Wait(ctx))
 	if t := d.started[i]; t != 0 {
 		now := mono.Now()
 		d.lat.Record(now.Sub(t))
@@ -136,17 +124,13 @@ func (d *sender) reap(ctx context.Context) error {
 		d.complete(d.done)
 	}
 	d.done++
-	return nil
 }
 
 // reapAll waits for all operations.
-func (d *sender) reapAll(ctx context.Context) error {
+func (d *sender) reapAll(ctx context.Context) {
 	for d.done < d.posted {
-		if err := d.reap(ctx); err != nil {
-			return err
-		}
+		d.reap(ctx)
 	}
-	return nil
 }
 
 // next returns the connection whose turn it is.
@@ -159,9 +143,10 @@ func (d *sender) next() *lane {
 }
 
 // put posts the next n messages on one connection.
-func (d *sender) put(ctx context.Context, n int) error {
+func (d *sender) put(ctx context.Context, n int) {
 	if n == 1 {
-		return d.putOne(ctx)
+		d.putOne(ctx)
+		return
 	}
 	l := d.next()
 	for i := range n {
@@ -177,22 +162,19 @@ func (d *sender) put(ctx context.Context, n int) error {
 		}
 		sent += m
 		if err == edge.ErrAgain { // the device's queue is shorter than our depth
-			if d.done == d.posted {
-				return err
+			if d.done < d.posted {
+				d.reap(ctx)
+				err = nil
 			}
-			err = d.reap(ctx)
 		}
-		if err != nil {
-			return err
-		}
+		kit.Check(err)
 	}
 	last := (d.posted - 1) & uint64(len(d.ops)-1)
 	d.started[last] = started
 	d.post.Record(mono.Now().Sub(started) / time.Duration(n))
-	return nil
 }
 
-func (d *sender) putOne(ctx context.Context) error {
+func (d *sender) putOne(ctx context.Context) {
 	w := &d.works[0]
 	l := d.next()
 	d.describe(w, l, d.posted)
@@ -202,16 +184,12 @@ func (d *sender) putOne(ctx context.Context) error {
 	if timed {
 		d.started[at] = mono.Now()
 	}
-	op, err := l.conn.PostWait(ctx, w)
-	if err != nil {
-		return err
-	}
+	op := kit.Get(l.conn.PostWait(ctx, w))
 	if timed {
 		d.post.Record(mono.Now().Sub(d.started[at]))
 	}
 	d.ops[at] = op
 	d.posted++
-	return nil
 }
 
 // describe turns w, which is that of an earlier message, into that of message seq on l, and moves on to the next slots.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/edge"
 )
@@ -137,7 +138,7 @@ func (sv *server) session(ctx context.Context, req *edge.Request, p *Params) (er
 	}
 	sv.attach.log("client on %s: regions of %s, %s", conn.Peer(), report.Bytes(mem.size),
 		report.Plural(further+1, "connection"))
-	return s.serve(ctx, sv.probe)
+	return kit.Try(func() { s.serve(ctx, sv.probe) })
 }
 
 // open exchanges memory with the peer and returns the session's side.
@@ -168,97 +169,77 @@ func (s *side) reach(ctx context.Context, spec *Spec, client bool) error {
 }
 
 // serve answers the client's requests until it says goodbye or goes away.
-func (s *side) serve(ctx context.Context, probe *Probe) error {
+func (s *side) serve(ctx context.Context, probe *Probe) {
 	for {
-		m, err := s.ch.receive(ctx)
+		var m *message
+		err := kit.Try(func() { m = s.ch.receive(ctx) })
+		if errors.Is(err, edge.ErrPeerClosed) {
+			return
+		}
+		kit.Check(err)
 		switch {
-		case errors.Is(err, edge.ErrPeerClosed):
-			return nil
-		case err != nil:
-			return err
 		case m.Bye:
-			return nil
+			return
 		case m.Run == nil:
-			return fmt.Errorf("%w: a message that asks for nothing", errProtocol)
+			kit.Fail("%w: a message that asks for nothing", errProtocol)
 		}
-		if err := s.serveRun(ctx, *m.Run, probe); err != nil {
-			return err
-		}
+		s.serveRun(ctx, *m.Run, probe)
 	}
 }
 
 // serveRun measures once. An error means that the session is over.
-func (s *side) serveRun(ctx context.Context, spec Spec, probe *Probe) error {
-	p, before, err := s.readyFor(ctx, &spec, probe)
-	if err != nil {
-		return s.ch.send(ctx, &message{Ready: &ready{Error: err.Error()}})
+func (s *side) serveRun(ctx context.Context, spec Spec, probe *Probe) {
+	var p *setup
+	var before *Reading
+	defer func() {
+		if p != nil {
+			p.streams.close()
+		}
+	}()
+	if err := kit.Try(func() { p = s.readyFor(ctx, &spec); before = kit.Get(probe.Read(ctx)) }); err != nil {
+		s.ch.send(ctx, &message{Ready: &ready{Error: err.Error()}})
+		return
 	}
-	defer p.streams.close()
-	if err := s.ch.send(ctx, &message{Ready: &ready{Streams: p.streams.service()}}); err != nil {
-		return err
-	}
-	r, err := s.measure(ctx, p, before, probe)
+	s.ch.send(ctx, &message{Ready: &ready{Streams: p.streams.service()}})
+	var r *Report
+	err := kit.Try(func() { r = s.measure(ctx, p, before, probe) })
 	if err != nil {
 		r = &Report{Error: err.Error()}
 	}
-	if e := s.ch.send(ctx, &message{Done: r}); err == nil {
-		err = e
-	}
-	return err
+	sent := kit.Try(func() { s.ch.send(ctx, &message{Done: r}) })
+	kit.Check(cmp.Or(err, sent))
 }
 
 // measure does the server's part and reports it.
-func (s *side) measure(ctx context.Context, p *setup, before *Reading, probe *Probe) (*Report, error) {
-	if err := p.streams.accept(ctx); err != nil {
-		return nil, err
-	}
+func (s *side) measure(ctx context.Context, p *setup, before *Reading, probe *Probe) *Report {
+	kit.Check(p.streams.accept(ctx))
 	if p.spec.serverSends() {
-		if err := s.ch.awaitGo(ctx); err != nil {
-			return nil, err
-		}
+		s.ch.awaitGo(ctx)
 	}
-	out, err := s.execute(ctx, p, false)
-	if err != nil {
-		return nil, err
-	}
-	after, err := probe.Read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	u := after.since(before)
+	out := s.execute(ctx, p, false)
+	u := kit.Get(probe.Read(ctx)).since(before)
 	return &Report{
 		Sent: out.sent, Seconds: out.elapsed.Seconds(), CPU: u.cpu, Process: u.process, Daemon: u.daemon,
 		Faults:   u.faults,
 		Counters: u.counters,
 		Dropped:  u.dropped, Integrity: out.integrity, Links: u.links, Notes: out.notes,
-	}, nil
+	}
 }
 
-// readyFor prepares memory and takes the first reading.
-func (s *side) readyFor(ctx context.Context, spec *Spec, probe *Probe) (*setup, *Reading, error) {
-	if err := spec.check(); err != nil {
-		return nil, nil, err
-	}
+// readyFor prepares memory and what a measurement needs of the peer.
+func (s *side) readyFor(ctx context.Context, spec *Spec) *setup {
+	kit.Check(spec.check())
 	if spec.conns() > len(s.lanes) {
-		return nil, nil, fmt.Errorf("%d connections are wanted, %d are open", spec.conns(), len(s.lanes))
+		kit.Fail("%d connections are wanted, %d are open", spec.conns(), len(s.lanes))
 	}
 	if spec.Region > s.mem.size {
-		return nil, nil, fmt.Errorf("regions of %d bytes are wanted, %d are registered", spec.Region, s.mem.size)
+		kit.Fail("regions of %d bytes are wanted, %d are registered", spec.Region, s.mem.size)
 	}
-	if err := s.reach(ctx, spec, false); err != nil {
-		return nil, nil, err
-	}
-	p, err := s.prepare(*spec, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	err = p.streams.listen(ctx, s.ch.conn)
-	var before *Reading
-	if err == nil {
-		before, err = probe.Read(ctx)
-	}
-	if err != nil {
+	kit.Check(s.reach(ctx, spec, false))
+	p := s.prepare(*spec, false)
+	if err := p.streams.listen(ctx, s.ch.conn); err != nil {
 		p.streams.close()
+		kit.Check(err)
 	}
-	return p, before, err
+	return p
 }

@@ -2,9 +2,9 @@ package workload
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/pattern"
 	"multiedge/bench/report"
 	"multiedge/edge"
@@ -46,18 +46,18 @@ type setup struct {
 }
 
 // prepare lays out and fills this side's memory for spec.
-func (s *side) prepare(spec Spec, client bool) (*setup, error) {
+func (s *side) prepare(spec Spec, client bool) *setup {
 	p := &setup{spec: spec}
 	var err error
 	if p.from, p.to, err = pattern.PairAt(spec.Region, spec.Size, spec.Integrity, spec.Align); err != nil {
-		return nil, fmt.Errorf("%w: choose smaller messages or a larger --region", err)
+		kit.Fail("%w: choose smaller messages or a larger --region", err)
 	}
 	if spec.ByteStream {
-		p.streams, err = newStreams(&spec, client, s.mem)
-		return p, err
+		p.streams = kit.Get(newStreams(&spec, client, s.mem))
+		return p
 	}
 	if !spec.Integrity {
-		return p, nil
+		return p
 	}
 	if s.patterns == nil || s.seed != spec.Seed {
 		s.patterns, s.seed = pattern.New(spec.Seed), spec.Seed
@@ -73,15 +73,15 @@ func (s *side) prepare(spec Spec, client bool) (*setup, error) {
 	if s.afterPrepare != nil {
 		s.afterPrepare(p)
 	}
-	return p, nil
+	return p
 }
 
 // execute runs one measurement on this side, prepared by p.
-func (s *side) execute(ctx context.Context, p *setup, client bool) (*outcome, error) {
+func (s *side) execute(ctx context.Context, p *setup, client bool) *outcome {
 	sends := client || p.spec.serverSends()
 	switch {
 	case p.streams != nil:
-		return p.streams.run(ctx, &p.spec, client)
+		return kit.Get(p.streams.run(ctx, &p.spec, client))
 	case p.spec.Test == report.PingPong && client:
 		return s.ping(ctx, p)
 	case p.spec.Test == report.PingPong:

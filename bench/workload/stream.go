@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/internal/mono"
 )
@@ -14,7 +15,7 @@ import (
 // When data is checked, notifications are handled beside the sender by a second goroutine. Otherwise nothing but the
 // ends is notified, and they are waited for when the sender is through: a second goroutine that waits would only be in
 // its way.
-func (s *side) stream(ctx context.Context, p *setup, sends, receives bool) (*outcome, error) {
+func (s *side) stream(ctx context.Context, p *setup, sends, receives bool) *outcome {
 	out := &outcome{scale: 1}
 	r := &receiver{ch: s.ch, lanes: s.lanes[1:p.spec.conns()], size: p.spec.Size, wantEnd: receives, wantAck: sends}
 	reads := p.spec.Test == report.Read
@@ -32,12 +33,9 @@ func (s *side) stream(ctx context.Context, p *setup, sends, receives bool) (*out
 		}
 	}
 	start := mono.Now()
-	err := s.drive(ctx, p, d, r, out)
+	s.drive(ctx, p, d, r, out)
 	if d != nil {
 		out.peak = d.peak.best
-	}
-	if err != nil {
-		return out, err
 	}
 	out.elapsed = max(r.ackAt, r.endAt).Sub(start)
 	total := r.peerSent
@@ -45,41 +43,39 @@ func (s *side) stream(ctx context.Context, p *setup, sends, receives bool) (*out
 		total = out.sent
 	}
 	out.integrity = checked(p.checker, total)
-	return out, nil
+	return out
 }
 
 // drive runs the sender d, if there is one, and the receiver r: beside each other when d depends on the credit r takes.
-func (s *side) drive(ctx context.Context, p *setup, d *sender, r *receiver, out *outcome) error {
+func (s *side) drive(ctx context.Context, p *setup, d *sender, r *receiver, out *outcome) {
 	if d == nil {
-		return r.run(ctx)
+		r.run(ctx)
+		return
 	}
-	send := func(ctx context.Context) (err error) {
-		if out.sent, err = d.run(ctx, count(&p.spec), deadline(&p.spec, mono.Now())); err != nil {
-			return err
-		}
-		return s.ch.end(ctx, out.sent)
+	send := func(ctx context.Context) {
+		out.sent = d.run(ctx, count(&p.spec), deadline(&p.spec, mono.Now()))
+		s.ch.end(ctx, out.sent)
 	}
 	if d.credit == nil {
-		if err := send(ctx); err != nil {
-			return err
-		}
-		return r.run(ctx)
+		send(ctx)
+		r.run(ctx)
+		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	received := make(chan error, 1)
 	go func() {
-		err := r.run(ctx)
+		err := kit.Try(func() { r.run(ctx) })
 		if err != nil {
 			cancel()
 		}
 		received <- err
 	}()
-	err := send(ctx)
+	err := kit.Try(func() { send(ctx) })
 	if err != nil {
 		cancel()
 	}
-	return first(<-received, err)
+	kit.Check(first(<-received, err))
 }
 
 // first returns the error that is the cause: one that is not the cancellation that followed it.

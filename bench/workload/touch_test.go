@@ -2,7 +2,6 @@ package workload
 
 import (
 	"bytes"
-	"os"
 	"testing"
 
 	"multiedge/bench/bytestream"
@@ -22,22 +21,4 @@ func TestRegionsAreTouched(t *testing.T) {
 		t.Error("regions are as they were made")
 	}
 	must(t, r.close())
-}
-
-func TestMinorFaults(t *testing.T) {
-	before := minorFaults(os.Getpid())
-	m, err := bytestream.Untouched(4 << 20)
-	must(t, err)
-	defer bytestream.Free(m)
-	bytestream.Touch(m)
-	// huge pages where the machine gives them unasked
-	if n := minorFaults(os.Getpid()) - before; n < 2 {
-		t.Errorf("%d page faults of 1024 new pages", n)
-	}
-	if n := minorFaults(1 << 30); n != 0 {
-		t.Errorf("%d page faults of a process that does not exist", n)
-	}
-	if n := minorFaultsOf("12 (a ) b) S 1 2 3 4 5 6 77 8"); n != 77 {
-		t.Errorf("%d, want 77", n)
-	}
 }

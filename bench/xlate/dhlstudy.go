@@ -28,36 +28,18 @@ var dhlParts = []part{
 // StudyDHL repeats what of DHL's evaluation (§V) traces can tell. Its figure 4 is a measurement of a network:
 // "edgestudy ondemand --only shares" has the like of it.
 func StudyDHL(ctx context.Context, head report.Head, o Options) (*Study, error) {
-	s := &Study{Head: head, Title: "Dynamic handle lookup under " +
-		"traces", Paper: Facts.DHL.Paper, Scale: o.Scale, Seed: o.Seed,
+	return o.study(&Study{Head: head, Title: "Dynamic handle lookup under traces", Paper: Facts.DHL.Paper,
 		Origin: "Counts are of simulations under traces of kernels of our own; times are computed from the papers' " +
-			"costs. Nothing here is measured on this machine."}
-	r := &runner{o: o, out: s, dhl: map[string]*DHLCounts{}}
-	if err := r.run(ctx, svm.Config{Nodes: 4, Procs: 2, Seed: o.Seed}, true, dhlParts); err != nil {
-		return nil, err
-	}
-	if o.Trace == nil {
-		r.dhlTrends()
-	}
-	s.Figures = r.dhlFigures()
-	return s, nil
+			"costs. Nothing here is measured on this machine."}, func(r *runner) {
+		r.run(ctx, svm.Config{Nodes: 4, Procs: 2, Seed: o.Seed}, true, dhlParts)
+		if o.Trace == nil {
+			r.dhlTrends()
+		}
+		r.out.Figures = r.dhlFigures()
+	})
 }
 
-func (r *runner) simulateDHL(a *app, cfg DHLConfig) (*DHLCounts, error) {
-	key := fmt.Sprintf("%s %+v", a.name, cfg)
-	if n := r.dhl[key]; n != nil {
-		return n, nil
-	}
-	n, err := SimulateDHL(a.lookups, cfg)
-	if err != nil {
-		return nil, err
-	}
-	r.dhl[key] = n
-	r.out.Runs = append(r.out.Runs, Run{App: a.name, Config: cfg, Counts: n})
-	return n, nil
-}
-
-func dhlFigure3(r *runner, a *app) error {
+func dhlFigure3(r *runner, a *app) {
 	t := r.table("figure3", "Figure 3: memory of the network interface for addresses (KiB of a node)",
 		"A word for each page of shared memory, which a node must hold when nothing is registered on demand, "+
 			"against the cache of C16.L64.A4 with its tags. The paper says 256 for its static table and 75 for "+
@@ -65,9 +47,8 @@ func dhlFigure3(r *runner, a *app) error {
 		"kernel", "static table", "cache", "saved")
 	static := 4 * float64(a.shared) / 1024
 	cache := float64(dhlBest.Bytes()) / 1024
-	t.add(a.name, beside(static, Facts.DHL.VMH[0]).as("%.0f"), beside(cache, Facts.DHL.VMH[1]).as("%.0f"),
+	t.Add(a.name, beside(static, Facts.DHL.VMH[0]).as("%.0f"), beside(cache, Facts.DHL.VMH[1]).as("%.0f"),
 		beside(100*(1-cache/static), 100*(1-Facts.DHL.VMH[1]/Facts.DHL.VMH[0])).as("%.0f %%"))
-	return nil
 }
 
 // dhlConfigs are all configurations of table III, in figure 5's order.
@@ -82,23 +63,19 @@ func dhlConfigs() (all []DHLConfig) {
 	return all
 }
 
-func dhlFigure5(r *runner, a *app) error {
+func dhlFigure5(r *runner, a *app) {
 	t := r.table("figure5", "Figure 5: misses for each lookup (%)", "By path and by whether the line was ever "+
 		"looked up before (cold) or not. The paper gives its figure without numbers.",
 		"kernel, configuration", "send, cold", "send, non-cold", "receive, cold", "receive, non-cold", "all")
 	for _, cfg := range dhlConfigs() {
-		n, err := r.simulateDHL(a, cfg)
-		if err != nil {
-			return err
-		}
+		n := r.simulateDHL(a, cfg)
 		var row []Cell
 		for _, v := range []uint64{n.Cold[SendPath], n.Warm[SendPath], n.Cold[ReceivePath], n.Warm[ReceivePath],
 			n.Misses()} {
 			row = append(row, ours(100*n.Ratio(v)))
 		}
-		t.add(a.name+" "+cfg.Name(), row...)
+		t.Add(a.name+" "+cfg.Name(), row...)
 	}
-	return nil
 }
 
 // seconds is the time of a run by the model: the processes wait for misses, all alike.
@@ -106,7 +83,7 @@ func (a *app) seconds(stall float64) float64 {
 	return float64(a.time)/1e9 + stall/1e6/float64(len(a.lookups.Nodes)*a.lookups.Processes)
 }
 
-func dhlFigure6(r *runner, a *app) error {
+func dhlFigure6(r *runner, a *app) {
 	t := r.table("figure6", "Figure 6: speedup on 8 processors, by the model",
 		"Time of one processor over that of eight, as the shared memory model has it; a miss waits 25 us for its "+
 			"handler (the middle of the paper's 0 to 50) and for pinning and fetching the line by UTLB's tables 1 "+
@@ -115,61 +92,43 @@ func dhlFigure6(r *runner, a *app) error {
 	for _, line := range dhlLines {
 		var row []Cell
 		for _, size := range dhlSizes {
-			n, err := r.simulateDHL(a, DHLConfig{Entries: size, Line: line, Ways: 4})
-			if err != nil {
-				return err
-			}
+			n := r.simulateDHL(a, DHLConfig{Entries: size, Line: line, Ways: 4})
 			row = append(row, ours(float64(a.work)/1e9/a.seconds(n.Stall)))
 		}
-		t.add(fmt.Sprintf("%s L%d", a.name, line), append(row, ours(float64(a.work)/1e9/a.seconds(0)))...)
+		t.Add(fmt.Sprintf("%s L%d", a.name, line), append(row, ours(float64(a.work)/1e9/a.seconds(0)))...)
 	}
-	return nil
 }
 
-func dhlFigure7(r *runner, a *app) error {
+func dhlFigure7(r *runner, a *app) {
 	t := r.table("figure7", "Figure 7: run time with dynamic lookup over that without, by the model", "The best "+
 		"configuration of each kernel; static tables are pinned before the run. The paper: at most 1.03 for all "+
 		"but one program (Radix).",
 		"kernel", "best configuration", "run time", "C16.L64.A4")
 	best, at := 0.0, DHLConfig{}
 	for _, cfg := range dhlConfigs() {
-		n, err := r.simulateDHL(a, cfg)
-		if err != nil {
-			return err
-		}
+		n := r.simulateDHL(a, cfg)
 		if v := a.seconds(n.Stall) / a.seconds(0); best == 0 || v < best {
 			best, at = v, cfg
 		}
 	}
-	n, err := r.simulateDHL(a, dhlBest)
-	if err != nil {
-		return err
-	}
-	t.add(a.name, text(at.Name()), ours(best).as("%.3f"), ours(a.seconds(n.Stall)/a.seconds(0)).as("%.3f"))
-	return nil
+	n := r.simulateDHL(a, dhlBest)
+	t.Add(a.name, Text(at.Name()), ours(best).as("%.3f"), ours(a.seconds(n.Stall)/a.seconds(0)).as("%.3f"))
 }
 
 // dhlHighWater shows what the slow pass does, which the paper describes and does not measure.
-func dhlHighWater(r *runner, a *app) error {
+func dhlHighWater(r *runner, a *app) {
 	t := r.table("high-water", "Not in the paper: the high-water mark", "C16.L64.A4 with a mark of a half of what "+
 		"a node pins without one, looked at every 1,024 lookups. Lines that were unpinned and missed again are "+
 		"what it costs.",
 		"kernel", "pages pinned without", "mark", "pages pinned with", "lines unpinned", "pinned again", "misses")
-	free, err := r.simulateDHL(a, dhlBest)
-	if err != nil {
-		return err
-	}
+	free := r.simulateDHL(a, dhlBest)
 	cfg := dhlBest
 	cfg.HighWater, cfg.Every = max(free.Most/2, cfg.Line), 1024
-	n, err := r.simulateDHL(a, cfg)
-	if err != nil {
-		return err
-	}
-	t.add(a.name, ours(float64(free.Most)).as("%.0f"), ours(float64(cfg.HighWater)).as("%.0f"),
+	n := r.simulateDHL(a, cfg)
+	t.Add(a.name, ours(float64(free.Most)).as("%.0f"), ours(float64(cfg.HighWater)).as("%.0f"),
 		ours(float64(n.Most)).as("%.0f"),
 		ours(float64(n.Unpins)).as("%.0f"), ours(float64(n.Repins)).as("%.0f"),
 		ours(100*n.Ratio(n.Misses())).as("%.2f %%"))
-	return nil
 }
 
 // dhlTrends says of what the paper saw whether it is so here.

@@ -1,16 +1,18 @@
 package xlate
 
 import (
-	"bytes"
 	_ "embed"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
-	"os"
-	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"multiedge/bench/figure"
 )
 
 //go:embed page.html.tmpl
@@ -44,60 +46,74 @@ func (s *Study) summaries() (list []string) {
 
 // HTML writes one page with trends, figures, tables and the results as JSON. It refers to nothing outside itself.
 func (s *Study) HTML(w io.Writer) error {
-	type drawing struct {
-		ID, Title, Caption string
-		SVG                template.HTML
-	}
 	data, err := json.Marshal(s) // it escapes <, > and &, so the script element cannot be left
 	if err != nil {
 		return err
 	}
-	p := struct {
-		*Study
-		Agreeing, Reached, Missed int
-		Drawings                  []drawing
-		Data                      template.JS
-	}{s, s.count(false, true), s.count(true, true), s.count(true, false), nil, template.JS(data)}
-	for i := range s.Figures {
-		f := &s.Figures[i]
-		svg, err := f.SVG()
-		if err != nil {
-			return fmt.Errorf("figure %s: %w", f.ID, err)
-		}
-		text := string(svg)
-		if at := strings.Index(text, "<svg"); at > 0 {
-			text = text[at:]
-		}
-		p.Drawings = append(p.Drawings, drawing{f.ID, f.Title, f.Caption, template.HTML(text)})
-	}
-	return pageTemplate.Execute(w, p)
-}
-
-// Write puts NAME.json, index.html and every figure as SVG into a directory, which it makes if need be.
-func (s *Study) Write(dir, name string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(s, "", " ")
+	drawings, err := figure.Draw(s.Figures)
 	if err != nil {
 		return err
 	}
-	var page bytes.Buffer
-	if err := s.HTML(&page); err != nil {
-		return err
+	return pageTemplate.Execute(w, struct {
+		*Study
+		Agreeing, Reached, Missed int
+		Drawings                  []figure.Drawing
+		Data                      template.JS
+	}{s, s.count(false, true), s.count(true, true), s.count(true, false), drawings, template.JS(data)})
+}
+
+// JSON writes everything.
+func (s *Study) JSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", " ")
+	return enc.Encode(s)
+}
+
+// CSV writes a line for each cell of each table, and one for each trend and goal.
+func (s *Study) CSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	number := func(v *float64) string {
+		if v == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*v, 'g', -1, 64)
 	}
-	files := map[string][]byte{name + ".json": append(data, '\n'), "index.html": page.Bytes()}
-	for i := range s.Figures {
-		if files[s.Figures[i].ID+".svg"], err = s.Figures[i].SVG(); err != nil {
-			return err
+	lines := [][]string{{"table", "row", "column", "value", "paper", "text"}}
+	for _, t := range s.Tables {
+		columns := t.distinct()
+		for _, r := range t.Rows {
+			for i, c := range r.Cells {
+				lines = append(lines, []string{t.ID, r.Label, columns[i+1], number(c.Ours), number(c.Paper), c.Text})
+			}
 		}
 	}
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return err
+	for _, t := range s.Trends {
+		lines = append(lines, []string{"trends", t.ID, t.Where, "", "", t.Verdict() + ": " + t.Found})
+	}
+	return out.WriteAll(lines)
+}
+
+// distinct are the names of the columns. One that several have, such as "(p99)", has the name before it in front.
+func (t *Table) distinct() []string {
+	seen := map[string]int{}
+	for _, name := range t.Columns {
+		seen[name]++
+	}
+	names, lead := slices.Clone(t.Columns), ""
+	for i, name := range names {
+		if seen[name] > 1 {
+			names[i] = lead + ": " + name
+		} else {
+			lead = name
 		}
 	}
-	return nil
+	return names
+}
+
+// Write writes a study into a file that ends in .json, .csv or .html, or into a directory, which gets NAME.json,
+// NAME.csv, index.html and every figure as SVG.
+func (s *Study) Write(to, name string) error {
+	return figure.Forms{"json": s.JSON, "csv": s.CSV, "html": s.HTML}.Save(to, name, s.Figures)
 }
 
 // Text writes a table for a terminal.

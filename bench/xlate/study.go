@@ -2,12 +2,13 @@ package xlate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"multiedge/bench/figure"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/bench/xlate/svm"
 	"multiedge/bench/xlate/trace"
@@ -115,10 +116,10 @@ type app struct {
 	time, work    uint64
 }
 
-// part is a table or figure of a study. It is called once for each app.
+// part is a table or figure of a study. It is called once for each app, and ends by kit.Check.
 type part struct {
 	name    string
-	each    func(r *runner, a *app) error
+	each    func(r *runner, a *app)
 	kernels bool // it takes a kernel's model of time and memory
 }
 
@@ -127,96 +128,94 @@ type runner struct {
 	o    Options
 	out  *Study
 	apps []*app
-	done map[string]*Counts
-	dhl  map[string]*DHLCounts
+	done map[string]any // counts of what was simulated
+}
+
+// study returns what a study finds: do fills it, and may end by kit.Check.
+func (o Options) study(s *Study, do func(r *runner)) (*Study, error) {
+	s.Scale, s.Seed = o.Scale, o.Seed
+	err := kit.Try(func() { do(&runner{o: o, out: s, done: map[string]any{}}) })
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // kernels returns the kernels that are asked for.
-func (o *Options) kernels() ([]string, error) {
+func (o *Options) kernels() []string {
 	if o.Trace != nil {
-		return []string{o.Name}, nil
-	}
-	if len(o.Apps) == 0 {
-		return svm.Names(), nil
+		return []string{o.Name}
 	}
 	for _, name := range o.Apps {
 		if !slices.Contains(svm.Names(), name) {
-			return nil, fmt.Errorf("no kernel %q; choose from %v", name, svm.Names())
+			kit.Fail("no kernel %q; choose from %v", name, svm.Names())
 		}
 	}
-	return o.Apps, nil
+	if len(o.Apps) == 0 {
+		return svm.Names()
+	}
+	return o.Apps
 }
 
 // run generates the traces and does the parts that are asked for.
-func (r *runner) run(ctx context.Context, shape svm.Config, all bool, parts []part) error {
-	names, err := r.o.kernels()
-	if err != nil {
-		return err
-	}
+func (r *runner) run(ctx context.Context, shape svm.Config, all bool, parts []part) {
+	names := r.o.kernels()
 	parts = slices.DeleteFunc(slices.Clone(parts), func(p part) bool {
 		return !r.wanted(p.name) || p.kernels && r.o.Trace != nil
 	})
 	if len(parts) == 0 {
-		return fmt.Errorf("--only %q matches no part of this study", r.o.Only)
+		kit.Fail("--only %q matches no part of this study", r.o.Only)
 	}
 	r.o.Begin(len(names) * (1 + len(parts)))
 	for _, name := range names {
 		r.o.Step("trace of " + name)
-		a, err := r.app(ctx, name, shape, all)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+		var a *app
+		kit.Doing(func() { a = r.app(ctx, name, shape, all) }, "%s", name)
 		r.apps = append(r.apps, a)
 		for _, p := range parts {
 			r.o.Step(name + ": " + p.name)
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := p.each(r, a); err != nil {
-				return fmt.Errorf("%s of %s: %w", p.name, name, err)
-			}
+			kit.Check(ctx.Err())
+			kit.Doing(func() { p.each(r, a) }, "%s of %s", p.name, name)
 		}
 	}
-	return nil
 }
 
 // app generates the trace of a kernel, or takes what was recorded.
-func (r *runner) app(ctx context.Context, name string, shape svm.Config, all bool) (a *app, err error) {
-	t := r.o.Trace
+func (r *runner) app(ctx context.Context, name string, shape svm.Config, all bool) *app {
+	a, t := &app{name: name, problem: "recorded"}, r.o.Trace
 	if t == nil {
 		res, problem, err := svm.Generate(ctx, name, shape, r.o.Scale)
-		if err != nil {
-			return nil, err
-		}
+		kit.Check(err)
 		a, t = &app{name: name, problem: problem, time: res.Time, work: res.Work, shared: res.Pages}, res.Trace
-	} else {
-		a = &app{name: name, problem: "recorded"}
 	}
-	if a.lookups, err = NewLookups(t, all); err != nil {
-		return nil, err
-	}
+	a.lookups = kit.Get(NewLookups(t, all))
 	if _, a.footprint = a.lookups.Count(); a.footprint == 0 {
-		return nil, errors.New("there is no lookup in it that this study is about")
+		kit.Fail("there is no lookup in it that this study is about")
 	}
-	return a, nil
+	return a
 }
 
 func (r *runner) wanted(name string) bool { return r.o.Only == nil || r.o.Only.MatchString(name) }
 
-// simulate runs a configuration, once.
-func (r *runner) simulate(a *app, cfg Config) (*Counts, error) {
+// simulated returns the counts of a configuration, which is simulated once.
+func simulated[C any, N any](r *runner, a *app, cfg C, simulate func(*Lookups, C) (*N, error)) *N {
 	key := fmt.Sprintf("%s %+v", a.name, cfg)
-	if n := r.done[key]; n != nil {
-		return n, nil
+	if n, ok := r.done[key].(*N); ok {
+		return n
 	}
-	cfg.Seed = r.o.Seed
-	n, err := Simulate(a.lookups, cfg)
-	if err != nil {
-		return nil, err
-	}
+	n := kit.Get(simulate(a.lookups, cfg))
 	r.done[key] = n
 	r.out.Runs = append(r.out.Runs, Run{App: a.name, Config: cfg, Counts: n})
-	return n, nil
+	return n
+}
+
+func (r *runner) simulate(a *app, cfg Config) *Counts {
+	cfg.Seed = r.o.Seed
+	return simulated(r, a, cfg, Simulate)
+}
+
+func (r *runner) simulateDHL(a *app, cfg DHLConfig) *DHLCounts {
+	return simulated(r, a, cfg, SimulateDHL)
 }
 
 // table returns the table of the study with an id, made if need be.
@@ -227,8 +226,8 @@ func (r *runner) table(id, title, caption string, columns ...string) *Table {
 	return r.existing(id)
 }
 
-// add adds a row.
-func (t *Table) add(label string, cells ...Cell) { t.Rows = append(t.Rows, Row{label, cells}) }
+// Add adds a row.
+func (t *Table) Add(label string, cells ...Cell) { t.Rows = append(t.Rows, Row{label, cells}) }
 
 // find returns our value in a row and column; false if there is none.
 func (t *Table) find(label, column string) (float64, bool) {
@@ -241,12 +240,23 @@ func (t *Table) find(label, column string) (float64, bool) {
 	return 0, false
 }
 
-func text(s string) Cell { return Cell{Text: s} }
+// Text is a cell without a number.
+func Text(s string) Cell { return Cell{Text: s} }
 
 func ours(v float64) Cell { return Cell{Ours: &v} }
 
 // Number is a cell with a number of ours, in a form such as %.1f.
 func Number(v float64, form string) Cell { return Cell{Ours: &v, Form: form} }
+
+// Cells are cells with numbers of ours. Their forms, such as "%.1f %.0f", stand apart by spaces; the last is that of
+// all further numbers, too.
+func Cells(forms string, values ...float64) (cells []Cell) {
+	list := strings.Fields(forms)
+	for i, v := range values {
+		cells = append(cells, Number(v, list[min(i, len(list)-1)]))
+	}
+	return cells
+}
 
 func beside(v, paper float64) Cell { return Cell{Ours: &v, Paper: &paper} }
 

@@ -17,7 +17,7 @@ type world func(table, app, rest, column string) float64
 // synthetic makes the tables that the trends of UTLB or DHL are judged by, of a world, with the paper's numbers in the
 // cells that have them.
 func fill(w world, ids ...string) *runner {
-	r := &runner{out: &Study{}, dhl: map[string]*DHLCounts{}}
+	r := &runner{out: &Study{}}
 	for _, name := range []string{"fft", "lu", "barnes", "radix", "water", "ocean"} {
 		r.apps = append(r.apps, &app{name: name})
 	}
@@ -304,6 +304,17 @@ func TestPageTellsOriginAndGoals(t *testing.T) {
 	}
 	if strings.Contains(page.String(), "nothing here is measured") {
 		t.Error("the page of a measured study says that nothing is measured")
+	}
+	var sheet bytes.Buffer
+	one := ours(0.5)
+	one.Paper = new(2.5)
+	s.Tables = []Table{{ID: "t", Columns: []string{"row", "first", "(p99)", "last", "(p99)"},
+		Rows: []Row{{Label: "r, s", Cells: []Cell{one, one, one, one}}}}}
+	must(t, s.CSV(&sheet))
+	for _, column := range []string{"first", "first: (p99)", "last", "last: (p99)"} {
+		if want := `t,"r, s",` + column + ",0.5,2.5,\n"; !strings.Contains(sheet.String(), want) {
+			t.Errorf("no %q in\n%s", want, &sheet)
+		}
 	}
 	for _, want := range []string{"0 of 1 trends agree with the paper's", "1 of 2 goals of this project are reached"} {
 		if !strings.Contains(screen.String(), want) {

@@ -2,12 +2,12 @@ package xlate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"multiedge/bench/figure"
+	"multiedge/bench/kit"
 	"multiedge/bench/report"
 	"multiedge/bench/xlate/svm"
 	"multiedge/regmem"
@@ -26,12 +26,12 @@ var cacheSizes = Facts.UTLB.Table4.Sizes
 // policies.
 var utlbParts = []part{
 	{"table3", table3, false},
-	{"table4", func(r *runner, a *app) error {
-		return breakdown(r, a, "table4", "Table 4: misses and unpins for each lookup, unlimited "+
+	{"table4", func(r *runner, a *app) {
+		breakdown(r, a, "table4", "Table 4: misses and unpins for each lookup, unlimited "+
 			"memory", 0, &Facts.UTLB.Table4)
 	}, false},
-	{"table5", func(r *runner, a *app) error {
-		return breakdown(r, a, "table5", "Table 5: misses and unpins for each lookup, 4 MB for each "+
+	{"table5", func(r *runner, a *app) {
+		breakdown(r, a, "table5", "Table 5: misses and unpins for each lookup, 4 MB for each "+
 			"process", pages4MB, &Facts.UTLB.Table5)
 	}, false},
 	{"table6", table6, false},
@@ -41,46 +41,33 @@ var utlbParts = []part{
 	{"figure8", figure8, false},
 	{"per-process", perProcess, false},
 	{"policies", policies, false},
-	{"vmmc-table3", func(r *runner, a *app) error {
-		return vmmcTraces(r, a, "vmmc-table3", "VMMC table 3: lookups with unlimited memory, at "+
+	{"vmmc-table3", func(r *runner, a *app) {
+		vmmcTraces(r, a, "vmmc-table3", "VMMC table 3: lookups with unlimited memory, at "+
 			"the paper's costs of a hit and a miss", Facts.VMMC.Table3)
 	}, true},
-	{"vmmc-table4", func(r *runner, a *app) error {
-		return vmmcTraces(r, a, "vmmc-table4", "VMMC table 4: lookups with limited memory, at "+
+	{"vmmc-table4", func(r *runner, a *app) {
+		vmmcTraces(r, a, "vmmc-table4", "VMMC table 4: lookups with limited memory, at "+
 			"the paper's costs of a hit and a miss", Facts.VMMC.Table4)
 	}, true},
 }
 
 // StudyUTLB repeats the trace-driven study of UTLB (§6).
 func StudyUTLB(ctx context.Context, head report.Head, o Options) (*Study, error) {
-	s := &Study{Head: head, Title: "UTLB: translation under " +
-		"traces", Paper: Facts.UTLB.Paper, Scale: o.Scale, Seed: o.Seed,
+	return o.study(&Study{Head: head, Title: "UTLB: translation under traces", Paper: Facts.UTLB.Paper,
 		Origin: "Counts are of simulations under traces of kernels of our own; times are computed from the papers' " +
-			"costs. Only VMMC's tables 1 and 2 are measured on this machine."}
-	r := &runner{o: o, out: s, done: map[string]*Counts{}}
-	if err := r.run(ctx, svm.Config{Nodes: 4, Procs: 4, Seed: o.Seed, Requests: true}, false, utlbParts); err != nil {
-		return nil, err
-	}
-	if o.Trace == nil {
-		if err := r.withKernels(); err != nil {
-			return nil, err
+			"costs. Only VMMC's tables 1 and 2 are measured on this machine."}, func(r *runner) {
+		r.run(ctx, svm.Config{Nodes: 4, Procs: 4, Seed: o.Seed, Requests: true}, false, utlbParts)
+		if o.Trace == nil { // what does not come from traces, and what the paper saw of its programs
+			r.costModel()
+			r.synthetic()
+			r.vmmcHost()
+			r.utlbTrends()
 		}
-	}
-	s.Figures = r.utlbFigures()
-	return s, nil
+		r.out.Figures = r.utlbFigures()
+	})
 }
 
-// withKernels is what does not come from traces, and what the paper saw of its programs.
-func (r *runner) withKernels() error {
-	r.costModel()
-	if err := errors.Join(r.synthetic(), r.vmmcHost()); err != nil {
-		return err
-	}
-	r.utlbTrends()
-	return nil
-}
-
-func table3(r *runner, a *app) error {
+func table3(r *runner, a *app) {
 	t := r.table("table3", "Table 3: footprint and lookups of a node",
 		"Pages of processes that sends and fetches of a node touch, and how many there are; ours / the paper's. "+
 			"The trace is of our own kernels at this scale, so lookups for each page is what to compare by.",
@@ -89,48 +76,36 @@ func table3(r *runner, a *app) error {
 	nodes := float64(len(a.lookups.Nodes))
 	foot, look := float64(a.footprint)/nodes, float64(lookups)/nodes
 	if p, ok := Facts.UTLB.Table3[a.name]; ok {
-		t.add(a.name, text(a.problem), text(p.Problem), beside(foot, p.Footprint).as("%.0f"),
+		t.Add(a.name, Text(a.problem), Text(p.Problem), beside(foot, p.Footprint).as("%.0f"),
 			beside(look, p.Lookups).as("%.0f"), beside(look/foot, p.Lookups/p.Footprint))
 	} else {
-		t.add(a.name, text(a.problem), text("none"), ours(foot).as("%.0f"), ours(look).as("%.0f"), ours(look/foot))
+		t.Add(a.name, Text(a.problem), Text("none"), ours(foot).as("%.0f"), ours(look).as("%.0f"), ours(look/foot))
 	}
-	return nil
 }
 
 // breakdown is table 4 or 5.
-func breakdown(r *runner, a *app, id, title string, limit int, paper *Breakdown) error {
+func breakdown(r *runner, a *app, id, title string, limit int, paper *Breakdown) {
 	t := r.table(id, title, "Direct-mapped cache with offset, no prefetch, least recently used page unpinned "+
 		"first; ours / the paper's. Costs by the model, in microseconds.",
 		"kernel, entries", "check misses", "NI misses", "unpins", "cost", "NI misses, "+
 			"intr", "unpins, intr", "cost, intr")
 	costs := &Facts.UTLB.Costs
 	for i, size := range cacheSizes {
-		u, v, err := r.bothRates(a, size, limit)
-		if err != nil {
-			return err
-		}
+		u, v := r.bothRates(a, size, limit)
 		mine := []float64{u.Check, u.NI, u.Unpin, costs.UTLB(u), v.NI, v.Unpin, costs.Intr(v)}
 		var theirs []float64
 		if p, ok := paper.Apps[a.name]; ok {
 			pu, pv := p.UTLB.At(i), p.Intr.At(i)
 			theirs = []float64{pu.Check, pu.NI, pu.Unpin, costs.UTLB(pu), pv.NI, pv.Unpin, costs.Intr(pv)}
 		}
-		t.add(a.name+" "+short(size), cells("", mine, theirs)...)
+		t.Add(a.name+" "+short(size), cells("", mine, theirs)...)
 	}
-	return nil
 }
 
 // bothRates are the rates of the UTLB and of the interrupt mechanism.
-func (r *runner) bothRates(a *app, entries, limit int) (utlb, intr Rates, err error) {
-	u, err := r.simulate(a, Config{Entries: entries, Limit: limit})
-	if err != nil {
-		return utlb, intr, err
-	}
-	v, err := r.simulate(a, Config{Mechanism: Intr, Entries: entries, Limit: limit})
-	if err != nil {
-		return utlb, intr, err
-	}
-	return u.Rates(), v.Rates(), nil
+func (r *runner) bothRates(a *app, entries, limit int) (utlb, intr Rates) {
+	return r.simulate(a, Config{Entries: entries, Limit: limit}).Rates(),
+		r.simulate(a, Config{Mechanism: Intr, Entries: entries, Limit: limit}).Rates()
 }
 
 // cells puts two rows of numbers beside each other; theirs may be missing.
@@ -145,43 +120,35 @@ func cells(form string, mine, theirs []float64) (list []Cell) {
 	return list
 }
 
-func table6(r *runner, a *app) error {
+func table6(r *runner, a *app) {
 	t := r.table("table6", "Table 6: cost of a lookup (us)", "The cost model on the rates of table 4: on ours / "+
 		"on the paper's, which gives the paper's table 6. The paper shows Barnes and FFT.",
 		"kernel, entries", "UTLB", "interrupt")
 	for i, size := range []int{1024, 4096, 16384} {
-		u, v, err := r.bothRates(a, size, 0)
-		if err != nil {
-			return err
-		}
+		u, v := r.bothRates(a, size, 0)
 		mine := []float64{Facts.UTLB.Costs.UTLB(u), Facts.UTLB.Costs.Intr(v)}
 		var theirs []float64
 		if p, ok := Facts.UTLB.Table4.Apps[a.name]; ok {
 			theirs = []float64{Facts.UTLB.Costs.UTLB(p.UTLB.At(2 * i)), Facts.UTLB.Costs.Intr(p.Intr.At(2 * i))}
 		}
-		t.add(a.name+" "+short(size), cells("%.1f", mine, theirs)...)
+		t.Add(a.name+" "+short(size), cells("%.1f", mine, theirs)...)
 	}
-	return nil
 }
 
-func table7(r *runner, a *app) error {
+func table7(r *runner, a *app) {
 	t := r.table("table7", "Table 7: pinning and unpinning for each lookup (us)", "Sequential pre-pinning of 1 "+
 		"and of 16 pages, 16 MB for each process; calls cost what the paper's table 1 says for their pages.",
 		"kernel", "pin 1", "pin 16", "unpin 1", "unpin 16")
 	var mine [4]float64
 	for i, n := range []int{1, 16} {
-		c, err := r.simulate(a, Config{Entries: 8192, Limit: pages16MB, Prepin: n})
-		if err != nil {
-			return err
-		}
+		c := r.simulate(a, Config{Entries: 8192, Limit: pages16MB, Prepin: n})
 		mine[i], mine[2+i] = c.PinMicros/float64(c.Lookups), c.UnpinMicros/float64(c.Lookups)
 	}
 	var theirs []float64
 	if p, ok := Facts.UTLB.Table7[a.name]; ok {
 		theirs = []float64{p.Pin[0], p.Pin[1], p.Unpin[0], p.Unpin[1]}
 	}
-	t.add(a.name, cells("%.1f", mine[:], theirs)...)
-	return nil
+	t.Add(a.name, cells("%.1f", mine[:], theirs)...)
 }
 
 // table8Rows are the caches of table 8.
@@ -191,7 +158,7 @@ var table8Rows = []struct {
 	no   bool
 }{{"direct", 1, false}, {"2-way", 2, false}, {"4-way", 4, false}, {"direct-nohash", 1, true}}
 
-func table8(r *runner, a *app) error {
+func table8(r *runner, a *app) {
 	t := r.table("table8", "Table 8: NI misses for each lookup by size and associativity",
 		"Unlimited memory, no prefetch. The paper's columns are not shown beside these: each of its rows is "+
 			"sorted by value, whatever its heads say (the row of 1 K direct holds table 4's values in rising "+
@@ -200,15 +167,11 @@ func table8(r *runner, a *app) error {
 	for _, c := range table8Rows {
 		var row []Cell
 		for _, size := range cacheSizes {
-			n, err := r.simulate(a, Config{Entries: size, Ways: c.ways, NoOffset: c.no})
-			if err != nil {
-				return err
-			}
+			n := r.simulate(a, Config{Entries: size, Ways: c.ways, NoOffset: c.no})
 			row = append(row, ours(n.Rates().NI))
 		}
-		t.add(a.name+" "+c.name, row...)
+		t.Add(a.name+" "+c.name, row...)
 	}
-	return nil
 }
 
 func sizeNames() (names []string) {
@@ -218,27 +181,23 @@ func sizeNames() (names []string) {
 	return names
 }
 
-func figure7(r *runner, a *app) error {
+func figure7(r *runner, a *app) {
 	t := r.table("figure7", "Figure 7: why lookups miss on the network interface", "Direct-mapped with offset, "+
 		"unlimited memory, no prefetch. Compulsory: never seen before. Capacity: a fully associative cache of "+
 		"this size would have missed as well. Conflict: it would not.",
 		"kernel, entries", "compulsory", "capacity", "conflict")
 	for _, size := range cacheSizes {
-		c, err := r.simulate(a, Config{Entries: size, Classify: true})
-		if err != nil {
-			return err
-		}
+		c := r.simulate(a, Config{Entries: size, Classify: true})
 		n := float64(c.Lookups)
-		t.add(a.name+" "+short(size),
+		t.Add(a.name+" "+short(size),
 			ours(float64(c.Compulsory)/n), ours(float64(c.Capacity)/n), ours(float64(c.Conflict)/n))
 	}
-	return nil
 }
 
 // prefetches are the entries that a miss fetches in figure 8.
 var prefetches = []int{1, 2, 4, 8, 16, 32}
 
-func figure8(r *runner, a *app) error {
+func figure8(r *runner, a *app) {
 	t := r.table("figure8", "Figure 8: prefetching entries", "NI misses for each lookup, and its cost in "+
 		"microseconds, by the entries that a miss fetches; direct-mapped, unlimited memory. The first four lines "+
 		"pin as many pages at a time as are fetched, the others one: then there is little to fetch.",
@@ -251,49 +210,38 @@ func figure8(r *runner, a *app) error {
 				if prepin {
 					cfg.Prepin = k
 				}
-				c, err := r.simulate(a, cfg)
-				if err != nil {
-					return err
-				}
+				c := r.simulate(a, cfg)
 				miss, cost = append(miss, ours(c.Rates().NI)), append(cost, ours(c.Micros()).as("%.1f"))
 			}
 			label := a.name + " " + short(size)
 			if prepin {
 				label += ", pre-pinned"
 			}
-			t.add(label, miss...)
-			t.add(label+", us", cost...)
+			t.Add(label, miss...)
+			t.Add(label+", us", cost...)
 		}
 	}
-	return nil
 }
 
-func perProcess(r *runner, a *app) error {
+func perProcess(r *runner, a *app) {
 	t := r.table("per-process", "Not in the paper: a table for each process (§3.1) instead of the shared "+
 		"cache", "The same memory of the network interface, cut into tables for each process: it cannot miss "+
 		"there, but what does not fit is unpinned. Costs in microseconds; unlimited memory.",
 		"kernel, entries", "check misses", "unpins", "cost", "cost, shared cache")
 	for _, size := range cacheSizes {
-		c, err := r.simulate(a, Config{Mechanism: PerProcess, Entries: size})
-		if err != nil {
-			return err
-		}
-		u, err := r.simulate(a, Config{Entries: size})
-		if err != nil {
-			return err
-		}
+		c := r.simulate(a, Config{Mechanism: PerProcess, Entries: size})
+		u := r.simulate(a, Config{Entries: size})
 		v := c.Rates()
-		t.add(a.name+" "+short(size), ours(v.Check), ours(v.Unpin), ours(Facts.UTLB.Costs.PerProcess(v)),
+		t.Add(a.name+" "+short(size), ours(v.Check), ours(v.Unpin), ours(Facts.UTLB.Costs.PerProcess(v)),
 			ours(Facts.UTLB.Costs.UTLB(u.Rates())))
 	}
-	return nil
 }
 
 // policyNames are the policies of the application, and the bound that needs to know the future.
 func policyNames() []string { return slices.Concat(regmem.Policies, []string{"optimal"}) }
 
 // policyRow is the check misses for each lookup under each of them.
-func (r *runner) policyRow(a *app, limit int) (row []Cell, err error) {
+func (r *runner) policyRow(a *app, limit int) (row []Cell) {
 	for i := range policyNames() {
 		cfg := Config{Entries: 8192, Limit: limit}
 		if i < len(regmem.Policies) {
@@ -301,35 +249,28 @@ func (r *runner) policyRow(a *app, limit int) (row []Cell, err error) {
 		} else {
 			cfg.Optimal = true
 		}
-		c, err := r.simulate(a, cfg)
-		if err != nil {
-			return nil, err
-		}
+		c := r.simulate(a, cfg)
 		row = append(row, ours(c.Rates().Check))
 	}
-	return row, nil
+	return row
 }
 
-func policies(r *runner, a *app) error {
+func policies(r *runner, a *app) {
 	t := r.table("policies", "Not in the paper: which page to unpin", "Check misses for each lookup with 8K "+
 		"entries and a quarter or a half of the process's footprint as its limit.",
 		append([]string{"kernel, limit"}, policyNames()...)...)
 	each := a.footprint / len(a.lookups.Nodes) / a.lookups.Processes
 	for _, part := range []int{4, 2} {
 		limit := max(each/part, 1)
-		row, err := r.policyRow(a, limit)
-		if err != nil {
-			return err
-		}
-		t.add(fmt.Sprintf("%s, 1/%d: %d pages", a.name, part, limit), row...)
+		row := r.policyRow(a, limit)
+		t.Add(fmt.Sprintf("%s, 1/%d: %d pages", a.name, part, limit), row...)
 	}
-	return nil
 }
 
 // synthetic is the table of policies over patterns whose right answer is known.
-func (r *runner) synthetic() error {
+func (r *runner) synthetic() {
 	if !r.wanted("synthetic") {
-		return nil
+		return
 	}
 	const budget = 512
 	t := r.table("synthetic", "Not in the paper: policies under synthetic patterns", "Check misses for each "+
@@ -337,21 +278,9 @@ func (r *runner) synthetic() error {
 		"own policy: LRU always misses, MRU keeps half.",
 		append([]string{"pattern"}, policyNames()...)...)
 	for _, name := range Patterns {
-		tr, err := Synthetic(name, 2*budget, 40*budget, r.o.Seed)
-		if err != nil {
-			return err
-		}
-		l, err := NewLookups(tr, false)
-		if err != nil {
-			return err
-		}
-		row, err := r.policyRow(&app{name: name, lookups: l}, budget)
-		if err != nil {
-			return err
-		}
-		t.add(name, row...)
+		l := kit.Get(NewLookups(kit.Get(Synthetic(name, 2*budget, 40*budget, r.o.Seed)), false))
+		t.Add(name, r.policyRow(&app{name: name, lookups: l}, budget)...)
 	}
-	return nil
 }
 
 // costModel shows that the model gives the paper's table 6 from its table 4.
@@ -367,7 +296,7 @@ func (r *runner) costModel() {
 	for _, c := range Facts.UTLB.Table6 {
 		u, v := ModelTable6(c)
 		worst = max(worst, math.Abs(u-c.UTLB), math.Abs(v-c.Intr))
-		t.add(c.App+" "+short(c.Entries), beside(u, c.UTLB), beside(v, c.Intr))
+		t.Add(c.App+" "+short(c.Entries), beside(u, c.UTLB), beside(v, c.Intr))
 	}
 	r.trend("cost-model", "table 6", "The mean cost of a lookup follows from the rates of table "+
 		"4.", worst <= 0.1, "", "the largest difference is %.2f us", worst)

@@ -6,27 +6,26 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"multiedge/bench/kit"
 )
 
 // VMMC's tables 1 to 4: what the kernel costs the user-managed TLB, on this host and under our traces.
 
 // vmmcHost measures tables 1 and 2 on this host: a call of the kernel, and pinning pages that are in memory.
-func (r *runner) vmmcHost() error {
+func (r *runner) vmmcHost() {
 	if !r.wanted("vmmc-table2") {
-		return nil
+		return
 	}
 	f := &Facts.VMMC
 	calls := r.table("vmmc-table1", "VMMC table 1: a call of the kernel (us)", "Entry and exit, here of getppid; the "+
 		"least of many. Ours / the paper's.", "call", "Linux", "Windows NT")
-	call, err := least(1000, func() error { unix.Getppid(); return nil })
-	if err != nil {
-		return err
-	}
-	calls.add("entry and exit", beside(call, f.KernelCall["linux"]), Cell{Text: fmt.Sprint(f.KernelCall["nt"])})
+	call := least(1000, 16, func() { unix.Getppid() })
+	calls.Add("entry and exit", beside(call, f.KernelCall["linux"]), Cell{Text: fmt.Sprint(f.KernelCall["nt"])})
 	most := f.Pages[len(f.Pages)-1] * PageBytes
 	mem, err := unix.Mmap(-1, 0, most, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 	if err != nil {
-		return fmt.Errorf("memory to pin: %w", err)
+		kit.Fail("memory to pin: %w", err)
 	}
 	defer unix.Munmap(mem)
 	t := r.table("vmmc-table2", "VMMC table 2: pinning and unpinning pages (us)", "Here mlock and munlock of pages "+
@@ -35,46 +34,37 @@ func (r *runner) vmmcHost() error {
 	for i, pages := range f.Pages {
 		part := mem[:pages*PageBytes]
 		pin, unpin := math.Inf(1), math.Inf(1)
-		for range 200 {
-			start := time.Now()
-			if err := unix.Mlock(part); err != nil {
-				return fmt.Errorf("pinning %d pages: %w; raise RLIMIT_MEMLOCK", pages, err)
+		kit.Doing(func() {
+			for range 200 {
+				pin = min(pin, least(1, 1, func() { kit.Check(unix.Mlock(part)) }))
+				unpin = min(unpin, least(1, 1, func() { kit.Check(unix.Munlock(part)) }))
 			}
-			middle := time.Now()
-			if err := unix.Munlock(part); err != nil {
-				return fmt.Errorf("unpinning %d pages: %w", pages, err)
-			}
-			pin = min(pin, middle.Sub(start).Seconds()*1e6)
-			unpin = min(unpin, time.Since(middle).Seconds()*1e6)
-		}
-		t.add(fmt.Sprint(pages), beside(max(pin-call, 0), f.PinNT[i]), beside(max(unpin-call, 0), f.UnpinNT[i]))
+		}, "pinning %d pages, for which RLIMIT_MEMLOCK may have to be raised", pages)
+		t.Add(fmt.Sprint(pages), beside(max(pin-call, 0), f.PinNT[i]), beside(max(unpin-call, 0), f.UnpinNT[i]))
 	}
-	return nil
 }
 
 // PageBytes is the size of a page of the papers' hosts.
 const PageBytes = 4096
 
-// least returns the shortest time of a call, in microseconds, of n rounds of 16.
-func least(n int, f func() error) (float64, error) {
+// least returns the shortest time of a call, in microseconds, of n rounds of so many.
+func least(n, calls int, f func()) float64 {
 	best := math.Inf(1)
 	for range n {
 		start := time.Now()
-		for range 16 {
-			if err := f(); err != nil {
-				return 0, err
-			}
+		for range calls {
+			f()
 		}
-		best = min(best, time.Since(start).Seconds()*1e6/16)
+		best = min(best, time.Since(start).Seconds()*1e6/float64(calls))
 	}
-	return best, nil
+	return best
 }
 
 // vmmcTraces is table 3 or 4, for the programs that the paper and we have.
-func vmmcTraces(r *runner, a *app, id, title string, paper map[string]HostRow) error {
+func vmmcTraces(r *runner, a *app, id, title string, paper map[string]HostRow) {
 	p, ok := paper[a.name]
 	if !ok {
-		return nil
+		return
 	}
 	t := r.table(id, title, "Hits of the user's check under our traces, with as large a part of the footprint pinned "+
 		"at most as in the paper. Only rates are ours: the cost is ours by the paper's costs of a hit and of a miss "+
@@ -86,13 +76,9 @@ func vmmcTraces(r *runner, a *app, id, title string, paper map[string]HostRow) e
 		share = p.Limit / p.Footprint
 		limit = max(1, int(share*float64(a.footprint)/float64(processes)))
 	}
-	c, err := r.simulate(a, Config{Entries: 8192, Limit: limit})
-	if err != nil {
-		return err
-	}
+	c := r.simulate(a, Config{Entries: 8192, Limit: limit})
 	rates := c.Rates()
 	hit := 100 * (1 - rates.Check)
-	t.add(a.name, ours(100*share).as("%.0f"), beside(hit, p.Hit), beside(100*rates.Unpin, p.Unpin),
+	t.Add(a.name, ours(100*share).as("%.0f"), beside(hit, p.Hit), beside(100*rates.Unpin, p.Unpin),
 		beside(p.At(hit), p.Cost), beside(p.At(p.Hit), p.Cost))
-	return nil
 }

@@ -3,6 +3,7 @@ package xlate
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -354,6 +355,17 @@ func TestStudiesAreWhole(t *testing.T) {
 		}
 		dir := filepath.Join(t.TempDir(), "out")
 		must(t, s.Write(dir, c.name))
+		cells := 0
+		for _, table := range s.Tables {
+			for _, row := range table.Rows {
+				cells += len(row.Cells)
+			}
+		}
+		sheet, _ := os.ReadFile(filepath.Join(dir, c.name+".csv"))
+		lines, err := csv.NewReader(bytes.NewReader(sheet)).ReadAll()
+		if err != nil || len(lines) != 1+cells+len(s.Trends) {
+			t.Errorf("%s: %d lines of CSV for %d cells, %v", c.name, len(lines), cells, err)
+		}
 		page, _ := os.ReadFile(filepath.Join(dir, "index.html"))
 		for _, id := range append(ids, "trends", "results") {
 			if !bytes.Contains(page, []byte(`id="`+id+`"`)) {

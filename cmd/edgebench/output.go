@@ -20,7 +20,7 @@ import (
 // outputFlags choose where results go and what they look like.
 type outputFlags struct {
 	Format      string   `enum:"${formats}," default:"" help:"Format of the results on standard output: ${formats} (default: perftest; table where transports or schedulers are compared)." placeholder:"FORMAT"`
-	Output      []string `short:"o" help:"Also write the results to a file, in the format of its ending (.json, .jsonl, .csv, .html, otherwise --format), or into a directory, named with a slash at the end: COMMAND.json, all figures and a page. Repeatable." placeholder:"FILE"`
+	Output      []string `short:"o" help:"Also write the results to a file, in the format of its ending (.json, .jsonl, .csv, .html, otherwise --format), or into a directory, named with a slash at the end: COMMAND.json, COMMAND.csv, all figures and a page. Repeatable." placeholder:"FILE"`
 	ReportGbits bool     `name:"report-gbits" help:"Report Gbit/s instead of MiB/s."`
 	CPU         bool     `name:"cpu" help:"Show processor time of both ends."`
 }
@@ -105,7 +105,12 @@ func (o *output) summary(text func()) {
 func (o *output) add(name, format string, style report.Style) (report.Writer, error) {
 	if info, err := os.Stat(name); strings.HasSuffix(name, "/") || err == nil && info.IsDir() {
 		o.dirs = append(o.dirs, name)
-		name = filepath.Join(name, os.Args[1]+".json")
+		asJSON, err := o.add(filepath.Join(name, os.Args[1]+".json"), format, style)
+		if err != nil {
+			return nil, err
+		}
+		asCSV, err := o.add(filepath.Join(name, os.Args[1]+".csv"), format, style)
+		return report.Tee(asJSON, asCSV), err
 	}
 	ext := strings.TrimPrefix(filepath.Ext(name), ".")
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {

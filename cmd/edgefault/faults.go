@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -25,7 +24,7 @@ type runCmd struct {
 	Seed   uint64 `default:"1" help:"Seed of faults and contents: the same seed spoils the same frames."`
 	Driver string `enum:"alone,udp," default:"" help:"udp: long frames travel as super-frames (GSO, GRO); alone: one by one (default: udp, but alone on links with rates)." placeholder:"NAME"`
 	Format string `enum:"table,json,csv,markdown" default:"table" help:"Format on standard output: table, json, csv or markdown." placeholder:"FORMAT"`
-	Output string `short:"o" help:"Directory for faults.json, faults.csv, faults.md and index.html." placeholder:"DIR"`
+	Output string `short:"o" help:"Directory for faults.json, faults.csv, faults.md and index.html, or a file in the form of its ending: .json, .csv, .md or .html." placeholder:"DIR"`
 }
 
 func (c *runCmd) Run(ctx context.Context) error {
@@ -78,45 +77,19 @@ func (c *runCmd) Run(ctx context.Context) error {
 	return err
 }
 
-// writeFaults writes results to standard output, unless that was a table, and into a directory if one is named.
-func writeFaults(f *faults.File, format, dir, name, title string, figures []figure.Figure) error {
-	forms := map[string]func(*os.File) error{
-		"json": func(w *os.File) error { return f.JSON(w) }, "csv": func(w *os.File) error { return f.CSV(w) },
-		"md": func(w *os.File) error { return f.Markdown(w) }, "html": func(w *os.File) error {
-			return f.HTML(w, title,
-				figures)
-		},
-	}
+// writeFaults writes results to standard output, unless that was a table, and where else it is asked for.
+func writeFaults(f *faults.File, format, to, name, title string, figures []figure.Figure) error {
+	forms := f.Forms(title, figures)
 	var err error
 	if put := forms[strings.Replace(format, "markdown", "md", 1)]; put != nil {
 		err = put(os.Stdout)
 	}
-	if dir == "" {
+	if to == "" {
 		return err
 	}
-	if e := os.MkdirAll(dir, 0o755); e != nil {
-		return errors.Join(err, e)
+	failed := forms.Save(to, name, figures)
+	if failed == nil {
+		fmt.Fprintf(os.Stderr, "results are in %s\n", to)
 	}
-	for ext, put := range forms {
-		file := name + "." + ext
-		if ext == "html" {
-			file = "index.html"
-		}
-		w, e := os.Create(filepath.Join(dir, file))
-		if e == nil {
-			e = errors.Join(put(w), w.Close())
-		}
-		err = errors.Join(err, e)
-	}
-	for i := range figures {
-		svg, e := figures[i].SVG()
-		if e == nil {
-			e = os.WriteFile(filepath.Join(dir, figures[i].ID+".svg"), svg, 0o644)
-		}
-		err = errors.Join(err, e)
-	}
-	if err == nil {
-		fmt.Fprintf(os.Stderr, "results and index.html are in %s\n", dir)
-	}
-	return err
+	return errors.Join(err, failed)
 }

@@ -21,7 +21,7 @@ type soakCmd struct {
 	Spaces   bool        `help:"Put the memory of servers and clients into sparse spaces of 64 GiB, of which little may be pinned, so that nearly all operations miss."`
 	Driver   string      `enum:"alone,udp," default:"" help:"udp: long frames travel as super-frames (GSO, GRO); alone: one by one (default: udp, but alone on links with rates)." placeholder:"NAME"`
 	Format   string      `enum:"table,json,csv,markdown" default:"table" help:"Format on standard output: table, json, csv or markdown." placeholder:"FORMAT"`
-	Output   string      `short:"o" help:"Directory for soak.json, soak.csv, soak.md, index.html and the figures." placeholder:"DIR"`
+	Output   string      `short:"o" help:"Directory for soak.json, soak.csv, soak.md, index.html and the figures, or a file in the form of its ending: .json, .csv, .md or .html." placeholder:"DIR"`
 }
 
 func (c *soakCmd) Run(ctx context.Context) error {

@@ -18,7 +18,7 @@ type eagerCmd struct {
 	Compose []int      `default:"1280,20000" help:"Nanoseconds to compose a KiB. 1280 is the EDT paper's, as far as it tells; programs that compute their data take longer." placeholder:"NS,..."`
 	Marks   int        `default:"4" help:"Maximum number of parts, of 512 bytes or more, of an eager message; each but the last travels as soon as it is written." placeholder:"N"`
 	Rates   []string   `default:"1gbit,10gbit,100gbit" help:"Rates of additional simulated links; none: no simulation. (The shaped links of --lab-rates pass a short message in one burst.)" placeholder:"RATE,..."`
-	Output  string     `short:"o" help:"Directory for the result as JSON, the figures and index.html." placeholder:"DIR"`
+	resultFlags
 	cli.TransportFlags
 	cli.LabFlags `prefix:""`
 }
@@ -53,8 +53,8 @@ func (c *eagerCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = showStudy(eager.Study(cli.Head(), results, models), c.Output, "eager")
-	if err == nil && c.Output != "" {
+	err = c.show(eager.Study(cli.Head(), results, models), "eager")
+	if err == nil && c.directory() {
 		err = eager.WriteRows(c.Output, results, models)
 	}
 	return err

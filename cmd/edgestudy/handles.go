@@ -18,7 +18,7 @@ type handlesCmd struct {
 	InUse   int      `default:"1000" help:"Number of exports in use." placeholder:"N"`
 	Ways    []string `default:"catalog,granted" enum:"catalog,granted" help:"Ways to export: catalog (looked up on request), granted (on connections; all are advertised to the peer)." placeholder:"WAY,..."`
 	Writes  int      `default:"5000" help:"Writes in a round." placeholder:"N"`
-	Output  string   `short:"o" help:"Directory for the result as JSON, the figures and index.html." placeholder:"DIR"`
+	resultFlags
 	cli.TransportFlags
 	cli.LabFlags `prefix:""`
 }
@@ -54,7 +54,7 @@ func (c *handlesCmd) Run(ctx context.Context) error {
 		}
 		res.Steps = append(res.Steps, got.Steps...)
 	}
-	if err := showStudy(res.Study(cli.Head()), c.Output, "handles"); err != nil {
+	if err := c.show(res.Study(cli.Head()), "handles"); err != nil {
 		return err
 	}
 	if !c.Lab {

@@ -13,7 +13,7 @@ type notifyCmd struct {
 	Rounds int      `short:"n" default:"2000" help:"Notifications for each way to wait." placeholder:"N"`
 	Size   int      `short:"s" default:"64" help:"Bytes of a write, up to 4096." placeholder:"BYTES"`
 	Waits  []string `default:"block,adaptive" enum:"block,adaptive,busy" help:"How the receiving program waits: block, adaptive, busy." placeholder:"MODE,..."`
-	Output string   `short:"o" help:"Directory for the result as JSON and index.html." placeholder:"DIR"`
+	resultFlags
 	cli.TransportFlags
 	cli.LabFlags `prefix:""`
 }
@@ -32,5 +32,5 @@ func (c *notifyCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return showStudy(res.Study(cli.Head()), c.Output, "notify")
+	return c.show(res.Study(cli.Head()), "notify")
 }

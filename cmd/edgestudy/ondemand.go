@@ -19,7 +19,7 @@ type onDemandCmd struct {
 	Rounds   int         `default:"5" help:"Rounds of comparisons that are made in turns." placeholder:"N"`
 	Budget   cli.Size    `default:"16m" help:"Bytes that a space may pin." placeholder:"SIZE"`
 	Quick    bool        `help:"Fewer cells, shorter, fewer rounds: some ten seconds."`
-	Output   string      `short:"o" help:"Directory for the result as JSON, the figures and index.html." placeholder:"DIR"`
+	resultFlags
 	cli.TransportFlags
 	cli.LabFlags `prefix:""`
 }
@@ -68,7 +68,7 @@ func (c *onDemandCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return showStudy(res.Study(cli.Head()), c.Output, "ondemand")
+	return c.show(res.Study(cli.Head()), "ondemand")
 }
 
 // measure runs daemons that do with what misses, and before it does, as the spec has it.

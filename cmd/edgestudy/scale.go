@@ -23,6 +23,7 @@ type scaleCmd struct {
 	Serve   bool   `help:"Be the server, for a client on another host."`
 	Socket  string `help:"Control socket of the daemon (default: $$EDGE_SOCKET or /run/edged/edged.sock)." placeholder:"PATH"`
 	JSON    string `help:"File to which the result is also written, as JSON." placeholder:"FILE"`
+	resultFlags
 	cli.TransportFlags
 	cli.LabFlags `prefix:""`
 }
@@ -47,7 +48,9 @@ func (c *scaleCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	res.Print(os.Stdout)
+	if err := c.show(res.Study(cli.Head()), "scale"); err != nil {
+		return err
+	}
 	if c.JSON != "" {
 		text, err := json.MarshalIndent(res, "", "  ")
 		if err == nil {

@@ -30,13 +30,18 @@ func inLab[Spec, Result any](ctx context.Context, hosts kit.ClusterSpec, study k
 	return res, errors.Join(err, cl.Close())
 }
 
-// showStudy prints the tables of a study, and what they say, and writes it into a directory, if one is named.
-func showStudy(s *xlate.Study, dir, name string) error {
+// resultFlags say where a study goes besides the screen.
+type resultFlags struct {
+	Output string `short:"o" help:"Directory for the result as JSON and as CSV, the figures and index.html; or a file in the form of its ending: .json, .csv or .html." placeholder:"DIR"`
+}
+
+// show prints the tables of a study, and what they say, and writes it where it is asked for.
+func (f *resultFlags) show(s *xlate.Study, name string) error {
 	if err := printTables(s); err != nil {
 		return err
 	}
 	s.Print(os.Stdout)
-	return writeStudy(s, dir, name)
+	return f.write(s, name)
 }
 
 func printTables(s *xlate.Study) (err error) {
@@ -46,13 +51,19 @@ func printTables(s *xlate.Study) (err error) {
 	return err
 }
 
-func writeStudy(s *xlate.Study, dir, name string) error {
-	if dir == "" {
+func (f *resultFlags) write(s *xlate.Study, name string) error {
+	if f.Output == "" {
 		return nil
 	}
-	if err := s.Write(dir, name); err != nil {
-		return err
+	err := s.Write(f.Output, name)
+	if err == nil && f.directory() {
+		fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", f.Output)
 	}
-	fmt.Fprintf(os.Stderr, "results, figures and index.html are in %s\n", dir)
-	return nil
+	return err
+}
+
+// directory reports whether the result went into one.
+func (f *resultFlags) directory() bool {
+	info, err := os.Stat(f.Output)
+	return err == nil && info.IsDir()
 }

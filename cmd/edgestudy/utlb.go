@@ -16,12 +16,12 @@ import (
 
 // studyFlags are common to the trace-driven studies.
 type studyFlags struct {
-	Only   string   `help:"Only tables and figures whose name matches the regular expression, such as table4, figure7, policies." placeholder:"REGEXP"`
-	Apps   []string `help:"Only these kernels: fft, lu, barnes, radix, water, ocean." placeholder:"NAME,..."`
-	Scale  float64  `default:"1" help:"Size of the problems: 1 is the papers', 0.25 a quarter of the memory." placeholder:"N"`
-	Trace  string   `help:"Replay this trace, which edgectl trace --lookups wrote, instead of kernels; tables and trends of only the papers' programs are left out." placeholder:"FILE"`
-	Seed   uint64   `default:"1" help:"Seed of keys, bodies and molecules: the same seed gives the same trace."`
-	Output string   `short:"o" help:"Directory for the results as JSON, the figures and index.html." placeholder:"DIR"`
+	Only  string   `help:"Only tables and figures whose name matches the regular expression, such as table4, figure7, policies." placeholder:"REGEXP"`
+	Apps  []string `help:"Only these kernels: fft, lu, barnes, radix, water, ocean." placeholder:"NAME,..."`
+	Scale float64  `default:"1" help:"Size of the problems: 1 is the papers', 0.25 a quarter of the memory." placeholder:"N"`
+	Trace string   `help:"Replay this trace, which edgectl trace --lookups wrote, instead of kernels; tables and trends of only the papers' programs are left out." placeholder:"FILE"`
+	Seed  uint64   `default:"1" help:"Seed of keys, bodies and molecules: the same seed gives the same trace."`
+	resultFlags
 }
 
 // study is a function that carries a study out.
@@ -65,7 +65,7 @@ func (f *studyFlags) run(ctx context.Context, name string, do study) error {
 	} else if err := printTables(s); err != nil { // there are no trends
 		return err
 	}
-	return writeStudy(s, f.Output, name)
+	return f.write(s, name)
 }
 
 // load reads the trace.

@@ -16,11 +16,11 @@ type Counters struct {
 	Received  uint64 // frames that came from the hosts
 	Delivered uint64 // frames handed to the hosts, copies included
 	Lost      uint64 // injected: frames that were dropped
-	Corrupted uint64 // injected: frames delivered with a bit flipped
+	Corrupted uint64 // injected: copies delivered with a bit flipped
 	// of Corrupted: with the bit in the headers around a frame that travels in a datagram, where it may change nothing
 	// or be noticed by nobody
 	Outer      uint64
-	Duplicated uint64 // injected: frames delivered a second time
+	Duplicated uint64 // injected: copies delivered besides the first
 	Reordered  uint64 // injected: frames held back
 	Cut        uint64 // frames swallowed by Link.Cut
 	Overflow   uint64 // frames the queue of a shaped port, or the memory for delayed frames, had no room for

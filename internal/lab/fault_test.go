@@ -2,64 +2,14 @@ package lab
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"multiedge/internal/fault"
 	"multiedge/internal/mono"
 )
-
-// Shares come out as asked for, also in bursts, and one seed means one fate.
-func TestFates(t *testing.T) {
-	for _, f := range []Faults{
-		{Loss: .001}, {Loss: .3}, {Loss: .05, Burst: 8}, {Loss: .3, Burst: 64}, {Loss: 1}, {Loss: 1, Burst: 5},
-		{Loss: .01, Dup: .5, Corrupt: .3, Reorder: .1}, {Corrupt: 1}, {Dup: 1}, {},
-	} {
-		const n = 400_000
-		var lost, corrupted, twice, late, runs int
-		a, b, other := newStream(1, 2, 0), newStream(1, 2, 0), newStream(2, 2, 0)
-		before, same := false, 0
-		for range n {
-			v := a.next(&f, 100)
-			if w := b.next(&f, 100); v != w {
-				t.Fatalf("%+v: one seed, two fates", f)
-			}
-			if other.next(&f, 100) == v {
-				same++
-			}
-			lost, corrupted, twice, late = lost+count(v.lost), corrupted+count(v.corrupted), twice+count(v.twice),
-				late+count(v.late)
-			if v.lost && !before {
-				runs++
-			}
-			before = v.lost
-			if v.corrupted && (v.bit < 14*8 || v.bit >= 800) {
-				t.Fatalf("bit %d of 800 flipped", v.bit)
-			}
-		}
-		for _, c := range []struct {
-			what string
-			got  int
-			want float64
-		}{{"lost", lost, f.Loss}, {"corrupted", corrupted, f.Corrupt}, {"duplicated", twice, f.Dup}} {
-			deviation := 6*math.Sqrt(n*c.want*(1-c.want)*float64(max(1, 2*f.Burst))) + 1e-6*n
-			if math.Abs(float64(c.got)-n*c.want) > deviation {
-				t.Errorf("%+v: %d of %d %s, want %.0f within %.0f", f, c.got, n, c.what, n*c.want, deviation)
-			}
-		}
-		if f.Reorder > 0 && late == 0 {
-			t.Errorf("%+v: nothing late", f)
-		}
-		if f.Burst > 1 && f.Loss < 1 && lost/runs < f.Burst {
-			t.Errorf("%+v: runs of %d", f, lost/runs)
-		}
-		if f.Loss == .3 && same == n {
-			t.Error("another seed, the same fates")
-		}
-	}
-}
 
 func count(b bool) int {
 	if b {
@@ -111,6 +61,20 @@ func TestDelayQueue(t *testing.T) {
 	}
 }
 
+// meet counts a frame with a fate, and returns how many copies of it are as whole as one before them.
+func (n *Counters) meet(v *fault.Fate) uint64 {
+	n.Received++
+	n.Lost += uint64(count(v.End == fault.Lost))
+	n.Duplicated += uint64(max(v.N, 1) - 1)
+	n.Reordered += uint64(count(v.Late))
+	whole := 0
+	for _, copy := range v.Copies[:v.N] {
+		n.Corrupted += uint64(count(copy.Bit > 0))
+		whole += count(copy.Bit == 0)
+	}
+	return uint64(max(whole, 1) - 1)
+}
+
 // What arrives is what the counters say, and what they say is what the seed decides.
 func TestWireFaults(t *testing.T) {
 	for _, c := range []struct {
@@ -119,6 +83,7 @@ func TestWireFaults(t *testing.T) {
 	}{
 		{1500, Faults{}},
 		{1500, Faults{Loss: .1, Corrupt: .1, Dup: .1}},
+		{1500, Faults{Corrupt: .2, Dup: .1, Hold: .1, HoldFor: 3 * time.Millisecond}},
 		{9000, Faults{Loss: .3, Burst: 5, Dup: .2}},
 		{9000, Faults{Loss: .05, Corrupt: .2, Dup: .05, Reorder: .1, Delay: 2 * time.Millisecond}},
 		{65535, Faults{Loss: .01, Dup: .01}},
@@ -128,14 +93,11 @@ func TestWireFaults(t *testing.T) {
 			from, to := open(t, l, 0, 0), open(t, l, 0, 1)
 			const frames, size = 2000, 1400
 			var expect Counters
-			s := newStream(42, 0, 0)
+			again := uint64(0)
+			s := fault.Keyed(42, 0, 0)
 			for range frames {
-				v := s.next(&c.Faults, size)
-				expect.Received++
-				expect.Lost += uint64(count(v.lost))
-				expect.Corrupted += uint64(count(v.corrupted))
-				expect.Duplicated += uint64(count(v.twice))
-				expect.Reordered += uint64(count(v.late))
+				v := s.Next(&c.Faults, 0, fault.Frame{Len: size, Data: true})
+				again += expect.meet(&v)
 			}
 			expect.Delivered = expect.Received + expect.Duplicated - expect.Lost
 
@@ -167,6 +129,9 @@ func TestWireFaults(t *testing.T) {
 						got == n.Delivered {
 						break
 					}
+					if mono.Now().Sub(start) > 20*time.Second {
+						t.Fatalf("%d frames arrived; counters %+v", got, n)
+					}
 					if got < n.Delivered && !to.receive(10*time.Second,
 						func(f []byte) bool { read(f); return got < n.Delivered }) {
 						st, err := to.drv.Stats()
@@ -181,10 +146,10 @@ func TestWireFaults(t *testing.T) {
 			if err != nil || n != expect {
 				t.Errorf("counters %+v, %v\n    want %+v", n, err, expect)
 			}
-			if got != n.Delivered || duplicated != n.Duplicated || corrupted != n.Corrupted {
+			if got != n.Delivered || duplicated != again || corrupted != n.Corrupted {
 				t.Errorf("%d frames, %d again, %d spoiled; counters %+v", got, duplicated, corrupted, n)
 			}
-			if (reordered > 0) != (c.Reorder > 0) {
+			if (reordered > 0) != (c.Reorder+c.Hold > 0) {
 				t.Errorf("%d out of order; %+v", reordered, n)
 			}
 		})

@@ -116,32 +116,12 @@ func (l *Lab) Describe() string {
 			}
 		}
 	}
-	b.WriteString(l.spec.Faults.describe())
-	if l.spec.Faults.any() {
+	b.WriteString(l.spec.Faults.Describe())
+	if l.spec.Faults.Any() {
 		fmt.Fprintf(&b, ", seed %d", l.spec.Seed)
 	}
 	if Unprivileged() {
 		b.WriteString("; in a user namespace")
-	}
-	return b.String()
-}
-
-// describe lists the faults that are not zero, each with a leading comma.
-func (f *Faults) describe() string {
-	var b strings.Builder
-	for _, p := range []struct {
-		name  string
-		share float64
-	}{{"loss", f.Loss}, {"corruption", f.Corrupt}, {"duplication", f.Dup}, {"reordering", f.Reorder}} {
-		if p.share > 0 {
-			fmt.Fprintf(&b, ", %s %.4g %%", p.name, 100*p.share)
-		}
-	}
-	if f.Delay > 0 {
-		fmt.Fprintf(&b, ", delay %v", f.Delay)
-	}
-	if f.Longest > 0 {
-		fmt.Fprintf(&b, ", frames of at most %d bytes", f.Longest)
 	}
 	return b.String()
 }

@@ -83,7 +83,7 @@ func TestSpecErrors(t *testing.T) {
 		{Spec{Rates: []string{"1kbit"}}, "from 100kbit"},
 		{Spec{Rates: []string{"nanbit"}}, "nanbit"},
 		{Spec{Faults: Faults{Loss: 1.5}}, "between 0 and 1"},
-		{Spec{Faults: Faults{Loss: .6, Dup: .6}}, "add up"},
+		{Spec{Faults: Faults{Burst: -1}}, "negative"},
 		{Spec{Faults: Faults{Delay: -1}}, "negative"},
 		{Spec{Medium: Cable, Rates: []string{"1gbit"}}, "Switch or Wire"},
 		{Spec{Medium: Switch, Faults: Faults{Loss: .1}}, "choose Wire"},

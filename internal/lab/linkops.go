@@ -139,7 +139,7 @@ func (k *Link) CutTowards(host int, cut bool) error {
 
 // SetFaults changes what a Wire does to its frames from now on; the zero Faults heals it.
 func (k *Link) SetFaults(f Faults) error {
-	if err := f.check(); err != nil {
+	if err := f.Check(); err != nil {
 		return err
 	}
 	k.mu.Lock()

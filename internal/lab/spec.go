@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"time"
+
+	"multiedge/internal/fault"
 )
 
 // Medium is what joins the ends of a link.
@@ -40,43 +41,8 @@ type Spec struct {
 	Seed       uint64 // of the faults: the same seed spoils the same frames
 }
 
-// Faults is what a Wire does to each frame it carries, independently in each direction. Of Loss, Corrupt and Dup at
-// most one happens to a frame, so that what a receiver counts can equal what was injected.
-type Faults struct {
-	Loss      float64       // share of frames lost, 0 to 1
-	Burst     int           // frames are lost in runs of this length; 0 and 1: singly
-	Corrupt   float64       // share with one bit flipped, behind the Ethernet header
-	Dup       float64       // share delivered twice
-	Reorder   float64       // share held back by ReorderBy
-	ReorderBy time.Duration // 1 ms if zero
-	Delay     time.Duration // of every frame
-	// bytes after the Ethernet header: longer frames are lost, as by a device with a smaller MTU; 0: no limit
-	Longest int
-}
-
-// any reports whether f does anything at all.
-func (f *Faults) any() bool {
-	return f.Loss > 0 || f.Corrupt > 0 || f.Dup > 0 || f.Reorder > 0 || f.Delay > 0 || f.Longest > 0
-}
-
-func (f *Faults) check() error {
-	for _, p := range []struct {
-		name  string
-		share float64
-	}{{"loss", f.Loss}, {"corruption", f.Corrupt}, {"duplication", f.Dup}, {"reordering", f.Reorder}} {
-		if !(p.share >= 0 && p.share <= 1) {
-			return fmt.Errorf("lab: %s %v: give a share between 0 and 1", p.name, p.share)
-		}
-	}
-	if f.Loss+f.Corrupt+f.Dup > 1 {
-		return errors.New("lab: loss, corruption and duplication exclude each other in one frame: their shares may " +
-			"add up to 1 at most")
-	}
-	if f.Delay < 0 || f.ReorderBy < 0 || f.Burst < 0 || f.Longest < 0 {
-		return errors.New("lab: delays, burst lengths and frame lengths cannot be negative")
-	}
-	return nil
-}
+// Faults is what a Wire does to each frame that it carries.
+type Faults = fault.Faults
 
 // normal fills in defaults and refuses what cannot be built. It returns the rate of each link in bytes per second, 0
 // for unlimited.
@@ -93,12 +59,12 @@ func (s *Spec) normal() (rates []uint64, err error) {
 		return nil, fmt.Errorf("lab: medium %d is unknown", s.Medium)
 	case len(s.Rates) > 1 && len(s.Rates) != s.Links:
 		return nil, fmt.Errorf("lab: %d rates for %d links: give one for all or one for each", len(s.Rates), s.Links)
-	case s.Medium != Auto && s.Medium != Wire && s.Faults.any():
+	case s.Medium != Auto && s.Medium != Wire && s.Faults.Any():
 		return nil, fmt.Errorf("lab: a %s has no faults: leave Medium at Auto or choose Wire", s.Medium)
 	case s.Medium == Cable && (s.Hosts > 2 || len(s.Rates) > 0):
 		return nil, errors.New("lab: a cable joins two hosts and has no rate: choose Switch or Wire")
 	}
-	if err := s.Faults.check(); err != nil {
+	if err := s.Faults.Check(); err != nil {
 		return nil, err
 	}
 	rates = make([]uint64, s.Links)
@@ -118,7 +84,7 @@ func (s *Spec) medium(rate uint64) Medium {
 	switch {
 	case s.Medium != Auto:
 		return s.Medium
-	case s.Faults.any():
+	case s.Faults.Any():
 		return Wire
 	case rate > 0 || s.Hosts > 2:
 		return Switch

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"multiedge/internal/fault"
 	"multiedge/internal/mono"
 	"multiedge/linkdrv"
 )
@@ -15,8 +16,8 @@ const ethernetHeader = linkdrv.HeaderLen
 // wire carries the frames of one link in user space. One locked thread owns everything here; others reach it through
 // call.
 type wire struct {
-	ports   []*wirePort // by host; nil while a host has no interface
-	streams []stream    // by sending host
+	ports   []*wirePort    // by host; nil while a host has no interface
+	streams []fault.Stream // by sending host
 	faults  Faults
 	table   map[[6]byte]int // which host a MAC address was last seen at; used with more than two hosts
 	delayed delayQueue
@@ -50,7 +51,7 @@ func newWire(seed uint64, link, hosts, mtu int, f Faults) (*wire, error) {
 		poll:    make([]unix.PollFd, 0, hosts+1), wake: fd, calls: make(chan func(), 1), done: make(chan struct{}),
 	}
 	for h := range hosts {
-		w.streams = append(w.streams, newStream(seed, link, h))
+		w.streams = append(w.streams, fault.Keyed(seed, link, h))
 	}
 	go w.run()
 	return w, nil

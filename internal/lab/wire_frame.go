@@ -1,16 +1,18 @@
 package lab
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
+	"multiedge/internal/fault"
 	"multiedge/linkdrv"
 )
 
 // A frame's way:
 //
 //  1. pump takes a batch from a port's receive ring: the bytes are the driver's until the next batch;
-//  2. route names the hosts it goes to, its stream draws its fate, corruption happens in place;
+//  2. its stream draws its fate, route names the hosts it goes to, corruption happens in place;
 //  3. undelayed, it is queued in the transmit batch of the port it goes to, still in the ring, and flushed with the
 //     batch; delayed, it is copied into the heap and queued by release when due.
 
@@ -38,38 +40,34 @@ func (w *wire) pump(from int, p *wirePort) bool {
 
 // carry decides what becomes of one frame.
 func (w *wire) carry(from int, frame []byte) {
-	f := &w.faults
-	if f.Longest > 0 && len(frame) > f.Longest+ethernetHeader {
+	joined := linkdrv.InDatagram(frame)
+	// Data: which frames set sessions up is the simulator's to know
+	v := w.streams[from].Next(&w.faults, w.now, fault.Frame{Len: len(frame), Data: true, Joined: joined})
+	if v.End == fault.Full {
+		w.count.Overflow++
+		return
+	}
+	if v.End != fault.Passes {
 		w.count.Lost++
 		return
 	}
-	v := w.streams[from].next(f, len(frame))
-	if v.lost {
-		w.count.Lost++
-		return
-	}
-	if v.corrupted {
-		w.count.Corrupted++
-		if v.bit/8 < linkdrv.OuterLen+ethernetHeader && linkdrv.InDatagram(frame) {
-			w.count.Outer++
-		}
-		frame[v.bit/8] ^= 1 << (v.bit % 8)
-	}
-	copies := 1
-	if v.twice {
-		w.count.Duplicated++
-		copies = 2
-	}
-	delay := f.Delay
-	if v.late {
+	w.count.Duplicated += uint64(v.N - 1)
+	if v.Late {
 		w.count.Reordered++
-		delay += max(f.ReorderBy, 0)
-		if f.ReorderBy == 0 {
-			delay += time.Millisecond
-		}
 	}
-	for range copies {
-		w.route(from, frame, func(to int) { w.forward(to, frame, delay) })
+	for _, c := range v.Copies[:v.N] {
+		copied := frame
+		if c.Bit > 0 {
+			w.count.Corrupted++
+			if c.Bit/8 < linkdrv.OuterLen+ethernetHeader && joined {
+				w.count.Outer++
+			}
+			if v.N > 1 { // the others stay as they are
+				copied = bytes.Clone(frame)
+			}
+			copied[c.Bit/8] ^= 1 << (c.Bit % 8)
+		}
+		w.route(from, copied, func(to int) { w.forward(to, copied, c.Wait) })
 	}
 }
 

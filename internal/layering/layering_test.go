@@ -61,9 +61,10 @@ var allowed = map[string]string{
 		"linkdrv regmem remap flowctl sched",
 	"internal/config": "internal/identity internal/engine internal/wire internal/secure internal/ipc linkdrv regmem " +
 		"flowctl sched",
-	"internal/sim": "internal/engine internal/frame internal/wire internal/secure internal/mono flowctl regmem " +
-		"sched",
-	"internal/lab": "internal/mono internal/ethtool linkdrv",
+	"internal/sim": "internal/engine internal/fault internal/frame internal/wire internal/secure internal/mono " +
+		"flowctl regmem sched",
+	"internal/lab":   "internal/fault internal/mono internal/ethtool linkdrv",
+	"internal/fault": "internal/mono",
 	"internal/engine": "internal/abi internal/frame internal/hist internal/prefetch internal/wire internal/secure " +
 		"internal/seqnum internal/mono flowctl sched regmem remap",
 	"internal/engine/op":      "regmem",
@@ -103,7 +104,7 @@ var allowed = map[string]string{
 var pure = []string{"flowctl", "sched", "remap", "internal/engine", "internal/secure", "internal/wire", "internal/sim",
 	"internal/engine/op", "internal/engine/path", "internal/engine/peering", "internal/engine/queue",
 	"internal/seqnum", "internal/idle", "internal/hist", "internal/frame", "internal/prefetch", "internal/trace",
-	"internal/mono", "internal/abi"}
+	"internal/mono", "internal/abi", "internal/fault"}
 
 func TestImportsPointDownward(t *testing.T) {
 	root := filepath.Join("..", "..")

@@ -30,7 +30,6 @@ var wide = map[string]string{
 	"bench/figure.entry":       "embeds a line of results",
 	"bench/figure.entryView":   "embeds a line of results",
 	"internal/daemon.Daemon":   "not done",
-	"bench/workload.messenger": "not done",
 }
 
 // flags are the folders whose wide structs are flags: the library that parses these wants sets of them embedded.

@@ -41,8 +41,8 @@ func (w *swarm) narrow(dice *rand.Rand) {
 		w.world.After(time.Duration(dice.Int64N(int64(w.mix.duration))), func() {
 			w.report.Narrowings++
 			for i := range w.world.Net[l] {
-				if f := &w.world.Net[l][i]; (both || i == 0) && (f.Most == 0 || f.Most > most) {
-					f.Most = most
+				if f := &w.world.Net[l][i]; (both || i == 0) && (f.Longest == 0 || f.Longest > most) {
+					f.Longest = most
 				}
 			}
 		})

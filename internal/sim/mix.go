@@ -133,7 +133,7 @@ func (w *World) spread(rng *rand.Rand) {
 		}
 		for i := range w.Net[l] {
 			w.Net[l][i].Delay *= time.Duration(slow)
-			w.Net[l][i].Most = most
+			w.Net[l][i].Longest = most
 			if rng.IntN(8) == 0 {
 				w.Net[l][i].Delay *= time.Duration(1 + rng.IntN(10)) // one direction alone
 			}

@@ -2,27 +2,14 @@ package sim
 
 import (
 	"container/heap"
-	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/fault"
 	"multiedge/internal/mono"
 )
 
-// Faults is what one direction of one segment does to frames. Probabilities are per frame.
-type Faults struct {
-	Loss, Dup, Corrupt float64
-	Hold               float64       // another copy is kept back and delivered much later
-	HoldFor            time.Duration // at most so much later
-	HoldSetup          bool          // frames that set sessions up too, not only data
-	Delay              time.Duration // of every frame
-	Jitter             time.Duration // more, uniformly: frames overtake each other
-	Rate               float64       // bytes per second; 0: unlimited
-	// what the queue of a limited link holds, as time; beyond it frames are dropped. 0: no bound
-	Queue  time.Duration
-	Most   int  // longer frames vanish, in bytes after the Ethernet header; 0: none do
-	Walled bool // datagrams vanish
-	Cut    bool
-}
+// Faults is what one direction of one segment does to frames.
+type Faults = fault.Faults
 
 // Tally counts what the network did to frames.
 type Tally struct {
@@ -48,63 +35,43 @@ func (w *World) send(from *Node, f *engine.TxFrame) {
 	frame := f.AppendTo(make([]byte, 0, f.Len()))
 	w.trace.frame(w, from, f.Link, frame)
 	seg := w.Plug[from.Index][f.Link]
-	net := &w.Net[seg][from.Index]
-	if net.Cut || w.rng.Float64() < net.Loss {
-		w.Tally.Lost++
-		return
-	}
-	size := len(frame)
+	seen := fault.Frame{Len: len(frame), Data: frameType(frame) == typeData, Joined: f.Joined}
 	if f.Joined {
-		w.Tally.Joined++
-		size += overhead
-		if net.Walled {
-			w.Tally.Walled++
-			return
-		}
+		seen.Outer = overhead
 	}
-	if net.Most > 0 && size > net.Most+ethLen {
-		w.Tally.Oversize++
-		return
-	}
-	at := w.Now
-	if net.Rate > 0 {
-		busy := &w.busy[seg][from.Index]
-		if net.Queue > 0 && *busy > at.Add(net.Queue) {
-			w.Tally.Lost++
-			return
-		}
-		*busy = max(*busy, at).Add(time.Duration(float64(len(frame)) / net.Rate * 1e9))
-		at = *busy
-	}
-	wait := at.Sub(w.Now)
-	twice := w.rng.Float64() < net.Dup
-	held := net.Hold > 0 && w.rng.Float64() < net.Hold && (net.HoldSetup || frameType(frame) == typeData)
-	w.carry(from, f, seg, frame, wait, twice || held)
-	if twice {
-		w.Tally.Duplicated++
-		if frameType(frame) == typeData {
-			w.Tally.DuplicatedData++
-		}
-		w.carry(from, f, seg, frame, wait, true)
-	}
-	if held {
-		w.Tally.Replayed++
-		w.carry(from, f, seg, frame, wait+time.Duration(w.rng.Int64N(int64(net.HoldFor))), true)
+	v := w.streams[seg][from.Index].Next(&w.Net[seg][from.Index], w.Now, seen)
+	w.Tally.count(&v, &seen)
+	for _, c := range v.Copies[:v.N] {
+		w.carry(from, f, seg, frame, c, v.N > 1)
 	}
 }
 
-// carry delivers one copy of a frame to everybody on the segment that it is for, after wait and the segment's delay.
-func (w *World) carry(from *Node, f *engine.TxFrame, seg int, frame []byte, wait time.Duration, copied bool) {
-	net, flipped := &w.Net[seg][from.Index], 0
-	if w.rng.Float64() < net.Corrupt {
-		frame = append([]byte(nil), frame...)
-		flipped = ethLen + w.rng.IntN(len(frame)-ethLen)
-		frame[flipped] ^= 1 << w.rng.IntN(8)
-		w.Tally.Corrupted++
+// count adds the fate of a frame.
+func (t *Tally) count(v *fault.Fate, f *fault.Frame) {
+	one := func(is bool) uint64 {
+		if is {
+			return 1
+		}
+		return 0
 	}
-	wait += net.Delay
-	if net.Jitter > 0 {
-		wait += time.Duration(w.rng.Int64N(int64(net.Jitter)))
+	t.Lost += one(v.End == fault.Lost || v.End == fault.Full)
+	t.Joined += one(f.Joined && v.End != fault.Lost)
+	t.Walled += one(v.End == fault.Walled)
+	t.Oversize += one(v.End == fault.Oversize)
+	t.Duplicated += one(v.Twice)
+	t.DuplicatedData += one(v.Twice && f.Data)
+	t.Replayed += one(v.Held)
+	for _, c := range v.Copies[:v.N] {
+		t.Corrupted += one(c.Bit > 0)
+	}
+}
+
+// carry delivers one copy of a frame to everybody on the segment that it is for.
+func (w *World) carry(from *Node, f *engine.TxFrame, seg int, frame []byte, c fault.Copy, copied bool) {
+	flipped := c.Bit / 8
+	if c.Bit > 0 {
+		frame = append([]byte(nil), frame...)
+		frame[flipped] ^= 1 << (c.Bit % 8)
 	}
 	for _, n := range w.Nodes {
 		for link, on := range w.Plug[n.Index] {
@@ -113,7 +80,7 @@ func (w *World) carry(from *Node, f *engine.TxFrame, seg int, frame []byte, wait
 				(frame[0]&1 != 0 || string(frame[:6]) == string(to[:])) {
 				w.seq++
 				own := append([]byte(nil), frame...)
-				heap.Push(&w.queue, delivery{at: w.Now.Add(wait), seq: w.seq, from: from.Index, node: n.Index,
+				heap.Push(&w.queue, delivery{at: w.Now.Add(c.Wait), seq: w.seq, from: from.Index, node: n.Index,
 					link: link, frame: own, flipped: flipped, copied: copied})
 			}
 		}

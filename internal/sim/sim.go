@@ -13,6 +13,7 @@ import (
 
 	"multiedge/flowctl"
 	"multiedge/internal/engine"
+	"multiedge/internal/fault"
 	"multiedge/internal/mono"
 	"multiedge/internal/secure"
 	"multiedge/regmem"
@@ -55,8 +56,8 @@ type World struct {
 	Check func() error
 	Tally Tally // what the network did
 
-	busy    [][]mono.Time // as Net
-	heard   [][]hearing   // by sending and receiving node
+	streams [][]fault.Stream // as Net
+	heard   [][]hearing      // by sending and receiving node
 	opt     Options
 	rng     *rand.Rand // of the network
 	steps   *rand.Rand // of how long handshakes take
@@ -147,7 +148,7 @@ func New(o Options) *World {
 	w.trace.on, w.trace.clear = o.Trace, o.Secure
 	for range o.Links {
 		w.Net = append(w.Net, slices.Repeat([]Faults{o.Faults}, o.Nodes))
-		w.busy = append(w.busy, make([]mono.Time, o.Nodes))
+		w.streams = append(w.streams, slices.Repeat([]fault.Stream{fault.By(w.rng)}, o.Nodes))
 	}
 	ids := w.identities()
 	for i := range o.Nodes {

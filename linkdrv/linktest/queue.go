@@ -27,10 +27,11 @@ type queue struct {
 func (q *queue) state() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.fate()
+	return q.ended()
 }
 
-func (q *queue) fate() error {
+// ended is why the end takes and gives no frames; nil: it does. The caller holds mu.
+func (q *queue) ended() error {
 	switch {
 	case q.closed:
 		return linkdrv.ErrClosed
@@ -44,7 +45,7 @@ func (q *queue) fate() error {
 func (q *queue) put(f *linkdrv.TxFrame) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.fate() != nil {
+	if q.ended() != nil {
 		return
 	}
 	if q.end-q.tail == uint64(len(q.slots)) || f.Len() > q.limit {
@@ -75,7 +76,7 @@ func (q *queue) take(dst [][]byte) (n int, err error) {
 		return n, nil
 	}
 	q.quiet()
-	return 0, q.fate()
+	return 0, q.ended()
 }
 
 func (q *queue) descriptor() int {

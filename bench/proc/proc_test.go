@@ -1,0 +1,95 @@
+package proc
+
+import (
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func of(t *testing.T, pid int) Usage {
+	t.Helper()
+	u, err := Of(pid)
+	must(t, err)
+	return u
+}
+
+// A thread that sleeps a known number of times has made as many voluntary switches, by all ways to count.
+func TestSwitchesOfKnownSleeps(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC)
+	must(t, err)
+	defer unix.Close(fd)
+	const sleeps = 200
+	self, thread, other := Self(), Thread(), of(t, os.Getpid())
+	for range sleeps {
+		must(t, unix.TimerfdSettime(fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(50_000)}, nil))
+		var b [8]byte
+		_, err := unix.Read(fd, b[:])
+		must(t, err)
+	}
+	for name, u := range map[string]Usage{"this process": Self().Since(self), "this thread": Thread().Since(thread),
+		"/proc": of(t, os.Getpid()).Since(other)} {
+		if u.Voluntary < sleeps*9/10 || u.Voluntary > 3*sleeps { // other threads of the runtime sleep as well
+			t.Errorf("%s: %+v of %d sleeps", name, u, sleeps)
+		}
+	}
+}
+
+// Memory that is written, locked and counted, and processor time, show by all ways to count; nothing of a process that
+// does not exist does.
+func TestMemoryAndTime(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid := os.Getpid()
+	self, thread, other := Self(), Thread(), of(t, pid)
+	resident, counted, locked, open := Resident(pid), CountedResident(pid), Locked(pid), Descriptors(pid)
+	const size = 16 << 20
+	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	must(t, err)
+	defer unix.Munmap(m)
+	for start := time.Now(); time.Since(start) < 30*time.Millisecond; {
+		for i := 0; i < size; i += os.Getpagesize() {
+			m[i]++
+		}
+	}
+	must(t, unix.Mlock(m[:1<<20]))
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	defer w.Close()
+	for name, u := range map[string]Usage{"this process": Self().Since(self), "this thread": Thread().Since(thread),
+		"/proc": of(t, pid).Since(other)} {
+		// huge pages where the machine gives them unasked; the kernel may owe /proc a tick
+		if u.Faults < 2 || u.User+u.System < 0.005 || u.User+u.System > 5 {
+			t.Errorf("%s: %+v of 4096 new pages, written to for 30 ms", name, u)
+		}
+	}
+	if n := Resident(pid) - resident; n < size/2 || n > 4*size {
+		t.Errorf("%d bytes more are resident, want about %d", n, size)
+	}
+	if n := CountedResident(pid) - counted; n < size/2 || n > 4*size {
+		t.Errorf("%d bytes more are counted, want about %d", n, size)
+	}
+	if n := Locked(pid) - locked; n != 1<<20 {
+		t.Errorf("%d bytes more are locked, want %d", n, 1<<20)
+	}
+	if n := Descriptors(pid) - open; n != 2 {
+		t.Errorf("%d descriptors more, want 2", n)
+	}
+	const nobody = 1 << 30
+	if _, err := Of(nobody); err == nil || Resident(nobody)+Locked(nobody)+CountedResident(nobody) != 0 ||
+		Descriptors(nobody) != -1 {
+		t.Error("a process that does not exist has used something")
+	}
+}
