@@ -62,7 +62,7 @@ func TestAnotherHostOfThisIdentity(t *testing.T) {
 				inspect.FindingProblem) {
 				t.Errorf("log: %s\ndoctor: %s", said, advice)
 			}
-			if snap, err := d.Snapshot(); err != nil || snap.Counters.IdentityClaims != 100 {
+			if snap, err := d.Snapshot(); err != nil || snap.Counters.Trust.IdentityClaims != 100 {
 				t.Errorf("%+v, %v", snap.Counters, err)
 			}
 		})

@@ -62,8 +62,8 @@ func TestDatagramsOnVirtualLinks(t *testing.T) {
 			if !bytes.Equal(there[:size*ops], mine[:size*ops]) {
 				t.Error("memory differs")
 			}
-			if n := countersOf(t, b); n.FramesLost > 0 {
-				t.Errorf("%d frames lost", n.FramesLost)
+			if n := countersOf(t, b); n.Loss.FramesLost > 0 {
+				t.Errorf("%d frames lost", n.Loss.FramesLost)
 			}
 		})
 	}

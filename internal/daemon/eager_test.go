@@ -97,7 +97,7 @@ func TestKilledWhileComposing(t *testing.T) {
 			client.post(ipc.SQE{Op: ipc.OpWrote, Conn: atClient, Token: token, Len: 1 << 16})
 		}
 		until(t, "blocks travel", deadline,
-			func() bool { return snapshot(t, b.d).Counters.EagerBytes > 1<<16*uint64(round+1) })
+			func() bool { return snapshot(t, b.d).Counters.Eager.EagerBytes > 1<<16*uint64(round+1) })
 		client.close()
 		server.event(ipc.KindClosed)
 		until(t, "the client is forgotten", deadline, func() bool {

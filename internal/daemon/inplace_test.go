@@ -106,11 +106,11 @@ func TestReceiveInPlace(t *testing.T) {
 		for name, e := range map[string]*Embedded{"a": a, "b": b} {
 			c := countersOf(t, e)
 			t.Logf("%d links, %d connections, node %s: %d data frames, %d payloads in place, %d lost", links, conns,
-				name, c.DataFramesReceived, c.FramesInPlace, c.FramesLost)
-			if links == 1 && conns == 1 && c.FramesInPlace == 0 {
+				name, c.Traffic.DataFramesReceived, c.Placing.FramesInPlace, c.Loss.FramesLost)
+			if links == 1 && conns == 1 && c.Placing.FramesInPlace == 0 {
 				t.Errorf("%d links, node %s: no payload was received in place", links, name)
 			}
-			if c.RejectedMalformed+c.RejectedHeaderSum > 0 {
+			if c.Reject.RejectedMalformed+c.Reject.RejectedHeaderSum > 0 {
 				t.Errorf("%d links, node %s: %+v", links, name, c)
 			}
 		}

@@ -23,7 +23,7 @@ func TestDaemonFreshKeys(t *testing.T) {
 		for _, e := range []*Embedded{a, b} {
 			n := uint64(0)
 			for _, s := range e.d.shards {
-				if s.Do(func(mono.Time) { n += s.Engine().Count.KeyExchanges }) != nil || n == 0 {
+				if s.Do(func(mono.Time) { n += s.Engine().Count.Trust.KeyExchanges }) != nil || n == 0 {
 					return false
 				}
 			}
@@ -34,8 +34,8 @@ func TestDaemonFreshKeys(t *testing.T) {
 	dialAccept(t, server, client, "a", "mem") // a request and its answer go over the session with the fresh keys
 	for _, s := range a.d.shards {
 		if err := s.Do(func(mono.Time) {
-			if n := s.Engine().Count; n.SessionsFailed != 0 || n.SessionsOpened != 1 {
-				t.Errorf("%d sessions opened, %d failed", n.SessionsOpened, n.SessionsFailed)
+			if n := s.Engine().Count; n.Life.SessionsFailed != 0 || n.Life.SessionsOpened != 1 {
+				t.Errorf("%d sessions opened, %d failed", n.Life.SessionsOpened, n.Life.SessionsFailed)
 			}
 		}); err != nil {
 			t.Fatal(err)

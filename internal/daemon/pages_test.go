@@ -26,14 +26,15 @@ func TestDaemonsShuffle(t *testing.T) {
 			}
 			snap := snapshot(t, a)
 			n := &snap.Counters
-			t.Logf("%d data frames received, %d shuffled", n.DataFramesReceived, n.FramesShuffled)
-			if want := c.security == config.Plaintext; want != (n.FramesShuffled >= 20*(streamSize/8192)) ||
-				!want && n.FramesShuffled > 0 {
-				t.Errorf("%d frames of 20 writes of %d bytes were shuffled", n.FramesShuffled, streamSize)
+			t.Logf("%d data frames received, %d shuffled", n.Traffic.DataFramesReceived, n.Placing.FramesShuffled)
+			if want := c.security == config.Plaintext; want != (n.Placing.FramesShuffled >= 20*(streamSize/8192)) ||
+				!want && n.Placing.FramesShuffled > 0 {
+				t.Errorf("%d frames of 20 writes of %d bytes were shuffled", n.Placing.FramesShuffled, streamSize)
 			}
-			if n.FramesExchanged+n.FramesInPlace > 0 {
-				t.Errorf("in memory that others map, %d payloads exchanged and %d received in place", n.FramesExchanged,
-					n.FramesInPlace)
+			if n.Placing.FramesExchanged+n.Placing.FramesInPlace > 0 {
+				t.Errorf("in memory that others map, %d payloads exchanged and %d received in place",
+					n.Placing.FramesExchanged,
+					n.Placing.FramesInPlace)
 			}
 		})
 	}

@@ -30,9 +30,9 @@ func TestPiecesShortenNoTurn(t *testing.T) {
 		s.client.sq.Put(&op)
 	}
 	s.client.sq.Publish()
-	before := s.b.d.shard.Engine().Count.OpsSubmitted
+	before := s.b.d.shard.Engine().Count.Op.OpsSubmitted
 	s.b.d.shard.Iterate(mono.Now())
-	if n := s.b.d.shard.Engine().Count.OpsSubmitted - before; n != uint64(want) {
+	if n := s.b.d.shard.Engine().Count.Op.OpsSubmitted - before; n != uint64(want) {
 		t.Errorf("one turn took %d operations of %d", n, want)
 	}
 }
@@ -52,9 +52,9 @@ func TestPiecesLengthenNoTurn(t *testing.T) {
 		s.client.sq.Put(&op)
 	}
 	s.client.sq.Publish()
-	before := s.b.d.shard.Engine().Count.OpsSubmitted
+	before := s.b.d.shard.Engine().Count.Op.OpsSubmitted
 	s.b.d.shard.Iterate(mono.Now())
-	if n := s.b.d.shard.Engine().Count.OpsSubmitted - before; n != 64 {
+	if n := s.b.d.shard.Engine().Count.Op.OpsSubmitted - before; n != 64 {
 		t.Errorf("one turn took %d operations", n)
 	}
 }

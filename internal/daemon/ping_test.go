@@ -66,8 +66,8 @@ func TestPingsAreNotCounted(t *testing.T) {
 		c.must(&ipc.Message{Kind: ipc.KindPing, Peer: "nobody", Timeout: time.Millisecond})
 		for _, n := range []*Embedded{a, b} {
 			snap := snapshot(t, n.d)
-			if k := &snap.Counters; k.ConnectionsOpened != 0 || k.ConnectionsClosed != 0 {
-				t.Errorf("opened %d, closed %d", k.ConnectionsOpened, k.ConnectionsClosed)
+			if k := &snap.Counters; k.Life.ConnectionsOpened != 0 || k.Life.ConnectionsClosed != 0 {
+				t.Errorf("opened %d, closed %d", k.Life.ConnectionsOpened, k.Life.ConnectionsClosed)
 			}
 		}
 	})

@@ -33,7 +33,7 @@ func TestReceiversEndToEnd(t *testing.T) {
 	for range conns {
 		streams = append(streams, newStream(t, server, client, "a", "m"))
 	}
-	lent := func() bool { return snapshot(t, a.Daemon()).Counters.FramesFromReaders > 0 }
+	lent := func() bool { return snapshot(t, a.Daemon()).Counters.Placing.FramesFromReaders > 0 }
 	// On a busy machine links are not lent for some time.
 	for round, began := 0, time.Now(); round < 10 || !lent() && time.Since(began) < deadline; round++ {
 		for i, s := range streams {
@@ -117,7 +117,7 @@ func TestIdleReceiversReturnLinks(t *testing.T) {
 	server, client := attach(t, a, 64), attach(t, b, 64)
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "m"})
 	s := newStream(t, server, client, "a", "m")
-	lent := func() bool { return snapshot(t, a.Daemon()).Counters.FramesFromReaders > 0 }
+	lent := func() bool { return snapshot(t, a.Daemon()).Counters.Placing.FramesFromReaders > 0 }
 	// On a busy machine links are not lent for some time.
 	for round, began := 0, time.Now(); round < 20 || !lent() && time.Since(began) < deadline; round++ {
 		s.write(t)

@@ -211,7 +211,8 @@ func checkShardStatus(t *testing.T, a, b *Daemon, n [2]int) {
 		len(m[0].Paths) != 2 {
 		t.Errorf("%d peers, merged %+v", len(sa.Peers), m)
 	}
-	if n := sb.Latency.Write.Count(); n != uint64(3*pairs) || n != sb.Counters.OpsCompleted-sb.Counters.OpsFailed ||
+	if n := sb.Latency.Write.Count(); n != uint64(3*pairs) ||
+		n != sb.Counters.Op.OpsCompleted-sb.Counters.Op.OpsFailed ||
 		sb.Latency.Read.Count() != 0 {
 		t.Errorf("%d writes were timed, want %d", n, 3*pairs)
 	}
@@ -220,7 +221,8 @@ func checkShardStatus(t *testing.T, a, b *Daemon, n [2]int) {
 	}
 	// frames for shards that the kernel put elsewhere would be seen here
 	for _, s := range []*inspect.Snapshot{sa, sb} {
-		if c := &s.Counters; c.SessionsFailed != 0 || c.UnknownSession != 0 || c.RejectedMalformed != 0 {
+		if c := &s.Counters; c.Life.SessionsFailed != 0 || c.Reject.UnknownSession != 0 ||
+			c.Reject.RejectedMalformed != 0 {
 			t.Errorf("%s: %+v", s.Status.Name, *c)
 		}
 	}
@@ -263,7 +265,7 @@ func testShardsLinks(t *testing.T, driver string) {
 	}
 	for _, d := range []*Daemon{a, b} {
 		s := snapshot(t, d)
-		if s.Counters.SessionsFailed != 0 {
+		if s.Counters.Life.SessionsFailed != 0 {
 			t.Errorf("%s: %+v", s.Status.Name, s.Counters)
 		}
 		// a driver is opened anew when its link changed, and not because its own headers take some of the MTU

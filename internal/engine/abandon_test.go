@@ -61,8 +61,8 @@ func testSendIsGivenUp(t *testing.T, size int, there uint64, shared bool) {
 	if evs[1].Token != 1 || evs[1].Status != engine.OK || !bytes.HasPrefix(boxes[1], []byte("behind it")) {
 		t.Errorf("the buffer of the one behind it came back as %+v, with %q", evs[1], boxes[1][:9])
 	}
-	if count := &r.n[1].e.Count; count.RejectedMalformed > 0 || count.GuessesIgnored > 0 {
-		t.Errorf("%d frames were malformed", count.RejectedMalformed)
+	if count := &r.n[1].e.Count; count.Reject.RejectedMalformed > 0 || count.Op.GuessesIgnored > 0 {
+		t.Errorf("%d frames were malformed", count.Reject.RejectedMalformed)
 	}
 	r.n[0].e.Close(r.now, c[0])
 	r.must("the end", time.Second, func() bool { return len(r.n[0].closed)+len(r.n[1].closed) == 2 })

@@ -26,7 +26,7 @@ func (r *rig) flow(c [2]engine.ConnID, dirs []int, size int, frames uint64) {
 				r.submit(i, c[i], key[i])
 				next[i]++
 			}
-			enough = enough && r.n[i].e.Count.DataFramesSent >= frames
+			enough = enough && r.n[i].e.Count.Traffic.DataFramesSent >= frames
 		}
 		return enough
 	})
@@ -47,14 +47,16 @@ func testAcksPiggyback(t *testing.T, sealed bool) {
 			r.flow(c, []int{0, 1}, 200_000, 5000)
 			for i := range r.n {
 				n := &r.n[i].e.Count
-				explicit, data := n.AcksExplicit-before[i].AcksExplicit, n.DataFramesSent-before[i].DataFramesSent
+				explicit, data := n.Loss.AcksExplicit-before[i].Loss.AcksExplicit,
+					n.Traffic.DataFramesSent-before[i].Traffic.DataFramesSent
 				if explicit*100 >= data {
 					t.Errorf("%s, %d links, node %d: %d explicit acknowledgements for %d data frames sent", profile,
 						links, i, explicit, data)
 				}
-				if n.FramesRetransmitted+n.FramesLost+n.NacksSent != 0 {
+				if n.Loss.FramesRetransmitted+n.Loss.FramesLost+n.Loss.NacksSent != 0 {
 					t.Errorf("%s, %d links, node %d: %d retransmitted, %d lost, %d nacks on a perfect network "+
-						"(clause 8.3)", profile, links, i, n.FramesRetransmitted, n.FramesLost, n.NacksSent)
+						"(clause 8.3)", profile, links, i, n.Loss.FramesRetransmitted, n.Loss.FramesLost,
+						n.Loss.NacksSent)
 				}
 			}
 		}
@@ -178,7 +180,7 @@ func testPingPongPiggybacks(t *testing.T, sealed bool) {
 		return sent[0] >= turns
 	})
 	for i := range 2 {
-		if n := r.n[i].e.Count.AcksExplicit - before[i].AcksExplicit; n > turns/100 {
+		if n := r.n[i].e.Count.Loss.AcksExplicit - before[i].Loss.AcksExplicit; n > turns/100 {
 			t.Errorf("node %d sent %d explicit acknowledgements in %d turns", i, n, turns)
 		}
 	}
@@ -198,7 +200,7 @@ func testDueAckRides(t *testing.T, sealed bool) {
 	r.now = r.now.Add(200 * time.Microsecond)
 	before := r.n[1].e.Count
 	r.submit(1, c[1], engine.Op{Kind: engine.OpWrite, Token: 1, Key: k0, Local: make([]byte, 8)})
-	frames, n := len(r.take(1)), r.n[1].e.Count.AcksExplicit-before.AcksExplicit
+	frames, n := len(r.take(1)), r.n[1].e.Count.Loss.AcksExplicit-before.Loss.AcksExplicit
 	if frames != 1 || n != 0 {
 		t.Errorf("%d frames, %d of them only to acknowledge", frames, n)
 	}
@@ -225,14 +227,14 @@ func TestAcksTakeNoTurn(t *testing.T) {
 		}
 		return true
 	}
-	acks := r.n[0].e.Count.AcksExplicit
+	acks := r.n[0].e.Count.Loss.AcksExplicit
 	for k := range 40 {
 		i := min(k%4, 1) // three of the peer's for each of ours
 		r.submit(i, c[i], op[i])
 		op[i].Token++
 		r.must("a write", time.Second, r.all(i, int(op[i].Token)))
 	}
-	if r.n[0].e.Count.AcksExplicit-acks < 10 {
+	if r.n[0].e.Count.Loss.AcksExplicit-acks < 10 {
 		t.Fatal("the peer's writes were not acknowledged by frames of their own")
 	}
 	for k := 1; k < len(on); k++ {

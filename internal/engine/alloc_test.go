@@ -110,10 +110,10 @@ func TestAllocations(t *testing.T) {
 				warm, each = 200, 20
 			}
 			p.do(warm, s.depth)
-			frames := p.e[0].Count.FramesSent + p.e[1].Count.FramesSent
+			frames := p.e[0].Count.Traffic.FramesSent + p.e[1].Count.Traffic.FramesSent
 			const runs = 5
 			allocs := testing.AllocsPerRun(runs, func() { p.do(each, s.depth) })
-			frames = p.e[0].Count.FramesSent + p.e[1].Count.FramesSent - frames
+			frames = p.e[0].Count.Traffic.FramesSent + p.e[1].Count.Traffic.FramesSent - frames
 			// A hello a second per link is allowed its buffer; this takes milliseconds of virtual time.
 			if allocs > 0 || frames == 0 {
 				t.Errorf("MTU %d, %d links, sealed %v, %s: %v allocations per %d operations (%d frames)", c.mtu,
@@ -133,12 +133,12 @@ func BenchmarkEngines(b *testing.B) {
 			p := newPipe(b, o)
 			p.op.Kind, p.op.Flags, p.op.Local = s.kind, s.flags, make([]byte, s.size)
 			p.do(2000, s.depth)
-			frames := p.e[0].Count.FramesSent + p.e[1].Count.FramesSent
+			frames := p.e[0].Count.Traffic.FramesSent + p.e[1].Count.Traffic.FramesSent
 			b.SetBytes(int64(s.size))
 			b.ReportAllocs()
 			b.ResetTimer()
 			p.do(b.N, s.depth)
-			frames = p.e[0].Count.FramesSent + p.e[1].Count.FramesSent - frames
+			frames = p.e[0].Count.Traffic.FramesSent + p.e[1].Count.Traffic.FramesSent - frames
 			b.ReportMetric(float64(frames)/b.Elapsed().Seconds(), "frames/s")
 			b.ReportMetric(float64(frames)/float64(b.N), "frames/op")
 		})

@@ -1,182 +1,43 @@
 package engine
 
 import (
-	"sync/atomic"
-
+	"multiedge/internal/engine/peering"
 	"multiedge/internal/frame"
 	"multiedge/internal/mono"
-	"multiedge/internal/secure"
 	"multiedge/internal/wire"
 )
 
-// Receiving one session on several cores. The bookkeeping of a session belongs to one thread, the endpoint's; work on
-// payloads does not. Where frames arrive, on any thread, a Reader verifies the checksums of payloads, or opens sealed
-// frames. The endpoint's thread judges what the Reader found (Handle). The copies to their places can then be made on
-// the thread where the frames arrived (Placer): its core's cache holds them.
-
-// Arrival is a frame that arrived: its bytes, in one piece or as they were received into a slot of Forecast, and what a
-// Reader found, if one has looked at it. It refers to the frame and to the Reader's memory.
-type Arrival struct {
-	frame.Rx
-	found   found
-	decoded *wire.Frame // the Reader's
-	opener  *secure.Opener
-}
-
-// Whole returns the Arrival of a complete Ethernet frame.
-func Whole(bytes []byte) Arrival { return Arrival{Rx: frame.Rx{Head: bytes}} }
-
-type found uint8
-
-const (
-	unread      found = iota // no Reader has looked at it
-	foundPlain               // a frame with data whose checksums are right
-	foundOpened              // one that was sealed, opened by opener
-	foundForged              // one that does not open
-	foundOther               // anything else: the endpoint's own business
-)
-
-// Reader looks at frames where they arrive. It belongs to one goroutine; the endpoint's may run meanwhile.
-type Reader struct {
-	framing frame.Framing
-	openers *openers // nil: this node talks plaintext
-	nonce   secure.Nonce
-	room    []byte // for what is opened
-	decoded []wire.Frame
-	turn    atomic.Uint64 // odd while it reads
-}
-
-// openers are those of all sessions by number, for Readers. The map is never changed, but replaced.
-type openers struct {
-	of      atomic.Pointer[map[uint32]*secure.Opener]
-	readers []*Reader
-}
-
-// NewReader returns a Reader of the endpoint's frames. All are made before the first session.
-func (e *Endpoint) NewReader() *Reader {
-	r := &Reader{framing: e.cfg.Framing}
-	if e.cfg.Secure != nil {
-		e.shakes.openers.readers = append(e.shakes.openers.readers, r)
-		r.openers = &e.shakes.openers
-	}
-	return r
-}
-
-// Expect makes room for n frames of up to so many bytes at once, headers included, which Read does else.
-func (r *Reader) Expect(n, bytes int) {
-	if len(r.decoded) < n {
-		r.decoded = make([]wire.Frame, n)
-	}
-	if need := n * openRoom(bytes); r.openers != nil && len(r.room) < need {
-		r.room = make([]byte, need)
-	}
-}
-
-// Read looks at complete Ethernet frames and fills to, which is as long. What it notes there refers to the frames, and
-// lasts until the next Read or Expect.
-func (r *Reader) Read(frames [][]byte, to []Arrival) {
-	r.turn.Add(1)
-	defer r.turn.Add(1)
-	longest := 0
-	for _, f := range frames {
-		longest = max(longest, len(f))
-	}
-	r.Expect(len(frames), longest)
-	room := r.room
-	for i, f := range frames {
-		n := min(openRoom(longest), len(room))
-		to[i] = Arrival{Rx: frame.Rx{Head: f}, found: foundOther, decoded: &r.decoded[i]}
-		r.look(f, room[:n:n], &to[i])
-		room = room[n:]
-	}
-}
-
-// openRoom is what opening a frame of so many bytes takes (secure.Opener.OpenParts).
-func openRoom(frame int) int { return 2 * frame }
-
-func (r *Reader) look(b, room []byte, a *Arrival) {
-	if len(b) < frame.HeaderLen+wire.ClearLen || !r.framing.Has(b) {
-		return
-	}
-	b = b[frame.HeaderLen:]
-	f := a.decoded
-	if !wire.Sealed(b) {
-		if f.Decode(b) == nil && f.Type == wire.TypeData && f.PayloadIntact() {
-			f.Flags &^= wire.FlagPayloadSum // once is enough
-			a.found = foundPlain
-		}
-		return
-	}
-	if r.openers == nil {
-		return
-	}
-	var h wire.Header
-	known := r.openers.of.Load()
-	if known == nil || h.DecodeClear(b) != nil || h.Type != wire.TypeData {
-		return
-	}
-	if a.opener = (*known)[h.Session]; a.opener == nil {
-		return
-	}
-	switch opened, ok := open(a.opener, &r.nonce, room, b, &h); {
-	case !ok:
-		a.found = foundForged
-	case f.DecodeOpened(opened) == nil:
-		a.found = foundOpened
-	}
-}
-
-// open opens a sealed frame with data into room, of which it takes openRoom (clause 10.5).
-func open(o *secure.Opener, n *secure.Nonce, room, b []byte, h *wire.Header) (opened []byte, ok bool) {
-	if h.Flags&wire.FlagBulk != 0 {
-		return o.OpenParts(n, room, b, wire.FixedLen+wire.BulkLen, h.KeyEpoch, h.Path, h.PN)
-	}
-	return o.Open(n, room, b, h.KeyEpoch, h.Path, h.PN)
-}
+// Frames that a Reader has looked at.
 
 // handleRead takes a frame that a Reader has looked at. It reports false, and nothing has happened, if what was found
 // does not count.
 func (e *Endpoint) handleRead(now mono.Time, i int, a *Arrival) bool {
-	e.Count.FramesFromReaders++
-	f := a.decoded
-	switch a.found {
-	case foundPlain:
+	e.Count.Placing.FramesFromReaders++
+	f := a.Decoded
+	switch a.Found {
+	case peering.FoundPlain:
 		e.received(i, len(a.Head))
 		e.onPlainData(now, i, frame.From(a.Head), f)
 		return true
-	case foundForged:
+	case peering.FoundForged:
 		e.received(i, len(a.Head))
 		var h wire.Header
 		if b := a.Head[frame.HeaderLen:]; h.DecodeClear(b) == nil {
-			if s := e.session(h.Session); s != nil && s.trust.opener == a.opener {
-				s.forged(h.KeyEpoch)
+			if s := e.nodes.Session(h.Session); s != nil && s.Trust.Opener == a.Opener {
+				s.Forged(h.KeyEpoch)
 				return true
 			}
 		}
-		e.Count.RejectedAuth++
+		e.Count.Reject.RejectedAuth++
 		return true
-	case foundOpened:
-		if s := e.session(f.Session); s != nil && s.trust.opener == a.opener { // else it is over since
+	case peering.FoundOpened:
+		if s := e.nodes.Session(f.Session); s != nil && s.Trust.Opener == a.Opener { // else it is over since
 			e.received(i, len(a.Head))
-			if s.isNew(i, &f.Header) {
-				s.onOpened(now, i, f, true)
+			if e.isNew(s, i, &f.Header) {
+				e.onOpened(now, s, i, f, true)
 			}
 			return true
 		}
 	}
 	return false
-}
-
-// showOpeners shows Readers the openers there are now.
-func (e *Endpoint) showOpeners() {
-	if len(e.shakes.openers.readers) == 0 {
-		return
-	}
-	m := make(map[uint32]*secure.Opener, len(e.sessions.byNumber))
-	for number, s := range e.sessions.byNumber {
-		if s.trust.opener != nil {
-			m[number] = s.trust.opener
-		}
-	}
-	e.shakes.openers.of.Store(&m)
 }

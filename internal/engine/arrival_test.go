@@ -42,11 +42,11 @@ func testArrivalsAreJudgedLate(t *testing.T, sealed bool) {
 		t.Error("the write is not in place")
 	}
 	after := &r.n[1].e.Count
-	if n, read := after.FramesDuplicated-before.FramesDuplicated,
-		after.FramesFromReaders-before.FramesFromReaders; n != uint64(len(frames)) || read != 2*n ||
-		after.OpsApplied-before.OpsApplied != 1 {
+	if n, read := after.Loss.FramesDuplicated-before.Loss.FramesDuplicated,
+		after.Placing.FramesFromReaders-before.Placing.FramesFromReaders; n != uint64(len(frames)) || read != 2*n ||
+		after.Op.OpsApplied-before.Op.OpsApplied != 1 {
 		t.Errorf("of %d frames, each read twice, %d were duplicates, %d were read, %d operations applied", len(frames),
-			n, read, after.OpsApplied-before.OpsApplied)
+			n, read, after.Op.OpsApplied-before.Op.OpsApplied)
 	}
 	r.must("the write", time.Second, r.all(0, 1))
 
@@ -58,12 +58,12 @@ func testArrivalsAreJudgedLate(t *testing.T, sealed bool) {
 	late := make([]engine.Arrival, len(frames))
 	readers[1].Read(frames, late)
 	r.boot(1, 2, rigOptions{sealed: sealed, lazy: true, mtu: 9000}) // the same frames, and another node
-	unknown := r.n[1].e.Count.UnknownSession
+	unknown := r.n[1].e.Count.Reject.UnknownSession
 	for k := range late {
 		r.n[1].e.Handle(r.now, flights[k].link, late[k])
 	}
 	r.n[1].e.Placed()
-	if n := r.n[1].e.Count.UnknownSession - unknown; n != uint64(len(frames)) {
+	if n := r.n[1].e.Count.Reject.UnknownSession - unknown; n != uint64(len(frames)) {
 		t.Errorf("%d of %d frames were of a session that is not known", n, len(frames))
 	}
 	if !bytes.Equal(mem, want) {

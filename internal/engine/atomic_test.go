@@ -76,7 +76,7 @@ func testAtomicFunctions(t *testing.T, sealed bool) {
 		}
 		token++
 	}
-	if n := r.n[1].e.Count.AtomicsPerformed; n != token {
+	if n := r.n[1].e.Count.Op.AtomicsPerformed; n != token {
 		t.Errorf("%d atomics counted, want %d", n, token)
 	}
 }
@@ -141,7 +141,7 @@ func TestAtomicsExactlyOnce(t *testing.T) {
 			if got := binary.NativeEndian.Uint64(mem[8:]); got != sum || lost < 20 {
 				t.Errorf("the sum is %d, want %d; %d frames lost or late", got, sum, lost)
 			}
-			if r.n[1].e.Count.SegmentsDuplicated == 0 {
+			if r.n[1].e.Count.Loss.SegmentsDuplicated == 0 {
 				t.Error("no add came twice")
 			}
 			r.n[1].takeNotes(c[1])

@@ -56,3 +56,15 @@ func (b *Batch) add() *TxFrame {
 	b.Frames = append(b.Frames, TxFrame{})
 	return &b.Frames[len(b.Frames)-1]
 }
+
+// stage returns room for n bytes of payload beside the buffer of the frame to be added.
+func (b *Batch) stage(n int) []byte {
+	i := len(b.Frames)
+	if b.stages == nil {
+		b.stages = make([][]byte, cap(b.Frames))
+	}
+	if len(b.stages[i]) < n {
+		b.stages[i] = make([]byte, len(b.bufs[i]))
+	}
+	return b.stages[i][:n]
+}

@@ -53,7 +53,7 @@ func TestSetupWaitsForBlockedLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := r.now
-		for k := 0; r.n[0].e.Count.SessionsOpened == 0; k++ {
+		for k := 0; r.n[0].e.Count.Life.SessionsOpened == 0; k++ {
 			r.n[1].e.SetLinkBlocked(0, k%4 != 0)
 			if r.round(); r.now.Sub(start) > time.Millisecond {
 				t.Fatalf("sealed %v: no session after %v", sealed, r.now.Sub(start))

@@ -45,7 +45,7 @@ func testAcksWaitForRoom(t *testing.T, sealed bool) {
 	if busy < free/2 {
 		t.Errorf("%d writes in 20 ms over a link that is always free, %d if it is at every fifth look", free, busy)
 	}
-	if n := r.n[0].e.Count.FramesRetransmitted; n > 0 {
+	if n := r.n[0].e.Count.Loss.FramesRetransmitted; n > 0 {
 		t.Errorf("%d frames were sent again", n)
 	}
 }

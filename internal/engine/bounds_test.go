@@ -165,7 +165,7 @@ func TestRedirectEndsSoon(t *testing.T) {
 			t.Errorf("of %d bytes that were redirected %d are copied back, want 1 to %d", away, copied, most)
 		}
 		r.poll(1)
-		if n := e.Count.BytesRedirected; n != (k+1)*2*size || there(mem) != (spans-2)*size {
+		if n := e.Count.Placing.BytesRedirected; n != (k+1)*2*size || there(mem) != (spans-2)*size {
 			t.Errorf("%d bytes are redirected, %d in their place", n, there(mem))
 		}
 	}

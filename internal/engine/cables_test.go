@@ -270,7 +270,7 @@ func TestFloodOfCandidates(t *testing.T) {
 	s := newStream(r, r.connect(engine.DialOptions{}))
 	s.depth, s.size = 1, 2000
 	s.forTime(300*time.Millisecond, 100*time.Millisecond)
-	sizes, sent := r.n[0].e.TableSizes(), r.n[0].e.Count.DataFramesSent
+	sizes, sent := r.n[0].e.TableSizes(), r.n[0].e.Count.Traffic.DataFramesSent
 	k, next := 0, r.now
 	r.pass = func(int, *flight) bool {
 		for ; next <= r.now; next = next.Add(200 * time.Microsecond) {
@@ -289,9 +289,9 @@ func TestFloodOfCandidates(t *testing.T) {
 		s.forTime(time.Second, healTime)
 	}
 	s.finish()
-	before := r.n[0].e.Count.DataFramesSent
+	before := r.n[0].e.Count.Traffic.DataFramesSent
 	r.rest(10 * time.Second)
-	if n := r.n[0].e.Count.DataFramesSent - before; n > 200 {
+	if n := r.n[0].e.Count.Traffic.DataFramesSent - before; n > 200 {
 		t.Errorf("%d frames in 10 s of rest", n)
 	}
 	if now := r.n[0].e.TableSizes(); now.Sessions != sizes.Sessions || len(r.n[0].e.Snapshot(r.now).Peers) != 1 ||

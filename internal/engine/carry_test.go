@@ -56,7 +56,7 @@ func TestHeapGone(t *testing.T) {
 	r.n[1].grants.RevokeRegion(r.region)
 	e.Gone(r.now, r.heap)
 	r.take(1)
-	if n := e.Count.AccessRefused; n != reads || e.Holding().Parked != 0 {
+	if n := e.Count.Op.AccessRefused; n != reads || e.Holding().Parked != 0 {
 		t.Errorf("%d of %d reads were refused, %d wait still", n, reads, e.Holding().Parked)
 	}
 	for _, trip := range r.trips {
@@ -79,7 +79,7 @@ func TestHeapGoneForWrites(t *testing.T) {
 		r.submit(0, r.c[0], engine.Op{Kind: engine.OpWrite, Token: 1 + i, Key: r.key, Off: i * size,
 			Local: make([]byte, size)})
 	}
-	for held := uint64(0); held < enough; held = e.Count.SegmentsHeld {
+	for held := uint64(0); held < enough; held = e.Count.Op.SegmentsHeld {
 		if !r.round() {
 			t.Fatalf("%d parts are held, want %d", held, enough)
 		}

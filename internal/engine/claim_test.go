@@ -58,10 +58,10 @@ func TestTwins(t *testing.T) {
 			if told := claims(n); len(told) != 2 || told[0] != frame.Ether(macOf(1-i, 0)).String() {
 				t.Errorf("node %d was told of %v", i, told)
 			}
-			if c := snap.Claim; snap.Counters.IdentityClaims < 80 || c.Addr != frame.Ether(macOf(1-i, 0)) ||
+			if c := snap.Claim; snap.Counters.Trust.IdentityClaims < 80 || c.Addr != frame.Ether(macOf(1-i, 0)) ||
 				c.Link != 0 ||
 				c.Ago < 0 || c.Ago > 2*time.Second {
-				t.Errorf("node %d: %d claims, the latest %+v", i, snap.Counters.IdentityClaims, c)
+				t.Errorf("node %d: %d claims, the latest %+v", i, snap.Counters.Trust.IdentityClaims, c)
 			}
 			if len(snap.Peers) != 0 {
 				t.Errorf("node %d takes itself for a peer: %+v", i, snap.Peers)
@@ -85,11 +85,11 @@ func TestOwnHelloIsNoClaim(t *testing.T) {
 		r.ownHello(sealed, macOf(0, 1), 77)
 		r.n[0].e.RemoveLink(r.now, 1)
 		r.ownHello(sealed, macOf(0, 1), 77)
-		if n := r.n[0].e.Count.IdentityClaims; n != 0 || len(claims(r.n[0])) != 0 {
+		if n := r.n[0].e.Count.Trust.IdentityClaims; n != 0 || len(claims(r.n[0])) != 0 {
 			t.Errorf("%d claims, told of %v", n, claims(r.n[0]))
 		}
 		r.ownHello(sealed, other, 77)
-		if n := r.n[0].e.Count.IdentityClaims; n != 1 || len(claims(r.n[0])) != 1 {
+		if n := r.n[0].e.Count.Trust.IdentityClaims; n != 1 || len(claims(r.n[0])) != 1 {
 			t.Errorf("a claim makes %d, told of %v", n, claims(r.n[0]))
 		}
 	})
@@ -111,8 +111,8 @@ func TestFloodOfClaims(t *testing.T) {
 		if told := claims(r.n[0]); len(told) != 1 || told[0] != frame.Ether(mac(0)).String() {
 			t.Errorf("told of %v", told)
 		}
-		if snap.Counters.IdentityClaims != n || snap.Claim.Addr != frame.Ether(mac(n-1)) {
-			t.Errorf("%d claims, the latest %+v", snap.Counters.IdentityClaims, snap.Claim)
+		if snap.Counters.Trust.IdentityClaims != n || snap.Claim.Addr != frame.Ether(mac(n-1)) {
+			t.Errorf("%d claims, the latest %+v", snap.Counters.Trust.IdentityClaims, snap.Claim)
 		}
 		if after := r.n[0].e.TableSizes(); after != before || len(snap.Peers) != peers {
 			t.Errorf("tables %+v, were %+v; %d peers, were %d", after, before, len(snap.Peers), peers)
@@ -141,7 +141,7 @@ func TestClaimIsCountedOnce(t *testing.T) {
 		}
 		r.now = r.now.Add(time.Minute)
 		r.ownHello(false, [6]byte{2, 6, 6, 6, 6, 6}, 77)
-		if n := r.n[0].e.Count.IdentityClaims; n != uint64(1-shard) {
+		if n := r.n[0].e.Count.Trust.IdentityClaims; n != uint64(1-shard) {
 			t.Errorf("shard %d counts %d", shard, n)
 		}
 	}

@@ -345,11 +345,11 @@ func TestPingsAreNotCounted(t *testing.T) {
 		}
 		r.n[0].e.Abort(r.now, id, engine.StatusAborted)
 		r.poll(0)
-		if n := &r.n[0].e.Count; n.ConnectionsOpened != 0 || n.ConnectionsClosed != 0 {
-			t.Errorf("opened %d, closed %d", n.ConnectionsOpened, n.ConnectionsClosed)
+		if n := &r.n[0].e.Count; n.Life.ConnectionsOpened != 0 || n.Life.ConnectionsClosed != 0 {
+			t.Errorf("opened %d, closed %d", n.Life.ConnectionsOpened, n.Life.ConnectionsClosed)
 		}
 		r.connect(engine.DialOptions{})
-		if n := r.n[0].e.Count.ConnectionsOpened; n != 1 {
+		if n := r.n[0].e.Count.Life.ConnectionsOpened; n != 1 {
 			t.Errorf("of a connection %d were opened", n)
 		}
 	})

@@ -17,16 +17,15 @@
 //
 // Where things are:
 //
-//	endpoint.go        the tables of all there is
-//	discovery.go       peers: who is there; links.go: local links, and what peers are told of them
-//	session.go         the channel to a peer; handshake.go, keys.go, supersede.go: what proves that it is the peer's
-//	path.go            one way to a peer; pmtu.go: how long its frames are; cables.go: which links it joins
-//	acks.go            when and what to acknowledge; acked.go: acknowledgement and loss
-//	conn.go            what applications hold; dials.go: until it is open; adverts.go: exported memory by name
-//	send.go, build.go, fill.go   frames out
-//	recv.go, place.go  frames in; operations performed, in the order that fences allow
-//	kinds.go           the table of kinds of operations; op_*.go: all that is one kind's alone
-//	messages.go, receive.go   messages: sends that wait for a buffer; buffers that are posted
-//	mover.go           where payloads go, and who moves them; scatter.go: the driver; arrival.go: other threads
-//	peering, path, op, queue   packages below this one, which know nothing of it
+//	endpoint.go          what there is, and how it is joined; verbs.go, nodes.go, types.go: what owners call and name
+//	send.go, build.go    frames out; acks.go: where acknowledgements leave; batch.go: what frames are given in
+//	recv.go, arrival.go, scatter.go   frames in: whole, examined on other threads, received in place
+//
+// and in the packages below, which do not know of this one:
+//
+//	peering   who the peers are: discovery, handshakes, sessions, keys
+//	path      one way to a peer: probes, MTU, acknowledgement and loss
+//	op        connections and their operations
+//	build     the content of a frame, and records of it
+//	count     what is counted
 package engine

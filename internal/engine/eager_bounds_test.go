@@ -74,11 +74,11 @@ func TestDraftsOfTwoUsers(t *testing.T) {
 	e, number := s.n[1].e, uint32(0)
 	fill := func() (took int) {
 		t.Helper()
-		before, refused := e.HeldMemory(), e.Count.EagerRefused
+		before, refused := e.HeldMemory(), e.Count.Eager.EagerRefused
 		for range held / size {
 			s.say(wire.KindStage, number, size)
 			number++
-			if e.Count.EagerRefused > refused {
+			if e.Count.Eager.EagerRefused > refused {
 				return e.HeldMemory() - before
 			}
 		}
@@ -111,17 +111,17 @@ func TestEagerWordsAreBounded(t *testing.T) {
 		s.say(wire.KindStage, number, 64)
 	}
 	n, most := e.EagerWords(s.c)
-	if refused := e.Count.EagerRefused; n > most || int(refused) != n || e.Count.RejectedNoRoom == 0 {
+	if refused := e.Count.Eager.EagerRefused; n > most || int(refused) != n || e.Count.Reject.RejectedNoRoom == 0 {
 		t.Errorf("%d answers wait, at most %d may; %d messages refused, %d frames left unreceived", n, most, refused,
-			e.Count.RejectedNoRoom)
+			e.Count.Reject.RejectedNoRoom)
 	}
 	s.rest(time.Second)
 	if n, _ = e.EagerWords(s.c); n != 0 {
 		t.Fatalf("%d answers wait still", n)
 	}
-	refused := e.Count.EagerRefused
+	refused := e.Count.Eager.EagerRefused
 	s.say(wire.KindStage, uint32(refused), 64)
-	if e.Count.EagerRefused != refused+1 {
+	if e.Count.Eager.EagerRefused != refused+1 {
 		t.Error("the next message is not answered")
 	}
 }
@@ -144,7 +144,7 @@ func TestEagerStampsEnd(t *testing.T) {
 	k.commit(0, 0, 128)
 	r.must("completion", time.Second, r.all(0, 1))
 	r.wantStatus(0, 1, engine.OK)
-	if bad := r.n[1].e.Count.RejectedMalformed; bad != 0 || !bytes.Equal(mem, k.mem) {
+	if bad := r.n[1].e.Count.Reject.RejectedMalformed; bad != 0 || !bytes.Equal(mem, k.mem) {
 		t.Errorf("%d malformed; the message is in place: %v", bad, bytes.Equal(mem, k.mem))
 	}
 	r.idle()

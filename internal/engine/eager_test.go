@@ -187,9 +187,9 @@ func testEager(t *testing.T, o rigOptions, seed uint64) {
 	}
 	r.n[1].takeNotes(r.c[1])
 	n := &r.n[0].e.Count
-	if n.EagerCommitted == 0 || n.EagerBytes == 0 || o.held > 0 && r.n[1].e.Count.EagerRefused == 0 {
-		t.Errorf("seed %d: %d committed eagerly, %d bytes went ahead, %d were refused", seed, n.EagerCommitted,
-			n.EagerBytes, r.n[1].e.Count.EagerRefused)
+	if n.Eager.EagerCommitted == 0 || n.Eager.EagerBytes == 0 || o.held > 0 && r.n[1].e.Count.Eager.EagerRefused == 0 {
+		t.Errorf("seed %d: %d committed eagerly, %d bytes went ahead, %d were refused", seed, n.Eager.EagerCommitted,
+			n.Eager.EagerBytes, r.n[1].e.Count.Eager.EagerRefused)
 	}
 	r.idle()
 }
@@ -315,7 +315,7 @@ func testEagerRefused(t *testing.T, sealed bool) {
 			t.Errorf("message %d is wrong", i)
 		}
 	}
-	if n := r.n[1].e.Count.EagerRefused; n < 15 {
+	if n := r.n[1].e.Count.Eager.EagerRefused; n < 15 {
 		t.Errorf("%d messages were refused", n)
 	}
 	r.idle()
@@ -346,8 +346,9 @@ func TestEagerLimits(t *testing.T) {
 		t.Errorf("one message more: %v", st)
 	}
 	r.rest(100 * time.Millisecond)
-	if held := r.n[1].e.HeldMemory(); held > 1<<19 || held < 1<<18 || r.n[1].e.Count.EagerRefused == 0 {
-		t.Errorf("drafts take %d bytes of a limit of 2^20, and %d were refused", held, r.n[1].e.Count.EagerRefused)
+	if held := r.n[1].e.HeldMemory(); held > 1<<19 || held < 1<<18 || r.n[1].e.Count.Eager.EagerRefused == 0 {
+		t.Errorf("drafts take %d bytes of a limit of 2^20, and %d were refused", held,
+			r.n[1].e.Count.Eager.EagerRefused)
 	}
 	if e.Wrote(c[0], 99, 0, 1) || e.Commit(r.now, c[0], 99, 0, 0, 1) || e.Discard(c[0], 99) {
 		t.Error("something was done to a message that is not there")
@@ -471,9 +472,10 @@ func TestEagerForged(t *testing.T) {
 	none.From, none.Op = 5, 2
 	n := &r.n[1].e.Count
 	for i, g := range []*wire.Segment{&stage, &far, &longer, &word, &commit, &none} {
-		before, held := n.RejectedMalformed, r.n[1].e.HeldMemory()
+		before, held := n.Reject.RejectedMalformed, r.n[1].e.HeldMemory()
 		r.give(1, flight{link: 0, b: forge(like, f.PN+1+uint64(i), g)})
-		if bad := n.RejectedMalformed != before; bad != (i > 0) || bad && g != &none && r.n[1].e.HeldMemory() != held {
+		if bad := n.Reject.RejectedMalformed != before; bad != (i > 0) || bad && g != &none &&
+			r.n[1].e.HeldMemory() != held {
 			t.Errorf("segment %d: malformed %v, %d bytes held", i, bad, r.n[1].e.HeldMemory())
 		}
 	}
@@ -500,7 +502,7 @@ func TestEagerNumbers(t *testing.T) {
 		}
 		r.rest(100 * time.Microsecond)
 	}
-	if n := r.n[0].e.Count.EagerBytes; n != 200*64 {
+	if n := r.n[0].e.Count.Eager.EagerBytes; n != 200*64 {
 		t.Errorf("%d bytes of 200 blocks of 64 went ahead", n)
 	}
 	r.idle()

@@ -205,7 +205,7 @@ func TestRefusedWorkIsCharged(t *testing.T) {
 			spam.bad = true
 			r := newFairRig(t, there, back, spam)
 			beside := r.run(20 * time.Millisecond)
-			if r.n[1].e.Count.AccessRefused == 0 {
+			if r.n[1].e.Count.Op.AccessRefused == 0 {
 				t.Fatal("nothing was refused")
 			}
 			h, b, all := honest[0]+honest[1], beside[0]+beside[1], beside[0]+beside[1]+beside[2]

@@ -101,7 +101,7 @@ func TestHeldLimit(t *testing.T) {
 	if most == 0 || most > limit {
 		t.Errorf("%d bytes were held, want some and at most %d", most, limit)
 	}
-	if n := r.n[1].e.Count.RejectedNoRoom; n == 0 {
+	if n := r.n[1].e.Count.Reject.RejectedNoRoom; n == 0 {
 		t.Error("no frame was left unreceived")
 	}
 	if len(r.n[0].done) != 0 || !bytes.Equal(mem, make([]byte, len(mem))) {

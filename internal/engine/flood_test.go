@@ -101,7 +101,7 @@ func TestCookieFlood(t *testing.T) {
 		if most != engine.MaxPending {
 			t.Errorf("%d handshakes waited at most, want %d: the test floods nothing", most, engine.MaxPending)
 		}
-		if n := r.n[1].e.Count.RejectedNoRoom; n == 0 && gap < 100*time.Microsecond {
+		if n := r.n[1].e.Count.Reject.RejectedNoRoom; n == 0 && gap < 100*time.Microsecond {
 			t.Error("nothing was refused")
 		}
 		r.connectsWithin(time.Second)

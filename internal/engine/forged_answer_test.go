@@ -116,7 +116,7 @@ func TestForgedAnswerGoesOn(t *testing.T) {
 			return true
 		}
 		r.connectsWithin(time.Millisecond)
-		if n := r.n[0].e.Count.StrangersRefused; heard != 2 || (n == 1) != proves {
+		if n := r.n[0].e.Count.Trust.StrangersRefused; heard != 2 || (n == 1) != proves {
 			t.Errorf("proves %v: got to stage %d, %d strangers refused", proves, heard, n)
 		}
 		r.pass = nil
@@ -130,7 +130,7 @@ func TestAnswerFlood(t *testing.T) {
 	before := runtime.NumGoroutine() // a handshake has one
 	r := newRig(t, rigOptions{sealed: true})
 	r.rest(20 * time.Millisecond)
-	up := func() bool { return r.n[0].e.Count.SessionsOpened > 0 }
+	up := func() bool { return r.n[0].e.Count.Life.SessionsOpened > 0 }
 	if _, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{Timeout: 10 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestForgedRetries(t *testing.T) {
 				Session: r.n[0].e.SessionList()[0].Local}, fmt.Append(nil, "cookie", k))
 			r.give(0, flight{link: 0, b: b})
 		}
-		return r.n[0].e.Count.SessionsOpened > 0
+		return r.n[0].e.Count.Life.SessionsOpened > 0
 	})
 	if _, over := r.n[0].closed[id]; over || k < 5 {
 		t.Errorf("%d retries, closed %v", k, over)

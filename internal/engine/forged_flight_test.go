@@ -36,7 +36,7 @@ func TestForgedBehindPlaintextFlight(t *testing.T) {
 	r.must("the session opens", 100*time.Millisecond, func() bool {
 		return len(r.n[0].e.SessionList()) == 1 && r.n[0].e.SessionList()[0].Open
 	})
-	if n := r.n[0].e.Count.HandshakesFailed; n != 0 {
+	if n := r.n[0].e.Count.Trust.HandshakesFailed; n != 0 {
 		t.Errorf("%d handshakes failed", n)
 	}
 }

@@ -125,13 +125,14 @@ func TestForgeries(t *testing.T) {
 				if after := r.state(to); after != before && what != "reset" {
 					t.Fatalf("%s to node %d: %x\nbefore %s\nafter  %s", what, to, f.b, before, after)
 				}
-				if now := r.n[to].e.Count; now.PathChanges != count.PathChanges ||
-					now.SessionsFailed != count.SessionsFailed || now.DataFramesReceived != count.DataFramesReceived {
+				if now := r.n[to].e.Count; now.Life.PathChanges != count.Life.PathChanges ||
+					now.Life.SessionsFailed != count.Life.SessionsFailed ||
+					now.Traffic.DataFramesReceived != count.Traffic.DataFramesReceived {
 					t.Fatalf("%s to node %d: %x: counters %+v", what, to, f.b, now)
 				}
 			}
-			if what != "hello" && what != "crypto" && what != "retry" && what != "init ack" && what != "reset" &&
-				r.n[to].e.Count.RejectedAuth+r.n[to].e.Count.RejectedCookie+r.n[to].e.Count.RejectedMalformed == 0 {
+			if n := &r.n[to].e.Count.Reject; what != "hello" && what != "crypto" && what != "retry" &&
+				what != "init ack" && what != "reset" && n.RejectedAuth+n.RejectedCookie+n.RejectedMalformed == 0 {
 				t.Errorf("%s: nothing was counted", what)
 			}
 			r.rest(10 * time.Millisecond)
@@ -237,8 +238,9 @@ func TestSealedEveryBit(t *testing.T) {
 		frame := r.take(0)[0].b
 		rejected := func() uint64 {
 			n := r.n[1].e.Count
-			return n.RejectedAuth + n.RejectedMalformed + n.RejectedVersion + n.RejectedHeaderSum + n.UnknownSession +
-				n.FramesDuplicated
+			return n.Reject.RejectedAuth + n.Reject.RejectedMalformed + n.Reject.RejectedVersion +
+				n.Reject.RejectedHeaderSum + n.Reject.UnknownSession +
+				n.Loss.FramesDuplicated
 		}
 		before, n := r.state(1), rejected()
 		refused := func(what string, b []byte) {
@@ -305,10 +307,10 @@ func TestHellosInPeersName(t *testing.T) {
 			t.Helper()
 			// a Hello, and before that for a doubt a keep-alive
 			r.must("a session", 2200*time.Millisecond, func() bool {
-				if forge(); len(r.n[0].closed) > 0 && r.n[0].e.Count.SessionsFailed == 0 {
+				if forge(); len(r.n[0].closed) > 0 && r.n[0].e.Count.Life.SessionsFailed == 0 {
 					t.Fatalf("the dial ended: %+v", r.n[0].closed[id])
 				}
-				return r.n[0].e.Count.SessionsOpened == n
+				return r.n[0].e.Count.Life.SessionsOpened == n
 			})
 		}
 		opened(1)
@@ -334,8 +336,8 @@ func TestSpoiltFirstFlight(t *testing.T) {
 		return true
 	}
 	r.connectsWithin(60 * time.Millisecond)
-	if !spoilt || r.n[1].e.Count.HandshakesFailed != 1 {
-		t.Errorf("spoilt %v, %d handshakes failed", spoilt, r.n[1].e.Count.HandshakesFailed)
+	if !spoilt || r.n[1].e.Count.Trust.HandshakesFailed != 1 {
+		t.Errorf("spoilt %v, %d handshakes failed", spoilt, r.n[1].e.Count.Trust.HandshakesFailed)
 	}
 	r.rest(4 * time.Second)
 	r.oneSession()

@@ -34,7 +34,7 @@ func TestFullTable(t *testing.T) {
 			t.Fatalf("a request ended with %v %q", ev.Status, ev.Text)
 		}
 	}
-	if n := r.n[1].e.Snapshot(r.now).Counters.RejectedNoRoom; n < many {
+	if n := r.n[1].e.Snapshot(r.now).Counters.Reject.RejectedNoRoom; n < many {
 		t.Errorf("%d requests found no room, %d were made", n, many)
 	}
 	r.n[0].e.Close(r.now, last[0])

@@ -45,8 +45,9 @@ func FuzzSealedEndpoint(f *testing.F) {
 		r.n[1].handle(r.now, 0, b)
 		r.poll(1)
 		now := r.n[1].e.Count
-		if now.OpsApplied != count.OpsApplied || now.DataFramesReceived != count.DataFramesReceived ||
-			now.SessionsFailed != count.SessionsFailed || now.PathChanges != count.PathChanges {
+		if now.Op.OpsApplied != count.Op.OpsApplied ||
+			now.Traffic.DataFramesReceived != count.Traffic.DataFramesReceived ||
+			now.Life.SessionsFailed != count.Life.SessionsFailed || now.Life.PathChanges != count.Life.PathChanges {
 			t.Errorf("accepted: %+v", now)
 		}
 		for _, v := range mem {

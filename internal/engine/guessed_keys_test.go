@@ -38,7 +38,7 @@ func TestGuessing(t *testing.T) {
 	if limit := 5000 * (seconds + 1); float64(answered) > limit || answered < 5000 {
 		t.Errorf("%d guesses answered in %.1f s, want 5000 to %.0f", answered, seconds, limit)
 	}
-	if r.n[1].e.Count.GuessesIgnored == 0 {
+	if r.n[1].e.Count.Op.GuessesIgnored == 0 {
 		t.Error("none was ignored")
 	}
 	op := engine.Op{Kind: engine.OpWrite, Inline: 8, Key: key, Token: 1 << 40, Data: [engine.MaxInline]byte{1, 2, 3, 4,

@@ -62,13 +62,13 @@ func TestRingsAreCharged(t *testing.T) {
 	if n := memory(); n > held+conns*spare {
 		t.Errorf("rings and spans take %d bytes, the limit is %d", n, held)
 	}
-	if e.Count.RejectedNoRoom == 0 {
+	if e.Count.Reject.RejectedNoRoom == 0 {
 		t.Error("no frame was left unreceived")
 	}
 	for i := range c {
-		applied := e.Count.OpsApplied
+		applied := e.Count.Op.OpsApplied
 		send(i, wire.Segment{Flags: wire.SegFirst | wire.SegLast, Data: []byte{1}})
-		if e.Count.OpsApplied == applied {
+		if e.Count.Op.OpsApplied == applied {
 			t.Errorf("connection %d: the oldest operation found no room", i)
 		}
 	}
@@ -77,7 +77,7 @@ func TestRingsAreCharged(t *testing.T) {
 			send(i, wire.Segment{Op: op, Flags: wire.SegFirst | wire.SegLast, Data: make([]byte, size)})
 		}
 	}
-	if n := e.Count.OpsApplied; n != conns*window {
+	if n := e.Count.Op.OpsApplied; n != conns*window {
 		t.Errorf("%d operations applied, want %d", n, conns*window)
 	}
 	for i := range r.n {
@@ -172,7 +172,7 @@ func TestOneUserLeavesOthersRoom(t *testing.T) {
 			size/8, false)
 	}
 	first := e.HeldMemory()
-	if first > held/2 || first < held/8 || e.Count.RejectedNoRoom == 0 {
+	if first > held/2 || first < held/8 || e.Count.Reject.RejectedNoRoom == 0 {
 		t.Errorf("one user is charged %d bytes of %d", first, held)
 	}
 	for op := range uint32(8) {

@@ -85,7 +85,7 @@ func TestManyHoles(t *testing.T) {
 	if len(r.n[1].notes) != 1 || r.n[1].notes[0].Len != size || !bytes.Equal(mem, want) {
 		t.Errorf("the write is not whole: %+v", r.n[1].notes)
 	}
-	if r.n[1].e.Count.RejectedNoRoom == 0 {
+	if r.n[1].e.Count.Reject.RejectedNoRoom == 0 {
 		t.Error("nothing was refused: the test needs more holes")
 	}
 }

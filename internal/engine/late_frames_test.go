@@ -126,8 +126,8 @@ func TestLateAdverts(t *testing.T) {
 		give(advert(10 + 2*n))
 	}
 	told := len(r.n[1].events)
-	if told == 0 || told >= 5000 || r.n[1].e.Count.RejectedNoRoom == 0 {
-		t.Errorf("of 5000 numbers with holes %d were told, %d had no room", told, r.n[1].e.Count.RejectedNoRoom)
+	if told == 0 || told >= 5000 || r.n[1].e.Count.Reject.RejectedNoRoom == 0 {
+		t.Errorf("of 5000 numbers with holes %d were told, %d had no room", told, r.n[1].e.Count.Reject.RejectedNoRoom)
 	}
 	give(advert(9)) // fills a hole
 	if len(r.n[1].events) != told+1 {
@@ -186,9 +186,9 @@ func TestHugePacketNumber(t *testing.T) {
 	for _, pn := range []uint64{1 << 62, 1<<64 - 65, 1<<64 - 2, 1<<64 - 1} {
 		r.give(1, flight{link: 0, b: forge(like, pn, &g)})
 	}
-	if n := r.n[1].e.Count; n.FramesDuplicated != before.FramesDuplicated+4 ||
-		n.DataFramesReceived != before.DataFramesReceived {
-		t.Errorf("%d of 4 frames dropped as duplicates", n.FramesDuplicated-before.FramesDuplicated)
+	if n := r.n[1].e.Count; n.Loss.FramesDuplicated != before.Loss.FramesDuplicated+4 ||
+		n.Traffic.DataFramesReceived != before.Traffic.DataFramesReceived {
+		t.Errorf("%d of 4 frames dropped as duplicates", n.Loss.FramesDuplicated-before.Loss.FramesDuplicated)
 	}
 	r.give(1, flight{link: 0, b: like})
 	r.echoWorks(c)
@@ -245,7 +245,7 @@ func TestPeerTableFull(t *testing.T) {
 	}
 	r.must("the dial ends", 2*time.Second, func() bool { return len(r.n[0].closed) == 1 })
 	r.rest(4 * time.Second)
-	if n := r.n[1].e.TableSizes(); n.Sessions != 0 || r.n[1].e.Count.SessionsOpened != 0 {
+	if n := r.n[1].e.TableSizes(); n.Sessions != 0 || r.n[1].e.Count.Life.SessionsOpened != 0 {
 		t.Errorf("%+v", n)
 	}
 }
@@ -272,14 +272,14 @@ func TestManyHeld(t *testing.T) {
 			pn++
 			r.n[1].handle(r.now, 0, forge(like, pn, &g))
 		}
-		if dup := r.n[1].e.Count.SegmentsDuplicated; dup != uint64(round*n) {
+		if dup := r.n[1].e.Count.Loss.SegmentsDuplicated; dup != uint64(round*n) {
 			t.Fatalf("round %d: %d duplicates", round, dup)
 		}
 	}
 	g = wire.Segment{Kind: wire.KindWrite, Flags: wire.SegFirst | wire.SegLast, Conn: uint32(c[1]), Key: uint64(key)}
 	r.n[1].handle(r.now, 0, forge(like, pn+1, &g))
-	if held := r.n[1].e.HeldMemory(); held != 0 || mem[0] != 7 || mem[n-1] != 7 || r.n[1].e.Count.OpsApplied != 2 {
-		t.Errorf("%d bytes held, %d operations applied", held, r.n[1].e.Count.OpsApplied)
+	if held := r.n[1].e.HeldMemory(); held != 0 || mem[0] != 7 || mem[n-1] != 7 || r.n[1].e.Count.Op.OpsApplied != 2 {
+		t.Errorf("%d bytes held, %d operations applied", held, r.n[1].e.Count.Op.OpsApplied)
 	}
 }
 
@@ -300,10 +300,10 @@ func TestHeldWithManyHoles(t *testing.T) {
 		case n - 1:
 			g.Flags |= wire.SegLast
 		}
-		before := r.n[1].e.Count.RejectedNoRoom
+		before := r.n[1].e.Count.Reject.RejectedNoRoom
 		pn++
 		r.n[1].handle(r.now, 0, forge(like, pn, &g))
-		return r.n[1].e.Count.RejectedNoRoom == before
+		return r.n[1].e.Count.Reject.RejectedNoRoom == before
 	}
 	var again []int
 	for k := n - 1; k > 0; k -= 2 {
@@ -330,7 +330,7 @@ func TestHeldWithManyHoles(t *testing.T) {
 	for _, k := range again {
 		give(k)
 	}
-	if applied := r.n[1].e.Count.OpsApplied; applied != 2 {
+	if applied := r.n[1].e.Count.Op.OpsApplied; applied != 2 {
 		t.Errorf("%d of 2 operations are applied, %d segments were sent again", applied, len(again))
 	}
 	for k, b := range mem {

@@ -79,8 +79,9 @@ func testLatency(t *testing.T, sealed bool) {
 		}
 	}
 	if n := want[engine.OpWrite].n + want[engine.OpRead].n + want[engine.OpAtomic].n; n != 56 ||
-		n != snap.Counters.OpsCompleted-snap.Counters.OpsFailed || snap.Counters.OpsFailed != 4 {
-		t.Errorf("%d operations ended well, %d of %d failed", n, snap.Counters.OpsFailed, snap.Counters.OpsCompleted)
+		n != snap.Counters.Op.OpsCompleted-snap.Counters.Op.OpsFailed || snap.Counters.Op.OpsFailed != 4 {
+		t.Errorf("%d operations ended well, %d of %d failed", n, snap.Counters.Op.OpsFailed,
+			snap.Counters.Op.OpsCompleted)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestLentIsWaitedFor(t *testing.T) {
 					r.submit(0, c[2][0], send(10+k, []byte{2}))
 				}
 				r.rest(time.Second)
-				if n := r.n[0].e.Count.FramesLost; n > 0 {
+				if n := r.n[0].e.Count.Loss.FramesLost; n > 0 {
 					t.Errorf("%d frames count as lost", n)
 				}
 				box := r.post(1, 0, q, 1, size)

@@ -84,7 +84,7 @@ func (s *stream) finish() {
 // perLink counts the bytes that carry payload from node 0, by link.
 func (r *rig) perLink() (n [2]uint64) {
 	for _, l := range r.n[0].e.Snapshot(r.now).Links {
-		n[l.Number] = l.Counters.BytesSent
+		n[l.Number] = l.Counters.Traffic.BytesSent
 	}
 	return n
 }
@@ -374,13 +374,13 @@ func TestBurstDoesNotNarrow(t *testing.T) {
 		s.depth = c.depth
 		s.forTime(300*time.Millisecond, 20*time.Millisecond)
 		count := &r.n[0].e.Count
-		before, left, split := count.FramesLost, c.lost, false
+		before, left, split := count.Loss.FramesLost, c.lost, false
 		r.pass = func(from int, f *flight) bool {
 			if from != 0 || left == 0 || !carries(f.b, wire.KindWrite) {
 				return true
 			}
 			left--
-			split = split || count.FramesLost != before // some are known to be lost before the others are sent
+			split = split || count.Loss.FramesLost != before // some are known to be lost before the others are sent
 			return false
 		}
 		narrowed, end := 0, r.now.Add(100*time.Millisecond)
@@ -390,7 +390,7 @@ func TestBurstDoesNotNarrow(t *testing.T) {
 			}
 			return r.now >= end
 		})
-		if n := count.FramesLost - before; n < uint64(c.lost) || split != (c.lost > c.flight) {
+		if n := count.Loss.FramesLost - before; n < uint64(c.lost) || split != (c.lost > c.flight) {
 			t.Errorf("%+v: %d frames are judged lost, of several flights: %v", c, n, split)
 		}
 		if narrowed > 0 {
@@ -412,7 +412,7 @@ func TestFrameSizeIsRaised(t *testing.T) {
 	}
 	s.finish()
 	r.rest(61 * time.Second)
-	if n := r.n[0].e.Count.FramesLost; n != 0 {
+	if n := r.n[0].e.Count.Loss.FramesLost; n != 0 {
 		t.Errorf("%d frames lost; only probes of size were", n)
 	}
 	r.narrow(9000)
@@ -575,7 +575,7 @@ func TestLinkCountsAreItsOwn(t *testing.T) {
 	s := newStream(r, r.connect(engine.DialOptions{}))
 	s.forTime(100*time.Millisecond, time.Second)
 	e := r.n[0].e
-	sent := func() uint64 { return e.Snapshot(r.now).Links[1].Counters.FramesSent }
+	sent := func() uint64 { return e.Snapshot(r.now).Links[1].Counters.Traffic.FramesSent }
 	was, lc := sent(), engine.LinkConfig{Name: e.Snapshot(r.now).Links[1].Name, Addr: frame.Ether(macOf(0, 1)),
 		MTU: 1500}
 	if was == 0 {

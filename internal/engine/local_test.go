@@ -91,9 +91,9 @@ func testLocalDone(t *testing.T, sealed bool) {
 		t.Error("what arrived is not what was written")
 	}
 	n := &r.n[0].e.Count
-	if lost < 20 || n.WritesStaged != 3 || n.WritesAcked != 2 || n.OpsFailedLate != 0 {
-		t.Errorf("%d frames lost, %d writes staged, %d acknowledged, %d failed late", lost, n.WritesStaged,
-			n.WritesAcked, n.OpsFailedLate)
+	if lost < 20 || n.Op.WritesStaged != 3 || n.Op.WritesAcked != 2 || n.Op.OpsFailedLate != 0 {
+		t.Errorf("%d frames lost, %d writes staged, %d acknowledged, %d failed late", lost, n.Op.WritesStaged,
+			n.Op.WritesAcked, n.Op.OpsFailedLate)
 	}
 	if h := r.n[0].e.Holding(); h.Staged != 0 {
 		t.Errorf("%d bytes of copies are held at rest", h.Staged)
@@ -149,7 +149,7 @@ func TestLocalDoneFailsLate(t *testing.T) {
 	if got := fmt.Sprint(l.late); got != want || len(l.given) != 4 {
 		t.Errorf("ends %v, want %v; %d done locally before", got, want, len(l.given))
 	}
-	if n := r.n[0].e.Count.OpsFailedLate; n != 4 {
+	if n := r.n[0].e.Count.Op.OpsFailedLate; n != 4 {
 		t.Errorf("%d failures counted", n)
 	}
 }

@@ -108,12 +108,12 @@ func TestBothDoubt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.pass = func(from int, _ *flight) bool { return from == 0 || r.n[1].e.Count.SessionsOpened == 0 }
-	r.must("node 1 opens", time.Second, func() bool { return r.n[1].e.Count.SessionsOpened == 1 })
+	r.pass = func(from int, _ *flight) bool { return from == 0 || r.n[1].e.Count.Life.SessionsOpened == 0 }
+	r.must("node 1 opens", time.Second, func() bool { return r.n[1].e.Count.Life.SessionsOpened == 1 })
 	r.n[0].e.Abort(r.now, id, engine.StatusAborted)
 	r.must("node 0 gives up", 5*time.Second, func() bool { return len(r.n[0].e.SessionList()) == 0 })
-	r.pass = func(from int, _ *flight) bool { return from == 1 || r.n[0].e.Count.SessionsOpened == 0 }
-	r.must("node 0 opens another", 5*time.Second, func() bool { return r.n[0].e.Count.SessionsOpened == 1 })
+	r.pass = func(from int, _ *flight) bool { return from == 1 || r.n[0].e.Count.Life.SessionsOpened == 0 }
+	r.must("node 0 opens another", 5*time.Second, func() bool { return r.n[0].e.Count.Life.SessionsOpened == 1 })
 	r.must("node 1 gives that up", 5*time.Second, func() bool { return len(r.n[1].e.SessionList()) == 1 })
 	r.pass, r.hop = nil, 20*time.Millisecond
 	var number [2]uint32
@@ -180,8 +180,8 @@ func TestUnservedSessionReplaced(t *testing.T) {
 	if _, err := r.n[0].e.Dial(r.now, "node1", "test", engine.DialOptions{Timeout: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	r.pass = func(from int, _ *flight) bool { return from == 0 || r.n[1].e.Count.SessionsOpened == 0 }
-	r.must("node 1 opens", time.Second, func() bool { return r.n[1].e.Count.SessionsOpened == 1 })
+	r.pass = func(from int, _ *flight) bool { return from == 0 || r.n[1].e.Count.Life.SessionsOpened == 0 }
+	r.must("node 1 opens", time.Second, func() bool { return r.n[1].e.Count.Life.SessionsOpened == 1 })
 	number := r.n[0].e.SessionList()[0].Local
 	kept, err := r.n[1].e.Dial(r.now, "node0", "test", engine.DialOptions{Timeout: time.Minute})
 	if err != nil {

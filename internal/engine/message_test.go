@@ -111,7 +111,7 @@ func TestMessagesInOrder(t *testing.T) {
 						t.Fatalf("message %d: %+v, want %d bytes in buffer %d", i, ev, len(want[i]), i)
 					}
 				}
-				if n := r.n[1].e.Count.MessagesReceived; len(evs) != messages || n != messages {
+				if n := r.n[1].e.Count.Op.MessagesReceived; len(evs) != messages || n != messages {
 					t.Errorf("%d buffers came back and %d messages were counted, want %d", len(evs), n, messages)
 				}
 				r.n[1].takeNotes(c[1])
@@ -144,12 +144,12 @@ func TestMessageWaitsForBuffer(t *testing.T) {
 		second.Flags = engine.ForwardFence
 		r.submit(0, c[0], second)
 		r.submit(0, c[0], write(52, 0)) // behind the forward fence
-		sent := r.n[0].e.Count.PayloadSent
+		sent := r.n[0].e.Count.Traffic.PayloadSent
 		r.rest(time.Second)
 		if st := r.status(0, c[0]); st.Waiting != 4 || st.Credit != 0 || len(r.n[0].done) != 40 || mem[50] != 0 {
 			t.Fatalf("without a buffer: %+v, %d operations done", st, len(r.n[0].done))
 		}
-		if n := r.n[0].e.Count.PayloadSent; n != sent {
+		if n := r.n[0].e.Count.Traffic.PayloadSent; n != sent {
 			t.Errorf("%d bytes were sent for what waits", n-sent)
 		}
 		a := r.post(1, c[1], 0, 7, 16)
@@ -162,7 +162,7 @@ func TestMessageWaitsForBuffer(t *testing.T) {
 		if st := r.status(0, c[0]); st.Waiting != 0 || mem[52] != 52 {
 			t.Errorf("at the end: %+v", st)
 		}
-		if n := r.n[0].e.Count.SendsWaited; n != 2 {
+		if n := r.n[0].e.Count.Op.SendsWaited; n != 2 {
 			t.Errorf("%d sends waited, want 2", n)
 		}
 	})
@@ -223,8 +223,8 @@ func TestMessageRefusals(t *testing.T) {
 		if string(got[:6]) != "strict" {
 			t.Errorf("got %q", got)
 		}
-		if n := r.n[1].e.Count; n.MessagesUnbuffered != 4 || n.MessagesTooLong != 1 {
-			t.Errorf("%d too long, %d without a buffer", n.MessagesTooLong, n.MessagesUnbuffered)
+		if n := r.n[1].e.Count; n.Op.MessagesUnbuffered != 4 || n.Op.MessagesTooLong != 1 {
+			t.Errorf("%d too long, %d without a buffer", n.Op.MessagesTooLong, n.Op.MessagesUnbuffered)
 		}
 	})
 }
@@ -256,7 +256,8 @@ func TestStrictInOrder(t *testing.T) {
 		for token := range uint64(3) {
 			r.wantStatus(0, 1+token, engine.StatusNoBuffer)
 		}
-		if held := r.n[1].e.HeldMemory(); held != 0 || r.n[1].e.Count.FramesLost+r.n[0].e.Count.FramesLost > 0 {
+		if held := r.n[1].e.HeldMemory(); held != 0 ||
+			r.n[1].e.Count.Loss.FramesLost+r.n[0].e.Count.Loss.FramesLost > 0 {
 			t.Errorf("arrival %v: %d bytes held, frames lost", order, held)
 		}
 	}
@@ -479,11 +480,11 @@ func TestMessagesAllocateNothing(t *testing.T) {
 		for range 200 {
 			once()
 		}
-		before := b.e.Count.MessagesReceived
+		before := b.e.Count.Op.MessagesReceived
 		if n := testing.AllocsPerRun(100, once); n > 0 {
 			t.Errorf("%s: %v allocations for 8 messages", how, n)
 		}
-		if n := b.e.Count.MessagesReceived - before; n < 800 {
+		if n := b.e.Count.Op.MessagesReceived - before; n < 800 {
 			t.Errorf("%s: %d messages arrived", how, n)
 		}
 	}

@@ -60,9 +60,11 @@ func TestPagesExchanged(t *testing.T) {
 		}
 		r.must("the write", time.Second, r.all(0, 1))
 		n := &r.n[1].e.Count
-		if !bytes.Equal(mem, data) || n.FramesShuffled != 128 || n.FramesExchanged < 110 || n.Exchanges == 0 {
+		if !bytes.Equal(mem, data) || n.Placing.FramesShuffled != 128 || n.Placing.FramesExchanged < 110 ||
+			n.Placing.Exchanges == 0 {
 			t.Errorf("memory is right: %v; %d frames shuffled, %d exchanged in %d runs, %d received in pages",
-				bytes.Equal(mem, data), n.FramesShuffled, n.FramesExchanged, n.Exchanges, s.placed)
+				bytes.Equal(mem, data), n.Placing.FramesShuffled, n.Placing.FramesExchanged, n.Placing.Exchanges,
+				s.placed)
 		}
 	}
 }
@@ -96,19 +98,21 @@ func TestPagesDamaged(t *testing.T) {
 		}
 		if c.laid {
 			stage.SettleAll()
-			if n.PayloadReceived != got.PayloadReceived+8192 || !bytes.Equal(mem[:2*8192], data[:2*8192]) {
-				t.Errorf("%s: %d bytes received, %d before, or others than were sent", name, n.PayloadReceived,
-					got.PayloadReceived)
+			if n.Traffic.PayloadReceived != got.Traffic.PayloadReceived+8192 || !bytes.Equal(mem[:2*8192],
+				data[:2*8192]) {
+				t.Errorf("%s: %d bytes received, %d before, or others than were sent", name, n.Traffic.PayloadReceived,
+					got.Traffic.PayloadReceived)
 			}
 			continue
 		}
-		if sum := n.RejectedPayloadSum-got.RejectedPayloadSum == 1; sum != c.sum ||
-			n.PayloadReceived != got.PayloadReceived {
-			t.Errorf("%s: refused for its payload: %v; %d bytes received, %d before", name, sum, n.PayloadReceived,
-				got.PayloadReceived)
+		if sum := n.Reject.RejectedPayloadSum-got.Reject.RejectedPayloadSum == 1; sum != c.sum ||
+			n.Traffic.PayloadReceived != got.Traffic.PayloadReceived {
+			t.Errorf("%s: refused for its payload: %v; %d bytes received, %d before", name, sum,
+				n.Traffic.PayloadReceived,
+				got.Traffic.PayloadReceived)
 		}
 		s.give(r, 0, frames[1:2], 32) // and the right one is received after all
-		if n.PayloadReceived != got.PayloadReceived+8192 || s.placed != 1 {
+		if n.Traffic.PayloadReceived != got.Traffic.PayloadReceived+8192 || s.placed != 1 {
 			t.Errorf("%s: the right frame is not received afterwards", name)
 		}
 	}
@@ -139,12 +143,12 @@ func TestPagesSealed(t *testing.T) {
 	r.settle()
 	data := pattern(1, 100_000)
 	r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: data})
-	before := r.n[0].e.Count.DataFramesSent
+	before := r.n[0].e.Count.Traffic.DataFramesSent
 	r.must("the write", time.Second, r.all(0, 1))
-	if n := r.n[0].e.Count.DataFramesSent - before; n > 19 { // 25 of a page each
+	if n := r.n[0].e.Count.Traffic.DataFramesSent - before; n > 19 { // 25 of a page each
 		t.Errorf("%d frames for 100,000 bytes", n)
 	}
-	if n := r.n[1].e.Count.FramesShuffled; n != 0 || !bytes.Equal(mem, data) {
+	if n := r.n[1].e.Count.Placing.FramesShuffled; n != 0 || !bytes.Equal(mem, data) {
 		t.Errorf("%d frames shuffled; memory is right: %v", n, bytes.Equal(mem, data))
 	}
 }

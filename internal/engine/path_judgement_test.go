@@ -96,9 +96,9 @@ func testDarkPathIsLeftAlone(t *testing.T, sealed bool) {
 		if p := r.path(0, 1); p.State != "dead" || p.Counters.Frames-frames > 30 {
 			t.Errorf("%s: a path that is %s was sent %d frames in 10 s", c.name, p.State, p.Counters.Frames-frames)
 		}
-		if now.FramesLost != was.FramesLost || now.TailProbes != was.TailProbes {
-			t.Errorf("%s: %d frames lost and %d probe times in 10 s", c.name, now.FramesLost-was.FramesLost,
-				now.TailProbes-was.TailProbes)
+		if now.Loss.FramesLost != was.Loss.FramesLost || now.Loss.TailProbes != was.Loss.TailProbes {
+			t.Errorf("%s: %d frames lost and %d probe times in 10 s", c.name, now.Loss.FramesLost-was.Loss.FramesLost,
+				now.Loss.TailProbes-was.Loss.TailProbes)
 		}
 		r.pass = nil
 		if !r.until(1200*time.Millisecond, func() bool { return r.path(0, 1).State == "good" }) {

@@ -41,7 +41,7 @@ func (p *pushes) write(i int) {
 	p.r.submit(i, p.c[i], op)
 }
 
-func (p *pushes) acks() uint64 { return p.r.n[1].e.Count.AcksExplicit }
+func (p *pushes) acks() uint64 { return p.r.n[1].e.Count.Loss.AcksExplicit }
 
 func (p *pushes) noted(i int) bool { _, ok := p.r.n[i].e.TakeNotify(p.c[i]); return ok }
 

@@ -107,7 +107,7 @@ func TestRedirectSpans(t *testing.T) {
 			t.Errorf("block %d of the memory is not %d", i, b)
 		}
 	}
-	if got := x.n[1].e.Count.PayloadReceived; got != uint64(x.writes*redirectBlock) {
+	if got := x.n[1].e.Count.Traffic.PayloadReceived; got != uint64(x.writes*redirectBlock) {
 		t.Errorf("%d bytes of payload received, %d written", got, x.writes*redirectBlock)
 	}
 }
@@ -147,7 +147,7 @@ func TestRedirectEndsWhenWhole(t *testing.T) {
 	if end := x.ends()[3]; end.Status != engine.OK || end.Spans != whole || x.region.InFlight != 0 {
 		t.Errorf("the third ended as %+v, %d in flight", end, x.region.InFlight)
 	}
-	if n := x.n[1].e.Count.BytesRedirected; n != 7*redirectBlock {
+	if n := x.n[1].e.Count.Placing.BytesRedirected; n != 7*redirectBlock {
 		t.Errorf("%d bytes redirected", n)
 	}
 }

@@ -142,7 +142,7 @@ func checkRedirected(t *testing.T, r *rig, mem, want []byte, all []*redirection)
 	if !bytes.Equal(got, want) {
 		t.Error("what was redirected and what was not do not make up what was written")
 	}
-	if n := r.n[1].e.Count.BytesRedirected; n != moved {
+	if n := r.n[1].e.Count.Placing.BytesRedirected; n != moved {
 		t.Errorf("%d bytes redirected, %d counted", moved, n)
 	}
 }

@@ -160,15 +160,15 @@ func testRevokedUnderRead(t *testing.T, sealed bool) {
 	copy(mem, pattern(1, size))
 	r.settle()
 	r.submit(0, c[0], engine.Op{Kind: engine.OpRead, Token: 1, Key: key, Local: make([]byte, size)})
-	r.must("data on its way", time.Second, func() bool { return r.n[1].e.Count.PayloadSent > 20_000 })
+	r.must("data on its way", time.Second, func() bool { return r.n[1].e.Count.Traffic.PayloadSent > 20_000 })
 	r.n[1].grants.Revoke(key)
-	sent := r.n[1].e.Count.PayloadSent
+	sent := r.n[1].e.Count.Traffic.PayloadSent
 	if sent >= size {
 		t.Fatal("the read was sent whole already")
 	}
 	r.must("the read", 100*time.Millisecond, r.all(0, 1))
 	r.wantStatus(0, 1, engine.StatusKey)
-	if n := r.n[1].e.Count.PayloadSent; n != sent {
+	if n := r.n[1].e.Count.Traffic.PayloadSent; n != sent {
 		t.Errorf("%d bytes were sent after the revocation", n-sent)
 	}
 	r.echoWorks(c)
@@ -391,11 +391,11 @@ func testReplay(t *testing.T, sealed bool) {
 		r.must("write", time.Second, r.all(0, i+1))
 	}
 	r.n[1].takeNotes(c[1])
-	before, dup := bytes.Clone(mem), r.n[1].e.Count.FramesDuplicated
+	before, dup := bytes.Clone(mem), r.n[1].e.Count.Loss.FramesDuplicated
 	for _, f := range heard {
 		r.give(1, f)
 	}
-	if n := r.n[1].e.Count.FramesDuplicated - dup; n != uint64(len(heard)) {
+	if n := r.n[1].e.Count.Loss.FramesDuplicated - dup; n != uint64(len(heard)) {
 		t.Errorf("%d of %d replayed frames counted as duplicates", n, len(heard))
 	}
 	if !bytes.Equal(mem, before) {

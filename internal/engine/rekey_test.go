@@ -80,7 +80,7 @@ func testRekeys(t *testing.T, o rigOptions) {
 	if len(r.n[0].closed)+len(r.n[1].closed) != 0 || changes[1] == 0 {
 		t.Errorf("changes of key: %v, closed: %v %v", changes, r.n[0].closed, r.n[1].closed)
 	}
-	if n := r.n[0].e.Count.RejectedAuth + r.n[1].e.Count.RejectedAuth; n > uint64(sent)/20 {
+	if n := r.n[0].e.Count.Reject.RejectedAuth + r.n[1].e.Count.Reject.RejectedAuth; n > uint64(sent)/20 {
 		t.Errorf("%d frames were not opened", n)
 	}
 }
@@ -90,7 +90,7 @@ func keyed(t *testing.T, o rigOptions) (r *rig, st *stream, turned func(i int) u
 	o.sealed = true
 	r = newRig(t, o)
 	st = newStream(r, r.connect(engine.DialOptions{}))
-	return r, st, func(i int) uint64 { return r.n[i].e.Count.KeyExchanges }
+	return r, st, func(i int) uint64 { return r.n[i].e.Count.Trust.KeyExchanges }
 }
 
 // Keys are replaced for their age at both ends at once, while operations go on, computed beside the engine or in it;
@@ -114,7 +114,8 @@ func TestFreshKeysByAge(t *testing.T) {
 				t.Errorf("deferred %v: node %d has turned to fresh keys %d times in 6 s, want one in 350 ms", deferred,
 					i, n)
 			}
-			if c := r.n[i].e.Count; c.RejectedAuth != 0 || c.FramesRetransmitted != 0 || c.SessionsFailed != 0 ||
+			if c := r.n[i].e.Count; c.Reject.RejectedAuth != 0 || c.Loss.FramesRetransmitted != 0 ||
+				c.Life.SessionsFailed != 0 ||
 				r.n[i].e.RetiredKeys() != 0 || r.n[i].e.Pending() != 0 {
 				t.Errorf("deferred %v: node %d: %+v", deferred, i, c)
 			}
@@ -131,10 +132,10 @@ func TestKeysExpire(t *testing.T) {
 	r.n[1].e.SetKeys(r.now, engine.KeyLimits{})
 	r.n[1].stuck = true // it computes for ever
 	st.forTime(600*time.Millisecond, 20*time.Millisecond)
-	if n := r.n[0].e.Count.SessionsFailed; n != 0 {
+	if n := r.n[0].e.Count.Life.SessionsFailed; n != 0 {
 		t.Fatalf("%d sessions failed before the bound", n)
 	}
-	r.must("the session ends", time.Second, func() bool { return r.n[0].e.Count.SessionsFailed == 1 })
+	r.must("the session ends", time.Second, func() bool { return r.n[0].e.Count.Life.SessionsFailed == 1 })
 	if turned(0) != 0 {
 		t.Error("node 0 has fresh keys")
 	}
@@ -164,11 +165,11 @@ func TestForgeriesWearKeys(t *testing.T) {
 		if forge(1, 1); turned(0) != 1 || turned(1) != 1 {
 			t.Fatalf("lazy %v: fresh keys %d and %d times", lazy, turned(0), turned(1))
 		}
-		if forge(2, 3); r.n[0].e.Count.SessionsFailed != 0 {
+		if forge(2, 3); r.n[0].e.Count.Life.SessionsFailed != 0 {
 			t.Error("the session ended")
 		}
 		r.pass = func(from int, f *flight) bool { return from == 1 } // no exchange comes to an end
-		if forge(2, 2*limit); r.n[0].e.Count.SessionsFailed != 1 {
+		if forge(2, 2*limit); r.n[0].e.Count.Life.SessionsFailed != 1 {
 			t.Errorf("lazy %v: at the limit the session goes on", lazy)
 		}
 	}

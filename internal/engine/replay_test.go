@@ -26,8 +26,9 @@ func record(r *rig) *recorder {
 
 // rejects counts what an endpoint refused, for whatever reason.
 func rejects(c *engine.Counters) uint64 {
-	return c.RejectedMalformed + c.RejectedHeaderSum + c.RejectedVersion + c.RejectedAuth + c.RejectedCookie +
-		c.FramesDuplicated + c.UnknownSession
+	return c.Reject.RejectedMalformed + c.Reject.RejectedHeaderSum + c.Reject.RejectedVersion + c.Reject.RejectedAuth +
+		c.Reject.RejectedCookie +
+		c.Loss.FramesDuplicated + c.Reject.UnknownSession
 }
 
 // A sealed session with writes, reads and notifications behind it, all of it recorded, and what it left.
@@ -86,8 +87,9 @@ func TestReplaySealed(t *testing.T) {
 						if typeOf(f.b) == wire.TypeData && rejects(now) != rejects(&count)+1 {
 							t.Fatalf("data from %d to %d, link %d: not counted as refused", from, to, link)
 						}
-						if now.DataFramesReceived != count.DataFramesReceived || now.OpsApplied != count.OpsApplied ||
-							now.Notifications != count.Notifications {
+						if now.Traffic.DataFramesReceived != count.Traffic.DataFramesReceived ||
+							now.Op.OpsApplied != count.Op.OpsApplied ||
+							now.Op.Notifications != count.Op.Notifications {
 							t.Fatalf("type %d from %d to %d: accepted", typeOf(f.b), from, to)
 						}
 						r.take(to)
@@ -131,7 +133,7 @@ func TestReplayAfterRestart(t *testing.T) {
 					}
 				}
 			}
-			if n.e.Count.DataFramesReceived != 0 && what == "no session" || n.e.Count.OpsApplied != 0 ||
+			if n.e.Count.Traffic.DataFramesReceived != 0 && what == "no session" || n.e.Count.Op.OpsApplied != 0 ||
 				len(n.closed) != 0 || !bytes.Equal(mem, make([]byte, len(mem))) {
 				t.Errorf("node %d, %s: something of the old epoch was accepted: %+v", which, what, n.e.Count)
 			}
@@ -187,9 +189,9 @@ func TestRestartUnderTraffic(t *testing.T) {
 			r.give(1, toward(1, f.link, f))
 		}
 		r.echoWorks(c)
-		if n := r.n[1].e.Count; n.OpsApplied != 1 || !bytes.Equal(fresh, make([]byte, len(fresh))) {
+		if n := r.n[1].e.Count; n.Op.OpsApplied != 1 || !bytes.Equal(fresh, make([]byte, len(fresh))) {
 			t.Errorf("epoch %d: %d operations were applied, want that of the new connection alone", epoch+2,
-				n.OpsApplied)
+				n.Op.OpsApplied)
 		}
 		r.n[0].e.Abort(r.now, c[0], engine.StatusAborted)
 		r.rest(10 * time.Millisecond)
@@ -230,10 +232,11 @@ func TestReplayOfRestartedPeer(t *testing.T) {
 		if now := fmt.Sprint(r.n[0].e.SessionList(), r.n[1].e.SessionList()); now != sessions {
 			t.Errorf("the session was %s and is %s", sessions, now)
 		}
-		if n := r.n[1].e.Count; n.SessionsFailed != count.SessionsFailed || n.SessionsOpened != count.SessionsOpened ||
+		if n := r.n[1].e.Count; n.Life.SessionsFailed != count.Life.SessionsFailed ||
+			n.Life.SessionsOpened != count.Life.SessionsOpened ||
 			k < 10*len(all.frames[0]) {
-			t.Errorf("%d frames: %d sessions failed, %d opened", k, n.SessionsFailed-count.SessionsFailed,
-				n.SessionsOpened-count.SessionsOpened)
+			t.Errorf("%d frames: %d sessions failed, %d opened", k, n.Life.SessionsFailed-count.Life.SessionsFailed,
+				n.Life.SessionsOpened-count.Life.SessionsOpened)
 		}
 	}
 }

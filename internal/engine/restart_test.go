@@ -282,8 +282,8 @@ func TestLateAnswer(t *testing.T) {
 			}
 			d.calm(time.Second)
 			for i := range d.n {
-				if n := d.n[i].e.Count; n.SessionsFailed != 0 {
-					t.Errorf("type %d late by %d ms: node %d: %d sessions failed", kind, late, i, n.SessionsFailed)
+				if n := d.n[i].e.Count; n.Life.SessionsFailed != 0 {
+					t.Errorf("type %d late by %d ms: node %d: %d sessions failed", kind, late, i, n.Life.SessionsFailed)
 				}
 			}
 			d.oneSession()
@@ -340,7 +340,7 @@ func TestAnswerOfAnEarlierLife(t *testing.T) {
 	for _, f := range old {
 		r.give(1, f)
 	}
-	if n := r.n[1].e.Count.UnknownSession; n != uint64(len(old)) {
+	if n := r.n[1].e.Count.Reject.UnknownSession; n != uint64(len(old)) {
 		t.Errorf("%d frames of the earlier life, %d of no session", len(old), n)
 	}
 }

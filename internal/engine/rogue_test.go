@@ -53,7 +53,7 @@ func TestOperationOfTwoKinds(t *testing.T) {
 		s.give(r, 0, frames[1:], 32)
 		r.must("the write", time.Second, r.all(0, 1))
 		r.wantStatus(0, 1, engine.OK)
-		if bad := r.n[1].e.Count.RejectedMalformed; !bytes.Equal(mem, data) || bad != 4 {
+		if bad := r.n[1].e.Count.Reject.RejectedMalformed; !bytes.Equal(mem, data) || bad != 4 {
 			t.Errorf("%d buffers: memory is right: %v; %d segments were malformed, want 4", buffers,
 				bytes.Equal(mem, data), bad)
 		}
@@ -84,7 +84,7 @@ func TestWriteOfTwoKeys(t *testing.T) {
 	}
 	say(wire.SegFirst, key, 0, 5)
 	say(wire.SegLast, other, 5, 995)
-	if len(n.notes) > 0 || n.e.Count.RejectedMalformed != 1 {
+	if len(n.notes) > 0 || n.e.Count.Reject.RejectedMalformed != 1 {
 		t.Errorf("notified of %+v, in memory of %d bytes", n.notes, len(small))
 	}
 	say(wire.SegLast, key, 5, 5)
@@ -255,12 +255,13 @@ func TestMessageIsAppliedOnce(t *testing.T) {
 	}
 	say(3, limit, whole|wire.SegStrict)
 	say(5, limit-1, whole|wire.SegFenced)
-	if n := k.n[1].e.Count.SegmentsHeld; n != 2 {
+	if n := k.n[1].e.Count.Op.SegmentsHeld; n != 2 {
 		t.Fatalf("%d segments are held", n)
 	}
 	say(5, limit-1, whole)
-	if n := &k.n[1].e.Count; n.OpsApplied != 2 || n.MessagesReceived != 2 {
-		t.Errorf("%d operations were applied, %d messages received; there were 2", n.OpsApplied, n.MessagesReceived)
+	if n := &k.n[1].e.Count; n.Op.OpsApplied != 2 || n.Op.MessagesReceived != 2 {
+		t.Errorf("%d operations were applied, %d messages received; there were 2", n.Op.OpsApplied,
+			n.Op.MessagesReceived)
 	}
 }
 
@@ -521,11 +522,11 @@ func TestContradictionsAreNotAcknowledged(t *testing.T) {
 		{Kind: wire.KindOpNak, Conn: conn, Op: 1},
 	} {
 		pn++
-		bad, again := count.RejectedMalformed, count.FramesDuplicated
+		bad, again := count.Reject.RejectedMalformed, count.Loss.FramesDuplicated
 		for range 2 {
 			r.n[1].handle(r.now, 0, forge(like, pn, &g))
 		}
-		bad, again = count.RejectedMalformed-bad, count.FramesDuplicated-again
+		bad, again = count.Reject.RejectedMalformed-bad, count.Loss.FramesDuplicated-again
 		if g.Kind == wire.KindPing && (bad != 0 || again != 1) || g.Kind != wire.KindPing && (bad != 2 || again != 0) {
 			t.Errorf("%+v: twice the same: %d malformed, %d duplicates", g, bad, again)
 		}

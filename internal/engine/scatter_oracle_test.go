@@ -116,22 +116,22 @@ func (c *scatterCase) run(t *testing.T, r *rig, x *oracle, rng *rand.Rand, rx [2
 // judge compares what was counted with what the case makes happen.
 func (c *scatterCase) judge(t *testing.T, r *rig, rx [2]*scatterer) {
 	clean := c.loss+c.twice+c.later == 0
-	in := r.n[0].e.Count.FramesInPlace + r.n[1].e.Count.FramesInPlace
+	in := r.n[0].e.Count.Placing.FramesInPlace + r.n[1].e.Count.Placing.FramesInPlace
 	forecasts := !c.shuffle || c.exchange
 	if clean && forecasts && (in == 0 && !c.exchange || rx[0].placed+rx[1].placed == 0) {
 		t.Errorf("%d payloads in place, %d+%d frames placed", in, rx[0].placed, rx[1].placed)
 	}
-	if ex := r.n[0].e.Count.Exchanges + r.n[1].e.Count.Exchanges; ex > 0 && !c.exchange || ex == 0 &&
+	if ex := r.n[0].e.Count.Placing.Exchanges + r.n[1].e.Count.Placing.Exchanges; ex > 0 && !c.exchange || ex == 0 &&
 		c.exchange && clean {
 		t.Errorf("%d runs of pages were exchanged", ex)
 	}
-	if n := r.n[0].e.Count.FramesShuffled + r.n[1].e.Count.FramesShuffled; n > 0 != c.shuffle {
+	if n := r.n[0].e.Count.Placing.FramesShuffled + r.n[1].e.Count.Placing.FramesShuffled; n > 0 != c.shuffle {
 		t.Errorf("%d frames were shuffled", n)
 	}
 	if n := rx[0].placed + rx[1].placed; n > 0 && !forecasts {
 		t.Errorf("%d frames were received into a region, headers included", n)
 	}
-	if r.n[0].e.Count.RejectedMalformed+r.n[1].e.Count.RejectedMalformed > 0 {
+	if r.n[0].e.Count.Reject.RejectedMalformed+r.n[1].e.Count.Reject.RejectedMalformed > 0 {
 		t.Error("malformed frames")
 	}
 }

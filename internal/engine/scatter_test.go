@@ -68,7 +68,7 @@ func TestScatterMispredicted(t *testing.T) {
 	if !bytes.Equal(memA, dataA) || !bytes.Equal(memB, dataB) {
 		t.Error("memory differs")
 	}
-	if got := r.n[1].e.Count.FramesInPlace; got < 4 {
+	if got := r.n[1].e.Count.Placing.FramesInPlace; got < 4 {
 		t.Errorf("%d payloads in place", got)
 	}
 }
@@ -127,8 +127,9 @@ func TestScatterRevokedBetween(t *testing.T) {
 	s.give(r, 0, fa[:1], 32)
 	s.give(r, 0, fa[1:5], 32)
 	s.after = nil
-	if s.placed != 0 || s.joined == 0 || r.n[1].e.Count.FramesInPlace != 0 {
-		t.Errorf("%d frames placed, %d joined, %d payloads in place", s.placed, s.joined, r.n[1].e.Count.FramesInPlace)
+	if s.placed != 0 || s.joined == 0 || r.n[1].e.Count.Placing.FramesInPlace != 0 {
+		t.Errorf("%d frames placed, %d joined, %d payloads in place", s.placed, s.joined,
+			r.n[1].e.Count.Placing.FramesInPlace)
 	}
 	if n := r.n[1].e.Forecast(0, s.slots[:]); n != 0 {
 		t.Errorf("%d slots in memory that was revoked", n)

@@ -127,7 +127,7 @@ func TestSelfIsNotReachedFromOutside(t *testing.T) {
 		var copies []flight
 		r.loop(func(f *flight) bool { copies = append(copies, *f); return false },
 			func() bool { return len(copies) > 0 })
-		before := n.e.Count.RejectedAuth
+		before := n.e.Count.Reject.RejectedAuth
 		for _, f := range copies {
 			n.handle(r.now, 0, f.b)
 			reset := wire.Reset{Session: n.e.SessionList()[1].Remote, Epoch: 1}
@@ -135,7 +135,7 @@ func TestSelfIsNotReachedFromOutside(t *testing.T) {
 				reset.AppendTo(nil)))
 		}
 		r.poll(0)
-		if n.e.Count.RejectedAuth == before || bytes.IndexByte(mem, 1) >= 0 || !n.e.HasSelf(0) {
+		if n.e.Count.Reject.RejectedAuth == before || bytes.IndexByte(mem, 1) >= 0 || !n.e.HasSelf(0) {
 			t.Error("a frame from the wire was taken for one from inside")
 		}
 		r.loop(func(*flight) bool { return true }, func() bool { _, ok := n.done[78]; return ok })
@@ -146,13 +146,13 @@ func TestSelfIsNotReachedFromOutside(t *testing.T) {
 		if sealed {
 			return // a frame of the peer's session proves whose it is
 		}
-		before = n.e.Count.RejectedAuth
+		before = n.e.Count.Reject.RejectedAuth
 		r.n[1].e.Close(r.now, c[1])
 		for _, f := range r.take(1) {
 			n.handle(r.now, inside, f.b)
 		}
 		r.poll(0)
-		if _, over := n.closed[c[0]]; over || n.e.Count.RejectedAuth == before {
+		if _, over := n.closed[c[0]]; over || n.e.Count.Reject.RejectedAuth == before {
 			t.Error("a frame from inside was taken for the peer's")
 		}
 	})

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"multiedge/internal/engine/path"
+	"multiedge/internal/engine/peering"
 	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
@@ -14,7 +16,7 @@ import (
 // The send path, one frame at a time:
 //
 //  1. PollTransmit: set-up frames first, then what sessions without data owe, then each session with data in turn.
-//  2. session.transmit: probes and pings on their own path; data on the path the scheduler picks; else an
+//  2. transmit: probes and pings on their own path; data on the path the scheduler picks; else an
 //     acknowledgement that is due.
 //  3. builder: acknowledgements that wait, then what connections have to send: small parts copied to the tail, one
 //     large part referenced where it lies in registered memory (the driver gathers it; the kernel's copy is the only
@@ -25,23 +27,24 @@ import (
 // after anything else was called.
 func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 	before := len(b.Frames)
-	e.builder.now = now
+	e.builder.f.Now = now
 	b.most = batchPlain
 	touched := e.cfg.Secure != nil || e.cfg.Checksum == ChecksumFull
 	if touched {
-		b.most = min(batchPlain, batchTouched*max(1, bits.OnesCount64(e.up)))
+		b.most = min(batchPlain, batchTouched*max(1, bits.OnesCount64(e.net.Up)))
 	}
-	if len(e.outbox) > 0 {
+	if len(e.nodes.Outbox) > 0 {
 		e.emitOutbox(now, b)
 	}
 	if e.transmitIdle(now, b) {
-		if len(e.conns.users) > 1 && len(e.sessions.list) > 1 {
+		if len(e.ops.Conns.Users) > 1 && len(e.nodes.Sessions.List) > 1 {
 			e.transmitShared(now, b, touched)
 		} else {
 			e.transmitBusy(now, b, touched)
 		}
 		e.builder.forget()
 	}
+	e.builder.s, e.builder.p = nil, nil // they may end
 	return len(b.Frames) - before
 }
 
@@ -49,23 +52,23 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 // echoes. They go before the data of other sessions, which may fill every batch, and take at most half of one. It
 // reports whether there may be sessions with data.
 func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
-	if e.sessions.idleTurn >= len(e.sessions.list) {
-		e.sessions.idleTurn = 0
+	if e.idleTurn >= len(e.nodes.Sessions.List) {
+		e.idleTurn = 0
 	}
-	first, most := e.sessions.idleTurn, (len(b.Frames)+cap(b.Frames)+1)/2
-	for k := range e.sessions.list {
-		if k += first; k >= len(e.sessions.list) {
-			k -= len(e.sessions.list)
+	first, most := e.idleTurn, (len(b.Frames)+cap(b.Frames)+1)/2
+	for k := range e.nodes.Sessions.List {
+		if k += first; k >= len(e.nodes.Sessions.List) {
+			k -= len(e.nodes.Sessions.List)
 		}
-		switch s := e.sessions.list[k]; {
-		case s.state != sessionOpen:
-		case s.hasData():
+		switch s := e.nodes.Sessions.List[k]; {
+		case s.State != peering.SessionOpen:
+		case s.HasData():
 			busy = true
 		case len(b.Frames) >= most:
-			e.sessions.idleTurn = k
+			e.idleTurn = k
 			return true
 		default:
-			s.transmit(now, b)
+			e.transmit(now, s, b)
 		}
 	}
 	return busy
@@ -74,26 +77,26 @@ func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
 // transmitBusy lets the sessions with data send. The session after the first that sent anything begins the next batch,
 // since a batch may have room for one session alone.
 func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
-	if e.sessions.turn >= len(e.sessions.list) {
-		e.sessions.turn = 0
+	if e.turn >= len(e.nodes.Sessions.List) {
+		e.turn = 0
 	}
-	first, moved := e.sessions.turn, false
-	for k := range e.sessions.list {
-		if k += first; k >= len(e.sessions.list) {
-			k -= len(e.sessions.list)
+	first, moved := e.turn, false
+	for k := range e.nodes.Sessions.List {
+		if k += first; k >= len(e.nodes.Sessions.List) {
+			k -= len(e.nodes.Sessions.List)
 		}
-		s := e.sessions.list[k]
-		if s.state != sessionOpen || !s.hasData() {
+		s := e.nodes.Sessions.List[k]
+		if s.State != peering.SessionOpen || !s.HasData() {
 			continue
 		}
-		if touched && s.members.fair.Waiting > 0 {
-			b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
+		if touched && s.Ops.Fair.Waiting > 0 {
+			b.most = max(b.most, min(batchPlain, s.Paths.BytesInFlight()))
 		}
 		n := len(b.Frames)
-		s.members.fair.Allowed, s.members.fair.Shared = math.MaxInt, false
-		s.transmit(now, b)
+		s.Ops.Fair.Allowed, s.Ops.Fair.Shared = math.MaxInt, false
+		e.transmit(now, s, b)
 		if len(b.Frames) > n && !moved {
-			e.sessions.turn, moved = k+1, true
+			e.turn, moved = k+1, true
 		}
 	}
 }
@@ -101,24 +104,24 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
 // transmitShared is transmitBusy where several users may send in several sessions: each of these sends until its turn
 // is over (fair.turn), with the next batch if this one is full.
 func (e *Endpoint) transmitShared(now mono.Time, b *Batch, touched bool) {
-	for idle := 0; idle < len(e.sessions.list) && !b.full(); e.sessions.turn++ {
-		if e.sessions.turn >= len(e.sessions.list) {
-			e.sessions.turn = 0
+	for idle := 0; idle < len(e.nodes.Sessions.List) && !b.full(); e.turn++ {
+		if e.turn >= len(e.nodes.Sessions.List) {
+			e.turn = 0
 		}
-		s := e.sessions.list[e.sessions.turn]
+		s := e.nodes.Sessions.List[e.turn]
 		idle++
-		if s.state != sessionOpen || !s.hasData() {
+		if s.State != peering.SessionOpen || !s.HasData() {
 			continue
 		}
-		if touched && s.members.fair.Waiting > 0 {
-			b.most = max(b.most, min(batchPlain, s.bytesInFlight()))
+		if touched && s.Ops.Fair.Waiting > 0 {
+			b.most = max(b.most, min(batchPlain, s.Paths.BytesInFlight()))
 		}
-		f := &s.members.fair
+		f := &s.Ops.Fair
 		if !f.Shared || f.Allowed <= 0 {
 			f.Shared, f.Allowed = true, f.Turn()
 		}
 		n := len(b.Frames)
-		s.transmit(now, b)
+		e.transmit(now, s, b)
 		if len(b.Frames) == n {
 			continue // what is left of its turn it keeps: all links may be blocked
 		}
@@ -138,199 +141,191 @@ const (
 
 // emitOutbox gives the set-up frames that can leave to b.
 func (e *Endpoint) emitOutbox(now mono.Time, b *Batch) {
-	var held []outFrame
-	for len(e.outbox) > 0 && !b.full() {
-		f := e.outbox[0]
-		e.outbox = e.outbox[1:]
-		switch l := &e.links[f.link]; {
-		case !l.up || f.held && now > f.until: // as good as lost
-		case !l.blocked:
+	var held []peering.Setup
+	for len(e.nodes.Outbox) > 0 && !b.full() {
+		f := e.nodes.Outbox[0]
+		e.nodes.Outbox = e.nodes.Outbox[1:]
+		switch l := &e.net.Links[f.Link]; {
+		case !l.Up || f.Held && now > f.Until: // as good as lost
+		case !l.Blocked:
 			e.emitSetup(b, &f)
 		case len(held) < maxHeld:
-			if !f.held {
-				f.held, f.until = true, now.Add(heldTime)
+			if !f.Held {
+				f.Held, f.Until = true, now.Add(heldTime)
 			}
 			held = append(held, f)
 		}
 	}
-	if e.outbox = append(held, e.outbox...); len(e.outbox) == 0 {
-		e.outbox = nil
+	if e.nodes.Outbox = append(held, e.nodes.Outbox...); len(e.nodes.Outbox) == 0 {
+		e.nodes.Outbox = nil
 	}
 }
 
-// setupWaits reports whether a set-up frame can leave.
-func (e *Endpoint) setupWaits() bool {
-	return slices.ContainsFunc(e.outbox, func(f outFrame) bool { return !e.links[f.link].blocked })
-}
-
-func (e *Endpoint) emitSetup(b *Batch, f *outFrame) {
+func (e *Endpoint) emitSetup(b *Batch, f *peering.Setup) {
 	buf := b.next()
-	e.cfg.Framing.PutHeader(buf, &e.links[f.link].Addr, &f.dst)
-	if f.sealed {
-		n := frame.HeaderLen + copy(buf[frame.HeaderLen:], f.body)
+	e.cfg.Framing.PutHeader(buf, &e.net.Links[f.Link].Addr, &f.Dst)
+	if f.Sealed {
+		n := frame.HeaderLen + copy(buf[frame.HeaderLen:], f.Body)
 		t := b.add()
-		t.Link, t.Head = f.link, buf[:n]
-		e.countSent(f.link, n)
+		t.Link, t.Head = f.Link, buf[:n]
+		e.countSent(f.Link, n)
 		return
 	}
-	n := copy(buf[wire.TailStart:], f.body)
-	h := wire.Header{Type: f.kind, Path: uint8(f.link), Session: f.sess}
+	n := copy(buf[wire.TailStart:], f.Body)
+	h := wire.Header{Type: f.Kind, Path: uint8(f.Link), Session: f.Sess}
 	wire.Finish(buf[frame.HeaderLen:], &h, buf[wire.TailStart:wire.TailStart+n])
 	t := b.add()
-	t.Link, t.Head = f.link, buf[:wire.TailStart+n]
-	e.countSent(f.link, wire.TailStart+n)
+	t.Link, t.Head = f.Link, buf[:wire.TailStart+n]
+	e.countSent(f.Link, wire.TailStart+n)
 }
 
 func (e *Endpoint) countSent(link, bytes int) {
-	e.Count.FramesSent++
-	e.Count.BytesSent += uint64(bytes)
-	e.links[link].count.FramesSent++
-	e.links[link].count.BytesSent += uint64(bytes)
+	e.Count.Traffic.FramesSent++
+	e.Count.Traffic.BytesSent += uint64(bytes)
+	e.net.Links[link].Count.Traffic.FramesSent++
+	e.net.Links[link].Count.Traffic.BytesSent += uint64(bytes)
 }
 
-// bytesInFlight is what was sent on all paths and is not acknowledged.
-func (s *session) bytesInFlight() (bytes int) {
-	for m := s.paths.txMask; m != 0; m &= m - 1 {
-		_, n := s.paths.tx[bits.TrailingZeros64(m)].ledger.InFlight()
-		bytes += n
-	}
-	return bytes
-}
-
-// hasData reports whether frames wait that take a path of the scheduler's choice.
-func (s *session) hasData() bool {
-	return s.members.fair.Waiting > 0 || s.peerLinks.news != 0 || s.trust.keys.owed
-}
-
-func (s *session) transmit(now mono.Time, b *Batch) {
-	w := &s.e.builder
-	for m := s.paths.special; m != 0 && !b.full(); m &= m - 1 {
+func (e *Endpoint) transmit(now mono.Time, s *peering.Session, b *Batch) {
+	w := &e.builder
+	for m := s.Paths.Special; m != 0 && !b.full(); m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		if s.e.links[i].blocked {
+		if e.net.Links[i].Blocked {
 			continue
 		}
-		s.paths.special &^= 1 << i
-		s.sendSpecial(now, b, s.paths.tx[i])
+		s.Paths.Special &^= 1 << i
+		e.sendSpecial(now, s, b, s.Paths.Tx[i])
 	}
-	var p *txPath
-	for run := 0; !b.full() && s.hasData() && s.members.fair.Allowed > 0; run-- {
-		if run <= 0 || !p.room(now) || s.paths.inFlight >= s.e.cfg.Profile.Window {
-			if p = s.pickPath(now); p == nil {
+	var p *path.Tx
+	for run := 0; !b.full() && s.HasData() && s.Ops.Fair.Allowed > 0; run-- {
+		if run <= 0 || !p.Room(now) || s.Paths.InFlight >= e.cfg.Profile.Window {
+			if p = s.Paths.Pick(now); p == nil {
 				break
 			}
-			run = p.run()
+			run = p.Run()
 		}
 		w.begin(s, p, b)
 		w.picked = true
-		if s.wantPiggyback(now) {
+		if s.WantPiggyback(now) {
 			w.acks(now, piggybackWords, false)
 		}
-		if s.peerLinks.news != 0 {
-			w.links()
+		if s.PeerLinks.News != 0 {
+			s.AppendLinks(&w.f)
 		}
-		if s.trust.keys.owed {
-			w.keys()
+		if s.Trust.Keys.Owed {
+			s.AppendKeys(&w.f)
 		}
-		w.fill()
-		if !w.used() {
+		s.Ops.Fill(&w.f)
+		if !w.f.Used() {
 			break
 		}
 		w.finish(now)
-		s.acks.pushes.Left(now)
+		s.Acks.Pushes.Left(now)
 	}
-	if !b.full() && s.ackDue(now) {
-		s.acks.pushes.Alone()
-		s.sendAck(now, b)
+	if !b.full() && s.AckDue(now) {
+		s.Acks.Pushes.Alone()
+		e.sendAck(now, s, b)
 	}
-}
-
-// pickPath returns the path for the next data frame, nil if it must wait.
-func (s *session) pickPath(now mono.Time) *txPath {
-	if s.paths.inFlight >= s.e.cfg.Profile.Window {
-		return nil
-	}
-	var live, good, room uint64
-	for m := s.paths.txMask; m != 0; m &= m - 1 {
-		i := bits.TrailingZeros64(m)
-		p := s.paths.tx[i]
-		if !p.usable() {
-			continue
-		}
-		live |= 1 << i
-		if p.state == PathGood {
-			good |= 1 << i
-		}
-		if p.room(now) {
-			room |= 1 << i
-		}
-	}
-	if good != 0 {
-		live = good
-	}
-	i, ok := s.paths.sched.Pick(live, room&live)
-	if !ok {
-		return nil
-	}
-	return s.paths.tx[i]
 }
 
 // mostProbes is how many unanswered frames of a path that carries no data are remembered (clause 9.1).
 const mostProbes = 4
 
 // sendSpecial sends what must go on path p itself: ping, probe, echo.
-func (s *session) sendSpecial(now mono.Time, b *Batch, p *txPath) {
-	w := &s.e.builder
-	n, _ := p.ledger.InFlight()
+func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batch, p *path.Tx) {
+	w := &e.builder
+	n, _ := p.Ledger.InFlight()
 	// A whole span of frames since the oldest that the peer neither acknowledged nor passed over; or probes of a path
 	// that carries no data: they count in the session's window, and would fill it.
-	if !p.ledger.CanSend() || !p.usable() && n >= mostProbes {
-		s.e.scratch.lost = p.ledger.AbandonAll(s.e.scratch.lost[:0])
-		s.onLost(now, p, s.e.scratch.lost)
+	if !p.Ledger.CanSend() || !p.Usable() && n >= mostProbes {
+		e.net.Lost = p.Ledger.AbandonAll(e.net.Lost[:0])
+		s.Paths.OnLost(now, p, e.net.Lost)
 	}
 	w.begin(s, p, b)
-	if s.peerLinks.news != 0 && !p.usable() && !s.hasOther(p.link) { // the peer answers where it believes us to be
-		w.links()
+	// the peer answers where it believes us to be
+	if s.PeerLinks.News != 0 && !p.Usable() && !s.Paths.HasOther(p.Link) {
+		s.AppendLinks(&w.f)
 		// what was said of it may be among what is not acknowledged
-	} else if p.probing.ping && p.state == PathSuspect && !s.hasOther(p.link) {
-		w.ownLink()
+	} else if p.Probing.Ping && p.State == path.StateSuspect && !s.Paths.HasOther(p.Link) {
+		s.AppendOwnLink(&w.f, w.p.Link)
 	}
-	g := &w.seg
+	g := &w.f.Seg
 	n = 0
-	for ; n < len(p.probing.echo) && p.probing.echo[n].to == p.number && w.room >= 64; n++ {
-		*g = wire.Segment{Kind: wire.KindEcho, Place: p.probing.echo[n].nonce}
-		w.small(g)
+	for ; n < len(p.Probing.Echo) && p.Probing.Echo[n].To == p.Number && w.f.Room >= 64; n++ {
+		*g = wire.Segment{Kind: wire.KindEcho, Place: p.Probing.Echo[n].Nonce}
+		w.f.Small(g)
 	}
-	p.probing.echo = slices.Delete(p.probing.echo, 0, n)
-	if p.probing.ping {
+	p.Probing.Echo = slices.Delete(p.Probing.Echo, 0, n)
+	if p.Probing.Ping {
 		*g = wire.Segment{Kind: wire.KindPing}
-		w.small(g)
-		p.probing.ping = false
+		w.f.Small(g)
+		p.Probing.Ping = false
 	}
-	size, _ := probed(p.probing.nonce)
-	if p.probing.probe && size == 0 {
-		p.probing.probe = false
-		*g = wire.Segment{Kind: wire.KindProbe, Place: p.probing.nonce}
-		w.small(g)
+	size, _ := path.Probed(p.Probing.Nonce)
+	if p.Probing.Probe && size == 0 {
+		p.Probing.Probe = false
+		*g = wire.Segment{Kind: wire.KindProbe, Place: p.Probing.Nonce}
+		w.f.Small(g)
 	}
-	if w.used() {
+	if w.f.Used() {
 		w.finish(now)
 	}
-	for ; len(p.probing.echo) > 0 && p.probing.echo[0].to != p.number && !b.full() &&
-		p.ledger.CanSend(); p.probing.echo = slices.Delete(p.probing.echo,
+	for ; len(p.Probing.Echo) > 0 && p.Probing.Echo[0].To != p.Number && !b.full() &&
+		p.Ledger.CanSend(); p.Probing.Echo = slices.Delete(p.Probing.Echo,
 		0, 1) {
 		w.begin(s, p, b)
-		w.turnTo(p.probing.echo[0].to)
-		*g = wire.Segment{Kind: wire.KindEcho, Place: p.probing.echo[0].nonce}
-		w.small(g)
+		w.turnTo(p.Probing.Echo[0].To)
+		*g = wire.Segment{Kind: wire.KindEcho, Place: p.Probing.Echo[0].Nonce}
+		w.f.Small(g)
 		w.finish(now)
 	}
-	if len(p.probing.echo) > 0 {
-		s.paths.special |= 1 << p.link
+	if len(p.Probing.Echo) > 0 {
+		s.Paths.Special |= 1 << p.Link
 	}
-	if p.lookout.look != 0 {
-		s.sendLooks(now, b, p)
+	if p.Lookout.Look != 0 {
+		e.sendLooks(now, s, b, p)
 	}
-	if p.probing.probe { // nothing else may be lost with it
-		s.askSize(now, b, p)
+	if p.Probing.Probe { // nothing else may be lost with it
+		e.askSize(now, s, b, p)
+	}
+}
+
+// askSize sends the Probe of a frame size. One that travels in a datagram is sent in as many frames as fill a datagram,
+// even beyond the bytes that the batch is to have: shorter datagrams may pass where those of data do not (clause 12.2).
+func (e *Endpoint) askSize(now mono.Time, s *peering.Session, b *Batch, p *path.Tx) {
+	w := &e.builder
+	size, joined := path.Probed(p.Probing.Nonce)
+	times := 1
+	if joined {
+		times = min(e.net.Links[p.Link].Super/(size+frame.HeaderLen), cap(b.Frames))
+	}
+	if len(b.Frames)+times > cap(b.Frames) {
+		s.Paths.Special |= 1 << p.Link // in the next batch
+		return
+	}
+	p.Probing.Probe = false
+	for ; times > 0 && p.Ledger.CanSend(); times-- {
+		w.begin(s, p, b)
+		w.f.Seg = wire.Segment{Kind: wire.KindProbe, Place: p.Probing.Nonce}
+		w.f.Small(&w.f.Seg)
+		w.joined = joined
+		w.padTo(size)
+		w.finish(now)
+	}
+}
+
+// sendLooks sends the Probes that ask other links of the peer.
+func (e *Endpoint) sendLooks(now mono.Time, s *peering.Session, b *Batch, p *path.Tx) {
+	w := &e.builder
+	for ; p.Lookout.Look != 0 && !b.full() && p.Ledger.CanSend(); p.Lookout.Look &= p.Lookout.Look - 1 {
+		j := uint8(bits.TrailingZeros64(p.Lookout.Look))
+		w.begin(s, p, b)
+		w.turnTo(j)
+		w.f.Seg = wire.Segment{Kind: wire.KindProbe, Place: uint64(p.Lookout.Search)<<32 | path.LookBit | uint64(j)}
+		w.f.Small(&w.f.Seg)
+		w.finish(now)
+	}
+	if p.Lookout.Look != 0 {
+		s.Paths.Special |= 1 << p.Link
 	}
 }

@@ -42,7 +42,7 @@ func TestFramesOfOtherShardsAreLeftAlone(t *testing.T) {
 			t.Errorf("%d Resets answer a frame of session %d", n, session)
 		}
 	}
-	if e.Count.UnknownSession != 9 {
+	if e.Count.Reject.UnknownSession != 9 {
 		t.Errorf("%+v", e.Count)
 	}
 }

@@ -54,7 +54,7 @@ func TestHolesAreCharged(t *testing.T) {
 			if n := e.HeldMemory(); n < held/2 || n > held {
 				t.Errorf("%d bytes are charged, the limit is %d", n, held)
 			}
-			if n := e.Count.RejectedNoRoom; n == 0 || n > ops*(size/2-engine.FreeSpans) {
+			if n := e.Count.Reject.RejectedNoRoom; n == 0 || n > ops*(size/2-engine.FreeSpans) {
 				t.Errorf("%d frames found no room", n)
 			}
 			admitted := uint32(ops)
@@ -62,18 +62,18 @@ func TestHolesAreCharged(t *testing.T) {
 				admitted = engine.FirstRing // the ring has no room to grow
 			}
 			for g.Op = range admitted {
-				before := e.Count.RejectedNoRoom
+				before := e.Count.Reject.RejectedNoRoom
 				g.Place, g.Data = 1, []byte{1}
 				pn++
 				e.Handle(r.now, 0, engine.Whole(forge(like, pn, &g)))
-				if e.Count.RejectedNoRoom != before {
+				if e.Count.Reject.RejectedNoRoom != before {
 					t.Errorf("a byte that fills a hole of operation %d found no room", g.Op)
 				}
 			}
 			for g.Op = range uint32(ops) {
 				pn = r.scatter(like, pn, g, size, true)
 			}
-			if n := e.Count.OpsApplied + e.Count.OpsCompleted; n != ops {
+			if n := e.Count.Op.OpsApplied + e.Count.Op.OpsCompleted; n != ops {
 				t.Errorf("%d of %d operations ended", n, ops)
 			}
 			r.rest(3 * time.Second) // rings grew
@@ -136,7 +136,7 @@ func TestHeldHolesFindRoom(t *testing.T) {
 	g.Flags, g.Place, g.Data = wire.SegBackward|wire.SegFirst, 0, []byte{1}
 	pn++
 	r.give(1, flight{b: forge(like, pn, &g)})
-	if n := r.n[1].e.Count.OpsApplied; n != 2 || r.n[1].e.HeldMemory() != 0 {
+	if n := r.n[1].e.Count.Op.OpsApplied; n != 2 || r.n[1].e.HeldMemory() != 0 {
 		t.Errorf("%d operations applied, %d bytes charged", n, r.n[1].e.HeldMemory())
 	}
 }
@@ -172,11 +172,11 @@ func TestAdvertHolesAreCharged(t *testing.T) {
 	if n := e.HeldMemory(); n < held/2 || n > held || spans > 2*held/32+len(conns)*kept {
 		t.Errorf("%d bytes are charged, the limit is %d; there is memory for %d spans", n, held, spans)
 	}
-	if e.Count.RejectedNoRoom == 0 {
+	if e.Count.Reject.RejectedNoRoom == 0 {
 		t.Error("all found room")
 	}
 	e.Abort(r.now, conns[0], engine.StatusAborted)
-	before := e.Count.RejectedNoRoom
+	before := e.Count.Reject.RejectedNoRoom
 	for _, c := range conns[1:] {
 		for n := range uint32(2 * holes) {
 			withdraw(c, n)
@@ -185,7 +185,7 @@ func TestAdvertHolesAreCharged(t *testing.T) {
 			t.Errorf("without holes there is memory for %d spans, want at most %d", n, kept)
 		}
 	}
-	if n := e.Count.RejectedNoRoom - before; n != 0 || e.HeldMemory() != 0 {
+	if n := e.Count.Reject.RejectedNoRoom - before; n != 0 || e.HeldMemory() != 0 {
 		t.Errorf("%d numbers that close holes found no room; without holes %d bytes are charged", n, e.HeldMemory())
 	}
 }

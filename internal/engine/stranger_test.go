@@ -90,7 +90,8 @@ func TestImpostor(t *testing.T) {
 	if ev.Status != engine.StatusPeerDown || !strings.Contains(ev.Text, "another key") {
 		t.Errorf("%v %q", ev.Status, ev.Text)
 	}
-	if n := r.n[0].e.Count; n.StrangersRefused == 0 || n.HandshakesFailed == 0 || n.SessionsOpened != 0 {
+	if n := r.n[0].e.Count; n.Trust.StrangersRefused == 0 || n.Trust.HandshakesFailed == 0 ||
+		n.Life.SessionsOpened != 0 {
 		t.Errorf("%+v", n)
 	}
 
@@ -100,7 +101,7 @@ func TestImpostor(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.rest(500 * time.Millisecond)
-	if r.n[0].e.Count.StrangersRefused == 0 {
+	if r.n[0].e.Count.Trust.StrangersRefused == 0 {
 		t.Fatal("the impostor did not answer")
 	}
 	r.pass = nil
@@ -110,7 +111,7 @@ func TestImpostor(t *testing.T) {
 		if ev, over := r.n[0].closed[id]; over {
 			t.Fatalf("%v %q", ev.Status, ev.Text)
 		}
-		return r.n[1].e.Count.SessionsOpened == 1
+		return r.n[1].e.Count.Life.SessionsOpened == 1
 	})
 }
 
@@ -159,7 +160,8 @@ func TestRefusalOfAnImpostor(t *testing.T) {
 		if ev, over := r.n[0].closed[id]; over {
 			t.Errorf("flags %d: the dial ended with %v %q", flags, ev.Status, ev.Text)
 		}
-		if n := r.n[0].e.Count; n.SessionsOpened != 0 || len(r.n[0].e.SessionList()) != 1 || n.RejectedAuth != 0 {
+		if n := r.n[0].e.Count; n.Life.SessionsOpened != 0 || len(r.n[0].e.SessionList()) != 1 ||
+			n.Reject.RejectedAuth != 0 {
 			t.Errorf("flags %d: %+v", flags, n)
 		}
 	}

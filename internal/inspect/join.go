@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"reflect"
 	"strconv"
 	"strings"
 
@@ -36,7 +35,7 @@ func (p *part) fill(shard int) {
 		st.Shard = shard
 		p.Peers = append(p.Peers, st)
 	}
-	if c := &p.raw.Claim; p.raw.Counters.IdentityClaims > 0 {
+	if c := &p.raw.Claim; p.raw.Counters.Trust.IdentityClaims > 0 {
 		p.Claim = &Claim{Link: nameOf(p.Links, c.Link), MAC: c.Addr.String(), Ago: c.Ago}
 	}
 }
@@ -47,7 +46,7 @@ func join(parts []part) (*Snapshot, engine.Counters) {
 	out.Latency, out.wrong = parts[0].raw.Latency, parts[0].raw.Wrong
 	for i := range parts[1:] {
 		p := &parts[i+1]
-		addCounters(&sum, &p.raw.Counters)
+		sum.Add(&p.raw.Counters)
 		out.Latency.Add(&p.raw.Latency)
 		out.Status.Draining = out.Status.Draining || p.Status.Draining
 		out.Status.Evictions += p.Status.Evictions
@@ -70,16 +69,6 @@ func join(parts []part) (*Snapshot, engine.Counters) {
 	}
 	out.Peers = foldPeers(out.Peers)
 	return out, sum
-}
-
-// addCounters adds every word of b to a.
-func addCounters(a, b *engine.Counters) {
-	to, from := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
-	for _, f := range reflect.VisibleFields(to.Type()) {
-		if n := to.FieldByIndex(f.Index); n.CanUint() {
-			n.SetUint(n.Uint() + from.FieldByIndex(f.Index).Uint())
-		}
-	}
 }
 
 // join adds another shard's view of the same link. Opens, slots and the settings are identical in every shard.

@@ -221,13 +221,20 @@ func heapBytes() uint64 {
 
 // countsOf turns a struct of uint64 counters, or of such structs, into Counts.
 func countsOf(v any) Counts {
-	rv, out := reflect.ValueOf(v), Counts{}
-	for _, f := range reflect.VisibleFields(rv.Type()) {
-		if f.Type.Kind() == reflect.Uint64 && f.IsExported() {
-			out[snake(f.Name)] = rv.FieldByIndex(f.Index).Uint()
+	out := Counts{}
+	out.fill(reflect.ValueOf(v))
+	return out
+}
+
+func (c Counts) fill(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f, n := v.Type().Field(i), v.Field(i); {
+		case n.Kind() == reflect.Struct:
+			c.fill(n)
+		case n.Kind() == reflect.Uint64 && f.IsExported():
+			c[snake(f.Name)] = n.Uint()
 		}
 	}
-	return out
 }
 
 // snake turns FramesSent into frames_sent.

@@ -15,7 +15,9 @@ import (
 // which it compares and passes on, and what precedes a frame on a link are bytes that frame.Framing writes and reads.
 
 // unaware are the packages that know no link's addresses.
-var unaware = []string{"flowctl", "internal/engine", "sched"}
+var unaware = []string{"flowctl", "internal/engine", "internal/engine/build", "internal/engine/op",
+	"internal/engine/path",
+	"internal/engine/peering", "sched"}
 
 // linkWords are names that only those have who know a link's addresses.
 var linkWords = regexp.MustCompile(`EtherType|EthLen|HardwareAddr|MAC|^Ether|^mac$`)

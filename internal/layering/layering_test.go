@@ -67,10 +67,20 @@ var allowed = map[string]string{
 	"internal/fault": "internal/mono",
 	"internal/engine": "internal/abi internal/frame internal/hist internal/prefetch internal/wire internal/secure " +
 		"internal/seqnum internal/mono flowctl sched regmem remap",
-	"internal/engine/op":      "regmem",
-	"internal/engine/path":    "internal/mono",
-	"internal/engine/peering": "internal/frame internal/mono internal/wire",
-	"internal/engine/queue":   "",
+	"internal/engine/peering": "internal/engine/op internal/engine/path internal/engine/build internal/engine/count " +
+		"internal/engine/queue internal/abi internal/frame internal/hist internal/mono internal/secure internal/wire " +
+		"flowctl sched",
+	"internal/engine/path": "internal/engine/count internal/frame internal/hist internal/mono internal/wire flowctl " +
+		"sched",
+	"internal/engine/op": "internal/engine/build internal/engine/count internal/engine/queue internal/abi " +
+		"internal/frame internal/mono internal/seqnum internal/wire regmem remap sched",
+	"internal/engine/op/copies": "",
+	"internal/engine/op/fair":   "",
+	"internal/engine/op/pieces": "regmem",
+	"internal/engine/op/span":   "",
+	"internal/engine/build":     "internal/mono internal/seqnum internal/wire remap",
+	"internal/engine/count":     "internal/hist regmem",
+	"internal/engine/queue":     "",
 
 	"internal/identity":     "internal/secure",
 	"internal/secure":       "internal/aesgcm",
@@ -102,7 +112,9 @@ var allowed = map[string]string{
 // pure lists the packages that must not touch the operating system. Of remap, files for linux may: they map memory, and
 // hold nothing that thinks.
 var pure = []string{"flowctl", "sched", "remap", "internal/engine", "internal/secure", "internal/wire", "internal/sim",
-	"internal/engine/op", "internal/engine/path", "internal/engine/peering", "internal/engine/queue",
+	"internal/engine/op", "internal/engine/path", "internal/engine/peering", "internal/engine/build",
+	"internal/engine/count", "internal/engine/queue", "internal/engine/op/copies", "internal/engine/op/fair",
+	"internal/engine/op/pieces", "internal/engine/op/span",
 	"internal/seqnum", "internal/idle", "internal/hist", "internal/frame", "internal/prefetch", "internal/trace",
 	"internal/mono", "internal/abi", "internal/fault"}
 

@@ -21,7 +21,6 @@ type declared struct {
 
 // wide are the structs that reach more. Nothing may be added; who names the parts of one takes it out.
 var wide = map[string]string{
-	"internal/engine.Counters": "a list of words, which readers enumerate",
 	"internal/ipc.Message":     "its parts are one object on the wire",
 	"internal/inspect.Status":  "its parts are one object on the wire",
 	"internal/config.Config":   "its parts are one table of the file",

@@ -16,6 +16,7 @@ import (
 
 	"multiedge/internal/config"
 	"multiedge/internal/engine"
+	"multiedge/internal/engine/count"
 	"multiedge/internal/inspect"
 )
 
@@ -39,9 +40,9 @@ func sample() *fixed {
 			Protection: inspect.Protection{Security: config.Plaintext},
 		},
 		Counters: engine.Counters{
-			TrafficCounters: engine.TrafficCounters{PayloadReceived: 12345},
-			LossCounters:    engine.LossCounters{FramesReordered: 7},
-			TrustCounters:   engine.TrustCounters{IdentityClaims: 8},
+			Traffic: count.Traffic{PayloadReceived: 12345},
+			Loss:    count.Loss{FramesReordered: 7},
+			Trust:   count.Trust{IdentityClaims: 8},
 		},
 		Links: []inspect.LinkStatus{{Name: "eth1", Up: true, MTU: 9000, Kernel: inspect.Counts{"dropped": 3},
 			Counters: inspect.Counts{"bytes_received": 99, "frames_reordered": 4}}},

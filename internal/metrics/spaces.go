@@ -12,17 +12,17 @@ import (
 func missCounters() []deviceCounter {
 	return []deviceCounter{
 		word("misses_write_source_total", "Parts of writes whose own memory was not resident.",
-			func(c *engine.Counters) uint64 { return c.MissesWriteSource }),
+			func(c *engine.Counters) uint64 { return c.Miss.MissesWriteSource }),
 		word("misses_write_target_total", "Parts of peers' writes whose place was not resident.",
-			func(c *engine.Counters) uint64 { return c.MissesWriteTarget }),
+			func(c *engine.Counters) uint64 { return c.Miss.MissesWriteTarget }),
 		word("misses_read_target_total", "Parts of peers' reads whose memory was not resident.",
-			func(c *engine.Counters) uint64 { return c.MissesReadTarget }),
+			func(c *engine.Counters) uint64 { return c.Miss.MissesReadTarget }),
 		word("misses_read_destination_total", "Parts of reads whose place was not resident.",
-			func(c *engine.Counters) uint64 { return c.MissesReadDest }),
+			func(c *engine.Counters) uint64 { return c.Miss.MissesReadDest }),
 		word("misses_dropped_total", "Of the misses, those whose frame was left unreceived for want of room.",
-			func(c *engine.Counters) uint64 { return c.MissesDropped }),
+			func(c *engine.Counters) uint64 { return c.Miss.MissesDropped }),
 		word("misses_failed_total", "Misses that ended their operation, since the memory did not come in time.",
-			func(c *engine.Counters) uint64 { return c.MissesFailed }),
+			func(c *engine.Counters) uint64 { return c.Miss.MissesFailed }),
 	}
 }
 

@@ -103,8 +103,8 @@ func flooded(t *testing.T, n int) *engine.Endpoint {
 // all ends when the shard does.
 func TestHandshakerFlood(t *testing.T) {
 	e := flooded(t, 300)
-	if e.Count.RejectedNoRoom < 280 {
-		t.Errorf("%d of 300 strangers were turned away before anything was computed", e.Count.RejectedNoRoom)
+	if e.Count.Reject.RejectedNoRoom < 280 {
+		t.Errorf("%d of 300 strangers were turned away before anything was computed", e.Count.Reject.RejectedNoRoom)
 	}
 	computed := 0
 	k := newHandshaker(func(*engine.Step) error { computed++; return nil })

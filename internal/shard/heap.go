@@ -7,7 +7,7 @@ import (
 )
 
 // Heap grants: regions whose memory is not mapped here. A courier of the client's own carries their bytes (regmem.Heap,
-// engine/carry.go), and the shard waits for it in nothing. What tells the client that memory is its own again (an
+// engine/op/carry.go), and the shard waits for it in nothing. What tells the client that memory is its own again (an
 // operation failed, a connection ended, a key was revoked) waits until the trips that were under way then are over.
 
 // carrying is what a client has besides.

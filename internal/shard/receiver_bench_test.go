@@ -166,13 +166,13 @@ func (b *rxBench) receive(frames int) {
 			r.core = idle.Contention{} // whose pauses are long by the engines' clock
 		}
 	}
-	want := b.shard.eng.Count.FramesReceived + uint64(frames)
+	want := b.shard.eng.Count.Traffic.FramesReceived + uint64(frames)
 	for i, f := range b.feeds {
 		if len(b.frames[i]) > 0 {
 			f.next.Store(&b.frames[i])
 		}
 	}
-	for b.shard.eng.Count.FramesReceived < want {
+	for b.shard.eng.Count.Traffic.FramesReceived < want {
 		b.shard.receive(b.now)
 	}
 }
@@ -254,7 +254,7 @@ func TestReceive(t *testing.T) {
 						t.Fatalf("MiB %d is not what was sent", at>>20)
 					}
 				}
-				if n := b.shard.eng.Count.FramesFromReaders; (n > 0) != (helpers > 0) {
+				if n := b.shard.eng.Count.Placing.FramesFromReaders; (n > 0) != (helpers > 0) {
 					t.Errorf("%d frames were taken by receivers", n)
 				}
 			})
@@ -272,17 +272,17 @@ func BenchmarkReceive(b *testing.B) {
 				r.connect(b)
 				b.ReportAllocs()
 				frames, turns := 0, 0
-				for before := r.shard.eng.Count.PayloadReceived; b.Loop(); {
+				for before := r.shard.eng.Count.Traffic.PayloadReceived; b.Loop(); {
 					b.StopTimer()
 					r.answer(b)
 					n := r.make()
 					frames, turns = frames+n, turns+1
-					b.SetBytes(int64(r.shard.eng.Count.PayloadReceived-before) / int64(turns))
+					b.SetBytes(int64(r.shard.eng.Count.Traffic.PayloadReceived-before) / int64(turns))
 					b.StartTimer()
 					r.receive(n)
 				}
 				b.ReportMetric(float64(frames)/float64(turns), "frames/op")
-				b.ReportMetric(float64(r.shard.eng.Count.FramesFromReaders)/float64(frames), "lent")
+				b.ReportMetric(float64(r.shard.eng.Count.Placing.FramesFromReaders)/float64(frames), "lent")
 			})
 		}
 	}

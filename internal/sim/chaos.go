@@ -82,7 +82,7 @@ func (w *swarm) crash() {
 		return
 	}
 	w.report.Crashes++
-	w.report.Ops += int(n.E.Count.OpsCompleted)
+	w.report.Ops += int(n.E.Count.Op.OpsCompleted)
 	for _, p := range w.pairs {
 		for _, e := range p.end {
 			if e.node == n && e.state != endNone && e.state != endOver {

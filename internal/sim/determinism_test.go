@@ -93,8 +93,9 @@ func TestCorruptionCounted(t *testing.T) {
 				*engine.Counters
 			}{{1, &n.E.Count}, {^uint64(0), &before[i]}} {
 				// A corrupted number in the clear part can name no session, or a packet that was there before.
-				got += c.sign * (c.RejectedMalformed + c.RejectedHeaderSum + c.RejectedPayloadSum + c.RejectedVersion +
-					c.RejectedAuth + c.UnknownSession + c.FramesDuplicated)
+				got += c.sign * (c.Reject.RejectedMalformed + c.Reject.RejectedHeaderSum + c.Reject.RejectedPayloadSum +
+					c.Reject.RejectedVersion +
+					c.Reject.RejectedAuth + c.Reject.UnknownSession + c.Loss.FramesDuplicated)
 			}
 		}
 		// A flipped type or epoch makes a sealed frame one that belongs to nothing, or a clear one of a sealed node one
@@ -113,8 +114,8 @@ func TestCorruptionCounted(t *testing.T) {
 func TestDuplicatesCounted(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		w, before := counting(t, secure, Faults{Dup: 0.3})
-		got := w.Nodes[0].E.Count.FramesDuplicated +
-			w.Nodes[1].E.Count.FramesDuplicated - before[0].FramesDuplicated - before[1].FramesDuplicated
+		got := w.Nodes[0].E.Count.Loss.FramesDuplicated +
+			w.Nodes[1].E.Count.Loss.FramesDuplicated - before[0].Loss.FramesDuplicated - before[1].Loss.FramesDuplicated
 		if got != w.Tally.DuplicatedData || got < 100 {
 			t.Errorf("secure %v: %d data frames were duplicated, %d counted", secure, w.Tally.DuplicatedData, got)
 		}

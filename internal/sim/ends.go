@@ -28,7 +28,7 @@ type birth struct {
 }
 
 func (p *pairing) worn() uint64 {
-	return p.end[0].node.E.Count.KeysWorn + p.end[1].node.E.Count.KeysWorn
+	return p.end[0].node.E.Count.Trust.KeysWorn + p.end[1].node.E.Count.Trust.KeysWorn
 }
 
 // dropped returns the count of the cause for which the session under a pairing can have ended by no wish of its owners,

@@ -116,9 +116,11 @@ func (w *World) deliver(n *Node, d *delivery) {
 	was := n.E.Count
 	n.E.Handle(w.Now, d.link, engine.Whole(d.frame))
 	now := &n.E.Count
-	sums := now.RejectedMalformed + now.RejectedHeaderSum + now.RejectedPayloadSum + now.RejectedVersion -
-		was.RejectedMalformed - was.RejectedHeaderSum - was.RejectedPayloadSum - was.RejectedVersion
-	auth := now.RejectedAuth - was.RejectedAuth
+	sums := now.Reject.RejectedMalformed + now.Reject.RejectedHeaderSum + now.Reject.RejectedPayloadSum +
+		now.Reject.RejectedVersion -
+		was.Reject.RejectedMalformed - was.Reject.RejectedHeaderSum - was.Reject.RejectedPayloadSum -
+		was.Reject.RejectedVersion
+	auth := now.Reject.RejectedAuth - was.Reject.RejectedAuth
 	if d.flipped == 0 {
 		if sums != 0 || auth != 0 && w.opt.Rekey == 0 {
 			w.fault("an intact frame of type %d to node%d was rejected (%d for what it says, %d for its seal)",
@@ -126,13 +128,15 @@ func (w *World) deliver(n *Node, d *delivery) {
 		}
 		return
 	}
-	if now.DataFramesReceived != was.DataFramesReceived || now.PayloadReceived != was.PayloadReceived ||
-		now.OpsApplied != was.OpsApplied ||
-		now.SessionsOpened != was.SessionsOpened || now.FramesLost != was.FramesLost ||
-		now.OpsCompleted != was.OpsCompleted {
+	if now.Traffic.DataFramesReceived != was.Traffic.DataFramesReceived ||
+		now.Traffic.PayloadReceived != was.Traffic.PayloadReceived ||
+		now.Op.OpsApplied != was.Op.OpsApplied ||
+		now.Life.SessionsOpened != was.Life.SessionsOpened || now.Loss.FramesLost != was.Loss.FramesLost ||
+		now.Op.OpsCompleted != was.Op.OpsCompleted {
 		w.fault("node%d took a frame whose byte %d was corrupted", n.Index, d.flipped)
 	}
-	counted := sums + auth + now.FramesDuplicated - was.FramesDuplicated + now.UnknownSession - was.UnknownSession
+	counted := sums + auth + now.Loss.FramesDuplicated - was.Loss.FramesDuplicated +
+		now.Reject.UnknownSession - was.Reject.UnknownSession
 	if counted > 1 || counted == 0 && !w.opt.Secure {
 		w.fault("node%d counted a frame whose byte %d was corrupted %d times", n.Index, d.flipped, counted)
 	}

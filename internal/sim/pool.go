@@ -422,11 +422,11 @@ func (m *mailed) count(ev *engine.Event) {
 
 // check compares it with the engine's counters. A message behind one that is not whole may end with its connection.
 func (m *mailed) check(c *engine.Counters) error {
-	got, told := c.MessagesReceived+c.MessagesTooLong, m.whole+m.long
-	if c.MessagesReceived < m.whole || c.MessagesTooLong < m.long || got > told+m.ended ||
-		c.MessagesUnbuffered < m.refused {
-		return fmt.Errorf("messages: %d arrived, %d were too long, %d found no buffer, of %+v", c.MessagesReceived,
-			c.MessagesTooLong, c.MessagesUnbuffered, *m)
+	got, told := c.Op.MessagesReceived+c.Op.MessagesTooLong, m.whole+m.long
+	if c.Op.MessagesReceived < m.whole || c.Op.MessagesTooLong < m.long || got > told+m.ended ||
+		c.Op.MessagesUnbuffered < m.refused {
+		return fmt.Errorf("messages: %d arrived, %d were too long, %d found no buffer, of %+v", c.Op.MessagesReceived,
+			c.Op.MessagesTooLong, c.Op.MessagesUnbuffered, *m)
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func TestOracleOfMailed(t *testing.T) {
 		{"a refusal not counted", 3, 1, 1, mailed{3, 1, 0, 2}, true},
 	} {
 		n := engine.Counters{}
-		n.MessagesReceived, n.MessagesTooLong, n.MessagesUnbuffered = c.got, c.long, c.unheard
+		n.Op.MessagesReceived, n.Op.MessagesTooLong, n.Op.MessagesUnbuffered = c.got, c.long, c.unheard
 		if err := c.m.check(&n); (err != nil) != c.wrong {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -99,19 +99,20 @@ func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 		w.world.Hash()
 	for _, n := range w.world.Nodes {
 		c := &n.E.Count
-		r.Held += c.SegmentsHeld
-		r.Refused += c.AccessRefused
-		r.Staged += c.WritesStaged
-		r.Acked += c.WritesAcked
-		r.Ops += int(c.OpsCompleted)
-		r.Parked += c.MissesWriteSource + c.MissesWriteTarget + c.MissesReadTarget + c.MissesReadDest
-		r.Gone += c.MissesFailed
-		r.Composed.Ahead += c.EagerCommitted
-		r.Composed.Dropped += c.EagerDiscarded
-		r.Composed.Unstaged += c.EagerRefused
-		r.Fell += int(c.SessionsFailed)
-		r.Worn += int(c.KeysWorn)
-		r.Hurried.Unbuffered += c.MessagesUnbuffered
+		r.Held += c.Op.SegmentsHeld
+		r.Refused += c.Op.AccessRefused
+		r.Staged += c.Op.WritesStaged
+		r.Acked += c.Op.WritesAcked
+		r.Ops += int(c.Op.OpsCompleted)
+		r.Parked += c.Miss.MissesWriteSource + c.Miss.MissesWriteTarget + c.Miss.MissesReadTarget +
+			c.Miss.MissesReadDest
+		r.Gone += c.Miss.MissesFailed
+		r.Composed.Ahead += c.Eager.EagerCommitted
+		r.Composed.Dropped += c.Eager.EagerDiscarded
+		r.Composed.Unstaged += c.Eager.EagerRefused
+		r.Fell += int(c.Life.SessionsFailed)
+		r.Worn += int(c.Trust.KeysWorn)
+		r.Hurried.Unbuffered += c.Op.MessagesUnbuffered
 	}
 	if err != nil {
 		err = fmt.Errorf("seed %d, at %v: %w\n%+v\n%+v", seed, w.world.Now.Sub(start), err, m, o)

@@ -2,6 +2,17 @@ package wire
 
 // Segments of atomics (clause 13), and what they can do.
 
+const (
+	KindAtomic       Kind = 19
+	KindAtomicResult Kind = 20
+)
+
+func init() {
+	Layouts[KindAtomic] = Layout{Fixed: 32, Reserved: reserved, Optional: SegFenced | SegNotify, Put: putAtomic,
+		Next: nextAtomic}
+	Layouts[KindAtomicResult] = Layout{Fixed: 12, Reserved: 0xff, Put: putAtomicResult, Next: nextAtomicResult}
+}
+
 // AtomicOK reports whether there is an atomic of that function on so many bytes.
 func AtomicOK(f AtomicFunc, size int) bool {
 	return f.Known() && (size == 4 || size == 8)

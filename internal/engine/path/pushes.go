@@ -1,4 +1,3 @@
-// Package path has what concerns one path to a peer and nothing else of the engine.
 package path
 
 import (

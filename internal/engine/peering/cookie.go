@@ -1,4 +1,3 @@
-// Package peering has what peers know of each other before a session proves it, and what bounds the work of strangers.
 package peering
 
 import (

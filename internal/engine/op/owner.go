@@ -1,0 +1,26 @@
+package op
+
+import "multiedge/internal/engine/op/fair"
+
+// Owner says which user and client a connection belongs to, in numbers that the caller of the endpoint chooses.
+type Owner = fair.Owner
+
+// SetOwner sets the owner of a connection that a peer asked for, before it is answered. Connections made by Dial have
+// the owner of DialOptions.
+func (e *Endpoint) SetOwner(id ConnID, o Owner) {
+	c := e.conn(id)
+	if c == nil || c.owner == o {
+		return
+	}
+	if c.S == nil {
+		c.owner = o
+		return
+	}
+	waits := c.share.Waits
+	c.S.Fair.Leave(&c.share, c.owner, e.Conns.Users)
+	c.owner = o
+	c.S.Fair.Join(c, &c.share, c.owner, e.Conns.Users)
+	if waits {
+		c.S.Fair.Add(&c.share)
+	}
+}

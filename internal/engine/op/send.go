@@ -1,0 +1,99 @@
+package op
+
+import (
+	"multiedge/internal/abi"
+	"multiedge/internal/mono"
+	"multiedge/internal/seqnum"
+	"multiedge/internal/wire"
+)
+
+// Sends: local memory, or a few bytes by value, to the oldest buffer that the peer posted (clause 14). They leave as
+// writes do; where a write has a key and an offset, a send has the number of its message and a place in it.
+
+func init() {
+	addKind(OpSend, opKind{request: wire.KindSend, next: wire.KindSendNext, emit: emitWrite, deliver: deliverSend,
+		complete: completeSend})
+}
+
+// mostMessage is how many bytes a message has at most (clause 14.1).
+const mostMessage = 1 << 31
+
+// deliverSend puts a part into the message's buffer, and applies the operation with the last of them.
+func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, lack *miss) {
+	const whole = wire.SegFirst | wire.SegLast
+	e, m := c.e, c.messages()
+	if o.state == ropNone {
+		o.key = g.key
+	}
+	number := uint32(g.key)
+	if g.flags&wire.SegStrict != 0 && number == m.in.limit && number == m.in.base && !m.in.promise() {
+		c.unbuffered(now, o, g.op)
+		return true, nil
+	}
+	a, there := m.in.buffer(number, g.op)
+	switch {
+	case !there: // strict, and the next: others wait (decided)
+		c.unbuffered(now, o, g.op)
+		return true, nil
+	case a == nil || o.key != g.key: // no peer that counts right sends it
+		e.Count.Reject.RejectedMalformed++
+		return false, nil
+	}
+	lo, n, size := g.place, uint64(len(g.data)), min(uint64(len(a.Local)), mostMessage)
+	if lo > size || n > size-lo {
+		c.settle(g.op, false)
+		e.Count.Op.MessagesTooLong++
+		a.status = abi.StatusTooLong
+		c.refuseOp(o, g.op, abi.StatusTooLong)
+		c.filled(now, a)
+		return true, nil
+	}
+	switch {
+	case n == 0:
+	case o.got.Covers(lo, lo+n):
+		e.Count.Loss.SegmentsDuplicated++
+	case !c.fits(&o.got, lo, lo+n):
+		e.Count.Reject.RejectedNoRoom++
+		return false, nil
+	default:
+		c.deliver(a.Local[lo:lo+n], g, g.flags&whole == whole)
+		c.add(&o.got, lo, lo+n)
+	}
+	o.state = ropPartial
+	o.flags |= g.flags &^ wire.SegNotify // it has a completion of its own
+	if g.flags&wire.SegLast != 0 {
+		o.last = lo + n
+		a.Arrived = Arrived{Len: uint32(o.last)}
+		if g.flags&wire.SegNotify != 0 {
+			a.Imm, a.HasImm = g.imm, true
+		}
+	}
+	if o.flags&whole == whole && o.got.Is(0, o.last) {
+		c.settle(g.op, false)
+		e.Count.Op.MessagesReceived++
+		c.dropHeld(o) // or what filled releases would apply it, before apply does
+		c.filled(now, a)
+		c.apply(now, o, g.op, o.last)
+	}
+	return true, nil
+}
+
+// unbuffered refuses a strict message, the next of all, that has no buffer.
+func (c *Conn) unbuffered(now mono.Time, o *recvOp, op seqnum.Value) {
+	m := c.msgs
+	c.e.Count.Op.MessagesUnbuffered++
+	c.refuseOp(o, op, abi.StatusNoBuffer)
+	if m.in.skip(); m.in.limit != m.in.begun { // the one that was promised is for the next
+		c.tellCredit(now)
+	}
+}
+
+func completeSend(c *Conn, now mono.Time, op seqnum.Value, st abi.Status) (referred []byte) {
+	o := c.sop(op)
+	if st != OK {
+		return o.op.Local
+	}
+	c.e.Latency.Send.Observe(now.Sub(o.since))
+	c.bytesOut += o.n
+	return nil
+}

@@ -1,0 +1,37 @@
+package path
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// Probes of the peer, which are echoed, and the echoes of ours (clause 9).
+
+// echo is a Probe's nonce that is to return to the peer's link that it came from.
+type echo struct {
+	Nonce uint64
+	To    uint8
+}
+
+// OnProbe queues an Echo from the link on which the probe arrived to the link that it came from (clause 9.3). Several
+// links of the peer may face one of ours: a probe from each can wait.
+func (s *Set) OnProbe(i int, nonce uint64) {
+	if p := s.Tx[i]; p != nil && s.TxMask&(1<<i) != 0 {
+		if back := (echo{nonce, s.HeardFrom}); len(p.Probing.Echo) < MaxLinks &&
+			!slices.Contains(p.Probing.Echo, back) {
+			p.Probing.Echo = append(p.Probing.Echo, back)
+		}
+		s.Special |= 1 << i
+	}
+}
+
+// PathOf finds the path that waits for an echo of nonce.
+func (s *Set) PathOf(nonce uint64) *Tx {
+	for m := s.TxMask; m != 0; m &= m - 1 {
+		p := s.Tx[bits.TrailingZeros64(m)]
+		if _, looks := p.asked(nonce); looks || p.Probing.Nonce == nonce || p.PMTU.late == nonce {
+			return p
+		}
+	}
+	return nil
+}

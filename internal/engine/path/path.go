@@ -1,0 +1,320 @@
+package path
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"multiedge/flowctl"
+	"multiedge/internal/frame"
+	"multiedge/internal/mono"
+	"multiedge/internal/wire"
+)
+
+// State is what is believed of a path (clause 9.1).
+type State uint8
+
+const (
+	StateProbing State = iota
+	StateGood
+	StateSuspect
+	StateDead
+)
+
+func (p State) String() string { return [...]string{"probing", "good", "suspect", "dead"}[p] }
+
+// Timers of clause 9.
+const (
+	probeEvery   = 50 * time.Millisecond  // between probes of a path that is not good
+	probeSlowest = time.Second            // after some unanswered ones
+	deadAfter    = 200 * time.Millisecond // of unanswered probing, while another path is good
+	deadProbes   = 3
+	rejoinEchoes = 3
+)
+
+// Tx is the send side of a path: what is in flight, round trips, congestion, state.
+type Tx struct {
+	Set    *Set
+	Link   int
+	Number uint8                 // the peer's link
+	To     frame.Addr            // that link's address
+	Header [frame.HeaderLen]byte // of frames to it
+	slots  int                   // frames in flight that the peer's receive side can hold
+	Shuf   int                   // header bytes to shuffle past, 0 for none
+
+	Ledger *flowctl.Ledger
+	RTT    flowctl.RTT
+	Cwnd   flowctl.Controller
+
+	State   State
+	Probing probing
+	PMTU    pmtu
+	Lookout lookout
+
+	Count Counters
+}
+
+// probing is how a path that is not good is asked whether it lives, and answers when the peer asks. The timer is that
+// of the search for the frame size too.
+type probing struct {
+	probeAt   mono.Time // next probe: of life while not good, of size while growing
+	probeWait time.Duration
+	Nonce     uint64    // of the probe that waits for its echo, 0 for none
+	probedAt  mono.Time // when that was first sent
+	echoes    int       // in a row, while probing
+	ackedAt   mono.Time // newest acknowledgement, or start
+	askedAt   mono.Time // when the first of the probe times that ran out in a row did
+
+	Ping  bool   // to be sent
+	Probe bool   // to be sent
+	Echo  []echo // to be returned, in order of arrival, at most MaxLinks
+}
+
+// Counters are per path and session.
+type Counters struct {
+	Frames, Bytes, Retransmitted, Lost uint64
+}
+
+// usableSlots leaves a quarter of the receive slots to frames that are not in flight by our count (clause 8.7).
+func usableSlots(slots int) int { return max(4, slots*3/4) }
+
+func (s *Set) add(now mono.Time, i int, number uint8) {
+	net := s.net
+	p := &Tx{Set: s, Link: i, Probing: probing{ackedAt: now, probeAt: now, probeWait: probeEvery},
+		Lookout: lookout{Search: net.rand.Uint32()}}
+	p.lead(number, s.RemoteLink(number))
+	if old := s.Tx[i]; old != nil {
+		p.Ledger = old.Ledger // packet numbers never repeat within a session (clause 3.2)
+	} else {
+		p.Ledger = flowctl.NewLedger(flowctl.DefaultSpan)
+	}
+	p.Ledger.Configure(net.cfg.Profile.Loss(net.cfg.Profile.Acks))
+	p.Cwnd = net.cfg.Profile.Congestion.New()
+	p.PMTU.MTU = wire.MinFrame
+	s.Tx[i] = p
+	s.TxMask |= 1 << i
+	s.Sched.SetWeight(i, net.Links[i].Weight)
+	p.HandleTimeout(now)
+}
+
+// Drop takes a path out of use; what was in flight on it is sent again on the others. The path's numbering is kept
+// for its return.
+func (s *Set) Drop(now mono.Time, i int, why string) {
+	if s.TxMask&(1<<i) == 0 {
+		return
+	}
+	p := s.Tx[i]
+	p.setState(now, StateDead, why)
+	s.net.Lost = p.Ledger.AbandonAll(s.net.Lost[:0]) // the probes of a path that was dead already
+	s.OnLost(now, p, s.net.Lost)
+	s.TxMask &^= 1 << i
+	s.Special &^= 1 << i
+}
+
+// Usable reports whether the path may carry data at all.
+func (p *Tx) Usable() bool { return p.State == StateGood || p.State == StateSuspect }
+
+// Reachable reports whether the peer answers on any path.
+func (s *Set) Reachable() bool {
+	for m := s.TxMask; m != 0; m &= m - 1 {
+		if s.Tx[bits.TrailingZeros64(m)].State == StateGood {
+			return true
+		}
+	}
+	return false
+}
+
+// setState changes the state and does what the change demands.
+func (p *Tx) setState(now mono.Time, st State, why string) {
+	if p.State == st {
+		return
+	}
+	from, was := p.State, p.Usable()
+	p.State = st
+	net := p.Set.net
+	switch st {
+	case StateGood:
+		p.Probing.ackedAt = now
+		p.Set.Hints.Proved[p.Link] = p.To
+		switch {
+		case from != StateSuspect && p.PMTU.alone:
+			p.PMTU.MTU, p.PMTU.Joined = wire.MinFrame, false
+			p.startSizeProbe(now, p.limit(), false)
+		case from != StateSuspect:
+			p.PMTU.MTU, p.PMTU.Joined = wire.MinFrame, false
+			p.grow(now)
+		case p.PMTU.target == 0 && p.PMTU.raiseAt == mono.Never && !p.atBest(): // the links changed meanwhile
+			p.grow(now)
+		}
+	case StateSuspect:
+		p.Probing.probeAt, p.Probing.probeWait = min(p.Probing.probeAt, now.Add(probeEvery)), probeEvery
+	case StateDead:
+		net.Lost = p.Ledger.AbandonAll(net.Lost[:0])
+		p.Set.OnLost(now, p, net.Lost)
+		p.Probing.echoes, p.PMTU.target, p.Probing.probeAt, p.Probing.probeWait, p.PMTU.raising, p.Lookout.unsure = 0,
+			0, now, probeEvery, false, false
+		p.RTT = flowctl.RTT{} // it may come back by another way; then its probes have measured that
+		p.Cwnd = net.cfg.Profile.Congestion.New()
+	}
+	if from == StateGood && !p.Set.HasOther(p.Link) {
+		p.Set.hurryAll(now)
+	}
+	net.count.Life.PathChanges++
+	p.Set.changed(p.Link, was && p.Usable(), fmt.Sprintf("%v -> %v: %s", from, st, why))
+}
+
+func (p *Tx) NextTimeout() mono.Time { return min(p.Probing.probeAt, p.Ledger.Deadline()) }
+
+func (p *Tx) HandleTimeout(now mono.Time) {
+	s, net := p.Set, p.Set.net
+	if now >= p.Ledger.Deadline() {
+		var probe bool
+		net.Lost, probe = p.Ledger.OnTimeout(now, &p.RTT, net.Lost[:0])
+		s.OnLost(now, p, net.Lost)
+		switch {
+		case !probe:
+		case p.Usable():
+			if p.Ledger.Probes() == 1 {
+				p.Probing.askedAt = now
+			}
+			net.count.Loss.TailProbes++
+			p.WantPing(true)
+			p.Cwnd.OnTimeout(now)
+			p.judge(now)
+		case !s.HasOther(p.Link): // the peer is out of reach: the news of our links may be what it lacks (clause 10.4)
+			p.WantPing(true)
+		}
+	}
+	if now >= p.Probing.probeAt {
+		p.probeTimer(now)
+	}
+}
+
+// judge moves a path that does not answer towards dead (clause 9.1).
+func (p *Tx) judge(now mono.Time) {
+	n := p.Ledger.Probes()
+	if n >= 2 && p.State == StateGood {
+		p.setState(now, StateSuspect, fmt.Sprintf("%d probes unanswered", n))
+	}
+	if silent := p.silent(now); n >= deadProbes && p.State == StateSuspect && silent >= deadAfter &&
+		p.Set.HasOther(p.Link) {
+		p.setState(now, StateDead, fmt.Sprintf("no answer for %v", silent.Round(time.Millisecond)))
+	}
+}
+
+// silent is for how long the path was asked in vain.
+func (p *Tx) silent(now mono.Time) time.Duration {
+	return now.Sub(max(p.Probing.ackedAt, p.Probing.askedAt))
+}
+
+// HasOther reports whether a good path besides that of link i exists.
+func (s *Set) HasOther(i int) bool {
+	for m := s.TxMask &^ (1 << i); m != 0; m &= m - 1 {
+		if s.Tx[bits.TrailingZeros64(m)].State == StateGood {
+			return true
+		}
+	}
+	return false
+}
+
+// probeTimer sends the next probe: of life, or of a frame size.
+func (p *Tx) probeTimer(now mono.Time) {
+	switch {
+	case p.State == StateProbing || p.State == StateDead:
+		p.PMTU.target, p.Probing.echoes = 0, 0
+		p.sendProbe(now, 0, false)
+		if p.Lookout.unsure {
+			p.lookAround(now)
+		}
+		p.Lookout.unsure = true
+		p.Probing.probeAt = now.Add(p.Probing.probeWait)
+		p.Probing.probeWait = min(p.Probing.probeWait*5/4, probeSlowest)
+	case p.PMTU.target != 0:
+		p.sizeTimer(now)
+	case p.State == StateGood && now >= p.PMTU.raiseAt:
+		p.PMTU.raising = true
+		p.grow(now)
+	case p.State == StateGood: // a timer of life that is not needed any more
+		p.Probing.probeAt = p.PMTU.raiseAt
+	default:
+		p.Probing.probeAt = mono.Never
+	}
+	// others carry the data: nothing else would show that it is alive
+	if p.State == StateSuspect && p.PMTU.target == 0 {
+		p.WantPing(true)
+		p.Probing.probeAt = now.Add(probeEvery)
+		if p.Ledger.Probes() >= deadProbes && p.silent(now) >= deadAfter { // no other is good, or it would be dead
+			p.lookAround(now)
+			p.again(now, p.Probing.probeWait)
+			p.Probing.probeWait = min(p.Probing.probeWait*5/4, probeSlowest/2)
+		}
+	}
+}
+
+// sendProbe asks for a Probe padded to size bytes (0: small). One that is repeated is the same: where round trips are
+// longer than the repetition, the echo of the first is as good.
+func (p *Tx) sendProbe(now mono.Time, size int, joined bool) {
+	low := uint64(size)
+	if joined {
+		low |= joinedProbe
+	}
+	if p.Probing.Nonce == 0 || uint64(uint32(p.Probing.Nonce)) != low {
+		p.Probing.Nonce, p.Probing.probedAt = uint64(p.Set.net.rand.Uint32()|1)<<32|low, now
+	}
+	p.Probing.Probe = true
+	p.Set.Special |= 1 << p.Link
+}
+
+func (p *Tx) WantPing(on bool) {
+	p.Probing.Ping = on
+	if on {
+		p.Set.Special |= 1 << p.Link
+	}
+}
+
+// OnEcho handles an answered probe (clauses 9.1 and 9.2).
+func (p *Tx) OnEcho(now mono.Time, nonce uint64) {
+	if j, ok := p.asked(nonce); ok {
+		p.answeredBy(now, j)
+		return
+	}
+	late := nonce == p.PMTU.late
+	switch {
+	case nonce == 0 || nonce != p.Probing.Nonce && !late:
+		return
+	case late:
+		p.PMTU.late = 0
+	default:
+		p.Probing.Nonce = 0
+	}
+	if size, joined := Probed(nonce); size != 0 {
+		p.sizeAnswered(now, size, joined, late)
+		return
+	}
+	switch p.State {
+	case StateProbing:
+		p.setState(now, StateGood, "answered")
+	case StateDead:
+		p.Probing.probeWait = min(max(probeEvery, 2*now.Sub(p.Probing.probedAt)), probeSlowest)
+		if p.Probing.echoes++; p.Probing.echoes >= rejoinEchoes {
+			p.setState(now, StateGood, "answers again")
+			return
+		}
+		p.sendProbe(now, 0, false)
+		p.Probing.probeAt = now.Add(p.Probing.probeWait)
+	}
+}
+
+// onAlive is called when the path's ledger advanced.
+func (p *Tx) onAlive(now mono.Time) {
+	p.Probing.ackedAt = now
+	if p.State == StateSuspect {
+		p.setState(now, StateGood, "acknowledged")
+	}
+}
+
+// Room reports whether the path can take a data frame now.
+func (p *Tx) Room(now mono.Time) bool {
+	n, _ := p.Ledger.InFlight()
+	return p.Usable() && n < p.slots && !p.Set.net.Links[p.Link].Blocked && p.Ledger.CanSend() && p.Cwnd.Allows(n, now)
+}
