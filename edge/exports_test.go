@@ -19,7 +19,7 @@ func TestExportsOfOneName(t *testing.T) {
 	p := newDuo(t, Config{}, 4096)
 	say := func(number uint32) {
 		p.out.advertised(&ipc.Message{Kind: ipc.KindAdvert, Name: "name", Key: uint64(number), Size: 1,
-			Perm: uint8(RemoteRead), Count: int(number)})
+			Perm: uint8(RemoteRead), Number: number})
 	}
 	newest := func(want uint32) {
 		t.Helper()

@@ -38,7 +38,7 @@ func (d *Device) grantHeap(ctx context.Context, h heapMemory) (*Region, error) {
 	c := &call{sends: []int{int(f.Fd())}, late: func(m *ipc.Message) {
 		go a.tell(&ipc.Message{Kind: ipc.KindDeregister, Region: m.Region})
 	}}
-	m, err := a.call(ctx, &ipc.Message{Kind: ipc.KindRegister, Brought: ipc.Brought{Heap: true}, Off: h.addr,
+	m, err := a.call(ctx, &ipc.Message{Kind: ipc.KindRegister, Brought: ipc.Brought{Heap: true, Addr: h.addr},
 		Size: uint64(h.size)}, c)
 	if err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func (c *Conn) advertised(m *ipc.Message) {
 		return // no int can address it
 	}
 	r := &RemoteRegion{conn: c, name: m.Name, key: regmem.Key(m.Key), size: size, perm: Perm(m.Perm),
-		number: uint32(m.Count)}
+		number: m.Number}
 	c.mu.Lock()
 	if c.adverts == nil {
 		c.adverts = map[string]*RemoteRegion{}

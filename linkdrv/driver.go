@@ -45,11 +45,12 @@ type TxFrame = frame.Tx
 // when nothing else runs.
 type Driver interface {
 	// Send hands frames to the kernel, up to SendBatch of them per system call, and returns how many it consumed: go on
-	// with frames[n:]. All buffers are the caller's again on return.
+	// with frames[n:]. All buffers are the caller's again on return. Where the device refuses a frame for long, Send
+	// lets a shorter one go first: it swaps the two in frames.
 	//
 	//   - n < len(frames), err == nil: no room now (socket buffer, device queue, or no carrier); try later.
-	//   - ErrRefused (which is also ErrTooLong): as ErrTooLong, because there was no room for frames[n-1] for so long
-	//     that it must be its length; longer ones are then offered to the device once.
+	//   - ErrRefused (which is also ErrTooLong): as ErrTooLong, because the device refused frames[n-1] for long, though
+	//     it took a shorter one, or took nothing at all; longer ones are then offered to it once.
 	//   - ErrTooLong, ErrBadFrame: frames[:n-1] were taken and only frames[n-1] was discarded, because it exceeds
 	//     the interface's MTU (in datagrams: the one when opened, less Overhead) or is shorter than an Ethernet header;
 	//     go on with frames[n:].

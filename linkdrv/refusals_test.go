@@ -77,3 +77,48 @@ func refusedFrames(t *testing.T, kind string, joined bool) {
 		t.Errorf("%d, %v", n, err)
 	}
 }
+
+// A device that takes nothing for longer than a frame is offered before its length is doubted loses none in the end: a
+// tap whose reader pauses.
+func TestFramesWaitForAFullDevice(t *testing.T) {
+	for _, kind := range []string{KindRing, KindMmsg, KindUDP, KindAlone} {
+		t.Run(kind, func(t *testing.T) {
+			namespace(t)
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name = "tap0"
+			tap := &netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP, NonPersist: true, Queues: 1,
+				Flags: netlink.TUNTAP_DEFAULTS | netlink.TUNTAP_NO_PI}
+			must(t, netlink.LinkAdd(tap))
+			defer tap.Fds[0].Close()
+			must(t, netlink.LinkSetTxQLen(link(t, "tap0"), 4))
+			setUp(t, "tap0")
+			tx := open(t, "tap0", Options{Kind: kind})
+			var frames []TxFrame
+			for i := range 64 {
+				n := 1500
+				if i%4 == 3 {
+					n = 100
+				}
+				frames = append(frames, TxFrame{Head: header(tx, tx, n-HeaderLen)})
+			}
+			buf := make([]byte, 2000)
+			const pause = 100 * time.Millisecond
+			tries := 0
+			for began := time.Now(); len(frames) > 0; tries++ {
+				n, err := tx.Send(frames)
+				if err != nil {
+					t.Fatalf("with %d frames left: %v", len(frames), err)
+				}
+				frames = frames[n:]
+				if n == 0 && time.Since(began) > pause {
+					if _, err := tap.Fds[0].Read(buf); err != nil { // one place
+						t.Fatal(err)
+					}
+				}
+			}
+			if s, err := tx.Stats(); err != nil || s.Sent != 64 || s.Refused != 0 || tries < 3 {
+				t.Errorf("%+v %v, %d tries", s, err, tries)
+			}
+		})
+	}
+}

@@ -8,7 +8,7 @@ import "golang.org/x/sys/unix"
 //  2. one sendmmsg copies all of them into kernel buffers; on return the caller's buffers are its own again;
 //  3. the kernel reports only how many messages it took. If that is fewer than offered, the next round offers the first
 //     one it refused, alone at the front, and gets its errno: no room (stop), too long (skip that one), link down
-//     (stop). No room that lasts is a frame that does not pass (refusals): it is skipped as well.
+//     (stop). No room that lasts may be a frame that does not pass (refusals): it is skipped as well.
 //
 // The headers keep references to the last batch's buffers until they are overwritten or the driver is dropped.
 
@@ -141,9 +141,17 @@ func (s *socket) Send(frames []TxFrame) (n int, err error) {
 				alone = true // no room, no carrier, or nobody to cut this up: one frame tells
 				continue
 			}
-			if errno == unix.ENOBUFS && s.rejected.lost(frames[n].Len()) {
-				s.stats.Refused++
-				return n + 1, s.errs.shut
+			if errno == unix.ENOBUFS {
+				switch s.rejected.judge(frames[n].Len()) {
+				case lost:
+					s.stats.Refused++
+					return n + 1, s.errs.shut
+				case doubtful:
+					if shortestFirst(frames[n:]) {
+						alone = false
+						continue
+					}
+				}
 			}
 			s.stats.NoRoom++
 			return n, nil

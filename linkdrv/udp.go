@@ -30,8 +30,8 @@ import (
 const superReserve = ringReserve - (vnetLen+OuterLen)%cacheLine
 
 // A slot of the ring of short datagrams holds fewFrames of the interface's longest frames, and no less than fewBytes.
-// The more it holds, the larger this ring is, and the more frames are certain to be in a long datagram, which is what
-// the slots of the other one count for.
+// If it held more, this ring would be larger, and a long datagram would have more frames for certain, which is what a
+// slot of the other ring counts as.
 const (
 	fewFrames = 3
 	fewBytes  = 9 << 10

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Admission of those who wait. What somebody waits for is pinned for them and stays so until they have used it
-// (ChunkOwed), as pages of operations in flight are never evicted (UTLB §3.4): whatever the policy, each chunk that is
-// pinned for a waiter serves at least one use. A part of an operation is admitted with all the chunks it needs or not
-// at all, so that no two have each what the other lacks, and those that there is no room for take turns in the order in
-// which they came. Who does not come to use what they waited for, since their connection ended, is forgiven when
-// others starve.
+// Admission of parts of operations that wait. A chunk that one waits for is pinned for it and stays so until the part
+// has used it (ChunkOwed), as pages of operations in flight are never evicted (UTLB §3.4): whatever the policy, each
+// chunk that is pinned for a waiter serves at least one use. A part is admitted with all the chunks that it needs or
+// not at all, so that no two parts each have what the other lacks. Parts for which there is no room take turns in the
+// order in which they came. A part that never comes back, since its connection ended, loses its chunks when others
+// starve.
 
 const (
 	mostOwed   = 1024 // chunks that are pinned for waiters at once, at most, and no more than half of the budget
@@ -190,7 +190,7 @@ func (s *Space) toHold(i uint64) bool {
 }
 
 // AskMore admits those whose turn it is now. It reports whether others, who were not remembered, should ask again
-// (Ask). Whoever was called by Starve calls it now and then, by a clock, as long as the space Starves.
+// (Ask). The function that Starve called calls it now and then, by a clock, as long as the space Starves.
 func (s *Space) AskMore(now time.Duration) (again bool) {
 	if now-s.judged >= owedTime {
 		s.judged, s.freed = now, true

@@ -4,11 +4,11 @@ package regmem
 // that owns the region's table calls it.
 type Backing interface {
 	// Touch counts a use of n bytes from off, and says that so many bytes behind them will follow. If all n are
-	// resident ok is true. Else what is missing was asked for, and page is the first of it: who waits is to be told of
-	// that number when the page has come. Without n it only asks for what follows. It allocates nothing.
+	// resident ok is true. Otherwise what is missing was asked for, and page is the first of it: the waiter is to be
+	// told that number when the page has come. Without n it only asks for what follows. It allocates nothing.
 	Touch(off, n, follows uint64, site Site) (page uint64, ok bool)
 	// Ask asks for a page again, in case it was forgotten. It reports whether it is resident, and if not, whether
-	// whoever makes pages resident was at work: then it may only have to wait its turn.
+	// pages are being made resident: then it may only have to wait its turn.
 	Ask(page uint64) (resident, busy bool)
 }
 

@@ -211,8 +211,18 @@ func setAside() ([]byte, error) {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sizeSeals|unix.F_SEAL_SEAL); err != nil {
 		return nil, err
 	}
-	return unix.Mmap(fd, 0, MaxHeap, unix.PROT_NONE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	// A process has 2^47 addresses, and Go begins its heap at a random one: in one process of a hundred that leaves no
+	// piece of MaxHeap, but one of a little less.
+	for n := MaxHeap; ; n -= asideStep {
+		all, err := unix.Mmap(fd, 0, n, unix.PROT_NONE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+		if err == nil || n <= MaxHeap/2 {
+			return all, err
+		}
+	}
 }
+
+// asideStep is by how many bytes less is set aside where there is no room for more.
+const asideStep = 1 << 40
 
 // SetAside sets the addresses of Distant aside: in a process with large spaces there may be none left in one piece
 // later. Where it fails, Distant tries again.

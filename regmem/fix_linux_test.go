@@ -92,7 +92,7 @@ func TestFix(t *testing.T) {
 	}
 }
 
-// Somebody to whom memory was offered and who seals it in his own way gets an error, and nothing stays pinned.
+// A process that was offered memory and seals it otherwise gets an error, and nothing stays pinned.
 func TestFixSpoilt(t *testing.T) {
 	before := Pinned()
 	mem, theirs := offered(t, 4096)

@@ -2,6 +2,7 @@ package regmem
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"testing"
 
@@ -153,14 +154,15 @@ func TestTableAgainstModel(t *testing.T) {
 			},
 			"revoke region": func(t *rapid.T) {
 				r := region.Draw(t, "region")
-				if got, want := tab.RevokeRegion(r), forget(func(m record) bool { return m.r == r }); got != want ||
-					r.Granted() {
+				want := forget(func(m record) bool { return m.r == r })
+				if got := tab.RevokeRegion(r, math.MaxInt); got != want || r.Granted() {
 					t.Fatalf("RevokeRegion: %d, want %d; granted %t", got, want, r.Granted())
 				}
 			},
 			"revoke owner": func(t *rapid.T) {
 				o := owner.Draw(t, "owner")
-				if got, want := tab.RevokeOwner(o), forget(func(m record) bool { return m.owner == o }); got != want {
+				want := forget(func(m record) bool { return m.owner == o })
+				if got := tab.RevokeOwner(o, math.MaxInt); got != want {
 					t.Fatalf("RevokeOwner: %d, want %d", got, want)
 				}
 			},

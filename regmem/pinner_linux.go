@@ -223,7 +223,7 @@ func (p *Pinner) waits() bool {
 	})
 }
 
-// turn works for whoever's turn it is. It reports false if nobody wants anything.
+// turn does a piece for the client whose turn it is. It reports false if no client waits for one.
 func (p *Pinner) turn() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

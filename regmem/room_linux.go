@@ -51,9 +51,9 @@ func Spare(bytes uint64) {
 }
 
 // Reserve makes sure that there is room for n bytes that the caller is about to fill, in the machine and in the control
-// groups of this process: where there is not, the kernel does not refuse them but kills a process. done, which is not
-// nil unless err is, ends the reservation, once they are filled or not wanted any more. What others in the same group
-// take meanwhile cannot be known. Errors wrap ErrSize or, as a *GroupError, ErrMemlock.
+// groups of this process: without it the kernel does not refuse them but kills a process. done, which is not nil unless
+// err is, ends the reservation, once the bytes are filled or are not to be. What others in the same group take
+// meanwhile cannot be known. Errors wrap ErrSize or, as a *GroupError, ErrMemlock.
 func Reserve(n int) (done func(), err error) {
 	need := uint64(n)
 	room.Lock()

@@ -67,7 +67,7 @@ var Aheads = aheadNames[:]
 
 func (a Ahead) String() string { return aheadNames[a] }
 
-// AheadByName finds an Ahead; a name that there is not is AheadExact.
+// AheadByName finds an Ahead; unknown names mean AheadExact.
 func AheadByName(name string) Ahead { return Ahead(max(slices.Index(Aheads, name), 0)) }
 
 // PinWork is what a pinner does with a chunk.

@@ -51,7 +51,7 @@ type hot struct {
 	perm   Perm    // fills, with the padding behind it, a line of the processor's cache
 }
 
-// none is what no Resolve has found: a key that nobody asks for twice.
+// none stands for the latest Resolve before there was one: no key is its.
 var none hot
 
 // NewTable returns an empty table whose keys are drawn from rand: crypto/rand.Reader, or a seeded reader in a
@@ -244,9 +244,9 @@ func (t *Table) Revoke(k Key) bool {
 	return true
 }
 
-// RevokeRegion ends every grant on r, as deregistering does, and returns how many there were.
-func (t *Table) RevokeRegion(r *Region) (n int) {
-	for ; r.grants.n > 0; n++ {
+// RevokeRegion ends the oldest grants on r, so many at most, and returns how many it did.
+func (t *Table) RevokeRegion(r *Region, most int) (n int) {
+	for ; n < most && r.grants.n > 0; n++ {
 		t.drop(r.grants.first)
 	}
 	return n
@@ -268,9 +268,9 @@ type Revoked struct {
 	Number uint32 // SetNumber's
 }
 
-// RevokeOwner ends every grant to a connection, as its end does, and returns how many there were.
-func (t *Table) RevokeOwner(owner uint64) (n int) {
-	for t.owners[owner].n > 0 {
+// RevokeOwner ends the oldest grants to a connection that has ended, so many at most, and returns how many it did.
+func (t *Table) RevokeOwner(owner uint64, most int) (n int) {
+	for n < most && t.owners[owner].n > 0 {
 		t.drop(t.owners[owner].first)
 		n++
 	}

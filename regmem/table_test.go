@@ -216,18 +216,19 @@ func TestRevoke(t *testing.T) {
 		t.Error("Revoke does not say whether there was a key")
 	}
 	expect("Revoke", 11, func(i int) bool { return i != 0 })
-	if n := tab.RevokeOwner(1); n != 4 {
+	if n := tab.RevokeOwner(1, math.MaxInt); n != 4 {
 		t.Errorf("RevokeOwner: %d, want 4", n)
 	}
 	expect("RevokeOwner", 7, func(i int) bool { return i != 0 && i%3 != 1 })
 	if err := regions[0].Close(); !errors.Is(err, ErrBusy) {
 		t.Errorf("Close of a granted region: %v, want ErrBusy", err)
 	}
-	if n := tab.RevokeRegion(regions[0]); n != 3 {
+	if n := tab.RevokeRegion(regions[0], math.MaxInt); n != 3 {
 		t.Errorf("RevokeRegion: %d, want 3", n)
 	}
 	expect("RevokeRegion", 4, func(i int) bool { return i != 0 && i%3 != 1 && i%2 != 0 })
-	if tab.RevokeRegion(regions[0])+tab.RevokeOwner(1)+tab.RevokeOwner(99)+tab.RevokeRegion(&Region{}) != 0 {
+	if tab.RevokeRegion(regions[0], math.MaxInt)+tab.RevokeOwner(1, math.MaxInt)+tab.RevokeOwner(99, math.MaxInt)+
+		tab.RevokeRegion(&Region{}, math.MaxInt) != 0 {
 		t.Error("something was revoked twice")
 	}
 	regions[0].InFlight = 1
@@ -240,7 +241,7 @@ func TestRevoke(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 	}
-	if tab.RevokeOwner(0)+tab.RevokeOwner(2) != 4 || tab.Len() != 0 || len(tab.owners) != 0 {
+	if tab.RevokeOwner(0, math.MaxInt)+tab.RevokeOwner(2, math.MaxInt) != 4 || tab.Len() != 0 || len(tab.owners) != 0 {
 		t.Errorf("%d keys and %d owners left", tab.Len(), len(tab.owners))
 	}
 }

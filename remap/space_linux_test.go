@@ -131,7 +131,7 @@ func (w *unwilling) show(mem []byte, offset int64) error {
 	return w.windows.show(mem, offset)
 }
 
-// A Shared is pinned once, whoever holds it, and its addresses are good until the last one has let go.
+// A Shared is pinned once, whoever holds it, and its addresses are good until the last holder has closed it.
 func TestSharedHolders(t *testing.T) {
 	before := regmem.Pinned()
 	s, err := NewShared(100_000, Options{Extent: Grain, Extents: 1, Least: Grain})

@@ -12,8 +12,7 @@ import "fmt"
 //
 // Otherwise chunks are, in this order (paper 2.3.2): a leading partial page up to the first page boundary; runs of as
 // many whole pages as fit; the tail. With an MTU of 9000 and pages of 4096, runs are 8192 bytes. One refinement of the
-// paper: where no whole page lies ahead there is nothing to align for, and chunks are again as long as fits, which
-// saves a frame.
+// paper: where no whole page lies ahead, nothing is aligned, and chunks are again as long as fits, which saves a frame.
 func NextLen(off, remaining uint64, maxPayload, page int) int {
 	if maxPayload <= 0 || page < 0 || page&(page-1) != 0 {
 		panic(fmt.Sprintf("BUG: remap.NextLen: payload of %d bytes, pages of %d", maxPayload, page))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,11 +9,12 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
-	"github.com/BurntSushi/toml"
 	systemd "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/pelletier/go-toml/v2"
 
 	"multiedge/edge"
 	"multiedge/internal/forward"
@@ -44,15 +46,20 @@ func (c *forwardCmd) rules() ([]forward.Rule, error) {
 		Forward []forward.Rule `toml:"forward"`
 	}
 	if c.Config != "" {
-		meta, err := toml.DecodeFile(c.Config, &file)
+		text, err := os.ReadFile(c.Config)
 		if err != nil {
 			return nil, fmt.Errorf("forward: %w", err)
 		}
-		for _, key := range meta.Undecoded() {
-			if key[0] == "forward" {
+		err = toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&file)
+		others, ok := errors.AsType[*toml.StrictMissingError](err)
+		if err != nil && !ok {
+			return nil, fmt.Errorf("forward: %s: %w", c.Config, err)
+		}
+		for i := 0; ok && i < len(others.Errors); i++ {
+			if key := others.Errors[i].Key(); key[0] == "forward" {
 				return nil,
 					fmt.Errorf("forward: %s: unknown key %q; a rule has listen, peer, service, target and conns",
-						c.Config, key)
+						c.Config, strings.Join(key, "."))
 			}
 		}
 		if len(c.Rule) == 0 && len(file.Forward) == 0 {

@@ -79,10 +79,10 @@ func TestKeysAndPeersWithoutDaemon(t *testing.T) {
 	}{
 		{"", []string{"key", "new", key}, "file exists"},
 		{"", []string{"-s", none, "key", "show", "-f", dir + "/nokey"}, "edgectl key new"},
-		{"rubbish", []string{"key", "public"}, "44 characters"},
+		{"no-key", []string{"key", "public"}, "44 characters"},
 		{"", []string{"-s", none, "peers", "add", "beta", other, "-f", peers},
 			"the key comes first: edgectl peers add " + other + " beta"},
-		{"", []string{"-s", none, "peers", "add", "rubbish", "beta", "-f", peers}, "44 characters"},
+		{"", []string{"-s", none, "peers", "add", "no-key", "beta", "-f", peers}, "44 characters"},
 		{"", []string{"-s", none, "peers", "remove", "beta", "-f", peers}, "no peer"},
 	} {
 		if code, out, errs := ctlFrom(tc.in, tc.args...); code != 1 || !strings.Contains(errs, tc.want) || out != "" {

@@ -107,7 +107,7 @@ func totalsOf(s *sample) *statReport {
 	return r
 }
 
-// ratesOf compares two samples. Of another run of the daemon there is nothing to compare with.
+// ratesOf compares two samples. Those of different runs of the daemon cannot be compared.
 func ratesOf(now, before *sample) *statReport {
 	r := reportOf(now)
 	if r.Restarted = now.restartedSince(before); !r.Restarted {

@@ -16,9 +16,9 @@ import (
 	"multiedge/internal/config"
 )
 
-// Who starts as root and is told --user becomes that user before anything is opened, and keeps two capabilities. That
-// is for containers: Kubernetes gives a process that starts as another user no capabilities, and makes the directories
-// of the host as root. Under systemd the unit does all of it.
+// edged that is started as root with --user becomes that user before anything is opened, and keeps two capabilities.
+// That is for containers: Kubernetes gives a process that starts as another user no capabilities, and makes the
+// directories of the host as root. Under systemd the unit does all of it.
 
 // keptCaps are what edged goes on with, as far as it has them: packet sockets, and memory beyond RLIMIT_MEMLOCK.
 var keptCaps = []int{unix.CAP_NET_RAW, unix.CAP_IPC_LOCK}

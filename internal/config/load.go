@@ -1,17 +1,18 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/BurntSushi/toml"
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // Load reads a configuration file. The result is not yet normalized: flags may still be laid over it.
@@ -23,75 +24,119 @@ func Load(path string) (Config, error) {
 	return Parse(text, path)
 }
 
+// unitTime is a time with its unit, such as "15s": a number alone would be taken for nanoseconds.
+type unitTime struct{ time.Duration }
+
+// UnmarshalText reads it, or says where it is wrong: package toml says where strings are wrong, but not numbers.
+func (t *unitTime) UnmarshalText(text []byte) (err error) {
+	if _, number := strconv.ParseFloat(string(text), 64); number == nil {
+		return unstable.NewParserError(text, "cannot decode a number")
+	}
+	t.Duration, err = time.ParseDuration(string(text))
+	return err
+}
+
 // Parse reads a configuration text. Keys it does not know are refused, each with its line and the nearest key that
 // exists, because a misspelt limit that is silently ignored is worse than a daemon that does not start. file appears in
 // errors only.
 func Parse(text []byte, file string) (Config, error) {
-	var cfg Config
-	meta, err := toml.Decode(string(text), &cfg)
-	if err != nil {
-		return Config{}, tomlError(text, file, err)
+	var d struct { // its times have units
+		Config
+		Spin        unitTime `toml:"spin"`
+		DialTimeout unitTime `toml:"dial_timeout"`
+		DeadTime    unitTime `toml:"dead_time"`
+		KeepAlive   unitTime `toml:"keep_alive"`
+		HelloTime   unitTime `toml:"hello_time"`
 	}
-	var errs []error
-	known := configKeys(reflect.TypeFor[Config](), "")
-	for _, key := range meta.Undecoded() {
-		parent := key[:len(key)-1]
-		if slices.ContainsFunc(meta.Undecoded(), func(k toml.Key) bool { return slices.Equal(k, parent) }) {
-			continue // the table itself is unknown and reported
+	err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&d)
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		known := configKeys(reflect.TypeFor[Config](), "")
+		var errs []error
+		for i := range unknown.Errors {
+			errs = append(errs, unknownKey(file, &unknown.Errors[i], known))
 		}
-		errs = append(errs, unknownKey(text, file, key, known))
-	}
-	for _, key := range bareDurations(meta) {
-		errs = append(errs, fmt.Errorf("%s: %s is a time and needs a unit, such as \"15s\" or \"50us\"",
-			place(text, file, key), key))
-	}
-	if len(errs) > 0 {
 		return Config{}, errors.Join(errs...)
 	}
-	return cfg, nil
+	if err == nil {
+		err = singleTable(string(text), file)
+	} else {
+		err = tomlError(string(text), file, err)
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	c := d.Config
+	c.Spin, c.DialTimeout, c.DeadTime = d.Spin.Duration, d.DialTimeout.Duration, d.DeadTime.Duration
+	c.KeepAlive, c.HelloTime = d.KeepAlive.Duration, d.HelloTime.Duration
+	return c, nil
 }
 
-// bareDurations lists the times that are written as numbers, which would be taken for nanoseconds.
-func bareDurations(meta toml.MetaData) (keys []string) {
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
-		if name := f.Tag.Get("toml"); f.Type == reflect.TypeFor[time.Duration]() && meta.Type(name) == "Integer" {
-			keys = append(keys, name)
-		}
-	}
-	return keys
-}
-
-// place says where in a file a key is.
-func place(text []byte, file, key string) string {
-	if n := lineOf(string(text), key); n > 0 {
-		return fmt.Sprintf("%s:%d", file, n)
-	}
-	return file
+// place says where in a file an error is.
+func place(file string, err *toml.DecodeError) string {
+	line, _ := err.Position()
+	return fmt.Sprintf("%s:%d", file, line)
 }
 
 // tomlError says what is wrong with a text. Where it is a value, it says what the key takes: the package toml speaks of
 // Go's types.
-func tomlError(text []byte, file string, err error) error {
-	parts := tomlText.FindStringSubmatch(err.Error())
-	if parts == nil {
-		return fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "toml: "))
+func tomlError(text, file string, err error) error {
+	e, ok := errors.AsType[*toml.DecodeError](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	where, key, said := file+":"+parts[1], parts[2], parts[3]
-	n, _ := strconv.Atoi(parts[1])
-	lines, want := strings.Split(string(text), "\n"), wanted(key)
-	switch {
-	case n < 1 || n > len(lines) || !assigns(lines[n-1], lastPart(key)): // the last key may be of a line before
+	where, key, said := place(file, e), strings.Join(e.Key(), "."), strings.TrimPrefix(e.Error(), "toml: ")
+	said, _, _ = strings.Cut(said, " cannot be stored") // what follows is a type of Go's
+	if key == "" {                                      // the value is no TOML
+		line, _ := e.Position()
+		key = keyAt(strings.Split(text, "\n")[:line])
+	}
+	switch want := wanted(key); {
+	case key == "":
 		return fmt.Errorf("%s: %s", where, said)
-	case want == "", strings.Contains(said, "already been defined"):
+	case want == "" || strings.Contains(said, "already"):
 		return fmt.Errorf("%s: %s: %s", where, key, said)
-	case strings.HasPrefix(said, "incompatible types"), strings.HasPrefix(said, "type mismatch"):
+	case strings.HasPrefix(said, "cannot decode"):
 		return fmt.Errorf("%s: %s: want %s", where, key, want)
+	default:
+		return fmt.Errorf("%s: %s: %s; want %s", where, key, said, want)
 	}
-	return fmt.Errorf("%s: %s: %s; want %s", where, key, said, want)
 }
 
-// tomlText are the line, the last key and the rest of what the package toml says.
-var tomlText = regexp.MustCompile(`(?s)^toml: line (\d+)(?: \(last key "([^"]*)"\))?: (.*)$`)
+// singleTable refuses [link] for [[link]], which the package toml takes for one link.
+func singleTable(text, file string) error {
+	for i, line := range strings.Split(text, "\n") {
+		name := tableOf(line)
+		if t := typeOf(name); t != nil && t.Kind() == reflect.Slice && !strings.Contains(line, "[[") {
+			return fmt.Errorf("%s:%d: %s: want %s", file, i+1, name, wanted(name))
+		}
+	}
+	return nil
+}
+
+// tableOf returns the table that a line begins; empty: none.
+func tableOf(line string) string {
+	name, ok := strings.CutPrefix(strings.TrimSpace(line), "[")
+	if !ok {
+		return ""
+	}
+	name, _, _ = strings.Cut(strings.TrimPrefix(name, "["), "]")
+	return strings.TrimSpace(name)
+}
+
+// keyAt returns the key to which the last of some lines gives a value; empty: none.
+func keyAt(lines []string) string {
+	table := ""
+	for _, line := range lines {
+		if name := tableOf(line); name != "" {
+			table = name + "."
+		}
+	}
+	key, _, ok := strings.Cut(lines[len(lines)-1], "=")
+	if !ok {
+		return ""
+	}
+	return table + strings.TrimSpace(key)
+}
 
 func lastPart(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 
@@ -160,9 +205,9 @@ func elsewhere(name string, known []string) string {
 	return ""
 }
 
-func unknownKey(text []byte, file string, key toml.Key, known []string) error {
-	name := strings.Join(key, ".")
-	where := place(text, file, key[len(key)-1])
+func unknownKey(file string, e *toml.DecodeError, known []string) error {
+	key := e.Key()
+	where, name := place(file, e), strings.Join(key, ".")
 	if there := elsewhere(key[len(key)-1], known); there != "" {
 		return fmt.Errorf("%s: unknown key %q; %s", where, name, there)
 	}
@@ -170,22 +215,6 @@ func unknownKey(text []byte, file string, key toml.Key, known []string) error {
 		return fmt.Errorf("%s: unknown key %q; did you mean %q?", where, name, near)
 	}
 	return fmt.Errorf("%s: unknown key %q; keys are %s", where, name, strings.Join(known, ", "))
-}
-
-// lineOf finds the first line that assigns key or opens a table of that name; 0 if none is found.
-func lineOf(text, key string) int {
-	for i, line := range strings.Split(text, "\n") {
-		if assigns(line, key) {
-			return i + 1
-		}
-	}
-	return 0
-}
-
-// assigns reports whether a line gives key a value, or opens a table of that name.
-func assigns(line, key string) bool {
-	rest, ok := strings.CutPrefix(strings.TrimLeft(line, "[ \t"), key)
-	return ok && strings.IndexAny(strings.TrimLeft(rest, " \t"), "=].") == 0
 }
 
 // configKeys lists the dotted names of every key the type accepts, in the order of its fields.

@@ -44,8 +44,8 @@ const (
 	// MaxOffered is how many regions of a client may be offered and not yet mapped. Each holds a descriptor, perhaps in
 	// a socket that the client does not read.
 	MaxOffered = 4
-	// MoreSessions is how many control sockets there may be in addition to two for each client.
-	MoreSessions = 16
+	// MoreControls is how many control sockets there may be in addition to two for each client.
+	MoreControls = 16
 	// filesPerClient counts the descriptors of one client at most: its control socket, that of one who looks on, two
 	// doorbells, and the memory that is offered.
 	filesPerClient = 2 + 2 + MaxOffered
@@ -79,7 +79,7 @@ func clientRoom() int {
 		return MaxLimit
 	}
 	most := int(min(limit.Cur, 1<<30))
-	return max((most-openDescriptors()-most/8-MoreSessions)/filesPerClient, 1)
+	return max((most-openDescriptors()-most/8-MoreControls)/filesPerClient, 1)
 }
 
 func openDescriptors() int {

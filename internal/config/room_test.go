@@ -24,7 +24,7 @@ func TestRoomForClients(t *testing.T) {
 	if err != nil || c.Limits.Clients != n {
 		t.Errorf("%d clients, want %d: %v", c.Limits.Clients, n, err)
 	}
-	if n < 1 || n*filesPerClient+MoreSessions > 256 {
+	if n < 1 || n*filesPerClient+MoreControls > 256 {
 		t.Errorf("%d clients with %d descriptors each, of 256", n, filesPerClient)
 	}
 	if n := clientRoom(); n < 256 && old.Cur >= 8192 {

@@ -34,24 +34,7 @@ func ParseSize(text string) (Size, error) {
 	return Size(n * factor), nil
 }
 
-// UnmarshalTOML accepts both forms.
-func (s *Size) UnmarshalTOML(v any) error {
-	switch v := v.(type) {
-	case int64:
-		if v < 0 {
-			return fmt.Errorf("size %d is negative", v)
-		}
-		*s = Size(v)
-		return nil
-	case string:
-		n, err := ParseSize(v)
-		*s = n
-		return err
-	}
-	return fmt.Errorf("a size is an integer or a string such as \"64KiB\", not %v", v)
-}
-
-// UnmarshalText serves command line flags.
+// UnmarshalText serves command line flags, and strings in a configuration file.
 func (s *Size) UnmarshalText(text []byte) error {
 	n, err := ParseSize(string(text))
 	*s = n

@@ -37,18 +37,18 @@ func (d *Daemon) accept() error {
 	}
 }
 
-// maxSessions bounds control sockets, clients or not, in proportion to the clients allowed.
-func (d *Daemon) maxSessions() int { return 2*d.accounts.Admitted().Clients + config.MoreSessions }
+// maxControls bounds control sockets, clients or not, in proportion to the clients allowed.
+func (d *Daemon) maxControls() int { return 2*d.accounts.Admitted().Clients + config.MoreControls }
 
-// maxSessionsOfUser keeps one user from taking all of them.
-func (d *Daemon) maxSessionsOfUser() int {
+// maxControlsOfUser keeps one user from taking all of them.
+func (d *Daemon) maxControlsOfUser() int {
 	l := d.accounts.Admitted()
 	return l.ClientsPerUser + l.Clients/2 + 8
 }
 
-// sessionsOf counts the control sockets of an account. The caller holds d.mu.
-func (d *Daemon) sessionsOf(owner uint32) (n int) {
-	for ss := range d.sessions {
+// controlsOf counts the control sockets of an account. The caller holds d.mu.
+func (d *Daemon) controlsOf(owner uint32) (n int) {
+	for ss := range d.controls {
 		if ss.owner == owner {
 			n++
 		}
@@ -56,29 +56,29 @@ func (d *Daemon) sessionsOf(owner uint32) (n int) {
 	return n
 }
 
-// keptSessions are control sockets that only administrators get, by default root and the daemon's user: whatever the
+// keptControls are control sockets that only administrators get, by default root and the daemon's user: whatever the
 // others do, a peer can be removed.
-const keptSessions = 16
+const keptControls = 16
 
-// roomFor reports whether a session is admitted. The caller holds d.mu.
-func (d *Daemon) roomFor(ss *session) bool {
-	most := d.maxSessions()
+// roomFor reports whether a control connection is admitted. The caller holds d.mu.
+func (d *Daemon) roomFor(ss *controlConn) bool {
+	most := d.maxControls()
 	if d.admins.Has(ss.cred.UID) {
 		own := 0
-		for other := range d.sessions {
+		for other := range d.controls {
 			if other.cred.UID == ss.cred.UID {
 				own++
 			}
 		}
-		if own < keptSessions { // whatever others hold, the administrator's own subordinate users too
+		if own < keptControls { // whatever others hold, the administrator's own subordinate users too
 			return true
 		}
-		most += keptSessions
+		most += keptControls
 	}
-	return len(d.sessions) < most && d.sessionsOf(ss.owner) < d.maxSessionsOfUser()
+	return len(d.controls) < most && d.controlsOf(ss.owner) < d.maxControlsOfUser()
 }
 
-// serve starts a session on a connected control socket, which becomes the daemon's.
+// serve starts a control connection on a connected control socket, which becomes the daemon's.
 func (d *Daemon) serve(conn *ipc.Conn) {
 	cred, err := conn.Peer()
 	if err != nil {
@@ -91,7 +91,7 @@ func (d *Daemon) serve(conn *ipc.Conn) {
 
 // serveAs is serve for a client that is known already.
 func (d *Daemon) serveAs(conn *ipc.Conn, cred ipc.Cred) {
-	ss := &session{d: d, conn: conn, cred: cred, owner: d.accounts.ownerOf(cred.UID), since: mono.Now(),
+	ss := &controlConn{d: d, conn: conn, cred: cred, owner: d.accounts.ownerOf(cred.UID), since: mono.Now(),
 		out: shard.NewOutbox(d.accounts.Admitted().Conns), quit: make(chan struct{})}
 	d.mu.Lock()
 	if d.closing || !d.roomFor(ss) {
@@ -99,14 +99,15 @@ func (d *Daemon) serveAs(conn *ipc.Conn, cred ipc.Cred) {
 		conn.Close()
 		return
 	}
-	d.sessions[ss] = struct{}{}
+	d.controls[ss] = struct{}{}
 	d.tasks.Add(1)
 	d.mu.Unlock()
 	go func() {
 		defer d.tasks.Done()
+		ss.findOwner()
 		ss.serve()
 		d.mu.Lock()
-		delete(d.sessions, ss)
+		delete(d.controls, ss)
 		d.mu.Unlock()
 	}()
 }

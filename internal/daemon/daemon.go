@@ -72,12 +72,12 @@ type Daemon struct {
 	keyLock *os.File       // nil: there is no key file
 	ready   chan struct{}  // closed when clients are served
 	stopped chan struct{}  // closed when the daemon begins to stop
-	tasks   sync.WaitGroup // keeper, sessions
+	tasks   sync.WaitGroup // keeper, control connections
 
 	inside   inside
 	mu       sync.Mutex
 	pins     // under mu
-	sessions map[*session]struct{}
+	controls map[*controlConn]struct{}
 	closing  bool
 }
 
@@ -161,7 +161,7 @@ func prepare(cfg config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{
 		cfg: cfg, log: o.Log, node: node, trust: tr, rights: rights{admins: admins}, epoch: randomNonZero(),
 		accounts: newAccounts(cfg.Limits), ns: otherNamespace(),
-		ready: make(chan struct{}), stopped: make(chan struct{}), sessions: map[*session]struct{}{},
+		ready: make(chan struct{}), stopped: make(chan struct{}), controls: map[*controlConn]struct{}{},
 	}
 	d.reserved.Store(&reserved)
 	if d.log == nil {
@@ -270,7 +270,7 @@ func (d *Daemon) stop(shardDone chan struct{}) {
 	<-shardDone
 	d.mu.Lock()
 	d.closing = true
-	for ss := range d.sessions {
+	for ss := range d.controls {
 		ss.end()
 	}
 	d.mu.Unlock()

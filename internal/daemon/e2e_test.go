@@ -199,7 +199,8 @@ func testRefusals(t *testing.T, security string) {
 		client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "nobody", Service: "x"}, ipc.StatusPeerUnknown.Code())
 	}
 	client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "x"}, ipc.StatusNoService.Code())
-	client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "x", Scheduler: "fifo"}, ipc.CodeInvalid)
+	client.fails(&ipc.Message{Kind: ipc.KindDial, Peer: "a", Service: "x",
+		Asked: ipc.Asked{Scheduler: "fifo"}}, ipc.CodeInvalid)
 	client.fails(&ipc.Message{Kind: 9999}, ipc.CodeUnknownKind)
 	client.fails(ipc.Hello(0), ipc.CodeInvalid)
 	server.must(&ipc.Message{Kind: ipc.KindListen, Service: "x"})

@@ -14,8 +14,8 @@ import (
 	"multiedge/regmem"
 )
 
-// Embedded is a daemon inside the process that uses it: the same shard, sessions and rings, without a socket file and a
-// second process.
+// Embedded is a daemon inside the process that uses it: the same shard, control connections and rings, without a socket
+// file and a second process.
 type Embedded struct {
 	d      *Daemon
 	cancel context.CancelFunc

@@ -56,7 +56,7 @@ func (n *couriers) leave(uid uint32) {
 }
 
 // grantHeap serves a register with HEAP.
-func (ss *session) grantHeap(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) grantHeap(m *ipc.Message) (*ipc.Message, error) {
 	if ss.features&ipc.FeatureHeap == 0 || m.Own || ss.brought == 0 {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "a grant of memory where it is needs /proc/self/mem as a descriptor, "+
 			"with feature %#x in force, and no other flag", uint64(ipc.FeatureHeap))
@@ -70,7 +70,7 @@ func (ss *session) grantHeap(m *ipc.Message) (*ipc.Message, error) {
 	err := ss.startCourier()
 	var r *regmem.Region
 	if err == nil {
-		r, err = ss.shard.GrantHeap(ss.client, m.Off, m.Size)
+		r, err = ss.shard.GrantHeap(ss.client, m.Addr, m.Size)
 	}
 	if err != nil {
 		ss.account.release(heapRegionBytes)
@@ -89,7 +89,7 @@ func (ss *session) grantHeap(m *ipc.Message) (*ipc.Message, error) {
 }
 
 // startCourier has a courier for the client, whose process's memory was brought; the first grant needs one.
-func (ss *session) startCourier() error {
+func (ss *controlConn) startCourier() error {
 	if ss.carried {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (ss *session) startCourier() error {
 
 // endCourier ends it. A process that has memory which nobody can read or write holds up its own courier, and is charged
 // for it meanwhile; a daemon that stops does not wait for that.
-func (ss *session) endCourier() {
+func (ss *controlConn) endCourier() {
 	if !ss.carried {
 		return
 	}
@@ -127,7 +127,7 @@ func (ss *session) endCourier() {
 }
 
 // freeHeap gives back a region if it is a heap grant, and reports whether it was.
-func (ss *session) freeHeap(r *regmem.Region) bool {
+func (ss *controlConn) freeHeap(r *regmem.Region) bool {
 	if _, ok := r.Back.(*regmem.Heap); !ok {
 		return false
 	}

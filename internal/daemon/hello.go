@@ -16,8 +16,8 @@ import (
 // defaultDepth is the queue depth of a client that does not ask for one.
 const defaultDepth = 1024
 
-// hello makes the session a client: rings and doorbells are made and sent, the shard begins to serve them.
-func (ss *session) hello(m *ipc.Message) (*ipc.Message, error) {
+// hello makes the control connection a client: rings and doorbells are made and sent, the shard begins to serve them.
+func (ss *controlConn) hello(m *ipc.Message) (*ipc.Message, error) {
 	if ss.client != nil {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "hello was said already")
 	}
@@ -70,7 +70,7 @@ func programName(said string, pid int32) string {
 	return strings.ToValidUTF8(said, "?")
 }
 
-func (ss *session) chargeAndAttach(m *ipc.Message, layout ipc.Layout) (*ipc.Message, error) {
+func (ss *controlConn) chargeAndAttach(m *ipc.Message, layout ipc.Layout) (*ipc.Message, error) {
 	n := attachBytes(layout)
 	if err := ss.account.charge(n, 0); err != nil {
 		return nil, err
@@ -82,8 +82,8 @@ func (ss *session) chargeAndAttach(m *ipc.Message, layout ipc.Layout) (*ipc.Mess
 	return reply, err
 }
 
-// attachBytes is what a client costs before it registers anything: its queues, our side of them, and the session's
-// buffers.
+// attachBytes is what a client costs before it registers anything: its queues, our side of them, and the control
+// connection's buffers.
 func attachBytes(l ipc.Layout) int { return l.Size() + l.Depth()*perOperation + perSession }
 
 const (
@@ -144,7 +144,7 @@ func (sh *shared) close() {
 }
 
 // attach gives the client what the two share, and to a shard to serve.
-func (ss *session) attach(m *ipc.Message, layout ipc.Layout) (*ipc.Message, error) {
+func (ss *controlConn) attach(m *ipc.Message, layout ipc.Layout) (*ipc.Message, error) {
 	ss.program = programName(m.Name, ss.cred.PID)
 	s, err := ss.d.place(m.Shard)
 	if err != nil {

@@ -355,7 +355,7 @@ func (c *testClient) tryRegister(size int) (uint32, []byte, error) {
 	return m.Region, c.regions[len(c.regions)-1].Bytes(), nil
 }
 
-// gone waits until the daemon has ended the session.
+// gone waits until the daemon has ended the control connection.
 func (c *testClient) gone() {
 	c.t.Helper()
 	late := time.After(deadline)

@@ -312,7 +312,7 @@ func TestBlockedDoorbell(t *testing.T) {
 	}
 }
 
-// Garbage on the control socket ends that session and no other.
+// Garbage on the control socket ends that control connection and no other.
 func TestHostileControl(t *testing.T) {
 	a, _ := nodes(t, 1, nil)
 	whole, err := (&ipc.Message{ID: 1, Kind: ipc.KindStatus}).Encode()

@@ -26,7 +26,7 @@ var whats = []string{"status", "link", "peer", "conn", "region", "client", "auth
 
 // inform answers status, doctor and version requests. Lists are sent in pages: each is a JSON array, the client joins
 // them.
-func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) inform(m *ipc.Message) (*ipc.Message, error) {
 	var body any
 	switch m.Kind {
 	case ipc.KindVersion:
@@ -80,7 +80,7 @@ func (ss *session) inform(m *ipc.Message) (*ipc.Message, error) {
 const DrainUndo = "undo"
 
 // drain makes the daemon refuse new clients and connections, or take them again. Only administrators may do that.
-func (ss *session) drain(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) drain(m *ipc.Message) (*ipc.Message, error) {
 	if err := ss.mayAdminister("drain the daemon"); err != nil {
 		return nil, err
 	}

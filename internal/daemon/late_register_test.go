@@ -8,15 +8,16 @@ import (
 	"multiedge/internal/shard"
 )
 
-// A registration that was under way when its client was evicted and let go comes to nothing: its pages would stay in
+// A registration that was under way when its client was evicted and forgotten comes to nothing: its pages would stay in
 // the exchange after they were unmapped.
 func TestRegisterOfWhoHasGone(t *testing.T) {
 	a, _ := nodes(t, 1, func(c *config.Config) { c.Copy = config.CopyRemap })
-	// What the session wrote of itself is seen here by way of the shard, which this asks before it is asked to evict.
+	// What the control connection wrote of itself is seen here by way of the shard, which this asks before it is asked
+	// to evict.
 	attach(t, a, 64).must(&ipc.Message{Kind: ipc.KindListen, Service: "x"})
-	var ss *session
+	var ss *controlConn
 	a.d.mu.Lock()
-	for ss = range a.d.sessions {
+	for ss = range a.d.controls {
 	}
 	a.d.mu.Unlock()
 	in := shard.Inside{Shard: a.d.shard}

@@ -14,7 +14,7 @@ import (
 // costs the daemon a mapping, but no descriptor.
 
 // register makes memory, on this goroutine, adds it to the client's regions and offers it.
-func (ss *session) register(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) register(m *ipc.Message) (*ipc.Message, error) {
 	if m.Size == 0 || m.Size > math.MaxInt {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "memory of %d bytes cannot be registered", m.Size)
 	}
@@ -45,7 +45,7 @@ func (ss *session) register(m *ipc.Message) (*ipc.Message, error) {
 }
 
 // adopt registers memory that the client made, in one step: charged, mapped, sealed against holes, pinned (A7.5).
-func (ss *session) adopt(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) adopt(m *ipc.Message) (*ipc.Message, error) {
 	if ss.brought == 0 || ss.features&ipc.FeatureMemory == 0 {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "memory of the client's own comes as a descriptor, with feature %#x "+
 			"in force", uint64(ipc.FeatureMemory))
@@ -60,7 +60,8 @@ func (ss *session) adopt(m *ipc.Message) (*ipc.Message, error) {
 		return nil, ipc.Errorf(memoryCode(err), "%v", err)
 	}
 	ss.brought = 0
-	region := &regmem.Region{Mem: mem, Owner: uint64(ss.cred.UID)}
+	region, weight := &regmem.Region{Mem: mem, Owner: uint64(ss.cred.UID)}, size/pinnedPerRequest
+	ss.owe(weight)
 	if err = mem.Fix(); err != nil { // slow: not on the shard
 		err = ipc.Errorf(memoryCode(err), "%v", err)
 	} else {
@@ -68,27 +69,29 @@ func (ss *session) adopt(m *ipc.Message) (*ipc.Message, error) {
 	}
 	if err != nil {
 		ss.freeMemory(mem)
+		ss.owe(-weight)
 		return nil, err
 	}
-	ss.owe(size / pinnedPerRequest)
 	reply := m.Reply()
 	reply.Region, reply.Size = region.ID, uint64(size)
 	return reply, nil
 }
 
 // mapped makes an offered region one that operations may use. Where its memory cannot be had the region is gone.
-func (ss *session) mapped(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) mapped(m *ipc.Message) (*ipc.Message, error) {
 	s, c := ss.shard, ss.client
 	region, err := s.OfferedRegion(c, m.Region)
 	if err != nil {
 		return nil, err
 	}
+	fix, weight := region.Mem.Fix, region.Mem.Len()/pinnedPerRequest // slow: not on the shard
+	if region.Back != nil {
+		fix, weight = region.Mem.FixSparse, 0
+	}
+	ss.owe(weight)
 	if !s.Exchange().Has(region) { // that memory is this process's own and was pinned when it was made
-		fix := region.Mem.Fix // slow: not on the shard
-		if region.Back != nil {
-			fix = region.Mem.FixSparse
-		}
 		if err := fix(); err != nil {
+			ss.owe(-weight)
 			if _, e := ss.deregister(m); e != nil {
 				return nil, e
 			}
@@ -97,9 +100,6 @@ func (ss *session) mapped(m *ipc.Message) (*ipc.Message, error) {
 	}
 	if err := s.FinishRegion(c, region); err != nil {
 		return nil, err
-	}
-	if region.Back == nil {
-		ss.owe(region.Mem.Len() / pinnedPerRequest)
 	}
 	return m.Reply(), nil
 }
@@ -117,7 +117,7 @@ func memoryCode(err error) ipc.Code {
 }
 
 // deregister revokes every key of a region, then unmaps and unpins it. It fails with CodeBusy while operations use it.
-func (ss *session) deregister(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) deregister(m *ipc.Message) (*ipc.Message, error) {
 	region, err := ss.shard.DropRegion(ss.client, m.Region)
 	if err != nil {
 		return nil, err

@@ -6,34 +6,36 @@ import (
 	"multiedge/internal/shard"
 )
 
-// handler says who serves a request and what it may cost. One of the functions is set: control runs on the session's
-// goroutine, which may wait; data and conn run on the client's shard, must be short, and their replies go through the
-// shard, so that they are sent after the completions that precede them. A nil reply without an error means that the
-// reply was sent, or comes later.
+// handler says who serves a request and what it may cost. One of the functions is set: control runs on the control
+// connection's goroutine, which may wait; data and conn run on the client's shard, must be short, and their replies go
+// through the shard, so that they are sent after the completions that precede them. A nil reply without an error means
+// that the reply was sent, or comes later.
 type handler struct {
-	control func(*session, *ipc.Message) (*ipc.Message, error)
+	control func(*controlConn, *ipc.Message) (*ipc.Message, error)
 	data    func(*shard.Shard, mono.Time, *shard.Client, *ipc.Message) (*ipc.Message, error)
-	// of a connection that there is
+	// of one of the client's connections
 	conn func(*shard.Shard, mono.Time, *shard.Conn, *ipc.Message) (*ipc.Message, error)
-	// on the session's goroutine; may be nil
-	before func(*session, *ipc.Message) error
+	// on the control connection's goroutine; may be nil
+	before func(*controlConn, *ipc.Message) error
 
 	feature  ipc.Features // is served where this is in force alone
 	attached bool         // needs a hello first; data and conn always do
-	brings   bool         // with ipc.FeatureMemory one descriptor may come along, which is in session.brought
+	brings   bool         // with ipc.FeatureMemory one descriptor may come along, which is in controlConn.brought
 	weight   int          // what it costs, in units of limits.requests; 0: one
 }
 
 // Weights of requests that cost more than the others: a greeting makes and maps rings, others look at everything there
-// is. An eviction is charged to the user's greetings: a user whose clients are evicted again and again can attach once
-// a second; his other programs are only slow to attach.
+// is, or ask the name service (directory.go). An eviction is charged to the user's greetings: a user whose clients are
+// evicted again and again can attach once a second; his other programs are only slow to attach.
 const (
-	weightHello = 40
-	weightLook  = 50
-	weightEvict = 4000
+	weightHello  = 40
+	weightLook   = 50
+	weightLookup = 50
+	weightEvict  = 4000
 )
 
-// Work that grows with an argument costs more requests, which the user's next one waits for (session.owe).
+// Work that grows with an argument costs more requests, charged before it is done; the user's next one waits for them
+// (controlConn.owe).
 const (
 	pinnedPerRequest = 4 << 20  // bytes of memory that is filled and pinned
 	tablePerRequest  = 64 << 10 // bytes of tables that are made for a space
@@ -48,19 +50,19 @@ var handlers map[ipc.Kind]handler
 func init() { // what serves requests looks here as well
 	handlers = map[ipc.Kind]handler{
 		// limits.clients, clients_per_user, queue, pinned, pinned_total
-		ipc.KindHello: {control: (*session).hello, weight: weightHello},
+		ipc.KindHello: {control: (*controlConn).hello, weight: weightHello},
 		// limits.pinned, pinned_total, regions, regions_per_user, regions_total; maxOffered
-		ipc.KindRegister:   {control: (*session).register, attached: true, brings: true},
-		ipc.KindMapped:     {control: (*session).mapped, attached: true},
-		ipc.KindDeregister: {control: (*session).deregister, attached: true},
+		ipc.KindRegister:   {control: (*controlConn).register, attached: true, brings: true},
+		ipc.KindMapped:     {control: (*controlConn).mapped, attached: true},
+		ipc.KindDeregister: {control: (*controlConn).deregister, attached: true},
 		// limits.pinned and the like as for register; filled, filled_total
-		ipc.KindMap:    {control: (*session).mapSpace, attached: true, feature: ipc.FeatureSpaces},
-		ipc.KindAdvise: {control: (*session).advise, attached: true, feature: ipc.FeatureSpaces},
-		ipc.KindUsage:  {control: (*session).usage, attached: true, feature: ipc.FeatureSpaces},
+		ipc.KindMap:    {control: (*controlConn).mapSpace, attached: true, feature: ipc.FeatureSpaces},
+		ipc.KindAdvise: {control: (*controlConn).advise, attached: true, feature: ipc.FeatureSpaces},
+		ipc.KindUsage:  {control: (*controlConn).usage, attached: true, feature: ipc.FeatureSpaces},
 
 		// limits.conns, conns_per_user, dials
-		ipc.KindDial:     {data: (*shard.Shard).Dial, before: (*session).reach},
-		ipc.KindListen:   {data: (*shard.Shard).Listen, before: (*session).mayOffer}, // limits.services
+		ipc.KindDial:     {data: (*shard.Shard).Dial, before: (*controlConn).reach},
+		ipc.KindListen:   {data: (*shard.Shard).Listen, before: (*controlConn).mayOffer}, // limits.services
 		ipc.KindUnlisten: {data: (*shard.Shard).Unlisten},
 
 		ipc.KindAccept: {conn: (*shard.Shard).Accept},
@@ -74,25 +76,25 @@ func init() { // what serves requests looks here as well
 		ipc.KindUnqueue: {data: (*shard.Shard).DropQueue},
 		ipc.KindJoin:    {conn: (*shard.Shard).JoinQueue},
 
-		ipc.KindStatus:  {control: (*session).inform, weight: weightLook}, // pageRoom
-		ipc.KindDoctor:  {control: (*session).inform, weight: weightLook}, // pageRoom
-		ipc.KindVersion: {control: (*session).inform},
-		ipc.KindPing:    {control: (*session).startPing}, // one of a session; maxPings
-		ipc.KindDrain:   {control: (*session).drain},
-		ipc.KindReload:  {control: (*session).reload},
-		ipc.KindTrace:   {control: (*session).trace, weight: weightLook}, // one of the daemon; tapRoom
-		ipc.KindWatch:   {control: (*session).watch},                     // one of a session; maxWatchers, newsRoom
+		ipc.KindStatus:  {control: (*controlConn).inform, weight: weightLook}, // pageRoom
+		ipc.KindDoctor:  {control: (*controlConn).inform, weight: weightLook}, // pageRoom
+		ipc.KindVersion: {control: (*controlConn).inform},
+		ipc.KindPing:    {control: (*controlConn).startPing}, // one of a client; maxPings
+		ipc.KindDrain:   {control: (*controlConn).drain},
+		ipc.KindReload:  {control: (*controlConn).reload},
+		ipc.KindTrace:   {control: (*controlConn).trace, weight: weightLook}, // one of the daemon; tapRoom
+		ipc.KindWatch:   {control: (*controlConn).watch},                     // one of a client; maxWatchers, newsRoom
 	}
 }
 
 // handler returns who serves a kind of request, if this client may make it.
-func (ss *session) handler(kind ipc.Kind) (h handler, ok bool) {
+func (ss *controlConn) handler(kind ipc.Kind) (h handler, ok bool) {
 	h, ok = handlers[kind]
 	return h, ok && h.feature&^ss.features == 0
 }
 
 // request serves m.
-func (ss *session) request(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) request(m *ipc.Message) (*ipc.Message, error) {
 	h, ok := ss.handler(m.Kind)
 	switch {
 	case !ok:
@@ -112,7 +114,7 @@ func (ss *session) request(m *ipc.Message) (*ipc.Message, error) {
 }
 
 // onShard has the client's shard serve m.
-func (ss *session) onShard(h *handler, m *ipc.Message) error {
+func (ss *controlConn) onShard(h *handler, m *ipc.Message) error {
 	s, c := ss.shard, ss.client
 	return s.Serve(c, m, func(now mono.Time) (*ipc.Message, error) {
 		if h.data != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // A host of which one NIC of two is missing starts with the other, and uses the first when it comes. A reload
-// judges links as a start does: one that is missing is waited for beside another, and links of which none is there are
+// judges links as a start does: one that is missing is waited for beside another, and links that are all missing are
 // refused.
 func TestOneNICIsMissing(t *testing.T) {
 	wires(t, 1, 1500)

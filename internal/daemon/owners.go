@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"multiedge/internal/mono"
 	"multiedge/internal/shard"
 )
 
@@ -21,8 +22,9 @@ import (
 //  2. a user in a range of /etc/subuid has the account of the range's owner. Ranges of root, and of owners that the
 //     password file does not list, have an account each: the range's first user's. What runs as a subordinate user of
 //     root must not use up root's account;
-//  3. other users between SUB_UID_MIN and SUB_UID_MAX of /etc/login.defs share the account shard.Unlisted. Ranges that
-//     a directory service grants are not in /etc/subuid;
+//  3. of other numbers between SUB_UID_MIN and SUB_UID_MAX of /etc/login.defs those that the name service knows have
+//     their own account: users of a directory (directory.go). The others share the account shard.Unlisted: ranges that
+//     a directory or a container manager grants are not in /etc/subuid;
 //  4. all others have their own account: only root makes programs run as them.
 //
 // Rights are never decided by account: a service or a peer sees the user whom the kernel reports.
@@ -41,7 +43,8 @@ const (
 
 // owners finds accounts. It reads its files again when they change. The zero value reads those of /etc.
 type owners struct {
-	dir string // empty: /etc
+	dir       string // empty: /etc
+	directory directory
 
 	mu     sync.Mutex
 	seen   [3]fileStamp // of ownerFiles
@@ -67,7 +70,7 @@ type fileStamp struct {
 // subRange are subordinate users.
 type subRange struct{ first, last, owner uint32 }
 
-// of returns the account of a user.
+// of returns the account of a user, as far as is known. It does not wait for the name service.
 func (o *owners) of(uid uint32) uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +84,9 @@ func (o *owners) of(uid uint32) uint32 {
 		}
 	}
 	if o.least <= uid && uid <= o.most {
-		return uint32(shard.Unlisted)
+		if user, _ := o.directory.recall(mono.Now(), uid); !user {
+			return uint32(shard.Unlisted)
+		}
 	}
 	return uid
 }

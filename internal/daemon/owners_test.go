@@ -124,7 +124,7 @@ func TestSessionsKeptForRoot(t *testing.T) {
 		full(uid)
 	}
 	if of[2000] < 8 || of[2001] < 8 {
-		t.Fatalf("sessions by user: %v", of)
+		t.Fatalf("control connections by user: %v", of)
 	}
 	root := openAs(t, b, 0)
 	must(t, root.hello(64))
@@ -132,12 +132,12 @@ func TestSessionsKeptForRoot(t *testing.T) {
 	for admitted(0) {
 		of[0]++
 	}
-	if of[0] < 8 || of[0] > keptSessions {
-		t.Errorf("root gets %d sessions more", of[0])
+	if of[0] < 8 || of[0] > keptControls {
+		t.Errorf("root gets %d control connections more", of[0])
 	}
 }
 
-// The sessions of a user's subordinate users are his.
+// The control connections of a user's subordinate users are his.
 func TestSubordinateUsersShareSessions(t *testing.T) {
 	_, b := nodes(t, 1, func(c *config.Config) { c.Limits.Clients, c.Limits.ClientsPerUser = 8, 2 })
 	b.d.accounts.owners.dir = listedUsers(t)
@@ -148,8 +148,8 @@ func TestSubordinateUsersShareSessions(t *testing.T) {
 			break
 		}
 	}
-	if n != b.d.maxSessionsOfUser() {
-		t.Errorf("%d sessions of one user's subordinate users, want %d", n, b.d.maxSessionsOfUser())
+	if n != b.d.maxControlsOfUser() {
+		t.Errorf("%d control connections of one user's subordinate users, want %d", n, b.d.maxControlsOfUser())
 	}
 	c := openAs(t, b, 1001)
 	must(t, c.hello(64))

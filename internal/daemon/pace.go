@@ -23,6 +23,12 @@ func (p *pacer) wait(now time.Time, perSecond, weight int) time.Duration {
 	return max(p.due.Sub(now), 0)
 }
 
+// pacing has the pacers of users.
+type pacing struct {
+	of    map[uint32]*pacers
+	swept time.Time // when those of quiet users were forgotten last
+}
+
 // pacers are a user's: greetings wait apart from the rest.
 type pacers struct {
 	hello, rest pacer
@@ -63,7 +69,7 @@ func (a *accounts) mayLog(now time.Time, owner uint32) (ok bool, leftOut int) {
 }
 
 // log writes a line that this client causes, unless its user has caused many. The next one says how many were left out.
-func (ss *session) log(level slog.Level, text string, args ...any) {
+func (ss *controlConn) log(level slog.Level, text string, args ...any) {
 	ok, leftOut := ss.d.accounts.mayLog(time.Now(), ss.owner)
 	if !ok {
 		return
@@ -75,10 +81,14 @@ func (ss *session) log(level slog.Level, text string, args ...any) {
 	ss.d.log.Log(context.Background(), level, text, args...)
 }
 
-// maxPacers is how many users are remembered before those who were quiet for a second are forgotten.
-const maxPacers = 256
+// maxPacers is how many users are remembered before those who were quiet for a second are forgotten. All are checked
+// once in sweepEvery: to do so for each newcomer would be work that others cause.
+const (
+	maxPacers  = 256
+	sweepEvery = time.Second
+)
 
-// pace returns how long a request of a user must wait.
+// pace returns how long a request of a user must wait. A negative weight gives back what one was charged.
 func (a *accounts) pace(now time.Time, uid uint32, hello bool, weight int) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,48 +118,59 @@ func (a *accounts) evicted(now time.Time, uid uint32) {
 }
 
 func (a *accounts) pacersOf(now time.Time, uid uint32) *pacers {
-	p := a.pacers[uid]
+	p := a.pacing.of[uid]
 	if p == nil {
-		if len(a.pacers) >= maxPacers {
-			for other, p := range a.pacers {
+		if len(a.pacing.of) >= maxPacers && now.Sub(a.pacing.swept) >= sweepEvery {
+			a.pacing.swept = now
+			for other, p := range a.pacing.of {
 				if now.Sub(p.hello.due) >= time.Second && now.Sub(p.rest.due) >= time.Second &&
 					now.Sub(p.lines.due) >= linesAtOnce*lineEvery {
-					delete(a.pacers, other)
+					delete(a.pacing.of, other)
 				}
 			}
 		}
 		p = new(pacers)
-		a.pacers[uid] = p
+		a.pacing.of[uid] = p
 	}
 	return p
 }
 
-// pause makes the serving goroutine wait its user's turn for a request of that kind. It returns early when the session
-// ends.
-func (ss *session) pause(k ipc.Kind) {
-	ss.await(ss.d.accounts.pace(time.Now(), ss.owner, k == ipc.KindHello, max(handlers[k].weight, 1)))
+// pause makes the serving goroutine wait its user's turn for a request of that kind. It reports false when the client
+// went meanwhile.
+func (ss *controlConn) pause(k ipc.Kind) (there bool) {
+	return ss.await(k == ipc.KindHello, max(handlers[k].weight, 1))
 }
 
 // pauseFor is pause for what a request costs besides, by its arguments: a piece of it, a measurement.
-func (ss *session) pauseFor(weight int) {
-	ss.await(ss.d.accounts.pace(time.Now(), ss.owner, false, weight))
-}
+func (ss *controlConn) pauseFor(weight int) (there bool) { return ss.await(false, weight) }
 
-// owe charges a user for what a request cost besides: the next one waits for it.
-func (ss *session) owe(weight int) {
-	if weight > 0 {
+// owe charges a user for what a request costs besides: the next one waits for it. A negative weight gives it back.
+func (ss *controlConn) owe(weight int) {
+	if weight != 0 {
 		ss.d.accounts.pace(time.Now(), ss.owner, false, weight)
 	}
 }
 
-func (ss *session) await(d time.Duration) {
-	if d == 0 {
-		return
+// goneEvery is how often a request that waits its turn checks whether its client is there: the socket is not read
+// meanwhile.
+const goneEvery = 100 * time.Millisecond
+
+// await takes a place among the requests of the user and waits until its time. A client that goes gives it back.
+func (ss *controlConn) await(hello bool, weight int) (there bool) {
+	now := time.Now()
+	due := now.Add(ss.d.accounts.pace(now, ss.owner, hello, weight))
+	for left := due.Sub(now); left > 0; left = due.Sub(time.Now()) {
+		over := time.NewTimer(min(left, goneEvery))
+		ended := false
+		select {
+		case <-over.C:
+		case <-ss.quit:
+			ended = true
+		}
+		if over.Stop(); ended || ss.conn.Gone() {
+			ss.d.accounts.pace(time.Now(), ss.owner, hello, -weight)
+			return false
+		}
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ss.quit:
-	}
+	return true
 }

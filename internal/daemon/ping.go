@@ -26,8 +26,8 @@ type PingReport struct {
 	Results []PingResult `json:"results"`
 }
 
-// startPing pings on a goroutine of its own: the session's must notice when the client goes.
-func (ss *session) startPing(m *ipc.Message) (*ipc.Message, error) {
+// startPing pings on a goroutine of its own: the control connection's must notice when the client goes.
+func (ss *controlConn) startPing(m *ipc.Message) (*ipc.Message, error) {
 	if !ss.pinging.CompareAndSwap(false, true) {
 		return nil, ipc.Errorf(ipc.CodeBusy, "a ping of this client is under way; wait for its answer")
 	}
@@ -49,7 +49,7 @@ func (ss *session) startPing(m *ipc.Message) (*ipc.Message, error) {
 }
 
 // ping measures round trips one after the other.
-func (ss *session) ping(s *shard.Shard, m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) ping(s *shard.Shard, m *ipc.Message) (*ipc.Message, error) {
 	count := max(m.Count, 1)
 	if count > maxPings {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "%d pings; at most %d in one request", count, maxPings)
@@ -78,7 +78,7 @@ func (ss *session) ping(s *shard.Shard, m *ipc.Message) (*ipc.Message, error) {
 	return reply, err
 }
 
-func (ss *session) pingOnce(s *shard.Shard, peer string, timeout time.Duration) (PingResult, error) {
+func (ss *controlConn) pingOnce(s *shard.Shard, peer string, timeout time.Duration) (PingResult, error) {
 	if err := ss.d.reachSelf(s, peer); err != nil {
 		return PingResult{}, err
 	}

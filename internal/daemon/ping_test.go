@@ -13,7 +13,7 @@ import (
 // pingsOf counts the pings that a daemon has under way.
 func pingsOf(n *Embedded) int { return shard.Inside{Shard: n.d.shard}.Pings() }
 
-// A client that dies while it waits for a ping is let go of at once.
+// A client that dies while it waits for a ping is forgotten at once.
 func TestDeathWhilePinging(t *testing.T) {
 	_, b := nodes(t, 1, nil)
 	pinned := regmem.Pinned()
@@ -26,7 +26,7 @@ func TestDeathWhilePinging(t *testing.T) {
 	until(t, "memory unpinned", deadline, func() bool { return regmem.Pinned() == pinned })
 }
 
-// Pings end with the session that asked for them.
+// Pings end with the control connection that asked for them.
 func TestPingsOfTheGone(t *testing.T) {
 	_, b := nodes(t, 1, nil)
 	for range 5 {

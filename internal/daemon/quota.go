@@ -26,7 +26,7 @@ type accounts struct {
 	mapped *regmem.Quota // likewise: what spaces could be filled with
 	queues atomic.Int64  // bytes of memory that are no region's
 	users  map[uint32]*account
-	pacers map[uint32]*pacers // by user; they outlive accounts, or a user would get a fresh one by attaching again
+	pacing pacing // outlives accounts, or a user would get a fresh pacer by attaching again
 }
 
 // account is one user's. It lives as long as a client of that user does.
@@ -44,7 +44,7 @@ func newAccounts(l config.Limits) *accounts {
 	regmem.Spare(uint64(l.Reserve))
 	return &accounts{limits: l, memory: regmem.NewQuota(sizeInt(l.PinnedTotal), l.RegionsTotal),
 		filled: regmem.NewQuota(sizeInt(l.FilledTotal), 0), mapped: regmem.NewQuota(mostMapped, 0),
-		users: map[uint32]*account{}, pacers: map[uint32]*pacers{}}
+		users: map[uint32]*account{}, pacing: pacing{of: map[uint32]*pacers{}}}
 }
 
 func sizeInt(s config.Size) int { return int(min(s, math.MaxInt)) }

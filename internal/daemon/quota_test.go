@@ -7,6 +7,7 @@ import (
 
 	"multiedge/internal/config"
 	"multiedge/internal/ipc"
+	"multiedge/regmem"
 )
 
 // fourInFlight has two clients of one user post more operations than the user may have in flight: nothing completes
@@ -125,7 +126,7 @@ func TestPacer(t *testing.T) {
 	for uid := range uint32(10 * maxPacers) {
 		a.pace(now.Add(time.Duration(uid)*100*time.Millisecond), uid, false, 1)
 	}
-	if n := len(a.pacers); n > maxPacers {
+	if n := len(a.pacing.of); n > maxPacers {
 		t.Errorf("%d users are remembered", n)
 	}
 	const user = 1 << 20
@@ -133,7 +134,7 @@ func TestPacer(t *testing.T) {
 		a.pace(now, user, false, 1)
 	}
 	if d := a.pace(now, user, false, 1); d < 8*time.Second {
-		t.Errorf("a user who asks without end waits %v", d)
+		t.Errorf("a user who sends requests without end waits %v", d)
 	}
 	if d := a.pace(now, user, true, weightHello); d != 0 {
 		t.Errorf("it attaches after %v", d)
@@ -143,5 +144,23 @@ func TestPacer(t *testing.T) {
 	}
 	if d := a.pace(now, user, true, weightHello); d < longestBan || d > 2*longestBan {
 		t.Errorf("after evictions it attaches after %v", d)
+	}
+}
+
+// Users who were quiet are looked for once a second, however many come.
+func TestQuietUsersAreForgottenOnceASecond(t *testing.T) {
+	a := newAccounts(config.Limits{Requests: 100})
+	t.Cleanup(func() { regmem.Spare(0) })
+	now := time.Unix(1000, 0)
+	for uid := range uint32(2 * maxPacers) {
+		a.pace(now, uid, false, 1)
+	}
+	a.pace(now.Add(sweepEvery-1), 1<<20, false, 1)
+	if n := len(a.pacing.of); n != 2*maxPacers+1 {
+		t.Errorf("%d users are remembered: they were looked through again", n)
+	}
+	a.pace(now.Add(sweepEvery), 1<<20+1, false, 1)
+	if n := len(a.pacing.of); n != 2 {
+		t.Errorf("%d users are remembered after a second", n)
 	}
 }

@@ -97,7 +97,7 @@ func (d *Daemon) keep(f func() error) error {
 	}
 }
 
-// usable refuses links with which the daemon would not start: none is there, and none is waited for.
+// usable refuses links with which the daemon would not start: all are missing, and it waits for none.
 func (k *keeper) usable(cfg *config.Config) error {
 	if cfg.WaitLinks {
 		return nil

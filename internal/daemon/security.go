@@ -198,7 +198,7 @@ type ReloadReport struct {
 }
 
 // reload reads the authorised peers again.
-func (ss *session) reload(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) reload(m *ipc.Message) (*ipc.Message, error) {
 	if err := ss.mayAdminister("make the daemon read its peers again"); err != nil {
 		return nil, err
 	}

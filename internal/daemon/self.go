@@ -25,7 +25,7 @@ const (
 )
 
 // reach is called before a client dials.
-func (ss *session) reach(m *ipc.Message) error { return ss.d.reachSelf(ss.shard, m.Peer) }
+func (ss *controlConn) reach(m *ipc.Message) error { return ss.d.reachSelf(ss.shard, m.Peer) }
 
 // reachSelf makes what a shard needs to reach the own node, if that is what a name means.
 func (d *Daemon) reachSelf(from *shard.Shard, name string) error {

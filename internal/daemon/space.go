@@ -12,7 +12,7 @@ import (
 	"multiedge/regmem"
 )
 
-// space is what a session keeps of a space, besides its region.
+// space is what a control connection keeps of a space, besides its region.
 type space struct {
 	pinned  *regmem.PinnedSpace
 	hints   *regmem.Memory
@@ -24,7 +24,7 @@ type space struct {
 const mostHints = 2 << 20
 
 // mapSpace makes a space (A7.13). What it may pin is charged as if it were pinned, with its tables.
-func (ss *session) mapSpace(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) mapSpace(m *ipc.Message) (*ipc.Message, error) {
 	want := &m.Space
 	before := ss.d.takePolicy(want.Policy)
 	if before != nil {
@@ -62,12 +62,14 @@ func (ss *session) mapSpace(m *ipc.Message) (*ipc.Message, error) {
 		sp.unmap()
 		return nil, err
 	}
+	tables := (cost.Table + int(hints)) / tablePerRequest
+	ss.owe(tables)
 	region := &regmem.Region{Owner: uint64(ss.cred.UID)}
 	if err := ss.makeSpace(sp, region, cfg, int(hints), want.Huge); err != nil {
 		ss.freeSpace(sp, region)
+		ss.owe(-tables)
 		return nil, err
 	}
-	ss.owe((cost.Table + int(hints)) / tablePerRequest)
 	ss.spaces[region] = sp
 	reply := m.Reply()
 	reply.Region, reply.Size = region.ID, uint64(region.Mem.Len())
@@ -81,7 +83,8 @@ func (ss *session) mapSpace(m *ipc.Message) (*ipc.Message, error) {
 }
 
 // makeSpace makes the memory of a space and offers it. What is there after an error, freeSpace frees.
-func (ss *session) makeSpace(sp *space, r *regmem.Region, cfg regmem.SpaceConfig, hints int, huge bool) (err error) {
+func (ss *controlConn) makeSpace(sp *space, r *regmem.Region, cfg regmem.SpaceConfig, hints int,
+	huge bool) (err error) {
 	if r.Mem, err = regmem.Alloc(int(cfg.Size), regmem.Named(regmem.SpaceName), regmem.Offered()); err != nil {
 		return ipc.Errorf(memoryCode(err), "%v", err)
 	}
@@ -98,7 +101,7 @@ func (ss *session) makeSpace(sp *space, r *regmem.Region, cfg regmem.SpaceConfig
 }
 
 // openPins makes the client's queue at the pinner, if this is its first space.
-func (ss *session) openPins() error {
+func (ss *controlConn) openPins() error {
 	if ss.pins != nil {
 		return nil
 	}
@@ -115,7 +118,7 @@ func (ss *session) openPins() error {
 }
 
 // closePins gives it back, after the spaces.
-func (ss *session) closePins() {
+func (ss *controlConn) closePins() {
 	if ss.pins != nil {
 		ss.pins.Close()
 		ss.d.leavePinner()
@@ -123,8 +126,8 @@ func (ss *session) closePins() {
 	}
 }
 
-// freeRegion gives back the memory of a region that the shard has let go.
-func (ss *session) freeRegion(r *regmem.Region) {
+// freeRegion gives back the memory of a region that the shard uses no more.
+func (ss *controlConn) freeRegion(r *regmem.Region) {
 	if sp := ss.spaces[r]; sp != nil {
 		delete(ss.spaces, r)
 		ss.freeSpace(sp, r)
@@ -135,7 +138,7 @@ func (ss *session) freeRegion(r *regmem.Region) {
 	}
 }
 
-func (ss *session) freeSpace(sp *space, r *regmem.Region) {
+func (ss *controlConn) freeSpace(sp *space, r *regmem.Region) {
 	if sp.pinned != nil {
 		if filled := sp.pinned.Forget(); filled > 0 {
 			ss.account.fill(-filled)
@@ -153,13 +156,13 @@ func (ss *session) freeSpace(sp *space, r *regmem.Region) {
 	sp.unmap()
 }
 
-// caller is who asks for what is done in pieces.
-func (ss *session) caller() shard.Caller {
+// caller is this control connection as the client of a request that is served in pieces.
+func (ss *controlConn) caller() shard.Caller {
 	return shard.Caller{Gone: ss.conn.Gone, Pace: func() { ss.pauseFor(1) }}
 }
 
 // advise serves A7.15.
-func (ss *session) advise(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) advise(m *ipc.Message) (*ipc.Message, error) {
 	if err := ss.shard.Advise(ss.client, m, ss.caller()); err != nil {
 		return nil, err
 	}
@@ -167,7 +170,7 @@ func (ss *session) advise(m *ipc.Message) (*ipc.Message, error) {
 }
 
 // usage serves A7.16.
-func (ss *session) usage(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) usage(m *ipc.Message) (*ipc.Message, error) {
 	u, err := ss.shard.Usage(ss.client, m, ss.caller())
 	if err != nil {
 		return nil, err

@@ -15,7 +15,8 @@ import (
 	"multiedge/linkdrv/linktest"
 )
 
-// A client that attaches in the last moment is let go with the others: its session ends, and with it the daemon.
+// A client that attaches in the last moment is detached with the others: its control connection ends, and with it the
+// daemon.
 func TestHelloWhileStopping(t *testing.T) {
 	x, y := linktest.PairN(0, 9000, 64)
 	defer y.Close()
@@ -39,7 +40,7 @@ func TestHelloWhileStopping(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(deadline):
-		t.Fatal("the session never ends")
+		t.Fatal("the control connection never ends")
 	}
 }
 

@@ -16,23 +16,24 @@ import (
 )
 
 // Tracing: while somebody asks for it, every driver is wrapped in one that copies the beginning of each frame to a
-// buffer, which a goroutine of the asking session writes to a pipe. Nobody waits: what finds no room is counted. A
-// packet socket that bypasses the queueing discipline shows what it sends to nobody else on the host, so no other
-// program can see this.
+// buffer, which a goroutine of the asking control connection writes to a pipe. Nobody waits: what finds no room is
+// counted. A packet socket that bypasses the queueing discipline shows what it sends to nobody else on the host, so no
+// other program can see this.
 
 // tapPatience is how long a new trace waits for another one that may be about to end: its client may have gone without
 // the daemon having noticed.
 const tapPatience = time.Second
 
-// tracing is what one session has recorded.
+// tracing is what one control connection has recorded.
 type tracing struct {
 	*inspect.Tap
 	pid  int32
 	over chan struct{} // closed when another may trace
 }
 
-// trace starts to record and answers with a pipe that the records come out of, until the session ends or nobody reads.
-func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
+// trace starts to record and answers with a pipe that the records come out of, until the control connection ends or
+// nobody reads.
+func (ss *controlConn) trace(m *ipc.Message) (*ipc.Message, error) {
 	if err := ss.mayAdminister("see everybody's frames"); err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (ss *session) trace(m *ipc.Message) (*ipc.Message, error) {
 const lookups = "lookups"
 
 // traceLookups records memory that operations use instead of frames.
-func (ss *session) traceLookups(m *ipc.Message) (*ipc.Message, error) {
+func (ss *controlConn) traceLookups(m *ipc.Message) (*ipc.Message, error) {
 	if m.What != lookups {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "there is no trace of %q; leave it out for frames, or ask for %s",
 			m.What, lookups)
@@ -76,7 +77,7 @@ func (ss *session) traceLookups(m *ipc.Message) (*ipc.Message, error) {
 }
 
 // traceAlone starts a trace once there is no other.
-func (ss *session) traceAlone(m *ipc.Message, t *tracing, start trace.Start,
+func (ss *controlConn) traceAlone(m *ipc.Message, t *tracing, start trace.Start,
 	tap func(*shard.Shard, mono.Time)) (*ipc.Message, error) {
 	d := ss.d
 	tooLong := time.After(tapPatience)
@@ -101,7 +102,7 @@ func (ss *session) traceAlone(m *ipc.Message, t *tracing, start trace.Start,
 	return reply, nil
 }
 
-func (ss *session) startTrace(m *ipc.Message, t *tracing, start trace.Start,
+func (ss *controlConn) startTrace(m *ipc.Message, t *tracing, start trace.Start,
 	tap func(*shard.Shard, mono.Time)) (*ipc.Message, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -134,8 +135,8 @@ func (ss *session) startTrace(m *ipc.Message, t *tracing, start trace.Start,
 	return nil, nil
 }
 
-// writeTrace moves records to the pipe. A write that waits for a reader ends when the session does.
-func (ss *session) writeTrace(t *tracing, to *os.File) {
+// writeTrace moves records to the pipe. A write that waits for a reader ends when the control connection does.
+func (ss *controlConn) writeTrace(t *tracing, to *os.File) {
 	over := make(chan struct{})
 	ss.tracer.Go(func() {
 		select {

@@ -3,7 +3,7 @@ package daemon
 import "multiedge/internal/ipc"
 
 // mayAdminister returns why the client may not do what changes the daemon itself or shows what others do.
-func (ss *session) mayAdminister(what string) error {
+func (ss *controlConn) mayAdminister(what string) error {
 	switch {
 	case ss.d.admins.Has(ss.cred.UID):
 		return nil
@@ -15,7 +15,7 @@ func (ss *session) mayAdminister(what string) error {
 }
 
 // mayOffer returns why this client may not offer a service.
-func (ss *session) mayOffer(m *ipc.Message) error {
+func (ss *controlConn) mayOffer(m *ipc.Message) error {
 	rs := ss.d.reserved.Load()
 	if rs == nil || ss.cred.UID == 0 && ss.d.admins.Has(0) {
 		return nil

@@ -116,8 +116,8 @@ func (n *news) leave(w *watcher) {
 	n.watched.Store(int32(len(n.all)))
 }
 
-// watch answers, and from then on sends what happens until the session ends.
-func (ss *session) watch(m *ipc.Message) (*ipc.Message, error) {
+// watch answers, and from then on sends what happens until the control connection ends.
+func (ss *controlConn) watch(m *ipc.Message) (*ipc.Message, error) {
 	if !ss.watching.CompareAndSwap(false, true) {
 		return nil, ipc.Errorf(ipc.CodeBusy, "this client watches already")
 	}

@@ -22,7 +22,7 @@ const (
 // sendAck sends an explicit acknowledgement on the best path for it: where the peer's frames arrive, if that path is
 // good; else the usable path with the least in flight. Acknowledgements are not acknowledged, so a path that drops
 // everything is not noticed by them: when the peer asks with Ping, it is answered on all paths.
-func (e *Endpoint) sendAck(now mono.Time, s *peering.Session, b *Batch) {
+func (e *Endpoint) sendAck(now mono.Time, s *peering.Session, b *Batches) {
 	var best *path.Tx
 	least := 0
 	again := s.Acks.Again
@@ -57,7 +57,7 @@ func (e *Endpoint) sendAck(now mono.Time, s *peering.Session, b *Batch) {
 	}
 }
 
-func (e *Endpoint) ackOn(now mono.Time, s *peering.Session, b *Batch, p *path.Tx, again bool) {
+func (e *Endpoint) ackOn(now mono.Time, s *peering.Session, b *Batches, p *path.Tx, again bool) {
 	w := &e.builder
 	w.begin(s, p, b)
 	w.acks(now, explicitWords, again)

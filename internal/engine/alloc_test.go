@@ -13,7 +13,7 @@ import (
 // measured is the engine.
 type pipe struct {
 	e       [2]*engine.Endpoint
-	batch   [2]*engine.Batch
+	batch   [2]*engine.Batches
 	c       [2]engine.ConnID
 	now     mono.Time
 	buf     []byte
@@ -46,10 +46,9 @@ func (p *pipe) step() {
 			p.e[i].HandleTimeout(p.now)
 		}
 		for p.e[i].PollTransmit(p.now, p.batch[i]) > 0 {
-			for k := range p.batch[i].Frames {
-				f := &p.batch[i].Frames[k]
+			for link, f := range p.batch[i].All() {
 				p.arrived[0].Head = f.AppendTo(p.buf)
-				p.e[1-i].Handle(p.now, f.Link, p.arrived[:]...)
+				p.e[1-i].Handle(p.now, link, p.arrived[:]...)
 			}
 			p.batch[i].Reset()
 		}

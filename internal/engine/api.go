@@ -39,7 +39,9 @@ type Config struct {
 	DeadTime  time.Duration // silence after which a peer is declared down; zero: 15 s
 	KeepAlive time.Duration // idle time after which a peer is probed; zero: 1 s
 	HelloTime time.Duration // period of the broadcast hello; zero: 1 s
-	Grants    *regmem.Table // keys the peers may use
+	// keys the peers may use; those of a connection that has ended serve nobody, and the shell revokes them when it
+	// takes EvClosed (regmem.Table.RevokeOwner)
+	Grants *regmem.Table
 	// identity and authorised peers; Node must be Secure.Public.Node(). nil: plaintext, for trusted wires alone
 	Secure   *secure.Node
 	Keys     KeyLimits

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/frame"
 	"multiedge/internal/wire"
 )
 
 // A batch of sealed or summed frames is short as long as the peer has nothing to open, and then as long as what is in
 // flight.
 func TestBatchesGrowWithWhatIsInFlight(t *testing.T) {
-	const least, most, frame = 32 << 10, 256 << 10, 9000 // about: the last frame may exceed it
+	const least, most, slack = 32 << 10, 256 << 10, 9000 // about: the last frame may exceed it
 	for _, o := range []rigOptions{{sealed: true}, {checksum: engine.ChecksumFull}, {checksum: engine.ChecksumHeader}} {
 		o.mtu, o.profile, o.window = 8938, "paper", 128
 		r := newRig(t, o)
@@ -19,11 +20,13 @@ func TestBatchesGrowWithWhatIsInFlight(t *testing.T) {
 		_, key := r.export(1, c[1], 1<<20, both)
 		r.settle()
 		r.submit(0, c[0], engine.Op{Kind: engine.OpWrite, Token: 1, Key: key, Local: make([]byte, 1<<20)})
-		batch, flying := engine.NewBatch(128, 8938), 0
+		var batch engine.Batches
+		batch.Set(0, engine.NewBatch(128, 8938))
+		flying := 0
 		r.now = r.now.Add(time.Microsecond)
-		for n := 0; r.n[0].e.PollTransmit(r.now, batch) > 0; n++ {
+		for n := 0; r.n[0].e.PollTransmit(r.now, &batch) > 0; n++ {
 			bytes := 0
-			for _, f := range batch.Frames {
+			for _, f := range batch.All() {
 				bytes += len(f.Head) + len(f.Bulk) + len(f.Tail)
 			}
 			batch.Reset()
@@ -31,7 +34,7 @@ func TestBatchesGrowWithWhatIsInFlight(t *testing.T) {
 			if o.checksum == engine.ChecksumHeader && !o.sealed {
 				want = most
 			}
-			if left := 1<<20 - flying; bytes > want+frame || bytes < min(want, left)-frame {
+			if left := 1<<20 - flying; bytes > want+slack || bytes < min(want, left)-slack {
 				t.Errorf("sealed %v, checksum %v: batch %d has %d bytes with %d in flight, want about %d", o.sealed,
 					o.checksum, n, bytes, flying, want)
 			}
@@ -40,6 +43,46 @@ func TestBatchesGrowWithWhatIsInFlight(t *testing.T) {
 		if flying < 900_000 {
 			t.Errorf("only %d bytes left", flying)
 		}
+	}
+}
+
+// Each link's frames go to its own batch. A full one ends the call, and the batch of a blocked link is left alone.
+func TestEachLinkHasABatch(t *testing.T) {
+	r := newRig(t, rigOptions{links: 2})
+	c := r.connect(engine.DialOptions{})
+	_, key := r.export(1, c[1], 1<<20, both)
+	r.settle()
+	var b engine.Batches
+	of := []*engine.Batch{engine.NewBatch(3, 1500), engine.NewBatch(32, 1500)}
+	for i := range of {
+		b.Set(i, of[i])
+	}
+	e := r.n[0].e
+	for token, blocked := range []bool{false, true} {
+		e.SetLinkBlocked(0, blocked)
+		if blocked {
+			of[0].Frames = of[0].Frames[:2] // frames that wait for the link
+		}
+		var sent [2]int
+		op := engine.Op{Kind: engine.OpWrite, Token: uint64(token + 1), Key: key, Local: make([]byte, 64<<10)}
+		r.submit(0, c[0], op)
+		for n := e.PollTransmit(r.now, &b); n > 0; n = e.PollTransmit(r.now, &b) {
+			for link, f := range b.All() {
+				if n--; frame.From(f.Head) != frame.Ether(macOf(0, link)) {
+					t.Fatalf("a frame of another link is in the batch of link %d", link)
+				}
+				sent[link]++
+				r.give(1, flight{link: link, b: f.AppendTo(nil)})
+			}
+			if n != 0 || len(of[0].Frames) > 3 {
+				t.Errorf("%d frames are missing, and there are %d for 3 places", n, len(of[0].Frames))
+			}
+			b.Reset()
+		}
+		if (sent[0] == 0) != blocked || sent[1] == 0 || blocked && len(of[0].Frames) != 2 {
+			t.Errorf("link 0 blocked %v: %v frames; %d wait", blocked, sent, len(of[0].Frames))
+		}
+		r.must("the write", 10*time.Second, func() bool { return len(r.n[0].done) > token })
 	}
 }
 

@@ -28,7 +28,7 @@ type builder struct {
 	e      *Endpoint
 	s      *peering.Session
 	p      *path.Tx
-	b      *Batch
+	b      *Batches
 	buf    []byte
 	to     frame.Addr // another link of the peer than the path's; the frame says nothing of the path, and is not missed
 	joined bool       // becomes a segment of a datagram (GSO), unless it is short or not eliciting
@@ -39,11 +39,12 @@ type builder struct {
 }
 
 func (e *Endpoint) newBuilder() builder {
-	return builder{e: e, f: build.Frame{Records: &e.recs, Stage: func(n int) []byte { return e.builder.b.stage(n) }}}
+	stage := func(n int) []byte { return e.builder.b.stage(e.builder.p.Link, n) }
+	return builder{e: e, f: build.Frame{Records: &e.recs, Stage: stage}}
 }
 
-func (w *builder) begin(s *peering.Session, p *path.Tx, b *Batch) {
-	buf := b.next()
+func (w *builder) begin(s *peering.Session, p *path.Tx, b *Batches) {
+	buf := b.next(p.Link)
 	w.s, w.p, w.b, w.buf = s, p, b, buf
 	w.f.Tag, w.f.Split = 0, 0
 	if s.Trust.Sealer != nil {
@@ -135,8 +136,8 @@ func (w *builder) finish(now mono.Time) {
 // sum completes a frame in plaintext: headers and tail with their checksum in the batch's buffer, the payload where it
 // lies.
 func (w *builder) sum(h *wire.Header) {
-	f := w.b.add()
-	f.Link, f.Joined = w.p.Link, w.joined
+	f := w.b.add(w.p.Link)
+	f.Joined = w.joined
 	if w.f.HasBulk {
 		f.Bulk, f.Tail = w.f.Payload, w.f.Tail
 		var first []byte
@@ -223,13 +224,13 @@ func (w *builder) seal(h *wire.Header, n int) {
 	if w.s.Trust.Sealer.Left == 0 {
 		w.s.Worn()
 	}
-	f := w.b.add()
-	f.Link, f.Head, f.Joined = w.p.Link, buf[:n], w.joined
+	f := w.b.add(w.p.Link)
+	f.Head, f.Joined = buf[:n], w.joined
 }
 
 // stageCopy puts the payload of a finished frame into the batch's buffer, between head and tail, as if it had to be
 // sent from there.
-func (w *builder) stageCopy(f *TxFrame) {
+func (w *builder) stageCopy(f *frame.Tx) {
 	n := len(f.Bulk)
 	copy(w.buf[wire.HeadLen+n:], f.Tail)
 	copy(w.buf[wire.HeadLen:], f.Bulk)

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"math"
 	"testing"
 
 	"multiedge/internal/engine"
@@ -53,7 +54,7 @@ func TestHeapGone(t *testing.T) {
 	if begun == 0 || begun == reads {
 		t.Fatalf("%d trips for %d reads: none of them waits for room, or all do", begun, reads)
 	}
-	r.n[1].grants.RevokeRegion(r.region)
+	r.n[1].grants.RevokeRegion(r.region, math.MaxInt)
 	e.Gone(r.now, r.heap)
 	r.take(1)
 	if n := e.Count.Op.AccessRefused; n != reads || e.Holding().Parked != 0 {
@@ -98,7 +99,7 @@ func TestHeapGoneForWrites(t *testing.T) {
 	if e.Gone(r.now, other); r.heap.Last() != use {
 		t.Error("parts were tried again when another grant ended")
 	}
-	r.n[1].grants.RevokeRegion(r.region)
+	r.n[1].grants.RevokeRegion(r.region, math.MaxInt)
 	e.Gone(r.now, r.heap)
 	if n := e.Holding().Parked; n != 0 {
 		t.Errorf("%d parts wait still", n)

@@ -7,7 +7,7 @@
 //		for each frame received on link i { e.Handle(now, i, Whole(frame)) }
 //		for each request of an application { e.Submit(now, conn, &op); e.Dial(...); ... }
 //		if now >= e.NextTimeout() { e.HandleTimeout(now) }
-//		for e.PollTransmit(now, batch) > 0 { send batch.Frames; batch.Reset() }
+//		for e.PollTransmit(now, batch) > 0 { send each link's batch.Frames; batch.Reset() }
 //		for e.PollEvent(&ev) { tell the application }
 //		wait for a frame, a request, or e.NextTimeout()
 //	}

@@ -33,11 +33,11 @@ func TestCopySend(t *testing.T) {
 					x.e.HandleTimeout(r.now)
 				}
 				for x.e.PollTransmit(r.now, x.batch) > 0 {
-					for _, f := range x.batch.Frames {
+					for link, f := range x.batch.All() {
 						if len(f.Bulk) > 0 && addressOf(f.Bulk)-low < n {
 							referred += len(f.Bulk)
 						}
-						r.give(1-i, flight{link: f.Link, b: bytes.Join([][]byte{f.Head, f.Bulk, f.Tail}, nil)})
+						r.give(1-i, flight{link: link, b: bytes.Join([][]byte{f.Head, f.Bulk, f.Tail}, nil)})
 					}
 					x.batch.Reset()
 				}

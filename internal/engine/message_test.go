@@ -453,9 +453,9 @@ func TestMessagesAllocateNothing(t *testing.T) {
 	var arrived [1]engine.Arrival
 	move := func(from, to *node) {
 		for from.e.PollTransmit(r.now, from.batch) > 0 {
-			for _, f := range from.batch.Frames {
+			for link, f := range from.batch.All() {
 				arrived[0] = engine.Whole(f.AppendTo(r.scratch[:0]))
-				to.e.Handle(r.now, f.Link, arrived[:]...)
+				to.e.Handle(r.now, link, arrived[:]...)
 			}
 			from.batch.Reset()
 		}

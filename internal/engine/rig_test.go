@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ type node struct {
 	e      *engine.Endpoint
 	reader *engine.Reader
 	grants *regmem.Table
-	batch  *engine.Batch
+	batch  *engine.Batches
 	events []engine.Event
 	done   map[uint64]engine.Status // by token
 	values map[uint64]uint64        // likewise, of atomics
@@ -105,6 +106,16 @@ func inBothForms(t *testing.T, test func(t *testing.T, sealed bool)) {
 	t.Run("sealed", func(t *testing.T) { test(t, true) })
 }
 
+// batches takes frames of up to 9000 bytes, or mtu if that is more, of so many links and of those that tests add.
+func batches(links, mtu int) *engine.Batches {
+	b := new(engine.Batches)
+	for i := range max(8, links) {
+		b.Set(i, engine.NewBatch(batchFrames, max(9000, mtu)))
+	}
+	b.Set(engine.MaxLinks-1, engine.NewBatch(batchFrames, 9000))
+	return b
+}
+
 func newRig(t testing.TB, o rigOptions) *rig {
 	t.Helper()
 	r := &rig{t: t, now: mono.Time(time.Second), hop: 5 * time.Microsecond}
@@ -125,7 +136,7 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	n := &node{grants: regmem.NewTable(&src), batch: engine.NewBatch(32, 65535), done: map[uint64]engine.Status{},
+	n := &node{grants: regmem.NewTable(&src), batch: batches(o.links, o.mtu), done: map[uint64]engine.Status{},
 		closed: map[engine.ConnID]engine.Event{}}
 	id := engine.NodeID{7: byte(i + 1)}
 	var who *secure.Node
@@ -193,8 +204,8 @@ func (r *rig) take(i int) (out []flight) {
 	}
 	for n.e.PollTransmit(r.now, n.batch) > 0 {
 		sent := len(out)
-		for _, f := range n.batch.Frames {
-			out = append(out, flight{f.Link, f.AppendTo(nil), f.Joined})
+		for link, f := range n.batch.All() {
+			out = append(out, flight{link, f.AppendTo(nil), f.Joined})
 		}
 		out = append(out[:sent], r.datagrams(out[sent:])...)
 		n.batch.Reset()
@@ -267,6 +278,7 @@ func (r *rig) poll(i int) {
 				n.values[ev.Token] = ev.Value
 			}
 		case engine.EvClosed:
+			n.grants.RevokeOwner(uint64(ev.Conn), math.MaxInt)
 			if _, twice := n.closed[ev.Conn]; twice {
 				r.t.Fatalf("node %d: connection %d closed twice", i, ev.Conn)
 			}

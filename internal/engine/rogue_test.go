@@ -407,12 +407,12 @@ func TestLinkChangesAreBounded(t *testing.T) {
 type sharded struct {
 	mac    [6]byte
 	shards []*engine.Endpoint
-	batch  *engine.Batch
+	batch  *engine.Batches
 }
 
 func newSharded(t *testing.T, number byte, shards, maxConns int) *sharded {
 	src := counting(number)
-	n := &sharded{mac: macOf(int(number), 0), batch: engine.NewBatch(32, 65535)}
+	n := &sharded{mac: macOf(int(number), 0), batch: batches(1, 1500)}
 	for i := range shards {
 		e, err := engine.New(engine.Config{Node: engine.NodeID{number}, Name: fmt.Sprint("node", number), Epoch: 1,
 			Seed: uint64(number)<<8 | uint64(i), Grants: regmem.NewTable(&src), Shard: i, Shards: shards,
@@ -437,7 +437,7 @@ func run(now *mono.Time, span time.Duration, nodes []*sharded, see func(e *engin
 					e.HandleTimeout(*now)
 				}
 				for e.PollTransmit(*now, n.batch) > 0 {
-					for _, f := range n.batch.Frames {
+					for _, f := range n.batch.All() {
 						b := f.AppendTo(nil)
 						for _, to := range nodes {
 							if to != n && (b[0]&1 != 0 || bytes.Equal(b[:6], to.mac[:])) {

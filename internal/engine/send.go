@@ -23,10 +23,10 @@ import (
 //     one).
 //  4. builder.finish: packet number, checksums, and a record of what the frame carried, for the case that it is lost.
 
-// PollTransmit adds the frames that may leave now to b and returns how many. It is to be called until it returns 0
-// after anything else was called.
-func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
-	before := len(b.Frames)
+// PollTransmit puts frames that may leave now into the batches of their links and returns how many. It is to be called
+// until it returns 0 after anything else was called.
+func (e *Endpoint) PollTransmit(now mono.Time, b *Batches) int {
+	b.begin()
 	e.builder.f.Now = now
 	b.most = batchPlain
 	touched := e.cfg.Secure != nil || e.cfg.Checksum == ChecksumFull
@@ -45,17 +45,17 @@ func (e *Endpoint) PollTransmit(now mono.Time, b *Batch) int {
 		e.builder.forget()
 	}
 	e.builder.s, e.builder.p = nil, nil // they may end
-	return len(b.Frames) - before
+	return len(b.order)
 }
 
 // transmitIdle lets the sessions without data send what others wait for: acknowledgements that are due, pings, probes,
 // echoes. They go before the data of other sessions, which may fill every batch, and take at most half of one. It
 // reports whether there may be sessions with data.
-func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
+func (e *Endpoint) transmitIdle(now mono.Time, b *Batches) (busy bool) {
 	if e.idleTurn >= len(e.nodes.Sessions.List) {
 		e.idleTurn = 0
 	}
-	first, most := e.idleTurn, (len(b.Frames)+cap(b.Frames)+1)/2
+	first, most := e.idleTurn, (len(b.order)+cap(b.order)+1)/2
 	for k := range e.nodes.Sessions.List {
 		if k += first; k >= len(e.nodes.Sessions.List) {
 			k -= len(e.nodes.Sessions.List)
@@ -64,7 +64,7 @@ func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
 		case s.State != peering.SessionOpen:
 		case s.HasData():
 			busy = true
-		case len(b.Frames) >= most:
+		case len(b.order) >= most:
 			e.idleTurn = k
 			return true
 		default:
@@ -76,7 +76,7 @@ func (e *Endpoint) transmitIdle(now mono.Time, b *Batch) (busy bool) {
 
 // transmitBusy lets the sessions with data send. The session after the first that sent anything begins the next batch,
 // since a batch may have room for one session alone.
-func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
+func (e *Endpoint) transmitBusy(now mono.Time, b *Batches, touched bool) {
 	if e.turn >= len(e.nodes.Sessions.List) {
 		e.turn = 0
 	}
@@ -92,10 +92,10 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
 		if touched && s.Ops.Fair.Waiting > 0 {
 			b.most = max(b.most, min(batchPlain, s.Paths.BytesInFlight()))
 		}
-		n := len(b.Frames)
+		n := len(b.order)
 		s.Ops.Fair.Allowed, s.Ops.Fair.Shared = math.MaxInt, false
 		e.transmit(now, s, b)
-		if len(b.Frames) > n && !moved {
+		if len(b.order) > n && !moved {
 			e.turn, moved = k+1, true
 		}
 	}
@@ -103,7 +103,7 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batch, touched bool) {
 
 // transmitShared is transmitBusy where several users may send in several sessions: each of these sends until its turn
 // is over (fair.turn), with the next batch if this one is full.
-func (e *Endpoint) transmitShared(now mono.Time, b *Batch, touched bool) {
+func (e *Endpoint) transmitShared(now mono.Time, b *Batches, touched bool) {
 	for idle := 0; idle < len(e.nodes.Sessions.List) && !b.full(); e.turn++ {
 		if e.turn >= len(e.nodes.Sessions.List) {
 			e.turn = 0
@@ -120,9 +120,9 @@ func (e *Endpoint) transmitShared(now mono.Time, b *Batch, touched bool) {
 		if !f.Shared || f.Allowed <= 0 {
 			f.Shared, f.Allowed = true, f.Turn()
 		}
-		n := len(b.Frames)
+		n := len(b.order)
 		e.transmit(now, s, b)
-		if len(b.Frames) == n {
+		if len(b.order) == n {
 			continue // what is left of its turn it keeps: all links may be blocked
 		}
 		if b.full() && f.Allowed > 0 {
@@ -140,7 +140,7 @@ const (
 )
 
 // emitOutbox gives the set-up frames that can leave to b.
-func (e *Endpoint) emitOutbox(now mono.Time, b *Batch) {
+func (e *Endpoint) emitOutbox(now mono.Time, b *Batches) {
 	var held []peering.Setup
 	for len(e.nodes.Outbox) > 0 && !b.full() {
 		f := e.nodes.Outbox[0]
@@ -161,21 +161,19 @@ func (e *Endpoint) emitOutbox(now mono.Time, b *Batch) {
 	}
 }
 
-func (e *Endpoint) emitSetup(b *Batch, f *peering.Setup) {
-	buf := b.next()
+func (e *Endpoint) emitSetup(b *Batches, f *peering.Setup) {
+	buf := b.next(f.Link)
 	e.cfg.Framing.PutHeader(buf, &e.net.Links[f.Link].Addr, &f.Dst)
 	if f.Sealed {
 		n := frame.HeaderLen + copy(buf[frame.HeaderLen:], f.Body)
-		t := b.add()
-		t.Link, t.Head = f.Link, buf[:n]
+		b.add(f.Link).Head = buf[:n]
 		e.countSent(f.Link, n)
 		return
 	}
 	n := copy(buf[wire.TailStart:], f.Body)
 	h := wire.Header{Type: f.Kind, Path: uint8(f.Link), Session: f.Sess}
 	wire.Finish(buf[frame.HeaderLen:], &h, buf[wire.TailStart:wire.TailStart+n])
-	t := b.add()
-	t.Link, t.Head = f.Link, buf[:wire.TailStart+n]
+	b.add(f.Link).Head = buf[:wire.TailStart+n]
 	e.countSent(f.Link, wire.TailStart+n)
 }
 
@@ -186,7 +184,7 @@ func (e *Endpoint) countSent(link, bytes int) {
 	e.net.Links[link].Count.Traffic.BytesSent += uint64(bytes)
 }
 
-func (e *Endpoint) transmit(now mono.Time, s *peering.Session, b *Batch) {
+func (e *Endpoint) transmit(now mono.Time, s *peering.Session, b *Batches) {
 	w := &e.builder
 	for m := s.Paths.Special; m != 0 && !b.full(); m &= m - 1 {
 		i := bits.TrailingZeros64(m)
@@ -232,7 +230,7 @@ func (e *Endpoint) transmit(now mono.Time, s *peering.Session, b *Batch) {
 const mostProbes = 4
 
 // sendSpecial sends what must go on path p itself: ping, probe, echo.
-func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batch, p *path.Tx) {
+func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batches, p *path.Tx) {
 	w := &e.builder
 	n, _ := p.Ledger.InFlight()
 	// A whole span of frames since the oldest that the peer neither acknowledged nor passed over; or probes of a path
@@ -291,16 +289,16 @@ func (e *Endpoint) sendSpecial(now mono.Time, s *peering.Session, b *Batch, p *p
 }
 
 // askSize sends the Probe of a frame size. One that travels in a datagram is sent in as many frames as fill a datagram,
-// even beyond the bytes that the batch is to have: shorter datagrams may pass where those of data do not (clause 12.2).
-func (e *Endpoint) askSize(now mono.Time, s *peering.Session, b *Batch, p *path.Tx) {
+// even beyond the bytes that one call is to give: shorter datagrams may pass where those of data do not (clause 12.2).
+func (e *Endpoint) askSize(now mono.Time, s *peering.Session, b *Batches, p *path.Tx) {
 	w := &e.builder
 	size, joined := path.Probed(p.Probing.Nonce)
 	times := 1
 	if joined {
-		times = min(e.net.Links[p.Link].Super/(size+frame.HeaderLen), cap(b.Frames))
+		times = min(e.net.Links[p.Link].Super/(size+frame.HeaderLen), cap(b.of[p.Link].Frames))
 	}
-	if len(b.Frames)+times > cap(b.Frames) {
-		s.Paths.Special |= 1 << p.Link // in the next batch
+	if b.room(p.Link) < times {
+		s.Paths.Special |= 1 << p.Link // with the next batch
 		return
 	}
 	p.Probing.Probe = false
@@ -315,7 +313,7 @@ func (e *Endpoint) askSize(now mono.Time, s *peering.Session, b *Batch, p *path.
 }
 
 // sendLooks sends the Probes that ask other links of the peer.
-func (e *Endpoint) sendLooks(now mono.Time, s *peering.Session, b *Batch, p *path.Tx) {
+func (e *Endpoint) sendLooks(now mono.Time, s *peering.Session, b *Batches, p *path.Tx) {
 	w := &e.builder
 	for ; p.Lookout.Look != 0 && !b.full() && p.Ledger.CanSend(); p.Lookout.Look &= p.Lookout.Look - 1 {
 		j := uint8(bits.TrailingZeros64(p.Lookout.Look))

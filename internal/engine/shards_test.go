@@ -21,14 +21,14 @@ func TestFramesOfOtherShardsAreLeftAlone(t *testing.T) {
 	if err := e.SetLink(1, 0, engine.LinkConfig{Name: "edge0", MTU: 1500, RxSlots: 64}); err != nil {
 		t.Fatal(err)
 	}
-	batch := engine.NewBatch(32, 65535)
+	batch := batches(1, 1500)
 	resets := func(session uint32) (n int) {
 		frame := make([]byte, wire.TailStart)
 		copy(frame[12:], []byte{0x88, 0xb5})
 		wire.Finish(frame[wire.EthLen:], &wire.Header{Type: wire.TypeData, Session: session, PN: 1}, nil)
 		e.Handle(1, 0, engine.Whole(frame))
 		for e.PollTransmit(1, batch) > 0 {
-			for _, f := range batch.Frames {
+			for _, f := range batch.All() {
 				if typeOf(f.Head) == wire.TypeReset {
 					n++
 				}

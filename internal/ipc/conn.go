@@ -79,7 +79,7 @@ func (c *Conn) Send(m *Message, fds ...int) error {
 }
 
 // SendContext is Send that gives up when ctx ends, and then returns its error: nothing of m was sent, since a packet is
-// sent whole or not at all, and the connection is as good as before.
+// sent whole or not at all, and the connection can be used further.
 func (c *Conn) SendContext(ctx context.Context, m *Message, fds ...int) error {
 	b, err := m.Encode()
 	if err != nil {
@@ -190,7 +190,7 @@ func parseRights(oob []byte) (fds []int, err error) {
 	return fds, nil
 }
 
-// CloseFDs closes descriptors that nobody wants.
+// CloseFDs closes descriptors that came with a message and are not used.
 func CloseFDs(fds []int) {
 	for _, fd := range fds {
 		unix.Close(fd)

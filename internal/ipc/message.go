@@ -37,14 +37,14 @@ type Message struct {
 	Data    []byte
 	Asked   // dial, incoming
 
-	Scheduler string
-	Timeout   time.Duration // zero: the daemon's own
+	Timeout time.Duration // zero: the daemon's own
 
 	Region  uint32
 	Key     uint64
-	Off     uint64 // register with Heap: the address
+	Off     uint64
 	Size    uint64 // bytes: of a region, an export, an advert
 	Perm    uint8  // regmem.Perm
+	Number  uint32 // advert: of the export, by which it is withdrawn; a peer chose it: any is allowed
 	Brought        // register
 	Space   Space  // map
 	Advice  Advice // advise
@@ -53,7 +53,7 @@ type Message struct {
 	Code  Code // ended, closed: why
 	Text  string
 	What  string
-	Count int
+	Count int // ping
 	Page  int
 	More  bool // further pages follow
 	Body  json.RawMessage
@@ -61,12 +61,17 @@ type Message struct {
 
 // Asked is more of a connection that is asked for.
 type Asked struct {
-	Ordered bool   // dial
-	Caller  uint32 // incoming: 1 + the user who dials, of the same daemon, 0: a peer does
+	Ordered   bool   // dial
+	Scheduler string // dial
+	Caller    uint32 // incoming: 1 + the user who dials, of the same daemon, 0: a peer does
 }
 
-// Brought says what comes along as a descriptor: memory that the client made, or all memory of its process.
-type Brought struct{ Own, Heap bool }
+// Brought says what comes along as a descriptor: memory that the client made, or all memory of its process, of which it
+// registers what is at Addr.
+type Brought struct {
+	Own, Heap bool
+	Addr      uint64
+}
 
 // loose is what a message with a JSON body may say (A4.3).
 type loose struct {

@@ -23,13 +23,13 @@ func everyStruct() []*Message {
 		{ID: 1, Kind: KindHello, Answer: true, Name: "host", Greeting: Greeting{Version: 2, Features: 1, SQESize: 64,
 			CQESize: 32, Node: "0102", Rings: Layout{1024, 4096}, Window: 7, Shard: 2}},
 		{ID: 2, Kind: KindRegister, Size: 1 << 40, Brought: Brought{Own: true}},
-		{ID: 2, Kind: KindRegister, Off: 0xc000001000, Size: 1 << 40, Brought: Brought{Heap: true}},
+		{ID: 2, Kind: KindRegister, Size: 1 << 40, Brought: Brought{Heap: true, Addr: 0xc000001000}},
 		{ID: 2, Kind: KindRegister, Answer: true, Region: 0x10001, Size: 1 << 40},
 		{ID: 3, Kind: KindMapped, Region: 0x10001},
 		{ID: 3, Kind: KindMapped, Answer: true},
 		{ID: 4, Kind: KindDeregister, Region: 0x10001},
-		{ID: 5, Kind: KindDial, Peer: "peer", Service: "svc", Scheduler: "sched", Data: data,
-			Asked:   Asked{Ordered: true},
+		{ID: 5, Kind: KindDial, Peer: "peer", Service: "svc", Data: data,
+			Asked:   Asked{Ordered: true, Scheduler: "sched"},
 			Timeout: 5 * time.Second},
 		{ID: 5, Kind: KindDial, Answer: true, Conn: 7, Peer: "peer", Data: data},
 		{ID: 6, Kind: KindListen, Service: "svc"},
@@ -48,7 +48,7 @@ func everyStruct() []*Message {
 		{ID: 21, Kind: KindUnqueue, Queue: 3},
 		{ID: 22, Kind: KindJoin, Conn: 7, Queue: 3},
 		{Kind: KindIncoming, Conn: 7, Service: "svc", Peer: "peer", Data: data},
-		{Kind: KindAdvert, Conn: 7, Name: "mem", Key: 1 << 63, Size: 4, Perm: 3, Count: 9},
+		{Kind: KindAdvert, Conn: 7, Name: "mem", Key: 1 << 63, Size: 4, Perm: 3, Number: 9},
 		{Kind: KindWithdrawn, Conn: 7, Key: 1 << 63},
 		{Kind: KindEnded, Conn: 7, Code: StatusReset.Code(), Text: text},
 		{Kind: KindClosed, Conn: 7, Code: StatusNoConn.Code(), Text: text},
@@ -293,9 +293,9 @@ func TestAgree(t *testing.T) {
 // session.
 func TestAdvertOfAnyNumber(t *testing.T) {
 	for _, number := range []uint32{0, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
-		b, err := (&Message{Kind: KindAdvert, Conn: 7, Name: "mem", Count: int(number)}).Encode()
+		b, err := (&Message{Kind: KindAdvert, Conn: 7, Name: "mem", Number: number}).Encode()
 		must(t, err)
-		if m, err := Decode(b); err != nil || uint32(m.Count) != number {
+		if m, err := Decode(b); err != nil || m.Number != number {
 			t.Errorf("number %d: %+v, %v", number, m, err)
 		}
 	}

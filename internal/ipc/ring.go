@@ -37,7 +37,7 @@ type SubmitProducer struct {
 // Room returns how many entries can be put. It reads the daemon's head only when the last known one leaves no room.
 func (p *SubmitProducer) Room() (int, error) { return p.RoomFor(1) }
 
-// RoomFor is Room where fewer than n, at least 1, are as good as none.
+// RoomFor returns Room, and reads the consumer's position again if fewer than n, at least 1, are free.
 func (p *SubmitProducer) RoomFor(n int) (int, error) {
 	if p.mask+1-(p.tail-p.head) < uint32(n) {
 		head := p.r.word(wordSQHead).Load()

@@ -34,7 +34,7 @@ func helloReply(f *body, m *Message) { // A5.2
 func registerRequest(f *body, m *Message) { // A5.3
 	f.u64(16, &m.Size)
 	f.flags(24, &m.Own, &m.Heap)
-	f.u64(32, &m.Off)
+	f.u64(32, &m.Addr)
 }
 
 func registerReply(f *body, m *Message) { // A5.4
@@ -113,9 +113,7 @@ func advertEvent(f *body, m *Message) { // A5.16
 	f.u64(24, &m.Size)
 	f.u32(32, &m.Conn)
 	f.perm(36, &m.Perm)
-	number := uint32(m.Count) // a peer chose it: any is allowed
-	f.u32(40, &number)
-	m.Count = int(number)
+	f.u32(40, &m.Number)
 	f.name(48, "name", &m.Name)
 }
 

@@ -37,7 +37,8 @@ var clockUses = map[string]struct{ names, why string }{
 	"internal/daemon/reload.go":  {"Now", "the same of the latest reload"},
 	"internal/inspect/status.go": {"Time", "the same, kept"},
 	"internal/inspect/doctor.go": {"DateTime", "the same, as text"},
-	"internal/daemon/session.go": {"Now", "an argument of pace.go"},
+	"internal/daemon/control.go": {"Now", "an argument of pace.go"},
+	"internal/config/load.go":    {"ParseDuration", "a number with a unit"},
 	"internal/daemon/pace.go": {"Now Time",
 		"requests are spaced by readings of this process; the zero Time, which has none, is only asked whether it is " +
 			"past"},

@@ -21,14 +21,14 @@ type declared struct {
 
 // wide are the structs that reach more. Nothing may be added; who names the parts of one takes it out.
 var wide = map[string]string{
-	"internal/ipc.Message":     "its parts are one object on the wire",
-	"internal/inspect.Status":  "its parts are one object on the wire",
-	"internal/config.Config":   "its parts are one table of the file",
-	"bench/report.Row":         "its parts are one line of results",
-	"bench/report.line":        "its parts are one line of results",
-	"bench/figure.entry":       "embeds a line of results",
-	"bench/figure.entryView":   "embeds a line of results",
-	"internal/daemon.Daemon":   "not done",
+	"internal/ipc.Message":    "its parts are one object on the wire",
+	"internal/inspect.Status": "its parts are one object on the wire",
+	"internal/config.Config":  "its parts are one table of the file",
+	"bench/report.Row":        "its parts are one line of results",
+	"bench/report.line":       "its parts are one line of results",
+	"bench/figure.entry":      "embeds a line of results",
+	"bench/figure.entryView":  "embeds a line of results",
+	"internal/daemon.Daemon":  "not done",
 }
 
 // flags are the folders whose wide structs are flags: the library that parses these wants sets of them embedded.

@@ -71,8 +71,8 @@ func (s *Shard) countUsers() {
 	}
 }
 
-// detach begins a client's end: its rings are left alone from here on, its services vanish, its keys are revoked, its
-// connections aborted one after the other. Completions to come only release memory. It is idempotent.
+// detach begins a client's end: its rings are left alone from here on, its services vanish. Its connections are aborted
+// and its keys revoked in pieces (reapClients). Completions to come only release memory. It is idempotent.
 func (s *Shard) detach(now mono.Time, c *Client) {
 	if c.rings == nil {
 		return
@@ -87,7 +87,6 @@ func (s *Shard) detach(now mono.Time, c *Client) {
 		s.clients.offered.release(name)
 	}
 	c.names = nil
-	c.regions.all(func(r *regmem.Region) { s.grants.RevokeRegion(r) })
 	clear(c.msgs)
 	c.msgs = c.msgs[:0]
 	clear(c.delivery.notify)
@@ -95,7 +94,7 @@ func (s *Shard) detach(now mono.Time, c *Client) {
 	s.dropConns(now, c, mostDropped)
 }
 
-// mostDropped is how many connections of dead clients are ended in an iteration: one may have had very many.
+// mostDropped is how many connections and keys of dead clients end in an iteration: one may have had very many.
 const mostDropped = 128
 
 // dropConns ends the connections of a dead client, so many at most, and then its queues. It returns how many.
@@ -116,11 +115,10 @@ func (s *Shard) dropConns(now mono.Time, c *Client, most int) (n int) {
 
 func (s *Shard) dropConn(now mono.Time, cn *Conn) {
 	cn.queued, cn.parked = false, false
-	if cn.state == connOver {
+	if cn.state >= connEnding {
 		s.forget(cn)
 		return
 	}
-	s.dropExports(cn)
 	if cn.state == connIncoming { // refusing one ends it without an event
 		s.eng.Refuse(now, cn.id, "the service ended")
 		s.forget(cn)
@@ -140,15 +138,25 @@ func (s *Shard) evict(c *Client, why string) {
 	c.evicted(why)
 }
 
-// reapClients goes on with the end of dead clients, and lets go of those nothing of which is in use any more. It
-// reports whether there may be connections left to end.
+// dropKeys revokes the keys of a dead client's memory, so many at most. It returns how many.
+func (s *Shard) dropKeys(c *Client, most int) (n int) {
+	c.regions.all(func(r *regmem.Region) { n += s.grants.RevokeRegion(r, most-n) })
+	s.dropRevoked()
+	return n
+}
+
+// reapClients goes on with the end of dead clients, each iteration first with another, and frees those of which nothing
+// is in use any more. It reports whether there may be connections or keys left to end.
 func (s *Shard) reapClients(now mono.Time) (more bool) {
-	most := mostDropped
-	for _, c := range s.clients.list {
+	most, slots := mostDropped, len(s.clients.list)
+	s.clients.reapFirst++
+	for k := range slots {
+		c := s.clients.list[(s.clients.reapFirst+k)%slots]
 		if c == nil || c.rings != nil {
 			continue
 		}
-		if most -= s.dropConns(now, c, most); !s.inUse(c) {
+		most -= s.dropConns(now, c, most)
+		if most -= s.dropKeys(c, most); !s.inUse(c) {
 			s.free(now, c)
 		}
 	}
@@ -161,7 +169,7 @@ func (s *Shard) inUse(c *Client) bool {
 		return true
 	}
 	busy := false
-	c.regions.all(func(r *regmem.Region) { busy = busy || r.InFlight > 0 })
+	c.regions.all(func(r *regmem.Region) { busy = busy || r.InFlight > 0 || r.Granted() })
 	return busy
 }
 

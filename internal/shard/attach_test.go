@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The end of a client with very many connections holds nobody up: they end a few at a time, all of them, and soon.
-func TestManyConnectionsEndOneAfterTheOther(t *testing.T) {
-	s, stop := alone(t, still(t))
-	defer stop()
+// attached makes a client of a user that a shard serves.
+func attached(t *testing.T, s *Shard, u *User, unread int) *Client {
+	t.Helper()
 	layout, err := ipc.LayoutFor(ipc.MinDepth)
 	if err != nil {
 		t.Fatal(err)
@@ -23,20 +22,29 @@ func TestManyConnectionsEndOneAfterTheOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Close(fd)
-	defer rings.Close()
+	t.Cleanup(func() { rings.Close() })
 	var bells [2]*ipc.Doorbell
 	for i := range bells {
 		if bells[i], err = ipc.NewDoorbell(); err != nil {
 			t.Fatal(err)
 		}
-		defer bells[i].Close()
+		t.Cleanup(func() { bells[i].Close() })
 	}
-	const conns = 10 * mostDropped
-	u := NewUser(1)
-	c := NewClient(Label{}, u, NewOutbox(conns), rings, bells[0], bells[1], func(string) {})
-	if err := s.Attach(c); err != nil {
+	c := NewClient(Label{}, u, NewOutbox(unread), rings, bells[0], bells[1], func(string) {})
+	s.Do(func(mono.Time) { err = s.attach(c) })
+	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// The end of a client with very many connections holds nobody up: they end a few at a time, all of them, and soon.
+func TestManyConnectionsEndOneAfterTheOther(t *testing.T) {
+	const conns = 10 * mostDropped
+	s, stop := alone(t, still(t))
+	defer stop()
+	u := NewUser(1)
+	c := attached(t, s, u, conns)
 	s.Do(func(now mono.Time) {
 		for range conns {
 			if _, err := s.Dial(now, c, &ipc.Message{Peer: "off", Service: "x", Timeout: time.Hour}); err != nil {

@@ -96,7 +96,8 @@ const (
 	connOpen
 	connClosing // close asked; its reply is due
 	connAborted // abort asked and answered; the engine's last event is due
-	connOver    // the engine has forgotten it; notifications are still to be delivered before the client is told
+	connEnding  // the engine has forgotten it; its keys are being revoked before the client is told
+	connOver    // they are; notifications are still to be delivered before the client is told
 )
 
 // Conn is one connection of a client.

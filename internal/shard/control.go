@@ -36,17 +36,19 @@ func (s *Shard) Serve(c *Client, m *ipc.Message, f func(mono.Time) (*ipc.Message
 // more notifications of it.
 func (s *Shard) Conn(c *Client, id uint32, ending bool) *Conn {
 	cn := c.lookup(id)
-	if cn == nil || cn.state != connOver {
+	switch {
+	case cn == nil || cn.state < connEnding:
 		return cn
-	}
-	if ending {
+	case ending && cn.state == connOver:
 		s.forget(cn)
+	case ending:
+		cn.left = nil
 	}
 	return nil
 }
 
 // maxDials is how many dials of a shard may wait for an answer, those of all users: one user may have half as many.
-// They may wait for as long as whoever dials likes, and the peer may be off.
+// Whoever dials chooses how long they wait, and the peer may be off.
 const maxDials = 1 << 14
 
 // errDraining refuses what is new.
@@ -94,8 +96,8 @@ func (s *Shard) Dial(now mono.Time, c *Client, m *ipc.Message) (*ipc.Message, er
 		return nil, ipc.Errorf(ipc.CodeLimit, "this node takes no more connections: %v; close some", err)
 	}
 	if errors.Is(err, engine.ErrDials) {
-		return nil, ipc.Errorf(ipc.CodeLimit, "this node dials no more at once: %v; try again when some were answered",
-			err)
+		return nil, ipc.Errorf(ipc.CodeLimit,
+			"too many dials of this node wait for an answer: %v; try again when some were answered", err)
 	}
 	if err != nil {
 		return nil, ipc.Errorf(ipc.CodeInvalid, "%v", err)
@@ -204,13 +206,15 @@ func (s *Shard) Abort(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, er
 		cn.client.backlog--
 		s.forget(cn)
 	case connAborted:
-	case connOpen:
-		s.dropExports(cn)
-		cn.state = connAborted
+	default: // of dial, accept and close the reply follows by closed
+		if cn.state == connOpen {
+			cn.state = connAborted
+		}
 		s.eng.Abort(now, cn.id, engine.StatusAborted)
-	default: // dial, accept or close: its reply follows by closed
-		s.dropExports(cn)
-		s.eng.Abort(now, cn.id, engine.StatusAborted)
+		if !s.dropExports(cn) {
+			s.dropRest(cn, func() { s.say(cn.client, m.Reply()) })
+			return nil, nil
+		}
 	}
 	return m.Reply(), nil
 }

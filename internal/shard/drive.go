@@ -16,8 +16,8 @@ import (
 // application posts it and then neither waits nor posts again.
 const driverLease = time.Millisecond
 
-// longestNap bounds what driverLease promises after drivers were at it for long: waking the thread costs them a few
-// microseconds each time.
+// longestPause bounds the lease after drivers ran the shard for long: waking the thread costs them a few microseconds
+// each time.
 const longestPause = 8 * time.Millisecond
 
 // driveLooks is how many iterations in a row may find nothing before the driver looks at other things: some 200 ns
@@ -46,7 +46,7 @@ func (s *Shard) Drive() (worked, ran bool) {
 	asleep := s.box.asleep.Load()
 	s.Release()
 	if asleep {
-		// The thread sleeps for who knows how long, and this iteration has told the clients that no doorbell is needed:
+		// The thread may sleep for long, and this iteration has told the clients that no doorbell is needed:
 		// turn its sleep into a lease, once.
 		s.box.wake()
 	}
@@ -83,8 +83,8 @@ func (s *Shard) DriverSleep(fd int) {
 	s.runner.lease.Store(int64(mono.Now().Add(driverLease)))
 }
 
-// leaveToDrivers sleeps until no drive has happened, or been asked for, for a lease. While drivers are at it without a
-// pause it looks ever less often.
+// leaveToDrivers sleeps until no drive has happened, or been asked for, for a lease. While drivers run the shard
+// without a pause, it looks less and less often.
 func (s *Shard) leaveToDrivers() {
 	s.runner.wanted.Store(false)
 	pause := driverLease

@@ -152,7 +152,7 @@ func TestCloseWaitsForDriverSleep(t *testing.T) {
 			}
 			back <- true
 		}()
-		waitFor(t, "drowsing", mostWait, s.runner.driverSleeps.Load)
+		waitFor(t, "a driver sleeps", mostWait, s.runner.driverSleeps.Load)
 		stop()
 		if s.runner.driverSleeps.Load() {
 			t.Error("closed under a sleeping driver")

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"log/slog"
+	"math"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
@@ -97,7 +98,7 @@ func (s *Shard) advert(now mono.Time, cn *Conn, ev *engine.Event) {
 	case engine.EvAdvert:
 		a := &ev.Advert
 		s.say(c, &ipc.Message{Kind: ipc.KindAdvert, Conn: uint32(cn.id), Name: a.Name, Key: uint64(a.Key), Size: a.Size,
-			Perm: uint8(a.Perm), Count: int(a.Number)})
+			Perm: uint8(a.Perm), Number: a.Number})
 	case engine.EvWithdrawn:
 		s.say(c, &ipc.Message{Kind: ipc.KindWithdrawn, Conn: uint32(cn.id), Key: uint64(ev.Advert.Key)})
 	}
@@ -218,12 +219,28 @@ func (s *Shard) closed(cn *Conn, ev *engine.Event) {
 		m = &ipc.Message{Kind: ipc.KindClosed, Conn: uint32(cn.id), Code: status.Code(), Text: text}
 		cn.why = status
 		cn.left = append(cn.left, ev.Notes...)
-	case connAborted, connOver:
+	case connAborted, connEnding, connOver:
 	}
-	s.dropExports(cn)
-	cn.state, cn.farewell = connOver, m
+	cn.state, cn.farewell = connEnding, m
 	switch {
-	case len(cn.left) == 0 || cn.client.rings == nil:
+	case cn.client.rings == nil: // its keys go with the client's memory
+		s.forget(cn)
+	case s.dropExports(cn):
+		s.ended(cn)
+	default:
+		s.dropRest(cn, func() { s.ended(cn) })
+	}
+}
+
+// ended says farewell to a connection of which no peer has a key any more.
+func (s *Shard) ended(cn *Conn) {
+	if s.clients.conns[cn.id] != cn {
+		return // forgotten meanwhile, with its client
+	}
+	m := cn.farewell
+	cn.state = connOver
+	switch {
+	case len(cn.left) == 0:
 		s.forget(cn)
 	case cn.queued:
 		cn.client.unpark(cn) // deliver says farewell
@@ -245,7 +262,7 @@ func (s *Shard) forget(cn *Conn) {
 	if c.last == cn {
 		c.last = nil
 	}
-	if cn.state == connOver {
+	if cn.state >= connEnding {
 		c.ends.add(uint32(cn.id), cn.why)
 	}
 	if cn.farewell != nil {
@@ -253,11 +270,28 @@ func (s *Shard) forget(cn *Conn) {
 	}
 }
 
-// dropExports forgets the keys given to a connection. The peer that held them is gone, or does not know yet: it reads
-// no more either.
-func (s *Shard) dropExports(cn *Conn) {
-	s.grants.RevokeOwner(uint64(cn.id))
+// dropExports revokes the keys given to a connection that has ended, which serve nobody any more, if this iteration may
+// revoke so many. It reports whether none is left. Its client hears of the end afterwards: then no frame that waits has
+// bytes of its memory.
+func (s *Shard) dropExports(cn *Conn) (all bool) {
+	s.clients.mayRevoke -= s.grants.RevokeOwner(uint64(cn.id), s.clients.mayRevoke)
 	s.dropRevoked()
+	return s.grants.Owned(uint64(cn.id)) == 0
+}
+
+// dropRest goes on with it, a piece at each turn of the client's user, and calls then at the end.
+func (s *Shard) dropRest(cn *Conn, then func()) {
+	piece := func(most int) {
+		n := s.grants.RevokeOwner(uint64(cn.id), most)
+		if s.dropRevoked(); n < most {
+			then()
+		} else {
+			s.dropRest(cn, then)
+		}
+	}
+	if s.box.queue(cn.client.user, func(mono.Time) { piece(revokePiece) }) != nil { // the shard stops
+		piece(math.MaxInt)
+	}
 }
 
 // unexported is told by the table of a grant that ended.

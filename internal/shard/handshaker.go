@@ -9,8 +9,8 @@ import (
 )
 
 // Handshakes and exchanges of keys are computed by a goroutine of their own beside each shard, which goes on with its
-// frames meanwhile. What strangers begin has a share of a core: however many of them there are, renewals and dials of
-// ours do not wait behind them, nor do the shard's thread and the programs lose more.
+// frames meanwhile. What strangers begin has a share of a core. However many strangers there are, renewals and dials of
+// ours do not wait behind them, and the shard's thread and programs lose no more than that share.
 const (
 	strangerShare = 32                     // one part in so many of a core
 	strangerBurst = 100 * time.Millisecond // what was not used of that is saved up
@@ -33,7 +33,7 @@ func newHandshaker(done func(*engine.Step) error) *handshaker {
 		quit: make(chan struct{}), budget: budget{left: strangerBurst}}
 }
 
-// feed passes on the steps that the engine has and that there is room for. The shard calls it; when a result comes in
+// feed passes on the steps that the engine has, as far as there is room. The shard calls it; when a result comes in
 // it does so again.
 func (k *handshaker) feed(e *engine.Endpoint) {
 	if !e.StepWaits(false) && !e.StepWaits(true) {

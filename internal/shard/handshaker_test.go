@@ -59,7 +59,8 @@ func flooded(t *testing.T, n int) *engine.Endpoint {
 	if err := e.SetLink(now, 0, engine.LinkConfig{Name: "l", Addr: frame.Ether([6]byte{2, 1}), MTU: 1500}); err != nil {
 		t.Fatal(err)
 	}
-	batch := engine.NewBatch(512, 1500)
+	var batch engine.Batches
+	batch.Set(0, engine.NewBatch(512, 1500))
 	frame := func(src [6]byte, kind wire.Type, number uint32, body []byte) []byte {
 		b := make([]byte, wire.TailStart)
 		copy(b, []byte{2, 1, 0, 0, 0, 0})
@@ -69,9 +70,9 @@ func flooded(t *testing.T, n int) *engine.Endpoint {
 		return append(b, body...)
 	}
 	answer := func(want wire.Type, number uint32) (f wire.Frame) {
-		for batch.Reset(); e.PollTransmit(now, batch) > 0; batch.Reset() {
-			for i := range batch.Frames {
-				if f.Decode(batch.Frames[i].Head[wire.EthLen:]) == nil && f.Type == want && f.Session == number {
+		for batch.Reset(); e.PollTransmit(now, &batch) > 0; batch.Reset() {
+			for _, sent := range batch.All() {
+				if f.Decode(sent.Head[wire.EthLen:]) == nil && f.Type == want && f.Session == number {
 					f.Tail = append([]byte(nil), f.Tail...)
 					return f
 				}

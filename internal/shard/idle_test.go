@@ -18,7 +18,7 @@ func (d *counted) Stats() (linkdrv.Stats, error) {
 	return d.Driver.Stats()
 }
 
-// The kernel's counters are read before 32 bits are too few, also if nobody wants to know them.
+// The kernel's counters are read before 32 bits are too few, also if nobody asks for them.
 func TestCountersAreRead(t *testing.T) {
 	d := &counted{Driver: still(t)}
 	s, _ := alone(t, d)
@@ -59,9 +59,7 @@ func TestNoSleepOverFailedLink(t *testing.T) {
 	s := unstarted(t, &stuck{Driver: still(t)}) // a thread would send greetings, which the driver counts as well
 	defer s.Shutdown()
 	now, l := mono.Now(), s.links.active[0]
-	b := s.takeBatch()
-	b.users = 1
-	l.tx, l.batch = append(l.tx, linkdrv.TxFrame{Head: make([]byte, 64)}), b
+	l.unsent = []linkdrv.TxFrame{{Head: make([]byte, 64)}}
 	s.flush(now, l)
 	s.retryBlocked(l.retryAt)
 	s.idle.busy = false // nothing else was there to do
@@ -75,8 +73,8 @@ type wrapped struct{ linkdrv.Driver }
 
 func (d wrapped) RecvScatter([]linkdrv.RxFrame, [][]byte) (int, error) { return 0, nil }
 
-// What is around the drivers goes for links that have one and for those that get one, and afterwards each driver is the
-// one from before.
+// SetWrap wraps the drivers of links that have one, and of those that get one later. Without it each driver is the bare
+// one again.
 func TestWrap(t *testing.T) {
 	bare := still(t)
 	s, _ := alone(t, bare)

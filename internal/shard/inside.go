@@ -47,12 +47,10 @@ func (i Inside) Unread(service string) (n int) {
 func (i Inside) Queue(bulk [][]byte) {
 	i.Do(func(mono.Time) {
 		l := i.links.active[0]
-		l.batch = i.takeBatch()
-		l.batch.users = 1
 		for k, b := range bulk {
 			head := make([]byte, 64)
 			head[0] = byte(k)
-			l.tx = append(l.tx, linkdrv.TxFrame{Head: head, Bulk: b})
+			l.unsent = append(l.unsent, linkdrv.TxFrame{Head: head, Bulk: b})
 		}
 		i.blocked(l, true)
 	})
@@ -62,7 +60,7 @@ func (i Inside) Queue(bulk [][]byte) {
 func (i Inside) Queued() (numbers []int, discarded uint64) {
 	i.Do(func(mono.Time) {
 		l := i.links.active[0]
-		for _, f := range l.tx {
+		for _, f := range l.unsent {
 			numbers = append(numbers, int(f.Head[0]))
 		}
 		discarded = l.discards

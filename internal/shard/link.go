@@ -1,9 +1,8 @@
 package shard
 
 // Frames between drivers and the engine. In: receive has each driver show up to 32 that wait, and the engine handles
-// them one by one where they lie. Out: transmit has the engine fill a batch, sortFrames tells its frames apart by link,
-// flush sends what a link holds with one call; what the kernel does not take stays with the link, which the engine
-// knows as blocked until it is gone.
+// them one by one where they lie. Out: transmit has the engine fill the links' batches, flush sends what is in one with
+// one call; what the kernel does not take stays with the link, which the engine knows as blocked until it is gone.
 
 import (
 	"errors"
@@ -36,7 +35,7 @@ type Link struct {
 	rx    [recvBatch][]byte
 	take  int       // of rx, frames of one Recv
 	full  int       // Recvs in a row that returned as many as they could
-	lent  *receiver // to whom, or offered (receiver.go)
+	lent  *receiver // that has the link, or was offered it (receiver.go)
 
 	// For a driver that scatters: forecast places, and frames received there.
 	scatter linkdrv.Scatterer
@@ -44,10 +43,10 @@ type Link struct {
 	parts   [recvBatch]linkdrv.RxFrame
 	arrived [recvBatch]engine.Arrival // of rx or of parts, for the engine; but for Head empty between two receives
 
-	// Frames the kernel has not taken yet. They belong to batch, which is reset when they are gone. While there are
-	// any, the engine knows the link as blocked, so one batch is all there ever is.
-	tx      []linkdrv.TxFrame
-	batch   *txBatch
+	batch *engine.Batch // which the engine fills; kept for the next driver
+	// frames of batch that the kernel has not taken yet; while there are any the engine knows the link as blocked and
+	// leaves batch alone
+	unsent  []linkdrv.TxFrame
 	retryAt mono.Time
 
 	inside   bool // it leads to the shards of this node alone: no configuration has it
@@ -56,13 +55,6 @@ type Link struct {
 	discards uint64 // frames the driver refused for good, or that were dropped with a closing link
 	last     linkdrv.Stats
 	lastErr  string
-}
-
-// txBatch is one engine batch and the number of links that still hold frames of it.
-type txBatch struct {
-	*engine.Batch
-	users    int
-	maxFrame int
 }
 
 // Open reports whether the link has a driver.
@@ -124,16 +116,15 @@ func (s *Shard) Configure(l *Link, cfg config.Link) { l.cfg = cfg }
 // SetDriver puts a fresh driver in service.
 func (s *Shard) SetDriver(now mono.Time, l *Link, drv linkdrv.Driver) {
 	s.DropDriver(now, l)
+	was := l.info
 	l.raw, l.info, l.failed, l.lastErr = drv, drv.Info(), false, ""
 	s.wrapLink(l)
 	l.take = max(1, min(recvBatch, l.info.RxSlots/4))
 	s.countLooks()
 	l.opens++
-	s.links.maxFrame = max(s.links.maxFrame, l.info.MTU)
-	s.links.batchFrames = max(s.links.batchFrames, framesPerBatch(l.info))
-	s.stockBatches()
-	if cap(l.tx) == 0 {
-		l.tx = make([]linkdrv.TxFrame, 0, linkdrv.SendBatch)
+	if n := framesPerBatch(l.info); l.batch == nil || was.MTU != l.info.MTU || cap(l.batch.Frames) != n {
+		l.batch = engine.NewBatch(n, l.info.MTU)
+		s.links.batches.Set(l.index, l.batch)
 	}
 	lc := engine.LinkConfig{Name: l.cfg.Name, MTU: l.info.MTU, RxSlots: l.info.RxSlots, Weight: l.cfg.Weight,
 		Addr: l.info.Addr(), Super: l.info.Super, Overhead: l.info.Overhead, Inside: l.inside}
@@ -326,21 +317,18 @@ func (s *Shard) reapLinks(now mono.Time) {
 func (s *Shard) transmit(now mono.Time) (worked bool) {
 	s.retryBlocked(now)
 	for sent := 0; sent < maxTransmit; {
-		b := s.takeBatch()
-		n := s.eng.PollTransmit(now, b.Batch)
+		n := s.eng.PollTransmit(now, &s.links.batches)
 		if n == 0 {
-			s.putBatch(b)
 			return worked
 		}
 		worked = true
 		sent += n
-		s.sortFrames(b)
 		for _, l := range s.links.active {
-			if len(l.tx) > 0 && l.batch == b {
+			if l.drv != nil && len(l.unsent) == 0 && len(l.batch.Frames) > 0 {
+				l.unsent = l.batch.Frames
 				s.flush(now, l)
 			}
 		}
-		s.release(b)
 	}
 	return worked
 }
@@ -349,29 +337,11 @@ func (s *Shard) transmit(now mono.Time) (worked bool) {
 // links run dry.
 const maxTransmit = 128
 
-// sortFrames distributes a batch over the links. The shard itself counts as one user until every link has had its turn.
-func (s *Shard) sortFrames(b *txBatch) {
-	b.users = 1
-	for i := range b.Frames {
-		f := &b.Frames[i]
-		l := s.links.byIndex[f.Link]
-		if l == nil || l.drv == nil {
-			continue // removed since: the engine has been told and will send elsewhere
-		}
-		if len(l.tx) == 0 {
-			l.batch = b
-			b.users++
-		}
-		l.tx = append(l.tx, f.Tx)
-	}
-}
-
 // flush sends what a link holds. What remains blocks the link.
 func (s *Shard) flush(now mono.Time, l *Link) {
-	frames := l.tx
-	for len(frames) > 0 {
-		n, err := l.drv.Send(frames)
-		frames = frames[n:]
+	for len(l.unsent) > 0 {
+		n, err := l.drv.Send(l.unsent)
+		l.unsent = l.unsent[n:]
 		switch {
 		case err == nil:
 		case errors.Is(err, linkdrv.ErrTooLong), errors.Is(err, linkdrv.ErrBadFrame):
@@ -379,14 +349,11 @@ func (s *Shard) flush(now mono.Time, l *Link) {
 			l.lastErr = err.Error()
 			continue
 		default:
-			l.discards += uint64(len(frames))
-			frames = nil
+			l.discards += uint64(len(l.unsent))
+			l.unsent = nil
 			s.linkFailed(l, err)
 		}
-		if len(frames) > 0 {
-			kept := copy(l.tx, frames)
-			clear(l.tx[kept:])
-			l.tx = l.tx[:kept]
+		if len(l.unsent) > 0 {
 			l.retryAt = now.Add(retryPause)
 			s.blocked(l, true)
 			return
@@ -395,16 +362,11 @@ func (s *Shard) flush(now mono.Time, l *Link) {
 	s.emptied(l)
 }
 
-// emptied ends a link's hold on its batch.
+// emptied gives a link's batch back to the engine.
 func (s *Shard) emptied(l *Link) {
-	clear(l.tx)
-	l.tx = l.tx[:0]
-	b := l.batch
-	l.batch = nil
+	l.unsent = nil
+	l.batch.Reset()
 	s.blocked(l, false)
-	if b != nil {
-		s.release(b)
-	}
 }
 
 // blocked tells the engine about a change.
@@ -423,7 +385,7 @@ func (s *Shard) retryBlocked(now mono.Time) {
 		return
 	}
 	for _, l := range s.links.active {
-		if len(l.tx) > 0 && l.drv != nil && now >= l.retryAt {
+		if len(l.unsent) > 0 && l.drv != nil && now >= l.retryAt {
 			s.flush(now, l)
 		}
 	}
@@ -431,7 +393,7 @@ func (s *Shard) retryBlocked(now mono.Time) {
 
 // dropUnsent forgets the frames a link holds: to the peers they are lost on the wire.
 func (s *Shard) dropUnsent(l *Link) {
-	l.discards += uint64(len(l.tx))
+	l.discards += uint64(len(l.unsent))
 	s.emptied(l)
 }
 
@@ -442,38 +404,14 @@ func (s *Shard) dropReferring(mem []byte) {
 		return
 	}
 	for _, l := range s.links.active {
-		waited := len(l.tx)
+		waited := len(l.unsent)
 		// what else is in a frame was copied
-		l.tx = slices.DeleteFunc(l.tx, func(f linkdrv.TxFrame) bool { return overlap(f.Bulk, mem) })
-		l.discards += uint64(waited - len(l.tx))
-		if waited > 0 && len(l.tx) == 0 {
+		l.unsent = slices.DeleteFunc(l.unsent, func(f linkdrv.TxFrame) bool { return overlap(f.Bulk, mem) })
+		l.discards += uint64(waited - len(l.unsent))
+		if waited > 0 && len(l.unsent) == 0 {
 			s.emptied(l)
 		}
 	}
-}
-
-// stockBatches makes all the batches that the links can hold at once, and the one being filled, with their pages: no
-// burst has to wait for them.
-func (s *Shard) stockBatches() {
-	s.links.batches = slices.DeleteFunc(s.links.batches, func(b *txBatch) bool { return !s.fits(b) })
-	for range s.mostBatches() - len(s.links.batches) {
-		s.links.batches = append(s.links.batches, s.newBatch())
-	}
-}
-
-// mostBatches counts the batches that can be in use: at most one for each blocked link, and one being filled.
-func (s *Shard) mostBatches() int {
-	n := 1
-	for _, l := range s.links.active {
-		if l.drv != nil {
-			n++
-		}
-	}
-	return n
-}
-
-func (s *Shard) newBatch() *txBatch {
-	return &txBatch{Batch: engine.NewBatch(s.links.batchFrames, s.links.maxFrame), maxFrame: s.links.maxFrame}
 }
 
 // leastBatch is the number of frames in a batch, unless whole super-frames are a few more or less.
@@ -486,33 +424,4 @@ func framesPerBatch(link linkdrv.Info) int {
 		return leastBatch
 	}
 	return max(1, leastBatch/per) * per
-}
-
-// fits reports whether a batch is what newBatch would make.
-func (s *Shard) fits(b *txBatch) bool {
-	return b.maxFrame == s.links.maxFrame && cap(b.Frames) == s.links.batchFrames
-}
-
-// takeBatch returns an empty batch.
-func (s *Shard) takeBatch() *txBatch {
-	n := len(s.links.batches)
-	if n == 0 {
-		return s.newBatch()
-	}
-	b := s.links.batches[n-1]
-	s.links.batches = s.links.batches[:n-1]
-	return b
-}
-
-func (s *Shard) putBatch(b *txBatch) {
-	b.Reset()
-	if s.fits(b) && len(s.links.batches) <= len(s.links.active) {
-		s.links.batches = append(s.links.batches, b)
-	}
-}
-
-func (s *Shard) release(b *txBatch) {
-	if b.users--; b.users == 0 {
-		s.putBatch(b)
-	}
 }

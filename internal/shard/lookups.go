@@ -8,10 +8,10 @@ import (
 // Look is told of memory that operations use, and whose it is.
 type Look func(pid int32, r *regmem.Region, off, n uint64, site regmem.Site)
 
-// owners remembers which process a region is of, while somebody looks.
+// owners remembers which process a region is of, while lookups are traced.
 type owners map[*regmem.Region]int32
 
-// mostOwners bounds it: it is made anew beyond.
+// mostOwners bounds owners, which begins anew when it is full.
 const mostOwners = 1 << 12
 
 // SetLook has f be told from now on; nil: nobody. It runs by Do.

@@ -60,8 +60,8 @@ func (o *Outbox) put(msgs []*ipc.Message) bool {
 	return true
 }
 
-// Short waits until no more than so many messages wait, or the outbox is closed: who asks without reading the answers
-// is not asked to the last.
+// Short waits until no more than so many messages wait, or the outbox is closed: a client that does not read the
+// answers gets none to further requests.
 func (o *Outbox) Short(most int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -40,7 +40,7 @@ const (
 	// without frames, after which a receiver returns its link, unless it shall not poll
 	lentIdle = 50 * time.Microsecond
 	wakeMost = time.Millisecond // after an offer, until its receiver is up: one that takes longer has no core
-	// of a receiver that is not at work on its link, after which it is taken to have lost its core
+	// without a sign of a receiver that has a link, after which it counts as having lost its core
 	lentSilent = 200 * time.Microsecond
 	slowYield  = 50 * time.Microsecond // a yield that takes longer found somebody else on the core; or an interrupt,
 	slowYields = 2                     // so that one is not enough
@@ -333,8 +333,8 @@ func (r *receiver) serve() {
 	}
 }
 
-// receive takes what waits on the link all the way. If there is anything, the link is left as loanOut, or to whom the
-// shard has given it since.
+// receive takes what waits on the link all the way. If there is anything, the link is left as loanOut, or
+// as the shard left it meanwhile.
 func (r *receiver) receive() (found bool) {
 	l := r.link
 	n, err := l.drv.Recv(r.frames[:l.take])

@@ -47,7 +47,7 @@ type rxBench struct {
 	sender *engine.Endpoint
 	shard  *Shard
 	feeds  []*feed
-	batch  *engine.Batch
+	batch  engine.Batches
 	now    mono.Time
 	conn   engine.ConnID // the sender's
 	op     engine.Op
@@ -68,7 +68,7 @@ const (
 
 func newRxBench(t testing.TB, sealed bool, links, helpers int) *rxBench {
 	t.Helper()
-	b := &rxBench{batch: engine.NewBatch(64, 9014), now: mono.Now().Add(-time.Hour), memory: make([]byte, rxMemory)}
+	b := &rxBench{now: mono.Now().Add(-time.Hour), memory: make([]byte, rxMemory)}
 	for i := 0; i < len(b.memory); i += 4096 {
 		b.memory[i] = 1
 	}
@@ -125,6 +125,7 @@ func newRxBench(t testing.TB, sealed bool, links, helpers int) *rxBench {
 		box.close(0)
 	})
 	for i := range links {
+		b.batch.Set(i, engine.NewBatch(64, 9014))
 		f := &feed{}
 		b.feeds, b.frames = append(b.feeds, f), append(b.frames, nil)
 		b.shard.links.active = append(b.shard.links.active, &Link{index: i, drv: f, take: recvBatch,
@@ -149,7 +150,7 @@ func (b *rxBench) make() (frames int) {
 	for i := range b.frames {
 		b.frames[i] = b.frames[i][:0]
 	}
-	b.poll(b.sender, func(link int, f *engine.TxFrame) {
+	b.poll(b.sender, func(link int, f *frame.Tx) {
 		frames++
 		if frames > len(b.store) {
 			b.store = append(b.store, make([]byte, 0, 9100))
@@ -180,7 +181,7 @@ func (b *rxBench) receive(frames int) {
 // answer brings the sender what the shard answers.
 func (b *rxBench) answer(t testing.TB) {
 	b.now = b.now.Add(turnTime)
-	b.poll(b.shard.eng, func(link int, f *engine.TxFrame) {
+	b.poll(b.shard.eng, func(link int, f *frame.Tx) {
 		b.sender.Handle(b.now, link, engine.Whole(f.AppendTo(b.one[:0])))
 	})
 	var ev engine.Event
@@ -210,14 +211,13 @@ func (b *rxBench) answer(t testing.TB) {
 	}
 }
 
-func (b *rxBench) poll(e *engine.Endpoint, each func(link int, f *engine.TxFrame)) {
+func (b *rxBench) poll(e *engine.Endpoint, each func(link int, f *frame.Tx)) {
 	if e.NextTimeout() <= b.now {
 		e.HandleTimeout(b.now)
 	}
-	for e.PollTransmit(b.now, b.batch) > 0 {
-		for i := range b.batch.Frames {
-			f := &b.batch.Frames[i]
-			each(f.Link, f)
+	for e.PollTransmit(b.now, &b.batch) > 0 {
+		for link, f := range b.batch.All() {
+			each(link, f)
 		}
 		b.batch.Reset()
 	}

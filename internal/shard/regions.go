@@ -27,7 +27,7 @@ func (s *Shard) AdoptRegion(c *Client, r *regmem.Region) error {
 func (s *Shard) enter(c *Client, r *regmem.Region, then func()) (err error) {
 	if e := s.box.doFor(c.user, func(mono.Time) {
 		switch {
-		case c.rings == nil: // evicted, and perhaps let go: nobody would take the region from the exchange
+		case c.rings == nil: // evicted, and perhaps forgotten: the region would stay in the exchange
 			err = ErrStopped
 		case s.draining:
 			err = errDraining

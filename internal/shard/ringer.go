@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ringer rings a client's doorbell. How long that takes is up to the client: the kernel wakes all who wait for a
+// ringer rings a client's doorbell. How long that takes is up to the client: the kernel wakes all that wait for a
 // descriptor before the call returns, and a process can wait for one as often as it may have descriptors. One that took
 // long is rung on a goroutine of its own for longShare times as long. Where the client shares the core it may run
 // before the call returns, which is no time of the call's: after the first that seemed long the thread's own time

@@ -3,7 +3,7 @@ package shard
 import "sync"
 
 // Services keeps a service from being offered at two shards. Shards use it when a client begins or ceases to offer
-// one. It also says who asks for a service of the own node.
+// one. It also says which user dials a service of the own node.
 type Services struct {
 	mu      sync.Mutex
 	names   map[string]*Client

@@ -59,15 +59,15 @@ type Shard struct {
 	copying   bool        // payloads are never received in their place
 	exchange  *Exchange   // of pages; nil: none are exchanged
 	draining  bool        // no new connections or memory
-	starting  sync.Mutex  // held by who is the shard before the thread is started, and while that is noted
+	starting  sync.Mutex  // held by the goroutine that is the shard before its thread is started
 	running   atomic.Bool // the thread was started: functions reach the shard by the mailbox
 	stopping  atomic.Bool
 }
 
-// garbage is memory that connections which rest gave back.
+// garbage is memory that idle connections gave back.
 type garbage struct {
 	bytes      int         // bytes since the last collection
-	collecting atomic.Bool // another thread is at it
+	collecting atomic.Bool // another thread collects it
 	embedded   bool        // the heap is the program's
 }
 
@@ -77,9 +77,7 @@ type linkSet struct {
 	byIndex      [engine.MaxLinks]*Link // the same by engine number
 	blockedLinks uint64                 // bit i: link i holds unsent frames
 	failedLinks  bool                   // some link failed since reapLinks
-	batches      []*txBatch             // free
-	maxFrame     int                    // largest MTU seen: what a batch must hold
-	batchFrames  int                    // most of framesPerBatch of the links seen
+	batches      engine.Batches         // of the links; the engine fills them
 	countAt      mono.Time              // when the links' counters are read next
 	receivers    *receivers             // nil: the shard receives itself
 	lends        bool                   // links to them
@@ -99,9 +97,11 @@ type clientSet struct {
 	offered   *Services               // the same for all shards, which share it
 	touched   []*Client               // clients with completions or messages to flush this iteration
 	gave      bool                    // there were such clients in the latest iteration
-	rang      bool                    // a client's doorbell, and nobody else had this core since
+	rang      bool                    // a client was woken, and this thread has not yielded since
 	evictions uint64
-	revoked   [][]byte  // what grants reached that have ended, while frames wait that may refer to it
+	reapFirst int       // which slot's client ends first in this iteration
+	mayRevoke int       // keys of connections that end, in what is left of this iteration
+	revoked   [][]byte  // memory of grants that ended, while frames that may refer to it wait for links
 	pulseAt   mono.Time // when the clients are shown next that the shard runs
 }
 
@@ -112,8 +112,8 @@ type idleness struct {
 	alarm      alarm     // ends sleeps in time; its fields are the token holder's
 	sleepWords bool      // the clients have been told to ring
 	busy       bool      // the latest iteration found something to do: there may be more
-	quiet      mono.Time // until when there is nothing to do unless something comes in
-	looks      int       // for what comes in, in an iteration while quiet
+	quiet      mono.Time // when the next timer is due; until then only arrivals make work
+	looks      int       // how often an iteration looks for arrivals while quiet
 	calls      Calls     // the token holder's
 	threadSet  pollSet   // the thread's; prepared under the token, used while it sleeps
 	driverSet  pollSet   // the sleeping driver's, likewise
@@ -216,7 +216,7 @@ func (s *Shard) work() (sleep bool) {
 // state it does not allocate.
 func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	s.runner.beat.Store(int64(now))
-	s.clients.gave = false
+	s.clients.gave, s.clients.mayRevoke = false, revokePiece
 	if s.idle.sleepWords {
 		s.setAsleep(false)
 	}
@@ -260,14 +260,14 @@ func (s *Shard) Iterate(now mono.Time) (worked bool) {
 	return worked
 }
 
-// How much garbage of connections that rest, in bytes, is left to the collector's own pace: nothing else here makes
-// any, so it may be minutes. It is more while connections may be about to give back theirs.
+// How many bytes of idle connections' garbage are left to the runtime's collector, which may take minutes, since
+// nothing else here makes any. It is more while other connections may soon give back theirs.
 const (
 	collectMost  = 8 << 20
 	collectLeast = 1 << 20
 )
 
-// collect has another thread collect the garbage of connections that rest. A daemon gives that memory back to the
+// collect has another thread collect the garbage of idle connections. A daemon gives that memory back to the
 // system at once; the runtime takes its time for that, since it uses a hundredth of a processor.
 func (s *Shard) collect() {
 	bytes, more := s.eng.GaveBack()
@@ -287,15 +287,15 @@ func (s *Shard) collect() {
 	}()
 }
 
-// quietLooks is how often an iteration looks for something that comes in when nothing else can be due: a look at rings
-// costs no more than reading the clock does. Where a look is a system call there is one.
+// quietLooks is how often an iteration looks for arrivals while no timer is due: a look at rings costs no more than
+// reading the clock. Where a look is a system call there is one.
 const quietLooks = 4
 
 // countTime is how often the kernel's counters are read if nobody asks: they have 32 bits, which a million frames a
 // second fill in an hour.
 const countTime = 5 * time.Minute
 
-// pulse shows every client that the shard runs; sleeps are shorter than what makes a client wonder.
+// pulse shows every client that the shard runs. Sleeps are shorter than the silence that a client reports.
 func (s *Shard) pulse(now mono.Time) {
 	s.clients.pulseAt = now.Add(ipc.PulseTime)
 	for _, c := range s.clients.list {
@@ -369,7 +369,7 @@ func (s *Shard) Stop() {
 func (s *Shard) Shutdown() {
 	now := mono.Now()
 	s.stopping.Store(true)
-	s.box.close(now) // first: a client or a driver that came after the others were let go would be kept for ever
+	s.box.close(now) // first: a client or a driver that comes after the others were released would never be
 	for _, c := range s.clients.list {
 		if c != nil {
 			s.detach(now, c)

@@ -59,7 +59,7 @@ func (s *Shard) prepareSleep(now mono.Time, b *pollSet) bool {
 		if l.drv == nil {
 			continue
 		}
-		if len(l.tx) > 0 {
+		if len(l.unsent) > 0 {
 			left = min(left, retryPause)
 		}
 		if l.lent != nil && l.lent.loan.Load() != loanOffer { // its receiver wakes the shard, unless it lost its core

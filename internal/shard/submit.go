@@ -251,7 +251,7 @@ func (s *Shard) check(c *Client, cn *Conn, e *ipc.SQE) ipc.Status {
 		return c.ends.why(e.Conn)
 	case cn.state < connOpen:
 		return ipc.StatusNoConn
-	case cn.state == connOver:
+	case cn.state >= connEnding:
 		return cn.why
 	case cn.state > connOpen:
 		return ipc.StatusAborted // by its own client: who closes has waited for its operations
@@ -408,8 +408,11 @@ func (s *Shard) deliverConn(c *Client, cn *Conn, work *int) (more bool, err erro
 }
 
 func (s *Shard) takeNotify(cn *Conn) (engine.Notification, bool) {
-	if cn.state != connOver {
+	if cn.state < connEnding {
 		return s.eng.TakeNotify(cn.id)
+	}
+	if len(cn.left) == 0 {
+		return engine.Notification{}, false
 	}
 	n := cn.left[0]
 	cn.left = cn.left[1:]

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
@@ -134,4 +135,83 @@ func TestRegionEndsInPieces(t *testing.T) {
 	if err := <-done; err != nil || c.regions.n != 0 || c.regions.offered != 0 {
 		t.Errorf("%v, %d regions are left", err, c.regions.n)
 	}
+}
+
+// exporting makes a client with so many connections, each of which was given so many keys.
+func exporting(t *testing.T, s *Shard, conns, keys int) *Client {
+	t.Helper()
+	c := attached(t, s, NewUser(1), conns)
+	r := &regmem.Region{Mem: regmem.Wrap(make([]byte, 4096))}
+	c.regions.add(r, 1)
+	c.regions.finish(r)
+	for range conns {
+		if _, err := s.Dial(mono.Now(), c, &ipc.Message{Peer: "off", Service: "x", Timeout: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, cn := range c.conns {
+		cn.state = connOpen
+		s.answered(cn)
+		for range keys {
+			if _, err := s.grants.Grant(r, uint64(id), regmem.RemoteRead, 0, 1); err != nil {
+				t.Fatal(err)
+			}
+			c.exports++
+		}
+	}
+	return c
+}
+
+// Connections with very many keys end in pieces, one with very many and very many with some. Their client hears of the
+// end of each when no key of it is left.
+func TestConnectionsEndInPieces(t *testing.T) {
+	for _, of := range []struct{ conns, keys int }{{1, 1000}, {100, 10}, {10, 100}} {
+		s := unstarted(t, still(t))
+		c := exporting(t, s, of.conns, of.keys)
+		now := mono.Now()
+		for id := range c.conns {
+			s.eng.Abort(now, id, engine.StatusReset)
+		}
+		told := 0
+		for left := of.conns * of.keys; left > 0; {
+			s.Iterate(now)
+			most := left - s.grants.Len()
+			if left -= most; most == 0 || most > 2*revokePiece {
+				t.Fatalf("%+v: %d keys revoked in one iteration", of, most)
+			}
+			for _, m := range c.out.msgs[told:] {
+				if told++; m.Kind != ipc.KindClosed || s.grants.Owned(uint64(m.Conn)) > 0 {
+					t.Errorf("%+v: told %v with keys left", of, m.Kind)
+				}
+			}
+		}
+		s.Iterate(now)
+		if told = len(c.out.msgs); told != of.conns || c.exports != 0 || len(c.conns) != 0 {
+			t.Errorf("%+v: told %d times, %d exports, %d connections left", of, told, c.exports, len(c.conns))
+		}
+		s.Shutdown()
+	}
+}
+
+// A client with very many keys ends in pieces; its memory is freed when no key is left.
+func TestKeysOfDeadClientsEndInPieces(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	c := exporting(t, s, 10, 500)
+	now := mono.Now()
+	s.detach(now, c)
+	for left := s.grants.Len(); left > 0; {
+		select {
+		case <-c.Gone():
+			t.Fatalf("the client is gone with %d keys left", left)
+		default:
+		}
+		s.Iterate(now)
+		most := left - s.grants.Len()
+		if left -= most; most > mostDropped {
+			t.Fatalf("%d keys revoked in one iteration", most)
+		}
+	}
+	s.Iterate(now)
+	<-c.Gone()
 }

@@ -9,11 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The wait policy as measured on shared cores: poll for some 50 us after the last work (5 us is worse than useless, for
-// ever burns a core), longer while sleeps turn out to be short; yield only while a client polls too or was just woken,
-// else yielding buys nothing: at once if it was given something, else now and then, since nobody looks during a switch;
-// when a yield took long, somebody else needs the core, so stop yielding for a while and go to sleep; never spin bare
-// where a client waits for the same core.
+// The wait policy, as measured on shared cores:
+//
+//   - poll for some 50 us after the last work, longer while sleeps prove short. 5 us costs more than it gains, and
+//     polling without end takes a core;
+//   - yield only while a client polls too or was just woken: at once to one that was given something, otherwise now and
+//     then, since nobody looks at rings during a switch;
+//   - when a yield took long another thread needs the core: stop yielding for a while, and sleep;
+//   - never poll without yielding where a client waits for the same core.
 const defaultSpin = 50 * time.Microsecond
 
 // action is what an idle shard does next.

@@ -193,7 +193,7 @@ func (c *contest) linearizable() error {
 	var order []event
 	value := uint64(0)
 	for n := 0; n <= len(c.swaps); n++ {
-		same := failed[value] // in any order between the swaps: that of their begin, as good as any
+		same := failed[value] // in any order between the swaps: here that of their begin
 		slices.SortFunc(same, func(a, b event) int { return int(a.began - b.began) })
 		order = append(order, same...)
 		e := after[value]

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -171,7 +172,7 @@ func (w *swarm) revoke() {
 	if w.dice.IntN(2) == 0 {
 		e.node.Grants.Revoke(a.key)
 	} else {
-		e.node.Grants.RevokeRegion(a.region)
+		e.node.Grants.RevokeRegion(a.region, math.MaxInt)
 	}
 	a.end()
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -143,7 +144,7 @@ func TestOracleNotices(t *testing.T) {
 			if len(a.slots) == 0 || a.void {
 				return false
 			}
-			a.node.Grants.RevokeRegion(a.region)
+			a.node.Grants.RevokeRegion(a.region, math.MaxInt)
 			return true
 		},
 	}

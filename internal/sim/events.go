@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"multiedge/internal/engine"
@@ -102,9 +103,11 @@ func (w *swarm) incoming(n *Node, ev *engine.Event) {
 		w.world.After(time.Duration(w.rng.IntN(20_000_000)), accept)
 	case refuse:
 		n.E.Refuse(w.world.Now, ev.Conn, "no")
-		w.over(e)
 	case abandon:
 		n.E.Abort(w.world.Now, ev.Conn, engine.StatusAborted)
+	}
+	if p.answer == refuse || p.answer == abandon { // without an EvClosed
+		n.Grants.RevokeOwner(uint64(ev.Conn), math.MaxInt)
 		w.over(e)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Sends that do not wait for a buffer, or not for long (clause 14.6): each is delivered once, in its turn, or refused;
-// then it is in no buffer, and none comes to it. Of those after it the next meets the buffer that it would have met.
+// then it is in no buffer, and none comes to it. The next after it meets the buffer that it would have met.
 
 // Hurried counts them.
 type Hurried struct {

@@ -5,6 +5,7 @@ import (
 
 	"multiedge/internal/engine"
 	"multiedge/internal/fault"
+	"multiedge/internal/frame"
 	"multiedge/internal/mono"
 )
 
@@ -30,19 +31,19 @@ const (
 func frameType(frame []byte) byte { return frame[ethLen] & 0xf }
 
 // send puts a frame on the segment that its link is on.
-func (w *World) send(from *Node, f *engine.TxFrame) {
+func (w *World) send(from *Node, link int, f *frame.Tx) {
 	w.Tally.Sent++
-	frame := f.AppendTo(make([]byte, 0, f.Len()))
-	w.trace.frame(w, from, f.Link, frame)
-	seg := w.Plug[from.Index][f.Link]
-	seen := fault.Frame{Len: len(frame), Data: frameType(frame) == typeData, Joined: f.Joined}
+	b := f.AppendTo(make([]byte, 0, f.Len()))
+	w.trace.frame(w, from, link, b)
+	seg := w.Plug[from.Index][link]
+	seen := fault.Frame{Len: len(b), Data: frameType(b) == typeData, Joined: f.Joined}
 	if f.Joined {
 		seen.Outer = overhead
 	}
 	v := w.streams[seg][from.Index].Next(&w.Net[seg][from.Index], w.Now, seen)
 	w.Tally.count(&v, &seen)
 	for _, c := range v.Copies[:v.N] {
-		w.carry(from, f, seg, frame, c, v.N > 1)
+		w.carry(from, f.Joined, seg, b, c, v.N > 1)
 	}
 }
 
@@ -67,7 +68,7 @@ func (t *Tally) count(v *fault.Fate, f *fault.Frame) {
 }
 
 // carry delivers one copy of a frame to everybody on the segment that it is for.
-func (w *World) carry(from *Node, f *engine.TxFrame, seg int, frame []byte, c fault.Copy, copied bool) {
+func (w *World) carry(from *Node, joined bool, seg int, frame []byte, c fault.Copy, copied bool) {
 	flipped := c.Bit / 8
 	if c.Bit > 0 {
 		frame = append([]byte(nil), frame...)
@@ -76,7 +77,7 @@ func (w *World) carry(from *Node, f *engine.TxFrame, seg int, frame []byte, c fa
 	for _, n := range w.Nodes {
 		for link, on := range w.Plug[n.Index] {
 			to := n.mac(link)
-			if on == seg && n != from && (!f.Joined || w.joins(n.Index, link)) && !w.Apart[from.Index][n.Index] &&
+			if on == seg && n != from && (!joined || w.joins(n.Index, link)) && !w.Apart[from.Index][n.Index] &&
 				(frame[0]&1 != 0 || string(frame[:6]) == string(to[:])) {
 				w.seq++
 				own := append([]byte(nil), frame...)

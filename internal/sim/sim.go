@@ -7,6 +7,7 @@ import (
 	"container/heap"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -81,7 +82,7 @@ type Node struct {
 	CrashedAt mono.Time // the latest of them
 
 	w        *World
-	batch    *engine.Batch
+	batch    engine.Batches
 	boot     uint64
 	id       *secure.Node // nil in plaintext
 	services []string
@@ -158,7 +159,10 @@ func New(o Options) *World {
 		for l := range o.Links {
 			w.Plug[i] = append(w.Plug[i], l)
 		}
-		n := &Node{Index: i, w: w, id: ids[i], batch: engine.NewBatch(32, o.MTU)}
+		n := &Node{Index: i, w: w, id: ids[i]}
+		for l := range o.Links {
+			n.batch.Set(l, engine.NewBatch(32, o.MTU))
+		}
 		w.Nodes = append(w.Nodes, n)
 	}
 	for _, n := range w.Nodes {
@@ -189,9 +193,9 @@ func (w *World) pump() {
 			if n.E.NextTimeout() <= w.Now {
 				n.E.HandleTimeout(w.Now)
 			}
-			for n.E.PollTransmit(w.Now, n.batch) > 0 {
-				for i := range n.batch.Frames {
-					w.send(n, &n.batch.Frames[i])
+			for n.E.PollTransmit(w.Now, &n.batch) > 0 {
+				for link, f := range n.batch.All() {
+					w.send(n, link, f)
 				}
 				n.batch.Reset()
 				again = true
@@ -207,6 +211,9 @@ func (n *Node) takeEvents() (any bool) {
 	for n.E.PollEvent(&ev) {
 		any = true
 		n.w.trace.event(n.w, n, &ev)
+		if ev.Kind == engine.EvClosed {
+			n.Grants.RevokeOwner(uint64(ev.Conn), math.MaxInt)
+		}
 		if n.Handle != nil {
 			n.Handle(&ev)
 		} else {

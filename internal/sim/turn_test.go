@@ -100,9 +100,9 @@ func turns(t *testing.T, w *World, busy *Node, n int) {
 	var turn func()
 	turn = func() {
 		busy.E.SetLinkBlocked(0, false)
-		busy.E.PollTransmit(w.Now, busy.batch)
-		for i := range busy.batch.Frames {
-			w.send(busy, &busy.batch.Frames[i])
+		busy.E.PollTransmit(w.Now, &busy.batch)
+		for link, f := range busy.batch.All() {
+			w.send(busy, link, f)
 		}
 		busy.batch.Reset()
 		busy.E.SetLinkBlocked(0, true)

@@ -374,7 +374,6 @@ func (c *Conn) drained(now mono.Time) {
 // leave tells the peer and the owner that the connection is over.
 func (c *Conn) leave(now mono.Time, st abi.Status, text string) {
 	c.tellClosed(now, st, text)
-	c.e.cfg.Grants.RevokeOwner(grantOwner(c.ID))
 	c.dropReceived()
 	c.state, c.status = connLast, st
 	c.setUnconfirmed(true)

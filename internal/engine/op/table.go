@@ -69,9 +69,6 @@ func (e *Endpoint) conn(id ConnID) *Conn {
 	return c
 }
 
-// grantOwner is what a key must be bound to for connection c to use it (clause 6.9).
-func grantOwner(c ConnID) uint64 { return uint64(c) }
-
 // statusOf turns the refusal of a memory check into what the peer is told.
 func statusOf(err error) abi.Status {
 	switch {
@@ -86,7 +83,6 @@ func statusOf(err error) abi.Status {
 }
 
 func (e *Endpoint) freeConnection(c *Conn) {
-	e.cfg.Grants.RevokeOwner(grantOwner(c.ID))
 	if c.S != nil {
 		c.setUnconfirmed(false)
 		if c.S.byRemote[c.remote] == c {

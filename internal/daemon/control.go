@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// session is one control socket: a goroutine that serves requests in order and one that writes what the shard says. It
-// becomes a client by hello; without one it may only ask for status.
-type session struct {
+// controlConn is one control socket: a goroutine that serves requests in order and one that writes what the shard says.
+// It becomes a client by hello; without one it may only ask for status.
+type controlConn struct {
 	d        *Daemon
 	conn     *ipc.Conn
 	cred     ipc.Cred
@@ -28,7 +28,7 @@ type session struct {
 	since    mono.Time // when it came
 	program  string    // what the client calls itself; set before the shard knows it
 	out      *shard.Outbox
-	quit     chan struct{} // closed when the session ends
+	quit     chan struct{} // closed when the control connection ends
 	once     sync.Once
 	tracer   sync.WaitGroup // what goes on for a trace, a ping or who watches, and the closing of conn
 	pinging  atomic.Bool
@@ -40,16 +40,16 @@ type session struct {
 	account  *account
 	shard    *shard.Shard  // the client's
 	client   *shard.Client // nil before hello
-	shared   *shared       // with the client, kept here to unmap it when the shard has let go
+	shared   *shared       // with the client, kept here to unmap it when the shard uses it no more
 	spaces   map[*regmem.Region]*space
 	pins     *regmem.PinQueue // of the spaces; nil: there was none yet
 	carried  bool             // the client has a courier
 	brought  int              // the descriptor that came with the request that is served; 0: none, or it was taken
 }
 
-// serve answers requests until the client or the daemon ends the session, and returns when everything the client held
-// is released.
-func (ss *session) serve() {
+// serve answers requests until the client or the daemon ends the control connection, and returns when everything the
+// client held is released.
+func (ss *controlConn) serve() {
 	var writer sync.WaitGroup
 	writer.Go(ss.write)
 	for {
@@ -61,7 +61,9 @@ func (ss *session) serve() {
 			}
 			break
 		}
-		ss.pause(m.Kind)
+		if !ss.pause(m.Kind) {
+			break
+		}
 		ss.out.Short(unreadAnswers)
 		if reply := ss.answer(m, bad); reply != nil {
 			if err := ss.conn.Send(reply); err != nil {
@@ -79,7 +81,7 @@ func (ss *session) serve() {
 
 // receive returns the next request, or the reason why there is none. Descriptors that it may not bring are closed: here
 // and nowhere else, since that may take as long as the client likes.
-func (ss *session) receive() (*ipc.Message, error) {
+func (ss *controlConn) receive() (*ipc.Message, error) {
 	ss.dropBrought() // it was not wanted after all
 	if ss.features&(ipc.FeatureMemory|ipc.FeatureHeap) == 0 {
 		return ss.conn.Recv()
@@ -95,7 +97,7 @@ func (ss *session) receive() (*ipc.Message, error) {
 	return m, err
 }
 
-func (ss *session) dropBrought() {
+func (ss *controlConn) dropBrought() {
 	if ss.brought != 0 {
 		unix.Close(ss.brought)
 		ss.brought = 0
@@ -107,7 +109,7 @@ const unreadAnswers = 256
 
 // answer serves one request, which bad says is malformed, and returns the reply, or nil if it was sent already or comes
 // later. A fault of ours must not take down a daemon that many processes share: it ends this request only.
-func (ss *session) answer(m *ipc.Message, bad error) (reply *ipc.Message) {
+func (ss *controlConn) answer(m *ipc.Message, bad error) (reply *ipc.Message) {
 	defer func() {
 		if p := recover(); p != nil {
 			ss.d.log.Error("request failed", "kind", m.Kind.String(), "panic", p, "stack", string(debug.Stack()))
@@ -130,16 +132,16 @@ func (ss *session) answer(m *ipc.Message, bad error) (reply *ipc.Message) {
 	return reply
 }
 
-// report logs why a session ends, unless it is the ordinary way.
-func (ss *session) report(err error) {
+// report logs why a control connection ends, unless it is the ordinary way.
+func (ss *controlConn) report(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return
 	}
 	ss.log(slog.LevelWarn, "client disconnected", "reason", err)
 }
 
-// write sends what the shard has to say. When sending fails the session is over.
-func (ss *session) write() {
+// write sends what the shard has to say. When sending fails the control connection is over.
+func (ss *controlConn) write() {
 	var buf []*ipc.Message
 	for {
 		buf = ss.out.Take(buf[:0])
@@ -158,7 +160,7 @@ func (ss *session) write() {
 
 // end closes the socket, which makes the serving goroutine finish. Any goroutine may call it, the shard too: it does
 // not wait for the socket, with which descriptors may go that the client sent and nobody received.
-func (ss *session) end() {
+func (ss *controlConn) end() {
 	ss.once.Do(func() {
 		close(ss.quit)
 		ss.out.Close()
@@ -167,7 +169,7 @@ func (ss *session) end() {
 }
 
 // release gives back everything the client held, as soon as nothing is in flight on it.
-func (ss *session) release() {
+func (ss *controlConn) release() {
 	c := ss.client
 	if c == nil {
 		return
@@ -188,7 +190,7 @@ func (ss *session) release() {
 
 // evicted ends a client that broke the rules; its own process learns it by the end of the control socket. The shard
 // calls it.
-func (ss *session) evicted(why string) {
+func (ss *controlConn) evicted(why string) {
 	ss.d.accounts.evicted(time.Now(), ss.owner)
 	ss.log(slog.LevelWarn, "client evicted", "reason", why)
 	ss.d.tell(ss.event(EventEvicted, why))
@@ -196,12 +198,12 @@ func (ss *session) evicted(why string) {
 }
 
 // event is one about this client.
-func (ss *session) event(kind, text string) *Event {
+func (ss *controlConn) event(kind, text string) *Event {
 	return &Event{Kind: kind, PID: ss.cred.PID, UID: ss.cred.UID, Program: ss.program, Text: text}
 }
 
 // freeMemory unpins and unmaps a region's bytes. It may take long: never call it on the shard.
-func (ss *session) freeMemory(m *regmem.Memory) {
+func (ss *controlConn) freeMemory(m *regmem.Memory) {
 	n := ss.d.shard.Exchange().Pins(m.Len())
 	if err := m.Close(); err != nil {
 		ss.d.log.Error("releasing memory", "bytes", n, "error", err)
