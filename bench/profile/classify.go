@@ -44,6 +44,7 @@ var packageLabels = map[string]string{
 	"internal/identity": report.LabelOther, "internal/forward": report.LabelOther,
 	"internal/metrics": report.LabelOther,
 	"internal/ethtool": report.LabelOther, "internal/lab": report.LabelOther, "internal/sim": report.LabelOther,
+	"internal/fault":     report.LabelOther,
 	"internal/buildinfo": report.LabelOther, "internal/clidoc": report.LabelOther,
 	"internal/layering": report.LabelOther,
 }
