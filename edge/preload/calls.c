@@ -264,7 +264,15 @@ EXPORT int close_range(unsigned first, unsigned last, int flags) {
 	if (!active || first > last || flags & 4) /* CLOSE_RANGE_CLOEXEC closes nothing now, and ours are so already */
 		return real.close_range(first, last, flags);
 	forget_range(first, last);
-	return borrowed() ? real.close_range(first, last, flags) : own_close_range(first, last, flags);
+	if (borrowed())
+		return real.close_range(first, last, flags);
+	if (within()) /* the handler of a signal that came into another call */
+		return own_close_range(first, last, flags, false);
+	lock();
+	int r = own_close_range(first, last, flags, true), err = errno;
+	unlock();
+	errno = err;
+	return r;
 }
 
 EXPORT void closefrom(int first) {

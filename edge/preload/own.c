@@ -161,12 +161,17 @@ static bool move(int fd) {
 	return true;
 }
 
-/* As dup3, and with flags of -1 as dup2, of the program, onto a number that is ours or nobody's. What is ours gets
- * another number first; nobody takes that one meanwhile. */
-int own_dup(int from, int to, int flags) {
+/* Until moving ends no other thread makes, uses or closes a number. By guard. */
+static void alone(void) {
 	moving = true;
 	while (busy > 0)
 		sched_yield();
+}
+
+/* As dup3, and with flags of -1 as dup2, of the program, onto a number that is ours or nobody's. What is ours gets
+ * another number first; nobody takes that one meanwhile. */
+int own_dup(int from, int to, int flags) {
+	alone();
 	int r = !move(to) ? -1 : flags < 0 ? real.dup2(from, to) : real.dup3(from, to, flags), err = errno;
 	moving = false;
 	errno = err;
@@ -175,8 +180,7 @@ int own_dup(int from, int to, int flags) {
 
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Closes the numbers from first to last that are not ours. */
-int own_close_range(unsigned first, unsigned last, int flags) {
+static int close_others(unsigned first, unsigned last, int flags) {
 	int ours[MOST], n = 0;
 	for (int i = 0; i < used; i++)
 		if (kept[i].fd > 0)
@@ -193,6 +197,18 @@ int own_close_range(unsigned first, unsigned last, int flags) {
 		first = at + 1;
 	}
 	return real.close_range(first, last, flags);
+}
+
+/* Closes the numbers from first to last that are not ours, and none that becomes ours meanwhile, by guard. Without
+ * guard, in a handler that came into a call which may use a number, one that another thread makes may be lost. */
+int own_close_range(unsigned first, unsigned last, int flags, bool guarded) {
+	if (!guarded)
+		return close_others(first, last, flags);
+	alone();
+	int r = close_others(first, last, flags), err = errno;
+	moving = false;
+	errno = err;
+	return r;
 }
 
 /* In the child, which has copies. libedge has closed its own. */
@@ -226,6 +242,8 @@ int own_connect(int fd, const struct sockaddr *to, socklen_t n) { HELD(int, fd, 
 int own_fstat(int fd, struct stat *s) { HELD(int, fd, fstat(n_, s)); }
 ssize_t own_read(int fd, void *p, size_t n) { HELD(ssize_t, fd, real.read(n_, p, n)); }
 ssize_t own_write(int fd, const void *p, size_t n) { HELD(ssize_t, fd, real.write(n_, p, n)); }
+ssize_t own_recv(int fd, void *p, size_t n, int flags) { HELD(ssize_t, fd, real.recv(n_, p, n, flags)); }
+ssize_t own_send(int fd, const void *p, size_t n, int flags) { HELD(ssize_t, fd, real.send(n_, p, n, flags)); }
 ssize_t own_sendmsg(int fd, const struct msghdr *m, int flags) { HELD(ssize_t, fd, real.sendmsg(n_, m, flags)); }
 
 void *own_mmap(void *at, size_t n, int how, int flags, int fd, off_t from) {

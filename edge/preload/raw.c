@@ -68,12 +68,13 @@ void rings_forbid(void) {
 	const unsigned flags = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_SPEC_ALLOW;
 	if (real.syscall(SYS_io_uring_setup, 0, NULL) < 0 && errno == ENOSYS)
 		return; /* it is so already, as in a child */
-	if (real.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0 ||
-	    (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-	     real.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0))
+	long r = real.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+	if (r < 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
+		r = real.syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+	if (r == 0)
 		return;
 	complain("edge-run: EDGE_RUN_REQUIRE: io_uring cannot be kept from this program (seccomp: %s); run it without\n",
-	        strerror(errno));
+	        r > 0 ? "another thread has a filter of its own" : strerror(errno)); /* r: the thread */
 	real._exit(126);
 }
 

@@ -8,7 +8,7 @@
  * process with more than MOST of such streams shares none.
  *
  * A child may change its user and be hostile. What it can write is what belongs to its own shares: a page for each, and
- * the bell of its fork. Children of later forks have neither.
+ * the rope of its fork. Children of later forks have neither. It changes no flag of a descriptor that the parent reads.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,7 +34,10 @@ struct share {
 	struct sock *s;         /* in the parent: with a count */
 	struct slot *slot;
 	int ours, theirs; /* handles of the pair. theirs: -1 in the parent */
-	int bell;         /* handle of what wakes the parent's thread; shares of one fork, which are neighbours, have one */
+	/* Handles of a pair of datagram sockets: the child writes to rope, which wakes the parent's thread at bell.
+	 * Shares of one fork, which are neighbours, have one pair. Of datagrams, since a stream's end would wake it
+	 * again and again. */
+	int bell, rope;
 	uint64_t took;          /* bytes of those that the child wrote */
 	bool full, hungry;      /* the stream has no room, or no bytes, for what is to be done */
 	bool finished, shut;    /* the child has been told of the end, or the other side of the child's */
@@ -44,6 +47,7 @@ struct share {
 
 static struct share *shares; /* of the parent; changed by guard and pumping */
 static int nshares, again = -1; /* again: a handle, by which the parent wakes its thread */
+static int fork_rope = -1;      /* handle: of the fork under way */
 static bool serving;
 static pthread_mutex_t pumping = PTHREAD_MUTEX_INITIALIZER; /* guard may be held when it is taken, not the reverse */
 static char message[MESSAGE];                               /* by pumping */
@@ -147,13 +151,17 @@ static bool reap(bool all) {
 	return true;
 }
 
+static void clear_bell(int bell) {
+	for (int i = 0; i < TURNS && own_recv(bell, &(char){0}, 1, MSG_DONTWAIT) >= 0; i++)
+		;
+}
+
 /* Answers the bells: what was asked for until now is seen. By pumping. */
 static void clear_bells(void) {
-	uint64_t rung;
-	own_read(again, &rung, 8);
+	own_read(again, &(uint64_t){0}, 8);
 	for (struct share *x = shares, *last = NULL; x; last = x, x = x->next)
 		if (!last || last->bell != x->bell)
-			own_read(x->bell, &rung, 8);
+			clear_bell(x->bell);
 }
 
 /* Does what can be done now. What is to be waited for: how many of p; 0: nothing is shared any more. */
@@ -236,7 +244,7 @@ static bool share_open(struct share *x) {
 }
 
 /* Without descriptors or memory for that the child has none. */
-static bool share_with_child(struct sock *s, int bell) {
+static bool share_with_child(struct sock *s, int bell, int rope) {
 	struct share *x = calloc(1, sizeof *x);
 	if (!x || !share_open(x)) {
 		free(x);
@@ -244,6 +252,7 @@ static bool share_with_child(struct sock *s, int bell) {
 	}
 	x->s = s;
 	x->bell = bell;
+	x->rope = rope;
 	x->shut = x->slot->shut = s->write_shut;
 	nshares++;
 	atomic_fetch_add(&s->refs, 1);
@@ -254,20 +263,40 @@ static bool share_with_child(struct sock *s, int bell) {
 	return true;
 }
 
+/* false: there are no descriptors for a bell. */
+static bool bell_open(int *bell) {
+	int pair[2];
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair))
+		return false;
+	*bell = own_take(pair[0]);
+	fork_rope = own_take(pair[1]);
+	if (*bell >= 0 && fork_rope >= 0)
+		return true;
+	if (*bell >= 0)
+		own_close(*bell);
+	if (fork_rope >= 0)
+		own_close(fork_rope);
+	fork_rope = -1;
+	return false;
+}
+
 void share_before_fork(void) {
 	struct sock *of[MOST];
-	int n = device ? table_streams(of, MOST - nshares) : 0, bell = -1, made = 0;
+	int n = device ? table_streams(of, MOST - nshares) : 0, bell, made = 0;
 	if (n > 0 && again < 0)
 		again = own_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (n <= 0 || again < 0 || (bell = own_take(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) < 0)
+	if (n <= 0 || again < 0 || !bell_open(&bell))
 		return;
-	own_stay(bell, true);
 	pthread_mutex_lock(&pumping);
 	for (int i = 0; i < n; i++)
-		made += share_with_child(of[i], bell);
+		made += share_with_child(of[i], bell, fork_rope);
 	pthread_mutex_unlock(&pumping);
-	if (made == 0)
-		own_close(bell);
+	own_stay(fork_rope, made > 0);
+	if (made > 0)
+		return;
+	own_close(bell);
+	own_close(fork_rope);
+	fork_rope = -1;
 }
 
 /* What children have closed makes room, if the thread has not come to it yet. Unlocked. */
@@ -285,9 +314,11 @@ void share_forked(void) {
 	for (struct share *x = shares; x && x->theirs >= 0; x = x->next) {
 		own_close(x->theirs);
 		x->theirs = -1;
-		own_stay(x->bell, false);
 		madvise(x->slot, sizeof *x->slot, MADV_DONTFORK);
 	}
+	if (fork_rope >= 0)
+		own_close(fork_rope);
+	fork_rope = -1;
 }
 
 /* Unlocked. Without a thread the child is told that it has none. */
@@ -355,7 +386,7 @@ bool share_inherited(const struct sock *s) {
 void share_in_child(void) {
 	shares = NULL;
 	nshares = 0;
-	again = -1;
+	again = fork_rope = -1;
 	serving = false;
 	pthread_mutex_init(&pumping, NULL);
 }
@@ -367,10 +398,13 @@ static bool empty(const struct share *x) {
 	return real.ioctl(own_number(x->theirs), FIONREAD, &n) == 0 && n == 0;
 }
 
+/* Without room in the bell it rings already. */
+static void pull(const struct share *x) { own_send(x->rope, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL); }
+
 static void ask(struct share *x, size_t n) {
 	uint32_t wants = n < MESSAGE ? (uint32_t)n : MESSAGE;
 	if (n > 0 && empty(x) && atomic_exchange(&x->slot->wants, wants) == 0)
-		own_write(x->bell, &(uint64_t){1}, 8);
+		pull(x);
 }
 
 void share_ask(struct sock *s) { ask(s->share, MESSAGE); }
@@ -445,7 +479,7 @@ int share_epoll(struct sock *s, int set, int op, struct epoll_event *e) {
 
 void share_shut(struct sock *s) {
 	s->share->slot->shut = true;
-	own_write(s->share->bell, &(uint64_t){1}, 8);
+	pull(s->share);
 }
 
 /* The child has closed it. By guard. */

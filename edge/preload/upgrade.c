@@ -279,6 +279,7 @@ void forbid(int fd, struct sock *s, const char *why) {
 void become_plain(struct sock *s, const char *why) {
 	bool open = strncmp(why, "tcp: ", 5) == 0;
 	release_offer(s);
+	unlist(s);
 	if (s->stream)
 		edge_stream_close(s->stream, 0);
 	s->stream = NULL;

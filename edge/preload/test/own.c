@@ -184,6 +184,32 @@ static void each(void) {
 	CHECK(h >= 0 && !is_file(own_number(h)) && own_close(h) == 0);
 }
 
+/* close_range leaves what becomes ours between its look and the kernel's. */
+static _Atomic int made; /* a handle; 0: not yet */
+static void *takes(void *nothing) {
+	(void)nothing;
+	while (!wanted)
+		sched_yield();
+	made = event();
+	wanted = 0;
+	return NULL;
+}
+static int slow_range(unsigned first, unsigned last, int flags) {
+	window(1);
+	return kernels.close_range(first, last, flags);
+}
+static void ranges(void) {
+	pthread_t t;
+	test = "close_range";
+	CHECK(pthread_create(&t, NULL, takes, NULL) == 0);
+	real.close_range = slow_range;
+	armed = true;
+	CHECK(own_close_range((unsigned)own_floor(), ~0u, 0, true) == 0);
+	real = kernels;
+	CHECK(pthread_join(t, NULL) == 0);
+	CHECK(made > 0 && own_write(made, &(uint64_t){1}, 8) == 8 && own_close(made) == 0);
+}
+
 /* --- many, by chance --- */
 
 static void *uses(void *nothing) {
@@ -230,6 +256,7 @@ int main(void) {
 	real = kernels;
 	done = true;
 	CHECK(pthread_join(t[0], NULL) == 0);
+	ranges();
 	done = false;
 	test = "many";
 	for (int i = 0; i < 2; i++)
