@@ -15,8 +15,8 @@ import "time"
 // Mbit/s has room sooner.
 const refusedTime = 10 * time.Millisecond
 
-// fullTime is how long a device that takes nothing is taken for full. A peer waits longer before it declares a link
-// dead.
+// fullTime is how long a device that takes nothing is taken for full. After as long without an answer to its probes the
+// engine declares a path dead, if another is good (path.deadAfter): then waiting frames need not wait for the device.
 const fullTime = 200 * time.Millisecond
 
 // knownTime is how long a length that did not pass is remembered: a device that was stopped for longer than fullTime
@@ -77,18 +77,22 @@ func (r *refusals) judge(length int) verdict {
 // accept ends the refusal of the next frame.
 func (r *refusals) accept() { r.since, r.doubted, r.shorter = time.Time{}, 0, time.Time{} }
 
-// passed notes that the device took the first so many messages of frames. One of several frames says nothing of their
-// length: virtual links hand it over whole.
+// passed notes that the device took the first so many messages of frames. One of several frames does not show that
+// frames of their length pass alone: virtual links hand it over whole. It ends a doubt, however: a frame that was
+// doubted may be in it, and the next that is refused has its own time to wait for a full device.
 func (r *refusals) passed(q queue, frames []TxFrame, messages int) {
-	longest := 0 // of those that went alone
+	longest, alone := 0, 0 // of all frames, of those that went alone
 	for i, first := 0, 0; i < messages; i++ {
 		next := q.frames(i + 1)
+		for k := first; k < next; k++ {
+			longest = max(longest, frames[k].Len())
+		}
 		if next == first+1 {
-			longest = max(longest, frames[first].Len())
+			alone = max(alone, frames[first].Len())
 		}
 		first = next
 	}
-	if longest >= r.length {
+	if alone >= r.length {
 		r.length = 0
 	}
 	switch {

@@ -3,6 +3,7 @@ package linkdrv
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -121,4 +122,45 @@ func TestFramesWaitForAFullDevice(t *testing.T) {
 			}
 		})
 	}
+}
+
+// joiner is a queue all of whose frames leave in one message.
+type joiner struct{ queue }
+
+func (joiner) frames(messages int) int { return 2 * messages }
+
+// A doubt ends with the frames that it was about, though they leave inside a super-frame: the next as long is not lost
+// at once when the device is full again, nor are those behind it.
+func TestDoubtsEndWithTheirFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long, short = 1500, 100
+		var r refusals
+		wait := func(d time.Duration) (last verdict) {
+			for range d / time.Millisecond {
+				last = r.judge(long)
+				time.Sleep(time.Millisecond)
+			}
+			return last
+		}
+		if v := wait(refusedTime); v != waits || r.judge(long) != doubtful {
+			t.Fatal("a long frame is not doubted")
+		}
+		r.passed(&sendQueue{}, []TxFrame{{Head: make([]byte, short)}}, 1)
+		long2 := []TxFrame{{Head: make([]byte, long)}, {Head: make([]byte, long)}}
+		for range 3 { // saturated: what it is offered it takes, and then refuses once more
+			r.passed(joiner{}, long2, 1)
+			time.Sleep(refusedTime / 2)
+			if v := r.judge(long); v != waits {
+				t.Fatalf("a frame that the device refuses for the first time: %d", v)
+			}
+		}
+		if r.length != 0 {
+			t.Errorf("frames of %d bytes do not pass", r.length)
+		}
+		// A length that did not pass alone does not pass for having been in a super-frame.
+		r = refusals{length: long, known: time.Now()}
+		if r.passed(joiner{}, long2, 1); r.length != long {
+			t.Error("a super-frame says that long frames pass alone")
+		}
+	})
 }

@@ -15,8 +15,8 @@ type Batch struct {
 	stages [][]byte // likewise, for payloads that were gathered; made when there is the first
 }
 
-// Batches has a batch for each link, and knows what the latest PollTransmit put into them. The shell owns it. The batch
-// of a link that is not blocked must be empty when PollTransmit is called.
+// Batches has a batch for each link, and knows what the latest PollTransmit put into them. The caller of PollTransmit
+// owns it, and empties the batch of each link that is not blocked before the next call.
 type Batches struct {
 	of    [MaxLinks]*Batch // nil: the link was never up
 	order []uint8          // links of the frames, in the order in which these were made; full when it has no more room
@@ -60,7 +60,8 @@ func (bs *Batches) Set(i int, b *Batch) {
 	}
 }
 
-// All yields the frames of the latest PollTransmit with their links, in the order in which they were made.
+// All yields the frames of the latest PollTransmit with their links, in the order in which they were made. It is for
+// tests and the simulator: it takes no account of batches emptied or frames moved since.
 func (bs *Batches) All() iter.Seq2[int, *frame.Tx] {
 	return func(yield func(int, *frame.Tx) bool) {
 		var next [MaxLinks]int
@@ -74,7 +75,8 @@ func (bs *Batches) All() iter.Seq2[int, *frame.Tx] {
 	}
 }
 
-// Reset empties the batches of the links that have frames of the latest PollTransmit.
+// Reset empties the batches of the links that have frames of the latest PollTransmit. It is for tests and the
+// simulator: a daemon empties the batch of each link when its frames have left.
 func (bs *Batches) Reset() {
 	for _, link := range bs.order {
 		bs.of[link].Reset()

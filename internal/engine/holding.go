@@ -1,8 +1,9 @@
 package engine
 
-import "multiedge/internal/engine/peering"
-
-import "multiedge/internal/engine/op"
+import (
+	"multiedge/internal/engine/op"
+	"multiedge/internal/engine/peering"
+)
 
 // Holding counts what an endpoint keeps for its peers at one moment: after the last connection is closed and answered,
 // only sessions are left.

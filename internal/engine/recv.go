@@ -12,7 +12,7 @@ import (
 // The receive path, one frame at a time:
 //
 //  1. Handle: type, session, checksums. The frame is borrowed from the driver; nothing of it is kept.
-//  2. session.onData: packet number not seen before on its path, else it is a duplicate.
+//  2. onData: packet number not seen before on its path, else it is a duplicate.
 //  3. Each segment: acknowledgements free what is in flight, writes go straight to their final place (the only copy of
 //     payload).
 //  4. The packet number is committed only if every segment found room; the path's policy then decides when to

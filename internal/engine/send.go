@@ -102,7 +102,7 @@ func (e *Endpoint) transmitBusy(now mono.Time, b *Batches, touched bool) {
 }
 
 // transmitShared is transmitBusy where several users may send in several sessions: each of these sends until its turn
-// is over (fair.turn), with the next batch if this one is full.
+// is over (op/fair), with the next batch if this one is full.
 func (e *Endpoint) transmitShared(now mono.Time, b *Batches, touched bool) {
 	for idle := 0; idle < len(e.nodes.Sessions.List) && !b.full(); e.turn++ {
 		if e.turn >= len(e.nodes.Sessions.List) {

@@ -94,20 +94,20 @@ func (s *Shard) detach(now mono.Time, c *Client) {
 	s.dropConns(now, c, mostDropped)
 }
 
-// mostDropped is how many connections and keys of dead clients end in an iteration: one may have had very many.
+// mostDropped is how many connections, keys and places of regions of dead clients an iteration goes through: one client
+// may have had very many.
 const mostDropped = 128
 
-// dropConns ends the connections of a dead client, so many at most, and then its queues. It returns how many.
+// dropConns goes through connections of a dead client, so many at most, and ends them, and then its queues. It returns
+// how many.
 func (s *Shard) dropConns(now mono.Time, c *Client, most int) (n int) {
 	for _, cn := range c.conns {
-		if cn.state == connAborted {
-			continue // the engine's last event is due
-		}
 		if n == most {
 			return n
 		}
-		n++
-		s.dropConn(now, cn)
+		if n++; cn.state != connAborted { // or the engine's last event is due
+			s.dropConn(now, cn)
+		}
 	}
 	s.dropQueues(c)
 	return n
@@ -138,39 +138,56 @@ func (s *Shard) evict(c *Client, why string) {
 	c.evicted(why)
 }
 
-// dropKeys revokes the keys of a dead client's memory, so many at most. It returns how many.
-func (s *Shard) dropKeys(c *Client, most int) (n int) {
-	c.regions.all(func(r *regmem.Region) { n += s.grants.RevokeRegion(r, most-n) })
+// reapRegions goes twice through the places of a dead client's regions, of them and of keys so many at most: it revokes
+// the keys of all, and then, once nothing can begin to use them, finds that none is in use any more. It returns how
+// many. The client is done with when c.reaped says so (inUse).
+func (s *Shard) reapRegions(c *Client, most int) (n int) {
+	places := len(c.regions.slots)
+	for n < most && c.reaped < 2*places {
+		again := c.reaped >= places
+		if again && c.busy() {
+			break
+		}
+		n++
+		if r := c.regions.slots[c.reaped%places].region; r != nil {
+			n += s.grants.RevokeRegion(r, most-n)
+			if r.Granted() || again && r.InFlight > 0 {
+				break
+			}
+		}
+		c.reaped++
+	}
 	s.dropRevoked()
 	return n
 }
 
 // reapClients goes on with the end of dead clients, each iteration first with another, and frees those of which nothing
-// is in use any more. It reports whether there may be connections or keys left to end.
+// is in use any more. It reports whether it left some for the next iteration.
 func (s *Shard) reapClients(now mono.Time) (more bool) {
 	most, slots := mostDropped, len(s.clients.list)
 	s.clients.reapFirst++
-	for k := range slots {
+	for k := 0; k < slots && most > 0; k++ {
 		c := s.clients.list[(s.clients.reapFirst+k)%slots]
 		if c == nil || c.rings != nil {
 			continue
 		}
 		most -= s.dropConns(now, c, most)
-		if most -= s.dropKeys(c, most); !s.inUse(c) {
+		if most -= s.reapRegions(c, most); !s.inUse(c) {
 			s.free(now, c)
 		}
 	}
 	return most == 0
 }
 
-// inUse reports whether the engine may still touch memory of a dead client, or name it in an event.
+// inUse reports whether the engine may still touch memory of a dead client, or name it in an event, as far as
+// reapRegions knows.
 func (s *Shard) inUse(c *Client) bool {
-	if len(c.conns) > 0 || c.flight.inflight+c.receives.posted > 0 {
-		return true
-	}
-	busy := false
-	c.regions.all(func(r *regmem.Region) { busy = busy || r.InFlight > 0 || r.Granted() })
-	return busy
+	return c.busy() || c.reaped < 2*len(c.regions.slots)
+}
+
+// busy reports whether a dead client has connections or operations left, which may begin to use its memory.
+func (c *Client) busy() bool {
+	return len(c.conns) > 0 || c.flight.inflight+c.receives.posted > 0
 }
 
 // free forgets a dead client; its owner unmaps what it had.

@@ -52,6 +52,7 @@ type Client struct {
 
 	msgs    []*ipc.Message // said in this iteration, sent after the completion ring is published
 	touched bool
+	reaped  int           // places of regions that were looked at since it died, twice each (reapRegions)
 	gone    chan struct{} // closed when nothing of the client is in use any more
 }
 

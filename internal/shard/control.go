@@ -211,10 +211,7 @@ func (s *Shard) Abort(now mono.Time, cn *Conn, m *ipc.Message) (*ipc.Message, er
 			cn.state = connAborted
 		}
 		s.eng.Abort(now, cn.id, engine.StatusAborted)
-		if !s.dropExports(cn) {
-			s.dropRest(cn, func() { s.say(cn.client, m.Reply()) })
-			return nil, nil
-		}
+		s.dropExports(cn) // the rest by closed
 	}
 	return m.Reply(), nil
 }

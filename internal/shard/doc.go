@@ -7,8 +7,8 @@
 // A shard owns an engine, its drivers and the shared rings of its clients, and runs on one locked operating system
 // thread. Nothing it owns is locked. There is one, or as many as the configuration says (daemon/shards.go): they share
 // nothing on the packet path. Receivers (receiver.go) serve links that a shard lends them. Everybody else (a reader and
-// a writer goroutine per client, the listener, the link watcher, the metrics scrape) asks the shard to run a function
-// through its mailbox and waits.
+// a writer goroutine per client, the listener, the keeper of links, the metrics scrape) asks the shard to run a
+// function through its mailbox and waits.
 //
 //	client process          control goroutines            shard thread                  wire
 //	  SQ ring  ------------------------------------------>  drain, check, Submit

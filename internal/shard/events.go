@@ -228,7 +228,7 @@ func (s *Shard) closed(cn *Conn, ev *engine.Event) {
 	case s.dropExports(cn):
 		s.ended(cn)
 	default:
-		s.dropRest(cn, func() { s.ended(cn) })
+		s.dropRest(cn)
 	}
 }
 
@@ -270,28 +270,58 @@ func (s *Shard) forget(cn *Conn) {
 	}
 }
 
-// dropExports revokes the keys given to a connection that has ended, which serve nobody any more, if this iteration may
-// revoke so many. It reports whether none is left. Its client hears of the end afterwards: then no frame that waits has
-// bytes of its memory.
+// dropExports revokes the keys given to a connection that has ended, which serve nobody any more: as many as this
+// iteration may revoke. It reports whether none is left. In either case no frame that waits has bytes of the memory
+// any more: the client may hear of the end in several ways, and may then write there.
 func (s *Shard) dropExports(cn *Conn) (all bool) {
 	s.clients.mayRevoke -= s.grants.RevokeOwner(uint64(cn.id), s.clients.mayRevoke)
 	s.dropRevoked()
-	return s.grants.Owned(uint64(cn.id)) == 0
+	if s.grants.Owned(uint64(cn.id)) == 0 {
+		return true
+	}
+	s.dropGathered()
+	return false
 }
 
-// dropRest goes on with it, a piece at each turn of the client's user, and calls then at the end.
-func (s *Shard) dropRest(cn *Conn, then func()) {
-	piece := func(most int) {
-		n := s.grants.RevokeOwner(uint64(cn.id), most)
-		if s.dropRevoked(); n < most {
-			then()
-		} else {
-			s.dropRest(cn, then)
+// dropRest goes on with it, a piece at each turn of the client's user, and says farewell at the end. All connections
+// of a user that have ended share one piece: a request of the user waits for one piece, not for one a connection.
+func (s *Shard) dropRest(cn *Conn) {
+	u := cn.client.user
+	list, queued := s.clients.ending[u]
+	s.clients.ending[u] = append(list, cn)
+	if !queued {
+		s.queueEnding(u)
+	}
+}
+
+func (s *Shard) queueEnding(u *User) {
+	if s.box.queue(u, func(mono.Time) { s.endSome(u, revokePiece) }) != nil { // the shard stops
+		s.endSome(u, math.MaxInt)
+	}
+}
+
+// endSome revokes keys of a user's connections that have ended. A connection counts as much as a key, and there may be
+// most of both.
+func (s *Shard) endSome(u *User, most int) {
+	list := s.clients.ending[u]
+	for len(list) > 0 && most > 0 {
+		cn := list[0]
+		most--
+		most -= s.grants.RevokeOwner(uint64(cn.id), most)
+		s.dropRevoked()
+		if s.grants.Owned(uint64(cn.id)) > 0 {
+			break // as many as may be
 		}
+		list[0] = nil
+		list = list[1:]
+		s.ended(cn)
 	}
-	if s.box.queue(cn.client.user, func(mono.Time) { piece(revokePiece) }) != nil { // the shard stops
-		piece(math.MaxInt)
+	if len(list) == 0 {
+		delete(s.clients.ending, u)
+		return
 	}
+	s.clients.ending[u] = list
+	s.queueEnding(u)
 }
 
 // unexported is told by the table of a grant that ended.

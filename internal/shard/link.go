@@ -50,7 +50,7 @@ type Link struct {
 	retryAt mono.Time
 
 	inside   bool // it leads to the shards of this node alone: no configuration has it
-	failed   bool // drv reported an error that needs a new driver; the watcher is told once
+	failed   bool // drv reported an error that needs a new driver; the keeper is told once
 	opens    uint64
 	discards uint64 // frames the driver refused for good, or that were dropped with a closing link
 	last     linkdrv.Stats
@@ -286,8 +286,8 @@ func (s *Shard) receiveInPlace(now mono.Time, l *Link, slots int) (n int, err er
 	return n, err
 }
 
-// linkFailed reacts to an error of a driver. An interface that is merely down is the watcher's to report; anything else
-// asks the watcher for a new driver. The link is taken out of service by the next housekeeping.
+// linkFailed reacts to an error of a driver. The same iteration or the next takes the link out of service and
+// asks the daemon's keeper of links for a new driver (reapLinks).
 func (s *Shard) linkFailed(l *Link, err error) {
 	if l.failed {
 		return
@@ -400,13 +400,23 @@ func (s *Shard) dropUnsent(l *Link) {
 // dropReferring forgets the frames that wait for a link and refer to mem. It is called before mem is unmapped, or its
 // owner hears that peers read it no more, or that a write from it failed.
 func (s *Shard) dropReferring(mem []byte) {
+	s.dropFrames(func(f linkdrv.TxFrame) bool { return overlap(f.Bulk, mem) }) // what else is in a frame was copied
+}
+
+// dropGathered forgets the frames that wait for a link and may refer to anybody's memory. It is for the memory of very
+// many keys: to find out which frames refer to it would take long.
+func (s *Shard) dropGathered() {
+	s.dropFrames(func(f linkdrv.TxFrame) bool { return len(f.Bulk) > 0 })
+}
+
+// dropFrames forgets some of the frames that wait for a link: to the peers they are lost on the wire.
+func (s *Shard) dropFrames(some func(linkdrv.TxFrame) bool) {
 	if s.links.blockedLinks == 0 {
 		return
 	}
 	for _, l := range s.links.active {
 		waited := len(l.unsent)
-		// what else is in a frame was copied
-		l.unsent = slices.DeleteFunc(l.unsent, func(f linkdrv.TxFrame) bool { return overlap(f.Bulk, mem) })
+		l.unsent = slices.DeleteFunc(l.unsent, some)
 		l.discards += uint64(waited - len(l.unsent))
 		if waited > 0 && len(l.unsent) == 0 {
 			s.emptied(l)

@@ -43,8 +43,9 @@ func New(o Options) (*Shard, error) {
 		copying: cfg.Copy == config.CopyBoth || cfg.Copy == config.CopyRx,
 		links:   linkSet{reopen: o.Reopen, closeDriver: o.Close},
 		garbage: garbage{embedded: o.Embedded},
-		clients: clientSet{conns: map[engine.ConnID]*Conn{}, services: map[string]*Client{}, offered: o.Services},
-		idle:    idleness{wait: waiter{mode: cfg.Poll, spin: idle.Patience{Base: cfg.Spin}}},
+		clients: clientSet{conns: map[engine.ConnID]*Conn{}, services: map[string]*Client{}, offered: o.Services,
+			ending: map[*User][]*Conn{}},
+		idle: idleness{wait: waiter{mode: cfg.Poll, spin: idle.Patience{Base: cfg.Spin}}},
 	}
 	s.grants.OnRevoke = s.unexported
 	s.openSpaces()

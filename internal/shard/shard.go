@@ -99,10 +99,11 @@ type clientSet struct {
 	gave      bool                    // there were such clients in the latest iteration
 	rang      bool                    // a client was woken, and this thread has not yielded since
 	evictions uint64
-	reapFirst int       // which slot's client ends first in this iteration
-	mayRevoke int       // keys of connections that end, in what is left of this iteration
-	revoked   [][]byte  // memory of grants that ended, while frames that may refer to it wait for links
-	pulseAt   mono.Time // when the clients are shown next that the shard runs
+	reapFirst int               // which slot's client ends first in this iteration
+	mayRevoke int               // keys of connections that end, in what is left of this iteration
+	ending    map[*User][]*Conn // connections that have ended and have keys left; each user has a piece queued
+	revoked   [][]byte          // memory of grants that ended, while frames that may refer to it wait for links
+	pulseAt   mono.Time         // when the clients are shown next that the shard runs
 }
 
 // idleness is what the shard does when there is nothing to do (waiting.go, sleep.go).

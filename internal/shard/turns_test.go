@@ -9,6 +9,7 @@ import (
 	"multiedge/internal/engine"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/linkdrv"
 	"multiedge/regmem"
 )
 
@@ -214,4 +215,100 @@ func TestKeysOfDeadClientsEndInPieces(t *testing.T) {
 	}
 	s.Iterate(now)
 	<-c.Gone()
+}
+
+// Very many connections of a user that end at once add one piece: another request of the user waits for that one.
+func TestEndedConnectionsShareAPiece(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	const conns = 20 * revokePiece
+	c := exporting(t, s, conns, 1)
+	now := mono.Now()
+	for id := range c.conns {
+		s.eng.Abort(now, id, engine.StatusReset)
+	}
+	s.Iterate(now)
+	if n := s.box.count.Load(); n != 1 {
+		t.Errorf("%d pieces wait", n)
+	}
+	served := false
+	if err := s.box.queue(c.user, func(mono.Time) { served = true }); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.Iterate(now)
+	}
+	if !served {
+		t.Error("a request of their user waits for more than one piece")
+	}
+	if s.grants.Len() == 0 {
+		t.Error("the connections ended at once")
+	}
+}
+
+// Whoever hears of the end of a connection may write to its memory at once: frames that wait for a blocked link and may
+// have bytes of it are gone by then, however many keys are left. Others wait on.
+func TestFramesOfEndedConnectionsGo(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	c := exporting(t, s, 1, revokePiece)
+	var cn *Conn
+	for _, cn = range c.conns {
+	}
+	r := c.regions.slots[0].region
+	if _, err := s.grants.Grant(r, uint64(cn.id), regmem.RemoteRead, 2048, 1); err != nil { // the last to be revoked
+		t.Fatal(err)
+	}
+	c.exports++
+	s.clients.mayRevoke = revokePiece
+	l := s.links.active[0]
+	l.unsent = append(l.batch.Frames, linkdrv.TxFrame{Head: []byte{1}, Bulk: r.Mem.Bytes()[2048:2049]},
+		linkdrv.TxFrame{Head: []byte{2}})
+	s.blocked(l, true)
+	m, err := s.Abort(mono.Now(), cn, &ipc.Message{ID: 1, Kind: ipc.KindAbort})
+	if m == nil || err != nil || s.grants.Len() != 1 {
+		t.Errorf("reply %v, %v; %d keys are left", m, err, s.grants.Len())
+	}
+	if len(l.unsent) != 1 || l.unsent[0].Head[0] != 2 || l.discards != 1 {
+		t.Errorf("%d frames wait, %d discarded", len(l.unsent), l.discards)
+	}
+	s.dropUnsent(l)
+	for range 2 {
+		s.Iterate(mono.Now())
+	}
+	if s.grants.Len() != 0 || c.exports != 0 || len(c.conns) != 0 {
+		t.Errorf("%d keys, %d exports, %d connections are left", s.grants.Len(), c.exports, len(c.conns))
+	}
+}
+
+// Dead clients with very many regions are gone through in pieces, too.
+func TestRegionsOfDeadClientsEndInPieces(t *testing.T) {
+	s := unstarted(t, still(t))
+	defer s.Shutdown()
+	const clients, regions = 3, 5 * mostDropped
+	now := mono.Now()
+	var all []*Client
+	for range clients {
+		c := attached(t, s, NewUser(1), 1)
+		for range regions {
+			c.regions.add(&regmem.Region{Mem: regmem.Wrap(make([]byte, 1))}, regions)
+		}
+		all = append(all, c)
+		s.detach(now, c)
+	}
+	walked, rounds := 0, 0
+	for ; s.clients.dying > 0 && rounds < 1000; rounds++ {
+		s.Iterate(now)
+		sum := 0
+		for _, c := range all {
+			sum += c.reaped
+		}
+		if sum-walked > mostDropped {
+			t.Fatalf("%d places in one iteration", sum-walked)
+		}
+		walked = sum
+	}
+	if s.clients.dying > 0 {
+		t.Errorf("%d clients are left after %d iterations", s.clients.dying, rounds)
+	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Of the parts of operations in a frame one is gathered from where it lies; the others are copied into the tail.
-// smallMost is the longest part that is copied although it could be gathered, in bytes, packMost the longest that is
+// SmallMost is the longest part that is copied although it could be gathered, in bytes, packMost the longest that is
 // copied because another is gathered already: a copy costs less than a frame of its own. Of short frames they are at
 // most a quarter, and half.
 const (

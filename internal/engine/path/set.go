@@ -128,7 +128,7 @@ func (s *Set) Init(net *Net, hints *Hints, sc sched.Scheduler, o Owner) {
 
 func (s *Set) changed(link int, minor bool, text string) { s.owner.Changed(link, minor, text) }
 
-// inFlightBytes is what was sent on all paths and is not acknowledged.
+// BytesInFlight is what was sent on all paths and is not acknowledged.
 func (s *Set) BytesInFlight() (bytes int) {
 	for m := s.TxMask; m != 0; m &= m - 1 {
 		_, n := s.Tx[bits.TrailingZeros64(m)].Ledger.InFlight()

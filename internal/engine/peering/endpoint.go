@@ -158,8 +158,8 @@ func (e *Endpoint) unconfirmed(id op.NodeID) (n int) {
 	return n
 }
 
-// limboMost is how many may be when the peer, or somebody here, asks for another: a peer that leaves our answers or the
-// ends of connections unconfirmed shall not fill the table.
+// unconfirmedMost is how many may be when the peer, or somebody here, asks for another: a peer that leaves our
+// answers or the ends of connections unconfirmed shall not fill the table.
 func (e *Endpoint) unconfirmedMost() int { return max(op.SpareConns, e.cfg.MaxConns/4) }
 
 // Crowded reports whether there are as many when the peer asks.

@@ -12,7 +12,7 @@ import (
 // long.
 type Probe struct{ e *Endpoint }
 
-// ProbeOf returns the peerProbe of e.
+// ProbeOf returns the Probe of e.
 func ProbeOf(e *Endpoint) Probe { return Probe{e} }
 
 // Kept is what tables hold: sessions, their numbers, set-up frames that wait to leave, steps that wait to be taken,

@@ -245,7 +245,7 @@ const (
 	maxAnswers = maxPending
 	answerTime = 100 * time.Millisecond
 
-	maxPeerAnswers = 16 // of rankPeer
+	maxPeerAnswers = 16 // of RankPeer
 )
 
 // wouldEnd is the number of the open session that an Init in plaintext would end: its cookie must have been made for
