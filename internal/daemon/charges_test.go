@@ -97,20 +97,67 @@ func TestMemoryIsPaidForInAdvance(t *testing.T) {
 	}
 }
 
-// Memory that cannot be fixed costs no more than the request.
-func TestRefusedMemoryIsNotPaidFor(t *testing.T) {
-	const perSecond, size = 1000, 64 * pinnedPerRequest
-	a, _ := nodes(t, 1, func(c *config.Config) { c.Limits.Requests = perSecond })
+// Work that was begun is paid for though it fails: memory that cannot be fixed, or was fixed and cannot be added to the
+// client's; tables of a space that cannot be added.
+func TestRefusedWorkIsPaidFor(t *testing.T) {
+	const perSecond, requests = 1000, 16
+	a, _ := nodes(t, 1, func(c *config.Config) { c.Limits.Requests, c.Limits.Regions = perSecond, 1 })
+	costs := func(name string, requests time.Duration, do func()) {
+		t.Helper()
+		before := dueOf(a, false, time.Now()) // a pause of more than a second from here on would only add to the cost
+		do()
+		if got := dueOf(a, false, time.Time{}).Sub(before); got < requests*time.Second/perSecond {
+			t.Errorf("%s cost %.0f requests, want %d", name, got.Seconds()*perSecond, requests)
+		}
+	}
 	c := attach(t, a, 64)
-	id, _ := c.offer(size)
+	id, _ := c.offer(requests * pinnedPerRequest)
 	if _, err := unix.FcntlInt(uintptr(c.regions[0].FD()), unix.F_ADD_SEALS, unix.F_SEAL_SEAL); err != nil {
 		t.Fatal(err)
 	}
-	before := dueOf(a, false, time.Now())
-	c.fails(&ipc.Message{Kind: ipc.KindMapped, Region: id}, ipc.CodeInvalid)
-	if got := dueOf(a, false, time.Time{}).Sub(before); got >= 64*time.Second/perSecond {
-		t.Errorf("it cost %.0f requests", got.Seconds()*perSecond)
+	costs("memory that cannot be sealed", requests, func() {
+		c.fails(&ipc.Message{Kind: ipc.KindMapped, Region: id}, ipc.CodeInvalid)
+	})
+
+	own := connectABI(t, a, eras[2])
+	own.hello()
+	adopt := func(size int) (status uint32) {
+		fd, _ := own.memfd(size, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW, 0)
+		defer unix.Close(fd)
+		b := packet(32, 2)
+		le.PutUint64(b[16:], uint64(size))
+		le.PutUint32(b[24:], 1)
+		_, _, status, _ = own.reply(own.send(b, fd), 2)
+		return status
 	}
+	if status := adopt(4096); status != 0 {
+		t.Fatal(status)
+	}
+	costs("memory of a client that has all its regions", requests, func() {
+		if adopt(requests*pinnedPerRequest) == 0 {
+			t.Error("one more was taken")
+		}
+	})
+
+	spacious := open(t, a)
+	hello := ipc.Hello(64)
+	hello.Features = ipc.FeatureSpaces
+	_, fds, err := spacious.exchange(hello)
+	ipc.CloseFDs(fds)
+	must(t, err)
+	space := func() error {
+		const size = mostHints * 8 * (64 << 10)
+		_, fds, err := spacious.exchange(&ipc.Message{Kind: ipc.KindMap, Size: size,
+			Space: ipc.Space{Pin: 1 << 20, Chunk: 64 << 10}})
+		ipc.CloseFDs(fds)
+		return err
+	}
+	must(t, space())
+	costs("a space of a client that has all its regions", mostHints/tablePerRequest, func() {
+		if space() == nil {
+			t.Error("one more was made")
+		}
+	})
 }
 
 // A client that goes while its request waits leaves at once, and the next of its user does not wait for that request.

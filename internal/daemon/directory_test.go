@@ -3,7 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
-	"os/exec"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +12,7 @@ import (
 	"multiedge/internal/config"
 	"multiedge/internal/ipc"
 	"multiedge/internal/mono"
+	"multiedge/internal/shard"
 )
 
 // Numbers among the subordinate ones that the name service knows have an account each; the others share one, though
@@ -60,16 +61,18 @@ func TestDirectoryUsersHaveTheirOwnAccounts(t *testing.T) {
 	}
 }
 
-// What the name service said is remembered for a while, of a bounded number of users, and a silent one is not asked.
+// What the name service said is remembered for a while, and a silent one is not asked. Who was a user remains one until
+// it says otherwise.
 func TestDirectoryIsAskedSeldom(t *testing.T) {
 	asked := 0
 	silent := errors.New("silent")
-	d := directory{ask: func(_ context.Context, uid uint32) (bool, error) {
+	d := newDirectory()
+	d.ask = func(_ context.Context, uid uint32) (bool, error) {
 		if asked++; uid == 9 {
 			return true, silent
 		}
 		return uid < 5, nil
-	}}
+	}
 	if !d.look(1) || !d.look(1) || d.look(7) || d.look(7) || asked != 2 {
 		t.Errorf("asked %d times for two numbers", asked)
 	}
@@ -83,17 +86,117 @@ func TestDirectoryIsAskedSeldom(t *testing.T) {
 		user, known bool
 	}{
 		{0, 1, true, true}, {0, 2, false, true}, {silentTime, 2, false, false}, {silentTime, 7, false, true},
-		{otherTime, 7, false, false}, {otherTime, 1, true, true}, {userTime, 1, false, false},
+		{otherTime, 7, false, false}, {otherTime, 1, true, true}, {userTime, 1, true, false},
 	} {
 		if user, known := d.recall(now.Add(c.after), c.uid); user != c.user || known != c.known {
 			t.Errorf("%d after %v: %v, %v", c.uid, c.after, user, known)
 		}
 	}
-	for uid := range uint32(3 * mostKnown) {
-		d.remember(now, uid, uid%2 == 0, nil)
-		if len(d.known) > mostKnown {
-			t.Fatalf("%d numbers are remembered", len(d.known))
+	d.remember(now, 1, false, nil)
+	if user, known := d.recall(now.Add(silentTime), 1); user || !known {
+		t.Error("who left the directory is a user still")
+	}
+}
+
+// A bounded number of users is remembered, and of others; however many others are asked for, users are not forgotten.
+func TestOtherNumbersDriveOutNoUsers(t *testing.T) {
+	d, now := newDirectory(), mono.Now()
+	const users = 100
+	for uid := range uint32(users + 3*mostKnown) {
+		d.remember(now, uid, uid < users, nil)
+	}
+	for uid := range uint32(users) {
+		if user, known := d.recall(now, uid); !user || !known {
+			t.Fatalf("user %d was forgotten", uid)
 		}
+	}
+	for uid := range uint32(3 * mostKnown) {
+		d.remember(now, uid, true, nil)
+	}
+	if len(d.users) != mostKnown || len(d.others) > mostKnown {
+		t.Errorf("%d users and %d others are remembered", len(d.users), len(d.others))
+	}
+}
+
+// A user of whom it is long that he was asked for is admitted though other numbers hold all the control sockets of the
+// account that they share; he is asked for again. If he is none any more, his client uses that account.
+func TestUsersAreAdmittedBeforeTheyAreAskedForAgain(t *testing.T) {
+	_, b := nodes(t, 1, nil)
+	o := &b.d.accounts.owners
+	o.dir = listedUsers(t)
+	const ann, left, container = 700_000, 700_001, 710_000
+	asked := make(chan uint32, 8)
+	o.directory.ask = func(_ context.Context, uid uint32) (bool, error) { asked <- uid; return uid == ann, nil }
+	o.directory.users[ann], o.directory.users[left] = mono.Now(), mono.Now()
+	o.directory.others[container] = mono.Now().Add(time.Hour)
+	wasAsked := func(uid uint32) bool {
+		select {
+		case one := <-asked:
+			return one == uid
+		case <-time.After(deadline):
+			return false
+		}
+	}
+	there := func(c *testClient) bool {
+		_, _, err := c.exchange(&ipc.Message{Kind: ipc.KindVersion})
+		return err == nil
+	}
+	gone := openAs(t, b, left)
+	if !there(gone) || !wasAsked(left) {
+		t.Error("who was a user was not asked for")
+	}
+	if n := ownedBy(b.d, uint32(shard.Unlisted)); n != 1 {
+		t.Errorf("%d clients use the shared account", n)
+	}
+	for there(openAs(t, b, container)) {
+	}
+	if !there(openAs(t, b, ann)) {
+		t.Fatal("a user was not admitted")
+	}
+	if !wasAsked(ann) || ownedBy(b.d, ann) != 1 {
+		t.Error("he was not asked for, or does not use his account")
+	}
+}
+
+func ownedBy(d *Daemon, owner uint32) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.controlsOf(owner)
+}
+
+// Control connections that wait to ask the name service leave when their clients do, and when the daemon ends; they ask
+// nothing then.
+func TestWhoWaitsForTheNameServiceMayLeave(t *testing.T) {
+	_, b := nodes(t, 1, nil)
+	o := &b.d.accounts.owners
+	o.dir = listedUsers(t)
+	asked, answer := make(chan uint32, 8), make(chan struct{})
+	defer close(answer)
+	o.directory.ask = func(_ context.Context, uid uint32) (bool, error) { asked <- uid; <-answer; return false, nil }
+	openAs(t, b, 700_000)
+	<-asked
+	waits, stays := openAs(t, b, 700_001), openAs(t, b, 700_002)
+	waits.close()
+	controls := func(n int) {
+		t.Helper()
+		until(t, "control connections leave", deadline, func() bool {
+			b.d.mu.Lock()
+			defer b.d.mu.Unlock()
+			return len(b.d.controls) == n
+		})
+	}
+	controls(2)
+	b.d.mu.Lock()
+	for ss := range b.d.controls {
+		if ss.cred.UID == 700_002 {
+			ss.end() // as the daemon does when it stops
+		}
+	}
+	b.d.mu.Unlock()
+	controls(1)
+	stays.close()
+	if len(asked) != 0 {
+		t.Errorf("it was asked for %d", <-asked)
 	}
 }
 
@@ -107,7 +210,7 @@ func TestGetent(t *testing.T) {
 			t.Errorf("%q: %v", line, !want)
 		}
 	}
-	if _, err := exec.LookPath("getent"); err != nil {
+	if _, err := os.Stat(getentPath); err != nil {
 		t.Skip("this system has no getent")
 	}
 	for uid, want := range map[uint32]bool{0: true, 4_000_000_001: false} {

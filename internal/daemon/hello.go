@@ -84,11 +84,11 @@ func (ss *controlConn) chargeAndAttach(m *ipc.Message, layout ipc.Layout) (*ipc.
 
 // attachBytes is what a client costs before it registers anything: its queues, our side of them, and the control
 // connection's buffers.
-func attachBytes(l ipc.Layout) int { return l.Size() + l.Depth()*perOperation + perSession }
+func attachBytes(l ipc.Layout) int { return l.Size() + l.Depth()*perOperation + perControl }
 
 const (
 	perOperation = 160      // a slot and its number in the list of the free ones, of an operation and of a buffer
-	perSession   = 96 << 10 // the buffer of a message, the client, what waits to be sent
+	perControl   = 96 << 10 // the buffer of a message, the client, what waits to be sent
 )
 
 // shared is what the two sides share, and the descriptors by which the client gets it.

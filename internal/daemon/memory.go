@@ -60,8 +60,8 @@ func (ss *controlConn) adopt(m *ipc.Message) (*ipc.Message, error) {
 		return nil, ipc.Errorf(memoryCode(err), "%v", err)
 	}
 	ss.brought = 0
-	region, weight := &regmem.Region{Mem: mem, Owner: uint64(ss.cred.UID)}, size/pinnedPerRequest
-	ss.owe(weight)
+	region := &regmem.Region{Mem: mem, Owner: uint64(ss.cred.UID)}
+	ss.owe(size / pinnedPerRequest)
 	if err = mem.Fix(); err != nil { // slow: not on the shard
 		err = ipc.Errorf(memoryCode(err), "%v", err)
 	} else {
@@ -69,7 +69,6 @@ func (ss *controlConn) adopt(m *ipc.Message) (*ipc.Message, error) {
 	}
 	if err != nil {
 		ss.freeMemory(mem)
-		ss.owe(-weight)
 		return nil, err
 	}
 	reply := m.Reply()
@@ -91,7 +90,6 @@ func (ss *controlConn) mapped(m *ipc.Message) (*ipc.Message, error) {
 	ss.owe(weight)
 	if !s.Exchange().Has(region) { // that memory is this process's own and was pinned when it was made
 		if err := fix(); err != nil {
-			ss.owe(-weight)
 			if _, e := ss.deregister(m); e != nil {
 				return nil, e
 			}

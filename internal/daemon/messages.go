@@ -25,7 +25,7 @@ type handler struct {
 }
 
 // Weights of requests that cost more than the others: a greeting makes and maps rings, others look at everything there
-// is, or ask the name service (directory.go). An eviction is charged to the user's greetings: a user whose clients are
+// is, or ask the name service (directory.go). An eviction puts off the user's greetings: a user whose clients are
 // evicted again and again can attach once a second; his other programs are only slow to attach.
 const (
 	weightHello  = 40
@@ -44,7 +44,8 @@ const (
 // handlers is every request that this daemon serves, with what bounds the things it makes. All are bounded by
 // limits.requests a second and user, by unreadAnswers, and by the sizes of their fields (docs/ABI.md A10). None has a
 // shard do more in one iteration than a piece of bounded size, and an iteration does one piece (shard/mailbox.go): what
-// goes through a range or a list goes through a part of it, and pays for each part like a request.
+// goes through a range or a list goes through a part of it, and pays for each part like a request. The
+// parts in which keys are revoked are paid for already: each key cost a request when it was given.
 var handlers map[ipc.Kind]handler
 
 func init() { // what serves requests looks here as well

@@ -41,7 +41,7 @@ const (
 	defaultSubMax = 600_100_000
 )
 
-// owners finds accounts. It reads its files again when they change. The zero value reads those of /etc.
+// owners finds accounts. It reads its files again when they change. Its directory is set before it is asked.
 type owners struct {
 	dir       string // empty: /etc
 	directory directory

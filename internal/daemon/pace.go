@@ -19,8 +19,16 @@ func (p *pacer) wait(now time.Time, perSecond, weight int) time.Duration {
 	if burst := now.Add(-time.Second); p.due.Before(burst) {
 		p.due = burst
 	}
-	p.due = p.due.Add(time.Duration(weight) * time.Second / time.Duration(perSecond))
+	p.due = p.due.Add(duration(perSecond, weight))
 	return max(p.due.Sub(now), 0)
+}
+
+// giveBack undoes the charge of a request that was not served.
+func (p *pacer) giveBack(perSecond, weight int) { p.due = p.due.Add(-duration(perSecond, weight)) }
+
+// duration is how long requests of some weight take at the full rate.
+func duration(perSecond, weight int) time.Duration {
+	return time.Duration(weight) * time.Second / time.Duration(perSecond)
 }
 
 // pacing has the pacers of users.
@@ -29,10 +37,19 @@ type pacing struct {
 	swept time.Time // when those of quiet users were forgotten last
 }
 
-// pacers are a user's: greetings wait apart from the rest.
+// pacers are a user's: greetings wait apart from the rest. A greeting waits for the end of the ban too, which evictions
+// put off, and which is apart since nothing that the user does may shorten it.
 type pacers struct {
-	hello, rest pacer
-	lines       linePacer
+	hello, rest, ban pacer
+	lines            linePacer
+}
+
+// of returns the pacer of greetings, or of the rest.
+func (p *pacers) of(hello bool) *pacer {
+	if hello {
+		return &p.hello
+	}
+	return &p.rest
 }
 
 // How many lines the clients of a user cause in the log: so many at once, then one in lineEvery.
@@ -88,15 +105,23 @@ const (
 	sweepEvery = time.Second
 )
 
-// pace returns how long a request of a user must wait. A negative weight gives back what one was charged.
+// pace charges a request to a user and returns how long it must wait.
 func (a *accounts) pace(now time.Time, uid uint32, hello bool, weight int) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.pacersOf(now, uid)
+	wait := p.of(hello).wait(now, a.limits.Requests, weight)
 	if hello {
-		return p.hello.wait(now, a.limits.Requests, weight)
+		wait = max(wait, p.ban.due.Sub(now))
 	}
-	return p.rest.wait(now, a.limits.Requests, weight)
+	return wait
+}
+
+// giveBack undoes pace for a request that was not served.
+func (a *accounts) giveBack(now time.Time, uid uint32, hello bool, weight int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pacersOf(now, uid).of(hello).giveBack(a.limits.Requests, weight)
 }
 
 // longestBan bounds what evictions add up to, for the sake of the user's honest programs.
@@ -106,14 +131,10 @@ const longestBan = 2 * time.Second
 func (a *accounts) evicted(now time.Time, uid uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := &a.pacersOf(now, uid).hello
-	before := p.due
-	p.wait(now, a.limits.Requests, weightEvict)
-	if limit := now.Add(longestBan); p.due.After(limit) {
-		p.due = limit
-		if before.After(limit) {
-			p.due = before
-		}
+	ban := &a.pacersOf(now, uid).ban
+	ban.wait(now, a.limits.Requests, weightEvict)
+	if limit := now.Add(longestBan); ban.due.After(limit) {
+		ban.due = limit
 	}
 }
 
@@ -124,7 +145,7 @@ func (a *accounts) pacersOf(now time.Time, uid uint32) *pacers {
 			a.pacing.swept = now
 			for other, p := range a.pacing.of {
 				if now.Sub(p.hello.due) >= time.Second && now.Sub(p.rest.due) >= time.Second &&
-					now.Sub(p.lines.due) >= linesAtOnce*lineEvery {
+					now.Sub(p.ban.due) >= time.Second && now.Sub(p.lines.due) >= linesAtOnce*lineEvery {
 					delete(a.pacing.of, other)
 				}
 			}
@@ -144,7 +165,8 @@ func (ss *controlConn) pause(k ipc.Kind) (there bool) {
 // pauseFor is pause for what a request costs besides, by its arguments: a piece of it, a measurement.
 func (ss *controlConn) pauseFor(weight int) (there bool) { return ss.await(false, weight) }
 
-// owe charges a user for what a request costs besides: the next one waits for it. A negative weight gives it back.
+// owe charges a user for what a request costs besides: the next one waits for it. It is
+// charged before the work, and not given back if that fails: it was done, or a part of it.
 func (ss *controlConn) owe(weight int) {
 	if weight != 0 {
 		ss.d.accounts.pace(time.Now(), ss.owner, false, weight)
@@ -168,7 +190,7 @@ func (ss *controlConn) await(hello bool, weight int) (there bool) {
 			ended = true
 		}
 		if over.Stop(); ended || ss.conn.Gone() {
-			ss.d.accounts.pace(time.Now(), ss.owner, hello, -weight)
+			ss.d.accounts.giveBack(time.Now(), ss.owner, hello, weight)
 			return false
 		}
 	}

@@ -42,7 +42,8 @@ type account struct {
 
 func newAccounts(l config.Limits) *accounts {
 	regmem.Spare(uint64(l.Reserve))
-	return &accounts{limits: l, memory: regmem.NewQuota(sizeInt(l.PinnedTotal), l.RegionsTotal),
+	return &accounts{owners: owners{directory: newDirectory()}, limits: l,
+		memory: regmem.NewQuota(sizeInt(l.PinnedTotal), l.RegionsTotal),
 		filled: regmem.NewQuota(sizeInt(l.FilledTotal), 0), mapped: regmem.NewQuota(mostMapped, 0),
 		users: map[uint32]*account{}, pacing: pacing{of: map[uint32]*pacers{}}}
 }

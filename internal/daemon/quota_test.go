@@ -147,6 +147,31 @@ func TestPacer(t *testing.T) {
 	}
 }
 
+// A ban stays when greetings that waited before it, and put theirs off further than a ban may, are given up.
+func TestBansCannotBeUndone(t *testing.T) {
+	a := newAccounts(config.Limits{Requests: 1000})
+	t.Cleanup(func() { regmem.Spare(0) })
+	const user, waiting = 1001, 201
+	now := time.Unix(1000, 0)
+	greet := func() time.Duration { return a.pace(now, user, true, weightHello) }
+	for range waiting {
+		greet()
+	}
+	a.evicted(now, user)
+	if d := greet(); d <= longestBan {
+		t.Errorf("behind the others it waits %v", d)
+	}
+	for range waiting + 1 {
+		a.giveBack(now, user, true, weightHello)
+	}
+	if d := greet(); d != longestBan {
+		t.Errorf("after an eviction it attaches after %v", d)
+	}
+	if now = now.Add(longestBan); greet() != 0 {
+		t.Error("after the ban it waits still")
+	}
+}
+
 // Users who were quiet are looked for once a second, however many come.
 func TestQuietUsersAreForgottenOnceASecond(t *testing.T) {
 	a := newAccounts(config.Limits{Requests: 100})

@@ -62,12 +62,10 @@ func (ss *controlConn) mapSpace(m *ipc.Message) (*ipc.Message, error) {
 		sp.unmap()
 		return nil, err
 	}
-	tables := (cost.Table + int(hints)) / tablePerRequest
-	ss.owe(tables)
+	ss.owe((cost.Table + int(hints)) / tablePerRequest)
 	region := &regmem.Region{Owner: uint64(ss.cred.UID)}
 	if err := ss.makeSpace(sp, region, cfg, int(hints), want.Huge); err != nil {
 		ss.freeSpace(sp, region)
-		ss.owe(-tables)
 		return nil, err
 	}
 	ss.spaces[region] = sp
