@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"multiedge/edge"
+	"multiedge/edge/fabric"
 )
 
 // Two programs play ping-pong with messages: each posts buffers, sends, and takes what came from its completion queue.
 func ExampleConn_Post_message() {
 	ctx := context.Background()
-	fab := edge.NewFabric() // programs use edge.Open, edge.Dial and edge.Listen
+	fab := fabric.New() // programs use edge.Open, edge.Dial and edge.Listen
 	defer fab.Close()
 	a, b := open(fab, "a"), open(fab, "b")
 	l, err := a.Listen(ctx, "table")
@@ -75,7 +76,7 @@ func play(ctx context.Context, c *edge.Conn, serves bool) string {
 func ExampleReceiveQueue() {
 	const conns, buffers, size = 1000, 64, 128
 	ctx := context.Background()
-	fab := edge.NewFabric()
+	fab := fabric.New()
 	defer fab.Close()
 	a, b := open(fab, "a"), open(fab, "b")
 	l, err := a.Listen(ctx, "square")

@@ -6,12 +6,13 @@ import (
 	"log"
 
 	"multiedge/edge"
+	"multiedge/edge/fabric"
 )
 
 // The server exports a table; the client writes to it with a notification, and reads back behind a fence.
 func Example() {
 	ctx := context.Background()
-	fab := edge.NewFabric() // programs use edge.Open, edge.Dial and edge.Listen
+	fab := fabric.New() // programs use edge.Open, edge.Dial and edge.Listen
 	defer fab.Close()
 	a, b := open(fab, "a"), open(fab, "b")
 
@@ -60,7 +61,7 @@ func Example() {
 // Remote memory serves ordinary readers and writers, too.
 func ExampleRemoteRegion_WriteAt() {
 	ctx := context.Background()
-	fab := edge.NewFabric()
+	fab := fabric.New()
 	defer fab.Close()
 	a, b := open(fab, "a"), open(fab, "b")
 	l, err := a.Listen(ctx, "store")
@@ -86,7 +87,7 @@ func ExampleRemoteRegion_WriteAt() {
 	// Output: any memory
 }
 
-func open(fab *edge.Fabric, name string) *edge.Device {
+func open(fab *fabric.Fabric, name string) *edge.Device {
 	d, err := fab.Open(name)
 	check(err)
 	return d

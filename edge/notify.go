@@ -15,7 +15,7 @@ type Notification struct {
 	Len    int    // bytes of the write
 	Offset int    // of its first byte, within what Grant exports
 	Grant  *Grant // the export that was written to; nil if it was revoked before the notification was taken
-	Lost   int    // of package events: how many before it were lost, because their queue was full
+	Lost   int    // notifications that package events dropped before this one since its queue was full; otherwise 0
 }
 
 // note is a Notification as the daemon told it.

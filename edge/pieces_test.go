@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"multiedge/edge"
+	"multiedge/edge/fabric"
 )
 
 // Writes gather pieces of several regions, reads scatter into them, through rings that are hardly long enough.
 func TestPieces(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	fab := edge.NewFabric()
+	fab := fabric.New()
 	defer fab.Close()
 	m, g := edge.ShareOn(t, open(fab, "a"), open(fab, "b"), 1<<20)
 	mem := g.Bytes()

@@ -111,6 +111,26 @@ func TestLossIsLoggedByDefault(t *testing.T) {
 	}
 }
 
+// Memory of the new daemon cannot be exported on a connection of the old one, and the error says why that ended.
+func TestExportAfterRestart(t *testing.T) {
+	ctx := testContext(t)
+	f := NewFabric()
+	a, b := newHost(t, f, "a", nil), newHost(t, f, "b", nil)
+	d, other := a.open(Config{}), b.open(Config{})
+	c, _ := pairOn(t, ctx, d, other, "s")
+	a.stop()
+	a.start()
+	var r *Region
+	eventually(t, "attached again", 10*time.Second, func() (ok bool) {
+		var err error
+		r, err = d.RegisterContext(ctx, 4096)
+		return err == nil && r.d != c.d
+	})
+	if _, err := r.Export(c, "mem", RemoteRead, 0, 4096); !errors.Is(err, ErrDaemonDown) {
+		t.Errorf("export on a connection of before the restart: %v, want ErrDaemonDown", err)
+	}
+}
+
 // A daemon that is restarted under a server and a client: what was under way ends with ErrDaemonDown, the Devices
 // attach again and say so, the server's Accept goes on, and memory is renewed with its bytes.
 func TestDaemonRestart(t *testing.T) {

@@ -23,20 +23,10 @@ type redirection struct {
 
 // redirect posts a redirection.
 func (g *Grant) redirect(off, n int, to *Region, toOff int) (*redirection, error) {
-	d := g.conn.d
-	d.out.post.Lock()
-	defer d.out.post.Unlock()
-	r, err := g.putRedirect(off, n, to, toOff)
-	if err == nil {
-		d.publish()
-	}
-	return r, err
-}
-
-// putRedirect is redirect for a caller that holds attachment.out.post and publishes.
-func (g *Grant) putRedirect(off, n int, to *Region, toOff int) (*redirection, error) {
 	c := g.conn
 	d := c.d
+	d.out.post.Lock()
+	defer d.out.post.Unlock()
 	switch {
 	case d.features&ipc.FeatureRedirect == 0:
 		return nil, ErrVersion
@@ -69,6 +59,7 @@ func (g *Grant) putRedirect(off, n int, to *Region, toOff int) (*redirection, er
 		return nil, err
 	}
 	r.op = op
+	d.publish()
 	return r, nil
 }
 

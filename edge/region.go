@@ -282,6 +282,8 @@ func (r *Region) export(ctx context.Context, c *Conn, name string, perm Perm, of
 	switch {
 	case c != nil && c.d != r.d && c.d.dev == r.d.dev && r.Err() != nil:
 		return nil, r.Err()
+	case c != nil && c.d != r.d && c.d.dev == r.d.dev && c.Err() != nil: // the daemon was restarted since the dial
+		return nil, c.Err()
 	case c == nil || c.d != r.d:
 		return nil, invalid("Export: the connection must be of the region's Device")
 	}

@@ -9,12 +9,13 @@ import (
 	"testing/iotest"
 
 	"multiedge/edge"
+	"multiedge/edge/fabric"
 	"multiedge/edge/heap"
 )
 
 // A part of a region is a reader and a writer of the standard library, and nothing beside the part changes.
 func TestRegionIsReaderAtAndWriterAt(t *testing.T) {
-	fab := edge.NewFabric()
+	fab := fabric.New()
 	defer fab.Close()
 	d := open(fab, "a")
 	r, err := d.Register(4096)

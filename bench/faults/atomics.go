@@ -49,9 +49,9 @@ type counter struct {
 func (t *Trial) newCounter(name string) *counter {
 	dev := t.open(1)
 	r := kit.Get(dev.RegisterContext(t.ctx, guard))
-	c := &counter{name: name, failed: map[string]uint64{}, memory: r.Bytes()}
-	kit.Get(named.Export(t.ctx, dev, r, name, edge.RemoteAtomic|edge.RemoteRead))
-	return c
+	exported := kit.Get(named.Export(t.ctx, dev, r, name, edge.RemoteAtomic|edge.RemoteRead))
+	r = kit.Get(exported.Region(t.ctx)) // stays mapped after a restart of the daemon
+	return &counter{name: name, failed: map[string]uint64{}, memory: r.Bytes()}
 }
 
 // value returns the counter. Nothing may be in flight.

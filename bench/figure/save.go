@@ -13,13 +13,13 @@ import (
 // Forms are the forms in which a result can be written, by the ending of a file: csv, json, html and so on.
 type Forms map[string]func(io.Writer) error
 
-// Save writes a result: into a file, in the form of its ending, or into a directory, which is made if need be. The
-// directory gets all forms, as NAME.json and so on (the page as index.html), and every figure as SVG.
+// Save writes a result: into a file, in the form of its ending, or into a directory. Directories are made if need be.
+// The directory gets all forms, as NAME.json and so on (the page as index.html), and every figure as SVG.
 func (f Forms) Save(to, name string, figures []Figure) error {
 	if form := f[strings.TrimPrefix(filepath.Ext(to), ".")]; form != nil {
 		return save(to, form)
 	}
-	if err := os.MkdirAll(to, 0o755); err != nil {
+	if err := os.MkdirAll(to, 0o755); err != nil { // a result without forms has figures
 		return err
 	}
 	for ext, form := range f {
@@ -47,6 +47,9 @@ func (f Forms) Save(to, name string, figures []Figure) error {
 func save(name string, form func(io.Writer) error) error {
 	var b bytes.Buffer
 	if err := form(&b); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
 	return os.WriteFile(name, b.Bytes(), 0o644)

@@ -17,13 +17,13 @@ func TestSave(t *testing.T) {
 	forms := Forms{"csv": write("a,b"), "json": write("{}"), "html": write("<html>")}
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	for _, to := range []string{"x.csv", "study"} {
+	for _, to := range []string{"x.csv", "new/of/x.csv", "study"} {
 		if err := forms.Save(at(to), "eager", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]string{"x.csv": "a,b", "study/eager.csv": "a,b", "study/eager.json": "{}",
-		"study/index.html": "<html>"} {
+	for name, want := range map[string]string{"x.csv": "a,b", "new/of/x.csv": "a,b", "study/eager.csv": "a,b",
+		"study/eager.json": "{}", "study/index.html": "<html>"} {
 		if b, err := os.ReadFile(at(name)); err != nil || string(b) != want {
 			t.Errorf("%s holds %q, %v; want %q", name, b, err, want)
 		}

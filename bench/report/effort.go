@@ -12,7 +12,8 @@ type Effort struct {
 	// Over TCP the kernel wakes the reader within the writer's call: the reader's voluntary switches show that.
 	WakeUps uint64 `json:"wake_ups"`
 	// Voluntary switches end in a sleep, which somebody ends by waking; involuntary ones leave the thread runnable: it
-	// yielded, or another was to run. Both are the kernel's counts (/proc/PID/task/*/status) of all threads.
+	// yielded, or another was to run. Both are the kernel's counts: getrusage for a process that measures itself, with
+	// threads that have ended; /proc/PID/task/*/status for a daemon, of the threads that it still has.
 	Voluntary   uint64 `json:"voluntary_switches"`
 	Involuntary uint64 `json:"involuntary_switches"`
 }
@@ -23,7 +24,7 @@ func (e Effort) Add(o Effort) Effort {
 		e.Involuntary + o.Involuntary}
 }
 
-// Since returns what e has more than o. A thread that ended takes its switches with it: then it is zero.
+// Since returns what e has more than o. A daemon's thread that ends takes its switches along: a count that fell is 0.
 func (e Effort) Since(o Effort) Effort {
 	less := func(a, b uint64) uint64 { return a - min(a, b) }
 	return Effort{less(e.SystemCalls, o.SystemCalls), less(e.WakeUps, o.WakeUps), less(e.Voluntary, o.Voluntary),

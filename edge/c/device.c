@@ -1,4 +1,4 @@
-/* Devices: opening and closing, and how functions of the library begin and end. */
+/* Devices: opening and closing. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>

@@ -4,6 +4,7 @@ package examples
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,30 +65,87 @@ func TestExamples(t *testing.T) {
 				t.Errorf("-memory: it printed %q", out)
 			}
 			env := append(os.Environ(), "EDGE_SOCKET="+socket)
-			server := exec.CommandContext(ctx, program)
-			server.Env, server.Stderr = env, os.Stderr
-			stdout, err := server.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := server.Start(); err != nil {
-				t.Fatal(err)
-			}
-			line, err := bufio.NewReader(stdout).ReadString('\n')
-			if err != nil || !strings.HasPrefix(line, "serving ") {
-				t.Fatalf("the server printed %q, %v", line, err)
-			}
+			server, _ := serve(t, ctx, program, env)
 			client := exec.CommandContext(ctx, program, "-node", "here")
 			client.Env = env
 			if out := run(t, client); !regexp.MustCompile(want).MatchString(out) {
 				t.Errorf("the client printed %q", out)
 			}
-			server.Process.Signal(os.Interrupt)
-			if err := server.Wait(); err != nil {
-				t.Errorf("the server: %v", err)
-			}
+			interrupt(t, server)
 		})
 	}
+}
+
+// serve starts the server of an example and returns what it prints once it serves.
+func serve(t *testing.T, ctx context.Context, program string, env []string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	server := exec.CommandContext(ctx, program)
+	server.Env, server.Stderr = env, os.Stderr
+	stdout, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewScanner(stdout)
+	if !out.Scan() || !strings.HasPrefix(out.Text(), "serving ") {
+		t.Fatalf("the server printed %q, %v", out.Text(), out.Err())
+	}
+	return server, out
+}
+
+// interrupt ends a server as its user does.
+func interrupt(t *testing.T, server *exec.Cmd) {
+	t.Helper()
+	server.Process.Signal(os.Interrupt)
+	if err := server.Wait(); err != nil {
+		t.Errorf("the server: %v", err)
+	}
+}
+
+// The key-value store goes on storing, and is read, after a restart of the daemon.
+func TestKVOutlivesItsDaemon(t *testing.T) {
+	program, socket := build(t, "kv"), filepath.Join(t.TempDir(), "s")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	env := append(os.Environ(), "EDGE_SOCKET="+socket)
+	stop := runDaemon(t, socket)
+	server, _ := serve(t, ctx, program, env)
+	stop()
+	defer runDaemon(t, socket)()
+	for {
+		client := exec.CommandContext(ctx, program, "-node", "here")
+		client.Env = env
+		out, err := client.CombinedOutput()
+		if err == nil && regexp.MustCompile(prints["kv"]).Match(out) {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("after the restart a client prints %q, %v", out, err)
+		}
+	}
+	interrupt(t, server)
+}
+
+// The server of reconnect takes the lines of each client once.
+func TestReconnectKnowsItsClients(t *testing.T) {
+	program := build(t, "reconnect")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	env := append(os.Environ(), "EDGE_SOCKET="+startDaemon(t))
+	server, out := serve(t, ctx, program, env)
+	for i := range 2 {
+		client := exec.CommandContext(ctx, program, "-node", "here")
+		client.Env = env
+		run(t, client)
+		for line := range 10 {
+			if want := fmt.Sprintf("%d: line %d", line, line); !out.Scan() || out.Text() != want {
+				t.Fatalf("client %d: the server printed %q, want %q", i, out.Text(), want)
+			}
+		}
+	}
+	interrupt(t, server)
 }
 
 // -h says what to do.
@@ -103,7 +161,15 @@ func TestHelp(t *testing.T) {
 // startDaemon starts a daemon that only programs of this host reach, and returns its socket.
 func startDaemon(t *testing.T) string {
 	t.Helper()
-	net, socket := new(memnet.Net), filepath.Join(t.TempDir(), "s")
+	socket := filepath.Join(t.TempDir(), "s")
+	t.Cleanup(runDaemon(t, socket))
+	return socket
+}
+
+// runDaemon runs a daemon at a socket, until the function that it returns is called.
+func runDaemon(t *testing.T, socket string) (stop func()) {
+	t.Helper()
+	net := new(memnet.Net)
 	d, err := daemon.New(config.Config{Security: config.Plaintext, Name: "here", Socket: socket, Poll: "block",
 		Links: []config.Link{{Name: "mem0"}}}, daemon.Options{
 		Open: func(l config.Link, _ linkdrv.Options) (linkdrv.Driver, error) { return net.Plug(l.Name) }})
@@ -114,11 +180,10 @@ func startDaemon(t *testing.T) string {
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
 	<-d.Ready()
-	t.Cleanup(func() {
+	return func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	})
-	return socket
+	}
 }

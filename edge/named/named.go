@@ -57,12 +57,14 @@ type Memory struct {
 
 	renewing sync.Mutex
 	region   *edge.Region // guarded by renewing
+	held     bool         // the owner has called Region, so only Region may close what it returned; guarded by renewing
 }
 
 // Export offers all of r, memory of dev, under name on this node: to the named peers, or to every authorised peer if
 // none is given. Programs of this host import it by the name of their own node. If no peer is given, those of the same
 // user and of root may. Otherwise those that User or Group names may, or all programs if the node itself is named.
-// Export takes r over: use Memory.Region to reach the memory. At most one export of a node has a name.
+// Export takes r over: use Memory.Region to reach the memory. After a restart of the daemon the memory is registered
+// anew for the next importer, or by Memory.Region once that has been called. At most one export of a node has a name.
 func Export(ctx context.Context, dev *edge.Device, r *edge.Region, name string, perm edge.Perm,
 	peers ...string) (*Memory, error) {
 	var rights map[string]edge.Perm
@@ -142,11 +144,29 @@ func invalid(format string, args ...any) error {
 // Name returns the name of the export.
 func (n *Memory) Name() string { return n.name }
 
-// Region returns the memory as it is registered now. After a restart of the daemon it is another Region, with the same
-// bytes. The previous one is closed then, so nobody may use its Bytes during the call.
+// Region returns the memory as it is registered now. After a restart of the daemon (Region.Err) it is another Region,
+// with the same bytes. The previous one is closed then, so nobody may use its Bytes during the call. From the first
+// call on nothing else closes it: importers are refused after a restart until Region is called again. With an error the
+// Region is the previous one, whose Bytes may still be used.
 func (n *Memory) Region(ctx context.Context) (*edge.Region, error) {
 	n.renewing.Lock()
 	defer n.renewing.Unlock()
+	n.held = true
+	return n.renew(ctx)
+}
+
+// forImporter returns the memory for an importer. It renews memory only if the owner cannot be using the Bytes.
+func (n *Memory) forImporter(ctx context.Context) (*edge.Region, error) {
+	n.renewing.Lock()
+	defer n.renewing.Unlock()
+	if err := n.region.Err(); n.held && err != nil {
+		return nil, err
+	}
+	return n.renew(ctx)
+}
+
+// renew is called with renewing held.
+func (n *Memory) renew(ctx context.Context) (*edge.Region, error) {
 	r, err := n.region.Renew(ctx)
 	if r != nil {
 		n.region = r
@@ -155,7 +175,8 @@ func (n *Memory) Region(ctx context.Context) (*edge.Region, error) {
 }
 
 // WaitNotify waits for the next write with the Notify flag into the export, of whichever importer. Notifications of
-// other memory never hold it up.
+// other memory never hold it up. Read what was written at Notification.Offset of Region: the Grant may be of memory
+// from before a restart of the daemon.
 func (n *Memory) WaitNotify(ctx context.Context) (edge.Notification, error) {
 	select {
 	case note := <-n.notes:
@@ -239,13 +260,17 @@ func (n *Memory) serve() {
 func (n *Memory) admit(ctx context.Context, req *edge.Request, perm edge.Perm) {
 	within, cancel := context.WithTimeout(ctx, admitTime)
 	defer cancel()
-	c, err := req.Accept(within, nil)
+	r, err := n.forImporter(within)
 	if err != nil {
+		if errors.Is(err, edge.ErrStale) {
+			req.Refuse("the owner of memory " + n.name + " has yet to renew it after a restart of edged; try again")
+		} else {
+			req.Refuse("memory " + n.name + " cannot be registered: " + err.Error())
+		}
 		return
 	}
-	r, err := n.Region(within)
+	c, err := req.Accept(within, nil)
 	if err != nil {
-		c.Abort()
 		return
 	}
 	g, err := core.Export(within, r, c, n.name, perm, 0, r.Len())

@@ -10,8 +10,6 @@ import (
 	"multiedge/edge/redirect"
 )
 
-// memoryOf connects two Devices and returns what each has of 4096 bytes that the second exports.
-
 // A program knows where it wants what a peer is about to write, and has it put there: it is not copied from the export.
 // The peer knows nothing of it.
 func ExampleBegin() {

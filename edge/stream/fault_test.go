@@ -98,7 +98,7 @@ func TestStreamPeerGoes(t *testing.T) {
 }
 
 // Streams are for streams.
-func TestStreamListenersTakeStreams(t *testing.T) {
+func TestListenersTakeStreams(t *testing.T) {
 	ctx := testContext(t)
 	n := newStreamNet(t, Config{})
 	plain, err := n.b.Listen(ctx, "plain")
@@ -431,4 +431,18 @@ func TestStreamCreditWaitsForThePeersRing(t *testing.T) {
 		t.Errorf("the peer is told %#x", told.Imm)
 	}
 	r.end(t)
+}
+
+// Close of a stream that this end has cut waits for nothing of the peer: it aborts, whether or not the abort of the cut
+// has reached the daemon.
+func TestCloseOfACutStreamAborts(t *testing.T) {
+	n := newStreamNet(t, Config{})
+	out, in := n.mustPair(t)
+	reason := error(ErrProtocol)
+	out.broken.Store(&reason) // its abort is yet to come
+	must(t, out.Close())
+	if err := out.c.Err(); !errors.Is(err, edge.ErrAborted) {
+		t.Errorf("the connection ended with %v, want ErrAborted", err)
+	}
+	must(t, in.Close())
 }

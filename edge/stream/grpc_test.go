@@ -21,7 +21,7 @@ import (
 	"multiedge/edge/internal/memnet"
 )
 
-// rpcServer is gRPC's own health service behind a StreamListener. A Check of a service in gates waits there.
+// rpcServer is gRPC's own health service behind a Listener. A Check of a service in gates waits there.
 type rpcServer struct {
 	*grpc.Server
 	health *health.Server

@@ -134,8 +134,7 @@ func (l *Listener) AcceptContext(ctx context.Context) (*Conn, error) {
 			return nil, ctx.Err()
 		}
 		core.Log(l.dev).Warn("edge: a stream could not be accepted", "peer", r.Peer(), "service", l.l.Service(),
-			"reason",
-			err)
+			"reason", err)
 	}
 }
 

@@ -272,8 +272,7 @@ func (s *Conn) endAims(n int) error {
 	if !i.ended() {
 		i.wait()
 	}
-	switch {
-	case !i.ended():
+	if !i.ended() {
 		return s.check(&i.half)
 	}
 	return core.Down(s.c)

@@ -27,8 +27,8 @@ import (
 //
 // A stream has no goroutine, except while credit finds no room. The connection's notifications come to it as they
 // arrive (inner.Tap) and are counters that move, so that the daemon's credit for them always returns and a stream that
-// nobody reads holds up nothing but its own peer. What a Read or a Write waits for is in its half: ready says whether
-// it can go on, and interrupt lets it look because its deadline passed or the stream ended.
+// nobody reads holds up nothing but its own peer. What a Read or a Write waits for is the cond of its half: canRead and
+// canWrite say whether it can go on, and Interrupt lets it look because its deadline passed or the stream ended.
 //
 // Guards: half.mu admits one Read and one Write at a time and guards the fields that only they use. Fields that change
 // with notifications are atomic. An edge.Region keeps its memory mapped while it is copied from and to.
@@ -179,10 +179,13 @@ func (s *Conn) Close() error {
 	s.interrupt()
 	ctx, cancel := context.WithTimeout(context.Background(), s.linger)
 	defer cancel()
-	s.finish(ctx) // its failure shows in the next, or is that the connection has ended
-	err := s.c.CloseContext(ctx)
-	if err != nil && ctx.Err() == nil {
-		err = nil // the connection is over, that is all
+	var err error
+	if s.broken.Load() == nil { // else release aborts: the peer need not have what was written
+		s.finish(ctx) // its failure shows in the next, or is that the connection has ended
+		err = s.c.CloseContext(ctx)
+		if err != nil && ctx.Err() == nil {
+			err = nil // the connection is over, that is all
+		}
 	}
 	s.release(ctx)
 	if err != nil {

@@ -22,15 +22,19 @@ func serve(ctx context.Context, dev *edge.Device, service string, ready func()) 
 	if err != nil {
 		return err
 	}
-	if _, err := named.Export(ctx, dev, mem, service, edge.RemoteRead); err != nil {
+	exported, err := named.Export(ctx, dev, mem, service, edge.RemoteRead)
+	if err != nil {
 		return err
 	}
-	t := &table{mem}
-	t.put("colour", "green")
-	t.put("shape", "round")
+	if mem, err = exported.Region(ctx); err != nil { // from here on only Region replaces it
+		return err
+	}
+	t := &table{exported, mem}
+	t.put(ctx, "colour", "green")
+	t.put(ctx, "shape", "round")
 	ready()
 	for i := 0; ; i++ { // a value that changes all the time: what is read is the one or the other
-		t.put("light", [2]string{"off", "on"}[i%2])
+		t.put(ctx, "light", [2]string{"off", "on"}[i%2])
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

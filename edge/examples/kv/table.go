@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"multiedge/edge"
+	"multiedge/edge/named"
 )
 
 // A table is slots of 8 words: a version, the key's hash, and a value of 48 bytes. A version is odd while the owner
@@ -27,12 +28,18 @@ func hashOf(key string) uint64 {
 }
 
 // table is the owner's side.
-type table struct{ mem *edge.Region }
+type table struct {
+	exported *named.Memory
+	mem      *edge.Region // what exported.Region returned last
+}
 
 func (t *table) word(slot, i int) *atomic.Uint64 { return t.mem.Uint64(slot*slotSize + 8*i) }
 
 // put changes or adds a key. One goroutine at a time may do so.
-func (t *table) put(key, value string) {
+func (t *table) put(ctx context.Context, key, value string) {
+	if t.mem.Err() != nil { // edged was restarted; until it runs again t.mem stays the same
+		t.mem, _ = t.exported.Region(ctx)
+	}
 	h := hashOf(key)
 	slot := int(h % slots)
 	for ; t.word(slot, 1).Load() != 0 && t.word(slot, 1).Load() != h; slot = (slot + 1) % slots {

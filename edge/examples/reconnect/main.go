@@ -1,10 +1,12 @@
 // Reconnect sends numbered lines to a server, whatever happens to connections: after each end the client dials again
-// and repeats the line that may not have arrived, and the server takes each line once. The server ends each connection
-// after three lines, to show it; restart edged on either host for more.
+// and repeats the line that may not have arrived, and the server takes each line once. Each client tells the server its
+// number when it dials. The server ends each connection after three lines, to show it; restart edged on either host for
+// more. Clients take turns: the server has one connection at a time.
 package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log"
@@ -20,6 +22,8 @@ const (
 	lines  = 10
 	each   = 3  // lines of a connection
 	buffer = 64 // bytes for a line
+
+	mostClients = 1024 // that the server remembers
 )
 
 func main() { run.Main(about, "lines", serve, use) }
@@ -30,13 +34,25 @@ func serve(ctx context.Context, dev *edge.Device, service string, ready func()) 
 		return err
 	}
 	ready()
-	var next uint32 // the line that has not come yet
+	next := map[string]*uint32{} // for each client, the line that has not come yet
 	for {
-		c, err := l.Accept(ctx)
+		req, err := l.Next(ctx)
 		if err != nil {
 			return err
 		}
-		if err := take(ctx, c, &next); err != nil && ctx.Err() == nil {
+		client := string(req.Data())
+		if next[client] == nil {
+			if len(next) == mostClients {
+				req.Refuse("too many clients")
+				continue
+			}
+			next[client] = new(uint32)
+		}
+		c, err := req.Accept(ctx, nil)
+		if err != nil {
+			continue // the client has given up
+		}
+		if err := take(ctx, c, next[client]); err != nil && ctx.Err() == nil {
 			log.Println("a connection ended:", err)
 		}
 	}
@@ -77,7 +93,8 @@ func take(ctx context.Context, c *edge.Conn, next *uint32) error {
 }
 
 func use(ctx context.Context, dev *edge.Device, node, service string) error {
-	s := &session{dev: dev, node: node, service: service}
+	s := &session{dev: dev, node: node, service: service, number: make([]byte, 8)}
+	rand.Read(s.number)
 	for i := range uint32(lines) {
 		if err := s.send(ctx, i, fmt.Appendf(nil, "line %d", i)); err != nil {
 			return err
@@ -91,6 +108,7 @@ func use(ctx context.Context, dev *edge.Device, node, service string) error {
 type session struct {
 	dev           *edge.Device // attaches again by itself when the daemon is restarted
 	node, service string
+	number        []byte     // of this client
 	conn          *edge.Conn // nil: to be dialled
 	dialled       int
 }
@@ -116,7 +134,7 @@ func (s *session) send(ctx context.Context, number uint32, line []byte) error {
 
 func (s *session) try(ctx context.Context, number uint32, line []byte) (err error) {
 	if s.conn == nil {
-		if s.conn, err = s.dev.Dial(ctx, s.node, s.service); err != nil {
+		if s.conn, err = s.dev.Dial(ctx, s.node, s.service, edge.Data(s.number)); err != nil {
 			return err
 		}
 		s.dialled++

@@ -1,5 +1,5 @@
-// Package inner is the door between package edge and the packages above it: stream, events, named, catalog. They use
-// what edge exports, and besides a few things for which programs have no use. These are methods of Edge.
+// Package inner is the door between package edge and the packages above it, such as stream and named. They use what
+// edge exports, and besides a few things for which programs have no use. These are methods of Edge.
 package inner
 
 import (

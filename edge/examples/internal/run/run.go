@@ -30,7 +30,7 @@ func Main(about, service string, serve Server, use Client) {
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(),
 			"%s\n\nStart it on one host, and with -node NAME on another; the name is "+
-				"what 'edgectl peers' says.\nEach host needs edged running; -memory needs nothing.\n\n", about)
+				"what 'edgectl peers list' says.\nEach host needs edged running; -memory needs nothing.\n\n", about)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
