@@ -181,7 +181,7 @@ const goneEvery = 100 * time.Millisecond
 func (ss *controlConn) await(hello bool, weight int) (there bool) {
 	now := time.Now()
 	due := now.Add(ss.d.accounts.pace(now, ss.owner, hello, weight))
-	for left := due.Sub(now); left > 0; left = due.Sub(time.Now()) {
+	for left := due.Sub(now); left > 0; left = time.Until(due) {
 		over := time.NewTimer(min(left, goneEvery))
 		ended := false
 		select {
