@@ -39,7 +39,7 @@ var clockUses = map[string]struct{ names, why string }{
 	"internal/inspect/doctor.go": {"DateTime", "the same, as text"},
 	"internal/daemon/control.go": {"Now", "an argument of pace.go"},
 	"internal/config/load.go":    {"ParseDuration", "a number with a unit"},
-	"internal/daemon/pace.go": {"Now Time",
+	"internal/daemon/pace.go": {"Now Time Until",
 		"requests are spaced by readings of this process; the zero Time, which has none, is only asked whether it is " +
 			"past"},
 	"internal/ipc/conn.go": {"Now", "a deadline of a socket: package net waits for time.Until of it"},
