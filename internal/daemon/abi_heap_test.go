@@ -116,7 +116,7 @@ func TestABIHeapDescriptors(t *testing.T) {
 	unix.Close(c.fd)
 	c.fd = -1
 	until(t, "everything is given back", deadline, func() bool { return charged() < rest && openFiles(t) < files })
-	if n := len(a.d.couriers.of); n != 0 || a.d.couriers.all != 0 {
+	if n := len(a.d.pins.couriers.of); n != 0 || a.d.pins.couriers.all != 0 {
 		t.Errorf("%d users have couriers", n)
 	}
 }

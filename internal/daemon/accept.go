@@ -63,7 +63,7 @@ const keptControls = 16
 // roomFor reports whether a control connection is admitted. The caller holds d.mu.
 func (d *Daemon) roomFor(ss *controlConn) bool {
 	most := d.maxControls()
-	if d.admins.Has(ss.cred.UID) {
+	if d.rights.admins.Has(ss.cred.UID) {
 		own := 0
 		for other := range d.controls {
 			if other.cred.UID == ss.cred.UID {

@@ -38,7 +38,7 @@ func TestAnotherHostOfThisIdentity(t *testing.T) {
 			}
 			d, err := start(cfg)
 			must(t, err)
-			doctor := func() string { return about(d.inspector.Facts(snapshot(t, d)), "identity") }
+			doctor := func() string { return about(d.shown.inspector.Facts(snapshot(t, d)), "identity") }
 			if said := doctor(); said != "" {
 				t.Errorf("doctor says of a node that is alone: %s", said)
 			}

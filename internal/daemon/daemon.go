@@ -62,21 +62,21 @@ type Daemon struct {
 	lock     *os.File                // nil: embedded
 	listener *ipc.Listener           // nil: embedded
 	tracing  atomic.Pointer[tracing] // nil: nobody traces
-	shown
+	shown    shown
 	running  atomic.Bool                          // the shards' threads run
 	draining atomic.Bool                          // what the shards' draining is
 	linksUp  atomic.Int32                         // links that the keeper has given to the shards
 	reloaded atomic.Pointer[inspect.ReloadStatus] // the latest reload; nil: there was none
-	rights
-	news    news           // for who watches
-	keyLock *os.File       // nil: there is no key file
-	ready   chan struct{}  // closed when clients are served
-	stopped chan struct{}  // closed when the daemon begins to stop
-	tasks   sync.WaitGroup // keeper, control connections
+	rights   rights
+	news     news           // for who watches
+	keyLock  *os.File       // nil: there is no key file
+	ready    chan struct{}  // closed when clients are served
+	stopped  chan struct{}  // closed when the daemon begins to stop
+	tasks    sync.WaitGroup // keeper, control connections
 
 	inside   inside
 	mu       sync.Mutex
-	pins     // under mu
+	pins     pins // under mu
 	controls map[*controlConn]struct{}
 	closing  bool
 }
@@ -163,7 +163,7 @@ func prepare(cfg config.Config, o Options) (*Daemon, error) {
 		accounts: newAccounts(cfg.Limits), ns: otherNamespace(),
 		ready: make(chan struct{}), stopped: make(chan struct{}), controls: map[*controlConn]struct{}{},
 	}
-	d.reserved.Store(&reserved)
+	d.rights.reserved.Store(&reserved)
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -178,7 +178,7 @@ func prepare(cfg config.Config, o Options) (*Daemon, error) {
 		d.shards = append(d.shards, s)
 	}
 	d.shard, d.placed = d.shards[0], make([]int, cfg.Shards)
-	d.inspector = inspect.New(inspect.Node{
+	d.shown.inspector = inspect.New(inspect.Node{
 		Config: &d.cfg, ID: node, Epoch: d.epoch, Version: o.Version, Serving: !o.embedded, InMemory: d.inMemory(),
 		Elsewhere: d.ns >= 0,
 		Shards:    d.shards, Ledger: d.accounts, Identity: d.identity, Reload: d.reloaded.Load, Stopped: d.stopped,
@@ -361,7 +361,7 @@ func (d *Daemon) closed() bool {
 func (d *Daemon) Node() (name, id string) { return d.cfg.Name, d.node.String() }
 
 // Snapshot returns the daemon's state, as it was after the call began. It is shared: nobody may change it.
-func (d *Daemon) Snapshot() (*inspect.Snapshot, error) { return d.inspector.Snapshot() }
+func (d *Daemon) Snapshot() (*inspect.Snapshot, error) { return d.shown.inspector.Snapshot() }
 
 // Config returns the configuration with every default filled in.
 func (d *Daemon) Config() config.Config { return d.cfg }

@@ -115,12 +115,12 @@ func (e *Embedded) Policy(before func(a, b regmem.ChunkUse) bool) (number uint32
 	d := e.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.policies == nil {
-		d.policies = map[uint32]func(a, b regmem.ChunkUse) bool{}
+	if d.pins.policies == nil {
+		d.pins.policies = map[uint32]func(a, b regmem.ChunkUse) bool{}
 	}
-	number = ownPolicies + d.numbered%ownPolicies
-	d.numbered++
-	d.policies[number] = before
+	number = ownPolicies + d.pins.numbered%ownPolicies
+	d.pins.numbered++
+	d.pins.policies[number] = before
 	return number
 }
 
@@ -128,8 +128,8 @@ func (e *Embedded) Policy(before func(a, b regmem.ChunkUse) bool) (number uint32
 func (d *Daemon) takePolicy(number uint32) func(a, b regmem.ChunkUse) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before := d.policies[number]
-	delete(d.policies, number)
+	before := d.pins.policies[number]
+	delete(d.pins.policies, number)
 	return before
 }
 

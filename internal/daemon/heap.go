@@ -96,13 +96,13 @@ func (ss *controlConn) startCourier() error {
 	if err := ss.account.charge(regmem.CarrierCost, 0); err != nil {
 		return err
 	}
-	err := ss.d.couriers.enter(ss.owner, ss.d.accounts.Admitted().Couriers)
+	err := ss.d.pins.couriers.enter(ss.owner, ss.d.accounts.Admitted().Couriers)
 	if err == nil {
 		if err = ss.shard.Carry(ss.client, ss.brought); err == nil {
 			ss.brought, ss.carried = 0, true
 			return nil
 		}
-		ss.d.couriers.leave(ss.owner)
+		ss.d.pins.couriers.leave(ss.owner)
 		err = fmt.Errorf("heap grants: %w", err)
 	}
 	ss.account.uncharge(regmem.CarrierCost, 0)
@@ -122,7 +122,7 @@ func (ss *controlConn) endCourier() {
 		case <-ss.d.stopped:
 		}
 	}
-	ss.d.couriers.leave(ss.owner)
+	ss.d.pins.couriers.leave(ss.owner)
 	ss.account.uncharge(regmem.CarrierCost, 0)
 }
 

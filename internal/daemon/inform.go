@@ -31,7 +31,7 @@ func (ss *controlConn) inform(m *ipc.Message) (*ipc.Message, error) {
 	switch m.Kind {
 	case ipc.KindVersion:
 		body = VersionReport{
-			Schema: inspect.StatusSchema, Version: ss.d.inspector.Version(), Protocol: ipc.HighestVersion,
+			Schema: inspect.StatusSchema, Version: ss.d.shown.inspector.Version(), Protocol: ipc.HighestVersion,
 			GoVersion: runtime.Version(), Node: ss.d.node.String(), Name: ss.d.cfg.Name,
 		}
 	case ipc.KindDoctor:
@@ -39,17 +39,17 @@ func (ss *controlConn) inform(m *ipc.Message) (*ipc.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		return page(m, ss.d.inspector.Facts(snap), nil)
+		return page(m, ss.d.shown.inspector.Facts(snap), nil)
 	default:
 		ask := ss.d.Snapshot
 		if m.Page > 0 {
-			ask = ss.d.inspector.Recent
+			ask = ss.d.shown.inspector.Recent
 		}
 		snap, err := ask()
 		if err != nil {
 			return nil, err
 		}
-		starts := ss.d.cuts.list(snap, m.What)
+		starts := ss.d.shown.cuts.list(snap, m.What)
 		switch m.What {
 		case "", "status":
 			body = snap.Status

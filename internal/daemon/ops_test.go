@@ -143,7 +143,7 @@ func TestReloadIsSeen(t *testing.T) {
 	last := func() *inspect.ReloadStatus { return snapshot(t, d).Status.Reload }
 	said := func(want string) bool {
 		snap, _ := d.Snapshot()
-		for _, f := range d.inspector.Facts(snap) {
+		for _, f := range d.shown.inspector.Facts(snap) {
 			if f.About == "configuration" && strings.Contains(f.Text, want) {
 				return true
 			}

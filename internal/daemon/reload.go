@@ -70,7 +70,7 @@ func (d *Daemon) reload(cfg config.Config) (used bool, err error) {
 	if err := d.reloadTrust(&cfg); err != nil {
 		return false, err
 	}
-	d.reserved.Store(&reserved)
+	d.rights.reserved.Store(&reserved)
 	fixed := d.fixedChanges(&cfg)
 	if err = d.keep(func() error { return d.keeper.relink(cfg.Links) }); errors.Is(err, shard.ErrStopped) {
 		return false, err

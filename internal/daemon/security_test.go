@@ -194,7 +194,7 @@ func TestPeersAreReloaded(t *testing.T) {
 	}
 	check("x")
 	snap, _ := d.Snapshot()
-	if text := about(d.inspector.Facts(snap), "peers file"); !strings.Contains(text, "not read again") {
+	if text := about(d.shown.inspector.Facts(snap), "peers file"); !strings.Contains(text, "not read again") {
 		t.Errorf("doctor on a changed file: %s", text)
 	}
 	if n, err := d.ReloadPeers(); err != nil || n != 2 {
@@ -258,7 +258,7 @@ func TestPlaintextIsLoud(t *testing.T) {
 		snap.Status.Checksum != "full" {
 		t.Errorf("%+v %v", snap.Status, err)
 	}
-	if text := about(d.inspector.Facts(snap), "security"); !strings.HasPrefix(
+	if text := about(d.shown.inspector.Facts(snap), "security"); !strings.HasPrefix(
 		text,
 		inspect.FindingWarning+" PLAINTEXT",
 	) {

@@ -183,22 +183,22 @@ func (ss *controlConn) usage(m *ipc.Message) (*ipc.Message, error) {
 func (d *Daemon) usePinner() (*regmem.Pinner, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.pinner == nil {
+	if d.pins.pinner == nil {
 		p, err := regmem.NewPinner(func() time.Duration { return time.Duration(mono.Now()) })
 		if err != nil {
 			return nil, fmt.Errorf("spaces: %w", err)
 		}
-		d.pinner = p
+		d.pins.pinner = p
 	}
-	d.pinning++
-	return d.pinner, nil
+	d.pins.pinning++
+	return d.pins.pinner, nil
 }
 
 func (d *Daemon) leavePinner() {
 	d.mu.Lock()
-	p := d.pinner
-	if d.pinning--; d.pinning == 0 {
-		d.pinner = nil
+	p := d.pins.pinner
+	if d.pins.pinning--; d.pins.pinning == 0 {
+		d.pins.pinner = nil
 	} else {
 		p = nil
 	}

@@ -5,7 +5,7 @@ import "multiedge/internal/ipc"
 // mayAdminister returns why the client may not do what changes the daemon itself or shows what others do.
 func (ss *controlConn) mayAdminister(what string) error {
 	switch {
-	case ss.d.admins.Has(ss.cred.UID):
+	case ss.d.rights.admins.Has(ss.cred.UID):
 		return nil
 	case len(ss.d.cfg.Admins) > 0:
 		return ipc.Errorf(ipc.CodeDenied, "user %d may not %s: only the users that the daemon's configuration names "+
@@ -16,8 +16,8 @@ func (ss *controlConn) mayAdminister(what string) error {
 
 // mayOffer returns why this client may not offer a service.
 func (ss *controlConn) mayOffer(m *ipc.Message) error {
-	rs := ss.d.reserved.Load()
-	if rs == nil || ss.cred.UID == 0 && ss.d.admins.Has(0) {
+	rs := ss.d.rights.reserved.Load()
+	if rs == nil || ss.cred.UID == 0 && ss.d.rights.admins.Has(0) {
 		return nil
 	}
 	return rs.Allow(m.Service, ss.cred.UID, ss.conn.Groups)

@@ -28,7 +28,6 @@ var wide = map[string]string{
 	"bench/report.line":       "its parts are one line of results",
 	"bench/figure.entry":      "embeds a line of results",
 	"bench/figure.entryView":  "embeds a line of results",
-	"internal/daemon.Daemon":  "not done",
 }
 
 // flags are the folders whose wide structs are flags: the library that parses these wants sets of them embedded.
