@@ -70,14 +70,15 @@ func take(ctx context.Context, c *edge.Conn, next *uint32) error {
 	}
 	defer mem.Close()
 	defer c.Close()
-	for i := range each { // the next send finds no buffer and fails with the connection
-		_, err := c.Post(&edge.Work{Kind: edge.Receive, Local: mem, LocalOff: i * buffer, Len: buffer, Queue: queue})
+	posted := 0
+	for ; posted < each; posted++ { // the next send finds no buffer and fails with the connection
+		_, err = c.Post(&edge.Work{Kind: edge.Receive, Local: mem, LocalOff: posted * buffer, Len: buffer, Queue: queue})
 		if err != nil {
-			return err
+			break // it ended already; lines may have come before
 		}
 	}
 	var got [1]edge.Completion
-	for i := range each {
+	for i := range posted {
 		if _, err := queue.Wait(ctx, got[:]); err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func take(ctx context.Context, c *edge.Conn, next *uint32) error {
 			*next++
 		}
 	}
-	return nil
+	return err
 }
 
 func use(ctx context.Context, dev *edge.Device, node, service string) error {
