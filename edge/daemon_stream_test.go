@@ -201,8 +201,10 @@ func TestStreamCreditNeedsNobody(t *testing.T) {
 	const buffer = 4096
 	out, in, f, _ := fakeStreams(t, edge.Config{}, edge.Config{QueueDepth: ipc.MinDepth},
 		stream.Config{ReceiveBuffer: buffer})
+	before := f.Moved()
 	must(t, second(out.Write(make([]byte, buffer))))
-	must(t, second(io.ReadFull(in, make([]byte, buffer/4-1)))) // no credit is due, and all pieces have arrived
+	eventually(t, "all pieces have arrived", 10*time.Second, func() bool { return f.Moved()-before >= buffer })
+	must(t, second(io.ReadFull(in, make([]byte, buffer/4-1)))) // no credit is due
 	f.SetHold(true)
 	for range ipc.MinDepth {
 		must(t, second(in.Write([]byte("x"))))

@@ -43,6 +43,7 @@ func (h *testHost) Config() *config.Config  { return &h.cfg }
 func (f *fake) Open(cfg Config) *Device     { d, _ := f.open(cfg); return d }
 func (f *fake) SetHold(hold bool)           { f.setHold(hold) }
 func (f *fake) Release()                    { f.release() }
+func (f *fake) Moved() int64                { return f.moved.Load() }
 func (f *fake) SetFail(s ipc.Status)        { f.mu.Lock(); defer f.mu.Unlock(); f.fail = s }
 func (f *fake) Mute()                       { f.mu.Lock(); defer f.mu.Unlock(); f.mute = true }
 func (f *fake) Deafen(n int)                { f.mu.Lock(); defer f.mu.Unlock(); f.deaf = n }

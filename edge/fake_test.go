@@ -32,6 +32,7 @@ type fake struct {
 	fail     ipc.Status   // of every operation
 	end      ipc.Status   // ends the connection on which memory is about to be exported or revoked
 	submits  atomic.Int64 // entries drained
+	moved    atomic.Int64 // bytes of writes and reads that were carried out
 }
 
 type heldOp struct {
@@ -386,6 +387,7 @@ func (f *fake) execute(c *fakeClient, e *ipc.SQE) {
 	status := f.fail
 	if status == ipc.StatusOK {
 		status = f.move(c, e)
+		f.moved.Add(int64(e.Len))
 	}
 	c.complete(&ipc.CQE{Kind: ipc.CQComplete, Status: status, Conn: e.Conn, Token: e.Token})
 }
