@@ -34,7 +34,7 @@ func TestMemoryIsTouchedBeforeTheClock(t *testing.T) {
 	}
 }
 
-// The first touch is a row of its own: it alone has the page faults.
+// The first touch has a row of its own, and only that row has page faults.
 func TestFirstTouchIsARow(t *testing.T) {
 	rows, err := FirstTouch(32 << 20)
 	must(t, err)

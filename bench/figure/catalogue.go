@@ -74,8 +74,8 @@ func Catalogue() []Drawn {
 		{Paper: "UTLB tables 3 to 8, figures 7, 8", What: "address translation under traces", Command: "edgestudy utlb",
 			Elsewhere: true},
 		{Paper: "UTLB tables 1, 2", What: "the cost of a check, of pinning, of a miss on the NI",
-			Why: "no table has them as the paper does; edgestudy ondemand --only costs has checks and misses, " +
-				"edgestudy utlb pinning (VMMC table 2)"},
+			Why: "the project draws no table in the paper's form; edgestudy ondemand --only costs has checks and " +
+				"misses, edgestudy utlb pinning (VMMC table 2)"},
 		{Paper: "DHL figures 3, 5, 6, 7", What: "lookup caches under traces (of figure 3 addresses alone)",
 			Command: "edgestudy dhl", Elsewhere: true},
 		{Paper: "DHL figure 4", What: "ping-pong latency and bandwidth over the share of misses",

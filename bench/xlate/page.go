@@ -93,7 +93,8 @@ func (s *Study) CSV(w io.Writer) error {
 	return out.WriteAll(lines)
 }
 
-// distinct are the names of the columns. One that several have, such as "(p99)", has the name before it in front.
+// distinct are the names of the columns. A name that several columns have, such as "(p99)", gets the name of the column
+// before it as a prefix.
 func (t *Table) distinct() []string {
 	seen := map[string]int{}
 	for _, name := range t.Columns {

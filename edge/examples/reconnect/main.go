@@ -72,8 +72,8 @@ func take(ctx context.Context, c *edge.Conn, next *uint32) error {
 	defer c.Close()
 	posted := 0
 	for ; posted < each; posted++ { // the next send finds no buffer and fails with the connection
-		_, err = c.Post(&edge.Work{Kind: edge.Receive, Local: mem, LocalOff: posted * buffer, Len: buffer, Queue: queue})
-		if err != nil {
+		work := edge.Work{Kind: edge.Receive, Local: mem, LocalOff: posted * buffer, Len: buffer, Queue: queue}
+		if _, err = c.Post(&work); err != nil {
 			break // it ended already; lines may have come before
 		}
 	}
