@@ -1,6 +1,6 @@
 /* When to poll, give way or sleep, for all that waits in C: libedge's own waits, loops of programs on its descriptor
- * (edge-run's among them), and the libfabric provider. internal/idle is the same in Go. It reads no clock, has no lock,
- * and depends on nothing else; times are in ns. */
+ * (edge-run's among them), the libfabric provider, and threads of both that wait for each other (edge/preload/brief.c).
+ * internal/idle is the same in Go. It reads no clock, has no lock, and depends on nothing else; times are in ns. */
 #ifndef EDGE_IDLE_H
 #define EDGE_IDLE_H
 

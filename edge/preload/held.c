@@ -37,7 +37,8 @@ static bool driving; /* a thread sees to it that what is kept leaves, though the
 
 static void *drive(void *nothing) {
 	(void)nothing;
-	real.ppoll(NULL, 0, &(struct timespec){.tv_nsec = MILLI}, NULL); /* mostly the program's own calls have done it then */
+	/* A delay, not a wait for something: mostly the program's own calls have sent all by then. settle_next waits. */
+	real.ppoll(NULL, 0, &(struct timespec){.tv_nsec = MILLI}, NULL);
 	while (settle_next(NEVER))
 		;
 	return NULL;

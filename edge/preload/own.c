@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "brief.h"
 #include "own.h"
 #include "real.h"
 
@@ -65,13 +65,21 @@ int own_floor(void) {
 void own_stay(int fd, bool stays) { kept[fd - HANDLE].stays = stays; }
 
 /* From hold to unhold no number changes its meaning. They do not nest: own_dup waits until nobody holds. */
+static bool try_hold(void) {
+	atomic_fetch_add(&busy, 1);
+	if (!moving)
+		return true;
+	atomic_fetch_sub(&busy, 1);
+	return false;
+}
+
 static void hold(void) {
-	for (;; sched_yield()) {
-		atomic_fetch_add(&busy, 1);
-		if (!moving)
-			return;
-		atomic_fetch_sub(&busy, 1);
-	}
+	if (try_hold())
+		return;
+	struct brief b = {0};
+	do
+		brief_wait(&b);
+	while (!try_hold());
 }
 
 static void unhold(void) { atomic_fetch_sub(&busy, 1); }
@@ -164,8 +172,8 @@ static bool move(int fd) {
 /* Until moving ends no other thread makes, uses or closes a number. By guard. */
 static void alone(void) {
 	moving = true;
-	while (busy > 0)
-		sched_yield();
+	for (struct brief b = {0}; busy > 0;)
+		brief_wait(&b);
 }
 
 /* As dup3, and with flags of -1 as dup2, of the program, onto a number that is ours or nobody's. What is ours gets

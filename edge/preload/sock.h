@@ -8,8 +8,8 @@
  * The layers, from below, each with a header of its own. None includes or calls one above it (make layers); what layers
  * above are told goes through struct above.
  *
- *   base       real.c the C library's functions; own.c descriptors of this one; map.c which addresses are ours;
- *              run.c settings and log
+ *   base       real.c the C library's functions; brief.c how a thread waits for another one's few lines; own.c
+ *              descriptors of this library; map.c which addresses are ours; run.c settings and log
  *   socket     sock.c the table of descriptors; wait.c how a thread sleeps; bed.c in what; signals.c what
  *              interrupts it
  *   agreement  upgrade.c how both ends agree; connector.c, acceptor.c the ends; held.c what is written before;

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "brief.h"
 #include "sock.h"
 #include "weak.h"
 
@@ -147,7 +148,8 @@ void rest_count(void) {
 				atomic_fetch_add(&x->socks[i]->refs, 1);
 }
 
-static _Atomic int queued; /* threads that wait for guard */
+static _Atomic int queued;     /* threads that wait for guard */
+static _Atomic uint32_t taken; /* times that one of them got it */
 
 void lock(void) {
 	enter();
@@ -155,6 +157,7 @@ void lock(void) {
 		queued++;
 		pthread_mutex_lock(&guard);
 		queued--;
+		taken++;
 	}
 	if (!over || ends)
 		return;
@@ -166,8 +169,9 @@ void end_others(void) {
 	lock();
 	over = ends = true;
 	unlock();
+	struct brief b = {0};
 	for (int64_t until = now_ns() + SECOND; visitors > 0 && now_ns() < until;)
-		sched_yield();
+		brief_wait(&b);
 }
 
 /* Who is to be woken: when guard is free, since those woken want it. By guard. */
@@ -370,11 +374,13 @@ bool linger(struct waiter *w) {
 		return false;
 	lingerers += !w->lingers;
 	w->lingers = true;
+	uint32_t before = taken;
+	struct brief b = {0};
 	unlock();
-	if (queued > 0) /* the mutex is not fair: on a core of its own, one that waits gets it only from one that sleeps */
-		real.ppoll(NULL, 0, &(struct timespec){.tv_nsec = 20000}, NULL);
-	else
-		sched_yield();
+	sched_yield(); /* by edge_device_linger, which measures how long that takes */
+	/* The mutex is not fair: a thread that polls would take it again before one that waits for it has woken. */
+	while (queued > 0 && taken == before && brief_yield(&b))
+		;
 	lock();
 	return true;
 }
@@ -407,7 +413,7 @@ bool sleep_begin(struct waiter *w) {
 	return false;
 }
 
-/* Takes what woke w. Who rings has just left guard, perhaps: w is in use until then. */
+/* Takes what woke w. The thread that rings has just left guard, perhaps: w is in use until it has rung. */
 static void answer(struct waiter *w) {
 	uint64_t n;
 	if (w->bell == BY_CROWD) {
@@ -416,9 +422,10 @@ static void answer(struct waiter *w) {
 	}
 	if (spared(w))
 		return;
-	while ((w->bell == BY_WORD ? sem_trywait(&w->word) : own_read(w->fd, &n, 8)) < 0 &&
+	while ((w->bell == BY_WORD ? sem_wait(&w->word) : own_read(w->fd, &n, 8)) < 0 &&
 	       (errno == EAGAIN || errno == EINTR))
-		sched_yield();
+		if (w->bell == BY_FD) /* by guard, so that the number stays */
+			real.poll(&(struct pollfd){.fd = own_number(w->fd), .events = POLLIN}, 1, -1);
 }
 
 static void sleep_end(struct waiter *w) {
@@ -535,6 +542,7 @@ static int sleep_word(struct waiter *w, int64_t ns) {
 int sleep_poll(struct sleeping *x, struct pollfd *p, nfds_t n, int64_t ns, const sigset_t *mask) {
 	bool unwatched = hub >= 0 && !watcher && lingerers == 0; /* those with beds are all in handlers */
 	bool blind = x->w->set < 0 && (unwatched || (x->w->mixed && crowd < 0));
+	/* Not one of the waits of idle.c, which end when something rings: nothing can ring for this thread. */
 	const int64_t most = blind && ns > MILLI ? MILLI : ns;
 	const struct timespec t = {.tv_sec = most / SECOND, .tv_nsec = most % SECOND}, *end = most == NEVER ? NULL : &t;
 	bool word = x->w->set < 0 && !x->w->mixed;

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../own.h"
@@ -210,6 +211,49 @@ static void ranges(void) {
 	CHECK(made > 0 && own_write(made, &(uint64_t){1}, 8) == 8 && own_close(made) == 0);
 }
 
+/* Threads that wait for each other's calls sleep after a while: with a higher priority, and on the same core, they
+ * would keep those that they wait for from running. */
+static _Atomic int naps;
+int nanosleep(const struct timespec *t, struct timespec *left) {
+	naps++;
+	return (int)syscall(SYS_nanosleep, t, left);
+}
+static void until_nap(void) {
+	for (time_t end = time(NULL) + 20; naps == 0 && time(NULL) < end;)
+		sched_yield();
+}
+static ssize_t long_read(int fd, void *p, size_t n) {
+	wanted = fd;
+	until_nap(); /* of the thread that overwrites the number */
+	return kernels.read(fd, p, n);
+}
+static _Atomic bool amid;
+static int long_dup2(int from, int to) {
+	amid = true;
+	until_nap(); /* of the thread that uses a number meanwhile */
+	return kernels.dup2(from, to);
+}
+static void long_calls(void) {
+	int h = event(), fd = own_number(h);
+	test = "read that takes long";
+	real.read = long_read;
+	CHECK(by_read(h) && naps > 0);
+	while (wanted)
+		sched_yield();
+	CHECK(real.close(fd) == 0);
+	test = "dup2 that takes long";
+	naps = 0;
+	real.dup2 = long_dup2;
+	wanted = fd = own_number(h);
+	while (!amid)
+		sched_yield();
+	CHECK(own_write(h, &(uint64_t){1}, 8) == 8 && naps > 0);
+	while (wanted)
+		sched_yield();
+	real = kernels;
+	CHECK(is_file(fd) && real.close(fd) == 0 && own_close(h) == 0);
+}
+
 /* --- many, by chance --- */
 
 static void *uses(void *nothing) {
@@ -254,6 +298,7 @@ int main(void) {
 	real.recvmsg = slow_recvmsg, real.connect = slow_connect, real.epoll_ctl = slow_ctl, real.fcntl64 = slow_fcntl;
 	each();
 	real = kernels;
+	long_calls();
 	done = true;
 	CHECK(pthread_join(t[0], NULL) == 0);
 	ranges();
