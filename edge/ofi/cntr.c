@@ -2,9 +2,9 @@
  * Counters: how many of an endpoint's operations went well, and how many failed. Which counter counts one is told by
  * the bit that says what it was, in the flags of a binding as in those of a completion.
  */
-#include <sched.h>
 #include <stdlib.h>
 
+#include "../preload/brief.h"
 #include "queue.h"
 
 /* There is news. Who sleeps is woken by what they wait for, and by an error. */
@@ -82,6 +82,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 	if (c->w.epoll < 0)
 		return -FI_ENOSYS;
 	int64_t until = until_ns(timeout);
+	struct brief others = { 0 };
 	int err;
 	pthread_mutex_lock(&f->mu);
 	for (uint64_t errors = c->errors;;) {
@@ -95,10 +96,11 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 			break;
 		if (!waiter_settled(&c->w)) { /* others wait for something else, which may be there */
 			pthread_mutex_unlock(&f->mu);
-			sched_yield();
+			brief_wait(&others);
 			pthread_mutex_lock(&f->mu);
 			continue;
 		}
+		others = (struct brief){ 0 };
 		c->wanted = threshold < c->wanted ? threshold : c->wanted;
 		if (waiter_arm(&c->w))
 			waiter_sleep(&c->w, left_ns(until));
