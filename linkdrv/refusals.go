@@ -57,9 +57,12 @@ func (r *refusals) judge(length int) verdict {
 		r.accept()
 		return lost
 	}
-	if r.since.IsZero() || now.Sub(r.last) > refusedTime { // the frame that was refused before is not offered any more
+	switch gap := now.Sub(r.last); {
+	case r.since.IsZero(), gap > fullTime: // the frame that was refused before is not offered any more
 		r.accept()
 		r.since = now
+	case gap > refusedTime: // a sender that waits for its processor for longer has learnt no more of the device
+		r.since = r.since.Add(gap - refusedTime)
 	}
 	r.last = now
 	refused := now.Sub(r.since)

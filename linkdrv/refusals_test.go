@@ -2,6 +2,7 @@ package linkdrv
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,6 +123,32 @@ func TestFramesWaitForAFullDevice(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A sender whose thread has its processor for a few ms only, and then not for many, as on a busy machine, doubts a
+// length nevertheless, and a device that takes nothing loses a frame. Its pauses count as refusedTime each.
+func TestDoubtsOfASlowSender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const turn, pause = 3 * time.Millisecond, 25 * time.Millisecond
+		var r refusals
+		var ends []verdict
+		turns := 0
+		for begin := time.Now(); time.Since(begin) < time.Second && !slices.Contains(ends, lost); turns++ {
+			if v := r.judge(1500); v != waits {
+				ends = append(ends, v)
+			}
+			time.Sleep(turn)
+			if v := r.judge(1500); v != waits {
+				ends = append(ends, v)
+			}
+			time.Sleep(pause)
+		}
+		ends = slices.Compact(ends)
+		if least := int(fullTime/(refusedTime+turn)) - 1; !slices.Equal(ends, []verdict{doubtful, lost}) ||
+			turns < least {
+			t.Errorf("after %d turns: %v", turns, ends)
+		}
+	})
 }
 
 // joiner is a queue all of whose frames leave in one message.
