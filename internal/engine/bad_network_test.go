@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
+	"multiedge/internal/fault"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
 )
 
-// mess joins the nodes of a rig by a network that loses, repeats, changes, delays and reorders frames at random.
+// mess joins the nodes of a rig by a network with the faults of package fault.
 type mess struct {
 	*rig
-	rng                 *rand.Rand
-	loss, twice, change float64 // probabilities, per frame
-	delay               time.Duration
-	fly                 []late                    // on their way
-	see                 func(from int, f *flight) // every frame that is sent
+	rng  *rand.Rand
+	net  fault.Faults              // of each link, both ways
+	dice [2]fault.Stream           // by sender
+	fly  []late                    // on their way
+	see  func(from int, f *flight) // every frame that is sent
 	// instead of chance: how often it arrives, and how much later
 	fault func(from int, f *flight) (copies int, more time.Duration)
 	pick  func(ev *engine.Event, i int) // every event
@@ -31,7 +32,9 @@ type late struct {
 }
 
 func newMess(r *rig, seed uint64) *mess {
-	return &mess{rig: r, rng: rand.New(rand.NewPCG(seed, 99)), delay: 50 * time.Microsecond}
+	rng := rand.New(rand.NewPCG(seed, 99))
+	return &mess{rig: r, rng: rng, net: fault.Faults{Jitter: 50 * time.Microsecond},
+		dice: [2]fault.Stream{fault.By(rng), fault.By(rng)}}
 }
 
 func (m *mess) send(from int, f flight) {
@@ -45,21 +48,13 @@ func (m *mess) send(from int, f flight) {
 		}
 		return
 	}
-	for range 2 {
-		if m.rng.Float64() >= m.loss {
-			g := flight{link: f.link, b: slices.Clone(f.b)}
-			if m.rng.Float64() < m.change {
-				g.b[m.rng.IntN(len(g.b))] ^= 1 << m.rng.IntN(8)
-			}
-			at := m.now.Add(m.hop)
-			if m.delay > 0 {
-				at = at.Add(time.Duration(m.rng.Int64N(int64(m.delay))))
-			}
-			m.fly = append(m.fly, late{at, 1 - from, g})
+	v := m.dice[from].Next(&m.net, m.now, fault.Frame{Len: len(f.b), Data: !setup(f.b), Joined: f.joined})
+	for _, c := range v.Copies[:v.N] {
+		g := flight{link: f.link, b: slices.Clone(f.b)}
+		if c.Bit > 0 {
+			g.b[c.Bit/8] ^= 1 << (c.Bit % 8)
 		}
-		if m.rng.Float64() >= m.twice {
-			return
-		}
+		m.fly = append(m.fly, late{m.now.Add(m.hop + c.Wait), 1 - from, g})
 	}
 }
 

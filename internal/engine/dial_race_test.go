@@ -28,9 +28,9 @@ func dialRace(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	r := newRig(t, rigOptions{sealed: true, links: 1 + rng.IntN(2)})
 	m := newMess(r, seed)
-	m.delay = []time.Duration{0, time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}[rng.IntN(4)]
+	m.net.Jitter = []time.Duration{0, time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond}[rng.IntN(4)]
 	m.calm(time.Duration(rng.IntN(100)) * time.Millisecond)
-	m.loss, m.twice = 0.5*rng.Float64()*float64(rng.IntN(2)), 0.2*rng.Float64()
+	m.net.Loss, m.net.Dup = 0.5*rng.Float64()*float64(rng.IntN(2)), 0.2*rng.Float64()
 	var connected [2]int
 	m.pick = func(ev *engine.Event, i int) {
 		switch ev.Kind {
@@ -50,17 +50,17 @@ func dialRace(t *testing.T, seed uint64) {
 	r.n[1].e.Listen("x")
 	first := rng.IntN(2)
 	dial(first)
-	m.calm(time.Duration(rng.Int64N(int64(4*m.delay + 4*time.Millisecond))))
+	m.calm(time.Duration(rng.Int64N(int64(4*m.net.Jitter + 4*time.Millisecond))))
 	dial(1 - first)
 	m.calm(time.Duration(rng.IntN(5)) * time.Second)
-	m.loss, m.twice = 0, 0
+	m.net.Loss, m.net.Dup = 0, 0
 	if !m.run(30*time.Second, func() bool { return connected[0] == 2 && connected[1] == 2 }) {
 		t.Errorf("seed %d: connected %v", seed, connected)
 	}
 	m.calm(5 * time.Second)
 	r.oneSession()
 	if fine && t.Failed() {
-		t.Logf("seed %d: loss up to 50 %%, delay %v, first %d", seed, m.delay, first)
+		t.Logf("seed %d: loss up to 50 %%, delay %v, first %d", seed, m.net.Jitter, first)
 	}
 }
 
@@ -86,8 +86,8 @@ func restartRace(t *testing.T, seed uint64) {
 	d.pick = nil
 	d.dial(rng.IntN(2))
 	d.calm(time.Duration(rng.IntN(400)) * time.Millisecond)
-	d.delay = []time.Duration{0, time.Millisecond, 30 * time.Millisecond}[rng.IntN(3)]
-	d.loss, d.twice = 0.4*rng.Float64()*float64(rng.IntN(2)), 0.2*rng.Float64()
+	d.net.Jitter = []time.Duration{0, time.Millisecond, 30 * time.Millisecond}[rng.IntN(3)]
+	d.net.Loss, d.net.Dup = 0.4*rng.Float64()*float64(rng.IntN(2)), 0.2*rng.Float64()
 	for k := range 1 + rng.IntN(3) {
 		i := rng.IntN(2)
 		d.boot(i, uint64(2+k), o)
@@ -96,7 +96,7 @@ func restartRace(t *testing.T, seed uint64) {
 		if rng.IntN(2) == 0 {
 			d.dial(rng.IntN(2))
 		}
-		d.calm(time.Duration(rng.Int64N(int64(3*d.delay + time.Millisecond))))
+		d.calm(time.Duration(rng.Int64N(int64(3*d.net.Jitter + time.Millisecond))))
 	}
 	var mine [2]engine.ConnID
 	up := 0
@@ -117,10 +117,10 @@ func restartRace(t *testing.T, seed uint64) {
 			t.Fatal(err)
 		}
 		mine[i] = id
-		d.calm(time.Duration(rng.Int64N(int64(3*d.delay + time.Millisecond))))
+		d.calm(time.Duration(rng.Int64N(int64(3*d.net.Jitter + time.Millisecond))))
 	}
 	d.calm(time.Duration(rng.IntN(3)) * time.Second)
-	d.loss, d.twice = 0, 0
+	d.net.Loss, d.net.Dup = 0, 0
 	if !d.run(30*time.Second, func() bool { return up == 2 }) {
 		t.Errorf("%d of 2 requests were answered", up)
 	}

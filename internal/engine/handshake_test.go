@@ -100,15 +100,15 @@ func TestSetupUnderLoss(t *testing.T) {
 	for seed := range uint64(50) {
 		for _, change := range []bool{false, true} {
 			d := newDialled(t, rigOptions{sealed: true, links: 1 + int(seed%3)}, seed)
-			if d.loss = 0.3; change {
-				d.loss, d.change = 0, 0.3
+			if d.net.Loss = 0.3; change {
+				d.net.Loss, d.net.Corrupt = 0, 0.3
 			}
 			start := d.now
 			d.dial(int(seed % 2))
 			if !d.run(time.Minute, d.done) || t.Failed() {
 				t.Fatalf("seed %d, changed %v: connected %v after %v", seed, change, d.connected, d.now.Sub(start))
 			}
-			d.loss, d.change = 0, 0
+			d.net.Loss, d.net.Corrupt = 0, 0
 			d.calm(5 * time.Second)
 			if d.oneSession(); t.Failed() {
 				t.Fatalf("seed %d, changed %v", seed, change)

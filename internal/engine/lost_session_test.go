@@ -152,7 +152,7 @@ func TestDialGivenUpInRace(t *testing.T) {
 		d := newDialled(t, rigOptions{sealed: true}, 1)
 		d.calm(5 * time.Millisecond)
 		d.pick = nil
-		d.loss, d.delay = 0, 100*time.Microsecond
+		d.net.Loss, d.net.Jitter = 0, 100*time.Microsecond
 		id, err := d.n[0].e.Dial(d.now, "node1", "x", engine.DialOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func testRekeys(t *testing.T, o rigOptions) {
 		r.n[i].auto = true
 	}
 	m := newMess(r, 3)
-	m.delay, m.loss, m.twice = 20*time.Microsecond, 0.01, 0.01
+	m.net.Jitter, m.net.Loss, m.net.Dup = 20*time.Microsecond, 0.01, 0.01
 	var changes [2]int
 	var epoch [2]byte
 	var next [2][2]uint64

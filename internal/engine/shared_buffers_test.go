@@ -56,8 +56,8 @@ func newThrong(t *testing.T, seed uint64) *throng {
 		w.conns = append(w.conns, k)
 	}
 	w.rng, w.pick = rng, w.event
-	w.loss, w.twice = []float64{0, 0.1, 0.3}[rng.IntN(3)], []float64{0, 0.1}[rng.IntN(2)]
-	w.delay = time.Duration(rng.IntN(400)) * time.Microsecond
+	w.net.Loss, w.net.Dup = []float64{0, 0.1, 0.3}[rng.IntN(3)], []float64{0, 0.1}[rng.IntN(2)]
+	w.net.Jitter = time.Duration(rng.IntN(400)) * time.Microsecond
 	return w
 }
 
@@ -177,10 +177,10 @@ func (w *throng) step() {
 			w.end(k)
 		}
 	case 1:
-		loss := w.loss
-		w.loss = 1
+		loss := w.net.Loss
+		w.net.Loss = 1
 		w.calm(time.Duration(w.rng.IntN(30)) * time.Millisecond)
-		w.loss = loss
+		w.net.Loss = loss
 	case 2, 3, 4:
 		w.lend(1 + w.rng.IntN(3))
 	default:

@@ -1,5 +1,6 @@
-// Package fault says what bad links do to frames. The wires of labs (internal/lab) and the segments of the simulator
-// (internal/sim) have the same faults, and draw the fate of each frame by the same function.
+// Package fault says what bad links do to frames. The wires of labs (internal/lab), the segments of the simulator
+// (internal/sim) and the networks of the engine's tests have the same faults, and draw the fate of each frame by the
+// same function. Links in memory (linkdrv/linktest) have none.
 package fault
 
 import (
