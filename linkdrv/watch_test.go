@@ -35,7 +35,7 @@ func watching(t *testing.T) <-chan Event {
 func until(t *testing.T, events <-chan Event, what string, want func(Event) bool) Event {
 	t.Helper()
 	var seen []string
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		select {
 		case e := <-events:
@@ -44,7 +44,7 @@ func until(t *testing.T, events <-chan Event, what string, want func(Event) bool
 			}
 			seen = append(seen, fmt.Sprintf("%+v", e))
 		case <-deadline:
-			t.Fatalf("no event %q within 5 s; saw %q", what, seen)
+			t.Fatalf("no event %q within 30 s; saw %q", what, seen)
 		}
 	}
 }

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { kit.Tests(m.Run) }
 
 // A small run through daemons in lab hosts: every message arrives as it was composed, which both ends check.
 func TestEager(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	c := kittest.Cluster(t, kit.ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 2, MTU: 1500}})
 	res, err := InLab.Run(ctx, c, Spec{MTU: 1500, Rounds: 80, Sizes: []int{64, 5000}, Compose: []int{0, 5000},

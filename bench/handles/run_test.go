@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { kit.Tests(m.Run) }
 
 // A small run through daemons in lab hosts: more exports than a connection has, in both ways.
 func TestHandles(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	ways := []string{Catalog, Granted}
 	spec := Spec{Exports: []int{20, 4200}, InUse: 20, Writes: 100, Ways: ways}

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { kit.Tests(m.Run) }
 // A small run of every part through daemons in lab hosts: what shall miss does, what shall not does not, and the study
 // says so.
 func TestOnDemand(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	c := kittest.Cluster(t, kit.ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: "requests = 65536",
 		Config: "misses = \"park\"\n"})

@@ -23,6 +23,14 @@ func of(t *testing.T, pid int) Usage {
 	return u
 }
 
+// threadTime is the processor time of the calling thread by its own clock.
+func threadTime(t *testing.T) time.Duration {
+	t.Helper()
+	var ts unix.Timespec
+	must(t, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts))
+	return time.Duration(ts.Nano())
+}
+
 // A thread that sleeps a known number of times has made as many voluntary switches, by all ways to count.
 func TestSwitchesOfKnownSleeps(t *testing.T) {
 	runtime.LockOSThread()
@@ -38,11 +46,13 @@ func TestSwitchesOfKnownSleeps(t *testing.T) {
 		_, err := unix.Read(fd, b[:])
 		must(t, err)
 	}
-	for name, u := range map[string]Usage{"this process": Self().Since(self), "this thread": Thread().Since(thread),
-		"/proc": of(t, os.Getpid()).Since(other)} {
-		if u.Voluntary < sleeps*9/10 || u.Voluntary > 3*sleeps { // other threads of the runtime sleep as well
-			t.Errorf("%s: %+v of %d sleeps", name, u, sleeps)
-		}
+	inProcess, inThread, inProc := Self().Since(self), Thread().Since(thread), of(t, os.Getpid()).Since(other)
+	if n := inThread.Voluntary; n < sleeps*9/10 || n > sleeps*11/10 {
+		t.Errorf("this thread: %+v of %d sleeps", inThread, sleeps)
+	}
+	// Other threads of the runtime sleep as well, on a slow machine more often than this one.
+	if n, m := inProcess.Voluntary, inProc.Voluntary; min(n, m) < inThread.Voluntary*9/10 || max(n, m) > 2*min(n, m) {
+		t.Errorf("this process: %+v, and by /proc %+v, of %d sleeps of one thread", inProcess, inProc, sleeps)
 	}
 }
 
@@ -58,7 +68,7 @@ func TestMemoryAndTime(t *testing.T) {
 	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	must(t, err)
 	defer unix.Munmap(m)
-	for start := time.Now(); time.Since(start) < 30*time.Millisecond; {
+	for start := threadTime(t); threadTime(t)-start < 30*time.Millisecond; { // however long it waits for a processor
 		for i := 0; i < size; i += os.Getpagesize() {
 			m[i]++
 		}
@@ -71,7 +81,7 @@ func TestMemoryAndTime(t *testing.T) {
 	for name, u := range map[string]Usage{"this process": Self().Since(self), "this thread": Thread().Since(thread),
 		"/proc": of(t, pid).Since(other)} {
 		// huge pages where the machine gives them unasked; the kernel may owe /proc a tick
-		if u.Faults < 2 || u.User+u.System < 0.005 || u.User+u.System > 5 {
+		if u.Faults < 2 || u.User+u.System < 0.015 || u.User+u.System > 5 {
 			t.Errorf("%s: %+v of 4096 new pages, written to for 30 ms", name, u)
 		}
 	}

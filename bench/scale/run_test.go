@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { kit.Tests(m.Run) }
 // A small run through daemons in lab hosts: every connection carries its operation, memory is attributed, and nothing
 // is left behind.
 func TestScale(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	spec := Spec{Conns: 300, Cycles: 400, Workers: 8}
 	c := kittest.Cluster(t, kit.ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1}, Limits: spec.Limits()})

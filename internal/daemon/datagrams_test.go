@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"multiedge/internal/config"
 	"multiedge/internal/ipc"
@@ -32,7 +31,7 @@ func TestDatagramsOnVirtualLinks(t *testing.T) {
 			server.must(&ipc.Message{Kind: ipc.KindListen, Service: "mem"})
 			atServer, atClient := dialAccept(t, server, client, "a", "mem")
 			for name, e := range map[string]*Embedded{"a": a, "b": b} {
-				until(t, name+" settles on how frames travel", 5*time.Second, func() bool {
+				until(t, name+" settles on how frames travel", deadline, func() bool {
 					snap := snapshot(t, e.d)
 					for _, p := range snap.Peers {
 						for _, path := range p.Paths {

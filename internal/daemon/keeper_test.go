@@ -91,7 +91,7 @@ func TestLinkIsFollowed(t *testing.T) {
 	state := func(up bool, mtu int, device string) {
 		t.Helper()
 		var got inspect.LinkStatus
-		until(t, "link state", 2*time.Second, func() bool {
+		until(t, "link state", deadline, func() bool {
 			snap := snapshot(t, e.Daemon())
 			got = snap.Links[0]
 			return got.Up == up && got.MTU == mtu

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"multiedge/internal/config"
 	"multiedge/internal/ipc"
@@ -135,8 +134,8 @@ func TestClientDeath(t *testing.T) {
 		for !ended[atServer] || !ended[pending] {
 			ended[server.event(ipc.KindClosed).Conn] = true
 		}
-		until(t, "memory unpinned", time.Second, func() bool { return regmem.Pinned() == pinned })
-		until(t, "descriptors closed", time.Second, func() bool { return openFiles(t) <= files })
+		until(t, "memory unpinned", deadline, func() bool { return regmem.Pinned() == pinned })
+		until(t, "descriptors closed", deadline, func() bool { return openFiles(t) <= files })
 		snap := snapshot(t, b.Daemon())
 		if n := len(snap.Clients) + len(snap.Regions) + snap.Status.Exports; n != 0 {
 			t.Fatalf("round %d: left behind: %+v", round, snap)
@@ -165,7 +164,7 @@ func TestExporterDeath(t *testing.T) {
 	if m := client.event(ipc.KindClosed); m.Conn != atClient {
 		t.Fatalf("%+v", m)
 	}
-	until(t, "memory unpinned", time.Second, func() bool { return regmem.Pinned() == pinned })
+	until(t, "memory unpinned", deadline, func() bool { return regmem.Pinned() == pinned })
 }
 
 // Operations beyond the window of a connection are refused, one by one.

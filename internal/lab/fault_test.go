@@ -164,7 +164,7 @@ func TestLongestFrame(t *testing.T) {
 	a.send(1, 1, 3, 1501+ethernetHeader)
 	a.send(1, 9, 1, 1500+ethernetHeader)
 	first := uint64(0)
-	if !b.receive(2*time.Second, func(f []byte) bool { first, _ = number(f); return false }) || first != 9 {
+	if !b.receive(patience(true), func(f []byte) bool { first, _ = number(f); return false }) || first != 9 {
 		t.Errorf("the first frame that arrives is %d, want 9", first)
 	}
 	if c, err := l.Link(0).Counters(); err != nil || c.Lost != 3 {

@@ -149,7 +149,7 @@ func exchange(t testing.TB, l *Lab, link, a, b, size int) {
 	for _, d := range []struct{ from, to *station }{{x, y}, {y, x}} {
 		d.from.send(d.to.host, 7, 1, size)
 		got := -1
-		d.to.receive(2*time.Second, func(f []byte) bool { got = len(f); return false })
+		d.to.receive(patience(true), func(f []byte) bool { got = len(f); return false })
 		if got != size {
 			t.Fatalf("link %d, host %d to %d: a frame of %d bytes arrived as %d (-1: not at all)", link, d.from.host,
 				d.to.host, size, got)

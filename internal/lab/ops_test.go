@@ -98,12 +98,14 @@ func TestInterfaceFates(t *testing.T) {
 				t.Errorf("too long a frame for the other end: sent %d, %v", n, err)
 			}
 			a.send(1, 2, 1, 1000)
-			b.receive(time.Second, func(f []byte) bool {
+			if !b.receive(patience(true), func(f []byte) bool {
 				if n, _ := number(f); n != 2 {
 					t.Errorf("frame %d of %d bytes passed an MTU of 1000", n, len(f))
 				}
 				return false
-			})
+			}) {
+				t.Error("a frame of 1000 bytes did not pass an MTU of 1000")
+			}
 			do("MTU", k.SetMTU(1, 1500))
 
 			old := l.Host(1).MAC(0).String()
