@@ -34,7 +34,7 @@ func cluster(t *testing.T, spec ClusterSpec) *Cluster {
 	return c
 }
 
-// runPlans runs plans in one session and returns the rows.
+// runPlans runs plans in one series and returns the rows.
 func runPlans(t *testing.T, c *Cluster, plans ...Plan) []report.Row {
 	t.Helper()
 	for i := range plans {
@@ -43,7 +43,7 @@ func runPlans(t *testing.T, c *Cluster, plans ...Plan) []report.Row {
 	specs, region, err := Concat(plans...)
 	must(t, err)
 	var rows []report.Row
-	err = c.Run(t.Context(), Session{Specs: specs, Region: region, Sink: func(e Event) {
+	err = c.Run(t.Context(), Series{Specs: specs, Region: region, Sink: func(e Event) {
 		if e.Row != nil {
 			rows = append(rows, *e.Row)
 		}
@@ -149,7 +149,7 @@ func TestCancelRemovesEverythingSoon(t *testing.T) {
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var began time.Time
-	err = c.Run(ctx, Session{Specs: specs, Region: region, Sink: func(e Event) {
+	err = c.Run(ctx, Series{Specs: specs, Region: region, Sink: func(e Event) {
 		if e.Show != nil && ctx.Err() == nil {
 			began = time.Now()
 			cancel() // it is running

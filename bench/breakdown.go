@@ -6,16 +6,16 @@ import (
 	"multiedge/bench/report"
 )
 
-// breakdown adds to the rows of a session what the processor time of both ends went to.
+// breakdown adds to the rows of a series what the processor time of both ends went to.
 type breakdown struct {
 	profiler *profile.Profiler // nil: not allowed
 	pids     [2]struct{ process, daemon int }
 	embedded bool
 }
 
-// startProfile begins to sample and puts itself between the session's events and its sink. Where sampling is refused it
+// startProfile begins to sample and puts itself between the series's events and its sink. Where sampling is refused it
 // says so once, and the rows keep what the kernel accounts for each process.
-func (c *Cluster) startProfile(client, server *kit.Process, s *Session) *breakdown {
+func (c *Cluster) startProfile(client, server *kit.Process, s *Series) *breakdown {
 	b := &breakdown{embedded: c.spec.Embedded}
 	sink := s.Sink
 	var err error

@@ -10,7 +10,7 @@ import (
 // ClusterSpec describes hosts on this machine and the transport on them.
 type ClusterSpec = kit.ClusterSpec
 
-// Cluster is a running lab with a daemon in each host, in which sessions are measured.
+// Cluster is a running lab with a daemon in each host, in which series are measured.
 type Cluster struct {
 	*kit.Cluster
 	spec ClusterSpec

@@ -202,7 +202,7 @@ func (c *Comparison) turns(ctx context.Context, p Plan, entrants []entrant, out 
 	return nil
 }
 
-// edge returns the entrant of a variant of the edge transport: a session of its own for each run.
+// edge returns the entrant of a variant of the edge transport: a series of its own for each run.
 func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 	proto := report.Row{Transport: report.TransportEdge, Setup: report.Setup{Variant: v.Name}}
 	return entrant{proto.Contender(), func(ctx context.Context, p Plan) (*report.Row, error) {
@@ -215,7 +215,7 @@ func (c *Comparison) edge(cl *Cluster, v EdgeVariant) entrant {
 		if err != nil {
 			return row, err
 		}
-		err = cl.Run(ctx, Session{Specs: specs, Region: region, Sink: func(e Event) {
+		err = cl.Run(ctx, Series{Specs: specs, Region: region, Sink: func(e Event) {
 			if e.Row != nil {
 				row = e.Row
 				row.Test, row.Variant = c.Plan.Test, v.Name

@@ -142,7 +142,7 @@ func (d *Demonstration) edge(c *Cluster, variant string, integrity bool) demoEnt
 			done++
 		}
 		next()
-		return c.Run(ctx, Session{Specs: specs, Region: region, Fit: true, Profile: integrity, Sink: func(e Event) {
+		return c.Run(ctx, Series{Specs: specs, Region: region, Fit: true, Profile: integrity, Sink: func(e Event) {
 			switch {
 			case e.Note != "":
 				d.Note(e.Note)

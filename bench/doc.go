@@ -8,8 +8,8 @@
 //	contender  the same work over packet sockets, TCP, UCX, libfabric and iperf3
 //	figure     the paper's figures, and the page with all of them
 //
-// This package joins them: a Plan becomes the measurements of a session (plan.go) between hosts of a Cluster, where
+// This package joins them: a Plan becomes the measurements of a series (plan.go) between hosts of a Cluster, where
 // clients and servers run as processes of their own (worker.go); compare.go, sweep.go and demo.go are the runs that
-// need more than one session. Packages kit and cli are shared with the programs that break (faults, hostile) and that
+// need more than one series. Packages kit and cli are shared with the programs that break (faults, hostile) and that
 // study (scale, notify, handles, eager, ondemand, xlate).
 package bench

@@ -132,7 +132,7 @@ func TestEffortOfMessages(t *testing.T) {
 	var refused error
 	var counted uint64
 	var row *report.Row
-	must(t, c.Run(t.Context(), Session{Specs: specs, Region: region, Sink: func(e Event) {
+	must(t, c.Run(t.Context(), Series{Specs: specs, Region: region, Sink: func(e Event) {
 		if e.Begin {
 			begun++
 		}

@@ -146,7 +146,7 @@ func (p *Plan) region() int {
 	return r
 }
 
-// Concat returns the measurements of several plans as those of one session, and the region they need.
+// Concat returns the measurements of several plans as those of one series, and the region they need.
 func Concat(plans ...Plan) (specs []workload.Spec, region int, err error) {
 	for i := range plans {
 		s, err := plans[i].Specs()

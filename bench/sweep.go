@@ -10,7 +10,7 @@ import (
 type Variant struct {
 	Name    string
 	Cluster ClusterSpec
-	Session Session
+	Series  Series
 }
 
 // Sweep measures each variant once in each round, on hosts of its own that are removed before the next. Each round
@@ -24,7 +24,7 @@ func Sweep(ctx context.Context, rounds int, variants []Variant, between func(v *
 				if err := between(v, c); err != nil {
 					return err
 				}
-				return c.Run(ctx, v.Session)
+				return c.Run(ctx, v.Series)
 			}); err != nil {
 				return fmt.Errorf("%s: %w", v.Name, err)
 			}

@@ -21,7 +21,7 @@ func TestMemoryIsTouchedBeforeTheClock(t *testing.T) {
 	} {
 		var row *report.Row
 		job := &Job{Region: region, Peer: c.lab.Host(1).Name(), Specs: []workload.Spec{spec}}
-		must(t, c.session(t.Context(), job, Session{Specs: job.Specs, Region: region, Sink: func(e Event) {
+		must(t, c.series(t.Context(), job, Series{Specs: job.Specs, Region: region, Sink: func(e Event) {
 			if e.Row != nil {
 				row = e.Row
 			}

@@ -6,7 +6,7 @@ import (
 	"multiedge/bench/workload"
 )
 
-// Warmup is how long a session runs before what counts: congestion windows open, pages and code become warm.
+// Warmup is how long a series runs before what counts: congestion windows open, pages and code become warm.
 func Warmup(specs []workload.Spec) time.Duration {
 	if len(specs) == 0 || specs[0].Count > 0 {
 		return 0 // a number of messages was asked for, so that many are sent

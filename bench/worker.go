@@ -14,7 +14,7 @@ import (
 	"multiedge/edge"
 )
 
-// Job is what one benchmark process does: one end of a session. Lab hosts get it as JSON.
+// Job is what one benchmark process does: one end of a series. Lab hosts get it as JSON.
 type Job struct {
 	Server    bool            `json:"server,omitempty"`
 	Transport Transport       `json:"transport"`
@@ -128,7 +128,7 @@ func (j *Job) client(ctx context.Context, a workload.Attach, emit func(Event)) (
 	return nil
 }
 
-// measure runs one spec, the first one of a session after a warm-up that does not count, except for what it finds
+// measure runs one spec, the first one of a series after a warm-up that does not count, except for what it finds
 // wrong.
 func (j *Job) measure(ctx context.Context, c *workload.Client, i int, s workload.Spec, emit func(Event)) (*report.Row,
 	error) {
@@ -148,7 +148,7 @@ func (j *Job) measure(ctx context.Context, c *workload.Client, i int, s workload
 	return row, err
 }
 
-// roleWorker is one end of a session, as a process in a lab host.
+// roleWorker is one end of a series, as a process in a lab host.
 const roleWorker = "worker"
 
 func init() {

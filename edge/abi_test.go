@@ -369,7 +369,7 @@ func useABIDaemon(t *testing.T, a *abiDaemon) {
 	must(t, err)
 	for i := range 300 { // more than the ring is long, and credit for
 		copy(region.Bytes()[10:], "written")
-		op, err := conn.PostWait(ctx, &Work{Kind: Write, Flags: Notify, Imm: uint32(i), Local: region, LocalOff: 10,
+		op, err := conn.Post(ctx, &Work{Kind: Write, Flags: Notify, Imm: uint32(i), Local: region, LocalOff: 10,
 			Len: 7, Remote: remote, RemoteOff: 20})
 		must(t, err)
 		must(t, op.Wait(ctx))
@@ -379,7 +379,7 @@ func useABIDaemon(t *testing.T, a *abiDaemon) {
 			t.Fatalf("notification %+v", n)
 		}
 	}
-	op, err := conn.PostWait(ctx, &Work{Kind: Read, Local: region, LocalOff: 4000, Len: 7, Remote: remote,
+	op, err := conn.Post(ctx, &Work{Kind: Read, Local: region, LocalOff: 4000, Len: 7, Remote: remote,
 		RemoteOff: 20})
 	must(t, err)
 	must(t, op.Wait(ctx))

@@ -20,14 +20,14 @@ func TestZeroAllocations(t *testing.T) {
 			ctx := testContext(t)
 			p := newDuo(t, m.Cfg, 1<<16)
 			buf := make([]byte, 1000)
-			ws := make([]Work, 4)
+			ws, ops := make([]*Work, 4), make([]Op, 4)
 			for i := range ws {
-				ws[i] = Work{Kind: Read, Local: p.local, Len: 64, Remote: p.remote}
+				ws[i] = &Work{Kind: Read, Local: p.local, Len: 64, Remote: p.remote, Op: &ops[i]}
 			}
-			ops := make([]Op, len(ws))
 			for name, f := range map[string]func(){
 				"Post, Wait, Err, WaitNotify": func() {
-					op, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 64, Remote: p.remote, Flags: Notify})
+					op, err := p.out.Post(ctx, &Work{Kind: Write, Local: p.local, Len: 64, Remote: p.remote,
+						Flags: Notify})
 					must(t, err)
 					must(t, op.Wait(ctx))
 					must(t, op.Err())
@@ -35,7 +35,7 @@ func TestZeroAllocations(t *testing.T) {
 					must(t, err)
 				},
 				"Post, Done, WaitNotify": func() {
-					op, err := p.out.PostWait(ctx, &Work{Kind: Write, Inline: buf[:8], Remote: p.remote, Flags: Notify})
+					op, err := p.out.Post(ctx, &Work{Kind: Write, Inline: buf[:8], Remote: p.remote, Flags: Notify})
 					must(t, err)
 					_, err = p.in.WaitNotify(ctx)
 					must(t, err)
@@ -43,8 +43,8 @@ func TestZeroAllocations(t *testing.T) {
 						runtime.Gosched()
 					}
 				},
-				"PostBatch, WaitAll": func() {
-					_, err := p.out.PostBatch(ws, ops)
+				"Post of several, WaitAll": func() {
+					_, err := p.out.Post(ctx, ws...)
 					must(t, err)
 					must(t, WaitAll(ctx, ops))
 				},
@@ -135,7 +135,7 @@ func TestWholeTransportZeroAllocations(t *testing.T) {
 			}
 			round := func() {
 				for i := range works {
-					op, err := out.Post(&works[i])
+					op, err := out.Post(ctx, &works[i])
 					must(t, err)
 					must(t, op.Wait(ctx))
 					must(t, op.Err())
@@ -171,7 +171,7 @@ func TestShuffledZeroAllocations(t *testing.T) {
 	for _, size := range []int{512 << 10, 100_000} {
 		w := Work{Kind: Write, Local: p.local, Len: size, Remote: p.remote, Flags: Notify}
 		once := func() {
-			op, err := p.out.Post(&w)
+			op, err := p.out.Post(ctx, &w)
 			must(t, err)
 			must(t, op.Wait(ctx))
 			_, err = p.in.WaitNotify(ctx)

@@ -309,7 +309,7 @@ func (r *RemoteRegion) advance(ctx context.Context, a *bounceArena, t *pipeline,
 	}
 	local, at := a.block(b)
 	w := Work{Kind: kind, Local: local, LocalOff: at, Len: n, Remote: r, RemoteOff: int(off) + t.posted}
-	op, err := r.conn.postWait(ctx, &w, b)
+	op, err := r.conn.d.postAll(ctx, poster{r.conn, nil, b}, []*Work{&w})
 	if err != nil {
 		a.giveBack(b)
 		return err

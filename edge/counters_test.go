@@ -60,7 +60,7 @@ func TestCounters(t *testing.T) {
 			p.f.fail = ipc.StatusPeerDown
 			p.f.mu.Unlock()
 		}
-		op, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 1, Remote: p.remote})
+		op, err := p.out.Post(NoWait, &Work{Kind: Write, Local: p.local, Len: 1, Remote: p.remote})
 		must(t, err)
 		if err := op.Wait(testContext(t)); (err != nil) != (i == 2) {
 			t.Fatal(err)

@@ -167,8 +167,9 @@ func TestCrashIsNoCleanEnd(t *testing.T) {
 			tc.end(s)
 			for what, err := range map[string]error{
 				"WaitNotify": <-noted, "Import": <-imported, "the next WaitNotify": second(c.WaitNotify(ctx)),
-				"Conn.Err":              c.Err(),
-				"Post":                  second(c.Post(&edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: mem})),
+				"Conn.Err": c.Err(),
+				"Post": second(c.Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte{1},
+					Remote: mem})),
 				"WaitNotify in the end": second(c.WaitNotify(ctx)),
 			} {
 				if !errors.Is(err, tc.want) || errors.Is(err, io.EOF) != (tc.want == edge.ErrPeerClosed) {

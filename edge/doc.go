@@ -14,16 +14,16 @@
 //	c, _ := l.Accept(ctx)                               c, _ := dev.Dial(ctx, "server", "store")
 //	r, _ := dev.Register(1 << 20)                       local, _ := dev.Register(4096)
 //	r.Export(c, "table", edge.RemoteWrite, 0, r.Len())  table, _ := c.Import(ctx, "table")
-//	                                                    op, _ := c.Post(&edge.Work{Kind: edge.Write, Local: local,
-//	                                                        Len: 4096, Remote: table, Flags: edge.Notify, Imm: 7})
+//	                                                    op, _ := c.Post(ctx, &edge.Work{Kind: edge.Write, Len: 4096,
+//	                                                        Local: local, Remote: table, Flags: edge.Notify, Imm: 7})
 //	n, _ := c.WaitNotify(ctx)                           err := op.Wait(ctx)
 //
 // # Operations
 //
-// Post returns at once with an Op, a value to ask (Done, Err) or to wait for (Wait). An operation that is done without
-// error has taken effect in the remote memory. Until it is done, do not change the local memory of a write, and do not
-// touch that of a read. Nothing has to be released, and an Op may be dropped. Posting, waiting and polling allocate
-// nothing.
+// Post starts operations as soon as there is room for them, and returns an Op: a value to ask (Done, Err) or to wait
+// for (Wait). An operation that is done without error has taken effect in the remote memory. Until it is done, do not
+// change the local memory of a write, and do not touch that of a read. Nothing has to be released, and an Op may be
+// dropped. Posting, waiting and polling allocate nothing.
 //
 // Operations of a connection may take effect in any order: they travel over several links. Where order matters, say so:
 // a BackwardFence operation takes effect after all earlier ones, later operations take effect after one with a

@@ -30,7 +30,7 @@ func TestComposeAllocatesNothing(t *testing.T) {
 	}
 	compared := func() {
 		for range 3 { // frames as many as composing may take
-			op, err := p.conn[0].Post(&write)
+			op, err := p.conn[0].Post(ctx, &write)
 			must(t, err)
 			must(t, op.Wait(ctx))
 		}

@@ -84,7 +84,7 @@ func TestComposeSends(t *testing.T) {
 	ctx := testContext(t)
 	var ms []compose.Message
 	for i := range 4 {
-		_, err := p.conn[1].Post(&edge.Work{Kind: edge.Receive, Local: p.mem[1], LocalOff: i * 256, Len: 256,
+		_, err := p.conn[1].Post(ctx, &edge.Work{Kind: edge.Receive, Local: p.mem[1], LocalOff: i * 256, Len: 256,
 			Queue:   p.cq[1],
 			Context: uint64(i)})
 		must(t, err)

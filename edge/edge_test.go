@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func TestWriteReadNotify(t *testing.T) {
 			ctx := testContext(t)
 			p := newDuo(t, m.Cfg, 1<<16)
 			copy(p.local.Bytes(), "hello, edge")
-			op, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 11, Remote: p.remote, RemoteOff: 100,
+			op, err := p.out.Post(ctx, &Work{Kind: Write, Local: p.local, Len: 11, Remote: p.remote, RemoteOff: 100,
 				Flags: Notify | BackwardFence, Imm: 7})
 			must(t, err)
 			must(t, op.Wait(ctx))
@@ -84,14 +85,14 @@ func TestWriteReadNotify(t *testing.T) {
 				string(p.exported.Bytes()[100:111]) != "hello, edge" {
 				t.Fatalf("notification %+v, memory %q", n, p.exported.Bytes()[100:111])
 			}
-			op, err = p.out.Post(&Work{Kind: Read, Local: p.local, LocalOff: 500, Len: 11, Remote: p.remote,
+			op, err = p.out.Post(ctx, &Work{Kind: Read, Local: p.local, LocalOff: 500, Len: 11, Remote: p.remote,
 				RemoteOff: 100})
 			must(t, err)
 			must(t, op.Wait(ctx))
 			if string(p.local.Bytes()[500:511]) != "hello, edge" {
 				t.Fatalf("read %q", p.local.Bytes()[500:511])
 			}
-			op, err = p.out.Post(&Work{Kind: Write, Inline: []byte("inline"), Remote: p.remote})
+			op, err = p.out.Post(ctx, &Work{Kind: Write, Inline: []byte("inline"), Remote: p.remote})
 			must(t, err)
 			must(t, WaitAll(ctx, []Op{op, {}}))
 			if string(p.exported.Bytes()[:6]) != "inline" {
@@ -129,7 +130,7 @@ func TestPostRejects(t *testing.T) {
 		{"permission", Work{Kind: Write, Local: p.local, Len: 10, Remote: readOnly}, ErrPermission},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, err := p.out.Post(&tc.w); !errors.Is(err, tc.want) {
+			if _, err := p.out.Post(NoWait, &tc.w); !errors.Is(err, tc.want) {
 				t.Fatalf("error %v, want %v", err, tc.want)
 			}
 		})
@@ -138,8 +139,8 @@ func TestPostRejects(t *testing.T) {
 	for !readOnly.revoked.Load() { // the event is under way
 		runtime.Gosched()
 	}
-	if _, err := p.out.Post(&Work{Kind: Read, Local: p.local, Len: 1, Remote: readOnly}); !errors.Is(err, ErrRevoked) ||
-		!errors.Is(err, ErrKey) {
+	_, err = p.out.Post(NoWait, &Work{Kind: Read, Local: p.local, Len: 1, Remote: readOnly})
+	if !errors.Is(err, ErrRevoked) || !errors.Is(err, ErrKey) {
 		t.Fatalf("post to revoked memory: %v", err)
 	}
 }
@@ -157,7 +158,7 @@ func TestFailedOperations(t *testing.T) {
 		p.f.mu.Lock()
 		p.f.fail = status
 		p.f.mu.Unlock()
-		op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+		op, err := p.out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
 		must(t, err)
 		if err := op.Wait(ctx); !errors.Is(err, want) {
 			t.Errorf("status %v: error %v, want %v", status, err, want)
@@ -166,7 +167,7 @@ func TestFailedOperations(t *testing.T) {
 		p.f.fail = ipc.StatusOK
 		p.f.mu.Unlock()
 		for range 3000 { // the slot is used by others meanwhile
-			o, err := p.out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+			o, err := p.out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
 			must(t, err)
 			must(t, o.Wait(ctx))
 		}
@@ -176,17 +177,23 @@ func TestFailedOperations(t *testing.T) {
 	}
 }
 
-func TestQueueFullAndPostWait(t *testing.T) {
+func TestQueueFull(t *testing.T) {
 	ctx := testContext(t)
 	p := newDuo(t, Config{QueueDepth: 16}, 4096)
 	p.f.setHold(true)
 	w := Work{Kind: Write, Inline: []byte{1}, Remote: p.remote}
 	ops := make([]Op, 20)
-	n, err := p.out.PostBatch([]Work{w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w}, ops)
-	if n != 16 || err != ErrAgain {
-		t.Fatalf("batch of 20 on a queue of 16: %d, %v", n, err)
+	var works []*Work
+	for i := range ops {
+		each := w
+		each.Op = &ops[i]
+		works = append(works, &each)
 	}
-	if _, err := p.out.Post(&w); err != ErrAgain {
+	last, err := p.out.Post(NoWait, works...)
+	if n := slices.Index(ops, Op{}); n != 16 || last != ops[15] || err != ErrAgain {
+		t.Fatalf("20 operations on a queue of 16: %d started, %v", n, err)
+	}
+	if _, err := p.out.Post(NoWait, &w); err != ErrAgain {
 		t.Fatalf("post on a full queue: %v", err)
 	}
 	if ops[0].Done() {
@@ -197,7 +204,7 @@ func TestQueueFullAndPostWait(t *testing.T) {
 	}
 	posted := make(chan error, 1)
 	go func() {
-		op, err := p.out.PostWait(ctx, &w)
+		op, err := p.out.Post(ctx, &w)
 		if err == nil {
 			err = op.Wait(ctx)
 		}
@@ -205,7 +212,7 @@ func TestQueueFullAndPostWait(t *testing.T) {
 	}()
 	p.f.release()
 	must(t, <-posted)
-	must(t, WaitAll(ctx, ops[:n]))
+	must(t, WaitAll(ctx, ops))
 }
 
 func TestPerConnectionWindow(t *testing.T) {
@@ -221,7 +228,7 @@ func TestPerConnectionWindow(t *testing.T) {
 	f.setHold(true)
 	r := &RemoteRegion{conn: c, key: 1, size: 10, perm: RemoteWrite}
 	for i := range 5 {
-		_, err := c.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: r})
+		_, err := c.Post(NoWait, &Work{Kind: Write, Inline: []byte{1}, Remote: r})
 		if (err == ErrAgain) != (i == 4) {
 			t.Fatalf("post %d: %v", i, err)
 		}
@@ -232,7 +239,7 @@ func TestRegionBusy(t *testing.T) {
 	ctx := testContext(t)
 	p := newDuo(t, Config{}, 4096)
 	p.f.setHold(true)
-	op, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 8, Remote: p.remote})
+	op, err := p.out.Post(ctx, &Work{Kind: Write, Local: p.local, Len: 8, Remote: p.remote})
 	must(t, err)
 	if err := p.local.Close(); !errors.Is(err, ErrBusy) {
 		t.Fatalf("closing a region in use: %v", err)
@@ -243,7 +250,8 @@ func TestRegionBusy(t *testing.T) {
 	if err := p.local.Close(); err == nil {
 		t.Fatal("closing twice succeeded")
 	}
-	if _, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 8, Remote: p.remote}); !errors.Is(err, ErrInvalid) {
+	_, err = p.out.Post(ctx, &Work{Kind: Write, Local: p.local, Len: 8, Remote: p.remote})
+	if !errors.Is(err, ErrInvalid) {
 		t.Fatalf("post from a closed region: %v", err)
 	}
 }
@@ -400,7 +408,7 @@ func TestNotificationsBeforeTheEnd(t *testing.T) {
 	const n = 1000 // several times the credit
 	go func() {
 		for i := range n {
-			if _, err := p.out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote, Flags: Notify,
+			if _, err := p.out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote, Flags: Notify,
 				Imm: uint32(i)}); err != nil {
 				t.Error(err)
 			}
@@ -418,7 +426,8 @@ func TestNotificationsBeforeTheEnd(t *testing.T) {
 	if p.send.credits.Load() == 0 {
 		t.Error("no credit was returned")
 	}
-	if _, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote}); !errors.Is(err, net.ErrClosed) {
+	_, err := p.out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+	if !errors.Is(err, net.ErrClosed) {
 		t.Errorf("post after close: %v", err)
 	}
 	if err := p.out.Close(); !errors.Is(err, net.ErrClosed) {
@@ -429,7 +438,7 @@ func TestNotificationsBeforeTheEnd(t *testing.T) {
 func TestCloseDrains(t *testing.T) {
 	p := newDuo(t, Config{}, 4096)
 	p.f.setHold(true)
-	op, err := p.out.Post(&Work{Kind: Write, Inline: []byte("x"), Remote: p.remote})
+	op, err := p.out.Post(NoWait, &Work{Kind: Write, Inline: []byte("x"), Remote: p.remote})
 	must(t, err)
 	closed := make(chan error, 1)
 	go func() { closed <- p.out.Close() }()
@@ -448,7 +457,7 @@ func TestCloseDrains(t *testing.T) {
 func TestCloseContextAborts(t *testing.T) {
 	p := newDuo(t, Config{}, 4096)
 	p.f.setHold(true)
-	_, err := p.out.Post(&Work{Kind: Write, Inline: []byte("x"), Remote: p.remote})
+	_, err := p.out.Post(NoWait, &Work{Kind: Write, Inline: []byte("x"), Remote: p.remote})
 	must(t, err)
 	ctx, cancel := context.WithTimeout(testContext(t), time.Millisecond)
 	defer cancel()

@@ -91,8 +91,8 @@ func TestBounceSlotLentAgain(t *testing.T) {
 	}
 	b := <-a.free // lent again at once, to a call that then gives up
 	p.f.setHold(true)
-	op, err := p.out.postWait(ctx, &Work{Kind: Read, Local: a.blocks[0].Load(), LocalOff: int(b) * bounceChunk, Len: 1,
-		Remote: p.remote}, b)
+	op, err := a.d.postAll(ctx, poster{p.out, nil, b}, []*Work{{Kind: Read, Local: a.blocks[0].Load(),
+		LocalOff: int(b) * bounceChunk, Len: 1, Remote: p.remote}})
 	must(t, err)
 	a.abandon(b, op)
 	a.completed(b, opKey(op.slot, op.gen-1))
@@ -106,7 +106,7 @@ func TestBounceSlotLentAgain(t *testing.T) {
 func TestAbortDuringClose(t *testing.T) {
 	p := newDuo(t, Config{}, 4096)
 	p.f.setHold(true)
-	_, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 1, Remote: p.remote})
+	_, err := p.out.Post(NoWait, &Work{Kind: Write, Local: p.local, Len: 1, Remote: p.remote})
 	must(t, err)
 	closed := make(chan error, 1)
 	go func() { closed <- p.out.Close() }()
@@ -272,7 +272,7 @@ func TestPostWhilePeerCloses(t *testing.T) {
 		snap, err := ha.d.Snapshot()
 		return err == nil && len(snap.Conns) == 0
 	})
-	op, err := out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: m})
+	op, err := out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: m})
 	handOff()
 	must(t, err)
 	if err := op.Wait(ctx); !errors.Is(err, ErrPeerClosed) || errors.Is(err, net.ErrClosed) {
@@ -294,7 +294,7 @@ func TestCloseWaitsForWhatWasPosted(t *testing.T) {
 			w.Remote = p.remote
 		}
 		p.f.setHold(true) // it is in the ring, and the daemon has not looked
-		must(t, second(p.out.Post(w)))
+		must(t, second(p.out.Post(NoWait, w)))
 		must(t, p.in.Close())
 		eventually(t, "the client hears of the end", 10*time.Second, func() bool { return p.out.Err() != nil })
 		closed := make(chan error, 1)

@@ -42,7 +42,7 @@ func TestOnlyCloseIsEOF(t *testing.T) {
 			eventually(t, "the end is known", 10*time.Second, func() bool { return at.conn.Err() != nil })
 			_, readErr := remote.ReadAt(make([]byte, 8), 0)
 			_, writeErr := remote.WriteAt(make([]byte, 8), 0)
-			_, postErr := at.conn.Post(&Work{Kind: Read, Local: at.mem, Len: 8, Remote: remote})
+			_, postErr := at.conn.Post(ctx, &Work{Kind: Read, Local: at.mem, Len: 8, Remote: remote})
 			_, importErr := at.conn.Import(ctx, "nothing")
 			for call, err := range map[string]error{"WaitNotify": noteErr, "ReadAt": readErr, "WriteAt": writeErr,
 				"Post": postErr, "Import": importErr, "Err": at.conn.Err()} {
@@ -78,7 +78,7 @@ func TestNotificationSaysWhere(t *testing.T) {
 	}{{"mem", 100, 8}, {"second", 24, 1}, {"second", 11, 50_000}, {"mem", 0, 40_000}, {"second", 5, 0}} {
 		remote, err := c.Import(ctx, write.name)
 		must(t, err)
-		op, err := c.Post(&Work{Kind: Write, Local: local, Len: write.n, Remote: remote, RemoteOff: write.off,
+		op, err := c.Post(ctx, &Work{Kind: Write, Local: local, Len: write.n, Remote: remote, RemoteOff: write.off,
 			Flags: Notify, Imm: uint32(i)})
 		must(t, err)
 		n, err := at.conn.WaitNotify(ctx)

@@ -80,7 +80,7 @@ var (
 		"longer one", nil)
 
 	ErrAborted = registered(abi.StatusAborted.Code(), net.ErrClosed)
-	ErrAgain   = failure("the queue is full; wait for an operation in flight, or use PostWait", nil)
+	ErrAgain   = failure("the queue is full; wait for an operation in flight", nil)
 	ErrBusy    = registered(abi.CodeBusy, nil)
 	ErrLimit   = registered(abi.StatusLimit.Code(), nil)
 	// ErrQuota ends an operation when all clients of the user together have too many in flight. errors.Is(err,

@@ -19,7 +19,7 @@ func poke(t *testing.T, remote *edge.RemoteRegion, first, n int) {
 	t.Helper()
 	ctx := testContext(t)
 	for i := first; i < first+n; i++ {
-		op, err := remote.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: remote,
+		op, err := remote.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: remote,
 			RemoteOff: i % 8,
 			Flags:     edge.Notify, Imm: uint32(i)})
 		must(t, err)

@@ -39,12 +39,12 @@ func play(ctx context.Context, c *edge.Conn, serves bool) string {
 	mem, err := c.Device().Register(4096)
 	check(err)
 	post := func(i uint64) { // buffers are used in the order in which they are posted
-		_, err := c.Post(&edge.Work{Kind: edge.Receive, Local: mem, LocalOff: int(i) * buffer, Len: buffer, Queue: cq,
-			Context: i})
+		_, err := c.Post(ctx, &edge.Work{Kind: edge.Receive, Local: mem, LocalOff: int(i) * buffer, Len: buffer,
+			Queue: cq, Context: i})
 		check(err)
 	}
 	send := func(n uint32) edge.Op {
-		op, err := c.Post(&edge.Work{Kind: edge.Send, Inline: fmt.Appendf(nil, "ball %d", n), Flags: edge.Notify,
+		op, err := c.Post(ctx, &edge.Work{Kind: edge.Send, Inline: fmt.Appendf(nil, "ball %d", n), Flags: edge.Notify,
 			Imm: n})
 		check(err)
 		return op
@@ -89,7 +89,7 @@ func ExampleReceiveQueue() {
 	mem, err := a.Register(buffers * size)
 	check(err)
 	post := func(i uint64) {
-		_, err := rq.Post(&edge.Work{Kind: edge.Receive, Local: mem, LocalOff: int(i) * size, Len: size, Queue: cq,
+		_, err := rq.Post(ctx, &edge.Work{Kind: edge.Receive, Local: mem, LocalOff: int(i) * size, Len: size, Queue: cq,
 			Context: i})
 		check(err)
 	}
@@ -114,7 +114,7 @@ func ExampleReceiveQueue() {
 			check(err)
 			for _, d := range done[:n] {
 				check(d.Err)
-				_, err := d.Conn.PostWait(ctx, &edge.Work{Kind: edge.Send, Flags: edge.Notify, Imm: d.Imm * d.Imm})
+				_, err := d.Conn.Post(ctx, &edge.Work{Kind: edge.Send, Flags: edge.Notify, Imm: d.Imm * d.Imm})
 				check(err)
 				post(d.Context)
 				answered++
@@ -129,10 +129,10 @@ func ExampleReceiveQueue() {
 	for i := range conns {
 		c, err := b.Dial(ctx, "a", "square")
 		check(err)
-		_, err = c.Post(&edge.Work{Kind: edge.Receive, Local: room, LocalOff: i * 8, Len: 8, Queue: answers,
+		_, err = c.Post(ctx, &edge.Work{Kind: edge.Receive, Local: room, LocalOff: i * 8, Len: 8, Queue: answers,
 			Context: uint64(i)})
 		check(err)
-		_, err = c.Post(&edge.Work{Kind: edge.Send, Flags: edge.Notify, Imm: uint32(i)})
+		_, err = c.Post(ctx, &edge.Work{Kind: edge.Send, Flags: edge.Notify, Imm: uint32(i)})
 		check(err)
 	}
 	right := 0

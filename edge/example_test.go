@@ -42,11 +42,11 @@ func Example() {
 	check(err)
 
 	n := copy(local.Bytes(), "written from afar")
-	write, err := c.Post(&edge.Work{Kind: edge.Write, Local: local, Len: n, Remote: table, RemoteOff: 512,
+	write, err := c.Post(ctx, &edge.Work{Kind: edge.Write, Local: local, Len: n, Remote: table, RemoteOff: 512,
 		Flags: edge.Notify, Imm: 7})
 	check(err)
-	read, err := c.Post(&edge.Work{Kind: edge.Read, Local: local, LocalOff: 1024, Len: n, Remote: table, RemoteOff: 512,
-		Flags: edge.BackwardFence})
+	read, err := c.Post(ctx, &edge.Work{Kind: edge.Read, Local: local, LocalOff: 1024, Len: n, Remote: table,
+		RemoteOff: 512, Flags: edge.BackwardFence})
 	check(err)
 	check(edge.WaitAll(ctx, []edge.Op{write, read}))
 	check(c.Close())

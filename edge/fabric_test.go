@@ -113,7 +113,7 @@ func exchange(ctx context.Context, out, in *Conn, size int, seed byte) error {
 	received := make(chan struct{})
 	go func() {
 		for i := range uint32(notes) {
-			if _, err := out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{seed}, Remote: remote,
+			if _, err := out.Post(ctx, &Work{Kind: Write, Inline: []byte{seed}, Remote: remote,
 				Flags: Notify | BackwardFence, Imm: i}); err != nil {
 				return // the count below tells
 			}
@@ -155,7 +155,7 @@ func TestFabricNotificationsSurviveClose(t *testing.T) {
 	must(t, err)
 	const notes = 700 // more than the daemon may hand over at once
 	for i := range uint32(notes) {
-		_, err := out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: remote, Flags: Notify | BackwardFence,
+		_, err := out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: remote, Flags: Notify | BackwardFence,
 			Imm: i})
 		must(t, err)
 	}
@@ -210,7 +210,7 @@ func TestFabricErrors(t *testing.T) {
 		t.Errorf("the peer's device closed: %v", err)
 	}
 	must(t, a.Close())
-	if _, err := out.Post(&Work{}); !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrReset) &&
+	if _, err := out.Post(ctx, &Work{}); !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrReset) &&
 		!errors.Is(err, ErrPeerDown) {
 		t.Errorf("post after everything: %v", err)
 	}
@@ -241,7 +241,7 @@ func BenchmarkFabricWrite(b *testing.B) {
 	w := Work{Kind: Write, Inline: []byte("12345678"), Remote: remote}
 	b.ReportAllocs()
 	for b.Loop() {
-		op, err := c.Post(&w)
+		op, err := c.Post(ctx, &w)
 		if err == nil {
 			err = op.Wait(ctx)
 		}

@@ -26,7 +26,7 @@ func TestGather(t *testing.T) {
 	d.drive = transport
 	defer func() { d.drive = nil }()
 	post := func(n int) Op {
-		op, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: n, Remote: p.remote})
+		op, err := p.out.Post(NoWait, &Work{Kind: Write, Local: p.local, Len: n, Remote: p.remote})
 		must(t, err)
 		return op
 	}

@@ -63,7 +63,7 @@ func BenchmarkHeap(b *testing.B) {
 				b.Run(kinds[kind]+"/"+n.name+"/"+name, func(b *testing.B) {
 					b.SetBytes(int64(n.n))
 					for range b.N {
-						op, err := c.PostWait(ctx, &edge.Work{Kind: kind, Local: near, Len: n.n, Remote: remote})
+						op, err := c.Post(ctx, &edge.Work{Kind: kind, Local: near, Len: n.n, Remote: remote})
 						must(err)
 						must(op.Wait(ctx))
 					}

@@ -57,7 +57,7 @@ func beHeapChild(socket string) error {
 		}
 	}()
 	for first := true; ; first = false {
-		op, err := c.PostWait(ctx, &Work{Kind: Write, Local: local, Len: childSize, Remote: mem})
+		op, err := c.Post(ctx, &Work{Kind: Write, Local: local, Len: childSize, Remote: mem})
 		if err != nil {
 			return err
 		}
@@ -108,11 +108,11 @@ func TestHeapOfProcess(t *testing.T) {
 		for i := range src.Bytes() {
 			src.Bytes()[i] = 1 + round
 		}
-		op, err := at.conn.PostWait(ctx, &Work{Kind: Write, Local: src, Len: childSize, Remote: theirs, Flags: Notify})
+		op, err := at.conn.Post(ctx, &Work{Kind: Write, Local: src, Len: childSize, Remote: theirs, Flags: Notify})
 		must(t, err)
 		must(t, op.Wait(ctx))
 		eventually(t, "the child doubles what was written", 10*time.Second, func() bool {
-			op, err := at.conn.PostWait(ctx, &Work{Kind: Read, Local: src, Len: childSize, Remote: theirs})
+			op, err := at.conn.Post(ctx, &Work{Kind: Read, Local: src, Len: childSize, Remote: theirs})
 			must(t, err)
 			must(t, op.Wait(ctx))
 			return bytes.Count(src.Bytes(), []byte{2 + 2*round}) == childSize
@@ -120,7 +120,7 @@ func TestHeapOfProcess(t *testing.T) {
 		stop := make(chan error, 1)
 		go func() {
 			for {
-				op, err := at.conn.PostWait(ctx, &Work{Kind: Write, Local: src, Len: childSize, Remote: theirs})
+				op, err := at.conn.Post(ctx, &Work{Kind: Write, Local: src, Len: childSize, Remote: theirs})
 				if err == nil {
 					err = op.Wait(ctx)
 				}

@@ -219,7 +219,7 @@ func TestHeapStuck(t *testing.T) {
 	must(t, err)
 	for i, kind := range []Kind{Write, Read} {
 		began := time.Now()
-		op, err := at.conn.PostWait(ctx, &Work{Kind: kind, Local: src, Len: 8192, Remote: stuck, RemoteOff: 4096})
+		op, err := at.conn.Post(ctx, &Work{Kind: kind, Local: src, Len: 8192, Remote: stuck, RemoteOff: 4096})
 		must(t, err)
 		eventually(t, "the courier hangs", 10*time.Second, func() bool { return hanging(t) == 1 })
 		if i == 0 && op.Done() {

@@ -82,7 +82,7 @@ func (p *heapPair) do(w edge.Work) error {
 	if w.Remote == nil {
 		w.Remote = p.remote
 	}
-	op, err := p.c.PostWait(p.ctx, &w)
+	op, err := p.c.Post(p.ctx, &w)
 	p.must(err)
 	return op.Wait(p.ctx)
 }
@@ -108,7 +108,7 @@ func TestHeapAtAllSites(t *testing.T) {
 		for _, w := range []edge.Work{{Kind: edge.Write, Local: rf, LocalOff: at, Len: n, RemoteOff: at + 5},
 			{Kind: edge.Read, Local: rt, LocalOff: at + 3, Len: n, RemoteOff: at + 5, Flags: edge.BackwardFence}} {
 			w.Remote = p.remote
-			op, err := p.c.PostWait(p.ctx, &w)
+			op, err := p.c.Post(p.ctx, &w)
 			p.must(err)
 			ops = append(ops, op)
 		}
@@ -141,7 +141,7 @@ func TestHeapNotifies(t *testing.T) {
 		}
 		var ops []edge.Op
 		for k, flags := range []edge.Flags{0, edge.BackwardFence | edge.Notify} {
-			op, err := p.c.PostWait(p.ctx, &edge.Work{Kind: edge.Write, Local: src, LocalOff: k * block, Len: block,
+			op, err := p.c.Post(p.ctx, &edge.Work{Kind: edge.Write, Local: src, LocalOff: k * block, Len: block,
 				Remote: p.remote, RemoteOff: k * block, Flags: flags, Imm: uint32(i)})
 			p.must(err)
 			ops = append(ops, op)
@@ -312,12 +312,12 @@ func TestHeapRefusals(t *testing.T) {
 			return err
 		},
 		"one piece": func() error {
-			_, err := p.c.Post(&edge.Work{Kind: edge.Write, Remote: p.remote, Pieces: []edge.Piece{{whole, 0, 8},
+			_, err := p.c.Post(ctx, &edge.Work{Kind: edge.Write, Remote: p.remote, Pieces: []edge.Piece{{whole, 0, 8},
 				{near, 0, 8}}})
 			return err
 		},
 		"or a heap grant": func() error {
-			_, err := p.c.Post(&edge.Work{Kind: edge.Send, Local: near, Len: 8})
+			_, err := p.c.Post(ctx, &edge.Work{Kind: edge.Send, Local: near, Len: 8})
 			return err
 		},
 		"cannot be redirected": func() error {
@@ -364,7 +364,7 @@ func TestHeapComesBack(t *testing.T) {
 						return
 					default:
 					}
-					op, err := p.c.PostWait(p.ctx, &edge.Work{Kind: edge.Write, Local: src, Len: size,
+					op, err := p.c.Post(p.ctx, &edge.Work{Kind: edge.Write, Local: src, Len: size,
 						Remote: p.remote})
 					if err != nil || i%8 == 7 && op.Wait(p.ctx) != nil {
 						return

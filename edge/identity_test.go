@@ -43,7 +43,7 @@ func TestEmbeddedNodesAuthoriseEachOther(t *testing.T) {
 	must(t, d.authorise(map[string]string{"c": keyC}))
 	out, in = pairOn(t, ctx, c, d, "learnt")
 	must(t, exchange(ctx, out, in, 100_000, 2))
-	if err := c.authorise(map[string]string{"d": "rubbish"}); !errors.Is(err, ErrInvalid) ||
+	if err := c.authorise(map[string]string{"d": "nonsense"}); !errors.Is(err, ErrInvalid) ||
 		!strings.Contains(err.Error(), "44 characters") {
 		t.Errorf("a key that is none: %v", err)
 	}
@@ -82,7 +82,7 @@ func TestEmbeddedIdentityMistakes(t *testing.T) {
 	private, public := newKey()
 	for want, e := range map[string]Embedded{
 		"both set":      {Key: private, KeyFile: "x"},
-		"44 characters": {Key: "rubbish"},
+		"44 characters": {Key: "nonsense"},
 		"the same key":  {Peers: map[string]string{"a": public, "b": public}},
 		"peer name":     {Peers: map[string]string{"": public}},
 	} {

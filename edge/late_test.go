@@ -60,13 +60,13 @@ func TestLocalDone(t *testing.T) {
 				local.Bytes()[j] = byte(i + j)
 			}
 			want = append(want, local.Bytes()[:n]...)
-			op, err := remote.conn.Post(&Work{Kind: Write, Flags: LocalDone, Local: local, Len: n, Remote: remote,
+			op, err := remote.conn.Post(ctx, &Work{Kind: Write, Flags: LocalDone, Local: local, Len: n, Remote: remote,
 				RemoteOff: len(want) - n})
 			must(t, err)
 			must(t, op.Wait(ctx))
 			clear(local.Bytes()[:n])
 		}
-		last, err := remote.conn.Post(&Work{Kind: Write, Flags: BackwardFence, Local: local, Remote: remote})
+		last, err := remote.conn.Post(ctx, &Work{Kind: Write, Flags: BackwardFence, Local: local, Remote: remote})
 		must(t, err)
 		must(t, last.Wait(ctx))
 		if !bytes.Equal(g.Bytes()[:len(want)], want) {
@@ -94,11 +94,12 @@ func TestLocalDoneFailsLate(t *testing.T) {
 		remote.revoked.Store(false) // as if a had not been told yet
 		var ops []Op
 		for range 3 {
-			op, err := remote.conn.Post(&Work{Kind: Write, Flags: LocalDone, Inline: []byte("gone"), Remote: remote})
+			op, err := remote.conn.Post(ctx, &Work{Kind: Write, Flags: LocalDone, Inline: []byte("gone"),
+				Remote: remote})
 			must(t, err)
 			ops = append(ops, op)
 		}
-		last, err := remote.conn.Post(&Work{Kind: Write, Flags: BackwardFence, Inline: []byte{1}, Remote: fence})
+		last, err := remote.conn.Post(ctx, &Work{Kind: Write, Flags: BackwardFence, Inline: []byte{1}, Remote: fence})
 		must(t, err)
 		must(t, last.Wait(ctx))
 		n, first := remote.conn.Late()
@@ -155,7 +156,7 @@ func reuseBuffer(b *testing.B, flags Flags, n int) {
 	b.SetBytes(int64(n))
 	b.ReportAllocs()
 	for b.Loop() {
-		op, err := c.PostWait(ctx, &w)
+		op, err := c.Post(ctx, &w)
 		if err == nil {
 			err = op.Wait(ctx)
 		}

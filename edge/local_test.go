@@ -215,7 +215,7 @@ func selfOperations(t *testing.T, ctx context.Context, from, to *edge.Device) {
 	must(t, err)
 	rand.NewChaCha8([32]byte{8}).Read(local.Bytes())
 	want := bytes.Clone(local.Bytes())
-	op, err := m.Conn().Post(&edge.Work{Kind: edge.Write, Local: local, Len: size, Remote: m, Flags: edge.Notify,
+	op, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Local: local, Len: size, Remote: m, Flags: edge.Notify,
 		Imm: 7})
 	must(t, err)
 	note, err := table.WaitNotify(ctx)
@@ -225,7 +225,8 @@ func selfOperations(t *testing.T, ctx context.Context, from, to *edge.Device) {
 	}
 	must(t, op.Wait(ctx))
 	clear(local.Bytes())
-	op, err = m.Conn().Post(&edge.Work{Kind: edge.Read, Local: local, Len: size, Remote: m, Flags: edge.BackwardFence})
+	op, err = m.Conn().Post(ctx, &edge.Work{Kind: edge.Read, Local: local, Len: size, Remote: m,
+		Flags: edge.BackwardFence})
 	must(t, err)
 	must(t, op.Wait(ctx))
 	if !bytes.Equal(local.Bytes(), want) {

@@ -14,9 +14,9 @@ func TestArmSeesWhatOthersTook(t *testing.T) {
 	must(t, second(p.client.PollFD()))
 	p.f.setHold(true)
 	w := Work{Kind: Write, Local: p.local, Len: 8, Remote: p.remote}
-	first, err := p.out.Post(&w)
+	first, err := p.out.Post(NoWait, &w)
 	must(t, err)
-	other, err := p.out.Post(&w)
+	other, err := p.out.Post(NoWait, &w)
 	must(t, err)
 	p.client.Poll() // the loop looks: nothing yet
 	p.f.release()
@@ -42,7 +42,7 @@ func TestUntakenNotificationsKeepNoConnection(t *testing.T) {
 		m, err := out.Import(ctx, "m")
 		must(t, err)
 		for range 3 * ipc.NotifyCredit {
-			must(t, second(out.PostWait(ctx, &Work{Kind: Write, Flags: Notify, Inline: []byte("x"), Remote: m})))
+			must(t, second(out.Post(ctx, &Work{Kind: Write, Flags: Notify, Inline: []byte("x"), Remote: m})))
 		}
 		must(t, out.Close())
 		in.Close() // the daemon may have told us of the end, or not

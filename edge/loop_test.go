@@ -12,7 +12,7 @@ func TestEventLoopDoesNotDrive(t *testing.T) {
 	defer func() { d.drive = nil }()
 	look := func() int {
 		before := transport.drives
-		op, err := p.out.Post(&Work{Kind: Write, Local: p.local, Len: 8, Remote: p.remote})
+		op, err := p.out.Post(NoWait, &Work{Kind: Write, Local: p.local, Len: 8, Remote: p.remote})
 		must(t, err)
 		p.client.Poll()
 		op.Done()

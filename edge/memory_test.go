@@ -149,7 +149,7 @@ func testAlignedWordIsWhole(t *testing.T, m *sharedMemory) {
 	for round := range rounds {
 		for i := range words {
 			wordAt(m.local.Bytes()[8*i:]).Store(repeated(round + i))
-			op, err := m.out.PostWait(ctx, &Work{Kind: Write, Local: m.local, LocalOff: 8 * i, Len: 8, Remote: m.remote,
+			op, err := m.out.Post(ctx, &Work{Kind: Write, Local: m.local, LocalOff: 8 * i, Len: 8, Remote: m.remote,
 				RemoteOff: 8 * i})
 			must(t, err)
 			ops[i] = op
@@ -172,7 +172,7 @@ func testAlignedWordIsWhole(t *testing.T, m *sharedMemory) {
 	}()
 	for range rounds {
 		for i := range words {
-			op, err := m.out.PostWait(ctx, &Work{Kind: Read, Local: m.local, LocalOff: 8 * i, Len: 8, Remote: m.remote,
+			op, err := m.out.Post(ctx, &Work{Kind: Read, Local: m.local, LocalOff: 8 * i, Len: 8, Remote: m.remote,
 				RemoteOff: 8 * i})
 			must(t, err)
 			ops[i] = op
@@ -239,10 +239,10 @@ func testFenceIsSeenByWhoPolls(t *testing.T, m *sharedMemory) {
 					wordAt(m.local.Bytes()[at+i:]).Store(repeated(int(k)))
 				}
 				wordAt(m.local.Bytes()[word:]).Store(k)
-				data, err := m.out.PostWait(ctx, &Work{Kind: Write, Flags: f.data, Local: m.local, LocalOff: at,
+				data, err := m.out.Post(ctx, &Work{Kind: Write, Flags: f.data, Local: m.local, LocalOff: at,
 					Len: slot, Remote: m.remote, RemoteOff: at})
 				must(t, err)
-				tell, err := m.out.PostWait(ctx, &Work{
+				tell, err := m.out.Post(ctx, &Work{
 					Kind: Write, Flags: f.word, Local: m.local, LocalOff: word, Len: 8, Remote: m.remote,
 					RemoteOff: word,
 				})
@@ -273,7 +273,7 @@ func testNotificationFollowsItsBytes(t *testing.T, m *sharedMemory) {
 			for j := range n {
 				m.local.Bytes()[at+j] = byte(round + i + 1)
 			}
-			op, err := m.out.PostWait(ctx, &Work{Kind: Write, Flags: Notify, Imm: uint32(i), Local: m.local,
+			op, err := m.out.Post(ctx, &Work{Kind: Write, Flags: Notify, Imm: uint32(i), Local: m.local,
 				LocalOff: at, Len: n, Remote: m.remote, RemoteOff: at})
 			must(t, err)
 			ops = append(ops, op)
@@ -294,7 +294,7 @@ func testNotificationFollowsItsBytes(t *testing.T, m *sharedMemory) {
 		}
 		at := round * 8
 		wordAt(m.local.Bytes()[at:]).Store(repeated(round + 1))
-		op, err := m.out.PostWait(ctx, &Work{Kind: Write, Local: m.local, LocalOff: at, Len: 8, Remote: m.remote,
+		op, err := m.out.Post(ctx, &Work{Kind: Write, Local: m.local, LocalOff: at, Len: 8, Remote: m.remote,
 			RemoteOff: at})
 		must(t, err)
 		must(t, op.Wait(ctx))
@@ -313,7 +313,7 @@ func TestNotificationWaitsForItsGrant(t *testing.T) {
 	g := &p.in.grants
 	g.begin() // as if the export of p.grant were not answered
 	g.drop(p.grant.key)
-	op, err := p.out.Post(&Work{Kind: Write, Flags: Notify, Inline: []byte{1}, Remote: p.remote, RemoteOff: 9})
+	op, err := p.out.Post(ctx, &Work{Kind: Write, Flags: Notify, Inline: []byte{1}, Remote: p.remote, RemoteOff: 9})
 	must(t, err)
 	must(t, op.Wait(ctx))
 	got := make(chan Notification, 1)

@@ -61,27 +61,30 @@ func (q *ReceiveQueue) Serve(ctx context.Context, c *Conn) error {
 	return err
 }
 
-// Post posts a buffer, a Work of Kind Receive. It returns at once, and allocates nothing.
-func (q *ReceiveQueue) Post(w *Work) (Op, error) {
-	op, err := q.postOne(w)
-	if err == ErrAgain && q.d.poll() > 0 {
-		op, err = q.postOne(w)
-	}
-	return op, err
+// Post posts buffers, each a Work of Kind Receive, as Conn.Post does.
+func (q *ReceiveQueue) Post(ctx context.Context, works ...*Work) (Op, error) {
+	return q.d.postAll(ctx, poster{nil, q, noBounce}, works)
 }
 
-func (q *ReceiveQueue) postOne(w *Work) (Op, error) {
-	d := q.d
-	d.out.post.Lock()
-	defer d.out.post.Unlock()
-	if err := d.Err(); err != nil {
+// put writes a buffer to the submission ring. The caller holds d.post and publishes.
+func (q *ReceiveQueue) put(w *Work) (Op, error) {
+	if err := q.d.Err(); err != nil {
 		return Op{}, err
 	}
-	op, err := d.putReceive(nil, q, w)
-	if err == nil {
-		d.publish()
+	return q.d.putReceive(nil, q, w)
+}
+
+// bufferRoom reports whether a buffer can be posted. The caller holds d.post.
+func (d *attachment) bufferRoom() bool {
+	r := &d.slots.receives
+	if r.head == r.tail.Load() {
+		return false
 	}
-	return op, err
+	n, err := d.out.sq.Room()
+	if err != nil {
+		go d.fail(ErrDaemonDown)
+	}
+	return n > 0 && err == nil
 }
 
 // Close ends the queue; its buffers come back with ErrPeerClosed. ErrBusy: connections still take buffers from it.
@@ -155,19 +158,13 @@ func (d *attachment) putReceive(c *Conn, q *ReceiveQueue, w *Work) (Op, error) {
 	if err := d.encodeLocal(w, e); err != nil {
 		return Op{}, err
 	}
-	r := &d.slots.receives
-	if d.out.detached || r.head == r.tail.Load() {
-		return Op{}, ErrAgain
-	}
-	if n, err := d.out.sq.Room(); err != nil || n == 0 {
-		if err != nil {
-			go d.fail(ErrDaemonDown)
-		}
+	if d.out.detached || !d.bufferRoom() {
 		return Op{}, ErrAgain
 	}
 	if err := w.Queue.take(d, 1); err != nil {
 		return Op{}, err
 	}
+	r := &d.slots.receives
 	i := r.free[r.head&uint32(len(r.free)-1)]
 	r.head++
 	s := &d.slots.list[i]

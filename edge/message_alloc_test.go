@@ -16,9 +16,9 @@ func TestMessagesAllocateNothing(t *testing.T) {
 	buffer := Work{Kind: Receive, Local: p.mem[1], Len: 64, Queue: p.cq[1]}
 	message := Work{Kind: Send, Local: p.mem[0], Len: 64, Queue: p.cq[0]}
 	once := func() {
-		_, err := p.conn[1].Post(&buffer)
+		_, err := p.conn[1].Post(ctx, &buffer)
 		must(t, err)
-		_, err = p.conn[0].Post(&message)
+		_, err = p.conn[0].Post(ctx, &message)
 		must(t, err)
 		for i := range 2 {
 			if _, err := p.cq[i].Wait(ctx, out[:]); err != nil || out[0].Err != nil {
@@ -32,14 +32,14 @@ func TestMessagesAllocateNothing(t *testing.T) {
 	must(t, err)
 	write := Work{Kind: Write, Local: p.mem[0], Len: 64, Remote: remote, Flags: Notify}
 	compared := func() {
-		op, err := p.conn[0].Post(&write)
+		op, err := p.conn[0].Post(ctx, &write)
 		must(t, err)
 		_, err = p.conn[1].WaitNotify(ctx)
 		must(t, err)
 		must(t, op.Wait(ctx))
 	}
 	for range 8 { // buffers ahead, as programs post them: acknowledgements tell of each that is posted anew
-		_, err := p.conn[1].Post(&buffer)
+		_, err := p.conn[1].Post(ctx, &buffer)
 		must(t, err)
 	}
 	for range 100 {

@@ -50,7 +50,7 @@ func newMessagePair(t *testing.T, cfg Config) *messagePair {
 
 func (p *messagePair) receive(t *testing.T, i, off, n int, context uint64) {
 	t.Helper()
-	_, err := p.conn[i].Post(&Work{Kind: Receive, Local: p.mem[i], LocalOff: off, Len: n, Queue: p.cq[i],
+	_, err := p.conn[i].Post(NoWait, &Work{Kind: Receive, Local: p.mem[i], LocalOff: off, Len: n, Queue: p.cq[i],
 		Context: context})
 	must(t, err)
 }
@@ -90,7 +90,7 @@ func TestMessages(t *testing.T) {
 		{Kind: Write, Local: p.mem[0], Len: 8, Remote: remote, Context: 4, Flags: Notify | BackwardFence, Imm: 7},
 	} {
 		w.Queue = p.cq[0]
-		_, err := p.conn[0].PostWait(ctx, &w)
+		_, err := p.conn[0].Post(ctx, &w)
 		must(t, err)
 	}
 	var errs [5]error
@@ -116,7 +116,7 @@ func TestMessages(t *testing.T) {
 		t.Errorf("notification %+v", c)
 	}
 	for range 600 { // credit is given back for notifications that were taken
-		_, err := p.conn[0].PostWait(ctx, &Work{Kind: Write, Local: p.mem[0], Len: 8, Remote: remote, Flags: Notify})
+		_, err := p.conn[0].Post(ctx, &Work{Kind: Write, Local: p.mem[0], Len: 8, Remote: remote, Flags: Notify})
 		must(t, err)
 	}
 	p.take(t, 1, 600)
@@ -139,7 +139,7 @@ func TestMessagePieces(t *testing.T) {
 			want = append(want, src.Bytes()[part.Off:part.Off+part.Len]...)
 		}
 		p.receive(t, 1, 0, 1<<16, uint64(n))
-		_, err := p.conn[0].PostWait(context.Background(), &w)
+		_, err := p.conn[0].Post(context.Background(), &w)
 		must(t, err)
 		if c := p.take(t, 0, 1)[0]; c.Err != nil {
 			t.Errorf("%d pieces: %v", n, c.Err)
@@ -163,7 +163,7 @@ func TestMessagePieces(t *testing.T) {
 		"too long":    {Work{Pieces: []Piece{{src, 0, ipc.MaxSend}, one}}, ErrTooLong},
 	} {
 		c.w.Kind = Send
-		if _, err := p.conn[0].Post(&c.w); !errors.Is(err, c.want) {
+		if _, err := p.conn[0].Post(NoWait, &c.w); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -176,26 +176,27 @@ func TestCompletionQueueFull(t *testing.T) {
 	must(t, err)
 	w := Work{Kind: Receive, Local: p.mem[1], Len: 8, Queue: cq}
 	for range 3 {
-		_, err := p.conn[1].Post(&w)
+		_, err := p.conn[1].Post(NoWait, &w)
 		must(t, err)
 	}
-	if _, err := p.conn[1].Post(&w); err != ErrQueueFull {
+	if _, err := p.conn[1].Post(NoWait, &w); err != ErrQueueFull {
 		t.Fatalf("one more: %v", err)
 	}
 	if err := cq.Notify(p.conn[1]); err != ErrQueueFull {
 		t.Fatalf("notifications: %v", err)
 	}
-	op, err := p.conn[0].Post(&Work{Kind: Send, Inline: []byte("x")})
+	op, err := p.conn[0].Post(NoWait, &Work{Kind: Send, Inline: []byte("x")})
 	must(t, err)
 	must(t, op.Wait(context.Background()))
 	var out [3]Completion
 	if n, err := cq.Wait(context.Background(), out[:]); n != 1 || err != nil {
 		t.Fatalf("%d completions, %v", n, err)
 	}
-	if _, err := p.conn[1].Post(&w); err != nil {
+	if _, err := p.conn[1].Post(NoWait, &w); err != nil {
 		t.Fatalf("after one was taken: %v", err)
 	}
-	if _, err := p.conn[0].Post(&Work{Kind: Send, Inline: []byte("x"), Queue: cq}); !errors.Is(err, ErrInvalid) {
+	_, err = p.conn[0].Post(NoWait, &Work{Kind: Send, Inline: []byte("x"), Queue: cq})
+	if !errors.Is(err, ErrInvalid) {
 		t.Errorf("a queue of another Device: %v", err)
 	}
 }
@@ -204,13 +205,13 @@ func TestCompletionQueueFull(t *testing.T) {
 func TestSendPatience(t *testing.T) {
 	p := newMessagePair(t, Config{})
 	for _, patience := range []time.Duration{-1, 20 * time.Millisecond} {
-		op, err := p.conn[0].Post(&Work{Kind: Send, Inline: []byte("x"), Patience: patience})
+		op, err := p.conn[0].Post(NoWait, &Work{Kind: Send, Inline: []byte("x"), Patience: patience})
 		must(t, err)
 		if err := op.Wait(context.Background()); err != ErrNoBuffer {
 			t.Errorf("patience %v: %v", patience, err)
 		}
 	}
-	op, err := p.conn[0].Post(&Work{Kind: Send, Inline: []byte("patient")})
+	op, err := p.conn[0].Post(NoWait, &Work{Kind: Send, Inline: []byte("patient")})
 	must(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
@@ -242,7 +243,7 @@ func TestStrictSends(t *testing.T) {
 					return allTaken(p.dev[1].at.Load())
 				})
 			}
-			op, err := p.conn[0].Post(&Work{Kind: Send, Local: p.mem[0], Len: n, Patience: -1})
+			op, err := p.conn[0].Post(NoWait, &Work{Kind: Send, Local: p.mem[0], Len: n, Patience: -1})
 			must(t, err)
 			if err := op.Wait(testContext(t)); err != want {
 				t.Fatalf("%d bytes, with a buffer %v: %v, want %v", n, buffer, err, want)
@@ -274,7 +275,7 @@ func TestReceivesComeBack(t *testing.T) {
 	}
 	p = newMessagePair(t, Config{})
 	p.receive(t, 1, 0, 8, 2)
-	op, err := p.conn[0].Post(&Work{Kind: Send, Inline: []byte("x"), Queue: p.cq[0], Context: 3})
+	op, err := p.conn[0].Post(NoWait, &Work{Kind: Send, Inline: []byte("x"), Queue: p.cq[0], Context: 3})
 	must(t, err)
 	must(t, op.Wait(context.Background()))
 	p.take(t, 1, 1)
@@ -296,19 +297,55 @@ func TestReceivesLeaveRoom(t *testing.T) {
 		p.receive(t, 1, 8*i, 8, uint64(i))
 	}
 	w := Work{Kind: Receive, Local: p.mem[1], Len: 8, Queue: p.cq[1]}
-	if _, err := p.conn[1].Post(&w); err != ErrAgain {
+	if _, err := p.conn[1].Post(NoWait, &w); err != ErrAgain {
 		t.Errorf("one buffer more than the depth: %v", err)
 	}
 	p.receive(t, 0, 0, 8, 1)
-	op, err := p.conn[1].PostWait(context.Background(), &Work{Kind: Send, Inline: []byte("y")})
+	op, err := p.conn[1].Post(context.Background(), &Work{Kind: Send, Inline: []byte("y")})
 	must(t, err)
 	must(t, op.Wait(context.Background()))
 	for range 3 * ipc.MinDepth {
-		op, err := p.conn[0].PostWait(context.Background(), &Work{Kind: Send, Inline: []byte("z")})
+		op, err := p.conn[0].Post(context.Background(), &Work{Kind: Send, Inline: []byte("z")})
 		must(t, err)
 		must(t, op.Wait(context.Background()))
 		c := p.take(t, 1, 1)[0]
 		p.receive(t, 1, int(8*c.Context), 8, c.Context)
+	}
+}
+
+// A Post of a buffer waits while all are posted, until its context ends or the peer's message fills one; of a shared
+// queue too.
+func TestPostWaitsForABuffer(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		p := newMessagePair(t, Config{QueueDepth: ipc.MinDepth})
+		post := p.conn[1].Post
+		if shared {
+			q, err := p.dev[1].NewReceiveQueue(testContext(t))
+			must(t, err)
+			must(t, q.Serve(testContext(t), p.conn[1]))
+			post = q.Post
+		}
+		w := Work{Kind: Receive, Local: p.mem[1], Len: 8, Queue: p.cq[1]}
+		var all []*Work
+		for range ipc.MinDepth {
+			all = append(all, &w)
+		}
+		must(t, second(post(testContext(t), all...)))
+		if _, err := post(NoWait, &w); err != ErrAgain {
+			t.Errorf("shared %v: one buffer more than the depth: %v", shared, err)
+		}
+		ctx, cancel := context.WithTimeout(testContext(t), 20*time.Millisecond)
+		if _, err := post(ctx, &w); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("shared %v: at the end of its context: %v", shared, err)
+		}
+		cancel()
+		l := &p.dev[1].at.Load().lead
+		posted := make(chan error, 1)
+		go func() { posted <- second(post(testContext(t), &w)) }()
+		eventually(t, "room for a buffer is waited for", 10*time.Second, l.isTaken)
+		must(t, second(p.conn[0].Post(testContext(t), &Work{Kind: Send, Inline: []byte("x")})))
+		must(t, <-posted)
+		must(t, p.conn[1].Close()) // those that wait when the connection ends go, too
 	}
 }
 

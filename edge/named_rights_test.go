@@ -39,7 +39,7 @@ func TestNamedRights(t *testing.T) {
 		if m.Perm() != rights[name] {
 			t.Errorf("%s imported with %v", name, m.Perm())
 		}
-		op, err := m.Conn().Post(&edge.Work{Kind: edge.Write, Inline: []byte(name), Remote: m})
+		op, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte(name), Remote: m})
 		if err == nil {
 			err = op.Wait(ctx)
 		}
@@ -78,7 +78,7 @@ func TestUnexportDrains(t *testing.T) {
 				for j := range local.Bytes() { // no write is under way that has not ended
 					local.Bytes()[j] = byte(i)
 				}
-				op, err := m.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Local: local, Len: size, Remote: m})
+				op, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Local: local, Len: size, Remote: m})
 				if i == 2 {
 					close(begun)
 				}

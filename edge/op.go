@@ -71,6 +71,7 @@ type Work struct {
 	Patience time.Duration
 	Queue    *CompletionQueue // where its end is told, besides the Op; nil: nowhere
 	Context  uint64           // handed back in the Completion
+	Op       *Op              // receives the operation when it is started; nil: not wanted
 }
 
 // MaxPieces is how many pieces of local memory an operation can have.

@@ -40,10 +40,10 @@ func TestPieces(t *testing.T) {
 		var ops [60]edge.Op // with three pieces and more, more entries than there is room for at once
 		for k := range ops {
 			var err error
-			ops[k], err = m.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Pieces: pieces, Remote: m, RemoteOff: 3})
+			ops[k], err = m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Pieces: pieces, Remote: m, RemoteOff: 3})
 			check(err)
 		}
-		read, err := m.Conn().PostWait(ctx, &edge.Work{Kind: edge.Read, Pieces: back, Remote: m, RemoteOff: 3,
+		read, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Read, Pieces: back, Remote: m, RemoteOff: 3,
 			Flags: edge.BackwardFence})
 		check(err)
 		check(edge.WaitAll(ctx, ops[:]))
@@ -71,7 +71,7 @@ func TestPieces(t *testing.T) {
 	} {
 		w := c.w
 		w.Kind, w.Remote = edge.Write, m
-		if _, err := m.Conn().Post(&w); !errors.Is(err, c.want) {
+		if _, err := m.Conn().Post(ctx, &w); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}

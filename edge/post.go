@@ -1,9 +1,9 @@
 package edge
 
-// An operation on its way to the transport: Post and the others lock the submission side; put finds room, checks the
-// work against its memory (encode), takes a free slot, whose number and generation are the operation's token, and
-// writes one entry of 64 bytes to the submission ring; publish shows it, and rings the doorbell if the daemon sleeps.
-// How it ends, completion.go takes from the other ring.
+// An operation on its way to the transport: Post locks the submission side; put finds room, checks the work against its
+// memory (encode), takes a free slot, whose number and generation are the operation's token, and writes one entry of 64
+// bytes to the submission ring; publish shows it, and rings the doorbell if the daemon sleeps. How it ends,
+// completion.go takes from the other ring.
 
 import (
 	"context"
@@ -12,56 +12,80 @@ import (
 	"multiedge/regmem"
 )
 
-// Post starts an operation and returns at once. It allocates nothing. ErrAgain means that the queue is full.
-func (c *Conn) Post(w *Work) (Op, error) {
-	op, err := c.postOne(w, noBounce)
-	if err == ErrAgain && c.d.poll() > 0 {
-		op, err = c.postOne(w, noBounce)
-	}
-	return op, err
+// NoWait is a context for Post that does not wait: it has ended, with ErrAgain.
+var NoWait context.Context = noWait{context.Background()}
+
+type noWait struct{ context.Context }
+
+var ended = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (noWait) Done() <-chan struct{} { return ended }
+func (noWait) Err() error            { return ErrAgain }
+
+// Post starts operations in the order of works, waking the daemon once, and returns the last of them; Work.Op receives
+// each. Where there is no room it waits until there is, the connection ends, or ctx does; with NoWait it returns
+// ErrAgain instead. An error is about the first work that was not started: those before it were. Post does not wait for
+// operations to end, keeps no Work, and allocates nothing.
+func (c *Conn) Post(ctx context.Context, works ...*Work) (Op, error) {
+	return c.d.postAll(ctx, poster{c, nil, noBounce}, works)
 }
 
-// PostBatch starts the operations of ws in order, waking the daemon once, and stores them in ops, which must be as
-// long. It returns how many were started, and why not all; ErrAgain means that the queue is full.
-func (c *Conn) PostBatch(ws []Work, ops []Op) (int, error) {
-	if len(ops) < len(ws) {
-		return 0, invalid("PostBatch: %d operations and room for %d results", len(ws), len(ops))
-	}
-	n, err := c.postBatch(ws, ops)
-	if err == ErrAgain && c.d.poll() > 0 {
-		var m int
-		m, err = c.postBatch(ws[n:], ops[n:])
-		n += m
-	}
-	return n, err
+// poster is who posts: a connection, with a slot of the bounce arena or noBounce, or a shared receive queue.
+type poster struct {
+	conn   *Conn
+	queue  *ReceiveQueue
+	bounce int16
 }
 
-// PostWait is Post that waits for room, until the connection is closed or ends.
-func (c *Conn) PostWait(ctx context.Context, w *Work) (Op, error) {
-	return c.postWait(ctx, w, noBounce)
-}
-
-func (c *Conn) postWait(ctx context.Context, w *Work, bounce int16) (Op, error) {
-	for {
-		op, err := c.postOne(w, bounce)
-		if err != ErrAgain {
+func (d *attachment) postAll(ctx context.Context, p poster, works []*Work) (op Op, err error) {
+	for polled := false; ; {
+		var n int
+		n, err = d.postSome(p, works, &op)
+		if works = works[n:]; err != ErrAgain {
 			return op, err
 		}
-		if err := c.d.wait(ctx, waiter{kind: waitRoom, conn: c, need: entries(w)}); err != nil {
-			return Op{}, err
+		if ctx == NoWait {
+			if polled || d.poll() == 0 {
+				return op, err
+			}
+			polled = true
+			continue
+		}
+		want := waiter{kind: waitRoom, conn: p.conn, need: entries(works[0]), buffer: works[0].Kind == Receive}
+		if err := d.wait(ctx, want); err != nil {
+			return op, err
 		}
 	}
 }
 
-func (c *Conn) postOne(w *Work, bounce int16) (Op, error) {
-	d := c.d
+// postSome starts works while there is room. It returns how many it started, and the last of these in op.
+func (d *attachment) postSome(p poster, works []*Work, op *Op) (n int, err error) {
 	d.out.post.Lock()
-	op, err := c.put(w, bounce)
-	if err == nil {
+	for n < len(works) {
+		var o Op
+		w := works[n]
+		if p.queue == nil {
+			o, err = p.conn.put(w, p.bounce)
+		} else {
+			o, err = p.queue.put(w)
+		}
+		if err != nil {
+			break
+		}
+		if *op = o; w.Op != nil {
+			*w.Op = o
+		}
+		n++
+	}
+	if n > 0 {
 		d.publish()
 	}
 	d.out.post.Unlock()
-	return op, err
+	return n, err
 }
 
 // publish shows what was put to the daemon. The caller holds d.post.
@@ -73,22 +97,6 @@ func (d *attachment) publish() {
 		d.counts.rung++
 		d.out.submit.Ring()
 	}
-}
-
-func (c *Conn) postBatch(ws []Work, ops []Op) (n int, err error) {
-	d := c.d
-	d.out.post.Lock()
-	for n < len(ws) {
-		if ops[n], err = c.put(&ws[n], noBounce); err != nil {
-			break
-		}
-		n++
-	}
-	if n > 0 {
-		d.publish()
-	}
-	d.out.post.Unlock()
-	return n, err
 }
 
 // put checks w and writes it to the submission ring. The caller holds d.post and publishes.

@@ -70,7 +70,7 @@ func beChild(socket string) error {
 		}
 	}()
 	for first := true; ; first = false {
-		op, err := c.PostWait(ctx, &Work{Kind: Write, Local: local, Len: childSize, Remote: mem})
+		op, err := c.Post(ctx, &Work{Kind: Write, Local: local, Len: childSize, Remote: mem})
 		if err != nil {
 			return err
 		}
@@ -281,7 +281,7 @@ func TestStoppedClient(t *testing.T) {
 	write := func() {
 		t.Helper()
 		for range 300 {
-			op, err := c.PostWait(ctx, &Work{Kind: Write, Inline: []byte("on"), Remote: mem})
+			op, err := c.Post(ctx, &Work{Kind: Write, Inline: []byte("on"), Remote: mem})
 			must(t, err)
 			must(t, op.Wait(ctx))
 		}
@@ -295,7 +295,7 @@ func TestStoppedClient(t *testing.T) {
 	defer cancel()
 	go func() {
 		for {
-			op, err := at.conn.PostWait(giveUp, &Work{Kind: Write, Flags: Notify, Inline: []byte{1}, Remote: theirs})
+			op, err := at.conn.Post(giveUp, &Work{Kind: Write, Flags: Notify, Inline: []byte{1}, Remote: theirs})
 			if err != nil {
 				stalled <- err
 				return

@@ -15,7 +15,7 @@ func TestSilentDaemon(t *testing.T) {
 	p := newDuo(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, 4096)
 	a := p.client.at.Load()
 	p.f.setHold(true)
-	op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+	op, err := p.out.Post(NoWait, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
 	must(t, err)
 	look := func() {
 		for range 2 * pulseLooks {

@@ -76,7 +76,7 @@ func saysDaemonDown(t *testing.T, server *Device, in *Conn, mem *Region, waited 
 	if err := in.Err(); !errors.Is(err, ErrDaemonDown) {
 		t.Fatalf("the connection says %v", err)
 	}
-	if _, err := in.Post(&Work{Kind: Write, Local: mem, Len: 1, Remote: &RemoteRegion{conn: in, size: 1,
+	if _, err := in.Post(NoWait, &Work{Kind: Write, Local: mem, Len: 1, Remote: &RemoteRegion{conn: in, size: 1,
 		perm: RemoteWrite}}); !errors.Is(err, ErrDaemonDown) {
 		t.Fatalf("posting on it: %v", err)
 	}
@@ -157,7 +157,7 @@ func TestDaemonRestart(t *testing.T) {
 		remote, err := out.Import(ctx, "mem")
 		must(t, err)
 		copy(local.Bytes(), []byte{byte(round + 1), 2, 3})
-		op, err := out.Post(&Work{Kind: Write, Local: local, Len: 3, Remote: remote})
+		op, err := out.Post(ctx, &Work{Kind: Write, Local: local, Len: 3, Remote: remote})
 		must(t, err)
 		must(t, op.Wait(ctx))
 
@@ -232,7 +232,7 @@ func TestInFlightAtRestart(t *testing.T) {
 	must(t, err)
 	var ops []Op
 	for i := range 200 {
-		op, err := out.Post(&Work{Kind: Write + Kind(i%2), Local: local, Len: size, Remote: remote})
+		op, err := out.Post(ctx, &Work{Kind: Write + Kind(i%2), Local: local, Len: size, Remote: remote})
 		must(t, err)
 		ops = append(ops, op)
 	}
@@ -254,7 +254,7 @@ func TestInFlightAtRestart(t *testing.T) {
 	lost.next(t, false)
 	b.start()
 	lost.next(t, true)
-	_, err = out.Post(&Work{Kind: Write, Local: local, Len: 1, Remote: remote})
+	_, err = out.Post(ctx, &Work{Kind: Write, Local: local, Len: 1, Remote: remote})
 	if !errors.Is(err, ErrDaemonDown) {
 		t.Fatalf("an old connection on a new daemon: %v", err)
 	}
@@ -265,7 +265,7 @@ func TestInFlightAtRestart(t *testing.T) {
 	must(t, err)
 	remote, err = again.Import(ctx, "mem")
 	must(t, err)
-	if _, err := again.Post(&Work{Kind: Write, Local: local, Len: 1, Remote: remote}); !errors.Is(err, ErrStale) {
+	if _, err := again.Post(ctx, &Work{Kind: Write, Local: local, Len: 1, Remote: remote}); !errors.Is(err, ErrStale) {
 		t.Fatalf("old memory on a new daemon: %v", err)
 	}
 	if _, err := local.Export(again, "x", RemoteRead, 0, 1); !errors.Is(err, ErrStale) {

@@ -26,7 +26,7 @@ func TestRedirect(t *testing.T) {
 		}
 		want := local.Bytes()
 		write := func(off, n int) edge.Op {
-			op, err := remote.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Local: local, LocalOff: off, Len: n,
+			op, err := remote.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Local: local, LocalOff: off, Len: n,
 				Remote: remote, RemoteOff: off})
 			must(t, err)
 			return op
@@ -127,7 +127,7 @@ func TestRedirectEndsWithExport(t *testing.T) {
 		if err := twin.Wait(ctx); !errors.Is(err, edge.ErrExists) {
 			t.Errorf("a redirection of the same bytes: %v, want ErrExists", err)
 		}
-		op, err := remote.Conn().Post(&edge.Work{Kind: edge.Write, Inline: []byte("0123456789"), Remote: remote})
+		op, err := remote.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte("0123456789"), Remote: remote})
 		must(t, err)
 		must(t, op.Wait(ctx))
 		must(t, g.Revoke())

@@ -3,6 +3,7 @@ package edge
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"multiedge/internal/ipc"
 )
@@ -16,7 +17,7 @@ func TestDoneMeansRoom(t *testing.T) {
 	defer p.f.setHold(false)
 	d := p.client.at.Load()
 	post := func() (Op, error) {
-		return p.out.Post(&Work{Kind: Write, Local: p.local, Len: 8, Remote: p.remote})
+		return p.out.Post(NoWait, &Work{Kind: Write, Local: p.local, Len: 8, Remote: p.remote})
 	}
 	var ops [depth]Op
 	before := p.f.submits.Load()
@@ -47,4 +48,16 @@ func TestDoneMeansRoom(t *testing.T) {
 			t.Fatalf("operation %d done %v, the next in its place %v", i, op.Done(), next.Done())
 		}
 	}
+}
+
+// A Post that does not wait takes what has completed when it finds no room: a program that only posts goes on.
+func TestPostMakesRoom(t *testing.T) {
+	p := newDuo(t, Config{QueueDepth: 16}, 4096)
+	p.f.setHold(true)
+	w := Work{Kind: Write, Inline: []byte{1}, Remote: p.remote}
+	for range 16 {
+		must(t, second(p.out.Post(NoWait, &w)))
+	}
+	p.f.release()
+	eventually(t, "there is room", 10*time.Second, func() bool { return second(p.out.Post(NoWait, &w)) == nil })
 }

@@ -74,7 +74,7 @@ func (h *spaceHosts) park() (ops []edge.Op) {
 	before, err := space.UsageOf(ctx, h.far)
 	must(h.t, err)
 	for i, kind := range []edge.Kind{edge.Write, edge.Read, edge.Write, edge.Read} {
-		op, err := h.c.PostWait(ctx, &edge.Work{Kind: kind, Local: h.mem, LocalOff: i << 16, Len: 4096,
+		op, err := h.c.Post(ctx, &edge.Work{Kind: kind, Local: h.mem, LocalOff: i << 16, Len: 4096,
 			Remote:    h.remote,
 			RemoteOff: (100 + i) * hostileChunk})
 		must(h.t, err)
@@ -115,7 +115,7 @@ func TestSpaceClientDiesParked(t *testing.T) {
 	_, c, remote, mem := h.dial()
 	ctx := testContext(t)
 	write := func(off int) error {
-		op, err := c.PostWait(ctx, &edge.Work{Kind: edge.Write, Local: mem, Len: 4096, Remote: remote, RemoteOff: off})
+		op, err := c.Post(ctx, &edge.Work{Kind: edge.Write, Local: mem, Len: 4096, Remote: remote, RemoteOff: off})
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func TestSpaceFilledToTheLimit(t *testing.T) {
 	h := newSpaceHosts(t, 1<<30, space.Options{}, func(c *config.Config) { c.Limits.Filled = limit })
 	ctx := testContext(t)
 	post := func(off int) edge.Op {
-		op, err := h.c.PostWait(ctx, &edge.Work{Kind: edge.Write, Local: h.mem, Len: hostileChunk, Remote: h.remote,
+		op, err := h.c.Post(ctx, &edge.Work{Kind: edge.Write, Local: h.mem, Len: hostileChunk, Remote: h.remote,
 			RemoteOff: off})
 		must(t, err)
 		return op
@@ -222,7 +222,7 @@ func TestSpaceUnderAdvice(t *testing.T) {
 		copy(h.mem.Bytes(), bytes.Repeat([]byte{byte(i + 1)}, block))
 		for _, w := range []edge.Work{{Kind: edge.Write}, {Kind: edge.Read, LocalOff: 512 << 10}} {
 			w.Local, w.Len, w.Remote, w.RemoteOff = h.mem, block, h.remote, off
-			op, err := h.c.PostWait(ctx, &w)
+			op, err := h.c.Post(ctx, &w)
 			must(t, err)
 			if err := op.Wait(ctx); err != nil {
 				t.Fatalf("round %d: %v", i, err)

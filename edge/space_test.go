@@ -64,7 +64,7 @@ func newSpacePair(t *testing.T, size int, o space.Options) *spacePair {
 func (p *spacePair) post(w edge.Work) edge.Op {
 	p.t.Helper()
 	w.Remote = p.remote
-	op, err := p.c.PostWait(p.ctx, &w)
+	op, err := p.c.Post(p.ctx, &w)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestEndBehindUnreadNotifications(t *testing.T) {
 	must(t, err)
 	const sent = ipc.NotifyCredit + 10
 	for i := range sent {
-		op, err := out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: to, Flags: Notify, Imm: uint32(i)})
+		op, err := out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: to, Flags: Notify, Imm: uint32(i)})
 		must(t, err)
 		must(t, op.Wait(ctx))
 	}
@@ -39,7 +39,7 @@ func TestEndBehindUnreadNotifications(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"import": second(in.Import(ctx, "never")), "export": second(ours.Export(in, "late", RemoteWrite, 0, 1)),
-		"post": second(in.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: back})),
+		"post": second(in.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: back})),
 	} {
 		if !errors.Is(err, ErrPeerClosed) {
 			t.Errorf("%s: %v", what, err)
@@ -73,7 +73,7 @@ func TestCloseWithUnreadNotifications(t *testing.T) {
 		to, err := out.Import(ctx, "m")
 		must(t, err)
 		for range ipc.NotifyCredit + 1 {
-			op, err := out.PostWait(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: to, Flags: Notify})
+			op, err := out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: to, Flags: Notify})
 			must(t, err)
 			must(t, op.Wait(ctx))
 		}

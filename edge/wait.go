@@ -17,7 +17,7 @@ type waitKind uint8
 const (
 	waitOp     waitKind = iota // op is settled
 	waitNote                   // conn has a notification or has ended
-	waitRoom                   // conn may have room for an operation
+	waitRoom                   // there may be room for an operation of conn, or for a buffer
 	waitPass                   // the leader has been round the ring once, from its beginning
 	waitIdle                   // conn has no operation in flight
 	waitOver                   // conn, which has ended, has neither operations in flight nor buffers
@@ -36,6 +36,8 @@ type waiter struct {
 	cond  *cond  // with waitRoom, what else ends the waiting
 	need  int    // of waitRoom: how many entries of the submission ring, 0 for one
 	pass  uint64 // of waitPass: done when leadership.passes has reached it
+	// of waitRoom: for a buffer; conn is nil if that is for a ReceiveQueue
+	buffer bool
 
 	ch         chan struct{} // one token: look again
 	leads      bool          // leadership has been handed to this waiter; guarded by leadership.mu
@@ -116,7 +118,7 @@ func (d *attachment) satisfied(w *waiter) bool {
 	case waitNote:
 		return !w.conn.notes.empty() || w.conn.Err() != nil
 	case waitRoom:
-		return d.hasRoom(w.conn, w.need) || w.conn.usable() != nil || w.cond != nil && w.cond.ready()
+		return d.hasRoom(w) || w.conn != nil && w.conn.usable() != nil || w.cond != nil && w.cond.ready()
 	case waitIdle:
 		return w.conn.inflight.Load() == 0
 	case waitOver:
@@ -132,8 +134,14 @@ func (d *attachment) satisfied(w *waiter) bool {
 	}
 }
 
-func (d *attachment) hasRoom(c *Conn, need int) bool {
+func (d *attachment) hasRoom(w *waiter) bool {
 	d.out.post.Lock()
 	defer d.out.post.Unlock()
-	return d.out.detached || c.room(max(1, need))
+	switch {
+	case d.out.detached:
+		return true
+	case w.buffer:
+		return d.bufferRoom()
+	}
+	return w.conn.room(max(1, w.need))
 }

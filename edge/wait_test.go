@@ -31,7 +31,7 @@ func TestManyGoroutines(t *testing.T) {
 				go func() {
 					defer wg.Done()
 					for i := range each {
-						op, err := p.out.PostWait(ctx, &Work{Kind: Write, Local: p.local, LocalOff: 64 * w, Len: 64,
+						op, err := p.out.Post(ctx, &Work{Kind: Write, Local: p.local, LocalOff: 64 * w, Len: 64,
 							Remote:    p.remote,
 							RemoteOff: 64 * w, Flags: Notify, Imm: uint32(w*each + i)})
 						if err == nil {
@@ -74,7 +74,7 @@ func waitersOfEveryKind(t *testing.T, ctx context.Context, p *duo) <-chan error 
 	must(t, err)
 	var ops []Op
 	for {
-		op, err := p.out.Post(&w)
+		op, err := p.out.Post(NoWait, &w)
 		if err == ErrAgain {
 			break
 		}
@@ -87,7 +87,7 @@ func waitersOfEveryKind(t *testing.T, ctx context.Context, p *duo) <-chan error 
 		func() error { return ops[1].Wait(ctx) },
 		func() error { return ops[1].Wait(ctx) },
 		func() error { _, err := p.out.WaitNotify(ctx); return err },
-		func() error { _, err := p.out.PostWait(ctx, &w); return err },
+		func() error { _, err := p.out.Post(ctx, &w); return err },
 		func() error { _, err := p.out.Import(ctx, "never"); return err },
 		func() error { _, err := l.Accept(ctx); return err },
 		func() error { _, err := p.remote.WriteAtContext(ctx, make([]byte, 200), 0); return err },
@@ -124,7 +124,7 @@ func TestDaemonDies(t *testing.T) {
 			if _, err := p.client.Register(1); !errors.Is(err, ErrDaemonDown) {
 				t.Errorf("register: %v", err)
 			}
-			if _, err := p.out.Post(&Work{}); !errors.Is(err, ErrDaemonDown) {
+			if _, err := p.out.Post(NoWait, &Work{}); !errors.Is(err, ErrDaemonDown) {
 				t.Errorf("post: %v", err)
 			}
 			if p.client.Arm() {
@@ -178,7 +178,7 @@ func TestHandOff(t *testing.T) {
 	p := newDuo(t, Config{Wait: Block}, 4096)
 	p.f.setHold(true)
 	post := func() Op {
-		op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+		op, err := p.out.Post(NoWait, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
 		must(t, err)
 		return op
 	}
@@ -202,8 +202,8 @@ func TestHandOff(t *testing.T) {
 	must(t, a.Wait(testContext(t)))
 }
 
-// Close ends a PostWait that waits for room, whether that leads or follows, before there is any.
-func TestCloseWakesPostWait(t *testing.T) {
+// Close ends a Post that waits for room, whether that leads or follows, before there is any.
+func TestCloseWakesPost(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		p := newDuo(t, Config{QueueDepth: ipc.MinDepth, Wait: Block}, 4096)
 		p.f.setHold(true)
@@ -211,7 +211,7 @@ func TestCloseWakesPostWait(t *testing.T) {
 		w := Work{Kind: Write, Inline: []byte{1}, Remote: p.remote}
 		var first Op
 		for {
-			op, err := p.out.Post(&w)
+			op, err := p.out.Post(NoWait, &w)
 			if err == ErrAgain {
 				break
 			}
@@ -227,7 +227,7 @@ func TestCloseWakesPostWait(t *testing.T) {
 			eventually(t, "an operation is waited for", 10*time.Second, l.isTaken)
 		}
 		posted := make(chan error, 1)
-		go func() { posted <- second(p.out.PostWait(ctx, &w)) }()
+		go func() { posted <- second(p.out.Post(ctx, &w)) }()
 		eventually(t, "room is waited for", 10*time.Second, func() bool {
 			return l.isTaken() &&
 				(leads || l.others.Load() > 0)
@@ -269,7 +269,7 @@ func TestRoomAfterCredit(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := p.out.PostWait(context.Background(), &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+		_, err := p.out.Post(context.Background(), &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
 		done <- err
 	}()
 	for d.lead.try() {
@@ -341,7 +341,7 @@ func TestPollFD(t *testing.T) {
 		t.Fatalf("second descriptor %d, %v", again, err)
 	}
 	for i := range 200 {
-		op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+		op, err := p.out.Post(NoWait, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
 		must(t, err)
 		if i%2 == 1 { // a leader takes the completion away
 			go p.client.at.Load().sync()
@@ -374,7 +374,7 @@ func TestHostileDaemon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newDuo(t, Config{}, 4096)
 			p.f.setHold(true)
-			op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+			op, err := p.out.Post(NoWait, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
 			must(t, err)
 			p.f.mu.Lock()
 			n := 1
@@ -401,7 +401,7 @@ func TestWaiterSaysThatItPolls(t *testing.T) {
 	ctx := testContext(t)
 	for polled := false; !polled; {
 		p.f.setHold(true)
-		op, err := p.out.Post(&Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
+		op, err := p.out.Post(ctx, &Work{Kind: Write, Inline: []byte{1}, Remote: p.remote})
 		must(t, err)
 		waited := make(chan error, 1)
 		go func() { waited <- op.Wait(ctx) }()

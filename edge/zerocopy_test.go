@@ -77,7 +77,7 @@ func (p *copyPair) write(ctx context.Context, ops [][3]int) {
 	var done []Op
 	for i, o := range ops {
 		from, to, n := o[0], o[1], o[2]
-		op, err := p.out.PostWait(ctx, &Work{Kind: Write, Local: p.local, LocalOff: from, Len: n, Remote: p.remote,
+		op, err := p.out.Post(ctx, &Work{Kind: Write, Local: p.local, LocalOff: from, Len: n, Remote: p.remote,
 			RemoteOff: to, Flags: Notify, Imm: uint32(i)})
 		must(p.t, err)
 		done = append(done, op)
@@ -99,7 +99,7 @@ func (p *copyPair) read(ctx context.Context, ops [][3]int) {
 	p.t.Helper()
 	for _, o := range ops {
 		to, from, n := o[0], o[1], o[2]
-		op, err := p.out.PostWait(ctx, &Work{Kind: Read, Local: p.local, LocalOff: to, Len: n, Remote: p.remote,
+		op, err := p.out.Post(ctx, &Work{Kind: Read, Local: p.local, LocalOff: to, Len: n, Remote: p.remote,
 			RemoteOff: from})
 		must(p.t, err)
 		must(p.t, op.Wait(ctx))
@@ -236,7 +236,7 @@ func TestExchangeAgainstRevoke(t *testing.T) {
 		must(t, err)
 		remote, err := p.out.Import(ctx, g.Name())
 		must(t, err)
-		op, err := p.out.PostWait(ctx, &Work{Kind: Write, Local: p.local, LocalOff: round, Len: 4 << 20,
+		op, err := p.out.Post(ctx, &Work{Kind: Write, Local: p.local, LocalOff: round, Len: 4 << 20,
 			Remote: remote})
 		must(t, err)
 		// some of it is there
@@ -264,9 +264,9 @@ func TestExchangeAgainstClose(t *testing.T) {
 		if server {
 			goes, stays = stays, goes
 		}
-		write, err := p.out.PostWait(ctx, &Work{Kind: Write, Local: p.local, Len: 4 << 20, Remote: p.remote})
+		write, err := p.out.Post(ctx, &Work{Kind: Write, Local: p.local, Len: 4 << 20, Remote: p.remote})
 		must(t, err)
-		read, err := p.out.PostWait(ctx, &Work{Kind: Read, Local: p.local, Len: 4 << 20, Remote: p.remote})
+		read, err := p.out.Post(ctx, &Work{Kind: Read, Local: p.local, Len: 4 << 20, Remote: p.remote})
 		must(t, err)
 		for got := uint64(0); got < 1<<20 && !write.Done() && !read.Done(); {
 			got = p.counters(ctx, p.server)["payload_received"]

@@ -6,8 +6,8 @@
 // buffer begins, which is where the header is: SendOrder and Unshuffle put the first payload bytes behind the rest and
 // back over the header.
 //
-// A Stage receives runs of pages into a pool and exchanges them for the pages of the destination, whose old ones become
-// buffers ("Page remapping", "Replenishing kernel buffers"). A Shared is memory in which that can be done.
+// An Exchanger receives runs of pages into a pool and exchanges them for the pages of the destination, whose old ones
+// become buffers ("Page remapping", "Replenishing kernel buffers"). A Shared is memory in which that can be done.
 //
 // Everything here is pure but the files for linux, which map memory. Lengths and offsets are bytes.
 package remap

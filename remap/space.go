@@ -51,8 +51,8 @@ func (o Options) Pinned(size int) int {
 // "Replenishing kernel buffers"). Both are windows of one file; a table says which grain of the file each grain shows.
 // Pages never leave the file, so they never pass from one region, or one owner, to another.
 //
-// The goroutine that owns the Stage owns the Space, except for retain and Close. The bytes of the region may be used by
-// anybody: during an exchange an access finds the old page or the new one, never none.
+// The goroutine that owns the Exchanger owns the Space, except for retain and Close. The bytes of the region may be
+// used by anybody: during an exchange an access finds the old page or the new one, never none.
 type Space struct {
 	view, pool []byte
 	base       uintptr
@@ -118,7 +118,7 @@ func (s *Space) homes(at, from, n int) (view, pool []uint32) {
 	return s.home[v : v+k], s.home[p : p+k]
 }
 
-// Pool returns the receive buffers. With a Stage they are the Stage's.
+// Pool returns the receive buffers. With an Exchanger they are the Exchanger's.
 func (s *Space) Pool() []byte { return s.pool }
 
 // Exchange makes n bytes of the region at at and of the pool at from change places. All three are whole grains. On

@@ -80,8 +80,8 @@ func (s *Shared) Memory() *regmem.Memory {
 	return regmem.Lend(s.view, s.file.FD(), s.Close)
 }
 
-// Close gives up one hold, on any goroutine; with the last one everything is unmapped and unpinned. The Stage must have
-// removed the Space before the owner of the Stage closes its own.
+// Close gives up one hold, on any goroutine; with the last one everything is unmapped and unpinned. The Exchanger must
+// have removed the Space before the owner of the Exchanger closes its own.
 func (s *Shared) Close() error {
 	if s.refs.Add(-1) > 0 {
 		return nil

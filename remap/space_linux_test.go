@@ -102,19 +102,20 @@ func TestExchangeRefused(t *testing.T) {
 		s := newShared(t, 256<<10, Options{Extent: 256 << 10, Extents: 1})
 		w := &unwilling{windows: s.windows, at: refuse}
 		s.windows = w
-		stage := &Stage{}
-		stage.Add(s.Space)
+		exchanger := &Exchanger{}
+		exchanger.Add(s.Space)
 		op, mem := Op{Seq: 1}, s.Bytes()
-		slot := stage.Slot(op, mem, 0, uint64(len(mem)))
+		slot := exchanger.Slot(op, mem, 0, uint64(len(mem)))
 		slot[77] = 7
-		if !stage.Deliver(op, mem, slot) || mem[77] != 7 {
+		if !exchanger.Deliver(op, mem, slot) || mem[77] != 7 {
 			t.Errorf("refusal %d: byte %d", refuse, mem[77])
 		}
-		stage.Settle(op)
-		if free := len(s.free); refuse == 1 && (free != 1 || stage.Counts.Failures != 1) || refuse == 2 && free != 0 {
-			t.Errorf("refusal %d: %d extents of the pool are free, %+v", refuse, free, stage.Counts)
+		exchanger.Settle(op)
+		free := len(s.free)
+		if refuse == 1 && (free != 1 || exchanger.Counts.Failures != 1) || refuse == 2 && free != 0 {
+			t.Errorf("refusal %d: %d extents of the pool are free, %+v", refuse, free, exchanger.Counts)
 		}
-		stage.Remove(s.Space)
+		exchanger.Remove(s.Space)
 	}
 }
 

@@ -46,18 +46,18 @@ func markStep(bytes, marks int) int { return max(leastMark, (bytes/marks+line-1)
 // turn is what a turn came to.
 type turn struct{ user, copied, post time.Duration }
 
-func newPlayer(d *edge.Device, c *edge.Conn, most int) *player {
+func newPlayer(ctx context.Context, d *edge.Device, c *edge.Conn, most int) *player {
 	p := &player{conn: c, own: make([]byte, most)}
 	p.queue = kit.Get(d.NewCompletionQueue(2 * buffers))
 	p.mem = kit.Get(d.Register(spread + buffers*most))
 	for i := range uint64(buffers) {
-		p.post(i, most)
+		p.post(ctx, i, most)
 	}
 	return p
 }
 
-func (p *player) post(i uint64, most int) {
-	kit.Get(p.conn.Post(&edge.Work{Kind: edge.Receive, Local: p.mem, LocalOff: spread + int(i)*most, Len: most,
+func (p *player) post(ctx context.Context, i uint64, most int) {
+	kit.Get(p.conn.Post(ctx, &edge.Work{Kind: edge.Receive, Local: p.mem, LocalOff: spread + int(i)*most, Len: most,
 		Queue: p.queue, Context: i}))
 }
 
@@ -77,7 +77,7 @@ func (p *player) receive(ctx context.Context, n uint32, bytes int) {
 	if d.Len != bytes {
 		kit.Fail("message %d has %d bytes, not %d", n, d.Len, bytes)
 	}
-	p.post(d.Context, most)
+	p.post(ctx, d.Context, most)
 }
 
 // send composes message number n and sends it.
@@ -102,12 +102,12 @@ func (p *player) send(ctx context.Context, g *game, n uint32) (t turn) {
 	case "eager":
 		p.last, err = m.Commit(g.Bytes, 0, 0)
 	case "gathered":
-		p.last, err = p.conn.Post(&p.work)
+		p.last, err = p.conn.Post(ctx, &p.work)
 	case "copied":
 		copy(p.mem.Bytes(), to)
 		copied = mono.Now()
 		p.work = edge.Work{Kind: edge.Send, Local: p.mem, Len: g.Bytes}
-		p.last, err = p.conn.Post(&p.work)
+		p.last, err = p.conn.Post(ctx, &p.work)
 	}
 	kit.Check(err)
 	return turn{composed.Sub(start), copied.Sub(composed), mono.Now().Sub(copied)}

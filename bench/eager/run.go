@@ -47,7 +47,7 @@ func (s *Spec) play(ctx context.Context, d *edge.Device, size, compose int) []Ro
 	data := kit.Get(json.Marshal(h))
 	c := kit.Get(d.Dial(ctx, s.Peer, service, edge.Data(data)))
 	defer c.Abort() // unless it ended well
-	p := newPlayer(d, c, size)
+	p := newPlayer(ctx, d, c, size)
 	rows := make([]Row, len(Ways))
 	var rec [4][]*report.Recorder
 	for i := range rec {
@@ -106,7 +106,7 @@ func answer(ctx context.Context, d *edge.Device, c *edge.Conn) {
 	if err := json.Unmarshal(c.Data(), &h); err != nil || h.Size < line || h.Size > compose.MaxSize || h.Marks < 1 {
 		kit.Fail("a client asks for %q", c.Data())
 	}
-	p := newPlayer(d, c, h.Size)
+	p := newPlayer(ctx, d, c, h.Size)
 	n := uint32(0)
 	h.games(func(g *game) {
 		n++

@@ -100,7 +100,7 @@ func (x *seen) look(t *Trial) {
 	x.failed = errors.Join(x.failed, kit.Try(func() {
 		st := t.status(0)
 		x.charged, x.regions = max(x.charged, st.ChargedBytes), max(x.regions, st.RegionsCharged)
-		for _, c := range ask[[]inspect.ClientStatus](t.Stage, 0, "client") {
+		for _, c := range ask[[]inspect.ClientStatus](t.Scene, 0, "client") {
 			x.users[c.UID] = true
 			x.userRegions = max(x.userRegions, c.UserRegions)
 		}

@@ -38,7 +38,7 @@ const (
 )
 
 // spawn starts a process in a host and waits until it says that it has started.
-func (s *Stage) spawn(host int, job Job) *agent {
+func (s *Scene) spawn(host int, job Job) *agent {
 	job.Socket, job.Dir, job.Spaces = s.cluster.Socket(host), s.cluster.Dir(), s.spaces
 	p := kit.Get(s.cluster.Start(host, roleFault, job))
 	a := &agent{ctx: s.ctx, job: job, host: host, proc: p, events: make(chan Event, 64)}

@@ -27,7 +27,7 @@ type capture struct {
 }
 
 // capture begins to listen at the second host, which gets what the first one sends.
-func (s *Stage) capture() *capture {
+func (s *Scene) capture() *capture {
 	c := &capture{stop: make(chan struct{})}
 	o := linkdrv.Options{Kind: linkdrv.KindUDP, RingSlots: 512} // hears both forms
 	kit.Check(s.cluster.Lab().Host(1).Do(func() (err error) {

@@ -1,7 +1,7 @@
 // Package faults is the fault instrument: it does to real daemons and real clients in lab hosts what networks, hosts
 // and adversaries do, and judges what becomes of the work they have in hand.
 //
-// A Scenario builds a Stage (a kit.Cluster, a server and clients), injects its fault while clients move data, counts,
+// A Scenario builds a Scene (a kit.Cluster, a server and clients), injects its fault while clients move data, counts,
 // and is judged by its own criteria and by the five that hold for every one:
 //
 //	U1  target memory equals an oracle; canaries around every region are untouched
@@ -10,7 +10,7 @@
 //	U4  the number of faults injected is not zero and agrees with what was counted
 //	U5  no panic, every process alive that was not killed
 //
-// The process that runs the scenarios (run.go, stage.go) talks to the processes in the hosts (worker.go, server.go,
+// The process that runs the scenarios (run.go, scene.go) talks to the processes in the hosts (worker.go, server.go,
 // client.go) by lines of JSON (protocol.go). The oracle is a client's copy of the memory it writes (oracle.go): it goes
 // to the server through a file when a connection's life is over, so that no faulty network can make both ends agree.
 //

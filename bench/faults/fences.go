@@ -137,7 +137,7 @@ func (f *fencer) post() error {
 	var started []edge.Op
 	var failed error
 	for i := range f.ops {
-		op, err := f.l.conn.PostWait(patient, &f.ops[i].work)
+		op, err := f.l.conn.Post(patient, &f.ops[i].work)
 		if err != nil {
 			failed = err // nothing was started
 			break

@@ -156,7 +156,7 @@ func (m *mover) move(ctx context.Context) error {
 	}
 	t := m.l.c.tally
 	start := time.Now()
-	op, err := m.l.conn.PostWait(ctx, &w)
+	op, err := m.l.conn.Post(ctx, &w)
 	if err != nil {
 		return err // nothing was started
 	}

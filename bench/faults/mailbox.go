@@ -18,7 +18,7 @@ type mailbox struct {
 	slots  []slot
 	clean  []byte // what the region holds where no message is
 	cq     *edge.CompletionQueue
-	post   func(*edge.Work) (edge.Op, error)
+	post   func(context.Context, ...*edge.Work) (edge.Op, error)
 	shared bool
 
 	mu    sync.Mutex // guards the rest
@@ -122,17 +122,10 @@ func (m *mailbox) open(ctx context.Context, t *target) {
 // repost posts a buffer, as long as somebody may fill it. The caller holds mu.
 func (m *mailbox) repost(i uint64) {
 	b := m.slots[i]
-	for {
-		_, err := m.post(&edge.Work{Kind: edge.Receive, Local: m.region, LocalOff: b.off, Len: b.size, Queue: m.cq,
-			Context: i})
-		if err == nil {
-			m.out++
-			return
-		}
-		if !errors.Is(err, edge.ErrAgain) {
-			return // the connection has ended, or the daemon went away
-		}
-		time.Sleep(100 * time.Microsecond) // the daemon is about to take entries
+	_, err := m.post(context.Background(), &edge.Work{Kind: edge.Receive, Local: m.region, LocalOff: b.off, Len: b.size,
+		Queue: m.cq, Context: i})
+	if err == nil { // else the connection has ended, or the daemon went away
+		m.out++
 	}
 }
 

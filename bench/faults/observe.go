@@ -16,11 +16,11 @@ import (
 	"multiedge/internal/ipc"
 )
 
-// metricsAddress is where every daemon of a stage serves /metrics, inside its own host.
+// metricsAddress is where every daemon of a scene serves /metrics, inside its own host.
 const metricsAddress = "127.0.0.1:9469"
 
 // ask asks a host's daemon over its control socket, as edgectl does.
-func ask[T any](s *Stage, host int, what string) (out T) {
+func ask[T any](s *Scene, host int, what string) (out T) {
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	body := kit.Get(ipc.Ask(ctx, s.cluster.Socket(host), ipc.Message{Kind: ipc.KindStatus, What: what}))
@@ -29,34 +29,34 @@ func ask[T any](s *Stage, host int, what string) (out T) {
 }
 
 // status returns the status of a host's daemon.
-func (s *Stage) status(host int) inspect.Status { return ask[inspect.Status](s, host, "status") }
+func (s *Scene) status(host int) inspect.Status { return ask[inspect.Status](s, host, "status") }
 
 // security returns the security of host 0's daemon. A daemon that reports none speaks plaintext.
-func (s *Stage) security() string {
+func (s *Scene) security() string {
 	if word, ok := ask[map[string]any](s, 0, "status")["security"].(string); ok {
 		return word
 	}
 	return "plaintext"
 }
 
-func (s *Stage) peers(host int) []inspect.PeerStatus {
+func (s *Scene) peers(host int) []inspect.PeerStatus {
 	return ask[[]inspect.PeerStatus](s, host, "peer")
 }
 
-func (s *Stage) links(host int) []inspect.LinkStatus {
+func (s *Scene) links(host int) []inspect.LinkStatus {
 	return ask[[]inspect.LinkStatus](s, host, "link")
 }
 
-func (s *Stage) regions(host int) []inspect.RegionStatus {
+func (s *Scene) regions(host int) []inspect.RegionStatus {
 	return ask[[]inspect.RegionStatus](s, host, "region")
 }
 
-func (s *Stage) conns(host int) []inspect.ConnStatus {
+func (s *Scene) conns(host int) []inspect.ConnStatus {
 	return ask[[]inspect.ConnStatus](s, host, "conn")
 }
 
 // path returns what a host's daemon reports of the path of a link to a peer, or nil if there is none.
-func (s *Stage) path(host int, link, peer string) *inspect.PathStatus {
+func (s *Scene) path(host int, link, peer string) *inspect.PathStatus {
 	peers := s.peers(host)
 	for i := range peers {
 		for j := range peers[i].Paths {
@@ -69,7 +69,7 @@ func (s *Stage) path(host int, link, peer string) *inspect.PathStatus {
 }
 
 // allGood reports whether both hosts use both of two links to each other, and ok holds for each path.
-func (s *Stage) allGood(ok func(link int, p *inspect.PathStatus) bool) bool {
+func (s *Scene) allGood(ok func(link int, p *inspect.PathStatus) bool) bool {
 	for h := range 2 {
 		for link := range 2 {
 			p := s.path(h, fmt.Sprintf("edge%d", link), s.cluster.Lab().Host(1-h).Name())
@@ -82,7 +82,7 @@ func (s *Stage) allGood(ok func(link int, p *inspect.PathStatus) bool) bool {
 }
 
 // scrape reads a host's /metrics: the sum of each metric over its labels, by name.
-func (s *Stage) scrape(host int) map[string]float64 {
+func (s *Scene) scrape(host int) map[string]float64 {
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
 	h := s.cluster.Lab().Host(host)

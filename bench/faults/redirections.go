@@ -113,7 +113,7 @@ func (d *diversion) round(ctx context.Context) error {
 	var werr error
 	write := func() {
 		w := edge.Work{Kind: edge.Write, Local: d.src, Len: x.n, Remote: d.remote, RemoteOff: x.off}
-		op, werr = d.remote.Conn().PostWait(ctx, &w)
+		op, werr = d.remote.Conn().Post(ctx, &w)
 	}
 	if x.late {
 		write()

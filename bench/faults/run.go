@@ -76,24 +76,24 @@ func runOne(ctx context.Context, s *Scenario, o Options) *Row {
 		s.Set(&spec)
 	}
 	t := &Trial{row: r, short: o.Short, seed: o.Seed}
-	r.carry(ctx, spec, cmp.Or(s.Dead, deadTime), func(stage *Stage) {
-		t.Stage = stage
+	r.carry(ctx, spec, cmp.Or(s.Dead, deadTime), func(scene *Scene) {
+		t.Scene = scene
 		s.Run(t)
 	}, func() *Trial { return t })
 	return r
 }
 
-// carry builds a stage, has work done on it, and judges the trial of that work by what holds for all.
-func (r *Row) carry(ctx context.Context, spec kit.ClusterSpec, dead time.Duration, work func(*Stage),
+// carry builds a scene, has work done on it, and judges the trial of that work by what holds for all.
+func (r *Row) carry(ctx context.Context, spec kit.ClusterSpec, dead time.Duration, work func(*Scene),
 	trial func() *Trial) {
 	start, stolen := time.Now(), report.StolenSeconds()
-	stage, err := newStage(ctx, spec, dead)
+	scene, err := newScene(ctx, spec, dead)
 	if err == nil {
 		err = kit.Try(func() {
-			r.Security = stage.security()
+			r.Security = scene.security()
 			func() {
-				defer stage.end()
-				work(stage)
+				defer scene.end()
+				work(scene)
 			}()
 			trial().some()
 			if err := kit.Try(trial().finish); err != nil {
@@ -104,7 +104,7 @@ func (r *Row) carry(ctx context.Context, spec kit.ClusterSpec, dead time.Duratio
 		if err != nil && trial() != nil {
 			trial().alive() // report the crash, not only its consequences
 		}
-		err = errors.Join(err, stage.close())
+		err = errors.Join(err, scene.close())
 	}
 	if err != nil {
 		r.Error = err.Error()

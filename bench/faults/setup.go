@@ -112,7 +112,7 @@ func (c *client) once(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.w.job.Deadline)
 	defer cancel()
 	w := edge.Work{Kind: edge.Write, Remote: l.remote, Inline: []byte("here"), RemoteOff: gap, Flags: edge.Notify}
-	op, err := l.conn.PostWait(ctx, &w)
+	op, err := l.conn.Post(ctx, &w)
 	if err == nil {
 		err = op.Wait(ctx)
 		l.wrote(w.RemoteOff+guard, w.Inline, w.Flags, w.Imm, err)

@@ -82,9 +82,9 @@ func Soak(ctx context.Context, o SoakOptions, show func(*Sample)) (*Row, []Sampl
 	spec.Self, spec.Driver, spec.Lab.Links = o.Self, o.Driver, 2
 	s := &soak{o: o, rng: rand.New(rand.NewPCG(o.Seed, 23)), start: time.Now(), starts: [2]int{1, 1},
 		kinds: map[string]uint64{}}
-	row.carry(ctx, spec, soakDead, func(stage *Stage) {
-		stage.spaces = o.Spaces
-		s.Trial = &Trial{Stage: stage, row: row, seed: o.Seed}
+	row.carry(ctx, spec, soakDead, func(scene *Scene) {
+		scene.spaces = o.Spaces
+		s.Trial = &Trial{Scene: scene, row: row, seed: o.Seed}
 		s.people()
 		err := kit.Try(func() { s.loop(show) })
 		for k, n := range s.kinds {

@@ -79,10 +79,10 @@ func (t *Trial) standUp() *standing {
 }
 
 // buffers posts n more buffers.
-func (s *standing) buffers(n int) {
+func (s *standing) buffers(ctx context.Context, n int) {
 	for range n {
-		kit.Get(s.to.Post(&edge.Work{Kind: edge.Receive, Local: s.in, LocalOff: standArea + s.posted*longestMessage,
-			Len: longestMessage, Queue: s.cq}))
+		kit.Get(s.to.Post(ctx, &edge.Work{Kind: edge.Receive, Local: s.in,
+			LocalOff: standArea + s.posted*longestMessage, Len: longestMessage, Queue: s.cq}))
 		s.posted++
 	}
 }
@@ -93,7 +93,7 @@ func (s *standing) send(ctx context.Context) {
 		n, off := s.script.length(i), int(i)*longestMessage
 		s.script.src.Fill(s.out.Bytes()[off:off+n], s.script.id(i))
 		w := edge.Work{Kind: edge.Send, Flags: edge.Notify, Imm: i, Local: s.out, LocalOff: off, Len: n}
-		s.ops = append(s.ops, kit.Get(s.from.PostWait(ctx, &w)))
+		s.ops = append(s.ops, kit.Get(s.from.Post(ctx, &w)))
 	}
 }
 
@@ -169,7 +169,7 @@ func receiverStands(t *Trial) {
 	s := t.standUp()
 	within, stop := context.WithTimeout(t.ctx, deadline(t.dead))
 	defer stop()
-	s.buffers(standFew)
+	s.buffers(within, standFew)
 	s.send(within)
 	t.succeeds("messages that have buffers arrive", func() { s.take(within, standFew) })
 	t.injected("sends without a buffer", standSends-standFew)
@@ -185,7 +185,7 @@ func receiverStands(t *Trial) {
 	ended := s.sent()
 	t.check("sends without a buffer wait", ended == standFew, "%d of %d have ended", ended, standSends)
 	t.succeeds("once buffers are posted, all messages arrive", func() {
-		s.buffers(standSends - standFew)
+		s.buffers(within, standSends-standFew)
 		s.take(within, standSends)
 		kit.Check(edge.WaitAll(within, s.ops))
 	})

@@ -76,7 +76,7 @@ func (s *strictness) send(ctx context.Context) {
 			w.Patience = 0
 		}
 		var err error
-		if f.op, err = s.from.PostWait(context.WithoutCancel(ctx), &w); err != nil {
+		if f.op, err = s.from.Post(context.WithoutCancel(ctx), &w); err != nil {
 			s.fail("message %d: %w", n, err)
 			return
 		}
@@ -134,7 +134,7 @@ func (s *strictness) take(ctx context.Context, dice *rand.Rand) {
 			}
 			w := edge.Work{Kind: edge.Receive, Local: s.in, LocalOff: standArea + s.posted%strictDepth*strictSize,
 				Len: strictSize, Queue: s.cq}
-			if _, err := s.to.Post(&w); err != nil {
+			if _, err := s.to.Post(ctx, &w); err != nil {
 				s.fail("posting a buffer: %w", err)
 				return
 			}

@@ -105,7 +105,7 @@ func (t *talker) send(ctx context.Context) error {
 		w.Flags |= edge.ForwardFence
 	}
 	start := time.Now()
-	op, err := t.l.conn.PostWait(ctx, &w)
+	op, err := t.l.conn.Post(ctx, &w)
 	if err != nil {
 		return err // nothing was started
 	}

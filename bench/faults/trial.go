@@ -15,7 +15,7 @@ type Scenario struct {
 	Criteria string                   // in words, as docs/RELIABILITY.md has it
 	Short    bool                     // part of the short form
 	Dead     time.Duration            // of the daemons; zero: deadTime
-	Set      func(s *kit.ClusterSpec) // changes to the stage; nil: none
+	Set      func(s *kit.ClusterSpec) // changes to the scene; nil: none
 	Run      func(t *Trial)           // it ends itself when it cannot go on (kit.Check)
 }
 
@@ -29,7 +29,7 @@ func (s *Scenario) Forms() string {
 
 // Trial is a scenario that runs.
 type Trial struct {
-	*Stage
+	*Scene
 	row     *Row
 	short   bool
 	seed    uint64
@@ -196,7 +196,7 @@ func (t *Trial) unfailed(ws ...*Window) {
 }
 
 // pause lets time pass.
-func (s *Stage) pause(d time.Duration) {
+func (s *Scene) pause(d time.Duration) {
 	if !sleep(s.ctx, d) {
 		kit.Check(s.ctx.Err())
 	}

@@ -136,7 +136,7 @@ func (r *run) write(ctx context.Context, s *Step, used []*edge.RemoteRegion) {
 			at := &flying[i%atOnce]
 			kit.Check(at.Wait(ctx))
 			to := used[random.IntN(len(used))]
-			op := kit.Get(to.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Inline: data, Remote: to}))
+			op := kit.Get(to.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: data, Remote: to}))
 			*at = op
 		}
 		for i := range flying {

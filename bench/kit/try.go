@@ -59,6 +59,6 @@ func Doing(f func(), format string, args ...any) {
 
 // Do posts an operation on a connection and waits for its end, and ends the work that Try runs if it fails.
 func Do(ctx context.Context, c *edge.Conn, w *edge.Work) {
-	op := Get(c.PostWait(ctx, w))
+	op := Get(c.Post(ctx, w))
 	Check(op.Wait(ctx))
 }

@@ -145,12 +145,12 @@ func breakdown(wait string, rounds []round) Breakdown {
 			b.Missed++
 			continue
 		}
-		stages := []int64{r.sent - r.post, r.got - r.sent, r.start - r.got, r.end - r.start, r.back - r.end,
+		steps := []int64{r.sent - r.post, r.got - r.sent, r.start - r.got, r.end - r.start, r.back - r.end,
 			r.start - r.sent + r.back - r.end}
 		if r.back < r.end { // it did not run before the next notification
-			stages = stages[:4]
+			steps = steps[:4]
 		}
-		for i, ns := range stages {
+		for i, ns := range steps {
 			rec[i].Record(time.Duration(ns))
 		}
 	}

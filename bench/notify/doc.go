@@ -1,5 +1,5 @@
 // Package notify measures notifications as VMMC does (§5.3, figure 9): from the frame with a write to the handler that
-// runs for it, and back to the program that it interrupted, stage by stage; and what it costs to export and to import
+// runs for it, and back to the program that it interrupted, step by step; and what it costs to export and to import
 // memory (§5.1).
 //
 //	host 0, Run:   post -> daemon sends the frame (its trace)

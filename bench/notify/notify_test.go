@@ -33,7 +33,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// The stages of a round end where the next begin; a round without frames, or after which the interrupted thread did not
+// The steps of a round end where the next begin; a round without frames, or after which the interrupted thread did not
 // run, is left out where it says nothing.
 func TestBreakdown(t *testing.T) {
 	b := breakdown("block", []round{
@@ -63,7 +63,7 @@ func TestBreakdown(t *testing.T) {
 	}
 }
 
-// The trend agrees where scheduling is the largest stage, and fails when it is swapped with another. The page names the
+// The trend agrees where scheduling is the largest step, and fails when it is swapped with another. The page names the
 // paper that has figure 9.
 func TestTrendCanFail(t *testing.T) {
 	lat := func(ns float64) report.Latency { return report.Latency{Count: 1, P50: ns} }

@@ -24,7 +24,7 @@ func hidden(res *Result) (most int) {
 	return most
 }
 
-// A small run through daemons in lab hosts: rounds have the frames of both ends, and stages add up.
+// A small run through daemons in lab hosts: rounds have the frames of both ends, and steps add up.
 func TestNotify(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -62,7 +62,7 @@ func TestNotify(t *testing.T) {
 		}
 		if least := b.Arrival.Min + b.Schedule.Min + b.Return.Min; b.Overhead.Min < 0.99*least || least <= 0 ||
 			b.Overhead.Max > 1.01*(b.Arrival.Max+b.Schedule.Max+b.Return.Max) {
-			t.Errorf("%s: all is %+v, and its stages %+v, %+v, %+v", b.Wait, b.Overhead, b.Arrival, b.Schedule,
+			t.Errorf("%s: all is %+v, and its steps %+v, %+v, %+v", b.Wait, b.Overhead, b.Arrival, b.Schedule,
 				b.Return)
 		}
 	}

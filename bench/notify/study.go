@@ -34,7 +34,7 @@ func (r *Result) Study(head report.Head) *xlate.Study {
 }
 
 func (r *Result) notifications() xlate.Table {
-	t := xlate.Table{ID: "notify", Columns: []string{"stage"},
+	t := xlate.Table{ID: "notify", Columns: []string{"step"},
 		Title: fmt.Sprintf("Receiver's overhead of a notification of %d bytes, us: medians (and 99th percentiles)",
 			r.Bytes),
 		Caption: "Arrival: from the call that sends the frame until the daemon has it; VMMC's is the interrupt. " +
@@ -44,7 +44,7 @@ func (r *Result) notifications() xlate.Table {
 		t.Columns = append(t.Columns, r.Runs[i].Wait, "(p99)")
 	}
 	t.Columns = append(t.Columns, "VMMC, Linux", "VMMC, NT")
-	for _, stage := range []struct {
+	for _, step := range []struct {
 		name  string
 		of    func(*Breakdown) *report.Latency
 		paper int // of linux and nt; -1: not told
@@ -56,13 +56,13 @@ func (r *Result) notifications() xlate.Table {
 		{"return", func(b *Breakdown) *report.Latency { return &b.Return }, 2},
 		{"all", func(b *Breakdown) *report.Latency { return &b.Overhead }, 3},
 	} {
-		row := xlate.Row{Label: stage.name}
+		row := xlate.Row{Label: step.name}
 		for i := range r.Runs {
-			l := stage.of(&r.Runs[i])
+			l := step.of(&r.Runs[i])
 			row.Cells = append(row.Cells, xlate.Cells("%.1f", l.P50/1000, l.P99/1000)...)
 		}
-		if stage.paper >= 0 {
-			row.Cells = append(row.Cells, paper(linux[stage.paper]), paper(nt[stage.paper]))
+		if step.paper >= 0 {
+			row.Cells = append(row.Cells, paper(linux[step.paper]), paper(nt[step.paper]))
 		} else {
 			row.Cells = append(row.Cells, xlate.Text("-"), xlate.Text("-"))
 		}

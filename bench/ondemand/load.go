@@ -106,7 +106,7 @@ func (l *load) run(ctx context.Context, stop <-chan struct{}) outcome {
 		} else {
 			w.RemoteOff = block * spread
 		}
-		p.op = kit.Get(l.far.c.PostWait(ctx, &w))
+		p.op = kit.Get(l.far.c.Post(ctx, &w))
 	}
 	for waited < n {
 		wait()

@@ -204,7 +204,7 @@ func (r *run) use(ctx context.Context, conns []*edge.Conn) {
 			ops := make([]edge.Op, usedOps)
 			for k := range ops {
 				w := edge.Work{Kind: edge.Write, Local: r.local, Len: slot, Remote: mem}
-				ops[k] = kit.Get(conns[i].PostWait(ctx, &w))
+				ops[k] = kit.Get(conns[i].Post(ctx, &w))
 			}
 			kit.Check(edge.WaitAll(ctx, ops))
 		}, "connection %d", i)

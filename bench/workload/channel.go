@@ -24,7 +24,7 @@ const (
 	targetName  = "target"
 )
 
-// channel passes small JSON messages between the ends of a session through their control regions, and signals without
+// channel passes small JSON messages between the ends of a series through their control regions, and signals without
 // payload. One message may be under way in each direction; the protocol in doc.go takes turns.
 type channel struct {
 	conn   *edge.Conn
@@ -62,7 +62,7 @@ func (ch *channel) send(ctx context.Context, m *message) {
 
 // signal delivers a notification without payload, in an order that flags say. It does not wait for its completion.
 func (ch *channel) signal(ctx context.Context, imm uint32, flags edge.Flags) {
-	kit.Get(ch.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | flags, Imm: imm, Local: ch.local,
+	kit.Get(ch.conn.Post(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify | flags, Imm: imm, Local: ch.local,
 		Remote: ch.remote}))
 }
 

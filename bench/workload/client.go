@@ -14,7 +14,7 @@ import (
 	"multiedge/edge"
 )
 
-// Client is the client's side of a session with a server.
+// Client is the client's side of a series with a server.
 type Client struct {
 	dev   *edge.Device
 	conn  *edge.Conn
@@ -29,7 +29,7 @@ type Client struct {
 	Begin    func()   // if set, called when the part of Run that counts begins
 }
 
-// DialOptions say what a session is for.
+// DialOptions say what a series is for.
 type DialOptions struct {
 	Peer      string
 	Scheduler string // empty: the daemon's
@@ -40,7 +40,7 @@ type DialOptions struct {
 // dialTime bounds the attempts to reach a server that may be about to start.
 const dialTime = 10 * time.Second
 
-// Dial opens a session with the server at o.Peer. A peer or service that is not there yet is waited for, some seconds.
+// Dial opens a series with the server at o.Peer. A peer or service that is not there yet is waited for, some seconds.
 func Dial(ctx context.Context, a Attach, o DialOptions) (_ *Client, err error) {
 	for i := range o.Specs {
 		if err := o.Specs[i].check(); err != nil {
@@ -69,7 +69,7 @@ func Dial(ctx context.Context, a Attach, o DialOptions) (_ *Client, err error) {
 	c.note(c.mem.note)
 	p := Params{Protocol: protocol, Region: c.mem.size, Source: theirs.source, Target: theirs.target, Conns: conns}
 	if conns > 1 {
-		p.Session = rand.Uint64()
+		p.Series = rand.Uint64()
 	}
 	if c.conn, err = dialPatiently(ctx, c.dev, o, p.encode()); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func dialPatiently(ctx context.Context, d *edge.Device, o DialOptions, data []by
 	}
 }
 
-// begin completes the session that was dialled.
+// begin completes the series that was dialled.
 func (c *Client) begin(ctx context.Context) error {
 	var ans answer
 	if err := json.Unmarshal(c.conn.Data(), &ans); err != nil {
@@ -134,7 +134,7 @@ func (c *Client) note(s string) {
 	}
 }
 
-// Close ends the session and gives everything back.
+// Close ends the series and gives everything back.
 func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
@@ -155,7 +155,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// closeTime bounds the orderly end of a session.
+// closeTime bounds the orderly end of a series.
 const closeTime = 2 * time.Second
 
 // Run measures once. spec.Region is filled in. show, if not nil, is told now and then which share of the work is done,

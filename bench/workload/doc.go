@@ -4,7 +4,7 @@
 // # Who does what
 //
 // The server offers the service "edgebench". A client dials it and says in the dial's private data which memory the
-// session needs (Params). Both register regions, exclusive of their guard pages export them to each other, and exchange
+// series needs (Params). Both register regions, exclusive of their guard pages export them to each other, and exchange
 // small JSON messages through a control region (channel.go). For each measurement:
 //
 //	client                                server
@@ -22,7 +22,7 @@
 //
 // # Several connections
 //
-// A session may have further connections (lanes.go): the client dials each with the number of the session, both ends
+// A series may have further connections (lanes.go): the client dials each with the number of the series, both ends
 // export the same regions on it, and senders use them by turns. Control messages, ends and credit stay on the first.
 //
 // # Byte streams

@@ -12,7 +12,7 @@ import (
 	"multiedge/edge"
 )
 
-// A session has one connection that carries control messages, and as many further ones as its measurements ask for. All
+// A series has one connection that carries control messages, and as many further ones as its measurements ask for. All
 // of them reach the same memory: each end registers its regions once and exports them on every connection. A lane is
 // one connection with what it reaches.
 type lane struct {
@@ -27,7 +27,7 @@ const laneWorkers = 16
 // perLane is what a further connection adds to the time that setting up may take.
 const perLane = 20 * time.Millisecond
 
-// setupContext bounds setting up a session of n connections.
+// setupContext bounds setting up a series of n connections.
 func setupContext(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, setupTime+time.Duration(n)*perLane)
 }
@@ -93,7 +93,7 @@ func (l *lane) reach(ctx context.Context, source, target bool) (err error) {
 	return nil
 }
 
-// join opens the further connections of a session at the client, n in all.
+// join opens the further connections of a series at the client, n in all.
 func (c *Client) join(ctx context.Context, o DialOptions, p Params, n int) error {
 	p.Joins = true
 	data := p.encode()
@@ -123,56 +123,56 @@ func (s *side) closeLanes() {
 	})
 }
 
-// lobby is where further connections of the server's sessions arrive.
+// lobby is where further connections of the server's series arrive.
 type lobby struct {
-	mu       sync.Mutex
-	sessions map[lobbyKey]chan *edge.Conn
+	mu     sync.Mutex
+	series map[lobbyKey]chan *edge.Conn
 }
 
 type lobbyKey struct {
-	peer    string
-	session uint64
+	peer   string
+	series uint64
 }
 
-// open expects n connections for a session and returns where they will come.
+// open expects n connections for a series and returns where they will come.
 func (l *lobby) open(k lobbyKey, n int) (<-chan *edge.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.sessions == nil {
-		l.sessions = map[lobbyKey]chan *edge.Conn{}
+	if l.series == nil {
+		l.series = map[lobbyKey]chan *edge.Conn{}
 	}
-	if l.sessions[k] != nil {
-		return nil, errors.New("a session of that number is open already")
+	if l.series[k] != nil {
+		return nil, errors.New("a series of that number is open already")
 	}
 	ch := make(chan *edge.Conn, n)
-	l.sessions[k] = ch
+	l.series[k] = ch
 	return ch, nil
 }
 
-// close ends the wait for connections of a session and gives back those nobody took.
+// close ends the wait for connections of a series and gives back those nobody took.
 func (l *lobby) close(k lobbyKey) {
 	l.mu.Lock()
-	ch := l.sessions[k]
-	delete(l.sessions, k)
+	ch := l.series[k]
+	delete(l.series, k)
 	l.mu.Unlock()
 	for len(ch) > 0 {
 		_ = (<-ch).Abort() // its peer has ended as well
 	}
 }
 
-// enter passes an accepted connection on to its session.
+// enter passes an accepted connection on to its series.
 func (l *lobby) enter(k lobbyKey, conn *edge.Conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ch := l.sessions[k]
+	ch := l.series[k]
 	if ch == nil || len(ch) == cap(ch) {
-		return errors.New("the connection belongs to no session of this server")
+		return errors.New("the connection belongs to no series of this server")
 	}
 	ch <- conn
 	return nil
 }
 
-// join takes the n further connections of a session at the server.
+// join takes the n further connections of a series at the server.
 func (s *side) join(ctx context.Context, from <-chan *edge.Conn, n int) error {
 	for range n {
 		select {

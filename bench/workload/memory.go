@@ -8,10 +8,10 @@ import (
 	"multiedge/edge"
 )
 
-// regions is the registered memory of one end of a session.
+// regions is the registered memory of one end of a series.
 type regions struct {
 	control        *edge.Region
-	source, target *edge.Region // nil when the session does not need it
+	source, target *edge.Region // nil when the series does not need it
 	size           int          // of source and target
 	note           string       // why size is not what was asked for
 }

@@ -21,15 +21,14 @@ type messenger struct {
 	buffers int
 	posted  int // receives that have not come back
 	taken   []edge.Completion
-	again   []edge.Work
-	ops     []edge.Op
+	again   []*edge.Work
 	bufs    *edge.Region
 }
 
 // messageBuffers is how many buffers the ends of a ping-pong post.
 const messageBuffers = 16
 
-func (s *side) messenger(p *setup) *messenger {
+func (s *side) messenger(ctx context.Context, p *setup) *messenger {
 	spec := p.spec
 	buffers := messageBuffers
 	if spec.Test == report.SendLatency {
@@ -38,7 +37,7 @@ func (s *side) messenger(p *setup) *messenger {
 		buffers = spec.Depth
 	}
 	m := &messenger{conn: s.ch.conn, buffers: buffers, taken: make([]edge.Completion, 64), bufs: s.mem.target,
-		again: make([]edge.Work, buffers), ops: make([]edge.Op, buffers)}
+		again: make([]*edge.Work, buffers)}
 	if s.mem.source != nil {
 		m.out = newSender(s.lanes[:1], edge.Work{Kind: edge.Send, Local: s.mem.source}, p.from, p.to, &spec)
 	}
@@ -47,25 +46,24 @@ func (s *side) messenger(p *setup) *messenger {
 	}
 	m.cq = kit.Get(m.conn.Device().NewCompletionQueue(buffers))
 	for i := range m.again {
-		m.again[i] = edge.Work{Kind: edge.Receive, Local: m.bufs, LocalOff: p.to.Off(i % p.to.Slots), Len: p.to.Message,
-			Queue: m.cq, Context: uint64(i)}
+		m.again[i] = &edge.Work{Kind: edge.Receive, Local: m.bufs, LocalOff: p.to.Off(i % p.to.Slots),
+			Len: p.to.Message, Queue: m.cq, Context: uint64(i)}
 	}
-	m.post(m.again)
+	m.post(ctx, m.again)
 	return m
 }
 
 // post posts buffers.
-func (m *messenger) post(ws []edge.Work) {
-	n, err := m.conn.PostBatch(ws, m.ops)
-	m.posted += n
-	kit.Check(err)
+func (m *messenger) post(ctx context.Context, ws []*edge.Work) {
+	kit.Get(m.conn.Post(ctx, ws...))
+	m.posted += len(ws)
 }
 
 // receive takes what has come, and posts the buffers of messages again. It returns how many messages there were.
 func (m *messenger) receive(ctx context.Context) (n int, ended bool) {
 	k := kit.Get(m.cq.Wait(ctx, m.taken))
 	m.posted -= k
-	var again [64]edge.Work
+	var again [64]*edge.Work
 	for i := range m.taken[:k] {
 		c := &m.taken[i]
 		kit.Check(c.Err)
@@ -76,7 +74,7 @@ func (m *messenger) receive(ctx context.Context) (n int, ended bool) {
 		again[n] = m.again[c.Context]
 		n++
 	}
-	m.post(again[:n]) // the peer that ends uses up all buffers, also those taken with its first end
+	m.post(ctx, again[:n]) // the peer that ends uses up all buffers, also those taken with its first end
 	return n, ended
 }
 
@@ -92,7 +90,7 @@ func (m *messenger) end(ctx context.Context) {
 	m.out.reapAll(ctx)
 	var op edge.Op
 	for range m.buffers {
-		op = kit.Get(m.conn.PostWait(ctx, &edge.Work{Kind: edge.Send, Flags: edge.Notify, Imm: immEnd}))
+		op = kit.Get(m.conn.Post(ctx, &edge.Work{Kind: edge.Send, Flags: edge.Notify, Imm: immEnd}))
 	}
 	kit.Check(op.Wait(ctx))
 }
@@ -100,7 +98,7 @@ func (m *messenger) end(ctx context.Context) {
 // sendPing is the client's side of a ping-pong by messages. Its latencies are round trips.
 func (s *side) sendPing(ctx context.Context, p *setup) *outcome {
 	out := &outcome{lat: report.NewRecorder(), post: report.NewRecorder(), scale: 0.5}
-	m := s.messenger(p)
+	m := s.messenger(ctx, p)
 	m.out.every = 1 << 62
 	start := mono.Now()
 	stop, total := deadline(&p.spec, start), count(&p.spec)
@@ -129,7 +127,7 @@ func (s *side) confirm(ctx context.Context, sent uint64) {
 // sendPong is the server's side.
 func (s *side) sendPong(ctx context.Context, p *setup) *outcome {
 	out := &outcome{scale: 0.5}
-	m := s.messenger(p)
+	m := s.messenger(ctx, p)
 	start := mono.Now()
 	for {
 		_, ended := m.receive(ctx)
@@ -149,7 +147,7 @@ func (s *side) sendPong(ctx context.Context, p *setup) *outcome {
 // sendRate sends messages back to back; the server receives them.
 func (s *side) sendRate(ctx context.Context, p *setup, client bool) *outcome {
 	out := &outcome{scale: 1}
-	m := s.messenger(p)
+	m := s.messenger(ctx, p)
 	start := mono.Now()
 	if !client {
 		for ended := false; !ended; {

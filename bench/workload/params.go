@@ -15,19 +15,19 @@ import (
 const Service = "edgebench"
 
 // protocol is the version of the messages between client and server.
-const protocol = 3
+const protocol = 4
 
-// Params is the private data of a dial: what the session needs. It must stay below 512 bytes of JSON.
+// Params is the private data of a dial: what the series needs. It must stay below 512 bytes of JSON.
 type Params struct {
 	Protocol int  `json:"protocol"`
 	Region   int  `json:"region"` // bytes the client registered for each of its data regions
 	Source   bool `json:"source"` // the server needs memory to send or be read from
 	Target   bool `json:"target"` // the server needs memory that is written
 
-	Conns int `json:"conns,omitempty"` // connections of the session, this one included; 0: 1
-	// the session's number, chosen by the client, if it has several connections
-	Session uint64 `json:"session,omitempty"`
-	Joins   bool   `json:"joins,omitempty"` // a further connection of a session that was begun
+	Conns int `json:"conns,omitempty"` // connections of the series, this one included; 0: 1
+	// the series's number, chosen by the client, if it has several connections
+	Series uint64 `json:"series,omitempty"`
+	Joins  bool   `json:"joins,omitempty"` // a further connection of a series that was begun
 }
 
 // answer is the private data of the server's acceptance.
@@ -68,7 +68,7 @@ const (
 	maxRegion = 16 << 30
 )
 
-// MaxConns is the largest number of connections of a session. Each exports up to two regions, of which a daemon allows
+// MaxConns is the largest number of connections of a series. Each exports up to two regions, of which a daemon allows
 // 16,384 by default.
 const MaxConns = 8000
 
@@ -155,7 +155,7 @@ func (s *Spec) serverSends() bool {
 // conns is how many connections s uses.
 func (s *Spec) conns() int { return max(s.Conns, 1) }
 
-// mostConns is how many connections a session needs for all of specs.
+// mostConns is how many connections a series needs for all of specs.
 func mostConns(specs []Spec) int {
 	n := 1
 	for i := range specs {
@@ -188,7 +188,7 @@ type memory struct{ source, target bool }
 
 // Report is what the server found in one measurement.
 type Report struct {
-	Error     string            `json:"error,omitempty"` // it failed, and the session is over
+	Error     string            `json:"error,omitempty"` // it failed, and the series is over
 	Sent      uint64            `json:"sent"`            // operations initiated by the server
 	Seconds   float64           `json:"seconds"`
 	CPU       report.End        `json:"cpu"`

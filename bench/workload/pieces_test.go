@@ -14,7 +14,7 @@ func TestPiecesOfBatch(t *testing.T) {
 	s.Size, s.Depth, s.Batch, s.Pieces = 1024, 8, 4, 16
 	d := newSender([]lane{{}}, edge.Work{Kind: edge.Write, Local: &edge.Region{}}, local, local, s)
 	for i := range 4 {
-		d.describe(&d.works[i], &d.lanes[0], uint64(i))
+		d.describe(d.works[i], &d.lanes[0], uint64(i))
 	}
 	if d.works[0].Pieces[0] == d.works[3].Pieces[0] {
 		t.Errorf("messages 0 and 3 are gathered from the same place, %+v", d.works[0].Pieces[0].Off)

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"multiedge/bench/kit"
@@ -42,9 +41,8 @@ type sender struct {
 	done      uint64
 	localSlot int
 	farSlot   int
-	bytes     []byte // of the local region
-	works     []edge.Work
-	batchOps  []edge.Op
+	bytes     []byte       // of the local region
+	works     []*edge.Work // of a batch
 	nextShow  mono.Time
 }
 
@@ -74,7 +72,10 @@ func newSender(lanes []lane, work edge.Work, local, remote pattern.Layout, s *Sp
 		size *= 2
 	}
 	d.ops, d.started = make([]edge.Op, size), make([]mono.Time, size)
-	d.works, d.batchOps = slices.Repeat([]edge.Work{work}, d.batch), make([]edge.Op, d.batch)
+	for range d.batch {
+		w := work
+		d.works = append(d.works, &w)
+	}
 	d.peak.size = uint64(s.Size)
 	return d
 }
@@ -150,32 +151,20 @@ func (d *sender) put(ctx context.Context, n int) {
 	}
 	l := d.next()
 	for i := range n {
-		d.describe(&d.works[i], l, d.posted+uint64(i))
+		at := (d.posted + uint64(i)) & uint64(len(d.ops)-1)
+		d.works[i].Op, d.started[at] = &d.ops[at], 0
+		d.describe(d.works[i], l, d.posted+uint64(i))
 	}
 	started := mono.Now()
-	for sent := 0; sent < n; {
-		m, err := l.conn.PostBatch(d.works[sent:n], d.batchOps)
-		for i := range m {
-			at := d.posted & uint64(len(d.ops)-1)
-			d.ops[at], d.started[at] = d.batchOps[i], 0
-			d.posted++
-		}
-		sent += m
-		if err == edge.ErrAgain { // the device's queue is shorter than our depth
-			if d.done < d.posted {
-				d.reap(ctx)
-				err = nil
-			}
-		}
-		kit.Check(err)
-	}
+	kit.Get(l.conn.Post(ctx, d.works[:n]...))
+	d.posted += uint64(n)
 	last := (d.posted - 1) & uint64(len(d.ops)-1)
 	d.started[last] = started
 	d.post.Record(mono.Now().Sub(started) / time.Duration(n))
 }
 
 func (d *sender) putOne(ctx context.Context) {
-	w := &d.works[0]
+	w := d.works[0]
 	l := d.next()
 	d.describe(w, l, d.posted)
 	at := d.posted & uint64(len(d.ops)-1)
@@ -184,11 +173,11 @@ func (d *sender) putOne(ctx context.Context) {
 	if timed {
 		d.started[at] = mono.Now()
 	}
-	op := kit.Get(l.conn.PostWait(ctx, w))
+	w.Op = &d.ops[at]
+	kit.Get(l.conn.Post(ctx, w))
 	if timed {
 		d.post.Record(mono.Now().Sub(d.started[at]))
 	}
-	d.ops[at] = op
 	d.posted++
 }
 

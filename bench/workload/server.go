@@ -29,10 +29,10 @@ func (a *Attach) log(format string, args ...any) {
 	}
 }
 
-// setupTime bounds each step of a session that involves the peer but no benchmark.
+// setupTime bounds each step of a series that involves the peer but no benchmark.
 const setupTime = 20 * time.Second
 
-// Serve offers the service and runs the server's side of sessions until ctx ends. Sessions may overlap; for meaningful
+// Serve offers the service and runs the server's side of series until ctx ends. Series may overlap; for meaningful
 // numbers they should not. started is called once the service is offered.
 func Serve(ctx context.Context, a Attach, started func()) error {
 	dev, err := a.Open(ctx)
@@ -46,8 +46,8 @@ func Serve(ctx context.Context, a Attach, started func()) error {
 	}
 	sv := &server{dev: dev, probe: &Probe{dev, a.Embedded}, attach: &a}
 	started()
-	var sessions sync.WaitGroup
-	defer sessions.Wait()
+	var series sync.WaitGroup
+	defer series.Wait()
 	for {
 		req, err := l.Next(ctx)
 		if err != nil {
@@ -56,7 +56,7 @@ func Serve(ctx context.Context, a Attach, started func()) error {
 			}
 			return err
 		}
-		sessions.Go(func() {
+		series.Go(func() {
 			if err := sv.serve(ctx, req); err != nil && ctx.Err() == nil {
 				a.log("client on %s: %v", req.Peer(), err)
 			}
@@ -64,7 +64,7 @@ func Serve(ctx context.Context, a Attach, started func()) error {
 	}
 }
 
-// server is what the sessions of Serve share.
+// server is what the series of Serve share.
 type server struct {
 	dev    *edge.Device
 	probe  *Probe
@@ -72,19 +72,19 @@ type server struct {
 	lobby  lobby
 }
 
-// serve handles a request: a further connection of a session, or a session from its beginning to its end.
+// serve handles a request: a further connection of a series, or a series from its beginning to its end.
 func (sv *server) serve(ctx context.Context, req *edge.Request) error {
 	p, err := parseParams(req.Data())
 	if err != nil {
 		return errors.Join(err, req.Refuse(err.Error()))
 	}
 	if p.Joins {
-		return sv.joins(ctx, req, lobbyKey{req.Peer(), p.Session})
+		return sv.joins(ctx, req, lobbyKey{req.Peer(), p.Series})
 	}
-	return sv.session(ctx, req, &p)
+	return sv.series(ctx, req, &p)
 }
 
-// joins accepts a further connection and passes it on to its session.
+// joins accepts a further connection and passes it on to its series.
 func (sv *server) joins(ctx context.Context, req *edge.Request, k lobbyKey) error {
 	setup, cancel := context.WithTimeout(ctx, setupTime)
 	defer cancel()
@@ -98,11 +98,11 @@ func (sv *server) joins(ctx context.Context, req *edge.Request, k lobbyKey) erro
 	return nil
 }
 
-// session serves one client until it goes.
-func (sv *server) session(ctx context.Context, req *edge.Request, p *Params) (err error) {
+// series serves one client until it goes.
+func (sv *server) series(ctx context.Context, req *edge.Request, p *Params) (err error) {
 	further := max(p.Conns, 1) - 1
 	var joined <-chan *edge.Conn
-	if key := (lobbyKey{req.Peer(), p.Session}); further > 0 {
+	if key := (lobbyKey{req.Peer(), p.Series}); further > 0 {
 		if joined, err = sv.lobby.open(key, further); err != nil {
 			return errors.Join(err, req.Refuse(err.Error()))
 		}
@@ -141,7 +141,7 @@ func (sv *server) session(ctx context.Context, req *edge.Request, p *Params) (er
 	return kit.Try(func() { s.serve(ctx, sv.probe) })
 }
 
-// open exchanges memory with the peer and returns the session's side.
+// open exchanges memory with the peer and returns the series's side.
 func open(ctx context.Context, conn *edge.Conn, mem *regions) (*side, error) {
 	if _, err := mem.control.Export(conn, controlName, edge.RemoteWrite, 0, inboxSize); err != nil {
 		return nil, fmt.Errorf("exporting %s: %w", controlName, err)
@@ -187,7 +187,7 @@ func (s *side) serve(ctx context.Context, probe *Probe) {
 	}
 }
 
-// serveRun measures once. An error means that the session is over.
+// serveRun measures once. An error means that the series is over.
 func (s *side) serveRun(ctx context.Context, spec Spec, probe *Probe) {
 	var p *setup
 	var before *Reading

@@ -12,7 +12,7 @@ import (
 	"multiedge/internal/mono"
 )
 
-// side is one end of an established session.
+// side is one end of an established series.
 type side struct {
 	ch    *channel
 	lanes []lane // connections that carry operations; the first is ch's

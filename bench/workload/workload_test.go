@@ -59,7 +59,7 @@ func dial(t *testing.T, a Attach, specs ...Spec) *Client {
 	return c
 }
 
-// Every test at every kind of size, with checking, in one session: nothing is wrong, and the numbers fit together.
+// Every test at every kind of size, with checking, in one series: nothing is wrong, and the numbers fit together.
 func TestAllTestsIntact(t *testing.T) {
 	var specs []Spec
 	for _, test := range Tests {
@@ -121,7 +121,7 @@ func check(t *testing.T, s *Spec, r *report.Row) {
 	}
 }
 
-// Byte streams, several measurements in one session: both ends count the same.
+// Byte streams, several measurements in one series: both ends count the same.
 func TestByteStreams(t *testing.T) {
 	var specs []Spec
 	for _, test := range []string{report.OneWay, report.TwoWay, report.PingPong} {
@@ -202,13 +202,13 @@ func TestCancelledByteStreams(t *testing.T) {
 	}
 }
 
-// A server that fails says why before it closes the session.
+// A server that fails says why before it closes the series.
 func TestServerSaysWhyItFailed(t *testing.T) {
 	s := Spec{Test: report.PingPong, Size: 1000, Duration: time.Hour, Depth: 1, Batch: 1, ByteStream: true,
 		Region: 1 << 20}
 	c, err := Dial(t.Context(), world(t), DialOptions{Peer: "server", Specs: []Spec{s}})
 	must(t, err)
-	defer c.Close() // the server may have closed the session by then
+	defer c.Close() // the server may have closed the series by then
 	p := c.side.prepare(s, true)
 	defer p.streams.close()
 	c.agree(t.Context(), p)
@@ -250,7 +250,7 @@ func TestServerRefusesNonsenseAndLives(t *testing.T) {
 	}
 	s.Size = 100
 	if r, err := c.Run(t.Context(), s, nil); err != nil || r.Operations != 1 {
-		t.Errorf("the session did not survive: %v", err)
+		t.Errorf("the series did not survive: %v", err)
 	}
 }
 
@@ -291,7 +291,7 @@ func TestSpecCheck(t *testing.T) {
 }
 
 func TestParamsFitPrivateData(t *testing.T) {
-	p := Params{Protocol: protocol, Region: maxRegion, Source: true, Target: true, Conns: MaxConns, Session: 1<<64 - 1,
+	p := Params{Protocol: protocol, Region: maxRegion, Source: true, Target: true, Conns: MaxConns, Series: 1<<64 - 1,
 		Joins: true}
 	if b := p.encode(); len(b) > 512 {
 		t.Errorf("%d bytes", len(b))
@@ -314,13 +314,13 @@ func TestAdvanceIgnoresOldNews(t *testing.T) {
 	}
 }
 
-// A connection that joins no session of the server is ended, and the server lives on.
+// A connection that joins no series of the server is ended, and the server lives on.
 func TestStrayConnectionIsRefused(t *testing.T) {
 	a := world(t)
 	d, err := a.Open(t.Context())
 	must(t, err)
 	defer d.Close()
-	p := Params{Protocol: protocol, Region: minRegion, Session: 5, Joins: true}
+	p := Params{Protocol: protocol, Region: minRegion, Series: 5, Joins: true}
 	c, err := dialPatiently(t.Context(), d, DialOptions{Peer: "server"}, p.encode())
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -35,7 +35,7 @@ func (c *linksCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	variants := c.variants(bench.Session{Specs: specs, Region: region, Profile: c.CPU})
+	variants := c.variants(bench.Series{Specs: specs, Region: region, Profile: c.CPU})
 	rounds := int(c.Rounds)
 	return c.inLab("MultiEdge links: "+c.Test, rounds*len(variants), "table", func(o *output) error {
 		err := o.sweep(ctx, rounds, variants)
@@ -45,12 +45,12 @@ func (c *linksCmd) Run(ctx context.Context) error {
 }
 
 // variants are all numbers of links, shaped and not.
-func (c *linksCmd) variants(s bench.Session) []bench.Variant {
+func (c *linksCmd) variants(s bench.Series) []bench.Variant {
 	var out []bench.Variant
 	for _, kind := range c.Kinds {
 		for _, n := range c.Counts {
 			v := bench.Variant{Name: fmt.Sprintf("%d links, %s", n, kind), Cluster: c.cluster(&c.transportFlags,
-				c.Seed), Session: s}
+				c.Seed), Series: s}
 			v.Cluster.Lab.Links = n
 			if kind == "unshaped" {
 				v.Cluster.Lab.Rates = nil

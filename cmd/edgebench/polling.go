@@ -42,7 +42,7 @@ func (c *pollingCmd) Run(ctx context.Context) error {
 	var variants []bench.Variant
 	for _, name := range c.Names {
 		v := bench.Variant{Name: "poll " + name, Cluster: c.cluster(&c.transportFlags, c.Seed),
-			Session: bench.Session{Specs: specs, Region: region, Fit: true}}
+			Series: bench.Series{Specs: specs, Region: region, Fit: true}}
 		v.Cluster.Poll = name
 		variants = append(variants, v)
 	}

@@ -28,8 +28,8 @@ func (c *profileCmd) Run(ctx context.Context) error {
 		return err
 	}
 	return c.inLab("MultiEdge profile", len(specs), "table", func(o *output) error {
-		s := bench.Session{Specs: specs, Region: region, Profile: true}
-		if err := o.session(ctx, c.cluster(&c.transportFlags, c.Seed), s); err != nil {
+		s := bench.Series{Specs: specs, Region: region, Profile: true}
+		if err := o.series(ctx, c.cluster(&c.transportFlags, c.Seed), s); err != nil {
 			return err
 		}
 		for i := range o.file.Results {

@@ -47,7 +47,7 @@ func (c *schedulersCmd) Run(ctx context.Context) error {
 	for _, c.LabRates = range rates {
 		for _, name := range names {
 			v := bench.Variant{Name: "scheduler " + name, Cluster: c.cluster(&c.transportFlags, c.Seed),
-				Session: bench.Session{Specs: specs, Region: region, Fit: true, Profile: c.CPU}}
+				Series: bench.Series{Specs: specs, Region: region, Fit: true, Profile: c.CPU}}
 			v.Cluster.Scheduler = name
 			variants = append(variants, v)
 		}

@@ -8,8 +8,8 @@ import (
 	"multiedge/bench/report"
 )
 
-// session builds hosts, runs a session between two of them and shows what it reports.
-func (o *output) session(ctx context.Context, spec bench.ClusterSpec, s bench.Session) error {
+// series builds hosts, runs a series between two of them and shows what it reports.
+func (o *output) series(ctx context.Context, spec bench.ClusterSpec, s bench.Series) error {
 	o.show("building the hosts", 0, 0)
 	c, err := bench.NewCluster(ctx, spec)
 	if err != nil {
@@ -27,13 +27,13 @@ func (o *output) sweep(ctx context.Context, rounds int, variants []bench.Variant
 	var failed error
 	for i := range variants {
 		v := &variants[i]
-		v.Session.Sink = func(e bench.Event) {
-			if s := e.Show; s != nil && s.Index < len(v.Session.Specs) {
-				spec := &v.Session.Specs[s.Index]
+		v.Series.Sink = func(e bench.Event) {
+			if s := e.Show; s != nil && s.Index < len(v.Series.Specs) {
+				spec := &v.Series.Specs[s.Index]
 				o.show(v.Name+", "+spec.Test+" "+report.Bytes(spec.Size), s.Share, s.Throughput)
 				return
 			}
-			failed = errors.Join(failed, o.event(e, v.Session.Specs))
+			failed = errors.Join(failed, o.event(e, v.Series.Specs))
 		}
 	}
 	err := bench.Sweep(ctx, rounds, variants, func(v *bench.Variant, cl *bench.Cluster) error {

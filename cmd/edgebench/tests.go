@@ -90,7 +90,7 @@ func (c *rateCmd) Run(ctx context.Context) error {
 	return c.runPlans(ctx, c.plan(report.Rate, c.Both, c.Conns))
 }
 
-// Run measures messages, and before them in the same session the writes that they are compared with.
+// Run measures messages, and before them in the same series the writes that they are compared with.
 func (c *sendCmd) Run(ctx context.Context) error {
 	var plans []bench.Plan
 	for _, t := range []struct{ only, write, send string }{
@@ -110,7 +110,7 @@ func (f *testFlags) plan(test string, both bool, conns []count) bench.Plan {
 	return p
 }
 
-// runPlans measures several plans in one session.
+// runPlans measures several plans in one series.
 func (f *testFlags) runPlans(ctx context.Context, plans ...bench.Plan) error {
 	switch {
 	case f.Lab && f.Peer != "":
@@ -122,12 +122,12 @@ func (f *testFlags) runPlans(ctx context.Context, plans ...bench.Plan) error {
 	if err != nil {
 		return err
 	}
-	s := bench.Session{Specs: specs, Region: region, Fit: f.All || f.Range != nil, Profile: f.CPU}
+	s := bench.Series{Specs: specs, Region: region, Fit: f.All || f.Range != nil, Profile: f.CPU}
 	if !f.Lab {
 		return f.remote(ctx, s)
 	}
 	return f.outputFlags.inLab("MultiEdge benchmark", len(s.Specs), "perftest", func(o *output) error {
-		return o.session(ctx, f.cluster(&f.transportFlags, f.Seed), s)
+		return o.series(ctx, f.cluster(&f.transportFlags, f.Seed), s)
 	})
 }
 
@@ -148,7 +148,7 @@ func (o *output) event(e bench.Event, specs []workload.Spec) error {
 }
 
 // remote runs the client against a server on another host.
-func (f *testFlags) remote(ctx context.Context, s bench.Session) error {
+func (f *testFlags) remote(ctx context.Context, s bench.Series) error {
 	depth := 0
 	for i := range s.Specs {
 		depth = max(depth, s.Specs[i].Depth)

@@ -51,7 +51,7 @@ func (c *zeroCopyCmd) Run(ctx context.Context) error {
 			continue
 		}
 		v := bench.Variant{Name: name, Cluster: c.cluster(&c.transportFlags, c.Seed),
-			Session: bench.Session{Specs: specs, Region: region, Fit: true, Profile: profile}}
+			Series: bench.Series{Specs: specs, Region: region, Fit: true, Profile: profile}}
 		v.Cluster.Copy = name
 		variants = append(variants, v)
 		steps += rounds * len(specs)

@@ -63,7 +63,7 @@ func blocks(t *testing.T, a, b string) {
 			if i%2 == 1 {
 				w.Kind, w.RemoteOff, w.Len = edge.Read, tracedSpace-tracedBlock, tracedBlock/2
 			}
-			op, err := c.PostWait(ctx, &w)
+			op, err := c.Post(ctx, &w)
 			if err == nil {
 				err = op.Wait(ctx)
 			}

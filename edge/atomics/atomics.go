@@ -44,7 +44,7 @@ func CompareAndSwap(ctx context.Context, r *edge.RemoteRegion, off int, old, new
 func perform(ctx context.Context, w *edge.Work) (uint64, error) {
 	was := new(uint64) // the caller's stack may be gone when it arrives
 	w.Kind, w.Len, w.Result = edge.Atomic, 8, was
-	op, err := w.Remote.Conn().PostWait(ctx, w)
+	op, err := w.Remote.Conn().Post(ctx, w)
 	if err == nil {
 		err = op.Wait(ctx)
 	}

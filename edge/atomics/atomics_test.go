@@ -45,7 +45,7 @@ func TestAtomicsWithProcessor(t *testing.T) {
 			var ops []edge.Op
 			for i := range each {
 				for k, n := range []int{8, 4} {
-					op, err := c.Conn().PostWait(ctx, &edge.Work{Kind: edge.Atomic, Func: atomics.FetchAdd, Len: n,
+					op, err := c.Conn().Post(ctx, &edge.Work{Kind: edge.Atomic, Func: atomics.FetchAdd, Len: n,
 						Operand: 1, Remote: c, RemoteOff: 8 + 8*k, Result: &was[2*i+k]})
 					check(err)
 					ops = append(ops, op)
@@ -101,7 +101,7 @@ func TestAtomicErrors(t *testing.T) {
 	} {
 		w := good
 		c.change(&w)
-		if _, err := m.Conn().Post(&w); !errors.Is(err, c.want) {
+		if _, err := m.Conn().Post(ctx, &w); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}

@@ -116,7 +116,7 @@ static void settle(edge_device *d)
 {
 	if (d->conns->owing != NULL)
 		pay_owing(d);
-	if (d->streams->graves != NULL)
+	if (d->streams->ended != NULL)
 		stream_reap(d);
 	d->unsettled = d->conns->owing != NULL;
 }

@@ -41,7 +41,7 @@ struct edge_stream {
 	struct outbound out;
 	int64_t linger_at;
 	edge_listener *listener; /* until it is accepted */
-	edge_stream *next, **at; /* in edge_listener.ready, or streams.lingering or graves */
+	edge_stream *next, **at; /* in edge_listener.ready, or streams.lingering or ended */
 	struct edge_watched watch;
 	struct job job;
 };
@@ -49,7 +49,7 @@ struct edge_stream {
 struct streams {
 	edge_region *spare; /* of streams that ended */
 	uint32_t nspare, nstreams;
-	edge_stream *lingering, *graves; /* closed by the program: on their way out; to be freed */
+	edge_stream *lingering, *ended; /* closed by the program: on their way out; to be freed */
 	int64_t linger_due;
 };
 

@@ -76,7 +76,7 @@ void stream_step(edge_stream *s)
 	}
 	bool named = c->end.listed || c->work.inflight > 0 || c->work.calls > 0 || c->notes.owes || !s->job.done;
 	if (c->state == ENDED && !named) {
-		link_stream(s, &s->d->streams->graves);
+		link_stream(s, &s->d->streams->ended);
 		s->d->unsettled = true;
 	}
 }
@@ -84,7 +84,7 @@ void stream_step(edge_stream *s)
 /* Frees what is over. Its memory is kept for the next stream. */
 void stream_reap(edge_device *d)
 {
-	for (edge_stream *s; (s = d->streams->graves) != NULL; free(s)) {
+	for (edge_stream *s; (s = d->streams->ended) != NULL; free(s)) {
 		unlink_stream(s);
 		unwatch(d, &s->watch);
 		edge_region *r = s->region;

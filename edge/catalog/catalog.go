@@ -300,7 +300,7 @@ func (c *Catalog) refuse(p *catalogPeer, imm uint32, why string) (err error) {
 	if err != nil {
 		return err
 	}
-	op, err := p.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Local: p.region, LocalOff: at, Len: n,
+	op, err := p.conn.Post(ctx, &edge.Work{Kind: edge.Write, Local: p.region, LocalOff: at, Len: n,
 		Remote: p.answer, RemoteOff: slot * askSlot, Flags: edge.Notify, Imm: imm})
 	if err != nil {
 		return err

@@ -63,7 +63,7 @@ func TestCatalog(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		op, err := m.Conn().Post(&edge.Work{Kind: edge.Write, Inline: []byte(name), Remote: r})
+		op, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte(name), Remote: r})
 		if err == nil {
 			err = op.Wait(ctx)
 		}
@@ -103,7 +103,7 @@ func TestCatalog(t *testing.T) {
 	r, err := m.Import(ctx, "object 3")
 	check(err)
 	check(cat.Withdraw("object 3"))
-	op, err := m.Conn().Post(&edge.Work{Kind: edge.Write, Inline: []byte("x"), Remote: r})
+	op, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte("x"), Remote: r})
 	if err == nil {
 		err = op.Wait(ctx)
 	}
@@ -176,7 +176,7 @@ func TestCatalogTogether(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 					return
 				}
-				op, err := m.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Inline: []byte(name), Remote: r})
+				op, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte(name), Remote: r})
 				if err == nil {
 					err = op.Wait(ctx)
 				}

@@ -302,7 +302,7 @@ func (m *Importer) write(ctx context.Context, name string, flag uint32) (*questi
 		m.slots <- q.slot
 		return nil, err
 	}
-	op, err := m.conn.PostWait(ctx, &edge.Work{Kind: edge.Write, Local: m.region, LocalOff: at, Len: n, Remote: m.ask,
+	op, err := m.conn.Post(ctx, &edge.Work{Kind: edge.Write, Local: m.region, LocalOff: at, Len: n, Remote: m.ask,
 		RemoteOff: at, Flags: edge.Notify | edge.BackwardFence, Imm: q.imm})
 	if err == nil {
 		err = op.Wait(context.Background()) // it ends with the connection at the latest

@@ -12,7 +12,7 @@ import (
 
 // ring writes to a remote region with a notification.
 func ring(ctx context.Context, remote *edge.RemoteRegion, off int, text string, number uint32) {
-	op, err := remote.Conn().PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: number,
+	op, err := remote.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: number,
 		Inline: []byte(text), Remote: remote, RemoteOff: off})
 	check(err)
 	check(op.Wait(ctx))

@@ -66,7 +66,8 @@ func ExampleGrant() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	op, err := c.Post(&edge.Work{Kind: edge.Write, Local: local, Len: local.Len(), Remote: remote, Flags: edge.Notify})
+	op, err := c.Post(ctx, &edge.Work{Kind: edge.Write, Local: local, Len: local.Len(), Remote: remote,
+		Flags: edge.Notify})
 	if err != nil {
 		log.Fatal(err)
 	}

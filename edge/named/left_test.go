@@ -26,7 +26,8 @@ func TestNamedForgetsImporters(t *testing.T) {
 		m, err := named.Import(ctx, importer, "owner", "table")
 		check(err)
 		for range 2 {
-			op, err := m.Conn().Post(&edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: m, Flags: edge.Notify})
+			op, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte{1}, Remote: m,
+				Flags: edge.Notify})
 			check(err)
 			check(op.Wait(ctx))
 		}

@@ -35,7 +35,7 @@ func TestNamedExport(t *testing.T) {
 			t.Fatalf("%s imports: %v", name, err)
 		}
 		imports = append(imports, m)
-		op, err := m.Conn().Post(&edge.Work{Kind: edge.Write, Inline: []byte(name), Remote: m, RemoteOff: 8 * i,
+		op, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte(name), Remote: m, RemoteOff: 8 * i,
 			Flags: edge.Notify, Imm: uint32(i)})
 		check(err)
 		note, err := table.WaitNotify(ctx)
@@ -67,7 +67,7 @@ func TestNamedExport(t *testing.T) {
 	check(err)
 	was := string(back.Bytes()[:8])
 	m := imports[0]
-	op, err := m.Conn().Post(&edge.Work{Kind: edge.Write, Inline: []byte("late"), Remote: m})
+	op, err := m.Conn().Post(ctx, &edge.Work{Kind: edge.Write, Inline: []byte("late"), Remote: m})
 	if err == nil {
 		err = op.Wait(ctx)
 	}

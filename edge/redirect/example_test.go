@@ -43,12 +43,12 @@ func ExampleConn_Late() {
 	check(err)
 	for i := range 100 {
 		n := copy(mem.Bytes(), fmt.Sprintf("%3d", i))
-		op, err := c.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.LocalDone, Local: mem, Len: n,
+		op, err := c.Post(ctx, &edge.Work{Kind: edge.Write, Flags: edge.LocalDone, Local: mem, Len: n,
 			Remote: remote, RemoteOff: 3 * i})
 		check(err)
 		check(op.Wait(ctx)) // mem is ours again
 	}
-	last, err := c.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.BackwardFence, Inline: []byte("."),
+	last, err := c.Post(ctx, &edge.Work{Kind: edge.Write, Flags: edge.BackwardFence, Inline: []byte("."),
 		Remote: remote, RemoteOff: 300})
 	check(err)
 	check(last.Wait(ctx)) // all writes before have ended, too

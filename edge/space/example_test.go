@@ -46,7 +46,7 @@ func ExampleMap() {
 	for i := range places {
 		places[i] = rng.IntN(size/block) * block
 		binary.LittleEndian.PutUint64(local.Bytes()[i*block:], uint64(i)+1)
-		ops[i], err = c.PostWait(ctx, &edge.Work{Kind: edge.Write, Local: local, LocalOff: i * block, Len: block,
+		ops[i], err = c.Post(ctx, &edge.Work{Kind: edge.Write, Local: local, LocalOff: i * block, Len: block,
 			Remote: heap, RemoteOff: places[i]})
 		check(err)
 	}

@@ -182,9 +182,8 @@ func (r *rogue) end(t *testing.T) {
 
 // say writes n bytes and a notification.
 func (r *rogue) say(t *testing.T, imm uint32, n int) {
-	_, err := r.c.Post(&edge.Work{Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence, Imm: imm, Local: r.mem,
-		Len:    n,
-		Remote: r.ring})
+	_, err := r.c.Post(edge.NoWait, &edge.Work{Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence,
+		Imm: imm, Local: r.mem, Len: n, Remote: r.ring})
 	must(t, err)
 }
 

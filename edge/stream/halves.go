@@ -148,8 +148,8 @@ func (s *Conn) pay() bool {
 	before, head := i.granted.Load(), i.head.Load()
 	s.aimUpTo(head + uint64(s.ring)) // before the peer may send those bytes
 	i.granted.Store(head)            // first: the peer is quick
-	_, err = s.c.Post(&edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: immCredit | uint32(head-before),
-		Local: s.region, Remote: to})
+	_, err = s.c.Post(edge.NoWait, &edge.Work{Kind: edge.Write, Flags: edge.Notify,
+		Imm: immCredit | uint32(head-before), Local: s.region, Remote: to})
 	if err != nil {
 		i.granted.Store(before)
 	}
@@ -283,7 +283,7 @@ func (s *Conn) send(most int, from source, skip int) (int, error) {
 	}
 	o.sent.Store(sent + uint64(n)) // first: the peer is quick
 	// Fenced, so that the bytes before are in place when the peer is notified (clause 11.4).
-	op, err := s.c.Post(&edge.Work{
+	op, err := s.c.Post(edge.NoWait, &edge.Work{
 		Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence, Imm: immData | uint32(sent&immCount),
 		Local: local, LocalOff: at, Len: n, Remote: to, RemoteOff: int(sent) & int(to.Size()-1),
 	})
@@ -352,7 +352,7 @@ func (s *Conn) tell(to *edge.RemoteRegion) error {
 	if o.fin.Load() {
 		return nil
 	}
-	_, err := s.c.Post(&edge.Work{Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence,
+	_, err := s.c.Post(edge.NoWait, &edge.Work{Kind: edge.Write, Flags: edge.Notify | edge.BackwardFence,
 		Imm: immFin | uint32(o.sent.Load()&immCount), Local: s.region, Remote: to})
 	o.fin.Store(err == nil)
 	return err

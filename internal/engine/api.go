@@ -54,8 +54,8 @@ type Config struct {
 	// copy payloads into the batch's buffer instead of referring to them: only to measure what that costs
 	CopySend bool
 	// the longest write with LocalDone that is copied, in bytes, at most the zero value's: 64 KiB; negative: none
-	StagedMost int
-	Stage      *remap.Stage // receives long runs of pages for exchange; nil: none is exchanged
+	CopiedMost int
+	Exchanger  *remap.Exchanger // receives long runs of pages for exchange; nil: none is exchanged
 	// leave frames whose payload finds no memory unreceived, for their sender to send again, instead of parking it:
 	// only to measure what that costs
 	DropMisses bool

@@ -10,9 +10,9 @@ import (
 // Batch has the frames that are to leave on one link. Bulk of a frame points into registered memory, Head and Tail into
 // the batch. Its buffers are reused after Reset; until then the frames stay valid, also when they were moved in Frames.
 type Batch struct {
-	Frames []frame.Tx
-	bufs   [][]byte
-	stages [][]byte // likewise, for payloads that were gathered; made when there is the first
+	Frames    []frame.Tx
+	bufs      [][]byte
+	scratches [][]byte // likewise, for payloads that were gathered; made when there is the first
 }
 
 // Batches has a batch for each link, and knows what the latest PollTransmit put into them. The caller of PollTransmit
@@ -96,8 +96,8 @@ func (bs *Batches) room(i int) int {
 	return min(cap(bs.order)-len(bs.order), cap(b.Frames)-len(b.Frames))
 }
 
-// stage is Batch.stage of link i.
-func (bs *Batches) stage(i, n int) []byte { return bs.of[i].stage(n) }
+// scratch is Batch.scratch of link i.
+func (bs *Batches) scratch(i, n int) []byte { return bs.of[i].scratch(n) }
 
 // next returns the buffer of the frame to be added for link i.
 func (bs *Batches) next(i int) []byte {
@@ -117,14 +117,14 @@ func (bs *Batches) add(i int) *frame.Tx {
 	return f
 }
 
-// stage returns room for n bytes of payload beside the buffer of the frame to be added.
-func (b *Batch) stage(n int) []byte {
+// scratch returns room for n bytes of payload beside the buffer of the frame to be added.
+func (b *Batch) scratch(n int) []byte {
 	i := len(b.Frames)
-	if b.stages == nil {
-		b.stages = make([][]byte, cap(b.Frames))
+	if b.scratches == nil {
+		b.scratches = make([][]byte, cap(b.Frames))
 	}
-	if len(b.stages[i]) < n {
-		b.stages[i] = make([]byte, len(b.bufs[i]))
+	if len(b.scratches[i]) < n {
+		b.scratches[i] = make([]byte, len(b.bufs[i]))
 	}
-	return b.stages[i][:n]
+	return b.scratches[i][:n]
 }

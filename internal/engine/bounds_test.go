@@ -171,16 +171,6 @@ func TestRedirectEndsSoon(t *testing.T) {
 	}
 }
 
-// Numbers of receive queues that come round again do not take the place of queues that there are.
-func TestQueueNumbersComeRound(t *testing.T) {
-	e := newRig(t, rigOptions{}).n[0].e
-	first := e.NewReceiveQueue()
-	e.SetLastQueue(^engine.QueueID(0) - 1)
-	if a, b := e.NewReceiveQueue(), e.NewReceiveQueue(); a != ^engine.QueueID(0) || b == 0 || b == first {
-		t.Errorf("queues %d and %d beside %d", a, b, first)
-	}
-}
-
 // A dial may be as patient as its caller likes.
 func TestDialIsPatient(t *testing.T) {
 	r := newRig(t, rigOptions{})

@@ -39,8 +39,8 @@ type builder struct {
 }
 
 func (e *Endpoint) newBuilder() builder {
-	stage := func(n int) []byte { return e.builder.b.stage(e.builder.p.Link, n) }
-	return builder{e: e, f: build.Frame{Records: &e.recs, Stage: stage}}
+	scratch := func(n int) []byte { return e.builder.b.scratch(e.builder.p.Link, n) }
+	return builder{e: e, f: build.Frame{Records: &e.recs, Scratch: scratch}}
 }
 
 func (w *builder) begin(s *peering.Session, p *path.Tx, b *Batches) {
@@ -158,7 +158,7 @@ func (w *builder) sum(h *wire.Header) {
 		f.Head = w.buf[:wire.HeadLen]
 		switch {
 		case w.e.cfg.CopySend:
-			w.stageCopy(f)
+			w.copyPayload(f)
 		case h.Flags&wire.FlagPayloadSum == 0:
 			w.fetch(f.Bulk)
 		}
@@ -228,9 +228,9 @@ func (w *builder) seal(h *wire.Header, n int) {
 	f.Head, f.Joined = buf[:n], w.joined
 }
 
-// stageCopy puts the payload of a finished frame into the batch's buffer, between head and tail, as if it had to be
+// copyPayload puts the payload of a finished frame into the batch's buffer, between head and tail, as if it had to be
 // sent from there.
-func (w *builder) stageCopy(f *frame.Tx) {
+func (w *builder) copyPayload(f *frame.Tx) {
 	n := len(f.Bulk)
 	copy(w.buf[wire.HeadLen+n:], f.Tail)
 	copy(w.buf[wire.HeadLen:], f.Bulk)

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -124,28 +123,4 @@ func TestEagerWordsAreBounded(t *testing.T) {
 	if e.Count.Eager.EagerRefused != refused+1 {
 		t.Error("the next message is not answered")
 	}
-}
-
-// Clause 18.3: stamps are not used twice. A block that was marked as often as there are stamps is sent again with the
-// commit, which has the last.
-func TestEagerStampsEnd(t *testing.T) {
-	r := newRig(t, rigOptions{})
-	c := r.connect(engine.DialOptions{})
-	mem, key := r.export(1, c[1], 128, both)
-	r.settle()
-	k := r.compose(c[0], 1, key, 0, 128)
-	k.write(0, pattern(1, 128))
-	r.rest(time.Millisecond)
-	r.n[0].e.SetStamp(c[0], 1, 2)
-	for v := range byte(5) {
-		k.write(0, bytes.Repeat([]byte{v + 1}, 64))
-		r.rest(time.Millisecond)
-	}
-	k.commit(0, 0, 128)
-	r.must("completion", time.Second, r.all(0, 1))
-	r.wantStatus(0, 1, engine.OK)
-	if bad := r.n[1].e.Count.Reject.RejectedMalformed; bad != 0 || !bytes.Equal(mem, k.mem) {
-		t.Errorf("%d malformed; the message is in place: %v", bad, bytes.Equal(mem, k.mem))
-	}
-	r.idle()
 }

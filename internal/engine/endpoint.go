@@ -82,8 +82,8 @@ func New(cfg Config) (*Endpoint, error) {
 func (e *Endpoint) opConfig(rng *rand.Rand) op.Config {
 	c := &e.cfg
 	return op.Config{Rand: rng, OpWindow: c.OpWindow, HeldBytes: c.HeldBytes, MaxConns: c.MaxConns,
-		MaxDials: c.MaxDials, DialTime: c.DialTime, StagedMost: c.StagedMost, DropMisses: c.DropMisses,
-		Grants: c.Grants, Placer: c.Placer, Stage: c.Stage, Count: &e.Count, Latency: &e.Latency,
+		MaxDials: c.MaxDials, DialTime: c.DialTime, CopiedMost: c.CopiedMost, DropMisses: c.DropMisses,
+		Grants: c.Grants, Placer: c.Placer, Exchanger: c.Exchanger, Count: &e.Count, Latency: &e.Latency,
 		Crowded: e.nodes.Crowded, NextShard: e.nodes.TryNextShard}
 }
 
@@ -99,7 +99,7 @@ func (cfg *Config) setDefaults() {
 	setDefault(&cfg.Framing, frame.DefaultFraming)
 	setDefault(&cfg.Scheduler, "adaptive")
 	setDefault(&cfg.OpWindow, 1024)
-	setDefault(&cfg.StagedMost, op.StagedMost)
+	setDefault(&cfg.CopiedMost, op.CopiedMost)
 	setDefault(&cfg.HeldBytes, 16<<20)
 	setDefault(&cfg.MaxConns, 1<<16)
 	setDefault(&cfg.MaxDials, 1<<14)

@@ -4,7 +4,6 @@ import (
 	"multiedge/internal/engine/op"
 	"multiedge/internal/engine/op/span"
 	"multiedge/internal/engine/peering"
-	"multiedge/internal/mono"
 )
 
 // Sizes are the lengths of an endpoint's tables, for tests that look for growth.
@@ -50,23 +49,16 @@ func (e *Endpoint) Ended() (n int) {
 func (e *Endpoint) probe() op.Probe { return op.ProbeOf(&e.ops) }
 
 // What Probe shows of connections and queues.
-func (e *Endpoint) Spans(id ConnID) int                       { return e.probe().Spans(id) }
-func (e *Endpoint) RingMemory(id ConnID) int                  { return e.probe().RingMemory(id) }
-func (e *Endpoint) SendRing(id ConnID) int                    { return e.probe().SendRing(id) }
-func (e *Endpoint) MessageMemory(id ConnID) int               { return e.probe().MessageMemory(id) }
-func (e *Endpoint) DraftMemory() (used, idle int)             { return e.probe().DraftMemory() }
-func (e *Endpoint) EagerWords(id ConnID) (n, most int)        { return e.probe().EagerWords(id) }
-func (e *Endpoint) SetStamp(id ConnID, name uint64, n uint32) { e.probe().SetStamp(id, name, n) }
-func (e *Endpoint) Asking(q QueueID) int                      { return e.probe().Asking(q) }
-func (e *Endpoint) Adverts(id ConnID) int                     { return e.probe().Adverts(id) }
-func (e *Endpoint) DialWork() (wishes, dials uint64)          { return e.probe().DialWork() }
-func (e *Endpoint) SetLastQueue(id QueueID)                   { e.probe().SetLastQueue(id) }
-func (e *Endpoint) PassMessages(id ConnID, n uint32)          { e.probe().PassMessages(id, n) }
-func (e *Endpoint) QueueCounts(id QueueID) [3]int             { return e.probe().QueueCounts(id) }
-func (e *Endpoint) Lack(id ConnID)                            { e.probe().Lack(id) }
-func (e *Endpoint) Short(q QueueID) int                       { return e.probe().Short(q) }
-func (e *Endpoint) LookSoon(q QueueID)                        { e.probe().LookSoon(q) }
-func (e *Endpoint) LookAtUnused()                             { e.probe().LookAtUnused() }
+func (e *Endpoint) Spans(id ConnID) int                { return e.probe().Spans(id) }
+func (e *Endpoint) RingMemory(id ConnID) int           { return e.probe().RingMemory(id) }
+func (e *Endpoint) SendRing(id ConnID) int             { return e.probe().SendRing(id) }
+func (e *Endpoint) MessageMemory(id ConnID) int        { return e.probe().MessageMemory(id) }
+func (e *Endpoint) DraftMemory() (used, idle int)      { return e.probe().DraftMemory() }
+func (e *Endpoint) EagerWords(id ConnID) (n, most int) { return e.probe().EagerWords(id) }
+func (e *Endpoint) Asking(q QueueID) int               { return e.probe().Asking(q) }
+func (e *Endpoint) Adverts(id ConnID) int              { return e.probe().Adverts(id) }
+func (e *Endpoint) DialWork() (wishes, dials uint64)   { return e.probe().DialWork() }
+func (e *Endpoint) QueueCounts(id QueueID) [3]int      { return e.probe().QueueCounts(id) }
 
 // RingPrices and Prices are those of Probe.
 func RingPrices() (sop, sopTakes, arrives, arriveTakes int) { return op.Probe{}.RingPrices() }
@@ -85,7 +77,6 @@ func (e *Endpoint) nodesProbe() peering.Probe { return peering.ProbeOf(&e.nodes)
 // What peering's Probe shows of sessions.
 func (e *Endpoint) SessionList() []SessionInfo           { return e.nodesProbe().SessionList() }
 func (e *Endpoint) Handshakes() int                      { return e.nodesProbe().Handshakes() }
-func (e *Endpoint) SetKeys(now mono.Time, l KeyLimits)   { e.nodesProbe().SetKeys(now, l) }
 func (e *Endpoint) Pending() int                         { return e.nodesProbe().Kept().Steps }
 func (e *Endpoint) RetiredKeys() int                     { return e.nodesProbe().Kept().Retired }
 func (e *Endpoint) FillPeers()                           { e.nodesProbe().FillPeers() }

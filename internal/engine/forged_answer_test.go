@@ -117,7 +117,7 @@ func TestForgedAnswerGoesOn(t *testing.T) {
 		}
 		r.connectsWithin(time.Millisecond)
 		if n := r.n[0].e.Count.Trust.StrangersRefused; heard != 2 || (n == 1) != proves {
-			t.Errorf("proves %v: got to stage %d, %d strangers refused", proves, heard, n)
+			t.Errorf("proves %v: got to step %d, %d strangers refused", proves, heard, n)
 		}
 		r.pass = nil
 		r.rest(4 * time.Second)

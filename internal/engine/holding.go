@@ -14,7 +14,7 @@ type Holding struct {
 	Queued               int // connections that wait to send or to acknowledge
 	Records              int // of what frames in flight carry
 	InFlight, Held       int // the largest of any session: eliciting frames; bytes behind fences
-	Staged               int // the largest of any session: bytes of copies of writes with LocalDone
+	Copied               int // the largest of any session: bytes of copies of writes with LocalDone
 	Least                int // the smallest of those counts, never negative
 	Outbox               int
 	Parked               int // parts of operations that wait for memory
@@ -27,7 +27,7 @@ func (e *Endpoint) Holding() Holding {
 	h := Holding{Conns: k.Live, Dials: k.Dials, Sessions: n.Sessions, Numbers: n.Numbers,
 		Outbox: n.Outbox, Records: e.recs.Used(), Parked: k.Parked, Queues: k.Queues}
 	for _, s := range e.nodes.Sessions.List {
-		if s.Shaking() {
+		if s.HasHandshake() {
 			h.Handshakes++
 		}
 		c := s.Ops.Charged()
@@ -49,8 +49,8 @@ func (e *Endpoint) Load() (h Holding) {
 // add counts what is kept in a session.
 func (h *Holding) add(s *peering.Session) {
 	c := s.Ops.Charged()
-	h.InFlight, h.Held, h.Staged = max(h.InFlight, s.Paths.InFlight), max(h.Held, c.Held), max(h.Staged, c.Staged)
-	h.Least = min(h.Least, s.Paths.InFlight, c.Held, c.Staged, c.Conns, c.Unconfirmed, c.Conns-c.Unconfirmed)
+	h.InFlight, h.Held, h.Copied = max(h.InFlight, s.Paths.InFlight), max(h.Held, c.Held), max(h.Copied, c.Copied)
+	h.Least = min(h.Least, s.Paths.InFlight, c.Held, c.Copied, c.Conns, c.Unconfirmed, c.Conns-c.Unconfirmed)
 }
 
 // QueueLoad returns how many buffers of a shared receive queue no message has begun to fill, how many of them count as

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"multiedge/internal/engine"
-	"multiedge/internal/mono"
 	"multiedge/regmem"
 )
 
@@ -118,51 +117,4 @@ func TestLentAndOutOfOrder(t *testing.T) {
 	}
 	post(buffers + 1)
 	r.must("both messages", 10*time.Millisecond, r.all(0, buffers+2))
-}
-
-// Connections that end while they wait for a buffer leave nothing in the queue.
-func TestWhoFindsItLentIsForgotten(t *testing.T) {
-	r := newRig(t, rigOptions{})
-	q, c := lentOut(r, 8)
-	stays := c[0]
-	r.submit(0, stays[0], send(2, []byte{1}))
-	r.rest(10 * time.Millisecond)
-	for range 100 {
-		c := r.connect(engine.DialOptions{})
-		r.n[1].e.JoinReceiveQueue(r.now, c[1], q)
-		r.n[1].e.Lack(c[1])
-		if n := r.n[1].e.Short(q); n > 10 {
-			t.Fatalf("%d entries of 4 connections", n)
-		}
-		r.n[0].e.Abort(r.now, c[0], engine.StatusAborted)
-		r.must("its end", time.Second, func() bool { _, over := r.n[1].closed[c[1]]; return over })
-	}
-	r.post(1, 0, q, 1, 8)
-	r.must("the message of who stays", time.Second, r.all(0, 3))
-}
-
-// What a queue lends is looked for among its own connections, however many others there are.
-func TestOthersAreNotLookedAt(t *testing.T) {
-	const more = 3000
-	r := newRig(t, rigOptions{})
-	q, _ := r.joined(2)
-	e := r.n[1].e
-	took := func() (least time.Duration) {
-		for range 20 {
-			e.LookSoon(q)
-			began := mono.Now()
-			e.LookAtUnused()
-			if d := mono.Now().Sub(began); least == 0 || d < least {
-				least = d
-			}
-		}
-		return least
-	}
-	few := took()
-	for range more {
-		r.connect(engine.DialOptions{})
-	}
-	if many := took(); many > 10*few+time.Microsecond {
-		t.Errorf("a look takes %v, with %d other connections %v", few, more, many)
-	}
 }

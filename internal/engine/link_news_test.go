@@ -76,13 +76,13 @@ func TestLinkNews(t *testing.T) {
 // opens.
 func TestLinkNewsDuringHandshake(t *testing.T) {
 	for who := range 2 {
-		for stage := 0; ; stage++ {
+		for cut := 0; ; cut++ {
 			r := newRig(t, rigOptions{sealed: true, links: 2, mtu: 1500})
 			r.rest(20 * time.Millisecond)
 			n := 0
 			r.pass = func(_ int, f *flight) bool {
 				if setup(f.b) {
-					if n == stage {
+					if n == cut {
 						r.relink(who, 1, newMAC(2), 9000) // the handshake's frames take link 0
 					}
 					n++
@@ -90,7 +90,7 @@ func TestLinkNewsDuringHandshake(t *testing.T) {
 				return true
 			}
 			c := r.connect(engine.DialOptions{})
-			if n <= stage {
+			if n <= cut {
 				break
 			}
 			r.rest(5 * time.Second)
@@ -99,7 +99,7 @@ func TestLinkNewsDuringHandshake(t *testing.T) {
 			}
 			r.oneSession()
 			if r.echoWorks(c); t.Failed() {
-				t.Fatalf("node %d, frame %d", who, stage)
+				t.Fatalf("node %d, frame %d", who, cut)
 			}
 		}
 	}

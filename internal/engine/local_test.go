@@ -77,8 +77,8 @@ func testLocalDone(t *testing.T, sealed bool) {
 		data := pattern(i, n)
 		token := l.submit(key, uint64(len(want)), data)
 		want = append(want, data...)
-		if staged := n <= 64<<10; l.given[token] != staged {
-			t.Errorf("a write of %d bytes is done when it is submitted: %v, want %v", n, l.given[token], staged)
+		if copied := n <= 64<<10; l.given[token] != copied {
+			t.Errorf("a write of %d bytes is done when it is submitted: %v, want %v", n, l.given[token], copied)
 		}
 	}
 	r.must("all writes to end", time.Second, func() bool { l.look(); return len(l.late) == len(l.local) })
@@ -91,12 +91,12 @@ func testLocalDone(t *testing.T, sealed bool) {
 		t.Error("what arrived is not what was written")
 	}
 	n := &r.n[0].e.Count
-	if lost < 20 || n.Op.WritesStaged != 3 || n.Op.WritesAcked != 2 || n.Op.OpsFailedLate != 0 {
-		t.Errorf("%d frames lost, %d writes staged, %d acknowledged, %d failed late", lost, n.Op.WritesStaged,
+	if lost < 20 || n.Op.WritesCopied != 3 || n.Op.WritesAcked != 2 || n.Op.OpsFailedLate != 0 {
+		t.Errorf("%d frames lost, %d writes copied, %d acknowledged, %d failed late", lost, n.Op.WritesCopied,
 			n.Op.WritesAcked, n.Op.OpsFailedLate)
 	}
-	if h := r.n[0].e.Holding(); h.Staged != 0 {
-		t.Errorf("%d bytes of copies are held at rest", h.Staged)
+	if h := r.n[0].e.Holding(); h.Copied != 0 {
+		t.Errorf("%d bytes of copies are held at rest", h.Copied)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestLocalDoneIsBounded(t *testing.T) {
 	for range 100 {
 		l.submit(key, 0, pattern(1, 64<<10))
 	}
-	if held := r.n[0].e.Holding().Staged; len(l.given) != 64 || held != 4<<20 {
+	if held := r.n[0].e.Holding().Copied; len(l.given) != 64 || held != 4<<20 {
 		t.Errorf("%d writes of 64 KiB are done, %d bytes held; want 64 and 4 MiB", len(l.given), held)
 	}
 	for range 300 {

@@ -12,18 +12,18 @@ import (
 )
 
 // pageRig is node 0 with a write of 1 MiB to memory of node 1 whose pages can be exchanged and whose link announced H.
-func pageRig(t *testing.T, checksum engine.Checksum) (r *rig, s *scatterer, stage *remap.Stage, mem, data []byte,
-	frames [][]byte) {
-	stage = &remap.Stage{}
+func pageRig(t *testing.T, checksum engine.Checksum) (r *rig, s *scatterer, exchanger *remap.Exchanger,
+	mem, data []byte, frames [][]byte) {
+	exchanger = &remap.Exchanger{}
 	r = newRig(t, rigOptions{mtu: 9000, shuffle: wire.HeadLen, checksum: checksum,
-		stages: [2]*remap.Stage{nil, stage}})
+		exchangers: [2]*remap.Exchanger{nil, exchanger}})
 	c := r.connect(engine.DialOptions{})
 	shared, err := remap.NewShared(1<<20, remap.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stage.Add(shared.Space)
-	t.Cleanup(func() { stage.Remove(shared.Space); shared.Close() })
+	exchanger.Add(shared.Space)
+	t.Cleanup(func() { exchanger.Remove(shared.Space); shared.Close() })
 	mem, data = shared.Bytes(), pattern(3, 1<<20)
 	key, err := r.n[1].grants.Grant(&regmem.Region{ID: 1, Mem: regmem.Wrap(mem)}, uint64(c[1]), both, 0, 1<<20)
 	if err != nil {
@@ -32,7 +32,7 @@ func pageRig(t *testing.T, checksum engine.Checksum) (r *rig, s *scatterer, stag
 	r.settle()
 	s = newScatterer(r, 1)
 	s.pages = true
-	return r, s, stage, mem, data, underWay(r, c[0], key, 1, data)
+	return r, s, exchanger, mem, data, underWay(r, c[0], key, 1, data)
 }
 
 // Clause 2.6, paper 2.3.2: frames carry whole pages of the destination, arrive in pages of the pool, and those change
@@ -88,7 +88,7 @@ func TestPagesDamaged(t *testing.T) {
 		if c.laid {
 			checksum = engine.ChecksumHeader // so that it does not help
 		}
-		r, s, stage, mem, data, frames := pageRig(t, checksum)
+		r, s, exchanger, mem, data, frames := pageRig(t, checksum)
 		s.give(r, 0, frames[:1], 32)
 		got, n := r.n[1].e.Count, &r.n[1].e.Count
 		bad := c.harm(bytes.Clone(frames[1]))
@@ -97,7 +97,7 @@ func TestPagesDamaged(t *testing.T) {
 			t.Errorf("%s: %d frames in pages, %d joined", name, s.placed, s.joined)
 		}
 		if c.laid {
-			stage.SettleAll()
+			exchanger.SettleAll()
 			if n.Traffic.PayloadReceived != got.Traffic.PayloadReceived+8192 || !bytes.Equal(mem[:2*8192],
 				data[:2*8192]) {
 				t.Errorf("%s: %d bytes received, %d before, or others than were sent", name, n.Traffic.PayloadReceived,

@@ -107,7 +107,7 @@ func TestPiecesAreNotDoneLocally(t *testing.T) {
 	}
 	r.must("the writes", time.Second, r.all(0, len(sizes)))
 	r.rest(10 * time.Millisecond)
-	if n := r.n[0].e.Holding().Staged; n != 0 || !bytes.Equal(mem[:off], data[:off]) {
+	if n := r.n[0].e.Holding().Copied; n != 0 || !bytes.Equal(mem[:off], data[:off]) {
 		t.Errorf("%d bytes of copies are left; all arrived: %v", n, bytes.Equal(mem[:off], data[:off]))
 	}
 }

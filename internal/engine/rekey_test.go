@@ -19,13 +19,12 @@ func TestRekeys(t *testing.T) {
 
 func testRekeys(t *testing.T, o rigOptions) {
 	const life, rekeys = 100, 1000
-	o.sealed, o.links = true, 2
+	o.sealed, o.links, o.keys = true, 2, atBoth(engine.KeyLimits{Frames: life})
 	r := newRig(t, o)
 	c := r.connect(engine.DialOptions{})
 	mem, key := r.export(1, c[1], 64<<10, both)
 	r.settle()
 	for i := range r.n {
-		r.n[i].e.SetKeys(r.now, engine.KeyLimits{Frames: life})
 		r.n[i].auto = true
 	}
 	m := newMess(r, 3)
@@ -85,6 +84,9 @@ func testRekeys(t *testing.T, o rigOptions) {
 	}
 }
 
+// atBoth are the same limits for both nodes.
+func atBoth(l engine.KeyLimits) [2]engine.KeyLimits { return [2]engine.KeyLimits{l, l} }
+
 // keyed is a sealed pair with a connection whose keys last for so long, and how often node i has turned to fresh ones.
 func keyed(t *testing.T, o rigOptions) (r *rig, st *stream, turned func(i int) uint64) {
 	o.sealed = true
@@ -97,7 +99,8 @@ func keyed(t *testing.T, o rigOptions) (r *rig, st *stream, turned func(i int) u
 // nothing fails, nothing is sent again, and the keys before are erased (clause 10.6).
 func TestFreshKeysByAge(t *testing.T) {
 	for _, deferred := range []bool{false, true} {
-		r, st, turned := keyed(t, rigOptions{deferred: deferred, keys: engine.KeyLimits{Age: 400 * time.Millisecond}})
+		r, st, turned := keyed(t, rigOptions{deferred: deferred,
+			keys: atBoth(engine.KeyLimits{Age: 400 * time.Millisecond})})
 		local := r.n[0].e.SessionList()[0].Local
 		seen := map[byte]bool{}
 		r.pass = func(from int, f *flight) bool {
@@ -128,8 +131,7 @@ func TestFreshKeysByAge(t *testing.T) {
 
 // A peer that never exchanges keys ends the session: no key seals without end.
 func TestKeysExpire(t *testing.T) {
-	r, st, turned := keyed(t, rigOptions{deferred: true, keys: engine.KeyLimits{Age: 400 * time.Millisecond}})
-	r.n[1].e.SetKeys(r.now, engine.KeyLimits{})
+	r, st, turned := keyed(t, rigOptions{deferred: true, keys: [2]engine.KeyLimits{{Age: 400 * time.Millisecond}, {}}})
 	r.n[1].stuck = true // it computes for ever
 	st.forTime(600*time.Millisecond, 20*time.Millisecond)
 	if n := r.n[0].e.Count.Life.SessionsFailed; n != 0 {
@@ -146,7 +148,7 @@ func TestKeysExpire(t *testing.T) {
 func TestForgeriesWearKeys(t *testing.T) {
 	const limit = 64
 	for _, lazy := range []bool{false, true} {
-		r, _, turned := keyed(t, rigOptions{lazy: lazy, keys: engine.KeyLimits{Forged: limit}})
+		r, _, turned := keyed(t, rigOptions{lazy: lazy, keys: atBoth(engine.KeyLimits{Forged: limit})})
 		r.rest(100 * time.Millisecond)
 		forge := func(epoch uint8, n int) {
 			s := r.n[0].e.SessionList()[0]

@@ -62,11 +62,11 @@ type rigOptions struct {
 	maxConns                 int
 	shuffle                  uint16
 	checksum                 engine.Checksum
-	stages                   [2]*remap.Stage
+	exchangers               [2]*remap.Exchanger
 	copySend                 bool
 	sealed                   bool
 	deferred                 bool // steps of handshakes are computed when rig.steps is called
-	keys                     engine.KeyLimits
+	keys                     [2]engine.KeyLimits
 	maxDials                 int
 	// frames are looked at by a Reader, and payloads placed when that is waited for, not before
 	lazy    bool
@@ -148,8 +148,8 @@ func (r *rig) boot(i int, epoch uint64, o rigOptions) {
 		Node: id, Secure: who, Name: fmt.Sprint("node", i), Epoch: epoch, Seed: uint64(i) + epoch<<8, Grants: n.grants,
 		OpWindow:  o.window,
 		HeldBytes: o.held, Profile: profile, Scheduler: o.scheduler, MaxConns: o.maxConns,
-		Checksum: o.checksum, Stage: o.stages[i], CopySend: o.copySend, Placer: placerOf(&o),
-		Deferred: o.deferred, Keys: o.keys, MaxDials: o.maxDials,
+		Checksum: o.checksum, Exchanger: o.exchangers[i], CopySend: o.copySend, Placer: placerOf(&o),
+		Deferred: o.deferred, Keys: o.keys[i], MaxDials: o.maxDials,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -330,45 +330,6 @@ func TestUnusedBuffersAreLent(t *testing.T) {
 	}
 }
 
-// Clause 14.5: a connection whose buffers were enough for 2^31 messages still asks when they are not, and gets no more
-// than others as long as it does not.
-func TestAskingAfterManyMessages(t *testing.T) {
-	const many = 1<<31 - 3
-	r := newRig(t, rigOptions{})
-	c := r.connect(engine.DialOptions{})
-	q := r.n[1].e.NewReceiveQueue()
-	for k := range uint64(100) {
-		r.post(1, 0, q, k, 8)
-	}
-	if !r.n[1].e.JoinReceiveQueue(r.now, c[1], q) {
-		t.Fatal("the connection does not join the queue")
-	}
-	r.settle()
-	r.n[0].e.PassMessages(c[0], many)
-	r.n[1].e.PassMessages(c[1], many)
-	sent := 0
-	submit := func() {
-		r.submit(0, c[0], send(uint64(sent), []byte{1}))
-		sent++
-	}
-	for range 8 {
-		submit()
-		r.must("a message", time.Second, r.got(1, sent))
-		r.rest(time.Millisecond)
-		if n := r.status(0, c[0]).Credit; n > 16 {
-			t.Fatalf("without asking it was promised %d buffers", n)
-		}
-		r.post(1, 0, q, 1000+uint64(sent), 8)
-	}
-	for range 200 {
-		submit()
-	}
-	for range 200 {
-		r.post(1, 0, q, 2000, 8)
-	}
-	r.must("all messages", time.Second, r.got(1, sent))
-}
-
 // Clause 10.4: a peer that announces changes of its links as fast as it can has some of them followed, and the others
 // when it has calmed down: each has a path begin anew, and people are told.
 func TestLinkChangesAreBounded(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 // anybody is told of the range.
 //
 // On a link that announced H (clause 2.6) frames arrive whole from a page boundary on: slots are whole pages of the
-// Stage's pool, and the headers are shuffled out of them (paper 2.3.2). Without a Stage nothing is forecast there,
-// since headers have no business in a region: payloads are copied from the driver's pages.
+// Exchanger's pool, and the headers are shuffled out of them (paper 2.3.2). Without an Exchanger nothing is forecast
+// there, since headers have no business in a region: payloads are copied from the driver's pages.
 
 // Forecast fills slots with the places where the bulk payloads of the next frames on link i are expected, each once,
 // and returns how many. They are valid until any other method is called but Handle, to which
@@ -27,7 +27,7 @@ func (e *Endpoint) Forecast(i int, slots [][]byte) (n int) {
 	// a sealed frame is opened into scratch first
 	shuffles := e.net.Links[i].Shuffle != 0
 	if !ok || s == nil || s.State != peering.SessionOpen || s.Trust.Opener != nil || s.Inside ||
-		shuffles && e.cfg.Stage == nil {
+		shuffles && e.cfg.Exchanger == nil {
 		return 0
 	}
 	return e.ops.Slots(&s.Ops, p, shuffles, slots)

@@ -55,13 +55,13 @@ func scatterWorld(t *testing.T, c scatterCase, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 77))
 	o := rigOptions{links: c.links, mtu: c.mtu, checksum: engine.ChecksumHeader}
 	if c.exchange {
-		o.stages = [2]*remap.Stage{{}, {}}
+		o.exchangers = [2]*remap.Exchanger{{}, {}}
 	}
 	if c.shuffle {
 		o.shuffle = 78
 	}
 	r := newRig(t, o)
-	x := newOracle(t, r, rng, c.conns, o.stages)
+	x := newOracle(t, r, rng, c.conns, o.exchangers)
 	r.settle()
 	rx := [2]*scatterer{newScatterer(r, 0), newScatterer(r, 1)}
 	rx[0].pages, rx[1].pages = c.shuffle, c.shuffle
@@ -160,19 +160,19 @@ const (
 	canary     = 0xc7
 )
 
-// newOracle makes memory whose pages are exchanged for each node that has a stage.
-func newOracle(t *testing.T, r *rig, rng *rand.Rand, conns int, stages [2]*remap.Stage) *oracle {
-	x := &oracle{t: t, r: r, rng: rng, left: [2]int{60, 60}, long: stages[0] != nil}
+// newOracle makes memory whose pages are exchanged for each node that has an exchanger.
+func newOracle(t *testing.T, r *rig, rng *rand.Rand, conns int, exchangers [2]*remap.Exchanger) *oracle {
+	x := &oracle{t: t, r: r, rng: rng, left: [2]int{60, 60}, long: exchangers[0] != nil}
 	memory := func(i int, content []byte) []byte {
-		if stages[i] == nil {
+		if exchangers[i] == nil {
 			return content
 		}
 		s, err := remap.NewShared(len(content), remap.Options{Extent: 2 * remap.Grain, Extents: 3, Least: remap.Grain})
 		if err != nil {
 			t.Fatal(err)
 		}
-		stages[i].Add(s.Space)
-		t.Cleanup(func() { stages[i].Remove(s.Space); s.Close() })
+		exchangers[i].Add(s.Space)
+		t.Cleanup(func() { exchangers[i].Remove(s.Space); s.Close() })
 		copy(s.Bytes(), content)
 		return s.Bytes()
 	}

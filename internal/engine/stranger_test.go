@@ -216,13 +216,13 @@ func TestSetPeers(t *testing.T) {
 
 // A peer that is taken off the list while its handshake runs gets no session.
 func TestSetPeersDuringHandshake(t *testing.T) {
-	for stage := 0; ; stage++ {
+	for cut := 0; ; cut++ {
 		r := newRig(t, rigOptions{sealed: true})
 		r.n[1].e.Listen("test")
 		n := 0
 		r.pass = func(_ int, f *flight) bool {
 			if setup(f.b) {
-				if n == stage {
+				if n == cut {
 					r.n[1].e.SetPeers(r.now, peersOf(t))
 				}
 				n++
@@ -235,15 +235,15 @@ func TestSetPeersDuringHandshake(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.rest(8 * time.Second)
-		if n <= stage {
+		if n <= cut {
 			return
 		}
 		if ev := r.n[0].closed[id]; ev.Status != engine.StatusStranger && ev.Status != engine.StatusPeerDown {
-			t.Errorf("frame %d: the dial ended with %v %q", stage, ev.Status, ev.Text)
+			t.Errorf("frame %d: the dial ended with %v %q", cut, ev.Status, ev.Text)
 		}
 		for i := range r.n {
 			if s := r.n[i].e.SessionList(); len(s) != 0 {
-				t.Errorf("frame %d: node %d has %+v", stage, i, s)
+				t.Errorf("frame %d: node %d has %+v", cut, i, s)
 			}
 		}
 	}

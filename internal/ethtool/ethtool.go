@@ -1,9 +1,8 @@
 // Package ethtool reads and changes what a driver does to frames: the requests of ethtool(8), of interfaces in the
 // calling thread's network namespace.
 //
-// It is our own because of the libraries for it github.com/mdlayher/ethtool has neither features nor coalescing, and
-// github.com/safchain/ethtool, up to v0.7.0, lets the kernel write to where a goroutine's stack was before it moved
-// (its issue 139).
+// No library fits: github.com/mdlayher/ethtool lacks features and coalescing, and github.com/safchain/ethtool, up to
+// v0.7.0, lets the kernel write to where a goroutine's stack was before it moved (its issue 139).
 package ethtool
 
 import (

@@ -13,7 +13,7 @@ import (
 // tapRoom is how many bytes of records may wait for the pipe.
 const tapRoom = 8 << 20
 
-// Tap collects records. The shards add to it, the session that asked for them empties it.
+// Tap collects records. The shards add to it, the control connection that asked for them empties it.
 type Tap struct {
 	links map[int]string // names of those traced, by number; one that comes later is not
 	cut   int            // bytes kept of a frame

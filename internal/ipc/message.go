@@ -194,7 +194,7 @@ func (l *loose) check() error {
 	return nil
 }
 
-// errHeader is what ends a session: after such a packet nothing is known of what follows.
+// errHeader is what ends a control connection: after such a packet nothing is known of what follows.
 var errHeader = errors.New("ipc: packet without a proper header")
 
 // Decode reads one packet and checks the bounds of its fields. Of unknown kinds there is the header only: the receiver

@@ -290,7 +290,7 @@ func TestAgree(t *testing.T) {
 }
 
 // The number of an advert is the peer's, who can choose any: a message that cannot be sent would end its client's
-// session.
+// attachment.
 func TestAdvertOfAnyNumber(t *testing.T) {
 	for _, number := range []uint32{0, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
 		b, err := (&Message{Kind: KindAdvert, Conn: 7, Name: "mem", Number: number}).Encode()

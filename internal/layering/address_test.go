@@ -16,7 +16,7 @@ import (
 
 // unaware are the packages that know no link's addresses.
 var unaware = []string{"flowctl", "internal/engine", "internal/engine/build", "internal/engine/op",
-	"internal/engine/path",
+	"internal/engine/op/eager", "internal/engine/op/message", "internal/engine/op/park", "internal/engine/path",
 	"internal/engine/peering", "sched"}
 
 // linkWords are names that only those have who know a link's addresses.

@@ -11,14 +11,14 @@ import (
 // Exchange is what an embedded daemon with page exchange has beside its regions. lock guards spaces; the shard owns the
 // rest.
 type Exchange struct {
-	stage  remap.Stage
-	lock   sync.Mutex
-	spaces map[*regmem.Region]*remap.Shared // of the regions that have a pool
+	exchanger remap.Exchanger
+	lock      sync.Mutex
+	spaces    map[*regmem.Region]*remap.Shared // of the regions that have a pool
 }
 
 func newExchange() *Exchange {
 	x := &Exchange{spaces: map[*regmem.Region]*remap.Shared{}}
-	x.stage.Prepare()
+	x.exchanger.Prepare()
 	return x
 }
 
@@ -62,7 +62,7 @@ func (x *Exchange) add(r *regmem.Region, s *remap.Shared) {
 	x.lock.Lock()
 	defer x.lock.Unlock()
 	x.spaces[r] = s
-	x.stage.Add(s.Space)
+	x.exchanger.Add(s.Space)
 }
 
 // remove puts everything in place in a region that is about to go, and forgets it. The shard calls it.
@@ -73,7 +73,7 @@ func (x *Exchange) remove(r *regmem.Region) {
 	x.lock.Lock()
 	defer x.lock.Unlock()
 	if s := x.spaces[r]; s != nil {
-		x.stage.Remove(s.Space)
+		x.exchanger.Remove(s.Space)
 		delete(x.spaces, r)
 	}
 }
@@ -91,7 +91,7 @@ func (x *Exchange) Has(r *regmem.Region) bool {
 // settle puts everything in place before a key is revoked: nothing may change afterwards. The shard calls it.
 func (x *Exchange) settle() {
 	if x != nil {
-		x.stage.SettleAll()
+		x.exchanger.SettleAll()
 	}
 }
 

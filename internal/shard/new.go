@@ -105,7 +105,7 @@ func (s *Shard) engineConfig(o *Options) (engine.Config, error) {
 		ec.Placer = s.links.receivers
 	}
 	if s.exchange != nil {
-		ec.Stage = &s.exchange.stage
+		ec.Exchanger = &s.exchange.exchanger
 	}
 	return ec, nil
 }

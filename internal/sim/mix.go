@@ -71,7 +71,7 @@ func drawMix(seed uint64) (Options, mix) {
 			o.Rekey = 700 + steps.Uint64N(1500)
 		}
 	}
-	o.StagedMost = []int{-1, 1000, 0}[stream(seed, localStream).IntN(3)]
+	o.CopiedMost = []int{-1, 1000, 0}[stream(seed, localStream).IntN(3)]
 	duration := 25 + rng.IntN(200)
 	rng.IntN(4) // drawn and unused: without it every seed would make another world
 	m := mix{

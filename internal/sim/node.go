@@ -64,7 +64,7 @@ func (n *Node) Boot() {
 		Node: n.ID(), Name: n.Name(), Epoch: n.boot, Seed: o.Seed ^ uint64(n.Index+1)<<40 ^ n.boot,
 		Scheduler: o.Scheduler, Profile: o.Profile,
 		OpWindow: o.OpWindow, HeldBytes: o.HeldBytes, Checksum: o.Checksum, Grants: n.Grants, DeadTime: o.DeadTime,
-		KeepAlive: o.KeepAlive, Secure: n.id, StagedMost: o.StagedMost,
+		KeepAlive: o.KeepAlive, Secure: n.id, CopiedMost: o.CopiedMost,
 		Keys: engine.KeyLimits{Frames: o.Rekey}, Deferred: o.Deferred, DropMisses: o.Misses.Drop,
 	})
 	if err != nil {

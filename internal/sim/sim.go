@@ -33,7 +33,7 @@ type Options struct {
 	Profile    flowctl.Profile
 	OpWindow   int
 	HeldBytes  int
-	StagedMost int
+	CopiedMost int
 	DeadTime   time.Duration
 	KeepAlive  time.Duration
 	Checksum   engine.Checksum

@@ -22,7 +22,7 @@ type Report struct {
 	// sessions whose key wore out while a half of the exchange was lost: it seals hundreds of frames, not millions
 	Worn          int
 	Held, Refused uint64
-	Staged, Acked uint64 // writes with LocalDone that completed early: copied, received by the peer
+	Copied, Acked uint64 // writes with LocalDone that completed early: copied, received by the peer
 	Parked, Gone  uint64 // parts of operations that waited for memory, and ended for want of it
 	Composed      Composed
 	Hurried       Hurried
@@ -101,7 +101,7 @@ func runMix(seed uint64, o Options, m mix, watch Watch) (Report, error) {
 		c := &n.E.Count
 		r.Held += c.Op.SegmentsHeld
 		r.Refused += c.Op.AccessRefused
-		r.Staged += c.Op.WritesStaged
+		r.Copied += c.Op.WritesCopied
 		r.Acked += c.Op.WritesAcked
 		r.Ops += int(c.Op.OpsCompleted)
 		r.Parked += c.Miss.MissesWriteSource + c.Miss.MissesWriteTarget + c.Miss.MissesReadTarget +

@@ -126,7 +126,7 @@ func latency(ctx context.Context, c *edge.Conn, w edge.Work) (float64, error) {
 	var took []time.Duration
 	for begin := time.Now(); time.Since(begin) < each; {
 		at := time.Now()
-		op, err := c.Post(&w)
+		op, err := c.Post(ctx, &w)
 		if err == nil {
 			err = op.Wait(ctx)
 		}
@@ -145,7 +145,7 @@ func bulk(ctx context.Context, c *edge.Conn, w edge.Work) (float64, error) {
 	for ; time.Since(begin) < each; n++ {
 		err := ops[n%bulkDepth].Wait(ctx)
 		if err == nil {
-			ops[n%bulkDepth], err = c.Post(&w)
+			ops[n%bulkDepth], err = c.Post(ctx, &w)
 		}
 		if err != nil {
 			return 0, err

@@ -130,7 +130,7 @@ func serve(ctx context.Context, d *edge.Device, l *edge.Listener) error {
 		}
 		var answer [4]byte
 		binary.LittleEndian.PutUint32(answer[:], n.Imm+1)
-		if _, err := c.PostWait(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: n.Imm + 1, Inline: answer[:],
+		if _, err := c.Post(ctx, &edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: n.Imm + 1, Inline: answer[:],
 			Remote: back}); err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func TestOperationsFromGo(t *testing.T) {
 	}
 	for i := range uint32(600) {
 		w := edge.Work{Kind: edge.Write, Flags: edge.Notify, Imm: i, Inline: []byte("x"), Remote: mem}
-		_, err := c.PostWait(ctx, &w)
+		_, err := c.Post(ctx, &w)
 		must(t, err)
 		n, err := c.WaitNotify(ctx)
 		must(t, err)

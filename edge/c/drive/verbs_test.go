@@ -60,8 +60,8 @@ func give(ctx context.Context, d *edge.Device, l *edge.Listener) error {
 		return err
 	}
 	receive := func(i uint64) error {
-		_, err := c.Post(&edge.Work{Kind: edge.Receive, Local: mem, LocalOff: int(i) * buffer, Len: buffer, Queue: cq,
-			Context: i})
+		_, err := c.Post(ctx, &edge.Work{Kind: edge.Receive, Local: mem, LocalOff: int(i) * buffer, Len: buffer,
+			Queue: cq, Context: i})
 		return err
 	}
 	for i := range uint64(posted) {
@@ -96,7 +96,7 @@ func give(ctx context.Context, d *edge.Device, l *edge.Listener) error {
 			if g.HasImm && g.Imm == refuse {
 				w.Patience, want = -1, edge.ErrNoBuffer
 			}
-			op, err := c.PostWait(ctx, &w)
+			op, err := c.Post(ctx, &w)
 			if err == nil {
 				err = op.Wait(ctx)
 			}
@@ -155,9 +155,9 @@ func TestVerbsFromGo(t *testing.T) {
 	must(t, err)
 	copy(mem.Bytes(), "a message to a program in C")
 	for i := range uint32(10) {
-		_, err = c.Post(&edge.Work{Kind: edge.Receive, Local: mem, LocalOff: 1024, Len: 1024, Queue: cq})
+		_, err = c.Post(ctx, &edge.Work{Kind: edge.Receive, Local: mem, LocalOff: 1024, Len: 1024, Queue: cq})
 		must(t, err)
-		op, err := c.Post(&edge.Work{Kind: edge.Send, Local: mem, Len: 27, Flags: edge.Notify, Imm: i})
+		op, err := c.Post(ctx, &edge.Work{Kind: edge.Send, Local: mem, Len: 27, Flags: edge.Notify, Imm: i})
 		must(t, err)
 		must(t, op.Wait(ctx))
 		var got [1]edge.Completion

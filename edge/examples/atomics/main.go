@@ -103,12 +103,12 @@ func move(ctx context.Context, mem *edge.RemoteRegion, me uint64) error {
 	binary.LittleEndian.PutUint64(b[:], binary.LittleEndian.Uint64(b[:])-1)
 	binary.LittleEndian.PutUint64(b[8:], binary.LittleEndian.Uint64(b[8:])+1)
 	c := mem.Conn()
-	write, err := c.PostWait(ctx, &edge.Work{Kind: edge.Write, Remote: mem, RemoteOff: accounts, Inline: b[:]})
+	write, err := c.Post(ctx, &edge.Work{Kind: edge.Write, Remote: mem, RemoteOff: accounts, Inline: b[:]})
 	if err != nil {
 		return err
 	}
 	// Behind the backward fence the lock is free only once the write is in place.
-	free, err := c.PostWait(ctx, &edge.Work{Kind: edge.Atomic, Func: atomics.Swap, Len: 8, Remote: mem, RemoteOff: lock,
+	free, err := c.Post(ctx, &edge.Work{Kind: edge.Atomic, Func: atomics.Swap, Len: 8, Remote: mem, RemoteOff: lock,
 		Flags: edge.BackwardFence})
 	if err != nil {
 		return err

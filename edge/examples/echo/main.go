@@ -62,7 +62,7 @@ func echo(ctx context.Context, c *edge.Conn) error {
 		if err != nil {
 			return err
 		}
-		op, err := c.PostWait(ctx, &edge.Work{Kind: edge.Write, Local: mem, LocalOff: n.Offset, Len: n.Len,
+		op, err := c.Post(ctx, &edge.Work{Kind: edge.Write, Local: mem, LocalOff: n.Offset, Len: n.Len,
 			Remote: back, Flags: edge.Notify})
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func use(ctx context.Context, dev *edge.Device, node, service string) error {
 		return err
 	}
 	n := copy(mem.Bytes()[:size], line)
-	op, err := c.PostWait(ctx, &edge.Work{Kind: edge.Write, Local: mem, Len: n, Remote: to, Flags: edge.Notify})
+	op, err := c.Post(ctx, &edge.Work{Kind: edge.Write, Local: mem, Len: n, Remote: to, Flags: edge.Notify})
 	if err != nil {
 		return err
 	}

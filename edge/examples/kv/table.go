@@ -92,16 +92,14 @@ func (r *reader) get(ctx context.Context, key string) (value string, ok bool, er
 // read reads the slot at an offset, and its version before and after: three reads that leave together, each behind a
 // fence.
 func (r *reader) read(ctx context.Context, at int) error {
-	part := func(off, to, n int) edge.Work {
-		return edge.Work{Kind: edge.Read, Flags: edge.BackwardFence, Local: r.local, LocalOff: to, Len: n,
-			Remote: r.table, RemoteOff: off}
+	ops := make([]edge.Op, 3)
+	part := func(k, off, to, n int) *edge.Work {
+		return &edge.Work{Kind: edge.Read, Flags: edge.BackwardFence, Local: r.local, LocalOff: to, Len: n,
+			Remote: r.table, RemoteOff: off, Op: &ops[k]}
 	}
-	var ops [3]edge.Op
-	n, err := r.table.Conn().PostBatch([]edge.Work{
-		part(at, before, 8), part(at, 0, slotSize), part(at, after, 8),
-	}, ops[:])
-	if err := edge.WaitAll(ctx, ops[:n]); err != nil {
+	if _, err := r.table.Conn().Post(ctx, part(0, at, before, 8), part(1, at, 0, slotSize),
+		part(2, at, after, 8)); err != nil {
 		return err
 	}
-	return err
+	return edge.WaitAll(ctx, ops)
 }

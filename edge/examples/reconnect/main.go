@@ -73,7 +73,7 @@ func take(ctx context.Context, c *edge.Conn, next *uint32) error {
 	posted := 0
 	for ; posted < each; posted++ { // the next send finds no buffer and fails with the connection
 		work := edge.Work{Kind: edge.Receive, Local: mem, LocalOff: posted * buffer, Len: buffer, Queue: queue}
-		if _, err = c.Post(&work); err != nil {
+		if _, err = c.Post(ctx, &work); err != nil {
 			break // it ended already; lines may have come before
 		}
 	}
@@ -94,7 +94,7 @@ func take(ctx context.Context, c *edge.Conn, next *uint32) error {
 }
 
 func use(ctx context.Context, dev *edge.Device, node, service string) error {
-	s := &session{dev: dev, node: node, service: service, number: make([]byte, 8)}
+	s := &outbox{dev: dev, node: node, service: service, number: make([]byte, 8)}
 	rand.Read(s.number)
 	for i := range uint32(lines) {
 		if err := s.send(ctx, i, fmt.Appendf(nil, "line %d", i)); err != nil {
@@ -105,8 +105,8 @@ func use(ctx context.Context, dev *edge.Device, node, service string) error {
 	return s.conn.Close()
 }
 
-// session is one connection after the other.
-type session struct {
+// outbox is one connection after the other.
+type outbox struct {
 	dev           *edge.Device // attaches again by itself when the daemon is restarted
 	node, service string
 	number        []byte     // of this client
@@ -115,7 +115,7 @@ type session struct {
 }
 
 // send sends a line, on one connection after the other, until it has arrived or fails for good.
-func (s *session) send(ctx context.Context, number uint32, line []byte) error {
+func (s *outbox) send(ctx context.Context, number uint32, line []byte) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := s.try(ctx, number, line)
 		if err == nil || !passes(err) {
@@ -133,14 +133,14 @@ func (s *session) send(ctx context.Context, number uint32, line []byte) error {
 	}
 }
 
-func (s *session) try(ctx context.Context, number uint32, line []byte) (err error) {
+func (s *outbox) try(ctx context.Context, number uint32, line []byte) (err error) {
 	if s.conn == nil {
 		if s.conn, err = s.dev.Dial(ctx, s.node, s.service, edge.Data(s.number)); err != nil {
 			return err
 		}
 		s.dialled++
 	}
-	op, err := s.conn.PostWait(ctx, &edge.Work{Kind: edge.Send, Inline: line, Flags: edge.Notify, Imm: number})
+	op, err := s.conn.Post(ctx, &edge.Work{Kind: edge.Send, Inline: line, Flags: edge.Notify, Imm: number})
 	if err != nil {
 		return err
 	}

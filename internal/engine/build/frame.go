@@ -48,7 +48,7 @@ type Frame struct {
 	Recs    int32 // records so far, newest first
 
 	scratch []byte             // of smallRoom; made at the first use
-	Stage   func(n int) []byte // room for n bytes of payload, which last as long as the frame
+	Scratch func(n int) []byte // room for n bytes of payload, which last as long as the frame
 }
 
 // Begin empties a frame whose tail is to grow in buf, at most limit bytes long after the Ethernet header and before the

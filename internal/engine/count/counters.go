@@ -86,7 +86,7 @@ type Op struct {
 	AccessRefused              uint64 // negative answers sent for bad keys, permissions, bounds
 	GuessesIgnored             uint64 // operations with wrong keys that got no answer: there were too many
 	Notifications              uint64
-	WritesStaged               uint64 // with LocalDone: completed because they were copied
+	WritesCopied               uint64 // with LocalDone: completed because they were copied
 	WritesAcked                uint64 // likewise: because the peer had received them
 	OpsFailedLate              uint64 // of OpsFailed, those that had completed with LocalDone
 

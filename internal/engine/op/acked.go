@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"multiedge/internal/engine/build"
+	"multiedge/internal/engine/op/eager"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -94,9 +95,9 @@ func (c *Conn) onRecordLost(r *build.Record) {
 	case build.RecAdvert:
 		c.exports.queue.Push(uint32(r.Off))
 	case build.RecStage:
-		c.stageLost(r)
+		c.eager.Ours.Lost(uint32(r.Op), r.Off, r.N, r.Count)
 	case build.RecEagerWord:
-		c.eager.words.Push(eagerWord{wire.Kind(r.Off), uint32(r.Op)})
+		c.eager.Words.Push(eager.Word{Kind: wire.Kind(r.Off), Number: uint32(r.Op)})
 	}
 	c.wake()
 }

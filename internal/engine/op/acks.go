@@ -51,7 +51,7 @@ func (c *Conn) opAck(w *build.Frame) {
 	w.Room -= 16 + 8*words
 	w.Last.Kind, w.Eliciting = wire.KindPad, true
 	w.Note(build.RecOpAck, uint32(c.ID), 0, 0, 0, false)
-	if c.msgs != nil && c.msgs.in.owesCredit {
+	if c.msgs != nil && c.msgs.in.Owes() {
 		*g = c.credit()
 		w.Small(g)
 		w.Note(build.RecControl, uint32(c.ID), 0, ctlCredit, 0, false)

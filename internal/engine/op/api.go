@@ -130,13 +130,6 @@ type Event struct {
 	Msg    Arrived
 }
 
-// Arrived says what a message left in the buffer that took it.
-type Arrived struct {
-	Len    uint32
-	Imm    uint32
-	HasImm bool
-}
-
 // Notification reports a write with the Notify flag that was applied to our memory.
 type Notification struct {
 	Imm uint32

@@ -22,11 +22,11 @@ func (c *Conn) parkCarried(now mono.Time, g *segment, h *regmem.Heap, site regme
 		return false
 	}
 	m := c.e.misses.trying
-	if m == nil || g != &m.seg {
-		m = c.e.newMissed(now)
-		m.seg = *g
+	if m == nil || g != &m.What.seg {
+		m = c.e.misses.parked.New(now)
+		m.What.seg = *g
 	}
-	m.seg.data, m.seg.lasting, m.cost, m.heap = t.Data, true, 0, h
+	m.What.seg.data, m.What.seg.lasting, m.What.cost, m.Heap = t.Data, true, 0, h
 	c.park(now, m, regmem.Wait{Back: h, Page: t.Number}, site)
 	if site == regmem.ReadDest {
 		c.sop(g.op).puts++
@@ -39,50 +39,25 @@ func (c *Conn) parkCarried(now mono.Time, g *segment, h *regmem.Heap, site regme
 // landed reports whether g is tried again since its data is in place.
 func (e *Endpoint) landed(g *segment) bool {
 	m := e.misses.trying
-	return m != nil && m.landed && g == &m.seg
+	return m != nil && m.What.landed && g == &m.What.seg
 }
 
 // Carried says that a courier has made a trip.
 func (e *Endpoint) Carried(now mono.Time, t *regmem.Trip) {
 	of := t.Of
 	of.Moved(time.Duration(now))
-	if m := e.misses.waits[regmem.Wait{Back: of, Page: t.Number}].first; m != nil {
+	if m := e.misses.parked.First(regmem.Wait{Back: of, Page: t.Number}); m != nil {
 		e.carried(now, m, t)
 	} else {
 		t.Give() // its operation is over
 	}
-	e.someAgain(now, regmem.Wait{Back: of.Room(), Page: regmem.RoomToPut}, 1)
-	e.fetchMore(now, of)
-}
-
-// fetch has a courier fetch what a part that is to be sent needs, and returns what the part waits for. Parts that wait
-// for room take turns.
-func (e *Endpoint) fetch(m *missed) regmem.Wait {
-	room := regmem.Wait{Back: m.heap.Room(), Page: regmem.RoomToFetch}
-	if !e.Waits(room) {
-		if t := m.heap.Fetch(m.use); t != nil {
-			return regmem.Wait{Back: m.heap, Page: t.Number}
-		}
-	}
-	return room
-}
-
-// fetchMore has fetched what waits for room, as far as there is some.
-func (e *Endpoint) fetchMore(now mono.Time, h *regmem.Heap) {
-	room := regmem.Wait{Back: h.Room(), Page: regmem.RoomToFetch}
-	for m := e.misses.waits[room].first; m != nil; m = e.misses.waits[room].first {
-		t := m.heap.Fetch(m.use)
-		if t == nil {
-			return
-		}
-		e.unpark(m)
-		e.conn(m.conn).park(now, m, regmem.Wait{Back: m.heap, Page: t.Number}, m.site)
-	}
+	e.misses.parked.Again(now, regmem.Wait{Back: of.Room(), Page: regmem.RoomToPut}, 1)
+	e.misses.parked.FetchMore(now, of)
 }
 
 // carried goes on with what waited for a trip.
 func (e *Endpoint) carried(now mono.Time, m *missed, t *regmem.Trip) {
-	c, failed := e.conn(m.conn), t.Err != nil
+	c, failed := e.conn(m.What.conn), t.Err != nil
 	if c == nil || c.S == nil || c.state == connLast {
 		t.Give()
 		e.again(now, m)
@@ -96,34 +71,20 @@ func (e *Endpoint) carried(now mono.Time, m *missed, t *regmem.Trip) {
 		t.Give()
 	}
 	if failed {
-		e.unpark(m)
-		e.Count.Miss.MissesFailed++
-		c.giveUpMissed(now, m)
-		e.recycle(m)
+		e.missFailed(now, m)
 		return
 	}
-	m.landed = m.site == regmem.WriteTarget || m.site == regmem.ReadDest
+	m.What.landed = m.What.site == regmem.WriteTarget || m.What.site == regmem.ReadDest
 	e.again(now, m)
-}
-
-// missLimit is how long something may wait for memory: ten times as long where others of the same get theirs.
-func missLimit(now mono.Time, back regmem.Backing, busy bool) time.Duration {
-	if h, ok := back.(*regmem.Heap); ok {
-		busy = h.Idle(time.Duration(now)) < missTime
-	}
-	if busy {
-		return missTurns * missTime
-	}
-	return missTime
 }
 
 // wasPut notes that the trip of a segment is over.
 func (c *Conn) wasPut(m *missed) {
-	if m.site == regmem.ReadDest {
-		if c.outstanding(m.seg.op) {
-			c.sop(m.seg.op).puts--
+	if m.What.site == regmem.ReadDest {
+		if c.outstanding(m.What.seg.op) {
+			c.sop(m.What.seg.op).puts--
 		}
-	} else if o := c.waitingOp(m.seg.op); o != nil {
+	} else if o := c.waitingOp(m.What.seg.op); o != nil {
 		o.puts--
 	}
 }
@@ -132,13 +93,13 @@ func (c *Conn) wasPut(m *missed) {
 // parts that it was for miss again.
 func (c *Conn) keepTrip(m *missed, t *regmem.Trip) bool {
 	var at **regmem.Trip
-	if m.site == regmem.WriteSource {
-		if !c.outstanding(m.part.op) {
+	if m.What.site == regmem.WriteSource {
+		if !c.outstanding(m.What.part.op) {
 			return false
 		}
-		at = &c.sop(m.part.op).fetched
+		at = &c.sop(m.What.part.op).fetched
 	} else {
-		o := c.answeredOp(m.part.op)
+		o := c.answeredOp(m.What.part.op)
 		if o == nil {
 			return false
 		}
@@ -147,7 +108,7 @@ func (c *Conn) keepTrip(m *missed, t *regmem.Trip) bool {
 	if *at != nil {
 		dropTrips(&(*at).Next)
 	}
-	t.Tag, t.Next = m.off, *at
+	t.Tag, t.Next = m.What.off, *at
 	*at = t
 	t.Fetched()
 	return true
@@ -166,14 +127,14 @@ func (c *Conn) fetched(w *build.Frame, at **regmem.Trip, off, n uint64, small bo
 		if small {
 			b = w.SmallRoom(n)
 		} else {
-			b = w.Stage(int(n))
+			b = w.Scratch(int(n))
 		}
 		copy(b, t.Data[off-t.Tag:])
 		if off+n == end {
 			*at = t.Next
 			of := t.Of
 			t.Give()
-			c.e.fetchMore(w.Now, of)
+			c.e.misses.parked.FetchMore(w.Now, of)
 		}
 		return b
 	}

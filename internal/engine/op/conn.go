@@ -6,6 +6,7 @@ import (
 	"multiedge/internal/abi"
 	"multiedge/internal/engine/build"
 	"multiedge/internal/engine/op/fair"
+	"multiedge/internal/engine/op/park"
 	"multiedge/internal/engine/op/span"
 	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
@@ -61,9 +62,9 @@ type Conn struct {
 	recv    recvSide
 	resting resting
 	exports exports
-	missed  chain     // what is parked at the endpoint
-	msgs    *messages // nil until the first send or receive
-	eager   *eager    // nil until the first composed message, of either end
+	missed  park.Chain[waiter] // what is parked at the endpoint
+	msgs    *messages          // nil until the first send or receive
+	eager   *composed          // nil until the first composed message, of either end
 }
 
 // sendSide is our operations. Those of [send.base, send.next) that are not done are outstanding; those before send.cur
@@ -91,14 +92,14 @@ type sendOp struct {
 	since  mono.Time
 	fence  seqnum.Value // with SegFenced
 	done   bool
-	hidden bool       // it has completed for its owner (LocalDone)
-	staged bool       // Local is a buffer of the stage
-	acked  uint64     // of a write with LocalDone: bytes that the peer has received
-	left   unreceived // parts of its answer, since the latest part in place
-	failed abi.Status // its memory did not come: the peer is told that it is over
-	flags  uint8      // of its segments, but for SegFirst and SegLast
-	backed bool       // its local memory may not be resident
-	puts   int32      // trips of couriers that put parts of a read
+	hidden bool            // it has completed for its owner (LocalDone)
+	copied bool            // Local is a copy of ours
+	acked  uint64          // of a write with LocalDone: bytes that the peer has received
+	left   park.Unreceived // parts of its answer, since the latest part in place
+	failed abi.Status      // its memory did not come: the peer is told that it is over
+	flags  uint8           // of its segments, but for SegFirst and SegLast
+	backed bool            // its local memory may not be resident
+	puts   int32           // trips of couriers that put parts of a read
 	// trips that fetched parts of a write
 	fetched *regmem.Trip
 	got     span.Set // of a read
@@ -239,8 +240,8 @@ func (c *Conn) enter(op *Op, since mono.Time) {
 	o := c.sop(seq)
 	// Filled in its place: a literal would be stored in parts and then copied, which waits for the stores.
 	o.op, o.n, o.key, o.since = *op, uint64(len(op.Local)), uint64(op.Key), since
-	o.fence, o.done, o.hidden, o.staged = 0, false, false, false
-	o.acked, o.left, o.failed, o.result, o.puts, o.fetched = 0, unreceived{}, OK, 0, 0, nil
+	o.fence, o.done, o.hidden, o.copied = 0, false, false, false
+	o.acked, o.left, o.failed, o.result, o.puts, o.fetched = 0, park.Unreceived{}, OK, 0, 0, nil
 	if op.Kind == OpSend {
 		c.msgs.number(o)
 	}
@@ -325,8 +326,8 @@ func (c *Conn) complete(now mono.Time, op seqnum.Value, st abi.Status) {
 	}
 	if o.op.Flags&LocalDone != 0 {
 		c.endLocal(o, ev)
-	} else if o.staged {
-		c.unstage(o, ev)
+	} else if o.copied {
+		c.dropCopy(o, ev)
 	}
 	o.op.Local = nil
 	dropTrips(&o.fetched)

@@ -15,6 +15,7 @@ import (
 	"multiedge/internal/engine/count"
 	"multiedge/internal/engine/op/copies"
 	"multiedge/internal/engine/op/fair"
+	"multiedge/internal/engine/op/message"
 	"multiedge/internal/mono"
 	"multiedge/regmem"
 	"multiedge/remap"
@@ -30,7 +31,7 @@ type Endpoint struct {
 	movers  movers
 	misses  misses
 	timed   timedSends
-	queues  sharedQueues
+	queues  message.Queues
 	eager   idleEager
 	events  eventRing
 	copies  copies.Pool
@@ -48,11 +49,11 @@ type Config struct {
 	MaxConns   int
 	MaxDials   int
 	DialTime   time.Duration
-	StagedMost int
+	CopiedMost int
 	DropMisses bool
 	Grants     *regmem.Table
 	Placer     Placer
-	Stage      *remap.Stage
+	Exchanger  *remap.Exchanger
 	Count      *count.Counters
 	Latency    *count.Latency
 	// Crowded reports whether so many connections of a session's peer are unconfirmed that there shall be no other.
@@ -66,10 +67,11 @@ type Config struct {
 func (e *Endpoint) Init(cfg Config) {
 	*e = Endpoint{
 		cfg: cfg, Count: cfg.Count, Latency: cfg.Latency,
-		Conns:  connTable{services: map[string]bool{}, Users: fair.Users{}},
-		dials:  dialTable{wishes: map[Wish]*Wished{}},
-		misses: misses{waits: map[regmem.Wait]chain{}, backs: map[regmem.Backing]chain{}},
+		Conns: connTable{services: map[string]bool{}, Users: fair.Users{}},
+		dials: dialTable{wishes: map[Wish]*Wished{}},
 	}
+	e.queues.Init(e.queueCalls())
+	e.misses.parked.Init(e.again, e.missFailed)
 	e.movers = e.newMovers()
 	// number 0 means none
 	e.Conns.byIndex, e.Conns.numbers = append(e.Conns.byIndex, &Conn{}), append(e.Conns.numbers, 0)
@@ -77,9 +79,9 @@ func (e *Endpoint) Init(cfg Config) {
 
 // NextTimeout is when HandleTimeout must be called at the latest.
 func (e *Endpoint) NextTimeout() mono.Time {
-	t := e.unusedTimeout()
-	if e.Conns.grown.Len()+len(e.misses.parked)+len(e.timed.waiters)+len(e.dials.byDeadline) > 0 {
-		t = min(t, e.restTimeout(), e.missTimeout(), e.patienceTimeout())
+	t := e.queues.Timeout()
+	if e.Conns.grown.Len()+e.misses.parked.Len()+len(e.timed.waiters)+len(e.dials.byDeadline) > 0 {
+		t = min(t, e.restTimeout(), e.misses.parked.Timeout(), e.patienceTimeout())
 		if len(e.dials.byDeadline) > 0 {
 			t = min(t, e.dials.byDeadline[0].dial.deadline)
 		}
@@ -93,14 +95,14 @@ func (e *Endpoint) HandleTimeout(now mono.Time) {
 	if now >= e.restTimeout() {
 		e.shrinkResting(now)
 	}
-	if now >= e.missTimeout() {
-		e.checkMissed(now)
+	if now >= e.misses.parked.Timeout() {
+		e.misses.parked.Check(now)
 	}
 	if now >= e.patienceTimeout() {
 		e.expireWaiting(now)
 	}
-	if now >= e.unusedTimeout() {
-		e.checkUnused(now)
+	if now >= e.queues.Timeout() {
+		e.queues.CheckUnused(now)
 	}
 }
 

@@ -121,8 +121,8 @@ func (c *Conn) control(w *build.Frame) bool {
 		case ctlCredit:
 			*g = c.credit()
 		case ctlWant:
-			c.msgs.out.asked = c.msgs.out.wanted() // less than when it was queued, if some were given up since
-			*g = wire.Segment{Kind: wire.KindWant, Conn: c.remote, Key: uint64(c.msgs.out.asked)}
+			// less than when it was queued, if some were given up since
+			*g = wire.Segment{Kind: wire.KindWant, Conn: c.remote, Key: uint64(c.msgs.out.Ask(c.waiting()))}
 		}
 		if bit == ctlOpen && c.state != connDialing {
 			c.ctl &^= bit

@@ -47,8 +47,8 @@ func (e *Endpoint) Slots(s *Session, p *Forecast, whole bool, some [][]byte) (n 
 		return 0
 	}
 	e.Placed() // a late copy must not end where a frame that was forecast wrongly waits to be joined
-	if e.cfg.Stage != nil {
-		e.cfg.Stage.Round()
+	if e.cfg.Exchanger != nil {
+		e.cfg.Exchanger.Round()
 	}
 	end := p.place + p.n + p.follows
 	for at := p.place + p.stride; n < len(some) && at < end; at += p.stride {

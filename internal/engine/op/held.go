@@ -22,11 +22,8 @@ const (
 	heldOverhead = 256 // a held segment besides its data
 )
 
-// What an operation of a sending ring takes, and a buffer that is being filled.
-const (
-	sopCost     = 224
-	arrivalCost = 64
-)
+// sopCost is what an operation of a sending ring takes.
+const sopCost = 224
 
 // GaveBack returns how many bytes connections that rest have given back since it was called last, garbage now, and
 // whether more is to be expected soon.
@@ -188,11 +185,7 @@ func (c *Conn) rest() bool {
 // giveBack forgets the memory for sends that waited, of which there are none, and for buffers that were being filled,
 // and returns how much that was.
 func (m *messages) giveBack() (bytes int) {
-	bytes = cap(m.out.queue.Items) * sopCost
-	m.out.queue = queue.Queue[sendOp]{}
-	if m.in.base == m.in.begun {
-		bytes += len(m.in.buffers) * arrivalCost
-		m.in.buffers = nil
-	}
-	return bytes
+	bytes = cap(m.waiting.queue.Items) * sopCost
+	m.waiting.queue = queue.Queue[sendOp]{}
+	return bytes + m.in.GiveBack()
 }

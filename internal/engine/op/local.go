@@ -11,14 +11,14 @@ import (
 // acknowledged the frames with all of its bytes, which are then never sent again. The operation goes on, hidden from
 // its owner, and ends with EvLate.
 
-// Which writes are copied. stagedMost is a choice, not a measured crossover: around it a copy and the wait for the
+// Which writes are copied. CopiedMost is a choice, not a measured crossover: around it a copy and the wait for the
 // peer's acknowledgement cost who uses one buffer again and again about the same, and which is less depends on the host
-// and its load (go test ./edge -bench LocalDone runs both sides of it); well below, the copy wins. stagedRoom is
+// and its load (go test ./edge -bench LocalDone runs both sides of it); well below, the copy wins. copiesRoom is
 // how many bytes of copies a session may hold, half of them one user's where several have connections: what finds no
 // room waits for the acknowledgement.
 const (
-	StagedMost = copies.Most
-	stagedRoom = copies.Room
+	CopiedMost = copies.Most
+	copiesRoom = copies.Room
 )
 
 // submitLocal gives the local bytes of a write with LocalDone back at once, if they can be copied. Where too many
@@ -30,7 +30,7 @@ func (c *Conn) submitLocal(op seqnum.Value) {
 		return
 	}
 	c.send.acking++
-	most := c.e.cfg.StagedMost
+	most := c.e.cfg.CopiedMost
 	switch n := len(o.op.Local); {
 	case n <= MaxInline:
 		if o.op.Local != nil {
@@ -38,27 +38,27 @@ func (c *Conn) submitLocal(op seqnum.Value) {
 		}
 		c.giveLocal(op)
 		o.op.Local = nil
-	case n <= most && c.stageRoom(n):
+	case n <= most && c.copyRoom(n):
 		b := c.e.copies.Take(n)
 		copy(b, o.op.Local)
-		c.chargeStage(cap(b))
-		o.staged = true
+		c.chargeCopy(cap(b))
+		o.copied = true
 		c.giveLocal(op)
 		o.op.Local = b
-		c.e.Count.Op.WritesStaged++
+		c.e.Count.Op.WritesCopied++
 	}
 }
 
-// stageRoom reports whether a copy of n bytes may be held.
-func (c *Conn) stageRoom(n int) bool {
+// copyRoom reports whether a copy of n bytes may be held.
+func (c *Conn) copyRoom(n int) bool {
 	n = 1 << (copies.ClassOf(n) + copies.LeastClass)
-	return c.S.staged+n <= stagedRoom && (c.S.Fair.OneUser() || c.userShare().Staged+
-		n <= stagedRoom/2)
+	return c.S.copied+n <= copiesRoom && (c.S.Fair.OneUser() || c.userShare().Copied+
+		n <= copiesRoom/2)
 }
 
-func (c *Conn) chargeStage(bytes int) {
-	c.S.staged += bytes
-	c.userShare().Staged += bytes
+func (c *Conn) chargeCopy(bytes int) {
+	c.S.copied += bytes
+	c.userShare().Copied += bytes
 }
 
 // giveLocal tells the owner that the local bytes of an operation are its own again. The operation is hidden from now
@@ -102,17 +102,17 @@ func (c *Conn) endLocal(o *sendOp, ev *Event) {
 	if ev.Status != OK {
 		c.e.Count.Op.OpsFailedLate++
 	}
-	if o.staged {
-		c.unstage(o, ev)
+	if o.copied {
+		c.dropCopy(o, ev)
 	}
 }
 
-// unstage takes the copy of an operation back, whose end ev tells.
-func (c *Conn) unstage(o *sendOp, ev *Event) {
+// dropCopy takes the copy of an operation back, whose end ev tells.
+func (c *Conn) dropCopy(o *sendOp, ev *Event) {
 	ev.Data = o.op.Local[:cap(o.op.Local)] // frames handed out may still refer to it, whatever came of it
-	c.chargeStage(-cap(o.op.Local))
+	c.chargeCopy(-cap(o.op.Local))
 	c.e.copies.Put(o.op.Local)
-	o.staged = false
+	o.copied = false
 }
 
 // localRecord is the kind of record for a part of a write: of one whose local bytes the owner waits for, its

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"multiedge/internal/abi"
+	"multiedge/internal/engine/op/message"
 	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
 	"multiedge/internal/wire"
@@ -22,16 +23,13 @@ const strict OpFlags = wire.SegStrict
 
 // messages is what a connection knows of messages, from the first on.
 type messages struct {
-	out sending
-	in  receiving
+	out     message.Sending
+	in      message.Receiving
+	waiting waiting
 }
 
-// sending is our messages.
-type sending struct {
-	next    uint32 // number of the next
-	credits uint32 // number of the first that the peer has no buffer for, or next
-	shared  bool   // the peer takes buffers from a queue that others use too: they must be asked for
-	asked   uint32 // credits were asked for up to this number, or next
+// waiting is operations of ours that have no number yet.
+type waiting struct {
 	queue   queue.Queue[sendOp]
 	forward int  // of queue: those with a forward fence
 	listed  bool // the connection is in Endpoint.timed
@@ -41,6 +39,7 @@ type sending struct {
 func (c *Conn) messages() *messages {
 	if c.msgs == nil {
 		c.msgs = &messages{}
+		c.msgs.in.Init(uint32(c.ID))
 	}
 	return c.msgs
 }
@@ -50,7 +49,7 @@ func (c *Conn) waiting() int {
 	if c.msgs == nil {
 		return 0
 	}
-	return c.msgs.out.queue.Len()
+	return c.msgs.waiting.queue.Len()
 }
 
 // number makes a send the next message.
@@ -59,36 +58,34 @@ func (m *messages) number(o *sendOp) {
 	if o.op.Patience == NoWait {
 		o.op.Flags |= strict
 	}
-	o.key, o.op.Off = uint64(m.out.next), 0
-	m.out.next++
-	m.out.credits, m.out.asked = atLeast(m.out.credits, m.out.next), atLeast(m.out.asked, m.out.next)
+	o.key, o.op.Off = uint64(m.out.Next()), 0
 }
 
 // mayLeave reports whether op waits for no buffer.
-func (m *sending) mayLeave(op *Op) bool {
-	return op.Kind != OpSend || op.Patience == NoWait || int32(m.credits-m.next) > 0
+func (m *messages) mayLeave(op *Op) bool {
+	return op.Kind != OpSend || op.Patience == NoWait || m.out.Credit() > 0
 }
 
 // mustWait queues an operation that a buffer of the peer's is missing for, or a fence puts behind one that waits.
 func (c *Conn) mustWait(now mono.Time, op *Op) bool {
 	m := c.messages()
-	if m.out.queue.Len() == 0 {
-		if m.out.mayLeave(op) {
+	if m.waiting.queue.Len() == 0 {
+		if m.mayLeave(op) {
 			return false
 		}
-	} else if op.Kind != OpSend && m.out.forward == 0 && op.Flags&BackwardFence == 0 && !c.ordered {
+	} else if op.Kind != OpSend && m.waiting.forward == 0 && op.Flags&BackwardFence == 0 && !c.ordered {
 		return false
 	}
 	n := uint64(max(len(op.Local), int(op.Inline)))
 	if op.Pieces != nil {
 		n = op.Pieces.Size
 	}
-	m.out.queue.Push(sendOp{op: *op, n: n, since: now})
-	if m.out.queue.Len() > firstRing {
+	m.waiting.queue.Push(sendOp{op: *op, n: n, since: now})
+	if m.waiting.queue.Len() > firstRing {
 		c.e.grew(c)
 	}
 	if op.Flags&ForwardFence != 0 {
-		m.out.forward++
+		m.waiting.forward++
 	}
 	if op.Kind == OpSend {
 		c.e.Count.Op.SendsWaited++
@@ -102,46 +99,37 @@ func (c *Conn) mustWait(now mono.Time, op *Op) bool {
 
 // ask asks for buffers of a shared queue, as many as operations wait (clause 14.5).
 func (c *Conn) ask() {
-	if m := c.msgs; m.out.shared && m.out.queue.Len() > 0 && int32(m.out.wanted()-m.out.asked) > 0 {
-		m.out.asked = m.out.wanted()
+	if n := c.waiting(); c.msgs.out.Asks(n) {
+		c.msgs.out.Ask(n)
 		c.ctl |= ctlWant
 		c.wake()
 	}
 }
 
-// wanted is the number up to which buffers are needed for what waits.
-func (m *sending) wanted() uint32 { return m.next + uint32(m.queue.Len()) }
-
 // onCredit takes news of the peer's buffers. It reports whether the frame may count as received.
 func (c *Conn) onCredit(g *wire.Segment) bool {
-	m := c.messages()
-	if ahead := int32(g.Limit - m.out.next); ahead > maxCredit {
+	if !c.messages().out.OnCredit(g.Limit, g.Flags&wire.CreditShared != 0) {
 		c.e.Count.Reject.RejectedMalformed++
 		return false
 	}
-	m.out.shared = g.Flags&wire.CreditShared != 0
-	m.out.credits = atLeast(m.out.credits, g.Limit)
 	c.enterWaiting()
 	c.ask()
 	return true
 }
 
-// maxCredit is the most buffers that one connection can be promised.
-const maxCredit = 1 << 16
-
 // enterWaiting gives numbers to those at the front that wait for nothing any more.
 func (c *Conn) enterWaiting() {
 	m := c.msgs
-	for m.out.queue.Len() > 0 && m.out.mayLeave(&m.out.queue.Front().op) {
-		o := *m.out.queue.Front()
-		m.out.queue.Pop()
-		m.out.left(&o)
+	for c.waiting() > 0 && m.mayLeave(&m.waiting.queue.Front().op) {
+		o := *m.waiting.queue.Front()
+		m.waiting.queue.Pop()
+		m.waiting.left(&o)
 		c.enter(&o.op, o.since)
 	}
 }
 
 // left notes that an operation waits no more.
-func (m *sending) left(o *sendOp) {
+func (m *waiting) left(o *sendOp) {
 	if o.op.Flags&ForwardFence != 0 {
 		m.forward--
 	}
@@ -150,8 +138,8 @@ func (m *sending) left(o *sendOp) {
 // failWaiting ends everything that waits.
 func (c *Conn) failWaiting(st abi.Status) {
 	for c.waiting() > 0 {
-		o := *c.msgs.out.queue.Front()
-		c.msgs.out.queue.Pop()
+		o := *c.msgs.waiting.queue.Front()
+		c.msgs.waiting.queue.Pop()
 		c.giveUp(&o, st)
 	}
 }
@@ -159,7 +147,7 @@ func (c *Conn) failWaiting(st abi.Status) {
 // giveUp ends an operation that had no number yet.
 func (c *Conn) giveUp(o *sendOp, st abi.Status) {
 	e := c.e
-	c.msgs.out.left(o)
+	c.msgs.waiting.left(o)
 	e.Count.Op.OpsCompleted++
 	e.Count.Op.OpsFailed++
 	if o.op.Region != nil {
@@ -170,7 +158,7 @@ func (c *Conn) giveUp(o *sendOp, st abi.Status) {
 	}
 	if k := o.op.eager; k != nil {
 		c.undraft(k)
-		e.putCompose(k)
+		e.eager.Keep(k)
 	}
 	c.send.pending--
 	e.Emit(Event{Kind: EvComplete, Conn: c.ID, Token: o.op.Token, Status: st})

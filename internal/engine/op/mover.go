@@ -10,7 +10,7 @@ import (
 //
 //	copying     the endpoint copies at once. A payload that the driver has received in its place stays where it is.
 //	placing     a Placer copies, by the time the operation is applied or complete
-//	exchanging  a Stage collects runs of pages, and exchanges them for those of the region when its operation ends
+//	exchanging  an Exchanger collects runs of pages, and exchanges them for those of the region at the operation's end
 //
 // Nobody looks at the memory of an operation before it is whole, so a payload may be moved late: settle is called
 // before an operation is applied, complete or refused, hence before anything behind a fence.
@@ -54,12 +54,12 @@ func (e *Endpoint) Placed() {
 
 // newMovers makes the movers that the configuration asks for.
 func (e *Endpoint) newMovers() (m movers) {
-	m.late = e.cfg.Placer != nil || e.cfg.Stage != nil
+	m.late = e.cfg.Placer != nil || e.cfg.Exchanger != nil
 	m.atOnce = copying{e.Count}
 	if m.later = m.atOnce; e.cfg.Placer != nil {
 		m.later = &placing{copying{e.Count}, e.cfg.Placer}
 	}
-	if st := e.cfg.Stage; st != nil {
+	if st := e.cfg.Exchanger; st != nil {
 		m.atOnce, m.later = &exchanging{m.atOnce, st, e.Count}, &exchanging{m.later, st, e.Count}
 	}
 	return m
@@ -95,23 +95,23 @@ func (m *placing) move(_ *Conn, _ *segment, dst, data []byte) {
 	m.placer.Place(dst, data)
 }
 
-// exchanging leaves to next what the Stage has no part in.
+// exchanging leaves to next what the Exchanger has no part in.
 type exchanging struct {
-	next  mover
-	stage *remap.Stage
-	count *count.Counters
+	next      mover
+	exchanger *remap.Exchanger
+	count     *count.Counters
 }
 
 func (m *exchanging) slot(op remap.Op, dst []byte, behind, ahead uint64) []byte {
-	return m.stage.Slot(op, dst, behind, ahead)
+	return m.exchanger.Slot(op, dst, behind, ahead)
 }
 
 func (m *exchanging) lies(op remap.Op, dst, body []byte) bool {
-	return m.next.lies(op, dst, body) || m.stage.Lies(op, dst, body)
+	return m.next.lies(op, dst, body) || m.exchanger.Lies(op, dst, body)
 }
 
 func (m *exchanging) move(c *Conn, g *segment, dst, data []byte) {
-	handled := m.stage.Deliver(c.opName(g.op, kinds[g.kind].fills), dst, data)
+	handled := m.exchanger.Deliver(c.opName(g.op, kinds[g.kind].fills), dst, data)
 	m.tally()
 	if !handled {
 		m.next.move(c, g, dst, data)
@@ -120,17 +120,17 @@ func (m *exchanging) move(c *Conn, g *segment, dst, data []byte) {
 
 func (m *exchanging) settle(op remap.Op) {
 	m.next.settle(op)
-	m.stage.Settle(op)
+	m.exchanger.Settle(op)
 	m.tally()
 }
 
 func (m *exchanging) settleConn(id ConnID) {
-	m.stage.SettleConn(uint32(id))
+	m.exchanger.SettleConn(uint32(id))
 	m.tally()
 }
 
 func (m *exchanging) tally() {
-	n, c := &m.stage.Counts, m.count
+	n, c := &m.exchanger.Counts, m.count
 	c.Placing.FramesExchanged, c.Placing.Exchanges, c.Placing.BytesExchanged, c.Placing.BytesUnexchanged = n.Frames,
 		n.Exchanges, n.Bytes, n.Copied
 }

@@ -35,7 +35,7 @@ func newPair(t *testing.T) *pair {
 	for i := range p.end {
 		n := &end{grants: regmem.NewTable(rand.NewChaCha8([32]byte{byte(i)}))}
 		n.records.Init()
-		n.w = build.Frame{Records: &n.records, Stage: func(n int) []byte { return make([]byte, n) }}
+		n.w = build.Frame{Records: &n.records, Scratch: func(n int) []byte { return make([]byte, n) }}
 		n.e.Init(Config{Rand: rand.New(rand.NewPCG(1, uint64(i))), OpWindow: 16, HeldBytes: 1 << 20, MaxConns: 8,
 			MaxDials: 8,
 			DialTime: 1e9, Grants: n.grants, Count: &count.Counters{}, Latency: &count.Latency{},

@@ -61,14 +61,14 @@ func (c *Conn) gatherAhead(o *sendOp, op *Op) {
 	}
 	o.op.Pieces.Fetch()
 	n := int(o.n)
-	if n > build.SmallMost || !c.stageRoom(n) {
+	if n > build.SmallMost || !c.copyRoom(n) {
 		return
 	}
 	b := c.e.copies.Take(n)
 	o.op.Pieces.Gather(b, 0)
 	o.op.Pieces.Use(-1)
-	c.chargeStage(cap(b))
-	o.op.Local, o.staged = b, true
+	c.chargeCopy(cap(b))
+	o.op.Local, o.copied = b, true
 	o.op.Pieces, op.Pieces = nil, nil
 }
 
@@ -77,7 +77,7 @@ func gathered(w *build.Frame, p *pieces.List, off, n uint64) []byte {
 	if b := p.Whole(off, n); b != nil {
 		return b
 	}
-	b := w.Stage(int(n))
+	b := w.Scratch(int(n))
 	p.Gather(b, off)
 	return b
 }

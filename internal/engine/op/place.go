@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"multiedge/internal/abi"
+	"multiedge/internal/engine/op/park"
 	"multiedge/internal/engine/op/span"
 	"multiedge/internal/engine/queue"
 	"multiedge/internal/mono"
@@ -75,9 +76,9 @@ type recvOp struct {
 	off         uint64 // of an atomic: what it found
 	n           uint64
 	sent, acked uint64
-	left        unreceived   // its parts, since the latest part in place
-	puts        int32        // trips of couriers that put parts of it
-	fetched     *regmem.Trip // trips that fetched parts of its answer
+	left        park.Unreceived // its parts, since the latest part in place
+	puts        int32           // trips of couriers that put parts of it
+	fetched     *regmem.Trip    // trips that fetched parts of its answer
 }
 
 // segment is a part of an operation as it arrived. Data is borrowed from the frame.
@@ -286,7 +287,7 @@ func (c *Conn) apply(now mono.Time, o *recvOp, op seqnum.Value, n uint64) {
 
 // reset empties the slot of an operation that was applied, as far as the next one does not set what it uses. It keeps
 // memory for reuse.
-func (o *recvOp) reset() { o.state, o.flags, o.left, o.puts = ropNone, 0, unreceived{}, 0 }
+func (o *recvOp) reset() { o.state, o.flags, o.left, o.puts = ropNone, 0, park.Unreceived{}, 0 }
 
 // fits reports whether there is room for [lo, hi) in the spans of an operation in place, or of adverts that came.
 // Extending an existing span always fits. So does what was held: each held segment gives back more than the span of the

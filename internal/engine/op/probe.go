@@ -3,11 +3,12 @@ package op
 import (
 	"reflect"
 
+	"multiedge/internal/engine/op/eager"
+	"multiedge/internal/engine/op/message"
 	"multiedge/internal/engine/op/span"
 )
 
-// Probe shows tests and the simulator what an Endpoint keeps, and has them put things there that take a peer too
-// long.
+// Probe shows tests and the simulator what an Endpoint keeps.
 type Probe struct{ e *Endpoint }
 
 // ProbeOf returns the Probe of e.
@@ -20,7 +21,7 @@ type Kept struct{ Conns, Live, Records, Free, Dials, Parked, Queues int }
 func (p Probe) Kept() Kept {
 	e := p.e
 	k := Kept{Conns: len(e.Conns.byIndex), Free: len(e.Conns.free), Dials: len(e.dials.byDeadline),
-		Parked: len(e.misses.parked), Queues: len(e.queues.byID)}
+		Parked: e.misses.parked.Len(), Queues: e.queues.Len()}
 	for _, c := range e.Conns.byIndex[1:] {
 		if c.state != connFree {
 			k.Live++
@@ -36,27 +37,21 @@ func (p Probe) Kept() Kept {
 type Charged struct {
 	Conns, Unconfirmed, ByRemote, Ended int
 	Sending, OpAcks                     int // connections that wait to send, and to acknowledge
-	Held, Staged                        int // bytes: behind fences and in holes; of copies
+	Held, Copied                        int // bytes: behind fences and in holes; of copies
 }
 
 // Charged counts it.
 func (s *Session) Charged() Charged {
 	return Charged{Conns: s.Conns, Unconfirmed: s.Unconfirmed, ByRemote: len(s.byRemote), Ended: len(s.over),
-		Sending: s.Fair.Waiting, OpAcks: s.OpAcks.Len(), Held: s.heldMem, Staged: s.staged}
+		Sending: s.Fair.Waiting, OpAcks: s.OpAcks.Len(), Held: s.heldMem, Copied: s.copied}
 }
 
 // Prices and bounds that tests compare with what things take.
 const (
 	FirstRing      = firstRing
 	HeldOverhead   = heldOverhead
-	MostIdleDrafts = mostIdleDrafts
+	MostIdleDrafts = eager.MostIdleDrafts
 )
-
-// LookSoon and LookAtUnused have a shared queue looked at for what it can lend.
-func (p Probe) LookSoon(q QueueID) { p.e.checkSoon(0, p.e.queues.byID[q]) }
-
-// LookAtUnused is said at LookSoon.
-func (p Probe) LookAtUnused() { p.e.checkUnused(0) }
 
 // Spans is for how many spans a connection has memory.
 func (p Probe) Spans(id ConnID) (n int) {
@@ -73,7 +68,8 @@ func (p Probe) Spans(id ConnID) (n int) {
 
 // RingPrices returns what is counted of a ring's operation and of a buffer that is being filled, and what they take.
 func (Probe) RingPrices() (sop, sopTakes, arrives, arriveTakes int) {
-	return sopCost, int(reflect.TypeFor[sendOp]().Size()), arrivalCost, int(reflect.TypeFor[arrival]().Size())
+	return sopCost, int(reflect.TypeFor[sendOp]().Size()), message.ArrivalCost,
+		int(reflect.TypeFor[message.Arrival]().Size())
 }
 
 // Prices returns what is charged of a ring's operation and of a held segment, and what they take at most: with the
@@ -102,42 +98,27 @@ func (p Probe) SendRing(id ConnID) int { return len(p.e.conn(id).send.ops) }
 // MessageMemory is what a connection's sends that wait and buffers that are being filled take, in bytes.
 func (p Probe) MessageMemory(id ConnID) int {
 	m := p.e.conn(id).msgs
-	return cap(m.out.queue.Items)*int(reflect.TypeFor[sendOp]().Size()) +
-		len(m.in.buffers)*int(reflect.TypeFor[arrival]().Size())
+	return cap(m.waiting.queue.Items)*int(reflect.TypeFor[sendOp]().Size()) +
+		m.in.Ring()*int(reflect.TypeFor[message.Arrival]().Size())
 }
 
 // DraftMemory is what the drafts of all connections take, and those that are kept for reuse.
 func (p Probe) DraftMemory() (used, idle int) {
-	takes := func(d *draft) int {
-		return int(reflect.TypeFor[draft]().Size()) + 2*8 + cap(d.bytes) + 4*cap(d.stamps) // and a place in a list
-	}
 	for _, c := range p.e.Conns.byIndex {
 		if c.eager != nil {
-			for _, d := range c.eager.drafts {
-				used += takes(d)
-			}
+			used += c.eager.Theirs.Memory()
 		}
 	}
-	for _, class := range p.e.eager.drafts {
-		for _, d := range class {
-			idle += takes(d)
-		}
-	}
-	return used, idle
+	return used, p.e.eager.Memory()
 }
 
 // EagerWords is how many words of a connection wait to be sent, and how many may.
 func (p Probe) EagerWords(id ConnID) (n, most int) {
-	return p.e.conn(id).eager.words.Len(), mostWords
-}
-
-// SetStamp gives a composed message its latest stamp: so many before the last one that there is.
-func (p Probe) SetStamp(id ConnID, name uint64, left uint32) {
-	p.e.conn(id).eager.find(name).stamp = lastStamp - left
+	return p.e.conn(id).eager.Words.Len(), eager.MostWords
 }
 
 // Asking is how many entries the list of those that ask for buffers of a queue has.
-func (p Probe) Asking(q QueueID) int { return p.e.queues.byID[q].asking.Len() }
+func (p Probe) Asking(q QueueID) int { return p.e.queues.Find(q).Asking() }
 
 // Adverts counts what a connection remembers of its exports.
 func (p Probe) Adverts(id ConnID) int { return len(p.e.conn(id).exports.adverts) }
@@ -145,43 +126,23 @@ func (p Probe) Adverts(id ConnID) int { return len(p.e.conn(id).exports.adverts)
 // DialWork is how many wishes and dials were looked at so far.
 func (p Probe) DialWork() (wishes, dials uint64) { return p.e.dials.work.wishes, p.e.dials.work.dials }
 
-// SetLastQueue sets the number of the receive queue that was made last: the next one gets id+1.
-func (p Probe) SetLastQueue(id QueueID) { p.e.queues.lastID = id }
-
-// PassMessages makes a connection be as if n messages more had come and gone, each way, and nobody had had to ask for
-// a buffer.
-func (p Probe) PassMessages(id ConnID, n uint32) {
-	m := p.e.conn(id).msgs
-	m.out.next, m.out.credits = m.out.next+n, m.out.credits+n
-	m.in.base, m.in.begun, m.in.limit, m.in.told = m.in.base+n, m.in.begun+n, m.in.limit+n, m.in.told+n
-}
-
 // QueueCounts is how many buffers of a shared queue are promised, are being filled and are lent.
 func (p Probe) QueueCounts(id QueueID) [3]int {
-	q := p.e.queues.byID[id]
-	return [3]int{q.promised, q.filling, q.lent}
+	promised, filling, lent := p.e.queues.Find(id).Counts()
+	return [3]int{promised, filling, lent}
 }
-
-// Lack puts a connection among those that found no buffer in their shared queue.
-func (p Probe) Lack(id ConnID) {
-	c := p.e.conn(id)
-	c.msgs.in.short = true
-	c.msgs.in.from.enter(c, &c.msgs.in.from.short)
-}
-
-// Short is how many connections found no buffer in a shared queue.
-func (p Probe) Short(q QueueID) int { return p.e.queues.byID[q].short.Len() }
 
 // QueueLoad returns how many buffers of a shared receive queue no message has begun to fill, how many of them count as
 // promised, and how many of those are lent. It is for the simulator, as Holding.
 func (p Probe) QueueLoad(id QueueID) (posted, promised, lent int) {
-	q := p.e.queues.byID[id]
-	return q.posted.Len(), q.promised, q.lent
+	q := p.e.queues.Find(id)
+	promised, _, lent = q.Counts()
+	return q.Posted(), promised, lent
 }
 
 // TakerLoad returns how many buffers a connection is promised that no message has begun to fill, and how many its
 // messages have.
 func (p Probe) TakerLoad(id ConnID) (promised, filling int) {
 	m := p.e.conn(id).msgs
-	return int(int32(m.in.limit - m.in.begun)), int(m.in.begun - m.in.base)
+	return m.in.Promised(), m.in.Filling()
 }

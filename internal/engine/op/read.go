@@ -3,6 +3,7 @@ package op
 import (
 	"multiedge/internal/abi"
 	"multiedge/internal/engine/build"
+	"multiedge/internal/engine/op/park"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -136,7 +137,7 @@ func acceptRead(c *Conn, now mono.Time, g *segment) (received bool, lack *miss) 
 		e.deliverPieces(o.op.Pieces, lo, g)
 	}
 	c.add(&o.got, lo, lo+n)
-	o.left = unreceived{}
+	o.left = park.Unreceived{}
 	c.readWhole(now, op)
 	return true, nil
 }

@@ -26,11 +26,11 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 		o.key = g.key
 	}
 	number := uint32(g.key)
-	if g.flags&wire.SegStrict != 0 && number == m.in.limit && number == m.in.base && !m.in.promise() {
+	if g.flags&wire.SegStrict != 0 && m.in.Lacks(number) {
 		c.unbuffered(now, o, g.op)
 		return true, nil
 	}
-	a, there := m.in.buffer(number, g.op)
+	a, there := m.in.Take(number, g.op)
 	switch {
 	case !there: // strict, and the next: others wait (decided)
 		c.unbuffered(now, o, g.op)
@@ -43,7 +43,7 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 	if lo > size || n > size-lo {
 		c.settle(g.op, false)
 		e.Count.Op.MessagesTooLong++
-		a.status = abi.StatusTooLong
+		a.Status = abi.StatusTooLong
 		c.refuseOp(o, g.op, abi.StatusTooLong)
 		c.filled(now, a)
 		return true, nil
@@ -80,10 +80,9 @@ func deliverSend(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool, 
 
 // unbuffered refuses a strict message, the next of all, that has no buffer.
 func (c *Conn) unbuffered(now mono.Time, o *recvOp, op seqnum.Value) {
-	m := c.msgs
 	c.e.Count.Op.MessagesUnbuffered++
 	c.refuseOp(o, op, abi.StatusNoBuffer)
-	if m.in.skip(); m.in.limit != m.in.begun { // the one that was promised is for the next
+	if c.msgs.in.Skip() {
 		c.tellCredit(now)
 	}
 }

@@ -27,7 +27,7 @@ type Session struct {
 	// an explicit acknowledgement is due then, whatever the paths' policies say; Never: none is
 	AckAt mono.Time
 
-	staged    int // bytes of copies of writes with LocalDone, at most stagedRoom; see local.go
+	copied    int // bytes of copies of writes with LocalDone, at most copiesRoom; see local.go
 	heldMem   int // bytes that are kept for the peer, at most Config.HeldBytes; see held.go
 	guesses   int // operations with wrong keys since guessedAt
 	guessedAt mono.Time

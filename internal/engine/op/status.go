@@ -47,12 +47,9 @@ func (c *Conn) describe() ConnStatus {
 		st.Peer = c.S.Peer.Name
 	}
 	if m := c.msgs; m != nil {
-		st.Waiting, st.Credit = m.out.queue.Len(), max(0, int(int32(m.out.credits-m.out.next)))
-		if q := m.in.from; q != nil {
-			st.Receives = int(m.in.begun-m.in.base) + q.posted.Len()
-			if q.id != 0 {
-				st.Sharing = len(q.takers)
-			}
+		st.Waiting, st.Credit = c.waiting(), max(0, m.out.Credit())
+		if q := m.in.From(); q != nil {
+			st.Receives, st.Sharing = m.in.Filling()+q.Posted(), q.Takers()
 		}
 	}
 	return st

@@ -30,8 +30,8 @@ func patience(op *Op) time.Duration { return time.Duration(min(op.Patience, math
 // notBefore notes that a send of c is given up at a time, if it waits still.
 func (e *Endpoint) notBefore(c *Conn, at mono.Time) {
 	p := &e.timed
-	if !c.msgs.out.listed {
-		c.msgs.out.listed = true
+	if !c.msgs.waiting.listed {
+		c.msgs.waiting.listed = true
 		p.waiters = append(p.waiters, c.ID)
 	}
 	if at = max(at, p.resting); p.giveUpAt == 0 || at < p.giveUpAt {
@@ -56,9 +56,9 @@ func (e *Endpoint) expireWaiting(now mono.Time) {
 		if c == nil || c.msgs == nil {
 			continue
 		}
-		looked += c.msgs.out.queue.Len()
+		looked += c.msgs.waiting.queue.Len()
 		at := c.expireWaiting(now)
-		if c.msgs.out.listed = at != mono.Never; c.msgs.out.listed {
+		if c.msgs.waiting.listed = at != mono.Never; c.msgs.waiting.listed {
 			kept = append(kept, id)
 		}
 		next = min(next, at)
@@ -73,7 +73,7 @@ func (e *Endpoint) expireWaiting(now mono.Time) {
 // expireWaiting returns when the next send of the connection is given up.
 func (c *Conn) expireWaiting(now mono.Time) (next mono.Time) {
 	m, next := c.msgs, mono.Never
-	m.out.queue.Remove(func(o sendOp) bool {
+	m.waiting.queue.Remove(func(o sendOp) bool {
 		if o.op.Kind != OpSend || o.op.Patience == 0 || o.op.Patience == NoWait {
 			return false
 		}

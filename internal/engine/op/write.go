@@ -3,6 +3,7 @@ package op
 import (
 	"multiedge/internal/abi"
 	"multiedge/internal/engine/build"
+	"multiedge/internal/engine/op/park"
 	"multiedge/internal/mono"
 	"multiedge/internal/seqnum"
 	"multiedge/internal/wire"
@@ -18,7 +19,7 @@ func init() {
 
 // emitWrite copies a short part into the tail and makes a long one the frame's bulk. Sends leave likewise.
 func emitWrite(w *build.Frame, c *Conn, o *sendOp, p part, retx bool) (sent uint64, ok bool, lack *miss) {
-	if o.op.eager != nil && !o.op.eager.refused {
+	if o.op.eager != nil && !o.op.eager.Refused {
 		return p.n, c.commit(w, o, p, retx), nil
 	}
 	if p.n <= w.SmallLimit() {
@@ -158,7 +159,7 @@ func deliverWrite(c *Conn, now mono.Time, o *recvOp, g *segment) (received bool,
 	default:
 		c.deliver(dst, g, g.flags&whole == whole)
 		c.add(&o.got, lo, hi)
-		o.left = unreceived{}
+		o.left = park.Unreceived{}
 	}
 	o.state, o.key = ropPartial, g.key
 	o.flags |= g.flags

@@ -527,5 +527,5 @@ func (e *Endpoint) OnSealedCrypto(now mono.Time, s *Session, h *wire.Header, b [
 	s.OnCrypto(now, e.frame.Tail, true)
 }
 
-// Shaking reports whether something of the session's handshake is remembered.
-func (s *Session) Shaking() bool { return s.Trust.Hs != nil }
+// HasHandshake reports whether something of the session's handshake is remembered.
+func (s *Session) HasHandshake() bool { return s.Trust.Hs != nil }

@@ -5,11 +5,9 @@ import (
 	"weak"
 
 	"multiedge/internal/engine/op"
-	"multiedge/internal/mono"
 )
 
-// Probe shows tests and the simulator what an Endpoint keeps, and has them put things there that take a peer too
-// long.
+// Probe shows tests and the simulator what an Endpoint keeps.
 type Probe struct{ e *Endpoint }
 
 // ProbeOf returns the Probe of e.
@@ -63,18 +61,7 @@ const (
 	MaxTries   = maxTries
 )
 
-// SetKeys changes for how long keys are used, those of the open sessions too.
-func (p Probe) SetKeys(now mono.Time, l KeyLimits) {
-	l.SetDefaults()
-	p.e.cfg.Keys = l
-	for _, s := range p.e.Sessions.List {
-		if s.Trust.Sealer != nil {
-			s.beginKeys(now)
-		}
-	}
-}
-
-// FillPeers fills the table of peers with ones that have a session.
+// FillPeers fills the table of peers with ones that have a session, which would take thousands of handshakes.
 func (p Probe) FillPeers() {
 	p.e.peers.list, p.e.peers.byID = nil, map[peerID]*peer{}
 	for i := range maxPeers {

@@ -26,7 +26,7 @@ type Share[C any] struct {
 	below      int   // shares of which this is up
 	User       *User // of a user's share
 	Held       int   // of a user's share: bytes that are kept for peers and charged to him
-	Staged     int   // likewise bytes of copies
+	Copied     int   // likewise bytes of copies
 	conn       C     // of a connection's
 }
 

@@ -11,8 +11,8 @@ import (
 	"multiedge/edge"
 )
 
-// Session is one benchmark between two hosts of a cluster.
-type Session struct {
+// Series is one benchmark between two hosts of a cluster.
+type Series struct {
 	Specs     []workload.Spec
 	Region    int
 	Scheduler string // asked for by the client's dial; empty: the daemons'
@@ -23,13 +23,13 @@ type Session struct {
 
 // Run starts a server in host 1 and a client in host 0, passes on what they report, and ends both. Rows are completed
 // with what only the cluster knows. It returns the client's error, or ctx's.
-func (c *Cluster) Run(ctx context.Context, s Session) error {
-	return c.session(ctx, &Job{Region: s.Region, Peer: c.lab.Host(1).Name(), Scheduler: s.Scheduler, Specs: s.Specs,
+func (c *Cluster) Run(ctx context.Context, s Series) error {
+	return c.series(ctx, &Job{Region: s.Region, Peer: c.lab.Host(1).Name(), Scheduler: s.Scheduler, Specs: s.Specs,
 		Fit: s.Fit, Warmup: Warmup(s.Specs)}, s)
 }
 
-// session is Run with the client's job.
-func (c *Cluster) session(ctx context.Context, job *Job, s Session) error {
+// series is Run with the client's job.
+func (c *Cluster) series(ctx context.Context, job *Job, s Series) error {
 	server, err := c.worker(1, &Job{Server: true, Region: s.Region}, s.Specs)
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -38,7 +38,7 @@ func (c *Cluster) session(ctx context.Context, job *Job, s Session) error {
 	if err := server.AwaitStarted(ctx); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
-	server.Drain() // sessions it reports are our own
+	server.Drain() // series it reports are our own
 	client, err := c.worker(0, job, s.Specs)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
@@ -74,7 +74,7 @@ func (c *Cluster) worker(host int, j *Job, specs []workload.Spec) (*kit.Process,
 }
 
 // follow passes on the client's events until it ends.
-func (c *Cluster) follow(ctx context.Context, client, server *kit.Process, s Session) error {
+func (c *Cluster) follow(ctx context.Context, client, server *kit.Process, s Series) error {
 	defer client.Drain()
 	var failed error
 	for {

@@ -33,21 +33,21 @@ func cut(rng *rand.Rand, lo, hi, n int) (parts []part) {
 	return parts
 }
 
-// world is a Stage over real memory beside plain memory in which every delivery happens at once.
+// world is an Exchanger over real memory beside plain memory in which every delivery happens at once.
 type world struct {
-	t     *testing.T
-	rng   *rand.Rand
-	stage *Stage
-	space *Shared
-	want  []byte
-	frame []byte
+	t         *testing.T
+	rng       *rand.Rand
+	exchanger *Exchanger
+	space     *Shared
+	want      []byte
+	frame     []byte
 }
 
 func newWorld(t *testing.T, seed uint64, size int, o Options) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 5)), stage: &Stage{}, space: newShared(t, size, o)}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 5)), exchanger: &Exchanger{}, space: newShared(t, size, o)}
 	w.want, w.frame = make([]byte, len(w.space.Bytes())), make([]byte, 16<<10)
-	w.stage.Add(w.space.Space)
-	w.t.Cleanup(func() { w.stage.Remove(w.space.Space) })
+	w.exchanger.Add(w.space.Space)
+	w.t.Cleanup(func() { w.exchanger.Remove(w.space.Space) })
 	return w
 }
 
@@ -57,8 +57,8 @@ func (w *world) receive(op Op, p part, behind, ahead int, forecast bool) {
 	dst := w.space.Bytes()[p.lo:p.hi:p.hi]
 	data := w.frame[:len(dst)]
 	if forecast {
-		w.stage.Round()
-		data = w.stage.Slot(op, dst, uint64(behind), uint64(ahead))
+		w.exchanger.Round()
+		data = w.exchanger.Slot(op, dst, uint64(behind), uint64(ahead))
 	}
 	for i := range data {
 		data[i] = byte(w.rng.Uint32())
@@ -72,7 +72,7 @@ func (w *world) receive(op Op, p part, behind, ahead int, forecast bool) {
 }
 
 func (w *world) deliver(op Op, dst, data []byte) {
-	if len(dst) > 0 && !w.stage.Deliver(op, dst, data) {
+	if len(dst) > 0 && !w.exchanger.Deliver(op, dst, data) {
 		copy(dst, data)
 	}
 }
@@ -89,7 +89,7 @@ func (w *world) check(what string) {
 }
 
 // Operations of any place and length, whose parts come in order or not, forecast or not, several times over, one after
-// another: memory is what it would be without a Stage as soon as each is settled.
+// another: memory is what it would be without an Exchanger as soon as each is settled.
 func TestStageIsMemory(t *testing.T) {
 	var total Counts
 	for seed := range uint64(12) {
@@ -113,17 +113,17 @@ func TestStageIsMemory(t *testing.T) {
 				}
 				w.receive(op, p, behind, hi-p.lo, w.rng.IntN(8) > 0)
 			}
-			w.stage.Settle(op)
-			if len(w.stage.open) > 0 {
-				t.Fatalf("seed %d: %d extents open after their operation", seed, len(w.stage.open))
+			w.exchanger.Settle(op)
+			if len(w.exchanger.open) > 0 {
+				t.Fatalf("seed %d: %d extents open after their operation", seed, len(w.exchanger.open))
 			}
 			w.check("settled")
 		}
-		total.Exchanges += w.stage.Counts.Exchanges
-		total.Frames += w.stage.Counts.Frames
-		total.Copied += w.stage.Counts.Copied
-		if w.stage.Counts.Failures > 0 {
-			t.Errorf("seed %d: %+v", seed, w.stage.Counts)
+		total.Exchanges += w.exchanger.Counts.Exchanges
+		total.Frames += w.exchanger.Counts.Frames
+		total.Copied += w.exchanger.Counts.Copied
+		if w.exchanger.Counts.Failures > 0 {
+			t.Errorf("seed %d: %+v", seed, w.exchanger.Counts)
 		}
 	}
 	t.Logf("%+v", total)
@@ -161,19 +161,19 @@ func TestStageOfOverlappingOperations(t *testing.T) {
 			}
 			switch w.rng.IntN(4) {
 			case 0:
-				w.stage.SettleAll()
+				w.exchanger.SettleAll()
 				w.check("all settled")
 			case 1:
-				w.stage.SettleConn(o.op.Conn)
+				w.exchanger.SettleConn(o.op.Conn)
 			case 2:
-				w.stage.Settle(o.op)
+				w.exchanger.Settle(o.op)
 			} // else it is forgotten, as after a failure nobody told
 			ops = append(ops[:i], ops[i+1:]...)
 		}
-		w.stage.SettleAll()
+		w.exchanger.SettleAll()
 		w.check("at the end")
-		total.Exchanges += w.stage.Counts.Exchanges
-		total.Copied += w.stage.Counts.Copied
+		total.Exchanges += w.exchanger.Counts.Exchanges
+		total.Copied += w.exchanger.Counts.Copied
 	}
 	t.Logf("%+v", total)
 	if total.Exchanges == 0 || total.Copied == 0 {
@@ -187,16 +187,16 @@ func TestWrongForecast(t *testing.T) {
 	op := Op{Conn: 3, Seq: 9}
 	parts := cut(w.rng, 0, 384<<10, 8144)
 	for i, p := range parts {
-		w.stage.Round()
-		slot := w.stage.Slot(op, w.space.Bytes()[p.lo:p.hi:p.hi], uint64(p.lo), uint64(384<<10-p.lo))
+		w.exchanger.Round()
+		slot := w.exchanger.Slot(op, w.space.Bytes()[p.lo:p.hi:p.hi], uint64(p.lo), uint64(384<<10-p.lo))
 		for k := range slot {
 			slot[k] = 0xee
 		}
 		w.receive(op, p, p.lo, 384<<10-p.lo, i%3 > 0)
 	}
-	w.stage.Settle(op)
+	w.exchanger.Settle(op)
 	w.check("settled")
-	if w.stage.Counts.Exchanges == 0 {
+	if w.exchanger.Counts.Exchanges == 0 {
 		t.Error("nothing was exchanged")
 	}
 }
@@ -205,8 +205,8 @@ func TestWrongForecast(t *testing.T) {
 // region that were exchanged in pieces are put together again or copied, and the number of mappings stays bounded.
 func TestExchangeInSteadyState(t *testing.T) {
 	s := newShared(t, 4<<20, Options{})
-	stage := &Stage{}
-	stage.Add(s.Space)
+	exchanger := &Exchanger{}
+	exchanger.Add(s.Space)
 	seq := uint32(0)
 	message := func() {
 		seq++
@@ -215,14 +215,14 @@ func TestExchangeInSteadyState(t *testing.T) {
 		mem := s.Bytes()
 		for at := 0; at < len(mem); at += frame {
 			dst := mem[at : at+frame : at+frame]
-			stage.Round()
-			data := stage.Slot(op, dst, uint64(at), uint64(len(mem)-at))
+			exchanger.Round()
+			data := exchanger.Slot(op, dst, uint64(at), uint64(len(mem)-at))
 			data[0] = byte(seq)
-			if !stage.Deliver(op, dst, data) {
+			if !exchanger.Deliver(op, dst, data) {
 				copy(dst, data)
 			}
 		}
-		stage.Settle(op)
+		exchanger.Settle(op)
 		for at := 0; at < len(mem); at += frame {
 			if mem[at] != byte(seq) {
 				t.Fatalf("message %d: the frame at %d is not in place", seq, at)
@@ -230,36 +230,37 @@ func TestExchangeInSteadyState(t *testing.T) {
 		}
 	}
 	message()
-	before := stage.Counts
+	before := exchanger.Counts
 	if n := testing.AllocsPerRun(20, message); n > 0 {
 		t.Errorf("%v allocations for a message", n)
 	}
-	bytes, frames := stage.Counts.Bytes-before.Bytes, stage.Counts.Frames-before.Frames
-	if want := uint64(21 * 4 << 20); bytes != want || frames != want/8192 || stage.Counts.Copied > 0 {
+	bytes, frames := exchanger.Counts.Bytes-before.Bytes, exchanger.Counts.Frames-before.Frames
+	if want := uint64(21 * 4 << 20); bytes != want || frames != want/8192 || exchanger.Counts.Copied > 0 {
 		t.Errorf("%d bytes in %d frames were exchanged, %d copied; want %d and none", bytes, frames,
-			stage.Counts.Copied, want)
+			exchanger.Counts.Copied, want)
 	}
-	stage.Remove(s.Space)
+	exchanger.Remove(s.Space)
 }
 
 // Runs too short, regions not known and pools in use: what arrives is to be copied.
 func TestSlotDeclines(t *testing.T) {
 	s := newShared(t, 1<<20, Options{Extent: 256 << 10, Extents: 1})
-	stage := &Stage{}
-	stage.Add(s.Space)
+	exchanger := &Exchanger{}
+	exchanger.Add(s.Space)
 	mem, pool := s.Bytes(), address(s.Pool())
 	pooled := func(what string, op Op, dst []byte, behind, ahead uint64, want bool) {
 		t.Helper()
-		stage.Round()
-		got := stage.Slot(op, dst, behind, ahead)
+		exchanger.Round()
+		got := exchanger.Slot(op, dst, behind, ahead)
 		if in := address(got)-pool < uintptr(len(s.Pool())); in != want || len(got) != len(dst) || &got[0] == &dst[0] {
 			t.Errorf("%s: %d bytes, in the pool: %v", what, len(got), in)
 		}
-		if !stage.Lies(op, dst, got) || stage.Lies(op, dst, got[1:]) || stage.Lies(op, mem[900<<10:][:len(dst)], got) {
+		if !exchanger.Lies(op, dst, got) || exchanger.Lies(op, dst, got[1:]) ||
+			exchanger.Lies(op, mem[900<<10:][:len(dst)], got) {
 			t.Errorf("%s: the place given out is not known again, or for another", what)
 		}
-		stage.Round()
-		if stage.Lies(op, dst, got) != want {
+		exchanger.Round()
+		if exchanger.Lies(op, dst, got) != want {
 			t.Errorf("%s: a place of an earlier round", what)
 		}
 	}
@@ -275,9 +276,9 @@ func TestSlotDeclines(t *testing.T) {
 	pooled("another operation, for which the extent makes way", Op{Seq: 1}, mem[4096:8192], 0, 255<<10, false)
 	pooled("the pool is free again", Op{}, mem[:8192], 0, 1<<20, true)
 	for range stale + 1 {
-		stage.Round()
+		exchanger.Round()
 	}
 	pooled("an extent forgotten long ago gives way", Op{Seq: 2}, mem[512<<10:520<<10], 0, 512<<10, true)
-	stage.Remove(s.Space)
+	exchanger.Remove(s.Space)
 	pooled("memory that was removed", Op{Seq: 2}, mem[512<<10:520<<10], 0, 512<<10, false)
 }

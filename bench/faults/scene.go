@@ -13,7 +13,7 @@ import (
 	"multiedge/internal/lab"
 )
 
-// Times of every stage's daemons. The deadlines of operations follow from them.
+// Times of every scene's daemons. The deadlines of operations follow from them.
 const (
 	keepAlive = 500 * time.Millisecond
 	deadTime  = 4 * time.Second
@@ -26,8 +26,8 @@ const logBytes = 4 << 20
 // looks once per keep-alive.
 func deadline(dead time.Duration) time.Duration { return dead + 2*keepAlive + time.Second }
 
-// Stage is a lab with daemons and the processes of a scenario.
-type Stage struct {
+// Scene is a lab with daemons and the processes of a scenario.
+type Scene struct {
 	ctx     context.Context // of the scenario
 	cluster *kit.Cluster
 	spec    kit.ClusterSpec
@@ -53,9 +53,9 @@ func stageSpec(seed uint64) kit.ClusterSpec {
 	return kit.ClusterSpec{Lab: lab.Spec{Hosts: 2, Links: 1, MTU: 9000, Medium: lab.Wire, Seed: seed}, Log: "info"}
 }
 
-// newStage builds the lab. dead is the daemons' dead time. After an error nothing is left.
-func newStage(ctx context.Context, spec kit.ClusterSpec, dead time.Duration) (_ *Stage, err error) {
-	s := &Stage{ctx: ctx, spec: spec, dead: dead, log: &kit.Tail{Limit: logBytes}, killed: map[int]bool{}}
+// newScene builds the lab. dead is the daemons' dead time. After an error nothing is left.
+func newScene(ctx context.Context, spec kit.ClusterSpec, dead time.Duration) (_ *Scene, err error) {
+	s := &Scene{ctx: ctx, spec: spec, dead: dead, log: &kit.Tail{Limit: logBytes}, killed: map[int]bool{}}
 	s.spec.LogTo = s.log
 	// Memory of spaces misses again and again: used where it lies, evicted memory would miss once.
 	s.spec.Config = fmt.Sprintf("misses = \"park\"\nkeep_alive = %q\ndead_time = %q\n%s[metrics]\nlisten = %q\n",
@@ -76,7 +76,7 @@ func newStage(ctx context.Context, spec kit.ClusterSpec, dead time.Duration) (_ 
 	return s, err
 }
 
-func (s *Stage) close() error {
+func (s *Scene) close() error {
 	for _, a := range s.agents {
 		if !a.proc.HasEnded() {
 			a.proc.Kill()
@@ -98,7 +98,7 @@ const (
 // settled returns what a host's daemon holds once it has started everything, which is when its numbers stay the same
 // for a while. A look leaves a connection that the daemon has yet to close. So the next look follows after as long as
 // this one took.
-func (s *Stage) settled(host int) (last held) {
+func (s *Scene) settled(host int) (last held) {
 	for start, looks, same := time.Now(), 1, 0; same < 4; looks++ {
 		var now held
 		at := time.Now()
@@ -119,7 +119,7 @@ func (s *Stage) settled(host int) (last held) {
 
 // held asks a host's daemon what it holds. A scrape itself takes one to three goroutines, so their number is taken from
 // the status, which is asked last.
-func (s *Stage) held(host int) held {
+func (s *Scene) held(host int) held {
 	m := s.scrape(host)
 	st := s.status(host)
 	r := restOf(st.PID)
@@ -149,19 +149,19 @@ func (h held) exceeds(b held) (out []string) {
 }
 
 // killDaemon ends a host's daemon with SIGKILL.
-func (s *Stage) killDaemon(host int) {
+func (s *Scene) killDaemon(host int) {
 	p := s.cluster.Daemon(host)
 	s.killed[p.Pid()] = true
 	p.Kill()
 }
 
 // startDaemon starts a host's daemon again.
-func (s *Stage) startDaemon(host int) { kit.Check(s.cluster.StartDaemon(s.ctx, host)) }
+func (s *Scene) startDaemon(host int) { kit.Check(s.cluster.StartDaemon(s.ctx, host)) }
 
 // atEnd has something done when the scenario's own work is over, well or not.
-func (s *Stage) atEnd(do func()) { s.ends = append(s.ends, do) }
+func (s *Scene) atEnd(do func()) { s.ends = append(s.ends, do) }
 
-func (s *Stage) end() {
+func (s *Scene) end() {
 	for _, do := range slices.Backward(s.ends) {
 		do()
 	}
@@ -169,21 +169,21 @@ func (s *Stage) end() {
 }
 
 // open attaches this process to a host's daemon until the scenario's work is over.
-func (s *Stage) open(host int) *edge.Device {
+func (s *Scene) open(host int) *edge.Device {
 	dev := kit.Get(edge.Open(s.ctx, edge.Config{Socket: s.cluster.Socket(host)}))
 	s.atEnd(func() { dev.Close() })
 	return dev
 }
 
 // cut cuts a link or heals it, in both directions or towards one host.
-func (s *Stage) cut(link int, on bool) { kit.Check(s.cluster.Lab().Link(link).Cut(on)) }
+func (s *Scene) cut(link int, on bool) { kit.Check(s.cluster.Lab().Link(link).Cut(on)) }
 
-func (s *Stage) cutTowards(link, host int, on bool) {
+func (s *Scene) cutTowards(link, host int, on bool) {
 	kit.Check(s.cluster.Lab().Link(link).CutTowards(host, on))
 }
 
 // daemonCounters adds the counters of all daemons that answer.
-func (s *Stage) daemonCounters() map[string]uint64 {
+func (s *Scene) daemonCounters() map[string]uint64 {
 	sum := map[string]uint64{}
 	for h := range s.cluster.Lab().Hosts() {
 		s.addCounters(h, sum)
@@ -191,7 +191,7 @@ func (s *Stage) daemonCounters() map[string]uint64 {
 	return sum
 }
 
-func (s *Stage) addCounters(host int, sum map[string]uint64) {
+func (s *Scene) addCounters(host int, sum map[string]uint64) {
 	st := s.status(host)
 	for k, v := range st.Counters {
 		sum[k] += v
@@ -206,7 +206,7 @@ func (s *Stage) addCounters(host int, sum map[string]uint64) {
 }
 
 // labCounters adds up the counters of all links.
-func (s *Stage) labCounters() (sum lab.Counters) {
+func (s *Scene) labCounters() (sum lab.Counters) {
 	all, err := s.cluster.Lab().Counters()
 	for _, c := range all {
 		sum = sum.Plus(c)
@@ -216,19 +216,19 @@ func (s *Stage) labCounters() (sum lab.Counters) {
 }
 
 // setFaultsOf sets the faults of a link.
-func (s *Stage) setFaultsOf(link int, f lab.Faults) {
+func (s *Scene) setFaultsOf(link int, f lab.Faults) {
 	kit.Check(s.cluster.Lab().Link(link).SetFaults(f))
 }
 
 // setFaults sets the faults of every link.
-func (s *Stage) setFaults(f lab.Faults) {
+func (s *Scene) setFaults(f lab.Faults) {
 	for i := range s.cluster.Lab().Links() {
 		s.setFaultsOf(i, f)
 	}
 }
 
 // logged counts the lines of the daemons' log that hold all words.
-func (s *Stage) logged(all ...string) (n int) {
+func (s *Scene) logged(all ...string) (n int) {
 	for line := range strings.Lines(s.log.String()) {
 		has := true
 		for _, w := range all {

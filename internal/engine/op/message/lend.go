@@ -1,4 +1,4 @@
-package op
+package message
 
 import (
 	"time"
@@ -17,9 +17,9 @@ const unusedTime = 100 * time.Millisecond
 
 // lending is what a shared queue lends.
 type lending struct {
-	lent  int                 // of those promised
-	looks bool                // it is among those that are looked at
-	short queue.Queue[ConnID] // connections with messages that found no buffer
+	lent  int                     // of those promised
+	looks bool                    // it is among those that are looked at
+	short queue.Queue[*Receiving] // connections with messages that found no buffer
 }
 
 // borrowing is what others were lent of what a connection was promised.
@@ -29,58 +29,55 @@ type borrowing struct {
 }
 
 // starves reports whether connections ask in vain, and others may not use what they were promised.
-func (q *receiveQueue) starves() bool {
+func (q *Queue) starves() bool {
 	return q.asking.Len() > 0 && q.free()+q.lent <= 0 && q.promised > q.lent
 }
 
-// checkSoon sets the timer for lookAtUnused. That goes through all connections of the queue, so it waits for the timer:
+// checkSoon sets the timer for CheckUnused. That goes through all connections of the queue, so it waits for the timer:
 // a peer must not be able to cause it for each buffer.
-func (e *Endpoint) checkSoon(now mono.Time, q *receiveQueue) {
+func (t *Queues) checkSoon(now mono.Time, q *Queue) {
 	if q.looks {
 		return
 	}
 	q.looks = true
-	if len(e.queues.lenders) == 0 {
-		e.queues.unusedAt = now.Add(unusedTime)
+	if len(t.lenders) == 0 {
+		t.unusedAt = now.Add(unusedTime)
 	}
-	e.queues.lenders = append(e.queues.lenders, q)
+	t.lenders = append(t.lenders, q)
 }
 
-// unusedTimeout is when unused buffers are checked.
-func (e *Endpoint) unusedTimeout() mono.Time {
-	if len(e.queues.lenders) == 0 {
+// Timeout is when unused buffers are checked.
+func (t *Queues) Timeout() mono.Time {
+	if len(t.lenders) == 0 {
 		return mono.Never
 	}
-	return e.queues.unusedAt
+	return t.unusedAt
 }
 
 // serveShort goes on with messages that found no buffer: those first whose connection was the first to have such.
-func (e *Endpoint) serveShort(now mono.Time, q *receiveQueue) {
+func (t *Queues) serveShort(now mono.Time, q *Queue) {
 	for q.posted.Len() > 0 && q.short.Len() > 0 {
-		c := e.takerOf(q, *q.short.Front())
-		q.short.Pop()
-		if c != nil {
-			c.msgs.in.short = false
-			c.release(now)
+		if r := q.next(&q.short); r != nil {
+			r.short = false
+			t.calls.Resume(now, r.conn)
 		}
 	}
 }
 
-// checkUnused lends what has not been used since the last look.
-func (e *Endpoint) checkUnused(now mono.Time) {
-	queues := e.queues.lenders
-	e.queues.lenders = nil
+// CheckUnused lends what has not been used since the last look.
+func (t *Queues) CheckUnused(now mono.Time) {
+	queues := t.lenders
+	t.lenders = nil
 	for _, q := range queues {
-		for _, c := range q.takers {
-			m := c.msgs
-			if m.in.lookedBegun == m.in.begun && m.in.lookedTill == m.in.limit {
-				q.lent -= m.in.lent
-				m.in.lent = int(m.in.limit - m.in.begun)
-				q.lent += m.in.lent
+		for _, r := range q.takers {
+			if r.lookedBegun == r.begun && r.lookedTill == r.limit {
+				q.lent -= r.lent
+				r.lent = int(r.limit - r.begun)
+				q.lent += r.lent
 			}
-			m.in.lookedBegun, m.in.lookedTill = m.in.begun, m.in.limit
+			r.lookedBegun, r.lookedTill = r.begun, r.limit
 		}
 		q.looks = false
-		e.serveAsking(now, q)
+		t.serve(now, q)
 	}
 }

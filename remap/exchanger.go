@@ -11,7 +11,7 @@ type Op struct {
 	Read      bool // the data of a read of ours, not a write of the peer's
 }
 
-// Counts are totals since the Stage was made.
+// Counts are totals since the Exchanger was made.
 type Counts struct {
 	Exchanges uint64 // runs of pages
 	Bytes     uint64 // in them
@@ -20,15 +20,15 @@ type Counts struct {
 	Failures  uint64 // exchanges that the kernel refused; the bytes were copied
 }
 
-// Stage receives long runs of an operation's data into pages of a pool and exchanges each run, once it is whole, for
-// the pages of the region that it belongs to. To its user it is a cache of memory: bytes given to Deliver count as in
-// place, and are after Settle. Every byte of an extent belongs to one operation; the pages around are never touched.
+// Exchanger receives long runs of an operation's data into pages of a pool and exchanges each run, once it is whole,
+// for the pages of the region that it belongs to. To its user it is a cache of memory: bytes given to Deliver count as
+// in place, and are after Settle. Every byte of an extent belongs to one operation; the pages around are never touched.
 // Bytes become visible when the extent is whole or the operation is settled.
 //
 // What the owner must do: Settle an operation before it tells anybody that it has ended; SettleConn before a
 // connection's end is told; SettleAll before a key is revoked; Remove before a Space is closed. Nothing here allocates
 // after Add. One goroutine at a time.
-type Stage struct {
+type Exchanger struct {
 	Counts Counts
 	spaces []*Space // by address
 	open   []extent
@@ -37,8 +37,8 @@ type Stage struct {
 	spare  spare
 }
 
-// Prepare makes what the Stage needs to lend buffers before the first Space is added. It allocates 2 MiB, once.
-func (t *Stage) Prepare() {
+// Prepare makes what the Exchanger needs to lend buffers before the first Space is added. It allocates 2 MiB, once.
+func (t *Exchanger) Prepare() {
 	if t.open == nil {
 		t.open = make([]extent, 0, 64)
 		t.spare.init()
@@ -46,7 +46,7 @@ func (t *Stage) Prepare() {
 }
 
 // Add makes a Space's pages exchangeable.
-func (t *Stage) Add(s *Space) {
+func (t *Exchanger) Add(s *Space) {
 	i, _ := slices.BinarySearchFunc(t.spaces, s.base, func(o *Space, a uintptr) int { return cmp.Compare(o.base, a) })
 	t.spaces = slices.Insert(t.spaces, i, s)
 	t.Prepare()
@@ -56,13 +56,13 @@ func (t *Stage) Add(s *Space) {
 }
 
 // Remove forgets a Space, whose bytes nobody writes to any more.
-func (t *Stage) Remove(s *Space) {
+func (t *Exchanger) Remove(s *Space) {
 	t.settle(func(x *extent) bool { return x.space == s })
 	t.spaces = slices.DeleteFunc(t.spaces, func(o *Space) bool { return o == s })
 }
 
 // Round begins a new series of Slot. Places given out in earlier rounds are not received into any more.
-func (t *Stage) Round() {
+func (t *Exchanger) Round() {
 	t.round++
 	t.spare.reset()
 }
@@ -70,7 +70,7 @@ func (t *Stage) Round() {
 // Slot returns where to receive the bytes whose place is dst, as many: in the pool if they belong to a run that can be
 // exchanged, else in a buffer from which they will be copied, as the paper does with what is no whole page. Of the same
 // operation, behind bytes before dst are in place already and ahead bytes from the start of dst on are expected.
-func (t *Stage) Slot(op Op, dst []byte, behind, ahead uint64) []byte {
+func (t *Exchanger) Slot(op Op, dst []byte, behind, ahead uint64) []byte {
 	if len(dst) == 0 || len(t.open) == 0 && ahead+behind < uint64(t.least) {
 		return t.spare.lend(dst)
 	}
@@ -97,7 +97,7 @@ func WholePages(b []byte, page int) bool {
 }
 
 // over returns the open extent with the lowest address that shares bytes with [lo, hi).
-func (t *Stage) over(lo, hi uintptr) (found *extent) {
+func (t *Exchanger) over(lo, hi uintptr) (found *extent) {
 	for i := range t.open {
 		x := &t.open[i]
 		if lo < x.base+uintptr(x.n) && x.base < hi && (found == nil || x.base < found.base) {
@@ -108,7 +108,7 @@ func (t *Stage) over(lo, hi uintptr) (found *extent) {
 }
 
 // index returns where in t.open an extent is.
-func (t *Stage) index(x *extent) int {
+func (t *Exchanger) index(x *extent) int {
 	for i := range t.open {
 		if &t.open[i] == x {
 			return i
@@ -118,7 +118,7 @@ func (t *Stage) index(x *extent) int {
 }
 
 // begin opens an extent at lo, or at the next grain, if a run worth exchanging lies there.
-func (t *Stage) begin(op Op, lo uintptr, behind, ahead uint64) *extent {
+func (t *Exchanger) begin(op Op, lo uintptr, behind, ahead uint64) *extent {
 	s := t.spaceOf(lo)
 	if s == nil || len(t.open) == cap(t.open) {
 		return nil
@@ -149,7 +149,7 @@ func (t *Stage) begin(op Op, lo uintptr, behind, ahead uint64) *extent {
 }
 
 // evict settles an extent of s that nothing was received into for long.
-func (t *Stage) evict(s *Space) bool {
+func (t *Exchanger) evict(s *Space) bool {
 	for i := range t.open {
 		if x := &t.open[i]; x.space == s && t.round-x.round > stale {
 			t.finish(i)
@@ -160,7 +160,7 @@ func (t *Stage) evict(s *Space) bool {
 }
 
 // spaceOf returns the space whose region holds the byte at an address.
-func (t *Stage) spaceOf(a uintptr) *Space {
+func (t *Exchanger) spaceOf(a uintptr) *Space {
 	i, exact := slices.BinarySearchFunc(t.spaces, a, func(o *Space, a uintptr) int { return cmp.Compare(o.base, a) })
 	if !exact {
 		i--
@@ -172,7 +172,7 @@ func (t *Stage) spaceOf(a uintptr) *Space {
 }
 
 // Lies reports whether body is where Slot wanted the bytes whose place is dst to be received, and still does.
-func (t *Stage) Lies(op Op, dst, body []byte) bool {
+func (t *Exchanger) Lies(op Op, dst, body []byte) bool {
 	lo := address(dst)
 	x := t.over(lo, lo+uintptr(len(dst)))
 	if x != nil && x.op == op && lo >= x.base && int(lo-x.base)+len(body) <= x.n && &x.bytes()[lo-x.base] == &body[0] {
@@ -183,7 +183,7 @@ func (t *Stage) Lies(op Op, dst, body []byte) bool {
 
 // Deliver takes data, as long as dst, whose place is dst. It reports false, and nothing is done, if no extent of the
 // operation is concerned: the caller puts the bytes in their place.
-func (t *Stage) Deliver(op Op, dst, data []byte) (handled bool) {
+func (t *Exchanger) Deliver(op Op, dst, data []byte) (handled bool) {
 	lo := address(dst)
 	if len(t.open) == 0 || !t.claim(op, lo, lo+uintptr(len(dst))) {
 		return false
@@ -194,7 +194,7 @@ func (t *Stage) Deliver(op Op, dst, data []byte) (handled bool) {
 
 // claim settles what waits of other operations in [lo, hi), so that it will not come over what is received there now.
 // It reports whether an extent of op is there.
-func (t *Stage) claim(op Op, lo, hi uintptr) (mine bool) {
+func (t *Exchanger) claim(op Op, lo, hi uintptr) (mine bool) {
 	for i := len(t.open) - 1; i >= 0; i-- {
 		switch x := &t.open[i]; {
 		case lo >= x.base+uintptr(x.n) || x.base >= hi:
@@ -208,7 +208,7 @@ func (t *Stage) claim(op Op, lo, hi uintptr) (mine bool) {
 }
 
 // put copies the parts of data that are not where they belong: in an extent or, outside of all, in dst.
-func (t *Stage) put(op Op, dst, data []byte) {
+func (t *Exchanger) put(op Op, dst, data []byte) {
 	lo := address(dst)
 	for at := 0; at < len(dst); {
 		x := t.over(lo+uintptr(at), lo+uintptr(len(dst)))
@@ -248,21 +248,21 @@ func place(dst, data []byte) bool {
 }
 
 // Settle puts everything received of an operation in its place.
-func (t *Stage) Settle(op Op) {
+func (t *Exchanger) Settle(op Op) {
 	if len(t.open) > 0 {
 		t.settle(func(x *extent) bool { return x.op == op })
 	}
 }
 
 // SettleConn does so for all operations of a connection.
-func (t *Stage) SettleConn(conn uint32) {
+func (t *Exchanger) SettleConn(conn uint32) {
 	t.settle(func(x *extent) bool { return x.op.Conn == conn })
 }
 
 // SettleAll does so for all operations.
-func (t *Stage) SettleAll() { t.settle(func(*extent) bool { return true }) }
+func (t *Exchanger) SettleAll() { t.settle(func(*extent) bool { return true }) }
 
-func (t *Stage) settle(which func(*extent) bool) {
+func (t *Exchanger) settle(which func(*extent) bool) {
 	for i := len(t.open) - 1; i >= 0; i-- {
 		if which(&t.open[i]) {
 			t.finish(i)
@@ -271,7 +271,7 @@ func (t *Stage) settle(which func(*extent) bool) {
 }
 
 // finish closes an extent: exchanges it if it is whole, or copies what there is.
-func (t *Stage) finish(i int) {
+func (t *Exchanger) finish(i int) {
 	x := &t.open[i]
 	s := x.space
 	exchanged, usable := false, true
